@@ -1,0 +1,82 @@
+// Package load offers traffic and times it: one file a load, and the two
+// engines that they share, ping-pong and stream.
+//
+// A load has an active end (the client: it decides when a slice starts and
+// ends) and a passive end (the server: it echoes or counts). Both ends get the
+// [Plan] of a whole series once; slices then start in-band, on the very
+// sockets that carry the traffic, so nothing else is on the wire and no call
+// is made while a slice runs.
+package load
+
+import (
+	"time"
+
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/result"
+)
+
+// Load is one kind of traffic: a line of [Table].
+type Load struct {
+	Name      string
+	Summary   string // one line for --help
+	Transport string // tcp or udp
+	Kind      Kind
+	Metric    result.Metric
+	Size      int           // default message size, bytes
+	MaxSize   int           // largest it can carry; 0: no limit
+	Slice     time.Duration // default length of a slice
+	Head      time.Duration // run and thrown away before each slice
+}
+
+// Kind is the engine that runs a load.
+type Kind int
+
+// The engines.
+const (
+	PingPong Kind = iota // one request outstanding per flow, same size both ways
+	Stream               // as fast as it goes, client to server
+)
+
+// Plan is one series of one cell: everything that both ends need.
+type Plan struct {
+	Token    uint64 // names the series on the wire; a stray datagram does not have it
+	Load     string
+	Size     int // bytes of a message
+	Flows    int
+	Batch    int // messages a system call, for loads that can; 0 or 1: one
+	Slice    time.Duration
+	Head     time.Duration
+	Arms     []Arm
+	Schedule [][]int // rounds of indexes into Arms
+	// ClientCPU and ServerCPU pin the loops; -1: not pinned.
+	ClientCPU, ServerCPU int
+}
+
+// Arm is one pair of ends in a Plan.
+type Arm struct {
+	Name       string
+	From, To   machine.Endpoint
+	ServerPort int // first of Flows consecutive ports at To
+	ClientPort int // first of Flows consecutive ports at From
+	// Spin makes the server busy for this long before each echo. It is how the
+	// instrument is tested: a difference of known size.
+	Spin time.Duration
+}
+
+// Probe is told when the slices of an arm begin and end, on the machine where
+// it runs, outside of the timed part. Meters hang on it.
+type Probe interface {
+	Begin(arm int)
+	End(arm int)
+}
+
+// SliceResult is one slice as the active end saw it. Exactly one of Latency,
+// Stream and Err is set.
+type SliceResult struct {
+	Arm, Round int
+	Start      time.Time
+	Elapsed    time.Duration
+	Latency    *result.Latency
+	Stream     *result.Stream
+	Err        error // this arm could not be measured in this slice
+}

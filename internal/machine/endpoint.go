@@ -1,0 +1,15 @@
+// Package machine reads a machine, and never writes to it: namespaces,
+// endpoints, facts. Reads of /proc and /sys go through a root folder, so tests
+// can give them a fixture.
+package machine
+
+import "net/netip"
+
+// Endpoint is one end of traffic.
+type Endpoint struct {
+	Machine   string // name of the machine it is on
+	Namespace string // path of a network namespace file; empty: that of the process
+	Device    string // that carries Addr
+	Addr      netip.Addr
+	MTU       int // bytes
+}

@@ -1,0 +1,82 @@
+// Package verr holds the errors that a user sees: what failed, why, and what
+// to do about it, with the exit code that a script can act on.
+//
+// Library code returns plain wrapped errors ("open record: %w"). The layer
+// that knows what the user asked for turns them into an [Error].
+package verr
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Exit codes of the venturi command. They are documented in `venturi help exit-codes`
+// and are a promise: a number never changes its meaning.
+const (
+	OK          = 0   // done, whatever the verdicts were
+	Failed      = 1   // something that should work did not
+	Usage       = 2   // the request makes no sense; nothing was changed
+	Permission  = 3   // not root, or not allowed
+	Missing     = 4   // the kernel or the machine lacks something that was asked for
+	Busy        = 5   // another run holds the lock
+	BadRecord   = 6   // a record is truncated, newer than this program, or not a record
+	Partial     = 7   // the run ended with some arms failed; the others are reported
+	Interrupted = 130 // Ctrl-C; what was measured until then is reported
+)
+
+// Error is a failure told to a person. What, Why and Do are sentences without
+// a final full stop; none of them is empty.
+type Error struct {
+	What string // what failed: "cannot raise path vxlan"
+	Why  string // why: "this kernel has no vxlan device"
+	Do   string // what to do: "load the vxlan module, or run under another kernel"
+	Code int    // exit code, one of the constants above
+	Err  error  // the cause, if there is one to unwrap
+}
+
+func (e *Error) Error() string { return e.What + ": " + e.Why + " (" + e.Do + ")" }
+
+// Unwrap gives the cause, so that errors.Is sees through an Error.
+func (e *Error) Unwrap() error { return e.Err }
+
+// New makes an Error from its three parts.
+func New(code int, what, why, do string) *Error {
+	return &Error{What: what, Why: why, Do: do, Code: code}
+}
+
+// Wrap makes an Error whose reason is the text of err. If err already is an
+// Error it is returned as it is: the innermost layer knew best.
+func Wrap(code int, what string, err error, do string) error {
+	if err == nil {
+		return nil
+	}
+	var known *Error
+	if errors.As(err, &known) {
+		return err
+	}
+	return &Error{What: what, Why: err.Error(), Do: do, Code: code, Err: err}
+}
+
+// Code gives the exit code for err: 0 for nil, the code of an Error, else [Failed].
+func Code(err error) int {
+	if err == nil {
+		return OK
+	}
+	var e *Error
+	if errors.As(err, &e) && e.Code != OK {
+		return e.Code
+	}
+	return Failed
+}
+
+// Print writes err the way a terminal shows it: three lines for an Error, one
+// for anything else.
+func Print(w io.Writer, err error) {
+	var e *Error
+	if errors.As(err, &e) {
+		fmt.Fprintf(w, "venturi: %s\n  why: %s\n  do:  %s\n", e.What, e.Why, e.Do)
+		return
+	}
+	fmt.Fprintf(w, "venturi: %v\n", err)
+}

@@ -1,0 +1,188 @@
+// Package result is the record: what a run leaves behind, and all that a
+// report is made from.
+//
+// A record is a stream of JSON objects, one a line. Each line has exactly one
+// key, which names its kind: header (always first), plan, facts, slice, meter,
+// warning, end (always last). The header carries the version of the format.
+// Unknown keys of a known version are an error, a newer version is refused,
+// and a stream without its end line is truncated.
+//
+// Units inside a record are base units: nanoseconds, bytes, bits per second,
+// counts. Pretty units are the reports' business.
+package result
+
+import "time"
+
+// Format and Version identify a record. Version grows when a reader of the old
+// version would misread the new one.
+const (
+	Format  = "venturi-record"
+	Version = 1
+)
+
+// Line is one line of the stream: exactly one field is set.
+type Line struct {
+	Header  *Header  `json:"header,omitempty"`
+	Plan    *Plan    `json:"plan,omitempty"`
+	Facts   *Facts   `json:"facts,omitempty"`
+	Slice   *Slice   `json:"slice,omitempty"`
+	Meter   *Meter   `json:"meter,omitempty"`
+	Warning *Warning `json:"warning,omitempty"`
+	End     *End     `json:"end,omitempty"`
+}
+
+// Header opens a record.
+type Header struct {
+	Format  string    `json:"format"`
+	Version int       `json:"version"`
+	Venturi string    `json:"venturi"` // version of the program that wrote it
+	Started time.Time `json:"started"`
+	Command []string  `json:"command,omitempty"`
+}
+
+// Plan says what was to be measured, before it was.
+type Plan struct {
+	Arms       []Arm         `json:"arms"`
+	Cells      []Cell        `json:"cells"`
+	Series     int           `json:"series"`          // how many at most
+	Rounds     int           `json:"rounds"`          // per series
+	Looks      []int         `json:"looks,omitempty"` // series counts at which it may stop early, ascending
+	Seed       uint64        `json:"seed"`
+	Margin     float64       `json:"margin"`              // 0.03: a difference within 3 % is "same"
+	Precision  float64       `json:"precision,omitempty"` // stop when every half-width is below; 0: never early
+	Confidence float64       `json:"confidence"`          // 0.95
+	Budget     time.Duration `json:"budget,omitempty"`
+	Wire       string        `json:"wire,omitempty"` // as given to --wire, defaults filled in
+	Services   int           `json:"services,omitempty"`
+	// SharedCores: the two machines are namespaces of one machine, so a CPU
+	// figure holds both ends and is good only for comparing arms.
+	SharedCores bool `json:"shared_cores,omitempty"`
+	ClientCPU   int  `json:"client_cpu"` // -1: not pinned
+	ServerCPU   int  `json:"server_cpu"`
+}
+
+// Roles of an arm.
+const (
+	RoleBaseline = "baseline" // the arm that the others are compared with; exactly one
+	RoleCopy     = "copy"     // the baseline once more: its interval is the noise floor
+)
+
+// Arm is one path in one state of tuning.
+type Arm struct {
+	Name     string `json:"name"` // unique in the record
+	Path     string `json:"path"` // driver, or the tool's name for a tool arm
+	Role     string `json:"role,omitempty"`
+	MTU      int    `json:"mtu"`      // of the endpoints, bytes
+	Overhead int    `json:"overhead"` // bytes that the path adds to each packet on the wire
+	From     string `json:"from"`     // address of the client end
+	To       string `json:"to"`       // address of the server end
+}
+
+// Metric names what a cell's figure is.
+type Metric string
+
+// The metrics, with the unit of [Slice.Value].
+const (
+	OneWay       Metric = "one-way"      // ns, mean RTT/2; lower is better
+	Transactions Metric = "transactions" // per second; higher is better
+	Bandwidth    Metric = "bandwidth"    // bit/s at the receiver; higher is better
+	Messages     Metric = "messages"     // messages/s at the receiver; higher is better
+)
+
+// LowerIsBetter tells which way a metric points.
+func (m Metric) LowerIsBetter() bool { return m == OneWay }
+
+// Cell is one load at one size with one number of flows: one block of rows.
+type Cell struct {
+	Name      string        `json:"name"` // unique: "tcp_lat/1", "udp_bw/1/batch=32", "tcp_bw/65536/flows=4"
+	Load      string        `json:"load"`
+	Transport string        `json:"transport"` // tcp or udp
+	Size      int           `json:"size"`      // bytes of a message
+	Flows     int           `json:"flows"`
+	Batch     int           `json:"batch,omitempty"` // messages a system call; 0: one
+	Metric    Metric        `json:"metric"`
+	Slice     time.Duration `json:"slice"` // timed part of a slice
+	Head      time.Duration `json:"head"`  // run and thrown away before it
+}
+
+// Slice is what one arm did in one slice.
+type Slice struct {
+	Cell   string `json:"cell"`
+	Arm    string `json:"arm"`
+	Series int    `json:"series"` // from 0
+	Round  int    `json:"round"`  // from 0
+	Start  int64  `json:"start"`  // ns since the start of the record, client's clock
+	// Elapsed is the timed part at the client, ns.
+	Elapsed int64 `json:"elapsed"`
+
+	Latency *Latency `json:"latency,omitempty"` // ping-pong loads
+	Stream  *Stream  `json:"stream,omitempty"`  // one-way loads
+	Failed  string   `json:"failed,omitempty"`  // why there is no figure
+}
+
+// Latency is a slice of a ping-pong load: F requests outstanding, one a flow.
+type Latency struct {
+	Requests int64  `json:"requests"`
+	Replies  int64  `json:"replies"`           // in time; only these are in RTTSum and RTT
+	Lost     int64  `json:"lost,omitempty"`    // no reply within the timeout
+	Late     int64  `json:"late,omitempty"`    // replies that came after it (also counted in Lost)
+	RTTSum   int64  `json:"rtt_sum"`           // ns, over Replies
+	Timeout  int64  `json:"timeout,omitempty"` // ns, of a request
+	RTT      []byte `json:"rtt"`               // HDR histogram of the RTT in ns, V2 compressed encoding; see DecodeRTT
+}
+
+// Stream is a slice of a one-way load.
+type Stream struct {
+	SentMessages int64 `json:"sent_messages"` // whole slice, head included
+	SentBytes    int64 `json:"sent_bytes"`
+	SendNs       int64 `json:"send_ns"`
+	RecvMessages int64 `json:"recv_messages"` // whole slice, head included: Sent-Recv is the loss
+	RecvBytes    int64 `json:"recv_bytes"`
+	// RateMessages and RateBytes arrived in RateNs by the receiver's clock,
+	// head cut off: the figure is their quotient.
+	RateMessages int64 `json:"rate_messages"`
+	RateBytes    int64 `json:"rate_bytes"`
+	RateNs       int64 `json:"rate_ns"`
+	Packets      int64 `json:"packets,omitempty"`     // data packets that the sender's transport made, whole slice; TCP: segments, before TSO
+	Retransmits  int64 `json:"retransmits,omitempty"` // TCP, whole slice
+}
+
+// Meter is what a meter saw beside the slices of one arm in one series.
+type Meter struct {
+	Cell    string `json:"cell"`
+	Arm     string `json:"arm"`
+	Series  int    `json:"series"`
+	Machine string `json:"machine"`
+	Name    string `json:"name"`    // cpu, softnet, tcp, udp, links
+	WallNs  int64  `json:"wall_ns"` // time covered: the slices of this arm, heads included
+	// Values are sums over the slices; keys as the meter documents them, such
+	// as "cpu0/busy" (ns) or "softnet/squeezed" (count).
+	Values     map[string]int64 `json:"values"`
+	Resolution string           `json:"resolution"` // "1 ns busy; classes sampled every 4 ms"
+}
+
+// Warning is something a reader of the report must know.
+type Warning struct {
+	Code string `json:"code"` // stable: "shared-cores", "one-core", "arm-failed", ...
+	Text string `json:"text"`
+	Arm  string `json:"arm,omitempty"`
+	Cell string `json:"cell,omitempty"`
+}
+
+// Why a run ended.
+const (
+	Complete    = "complete"
+	Precise     = "precise"     // stopped at a look: every interval was narrow enough
+	Interrupted = "interrupted" // Ctrl-C
+	OutOfBudget = "budget"
+	Failed      = "failed"
+)
+
+// End closes a record.
+type End struct {
+	Reason string        `json:"reason"`
+	Error  string        `json:"error,omitempty"`
+	Series int           `json:"series"` // that were completed
+	Slices int           `json:"slices"` // slice lines in the record
+	Took   time.Duration `json:"took"`
+}
