@@ -1,0 +1,51 @@
+# Two targets matter to a user: `make compare` and `make test`. Both install
+# what they need (and say so) and work as root or through sudo.
+
+GO   ?= go
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+
+# A source tree without a readable git still builds; it is just not stamped.
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
+BUILD   := $(GO) build -trimpath -buildvcs=$(if $(VERSION),auto,false) \
+	-ldflags "-s -w -X github.com/venturi-net/venturi/internal/cli.version=$(VERSION)"
+SOURCES := go.mod go.sum $(shell find cmd internal result -name '*.go' -not -name '*_test.go')
+
+# What the tests drive beside our own code: PROGRAM:PACKAGE.
+TEST_TOOLS := qperf:qperf iperf3:iperf3
+
+.PHONY: help compare test build dist lint generate fuzz clean setup setup-test
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  %-12s %s\n' "$$t" "$$d"; done
+
+compare: setup bin/venturi ## measure host, routed and vxlan in a lab (ARGS='...' is handed on)
+	$(SUDO) bin/venturi compare $(ARGS)
+
+test: setup-test ## lint and run every test, the privileged ones included
+	GO=$(GO) scripts/test
+
+build: setup bin/venturi ## build bin/venturi
+
+bin/venturi: $(SOURCES)
+	$(BUILD) -o $@ ./cmd/venturi
+
+dist: setup ## build one static binary, dist/venturi
+	CGO_ENABLED=0 $(BUILD) -o dist/venturi ./cmd/venturi
+
+lint: setup ## gofmt, go vet, staticcheck
+	GO=$(GO) scripts/lint
+
+generate: setup ## write generated code anew (needs protoc)
+	$(GO) generate ./...
+
+FUZZTIME ?= 20s
+fuzz: setup ## run every fuzz test for a short time
+	GO=$(GO) scripts/fuzz $(FUZZTIME)
+
+clean: ## remove what was built (not venturi-runs/)
+	rm -rf bin dist
+
+setup:
+	@GO=$(GO) scripts/setup
+setup-test:
+	@GO=$(GO) scripts/setup $(TEST_TOOLS)

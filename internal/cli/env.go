@@ -1,0 +1,15 @@
+package cli
+
+import "io"
+
+// Env is everything of the process that a command may touch, so that a test
+// can run a command without one.
+type Env struct {
+	Args           []string // without the program's name
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Getenv         func(string) string
+	// Exit ends the process at once. It is used for one thing only: a second
+	// Ctrl-C. Everything else returns through [Run].
+	Exit func(code int)
+}

@@ -1,0 +1,154 @@
+// Package cli is the command line: one file a sub-command, and no logic. A
+// command reads its flags, refuses what makes no sense, calls the package that
+// does the work, and hands its error back; this file prints the error and
+// chooses the exit code.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// commands are the sub-commands, in the order in which help shows them. A new
+// command is one file and one line here.
+var commands = []func(*Env) *cobra.Command{
+	newVersion,
+	newExitCodes,
+}
+
+const about = `Venturi measures the data paths of virtual networks against the host network,
+in the same minutes on the same machine, and says with a confidence interval
+how much slower or faster each of them is.
+
+Everything happens in a lab: two machines played by network namespaces that
+Venturi makes and removes. The machine's own interfaces are never touched.`
+
+// Run runs one command line and returns the exit code of the process. Results
+// go to env.Stdout; errors and progress go to env.Stderr.
+func Run(ctx context.Context, env *Env) int {
+	ctx, stop := withSignals(ctx, env)
+	defer stop()
+	err := execute(ctx, env)
+	if err == nil {
+		return verr.OK
+	}
+	if errors.Is(err, context.Canceled) && context.Cause(ctx) == errSignal {
+		err = verr.Wrap(verr.Interrupted, "stopped before the end", errSignal,
+			"run the command again; nothing was left behind")
+	}
+	verr.Print(env.Stderr, err)
+	return verr.Code(err)
+}
+
+func execute(ctx context.Context, env *Env) error {
+	root := newRoot(env)
+	root.SetArgs(env.Args)
+	// cobra takes the process's own arguments when it is given none.
+	if env.Args == nil {
+		root.SetArgs([]string{})
+	}
+	started := false
+	tame(root, &started)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err != nil && !started {
+		// Not one line of a command has run, so it was the command line.
+		return usage(cmd, err)
+	}
+	return err
+}
+
+func newRoot(env *Env) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "venturi",
+		Short:         "Measure virtual networks against the host network",
+		Long:          about,
+		Version:       Version(),
+		SilenceErrors: true, // Run prints them, in three parts
+		SilenceUsage:  true,
+		Example: `  venturi compare                      host, routed and vxlan, the default loads, about 90 s
+  venturi compare vxlan --load tcp_lat one path, one load
+  venturi report                       the newest record once more
+  venturi lab down                     remove what a killed run left behind`,
+	}
+	root.SetIn(env.Stdin)
+	root.SetOut(env.Stdout)
+	root.SetErr(env.Stderr)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	for _, construct := range commands {
+		root.AddCommand(construct(env))
+	}
+	root.SetHelpCommand(newHelp(root))
+	// A command that only has sub-commands is not run by itself: do not show it so.
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(),
+		"{{if .Runnable}}", "{{if and .Runnable (not .HasAvailableSubCommands)}}", 1))
+	return root
+}
+
+// tame gives every command of the tree our manners: wrong arguments are
+// refused by one rule, and *started tells whether a command's own code ran.
+func tame(cmd *cobra.Command, started *bool) {
+	if cmd.HasSubCommands() && cmd.RunE == nil && cmd.Run == nil {
+		cmd.Args = noSuchCommand
+		cmd.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(c *cobra.Command, args []string) error {
+			*started = true
+			return run(c, args)
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		tame(sub, started)
+	}
+}
+
+// noSuchCommand refuses whatever follows a command that only has sub-commands.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	do := fmt.Sprintf("see %q", cmd.CommandPath()+" --help")
+	if cmd.SuggestionsMinimumDistance == 0 {
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		do = fmt.Sprintf("did you mean %q? If not, %s", cmd.CommandPath()+" "+near[0], do)
+	}
+	return verr.New(verr.Usage, "cannot run "+cmd.CommandPath()+" "+args[0],
+		fmt.Sprintf("%q has no command %q", cmd.CommandPath(), args[0]), do)
+}
+
+// noArgs is for commands that take none.
+func noArgs(cmd *cobra.Command, args []string) error { return atMost(0)(cmd, args) }
+
+// atMost refuses more than n arguments.
+func atMost(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) <= n {
+			return nil
+		}
+		return fmt.Errorf("unexpected argument %q", args[n])
+	}
+}
+
+// usage turns what cobra says about a command line into a three-part error.
+func usage(cmd *cobra.Command, err error) error {
+	if known := new(verr.Error); errors.As(err, &known) {
+		return err
+	}
+	if cmd == nil {
+		cmd = &cobra.Command{Use: "venturi"}
+	}
+	do := fmt.Sprintf("see %q", cmd.CommandPath()+" --help")
+	if near := nearestFlag(cmd, err.Error()); near != "" {
+		do = fmt.Sprintf("did you mean --%s? If not, %s", near, do)
+	}
+	why, _, _ := strings.Cut(err.Error(), "\n") // cobra appends suggestions as a block
+	return verr.Wrap(verr.Usage, "cannot understand the command line of "+cmd.CommandPath(), errors.New(why), do)
+}

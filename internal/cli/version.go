@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is stamped by the Makefile: -ldflags "-X …/internal/cli.version=v1.2.3".
+var version string
+
+// Version names this program in records and in `venturi version`.
+func Version() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+func newVersion(env *Env) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this program",
+		Long:    "Print the version of this program, of the Go that built it, and the source revision\nit was built from.",
+		Example: "  venturi version",
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintf(env.Stdout, "venturi %s\ngo       %s %s/%s\nrevision %s\n",
+				Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, revision())
+			return err
+		},
+	}
+}
+
+// revision is the commit that the build saw, marked when the tree differed.
+func revision() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	commit, changed := "unknown", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = " (changed since)"
+		}
+	}
+	return commit + changed
+}
