@@ -1,0 +1,41 @@
+package result
+
+import "math"
+
+// Value gives the figure of a slice in base units of the metric: ns for
+// [OneWay] (mean RTT/2), per second for [Transactions] and [Messages], bit/s
+// for [Bandwidth]. It is false when the slice has none: it failed, nothing
+// arrived, or the slice is of another kind. A figure is always finite and
+// above zero, so its logarithm exists.
+func (s *Slice) Value(m Metric) (float64, bool) {
+	if s.Failed != "" {
+		return 0, false
+	}
+	var v float64
+	switch m {
+	case OneWay:
+		if s.Latency == nil || s.Latency.Replies <= 0 {
+			return 0, false
+		}
+		v = float64(s.Latency.RTTSum) / float64(s.Latency.Replies) / 2
+	case Transactions:
+		if s.Latency == nil || s.Elapsed <= 0 {
+			return 0, false
+		}
+		v = float64(s.Latency.Replies) / float64(s.Elapsed) * 1e9
+	case Bandwidth:
+		if s.Stream == nil || s.Stream.RateNs <= 0 {
+			return 0, false
+		}
+		v = float64(s.Stream.RateBytes) * 8 / float64(s.Stream.RateNs) * 1e9
+	case Messages:
+		if s.Stream == nil || s.Stream.RateNs <= 0 {
+			return 0, false
+		}
+		v = float64(s.Stream.RateMessages) / float64(s.Stream.RateNs) * 1e9
+	}
+	if !(v > 0) || math.IsInf(v, 0) {
+		return 0, false
+	}
+	return v, true
+}
