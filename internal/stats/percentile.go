@@ -1,0 +1,161 @@
+package stats
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sort"
+)
+
+// Bucket is one counter of a histogram: Count values that are Value, within
+// the histogram's resolution.
+type Bucket struct{ Value, Count int64 }
+
+// Histogram is buckets in ascending order of value, empty ones left out.
+type Histogram []Bucket
+
+// Total counts the values.
+func (h Histogram) Total() int64 {
+	n := int64(0)
+	for _, b := range h {
+		n += b.Count
+	}
+	return n
+}
+
+// Percentile is a percentile of merged histograms with its interval. Units are
+// the histogram's.
+type Percentile struct {
+	Q     float64 `json:"q"` // 0.99
+	Value float64 `json:"value"`
+	Lo    float64 `json:"lo"` // Lo and Hi are 0 when there are too few slices
+	Hi    float64 `json:"hi"`
+}
+
+// MinSamples is how many values a percentile takes: ten beyond it, so 1000 for
+// p99 and 10,000 for p99.9.
+func MinSamples(q float64) int64 { return int64(math.Round(10 / (1 - q))) }
+
+// Bootstrap says how an interval is resampled.
+type Bootstrap struct {
+	Resamples int
+	Seed      uint64
+	Level     float64
+}
+
+// minBlocks is how many slices it takes to resample them.
+const minBlocks = 8
+
+// Percentiles gives percentiles of all slices merged, those that have enough
+// samples. Percentiles of slices are never averaged: a mean of p99s is not a
+// p99. The interval is from a circular block bootstrap over the slices, which
+// must come in the order of time: neighbouring slices share the state of the
+// machine, so blocks of n^(1/3) of them are drawn.
+func Percentiles(slicesInOrder []Histogram, qs []float64, b Bootstrap) []Percentile {
+	grid, sparse, total := index(slicesInOrder)
+	var out []Percentile
+	for _, q := range qs {
+		if total >= MinSamples(q) {
+			out = append(out, Percentile{Q: q})
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	sums := make([]int64, len(grid))
+	weights := make([]int64, len(sparse))
+	for i := range weights {
+		weights[i] = 1
+	}
+	for i, v := range quantiles(grid, sparse, weights, sums, out) {
+		out[i].Value = v
+	}
+	if len(sparse) < minBlocks || b.Resamples < 1 {
+		return out
+	}
+	draws := make([][]float64, len(out))
+	rng := rand.New(rand.NewPCG(b.Seed, uint64(len(sparse))))
+	block := max(1, int(math.Cbrt(float64(len(sparse)))))
+	for range b.Resamples {
+		clear(weights)
+		for drawn := 0; drawn < len(sparse); drawn += block {
+			start := rng.IntN(len(sparse))
+			for k := range min(block, len(sparse)-drawn) {
+				weights[(start+k)%len(sparse)]++
+			}
+		}
+		for i, v := range quantiles(grid, sparse, weights, sums, out) {
+			draws[i] = append(draws[i], v)
+		}
+	}
+	for i := range out {
+		slices.Sort(draws[i])
+		tail := (1 - b.Level) / 2
+		last := len(draws[i]) - 1
+		out[i].Lo = draws[i][int(tail*float64(last))]
+		out[i].Hi = draws[i][int(math.Ceil((1-tail)*float64(last)))]
+	}
+	return out
+}
+
+// cell is a bucket of one slice: which value of the grid, and how many.
+type cell struct {
+	at int32
+	n  int64
+}
+
+// index puts all slices on one grid of values.
+func index(hs []Histogram) (grid []int64, sparse [][]cell, total int64) {
+	seen := map[int64]bool{}
+	for _, h := range hs {
+		for _, b := range h {
+			if b.Count > 0 && !seen[b.Value] {
+				seen[b.Value] = true
+				grid = append(grid, b.Value)
+			}
+		}
+	}
+	slices.Sort(grid)
+	for _, h := range hs {
+		var row []cell
+		for _, b := range h {
+			if b.Count > 0 {
+				at := sort.Search(len(grid), func(i int) bool { return grid[i] >= b.Value })
+				row = append(row, cell{int32(at), b.Count})
+				total += b.Count
+			}
+		}
+		if row != nil {
+			sparse = append(sparse, row)
+		}
+	}
+	return grid, sparse, total
+}
+
+// quantiles merges the slices, each as often as its weight says, and reads the
+// percentiles off; sums is scratch space.
+func quantiles(grid []int64, sparse [][]cell, weights, sums []int64, ps []Percentile) []float64 {
+	clear(sums)
+	total := int64(0)
+	for i, row := range sparse {
+		if weights[i] == 0 {
+			continue
+		}
+		for _, c := range row {
+			sums[c.at] += weights[i] * c.n
+			total += weights[i] * c.n
+		}
+	}
+	out := make([]float64, len(ps))
+	for i, p := range ps {
+		rank := max(1, int64(math.Ceil(p.Q*float64(total)-1e-9)))
+		seen := int64(0)
+		for at, n := range sums {
+			if seen += n; seen >= rank {
+				out[i] = float64(grid[at])
+				break
+			}
+		}
+	}
+	return out
+}

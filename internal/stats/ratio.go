@@ -1,0 +1,184 @@
+package stats
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// MinSeries is how many series it takes for an interval over series. Student's
+// t with one degree of freedom has a factor of 12.7, which answers nothing.
+const MinSeries = 3
+
+// power is the chance with which a difference of size [Ratio.Detectable] would
+// have been seen.
+const power = 0.8
+
+// Design says how sure an interval must be.
+type Design struct {
+	Confidence float64 // of the run: 0.95
+	Looks      int     // how many times the run may stop; 0 or 1: only at its end
+}
+
+// Level is the confidence of one interval at one look.
+func (d Design) Level() float64 { return 1 - d.Alpha()/float64(d.looks()) }
+
+// Alpha is the chance of a false alarm that the run allows.
+func (d Design) Alpha() float64 { return 1 - d.Confidence }
+
+func (d Design) looks() int { return max(1, d.Looks) }
+
+// Ratio is a ratio with its interval; 1 means equal.
+type Ratio struct {
+	Value  float64 `json:"value"`
+	Lo     float64 `json:"lo"` // Lo and Hi are 0 when Open
+	Hi     float64 `json:"hi"`
+	Level  float64 `json:"level"`          // of Lo..Hi
+	Open   bool    `json:"open,omitempty"` // too few values for an interval
+	P      float64 `json:"p"`              // two-sided, of "the ratio is 1", looks counted in
+	Series int     `json:"series"`
+	Rounds int     `json:"rounds"` // of all series
+	// Within: the interval is over the rounds of one or two series, so it does
+	// not hold what differs from one set of sockets to the next.
+	Within bool `json:"within_series,omitempty"`
+	// Detectable is the smallest relative difference that would have been seen
+	// with a chance of 80 %; 0 when Open.
+	Detectable float64 `json:"detectable"`
+	Cross      *Cross  `json:"cross,omitempty"`
+}
+
+// Cross is the assumption-free answer to the same question.
+type Cross struct {
+	P        float64 `json:"p"`     // exact signed-rank test
+	Value    float64 `json:"value"` // Hodges-Lehmann
+	Lo       float64 `json:"lo"`    // 0 when there are too few series
+	Hi       float64 `json:"hi"`
+	Disagree bool    `json:"disagree,omitempty"` // strongly, with the t interval
+}
+
+// HalfWidth is half the width of the interval, relative: 0.02 is ±2 %. It is
+// false when there is no interval.
+func (r Ratio) HalfWidth() (float64, bool) {
+	if r.Open || r.Lo <= 0 {
+		return 0, false
+	}
+	return math.Sqrt(r.Hi/r.Lo) - 1, true
+}
+
+// Excludes1 tells whether the interval leaves 1 outside.
+func (r Ratio) Excludes1() bool { return !r.Open && (r.Lo > 1 || r.Hi < 1) }
+
+// FromRounds estimates a ratio from the log-ratios of the rounds of each
+// series. Empty series are left out; it is false when nothing is left.
+func FromRounds(series [][]float64, d Design) (Ratio, bool) {
+	var medians, all []float64
+	for _, s := range series {
+		if len(s) == 0 {
+			continue
+		}
+		medians = append(medians, Median(s))
+		all = append(all, s...)
+	}
+	switch {
+	case len(medians) == 0:
+		return Ratio{}, false
+	case len(medians) < MinSeries:
+		r := fromPairs(all, d)
+		r.Within, r.Series = true, len(medians)
+		return r, true
+	}
+	r := student(medians, d)
+	r.Rounds = len(all)
+	return r, true
+}
+
+// FromSeries estimates a ratio from one log-ratio a series, as for CPU time
+// that is only summed over a series. It is false for no series; with fewer
+// than [MinSeries] the ratio is Open.
+func FromSeries(logs []float64, d Design) (Ratio, bool) {
+	if len(logs) == 0 {
+		return Ratio{}, false
+	}
+	if len(logs) < MinSeries {
+		v := math.Exp(Median(logs))
+		return Ratio{Value: v, Open: true, Level: d.Level(), P: 1, Series: len(logs)}, true
+	}
+	return student(logs, d), true
+}
+
+// FromPairs estimates a ratio from the log-ratios of pairs, each pair a unit
+// of its own: median, exact order-statistic interval, sign test. It is how the
+// agreement of two tools is judged. False for no pairs.
+func FromPairs(logs []float64, d Design) (Ratio, bool) {
+	if len(logs) == 0 {
+		return Ratio{}, false
+	}
+	return fromPairs(logs, d), true
+}
+
+func fromPairs(logs []float64, d Design) Ratio {
+	r := Ratio{Value: math.Exp(Median(logs)), Level: d.Level(), Rounds: len(logs)}
+	lo, hi, ok := MedianInterval(logs, r.Level)
+	r.P = min(1, SignTest(logs)*float64(d.looks()))
+	if !ok {
+		r.Open, r.P = true, 1
+		return r
+	}
+	r.Lo, r.Hi = math.Exp(lo), math.Exp(hi)
+	z := distuv.UnitNormal.Quantile(1 - (1-r.Level)/2)
+	r.Detectable = math.Expm1((hi - lo) / 2 * (1 + distuv.UnitNormal.Quantile(power)/z))
+	return r
+}
+
+// student is the t interval over the estimates of the series.
+func student(medians []float64, d Design) Ratio {
+	n := float64(len(medians))
+	mean, ss := 0.0, 0.0
+	for _, m := range medians {
+		mean += m / n
+	}
+	for _, m := range medians {
+		ss += (m - mean) * (m - mean)
+	}
+	se := math.Sqrt(ss / (n - 1) / n)
+	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}
+	level := d.Level()
+	factor := t.Quantile(1 - (1-level)/2)
+	r := Ratio{
+		Value: math.Exp(mean), Lo: math.Exp(mean - factor*se), Hi: math.Exp(mean + factor*se),
+		Level: level, Series: len(medians),
+		Detectable: math.Expm1((factor + t.Quantile(power)) * se),
+	}
+	switch {
+	case se > 0:
+		r.P = min(1, 2*t.CDF(-math.Abs(mean)/se)*float64(d.looks()))
+	case mean == 0:
+		r.P = 1
+	}
+	r.Cross = cross(medians, r, d)
+	return r
+}
+
+// cross computes the second opinion and says whether it contradicts r: one
+// test is sure of a difference that the other does not see at all, or the
+// robust estimate lies outside of the interval.
+func cross(medians []float64, r Ratio, d Design) *Cross {
+	if len(medians) > maxRank {
+		return nil
+	}
+	est, lo, hi, ok := HodgesLehmann(medians, r.Level)
+	c := &Cross{P: SignedRank(medians) * float64(d.looks()), Value: math.Exp(est)}
+	c.P = min(1, c.P)
+	if ok {
+		c.Lo, c.Hi = math.Exp(lo), math.Exp(hi)
+	}
+	const sure, blind = 0.01, 0.25
+	// With few series the signed-rank test cannot be sure; its smallest
+	// p-value stands in then.
+	reach := max(sure, math.Ldexp(2, -len(medians))*float64(d.looks()))
+	c.Disagree = r.P <= sure && c.P > blind || c.P <= reach && r.P > blind || !between(c.Value, r.Lo, r.Hi)
+	return c
+}
+
+// between allows for rounding: with no spread at all the interval is a point.
+func between(v, lo, hi float64) bool { return v >= lo*(1-1e-9) && v <= hi*(1+1e-9) }

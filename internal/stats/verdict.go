@@ -1,0 +1,150 @@
+package stats
+
+import (
+	"math"
+	"slices"
+)
+
+// Verdict is the answer for one row.
+type Verdict string
+
+// The verdicts. None is for rows that are not judged: the baseline, and every
+// row of a cell whose noise floor failed.
+const (
+	None       Verdict = ""
+	Same       Verdict = "same"
+	Faster     Verdict = "faster"
+	Slower     Verdict = "slower"
+	CannotTell Verdict = "cannot tell"
+)
+
+// Reason says why a verdict is not faster, slower or same.
+type Reason string
+
+// The reasons.
+const (
+	NoReason   Reason = ""
+	TooWide    Reason = "interval"       // the interval holds 1 and is not inside the margin
+	TooFew     Reason = "too few rounds" // there is no interval
+	BelowHolm  Reason = "holm"           // real on its own, not among so many comparisons
+	BelowNoise Reason = "noise floor"    // smaller than what two identical arms may show
+	BadFloor   Reason = "too noisy"      // two identical arms differ: nothing is judged
+)
+
+// FloorLevel is how sure the interval of the baseline's copy must be that the
+// two differ before a whole cell is thrown away. It is stricter than a
+// verdict, because at 95 % one sound cell in twenty would go; a copy that
+// looks different only at 95 % still raises the floor.
+const FloorLevel = 0.99
+
+// Floor is what two identical arms show: the resolution of the machine.
+type Floor struct {
+	Ratio   Ratio   `json:"ratio"`   // copy to baseline
+	Size    float64 `json:"size"`    // relative: a difference below it is not claimed
+	Invalid bool    `json:"invalid"` // the copy differs from its baseline
+}
+
+// NewFloor judges the copy of a baseline from the same log-ratios that
+// [FromRounds] takes. It is false when there is no estimate.
+func NewFloor(series [][]float64, d Design, margin float64) (Floor, bool) {
+	r, ok := FromRounds(series, d)
+	if !ok {
+		return Floor{}, false
+	}
+	f := Floor{Ratio: r}
+	if r.Open {
+		return f, true
+	}
+	f.Size = math.Expm1(max(math.Abs(math.Log(r.Lo)), math.Abs(math.Log(r.Hi))))
+	strict, _ := FromRounds(series, Design{Confidence: max(FloorLevel, d.Confidence), Looks: d.Looks})
+	f.Invalid = strict.Excludes1() && !insideMargin(r, margin)
+	return f, true
+}
+
+// Rule is what a row is judged by.
+type Rule struct {
+	Margin        float64 // relative
+	LowerIsBetter bool
+	Alpha         float64
+	Floor         *Floor // nil: there was no copy
+}
+
+// Judgement is a verdict with its reason.
+type Judgement struct {
+	Verdict Verdict `json:"verdict"`
+	Reason  Reason  `json:"reason,omitempty"`
+	// Detectable is the smallest relative difference that could have been
+	// claimed here: the row's own, or the noise floor if that is larger.
+	Detectable float64 `json:"detectable"`
+}
+
+// Judge gives the verdict for r; adjusted is its p-value after [Holm].
+func Judge(r Ratio, adjusted float64, rule Rule) Judgement {
+	j := Judgement{Verdict: CannotTell, Detectable: r.Detectable}
+	if rule.Floor != nil {
+		j.Detectable = max(j.Detectable, rule.Floor.Size)
+	}
+	switch {
+	case rule.Floor != nil && rule.Floor.Invalid:
+		j.Verdict, j.Reason = None, BadFloor
+	case r.Open:
+		j.Reason, j.Detectable = TooFew, 0
+	case insideMargin(r, rule.Margin):
+		j.Verdict = Same
+	case !r.Excludes1():
+		j.Reason = TooWide
+	case rule.Floor != nil && math.Expm1(math.Abs(math.Log(r.Value))) < rule.Floor.Size:
+		j.Reason = BelowNoise
+	case adjusted >= rule.Alpha:
+		j.Reason = BelowHolm
+	case (r.Value < 1) == rule.LowerIsBetter:
+		j.Verdict = Faster
+	default:
+		j.Verdict = Slower
+	}
+	return j
+}
+
+func insideMargin(r Ratio, margin float64) bool {
+	return !r.Open && r.Lo >= 1-margin && r.Hi <= 1+margin
+}
+
+// Holm gives the p-values of a family of tests, corrected so that the chance
+// of even one false alarm among them is what a single test would have. The
+// order is kept.
+func Holm(p []float64) []float64 {
+	order := make([]int, len(p))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case p[a] < p[b]:
+			return -1
+		case p[a] > p[b]:
+			return 1
+		}
+		return 0
+	})
+	out := make([]float64, len(p))
+	worst := 0.0
+	for rank, i := range order {
+		worst = max(worst, min(1, p[i]*float64(len(p)-rank)))
+		out[i] = worst
+	}
+	return out
+}
+
+// Looks gives the numbers of series after which a run of at most maxSeries may
+// stop early; the last is maxSeries itself. They are few, since each costs
+// width, and none comes before an interval over series is worth its name.
+func Looks(maxSeries int) []int {
+	switch {
+	case maxSeries < 6:
+		return []int{max(1, maxSeries)}
+	case maxSeries < 12:
+		return []int{(maxSeries*2 + 2) / 3, maxSeries}
+	default:
+		return []int{maxSeries / 3, maxSeries * 2 / 3, maxSeries}
+	}
+}
