@@ -122,13 +122,16 @@ type Slice struct {
 
 // Latency is a slice of a ping-pong load: F requests outstanding, one a flow.
 type Latency struct {
-	Requests int64  `json:"requests"`
-	Replies  int64  `json:"replies"`           // in time; only these are in RTTSum and RTT
-	Lost     int64  `json:"lost,omitempty"`    // no reply within the timeout
-	Late     int64  `json:"late,omitempty"`    // replies that came after it (also counted in Lost)
-	RTTSum   int64  `json:"rtt_sum"`           // ns, over Replies
-	Timeout  int64  `json:"timeout,omitempty"` // ns, of a request
-	RTT      []byte `json:"rtt"`               // HDR histogram of the RTT in ns, V2 compressed encoding; see DecodeRTT
+	Requests int64 `json:"requests"`
+	Replies  int64 `json:"replies"`        // in time; only these are in RTTSum and RTT
+	Lost     int64 `json:"lost,omitempty"` // no reply within the timeout
+	Late     int64 `json:"late,omitempty"` // replies that came after it (also counted in Lost)
+	RTTSum   int64 `json:"rtt_sum"`        // ns, over Replies
+	// HeadReplies came in the head: no figure counts them, but the meters'
+	// time covers them.
+	HeadReplies int64  `json:"head_replies,omitempty"`
+	Timeout     int64  `json:"timeout,omitempty"` // ns, of a request
+	RTT         []byte `json:"rtt"`               // HDR histogram of the RTT in ns, V2 compressed encoding; see DecodeRTT
 }
 
 // Stream is a slice of a one-way load.

@@ -1,0 +1,318 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/result"
+)
+
+const (
+	// answerTimeout is how long a control datagram is waited for before it is
+	// sent again; TCP does that by itself.
+	answerTimeout = 100 * time.Millisecond
+	answerTries   = int(ioTimeout / answerTimeout)
+
+	// A request is lost after ten times the 99th percentile of the warm-up, but
+	// never before minTimeout: on a busy machine a reply may well be that late.
+	minTimeout = 20 * time.Millisecond
+	maxTimeout = time.Second
+)
+
+var errNoAnswer = errors.New("the other end did not answer")
+
+// active is one flow's active end. Its fields belong to its own thread; the
+// runner touches them only between two calls of do.
+type active struct {
+	load Load
+	plan *Plan
+	arm  int
+	conn socket
+	tcp  bool
+	buf  []byte
+	out  *batch // for Batch > 1
+
+	clock   clock
+	number  uint64 // of the last request
+	timeout time.Duration
+
+	rtt   *hdrhistogram.Histogram
+	ping  pingCounts
+	sent  sendCounts
+	done  frame // the server's account of the last slice
+	tasks chan func(*active) error
+	errs  chan error
+}
+
+// startActive connects one flow of an arm on a thread of its own.
+func startActive(l Load, plan *Plan, arm, flow int) (*active, error) {
+	a := &active{
+		load: l, plan: plan, arm: arm,
+		tcp:     l.Transport == "tcp",
+		buf:     make([]byte, max(plan.Size, frameSize)),
+		clock:   newClock(),
+		timeout: minTimeout,
+		rtt:     result.NewRTT(),
+		tasks:   make(chan func(*active) error),
+		errs:    make(chan error, 1),
+	}
+	if plan.Batch > 1 {
+		a.out = newBatch(plan.Batch, plan.Size, a.buf)
+	}
+	ends := plan.Arms[arm]
+	conn, err := dialIn(ends.From.Namespace, l.Transport,
+		netip.AddrPortFrom(ends.From.Addr, uint16(ends.ClientPort+flow)),
+		netip.AddrPortFrom(ends.To.Addr, uint16(ends.ServerPort+flow)))
+	if err != nil {
+		return nil, err
+	}
+	a.conn = conn
+	go a.work()
+	if err := a.do((*active).greet); err != nil {
+		a.stop()
+		return nil, err
+	}
+	return a, nil
+}
+
+// work runs tasks on one thread, which ends with it.
+func (a *active) work() {
+	err := pin(a.plan.ClientCPU)
+	for task := range a.tasks {
+		if err != nil {
+			a.errs <- err
+			continue
+		}
+		a.errs <- task(a)
+	}
+	close(a.errs)
+}
+
+// start begins a task; finish waits for it.
+func (a *active) start(task func(*active) error) { a.tasks <- task }
+func (a *active) finish() error                  { return <-a.errs }
+
+func (a *active) do(task func(*active) error) error {
+	a.start(task)
+	return a.finish()
+}
+
+func (a *active) stop() {
+	close(a.tasks)
+	<-a.errs
+	a.conn.wake()
+	a.conn.close()
+}
+
+func (a *active) greet() error {
+	if a.tcp {
+		if a.load.Kind == PingPong {
+			if err := a.conn.noDelay(); err != nil {
+				return fmt.Errorf("set TCP_NODELAY: %w", err)
+			}
+		}
+		if err := a.conn.setTimeout(unix.SO_RCVTIMEO, ioTimeout); err != nil {
+			return fmt.Errorf("set receive timeout: %w", err)
+		}
+	}
+	_, err := a.ask(frame{kind: frameHello}, frameReady)
+	return err
+}
+
+func (a *active) begin(slice uint64) error {
+	_, err := a.ask(frame{kind: frameBegin, slice: slice}, frameReady)
+	return err
+}
+
+func (a *active) end(slice uint64) (err error) {
+	f := frame{kind: frameEnd, slice: slice}
+	f.values[0], f.values[1] = uint64(a.sent.messages), uint64(a.sent.bytes)
+	a.done, err = a.ask(f, frameDone)
+	return err
+}
+
+// ask sends a control frame and waits for its answer, past late data.
+func (a *active) ask(f frame, want frameKind) (frame, error) {
+	f.token = a.plan.Token
+	if !a.tcp {
+		if err := a.conn.setTimeout(unix.SO_RCVTIMEO, answerTimeout); err != nil {
+			return frame{}, fmt.Errorf("set receive timeout: %w", err)
+		}
+	}
+	for range answerTries {
+		f.put(a.buf)
+		if err := a.conn.sendAll(a.buf[:frameSize]); err != nil && !lossy(err) {
+			return frame{}, err
+		}
+		answer, err := a.answer(f.slice, want)
+		if err == nil || a.tcp || !errors.Is(err, unix.EAGAIN) {
+			clear(a.buf)
+			return answer, err
+		}
+	}
+	return frame{}, errNoAnswer
+}
+
+func (a *active) answer(slice uint64, want frameKind) (frame, error) {
+	for {
+		n, err := a.conn.recvAny(a.tcp, a.buf, a.plan.Size)
+		if err != nil {
+			if a.tcp && errors.Is(err, unix.EAGAIN) {
+				err = errNoAnswer
+			}
+			return frame{}, err
+		}
+		if f, ok := parseFrame(a.buf[:n], a.plan.Token); ok && f.kind == want && f.slice == slice {
+			return f, nil
+		}
+	}
+}
+
+// lossy tells an error of a datagram's send that means the datagram is lost
+// rather than the path broken.
+func lossy(err error) bool { return errors.Is(err, unix.ENOBUFS) }
+
+// Run drives the active ends through the schedule of the plan. probe may be
+// nil. When ctx ends it stops before the next slice and returns what it has
+// with the context's error. An arm that fails is reported in one result with
+// Err set and left out from there; the others go on.
+func Run(ctx context.Context, plan Plan, probe Probe) ([]SliceResult, error) {
+	l, err := Find(plan.Load)
+	if err != nil {
+		return nil, err
+	}
+	r := &runner{load: l, plan: &plan, probe: probe, arms: make([][]*active, len(plan.Arms))}
+	defer r.close()
+	r.connect(ctx)
+	for round, order := range plan.Schedule {
+		for _, arm := range order {
+			if err := ctx.Err(); err != nil {
+				return r.results, err
+			}
+			if r.arms[arm] != nil {
+				r.measure(arm, round)
+			}
+		}
+	}
+	return r.results, nil
+}
+
+// runner holds the active ends of all arms; the flows of a failed arm are nil.
+type runner struct {
+	load    Load
+	plan    *Plan
+	probe   Probe
+	arms    [][]*active
+	slice   uint64
+	results []SliceResult
+}
+
+func (r *runner) close() {
+	for arm := range r.arms {
+		r.drop(arm)
+	}
+}
+
+func (r *runner) drop(arm int) {
+	for _, a := range r.arms[arm] {
+		a.stop()
+	}
+	r.arms[arm] = nil
+}
+
+func (r *runner) fail(arm, round int, err error) {
+	r.drop(arm)
+	r.results = append(r.results, SliceResult{Arm: arm, Round: round, Start: time.Now(), Err: err})
+}
+
+// connect opens all flows and warms each arm up: neighbours, conntrack,
+// congestion window, and the request timeout that the arm calls for.
+func (r *runner) connect(ctx context.Context) {
+	for arm := range r.plan.Arms {
+		if ctx.Err() != nil {
+			return
+		}
+		for flow := range r.plan.Flows {
+			a, err := startActive(r.load, r.plan, arm, flow)
+			if err != nil {
+				r.fail(arm, 0, err)
+				break
+			}
+			r.arms[arm] = append(r.arms[arm], a)
+		}
+		if r.arms[arm] == nil {
+			continue
+		}
+		warm := max(r.plan.Head, 5*time.Millisecond)
+		r.slice |= warmSlice
+		err := r.traffic(arm, 0, warm, nil)
+		r.slice &^= warmSlice
+		if err != nil {
+			r.fail(arm, 0, err)
+			continue
+		}
+		for _, a := range r.arms[arm] {
+			p99 := time.Duration(a.rtt.ValueAtQuantile(99))
+			a.timeout = min(max(10*p99, minTimeout), maxTimeout)
+		}
+	}
+}
+
+func (r *runner) measure(arm, round int) {
+	start := time.Now()
+	if err := r.traffic(arm, r.plan.Head, r.plan.Slice, r.probe); err != nil {
+		r.fail(arm, round, err)
+		return
+	}
+	flows := r.arms[arm]
+	s := SliceResult{Arm: arm, Round: round, Start: start}
+	if r.load.Kind == PingPong {
+		s.Latency, s.Elapsed, s.Err = sumPings(flows)
+	} else {
+		s.Stream, s.Elapsed, s.Err = sumStreams(flows)
+	}
+	r.results = append(r.results, s)
+}
+
+// traffic runs one slice on all flows of an arm.
+func (r *runner) traffic(arm int, head, timed time.Duration, probe Probe) error {
+	r.slice++
+	slice := r.slice
+	run := func(a *active) error { return a.pingPong(head, timed) }
+	if r.load.Kind == Stream {
+		run = func(a *active) error { return a.stream(head + timed) }
+	}
+	flows := r.arms[arm]
+	// One after the other, flow 0 first: its begin opens the server's meters.
+	for _, a := range flows {
+		if err := a.do(func(a *active) error { return a.begin(slice) }); err != nil {
+			return fmt.Errorf("begin slice: %w", err)
+		}
+	}
+	if probe != nil {
+		probe.Begin(arm)
+		defer probe.End(arm)
+	}
+	for _, a := range flows {
+		a.start(run)
+	}
+	var failed error
+	for _, a := range flows {
+		failed = errors.Join(failed, a.finish())
+	}
+	if failed != nil {
+		return failed
+	}
+	for i := len(flows) - 1; i >= 0; i-- { // flow 0 last: its end closes the server's meters
+		if err := flows[i].do(func(a *active) error { return a.end(slice) }); err != nil {
+			return fmt.Errorf("end slice: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/result"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// loopback makes a plan for one load with arms on 127.0.0.1. Ports differ per
+// test so that tests do not meet each other's closed connections.
+func loopback(t *testing.T, name string, arms, flows, size, port int) Plan {
+	t.Helper()
+	p := Plan{
+		Token: 0xfeed0000 + uint64(port), Load: name, Size: size, Flows: flows,
+		Slice: 20 * time.Millisecond, Head: 2 * time.Millisecond,
+		ClientCPU: -1, ServerCPU: -1,
+	}
+	order := []int{}
+	for i := range arms {
+		end := machine.Endpoint{Addr: netip.MustParseAddr("127.0.0.1"), MTU: 65536}
+		p.Arms = append(p.Arms, Arm{
+			Name: string(rune('a' + i)), From: end, To: end,
+			ServerPort: port + i*flows, ClientPort: port + 1000 + i*flows,
+		})
+		order = append(order, i)
+	}
+	for range 3 {
+		p.Schedule = append(p.Schedule, order)
+	}
+	return p
+}
+
+func run(t *testing.T, p Plan) []SliceResult {
+	t.Helper()
+	s, err := Serve(p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := Run(context.Background(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
+
+// TestTable runs every load of the table at several sizes and flows, and
+// checks that the books balance.
+func TestTable(t *testing.T) {
+	port := 21000
+	for _, l := range Table {
+		for _, c := range []struct{ size, flows int }{{1, 1}, {8, 1}, {9, 2}, {64, 1}, {1000, 3}, {60000, 1}} {
+			port += 16
+			p := loopback(t, l.Name, 2, c.flows, c.size, port)
+			t.Run(CellName(l.Name, c.size, c.flows, 0), func(t *testing.T) {
+				results := run(t, p)
+				if want := len(p.Schedule) * len(p.Arms); len(results) != want {
+					t.Fatalf("%d results, want %d: %+v", len(results), want, results)
+				}
+				for _, r := range results {
+					check(t, l, p, r)
+				}
+			})
+		}
+	}
+}
+
+func check(t *testing.T, l Load, p Plan, r SliceResult) {
+	t.Helper()
+	if r.Err != nil {
+		t.Fatalf("arm %d round %d: %v", r.Arm, r.Round, r.Err)
+	}
+	if r.Elapsed < p.Slice/2 {
+		t.Errorf("elapsed %v of a %v slice", r.Elapsed, p.Slice)
+	}
+	if l.Kind == PingPong {
+		checkPings(t, r.Latency)
+	} else {
+		checkStream(t, l, p, r.Stream)
+	}
+}
+
+func checkPings(t *testing.T, c *result.Latency) {
+	t.Helper()
+	if c.Replies == 0 || c.Replies+c.Lost != c.Requests {
+		t.Errorf("%d requests, %d replies, %d lost", c.Requests, c.Replies, c.Lost)
+	}
+	h, err := result.DecodeRTT(c.RTT)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.TotalCount() != c.Replies {
+		t.Errorf("histogram holds %d of %d replies", h.TotalCount(), c.Replies)
+	}
+	mean := float64(c.RTTSum) / float64(c.Replies)
+	if got := h.Mean(); got < mean*0.99 || got > mean*1.01 {
+		t.Errorf("mean of histogram %v, of sum %v", got, mean)
+	}
+}
+
+func checkStream(t *testing.T, l Load, p Plan, c *result.Stream) {
+	t.Helper()
+	if c.RecvMessages > c.SentMessages || c.RecvBytes != c.RecvMessages*int64(p.Size) {
+		t.Errorf("sent %d, received %d messages and %d bytes of %d", c.SentMessages, c.RecvMessages, c.RecvBytes, p.Size)
+	}
+	if l.Transport == "tcp" && c.RecvMessages != c.SentMessages {
+		t.Errorf("TCP lost messages: sent %d, received %d", c.SentMessages, c.RecvMessages)
+	}
+	if c.RateNs <= 0 || c.RateMessages <= 0 || c.RateBytes != c.RateMessages*int64(p.Size) && p.Flows == 1 {
+		t.Errorf("rate: %d messages, %d bytes in %d ns", c.RateMessages, c.RateBytes, c.RateNs)
+	}
+	if l.Transport == "udp" && c.Packets < c.SentMessages {
+		t.Errorf("%d packets for %d datagrams", c.Packets, c.SentMessages)
+	}
+}
+
+func TestBatch(t *testing.T) {
+	p := loopback(t, "udp_bw", 1, 1, 1, 24000)
+	p.Batch = 32
+	for _, r := range run(t, p) {
+		check(t, udpBW, p, r)
+	}
+}
+
+// TestSpin shows that a responder that is busy for a known time is seen as
+// that much slower: the instrument measures what it says it measures.
+func TestSpin(t *testing.T) {
+	p := loopback(t, "udp_lat", 2, 1, 1, 24100)
+	p.Arms[1].Spin = 2 * time.Millisecond
+	for _, r := range run(t, p) {
+		if r.Arm == 1 && r.Latency.RTTSum < r.Latency.Replies*p.Arms[1].Spin.Nanoseconds() {
+			t.Errorf("mean RTT %d ns with a %v spin", r.Latency.RTTSum/r.Latency.Replies, p.Arms[1].Spin)
+		}
+	}
+}
+
+type countProbe struct{ begins, ends, open int }
+
+func (c *countProbe) Begin(int) { c.begins++; c.open++ }
+func (c *countProbe) End(int)   { c.ends++; c.open-- }
+
+// TestProbe wants exactly one begin and one end for each slice at either end.
+func TestProbe(t *testing.T) {
+	p := loopback(t, "udp_bw", 2, 2, 1, 24200)
+	var server, client countProbe
+	s, err := Serve(p, &server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(context.Background(), p, &client); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if want := (countProbe{6, 6, 0}); client != want || server != want {
+		t.Errorf("client %+v, server %+v, want %+v", client, server, want)
+	}
+}
+
+// TestArmFails leaves an arm without a server: it is reported once, and the
+// other arm is measured in full.
+func TestArmFails(t *testing.T) {
+	p := loopback(t, "tcp_lat", 2, 1, 1, 24300)
+	served := p
+	served.Arms = p.Arms[:1]
+	s, err := Serve(served, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := Run(context.Background(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	var good, bad int
+	for _, r := range results {
+		if r.Err != nil {
+			bad++
+			if r.Arm != 1 {
+				t.Errorf("arm %d failed: %v", r.Arm, r.Err)
+			}
+		} else {
+			good++
+		}
+	}
+	if good != len(p.Schedule) || bad != 1 {
+		t.Errorf("%d slices, %d failures", good, bad)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	p := loopback(t, "udp_lat", 1, 1, 1, 24400)
+	for range 1000 {
+		p.Schedule = append(p.Schedule, []int{0})
+	}
+	s, err := Serve(p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	results, err := Run(ctx, p, nil)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+	if len(results) == 0 || len(results) > 500 {
+		t.Errorf("%d slices in 200 ms", len(results))
+	}
+}
+
+// TestStranger sends datagrams that are not of the series to a server that
+// waits for its client: it must not be taken for the client.
+func TestStranger(t *testing.T) {
+	p := loopback(t, "udp_lat", 1, 1, 1, 24500)
+	other := p
+	other.Token++
+	other.Arms = []Arm{p.Arms[0]}
+	other.Arms[0].ClientPort += 50
+	s, err := Serve(p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan []SliceResult)
+	go func() { r, _ := Run(context.Background(), other, nil); done <- r }()
+	time.Sleep(50 * time.Millisecond)
+	results, err := Run(context.Background(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		check(t, udpLat, p, r)
+	}
+	s.Close()
+	for _, r := range <-done {
+		if r.Err == nil {
+			t.Error("a client of another series was served")
+		}
+	}
+}
+
+func TestCloseWhileWaiting(t *testing.T) {
+	for i, name := range []string{"tcp_lat", "udp_lat", "udp_bw"} {
+		p := loopback(t, name, 3, 2, 1, 24600+20*i)
+		s, err := Serve(p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		closed := make(chan error)
+		go func() { closed <- s.Close() }()
+		select {
+		case err := <-closed:
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: server does not close", name)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/result"
+)
+
+// pingCounts is what a flow knows of a slice.
+type pingCounts struct {
+	requests, replies, lost, late int64
+	headReplies                   int64
+	rttSum                        int64 // ns
+	elapsed                       int64 // ns, less the time that lost requests were waited for
+}
+
+// pingPong keeps one request outstanding for head, which is not counted, and
+// then for timed.
+func (a *active) pingPong(head, timed time.Duration) error {
+	if !a.tcp {
+		if err := a.conn.setTimeout(unix.SO_RCVTIMEO, a.timeout); err != nil {
+			return fmt.Errorf("set receive timeout: %w", err)
+		}
+	}
+	a.ping, a.sent = pingCounts{}, sendCounts{}
+	a.rtt.Reset()
+	at := a.clock.now()
+	if head > 0 {
+		var err error
+		if at, err = a.exchange(at, at+head.Nanoseconds()); err != nil {
+			return err
+		}
+	}
+	warm := a.ping
+	a.ping = pingCounts{headReplies: warm.replies}
+	a.rtt.Reset()
+	_, err := a.exchange(at, at+timed.Nanoseconds())
+	return err
+}
+
+// exchange sends requests from the instant at until the instant end, and
+// returns the instant of the last reply. One clock reading a request: the end
+// of one is the start of the next, so the mean holds the loop's own cost, as
+// qperf's does.
+func (a *active) exchange(at, end int64) (int64, error) {
+	message := a.buf[:a.plan.Size]
+	c := &a.ping
+	for at < end {
+		a.number++
+		putNumber(message, a.number)
+		c.requests++
+		if err := a.conn.sendAll(message); err != nil && !lossy(err) {
+			return at, fmt.Errorf("send request: %w", err)
+		}
+		got, err := a.await(message)
+		now := a.clock.now()
+		if err != nil {
+			return now, err
+		}
+		if got {
+			c.replies++
+			c.rttSum += now - at
+			c.elapsed += now - at
+			_ = a.rtt.RecordValue(now - at)
+		} else {
+			c.lost++
+		}
+		at = now
+	}
+	return at, nil
+}
+
+// await waits for the reply to the last request; false means that it is lost.
+func (a *active) await(message []byte) (bool, error) {
+	for {
+		n, err := a.conn.recvAny(a.tcp, a.buf, len(message))
+		switch {
+		case err != nil && !a.tcp && errors.Is(err, unix.EAGAIN):
+			return false, nil
+		case err != nil && errors.Is(err, unix.EAGAIN):
+			return false, errNoAnswer
+		case err != nil:
+			return false, fmt.Errorf("receive reply: %w", err)
+		case n == len(message) && hasNumber(message, a.number):
+			return true, nil
+		case a.tcp:
+			return false, errors.New("receive reply: not the message that was sent")
+		}
+		if a.buf[0] != frameMark {
+			a.ping.late++
+		}
+	}
+}
+
+// sumPings adds the flows of an arm up to one slice.
+func sumPings(flows []*active) (*result.Latency, time.Duration, error) {
+	l := &result.Latency{Timeout: flows[0].timeout.Nanoseconds()}
+	all := flows[0].rtt
+	var elapsed int64
+	for i, a := range flows {
+		c := a.ping
+		l.Requests += c.requests
+		l.Replies += c.replies
+		l.HeadReplies += c.headReplies
+		l.Lost += c.lost
+		l.Late += c.late
+		l.RTTSum += c.rttSum
+		elapsed += c.elapsed
+		if i > 0 {
+			all.Merge(a.rtt)
+		}
+	}
+	encoded, err := result.EncodeRTT(all)
+	if err != nil {
+		return nil, 0, fmt.Errorf("encode histogram: %w", err)
+	}
+	l.RTT = encoded
+	return l, time.Duration(elapsed / int64(len(flows))), nil
+}

@@ -1,0 +1,250 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Server is the passive end of a series: it echoes or counts, on one thread a
+// flow, all of them asleep but for those of the arm whose slice runs.
+type Server struct {
+	load  Load
+	plan  Plan
+	probe Probe
+	ends  []*passive
+	wait  sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	failed error
+}
+
+// Serve opens the passive ends of every arm of the plan and returns when all
+// of them can be reached. probe may be nil.
+func Serve(plan Plan, probe Probe) (*Server, error) {
+	l, err := Find(plan.Load)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{load: l, plan: plan, probe: probe}
+	for arm := range plan.Arms {
+		for flow := range plan.Flows {
+			end, err := s.open(arm, flow)
+			if err != nil {
+				s.Close()
+				return nil, fmt.Errorf("open server end of %s: %w", plan.Arms[arm].Name, err)
+			}
+			s.ends = append(s.ends, end)
+			s.wait.Go(func() { s.note(end.run()) })
+		}
+	}
+	return s, nil
+}
+
+// Close ends all passive ends, waits for their threads, and gives the first
+// error that one of them met.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	for _, end := range s.ends {
+		end.entry.wake()
+		if end.conn != end.entry {
+			end.conn.wake()
+		}
+	}
+	s.mu.Unlock()
+	s.wait.Wait()
+	for _, end := range s.ends {
+		end.entry.close()
+		if end.conn != end.entry {
+			end.conn.close()
+		}
+	}
+	return s.failed
+}
+
+// note keeps the first error that is not just the end of the series.
+func (s *Server) note(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil || s.closed || s.failed != nil || errors.Is(err, errPeerGone) || errors.Is(err, unix.ECONNREFUSED) {
+		return
+	}
+	s.failed = err
+}
+
+// passive is one flow's passive end.
+type passive struct {
+	server *Server
+	arm    int
+	flow   int
+	entry  socket // what the client reaches first; a TCP listener
+	conn   socket // carries the messages; the entry itself for UDP
+	buf    []byte
+	tcp    bool
+	clock  clock
+	counts sinkCounts
+	last   frame // last control frame that was answered, and
+	answer frame // its answer, for when it comes again
+}
+
+func (s *Server) open(arm, flow int) (*passive, error) {
+	a := s.plan.Arms[arm]
+	at := netip.AddrPortFrom(a.To.Addr, uint16(a.ServerPort+flow))
+	entry, err := listenIn(a.To.Namespace, s.load.Transport, at)
+	if err != nil {
+		return nil, err
+	}
+	return &passive{
+		server: s, arm: arm, flow: flow,
+		entry: entry, conn: entry,
+		buf:    make([]byte, max(s.plan.Size, frameSize)),
+		tcp:    s.load.Transport == "tcp",
+		clock:  newClock(),
+		counts: newSinkCounts(s.plan.Size, s.plan.Head.Nanoseconds()),
+	}, nil
+}
+
+func (p *passive) run() error {
+	if err := pin(p.server.plan.ServerCPU); err != nil {
+		return err
+	}
+	if err := p.meet(); err != nil {
+		return err
+	}
+	if p.server.load.Kind == PingPong {
+		return p.echo()
+	}
+	if p.server.plan.Batch > 1 {
+		return p.sinkBatches(p.server.plan.Batch)
+	}
+	return p.sink()
+}
+
+// meet waits for the client's hello and ties the socket to that client.
+func (p *passive) meet() error {
+	if !p.tcp {
+		for {
+			n, from, err := unix.Recvfrom(p.conn.fd, p.buf, 0)
+			if err == unix.EINTR {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				return errPeerGone
+			}
+			hello, ok := parseFrame(p.buf[:n], p.server.plan.Token)
+			if !ok || hello.kind != frameHello {
+				continue // not of this series
+			}
+			if err := unix.Connect(p.conn.fd, from); err != nil {
+				return fmt.Errorf("connect to client: %w", err)
+			}
+			return p.control(hello)
+		}
+	}
+	conn, err := p.entry.accept()
+	if err != nil {
+		return err
+	}
+	p.server.mu.Lock()
+	p.conn = conn
+	if p.server.closed {
+		conn.wake()
+	}
+	p.server.mu.Unlock()
+	return conn.noDelay()
+}
+
+// echo sends every message back.
+func (p *passive) echo() error {
+	size, spin := p.server.plan.Size, p.server.plan.Arms[p.arm].Spin.Nanoseconds()
+	for {
+		n, err := p.conn.recvAny(p.tcp, p.buf, size)
+		if err != nil {
+			return err
+		}
+		if p.buf[0] == frameMark {
+			if err := p.controlBytes(p.buf[:n]); err != nil {
+				return err
+			}
+			continue
+		}
+		if spin > 0 {
+			for end := p.clock.now() + spin; p.clock.now() < end; {
+			}
+		}
+		if err := p.conn.sendAll(p.buf[:n]); err != nil {
+			return err
+		}
+	}
+}
+
+// sink counts every message.
+func (p *passive) sink() error {
+	size := p.server.plan.Size
+	for {
+		n, err := p.conn.recvAny(p.tcp, p.buf, size)
+		if err != nil {
+			return err
+		}
+		if p.buf[0] == frameMark {
+			if err := p.controlBytes(p.buf[:n]); err != nil {
+				return err
+			}
+			continue
+		}
+		p.counts.add(n, p.clock)
+	}
+}
+
+func (p *passive) controlBytes(b []byte) error {
+	f, ok := parseFrame(b, p.server.plan.Token)
+	if !ok {
+		if p.tcp {
+			return errors.New("read control frame: not of this series")
+		}
+		return nil // a stray datagram
+	}
+	return p.control(f)
+}
+
+// control answers a control frame; the same frame again gets the same answer.
+func (p *passive) control(f frame) error {
+	if f.kind != p.last.kind || f.slice != p.last.slice {
+		p.answer = p.act(f)
+		p.last = f
+	}
+	p.answer.put(p.buf)
+	return p.conn.sendAll(p.buf[:frameSize])
+}
+
+// metered tells whether a frame brackets a slice for the meters. Flow 0 begins
+// first and ends last, so its frames do; a warm-up is not measured.
+func (p *passive) metered(f frame) bool {
+	return p.flow == 0 && p.server.probe != nil && f.slice&warmSlice == 0
+}
+
+func (p *passive) act(f frame) frame {
+	answer := frame{kind: frameReady, token: f.token, slice: f.slice}
+	switch f.kind {
+	case frameBegin:
+		p.counts.reset()
+		if p.metered(f) {
+			p.server.probe.Begin(p.arm)
+		}
+	case frameEnd:
+		if p.metered(f) {
+			p.server.probe.End(p.arm)
+		}
+		answer.kind = frameDone
+		answer.values = p.counts.values()
+	}
+	return answer
+}

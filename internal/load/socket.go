@@ -1,0 +1,228 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// ioTimeout is how long either end waits for the other before it gives an arm
+// up. It is far above any delay of a path that works.
+const ioTimeout = 5 * time.Second
+
+var errPeerGone = errors.New("the other end closed the connection")
+
+// socket is a blocking socket that the Go netpoller does not know: a thread
+// that is locked and pinned blocks in the kernel, as the thread of a C tool
+// does. Through net.Conn a ping-pong would read about 30 % longer.
+type socket struct{ fd int }
+
+// listenIn opens a bound socket in the namespace of an end; a TCP one listens.
+func listenIn(namespace, transport string, at netip.AddrPort) (s socket, err error) {
+	err = openIn(namespace, transport, at, func(opened socket) error {
+		s = opened
+		if transport != "tcp" {
+			return nil
+		}
+		return unix.Listen(s.fd, 1)
+	})
+	return s, err
+}
+
+// dialIn opens a socket in the namespace of an end and connects it.
+func dialIn(namespace, transport string, from, to netip.AddrPort) (s socket, err error) {
+	err = openIn(namespace, transport, from, func(opened socket) error {
+		s = opened
+		// A connect that gets no answer would wait for minutes.
+		if err := s.setTimeout(unix.SO_SNDTIMEO, ioTimeout); err != nil {
+			return err
+		}
+		if err := unix.Connect(s.fd, sockaddr(to)); err != nil {
+			if errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EAGAIN) {
+				err = unix.ETIMEDOUT
+			}
+			return fmt.Errorf("connect %s to %s: %w", transport, to, err)
+		}
+		return nil
+	})
+	return s, err
+}
+
+// openIn makes a socket bound to at, hands it to use, and closes it if use fails.
+func openIn(namespace, transport string, at netip.AddrPort, use func(socket) error) error {
+	return machine.Do(namespace, func() error {
+		kind := unix.SOCK_STREAM
+		if transport == "udp" {
+			kind = unix.SOCK_DGRAM
+		}
+		fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open %s socket: %w", transport, err)
+		}
+		s := socket{fd}
+		if err := s.prepare(transport, at); err != nil {
+			s.close()
+			return err
+		}
+		if err := use(s); err != nil {
+			s.close()
+			return err
+		}
+		return nil
+	})
+}
+
+func (s socket) prepare(transport string, at netip.AddrPort) error {
+	if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return fmt.Errorf("set SO_REUSEADDR: %w", err)
+	}
+	if err := unix.Bind(s.fd, sockaddr(at)); err != nil {
+		return fmt.Errorf("bind %s socket to %s: %w", transport, at, err)
+	}
+	return nil
+}
+
+func sockaddr(a netip.AddrPort) *unix.SockaddrInet4 {
+	return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
+}
+
+// accept waits for the one connection that a listener gets.
+func (s socket) accept() (socket, error) {
+	for {
+		fd, _, err := unix.Accept4(s.fd, unix.SOCK_CLOEXEC)
+		if err == unix.EINTR {
+			continue
+		}
+		return socket{fd}, err
+	}
+}
+
+func (s socket) noDelay() error {
+	return unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+}
+
+// setTimeout sets SO_RCVTIMEO or SO_SNDTIMEO; the call then fails with EAGAIN.
+func (s socket) setTimeout(option int, d time.Duration) error {
+	tv := unix.NsecToTimeval(d.Nanoseconds())
+	return unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, option, &tv)
+}
+
+// recv is one receive call. It blocks through the scheduler's syscall entry,
+// so a garbage collection elsewhere in the process need not wait for it.
+func (s socket) recv(b []byte) (int, error) {
+	for {
+		n, _, errno := syscall.Syscall6(unix.SYS_RECVFROM, uintptr(s.fd),
+			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0, 0, 0)
+		if errno == 0 {
+			return int(n), nil
+		}
+		if errno != unix.EINTR {
+			return 0, errno
+		}
+	}
+}
+
+// send is one send call.
+func (s socket) send(b []byte) (int, error) {
+	for {
+		n, _, errno := syscall.Syscall6(unix.SYS_SENDTO, uintptr(s.fd),
+			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL, 0, 0)
+		if errno == 0 {
+			return int(n), nil
+		}
+		if errno != unix.EINTR {
+			return 0, errno
+		}
+	}
+}
+
+// sendAll sends b, in more than one call if the kernel takes less at a time.
+func (s socket) sendAll(b []byte) error {
+	for {
+		n, err := s.send(b)
+		if err != nil {
+			return err
+		}
+		if n == len(b) {
+			return nil
+		}
+		b = b[n:]
+	}
+}
+
+// recvMessage fills b[:size] from a TCP connection, or b[:frameSize] when what
+// comes is a control frame, which only ever stands at a message boundary.
+func (s socket) recvMessage(b []byte, size int) (n int, err error) {
+	for want := size; n < want; {
+		got, err := s.recv(b[n:want])
+		if err != nil {
+			return n, err
+		}
+		if got == 0 {
+			return n, errPeerGone
+		}
+		n += got
+		if b[0] == frameMark {
+			want = frameSize
+		}
+	}
+	return n, nil
+}
+
+// recvAny takes the next message of either transport.
+func (s socket) recvAny(tcp bool, b []byte, size int) (int, error) {
+	if tcp {
+		return s.recvMessage(b, size)
+	}
+	n, err := s.recv(b)
+	if err == nil && n == 0 { // we never send an empty datagram: the socket was shut down
+		err = errPeerGone
+	}
+	return n, err
+}
+
+// wake ends every blocked call on the socket, and every later one.
+func (s socket) wake() { _ = unix.Shutdown(s.fd, unix.SHUT_RDWR) }
+
+func (s socket) close() { _ = unix.Close(s.fd) }
+
+// segments reads how many data segments a TCP socket has sent, and sent again.
+func (s socket) segments() (sent, again int64) {
+	info, err := unix.GetsockoptTCPInfo(s.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return 0, 0
+	}
+	return int64(info.Data_segs_out), int64(info.Total_retrans)
+}
+
+// pin locks the goroutine to its thread and the thread to cpu. The goroutine
+// must end without unlocking: the thread then dies with it.
+func pin(cpu int) error {
+	runtime.LockOSThread()
+	if cpu < 0 {
+		return nil
+	}
+	var set unix.CPUSet
+	set.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return os.NewSyscallError(fmt.Sprintf("pin thread to cpu %d", cpu), err)
+	}
+	return nil
+}
+
+// clock is the monotonic clock: time.Since of a time that has a monotonic
+// reading makes one vDSO call where time.Now makes two.
+type clock struct{ base time.Time }
+
+func newClock() clock { return clock{time.Now()} }
+
+func (c clock) now() int64 { return int64(time.Since(c.base)) }
