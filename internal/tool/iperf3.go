@@ -1,0 +1,91 @@
+package tool
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/venturi-net/venturi/result"
+)
+
+var iperf3 = Tool{
+	Name:    "iperf3",
+	Package: "iperf3",
+	Loads: []Load{
+		{Name: "tcp_bw", Min: 1, Max: 1 << 20},
+		{Name: "udp_bw", Min: 16, Max: maxUDP}, // its own header has 16 bytes
+	},
+	port: iperf3Port,
+	server: func(Job) []string {
+		return []string{"--server", "--port", strconv.Itoa(iperf3Port)}
+	},
+	client: iperf3Client,
+	parse:  iperf3Parse,
+}
+
+const iperf3Port = 5201
+
+func iperf3Client(j Job) []string {
+	args := []string{"--client", j.To.Addr.String(),
+		"--port", strconv.Itoa(iperf3Port),
+		"--time", strconv.Itoa(int(j.Duration / time.Second)),
+		"--length", strconv.Itoa(j.Size),
+		"--interval", "0", // no reports on the way
+		"--json",
+	}
+	if j.Load == "udp_bw" {
+		args = append(args, "--udp", "--bitrate", "0") // its default is 1 Mbit/s
+	}
+	return args
+}
+
+// iperf3Report is what we read of its JSON. UDP: end.sum mixes the sender's
+// bytes with the receiver's loss, so only sum_sent and sum_received count.
+// Numbers are read as floats: old versions print some integers as such.
+type iperf3Report struct {
+	Error string `json:"error"`
+	Start struct {
+		Test struct {
+			Protocol  string  `json:"protocol"`
+			BlockSize float64 `json:"blksize"`
+		} `json:"test_start"`
+	} `json:"start"`
+	End struct {
+		Sent     *iperf3Sum `json:"sum_sent"`
+		Received *iperf3Sum `json:"sum_received"`
+	} `json:"end"`
+}
+
+type iperf3Sum struct {
+	Seconds float64 `json:"seconds"`
+	Bytes   float64 `json:"bytes"`
+}
+
+func iperf3Parse(j Job, out []byte) (Result, error) {
+	var report iperf3Report
+	if err := json.Unmarshal(out, &report); err != nil {
+		return Result{}, err
+	}
+	if report.Error != "" {
+		return Result{}, errors.New(report.Error)
+	}
+	sent, received, size := report.End.Sent, report.End.Received, report.Start.Test.BlockSize
+	if sent == nil || received == nil || !(received.Seconds > 0) || !(size >= 1) {
+		return Result{}, errors.New("it has no figures of sender and receiver (iperf3 is older than 3.7?)")
+	}
+	if int(size) != j.Size {
+		return Result{}, fmt.Errorf("it ran with messages of %v bytes, not %d", size, j.Size)
+	}
+	r := Result{
+		Sent:     Count{Messages: int64(sent.Bytes / size), Bytes: int64(sent.Bytes)},
+		Received: Count{Messages: int64(received.Bytes / size), Bytes: int64(received.Bytes)},
+		Elapsed:  time.Duration(received.Seconds * float64(time.Second)),
+		Value:    8 * received.Bytes / received.Seconds,
+	}
+	if j.Metric == result.Messages {
+		r.Value /= 8 * size
+	}
+	return r, nil
+}

@@ -1,0 +1,180 @@
+package tool
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// What the real programs printed, and what must be read from it.
+var outputs = []struct {
+	file   string
+	tool   *Tool
+	load   string
+	size   int
+	metric result.Metric
+	want   Result
+}{
+	{"qperf-tcp_lat-1.txt", &qperf, "tcp_lat", 1, result.OneWay,
+		Result{Value: 6288.31945, Sent: Count{159026, 159026}, Received: Count{159025, 159025}, Elapsed: 2 * time.Second}},
+	{"qperf-udp_lat-1.txt", &qperf, "udp_lat", 1, result.OneWay,
+		Result{Value: 5592.48147, Sent: Count{178812, 178812}, Received: Count{178811, 178811}, Elapsed: 2 * time.Second}},
+	{"qperf-tcp_bw-65536.txt", &qperf, "tcp_bw", 65536, result.Bandwidth,
+		Result{Value: 29100343296, Sent: Count{111008, 7275020288}, Received: Count{111009, 7275085824}, Elapsed: 2 * time.Second}},
+	{"qperf-udp_bw-1.txt", &qperf, "udp_bw", 1, result.Messages,
+		Result{Value: 366535.5, Sent: Count{753943, 753943}, Received: Count{733071, 733071}, Elapsed: 2 * time.Second}},
+	{"qperf-udp_bw-65507.txt", &qperf, "udp_bw", 65507, result.Bandwidth,
+		Result{Value: 7746595792, Sent: Count{29578, 1937566046}, Received: Count{29564, 1936648948}, Elapsed: 2 * time.Second}},
+	{"iperf3-tcp_bw-65536.json", &iperf3, "tcp_bw", 65536, result.Bandwidth,
+		Result{Value: 8 * 5990645760 / 2.002798, Sent: Count{91430, 5991956480}, Received: Count{91410, 5990645760}, Elapsed: 2002798 * time.Microsecond}},
+	{"iperf3-udp_bw-16.json", &iperf3, "udp_bw", 16, result.Messages,
+		Result{Value: 5047792 / 16 / 2.002505, Sent: Count{780780, 12492480}, Received: Count{315487, 5047792}, Elapsed: 2002505 * time.Microsecond}},
+}
+
+func TestParse(t *testing.T) {
+	for _, o := range outputs {
+		t.Run(o.file, func(t *testing.T) {
+			j := Job{Load: o.load, Size: o.size, Metric: o.metric, Duration: 2 * time.Second}
+			got, err := o.tool.parse(j, fixture(t, o.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.Elapsed = got.Elapsed.Round(time.Microsecond)
+			if math.Abs(got.Value-o.want.Value) < 1e-6*o.want.Value {
+				got.Value = o.want.Value
+			}
+			if got != o.want {
+				t.Errorf("got  %+v\nwant %+v", got, o.want)
+			}
+		})
+	}
+}
+
+// What a tool says when it could not measure must not become a figure.
+func TestParseRefuses(t *testing.T) {
+	cases := []struct {
+		name string
+		tool *Tool
+		j    Job
+		out  string
+		want string
+	}{
+		{"qperf could not send", &qperf, Job{Load: "udp_bw", Size: 65508, Metric: result.Bandwidth}, string(fixture(t, "qperf-udp_bw-65508.txt")), "no loc_send_msgs"},
+		{"qperf of another test", &qperf, Job{Load: "udp_lat", Size: 1, Metric: result.OneWay}, string(fixture(t, "qperf-tcp_lat-1.txt")), "no result of udp_lat"},
+		{"qperf in another unit", &qperf, Job{Load: "tcp_lat", Size: 1, Metric: result.OneWay}, "tcp_lat:\n latency = 6 us\n", "no latency [ns]"},
+		{"qperf without output", &qperf, Job{Load: "tcp_lat", Size: 1, Metric: result.OneWay}, "", "no result"},
+		{"qperf cut off", &qperf, Job{Load: "tcp_lat", Size: 1, Metric: result.OneWay}, "tcp_lat:\n    latency   =\n", "no value"},
+		{"iperf3 refused", &iperf3, Job{Load: "tcp_bw", Size: 65536}, string(fixture(t, "iperf3-refused.json")), "unable to connect to server"},
+		{"iperf3 at another size", &iperf3, Job{Load: "tcp_bw", Size: 100}, string(fixture(t, "iperf3-tcp_bw-65536.json")), "65536 bytes, not 100"},
+		{"iperf3 cut off", &iperf3, Job{Load: "tcp_bw", Size: 65536}, string(fixture(t, "iperf3-tcp_bw-65536.json"))[:700], "JSON"},
+		{"iperf3 without figures", &iperf3, Job{Load: "tcp_bw", Size: 65536}, "{}", "no figures"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			r, err := c.tool.parse(c.j, []byte(c.out))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %+v, %v; want an error with %q", r, err, c.want)
+			}
+		})
+	}
+}
+
+func TestLost(t *testing.T) {
+	r := Result{Sent: Count{Messages: 10}, Received: Count{Messages: 9}}
+	if got := r.Lost(result.Messages); got != 1 {
+		t.Errorf("stream: %d lost, want 1", got)
+	}
+	if got := r.Lost(result.OneWay); got != 0 {
+		t.Errorf("ping-pong: %d lost, want 0: the last request was still out", got)
+	}
+	// A receiver may have read what the sender had not counted yet.
+	r.Received.Messages = 11
+	if got := r.Lost(result.Messages); got != 0 {
+		t.Errorf("more received than sent: %d lost, want 0", got)
+	}
+}
+
+// A job that makes no sense is a usage error before anything is started.
+func TestJobRefused(t *testing.T) {
+	good := Job{Load: "tcp_lat", Size: 1, Duration: 2 * time.Second}
+	for name, spoil := range map[string]func(*Job){
+		"unknown load":     func(j *Job) { j.Load = "sctp_lat" },
+		"no size":          func(j *Job) { j.Size = 0 },
+		"too large":        func(j *Job) { j.Load, j.Size = "udp_lat", 65508 },
+		"too short":        func(j *Job) { j.Duration = time.Second },
+		"half a second":    func(j *Job) { j.Duration = 2500 * time.Millisecond },
+		"wrong metric":     func(j *Job) { j.Metric = result.Bandwidth },
+		"no transactions":  func(j *Job) { j.Metric = result.Transactions },
+		"latency of flood": func(j *Job) { j.Load, j.Metric = "tcp_bw", result.OneWay },
+	} {
+		j := good
+		spoil(&j)
+		if _, err := qperf.Run(t.Context(), j); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if err := iperf3.Carries("udp_bw", 1); verr.Code(err) != verr.Usage {
+		t.Errorf("iperf3 with one-byte datagrams: %v", err)
+	}
+	if _, err := Find("netcat"); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "qperf, iperf3") {
+		t.Errorf("unknown tool: %v", err)
+	}
+}
+
+func TestMissing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for _, tool := range Table {
+		_, err := tool.Run(t.Context(), Job{Load: "tcp_bw", Size: 65536, Duration: 2 * time.Second})
+		var e *verr.Error
+		if !errors.As(err, &e) || e.Code != verr.Missing || !strings.Contains(e.Do, "apt-get install "+tool.Package) {
+			t.Errorf("%s: %v", tool.Name, err)
+		}
+	}
+}
+
+func TestListeners(t *testing.T) {
+	const table = `  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000000000000000000000000000:4D35 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 111 1 0 100 0 0 10 0
+   1: 00000000000000000000000000000000:4D36 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 222 1 0 100 0 0 10 0
+   2: 00000000000000000000000000000000:4D35 00000000000000000000000000000000:9999 01 00000000:00000000 00:00000000 00000000     0        0 333 1 0 100 0 0 10 0
+`
+	if got := listeners(table, 0x4D35); len(got) != 1 || got[0] != "111" {
+		t.Errorf("got %v, want [111]", got)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for i, o := range outputs {
+		out, err := os.ReadFile(filepath.Join("testdata", o.file))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(i, out)
+	}
+	f.Fuzz(func(t *testing.T, i int, out []byte) {
+		if i < 0 || i >= len(outputs) {
+			return
+		}
+		o := outputs[i]
+		j := Job{Load: o.load, Size: o.size, Metric: o.metric, Duration: time.Second}
+		if r, err := o.tool.read(j, out); err == nil && !(r.Value > 0 && r.Value <= math.MaxFloat64) {
+			t.Errorf("the figure %v from %q", r.Value, out)
+		}
+	})
+}
+
+func fixture(t *testing.T, name string) []byte {
+	t.Helper()
+	out, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
