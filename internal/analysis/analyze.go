@@ -1,0 +1,194 @@
+package analysis
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/result"
+)
+
+// Options of [Analyze].
+type Options struct {
+	// Live leaves out what only a finished report needs and what takes time:
+	// percentiles with their intervals.
+	Live bool
+	// Resamples of the bootstrap; 0 means 300.
+	Resamples int
+}
+
+// ErrNoPlan is a record that was cut before its plan: there is nothing to
+// analyse.
+var ErrNoPlan = errors.New("record has no plan")
+
+// Analyze makes a summary of a record that may still grow: any number of
+// series, the last one incomplete. It does not change the record.
+func Analyze(rec *result.Record, opt Options) (*Summary, error) {
+	p := &rec.Plan
+	base := slices.IndexFunc(p.Arms, func(a result.Arm) bool { return a.Role == result.RoleBaseline })
+	if base < 0 || len(p.Cells) == 0 {
+		return nil, ErrNoPlan
+	}
+	a := &analyzer{plan: p, opt: opt, base: p.Arms[base], data: index(rec)}
+	a.design = stats.Design{Confidence: p.Confidence, Looks: looks(p)}
+	s := &Summary{Level: a.design.Level(), Looks: a.design.Looks}
+	for _, c := range p.Cells {
+		if cell, ok := a.cell(c); ok {
+			s.Cells = append(s.Cells, cell)
+		}
+	}
+	judge(s, p, a.design)
+	progress(s, p)
+	return s, nil
+}
+
+// looks counts the moments at which the run could end by what it measured.
+func looks(p *result.Plan) int {
+	if p.Precision <= 0 {
+		return 1
+	}
+	n := 1 // the end of the plan
+	for _, at := range p.Looks {
+		if at < p.Series {
+			n++
+		}
+	}
+	return n
+}
+
+type analyzer struct {
+	plan   *result.Plan
+	opt    Options
+	base   result.Arm
+	data   map[key]*armData
+	design stats.Design
+}
+
+// cell analyses one cell; false when nothing was measured in it.
+func (a *analyzer) cell(c result.Cell) (Cell, bool) {
+	out := Cell{Cell: c, Baseline: a.base.Name}
+	base := a.data[key{c.Name, a.base.Name}]
+	any := false
+	for _, arm := range a.plan.Arms {
+		d := a.data[key{c.Name, arm.Name}]
+		if d == nil {
+			d = &armData{}
+		}
+		any = any || len(d.slices) > 0
+		if tool, of, ok := toolArm(arm); ok {
+			if ours := a.data[key{c.Name, of}]; ours != nil {
+				out.agree(tool, of, ours, d, c.Metric, a.design)
+			}
+			continue
+		}
+		row := a.row(c, arm, d, base)
+		switch arm.Role {
+		case result.RoleCopy:
+			out.Copy = &row
+		case result.RoleBaseline:
+			out.Rows = slices.Insert(out.Rows, 0, row)
+		default:
+			out.Rows = append(out.Rows, row)
+		}
+		if arm.Role == result.RoleCopy && base != nil {
+			if f, ok := stats.NewFloor(pair(d, base, c.Metric), a.design, a.plan.Margin); ok {
+				out.Floor = &f
+			}
+		}
+	}
+	if base != nil {
+		out.Lag1 = stats.Lag1(base.values(c.Metric))
+	}
+	return out, any
+}
+
+func (a *analyzer) row(c result.Cell, arm result.Arm, d, base *armData) Row {
+	r := Row{Arm: arm, Slices: len(d.slices), Fragments: fragments(c, arm)}
+	for _, s := range d.slices {
+		if _, ok := s.Value(c.Metric); !ok {
+			if r.NoFigure == 0 {
+				r.Failed = s.Failed
+			}
+			r.NoFigure++
+		}
+	}
+	if v := medianOfMedians(d.values(c.Metric)); !math.IsNaN(v) {
+		r.Value = v
+	}
+	if arm.Role != result.RoleBaseline && base != nil {
+		if ratio, ok := stats.FromRounds(pair(d, base, c.Metric), a.design); ok {
+			r.Ratio = &ratio
+		}
+	}
+	a.latency(&r, d)
+	a.stream(&r, c, d)
+	a.cpu(&r, c, d, base)
+	r.Counters = d.counters(a.plan.SharedCores)
+	return r
+}
+
+// judge gives the verdicts: Holm's correction is over every row of the record
+// that is tested at all.
+func judge(s *Summary, p *result.Plan, d stats.Design) {
+	var rows []*Row
+	var ps []float64
+	for i := range s.Cells {
+		c := &s.Cells[i]
+		for j := range c.Rows {
+			r := &c.Rows[j]
+			r.Adjusted = 1
+			if r.Ratio == nil || r.Ratio.Open || c.Floor != nil && c.Floor.Invalid {
+				continue
+			}
+			rows = append(rows, r)
+			ps = append(ps, r.Ratio.P)
+		}
+	}
+	s.Tests = len(ps)
+	for i, p := range stats.Holm(ps) {
+		rows[i].Adjusted = p
+	}
+	for i := range s.Cells {
+		c := &s.Cells[i]
+		rule := stats.Rule{
+			Margin: p.Margin, LowerIsBetter: c.Cell.Metric.LowerIsBetter(), Alpha: d.Alpha(), Floor: c.Floor,
+		}
+		for j := range c.Rows {
+			if r := &c.Rows[j]; r.Ratio != nil {
+				judged := stats.Judge(*r.Ratio, r.Adjusted, rule)
+				r.Judged = &judged
+			}
+		}
+	}
+}
+
+// progress says how narrow the intervals are and whether the run may stop.
+func progress(s *Summary, p *result.Plan) {
+	s.Precise = len(s.Cells) == len(p.Cells)
+	s.Series = -1
+	for _, c := range s.Cells {
+		rows := c.Rows
+		if c.Copy != nil {
+			rows = append(slices.Clone(rows), *c.Copy)
+		}
+		most := 0
+		for _, r := range rows {
+			if r.Ratio == nil {
+				continue
+			}
+			most = max(most, r.Ratio.Series)
+			half, ok := r.Ratio.HalfWidth()
+			s.Worst = max(s.Worst, half)
+			if !ok || r.Ratio.Within || half > p.Precision {
+				s.Precise = false
+			}
+		}
+		if s.Series < 0 || most < s.Series {
+			s.Series = most
+		}
+	}
+	s.Series = max(0, s.Series)
+	s.Precise = s.Precise && p.Precision > 0
+	s.Stop = s.Precise && slices.Contains(p.Looks, s.Series)
+}

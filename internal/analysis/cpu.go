@@ -1,0 +1,231 @@
+package analysis
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/result"
+)
+
+const (
+	cpuMeter     = "cpu"
+	softnetMeter = "softnet"
+	// smallMessage is the size from which a stream is about bytes, not packets.
+	smallMessage = 1024
+)
+
+// perUnit says what the CPU time of a cell is divided by.
+func perUnit(c result.Cell) string {
+	switch {
+	case c.Metric == result.OneWay || c.Metric == result.Transactions:
+		return PerPacket
+	case c.Size >= smallMessage:
+		return PerGB
+	case c.Transport == "udp":
+		return PerPacket
+	}
+	return PerMessage
+}
+
+// work counts the units that a slice did while meters ran, the head included.
+func work(per string, s *result.Slice, fragments int) float64 {
+	switch {
+	case s.Latency != nil:
+		return 2 * float64(s.Latency.Replies+s.Latency.HeadReplies)
+	case s.Stream == nil:
+		return 0
+	case per == PerGB:
+		return float64(s.Stream.RecvBytes) / 1e9
+	case per == PerPacket:
+		return float64(s.Stream.RecvMessages) * float64(fragments)
+	}
+	return float64(s.Stream.RecvMessages)
+}
+
+// cpu fills in what the row's traffic cost, and its ratio to the baseline.
+func (a *analyzer) cpu(r *Row, c result.Cell, d, base *armData) {
+	per := perUnit(c)
+	cost := d.costs(per, r.Fragments, a.plan.SharedCores)
+	if len(cost) == 0 {
+		return
+	}
+	out := &CPU{Per: per, Classes: map[string]float64{}, ByCore: map[string]float64{}}
+	var all []float64
+	for _, v := range cost {
+		all = append(all, v)
+	}
+	out.Cost = stats.Median(all)
+	d.classes(out, per, r.Fragments, a.plan.SharedCores)
+	if r.Arm.Role != result.RoleBaseline && base != nil {
+		logs := logRatios(cost, base.costs(per, fragments(c, a.base), a.plan.SharedCores))
+		if ratio, ok := stats.FromSeries(logs, a.design); ok {
+			out.Ratio = &ratio
+		}
+	}
+	r.CPU = out
+}
+
+// logRatios pairs two figures by series, in the order of series.
+func logRatios(arm, base map[int]float64) []float64 {
+	var series []int
+	for s := range arm {
+		if base[s] > 0 && arm[s] > 0 {
+			series = append(series, s)
+		}
+	}
+	slices.Sort(series)
+	var logs []float64
+	for _, s := range series {
+		logs = append(logs, math.Log(arm[s]/base[s]))
+	}
+	return logs
+}
+
+// costs gives busy ns per unit of work, by series.
+func (d *armData) costs(per string, fragments int, shared bool) map[int]float64 {
+	units := d.units(per, fragments)
+	busy := map[int]int64{}
+	for _, m := range d.chosen(cpuMeter, shared) {
+		busy[m.Series] += total(m, "busy")
+	}
+	out := map[int]float64{}
+	for series, ns := range busy {
+		if units[series] > 0 && ns > 0 {
+			out[series] = float64(ns) / units[series]
+		}
+	}
+	return out
+}
+
+func (d *armData) units(per string, fragments int) map[int]float64 {
+	units := map[int]float64{}
+	for _, s := range d.slices {
+		units[s.Series] += work(per, s, fragments)
+	}
+	return units
+}
+
+// chosen gives the lines of one meter. Machines that share cores read the same
+// counters, so one of them stands for all.
+func (d *armData) chosen(name string, shared bool) []*result.Meter {
+	var out []*result.Meter
+	first := ""
+	for _, m := range d.meters {
+		if m.Name == name && (first == "" || m.Machine < first) {
+			first = m.Machine
+		}
+	}
+	for _, m := range d.meters {
+		if m.Name == name && (!shared || m.Machine == first) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// total reads a class over all cores: the meter's own sum if it has one, else
+// the sum of its cores.
+func total(m *result.Meter, class string) int64 {
+	for _, key := range []string{class, "cpu/" + class} {
+		if v, ok := m.Values[key]; ok {
+			return v
+		}
+	}
+	sum := int64(0)
+	for key, v := range m.Values {
+		if core, of, ok := strings.Cut(key, "/"); ok && of == class && isCore(core) {
+			sum += v
+		}
+	}
+	return sum
+}
+
+func isCore(s string) bool { return len(s) > 3 && strings.HasPrefix(s, "cpu") }
+
+// classes splits the cost by class, and the time by core and machine.
+func (d *armData) classes(out *CPU, per string, fragments int, shared bool) {
+	units, wall := 0.0, 0.0
+	for _, u := range d.units(per, fragments) {
+		units += u
+	}
+	byClass, byCore, byMachine := map[string]int64{}, map[string]int64{}, map[string]int64{}
+	walls := map[string]float64{}
+	for _, m := range d.chosen(cpuMeter, shared) {
+		walls[m.Machine] += float64(m.WallNs)
+		out.Resolution = m.Resolution
+		byMachine[m.Machine] += total(m, "busy")
+		for class := range classesOf(m) {
+			byClass[class] += total(m, class)
+		}
+		for key, v := range m.Values {
+			if core, of, ok := strings.Cut(key, "/"); ok && of == "busy" && isCore(core) {
+				byCore[core] += v
+			}
+		}
+	}
+	for _, w := range walls {
+		wall = max(wall, w)
+	}
+	if wall <= 0 || units <= 0 {
+		return
+	}
+	for class, ns := range byClass {
+		out.Classes[class] = float64(ns) / units
+	}
+	for core, ns := range byCore {
+		out.ByCore[core] = float64(ns) / wall
+	}
+	busy := int64(0)
+	for machine, ns := range byMachine {
+		busy += ns
+		if len(byMachine) > 1 {
+			if out.ByMachine == nil {
+				out.ByMachine = map[string]float64{}
+			}
+			out.ByMachine[machine] = float64(ns) / units
+		}
+	}
+	out.Cores = float64(busy) / wall
+	out.Steal = float64(byClass["steal"]) / wall
+	delete(out.Classes, "steal")
+}
+
+// classesOf lists the classes other than busy that a line has.
+func classesOf(m *result.Meter) map[string]bool {
+	out := map[string]bool{}
+	for key := range m.Values {
+		core, class, ok := strings.Cut(key, "/")
+		if !ok {
+			class = core
+		}
+		if class != "busy" && class != "idle" {
+			out[class] = true
+		}
+	}
+	return out
+}
+
+// counters sums the other meters over series, and over machines where each has
+// counters of its own.
+func (d *armData) counters(shared bool) map[string]int64 {
+	out := map[string]int64{}
+	add := func(m *result.Meter) {
+		for k, v := range m.Values {
+			out[k] += v
+		}
+	}
+	for _, m := range d.chosen(softnetMeter, shared) {
+		add(m)
+	}
+	for _, m := range d.meters {
+		if m.Name != cpuMeter && m.Name != softnetMeter {
+			add(m)
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}

@@ -1,0 +1,139 @@
+// Package analysis turns a record into figures, ratios and verdicts: the one
+// place that knows both what was recorded and what it means. Reports print its
+// [Summary], and a running experiment asks it after every series whether it
+// may stop.
+package analysis
+
+import (
+	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/result"
+)
+
+// Summary is everything that a report prints, in base units.
+type Summary struct {
+	Cells []Cell `json:"cells"` // in the order of the plan, those with data
+	// Series is how many are complete enough to count, in every cell.
+	Series int `json:"series"`
+	// Level is the confidence of each interval: that of the plan, or more when
+	// the run could stop early.
+	Level float64 `json:"level"`
+	Looks int     `json:"looks"` // at which the run could stop; 1: only at its end
+	// Tests is how many comparisons Holm's correction covers.
+	Tests int `json:"tests"`
+	// Precise: every interval is narrow enough. Stop: and this is a pre-set
+	// look, so the run may end.
+	Precise bool `json:"precise"`
+	Stop    bool `json:"stop"`
+	// Worst is the widest half-width of any interval, relative; 0 when there
+	// is none. It is what progress shows.
+	Worst float64 `json:"worst_half_width"`
+}
+
+// Cell is one block of the report: one load at one size.
+type Cell struct {
+	Cell     result.Cell `json:"cell"`
+	Baseline string      `json:"baseline"` // name of the arm
+	Rows     []Row       `json:"rows"`     // baseline first, its copy and tools left out
+	Copy     *Row        `json:"copy,omitempty"`
+	// Floor is nil when the plan has no copy of the baseline, or it has no data.
+	Floor *stats.Floor `json:"floor,omitempty"`
+	// Lag1 is the autocorrelation of the baseline's slices.
+	Lag1      float64     `json:"lag1"`
+	Agreement []Agreement `json:"agreement,omitempty"`
+}
+
+// Row is one arm in one cell.
+type Row struct {
+	Arm result.Arm `json:"arm"`
+	// Value is in the unit of the cell's metric: the median over series of the
+	// median over rounds. 0: no slice has a figure.
+	Value float64 `json:"value"`
+	// Ratio is the arm to the baseline; nil for the baseline, and without data.
+	Ratio    *stats.Ratio     `json:"ratio,omitempty"`
+	Adjusted float64          `json:"p_adjusted"` // p-value after Holm
+	Judged   *stats.Judgement `json:"judged,omitempty"`
+	Latency  *Latency         `json:"latency,omitempty"`
+	Stream   *Stream          `json:"stream,omitempty"`
+	CPU      *CPU             `json:"cpu,omitempty"`
+	// Counters are sums over all series, from the meters other than cpu.
+	Counters map[string]int64 `json:"counters,omitempty"`
+	// Fragments is the packets that one UDP message takes; 1: not fragmented.
+	Fragments int    `json:"fragments"`
+	Slices    int    `json:"slices"`
+	NoFigure  int    `json:"no_figure,omitempty"` // slices without a figure
+	Failed    string `json:"failed,omitempty"`    // why the first of them failed
+	// Unreadable is how many histograms could not be decoded.
+	Unreadable int `json:"unreadable,omitempty"`
+}
+
+// Latency sums the slices of a ping-pong load.
+type Latency struct {
+	MeanRTT     float64            `json:"mean_rtt"` // ns, over all replies
+	Requests    int64              `json:"requests"`
+	Replies     int64              `json:"replies"`
+	Lost        int64              `json:"lost"`
+	Late        int64              `json:"late"`
+	Rate        float64            `json:"rate"`                  // replies per second, all flows
+	Percentiles []stats.Percentile `json:"percentiles,omitempty"` // of the RTT, ns
+}
+
+// Stream sums the slices of a one-way load.
+type Stream struct {
+	SentMessages int64 `json:"sent_messages"`
+	RecvMessages int64 `json:"recv_messages"`
+	SentBytes    int64 `json:"sent_bytes"`
+	RecvBytes    int64 `json:"recv_bytes"`
+	// Lost messages; only datagrams can be lost.
+	Lost        int64 `json:"lost"`
+	Retransmits int64 `json:"retransmits"`
+	// Rates are medians as Value is. SentRate and SentBits are the sender's,
+	// the others the receiver's.
+	SentRate float64 `json:"sent_rate"` // messages/s
+	SentBits float64 `json:"sent_bits"` // bit/s
+	RecvRate float64 `json:"recv_rate"` // messages/s
+	RecvBits float64 `json:"recv_bits"` // bit/s
+	// PacketRate is packets/s: datagrams with their fragments at the receiver;
+	// TCP segments at the sender, before segmentation offload.
+	PacketRate float64 `json:"packet_rate"`
+}
+
+// LossShare is the lost part of what was sent, 0 to 1.
+func (s *Stream) LossShare() float64 {
+	if s.SentMessages <= 0 {
+		return 0
+	}
+	return float64(s.Lost) / float64(s.SentMessages)
+}
+
+// What a CPU figure is per.
+const (
+	PerPacket  = "packet"  // ping-pong, and datagrams below 1 KiB
+	PerMessage = "message" // TCP streams below 1 KiB, whose packets are merged messages
+	PerGB      = "GB"      // streams from 1 KiB on: 1e9 bytes received
+)
+
+// CPU is what the traffic cost. In a lab both ends are in it.
+type CPU struct {
+	Per  string  `json:"per"`
+	Cost float64 `json:"cost"` // ns of busy time per Per: the median over series
+	// Cores is how many cores were busy on average.
+	Cores float64 `json:"cores"`
+	// Classes splits Cost (user, system, softirq, ...), ByCore the busy share
+	// of each core (0 to 1), ByMachine Cost when machines do not share cores.
+	Classes    map[string]float64 `json:"classes,omitempty"`
+	ByCore     map[string]float64 `json:"by_core,omitempty"`
+	ByMachine  map[string]float64 `json:"by_machine,omitempty"`
+	Steal      float64            `json:"steal"` // share of the time that the hypervisor took; not in Cost
+	Ratio      *stats.Ratio       `json:"ratio,omitempty"`
+	Resolution string             `json:"resolution,omitempty"`
+}
+
+// Agreement compares our figure with that of another tool on the same path.
+type Agreement struct {
+	Tool   string  `json:"tool"`
+	Arm    string  `json:"arm"`
+	Ours   float64 `json:"ours"`   // unit of the metric
+	Theirs float64 `json:"theirs"` // unit of the metric
+	// Ratio is ours to theirs over pairs of slices from the same round.
+	Ratio stats.Ratio `json:"ratio"`
+}
