@@ -18,6 +18,7 @@ import (
 // commands are the sub-commands, in the order in which help shows them. A new
 // command is one file and one line here.
 var commands = []func(*Env) *cobra.Command{
+	newAgent,
 	newVersion,
 	newExitCodes,
 }

@@ -1,0 +1,166 @@
+// Package agent is the process on a machine: traffic ends and meters live in
+// it, and the controller speaks to it over gRPC.
+//
+// In the lab the channel is a unix socket. Whoever can speak to an agent can
+// make it send traffic as root, so there are two walls: the socket is mode
+// 0600 in a folder that nobody else may enter, and each connection's peer must
+// be root or the agent's own user. The agent ends when its standard input
+// does: that is how it learns that its controller died.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/venturi-net/venturi/internal/agent/agentpb"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Protocol is the version of agent.proto's meaning. It grows when an old
+// controller and a new agent would misunderstand each other.
+const Protocol = 1
+
+// maxMessage bounds a message, in bytes. A slice is about 1 KiB, a long series
+// tens of thousands of slices; gRPC's own limit of 4 MiB is too low for that.
+const maxMessage = 256 << 20
+
+// stopGrace is how long an agent that was told to end waits for its series to
+// reach the next slice boundary.
+const stopGrace = 5 * time.Second
+
+// Options say which agent to be.
+type Options struct {
+	Machine string // name of the machine it is on
+	Socket  string // path of its unix socket; the folder must be private
+	Version string // of the program
+	// Stdin is the lifeline: the agent ends when it reaches its end. nil is
+	// the same as Detach.
+	Stdin io.Reader
+	// Detach leaves the agent running when its controller dies.
+	Detach bool
+	// Engine replaces the load engine in tests.
+	Engine Engine
+}
+
+// Engine is what offers the traffic: package load, but for tests.
+type Engine struct {
+	Serve func(load.Plan, load.Probe) (io.Closer, error)
+	Run   func(context.Context, load.Plan, load.Probe) ([]load.SliceResult, error)
+}
+
+func (e Engine) orLoad() Engine {
+	if e.Serve == nil {
+		e.Serve = func(p load.Plan, probe load.Probe) (io.Closer, error) { return load.Serve(p, probe) }
+	}
+	if e.Run == nil {
+		e.Run = load.Run
+	}
+	return e
+}
+
+// Main is the agent: it serves until ctx ends or the lifeline does, then ends
+// what still runs and removes its socket.
+func Main(ctx context.Context, o Options) error {
+	l, err := listen(o.Socket)
+	if err != nil {
+		return verr.Wrap(verr.Failed, "cannot start the agent of "+o.Machine, err,
+			"give --socket a path in a folder of yours with mode 0700, where no other agent listens")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if o.Stdin != nil && !o.Detach {
+		go func() {
+			io.Copy(io.Discard, o.Stdin)
+			cancel()
+		}()
+	}
+
+	s := newServer(o.Machine, o.Version, o.Engine.orLoad())
+	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.UnaryInterceptor(withDetails))
+	agentpb.RegisterAgentServer(g, s)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		<-ctx.Done()
+		s.stopAll()
+		halt(g)
+	})
+	err = g.Serve(l)
+	cancel()
+	serving.Wait()
+	s.close()
+	if err = ignoreStopped(err); err != nil {
+		return verr.Wrap(verr.Failed, "the agent of "+o.Machine+" ended badly", err, "run the command again")
+	}
+	return nil
+}
+
+// halt lets calls that are under way answer, but not for ever.
+func halt(g *grpc.Server) {
+	graceful := make(chan struct{})
+	go func() {
+		g.GracefulStop()
+		close(graceful)
+	}()
+	select {
+	case <-graceful:
+	case <-time.After(stopGrace):
+		g.Stop()
+		<-graceful
+	}
+}
+
+func ignoreStopped(err error) error {
+	if errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return err
+}
+
+// listen opens the socket so that it is at no time open to others, and refuses
+// a folder that is.
+func listen(socket string) (net.Listener, error) {
+	if err := private(socket); err != nil {
+		return nil, err
+	}
+	if err := removeStale(socket); err != nil {
+		return nil, err
+	}
+	l, err := listenClosed(socket)
+	if err != nil {
+		return nil, err
+	}
+	return &guarded{UnixListener: l, allow: allowedPeer}, nil
+}
+
+// removeStale removes the socket that a killed agent left, and refuses to take
+// over one that answers or a file that is not a socket.
+func removeStale(socket string) error {
+	info, err := os.Lstat(socket)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for an old socket: %w", err)
+	}
+	if info.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("%s is there and is not a socket", socket)
+	}
+	if c, err := net.Dial("unix", socket); err == nil {
+		c.Close()
+		return fmt.Errorf("another agent listens on %s", socket)
+	}
+	if err := os.Remove(socket); err != nil {
+		return fmt.Errorf("remove old socket: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,323 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+func plan(token uint64) load.Plan {
+	return load.Plan{Token: token, Load: "tcp_lat", Arms: []load.Arm{{Name: "host"}}, Schedule: [][]int{{0}}, Slice: time.Millisecond}
+}
+
+func code(t *testing.T, err error, want int) {
+	t.Helper()
+	var e *verr.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("error %v is not in three parts", err)
+	}
+	if e.Code != want || e.What == "" || e.Why == "" || e.Do == "" {
+		t.Errorf("error %+v, want code %d and three parts", e, want)
+	}
+}
+
+func TestLifeline(t *testing.T) {
+	for name, tc := range map[string]struct{ detach, ends bool }{"attached": {false, true}, "detached": {true, false}} {
+		t.Run(name, func(t *testing.T) {
+			socket := filepath.Join(folder(t), "s")
+			in, out := io.Pipe()
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() {
+				ended <- Main(ctx, Options{Machine: "m1", Socket: socket, Stdin: in, Detach: tc.detach, Engine: endless()})
+			}()
+			c, err := Dial(t.Context(), socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if err := c.Serve(t.Context(), plan(1), nil); err != nil {
+				t.Fatal(err)
+			}
+			out.Close()
+			if !tc.ends {
+				select {
+				case err := <-ended:
+					t.Fatalf("ended with its lifeline: %v", err)
+				case <-time.After(200 * time.Millisecond):
+				}
+				cancel()
+			}
+			if err := within(t, "agent", ended); err != nil {
+				t.Errorf("ended with %v", err)
+			}
+			cancel()
+			if !gone(socket) {
+				t.Error("left its socket")
+			}
+		})
+	}
+}
+
+// TestLifelineEndsRunningSeries: the controller dies while slices run.
+func TestLifelineEndsRunningSeries(t *testing.T) {
+	socket := filepath.Join(folder(t), "s")
+	in, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Main(t.Context(), Options{Machine: "m1", Socket: socket, Stdin: in, Engine: endless()})
+	}()
+	c, err := Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ran := make(chan error, 1)
+	go func() {
+		_, _, err := c.Run(t.Context(), plan(1), nil)
+		ran <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+	out.Close()
+	within(t, "agent", ended)
+	if err := within(t, "run", ran); err == nil {
+		t.Error("a run that was cut off gave no error")
+	}
+}
+
+func TestStopGivesWhatWasMeasured(t *testing.T) {
+	c, _ := start(t, endless())
+	type answer struct {
+		slices []load.SliceResult
+		meters []result.Meter
+		err    error
+	}
+	for name, stop := range map[string]func(cancel func()){
+		"stop":         func(func()) { c.Stop(t.Context(), 7) },
+		"context ends": func(cancel func()) { cancel() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			got := make(chan answer, 1)
+			go func() {
+				s, m, err := c.Run(ctx, plan(7), []string{"softnet"})
+				got <- answer{s, m, err}
+			}()
+			time.Sleep(50 * time.Millisecond)
+			if err := c.Stop(t.Context(), 8); err != nil { // another series: nothing happens
+				t.Fatal(err)
+			}
+			stop(cancel)
+			a := within(t, "run", got)
+			if !errors.Is(a.err, context.Canceled) {
+				t.Errorf("run ended with %v, want canceled", a.err)
+			}
+			if len(a.slices) != 1 || a.slices[0].Start.UnixNano() != 42 {
+				t.Errorf("slices %+v, want the one that was measured", a.slices)
+			}
+			if len(a.meters) != 1 || a.meters[0].Name != "softnet" || a.meters[0].Arm != "host" || a.meters[0].Machine != "m1" {
+				t.Errorf("meters %+v, want softnet of host on m1", a.meters)
+			}
+		})
+	}
+}
+
+// TestStopOvertakesRun: ctx ends right after the call began.
+func TestStopOvertakesRun(t *testing.T) {
+	c, _ := start(t, endless())
+	for range 50 {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, _, err := c.Run(ctx, plan(7), nil)
+			done <- err
+		}()
+		cancel()
+		if err := within(t, "run", done); !errors.Is(err, context.Canceled) {
+			t.Fatalf("run ended with %v", err)
+		}
+	}
+}
+
+func TestOneSeriesPerRole(t *testing.T) {
+	ends := &nopCloser{}
+	e := endless()
+	e.Serve = func(load.Plan, load.Probe) (io.Closer, error) { return ends, nil }
+	c, _ := start(t, e)
+	if err := c.Serve(t.Context(), plan(1), nil); err != nil {
+		t.Fatal(err)
+	}
+	code(t, c.Serve(t.Context(), plan(2), nil), verr.Busy)
+	if _, err := c.Finish(t.Context(), 2); err == nil {
+		t.Error("finished a series that is not there")
+	}
+	if ends.closed != 0 {
+		t.Error("a refused Serve closed the series that was open")
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := c.Run(t.Context(), plan(1), nil) // the other role is free
+		done <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+	_, _, err := c.Run(t.Context(), plan(2), nil)
+	code(t, err, verr.Busy)
+	c.Stop(t.Context(), 1)
+	within(t, "run", done)
+	if _, err := c.Finish(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+	if ends.closed != 1 {
+		t.Errorf("closed %d times, want once", ends.closed)
+	}
+	if err := c.Serve(t.Context(), plan(2), nil); err != nil {
+		t.Errorf("serve after finish: %v", err)
+	}
+}
+
+func TestErrorsArriveWhole(t *testing.T) {
+	known := verr.New(verr.Missing, "what", "why", "do")
+	e := Engine{
+		Serve: func(load.Plan, load.Probe) (io.Closer, error) { return nil, known },
+		Run: func(context.Context, load.Plan, load.Probe) ([]load.SliceResult, error) {
+			return []load.SliceResult{{Start: time.Unix(0, 1)}}, known
+		},
+	}
+	c, _ := start(t, e)
+	same := func(err error) {
+		t.Helper()
+		var got *verr.Error
+		if !errors.As(err, &got) || *got != *known {
+			t.Errorf("got %#v, want %#v", err, known)
+		}
+	}
+	same(c.Serve(t.Context(), plan(1), nil))
+	slices, _, err := c.Run(t.Context(), plan(1), nil)
+	same(err)
+	if len(slices) != 1 {
+		t.Errorf("%d slices came with the error, want 1", len(slices))
+	}
+	code(t, c.Serve(t.Context(), plan(1), []string{"phase of the moon"}), verr.Usage)
+}
+
+func TestKilledAgent(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(folder(t), "s")
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), roleEnv+"=agent", "SOCKET="+socket)
+	if _, err := cmd.StdinPipe(); err != nil { // the lifeline
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	c, err := Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := c.Run(t.Context(), plan(1), nil)
+		done <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+	cmd.Process.Kill()
+	for what, call := range map[string]func() error{
+		"run":    func() error { return <-done },
+		"finish": func() error { _, err := c.Finish(t.Context(), 1); return err },
+		"facts":  func() error { _, _, err := c.Facts(t.Context(), nil); return err },
+		"stop":   func() error { return c.Stop(t.Context(), 1) },
+	} {
+		ended := make(chan error, 1)
+		go func() { ended <- call() }()
+		err := within(t, what, ended)
+		code(t, err, verr.Failed)
+		if !Gone(err) {
+			t.Errorf("%s: %v does not say that the agent is gone", what, err)
+		}
+	}
+}
+
+func TestDialWithoutAgent(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := Dial(ctx, filepath.Join(folder(t), "nobody"))
+	code(t, err, verr.Failed)
+}
+
+func TestDialIsCanceled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Dial(ctx, filepath.Join(folder(t), "nobody")); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestFactsArrive(t *testing.T) {
+	c, _ := start(t, endless())
+	facts, _, err := c.Facts(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if facts.Machine != "m1" || facts.Kernel == "" || facts.CPUs < 1 {
+		t.Errorf("facts %+v", facts)
+	}
+}
+
+// TestLongSeries: what a series of tens of thousands of slices weighs passes.
+func TestLongSeries(t *testing.T) {
+	const n = 20_000
+	e := Engine{Run: func(context.Context, load.Plan, load.Probe) ([]load.SliceResult, error) {
+		slices := make([]load.SliceResult, n)
+		for i := range slices {
+			slices[i] = load.SliceResult{Round: i, Start: time.Unix(0, 1), Latency: &result.Latency{RTT: make([]byte, 1024)}}
+		}
+		return slices, nil
+	}}
+	c, _ := start(t, e)
+	slices, _, err := c.Run(t.Context(), plan(1), nil)
+	if err != nil || len(slices) != n || slices[n-1].Round != n-1 {
+		t.Errorf("%d slices, %v; want %d", len(slices), err, n)
+	}
+}
+
+func TestCollectorIsOffInBetween(t *testing.T) {
+	before := debug.SetGCPercent(87)
+	defer debug.SetGCPercent(before)
+	limit := debug.SetMemoryLimit(-1)
+	percent := func() int {
+		p := debug.SetGCPercent(-1)
+		debug.SetGCPercent(p)
+		return p
+	}
+	a, b := hush(), hush()
+	if percent() != -1 || debug.SetMemoryLimit(-1) != memoryLimit {
+		t.Error("the collector runs during a series")
+	}
+	a()
+	a()
+	if percent() != -1 {
+		t.Error("the first of two series turned it on")
+	}
+	b()
+	if percent() != 87 || debug.SetMemoryLimit(-1) != limit {
+		t.Errorf("percent %d, limit %d not put back", percent(), debug.SetMemoryLimit(-1))
+	}
+}

@@ -1,0 +1,193 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/venturi-net/venturi/internal/agent/agentpb"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// dialPatience is how long Dial waits for an agent that is still starting,
+// when ctx does not say.
+const dialPatience = 10 * time.Second
+
+// shortCall bounds a call that does no measuring.
+const shortCall = 30 * time.Second
+
+// Client is the controller's end of the channel to one agent. Its methods may
+// be called at the same time.
+type Client struct {
+	conn    *grpc.ClientConn
+	api     agentpb.AgentClient
+	machine string
+}
+
+// Dial waits until the agent on the socket answers, and checks that it speaks
+// our language.
+func Dial(ctx context.Context, socket string) (*Client, error) {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, dialPatience)
+		defer cancel()
+	}
+	conn, err := grpc.NewClient("unix:"+socket,
+		// The socket's permissions and the peer check are the credentials.
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		// An agent starts in milliseconds: gRPC's second between tries is too long.
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{
+			BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 100 * time.Millisecond}}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("dial agent on %s: %w", socket, err)
+	}
+	c := &Client{conn: conn, api: agentpb.NewAgentClient(conn), machine: socket}
+	v, err := c.api.Version(ctx, &agentpb.VersionRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		conn.Close()
+		return nil, dialError(ctx, socket, err)
+	}
+	if v.GetProtocol() != Protocol {
+		conn.Close()
+		return nil, verr.New(verr.Failed, "cannot use the agent of "+v.GetMachine(),
+			fmt.Sprintf("it is version %s of this program and speaks protocol %d, not %d", v.GetVenturi(), v.GetProtocol(), Protocol),
+			"end it with lab down, and run the command again")
+	}
+	c.machine = v.GetMachine()
+	return c, nil
+}
+
+func dialError(ctx context.Context, socket string, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
+	why := fromStatus(socket, err)
+	if errors.Is(why, context.DeadlineExceeded) {
+		why = errors.New("it did not answer in time")
+	}
+	return verr.Wrap(verr.Failed, "cannot reach the agent on "+socket, why,
+		"run the command again; the agent's own messages say why it did not start")
+}
+
+// Machine is the name of the agent's machine.
+func (c *Client) Machine() string { return c.machine }
+
+// Close hangs up. The agent goes on.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Facts reads the machine, with the devices of the namespaces beside its own.
+// What could not be read is told in the warnings.
+func (c *Client) Facts(ctx context.Context, namespaces []string) (result.Facts, []result.Warning, error) {
+	ctx, cancel := context.WithTimeout(ctx, shortCall)
+	defer cancel()
+	reply, err := c.api.Facts(ctx, &agentpb.FactsRequest{Namespaces: namespaces})
+	if err != nil {
+		return result.Facts{}, nil, fromStatus(c.machine, err)
+	}
+	var facts result.Facts
+	if err := json.Unmarshal(reply.GetFacts(), &facts); err != nil {
+		return result.Facts{}, nil, fmt.Errorf("decode facts of %s: %w", c.machine, err)
+	}
+	return facts, convert(reply.GetMissing(), func(text string) result.Warning {
+		return result.Warning{Code: "fact-missing", Text: c.machine + ": " + text}
+	}), nil
+}
+
+// Serve opens the passive ends of a series, with these meters beside it. The
+// agent holds them until Finish.
+func (c *Client) Serve(ctx context.Context, plan load.Plan, meters []string) error {
+	p, err := planToPB(plan)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, shortCall)
+	defer cancel()
+	_, err = c.api.Serve(ctx, &agentpb.SeriesRequest{Plan: p, Meters: meters})
+	return fromStatus(c.machine, err)
+}
+
+// Finish closes them, and gives the meters' sums per arm with Cell and Series
+// left to the caller. It works after ctx ended too: to clean up is the point.
+func (c *Client) Finish(ctx context.Context, token uint64) ([]result.Meter, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shortCall)
+	defer cancel()
+	reply, err := c.api.Finish(ctx, &agentpb.FinishRequest{Token: token})
+	if err != nil {
+		return nil, fromStatus(c.machine, err)
+	}
+	return convert(reply.GetMeters(), meterFromPB), nil
+}
+
+// Run runs the active ends of a series and waits for its end; the meters are
+// as those of Finish. When ctx ends, or after Stop, it returns what was
+// measured until the next slice boundary, with context.Canceled or the error
+// of ctx. Nothing is sent to the agent while slices run.
+func (c *Client) Run(ctx context.Context, plan load.Plan, meters []string) ([]load.SliceResult, []result.Meter, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	p, err := planToPB(plan)
+	if err != nil {
+		return nil, nil, err
+	}
+	// The call outlives ctx: to cancel it would throw the slices away.
+	call, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	unhook := context.AfterFunc(ctx, func() { c.wind(call, abandon, plan) })
+	defer unhook()
+	reply, err := c.api.Run(call, &agentpb.SeriesRequest{Plan: p, Meters: meters})
+	if err != nil {
+		if ctx.Err() != nil && !Gone(fromStatus(c.machine, err)) {
+			return nil, nil, ctx.Err()
+		}
+		return nil, nil, fromStatus(c.machine, err)
+	}
+	slices, sums := convert(reply.GetSlices(), sliceFromPB), convert(reply.GetMeters(), meterFromPB)
+	switch {
+	case reply.GetStopped() && ctx.Err() != nil:
+		return slices, sums, ctx.Err()
+	case reply.GetStopped():
+		return slices, sums, context.Canceled
+	}
+	return slices, sums, failureFromPB(reply.GetFailure())
+}
+
+// wind ends a series because the caller's context ended, and gives up on the
+// call when the agent does not return from it. Until the call is over it asks
+// again when the agent knows of no such series: Stop can overtake Run.
+func (c *Client) wind(call context.Context, abandon context.CancelFunc, plan load.Plan) {
+	time.AfterFunc(2*(plan.Slice+plan.Head)+stopGrace, abandon)
+	for call.Err() == nil {
+		reply, err := c.api.Stop(call, &agentpb.StopRequest{Token: plan.Token})
+		if err != nil {
+			abandon()
+			return
+		}
+		if reply.GetRunning() {
+			return
+		}
+		select {
+		case <-call.Done():
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Stop ends a running series at its next slice boundary; its Run then returns.
+// To stop one that is not running is no error.
+func (c *Client) Stop(ctx context.Context, token uint64) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shortCall)
+	defer cancel()
+	_, err := c.api.Stop(ctx, &agentpb.StopRequest{Token: token})
+	return fromStatus(c.machine, err)
+}

@@ -1,0 +1,189 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/agent/agentpb"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// The functions here turn our types into messages and back. Each pair is the
+// other's inverse; a test fills every field there is and holds them to it.
+
+func planToPB(p load.Plan) (*agentpb.Plan, error) {
+	out := &agentpb.Plan{
+		Token: p.Token, Load: p.Load, Size: int64(p.Size), Flows: int64(p.Flows), Batch: int64(p.Batch),
+		Slice: int64(p.Slice), Head: int64(p.Head), ClientCpu: int64(p.ClientCPU), ServerCpu: int64(p.ServerCPU),
+	}
+	for _, a := range p.Arms {
+		from, err := endpointToPB(a.From)
+		if err != nil {
+			return nil, err
+		}
+		to, err := endpointToPB(a.To)
+		if err != nil {
+			return nil, err
+		}
+		out.Arms = append(out.Arms, &agentpb.Arm{
+			Name: a.Name, From: from, To: to, Spin: int64(a.Spin),
+			ServerPort: int64(a.ServerPort), ClientPort: int64(a.ClientPort),
+		})
+	}
+	for _, round := range p.Schedule {
+		r := &agentpb.Round{Arms: make([]int64, len(round))}
+		for i, arm := range round {
+			r.Arms[i] = int64(arm)
+		}
+		out.Schedule = append(out.Schedule, r)
+	}
+	return out, nil
+}
+
+func planFromPB(p *agentpb.Plan) (load.Plan, error) {
+	out := load.Plan{
+		Token: p.GetToken(), Load: p.GetLoad(), Size: int(p.GetSize()), Flows: int(p.GetFlows()), Batch: int(p.GetBatch()),
+		Slice: time.Duration(p.GetSlice()), Head: time.Duration(p.GetHead()),
+		ClientCPU: int(p.GetClientCpu()), ServerCPU: int(p.GetServerCpu()),
+	}
+	for _, a := range p.GetArms() {
+		from, err := endpointFromPB(a.GetFrom())
+		if err != nil {
+			return load.Plan{}, fmt.Errorf("arm %s: client end: %w", a.GetName(), err)
+		}
+		to, err := endpointFromPB(a.GetTo())
+		if err != nil {
+			return load.Plan{}, fmt.Errorf("arm %s: server end: %w", a.GetName(), err)
+		}
+		out.Arms = append(out.Arms, load.Arm{
+			Name: a.GetName(), From: from, To: to, Spin: time.Duration(a.GetSpin()),
+			ServerPort: int(a.GetServerPort()), ClientPort: int(a.GetClientPort()),
+		})
+	}
+	for _, r := range p.GetSchedule() {
+		round := make([]int, len(r.GetArms()))
+		for i, arm := range r.GetArms() {
+			if arm < 0 || arm >= int64(len(out.Arms)) {
+				return load.Plan{}, fmt.Errorf("schedule names arm %d of %d", arm, len(out.Arms))
+			}
+			round[i] = int(arm)
+		}
+		out.Schedule = append(out.Schedule, round)
+	}
+	return out, nil
+}
+
+func endpointToPB(e machine.Endpoint) (*agentpb.Endpoint, error) {
+	addr, err := e.Addr.MarshalBinary() // keeps the zone
+	if err != nil {
+		return nil, fmt.Errorf("encode address %v: %w", e.Addr, err)
+	}
+	return &agentpb.Endpoint{Machine: e.Machine, Namespace: e.Namespace, Device: e.Device, Addr: addr, Mtu: int64(e.MTU)}, nil
+}
+
+func endpointFromPB(e *agentpb.Endpoint) (machine.Endpoint, error) {
+	out := machine.Endpoint{Machine: e.GetMachine(), Namespace: e.GetNamespace(), Device: e.GetDevice(), MTU: int(e.GetMtu())}
+	var addr netip.Addr
+	if err := addr.UnmarshalBinary(e.GetAddr()); err != nil {
+		return out, fmt.Errorf("decode address: %w", err)
+	}
+	out.Addr = addr
+	return out, nil
+}
+
+func sliceToPB(s load.SliceResult) *agentpb.Slice {
+	out := &agentpb.Slice{
+		Arm: int64(s.Arm), Round: int64(s.Round), Start: s.Start.UnixNano(), Elapsed: int64(s.Elapsed),
+		Failure: failureToPB(s.Err),
+	}
+	if l := s.Latency; l != nil {
+		out.Latency = &agentpb.Latency{
+			Requests: l.Requests, Replies: l.Replies, Lost: l.Lost, Late: l.Late,
+			RttSum: l.RTTSum, HeadReplies: l.HeadReplies, Timeout: l.Timeout, Rtt: l.RTT,
+		}
+	}
+	if t := s.Stream; t != nil {
+		out.Stream = &agentpb.Stream{
+			SentMessages: t.SentMessages, SentBytes: t.SentBytes, SendNs: t.SendNs,
+			RecvMessages: t.RecvMessages, RecvBytes: t.RecvBytes,
+			RateMessages: t.RateMessages, RateBytes: t.RateBytes, RateNs: t.RateNs,
+			Packets: t.Packets, Retransmits: t.Retransmits,
+		}
+	}
+	return out
+}
+
+func sliceFromPB(s *agentpb.Slice) load.SliceResult {
+	out := load.SliceResult{
+		Arm: int(s.GetArm()), Round: int(s.GetRound()), Start: time.Unix(0, s.GetStart()),
+		Elapsed: time.Duration(s.GetElapsed()), Err: failureFromPB(s.GetFailure()),
+	}
+	if l := s.GetLatency(); l != nil {
+		out.Latency = &result.Latency{
+			Requests: l.GetRequests(), Replies: l.GetReplies(), Lost: l.GetLost(), Late: l.GetLate(),
+			RTTSum: l.GetRttSum(), HeadReplies: l.GetHeadReplies(), Timeout: l.GetTimeout(), RTT: l.GetRtt(),
+		}
+	}
+	if t := s.GetStream(); t != nil {
+		out.Stream = &result.Stream{
+			SentMessages: t.GetSentMessages(), SentBytes: t.GetSentBytes(), SendNs: t.GetSendNs(),
+			RecvMessages: t.GetRecvMessages(), RecvBytes: t.GetRecvBytes(),
+			RateMessages: t.GetRateMessages(), RateBytes: t.GetRateBytes(), RateNs: t.GetRateNs(),
+			Packets: t.GetPackets(), Retransmits: t.GetRetransmits(),
+		}
+	}
+	return out
+}
+
+func meterToPB(m result.Meter) *agentpb.Meter {
+	return &agentpb.Meter{
+		Cell: m.Cell, Arm: m.Arm, Series: int64(m.Series), Machine: m.Machine, Name: m.Name,
+		WallNs: m.WallNs, Values: m.Values, Resolution: m.Resolution,
+	}
+}
+
+func meterFromPB(m *agentpb.Meter) result.Meter {
+	return result.Meter{
+		Cell: m.GetCell(), Arm: m.GetArm(), Series: int(m.GetSeries()), Machine: m.GetMachine(), Name: m.GetName(),
+		WallNs: m.GetWallNs(), Values: m.GetValues(), Resolution: m.GetResolution(),
+	}
+}
+
+// convert maps a slice; nil stays nil.
+func convert[A, B any](in []A, f func(A) B) []B {
+	if in == nil {
+		return nil
+	}
+	out := make([]B, len(in))
+	for i, a := range in {
+		out[i] = f(a)
+	}
+	return out
+}
+
+// failureToPB keeps the three parts of a [verr.Error], else the text.
+func failureToPB(err error) *agentpb.Failure {
+	if err == nil {
+		return nil
+	}
+	var e *verr.Error
+	if errors.As(err, &e) {
+		return &agentpb.Failure{Text: err.Error(), What: e.What, Why: e.Why, Do: e.Do, Code: int64(e.Code)}
+	}
+	return &agentpb.Failure{Text: err.Error()}
+}
+
+func failureFromPB(f *agentpb.Failure) error {
+	if f == nil {
+		return nil
+	}
+	if f.GetWhat() != "" {
+		return verr.New(int(f.GetCode()), f.GetWhat(), f.GetWhy(), f.GetDo())
+	}
+	return errors.New(f.GetText())
+}

@@ -1,0 +1,41 @@
+package agent
+
+import (
+	"runtime"
+	"runtime/debug"
+	"sync"
+)
+
+// memoryLimit is where the garbage collector comes back while it is off, in
+// bytes: far above what a series needs.
+const memoryLimit = 1 << 30
+
+// quiet counts the series for which the collector is off. It is the
+// process's: one collector, several roles.
+var quiet struct {
+	sync.Mutex
+	users   int
+	percent int
+	limit   int64
+}
+
+// hush collects garbage once and then turns the collector off, because a
+// collection beside a 20 us round trip is most of it. What it returns turns it
+// on again after the last user, once.
+func hush() func() {
+	quiet.Lock()
+	defer quiet.Unlock()
+	if quiet.users++; quiet.users == 1 {
+		runtime.GC()
+		quiet.limit = debug.SetMemoryLimit(memoryLimit)
+		quiet.percent = debug.SetGCPercent(-1)
+	}
+	return sync.OnceFunc(func() {
+		quiet.Lock()
+		defer quiet.Unlock()
+		if quiet.users--; quiet.users == 0 {
+			debug.SetGCPercent(quiet.percent)
+			debug.SetMemoryLimit(quiet.limit)
+		}
+	})
+}

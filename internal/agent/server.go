@@ -1,0 +1,246 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/agent/agentpb"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/meter"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// server answers the calls. It holds at most one series per role.
+type server struct {
+	agentpb.UnimplementedAgentServer
+	machine, version string
+	engine           Engine
+
+	mu      sync.Mutex
+	closing bool
+	passive *passive
+	active  *active
+}
+
+// passive is a series whose passive ends are here.
+type passive struct {
+	token uint64
+	ends  io.Closer
+	meter *meter.Recorder
+	quiet func()
+}
+
+// active is a series that runs from here.
+type active struct {
+	token   uint64
+	stop    context.CancelFunc
+	stopped bool // by Stop, not by the death of the caller
+}
+
+func newServer(machine, version string, e Engine) *server {
+	return &server{machine: machine, version: version, engine: e}
+}
+
+func (s *server) Version(context.Context, *agentpb.VersionRequest) (*agentpb.VersionReply, error) {
+	return &agentpb.VersionReply{Protocol: Protocol, Venturi: s.version, Machine: s.machine}, nil
+}
+
+func (s *server) Facts(_ context.Context, req *agentpb.FactsRequest) (*agentpb.FactsReply, error) {
+	spaces := []machine.Named{{Name: s.machine}}
+	for _, path := range req.GetNamespaces() {
+		spaces = append(spaces, machine.Named{Name: filepath.Base(path), Path: path})
+	}
+	facts, problems := machine.Reader{}.Facts(s.machine, spaces...)
+	b, err := json.Marshal(facts)
+	if err != nil {
+		return nil, fmt.Errorf("encode facts: %w", err)
+	}
+	return &agentpb.FactsReply{Facts: b, Missing: convert(problems, error.Error)}, nil
+}
+
+// Serve opens the passive ends. The same series twice is refused too: its
+// ports are taken, and the caller has lost count.
+func (s *server) Serve(_ context.Context, req *agentpb.SeriesRequest) (*agentpb.ServeReply, error) {
+	plan, err := planFromPB(req.GetPlan())
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil, s.ending()
+	}
+	if s.passive != nil {
+		return nil, s.busy("serve", s.passive.token)
+	}
+	rec, err := s.open(plan, req.GetMeters(), func(a load.Arm) machine.Endpoint { return a.To })
+	if err != nil {
+		return nil, err
+	}
+	quiet := hush()
+	ends, err := s.engine.Serve(plan, rec)
+	if err != nil {
+		quiet()
+		return nil, errors.Join(err, rec.Close())
+	}
+	s.passive = &passive{token: plan.Token, ends: ends, meter: rec, quiet: quiet}
+	return &agentpb.ServeReply{}, nil
+}
+
+// Finish closes the passive ends.
+func (s *server) Finish(_ context.Context, req *agentpb.FinishRequest) (*agentpb.FinishReply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.passive == nil || s.passive.token != req.GetToken() {
+		return nil, verr.New(verr.Failed, "cannot finish a series on "+s.machine,
+			fmt.Sprintf("the agent does not serve series %#x", req.GetToken()), "run the command again")
+	}
+	p := s.passive
+	s.passive = nil
+	err := p.close()
+	if err != nil {
+		return nil, fmt.Errorf("close passive ends on %s: %w", s.machine, err)
+	}
+	return &agentpb.FinishReply{Meters: convert(p.meter.Meters(), meterToPB)}, nil
+}
+
+func (p *passive) close() error {
+	defer p.quiet()
+	return errors.Join(p.ends.Close(), p.meter.Close())
+}
+
+// Run runs the active ends. A caller that goes away ends the series as Stop does.
+func (s *server) Run(ctx context.Context, req *agentpb.SeriesRequest) (*agentpb.RunReply, error) {
+	plan, err := planFromPB(req.GetPlan())
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a := &active{token: plan.Token, stop: cancel}
+	if err := s.begin(a); err != nil {
+		return nil, err
+	}
+	defer s.end()
+	rec, err := s.open(plan, req.GetMeters(), func(a load.Arm) machine.Endpoint { return a.From })
+	if err != nil {
+		return nil, err
+	}
+	quiet := hush()
+	slices, err := s.engine.Run(ctx, plan, rec)
+	quiet()
+	reply := &agentpb.RunReply{Slices: convert(slices, sliceToPB), Meters: convert(rec.Meters(), meterToPB)}
+	if closeErr := rec.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		reply.Stopped = s.wasStopped(a) && errors.Is(err, context.Canceled)
+		reply.Failure = failureToPB(err)
+	}
+	return reply, nil
+}
+
+// Stop ends the series that runs. To stop one that is over is no error: the
+// two crossed.
+func (s *server) Stop(_ context.Context, req *agentpb.StopRequest) (*agentpb.StopReply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.active == nil || s.active.token != req.GetToken() {
+		return &agentpb.StopReply{}, nil
+	}
+	s.active.stopped = true
+	s.active.stop()
+	return &agentpb.StopReply{Running: true}, nil
+}
+
+func (s *server) begin(a *active) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return s.ending()
+	}
+	if s.active != nil {
+		return s.busy("run", s.active.token)
+	}
+	s.active = a
+	return nil
+}
+
+func (s *server) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active = nil
+}
+
+func (s *server) wasStopped(a *active) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return a.stopped
+}
+
+func (s *server) busy(what string, token uint64) error {
+	return verr.New(verr.Busy, fmt.Sprintf("cannot %s a series on %s", what, s.machine),
+		fmt.Sprintf("its agent still has series %#x", token), "wait for it to end, or end the run that started it")
+}
+
+func (s *server) ending() error {
+	return verr.New(verr.Failed, "cannot start a series on "+s.machine, "its agent is ending", "run the command again")
+}
+
+// open opens the meters for this machine's ends of a plan's arms. Without
+// meters the recorder does nothing.
+func (s *server) open(plan load.Plan, names []string, end func(load.Arm) machine.Endpoint) (*meter.Recorder, error) {
+	arms := make([]meter.Arm, len(plan.Arms))
+	for i, a := range plan.Arms {
+		ns := end(a).Namespace
+		arms[i] = meter.Arm{Name: a.Name, Ends: []string{ns}, Crossed: []string{ns}}
+		if ns != "" {
+			// Tunnels and the wire are in the machine's own namespace.
+			arms[i].Crossed = append(arms[i].Crossed, "")
+		}
+	}
+	rec, err := meter.NewRecorder(s.machine, names, meter.Setup{Arms: arms})
+	if err != nil {
+		return nil, verr.Wrap(verr.Missing, "cannot meter on "+s.machine, err, "leave that meter out")
+	}
+	return rec, nil
+}
+
+// stopAll ends what runs at its next slice boundary, and lets nothing begin.
+func (s *server) stopAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closing = true
+	if s.active != nil {
+		s.active.stopped = true
+		s.active.stop()
+	}
+}
+
+// close ends the passive ends that nobody finished. It does not wait for ever:
+// the process is about to end, and that closes them too.
+func (s *server) close() {
+	s.mu.Lock()
+	p := s.passive
+	s.passive = nil
+	s.mu.Unlock()
+	if p == nil {
+		return
+	}
+	closed := make(chan struct{})
+	go func() {
+		p.close() // what it says is about a series that nobody waits for
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(stopGrace):
+	}
+}

@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/venturi-net/venturi/internal/agent/agentpb"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// withDetails puts the parts of a call's error into its status, where
+// fromStatus finds them.
+func withDetails(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	reply, err := handle(ctx, req)
+	if err == nil {
+		return reply, nil
+	}
+	st, detailErr := status.New(codes.Unknown, err.Error()).WithDetails(failureToPB(err))
+	if detailErr != nil {
+		return nil, err
+	}
+	return nil, st.Err()
+}
+
+// fromStatus turns what a call gave into the error that the agent meant. An
+// error without details is not the agent's: the channel itself broke.
+func fromStatus(machine string, err error) error {
+	if err == nil {
+		return nil
+	}
+	st := status.Convert(err)
+	for _, d := range st.Details() {
+		if f, ok := d.(*agentpb.Failure); ok {
+			return failureFromPB(f)
+		}
+	}
+	switch st.Code() {
+	case codes.Canceled:
+		return context.Canceled
+	case codes.DeadlineExceeded:
+		return context.DeadlineExceeded
+	case codes.Unavailable:
+		return &verr.Error{
+			What: "lost the agent of " + machine, Why: "its process ended or does not answer (" + st.Message() + ")",
+			Do: "run the command again; if it happens again, look in the kernel's log for what killed it", Code: verr.Failed,
+			Err: errGone,
+		}
+	case codes.Unimplemented:
+		return verr.New(verr.Failed, "cannot use the agent of "+machine, "it is another version of this program ("+st.Message()+")",
+			"end it with lab down, and run the command again")
+	default:
+		return verr.Wrap(verr.Failed, "cannot use the agent of "+machine, errors.New(st.Message()), "run the command again")
+	}
+}
+
+// errGone is under every error that means that the agent's process is gone.
+var errGone = errors.New("agent is gone")
+
+// Gone tells whether err means that the agent's process is gone.
+func Gone(err error) bool { return errors.Is(err, errGone) }

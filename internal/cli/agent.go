@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// newAgent is the process that the lab starts on each machine. It is hidden:
+// people have no use for it.
+func newAgent(env *Env) *cobra.Command {
+	o := agent.Options{Version: Version()}
+	cmd := &cobra.Command{
+		Use:    "agent --machine NAME --socket PATH",
+		Short:  "Be the agent of a machine",
+		Long:   "Serve endpoints, loads and meters of one machine to a controller, over a unix\nsocket in a private folder, until standard input ends.",
+		Hidden: true,
+		Args:   noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Machine == "" || o.Socket == "" {
+				return verr.New(verr.Usage, "cannot start an agent", "--machine or --socket is missing",
+					"give both; venturi itself starts agents when it needs them")
+			}
+			o.Stdin = env.Stdin
+			return agent.Main(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().StringVar(&o.Machine, "machine", "", "name of the machine")
+	cmd.Flags().StringVar(&o.Socket, "socket", "", "path of the unix socket to listen on; its folder must have mode 0700")
+	cmd.Flags().BoolVar(&o.Detach, "detach", false, "go on when standard input ends")
+	return cmd
+}

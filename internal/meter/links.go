@@ -1,0 +1,95 @@
+package meter
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// linkKeys are columns of /proc/net/dev, summed over all devices of the
+// namespaces that an arm crosses. The loopback is left out: nothing that is
+// measured here passes it.
+var linkKeys = []string{"links/rx_errors", "links/rx_dropped", "links/tx_errors", "links/tx_dropped"}
+
+// linkColumns are the places of linkKeys among the 16 columns after the name.
+var linkColumns = [...]int{2, 3, 10, 11}
+
+const linkWidth = 16
+
+type links struct{ files [][]*file }
+
+func openLinks(s Setup) (Sampler, error) {
+	m := &links{}
+	for _, arm := range s.Arms {
+		var of []*file
+		for _, ns := range arm.Crossed {
+			files, err := openNetFiles(s.Root, ns, "dev")
+			if err != nil {
+				m.files = append(m.files, of)
+				return nil, errors.Join(err, m.Close())
+			}
+			of = append(of, files...)
+		}
+		m.files = append(m.files, of)
+	}
+	return m, nil
+}
+
+func (m *links) Keys() []string { return linkKeys }
+
+func (m *links) Resolution() string {
+	return "counts of all devices, loopback left out, in the namespaces that the arm crosses"
+}
+
+func (m *links) Close() error {
+	var errs []error
+	for _, files := range m.files {
+		errs = append(errs, closeAll(files))
+	}
+	return errors.Join(errs...)
+}
+
+func (m *links) Sample(arm int, dst []int64) error {
+	clear(dst)
+	for _, f := range m.files[arm] {
+		b, err := f.read()
+		if err != nil {
+			return err
+		}
+		if err := addDevices(b, dst); err != nil {
+			return fmt.Errorf("parse %s: %w", f.f.Name(), err)
+		}
+	}
+	return nil
+}
+
+// addDevices adds the wanted columns of each device line; the two lines before
+// them are headings.
+func addDevices(b []byte, dst []int64) error {
+	_, b = line(b)
+	_, b = line(b)
+	for len(b) > 0 {
+		var l []byte
+		l, b = line(b)
+		colon := bytes.LastIndexByte(l, ':') // a name may hold one, a number cannot
+		if colon < 0 {
+			return fmt.Errorf("line %.40q names no device", l)
+		}
+		if string(bytes.TrimLeft(l[:colon], " ")) == "lo" {
+			continue
+		}
+		rest := l[colon+1:]
+		for col, want := 0, 0; col < linkWidth; col++ {
+			v, next, ok := number(rest)
+			if !ok {
+				return fmt.Errorf("line %.40q has %d columns, not %d", l, col, linkWidth)
+			}
+			rest = next
+			if want < len(linkColumns) && linkColumns[want] == col {
+				dst[want] += v
+				want++
+			}
+		}
+	}
+	return nil
+}

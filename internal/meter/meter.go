@@ -1,0 +1,85 @@
+// Package meter reads what happens beside the traffic: CPU time, softnet
+// squeezes, retransmits, drops. One file a meter, one line in [Table].
+//
+// A meter reads counters that only ever grow. A [Recorder] samples them where a
+// slice begins and where it ends, and sums the differences per arm over a
+// series. Sampling is outside of the timed part but between slices of one
+// round, so it must be quick and must not allocate: files are opened once,
+// inside the namespace they belong to, and re-read with pread.
+package meter
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Entry is one meter: a line of [Table].
+type Entry struct {
+	Name    string
+	Summary string // one line for --help
+	// Open prepares the meter for the arms of a series. It fails when this
+	// machine cannot be read at all; a coarser source is used when there is
+	// one, and [Sampler.Resolution] says so.
+	Open func(s Setup) (Sampler, error)
+}
+
+// Table holds every meter, in the order of reports.
+var Table = []Entry{
+	{"cpu", "busy time of each core, exact, and its classes", openCPU},
+	{"softnet", "packets that softirq processed and dropped, and its budget squeezes", openSoftnet},
+	{"tcp", "segments, retransmits and timeouts of an arm's namespaces", openTCP},
+	{"udp", "datagrams, and those lost to errors and full buffers, of an arm's namespaces", openUDP},
+	{"links", "drops and errors of the devices in an arm's namespaces", openLinks},
+}
+
+// Arm is what a meter needs to know of an arm on this machine.
+type Arm struct {
+	Name string
+	// Ends are the namespaces that hold this machine's ends of the arm, paths
+	// of namespace files; "" is that of the process.
+	Ends []string
+	// Crossed are the namespaces whose devices the arm's packets pass on this
+	// machine, those of Ends included.
+	Crossed []string
+}
+
+// Setup is what a meter is opened for.
+type Setup struct {
+	Arms []Arm
+	// Root is where proc is found: "/" or, in tests, a fixture folder.
+	Root string
+}
+
+// Sampler is an open meter.
+type Sampler interface {
+	// Keys names the counters, the same for every arm and every sample.
+	Keys() []string
+	// Sample reads all counters as they are now, for an arm (an index into
+	// [Setup.Arms]), into dst, which has one place for each key.
+	Sample(arm int, dst []int64) error
+	// Resolution says in words how fine the counters are.
+	Resolution() string
+	Close() error
+}
+
+// Names lists the meters of [Table].
+func Names() []string {
+	names := make([]string, len(Table))
+	for i, e := range Table {
+		names[i] = e.Name
+	}
+	return names
+}
+
+// find gives the table's line for a name.
+func find(name string) (Entry, error) {
+	i := slices.IndexFunc(Table, func(e Entry) bool { return e.Name == name })
+	if i < 0 {
+		return Entry{}, verr.New(verr.Usage, fmt.Sprintf("cannot read meter %q", name),
+			"there is no such meter", "use some of: "+strings.Join(Names(), ", "))
+	}
+	return Table[i], nil
+}
