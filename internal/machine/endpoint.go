@@ -7,9 +7,9 @@ import "net/netip"
 
 // Endpoint is one end of traffic.
 type Endpoint struct {
-	Machine   string // name of the machine it is on
-	Namespace string // path of a network namespace file; empty: that of the process
-	Device    string // that carries Addr
-	Addr      netip.Addr
-	MTU       int // bytes
+	Machine   string     `json:"machine"`   // name of the machine it is on
+	Namespace string     `json:"namespace"` // path of a network namespace file; empty: that of the process
+	Device    string     `json:"device"`    // that carries Addr
+	Addr      netip.Addr `json:"addr"`
+	MTU       int        `json:"mtu"` // bytes
 }

@@ -1,0 +1,204 @@
+package change
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	nfnetlink "github.com/mdlayher/netlink"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// Namespace is an owned network namespace, open for writing. While it is open
+// it keeps the kernel's namespace alive, even when its name is deleted.
+type Namespace struct {
+	name string
+	file *os.File        // for the kernel calls that take a namespace by descriptor
+	h    *netlink.Handle // its socket lives inside the namespace
+}
+
+// Open gets hold of a namespace that is there already.
+func (w *Writer) Open(name string) (*Namespace, error) {
+	if _, err := w.ownID(name); err != nil {
+		return nil, err
+	}
+	return hold(name, machine.NamespacePath(name))
+}
+
+// hold opens the namespace whose file is path.
+func hold(name, path string) (*Namespace, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open namespace: %w", err)
+	}
+	n := &Namespace{name: name, file: file}
+	err = n.do(func() error {
+		n.h, err = netlink.NewHandle(unix.NETLINK_ROUTE)
+		return err
+	})
+	if err != nil {
+		file.Close()
+		return nil, n.fail("open netlink", err)
+	}
+	return n, nil
+}
+
+// Scratch gives fn a nameless namespace that is gone when fn returns. It is
+// for asking the kernel what it can do, by trying.
+func Scratch(fn func(*Namespace) error) error {
+	return machine.InThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("make a namespace: %w", err)
+		}
+		n, err := hold("a scratch namespace", "/proc/thread-self/ns/net")
+		if err != nil {
+			return err
+		}
+		defer n.Close()
+		return fn(n)
+	})
+}
+
+// Name is the full name.
+func (n *Namespace) Name() string { return n.name }
+
+// Path is the namespace's file.
+func (n *Namespace) Path() string { return machine.NamespacePath(n.name) }
+
+// Close lets go of the namespace; it does not delete it.
+func (n *Namespace) Close() {
+	n.h.Close()
+	n.file.Close()
+}
+
+// do runs fn inside. The namespace is entered by its descriptor, so it does
+// not matter whether it still has its name.
+func (n *Namespace) do(fn func() error) error {
+	return machine.Do(fmt.Sprintf("/proc/self/fd/%d", n.file.Fd()), fn)
+}
+
+// fail gives an error of this namespace its place.
+func (n *Namespace) fail(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s in %s: %w", what, n.name, err)
+}
+
+// Setting is one sysctl to write. A name is dotted, or has slashes when it
+// holds a device name. An optional one is passed over where the kernel does
+// not have it.
+type Setting struct {
+	Name, Value string
+	Optional    bool
+}
+
+// Sysctl writes settings in order, and reads each back.
+func (n *Namespace) Sysctl(settings ...Setting) error {
+	return n.do(func() error {
+		for _, s := range settings {
+			file := filepath.Join("/proc/sys", machine.SysctlFile(s.Name))
+			err := os.WriteFile(file, []byte(s.Value), 0o644)
+			if s.Optional && errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return n.fail("write sysctl "+s.Name, err)
+			}
+			got, err := machine.Reader{}.Sysctl(s.Name)
+			if err != nil {
+				return n.fail("read back sysctl", err)
+			}
+			if got != s.Value {
+				return n.fail("write sysctl "+s.Name, fmt.Errorf("asked for %q, the kernel says %q", s.Value, got))
+			}
+		}
+		return nil
+	})
+}
+
+// Features switches offloads of a device, by the names that `ethtool -k` uses
+// for single bits. What took effect is read back; the kernel may refuse a bit
+// without saying so, or take one away along with another, and that is an error.
+func (n *Namespace) Features(device string, want map[string]bool) error {
+	return n.do(func() error {
+		tool, err := ethtool.NewEthtool()
+		if err != nil {
+			return n.fail("open ethtool", err)
+		}
+		defer tool.Close()
+		if err := tool.Change(device, want); err != nil {
+			return n.fail("set features of "+device, err)
+		}
+		got, err := tool.Features(device)
+		if err != nil {
+			return n.fail("read back features of "+device, err)
+		}
+		var wrong []string
+		for name, on := range want {
+			if got[name] != on {
+				wrong = append(wrong, fmt.Sprintf("%s stays %s", name, onOff(got[name])))
+			}
+		}
+		sort.Strings(wrong)
+		if len(wrong) > 0 {
+			return n.fail("set features of "+device, fmt.Errorf("the kernel did not take them: %s", strings.Join(wrong, ", ")))
+		}
+		return nil
+	})
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+// NFT calls fn with a connection to the namespace's nftables. fn may send in
+// as many batches as it likes; what is left is sent when it returns.
+func (n *Namespace) NFT(fn func(*nftables.Conn) error) error {
+	return n.do(func() error {
+		c, err := nftables.New(nftables.WithSockOptions(roomyBuffers))
+		if err != nil {
+			return n.fail("open nftables", err)
+		}
+		if err := fn(c); err != nil {
+			return n.fail("write nftables", err)
+		}
+		return n.fail("write nftables", c.Flush())
+	})
+}
+
+// nftBuffer is room for a batch and for its acknowledgements, bytes.
+const nftBuffer = 4 << 20
+
+// roomyBuffers enlarges the socket's buffers: a batch goes out as one message,
+// and the kernel answers each part of it before the first answer is read.
+func roomyBuffers(c *nfnetlink.Conn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		for _, opt := range []int{unix.SO_SNDBUFFORCE, unix.SO_RCVBUFFORCE} {
+			if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, opt, nftBuffer); err != nil && failed == nil {
+				failed = err
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}

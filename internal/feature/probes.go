@@ -1,0 +1,79 @@
+package feature
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+
+	"github.com/venturi-net/venturi/internal/change"
+)
+
+// The probes. Each tries the smallest thing that needs the feature.
+var (
+	Veth = &Probe{
+		Name: "veth device",
+		Get:  "load the module veth (modprobe veth), or run a kernel built with CONFIG_VETH",
+		try:  pair,
+	}
+	Bridge = &Probe{
+		Name: "bridge device",
+		Get:  "load the module bridge (modprobe bridge), or run a kernel built with CONFIG_BRIDGE",
+		try: func(n *change.Namespace) error {
+			return n.AddBridge("probe", probeMAC(1), 1500)
+		},
+	}
+	VXLAN = &Probe{
+		Name: "vxlan device",
+		Get:  "load the module vxlan (modprobe vxlan), or run a kernel built with CONFIG_VXLAN",
+		try: func(n *change.Namespace) error {
+			if err := pair(n); err != nil {
+				return err
+			}
+			return n.AddVXLAN(change.VXLAN{
+				Name: "probe", MAC: probeMAC(3), MTU: 1450, VNI: 1, Port: 8472,
+				Local: netip.MustParseAddr("192.0.2.1"), Device: "a",
+			})
+		},
+	}
+	// NAT stands for all that the rules of Services are made of.
+	NAT = &Probe{
+		Name: "nftables with address translation and connection tracking",
+		Get:  "load the modules nf_tables and nft_chain_nat, or run a kernel built with CONFIG_NF_TABLES, CONFIG_NFT_NAT, CONFIG_NFT_MASQ, CONFIG_NFT_CT and CONFIG_NFT_FIB_IPV4",
+		try:  natRules,
+	}
+	// BridgeNetfilter lets the packet filter of IP see what a bridge forwards.
+	BridgeNetfilter = &Probe{
+		Name: "packet filter on bridges",
+		Get:  "load the module br_netfilter (modprobe br_netfilter), or run a kernel built with CONFIG_BRIDGE_NETFILTER",
+		try: func(n *change.Namespace) error {
+			return n.Sysctl(change.Setting{Name: "net.bridge.bridge-nf-call-iptables", Value: "1"})
+		},
+	}
+)
+
+func probeMAC(i byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, i} }
+
+func pair(n *change.Namespace) error {
+	return change.AddVeth(
+		change.VethEnd{In: n, Name: "a", MAC: probeMAC(1)},
+		change.VethEnd{In: n, Name: "b", MAC: probeMAC(2)}, 1500)
+}
+
+func natRules(n *change.Namespace) error {
+	return n.NFT(func(c *nftables.Conn) error {
+		table := c.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: "probe"})
+		chain := c.AddChain(&nftables.Chain{
+			Name: "probe", Table: table, Type: nftables.ChainTypeNAT,
+			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
+		})
+		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+			&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
+			&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagDADDR: true},
+			&expr.Counter{},
+			&expr.Masq{},
+		}})
+		return nil
+	})
+}

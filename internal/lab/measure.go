@@ -1,0 +1,93 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// measureLock is held by the run that measures. The file stays: who removed it
+// could let two hold it.
+const measureLock = "measure.lock"
+
+// Holder is who holds the measuring lock.
+type Holder struct {
+	Pid     int       `json:"pid"`
+	Command string    `json:"command"`
+	Since   time.Time `json:"since"`
+}
+
+func (h Holder) String() string {
+	if h.Pid == 0 {
+		return "another run"
+	}
+	return fmt.Sprintf("process %d (%s), which has measured since %s", h.Pid, h.Command, h.Since.Format(time.DateTime))
+}
+
+// LockMeasure makes sure that no other run measures at the same time, for two
+// would measure each other. who is the command line to tell others. If another
+// run holds the lock, the error is one for a user that says who; with wait,
+// tell (if not nil) is told once who it is, and LockMeasure waits until ctx
+// ends. The lock is free again when unlock is called or the process ends.
+func LockMeasure(ctx context.Context, wait bool, who string, tell func(Holder)) (unlock func(), err error) {
+	if err := needRoot("cannot lock the machine for measuring"); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(Folder, 0o700); err != nil {
+		return nil, fmt.Errorf("make %s: %w", Folder, err)
+	}
+	file := filepath.Join(Folder, measureLock)
+	f, taken, err := flock(ctx, file, true)
+	if err != nil {
+		return nil, err
+	}
+	if !taken {
+		holder := readHolder(file)
+		if !wait {
+			return nil, verr.New(verr.Busy, "cannot measure now", holder.String()+" has the measuring lock",
+				"wait until it is done, or let this run wait with --wait")
+		}
+		if tell != nil {
+			tell(holder)
+		}
+		if f, _, err = flock(ctx, file, false); err != nil {
+			return nil, err
+		}
+	}
+	if err := writeHolder(f, Holder{Pid: os.Getpid(), Command: who, Since: time.Now()}); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() {
+		_ = f.Truncate(0) // so that nobody reads of a run that is over
+		f.Close()
+	}, nil
+}
+
+func readHolder(file string) Holder {
+	var h Holder
+	text, err := os.ReadFile(file)
+	if err != nil || json.Unmarshal(text, &h) != nil {
+		return Holder{} // it has just been taken, and nothing is written yet
+	}
+	return h
+}
+
+func writeHolder(f *os.File, h Holder) error {
+	text, err := json.Marshal(h)
+	if err != nil {
+		return fmt.Errorf("encode holder of the lock: %w", err)
+	}
+	if err := f.Truncate(0); err != nil {
+		return fmt.Errorf("write holder of the lock: %w", err)
+	}
+	if _, err := f.WriteAt(append(text, '\n'), 0); err != nil {
+		return fmt.Errorf("write holder of the lock: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Folder holds one folder a lab, and the locks. It is below /run because what
+// it describes does not outlive a boot.
+const Folder = "/run/venturi"
+
+const (
+	stateFile = "state.json"
+	ownerLock = "lock"  // in the lab's folder: held for as long as the owner lives
+	tableLock = ".lock" // in Folder: held while labs come and go
+)
+
+// lockPoll is how often a lock that somebody holds is tried again.
+const lockPoll = 20 * time.Millisecond
+
+// state is what a lab's folder says about it.
+type state struct {
+	Owner   int       `json:"owner"`   // pid
+	Command []string  `json:"command"` // of the owner
+	Since   time.Time `json:"since"`
+	Boot    string    `json:"boot"` // id of the boot it was made in
+	Kept    bool      `json:"kept"` // stays when the owner ends
+	Lab     *Lab      `json:"lab,omitempty"`
+}
+
+// flock takes an exclusive lock on a file, which it makes if needed. It tries
+// until it has it or ctx ends; once tries just once. taken is false, without
+// an error, when somebody else has it and once is set.
+func flock(ctx context.Context, path string, once bool) (f *os.File, taken bool, err error) {
+	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, false, fmt.Errorf("open lock: %w", err)
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return f, true, nil
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			f.Close()
+			return nil, false, fmt.Errorf("lock %s: %w", path, err)
+		case once:
+			f.Close()
+			return nil, false, nil
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, false, fmt.Errorf("lock %s: %w", path, ctx.Err())
+		case <-time.After(lockPoll):
+		}
+	}
+}
+
+// withTable runs fn while no other process makes or removes a lab. A lab's
+// folder is made, locked and removed only here, so nobody ever sees the lock
+// of a folder that is about to go.
+func withTable(ctx context.Context, fn func() error) error {
+	if err := os.MkdirAll(Folder, 0o700); err != nil {
+		return fmt.Errorf("make %s: %w", Folder, err)
+	}
+	f, _, err := flock(ctx, filepath.Join(Folder, tableLock), false)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return fn()
+}
+
+func folder(name string) string { return filepath.Join(Folder, name) }
+
+// Claim is a lab's name, held. While it is held nobody sweeps the namespaces
+// that carry it.
+type Claim struct {
+	Name  string
+	lock  *os.File
+	state state
+}
+
+// NewClaim takes a name, after removing what dead owners left. A name in use is
+// an error for a user.
+func NewClaim(ctx context.Context, name string) (*Claim, error) {
+	if !change.ValidLab(name) {
+		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot name a lab %q", name),
+			"namespaces and sockets carry the name",
+			fmt.Sprintf("use at most %d of a-z, 0-9 and -, beginning with a letter or digit", change.MaxLab))
+	}
+	if err := needRoot("cannot raise a lab"); err != nil {
+		return nil, err
+	}
+	c := &Claim{Name: name, state: state{
+		Owner: os.Getpid(), Command: os.Args, Since: time.Now(), Boot: machine.Reader{}.BootID(),
+	}}
+	err := withTable(ctx, func() error {
+		if _, err := sweepAll(); err != nil {
+			return err
+		}
+		if err := os.Mkdir(folder(name), 0o700); err != nil {
+			if errors.Is(err, os.ErrExist) {
+				return inUse(name)
+			}
+			return fmt.Errorf("make folder of lab %s: %w", name, err)
+		}
+		err := c.occupy(ctx)
+		if err != nil {
+			c.Release()
+			err = errors.Join(err, os.RemoveAll(folder(name)))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// occupy locks the claim's folder and writes who has it.
+func (c *Claim) occupy(ctx context.Context) (err error) {
+	if c.lock, _, err = flock(ctx, filepath.Join(folder(c.Name), ownerLock), false); err != nil {
+		return err
+	}
+	return c.save()
+}
+
+// Release lets go of the name. Its folder and namespaces stay: the next sweep
+// takes them, unless the lab is marked as kept.
+func (c *Claim) Release() {
+	if c.lock != nil {
+		c.lock.Close()
+		c.lock = nil
+	}
+}
+
+// save writes the state so that a reader sees either the old or the new one.
+func (c *Claim) save() error {
+	text, err := json.MarshalIndent(c.state, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode state of lab %s: %w", c.Name, err)
+	}
+	file := filepath.Join(folder(c.Name), stateFile)
+	if err := os.WriteFile(file+".new", append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write state of lab %s: %w", c.Name, err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		return fmt.Errorf("write state of lab %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+func inUse(name string) error {
+	why := "another lab has the name"
+	do := "give another --name"
+	if s, err := readState(name); err == nil {
+		if s.Kept {
+			why = "a lab of that name was raised and is kept"
+			do = fmt.Sprintf("take it down with `venturi lab down --name %s`, or give another --name", name)
+		} else {
+			why = fmt.Sprintf("process %d has it (%s) since %s", s.Owner,
+				strings.Join(s.Command, " "), s.Since.Format(time.DateTime))
+			do = "wait until it ends, or give another --name"
+		}
+	}
+	return verr.New(verr.Busy, "cannot raise lab "+name, why, do)
+}
+
+func readState(name string) (state, error) {
+	var s state
+	text, err := os.ReadFile(filepath.Join(folder(name), stateFile))
+	if err != nil {
+		return s, fmt.Errorf("read state of lab %s: %w", name, err)
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return s, fmt.Errorf("read state of lab %s: %w", name, err)
+	}
+	return s, nil
+}
+
+// names lists the labs that left any trace: a folder or a namespace.
+func names() ([]string, error) {
+	seen := map[string]bool{}
+	entries, err := os.ReadDir(Folder)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("list labs: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && change.ValidLab(e.Name()) {
+			seen[e.Name()] = true
+		}
+	}
+	spaces, err := change.Namespaces()
+	if err != nil {
+		return nil, err
+	}
+	for _, space := range spaces {
+		if lab, ok := change.LabOf(space); ok {
+			seen[lab] = true
+		}
+	}
+	list := make([]string, 0, len(seen))
+	for name := range seen {
+		list = append(list, name)
+	}
+	sort.Strings(list)
+	return list, nil
+}
+
+func needRoot(what string) error {
+	if os.Geteuid() != 0 {
+		return verr.New(verr.Permission, what, "making network namespaces needs root", "run it as root, or through sudo")
+	}
+	return nil
+}

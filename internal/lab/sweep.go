@@ -1,0 +1,188 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// killGrace is how long processes in a lab's namespaces get to end by
+// themselves before they are killed.
+const killGrace = time.Second
+
+// Status of a lab.
+const (
+	Running = "running" // its owner lives
+	Kept    = "kept"    // stays until it is taken down
+	Dead    = "dead"    // its owner died: the next sweep removes it
+)
+
+// Info is one line of a list of labs.
+type Info struct {
+	Name    string    `json:"name"`
+	Status  string    `json:"status"`
+	Owner   int       `json:"owner,omitempty"` // pid of the process that made it
+	Command []string  `json:"command,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+	Lab     *Lab      `json:"lab,omitempty"` // what is in it; nil when half-built
+}
+
+// List tells of all labs on the machine.
+func List(ctx context.Context) ([]Info, error) {
+	var list []Info
+	err := withTable(ctx, func() error {
+		all, err := names()
+		if err != nil {
+			return err
+		}
+		for _, name := range all {
+			info, err := look(name)
+			if err != nil {
+				return err
+			}
+			list = append(list, info)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// look finds out how a lab is. The caller holds the table.
+func look(name string) (Info, error) {
+	info := Info{Name: name, Status: Dead}
+	s, readErr := readState(name)
+	if readErr == nil {
+		info.Owner, info.Command, info.Since, info.Lab = s.Owner, s.Command, s.Since, s.Lab
+	}
+	if _, err := os.Stat(folder(name)); errors.Is(err, os.ErrNotExist) {
+		return info, nil // namespaces without a folder
+	}
+	lock, free, err := flock(context.Background(), filepath.Join(folder(name), ownerLock), true)
+	if err != nil {
+		return info, err
+	}
+	if !free {
+		info.Status = Running
+		return info, nil
+	}
+	lock.Close()
+	if readErr != nil || !s.Kept || s.Boot != (machine.Reader{}).BootID() {
+		return info, nil
+	}
+	if there, err := anyNamespace(name); err != nil || !there {
+		return info, err // kept, but somebody else removed what it was made of
+	}
+	info.Status = Kept
+	return info, nil
+}
+
+func anyNamespace(name string) (bool, error) {
+	w, err := change.Owned(name)
+	if err != nil {
+		return false, err
+	}
+	list, err := w.Namespaces()
+	return len(list) > 0, err
+}
+
+// Sweep removes every lab whose owner is dead and that is not kept: its
+// processes, its namespaces, its folder. It gives the names of what it removed.
+func Sweep(ctx context.Context) (removed []string, err error) {
+	if err := needRoot("cannot remove what killed runs left"); err != nil {
+		return nil, err
+	}
+	err = withTable(ctx, func() error {
+		removed, err = sweepAll()
+		return err
+	})
+	return removed, err
+}
+
+// sweepAll does the work of Sweep for a caller that holds the table.
+func sweepAll() (removed []string, err error) {
+	all, err := names()
+	if err != nil {
+		return nil, err
+	}
+	var failed []error
+	for _, name := range all {
+		info, err := look(name)
+		if err == nil && info.Status == Dead {
+			if err = demolish(name); err == nil {
+				removed = append(removed, name)
+			}
+		}
+		failed = append(failed, err)
+	}
+	return removed, errors.Join(failed...)
+}
+
+// Remove takes down the lab of that name, kept or left behind. One whose owner
+// lives is an error for a user, and so is one that is not there.
+func Remove(ctx context.Context, name string) error {
+	what := "cannot take down lab " + name
+	if err := needRoot(what); err != nil {
+		return err
+	}
+	return withTable(ctx, func() error {
+		all, err := names()
+		if err != nil {
+			return err
+		}
+		for _, known := range all {
+			if known != name {
+				continue
+			}
+			info, err := look(name)
+			if err != nil {
+				return err
+			}
+			if info.Status == Running {
+				return verr.New(verr.Busy, what, fmt.Sprintf("process %d is using it", info.Owner),
+					"end that process first: it takes its lab down itself")
+			}
+			return demolish(name)
+		}
+		return verr.New(verr.Usage, what, "there is no such lab", "see which there are with `venturi lab ls`")
+	})
+}
+
+// demolish removes all of a lab, whatever there is of it. The caller holds the
+// table, and nobody holds the lab.
+func demolish(name string) error {
+	w, err := change.Owned(name)
+	if err != nil {
+		return err
+	}
+	if err := clearNamespaces(w); err != nil {
+		return fmt.Errorf("remove lab %s: %w", name, err)
+	}
+	if err := os.RemoveAll(folder(name)); err != nil {
+		return fmt.Errorf("remove lab %s: %w", name, err)
+	}
+	return nil
+}
+
+// clearNamespaces ends what runs in a lab's namespaces and deletes them, those
+// of pods before those of machines.
+func clearNamespaces(w *change.Writer) error {
+	list, err := w.Namespaces()
+	if err != nil {
+		return err
+	}
+	if err := w.Kill(list, killGrace); err != nil {
+		return err
+	}
+	var failed []error
+	for i := len(list) - 1; i >= 0; i-- { // a pod's name sorts after its machine's
+		failed = append(failed, w.Delete(list[i]))
+	}
+	return errors.Join(failed...)
+}

@@ -1,0 +1,133 @@
+package lab
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Wire is the link between the two machines: a veth pair whose offloads are
+// set so that it plays a network card that has them, or one that has not.
+//
+// Two of them depend on others. A card that does not compute checksums cannot
+// segment, so csum=off takes both kinds of TSO with it. And a veth merges what
+// it receives (GRO) only when all TSO of the other end is off: a card with
+// TSO and GRO at once cannot be played, because packets that were never cut
+// arrive whole.
+type Wire struct {
+	TSO       bool // cuts TCP into packets for the sender
+	TunnelTSO bool // the same inside of UDP tunnels; without effect when TSO is off
+	GRO       bool // merges packets for the receiver; see above
+	Csum      bool // computes checksums for the sender
+	MTU       int  // bytes
+}
+
+// Bounds of a wire's MTU, bytes: what every IPv4 host must take whole, and
+// what the length field of IPv4 can say.
+const (
+	MinMTU = 576
+	MaxMTU = 65535
+)
+
+// DefaultWire is a card that can do all that data centre cards do, but GRO,
+// which a veth cannot play beside TSO.
+func DefaultWire() Wire {
+	return Wire{TSO: true, TunnelTSO: true, Csum: true, MTU: 1500}
+}
+
+// WireHelp explains the option's text, for --help.
+const WireHelp = `what the wire's network cards can do: tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500 are the
+defaults; csum=off takes both TSO with it; gro=on merges only when tso and tunnel-tso are off`
+
+// String gives the full normal form, as ParseWire takes it.
+func (w Wire) String() string {
+	return fmt.Sprintf("tso=%s,tunnel-tso=%s,gro=%s,csum=%s,mtu=%d",
+		onOff(w.TSO), onOff(w.TunnelTSO), onOff(w.GRO), onOff(w.Csum), w.MTU)
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+// ParseWire reads "key=value,..."; what is not named keeps its default. Errors
+// are for a user.
+func ParseWire(text string) (Wire, error) {
+	w := DefaultWire()
+	said := map[string]bool{}
+	for _, part := range strings.Split(text, ",") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(part, "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		if !ok {
+			return w, badWire(text, fmt.Sprintf("%q has no value", key))
+		}
+		if said[key] {
+			return w, badWire(text, fmt.Sprintf("%q is given twice", key))
+		}
+		said[key] = true
+		if err := w.set(key, value); err != nil {
+			return w, badWire(text, err.Error())
+		}
+	}
+	return w, w.settle(text, said)
+}
+
+func (w *Wire) set(key, value string) error {
+	if key == "mtu" {
+		mtu, err := strconv.Atoi(value)
+		if err != nil || mtu < MinMTU || mtu > MaxMTU {
+			return fmt.Errorf("mtu is %q, not a number from %d to %d", value, MinMTU, MaxMTU)
+		}
+		w.MTU = mtu
+		return nil
+	}
+	flag, ok := map[string]*bool{"tso": &w.TSO, "tunnel-tso": &w.TunnelTSO, "gro": &w.GRO, "csum": &w.Csum}[key]
+	if !ok {
+		return fmt.Errorf("there is no option %q", key)
+	}
+	if value != "on" && value != "off" {
+		return fmt.Errorf("%s is %q, not on or off", key, value)
+	}
+	*flag = value == "on"
+	return nil
+}
+
+// settle lets csum=off take TSO with it, but does not overrule what was said.
+func (w *Wire) settle(text string, said map[string]bool) error {
+	if w.Csum {
+		return nil
+	}
+	for key, flag := range map[string]*bool{"tso": &w.TSO, "tunnel-tso": &w.TunnelTSO} {
+		if *flag && said[key] {
+			return badWire(text, key+"=on needs csum=on: a card that cannot compute checksums cannot segment")
+		}
+		*flag = false
+	}
+	return nil
+}
+
+func badWire(text, why string) error {
+	return verr.New(verr.Usage, fmt.Sprintf("cannot read --wire %q", text), why,
+		"give any of tso=on|off,tunnel-tso=on|off,gro=on|off,csum=on|off,mtu=576..65535")
+}
+
+// features says which offloads of a veth, by ethtool's names, play the wire.
+func (w Wire) features() map[string]bool {
+	return map[string]bool{
+		"tx-tcp-segmentation":          w.TSO,
+		"tx-tcp-ecn-segmentation":      w.TSO,
+		"tx-tcp-mangleid-segmentation": w.TSO,
+		"tx-tcp6-segmentation":         w.TSO,
+		"tx-udp_tnl-segmentation":      w.TunnelTSO,
+		"tx-udp_tnl-csum-segmentation": w.TunnelTSO,
+		"rx-gro":                       w.GRO,
+		"tx-checksum-ip-generic":       w.Csum,
+	}
+}

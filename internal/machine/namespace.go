@@ -1,0 +1,129 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// NamespaceFolder is where named network namespaces live: the place that the
+// ip command uses too, so a person can look into ours with it.
+const NamespaceFolder = "/run/netns"
+
+// threadNS is the network namespace of the calling thread. /proc/self would be
+// that of the process' first thread.
+const threadNS = "/proc/thread-self/ns/net"
+
+// NamespacePath gives the file of a named network namespace.
+func NamespacePath(name string) string { return filepath.Join(NamespaceFolder, name) }
+
+// NamespaceID identifies a network namespace on this kernel.
+type NamespaceID struct{ Dev, Ino uint64 }
+
+// ID reads which network namespace the file at path stands for. It is an
+// error if the file is not a namespace, as half-made ones are not.
+func ID(path string) (NamespaceID, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return NamespaceID{}, fmt.Errorf("stat namespace %s: %w", path, err)
+	}
+	if fs.Type != unix.NSFS_MAGIC {
+		return NamespaceID{}, fmt.Errorf("stat namespace %s: not a namespace", path)
+	}
+	return fileID(path)
+}
+
+func fileID(path string) (NamespaceID, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return NamespaceID{}, fmt.Errorf("stat namespace %s: %w", path, err)
+	}
+	return NamespaceID{Dev: st.Dev, Ino: st.Ino}, nil
+}
+
+// Do runs fn inside the network namespace whose file is path and waits for it;
+// an empty path means the namespace of the process. fn runs on a goroutine of
+// its own with a locked thread: what it starts with the go statement is not in
+// the namespace.
+func Do(path string, fn func() error) error {
+	if path == "" {
+		return fn()
+	}
+	target, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("open namespace: %w", err)
+	}
+	defer target.Close()
+	return InThread(func() error {
+		if err := unix.Setns(int(target.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter namespace %s: %w", path, err)
+		}
+		return fn()
+	})
+}
+
+// InThread runs fn on a thread of its own, which fn may move to other network
+// namespaces. Afterwards the thread goes back to where it came from; one that
+// cannot is never used again: its goroutine ends with the thread still locked,
+// and the runtime then ends the thread.
+func InThread(fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		home, err := os.Open(threadNS)
+		if err != nil {
+			runtime.UnlockOSThread()
+			done <- fmt.Errorf("open own namespace: %w", err)
+			return
+		}
+		defer home.Close()
+		finished := false
+		defer func() {
+			// A panic or Goexit in fn must not leave the caller waiting.
+			if !finished {
+				done <- errors.New("run in namespace: the function did not return")
+			}
+		}()
+		err = fn()
+		finished = true
+		if back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); back == nil {
+			runtime.UnlockOSThread()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// ProcessesIn lists the processes whose network namespace is one of ids, in
+// ascending order of pid. Processes that end meanwhile, or that may not be
+// looked at, are left out. Threads that are elsewhere than their process do
+// not count.
+func (r Reader) ProcessesIn(ids ...NamespaceID) ([]int, error) {
+	entries, err := os.ReadDir(r.path("proc"))
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var found []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		id, err := fileID(r.path("proc", e.Name(), "ns/net"))
+		if err != nil {
+			continue
+		}
+		for _, want := range ids {
+			if id == want {
+				found = append(found, pid)
+				break
+			}
+		}
+	}
+	return sortedInts(found), nil
+}

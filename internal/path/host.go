@@ -1,0 +1,24 @@
+package path
+
+import (
+	"context"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// host is the machines' own network: what every other path is compared with.
+// It builds nothing, so two arms of it are the same ends.
+var host = Driver{
+	Name:    "host",
+	Summary: "the machines' own network, no pods: what the others are compared with",
+	Like:    "a pod with hostNetwork, or a process outside of any container",
+	Up: func(_ context.Context, s *Site) (from, to machine.Endpoint, err error) {
+		return hostEnd(s.Machines[0]), hostEnd(s.Machines[1]), nil
+	},
+}
+
+func hostEnd(m Machine) machine.Endpoint {
+	return machine.Endpoint{
+		Machine: m.Name, Namespace: m.In.Path(), Device: m.Wire, Addr: m.Addr, MTU: m.MTU,
+	}
+}
