@@ -1,0 +1,113 @@
+package venturi_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// ours is a package of this module, as the rules below write it.
+func ours(p string) string { return module + "/" + p }
+
+// only says what a package may import of this module. A package that is not
+// here may import what no other rule forbids.
+var only = []struct {
+	dir     string
+	imports []string
+	why     string
+}{
+	{"result", nil, "the record is the one promise to the outside: it stands alone"},
+	{"internal/verr", nil, "everybody returns its errors"},
+	{"internal/stats", nil, "it is mathematics, and must be judged without the rest"},
+	{"internal/analysis", []string{"result", "internal/stats"}, "any old record can be judged offline"},
+	{"internal/report", []string{"result", "internal/stats", "internal/analysis"}, "a report is made from a record and nothing else"},
+	{"internal/machine", []string{"result", "internal/verr"}, "it reads the machine; with a writer in reach it would write one day"},
+	{"internal/change", []string{"result", "internal/verr", "internal/machine"}, "it does single writes, and knows nobody's purpose"},
+	{"internal/feature", []string{"internal/verr", "internal/machine", "internal/change"}, "a probe is asked before anything else exists"},
+	{"internal/path", siblingsMay, whySiblings},
+	{"internal/load", siblingsMay, whySiblings},
+	{"internal/meter", siblingsMay, whySiblings},
+	{"internal/tool", siblingsMay, whySiblings},
+}
+
+var siblingsMay = []string{"internal/machine", "internal/change", "internal/feature", "result", "internal/verr"}
+
+const whySiblings = "path, load, meter and tool are siblings: each can be understood, tested and replaced alone"
+
+func TestOwnImports(t *testing.T) {
+	for _, s := range allSources(t) {
+		for _, rule := range only {
+			if s.dir != rule.dir || s.test {
+				continue
+			}
+			for _, p := range s.imports() {
+				own, ok := strings.CutPrefix(p, module+"/")
+				if ok && own != s.dir && !slices.Contains(rule.imports, own) {
+					t.Errorf("%s imports %s: %s", s.path, own, rule.why)
+				}
+			}
+		}
+	}
+	for _, rule := range only {
+		found := false
+		for _, s := range allSources(t) {
+			found = found || s.dir == rule.dir
+		}
+		if !found {
+			t.Errorf("the rule for %s holds for no file: was the package renamed?", rule.dir)
+		}
+	}
+}
+
+// reserved says which packages alone may import something. Tests may import
+// what they like of it, except where the rule says otherwise.
+var reserved = []struct {
+	what  string // an import path; with /... everything below it too
+	by    []string
+	tests bool // holds for tests too
+	why   string
+}{
+	{"os/exec", []string{"internal/tool", "internal/change"}, false,
+		"no product code asks a program what the kernel could tell: tools are run by tool, agents started by change"},
+	{"golang.org/x/sys/unix", []string{"internal/machine", "internal/change", "internal/load", "internal/meter", "internal/testenv"}, false,
+		"raw system calls stay where their pitfalls are known"},
+	{"github.com/vishvananda/netns", nil, true,
+		"it moves the calling thread and leaves it there: machine.Do does not"},
+	{"github.com/vishvananda/netlink/...", []string{"internal/machine", "internal/change", "internal/feature", "internal/meter", "internal/testenv"}, false,
+		"who talks netlink can write to a machine: paths and the lab go through change"},
+	{"github.com/google/nftables/...", []string{"internal/machine", "internal/change", "internal/feature", "internal/testenv"}, false,
+		"as netlink"},
+	{"github.com/safchain/ethtool", []string{"internal/machine", "internal/change", "internal/testenv"}, false,
+		"as netlink"},
+	{"google.golang.org/grpc/...", []string{"internal/agent", "internal/agent/agentpb"}, false,
+		"the wire between controller and agent is the agent package's secret"},
+	{"github.com/spf13/cobra", []string{"internal/cli"}, true,
+		"flags end where the work begins"},
+	{"github.com/spf13/pflag", []string{"internal/cli"}, true, "as cobra"},
+	{ours("internal/cli"), []string{"cmd/venturi", "internal/cli"}, true,
+		"the command line is the outermost layer"},
+	{ours("internal/testenv"), nil, false,
+		"it makes and breaks namespaces for tests, and is no part of the product"},
+	{"unsafe", []string{"internal/load", "internal/machine", "internal/meter", "internal/tool"}, true,
+		"only where a system call wants a pointer"},
+	{"net/http", nil, false, "nothing here serves or fetches pages"},
+}
+
+func TestReservedImports(t *testing.T) {
+	for _, s := range allSources(t) {
+		for _, rule := range reserved {
+			if s.generated || s.test && !rule.tests || slices.Contains(rule.by, s.dir) {
+				continue
+			}
+			if s.dir == "internal/testenv" && rule.what == ours("internal/testenv") {
+				continue
+			}
+			prefix, below := strings.CutSuffix(rule.what, "/...")
+			for _, p := range s.imports() {
+				if p == prefix || below && strings.HasPrefix(p, prefix+"/") {
+					t.Errorf("%s imports %s: %s", s.path, p, rule.why)
+				}
+			}
+		}
+	}
+}

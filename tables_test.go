@@ -1,0 +1,132 @@
+package venturi_test
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A variant is one file and one line in a table. These tests find the variants
+// by their shape, so that a file whose line was forgotten is found.
+var tables = []struct {
+	dir     string
+	table   string // variables that list the variants, with spaces between
+	value   string // a package-level variable of this type is a variant, or
+	makes   string // a function is whose parameters and results have these types
+	atLeast int
+}{
+	{dir: "internal/load", table: "Table", value: "Load", atLeast: 6},
+	{dir: "internal/path", table: "Table", value: "Driver", atLeast: 3},
+	{dir: "internal/tool", table: "Table", value: "Tool", atLeast: 2},
+	{dir: "internal/meter", table: "Table", makes: "func(Setup) (Sampler, error)", atLeast: 3},
+	{dir: "internal/report", table: "formats styles", makes: "func(io.Writer, *result.Record, *analysis.Summary, Options) error", atLeast: 6},
+	{dir: "internal/cli", table: "commands", makes: "func(*Env) *cobra.Command", atLeast: 3},
+}
+
+func TestEveryVariantIsInItsTable(t *testing.T) {
+	for _, c := range tables {
+		var variants []*ast.Ident
+		listed := map[string]bool{}
+		for _, s := range allSources(t) {
+			if s.dir != c.dir || s.test {
+				continue
+			}
+			for _, d := range s.syntax.Decls {
+				variants = append(variants, variantsIn(d, c.value, c.makes)...)
+				for _, v := range valuesOf(d, strings.Fields(c.table)) {
+					ast.Inspect(v, func(n ast.Node) bool {
+						if id, ok := n.(*ast.Ident); ok {
+							listed[id.Name] = true
+						}
+						return true
+					})
+				}
+			}
+		}
+		if len(variants) < c.atLeast {
+			t.Errorf("%s: %d variants found, at least %d expected: does the test still know their shape?", c.dir, len(variants), c.atLeast)
+		}
+		for _, v := range variants {
+			if !listed[v.Name] {
+				t.Errorf("%s: %s is not in the table %s", fileSet.Position(v.Pos()), v.Name, c.table)
+			}
+		}
+	}
+}
+
+func variantsIn(d ast.Decl, value, makes string) []*ast.Ident {
+	var found []*ast.Ident
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if makes != "" && d.Recv == nil && signature(d.Type) == makes {
+			found = append(found, d.Name)
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			v, ok := spec.(*ast.ValueSpec)
+			if !ok || value == "" {
+				continue
+			}
+			for i := range v.Values {
+				if compositeOf(v.Values[i]) == value {
+					found = append(found, v.Names[i])
+				}
+			}
+		}
+	}
+	return found
+}
+
+// signature writes the type of a function without the names of parameters.
+func signature(f *ast.FuncType) string {
+	list := func(fields *ast.FieldList) string {
+		var all []string
+		if fields != nil {
+			for _, field := range fields.List {
+				for range max(len(field.Names), 1) {
+					all = append(all, types.ExprString(field.Type))
+				}
+			}
+		}
+		return strings.Join(all, ", ")
+	}
+	results := list(f.Results)
+	if f.Results != nil && len(f.Results.List) > 1 {
+		results = "(" + results + ")"
+	}
+	return "func(" + list(f.Params) + ") " + results
+}
+
+// compositeOf names the type of a composite literal T{...} or &T{...}.
+func compositeOf(e ast.Expr) string {
+	if u, ok := e.(*ast.UnaryExpr); ok && u.Op == token.AND {
+		e = u.X
+	}
+	lit, ok := e.(*ast.CompositeLit)
+	if !ok {
+		return ""
+	}
+	id, ok := lit.Type.(*ast.Ident)
+	if !ok {
+		return ""
+	}
+	return id.Name
+}
+
+// valuesOf gives what the package-level variables with these names are set to in d.
+func valuesOf(d ast.Decl, names []string) []ast.Expr {
+	var values []ast.Expr
+	gen, ok := d.(*ast.GenDecl)
+	if !ok || gen.Tok != token.VAR {
+		return nil
+	}
+	for _, spec := range gen.Specs {
+		if v := spec.(*ast.ValueSpec); slices.Contains(names, v.Names[0].Name) {
+			values = append(values, v.Values...)
+		}
+	}
+	return values
+}

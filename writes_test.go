@@ -1,0 +1,96 @@
+package venturi_test
+
+import (
+	"regexp"
+	"slices"
+	"testing"
+)
+
+// Whatever writes to a machine is in internal/change: undo can only be whole
+// if there is one place where writes happen. These are the exceptions, each
+// with what it writes.
+var writers = []struct {
+	importPath string
+	functions  *regexp.Regexp
+	by         map[string]string // package -> what it writes
+	why        string
+}{
+	{
+		"os", regexp.MustCompile(`^(WriteFile|Create|CreateTemp|OpenFile|Mkdir|MkdirAll|MkdirTemp|Remove|RemoveAll|Rename|Chmod|Chown|Link|Symlink|Truncate)$`),
+		map[string]string{
+			"internal/change":  "the machine, inside the lab's namespaces",
+			"internal/lab":     "its lock and its private folder below /run",
+			"internal/agent":   "its own socket",
+			"internal/cli":     "the folder of a run, as the user asked for it",
+			"internal/testenv": "what tests need",
+		},
+		"files of a machine are written by change alone",
+	},
+	{
+		"github.com/vishvananda/netlink",
+		regexp.MustCompile(`(Add|Del|Modify|Replace|Append|Change|Flush)[A-Z]?|Set[A-Z]|^Set`),
+		map[string]string{"internal/change": "links, addresses and routes", "internal/testenv": "what tests need"},
+		"links, addresses and routes are made by change alone",
+	},
+	{
+		"golang.org/x/sys/unix",
+		regexp.MustCompile(`^(Mount|Unmount|Unshare|Kill|Tgkill|PidfdSendSignal|Reboot|Sethostname)$`),
+		map[string]string{"internal/change": "namespaces and processes of the lab", "internal/testenv": "what tests need"},
+		"namespaces and processes are made and ended by change alone",
+	},
+	{
+		"syscall",
+		regexp.MustCompile(`^(Mount|Unmount|Unshare|Kill|Exec|ForkExec|StartProcess)$`),
+		map[string]string{"internal/change": "processes of the lab"},
+		"namespaces and processes are made and ended by change alone",
+	},
+	{
+		ours("internal/change"), regexp.MustCompile(`^Owned$`),
+		map[string]string{
+			"internal/lab":     "hands it on to the drivers of paths",
+			"internal/feature": "a probe tries things in a throw-away namespace",
+			"internal/testenv": "what tests need",
+		},
+		"only the lab owns namespaces",
+	},
+}
+
+func TestWritesOnlyInChange(t *testing.T) {
+	for _, s := range allSources(t) {
+		if s.test {
+			continue
+		}
+		s.calls(func(importPath, function string, at tokenPosition) {
+			for _, w := range writers {
+				if importPath == w.importPath && w.functions.MatchString(function) && w.by[s.dir] == "" {
+					t.Errorf("%s: %s.%s: %s", at, importPath, function, w.why)
+				}
+			}
+		})
+	}
+}
+
+// Nobody reads the environment or ends the process behind the back of main.
+func TestProcessStateOnlyInMain(t *testing.T) {
+	allowed := map[string][]string{
+		"Exit":   {"cmd/venturi"},
+		"Args":   {"cmd/venturi", "internal/lab"}, // the lock names who holds it
+		"Stdin":  {"cmd/venturi"},
+		"Stdout": {"cmd/venturi"},
+		"Stderr": {"cmd/venturi"},
+		"Getenv": {"cmd/venturi", "internal/tool", "internal/change"}, // PATH, for a child process
+		"Chdir":  nil,
+		"Setenv": nil,
+	}
+	for _, s := range allSources(t) {
+		if s.test || s.dir == "internal/testenv" {
+			continue
+		}
+		s.calls(func(importPath, function string, at tokenPosition) {
+			by, ruled := allowed[function]
+			if importPath == "os" && ruled && !slices.Contains(by, s.dir) {
+				t.Errorf("%s: os.%s: state of the process comes from cli.Env", at, function)
+			}
+		})
+	}
+}
