@@ -19,6 +19,7 @@ import (
 // command is one file and one line here.
 var commands = []func(*Env) *cobra.Command{
 	newAgent,
+	newReport,
 	newVersion,
 	newExitCodes,
 }
@@ -48,23 +49,26 @@ func Run(ctx context.Context, env *Env) int {
 }
 
 func execute(ctx context.Context, env *Env) error {
-	root := newRoot(env)
-	root.SetArgs(env.Args)
-	// cobra takes the process's own arguments when it is given none.
-	if env.Args == nil {
-		root.SetArgs([]string{})
-	}
 	started := false
-	tame(root, &started)
+	root := commandTree(env, &started)
+	// cobra takes the process's own arguments when it is given nil.
+	root.SetArgs(append([]string{}, env.Args...))
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !started {
 		// Not one line of a command has run, so it was the command line.
 		return usage(cmd, err)
 	}
-	return err
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	// An error without three parts by now is one that nobody foresaw.
+	return verr.Wrap(verr.Failed, "cannot finish "+cmd.CommandPath(), err,
+		`if the reason does not tell what to do, report it with what "venturi version" prints`)
 }
 
-func newRoot(env *Env) *cobra.Command {
+// commandTree builds the command with all that is below it. A command sets
+// *started when its own code begins.
+func commandTree(env *Env, started *bool) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "venturi",
 		Short:         "Measure virtual networks against the host network",
@@ -88,6 +92,7 @@ func newRoot(env *Env) *cobra.Command {
 	// A command that only has sub-commands is not run by itself: do not show it so.
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(),
 		"{{if .Runnable}}", "{{if and .Runnable (not .HasAvailableSubCommands)}}", 1))
+	tame(root, started)
 	return root
 }
 

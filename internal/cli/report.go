@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// runsFolder is where `venturi compare` keeps its records unless told otherwise.
+const runsFolder = "venturi-runs"
+
+func newReport(env *Env) *cobra.Command {
+	var (
+		opt     report.Options
+		partial bool
+	)
+	cmd := &cobra.Command{
+		Use:   "report [RUN]",
+		Short: "Print the report of a run, from its record",
+		Long: `Print the report of a run once more, at any later time and in any format. All
+that a report says is made from the record, which keeps every slice.
+
+RUN is the folder of a run, or the record in it (` + result.FileName + `). Without RUN it is
+the newest run below ` + runsFolder + `/. No root is needed.`,
+		Example: `  venturi report                              the newest run
+  venturi report ` + runsFolder + `/20260102-150405 --format md
+  venturi report --format benchstat > new.txt  for golang.org/x/perf/cmd/benchstat
+  venturi report --style qperf                as qperf prints its results`,
+		Args: atMost(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := checkReport(opt); err != nil {
+				return err
+			}
+			path, err := runPath(args)
+			if err != nil {
+				return err
+			}
+			rec, err := openRecord(env, path, partial)
+			if err != nil {
+				return err
+			}
+			opt.Width = terminalWidth(env)
+			return printReport(env, path, rec, opt)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&opt.Format, "format", report.Formats()[0], "one of "+strings.Join(report.Formats(), ", "))
+	f.StringVar(&opt.Style, "style", "", "print in the manner of another tool: "+strings.Join(report.Styles(), ", "))
+	f.BoolVar(&partial, "partial", false, "report what there is of a record that was cut off")
+	return cmd
+}
+
+// checkReport refuses an unknown format or style before any file is opened.
+func checkReport(opt report.Options) error {
+	if !slices.Contains(report.Formats(), opt.Format) {
+		return verr.New(verr.Usage, "cannot report in the format "+opt.Format,
+			"there is no such format", "choose one of: "+strings.Join(report.Formats(), ", "))
+	}
+	if opt.Style == "" {
+		return nil
+	}
+	if !slices.Contains(report.Styles(), opt.Style) {
+		return verr.New(verr.Usage, "cannot report in the style of "+opt.Style,
+			"there is no such style", "choose one of: "+strings.Join(report.Styles(), ", "))
+	}
+	if opt.Format != report.Formats()[0] {
+		return verr.New(verr.Usage, "cannot report in the style of "+opt.Style+" as "+opt.Format,
+			"a style is a format of its own", "leave one of --style and --format out")
+	}
+	return nil
+}
+
+// runPath is the run that was named, or the newest there is.
+func runPath(args []string) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+	records, _ := filepath.Glob(filepath.Join(runsFolder, "*", result.FileName)) // the pattern is sound
+	newest, when := "", time.Time{}
+	for _, r := range records {
+		if info, err := os.Stat(r); err == nil && !info.ModTime().Before(when) {
+			newest, when = filepath.Dir(r), info.ModTime()
+		}
+	}
+	if newest == "" {
+		return "", verr.New(verr.Usage, "cannot report the newest run",
+			"there is no run below "+runsFolder+"/ here", `make one with "venturi compare", or name the folder of a run`)
+	}
+	return newest, nil
+}
+
+// openRecord reads a record, or says in a person's words why it cannot. With
+// partial, one that was cut off is taken as far as it goes.
+func openRecord(env *Env, path string, partial bool) (*result.Record, error) {
+	rec, err := result.Open(path)
+	what := "cannot read the record of " + path
+	syntax := new(result.SyntaxError)
+	switch {
+	case err == nil:
+		return rec, nil
+	case errors.Is(err, result.ErrTruncated) && partial:
+		fmt.Fprintf(env.Stderr, "venturi: the record of %s was cut off; this is the report of what there is\n", path)
+		return rec, nil
+	case errors.Is(err, result.ErrTruncated):
+		return nil, &verr.Error{Code: verr.BadRecord, What: what, Err: err,
+			Why: "it is truncated: the run was killed, or is still going on",
+			Do:  "add --partial to report what there is"}
+	case errors.Is(err, result.ErrNewer):
+		return nil, verr.Wrap(verr.BadRecord, what, err, "use the version of venturi that wrote it, or a later one")
+	case errors.Is(err, result.ErrNotRecord):
+		return nil, verr.Wrap(verr.BadRecord, what, err, "name the folder of a run, or the "+result.FileName+" in it")
+	case errors.As(err, &syntax):
+		return nil, verr.Wrap(verr.BadRecord, what, err, "it was changed or damaged; use a copy that was not")
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, verr.Wrap(verr.Usage, what, err, "name the folder of a run, as under "+runsFolder+"/")
+	}
+	return nil, verr.Wrap(verr.Failed, what, err, "make the file readable for this user")
+}
+
+func printReport(env *Env, path string, rec *result.Record, opt report.Options) error {
+	err := report.Write(env.Stdout, rec, opt)
+	if errors.Is(err, analysis.ErrNoPlan) {
+		return verr.Wrap(verr.BadRecord, "cannot report "+path, err, "measure again: nothing had been measured yet")
+	}
+	return verr.Wrap(verr.Failed, "cannot report "+path, err, "see that the output can be written (is a disk full?)")
+}
+
+// terminalWidth is the width of the terminal that standard output is, or 0.
+func terminalWidth(env *Env) int {
+	f, ok := env.Stdout.(interface{ Fd() uintptr })
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
