@@ -1,0 +1,179 @@
+package report
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/venturi-net/venturi/internal/analysis/recordtest"
+	"github.com/venturi-net/venturi/result"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// usual is a default run: four loads over three paths.
+func usual() recordtest.Truth {
+	vxlan := recordtest.Path("vxlan", 1.37)
+	return recordtest.Truth{
+		Seed: 42, Series: 6, Rounds: 12, Noise: recordtest.Quiet, Histograms: true, Meters: true,
+		Arms: []recordtest.Arm{recordtest.Host(), recordtest.Copy(), recordtest.Path("routed", 1.08), vxlan},
+		Cells: []result.Cell{recordtest.TCPLat, recordtest.UDPLat, recordtest.TCPBw, recordtest.UDPMsg,
+			recordtest.TCPMsg, recordtest.TCPRR},
+	}
+}
+
+// small is one load, so that a golden file shows one thing.
+func small(cells ...result.Cell) recordtest.Truth {
+	t := usual()
+	t.Cells = cells
+	return t
+}
+
+// sample is a record and the report options that a golden file is made with.
+type sample struct {
+	name string
+	make func() *result.Record
+	opt  Options
+}
+
+var samples = []sample{
+	{"usual.table", func() *result.Record { return recordtest.Make(usual()) }, Options{}},
+	{"usual-80.table", func() *result.Record { return recordtest.Make(usual()) }, Options{Width: 80}},
+	{"usual.md", func() *result.Record { return recordtest.Make(usual()) }, Options{Format: "md"}},
+	{"usual.csv", func() *result.Record { return recordtest.Make(usual()) }, Options{Format: "csv"}},
+	{"usual.benchstat", func() *result.Record { return recordtest.Make(usual()) }, Options{Format: "benchstat"}},
+	{"usual.qperf", func() *result.Record { return recordtest.Make(usual()) }, Options{Style: "qperf"}},
+	{"small.json", func() *result.Record { return recordtest.Make(small(recordtest.TCPLat)) }, Options{Format: "json"}},
+	{"loss.table", loss, Options{}},
+	{"loss.qperf", loss, Options{Style: "qperf"}},
+	{"fragments.table", fragments, Options{}},
+	{"interrupted.table", interrupted, Options{}},
+	{"one-series.table", oneSeries, Options{}},
+	{"noisy.table", noisy, Options{}},
+	{"invalid.table", invalid, Options{}},
+	{"failed-arm.table", failedArm, Options{}},
+	{"failed-arm.csv", failedArm, Options{Format: "csv"}},
+	{"truncated.table", truncated, Options{}},
+	{"sweep.table", sweep, Options{}},
+	{"tools.table", tools, Options{}},
+	{"early.table", early, Options{}},
+	{"hostile.md", hostile, Options{Format: "md"}},
+}
+
+func loss() *result.Record {
+	t := small(recordtest.UDPLat, recordtest.UDPMsg)
+	t.Arms[3].Loss = 1e-4
+	return recordtest.Make(t)
+}
+
+func fragments() *result.Record { return recordtest.Make(small(recordtest.UDPBw)) }
+
+func interrupted() *result.Record {
+	rec := recordtest.Make(small(recordtest.TCPLat))
+	var kept []result.Slice
+	for _, s := range rec.Slices {
+		if s.Series < 3 || s.Series == 3 && s.Round < 2 {
+			kept = append(kept, s)
+		}
+	}
+	rec.Slices = kept
+	rec.End = &result.End{Reason: result.Interrupted, Series: 3, Slices: len(kept), Took: 41e9}
+	return rec
+}
+
+func oneSeries() *result.Record {
+	t := small(recordtest.TCPLat)
+	t.Series, t.Rounds = 1, 20
+	return recordtest.Make(t)
+}
+
+func noisy() *result.Record {
+	t := small(recordtest.TCPLat, recordtest.UDPLat)
+	t.Noise, t.Arms[3].Factor = recordtest.Noisy, 1.02
+	t.Arms[2].Factor = 1.01
+	return recordtest.Make(t)
+}
+
+func invalid() *result.Record {
+	t := small(recordtest.TCPLat)
+	t.Arms[1].Factor = 1.08
+	return recordtest.Make(t)
+}
+
+func failedArm() *result.Record {
+	t := small(recordtest.TCPLat, recordtest.TCPBw)
+	t.Arms[3].Fails = "connect 10.0.2.2:20000: connection refused"
+	rec := recordtest.Make(t)
+	rec.Warnings = append(rec.Warnings, result.Warning{Code: "arm-failed", Arm: "vxlan", Text: "left out after 3 failures"})
+	return rec
+}
+
+func truncated() *result.Record {
+	rec := recordtest.Make(small(recordtest.TCPLat))
+	rec.End, rec.Slices, rec.Meters = nil, rec.Slices[:100], nil
+	return rec
+}
+
+func sweep() *result.Record {
+	t := small()
+	t.Histograms, t.Meters = false, false
+	for size := 8; size <= 65536; size *= 8 {
+		c := recordtest.TCPLat
+		c.Size, c.Name = size, "tcp_lat/"+bytesSize(size)
+		t.Cells = append(t.Cells, c)
+	}
+	return recordtest.Make(t)
+}
+
+func tools() *result.Record {
+	t := small(recordtest.TCPLat, recordtest.TCPBw)
+	t.Arms = []recordtest.Arm{recordtest.Host(), {Arm: result.Arm{Name: "qperf:host", Path: "qperf", MTU: 1500}, Factor: 1.01}}
+	t.Meters = false
+	return recordtest.Make(t)
+}
+
+func early() *result.Record {
+	t := small(recordtest.TCPLat)
+	t.Series, t.Precision, t.Looks = 6, 0.05, []int{6, 9}
+	rec := recordtest.Make(t)
+	rec.Plan.Series, rec.End.Reason = 9, result.Precise
+	return rec
+}
+
+// hostile names would break a table or move a cursor.
+func hostile() *result.Record {
+	t := small(recordtest.TCPLat)
+	t.Arms[2].Name = "a|b\x1b[2J<script>\n"
+	return recordtest.Make(t)
+}
+
+func TestGolden(t *testing.T) {
+	for _, s := range samples {
+		t.Run(s.name, func(t *testing.T) {
+			var got bytes.Buffer
+			if err := Write(&got, s.make(), s.opt); err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join("testdata", s.name+".golden")
+			if *update {
+				if err := os.MkdirAll("testdata", 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Errorf("report differs from %s (-want +got), run go test -update if it should:\n%s", file, diff)
+			}
+		})
+	}
+}

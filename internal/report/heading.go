@@ -1,0 +1,186 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/result"
+)
+
+// title says what was compared and how much of it.
+func title(rec *result.Record, s *analysis.Summary) string {
+	var arms []string
+	base := ""
+	for _, a := range rec.Plan.Arms {
+		switch {
+		case a.Role == result.RoleBaseline:
+			base = clean(a.Name)
+		case a.Role == "" && !strings.Contains(a.Name, ":"):
+			arms = append(arms, clean(a.Name))
+		}
+	}
+	if len(arms) == 0 {
+		return "Venturi: " + base
+	}
+	return "Venturi: " + strings.Join(arms, ", ") + " against " + base
+}
+
+// facts head the report: on what and how it was measured.
+func facts(rec *result.Record, s *analysis.Summary) [][2]string {
+	p := &rec.Plan
+	var out [][2]string
+	for i, f := range rec.Facts {
+		if i > 0 && sameMachine(f, rec.Facts[0]) {
+			continue
+		}
+		out = append(out, [2]string{"machine", machineText(f)})
+	}
+	congestion := none
+	if len(rec.Facts) > 0 {
+		congestion = clean(rec.Facts[0].Congestion)
+	}
+	wire := []string{}
+	if p.Wire != "" {
+		wire = append(wire, clean(p.Wire))
+	}
+	out = append(out, [2]string{"wire", strings.Join(append(wire, "congestion control "+congestion, plural(p.Services, "Service", "Services")), "; ")})
+	run := fmt.Sprintf("%d series x %d rounds, seed %d", s.Series, p.Rounds, p.Seed)
+	if rec.End != nil {
+		run += ", took " + took(rec.End.Took)
+		if rec.End.Reason == result.Precise {
+			run += ", stopped early: every interval is within ±" + percent(p.Precision)
+		}
+	}
+	if !rec.Header.Started.IsZero() {
+		run += "; " + rec.Header.Started.UTC().Format("2006-01-02 15:04 UTC")
+	}
+	out = append(out, [2]string{"run", run})
+	how := "same: the whole interval is within ±" + percent(p.Margin) + " of 1"
+	if s.Tests > 1 {
+		how += fmt.Sprintf("; faster, slower: corrected for %d comparisons (Holm)", s.Tests)
+	}
+	if s.Looks > 1 {
+		how += fmt.Sprintf("; %s intervals, since it could stop early", percent4(s.Level))
+	}
+	return append(out, [2]string{"verdicts", how})
+}
+
+func percent4(v float64) string { return fmt.Sprintf("%.4g %%", v*100) }
+
+func machineText(f result.Facts) string {
+	parts := []string{clean(f.CPUModel), plural(f.CPUs, "CPU", "CPUs")}
+	if f.Hypervisor != "" {
+		parts = append(parts, clean(f.Hypervisor))
+	}
+	parts = append(parts, "Linux "+clean(f.Kernel), clean(f.OS), "clock "+clean(f.ClockSource))
+	if f.Governor != "" {
+		parts = append(parts, "governor "+clean(f.Governor))
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
+}
+
+// sameMachine: two lab machines are one real machine, and need one line.
+func sameMachine(a, b result.Facts) bool {
+	return a.BootID == b.BootID && a.Kernel == b.Kernel && a.CPUModel == b.CPUModel
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// closing is the answer in plain words, one line a path.
+func closing(s *analysis.Summary) []string {
+	var arms []string
+	for _, c := range s.Cells {
+		for _, r := range c.Rows {
+			if r.Arm.Role == "" && !slices.Contains(arms, r.Arm.Name) {
+				arms = append(arms, r.Arm.Name)
+			}
+		}
+	}
+	var out []string
+	for _, arm := range arms {
+		var parts []string
+		for _, group := range byLoad(s) {
+			if text := loadText(group, arm); text != "" {
+				parts = append(parts, text)
+			}
+		}
+		if len(parts) > 0 {
+			out = append(out, clean(arm)+": "+strings.Join(parts, ", ")+".")
+		}
+	}
+	return out
+}
+
+// byLoad groups the cells by load, in order.
+func byLoad(s *analysis.Summary) [][]*analysis.Cell {
+	var out [][]*analysis.Cell
+	for i := range s.Cells {
+		c := &s.Cells[i]
+		at := slices.IndexFunc(out, func(g []*analysis.Cell) bool {
+			return g[0].Cell.Load == c.Cell.Load && g[0].Cell.Metric == c.Cell.Metric
+		})
+		if at < 0 {
+			out = append(out, []*analysis.Cell{c})
+			continue
+		}
+		out[at] = append(out[at], c)
+	}
+	return out
+}
+
+// loadText is one arm's answer for one load: its verdict, or over several
+// sizes the geometric mean of the ratios and the verdicts counted.
+func loadText(cells []*analysis.Cell, arm string) string {
+	var ratios []float64
+	counts := map[string]int{}
+	var order []string
+	single := ""
+	for _, c := range cells {
+		for i := range c.Rows {
+			r := &c.Rows[i]
+			if r.Arm.Name != arm {
+				continue
+			}
+			word := plainVerdict(r)
+			if counts[word]++; counts[word] == 1 {
+				order = append(order, word)
+			}
+			if r.Ratio != nil {
+				ratios = append(ratios, r.Ratio.Value)
+			}
+			single = cellName(c.Cell) + " " + word
+			if r.Judged != nil && (r.Judged.Verdict == stats.Faster || r.Judged.Verdict == stats.Slower) {
+				single = fmt.Sprintf("%s %s (%s)", cellName(c.Cell), change(r.Ratio.Value), word)
+			}
+		}
+	}
+	if len(ratios) < 2 {
+		return single
+	}
+	var words []string
+	for _, w := range order {
+		words = append(words, fmt.Sprintf("%d %s", counts[w], w))
+	}
+	return fmt.Sprintf("%s %s (geometric mean of %d: %s)", clean(cells[0].Cell.Load),
+		change(stats.GeoMean(ratios)), len(ratios), strings.Join(words, ", "))
+}
+
+func plainVerdict(r *analysis.Row) string {
+	switch {
+	case r.Value == 0:
+		return "failed"
+	case r.Judged == nil:
+		return "not compared"
+	case r.Judged.Verdict == stats.None:
+		return "not judged"
+	}
+	return string(r.Judged.Verdict)
+}

@@ -1,0 +1,42 @@
+package report
+
+import (
+	"encoding/json"
+	"io"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/result"
+)
+
+// JSONFormat and JSONVersion identify the JSON report. The version grows when
+// a field changes its meaning or goes; fields may be added without.
+const (
+	JSONFormat  = "venturi-report"
+	JSONVersion = 1
+)
+
+// document is everything but the slices: those are in the record.
+type document struct {
+	Format   string            `json:"format"`
+	Version  int               `json:"version"`
+	Header   result.Header     `json:"header"`
+	Plan     result.Plan       `json:"plan"`
+	Facts    []result.Facts    `json:"facts"`
+	Warnings []result.Warning  `json:"warnings,omitempty"`
+	Banners  []string          `json:"banners,omitempty"` // in words, as the table shows them
+	Summary  *analysis.Summary `json:"summary"`
+	Closing  []string          `json:"closing,omitempty"` // the answer in plain words
+	End      *result.End       `json:"end,omitempty"`     // missing: the record is incomplete
+}
+
+// writeJSON prints the whole summary in base units: ns, bytes, bit/s, ratios.
+func writeJSON(w io.Writer, rec *result.Record, s *analysis.Summary, _ Options) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	out.SetEscapeHTML(false)
+	return out.Encode(document{
+		Format: JSONFormat, Version: JSONVersion,
+		Header: rec.Header, Plan: rec.Plan, Facts: rec.Facts, Warnings: rec.Warnings,
+		Banners: banners(rec, s), Summary: s, Closing: closing(s), End: rec.End,
+	})
+}

@@ -1,0 +1,178 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/result"
+)
+
+// notes are footnotes: each text once, numbered in the order of first use.
+type notes []string
+
+// marks gives the marks for texts, registering those that are new.
+func (n *notes) marks(texts []string) string {
+	var out strings.Builder
+	for _, t := range texts {
+		i := slices.Index(*n, t)
+		if i < 0 {
+			i = len(*n)
+			*n = append(*n, t)
+		}
+		fmt.Fprintf(&out, " (%d)", i+1)
+	}
+	return out.String()
+}
+
+// rowNotes are what limits the figures of a row.
+func rowNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record, s *analysis.Summary) []string {
+	var out []string
+	note := func(f string, args ...any) { out = append(out, fmt.Sprintf(f, args...)) }
+	name := clean(r.Arm.Name)
+	switch {
+	case r.Value == 0 && r.Failed != "":
+		note("%s failed: %s", name, clean(r.Failed))
+	case r.Value == 0:
+		note("%s has no figure: nothing arrived", name)
+	case r.NoFigure > 0:
+		note("%s, %s: %d of %d slices have no figure and are left out", cellName(c.Cell), name, r.NoFigure, r.Slices)
+	}
+	if j := r.Judged; j != nil {
+		switch j.Reason {
+		case stats.TooWide:
+			note("cannot tell < x %%: the interval holds 1, and a difference below x %% could not have been seen here. A longer run (--budget) narrows it")
+		case stats.TooFew:
+			note("too few rounds for an interval")
+		case stats.BelowHolm:
+			note("alone this would count as a difference, but among %d comparisons chance makes such ones (Holm's correction)", s.Tests)
+		case stats.BelowNoise:
+			note("%s: the difference is smaller than the noise floor, what two identical paths may show here", cellName(c.Cell))
+		case stats.BadFloor:
+			note("%s: two identical paths differ more than chance allows, so nothing is judged; run again when the machine is quiet", cellName(c.Cell))
+		}
+	}
+	if r.Fragments > 1 {
+		note("a datagram of %s does not fit the path's MTU of %d: it travels as %d fragments, and one lost loses all",
+			bytesSize(c.Cell.Size), r.Arm.MTU, r.Fragments)
+	}
+	if l := r.Latency; l != nil && l.Lost > 0 {
+		note("%s, %s: %d of %s requests had no reply in time (%d came late); they are in no figure",
+			cellName(c.Cell), name, l.Lost, count(l.Requests), l.Late)
+	}
+	if r.Ratio != nil && r.Ratio.Cross != nil && r.Ratio.Cross.Disagree {
+		note("%s, %s: an exact rank test does not agree with this interval, so some series are odd; look at them before you rely on it",
+			cellName(c.Cell), name)
+	}
+	if r.Unreadable > 0 {
+		note("%s, %s: %d histograms cannot be read, percentiles are without them", cellName(c.Cell), name, r.Unreadable)
+	}
+	for _, w := range rec.Warnings {
+		if w.Arm == r.Arm.Name && (w.Cell == "" || w.Cell == c.Cell.Name) {
+			note("%s: %s", name, clean(w.Text))
+		}
+	}
+	return out
+}
+
+// banners stand above everything.
+func banners(rec *result.Record, s *analysis.Summary) []string {
+	var out []string
+	banner := func(f string, args ...any) { out = append(out, fmt.Sprintf(f, args...)) }
+	switch e := rec.End; {
+	case e == nil:
+		banner("INCOMPLETE: the record has no end; the run was killed, is still running, or the file is cut. What is there is reported.")
+	case e.Reason == result.Interrupted:
+		banner("INTERRUPTED after %d of %d series. What was measured until then is reported.", e.Series, rec.Plan.Series)
+	case e.Reason == result.OutOfBudget:
+		banner("OUT OF TIME after %d of %d series: intervals are wider than planned.", e.Series, rec.Plan.Series)
+	case e.Reason == result.Failed:
+		banner("FAILED after %d of %d series: %s.", e.Series, rec.Plan.Series, clean(e.Error))
+	}
+	if len(s.Cells) == 0 {
+		banner("NOTHING WAS MEASURED.")
+		return out
+	}
+	if failed := failedArms(s); len(failed) > 0 {
+		banner("PARTIAL: %s could not be measured in every load.", strings.Join(failed, ", "))
+	}
+	if s.Series < stats.MinSeries {
+		banner("FEW SERIES: intervals are over the rounds of %s, so they do not hold what differs from one set of sockets to the next.", plural(s.Series, "series", "series"))
+	}
+	return append(out, noise(s)...)
+}
+
+// noise says when the machine cannot answer.
+func noise(s *analysis.Summary) []string {
+	var out, invalid []string
+	judged, open := 0, 0
+	for i := range s.Cells {
+		c := &s.Cells[i]
+		if c.Floor != nil && c.Floor.Invalid {
+			invalid = append(invalid, cellName(c.Cell))
+		}
+		for _, r := range c.Rows {
+			if r.Judged == nil {
+				continue
+			}
+			judged++
+			if r.Judged.Verdict == stats.CannotTell {
+				open++
+			}
+		}
+	}
+	if len(invalid) > 0 {
+		out = append(out, "TOO NOISY: two identical paths differ in "+strings.Join(invalid, ", ")+
+			"; no verdict is given there. Stop other work on this machine and run again.")
+	}
+	if judged >= 2 && 2*open > judged {
+		out = append(out, fmt.Sprintf("TOO NOISY FOR THIS BUDGET: %d of %d comparisons are open. Stop other work on this machine, or give a larger --budget.", open, judged))
+	}
+	return out
+}
+
+func failedArms(s *analysis.Summary) []string {
+	var out []string
+	for _, c := range s.Cells {
+		for _, r := range c.Rows {
+			if name := clean(r.Arm.Name); r.Value == 0 && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// remarks are about the whole report.
+func remarks(rec *result.Record, s *analysis.Summary) []string {
+	var out []string
+	if rec.Plan.SharedCores {
+		out = append(out, "Both machines of this lab share the same cores: a CPU figure holds both ends, and is good for comparing paths only.")
+	}
+	steal, blind := 0.0, []string(nil)
+	for i := range s.Cells {
+		c := &s.Cells[i]
+		if c.Floor != nil && !c.Floor.Invalid && c.Floor.Size > rec.Plan.Margin {
+			blind = append(blind, cellName(c.Cell))
+		}
+		for _, r := range c.Rows {
+			if r.CPU != nil {
+				steal = max(steal, r.CPU.Steal)
+			}
+		}
+	}
+	if len(blind) > 0 {
+		out = append(out, "The noise floor is above the margin of "+percent(rec.Plan.Margin)+" in "+strings.Join(blind, ", ")+": small differences cannot be seen there.")
+	}
+	if steal > 0.01 {
+		out = append(out, "The hypervisor took up to "+percent(steal)+" of the time (steal); it is in no CPU figure, but it is in the noise.")
+	}
+	for _, w := range rec.Warnings {
+		if w.Arm == "" && w.Code != "shared-cores" {
+			out = append(out, clean(w.Text))
+		}
+	}
+	return out
+}

@@ -1,0 +1,104 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/result"
+)
+
+// writeQperf prints the figures as `qperf -vu -ub` prints its own, so that a
+// script which reads qperf reads them: latency is RTT/2, bandwidth is base 10,
+// three significant digits. What qperf has no word for stands in lines that
+// begin with #, which are no part of its format.
+func writeQperf(w io.Writer, rec *result.Record, s *analysis.Summary, _ Options) error {
+	out := bufio.NewWriter(w)
+	for _, b := range banners(rec, s) {
+		fmt.Fprintf(out, "# %s\n", b)
+	}
+	for _, arm := range rec.Plan.Arms {
+		if arm.Role == result.RoleCopy {
+			continue
+		}
+		first := true
+		for i := range s.Cells {
+			c := &s.Cells[i]
+			for j := range c.Rows {
+				if r := &c.Rows[j]; r.Arm.Name == arm.Name {
+					if first {
+						fmt.Fprintf(out, "# path %s\n", clean(arm.Name))
+						first = false
+					}
+					qperfTest(out, c.Cell, r)
+				}
+			}
+		}
+	}
+	return out.Flush()
+}
+
+// qperfTest prints one test of one path.
+func qperfTest(out io.Writer, c result.Cell, r *analysis.Row) {
+	if r.Value == 0 {
+		fmt.Fprintf(out, "# %s: no figure\n", clean(c.Load))
+		return
+	}
+	var lines [][2]string
+	switch {
+	case c.Metric == result.OneWay:
+		lines = append(lines, [2]string{"latency", duration(r.Value)})
+	case c.Metric == result.Transactions || r.Stream == nil:
+		fmt.Fprintf(out, "# %s: qperf has no such test; %s\n", clean(c.Load), value(c.Metric, r.Value))
+		return
+	case c.Transport == "udp":
+		lines = append(lines, [2]string{"send_bw", qperfBits(r.Stream.SentBits)}, [2]string{"recv_bw", qperfBits(r.Stream.RecvBits)})
+	default:
+		lines = append(lines, [2]string{"bw", qperfBits(r.Stream.RecvBits)})
+	}
+	lines = append(lines, [2]string{"msg_size", qperfSize(c.Size)})
+	fmt.Fprintf(out, "%s:\n", clean(c.Load))
+	widthName, widthNumber := 0, 0
+	for _, l := range lines {
+		number, _, _ := strings.Cut(l[1], " ")
+		widthName, widthNumber = max(widthName, len(l[0])), max(widthNumber, len(number))
+	}
+	for _, l := range lines {
+		number, unit, _ := strings.Cut(l[1], " ")
+		fmt.Fprintf(out, "    %-*s  =  %*s %s\n", widthName, l[0], widthNumber, number, unit)
+	}
+	if r.Latency != nil && r.Latency.Lost > 0 {
+		fmt.Fprintf(out, "# lost %d of %d requests\n", r.Latency.Lost, r.Latency.Requests)
+	}
+}
+
+// qperfBits names the units as qperf does.
+func qperfBits(v float64) string {
+	return scaled(v, "bits/sec", "Kb/sec", "Mb/sec", "Gb/sec", "Tb/sec")
+}
+
+// qperfSize prints round binary sizes as KiB with the bytes in brackets, and
+// round decimal ones as KB, as qperf does.
+func qperfSize(n int) string {
+	switch {
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB (%s)", n>>20, thousands(n))
+	case n >= 1<<10 && n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB (%s)", n>>10, thousands(n))
+	case n >= 1_000_000 && n%1_000_000 == 0:
+		return fmt.Sprintf("%d MB", n/1_000_000)
+	case n >= 1000 && n%1000 == 0:
+		return fmt.Sprintf("%d KB", n/1000)
+	}
+	return fmt.Sprintf("%s bytes", thousands(n))
+}
+
+func thousands(n int) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

@@ -1,0 +1,148 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/mattn/go-runewidth"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/result"
+)
+
+// cells measures text as a terminal does. The locale must not matter: a report
+// looks the same everywhere.
+var cells = &runewidth.Condition{EastAsianWidth: false, StrictEmojiNeutral: true}
+
+const (
+	indent = "  "
+	gap    = "  "
+)
+
+// writeTable prints for a terminal of opt.Width columns.
+func writeTable(w io.Writer, rec *result.Record, s *analysis.Summary, opt Options) error {
+	v := newView(rec, s)
+	out := bufio.NewWriter(w)
+	fmt.Fprintln(out, v.title)
+	for _, f := range v.facts {
+		hang(out, opt.Width, indent+pad(f[0], 10, true), f[1])
+	}
+	for _, b := range v.banners {
+		fmt.Fprintln(out)
+		hang(out, opt.Width, "! ", b)
+	}
+	for _, b := range v.blocks {
+		fmt.Fprintln(out)
+		writeBlock(out, b, opt.Width)
+	}
+	if len(v.closing) > 0 {
+		fmt.Fprintln(out)
+	}
+	for _, line := range v.closing {
+		hang(out, opt.Width, "", line)
+	}
+	if len(v.notes)+len(v.remarks) > 0 {
+		fmt.Fprintln(out)
+	}
+	for i, n := range v.notes {
+		hang(out, opt.Width, pad(fmt.Sprintf("(%d) ", i+1), 5, true), n)
+	}
+	for _, r := range v.remarks {
+		hang(out, opt.Width, "  *  ", r)
+	}
+	return out.Flush()
+}
+
+func writeBlock(out io.Writer, b block, width int) {
+	columns, rows := fit(b, width)
+	widths := columnWidths(columns, rows)
+	total := len(indent)
+	for _, w := range widths {
+		total += w + len(gap)
+	}
+	head := b.name + "   " + b.about
+	fmt.Fprint(out, head)
+	if b.floor != "" {
+		fmt.Fprint(out, strings.Repeat(" ", max(3, min(total-len(gap), width)-cells.StringWidth(head)-cells.StringWidth(b.floor))), b.floor)
+	}
+	fmt.Fprintln(out)
+	line := make([]string, len(columns))
+	for i, c := range columns {
+		line[i] = c.head
+	}
+	for _, row := range append([][]string{line}, rows...) {
+		text := indent
+		for i, c := range columns {
+			text += pad(row[i], widths[i], c.left) + gap
+		}
+		fmt.Fprintln(out, strings.TrimRight(text, " "))
+	}
+}
+
+// fit drops the columns that matter least until the block fits.
+func fit(b block, width int) ([]column, [][]string) {
+	columns, rows := slices.Clone(b.columns), make([][]string, len(b.rows))
+	for i := range rows {
+		rows[i] = slices.Clone(b.rows[i])
+	}
+	for {
+		total, worst := len(indent)-len(gap), 0
+		for i, w := range columnWidths(columns, rows) {
+			total += w + len(gap)
+			if columns[i].rank > columns[worst].rank {
+				worst = i
+			}
+		}
+		if total <= width || columns[worst].rank == 0 {
+			return columns, rows
+		}
+		columns = slices.Delete(columns, worst, worst+1)
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], worst, worst+1)
+		}
+	}
+}
+
+func columnWidths(columns []column, rows [][]string) []int {
+	widths := make([]int, len(columns))
+	for i, c := range columns {
+		widths[i] = cells.StringWidth(c.head)
+		for _, row := range rows {
+			widths[i] = max(widths[i], cells.StringWidth(row[i]))
+		}
+	}
+	return widths
+}
+
+func pad(s string, width int, left bool) string {
+	space := strings.Repeat(" ", max(0, width-cells.StringWidth(s)))
+	if left {
+		return s + space
+	}
+	return space + s
+}
+
+// hang prints text after first, wrapped to width, further lines indented to
+// where it began.
+func hang(out io.Writer, width int, first, text string) {
+	at := cells.StringWidth(first)
+	room := max(20, width-at)
+	line := ""
+	flush := func() {
+		fmt.Fprintln(out, strings.TrimRight(first+line, " "))
+		first, line = strings.Repeat(" ", at), ""
+	}
+	for _, word := range strings.Fields(text) {
+		if line != "" && cells.StringWidth(line)+1+cells.StringWidth(word) > room {
+			flush()
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	flush()
+}

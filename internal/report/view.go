@@ -1,0 +1,264 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/result"
+)
+
+// view is a report as text in its parts; the table and Markdown lay it out.
+type view struct {
+	title   string
+	facts   [][2]string // label and text
+	banners []string    // what a reader must know before any figure
+	blocks  []block
+	closing []string // the answer in plain words
+	notes   notes    // numbered, referred to from cells
+	remarks []string // on the whole report
+}
+
+// block is one table: a cell of the plan.
+type block struct {
+	name    string // "tcp_lat 1 B"
+	about   string // "mean RTT/2, lower is better"
+	floor   string // "noise floor ±0.8 %"
+	columns []column
+	rows    [][]string
+}
+
+// column is one column of a block. When a table is too wide the columns with
+// the highest rank go first; rank 0 always stays.
+type column struct {
+	head string
+	left bool
+	rank int
+}
+
+func newView(rec *result.Record, s *analysis.Summary) *view {
+	v := &view{title: title(rec, s), facts: facts(rec, s), banners: banners(rec, s)}
+	for i := range s.Cells {
+		v.blocks = append(v.blocks, cellBlock(&s.Cells[i], rec, s, &v.notes))
+	}
+	if b, ok := agreementBlock(s); ok {
+		v.blocks = append(v.blocks, b)
+	}
+	v.closing = closing(s)
+	v.remarks = remarks(rec, s)
+	return v
+}
+
+// cellName is how a cell is headed: load, size, and what is unusual about it.
+func cellName(c result.Cell) string {
+	name := clean(c.Load) + " " + bytesSize(c.Size)
+	if c.Flows > 1 {
+		name += fmt.Sprintf(" x %d flows", c.Flows)
+	}
+	if c.Batch > 1 {
+		name += fmt.Sprintf(", %d messages a call", c.Batch)
+	}
+	return name
+}
+
+// about says what the figure is and which way is better.
+func about(m result.Metric) string {
+	switch m {
+	case result.OneWay:
+		return "mean RTT/2, one request at a time; lower is better"
+	case result.Transactions:
+		return "requests answered; higher is better"
+	case result.Bandwidth:
+		return "throughput at the receiver; higher is better"
+	}
+	return "messages at the receiver; higher is better"
+}
+
+func floorText(c *analysis.Cell) string {
+	switch f := c.Floor; {
+	case f == nil:
+		return "noise floor not measured"
+	case f.Ratio.Open:
+		return "noise floor unknown, too few rounds"
+	case f.Invalid:
+		return "TOO NOISY: two identical paths differ by " + change(f.Ratio.Value)
+	default:
+		return "noise floor ±" + percent(f.Size)
+	}
+}
+
+// cellBlock lays out one cell. The columns depend on the kind of load only, so
+// that blocks of one kind line up.
+func cellBlock(c *analysis.Cell, rec *result.Record, s *analysis.Summary, n *notes) block {
+	b := block{name: cellName(c.Cell), about: about(c.Cell.Metric), floor: floorText(c)}
+	base := clean(c.Baseline)
+	cols := []field{
+		{column{"path", true, 0}, func(r *analysis.Row) string { return clean(r.Arm.Name) }},
+		{column{figureHead(c.Cell.Metric), false, 0}, func(r *analysis.Row) string { return value(c.Cell.Metric, r.Value) }},
+		{column{"/ " + base, false, 0}, func(r *analysis.Row) string { return ratioText(r) }},
+		{column{percent4(s.Level) + " interval", false, 1}, func(r *analysis.Row) string { return interval(r.Ratio) }},
+		{column{"verdict", true, 0}, func(r *analysis.Row) string {
+			return strings.TrimSpace(verdict(r) + n.marks(rowNotes(r, c, rec, s)))
+		}},
+	}
+	cols = append(cols, trafficColumns(c)...)
+	cols = append(cols, cpuColumns(c, base)...)
+	for _, f := range cols {
+		b.columns = append(b.columns, f.column)
+	}
+	for i := range c.Rows {
+		var row []string
+		for _, f := range cols {
+			row = append(row, f.text(&c.Rows[i]))
+		}
+		b.rows = append(b.rows, row)
+	}
+	return b
+}
+
+// field is a column and how a row fills it.
+type field struct {
+	column
+	text func(*analysis.Row) string
+}
+
+func figureHead(m result.Metric) string {
+	switch m {
+	case result.OneWay:
+		return "RTT/2"
+	case result.Transactions:
+		return "rate"
+	}
+	return "received"
+}
+
+// trafficColumns are those that tell how the traffic fared.
+func trafficColumns(c *analysis.Cell) []field {
+	if c.Cell.Metric == result.OneWay || c.Cell.Metric == result.Transactions {
+		return []field{
+			{column{"RTT p50", false, 3}, func(r *analysis.Row) string { return percentile(r, 0.5) }},
+			{column{"RTT p99", false, 2}, func(r *analysis.Row) string { return percentile(r, 0.99) }},
+			{column{"p99.9", false, 6}, func(r *analysis.Row) string { return percentile(r, 0.999) }},
+			{column{"lost", false, 2}, func(r *analysis.Row) string {
+				if r.Latency == nil {
+					return none
+				}
+				return count(r.Latency.Lost)
+			}},
+		}
+	}
+	stream := func(f func(*analysis.Stream) string) func(*analysis.Row) string {
+		return func(r *analysis.Row) string {
+			if r.Stream == nil {
+				return none
+			}
+			return f(r.Stream)
+		}
+	}
+	var out []field
+	if c.Cell.Metric == result.Messages {
+		out = append(out, field{column{"packets", false, 3}, stream(func(t *analysis.Stream) string { return rate(t.PacketRate, "pkt") })})
+	}
+	if c.Cell.Transport == "tcp" {
+		return append(out, field{column{"retransmitted", false, 5}, stream(func(t *analysis.Stream) string { return count(t.Retransmits) })})
+	}
+	sent := func(t *analysis.Stream) string { return bits(t.SentBits) }
+	if c.Cell.Metric == result.Messages {
+		sent = func(t *analysis.Stream) string { return rate(t.SentRate, "msg") }
+	}
+	return append(out,
+		field{column{"sent", false, 4}, stream(sent)},
+		field{column{"lost", false, 2}, stream(func(t *analysis.Stream) string { return percent(t.LossShare()) })})
+}
+
+// cpuColumns appear when the CPU meter ran.
+func cpuColumns(c *analysis.Cell, base string) []field {
+	i := slices.IndexFunc(c.Rows, func(r analysis.Row) bool { return r.CPU != nil })
+	if i < 0 {
+		return nil
+	}
+	return []field{
+		{column{"CPU/" + c.Rows[i].CPU.Per, false, 2}, func(r *analysis.Row) string { return cost(r.CPU) }},
+		{column{"/ " + base, false, 3}, func(r *analysis.Row) string {
+			if r.CPU == nil || r.CPU.Ratio == nil {
+				return ""
+			}
+			return plusMinus(*r.CPU.Ratio)
+		}},
+	}
+}
+
+func percentile(r *analysis.Row, q float64) string {
+	if r.Latency != nil {
+		for _, p := range r.Latency.Percentiles {
+			if p.Q == q {
+				return duration(p.Value)
+			}
+		}
+	}
+	return none
+}
+
+func ratioText(r *analysis.Row) string {
+	if r.Ratio == nil {
+		return ""
+	}
+	return ratio(r.Ratio.Value)
+}
+
+func interval(r *stats.Ratio) string {
+	if r == nil || r.Open {
+		return ""
+	}
+	return "[" + ratio(r.Lo) + ", " + ratio(r.Hi) + "]"
+}
+
+// plusMinus is a ratio with its interval in short.
+func plusMinus(r stats.Ratio) string {
+	half, ok := r.HalfWidth()
+	if !ok {
+		return ratio(r.Value)
+	}
+	return ratio(r.Value) + " ±" + percent(half)
+}
+
+// verdict is the answer of a row in words.
+func verdict(r *analysis.Row) string {
+	switch {
+	case r.Value == 0:
+		return "FAILED"
+	case r.Judged == nil && r.Arm.Role == result.RoleBaseline:
+		return "baseline"
+	case r.Judged == nil:
+		return "not compared"
+	}
+	switch r.Judged.Verdict {
+	case stats.Faster, stats.Slower:
+		return string(r.Judged.Verdict) + " " + change(r.Ratio.Value)
+	case stats.CannotTell:
+		if r.Judged.Detectable > 0 {
+			return "cannot tell < " + percent(r.Judged.Detectable)
+		}
+		return "cannot tell"
+	case stats.None:
+		return "not judged"
+	}
+	return string(r.Judged.Verdict)
+}
+
+// agreementBlock shows the other tools that ran beside ours.
+func agreementBlock(s *analysis.Summary) (block, bool) {
+	b := block{name: "agreement", about: "ours to another tool on the same path, pairs from the same round",
+		columns: []column{{"load", true, 0}, {"path", true, 0}, {"tool", true, 0}, {"ours", false, 1}, {"tool's", false, 1},
+			{"ours/tool", false, 0}, {percent4(s.Level) + " interval", false, 0}, {"pairs", false, 2}}}
+	for _, c := range s.Cells {
+		for _, a := range c.Agreement {
+			b.rows = append(b.rows, []string{cellName(c.Cell), clean(a.Arm), clean(a.Tool),
+				value(c.Cell.Metric, a.Ours), value(c.Cell.Metric, a.Theirs),
+				ratio(a.Ratio.Value), interval(&a.Ratio), fmt.Sprint(a.Ratio.Rounds)})
+		}
+	}
+	return b, len(b.rows) > 0
+}
