@@ -8,12 +8,9 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/google/nftables"
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	nfnetlink "github.com/mdlayher/netlink"
 
 	"github.com/venturi-net/venturi/internal/machine"
 )
@@ -162,43 +159,4 @@ func onOff(on bool) string {
 		return "on"
 	}
 	return "off"
-}
-
-// NFT calls fn with a connection to the namespace's nftables. fn may send in
-// as many batches as it likes; what is left is sent when it returns.
-func (n *Namespace) NFT(fn func(*nftables.Conn) error) error {
-	return n.do(func() error {
-		c, err := nftables.New(nftables.WithSockOptions(roomyBuffers))
-		if err != nil {
-			return n.fail("open nftables", err)
-		}
-		if err := fn(c); err != nil {
-			return n.fail("write nftables", err)
-		}
-		return n.fail("write nftables", c.Flush())
-	})
-}
-
-// nftBuffer is room for a batch and for its acknowledgements, bytes.
-const nftBuffer = 4 << 20
-
-// roomyBuffers enlarges the socket's buffers: a batch goes out as one message,
-// and the kernel answers each part of it before the first answer is read.
-func roomyBuffers(c *nfnetlink.Conn) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var failed error
-	err = raw.Control(func(fd uintptr) {
-		for _, opt := range []int{unix.SO_SNDBUFFORCE, unix.SO_RCVBUFFORCE} {
-			if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, opt, nftBuffer); err != nil && failed == nil {
-				failed = err
-			}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	return failed
 }

@@ -4,9 +4,6 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
-
 	"github.com/venturi-net/venturi/internal/change"
 )
 
@@ -62,18 +59,8 @@ func pair(n *change.Namespace) error {
 }
 
 func natRules(n *change.Namespace) error {
-	return n.NFT(func(c *nftables.Conn) error {
-		table := c.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: "probe"})
-		chain := c.AddChain(&nftables.Chain{
-			Name: "probe", Table: table, Type: nftables.ChainTypeNAT,
-			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
-		})
-		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
-			&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
-			&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagDADDR: true},
-			&expr.Counter{},
-			&expr.Masq{},
-		}})
-		return nil
-	})
+	return n.AddTables(change.Table{Name: "probe", Chains: []change.Chain{{
+		Name: "probe", Hook: change.NATPostrouting,
+		Rules: []change.Rule{{change.InState(change.New), change.ToLocal(), change.Masquerade()}},
+	}}})
 }

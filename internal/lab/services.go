@@ -2,8 +2,12 @@ package lab
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base32"
 	"fmt"
+	"net/netip"
 
+	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -18,6 +22,146 @@ func checkServices(n int) error {
 	return nil
 }
 
-func (b *builder) services(_ context.Context, o Options) error {
+// services gives both machines the packet filter of a node with kube-proxy in
+// iptables mode: the chains that every packet walks, n Services of one port
+// and one endpoint each, and with them connection tracking. What a bridge
+// forwards goes through it too, as kube-proxy wants. The rules are nftables'
+// own where iptables-nft wraps an extension of iptables (states, address
+// types, comments); they match the same packets.
+func (b *builder) services(ctx context.Context, o Options) error {
+	if o.Services == 0 {
+		return nil
+	}
+	nat, filter := natTable(o.Services), filterTable()
+	for _, n := range b.machine {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := n.Sysctl(change.Setting{Name: "net.bridge.bridge-nf-call-iptables", Value: "1"}); err != nil {
+			return err
+		}
+		if err := n.AddTables(nat, filter); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// masqMark is the bit of a packet's mark that asks for masquerading.
+const masqMark = 0x4000
+
+var (
+	clusterPods = netip.MustParsePrefix("10.244.0.0/16")
+	loopback    = netip.MustParsePrefix("127.0.0.0/8")
+)
+
+// service is one Service with one endpoint. The endpoint is nobody's: traffic
+// of the lab does not use Services, it only passes their rules.
+type service struct {
+	svc, sep  string // names of its chains
+	clusterIP netip.Prefix
+	endpoint  netip.AddrPort
+}
+
+const (
+	servicePort  = 80
+	endpointPort = 8080
+	perByte      = 250 // addresses used of the last byte
+)
+
+func makeService(i int) service {
+	hi, lo := byte(i/perByte), byte(i%perByte+1)
+	name := fmt.Sprintf("default/service-%d", i)
+	return service{
+		svc:       "KUBE-SVC-" + tag(name),
+		sep:       "KUBE-SEP-" + tag(name+"/endpoint"),
+		clusterIP: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 96, hi, lo}), 32),
+		endpoint:  netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 245, hi, lo}), endpointPort),
+	}
+}
+
+// tagLength is how much of a hash kube-proxy's names of chains carry.
+const tagLength = 16
+
+func tag(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return base32.StdEncoding.EncodeToString(sum[:])[:tagLength]
+}
+
+// rules gives the rule that finds the service, and its two chains.
+func (s service) rules() (entry change.Rule, chains []change.Chain) {
+	pod := netip.PrefixFrom(s.endpoint.Addr(), 32)
+	entry = change.Rule{change.TCP(), change.Dst(s.clusterIP), change.Dport(servicePort), change.Jump(s.svc)}
+	chains = []change.Chain{
+		{Name: s.svc, Rules: []change.Rule{
+			// Who is no pod gets an answer only if it seems to come from here.
+			{change.TCP(), change.NotSrc(clusterPods), change.Dst(s.clusterIP), change.Dport(servicePort), change.Jump("KUBE-MARK-MASQ")},
+			{change.Jump(s.sep)},
+		}},
+		{Name: s.sep, Rules: []change.Rule{
+			// So does a pod that reaches itself.
+			{change.Src(pod), change.Jump("KUBE-MARK-MASQ")},
+			{change.TCP(), change.DNAT(s.endpoint)},
+		}},
+	}
+	return entry, chains
+}
+
+func natTable(services int) change.Table {
+	var find []change.Rule
+	var chains []change.Chain
+	for i := range services {
+		entry, own := makeService(i).rules()
+		find, chains = append(find, entry), append(chains, own...)
+	}
+	find = append(find, change.Rule{change.ToLocal(), change.Jump("KUBE-NODEPORTS")})
+	toServices := []change.Rule{{change.Jump("KUBE-SERVICES")}}
+	return change.Table{Name: "nat", Chains: append([]change.Chain{
+		{Name: "PREROUTING", Hook: change.NATPrerouting, Rules: toServices},
+		{Name: "OUTPUT", Hook: change.NATOutput, Rules: toServices},
+		{Name: "POSTROUTING", Hook: change.NATPostrouting, Rules: []change.Rule{{change.Jump("KUBE-POSTROUTING")}}},
+		{Name: "KUBE-SERVICES", Rules: find},
+		{Name: "KUBE-NODEPORTS"},
+		{Name: "KUBE-MARK-MASQ", Rules: []change.Rule{{change.SetMark(masqMark)}}},
+		{Name: "KUBE-POSTROUTING", Rules: []change.Rule{
+			{change.NotMarked(masqMark), change.Return()},
+			{change.FlipMark(masqMark)},
+			{change.Masquerade()},
+		}},
+	}, chains...)}
+}
+
+// filterTable holds what every packet meets, whatever the number of Services:
+// those with endpoints leave no rule in it.
+func filterTable() change.Table {
+	fresh := func(chain string) change.Rule {
+		return change.Rule{change.InState(change.New), change.Jump(chain)}
+	}
+	always := func(chain string) change.Rule { return change.Rule{change.Jump(chain)} }
+	return change.Table{Name: "filter", Chains: []change.Chain{
+		{Name: "INPUT", Hook: change.FilterInput, Rules: []change.Rule{
+			fresh("KUBE-PROXY-FIREWALL"), always("KUBE-NODEPORTS"), fresh("KUBE-EXTERNAL-SERVICES"), always("KUBE-FIREWALL"),
+		}},
+		{Name: "FORWARD", Hook: change.FilterForward, Rules: []change.Rule{
+			fresh("KUBE-PROXY-FIREWALL"), always("KUBE-FORWARD"), fresh("KUBE-SERVICES"), fresh("KUBE-EXTERNAL-SERVICES"),
+		}},
+		{Name: "OUTPUT", Hook: change.FilterOutput, Rules: []change.Rule{
+			fresh("KUBE-PROXY-FIREWALL"), fresh("KUBE-SERVICES"), always("KUBE-FIREWALL"),
+		}},
+		{Name: "KUBE-FORWARD", Rules: []change.Rule{
+			{change.InState(change.Invalid), change.Drop()},
+			{change.Marked(masqMark), change.Accept()},
+			{change.InState(change.Related | change.Established), change.Accept()},
+		}},
+		{Name: "KUBE-FIREWALL", Rules: []change.Rule{
+			{
+				change.NotSrc(loopback), change.Dst(loopback),
+				change.NotInState(change.Related | change.Established), change.NotTranslated(), change.Drop(),
+			},
+		}},
+		{Name: "KUBE-SERVICES"},
+		{Name: "KUBE-EXTERNAL-SERVICES"},
+		{Name: "KUBE-PROXY-FIREWALL"},
+		{Name: "KUBE-NODEPORTS"},
+	}}
 }

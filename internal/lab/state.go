@@ -108,7 +108,7 @@ func NewClaim(ctx context.Context, name string) (*Claim, error) {
 		return nil, err
 	}
 	c := &Claim{Name: name, state: state{
-		Owner: os.Getpid(), Command: os.Args, Since: time.Now(), Boot: machine.Reader{}.BootID(),
+		Owner: os.Getpid(), Command: machine.Reader{}.Command(os.Getpid()), Since: time.Now(), Boot: machine.Reader{}.BootID(),
 	}}
 	err := withTable(ctx, func() error {
 		if _, err := sweepAll(); err != nil {

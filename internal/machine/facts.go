@@ -114,8 +114,8 @@ func (r Reader) static() result.Facts {
 func (r Reader) BootID() string { return r.line("proc/sys/kernel/random/boot_id") }
 
 type cpuinfo struct {
-	model    string
-	count    int
+	model string
+	count int
 	guest bool // the CPU says that a hypervisor is below it
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -126,4 +127,13 @@ func (r Reader) ProcessesIn(ids ...NamespaceID) ([]int, error) {
 		}
 	}
 	return sortedInts(found), nil
+}
+
+// Command reads the command line of a process; nil when it is gone.
+func (r Reader) Command(pid int) []string {
+	text := r.line("proc", strconv.Itoa(pid), "cmdline")
+	if text == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(text, "\x00"), "\x00")
 }
