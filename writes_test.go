@@ -48,10 +48,14 @@ var writers = []struct {
 		ours("internal/change"), regexp.MustCompile(`^Owned$`),
 		map[string]string{
 			"internal/lab":     "hands it on to the drivers of paths",
-			"internal/feature": "a probe tries things in a throw-away namespace",
 			"internal/testenv": "what tests need",
 		},
 		"only the lab owns namespaces",
+	},
+	{
+		ours("internal/change"), regexp.MustCompile(`^Scratch$`),
+		map[string]string{"internal/feature": "nothing that lasts: a probe tries things in a nameless namespace"},
+		"what is tried is tried by feature",
 	},
 }
 

@@ -76,6 +76,13 @@ func InThread(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// By its first thread a process is judged, by itself (/proc/self) and
+			// by others (who is in this namespace?): keep it from being chosen.
+			done <- InThread(fn)
+			runtime.UnlockOSThread()
+			return
+		}
 		home, err := os.Open(threadNS)
 		if err != nil {
 			runtime.UnlockOSThread()

@@ -1,0 +1,241 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/result"
+)
+
+// childEnv makes the test binary run one long job between the two namespaces
+// that it names, so that a test can kill it.
+const childEnv = "VENTURI_TEST_TOOL_BETWEEN"
+
+func TestMain(m *testing.M) {
+	if between := os.Getenv(childEnv); between != "" {
+		from, to, _ := strings.Cut(between, " ")
+		_, err := qperf.Run(context.Background(), job("tcp_bw", 65536, 300*time.Second, [2]machine.Endpoint{
+			{Namespace: from, Addr: addrs[0].Addr()}, {Namespace: to, Addr: addrs[1].Addr()},
+		}))
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+var addrs = [2]netip.Prefix{netip.MustParsePrefix("10.211.0.1/24"), netip.MustParsePrefix("10.211.0.2/24")}
+
+func job(load string, size int, d time.Duration, ends [2]machine.Endpoint) Job {
+	return Job{Load: load, Size: size, Duration: d, From: ends[0], To: ends[1], ClientCPU: 0, ServerCPU: -1}
+}
+
+// pair gives two ends that a veth joins.
+func pair(t *testing.T) [2]machine.Endpoint {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("VENTURI_REQUIRE_ROOT") != "" {
+			t.Fatal("needs root")
+		}
+		t.Skip("needs root")
+	}
+	lab := fmt.Sprintf("test-tool-%d", os.Getpid())
+	w, err := change.Owned(lab)
+	check(t, err)
+	var ends [2]machine.Endpoint
+	var veth [2]change.VethEnd
+	var spaces [2]*change.Namespace
+	for i, name := range []string{w.Name("a"), w.Name("b")} {
+		spaces[i], err = w.Create(name)
+		check(t, err)
+		t.Cleanup(func() { check(t, w.Delete(name)) })
+		t.Cleanup(spaces[i].Close)
+		veth[i] = change.VethEnd{In: spaces[i], Name: "v0"}
+		ends[i] = machine.Endpoint{Namespace: spaces[i].Path(), Device: "v0", Addr: addrs[i].Addr(), MTU: 1500}
+	}
+	check(t, change.AddVeth(veth[0], veth[1], 1500))
+	for i := range spaces {
+		check(t, spaces[i].AddAddr("v0", addrs[i]))
+	}
+	// Runs before the namespaces are deleted.
+	t.Cleanup(func() {
+		awaitNobody(t, ends, 0)
+		check(t, w.Kill([]string{w.Name("a"), w.Name("b")}, 0))
+	})
+	return ends
+}
+
+// awaitNobody fails the test if a process is in one of the namespaces and
+// stays there.
+func awaitNobody(t *testing.T, ends [2]machine.Endpoint, patience time.Duration) {
+	t.Helper()
+	var pids []int
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		if pids = inside(t, ends); len(pids) == 0 {
+			return
+		}
+		if !time.Now().Before(end) {
+			break
+		}
+	}
+	for _, pid := range pids {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		t.Errorf("left behind: process %d: %q", pid, line)
+	}
+}
+
+func inside(t *testing.T, ends [2]machine.Endpoint) []int {
+	t.Helper()
+	var ids []machine.NamespaceID
+	for _, e := range ends {
+		id, err := machine.ID(e.Namespace)
+		check(t, err)
+		ids = append(ids, id)
+	}
+	pids, err := machine.Reader{}.ProcessesIn(ids...)
+	check(t, err)
+	return pids
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Every load of every tool gives figures that can be true of a veth pair.
+func TestRun(t *testing.T) {
+	ends := pair(t)
+	for _, tool := range Table {
+		for _, load := range tool.Loads {
+			size := max(load.Min, map[string]int{"tcp_bw": 65536}[load.Name])
+			t.Run(fmt.Sprintf("%s/%s/%d", tool.Name, load.Name, size), func(t *testing.T) {
+				r, err := tool.Run(t.Context(), job(load.Name, size, MinDuration, ends))
+				check(t, err)
+				t.Logf("%+v", r)
+				if r.Value < 100 || r.Value > 1e12 {
+					t.Errorf("the figure is %v", r.Value)
+				}
+				if r.Sent.Messages < 100 || r.Sent.Bytes != r.Sent.Messages*int64(size) && load.Name != "tcp_bw" {
+					t.Errorf("sent %+v", r.Sent)
+				}
+				if r.Received.Messages < 1 || r.Received.Messages > r.Sent.Messages+1 {
+					t.Errorf("received %+v of %+v", r.Received, r.Sent)
+				}
+				if off := r.Elapsed - MinDuration; off < -time.Second || off > time.Second {
+					t.Errorf("took %v", r.Elapsed)
+				}
+				awaitNobody(t, ends, 0)
+			})
+		}
+	}
+}
+
+// The figures of one run fit each other: rate is count by time.
+func TestFiguresAgree(t *testing.T) {
+	ends := pair(t)
+	for _, tool := range Table {
+		j := job("tcp_bw", 1024, MinDuration, ends)
+		j.Metric = result.Messages
+		r, err := tool.Run(t.Context(), j)
+		check(t, err)
+		if rate := float64(r.Received.Bytes) / 1024 / r.Elapsed.Seconds(); r.Value < 0.9*rate || r.Value > 1.1*rate {
+			t.Errorf("%s reports %.0f messages/s, its counts say %.0f", tool.Name, r.Value, rate)
+		}
+	}
+}
+
+func TestPinned(t *testing.T) {
+	ends := pair(t)
+	p, err := start(ends[0].Namespace, 0, []string{"sleep", "60"})
+	check(t, err)
+	defer p.stop()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	check(t, err)
+	if !strings.Contains(string(text), "Cpus_allowed_list:\t0\n") {
+		t.Errorf("not bound to cpu 0:\n%s", text)
+	}
+	if pids := inside(t, ends); len(pids) != 1 || pids[0] != p.cmd.Process.Pid {
+		t.Errorf("processes in the namespace: %v, want just %d", pids, p.cmd.Process.Pid)
+	}
+	if _, err := start(ends[0].Namespace, 5000, []string{"sleep", "60"}); err == nil {
+		t.Error("cpu 5000: no error")
+	}
+	p.stop()
+	awaitNobody(t, ends, 0)
+}
+
+func TestCancel(t *testing.T) {
+	ends := pair(t)
+	for _, tool := range Table {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		before := time.Now()
+		_, err := tool.Run(ctx, job("tcp_bw", 65536, 60*time.Second, ends))
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", tool.Name, err)
+		}
+		if took := time.Since(before); took > 20*time.Second {
+			t.Errorf("%s: ended %v after its context", tool.Name, took)
+		}
+		awaitNobody(t, ends, 0)
+	}
+}
+
+// The server that this test starts first holds the port.
+func TestPortTaken(t *testing.T) {
+	ends := pair(t)
+	for _, tool := range Table {
+		j := job("tcp_bw", 65536, MinDuration, ends)
+		other, err := start(ends[1].Namespace, -1, append([]string{tool.Name}, tool.server(j)...))
+		check(t, err)
+		check(t, other.awaitListen(t.Context(), tool.port))
+		if r, err := tool.Run(t.Context(), j); err == nil {
+			t.Errorf("%s: measured against a server that is not its own: %+v", tool.Name, r)
+		} else {
+			t.Log(err)
+		}
+		other.stop()
+	}
+}
+
+// A far end that cannot be reached is an error with the tool's own words.
+func TestUnreachable(t *testing.T) {
+	ends := pair(t)
+	ends[1].Addr = netip.MustParseAddr("127.0.0.9") // the client's own loopback
+	for _, tool := range Table {
+		_, err := tool.Run(t.Context(), job("tcp_bw", 65536, MinDuration, ends))
+		if err == nil || !strings.Contains(err.Error(), "connect") {
+			t.Errorf("%s: %v", tool.Name, err)
+		}
+	}
+}
+
+// A kill -9 of the program takes everything along that it started, qperf's
+// forked server included.
+func TestKilledParent(t *testing.T) {
+	ends := pair(t)
+	child := exec.Command("/proc/self/exe")
+	child.Env = append(os.Environ(), childEnv+"="+ends[0].Namespace+" "+ends[1].Namespace)
+	child.Stderr = os.Stderr
+	check(t, child.Start())
+	const all = 3 // client, server, and the server's fork
+	for end := time.Now().Add(30 * time.Second); len(inside(t, ends)) < all; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Errorf("only these run: %v", inside(t, ends))
+			break
+		}
+	}
+	check(t, child.Process.Kill())
+	child.Wait()
+	awaitNobody(t, ends, 10*time.Second)
+}
