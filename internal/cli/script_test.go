@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/venturi-net/venturi/internal/analysis/recordtest"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// The scripts run this test binary under the name venturi.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"venturi": func() {
+		env := &Env{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Exit: os.Exit}
+		os.Exit(Run(context.Background(), env))
+	}})
+}
+
+// TestScripts runs the command as a user does. Beside testscript's own
+// commands a script has:
+//
+//	code N PROGRAM...   run a program that must end with exit code N
+//	nobody N PROGRAM... the same, as a user without privileges
+//	errors              the last standard error must be one three-part error
+//
+// and in its folder the runs good, cut (no end), bare (cut before its plan),
+// newer, damaged and foreign.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		Setup:               setup,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Condition: func(name string) (bool, error) {
+			if name != "root" {
+				return false, errors.New("unknown condition")
+			}
+			return os.Geteuid() == 0, nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"code":   func(ts *testscript.TestScript, _ bool, args []string) { code(ts, args[0], args[1:]) },
+			"nobody": nobody,
+			"errors": threeParts,
+		},
+	})
+}
+
+// The privileged scripts must not be skipped where they matter.
+func TestRootIsThere(t *testing.T) {
+	if os.Getenv("VENTURI_REQUIRE_ROOT") != "" && os.Geteuid() != 0 {
+		t.Fatal("the scripts that need root would be skipped")
+	}
+}
+
+func code(ts *testscript.TestScript, want string, command []string) {
+	n, err := strconv.Atoi(want)
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(command[0], command[1:]...); err != nil {
+		exit := new(exec.ExitError)
+		if !errors.As(err, &exit) {
+			ts.Fatalf("run %v: %v", command, err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != n {
+		ts.Fatalf("exit code %d, want %d, stderr: %s", got, n, ts.ReadFile("stderr"))
+	}
+}
+
+func nobody(ts *testscript.TestScript, _ bool, args []string) {
+	command := args[1:]
+	if os.Geteuid() == 0 {
+		command = append([]string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}, command...)
+	}
+	code(ts, args[0], command)
+}
+
+// threeParts holds the promise that every error says what failed, why, and
+// what to do; and that it says so once.
+func threeParts(ts *testscript.TestScript, _ bool, _ []string) {
+	text := strings.TrimSuffix(ts.ReadFile("stderr"), "\n")
+	lines := strings.Split(text, "\n")
+	if len(lines) < 3 {
+		ts.Fatalf("not an error in three parts: %q", text)
+	}
+	lines = lines[len(lines)-3:] // progress may come before it
+	for i, prefix := range []string{"venturi: ", "  why: ", "  do:  "} {
+		if rest, ok := strings.CutPrefix(lines[i], prefix); !ok || strings.TrimSpace(rest) == "" {
+			ts.Fatalf("not an error in three parts: %q", text)
+		}
+	}
+}
+
+func setup(env *testscript.Env) error {
+	// A user without privileges must reach the program and the folder.
+	venturi, err := exec.LookPath("venturi")
+	if err != nil {
+		return err
+	}
+	for dir := filepath.Dir(venturi); dir != filepath.Clean(os.TempDir()) && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	truth := recordtest.Truth{
+		Seed: 7, Series: 6, Rounds: 8, Noise: recordtest.Quiet, Histograms: true, Meters: true,
+		Arms:  []recordtest.Arm{recordtest.Host(), recordtest.Copy(), recordtest.Path("vxlan", 1.4)},
+		Cells: []result.Cell{recordtest.TCPLat},
+	}
+	good, err := recordText(recordtest.Make(truth))
+	if err != nil {
+		return err
+	}
+	lines := strings.SplitAfter(good, "\n")
+	runs := map[string]string{
+		"good":    good,
+		"cut":     good[:len(good)*2/3],
+		"bare":    lines[0],
+		"newer":   strings.Replace(good, `"version":1`, `"version":2`, 1),
+		"damaged": strings.Replace(good, `"slice":`, `"slise":`, 1),
+		"foreign": "Dear diary,\n",
+	}
+	for name, text := range runs {
+		if err := os.MkdirAll(filepath.Join(env.WorkDir, name), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(env.WorkDir, name, result.FileName), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func recordText(rec *result.Record) (string, error) {
+	var text strings.Builder
+	w := result.NewWriter(&text)
+	for _, line := range recordtest.Lines(rec) {
+		if err := w.Write(line); err != nil {
+			return "", err
+		}
+	}
+	return text.String(), nil
+}
+
+// Every exit code that verr knows is in the help.
+func TestExitCodesTopic(t *testing.T) {
+	want := []int{verr.OK, verr.Failed, verr.Usage, verr.Permission, verr.Missing, verr.Busy, verr.BadRecord, verr.Partial, verr.Interrupted}
+	if len(exitCodes) != len(want) {
+		t.Fatalf("%d codes in the help, %d in verr", len(exitCodes), len(want))
+	}
+	for i, c := range exitCodes {
+		if c.Code != want[i] || c.Text == "" {
+			t.Errorf("line %d is %+v, want code %d", i, c, want[i])
+		}
+	}
+}
