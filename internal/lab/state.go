@@ -223,6 +223,16 @@ func names() ([]string, error) {
 	return list, nil
 }
 
+// Owner gives the pid of the process that holds a lab, if one does.
+func Owner(name string) (pid int, held bool) {
+	_ = withTable(context.Background(), func() error {
+		info, err := look(name)
+		pid, held = info.Owner, err == nil && info.Status == Running
+		return err
+	})
+	return pid, held
+}
+
 func needRoot(what string) error {
 	if os.Geteuid() != 0 {
 		return verr.New(verr.Permission, what, "making network namespaces needs root", "run it as root, or through sudo")

@@ -1,0 +1,132 @@
+package path_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// patience bounds every wait of these tests; nothing is asserted on speed.
+const patience = 30 * time.Second
+
+const content = 4 << 20 // bytes over TCP, each way
+
+// checkTCP sends random bytes from one end, which the other sends back as they
+// come.
+func checkTCP(t *testing.T, from, to machine.Endpoint) {
+	t.Helper()
+	var listener net.Listener
+	must(t, machine.Do(to.Namespace, func() (err error) {
+		listener, err = net.Listen("tcp", netip.AddrPortFrom(to.Addr, 0).String())
+		return err
+	}))
+	defer listener.Close()
+	echoed := make(chan error, 1)
+	go func() { echoed <- echoTCP(listener) }()
+
+	var conn net.Conn
+	must(t, machine.Do(from.Namespace, func() (err error) {
+		d := net.Dialer{Timeout: patience, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.Addr, 0))}
+		// Dialing may go on in another goroutine, and so outside of the
+		// namespace, only when there are several addresses to try.
+		conn, err = d.DialContext(context.Background(), "tcp4", listener.Addr().String())
+		return err
+	}))
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	sent := make([]byte, content)
+	rand.Read(sent)
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := conn.Write(sent)
+		wrote <- errors.Join(err, conn.(*net.TCPConn).CloseWrite())
+	}()
+	got, err := io.ReadAll(conn)
+	must(t, errors.Join(err, <-wrote, <-echoed))
+	if !bytes.Equal(got, sent) {
+		t.Errorf("TCP %s to %s: %d bytes came back and differ from the %d sent", from.Addr, to.Addr, len(got), len(sent))
+	}
+}
+
+func echoTCP(listener net.Listener) error {
+	conn, err := listener.Accept()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	_, err = io.Copy(conn, conn)
+	return err
+}
+
+// checkUDP sends one datagram of each size, which the other end sends back.
+func checkUDP(t *testing.T, from, to machine.Endpoint, sizes []int) {
+	t.Helper()
+	server, client := listenUDP(t, to), listenUDP(t, from)
+	echoed := make(chan struct{})
+	go func() {
+		defer close(echoed)
+		buf := make([]byte, 1<<16)
+		for {
+			n, peer, err := server.ReadFromUDPAddrPort(buf)
+			if err != nil {
+				return
+			}
+			_, _ = server.WriteToUDPAddrPort(buf[:n], peer)
+		}
+	}()
+	defer func() { client.Close(); server.Close(); <-echoed }()
+	for _, size := range sizes {
+		if err := pingUDP(client, server.LocalAddr().(*net.UDPAddr).AddrPort(), size); err != nil {
+			t.Errorf("UDP %s to %s, %d bytes: %v", from.Addr, to.Addr, size, err)
+		}
+	}
+}
+
+// pingUDP tries a few times: UDP may lose, and a lost datagram is no error of
+// the path.
+func pingUDP(client *net.UDPConn, to netip.AddrPort, size int) (err error) {
+	sent, got := make([]byte, size), make([]byte, 1<<16)
+	for range 5 {
+		rand.Read(sent)
+		if _, err = client.WriteToUDPAddrPort(sent, to); err != nil {
+			return err
+		}
+		_ = client.SetReadDeadline(time.Now().Add(patience / 10))
+		var n int
+		if n, _, err = client.ReadFromUDPAddrPort(got); err != nil {
+			continue
+		}
+		if !bytes.Equal(got[:n], sent) {
+			return fmt.Errorf("%d bytes came back and differ", n)
+		}
+		return nil
+	}
+	return err
+}
+
+func listenUDP(t *testing.T, at machine.Endpoint) *net.UDPConn {
+	t.Helper()
+	var conn *net.UDPConn
+	must(t, machine.Do(at.Namespace, func() (err error) {
+		conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(at.Addr, 0)))
+		return err
+	}))
+	return conn
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,170 @@
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// seen is what a package's tests must leave as it was, each thing a line that
+// says what it is.
+type seen map[string]bool
+
+// settle is how long things get to vanish: a killed process, a connection in
+// the hands of a goroutine that is about to end.
+const (
+	settle     = 5 * time.Second
+	settlePoll = 20 * time.Millisecond
+)
+
+// leaks lists what is there now and was not before.
+func leaks(before seen) []string {
+	left, err := newSince(before)
+	for end := time.Now().Add(settle); len(left) > 0 && err == nil && time.Now().Before(end); {
+		time.Sleep(settlePoll)
+		left, err = newSince(before)
+	}
+	if err != nil {
+		left = append(left, err.Error())
+	}
+	if err := goleak.Find(); err != nil {
+		left = append(left, err.Error())
+	}
+	return left
+}
+
+func newSince(before seen) ([]string, error) {
+	now, err := look()
+	var left []string
+	for thing := range now {
+		if !before[thing] {
+			left = append(left, thing)
+		}
+	}
+	sort.Strings(left)
+	return left, err
+}
+
+func look() (seen, error) {
+	s := seen{}
+	for _, find := range []func(seen) error{namespaces, folders, links, descriptors, processes} {
+		if err := find(s); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// namespaces leaves out those of labs that another living process owns: a
+// person may use the machine while tests run.
+func namespaces(s seen) error {
+	names, err := change.Namespaces()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if of, _ := change.LabOf(name); !othersLab(of) {
+			s["namespace "+name] = true
+		}
+	}
+	return nil
+}
+
+func folders(s seen) error {
+	entries, err := os.ReadDir(lab.Folder)
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() && !othersLab(e.Name()) {
+			s["folder "+filepath.Join(lab.Folder, e.Name())] = true
+		}
+	}
+	return nil
+}
+
+func othersLab(name string) bool {
+	owner, ok := lab.Owner(name)
+	return ok && owner != os.Getpid()
+}
+
+func links(s seen) error {
+	list, err := machine.Links()
+	if err != nil {
+		return err
+	}
+	for _, l := range list {
+		s["link "+l.Attrs().Name+" of the machine itself"] = true
+	}
+	return nil
+}
+
+// descriptors leaves out those that the Go runtime opens once and keeps.
+func descriptors(s seen) error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		to, err := os.Readlink("/proc/self/fd/" + e.Name())
+		if err != nil {
+			continue // the one that reads the folder
+		}
+		if to == "anon_inode:[eventpoll]" || to == "anon_inode:[eventfd]" {
+			continue
+		}
+		s[fmt.Sprintf("descriptor %s (%s)", e.Name(), to)] = true
+	}
+	return nil
+}
+
+// processes finds children of this process, and others that run its program:
+// what tests start plays a role of their own binary.
+func processes(s seen) error {
+	self, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		exe, _ := os.Readlink(filepath.Join("/proc", e.Name(), "exe"))
+		if exe == self || parent(pid) == os.Getpid() {
+			command := machine.Reader{}.Command(pid)
+			s[fmt.Sprintf("process %d (%s)", pid, strings.Join(command, " "))] = true
+		}
+	}
+	return nil
+}
+
+// parent reads the pid of a process' parent; 0 when it is gone. The name in
+// the line may hold anything, so the fields are counted from its end.
+func parent(pid int) int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if len(fields) < 2 || slices.Contains([]string{"Z", "X"}, fields[0]) {
+		return 0 // dead, and waits only for its parent to notice
+	}
+	ppid, _ := strconv.Atoi(fields[1])
+	return ppid
+}

@@ -1,0 +1,151 @@
+package testenv
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// Snapshot writes down the machine's own interfaces, addresses, routes, rules
+// and settings, one a line, so that two of them can be compared byte for byte
+// and a difference be read. Statistics are not in it, nor are the settings
+// below.
+func Snapshot(t testing.TB) string {
+	t.Helper()
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	h, err := netlink.NewHandle(0) // NETLINK_ROUTE
+	if err != nil {
+		t.Fatalf("open netlink: %v", err)
+	}
+	defer h.Close()
+	must := func(what string, err error) {
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	must("list links", snapLinks(h, add))
+	must("list routes", snapRoutes(h, add))
+	must("list rules", snapRules(h, add))
+	must("list settings", snapSettings(add))
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func snapLinks(h *netlink.Handle, add func(string, ...any)) error {
+	links, err := machine.Links()
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
+		a := l.Attrs()
+		add("link %d %s %s mac=%s mtu=%d txq=%d flags=%s state=%s master=%d", a.Index, a.Name, l.Type(),
+			a.HardwareAddr, a.MTU, a.TxQLen, a.Flags, a.OperState, a.MasterIndex)
+		if features, err := machine.Features(a.Name); err == nil {
+			add("features %s %v", a.Name, features) // fmt sorts maps
+		}
+		qdiscs, err := h.QdiscList(l)
+		if err != nil {
+			return err
+		}
+		for _, q := range qdiscs {
+			add("qdisc %s %s", a.Name, q.Attrs())
+		}
+		addrs, err := h.AddrList(l, netlink.FAMILY_ALL)
+		if err != nil {
+			return err
+		}
+		for _, addr := range addrs {
+			add("address %s %s scope=%d", a.Name, addr.IPNet, addr.Scope)
+		}
+	}
+	return nil
+}
+
+func snapRoutes(h *netlink.Handle, add func(string, ...any)) error {
+	// Table 0 asks for those of all tables. Flags and metrics are part of the text.
+	routes, err := h.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return err
+	}
+	var list []string
+	for _, r := range routes {
+		list = append(list, fmt.Sprintf("route table=%d type=%d protocol=%d %s", r.Table, r.Type, r.Protocol, r))
+	}
+	return sorted(list, add)
+}
+
+func snapRules(h *netlink.Handle, add func(string, ...any)) error {
+	rules, err := h.RuleList(netlink.FAMILY_ALL)
+	if err != nil {
+		return err
+	}
+	var list []string
+	for _, r := range rules {
+		list = append(list, fmt.Sprintf("rule family=%d %s", r.Family, r))
+	}
+	return sorted(list, add)
+}
+
+func sorted(list []string, add func(string, ...any)) error {
+	sort.Strings(list)
+	for _, line := range list {
+		add("%s", line)
+	}
+	return nil
+}
+
+// volatile are the files below /proc/sys that change by themselves, or that
+// writing or reading changes: counters, random numbers, and what the kernel
+// tunes while it runs.
+var volatile = map[string]bool{
+	"fs/aio-nr":                         true,
+	"fs/dentry-state":                   true,
+	"fs/epoll/max_user_watches":         true, // computed from free memory
+	"fs/file-nr":                        true,
+	"fs/inode-nr":                       true,
+	"fs/inode-state":                    true,
+	"fs/quota/syncs":                    true,
+	"kernel/ns_last_pid":                true,
+	"kernel/pty/nr":                     true,
+	"kernel/random/entropy_avail":       true,
+	"kernel/random/uuid":                true,
+	"kernel/sched_domain":               true,
+	"net/netfilter/nf_conntrack_count":  true,
+	"net/ipv4/tcp_fastopen_key":         true,
+	"vm/stat_refresh":                   true, // reading it does work
+	"kernel/perf_event_max_sample_rate": true, // lowered under load
+	"kernel/hung_task_detect_count":     true,
+	"fs/binfmt_misc":                    true, // a file system of its own
+}
+
+func snapSettings(add func(string, ...any)) error {
+	const root = "/proc/sys"
+	return filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // it went away, or may not be seen
+		}
+		name, _ := filepath.Rel(root, file)
+		if volatile[name] {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		info, err := d.Info()
+		if d.IsDir() || err != nil || info.Mode().Perm()&0o444 == 0 {
+			return nil
+		}
+		if value, err := os.ReadFile(file); err == nil {
+			add("sysctl %s = %s", name, strings.TrimSpace(string(value)))
+		}
+		return nil
+	})
+}

@@ -1,0 +1,181 @@
+// Package testenv is what privileged tests stand on: a guard for those that
+// need root, labs that go away with their test, and a check that a package's
+// tests left nothing on the machine.
+//
+// A package with privileged tests calls [Main] from its TestMain. What is
+// measured is not only what such tests assert: it is also that the namespaces,
+// links, processes, descriptors and goroutines after them are those of before.
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+const (
+	requireEnv = "VENTURI_REQUIRE_ROOT" // 1: a test that would skip for want of root fails
+	roleEnv    = "VENTURI_TEST_ROLE"    // the test binary plays this role instead of testing
+)
+
+// Roles are what a test binary can be instead of a test: its tests start it
+// once more, and it becomes an agent, or a process that is killed in the
+// middle of something. A role returns the exit code.
+type Roles map[string]func(args []string) int
+
+// Main runs a package's tests and fails if they leave something behind.
+func Main(m *testing.M, roles Roles) {
+	if role := os.Getenv(roleEnv); role != "" {
+		play, ok := roles[role]
+		if !ok {
+			fmt.Fprintf(os.Stderr, "testenv: no role %q\n", role)
+			os.Exit(2)
+		}
+		os.Exit(play(os.Args[1:]))
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if os.Geteuid() != 0 {
+		return m.Run()
+	}
+	unlock, err := lockTests()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testenv:", err)
+		return 1
+	}
+	defer unlock()
+	// What an earlier run that was killed left is not this one's doing.
+	if _, err := lab.Sweep(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "testenv:", err)
+		return 1
+	}
+	before, err := look()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testenv:", err)
+		return 1
+	}
+	code := m.Run()
+	if left := leaks(before); len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "testenv: the tests left behind:\n  %s\n", strings.Join(left, "\n  "))
+		code = max(code, 1)
+	}
+	return code
+}
+
+// testLock makes packages with privileged tests run one after the other, also
+// when go test starts several: one's leak check would see the other's labs.
+const testLock = "test.lock"
+
+func lockTests() (unlock func(), err error) {
+	if err := os.MkdirAll(lab.Folder, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(lab.Folder, testLock), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if err != unix.EINTR {
+			f.Close()
+			return nil, fmt.Errorf("lock tests: %w", err)
+		}
+	}
+}
+
+// Root skips the test when it does not run as root, and fails it where that
+// must not happen: a run whose privileged tests all skipped proves nothing.
+func Root(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv(requireEnv) == "1" {
+		t.Fatalf("needs root, and %s=1 forbids to skip", requireEnv)
+	}
+	t.Skip("needs root: run it through sudo, or `make test`")
+}
+
+// labs counts those of this process: each has a name of its own.
+var labs atomic.Int32
+
+// LabName gives a name that no other lab has: not of this process, nor of
+// another one that lives.
+func LabName() string { return fmt.Sprintf("t%d-%d", os.Getpid(), labs.Add(1)) }
+
+// Lab raises a lab that goes down with the test. A name is chosen when there
+// is none.
+func Lab(t testing.TB, o lab.Options) *lab.Lab {
+	t.Helper()
+	Root(t)
+	if o.Name == "" {
+		o.Name = LabName()
+	}
+	l, err := lab.Up(t.Context(), o)
+	if err != nil {
+		t.Fatalf("raise lab: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := l.Down(); err != nil {
+			t.Errorf("take lab down: %v", err)
+		}
+	})
+	return l
+}
+
+// Claim takes the name of a lab for a test that makes namespaces by itself, so
+// that nobody sweeps them meanwhile. What the test leaves is removed after it.
+func Claim(t testing.TB) (name string) {
+	t.Helper()
+	Root(t)
+	c, err := lab.NewClaim(t.Context(), LabName())
+	if err != nil {
+		t.Fatalf("claim a lab's name: %v", err)
+	}
+	t.Cleanup(func() {
+		c.Release()
+		if err := lab.Remove(context.Background(), c.Name); err != nil {
+			t.Errorf("remove lab: %v", err)
+		}
+	})
+	return c.Name
+}
+
+// AgentCommand is the command of an agent that this test binary plays: the
+// role "agent" of [Main]. It holds until the test is over.
+func AgentCommand(t *testing.T) []string { return RoleCommand(t, "agent") }
+
+// RoleCommand is the command of a process in which this test binary plays a
+// role. It holds until the test is over.
+func RoleCommand(t *testing.T, role string) []string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatalf("find the test binary: %v", err)
+	}
+	t.Setenv(roleEnv, role)
+	return []string{exe, role}
+}
+
+// In runs fn inside a namespace, given by its file, and fails the test with
+// its error.
+func In(t testing.TB, namespace string, fn func() error) {
+	t.Helper()
+	if err := machine.Do(namespace, fn); err != nil {
+		t.Fatalf("in %s: %v", filepath.Base(namespace), err)
+	}
+}
