@@ -98,7 +98,8 @@ func (a *analyzer) cell(c result.Cell) (Cell, bool) {
 		}
 	}
 	if base != nil {
-		out.Lag1 = stats.Lag1(base.values(c.Metric))
+		values := base.values(c.Metric)
+		out.Lag1, out.series = stats.Lag1(values), len(values)
 	}
 	return out, any
 }
@@ -172,12 +173,11 @@ func progress(s *Summary, p *result.Plan) {
 		if c.Copy != nil {
 			rows = append(slices.Clone(rows), *c.Copy)
 		}
-		most := 0
+		most := c.series
 		for _, r := range rows {
 			if r.Ratio == nil {
 				continue
 			}
-			most = max(most, r.Ratio.Series)
 			half, ok := r.Ratio.HalfWidth()
 			s.Worst = max(s.Worst, half)
 			if !ok || r.Ratio.Within || half > p.Precision {

@@ -40,6 +40,8 @@ type Cell struct {
 	// Lag1 is the autocorrelation of the baseline's slices.
 	Lag1      float64     `json:"lag1"`
 	Agreement []Agreement `json:"agreement,omitempty"`
+
+	series int // that are complete enough, of the baseline
 }
 
 // Row is one arm in one cell.

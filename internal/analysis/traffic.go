@@ -73,15 +73,13 @@ func (a *analyzer) latency(r *Row, d *armData) {
 
 // histogram decodes one slice's RTTs to its occupied buckets.
 func histogram(enc []byte) (stats.Histogram, error) {
-	h, err := result.DecodeRTT(enc)
+	buckets, err := result.RTTBuckets(enc)
 	if err != nil {
 		return nil, err
 	}
-	var out stats.Histogram
-	for _, bar := range h.Distribution() {
-		if bar.Count > 0 {
-			out = append(out, stats.Bucket{Value: bar.To, Count: bar.Count})
-		}
+	out := make(stats.Histogram, len(buckets))
+	for i, b := range buckets {
+		out[i] = stats.Bucket(b)
 	}
 	return out, nil
 }

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,10 +27,13 @@ func usual() recordtest.Truth {
 	}
 }
 
+// usualRecord is made once: its histograms take a second.
+var usualRecord = sync.OnceValue(func() *result.Record { return recordtest.Make(usual()) })
+
 // small is one load, so that a golden file shows one thing.
 func small(cells ...result.Cell) recordtest.Truth {
 	t := usual()
-	t.Cells = cells
+	t.Cells, t.Rounds = cells, 8
 	return t
 }
 
@@ -41,12 +45,12 @@ type sample struct {
 }
 
 var samples = []sample{
-	{"usual.table", func() *result.Record { return recordtest.Make(usual()) }, Options{}},
-	{"usual-80.table", func() *result.Record { return recordtest.Make(usual()) }, Options{Width: 80}},
-	{"usual.md", func() *result.Record { return recordtest.Make(usual()) }, Options{Format: "md"}},
-	{"usual.csv", func() *result.Record { return recordtest.Make(usual()) }, Options{Format: "csv"}},
-	{"usual.benchstat", func() *result.Record { return recordtest.Make(usual()) }, Options{Format: "benchstat"}},
-	{"usual.qperf", func() *result.Record { return recordtest.Make(usual()) }, Options{Style: "qperf"}},
+	{"usual.table", usualRecord, Options{}},
+	{"usual-80.table", usualRecord, Options{Width: 80}},
+	{"usual.md", usualRecord, Options{Format: "md"}},
+	{"usual.csv", usualRecord, Options{Format: "csv"}},
+	{"usual.benchstat", usualRecord, Options{Format: "benchstat"}},
+	{"usual.qperf", usualRecord, Options{Style: "qperf"}},
 	{"small.json", func() *result.Record { return recordtest.Make(small(recordtest.TCPLat)) }, Options{Format: "json"}},
 	{"loss.table", loss, Options{}},
 	{"loss.qperf", loss, Options{Style: "qperf"}},

@@ -11,17 +11,14 @@ import (
 )
 
 // title says what was compared and how much of it.
-func title(rec *result.Record, s *analysis.Summary) string {
+func title(rec *result.Record) string {
 	var arms []string
-	base := ""
 	for _, a := range rec.Plan.Arms {
-		switch {
-		case a.Role == result.RoleBaseline:
-			base = clean(a.Name)
-		case a.Role == "" && !strings.Contains(a.Name, ":"):
+		if a.Role == "" && !strings.HasPrefix(a.Name, a.Path+":") {
 			arms = append(arms, clean(a.Name))
 		}
 	}
+	base := baseline(&rec.Plan)
 	if len(arms) == 0 {
 		return "Venturi: " + base
 	}
@@ -51,24 +48,39 @@ func facts(rec *result.Record, s *analysis.Summary) [][2]string {
 	if rec.End != nil {
 		run += ", took " + took(rec.End.Took)
 		if rec.End.Reason == result.Precise {
-			run += ", stopped early: every interval is within ±" + percent(p.Precision)
+			run += ", stopped early: every interval is within ±" + setting(p.Precision)
 		}
 	}
 	if !rec.Header.Started.IsZero() {
 		run += "; " + rec.Header.Started.UTC().Format("2006-01-02 15:04 UTC")
 	}
 	out = append(out, [2]string{"run", run})
-	how := "same: the whole interval is within ±" + percent(p.Margin) + " of 1"
-	if s.Tests > 1 {
-		how += fmt.Sprintf("; faster, slower: corrected for %d comparisons (Holm)", s.Tests)
-	}
-	if s.Looks > 1 {
-		how += fmt.Sprintf("; %s intervals, since it could stop early", percent4(s.Level))
-	}
-	return append(out, [2]string{"verdicts", how})
+	return append(out, [2]string{"reading", reading(p, s)})
 }
 
-func percent4(v float64) string { return fmt.Sprintf("%.4g %%", v*100) }
+// reading says how the figures come about, for one who has read no manual.
+func reading(p *result.Plan, s *analysis.Summary) string {
+	base := baseline(p)
+	text := fmt.Sprintf("\"vs %s\" is the ratio to %s in the same rounds, with its %s interval over the series; same: the whole interval is within ±%s of 1; "+
+		"noise floor: how far two identical paths may seem apart here, no smaller difference is claimed",
+		base, base, setting(s.Level), setting(p.Margin))
+	if s.Looks > 1 {
+		text += fmt.Sprintf("; the intervals are wider than %s because the run could stop early", setting(p.Confidence))
+	}
+	if s.Tests > 1 {
+		text += fmt.Sprintf("; faster and slower hold for all %d comparisons together (Holm)", s.Tests)
+	}
+	return text
+}
+
+func baseline(p *result.Plan) string {
+	for _, a := range p.Arms {
+		if a.Role == result.RoleBaseline {
+			return clean(a.Name)
+		}
+	}
+	return none
+}
 
 func machineText(f result.Facts) string {
 	parts := []string{clean(f.CPUModel), plural(f.CPUs, "CPU", "CPUs")}
@@ -109,7 +121,7 @@ func closing(s *analysis.Summary) []string {
 		var parts []string
 		for _, group := range byLoad(s) {
 			if text := loadText(group, arm); text != "" {
-				parts = append(parts, text)
+				parts = append(parts, strings.ReplaceAll(text, " ", noBreak))
 			}
 		}
 		if len(parts) > 0 {

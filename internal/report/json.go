@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"io"
+	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/result"
@@ -37,6 +38,13 @@ func writeJSON(w io.Writer, rec *result.Record, s *analysis.Summary, _ Options) 
 	return out.Encode(document{
 		Format: JSONFormat, Version: JSONVersion,
 		Header: rec.Header, Plan: rec.Plan, Facts: rec.Facts, Warnings: rec.Warnings,
-		Banners: banners(rec, s), Summary: s, Closing: closing(s), End: rec.End,
+		Banners: banners(rec, s), Summary: s, Closing: plainText(closing(s)), End: rec.End,
 	})
+}
+
+func plainText(lines []string) []string {
+	for i := range lines {
+		lines[i] = strings.ReplaceAll(lines[i], noBreak, " ")
+	}
+	return lines
 }

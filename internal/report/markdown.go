@@ -42,6 +42,9 @@ func writeMarkdown(w io.Writer, rec *result.Record, s *analysis.Summary, _ Optio
 		for _, row := range b.rows {
 			markdownRow(out, row)
 		}
+		if b.under != "" {
+			fmt.Fprintf(out, "\n%s\n", escape(b.under))
+		}
 	}
 	if len(v.closing) > 0 {
 		fmt.Fprint(out, "\n## In short\n\n")
@@ -68,6 +71,6 @@ func markdownRow(out io.Writer, row []string) {
 	fmt.Fprintln(out, "|")
 }
 
-var escaper = strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`, "`", "\\`")
+var escaper = strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`, "`", "\\`", noBreak, " ")
 
 func escape(s string) string { return escaper.Replace(s) }

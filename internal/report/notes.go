@@ -98,7 +98,7 @@ func banners(rec *result.Record, s *analysis.Summary) []string {
 	if failed := failedArms(s); len(failed) > 0 {
 		banner("PARTIAL: %s could not be measured in every load.", strings.Join(failed, ", "))
 	}
-	if s.Series < stats.MinSeries {
+	if s.Series < stats.MinSeries && s.Tests > 0 {
 		banner("FEW SERIES: intervals are over the rounds of %s, so they do not hold what differs from one set of sockets to the next.", plural(s.Series, "series", "series"))
 	}
 	return append(out, noise(s)...)
@@ -164,7 +164,7 @@ func remarks(rec *result.Record, s *analysis.Summary) []string {
 		}
 	}
 	if len(blind) > 0 {
-		out = append(out, "The noise floor is above the margin of "+percent(rec.Plan.Margin)+" in "+strings.Join(blind, ", ")+": small differences cannot be seen there.")
+		out = append(out, "The noise floor is above the margin of "+setting(rec.Plan.Margin)+" in "+strings.Join(blind, ", ")+": small differences cannot be seen there.")
 	}
 	if steal > 0.01 {
 		out = append(out, "The hypervisor took up to "+percent(steal)+" of the time (steal); it is in no CPU figure, but it is in the noise.")
@@ -175,4 +175,49 @@ func remarks(rec *result.Record, s *analysis.Summary) []string {
 		}
 	}
 	return out
+}
+
+// troubles are the counters that tell why a path lost or repaired something,
+// in words. What a healthy path counts (packets, segments) is in the JSON.
+var troubles = []struct{ key, text string }{
+	{"softnet/dropped", "dropped in softirq"},
+	{"softnet/squeezed", "softirq squeezes"},
+	{"udp/receive_buffer_full", "receive buffer full"},
+	{"udp/send_buffer_full", "send buffer full"},
+	{"udp/reassembly_fails", "reassembly failures"},
+	{"udp/checksum_errors", "UDP checksum errors"},
+	{"udp/no_port", "no port"},
+	{"tcp/retransmits", "TCP retransmits"},
+	{"tcp/timeouts", "TCP timeouts"},
+	{"tcp/receive_queue_drops", "TCP receive queue drops"},
+	{"tcp/backlog_drops", "TCP backlog drops"},
+	{"tcp/checksum_errors", "TCP checksum errors"},
+	{"links/rx_dropped", "device receive drops"},
+	{"links/tx_dropped", "device send drops"},
+	{"links/rx_errors", "device receive errors"},
+	{"links/tx_errors", "device send errors"},
+}
+
+// trouble lists what the meters counted beside a cell, path by path; empty
+// when all is well.
+func trouble(c *analysis.Cell) string {
+	var paths []string
+	for _, r := range c.Rows {
+		var parts []string
+		for _, t := range troubles {
+			if t.key == "tcp/retransmits" && r.Stream != nil {
+				continue // it has a column
+			}
+			if n := r.Counters[t.key]; n > 0 {
+				parts = append(parts, strings.ReplaceAll(count(n)+" "+t.text, " ", noBreak))
+			}
+		}
+		if len(parts) > 0 {
+			paths = append(paths, clean(r.Arm.Name)+" "+strings.Join(parts, ", "))
+		}
+	}
+	if len(paths) == 0 {
+		return ""
+	}
+	return "counted: " + strings.Join(paths, "; ")
 }

@@ -20,6 +20,8 @@ var cells = &runewidth.Condition{EastAsianWidth: false, StrictEmojiNeutral: true
 const (
 	indent = "  "
 	gap    = "  "
+	// noBreak joins words that stay on one line; it is printed as a space.
+	noBreak = "\u00a0"
 )
 
 // writeTable prints for a terminal of opt.Width columns.
@@ -80,6 +82,9 @@ func writeBlock(out io.Writer, b block, width int) {
 		}
 		fmt.Fprintln(out, strings.TrimRight(text, " "))
 	}
+	if b.under != "" {
+		hang(out, width, indent, b.under)
+	}
 }
 
 // fit drops the columns that matter least until the block fits.
@@ -132,10 +137,10 @@ func hang(out io.Writer, width int, first, text string) {
 	room := max(20, width-at)
 	line := ""
 	flush := func() {
-		fmt.Fprintln(out, strings.TrimRight(first+line, " "))
+		fmt.Fprintln(out, strings.TrimRight(strings.ReplaceAll(first+line, noBreak, " "), " "))
 		first, line = strings.Repeat(" ", at), ""
 	}
-	for _, word := range strings.Fields(text) {
+	for _, word := range strings.Split(text, " ") {
 		if line != "" && cells.StringWidth(line)+1+cells.StringWidth(word) > room {
 			flush()
 		}

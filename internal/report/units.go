@@ -75,8 +75,11 @@ func value(m result.Metric, v float64) string {
 
 // cost prints CPU time per unit of work.
 func cost(c *analysis.CPU) string {
-	if c == nil {
+	switch {
+	case c == nil:
 		return none
+	case c.Per == analysis.PerGB:
+		return sig3(c.Cost/1e9) + " s"
 	}
 	return duration(c.Cost)
 }
@@ -102,7 +105,7 @@ func percent(v float64) string {
 	case a == 0:
 		return "0 %"
 	case a < 0.095:
-		return strings.TrimSuffix(sig2(v), ".") + " %"
+		return sig2(v) + " %"
 	case a < 9.95:
 		return strconv.FormatFloat(v, 'f', 1, 64) + " %"
 	}
@@ -138,6 +141,9 @@ func bytesSize(n int) string {
 	}
 	return fmt.Sprintf("%d B", n)
 }
+
+// setting prints a share that someone chose, with the digits that it has.
+func setting(v float64) string { return strconv.FormatFloat(v*100, 'g', 4, 64) + " %" }
 
 // took prints how long a run was.
 func took(d time.Duration) string {

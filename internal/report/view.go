@@ -28,6 +28,7 @@ type block struct {
 	floor   string // "noise floor ±0.8 %"
 	columns []column
 	rows    [][]string
+	under   string // what the meters counted, below the rows
 }
 
 // column is one column of a block. When a table is too wide the columns with
@@ -39,7 +40,7 @@ type column struct {
 }
 
 func newView(rec *result.Record, s *analysis.Summary) *view {
-	v := &view{title: title(rec, s), facts: facts(rec, s), banners: banners(rec, s)}
+	v := &view{title: title(rec), facts: facts(rec, s), banners: banners(rec, s)}
 	for i := range s.Cells {
 		v.blocks = append(v.blocks, cellBlock(&s.Cells[i], rec, s, &v.notes))
 	}
@@ -64,9 +65,12 @@ func cellName(c result.Cell) string {
 }
 
 // about says what the figure is and which way is better.
-func about(m result.Metric) string {
-	switch m {
+func about(c result.Cell) string {
+	switch c.Metric {
 	case result.OneWay:
+		if c.Flows > 1 {
+			return "mean RTT/2, one request at a time on each flow; lower is better"
+		}
 		return "mean RTT/2, one request at a time; lower is better"
 	case result.Transactions:
 		return "requests answered; higher is better"
@@ -92,13 +96,13 @@ func floorText(c *analysis.Cell) string {
 // cellBlock lays out one cell. The columns depend on the kind of load only, so
 // that blocks of one kind line up.
 func cellBlock(c *analysis.Cell, rec *result.Record, s *analysis.Summary, n *notes) block {
-	b := block{name: cellName(c.Cell), about: about(c.Cell.Metric), floor: floorText(c)}
+	b := block{name: cellName(c.Cell), about: about(c.Cell), floor: floorText(c)}
 	base := clean(c.Baseline)
 	cols := []field{
 		{column{"path", true, 0}, func(r *analysis.Row) string { return clean(r.Arm.Name) }},
 		{column{figureHead(c.Cell.Metric), false, 0}, func(r *analysis.Row) string { return value(c.Cell.Metric, r.Value) }},
-		{column{"/ " + base, false, 0}, func(r *analysis.Row) string { return ratioText(r) }},
-		{column{percent4(s.Level) + " interval", false, 1}, func(r *analysis.Row) string { return interval(r.Ratio) }},
+		{column{"vs " + base, false, 0}, func(r *analysis.Row) string { return ratioText(r) }},
+		{column{setting(s.Level) + " interval", false, 1}, func(r *analysis.Row) string { return interval(r.Ratio) }},
 		{column{"verdict", true, 0}, func(r *analysis.Row) string {
 			return strings.TrimSpace(verdict(r) + n.marks(rowNotes(r, c, rec, s)))
 		}},
@@ -115,6 +119,7 @@ func cellBlock(c *analysis.Cell, rec *result.Record, s *analysis.Summary, n *not
 		}
 		b.rows = append(b.rows, row)
 	}
+	b.under = trouble(c)
 	return b
 }
 
@@ -181,7 +186,7 @@ func cpuColumns(c *analysis.Cell, base string) []field {
 	}
 	return []field{
 		{column{"CPU/" + c.Rows[i].CPU.Per, false, 2}, func(r *analysis.Row) string { return cost(r.CPU) }},
-		{column{"/ " + base, false, 3}, func(r *analysis.Row) string {
+		{column{"vs " + base, false, 3}, func(r *analysis.Row) string {
 			if r.CPU == nil || r.CPU.Ratio == nil {
 				return ""
 			}
@@ -252,7 +257,7 @@ func verdict(r *analysis.Row) string {
 func agreementBlock(s *analysis.Summary) (block, bool) {
 	b := block{name: "agreement", about: "ours to another tool on the same path, pairs from the same round",
 		columns: []column{{"load", true, 0}, {"path", true, 0}, {"tool", true, 0}, {"ours", false, 1}, {"tool's", false, 1},
-			{"ours/tool", false, 0}, {percent4(s.Level) + " interval", false, 0}, {"pairs", false, 2}}}
+			{"ours/tool", false, 0}, {setting(s.Level) + " interval", false, 0}, {"pairs", false, 2}}}
 	for _, c := range s.Cells {
 		for _, a := range c.Agreement {
 			b.rows = append(b.rows, []string{cellName(c.Cell), clean(a.Arm), clean(a.Tool),

@@ -100,7 +100,7 @@ func FromSeries(logs []float64, d Design) (Ratio, bool) {
 		return Ratio{}, false
 	}
 	if len(logs) < MinSeries {
-		v := math.Exp(Median(logs))
+		v := exp(Median(logs))
 		return Ratio{Value: v, Open: true, Level: d.Level(), P: 1, Series: len(logs)}, true
 	}
 	return student(logs, d), true
@@ -117,16 +117,16 @@ func FromPairs(logs []float64, d Design) (Ratio, bool) {
 }
 
 func fromPairs(logs []float64, d Design) Ratio {
-	r := Ratio{Value: math.Exp(Median(logs)), Level: d.Level(), Rounds: len(logs)}
+	r := Ratio{Value: exp(Median(logs)), Level: d.Level(), Rounds: len(logs)}
 	lo, hi, ok := MedianInterval(logs, r.Level)
 	r.P = min(1, SignTest(logs)*float64(d.looks()))
 	if !ok {
 		r.Open, r.P = true, 1
 		return r
 	}
-	r.Lo, r.Hi = math.Exp(lo), math.Exp(hi)
+	r.Lo, r.Hi = exp(lo), exp(hi)
 	z := distuv.UnitNormal.Quantile(1 - (1-r.Level)/2)
-	r.Detectable = math.Expm1((hi - lo) / 2 * (1 + distuv.UnitNormal.Quantile(power)/z))
+	r.Detectable = expm1((hi - lo) / 2 * (1 + distuv.UnitNormal.Quantile(power)/z))
 	return r
 }
 
@@ -145,9 +145,9 @@ func student(medians []float64, d Design) Ratio {
 	level := d.Level()
 	factor := t.Quantile(1 - (1-level)/2)
 	r := Ratio{
-		Value: math.Exp(mean), Lo: math.Exp(mean - factor*se), Hi: math.Exp(mean + factor*se),
+		Value: exp(mean), Lo: exp(mean - factor*se), Hi: exp(mean + factor*se),
 		Level: level, Series: len(medians),
-		Detectable: math.Expm1((factor + t.Quantile(power)) * se),
+		Detectable: expm1((factor + t.Quantile(power)) * se),
 	}
 	switch {
 	case se > 0:
@@ -167,10 +167,10 @@ func cross(medians []float64, r Ratio, d Design) *Cross {
 		return nil
 	}
 	est, lo, hi, ok := HodgesLehmann(medians, r.Level)
-	c := &Cross{P: SignedRank(medians) * float64(d.looks()), Value: math.Exp(est)}
+	c := &Cross{P: SignedRank(medians) * float64(d.looks()), Value: exp(est)}
 	c.P = min(1, c.P)
 	if ok {
-		c.Lo, c.Hi = math.Exp(lo), math.Exp(hi)
+		c.Lo, c.Hi = exp(lo), exp(hi)
 	}
 	const sure, blind = 0.01, 0.25
 	// With few series the signed-rank test cannot be sure; its smallest
@@ -182,3 +182,10 @@ func cross(medians []float64, r Ratio, d Design) *Cross {
 
 // between allows for rounding: with no spread at all the interval is a point.
 func between(v, lo, hi float64) bool { return v >= lo*(1-1e-9) && v <= hi*(1+1e-9) }
+
+// exp and expm1 stay finite, so that an interval of a few absurd values can
+// still be written as JSON.
+func exp(x float64) float64   { return math.Exp(min(max(x, -maxLog), maxLog)) }
+func expm1(x float64) float64 { return math.Expm1(min(max(x, -maxLog), maxLog)) }
+
+const maxLog = 300

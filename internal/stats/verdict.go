@@ -55,7 +55,7 @@ func NewFloor(series [][]float64, d Design, margin float64) (Floor, bool) {
 	if r.Open {
 		return f, true
 	}
-	f.Size = math.Expm1(max(math.Abs(math.Log(r.Lo)), math.Abs(math.Log(r.Hi))))
+	f.Size = expm1(max(math.Abs(math.Log(r.Lo)), math.Abs(math.Log(r.Hi))))
 	strict, _ := FromRounds(series, Design{Confidence: max(FloorLevel, d.Confidence), Looks: d.Looks})
 	f.Invalid = strict.Excludes1() && !insideMargin(r, margin)
 	return f, true
@@ -93,7 +93,7 @@ func Judge(r Ratio, adjusted float64, rule Rule) Judgement {
 		j.Verdict = Same
 	case !r.Excludes1():
 		j.Reason = TooWide
-	case rule.Floor != nil && math.Expm1(math.Abs(math.Log(r.Value))) < rule.Floor.Size:
+	case rule.Floor != nil && expm1(math.Abs(math.Log(r.Value))) < rule.Floor.Size:
 		j.Reason = BelowNoise
 	case adjusted >= rule.Alpha:
 		j.Reason = BelowHolm

@@ -257,7 +257,10 @@ func (m *maker) meters(series int, c result.Cell, done []work) {
 				"user": busy / 8, "system": busy / 2, "softirq": busy - busy/8 - busy/2, "steal": 0}
 			m.rec.Meters = append(m.rec.Meters, line)
 			line.Name, line.Resolution = "softnet", "counts of the whole machine"
-			line.Values = map[string]int64{"softnet/processed": int64(done[i].units), "softnet/dropped": 0, "softnet/squeezed": 3}
+			line.Values = map[string]int64{"softnet/processed": int64(done[i].units), "softnet/dropped": 0, "softnet/squeezed": 0}
+			if a.Loss > 0 {
+				line.Values["softnet/dropped"], line.Values["softnet/squeezed"] = 2, 5
+			}
 			m.rec.Meters = append(m.rec.Meters, line)
 		}
 	}
