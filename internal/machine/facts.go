@@ -218,12 +218,16 @@ func (r Reader) addGlobalSysctls(found map[string]string) {
 	if r.Root != "" || len(missing) == 0 {
 		return
 	}
-	_ = Do("/proc/1/ns/net", func() error {
-		for _, name := range missing {
-			if value, err := r.Sysctl(name); err == nil {
-				found[name] = value
+	// An agent is in a namespace of a lab, the process that started it is not.
+	// The machine's first process may not be for us to look at.
+	for _, pid := range []int{1, os.Getppid()} {
+		_ = Do(fmt.Sprintf("/proc/%d/ns/net", pid), func() error {
+			for _, name := range missing {
+				if value, err := r.Sysctl(name); err == nil {
+					found[name] = value
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
+	}
 }
