@@ -6,12 +6,12 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 # A source tree without a readable git still builds; it is just not stamped.
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
-BUILD   := $(GO) build -trimpath -buildvcs=$(if $(VERSION),auto,false) \
+BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(if $(VERSION),auto,false) \
 	-ldflags "-s -w -X github.com/venturi-net/venturi/internal/cli.version=$(VERSION)"
 SOURCES := go.mod go.sum $(shell find cmd internal result -name '*.go' -not -name '*_test.go')
 
 # What the tests drive beside our own code: PROGRAM:PACKAGE.
-TEST_TOOLS := qperf:qperf iperf3:iperf3
+TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2
 
 .PHONY: help compare test build dist lint generate fuzz clean setup setup-test
 
@@ -30,7 +30,7 @@ bin/venturi: $(SOURCES)
 	$(BUILD) -o $@ ./cmd/venturi
 
 dist: setup ## build one static binary, dist/venturi
-	CGO_ENABLED=0 $(BUILD) -o dist/venturi ./cmd/venturi
+	$(BUILD) -o dist/venturi ./cmd/venturi
 
 lint: setup ## gofmt, go vet, staticcheck
 	GO=$(GO) scripts/lint
@@ -38,7 +38,8 @@ lint: setup ## gofmt, go vet, staticcheck
 generate: setup ## write generated code anew (needs protoc)
 	$(GO) generate ./...
 
-FUZZTIME ?= 20s
+# Runs of each fuzz test, or a time: 20s.
+FUZZTIME ?= 100000x
 fuzz: setup ## run every fuzz test for a short time
 	GO=$(GO) scripts/fuzz $(FUZZTIME)
 

@@ -13,13 +13,19 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
+	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
 
+// leakChecked runs the tests of m and fails if they leave something behind.
+type leakChecked struct{ m *testing.M }
+
+func (l leakChecked) Run() int { return testenv.Run(l.m) }
+
 // The scripts run this test binary under the name venturi.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"venturi": func() {
+	testscript.Main(leakChecked{m}, map[string]func(){"venturi": func() {
 		env := &Env{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Exit: os.Exit}
 		os.Exit(Run(context.Background(), env))
 	}})
@@ -34,31 +40,36 @@ func TestMain(m *testing.M) {
 //
 // and in its folder the runs good, cut (no end), bare (cut before its plan),
 // newer, damaged and foreign.
-func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+func TestScripts(t *testing.T) { testscript.Run(t, params("testdata/script")) }
+
+// TestLabScripts runs those that raise a lab: as root, and one after the
+// other, because runs that measure exclude each other.
+func TestLabScripts(t *testing.T) {
+	testenv.Root(t)
+	testscript.RunT(oneByOne{t}, params("testdata/script/lab"))
+}
+
+func params(dir string) testscript.Params {
+	return testscript.Params{
+		Dir:                 dir,
 		Setup:               setup,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Condition: func(name string) (bool, error) {
-			if name != "root" {
-				return false, errors.New("unknown condition")
-			}
-			return os.Geteuid() == 0, nil
-		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"code":   func(ts *testscript.TestScript, _ bool, args []string) { code(ts, args[0], args[1:]) },
 			"nobody": nobody,
 			"errors": threeParts,
 		},
-	})
+	}
 }
 
-// The privileged scripts must not be skipped where they matter.
-func TestRootIsThere(t *testing.T) {
-	if os.Getenv("VENTURI_REQUIRE_ROOT") != "" && os.Geteuid() != 0 {
-		t.Fatal("the scripts that need root would be skipped")
-	}
+// oneByOne is a test whose scripts do not run at the same time.
+type oneByOne struct{ *testing.T }
+
+func (o oneByOne) Parallel()     {}
+func (o oneByOne) Verbose() bool { return testing.Verbose() }
+func (o oneByOne) Run(name string, fn func(testscript.T)) {
+	o.T.Run(name, func(t *testing.T) { fn(oneByOne{t}) })
 }
 
 func code(ts *testscript.TestScript, want string, command []string) {

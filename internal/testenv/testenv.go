@@ -42,10 +42,12 @@ func Main(m *testing.M, roles Roles) {
 		}
 		os.Exit(play(os.Args[1:]))
 	}
-	os.Exit(run(m))
+	os.Exit(Run(m))
 }
 
-func run(m *testing.M) int {
+// Run is [Main] for those who must do something before the process exits. It
+// returns the exit code.
+func Run(m interface{ Run() int }) int {
 	if os.Geteuid() != 0 {
 		return m.Run()
 	}

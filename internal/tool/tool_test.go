@@ -11,65 +11,39 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/result"
 )
 
-// childEnv makes the test binary run one long job between the two namespaces
-// that it names, so that a test can kill it.
-const childEnv = "VENTURI_TEST_TOOL_BETWEEN"
-
 func TestMain(m *testing.M) {
-	if between := os.Getenv(childEnv); between != "" {
-		from, to, _ := strings.Cut(between, " ")
-		_, err := qperf.Run(context.Background(), job("tcp_bw", 65536, 300*time.Second, [2]machine.Endpoint{
-			{Namespace: from, Addr: addrs[0].Addr()}, {Namespace: to, Addr: addrs[1].Addr()},
-		}))
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
+	testenv.Main(m, testenv.Roles{"long": longJob})
 }
 
-var addrs = [2]netip.Prefix{netip.MustParsePrefix("10.211.0.1/24"), netip.MustParsePrefix("10.211.0.2/24")}
+// longJob runs one job that takes minutes between the two namespaces that it
+// is given with their addresses, so that a test can kill it.
+func longJob(args []string) int {
+	j := job("tcp_bw", 65536, 300*time.Second, [2]machine.Endpoint{
+		{Namespace: args[1], Addr: netip.MustParseAddr(args[2])},
+		{Namespace: args[3], Addr: netip.MustParseAddr(args[4])},
+	})
+	_, err := qperf.Run(context.Background(), j)
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
 
 func job(load string, size int, d time.Duration, ends [2]machine.Endpoint) Job {
 	return Job{Load: load, Size: size, Duration: d, From: ends[0], To: ends[1], ClientCPU: 0, ServerCPU: -1}
 }
 
-// pair gives two ends that a veth joins.
+// pair gives two ends that a wire joins.
 func pair(t *testing.T) [2]machine.Endpoint {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("VENTURI_REQUIRE_ROOT") != "" {
-			t.Fatal("needs root")
-		}
-		t.Skip("needs root")
-	}
-	lab := fmt.Sprintf("test-tool-%d", os.Getpid())
-	w, err := change.Owned(lab)
-	check(t, err)
-	var ends [2]machine.Endpoint
-	var veth [2]change.VethEnd
-	var spaces [2]*change.Namespace
-	for i, name := range []string{w.Name("a"), w.Name("b")} {
-		spaces[i], err = w.Create(name)
-		check(t, err)
-		t.Cleanup(func() { check(t, w.Delete(name)) })
-		t.Cleanup(spaces[i].Close)
-		veth[i] = change.VethEnd{In: spaces[i], Name: "v0"}
-		ends[i] = machine.Endpoint{Namespace: spaces[i].Path(), Device: "v0", Addr: addrs[i].Addr(), MTU: 1500}
-	}
-	check(t, change.AddVeth(veth[0], veth[1], 1500))
-	for i := range spaces {
-		check(t, spaces[i].AddAddr("v0", addrs[i]))
-	}
-	// Runs before the namespaces are deleted.
-	t.Cleanup(func() {
-		awaitNobody(t, ends, 0)
-		check(t, w.Kill([]string{w.Name("a"), w.Name("b")}, 0))
-	})
+	l := testenv.Lab(t, lab.Options{Paths: []string{"host"}})
+	ends := [2]machine.Endpoint{l.Arms[0].From, l.Arms[0].To}
+	// Runs before the lab goes down, which would end whoever is in it.
+	t.Cleanup(func() { awaitNobody(t, ends, 0) })
 	return ends
 }
 
@@ -224,8 +198,9 @@ func TestUnreachable(t *testing.T) {
 // forked server included.
 func TestKilledParent(t *testing.T) {
 	ends := pair(t)
-	child := exec.Command("/proc/self/exe")
-	child.Env = append(os.Environ(), childEnv+"="+ends[0].Namespace+" "+ends[1].Namespace)
+	role := append(testenv.RoleCommand(t, "long"),
+		ends[0].Namespace, ends[0].Addr.String(), ends[1].Namespace, ends[1].Addr.String())
+	child := exec.Command(role[0], role[1:]...)
 	child.Stderr = os.Stderr
 	check(t, child.Start())
 	const all = 3 // client, server, and the server's fork

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// shorter are the options that a script may add to a command of the README,
+// so that it does not take 90 seconds. They do not change what is shown.
+var shorter = []string{"--series", "--rounds", "--slice", "--budget", "--seed", "--out"}
+
+// Every command that the README shows is run by a script, or is a target of
+// the Makefile.
+func TestReadmeCommands(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := scriptCommands(t)
+	shown := 0
+	for _, line := range shellLines(string(readme)) {
+		shown++
+		if target, ok := strings.CutPrefix(line, "make "); ok {
+			if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target) + `:`).Match(makefile) {
+				t.Errorf("README: %q: the Makefile has no such target", line)
+			}
+			continue
+		}
+		if !slices.ContainsFunc(run, func(command string) bool { return runs(command, line) }) {
+			t.Errorf("README: %q: no script runs that", line)
+		}
+	}
+	if shown < 5 {
+		t.Errorf("the README shows %d commands: does the test still know their shape?", shown)
+	}
+}
+
+// runs tells whether a script's command is the one shown, but for options that
+// make it shorter.
+func runs(command, shown string) bool {
+	rest, ok := strings.CutPrefix(command+" ", shown+" ")
+	if !ok {
+		return false
+	}
+	words := strings.Fields(rest)
+	for i := 0; i < len(words); i += 2 {
+		if !slices.Contains(shorter, words[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// shellLines gives the commands of the fenced blocks that are marked sh.
+func shellLines(markdown string) []string {
+	var lines []string
+	inside := false
+	for line := range strings.Lines(markdown) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "```"):
+			inside = line == "```sh"
+		case inside && line != "" && !strings.HasPrefix(line, "#"):
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// scriptCommands gives every command line that a script expects to succeed.
+func scriptCommands(t *testing.T) []string {
+	t.Helper()
+	var commands []string
+	err := filepath.WalkDir("testdata/script", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(p)
+		for line := range strings.Lines(string(text)) {
+			for _, prefix := range []string{"exec ", "code 0 "} {
+				if command, ok := strings.CutPrefix(strings.TrimSpace(line), prefix); ok {
+					commands = append(commands, command)
+				}
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return commands
+}
