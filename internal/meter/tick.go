@@ -33,7 +33,7 @@ const (
 // openTick loads the program and holds what it reads against /proc/stat: the
 // two have one origin, so a kernel whose variables mean something else shows.
 func openTick(s *stat) (*tick, error) {
-	layout, err := findTickLayout()
+	layout, err := thisKernel()
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package meter
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/cilium/ebpf/btf"
 )
@@ -31,6 +32,10 @@ type tickLayout struct {
 const flagIdleActive = 1 << 2
 
 var errOtherKernel = errors.New("this kernel keeps its idle times in another way")
+
+// thisKernel is the layout of the running kernel. To find it takes tens of
+// milliseconds, and each series asks.
+var thisKernel = sync.OnceValues(findTickLayout)
 
 func findTickLayout() (tickLayout, error) {
 	var l tickLayout

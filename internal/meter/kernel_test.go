@@ -1,0 +1,308 @@
+package meter
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m, nil) }
+
+// openThisTick opens the exact source, which a kernel may lack for a reason
+// that is not ours to fail for.
+func openThisTick(t testing.TB) (*tick, *stat) {
+	t.Helper()
+	testenv.Root(t)
+	s, err := openStat("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.close() })
+	k, err := openTick(s)
+	if err != nil {
+		if _, noTypes := os.Stat("/sys/kernel/btf/vmlinux"); noTypes != nil {
+			t.Skipf("this kernel does not describe its types: %v", err)
+		}
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.close() })
+	return k, s
+}
+
+// pinned runs fn on a thread that stays on one core.
+func pinned(t *testing.T, core int, fn func()) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine, and its pinning with it
+		var set unix.CPUSet
+		set.Set(core)
+		err := unix.SchedSetaffinity(0, &set)
+		if err == nil {
+			fn()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Errorf("pin to core %d: %v", core, err)
+	}
+}
+
+// TestBusyLoopIsBusy: while a thread spins on a core, that core is not idle
+// for 1 % of the time, whoever else wants it.
+func TestBusyLoopIsBusy(t *testing.T) {
+	k, _ := openThisTick(t)
+	for i, core := range k.cores() {
+		before, after := make([]cpuTimes, len(k.list)), make([]cpuTimes, len(k.list))
+		var err, err2 error
+		pinned(t, core, func() {
+			err = k.read(before)
+			for start := time.Now(); time.Since(start) < 100*time.Millisecond; {
+			}
+			err2 = k.read(after)
+		})
+		if err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
+		wall := after[i].now - before[i].now
+		steal := after[i].class[classSteal] - before[i].class[classSteal]
+		busy := after[i].busy() - before[i].busy() + steal
+		if busy < wall*99/100 || busy > wall {
+			t.Errorf("core %d: busy %v (steal %v) of %v", core, time.Duration(busy), time.Duration(steal), time.Duration(wall))
+		}
+	}
+}
+
+// TestDutyCycle: a thread that works and sleeps in turn makes the core busy
+// for at least the time it ran, and the idle time is that of /proc/stat, which
+// is as exact inside the kernel but cut to 10 ms.
+func TestDutyCycle(t *testing.T) {
+	k, s := openThisTick(t)
+	n := len(k.list)
+	fine, coarse := [2][]cpuTimes{}, [2][]cpuTimes{}
+	for i := range 2 {
+		fine[i], coarse[i] = make([]cpuTimes, n), make([]cpuTimes, n)
+	}
+	var ran time.Duration
+	pinned(t, k.list[0], func() {
+		began := threadTime(t)
+		k.read(fine[0])
+		s.read(coarse[0])
+		for range 100 {
+			for start := threadTime(t); threadTime(t)-start < 2*time.Millisecond; {
+			}
+			unix.Nanosleep(&unix.Timespec{Nsec: int64(2 * time.Millisecond)}, nil)
+		}
+		k.read(fine[1])
+		s.read(coarse[1])
+		ran = threadTime(t) - began
+	})
+	if busy := time.Duration(fine[1][0].busy() - fine[0][0].busy()); busy < ran*99/100 {
+		t.Errorf("core %d was busy for %v while a thread ran on it for %v", k.list[0], busy, ran)
+	}
+	for i, core := range k.list {
+		exact, cut := fine[1][i].idle-fine[0][i].idle, coarse[1][i].idle-coarse[0][i].idle
+		// Two counters, each cut at both ends; the reads are not at one moment.
+		if diff := time.Duration(exact - cut).Abs(); diff > 3*time.Duration(userTick) {
+			t.Errorf("core %d: idle for %v, by /proc/stat for %v", core, time.Duration(exact), time.Duration(cut))
+		}
+	}
+}
+
+// threadTime is how long this thread has run.
+func threadTime(t *testing.T) time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		t.Error(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// TestTimesOnlyGrow reads without a pause while every core goes in and out of
+// idle: its idle time never goes back and never grows faster than the clock,
+// whether the core is in idle at that moment, enters or leaves it.
+func TestTimesOnlyGrow(t *testing.T) {
+	k, _ := openThisTick(t)
+	for _, core := range k.list {
+		stop := make(chan struct{})
+		var dozing sync.WaitGroup
+		dozing.Go(func() {
+			pinned(t, core, func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						unix.Nanosleep(&unix.Timespec{Nsec: int64(500 * time.Microsecond)}, nil)
+					}
+				}
+			})
+		})
+		defer dozing.Wait()
+		defer close(stop)
+	}
+	last, now := make([]cpuTimes, len(k.list)), make([]cpuTimes, len(k.list))
+	if err := k.read(last); err != nil {
+		t.Fatal(err)
+	}
+	const clocks = int64(20 * time.Microsecond) // how far two cores' clocks may be apart
+	for start := time.Now(); time.Since(start) < 500*time.Millisecond; {
+		if err := k.read(now); err != nil {
+			t.Fatal(err)
+		}
+		for c := range now {
+			idle, wall := now[c].idle-last[c].idle, now[c].now-last[c].now
+			if idle < -clocks || idle > wall+clocks {
+				t.Fatalf("core %d: idle grew by %d ns in %d ns", k.list[c], idle, wall)
+			}
+		}
+		last, now = now, last
+	}
+}
+
+// namespace makes a network namespace that has no name and ends with the test,
+// with its loopback up, and gives its file.
+func namespace(t testing.TB) string {
+	t.Helper()
+	testenv.Root(t)
+	path := make(chan string)
+	release := make(chan struct{})
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		runtime.LockOSThread() // never unlocked: the namespace ends with the thread
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		var lo netlink.Link
+		if err == nil {
+			lo, err = netlink.LinkByName("lo")
+		}
+		if err == nil {
+			err = netlink.LinkSetUp(lo)
+		}
+		if err != nil {
+			t.Errorf("make namespace: %v", err)
+			close(path)
+			return
+		}
+		path <- fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid())
+		<-release
+	}()
+	p, ok := <-path
+	if !ok {
+		t.FailNow()
+	}
+	t.Cleanup(func() { close(release); <-gone })
+	return p
+}
+
+// TestNamespacesAreApart: the counters are those of the arm's own namespace,
+// and re-reading needs no second visit.
+func TestNamespacesAreApart(t *testing.T) {
+	busy, calm := namespace(t), namespace(t)
+	arms := []Arm{
+		{Name: "busy", Ends: []string{busy}, Crossed: []string{busy}},
+		{Name: "calm", Ends: []string{calm}, Crossed: []string{calm}},
+		{Name: "both", Ends: []string{calm, busy}, Crossed: []string{calm, busy}},
+	}
+	r, err := NewRecorder("m1", Names(), Setup{Arms: arms})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	const datagrams = 10
+	for arm := range arms {
+		r.Begin(arm)
+		testenv.In(t, busy, func() error {
+			for i := range datagrams {
+				c, err := net.Dial("udp4", fmt.Sprint("127.0.0.1:", 9000+i))
+				if err != nil {
+					return err
+				}
+				c.Write([]byte("nobody is here"))
+				c.Close()
+			}
+			return nil
+		})
+		r.End(arm)
+	}
+	got := map[string]int64{}
+	for _, m := range r.Meters() {
+		if strings.Contains(m.Resolution, "not read") {
+			t.Errorf("%s of %s: %s", m.Name, m.Arm, m.Resolution)
+		}
+		for key, v := range m.Values {
+			got[m.Arm+" "+key] = v
+		}
+	}
+	for key, want := range map[string]int64{
+		"busy udp/out_datagrams": datagrams, "busy udp/no_port": datagrams,
+		"calm udp/out_datagrams": 0, "calm udp/no_port": 0, "both udp/no_port": datagrams,
+		"busy tcp/retransmits": 0, "busy links/tx_dropped": 0,
+	} {
+		if v, ok := got[key]; !ok || v != want {
+			t.Errorf("%s: %d (there: %v), want %d", key, v, ok, want)
+		}
+	}
+	if got["busy busy"] <= 0 {
+		t.Errorf("sending took no CPU time: %d", got["busy busy"])
+	}
+}
+
+// TestMissingNamespace leaves no file open; the leak check sees it if not.
+func TestMissingNamespace(t *testing.T) {
+	for _, name := range []string{"tcp", "udp", "links"} {
+		arms := []Arm{{Ends: []string{""}, Crossed: []string{""}}, {Ends: []string{"/nowhere"}, Crossed: []string{"/nowhere"}}}
+		if r, err := NewRecorder("m1", []string{name}, Setup{Arms: arms}); err == nil {
+			r.Close()
+			t.Errorf("%s opened a namespace that is not there", name)
+		}
+	}
+	if err := machine.Do("/nowhere", func() error { return nil }); err == nil {
+		t.Error("the test's namespace exists")
+	}
+}
+
+// BenchmarkSample is what a meter costs at each end of a slice.
+func BenchmarkSample(b *testing.B) {
+	testenv.Root(b)
+	for _, entry := range Table {
+		b.Run(entry.Name, func(b *testing.B) {
+			s, err := entry.Open(Setup{Root: "/", Arms: []Arm{{Ends: []string{""}, Crossed: []string{""}}}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			b.Log(s.Resolution())
+			dst := make([]int64, len(s.Keys()))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := s.Sample(0, dst); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkOpen is what all meters cost per series.
+func BenchmarkOpen(b *testing.B) {
+	testenv.Root(b)
+	for b.Loop() {
+		r, err := NewRecorder("m1", Names(), Setup{Arms: []Arm{{Ends: []string{""}, Crossed: []string{""}}}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.Close()
+	}
+}
