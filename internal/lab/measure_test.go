@@ -1,0 +1,83 @@
+package lab_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// hold lets another process take the measuring lock; the function lets go.
+func hold(t *testing.T) (pid int, release func()) {
+	t.Helper()
+	command := testenv.RoleCommand(t, "holder")
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if line != "held\n" {
+		t.Fatalf("holder said %q (%v)", line, err)
+	}
+	return cmd.Process.Pid, func() { in.Close(); _, _ = io.Copy(io.Discard, out) }
+}
+
+func TestMeasureLock(t *testing.T) {
+	testenv.Root(t)
+	pid, release := hold(t)
+	_, err := lab.LockMeasure(t.Context(), false, "me", nil)
+	if verr.Code(err) != verr.Busy || !strings.Contains(err.Error(), "venturi compare vxlan") {
+		t.Fatalf("lock that is held: %v, want busy, with the holder's command", err)
+	}
+	told := make(chan lab.Holder, 2)
+	got := make(chan error, 1)
+	go func() {
+		unlock, err := lab.LockMeasure(t.Context(), true, "me", func(h lab.Holder) { told <- h })
+		if err == nil {
+			unlock()
+		}
+		got <- err
+	}()
+	if h := <-told; h.Pid != pid || time.Since(h.Since) > time.Hour {
+		t.Errorf("waits for %+v, want pid %d", h, pid)
+	}
+	select {
+	case err := <-got:
+		t.Fatalf("did not wait: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	release()
+	select {
+	case err := <-got:
+		must(t, err)
+	case <-time.After(long):
+		t.Fatal("waits for a lock that is free")
+	}
+	if len(told) > 0 {
+		t.Error("told more than once for whom it waits")
+	}
+}
+
+func TestMeasureLockInterrupted(t *testing.T) {
+	testenv.Root(t)
+	_, release := hold(t)
+	defer release()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := lab.LockMeasure(ctx, true, "me", nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("LockMeasure = %v, want %v", err, context.DeadlineExceeded)
+	}
+}

@@ -1,0 +1,170 @@
+package lab_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// there tells whether anything of a lab is on the machine.
+func there(t *testing.T, name string) bool {
+	t.Helper()
+	all, err := change.Namespaces()
+	must(t, err)
+	_, err = os.Stat(folder(name))
+	return err == nil || slices.ContainsFunc(all, func(n string) bool { return strings.HasPrefix(n, change.Mark+name+".") })
+}
+
+// remains makes what a killed run can leave: any part of a lab, but no lock.
+func remains(t *testing.T, folders, namespaces, state bool) string {
+	t.Helper()
+	testenv.Root(t)
+	name := testenv.LabName()
+	if folders {
+		must(t, os.MkdirAll(folder(name), 0o700))
+	}
+	if state {
+		must(t, os.WriteFile(filepath.Join(folder(name), "state.json"), []byte(`{"owner": 1, "cut off`), 0o600))
+	}
+	if namespaces {
+		w, err := change.Owned(name)
+		must(t, err)
+		for _, rest := range []string{"m1", "m1.vxlan"} {
+			n, err := w.Create(w.Name(rest))
+			must(t, err)
+			n.Close()
+		}
+		// One that was killed while it was being made.
+		must(t, os.WriteFile(machine.NamespacePath(w.Name("m2")), nil, 0o444))
+	}
+	return name
+}
+
+func TestSweepRemains(t *testing.T) {
+	for _, c := range []struct {
+		what                      string
+		folder, namespaces, state bool
+	}{
+		{"namespaces without a folder", false, true, false},
+		{"a folder without namespaces", true, false, false},
+		{"a state that was cut off", true, true, true},
+		{"no state", true, true, false},
+	} {
+		name := remains(t, c.folder, c.namespaces, c.state)
+		removed, err := lab.Sweep(t.Context())
+		if err != nil || !slices.Contains(removed, name) || there(t, name) {
+			t.Errorf("%s: sweep removed %v (%v), %s is there: %v", c.what, removed, err, name, there(t, name))
+		}
+	}
+}
+
+// A new lab can have the name of one that was killed.
+func TestUpSweepsFirst(t *testing.T) {
+	name := remains(t, true, true, true)
+	testenv.Lab(t, lab.Options{Name: name, Paths: []string{"vxlan"}})
+}
+
+// What others hold is left alone.
+func TestSweepSparesTheLiving(t *testing.T) {
+	l := testenv.Lab(t, lab.Options{Paths: []string{"routed"}})
+	removed, err := lab.Sweep(t.Context())
+	if err != nil || slices.Contains(removed, l.Name) || !there(t, l.Name) {
+		t.Errorf("sweep removed %v (%v)", removed, err)
+	}
+}
+
+func TestSweepSparesTheKept(t *testing.T) {
+	testenv.Root(t)
+	name := testenv.LabName()
+	l, err := lab.Up(t.Context(), lab.Options{Name: name, Paths: []string{"routed"}, Keep: true, AgentCommand: testenv.AgentCommand(t)})
+	must(t, err)
+	removed, err := lab.Sweep(t.Context())
+	if err != nil || slices.Contains(removed, name) {
+		t.Errorf("sweep removed %v (%v)", removed, err)
+	}
+	infos, err := lab.List(t.Context())
+	must(t, err)
+	i := slices.IndexFunc(infos, func(i lab.Info) bool { return i.Name == name })
+	if i < 0 || infos[i].Status != lab.Kept || infos[i].Lab == nil {
+		t.Fatalf("List = %+v, want %s as kept", infos, name)
+	}
+	loaded, err := lab.Load(name)
+	must(t, err)
+	if loaded.Arms[0] != l.Arms[0] || loaded.Machines[0].AgentPid != l.Machines[0].AgentPid {
+		t.Errorf("loaded %+v, want %+v", loaded, l)
+	}
+	must(t, lab.Remove(t.Context(), name))
+	if there(t, name) {
+		t.Error("it is still there after it was removed")
+	}
+}
+
+func TestConcurrentSweeps(t *testing.T) {
+	var names []string
+	for range 4 {
+		names = append(names, remains(t, true, true, false))
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if _, err := lab.Sweep(t.Context()); err != nil {
+				t.Errorf("sweep: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, name := range names {
+		if there(t, name) {
+			t.Errorf("%s is still there", name)
+		}
+	}
+}
+
+// The owner is killed, then the agents too or not: either way a sweep leaves
+// no process and no namespace.
+func TestOwnerKilled(t *testing.T) {
+	testenv.Root(t)
+	for _, agentsToo := range []bool{false, true} {
+		name := testenv.LabName()
+		command := testenv.RoleCommand(t, "owner")
+		cmd := exec.Command(command[0], append(command[1:], name)...)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		must(t, err)
+		must(t, cmd.Start())
+		if line, err := bufio.NewReader(out).ReadString('\n'); line != "up\n" {
+			t.Fatalf("owner said %q (%v)", line, err)
+		}
+		l, err := lab.Load(name)
+		must(t, err)
+		must(t, cmd.Process.Kill())
+		if agentsToo {
+			for _, m := range l.Machines {
+				if p, err := os.FindProcess(m.AgentPid); err == nil {
+					_ = p.Kill() // it may have seen its lifeline end already
+				}
+			}
+		}
+		_ = cmd.Wait()
+		_, err = lab.Sweep(t.Context())
+		must(t, err)
+		if there(t, name) {
+			t.Errorf("something of the lab is left (agents killed: %v)", agentsToo)
+		}
+		for _, m := range l.Machines {
+			if command := (machine.Reader{}).Command(m.AgentPid); slices.Contains(command, m.Socket) {
+				t.Errorf("agent %d still lives: %v", m.AgentPid, command)
+			}
+		}
+	}
+}

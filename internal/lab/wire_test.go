@@ -1,0 +1,93 @@
+package lab_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+func TestParseWire(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                              "tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500",
+		"tso=off":                       "tso=off,tunnel-tso=on,gro=off,csum=on,mtu=1500",
+		"gro=on, mtu=9000":              "tso=on,tunnel-tso=on,gro=on,csum=on,mtu=9000",
+		"csum=off":                      "tso=off,tunnel-tso=off,gro=off,csum=off,mtu=1500",
+		"csum=off,tso=off":              "tso=off,tunnel-tso=off,gro=off,csum=off,mtu=1500",
+		"mtu=576":                       "tso=on,tunnel-tso=on,gro=off,csum=on,mtu=576",
+		"mtu=65535":                     "tso=on,tunnel-tso=on,gro=off,csum=on,mtu=65535",
+		"tunnel-tso=off,tso=on,csum=on": "tso=on,tunnel-tso=off,gro=off,csum=on,mtu=1500",
+	} {
+		w, err := lab.ParseWire(text)
+		if err != nil || w.String() != want {
+			t.Errorf("ParseWire(%q) = %v, %v, want %s", text, w, err, want)
+			continue
+		}
+		if again, err := lab.ParseWire(w.String()); err != nil || again != w {
+			t.Errorf("ParseWire(%q) = %v, %v, want what it was made from", w, again, err)
+		}
+	}
+}
+
+func TestBadWire(t *testing.T) {
+	for text, says := range map[string]string{
+		"tso":             "no value",
+		"tso=yes":         "yes",
+		"lro=on":          "lro",
+		"mtu=575":         "576",
+		"mtu=65536":       "65535",
+		"mtu=big":         "big",
+		"tso=on,tso=off":  "twice",
+		"csum=off,tso=on": "csum=on",
+	} {
+		_, err := lab.ParseWire(text)
+		if verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), says) {
+			t.Errorf("ParseWire(%q) = %v, want a usage error that says %q", text, err, says)
+		}
+	}
+}
+
+func FuzzParseWire(f *testing.F) {
+	f.Add("tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500")
+	f.Add("csum=off,,mtu=9000 ")
+	f.Fuzz(func(t *testing.T, text string) {
+		w, err := lab.ParseWire(text)
+		if err != nil {
+			return
+		}
+		if again, err := lab.ParseWire(w.String()); err != nil || again != w {
+			t.Errorf("%q reads as %v, which reads as %v (%v)", text, w, again, err)
+		}
+	})
+}
+
+// What was asked for is what both ends of the wire have.
+func TestWireTakes(t *testing.T) {
+	testenv.Root(t)
+	for _, text := range []string{"", "tso=off", "tunnel-tso=off", "tso=off,tunnel-tso=off,gro=on", "csum=off,mtu=9000", "mtu=65535"} {
+		w, err := lab.ParseWire(text)
+		must(t, err)
+		l := testenv.Lab(t, lab.Options{Wire: w, Paths: []string{"vxlan"}})
+		for _, m := range l.Machines {
+			facts, problems := machine.Reader{}.Facts(m.Name, m.Spaces()...)
+			if len(problems) > 0 {
+				t.Errorf("facts of %s: %v", m.Name, problems)
+			}
+			for _, d := range facts.Devices {
+				if d.Name != "wire0" {
+					continue
+				}
+				got := lab.Wire{
+					TSO: d.Features["tx-tcp-segmentation"], TunnelTSO: d.Features["tx-udp_tnl-segmentation"],
+					GRO: d.Features["rx-gro"], Csum: d.Features["tx-checksum-ip-generic"], MTU: d.MTU,
+				}
+				if got != w {
+					t.Errorf("%s: wire is %v, want %v", m.Name, got, w)
+				}
+			}
+		}
+	}
+}
