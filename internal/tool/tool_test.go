@@ -214,3 +214,14 @@ func TestKilledParent(t *testing.T) {
 	child.Wait()
 	awaitNobody(t, ends, 10*time.Second)
 }
+
+func TestVersion(t *testing.T) {
+	testenv.Root(t)
+	for _, tool := range Table {
+		v, err := tool.Version(t.Context())
+		check(t, err)
+		if !strings.HasPrefix(v, strings.TrimSuffix(tool.Name, "3")) || !strings.ContainsAny(v, "0123456789") {
+			t.Errorf("%s says it is %q", tool.Name, v)
+		}
+	}
+}
