@@ -38,7 +38,7 @@ func (a Answer) String() string {
 type Probe struct {
 	Name string // "a vxlan device"
 	Get  string // how to get it: "load the module vxlan (modprobe vxlan), ..."
-	try  func(*change.Namespace) error
+	Try  func(*change.Namespace) error
 }
 
 // answers keeps what the kernel said. Only a yes or a no is kept; what could
@@ -56,7 +56,7 @@ func (p *Probe) Ask() (Answer, error) {
 		f := known.(finding)
 		return f.answer, f.why
 	}
-	err := change.Scratch(p.try)
+	err := change.Scratch(p.Try)
 	f := finding{answer: classify(err), why: err}
 	if f.answer != Unknown {
 		answers.Store(p.Name, f)

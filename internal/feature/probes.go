@@ -12,19 +12,19 @@ var (
 	Veth = &Probe{
 		Name: "veth device",
 		Get:  "load the module veth (modprobe veth), or run a kernel built with CONFIG_VETH",
-		try:  pair,
+		Try:  pair,
 	}
 	Bridge = &Probe{
 		Name: "bridge device",
 		Get:  "load the module bridge (modprobe bridge), or run a kernel built with CONFIG_BRIDGE",
-		try: func(n *change.Namespace) error {
+		Try: func(n *change.Namespace) error {
 			return n.AddBridge("probe", probeMAC(1), 1500)
 		},
 	}
 	VXLAN = &Probe{
 		Name: "vxlan device",
 		Get:  "load the module vxlan (modprobe vxlan), or run a kernel built with CONFIG_VXLAN",
-		try: func(n *change.Namespace) error {
+		Try: func(n *change.Namespace) error {
 			if err := pair(n); err != nil {
 				return err
 			}
@@ -38,13 +38,13 @@ var (
 	NAT = &Probe{
 		Name: "nftables with address translation and connection tracking",
 		Get:  "load the modules nf_tables and nft_chain_nat, or run a kernel built with CONFIG_NF_TABLES, CONFIG_NFT_NAT, CONFIG_NFT_MASQ, CONFIG_NFT_CT and CONFIG_NFT_FIB_IPV4",
-		try:  natRules,
+		Try:  natRules,
 	}
 	// BridgeNetfilter lets the packet filter of IP see what a bridge forwards.
 	BridgeNetfilter = &Probe{
 		Name: "packet filter on bridges",
 		Get:  "load the module br_netfilter (modprobe br_netfilter), or run a kernel built with CONFIG_BRIDGE_NETFILTER",
-		try: func(n *change.Namespace) error {
+		Try: func(n *change.Namespace) error {
 			return n.Sysctl(change.Setting{Name: "net.bridge.bridge-nf-call-iptables", Value: "1"})
 		},
 	}

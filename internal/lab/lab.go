@@ -118,6 +118,12 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	return l, nil
 }
 
+// Check tells whether such a lab can be raised here, and makes nothing.
+func (o Options) Check() error {
+	_, err := o.check()
+	return err
+}
+
 // check refuses what cannot be raised, before anything is made.
 func (o *Options) check() ([]path.Arm, error) {
 	arms, err := path.Arms(o.Paths)

@@ -36,6 +36,9 @@ type Info struct {
 
 // List tells of all labs on the machine.
 func List(ctx context.Context) ([]Info, error) {
+	if err := needRoot("cannot list labs"); err != nil {
+		return nil, err
+	}
 	var list []Info
 	err := withTable(ctx, func() error {
 		all, err := names()

@@ -13,9 +13,9 @@ import (
 //
 // Two of them depend on others. A card that does not compute checksums cannot
 // segment, so csum=off takes both kinds of TSO with it. And a veth merges what
-// it receives (GRO) only when all TSO of the other end is off: a card with
-// TSO and GRO at once cannot be played, because packets that were never cut
-// arrive whole.
+// it receives (GRO) only when the other end has TSO off: a card with TSO and
+// GRO at once cannot be played, because packets that were never cut arrive
+// whole. TunnelTSO does not matter to that.
 type Wire struct {
 	TSO       bool // cuts TCP into packets for the sender
 	TunnelTSO bool // the same inside of UDP tunnels; without effect when TSO is off
@@ -38,8 +38,9 @@ func DefaultWire() Wire {
 }
 
 // WireHelp explains the option's text, for --help.
-const WireHelp = `what the wire's network cards can do: tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500 are the
-defaults; csum=off takes both TSO with it; gro=on merges only when tso and tunnel-tso are off`
+const WireHelp = "what the wire's network cards can do, as `KEY=VALUE,...`; the defaults are\n" +
+	"tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500. csum=off takes both TSO with it;\n" +
+	"gro=on merges packets only when tso is off"
 
 // String gives the full normal form, as ParseWire takes it.
 func (w Wire) String() string {
