@@ -20,6 +20,7 @@ import (
 var commands = []func(*Env) *cobra.Command{
 	newAgent,
 	newReport,
+	newLab,
 	newVersion,
 	newExitCodes,
 }

@@ -1,0 +1,298 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/path"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+func newLab(env *Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lab",
+		Short: "Raise a lab by hand, look at it, work in it, take it down",
+		Long: `A lab is two machines, m1 and m2, played by network namespaces that a wire
+joins, and paths between them with pods of their own. "venturi compare" raises one
+for a run and takes it down again. With these commands a lab stays until it is
+taken down, to look at how a path is wired or to try something in it.
+
+Everything of a lab carries its name: the namespaces venturi.LAB.m1, venturi.LAB.m2
+and those of the pods, such as venturi.LAB.m1.vxlan, and the folder ` + lab.Folder + `/LAB.`,
+		Example: `  venturi lab up
+  venturi lab exec m1/vxlan -- ip route
+  venturi lab down`,
+	}
+	cmd.AddCommand(labUp(env.Stdout), labList(env.Stdout), labExec(), labDown(env.Stdout))
+	return cmd
+}
+
+// agentCommand starts an agent: this very program, whatever its name.
+func agentCommand() ([]string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find own program: %w", err)
+	}
+	return []string{exe, "agent"}, nil
+}
+
+func labUp(out io.Writer) *cobra.Command {
+	var (
+		o      = lab.Options{Keep: true}
+		wire   string
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "up [PATH...]",
+		Short: "Raise a lab that stays until it is taken down",
+		Long: `Raise two machines, the wire between them, and every PATH, all at once. A path
+named twice is built twice, the second as PATH.2.
+
+Paths:
+` + pathHelp(),
+		Example: `  venturi lab up                              host, routed and vxlan
+  venturi lab up vxlan vxlan                  two overlays side by side
+  venturi lab up --wire tso=off,gro=on        cards without TSO
+  venturi lab up --name busy --services 1000  behind a node's packet filter`,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.Paths = args; len(args) == 0 {
+				o.Paths = path.Names()
+			}
+			if o.Wire, err = lab.ParseWire(wire); err != nil {
+				return err
+			}
+			if o.AgentCommand, err = agentCommand(); err != nil {
+				return err
+			}
+			l, err := lab.Up(cmd.Context(), o)
+			if err != nil {
+				return verr.Wrap(verr.Failed, "cannot raise lab "+o.Name, err,
+					"what was built is gone again; the reason says what to change")
+			}
+			if asJSON {
+				return printJSON(out, l)
+			}
+			return printLab(out, l)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Name, "name", lab.DefaultName, "name of the lab")
+	f.StringVar(&wire, "wire", "", lab.WireHelp)
+	f.IntVar(&o.Services, "services", 0, "let the machines' packet filter carry what kube-proxy writes for so many\nServices, with connection tracking on")
+	f.BoolVar(&asJSON, "json", false, "print the lab as JSON")
+	return cmd
+}
+
+func pathHelp() string {
+	var b strings.Builder
+	for _, d := range path.Table {
+		fmt.Fprintf(&b, "  %-8s %s\n           (like %s)\n", d.Name, d.Summary, d.Like)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+func labList(out io.Writer) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List the labs that are on this machine",
+		Long: `List the labs that are on this machine. A lab is
+
+  kept      raised by "venturi lab up": stays until it is taken down
+  running   in use by a process, which takes it down itself
+  dead      left by a process that was killed: the next command removes it`,
+		Example: `  venturi lab ls
+  venturi lab ls --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list, err := lab.List(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(out, append([]lab.Info{}, list...))
+			}
+			return printList(out, list)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
+	return cmd
+}
+
+func labExec() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   "exec MACHINE[/PATH] [--] COMMAND [ARGUMENT...]",
+		Short: "Run a command on a machine of a lab, or in a pod",
+		Long: `Run a command in the network namespace of a machine, or in that of a path's pod
+on it. Only the network is the machine's: files, /sys among them, are not.
+The exit code is that of the command.`,
+		Example: `  venturi lab exec m1 ip -brief address
+  venturi lab exec m1/vxlan -- ip route
+  venturi lab exec m2 -- tcpdump -ni wire0
+  venturi lab exec --name busy m1 nft list ruleset`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			where, command := args[0], args[1:]
+			if command[0] == "--" {
+				command = command[1:]
+			}
+			if len(command) == 0 {
+				return verr.New(verr.Usage, "cannot run a command in "+where, "no command is given",
+					"see `venturi lab exec --help`")
+			}
+			return lab.Exec(name, where, command)
+		},
+	}
+	cmd.Flags().SetInterspersed(false) // the command's options are its own
+	cmd.Flags().StringVar(&name, "name", lab.DefaultName, "name of the lab")
+	return cmd
+}
+
+func labDown(out io.Writer) *cobra.Command {
+	var (
+		name string
+		all  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "down",
+		Short: "Take a lab down, and remove what killed runs left",
+		Long: `Take a lab down: end what runs in it, delete its namespaces and its folder. Labs
+whose process was killed are removed too, whatever their names. A lab that a
+process is using is left to that process.`,
+		Example: `  venturi lab down              the lab called ` + lab.DefaultName + `, and what killed runs left
+  venturi lab down --name busy  another one
+  venturi lab down --all        all that are kept`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			swept, err := lab.Sweep(cmd.Context())
+			for _, gone := range swept {
+				fmt.Fprintf(out, "removed %s, which a killed run had left\n", gone)
+			}
+			if err != nil {
+				return err
+			}
+			targets, err := downTargets(cmd, name, all)
+			if err != nil {
+				return err
+			}
+			var failed []error
+			for _, target := range targets {
+				if slices.Contains(swept, target) {
+					continue
+				}
+				if err := lab.Remove(cmd.Context(), target); err != nil {
+					failed = append(failed, err)
+					continue
+				}
+				fmt.Fprintf(out, "took %s down\n", target)
+			}
+			if len(swept)+len(targets) == 0 {
+				fmt.Fprintln(out, "nothing to take down")
+			}
+			return errors.Join(failed...)
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", lab.DefaultName, "name of the lab")
+	cmd.Flags().BoolVar(&all, "all", false, "take down all labs that are kept")
+	cmd.MarkFlagsMutuallyExclusive("name", "all")
+	return cmd
+}
+
+// downTargets says which labs to take down: one that was named, even if it is
+// not there, else those that are.
+func downTargets(cmd *cobra.Command, name string, all bool) ([]string, error) {
+	if cmd.Flags().Changed("name") {
+		return []string{name}, nil
+	}
+	list, err := lab.List(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	var targets []string
+	for _, i := range list {
+		if all && i.Status == lab.Kept || !all && i.Name == name {
+			targets = append(targets, i.Name)
+		}
+	}
+	return targets, nil
+}
+
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+func printLab(out io.Writer, l *lab.Lab) error {
+	fmt.Fprintf(out, "Lab %s is up, until `%s`. Wire: %s.", l.Name, command("down", l.Name), l.Wire)
+	if l.Services > 0 {
+		fmt.Fprintf(out, " Packet filter: %d Services.", l.Services)
+	}
+	fmt.Fprint(out, "\n\n")
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "MACHINE\tADDRESS\tNAMESPACE\tAGENT")
+	for _, m := range l.Machines {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", m.Name, m.Addr, filepath.Base(m.Namespace), m.AgentPid)
+	}
+	fmt.Fprintln(w, "\nPATH\tFROM\tTO\tMTU\tOVERHEAD")
+	for _, a := range l.Arms {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\n", a.Name, a.From.Addr, a.To.Addr, a.From.MTU, a.Overhead)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	last := l.Arms[len(l.Arms)-1]
+	_, err := fmt.Fprintf(out, "\nLook inside: %s %s/%s -- ip route\n", command("exec", l.Name), last.From.Machine, last.Name)
+	return err
+}
+
+// command is what a user types for a lab of that name.
+func command(verb, name string) string {
+	if name == lab.DefaultName {
+		return "venturi lab " + verb
+	}
+	return "venturi lab " + verb + " --name " + name
+}
+
+func printList(out io.Writer, list []lab.Info) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, "no lab is up")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "LAB\tSTATUS\tSINCE\tOWNER\tPATHS")
+	for _, i := range list {
+		since, owner, paths := "?", "-", "?"
+		if !i.Since.IsZero() {
+			since = i.Since.Format(time.DateTime)
+		}
+		if i.Status == lab.Running {
+			owner = fmt.Sprint(i.Owner)
+		}
+		if i.Lab != nil {
+			paths = strings.Join(armNames(i.Lab), " ")
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", i.Name, i.Status, since, owner, paths)
+	}
+	return w.Flush()
+}
+
+func armNames(l *lab.Lab) []string {
+	var names []string
+	for _, a := range l.Arms {
+		names = append(names, a.Name)
+	}
+	return names
+}
