@@ -18,6 +18,7 @@ import (
 // commands are the sub-commands, in the order in which help shows them. A new
 // command is one file and one line here.
 var commands = []func(*Env) *cobra.Command{
+	newCompare,
 	newAgent,
 	newReport,
 	newLab,
@@ -41,12 +42,17 @@ func Run(ctx context.Context, env *Env) int {
 	if err == nil {
 		return verr.OK
 	}
-	if errors.Is(err, context.Canceled) && context.Cause(ctx) == errSignal {
+	if stopped(err) && context.Cause(ctx) == errSignal {
 		err = verr.Wrap(verr.Interrupted, "stopped before the end", errSignal,
 			"run the command again; nothing was left behind")
 	}
 	verr.Print(env.Stderr, err)
 	return verr.Code(err)
+}
+
+// stopped tells whether a command ended because its context did.
+func stopped(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, errSignal)
 }
 
 func execute(ctx context.Context, env *Env) error {
@@ -59,7 +65,7 @@ func execute(ctx context.Context, env *Env) error {
 		// Not one line of a command has run, so it was the command line.
 		return usage(cmd, err)
 	}
-	if errors.Is(err, context.Canceled) {
+	if stopped(err) {
 		return err
 	}
 	// An error without three parts by now is one that nobody foresaw.

@@ -1,7 +1,6 @@
 package load
 
 import (
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -41,23 +40,16 @@ func newBatch(n, size int, shared []byte) *batch {
 	return b
 }
 
-func (b *batch) call(trap uintptr, s socket, flags uintptr) (int, error) {
-	for {
-		n, _, errno := syscall.Syscall6(trap, uintptr(s.fd),
-			uintptr(unsafe.Pointer(unsafe.SliceData(b.headers))), uintptr(len(b.headers)), flags, 0, 0)
-		if errno == 0 {
-			return int(n), nil
-		}
-		if errno != unix.EINTR {
-			return 0, errno
-		}
-	}
+func (b *batch) call(s socket, trap, flags uintptr) (int, error) {
+	return s.call(trap, unsafe.Pointer(unsafe.SliceData(b.headers)), len(b.headers), flags)
 }
 
-func (b *batch) send(s socket) (int, error) { return b.call(unix.SYS_SENDMMSG, s, unix.MSG_NOSIGNAL) }
+func (b *batch) send(s socket) (int, error) { return b.call(s, unix.SYS_SENDMMSG, unix.MSG_NOSIGNAL) }
 
 // recv waits for one datagram and takes with it what else is there.
-func (b *batch) recv(s socket) (int, error) { return b.call(unix.SYS_RECVMMSG, s, unix.MSG_WAITFORONE) }
+func (b *batch) recv(s socket) (int, error) {
+	return b.call(s, unix.SYS_RECVMMSG, unix.MSG_WAITFORONE)
+}
 
 // sinkBatches counts messages as sink does, many a system call.
 func (p *passive) sinkBatches(n int) error {
@@ -72,13 +64,14 @@ func (p *passive) sinkBatches(n int) error {
 			if size == 0 {
 				return errPeerGone
 			}
-			if b := in.buffers[i][:size]; b[0] == frameMark {
-				if err := p.controlBytes(b); err != nil {
-					return err
-				}
+			b := in.buffers[i][:size]
+			if b[0] != frameMark {
+				p.counts.add(size, p.clock)
 				continue
 			}
-			p.counts.add(size, p.clock)
+			if err := p.control(b); err != nil {
+				return err
+			}
 		}
 	}
 }

@@ -284,9 +284,11 @@ func (r *runner) measure(arm, round int) {
 func (r *runner) traffic(arm int, head, timed time.Duration, probe Probe) error {
 	r.slice++
 	slice := r.slice
-	run := func(a *active) error { return a.pingPong(head, timed) }
-	if r.load.Kind == Stream {
-		run = func(a *active) error { return a.stream(head + timed) }
+	run := func(a *active) error {
+		if a.load.Kind == Stream {
+			return a.stream(head + timed)
+		}
+		return a.pingPong(head, timed)
 	}
 	flows := r.arms[arm]
 	// One after the other, flow 0 first: its begin opens the server's meters.

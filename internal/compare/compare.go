@@ -1,0 +1,318 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/meter"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// Host is what a comparison needs of the program that it is part of.
+type Host struct {
+	Version      string
+	AgentCommand []string // starts an agent; the lab adds its arguments
+	LabName      string   // empty: "compare"
+	Watch        Watch
+}
+
+// Watch is told how things go, beside the events of the run itself.
+type Watch interface {
+	experiment.Watch
+	Say(format string, args ...any) // a step that is not a series
+}
+
+// Session is a lab that is up, with the lock held: any number of comparisons
+// can be made in it, one after the other.
+type Session struct {
+	host   Host
+	lab    *lab.Lab
+	unlock func()
+	agents [2]*agent.Client
+}
+
+// Do carries one comparison out and returns its record and the file that holds
+// it. With an error there may still be a record: of what was measured until then.
+func Do(ctx context.Context, q Request, h Host) (rec *result.Record, file string, err error) {
+	q = q.withDefaults()
+	if err := q.Check(); err != nil {
+		return nil, "", err
+	}
+	out, err := createRecord(q.Out)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { err = errors.Join(err, out.close(rec)) }()
+	s, err := Open(ctx, q, h)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	rec, err = s.Compare(ctx, q, out.write)
+	return rec, out.path, err
+}
+
+// Check refuses whatever can be refused before anything is changed.
+func (q Request) Check() error {
+	q = q.withDefaults()
+	if err := q.check(); err != nil {
+		return err
+	}
+	if _, err := q.plan(make([]result.Arm, q.armCount())); err != nil {
+		return err
+	}
+	o, err := q.labOptions(Host{})
+	if err != nil {
+		return err
+	}
+	return o.Check()
+}
+
+func (q Request) armCount() int {
+	n := len(q.Paths) + len(q.With)
+	if q.hasCopy() {
+		n++
+	}
+	return n
+}
+
+// hasCopy tells whether the first path gets a copy, for the noise floor. A real
+// tool's run has none: its question is agreement, which needs no floor.
+func (q Request) hasCopy() bool { return !q.NoCopy && len(q.With) == 0 }
+
+func (q Request) labOptions(h Host) (lab.Options, error) {
+	o := lab.Options{Name: h.LabName, Paths: q.Paths, Services: q.Services, AgentCommand: h.AgentCommand}
+	orElse(&o.Name, "compare")
+	var err error
+	o.Wire, err = lab.ParseWire(q.Wire)
+	return o, err
+}
+
+// Open takes the lock, raises the lab with the request's paths, and connects to the agents.
+func Open(ctx context.Context, q Request, h Host) (*Session, error) {
+	q = q.withDefaults()
+	o, err := q.labOptions(h)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{host: h}
+	unlock, err := lab.LockMeasure(ctx, q.Wait, strings.Join(q.Command, " "), func(held lab.Holder) {
+		h.Watch.Say("waiting for %s", held)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.unlock = unlock
+	h.Watch.Say("raising two machines with %s", strings.Join(q.Paths, ", "))
+	if s.lab, err = lab.Up(ctx, o); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	for i, m := range s.lab.Machines {
+		if s.agents[i], err = agent.Dial(ctx, m.Socket); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// Close takes the lab down and gives the lock back.
+func (s *Session) Close() (err error) {
+	for _, a := range s.agents {
+		if a != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}
+	if s.lab != nil {
+		err = errors.Join(err, s.lab.Down())
+	}
+	if s.unlock != nil {
+		s.unlock()
+	}
+	return err
+}
+
+// Compare makes one comparison in the lab that is up. The request's paths must
+// be those that the session was opened with.
+func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line) error) (*result.Record, error) {
+	q = q.withDefaults()
+	if err := q.check(); err != nil {
+		return nil, err
+	}
+	arms, ends := s.arms(q)
+	plan, err := q.plan(arms)
+	if err != nil {
+		return nil, err
+	}
+	plan.Wire = s.lab.Wire
+	rec := &result.Record{}
+	add := func(l result.Line) error { rec.Add(l); return write(l) }
+	if err := s.preamble(ctx, q, plan, add); err != nil {
+		return rec, err
+	}
+	run := experiment.Run{
+		Plan: &rec.Plan, Ends: ends, Near: s.agents[0], Far: s.agents[1],
+		Write: write, Watch: s.host.Watch, Tools: tools(q.With),
+		// Both agents see the same cores, so only one of them counts those.
+		NearMeter: meter.Names(), FarMeter: []string{"tcp", "udp", "links"},
+	}
+	if plan.Precision > 0 {
+		run.Look = func(rec *result.Record) (bool, error) {
+			sum, err := analysis.Analyze(rec, analysis.Options{Live: true})
+			return err == nil && sum.Stop, err
+		}
+	}
+	return rec, run.Do(ctx, rec)
+}
+
+// arms pairs the plan's arms with the lab's ends: the paths, the copy of the
+// first one, and the tools, which use the first one's ends.
+func (s *Session) arms(q Request) ([]result.Arm, []experiment.Ends) {
+	var arms []result.Arm
+	var ends []experiment.Ends
+	add := func(i int, name, driver, role string) {
+		a := s.lab.Arms[i]
+		arms = append(arms, result.Arm{
+			Name: name, Path: driver, Role: role, MTU: a.From.MTU, Overhead: a.Overhead,
+			From: a.From.Addr.String(), To: a.To.Addr.String(),
+		})
+		ends = append(ends, experiment.Ends{From: a.From, To: a.To, Spin: q.Spin[i]})
+	}
+	for i, a := range s.lab.Arms {
+		role := ""
+		if i == 0 {
+			role = result.RoleBaseline
+		}
+		add(i, a.Name, a.Path, role)
+		if i == 0 && q.hasCopy() {
+			add(i, a.Name+".copy", a.Path, result.RoleCopy)
+		}
+	}
+	for _, t := range q.With {
+		add(0, t+":"+s.lab.Arms[0].Name, t, "")
+	}
+	return arms, ends
+}
+
+// preamble writes header, plan and facts.
+func (s *Session) preamble(ctx context.Context, q Request, plan *result.Plan, add func(result.Line) error) error {
+	header := result.Header{Format: result.Format, Version: result.Version, Venturi: s.host.Version,
+		Started: time.Now(), Command: q.Command}
+	if err := add(result.Line{Header: &header}); err != nil {
+		return recordError(err)
+	}
+	if err := add(result.Line{Plan: plan}); err != nil {
+		return recordError(err)
+	}
+	for i, m := range s.lab.Machines {
+		var pods []string
+		for _, p := range m.Pods {
+			pods = append(pods, p.Path)
+		}
+		facts, warnings, err := s.agents[i].Facts(ctx, pods)
+		if err != nil {
+			return err
+		}
+		facts.Machine = m.Name
+		if facts.Versions == nil {
+			facts.Versions = map[string]string{}
+		}
+		facts.Versions["venturi"], facts.Versions["go"] = s.host.Version, runtime.Version()
+		if err := add(result.Line{Facts: &facts}); err != nil {
+			return recordError(err)
+		}
+		for _, w := range warnings {
+			if err := add(result.Line{Warning: &w}); err != nil {
+				return recordError(err)
+			}
+		}
+	}
+	if plan.ClientCPU == plan.ServerCPU {
+		w := result.Warning{Code: "one-core", Text: "client and server share one core: latency lacks the wake-up of another core"}
+		return recordError(add(result.Line{Warning: &w}))
+	}
+	return nil
+}
+
+// runsFolder holds the runs of a user who names no folder.
+const runsFolder = "venturi-runs"
+
+// output is the file of a record.
+type output struct {
+	folder string
+	path   string
+	made   bool // the folder was not there before
+	file   *os.File
+	write  func(result.Line) error
+}
+
+func createRecord(folder string) (*output, error) {
+	if folder == "" {
+		folder = fmt.Sprintf("%s/%s", runsFolder, time.Now().Format("20060102-150405"))
+	}
+	o := &output{folder: folder, path: folder + "/" + result.FileName}
+	fail := func(err error) (*output, error) {
+		return nil, verr.Wrap(verr.Failed, "cannot write the record to "+folder, err,
+			"name a folder that can be written with --out, on a disk that has room")
+	}
+	if _, err := os.Stat(o.path); err == nil {
+		return nil, verr.New(verr.Usage, "cannot write the record to "+folder, "it holds the record of another run",
+			"name another folder with --out")
+	}
+	_, err := os.Stat(folder)
+	o.made = errors.Is(err, os.ErrNotExist)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fail(err)
+	}
+	if o.file, err = os.Create(o.path); err != nil {
+		o.remove()
+		return fail(err)
+	}
+	// Room for a run, asked for and given back: a full disk is told now, not
+	// after the measuring.
+	if err := errors.Join(reserve(o.file, roomForRun), o.file.Truncate(0)); err != nil {
+		o.file.Close()
+		o.remove()
+		return fail(err)
+	}
+	o.write = result.NewWriter(o.file).Write
+	return o, nil
+}
+
+// roomForRun is what the default run takes many times over, bytes.
+const roomForRun = 8 << 20
+
+// reserve writes n bytes, since a file system may promise a length that it has no room for.
+func reserve(f *os.File, n int) error {
+	_, err := f.WriteAt(make([]byte, n), 0)
+	return err
+}
+
+// close closes the record, and removes one in which nothing was measured.
+func (o *output) close(rec *result.Record) error {
+	err := o.file.Close()
+	if rec == nil || len(rec.Slices) == 0 {
+		o.remove()
+	}
+	return recordError(err)
+}
+
+func (o *output) remove() {
+	_ = os.Remove(o.path)
+	if o.made {
+		_ = os.Remove(o.folder)
+	}
+}
+
+func recordError(err error) error {
+	return verr.Wrap(verr.Failed, "cannot write the record", err, "make room on the disk, or name another folder with --out")
+}

@@ -1,0 +1,253 @@
+// Package compare carries a comparison out: it refuses what makes no sense,
+// takes the lock, raises the lab, hands the plan to experiment, and takes the
+// lab down, whatever happened. What the command line and the checks of the
+// instrument itself ask for is a [Request].
+package compare
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/internal/tool"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// Request is what a user asks for. The zero value of a field asks for its default.
+type Request struct {
+	Paths  []string // drivers, in the order of the rows
+	Loads  []string
+	Sizes  string // see ParseSizes; empty: each load's own
+	Flows  []int
+	Batch  int
+	Wire   string   // see lab.ParseWire
+	With   []string // real tools to run beside the first path
+	Series int
+	Rounds int
+	Slice  time.Duration
+	Budget time.Duration
+
+	Precision float64 // stop early when every interval is narrower; 0: never
+	Margin    float64
+	Seed      uint64
+	Services  int
+	Spin      map[int]time.Duration // by index into Paths; see load.Arm
+	NoCopy    bool                  // leave the noise floor out
+
+	Out     string // folder for the record
+	Wait    bool   // for another run that measures
+	Command []string
+}
+
+// Defaults of a run beside a real tool, which takes whole seconds.
+const (
+	toolSlice  = 2 * time.Second
+	toolSeries = 10
+	mostFlows  = 512
+)
+
+// withDefaults fills in what the user left open.
+func (q Request) withDefaults() Request {
+	set(&q.Loads, load.Default)
+	set(&q.Paths, []string{"host", "routed", "vxlan"})
+	set(&q.Flows, []int{1})
+	orElse(&q.Margin, experiment.DefaultMargin)
+	if q.Seed == 0 {
+		q.Seed = uint64(time.Now().UnixNano())
+	}
+	return q
+}
+
+func set[T any](field *[]T, value []T) {
+	if len(*field) == 0 {
+		*field = value
+	}
+}
+
+func orElse[T comparable](field *T, value T) {
+	if zero := *new(T); *field == zero {
+		*field = value
+	}
+}
+
+// cells are the blocks of rows: every load at every size with every number of flows.
+func (q Request) cells() ([]result.Cell, error) {
+	var sizes []int
+	if q.Sizes != "" {
+		var err error
+		if sizes, err = ParseSizes(q.Sizes); err != nil {
+			return nil, err
+		}
+	}
+	var cells []result.Cell
+	for _, name := range q.Loads {
+		l, err := load.Find(name)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.CheckBatch(q.Batch); err != nil {
+			return nil, err
+		}
+		its := sizes
+		if its == nil {
+			its = []int{l.Size}
+		}
+		for _, size := range its {
+			if err := l.CheckSize(size); err != nil {
+				return nil, err
+			}
+			for _, flows := range q.Flows {
+				cells = append(cells, q.cell(l, size, flows))
+			}
+		}
+	}
+	return cells, nil
+}
+
+func (q Request) cell(l load.Load, size, flows int) result.Cell {
+	c := result.Cell{
+		Name: load.CellName(l.Name, size, flows, q.Batch), Load: l.Name, Transport: l.Transport,
+		Size: size, Flows: flows, Metric: l.Metric, Slice: l.Slice, Head: l.Head,
+	}
+	if q.Batch > 1 {
+		c.Batch = q.Batch
+	}
+	if l.Kind == load.Stream {
+		c.Metric = load.StreamMetric(size)
+	}
+	if len(q.With) > 0 {
+		c.Slice = toolSlice
+	}
+	if q.Slice > 0 {
+		c.Slice = q.Slice
+	}
+	return c
+}
+
+// check refuses numbers that make no sense. Paths, loads and sizes have checks of their own.
+func (q Request) check() error {
+	bad := func(flag string, value any, why, do string) error {
+		return verr.New(verr.Usage, fmt.Sprintf("cannot compare with --%s %v", flag, value), why, do)
+	}
+	for _, f := range q.Flows {
+		if f < 1 || f > mostFlows {
+			return bad("flows", f, fmt.Sprintf("a run has 1 to %d flows", mostFlows), "choose a number in that range")
+		}
+	}
+	switch {
+	case q.Series < 0 || q.Series > 1000:
+		return bad("series", q.Series, "a run has 1 to 1000 series", "6 to 12 are usual")
+	case q.Rounds < 0 || q.Rounds > 10000:
+		return bad("rounds", q.Rounds, "a series has 1 to 10000 rounds", "12 to 60 are usual")
+	case q.Slice != 0 && (q.Slice < 5*time.Millisecond || q.Slice > time.Minute):
+		return bad("slice", q.Slice, "a slice takes 5ms to 1m", "25ms suits latency, 50ms streams")
+	case q.Budget < 0 || q.Budget > 24*time.Hour:
+		return bad("budget", q.Budget, "a run takes at most 24h", "60s to 300s are usual")
+	case q.Margin <= 0 || q.Margin >= 0.5:
+		return bad("margin", q.Margin, "the margin is a share between 0 and 50 %", "3% is the default")
+	case q.Precision < 0 || q.Precision >= 0.5:
+		return bad("precision", q.Precision, "the half-width of an interval is a share between 0 and 50 %", "1% is narrow, 3% is usual")
+	case q.Services < 0 || q.Services > 20000:
+		return bad("services", q.Services, "a lab carries 0 to 20000 Services", "1000 is a usual cluster")
+	case len(q.With) > 0 && q.Slice%time.Second != 0:
+		return bad("slice", q.Slice, "a real tool runs for whole seconds", "use --slice 2s or more beside --with")
+	}
+	return q.checkTools()
+}
+
+func (q Request) checkTools() error {
+	for _, name := range q.With {
+		t, err := tool.Find(name)
+		if err != nil {
+			return err
+		}
+		if err := t.Installed(); err != nil {
+			return err
+		}
+		cells, err := q.cells()
+		if err != nil {
+			return err
+		}
+		for _, c := range cells {
+			if err := t.Carries(c.Load, c.Size); err != nil {
+				return err
+			}
+			if c.Flows > 1 {
+				return verr.New(verr.Usage, "cannot run "+name+" with several flows",
+					"it is run with one, to compare like with like", "leave --flows out beside --with")
+			}
+		}
+	}
+	return nil
+}
+
+// plan lays the run out, but for the arms' addresses, which the lab gives.
+func (q Request) plan(arms []result.Arm) (*result.Plan, error) {
+	cells, err := q.cells()
+	if err != nil {
+		return nil, err
+	}
+	p := &result.Plan{
+		Arms: arms, Cells: cells, Seed: q.Seed, Margin: q.Margin, Precision: q.Precision,
+		Confidence: experiment.DefaultConfidence, Budget: q.Budget, Services: q.Services,
+		Series: q.Series, Rounds: q.Rounds, SharedCores: true,
+	}
+	if len(q.With) > 0 {
+		orElse(&p.Series, toolSeries)
+		p.Rounds = 1
+	}
+	orElse(&p.Series, experiment.DefaultSeries)
+	orElse(&p.Rounds, experiment.DefaultRounds)
+	if err := experiment.Fit(p, q.Series > 0, q.Rounds > 0 || len(q.With) > 0); err != nil {
+		return nil, err
+	}
+	if p.Precision > 0 {
+		p.Looks = stats.Looks(p.Series)
+	}
+	p.ClientCPU, p.ServerCPU = chooseCPUs(allowedCPUs())
+	return p, nil
+}
+
+// chooseCPUs pins the two ends to different cores where there are two: it is
+// the most stable arrangement, and the one in which two machines differ least
+// from two namespaces.
+func chooseCPUs(allowed []int) (client, server int) {
+	switch len(allowed) {
+	case 0:
+		return -1, -1
+	case 1:
+		return allowed[0], allowed[0]
+	}
+	return allowed[0], allowed[1]
+}
+
+func allowedCPUs() []int {
+	cpus := make([]int, runtime.NumCPU())
+	for i := range cpus {
+		cpus[i] = i
+	}
+	return cpus
+}
+
+// armNames makes names unique: the second routed is routed.2.
+func armNames(paths []string) []string {
+	names := make([]string, 0, len(paths))
+	for i, p := range paths {
+		n := 1
+		for _, earlier := range paths[:i] {
+			if earlier == p {
+				n++
+			}
+		}
+		if n > 1 {
+			p = fmt.Sprintf("%s.%d", p, n)
+		}
+		names = append(names, p)
+	}
+	return slices.Clip(names)
+}

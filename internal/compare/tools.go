@@ -1,0 +1,72 @@
+package compare
+
+import (
+	"context"
+	"errors"
+
+	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/meter"
+	"github.com/venturi-net/venturi/internal/tool"
+	"github.com/venturi-net/venturi/result"
+)
+
+// tools makes the named tools usable beside our loads. The names have been checked.
+func tools(names []string) map[string]experiment.Tool {
+	with := map[string]experiment.Tool{}
+	for _, name := range names {
+		if t, err := tool.Find(name); err == nil {
+			with[name] = beside{t}
+		}
+	}
+	return with
+}
+
+// beside runs a tool in the place of a slice, with the CPU meter around it: its
+// start and end are in the figure, which over two seconds is below a percent.
+type beside struct{ tool *tool.Tool }
+
+func (b beside) Measure(ctx context.Context, cell result.Cell, ends experiment.Ends, clientCPU, serverCPU int) (s result.Slice, m []result.Meter, err error) {
+	rec, err := meter.NewRecorder(ends.From.Machine, []string{"cpu"}, meter.Setup{Arms: []meter.Arm{{Name: b.tool.Name}}})
+	if err != nil {
+		return s, nil, err
+	}
+	defer func() { err = errors.Join(err, rec.Close()) }()
+	rec.Begin(0)
+	r, err := b.tool.Run(ctx, tool.Job{
+		Load: cell.Load, Size: cell.Size, Metric: cell.Metric, Duration: cell.Slice,
+		From: ends.From, To: ends.To, ClientCPU: clientCPU, ServerCPU: serverCPU,
+	})
+	rec.End(0)
+	if err != nil {
+		return s, nil, err
+	}
+	return asSlice(cell, r), rec.Meters(), nil
+}
+
+// asSlice puts a tool's figure into the form of ours. The tool gives rates, so
+// the sums of the slice are made to yield them over its time.
+func asSlice(cell result.Cell, r tool.Result) result.Slice {
+	ns := r.Elapsed.Nanoseconds()
+	s := result.Slice{Elapsed: ns}
+	if cell.Metric == result.OneWay {
+		s.Latency = &result.Latency{
+			Requests: r.Sent.Messages, Replies: r.Received.Messages, Lost: r.Lost(cell.Metric),
+			RTTSum: int64(2 * r.Value * float64(r.Received.Messages)),
+		}
+		return s
+	}
+	st := &result.Stream{
+		SentMessages: r.Sent.Messages, SentBytes: r.Sent.Bytes, SendNs: ns,
+		RecvMessages: r.Received.Messages, RecvBytes: r.Received.Bytes,
+		RateMessages: r.Received.Messages, RateBytes: r.Received.Bytes, RateNs: ns,
+	}
+	// What the tool calls its rate counts, not our quotient of rounded sums.
+	switch {
+	case cell.Metric == result.Messages && r.Value > 0:
+		st.RateNs = int64(float64(st.RateMessages) / r.Value * 1e9)
+	case r.Value > 0:
+		st.RateNs = int64(float64(st.RateBytes) * 8 / r.Value * 1e9)
+	}
+	s.Stream = st
+	return s
+}

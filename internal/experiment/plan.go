@@ -1,0 +1,143 @@
+// Package experiment runs a comparison: it lays a plan out, has the agents
+// measure series by series, looks at the pre-set points whether that is
+// enough, and writes the record. It knows agents and tools by interface only.
+package experiment
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// Defaults of a comparison: with four arms and the four default loads they
+// take 70 to 80 seconds.
+const (
+	DefaultSeries     = 8
+	DefaultRounds     = 12
+	DefaultMargin     = 0.03
+	DefaultConfidence = 0.95
+
+	leastSeries = 3 // an interval from fewer means nothing
+	leastRounds = 4
+	mostRounds  = 60
+)
+
+// What a slice and a series cost beside their timed parts, as measured on a
+// 2-core machine. They only serve to foretell how long a run takes.
+const (
+	sliceCost  = 1500 * time.Microsecond
+	seriesCost = 40 * time.Millisecond
+	flowCost   = 500 * time.Microsecond
+	warmUp     = 8 * time.Millisecond
+)
+
+// Ends are the two ends of an arm.
+type Ends struct {
+	From, To machine.Endpoint
+	Spin     time.Duration // see load.Arm
+}
+
+// Duration foretells how long the plan takes: series times what one series of
+// every cell takes.
+func Duration(p *result.Plan) time.Duration {
+	return time.Duration(p.Series) * seriesDuration(p)
+}
+
+func seriesDuration(p *result.Plan) time.Duration {
+	arms := time.Duration(len(p.Arms))
+	total := time.Duration(0)
+	for _, c := range p.Cells {
+		round := arms * (c.Head + c.Slice + sliceCost)
+		setUp := seriesCost + arms*(warmUp+time.Duration(c.Flows)*flowCost)
+		total += setUp + time.Duration(p.Rounds)*round
+	}
+	return total
+}
+
+// Fit sets the rounds, then the series, so that the plan fits its budget. What
+// the user fixed stays as it is. Error: the budget is too small for anything
+// that could be told from it.
+func Fit(p *result.Plan, fixedSeries, fixedRounds bool) error {
+	if p.Budget == 0 {
+		return nil
+	}
+	if !fixedRounds {
+		p.Rounds = mostRounds
+		for p.Rounds > leastRounds && Duration(p) > p.Budget {
+			p.Rounds--
+		}
+	}
+	if !fixedSeries {
+		for Duration(p) > p.Budget && p.Series > leastSeries {
+			p.Series--
+		}
+		for p.Rounds == mostRounds && time.Duration(p.Series+1)*seriesDuration(p) <= p.Budget {
+			p.Series++
+		}
+	}
+	if need := Duration(p); need > p.Budget && !(fixedSeries && fixedRounds) {
+		return verr.New(verr.Usage,
+			fmt.Sprintf("cannot compare %d arms over %d loads and sizes in %s", len(p.Arms), len(p.Cells), p.Budget),
+			fmt.Sprintf("%d series of %d rounds need %s, and fewer tell nothing", p.Series, p.Rounds, need.Round(time.Second)),
+			"give a larger --budget, or fewer paths, loads or sizes")
+	}
+	return nil
+}
+
+// ports hands out port numbers so that a series never meets the closed
+// connections of an earlier one, and all arms of a series use the same ones
+// as far as they live in different namespaces: a hash over ports then treats
+// them alike.
+type ports struct{ next int }
+
+const (
+	clientPorts = 10000 // first of portSpan ports, outside of the kernel's ephemeral range
+	serverPorts = 20000
+	portSpan    = 10000
+)
+
+// take gives the offset of a block of n ports in both ranges.
+func (p *ports) take(n int) int {
+	if p.next+n > portSpan {
+		p.next = 0
+	}
+	at := p.next
+	p.next += n
+	return at
+}
+
+// seriesPlan lays one series of one cell out for the agents.
+func (r *Run) seriesPlan(cell result.Cell, arms []int) load.Plan {
+	plan := load.Plan{
+		Token: r.rng.Uint64(), Load: cell.Load, Size: cell.Size, Flows: cell.Flows, Batch: cell.Batch,
+		Slice: cell.Slice, Head: cell.Head,
+		ClientCPU: r.Plan.ClientCPU, ServerCPU: r.Plan.ServerCPU,
+	}
+	// Arms that are served at one address, as the baseline and its copy are,
+	// need blocks of ports of their own.
+	nth, blocks := make([]int, len(arms)), 1
+	served := map[string]int{}
+	for i, arm := range arms {
+		to := r.Ends[arm].To
+		key := to.Namespace + " " + to.Addr.String()
+		nth[i] = served[key]
+		served[key]++
+		blocks = max(blocks, served[key])
+	}
+	base := r.ports.take(blocks * cell.Flows)
+	for i, arm := range arms {
+		e, at := r.Ends[arm], base+nth[i]*cell.Flows
+		plan.Arms = append(plan.Arms, load.Arm{
+			Name: r.Plan.Arms[arm].Name, From: e.From, To: e.To, Spin: e.Spin,
+			ClientPort: clientPorts + at, ServerPort: serverPorts + at,
+		})
+	}
+	for range r.Plan.Rounds {
+		plan.Schedule = append(plan.Schedule, r.rng.Perm(len(arms)))
+	}
+	return plan
+}

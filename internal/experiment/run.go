@@ -1,0 +1,232 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// Near is the agent of the machine that the clients are on.
+type Near interface {
+	// Run drives a series and returns its slices. When ctx ends it returns what
+	// was measured until the next slice boundary, with the context's error.
+	Run(ctx context.Context, plan load.Plan, meters []string) ([]load.SliceResult, []result.Meter, error)
+}
+
+// Far is the agent of the machine that the servers are on.
+type Far interface {
+	Serve(ctx context.Context, plan load.Plan, meters []string) error
+	// Finish ends what Serve began. It works after ctx ended.
+	Finish(ctx context.Context, token uint64) ([]result.Meter, error)
+}
+
+// Watch is told how a run goes. Calls come from one goroutine.
+type Watch interface {
+	Event(Event)
+}
+
+// Event is where a run stands.
+type Event struct {
+	Series, Cell int           // that begin now, from 0; Series == Plan.Series when all is done
+	Left         time.Duration // foretold from how long it took until now
+	Record       *result.Record
+	CellDone     bool // a cell has new slices since the last event
+}
+
+// Look decides at a pre-set point whether the run is precise enough to stop.
+type Look func(rec *result.Record) (enough bool, err error)
+
+// Run is one comparison.
+type Run struct {
+	Plan      *result.Plan
+	Ends      []Ends // of Plan.Arms; ignored for the arm of a tool
+	Tools     map[string]Tool
+	Near      Near
+	Far       Far
+	NearMeter []string // names of meters
+	FarMeter  []string
+	Write     func(result.Line) error
+	Watch     Watch
+	Look      Look // nil: never stop early
+
+	rec      *result.Record
+	rng      *rand.Rand
+	ports    ports
+	dead     []bool // by arm: it failed, and is left out from there
+	start    time.Time
+	deadline time.Time // zero: none
+}
+
+// Do runs the plan and closes the record. rec already holds the header, plan
+// and facts that were written. The error is nil when the run ended as it was
+// meant to, or at the user's request; the record is closed in any case but
+// that of a record that cannot be written.
+func (r *Run) Do(ctx context.Context, rec *result.Record) error {
+	r.rec, r.start = rec, time.Now()
+	r.rng = rand.New(rand.NewPCG(r.Plan.Seed, 0x76656e74757269))
+	r.ports.next = r.rng.IntN(portSpan / 2)
+	r.dead = make([]bool, len(r.Plan.Arms))
+	if r.Plan.Budget > 0 {
+		r.deadline = r.start.Add(r.Plan.Budget)
+	}
+	end := result.End{Reason: result.Complete}
+	err := r.series(ctx, &end)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil && !errors.Is(err, errRecord):
+		end.Reason, err = result.Interrupted, nil
+	default:
+		end.Reason, end.Error = result.Failed, err.Error()
+	}
+	if errors.Is(err, errRecord) {
+		return err
+	}
+	end.Slices, end.Took = len(rec.Slices), time.Since(r.start)
+	if werr := r.add(result.Line{End: &end}); werr != nil {
+		return werr
+	}
+	return err
+}
+
+// series runs one series after the other until the plan is done, precise
+// enough, or out of time.
+func (r *Run) series(ctx context.Context, end *result.End) error {
+	for s := range r.Plan.Series {
+		if r.outOfTime(s) {
+			end.Reason = result.OutOfBudget
+			return nil
+		}
+		for i, cell := range r.rng.Perm(len(r.Plan.Cells)) {
+			r.tell(s, cell, i)
+			if err := r.cell(ctx, s, r.Plan.Cells[cell]); err != nil {
+				return err
+			}
+		}
+		end.Series = s + 1
+		if r.Look != nil && slices.Contains(r.Plan.Looks, s+1) && s+1 < r.Plan.Series {
+			enough, err := r.Look(r.rec)
+			if err != nil {
+				return err
+			}
+			if enough {
+				end.Reason = result.Precise
+				return nil
+			}
+		}
+	}
+	r.tell(r.Plan.Series, 0, 0)
+	return nil
+}
+
+// outOfTime tells whether one more series would end after the deadline.
+func (r *Run) outOfTime(done int) bool {
+	if r.deadline.IsZero() || done == 0 {
+		return false
+	}
+	each := time.Since(r.start) / time.Duration(done)
+	return time.Now().Add(each * 9 / 10).After(r.deadline)
+}
+
+func (r *Run) tell(series, cell, nth int) {
+	if r.Watch == nil {
+		return
+	}
+	cells := len(r.Plan.Cells)
+	left := Duration(r.Plan)
+	if done := series*cells + nth; done > 0 {
+		left = time.Since(r.start) / time.Duration(done) * time.Duration(r.Plan.Series*cells-done)
+	}
+	r.Watch.Event(Event{Series: series, Cell: cell, Left: left, Record: r.rec, CellDone: series+nth > 0})
+}
+
+// cell runs one series of one cell over all arms that live.
+func (r *Run) cell(ctx context.Context, series int, cell result.Cell) error {
+	if len(r.Tools) > 0 {
+		return r.alternate(ctx, series, cell)
+	}
+	var arms []int
+	for i := range r.Plan.Arms {
+		if !r.dead[i] {
+			arms = append(arms, i)
+		}
+	}
+	return r.interleave(ctx, series, cell, arms)
+}
+
+// interleave runs one series of a cell over some arms, slice by slice.
+func (r *Run) interleave(ctx context.Context, series int, cell result.Cell, arms []int) error {
+	plan := r.seriesPlan(cell, arms)
+	if err := r.Far.Serve(ctx, plan, r.FarMeter); err != nil {
+		return fmt.Errorf("open servers for %s: %w", cell.Name, err)
+	}
+	results, near, runErr := r.Near.Run(ctx, plan, r.NearMeter)
+	far, err := r.Far.Finish(ctx, plan.Token)
+	for _, s := range results {
+		if werr := r.keep(series, cell, arms, s); werr != nil {
+			return werr
+		}
+	}
+	for _, m := range append(near, far...) {
+		m.Cell, m.Series = cell.Name, series
+		if werr := r.add(result.Line{Meter: &m}); werr != nil {
+			return werr
+		}
+	}
+	if runErr == nil && err != nil && ctx.Err() == nil {
+		// The slices are there; what failed at the far end shows in them.
+		return r.warn(result.Warning{Code: "server-failed", Cell: cell.Name, Text: err.Error()})
+	}
+	if runErr == nil && r.dead[r.baseline()] {
+		return verr.New(verr.Failed, "cannot go on without "+r.Plan.Arms[r.baseline()].Name,
+			"the path that all others are compared with has failed", "see the warnings above; is the path up?")
+	}
+	return runErr
+}
+
+func (r *Run) baseline() int {
+	return slices.IndexFunc(r.Plan.Arms, func(a result.Arm) bool { return a.Role == result.RoleBaseline })
+}
+
+// keep writes one slice, or buries the arm that failed in it.
+func (r *Run) keep(series int, cell result.Cell, arms []int, s load.SliceResult) error {
+	arm := arms[s.Arm]
+	name := r.Plan.Arms[arm].Name
+	slice := result.Slice{
+		Cell: cell.Name, Arm: name, Series: series, Round: s.Round,
+		Start: s.Start.Sub(r.start).Nanoseconds(), Elapsed: s.Elapsed.Nanoseconds(),
+		Latency: s.Latency, Stream: s.Stream,
+	}
+	if s.Err != nil {
+		r.dead[arm] = true
+		slice.Failed = s.Err.Error()
+		w := result.Warning{Code: "arm-failed", Arm: name, Cell: cell.Name, Text: "left out from here: " + s.Err.Error()}
+		if err := r.warn(w); err != nil {
+			return err
+		}
+	}
+	return r.add(result.Line{Slice: &slice})
+}
+
+func (r *Run) warn(w result.Warning) error { return r.add(result.Line{Warning: &w}) }
+
+// add puts a line into the record, in memory and on disk.
+func (r *Run) add(line result.Line) error {
+	r.rec.Add(line)
+	return r.write(line)
+}
+
+var errRecord = errors.New("write record")
+
+func (r *Run) write(line result.Line) error {
+	if err := r.Write(line); err != nil {
+		return fmt.Errorf("%w: %w", errRecord, err)
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package experiment
+
+import (
+	"context"
+	"time"
+
+	"github.com/venturi-net/venturi/result"
+)
+
+// Tool is a real measuring program that runs beside our own loads.
+type Tool interface {
+	// Measure runs the program once over a pair of ends for the length of the
+	// cell's slice, and gives its figure as a slice, with the meters' sums.
+	Measure(ctx context.Context, cell result.Cell, ends Ends, clientCPU, serverCPU int) (result.Slice, []result.Meter, error)
+}
+
+// alternate runs one pair: every arm once, in random order, each for one slice
+// on sockets of its own, because a program cannot be interleaved finer.
+func (r *Run) alternate(ctx context.Context, series int, cell result.Cell) error {
+	for _, arm := range r.rng.Perm(len(r.Plan.Arms)) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		t, isTool := r.Tools[r.Plan.Arms[arm].Path]
+		if !isTool {
+			if err := r.interleave(ctx, series, cell, []int{arm}); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := r.tool(ctx, series, cell, arm, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Run) tool(ctx context.Context, series int, cell result.Cell, arm int, t Tool) error {
+	start := time.Now()
+	slice, meters, err := t.Measure(ctx, cell, r.Ends[arm], r.Plan.ClientCPU, r.Plan.ServerCPU)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	name := r.Plan.Arms[arm].Name
+	slice.Cell, slice.Arm, slice.Series = cell.Name, name, series
+	slice.Start = start.Sub(r.start).Nanoseconds()
+	if err != nil {
+		// One run that failed does not end the comparison: it is told, and the
+		// pair is incomplete.
+		slice.Failed = err.Error()
+		if err := r.warn(result.Warning{Code: "tool-failed", Arm: name, Cell: cell.Name, Text: err.Error()}); err != nil {
+			return err
+		}
+	}
+	if err := r.add(result.Line{Slice: &slice}); err != nil {
+		return err
+	}
+	for _, m := range meters {
+		m.Cell, m.Arm, m.Series = cell.Name, name, series
+		if err := r.add(result.Line{Meter: &m}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+// Package progress shows a run while it goes on: on a terminal what is being
+// measured, the estimates as they narrow and the time left, redrawn in place;
+// elsewhere a plain line after each series. It draws only between two series
+// of a cell, never while a slice runs.
+package progress
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/result"
+)
+
+// Progress writes to one stream.
+type Progress struct {
+	w        io.Writer
+	terminal bool
+	width    int
+	lines    int // drawn, and to be drawn over
+	told     int // series told of in plain lines
+}
+
+// New shows progress on w; in place if w is a terminal.
+func New(w io.Writer) *Progress {
+	p := &Progress{w: w, width: 100, told: -1}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.terminal = true
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 20 {
+			p.width = width
+		}
+	}
+	return p
+}
+
+// Say tells of a step that is not a series.
+func (p *Progress) Say(format string, args ...any) {
+	p.erase()
+	text := fmt.Sprintf(format, args...)
+	if p.terminal {
+		p.draw([]string{text + " ..."})
+		return
+	}
+	fmt.Fprintln(p.w, "venturi: "+text)
+}
+
+// Done takes what is drawn away, so that the report stands alone.
+func (p *Progress) Done() { p.erase() }
+
+// Event implements experiment.Watch.
+func (p *Progress) Event(e experiment.Event) {
+	plan := &e.Record.Plan
+	if e.Series >= plan.Series {
+		p.erase()
+		return
+	}
+	if !p.terminal {
+		p.plain(e)
+		return
+	}
+	done := 0.0
+	if plan.Series > 0 {
+		done = float64(e.Series) / float64(plan.Series)
+	}
+	lines := []string{fmt.Sprintf("%s series %d/%d, now %s, about %s left  (Ctrl-C ends and reports)",
+		bar(done), e.Series+1, plan.Series, plan.Cells[e.Cell].Name, left(e.Left))}
+	if s, err := analysis.Analyze(e.Record, analysis.Options{Live: true}); err == nil {
+		lines = append(lines, estimates(s)...)
+	}
+	p.erase()
+	p.draw(lines)
+}
+
+func (p *Progress) plain(e experiment.Event) {
+	if e.Series == p.told {
+		return
+	}
+	p.told = e.Series
+	line := fmt.Sprintf("venturi: series %d/%d, about %s left", e.Series+1, e.Record.Plan.Series, left(e.Left))
+	if s, err := analysis.Analyze(e.Record, analysis.Options{Live: true}); err == nil && s.Worst > 0 {
+		line += fmt.Sprintf(", widest interval ±%.1f %%", 100*s.Worst)
+	}
+	fmt.Fprintln(p.w, line)
+}
+
+// estimates gives one line a cell: each arm's ratio as far as it is known.
+func estimates(s *analysis.Summary) []string {
+	var lines []string
+	for _, c := range s.Cells {
+		line := fmt.Sprintf("  %-18s", c.Cell.Name)
+		for _, r := range c.Rows {
+			if r.Arm.Role != result.RoleBaseline && r.Ratio != nil {
+				line += "  " + estimate(r)
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func estimate(r analysis.Row) string {
+	text := fmt.Sprintf("%s %.3f", r.Arm.Name, r.Ratio.Value)
+	if half, ok := r.Ratio.HalfWidth(); ok {
+		text += fmt.Sprintf(" ±%.1f%%", 100*half)
+	}
+	return text
+}
+
+func bar(done float64) string {
+	const width = 20
+	full := min(width, int(done*width))
+	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
+}
+
+func left(d time.Duration) string { return max(d, time.Second).Round(time.Second).String() }
+
+// draw writes lines that erase takes away again; none is longer than the
+// terminal is wide, or the count of lines to go up would be wrong.
+func (p *Progress) draw(lines []string) {
+	for _, l := range lines {
+		if r := []rune(l); len(r) >= p.width {
+			l = string(r[:p.width-1])
+		}
+		fmt.Fprintln(p.w, l)
+	}
+	p.lines = len(lines)
+}
+
+func (p *Progress) erase() {
+	if p.terminal && p.lines > 0 {
+		fmt.Fprintf(p.w, "\x1b[%dA\x1b[J", p.lines)
+	}
+	p.lines = 0
+}
