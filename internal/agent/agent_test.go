@@ -1,16 +1,15 @@
-package agent
+package agent_test
 
 import (
 	"context"
 	"errors"
 	"io"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
@@ -39,9 +38,9 @@ func TestLifeline(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() {
-				ended <- Main(ctx, Options{Machine: "m1", Socket: socket, Stdin: in, Detach: tc.detach, Engine: endless()})
+				ended <- agent.Main(ctx, agent.Options{Machine: "m1", Socket: socket, Stdin: in, Detach: tc.detach, Engine: endless()})
 			}()
-			c, err := Dial(t.Context(), socket)
+			c, err := agent.Dial(t.Context(), socket)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,9 +74,9 @@ func TestLifelineEndsRunningSeries(t *testing.T) {
 	in, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Main(t.Context(), Options{Machine: "m1", Socket: socket, Stdin: in, Engine: endless()})
+		ended <- agent.Main(t.Context(), agent.Options{Machine: "m1", Socket: socket, Stdin: in, Engine: endless()})
 	}()
-	c, err := Dial(t.Context(), socket)
+	c, err := agent.Dial(t.Context(), socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +187,7 @@ func TestOneSeriesPerRole(t *testing.T) {
 
 func TestErrorsArriveWhole(t *testing.T) {
 	known := verr.New(verr.Missing, "what", "why", "do")
-	e := Engine{
+	e := agent.Engine{
 		Serve: func(load.Plan, load.Probe) (io.Closer, error) { return nil, known },
 		Run: func(context.Context, load.Plan, load.Probe) ([]load.SliceResult, error) {
 			return []load.SliceResult{{Start: time.Unix(0, 1)}}, known
@@ -212,33 +211,14 @@ func TestErrorsArriveWhole(t *testing.T) {
 }
 
 func TestKilledAgent(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(folder(t), "s")
-	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), roleEnv+"=agent", "SOCKET="+socket)
-	if _, err := cmd.StdinPipe(); err != nil { // the lifeline
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
-	c, err := Dial(t.Context(), socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c, process := spawn(t, "endless")
 	done := make(chan error, 1)
 	go func() {
 		_, _, err := c.Run(t.Context(), plan(1), nil)
 		done <- err
 	}()
 	time.Sleep(50 * time.Millisecond)
-	cmd.Process.Kill()
+	process.Kill()
 	for what, call := range map[string]func() error{
 		"run":    func() error { return <-done },
 		"finish": func() error { _, err := c.Finish(t.Context(), 1); return err },
@@ -249,7 +229,7 @@ func TestKilledAgent(t *testing.T) {
 		go func() { ended <- call() }()
 		err := within(t, what, ended)
 		code(t, err, verr.Failed)
-		if !Gone(err) {
+		if !agent.Gone(err) {
 			t.Errorf("%s: %v does not say that the agent is gone", what, err)
 		}
 	}
@@ -258,14 +238,14 @@ func TestKilledAgent(t *testing.T) {
 func TestDialWithoutAgent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err := Dial(ctx, filepath.Join(folder(t), "nobody"))
+	_, err := agent.Dial(ctx, filepath.Join(folder(t), "nobody"))
 	code(t, err, verr.Failed)
 }
 
 func TestDialIsCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Dial(ctx, filepath.Join(folder(t), "nobody")); !errors.Is(err, context.Canceled) {
+	if _, err := agent.Dial(ctx, filepath.Join(folder(t), "nobody")); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -284,7 +264,7 @@ func TestFactsArrive(t *testing.T) {
 // TestLongSeries: what a series of tens of thousands of slices weighs passes.
 func TestLongSeries(t *testing.T) {
 	const n = 20_000
-	e := Engine{Run: func(context.Context, load.Plan, load.Probe) ([]load.SliceResult, error) {
+	e := agent.Engine{Run: func(context.Context, load.Plan, load.Probe) ([]load.SliceResult, error) {
 		slices := make([]load.SliceResult, n)
 		for i := range slices {
 			slices[i] = load.SliceResult{Round: i, Start: time.Unix(0, 1), Latency: &result.Latency{RTT: make([]byte, 1024)}}
@@ -307,8 +287,8 @@ func TestCollectorIsOffInBetween(t *testing.T) {
 		debug.SetGCPercent(p)
 		return p
 	}
-	a, b := hush(), hush()
-	if percent() != -1 || debug.SetMemoryLimit(-1) != memoryLimit {
+	a, b := agent.Hush(), agent.Hush()
+	if percent() != -1 || debug.SetMemoryLimit(-1) != agent.MemoryLimit {
 		t.Error("the collector runs during a series")
 	}
 	a()

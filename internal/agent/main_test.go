@@ -1,43 +1,66 @@
-package agent
+package agent_test
 
 import (
 	"context"
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// roleEnv makes the test binary play another process instead of testing.
-const roleEnv = "VENTURI_TEST_ROLE"
-
 func TestMain(m *testing.M) {
-	switch os.Getenv(roleEnv) {
-	case "agent":
-		playAgent()
-	case "stranger":
-		playStranger()
-	default:
-		goleak.VerifyTestMain(m)
-	}
+	testenv.Main(m, testenv.Roles{"agent": playAgent, "endless": playEndless, "stranger": playStranger})
 }
 
-// playAgent is an agent in a process of its own, whose series never end by
-// themselves.
-func playAgent() {
-	err := Main(context.Background(), Options{Machine: "m1", Socket: os.Getenv("SOCKET"), Stdin: os.Stdin, Engine: endless()})
+// playAgent is an agent in a process of its own, on the socket of its last argument.
+func playAgent(args []string) int { return play(args, agent.Engine{}) }
+
+// playEndless is one whose series never end by themselves.
+func playEndless(args []string) int { return play(args, endless()) }
+
+func play(args []string, e agent.Engine) int {
+	err := agent.Main(context.Background(), agent.Options{
+		Machine: args[0], Socket: args[len(args)-1], Stdin: os.Stdin, Engine: e})
 	if err != nil {
 		os.Stderr.WriteString(err.Error())
-		os.Exit(1)
+		return 1
 	}
-	os.Exit(0)
+	return 0
+}
+
+// spawn starts this test binary in a role on a new socket, and gives a client
+// for it. It ends with the test.
+func spawn(t *testing.T, role string) (*agent.Client, *os.Process) {
+	t.Helper()
+	socket := filepath.Join(folder(t), "s")
+	args := append(testenv.RoleCommand(t, role), socket)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stderr = os.Stderr
+	lifeline, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		lifeline.Close()
+		cmd.Wait()
+	})
+	c, err := agent.Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c, cmd.Process
 }
 
 // nopCloser counts its closings.
@@ -46,8 +69,8 @@ type nopCloser struct{ closed int }
 func (c *nopCloser) Close() error { c.closed++; return nil }
 
 // endless is an engine whose Run makes one slice, then waits to be stopped.
-func endless() Engine {
-	return Engine{
+func endless() agent.Engine {
+	return agent.Engine{
 		Serve: func(load.Plan, load.Probe) (io.Closer, error) { return &nopCloser{}, nil },
 		Run: func(ctx context.Context, p load.Plan, probe load.Probe) ([]load.SliceResult, error) {
 			probe.Begin(0)
@@ -71,13 +94,15 @@ func folder(t *testing.T) string {
 
 // start runs an agent in this process and gives a client for it. Both end with
 // the test.
-func start(t *testing.T, e Engine) (*Client, string) {
+func start(t *testing.T, e agent.Engine) (*agent.Client, string) {
 	t.Helper()
 	socket := filepath.Join(folder(t), "agent.sock")
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- Main(ctx, Options{Machine: "m1", Socket: socket, Version: "test", Engine: e}) }()
-	c, err := Dial(t.Context(), socket)
+	go func() {
+		ended <- agent.Main(ctx, agent.Options{Machine: "m1", Socket: socket, Version: "test", Engine: e})
+	}()
+	c, err := agent.Dial(t.Context(), socket)
 	if err != nil {
 		cancel()
 		t.Fatalf("dial: %v (agent: %v)", err, <-ended)

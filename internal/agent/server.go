@@ -15,6 +15,7 @@ import (
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/meter"
 	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
 )
 
 // server answers the calls. It holds at most one series per role.
@@ -104,16 +105,19 @@ func (s *server) Finish(_ context.Context, req *agentpb.FinishRequest) (*agentpb
 	}
 	p := s.passive
 	s.passive = nil
-	err := p.close()
+	sums, err := p.close()
 	if err != nil {
 		return nil, fmt.Errorf("close passive ends on %s: %w", s.machine, err)
 	}
-	return &agentpb.FinishReply{Meters: convert(p.meter.Meters(), meterToPB)}, nil
+	return &agentpb.FinishReply{Meters: convert(sums, meterToPB)}, nil
 }
 
-func (p *passive) close() error {
+// close ends the traffic first, so that the sums hold the last slice.
+func (p *passive) close() ([]result.Meter, error) {
 	defer p.quiet()
-	return errors.Join(p.ends.Close(), p.meter.Close())
+	err := p.ends.Close()
+	sums := p.meter.Meters()
+	return sums, errors.Join(err, p.meter.Close())
 }
 
 // Run runs the active ends. A caller that goes away ends the series as Stop does.

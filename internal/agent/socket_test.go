@@ -1,4 +1,4 @@
-package agent
+package agent_test
 
 import (
 	"context"
@@ -11,6 +11,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 func TestSocketIsPrivate(t *testing.T) {
@@ -27,7 +30,7 @@ func TestSocketIsPrivate(t *testing.T) {
 func TestUmaskIsPutBack(t *testing.T) {
 	before := syscall.Umask(0o022)
 	defer syscall.Umask(before)
-	l, err := listen(filepath.Join(folder(t), "s"))
+	l, err := agent.Listen(filepath.Join(folder(t), "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +55,7 @@ func TestListenRefuses(t *testing.T) {
 			if err := tc.prepare(dir); err != nil {
 				t.Fatal(err)
 			}
-			l, err := listen(filepath.Join(dir, "s"))
+			l, err := agent.Listen(filepath.Join(dir, "s"))
 			if err == nil {
 				l.Close()
 				t.Fatal("listened")
@@ -66,7 +69,7 @@ func TestListenRefuses(t *testing.T) {
 
 func TestSecondAgentIsRefused(t *testing.T) {
 	c, socket := start(t, endless())
-	if err := Main(t.Context(), Options{Machine: "m2", Socket: socket}); err == nil {
+	if err := agent.Main(t.Context(), agent.Options{Machine: "m2", Socket: socket}); err == nil {
 		t.Fatal("a second agent took the socket over")
 	}
 	if _, _, err := c.Facts(t.Context(), nil); err != nil {
@@ -82,7 +85,7 @@ func TestSocketOfKilledAgentIsReplaced(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false)
 	l.Close()
-	next, err := listen(socket)
+	next, err := agent.Listen(socket)
 	if err != nil {
 		t.Fatalf("did not replace the old socket: %v", err)
 	}
@@ -91,7 +94,7 @@ func TestSocketOfKilledAgentIsReplaced(t *testing.T) {
 
 func TestPeerIsKnown(t *testing.T) {
 	socket := filepath.Join(folder(t), "s")
-	l, err := listenClosed(socket)
+	l, err := agent.ListenClosed(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +104,7 @@ func TestPeerIsKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	uid, err := peer(c.(*net.UnixConn))
+	uid, err := agent.Peer(c.(*net.UnixConn))
 	if err != nil || int(uid) != os.Geteuid() {
 		t.Errorf("peer gave user %d, %v; want %d", uid, err, os.Geteuid())
 	}
@@ -109,14 +112,14 @@ func TestPeerIsKnown(t *testing.T) {
 
 func TestWrongPeerIsHungUpOn(t *testing.T) {
 	socket := filepath.Join(folder(t), "s")
-	l, err := listenClosed(socket)
+	l, err := agent.ListenClosed(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	allowed := make(chan bool, 2)
 	allowed <- false
 	allowed <- true
-	g := &guarded{UnixListener: l, allow: func(uint32) bool { return <-allowed }}
+	g := agent.Guard(l, func(uint32) bool { return <-allowed })
 	defer g.Close()
 	accepted := make(chan net.Conn, 1)
 	go func() {
@@ -146,9 +149,7 @@ func TestWrongPeerIsHungUpOn(t *testing.T) {
 // all) and shows that the second still holds: a process of another user gets
 // no answer from a real agent.
 func TestStrangerIsRefused(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to start a process of another user")
-	}
+	testenv.Root(t)
 	c, socket := start(t, endless())
 	dir := filepath.Dir(socket)
 	program := filepath.Join(dir, "stranger")
@@ -163,9 +164,9 @@ func TestStrangerIsRefused(t *testing.T) {
 			t.Fatal(step)
 		}
 	}
+	args := testenv.RoleCommand(t, "stranger")
 	for uid, want := range map[uint32]string{0: "answered", 65534: "refused"} {
-		cmd := exec.Command(program)
-		cmd.Env = append(os.Environ(), roleEnv+"=stranger", "SOCKET="+socket)
+		cmd := exec.Command(program, append(args[1:], socket)...)
 		cmd.Dir = "/"
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 		out, err := cmd.CombinedOutput()
@@ -182,20 +183,21 @@ func TestStrangerIsRefused(t *testing.T) {
 }
 
 // playStranger says whether the agent answers it.
-func playStranger() {
-	c, err := net.Dial("unix", os.Getenv("SOCKET"))
+func playStranger(args []string) int {
+	socket := args[len(args)-1]
+	c, err := net.Dial("unix", socket)
 	if err != nil {
 		os.Stdout.WriteString("could not even connect: " + err.Error())
-		os.Exit(0)
+		return 0
 	}
 	c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	answer := "refused"
-	if client, err := Dial(ctx, os.Getenv("SOCKET")); err == nil {
+	if client, err := agent.Dial(ctx, socket); err == nil {
 		client.Close()
 		answer = "answered"
 	}
 	os.Stdout.WriteString(answer)
-	os.Exit(0)
+	return 0
 }
