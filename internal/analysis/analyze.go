@@ -78,7 +78,7 @@ func (a *analyzer) cell(c result.Cell) (Cell, bool) {
 		any = any || len(d.slices) > 0
 		if tool, of, ok := toolArm(arm); ok {
 			if ours := a.data[key{c.Name, of}]; ours != nil {
-				out.agree(tool, of, ours, d, c.Metric, a.design)
+				out.agree(tool, of, ours, d, a.design, a.plan.SharedCores)
 			}
 			continue
 		}

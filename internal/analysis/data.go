@@ -137,7 +137,8 @@ func toolArm(a result.Arm) (tool, of string, ok bool) {
 
 // agree adds the comparison of our figure with a tool's. The tool's slices are
 // long and few, so every pair is a unit of its own.
-func (c *Cell) agree(tool, of string, ours, theirs *armData, m result.Metric, d stats.Design) {
+func (c *Cell) agree(tool, of string, ours, theirs *armData, d stats.Design, shared bool) {
+	m := c.Cell.Metric
 	var logs []float64
 	for _, s := range pair(ours, theirs, m) {
 		logs = append(logs, s...)
@@ -146,8 +147,14 @@ func (c *Cell) agree(tool, of string, ours, theirs *armData, m result.Metric, d 
 	if !ok {
 		return
 	}
-	c.Agreement = append(c.Agreement, Agreement{
+	a := Agreement{
 		Tool: tool, Arm: of, Ratio: r,
 		Ours: medianOfMedians(ours.values(m)), Theirs: medianOfMedians(theirs.values(m)),
-	})
+	}
+	per := perUnit(c.Cell)
+	cpu := logRatios(ours.costs(per, 1, shared), theirs.costs(per, 1, shared))
+	if ratio, ok := stats.FromPairs(cpu, stats.Design{Confidence: d.Confidence}); ok {
+		a.CPU = &ratio
+	}
+	c.Agreement = append(c.Agreement, a)
 }

@@ -138,4 +138,6 @@ type Agreement struct {
 	Theirs float64 `json:"theirs"` // unit of the metric
 	// Ratio is ours to theirs over pairs of slices from the same round.
 	Ratio stats.Ratio `json:"ratio"`
+	// CPU is the busy time per unit of work, ours to theirs; nil without meters.
+	CPU *stats.Ratio `json:"cpu,omitempty"`
 }

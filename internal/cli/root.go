@@ -19,6 +19,7 @@ import (
 // command is one file and one line here.
 var commands = []func(*Env) *cobra.Command{
 	newCompare,
+	newVerify,
 	newAgent,
 	newReport,
 	newLab,

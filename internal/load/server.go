@@ -177,8 +177,7 @@ func (p *passive) echo() error {
 			continue
 		}
 		if spin > 0 {
-			for end := p.clock.now() + spin; p.clock.now() < end; {
-			}
+			p.clock.spin(spin)
 		}
 		if err := p.conn.sendAny(p.tcp, p.buf[:n]); err != nil && !lossy(err) {
 			return err

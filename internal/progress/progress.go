@@ -22,6 +22,7 @@ import (
 type Progress struct {
 	w        io.Writer
 	terminal bool
+	silent   bool // about the series
 	width    int
 	lines    int // drawn, and to be drawn over
 	told     int // series told of in plain lines
@@ -39,6 +40,10 @@ func New(w io.Writer) *Progress {
 	return p
 }
 
+// Silent tells of steps only, in plain lines: for a check that makes many runs
+// and prints a line for each.
+func Silent(w io.Writer) *Progress { return &Progress{w: w, silent: true} }
+
 // Say tells of a step that is not a series.
 func (p *Progress) Say(format string, args ...any) {
 	p.erase()
@@ -55,6 +60,9 @@ func (p *Progress) Done() { p.erase() }
 
 // Event implements experiment.Watch.
 func (p *Progress) Event(e experiment.Event) {
+	if p.silent {
+		return
+	}
 	plan := &e.Record.Plan
 	if e.Series >= plan.Series {
 		p.erase()

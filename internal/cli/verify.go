@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/progress"
+	"github.com/venturi-net/venturi/internal/verify"
+)
+
+func newVerify(env *Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Check the instrument itself, on this machine",
+		Long: `Check the instrument itself, on this machine: that its figures are those of the
+tools that people know, and that its verdicts hold what they promise. Each check
+prints what it measured and whether its bars hold; exit code 1 says that one
+does not. Let the machine do nothing else meanwhile.`,
+		Example: `  venturi verify agree      against qperf and iperf3, about 15 minutes
+  venturi verify stats      false alarms and missed differences, about 45 minutes`,
+	}
+	cmd.AddCommand(newVerifyAgree(env), newVerifyStats(env))
+	return cmd
+}
+
+// check is what both checks look like from here.
+type check interface {
+	Check(ctx context.Context, w io.Writer, h compare.Host) error
+}
+
+func runCheck(ctx context.Context, env *Env, c check) error {
+	agents, err := agentCommand()
+	if err != nil {
+		return err
+	}
+	return c.Check(ctx, env.Stdout, compare.Host{Version: Version(), AgentCommand: agents,
+		LabName: "verify", Watch: progress.Silent(env.Stderr)})
+}
+
+func newVerifyAgree(env *Env) *cobra.Command {
+	c := verify.DefaultAgree()
+	cmd := &cobra.Command{
+		Use:   "agree",
+		Short: "Hold our figures against those of qperf and iperf3",
+		Long: `Run the real qperf and iperf3 on the host path of a lab, in turn with our own
+loads: same link, same cores, same socket buffers, one message a system call.
+The median of the paired ratios must be within 0.95 and 1.05, and our loads must
+not cost more CPU time per byte or packet than theirs.`,
+		Example: `  venturi verify agree
+  venturi verify agree --pairs 6`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runCheck(cmd.Context(), env, c) },
+	}
+	f := cmd.Flags()
+	f.IntVar(&c.Pairs, "pairs", c.Pairs, "runs of each tool and of ours, a load")
+	f.DurationVar(&c.Slice, "slice", c.Slice, "length of a run; whole seconds, 2s at least")
+	f.Uint64Var(&c.Seed, "seed", c.Seed, "of the random order")
+	return cmd
+}
+
+func newVerifyStats(env *Env) *cobra.Command {
+	c := verify.DefaultStats()
+	cmd := &cobra.Command{
+		Use:   "stats",
+		Short: "Count false alarms and missed differences",
+		Long: `Make many comparisons of two identical paths, and many in which the responder of
+one is busy for a known share of the round trip, in random order. At most 8 % of
+the first may end in faster or slower; at least 90 % of the others must end in
+slower.`,
+		Example: `  venturi verify stats
+  venturi verify stats --same 20 --slower 10 --effect 5% --budget 10s`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runCheck(cmd.Context(), env, c) },
+	}
+	f := cmd.Flags()
+	f.IntVar(&c.Same, "same", c.Same, "comparisons of identical paths")
+	f.IntVar(&c.Slower, "slower", c.Slower, "comparisons with a slower path")
+	f.Var((*share)(&c.Effect), "effect", "how much slower that is")
+	f.Var((*share)(&c.Margin), "margin", "differences within this are \"same\"")
+	f.DurationVar(&c.Budget, "budget", c.Budget, "time for one comparison")
+	f.Uint64Var(&c.Seed, "seed", c.Seed, "of the random order")
+	return cmd
+}

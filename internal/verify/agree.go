@@ -1,0 +1,135 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/result"
+)
+
+// Agree is the check against the real tools: on the host path of the lab, on
+// the same cores, with the same socket buffers and one message a system call,
+// run by run in random order.
+type Agree struct {
+	Pairs int           // runs of each, a load
+	Slice time.Duration // length of a run, whole seconds
+	Seed  uint64
+}
+
+// DefaultAgree is what a claim of agreement rests on.
+func DefaultAgree() Agree { return Agree{Pairs: 20, Slice: 2 * time.Second, Seed: 1} }
+
+// Bars of the check: the median ratio to the tool, and what the better end of
+// the interval must reach in rate and in CPU time per byte or packet.
+const (
+	agreeLow, agreeHigh = 0.95, 1.05
+	reachRate           = 0.97
+	reachCPU            = 1.05
+)
+
+// with is what is run beside each tool. iperf3's datagrams hold a header of 16
+// bytes, so it cannot send one of 1 byte.
+var with = []struct {
+	tool  string
+	loads []string
+	sizes string
+}{
+	{"qperf", []string{"tcp_lat", "udp_lat", "tcp_bw", "udp_bw"}, ""},
+	{"iperf3", []string{"tcp_bw"}, ""},
+	{"iperf3", []string{"udp_bw"}, "16"},
+}
+
+// Check runs the pairs and holds the ratios against the bars.
+func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err error) {
+	base := compare.Request{Paths: []string{"host"}, Command: []string{"venturi", "verify", "agree"}}
+	b, err := open(ctx, base, h)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := b.close(); err == nil {
+			err = cerr
+		}
+	}()
+	fmt.Fprintf(w, "%d pairs of runs of %s each; ratio of ours to the tool's, median with its interval\n\n", c.Pairs, c.Slice)
+	fmt.Fprintf(w, "%-14s %-7s %12s %12s  %-26s %s\n", "load", "tool", "ours", "tool's", "ratio", "CPU per unit")
+	var bars []bar
+	for i, run := range with {
+		q := base
+		q.With, q.Loads, q.Sizes = []string{run.tool}, run.loads, run.sizes
+		q.Series, q.Slice, q.Seed = c.Pairs, c.Slice, c.Seed+uint64(i)
+		s, err := b.compare(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, cell := range s.Cells {
+			for _, a := range cell.Agreement {
+				print(w, cell.Cell, a)
+				bars = append(bars, judge(cell.Cell, a)...)
+			}
+		}
+	}
+	if err := c.batched(ctx, w, b, base); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return conclude(w, "our figures are not those of the real tools", bars)
+}
+
+// batched prints what many datagrams a system call give, which neither tool can.
+func (c Agree) batched(ctx context.Context, w io.Writer, b *bench, q compare.Request) error {
+	q.Loads, q.Batch, q.Seed, q.NoCopy = []string{"udp_bw"}, 32, c.Seed, true
+	s, err := b.compare(ctx, q)
+	if err != nil {
+		return err
+	}
+	for _, cell := range s.Cells {
+		fmt.Fprintf(w, "%-14s %-7s %12s  batched system calls, a mode of its own\n", cell.Cell.Name, "-", figure(cell.Cell, cell.Rows[0].Value))
+	}
+	return nil
+}
+
+func print(w io.Writer, c result.Cell, a analysis.Agreement) {
+	cpu := "-"
+	if a.CPU != nil {
+		cpu = fmt.Sprintf("%.3f [%.3f, %.3f]", a.CPU.Value, a.CPU.Lo, a.CPU.Hi)
+	}
+	fmt.Fprintf(w, "%-14s %-7s %12s %12s  %-26s %s\n", c.Name, a.Tool, figure(c, a.Ours), figure(c, a.Theirs),
+		fmt.Sprintf("%.3f [%.3f, %.3f]", a.Ratio.Value, a.Ratio.Lo, a.Ratio.Hi), cpu)
+}
+
+func figure(c result.Cell, v float64) string {
+	switch c.Metric {
+	case result.OneWay:
+		return fmt.Sprintf("%.2f us", v/1e3)
+	case result.Bandwidth:
+		return fmt.Sprintf("%.2f Gb/s", v/1e9)
+	}
+	return fmt.Sprintf("%.1f k/s", v/1e3)
+}
+
+// judge makes the bars of one load beside one tool.
+func judge(c result.Cell, a analysis.Agreement) []bar {
+	name := c.Name + " beside " + a.Tool
+	var bars []bar
+	// iperf3 is held to for the TCP rate alone: it spends more on a datagram.
+	if a.Tool == "qperf" || c.Transport == "tcp" {
+		bars = append(bars, bar{fmt.Sprintf("%s: ratio %.3f is within %.2f..%.2f", name, a.Ratio.Value, agreeLow, agreeHigh),
+			a.Ratio.Value >= agreeLow && a.Ratio.Value <= agreeHigh})
+	}
+	if !slices.Contains([]result.Metric{result.Bandwidth, result.Messages}, c.Metric) {
+		return bars
+	}
+	bars = append(bars, bar{fmt.Sprintf("%s: rate reaches %.2f (interval to %.3f)", name, reachRate, a.Ratio.Hi), a.Ratio.Hi >= reachRate})
+	cpu := math.Inf(1)
+	if a.CPU != nil {
+		cpu = a.CPU.Lo
+	}
+	return append(bars, bar{fmt.Sprintf("%s: CPU per unit reaches %.2f (interval from %.3f)", name, reachCPU, cpu), cpu <= reachCPU})
+}

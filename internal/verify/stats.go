@@ -1,0 +1,142 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/stats"
+)
+
+// Stats is the check of the verdicts: many comparisons of two identical arms,
+// and many in which one arm's responder is busy for a known share of the round
+// trip. They come in random order, so that no drift of the machine falls on
+// one kind alone.
+type Stats struct {
+	Same   int           // comparisons of identical arms
+	Slower int           // comparisons with a slower arm
+	Effect float64       // how much slower: 0.03
+	Margin float64       // of the verdicts
+	Budget time.Duration // of one comparison
+	Seed   uint64
+}
+
+// DefaultStats is what a claim about the verdicts rests on.
+func DefaultStats() Stats {
+	return Stats{Same: 100, Slower: 40, Effect: 0.03, Margin: 0.01, Budget: 20 * time.Second, Seed: 1}
+}
+
+// Bars of the check, as shares: false alarms at most, and slower arms seen at least.
+const (
+	maxFalse = 0.08
+	minSeen  = 0.90
+)
+
+// arm is the one under test: the host path for the third time, after the
+// baseline and its copy.
+const arm = "host.2"
+
+// Tally counts verdicts.
+type Tally map[stats.Verdict]int
+
+func (t Tally) String() string {
+	return fmt.Sprintf("%d same, %d faster, %d slower, %d cannot tell",
+		t[stats.Same], t[stats.Faster], t[stats.Slower], t[stats.CannotTell])
+}
+
+// Run makes the comparisons, printing each on w, and returns the verdicts on
+// the identical and on the slower arms.
+func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (same, slower Tally, err error) {
+	base := compare.Request{Paths: []string{"host", "host"}, Margin: c.Margin, Budget: c.Budget,
+		Command: []string{"venturi", "verify", "stats"}}
+	b, err := open(ctx, base, h)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if cerr := b.close(); err == nil {
+			err = cerr
+		}
+	}()
+	same, slower = Tally{}, Tally{}
+	rng := rand.New(rand.NewPCG(c.Seed, 1))
+	rtt := map[string]float64{} // of the baseline when it was last measured, ns
+	for i, nth := range rng.Perm(c.Same + c.Slower) {
+		q := base
+		q.Loads = load.Default[i%2 : i%2+1] // tcp_lat and udp_lat in turn
+		q.Seed = rng.Uint64()
+		busy := nth >= c.Same
+		if busy {
+			if err := b.calibrate(ctx, &q, rtt, c.Effect); err != nil {
+				return same, slower, err
+			}
+		}
+		s, err := b.compare(ctx, q)
+		if err != nil {
+			return same, slower, err
+		}
+		row, floor := find(s)
+		rtt[q.Loads[0]] = 2 * s.Cells[0].Rows[0].Value
+		tally, kind := same, "identical"
+		if busy {
+			tally, kind = slower, fmt.Sprintf("%.2g %% slower", 100*c.Effect)
+		}
+		tally[row.Judged.Verdict]++
+		fmt.Fprintf(w, "%3d/%d  %s  %-12s  %.4f [%.4f, %.4f]  floor ±%.2f %%  %s\n", i+1, c.Same+c.Slower, q.Loads[0], kind,
+			row.Ratio.Value, row.Ratio.Lo, row.Ratio.Hi, 100*floor, row.Judged.Verdict)
+	}
+	return same, slower, nil
+}
+
+// calibrate sets the spin of the second path to the wanted share of the round
+// trip, which it measures first if no comparison has yet.
+func (b *bench) calibrate(ctx context.Context, q *compare.Request, rtt map[string]float64, effect float64) error {
+	name := q.Loads[0]
+	if rtt[name] == 0 {
+		short := *q
+		short.Budget, short.Series, short.Rounds = 0, 3, 4
+		s, err := b.compare(ctx, short)
+		if err != nil {
+			return err
+		}
+		rtt[name] = 2 * s.Cells[0].Rows[0].Value
+	}
+	q.Spin = map[int]time.Duration{1: load.SpinFor(time.Duration(effect * rtt[name]))}
+	return nil
+}
+
+func find(s *analysis.Summary) (row analysis.Row, floor float64) {
+	for _, r := range s.Cells[0].Rows {
+		if r.Arm.Name == arm {
+			row = r
+		}
+	}
+	if f := s.Cells[0].Floor; f != nil {
+		floor = f.Size
+	}
+	return row, floor
+}
+
+// Check runs the comparisons and holds the rates against the bars.
+func (c Stats) Check(ctx context.Context, w io.Writer, h compare.Host) error {
+	start := time.Now()
+	same, slower, err := c.Run(ctx, w, h)
+	if err != nil {
+		return err
+	}
+	alarms := same[stats.Faster] + same[stats.Slower]
+	fmt.Fprintf(w, "\n%d comparisons in %s, each at most %s, margin %.2g %%\n",
+		c.Same+c.Slower, time.Since(start).Round(time.Second), c.Budget, 100*c.Margin)
+	fmt.Fprintf(w, "identical arms: %v\n%.2g %% slower: %v\n", same, 100*c.Effect, slower)
+	return conclude(w, "the verdicts do not hold what they promise", []bar{
+		{fmt.Sprintf("false alarms: %d of %d, at most %.0f %%", alarms, c.Same, 100*maxFalse),
+			float64(alarms) <= maxFalse*float64(c.Same)},
+		{fmt.Sprintf("slower arms seen: %d of %d, at least %.0f %%", slower[stats.Slower], c.Slower, 100*minSeen),
+			float64(slower[stats.Slower]) >= minSeen*float64(c.Slower)},
+	})
+}

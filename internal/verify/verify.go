@@ -1,0 +1,77 @@
+// Package verify checks the instrument itself, with the instrument's own code
+// from end to end: that it agrees with the tools that people know, that it
+// calls identical paths the same, and that it sees a small difference.
+//
+// These are benchmarks with a bar, run by hand on a quiet machine. Tests run
+// short forms of them that no slow machine can fail.
+package verify
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// bench runs comparisons one after the other in one lab, and keeps no records.
+type bench struct {
+	session *compare.Session
+}
+
+func open(ctx context.Context, q compare.Request, h compare.Host) (*bench, error) {
+	if err := q.Check(); err != nil {
+		return nil, err
+	}
+	s, err := compare.Open(ctx, q, h)
+	if err != nil {
+		return nil, err
+	}
+	return &bench{session: s}, nil
+}
+
+func (b *bench) close() error { return b.session.Close() }
+
+// compare makes one comparison and analyses it.
+func (b *bench) compare(ctx context.Context, q compare.Request) (*analysis.Summary, error) {
+	rec, err := b.session.Compare(ctx, q, func(result.Line) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	if rec.End != nil && rec.End.Reason == result.Interrupted {
+		return nil, ctx.Err()
+	}
+	for _, w := range rec.Warnings {
+		if w.Code == "arm-failed" || w.Code == "tool-failed" {
+			return nil, fmt.Errorf("measure %s on %s: %s", w.Cell, w.Arm, w.Text)
+		}
+	}
+	return analysis.Analyze(rec, analysis.Options{Live: true})
+}
+
+// bar is one thing that must hold.
+type bar struct {
+	what string
+	held bool
+}
+
+// conclude prints the bars and gives an error if one does not hold.
+func conclude(w io.Writer, what string, bars []bar) error {
+	missed := 0
+	for _, b := range bars {
+		mark := "holds "
+		if !b.held {
+			mark = "MISSED"
+			missed++
+		}
+		fmt.Fprintf(w, "%s  %s\n", mark, b.what)
+	}
+	if missed == 0 {
+		return nil
+	}
+	return verr.New(verr.Failed, what, fmt.Sprintf("%d of %d bars were missed", missed, len(bars)),
+		"run it again on a machine that does nothing else; if they are missed again, it is a defect to report")
+}
