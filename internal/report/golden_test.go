@@ -63,6 +63,7 @@ var samples = []sample{
 	{"failed-arm.csv", failedArm, Options{Format: "csv"}},
 	{"truncated.table", truncated, Options{}},
 	{"sweep.table", sweep, Options{}},
+	{"sweep.md", sweep, Options{Format: "md"}},
 	{"tools.table", tools, Options{}},
 	{"early.table", early, Options{}},
 	{"hostile.md", hostile, Options{Format: "md"}},
@@ -124,12 +125,14 @@ func truncated() *result.Record {
 
 func sweep() *result.Record {
 	t := small()
-	t.Histograms, t.Meters = false, false
+	t.Histograms = false
 	for size := 8; size <= 65536; size *= 8 {
-		c := recordtest.TCPLat
-		c.Size, c.Name = size, "tcp_lat/"+bytesSize(size)
+		c := recordtest.UDPLat
+		c.Size, c.Name = size, "udp_lat/"+bytesSize(size)
 		t.Cells = append(t.Cells, c)
 	}
+	t.Noise.Slice = 0.05
+	t.Arms[2].Factor = 1.01
 	return recordtest.Make(t)
 }
 

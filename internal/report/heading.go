@@ -84,8 +84,12 @@ func baseline(p *result.Plan) string {
 
 func machineText(f result.Facts) string {
 	parts := []string{clean(f.CPUModel), plural(f.CPUs, "CPU", "CPUs")}
-	if f.Hypervisor != "" {
-		parts = append(parts, clean(f.Hypervisor))
+	switch f.Hypervisor {
+	case "":
+	case "unknown":
+		parts = append(parts, "a virtual machine")
+	default:
+		parts = append(parts, "a virtual machine ("+clean(f.Hypervisor)+")")
 	}
 	parts = append(parts, "Linux "+clean(f.Kernel), clean(f.OS), "clock "+clean(f.ClockSource))
 	if f.Governor != "" {

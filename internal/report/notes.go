@@ -29,6 +29,25 @@ func (n *notes) marks(texts []string) string {
 
 // rowNotes are what limits the figures of a row.
 func rowNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record, s *analysis.Summary) []string {
+	out := judgedNotes(r, c, s)
+	if r.Fragments > 1 {
+		out = append(out, fmt.Sprintf("a datagram of %s does not fit the path's MTU of %d: it travels as %d fragments, and one lost loses all",
+			bytesSize(c.Cell.Size), r.Arm.MTU, r.Fragments))
+	}
+	return append(out, trafficNotes(r, c, rec)...)
+}
+
+// sweepNotes are the same for a line of a sweep, where many sizes share a note.
+func sweepNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record, s *analysis.Summary) []string {
+	out := judgedNotes(r, c, s)
+	if r.Fragments > 1 {
+		out = append(out, fmt.Sprintf("a datagram of this size does not fit the path's MTU of %d: it travels in fragments, and one lost loses all", r.Arm.MTU))
+	}
+	return append(out, trafficNotes(r, c, rec)...)
+}
+
+// judgedNotes are about the figure and the verdict.
+func judgedNotes(r *analysis.Row, c *analysis.Cell, s *analysis.Summary) []string {
 	var out []string
 	note := func(f string, args ...any) { out = append(out, fmt.Sprintf(f, args...)) }
 	name := clean(r.Arm.Name)
@@ -54,10 +73,14 @@ func rowNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record, s *analysis
 			note("%s: two identical paths differ more than chance allows, so nothing is judged; run again when the machine is quiet", cellName(c.Cell))
 		}
 	}
-	if r.Fragments > 1 {
-		note("a datagram of %s does not fit the path's MTU of %d: it travels as %d fragments, and one lost loses all",
-			bytesSize(c.Cell.Size), r.Arm.MTU, r.Fragments)
-	}
+	return out
+}
+
+// trafficNotes are about what happened on the way.
+func trafficNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record) []string {
+	var out []string
+	note := func(f string, args ...any) { out = append(out, fmt.Sprintf(f, args...)) }
+	name := clean(r.Arm.Name)
 	if l := r.Latency; l != nil && l.Lost > 0 {
 		note("%s, %s: %d of %s requests had no reply in time (%d came late); they are in no figure",
 			cellName(c.Cell), name, l.Lost, count(l.Requests), l.Late)
@@ -170,9 +193,14 @@ func remarks(rec *result.Record, s *analysis.Summary) []string {
 		out = append(out, "The hypervisor took up to "+percent(steal)+" of the time (steal); it is in no CPU figure, but it is in the noise.")
 	}
 	for _, w := range rec.Warnings {
-		if w.Arm == "" && w.Code != "shared-cores" {
-			out = append(out, clean(w.Text))
+		if w.Arm != "" || w.Code == "shared-cores" {
+			continue
 		}
+		text := clean(w.Text)
+		if w.Cell != "" {
+			text = clean(w.Cell) + ": " + text
+		}
+		out = append(out, text)
 	}
 	return out
 }

@@ -41,9 +41,7 @@ type column struct {
 
 func newView(rec *result.Record, s *analysis.Summary) *view {
 	v := &view{title: title(rec), facts: facts(rec, s), banners: banners(rec, s)}
-	for i := range s.Cells {
-		v.blocks = append(v.blocks, cellBlock(&s.Cells[i], rec, s, &v.notes))
-	}
+	v.blocks = blocks(rec, s, &v.notes)
 	if b, ok := agreementBlock(s); ok {
 		v.blocks = append(v.blocks, b)
 	}
