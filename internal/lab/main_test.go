@@ -58,7 +58,7 @@ func quitter([]string) int { fmt.Fprintln(os.Stderr, "no such luck"); return 7 }
 
 // holder holds the measuring lock until its standard input ends.
 func holder([]string) int {
-	unlock, err := lab.LockMeasure(context.Background(), false, "venturi compare vxlan", nil)
+	unlock, err := lab.LockMeasure(context.Background(), true, "venturi compare vxlan", nil)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
