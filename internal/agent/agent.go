@@ -35,7 +35,7 @@ const maxMessage = 256 << 20
 
 // stopGrace is how long an agent that was told to end waits for its series to
 // reach the next slice boundary.
-const stopGrace = 5 * time.Second
+var stopGrace = 5 * time.Second
 
 // Options say which agent to be.
 type Options struct {
@@ -104,7 +104,8 @@ func Main(ctx context.Context, o Options) error {
 	return nil
 }
 
-// halt lets calls that are under way answer, but not for ever.
+// halt lets calls that are under way answer, but not for ever: one that never
+// returns is left behind, and ends with the process.
 func halt(g *grpc.Server) {
 	graceful := make(chan struct{})
 	go func() {
@@ -115,7 +116,6 @@ func halt(g *grpc.Server) {
 	case <-graceful:
 	case <-time.After(stopGrace):
 		g.Stop()
-		<-graceful
 	}
 }
 

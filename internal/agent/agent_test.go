@@ -3,14 +3,17 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -299,5 +302,73 @@ func TestCollectorIsOffInBetween(t *testing.T) {
 	b()
 	if percent() != 87 || debug.SetMemoryLimit(-1) != limit {
 		t.Errorf("percent %d, limit %d not put back", percent(), debug.SetMemoryLimit(-1))
+	}
+}
+
+// stuck is a passive end that does not close until it is let go.
+type stuck chan struct{}
+
+func (s stuck) Close() error { <-s; return nil }
+
+// TestStuckSeriesDoesNotKeepTheAgent: whatever hangs, the agent ends when it
+// is told to, finished series or not.
+func TestStuckSeriesDoesNotKeepTheAgent(t *testing.T) {
+	for _, finish := range []bool{false, true} {
+		t.Run(fmt.Sprint("finish=", finish), func(t *testing.T) {
+			agent.ShortGrace(t)
+			hang := make(stuck)
+			defer close(hang)
+			e := agent.Engine{
+				Serve: func(load.Plan, load.Probe) (io.Closer, error) { return hang, nil },
+				Run: func(context.Context, load.Plan, load.Probe) ([]load.SliceResult, error) {
+					<-hang
+					return nil, nil
+				},
+			}
+			socket := filepath.Join(folder(t), "s")
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- agent.Main(ctx, agent.Options{Machine: "m1", Socket: socket, Engine: e}) }()
+			c, err := agent.Dial(t.Context(), socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if err := c.Serve(t.Context(), plan(1), nil); err != nil {
+				t.Fatal(err)
+			}
+			calls := make(chan error, 2)
+			go func() { _, _, err := c.Run(t.Context(), plan(1), nil); calls <- err }()
+			go func() {
+				var err error
+				if finish {
+					_, err = c.Finish(t.Context(), 1)
+				}
+				calls <- err
+			}()
+			time.Sleep(50 * time.Millisecond)
+			if finish {
+				code(t, c.Serve(t.Context(), plan(2), nil), verr.Busy)
+			}
+			cancel()
+			if err := within(t, "agent", ended); err != nil {
+				t.Errorf("ended with %v", err)
+			}
+			within(t, "call", calls)
+			within(t, "call", calls)
+		})
+	}
+}
+
+func TestOwnNamespaceIsMeteredOnce(t *testing.T) {
+	p := load.Plan{Arms: []load.Arm{
+		{Name: "host", From: machine.Endpoint{Namespace: "/proc/self/ns/net"}},
+		{Name: "process", From: machine.Endpoint{}},
+		{Name: "pod", From: machine.Endpoint{Namespace: "/run/netns/pod"}},
+	}}
+	for i, want := range [][]string{{"/proc/self/ns/net"}, {""}, {"/run/netns/pod", ""}} {
+		if got := agent.MeterArms(p, agent.ClientEnd)[i]; !slices.Equal(got.Crossed, want) || len(got.Ends) != 1 {
+			t.Errorf("%s crosses %q and ends in %q; want %q", got.Name, got.Crossed, got.Ends, want)
+		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/agent/agentpb"
-	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/meter"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -32,10 +31,11 @@ type server struct {
 
 // passive is a series whose passive ends are here.
 type passive struct {
-	token uint64
-	ends  io.Closer
-	meter *meter.Recorder
-	quiet func()
+	token  uint64
+	ends   io.Closer
+	meter  *meter.Recorder
+	quiet  func()
+	ending bool // somebody closes it
 }
 
 // active is a series that runs from here.
@@ -56,7 +56,9 @@ func (s *server) Version(context.Context, *agentpb.VersionRequest) (*agentpb.Ver
 func (s *server) Facts(_ context.Context, req *agentpb.FactsRequest) (*agentpb.FactsReply, error) {
 	spaces := []machine.Named{{Name: s.machine}}
 	for _, path := range req.GetNamespaces() {
-		spaces = append(spaces, machine.Named{Name: filepath.Base(path), Path: path})
+		if !isOwn(path) {
+			spaces = append(spaces, machine.Named{Name: filepath.Base(path), Path: path})
+		}
 	}
 	facts, problems := machine.Reader{}.Facts(s.machine, spaces...)
 	b, err := json.Marshal(facts)
@@ -81,7 +83,7 @@ func (s *server) Serve(_ context.Context, req *agentpb.SeriesRequest) (*agentpb.
 	if s.passive != nil {
 		return nil, s.busy("serve", s.passive.token)
 	}
-	rec, err := s.open(plan, req.GetMeters(), func(a load.Arm) machine.Endpoint { return a.To })
+	rec, err := s.open(plan, req.GetMeters(), serverEnd)
 	if err != nil {
 		return nil, err
 	}
@@ -95,21 +97,35 @@ func (s *server) Serve(_ context.Context, req *agentpb.SeriesRequest) (*agentpb.
 	return &agentpb.ServeReply{}, nil
 }
 
-// Finish closes the passive ends.
+// Finish closes the passive ends. The lock is not held meanwhile, so that ends
+// which do not close cannot keep the agent from ending.
 func (s *server) Finish(_ context.Context, req *agentpb.FinishRequest) (*agentpb.FinishReply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.passive == nil || s.passive.token != req.GetToken() {
+	p := s.take(func(p *passive) bool { return p.token == req.GetToken() })
+	if p == nil {
 		return nil, verr.New(verr.Failed, "cannot finish a series on "+s.machine,
 			fmt.Sprintf("the agent does not serve series %#x", req.GetToken()), "run the command again")
 	}
-	p := s.passive
-	s.passive = nil
 	sums, err := p.close()
+	s.mu.Lock()
+	s.passive = nil
+	s.mu.Unlock()
 	if err != nil {
 		return nil, fmt.Errorf("close passive ends on %s: %w", s.machine, err)
 	}
 	return &agentpb.FinishReply{Meters: convert(sums, meterToPB)}, nil
+}
+
+// take gives the series that is served to the one caller who will close it,
+// nil when there is none or somebody else does. It stays in the way of others
+// until it is closed.
+func (s *server) take(want func(*passive) bool) *passive {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.passive == nil || s.passive.ending || !want(s.passive) {
+		return nil
+	}
+	s.passive.ending = true
+	return s.passive
 }
 
 // close ends the traffic first, so that the sums hold the last slice.
@@ -133,7 +149,7 @@ func (s *server) Run(ctx context.Context, req *agentpb.SeriesRequest) (*agentpb.
 		return nil, err
 	}
 	defer s.end()
-	rec, err := s.open(plan, req.GetMeters(), func(a load.Arm) machine.Endpoint { return a.From })
+	rec, err := s.open(plan, req.GetMeters(), clientEnd)
 	if err != nil {
 		return nil, err
 	}
@@ -198,25 +214,6 @@ func (s *server) ending() error {
 	return verr.New(verr.Failed, "cannot start a series on "+s.machine, "its agent is ending", "run the command again")
 }
 
-// open opens the meters for this machine's ends of a plan's arms. Without
-// meters the recorder does nothing.
-func (s *server) open(plan load.Plan, names []string, end func(load.Arm) machine.Endpoint) (*meter.Recorder, error) {
-	arms := make([]meter.Arm, len(plan.Arms))
-	for i, a := range plan.Arms {
-		ns := end(a).Namespace
-		arms[i] = meter.Arm{Name: a.Name, Ends: []string{ns}, Crossed: []string{ns}}
-		if ns != "" {
-			// Tunnels and the wire are in the machine's own namespace.
-			arms[i].Crossed = append(arms[i].Crossed, "")
-		}
-	}
-	rec, err := meter.NewRecorder(s.machine, names, meter.Setup{Arms: arms})
-	if err != nil {
-		return nil, verr.Wrap(verr.Missing, "cannot meter on "+s.machine, err, "leave that meter out")
-	}
-	return rec, nil
-}
-
 // stopAll ends what runs at its next slice boundary, and lets nothing begin.
 func (s *server) stopAll() {
 	s.mu.Lock()
@@ -231,10 +228,7 @@ func (s *server) stopAll() {
 // close ends the passive ends that nobody finished. It does not wait for ever:
 // the process is about to end, and that closes them too.
 func (s *server) close() {
-	s.mu.Lock()
-	p := s.passive
-	s.passive = nil
-	s.mu.Unlock()
+	p := s.take(func(*passive) bool { return true })
 	if p == nil {
 		return
 	}
