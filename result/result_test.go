@@ -2,7 +2,6 @@ package result_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"math"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -277,148 +275,4 @@ func TestOpen(t *testing.T) {
 			t.Errorf("open %s: %v", path, err)
 		}
 	}
-}
-
-func TestValue(t *testing.T) {
-	lat := func(replies, sum int64) *result.Slice {
-		return &result.Slice{Elapsed: int64(time.Second), Latency: &result.Latency{Replies: replies, RTTSum: sum}}
-	}
-	stream := func(messages, bytes, ns int64) *result.Slice {
-		return &result.Slice{Stream: &result.Stream{RateMessages: messages, RateBytes: bytes, RateNs: ns}}
-	}
-	failed := lat(10, 1000)
-	failed.Failed = "refused"
-	for _, tc := range []struct {
-		name string
-		s    *result.Slice
-		m    result.Metric
-		want float64 // 0: none
-	}{
-		{"one way", lat(10, 160_000), result.OneWay, 8000},
-		{"transactions", lat(10, 160_000), result.Transactions, 10},
-		{"bandwidth", stream(1, 1250, 1000), result.Bandwidth, 1e10},
-		{"messages", stream(5, 5, 1000), result.Messages, 5e6},
-		{"no reply", lat(0, 0), result.OneWay, 0},
-		{"no reply, rate", lat(0, 0), result.Transactions, 0},
-		{"no time", lat(10, 0), result.OneWay, 0},
-		{"nothing arrived", stream(0, 0, 1000), result.Bandwidth, 0},
-		{"no clock", stream(5, 5, 0), result.Messages, 0},
-		{"failed", failed, result.OneWay, 0},
-		{"other kind", lat(10, 1000), result.Bandwidth, 0},
-		{"other kind", stream(1, 1, 1), result.OneWay, 0},
-		{"unknown metric", lat(10, 1000), "x", 0},
-		{"empty", &result.Slice{}, result.OneWay, 0},
-	} {
-		got, ok := tc.s.Value(tc.m)
-		if ok != (tc.want > 0) || math.Abs(got-tc.want) > 1e-6*tc.want {
-			t.Errorf("%s: %v %v, want %v", tc.name, got, ok, tc.want)
-		}
-	}
-}
-
-func TestRTTRoundTrip(t *testing.T) {
-	r := rand.New(rand.NewPCG(2, 3))
-	h := result.NewRTT()
-	n := int64(0)
-	for range 5000 {
-		v := int64(math.Exp(r.Float64() * math.Log(float64(result.MaxRTT))))
-		if err := h.RecordValue(v); err != nil {
-			t.Fatalf("%d ns is in range: %v", v, err)
-		}
-		n++
-	}
-	if err := h.RecordValue(result.MaxRTT); err != nil {
-		t.Fatal(err)
-	}
-	enc, err := result.EncodeRTT(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	back, err := result.DecodeRTT(enc)
-	if err != nil || !back.Equals(h) {
-		t.Fatalf("decoded histogram differs: %v", err)
-	}
-	buckets, err := result.RTTBuckets(enc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	total, last := int64(0), int64(-1)
-	for _, b := range buckets {
-		if b.Value <= last || b.Count <= 0 {
-			t.Fatalf("bucket %+v after value %d", b, last)
-		}
-		total, last = total+b.Count, b.Value
-	}
-	if total != n+1 {
-		t.Errorf("%d values in buckets, %d were recorded", total, n+1)
-	}
-	if got := back.ValueAtPercentile(100); math.Abs(float64(got)/float64(result.MaxRTT)-1) > 1e-3 {
-		t.Errorf("largest value %d, want %d within 0.1 %%", got, result.MaxRTT)
-	}
-	if err := result.MergeRTT(back, h); err != nil || back.TotalCount() != 2*(n+1) {
-		t.Errorf("merged: %d values, %v", back.TotalCount(), err)
-	}
-}
-
-func FuzzRead(f *testing.F) {
-	text := encode(f, small())
-	f.Add(text)
-	f.Add(text[:len(text)/2])
-	f.Add([]byte(`{"header":{"format":"venturi-record","version":1}}` + "\n{}\n"))
-	f.Add([]byte("\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		rec, err := result.Read(bytes.NewReader(data))
-		var syntax *result.SyntaxError
-		switch {
-		case err == nil:
-			// What can be read can be written, and comes back as it was.
-			again, err := result.Read(bytes.NewReader(encode(t, rec)))
-			if err != nil {
-				t.Fatalf("written again, it cannot be read: %v", err)
-			}
-			one, _ := json.Marshal(rec)
-			two, _ := json.Marshal(again)
-			if !bytes.Equal(one, two) {
-				t.Fatalf("written again, it differs:\n%s\n%s", one, two)
-			}
-		case errors.Is(err, result.ErrTruncated):
-			if rec == nil {
-				t.Fatal("truncated, but no partial record")
-			}
-		case errors.As(err, &syntax), errors.Is(err, result.ErrNewer), errors.Is(err, result.ErrNotRecord):
-		default:
-			t.Fatalf("untyped error: %v", err)
-		}
-	})
-}
-
-func FuzzDecodeRTT(f *testing.F) {
-	h := result.NewRTT()
-	for v := int64(1); v < 1e9; v *= 3 {
-		_ = h.RecordValue(v)
-	}
-	enc, err := result.EncodeRTT(h)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(enc)
-	f.Add(enc[:len(enc)/2])
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		h, err := result.DecodeRTT(data)
-		buckets, errBuckets := result.RTTBuckets(data)
-		if err != nil {
-			return
-		}
-		if errBuckets != nil {
-			t.Fatalf("one decoder takes it, the other says %v", errBuckets)
-		}
-		total := int64(0)
-		for _, b := range buckets {
-			total += b.Count
-		}
-		if total != h.TotalCount() {
-			t.Fatalf("%d values in buckets, %d in the histogram", total, h.TotalCount())
-		}
-	})
 }
