@@ -83,7 +83,7 @@ type Metric string
 
 // The metrics, with the unit of [Slice.Value].
 const (
-	OneWay       Metric = "one-way"      // ns, mean RTT/2; lower is better
+	OneWay       Metric = "one-way"      // ns, median RTT/2; lower is better
 	Transactions Metric = "transactions" // per second; higher is better
 	Bandwidth    Metric = "bandwidth"    // bit/s at the receiver; higher is better
 	Messages     Metric = "messages"     // messages/s at the receiver; higher is better
@@ -123,10 +123,12 @@ type Slice struct {
 // Latency is a slice of a ping-pong load: F requests outstanding, one a flow.
 type Latency struct {
 	Requests int64 `json:"requests"`
-	Replies  int64 `json:"replies"`        // in time; only these are in RTTSum and RTT
-	Lost     int64 `json:"lost,omitempty"` // no reply within the timeout
-	Late     int64 `json:"late,omitempty"` // replies that came after it (also counted in Lost)
-	RTTSum   int64 `json:"rtt_sum"`        // ns, over Replies
+	Replies  int64 `json:"replies"` // in time; only these are in RTTSum and RTT
+	// RTTMedian is that of the slice; 0 from a tool that tells only the mean.
+	RTTMedian int64 `json:"rtt_median,omitempty"` // ns
+	Lost      int64 `json:"lost,omitempty"`       // no reply within the timeout
+	Late      int64 `json:"late,omitempty"`       // replies that came after it (also counted in Lost)
+	RTTSum    int64 `json:"rtt_sum"`              // ns, over Replies
 	// HeadReplies came in the head: no figure counts them, but the meters'
 	// time covers them.
 	HeadReplies int64  `json:"head_replies,omitempty"`

@@ -3,7 +3,7 @@ package result
 import "math"
 
 // Value gives the figure of a slice in base units of the metric: ns for
-// [OneWay] (mean RTT/2), per second for [Transactions] and [Messages], bit/s
+// [OneWay] (median RTT/2), per second for [Transactions] and [Messages], bit/s
 // for [Bandwidth]. It is false when the slice has none: it failed, nothing
 // arrived, or the slice is of another kind. A figure is always finite and
 // above zero, so its logarithm exists.
@@ -14,10 +14,10 @@ func (s *Slice) Value(m Metric) (float64, bool) {
 	var v float64
 	switch m {
 	case OneWay:
-		if s.Latency == nil || s.Latency.Replies <= 0 {
-			return 0, false
+		if s.Latency == nil || s.Latency.RTTMedian <= 0 {
+			return s.Mean()
 		}
-		v = float64(s.Latency.RTTSum) / float64(s.Latency.Replies) / 2
+		v = float64(s.Latency.RTTMedian) / 2
 	case Transactions:
 		if s.Latency == nil || s.Elapsed <= 0 {
 			return 0, false
@@ -38,4 +38,14 @@ func (s *Slice) Value(m Metric) (float64, bool) {
 		return 0, false
 	}
 	return v, true
+}
+
+// Mean gives the mean RTT/2 of a slice in ns, which is what qperf and netperf
+// call latency. One interruption of the machine moves it more than any path
+// does, so ratios are taken of the median.
+func (s *Slice) Mean() (float64, bool) {
+	if s.Failed != "" || s.Latency == nil || s.Latency.Replies <= 0 || s.Latency.RTTSum <= 0 {
+		return 0, false
+	}
+	return float64(s.Latency.RTTSum) / float64(s.Latency.Replies) / 2, true
 }

@@ -104,7 +104,7 @@ func sliceToPB(s load.SliceResult) *agentpb.Slice {
 	if l := s.Latency; l != nil {
 		out.Latency = &agentpb.Latency{
 			Requests: l.Requests, Replies: l.Replies, Lost: l.Lost, Late: l.Late,
-			RttSum: l.RTTSum, HeadReplies: l.HeadReplies, Timeout: l.Timeout, Rtt: l.RTT,
+			RttSum: l.RTTSum, HeadReplies: l.HeadReplies, RttMedian: l.RTTMedian, Timeout: l.Timeout, Rtt: l.RTT,
 		}
 	}
 	if t := s.Stream; t != nil {
@@ -126,7 +126,7 @@ func sliceFromPB(s *agentpb.Slice) load.SliceResult {
 	if l := s.GetLatency(); l != nil {
 		out.Latency = &result.Latency{
 			Requests: l.GetRequests(), Replies: l.GetReplies(), Lost: l.GetLost(), Late: l.GetLate(),
-			RTTSum: l.GetRttSum(), HeadReplies: l.GetHeadReplies(), Timeout: l.GetTimeout(), RTT: l.GetRtt(),
+			RTTSum: l.GetRttSum(), HeadReplies: l.GetHeadReplies(), RTTMedian: l.GetRttMedian(), Timeout: l.GetTimeout(), RTT: l.GetRtt(),
 		}
 	}
 	if t := s.GetStream(); t != nil {

@@ -92,7 +92,7 @@ func (a *analyzer) cell(c result.Cell) (Cell, bool) {
 			out.Rows = append(out.Rows, row)
 		}
 		if arm.Role == result.RoleCopy && base != nil {
-			if f, ok := stats.NewFloor(pair(d, base, c.Metric), a.design, a.plan.Margin); ok {
+			if f, ok := stats.NewFloor(pair(d, base, valueOf(c.Metric)), a.design, a.plan.Margin); ok {
 				out.Floor = &f
 			}
 		}
@@ -118,7 +118,7 @@ func (a *analyzer) row(c result.Cell, arm result.Arm, d, base *armData) Row {
 		r.Value = v
 	}
 	if arm.Role != result.RoleBaseline && base != nil {
-		if ratio, ok := stats.FromRounds(pair(d, base, c.Metric), a.design); ok {
+		if ratio, ok := stats.FromRounds(pair(d, base, valueOf(c.Metric)), a.design); ok {
 			r.Ratio = &ratio
 		}
 	}

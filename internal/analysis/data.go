@@ -64,12 +64,19 @@ func (d *armData) each(f func(series int, s []*result.Slice)) {
 
 // values gives the figures by series.
 func (d *armData) values(m result.Metric) [][]float64 {
-	return d.rates(func(s *result.Slice) (float64, bool) { return s.Value(m) })
+	return d.rates(valueOf(m))
+}
+
+// figure reads one figure of a slice; false when it has none.
+type figure func(*result.Slice) (float64, bool)
+
+func valueOf(m result.Metric) figure {
+	return func(s *result.Slice) (float64, bool) { return s.Value(m) }
 }
 
 // rates gives any figure of a slice by series; series that are too short to
 // stand beside the others are left out.
-func (d *armData) rates(f func(*result.Slice) (float64, bool)) [][]float64 {
+func (d *armData) rates(f figure) [][]float64 {
 	var out [][]float64
 	d.each(func(_ int, of []*result.Slice) {
 		var vs []float64
@@ -85,7 +92,7 @@ func (d *armData) rates(f func(*result.Slice) (float64, bool)) [][]float64 {
 
 // pair gives the log-ratios of d to base, by series, over the rounds in which
 // both have a figure.
-func pair(d, base *armData, m result.Metric) [][]float64 {
+func pair(d, base *armData, f figure) [][]float64 {
 	var out [][]float64
 	var logs []float64
 	series := -1
@@ -100,8 +107,8 @@ func pair(d, base *armData, m result.Metric) [][]float64 {
 		if len(b) == 0 || bySeries(b[0], s) != 0 {
 			continue
 		}
-		v, ok := s.Value(m)
-		w, okBase := b[0].Value(m)
+		v, ok := f(s)
+		w, okBase := f(b[0])
 		if ok && okBase {
 			logs = append(logs, math.Log(v)-math.Log(w))
 		}
@@ -138,9 +145,12 @@ func toolArm(a result.Arm) (tool, of string, ok bool) {
 // agree adds the comparison of our figure with a tool's. The tool's slices are
 // long and few, so every pair is a unit of its own.
 func (c *Cell) agree(tool, of string, ours, theirs *armData, d stats.Design, shared bool) {
-	m := c.Cell.Metric
+	f := valueOf(c.Cell.Metric)
+	if c.Cell.Metric == result.OneWay {
+		f = (*result.Slice).Mean // that is what the tools report
+	}
 	var logs []float64
-	for _, s := range pair(ours, theirs, m) {
+	for _, s := range pair(ours, theirs, f) {
 		logs = append(logs, s...)
 	}
 	r, ok := stats.FromPairs(logs, stats.Design{Confidence: d.Confidence})
@@ -149,7 +159,7 @@ func (c *Cell) agree(tool, of string, ours, theirs *armData, d stats.Design, sha
 	}
 	a := Agreement{
 		Tool: tool, Arm: of, Ratio: r,
-		Ours: medianOfMedians(ours.values(m)), Theirs: medianOfMedians(theirs.values(m)),
+		Ours: medianOfMedians(ours.rates(f)), Theirs: medianOfMedians(theirs.rates(f)),
 	}
 	per := perUnit(c.Cell)
 	cpu := logRatios(ours.costs(per, 1, shared), theirs.costs(per, 1, shared))

@@ -168,8 +168,12 @@ func (a *active) answer(slice uint64, want frameKind) (frame, error) {
 			}
 			return frame{}, err
 		}
-		if f, ok := parseFrame(a.buf[:n], a.plan.Token); ok && f.kind == want && f.slice == slice {
+		f, ok := parseFrame(a.buf[:n], a.plan.Token)
+		if ok && f.kind == want && f.slice == slice {
 			return f, nil
+		}
+		if !ok {
+			a.ping.late++ // a reply after the timeout of the slice's last request
 		}
 	}
 }

@@ -118,6 +118,6 @@ func sumPings(flows []*active) (*result.Latency, time.Duration, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("encode histogram: %w", err)
 	}
-	l.RTT = encoded
+	l.RTT, l.RTTMedian = encoded, all.ValueAtQuantile(50)
 	return l, time.Duration(elapsed / int64(len(flows))), nil
 }

@@ -47,7 +47,7 @@ var with = []struct {
 
 // Check runs the pairs and holds the ratios against the bars.
 func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err error) {
-	base := compare.Request{Paths: []string{"host"}, Command: []string{"venturi", "verify", "agree"}}
+	base := compare.Request{Paths: []string{"host"}, Command: []string{"venturi", "verify", "agree"}, Wait: true}
 	b, err := open(ctx, base, h)
 	if err != nil {
 		return err

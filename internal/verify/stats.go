@@ -53,7 +53,7 @@ func (t Tally) String() string {
 // the identical and on the slower arms.
 func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (same, slower Tally, err error) {
 	base := compare.Request{Paths: []string{"host", "host"}, Margin: c.Margin, Budget: c.Budget,
-		Command: []string{"venturi", "verify", "stats"}}
+		Command: []string{"venturi", "verify", "stats"}, Wait: true}
 	b, err := open(ctx, base, h)
 	if err != nil {
 		return nil, nil, err

@@ -1061,6 +1061,7 @@ type Latency struct {
 	Timeout       int64                  `protobuf:"varint,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	Rtt           []byte                 `protobuf:"bytes,7,opt,name=rtt,proto3" json:"rtt,omitempty"`
 	HeadReplies   int64                  `protobuf:"varint,8,opt,name=head_replies,json=headReplies,proto3" json:"head_replies,omitempty"`
+	RttMedian     int64                  `protobuf:"varint,9,opt,name=rtt_median,json=rttMedian,proto3" json:"rtt_median,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1147,6 +1148,13 @@ func (x *Latency) GetRtt() []byte {
 func (x *Latency) GetHeadReplies() int64 {
 	if x != nil {
 		return x.HeadReplies
+	}
+	return 0
+}
+
+func (x *Latency) GetRttMedian() int64 {
+	if x != nil {
+		return x.RttMedian
 	}
 	return 0
 }
@@ -1451,7 +1459,7 @@ const file_agent_proto_rawDesc = "" +
 	"\aelapsed\x18\x04 \x01(\x03R\aelapsed\x123\n" +
 	"\alatency\x18\x05 \x01(\v2\x19.venturi.agent.v1.LatencyR\alatency\x120\n" +
 	"\x06stream\x18\x06 \x01(\v2\x18.venturi.agent.v1.StreamR\x06stream\x123\n" +
-	"\afailure\x18\a \x01(\v2\x19.venturi.agent.v1.FailureR\afailure\"\xcf\x01\n" +
+	"\afailure\x18\a \x01(\v2\x19.venturi.agent.v1.FailureR\afailure\"\xee\x01\n" +
 	"\aLatency\x12\x1a\n" +
 	"\brequests\x18\x01 \x01(\x03R\brequests\x12\x18\n" +
 	"\areplies\x18\x02 \x01(\x03R\areplies\x12\x12\n" +
@@ -1460,7 +1468,9 @@ const file_agent_proto_rawDesc = "" +
 	"\artt_sum\x18\x05 \x01(\x03R\x06rttSum\x12\x18\n" +
 	"\atimeout\x18\x06 \x01(\x03R\atimeout\x12\x10\n" +
 	"\x03rtt\x18\a \x01(\fR\x03rtt\x12!\n" +
-	"\fhead_replies\x18\b \x01(\x03R\vheadReplies\"\xc2\x02\n" +
+	"\fhead_replies\x18\b \x01(\x03R\vheadReplies\x12\x1d\n" +
+	"\n" +
+	"rtt_median\x18\t \x01(\x03R\trttMedian\"\xc2\x02\n" +
 	"\x06Stream\x12#\n" +
 	"\rsent_messages\x18\x01 \x01(\x03R\fsentMessages\x12\x1d\n" +
 	"\n" +
