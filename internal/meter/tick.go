@@ -67,7 +67,7 @@ func (t *tick) load(queues []uint64) (err error) {
 func (t *tick) cores() []int { return t.list }
 
 func (t *tick) resolution() string {
-	return "busy and steal: 1 ns; classes: as the kernel accounts them, on most kernels a sample at each tick"
+	return "busy: 1 ns; steal: 1 ns, booked at ticks; classes: as the kernel accounts them, on most kernels a sample at each tick"
 }
 
 func (t *tick) close() error {
