@@ -16,6 +16,7 @@ var tables = []struct {
 	table   string // variables that list the variants, with spaces between
 	value   string // a package-level variable of this type is a variant, or
 	makes   string // a function is whose parameters and results have these types
+	first   bool   // only the first one of a file
 	atLeast int
 }{
 	{dir: "internal/load", table: "Table", value: "Load", atLeast: 6},
@@ -23,7 +24,7 @@ var tables = []struct {
 	{dir: "internal/tool", table: "Table", value: "Tool", atLeast: 2},
 	{dir: "internal/meter", table: "Table", makes: "func(Setup) (Sampler, error)", atLeast: 3},
 	{dir: "internal/report", table: "formats styles", makes: "func(io.Writer, *result.Record, *analysis.Summary, Options) error", atLeast: 6},
-	{dir: "internal/cli", table: "commands", makes: "func(*Env) *cobra.Command", atLeast: 3},
+	{dir: "internal/cli", table: "commands", makes: "func(*Env) *cobra.Command", first: true, atLeast: 3},
 }
 
 func TestEveryVariantIsInItsTable(t *testing.T) {
@@ -34,8 +35,9 @@ func TestEveryVariantIsInItsTable(t *testing.T) {
 			if s.dir != c.dir || s.test {
 				continue
 			}
+			var its []*ast.Ident
 			for _, d := range s.syntax.Decls {
-				variants = append(variants, variantsIn(d, c.value, c.makes)...)
+				its = append(its, variantsIn(d, c.value, c.makes)...)
 				for _, v := range valuesOf(d, strings.Fields(c.table)) {
 					ast.Inspect(v, func(n ast.Node) bool {
 						if id, ok := n.(*ast.Ident); ok {
@@ -45,6 +47,10 @@ func TestEveryVariantIsInItsTable(t *testing.T) {
 					})
 				}
 			}
+			if c.first && len(its) > 1 {
+				its = its[:1] // the others are below it
+			}
+			variants = append(variants, its...)
 		}
 		if len(variants) < c.atLeast {
 			t.Errorf("%s: %d variants found, at least %d expected: does the test still know their shape?", c.dir, len(variants), c.atLeast)

@@ -21,7 +21,7 @@ var writers = []struct {
 			"internal/change":  "the machine, inside the lab's namespaces",
 			"internal/lab":     "its lock and its private folder below /run",
 			"internal/agent":   "its own socket",
-			"internal/cli":     "the folder of a run, as the user asked for it",
+			"internal/compare": "the folder of a run, as the user asked for it",
 			"internal/testenv": "what tests need",
 		},
 		"files of a machine are written by change alone",

@@ -94,6 +94,9 @@ func runCompare(ctx context.Context, env *Env, q compare.Request, opt report.Opt
 	rec, file, err := compare.Do(ctx, q, compare.Host{Version: Version(), AgentCommand: agents, Watch: show})
 	show.Done()
 	if rec == nil || len(rec.Slices) == 0 {
+		if err == nil {
+			err = context.Cause(ctx) // stopped before there was anything to report
+		}
 		return err
 	}
 	opt.Width = terminalWidth(env)

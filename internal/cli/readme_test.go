@@ -11,7 +11,8 @@ import (
 )
 
 // shorter are the options that a script may add to a command of the README,
-// so that it does not take 90 seconds. They do not change what is shown.
+// so that it does not take 90 seconds, beside --wait. They do not change what
+// is shown.
 var shorter = []string{"--series", "--rounds", "--slice", "--budget", "--seed", "--out"}
 
 // Every command that the README shows is run by a script, or is a target of
@@ -51,7 +52,7 @@ func runs(command, shown string) bool {
 	if !ok {
 		return false
 	}
-	words := strings.Fields(rest)
+	words := strings.Fields(strings.Replace(rest, "--wait", "", 1))
 	for i := 0; i < len(words); i += 2 {
 		if !slices.Contains(shorter, words[i]) {
 			return false
