@@ -225,7 +225,7 @@ func (c *checker) takeSlice(s *Slice) error {
 	}
 	if l := s.Latency; l != nil {
 		n++
-		if anyNegative(l.Requests, l.Replies, l.Lost, l.Late, l.RTTSum, l.HeadReplies, l.Timeout) || len(l.RTT) > maxRTT {
+		if anyNegative(l.Requests, l.Replies, l.Lost, l.Late, l.RTTSum, l.RTTMedian, l.HeadReplies, l.Timeout) || len(l.RTT) > maxRTT {
 			return fmt.Errorf("slice: negative count or oversized histogram in a latency slice")
 		}
 	}

@@ -69,6 +69,12 @@ var csvFields = []csvField{
 	{"cpu_ratio", ofCPURatio(func(r *stats.Ratio) string { return number(r.Value) })},
 	{"cpu_ratio_lo", ofCPURatio(func(r *stats.Ratio) string { return number(r.Lo) })},
 	{"cpu_ratio_hi", ofCPURatio(func(r *stats.Ratio) string { return number(r.Hi) })},
+	{"mean_rtt_ns", func(_ *analysis.Cell, r *analysis.Row) string {
+		if r.Latency == nil {
+			return ""
+		}
+		return number(r.Latency.MeanRTT)
+	}},
 	{"failed", func(_ *analysis.Cell, r *analysis.Row) string { return clean(r.Failed) }},
 }
 

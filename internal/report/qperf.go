@@ -48,8 +48,9 @@ func qperfTest(out io.Writer, c result.Cell, r *analysis.Row) {
 	}
 	var lines [][2]string
 	switch {
-	case c.Metric == result.OneWay:
-		lines = append(lines, [2]string{"latency", duration(r.Value)})
+	case c.Metric == result.OneWay && r.Latency != nil:
+		// qperf's latency is the mean, where our ratios are of medians.
+		lines = append(lines, [2]string{"latency", duration(r.Latency.MeanRTT / 2)})
 	case c.Metric == result.Transactions || r.Stream == nil:
 		fmt.Fprintf(out, "# %s: qperf has no such test; %s\n", clean(c.Load), value(c.Metric, r.Value))
 		return

@@ -24,7 +24,7 @@ type view struct {
 // block is one table: a cell of the plan.
 type block struct {
 	name    string // "tcp_lat 1 B"
-	about   string // "mean RTT/2, lower is better"
+	about   string // "median RTT/2, lower is better"
 	floor   string // "noise floor ±0.8 %"
 	columns []column
 	rows    [][]string
@@ -67,9 +67,9 @@ func about(c result.Cell) string {
 	switch c.Metric {
 	case result.OneWay:
 		if c.Flows > 1 {
-			return "mean RTT/2, one request at a time on each flow; lower is better"
+			return "median RTT/2, one request at a time on each flow; lower is better"
 		}
-		return "mean RTT/2, one request at a time; lower is better"
+		return "median RTT/2, one request at a time; lower is better"
 	case result.Transactions:
 		return "requests answered; higher is better"
 	case result.Bandwidth:
@@ -141,9 +141,15 @@ func figureHead(m result.Metric) string {
 func trafficColumns(c *analysis.Cell) []field {
 	if c.Cell.Metric == result.OneWay || c.Cell.Metric == result.Transactions {
 		return []field{
-			{column{"RTT p50", false, 3}, func(r *analysis.Row) string { return percentile(r, 0.5) }},
+			{column{"RTT mean", false, 4}, func(r *analysis.Row) string {
+				if r.Latency == nil || r.Latency.MeanRTT == 0 {
+					return none
+				}
+				return duration(r.Latency.MeanRTT)
+			}},
+			{column{"RTT p50", false, 7}, func(r *analysis.Row) string { return percentile(r, 0.5) }},
 			{column{"RTT p99", false, 2}, func(r *analysis.Row) string { return percentile(r, 0.99) }},
-			{column{"p99.9", false, 6}, func(r *analysis.Row) string { return percentile(r, 0.999) }},
+			{column{"RTT p99.9", false, 6}, func(r *analysis.Row) string { return percentile(r, 0.999) }},
 			{column{"lost", false, 2}, func(r *analysis.Row) string {
 				if r.Latency == nil {
 					return none
@@ -253,14 +259,18 @@ func verdict(r *analysis.Row) string {
 
 // agreementBlock shows the other tools that ran beside ours.
 func agreementBlock(s *analysis.Summary) (block, bool) {
-	b := block{name: "agreement", about: "ours to another tool on the same path, pairs from the same round",
+	b := block{name: "agreement", about: "ours to another tool on the same path, run by run; latency is the mean RTT/2",
 		columns: []column{{"load", true, 0}, {"path", true, 0}, {"tool", true, 0}, {"ours", false, 1}, {"tool's", false, 1},
-			{"ours/tool", false, 0}, {setting(s.Level) + " interval", false, 0}, {"pairs", false, 2}}}
+			{"ours/tool", false, 0}, {setting(s.Level) + " interval", false, 0}, {"CPU ours/tool", false, 1}, {"pairs", false, 2}}}
 	for _, c := range s.Cells {
 		for _, a := range c.Agreement {
+			cpu := none
+			if a.CPU != nil {
+				cpu = plusMinus(*a.CPU)
+			}
 			b.rows = append(b.rows, []string{cellName(c.Cell), clean(a.Arm), clean(a.Tool),
 				value(c.Cell.Metric, a.Ours), value(c.Cell.Metric, a.Theirs),
-				ratio(a.Ratio.Value), interval(&a.Ratio), fmt.Sprint(a.Ratio.Rounds)})
+				ratio(a.Ratio.Value), interval(&a.Ratio), cpu, fmt.Sprint(a.Ratio.Rounds)})
 		}
 	}
 	return b, len(b.rows) > 0

@@ -194,7 +194,7 @@ func (m *maker) fill(s *result.Slice, c result.Cell, a Arm, factor float64) work
 		if a.Loss > 0 && m.rng.Float64() < a.Loss*float64(n) {
 			lost = 1
 		}
-		s.Latency = &result.Latency{Requests: n + lost, Replies: n, Lost: lost, RTTSum: int64(rtt * float64(n)),
+		s.Latency = &result.Latency{Requests: n + lost, Replies: n, Lost: lost, RTTSum: int64(rtt * 1.02 * float64(n)), RTTMedian: int64(rtt),
 			HeadReplies: int64(float64(c.Head) / rtt), Timeout: int64(20 * time.Millisecond)}
 		if m.t.Histograms {
 			s.Latency.RTT = m.histogram(rtt, n)
