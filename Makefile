@@ -13,7 +13,7 @@ SOURCES := go.mod go.sum $(shell find cmd internal result -name '*.go' -not -nam
 # What the tests drive beside our own code: PROGRAM:PACKAGE.
 TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2
 
-.PHONY: help compare test build dist lint generate fuzz clean setup setup-test
+.PHONY: help compare test agree bench-stats build dist lint generate fuzz clean setup setup-test
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  %-12s %s\n' "$$t" "$$d"; done
@@ -23,6 +23,12 @@ compare: setup bin/venturi ## measure host, routed and vxlan in a lab (ARGS='...
 
 test: setup-test ## lint and run every test, the privileged ones included
 	GO=$(GO) scripts/test
+
+agree: setup-test bin/venturi ## hold our figures against qperf's and iperf3's (about 15 minutes)
+	$(SUDO) bin/venturi verify agree $(ARGS)
+
+bench-stats: setup bin/venturi ## count false alarms and missed differences (about 45 minutes)
+	$(SUDO) bin/venturi verify stats $(ARGS)
 
 build: setup bin/venturi ## build bin/venturi
 
