@@ -7,7 +7,6 @@ package compare
 import (
 	"fmt"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/experiment"
@@ -232,22 +231,4 @@ func allowedCPUs() []int {
 		cpus[i] = i
 	}
 	return cpus
-}
-
-// armNames makes names unique: the second routed is routed.2.
-func armNames(paths []string) []string {
-	names := make([]string, 0, len(paths))
-	for i, p := range paths {
-		n := 1
-		for _, earlier := range paths[:i] {
-			if earlier == p {
-				n++
-			}
-		}
-		if n > 1 {
-			p = fmt.Sprintf("%s.%d", p, n)
-		}
-		names = append(names, p)
-	}
-	return slices.Clip(names)
 }

@@ -15,7 +15,6 @@ const userTick = int64(10 * time.Millisecond)
 type stat struct {
 	f       *file
 	list    []int
-	scratch []cpuTimes
 	because error // why the fine source is not used
 	start   time.Time
 }
