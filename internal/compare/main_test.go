@@ -1,0 +1,58 @@
+package compare
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+func TestMain(m *testing.M) {
+	testenv.Main(m, testenv.Roles{"agent": playAgent, "controller": playController})
+}
+
+// playAgent is what the lab starts on each machine.
+func playAgent(args []string) int {
+	value := func(flag string) string { return args[slices.Index(args, flag)+1] }
+	err := agent.Main(context.Background(), agent.Options{
+		Machine: value("--machine"), Socket: value("--socket"), Stdin: os.Stdin})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// playController is a whole comparison in a process that can be killed: its
+// arguments are its role, the lab's name and the request as JSON. Its agents
+// are this binary once more.
+func playController(args []string) int {
+	var q Request
+	if err := json.Unmarshal([]byte(args[2]), &q); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	os.Setenv("VENTURI_TEST_ROLE", "agent")
+	exe, err := os.Executable()
+	if err != nil {
+		return 1
+	}
+	_, _, err = Do(context.Background(), q, Host{LabName: args[1], AgentCommand: []string{exe, "agent"}, Watch: deaf{}})
+	if err != nil {
+		verr.Print(os.Stderr, err)
+	}
+	return verr.Code(err)
+}
+
+// deaf watches nothing.
+type deaf struct{}
+
+func (deaf) Event(experiment.Event) {}
+func (deaf) Say(string, ...any)     {}

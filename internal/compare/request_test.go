@@ -1,0 +1,87 @@
+package compare
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+func TestParseSizes(t *testing.T) {
+	for text, want := range map[string][]int{
+		"1":           {1},
+		"64":          {64},
+		"1k":          {1000},
+		"1K":          {1024},
+		"1m,1M":       {1000000, 1 << 20},
+		"8:64:*2":     {8, 16, 32, 64},
+		"8:63:*2":     {8, 16, 32},
+		"100:300:100": {100, 200, 300},
+		"1,8:16:8":    {1, 8, 16},
+		"5:5:1":       {5},
+		"1K:4K:1K":    {1024, 2048, 3072, 4096},
+	} {
+		got, err := ParseSizes(text)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
+		}
+	}
+	sweep, err := ParseSizes("8:256K:*2")
+	if err != nil || len(sweep) != 16 || sweep[15] != 256<<10 {
+		t.Errorf("qperf's sweep: %v, %v", sweep, err)
+	}
+	for _, text := range []string{"", ",", "0", "-1", "+1", "x", "8:", "8:64", "8:64:", "8:64:*1", "8:64:*0", "8:64:0",
+		"64:8:*2", "8:64:*2:3", "1:100:1", "9999999999999", "1KK", "K", "1 2"} {
+		if got, err := ParseSizes(text); verr.Code(err) != verr.Usage {
+			t.Errorf("%q: %v, %v; want a usage error", text, got, err)
+		}
+	}
+}
+
+func FuzzParseSizes(f *testing.F) {
+	for _, s := range []string{"8:256K:*2", "1,2,3", "100:500:100", "1m", ":::", "*"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		sizes, err := ParseSizes(text)
+		if err == nil && (len(sizes) == 0 || len(sizes) > mostSizes) {
+			t.Errorf("%q gives %d sizes", text, len(sizes))
+		}
+		for _, n := range sizes {
+			if n < 1 {
+				t.Errorf("%q gives size %d", text, n)
+			}
+		}
+	})
+}
+
+// TestRefused wants what makes no sense refused before root is asked for, with
+// the flag or the value in the text.
+func TestRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		q    Request
+		text string
+	}{
+		"path":      {Request{Paths: []string{"nowhere"}}, "nowhere"},
+		"load":      {Request{Loads: []string{"tcp_bw", "icmp"}}, "icmp"},
+		"sizes":     {Request{Sizes: "8:256K:*0"}, "8:256K:*0"},
+		"datagram":  {Request{Loads: []string{"udp_lat"}, Sizes: "64K"}, "65507"},
+		"flows":     {Request{Flows: []int{0}}, "--flows"},
+		"batch":     {Request{Loads: []string{"tcp_lat"}, Batch: 8}, "--batch"},
+		"wire":      {Request{Wire: "tso=perhaps"}, "perhaps"},
+		"margin":    {Request{Margin: 2}, "--margin"},
+		"precision": {Request{Precision: -1}, "--precision"},
+		"slice":     {Request{Slice: time.Millisecond}, "--slice"},
+		"services":  {Request{Services: -1}, "--services"},
+		"series":    {Request{Series: -1}, "--series"},
+		"budget":    {Request{Budget: time.Second}, "--budget"},
+		"tool":      {Request{With: []string{"ttcp"}}, "ttcp"},
+	} {
+		err := c.q.Check()
+		if verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
