@@ -23,7 +23,10 @@ const (
 
 	leastSeries = 3 // an interval from fewer means nothing
 	leastRounds = 4
-	mostRounds  = 60
+	fewSeries   = 6 // below, the interval grows fast
+	fewRounds   = 8
+	mostSeries  = 40
+	mostRounds  = 100
 )
 
 // What a slice and a series cost beside their timed parts, as measured on a
@@ -58,34 +61,45 @@ func seriesDuration(p *result.Plan) time.Duration {
 	return total
 }
 
-// Fit sets the rounds, then the series, so that the plan fits its budget. What
-// the user fixed stays as it is. Error: the budget is too small for anything
-// that could be told from it.
+// Fit sets series and rounds so that the plan fills its budget and does not
+// exceed it. What the user fixed stays as it is. Time goes into more series
+// rather than longer ones: at the same number of slices an interval over more
+// series is narrower. Error: the budget is too small for anything to be told.
 func Fit(p *result.Plan, fixedSeries, fixedRounds bool) error {
 	if p.Budget == 0 {
 		return nil
 	}
-	if !fixedRounds {
-		p.Rounds = mostRounds
-		for p.Rounds > leastRounds && Duration(p) > p.Budget {
-			p.Rounds--
-		}
+	fits := func() bool { return Duration(p) <= p.Budget }
+	grow(&p.Series, !fixedSeries, mostSeries, fits)
+	grow(&p.Rounds, !fixedRounds, mostRounds, fits)
+	shrink(&p.Rounds, !fixedRounds, fewRounds, fits)
+	shrink(&p.Series, !fixedSeries, fewSeries, fits)
+	shrink(&p.Rounds, !fixedRounds, leastRounds, fits)
+	shrink(&p.Series, !fixedSeries, leastSeries, fits)
+	if fits() || fixedSeries && fixedRounds {
+		return nil
 	}
-	if !fixedSeries {
-		for Duration(p) > p.Budget && p.Series > leastSeries {
-			p.Series--
-		}
-		for p.Rounds == mostRounds && time.Duration(p.Series+1)*seriesDuration(p) <= p.Budget {
-			p.Series++
-		}
+	return verr.New(verr.Usage,
+		fmt.Sprintf("cannot compare %d arms over %d loads and sizes with --budget %s", len(p.Arms), len(p.Cells), p.Budget),
+		fmt.Sprintf("%d series of %d rounds need %s, and fewer tell nothing", p.Series, p.Rounds, Duration(p).Round(time.Second)),
+		"give a larger --budget, or fewer paths, loads or sizes")
+}
+
+// grow raises a number as long as the plan fits.
+func grow(n *int, free bool, most int, fits func() bool) {
+	for free && *n < most && fits() {
+		*n++
 	}
-	if need := Duration(p); need > p.Budget && !(fixedSeries && fixedRounds) {
-		return verr.New(verr.Usage,
-			fmt.Sprintf("cannot compare %d arms over %d loads and sizes in %s", len(p.Arms), len(p.Cells), p.Budget),
-			fmt.Sprintf("%d series of %d rounds need %s, and fewer tell nothing", p.Series, p.Rounds, need.Round(time.Second)),
-			"give a larger --budget, or fewer paths, loads or sizes")
+	if free && !fits() && *n > 1 {
+		*n--
 	}
-	return nil
+}
+
+// shrink lowers a number until the plan fits.
+func shrink(n *int, free bool, least int, fits func() bool) {
+	for free && *n > least && !fits() {
+		*n--
+	}
 }
 
 // ports hands out port numbers so that a series never meets the closed

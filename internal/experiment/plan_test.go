@@ -1,0 +1,81 @@
+package experiment
+
+import (
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+func plan(arms, cells int, budget time.Duration) *result.Plan {
+	p := &result.Plan{Arms: make([]result.Arm, arms), Budget: budget, Series: DefaultSeries, Rounds: DefaultRounds}
+	for range cells {
+		p.Cells = append(p.Cells, result.Cell{Flows: 1, Slice: 25 * time.Millisecond, Head: 2 * time.Millisecond})
+	}
+	return p
+}
+
+// TestFit wants every budget filled to most of it and never exceeded, and a
+// hopeless one refused.
+func TestFit(t *testing.T) {
+	for _, c := range []struct {
+		arms, cells int
+		budget      time.Duration
+	}{{4, 4, 60 * time.Second}, {3, 1, 20 * time.Second}, {3, 1, 5 * time.Second}, {4, 16, 5 * time.Minute},
+		{2, 1, time.Hour}, {4, 4, 15 * time.Second}} {
+		p := plan(c.arms, c.cells, c.budget)
+		if err := Fit(p, false, false); err != nil {
+			t.Errorf("%+v: %v", c, err)
+			continue
+		}
+		took := Duration(p)
+		t.Logf("%+v: %d series of %d rounds, %v", c, p.Series, p.Rounds, took)
+		if took > c.budget {
+			t.Errorf("%+v takes %v", c, took)
+		}
+		full := p.Series == mostSeries && p.Rounds == mostRounds
+		if took < c.budget*7/10 && !full {
+			t.Errorf("%+v takes only %v", c, took)
+		}
+	}
+	if err := Fit(plan(4, 4, time.Second), false, false); verr.Code(err) != verr.Usage {
+		t.Errorf("a second for four loads: %v", err)
+	}
+}
+
+// TestFitFixed wants what the user fixed left alone.
+func TestFitFixed(t *testing.T) {
+	p := plan(4, 4, 5*time.Minute)
+	p.Series = 5
+	if err := Fit(p, true, false); err != nil || p.Series != 5 || p.Rounds == DefaultRounds {
+		t.Errorf("%d series, %d rounds, %v", p.Series, p.Rounds, err)
+	}
+	p = plan(4, 4, 5*time.Minute)
+	p.Rounds = 7
+	if err := Fit(p, false, true); err != nil || p.Rounds != 7 || p.Series == DefaultSeries {
+		t.Errorf("%d series, %d rounds, %v", p.Series, p.Rounds, err)
+	}
+	p = plan(4, 4, time.Second)
+	p.Series, p.Rounds = 2, 3
+	if err := Fit(p, true, true); err != nil || p.Series != 2 || p.Rounds != 3 {
+		t.Errorf("both fixed: %d, %d, %v", p.Series, p.Rounds, err)
+	}
+}
+
+// TestPorts wants blocks that do not overlap before the range is used up, and
+// none beyond its end.
+func TestPorts(t *testing.T) {
+	p := ports{next: portSpan - 100}
+	used := map[int]bool{}
+	for i := range 50 {
+		at := p.take(30)
+		if at < 0 || at+30 > portSpan {
+			t.Fatalf("block at %d", at)
+		}
+		if used[at] {
+			t.Fatalf("block %d, at %d, was given before", i, at)
+		}
+		used[at] = true
+	}
+}

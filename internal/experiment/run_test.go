@@ -1,0 +1,200 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/result"
+)
+
+// agents plays both agents: it checks that a series is served before it runs,
+// and makes up slices.
+type agents struct {
+	t      *testing.T
+	served map[uint64]bool
+	plans  []load.Plan
+	fail   string // name of an arm that fails
+	after  func()
+}
+
+func (a *agents) Serve(_ context.Context, p load.Plan, _ []string) error {
+	a.served[p.Token] = true
+	return nil
+}
+
+func (a *agents) Finish(_ context.Context, token uint64) ([]result.Meter, error) {
+	if !a.served[token] {
+		a.t.Error("finished what was not served")
+	}
+	delete(a.served, token)
+	return []result.Meter{{Arm: "host", Name: "tcp", Machine: "m2"}}, nil
+}
+
+func (a *agents) Run(ctx context.Context, p load.Plan, _ []string) ([]load.SliceResult, []result.Meter, error) {
+	if !a.served[p.Token] {
+		a.t.Error("ran what was not served")
+	}
+	a.plans = append(a.plans, p)
+	var out []load.SliceResult
+	for round, order := range p.Schedule {
+		for _, arm := range order {
+			s := load.SliceResult{Arm: arm, Round: round, Start: time.Now(), Elapsed: p.Slice,
+				Latency: &result.Latency{Requests: 10, Replies: 10, RTTSum: 1000, RTTMedian: 100}}
+			if p.Arms[arm].Name == a.fail {
+				s = load.SliceResult{Arm: arm, Round: round, Start: time.Now(), Err: errors.New("broken")}
+			}
+			out = append(out, s)
+		}
+	}
+	if a.after != nil {
+		a.after()
+	}
+	return out, nil, ctx.Err()
+}
+
+func newRun(a *agents, series int) (*Run, *result.Record) {
+	end := machine.Endpoint{Addr: netip.MustParseAddr("10.0.0.1")}
+	rec := &result.Record{Plan: result.Plan{
+		Arms:   []result.Arm{{Name: "host", Role: result.RoleBaseline}, {Name: "host.copy", Role: result.RoleCopy}, {Name: "vxlan"}},
+		Cells:  []result.Cell{{Name: "udp_lat/1", Load: "udp_lat", Size: 1, Flows: 2, Metric: result.OneWay}},
+		Series: series, Rounds: 5, Seed: 7, Margin: 0.03, Confidence: 0.95,
+	}}
+	return &Run{
+		Plan: &rec.Plan, Ends: []Ends{{From: end, To: end}, {From: end, To: end}, {From: end, To: machine.Endpoint{Addr: netip.MustParseAddr("10.0.0.2")}}},
+		Near: a, Far: a, Write: func(result.Line) error { return nil },
+	}, rec
+}
+
+func TestDo(t *testing.T) {
+	a := &agents{t: t, served: map[uint64]bool{}}
+	r, rec := newRun(a, 3)
+	if err := r.Do(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	if len(rec.Slices) != 3*5*3 || rec.End.Reason != result.Complete || rec.End.Series != 3 || len(rec.Meters) != 3 {
+		t.Errorf("%d slices, %d meters, end %+v", len(rec.Slices), len(rec.Meters), rec.End)
+	}
+	if len(a.served) != 0 {
+		t.Errorf("%d series were never finished", len(a.served))
+	}
+	checkPlans(t, a.plans)
+}
+
+// checkPlans wants each round to hold every arm once, not always in one order,
+// arms at one address on ports of their own, and fresh ports each series.
+func checkPlans(t *testing.T, plans []load.Plan) {
+	t.Helper()
+	orders, used := map[int]bool{}, map[int]bool{}
+	for _, p := range plans {
+		for _, round := range p.Schedule {
+			sorted := slices.Sorted(slices.Values(round))
+			if !slices.Equal(sorted, []int{0, 1, 2}) {
+				t.Errorf("round %v", round)
+			}
+			orders[round[0]*100+round[1]*10+round[2]] = true
+		}
+		host, again, vxlan := p.Arms[0].ServerPort, p.Arms[1].ServerPort, p.Arms[2].ServerPort
+		if again != host+p.Flows || vxlan != host {
+			t.Errorf("ports %d, %d, %d with %d flows", host, again, vxlan, p.Flows)
+		}
+		if used[host] {
+			t.Errorf("port %d comes twice", host)
+		}
+		used[host] = true
+	}
+	if len(orders) < 2 {
+		t.Error("the order never changes")
+	}
+}
+
+// TestSeed wants the same order from the same seed.
+func TestSeed(t *testing.T) {
+	var first []load.Plan
+	for range 2 {
+		a := &agents{t: t, served: map[uint64]bool{}}
+		r, rec := newRun(a, 2)
+		if err := r.Do(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = a.plans
+			continue
+		}
+		for i, p := range a.plans {
+			if p.Token != first[i].Token || !slices.EqualFunc(p.Schedule, first[i].Schedule, slices.Equal) {
+				t.Errorf("series %d differs", i)
+			}
+		}
+	}
+}
+
+func TestArmFails(t *testing.T) {
+	a := &agents{t: t, served: map[uint64]bool{}, fail: "vxlan"}
+	r, rec := newRun(a, 3)
+	if err := r.Do(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	if len(a.plans[0].Arms) != 3 || len(a.plans[1].Arms) != 2 || rec.End.Reason != result.Complete {
+		t.Errorf("%d, then %d arms; end %+v", len(a.plans[0].Arms), len(a.plans[1].Arms), rec.End)
+	}
+}
+
+// TestBaselineFails ends the run: nothing can be compared any more.
+func TestBaselineFails(t *testing.T) {
+	a := &agents{t: t, served: map[uint64]bool{}, fail: "host"}
+	r, rec := newRun(a, 3)
+	if err := r.Do(t.Context(), rec); err == nil || rec.End.Reason != result.Failed || len(a.plans) != 1 {
+		t.Errorf("error %v, end %+v after %d series", err, rec.End, len(a.plans))
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	a := &agents{t: t, served: map[uint64]bool{}, after: cancel}
+	r, rec := newRun(a, 3)
+	if err := r.Do(ctx, rec); err != nil {
+		t.Fatal(err)
+	}
+	if rec.End.Reason != result.Interrupted || len(rec.Slices) != 15 || len(a.served) != 0 {
+		t.Errorf("end %+v with %d slices, %d open series", rec.End, len(rec.Slices), len(a.served))
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	full := errors.New("no space left on device")
+	a := &agents{t: t, served: map[uint64]bool{}}
+	r, rec := newRun(a, 3)
+	n := 0
+	r.Write = func(result.Line) error {
+		if n++; n > 20 {
+			return full
+		}
+		return nil
+	}
+	if err := r.Do(t.Context(), rec); !errors.Is(err, full) || rec.End != nil {
+		t.Errorf("error %v, end %+v", err, rec.End)
+	}
+}
+
+func TestLook(t *testing.T) {
+	a := &agents{t: t, served: map[uint64]bool{}}
+	r, rec := newRun(a, 9)
+	r.Plan.Looks = []int{3, 6, 9}
+	var looked []int
+	r.Look = func(*result.Record) (bool, error) {
+		looked = append(looked, len(a.plans))
+		return len(looked) == 2, nil
+	}
+	if err := r.Do(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(looked, []int{3, 6}) || rec.End.Reason != result.Precise || rec.End.Series != 6 {
+		t.Errorf("looked after %v, end %+v", looked, rec.End)
+	}
+}
