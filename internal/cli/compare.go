@@ -38,18 +38,18 @@ to the first one in the same rounds, with a 95 % interval, and a verdict:
   faster/slower the interval excludes 1
   cannot tell   neither; with the smallest difference that would have shown
 
-The first path is the one that the others are compared with. A second copy of it
-is measured as if it were another path: how far its interval strays from 1 is
-the noise floor of the machine, and no smaller difference is claimed.
+The host network is always measured, named or not, and the others are compared
+with it. A second copy of it is measured as if it were another path: how far its
+ratio may stray from 1 is the noise floor, and no smaller difference is claimed.
 
 ` + compareTables() + `
 
 It needs root, and touches nothing but namespaces of its own.`,
 		Example: `  venturi compare
-  venturi compare host vxlan --load tcp_lat,udp_lat --budget 30s
+  venturi compare vxlan --load tcp_lat,udp_lat --budget 30s
   venturi compare --wire tso=on,tunnel-tso=off --load tcp_bw
-  venturi compare host vxlan --load tcp_lat,tcp_bw --sizes 8:256K:*2 --budget 5m
-  venturi compare host vxlan --services 1000
+  venturi compare vxlan --load tcp_lat,tcp_bw --sizes 8:256K:*2 --budget 5m
+  venturi compare vxlan --services 1000
   venturi compare host --with qperf --load tcp_lat`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {

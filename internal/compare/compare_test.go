@@ -121,7 +121,7 @@ func TestLoss(t *testing.T) {
 func lossy(t *testing.T) analysis.Row {
 	h := host(t, deaf{})
 	q := short(t, "udp_lat")
-	q.Paths, q.Series, q.Rounds = []string{"routed", "routed"}, 8, 20
+	q.Paths, q.NoHost, q.Series, q.Rounds = []string{"routed", "routed"}, true, 8, 20
 	s, err := Open(t.Context(), q, h)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ package compare
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/experiment"
@@ -19,7 +20,7 @@ import (
 
 // Request is what a user asks for. The zero value of a field asks for its default.
 type Request struct {
-	Paths  []string // drivers, in the order of the rows
+	Paths  []string // drivers; the host network comes first, named or not
 	Loads  []string
 	Sizes  string // see ParseSizes; empty: each load's own
 	Flows  []int
@@ -37,6 +38,7 @@ type Request struct {
 	Services  int
 	Spin      map[int]time.Duration // by index into Paths; see load.Arm
 	NoCopy    bool                  // leave the noise floor out
+	NoHost    bool                  // compare with the first path instead of the host network
 
 	Out     string // folder for the record
 	Wait    bool   // for another run that measures
@@ -53,13 +55,31 @@ const (
 // withDefaults fills in what the user left open.
 func (q Request) withDefaults() Request {
 	set(&q.Loads, load.Default)
-	set(&q.Paths, []string{"host", "routed", "vxlan"})
+	set(&q.Paths, []string{baseline, "routed", "vxlan"})
+	if !q.NoHost {
+		q.Paths = hostFirst(q.Paths)
+	}
 	set(&q.Flows, []int{1})
 	orElse(&q.Margin, experiment.DefaultMargin)
 	if q.Seed == 0 {
 		q.Seed = uint64(time.Now().UnixNano())
 	}
 	return q
+}
+
+// baseline is the driver of the path that all others are compared with.
+const baseline = "host"
+
+// hostFirst makes the host network the first path.
+func hostFirst(paths []string) []string {
+	if paths[0] == baseline {
+		return paths
+	}
+	rest := slices.Clone(paths)
+	if i := slices.Index(rest, baseline); i >= 0 {
+		rest = slices.Delete(rest, i, i+1)
+	}
+	return append([]string{baseline}, rest...)
 }
 
 func set[T any](field *[]T, value []T) {

@@ -57,6 +57,19 @@ func FuzzParseSizes(f *testing.F) {
 	})
 }
 
+func TestHostFirst(t *testing.T) {
+	for _, c := range []struct{ paths, want []string }{
+		{nil, []string{"host", "routed", "vxlan"}},
+		{[]string{"vxlan"}, []string{"host", "vxlan"}},
+		{[]string{"vxlan", "host", "routed"}, []string{"host", "vxlan", "routed"}},
+		{[]string{"host", "host"}, []string{"host", "host"}},
+	} {
+		if got := (Request{Paths: c.paths}).withDefaults().Paths; !slices.Equal(got, c.want) {
+			t.Errorf("%v becomes %v, want %v", c.paths, got, c.want)
+		}
+	}
+}
+
 // TestRefused wants what makes no sense refused before root is asked for, with
 // the flag or the value in the text.
 func TestRefused(t *testing.T) {
