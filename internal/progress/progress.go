@@ -15,6 +15,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -91,7 +92,7 @@ func (p *Progress) plain(e experiment.Event) {
 	}
 	p.told = e.Series
 	line := fmt.Sprintf("venturi: series %d/%d, about %s left", e.Series+1, e.Record.Plan.Series, left(e.Left))
-	if s, err := analysis.Analyze(e.Record, analysis.Options{Live: true}); err == nil && s.Worst > 0 {
+	if s, err := analysis.Analyze(e.Record, analysis.Options{Live: true}); err == nil && s.Series >= stats.MinSeries {
 		line += fmt.Sprintf(", widest interval ±%.1f %%", 100*s.Worst)
 	}
 	fmt.Fprintln(p.w, line)
@@ -114,7 +115,7 @@ func estimates(s *analysis.Summary) []string {
 
 func estimate(r analysis.Row) string {
 	text := fmt.Sprintf("%s %.3f", r.Arm.Name, r.Ratio.Value)
-	if half, ok := r.Ratio.HalfWidth(); ok {
+	if half, ok := r.Ratio.HalfWidth(); ok && !r.Ratio.Within {
 		text += fmt.Sprintf(" ±%.1f%%", 100*half)
 	}
 	return text

@@ -1,0 +1,131 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m, testenv.Roles{"agent": playAgent}) }
+
+func playAgent(args []string) int {
+	value := func(flag string) string { return args[slices.Index(args, flag)+1] }
+	err := agent.Main(context.Background(), agent.Options{
+		Machine: value("--machine"), Socket: value("--socket"), Stdin: os.Stdin})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// deaf watches nothing.
+type deaf struct{}
+
+func (deaf) Event(experiment.Event) {}
+func (deaf) Say(string, ...any)     {}
+
+func host(t *testing.T) compare.Host {
+	t.Helper()
+	testenv.Root(t)
+	return compare.Host{Version: "test", LabName: testenv.LabName(), AgentCommand: testenv.AgentCommand(t), Watch: deaf{}}
+}
+
+// TestStatsShort is the check of the verdicts with so large a difference and so
+// wide a bar that a busy machine passes it too: the full one is a benchmark.
+func TestStatsShort(t *testing.T) {
+	c := Stats{Same: 6, Slower: 4, Effect: 0.6, Margin: 0.03, Budget: 3 * time.Second, Seed: 1}
+	var out bytes.Buffer
+	same, slower, err := c.Run(t.Context(), &out, host(t))
+	t.Logf("\n%s", out.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if alarms := same[stats.Faster] + same[stats.Slower]; alarms > 2 {
+		t.Errorf("identical arms: %v", same)
+	}
+	if slower[stats.Slower] < 3 || slower[stats.Faster] > 0 {
+		t.Errorf("arms 60 %% slower: %v", slower)
+	}
+}
+
+// TestAgreeShort runs every pair once and wants a line for each, with a ratio
+// that a unit or a factor of two in the wrong place would not give.
+func TestAgreeShort(t *testing.T) {
+	c := Agree{Pairs: 1, Slice: 2 * time.Second, Seed: 1}
+	h := host(t)
+	var out bytes.Buffer
+	err := c.Check(t.Context(), &out, h)
+	t.Logf("\n%s", out.String())
+	if err != nil && verr.Code(err) != verr.Failed {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"tcp_lat/1 ", "udp_lat/1 ", "tcp_bw/65536 ", "udp_bw/1 ", "udp_bw/16 ", "udp_bw/1/batch=32 "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no line for %s", want)
+		}
+	}
+	for line := range strings.Lines(out.String()) {
+		f := strings.Fields(line)
+		if len(f) < 7 || f[1] != "qperf" && f[1] != "iperf3" {
+			continue
+		}
+		var ratio float64
+		if _, err := fmt.Sscan(f[6], &ratio); err != nil || ratio < 0.25 || ratio > 4 {
+			t.Errorf("%s beside %s: ratio %q", f[0], f[1], f[6])
+		}
+	}
+}
+
+// TestJudge holds the bars on both sides of each bound.
+func TestJudge(t *testing.T) {
+	ratio := func(v, lo, hi float64) stats.Ratio { return stats.Ratio{Value: v, Lo: lo, Hi: hi} }
+	cpu := ratio(1, 1.04, 1.1)
+	worse := ratio(1.1, 1.06, 1.2)
+	lat := result.Cell{Name: "udp_lat/1", Metric: result.OneWay, Transport: "udp"}
+	bw := result.Cell{Name: "tcp_bw/65536", Metric: result.Bandwidth, Transport: "tcp"}
+	for _, c := range []struct {
+		cell result.Cell
+		a    analysis.Agreement
+		want []bool
+	}{
+		{lat, analysis.Agreement{Tool: "qperf", Ratio: ratio(1.04, 1, 1.1)}, []bool{true}},
+		{lat, analysis.Agreement{Tool: "qperf", Ratio: ratio(1.06, 1, 1.1)}, []bool{false}},
+		{lat, analysis.Agreement{Tool: "qperf", Ratio: ratio(0.94, 0.9, 1.1)}, []bool{false}},
+		{bw, analysis.Agreement{Tool: "iperf3", Ratio: ratio(0.96, 0.95, 0.98), CPU: &cpu}, []bool{true, true, true}},
+		{bw, analysis.Agreement{Tool: "qperf", Ratio: ratio(0.96, 0.95, 0.965), CPU: &worse}, []bool{true, false, false}},
+		{bw, analysis.Agreement{Tool: "qperf", Ratio: ratio(1, 0.99, 1.01)}, []bool{true, true, false}},
+	} {
+		var got []bool
+		for _, b := range judge(c.cell, c.a) {
+			got = append(got, b.held)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s %+v: %v, want %v", c.cell.Name, c.a, got, c.want)
+		}
+	}
+}
+
+func TestConclude(t *testing.T) {
+	var out bytes.Buffer
+	if err := conclude(&out, "bad", []bar{{"one", true}, {"two", true}}); err != nil {
+		t.Error(err)
+	}
+	if err := conclude(&out, "bad", []bar{{"one", true}, {"two", false}}); verr.Code(err) != verr.Failed {
+		t.Errorf("error %v", err)
+	}
+}
