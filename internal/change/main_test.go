@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -21,7 +22,16 @@ func TestMain(m *testing.M) {
 		"deaf": func([]string) int {
 			signal.Ignore(syscall.SIGTERM)
 			os.Stdout.WriteString("deaf\n")
-			select {}
+			forever()
+			return 0
 		},
 	})
+}
+
+// forever does not return. An empty select would not do: without cgo the
+// runtime finds out that nothing can ever happen, and panics.
+func forever() {
+	for {
+		time.Sleep(time.Hour)
+	}
 }

@@ -44,7 +44,7 @@ func agent(args []string) int {
 	}
 	defer l.Close()
 	if *detach {
-		select {}
+		forever()
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	return 0
@@ -83,7 +83,16 @@ func owner(args []string) int {
 		return 1
 	}
 	fmt.Println("up")
-	select {}
+	forever()
+	return 0
 }
 
 func folder(name string) string { return filepath.Join(lab.Folder, name) }
+
+// forever does not return. An empty select would not do: without cgo the
+// runtime finds out that nothing can ever happen, and panics.
+func forever() {
+	for {
+		time.Sleep(time.Hour)
+	}
+}
