@@ -53,7 +53,7 @@ func (a *active) exchange(at, end int64) (int64, error) {
 		a.number++
 		putNumber(message, a.number)
 		c.requests++
-		if err := a.conn.sendAny(a.tcp, message); err != nil && !lossy(err) {
+		if err := a.conn.sendQuick(message); err != nil && !lossy(err) {
 			return at, fmt.Errorf("send request: %w", err)
 		}
 		got, err := a.await(message)

@@ -179,7 +179,7 @@ func (p *passive) echo() error {
 		if spin > 0 {
 			p.clock.spin(spin)
 		}
-		if err := p.conn.sendAny(p.tcp, p.buf[:n]); err != nil && !lossy(err) {
+		if err := p.conn.sendQuick(p.buf[:n]); err != nil && !lossy(err) {
 			return err
 		}
 	}

@@ -126,20 +126,21 @@ func (s socket) send(b []byte) (int, error) {
 	return s.call(unix.SYS_SENDTO, unsafe.Pointer(unsafe.SliceData(b)), len(b), unix.MSG_NOSIGNAL)
 }
 
-// sendDatagram is one send call of a socket that hardly ever has to wait. It
-// does not tell the Go scheduler, which saves some 50 ns, 3 % of a small
-// datagram's cost. A call that may block must tell it: a collection elsewhere
-// in the process would wait for the call, and the call perhaps for a thread
-// that the collection has stopped.
-func (s socket) sendDatagram(b []byte) error {
-	_, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd),
+// sendQuick sends b over a socket that hardly ever has to wait: a datagram, or
+// a request while nothing else is under way. It does not tell the Go scheduler,
+// which saves some 50 ns, 3 % of a small datagram's cost. A call that may block
+// must tell it: a collection elsewhere in the process would wait for the call,
+// and the call perhaps for a thread that the collection has stopped.
+func (s socket) sendQuick(b []byte) error {
+	n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd),
 		uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
-	if errno == 0 {
+	switch {
+	case errno == 0 && int(n) == len(b):
 		return nil
-	}
-	if errno == unix.EAGAIN || errno == unix.EINTR {
-		_, err := s.send(b)
-		return err
+	case errno == 0:
+		return s.sendAll(b[n:])
+	case errno == unix.EAGAIN || errno == unix.EINTR:
+		return s.sendAll(b)
 	}
 	return errno
 }
@@ -188,14 +189,6 @@ func (s socket) recvMessage(b []byte, size int) (n int, err error) {
 		}
 	}
 	return n, nil
-}
-
-// sendAny sends one message over either transport.
-func (s socket) sendAny(tcp bool, b []byte) error {
-	if tcp {
-		return s.sendAll(b)
-	}
-	return s.sendDatagram(b)
 }
 
 // recvAny takes the next message of either transport.
