@@ -52,7 +52,7 @@ func (t Tally) String() string {
 // Run makes the comparisons, printing each on w, and returns the verdicts on
 // the identical and on the slower arms.
 func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (same, slower Tally, err error) {
-	base := compare.Request{Paths: []string{"host", "host"}, Margin: c.Margin, Budget: c.Budget,
+	base := compare.Request{Paths: []string{"host", "host"}, Loads: load.Default[:1], Margin: c.Margin, Budget: c.Budget,
 		Command: []string{"venturi", "verify", "stats"}, Wait: true}
 	b, err := open(ctx, base, h)
 	if err != nil {
