@@ -20,7 +20,7 @@ tools that people know, and that its verdicts hold what they promise. Each check
 prints what it measured and whether its bars hold; exit code 1 says that one
 does not. Let the machine do nothing else meanwhile.`,
 		Example: `  venturi verify agree      against qperf and iperf3, about 15 minutes
-  venturi verify stats      false alarms and missed differences, about 45 minutes`,
+  venturi verify stats      false alarms and missed differences, about 25 minutes`,
 	}
 	cmd.AddCommand(newVerifyAgree(env), newVerifyStats(env))
 	return cmd
@@ -81,6 +81,7 @@ slower.`,
 	f.Var((*share)(&c.Effect), "effect", "how much slower that is")
 	f.Var((*share)(&c.Margin), "margin", "differences within this are \"same\"")
 	f.DurationVar(&c.Budget, "budget", c.Budget, "time for one comparison")
+	f.DurationVar(&c.Slice, "slice", c.Slice, "time that a path is measured at once")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "of the random order")
 	return cmd
 }

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"errors"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -53,9 +54,15 @@ func (b *batch) recv(s socket) (int, error) {
 
 // sinkBatches counts messages as sink does, many a system call.
 func (p *passive) sinkBatches(n int) error {
-	in := newBatch(n, len(p.buf), nil)
+	in, conn := newBatch(n, len(p.buf), nil), p.conn
 	for {
-		got, err := in.recv(p.conn)
+		got, err := in.recv(conn)
+		if conn.hot && errors.Is(err, unix.EAGAIN) {
+			if err := conn.heat(false, 0); err != nil {
+				return err
+			}
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -69,7 +76,7 @@ func (p *passive) sinkBatches(n int) error {
 				p.counts.add(size, p.clock)
 				continue
 			}
-			if err := p.control(b); err != nil {
+			if err := p.control(&conn, b); err != nil {
 				return err
 			}
 		}

@@ -191,6 +191,7 @@ func Run(ctx context.Context, plan Plan, probe Probe) ([]SliceResult, error) {
 	if err != nil {
 		return nil, err
 	}
+	reserve(plan.Flows)
 	r := &runner{load: l, plan: &plan, probe: probe, arms: make([][]*active, len(plan.Arms))}
 	defer r.close()
 	r.connect(ctx)
@@ -288,7 +289,18 @@ func (r *runner) measure(arm, round int) {
 func (r *runner) traffic(arm int, head, timed time.Duration, probe Probe) error {
 	r.slice++
 	slice := r.slice
-	run := func(a *active) error {
+	run := func(a *active) (err error) {
+		// A lost datagram shall cost its own timeout, a TCP reply is only late.
+		timeout := a.timeout
+		if a.tcp {
+			timeout = hotTimeout
+		}
+		// The sender of a TCP stream waits for room most of the time, as long as
+		// the receiver likes: its few calls stay in the scheduler's sight.
+		if err := a.conn.heat(!(a.tcp && a.load.Kind == Stream), timeout); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, a.conn.heat(false, ioTimeout)) }()
 		if a.load.Kind == Stream {
 			return a.stream(head + timed)
 		}

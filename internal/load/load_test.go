@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -13,7 +14,13 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain runs the tests as agents run series: without garbage collection,
+// which would wait for threads that wait for each other.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(4 << 30)
+	goleak.VerifyTestMain(m)
+}
 
 // loopback makes a plan for one load with arms on 127.0.0.1. Ports differ per
 // test so that tests do not meet each other's closed connections.

@@ -21,11 +21,6 @@ type pingCounts struct {
 // pingPong keeps one request outstanding for head, which is not counted, and
 // then for timed.
 func (a *active) pingPong(head, timed time.Duration) error {
-	if !a.tcp {
-		if err := a.conn.setTimeout(unix.SO_RCVTIMEO, a.timeout); err != nil {
-			return fmt.Errorf("set receive timeout: %w", err)
-		}
-	}
 	a.ping, a.sent = pingCounts{}, sendCounts{}
 	a.rtt.Reset()
 	at := a.clock.now()
@@ -53,7 +48,7 @@ func (a *active) exchange(at, end int64) (int64, error) {
 		a.number++
 		putNumber(message, a.number)
 		c.requests++
-		if err := a.conn.sendQuick(message); err != nil && !lossy(err) {
+		if err := a.conn.sendAll(message); err != nil && !lossy(err) {
 			return at, fmt.Errorf("send request: %w", err)
 		}
 		got, err := a.await(message)
@@ -76,12 +71,14 @@ func (a *active) exchange(at, end int64) (int64, error) {
 
 // await waits for the reply to the last request; false means that it is lost.
 func (a *active) await(message []byte) (bool, error) {
-	for {
+	for tries := 0; ; tries++ {
 		n, err := a.conn.recvAny(a.tcp, a.buf, len(message))
 		switch {
-		case err != nil && !a.tcp && errors.Is(err, unix.EAGAIN):
+		case errors.Is(err, unix.EAGAIN) && !a.tcp:
 			return false, nil
-		case err != nil && errors.Is(err, unix.EAGAIN):
+		case errors.Is(err, unix.EAGAIN) && tries < mostTries:
+			continue
+		case errors.Is(err, unix.EAGAIN):
 			return false, errNoAnswer
 		case err != nil:
 			return false, fmt.Errorf("receive reply: %w", err)

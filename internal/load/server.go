@@ -30,6 +30,7 @@ func Serve(plan Plan, probe Probe) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	reserve(plan.Flows)
 	s := &Server{load: l, plan: plan, probe: probe}
 	for arm := range plan.Arms {
 		for flow := range plan.Flows {
@@ -146,7 +147,7 @@ func (p *passive) meet() error {
 			if err := unix.Connect(p.conn.fd, from); err != nil {
 				return fmt.Errorf("connect to client: %w", err)
 			}
-			return p.control(p.buf[:n])
+			return p.control(&p.conn, p.buf[:n])
 		}
 	}
 	conn, err := p.entry.accept()
@@ -164,22 +165,16 @@ func (p *passive) meet() error {
 
 // echo sends every message back.
 func (p *passive) echo() error {
-	size, spin := p.server.plan.Size, p.server.plan.Arms[p.arm].Spin.Nanoseconds()
+	spin, conn := p.server.plan.Arms[p.arm].Spin.Nanoseconds(), p.conn
 	for {
-		n, err := p.conn.recvAny(p.tcp, p.buf, size)
+		n, err := p.next(&conn)
 		if err != nil {
 			return err
-		}
-		if p.buf[0] == frameMark {
-			if err := p.control(p.buf[:n]); err != nil {
-				return err
-			}
-			continue
 		}
 		if spin > 0 {
 			p.clock.spin(spin)
 		}
-		if err := p.conn.sendQuick(p.buf[:n]); err != nil && !lossy(err) {
+		if err := conn.sendAll(p.buf[:n]); err != nil && !lossy(err) {
 			return err
 		}
 	}
@@ -187,24 +182,42 @@ func (p *passive) echo() error {
 
 // sink counts every message.
 func (p *passive) sink() error {
-	size := p.server.plan.Size
+	conn := p.conn
 	for {
-		n, err := p.conn.recvAny(p.tcp, p.buf, size)
+		n, err := p.next(&conn)
 		if err != nil {
 			return err
-		}
-		if p.buf[0] == frameMark {
-			if err := p.control(p.buf[:n]); err != nil {
-				return err
-			}
-			continue
 		}
 		p.counts.add(n, p.clock)
 	}
 }
 
+// next takes the next message, answering the control frames before it. conn is
+// the caller's own copy of the socket: Close looks at the server's.
+func (p *passive) next(conn *socket) (int, error) {
+	for {
+		n, err := conn.recvAny(p.tcp, p.buf, p.server.plan.Size)
+		switch {
+		case conn.hot && errors.Is(err, unix.EAGAIN):
+			// Nothing came for long: the slice is over, its end seen or not.
+			if err := conn.heat(false, 0); err != nil {
+				return 0, err
+			}
+		case err != nil:
+			return 0, err
+		case p.buf[0] != frameMark:
+			return n, nil
+		default:
+			if err := p.control(conn, p.buf[:n]); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
 // control answers a control frame; the same frame again gets the same answer.
-func (p *passive) control(b []byte) error {
+// The socket is hot from the begin of a slice to its end.
+func (p *passive) control(conn *socket, b []byte) error {
 	f, ok := parseFrame(b, p.server.plan.Token)
 	if !ok {
 		if p.tcp {
@@ -216,8 +229,17 @@ func (p *passive) control(b []byte) error {
 		p.answer = p.act(f)
 		p.last = f
 	}
+	if on := f.kind == frameBegin; on != conn.hot {
+		timeout := hotTimeout
+		if !on {
+			timeout = 0
+		}
+		if err := conn.heat(on, timeout); err != nil {
+			return err
+		}
+	}
 	p.answer.put(p.buf)
-	return p.conn.sendAll(p.buf[:frameSize])
+	return conn.sendAll(p.buf[:frameSize])
 }
 
 // metered tells whether a frame brackets a slice for the meters. Flow 0 begins

@@ -24,7 +24,38 @@ var errPeerGone = errors.New("the other end closed the connection")
 // socket is a blocking socket that the Go netpoller does not know: a thread
 // that is locked and pinned blocks in the kernel, as the thread of a C tool
 // does. Through net.Conn a ping-pong would read about 30 % longer.
-type socket struct{ fd int }
+//
+// While a slice runs a socket is hot: its calls are not told to the Go
+// scheduler, which costs some 50 ns each way. That is 3 % of a small datagram,
+// and more where it decides who of sender and receiver waits for whom. A hot
+// thread holds a processor of the scheduler even while it blocks (see reserve),
+// and holds up whoever wants to stop the world; so it blocks for hotTimeout at
+// most, and agents do not collect garbage during a series.
+type socket struct {
+	fd  int
+	hot bool
+}
+
+// hotTimeout is far above any gap in the traffic of a path that works.
+const hotTimeout = 50 * time.Millisecond
+
+// reserve makes sure that the scheduler has a processor for each hot thread of
+// both ends, and some for everything else.
+func reserve(flows int) {
+	if want := 2*flows + 4; runtime.GOMAXPROCS(0) < want {
+		runtime.GOMAXPROCS(want)
+	}
+}
+
+// heat makes the socket hot, with a receive timeout, or ends that; a timeout of
+// 0 is none.
+func (s *socket) heat(on bool, timeout time.Duration) error {
+	s.hot = on
+	if err := s.setTimeout(unix.SO_RCVTIMEO, timeout); err != nil {
+		return fmt.Errorf("set receive timeout: %w", err)
+	}
+	return nil
+}
 
 // listenIn opens a bound socket in the namespace of an end; a TCP one listens.
 func listenIn(namespace, transport string, at netip.AddrPort) (s socket, err error) {
@@ -68,7 +99,7 @@ func openIn(namespace, transport string, at netip.AddrPort, use func(socket) err
 		if err != nil {
 			return fmt.Errorf("open %s socket: %w", transport, err)
 		}
-		s := socket{fd}
+		s := socket{fd: fd}
 		if err := s.prepare(transport, at); err != nil {
 			s.close()
 			return err
@@ -102,7 +133,7 @@ func (s socket) accept() (socket, error) {
 		if err == unix.EINTR {
 			continue
 		}
-		return socket{fd}, err
+		return socket{fd: fd}, err
 	}
 }
 
@@ -126,29 +157,16 @@ func (s socket) send(b []byte) (int, error) {
 	return s.call(unix.SYS_SENDTO, unsafe.Pointer(unsafe.SliceData(b)), len(b), unix.MSG_NOSIGNAL)
 }
 
-// sendQuick sends b over a socket that hardly ever has to wait: a datagram, or
-// a request while nothing else is under way. It does not tell the Go scheduler,
-// which saves some 50 ns, 3 % of a small datagram's cost. A call that may block
-// must tell it: a collection elsewhere in the process would wait for the call,
-// and the call perhaps for a thread that the collection has stopped.
-func (s socket) sendQuick(b []byte) error {
-	n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd),
-		uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
-	switch {
-	case errno == 0 && int(n) == len(b):
-		return nil
-	case errno == 0:
-		return s.sendAll(b[n:])
-	case errno == unix.EAGAIN || errno == unix.EINTR:
-		return s.sendAll(b)
-	}
-	return errno
-}
-
 // call makes a system call of the form (fd, pointer, length, flags, 0, 0).
 func (s socket) call(trap uintptr, p unsafe.Pointer, n int, flags uintptr) (int, error) {
 	for {
-		got, _, errno := syscall.Syscall6(trap, uintptr(s.fd), uintptr(p), uintptr(n), flags, 0, 0)
+		var got uintptr
+		var errno syscall.Errno
+		if s.hot {
+			got, _, errno = syscall.RawSyscall6(trap, uintptr(s.fd), uintptr(p), uintptr(n), flags, 0, 0)
+		} else {
+			got, _, errno = syscall.Syscall6(trap, uintptr(s.fd), uintptr(p), uintptr(n), flags, 0, 0)
+		}
 		if errno == 0 {
 			return int(got), nil
 		}
@@ -172,11 +190,19 @@ func (s socket) sendAll(b []byte) error {
 	}
 }
 
+// mostTries is how often a hot receive may time out before the other end is given up.
+const mostTries = int(ioTimeout / hotTimeout)
+
 // recvMessage fills b[:size] from a TCP connection, or b[:frameSize] when what
 // comes is a control frame, which only ever stands at a message boundary.
 func (s socket) recvMessage(b []byte, size int) (n int, err error) {
+	tries := 0
 	for want := size; n < want; {
 		got, err := s.recv(b[n:want])
+		if n > 0 && errors.Is(err, unix.EAGAIN) && tries < mostTries {
+			tries++ // the rest is on its way, or on its way again
+			continue
+		}
 		if err != nil {
 			return n, err
 		}

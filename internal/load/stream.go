@@ -59,10 +59,7 @@ func (a *active) emit(message []byte) (int64, error) {
 		n, err := a.out.send(a.conn)
 		return int64(n), err
 	}
-	if a.tcp { // waits for room most of the time
-		return 1, a.conn.sendAll(message)
-	}
-	return 1, a.conn.sendQuick(message)
+	return 1, a.conn.sendAll(message)
 }
 
 func (a *active) sendError(err error) error {

@@ -23,7 +23,7 @@ type Agree struct {
 }
 
 // DefaultAgree is what a claim of agreement rests on.
-func DefaultAgree() Agree { return Agree{Pairs: 20, Slice: 2 * time.Second, Seed: 1} }
+func DefaultAgree() Agree { return Agree{Pairs: 24, Slice: 2 * time.Second, Seed: 1} }
 
 // Bars of the check: the median ratio to the tool, and what the better end of
 // the interval must reach in rate and in CPU time per byte or packet.

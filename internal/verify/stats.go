@@ -23,12 +23,14 @@ type Stats struct {
 	Effect float64       // how much slower: 0.03
 	Margin float64       // of the verdicts
 	Budget time.Duration // of one comparison
+	Slice  time.Duration // shorter ones make better use of a budget
 	Seed   uint64
 }
 
 // DefaultStats is what a claim about the verdicts rests on.
 func DefaultStats() Stats {
-	return Stats{Same: 100, Slower: 40, Effect: 0.03, Margin: 0.01, Budget: 20 * time.Second, Seed: 1}
+	return Stats{Same: 100, Slower: 40, Effect: 0.03, Margin: 0.01,
+		Budget: 10 * time.Second, Slice: 10 * time.Millisecond, Seed: 1}
 }
 
 // Bars of the check, as shares: false alarms at most, and slower arms seen at least.
@@ -52,7 +54,7 @@ func (t Tally) String() string {
 // Run makes the comparisons, printing each on w, and returns the verdicts on
 // the identical and on the slower arms.
 func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (same, slower Tally, err error) {
-	base := compare.Request{Paths: []string{"host", "host"}, Loads: load.Default[:1], Margin: c.Margin, Budget: c.Budget,
+	base := compare.Request{Paths: []string{"host", "host"}, Loads: load.Default[:1], Margin: c.Margin, Budget: c.Budget, Slice: c.Slice,
 		Command: []string{"venturi", "verify", "stats"}, Wait: true}
 	b, err := open(ctx, base, h)
 	if err != nil {
@@ -130,8 +132,8 @@ func (c Stats) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 		return err
 	}
 	alarms := same[stats.Faster] + same[stats.Slower]
-	fmt.Fprintf(w, "\n%d comparisons in %s, each at most %s, margin %.2g %%\n",
-		c.Same+c.Slower, time.Since(start).Round(time.Second), c.Budget, 100*c.Margin)
+	fmt.Fprintf(w, "\n%d comparisons in %s, each at most %s in slices of %s, margin %.2g %%\n",
+		c.Same+c.Slower, time.Since(start).Round(time.Second), c.Budget, c.Slice, 100*c.Margin)
 	fmt.Fprintf(w, "identical arms: %v\n%.2g %% slower: %v\n", same, 100*c.Effect, slower)
 	return conclude(w, "the verdicts do not hold what they promise", []bar{
 		{fmt.Sprintf("false alarms: %d of %d, at most %.0f %%", alarms, c.Same, 100*maxFalse),
