@@ -27,7 +27,7 @@ test: setup-test ## lint and run every test, the privileged ones included
 agree: setup-test bin/venturi ## hold our figures against qperf's and iperf3's (about 15 minutes)
 	$(SUDO) bin/venturi verify agree $(ARGS)
 
-bench-stats: setup bin/venturi ## count false alarms and missed differences (about 45 minutes)
+bench-stats: setup bin/venturi ## count false alarms and missed differences (about 25 minutes)
 	$(SUDO) bin/venturi verify stats $(ARGS)
 
 build: setup bin/venturi ## build bin/venturi

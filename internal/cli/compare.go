@@ -60,6 +60,10 @@ It needs root, and touches nothing but namespaces of its own.`,
 			if err := checkReport(opt); err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("margin") && q.Margin == 0 {
+				return verr.New(verr.Usage, "cannot compare with --margin 0",
+					"no two measurements are the same to the last digit", "name the smallest difference that matters, such as 1%")
+			}
 			return runCompare(cmd.Context(), env, q, opt)
 		},
 	}
@@ -78,7 +82,7 @@ It needs root, and touches nothing but namespaces of its own.`,
 	f.StringVar(&q.Wire, "wire", "", lab.WireHelp)
 	f.IntVar(&q.Services, "services", 0, "let the machines carry kube-proxy's rules for so many Services")
 	f.StringSliceVar(&q.With, "with", nil, "run a real tool beside our loads on the first path: qperf, iperf3")
-	f.StringVar(&q.Out, "out", "", "folder for the record (default: a new one below "+runsFolder+"/)")
+	f.StringVar(&q.Out, "out", "", "folder for the record (default: a new one below "+compare.RunsFolder+"/)")
 	f.BoolVar(&q.Wait, "wait", false, "wait while another run measures, instead of giving up")
 	f.StringVar(&opt.Style, "style", "", "print in the manner of another tool: "+strings.Join(report.Styles(), ", "))
 	f.BoolVar(&json, "json", false, "print the report as JSON")

@@ -14,13 +14,14 @@ import (
 	"golang.org/x/term"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/report"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
 
 // runsFolder is where `venturi compare` keeps its records unless told otherwise.
-const runsFolder = "venturi-runs"
+const runsFolder = compare.RunsFolder
 
 func newReport(env *Env) *cobra.Command {
 	var (

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/meter"
-	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -155,7 +153,13 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 	}
 	plan.Wire = s.lab.Wire
 	rec := &result.Record{}
-	add := func(l result.Line) error { rec.Add(l); return write(l) }
+	add := func(l result.Line) error {
+		rec.Add(l)
+		if err := write(l); err != nil {
+			return fmt.Errorf("%w: %w", experiment.ErrRecord, err)
+		}
+		return nil
+	}
 	if err := s.preamble(ctx, q, plan, add); err != nil {
 		return rec, err
 	}
@@ -171,7 +175,7 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 			return err == nil && sum.Stop, err
 		}
 	}
-	return rec, run.Do(ctx, rec)
+	return rec, recordError(run.Do(ctx, rec))
 }
 
 // arms pairs the plan's arms with the lab's ends: the paths, the copy of the
@@ -241,78 +245,4 @@ func (s *Session) preamble(ctx context.Context, q Request, plan *result.Plan, ad
 		return recordError(add(result.Line{Warning: &w}))
 	}
 	return nil
-}
-
-// runsFolder holds the runs of a user who names no folder.
-const runsFolder = "venturi-runs"
-
-// output is the file of a record.
-type output struct {
-	folder string
-	path   string
-	made   bool // the folder was not there before
-	file   *os.File
-	write  func(result.Line) error
-}
-
-func createRecord(folder string) (*output, error) {
-	if folder == "" {
-		folder = fmt.Sprintf("%s/%s", runsFolder, time.Now().Format("20060102-150405"))
-	}
-	o := &output{folder: folder, path: folder + "/" + result.FileName}
-	fail := func(err error) (*output, error) {
-		return nil, verr.Wrap(verr.Failed, "cannot write the record to "+folder, err,
-			"name a folder that can be written with --out, on a disk that has room")
-	}
-	if _, err := os.Stat(o.path); err == nil {
-		return nil, verr.New(verr.Usage, "cannot write the record to "+folder, "it holds the record of another run",
-			"name another folder with --out")
-	}
-	_, err := os.Stat(folder)
-	o.made = errors.Is(err, os.ErrNotExist)
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fail(err)
-	}
-	if o.file, err = os.Create(o.path); err != nil {
-		o.remove()
-		return fail(err)
-	}
-	// Room for a run, asked for and given back: a full disk is told now, not
-	// after the measuring.
-	if err := errors.Join(reserve(o.file, roomForRun), o.file.Truncate(0)); err != nil {
-		o.file.Close()
-		o.remove()
-		return fail(err)
-	}
-	o.write = result.NewWriter(o.file).Write
-	return o, nil
-}
-
-// roomForRun is what the default run takes many times over, bytes.
-const roomForRun = 8 << 20
-
-// reserve writes n bytes, since a file system may promise a length that it has no room for.
-func reserve(f *os.File, n int) error {
-	_, err := f.WriteAt(make([]byte, n), 0)
-	return err
-}
-
-// close closes the record, and removes one in which nothing was measured.
-func (o *output) close(rec *result.Record) error {
-	err := o.file.Close()
-	if rec == nil || len(rec.Slices) == 0 {
-		o.remove()
-	}
-	return recordError(err)
-}
-
-func (o *output) remove() {
-	_ = os.Remove(o.path)
-	if o.made {
-		_ = os.Remove(o.folder)
-	}
-}
-
-func recordError(err error) error {
-	return verr.Wrap(verr.Failed, "cannot write the record", err, "make room on the disk, or name another folder with --out")
 }

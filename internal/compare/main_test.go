@@ -5,29 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/agent/agenttest"
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, testenv.Roles{"agent": playAgent, "controller": playController})
-}
-
-// playAgent is what the lab starts on each machine.
-func playAgent(args []string) int {
-	value := func(flag string) string { return args[slices.Index(args, flag)+1] }
-	err := agent.Main(context.Background(), agent.Options{
-		Machine: value("--machine"), Socket: value("--socket"), Stdin: os.Stdin})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
+	testenv.Main(m, testenv.Roles{"agent": agenttest.Play, "controller": playController})
 }
 
 // playController is a whole comparison in a process that can be killed: its

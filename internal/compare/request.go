@@ -6,12 +6,12 @@ package compare
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/internal/tool"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -228,7 +228,11 @@ func (q Request) plan(arms []result.Arm) (*result.Plan, error) {
 	if p.Precision > 0 {
 		p.Looks = stats.Looks(p.Series)
 	}
-	p.ClientCPU, p.ServerCPU = chooseCPUs(allowedCPUs())
+	cpus, err := machine.AllowedCPUs()
+	if err != nil {
+		return nil, err
+	}
+	p.ClientCPU, p.ServerCPU = chooseCPUs(cpus)
 	return p, nil
 }
 
@@ -243,12 +247,4 @@ func chooseCPUs(allowed []int) (client, server int) {
 		return allowed[0], allowed[0]
 	}
 	return allowed[0], allowed[1]
-}
-
-func allowedCPUs() []int {
-	cpus := make([]int, runtime.NumCPU())
-	for i := range cpus {
-		cpus[i] = i
-	}
-	return cpus
 }

@@ -80,12 +80,12 @@ func (r *Run) Do(ctx context.Context, rec *result.Record) error {
 	err := r.series(ctx, &end)
 	switch {
 	case err == nil:
-	case ctx.Err() != nil && !errors.Is(err, errRecord):
+	case ctx.Err() != nil && !errors.Is(err, ErrRecord):
 		end.Reason, err = result.Interrupted, nil
 	default:
 		end.Reason, end.Error = result.Failed, err.Error()
 	}
-	if errors.Is(err, errRecord) {
+	if errors.Is(err, ErrRecord) {
 		return err
 	}
 	end.Slices, end.Took = len(rec.Slices), time.Since(r.start)
@@ -222,11 +222,12 @@ func (r *Run) add(line result.Line) error {
 	return r.write(line)
 }
 
-var errRecord = errors.New("write record")
+// ErrRecord is that the record cannot be written: the end of any run.
+var ErrRecord = errors.New("write record")
 
 func (r *Run) write(line result.Line) error {
 	if err := r.Write(line); err != nil {
-		return fmt.Errorf("%w: %w", errRecord, err)
+		return fmt.Errorf("%w: %w", ErrRecord, err)
 	}
 	return nil
 }

@@ -2,15 +2,13 @@ package verify
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/agent/agenttest"
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/experiment"
@@ -20,18 +18,7 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m, testenv.Roles{"agent": playAgent}) }
-
-func playAgent(args []string) int {
-	value := func(flag string) string { return args[slices.Index(args, flag)+1] }
-	err := agent.Main(context.Background(), agent.Options{
-		Machine: value("--machine"), Socket: value("--socket"), Stdin: os.Stdin})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
+func TestMain(m *testing.M) { testenv.Main(m, testenv.Roles{"agent": agenttest.Play}) }
 
 // deaf watches nothing.
 type deaf struct{}

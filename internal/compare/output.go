@@ -1,0 +1,111 @@
+package compare
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// RunsFolder holds the runs of a user who names no folder.
+const RunsFolder = "venturi-runs"
+
+// roomForRun is what the default run takes many times over, bytes.
+const roomForRun = 8 << 20
+
+// output is the file of a record, in a folder of its own.
+type output struct {
+	path  string
+	made  []string // folders that were not there before, the innermost first
+	file  *os.File
+	write func(result.Line) error
+}
+
+// createRecord makes the folder and the file, and makes sure of room on the
+// disk: what can fail here shall fail before anything is measured.
+func createRecord(folder string) (*output, error) {
+	if folder == "" {
+		folder = filepath.Join(RunsFolder, time.Now().Format("20060102-150405"))
+	}
+	o := &output{path: filepath.Join(folder, result.FileName)}
+	if _, err := os.Stat(o.path); err == nil {
+		return nil, verr.New(verr.Usage, "cannot write the record to "+folder, "it holds the record of another run",
+			"name another folder with --out")
+	}
+	if err := o.create(folder); err != nil {
+		if o.file != nil {
+			o.file.Close()
+		}
+		o.remove()
+		return nil, verr.Wrap(verr.Failed, "cannot write the record to "+folder, err,
+			"name a folder that can be written with --out, on a disk that has room")
+	}
+	o.write = result.NewWriter(o.file).Write
+	return o, nil
+}
+
+func (o *output) create(folder string) (err error) {
+	for f := filepath.Clean(folder); f != "." && f != "/"; f = filepath.Dir(f) {
+		if _, err := os.Stat(f); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		o.made = append(o.made, f)
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	if o.file, err = os.Create(o.path); err != nil {
+		return err
+	}
+	o.handOver()
+	// A file system may promise a length that it has no room for, so write it.
+	_, err = o.file.WriteAt(make([]byte, roomForRun), 0)
+	return errors.Join(err, o.file.Truncate(0))
+}
+
+// handOver gives what was made to the user who called sudo. That it cannot be
+// given is no reason not to measure.
+func (o *output) handOver() {
+	uid, err := strconv.Atoi(os.Getenv("SUDO_UID"))
+	gid, gerr := strconv.Atoi(os.Getenv("SUDO_GID"))
+	if err != nil || gerr != nil || os.Geteuid() != 0 {
+		return
+	}
+	for _, f := range append([]string{o.path}, o.made...) {
+		_ = os.Lchown(f, uid, gid)
+	}
+}
+
+// close closes the record, and removes one in which nothing was measured.
+func (o *output) close(rec *result.Record) error {
+	err := o.file.Close()
+	if err != nil {
+		err = fmt.Errorf("%w: %w", experiment.ErrRecord, err)
+	}
+	if rec == nil || len(rec.Slices) == 0 {
+		o.remove()
+	}
+	return recordError(err)
+}
+
+// remove takes away what was made; a folder that holds anything else stays.
+func (o *output) remove() {
+	_ = os.Remove(o.path)
+	for _, f := range o.made {
+		_ = os.Remove(f)
+	}
+}
+
+// recordError tells a person of an error of the record, and lets others pass.
+func recordError(err error) error {
+	if err == nil || !errors.Is(err, experiment.ErrRecord) {
+		return err
+	}
+	return verr.Wrap(verr.Failed, "cannot write the record", err, "make room on the disk, or name another folder with --out")
+}
