@@ -148,7 +148,7 @@ type Stream struct {
 	RateMessages int64 `json:"rate_messages"`
 	RateBytes    int64 `json:"rate_bytes"`
 	RateNs       int64 `json:"rate_ns"`
-	Packets      int64 `json:"packets,omitempty"`     // data packets that the sender's transport made, whole slice; TCP: segments, before TSO
+	Packets      int64 `json:"packets,omitempty"`     // TCP: data segments that the sender made, before segmentation offload, whole slice
 	Retransmits  int64 `json:"retransmits,omitempty"` // TCP, whole slice
 }
 

@@ -14,11 +14,16 @@ const (
 	softnetMeter = "softnet"
 	// smallMessage is the size from which a stream is about bytes, not packets.
 	smallMessage = 1024
+	// onePacket is the size up to which a message of a ping-pong is a packet on
+	// any path of a usual MTU.
+	onePacket = 1400
 )
 
 // perUnit says what the CPU time of a cell is divided by.
 func perUnit(c result.Cell) string {
 	switch {
+	case (c.Metric == result.OneWay || c.Metric == result.Transactions) && c.Size > onePacket:
+		return PerMessage
 	case c.Metric == result.OneWay || c.Metric == result.Transactions:
 		return PerPacket
 	case c.Size >= smallMessage:
@@ -59,7 +64,9 @@ func (a *analyzer) cpu(r *Row, c result.Cell, d, base *armData) {
 	out.Cost = stats.Median(all)
 	d.classes(out, per, r.Fragments, a.plan.SharedCores)
 	if r.Arm.Role != result.RoleBaseline && base != nil {
-		logs := logRatios(cost, base.costs(per, fragments(c, a.base), a.plan.SharedCores))
+		// Per message: a path that cuts messages into more packets does not get
+		// cheaper by it.
+		logs := logRatios(d.costs(per, 1, a.plan.SharedCores), base.costs(per, 1, a.plan.SharedCores))
 		if ratio, ok := stats.FromSeries(logs, a.design); ok {
 			out.Ratio = &ratio
 		}

@@ -107,6 +107,11 @@ func (w *Writer) ownID(name string) (machine.NamespaceID, error) {
 	if err := w.owns(name); err != nil {
 		return machine.NamespaceID{}, err
 	}
+	// We make files and mount on them; a link of such a name leads to a
+	// namespace that is somebody else's, such as a container's.
+	if info, err := os.Lstat(machine.NamespacePath(name)); err == nil && info.Mode()&os.ModeSymlink != 0 {
+		return machine.NamespaceID{}, fmt.Errorf("touch namespace %q: %w: it is a symbolic link", name, ErrNotOwned)
+	}
 	id, err := machine.ID(machine.NamespacePath(name))
 	if err != nil {
 		return id, err

@@ -95,7 +95,8 @@ func runCompare(ctx context.Context, env *Env, q compare.Request, opt report.Opt
 		return err
 	}
 	show := progress.New(env.Stderr)
-	rec, file, err := compare.Do(ctx, q, compare.Host{Version: Version(), AgentCommand: agents, Watch: show})
+	rec, file, err := compare.Do(ctx, q, compare.Host{
+		Version: Version(), AgentCommand: agents, Watch: show, Owner: sudoCaller(env)})
 	show.Done()
 	if rec == nil || len(rec.Slices) == 0 {
 		if err == nil {
@@ -112,6 +113,16 @@ func runCompare(ctx context.Context, env *Env, q compare.Request, opt report.Opt
 		return err
 	}
 	return outcome(ctx, rec)
+}
+
+// sudoCaller is the user who called sudo, to whom a record belongs; nil: nobody.
+func sudoCaller(env *Env) *compare.Owner {
+	uid, err := strconv.Atoi(env.Getenv("SUDO_UID"))
+	gid, gerr := strconv.Atoi(env.Getenv("SUDO_GID"))
+	if err != nil || gerr != nil {
+		return nil
+	}
+	return &compare.Owner{UID: uid, GID: gid}
 }
 
 // outcome turns how a run ended into the error that says so.

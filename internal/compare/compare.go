@@ -22,6 +22,7 @@ type Host struct {
 	AgentCommand []string // starts an agent; the lab adds its arguments
 	LabName      string   // empty: "compare"
 	Watch        Watch
+	Owner        *Owner // of the record; nil: who runs the process
 }
 
 // Watch is told how things go, beside the events of the run itself.
@@ -46,7 +47,7 @@ func Do(ctx context.Context, q Request, h Host) (rec *result.Record, file string
 	if err := q.Check(); err != nil {
 		return nil, "", err
 	}
-	out, err := createRecord(q.Out)
+	out, err := createRecord(q.Out, h.Owner)
 	if err != nil {
 		return nil, "", err
 	}

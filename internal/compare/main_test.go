@@ -7,9 +7,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/agent/agenttest"
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/experiment"
@@ -29,7 +28,7 @@ type output struct {
 
 // createRecord makes the folder and the file, and makes sure of room on the
 // disk: what can fail here shall fail before anything is measured.
-func createRecord(folder string) (*output, error) {
+func createRecord(folder string, owner *Owner) (*output, error) {
 	if folder == "" {
 		folder = filepath.Join(RunsFolder, time.Now().Format("20060102-150405"))
 	}
@@ -38,7 +37,7 @@ func createRecord(folder string) (*output, error) {
 		return nil, verr.New(verr.Usage, "cannot write the record to "+folder, "it holds the record of another run",
 			"name another folder with --out")
 	}
-	if err := o.create(folder); err != nil {
+	if err := o.create(folder, owner); err != nil {
 		if o.file != nil {
 			o.file.Close()
 		}
@@ -50,7 +49,7 @@ func createRecord(folder string) (*output, error) {
 	return o, nil
 }
 
-func (o *output) create(folder string) (err error) {
+func (o *output) create(folder string, owner *Owner) (err error) {
 	for f := filepath.Clean(folder); f != "." && f != "/"; f = filepath.Dir(f) {
 		if _, err := os.Stat(f); !errors.Is(err, os.ErrNotExist) {
 			break
@@ -60,25 +59,27 @@ func (o *output) create(folder string) (err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	if o.file, err = os.Create(o.path); err != nil {
+	// Not through a link that somebody left in a folder that root writes to.
+	if o.file, err = os.OpenFile(o.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644); err != nil {
 		return err
 	}
-	o.handOver()
+	owner.take(o)
 	// A file system may promise a length that it has no room for, so write it.
 	_, err = o.file.WriteAt(make([]byte, roomForRun), 0)
 	return errors.Join(err, o.file.Truncate(0))
 }
 
-// handOver gives what was made to the user who called sudo. That it cannot be
-// given is no reason not to measure.
-func (o *output) handOver() {
-	uid, err := strconv.Atoi(os.Getenv("SUDO_UID"))
-	gid, gerr := strconv.Atoi(os.Getenv("SUDO_GID"))
-	if err != nil || gerr != nil || os.Geteuid() != 0 {
+// Owner is a user other than the one that the process runs as.
+type Owner struct{ UID, GID int }
+
+// take gives what was made to its owner. That it cannot be given is no reason
+// not to measure.
+func (w *Owner) take(o *output) {
+	if w == nil {
 		return
 	}
 	for _, f := range append([]string{o.path}, o.made...) {
-		_ = os.Lchown(f, uid, gid)
+		_ = os.Lchown(f, w.UID, w.GID)
 	}
 }
 

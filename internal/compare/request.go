@@ -50,6 +50,7 @@ const (
 	toolSlice  = 2 * time.Second
 	toolSeries = 10
 	mostFlows  = 512
+	mostEnds   = 2048 // flows times arms: each is a thread
 )
 
 // withDefaults fills in what the user left open.
@@ -61,10 +62,22 @@ func (q Request) withDefaults() Request {
 	}
 	set(&q.Flows, []int{1})
 	orElse(&q.Margin, experiment.DefaultMargin)
+	q.Loads, q.Flows, q.With = once(q.Loads), once(q.Flows), once(q.With)
 	if q.Seed == 0 {
 		q.Seed = uint64(time.Now().UnixNano())
 	}
 	return q
+}
+
+// once leaves each value where it comes first.
+func once[T comparable](values []T) []T {
+	var out []T
+	for _, v := range values {
+		if !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // baseline is the driver of the path that all others are compared with.
@@ -102,6 +115,7 @@ func (q Request) cells() ([]result.Cell, error) {
 		if sizes, err = ParseSizes(q.Sizes); err != nil {
 			return nil, err
 		}
+		sizes = once(sizes)
 	}
 	var cells []result.Cell
 	for _, name := range q.Loads {
@@ -154,6 +168,10 @@ func (q Request) check() error {
 		return verr.New(verr.Usage, fmt.Sprintf("cannot compare with --%s %v", flag, value), why, do)
 	}
 	for _, f := range q.Flows {
+		if f*q.armCount() > mostEnds {
+			return bad("flows", f, fmt.Sprintf("%d paths with as many flows each are more than %d threads", q.armCount(), mostEnds),
+				"choose fewer flows or fewer paths")
+		}
 		if f < 1 || f > mostFlows {
 			return bad("flows", f, fmt.Sprintf("a run has 1 to %d flows", mostFlows), "choose a number in that range")
 		}

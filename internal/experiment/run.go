@@ -59,7 +59,7 @@ type Run struct {
 	rec      *result.Record
 	rng      *rand.Rand
 	ports    ports
-	dead     []bool // by arm: it failed, and is left out from there
+	dead     map[place]bool // where an arm failed, and is left out from there
 	start    time.Time
 	deadline time.Time // zero: none
 }
@@ -72,7 +72,7 @@ func (r *Run) Do(ctx context.Context, rec *result.Record) error {
 	r.rec, r.start = rec, time.Now()
 	r.rng = rand.New(rand.NewPCG(r.Plan.Seed, 0x76656e74757269))
 	r.ports.next = r.rng.IntN(portSpan / 2)
-	r.dead = make([]bool, len(r.Plan.Arms))
+	r.dead = map[place]bool{}
 	if r.Plan.Budget > 0 {
 		r.deadline = r.start.Add(r.Plan.Budget)
 	}
@@ -146,16 +146,26 @@ func (r *Run) tell(series, cell, nth int) {
 	r.Watch.Event(Event{Series: series, Cell: cell, Left: left, Record: r.rec, CellDone: series+nth > 0})
 }
 
-// cell runs one series of one cell over all arms that live.
+// place is one arm in one cell: a path that cannot carry one size may well
+// carry all others.
+type place struct {
+	cell string
+	arm  int
+}
+
+// cell runs one series of one cell over all arms that live in it.
 func (r *Run) cell(ctx context.Context, series int, cell result.Cell) error {
-	if len(r.Tools) > 0 {
-		return r.alternate(ctx, series, cell)
-	}
 	var arms []int
 	for i := range r.Plan.Arms {
-		if !r.dead[i] {
+		if !r.dead[place{cell.Name, i}] {
 			arms = append(arms, i)
 		}
+	}
+	switch {
+	case r.dead[place{cell.Name, r.baseline()}]:
+		return nil // nothing to compare with
+	case len(r.Tools) > 0:
+		return r.alternate(ctx, series, cell, arms)
 	}
 	return r.interleave(ctx, series, cell, arms)
 }
@@ -183,11 +193,21 @@ func (r *Run) interleave(ctx context.Context, series int, cell result.Cell, arms
 		// The slices are there; what failed at the far end shows in them.
 		return r.warn(result.Warning{Code: "server-failed", Cell: cell.Name, Text: err.Error()})
 	}
-	if runErr == nil && r.dead[r.baseline()] {
+	if runErr == nil && r.hopeless() {
 		return verr.New(verr.Failed, "cannot go on without "+r.Plan.Arms[r.baseline()].Name,
-			"the path that all others are compared with has failed", "see the warnings above; is the path up?")
+			"the path that all others are compared with has failed in every load and size", "see the warnings above; is the path up?")
 	}
 	return runErr
+}
+
+// hopeless tells whether the baseline has failed in every cell.
+func (r *Run) hopeless() bool {
+	for _, c := range r.Plan.Cells {
+		if !r.dead[place{c.Name, r.baseline()}] {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *Run) baseline() int {
@@ -204,9 +224,9 @@ func (r *Run) keep(series int, cell result.Cell, arms []int, s load.SliceResult)
 		Latency: s.Latency, Stream: s.Stream,
 	}
 	if s.Err != nil {
-		r.dead[arm] = true
+		r.dead[place{cell.Name, arm}] = true
 		slice.Failed = s.Err.Error()
-		w := result.Warning{Code: "arm-failed", Arm: name, Cell: cell.Name, Text: "left out from here: " + s.Err.Error()}
+		w := result.Warning{Code: "arm-failed", Arm: name, Cell: cell.Name, Text: "left out of this cell from here: " + s.Err.Error()}
 		if err := r.warn(w); err != nil {
 			return err
 		}

@@ -16,8 +16,9 @@ type Tool interface {
 
 // alternate runs one pair: every arm once, in random order, each for one slice
 // on sockets of its own, because a program cannot be interleaved finer.
-func (r *Run) alternate(ctx context.Context, series int, cell result.Cell) error {
-	for _, arm := range r.rng.Perm(len(r.Plan.Arms)) {
+func (r *Run) alternate(ctx context.Context, series int, cell result.Cell, arms []int) error {
+	for _, i := range r.rng.Perm(len(arms)) {
+		arm := arms[i]
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -40,6 +41,9 @@ func (r *Run) tool(ctx context.Context, series int, cell result.Cell, arm int, t
 	slice, meters, err := t.Measure(ctx, cell, r.Ends[arm], r.Plan.ClientCPU, r.Plan.ServerCPU)
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if err != nil {
+		slice, meters = result.Slice{}, nil // whatever it came to is not to be believed
 	}
 	name := r.Plan.Arms[arm].Name
 	slice.Cell, slice.Arm, slice.Series = cell.Name, name, series

@@ -111,12 +111,12 @@ func NewClaim(ctx context.Context, name string) (*Claim, error) {
 		Owner: os.Getpid(), Command: machine.Reader{}.Command(os.Getpid()), Since: time.Now(), Boot: machine.Reader{}.BootID(),
 	}}
 	err := withTable(ctx, func() error {
-		if _, err := sweepAll(); err != nil {
-			return err
-		}
+		// What another dead lab cannot be rid of is no reason not to raise this
+		// one; "venturi lab down" tells of it.
+		_, swept := sweepAll()
 		if err := os.Mkdir(folder(name), 0o700); err != nil {
 			if errors.Is(err, os.ErrExist) {
-				return inUse(name)
+				return errors.Join(inUse(name), swept)
 			}
 			return fmt.Errorf("make folder of lab %s: %w", name, err)
 		}

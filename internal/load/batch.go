@@ -73,7 +73,7 @@ func (p *passive) sinkBatches(n int) error {
 			}
 			b := in.buffers[i][:size]
 			if b[0] != frameMark {
-				p.counts.add(size, p.clock)
+				p.counts.add(p.clock)
 				continue
 			}
 			if err := p.control(&conn, b); err != nil {

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// answerTimeout is how long a control datagram is waited for before it is
-	// sent again; TCP does that by itself.
-	answerTimeout = 100 * time.Millisecond
-	answerTries   = int(ioTimeout / answerTimeout)
+	// A control datagram is sent again when no answer comes, soon at first: one
+	// that met a full receive buffer must not stretch the meters' time.
+	firstAnswer = 2 * time.Millisecond
+	lastAnswer  = 100 * time.Millisecond
 
 	// A request is lost after ten times the 99th percentile of the warm-up, but
 	// never before minTimeout: on a busy machine a reply may well be that late.
@@ -57,10 +57,12 @@ func startActive(l Load, plan *Plan, arm, flow int) (*active, error) {
 		tcp:     l.Transport == "tcp",
 		buf:     make([]byte, max(plan.Size, frameSize)),
 		clock:   newClock(),
-		timeout: minTimeout,
-		rtt:     result.NewRTT(),
+		timeout: maxTimeout, // until the warm-up has shown what the arm takes
 		tasks:   make(chan func(*active) error),
 		errs:    make(chan error, 1),
+	}
+	if l.Kind == PingPong {
+		a.rtt = result.NewRTT()
 	}
 	if plan.Batch > 1 {
 		a.out = newBatch(plan.Batch, plan.Size, a.buf)
@@ -106,7 +108,9 @@ func (a *active) do(task func(*active) error) error {
 func (a *active) stop() {
 	close(a.tasks)
 	<-a.errs
-	a.conn.wake()
+	// Reset a TCP connection instead of leaving its ports to wait for a minute:
+	// with many flows a run would come round to them.
+	_ = unix.SetsockoptLinger(a.conn.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	a.conn.close()
 }
 
@@ -131,21 +135,21 @@ func (a *active) begin(slice uint64) error {
 }
 
 func (a *active) end(slice uint64) (err error) {
-	f := frame{kind: frameEnd, slice: slice}
-	f.values[0], f.values[1] = uint64(a.sent.messages), uint64(a.sent.bytes)
-	a.done, err = a.ask(f, frameDone)
+	a.done, err = a.ask(frame{kind: frameEnd, slice: slice}, frameDone)
 	return err
 }
 
 // ask sends a control frame and waits for its answer, past late data.
 func (a *active) ask(f frame, want frameKind) (frame, error) {
 	f.token = a.plan.Token
-	if !a.tcp {
-		if err := a.conn.setTimeout(unix.SO_RCVTIMEO, answerTimeout); err != nil {
-			return frame{}, fmt.Errorf("set receive timeout: %w", err)
+	wait := firstAnswer
+	for waited := time.Duration(0); waited < ioTimeout; waited += wait {
+		if !a.tcp {
+			wait = min(2*wait, lastAnswer)
+			if err := a.conn.setTimeout(unix.SO_RCVTIMEO, wait); err != nil {
+				return frame{}, fmt.Errorf("set receive timeout: %w", err)
+			}
 		}
-	}
-	for range answerTries {
 		f.put(a.buf)
 		if err := a.conn.sendAll(a.buf[:frameSize]); err != nil && !lossy(err) {
 			return frame{}, err
@@ -262,6 +266,9 @@ func (r *runner) connect(ctx context.Context) {
 			r.fail(arm, 0, err)
 			continue
 		}
+		if r.load.Kind != PingPong {
+			continue
+		}
 		for _, a := range r.arms[arm] {
 			p99 := time.Duration(a.rtt.ValueAtQuantile(99))
 			a.timeout = min(max(10*p99, minTimeout), maxTimeout)
@@ -282,6 +289,9 @@ func (r *runner) measure(arm, round int) {
 	} else {
 		s.Stream, s.Elapsed, s.Err = sumStreams(flows)
 	}
+	if s.Err != nil {
+		r.drop(arm)
+	}
 	r.results = append(r.results, s)
 }
 
@@ -295,12 +305,12 @@ func (r *runner) traffic(arm int, head, timed time.Duration, probe Probe) error 
 		if a.tcp {
 			timeout = hotTimeout
 		}
-		// The sender of a TCP stream waits for room most of the time, as long as
-		// the receiver likes: its few calls stay in the scheduler's sight.
-		if err := a.conn.heat(!(a.tcp && a.load.Kind == Stream), timeout); err != nil {
-			return err
+		if a.load.heats() {
+			if err := a.conn.heat(true, timeout); err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, a.conn.heat(false, ioTimeout)) }()
 		}
-		defer func() { err = errors.Join(err, a.conn.heat(false, ioTimeout)) }()
 		if a.load.Kind == Stream {
 			return a.stream(head + timed)
 		}
@@ -315,7 +325,6 @@ func (r *runner) traffic(arm int, head, timed time.Duration, probe Probe) error 
 	}
 	if probe != nil {
 		probe.Begin(arm)
-		defer probe.End(arm)
 	}
 	for _, a := range flows {
 		a.start(run)
@@ -331,6 +340,9 @@ func (r *runner) traffic(arm int, head, timed time.Duration, probe Probe) error 
 		if err := flows[i].do(func(a *active) error { return a.end(slice) }); err != nil {
 			return fmt.Errorf("end slice: %w", err)
 		}
+	}
+	if probe != nil { // not after a failure: the wait for it was no work of the arm
+		probe.End(arm)
 	}
 	return nil
 }

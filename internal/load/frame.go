@@ -48,7 +48,7 @@ type frame struct {
 	kind   frameKind
 	token  uint64
 	slice  uint64
-	values [5]uint64 // of done: see sinkCounts
+	values [5]uint64 // of done: see account
 }
 
 func (f frame) put(b []byte) {

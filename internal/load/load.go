@@ -23,7 +23,6 @@ type Load struct {
 	Kind      Kind
 	Metric    result.Metric
 	Size      int           // default message size, bytes
-	MaxSize   int           // largest it can carry; 0: no limit
 	Slice     time.Duration // default length of a slice
 	Head      time.Duration // run and thrown away before each slice
 }

@@ -127,9 +127,6 @@ func checkStream(t *testing.T, l Load, p Plan, c *result.Stream) {
 	if c.RateNs <= 0 || c.RateMessages <= 0 || c.RateBytes != c.RateMessages*int64(p.Size) && p.Flows == 1 {
 		t.Errorf("rate: %d messages, %d bytes in %d ns", c.RateMessages, c.RateBytes, c.RateNs)
 	}
-	if l.Transport == "udp" && c.Packets < c.SentMessages {
-		t.Errorf("%d packets for %d datagrams", c.Packets, c.SentMessages)
-	}
 }
 
 func TestBatch(t *testing.T) {

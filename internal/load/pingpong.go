@@ -32,7 +32,8 @@ func (a *active) pingPong(head, timed time.Duration) error {
 	}
 	warm := a.ping
 	a.ping = pingCounts{headReplies: warm.replies}
-	a.rtt.Reset()
+	a.rtt.Reset() // takes as long as a round trip, so the time is read anew
+	at = a.clock.now()
 	_, err := a.exchange(at, at+timed.Nanoseconds())
 	return err
 }

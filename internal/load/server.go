@@ -16,6 +16,7 @@ type Server struct {
 	plan  Plan
 	probe Probe
 	ends  []*passive
+	clock clock // one for all: see account
 	wait  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -31,7 +32,7 @@ func Serve(plan Plan, probe Probe) (*Server, error) {
 		return nil, err
 	}
 	reserve(plan.Flows)
-	s := &Server{load: l, plan: plan, probe: probe}
+	s := &Server{load: l, plan: plan, probe: probe, clock: newClock()}
 	for arm := range plan.Arms {
 		for flow := range plan.Flows {
 			end, err := s.open(arm, flow)
@@ -72,7 +73,8 @@ func (s *Server) Close() error {
 func (s *Server) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil || s.closed || s.failed != nil || errors.Is(err, errPeerGone) || errors.Is(err, unix.ECONNREFUSED) {
+	if err == nil || s.closed || s.failed != nil || errors.Is(err, errPeerGone) ||
+		errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ECONNRESET) {
 		return
 	}
 	s.failed = err
@@ -105,7 +107,7 @@ func (s *Server) open(arm, flow int) (*passive, error) {
 		entry: entry, conn: entry,
 		buf:    make([]byte, max(s.plan.Size, frameSize)),
 		tcp:    s.load.Transport == "tcp",
-		clock:  newClock(),
+		clock:  s.clock,
 		counts: newSinkCounts(s.plan.Size, s.plan.Head.Nanoseconds()),
 	}, nil
 }
@@ -184,11 +186,10 @@ func (p *passive) echo() error {
 func (p *passive) sink() error {
 	conn := p.conn
 	for {
-		n, err := p.next(&conn)
-		if err != nil {
+		if _, err := p.next(&conn); err != nil {
 			return err
 		}
-		p.counts.add(n, p.clock)
+		p.counts.add(p.clock)
 	}
 }
 
@@ -229,7 +230,7 @@ func (p *passive) control(conn *socket, b []byte) error {
 		p.answer = p.act(f)
 		p.last = f
 	}
-	if on := f.kind == frameBegin; on != conn.hot {
+	if on := f.kind == frameBegin && p.server.load.heats(); on != conn.hot {
 		timeout := hotTimeout
 		if !on {
 			timeout = 0
@@ -261,7 +262,7 @@ func (p *passive) act(f frame) frame {
 			p.server.probe.End(p.arm)
 		}
 		answer.kind = frameDone
-		answer.values = p.counts.values()
+		answer.values = p.counts.account().values()
 	}
 	return answer
 }

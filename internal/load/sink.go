@@ -4,7 +4,7 @@ package load
 // messages by the receiver's own clock: from the first one after the head to
 // the last one of all. Neither the sender's start nor its end blurs it.
 type sinkCounts struct {
-	messages, bytes int64
+	messages int64
 
 	every     int64 // the clock is read at every such message, less one as a mask
 	head      int64 // ns
@@ -12,7 +12,7 @@ type sinkCounts struct {
 	from, now mark
 }
 
-type mark struct{ messages, bytes, at int64 }
+type mark struct{ messages, at int64 }
 
 // newSinkCounts reads the clock at every message from 1 KiB on, where it costs
 // nothing, and at each sixteenth below.
@@ -26,9 +26,8 @@ func newSinkCounts(size int, head int64) sinkCounts {
 
 func (c *sinkCounts) reset() { *c = sinkCounts{every: c.every, head: c.head} }
 
-func (c *sinkCounts) add(n int, clock clock) {
+func (c *sinkCounts) add(clock clock) {
 	c.messages++
-	c.bytes += int64(n)
 	if c.messages&c.every == 0 {
 		c.read(clock.now())
 	}
@@ -39,23 +38,35 @@ func (c *sinkCounts) read(at int64) {
 	case c.first == 0:
 		c.first = at
 		if c.head == 0 {
-			c.from = mark{c.messages, c.bytes, at}
+			c.from = mark{c.messages, at}
 		}
 	case c.from.at != 0:
-		c.now = mark{c.messages, c.bytes, at}
+		c.now = mark{c.messages, at}
 	case at-c.first >= c.head:
-		c.from = mark{c.messages, c.bytes, at}
+		c.from = mark{c.messages, at}
 	}
 }
 
-// values are those of a done frame: messages and bytes of the whole slice,
-// then messages, bytes and ns of the rate.
-func (c *sinkCounts) values() [5]uint64 {
-	v := [5]uint64{uint64(c.messages), uint64(c.bytes)}
+// account is what a done frame tells of a slice. The clock is one for all
+// flows of a server, so the windows of several flows can be laid together.
+type account struct {
+	messages int64 // of the whole slice
+	window   int64 // messages that arrived after from, until to
+	from, to int64 // ns by the server's clock; 0, 0: too few messages for a window
+}
+
+func (c *sinkCounts) account() account {
+	a := account{messages: c.messages}
 	if c.now.at > c.from.at && c.from.at != 0 {
-		v[2] = uint64(c.now.messages - c.from.messages)
-		v[3] = uint64(c.now.bytes - c.from.bytes)
-		v[4] = uint64(c.now.at - c.from.at)
+		a.window, a.from, a.to = c.now.messages-c.from.messages, c.from.at, c.now.at
 	}
-	return v
+	return a
+}
+
+func (a account) values() [5]uint64 {
+	return [5]uint64{uint64(a.messages), uint64(a.window), uint64(a.from), uint64(a.to)}
+}
+
+func (f frame) account() account {
+	return account{messages: int64(f.values[0]), window: int64(f.values[1]), from: int64(f.values[2]), to: int64(f.values[3])}
 }

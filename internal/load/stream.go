@@ -3,7 +3,6 @@ package load
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +12,7 @@ import (
 
 // sendCounts is what a sender knows of a slice.
 type sendCounts struct {
-	messages, bytes      int64
+	messages             int64
 	ns                   int64
 	segments, retransmit int64 // TCP
 }
@@ -44,7 +43,7 @@ func (a *active) stream(d time.Duration) error {
 			now = a.clock.now()
 		}
 	}
-	a.sent = sendCounts{messages: messages, bytes: messages * int64(len(message)), ns: now - start}
+	a.sent = sendCounts{messages: messages, ns: now - start}
 	if a.tcp {
 		s, r := a.conn.segments()
 		a.sent.segments, a.sent.retransmit = s-segments, r-again
@@ -69,54 +68,34 @@ func (a *active) sendError(err error) error {
 	return fmt.Errorf("send: %w", err)
 }
 
-// fragments is how many IPv4 packets carry a datagram of size bytes.
-func fragments(size, mtu int) int64 {
-	if mtu < 576 || size+28 <= mtu {
-		return 1
-	}
-	room := (mtu - 20) &^ 7
-	return int64((size + 8 + room - 1) / room)
-}
-
-// rate gives what arrived by the receiver's clock, and in how many ns. A flow
-// that was starved until nearly the end of the slice has no such window; what
-// it received then counts over the whole time of sending.
-func (a *active) rate() (messages, bytes, ns float64) {
-	v := a.done.values
-	if v[4] == 0 {
-		return float64(v[0]), float64(v[1]), float64(a.sent.ns)
-	}
-	return float64(v[2]), float64(v[3]), float64(v[4])
-}
-
-// sumStreams adds the flows of an arm up to one slice. Each flow's rate is
-// over its own time, so they are brought to the mean of those times first.
+// sumStreams adds the flows of an arm up to one slice. The rate is over one
+// window for all: from the first flow that was under way to the last message of
+// any. Flows come in bursts, and rates over windows of their own would add up
+// to more than ever arrived at a time.
 func sumStreams(flows []*active) (*result.Stream, time.Duration, error) {
 	s := &result.Stream{}
-	var perNs, bytesPerNs, ns float64
+	size := int64(flows[0].plan.Size)
+	var from, to int64
 	for _, a := range flows {
+		got := a.done.account()
 		s.SentMessages += a.sent.messages
-		s.SentBytes += a.sent.bytes
 		s.SendNs += a.sent.ns
-		s.RecvMessages += int64(a.done.values[0])
-		s.RecvBytes += int64(a.done.values[1])
+		s.RecvMessages += got.messages
+		s.RateMessages += got.window
 		s.Packets += a.sent.segments
 		s.Retransmits += a.sent.retransmit
-		if !a.tcp {
-			s.Packets += a.sent.messages * fragments(a.plan.Size, a.plan.Arms[a.arm].From.MTU)
+		if got.to > 0 {
+			if from == 0 || got.from < from {
+				from = got.from
+			}
+			to = max(to, got.to)
 		}
-		m, b, d := a.rate()
-		perNs += m / d
-		bytesPerNs += b / d
-		ns += d
 	}
-	if s.RecvMessages == 0 {
-		return nil, 0, errors.New("nothing arrived in the slice")
+	if s.RateMessages == 0 {
+		return nil, 0, errors.New("too few messages arrived in the slice to tell a rate")
 	}
-	n := float64(len(flows))
+	s.SentBytes, s.RecvBytes, s.RateBytes = s.SentMessages*size, s.RecvMessages*size, s.RateMessages*size
 	s.SendNs /= int64(len(flows))
-	s.RateNs = int64(ns / n)
-	s.RateMessages = int64(math.Round(perNs * ns / n))
-	s.RateBytes = int64(math.Round(bytesPerNs * ns / n))
+	s.RateNs = to - from
 	return s, time.Duration(s.SendNs), nil
 }

@@ -16,7 +16,6 @@ var udpBW = Load{
 	Kind:      Stream,
 	Metric:    result.Bandwidth,
 	Size:      1,
-	MaxSize:   MaxDatagram,
 	Slice:     50 * time.Millisecond,
 	Head:      5 * time.Millisecond,
 }

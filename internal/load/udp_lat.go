@@ -15,7 +15,6 @@ var udpLat = Load{
 	Kind:      PingPong,
 	Metric:    result.OneWay,
 	Size:      1,
-	MaxSize:   MaxDatagram,
 	Slice:     25 * time.Millisecond,
 	Head:      2 * time.Millisecond,
 }

@@ -15,7 +15,6 @@ var udpRR = Load{
 	Kind:      PingPong,
 	Metric:    result.Transactions,
 	Size:      1,
-	MaxSize:   MaxDatagram,
 	Slice:     25 * time.Millisecond,
 	Head:      2 * time.Millisecond,
 }

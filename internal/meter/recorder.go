@@ -129,9 +129,9 @@ func (a *account) fail(err error) {
 }
 
 // Meters gives the sums, one for each meter and arm that had a slice; Cell and
-// Series are left to the caller. A slice whose sample failed is in neither the
-// values nor the wall time, and the resolution tells of it. A meter that never
-// could be sampled has no values.
+// Series are left to the caller. When the sample of a slice failed there are no
+// values, since what is left would be divided by the work of all slices; the
+// resolution tells of it.
 func (r *Recorder) Meters() []result.Meter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,7 +154,7 @@ func (r *Recorder) Meters() []result.Meter {
 
 // values gives the sums of an arm by key, nil when there are none.
 func (run *running) values(a *account) map[string]int64 {
-	if a.slices == 0 {
+	if a.slices == 0 || a.failed > 0 {
 		return nil
 	}
 	values := make(map[string]int64, len(run.keys))

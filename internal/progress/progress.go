@@ -25,17 +25,18 @@ type Progress struct {
 	terminal bool
 	silent   bool // about the series
 	width    int
+	height   int
 	lines    int // drawn, and to be drawn over
 	told     int // series told of in plain lines
 }
 
 // New shows progress on w; in place if w is a terminal.
 func New(w io.Writer) *Progress {
-	p := &Progress{w: w, width: 100, told: -1}
+	p := &Progress{w: w, width: 100, height: 24, told: -1}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		p.terminal = true
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 20 {
-			p.width = width
+		if width, height, err := term.GetSize(int(f.Fd())); err == nil && width > 20 && height > 2 {
+			p.width, p.height = width, height
 		}
 	}
 	return p
@@ -129,9 +130,12 @@ func bar(done float64) string {
 
 func left(d time.Duration) string { return max(d, time.Second).Round(time.Second).String() }
 
-// draw writes lines that erase takes away again; none is longer than the
-// terminal is wide, or the count of lines to go up would be wrong.
+// draw writes lines that erase takes away again: none longer than the terminal
+// is wide and not more than it is high, or they could not be counted back.
 func (p *Progress) draw(lines []string) {
+	if most := p.height - 1; len(lines) > most {
+		lines = append(lines[:most-1:most-1], fmt.Sprintf("  ... and %d more", len(lines)-most+1))
+	}
 	for _, l := range lines {
 		if r := []rune(l); len(r) >= p.width {
 			l = string(r[:p.width-1])

@@ -25,7 +25,7 @@ type Reason string
 const (
 	NoReason   Reason = ""
 	TooWide    Reason = "interval"       // the interval holds 1 and is not inside the margin
-	TooFew     Reason = "too few rounds" // there is no interval
+	TooFew     Reason = "too few rounds" // there is no interval, or none over series
 	BelowHolm  Reason = "holm"           // real on its own, not among so many comparisons
 	BelowNoise Reason = "noise floor"    // smaller than what two identical arms may show
 	BadFloor   Reason = "too noisy"      // two identical arms differ: nothing is judged
@@ -93,7 +93,7 @@ func Judge(r Ratio, adjusted float64, rule Rule) Judgement {
 	switch {
 	case rule.Floor != nil && rule.Floor.Invalid:
 		j.Verdict, j.Reason = None, BadFloor
-	case r.Open:
+	case r.Open || r.Within:
 		j.Reason, j.Detectable = TooFew, 0
 	case insideMargin(r, rule.Margin):
 		j.Verdict = Same

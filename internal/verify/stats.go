@@ -47,8 +47,8 @@ const arm = "host.2"
 type Tally map[stats.Verdict]int
 
 func (t Tally) String() string {
-	return fmt.Sprintf("%d same, %d faster, %d slower, %d cannot tell",
-		t[stats.Same], t[stats.Faster], t[stats.Slower], t[stats.CannotTell])
+	return fmt.Sprintf("%d same, %d faster, %d slower, %d cannot tell, %d too noisy for a verdict",
+		t[stats.Same], t[stats.Faster], t[stats.Slower], t[stats.CannotTell], t[stats.None])
 }
 
 // Run makes the comparisons, printing each on w, and returns the verdicts on
