@@ -60,14 +60,17 @@ func facts(rec *result.Record, s *analysis.Summary) [][2]string {
 
 // reading says how the figures come about, for one who has read no manual.
 func reading(p *result.Plan, s *analysis.Summary) string {
-	base := baseline(p)
-	text := fmt.Sprintf("\"vs %s\" is the ratio to %s in the same rounds, with its %s interval over the series; same: the whole interval is within ±%s of 1; "+
+	base, over := baseline(p), "series"
+	if s.Series < stats.MinSeries {
+		over = "rounds"
+	}
+	text := fmt.Sprintf("\"vs %s\" is the ratio to %s in the same rounds, with its %s interval over the %s; same: the whole interval is within ±%s of 1; "+
 		"noise floor: how far two identical paths may seem apart here, no smaller difference is claimed",
-		base, base, setting(s.Level), setting(p.Margin))
+		base, base, setting(s.Level), over, setting(p.Margin))
 	if s.Looks > 1 {
 		text += fmt.Sprintf("; the intervals are wider than %s because the run could stop early", setting(p.Confidence))
 	}
-	if s.Tests > 1 {
+	if s.Tests > 1 && s.Series >= stats.MinSeries {
 		text += fmt.Sprintf("; faster and slower hold for all %d comparisons together (Holm)", s.Tests)
 	}
 	return text

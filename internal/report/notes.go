@@ -64,6 +64,11 @@ func judgedNotes(r *analysis.Row, c *analysis.Cell, s *analysis.Summary) []strin
 		case stats.TooWide:
 			note("cannot tell < x %%: the interval holds 1, and a difference below x %% could not have been seen here. A longer run (--budget) narrows it")
 		case stats.TooFew:
+			if r.Ratio != nil && !r.Ratio.Open {
+				note("an interval within %s does not hold what differs between sets of sockets; a verdict takes %d whole series or more (--series)",
+					plural(r.Ratio.Series, "series", "series"), stats.MinSeries)
+				break
+			}
 			note("too few rounds for an interval")
 		case stats.BelowHolm:
 			note("alone this would count as a difference, but among %d comparisons chance makes such ones (Holm's correction)", s.Tests)
@@ -122,7 +127,7 @@ func banners(rec *result.Record, s *analysis.Summary) []string {
 		banner("PARTIAL: %s could not be measured in every load.", strings.Join(failed, ", "))
 	}
 	if s.Series < stats.MinSeries && s.Tests > 0 {
-		banner("FEW SERIES: intervals are over the rounds of %s, so they do not hold what differs from one set of sockets to the next.", plural(s.Series, "series", "series"))
+		banner("FEW SERIES: intervals are over the rounds of %s, so they do not hold what differs from one set of sockets to the next, and no verdict is given.", plural(s.Series, "series", "series"))
 	}
 	return append(out, noise(s)...)
 }
@@ -137,8 +142,8 @@ func noise(s *analysis.Summary) []string {
 			invalid = append(invalid, cellName(c.Cell))
 		}
 		for _, r := range c.Rows {
-			if r.Judged == nil {
-				continue
+			if r.Judged == nil || r.Judged.Reason == stats.TooFew {
+				continue // it was too short to tell, not too noisy
 			}
 			judged++
 			if r.Judged.Verdict == stats.CannotTell {
