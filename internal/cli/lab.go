@@ -116,6 +116,12 @@ func labList(out io.Writer) *cobra.Command {
   venturi lab ls --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Only root can remove what a killed run left; others see it as dead.
+			if swept, err := lab.Sweep(cmd.Context()); err == nil {
+				for _, gone := range swept {
+					fmt.Fprintf(cmd.ErrOrStderr(), "removed %s, which a killed run had left\n", gone)
+				}
+			}
 			list, err := lab.List(cmd.Context())
 			if err != nil {
 				return err

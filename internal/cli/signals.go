@@ -17,11 +17,12 @@ var errSignal = errors.New("interrupted by a signal")
 // withSignals ends ctx at the first SIGINT, SIGTERM or SIGHUP, so that a
 // command can clean up and report what it has. A person who asks twice means
 // it: the second signal ends the process at once, and the next command
-// removes what that leaves.
+// removes what that leaves. When the reader of the output has gone (SIGPIPE)
+// the command ends in the same way, with nobody to tell.
 func withSignals(ctx context.Context, env *Env) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	done := make(chan struct{})
 	finished := make(chan struct{})
 	go func() {
@@ -31,7 +32,11 @@ func withSignals(ctx context.Context, env *Env) (context.Context, func()) {
 			select {
 			case <-done:
 				return
-			case <-signals:
+			case s := <-signals:
+				if s == syscall.SIGPIPE {
+					cancel(errSignal)
+					continue
+				}
 				if asked {
 					env.Exit(verr.Interrupted)
 					return

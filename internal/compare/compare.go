@@ -13,6 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/meter"
+	"github.com/venturi-net/venturi/internal/tool"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -232,6 +233,11 @@ func (s *Session) preamble(ctx context.Context, q Request, plan *result.Plan, ad
 			facts.Versions = map[string]string{}
 		}
 		facts.Versions["venturi"], facts.Versions["go"] = s.host.Version, runtime.Version()
+		for _, name := range q.With {
+			if t, err := tool.Find(name); err == nil {
+				facts.Versions[name], _ = t.Version(ctx) // one that does not tell is still a tool
+			}
+		}
 		if err := add(result.Line{Facts: &facts}); err != nil {
 			return recordError(err)
 		}

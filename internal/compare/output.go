@@ -30,7 +30,7 @@ type output struct {
 // disk: what can fail here shall fail before anything is measured.
 func createRecord(folder string, owner *Owner) (*output, error) {
 	if folder == "" {
-		folder = filepath.Join(RunsFolder, time.Now().Format("20060102-150405"))
+		folder = freshFolder(time.Now())
 	}
 	o := &output{path: filepath.Join(folder, result.FileName)}
 	if _, err := os.Stat(o.path); err == nil {
@@ -47,6 +47,18 @@ func createRecord(folder string, owner *Owner) (*output, error) {
 	}
 	o.write = result.NewWriter(o.file).Write
 	return o, nil
+}
+
+// freshFolder names the folder of a run by when it started; two of one second
+// do not share it.
+func freshFolder(now time.Time) string {
+	name := filepath.Join(RunsFolder, now.Format("20060102-150405"))
+	for n, folder := 2, name; ; n++ {
+		if _, err := os.Lstat(folder); err != nil {
+			return folder
+		}
+		folder = fmt.Sprintf("%s.%d", name, n)
+	}
 }
 
 func (o *output) create(folder string, owner *Owner) (err error) {

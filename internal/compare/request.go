@@ -40,6 +40,8 @@ type Request struct {
 	NoCopy    bool                  // leave the noise floor out
 	NoHost    bool                  // compare with the first path instead of the host network
 
+	assumed bool // Loads are the defaults: those that do not fit are left out
+
 	Out     string // folder for the record
 	Wait    bool   // for another run that measures
 	Command []string
@@ -55,7 +57,9 @@ const (
 
 // withDefaults fills in what the user left open.
 func (q Request) withDefaults() Request {
-	set(&q.Loads, load.Default)
+	if len(q.Loads) == 0 {
+		q.Loads, q.assumed = load.Default, true
+	}
 	set(&q.Paths, []string{baseline, "routed", "vxlan"})
 	if !q.NoHost {
 		q.Paths = hostFirst(q.Paths)
@@ -134,12 +138,25 @@ func (q Request) cells() ([]result.Cell, error) {
 			if err := l.CheckSize(size); err != nil {
 				return nil, err
 			}
+			if q.assumed && !q.toolsCarry(name, size) {
+				continue
+			}
 			for _, flows := range q.Flows {
 				cells = append(cells, q.cell(l, size, flows))
 			}
 		}
 	}
 	return cells, nil
+}
+
+// toolsCarry tells whether all tools of the request have a load at a size.
+func (q Request) toolsCarry(name string, size int) bool {
+	for _, with := range q.With {
+		if t, err := tool.Find(with); err == nil && t.Carries(name, size) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 func (q Request) cell(l load.Load, size, flows int) result.Cell {

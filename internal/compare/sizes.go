@@ -62,6 +62,9 @@ func parseRange(item string) ([]int, error) {
 	var sizes []int
 	for n := first; n <= last && len(sizes) <= mostSizes; {
 		sizes = append(sizes, n)
+		if multiplies && n > last/step { // and might overflow
+			break
+		}
 		if multiplies {
 			n *= step
 		} else {

@@ -40,14 +40,6 @@ var (
 		Get:  "load the modules nf_tables and nft_chain_nat, or run a kernel built with CONFIG_NF_TABLES, CONFIG_NFT_NAT, CONFIG_NFT_MASQ, CONFIG_NFT_CT and CONFIG_NFT_FIB_IPV4",
 		Try:  natRules,
 	}
-	// BridgeNetfilter lets the packet filter of IP see what a bridge forwards.
-	BridgeNetfilter = &Probe{
-		Name: "packet filter on bridges",
-		Get:  "load the module br_netfilter (modprobe br_netfilter), or run a kernel built with CONFIG_BRIDGE_NETFILTER",
-		Try: func(n *change.Namespace) error {
-			return n.Sysctl(change.Setting{Name: "net.bridge.bridge-nf-call-iptables", Value: "1"})
-		},
-	}
 )
 
 func probeMAC(i byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, i} }

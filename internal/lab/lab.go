@@ -145,7 +145,7 @@ func (o *Options) check() ([]path.Arm, error) {
 		}
 	}
 	if o.Services > 0 {
-		return arms, feature.Require("cannot write the rules of Services", feature.NAT, feature.BridgeNetfilter)
+		return arms, feature.Require("cannot write the rules of Services", feature.NAT)
 	}
 	return arms, nil
 }

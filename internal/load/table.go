@@ -49,7 +49,7 @@ func (l Load) CheckSize(size int) error {
 	}
 	return verr.New(verr.Usage,
 		fmt.Sprintf("%s cannot carry messages of %d bytes", l.Name, size), why,
-		"leave this size out of --sizes, or leave the load out of --load")
+		"leave this size out of --sizes, or name the loads that can: --load tcp_lat,tcp_bw")
 }
 
 // CheckBatch tells whether the load can move batch messages in one system call.

@@ -107,13 +107,19 @@ func FromSeries(logs []float64, d Design) (Ratio, bool) {
 }
 
 // FromPairs estimates a ratio from the log-ratios of pairs, each pair a unit
-// of its own: median, exact order-statistic interval, sign test. It is how the
-// agreement of two tools is judged. False for no pairs.
+// of its own: the median, with the exact interval of the signed ranks, which
+// with pairs of like runs is a fifth narrower than that of the order
+// statistics. It is how the agreement of two tools is judged. False for no pairs.
 func FromPairs(logs []float64, d Design) (Ratio, bool) {
 	if len(logs) == 0 {
 		return Ratio{}, false
 	}
-	return fromPairs(logs, d), true
+	r := fromPairs(logs, d)
+	if _, lo, hi, ok := HodgesLehmann(logs, r.Level); ok && !r.Open {
+		r.Lo, r.Hi = min(exp(lo), r.Value), max(exp(hi), r.Value)
+		r.P = min(1, SignedRank(logs)*float64(d.looks()))
+	}
+	return r, true
 }
 
 func fromPairs(logs []float64, d Design) Ratio {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/tool"
+	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -23,7 +25,7 @@ type Agree struct {
 }
 
 // DefaultAgree is what a claim of agreement rests on.
-func DefaultAgree() Agree { return Agree{Pairs: 24, Slice: 2 * time.Second, Seed: 1} }
+func DefaultAgree() Agree { return Agree{Pairs: 30, Slice: 2 * time.Second, Seed: 1} }
 
 // Bars of the check: the median ratio to the tool, and what the better end of
 // the interval must reach in rate and in CPU time per byte or packet.
@@ -47,6 +49,10 @@ var with = []struct {
 
 // Check runs the pairs and holds the ratios against the bars.
 func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err error) {
+	if c.Pairs < 1 || c.Pairs > 1000 || c.Slice < tool.MinDuration || c.Slice%time.Second != 0 {
+		return verr.New(verr.Usage, fmt.Sprintf("cannot check with --pairs %d --slice %s", c.Pairs, c.Slice),
+			"there must be 1 to 1000 pairs, of whole seconds, two at least", "30 pairs of 2s are the default")
+	}
 	base := compare.Request{Paths: []string{"host"}, Command: []string{"venturi", "verify", "agree"}, Wait: true}
 	b, err := open(ctx, base, h)
 	if err != nil {

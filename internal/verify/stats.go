@@ -11,6 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // Stats is the check of the verdicts: many comparisons of two identical arms,
@@ -54,6 +55,11 @@ func (t Tally) String() string {
 // Run makes the comparisons, printing each on w, and returns the verdicts on
 // the identical and on the slower arms.
 func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (same, slower Tally, err error) {
+	if c.Same < 0 || c.Slower < 0 || c.Same+c.Slower == 0 || c.Effect <= 0 || c.Effect > 10 {
+		return nil, nil, verr.New(verr.Usage, "cannot check the verdicts with these numbers",
+			fmt.Sprintf("--same %d --slower %d --effect %g%% leave nothing to count", c.Same, c.Slower, 100*c.Effect),
+			"ask for at least one comparison, and for an effect above 0")
+	}
 	base := compare.Request{Paths: []string{"host", "host"}, Loads: load.Default[:1], Margin: c.Margin, Budget: c.Budget, Slice: c.Slice,
 		Command: []string{"venturi", "verify", "stats"}, Wait: true}
 	b, err := open(ctx, base, h)
@@ -89,8 +95,12 @@ func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (same, slow
 			tally, kind = slower, fmt.Sprintf("%.2g %% slower", 100*c.Effect)
 		}
 		tally[row.Judged.Verdict]++
+		verdict := string(row.Judged.Verdict)
+		if row.Judged.Verdict == stats.None {
+			verdict = "too noisy for a verdict"
+		}
 		fmt.Fprintf(w, "%3d/%d  %s  %-12s  %.4f [%.4f, %.4f]  floor ±%.2f %%  %s\n", i+1, c.Same+c.Slower, q.Loads[0], kind,
-			row.Ratio.Value, row.Ratio.Lo, row.Ratio.Hi, 100*floor, row.Judged.Verdict)
+			row.Ratio.Value, row.Ratio.Lo, row.Ratio.Hi, 100*floor, verdict)
 	}
 	return same, slower, nil
 }
