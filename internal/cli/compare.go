@@ -68,7 +68,7 @@ It needs root, and touches nothing but namespaces of its own.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&q.Loads, "load", load.Default, "loads to measure")
+	f.StringSliceVar(&q.Loads, "load", nil, "loads to measure (default "+strings.Join(load.Default, ",")+")")
 	f.StringVar(&q.Sizes, "sizes", "", "message sizes: 64, or 1,1K,64K, or 8:256K:*2 (inclusive; K=1024, k=1000); default: each load's own")
 	f.IntSliceVar(&q.Flows, "flows", []int{1}, "connections at a time; 1,8 measures both")
 	f.IntVar(&q.Batch, "batch", 0, "datagrams a system call, for udp_bw; 0: one")
@@ -131,7 +131,7 @@ func outcome(ctx context.Context, rec *result.Record) error {
 		return context.Cause(ctx)
 	}
 	for _, w := range rec.Warnings {
-		if w.Code == "arm-failed" {
+		if w.Code == "arm-failed" || w.Code == "tool-failed" {
 			return verr.New(verr.Partial, "path "+w.Arm+" was not measured to the end", w.Text,
 				"the other paths are reported above; see whether this one is up with: venturi lab up "+w.Arm)
 		}
