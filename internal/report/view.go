@@ -148,6 +148,7 @@ func trafficColumns(c *analysis.Cell) []field {
 				return duration(r.Latency.MeanRTT)
 			}},
 			{column{"RTT p50", false, 7}, func(r *analysis.Row) string { return percentile(r, 0.5) }},
+			{column{"RTT p90", false, 8}, func(r *analysis.Row) string { return percentile(r, 0.9) }},
 			{column{"RTT p99", false, 2}, func(r *analysis.Row) string { return percentile(r, 0.99) }},
 			{column{"RTT p99.9", false, 6}, func(r *analysis.Row) string { return percentile(r, 0.999) }},
 			{column{"lost", false, 2}, func(r *analysis.Row) string {
