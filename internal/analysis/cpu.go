@@ -115,10 +115,11 @@ func (d *armData) units(per string, fragments int) map[int]float64 {
 }
 
 // chosen gives the lines of one meter. Machines that share cores read the same
-// counters, so one of them stands for all.
+// counters, so one of them stands for all. A series that a machine could not
+// read is left out: the others' counts alone would be set against all its work.
 func (d *armData) chosen(name string, shared bool) []*result.Meter {
 	var out []*result.Meter
-	first := ""
+	first, unread := "", map[int]bool{}
 	for _, m := range d.meters {
 		if m.Name == name && (first == "" || m.Machine < first) {
 			first = m.Machine
@@ -127,9 +128,10 @@ func (d *armData) chosen(name string, shared bool) []*result.Meter {
 	for _, m := range d.meters {
 		if m.Name == name && (!shared || m.Machine == first) {
 			out = append(out, m)
+			unread[m.Series] = unread[m.Series] || len(m.Values) == 0
 		}
 	}
-	return out
+	return slices.DeleteFunc(out, func(m *result.Meter) bool { return unread[m.Series] })
 }
 
 // total reads a class over all cores: the meter's own sum if it has one, else
@@ -154,21 +156,27 @@ func isCore(s string) bool { return len(s) > 3 && strings.HasPrefix(s, "cpu") }
 // classes splits the cost by class, and the time by core and machine.
 func (d *armData) classes(out *CPU, per string, fragments int, shared bool) {
 	units, wall := 0.0, 0.0
-	for _, u := range d.units(per, fragments) {
-		units += u
-	}
+	bySeries, seen := d.units(per, fragments), map[int]bool{}
 	byClass, byCore, byMachine := map[string]int64{}, map[string]int64{}, map[string]int64{}
 	walls := map[string]float64{}
 	for _, m := range d.chosen(cpuMeter, shared) {
 		walls[m.Machine] += float64(m.WallNs)
 		out.Resolution = m.Resolution
+		if !seen[m.Series] {
+			seen[m.Series] = true
+			units += bySeries[m.Series]
+		}
 		byMachine[m.Machine] += total(m, "busy")
 		for class := range classesOf(m) {
 			byClass[class] += total(m, class)
 		}
 		for key, v := range m.Values {
 			if core, of, ok := strings.Cut(key, "/"); ok && of == "busy" && isCore(core) {
-				byCore[core] += v
+				if shared {
+					byCore[core] += v
+				} else {
+					byCore[m.Machine+"/"+core] += v
+				}
 			}
 		}
 	}
@@ -182,7 +190,11 @@ func (d *armData) classes(out *CPU, per string, fragments int, shared bool) {
 		out.Classes[class] = float64(ns) / units
 	}
 	for core, ns := range byCore {
-		out.ByCore[core] = float64(ns) / wall
+		of := wall
+		if machine, _, ok := strings.Cut(core, "/"); ok && walls[machine] > 0 {
+			of = walls[machine]
+		}
+		out.ByCore[core] = float64(ns) / of
 	}
 	busy := int64(0)
 	for machine, ns := range byMachine {

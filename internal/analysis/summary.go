@@ -121,7 +121,8 @@ type CPU struct {
 	// Cores is how many cores were busy on average.
 	Cores float64 `json:"cores"`
 	// Classes splits Cost (user, system, softirq, ...), ByCore the busy share
-	// of each core (0 to 1), ByMachine Cost when machines do not share cores.
+	// of each core (0 to 1), ByMachine Cost when machines do not share cores;
+	// the cores are then named with their machine ("a/cpu0").
 	Classes    map[string]float64 `json:"classes,omitempty"`
 	ByCore     map[string]float64 `json:"by_core,omitempty"`
 	ByMachine  map[string]float64 `json:"by_machine,omitempty"`

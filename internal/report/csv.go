@@ -76,6 +76,17 @@ var csvFields = []csvField{
 		return number(r.Latency.MeanRTT)
 	}},
 	{"failed", func(_ *analysis.Cell, r *analysis.Row) string { return clean(r.Failed) }},
+	// By class: ns of each cpu_per, as cpu_ns is. The others: how many cores on average.
+	{"cpu_user_ns", classNs("user")},
+	{"cpu_nice_ns", classNs("nice")},
+	{"cpu_system_ns", classNs("system")},
+	{"cpu_irq_ns", classNs("irq")},
+	{"cpu_softirq_ns", classNs("softirq")},
+	{"cpu_guest_ns", classNs("guest")},
+	{"cpu_steal_cores", ofCPU(func(c *analysis.CPU) string { return plain(c.Steal) })},
+	{"cpu_cores_busy", ofCPU(func(c *analysis.CPU) string { return number(c.Cores) })},
+	{"cpu_by_core", ofCPU(coresField)},
+	{"cpu_resolution", ofCPU(func(c *analysis.CPU) string { return clean(c.Resolution) })},
 }
 
 // writeCSV prints a line for each path in each cell, the baseline's copy

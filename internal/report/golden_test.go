@@ -66,6 +66,7 @@ var samples = []sample{
 	{"sweep.md", sweep, Options{Format: "md"}},
 	{"tools.table", tools, Options{}},
 	{"early.table", early, Options{}},
+	{"two-machines-160.table", twoMachines, Options{Width: 160}},
 	{"hostile.md", hostile, Options{Format: "md"}},
 }
 
@@ -148,6 +149,23 @@ func early() *result.Record {
 	t.Series, t.Precision, t.Looks = 6, 0.05, []int{6, 9}
 	rec := recordtest.Make(t)
 	rec.Plan.Series, rec.End.Reason = 9, result.Precise
+	return rec
+}
+
+// twoMachines have cores of their own, a hypervisor that takes time, no exact
+// clock of idle time, and a meter that failed.
+func twoMachines() *result.Record {
+	rec := recordtest.Make(small(recordtest.TCPLat, recordtest.TCPBw))
+	rec.Plan.SharedCores = false
+	for i := range rec.Meters {
+		switch m := &rec.Meters[i]; {
+		case m.Name == "cpu":
+			m.Values["steal"] = m.WallNs / 200
+			m.Resolution = "busy and classes: 10 ms units of /proc/stat (no exact time: the kernel has no BTF)"
+		case m.Series == 2 && m.Machine == "b":
+			m.Values, m.Resolution = nil, "counts of the whole machine; 1 of 8 slices not read: file is gone"
+		}
+	}
 	return rec
 }
 

@@ -179,6 +179,7 @@ func remarks(rec *result.Record, s *analysis.Summary) []string {
 	if rec.Plan.SharedCores {
 		out = append(out, "Both machines of this lab share the same cores: a CPU figure holds both ends, and is good for comparing paths only.")
 	}
+	out = append(out, cpuRemarks(rec)...)
 	steal, blind := 0.0, []string(nil)
 	for i := range s.Cells {
 		c := &s.Cells[i]
@@ -194,8 +195,8 @@ func remarks(rec *result.Record, s *analysis.Summary) []string {
 	if len(blind) > 0 {
 		out = append(out, "The noise floor is above the margin of "+setting(rec.Plan.Margin)+" in "+strings.Join(blind, ", ")+": small differences cannot be seen there.")
 	}
-	if steal > 0.01 {
-		out = append(out, "The hypervisor took up to "+percent(steal)+" of the time (steal); it is in no CPU figure, but it is in the noise.")
+	if steal > stealShown {
+		out = append(out, "The hypervisor took up to "+percent(steal)+" of a core's time (steal); it is in no CPU figure, but it is in the noise.")
 	}
 	for _, w := range rec.Warnings {
 		if w.Arm != "" || w.Code == "shared-cores" {

@@ -50,6 +50,9 @@ func sweepBlock(group []*analysis.Cell, rec *result.Record, s *analysis.Summary,
 				column{"verdict", true, 0}, column{"CPU", false, 4})
 		}
 	}
+	for _, r := range first.Rows {
+		b.columns = append(b.columns, column{"CPU time in, " + clean(r.Arm.Name), true, never}, column{"cores busy, " + clean(r.Arm.Name), true, never})
+	}
 	ratios := make([][]float64, len(first.Rows))
 	for _, c := range group {
 		line := []string{bytesSize(c.Cell.Size), shortFloor(c), none}
@@ -67,6 +70,9 @@ func sweepBlock(group []*analysis.Cell, rec *result.Record, s *analysis.Summary,
 			line = append(line, value(c.Cell.Metric, r.Value), text,
 				shortVerdict(r)+n.marks(sweepNotes(r, c, rec, s)), cpuRatio(r))
 		}
+		for _, r := range c.Rows {
+			line = append(line, classText(r.CPU), coreText(r.CPU))
+		}
 		b.rows = append(b.rows, line)
 	}
 	last := []string{"geo mean", "", ""}
@@ -79,7 +85,7 @@ func sweepBlock(group []*analysis.Cell, rec *result.Record, s *analysis.Summary,
 			last = append(last, "", mean, "", "")
 		}
 	}
-	b.rows = append(b.rows, last)
+	b.rows = append(b.rows, append(last, make([]string, 2*len(first.Rows))...))
 	for _, c := range group {
 		if t := trouble(c); t != "" {
 			b.under = strings.TrimPrefix(b.under+fmt.Sprintf("; %s %s", bytesSize(c.Cell.Size), t), "; ")

@@ -82,8 +82,27 @@ func writeBlock(out io.Writer, b block, width int) {
 		}
 		fmt.Fprintln(out, strings.TrimRight(text, " "))
 	}
+	writeCPU(out, b.cpu, width)
 	if b.under != "" {
 		hang(out, width, indent, b.under)
+	}
+}
+
+// writeCPU prints a line for each path, without the cores where all of it is
+// too wide.
+func writeCPU(out io.Writer, lines []cpuLine, width int) {
+	const what = "CPU, "
+	name, class := 0, 0
+	for _, l := range lines {
+		name, class = max(name, cells.StringWidth(l.path)), max(class, cells.StringWidth(l.classes))
+	}
+	for _, l := range lines {
+		first := indent + what + pad(l.path+":", name+1, true) + gap
+		text := pad(l.classes, class, true) + gap + l.cores
+		if cells.StringWidth(first+text) > width {
+			text = l.classes
+		}
+		hang(out, width, first, strings.ReplaceAll(text, gap, noBreak+noBreak))
 	}
 }
 
@@ -101,7 +120,7 @@ func fit(b block, width int) ([]column, [][]string) {
 				worst = i
 			}
 		}
-		if total <= width || columns[worst].rank == 0 {
+		if (total <= width && columns[worst].rank < never) || columns[worst].rank == 0 {
 			return columns, rows
 		}
 		columns = slices.Delete(columns, worst, worst+1)

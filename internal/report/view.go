@@ -28,16 +28,20 @@ type block struct {
 	floor   string // "noise floor ±0.8 %"
 	columns []column
 	rows    [][]string
-	under   string // what the meters counted, below the rows
+	cpu     []cpuLine // below the rows on a terminal; elsewhere it has columns
+	under   string    // what the meters counted, below that
 }
 
 // column is one column of a block. When a table is too wide the columns with
-// the highest rank go first; rank 0 always stays.
+// the highest rank go first; rank 0 always stays, and never is for formats
+// whose tables have no width.
 type column struct {
 	head string
 	left bool
 	rank int
 }
+
+const never = 100
 
 func newView(rec *result.Record, s *analysis.Summary) *view {
 	v := &view{title: title(rec), facts: facts(rec, s), banners: banners(rec, s)}
@@ -107,6 +111,7 @@ func cellBlock(c *analysis.Cell, rec *result.Record, s *analysis.Summary, n *not
 	}
 	cols = append(cols, trafficColumns(c)...)
 	cols = append(cols, cpuColumns(c, base)...)
+	cols = append(cols, cpuFields(c)...)
 	for _, f := range cols {
 		b.columns = append(b.columns, f.column)
 	}
@@ -117,7 +122,7 @@ func cellBlock(c *analysis.Cell, rec *result.Record, s *analysis.Summary, n *not
 		}
 		b.rows = append(b.rows, row)
 	}
-	b.under = trouble(c)
+	b.cpu, b.under = cpuLines(c), trouble(c)
 	return b
 }
 

@@ -241,8 +241,11 @@ func (m *maker) histogram(rtt float64, n int64) []byte {
 // meters writes the lines of both machines, which share their cores.
 func (m *maker) meters(series int, c result.Cell, done []work) {
 	perUnit := 4000.0
-	if c.Size >= 1024 {
-		perUnit = 4e8
+	switch { // so that two cores are enough
+	case c.Metric == result.Bandwidth:
+		perUnit = 3e8
+	case c.Metric == result.Messages:
+		perUnit = 2500
 	}
 	for i, a := range m.t.Arms {
 		factor := a.CPUFactor
@@ -253,7 +256,7 @@ func (m *maker) meters(series int, c result.Cell, done []work) {
 		for _, machine := range []string{"a", "b"} {
 			line := result.Meter{Cell: c.Name, Arm: a.Name, Series: series, Machine: machine, WallNs: int64(done[i].wall)}
 			line.Name, line.Resolution = "cpu", "1 ns busy; classes sampled every 4 ms"
-			line.Values = map[string]int64{"busy": busy, "cpu0/busy": busy / 2, "cpu1/busy": busy - busy/2,
+			line.Values = map[string]int64{"busy": busy, "cpu0/busy": busy * 5 / 8, "cpu1/busy": busy - busy*5/8,
 				"user": busy / 8, "system": busy / 2, "softirq": busy - busy/8 - busy/2, "steal": 0}
 			m.rec.Meters = append(m.rec.Meters, line)
 			line.Name, line.Resolution = "softnet", "counts of the whole machine"

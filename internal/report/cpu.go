@@ -1,0 +1,167 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/result"
+)
+
+const (
+	// manyCores is how many cores a line names; a big machine's others are idle
+	// or much alike.
+	manyCores = 8
+	// idleCore is the busy share below which a core is not worth its name.
+	idleCore = 0.005
+	// stealShown is the share of stolen time from which it is worth a word.
+	stealShown = 0.001
+	// coarseCPU is what the resolution of the fallback source holds.
+	coarseCPU = "10 ms units"
+)
+
+// cpuFields are columns for Markdown only: a terminal has lines below the rows.
+func cpuFields(c *analysis.Cell) []field {
+	if !slices.ContainsFunc(c.Rows, func(r analysis.Row) bool { return r.CPU != nil }) {
+		return nil
+	}
+	return []field{
+		{column{"CPU time in", true, never}, func(r *analysis.Row) string { return classText(r.CPU) }},
+		{column{"cores busy", true, never}, func(r *analysis.Row) string { return coreText(r.CPU) }},
+	}
+}
+
+// cpuLines says for each path what the CPU time was spent in and on which core.
+func cpuLines(c *analysis.Cell) []cpuLine {
+	var out []cpuLine
+	for i := range c.Rows {
+		if r := &c.Rows[i]; r.CPU != nil {
+			out = append(out, cpuLine{clean(r.Arm.Name), classText(r.CPU), "cores " + coreText(r.CPU)})
+		}
+	}
+	return out
+}
+
+type cpuLine struct{ path, classes, cores string }
+
+// classText splits the CPU time by class, the largest first: shares of the
+// time that the kernel accounted for. Guest time is within user's.
+func classText(c *analysis.CPU) string {
+	if c == nil {
+		return none
+	}
+	sum := 0.0
+	var names []string
+	for name, v := range c.Classes {
+		if name != "guest" && v > 0 {
+			sum += v
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(c.Classes[b], c.Classes[a]), cmp.Compare(a, b))
+	})
+	var parts []string
+	for _, name := range names {
+		if share := c.Classes[name] / sum; share >= idleCore {
+			parts = append(parts, clean(name)+" "+percent(share))
+		}
+	}
+	if c.Steal > stealShown {
+		parts = append(parts, "steal "+percent(c.Steal)+" of a core beside it")
+	}
+	if len(parts) == 0 {
+		return none
+	}
+	return strings.Join(parts, ", ")
+}
+
+// coreText says how busy the cores were, in their order.
+func coreText(c *analysis.CPU) string {
+	if c == nil || len(c.ByCore) == 0 {
+		return none
+	}
+	names := slices.SortedFunc(maps.Keys(c.ByCore), byCoreNumber)
+	busiest := slices.SortedStableFunc(slices.Values(names), func(a, b string) int {
+		return cmp.Compare(c.ByCore[b], c.ByCore[a])
+	})
+	shown := busiest[:min(manyCores, len(busiest))]
+	var parts []string
+	for _, name := range names {
+		if share := c.ByCore[name]; slices.Contains(shown, name) && (share >= idleCore || len(names) <= manyCores) {
+			parts = append(parts, coreName(name)+": "+percent(share))
+		}
+	}
+	if n := len(names) - len(parts); n > 0 {
+		rest := c.ByCore[busiest[len(parts)]]
+		parts = append(parts, fmt.Sprintf("%d more at most %s", n, percent(rest)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// coreName makes "cpu3" into "3" and "b/cpu3" into "b 3".
+func coreName(key string) string {
+	machine, core, ok := strings.Cut(key, "/")
+	if !ok {
+		machine, core = "", key
+	}
+	return strings.TrimSpace(clean(machine) + " " + clean(strings.TrimPrefix(core, "cpu")))
+}
+
+func byCoreNumber(a, b string) int {
+	machine := func(s string) (string, int) {
+		at := strings.LastIndex(s, "cpu")
+		if at < 0 {
+			return s, 0
+		}
+		n, _ := strconv.Atoi(s[at+3:])
+		return s[:at], n
+	}
+	ma, na := machine(a)
+	mb, nb := machine(b)
+	return cmp.Or(cmp.Compare(ma, mb), cmp.Compare(na, nb), cmp.Compare(a, b))
+}
+
+// cpuRemarks state once how finely CPU time was read.
+func cpuRemarks(rec *result.Record) []string {
+	var out []string
+	unread := map[string]string{}
+	for _, m := range rec.Meters {
+		if len(m.Values) == 0 {
+			unread[clean(m.Name)] = clean(m.Resolution)
+			continue
+		}
+		if m.Name != "cpu" || m.Resolution == "" {
+			continue
+		}
+		text := "CPU time is split by class (shares of it) and by core (how busy each was during the slices). Its resolution: " + clean(m.Resolution) + "."
+		if strings.Contains(m.Resolution, coarseCPU) {
+			text += " A slice is only a few of these units: only large differences in CPU cost can be relied on."
+		}
+		if !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(unread)) {
+		out = append(out, fmt.Sprintf("The meter %s could not be read throughout, series in which it failed are left out of its figures: %s.", name, unread[name]))
+	}
+	return out
+}
+
+// classNs is a field of the CSV: the ns per unit of work in one class.
+func classNs(class string) func(*analysis.Cell, *analysis.Row) string {
+	return ofCPU(func(c *analysis.CPU) string { return number(c.Classes[class]) })
+}
+
+// coresField is a field of the CSV: "cpu0=0.981;cpu1=0.712", busy shares.
+func coresField(c *analysis.CPU) string {
+	var parts []string
+	for _, name := range slices.SortedFunc(maps.Keys(c.ByCore), byCoreNumber) {
+		parts = append(parts, clean(name)+"="+strconv.FormatFloat(c.ByCore[name], 'f', 4, 64))
+	}
+	return strings.Join(parts, ";")
+}
