@@ -55,7 +55,7 @@ func qperfTest(out io.Writer, c result.Cell, r *analysis.Row) {
 		fmt.Fprintf(out, "# %s: qperf has no such test; %s\n", clean(c.Load), value(c.Metric, r.Value))
 		return
 	case c.Transport == "udp":
-		lines = append(lines, [2]string{"send_bw", qperfBits(r.Stream.SentBits)}, [2]string{"recv_bw", qperfBits(r.Stream.RecvBits)})
+		lines = append(lines, [2]string{"send_bw", qperfBits(r.Stream.SentBits)}, [2]string{"recv_bw", qperfBits(receivedBits(r.Stream))})
 	default:
 		lines = append(lines, [2]string{"bw", qperfBits(r.Stream.RecvBits)})
 	}
@@ -70,9 +70,22 @@ func qperfTest(out io.Writer, c result.Cell, r *analysis.Row) {
 		number, unit, _ := strings.Cut(l[1], " ")
 		fmt.Fprintf(out, "    %-*s  =  %*s %s\n", widthName, l[0], widthNumber, number, unit)
 	}
+	if c.Metric == result.Messages {
+		fmt.Fprintf(out, "# received %s, %s\n", value(c.Metric, r.Value), rate(r.Stream.PacketRate, "pkt"))
+	}
 	if r.Latency != nil && r.Latency.Lost > 0 {
 		fmt.Fprintf(out, "# lost %d of %d requests\n", r.Latency.Lost, r.Latency.Requests)
 	}
+}
+
+// receivedBits is the receiver's rate over its timed part. The sender's is over
+// the whole slice, so a slow start can leave it behind; then what arrived is
+// put over the sender's time too, since nothing arrives that was not sent.
+func receivedBits(s *analysis.Stream) float64 {
+	if s.RecvBits <= s.SentBits || s.SentBytes <= 0 {
+		return s.RecvBits
+	}
+	return s.SentBits * min(1, float64(s.RecvBytes)/float64(s.SentBytes))
 }
 
 // qperfBits names the units as qperf does.

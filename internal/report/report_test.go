@@ -91,6 +91,32 @@ func TestCSVAndJSONParse(t *testing.T) {
 	}
 }
 
+// What arrived cannot be more than what was sent, whatever the two windows were.
+func TestQperfReceivesNoMoreThanSent(t *testing.T) {
+	rec := recordtest.Make(small(recordtest.UDPMsg))
+	for i := range rec.Slices {
+		rec.Slices[i].Stream.SendNs *= 2 // a sender that was slow to start
+	}
+	var out bytes.Buffer
+	if err := Write(&out, rec, Options{Style: "qperf"}); err != nil {
+		t.Fatal(err)
+	}
+	figures := map[string]string{}
+	for line := range strings.Lines(out.String()) {
+		if name, figure, ok := strings.Cut(line, "="); ok {
+			figures[strings.TrimSpace(name)] = strings.TrimSpace(figure)
+		} else if strings.HasPrefix(line, "# path routed") {
+			break
+		}
+	}
+	if figures["send_bw"] == "" || figures["recv_bw"] != figures["send_bw"] {
+		t.Errorf("send_bw %q, recv_bw %q: want the same, nothing was lost", figures["send_bw"], figures["recv_bw"])
+	}
+	if !strings.Contains(out.String(), "msg/s, ") {
+		t.Errorf("no messages and packets per second in:\n%s", out.String())
+	}
+}
+
 // No line of the terminal table is wider than the terminal, as long as the
 // columns that always stay fit.
 func TestTableWidth(t *testing.T) {
