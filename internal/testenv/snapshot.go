@@ -1,6 +1,8 @@
 package testenv
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -9,13 +11,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/machine"
 )
 
-// Snapshot writes down the machine's own interfaces, addresses, routes, rules
-// and settings, one a line, so that two of them can be compared byte for byte
+// Snapshot writes down the machine's own interfaces, addresses, routes, rules,
+// permanent neighbours, nftables and settings, one a line, so that two of them can be compared byte for byte
 // and a difference be read. Statistics are not in it, nor are the settings
 // below.
 func Snapshot(t testing.TB) string {
@@ -35,6 +40,8 @@ func Snapshot(t testing.TB) string {
 	must("list links", snapLinks(h, add))
 	must("list routes", snapRoutes(h, add))
 	must("list rules", snapRules(h, add))
+	must("list neighbours", snapNeighbours(h, add))
+	must("list nftables", snapNftables(add))
 	must("list settings", snapSettings(add))
 	return strings.Join(lines, "\n") + "\n"
 }
@@ -92,6 +99,121 @@ func snapRules(h *netlink.Handle, add func(string, ...any)) error {
 		list = append(list, fmt.Sprintf("rule family=%d %s", r.Family, r))
 	}
 	return sorted(list, add)
+}
+
+// snapNeighbours leaves out what ARP and neighbour discovery learned: it comes
+// and goes by itself.
+func snapNeighbours(h *netlink.Handle, add func(string, ...any)) error {
+	var list []string
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		neighbours, err := h.NeighList(0, family)
+		if err != nil {
+			return err
+		}
+		for _, n := range neighbours {
+			if n.State&netlink.NUD_PERMANENT != 0 {
+				list = append(list, fmt.Sprintf("neighbour link=%d %s mac=%s flags=%d", n.LinkIndex, n.IP, n.HardwareAddr, n.Flags))
+			}
+		}
+	}
+	return sorted(list, add)
+}
+
+// snapNftables writes down tables, chains, rules and sets. Counters are left
+// out, as are elements that a rule or a timeout adds and removes.
+func snapNftables(add func(string, ...any)) error {
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("open netlink: %w", err)
+	}
+	tables, err := c.ListTables()
+	if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
+		return nil // a kernel without nftables has none
+	}
+	if err != nil {
+		return fmt.Errorf("list tables: %w", err)
+	}
+	chains, err := c.ListChains()
+	if err != nil {
+		return fmt.Errorf("list chains: %w", err)
+	}
+	var list []string
+	for _, t := range tables {
+		list = append(list, fmt.Sprintf("nft %d %s flags=%d", t.Family, t.Name, t.Flags))
+		sets, err := snapSets(c, t)
+		if err != nil {
+			return err
+		}
+		list = append(list, sets...)
+	}
+	for _, chain := range chains {
+		rules, err := snapChain(c, chain)
+		if err != nil {
+			return err
+		}
+		list = append(list, rules...)
+	}
+	return sorted(list, add)
+}
+
+func snapChain(c *nftables.Conn, chain *nftables.Chain) ([]string, error) {
+	name := fmt.Sprintf("nft %d %s chain %s", chain.Table.Family, chain.Table.Name, chain.Name)
+	hook, err := json.Marshal([]any{chain.Type, chain.Hooknum, chain.Priority, chain.Policy, chain.Device})
+	if err != nil {
+		return nil, err
+	}
+	list := []string{fmt.Sprintf("%s %s", name, hook)}
+	rules, err := c.GetRules(chain.Table, chain)
+	if err != nil {
+		return nil, fmt.Errorf("list rules of %s: %w", name, err)
+	}
+	for i, r := range rules {
+		var parts []string
+		for _, e := range r.Exprs {
+			switch e := e.(type) {
+			case *expr.Counter:
+				parts = append(parts, "counter")
+			case *expr.Quota:
+				parts = append(parts, fmt.Sprintf("quota %d over=%v", e.Bytes, e.Over))
+			default:
+				text, err := json.Marshal(e)
+				if err != nil {
+					return nil, fmt.Errorf("write rule of %s: %w", name, err)
+				}
+				parts = append(parts, fmt.Sprintf("%T%s", e, text))
+			}
+		}
+		// The number keeps the order of rules when lines are sorted.
+		list = append(list, fmt.Sprintf("%s rule %04d handle=%d %s", name, i, r.Handle, strings.Join(parts, " ")))
+	}
+	return list, nil
+}
+
+func snapSets(c *nftables.Conn, t *nftables.Table) ([]string, error) {
+	sets, err := c.GetSets(t)
+	if err != nil {
+		return nil, fmt.Errorf("list sets of %s: %w", t.Name, err)
+	}
+	var list []string
+	for _, s := range sets {
+		name := fmt.Sprintf("nft %d %s set %s", t.Family, t.Name, s.Name)
+		list = append(list, fmt.Sprintf("%s type=%s map=%v", name, s.KeyType.Name, s.IsMap))
+		if s.Dynamic || s.HasTimeout {
+			continue
+		}
+		elements, err := c.GetSetElements(s)
+		if err != nil {
+			return nil, fmt.Errorf("list elements of %s: %w", name, err)
+		}
+		for _, e := range elements {
+			verdict := ""
+			if v := e.VerdictData; v != nil {
+				verdict = fmt.Sprintf(" verdict=%d %s", v.Kind, v.Chain)
+			}
+			list = append(list, fmt.Sprintf("%s element %x-%x end=%v value=%x%s", name, e.Key, e.KeyEnd, e.IntervalEnd, e.Val, verdict))
+		}
+	}
+	return list, nil
 }
 
 func sorted(list []string, add func(string, ...any)) error {
