@@ -13,7 +13,6 @@ import (
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/progress"
 	"github.com/venturi-net/venturi/internal/report"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -32,7 +31,7 @@ func newCompare(env *Env) *cobra.Command {
 		Long: `Raise two machines with a wire between them, lay every PATH from one to the
 other, and measure them in turn, in random order, a few hundredths of a second
 each, over connections that stay open. What comes out is the ratio of each path
-to the first one in the same rounds, with a 95 % interval, and a verdict:
+to the host network in the same rounds, with a 95 % interval, and a verdict:
 
   same          the whole interval is within the margin around 1
   faster/slower the interval excludes 1
@@ -41,10 +40,12 @@ to the first one in the same rounds, with a 95 % interval, and a verdict:
 The host network is always measured, named or not, and the others are compared
 with it. A second copy of it is measured as if it were another path: how far its
 ratio may stray from 1 is the noise floor, and no smaller difference is claimed.
+Where the copy itself differs, it is TOO NOISY, and nothing is judged.
 
 ` + compareTables() + `
 
-It needs root, and touches nothing but namespaces of its own.`,
+It needs root. It changes nothing but network namespaces of its own, and removes
+what a killed run left of such.`,
 		Example: `  venturi compare
   venturi compare vxlan --load tcp_lat,udp_lat --budget 30s
   venturi compare --wire tso=on,tunnel-tso=off --load tcp_bw
@@ -142,11 +143,7 @@ func outcome(ctx context.Context, rec *result.Record) error {
 // compareTables lists paths and loads for --help.
 func compareTables() string {
 	var b strings.Builder
-	b.WriteString("Paths:\n")
-	for _, d := range path.Table {
-		fmt.Fprintf(&b, "  %-8s %s (%s)\n", d.Name, d.Summary, d.Like)
-	}
-	b.WriteString("\nLoads:\n")
+	b.WriteString("Paths:\n" + pathHelp() + "\n\nLoads:\n")
 	for _, l := range load.Table {
 		fmt.Fprintf(&b, "  %-8s %s; %d B, %s\n", l.Name, l.Summary, l.Size, l.Slice.Round(time.Millisecond))
 	}
