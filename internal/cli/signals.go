@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"golang.org/x/term"
 
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -17,12 +20,20 @@ var errSignal = errors.New("interrupted by a signal")
 // withSignals ends ctx at the first SIGINT, SIGTERM or SIGHUP, so that a
 // command can clean up and report what it has. A person who asks twice means
 // it: the second signal ends the process at once, and the next command
-// removes what that leaves. When the reader of the output has gone (SIGPIPE)
-// the command ends in the same way, with nobody to tell.
+// removes what that leaves.
+//
+// When the reader of the output has gone, the command ends as at the first
+// signal, with nobody to tell. The runtime would end the process at once and
+// leave the lab; but SIGPIPE itself says too little to act on, because a socket
+// whose other end has gone raises it too.
 func withSignals(ctx context.Context, env *Env) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	unheard := make(chan os.Signal, 1)
+	signal.Notify(unheard, syscall.SIGPIPE)
+	env.Stdout = guard(env.Stdout, func() { cancel(errSignal) })
+	env.Stderr = guard(env.Stderr, func() { cancel(errSignal) })
 	done := make(chan struct{})
 	finished := make(chan struct{})
 	go func() {
@@ -32,11 +43,7 @@ func withSignals(ctx context.Context, env *Env) (context.Context, func()) {
 			select {
 			case <-done:
 				return
-			case s := <-signals:
-				if s == syscall.SIGPIPE {
-					cancel(errSignal)
-					continue
-				}
+			case <-signals:
 				if asked {
 					env.Exit(verr.Interrupted)
 					return
@@ -49,8 +56,32 @@ func withSignals(ctx context.Context, env *Env) (context.Context, func()) {
 	}()
 	return ctx, func() {
 		signal.Stop(signals)
+		signal.Stop(unheard)
 		close(done)
 		<-finished
 		cancel(nil)
 	}
+}
+
+// guarded is an output that tells when its reader has gone.
+type guarded struct {
+	io.Writer
+	gone func()
+}
+
+func (g guarded) Write(b []byte) (int, error) {
+	n, err := g.Writer.Write(b)
+	if errors.Is(err, syscall.EPIPE) {
+		g.gone()
+	}
+	return n, err
+}
+
+// guard watches over an output, but for a terminal, which stays what it is:
+// others ask it for its width.
+func guard(w io.Writer, gone func()) io.Writer {
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return w
+	}
+	return guarded{w, gone}
 }
