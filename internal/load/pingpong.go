@@ -23,39 +23,31 @@ type pingCounts struct {
 func (a *active) pingPong(head, timed time.Duration) error {
 	a.ping, a.sent = pingCounts{}, sendCounts{}
 	a.rtt.Reset()
-	at := a.clock.now()
-	if head > 0 {
-		var err error
-		if at, err = a.exchange(at, at+head.Nanoseconds()); err != nil {
-			return err
-		}
+	if err := a.exchange(head); err != nil {
+		return err
 	}
 	warm := a.ping
 	a.ping = pingCounts{headReplies: warm.replies}
-	a.rtt.Reset() // takes as long as a round trip, so the time is read anew
-	at = a.clock.now()
-	_, err := a.exchange(at, at+timed.Nanoseconds())
-	return err
+	a.rtt.Reset()
+	return a.exchange(timed)
 }
 
-// exchange sends requests from the instant at until the instant end, and
-// returns the instant of the last reply. One clock reading a request: the end
-// of one is the start of the next, so the mean holds the loop's own cost, as
-// qperf's does.
-func (a *active) exchange(at, end int64) (int64, error) {
+// exchange sends requests for d. One clock reading a request: the end of one is
+// the start of the next, so the mean holds the loop's own cost, as qperf's does.
+func (a *active) exchange(d time.Duration) error {
 	message := a.buf[:a.plan.Size]
-	c := &a.ping
-	for at < end {
+	c, at := &a.ping, a.clock.now()
+	for end := at + d.Nanoseconds(); at < end; {
 		a.number++
 		putNumber(message, a.number)
 		c.requests++
 		if err := a.conn.sendAll(message); err != nil && !lossy(err) {
-			return at, fmt.Errorf("send request: %w", err)
+			return fmt.Errorf("send request: %w", err)
 		}
 		got, err := a.await(message)
 		now := a.clock.now()
 		if err != nil {
-			return now, err
+			return err
 		}
 		if got {
 			c.replies++
@@ -67,7 +59,7 @@ func (a *active) exchange(at, end int64) (int64, error) {
 		}
 		at = now
 	}
-	return at, nil
+	return nil
 }
 
 // await waits for the reply to the last request; false means that it is lost.
