@@ -189,15 +189,19 @@ func (r *Run) interleave(ctx context.Context, series int, cell result.Cell, arms
 			return werr
 		}
 	}
-	if runErr == nil && err != nil && ctx.Err() == nil {
+	switch {
+	case runErr != nil:
+		return runErr
+	case r.hopeless() && err != nil:
+		return err // the far agent has gone, and took the baseline with it
+	case r.hopeless():
+		return verr.New(verr.Failed, "cannot go on without "+r.Plan.Arms[r.baseline()].Name,
+			"the path that all others are compared with has failed in every load and size", "see the warnings above; is the path up?")
+	case err != nil && ctx.Err() == nil:
 		// The slices are there; what failed at the far end shows in them.
 		return r.warn(result.Warning{Code: "server-failed", Cell: cell.Name, Text: err.Error()})
 	}
-	if runErr == nil && r.hopeless() {
-		return verr.New(verr.Failed, "cannot go on without "+r.Plan.Arms[r.baseline()].Name,
-			"the path that all others are compared with has failed in every load and size", "see the warnings above; is the path up?")
-	}
-	return runErr
+	return nil
 }
 
 // hopeless tells whether the baseline has failed in every cell.
