@@ -2,7 +2,6 @@ package meter
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 )
 
@@ -16,23 +15,14 @@ var linkColumns = [...]int{2, 3, 10, 11}
 
 const linkWidth = 16
 
-type links struct{ files [][]*file }
+type links struct{ armFiles }
 
 func openLinks(s Setup) (Sampler, error) {
-	m := &links{}
-	for _, arm := range s.Arms {
-		var of []*file
-		for _, ns := range arm.Crossed {
-			files, err := openNetFiles(s.Root, ns, "dev")
-			if err != nil {
-				m.files = append(m.files, of)
-				return nil, errors.Join(err, m.Close())
-			}
-			of = append(of, files...)
-		}
-		m.files = append(m.files, of)
+	files, err := openArmFiles(s, func(a Arm) []string { return a.Crossed }, "dev")
+	if err != nil {
+		return nil, err
 	}
-	return m, nil
+	return &links{files}, nil
 }
 
 func (m *links) Keys() []string { return linkKeys }
@@ -41,27 +31,7 @@ func (m *links) Resolution() string {
 	return "counts of all devices, loopback left out, in the namespaces that the arm crosses"
 }
 
-func (m *links) Close() error {
-	var errs []error
-	for _, files := range m.files {
-		errs = append(errs, closeAll(files))
-	}
-	return errors.Join(errs...)
-}
-
-func (m *links) Sample(arm int, dst []int64) error {
-	clear(dst)
-	for _, f := range m.files[arm] {
-		b, err := f.read()
-		if err != nil {
-			return err
-		}
-		if err := addDevices(b, dst); err != nil {
-			return fmt.Errorf("parse %s: %w", f.f.Name(), err)
-		}
-	}
-	return nil
-}
+func (m *links) Sample(arm int, dst []int64) error { return m.sum(arm, dst, addDevices) }
 
 // addDevices adds the wanted columns of each device line; the two lines before
 // them are headings.

@@ -2,16 +2,16 @@ package meter
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 )
 
 // counters reads chosen fields of the two-line tables in a namespace's
 // /proc/net/snmp and netstat, summed over the ends of an arm.
 type counters struct {
+	armFiles
 	fields []field
-	files  [][]*file // of each arm: the files of all its ends
 	text   string
+	add    func(b []byte, dst []int64) error // made once: a sample allocates nothing
 }
 
 // field is one counter: the table's prefix ("Tcp:"), its column, our key.
@@ -19,20 +19,12 @@ type field struct{ table, column, key string }
 
 // openCounters opens the named files in the ends of each arm.
 func openCounters(s Setup, fields []field, text string, names ...string) (Sampler, error) {
-	m := &counters{fields: fields, text: text}
-	for _, arm := range s.Arms {
-		var of []*file
-		for _, ns := range arm.Ends {
-			files, err := openNetFiles(s.Root, ns, names...)
-			if err != nil {
-				m.files = append(m.files, of)
-				return nil, errors.Join(err, m.Close())
-			}
-			of = append(of, files...)
-		}
-		m.files = append(m.files, of)
+	files, err := openArmFiles(s, func(a Arm) []string { return a.Ends }, names...)
+	if err != nil {
+		return nil, err
 	}
-	return m, nil
+	add := func(b []byte, dst []int64) error { return addTables(b, fields, dst) }
+	return &counters{files, fields, text, add}, nil
 }
 
 func (m *counters) Keys() []string {
@@ -45,27 +37,7 @@ func (m *counters) Keys() []string {
 
 func (m *counters) Resolution() string { return m.text }
 
-func (m *counters) Close() error {
-	var errs []error
-	for _, files := range m.files {
-		errs = append(errs, closeAll(files))
-	}
-	return errors.Join(errs...)
-}
-
-func (m *counters) Sample(arm int, dst []int64) error {
-	clear(dst)
-	for _, f := range m.files[arm] {
-		b, err := f.read()
-		if err != nil {
-			return err
-		}
-		if err := addTables(b, m.fields, dst); err != nil {
-			return fmt.Errorf("parse %s: %w", f.f.Name(), err)
-		}
-	}
-	return nil
-}
+func (m *counters) Sample(arm int, dst []int64) error { return m.sum(arm, dst, m.add) }
 
 // addTables adds to dst the values of the fields that b has. A table is two
 // lines that start with the same word: names, then values. A field that the
