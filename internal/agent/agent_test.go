@@ -361,14 +361,21 @@ func TestStuckSeriesDoesNotKeepTheAgent(t *testing.T) {
 }
 
 func TestOwnNamespaceIsMeteredOnce(t *testing.T) {
-	p := load.Plan{Arms: []load.Arm{
-		{Name: "host", From: machine.Endpoint{Namespace: "/proc/self/ns/net"}},
-		{Name: "process", From: machine.Endpoint{}},
-		{Name: "pod", From: machine.Endpoint{Namespace: "/run/netns/pod"}},
-	}}
-	for i, want := range [][]string{{"/proc/self/ns/net"}, {""}, {"/run/netns/pod", ""}} {
-		if got := agent.MeterArms(p, agent.ClientEnd)[i]; !slices.Equal(got.Crossed, want) || len(got.Ends) != 1 {
-			t.Errorf("%s crosses %q and ends in %q; want %q", got.Name, got.Crossed, got.Ends, want)
+	const own, pod, other = "/proc/self/ns/net", "/run/netns/pod", "/run/netns/other"
+	for _, c := range []struct{ from, ends, crossed []string }{
+		{[]string{own}, []string{own}, []string{own}},
+		{[]string{""}, []string{""}, []string{""}},
+		{[]string{own, own}, []string{own}, []string{own}},
+		{[]string{pod}, []string{pod}, []string{pod, ""}},
+		{[]string{pod, other, pod}, []string{pod, other}, []string{pod, other, ""}},
+	} {
+		arm := load.Arm{Name: "some"}
+		for _, ns := range c.from {
+			arm.Ends = append(arm.Ends, load.Pair{From: machine.Endpoint{Namespace: ns}})
+		}
+		got := agent.MeterArms(load.Plan{Arms: []load.Arm{arm}}, agent.ClientEnd)[0]
+		if !slices.Equal(got.Ends, c.ends) || !slices.Equal(got.Crossed, c.crossed) {
+			t.Errorf("from %q: ends in %q and crosses %q; want %q and %q", c.from, got.Ends, got.Crossed, c.ends, c.crossed)
 		}
 	}
 }

@@ -22,18 +22,17 @@ func planToPB(p load.Plan) (*agentpb.Plan, error) {
 		Slice: int64(p.Slice), Head: int64(p.Head), ClientCpu: int64(p.ClientCPU), ServerCpu: int64(p.ServerCPU),
 	}
 	for _, a := range p.Arms {
-		from, err := endpointToPB(a.From)
-		if err != nil {
-			return nil, err
+		arm := &agentpb.Arm{
+			Name: a.Name, Spin: int64(a.Spin), ServerPort: int64(a.ServerPort), ClientPort: int64(a.ClientPort),
 		}
-		to, err := endpointToPB(a.To)
-		if err != nil {
-			return nil, err
+		for _, ends := range a.Ends {
+			pair, err := pairToPB(ends)
+			if err != nil {
+				return nil, fmt.Errorf("arm %s: %w", a.Name, err)
+			}
+			arm.Ends = append(arm.Ends, pair)
 		}
-		out.Arms = append(out.Arms, &agentpb.Arm{
-			Name: a.Name, From: from, To: to, Spin: int64(a.Spin),
-			ServerPort: int64(a.ServerPort), ClientPort: int64(a.ClientPort),
-		})
+		out.Arms = append(out.Arms, arm)
 	}
 	for _, round := range p.Schedule {
 		r := &agentpb.Round{Arms: make([]int64, len(round))}
@@ -52,18 +51,18 @@ func planFromPB(p *agentpb.Plan) (load.Plan, error) {
 		ClientCPU: int(p.GetClientCpu()), ServerCPU: int(p.GetServerCpu()),
 	}
 	for _, a := range p.GetArms() {
-		from, err := endpointFromPB(a.GetFrom())
-		if err != nil {
-			return load.Plan{}, fmt.Errorf("arm %s: client end: %w", a.GetName(), err)
-		}
-		to, err := endpointFromPB(a.GetTo())
-		if err != nil {
-			return load.Plan{}, fmt.Errorf("arm %s: server end: %w", a.GetName(), err)
-		}
-		out.Arms = append(out.Arms, load.Arm{
-			Name: a.GetName(), From: from, To: to, Spin: time.Duration(a.GetSpin()),
+		arm := load.Arm{
+			Name: a.GetName(), Spin: time.Duration(a.GetSpin()),
 			ServerPort: int(a.GetServerPort()), ClientPort: int(a.GetClientPort()),
-		})
+		}
+		for _, ends := range a.GetEnds() {
+			pair, err := pairFromPB(ends)
+			if err != nil {
+				return load.Plan{}, fmt.Errorf("arm %s: %w", a.GetName(), err)
+			}
+			arm.Ends = append(arm.Ends, pair)
+		}
+		out.Arms = append(out.Arms, arm)
 	}
 	for _, r := range p.GetSchedule() {
 		round := make([]int, len(r.GetArms()))
@@ -76,6 +75,30 @@ func planFromPB(p *agentpb.Plan) (load.Plan, error) {
 		out.Schedule = append(out.Schedule, round)
 	}
 	return out, nil
+}
+
+func pairToPB(p load.Pair) (*agentpb.Pair, error) {
+	from, err := endpointToPB(p.From)
+	if err != nil {
+		return nil, fmt.Errorf("client end: %w", err)
+	}
+	to, err := endpointToPB(p.To)
+	if err != nil {
+		return nil, fmt.Errorf("server end: %w", err)
+	}
+	return &agentpb.Pair{From: from, To: to}, nil
+}
+
+func pairFromPB(p *agentpb.Pair) (load.Pair, error) {
+	from, err := endpointFromPB(p.GetFrom())
+	if err != nil {
+		return load.Pair{}, fmt.Errorf("client end: %w", err)
+	}
+	to, err := endpointFromPB(p.GetTo())
+	if err != nil {
+		return load.Pair{}, fmt.Errorf("server end: %w", err)
+	}
+	return load.Pair{From: from, To: to}, nil
 }
 
 func endpointToPB(e machine.Endpoint) (*agentpb.Endpoint, error) {

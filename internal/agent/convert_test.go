@@ -157,7 +157,7 @@ func TestFailureRoundTrip(t *testing.T) {
 
 func TestPlanFromPBRefuses(t *testing.T) {
 	good := func() *agentpb.Plan {
-		pb, err := planToPB(load.Plan{Arms: []load.Arm{{From: machine.Endpoint{Addr: netip.MustParseAddr("10.0.0.1")}}}, Schedule: [][]int{{0}}})
+		pb, err := planToPB(load.Plan{Arms: []load.Arm{{Ends: []load.Pair{{From: machine.Endpoint{Addr: netip.MustParseAddr("10.0.0.1")}}}}}, Schedule: [][]int{{0}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +166,7 @@ func TestPlanFromPBRefuses(t *testing.T) {
 	for name, spoil := range map[string]func(*agentpb.Plan){
 		"arm beyond the last": func(p *agentpb.Plan) { p.Schedule[0].Arms[0] = 1 },
 		"negative arm":        func(p *agentpb.Plan) { p.Schedule[0].Arms[0] = -1 },
-		"short address":       func(p *agentpb.Plan) { p.Arms[0].From.Addr = []byte{1, 2} },
+		"short address":       func(p *agentpb.Plan) { p.Arms[0].Ends[0].From.Addr = []byte{1, 2} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := good()

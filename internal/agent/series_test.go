@@ -57,8 +57,8 @@ func TestSeries(t *testing.T) {
 			p := load.Plan{
 				Token: uint64(i) + 77, Load: name, Size: 64, Flows: 1, Slice: 10 * time.Millisecond, Head: time.Millisecond,
 				Arms: []load.Arm{
-					{Name: "a", From: end("127.0.0.1"), To: end("127.0.0.2"), ServerPort: 7000, ClientPort: 8000},
-					{Name: "b", From: end("127.0.0.1"), To: end("127.0.0.3"), ServerPort: 7000, ClientPort: 8000},
+					{Name: "a", Ends: []load.Pair{{From: end("127.0.0.1"), To: end("127.0.0.2")}}, ServerPort: 7000, ClientPort: 8000},
+					{Name: "b", Ends: []load.Pair{{From: end("127.0.0.1"), To: end("127.0.0.3")}}, ServerPort: 7000, ClientPort: 8000},
 				},
 				Schedule: [][]int{{0, 1}, {1, 0}, {1, 0}}, ClientCPU: -1, ServerCPU: -1,
 			}

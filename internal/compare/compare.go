@@ -12,6 +12,7 @@ import (
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/meter"
 	"github.com/venturi-net/venturi/internal/tool"
 	"github.com/venturi-net/venturi/result"
@@ -191,7 +192,7 @@ func (s *Session) arms(q Request) ([]result.Arm, []experiment.Ends) {
 			Name: name, Path: driver, Role: role, MTU: a.From.MTU, Overhead: a.Overhead,
 			From: a.From.Addr.String(), To: a.To.Addr.String(),
 		})
-		ends = append(ends, experiment.Ends{From: a.From, To: a.To, Spin: q.Spin[i]})
+		ends = append(ends, experiment.Ends{Pairs: []load.Pair{{From: a.From, To: a.To}}, Spin: q.Spin[i]})
 	}
 	for i, a := range s.lab.Arms {
 		role := ""

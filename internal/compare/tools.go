@@ -26,7 +26,8 @@ func tools(names []string) map[string]experiment.Tool {
 type beside struct{ tool *tool.Tool }
 
 func (b beside) Measure(ctx context.Context, cell result.Cell, ends experiment.Ends, clientCPU, serverCPU int) (s result.Slice, m []result.Meter, err error) {
-	rec, err := meter.NewRecorder(ends.From.Machine, []string{"cpu"}, meter.Setup{Arms: []meter.Arm{{Name: b.tool.Name}}})
+	pair := ends.Pairs[0]
+	rec, err := meter.NewRecorder(pair.From.Machine, []string{"cpu"}, meter.Setup{Arms: []meter.Arm{{Name: b.tool.Name}}})
 	if err != nil {
 		return s, nil, err
 	}
@@ -34,7 +35,7 @@ func (b beside) Measure(ctx context.Context, cell result.Cell, ends experiment.E
 	rec.Begin(0)
 	r, err := b.tool.Run(ctx, tool.Job{
 		Load: cell.Load, Size: cell.Size, Metric: cell.Metric, Duration: cell.Slice,
-		From: ends.From, To: ends.To, ClientCPU: clientCPU, ServerCPU: serverCPU,
+		From: pair.From, To: pair.To, ClientCPU: clientCPU, ServerCPU: serverCPU,
 	})
 	rec.End(0)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -38,10 +37,10 @@ const (
 	warmUp     = 8 * time.Millisecond
 )
 
-// Ends are the two ends of an arm.
+// Ends are where the traffic of an arm runs.
 type Ends struct {
-	From, To machine.Endpoint
-	Spin     time.Duration // see load.Arm
+	Pairs []load.Pair   // see load.Arm; a tool uses the first
+	Spin  time.Duration // likewise
 }
 
 // Duration foretells how long the plan takes: series times what one series of
@@ -124,6 +123,9 @@ func (p *ports) take(n int) int {
 	return at
 }
 
+// serverKey names the address that a pair is served at.
+func serverKey(p load.Pair) string { return p.To.Namespace + " " + p.To.Addr.String() }
+
 // seriesPlan lays one series of one cell out for the agents.
 func (r *Run) seriesPlan(cell result.Cell, arms []int) load.Plan {
 	plan := load.Plan{
@@ -134,19 +136,21 @@ func (r *Run) seriesPlan(cell result.Cell, arms []int) load.Plan {
 	// Arms that are served at one address, as the baseline and its copy are,
 	// need blocks of ports of their own.
 	nth, blocks := make([]int, len(arms)), 1
-	served := map[string]int{}
+	served := map[string]int{} // by address, how many blocks are taken
 	for i, arm := range arms {
-		to := r.Ends[arm].To
-		key := to.Namespace + " " + to.Addr.String()
-		nth[i] = served[key]
-		served[key]++
-		blocks = max(blocks, served[key])
+		for _, p := range r.Ends[arm].Pairs {
+			nth[i] = max(nth[i], served[serverKey(p)])
+		}
+		for _, p := range r.Ends[arm].Pairs {
+			served[serverKey(p)] = nth[i] + 1
+		}
+		blocks = max(blocks, nth[i]+1)
 	}
 	base := r.ports.take(blocks * cell.Flows)
 	for i, arm := range arms {
 		e, at := r.Ends[arm], base+nth[i]*cell.Flows
 		plan.Arms = append(plan.Arms, load.Arm{
-			Name: r.Plan.Arms[arm].Name, From: e.From, To: e.To, Spin: e.Spin,
+			Name: r.Plan.Arms[arm].Name, Ends: e.Pairs, Spin: e.Spin,
 			ClientPort: clientPorts + at, ServerPort: serverPorts + at,
 		})
 	}

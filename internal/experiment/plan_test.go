@@ -63,6 +63,24 @@ func TestFitFixed(t *testing.T) {
 	}
 }
 
+// TestBlocks wants the same ports for arms that share no server's address, and
+// ports of their own for those that share any.
+func TestBlocks(t *testing.T) {
+	a := &agents{t: t, served: map[uint64]bool{}}
+	r, rec := newRun(a, 1)
+	r.Ends = []Ends{ends("10.0.0.1"), ends("10.0.0.2", "10.0.0.3"), ends("10.0.0.3", "10.0.0.1")}
+	if err := r.Do(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	p := a.plans[0]
+	first := p.Arms[0].ServerPort
+	for i, want := range []int{first, first, first + p.Flows} {
+		if arm := p.Arms[i]; arm.ServerPort != want || arm.ClientPort-arm.ServerPort != clientPorts-serverPorts {
+			t.Errorf("%s: ports %d to %d, want %d", arm.Name, arm.ClientPort, arm.ServerPort, want)
+		}
+	}
+}
+
 // TestPorts wants blocks that do not overlap before the range is used up, and
 // none beyond its end.
 func TestPorts(t *testing.T) {

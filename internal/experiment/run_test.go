@@ -58,15 +58,26 @@ func (a *agents) Run(ctx context.Context, p load.Plan, _ []string) ([]load.Slice
 	return out, nil, ctx.Err()
 }
 
+// ends serves an arm at some addresses.
+func ends(to ...string) Ends {
+	var e Ends
+	for _, addr := range to {
+		e.Pairs = append(e.Pairs, load.Pair{
+			From: machine.Endpoint{Addr: netip.MustParseAddr("10.0.0.1")},
+			To:   machine.Endpoint{Addr: netip.MustParseAddr(addr)},
+		})
+	}
+	return e
+}
+
 func newRun(a *agents, series int) (*Run, *result.Record) {
-	end := machine.Endpoint{Addr: netip.MustParseAddr("10.0.0.1")}
 	rec := &result.Record{Plan: result.Plan{
 		Arms:   []result.Arm{{Name: "host", Role: result.RoleBaseline}, {Name: "host.copy", Role: result.RoleCopy}, {Name: "vxlan"}},
 		Cells:  []result.Cell{{Name: "udp_lat/1", Load: "udp_lat", Size: 1, Flows: 2, Metric: result.OneWay}},
 		Series: series, Rounds: 5, Seed: 7, Margin: 0.03, Confidence: 0.95,
 	}}
 	return &Run{
-		Plan: &rec.Plan, Ends: []Ends{{From: end, To: end}, {From: end, To: end}, {From: end, To: machine.Endpoint{Addr: netip.MustParseAddr("10.0.0.2")}}},
+		Plan: &rec.Plan, Ends: []Ends{ends("10.0.0.1"), ends("10.0.0.1"), ends("10.0.0.2")},
 		Near: a, Far: a, Write: func(result.Line) error { return nil },
 	}, rec
 }

@@ -9,7 +9,7 @@ import (
 
 // Tool is a real measuring program that runs beside our own loads.
 type Tool interface {
-	// Measure runs the program once over a pair of ends for the length of the
+	// Measure runs the program once over the first pair of ends for the length of the
 	// cell's slice, and gives its figure as a slice, with the meters' sums.
 	Measure(ctx context.Context, cell result.Cell, ends Ends, clientCPU, serverCPU int) (result.Slice, []result.Meter, error)
 }

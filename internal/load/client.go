@@ -67,10 +67,10 @@ func startActive(l Load, plan *Plan, arm, flow int) (*active, error) {
 	if plan.Batch > 1 {
 		a.out = newBatch(plan.Batch, plan.Size, a.buf)
 	}
-	ends := plan.Arms[arm]
+	ends := plan.Arms[arm].pair(flow)
 	conn, err := dialIn(ends.From.Namespace, l.Transport,
-		netip.AddrPortFrom(ends.From.Addr, uint16(ends.ClientPort+flow)),
-		netip.AddrPortFrom(ends.To.Addr, uint16(ends.ServerPort+flow)))
+		netip.AddrPortFrom(ends.From.Addr, uint16(plan.Arms[arm].ClientPort+flow)),
+		netip.AddrPortFrom(ends.To.Addr, uint16(plan.Arms[arm].ServerPort+flow)))
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func lossy(err error) bool { return errors.Is(err, unix.ENOBUFS) }
 // with the context's error. An arm that fails is reported in one result with
 // Err set and left out from there; the others go on.
 func Run(ctx context.Context, plan Plan, probe Probe) ([]SliceResult, error) {
-	l, err := Find(plan.Load)
+	l, err := plan.check()
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@
 package load
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/machine"
@@ -51,15 +52,35 @@ type Plan struct {
 	ClientCPU, ServerCPU int
 }
 
-// Arm is one pair of ends in a Plan.
+// Arm is one path in a Plan.
 type Arm struct {
-	Name       string
-	From, To   machine.Endpoint
-	ServerPort int // first of Flows consecutive ports at To
-	ClientPort int // first of Flows consecutive ports at From
+	Name string
+	// Ends are the pairs that the flows are dealt out to in turn, at least one.
+	// With fewer flows than pairs the last pairs carry nothing.
+	Ends       []Pair
+	ServerPort int // first of Flows consecutive ports, one a flow, whatever its pair
+	ClientPort int // likewise, at the client's ends
 	// Spin makes the server busy for this long before each echo. It is how the
 	// instrument is tested: a difference of known size.
 	Spin time.Duration
+}
+
+// Pair is two ends of traffic.
+type Pair struct {
+	From, To machine.Endpoint // the client's, the server's
+}
+
+// pair gives the ends of a flow.
+func (a Arm) pair(flow int) Pair { return a.Ends[flow%len(a.Ends)] }
+
+// check finds the plan's load, and what is wrong with the plan itself.
+func (p Plan) check() (Load, error) {
+	for _, a := range p.Arms {
+		if len(a.Ends) == 0 {
+			return Load{}, fmt.Errorf("arm %s has no ends", a.Name)
+		}
+	}
+	return Find(p.Load)
 }
 
 // Probe is told when the slices of an arm begin and end, on the machine where

@@ -35,7 +35,7 @@ func loopback(t *testing.T, name string, arms, flows, size, port int) Plan {
 	for i := range arms {
 		end := machine.Endpoint{Addr: netip.MustParseAddr("127.0.0.1"), MTU: 65536}
 		p.Arms = append(p.Arms, Arm{
-			Name: string(rune('a' + i)), From: end, To: end,
+			Name: string(rune('a' + i)), Ends: []Pair{{From: end, To: end}},
 			ServerPort: port + i*flows, ClientPort: port + 1000 + i*flows,
 		})
 		order = append(order, i)

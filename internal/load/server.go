@@ -27,7 +27,7 @@ type Server struct {
 // Serve opens the passive ends of every arm of the plan and returns when all
 // of them can be reached. probe may be nil.
 func Serve(plan Plan, probe Probe) (*Server, error) {
-	l, err := Find(plan.Load)
+	l, err := plan.check()
 	if err != nil {
 		return nil, err
 	}
@@ -97,8 +97,9 @@ type passive struct {
 
 func (s *Server) open(arm, flow int) (*passive, error) {
 	a := s.plan.Arms[arm]
-	at := netip.AddrPortFrom(a.To.Addr, uint16(a.ServerPort+flow))
-	entry, err := listenIn(a.To.Namespace, s.load.Transport, at)
+	to := a.pair(flow).To
+	at := netip.AddrPortFrom(to.Addr, uint16(a.ServerPort+flow))
+	entry, err := listenIn(to.Namespace, s.load.Transport, at)
 	if err != nil {
 		return nil, err
 	}

@@ -800,11 +800,10 @@ func (x *Round) GetArms() []int64 {
 type Arm struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	From          *Endpoint              `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
-	To            *Endpoint              `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
 	ServerPort    int64                  `protobuf:"varint,4,opt,name=server_port,json=serverPort,proto3" json:"server_port,omitempty"`
 	ClientPort    int64                  `protobuf:"varint,5,opt,name=client_port,json=clientPort,proto3" json:"client_port,omitempty"`
 	Spin          int64                  `protobuf:"varint,6,opt,name=spin,proto3" json:"spin,omitempty"`
+	Ends          []*Pair                `protobuf:"bytes,7,rep,name=ends,proto3" json:"ends,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -846,20 +845,6 @@ func (x *Arm) GetName() string {
 	return ""
 }
 
-func (x *Arm) GetFrom() *Endpoint {
-	if x != nil {
-		return x.From
-	}
-	return nil
-}
-
-func (x *Arm) GetTo() *Endpoint {
-	if x != nil {
-		return x.To
-	}
-	return nil
-}
-
 func (x *Arm) GetServerPort() int64 {
 	if x != nil {
 		return x.ServerPort
@@ -881,6 +866,65 @@ func (x *Arm) GetSpin() int64 {
 	return 0
 }
 
+func (x *Arm) GetEnds() []*Pair {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
+type Pair struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          *Endpoint              `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	To            *Endpoint              `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pair) Reset() {
+	*x = Pair{}
+	mi := &file_agent_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pair) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pair) ProtoMessage() {}
+
+func (x *Pair) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pair.ProtoReflect.Descriptor instead.
+func (*Pair) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Pair) GetFrom() *Endpoint {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *Pair) GetTo() *Endpoint {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
 type Endpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Machine       string                 `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
@@ -894,7 +938,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +950,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +963,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{15}
+	return file_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Endpoint) GetMachine() string {
@@ -973,7 +1017,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1029,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1042,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{16}
+	return file_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Slice) GetArm() int64 {
@@ -1068,7 +1112,7 @@ type Latency struct {
 
 func (x *Latency) Reset() {
 	*x = Latency{}
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1080,7 +1124,7 @@ func (x *Latency) String() string {
 func (*Latency) ProtoMessage() {}
 
 func (x *Latency) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1093,7 +1137,7 @@ func (x *Latency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Latency.ProtoReflect.Descriptor instead.
 func (*Latency) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{17}
+	return file_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Latency) GetRequests() int64 {
@@ -1178,7 +1222,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1234,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1247,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{18}
+	return file_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Stream) GetSentMessages() int64 {
@@ -1294,7 +1338,7 @@ type Meter struct {
 
 func (x *Meter) Reset() {
 	*x = Meter{}
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1350,7 @@ func (x *Meter) String() string {
 func (*Meter) ProtoMessage() {}
 
 func (x *Meter) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1363,7 @@ func (x *Meter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meter.ProtoReflect.Descriptor instead.
 func (*Meter) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{19}
+	return file_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Meter) GetCell() string {
@@ -1436,16 +1480,18 @@ const file_agent_proto_rawDesc = "" +
 	"\n" +
 	"server_cpu\x18\v \x01(\x03R\tserverCpu\"\x1b\n" +
 	"\x05Round\x12\x12\n" +
-	"\x04arms\x18\x01 \x03(\x03R\x04arms\"\xcb\x01\n" +
+	"\x04arms\x18\x01 \x03(\x03R\x04arms\"\xa7\x01\n" +
 	"\x03Arm\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
-	"\x04from\x18\x02 \x01(\v2\x1a.venturi.agent.v1.EndpointR\x04from\x12*\n" +
-	"\x02to\x18\x03 \x01(\v2\x1a.venturi.agent.v1.EndpointR\x02to\x12\x1f\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vserver_port\x18\x04 \x01(\x03R\n" +
 	"serverPort\x12\x1f\n" +
 	"\vclient_port\x18\x05 \x01(\x03R\n" +
 	"clientPort\x12\x12\n" +
-	"\x04spin\x18\x06 \x01(\x03R\x04spin\"\x80\x01\n" +
+	"\x04spin\x18\x06 \x01(\x03R\x04spin\x12*\n" +
+	"\x04ends\x18\a \x03(\v2\x16.venturi.agent.v1.PairR\x04endsJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"b\n" +
+	"\x04Pair\x12.\n" +
+	"\x04from\x18\x01 \x01(\v2\x1a.venturi.agent.v1.EndpointR\x04from\x12*\n" +
+	"\x02to\x18\x02 \x01(\v2\x1a.venturi.agent.v1.EndpointR\x02to\"\x80\x01\n" +
 	"\bEndpoint\x12\x18\n" +
 	"\amachine\x18\x01 \x01(\tR\amachine\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x16\n" +
@@ -1520,7 +1566,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_agent_proto_goTypes = []any{
 	(*VersionRequest)(nil), // 0: venturi.agent.v1.VersionRequest
 	(*VersionReply)(nil),   // 1: venturi.agent.v1.VersionReply
@@ -1537,44 +1583,46 @@ var file_agent_proto_goTypes = []any{
 	(*Plan)(nil),           // 12: venturi.agent.v1.Plan
 	(*Round)(nil),          // 13: venturi.agent.v1.Round
 	(*Arm)(nil),            // 14: venturi.agent.v1.Arm
-	(*Endpoint)(nil),       // 15: venturi.agent.v1.Endpoint
-	(*Slice)(nil),          // 16: venturi.agent.v1.Slice
-	(*Latency)(nil),        // 17: venturi.agent.v1.Latency
-	(*Stream)(nil),         // 18: venturi.agent.v1.Stream
-	(*Meter)(nil),          // 19: venturi.agent.v1.Meter
-	nil,                    // 20: venturi.agent.v1.Meter.ValuesEntry
+	(*Pair)(nil),           // 15: venturi.agent.v1.Pair
+	(*Endpoint)(nil),       // 16: venturi.agent.v1.Endpoint
+	(*Slice)(nil),          // 17: venturi.agent.v1.Slice
+	(*Latency)(nil),        // 18: venturi.agent.v1.Latency
+	(*Stream)(nil),         // 19: venturi.agent.v1.Stream
+	(*Meter)(nil),          // 20: venturi.agent.v1.Meter
+	nil,                    // 21: venturi.agent.v1.Meter.ValuesEntry
 }
 var file_agent_proto_depIdxs = []int32{
 	12, // 0: venturi.agent.v1.SeriesRequest.plan:type_name -> venturi.agent.v1.Plan
-	19, // 1: venturi.agent.v1.FinishReply.meters:type_name -> venturi.agent.v1.Meter
-	16, // 2: venturi.agent.v1.RunReply.slices:type_name -> venturi.agent.v1.Slice
-	19, // 3: venturi.agent.v1.RunReply.meters:type_name -> venturi.agent.v1.Meter
+	20, // 1: venturi.agent.v1.FinishReply.meters:type_name -> venturi.agent.v1.Meter
+	17, // 2: venturi.agent.v1.RunReply.slices:type_name -> venturi.agent.v1.Slice
+	20, // 3: venturi.agent.v1.RunReply.meters:type_name -> venturi.agent.v1.Meter
 	11, // 4: venturi.agent.v1.RunReply.failure:type_name -> venturi.agent.v1.Failure
 	14, // 5: venturi.agent.v1.Plan.arms:type_name -> venturi.agent.v1.Arm
 	13, // 6: venturi.agent.v1.Plan.schedule:type_name -> venturi.agent.v1.Round
-	15, // 7: venturi.agent.v1.Arm.from:type_name -> venturi.agent.v1.Endpoint
-	15, // 8: venturi.agent.v1.Arm.to:type_name -> venturi.agent.v1.Endpoint
-	17, // 9: venturi.agent.v1.Slice.latency:type_name -> venturi.agent.v1.Latency
-	18, // 10: venturi.agent.v1.Slice.stream:type_name -> venturi.agent.v1.Stream
-	11, // 11: venturi.agent.v1.Slice.failure:type_name -> venturi.agent.v1.Failure
-	20, // 12: venturi.agent.v1.Meter.values:type_name -> venturi.agent.v1.Meter.ValuesEntry
-	0,  // 13: venturi.agent.v1.Agent.Version:input_type -> venturi.agent.v1.VersionRequest
-	2,  // 14: venturi.agent.v1.Agent.Facts:input_type -> venturi.agent.v1.FactsRequest
-	4,  // 15: venturi.agent.v1.Agent.Serve:input_type -> venturi.agent.v1.SeriesRequest
-	6,  // 16: venturi.agent.v1.Agent.Finish:input_type -> venturi.agent.v1.FinishRequest
-	4,  // 17: venturi.agent.v1.Agent.Run:input_type -> venturi.agent.v1.SeriesRequest
-	9,  // 18: venturi.agent.v1.Agent.Stop:input_type -> venturi.agent.v1.StopRequest
-	1,  // 19: venturi.agent.v1.Agent.Version:output_type -> venturi.agent.v1.VersionReply
-	3,  // 20: venturi.agent.v1.Agent.Facts:output_type -> venturi.agent.v1.FactsReply
-	5,  // 21: venturi.agent.v1.Agent.Serve:output_type -> venturi.agent.v1.ServeReply
-	7,  // 22: venturi.agent.v1.Agent.Finish:output_type -> venturi.agent.v1.FinishReply
-	8,  // 23: venturi.agent.v1.Agent.Run:output_type -> venturi.agent.v1.RunReply
-	10, // 24: venturi.agent.v1.Agent.Stop:output_type -> venturi.agent.v1.StopReply
-	19, // [19:25] is the sub-list for method output_type
-	13, // [13:19] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	15, // 7: venturi.agent.v1.Arm.ends:type_name -> venturi.agent.v1.Pair
+	16, // 8: venturi.agent.v1.Pair.from:type_name -> venturi.agent.v1.Endpoint
+	16, // 9: venturi.agent.v1.Pair.to:type_name -> venturi.agent.v1.Endpoint
+	18, // 10: venturi.agent.v1.Slice.latency:type_name -> venturi.agent.v1.Latency
+	19, // 11: venturi.agent.v1.Slice.stream:type_name -> venturi.agent.v1.Stream
+	11, // 12: venturi.agent.v1.Slice.failure:type_name -> venturi.agent.v1.Failure
+	21, // 13: venturi.agent.v1.Meter.values:type_name -> venturi.agent.v1.Meter.ValuesEntry
+	0,  // 14: venturi.agent.v1.Agent.Version:input_type -> venturi.agent.v1.VersionRequest
+	2,  // 15: venturi.agent.v1.Agent.Facts:input_type -> venturi.agent.v1.FactsRequest
+	4,  // 16: venturi.agent.v1.Agent.Serve:input_type -> venturi.agent.v1.SeriesRequest
+	6,  // 17: venturi.agent.v1.Agent.Finish:input_type -> venturi.agent.v1.FinishRequest
+	4,  // 18: venturi.agent.v1.Agent.Run:input_type -> venturi.agent.v1.SeriesRequest
+	9,  // 19: venturi.agent.v1.Agent.Stop:input_type -> venturi.agent.v1.StopRequest
+	1,  // 20: venturi.agent.v1.Agent.Version:output_type -> venturi.agent.v1.VersionReply
+	3,  // 21: venturi.agent.v1.Agent.Facts:output_type -> venturi.agent.v1.FactsReply
+	5,  // 22: venturi.agent.v1.Agent.Serve:output_type -> venturi.agent.v1.ServeReply
+	7,  // 23: venturi.agent.v1.Agent.Finish:output_type -> venturi.agent.v1.FinishReply
+	8,  // 24: venturi.agent.v1.Agent.Run:output_type -> venturi.agent.v1.RunReply
+	10, // 25: venturi.agent.v1.Agent.Stop:output_type -> venturi.agent.v1.StopReply
+	20, // [20:26] is the sub-list for method output_type
+	14, // [14:20] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_agent_proto_init() }
@@ -1588,7 +1636,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

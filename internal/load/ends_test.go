@@ -1,0 +1,101 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// pairs is n pairs of ends on loopback, each at addresses of its own.
+func pairs(n int) []Pair {
+	var all []Pair
+	for i := range n {
+		all = append(all, Pair{
+			From: machine.Endpoint{Addr: netip.AddrFrom4([4]byte{127, 0, 1, byte(i + 1)})},
+			To:   machine.Endpoint{Addr: netip.AddrFrom4([4]byte{127, 0, 2, byte(i + 1)})},
+		})
+	}
+	return all
+}
+
+// TestEnds deals flows out to pairs of ends: each pair is used, and used alike.
+func TestEnds(t *testing.T) {
+	port := 25000
+	for _, l := range Table {
+		for _, c := range []struct{ flows, pairs, used int }{{5, 5, 5}, {1, 5, 1}, {7, 5, 5}, {3, 1, 1}} {
+			port += 16
+			t.Run(fmt.Sprintf("%s/flows=%d/pairs=%d", l.Name, c.flows, c.pairs), func(t *testing.T) {
+				p := loopback(t, l.Name, 1, c.flows, 64, port)
+				p.Arms[0].Ends = pairs(c.pairs)
+				seen := map[string]int{}
+				p.Schedule = p.Schedule[:1]
+				s, err := Serve(p, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				results, err := Run(context.Background(), p, onEnd(func() {
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					for _, end := range s.ends {
+						seen[conversation(t, end.conn)]++
+					}
+				}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				check(t, l, p, results[0])
+				if len(seen) != c.used {
+					t.Errorf("traffic between %v, want %d pairs", slices.Sorted(maps.Keys(seen)), c.used)
+				}
+				for pair, flows := range seen {
+					if flows < c.flows/c.used || flows > c.flows/c.used+1 {
+						t.Errorf("%s has %d of %d flows", pair, flows, c.flows)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestNoEnds refuses an arm that goes nowhere.
+func TestNoEnds(t *testing.T) {
+	p := loopback(t, "udp_lat", 1, 1, 1, 25900)
+	p.Arms[0].Ends = nil
+	if _, err := Serve(p, nil); err == nil {
+		t.Error("served")
+	}
+	if _, err := Run(context.Background(), p, nil); err == nil {
+		t.Error("ran")
+	}
+}
+
+// onEnd is a probe that calls itself at the end of each slice.
+type onEnd func()
+
+func (onEnd) Begin(int) {}
+func (f onEnd) End(int) { f() }
+
+// conversation names the addresses between which a connected socket carries.
+func conversation(t *testing.T, s socket) string {
+	t.Helper()
+	near, err := unix.Getsockname(s.fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, err := unix.Getpeername(s.fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(a unix.Sockaddr) string { return netip.AddrFrom4(a.(*unix.SockaddrInet4).Addr).String() }
+	return text(far) + "-" + text(near)
+}
