@@ -101,12 +101,3 @@ func checkRTT(enc []byte) error {
 	}
 	return nil
 }
-
-// MergeRTT adds from to into. Both came from [NewRTT] or [DecodeRTT], so no
-// count is lost; a histogram of a wider range is an error.
-func MergeRTT(into, from *hdrhistogram.Histogram) error {
-	if dropped := into.Merge(from); dropped > 0 {
-		return fmt.Errorf("merge RTT histograms: %d values out of range", dropped)
-	}
-	return nil
-}

@@ -97,6 +97,7 @@ func TestLifelineEndsRunningSeries(t *testing.T) {
 	}
 }
 
+// TestStopGivesWhatWasMeasured: the caller's context ends while slices run.
 func TestStopGivesWhatWasMeasured(t *testing.T) {
 	c, _ := start(t, endless())
 	type answer struct {
@@ -104,34 +105,27 @@ func TestStopGivesWhatWasMeasured(t *testing.T) {
 		meters []result.Meter
 		err    error
 	}
-	for name, stop := range map[string]func(cancel func()){
-		"stop":         func(func()) { c.Stop(t.Context(), 7) },
-		"context ends": func(cancel func()) { cancel() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			got := make(chan answer, 1)
-			go func() {
-				s, m, err := c.Run(ctx, plan(7), []string{"softnet"})
-				got <- answer{s, m, err}
-			}()
-			time.Sleep(50 * time.Millisecond)
-			if err := c.Stop(t.Context(), 8); err != nil { // another series: nothing happens
-				t.Fatal(err)
-			}
-			stop(cancel)
-			a := within(t, "run", got)
-			if !errors.Is(a.err, context.Canceled) {
-				t.Errorf("run ended with %v, want canceled", a.err)
-			}
-			if len(a.slices) != 1 || a.slices[0].Start.UnixNano() != 42 {
-				t.Errorf("slices %+v, want the one that was measured", a.slices)
-			}
-			if len(a.meters) != 1 || a.meters[0].Name != "softnet" || a.meters[0].Arm != "host" || a.meters[0].Machine != "m1" {
-				t.Errorf("meters %+v, want softnet of host on m1", a.meters)
-			}
-		})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	got := make(chan answer, 1)
+	go func() {
+		s, m, err := c.Run(ctx, plan(7), []string{"softnet"})
+		got <- answer{s, m, err}
+	}()
+	time.Sleep(50 * time.Millisecond)
+	if running, err := c.StopSeries(t.Context(), 8); running || err != nil { // another series: nothing happens
+		t.Fatalf("stopped a series that is not there: %v, %v", running, err)
+	}
+	cancel()
+	a := within(t, "run", got)
+	if !errors.Is(a.err, context.Canceled) {
+		t.Errorf("run ended with %v, want canceled", a.err)
+	}
+	if len(a.slices) != 1 || a.slices[0].Start.UnixNano() != 42 {
+		t.Errorf("slices %+v, want the one that was measured", a.slices)
+	}
+	if len(a.meters) != 1 || a.meters[0].Name != "softnet" || a.meters[0].Arm != "host" || a.meters[0].Machine != "m1" {
+		t.Errorf("meters %+v, want softnet of host on m1", a.meters)
 	}
 }
 
@@ -168,14 +162,16 @@ func TestOneSeriesPerRole(t *testing.T) {
 		t.Error("a refused Serve closed the series that was open")
 	}
 	done := make(chan error, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	go func() {
-		_, _, err := c.Run(t.Context(), plan(1), nil) // the other role is free
+		_, _, err := c.Run(ctx, plan(1), nil) // the other role is free
 		done <- err
 	}()
 	time.Sleep(50 * time.Millisecond)
 	_, _, err := c.Run(t.Context(), plan(2), nil)
 	code(t, err, verr.Busy)
-	c.Stop(t.Context(), 1)
+	stop()
 	within(t, "run", done)
 	if _, err := c.Finish(t.Context(), 1); err != nil {
 		t.Error(err)
@@ -226,7 +222,6 @@ func TestKilledAgent(t *testing.T) {
 		"run":    func() error { return <-done },
 		"finish": func() error { _, err := c.Finish(t.Context(), 1); return err },
 		"facts":  func() error { _, _, err := c.Facts(t.Context(), nil); return err },
-		"stop":   func() error { return c.Stop(t.Context(), 1) },
 	} {
 		ended := make(chan error, 1)
 		go func() { ended <- call() }()

@@ -129,9 +129,9 @@ func (c *Client) Finish(ctx context.Context, token uint64) ([]result.Meter, erro
 }
 
 // Run runs the active ends of a series and waits for its end; the meters are
-// as those of Finish. When ctx ends, or after Stop, it returns what was
-// measured until the next slice boundary, with context.Canceled or the error
-// of ctx. Nothing is sent to the agent while slices run.
+// as those of Finish. When ctx ends, or the agent does, it returns what was
+// measured until the next slice boundary, with the error of ctx or
+// context.Canceled. Nothing is sent to the agent while slices run.
 func (c *Client) Run(ctx context.Context, plan load.Plan, meters []string) ([]load.SliceResult, []result.Meter, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
@@ -181,13 +181,4 @@ func (c *Client) wind(call context.Context, abandon context.CancelFunc, plan loa
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-}
-
-// Stop ends a running series at its next slice boundary; its Run then returns.
-// To stop one that is not running is no error.
-func (c *Client) Stop(ctx context.Context, token uint64) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shortCall)
-	defer cancel()
-	_, err := c.api.Stop(ctx, &agentpb.StopRequest{Token: token})
-	return fromStatus(c.machine, err)
 }

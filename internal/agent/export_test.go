@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"context"
 	"net"
 	"testing"
 	"time"
+
+	"github.com/venturi-net/venturi/internal/agent/agentpb"
 )
 
 // What the tests outside of the package look at. They are outside because the
@@ -22,6 +25,13 @@ const MemoryLimit = memoryLimit
 // Guard makes a listener that asks allow about each peer.
 func Guard(l *net.UnixListener, allow func(uint32) bool) net.Listener {
 	return &guarded{UnixListener: l, allow: allow}
+}
+
+// StopSeries tells the agent to end a series, and gives whether it ran. The
+// product does so only when the context of its own Run ends.
+func (c *Client) StopSeries(ctx context.Context, token uint64) (running bool, err error) {
+	reply, err := c.api.Stop(ctx, &agentpb.StopRequest{Token: token})
+	return reply.GetRunning(), err
 }
 
 // ShortGrace makes an agent impatient until the test is over.

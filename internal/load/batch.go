@@ -1,7 +1,6 @@
 package load
 
 import (
-	"errors"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -57,14 +56,11 @@ func (p *passive) sinkBatches(n int) error {
 	in, conn := newBatch(n, len(p.buf), nil), p.conn
 	for {
 		got, err := in.recv(conn)
-		if conn.hot && errors.Is(err, unix.EAGAIN) {
-			if err := conn.heat(false, 0); err != nil {
+		if err != nil {
+			if err := conn.cool(err); err != nil {
 				return err
 			}
 			continue
-		}
-		if err != nil {
-			return err
 		}
 		for i := range got {
 			size := int(in.headers[i].len)

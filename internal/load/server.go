@@ -200,13 +200,10 @@ func (p *passive) next(conn *socket) (int, error) {
 	for {
 		n, err := conn.recvAny(p.tcp, p.buf, p.server.plan.Size)
 		switch {
-		case conn.hot && errors.Is(err, unix.EAGAIN):
-			// Nothing came for long: the slice is over, its end seen or not.
-			if err := conn.heat(false, 0); err != nil {
+		case err != nil:
+			if err := conn.cool(err); err != nil {
 				return 0, err
 			}
-		case err != nil:
-			return 0, err
 		case p.buf[0] != frameMark:
 			return n, nil
 		default:

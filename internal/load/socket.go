@@ -63,6 +63,15 @@ func (s *socket) heat(on bool, timeout time.Duration) error {
 	return nil
 }
 
+// cool ends the heat of a passive end that waited in vain: nothing came for
+// long, so the slice is over, its end seen or not. Any other error it gives back.
+func (s *socket) cool(err error) error {
+	if !s.hot || !errors.Is(err, unix.EAGAIN) {
+		return err
+	}
+	return s.heat(false, 0)
+}
+
 // listenIn opens a bound socket in the namespace of an end; a TCP one listens.
 func listenIn(namespace, transport string, at netip.AddrPort) (s socket, err error) {
 	err = openIn(namespace, transport, at, func(opened socket) error {
