@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -16,6 +17,11 @@ type Options struct {
 	Live bool
 	// Resamples of the bootstrap; 0 means 300.
 	Resamples int
+	// Against names the arm that the others are compared with; empty: the
+	// baseline of the plan. The noise floor stays that of the baseline's copy.
+	// The plan's baseline then has no row: its ratio is one that it has the
+	// other way round without Against, and need not be tested twice.
+	Against string
 }
 
 // ErrNoPlan is a record that was cut before its plan: there is nothing to
@@ -30,7 +36,14 @@ func Analyze(rec *result.Record, opt Options) (*Summary, error) {
 	if base < 0 || len(p.Cells) == 0 {
 		return nil, ErrNoPlan
 	}
-	a := &analyzer{plan: p, opt: opt, base: p.Arms[base], data: index(rec)}
+	against := base
+	if opt.Against != "" {
+		against = slices.IndexFunc(p.Arms, func(a result.Arm) bool { return a.Name == opt.Against })
+	}
+	if against < 0 {
+		return nil, fmt.Errorf("compare with arm %q: the record has none of that name", opt.Against)
+	}
+	a := &analyzer{plan: p, opt: opt, base: p.Arms[base], against: p.Arms[against], data: index(rec)}
 	a.design = stats.Design{Confidence: p.Confidence, Looks: looks(p)}
 	s := &Summary{Level: a.design.Level(), Looks: a.design.Looks}
 	for _, c := range p.Cells {
@@ -58,17 +71,18 @@ func looks(p *result.Plan) int {
 }
 
 type analyzer struct {
-	plan   *result.Plan
-	opt    Options
-	base   result.Arm
-	data   map[key]*armData
-	design stats.Design
+	plan    *result.Plan
+	opt     Options
+	base    result.Arm // its copy gives the noise floor
+	against result.Arm // what the others are compared with
+	data    map[key]*armData
+	design  stats.Design
 }
 
 // cell analyses one cell; false when nothing was measured in it.
 func (a *analyzer) cell(c result.Cell) (Cell, bool) {
-	out := Cell{Cell: c, Baseline: a.base.Name}
-	base := a.data[key{c.Name, a.base.Name}]
+	out := Cell{Cell: c, Baseline: a.against.Name}
+	host, base := a.data[key{c.Name, a.base.Name}], a.data[key{c.Name, a.against.Name}]
 	any := false
 	for _, arm := range a.plan.Arms {
 		d := a.data[key{c.Name, arm.Name}]
@@ -82,19 +96,19 @@ func (a *analyzer) cell(c result.Cell) (Cell, bool) {
 			}
 			continue
 		}
-		row := a.row(c, arm, d, base)
-		switch arm.Role {
-		case result.RoleCopy:
+		switch {
+		case arm.Role == result.RoleCopy:
+			row := a.row(c, arm, d, host)
 			out.Copy = &row
-		case result.RoleBaseline:
-			out.Rows = slices.Insert(out.Rows, 0, row)
-		default:
-			out.Rows = append(out.Rows, row)
-		}
-		if arm.Role == result.RoleCopy && base != nil {
-			if f, ok := stats.NewFloor(pair(d, base, valueOf(c.Metric)), a.design, a.plan.Margin); ok {
-				out.Floor = &f
+			if host != nil {
+				if f, ok := stats.NewFloor(pair(d, host, valueOf(c.Metric)), a.design, a.plan.Margin); ok {
+					out.Floor = &f
+				}
 			}
+		case arm.Name == a.against.Name:
+			out.Rows = slices.Insert(out.Rows, 0, a.row(c, arm, d, base))
+		case arm.Role != result.RoleBaseline:
+			out.Rows = append(out.Rows, a.row(c, arm, d, base))
 		}
 	}
 	if base != nil {
@@ -117,7 +131,7 @@ func (a *analyzer) row(c result.Cell, arm result.Arm, d, base *armData) Row {
 	if v := medianOfMedians(d.values(c.Metric)); !math.IsNaN(v) {
 		r.Value = v
 	}
-	if arm.Role != result.RoleBaseline && base != nil {
+	if arm.Name != a.against.Name && base != nil {
 		if ratio, ok := stats.FromRounds(pair(d, base, valueOf(c.Metric)), a.design); ok {
 			r.Ratio = &ratio
 		}

@@ -63,7 +63,7 @@ func (a *analyzer) cpu(r *Row, c result.Cell, d, base *armData) {
 	}
 	out.Cost = stats.Median(all)
 	d.classes(out, per, r.Fragments, a.plan.SharedCores)
-	if r.Arm.Role != result.RoleBaseline && base != nil {
+	if r.Arm.Name != a.against.Name && base != nil {
 		// Per message: a path that cuts messages into more packets does not get
 		// cheaper by it.
 		logs := logRatios(d.costs(per, 1, a.plan.SharedCores), base.costs(per, 1, a.plan.SharedCores))

@@ -32,7 +32,7 @@ type Summary struct {
 // Cell is one block of the report: one load at one size.
 type Cell struct {
 	Cell     result.Cell `json:"cell"`
-	Baseline string      `json:"baseline"` // name of the arm
+	Baseline string      `json:"baseline"` // name of the arm; see Options.Against
 	Rows     []Row       `json:"rows"`     // baseline first, its copy and tools left out
 	Copy     *Row        `json:"copy,omitempty"`
 	// Floor is nil when the plan has no copy of the baseline, or it has no data.
@@ -50,7 +50,8 @@ type Row struct {
 	// Value is in the unit of the cell's metric: the median over series of the
 	// median over rounds. 0: no slice has a figure.
 	Value float64 `json:"value"`
-	// Ratio is the arm to the baseline; nil for the baseline, and without data.
+	// Ratio is the arm to the cell's baseline; nil for the baseline itself, and
+	// without data.
 	Ratio    *stats.Ratio     `json:"ratio,omitempty"`
 	Adjusted float64          `json:"p_adjusted"` // p-value after Holm
 	Judged   *stats.Judgement `json:"judged,omitempty"`
@@ -88,6 +89,8 @@ type Stream struct {
 	// Lost messages; only datagrams can be lost.
 	Lost        int64 `json:"lost"`
 	Retransmits int64 `json:"retransmits"`
+	// RetransmitRate is segments sent again per second of sending; TCP only.
+	RetransmitRate float64 `json:"retransmit_rate,omitempty"`
 	// Rates are medians as Value is. SentRate and SentBits are the sender's,
 	// the others the receiver's.
 	SentRate float64 `json:"sent_rate"` // messages/s

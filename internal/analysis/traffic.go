@@ -129,6 +129,7 @@ func (a *analyzer) stream(r *Row, c result.Cell, d *armData) {
 		out.PacketRate = out.RecvRate * float64(r.Fragments)
 	case sendNs > 0:
 		out.PacketRate = packets / sendNs * 1e9
+		out.RetransmitRate = float64(out.Retransmits) / sendNs * 1e9
 	}
 	r.Stream = &out
 }
