@@ -44,39 +44,6 @@ func (n *Namespace) AddBridge(name string, mac net.HardwareAddr, mtu int) error 
 	return n.Up(name)
 }
 
-// VXLAN is what a vxlan device is made of. All that is not here is left to the
-// kernel's defaults.
-type VXLAN struct {
-	Name   string
-	MAC    net.HardwareAddr
-	MTU    int
-	VNI    int
-	Port   int        // UDP, destination
-	Local  netip.Addr // outer source
-	Device string     // that the outer packets leave by
-}
-
-// AddVXLAN makes a vxlan device that learns nothing, and brings it up.
-func (n *Namespace) AddVXLAN(v VXLAN) error {
-	under, err := n.link(v.Device)
-	if err != nil {
-		return err
-	}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.HardwareAddr, attrs.MTU = v.Name, v.MAC, v.MTU
-	link := &netlink.Vxlan{
-		LinkAttrs:    attrs,
-		VxlanId:      v.VNI,
-		VtepDevIndex: under.Attrs().Index,
-		SrcAddr:      v.Local.AsSlice(),
-		Port:         v.Port,
-	}
-	if err := n.h.LinkAdd(link); err != nil {
-		return n.fail("add vxlan "+v.Name, err)
-	}
-	return n.Up(v.Name)
-}
-
 func (n *Namespace) link(name string) (netlink.Link, error) {
 	link, err := n.h.LinkByName(name)
 	return link, n.fail("find "+name, err)
@@ -165,22 +132,6 @@ func (n *Namespace) AddNeighbour(device string, addr netip.Addr, mac net.Hardwar
 		State:        netlink.NUD_PERMANENT,
 		Type:         unix.RTN_UNICAST,
 		IP:           addr.AsSlice(),
-		HardwareAddr: mac,
-	}))
-}
-
-// AddFDB tells a vxlan device, for good, behind which outer address a MAC is.
-func (n *Namespace) AddFDB(device string, mac net.HardwareAddr, behind netip.Addr) error {
-	link, err := n.link(device)
-	if err != nil {
-		return err
-	}
-	return n.fail("add FDB entry "+mac.String(), n.h.NeighSet(&netlink.Neigh{
-		LinkIndex:    link.Attrs().Index,
-		State:        netlink.NUD_PERMANENT,
-		Family:       unix.AF_BRIDGE,
-		Flags:        netlink.NTF_SELF,
-		IP:           behind.AsSlice(),
 		HardwareAddr: mac,
 	}))
 }

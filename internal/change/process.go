@@ -1,10 +1,13 @@
 package change
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,6 +33,7 @@ type Child struct {
 
 	lifeline *os.File // nil when detached
 	cmd      *exec.Cmd
+	log      string // file; empty: none
 	err      error
 }
 
@@ -41,7 +45,7 @@ type Child struct {
 func (n *Namespace) Start(c Command) (*Child, error) {
 	cmd := exec.Command(c.Args[0], c.Args[1:]...)
 	cmd.Env = c.Env
-	child := &Child{cmd: cmd}
+	child := &Child{cmd: cmd, log: c.Log}
 	if c.Log != "" {
 		log, err := os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
@@ -77,6 +81,57 @@ func (n *Namespace) Start(c Command) (*Child, error) {
 
 // Err says how the process ended; call it when Done is closed.
 func (c *Child) Err() error { return c.err }
+
+// Ended is an error that tells how the process ended and what it said last;
+// call it when Done is closed.
+func (c *Child) Ended() error {
+	how := "with success"
+	if c.err != nil {
+		how = c.err.Error()
+	}
+	return fmt.Errorf("%s ended (%s)%s", filepath.Base(c.cmd.Path), how, c.said())
+}
+
+const (
+	readyPoll = 5 * time.Millisecond // between looks whether a process is ready
+	logTail   = 2000                 // bytes of its log that an error shows
+)
+
+// Await returns when ready gives no error any more. Error: the process ended,
+// or is not ready after limit, with what it said; or ctx ended.
+func (c *Child) Await(ctx context.Context, limit time.Duration, ready func() error) error {
+	late := time.After(limit)
+	for {
+		err := ready()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.Done:
+			return c.Ended()
+		case <-late:
+			return fmt.Errorf("%s is not ready after %v: %w%s", filepath.Base(c.cmd.Path), limit, err, c.said())
+		case <-time.After(readyPoll):
+		}
+	}
+}
+
+// said gives the end of what the process wrote.
+func (c *Child) said() string {
+	if c.log == "" {
+		return ""
+	}
+	text, err := os.ReadFile(c.log)
+	if err != nil || len(text) == 0 {
+		return ""
+	}
+	if len(text) > logTail {
+		text = text[len(text)-logTail:]
+	}
+	return "; it said: " + strings.TrimSpace(string(text))
+}
 
 func (c *Child) cut() {
 	if c.lifeline != nil {

@@ -91,13 +91,13 @@ what a killed run left of such.`,
 }
 
 func runCompare(ctx context.Context, env *Env, q compare.Request, opt report.Options) error {
-	agents, err := agentCommand()
+	program, err := program()
 	if err != nil {
 		return err
 	}
 	show := progress.New(env.Stderr)
 	rec, file, err := compare.Do(ctx, q, compare.Host{
-		Version: Version(), AgentCommand: agents, Watch: show, Owner: sudoCaller(env)})
+		Version: Version(), Program: program, Watch: show, Owner: sudoCaller(env)})
 	show.Done()
 	if rec == nil || len(rec.Slices) == 0 {
 		if err == nil {

@@ -38,13 +38,13 @@ and those of the pods, such as venturi.LAB.m1.vxlan, and the folder ` + lab.Fold
 	return cmd
 }
 
-// agentCommand starts an agent: this very program, whatever its name.
-func agentCommand() ([]string, error) {
+// program starts this very program, whatever its name.
+func program() ([]string, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find own program: %w", err)
 	}
-	return []string{exe, "agent"}, nil
+	return []string{exe}, nil
 }
 
 func labUp(out io.Writer) *cobra.Command {
@@ -72,9 +72,10 @@ Paths:
 			if o.Wire, err = lab.ParseWire(wire); err != nil {
 				return err
 			}
-			if o.AgentCommand, err = agentCommand(); err != nil {
+			if o.Program, err = program(); err != nil {
 				return err
 			}
+			o.AgentCommand = append(slices.Clone(o.Program), "agent")
 			l, err := lab.Up(cmd.Context(), o)
 			if err != nil {
 				return verr.Wrap(verr.Failed, "cannot raise lab "+o.Name, err,
@@ -254,13 +255,13 @@ func printLab(out io.Writer, l *lab.Lab) error {
 	}
 	fmt.Fprintln(w, "\nPATH\tFROM\tTO\tMTU\tOVERHEAD")
 	for _, a := range l.Arms {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\n", a.Name, a.From.Addr, a.To.Addr, a.From.MTU, a.Overhead)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\n", a.Name, a.From().Addr, a.To().Addr, a.From().MTU, a.Overhead)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	last := l.Arms[len(l.Arms)-1]
-	_, err := fmt.Fprintf(out, "\nLook inside: %s %s/%s -- ip route\n", command("exec", l.Name), last.From.Machine, last.Name)
+	_, err := fmt.Fprintf(out, "\nLook inside: %s %s/%s -- ip route\n", command("exec", l.Name), last.From().Machine, last.Name)
 	return err
 }
 

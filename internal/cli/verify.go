@@ -32,11 +32,11 @@ type check interface {
 }
 
 func runCheck(ctx context.Context, env *Env, c check) error {
-	agents, err := agentCommand()
+	program, err := program()
 	if err != nil {
 		return err
 	}
-	return c.Check(ctx, env.Stdout, compare.Host{Version: Version(), AgentCommand: agents,
+	return c.Check(ctx, env.Stdout, compare.Host{Version: Version(), Program: program,
 		LabName: "verify", Watch: progress.Silent(env.Stderr)})
 }
 

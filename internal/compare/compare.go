@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,10 +22,10 @@ import (
 // Host is what a comparison needs of the program that it is part of.
 type Host struct {
 	Version      string
-	AgentCommand []string // starts an agent; the lab adds its arguments
-	LabName      string   // empty: "compare"
-	Watch        Watch
-	Owner        *Owner // of the record; nil: who runs the process
+	Program []string // starts this very program: agents, daemons of paths
+	LabName string   // empty: "compare"
+	Watch   Watch
+	Owner   *Owner // of the record; nil: who runs the process
 }
 
 // Watch is told how things go, beside the events of the run itself.
@@ -92,7 +93,10 @@ func (q Request) armCount() int {
 func (q Request) hasCopy() bool { return !q.NoCopy && len(q.With) == 0 }
 
 func (q Request) labOptions(h Host) (lab.Options, error) {
-	o := lab.Options{Name: h.LabName, Paths: q.Paths, Services: q.Services, AgentCommand: h.AgentCommand}
+	o := lab.Options{Name: h.LabName, Paths: q.Paths, Services: q.Services, Program: h.Program}
+	if len(h.Program) > 0 {
+		o.AgentCommand = append(slices.Clone(h.Program), "agent")
+	}
 	orElse(&o.Name, "compare")
 	var err error
 	o.Wire, err = lab.ParseWire(q.Wire)
@@ -118,8 +122,8 @@ func Open(ctx context.Context, q Request, h Host) (*Session, error) {
 	if s.lab, err = lab.Up(ctx, o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	for i, m := range s.lab.Machines {
-		if s.agents[i], err = agent.Dial(ctx, m.Socket); err != nil {
+	for i := range s.agents {
+		if s.agents[i], err = agent.Dial(ctx, s.lab.Machines[i].Socket); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
@@ -189,10 +193,14 @@ func (s *Session) arms(q Request) ([]result.Arm, []experiment.Ends) {
 	add := func(i int, name, driver, role string) {
 		a := s.lab.Arms[i]
 		arms = append(arms, result.Arm{
-			Name: name, Path: driver, Role: role, MTU: a.From.MTU, Overhead: a.Overhead,
-			From: a.From.Addr.String(), To: a.To.Addr.String(),
+			Name: name, Path: driver, Role: role, MTU: a.From().MTU, Overhead: a.Overhead,
+			From: a.From().Addr.String(), To: a.To().Addr.String(),
 		})
-		ends = append(ends, experiment.Ends{Pairs: []load.Pair{{From: a.From, To: a.To}}, Spin: q.Spin[i]})
+		e := experiment.Ends{Spin: q.Spin[i]}
+		for n, from := range a.Ends[0] {
+			e.Pairs = append(e.Pairs, load.Pair{From: from, To: a.Ends[1][n]})
+		}
+		ends = append(ends, e)
 	}
 	for i, a := range s.lab.Arms {
 		role := ""
@@ -220,12 +228,13 @@ func (s *Session) preamble(ctx context.Context, q Request, plan *result.Plan, ad
 	if err := add(result.Line{Plan: plan}); err != nil {
 		return recordError(err)
 	}
-	for i, m := range s.lab.Machines {
-		var pods []string
-		for _, p := range m.Pods {
-			pods = append(pods, p.Path)
+	for i := range s.agents {
+		m := s.lab.Machines[i]
+		var below []string
+		for _, space := range m.Spaces()[1:] {
+			below = append(below, space.Path)
 		}
-		facts, warnings, err := s.agents[i].Facts(ctx, pods)
+		facts, warnings, err := s.agents[i].Facts(ctx, below)
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ import (
 func host(t *testing.T, w Watch) Host {
 	t.Helper()
 	testenv.Root(t)
-	return Host{Version: "test", LabName: testenv.LabName(), AgentCommand: testenv.AgentCommand(t), Watch: w}
+	return Host{Version: "test", LabName: testenv.LabName(), Program: testenv.Program(t), Watch: w}
 }
 
 // short is a request that is over in some seconds.
@@ -127,8 +127,8 @@ func lossy(t *testing.T) analysis.Row {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	testenv.Lose(t, s.lab.Arms[0].To.Namespace, 0)
-	testenv.Lose(t, s.lab.Arms[1].To.Namespace, 10_000)
+	testenv.Lose(t, s.lab.Arms[0].To().Namespace, 0)
+	testenv.Lose(t, s.lab.Arms[1].To().Namespace, 10_000)
 	rec, err := s.Compare(t.Context(), q, func(result.Line) error { return nil })
 	if err != nil {
 		t.Fatal(err)

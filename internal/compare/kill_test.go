@@ -85,7 +85,6 @@ func startController(t *testing.T, labName string) *controller {
 	}
 	t.Cleanup(func() { c.cmd.Process.Kill() })
 	// The agents of the runs that follow in this process are agents again.
-	testenv.AgentCommand(t)
 	return c
 }
 

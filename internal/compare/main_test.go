@@ -26,12 +26,11 @@ func playController(args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	os.Setenv("VENTURI_TEST_ROLE", "agent")
 	exe, err := os.Executable()
 	if err != nil {
 		return 1
 	}
-	_, _, err = Do(context.Background(), q, Host{LabName: args[1], AgentCommand: []string{exe, "agent"}, Watch: deaf{}})
+	_, _, err = Do(context.Background(), q, Host{LabName: args[1], Program: []string{exe}, Watch: deaf{}})
 	if err != nil {
 		verr.Print(os.Stderr, err)
 	}

@@ -1,6 +1,7 @@
-// Package feature finds out what the kernel can do, by asking it to: each
-// probe tries the thing in a namespace that nobody else sees. Versions of the
-// kernel are never looked at, because distributions move features between them.
+// Package feature finds out what the machine can do. What the kernel can is
+// found by asking it to: each probe tries the thing in a namespace that nobody
+// else sees. Versions of the kernel are never looked at, because distributions
+// move features between them. Programs are looked for where a shell would.
 package feature
 
 import (
@@ -34,7 +35,17 @@ func (a Answer) String() string {
 	return "could not tell"
 }
 
-// Probe asks for one feature.
+// Need is one thing that somebody needs of the machine: a [Probe] of the
+// kernel, or a [Program].
+type Need interface {
+	// Ask finds out. The error says why the answer is not yes.
+	Ask() (Answer, error)
+	// Lack says for a user what is lacking when it is, and how to get it:
+	// "this kernel has no vxlan device", "load the module vxlan, ...".
+	Lack() (lacks, get string)
+}
+
+// Probe asks for one feature of the kernel.
 type Probe struct {
 	Name string // "a vxlan device"
 	Get  string // how to get it: "load the module vxlan (modprobe vxlan), ..."
@@ -64,6 +75,9 @@ func (p *Probe) Ask() (Answer, error) {
 	return f.answer, f.why
 }
 
+// Lack is of [Need].
+func (p *Probe) Lack() (lacks, get string) { return "this kernel has no " + p.Name, p.Get }
+
 // classify reads from a failure whether the kernel lacks the thing or whether
 // the attempt failed for another reason, such as a lack of rights.
 func classify(err error) Answer {
@@ -81,18 +95,14 @@ func classify(err error) Answer {
 	return Unknown
 }
 
-// Require gives an error for a user if the kernel says no to one of the
-// probes. A probe that could not tell does not stop anybody: the attempt itself
-// will show.
-func Require(what string, probes ...*Probe) error {
-	for _, p := range probes {
-		if answer, why := p.Ask(); answer == No {
+// Require gives an error for a user if the machine lacks one of the needs. One
+// that could not be told does not stop anybody: the attempt itself will show.
+func Require(what string, needs ...Need) error {
+	for _, n := range needs {
+		if answer, why := n.Ask(); answer == No {
+			lacks, get := n.Lack()
 			return &verr.Error{
-				What: what,
-				Why:  fmt.Sprintf("this kernel has no %s: %v", p.Name, why),
-				Do:   p.Get,
-				Code: verr.Missing,
-				Err:  why,
+				What: what, Why: fmt.Sprintf("%s: %v", lacks, why), Do: get, Code: verr.Missing, Err: why,
 			}
 		}
 	}

@@ -4,17 +4,22 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"sync"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
-	"github.com/venturi-net/venturi/internal/path"
 )
 
 // builder holds the namespaces of a lab open while it is being built.
 type builder struct {
 	lab     *Lab
-	machine [2]*change.Namespace
+	keep    bool
+	machine []*change.Namespace
+	wired   Wire
+
+	mu      sync.Mutex // paths are built at once, and all they ask for is noted here
 	toClose []*change.Namespace
+	spaces  []*change.Namespace // of switches
+	fabric  *change.Namespace   // nil as long as there is none
 }
 
 func (b *builder) close() {
@@ -51,72 +56,105 @@ func (b *builder) create(rest string) (*change.Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.mu.Lock()
 	b.toClose = append(b.toClose, n)
+	b.mu.Unlock()
 	return n, n.Sysctl(base...)
 }
 
-func (b *builder) machines(context.Context, Options) (err error) {
-	for i, name := range machineNames {
-		if b.machine[i], err = b.create(name); err != nil {
-			return err
-		}
-		b.lab.Machines[i] = Machine{Name: name, Namespace: b.machine[i].Path(), Addr: wireAddrs[i]}
-	}
-	return nil
-}
-
-// wire joins the machines, and makes sure that the wire is what was asked for.
-func (b *builder) wire(_ context.Context, o Options) error {
-	err := change.AddVeth(
-		change.VethEnd{In: b.machine[0], Name: wireDevice, MAC: wireMACs[0]},
-		change.VethEnd{In: b.machine[1], Name: wireDevice, MAC: wireMACs[1]}, o.Wire.MTU)
-	if err != nil {
-		return err
-	}
-	for i, n := range b.machine {
-		if err := n.Features(wireDevice, o.Wire.features()); err != nil {
-			return fmt.Errorf("make wire %s: %w", o.Wire, err)
-		}
-		if err := n.AddAddr(wireDevice, netip.PrefixFrom(wireAddrs[i], wireNet.Bits())); err != nil {
-			return err
-		}
-		if err := n.AddNeighbour(wireDevice, wireAddrs[1-i], wireMACs[1-i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (b *builder) paths(ctx context.Context, wire Wire, arms []path.Arm) error {
-	for _, arm := range arms {
+func (b *builder) machines(ctx context.Context, o Options) error {
+	for i := range o.Hosts {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		site := &path.Site{Arm: arm.Name, Index: arm.Index, Nth: arm.Nth}
-		for i, n := range b.machine {
-			site.Machines[i] = path.Machine{
-				Name: machineNames[i], In: n, Wire: wireDevice, Addr: wireAddrs[i], MTU: wire.MTU,
-			}
-		}
-		site.Pod = func(i int) (*change.Namespace, error) { return b.pod(i, arm.Name) }
-		from, to, err := arm.Driver.Up(ctx, site)
+		n, err := b.create(machineName(i))
 		if err != nil {
-			return fmt.Errorf("raise path %s: %w", arm.Name, err)
+			return err
 		}
-		b.lab.Arms = append(b.lab.Arms, Arm{
-			Name: arm.Name, Path: arm.Driver.Name, Overhead: arm.Driver.Overhead, From: from, To: to,
-		})
+		b.machine = append(b.machine, n)
+		b.lab.Machines = append(b.lab.Machines, Machine{Name: machineName(i), Namespace: n.Path(), Addr: wireAddr(i)})
 	}
 	return nil
 }
 
-func (b *builder) pod(i int, arm string) (*change.Namespace, error) {
-	name := machineNames[i] + "." + arm
-	n, err := b.create(name)
-	if err != nil {
-		return nil, err
+// wire joins the machines, and tells each where the others are.
+func (b *builder) wire(ctx context.Context, o Options) error {
+	b.wired = o.Wire
+	ends := make([]change.VethEnd, len(b.machine))
+	for i, n := range b.machine {
+		ends[i] = change.VethEnd{In: n, Name: wireDevice, MAC: wireMAC(i)}
 	}
-	m := &b.lab.Machines[i]
-	m.Pods = append(m.Pods, machine.Named{Name: m.Name + "/" + arm, Path: n.Path()})
-	return n, nil
+	if err := b.join(wireDevice, ends); err != nil {
+		return err
+	}
+	for i, n := range b.machine {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := n.AddAddr(wireDevice, netip.PrefixFrom(wireAddr(i), wireNet.Bits())); err != nil {
+			return err
+		}
+		for j := range b.machine {
+			if j == i {
+				continue
+			}
+			if err := n.AddNeighbour(wireDevice, wireAddr(j), wireMAC(j)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// join makes a network card for each end and joins them: two by a cable, more
+// by a switch, which is a bridge of that name in a namespace of its own. It
+// makes sure that the cards are what the wire was asked to be.
+func (b *builder) join(name string, ends []change.VethEnd) error {
+	if len(ends) == 2 {
+		if err := change.AddVeth(ends[0], ends[1], b.wired.MTU); err != nil {
+			return err
+		}
+		return b.play(ends...)
+	}
+	fabric, err := b.theFabric()
+	if err != nil {
+		return err
+	}
+	if err := fabric.AddBridge(name, nil, b.wired.MTU); err != nil {
+		return err
+	}
+	for i, end := range ends {
+		// The kernel merges what a card receives only when the other side of the
+		// cable does not, so the switch's ports are like the cards.
+		port := change.VethEnd{In: fabric, Name: fmt.Sprintf("%s.%d", name, i+1)}
+		if err := change.AddVeth(end, port, b.wired.MTU); err != nil {
+			return err
+		}
+		if err := fabric.Enslave(port.Name, name, false); err != nil {
+			return err
+		}
+		if err := b.play(end, port); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// play lets devices have the offloads of the wire.
+func (b *builder) play(ends ...change.VethEnd) error {
+	for _, end := range ends {
+		if err := end.In.Features(end.Name, b.wired.features()); err != nil {
+			return fmt.Errorf("make wire %s: %w", b.wired, err)
+		}
+	}
+	return nil
+}
+
+// theFabric is the namespace of the switches between machines. The wire is its
+// first user, before paths are built at once.
+func (b *builder) theFabric() (n *change.Namespace, err error) {
+	if b.fabric == nil {
+		b.fabric, err = b.create("fabric")
+	}
+	return b.fabric, err
 }

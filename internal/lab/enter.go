@@ -40,22 +40,21 @@ func Exec(name, where string, args []string) error {
 
 // find gives the namespace that a user calls m1 or m1/vxlan.
 func (l *Lab) find(what, where string) (namespace string, err error) {
-	machine, arm, pod := strings.Cut(where, "/")
 	var known []string
 	for _, m := range l.Machines {
-		known = append(known, m.Name)
-		if m.Name == machine && !pod {
-			return m.Namespace, nil
+		for _, space := range m.Spaces() {
+			if space.Name == where {
+				return space.Path, nil
+			}
+			known = append(known, space.Name)
 		}
 	}
+	// A path without pods of its own, such as host, has its ends on the machine.
 	for _, a := range l.Arms {
-		for _, end := range []struct{ machine, namespace string }{
-			{a.From.Machine, a.From.Namespace}, {a.To.Machine, a.To.Namespace},
-		} {
-			if end.machine == machine && a.Name == arm {
-				return end.namespace, nil
+		for _, ends := range a.Ends {
+			if ends[0].Machine+"/"+a.Name == where {
+				return ends[0].Namespace, nil
 			}
-			known = append(known, end.machine+"/"+a.Name)
 		}
 	}
 	return "", verr.New(verr.Usage, what, fmt.Sprintf("it has no %q", where), "choose from: "+strings.Join(known, ", "))

@@ -1,9 +1,10 @@
-// Package lab plays two machines on one: network namespaces that a wire joins,
-// with paths between them, and an agent in each.
+// Package lab plays several machines on one: network namespaces that a wire
+// joins, with paths between them, and an agent in each of the two that are
+// measured.
 //
-// What a lab is made of carries its name: the namespaces venturi.<lab>.m1 and
-// venturi.<lab>.m2, those of pods below them, and the folder
-// /run/venturi/<lab>. A lock in the folder is held for as long as the process
+// What a lab is made of carries its name: the namespaces venturi.<lab>.m1,
+// venturi.<lab>.m2 and so on, those of pods and switches below them, and the
+// folder /run/venturi/<lab>. A lock in the folder is held for as long as the process
 // that raised the lab lives. So whatever a killed run left is known by its
 // name and by its open lock, and [Sweep] removes it; every [Up] sweeps first.
 package lab
@@ -15,11 +16,13 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/path"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // DefaultName is the name of a lab that was given none.
@@ -28,11 +31,15 @@ const DefaultName = "lab"
 // Options say what lab to raise.
 type Options struct {
 	Name  string   // empty: DefaultName
-	Paths []string // names of path drivers, one an arm; a name may come again
+	Paths []string // as path.Arms takes them; one an arm
+	Names []string // of the arms, where they are not to be called as their drivers
+	Hosts int      // how many machines; 0: DefaultHosts
 	Wire  Wire     // the zero value: DefaultWire
 	// Services is how many Services' worth of kube-proxy rules the machines'
 	// packet filters carry; 0: no rules and no connection tracking.
 	Services int
+	// Program starts this very program; daemons of paths are run by it.
+	Program []string
 	// AgentCommand starts an agent; the lab adds --machine, --socket and, for a
 	// kept lab, --detach. Empty: no agents.
 	AgentCommand []string
@@ -40,63 +47,74 @@ type Options struct {
 	Keep bool
 }
 
+// Bounds of the number of machines.
+const (
+	DefaultHosts = 2
+	MaxHosts     = 250
+)
+
 // Lab is a raised lab.
 type Lab struct {
-	Name     string     `json:"name"`
-	Wire     string     `json:"wire"` // normal form of the options
-	Services int        `json:"services,omitempty"`
-	Machines [2]Machine `json:"machines"`
-	Arms     []Arm      `json:"arms"`
+	Name     string    `json:"name"`
+	Wire     string    `json:"wire"` // normal form of the options
+	Services int       `json:"services,omitempty"`
+	Machines []Machine `json:"machines"`
+	Arms     []Arm     `json:"arms"`
 
-	claim  *Claim
-	writer *change.Writer
-	agents []*change.Child
+	claim   *Claim
+	writer  *change.Writer
+	agents  []*change.Child
+	daemons []daemon
 }
 
-// Machine is one of the two machines.
+// measured is how many of the machines have agents: the first ones. Traffic is
+// measured between them; the others are there to be talked to.
+const measured = 2
+
+// Machine is one of the machines.
 type Machine struct {
 	Name      string          `json:"name"`
 	Namespace string          `json:"namespace"` // file
 	Addr      netip.Addr      `json:"addr"`      // on the wire
 	Pods      []machine.Named `json:"pods,omitempty"`
-	Socket    string          `json:"socket,omitempty"` // of its agent; empty: none
+	Switches  []machine.Named `json:"switches,omitempty"` // namespaces of switches that need their own
+	Socket    string          `json:"socket,omitempty"`   // of its agent; empty: none
 	AgentPid  int             `json:"agent_pid,omitempty"`
 }
 
-// Spaces lists the machine's own namespace and those of its pods, as facts
-// about a machine want them.
+// Spaces lists the machine's own namespace and those of its pods and switches,
+// as facts about a machine want them.
 func (m Machine) Spaces() []machine.Named {
-	return append([]machine.Named{{Name: m.Name, Path: m.Namespace}}, m.Pods...)
+	return slices.Concat([]machine.Named{{Name: m.Name, Path: m.Namespace}}, m.Pods, m.Switches)
 }
 
 // Arm is one path, raised.
 type Arm struct {
-	Name     string           `json:"name"`
-	Path     string           `json:"path"`     // name of the driver
-	Overhead int              `json:"overhead"` // bytes a packet on the wire
-	From     machine.Endpoint `json:"from"`
-	To       machine.Endpoint `json:"to"`
+	Name     string    `json:"name"`
+	Path     string    `json:"path"`              // name of the driver
+	Options  string    `json:"options,omitempty"` // those that are not the driver's defaults
+	Overhead int       `json:"overhead"`          // bytes that the path adds to each packet on the wire
+	Ends     path.Ends `json:"ends"`
 }
+
+// From is the end of the first pod on the first machine, where the client is;
+// To is its counterpart on the second machine.
+func (a Arm) From() machine.Endpoint { return a.Ends[0][0] }
+func (a Arm) To() machine.Endpoint   { return a.Ends[1][0] }
 
 // The wire: its device on each machine, and the machines' addresses on it.
 const wireDevice = "wire0"
 
-var (
-	machineNames = [2]string{"m1", "m2"}
-	wireNet      = netip.MustParsePrefix("10.200.0.0/24")
-	wireAddrs    = [2]netip.Addr{netip.MustParseAddr("10.200.0.1"), netip.MustParseAddr("10.200.0.2")}
-	wireMACs     = [2]net.HardwareAddr{{0x0a, 0x76, 1, 0, 0, 1}, {0x0a, 0x76, 1, 0, 0, 2}}
-)
+var wireNet = netip.MustParsePrefix("10.200.0.0/24")
+
+func machineName(i int) string       { return fmt.Sprintf("m%d", i+1) }
+func wireAddr(i int) netip.Addr      { return netip.AddrFrom4([4]byte{10, 200, 0, byte(i + 1)}) }
+func wireMAC(i int) net.HardwareAddr { return net.HardwareAddr{0x0a, 0x76, 1, 0, 0, byte(i + 1)} }
 
 // Up raises a lab. When it fails or ctx ends in the middle, what was built is
 // taken down again. Errors that the user can do something about are for a user.
 func Up(ctx context.Context, o Options) (*Lab, error) {
-	if o.Name == "" {
-		o.Name = DefaultName
-	}
-	if o.Wire == (Wire{}) {
-		o.Wire = DefaultWire()
-	}
+	o = o.withDefaults()
 	arms, err := o.check()
 	if err != nil {
 		return nil, err
@@ -118,17 +136,43 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	return l, nil
 }
 
+func (o Options) withDefaults() Options {
+	if o.Name == "" {
+		o.Name = DefaultName
+	}
+	if o.Wire == (Wire{}) {
+		o.Wire = DefaultWire()
+	}
+	if o.Hosts == 0 {
+		o.Hosts = DefaultHosts
+	}
+	return o
+}
+
 // Check tells whether such a lab can be raised here, and makes nothing.
 func (o Options) Check() error {
+	o = o.withDefaults()
 	_, err := o.check()
 	return err
 }
 
 // check refuses what cannot be raised, before anything is made.
 func (o *Options) check() ([]path.Arm, error) {
-	arms, err := path.Arms(o.Paths)
+	arms, err := path.Arms(o.Paths, o.Names)
 	if err != nil {
 		return nil, err
+	}
+	if o.Hosts < DefaultHosts || o.Hosts > MaxHosts {
+		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot raise a lab of %d machines", o.Hosts),
+			fmt.Sprintf("a lab has %d to %d", DefaultHosts, MaxHosts), "give a number in that range")
+	}
+	if err := path.Room(len(arms), o.Hosts); err != nil {
+		return nil, err
+	}
+	for _, arm := range arms {
+		if _, err := arm.MTU(o.Wire.MTU); err != nil {
+			return nil, err
+		}
 	}
 	if err := checkServices(o.Services); err != nil {
 		return nil, err
@@ -140,7 +184,7 @@ func (o *Options) check() ([]path.Arm, error) {
 		return nil, err
 	}
 	for _, arm := range arms {
-		if err := arm.Driver.Check(); err != nil {
+		if err := arm.Check(); err != nil {
 			return nil, err
 		}
 	}
@@ -151,12 +195,12 @@ func (o *Options) check() ([]path.Arm, error) {
 }
 
 func (l *Lab) build(ctx context.Context, o Options, arms []path.Arm) error {
-	b := builder{lab: l}
+	b := builder{lab: l, keep: o.Keep}
 	defer b.close() // an open handle would keep a namespace beyond its deletion
 	steps := []func(context.Context, Options) error{
 		b.machines,
 		b.wire,
-		func(ctx context.Context, _ Options) error { return b.paths(ctx, o.Wire, arms) },
+		func(ctx context.Context, _ Options) error { return b.paths(ctx, o, arms) },
 		b.services,
 		b.agents,
 	}
@@ -179,6 +223,7 @@ func (l *Lab) Down() error {
 	// Not bound to a context: when a run was interrupted, this still has to be done.
 	return withTable(context.Background(), func() error {
 		defer l.claim.Release()
+		defer l.reapDaemons()
 		return demolish(l.Name)
 	})
 }

@@ -71,7 +71,6 @@ func holder([]string) int {
 
 // owner raises the lab args[1] with agents and waits to be killed.
 func owner(args []string) int {
-	os.Setenv("VENTURI_TEST_ROLE", "agent")
 	exe, err := os.Executable()
 	if err == nil {
 		_, err = lab.Up(context.Background(), lab.Options{

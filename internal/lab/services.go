@@ -6,8 +6,10 @@ import (
 	"encoding/base32"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -22,7 +24,7 @@ func checkServices(n int) error {
 	return nil
 }
 
-// services gives both machines the packet filter of a node with kube-proxy in
+// services gives all machines, and the namespaces of their switches, the packet filter of a node with kube-proxy in
 // iptables mode: the chains that every packet walks, n Services of one port
 // and one endpoint each, and with them connection tracking. What a bridge
 // forwards goes through it too, as kube-proxy wants, if br_netfilter is loaded. The rules are nftables'
@@ -33,7 +35,7 @@ func (b *builder) services(ctx context.Context, o Options) error {
 		return nil
 	}
 	nat, filter := natTable(o.Services), filterTable()
-	for _, n := range b.machine {
+	for _, n := range slices.Concat(b.machine, b.spaces) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -54,7 +56,7 @@ func (b *builder) services(ctx context.Context, o Options) error {
 const masqMark = 0x4000
 
 var (
-	clusterPods = netip.MustParsePrefix("10.244.0.0/16")
+	clusterPods = path.Pods
 	loopback    = netip.MustParsePrefix("127.0.0.0/8")
 )
 

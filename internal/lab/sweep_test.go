@@ -100,7 +100,7 @@ func TestSweepSparesTheKept(t *testing.T) {
 	}
 	loaded, err := lab.Load(name)
 	must(t, err)
-	if loaded.Arms[0] != l.Arms[0] || loaded.Machines[0].AgentPid != l.Machines[0].AgentPid {
+	if loaded.Arms[0].From() != l.Arms[0].From() || loaded.Machines[0].AgentPid != l.Machines[0].AgentPid {
 		t.Errorf("loaded %+v, want %+v", loaded, l)
 	}
 	must(t, lab.Remove(t.Context(), name))

@@ -20,7 +20,7 @@ func TestOnTheWire(t *testing.T) {
 	const inner = 20 + 8 + size // IPv4, UDP
 	for _, arm := range l.Arms {
 		frames := capture(t, l.Machines[0].Namespace, func() {
-			checkUDP(t, arm.From, arm.To, []int{size})
+			checkUDP(t, arm.From(), arm.To(), []int{size})
 		})
 		found := 0
 		for _, f := range frames {
@@ -47,7 +47,7 @@ func isPath(arm lab.Arm, frame []byte) bool {
 		return false
 	}
 	if arm.Path == "vxlan" {
-		vni := map[string]uint32{"vxlan": 1, "vxlan.2": 2}[arm.Name]
+		vni := map[string]uint32{"vxlan": 1, "vxlan.2": 17}[arm.Name]
 		udp := ip[20:]
 		if binary.BigEndian.Uint16(udp[2:]) != vxlanPort || binary.BigEndian.Uint32(udp[12:])>>8 != vni {
 			return false
@@ -55,7 +55,7 @@ func isPath(arm lab.Arm, frame []byte) bool {
 		ip = udp[8+8+14:] // UDP, VXLAN, inner Ethernet
 	}
 	src, dst := [4]byte(ip[12:16]), [4]byte(ip[16:20])
-	a, b := arm.From.Addr.As4(), arm.To.Addr.As4()
+	a, b := arm.From().Addr.As4(), arm.To().Addr.As4()
 	return src == a && dst == b || src == b && dst == a
 }
 

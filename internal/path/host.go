@@ -12,13 +12,13 @@ var host = Driver{
 	Name:    "host",
 	Summary: "the machines' own network, no pods: what the others are compared with",
 	Like:    "a pod with hostNetwork, or a process outside of any container",
-	Up: func(_ context.Context, s *Site) (from, to machine.Endpoint, err error) {
-		return hostEnd(s.Machines[0]), hostEnd(s.Machines[1]), nil
+	Up: func(_ context.Context, s *Site) (Ends, error) {
+		var ends Ends
+		for _, m := range s.Machines {
+			ends = append(ends, []machine.Endpoint{{
+				Machine: m.Name, Namespace: m.In.Path(), Device: m.Wire, Addr: m.Addr, MTU: m.MTU,
+			}})
+		}
+		return ends, nil
 	},
-}
-
-func hostEnd(m Machine) machine.Endpoint {
-	return machine.Endpoint{
-		Machine: m.Name, Namespace: m.In.Path(), Device: m.Wire, Addr: m.Addr, MTU: m.MTU,
-	}
 }

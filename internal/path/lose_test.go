@@ -16,8 +16,8 @@ func TestLose(t *testing.T) {
 	const sent, oneIn = 2000, 4
 	for i, drop := range []uint32{oneIn, 0} {
 		arm := l.Arms[i]
-		testenv.Lose(t, arm.To.Namespace, drop)
-		server, client := listenUDP(t, arm.To), listenUDP(t, arm.From)
+		testenv.Lose(t, arm.To().Namespace, drop)
+		server, client := listenUDP(t, arm.To()), listenUDP(t, arm.From())
 		defer server.Close()
 		defer client.Close()
 		must(t, server.SetReadBuffer(4<<20)) // all may wait there at once

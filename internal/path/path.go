@@ -1,10 +1,11 @@
-// Package path builds what lies between two ends of traffic: one file a
+// Package path builds what lies between the ends of traffic: one file a
 // driver, one line in [Table].
 //
-// A driver gets two machines that a wire joins and lays its own devices, pods
-// and routes beside those of the other paths; all paths of a lab are up at
-// once. It writes only into the namespaces that it is handed or asks for, and
-// takes nothing down: deleting the namespaces does.
+// A driver gets machines that a wire joins and lays its own devices, pods,
+// daemons and routes beside those of the other paths; all paths of a lab are
+// up at once, and are built at once. It writes only into the namespaces that it
+// is handed or asks for, and takes nothing down: deleting the namespaces, and
+// ending what runs in them, does.
 package path
 
 import (
@@ -22,77 +23,80 @@ import (
 
 // Driver is one kind of path.
 type Driver struct {
-	Name     string
-	Summary  string           // one line for --help
-	Like     string           // the system that wires it so
-	Overhead int              // bytes that it adds to each packet on the wire
-	Needs    []*feature.Probe // beyond what the lab itself needs
-	// Up builds the path and gives its ends, the first on the first machine.
-	Up func(ctx context.Context, s *Site) (from, to machine.Endpoint, err error)
+	Name    string
+	Summary string // one line for --help
+	Like    string // the system that wires it so
+	Options []Option
+	// Settle refuses options that do not go together, and fills in those that
+	// depend on the machine; nil: all go together.
+	Settle func(Values) error
+	// Overhead is what it adds to each packet on the wire, bytes; nil: nothing.
+	Overhead func(Values) int
+	// MTU is the most that the pods can have over a wire with the given one,
+	// bytes; nil: the wire's less the overhead.
+	MTU func(wire int, v Values) int
+	// Needs is what it needs beyond what the lab itself does; nil: nothing.
+	Needs func(Values) []feature.Need
+	// Up builds the path and gives its ends.
+	Up func(ctx context.Context, s *Site) (Ends, error)
 }
 
-// Check says whether the kernel has what the path needs: nil, or an error for
+// Ends are the ends of a path: by machine, in the order of the site's, and
+// then by pod. The k-th pods of all machines talk to each other.
+type Ends [][]machine.Endpoint
+
+// Check says whether the machine has what the path needs: nil, or an error for
 // a user that says what is missing and how to get it.
-func (d *Driver) Check() error {
-	return feature.Require("cannot raise path "+d.Name, d.Needs...)
+func (a Arm) Check() error {
+	if a.Driver.Needs == nil {
+		return nil
+	}
+	return feature.Require("cannot raise path "+a.Name, a.Driver.Needs(a.Options)...)
 }
 
 // Table lists the drivers in the order in which help shows them.
-var Table = []*Driver{&host, &routed, &vxlan}
+var Table = []*Driver{&host, &routed, &vxlan, &vxlanDev}
 
 // Site is where a driver builds.
 type Site struct {
 	Arm      string // name of the path in this lab
 	Index    int    // of the arm, from 0: addresses derive from it
 	Nth      int    // among the arms of this driver, from 0: names of devices derive from it
-	Machines [2]Machine
-	// Pod makes the pod of this arm on one of the machines.
-	Pod func(machine int) (*change.Namespace, error)
+	Options  Values
+	MTU      int // of the pods, bytes
+	Machines []Machine
+	Ground
 }
 
-// Machine is one of the two machines, as a driver sees it.
+// Machine is one of the machines, as a driver sees it.
 type Machine struct {
 	Name string
 	In   *change.Namespace
-	Wire string     // name of the device that leads to the other machine
+	Wire string     // name of the device that leads to the other machines
 	Addr netip.Addr // on the wire
 	MTU  int        // of the wire, bytes
 }
 
-// Arm is one path of a lab, to be built.
-type Arm struct {
-	Name   string
-	Index  int // among all arms, from 0
-	Nth    int // among those of the same driver, from 0
-	Driver *Driver
-}
-
-// MaxArms is how many paths one lab can have: each takes two of the 256 pod
-// blocks below 10.244.0.0/16.
-const MaxArms = 128
-
-// Arms reads a list of path names. A name that comes again gets a number:
-// routed, routed.2. An unknown name is an error for a user.
-func Arms(names []string) ([]Arm, error) {
-	if len(names) > MaxArms {
-		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot raise %d paths", len(names)),
-			fmt.Sprintf("a lab has room for %d", MaxArms), "ask for fewer")
-	}
-	seen := map[string]int{}
-	arms := make([]Arm, 0, len(names))
-	for i, name := range names {
-		d, err := Lookup(name)
-		if err != nil {
-			return nil, err
-		}
-		arm := Arm{Name: name, Index: i, Nth: seen[name], Driver: d}
-		if arm.Nth > 0 {
-			arm.Name = fmt.Sprintf("%s.%d", name, arm.Nth+1)
-		}
-		seen[name]++
-		arms = append(arms, arm)
-	}
-	return arms, nil
+// Ground is what the lab gives a driver to build on. Machines are given by
+// their index; what is made belongs to the arm and goes with the lab.
+type Ground struct {
+	// Pod makes the n-th pod of this arm on a machine.
+	Pod func(machine, n int) (*change.Namespace, error)
+	// Space makes a further namespace of a machine, for a switch that cannot
+	// share the machine's own.
+	Space func(machine int, name string) (*change.Namespace, error)
+	// Cards gives every machine one more network card, with the wire's offloads
+	// and MTU, and joins them as the wire joins the machines. There is one end
+	// for each machine, in order.
+	Cards func(ends []change.VethEnd) error
+	// Folder makes the arm's private folder on a machine, for sockets and files
+	// of its daemons, and gives its path.
+	Folder func(machine int) (string, error)
+	// Start starts a daemon of the arm on a machine. Of the command, Detach is
+	// filled in.
+	Start func(machine int, in *change.Namespace, c change.Command) (*change.Child, error)
+	// Program starts this very program; its arguments follow.
+	Program []string
 }
 
 // Lookup finds a driver by name. An unknown name is an error for a user.

@@ -20,7 +20,7 @@ func TestTable(t *testing.T) {
 }
 
 func TestArms(t *testing.T) {
-	arms, err := path.Arms([]string{"host", "routed", "vxlan", "routed", "host"})
+	arms, err := path.Arms([]string{"host", "routed", "vxlan", "routed", "host"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestArms(t *testing.T) {
 }
 
 func TestUnknownPath(t *testing.T) {
-	_, err := path.Arms([]string{"host", "vxlam"})
+	_, err := path.Arms([]string{"host", "vxlam"}, nil)
 	if verr.Code(err) != verr.Usage {
 		t.Fatalf("Arms = %v, want an error with code %d", err, verr.Usage)
 	}
@@ -44,12 +44,70 @@ func TestUnknownPath(t *testing.T) {
 	}
 }
 
-func TestTooManyPaths(t *testing.T) {
-	names := make([]string, path.MaxArms+1)
-	for i := range names {
-		names[i] = "host"
+func TestRoom(t *testing.T) {
+	for _, c := range []struct {
+		arms, hosts int
+		ok          bool
+	}{{512, 2, true}, {513, 2, false}, {20, 50, true}, {21, 50, false}} {
+		if err := path.Room(c.arms, c.hosts); (err == nil) != c.ok || !c.ok && verr.Code(err) != verr.Usage {
+			t.Errorf("%d arms on %d machines: %v, want room %v", c.arms, c.hosts, err, c.ok)
+		}
 	}
-	if _, err := path.Arms(names); verr.Code(err) != verr.Usage {
-		t.Errorf("Arms of %d = %v, want an error with code %d", len(names), err, verr.Usage)
+}
+
+// What a user gives wrong is refused with the reason.
+func TestBadSpec(t *testing.T) {
+	for text, why := range map[string]string{
+		"vxlan:vin=1":                  "no option \"vin\"",
+		"vxlan:vni":                    "no value",
+		"vxlan:vni=1,vni=2":            "given twice",
+		"vxlan:vni=0":                  "not a number from 1 to 16777215",
+		"vxlan:vni=16777216":           "not a number from 1 to 16777215",
+		"vxlan:vni=16777215,tunnels=2": "the greatest is 16777215",
+		"vxlan:port=65536":             "not a number",
+		"vxlan:csum=maybe":             "not one of on, off",
+		"vxlan:tunnels=17":             "not a number from 1 to 16",
+		"vxlan:mtu=67":                 "not a number from 68",
+		"host:mtu=1400":                "no option",
+	} {
+		_, _, err := path.ParseSpec(text)
+		if verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v, want a usage error that says %q", text, err, why)
+		}
+	}
+}
+
+// What was said comes back as it can be said again, without the defaults.
+func TestSaid(t *testing.T) {
+	arms, err := path.Arms([]string{"vxlan: tunnels=5, port=8472,vni=7"}, []string{"five"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := arms[0].Said(); said != "vni=7,tunnels=5" || arms[0].Name != "five" {
+		t.Errorf("%s: %q, want five with vni=7,tunnels=5", arms[0].Name, said)
+	}
+	for _, name := range []string{"A", "a/b", "-a", strings.Repeat("x", 25), "host"} {
+		if _, err := path.Arms([]string{"host", "vxlan"}, []string{"host", name}); verr.Code(err) != verr.Usage {
+			t.Errorf("name %q: %v, want a usage error", name, err)
+		}
+	}
+}
+
+func TestMTU(t *testing.T) {
+	for _, c := range []struct {
+		spec       string
+		wire, want int // 0: refused
+	}{
+		{"routed", 1500, 1500}, {"vxlan", 1500, 1450}, {"vxlan", 576, 526}, {"vxlan:mtu=1400", 1500, 1400},
+		{"vxlan:mtu=1450", 1500, 1450}, {"vxlan:mtu=1451", 1500, 0}, {"vxlan", 117, 0}, {"routed:mtu=1501", 1500, 0},
+	} {
+		arms, err := path.Arms([]string{c.spec}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := arms[0].MTU(c.wire)
+		if got != c.want || (err == nil) != (c.want > 0) || err != nil && verr.Code(err) != verr.Usage {
+			t.Errorf("%s on %d: %d, %v, want %d", c.spec, c.wire, got, err, c.want)
+		}
 	}
 }

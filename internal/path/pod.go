@@ -1,51 +1,123 @@
 package path
 
 import (
+	"context"
+	"fmt"
 	"net"
 	"net/netip"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // podDevice is the name of the network device inside of a pod.
 const podDevice = "eth0"
 
-// block is the range of pod addresses that one machine has for one arm, as a
-// cluster gives each node a block of its own. No two arms share one, so every
-// arm's routes stand beside those of the others.
-func block(machine, arm int) netip.Prefix {
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(2*arm + machine), 0}), 24)
+// Address ranges. No two arms share a block, so every arm's routes stand
+// beside those of the others, as a cluster gives each node blocks of its own.
+var (
+	// Pods is the range of all pods.
+	Pods = netip.MustParsePrefix("10.244.0.0/16")
+	// outerNet is the range of the addresses that tunnels have outside.
+	outerNet = netip.MustParsePrefix("10.222.0.0/16")
+)
+
+const (
+	blockBits = 26 // of a block of pods, as Calico's IPAM deals them out
+	blockSize = 1 << (32 - blockBits)
+	blocks    = 1 << (blockBits - 16) // that fit into a range
+	// maxPods bounds the pods of an arm on one machine, and its tunnels.
+	maxPods = 16
+)
+
+// Room tells whether there are addresses for so many arms on so many machines.
+// Error, for a user: there are not.
+func Room(arms, hosts int) error {
+	if arms*hosts <= blocks {
+		return nil
+	}
+	return verr.New(verr.Usage, fmt.Sprintf("cannot raise %d paths on %d machines", arms, hosts),
+		fmt.Sprintf("a lab has %d blocks of pod addresses, one for each path on each machine", blocks),
+		"ask for fewer paths or machines")
 }
 
-// within gives the n-th address of a block.
-func within(block netip.Prefix, n byte) netip.Addr {
-	a := block.Addr().As4()
-	a[3] += n
-	return netip.AddrFrom4(a)
+// block is the range of the pods' addresses that one machine has for this arm.
+func (s *Site) block(machine int) netip.Prefix { return s.blockIn(Pods, machine) }
+
+// outer is the address outside of the n-th tunnel of this arm on a machine.
+func (s *Site) outer(machine, n int) netip.Addr {
+	return within(s.blockIn(outerNet, machine), 1+n)
 }
+
+func (s *Site) blockIn(all netip.Prefix, machine int) netip.Prefix {
+	n := s.Index*len(s.Machines) + machine
+	return netip.PrefixFrom(within(all, n*blockSize), blockBits)
+}
+
+// within gives the n-th address of a prefix.
+func within(p netip.Prefix, n int) netip.Addr {
+	a := p.Masked().Addr().As4()
+	sum := uint32(a[0])<<24 | uint32(a[1])<<16 | uint32(a[2])<<8 | uint32(a[3])
+	sum += uint32(n)
+	return netip.AddrFrom4([4]byte{byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)})
+}
+
+// podAddr is the address of the n-th pod of a block; before it come the
+// network's own and the gateway's.
+func (s *Site) podAddr(machine, n int) netip.Addr { return within(s.block(machine), 2+n) }
+
+// gateway is the address of the pods' next hop, where it is one of the block's.
+func (s *Site) gateway(machine int) netip.Addr { return within(s.block(machine), 1) }
 
 // What a device is for, in the last byte of its MAC.
 const (
-	roleGateway = 1 // the machine's side of a pod's link
-	rolePod     = 2
-	roleTunnel  = 3
+	roleGateway = 1    // the machine's side of a pod's link
+	roleTunnel  = 0x10 // first of maxPods
+	rolePod     = 0x20 // first of maxPods
+	roleCard    = 0x30
 )
 
 // mac makes the address of a device that a driver builds. It is computed
-// rather than drawn, so both ends can be told of each other before either
-// exists, and two runs look the same. The first byte marks it as given by
-// software.
-func mac(machine, arm int, role byte) net.HardwareAddr {
-	return net.HardwareAddr{0x0a, 0x76, 0x00, byte(machine), byte(arm), role}
+// rather than drawn, so all ends can be told of each other before any exists,
+// and two runs look the same. The first byte marks it as given by software.
+func (s *Site) mac(machine int, role byte) net.HardwareAddr {
+	return net.HardwareAddr{0x0a, 0x76, byte(s.Index >> 8), byte(s.Index), byte(machine), role}
 }
 
-// plug makes the veth pair of a pod: eth0 inside of it, device on the machine.
-// The MAC of the machine's end is drawn by the kernel when it is nil.
-func plug(s *Site, machine int, pod *change.Namespace, device string, outside net.HardwareAddr, mtu int) error {
-	return change.AddVeth(
-		change.VethEnd{In: s.Machines[machine].In, Name: device, MAC: outside},
-		change.VethEnd{In: pod, Name: podDevice, MAC: mac(machine, s.Index, rolePod)},
-		mtu)
+// podMAC is the address of the n-th pod's device.
+func (s *Site) podMAC(machine, n int) net.HardwareAddr { return s.mac(machine, rolePod+byte(n)) }
+
+// tunnelMAC is the address of the n-th tunnel's inner end.
+func (s *Site) tunnelMAC(machine, n int) net.HardwareAddr { return s.mac(machine, roleTunnel+byte(n)) }
+
+// plug makes the veth pair of a pod: eth0 inside of it, device outside. The
+// MAC of the outer end is drawn by the kernel when it is nil.
+func (s *Site) plug(i, n int, pod *change.Namespace, outside change.VethEnd) error {
+	return change.AddVeth(outside, change.VethEnd{In: pod, Name: podDevice, MAC: s.podMAC(i, n)}, s.MTU)
+}
+
+// pod is the n-th pod of a machine as an end of traffic.
+func (s *Site) pod(i, n int, in *change.Namespace) machine.Endpoint {
+	return machine.Endpoint{
+		Machine: s.Machines[i].Name, Namespace: in.Path(), Device: podDevice, Addr: s.podAddr(i, n), MTU: s.MTU,
+	}
+}
+
+// eachMachine builds the ends machine by machine, for paths that need not have
+// built one machine before the next.
+func (s *Site) eachMachine(ctx context.Context, build func(i int) ([]machine.Endpoint, error)) (Ends, error) {
+	ends := make(Ends, len(s.Machines))
+	for i := range s.Machines {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		var err error
+		if ends[i], err = build(i); err != nil {
+			return nil, err
+		}
+	}
+	return ends, nil
 }
 
 // anywhere is the destination of a default route.

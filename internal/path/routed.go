@@ -12,13 +12,31 @@ import (
 
 // routed forwards between pod and wire with nothing around the packets. Each
 // pod hangs on a veth of its own and believes in a gateway that no device has;
-// the machine routes to the pod's single address, and to the other machine's
-// block by that machine's address on the wire.
+// the machine routes to the pod's single address, and to the other machines'
+// blocks by those machines' addresses on the wire.
 var routed = Driver{
 	Name:    "routed",
 	Summary: "pods on veths, kernel forwarding, no encapsulation",
 	Like:    "Calico without encapsulation",
-	Up:      routedUp,
+	Options: []Option{mtu},
+	Up: func(ctx context.Context, s *Site) (Ends, error) {
+		return s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
+			end, err := s.routedPod(i)
+			if err != nil {
+				return nil, err
+			}
+			m := s.Machines[i]
+			for j, other := range s.Machines {
+				if j == i {
+					continue
+				}
+				if err := m.In.AddRoute(change.Route{Dst: s.block(j), Via: other.Addr, Device: m.Wire}); err != nil {
+					return nil, err
+				}
+			}
+			return []machine.Endpoint{end}, nil
+		})
+	},
 }
 
 var (
@@ -29,43 +47,27 @@ var (
 	routedMAC = net.HardwareAddr{0xee, 0xee, 0xee, 0xee, 0xee, 0xee}
 )
 
-// routedBits is the size of the block of addresses that a machine announces.
-const routedBits = 26
-
-func routedUp(ctx context.Context, s *Site) (from, to machine.Endpoint, err error) {
-	var ends [2]machine.Endpoint
-	for i := range s.Machines {
-		if err := ctx.Err(); err != nil {
-			return from, to, err
-		}
-		if ends[i], err = routedEnd(s, i); err != nil {
-			return from, to, err
-		}
-	}
-	return ends[0], ends[1], nil
-}
-
-func routedEnd(s *Site, i int) (machine.Endpoint, error) {
-	m := s.Machines[i]
-	addr := within(block(i, s.Index), 2)
-	end := machine.Endpoint{Machine: m.Name, Device: podDevice, Addr: addr, MTU: m.MTU}
-	pod, err := s.Pod(i)
+// routedPod makes the pod of one machine and tells the machine where it is,
+// and that what no pod of its block has ends here. The ways to the other
+// machines' blocks are the caller's business.
+func (s *Site) routedPod(i int) (machine.Endpoint, error) {
+	pod, err := s.Pod(i, 0)
 	if err != nil {
+		return machine.Endpoint{}, err
+	}
+	device := fmt.Sprintf("cali%d", s.Index)
+	if err := s.plug(i, 0, pod, change.VethEnd{In: s.Machines[i].In, Name: device, MAC: routedMAC}); err != nil {
+		return machine.Endpoint{}, err
+	}
+	end := s.pod(i, 0, pod)
+	if err := routedInside(pod, end.Addr); err != nil {
 		return end, err
 	}
-	end.Namespace = pod.Path()
-	device := fmt.Sprintf("cali%d", s.Nth)
-	if err := plug(s, i, pod, device, routedMAC, m.MTU); err != nil {
-		return end, err
-	}
-	if err := routedPod(pod, addr); err != nil {
-		return end, err
-	}
-	return end, routedMachine(s, i, device, addr)
+	return end, s.routedOutside(i, device, end.Addr)
 }
 
-// routedPod gives the pod its address and its way out.
-func routedPod(pod *change.Namespace, addr netip.Addr) error {
+// routedInside gives the pod its address and its way out.
+func routedInside(pod *change.Namespace, addr netip.Addr) error {
 	if err := pod.AddAddr(podDevice, single(addr)); err != nil {
 		return err
 	}
@@ -78,31 +80,24 @@ func routedPod(pod *change.Namespace, addr netip.Addr) error {
 	return pod.AddNeighbour(podDevice, routedGateway, routedMAC)
 }
 
-// routedMachine tells the machine where its pod is and where the other's are.
-func routedMachine(s *Site, i int, device string, addr netip.Addr) error {
-	m, other := s.Machines[i], s.Machines[1-i]
+// routedOutside tells the machine where its pod is.
+func (s *Site) routedOutside(i int, device string, addr netip.Addr) error {
+	in := s.Machines[i].In
 	// The machine answers for the gateway's address on this link, and takes
 	// from it only packets that it would send there.
-	err := m.In.Sysctl(
+	err := in.Sysctl(
 		change.Setting{Name: "net.ipv4.ip_forward", Value: "1"},
 		change.Setting{Name: "net/ipv4/conf/" + device + "/proxy_arp", Value: "1"},
 		change.Setting{Name: "net/ipv4/conf/" + device + "/rp_filter", Value: "1"})
 	if err != nil {
 		return err
 	}
-	if err := m.In.AddRoute(change.Route{Dst: single(addr), Device: device}); err != nil {
+	if err := in.AddRoute(change.Route{Dst: single(addr), Device: device}); err != nil {
 		return err
 	}
-	if err := m.In.AddNeighbour(device, addr, mac(i, s.Index, rolePod)); err != nil {
+	if err := in.AddNeighbour(device, addr, s.podMAC(i, 0)); err != nil {
 		return err
 	}
 	// What no pod has ends here instead of wandering off by a default route.
-	if err := m.In.AddRoute(change.Route{Dst: routedBlock(i, s.Index), Blackhole: true}); err != nil {
-		return err
-	}
-	return m.In.AddRoute(change.Route{Dst: routedBlock(1-i, s.Index), Via: other.Addr, Device: m.Wire})
-}
-
-func routedBlock(machine, arm int) netip.Prefix {
-	return netip.PrefixFrom(block(machine, arm).Addr(), routedBits)
+	return in.AddRoute(change.Route{Dst: s.block(i), Blackhole: true})
 }

@@ -46,15 +46,16 @@ func TestTraffic(t *testing.T) {
 }
 
 func carries(t *testing.T, arm lab.Arm, wire lab.Wire) {
-	if want := wire.MTU - arm.Overhead; arm.From.MTU != want || arm.To.MTU != want {
-		t.Errorf("MTU %d and %d, want %d: the wire's less the overhead", arm.From.MTU, arm.To.MTU, want)
+	from, to := arm.From(), arm.To()
+	if want := wire.MTU - arm.Overhead; from.MTU != want || to.MTU != want {
+		t.Errorf("MTU %d and %d, want %d: the wire's less the overhead", from.MTU, to.MTU, want)
 	}
-	checkTCP(t, arm.From, arm.To)
-	checkTCP(t, arm.To, arm.From)
+	checkTCP(t, from, to)
+	checkTCP(t, to, from)
 	const headers = 28 // IPv4 and UDP
-	sizes := []int{1, arm.From.MTU - headers, arm.From.MTU - headers + 1, 3*arm.From.MTU + 7}
-	checkUDP(t, arm.From, arm.To, sizes)
-	checkUDP(t, arm.To, arm.From, sizes)
+	sizes := []int{1, from.MTU - headers, from.MTU - headers + 1, 3*from.MTU + 7}
+	checkUDP(t, from, to, sizes)
+	checkUDP(t, to, from, sizes)
 }
 
 // The baseline and its copy are the same ends: what differs between them is
@@ -65,7 +66,7 @@ func TestHostTwice(t *testing.T) {
 	if a.Name != "host" || b.Name != "host.2" {
 		t.Errorf("arms are called %s and %s, want host and host.2", a.Name, b.Name)
 	}
-	if a.From != b.From || a.To != b.To {
+	if a.From() != b.From() || a.To() != b.To() {
 		t.Errorf("ends differ: %v and %v", a, b)
 	}
 	if pods := len(l.Machines[0].Pods) + len(l.Machines[1].Pods); pods != 0 {
@@ -78,7 +79,7 @@ func TestArmsAreApart(t *testing.T) {
 	l := testenv.Lab(t, lab.Options{Paths: []string{"routed", "vxlan", "routed", "vxlan"}})
 	owner := map[string]string{}
 	for _, arm := range l.Arms {
-		for _, key := range []string{arm.From.Addr.String(), arm.To.Addr.String(), arm.From.Namespace, arm.To.Namespace} {
+		for _, key := range []string{arm.From().Addr.String(), arm.To().Addr.String(), arm.From().Namespace, arm.To().Namespace} {
 			if other := owner[key]; other != "" {
 				t.Errorf("%s and %s both have %s", other, arm.Name, key)
 			}

@@ -2,12 +2,15 @@ package path
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"syscall"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // vxlan is the kernel's overlay as Flannel wires it: pods on a bridge that is
@@ -18,106 +21,187 @@ import (
 // outer UDP header is whatever the kernel does by default (it computes one).
 // The masquerading of traffic that leaves the cluster is not built: no traffic
 // of a lab leaves it.
+//
+// With several tunnels there are as many vxlan devices, each with a VNI and
+// outer addresses of its own, and as many pods, each reached by one of them.
 var vxlan = Driver{
 	Name:     "vxlan",
 	Summary:  "pods on a bridge, kernel vxlan between the machines",
 	Like:     "Flannel with its vxlan backend",
-	Overhead: vxlanOverhead,
-	Needs:    []*feature.Probe{feature.Bridge, feature.VXLAN},
-	Up:       vxlanUp,
+	Options:  vxlanOptions("8472", "UDP port; 8472 is Flannel's, and the kernel's own default"),
+	Settle:   vxlanSettle,
+	Overhead: func(Values) int { return vxlanOverhead },
+	Needs:    func(Values) []feature.Need { return []feature.Need{feature.Bridge, feature.VXLAN} },
+	Up: func(ctx context.Context, s *Site) (Ends, error) {
+		return s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
+			if err := s.vxlanBridge(i); err != nil {
+				return nil, err
+			}
+			var ends []machine.Endpoint
+			for n := range s.Options.Int("tunnels") {
+				if err := s.vxlanTunnel(i, n); err != nil {
+					return nil, err
+				}
+				end, err := s.vxlanPod(i, n)
+				if err != nil {
+					return nil, err
+				}
+				ends = append(ends, end)
+			}
+			return ends, nil
+		})
+	},
 }
 
 const (
 	vxlanOverhead = 50 // outer IPv4 20, UDP 8, VXLAN 8, inner Ethernet 14
-	vxlanPort     = 8472
+	maxVNI        = 1<<24 - 1
 )
 
-func vxlanUp(ctx context.Context, s *Site) (from, to machine.Endpoint, err error) {
-	var ends [2]machine.Endpoint
-	for i := range s.Machines {
-		if err := ctx.Err(); err != nil {
-			return from, to, err
-		}
-		if ends[i], err = vxlanEnd(s, i); err != nil {
-			return from, to, err
-		}
+// vxlanOptions are those of both drivers of kernel vxlan.
+func vxlanOptions(port, portHelp string) []Option {
+	return []Option{
+		number("vni", 1, maxVNI, "", "VXLAN network identifier, of the first tunnel; each path has its own when not given"),
+		number("port", 1, 65535, port, portHelp),
+		onOff("csum", "on", "compute the checksum of the outer UDP header"),
+		number("tunnels", 1, maxPods, "1", "tunnels between outer addresses of their own, each with a pod; flows are dealt out to them"),
+		mtu,
 	}
-	return ends[0], ends[1], nil
 }
 
-func vxlanEnd(s *Site, i int) (machine.Endpoint, error) {
+// vxlanSettle: every tunnel has a VNI.
+func vxlanSettle(v Values) error {
+	if last := v.Int("vni") + v.Int("tunnels") - 1; last > maxVNI {
+		return fmt.Errorf("the last of %d tunnels from vni %d on would have %d, and the greatest is %d",
+			v.Int("tunnels"), v.Int("vni"), last, maxVNI)
+	}
+	return nil
+}
+
+// vni is that of the n-th tunnel.
+func (s *Site) vni(n int) int {
+	if first := s.Options.Int("vni"); first > 0 {
+		return first + n
+	}
+	return s.tunnelNumber(n)
+}
+
+// tunnelNumber counts the tunnels of all arms of this driver from 1: the first
+// is Flannel's own flannel.1.
+func (s *Site) tunnelNumber(n int) int { return 1 + s.Nth*maxPods + n }
+
+// vxlanDevice makes the device of one tunnel on a machine, and tells it where
+// the same tunnel ends on the other machines. A single tunnel uses the
+// machine's address on the wire; several have outer addresses of their own.
+func (s *Site) vxlanDevice(i, n int, name string) error {
 	m := s.Machines[i]
-	mtu := m.MTU - vxlanOverhead
-	end := machine.Endpoint{Machine: m.Name, Device: podDevice, Addr: within(block(i, s.Index), 2), MTU: mtu}
-	if err := vxlanTunnel(s, i, mtu); err != nil {
-		return end, err
+	local := s.vxlanOuter(i, n)
+	if local != m.Addr {
+		if err := m.In.AddAddr(m.Wire, netip.PrefixFrom(local, outerNet.Bits())); err != nil {
+			return err
+		}
 	}
-	pod, err := s.Pod(i)
-	if err != nil {
-		return end, err
-	}
-	end.Namespace = pod.Path()
-	return end, vxlanPod(s, i, pod, mtu)
-}
-
-// vxlanTunnel builds the vxlan device of one machine and the way to the other.
-// VNI and names count up; the first is Flannel's own flannel.1.
-func vxlanTunnel(s *Site, i, mtu int) error {
-	m, other := s.Machines[i], s.Machines[1-i]
-	device := fmt.Sprintf("flannel.%d", s.Nth+1)
 	err := m.In.AddVXLAN(change.VXLAN{
-		Name: device, MAC: mac(i, s.Index, roleTunnel), MTU: mtu,
-		VNI: s.Nth + 1, Port: vxlanPort, Local: m.Addr, Device: m.Wire,
+		Name: name, MAC: s.tunnelMAC(i, n), MTU: s.MTU,
+		VNI: s.vni(n), Port: s.Options.Int("port"), Local: local, Device: m.Wire, NoCsum: !s.Options.On("csum"),
 	})
+	if errors.Is(err, syscall.EEXIST) {
+		return verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s with VNI %d on port %s", s.Arm, s.vni(n), s.Options["port"]),
+			"another path of this lab has both", "give the paths different vni= or port=")
+	}
 	if err != nil {
 		return err
 	}
-	// The device's address is the block's own first one; the other side's is
-	// the next hop to all of that side's pods.
-	own, remote := block(i, s.Index), block(1-i, s.Index)
-	if err := m.In.AddAddr(device, single(own.Addr())); err != nil {
-		return err
+	for j := range s.Machines {
+		if j == i {
+			continue
+		}
+		if err := m.In.AddFDB(name, s.tunnelMAC(j, n), s.vxlanOuter(j, n)); err != nil {
+			return err
+		}
 	}
-	theirs := mac(1-i, s.Index, roleTunnel)
-	if err := m.In.AddNeighbour(device, remote.Addr(), theirs); err != nil {
-		return err
-	}
-	if err := m.In.AddFDB(device, theirs, other.Addr); err != nil {
-		return err
-	}
-	if err := forward(m.In); err != nil {
-		return err
-	}
-	return m.In.AddRoute(change.Route{Dst: remote, Via: remote.Addr(), Device: device, OnLink: true})
+	return nil
 }
 
-// vxlanPod builds the bridge of one machine and the pod on it.
-func vxlanPod(s *Site, i int, pod *change.Namespace, mtu int) error {
-	m := s.Machines[i]
-	net := block(i, s.Index)
-	gateway, addr := within(net, 1), within(net, 2)
-	bridge, port := fmt.Sprintf("cni%d", s.Nth), fmt.Sprintf("veth%d", s.Nth)
-	gatewayMAC := mac(i, s.Index, roleGateway)
-	if err := m.In.AddBridge(bridge, gatewayMAC, mtu); err != nil {
+func (s *Site) vxlanOuter(i, n int) netip.Addr {
+	if s.Options.Int("tunnels") == 1 {
+		return s.Machines[i].Addr
+	}
+	return s.outer(i, n)
+}
+
+// vxlanTunnel builds the n-th vxlan device of one machine and the ways to the
+// pods of the others that are behind it.
+func (s *Site) vxlanTunnel(i, n int) error {
+	in := s.Machines[i].In
+	device := fmt.Sprintf("flannel.%d", s.tunnelNumber(n))
+	if err := s.vxlanDevice(i, n, device); err != nil {
 		return err
 	}
-	if err := m.In.AddAddr(bridge, netip.PrefixFrom(gateway, net.Bits())); err != nil {
+	if err := in.AddAddr(device, single(s.vxlanHop(i, n))); err != nil {
 		return err
 	}
-	if err := plug(s, i, pod, port, nil, mtu); err != nil {
+	for j := range s.Machines {
+		if j == i {
+			continue
+		}
+		hop, behind := s.vxlanHop(j, n), s.block(j)
+		if s.Options.Int("tunnels") > 1 {
+			behind = single(s.podAddr(j, n))
+		}
+		if err := in.AddNeighbour(device, hop, s.tunnelMAC(j, n)); err != nil {
+			return err
+		}
+		if err := in.AddRoute(change.Route{Dst: behind, Via: hop, Device: device, OnLink: true}); err != nil {
+			return err
+		}
+	}
+	return forward(in)
+}
+
+// vxlanHop is the address of a tunnel's device, the next hop to the pods
+// behind it. That of the first is the block's own first address.
+func (s *Site) vxlanHop(i, n int) netip.Addr {
+	if n == 0 {
+		return s.block(i).Addr()
+	}
+	return within(s.block(i), 2+maxPods+n)
+}
+
+// vxlanBridge builds the bridge of one machine.
+func (s *Site) vxlanBridge(i int) error {
+	in := s.Machines[i].In
+	if err := in.AddBridge(s.bridge(), s.mac(i, roleGateway), s.MTU); err != nil {
 		return err
 	}
-	if err := m.In.Enslave(port, bridge, true); err != nil {
-		return err
+	return in.AddAddr(s.bridge(), netip.PrefixFrom(s.gateway(i), blockBits))
+}
+
+func (s *Site) bridge() string { return fmt.Sprintf("cni%d", s.Index) }
+
+// vxlanPod builds the n-th pod on the bridge of one machine.
+func (s *Site) vxlanPod(i, n int) (machine.Endpoint, error) {
+	in := s.Machines[i].In
+	pod, err := s.Pod(i, n)
+	if err != nil {
+		return machine.Endpoint{}, err
 	}
-	if err := m.In.AddNeighbour(bridge, addr, mac(i, s.Index, rolePod)); err != nil {
-		return err
+	end := s.pod(i, n, pod)
+	port := fmt.Sprintf("veth%d.%d", s.Index, n)
+	if err := s.plug(i, n, pod, change.VethEnd{In: in, Name: port}); err != nil {
+		return end, err
 	}
-	if err := pod.AddAddr(podDevice, netip.PrefixFrom(addr, net.Bits())); err != nil {
-		return err
+	if err := in.Enslave(port, s.bridge(), true); err != nil {
+		return end, err
 	}
-	if err := pod.AddRoute(change.Route{Dst: anywhere, Via: gateway, Device: podDevice}); err != nil {
-		return err
+	if err := in.AddNeighbour(s.bridge(), end.Addr, s.podMAC(i, n)); err != nil {
+		return end, err
 	}
-	return pod.AddNeighbour(podDevice, gateway, gatewayMAC)
+	if err := pod.AddAddr(podDevice, netip.PrefixFrom(end.Addr, blockBits)); err != nil {
+		return end, err
+	}
+	if err := pod.AddRoute(change.Route{Dst: anywhere, Via: s.gateway(i), Device: podDevice}); err != nil {
+		return end, err
+	}
+	return end, pod.AddNeighbour(podDevice, s.gateway(i), s.mac(i, roleGateway))
 }

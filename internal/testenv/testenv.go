@@ -25,7 +25,7 @@ import (
 
 const (
 	requireEnv = "VENTURI_REQUIRE_ROOT" // 1: a test that would skip for want of root fails
-	roleEnv    = "VENTURI_TEST_ROLE"    // the test binary plays this role instead of testing
+	roleEnv    = "VENTURI_TEST_ROLE"    // 1: the test binary plays the role that its first argument names
 )
 
 // Roles are what a test binary can be instead of a test: its tests start it
@@ -35,7 +35,8 @@ type Roles map[string]func(args []string) int
 
 // Main runs a package's tests and fails if they leave something behind.
 func Main(m *testing.M, roles Roles) {
-	if role := os.Getenv(roleEnv); role != "" {
+	if os.Getenv(roleEnv) == "1" && len(os.Args) > 1 {
+		role := os.Args[1]
 		play, ok := roles[role]
 		if !ok {
 			fmt.Fprintf(os.Stderr, "testenv: no role %q\n", role)
@@ -122,12 +123,15 @@ var labs atomic.Int32
 func LabName() string { return fmt.Sprintf("t%d-%d", os.Getpid(), labs.Add(1)) }
 
 // Lab raises a lab that goes down with the test. A name is chosen when there
-// is none.
+// is none, and daemons of paths are roles of the test binary.
 func Lab(t testing.TB, o lab.Options) *lab.Lab {
 	t.Helper()
 	Root(t)
 	if o.Name == "" {
 		o.Name = LabName()
+	}
+	if o.Program == nil {
+		o.Program = Program(t)
 	}
 	l, err := lab.Up(t.Context(), o)
 	if err != nil {
@@ -161,18 +165,22 @@ func Claim(t testing.TB) (name string) {
 
 // AgentCommand is the command of an agent that this test binary plays: the
 // role "agent" of [Main]. It holds until the test is over.
-func AgentCommand(t *testing.T) []string { return RoleCommand(t, "agent") }
+func AgentCommand(t testing.TB) []string { return RoleCommand(t, "agent") }
 
 // RoleCommand is the command of a process in which this test binary plays a
 // role. It holds until the test is over.
-func RoleCommand(t *testing.T, role string) []string {
+func RoleCommand(t testing.TB, role string) []string { return append(Program(t), role) }
+
+// Program is this test binary, as something that plays the role which its
+// first argument names. It holds until the test is over.
+func Program(t testing.TB) []string {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatalf("find the test binary: %v", err)
 	}
-	t.Setenv(roleEnv, role)
-	return []string{exe, role}
+	t.Setenv(roleEnv, "1")
+	return []string{exe}
 }
 
 // In runs fn inside a namespace, given by its file, and fails the test with

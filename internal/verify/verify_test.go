@@ -29,7 +29,7 @@ func (deaf) Say(string, ...any)     {}
 func host(t *testing.T) compare.Host {
 	t.Helper()
 	testenv.Root(t)
-	return compare.Host{Version: "test", LabName: testenv.LabName(), AgentCommand: testenv.AgentCommand(t), Watch: deaf{}}
+	return compare.Host{Version: "test", LabName: testenv.LabName(), Program: testenv.Program(t), Watch: deaf{}}
 }
 
 // TestStatsShort is the check of the verdicts with so large a difference and so

@@ -1,0 +1,43 @@
+package feature
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Program is a program that has to be installed.
+type Program struct {
+	Name    string // of its file
+	Package string // of Debian that brings it
+}
+
+// sbin are folders where daemons are, and which the PATH of a user often lacks.
+var sbin = []string{"/usr/local/sbin", "/usr/sbin", "/sbin"}
+
+// Find gives the program's file: the first on PATH, or in a folder of daemons.
+func (p Program) Find() (string, error) {
+	for _, folder := range append(filepath.SplitList(os.Getenv("PATH")), sbin...) {
+		file := filepath.Join(folder, p.Name)
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("find program %s: %w", p.Name, errNotInstalled)
+}
+
+var errNotInstalled = errors.New("it is not on PATH nor in a folder of daemons")
+
+// Ask is of [Need].
+func (p Program) Ask() (Answer, error) {
+	if _, err := p.Find(); err != nil {
+		return No, errNotInstalled
+	}
+	return Yes, nil
+}
+
+// Lack is of [Need].
+func (p Program) Lack() (lacks, get string) {
+	return "there is no program " + p.Name, fmt.Sprintf("install the package %s (apt-get install %[1]s)", p.Package)
+}

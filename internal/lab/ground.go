@@ -1,0 +1,143 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/path"
+)
+
+// daemon is a process that a path needs.
+type daemon struct {
+	arm, machine string
+	child        *change.Child
+}
+
+// paths builds all arms at once: most of the time goes by in waiting for
+// daemons to start.
+func (b *builder) paths(ctx context.Context, o Options, arms []path.Arm) error {
+	b.lab.Arms = make([]Arm, len(arms))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, arm := range arms {
+		group.Go(func() error {
+			mtu, err := arm.MTU(o.Wire.MTU)
+			if err != nil {
+				return err
+			}
+			ends, err := arm.Driver.Up(ctx, b.site(arm, mtu, o))
+			if err != nil {
+				return fmt.Errorf("raise path %s: %w", arm.Name, err)
+			}
+			b.lab.Arms[i] = Arm{
+				Name: arm.Name, Path: arm.Driver.Name, Options: arm.Said(), Overhead: arm.Overhead(), Ends: ends,
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	b.lab.sortPods()
+	return err
+}
+
+// site is where one arm is built.
+func (b *builder) site(arm path.Arm, mtu int, o Options) *path.Site {
+	s := &path.Site{Arm: arm.Name, Index: arm.Index, Nth: arm.Nth, Options: arm.Options, MTU: mtu}
+	for i, n := range b.machine {
+		s.Machines = append(s.Machines, path.Machine{
+			Name: machineName(i), In: n, Wire: wireDevice, Addr: wireAddr(i), MTU: o.Wire.MTU,
+		})
+	}
+	s.Ground = path.Ground{
+		Pod:    func(i, n int) (*change.Namespace, error) { return b.pod(i, n, arm.Name) },
+		Space:  func(i int, name string) (*change.Namespace, error) { return b.space(i, arm.Name+"."+name) },
+		Cards:  func(ends []change.VethEnd) error { return b.join(fmt.Sprintf("card%d", arm.Index), ends) },
+		Folder: func(i int) (string, error) { return b.folder(i, arm.Name) },
+		Start: func(i int, in *change.Namespace, c change.Command) (*change.Child, error) {
+			return b.start(i, arm.Name, in, c)
+		},
+		Program: o.Program,
+	}
+	return s
+}
+
+// pod makes the n-th pod of an arm on a machine. The first is called as the
+// arm, the next one arm.p2.
+func (b *builder) pod(i, n int, arm string) (*change.Namespace, error) {
+	if n > 0 {
+		arm = fmt.Sprintf("%s.p%d", arm, n+1)
+	}
+	made, named, err := b.below(i, arm)
+	if err == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.lab.Machines[i].Pods = append(b.lab.Machines[i].Pods, named)
+	}
+	return made, err
+}
+
+func (b *builder) space(i int, name string) (*change.Namespace, error) {
+	made, named, err := b.below(i, name)
+	if err == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.spaces = append(b.spaces, made)
+		b.lab.Machines[i].Switches = append(b.lab.Machines[i].Switches, named)
+	}
+	return made, err
+}
+
+// below makes a namespace that belongs to a machine.
+func (b *builder) below(i int, name string) (*change.Namespace, machine.Named, error) {
+	n, err := b.create(machineName(i) + "." + name)
+	if err != nil {
+		return nil, machine.Named{}, err
+	}
+	return n, machine.Named{Name: machineName(i) + "/" + name, Path: n.Path()}, nil
+}
+
+// folder makes an arm's folder on a machine.
+func (b *builder) folder(i int, arm string) (string, error) {
+	path := filepath.Join(folder(b.lab.Name), machineName(i)+"."+arm)
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return "", fmt.Errorf("make folder for daemons: %w", err)
+	}
+	return path, nil
+}
+
+func (b *builder) start(i int, arm string, in *change.Namespace, c change.Command) (*change.Child, error) {
+	c.Detach = b.keep
+	child, err := in.Start(c)
+	if err == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.lab.daemons = append(b.lab.daemons, daemon{arm, machineName(i), child})
+	}
+	return child, err
+}
+
+// reapDaemons waits for the daemons that this process started, when they have
+// been ended.
+func (l *Lab) reapDaemons() {
+	for _, d := range l.daemons {
+		d.child.Stop(agentStop)
+	}
+	l.daemons = nil
+}
+
+// sortPods puts what was noted while paths were built at once into the order
+// in which it is shown.
+func (l *Lab) sortPods() {
+	byName := func(a, b machine.Named) int { return strings.Compare(a.Name, b.Name) }
+	for i := range l.Machines {
+		slices.SortFunc(l.Machines[i].Pods, byName)
+		slices.SortFunc(l.Machines[i].Switches, byName)
+	}
+}

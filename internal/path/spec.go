@@ -1,0 +1,158 @@
+package path
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Arm is one path of a lab, to be built.
+type Arm struct {
+	Name    string
+	Index   int // among all arms, from 0
+	Nth     int // among those of the same driver, from 0
+	Driver  *Driver
+	Options Values
+}
+
+// Arms reads a list of paths as a user gives them, NAME or NAME:KEY=VALUE,...
+// An arm is called as its driver; one whose driver comes again gets a number:
+// routed, routed.2. names, if there are any, say other names, one a path; an
+// empty one leaves it as it is. Errors are for a user.
+func Arms(paths, names []string) ([]Arm, error) {
+	nth, taken := map[string]int{}, map[string]bool{}
+	arms := make([]Arm, 0, len(paths))
+	for i, text := range paths {
+		d, options, err := ParseSpec(text)
+		if err != nil {
+			return nil, err
+		}
+		arm := Arm{Name: d.Name, Index: i, Nth: nth[d.Name], Driver: d, Options: options}
+		nth[d.Name]++
+		if arm.Nth > 0 {
+			arm.Name = fmt.Sprintf("%s.%d", d.Name, arm.Nth+1)
+		}
+		if i < len(names) && names[i] != "" {
+			arm.Name = names[i]
+		}
+		if taken[arm.Name] || !validName(arm.Name) {
+			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot call a path %q", arm.Name),
+				"each path needs a name of its own, which becomes part of a namespace's",
+				fmt.Sprintf("use at most %d of a-z, 0-9, - and ., beginning with a letter or digit", maxName))
+		}
+		taken[arm.Name] = true
+		arms = append(arms, arm)
+	}
+	return arms, nil
+}
+
+// maxName is the greatest length of an arm's name: with it, the path of a
+// socket in the arm's folder stays below the 108 bytes that the kernel takes.
+const maxName = 24
+
+func validName(name string) bool {
+	return name != "" && len(name) <= maxName && name[0] != '-' && name[0] != '.' &&
+		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == ""
+}
+
+// ParseSpec reads NAME or NAME:KEY=VALUE,... and gives the driver and all of
+// its options, those that are not named with their defaults. Errors are for a
+// user.
+func ParseSpec(text string) (*Driver, Values, error) {
+	name, list, _ := strings.Cut(text, ":")
+	d, err := Lookup(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	given := Values{}
+	for _, part := range strings.Split(list, ",") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(part, "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		if !ok {
+			return nil, nil, d.refuse(text, fmt.Sprintf("%q has no value", key))
+		}
+		if _, twice := given[key]; twice {
+			return nil, nil, d.refuse(text, fmt.Sprintf("%q is given twice", key))
+		}
+		i := slices.IndexFunc(d.Options, func(o Option) bool { return o.Name == key })
+		if i < 0 {
+			return nil, nil, d.refuse(text, fmt.Sprintf("%s has no option %q", d.Name, key))
+		}
+		if err := d.Options[i].check(value); err != nil {
+			return nil, nil, d.refuse(text, err.Error())
+		}
+		given[key] = value
+	}
+	for _, o := range d.Options {
+		if _, ok := given[o.Name]; !ok {
+			given[o.Name] = o.Default
+		}
+	}
+	if d.Settle != nil {
+		if err := d.Settle(given); err != nil {
+			return nil, nil, d.refuse(text, err.Error())
+		}
+	}
+	return d, given, nil
+}
+
+// refuse is the error for a user who asked for options that cannot be.
+func (d *Driver) refuse(text, why string) error {
+	do := d.Name + " takes no options"
+	if len(d.Options) > 0 {
+		var can []string
+		for _, o := range d.Options {
+			can = append(can, o.Name+"="+o.Value)
+		}
+		do = "give any of " + strings.Join(can, ", ")
+	}
+	return verr.New(verr.Usage, fmt.Sprintf("cannot read path %q", text), why, do)
+}
+
+// Said gives the options that differ from the defaults, in the driver's order,
+// as ParseSpec takes them: "datapath=netdev,tunnels=5".
+func (a Arm) Said() string {
+	var said []string
+	for _, o := range a.Driver.Options {
+		if v := a.Options[o.Name]; v != o.Default {
+			said = append(said, o.Name+"="+v)
+		}
+	}
+	return strings.Join(said, ",")
+}
+
+// Overhead is what the path adds to each packet on the wire, bytes.
+func (a Arm) Overhead() int {
+	if a.Driver.Overhead == nil {
+		return 0
+	}
+	return a.Driver.Overhead(a.Options)
+}
+
+// MTU gives the MTU of the pods over a wire with the given one, bytes. Error,
+// for a user: the wire carries less than the path was asked to.
+func (a Arm) MTU(wire int) (int, error) {
+	most := wire - a.Overhead()
+	if a.Driver.MTU != nil {
+		most = a.Driver.MTU(wire, a.Options)
+	}
+	asked := a.Options.Int(mtuName)
+	switch {
+	case most < minMTU:
+		return 0, verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s on a wire with MTU %d", a.Name, wire),
+			fmt.Sprintf("it leaves %d bytes for the pods, and IPv4 needs %d", most, minMTU),
+			fmt.Sprintf("give --wire mtu=%d or more", wire-most+minMTU))
+	case asked > most:
+		return 0, verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s with mtu=%d", a.Name, asked),
+			fmt.Sprintf("the wire's MTU of %d leaves %d bytes for the pods", wire, most),
+			fmt.Sprintf("give mtu=%d or less, or --wire mtu=%d", most, wire-most+asked))
+	case asked > 0:
+		return asked, nil
+	}
+	return most, nil
+}

@@ -1,0 +1,61 @@
+package path
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// vxlanDev is a vxlan device on the machine itself, with the address on it: no
+// bridge, no pod, no forwarding. What it costs beyond the host network is the
+// encapsulation alone.
+var vxlanDev = Driver{
+	Name:     "vxlan-dev",
+	Summary:  "a kernel vxlan device on the machine itself: encapsulation alone",
+	Like:     "`ip link add type vxlan` between two hosts",
+	Options:  vxlanOptions("4789", "UDP port; 4789 is the assigned one"),
+	Settle:   vxlanSettle,
+	Overhead: func(Values) int { return vxlanOverhead },
+	Needs:    func(Values) []feature.Need { return []feature.Need{feature.VXLAN} },
+	Up: func(ctx context.Context, s *Site) (Ends, error) {
+		return s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
+			var ends []machine.Endpoint
+			for n := range s.Options.Int("tunnels") {
+				end, err := s.vxlanEnd(i, n)
+				if err != nil {
+					return nil, err
+				}
+				ends = append(ends, end)
+			}
+			return ends, nil
+		})
+	},
+}
+
+func (s *Site) vxlanEnd(i, n int) (machine.Endpoint, error) {
+	in := s.Machines[i].In
+	end := s.pod(i, n, in)
+	end.Device = fmt.Sprintf("vxlan%d.%d", s.Index, n)
+	if err := s.vxlanDevice(i, n, end.Device); err != nil {
+		return end, err
+	}
+	if err := in.AddAddr(end.Device, single(end.Addr)); err != nil {
+		return end, err
+	}
+	for j := range s.Machines {
+		if j == i {
+			continue
+		}
+		there := s.podAddr(j, n)
+		if err := in.AddNeighbour(end.Device, there, s.tunnelMAC(j, n)); err != nil {
+			return end, err
+		}
+		if err := in.AddRoute(change.Route{Dst: single(there), Device: end.Device}); err != nil {
+			return end, err
+		}
+	}
+	return end, nil
+}
