@@ -53,13 +53,20 @@ type Options struct {
 
 // Engine is what offers the traffic: package load, but for tests.
 type Engine struct {
-	Serve func(load.Plan, load.Probe) (io.Closer, error)
+	Serve func(load.Plan, load.Probe) (Served, error)
 	Run   func(context.Context, load.Plan, load.Probe) ([]load.SliceResult, error)
+}
+
+// Served are the passive ends of a series.
+type Served interface {
+	io.Closer
+	// Shut gives the arms whose ends could not be opened, and why.
+	Shut() map[int]error
 }
 
 func (e Engine) orLoad() Engine {
 	if e.Serve == nil {
-		e.Serve = func(p load.Plan, probe load.Probe) (io.Closer, error) { return load.Serve(p, probe) }
+		e.Serve = func(p load.Plan, probe load.Probe) (Served, error) { return load.Serve(p, probe) }
 	}
 	if e.Run == nil {
 		e.Run = load.Run

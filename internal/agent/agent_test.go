@@ -48,7 +48,7 @@ func TestLifeline(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if err := c.Serve(t.Context(), plan(1), nil); err != nil {
+			if _, err := c.Serve(t.Context(), plan(1), nil); err != nil {
 				t.Fatal(err)
 			}
 			out.Close()
@@ -149,12 +149,13 @@ func TestStopOvertakesRun(t *testing.T) {
 func TestOneSeriesPerRole(t *testing.T) {
 	ends := &nopCloser{}
 	e := endless()
-	e.Serve = func(load.Plan, load.Probe) (io.Closer, error) { return ends, nil }
+	e.Serve = func(load.Plan, load.Probe) (agent.Served, error) { return ends, nil }
 	c, _ := start(t, e)
-	if err := c.Serve(t.Context(), plan(1), nil); err != nil {
+	if _, err := c.Serve(t.Context(), plan(1), nil); err != nil {
 		t.Fatal(err)
 	}
-	code(t, c.Serve(t.Context(), plan(2), nil), verr.Busy)
+	_, err := c.Serve(t.Context(), plan(2), nil)
+	code(t, err, verr.Busy)
 	if _, err := c.Finish(t.Context(), 2); err == nil {
 		t.Error("finished a series that is not there")
 	}
@@ -169,7 +170,7 @@ func TestOneSeriesPerRole(t *testing.T) {
 		done <- err
 	}()
 	time.Sleep(50 * time.Millisecond)
-	_, _, err := c.Run(t.Context(), plan(2), nil)
+	_, _, err = c.Run(t.Context(), plan(2), nil)
 	code(t, err, verr.Busy)
 	stop()
 	within(t, "run", done)
@@ -179,7 +180,7 @@ func TestOneSeriesPerRole(t *testing.T) {
 	if ends.closed != 1 {
 		t.Errorf("closed %d times, want once", ends.closed)
 	}
-	if err := c.Serve(t.Context(), plan(2), nil); err != nil {
+	if _, err := c.Serve(t.Context(), plan(2), nil); err != nil {
 		t.Errorf("serve after finish: %v", err)
 	}
 }
@@ -187,7 +188,7 @@ func TestOneSeriesPerRole(t *testing.T) {
 func TestErrorsArriveWhole(t *testing.T) {
 	known := verr.New(verr.Missing, "what", "why", "do")
 	e := agent.Engine{
-		Serve: func(load.Plan, load.Probe) (io.Closer, error) { return nil, known },
+		Serve: func(load.Plan, load.Probe) (agent.Served, error) { return nil, known },
 		Run: func(context.Context, load.Plan, load.Probe) ([]load.SliceResult, error) {
 			return []load.SliceResult{{Start: time.Unix(0, 1)}}, known
 		},
@@ -200,13 +201,33 @@ func TestErrorsArriveWhole(t *testing.T) {
 			t.Errorf("got %#v, want %#v", err, known)
 		}
 	}
-	same(c.Serve(t.Context(), plan(1), nil))
+	_, err := c.Serve(t.Context(), plan(1), nil)
+	same(err)
 	slices, _, err := c.Run(t.Context(), plan(1), nil)
 	same(err)
 	if len(slices) != 1 {
 		t.Errorf("%d slices came with the error, want 1", len(slices))
 	}
-	code(t, c.Serve(t.Context(), plan(1), []string{"phase of the moon"}), verr.Usage)
+	_, err = c.Serve(t.Context(), plan(1), []string{"phase of the moon"})
+	code(t, err, verr.Usage)
+}
+
+// TestShutArms: why an arm could not be served arrives beside the others.
+func TestShutArms(t *testing.T) {
+	known := verr.New(verr.Missing, "what", "why", "do")
+	e := endless()
+	e.Serve = func(load.Plan, load.Probe) (agent.Served, error) {
+		return &nopCloser{shut: map[int]error{1: known, 2: errors.New("plain")}}, nil
+	}
+	c, _ := start(t, e)
+	shut, err := c.Serve(t.Context(), plan(1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got *verr.Error
+	if len(shut) != 2 || !errors.As(shut[1], &got) || *got != *known || shut[2].Error() != "plain" {
+		t.Errorf("shut %v", shut)
+	}
 }
 
 func TestKilledAgent(t *testing.T) {
@@ -303,7 +324,8 @@ func TestCollectorIsOffInBetween(t *testing.T) {
 // stuck is a passive end that does not close until it is let go.
 type stuck chan struct{}
 
-func (s stuck) Close() error { <-s; return nil }
+func (s stuck) Close() error      { <-s; return nil }
+func (stuck) Shut() map[int]error { return nil }
 
 // TestStuckSeriesDoesNotKeepTheAgent: whatever hangs, the agent ends when it
 // is told to, finished series or not.
@@ -314,7 +336,7 @@ func TestStuckSeriesDoesNotKeepTheAgent(t *testing.T) {
 			hang := make(stuck)
 			defer close(hang)
 			e := agent.Engine{
-				Serve: func(load.Plan, load.Probe) (io.Closer, error) { return hang, nil },
+				Serve: func(load.Plan, load.Probe) (agent.Served, error) { return hang, nil },
 				Run: func(context.Context, load.Plan, load.Probe) ([]load.SliceResult, error) {
 					<-hang
 					return nil, nil
@@ -329,7 +351,7 @@ func TestStuckSeriesDoesNotKeepTheAgent(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if err := c.Serve(t.Context(), plan(1), nil); err != nil {
+			if _, err := c.Serve(t.Context(), plan(1), nil); err != nil {
 				t.Fatal(err)
 			}
 			calls := make(chan error, 2)
@@ -343,7 +365,8 @@ func TestStuckSeriesDoesNotKeepTheAgent(t *testing.T) {
 			}()
 			time.Sleep(50 * time.Millisecond)
 			if finish {
-				code(t, c.Serve(t.Context(), plan(2), nil), verr.Busy)
+				_, err := c.Serve(t.Context(), plan(2), nil)
+				code(t, err, verr.Busy)
 			}
 			cancel()
 			if err := within(t, "agent", ended); err != nil {

@@ -103,17 +103,25 @@ func (c *Client) Facts(ctx context.Context, namespaces []string) (result.Facts, 
 	}), nil
 }
 
-// Serve opens the passive ends of a series, with these meters beside it. The
-// agent holds them until Finish.
-func (c *Client) Serve(ctx context.Context, plan load.Plan, meters []string) error {
+// Serve opens the passive ends of a series, with these meters beside it, and
+// gives the arms whose ends could not be opened, each with the reason. The agent
+// holds the others until Finish.
+func (c *Client) Serve(ctx context.Context, plan load.Plan, meters []string) (shut map[int]error, err error) {
 	p, err := planToPB(plan)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, shortCall)
 	defer cancel()
-	_, err = c.api.Serve(ctx, &agentpb.SeriesRequest{Plan: p, Meters: meters})
-	return fromStatus(c.machine, err)
+	reply, err := c.api.Serve(ctx, &agentpb.SeriesRequest{Plan: p, Meters: meters})
+	if err != nil {
+		return nil, fromStatus(c.machine, err)
+	}
+	shut = map[int]error{}
+	for arm, why := range reply.GetShut() {
+		shut[int(arm)] = failureFromPB(why)
+	}
+	return shut, nil
 }
 
 // Finish closes them, and gives the meters' sums per arm with Cell and Series

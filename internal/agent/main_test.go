@@ -3,7 +3,6 @@ package agent_test
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,14 +63,18 @@ func spawn(t *testing.T, role string) (*agent.Client, *os.Process) {
 }
 
 // nopCloser counts its closings.
-type nopCloser struct{ closed int }
+type nopCloser struct {
+	closed int
+	shut   map[int]error
+}
 
-func (c *nopCloser) Close() error { c.closed++; return nil }
+func (c *nopCloser) Close() error        { c.closed++; return nil }
+func (c *nopCloser) Shut() map[int]error { return c.shut }
 
 // endless is an engine whose Run makes one slice, then waits to be stopped.
 func endless() agent.Engine {
 	return agent.Engine{
-		Serve: func(load.Plan, load.Probe) (io.Closer, error) { return &nopCloser{}, nil },
+		Serve: func(load.Plan, load.Probe) (agent.Served, error) { return &nopCloser{}, nil },
 		Run: func(ctx context.Context, p load.Plan, probe load.Probe) ([]load.SliceResult, error) {
 			probe.Begin(0)
 			probe.End(0)

@@ -62,8 +62,8 @@ func TestSeries(t *testing.T) {
 				},
 				Schedule: [][]int{{0, 1}, {1, 0}, {1, 0}}, ClientCPU: -1, ServerCPU: -1,
 			}
-			if err := far.Serve(t.Context(), p, []string{"tcp", "udp"}); err != nil {
-				t.Fatal(err)
+			if shut, err := far.Serve(t.Context(), p, []string{"tcp", "udp"}); err != nil || len(shut) > 0 {
+				t.Fatal(err, shut)
 			}
 			slices, nearMeters, err := near.Run(t.Context(), p, []string{"cpu", "softnet", "links"})
 			if err != nil {

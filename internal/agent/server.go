@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"sync"
 	"time"
@@ -32,7 +31,7 @@ type server struct {
 // passive is a series whose passive ends are here.
 type passive struct {
 	token  uint64
-	ends   io.Closer
+	ends   Served
 	meter  *meter.Recorder
 	quiet  func()
 	ending bool // somebody closes it
@@ -94,7 +93,11 @@ func (s *server) Serve(_ context.Context, req *agentpb.SeriesRequest) (*agentpb.
 		return nil, errors.Join(err, rec.Close())
 	}
 	s.passive = &passive{token: plan.Token, ends: ends, meter: rec, quiet: quiet}
-	return &agentpb.ServeReply{}, nil
+	reply := &agentpb.ServeReply{Shut: map[int64]*agentpb.Failure{}}
+	for arm, why := range ends.Shut() {
+		reply.Shut[int64(arm)] = failureToPB(why)
+	}
+	return reply, nil
 }
 
 // Finish closes the passive ends. The lock is not held meanwhile, so that ends

@@ -22,7 +22,9 @@ type Near interface {
 
 // Far is the agent of the machine that the servers are on.
 type Far interface {
-	Serve(ctx context.Context, plan load.Plan, meters []string) error
+	// Serve opens the servers of a series. Arms whose ends could not be opened
+	// are shut, each for a reason; the others wait for their clients.
+	Serve(ctx context.Context, plan load.Plan, meters []string) (shut map[int]error, err error)
 	// Finish ends what Serve began. It works after ctx ended.
 	Finish(ctx context.Context, token uint64) ([]result.Meter, error)
 }
@@ -173,8 +175,17 @@ func (r *Run) cell(ctx context.Context, series int, cell result.Cell) error {
 // interleave runs one series of a cell over some arms, slice by slice.
 func (r *Run) interleave(ctx context.Context, series int, cell result.Cell, arms []int) error {
 	plan := r.seriesPlan(cell, arms)
-	if err := r.Far.Serve(ctx, plan, r.FarMeter); err != nil {
+	shut, err := r.Far.Serve(ctx, plan, r.FarMeter)
+	if err != nil {
 		return fmt.Errorf("open servers for %s: %w", cell.Name, err)
+	}
+	for arm, why := range shut {
+		for i, round := range plan.Schedule {
+			plan.Schedule[i] = slices.DeleteFunc(round, func(a int) bool { return a == arm })
+		}
+		if err := r.keep(series, cell, arms, load.SliceResult{Arm: arm, Start: time.Now(), Err: why}); err != nil {
+			return err
+		}
 	}
 	results, near, runErr := r.Near.Run(ctx, plan, r.NearMeter)
 	far, err := r.Far.Finish(ctx, plan.Token)

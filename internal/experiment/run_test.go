@@ -20,12 +20,19 @@ type agents struct {
 	served map[uint64]bool
 	plans  []load.Plan
 	fail   string // name of an arm that fails
+	shut   string // name of an arm that cannot be served
 	after  func()
 }
 
-func (a *agents) Serve(_ context.Context, p load.Plan, _ []string) error {
+func (a *agents) Serve(_ context.Context, p load.Plan, _ []string) (map[int]error, error) {
 	a.served[p.Token] = true
-	return nil
+	shut := map[int]error{}
+	for i, arm := range p.Arms {
+		if arm.Name == a.shut {
+			shut[i] = errors.New("no such namespace")
+		}
+	}
+	return shut, nil
 }
 
 func (a *agents) Finish(_ context.Context, token uint64) ([]result.Meter, error) {
@@ -153,6 +160,25 @@ func TestArmFails(t *testing.T) {
 	}
 	if len(a.plans[0].Arms) != 3 || len(a.plans[1].Arms) != 2 || rec.End.Reason != result.Complete {
 		t.Errorf("%d, then %d arms; end %+v", len(a.plans[0].Arms), len(a.plans[1].Arms), rec.End)
+	}
+}
+
+// TestArmIsShut leaves an arm out whose server is not there, before it is run.
+func TestArmIsShut(t *testing.T) {
+	a := &agents{t: t, served: map[uint64]bool{}, shut: "vxlan"}
+	r, rec := newRun(a, 3)
+	if err := r.Do(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range a.plans {
+		for _, round := range p.Schedule {
+			if sorted := slices.Sorted(slices.Values(round)); !slices.Equal(sorted, []int{0, 1}) {
+				t.Errorf("round %v of %d arms", round, len(p.Arms))
+			}
+		}
+	}
+	if len(rec.Slices) != 3*5*2+1 || len(rec.Warnings) != 1 || rec.Warnings[0].Arm != "vxlan" || rec.End.Reason != result.Complete {
+		t.Errorf("%d slices, warnings %+v, end %+v", len(rec.Slices), rec.Warnings, rec.End)
 	}
 }
 

@@ -186,8 +186,8 @@ func (a *active) answer(slice uint64, want frameKind) (frame, error) {
 // rather than the path broken.
 func lossy(err error) bool { return errors.Is(err, unix.ENOBUFS) }
 
-// Run drives the active ends through the schedule of the plan. probe may be
-// nil. When ctx ends it stops before the next slice and returns what it has
+// Run drives the active ends through the schedule of the plan. Arms that are
+// not in it are left alone. probe may be nil. When ctx ends it stops before the next slice and returns what it has
 // with the context's error. An arm that fails is reported in one result with
 // Err set and left out from there; the others go on.
 func Run(ctx context.Context, plan Plan, probe Probe) ([]SliceResult, error) {
@@ -246,6 +246,9 @@ func (r *runner) connect(ctx context.Context) {
 	for arm := range r.plan.Arms {
 		if ctx.Err() != nil {
 			return
+		}
+		if !r.plan.schedules(arm) {
+			continue
 		}
 		for flow := range r.plan.Flows {
 			a, err := startActive(r.load, r.plan, arm, flow)

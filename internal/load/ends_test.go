@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -76,6 +77,33 @@ func TestNoEnds(t *testing.T) {
 	}
 	if _, err := Run(context.Background(), p, nil); err == nil {
 		t.Error("ran")
+	}
+}
+
+// TestShut serves the other arms when one end cannot be opened, and says why
+// it cannot.
+func TestShut(t *testing.T) {
+	p := loopback(t, "tcp_lat", 3, 2, 1, 25910)
+	p.Arms[1].Ends = append(p.Arms[1].Ends, Pair{
+		From: p.Arms[1].Ends[0].From, To: machine.Endpoint{Addr: netip.MustParseAddr("192.0.2.1")},
+	})
+	s, err := Serve(p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shut := s.Shut(); len(shut) != 1 || !errors.Is(shut[1], unix.EADDRNOTAVAIL) {
+		t.Errorf("shut %v", shut)
+	}
+	p.Schedule = [][]int{{0, 2}, {2, 0}}
+	results, err := Run(context.Background(), p, nil)
+	if err != nil || len(results) != 4 {
+		t.Fatalf("%d results, %v", len(results), err)
+	}
+	for _, r := range results {
+		check(t, tcpLat, p, r)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -10,6 +10,7 @@ package load
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/machine"
@@ -63,6 +64,11 @@ type Arm struct {
 	// Spin makes the server busy for this long before each echo. It is how the
 	// instrument is tested: a difference of known size.
 	Spin time.Duration
+}
+
+// schedules tells whether an arm has any slice in the plan.
+func (p Plan) schedules(arm int) bool {
+	return slices.ContainsFunc(p.Schedule, func(round []int) bool { return slices.Contains(round, arm) })
 }
 
 // Pair is two ends of traffic.

@@ -16,7 +16,8 @@ type Server struct {
 	plan  Plan
 	probe Probe
 	ends  []*passive
-	clock clock // one for all: see account
+	shut  map[int]error // arms that could not be opened
+	clock clock         // one for all: see account
 	wait  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -25,27 +26,47 @@ type Server struct {
 }
 
 // Serve opens the passive ends of every arm of the plan and returns when all
-// of them can be reached. probe may be nil.
+// of them can be reached, but for those of the arms that [Server.Shut] names.
+// probe may be nil.
 func Serve(plan Plan, probe Probe) (*Server, error) {
 	l, err := plan.check()
 	if err != nil {
 		return nil, err
 	}
 	reserve(plan.Flows)
-	s := &Server{load: l, plan: plan, probe: probe, clock: newClock()}
+	s := &Server{load: l, plan: plan, probe: probe, shut: map[int]error{}, clock: newClock()}
 	for arm := range plan.Arms {
-		for flow := range plan.Flows {
-			end, err := s.open(arm, flow)
-			if err != nil {
-				s.Close()
-				return nil, fmt.Errorf("open server end of %s: %w", plan.Arms[arm].Name, err)
-			}
-			s.ends = append(s.ends, end)
-			s.wait.Go(func() { s.note(end.run()) })
+		if err := s.serve(arm); err != nil {
+			s.shut[arm] = fmt.Errorf("open server end: %w", err)
 		}
 	}
 	return s, nil
 }
+
+// serve opens all flows of an arm or none.
+func (s *Server) serve(arm int) error {
+	var ends []*passive
+	for flow := range s.plan.Flows {
+		end, err := s.open(arm, flow)
+		if err != nil {
+			for _, end := range ends {
+				end.entry.close()
+			}
+			return err
+		}
+		ends = append(ends, end)
+	}
+	s.ends = append(s.ends, ends...)
+	for _, end := range ends {
+		s.wait.Go(func() { s.note(end.run()) })
+	}
+	return nil
+}
+
+// Shut gives the arms whose ends could not be opened, each with the reason. An
+// end that somebody else made may be gone by now, or have its port in use; that
+// is no reason not to serve the others.
+func (s *Server) Shut() map[int]error { return s.shut }
 
 // Close ends all passive ends, waits for their threads, and gives the first
 // error that one of them met.

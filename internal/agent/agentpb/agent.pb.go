@@ -273,6 +273,7 @@ func (x *SeriesRequest) GetMeters() []string {
 
 type ServeReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shut          map[int64]*Failure     `protobuf:"bytes,1,rep,name=shut,proto3" json:"shut,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // arms whose ends could not be opened
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -305,6 +306,13 @@ func (x *ServeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ServeReply.ProtoReflect.Descriptor instead.
 func (*ServeReply) Descriptor() ([]byte, []int) {
 	return file_agent_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ServeReply) GetShut() map[int64]*Failure {
+	if x != nil {
+		return x.Shut
+	}
+	return nil
 }
 
 type FinishRequest struct {
@@ -1442,9 +1450,13 @@ const file_agent_proto_rawDesc = "" +
 	"\amissing\x18\x02 \x03(\tR\amissing\"S\n" +
 	"\rSeriesRequest\x12*\n" +
 	"\x04plan\x18\x01 \x01(\v2\x16.venturi.agent.v1.PlanR\x04plan\x12\x16\n" +
-	"\x06meters\x18\x02 \x03(\tR\x06meters\"\f\n" +
+	"\x06meters\x18\x02 \x03(\tR\x06meters\"\x9c\x01\n" +
 	"\n" +
-	"ServeReply\"%\n" +
+	"ServeReply\x12:\n" +
+	"\x04shut\x18\x01 \x03(\v2&.venturi.agent.v1.ServeReply.ShutEntryR\x04shut\x1aR\n" +
+	"\tShutEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\x03R\x03key\x12/\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.venturi.agent.v1.FailureR\x05value:\x028\x01\"%\n" +
 	"\rFinishRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\x04R\x05token\">\n" +
 	"\vFinishReply\x12/\n" +
@@ -1566,7 +1578,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_agent_proto_goTypes = []any{
 	(*VersionRequest)(nil), // 0: venturi.agent.v1.VersionRequest
 	(*VersionReply)(nil),   // 1: venturi.agent.v1.VersionReply
@@ -1589,40 +1601,43 @@ var file_agent_proto_goTypes = []any{
 	(*Latency)(nil),        // 18: venturi.agent.v1.Latency
 	(*Stream)(nil),         // 19: venturi.agent.v1.Stream
 	(*Meter)(nil),          // 20: venturi.agent.v1.Meter
-	nil,                    // 21: venturi.agent.v1.Meter.ValuesEntry
+	nil,                    // 21: venturi.agent.v1.ServeReply.ShutEntry
+	nil,                    // 22: venturi.agent.v1.Meter.ValuesEntry
 }
 var file_agent_proto_depIdxs = []int32{
 	12, // 0: venturi.agent.v1.SeriesRequest.plan:type_name -> venturi.agent.v1.Plan
-	20, // 1: venturi.agent.v1.FinishReply.meters:type_name -> venturi.agent.v1.Meter
-	17, // 2: venturi.agent.v1.RunReply.slices:type_name -> venturi.agent.v1.Slice
-	20, // 3: venturi.agent.v1.RunReply.meters:type_name -> venturi.agent.v1.Meter
-	11, // 4: venturi.agent.v1.RunReply.failure:type_name -> venturi.agent.v1.Failure
-	14, // 5: venturi.agent.v1.Plan.arms:type_name -> venturi.agent.v1.Arm
-	13, // 6: venturi.agent.v1.Plan.schedule:type_name -> venturi.agent.v1.Round
-	15, // 7: venturi.agent.v1.Arm.ends:type_name -> venturi.agent.v1.Pair
-	16, // 8: venturi.agent.v1.Pair.from:type_name -> venturi.agent.v1.Endpoint
-	16, // 9: venturi.agent.v1.Pair.to:type_name -> venturi.agent.v1.Endpoint
-	18, // 10: venturi.agent.v1.Slice.latency:type_name -> venturi.agent.v1.Latency
-	19, // 11: venturi.agent.v1.Slice.stream:type_name -> venturi.agent.v1.Stream
-	11, // 12: venturi.agent.v1.Slice.failure:type_name -> venturi.agent.v1.Failure
-	21, // 13: venturi.agent.v1.Meter.values:type_name -> venturi.agent.v1.Meter.ValuesEntry
-	0,  // 14: venturi.agent.v1.Agent.Version:input_type -> venturi.agent.v1.VersionRequest
-	2,  // 15: venturi.agent.v1.Agent.Facts:input_type -> venturi.agent.v1.FactsRequest
-	4,  // 16: venturi.agent.v1.Agent.Serve:input_type -> venturi.agent.v1.SeriesRequest
-	6,  // 17: venturi.agent.v1.Agent.Finish:input_type -> venturi.agent.v1.FinishRequest
-	4,  // 18: venturi.agent.v1.Agent.Run:input_type -> venturi.agent.v1.SeriesRequest
-	9,  // 19: venturi.agent.v1.Agent.Stop:input_type -> venturi.agent.v1.StopRequest
-	1,  // 20: venturi.agent.v1.Agent.Version:output_type -> venturi.agent.v1.VersionReply
-	3,  // 21: venturi.agent.v1.Agent.Facts:output_type -> venturi.agent.v1.FactsReply
-	5,  // 22: venturi.agent.v1.Agent.Serve:output_type -> venturi.agent.v1.ServeReply
-	7,  // 23: venturi.agent.v1.Agent.Finish:output_type -> venturi.agent.v1.FinishReply
-	8,  // 24: venturi.agent.v1.Agent.Run:output_type -> venturi.agent.v1.RunReply
-	10, // 25: venturi.agent.v1.Agent.Stop:output_type -> venturi.agent.v1.StopReply
-	20, // [20:26] is the sub-list for method output_type
-	14, // [14:20] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	21, // 1: venturi.agent.v1.ServeReply.shut:type_name -> venturi.agent.v1.ServeReply.ShutEntry
+	20, // 2: venturi.agent.v1.FinishReply.meters:type_name -> venturi.agent.v1.Meter
+	17, // 3: venturi.agent.v1.RunReply.slices:type_name -> venturi.agent.v1.Slice
+	20, // 4: venturi.agent.v1.RunReply.meters:type_name -> venturi.agent.v1.Meter
+	11, // 5: venturi.agent.v1.RunReply.failure:type_name -> venturi.agent.v1.Failure
+	14, // 6: venturi.agent.v1.Plan.arms:type_name -> venturi.agent.v1.Arm
+	13, // 7: venturi.agent.v1.Plan.schedule:type_name -> venturi.agent.v1.Round
+	15, // 8: venturi.agent.v1.Arm.ends:type_name -> venturi.agent.v1.Pair
+	16, // 9: venturi.agent.v1.Pair.from:type_name -> venturi.agent.v1.Endpoint
+	16, // 10: venturi.agent.v1.Pair.to:type_name -> venturi.agent.v1.Endpoint
+	18, // 11: venturi.agent.v1.Slice.latency:type_name -> venturi.agent.v1.Latency
+	19, // 12: venturi.agent.v1.Slice.stream:type_name -> venturi.agent.v1.Stream
+	11, // 13: venturi.agent.v1.Slice.failure:type_name -> venturi.agent.v1.Failure
+	22, // 14: venturi.agent.v1.Meter.values:type_name -> venturi.agent.v1.Meter.ValuesEntry
+	11, // 15: venturi.agent.v1.ServeReply.ShutEntry.value:type_name -> venturi.agent.v1.Failure
+	0,  // 16: venturi.agent.v1.Agent.Version:input_type -> venturi.agent.v1.VersionRequest
+	2,  // 17: venturi.agent.v1.Agent.Facts:input_type -> venturi.agent.v1.FactsRequest
+	4,  // 18: venturi.agent.v1.Agent.Serve:input_type -> venturi.agent.v1.SeriesRequest
+	6,  // 19: venturi.agent.v1.Agent.Finish:input_type -> venturi.agent.v1.FinishRequest
+	4,  // 20: venturi.agent.v1.Agent.Run:input_type -> venturi.agent.v1.SeriesRequest
+	9,  // 21: venturi.agent.v1.Agent.Stop:input_type -> venturi.agent.v1.StopRequest
+	1,  // 22: venturi.agent.v1.Agent.Version:output_type -> venturi.agent.v1.VersionReply
+	3,  // 23: venturi.agent.v1.Agent.Facts:output_type -> venturi.agent.v1.FactsReply
+	5,  // 24: venturi.agent.v1.Agent.Serve:output_type -> venturi.agent.v1.ServeReply
+	7,  // 25: venturi.agent.v1.Agent.Finish:output_type -> venturi.agent.v1.FinishReply
+	8,  // 26: venturi.agent.v1.Agent.Run:output_type -> venturi.agent.v1.RunReply
+	10, // 27: venturi.agent.v1.Agent.Stop:output_type -> venturi.agent.v1.StopReply
+	22, // [22:28] is the sub-list for method output_type
+	16, // [16:22] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_agent_proto_init() }
@@ -1636,7 +1651,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

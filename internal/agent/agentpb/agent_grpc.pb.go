@@ -40,7 +40,8 @@ type AgentClient interface {
 	Version(ctx context.Context, in *VersionRequest, opts ...grpc.CallOption) (*VersionReply, error)
 	// Facts reads the machine.
 	Facts(ctx context.Context, in *FactsRequest, opts ...grpc.CallOption) (*FactsReply, error)
-	// Serve opens the passive ends of a series and returns when they listen.
+	// Serve opens the passive ends of a series and returns when they listen, but
+	// for those of the arms that the reply names.
 	Serve(ctx context.Context, in *SeriesRequest, opts ...grpc.CallOption) (*ServeReply, error)
 	// Finish closes them and gives what the meters saw.
 	Finish(ctx context.Context, in *FinishRequest, opts ...grpc.CallOption) (*FinishReply, error)
@@ -128,7 +129,8 @@ type AgentServer interface {
 	Version(context.Context, *VersionRequest) (*VersionReply, error)
 	// Facts reads the machine.
 	Facts(context.Context, *FactsRequest) (*FactsReply, error)
-	// Serve opens the passive ends of a series and returns when they listen.
+	// Serve opens the passive ends of a series and returns when they listen, but
+	// for those of the arms that the reply names.
 	Serve(context.Context, *SeriesRequest) (*ServeReply, error)
 	// Finish closes them and gives what the meters saw.
 	Finish(context.Context, *FinishRequest) (*FinishReply, error)
