@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
 	"testing"
@@ -33,6 +34,20 @@ func FuzzReport(f *testing.F) {
 		}
 		for _, opt := range []Options{{Width: 60}, {Format: "md"}, {Format: "csv"}, {Format: "benchstat"}, {Style: "qperf"}} {
 			if err := Write(io.Discard, rec, opt); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tables := Layout{Tables: []Table{{Rows: []Axis{ByPath, BySize}, Columns: []Axis{ByLoad}, Baseline: "vxlan", Paths: []string{"host", "routed", "vxlan"}}}}
+		for _, c := range rec.Plan.Cells {
+			f := Figure{Load: c.Load, Sizes: []int{c.Size}, Flows: []int{c.Flows}, Unit: Units(c.Metric)[0]}
+			tables.Tables[0].Figures = append(tables.Tables[0].Figures, f)
+		}
+		out.Reset()
+		if err := WriteLayout(&out, rec, tables, Options{Format: "json"}); err == nil && !json.Valid(out.Bytes()) {
+			t.Fatal("the JSON of the tables is not JSON")
+		}
+		for _, format := range []string{"table", "md"} {
+			if err := WriteLayout(io.Discard, rec, tables, Options{Format: format}); err != nil && !errors.Is(err, ErrOtherRecord) {
 				t.Fatal(err)
 			}
 		}

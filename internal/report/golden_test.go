@@ -183,22 +183,28 @@ func TestGolden(t *testing.T) {
 			if err := Write(&got, s.make(), s.opt); err != nil {
 				t.Fatal(err)
 			}
-			file := filepath.Join("testdata", s.name+".golden")
-			if *update {
-				if err := os.MkdirAll("testdata", 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Errorf("report differs from %s (-want +got), run go test -update if it should:\n%s", file, diff)
-			}
+			golden(t, s.name, got.Bytes())
 		})
+	}
+}
+
+// golden holds output to what was printed before.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("report differs from %s (-want +got), run go test -update if it should:\n%s", file, diff)
 	}
 }

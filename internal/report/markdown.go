@@ -13,7 +13,10 @@ import (
 // writeMarkdown prints the view as Markdown: what the table prints, with no
 // column left out.
 func writeMarkdown(w io.Writer, rec *result.Record, s *analysis.Summary, _ Options) error {
-	v := newView(rec, s)
+	return markdownView(w, newView(rec, s))
+}
+
+func markdownView(w io.Writer, v *view) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "# %s\n\n", escape(v.title))
 	for _, f := range v.facts {
@@ -23,11 +26,14 @@ func writeMarkdown(w io.Writer, rec *result.Record, s *analysis.Summary, _ Optio
 		fmt.Fprintf(out, "\n> **%s**\n", escape(b))
 	}
 	for _, b := range v.blocks {
-		fmt.Fprintf(out, "\n## %s\n\n%s", escape(b.name), escape(b.about))
-		if b.floor != "" {
-			fmt.Fprintf(out, "; %s", escape(b.floor))
+		fmt.Fprintf(out, "\n## %s\n\n", escape(b.name))
+		if b.about != "" {
+			fmt.Fprint(out, escape(b.about))
+			if b.floor != "" {
+				fmt.Fprintf(out, "; %s", escape(b.floor))
+			}
+			fmt.Fprint(out, "\n\n")
 		}
-		fmt.Fprint(out, "\n\n")
 		var heads, rules []string
 		for _, c := range b.columns {
 			heads = append(heads, c.head)

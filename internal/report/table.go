@@ -26,34 +26,42 @@ const (
 
 // writeTable prints for a terminal of opt.Width columns.
 func writeTable(w io.Writer, rec *result.Record, s *analysis.Summary, opt Options) error {
-	v := newView(rec, s)
+	return tableView(w, newView(rec, s), opt.Width)
+}
+
+func tableView(w io.Writer, v *view, width int) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintln(out, v.title)
 	for _, f := range v.facts {
-		hang(out, opt.Width, indent+pad(f[0], 10, true), f[1])
+		hang(out, width, indent+pad(f[0], 10, true), f[1])
 	}
 	for _, b := range v.banners {
 		fmt.Fprintln(out)
-		hang(out, opt.Width, "! ", b)
+		hang(out, width, "! ", b)
 	}
 	for _, b := range v.blocks {
 		fmt.Fprintln(out)
-		writeBlock(out, b, opt.Width)
+		for i, band := range b.bands(width) {
+			if i > 0 {
+				fmt.Fprintln(out)
+			}
+			writeBlock(out, band, width)
+		}
 	}
 	if len(v.closing) > 0 {
 		fmt.Fprintln(out)
 	}
 	for _, line := range v.closing {
-		hang(out, opt.Width, "", line)
+		hang(out, width, "", line)
 	}
 	if len(v.notes)+len(v.remarks) > 0 {
 		fmt.Fprintln(out)
 	}
 	for i, n := range v.notes {
-		hang(out, opt.Width, pad(fmt.Sprintf("(%d) ", i+1), 5, true), n)
+		hang(out, width, pad(fmt.Sprintf("(%d) ", i+1), 5, true), n)
 	}
 	for _, r := range v.remarks {
-		hang(out, opt.Width, "  *  ", r)
+		hang(out, width, "  *  ", r)
 	}
 	return out.Flush()
 }
@@ -66,11 +74,12 @@ func writeBlock(out io.Writer, b block, width int) {
 		total += w + len(gap)
 	}
 	head := b.name + "   " + b.about
-	fmt.Fprint(out, head)
 	if b.floor != "" {
-		fmt.Fprint(out, strings.Repeat(" ", max(3, min(total-len(gap), width)-cells.StringWidth(head)-cells.StringWidth(b.floor))), b.floor)
+		head += strings.Repeat(" ", max(3, min(total-len(gap), width)-cells.StringWidth(head)-cells.StringWidth(b.floor))) + b.floor
 	}
-	fmt.Fprintln(out)
+	if head = strings.TrimRight(head, " "); head != "" {
+		fmt.Fprintln(out, head)
+	}
 	line := make([]string, len(columns))
 	for i, c := range columns {
 		line[i] = c.head

@@ -30,6 +30,10 @@ type block struct {
 	rows    [][]string
 	cpu     []cpuLine // below the rows on a terminal; elsewhere it has columns
 	under   string    // what the meters counted, below that
+	// labels is how many columns say what a row is. Where it is set, the others
+	// that are too many for a line go on below, each band behind these; no
+	// column is left out.
+	labels int
 }
 
 // column is one column of a block. When a table is too wide the columns with

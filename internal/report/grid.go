@@ -1,0 +1,242 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/stats"
+)
+
+// grid is a table with its entries in their places.
+type grid struct {
+	title         string
+	rows, columns [][]string // labels, one for each axis of the side
+	cells         [][]entry  // by row, then column
+}
+
+// entry is what stands in one place of a table: a figure, or the ratio of one
+// path to another.
+type entry struct {
+	Path        string        `json:"path,omitempty"`
+	Against     string        `json:"against,omitempty"` // the path below the line of the ratio
+	Load        string        `json:"load,omitempty"`
+	Size        int           `json:"size,omitempty"` // bytes
+	Flows       int           `json:"flows,omitempty"`
+	Retransmits bool          `json:"retransmits,omitempty"`
+	Unit        string        `json:"unit,omitempty"`
+	Value       *float64      `json:"value,omitempty"` // in Unit; retransmits for 10 s of sending
+	Ratio       *stats.Ratio  `json:"ratio,omitempty"`
+	Verdict     stats.Verdict `json:"verdict,omitempty"`
+	Reason      stats.Reason  `json:"reason,omitempty"`
+
+	there bool // the table has this combination
+	ok    bool // and the record
+}
+
+func (g grid) holdsAny() bool {
+	return slices.ContainsFunc(g.cells, func(row []entry) bool {
+		return slices.ContainsFunc(row, func(e entry) bool { return e.ok })
+	})
+}
+
+// spot is a place in a table: an index for each of [Axes].
+type spot [4]int
+
+// on keeps the axes of one side.
+func (s spot) on(side []Axis) spot {
+	for i, a := range Axes() {
+		if !slices.Contains(side, a) {
+			s[i] = -1
+		}
+	}
+	return s
+}
+
+// before orders the places of one side.
+func (s spot) before(o spot, side []Axis) int {
+	for _, a := range side {
+		i := slices.Index(Axes(), a)
+		if s[i] != o[i] {
+			return s[i] - o[i]
+		}
+	}
+	return 0
+}
+
+// rival is a path, or a path against another one.
+type rival struct{ arm, against string }
+
+func (r rival) String() string {
+	if r.against == "" {
+		return clean(r.arm)
+	}
+	return clean(r.arm) + "/" + clean(r.against)
+}
+
+// rivals lists what stands on the axis of paths.
+func (t Table) rivals(host string) []rival {
+	var out []rival
+	for _, p := range t.Paths {
+		out = append(out, rival{arm: p})
+	}
+	base := t.Baseline
+	if base == "" {
+		base = host
+	}
+	for _, against := range slices.Compact([]string{base, host}) {
+		if !slices.Contains(t.Paths, against) {
+			continue
+		}
+		for _, p := range t.Paths {
+			// The host network against the baseline is said the other way round.
+			if p != against && p != host {
+				out = append(out, rival{p, against})
+			}
+		}
+	}
+	return out
+}
+
+// spots lists the places of a table with what stands there.
+func (t Table) spots(host string) (places []spot, entries []entry) {
+	sizes, flows := t.sizes(), t.flows()
+	for f, fig := range t.Figures {
+		for _, size := range fig.Sizes {
+			for _, n := range fig.Flows {
+				for p, r := range t.rivals(host) {
+					if fig.Retransmits && r.against != "" {
+						continue
+					}
+					e := entry{Path: r.arm, Against: r.against, Load: fig.Load, Size: size, Flows: n, Retransmits: fig.Retransmits, there: true}
+					if r.against == "" && !fig.Retransmits {
+						e.Unit = fig.Unit
+					}
+					places = append(places, spot{p, f, slices.Index(sizes, size), slices.Index(flows, n)})
+					entries = append(entries, e)
+				}
+			}
+		}
+	}
+	return places, entries
+}
+
+func (t Table) sizes() (all []int) {
+	for _, f := range t.Figures {
+		all = union(all, f.Sizes)
+	}
+	return all
+}
+
+func (t Table) flows() (all []int) {
+	for _, f := range t.Figures {
+		all = union(all, f.Flows)
+	}
+	return all
+}
+
+func union(a, b []int) []int {
+	for _, v := range b {
+		if !slices.Contains(a, v) {
+			a = append(a, v)
+		}
+	}
+	return a
+}
+
+// Check tells whether each place of the table shows one thing only. The error
+// names the axis that is missing.
+func (t Table) Check() error {
+	seen := map[[2]spot]spot{}
+	places, _ := t.spots("")
+	for _, s := range places {
+		at := [2]spot{s.on(t.Rows), s.on(t.Columns)}
+		other, taken := seen[at]
+		seen[at] = s
+		if !taken {
+			continue
+		}
+		for i, a := range Axes() {
+			if s[i] != other[i] {
+				return fmt.Errorf("the table shows more than one %s, and has %s neither in its rows nor in its columns", a, a)
+			}
+		}
+	}
+	return nil
+}
+
+// grid lays the table out, without its figures.
+func (t Table) grid(host string) grid {
+	places, entries := t.spots(host)
+	rows, columns := t.side(places, t.Rows), t.side(places, t.Columns)
+	g := grid{title: t.Title, cells: make([][]entry, len(rows))}
+	for i, s := range rows {
+		g.rows, g.cells[i] = append(g.rows, t.labels(s, t.Rows, host)), make([]entry, len(columns))
+	}
+	for _, s := range columns {
+		g.columns = append(g.columns, t.labels(s, t.Columns, host))
+	}
+	for n, s := range places {
+		i, j := slices.Index(rows, s.on(t.Rows)), slices.Index(columns, s.on(t.Columns))
+		if e := &g.cells[i][j]; !e.there {
+			*e = entries[n]
+		}
+	}
+	return g
+}
+
+// side lists the rows, or the columns, in order.
+func (t Table) side(places []spot, side []Axis) []spot {
+	var out []spot
+	seen := map[spot]bool{}
+	for _, s := range places {
+		if s = s.on(side); !seen[s] {
+			seen[s] = true
+			out = append(out, s)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b spot) int { return a.before(b, side) })
+	return out
+}
+
+func (t Table) labels(s spot, side []Axis, host string) []string {
+	var out []string
+	for _, a := range side {
+		switch i := s[slices.Index(Axes(), a)]; a {
+		case ByPath:
+			out = append(out, t.rivals(host)[i].String())
+		case ByLoad:
+			out = append(out, t.figureName(t.Figures[i]))
+		case BySize:
+			out = append(out, bytesSize(t.sizes()[i]))
+		case ByFlows:
+			out = append(out, plural(t.flows()[i], "flow", "flows"))
+		}
+	}
+	return out
+}
+
+// figureName says what a figure is, with its unit, and with the size that the
+// sides of the table do not say.
+func (t Table) figureName(f Figure) string {
+	name := clean(f.Name)
+	if f.Name == "" {
+		name = clean(f.Load)
+		if !t.has(BySize) {
+			name += " " + bytesSize(f.Sizes[0])
+		}
+		if !t.has(ByFlows) && f.Flows[0] > 1 {
+			name += fmt.Sprintf(" x %d flows", f.Flows[0])
+		}
+	}
+	if f.Retransmits {
+		if f.Name == "" {
+			name += " retransmits"
+		}
+		return name + fmt.Sprintf("/%d s", retransmitSeconds)
+	}
+	return name + ", " + clean(f.Unit)
+}
+
+func (t Table) has(a Axis) bool {
+	return slices.Contains(t.Rows, a) || slices.Contains(t.Columns, a)
+}

@@ -1,0 +1,196 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/result"
+)
+
+// Layout prints a record as tables that somebody chose, in place of a block for
+// each load: as a write-up that they are held against prints them.
+type Layout struct {
+	Name     string // of the study
+	Title    string
+	Question string // what the tables answer
+	Tables   []Table
+}
+
+// Table lays figures out over rows and columns. Each path stands there with
+// its figures, then each pair of paths with their ratio: every path to the
+// baseline, and every path to the host network, as far as these two are among
+// the paths.
+type Table struct {
+	Title         string
+	Rows, Columns []Axis   // what changes from row to row, and from column to column; the first slowest
+	Paths         []string // arms, in order
+	Baseline      string   // arm; empty: the host network
+	Figures       []Figure
+}
+
+// Axis is what changes along a side of a table.
+type Axis string
+
+// The axes.
+const (
+	ByPath  Axis = "path"
+	ByLoad  Axis = "load" // one after the other of Figures
+	BySize  Axis = "size"
+	ByFlows Axis = "flows"
+)
+
+// Axes lists them all.
+func Axes() []Axis { return []Axis{ByPath, ByLoad, BySize, ByFlows} }
+
+// Figure is what a table shows of one load.
+type Figure struct {
+	Name        string // what the table calls it; empty: as the load
+	Load        string
+	Sizes       []int // bytes
+	Flows       []int
+	Unit        string // one of [Units]; none for Retransmits
+	Retransmits bool   // show these, in place of the load's own figure
+}
+
+// ErrOtherRecord is a record that holds nothing of what a layout shows.
+var ErrOtherRecord = errors.New("the record holds none of these paths with any of these loads")
+
+// layoutFormats are the formats that a layout can be printed in.
+var layoutFormats = []string{"table", "md", "json"}
+
+// LayoutFormats names the formats that a layout can be printed in, the default first.
+func LayoutFormats() []string { return slices.Clone(layoutFormats) }
+
+// WriteLayout prints what l shows of rec. Errors: an unknown format, a record
+// without a plan ([analysis.ErrNoPlan]) or of something else
+// ([ErrOtherRecord]), or what w returned.
+func WriteLayout(w io.Writer, rec *result.Record, l Layout, opt Options) error {
+	if opt.Format == "" {
+		opt.Format = layoutFormats[0]
+	}
+	if !slices.Contains(layoutFormats, opt.Format) {
+		return fmt.Errorf("choose report: tables have no format %q", opt.Format)
+	}
+	if opt.Width <= 0 {
+		opt.Width = defaultWidth
+	}
+	src, err := newSource(rec, l)
+	if err != nil {
+		return fmt.Errorf("analyse record: %w", err)
+	}
+	var grids []grid
+	for _, t := range l.Tables {
+		grids = append(grids, src.fill(t))
+	}
+	if !slices.ContainsFunc(grids, grid.holdsAny) {
+		return ErrOtherRecord
+	}
+	switch opt.Format {
+	case "json":
+		err = writeLayoutJSON(w, src, l, grids)
+	case "md":
+		err = markdownView(w, layoutView(src, l, grids, opt.Format))
+	default:
+		err = tableView(w, layoutView(src, l, grids, opt.Format), opt.Width)
+	}
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// source is a record as layouts read it.
+type source struct {
+	rec  *result.Record
+	host string                       // name of the plan's baseline
+	sums map[string]*analysis.Summary // by the arm that they compare with
+}
+
+func newSource(rec *result.Record, l Layout) (*source, error) {
+	sum, err := analysis.Analyze(rec, analysis.Options{Live: true})
+	if err != nil {
+		return nil, err
+	}
+	s := &source{rec: rec, sums: map[string]*analysis.Summary{}}
+	names := map[string]bool{}
+	for _, a := range rec.Plan.Arms {
+		names[a.Name] = true
+		if a.Role == result.RoleBaseline {
+			s.host = a.Name
+		}
+	}
+	s.sums[s.host] = sum
+	for _, t := range l.Tables {
+		if s.sums[t.Baseline] != nil || !names[t.Baseline] {
+			continue
+		}
+		against, err := analysis.Analyze(rec, analysis.Options{Live: true, Against: t.Baseline})
+		if err != nil {
+			return nil, err
+		}
+		s.sums[t.Baseline] = against
+	}
+	return s, nil
+}
+
+// row finds an arm in a cell, compared with against; nil where there is none.
+func (s *source) row(against, arm, load string, size, flows int) (*analysis.Cell, *analysis.Row) {
+	sum := s.sums[against]
+	if sum == nil {
+		return nil, nil
+	}
+	for i := range sum.Cells {
+		c := &sum.Cells[i]
+		if c.Cell.Load != load || c.Cell.Size != size || c.Cell.Flows != flows || c.Cell.Batch > 1 {
+			continue
+		}
+		for j := range c.Rows {
+			if c.Rows[j].Arm.Name == arm {
+				return c, &c.Rows[j]
+			}
+		}
+	}
+	return nil, nil
+}
+
+// fill looks up every entry of a table.
+func (s *source) fill(t Table) grid {
+	g := t.grid(s.host)
+	for i := range g.cells {
+		for j := range g.cells[i] {
+			if e := &g.cells[i][j]; e.there {
+				s.entry(e)
+			}
+		}
+	}
+	return g
+}
+
+func (s *source) entry(e *entry) {
+	if e.Against != "" {
+		_, r := s.row(e.Against, e.Path, e.Load, e.Size, e.Flows)
+		if r == nil || r.Ratio == nil {
+			return
+		}
+		e.Ratio, e.ok = r.Ratio, true
+		if r.Judged != nil {
+			e.Verdict, e.Reason = r.Judged.Verdict, r.Judged.Reason
+		}
+		return
+	}
+	c, r := s.row(s.host, e.Path, e.Load, e.Size, e.Flows)
+	v := 0.0
+	switch {
+	case r == nil:
+	case e.Retransmits && r.Stream != nil:
+		v, e.ok = r.Stream.RetransmitRate*retransmitSeconds, true
+	case !e.Retransmits && r.Value > 0:
+		v, e.ok = inUnit(c.Cell, r.Value, e.Unit)
+	}
+	if e.ok {
+		e.Value = &v
+	}
+}

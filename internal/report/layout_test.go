@@ -1,0 +1,242 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/analysis/recordtest"
+	"github.com/venturi-net/venturi/result"
+)
+
+// sixteen are the sizes of qperf's 8:256K:*2.
+func sixteen() (all []int) {
+	for n := 8; n <= 256<<10; n *= 2 {
+		all = append(all, n)
+	}
+	return all
+}
+
+// overlaysTruth is what the first study measures: two paths beside the host
+// network, streams and round trips at many sizes.
+func overlaysTruth() recordtest.Truth {
+	t := usual()
+	t.Histograms, t.Meters, t.Rounds, t.Cells = false, false, 8, nil
+	t.Arms = []recordtest.Arm{recordtest.Host(), recordtest.Copy(), recordtest.Path("bgp", 1.2), recordtest.Path("ovs", 2.4)}
+	for _, size := range sixteen() {
+		bw, lat := recordtest.TCPBw, recordtest.TCPLat
+		if size < 64 {
+			bw = recordtest.TCPMsg
+		}
+		bw.Size, bw.Name = size, fmt.Sprintf("tcp_bw/%d", size)
+		lat.Size, lat.Name = size, fmt.Sprintf("tcp_lat/%d", size)
+		t.Cells = append(t.Cells, bw, lat)
+	}
+	return t
+}
+
+func overlays() *result.Record {
+	rec := recordtest.Make(overlaysTruth())
+	for i := range rec.Slices {
+		if s := &rec.Slices[i]; s.Stream != nil && s.Arm == "ovs" {
+			s.Stream.Retransmits = int64(s.Round % 3)
+		}
+	}
+	return rec
+}
+
+// alike are two paths that hardly differ, on a machine that is not quiet.
+func alike() *result.Record {
+	t := overlaysTruth()
+	t.Noise.Socket, t.Noise.Slice = 0.01, 0.03
+	t.Arms[2].Factor, t.Arms[3].Factor = 1.01, 1.03
+	return recordtest.Make(t)
+}
+
+// odd has a path that fails, a copy that differs, and one load less.
+func odd() *result.Record {
+	t := overlaysTruth()
+	t.Cells = t.Cells[:len(t.Cells)-1]
+	t.Arms[1].Factor = 1.1
+	t.Arms[2].Fails = "connect 10.0.2.2:20000: connection refused"
+	rec := recordtest.Make(t)
+	rec.Warnings = append(rec.Warnings, result.Warning{Code: "arm-failed", Arm: "bgp", Text: "left out after 3 failures"})
+	return rec
+}
+
+// twoTables is the layout of the first study.
+func twoTables() Layout {
+	paths := []string{"ovs", "bgp", "host"}
+	one := []int{1}
+	return Layout{
+		Name: "calico-bgp-vs-ovs", Title: "Routed pods against an overlay", Question: "Is a routed path faster than an overlay?",
+		Tables: []Table{
+			{Title: "One stream", Rows: []Axis{ByPath}, Columns: []Axis{ByLoad}, Paths: paths, Baseline: "ovs", Figures: []Figure{
+				{Load: "tcp_bw", Sizes: []int{64 << 10}, Flows: one, Unit: "Gb/s"},
+				{Load: "tcp_bw", Sizes: []int{64 << 10}, Flows: one, Retransmits: true, Name: "retransmits"},
+			}},
+			{Title: "By message size", Rows: []Axis{ByLoad, ByPath}, Columns: []Axis{BySize}, Paths: paths, Baseline: "ovs", Figures: []Figure{
+				{Load: "tcp_bw", Name: "bw", Sizes: sixteen(), Flows: one, Unit: "MB/s"},
+				{Load: "tcp_lat", Name: "lat", Sizes: sixteen(), Flows: one, Unit: "us"},
+			}},
+		},
+	}
+}
+
+// oneCell is a short record, and oneTable shows it.
+func oneCell() *result.Record {
+	t := overlaysTruth()
+	t.Cells = []result.Cell{recordtest.TCPBw}
+	return recordtest.Make(t)
+}
+
+func oneTable() Layout {
+	l := twoTables()
+	l.Tables = l.Tables[:1]
+	return l
+}
+
+// byPath has the loads in its columns, as tables of qperf runs have.
+func byPath() Layout {
+	l := twoTables()
+	l.Tables = []Table{{Title: "qperf", Rows: []Axis{BySize, ByPath}, Columns: []Axis{ByLoad, ByFlows}, Paths: []string{"host", "ovs"}, Figures: []Figure{
+		{Load: "tcp_lat", Sizes: []int{1024, 4096}, Flows: []int{1}, Unit: "us"},
+		{Load: "tcp_bw", Sizes: []int{1024, 4096}, Flows: []int{1, 8}, Unit: "Gb/s"},
+	}}}
+	return l
+}
+
+func TestLayoutGolden(t *testing.T) {
+	for _, s := range []struct {
+		name   string
+		make   func() *result.Record
+		layout func() Layout
+		opt    Options
+	}{
+		{"layout.table", overlays, twoTables, Options{}},
+		{"layout-80.table", overlays, twoTables, Options{Width: 80}},
+		{"layout-200.table", overlays, twoTables, Options{Width: 200}},
+		{"layout.md", overlays, twoTables, Options{Format: "md"}},
+		{"layout-alike.table", alike, twoTables, Options{}},
+		{"layout-odd.table", odd, twoTables, Options{}},
+		{"layout-bypath.table", overlays, byPath, Options{}},
+		{"layout.json", oneCell, oneTable, Options{Format: "json"}},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			var got bytes.Buffer
+			if err := WriteLayout(&got, s.make(), s.layout(), s.opt); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, s.name, got.Bytes())
+		})
+	}
+}
+
+// However wide the terminal is, no line of the tables is wider.
+func TestLayoutFits(t *testing.T) {
+	rec := overlays()
+	for width := 60; width < 240; width += 7 {
+		var got bytes.Buffer
+		if err := WriteLayout(&got, rec, twoTables(), Options{Width: width}); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range strings.Split(got.String(), "\n") {
+			if n := cells.StringWidth(line); n > width {
+				t.Errorf("a line of %d columns on a terminal of %d: %q", n, width, line)
+			}
+		}
+	}
+}
+
+func TestTableCheck(t *testing.T) {
+	for _, l := range []Layout{twoTables(), byPath()} {
+		for _, table := range l.Tables {
+			if err := table.Check(); err != nil {
+				t.Errorf("%s: %v", table.Title, err)
+			}
+		}
+	}
+	for axis, change := range map[Axis]func(*Table){
+		BySize:  func(t *Table) { t.Columns = nil },
+		ByPath:  func(t *Table) { t.Rows = t.Rows[:1] },
+		ByLoad:  func(t *Table) { t.Rows = t.Rows[1:] },
+		ByFlows: func(t *Table) { t.Figures[0].Flows = []int{1, 2} },
+	} {
+		table := twoTables().Tables[1]
+		change(&table)
+		if err := table.Check(); err == nil || !strings.Contains(err.Error(), "more than one "+string(axis)) {
+			t.Errorf("%s: %v", axis, err)
+		}
+	}
+}
+
+func TestLayoutRefuses(t *testing.T) {
+	rec := overlays()
+	if err := WriteLayout(io.Discard, rec, twoTables(), Options{Format: "csv"}); err == nil {
+		t.Error("a format that tables have not was taken")
+	}
+	other := recordtest.Make(small(recordtest.UDPLat))
+	if err := WriteLayout(io.Discard, other, twoTables(), Options{}); !errors.Is(err, ErrOtherRecord) {
+		t.Errorf("the record of something else: %v", err)
+	}
+	if err := WriteLayout(io.Discard, &result.Record{}, twoTables(), Options{}); err == nil {
+		t.Error("a record without a plan was taken")
+	}
+}
+
+func TestInUnit(t *testing.T) {
+	for _, c := range []struct {
+		metric result.Metric
+		size   int
+		value  float64
+		unit   string
+		want   float64
+	}{
+		{result.OneWay, 1, 34_200, "us", 34.2},
+		{result.OneWay, 1, 34_200, "ms", 0.0342},
+		{result.OneWay, 1, 34_200, "ns", 34_200},
+		{result.Bandwidth, 64, 8.36e9, "Gb/s", 8.36},
+		{result.Bandwidth, 64, 8e9, "MB/s", 1000},
+		{result.Bandwidth, 64, 512e6, "msg/s", 1e6},
+		{result.Messages, 8, 1e6, "MB/s", 8},
+		{result.Messages, 8, 1e6, "Mb/s", 64},
+		{result.Messages, 8, 1e6, "kb/s", 64e3},
+		{result.Messages, 8, 1e6, "msg/s", 1e6},
+		{result.Transactions, 1, 5e4, "req/s", 5e4},
+	} {
+		cell := result.Cell{Metric: c.metric, Size: c.size}
+		if got, ok := inUnit(cell, c.value, c.unit); !ok || math.Abs(got/c.want-1) > 1e-9 {
+			t.Errorf("%v %s of %d B in %s: %v, %v; want %v", c.value, c.metric, c.size, c.unit, got, ok, c.want)
+		}
+		if _, ok := inUnit(cell, c.value, "furlong"); ok {
+			t.Errorf("%s in furlongs", c.metric)
+		}
+	}
+}
+
+// What the JSON says in numbers is what the table says in marks.
+func TestLayoutJSON(t *testing.T) {
+	var out bytes.Buffer
+	if err := WriteLayout(&out, overlays(), twoTables(), Options{Format: "json"}); err != nil {
+		t.Fatal(err)
+	}
+	var d layoutDocument
+	if err := json.Unmarshal(out.Bytes(), &d); err != nil {
+		t.Fatal(err)
+	}
+	bw := d.Tables[1]
+	if d.Format != LayoutJSONFormat || len(d.Tables) != 2 || len(bw.Rows) != 12 || len(bw.Columns) != 16 {
+		t.Fatalf("%s: %d tables, %d rows, %d columns", d.Format, len(d.Tables), len(bw.Rows), len(bw.Columns))
+	}
+	if e := bw.Cells[3][5]; e.Path != "bgp" || e.Against != "ovs" || e.Size != 256 || math.Abs(e.Ratio.Value/2-1) > 0.02 || e.Verdict != "faster" {
+		t.Errorf("bgp against ovs at 256 B: %+v", e)
+	}
+	if e := bw.Cells[0][0]; e.Path != "ovs" || e.Unit != "MB/s" || math.Abs(*e.Value/(600/2.4*8/1000)-1) > 0.1 {
+		t.Errorf("ovs at 8 B: %+v", e)
+	}
+}

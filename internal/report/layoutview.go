@@ -1,0 +1,194 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/stats"
+)
+
+// retransmitSeconds is the time of sending that retransmits are counted for:
+// as long as an iperf3 that is told nothing runs.
+const retransmitSeconds = 10
+
+// verdictMarks stand behind a ratio for its verdict.
+var verdictMarks = map[stats.Verdict]string{
+	stats.Faster: "+", stats.Slower: "-", stats.Same: "=", stats.CannotTell: "?", stats.None: "!",
+}
+
+// layoutView puts the grids into the form that the table and Markdown print.
+func layoutView(s *source, l Layout, grids []grid, format string) *view {
+	sum := s.sums[s.host]
+	v := &view{title: clean(l.Title), banners: banners(s.rec, sum)}
+	if l.Question != "" {
+		v.facts = append(v.facts, [2]string{"question", clean(l.Question)})
+	}
+	for _, f := range facts(s.rec, sum) {
+		if f[0] != "reading" { // it is about columns that are not here
+			v.facts = append(v.facts, f)
+		}
+	}
+	for _, g := range grids {
+		v.blocks = append(v.blocks, g.block(format == layoutFormats[0]))
+	}
+	v.remarks = legend(s, grids)
+	return v
+}
+
+// block makes rows of text. For a terminal plain figures keep the place of a
+// mark free, so that digits stand below digits, and a label that is the same
+// as in the row above is left out.
+func (g grid) block(terminal bool) block {
+	b := block{name: clean(g.title)}
+	for i := range g.rows {
+		b.labels = len(g.rows[i])
+	}
+	for range b.labels {
+		b.columns = append(b.columns, column{left: true})
+	}
+	for j, labels := range g.columns {
+		b.columns = append(b.columns, column{head: strings.Join(labels, ", ") + g.room(j, terminal)})
+	}
+	for i, labels := range g.rows {
+		row := slices.Clone(labels)
+		for k := 0; terminal && i > 0 && k < len(row)-1 && labels[k] == g.rows[i-1][k]; k++ {
+			row[k] = ""
+		}
+		for j, e := range g.cells[i] {
+			text := e.text()
+			if e.Against == "" {
+				text += g.room(j, terminal)
+			}
+			row = append(row, text)
+		}
+		b.rows = append(b.rows, row)
+	}
+	return b
+}
+
+// room is what a figure leaves free for the marks of the ratios in its column.
+func (g grid) room(column int, terminal bool) string {
+	if terminal && slices.ContainsFunc(g.cells, func(row []entry) bool { return row[column].Against != "" }) {
+		return "  "
+	}
+	return ""
+}
+
+func (e entry) text() string {
+	switch {
+	case !e.there:
+		return ""
+	case !e.ok:
+		return none
+	case e.Against == "":
+		return sig3(*e.Value)
+	}
+	return sig3(e.Ratio.Value) + " " + verdictMarks[e.Verdict]
+}
+
+// legend explains what stands in the tables, and what limits it.
+func legend(s *source, grids []grid) []string {
+	var ratios []entry
+	var paths []string // with places that hold no figure
+	missing, again := map[string]int{}, false
+	for _, g := range grids {
+		for _, e := range slices.Concat(g.cells...) {
+			again = again || e.Retransmits
+			switch {
+			case e.Against == "" && e.there && !e.ok:
+				if missing[e.Path]++; missing[e.Path] == 1 {
+					paths = append(paths, e.Path)
+				}
+			case e.Against != "" && e.ok:
+				ratios = append(ratios, e)
+			}
+		}
+	}
+	var out []string
+	say := func(f string, args ...any) {
+		out = append(out, strings.ReplaceAll(fmt.Sprintf(f, args...), " %", noBreak+"%"))
+	}
+	if len(ratios) > 0 {
+		say("%s", explainMarks(s, ratios))
+		if text := families(s, ratios); text != "" {
+			say("%s", text)
+		}
+		say("%s", widths(ratios))
+	}
+	if text := floors(s); text != "" {
+		say("%s", text)
+	}
+	if again {
+		say("Retransmits are the TCP segments that were sent again, for %d s of sending; how far they stray is not judged.", retransmitSeconds)
+	}
+	for i, p := range paths {
+		paths[i] = fmt.Sprintf("%s in %s", clean(p), plural(missing[p], "place", "places"))
+	}
+	if len(paths) > 0 {
+		say("%s: the record has no figure there (%s).", none, strings.Join(paths, ", "))
+	}
+	if s.rec.Plan.SharedCores {
+		say("Both machines of this lab share the same cores, and their wire is a veth pair: the ratios are the result, and the absolute figures say little about any other machine.")
+	}
+	for _, w := range s.rec.Warnings {
+		if w.Code != "shared-cores" {
+			say("%s", clean(strings.TrimPrefix(w.Arm+": ", ": ")+w.Text))
+		}
+	}
+	return out
+}
+
+func explainMarks(s *source, ratios []entry) string {
+	first := rival{ratios[0].Path, ratios[0].Against}
+	text := fmt.Sprintf("%s is the ratio of %s to %s in the same rounds. + proven faster, - proven slower, = the same (the whole %s interval is within ±%s of 1), ? cannot tell",
+		first, clean(first.arm), clean(first.against), setting(s.sums[s.host].Level), setting(s.rec.Plan.Margin))
+	if slices.ContainsFunc(ratios, func(e entry) bool { return e.Verdict == stats.None }) {
+		text += ", ! not judged: two identical paths differ there"
+	}
+	return text + "."
+}
+
+// families says among how many comparisons a verdict holds.
+func families(s *source, ratios []entry) string {
+	var parts, seen []string
+	for _, e := range ratios {
+		if tests := s.sums[e.Against].Tests; tests > 1 && !slices.Contains(seen, e.Against) {
+			seen = append(seen, e.Against)
+			parts = append(parts, fmt.Sprintf("for all %d comparisons with %s together", tests, clean(e.Against)))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "Faster and slower hold " + strings.Join(parts, ", and ") + " (Holm's correction)."
+}
+
+// widths says how precise the ratios are.
+func widths(ratios []entry) string {
+	var halves []float64
+	for _, e := range ratios {
+		if half, ok := e.Ratio.HalfWidth(); ok {
+			halves = append(halves, half)
+		}
+	}
+	if len(halves) == 0 {
+		return "No ratio has an interval: there are too few rounds."
+	}
+	return fmt.Sprintf("Half of the intervals are narrower than ±%s, and all than ±%s.", percent(stats.Median(halves)), percent(slices.Max(halves)))
+}
+
+// floors says what the machine itself does to a ratio.
+func floors(s *source) string {
+	var sizes []float64
+	for _, c := range s.sums[s.host].Cells {
+		if c.Floor != nil && !c.Floor.Ratio.Open && !c.Floor.Invalid {
+			sizes = append(sizes, c.Floor.Size)
+		}
+	}
+	if len(sizes) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Two identical paths seem to differ by ±%s (median over loads and sizes), by ±%s at most: no smaller difference is claimed where that is so.",
+		percent(stats.Median(sizes)), percent(slices.Max(sizes)))
+}
