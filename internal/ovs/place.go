@@ -1,0 +1,117 @@
+// Package ovs runs Open vSwitch: for each switch a database server and a
+// switch daemon of its own, in a network namespace and a folder that it is
+// given. What is configured goes through the database, flows through
+// ovs-ofctl. The machine's own Open vSwitch, if there is one, is never touched.
+package ovs
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/feature"
+)
+
+// The programs that this package runs.
+var (
+	serverProgram = feature.Program{Name: "ovsdb-server", Package: "openvswitch-common"}
+	toolProgram   = feature.Program{Name: "ovsdb-tool", Package: "openvswitch-common"}
+	flowsProgram  = feature.Program{Name: "ovs-ofctl", Package: "openvswitch-common"}
+	switchProgram = feature.Program{Name: "ovs-vswitchd", Package: "openvswitch-switch"}
+)
+
+// Needs is what a switch needs of the machine, beside a datapath.
+func Needs() []feature.Need {
+	return []feature.Need{switchProgram, serverProgram, toolProgram, flowsProgram}
+}
+
+// Place is where daemons live and how they are started.
+type Place struct {
+	In *change.Namespace
+	// Folder holds their databases, sockets and logs. It must be there, and its
+	// path short enough for sockets in it.
+	Folder string
+	// Start starts a daemon inside of In. Whoever gives it also ends what it
+	// started: nothing here does.
+	Start func(change.Command) (*change.Child, error)
+}
+
+// file is the path of a file in the folder.
+func (p Place) file(name string) string { return filepath.Join(p.Folder, name) }
+
+// command makes the command of one of Open vSwitch's programs. The environment
+// keeps it from using the folders of the machine's own Open vSwitch.
+func (p Place) command(program feature.Program, args ...string) (change.Command, error) {
+	file, err := program.Find()
+	if err != nil {
+		return change.Command{}, err
+	}
+	var env []string
+	for _, name := range []string{"OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"} {
+		env = append(env, name+"="+p.Folder)
+	}
+	return change.Command{Args: append([]string{file}, args...), Env: env}, nil
+}
+
+// run runs a program to its end.
+func (p Place) run(ctx context.Context, input string, program feature.Program, args ...string) error {
+	c, err := p.command(program, args...)
+	if err != nil {
+		return err
+	}
+	_, err = p.In.Run(ctx, c, input)
+	return err
+}
+
+// Daemon starts a daemon of Open vSwitch or OVN. What it logs goes to a file
+// of its name in the folder, and it takes commands there; see [Place.Ask].
+func (p Place) Daemon(name string, program feature.Program, args ...string) (*change.Child, error) {
+	// Nothing is written to the machine's own log.
+	args = append(args, "-vsyslog:off", "-vconsole:info", "--unixctl="+p.control(name))
+	c, err := p.command(program, args...)
+	if err != nil {
+		return nil, err
+	}
+	c.Log = p.file(name + ".log")
+	return p.Start(c)
+}
+
+// control is the socket over which a daemon takes commands.
+func (p Place) control(name string) string { return p.file(name + ".ctl") }
+
+// patience is how long a daemon gets for one thing that is asked of it: far
+// more than it needs on a busy machine, so that only a hang exceeds it.
+const patience = 30 * time.Second
+
+// while runs fn with a context that ends when the daemon does, or when fn takes
+// too long. If fn fails for that, the error says so.
+func while(ctx context.Context, daemon *change.Child, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the daemon did not answer within %v", patience))
+	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-daemon.Done:
+			end(daemon.Ended())
+		case <-ctx.Done():
+		}
+	}()
+	err := fn(ctx)
+	if err != nil {
+		// A connection breaks a little before its daemon is known to be dead.
+		select {
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-time.After(grace):
+		}
+	}
+	end(nil)
+	<-watched
+	return err
+}
+
+const grace = 50 * time.Millisecond

@@ -1,0 +1,55 @@
+package ovs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+)
+
+// Ask gives the switch daemon a command, as ovs-appctl does, and returns its
+// answer. Error: what the daemon says of a command that failed.
+func (s *Switch) Ask(ctx context.Context, command string, args ...string) (answer string, err error) {
+	err = while(ctx, s.daemon, func(ctx context.Context) (err error) {
+		answer, err = s.place.Ask(ctx, switchName, command, args...)
+		return err
+	})
+	return answer, err
+}
+
+// Ask gives a command to the daemon of that name and returns its answer. It is
+// one call of the protocol of control sockets, which is JSON-RPC 1.0.
+func (p Place) Ask(ctx context.Context, daemon, command string, args ...string) (string, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", p.control(daemon))
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if args == nil {
+		args = []string{} // null is no list
+	}
+	request := struct {
+		ID     int      `json:"id"`
+		Method string   `json:"method"`
+		Params []string `json:"params"`
+	}{0, command, args}
+	if err := json.NewEncoder(conn).Encode(request); err != nil {
+		return "", fmt.Errorf("ask %s: %w", command, err)
+	}
+	var reply struct {
+		Result string  `json:"result"`
+		Error  *string `json:"error"`
+	}
+	if err := json.NewDecoder(conn).Decode(&reply); err != nil {
+		return "", fmt.Errorf("ask %s: %w", command, err)
+	}
+	if reply.Error != nil {
+		return "", fmt.Errorf("ask %s: %w", command, errors.New(strings.TrimSpace(*reply.Error)))
+	}
+	return reply.Result, nil
+}
