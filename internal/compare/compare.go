@@ -21,7 +21,7 @@ import (
 
 // Host is what a comparison needs of the program that it is part of.
 type Host struct {
-	Version      string
+	Version string
 	Program []string // starts this very program: agents, daemons of paths
 	LabName string   // empty: "compare"
 	Watch   Watch
@@ -67,10 +67,7 @@ func Do(ctx context.Context, q Request, h Host) (rec *result.Record, file string
 // Check refuses whatever can be refused before anything is changed.
 func (q Request) Check() error {
 	q = q.withDefaults()
-	if err := q.check(); err != nil {
-		return err
-	}
-	if _, err := q.plan(make([]result.Arm, q.armCount())); err != nil {
+	if _, err := q.Plan(); err != nil {
 		return err
 	}
 	o, err := q.labOptions(Host{})
@@ -93,7 +90,7 @@ func (q Request) armCount() int {
 func (q Request) hasCopy() bool { return !q.NoCopy && len(q.With) == 0 }
 
 func (q Request) labOptions(h Host) (lab.Options, error) {
-	o := lab.Options{Name: h.LabName, Paths: q.Paths, Services: q.Services, Program: h.Program}
+	o := lab.Options{Name: h.LabName, Paths: q.Paths, Names: q.Names, Hosts: q.Hosts, Services: q.Services, Program: h.Program}
 	if len(h.Program) > 0 {
 		o.AgentCommand = append(slices.Clone(h.Program), "agent")
 	}
@@ -118,7 +115,7 @@ func Open(ctx context.Context, q Request, h Host) (*Session, error) {
 		return nil, err
 	}
 	s.unlock = unlock
-	h.Watch.Say("raising two machines with %s", strings.Join(q.Paths, ", "))
+	h.Watch.Say("raising %d machines with %s", max(q.Hosts, lab.DefaultHosts), strings.Join(q.Paths, ", "))
 	if s.lab, err = lab.Up(ctx, o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -173,6 +170,7 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 	run := experiment.Run{
 		Plan: &rec.Plan, Ends: ends, Near: s.agents[0], Far: s.agents[1],
 		Write: write, Watch: s.host.Watch, Tools: tools(q.With),
+		Died: func(arm int) error { return s.lab.Died(strings.TrimSuffix(arms[arm].Name, copySuffix)) },
 		// Both agents see the same cores, so only one of them counts those.
 		NearMeter: meter.Names(), FarMeter: []string{"tcp", "udp", "links"},
 	}
@@ -184,6 +182,9 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 	}
 	return rec, recordError(run.Do(ctx, rec))
 }
+
+// copySuffix is what the name of the baseline's copy ends with.
+const copySuffix = ".copy"
 
 // arms pairs the plan's arms with the lab's ends: the paths, the copy of the
 // first one, and the tools, which use the first one's ends.
@@ -209,7 +210,7 @@ func (s *Session) arms(q Request) ([]result.Arm, []experiment.Ends) {
 		}
 		add(i, a.Name, a.Path, role)
 		if i == 0 && q.hasCopy() {
-			add(i, a.Name+".copy", a.Path, result.RoleCopy)
+			add(i, a.Name+copySuffix, a.Path, result.RoleCopy)
 		}
 	}
 	for _, t := range q.With {

@@ -7,23 +7,24 @@ package compare
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
-	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/internal/tool"
 	"github.com/venturi-net/venturi/internal/verr"
-	"github.com/venturi-net/venturi/result"
 )
 
 // Request is what a user asks for. The zero value of a field asks for its default.
 type Request struct {
-	Paths  []string // drivers; the host network comes first, named or not
+	Paths  []string // as path.Arms takes them; the host network comes first, named or not
+	Names  []string // of the arms, one a path; none, or an empty one: as its driver
+	Hosts  int      // machines in the lab; 0: two
 	Loads  []string
-	Sizes  string // see ParseSizes; empty: each load's own
-	Flows  []int
+	Sizes  string     // of all Loads; see ParseSizes; empty: each load's own
+	Flows  []int      // of all Loads; none: one
+	Cells  []CellSpec // in place of Loads, Sizes and Flows, where loads differ in these
 	Batch  int
 	Wire   string   // see lab.ParseWire
 	With   []string // real tools to run beside the first path
@@ -57,16 +58,20 @@ const (
 
 // withDefaults fills in what the user left open.
 func (q Request) withDefaults() Request {
-	if len(q.Loads) == 0 {
+	if len(q.Loads) == 0 && len(q.Cells) == 0 {
 		q.Loads, q.assumed = load.Default, true
+	}
+	if len(q.Cells) == 0 {
+		for _, l := range q.Loads {
+			q.Cells = append(q.Cells, CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows})
+		}
 	}
 	set(&q.Paths, []string{baseline, "routed", "vxlan"})
 	if !q.NoHost {
-		q.Paths = hostFirst(q.Paths)
+		q.Paths, q.Names = hostFirst(q.Paths, q.Names)
 	}
-	set(&q.Flows, []int{1})
 	orElse(&q.Margin, experiment.DefaultMargin)
-	q.Loads, q.Flows, q.With = once(q.Loads), once(q.Flows), once(q.With)
+	q.With = once(q.With)
 	if q.Seed == 0 {
 		q.Seed = uint64(time.Now().UnixNano())
 	}
@@ -84,19 +89,30 @@ func once[T comparable](values []T) []T {
 	return out
 }
 
-// baseline is the driver of the path that all others are compared with.
-const baseline = "host"
+// baseline is the driver of the path that all others are compared with, and
+// copySuffix is what the name of its copy ends with.
+const (
+	baseline   = "host"
+	copySuffix = ".copy"
+)
 
-// hostFirst makes the host network the first path.
-func hostFirst(paths []string) []string {
-	if paths[0] == baseline {
-		return paths
+// hostFirst makes the host network the first path. Names stay with their paths.
+func hostFirst(paths, names []string) (p, n []string) {
+	i := slices.IndexFunc(paths, func(spec string) bool {
+		driver, _, _ := strings.Cut(spec, ":")
+		return driver == baseline
+	})
+	if i == 0 {
+		return paths, names
 	}
-	rest := slices.Clone(paths)
-	if i := slices.Index(rest, baseline); i >= 0 {
-		rest = slices.Delete(rest, i, i+1)
+	p, n = slices.Clone(paths), make([]string, len(paths))
+	copy(n, names)
+	host, name := baseline, ""
+	if i > 0 {
+		host, name = p[i], n[i]
+		p, n = slices.Delete(p, i, i+1), slices.Delete(n, i, i+1)
 	}
-	return append([]string{baseline}, rest...)
+	return slices.Insert(p, 0, host), slices.Insert(n, 0, name)
 }
 
 func set[T any](field *[]T, value []T) {
@@ -111,86 +127,20 @@ func orElse[T comparable](field *T, value T) {
 	}
 }
 
-// cells are the blocks of rows: every load at every size with every number of flows.
-func (q Request) cells() ([]result.Cell, error) {
-	var sizes []int
-	if q.Sizes != "" {
-		var err error
-		if sizes, err = ParseSizes(q.Sizes); err != nil {
-			return nil, err
-		}
-		sizes = once(sizes)
-	}
-	var cells []result.Cell
-	for _, name := range q.Loads {
-		l, err := load.Find(name)
-		if err != nil {
-			return nil, err
-		}
-		if err := l.CheckBatch(q.Batch); err != nil {
-			return nil, err
-		}
-		its := sizes
-		if its == nil {
-			its = []int{l.Size}
-		}
-		for _, size := range its {
-			if err := l.CheckSize(size); err != nil {
-				return nil, err
-			}
-			if q.assumed && !q.toolsCarry(name, size) {
-				continue
-			}
-			for _, flows := range q.Flows {
-				cells = append(cells, q.cell(l, size, flows))
-			}
-		}
-	}
-	return cells, nil
-}
-
-// toolsCarry tells whether all tools of the request have a load at a size.
-func (q Request) toolsCarry(name string, size int) bool {
-	for _, with := range q.With {
-		if t, err := tool.Find(with); err == nil && t.Carries(name, size) != nil {
-			return false
-		}
-	}
-	return true
-}
-
-func (q Request) cell(l load.Load, size, flows int) result.Cell {
-	c := result.Cell{
-		Name: load.CellName(l.Name, size, flows, q.Batch), Load: l.Name, Transport: l.Transport,
-		Size: size, Flows: flows, Metric: l.Metric, Slice: l.Slice, Head: l.Head,
-	}
-	if q.Batch > 1 {
-		c.Batch = q.Batch
-	}
-	if l.Kind == load.Stream {
-		c.Metric = load.StreamMetric(size)
-	}
-	if len(q.With) > 0 {
-		c.Slice = toolSlice
-	}
-	if q.Slice > 0 {
-		c.Slice = q.Slice
-	}
-	return c
-}
-
 // check refuses numbers that make no sense. Paths, loads and sizes have checks of their own.
 func (q Request) check() error {
 	bad := func(flag string, value any, why, do string) error {
 		return verr.New(verr.Usage, fmt.Sprintf("cannot compare with --%s %v", flag, value), why, do)
 	}
-	for _, f := range q.Flows {
-		if f*q.armCount() > mostEnds {
-			return bad("flows", f, fmt.Sprintf("%d paths with as many flows each are more than %d threads", q.armCount(), mostEnds),
-				"choose fewer flows or fewer paths")
-		}
-		if f < 1 || f > mostFlows {
-			return bad("flows", f, fmt.Sprintf("a run has 1 to %d flows", mostFlows), "choose a number in that range")
+	for _, spec := range q.Cells {
+		for _, f := range spec.Flows {
+			if f*q.armCount() > mostEnds {
+				return bad("flows", f, fmt.Sprintf("%d paths with as many flows each are more than %d threads", q.armCount(), mostEnds),
+					"choose fewer flows or fewer paths")
+			}
+			if f < 1 || f > mostFlows {
+				return bad("flows", f, fmt.Sprintf("a run has 1 to %d flows", mostFlows), "choose a number in that range")
+			}
 		}
 	}
 	switch {
@@ -238,48 +188,4 @@ func (q Request) checkTools() error {
 		}
 	}
 	return nil
-}
-
-// plan lays the run out, but for the arms' addresses, which the lab gives.
-func (q Request) plan(arms []result.Arm) (*result.Plan, error) {
-	cells, err := q.cells()
-	if err != nil {
-		return nil, err
-	}
-	p := &result.Plan{
-		Arms: arms, Cells: cells, Seed: q.Seed, Margin: q.Margin, Precision: q.Precision,
-		Confidence: experiment.DefaultConfidence, Budget: q.Budget, Services: q.Services,
-		Series: q.Series, Rounds: q.Rounds, SharedCores: true,
-	}
-	if len(q.With) > 0 {
-		orElse(&p.Series, toolSeries)
-		p.Rounds = 1
-	}
-	orElse(&p.Series, experiment.DefaultSeries)
-	orElse(&p.Rounds, experiment.DefaultRounds)
-	if err := experiment.Fit(p, q.Series > 0, q.Rounds > 0 || len(q.With) > 0); err != nil {
-		return nil, err
-	}
-	if p.Precision > 0 {
-		p.Looks = stats.Looks(p.Series)
-	}
-	cpus, err := machine.AllowedCPUs()
-	if err != nil {
-		return nil, err
-	}
-	p.ClientCPU, p.ServerCPU = chooseCPUs(cpus)
-	return p, nil
-}
-
-// chooseCPUs pins the two ends to different cores where there are two: it is
-// the most stable arrangement, and the one in which two machines differ least
-// from two namespaces.
-func chooseCPUs(allowed []int) (client, server int) {
-	switch len(allowed) {
-	case 0:
-		return -1, -1
-	case 1:
-		return allowed[0], allowed[0]
-	}
-	return allowed[0], allowed[1]
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -63,10 +64,39 @@ func TestHostFirst(t *testing.T) {
 		{[]string{"vxlan"}, []string{"host", "vxlan"}},
 		{[]string{"vxlan", "host", "routed"}, []string{"host", "vxlan", "routed"}},
 		{[]string{"host", "host"}, []string{"host", "host"}},
+		{[]string{"vxlan:vni=7", "host"}, []string{"host", "vxlan:vni=7"}},
 	} {
 		if got := (Request{Paths: c.paths}).withDefaults().Paths; !slices.Equal(got, c.want) {
 			t.Errorf("%v becomes %v, want %v", c.paths, got, c.want)
 		}
+	}
+}
+
+// TestPlan wants the arms and cells that a run would have: names stay with
+// their paths, loads have sizes of their own, and no cell comes twice.
+func TestPlan(t *testing.T) {
+	p, err := Request{
+		Paths: []string{"vxlan", "host", "routed"}, Names: []string{"overlay", "", "plain"}, Budget: 2 * time.Minute,
+		Cells: []CellSpec{{Load: "tcp_bw"}, {Load: "tcp_bw", Sizes: "32K:128K:*2", Flows: []int{1, 4}}, {Load: "tcp_lat", Sizes: "8,8"}},
+	}.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var arms, cells []string
+	for _, a := range p.Arms {
+		arms = append(arms, a.Name+"="+a.Path)
+	}
+	for _, c := range p.Cells {
+		cells = append(cells, c.Name)
+	}
+	if want := "host=host host.copy=host overlay=vxlan plain=routed"; strings.Join(arms, " ") != want {
+		t.Errorf("arms %v, want %s", arms, want)
+	}
+	if want := "tcp_bw/65536 tcp_bw/32768 tcp_bw/32768/flows=4 tcp_bw/65536/flows=4 tcp_bw/131072 tcp_bw/131072/flows=4 tcp_lat/8"; strings.Join(cells, " ") != want {
+		t.Errorf("cells %v, want %s", cells, want)
+	}
+	if took := experiment.Duration(p); took > 2*time.Minute || took < time.Minute {
+		t.Errorf("%d series of %d rounds take %v of 2m", p.Series, p.Rounds, took)
 	}
 }
 
@@ -90,6 +120,9 @@ func TestRefused(t *testing.T) {
 		"services":  {Request{Services: -1}, "--services"},
 		"series":    {Request{Series: -1}, "--series"},
 		"budget":    {Request{Budget: time.Second}, "--budget"},
+		"cells":     {Request{Cells: []CellSpec{{Load: "udp_lat", Sizes: "64K"}}}, "65507"},
+		"its flows": {Request{Cells: []CellSpec{{Load: "udp_lat", Flows: []int{9999}}}}, "--flows"},
+		"names":     {Request{Paths: []string{"routed", "vxlan"}, Names: []string{"a", "a"}}, `"a"`},
 		"tool":      {Request{With: []string{"ttcp"}}, "ttcp"},
 	} {
 		err := c.q.Check()
