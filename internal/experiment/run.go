@@ -57,6 +57,9 @@ type Run struct {
 	Write     func(result.Line) error
 	Watch     Watch
 	Look      Look // nil: never stop early
+	// Died tells what an arm needed and what has ended since, such as a daemon;
+	// nil error: nothing. The function may be nil.
+	Died func(arm int) error
 
 	rec      *result.Record
 	rng      *rand.Rand
@@ -239,14 +242,29 @@ func (r *Run) keep(series int, cell result.Cell, arms []int, s load.SliceResult)
 		Latency: s.Latency, Stream: s.Stream,
 	}
 	if s.Err != nil {
-		r.dead[place{cell.Name, arm}] = true
 		slice.Failed = s.Err.Error()
-		w := result.Warning{Code: "arm-failed", Arm: name, Cell: cell.Name, Text: "left out of this cell from here: " + s.Err.Error()}
-		if err := r.warn(w); err != nil {
+		if err := r.bury(cell, arm, s.Err); err != nil {
 			return err
 		}
 	}
 	return r.add(result.Line{Slice: &slice})
+}
+
+// bury leaves an arm out of a cell from here; out of all of them if what it
+// needs has ended.
+func (r *Run) bury(cell result.Cell, arm int, why error) error {
+	w := result.Warning{Code: "arm-failed", Arm: r.Plan.Arms[arm].Name, Cell: cell.Name,
+		Text: "left out of this cell from here: " + why.Error()}
+	r.dead[place{cell.Name, arm}] = true
+	if r.Died != nil {
+		if ended := r.Died(arm); ended != nil {
+			w.Cell, w.Text = "", "left out from here: "+ended.Error()
+			for _, c := range r.Plan.Cells {
+				r.dead[place{c.Name, arm}] = true
+			}
+		}
+	}
+	return r.warn(w)
 }
 
 func (r *Run) warn(w result.Warning) error { return r.add(result.Line{Warning: &w}) }

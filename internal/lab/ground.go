@@ -123,6 +123,22 @@ func (b *builder) start(i int, arm string, in *change.Namespace, c change.Comman
 	return child, err
 }
 
+// Died tells which daemon of an arm has ended while the lab is up, and how; nil:
+// none that this process started.
+func (l *Lab) Died(arm string) error {
+	for _, d := range l.daemons {
+		if d.arm != arm {
+			continue
+		}
+		select {
+		case <-d.child.Done:
+			return fmt.Errorf("on %s %w", d.machine, d.child.Ended())
+		default:
+		}
+	}
+	return nil
+}
+
 // reapDaemons waits for the daemons that this process started, when they have
 // been ended.
 func (l *Lab) reapDaemons() {
