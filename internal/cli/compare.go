@@ -51,6 +51,7 @@ what a killed run left of such.`,
   venturi compare --wire tso=on,tunnel-tso=off --load tcp_bw
   venturi compare vxlan --load tcp_lat,tcp_bw --sizes 8:256K:*2 --budget 5m
   venturi compare vxlan --services 1000
+  venturi compare bgp ovs-vxlan:datapath=netdev,tunnels=5 --flows 1,5
   venturi compare host --with qperf --load tcp_lat`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -81,6 +82,7 @@ what a killed run left of such.`,
 	f.DurationVar(&q.Slice, "slice", 0, "time that a path is measured at once (default 25ms for latency, 50ms for streams)")
 	f.Uint64Var(&q.Seed, "seed", 0, "of the random order; 0: from the clock (a run tells its seed)")
 	f.StringVar(&q.Wire, "wire", "", lab.WireHelp)
+	f.IntVar(&q.Hosts, "hosts", 0, lab.HostsHelp)
 	f.IntVar(&q.Services, "services", 0, "let the machines carry kube-proxy's rules for so many Services")
 	f.StringSliceVar(&q.With, "with", nil, "run a real tool beside our loads on the first path: qperf, iperf3")
 	f.StringVar(&q.Out, "out", "", "folder for the record (default: a new one below "+compare.RunsFolder+"/)")

@@ -56,18 +56,20 @@ func labUp(out io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up [PATH...]",
 		Short: "Raise a lab that stays until it is taken down",
-		Long: `Raise two machines, the wire between them, and every PATH, all at once. A path
-named twice is built twice, the second as PATH.2.
+		Long: `Raise machines, the wire between them, and every PATH, all at once. A path named
+twice is built twice, the second as PATH.2; options follow its name behind a
+colon, as "venturi path ls" and "venturi path show PATH" tell.
 
 Paths:
 ` + pathHelp(),
 		Example: `  venturi lab up                              host, routed and vxlan
-  venturi lab up vxlan vxlan                  two overlays side by side
+  venturi lab up vxlan vxlan:port=4789        two overlays side by side
+  venturi lab up --hosts 5 bgp:reflector=1    five machines, one reflects routes
   venturi lab up --wire tso=off,gro=on        cards without TSO
   venturi lab up --name busy --services 1000  behind a node's packet filter`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.Paths = args; len(args) == 0 {
-				o.Paths = path.Names()
+				o.Paths = []string{"host", "routed", "vxlan"}
 			}
 			if o.Wire, err = lab.ParseWire(wire); err != nil {
 				return err
@@ -90,6 +92,7 @@ Paths:
 	f := cmd.Flags()
 	f.StringVar(&o.Name, "name", lab.DefaultName, "name of the lab")
 	f.StringVar(&wire, "wire", "", lab.WireHelp)
+	f.IntVar(&o.Hosts, "hosts", 0, lab.HostsHelp)
 	f.IntVar(&o.Services, "services", 0, "let the machines' packet filter carry what kube-proxy writes for so many\nServices, with connection tracking on")
 	f.BoolVar(&asJSON, "json", false, "print the lab as JSON")
 	return cmd
@@ -98,7 +101,7 @@ Paths:
 func pathHelp() string {
 	var b strings.Builder
 	for _, d := range path.Table {
-		fmt.Fprintf(&b, "  %-8s %s\n           (like %s)\n", d.Name, d.Summary, d.Like)
+		fmt.Fprintf(&b, "  %-12s %s\n               (like %s)\n", d.Name, d.Summary, d.Like)
 	}
 	return strings.TrimRight(b.String(), "\n")
 }

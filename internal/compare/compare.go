@@ -183,9 +183,6 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 	return rec, recordError(run.Do(ctx, rec))
 }
 
-// copySuffix is what the name of the baseline's copy ends with.
-const copySuffix = ".copy"
-
 // arms pairs the plan's arms with the lab's ends: the paths, the copy of the
 // first one, and the tools, which use the first one's ends.
 func (s *Session) arms(q Request) ([]result.Arm, []experiment.Ends) {

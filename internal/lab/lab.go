@@ -53,6 +53,9 @@ const (
 	MaxHosts     = 250
 )
 
+// HostsHelp explains the option's number, for --help.
+const HostsHelp = "machines; more than two (the default) are joined by a switch. Traffic is\nmeasured between the first two"
+
 // Lab is a raised lab.
 type Lab struct {
 	Name     string    `json:"name"`
