@@ -23,6 +23,7 @@ var commands = []func(*Env) *cobra.Command{
 	newAgent,
 	newReport,
 	newLab,
+	newPath,
 	newVersion,
 	newExitCodes,
 }

@@ -38,6 +38,8 @@ func (a Answer) String() string {
 // Need is one thing that somebody needs of the machine: a [Probe] of the
 // kernel, or a [Program].
 type Need interface {
+	// String names it: "vxlan device", "ovs-vswitchd (package openvswitch-switch)".
+	String() string
 	// Ask finds out. The error says why the answer is not yes.
 	Ask() (Answer, error)
 	// Lack says for a user what is lacking when it is, and how to get it:
@@ -74,6 +76,9 @@ func (p *Probe) Ask() (Answer, error) {
 	}
 	return f.answer, f.why
 }
+
+// String is of [Need].
+func (p *Probe) String() string { return p.Name }
 
 // Lack is of [Need].
 func (p *Probe) Lack() (lacks, get string) { return "this kernel has no " + p.Name, p.Get }

@@ -37,6 +37,9 @@ func (p Program) Ask() (Answer, error) {
 	return Yes, nil
 }
 
+// String is of [Need].
+func (p Program) String() string { return fmt.Sprintf("%s (package %s)", p.Name, p.Package) }
+
 // Lack is of [Need].
 func (p Program) Lack() (lacks, get string) {
 	return "there is no program " + p.Name, fmt.Sprintf("install the package %s (apt-get install %[1]s)", p.Package)
