@@ -1,0 +1,31 @@
+package change
+
+import "github.com/vishvananda/netlink"
+
+// Move gives a device to another namespace, where it gets a new name and is
+// brought up. Its addresses and routes do not go with it; its MAC and MTU do.
+func (n *Namespace) Move(device string, to *Namespace, name string) error {
+	link, err := n.link(device)
+	if err != nil {
+		return err
+	}
+	if err := n.h.LinkSetNsFd(link, int(to.file.Fd())); err != nil {
+		return n.fail("move "+device+" to "+to.name, err)
+	}
+	if link, err = to.link(device); err != nil {
+		return err
+	}
+	if err := to.h.LinkSetName(link, name); err != nil {
+		return to.fail("call "+device+" "+name, err)
+	}
+	return to.Up(name)
+}
+
+// AddGeneve makes a geneve device that takes its other end from what sends by
+// it, as switches do.
+func (n *Namespace) AddGeneve(name string, port int) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = name
+	err := n.h.LinkAdd(&netlink.Geneve{LinkAttrs: attrs, FlowBased: true, Dport: uint16(port)})
+	return n.fail("add geneve "+name, err)
+}

@@ -1,0 +1,32 @@
+package feature
+
+import (
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/change"
+)
+
+// What Open vSwitch needs of the kernel for a datapath in it.
+var (
+	OVSDatapath = &Probe{
+		Name: "datapath for Open vSwitch",
+		Get: "load the module openvswitch (modprobe openvswitch), run a kernel built with CONFIG_OPENVSWITCH, " +
+			"or give the path datapath=netdev, which forwards in the switch's own process",
+		// Asking for the family loads the module where there is one.
+		Try: func(*change.Namespace) error {
+			if _, err := netlink.GenlFamilyGet(ovsFamily); err != nil {
+				return fmt.Errorf("find generic netlink family %s: %w", ovsFamily, err)
+			}
+			return nil
+		},
+	}
+	Geneve = &Probe{
+		Name: "geneve device",
+		Get:  "load the module geneve (modprobe geneve), or run a kernel built with CONFIG_GENEVE",
+		Try:  func(n *change.Namespace) error { return n.AddGeneve("probe", 6081) },
+	}
+)
+
+const ovsFamily = "ovs_datapath"
