@@ -34,6 +34,16 @@ var (
 			})
 		},
 	}
+	MACVLAN = &Probe{
+		Name: "macvlan device",
+		Get:  "load the module macvlan (modprobe macvlan), or run a kernel built with CONFIG_MACVLAN",
+		Try: func(n *change.Namespace) error {
+			if err := pair(n); err != nil {
+				return err
+			}
+			return n.AddMACVLAN("a", change.MACVLAN{In: n, Name: "probe", MAC: probeMAC(3), MTU: 1500})
+		},
+	}
 	// NAT stands for all that the rules of Services are made of.
 	NAT = &Probe{
 		Name: "nftables with address translation and connection tracking",

@@ -15,7 +15,7 @@ import (
 // What is on the wire is what the driver says: its overhead around each
 // packet, or nothing.
 func TestOnTheWire(t *testing.T) {
-	l := testenv.Lab(t, lab.Options{Paths: []string{"host", "routed", "vxlan", "vxlan"}})
+	l := testenv.Lab(t, lab.Options{Paths: []string{"host", "routed", "vxlan", "vxlan", "macvlan"}})
 	const size = 100
 	const inner = 20 + 8 + size // IPv4, UDP
 	for _, arm := range l.Arms {

@@ -1,0 +1,55 @@
+package path
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// macvlan puts pods straight on the wire, each with a MAC and an address of its
+// own: no bridge, no forwarding, none of the machine's rules. The wire's device
+// tells frames apart by their MAC, those for the machine itself included, as it
+// does wherever pods share a card with their machine.
+//
+// All pods are in one subnet. A macvlan cuts and checks nothing by itself: what
+// the wire's card cannot do is done as the packets are handed to it.
+var macvlan = Driver{
+	Name:    "macvlan",
+	Summary: "pods as macvlan devices on the wire: an underlay without a bridge",
+	Like:    "the macvlan CNI plugin, Multus' usual second network",
+	Options: []Option{mtu},
+	Needs:   func(Values) []feature.Need { return []feature.Need{feature.MACVLAN} },
+	Up: func(ctx context.Context, s *Site) (Ends, error) {
+		return s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
+			end, err := s.macvlanPod(i)
+			return []machine.Endpoint{end}, err
+		})
+	},
+}
+
+func (s *Site) macvlanPod(i int) (machine.Endpoint, error) {
+	pod, err := s.Pod(i, 0)
+	if err != nil {
+		return machine.Endpoint{}, err
+	}
+	m, end := s.Machines[i], s.pod(i, 0, pod)
+	err = m.In.AddMACVLAN(m.Wire, change.MACVLAN{In: pod, Name: podDevice, MAC: s.podMAC(i, 0), MTU: s.MTU})
+	if err != nil {
+		return end, err
+	}
+	if err := pod.AddAddr(podDevice, netip.PrefixFrom(end.Addr, Pods.Bits())); err != nil {
+		return end, err
+	}
+	for j := range s.Machines {
+		if j == i {
+			continue
+		}
+		if err := pod.AddNeighbour(podDevice, s.podAddr(j, 0), s.podMAC(j, 0)); err != nil {
+			return end, err
+		}
+	}
+	return end, nil
+}
