@@ -11,7 +11,8 @@ BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(if $(VERSION),auto,fa
 SOURCES := go.mod go.sum $(shell find cmd internal result -name '*.go' -not -name '*_test.go')
 
 # What the tests drive beside our own code: PROGRAM:PACKAGE.
-TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2
+TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2 /usr/sbin/ovs-vswitchd:openvswitch-switch \
+	/usr/bin/ovn-northd:ovn-central /usr/bin/ovn-controller:ovn-host /usr/sbin/bird:bird2
 
 .PHONY: help compare test agree bench-stats build dist lint generate fuzz clean setup setup-test
 

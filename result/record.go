@@ -69,8 +69,9 @@ const (
 
 // Arm is one path in one state of tuning.
 type Arm struct {
-	Name     string `json:"name"` // unique in the record
-	Path     string `json:"path"` // driver, or the tool's name for a tool arm
+	Name     string `json:"name"`              // unique in the record
+	Path     string `json:"path"`              // driver, or the tool's name for a tool arm
+	Options  string `json:"options,omitempty"` // of the path, those that are not its defaults
 	Role     string `json:"role,omitempty"`
 	MTU      int    `json:"mtu"`      // of the endpoints, bytes
 	Overhead int    `json:"overhead"` // bytes that the path adds to each packet on the wire

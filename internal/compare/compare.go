@@ -191,7 +191,7 @@ func (s *Session) arms(q Request) ([]result.Arm, []experiment.Ends) {
 	add := func(i int, name, driver, role string) {
 		a := s.lab.Arms[i]
 		arms = append(arms, result.Arm{
-			Name: name, Path: driver, Role: role, MTU: a.From().MTU, Overhead: a.Overhead,
+			Name: name, Path: driver, Options: a.Options, Role: role, MTU: a.From().MTU, Overhead: a.Overhead,
 			From: a.From().Addr.String(), To: a.To().Addr.String(),
 		})
 		e := experiment.Ends{Spin: q.Spin[i]}

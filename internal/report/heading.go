@@ -44,6 +44,9 @@ func facts(rec *result.Record, s *analysis.Summary) [][2]string {
 		wire = append(wire, clean(p.Wire))
 	}
 	out = append(out, [2]string{"wire", strings.Join(append(wire, "congestion control "+congestion, plural(p.Services, "Service", "Services")), "; ")})
+	if text := options(p); text != "" {
+		out = append(out, [2]string{"paths", text})
+	}
 	run := fmt.Sprintf("%d series x %d rounds, seed %d", s.Series, p.Rounds, p.Seed)
 	if rec.End != nil {
 		run += ", took " + took(rec.End.Took)
@@ -56,6 +59,24 @@ func facts(rec *result.Record, s *analysis.Summary) [][2]string {
 	}
 	out = append(out, [2]string{"run", run})
 	return append(out, [2]string{"reading", reading(p, s)})
+}
+
+// options says how the paths differ from what their names promise: by options,
+// or by being called something else.
+func options(p *result.Plan) string {
+	var list []string
+	for _, a := range p.Arms {
+		name, _, _ := strings.Cut(a.Name, ".") // vxlan.2 is a vxlan
+		if a.Role == result.RoleCopy || a.Options == "" && name == a.Path || strings.HasPrefix(a.Name, a.Path+":") {
+			continue
+		}
+		text := clean(a.Name) + " is " + clean(a.Path)
+		if a.Options != "" {
+			text += ":" + clean(a.Options)
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, "; ")
 }
 
 // reading says how the figures come about, for one who has read no manual.
