@@ -1,0 +1,166 @@
+// Package ovn runs OVN: a central with its databases, and a controller beside
+// the switch of each machine. The network is written into the northbound
+// database as Kube-OVN's controller writes it.
+package ovn
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/ovs"
+)
+
+// The programs that this package runs, and the schemas of the databases.
+var (
+	northdProgram     = feature.Program{Name: "ovn-northd", Package: "ovn-central"}
+	controllerProgram = feature.Program{Name: "ovn-controller", Package: "ovn-host"}
+)
+
+const (
+	northSchema = "/usr/share/ovn/ovn-nb.ovsschema"
+	southSchema = "/usr/share/ovn/ovn-sb.ovsschema"
+)
+
+// Needs is what OVN needs of the machine beside a switch.
+func Needs() []feature.Need { return []feature.Need{northdProgram, controllerProgram} }
+
+// Names of the daemons of a central, and so of its databases.
+const (
+	northName  = "nb"
+	southName  = "sb"
+	northdName = "northd"
+)
+
+// Central is a running OVN central.
+type Central struct {
+	place   ovs.Place
+	north   *northbound
+	ports   []Port
+	daemons []*change.Child
+}
+
+// StartCentral starts a central for one network. It is translated into flows
+// when this returns or soon after; see [Central.Wait].
+func StartCentral(ctx context.Context, p ovs.Place, n Network) (*Central, error) {
+	var servers [2]*change.Child
+	group, groupCtx := errgroup.WithContext(ctx)
+	for i, db := range []struct{ name, schema string }{{northName, northSchema}, {southName, southSchema}} {
+		group.Go(func() (err error) {
+			servers[i], err = ovs.StartDatabase(groupCtx, p, db.name, db.schema)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	c := &Central{place: p, ports: n.Ports, daemons: servers[:]}
+	if err := c.start(ctx, n); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Central) start(ctx context.Context, n Network) error {
+	err := c.while(ctx, nil, func(ctx context.Context) (err error) {
+		if c.north, err = connect(ctx, c.place.Remote(northName)); err != nil {
+			return err
+		}
+		return c.north.write(ctx, n)
+	})
+	if err != nil {
+		return err
+	}
+	// Only now: it would make a row of its own in a database that is empty,
+	// where there can be only one.
+	northd, err := c.place.Daemon(northdName, northdProgram,
+		"--ovnnb-db="+c.place.Remote(northName), "--ovnsb-db="+c.Remote())
+	if err != nil {
+		return err
+	}
+	c.daemons = append(c.daemons, northd)
+	return nil
+}
+
+// Remote is how controllers are told of the southbound database.
+func (c *Central) Remote() string { return c.place.Remote(southName) }
+
+// Close closes the connection to the database. The daemons go on.
+func (c *Central) Close() {
+	if c.north != nil {
+		c.north.Close()
+	}
+}
+
+// Wait returns when every pod's port is bound by a machine, and all machines
+// have the flows for all of them. Error: a daemon of the central or one of the
+// controllers ended, or it takes longer than anything could.
+func (c *Central) Wait(ctx context.Context, controllers ...*change.Child) error {
+	return c.while(ctx, controllers, func(ctx context.Context) error { return c.north.wait(ctx, c.ports) })
+}
+
+// while runs fn as long as the daemons of the central and the given ones live.
+func (c *Central) while(ctx context.Context, others []*change.Child, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
+	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	for _, daemon := range slices.Concat(others, c.daemons) {
+		go func() {
+			select {
+			case <-daemon.Done:
+				end(daemon.Ended())
+			case <-ctx.Done():
+			}
+		}()
+	}
+	err := fn(ctx)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	}
+	return err
+}
+
+// Chassis is one machine, as OVN knows it.
+type Chassis struct {
+	Name     string
+	Remote   string // of the central
+	Bridge   string // of the switch, that pods are plugged into
+	Datapath string // of that bridge
+	EncapIP  string // outer address of its tunnels
+	Mappings string // networks and the bridges that lead there: "name:bridge"; empty: none
+}
+
+// StartController puts a switch under a central. The bridge must be there.
+func StartController(ctx context.Context, p ovs.Place, s *ovs.Switch, c Chassis) (*change.Child, error) {
+	// All of it before the controller starts: one that reads an empty
+	// database does not look again.
+	ids := map[string]string{
+		"system-id": c.Name, "hostname": c.Name, "ovn-remote": c.Remote,
+		"ovn-encap-type": "geneve", "ovn-encap-ip": c.EncapIP,
+		"ovn-bridge": c.Bridge, "ovn-bridge-datapath-type": c.Datapath,
+	}
+	if c.Mappings != "" {
+		ids["ovn-bridge-mappings"] = c.Mappings
+	}
+	if err := s.SetExternalIDs(ctx, ids); err != nil {
+		return nil, err
+	}
+	file, err := controllerProgram.Find()
+	if err != nil {
+		return nil, err
+	}
+	// Older ones do not let the file of their control socket be chosen, only
+	// its folder; and the switch's own sockets are looked for in its folder.
+	return p.Start(change.Command{
+		Args: []string{file, s.Remote(), "-vsyslog:off", "-vconsole:info"},
+		Env:  []string{"OVS_RUNDIR=" + p.Folder, "OVN_RUNDIR=" + p.Folder},
+		Log:  filepath.Join(p.Folder, "controller.log"),
+	})
+}
