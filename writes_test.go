@@ -23,6 +23,7 @@ var writers = []struct {
 			"internal/lab":     "its lock and its private folder below /run",
 			"internal/agent":   "its own socket",
 			"internal/compare": "the folder of a run, as the user asked for it",
+			"internal/bgp":     "config and state of a speaker, in the folder of its path",
 			"internal/testenv": "what tests need",
 		},
 		"files of a machine are written by change alone",
@@ -57,6 +58,11 @@ var writers = []struct {
 		ours("internal/change"), regexp.MustCompile(`^Scratch$`),
 		map[string]string{"internal/feature": "nothing that lasts: a probe tries things in a nameless namespace"},
 		"what is tried is tried by feature",
+	},
+	{
+		ours("internal/change"), regexp.MustCompile(`^Here$`),
+		map[string]string{"internal/bgp": "the routes that a speaker learns, in the machine that it is on"},
+		"a daemon of ours writes to its own namespace; all others are handed theirs",
 	},
 }
 

@@ -19,8 +19,10 @@ import (
 // command is one file and one line here.
 var commands = []func(*Env) *cobra.Command{
 	newCompare,
+	newStudy,
 	newVerify,
 	newAgent,
+	newSpeaker,
 	newReport,
 	newLab,
 	newPath,

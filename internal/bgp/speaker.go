@@ -1,0 +1,115 @@
+// Package bgp is the BGP speaker of one machine: a process that announces the
+// machine's blocks of pod addresses to its neighbours and installs the blocks
+// of the others as routes of the kernel, as the daemon on a node of a Calico
+// cluster does.
+//
+// The protocol is GoBGP's, as a library. The speaker lives in the machine's
+// network namespace, is told what to do by a file ([Config]), says how things
+// are in another ([State]), and ends when its standard input does: that is how
+// it learns that its lab has gone.
+package bgp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"reflect"
+	"runtime"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Options say which speaker to be.
+type Options struct {
+	Config string // file that holds a [Config]
+	// Stdin is the lifeline: the speaker ends when it reaches its end. nil is
+	// the same as Detach.
+	Stdin io.Reader
+	// Detach leaves the speaker running when its parent dies.
+	Detach bool
+	Log    io.Writer // gets what a person should know, such as sessions that fail
+}
+
+// gather is how long a change waits for others, so that a burst of routes is
+// one state and not many.
+const gather = 5 * time.Millisecond
+
+// Main is the speaker: it speaks until ctx ends or the lifeline does, then
+// removes the routes that it installed.
+func Main(ctx context.Context, o Options) error {
+	c, err := Load(o.Config)
+	if err != nil {
+		return verr.Wrap(verr.Usage, "cannot start a BGP speaker", err,
+			"give --config the file of a speaker; venturi itself writes it when it needs one")
+	}
+	// A lab has dozens of speakers, and what one does takes next to no time: it
+	// must not spread over the cores that traffic is measured on.
+	runtime.GOMAXPROCS(1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if o.Stdin != nil && !o.Detach {
+		go func() {
+			io.Copy(io.Discard, o.Stdin)
+			cancel()
+		}()
+	}
+	if err := speak(ctx, c, o.Log); err != nil {
+		return verr.Wrap(verr.Failed, "the BGP speaker "+c.RouterID.String()+" ended badly", err,
+			"see that nothing else listens on "+c.Listen.String()+", and run the command again")
+	}
+	return nil
+}
+
+func speak(ctx context.Context, c *Config, log io.Writer) error {
+	space, err := change.Here()
+	if err != nil {
+		return err
+	}
+	defer space.Close()
+	f := &fib{space: space, mine: c.mine}
+	if err := f.scan(); err != nil {
+		return err
+	}
+	f.sync(nil) // what a speaker that was killed left
+	t := newTable(c)
+	s, err := start(ctx, c, t, log)
+	if err != nil {
+		return err
+	}
+	err = follow(ctx, c, t, f)
+	for _, problem := range f.sync(nil) {
+		err = errors.Join(err, errors.New(problem))
+	}
+	s.Stop()
+	return err
+}
+
+// follow carries what the table says into the kernel, and tells of it, until
+// ctx ends.
+func follow(ctx context.Context, c *Config, t *table, f *fib) error {
+	tick := time.NewTicker(time.Duration(c.Scan) * time.Second)
+	defer tick.Stop()
+	var told *State
+	for {
+		peers, best := t.look()
+		problems := f.sync(best)
+		if now := (&State{Peers: peers, Routes: f.routes(), Problems: problems}); !reflect.DeepEqual(now, told) {
+			if err := now.write(c.State); err != nil {
+				return err
+			}
+			told = now
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.changed:
+			time.Sleep(gather)
+		case <-tick.C:
+			if err := f.scan(); err != nil {
+				return err
+			}
+		}
+	}
+}

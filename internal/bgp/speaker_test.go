@@ -1,0 +1,132 @@
+package bgp_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/bgp"
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+func TestMesh(t *testing.T) {
+	testenv.Root(t)
+	r := newRig(t, 3)
+	var configs []*bgp.Config
+	for i := range r.at {
+		others := []int{0, 1, 2}
+		c := r.config(i, append(others[:i:i], others[i+1:]...)...)
+		configs = append(configs, c)
+		r.speak(i, c)
+	}
+	r.awaitRoutes(0, protoBGP, via(1, 0), via(2, 0))
+	r.awaitRoutes(1, protoBGP, via(0, 0), via(2, 0))
+	r.awaitRoutes(2, protoBGP, via(0, 0), via(1, 0))
+	awaitState(t, "all of it in the state", configs[1], func(s *bgp.State) bool {
+		_, one := s.Via(block(0, 0))
+		_, other := s.Via(block(2, 0))
+		return one && other && len(s.Problems) == 0 &&
+			s.Peers[0].State == bgp.Established && s.Peers[1].State == bgp.Established
+	})
+}
+
+// Two speakers of one machine, on ports of their own, leave each other's
+// routes alone.
+func TestTwoOfAMachine(t *testing.T) {
+	testenv.Root(t)
+	r := newRig(t, 2)
+	for i := range r.at {
+		for n, port := range []uint16{179, 1179} {
+			c := r.config(i, 1-i)
+			c.Listen = netip.AddrPortFrom(addr(i), port)
+			c.Announce = []netip.Prefix{block(i, n)}
+			c.Accept = []netip.Prefix{block(1-i, n)}
+			c.Neighbours[0].Port = port
+			c.State = strings.Replace(c.State, ".json", fmt.Sprintf(".%d.json", n), 1)
+			r.speak(i, c)
+		}
+	}
+	r.awaitRoutes(0, protoBGP, via(1, 0), via(1, 1))
+	r.awaitRoutes(1, protoBGP, via(0, 0), via(0, 1))
+}
+
+// A killed speaker leaves its routes; the next one removes them before it
+// learns anything, and comes back. One whose standard input ends leaves none.
+func TestKilledAndEnded(t *testing.T) {
+	testenv.Root(t)
+	r := newRig(t, 2)
+	far := r.speak(0, r.config(0, 1))
+	c := r.config(1, 0)
+	near := r.speak(1, c)
+	r.awaitRoutes(1, protoBGP, via(0, 0))
+	r.awaitRoutes(0, protoBGP, via(1, 0))
+
+	must(t, unix.Kill(near.Pid, unix.SIGKILL))
+	ended(t, near)
+	if got := r.routes(1, protoBGP); len(got) != 1 {
+		t.Fatalf("routes of a killed speaker: %v, want the one that it had", got)
+	}
+	// Its peer notices the connection's end, not the hold time.
+	r.awaitRoutes(0, protoBGP)
+	stale := block(7, 0)
+	must(t, r.at[1].AddLearned(change.Learned{Dst: stale, Via: addr(0), Protocol: protoBGP}))
+	foreign := change.Learned{Dst: block(8, 0), Via: addr(0), Protocol: protoBIRD}
+	must(t, r.at[1].AddLearned(foreign))
+
+	near = r.speak(1, c)
+	r.awaitRoutes(1, protoBGP) // both of before are gone before the session is up
+	r.awaitRoutes(1, protoBGP, via(0, 0))
+	r.awaitRoutes(0, protoBGP, via(1, 0))
+	if got := r.routes(1, protoBIRD); len(got) != 1 {
+		t.Errorf("routes of another protocol: %v, want the one that was there", got)
+	}
+
+	near.Stop(long) // cuts its standard input, and no signal follows in time
+	if err := near.Err(); err != nil {
+		t.Errorf("it ended with %v, want success", err)
+	}
+	if got := r.routes(1, protoBGP); len(got) != 0 {
+		t.Errorf("routes after a clean end: %v, want none", got)
+	}
+	r.awaitRoutes(0, protoBGP)
+
+	must(t, unix.Kill(far.Pid, unix.SIGTERM))
+	ended(t, far)
+	if err := far.Err(); err != nil {
+		t.Errorf("told to end, it ended with %v, want success", err)
+	}
+}
+
+// A route that somebody took away is put back, and what cannot be installed is
+// told.
+func TestRepair(t *testing.T) {
+	testenv.Root(t)
+	r := newRig(t, 2)
+	taken := change.Route{Dst: block(0, 1), Blackhole: true}
+	must(t, r.at[1].AddRoute(taken))
+	far := r.config(0, 1)
+	far.Announce = append(far.Announce, taken.Dst)
+	r.speak(0, far)
+	c := r.config(1, 0)
+	c.Scan = 1
+	r.speak(1, c)
+	awaitState(t, "one route, and a problem with the other", c, func(s *bgp.State) bool {
+		return len(s.Routes) == 1 && len(s.Problems) == 1
+	})
+	must(t, r.at[1].DeleteLearned(change.Learned{Dst: block(0, 0), Protocol: protoBGP}))
+	r.awaitRoutes(1, protoBGP, via(0, 0))
+}
+
+func ended(t *testing.T, c *change.Child) {
+	t.Helper()
+	select {
+	case <-c.Done:
+	case <-time.After(long):
+		t.Fatalf("process %d still lives", c.Pid)
+	}
+}

@@ -1,0 +1,74 @@
+package bgp
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+)
+
+// State is what a speaker says of itself, in a file that it replaces as a
+// whole whenever something has changed.
+type State struct {
+	Peers  []Peer  `json:"peers"`  // in the order of the config
+	Routes []Route `json:"routes"` // that are installed, in ascending order
+	// Problems are routes that could not be installed or deleted, and why.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// Peer is the session with a neighbour.
+type Peer struct {
+	Address netip.Addr `json:"address"`
+	State   string     `json:"state"` // of its state machine: idle, active, ..., established
+	// Down is why it went down the last time; empty: it never did.
+	Down string `json:"down,omitempty"`
+}
+
+// Established is the state of a session in which routes are exchanged.
+const Established = "established"
+
+// Route is a block that was learned and installed.
+type Route struct {
+	Prefix netip.Prefix `json:"prefix"`
+	Via    netip.Addr   `json:"via"`
+}
+
+// ReadState reads a speaker's state. Until it has begun there is no file, and
+// the error wraps os.ErrNotExist.
+func ReadState(file string) (*State, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read state of a speaker: %w", err)
+	}
+	s := new(State)
+	if err := json.Unmarshal(text, s); err != nil {
+		return nil, fmt.Errorf("read state of a speaker: %s: %w", file, err)
+	}
+	return s, nil
+}
+
+// write replaces the file: who reads it gets either the old state or the new.
+func (s *State) write(file string) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	half := file + ".new"
+	if err := os.WriteFile(half, text, 0o600); err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	if err := os.Rename(half, file); err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	return nil
+}
+
+// Via says where the route to a prefix leads; false if none is installed.
+func (s *State) Via(p netip.Prefix) (netip.Addr, bool) {
+	for _, r := range s.Routes {
+		if r.Prefix == p {
+			return r.Via, true
+		}
+	}
+	return netip.Addr{}, false
+}
