@@ -28,6 +28,9 @@ type Progress struct {
 	height   int
 	lines    int // drawn, and to be drawn over
 	told     int // series told of in plain lines
+
+	estimates []string
+	next      time.Time // when they may be made anew
 }
 
 // New shows progress on w; in place if w is a terminal.
@@ -80,11 +83,26 @@ func (p *Progress) Event(e experiment.Event) {
 	}
 	lines := []string{fmt.Sprintf("%s series %d/%d, now %s, about %s left  (Ctrl-C ends and reports)",
 		bar(done), e.Series+1, plan.Series, plan.Cells[e.Cell].Name, left(e.Left))}
-	if s, err := analysis.Analyze(e.Record, analysis.Options{Live: true}); err == nil {
-		lines = append(lines, estimates(s)...)
-	}
+	lines = append(lines, p.estimate(e.Record)...)
 	p.erase()
 	p.draw(lines)
+}
+
+// analysisShare bounds how much of a run goes into estimates on the way: each
+// reads the whole record, and a sweep over many sizes has one for each of them.
+const analysisShare = 20
+
+// estimate gives one line a cell, made anew as often as it is cheap.
+func (p *Progress) estimate(rec *result.Record) []string {
+	start := time.Now()
+	if start.Before(p.next) {
+		return p.estimates
+	}
+	if s, err := analysis.Analyze(rec, analysis.Options{Live: true}); err == nil {
+		p.estimates = estimates(s)
+	}
+	p.next = time.Now().Add(analysisShare * time.Since(start))
+	return p.estimates
 }
 
 func (p *Progress) plain(e experiment.Event) {
