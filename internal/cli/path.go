@@ -95,16 +95,34 @@ options (as root; somebody else sees what can be told without).`,
 	return cmd
 }
 
-// here tells whether a path can be built on this machine with its defaults.
+// here tells whether a path can be built on this machine: with its defaults, or
+// else with which option.
 func here(d *path.Driver) string {
-	arms, err := path.Arms([]string{d.Name}, nil)
+	if lacking(d.Name) == nil {
+		return "yes"
+	}
+	for _, o := range d.Options {
+		for _, value := range strings.Split(o.Value, "|") {
+			said := o.Name + "=" + value
+			if strings.Contains(o.Value, "|") && value != "auto" && lacking(d.Name+":"+said) == nil {
+				return "with " + said
+			}
+		}
+	}
+	return "no"
+}
+
+// lacking is what this machine lacks for a path, as an error for a user; nil:
+// nothing, or that cannot be told.
+func lacking(spec string) error {
+	arms, err := path.Arms([]string{spec}, nil)
 	if err == nil {
 		err = arms[0].Check()
 	}
 	if missing := new(verr.Error); errors.As(err, &missing) && missing.Code == verr.Missing {
-		return "no"
+		return missing
 	}
-	return "yes"
+	return nil
 }
 
 func pathShow(out io.Writer) *cobra.Command {
@@ -137,14 +155,7 @@ func pathShow(out io.Writer) *cobra.Command {
 			if err := w.Flush(); err != nil {
 				return err
 			}
-			if _, _, err := path.ParseSpec(d.Name); err != nil {
-				return nil // it cannot be given without options
-			}
-			arms, err := path.Arms([]string{d.Name}, nil)
-			if err != nil {
-				return err
-			}
-			if err := arms[0].Check(); err != nil {
+			if err := lacking(d.Name); err != nil {
 				fmt.Fprintln(out)
 				verr.Print(out, err)
 			}
