@@ -85,7 +85,7 @@ func (r *rig) speak(i int, c *bgp.Config) *change.Child {
 	name := strings.TrimSuffix(c.State, ".json")
 	must(r.t, c.Write(name+".config"))
 	_ = os.Remove(c.State) // that of the one before it
-	return r.start(i, filepath.Base(name)+".log", append(testenv.RoleCommand(r.t, "speaker"), name+".config")...)
+	return r.start(i, filepath.Base(name)+".log", append(testenv.RoleCommand(r.t, "speaker"), "--config", name+".config")...)
 }
 
 // start starts a program on machine i, which ends with the test. What it said

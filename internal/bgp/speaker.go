@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"reflect"
 	"runtime"
 	"time"
@@ -24,12 +25,10 @@ import (
 // Options say which speaker to be.
 type Options struct {
 	Config string // file that holds a [Config]
-	// Stdin is the lifeline: the speaker ends when it reaches its end. nil is
-	// the same as Detach.
+	// Stdin is the lifeline if it is a pipe: the speaker ends when it reaches
+	// its end. That of a lab which is kept is none, and the speaker goes on.
 	Stdin io.Reader
-	// Detach leaves the speaker running when its parent dies.
-	Detach bool
-	Log    io.Writer // gets what a person should know, such as sessions that fail
+	Log   io.Writer // gets what a person should know, such as sessions that fail
 }
 
 // gather is how long a change waits for others, so that a burst of routes is
@@ -49,7 +48,7 @@ func Main(ctx context.Context, o Options) error {
 	runtime.GOMAXPROCS(1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if o.Stdin != nil && !o.Detach {
+	if isPipe(o.Stdin) {
 		go func() {
 			io.Copy(io.Discard, o.Stdin)
 			cancel()
@@ -60,6 +59,15 @@ func Main(ctx context.Context, o Options) error {
 			"see that nothing else listens on "+c.Listen.String()+", and run the command again")
 	}
 	return nil
+}
+
+func isPipe(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeNamedPipe != 0
 }
 
 func speak(ctx context.Context, c *Config, log io.Writer) error {

@@ -14,7 +14,7 @@ func newSpeaker(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "speaker --config FILE",
 		Short:  "Be the BGP speaker of a machine",
-		Long:   "Announce the blocks of one machine and install those of its neighbours as routes\nof the kernel, until standard input ends.",
+		Long:   "Announce the blocks of one machine and install those of its neighbours as routes\nof the kernel, until standard input ends, if it is a pipe.",
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -27,6 +27,5 @@ func newSpeaker(env *Env) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&o.Config, "config", "", "file that says what to announce, and whom to speak with")
-	cmd.Flags().BoolVar(&o.Detach, "detach", false, "go on when standard input ends")
 	return cmd
 }

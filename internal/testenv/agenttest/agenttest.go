@@ -1,5 +1,5 @@
-// Package agenttest lets a test binary play the agents of the labs that its
-// tests raise.
+// Package agenttest lets a test binary play the agents and speakers of the labs
+// that its tests raise.
 package agenttest
 
 import (
@@ -14,17 +14,19 @@ import (
 // Play is the role of an agent for testenv.Main: args are those that a lab
 // starts one with. It returns the exit code.
 func Play(args []string) int {
-	value := func(flag string) string {
-		if i := slices.Index(args, flag); i >= 0 && i+1 < len(args) {
-			return args[i+1]
-		}
-		return ""
-	}
 	err := agent.Main(context.Background(), agent.Options{
-		Machine: value("--machine"), Socket: value("--socket"), Stdin: os.Stdin})
+		Machine: valueOf(args, "--machine"), Socket: valueOf(args, "--socket"), Stdin: os.Stdin})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
+}
+
+// valueOf finds what follows a flag.
+func valueOf(args []string, flag string) string {
+	if i := slices.Index(args, flag); i >= 0 && i+1 < len(args) {
+		return args[i+1]
+	}
+	return ""
 }
