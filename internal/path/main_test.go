@@ -9,23 +9,25 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 )
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, testenv.Roles{"builder": builder})
+	testenv.Main(m, testenv.Roles{"builder": builder, "speaker": agenttest.Speak})
 }
 
 // builder raises a lab of the given name with every path and takes it down,
 // over and over, until it is killed.
 func builder(args []string) int {
-	for {
-		l, err := lab.Up(context.Background(), lab.Options{Name: args[1], Paths: path.Names(), Services: 20})
+	exe, err := os.Executable()
+	for err == nil {
+		var l *lab.Lab
+		l, err = lab.Up(context.Background(), lab.Options{
+			Name: args[1], Paths: path.Names(), Services: 20, Program: []string{exe}})
 		if err == nil {
 			err = l.Down()
 		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
 	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
 }

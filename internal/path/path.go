@@ -55,7 +55,7 @@ func (a Arm) Check() error {
 }
 
 // Table lists the drivers in the order in which help shows them.
-var Table = []*Driver{&host, &routed, &vxlan, &vxlanDev, &macvlan}
+var Table = []*Driver{&host, &routed, &overBGP, &vxlan, &vxlanDev, &macvlan}
 
 // Site is where a driver builds.
 type Site struct {
