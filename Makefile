@@ -8,7 +8,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(if $(VERSION),auto,false) \
 	-ldflags "-s -w -X github.com/venturi-net/venturi/internal/cli.version=$(VERSION)"
-SOURCES := go.mod go.sum $(shell find cmd internal result -name '*.go' -not -name '*_test.go')
+SOURCES := go.mod go.sum $(shell find cmd internal result studies -name '*.go' -not -name '*_test.go') $(wildcard studies/*.yaml)
 
 # What the tests drive beside our own code: PROGRAM:PACKAGE.
 TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2 /usr/sbin/ovs-vswitchd:openvswitch-switch \

@@ -66,7 +66,10 @@ what a killed run left of such.`,
 				return verr.New(verr.Usage, "cannot compare with --margin 0",
 					"no two measurements are the same to the last digit", "name the smallest difference that matters, such as 1%")
 			}
-			return runCompare(cmd.Context(), env, q, opt)
+			return runCompare(cmd.Context(), env, q, func(file string, rec *result.Record) error {
+				opt.Width = terminalWidth(env)
+				return printReport(env, file, rec, opt)
+			})
 		},
 	}
 	f := cmd.Flags()
@@ -92,7 +95,8 @@ what a killed run left of such.`,
 	return cmd
 }
 
-func runCompare(ctx context.Context, env *Env, q compare.Request, opt report.Options) error {
+// runCompare carries a comparison out and prints what was measured.
+func runCompare(ctx context.Context, env *Env, q compare.Request, write func(file string, rec *result.Record) error) error {
 	program, err := program()
 	if err != nil {
 		return err
@@ -107,8 +111,7 @@ func runCompare(ctx context.Context, env *Env, q compare.Request, opt report.Opt
 		}
 		return err
 	}
-	opt.Width = terminalWidth(env)
-	if rerr := printReport(env, file, rec, opt); rerr != nil && err == nil {
+	if rerr := write(file, rec); rerr != nil && err == nil {
 		err = rerr
 	}
 	fmt.Fprintf(env.Stderr, "venturi: the record is %s\n", file)
@@ -163,13 +166,9 @@ func (s *share) String() string {
 }
 
 func (s *share) Set(text string) error {
-	digits, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
-	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	v, err := compare.ParseShare(text)
 	if err != nil {
-		return fmt.Errorf("%q is not a share such as 3%% or 0.03", text)
-	}
-	if percent {
-		v /= 100
+		return err
 	}
 	*s = share(v)
 	return nil

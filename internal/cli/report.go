@@ -26,6 +26,7 @@ const runsFolder = compare.RunsFolder
 func newReport(env *Env) *cobra.Command {
 	var (
 		opt     report.Options
+		tables  string
 		partial bool
 	)
 	cmd := &cobra.Command{
@@ -35,13 +36,20 @@ func newReport(env *Env) *cobra.Command {
 that a report says is made from the record, which keeps every slice.
 
 RUN is the folder of a run, or the record in it (` + result.FileName + `). Without RUN it is
-the newest run below ` + runsFolder + `/. No root is needed.`,
+the newest run below ` + runsFolder + `/. No root is needed.
+
+With --study, the tables of that study are printed in place of everything: of a
+run of the study, or of any other run with the same paths and loads.`,
 		Example: `  venturi report                              the newest run
   venturi report ` + runsFolder + `/20260102-150405 --format md
   venturi report --format benchstat > new.txt  for golang.org/x/perf/cmd/benchstat
-  venturi report --style qperf                as qperf prints its results`,
+  venturi report --style qperf                as qperf prints its results
+  venturi report --study calico-bgp-vs-ovs    the study's tables`,
 		Args: atMost(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if tables != "" {
+				return reportStudy(env, tables, args, partial, opt)
+			}
 			if err := checkReport(opt); err != nil {
 				return err
 			}
@@ -60,6 +68,7 @@ the newest run below ` + runsFolder + `/. No root is needed.`,
 	f := cmd.Flags()
 	f.StringVar(&opt.Format, "format", report.Formats()[0], "one of "+strings.Join(report.Formats(), ", "))
 	f.StringVar(&opt.Style, "style", "", "print in the manner of another tool: "+strings.Join(report.Styles(), ", "))
+	f.StringVar(&tables, "study", "", "print the tables of a study: its name, or a study file")
 	f.BoolVar(&partial, "partial", false, "report what there is of a record that was cut off")
 	return cmd
 }
@@ -89,9 +98,10 @@ func runPath(args []string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil
 	}
-	records, _ := filepath.Glob(filepath.Join(runsFolder, "*", result.FileName)) // the pattern is sound
+	records, _ := filepath.Glob(filepath.Join(runsFolder, "*", result.FileName)) // the patterns are sound
+	below, _ := filepath.Glob(filepath.Join(runsFolder, "*", "*", result.FileName))
 	newest, when := "", time.Time{}
-	for _, r := range records {
+	for _, r := range append(records, below...) {
 		if info, err := os.Stat(r); err == nil && !info.ModTime().Before(when) {
 			newest, when = filepath.Dir(r), info.ModTime()
 		}

@@ -30,7 +30,7 @@ type output struct {
 // disk: what can fail here shall fail before anything is measured.
 func createRecord(folder string, owner *Owner) (*output, error) {
 	if folder == "" {
-		folder = freshFolder(time.Now())
+		folder = FreshFolder(time.Now())
 	}
 	o := &output{path: filepath.Join(folder, result.FileName)}
 	if _, err := os.Stat(o.path); err == nil {
@@ -49,9 +49,9 @@ func createRecord(folder string, owner *Owner) (*output, error) {
 	return o, nil
 }
 
-// freshFolder names the folder of a run by when it started; two of one second
+// FreshFolder names the folder of a run by when it started; two of one second
 // do not share it.
-func freshFolder(now time.Time) string {
+func FreshFolder(now time.Time) string {
 	name := filepath.Join(RunsFolder, now.Format("20060102-150405"))
 	for n, folder := 2, name; ; n++ {
 		if _, err := os.Lstat(folder); err != nil {

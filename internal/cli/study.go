@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/study"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+func newStudy(env *Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "study",
+		Short: "Repeat a published experiment, and print its table",
+		Long: `A study is a file that says which paths and loads to compare, for how long, and
+which tables to print of it. Some come with Venturi, each after a published
+write-up; "venturi study ls" names them. A file of one's own looks like this:
+
+  name: my-overlay
+  title: My overlay against plain routes
+  machines: {hosts: 2, services: 1000}      may be left out, as may:
+  wires: [{name: hw, options: {tso: on}}]   one comparison a wire
+  paths:                                    the host network is always measured
+    - path: routed
+    - {name: mine, path: vxlan, options: {vni: 42}}
+  loads:
+    - {load: tcp_lat}
+    - {load: tcp_bw, sizes: 8:256K:*2, flows: [1, 8]}
+  budget: 2m
+  margin: 3%
+  tables:
+    - title: By message size
+      rows: [load, path, flows]             of: path, load, size, flows
+      columns: size
+      baseline: routed                      beside the host network
+      figures:
+        - {name: bw, load: tcp_bw, sizes: 8:256K:*2, flows: [1, 8], unit: MB/s}`,
+		Example: `  venturi study ls
+  venturi study show calico-bgp-vs-ovs
+  venturi study run calico-bgp-vs-ovs
+  venturi study run ./my-overlay.yaml --budget 1m`,
+	}
+	cmd.AddCommand(studyList(env), studyShow(env), studyRun(env))
+	return cmd
+}
+
+// oneStudy is for commands about one study.
+func oneStudy(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return errors.New("no study is named")
+	}
+	return atMost(1)(cmd, args)
+}
+
+func studyList(env *Env) *cobra.Command {
+	return &cobra.Command{
+		Use:     "ls",
+		Short:   "List the studies that come with Venturi",
+		Example: "  venturi study ls",
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			var all []*study.Study
+			for _, name := range study.Names() {
+				s, err := study.Open(name)
+				if err != nil {
+					return err
+				}
+				all = append(all, s)
+			}
+			return study.List(env.Stdout, all)
+		},
+	}
+}
+
+func studyShow(env *Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show NAME|FILE",
+		Short: "Tell what a study does, how long it takes, and whether it can run here",
+		Long: `Tell what a study compares, how long that takes, and what this machine lacks for
+it. Nothing is raised or measured. As root the kernel can be asked for more.`,
+		Example: `  venturi study show calico-bgp-vs-ovs
+  venturi study show ./my-overlay.yaml`,
+		Args: oneStudy,
+		RunE: func(_ *cobra.Command, args []string) error {
+			s, err := study.Open(args[0])
+			if err != nil {
+				return err
+			}
+			return s.Explain(env.Stdout)
+		},
+	}
+}
+
+func studyRun(env *Env) *cobra.Command {
+	var (
+		q    compare.Request // what the flags say of each comparison
+		opt  = report.Options{Format: report.LayoutFormats()[0]}
+		json bool
+	)
+	cmd := &cobra.Command{
+		Use:   "run NAME|FILE",
+		Short: "Carry a study out, and print its tables",
+		Long: `Carry a study out: one comparison for each of its wires, as "venturi compare"
+makes it. Then print its tables. The record keeps more than these: "venturi
+report" shows all of it, and "venturi report --study" the tables once more.
+
+With several wires there is a record for each, in a folder of the wire's name.
+
+It needs root. It changes nothing but network namespaces of its own, and removes
+what a killed run left of such.`,
+		Example: `  venturi study run calico-bgp-vs-ovs
+  venturi study run ./my-overlay.yaml --budget 1m --out mine`,
+		Args: oneStudy,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := study.Open(args[0])
+			if err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("budget") {
+				s.Budget = q.Budget
+			}
+			if json {
+				opt.Format = "json"
+			}
+			if q.Out == "" {
+				q.Out = compare.FreshFolder(time.Now())
+			}
+			q.Command = append([]string{"venturi"}, env.Args...)
+			return runStudy(cmd, env, s, q, opt)
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&q.Budget, "budget", 0, "time to measure in, over all wires, in place of the study's own")
+	f.Uint64Var(&q.Seed, "seed", 0, "of the random order; 0: from the clock (a run tells its seed)")
+	f.StringVar(&q.Out, "out", "", "folder for the record (default: a new one below "+compare.RunsFolder+"/)")
+	f.BoolVar(&q.Wait, "wait", false, "wait while another run measures, instead of giving up")
+	f.BoolVar(&json, "json", false, "print the tables as JSON")
+	return cmd
+}
+
+// runStudy makes one comparison after the other. What cannot be carried out is
+// refused before the first; a path that fails in one does not end the others.
+func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Request, opt report.Options) error {
+	requests, folders := s.Requests(), s.Folders(flags.Out)
+	for i := range requests {
+		q := &requests[i]
+		q.Out, q.Seed, q.Wait, q.Command = folders[i], flags.Seed, flags.Wait, flags.Command
+		if err := q.Check(); err != nil {
+			return err
+		}
+	}
+	var failed []error
+	for i, q := range requests {
+		err := runCompare(cmd.Context(), env, q, func(file string, rec *result.Record) error {
+			return printTables(env, s, file, rec, opt)
+		})
+		if err != nil {
+			failed = append(failed, err)
+		}
+		if err != nil && verr.Code(err) != verr.Partial {
+			break
+		}
+		fmt.Fprintf(env.Stderr, "venturi: all that it holds is shown by: venturi report %s\n", folders[i])
+	}
+	return errors.Join(failed...)
+}
+
+// reportStudy prints the tables of a study from the records of a run.
+func reportStudy(env *Env, name string, args []string, partial bool, opt report.Options) error {
+	if opt.Style != "" {
+		return verr.New(verr.Usage, "cannot print the tables of a study in the style of "+opt.Style,
+			"that style has no such tables", "leave one of --style and --study out")
+	}
+	if !slices.Contains(report.LayoutFormats(), opt.Format) {
+		return verr.New(verr.Usage, "cannot print the tables of a study in the format "+opt.Format,
+			"tables have no such format", "choose one of: "+strings.Join(report.LayoutFormats(), ", "))
+	}
+	s, err := study.Open(name)
+	if err != nil {
+		return err
+	}
+	run, err := runPath(args)
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 && len(s.Wires) > 1 {
+		run = filepath.Dir(run) // the newest record is that of the last wire
+	}
+	folders := s.Folders(run)
+	if _, err := os.Stat(filepath.Join(run, result.FileName)); err == nil || strings.HasSuffix(run, result.FileName) {
+		folders = []string{run} // it is one record, of whatever wire
+	}
+	for _, folder := range folders {
+		rec, err := openRecord(env, folder, partial)
+		if err != nil {
+			return err
+		}
+		if err := printTables(env, s, folder, rec, opt); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printTables(env *Env, s *study.Study, file string, rec *result.Record, opt report.Options) error {
+	opt.Width = terminalWidth(env)
+	err := report.WriteLayout(env.Stdout, rec, s.Layout(), opt)
+	what := "cannot print the tables of " + s.Name + " from " + file
+	switch {
+	case errors.Is(err, analysis.ErrNoPlan):
+		return verr.Wrap(verr.BadRecord, what, err, "measure again: nothing had been measured yet")
+	case errors.Is(err, report.ErrOtherRecord):
+		return verr.Wrap(verr.Usage, what, err, "name the folder of a run of this study")
+	}
+	return verr.Wrap(verr.Failed, what, err, "see that the output can be written (is a disk full?)")
+}

@@ -1,0 +1,164 @@
+package study
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/path"
+	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// List prints a line for each study.
+func List(w io.Writer, all []*Study) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "NAME\tTITLE\tPATHS\tBUDGET")
+	for _, s := range all {
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", s.Name, s.Title, strings.Join(s.pathNames(), " "), s.budget())
+	}
+	return out.Flush()
+}
+
+func (s *Study) pathNames() []string {
+	var names []string
+	for _, p := range s.Paths {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+func (s *Study) budget() string {
+	if s.Budget == 0 {
+		return "none"
+	}
+	return short(s.Budget)
+}
+
+// short prints a time without the zeros at its end: 5m, not 5m0s.
+func short(d time.Duration) string {
+	text := d.Round(time.Second).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// Explain prints what the study does, how long that takes, and what this
+// machine lacks for it.
+func (s *Study) Explain(w io.Writer) error {
+	plan, err := s.Requests()[0].Plan()
+	if err != nil {
+		return err
+	}
+	arms, err := s.arms()
+	if err != nil {
+		return err
+	}
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(f string, args ...any) { fmt.Fprintf(out, f+"\n", args...) }
+	line("%s: %s", s.Name, s.Title)
+	for _, told := range [][2]string{{"question", s.Question}, {"source", s.Source}} {
+		if told[1] != "" {
+			line("  %s\t%s", told[0], wrap(told[1]))
+		}
+	}
+	line("  machines\t%d, with the packet filter rules of %d Services", max(s.Hosts, lab.DefaultHosts), s.Services)
+	for _, wire := range s.Wires {
+		full, err := lab.ParseWire(wire.Options)
+		if err != nil {
+			return err
+		}
+		line("  wire\t%s", strings.TrimSpace(wire.Name+" "+full.String()))
+	}
+	line("\nPaths")
+	for _, a := range arms {
+		line("  %s\t%s\t%s", a.Name, strings.TrimSuffix(a.Driver.Name+":"+a.Said(), ":"), a.Driver.Summary)
+	}
+	line("\nLoads")
+	for _, l := range s.Loads {
+		line("  %s\tsizes %s\tflows %s", l.Load, orDefault(l.Sizes, "the load's own"), orDefault(strings.Trim(fmt.Sprint(l.Flows), "[]"), "1"))
+	}
+	line("\nTables")
+	for _, t := range s.Tables {
+		line("  %s\trows by %s\tcolumns by %s\tagainst %s", t.Title, axes(t.Rows), axes(t.Columns), orDefault(t.Baseline, s.Paths[0].Name))
+	}
+	took := experiment.Duration(plan) * time.Duration(len(s.Wires))
+	line("\nPlan")
+	line("  arms\t%d: the paths, and a copy of %s for the noise floor", len(plan.Arms), s.Paths[0].Name)
+	line("  cells\t%d: every load at each size with each number of flows", len(plan.Cells))
+	line("  slices\t%d series x %d rounds of every arm in every cell%s", plan.Series, plan.Rounds, eachWire(len(s.Wires)))
+	line("  time\tabout %s of measuring (budget %s), and some seconds to raise and take down the lab", short(took), s.budget())
+	line("\nThis machine")
+	for _, a := range arms {
+		line("  %s\t%s", a.Name, readiness(a.Check()))
+	}
+	if err := s.Requests()[0].Check(); err != nil && verr.Code(err) != verr.Missing {
+		line("  to run\t%s", readiness(err))
+	}
+	return out.Flush()
+}
+
+func (s *Study) arms() ([]path.Arm, error) {
+	q := s.Requests()[0]
+	return path.Arms(q.Paths, q.Names)
+}
+
+func orDefault(text, preset string) string {
+	if text == "" {
+		return preset
+	}
+	return text
+}
+
+func eachWire(n int) string {
+	if n == 1 {
+		return ""
+	}
+	return fmt.Sprintf(", on each of %d wires", n)
+}
+
+func axes(all []report.Axis) string {
+	var names []string
+	for _, a := range all {
+		names = append(names, string(a))
+	}
+	return orDefault(strings.Join(names, ", "), "nothing")
+}
+
+// readiness says whether something can be done here, and if not, what is missing.
+func readiness(err error) string {
+	known := new(verr.Error)
+	switch {
+	case err == nil:
+		return "can be raised here"
+	case errors.As(err, &known):
+		return fmt.Sprintf("%s: %s (%s)", known.What, known.Why, known.Do)
+	}
+	return err.Error()
+}
+
+// lineWidth is how wide long texts are printed.
+const lineWidth = 100
+
+// wrap breaks a text between words, and indents the lines after the first as
+// far as a tabwriter does.
+func wrap(text string) string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(word) > lineWidth {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimSpace(line + " " + word)
+	}
+	return strings.Join(append(lines, line), "\n  \t")
+}

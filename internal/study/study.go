@@ -1,0 +1,140 @@
+// Package study reads study files: which machines, wires, paths and loads to
+// compare, for how long, and which tables to print of it. A study is carried
+// out by compare and printed by report; this package knows what it says.
+//
+// A file is refused, with the line, for anything that could not be carried out
+// on any machine. Whether this machine can is another question.
+package study
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/studies"
+)
+
+// Study is a study file that has been read and checked.
+type Study struct {
+	Name     string
+	Title    string // one line
+	Question string // empty: none is told
+	Source   string // the write-up that it is held against; empty: none
+	Hosts    int    // machines of the lab; 0: two
+	Services int    // whose rules the machines carry
+	Wires    []Wire // at least one
+	Paths    []Path // the host network first
+	Loads    []compare.CellSpec
+	Budget   time.Duration // over all wires; 0: as long as a comparison takes by default
+	Margin   float64       // 0: the default
+	Tables   []report.Table
+}
+
+// Wire is one way to join the machines. A study is one comparison a wire.
+type Wire struct {
+	Name    string // empty: the only wire
+	Options string // as lab.ParseWire takes them
+}
+
+// Path is one arm of the study.
+type Path struct {
+	Name string
+	Spec string // driver and options, as path.ParseSpec takes them
+}
+
+// mostBytes is more than any study takes: a larger file is something else.
+const mostBytes = 1 << 20
+
+const extension = ".yaml"
+
+// Names lists the studies that come with Venturi.
+func Names() []string {
+	files, _ := fs.Glob(studies.Files, "*"+extension) // the pattern is sound
+	var names []string
+	for _, f := range files {
+		names = append(names, strings.TrimSuffix(f, extension))
+	}
+	return names
+}
+
+// Open reads the study of a name that comes with Venturi, or of a file.
+// Errors are for a user.
+func Open(name string) (*Study, error) {
+	if slices.Contains(Names(), name) {
+		data, err := studies.Files.ReadFile(name + extension)
+		if err != nil {
+			return nil, fmt.Errorf("read study %s: %w", name, err)
+		}
+		return Parse(path.Join("studies", name+extension), data)
+	}
+	what := "cannot read the study " + name
+	if !strings.ContainsRune(name, filepath.Separator) && !strings.Contains(name, ".") {
+		return nil, verr.New(verr.Usage, what, "no study of that name comes with Venturi",
+			"choose one of: "+strings.Join(Names(), ", ")+"; or name a file, such as ./"+name+extension)
+	}
+	data, err := readFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, verr.Wrap(verr.Usage, what, err, "name a study file, or one of: "+strings.Join(Names(), ", "))
+	case err != nil:
+		return nil, verr.Wrap(verr.Failed, what, err, "make the file readable for this user")
+	case len(data) > mostBytes:
+		return nil, verr.New(verr.Usage, what, fmt.Sprintf("it is larger than %d bytes", mostBytes), "name a study file")
+	}
+	return Parse(name, data)
+}
+
+// readFile reads a file as far as a study can go, and one byte beyond.
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, mostBytes+1))
+}
+
+// Requests are the comparisons that the study is made of, one a wire. They
+// share the budget.
+func (s *Study) Requests() []compare.Request {
+	var all []compare.Request
+	for _, w := range s.Wires {
+		q := compare.Request{
+			Cells: s.Loads, Wire: w.Options, Hosts: s.Hosts, Services: s.Services,
+			Budget: s.Budget / time.Duration(len(s.Wires)), Margin: s.Margin,
+		}
+		for _, p := range s.Paths {
+			q.Paths, q.Names = append(q.Paths, p.Spec), append(q.Names, p.Name)
+		}
+		all = append(all, q)
+	}
+	return all
+}
+
+// Folders names the folders of the study's records, given that of its run: one
+// a wire, below it where there are several.
+func (s *Study) Folders(run string) []string {
+	if len(s.Wires) == 1 {
+		return []string{run}
+	}
+	var all []string
+	for _, w := range s.Wires {
+		all = append(all, filepath.Join(run, w.Name))
+	}
+	return all
+}
+
+// Layout is what to print of a record of the study.
+func (s *Study) Layout() report.Layout {
+	return report.Layout{Name: s.Name, Title: s.Title, Question: s.Question, Tables: s.Tables}
+}

@@ -1,0 +1,153 @@
+package study
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/result"
+)
+
+// retransmits is the one thing that a figure can show beside that of its load.
+const retransmits = "retransmits"
+
+func (c *checker) tables() error {
+	if len(c.file.Tables) == 0 {
+		return wrong(lineOf(c.root, "tables", 0), "the study has no tables")
+	}
+	plan, err := c.study.Requests()[0].Plan()
+	if err != nil {
+		return err
+	}
+	for i, t := range c.file.Tables {
+		line := lineOf(c.root, "tables", i)
+		if t.Title.s == "" {
+			return wrong(line, "the table has no title")
+		}
+		out := report.Table{Title: oneLine(t.Title), Baseline: t.Baseline.s}
+		if err := c.sides(&out, t); err != nil {
+			return err
+		}
+		if err := c.tablePaths(&out, t); err != nil {
+			return err
+		}
+		if len(t.Figures) == 0 {
+			return wrong(line, "the table has no figures")
+		}
+		for _, f := range t.Figures {
+			figure, err := c.figure(f, max(f.Load.line, f.Name.line, line), plan.Cells)
+			if err != nil {
+				return err
+			}
+			out.Figures = append(out.Figures, figure)
+		}
+		if err := out.Check(); err != nil {
+			return wrong(line, "%v", err)
+		}
+		c.study.Tables = append(c.study.Tables, out)
+	}
+	return nil
+}
+
+// sides reads what changes along the rows and the columns.
+func (c *checker) sides(out *report.Table, t fileTable) error {
+	axes := fmt.Sprint(report.Axes())
+	seen := map[report.Axis]bool{}
+	for _, side := range []struct {
+		from list
+		to   *[]report.Axis
+	}{{t.Rows, &out.Rows}, {t.Columns, &out.Columns}} {
+		for _, item := range side.from.items {
+			axis := report.Axis(item)
+			if !slices.Contains(report.Axes(), axis) {
+				return wrong(side.from.line, "a table cannot go by %q, only by %s", item, strings.Trim(axes, "[]"))
+			}
+			if seen[axis] {
+				return wrong(side.from.line, "the table goes by %s twice", axis)
+			}
+			seen[axis] = true
+			*side.to = append(*side.to, axis)
+		}
+	}
+	return nil
+}
+
+func (c *checker) tablePaths(out *report.Table, t fileTable) error {
+	var known []string
+	for _, p := range c.study.Paths {
+		known = append(known, p.Name)
+	}
+	out.Paths = t.Paths.items
+	if len(out.Paths) == 0 {
+		out.Paths = known
+	}
+	for i, p := range out.Paths {
+		if !slices.Contains(known, p) {
+			return &mistake{line: t.Paths.line, why: fmt.Sprintf("the study has no path %q", p), do: "its paths are " + strings.Join(known, ", ")}
+		}
+		if slices.Contains(out.Paths[:i], p) {
+			return wrong(t.Paths.line, "the table has path %s twice", p)
+		}
+	}
+	if b := t.Baseline; b.s != "" && !slices.Contains(out.Paths, b.s) {
+		return &mistake{line: b.line, why: fmt.Sprintf("the table has no path %q to compare with", b.s), do: "its paths are " + strings.Join(out.Paths, ", ")}
+	}
+	return nil
+}
+
+// figure reads a figure, which must be of what is measured.
+func (c *checker) figure(f fileFigure, line int, measured []result.Cell) (report.Figure, error) {
+	out := report.Figure{Name: oneLine(f.Name), Load: f.Load.s, Unit: f.Unit.s}
+	cell, err := cellSpec(f.Load, f.Sizes, f.Flows, line)
+	if err != nil {
+		return out, err
+	}
+	q := compare.Request{Cells: []compare.CellSpec{cell}}
+	plan, err := q.Plan()
+	if err != nil {
+		return out, because(line, err)
+	}
+	for _, shown := range plan.Cells {
+		if !slices.ContainsFunc(measured, func(m result.Cell) bool { return m.Name == shown.Name }) {
+			return out, &mistake{line: line, why: shown.Name + " is shown and not measured", do: "add it to the loads of the study"}
+		}
+		out.Sizes, out.Flows = with(out.Sizes, shown.Size), with(out.Flows, shown.Flows)
+	}
+	l, err := load.Find(cell.Load)
+	if err != nil {
+		return out, because(line, err)
+	}
+	switch f.Show.s {
+	case "":
+	case retransmits:
+		out.Retransmits = true
+		if l.Transport != "tcp" || l.Kind != load.Stream {
+			return out, wrong(f.Show.line, "%s has no retransmits: only a TCP stream has", l.Name)
+		}
+		if f.Unit.s != "" {
+			return out, wrong(f.Unit.line, "retransmits have no unit: they are counted for 10 s of sending")
+		}
+		return out, nil
+	default:
+		return out, wrong(f.Show.line, "show is %q, and can only be %s", f.Show.s, retransmits)
+	}
+	units := report.Units(l.Metric)
+	if out.Unit == "" {
+		out.Unit = units[0]
+	}
+	if !slices.Contains(units, out.Unit) {
+		return out, &mistake{line: f.Unit.line, why: fmt.Sprintf("%s cannot be shown in %q", l.Name, out.Unit), do: "its units are " + strings.Join(units, ", ")}
+	}
+	return out, nil
+}
+
+// with adds a value that is not there.
+func with(all []int, v int) []int {
+	if slices.Contains(all, v) {
+		return all
+	}
+	return append(all, v)
+}
