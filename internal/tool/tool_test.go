@@ -41,7 +41,7 @@ func job(load string, size int, d time.Duration, ends [2]machine.Endpoint) Job {
 func pair(t *testing.T) [2]machine.Endpoint {
 	t.Helper()
 	l := testenv.Lab(t, lab.Options{Paths: []string{"host"}})
-	ends := [2]machine.Endpoint{l.Arms[0].From, l.Arms[0].To}
+	ends := [2]machine.Endpoint{l.Arms[0].From(), l.Arms[0].To()}
 	// Runs before the lab goes down, which would end whoever is in it.
 	t.Cleanup(func() { awaitNobody(t, ends, 0) })
 	return ends
