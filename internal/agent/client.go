@@ -13,6 +13,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/agent/agentpb"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -85,12 +86,12 @@ func (c *Client) Machine() string { return c.machine }
 // Close hangs up. The agent goes on.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Facts reads the machine, with the devices of the namespaces beside its own.
+// Facts reads the machine, with the devices of some namespaces beside its own.
 // What could not be read is told in the warnings.
-func (c *Client) Facts(ctx context.Context, namespaces []string) (result.Facts, []result.Warning, error) {
+func (c *Client) Facts(ctx context.Context, spaces []machine.Named) (result.Facts, []result.Warning, error) {
 	ctx, cancel := context.WithTimeout(ctx, shortCall)
 	defer cancel()
-	reply, err := c.api.Facts(ctx, &agentpb.FactsRequest{Namespaces: namespaces})
+	reply, err := c.api.Facts(ctx, &agentpb.FactsRequest{Spaces: convert(spaces, spaceToPB)})
 	if err != nil {
 		return result.Facts{}, nil, fromStatus(c.machine, err)
 	}

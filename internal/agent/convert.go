@@ -119,6 +119,8 @@ func endpointFromPB(e *agentpb.Endpoint) (machine.Endpoint, error) {
 	return out, nil
 }
 
+func spaceToPB(s machine.Named) *agentpb.Space { return &agentpb.Space{Name: s.Name, Path: s.Path} }
+
 func sliceToPB(s load.SliceResult) *agentpb.Slice {
 	out := &agentpb.Slice{
 		Arm: int64(s.Arm), Round: int64(s.Round), Start: s.Start.UnixNano(), Elapsed: int64(s.Elapsed),

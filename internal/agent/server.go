@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -54,9 +53,9 @@ func (s *server) Version(context.Context, *agentpb.VersionRequest) (*agentpb.Ver
 
 func (s *server) Facts(_ context.Context, req *agentpb.FactsRequest) (*agentpb.FactsReply, error) {
 	spaces := []machine.Named{{Name: s.machine}}
-	for _, path := range req.GetNamespaces() {
-		if !isOwn(path) {
-			spaces = append(spaces, machine.Named{Name: filepath.Base(path), Path: path})
+	for _, space := range req.GetSpaces() {
+		if !isOwn(space.GetPath()) {
+			spaces = append(spaces, machine.Named{Name: space.GetName(), Path: space.GetPath()})
 		}
 	}
 	facts, problems := machine.Reader{}.Facts(s.machine, spaces...)

@@ -228,11 +228,7 @@ func (s *Session) preamble(ctx context.Context, q Request, plan *result.Plan, ad
 	}
 	for i := range s.agents {
 		m := s.lab.Machines[i]
-		var below []string
-		for _, space := range m.Spaces()[1:] {
-			below = append(below, space.Path)
-		}
-		facts, warnings, err := s.agents[i].Facts(ctx, below)
+		facts, warnings, err := s.agents[i].Facts(ctx, append(m.Spaces()[1:], m.Attached...))
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,8 @@ func (l *Lab) find(what, where string) (namespace string, err error) {
 	// A path without pods of its own, such as host, has its ends on the machine.
 	for _, a := range l.Arms {
 		for _, ends := range a.Ends {
-			if ends[0].Machine+"/"+a.Name == where {
+			own := strings.HasPrefix(filepath.Base(ends[0].Namespace), change.Mark+l.Name+".")
+			if own && ends[0].Machine+"/"+a.Name == where {
 				return ends[0].Namespace, nil
 			}
 		}

@@ -59,6 +59,7 @@ func (b *builder) site(arm path.Arm, mtu int, o Options) *path.Site {
 		Pod:    func(i, n int) (*change.Namespace, error) { return b.pod(i, n, arm.Name) },
 		Space:  func(i int, name string) (*change.Namespace, error) { return b.space(i, arm.Name+"."+name) },
 		Cards:  func(ends []change.VethEnd) error { return b.join(fmt.Sprintf("card%d", arm.Index), ends) },
+		Hold:   func(i int, path string) (string, error) { return b.hold(i, arm.Name, path) },
 		Folder: func(i int) (string, error) { return b.folder(i, arm.Name) },
 		Start: func(i int, in *change.Namespace, c change.Command) (*change.Child, error) {
 			return b.start(i, arm.Name, in, c)
@@ -101,6 +102,32 @@ func (b *builder) below(i int, name string) (*change.Namespace, machine.Named, e
 		return nil, machine.Named{}, err
 	}
 	return n, machine.Named{Name: machineName(i) + "/" + name, Path: n.Path()}, nil
+}
+
+// hold opens a namespace that an arm does not own. There is nobody to hold it
+// open for a lab that is kept: the path stays what it was.
+func (b *builder) hold(i int, arm, path string) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.keep {
+		held, err := machine.Hold(path)
+		if err != nil {
+			return "", err
+		}
+		b.lab.held = append(b.lab.held, held)
+		path = held.Path()
+	}
+	m := &b.lab.Machines[i]
+	m.Attached = append(m.Attached, machine.Named{Name: m.Name + "/" + arm, Path: path})
+	return path, nil
+}
+
+// letGo closes the namespaces that are not the lab's.
+func (l *Lab) letGo() {
+	for _, h := range l.held {
+		_ = h.Close() // a descriptor of a namespace has nothing to lose
+	}
+	l.held = nil
 }
 
 // folder makes an arm's folder on a machine.

@@ -68,6 +68,7 @@ type Lab struct {
 	writer  *change.Writer
 	agents  []*change.Child
 	daemons []daemon
+	held    []*machine.Held
 }
 
 // measured is how many of the machines have agents: the first ones. Traffic is
@@ -81,6 +82,7 @@ type Machine struct {
 	Addr      netip.Addr      `json:"addr"`      // on the wire
 	Pods      []machine.Named `json:"pods,omitempty"`
 	Switches  []machine.Named `json:"switches,omitempty"` // namespaces of switches that need their own
+	Attached  []machine.Named `json:"attached,omitempty"` // namespaces that are not the lab's
 	Socket    string          `json:"socket,omitempty"`   // of its agent; empty: none
 	AgentPid  int             `json:"agent_pid,omitempty"`
 }
@@ -223,6 +225,7 @@ func (l *Lab) build(ctx context.Context, o Options, arms []path.Arm) error {
 // namespaces, the namespaces, the folder. Doing it again does nothing.
 func (l *Lab) Down() error {
 	l.stopAgents()
+	l.letGo()
 	// Not bound to a context: when a run was interrupted, this still has to be done.
 	return withTable(context.Background(), func() error {
 		defer l.claim.Release()

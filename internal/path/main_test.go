@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 )
@@ -23,7 +22,7 @@ func builder(args []string) int {
 	for err == nil {
 		var l *lab.Lab
 		l, err = lab.Up(context.Background(), lab.Options{
-			Name: args[1], Paths: path.Names(), Services: 20, Program: []string{exe}})
+			Name: args[1], Paths: raisable(), Services: 20, Program: []string{exe}})
 		if err == nil {
 			err = l.Down()
 		}

@@ -37,6 +37,9 @@ type Driver struct {
 	MTU func(wire int, v Values) int
 	// Needs is what it needs beyond what the lab itself does; nil: nothing.
 	Needs func(Values) []feature.Need
+	// Check looks whether what the path is to use of others is there; nil: it
+	// uses nothing. Errors are for a user.
+	Check func(Values) error
 	// Up builds the path and gives its ends.
 	Up func(ctx context.Context, s *Site) (Ends, error)
 }
@@ -48,14 +51,19 @@ type Ends [][]machine.Endpoint
 // Check says whether the machine has what the path needs: nil, or an error for
 // a user that says what is missing and how to get it.
 func (a Arm) Check() error {
-	if a.Driver.Needs == nil {
-		return nil
+	if a.Driver.Needs != nil {
+		if err := feature.Require("cannot raise path "+a.Name, a.Driver.Needs(a.Options)...); err != nil {
+			return err
+		}
 	}
-	return feature.Require("cannot raise path "+a.Name, a.Driver.Needs(a.Options)...)
+	if a.Driver.Check != nil {
+		return a.Driver.Check(a.Options)
+	}
+	return nil
 }
 
 // Table lists the drivers in the order in which help shows them.
-var Table = []*Driver{&host, &routed, &overBGP, &vxlan, &vxlanDev, &macvlan}
+var Table = []*Driver{&host, &routed, &overBGP, &vxlan, &vxlanDev, &macvlan, &attach}
 
 // Site is where a driver builds.
 type Site struct {
@@ -92,6 +100,10 @@ type Ground struct {
 	// Folder makes the arm's private folder on a machine, for sockets and files
 	// of its daemons, and gives its path.
 	Folder func(machine int) (string, error)
+	// Hold keeps a namespace that is not the lab's for as long as the lab is up,
+	// and gives the path by which it is found from there, whatever becomes of
+	// the old one.
+	Hold func(machine int, path string) (string, error)
 	// Start starts a daemon of the arm on a machine. Of the command, Detach is
 	// filled in.
 	Start func(machine int, in *change.Namespace, c change.Command) (*change.Child, error)

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -32,7 +31,7 @@ func TestTraffic(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Run(fmt.Sprintf("%s,services=%d", wire, services), func(t *testing.T) {
-				paths := append(path.Names(), path.Names()...)
+				paths := append(raisable(), raisable()...)
 				l := testenv.Lab(t, lab.Options{Paths: paths, Wire: wire, Services: services})
 				if len(l.Arms) != len(paths) {
 					t.Fatalf("lab has %d arms, want %d", len(l.Arms), len(paths))

@@ -124,7 +124,7 @@ func (x *VersionReply) GetMachine() string {
 
 type FactsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespaces    []string               `protobuf:"bytes,1,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // whose devices are wanted beside the machine's own
+	Spaces        []*Space               `protobuf:"bytes,2,rep,name=spaces,proto3" json:"spaces,omitempty"` // whose devices are wanted beside the machine's own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -159,11 +159,63 @@ func (*FactsRequest) Descriptor() ([]byte, []int) {
 	return file_agent_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *FactsRequest) GetNamespaces() []string {
+func (x *FactsRequest) GetSpaces() []*Space {
 	if x != nil {
-		return x.Namespaces
+		return x.Spaces
 	}
 	return nil
+}
+
+type Space struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // what to call it
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Space) Reset() {
+	*x = Space{}
+	mi := &file_agent_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Space) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Space) ProtoMessage() {}
+
+func (x *Space) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Space.ProtoReflect.Descriptor instead.
+func (*Space) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Space) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Space) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
 }
 
 // FactsReply holds result.Facts as the record has it: JSON.
@@ -177,7 +229,7 @@ type FactsReply struct {
 
 func (x *FactsReply) Reset() {
 	*x = FactsReply{}
-	mi := &file_agent_proto_msgTypes[3]
+	mi := &file_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -189,7 +241,7 @@ func (x *FactsReply) String() string {
 func (*FactsReply) ProtoMessage() {}
 
 func (x *FactsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[3]
+	mi := &file_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -202,7 +254,7 @@ func (x *FactsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsReply.ProtoReflect.Descriptor instead.
 func (*FactsReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{3}
+	return file_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *FactsReply) GetFacts() []byte {
@@ -229,7 +281,7 @@ type SeriesRequest struct {
 
 func (x *SeriesRequest) Reset() {
 	*x = SeriesRequest{}
-	mi := &file_agent_proto_msgTypes[4]
+	mi := &file_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -241,7 +293,7 @@ func (x *SeriesRequest) String() string {
 func (*SeriesRequest) ProtoMessage() {}
 
 func (x *SeriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[4]
+	mi := &file_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -254,7 +306,7 @@ func (x *SeriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeriesRequest.ProtoReflect.Descriptor instead.
 func (*SeriesRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{4}
+	return file_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SeriesRequest) GetPlan() *Plan {
@@ -280,7 +332,7 @@ type ServeReply struct {
 
 func (x *ServeReply) Reset() {
 	*x = ServeReply{}
-	mi := &file_agent_proto_msgTypes[5]
+	mi := &file_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -292,7 +344,7 @@ func (x *ServeReply) String() string {
 func (*ServeReply) ProtoMessage() {}
 
 func (x *ServeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[5]
+	mi := &file_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -305,7 +357,7 @@ func (x *ServeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeReply.ProtoReflect.Descriptor instead.
 func (*ServeReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{5}
+	return file_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ServeReply) GetShut() map[int64]*Failure {
@@ -324,7 +376,7 @@ type FinishRequest struct {
 
 func (x *FinishRequest) Reset() {
 	*x = FinishRequest{}
-	mi := &file_agent_proto_msgTypes[6]
+	mi := &file_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -336,7 +388,7 @@ func (x *FinishRequest) String() string {
 func (*FinishRequest) ProtoMessage() {}
 
 func (x *FinishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[6]
+	mi := &file_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -349,7 +401,7 @@ func (x *FinishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishRequest.ProtoReflect.Descriptor instead.
 func (*FinishRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{6}
+	return file_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FinishRequest) GetToken() uint64 {
@@ -368,7 +420,7 @@ type FinishReply struct {
 
 func (x *FinishReply) Reset() {
 	*x = FinishReply{}
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -380,7 +432,7 @@ func (x *FinishReply) String() string {
 func (*FinishReply) ProtoMessage() {}
 
 func (x *FinishReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -393,7 +445,7 @@ func (x *FinishReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishReply.ProtoReflect.Descriptor instead.
 func (*FinishReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{7}
+	return file_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FinishReply) GetMeters() []*Meter {
@@ -415,7 +467,7 @@ type RunReply struct {
 
 func (x *RunReply) Reset() {
 	*x = RunReply{}
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -427,7 +479,7 @@ func (x *RunReply) String() string {
 func (*RunReply) ProtoMessage() {}
 
 func (x *RunReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -440,7 +492,7 @@ func (x *RunReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunReply.ProtoReflect.Descriptor instead.
 func (*RunReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{8}
+	return file_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunReply) GetSlices() []*Slice {
@@ -480,7 +532,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +544,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +557,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{9}
+	return file_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StopRequest) GetToken() uint64 {
@@ -524,7 +576,7 @@ type StopReply struct {
 
 func (x *StopReply) Reset() {
 	*x = StopReply{}
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -536,7 +588,7 @@ func (x *StopReply) String() string {
 func (*StopReply) ProtoMessage() {}
 
 func (x *StopReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -549,7 +601,7 @@ func (x *StopReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopReply.ProtoReflect.Descriptor instead.
 func (*StopReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{10}
+	return file_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StopReply) GetRunning() bool {
@@ -573,7 +625,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +637,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +650,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{11}
+	return file_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Failure) GetText() string {
@@ -656,7 +708,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -668,7 +720,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -681,7 +733,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{12}
+	return file_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Plan) GetToken() uint64 {
@@ -770,7 +822,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +834,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +847,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{13}
+	return file_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Round) GetArms() []int64 {
@@ -818,7 +870,7 @@ type Arm struct {
 
 func (x *Arm) Reset() {
 	*x = Arm{}
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -830,7 +882,7 @@ func (x *Arm) String() string {
 func (*Arm) ProtoMessage() {}
 
 func (x *Arm) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -843,7 +895,7 @@ func (x *Arm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arm.ProtoReflect.Descriptor instead.
 func (*Arm) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{14}
+	return file_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Arm) GetName() string {
@@ -891,7 +943,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +955,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +968,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{15}
+	return file_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Pair) GetFrom() *Endpoint {
@@ -946,7 +998,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -958,7 +1010,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -971,7 +1023,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{16}
+	return file_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Endpoint) GetMachine() string {
@@ -1025,7 +1077,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1089,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1102,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{17}
+	return file_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Slice) GetArm() int64 {
@@ -1120,7 +1172,7 @@ type Latency struct {
 
 func (x *Latency) Reset() {
 	*x = Latency{}
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1132,7 +1184,7 @@ func (x *Latency) String() string {
 func (*Latency) ProtoMessage() {}
 
 func (x *Latency) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1145,7 +1197,7 @@ func (x *Latency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Latency.ProtoReflect.Descriptor instead.
 func (*Latency) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{18}
+	return file_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Latency) GetRequests() int64 {
@@ -1230,7 +1282,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1242,7 +1294,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1255,7 +1307,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{19}
+	return file_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Stream) GetSentMessages() int64 {
@@ -1346,7 +1398,7 @@ type Meter struct {
 
 func (x *Meter) Reset() {
 	*x = Meter{}
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1410,7 @@ func (x *Meter) String() string {
 func (*Meter) ProtoMessage() {}
 
 func (x *Meter) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1423,7 @@ func (x *Meter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meter.ProtoReflect.Descriptor instead.
 func (*Meter) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{20}
+	return file_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Meter) GetCell() string {
@@ -1439,11 +1491,12 @@ const file_agent_proto_rawDesc = "" +
 	"\fVersionReply\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x03R\bprotocol\x12\x18\n" +
 	"\aventuri\x18\x02 \x01(\tR\aventuri\x12\x18\n" +
-	"\amachine\x18\x03 \x01(\tR\amachine\".\n" +
-	"\fFactsRequest\x12\x1e\n" +
-	"\n" +
-	"namespaces\x18\x01 \x03(\tR\n" +
-	"namespaces\"<\n" +
+	"\amachine\x18\x03 \x01(\tR\amachine\"E\n" +
+	"\fFactsRequest\x12/\n" +
+	"\x06spaces\x18\x02 \x03(\v2\x17.venturi.agent.v1.SpaceR\x06spacesJ\x04\b\x01\x10\x02\"/\n" +
+	"\x05Space\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"<\n" +
 	"\n" +
 	"FactsReply\x12\x14\n" +
 	"\x05facts\x18\x01 \x01(\fR\x05facts\x12\x18\n" +
@@ -1578,66 +1631,68 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_agent_proto_goTypes = []any{
 	(*VersionRequest)(nil), // 0: venturi.agent.v1.VersionRequest
 	(*VersionReply)(nil),   // 1: venturi.agent.v1.VersionReply
 	(*FactsRequest)(nil),   // 2: venturi.agent.v1.FactsRequest
-	(*FactsReply)(nil),     // 3: venturi.agent.v1.FactsReply
-	(*SeriesRequest)(nil),  // 4: venturi.agent.v1.SeriesRequest
-	(*ServeReply)(nil),     // 5: venturi.agent.v1.ServeReply
-	(*FinishRequest)(nil),  // 6: venturi.agent.v1.FinishRequest
-	(*FinishReply)(nil),    // 7: venturi.agent.v1.FinishReply
-	(*RunReply)(nil),       // 8: venturi.agent.v1.RunReply
-	(*StopRequest)(nil),    // 9: venturi.agent.v1.StopRequest
-	(*StopReply)(nil),      // 10: venturi.agent.v1.StopReply
-	(*Failure)(nil),        // 11: venturi.agent.v1.Failure
-	(*Plan)(nil),           // 12: venturi.agent.v1.Plan
-	(*Round)(nil),          // 13: venturi.agent.v1.Round
-	(*Arm)(nil),            // 14: venturi.agent.v1.Arm
-	(*Pair)(nil),           // 15: venturi.agent.v1.Pair
-	(*Endpoint)(nil),       // 16: venturi.agent.v1.Endpoint
-	(*Slice)(nil),          // 17: venturi.agent.v1.Slice
-	(*Latency)(nil),        // 18: venturi.agent.v1.Latency
-	(*Stream)(nil),         // 19: venturi.agent.v1.Stream
-	(*Meter)(nil),          // 20: venturi.agent.v1.Meter
-	nil,                    // 21: venturi.agent.v1.ServeReply.ShutEntry
-	nil,                    // 22: venturi.agent.v1.Meter.ValuesEntry
+	(*Space)(nil),          // 3: venturi.agent.v1.Space
+	(*FactsReply)(nil),     // 4: venturi.agent.v1.FactsReply
+	(*SeriesRequest)(nil),  // 5: venturi.agent.v1.SeriesRequest
+	(*ServeReply)(nil),     // 6: venturi.agent.v1.ServeReply
+	(*FinishRequest)(nil),  // 7: venturi.agent.v1.FinishRequest
+	(*FinishReply)(nil),    // 8: venturi.agent.v1.FinishReply
+	(*RunReply)(nil),       // 9: venturi.agent.v1.RunReply
+	(*StopRequest)(nil),    // 10: venturi.agent.v1.StopRequest
+	(*StopReply)(nil),      // 11: venturi.agent.v1.StopReply
+	(*Failure)(nil),        // 12: venturi.agent.v1.Failure
+	(*Plan)(nil),           // 13: venturi.agent.v1.Plan
+	(*Round)(nil),          // 14: venturi.agent.v1.Round
+	(*Arm)(nil),            // 15: venturi.agent.v1.Arm
+	(*Pair)(nil),           // 16: venturi.agent.v1.Pair
+	(*Endpoint)(nil),       // 17: venturi.agent.v1.Endpoint
+	(*Slice)(nil),          // 18: venturi.agent.v1.Slice
+	(*Latency)(nil),        // 19: venturi.agent.v1.Latency
+	(*Stream)(nil),         // 20: venturi.agent.v1.Stream
+	(*Meter)(nil),          // 21: venturi.agent.v1.Meter
+	nil,                    // 22: venturi.agent.v1.ServeReply.ShutEntry
+	nil,                    // 23: venturi.agent.v1.Meter.ValuesEntry
 }
 var file_agent_proto_depIdxs = []int32{
-	12, // 0: venturi.agent.v1.SeriesRequest.plan:type_name -> venturi.agent.v1.Plan
-	21, // 1: venturi.agent.v1.ServeReply.shut:type_name -> venturi.agent.v1.ServeReply.ShutEntry
-	20, // 2: venturi.agent.v1.FinishReply.meters:type_name -> venturi.agent.v1.Meter
-	17, // 3: venturi.agent.v1.RunReply.slices:type_name -> venturi.agent.v1.Slice
-	20, // 4: venturi.agent.v1.RunReply.meters:type_name -> venturi.agent.v1.Meter
-	11, // 5: venturi.agent.v1.RunReply.failure:type_name -> venturi.agent.v1.Failure
-	14, // 6: venturi.agent.v1.Plan.arms:type_name -> venturi.agent.v1.Arm
-	13, // 7: venturi.agent.v1.Plan.schedule:type_name -> venturi.agent.v1.Round
-	15, // 8: venturi.agent.v1.Arm.ends:type_name -> venturi.agent.v1.Pair
-	16, // 9: venturi.agent.v1.Pair.from:type_name -> venturi.agent.v1.Endpoint
-	16, // 10: venturi.agent.v1.Pair.to:type_name -> venturi.agent.v1.Endpoint
-	18, // 11: venturi.agent.v1.Slice.latency:type_name -> venturi.agent.v1.Latency
-	19, // 12: venturi.agent.v1.Slice.stream:type_name -> venturi.agent.v1.Stream
-	11, // 13: venturi.agent.v1.Slice.failure:type_name -> venturi.agent.v1.Failure
-	22, // 14: venturi.agent.v1.Meter.values:type_name -> venturi.agent.v1.Meter.ValuesEntry
-	11, // 15: venturi.agent.v1.ServeReply.ShutEntry.value:type_name -> venturi.agent.v1.Failure
-	0,  // 16: venturi.agent.v1.Agent.Version:input_type -> venturi.agent.v1.VersionRequest
-	2,  // 17: venturi.agent.v1.Agent.Facts:input_type -> venturi.agent.v1.FactsRequest
-	4,  // 18: venturi.agent.v1.Agent.Serve:input_type -> venturi.agent.v1.SeriesRequest
-	6,  // 19: venturi.agent.v1.Agent.Finish:input_type -> venturi.agent.v1.FinishRequest
-	4,  // 20: venturi.agent.v1.Agent.Run:input_type -> venturi.agent.v1.SeriesRequest
-	9,  // 21: venturi.agent.v1.Agent.Stop:input_type -> venturi.agent.v1.StopRequest
-	1,  // 22: venturi.agent.v1.Agent.Version:output_type -> venturi.agent.v1.VersionReply
-	3,  // 23: venturi.agent.v1.Agent.Facts:output_type -> venturi.agent.v1.FactsReply
-	5,  // 24: venturi.agent.v1.Agent.Serve:output_type -> venturi.agent.v1.ServeReply
-	7,  // 25: venturi.agent.v1.Agent.Finish:output_type -> venturi.agent.v1.FinishReply
-	8,  // 26: venturi.agent.v1.Agent.Run:output_type -> venturi.agent.v1.RunReply
-	10, // 27: venturi.agent.v1.Agent.Stop:output_type -> venturi.agent.v1.StopReply
-	22, // [22:28] is the sub-list for method output_type
-	16, // [16:22] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	3,  // 0: venturi.agent.v1.FactsRequest.spaces:type_name -> venturi.agent.v1.Space
+	13, // 1: venturi.agent.v1.SeriesRequest.plan:type_name -> venturi.agent.v1.Plan
+	22, // 2: venturi.agent.v1.ServeReply.shut:type_name -> venturi.agent.v1.ServeReply.ShutEntry
+	21, // 3: venturi.agent.v1.FinishReply.meters:type_name -> venturi.agent.v1.Meter
+	18, // 4: venturi.agent.v1.RunReply.slices:type_name -> venturi.agent.v1.Slice
+	21, // 5: venturi.agent.v1.RunReply.meters:type_name -> venturi.agent.v1.Meter
+	12, // 6: venturi.agent.v1.RunReply.failure:type_name -> venturi.agent.v1.Failure
+	15, // 7: venturi.agent.v1.Plan.arms:type_name -> venturi.agent.v1.Arm
+	14, // 8: venturi.agent.v1.Plan.schedule:type_name -> venturi.agent.v1.Round
+	16, // 9: venturi.agent.v1.Arm.ends:type_name -> venturi.agent.v1.Pair
+	17, // 10: venturi.agent.v1.Pair.from:type_name -> venturi.agent.v1.Endpoint
+	17, // 11: venturi.agent.v1.Pair.to:type_name -> venturi.agent.v1.Endpoint
+	19, // 12: venturi.agent.v1.Slice.latency:type_name -> venturi.agent.v1.Latency
+	20, // 13: venturi.agent.v1.Slice.stream:type_name -> venturi.agent.v1.Stream
+	12, // 14: venturi.agent.v1.Slice.failure:type_name -> venturi.agent.v1.Failure
+	23, // 15: venturi.agent.v1.Meter.values:type_name -> venturi.agent.v1.Meter.ValuesEntry
+	12, // 16: venturi.agent.v1.ServeReply.ShutEntry.value:type_name -> venturi.agent.v1.Failure
+	0,  // 17: venturi.agent.v1.Agent.Version:input_type -> venturi.agent.v1.VersionRequest
+	2,  // 18: venturi.agent.v1.Agent.Facts:input_type -> venturi.agent.v1.FactsRequest
+	5,  // 19: venturi.agent.v1.Agent.Serve:input_type -> venturi.agent.v1.SeriesRequest
+	7,  // 20: venturi.agent.v1.Agent.Finish:input_type -> venturi.agent.v1.FinishRequest
+	5,  // 21: venturi.agent.v1.Agent.Run:input_type -> venturi.agent.v1.SeriesRequest
+	10, // 22: venturi.agent.v1.Agent.Stop:input_type -> venturi.agent.v1.StopRequest
+	1,  // 23: venturi.agent.v1.Agent.Version:output_type -> venturi.agent.v1.VersionReply
+	4,  // 24: venturi.agent.v1.Agent.Facts:output_type -> venturi.agent.v1.FactsReply
+	6,  // 25: venturi.agent.v1.Agent.Serve:output_type -> venturi.agent.v1.ServeReply
+	8,  // 26: venturi.agent.v1.Agent.Finish:output_type -> venturi.agent.v1.FinishReply
+	9,  // 27: venturi.agent.v1.Agent.Run:output_type -> venturi.agent.v1.RunReply
+	11, // 28: venturi.agent.v1.Agent.Stop:output_type -> venturi.agent.v1.StopReply
+	23, // [23:29] is the sub-list for method output_type
+	17, // [17:23] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_agent_proto_init() }
@@ -1651,7 +1706,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
