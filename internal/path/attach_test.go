@@ -18,7 +18,7 @@ import (
 
 // raisable are the paths that use nothing of others: all but attach.
 func raisable() []string {
-	return slices.DeleteFunc(path.Names(), func(name string) bool { return name == "attach" })
+	return slices.DeleteFunc(specs(), func(spec string) bool { return spec == "attach" })
 }
 
 // Two containers that somebody else wired carry what any path carries, found

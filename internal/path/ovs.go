@@ -1,0 +1,256 @@
+package path
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/ovs"
+)
+
+// The paths of Open vSwitch are wired as in Red Hat's comparison of QinQ with
+// tunnels: one bridge a machine, its port 1 leads to the other machines, and
+// each of the ports from 2 on to a pod. The pods that belong together meet by
+// an outer address or a tag of their own. Flows say all of that, and no MAC is
+// learned.
+//
+// Each arm has a switch of its own on each machine, with its own daemons, in a
+// namespace of its own, with a network card of its own: several switches cannot
+// share a namespace, and the load on one path must not slow down another.
+
+// Values of the options of all of them.
+const (
+	ovsKernel   = "system"
+	ovsDaemon   = "netdev"
+	ovsAuto     = "auto"
+	ovsVeth     = "veth"
+	ovsInternal = "internal"
+)
+
+// ovsOptions are those of every path of Open vSwitch, around those of one.
+func ovsOptions(own ...Option) []Option {
+	common := []Option{
+		choice("datapath", []string{ovsKernel, ovsDaemon, ovsAuto}, ovsKernel,
+			"what forwards: the kernel's module, the switch's own process, or the module where there is one"),
+		choice("port", []string{ovsVeth, ovsInternal}, ovsVeth,
+			"what joins pods and switch: veth pairs, or internal ports of the switch moved into the pods (which with netdev carry no more than 1500 bytes)"),
+	}
+	return append(append(common, own...), mtu)
+}
+
+// ovsSettle finds out which datapath it is to be, so that a record says it.
+func ovsSettle(v Values) error {
+	if v["datapath"] != ovsAuto {
+		return nil
+	}
+	v["datapath"] = ovsDaemon
+	if answer, _ := feature.OVSDatapath.Ask(); answer == feature.Yes {
+		v["datapath"] = ovsKernel
+	}
+	return nil
+}
+
+// ovsNeeds is what a path of Open vSwitch needs; kernel is for the kernel's
+// datapath only.
+func ovsNeeds(v Values, kernel ...feature.Need) []feature.Need {
+	needs := ovs.Needs()
+	if v["datapath"] == ovsKernel {
+		needs = append(append(needs, feature.OVSDatapath), kernel...)
+	}
+	return needs
+}
+
+// ovsMTU is the MTU of the pods of a path whose wire must have so many bytes
+// more.
+func ovsMTU(more int) func(int, Values) int {
+	return func(wire int, v Values) int {
+		if v["datapath"] == ovsDaemon && v["port"] == ovsInternal {
+			// The daemon cannot see the MTU of a port that was moved to another
+			// namespace, takes it for Ethernet's, and cuts off what is longer.
+			return min(wire-more, ethernetMTU)
+		}
+		return wire - more
+	}
+}
+
+const ethernetMTU = 1500
+
+// Names of the devices and bridges in the namespace of a switch.
+const (
+	ovsCard     = "card0"
+	ovsBridge   = "br-int"
+	ovsUnderlay = "br-phy" // joins tunnels to the card, for the daemon's datapath
+)
+
+// Numbers of ports.
+const (
+	ovsUplink   = 1
+	ovsFirstPod = 2
+)
+
+// ovsWay is what tells the paths of Open vSwitch apart.
+type ovsWay struct {
+	pods   int               // a machine
+	config map[string]string // the switch's other_config
+	// uplink gives port 1 of the bridge, and the bridges that it needs besides.
+	uplink func(h *ovsHost) (port ovs.Port, more []ovs.Bridge)
+	// join makes what the uplink needs when it is there; nil: nothing.
+	join  func(ctx context.Context, h *ovsHost) error
+	flows func(h *ovsHost) []string
+}
+
+// ovsHost is one machine's part of a path.
+type ovsHost struct {
+	*Site
+	i      int // of the machine
+	in     *change.Namespace
+	sw     *ovs.Switch
+	daemon bool // the switch's own process forwards
+}
+
+func (w ovsWay) up(ctx context.Context, s *Site) (Ends, error) {
+	hosts := make([]*ovsHost, len(s.Machines))
+	cards := make([]change.VethEnd, len(s.Machines))
+	for i := range hosts {
+		in, err := s.Space(i, "ovs")
+		if err != nil {
+			return nil, err
+		}
+		hosts[i] = &ovsHost{Site: s, i: i, in: in, daemon: s.Options["datapath"] == ovsDaemon}
+		cards[i] = change.VethEnd{In: in, Name: ovsCard, MAC: s.mac(i, roleCard)}
+	}
+	if err := s.Cards(cards); err != nil {
+		return nil, err
+	}
+	ends := make(Ends, len(hosts))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, h := range hosts {
+		group.Go(func() (err error) {
+			ends[i], err = w.host(ctx, h)
+			return err
+		})
+	}
+	return ends, group.Wait()
+}
+
+// host builds one machine's part.
+func (w ovsWay) host(ctx context.Context, h *ovsHost) (ends []machine.Endpoint, err error) {
+	if h.sw, err = h.start(ctx); err != nil {
+		return nil, err
+	}
+	defer h.sw.Close()
+	if err := h.sw.Configure(ctx, w.config); err != nil {
+		return nil, err
+	}
+	if err := h.wholeFrames(ovsCard); err != nil {
+		return nil, err
+	}
+	pods := make([]*change.Namespace, w.pods)
+	for n := range pods {
+		if pods[n], err = h.Pod(h.i, n); err != nil {
+			return nil, err
+		}
+	}
+	port, bridges := w.uplink(h)
+	ports := []ovs.Port{port}
+	for n, pod := range pods {
+		port, err := h.podPort(n, pod)
+		if err != nil {
+			return nil, err
+		}
+		ports = append(ports, port)
+	}
+	bridges = append(bridges, ovs.Bridge{Name: ovsBridge, Datapath: h.Options["datapath"], Ports: ports})
+	if err := h.sw.AddBridges(ctx, bridges...); err != nil {
+		return nil, err
+	}
+	for n, pod := range pods {
+		end, err := h.podEnd(n, pod)
+		if err != nil {
+			return nil, err
+		}
+		ends = append(ends, end)
+	}
+	if w.join != nil {
+		if err := w.join(ctx, h); err != nil {
+			return nil, err
+		}
+	}
+	return ends, h.sw.AddFlows(ctx, ovsBridge, w.flows(h)...)
+}
+
+func (h *ovsHost) start(ctx context.Context) (*ovs.Switch, error) {
+	folder, err := h.Folder(h.i)
+	if err != nil {
+		return nil, err
+	}
+	return ovs.Start(ctx, ovs.Place{In: h.in, Folder: folder, Start: func(c change.Command) (*change.Child, error) {
+		return h.Start(h.i, h.in, c)
+	}})
+}
+
+// wholeFrames keeps the kernel from merging what a device receives. The
+// switch's own process takes frames as they are on the wire, and cuts off what
+// is longer.
+func (h *ovsHost) wholeFrames(device string) error {
+	if !h.daemon {
+		return nil
+	}
+	return h.in.Features(device, map[string]bool{"rx-gro": false})
+}
+
+// podDeviceOf is the switch's end of a pod's link.
+func (h *ovsHost) podDeviceOf(n int) string { return fmt.Sprintf("pod%d", n) }
+
+// podPort makes the link of a pod, unless the switch is to, and gives the port
+// for it.
+func (h *ovsHost) podPort(n int, pod *change.Namespace) (ovs.Port, error) {
+	port := ovs.Port{Name: h.podDeviceOf(n), Number: ovsFirstPod + n}
+	if h.Options["port"] == ovsInternal {
+		port.Type, port.MAC, port.MTU = ovsInternal, h.podMAC(h.i, n), h.MTU
+		return port, nil
+	}
+	if err := h.plug(h.i, n, pod, change.VethEnd{In: h.in, Name: port.Name}); err != nil {
+		return port, err
+	}
+	if !h.daemon {
+		return port, nil
+	}
+	if err := h.wholeFrames(port.Name); err != nil {
+		return port, err
+	}
+	// For the same reason the pod cuts its streams itself. It also computes its
+	// checksums, which otherwise nobody would.
+	return port, pod.Features(podDevice, map[string]bool{"tx-checksum-ip-generic": false})
+}
+
+// podEnd gives a pod its address, when its device is there, and tells it where
+// its peers are: all pods are on one link.
+func (h *ovsHost) podEnd(n int, pod *change.Namespace) (machine.Endpoint, error) {
+	end := h.pod(h.i, n, pod)
+	if h.Options["port"] == ovsInternal {
+		if err := h.in.Move(h.podDeviceOf(n), pod, podDevice); err != nil {
+			return end, err
+		}
+	}
+	if err := pod.AddAddr(podDevice, netip.PrefixFrom(end.Addr, Pods.Bits())); err != nil {
+		return end, err
+	}
+	for j := range h.Machines {
+		if j == h.i {
+			continue
+		}
+		if err := pod.AddNeighbour(podDevice, h.podAddr(j, n), h.podMAC(j, n)); err != nil {
+			return end, err
+		}
+	}
+	return end, nil
+}
+
+// ovsCardPort is the network card as a port.
+func ovsCardPort() ovs.Port { return ovs.Port{Name: ovsCard, Number: ovsUplink} }

@@ -1,0 +1,67 @@
+package path
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/ovs"
+)
+
+// ovsVLAN is Open vSwitch with one 802.1Q tag on the wire.
+var ovsVLAN = Driver{
+	Name:     "ovs-vlan",
+	Summary:  "pods on Open vSwitch, one VLAN tag on the wire",
+	Like:     "Kube-OVN's underlay; OpenStack provider networks",
+	Options:  ovsOptions(vlanOptions()...),
+	Settle:   vlanSettle,
+	Overhead: func(Values) int { return tagSize },
+	MTU:      ovsMTU(0), // a card carries one tag beyond its MTU
+	Needs:    func(v Values) []feature.Need { return ovsNeeds(v) },
+	Up: func(ctx context.Context, s *Site) (Ends, error) {
+		return ovsTagged(s, (*ovsHost).vlanFlows).up(ctx, s)
+	},
+}
+
+const (
+	tagSize = 4 // bytes of a VLAN tag
+	maxVLAN = 4094
+	// vlanPresent is the bit that OpenFlow wants beside an id.
+	vlanPresent = 0x1000
+)
+
+// vlanOptions say which tags tell the pods apart.
+func vlanOptions() []Option {
+	return []Option{
+		number("ids", 1, maxPods, "1", "ids on the wire, each with a pod; flows are dealt out to them"),
+		number("vlan", 1, maxVLAN, "100", "id of the first pod's tag, the outer one if there are two; the next pod has the next id"),
+	}
+}
+
+// vlanSettle: every pod has an id.
+func vlanSettle(v Values) error {
+	if last := v.Int("vlan") + v.Int("ids") - 1; last > maxVLAN {
+		return fmt.Errorf("the last of %d ids from vlan %d on would be %d, and the greatest is %d",
+			v.Int("ids"), v.Int("vlan"), last, maxVLAN)
+	}
+	return ovsSettle(v)
+}
+
+// ovsTagged is a path on which tags tell the pods apart: port 1 is the card.
+func ovsTagged(s *Site, flows func(*ovsHost) []string) ovsWay {
+	return ovsWay{
+		pods:   s.Options.Int("ids"),
+		uplink: func(*ovsHost) (ovs.Port, []ovs.Bridge) { return ovsCardPort(), nil },
+		flows:  flows,
+	}
+}
+
+func (h *ovsHost) vlanFlows() (flows []string) {
+	for n := range h.Options.Int("ids") {
+		pod, id := ovsFirstPod+n, h.Options.Int("vlan")+n
+		flows = append(flows,
+			fmt.Sprintf("in_port=%d,dl_vlan=%d,actions=pop_vlan,output:%d", ovsUplink, id, pod),
+			fmt.Sprintf("in_port=%d,actions=push_vlan:0x8100,set_field:%d->vlan_vid,output:%d", pod, vlanPresent|id, ovsUplink))
+	}
+	return flows
+}

@@ -1,0 +1,16 @@
+package path
+
+import "github.com/venturi-net/venturi/internal/feature"
+
+// ovsVXLAN is Open vSwitch with VXLAN tunnels.
+var ovsVXLAN = Driver{
+	Name:     "ovs-vxlan",
+	Summary:  "pods on Open vSwitch, VXLAN between the machines",
+	Like:     "OpenShift SDN; OpenStack with Open vSwitch and VXLAN",
+	Options:  ovsTunnelOptions("4789"),
+	Settle:   ovsSettle,
+	Overhead: func(Values) int { return vxlanOverhead },
+	MTU:      ovsMTU(vxlanOverhead),
+	Needs:    func(v Values) []feature.Need { return ovsNeeds(v, feature.VXLAN) },
+	Up:       ovsTunnel("vxlan"),
+}
