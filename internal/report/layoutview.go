@@ -175,6 +175,9 @@ func widths(ratios []entry) string {
 	if len(halves) == 0 {
 		return "No ratio has an interval: there are too few rounds."
 	}
+	if len(halves) == 1 {
+		return fmt.Sprintf("Its interval is ±%s.", percent(halves[0]))
+	}
 	return fmt.Sprintf("Half of the intervals are narrower than ±%s, and all than ±%s.", percent(stats.Median(halves)), percent(slices.Max(halves)))
 }
 
@@ -186,9 +189,12 @@ func floors(s *source) string {
 			sizes = append(sizes, c.Floor.Size)
 		}
 	}
-	if len(sizes) == 0 {
+	const floor = "Two identical paths seem to differ by ±%s: no smaller difference is claimed where that is so."
+	switch len(sizes) {
+	case 0:
 		return ""
+	case 1:
+		return fmt.Sprintf(floor, percent(sizes[0]))
 	}
-	return fmt.Sprintf("Two identical paths seem to differ by ±%s (median over loads and sizes), by ±%s at most: no smaller difference is claimed where that is so.",
-		percent(stats.Median(sizes)), percent(slices.Max(sizes)))
+	return fmt.Sprintf(floor, percent(stats.Median(sizes))+" (median over loads and sizes), by ±"+percent(slices.Max(sizes))+" at most")
 }
