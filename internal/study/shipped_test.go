@@ -1,0 +1,54 @@
+package study
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestShipped reads every study that comes with Venturi: its paths and loads
+// exist, and it is called as its file.
+func TestShipped(t *testing.T) {
+	names := Names()
+	if !slices.Contains(names, "calico-bgp-vs-ovs") {
+		t.Fatalf("the studies are %v", names)
+	}
+	for _, name := range names {
+		s, err := Open(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if s.Name != name || s.Question == "" || s.Source == "" || s.Budget == 0 {
+			t.Errorf("%s: %+v", name, s)
+		}
+		for _, q := range s.Requests() {
+			if _, err := q.Plan(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if _, err := os.Stat("../../docs/studies/" + name + ".md"); err != nil {
+			t.Errorf("the study has no page: %v", err)
+		}
+	}
+}
+
+// TestFirstStudy holds the first study to its time and to the shape of the
+// table that it is held against.
+func TestFirstStudy(t *testing.T) {
+	s, err := Open("calico-bgp-vs-ovs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Budget > 5*time.Minute {
+		t.Errorf("it measures for %v, and shall be over in 6 minutes", s.Budget)
+	}
+	table := s.Tables[len(s.Tables)-1]
+	if len(table.Figures) != 2 || len(table.Figures[0].Sizes) != 16 || table.Baseline != "ovs" {
+		t.Errorf("its table: %+v", table)
+	}
+	if s.Loads[0].Load != "tcp_bw" || s.Loads[0].Sizes != "" {
+		t.Errorf("its first load is %+v, want one stream", s.Loads[0])
+	}
+}
