@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -15,11 +14,6 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
-
-// raisable are the paths that use nothing of others: all but attach.
-func raisable() []string {
-	return slices.DeleteFunc(specs(), func(spec string) bool { return spec == "attach" })
-}
 
 // Two containers that somebody else wired carry what any path carries, found
 // by their names or by processes in them, and whatever happens to those

@@ -3,31 +3,54 @@ package path_test
 import (
 	"bytes"
 	"math/rand/v2"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// kills is how often a lab is killed while it is being built or taken down.
-const kills = 25
-
-// Whenever a process that builds a lab is killed, a sweep finds and removes
-// all that it left.
+// Whenever a process that builds a lab or takes it down is killed, a sweep
+// finds and removes all that it left. Paths that consist of nothing but devices
+// are raised in no time and killed often; those with daemons are slow, and the
+// kills are spread over all of that time.
 func TestKilledWhileBuilding(t *testing.T) {
+	var devices, everything []string
+	for _, v := range pick(t, first) {
+		spec := v.text(t, lab.DefaultWire().MTU)
+		everything = append(everything, spec)
+		if v.twice {
+			devices = append(devices, spec)
+		}
+	}
+	t.Run("devices", func(t *testing.T) { killBuilders(t, devices, 15) })
+	t.Run("everything", func(t *testing.T) { killBuilders(t, everything, 7) })
+}
+
+func killBuilders(t *testing.T, paths []string, kills int) {
 	testenv.Root(t)
-	command := testenv.RoleCommand(t, "builder")
-	halfBuilt := 0
-	for range kills {
+	start := time.Now()
+	l, err := lab.Up(t.Context(), lab.Options{Name: testenv.LabName(), Paths: paths, Services: 20, Program: testenv.Program(t)})
+	must(t, err)
+	must(t, l.Down())
+	took := time.Since(start)
+	halfBuilt, running := 0, 0
+	for i := range kills {
 		name := testenv.LabName()
-		if killBuilder(t, command, name) {
+		// Some time in the i-th part of the whole.
+		killBuilder(t, append([]string{name}, paths...), time.Duration((float64(i)+rand.Float64())/float64(kills)*float64(took)))
+		if len(namespacesOf(t, name)) > 0 {
 			halfBuilt++
 		}
+		running += len(processesOf(t, name))
 		removed, err := lab.Sweep(t.Context())
 		if err != nil {
 			t.Fatalf("sweep: %v", err)
@@ -37,26 +60,26 @@ func TestKilledWhileBuilding(t *testing.T) {
 			t.Fatalf("second sweep: %v, %v (the first removed %v)", again, err, removed)
 		}
 	}
+	t.Logf("built and taken down in %v; %d of %d left something, and %d processes", took.Round(time.Millisecond), halfBuilt, kills, running)
 	if halfBuilt == 0 {
 		t.Errorf("of %d builders not one was killed with a lab half built: the test proves nothing", kills)
 	}
 }
 
-// killBuilder kills a builder some time after its start and tells whether
-// there was something of its lab then.
-func killBuilder(t *testing.T, command []string, name string) (left bool) {
+// killBuilder kills a builder some time after its start.
+func killBuilder(t *testing.T, args []string, after time.Duration) {
 	t.Helper()
-	cmd := exec.Command(command[0], append(command[1:], name)...)
+	command := append(testenv.RoleCommand(t, "builder"), args...)
+	cmd := exec.Command(command[0], command[1:]...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	must(t, cmd.Start())
-	time.Sleep(time.Duration(rand.IntN(250)) * time.Millisecond)
+	time.Sleep(after)
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	if said.Len() > 0 {
 		t.Fatalf("builder: %s", &said)
 	}
-	return len(namespacesOf(t, name)) > 0
 }
 
 func namespacesOf(t *testing.T, name string) []string {
@@ -66,10 +89,34 @@ func namespacesOf(t *testing.T, name string) []string {
 	return slices.DeleteFunc(all, func(n string) bool { return !strings.HasPrefix(n, change.Mark+name+".") })
 }
 
+// processesOf lists the processes that were told of a file in the lab's folder.
+func processesOf(t *testing.T, name string) (list []string) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	must(t, err)
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		command := strings.Join(machine.Reader{}.Command(pid), " ")
+		if strings.Contains(command, filepath.Join(lab.Folder, name)+"/") {
+			list = append(list, e.Name()+" "+command)
+		}
+	}
+	return list
+}
+
 func nothingOf(t *testing.T, name string) {
 	t.Helper()
 	if left := namespacesOf(t, name); len(left) > 0 {
 		t.Errorf("namespaces are left: %v", left)
+	}
+	if left := processesOf(t, name); len(left) > 0 {
+		t.Errorf("processes are left:\n%s", strings.Join(left, "\n"))
+	}
+	if _, err := os.Stat(filepath.Join(lab.Folder, name)); !os.IsNotExist(err) {
+		t.Errorf("folder of the lab is left (%v)", err)
 	}
 	labs, err := lab.List(t.Context())
 	must(t, err)

@@ -15,14 +15,15 @@ func TestMain(m *testing.M) {
 	testenv.Main(m, testenv.Roles{"builder": builder, "speaker": agenttest.Speak})
 }
 
-// builder raises a lab of the given name with every path and takes it down,
-// over and over, until it is killed.
+// builder raises a lab with the paths args[2:] and takes it down, over and
+// over, until it is killed. The lab's name is args[1].
 func builder(args []string) int {
 	exe, err := os.Executable()
 	for err == nil {
 		var l *lab.Lab
 		l, err = lab.Up(context.Background(), lab.Options{
-			Name: args[1], Paths: raisable(), Services: 20, Program: []string{exe}})
+			Name: args[1], Paths: args[2:], Services: 20, Program: []string{exe},
+		})
 		if err == nil {
 			err = l.Down()
 		}

@@ -1,7 +1,6 @@
 package path_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/lab"
@@ -9,17 +8,6 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
-
-// specs gives all paths, with the options that let them be built on any kernel.
-func specs() []string {
-	list := path.Names()
-	for i, name := range list {
-		if strings.HasPrefix(name, "ovs-") {
-			list[i] += ":datapath=netdev"
-		}
-	}
-	return list
-}
 
 // Both kinds of ports, several tunnels and ids: every pod reaches its peer.
 func TestOVSPods(t *testing.T) {

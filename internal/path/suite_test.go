@@ -1,14 +1,13 @@
 package path_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// wires are the network cards that traffic is checked over.
+// wires are the network cards that every driver is checked over.
 var wires = []string{
 	"",
 	"tunnel-tso=off",
@@ -19,46 +18,100 @@ var wires = []string{
 }
 
 // Every path of the table carries content unharmed, both ways, whatever the
-// wire's cards can do, also behind the packet filter of a node, and two arms
-// of one path do not disturb each other. Whether anything is left afterwards
-// is what TestMain looks for.
+// wire's cards can do, and two arms of one path do not disturb each other.
+// Whether anything is left afterwards is what TestMain looks for.
 func TestTraffic(t *testing.T) {
-	testenv.Root(t)
-	for _, services := range []int{0, 30} {
-		for _, text := range wires {
-			wire, err := lab.ParseWire(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Run(fmt.Sprintf("%s,services=%d", wire, services), func(t *testing.T) {
-				paths := append(raisable(), raisable()...)
-				l := testenv.Lab(t, lab.Options{Paths: paths, Wire: wire, Services: services})
-				if len(l.Arms) != len(paths) {
-					t.Fatalf("lab has %d arms, want %d", len(l.Arms), len(paths))
+	for _, wire := range wires {
+		t.Run(wire, func(t *testing.T) {
+			carryAll(t, wire, 0, pick(t, func(v variant, nth int) int {
+				switch {
+				case nth > 0:
+					return 0
+				case v.twice:
+					return 2
 				}
-				for _, arm := range l.Arms {
-					t.Run(arm.Name, func(t *testing.T) { carries(t, arm, wire) })
-				}
-			})
-		}
+				return 1
+			}))
+		})
 	}
 }
 
-func carries(t *testing.T, arm lab.Arm, wire lab.Wire) {
+// The same holds behind the packet filter of a node, for paths that go through it.
+func TestTrafficBehindServices(t *testing.T) {
+	for _, wire := range []string{"", "tso=off,tunnel-tso=off,gro=on", "csum=off"} {
+		t.Run(wire, func(t *testing.T) {
+			carryAll(t, wire, 30, pick(t, func(v variant, nth int) int {
+				if nth == 0 && v.card == onWire {
+					return 1
+				}
+				return 0
+			}))
+		})
+	}
+}
+
+func carryAll(t *testing.T, wire string, services int, list []variant) {
+	l := raise(t, list, lab.Options{Services: services}, wire)
+	if len(l.Arms) != len(list) {
+		t.Fatalf("lab has %d arms, want %d", len(l.Arms), len(list))
+	}
+	mtu, err := lab.ParseWire(wire)
+	must(t, err)
+	for i, arm := range l.Arms {
+		t.Run(arm.Name, func(t *testing.T) { carries(t, arm, mtu.MTU-list[i].less) })
+	}
+}
+
+func carries(t *testing.T, arm lab.Arm, mtu int) {
 	from, to := arm.From(), arm.To()
-	want := wire.MTU - arm.Overhead
-	if arm.Path == "ovs-vlan" {
-		want = wire.MTU // a card carries one tag beyond its MTU
+	if from.MTU != mtu || to.MTU != mtu {
+		t.Errorf("MTU %d and %d, want %d", from.MTU, to.MTU, mtu)
 	}
-	if from.MTU != want || to.MTU != want {
-		t.Errorf("MTU %d and %d, want %d: the wire's less the overhead", from.MTU, to.MTU, want)
+	most := from.MTU - headers
+	sizes := []int{1, most, most + 1, 3*from.MTU + 7, 65507}
+	for _, way := range []pair{{from, to}, {to, from}} {
+		checkTCP(t, way.from, way.to)
+		checkUDP(t, way.from, way.to, sizes)
+		checkSegments(t, way.from, way.to)
+		checkMTU(t, way.from, way.to)
 	}
-	checkTCP(t, from, to)
-	checkTCP(t, to, from)
-	const headers = 28 // IPv4 and UDP
-	sizes := []int{1, from.MTU - headers, from.MTU - headers + 1, 3*from.MTU + 7}
-	checkUDP(t, from, to, sizes)
-	checkUDP(t, to, from, sizes)
+}
+
+// The k-th pods of two machines talk, each pair by its own tunnel if there are
+// several.
+func TestPods(t *testing.T) {
+	list := pick(t, func(v variant, nth int) int {
+		if nth > 0 {
+			return 1
+		}
+		return 0
+	})
+	l := raise(t, list, lab.Options{}, "")
+	for i, arm := range l.Arms {
+		if len(arm.Ends[0]) != list[i].pods || len(arm.Ends[1]) != list[i].pods {
+			t.Errorf("%s: %d and %d pods, want %d", list[i].spec, len(arm.Ends[0]), len(arm.Ends[1]), list[i].pods)
+			continue
+		}
+		t.Run(arm.Name, func(t *testing.T) {
+			for k := range arm.Ends[0] {
+				a, b := arm.Ends[0][k], arm.Ends[1][k]
+				checkTCP(t, a, b)
+				checkUDP(t, b, a, []int{1, a.MTU - headers, 3 * a.MTU})
+				checkMTU(t, a, b)
+			}
+			carriesMTU(t, arm, list[i])
+		})
+	}
+}
+
+func carriesMTU(t *testing.T, arm lab.Arm, v variant) {
+	for _, ends := range arm.Ends {
+		for _, end := range ends {
+			if want := lab.DefaultWire().MTU - v.less; end.MTU != want {
+				t.Errorf("%s: MTU of %s is %d, want %d", v.spec, end.Addr, end.MTU, want)
+			}
+		}
+	}
 }
 
 // The baseline and its copy are the same ends: what differs between them is
@@ -77,16 +130,32 @@ func TestHostTwice(t *testing.T) {
 	}
 }
 
-// Every arm but host has ends of its own.
+// Every pod of every arm has an address and, but for those that are the
+// machine itself, a namespace of its own.
 func TestArmsAreApart(t *testing.T) {
-	l := testenv.Lab(t, lab.Options{Paths: []string{"routed", "vxlan", "routed", "vxlan"}})
+	list := all(t)
+	l := raise(t, list, lab.Options{}, "")
 	owner := map[string]string{}
-	for _, arm := range l.Arms {
-		for _, key := range []string{arm.From().Addr.String(), arm.To().Addr.String(), arm.From().Namespace, arm.To().Namespace} {
-			if other := owner[key]; other != "" {
-				t.Errorf("%s and %s both have %s", other, arm.Name, key)
+	for _, m := range l.Machines {
+		owner[m.Namespace] = m.Name
+	}
+	for i, arm := range l.Arms {
+		if arm.Path == "host" {
+			continue
+		}
+		for _, ends := range arm.Ends {
+			for _, end := range ends {
+				keys := []string{end.Addr.String()}
+				if arm.Path != "vxlan-dev" {
+					keys = append(keys, end.Namespace)
+				}
+				for _, key := range keys {
+					if other := owner[key]; other != "" {
+						t.Errorf("%s and %s both have %s", other, list[i].spec, key)
+					}
+					owner[key] = list[i].spec
+				}
 			}
-			owner[key] = arm.Name
 		}
 	}
 }

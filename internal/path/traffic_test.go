@@ -68,13 +68,35 @@ func echoTCP(listener net.Listener) error {
 	return err
 }
 
+// pair is two ends of traffic.
+type pair struct{ from, to machine.Endpoint }
+
 // checkUDP sends one datagram of each size, which the other end sends back.
 func checkUDP(t *testing.T, from, to machine.Endpoint, sizes []int) {
 	t.Helper()
+	for _, size := range sizes {
+		payload := make([]byte, size)
+		rand.Read(payload)
+		if err := exchange(t, from, to, payload); err != nil {
+			t.Errorf("UDP %s to %s, %d bytes: %v", from.Addr, to.Addr, size, err)
+		}
+	}
+}
+
+// exchange sends a datagram, which the other end sends back.
+func exchange(t *testing.T, from, to machine.Endpoint, payload []byte) error {
+	t.Helper()
 	server, client := listenUDP(t, to), listenUDP(t, from)
-	echoed := make(chan struct{})
+	stop := echoUDP(server)
+	defer func() { client.Close(); stop() }()
+	return pingUDP(client, server.LocalAddr().(*net.UDPAddr).AddrPort(), payload)
+}
+
+// echoUDP sends back what a socket gets, until stop closes the socket.
+func echoUDP(server *net.UDPConn) (stop func()) {
+	done := make(chan struct{})
 	go func() {
-		defer close(echoed)
+		defer close(done)
 		buf := make([]byte, 1<<16)
 		for {
 			n, peer, err := server.ReadFromUDPAddrPort(buf)
@@ -84,21 +106,17 @@ func checkUDP(t *testing.T, from, to machine.Endpoint, sizes []int) {
 			_, _ = server.WriteToUDPAddrPort(buf[:n], peer)
 		}
 	}()
-	defer func() { client.Close(); server.Close(); <-echoed }()
-	for _, size := range sizes {
-		if err := pingUDP(client, server.LocalAddr().(*net.UDPAddr).AddrPort(), size); err != nil {
-			t.Errorf("UDP %s to %s, %d bytes: %v", from.Addr, to.Addr, size, err)
-		}
-	}
+	return func() { server.Close(); <-done }
 }
 
-// pingUDP tries a few times: UDP may lose, and a lost datagram is no error of
-// the path.
-func pingUDP(client *net.UDPConn, to netip.AddrPort, size int) (err error) {
-	sent, got := make([]byte, size), make([]byte, 1<<16)
-	for range 5 {
-		rand.Read(sent)
-		if _, err = client.WriteToUDPAddrPort(sent, to); err != nil {
+// tries is how often a datagram is sent: UDP may lose, and a lost one is no
+// error of the path.
+const tries = 5
+
+func pingUDP(client *net.UDPConn, to netip.AddrPort, payload []byte) (err error) {
+	got := make([]byte, 1<<16)
+	for range tries {
+		if _, err = client.WriteToUDPAddrPort(payload, to); err != nil {
 			return err
 		}
 		_ = client.SetReadDeadline(time.Now().Add(patience / 10))
@@ -106,7 +124,7 @@ func pingUDP(client *net.UDPConn, to netip.AddrPort, size int) (err error) {
 		if n, _, err = client.ReadFromUDPAddrPort(got); err != nil {
 			continue
 		}
-		if !bytes.Equal(got[:n], sent) {
+		if !bytes.Equal(got[:n], payload) {
 			return fmt.Errorf("%d bytes came back and differ", n)
 		}
 		return nil

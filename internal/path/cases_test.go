@@ -1,0 +1,192 @@
+package path_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/path"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// variant is a driver with options, as the suite raises it, and what is known
+// of it without asking the driver.
+type variant struct {
+	spec string // as a user gives it
+	// before makes what the path needs to be there, over which an MTU of bytes is
+	// possible, and gives the rest of the spec; nil: nothing.
+	before func(t *testing.T, mtu int) string
+	// pods is how many there are on each machine.
+	pods int
+	// less is by how much the pods' MTU is below the wire's, bytes.
+	less int
+	// twice raises it twice in a lab: the two must not disturb each other. It is
+	// for paths without daemons, which are cheap.
+	twice bool
+	// frame is what a datagram from the k-th pod of m1, counted from 1, to that
+	// of m2 looks like on m1's card, as [reader.read] writes it down.
+	frame func(k int) string
+	// card is where the frames are to be seen.
+	card card
+}
+
+// card is a network device that frames are captured on.
+type card int
+
+const (
+	onWire   card = iota // of the machine
+	onSwitch             // the card of the arm's own switch
+	onPod                // of the end itself, whose card is none of the lab's
+)
+
+// same is the frame of a path with one pod.
+func same(text string) func(int) string { return func(int) string { return text } }
+
+// variants are what the suite raises of each driver. Every driver of the table
+// has some, and the first of them is raised over every wire.
+//
+// What frames look like explains itself, but for this:
+//   - df of an inner packet comes from the pod: Linux lets no datagram be cut
+//     underway that fits where it starts, to find the MTU of the path.
+//   - Around it the kernel's vxlan devices do not set df unless they are told
+//     to, whatever the inner packet says: routers outside may cut. Open vSwitch
+//     sets it unless it is told not to (df_default).
+//   - ttl63 is a packet that a machine has routed.
+//   - The flows of Open vSwitch say only where a tunnel leads to, as in the
+//     comparison that they are from; all begin at the address that the route
+//     has, the first.
+var variants = map[string][]variant{
+	"host": {{
+		spec: "host", pods: 1, twice: true, frame: same("eth ip(m1>m2 df ttl64) udp(sum)"),
+	}},
+	"routed": {{
+		spec: "routed", pods: 1, twice: true, frame: same("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+	}},
+	"bgp": {{
+		spec: "bgp", pods: 1, frame: same("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+	}},
+	"vxlan": {{
+		spec: "vxlan", pods: 1, less: 50, twice: true,
+		frame: same("eth ip(m1>m2 ttl64) udp(8472 sum) vxlan(1) eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+	}, {
+		spec: "vxlan:tunnels=5,vni=700,port=5799", pods: 5, less: 50, frame: func(k int) string {
+			return fmt.Sprintf("eth ip(m1.t%d>m2.t%[1]d ttl64) udp(5799 sum) vxlan(%d) eth ip(m1.pod%[1]d>m2.pod%[1]d df ttl63) udp(sum)", k, 699+k)
+		},
+	}, {
+		spec: "vxlan:csum=off,mtu=1000,vni=42", pods: 1, less: 500,
+		frame: same("eth ip(m1>m2 ttl64) udp(8472 nosum) vxlan(42) eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+	}},
+	"vxlan-dev": {{
+		spec: "vxlan-dev", pods: 1, less: 50, twice: true,
+		frame: same("eth ip(m1>m2 ttl64) udp(4789 sum) vxlan(1) eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
+	}, {
+		spec: "vxlan-dev:tunnels=5,vni=16777211,csum=off", pods: 5, less: 50, frame: func(k int) string {
+			return fmt.Sprintf("eth ip(m1.t%d>m2.t%[1]d ttl64) udp(4789 nosum) vxlan(%d) eth ip(m1.pod%[1]d>m2.pod%[1]d df ttl64) udp(sum)", k, 16777210+k)
+		},
+	}},
+	"macvlan": {{
+		spec: "macvlan", pods: 1, twice: true, frame: same("eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
+	}},
+	"ovs-vxlan": {{
+		spec: "ovs-vxlan:datapath=netdev", pods: 1, less: 50, card: onSwitch,
+		frame: same("eth ip(m1.t1>m2.t1 df ttl64) udp(4789 nosum) vxlan(1) eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
+	}, {
+		spec: "ovs-vxlan:datapath=netdev,port=internal,tunnels=5,vni=77,udp-port=5799,csum=on", pods: 5, less: 50, card: onSwitch,
+		frame: func(k int) string {
+			return fmt.Sprintf("eth ip(m1.t1>m2.t%d df ttl64) udp(5799 sum) vxlan(77) eth ip(m1.pod%[1]d>m2.pod%[1]d df ttl64) udp(sum)", k)
+		},
+	}},
+	"ovs-geneve": {{
+		spec: "ovs-geneve:datapath=netdev", pods: 1, less: 50, card: onSwitch,
+		frame: same("eth ip(m1.t1>m2.t1 df ttl64) udp(6081 nosum) geneve(1) eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
+	}, {
+		spec: "ovs-geneve:datapath=netdev,tunnels=5,csum=on", pods: 5, less: 50, card: onSwitch, frame: func(k int) string {
+			return fmt.Sprintf("eth ip(m1.t1>m2.t%d df ttl64) udp(6081 sum) geneve(1) eth ip(m1.pod%[1]d>m2.pod%[1]d df ttl64) udp(sum)", k)
+		},
+	}},
+	"ovs-vlan": {{
+		spec: "ovs-vlan:datapath=netdev", pods: 1, card: onSwitch,
+		frame: same("eth 8100(100) ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
+	}, {
+		spec: "ovs-vlan:datapath=netdev,port=internal,ids=5,vlan=4090", pods: 5, card: onSwitch, frame: func(k int) string {
+			return fmt.Sprintf("eth 8100(%d) ip(m1.pod%d>m2.pod%[2]d df ttl64) udp(sum)", 4089+k, k)
+		},
+	}},
+	"ovs-qinq": {{
+		spec: "ovs-qinq:datapath=netdev", pods: 1, less: 8, card: onSwitch,
+		frame: same("eth 88a8(100) 8100(1) ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
+	}, {
+		spec: "ovs-qinq:datapath=netdev,ids=5,vlan=11,inner=7", pods: 5, less: 8, card: onSwitch, frame: func(k int) string {
+			return fmt.Sprintf("eth 88a8(%d) 8100(7) ip(m1.pod%d>m2.pod%[2]d df ttl64) udp(sum)", 10+k, k)
+		},
+	}},
+	"attach": {{
+		// The containers' veths leave checksums and cutting to cards that are not there.
+		spec: "attach", before: containers, pods: 1, card: onPod, frame: same("eth ip(m1.pod1>m2.pod1 df ttl64) udp(badsum)"),
+	}},
+}
+
+// containers makes two that are there before the lab.
+func containers(t *testing.T, mtu int) string {
+	made := testenv.Containers(t, mtu)
+	return fmt.Sprintf(":from=ns:%s,to=ns:%s", made[0].In.Name(), made[1].In.Name())
+}
+
+// pick gives variants in the table's order, each as often as count says, the
+// second copies behind everything else. nth counts those of a driver from 0. A
+// driver without a variant fails the test.
+func pick(t *testing.T, count func(v variant, nth int) int) []variant {
+	t.Helper()
+	var first, again []variant
+	for _, d := range path.Table {
+		if len(variants[d.Name]) == 0 {
+			t.Fatalf("driver %s is not in the suite: say in variants how to raise it and what its packets look like", d.Name)
+		}
+		for nth, v := range variants[d.Name] {
+			for i := range count(v, nth) {
+				if i == 0 {
+					first = append(first, v)
+				} else {
+					again = append(again, v)
+				}
+			}
+		}
+	}
+	return append(first, again...)
+}
+
+// all gives every variant once.
+func all(t *testing.T) []variant {
+	t.Helper()
+	return pick(t, func(variant, int) int { return 1 })
+}
+
+// first is for pick: of each driver the first variant.
+func first(_ variant, nth int) int {
+	if nth > 0 {
+		return 0
+	}
+	return 1
+}
+
+// text is the spec, when what it needs is there.
+func (v variant) text(t *testing.T, mtu int) string {
+	t.Helper()
+	if v.before == nil {
+		return v.spec
+	}
+	return v.spec + v.before(t, mtu)
+}
+
+// raise raises a lab with the given variants over a wire, as text.
+func raise(t *testing.T, list []variant, o lab.Options, text string) *lab.Lab {
+	t.Helper()
+	testenv.Root(t)
+	wire, err := lab.ParseWire(text)
+	must(t, err)
+	o.Wire = wire
+	for _, v := range list {
+		o.Paths = append(o.Paths, v.text(t, wire.MTU))
+	}
+	return testenv.Lab(t, o)
+}

@@ -1,0 +1,109 @@
+package path_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+const (
+	// headers of IPv4 and UDP, bytes.
+	headers = 28
+	// maxSegments is how many datagrams every kernel with UDP segmentation cuts
+	// a buffer into.
+	maxSegments = 64
+	maxPayload  = 65507 // of UDP over IPv4, bytes
+)
+
+// checkSegments sends 64 KiB at once which the kernel, or the card, cuts into
+// datagrams of the MTU. Which one a datagram is stands at its beginning.
+func checkSegments(t *testing.T, from, to machine.Endpoint) {
+	t.Helper()
+	server, client := listenUDP(t, to), listenUDP(t, from)
+	defer server.Close()
+	defer client.Close()
+	must(t, control(server, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20))
+	size := from.MTU - headers
+	must(t, control(client, unix.SOL_UDP, unix.UDP_SEGMENT, size))
+	count := min(maxSegments, maxPayload/size)
+	sent := make([]byte, count*size)
+	var err error
+	for range tries {
+		rand.Read(sent)
+		for i := range count {
+			binary.BigEndian.PutUint16(sent[i*size:], uint16(i))
+		}
+		if err = sendSegments(client, server, sent, size); !errors.Is(err, errLost) {
+			break
+		}
+	}
+	if err != nil {
+		t.Errorf("UDP %s to %s, %d datagrams of %d bytes in one call: %v", from.Addr, to.Addr, count, size, err)
+	}
+}
+
+// errLost is of datagrams that did not come.
+var errLost = errors.New("some were lost")
+
+func sendSegments(client, server *net.UDPConn, sent []byte, size int) error {
+	to := netip.MustParseAddrPort(server.LocalAddr().String())
+	if _, err := client.WriteToUDPAddrPort(sent, to); err != nil {
+		return err
+	}
+	count := len(sent) / size
+	got, buf := map[uint16]bool{}, make([]byte, 1<<16)
+	for len(got) < count {
+		_ = server.SetReadDeadline(time.Now().Add(time.Second))
+		n, err := server.Read(buf)
+		if err != nil {
+			return fmt.Errorf("%d of %d came: %w", len(got), count, errLost)
+		}
+		if n != size {
+			return fmt.Errorf("one of %d bytes came", n)
+		}
+		i := binary.BigEndian.Uint16(buf)
+		if int(i) >= count || !bytes.Equal(buf[:n], sent[int(i)*size:int(i+1)*size]) {
+			continue // of an attempt before, perhaps: then the right one is still to come
+		}
+		got[i] = true
+	}
+	return nil
+}
+
+// checkMTU tells whether the end's own device knows how much fits: what may not
+// be cut and does not fit is refused at once, and what fits arrives.
+func checkMTU(t *testing.T, from, to machine.Endpoint) {
+	t.Helper()
+	server, client := listenUDP(t, to), listenUDP(t, from)
+	stop := echoUDP(server)
+	defer func() { client.Close(); stop() }()
+	must(t, control(client, unix.SOL_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO))
+	there, most := server.LocalAddr().(*net.UDPAddr).AddrPort(), from.MTU-headers
+	if err := pingUDP(client, there, make([]byte, most)); err != nil {
+		t.Errorf("UDP %s to %s, %d bytes that may not be cut: %v", from.Addr, to.Addr, most, err)
+	}
+	if _, err := client.WriteToUDPAddrPort(make([]byte, most+1), there); !errors.Is(err, unix.EMSGSIZE) {
+		t.Errorf("UDP %s to %s, %d bytes that may not be cut: %v, want %v", from.Addr, to.Addr, most+1, err, unix.EMSGSIZE)
+	}
+}
+
+// control sets an option of a socket.
+func control(conn *net.UDPConn, level, option, value int) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	err = raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), level, option, value) })
+	return errors.Join(err, set)
+}

@@ -1,0 +1,93 @@
+package path_test
+
+import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/lab"
+)
+
+// What is on the wire is what the table of variants says, and what the driver
+// says of its overhead. The wire's cards can do nothing, so every byte is as a
+// network card would send it, checksums included.
+func TestOnTheWire(t *testing.T) {
+	list := all(t)
+	l := raise(t, list, lab.Options{}, "csum=off")
+	for i, arm := range l.Arms {
+		t.Run(arm.Name, func(t *testing.T) { looks(t, l, i, list[i]) })
+	}
+}
+
+func looks(t *testing.T, l *lab.Lab, index int, v variant) {
+	arm, r := l.Arms[index], newReader(l, index)
+	const size = 100
+	const inner = 14 + headers + size
+	payloads := make([][]byte, v.pods)
+	namespace, device := v.card.find(t, l, arm)
+	frames := capture(t, namespace, device, func() {
+		for k := range payloads {
+			payloads[k] = make([]byte, size)
+			rand.Read(payloads[k])
+			must(t, exchange(t, arm.Ends[0][k], arm.Ends[1][k], payloads[k]))
+		}
+	})
+	for k, payload := range payloads {
+		there := fmt.Sprintf("%s %d bytes", v.frame(k+1), inner+arm.Overhead)
+		want := []string{there, mirror(there)}
+		// One that was sent again is there again.
+		if got := slices.Compact(r.find(frames, payload)); !slices.Equal(got, want) {
+			t.Errorf("%s, pod %d: on %s are\n  %s\nwant\n  %s", v.spec, k+1, device, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+		}
+	}
+	if v.card != onPod {
+		wholeOutside(t, l, index, v)
+	}
+}
+
+// wholeOutside: a pod knows how much fits, so whatever it sends, nothing has to
+// be cut outside of the inner packet.
+func wholeOutside(t *testing.T, l *lab.Lab, index int, v variant) {
+	arm, r := l.Arms[index], newReader(l, index)
+	namespace, device := v.card.find(t, l, arm)
+	frames := capture(t, namespace, device, func() {
+		checkTCP(t, arm.From(), arm.To())
+		checkUDP(t, arm.From(), arm.To(), []int{3 * arm.From().MTU})
+	})
+	most, many := 14+arm.From().MTU+arm.Overhead, 0
+	for _, f := range frames {
+		text, _ := r.read(f)
+		outer, _, tunnelled := strings.Cut(text, " eth ")
+		if len(f) > most || tunnelled && strings.Contains(outer, "cut") {
+			t.Errorf("%s: on %s is %s of %d bytes, want none cut outside and none above %d", v.spec, device, text, len(f), most)
+			return
+		}
+		if len(f) == most {
+			many++
+		}
+	}
+	if many < content/most {
+		t.Errorf("%s: on %s are %d frames of %d bytes, want at least %d", v.spec, device, many, most, content/most)
+	}
+}
+
+// find gives the device of m1 on which the frames of an arm are to be seen.
+func (c card) find(t *testing.T, l *lab.Lab, arm lab.Arm) (namespace, device string) {
+	t.Helper()
+	m := l.Machines[0]
+	switch c {
+	case onWire:
+		return m.Namespace, "wire0"
+	case onPod:
+		return arm.From().Namespace, arm.From().Device
+	}
+	for _, s := range m.Switches {
+		if s.Name == m.Name+"/"+arm.Name+".ovs" {
+			return s.Path, "card0"
+		}
+	}
+	t.Fatalf("%s has no switch on %s: %v", arm.Name, m.Name, m.Switches)
+	return "", ""
+}
