@@ -1,0 +1,92 @@
+package compare
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/result"
+)
+
+// unplugger stops a container when the second series begins.
+type unplugger struct {
+	deaf
+	t    *testing.T
+	stop testenv.Container
+}
+
+func (u unplugger) Event(e experiment.Event) {
+	if e.Series == 1 && e.Cell == 0 {
+		u.stop.Unplug(u.t)
+	}
+}
+
+// TestAttach measures between containers that no lab built, and goes on with
+// the others when one is stopped while the run goes on: by the client's end
+// and by the server's.
+func TestAttach(t *testing.T) {
+	stays, from, to := testenv.Containers(t, 1400), testenv.Containers(t, 1400), testenv.Containers(t, 1400)
+	spec := func(c [2]testenv.Container) string {
+		return "attach:from=ns:" + c[0].In.Name() + ",to=ns:" + c[1].In.Name()
+	}
+	for name, c := range map[string]struct {
+		containers [2]testenv.Container
+		stop       *testenv.Container
+	}{
+		"stay":         {stays, nil},
+		"client stops": {from, &from[0]},
+		"server stops": {to, &to[1]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var w Watch = deaf{}
+			if c.stop != nil {
+				w = unplugger{t: t, stop: *c.stop}
+			}
+			h := host(t, w)
+			q := short(t, "udp_lat", "tcp_bw")
+			q.Paths = []string{"host", spec(c.containers)}
+			rec, _, err := Do(t.Context(), q, h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkAttached(t, rec, c.stop != nil)
+		})
+	}
+}
+
+// checkAttached wants all slices of the host, and of the containers' path
+// those until one was stopped, with a warning in every load.
+func checkAttached(t *testing.T, rec *result.Record, stopped bool) {
+	t.Helper()
+	good, failed := map[string]int{}, map[string]int{}
+	for _, s := range rec.Slices {
+		if s.Failed == "" {
+			good[s.Arm]++
+		} else {
+			failed[s.Arm]++
+		}
+	}
+	const all, first = 2 * 3 * 4, 2 * 4 // loads, series, rounds
+	want, fails := all, 0
+	if stopped {
+		want, fails = first, 2
+	}
+	// The second series' first load may be over when its event is told.
+	if good["host"] != all || failed["host"] != 0 || good["attach"] < want || good["attach"] > want+4 || failed["attach"] != fails {
+		t.Errorf("slices %v, failed %v, warnings %+v", good, failed, rec.Warnings)
+	}
+	if rec.End.Reason != result.Complete {
+		t.Errorf("end %+v", rec.End)
+	}
+	if arm := rec.Plan.Arms[2]; arm.MTU != 1400 || arm.From != "172.17.0.2" || arm.To != "172.17.0.3" {
+		t.Errorf("arm %+v", arm)
+	}
+	for i, f := range rec.Facts {
+		if !slices.ContainsFunc(f.Devices, func(d result.Device) bool {
+			return d.Namespace == f.Machine+"/attach" && d.Name == "eth0" && d.MTU == 1400
+		}) {
+			t.Errorf("facts of machine %d lack the container's device: %+v", i, f.Devices)
+		}
+	}
+}
