@@ -16,12 +16,13 @@ import (
 // agents plays both agents: it checks that a series is served before it runs,
 // and makes up slices.
 type agents struct {
-	t      *testing.T
-	served map[uint64]bool
-	plans  []load.Plan
-	fail   string // name of an arm that fails
-	shut   string // name of an arm that cannot be served
-	after  func()
+	t       *testing.T
+	served  map[uint64]bool
+	plans   []load.Plan
+	fail    string // name of an arm that fails
+	passing bool   // in slices that stand alone
+	shut    string // name of an arm that cannot be served
+	after   func()
 }
 
 func (a *agents) Serve(_ context.Context, p load.Plan, _ []string) (map[int]error, error) {
@@ -54,7 +55,7 @@ func (a *agents) Run(ctx context.Context, p load.Plan, _ []string) ([]load.Slice
 			s := load.SliceResult{Arm: arm, Round: round, Start: time.Now(), Elapsed: p.Slice,
 				Latency: &result.Latency{Requests: 10, Replies: 10, RTTSum: 1000, RTTMedian: 100}}
 			if p.Arms[arm].Name == a.fail {
-				s = load.SliceResult{Arm: arm, Round: round, Start: time.Now(), Err: errors.New("broken")}
+				s = load.SliceResult{Arm: arm, Round: round, Start: time.Now(), Err: errors.New("broken"), Passing: a.passing}
 			}
 			out = append(out, s)
 		}
@@ -87,6 +88,24 @@ func newRun(a *agents, series int) (*Run, *result.Record) {
 		Plan: &rec.Plan, Ends: []Ends{ends("10.0.0.1"), ends("10.0.0.1"), ends("10.0.0.2")},
 		Near: a, Far: a, Write: func(result.Line) error { return nil },
 	}, rec
+}
+
+// Slices without a figure do not end an arm.
+func TestPassing(t *testing.T) {
+	a := &agents{t: t, served: map[uint64]bool{}, fail: "vxlan", passing: true}
+	r, rec := newRun(a, 3)
+	if err := r.Do(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	failed := 0
+	for _, s := range rec.Slices {
+		if s.Failed != "" {
+			failed++
+		}
+	}
+	if failed != 3*5 || len(rec.Slices) != 3*5*3 || len(rec.Warnings) != 0 {
+		t.Errorf("%d of %d slices failed, warnings %v; want 15 of 45 and none", failed, len(rec.Slices), rec.Warnings)
+	}
 }
 
 func TestDo(t *testing.T) {

@@ -105,4 +105,6 @@ type SliceResult struct {
 	Latency    *result.Latency
 	Stream     *result.Stream
 	Err        error // this arm could not be measured in this slice
+	// Passing: Err is of this slice alone, and the arm goes on.
+	Passing bool
 }

@@ -173,6 +173,24 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// A slice too short for a figure passes; several in a row end the arm.
+func TestBlankSlices(t *testing.T) {
+	p := loopback(t, "tcp_bw", 1, 1, 1<<20, 24200)
+	p.Head, p.Slice = 0, 1
+	for len(p.Schedule) < patience+2 {
+		p.Schedule = append(p.Schedule, p.Schedule[0])
+	}
+	results := run(t, p)
+	for i, r := range results {
+		if r.Err == nil || r.Passing != (i < patience-1) {
+			t.Errorf("slice %d: %v, passing %v", i, r.Err, r.Passing)
+		}
+	}
+	if len(results) != patience {
+		t.Errorf("%d slices, want the arm to end after %d", len(results), patience)
+	}
+}
+
 // TestArmFails leaves an arm without a server: it is reported once, and the
 // other arm is measured in full.
 func TestArmFails(t *testing.T) {
