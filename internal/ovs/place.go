@@ -68,8 +68,9 @@ func (p Place) run(ctx context.Context, input string, program feature.Program, a
 // Daemon starts a daemon of Open vSwitch or OVN. What it logs goes to a file
 // of its name in the folder, and it takes commands there; see [Place.Ask].
 func (p Place) Daemon(name string, program feature.Program, args ...string) (*change.Child, error) {
-	// Nothing is written to the machine's own log.
-	args = append(args, "-vsyslog:off", "-vconsole:info", "--unixctl="+p.control(name))
+	// Nothing is written to the machine's own log, and to the file only what
+	// somebody should read who wonders why the daemon ended.
+	args = append(args, "-vsyslog:off", "-vconsole:warn", "--unixctl="+p.control(name))
 	c, err := p.command(program, args...)
 	if err != nil {
 		return nil, err
