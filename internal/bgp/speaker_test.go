@@ -35,6 +35,37 @@ func TestMesh(t *testing.T) {
 	})
 }
 
+// With two reflectors each of them can go. A client that goes is forgotten by
+// all: the reflectors do not keep its routes alive for each other.
+func TestTwoReflectors(t *testing.T) {
+	testenv.Root(t)
+	r := newRig(t, 4)
+	var all []*change.Child
+	for i := range r.at {
+		var c *bgp.Config
+		if i < 2 {
+			c = r.config(i, []int{1 - i, 2, 3}...)
+			c.ClusterID = netip.MustParseAddr("244.0.0.1")
+			c.Neighbours[1].Client, c.Neighbours[2].Client = true, true
+		} else {
+			c = r.config(i, 0, 1)
+		}
+		all = append(all, r.speak(i, c))
+	}
+	r.awaitRoutes(0, protoBGP, via(1, 0), via(2, 0), via(3, 0))
+	r.awaitRoutes(1, protoBGP, via(0, 0), via(2, 0), via(3, 0))
+	r.awaitRoutes(2, protoBGP, via(0, 0), via(1, 0), via(3, 0))
+	r.awaitRoutes(3, protoBGP, via(0, 0), via(1, 0), via(2, 0))
+
+	must(t, unix.Kill(all[0].Pid, unix.SIGKILL))
+	r.awaitRoutes(2, protoBGP, via(1, 0), via(3, 0))
+	r.awaitRoutes(3, protoBGP, via(1, 0), via(2, 0))
+
+	must(t, unix.Kill(all[3].Pid, unix.SIGKILL))
+	r.awaitRoutes(1, protoBGP, via(2, 0))
+	r.awaitRoutes(2, protoBGP, via(1, 0))
+}
+
 // Two speakers of one machine, on ports of their own, leave each other's
 // routes alone.
 func TestTwoOfAMachine(t *testing.T) {
