@@ -89,7 +89,7 @@ func TestProcessStateOnlyInMain(t *testing.T) {
 		"Stdin":  {"cmd/venturi"},
 		"Stdout": {"cmd/venturi"},
 		"Stderr": {"cmd/venturi"},
-		"Getenv": {"cmd/venturi", "internal/tool", "internal/change"}, // PATH, for a child process
+		"Getenv": {"cmd/venturi", "internal/tool", "internal/change", "internal/feature"}, // PATH, to find a program or for a child
 		"Chdir":  nil,
 		"Setenv": nil,
 	}

@@ -139,10 +139,24 @@ func outcome(ctx context.Context, rec *result.Record) error {
 	for _, w := range rec.Warnings {
 		if w.Code == "arm-failed" || w.Code == "tool-failed" {
 			return verr.New(verr.Partial, "path "+w.Arm+" was not measured to the end", w.Text,
-				"the other paths are reported above; see whether this one is up with: venturi lab up "+w.Arm)
+				"the other paths are reported above; see whether this one is up with: venturi lab up "+spec(rec, w.Arm))
 		}
 	}
 	return nil
+}
+
+// spec is how a user gives the path of an arm: with its options.
+func spec(rec *result.Record, arm string) string {
+	for _, a := range rec.Plan.Arms {
+		switch {
+		case a.Name != arm:
+		case a.Options == "":
+			return a.Path
+		default:
+			return a.Path + ":" + a.Options
+		}
+	}
+	return arm
 }
 
 // compareTables lists paths and loads for --help.
