@@ -118,7 +118,7 @@ func (a *active) greet() error {
 	if a.tcp {
 		if a.load.Kind == PingPong {
 			if err := a.conn.noDelay(); err != nil {
-				return fmt.Errorf("set TCP_NODELAY: %w", err)
+				return err
 			}
 		}
 		if err := a.conn.setTimeout(unix.SO_RCVTIMEO, ioTimeout); err != nil {

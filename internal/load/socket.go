@@ -152,8 +152,19 @@ func (s socket) accept() (socket, error) {
 	}
 }
 
-func (s socket) noDelay() error {
-	return unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+func (s socket) noDelay() error { return s.nagle(false) }
+
+// nagle switches Nagle's rule, by which a segment that is not full waits while
+// another is unacknowledged. Switching it off sends what waits.
+func (s socket) nagle(on bool) error {
+	off := 1
+	if on {
+		off = 0
+	}
+	if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, off); err != nil {
+		return fmt.Errorf("set TCP_NODELAY: %w", err)
+	}
+	return nil
 }
 
 // setTimeout sets SO_RCVTIMEO or SO_SNDTIMEO; the call then fails with EAGAIN.

@@ -27,6 +27,9 @@ func (a *active) stream(d time.Duration) error {
 	a.sent = sendCounts{}
 	var segments, again int64
 	if a.tcp {
+		if err := a.conn.nagle(true); err != nil {
+			return err
+		}
 		segments, again = a.conn.segments()
 	}
 	message := a.buf[:a.plan.Size]
@@ -47,6 +50,10 @@ func (a *active) stream(d time.Duration) error {
 	if a.tcp {
 		s, r := a.conn.segments()
 		a.sent.segments, a.sent.retransmit = s-segments, r-again
+		// Nagle's rule holds the last, half full segment back until the receiver's
+		// delayed ACK comes, after 40 ms. That wait is of the end, not of the
+		// stream, and as long as most slices: the rate must not hold it.
+		return a.conn.nagle(false)
 	}
 	return nil
 }

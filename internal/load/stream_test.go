@@ -1,9 +1,58 @@
 package load
 
 import (
+	"io"
+	"net"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
+
+// TestStreamHoldsNothingBack wants a slice's last bytes sent when it ends,
+// whatever Nagle's rule would hold back; and that the rule can be had again.
+func TestStreamHoldsNothingBack(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp4", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, server) // ends with the connection
+	}()
+	defer func() { client.Close(); server.Close(); <-drained }()
+	file, err := client.(*net.TCPConn).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	a := &active{plan: &Plan{Size: 8}, tcp: true, conn: socket{fd: int(file.Fd())}, buf: make([]byte, 64)}
+	for range 2 {
+		if err := a.stream(2 * time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if off, err := unix.GetsockoptInt(a.conn.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY); err != nil || off == 0 {
+			t.Errorf("Nagle's rule still holds after a slice: %d, %v", off, err)
+		}
+		if err := a.conn.nagle(true); err != nil {
+			t.Fatal(err)
+		}
+		if off, err := unix.GetsockoptInt(a.conn.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY); err != nil || off != 0 {
+			t.Errorf("Nagle's rule cannot be switched on: %d, %v", off, err)
+		}
+	}
+}
 
 // TestSumStreams lays the windows of flows together: two flows that take turns
 // carry what one would, not twice as much.
