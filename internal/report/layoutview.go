@@ -151,6 +151,9 @@ func explainMarks(s *source, ratios []entry) string {
 
 // families says among how many comparisons a verdict holds.
 func families(s *source, ratios []entry) string {
+	if s.sums[s.host].Series < stats.MinSeries {
+		return "" // there are no verdicts
+	}
 	var parts, seen []string
 	for _, e := range ratios {
 		if tests := s.sums[e.Against].Tests; tests > 1 && !slices.Contains(seen, e.Against) {
