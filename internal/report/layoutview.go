@@ -167,21 +167,33 @@ func families(s *source, ratios []entry) string {
 	return "Faster and slower hold " + strings.Join(parts, ", and ") + " (Holm's correction)."
 }
 
-// widths says how precise the ratios are.
+// widths says how precise the ratios are, for each pair of paths: a noisy path
+// must not hide that the others are told apart well.
 func widths(ratios []entry) string {
-	var halves []float64
+	var pairs []rival
+	halves, widest := map[rival][]float64{}, 0.0
 	for _, e := range ratios {
-		if half, ok := e.Ratio.HalfWidth(); ok {
-			halves = append(halves, half)
+		half, ok := e.Ratio.HalfWidth()
+		if !ok {
+			continue
 		}
+		pair := rival{e.Path, e.Against}
+		if halves[pair] == nil {
+			pairs = append(pairs, pair)
+		}
+		halves[pair], widest = append(halves[pair], half), max(widest, half)
 	}
-	if len(halves) == 0 {
+	var parts []string
+	for _, p := range pairs {
+		parts = append(parts, fmt.Sprintf("±%s for %s", percent(stats.Median(halves[p])), p))
+	}
+	switch {
+	case len(parts) == 0:
 		return "No ratio has an interval: there are too few rounds."
+	case len(ratios) == 1:
+		return fmt.Sprintf("Its interval is ±%s.", percent(widest))
 	}
-	if len(halves) == 1 {
-		return fmt.Sprintf("Its interval is ±%s.", percent(halves[0]))
-	}
-	return fmt.Sprintf("Half of the intervals are narrower than ±%s, and all than ±%s.", percent(stats.Median(halves)), percent(slices.Max(halves)))
+	return fmt.Sprintf("The median interval is %s; the widest of all is ±%s.", strings.Join(parts, ", "), percent(widest))
 }
 
 // floors says what the machine itself does to a ratio.
