@@ -19,8 +19,8 @@ func capture(t *testing.T, namespace, device string, fn func()) [][]byte {
 	fn()
 	time.Sleep(20 * time.Millisecond) // the kernel hands frames on a little later
 	var frames [][]byte
-	for {
-		frame, err := readFrame(fd)
+	for buf := make([]byte, 1<<17); ; {
+		frame, err := readFrame(fd, buf)
 		if err == unix.EAGAIN {
 			return frames
 		}
@@ -55,13 +55,14 @@ func tap(t *testing.T, namespace, device string) (fd int) {
 
 // readFrame reads one frame as it is on the wire. The kernel takes the
 // outermost tag off a frame that comes in, and tells of it beside the frame.
-func readFrame(fd int) ([]byte, error) {
-	buf, beside := make([]byte, 1<<17), make([]byte, 128)
-	n, besideN, _, _, err := unix.Recvmsg(fd, buf, beside, 0)
+func readFrame(fd int, buf []byte) ([]byte, error) {
+	var beside [128]byte
+	n, besideN, _, _, err := unix.Recvmsg(fd, buf, beside[:], 0)
 	if err != nil {
 		return nil, err
 	}
-	frame := buf[:n:n]
+	const addresses = 12 // bytes: a tag follows them
+	frame := append(make([]byte, 0, n+4), buf[:addresses]...)
 	messages, err := unix.ParseSocketControlMessage(beside[:besideN])
 	if err != nil {
 		return nil, err
@@ -75,10 +76,9 @@ func readFrame(fd int) ([]byte, error) {
 			return nil, err
 		}
 		if aux.Status&unix.TP_STATUS_VLAN_VALID != 0 {
-			tag := binary.BigEndian.AppendUint16(nil, aux.Vlan_tpid)
-			tag = binary.BigEndian.AppendUint16(tag, aux.Vlan_tci)
-			frame = append(append(frame[:12:12], tag...), frame[12:]...)
+			frame = binary.BigEndian.AppendUint16(frame, aux.Vlan_tpid)
+			frame = binary.BigEndian.AppendUint16(frame, aux.Vlan_tci)
 		}
 	}
-	return append([]byte(nil), frame...), nil
+	return append(frame, buf[addresses:n]...), nil
 }

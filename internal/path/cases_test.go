@@ -23,6 +23,8 @@ type variant struct {
 	// twice raises it twice in a lab: the two must not disturb each other. It is
 	// for paths without daemons, which are cheap.
 	twice bool
+	// parts is how many fragments of one datagram come through; 0: all.
+	parts int
 	// frame is what a datagram from the k-th pod of m1, counted from 1, to that
 	// of m2 looks like on m1's card, as [reader.read] writes it down.
 	frame func(k int) string
@@ -119,6 +121,20 @@ var variants = map[string][]variant{
 		spec: "ovs-qinq:datapath=netdev,ids=5,vlan=11,inner=7", pods: 5, less: 8, card: onSwitch, frame: func(k int) string {
 			return fmt.Sprintf("eth 88a8(%d) 8100(7) ip(m1.pod%d>m2.pod%[2]d df ttl64) udp(sum)", 10+k, k)
 		},
+	}},
+	"ovn-overlay": {{
+		spec: "ovn-overlay:datapath=netdev", pods: 1, less: 58, parts: 32, card: onSwitch,
+		frame: same("eth ip(m1.t1>m2.t1 df ttl64) udp(6081 sum) geneve(1 0102:80:4) eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
+	}, {
+		spec: "ovn-overlay:datapath=netdev,port=internal,lb=off,csum=off,mtu=1400", pods: 1, less: 100, card: onSwitch,
+		frame: same("eth ip(m1.t1>m2.t1 df ttl64) udp(6081 nosum) geneve(1 0102:80:4) eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
+	}},
+	"ovn-underlay": {{
+		spec: "ovn-underlay:datapath=netdev", pods: 1, card: onSwitch,
+		frame: same("eth 8100(100) ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
+	}, {
+		spec: "ovn-underlay:datapath=netdev,port=internal,lb=on,services=7,vlan=4094", pods: 1, card: onSwitch,
+		frame: same("eth 8100(4094) ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
 	}},
 	"attach": {{
 		// The containers' veths leave checksums and cutting to cards that are not there.

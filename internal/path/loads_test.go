@@ -9,11 +9,9 @@ import (
 	"github.com/venturi-net/venturi/internal/load"
 )
 
-// Every path can be measured by the loads that a comparison runs: with one flow,
-// or with one for each of its pods.
-func TestLoads(t *testing.T) {
-	list := all(t)
-	l := raise(t, list, lab.Options{}, "")
+// measures: every path can be measured by the loads that a comparison runs,
+// with a flow for each of its pods.
+func measures(t *testing.T, l *lab.Lab, list []variant) {
 	// As agents do while they measure: it would wait for threads that wait for
 	// each other.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))

@@ -58,17 +58,21 @@ func carryAll(t *testing.T, wire string, services int, list []variant) {
 	mtu, err := lab.ParseWire(wire)
 	must(t, err)
 	for i, arm := range l.Arms {
-		t.Run(arm.Name, func(t *testing.T) { carries(t, arm, mtu.MTU-list[i].less) })
+		t.Run(arm.Name, func(t *testing.T) { carries(t, arm, mtu.MTU-list[i].less, list[i].parts) })
 	}
 }
 
-func carries(t *testing.T, arm lab.Arm, mtu int) {
+func carries(t *testing.T, arm lab.Arm, mtu, parts int) {
 	from, to := arm.From(), arm.To()
 	if from.MTU != mtu || to.MTU != mtu {
 		t.Errorf("MTU %d and %d, want %d", from.MTU, to.MTU, mtu)
 	}
 	most := from.MTU - headers
-	sizes := []int{1, most, most + 1, 3*from.MTU + 7, 65507}
+	greatest := 65507
+	if parts > 0 {
+		greatest = min(greatest, parts*((from.MTU-20)&^7)-8) // what one fragment carries is whole blocks of 8
+	}
+	sizes := []int{1, most, most + 1, 3*from.MTU + 7, greatest}
 	for _, way := range []pair{{from, to}, {to, from}} {
 		checkTCP(t, way.from, way.to)
 		checkUDP(t, way.from, way.to, sizes)
@@ -77,40 +81,31 @@ func carries(t *testing.T, arm lab.Arm, mtu int) {
 	}
 }
 
-// The k-th pods of two machines talk, each pair by its own tunnel if there are
-// several.
-func TestPods(t *testing.T) {
-	list := pick(t, func(v variant, nth int) int {
-		if nth > 0 {
-			return 1
-		}
-		return 0
-	})
+// Every driver with all the options that the suite has for it.
+func TestVariants(t *testing.T) {
+	list := all(t)
 	l := raise(t, list, lab.Options{}, "")
 	for i, arm := range l.Arms {
-		if len(arm.Ends[0]) != list[i].pods || len(arm.Ends[1]) != list[i].pods {
-			t.Errorf("%s: %d and %d pods, want %d", list[i].spec, len(arm.Ends[0]), len(arm.Ends[1]), list[i].pods)
-			continue
-		}
-		t.Run(arm.Name, func(t *testing.T) {
-			for k := range arm.Ends[0] {
-				a, b := arm.Ends[0][k], arm.Ends[1][k]
-				checkTCP(t, a, b)
-				checkUDP(t, b, a, []int{1, a.MTU - headers, 3 * a.MTU})
-				checkMTU(t, a, b)
-			}
-			carriesMTU(t, arm, list[i])
-		})
+		t.Run(arm.Name, func(t *testing.T) { podsTalk(t, arm, list[i]) })
 	}
+	areApart(t, l, list)
+	measures(t, l, list)
 }
 
-func carriesMTU(t *testing.T, arm lab.Arm, v variant) {
-	for _, ends := range arm.Ends {
-		for _, end := range ends {
-			if want := lab.DefaultWire().MTU - v.less; end.MTU != want {
-				t.Errorf("%s: MTU of %s is %d, want %d", v.spec, end.Addr, end.MTU, want)
-			}
+// podsTalk: the k-th pods of two machines do, each pair by its own tunnel if
+// there are several.
+func podsTalk(t *testing.T, arm lab.Arm, v variant) {
+	if len(arm.Ends[0]) != v.pods || len(arm.Ends[1]) != v.pods {
+		t.Fatalf("%s: %d and %d pods, want %d", v.spec, len(arm.Ends[0]), len(arm.Ends[1]), v.pods)
+	}
+	for k := range arm.Ends[0] {
+		a, b := arm.Ends[0][k], arm.Ends[1][k]
+		if want := lab.DefaultWire().MTU - v.less; a.MTU != want || b.MTU != want {
+			t.Errorf("%s, pod %d: MTU %d and %d, want %d", v.spec, k+1, a.MTU, b.MTU, want)
 		}
+		checkTCP(t, a, b)
+		checkUDP(t, b, a, []int{1, a.MTU - headers, 3 * a.MTU})
+		checkMTU(t, a, b)
 	}
 }
 
@@ -130,23 +125,15 @@ func TestHostTwice(t *testing.T) {
 	}
 }
 
-// Every pod of every arm has an address and, but for those that are the
-// machine itself, a namespace of its own.
-func TestArmsAreApart(t *testing.T) {
-	list := all(t)
-	l := raise(t, list, lab.Options{}, "")
+// areApart: every pod of every arm has an address of its own and, unless it is
+// the machine itself, a namespace.
+func areApart(t *testing.T, l *lab.Lab, list []variant) {
 	owner := map[string]string{}
-	for _, m := range l.Machines {
-		owner[m.Namespace] = m.Name
-	}
 	for i, arm := range l.Arms {
-		if arm.Path == "host" {
-			continue
-		}
-		for _, ends := range arm.Ends {
+		for m, ends := range arm.Ends {
 			for _, end := range ends {
 				keys := []string{end.Addr.String()}
-				if arm.Path != "vxlan-dev" {
+				if end.Namespace != l.Machines[m].Namespace {
 					keys = append(keys, end.Namespace)
 				}
 				for _, key := range keys {

@@ -111,15 +111,18 @@ func echoUDP(server *net.UDPConn) (stop func()) {
 
 // tries is how often a datagram is sent: UDP may lose, and a lost one is no
 // error of the path.
-const tries = 5
+const tries = 6
+
+// firstWait is for the first answer; for each further one it is twice as long.
+const firstWait = patience / 100
 
 func pingUDP(client *net.UDPConn, to netip.AddrPort, payload []byte) (err error) {
 	got := make([]byte, 1<<16)
-	for range tries {
+	for try := range tries {
 		if _, err = client.WriteToUDPAddrPort(payload, to); err != nil {
 			return err
 		}
-		_ = client.SetReadDeadline(time.Now().Add(patience / 10))
+		_ = client.SetReadDeadline(time.Now().Add(firstWait << try))
 		var n int
 		if n, _, err = client.ReadFromUDPAddrPort(got); err != nil {
 			continue

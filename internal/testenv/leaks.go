@@ -58,7 +58,7 @@ func newSince(before seen) ([]string, error) {
 
 func look() (seen, error) {
 	s := seen{}
-	for _, find := range []func(seen) error{namespaces, folders, links, descriptors, processes} {
+	for _, find := range []func(seen) error{namespaces, folders, files, links, descriptors, processes} {
 		if err := find(s); err != nil {
 			return s, err
 		}
@@ -89,6 +89,33 @@ func folders(s seen) error {
 	for _, e := range entries {
 		if e.IsDir() && !othersLab(e.Name()) {
 			s["folder "+filepath.Join(lab.Folder, e.Name())] = true
+		}
+	}
+	return nil
+}
+
+// homes are where daemons of paths put sockets, pid files, logs and databases
+// when nobody tells them not to. Ours are told.
+var homes = []string{"/run", "/var/log", "/var/lib", "/etc"}
+
+// households are the names of those folders and files: openvswitch, ovn,
+// ovs-vswitchd.123.ctl, bird.ctl.
+var households = []string{"openvswitch", "ovs", "ovn", "bird"}
+
+func files(s seen) error {
+	for _, home := range homes {
+		for _, household := range households {
+			found, err := filepath.Glob(filepath.Join(home, household+"*"))
+			if err != nil {
+				return err
+			}
+			inside, err := filepath.Glob(filepath.Join(home, household+"*", "*"))
+			if err != nil {
+				return err
+			}
+			for _, file := range append(found, inside...) {
+				s["file "+file] = true
+			}
 		}
 	}
 	return nil
@@ -129,8 +156,9 @@ func descriptors(s seen) error {
 	return nil
 }
 
-// processes finds children of this process, and others that run its program:
-// what tests start plays a role of their own binary.
+// processes finds children of this process, others that run its program, for
+// what tests start plays a role of their own binary, and daemons of labs, which
+// are told of files in the lab's folder.
 func processes(s seen) error {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -146,12 +174,20 @@ func processes(s seen) error {
 			continue
 		}
 		exe, _ := os.Readlink(filepath.Join("/proc", e.Name(), "exe"))
-		if exe == self || parent(pid) == os.Getpid() {
-			command := machine.Reader{}.Command(pid)
-			s[fmt.Sprintf("process %d (%s)", pid, strings.Join(command, " "))] = true
+		command := strings.Join(machine.Reader{}.Command(pid), " ")
+		of, daemon := daemonOf(command)
+		if exe == self || parent(pid) == os.Getpid() || daemon && !othersLab(of) {
+			s[fmt.Sprintf("process %d (%s)", pid, command)] = true
 		}
 	}
 	return nil
+}
+
+// daemonOf reads the name of a lab from the command line of one of its daemons.
+func daemonOf(command string) (name string, ok bool) {
+	_, rest, ok := strings.Cut(command, lab.Folder+"/")
+	name, _, _ = strings.Cut(rest, "/")
+	return name, ok
 }
 
 // parent reads the pid of a process' parent; 0 when it is gone. The name in
