@@ -87,7 +87,7 @@ func scriptCommands(t *testing.T) []string {
 		}
 		text, err := os.ReadFile(p)
 		for line := range strings.Lines(string(text)) {
-			for _, prefix := range []string{"exec ", "code 0 "} {
+			for _, prefix := range []string{"exec ", "code 0 ", "nobody 0 "} {
 				if command, ok := strings.CutPrefix(strings.TrimSpace(line), prefix); ok {
 					commands = append(commands, command)
 				}
