@@ -19,6 +19,33 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
+// studyExample is a study file with every part that there is.
+const studyExample = `name: my-overlay
+title: My overlay against plain routes
+machines: {hosts: 2, services: 1000}      # may be left out
+wires: [{name: hw, options: {tso: on}}]   # too; one comparison a wire
+paths:                                    # the host network is always measured
+  - path: routed
+  - {name: mine, path: vxlan, options: {vni: 42}}
+loads:
+  - {load: tcp_lat}
+  - {load: tcp_bw, sizes: "8:256K:*2", flows: [1, 8]}
+budget: 3m
+margin: 3%
+tables:
+  - title: By message size
+    rows: [load, path, flows]             # of: path, load, size, flows
+    columns: size
+    baseline: routed                      # beside the host network
+    figures:
+      - {name: bw, load: tcp_bw, sizes: "8:256K:*2", flows: [1, 8], unit: MB/s}
+`
+
+// indented sets an example off from the text around it.
+func indented(text string) string {
+	return "  " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ")
+}
+
 func newStudy(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "study",
@@ -27,29 +54,11 @@ func newStudy(env *Env) *cobra.Command {
 which tables to print of it. Some come with Venturi, each after a published
 write-up; "venturi study ls" names them. A file of one's own looks like this:
 
-  name: my-overlay
-  title: My overlay against plain routes
-  machines: {hosts: 2, services: 1000}      may be left out, as may:
-  wires: [{name: hw, options: {tso: on}}]   one comparison a wire
-  paths:                                    the host network is always measured
-    - path: routed
-    - {name: mine, path: vxlan, options: {vni: 42}}
-  loads:
-    - {load: tcp_lat}
-    - {load: tcp_bw, sizes: 8:256K:*2, flows: [1, 8]}
-  budget: 2m
-  margin: 3%
-  tables:
-    - title: By message size
-      rows: [load, path, flows]             of: path, load, size, flows
-      columns: size
-      baseline: routed                      beside the host network
-      figures:
-        - {name: bw, load: tcp_bw, sizes: 8:256K:*2, flows: [1, 8], unit: MB/s}`,
+` + indented(studyExample),
 		Example: `  venturi study ls
   venturi study show calico-bgp-vs-ovs
   venturi study run calico-bgp-vs-ovs
-  venturi study run ./my-overlay.yaml --budget 1m`,
+  venturi study run ./my-overlay.yaml --budget 5m`,
 	}
 	cmd.AddCommand(studyList(env), studyShow(env), studyRun(env))
 	return cmd
@@ -120,7 +129,7 @@ With several wires there is a record for each, in a folder of the wire's name.
 It needs root. It changes nothing but network namespaces of its own, and removes
 what a killed run left of such.`,
 		Example: `  venturi study run calico-bgp-vs-ovs
-  venturi study run ./my-overlay.yaml --budget 1m --out mine`,
+  venturi study run ./my-overlay.yaml --budget 5m --out mine`,
 		Args: oneStudy,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := study.Open(args[0])
