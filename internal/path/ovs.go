@@ -109,11 +109,13 @@ type ovsHost struct {
 	*Site
 	i      int // of the machine
 	in     *change.Namespace
+	place  ovs.Place // of the daemons, in there
 	sw     *ovs.Switch
 	daemon bool // the switch's own process forwards
 }
 
-func (w ovsWay) up(ctx context.Context, s *Site) (Ends, error) {
+// ovsHosts gives every machine a namespace for its switch, with a card.
+func ovsHosts(s *Site) ([]*ovsHost, error) {
 	hosts := make([]*ovsHost, len(s.Machines))
 	cards := make([]change.VethEnd, len(s.Machines))
 	for i := range hosts {
@@ -121,10 +123,22 @@ func (w ovsWay) up(ctx context.Context, s *Site) (Ends, error) {
 		if err != nil {
 			return nil, err
 		}
-		hosts[i] = &ovsHost{Site: s, i: i, in: in, daemon: s.Options["datapath"] == ovsDaemon}
+		folder, err := s.Folder(i)
+		if err != nil {
+			return nil, err
+		}
+		place := ovs.Place{In: in, Folder: folder, Start: func(c change.Command) (*change.Child, error) {
+			return s.Start(i, in, c)
+		}}
+		hosts[i] = &ovsHost{Site: s, i: i, in: in, place: place, daemon: s.Options["datapath"] == ovsDaemon}
 		cards[i] = change.VethEnd{In: in, Name: ovsCard, MAC: s.mac(i, roleCard)}
 	}
-	if err := s.Cards(cards); err != nil {
+	return hosts, s.Cards(cards)
+}
+
+func (w ovsWay) up(ctx context.Context, s *Site) (Ends, error) {
+	hosts, err := ovsHosts(s)
+	if err != nil {
 		return nil, err
 	}
 	ends := make(Ends, len(hosts))
@@ -140,14 +154,11 @@ func (w ovsWay) up(ctx context.Context, s *Site) (Ends, error) {
 
 // host builds one machine's part.
 func (w ovsWay) host(ctx context.Context, h *ovsHost) (ends []machine.Endpoint, err error) {
-	if h.sw, err = h.start(ctx); err != nil {
+	if err := h.start(ctx); err != nil {
 		return nil, err
 	}
 	defer h.sw.Close()
 	if err := h.sw.Configure(ctx, w.config); err != nil {
-		return nil, err
-	}
-	if err := h.wholeFrames(ovsCard); err != nil {
 		return nil, err
 	}
 	pods := make([]*change.Namespace, w.pods)
@@ -184,14 +195,12 @@ func (w ovsWay) host(ctx context.Context, h *ovsHost) (ends []machine.Endpoint, 
 	return ends, h.sw.AddFlows(ctx, ovsBridge, w.flows(h)...)
 }
 
-func (h *ovsHost) start(ctx context.Context) (*ovs.Switch, error) {
-	folder, err := h.Folder(h.i)
-	if err != nil {
-		return nil, err
+// start starts the switch, and makes the card ready for it.
+func (h *ovsHost) start(ctx context.Context) (err error) {
+	if h.sw, err = ovs.Start(ctx, h.place); err != nil {
+		return err
 	}
-	return ovs.Start(ctx, ovs.Place{In: h.in, Folder: folder, Start: func(c change.Command) (*change.Child, error) {
-		return h.Start(h.i, h.in, c)
-	}})
+	return h.wholeFrames(ovsCard)
 }
 
 // wholeFrames keeps the kernel from merging what a device receives. The

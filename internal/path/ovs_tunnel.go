@@ -26,7 +26,7 @@ func ovsTunnel(kind string) func(context.Context, *Site) (Ends, error) {
 		way := ovsWay{
 			pods:   s.Options.Int("tunnels"),
 			uplink: func(h *ovsHost) (ovs.Port, []ovs.Bridge) { return h.tunnelPort(kind), h.underlay() },
-			join:   func(ctx context.Context, h *ovsHost) error { return h.tunnelAddrs(ctx) },
+			join:   func(ctx context.Context, h *ovsHost) error { return h.tunnelAddrs(ctx, s.Options.Int("tunnels")) },
 			flows:  (*ovsHost).tunnelFlows,
 		}
 		return way.up(ctx, s)
@@ -55,9 +55,9 @@ func (h *ovsHost) underlay() []ovs.Bridge {
 	}}
 }
 
-// tunnelAddrs gives the switch its outer addresses, and tells it where those of
-// the others are.
-func (h *ovsHost) tunnelAddrs(ctx context.Context) error {
+// tunnelAddrs gives the switch the outer addresses of its tunnels, and tells it
+// where those of the others are.
+func (h *ovsHost) tunnelAddrs(ctx context.Context, tunnels int) error {
 	device := ovsCard
 	if h.daemon {
 		device = ovsUnderlay
@@ -76,7 +76,6 @@ func (h *ovsHost) tunnelAddrs(ctx context.Context) error {
 			return err
 		}
 	}
-	tunnels := h.Options.Int("tunnels")
 	for n := range tunnels {
 		if err := h.in.AddAddr(device, netip.PrefixFrom(h.outer(h.i, n), outerNet.Bits())); err != nil {
 			return err
@@ -103,7 +102,8 @@ func (h *ovsHost) tunnelPeer(ctx context.Context, device string, j, n int) error
 }
 
 // tunnelFlows: what comes for an outer address goes to its pod; what a pod
-// sends goes to the same tunnel's address on the other machine.
+// sends goes to the same tunnel's address on the other machine. It leaves from
+// the first of the own addresses, as the route says, since no flow sets another.
 func (h *ovsHost) tunnelFlows() (flows []string) {
 	for n := range h.Options.Int("tunnels") {
 		pod := ovsFirstPod + n
