@@ -6,8 +6,10 @@ package ovn
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sync/errgroup"
 
@@ -45,8 +47,9 @@ type Central struct {
 	daemons []*change.Child
 }
 
-// StartCentral starts a central for one network. It is translated into flows
-// when this returns or soon after; see [Central.Wait].
+// StartCentral starts a central for one network, and returns when it has been
+// translated for controllers. Only then may they start: one that finds nothing
+// there at all dies (seen of OVN 23.03).
 func StartCentral(ctx context.Context, p ovs.Place, n Network) (*Central, error) {
 	var servers [2]*change.Child
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -85,7 +88,12 @@ func (c *Central) start(ctx context.Context, n Network) error {
 		return err
 	}
 	c.daemons = append(c.daemons, northd)
-	return nil
+	return c.while(ctx, nil, func(ctx context.Context) error {
+		if err := c.north.follow(ctx, translated); err != nil {
+			return fmt.Errorf("translate the logical network: %w", err)
+		}
+		return nil
+	})
 }
 
 // Remote is how controllers are told of the southbound database.
@@ -130,11 +138,12 @@ func (c *Central) while(ctx context.Context, others []*change.Child, fn func(con
 // Chassis is one machine, as OVN knows it.
 type Chassis struct {
 	Name     string
-	Remote   string // of the central
-	Bridge   string // of the switch, that pods are plugged into
-	Datapath string // of that bridge
-	EncapIP  string // outer address of its tunnels
-	Mappings string // networks and the bridges that lead there: "name:bridge"; empty: none
+	Remote   string     // of the central
+	Bridge   string     // of the switch, that pods are plugged into
+	Datapath string     // of that bridge
+	EncapIP  netip.Addr // outer address of its tunnels
+	Csum     bool       // compute the checksum of the tunnels' outer UDP header
+	Mappings string     // networks and the bridges that lead there: "name:bridge"; empty: none
 }
 
 // StartController puts a switch under a central. The bridge must be there.
@@ -143,8 +152,9 @@ func StartController(ctx context.Context, p ovs.Place, s *ovs.Switch, c Chassis)
 	// database does not look again.
 	ids := map[string]string{
 		"system-id": c.Name, "hostname": c.Name, "ovn-remote": c.Remote,
-		"ovn-encap-type": "geneve", "ovn-encap-ip": c.EncapIP,
-		"ovn-bridge": c.Bridge, "ovn-bridge-datapath-type": c.Datapath,
+		"ovn-encap-type": "geneve", "ovn-encap-ip": c.EncapIP.String(),
+		"ovn-encap-csum": strconv.FormatBool(c.Csum),
+		"ovn-bridge":     c.Bridge, "ovn-bridge-datapath-type": c.Datapath,
 	}
 	if c.Mappings != "" {
 		ids["ovn-bridge-mappings"] = c.Mappings
@@ -159,7 +169,7 @@ func StartController(ctx context.Context, p ovs.Place, s *ovs.Switch, c Chassis)
 	// Older ones do not let the file of their control socket be chosen, only
 	// its folder; and the switch's own sockets are looked for in its folder.
 	return p.Start(change.Command{
-		Args: []string{file, s.Remote(), "-vsyslog:off", "-vconsole:info"},
+		Args: []string{file, s.Remote(), "-vsyslog:off", "-vconsole:warn"},
 		Env:  []string{"OVS_RUNDIR=" + p.Folder, "OVN_RUNDIR=" + p.Folder},
 		Log:  filepath.Join(p.Folder, "controller.log"),
 	})

@@ -54,7 +54,9 @@ type Localnet struct {
 // rows are what the network becomes in the database. Their UUIDs are names
 // that hold within the transaction that inserts them.
 func (n Network) rows() []model.Model {
-	sw := &logicalSwitch{UUID: "switch", Name: switchName}
+	// The number by which tunnels know the switch is given, so that no two runs
+	// differ in it.
+	sw := &logicalSwitch{UUID: "switch", Name: switchName, Config: map[string]string{"requested-tnl-key": "1"}}
 	var rows []model.Model
 	port := func(p *logicalSwitchPort) {
 		p.UUID = fmt.Sprintf("port%d", len(sw.Ports))

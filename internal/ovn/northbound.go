@@ -62,11 +62,11 @@ func (nb *northbound) transact(ctx context.Context, ops ...ovsdb.Operation) ([]o
 	return nil, fmt.Errorf("change the northbound database: %w", err)
 }
 
-// count is the column that is counted up by who wants to know when all have
-// followed; reached is what the slowest machine has followed to.
+// Columns of the one row of the table NB_Global.
 const (
-	count   = "nb_cfg"
-	reached = "hv_cfg"
+	count      = "nb_cfg" // counted up by who wants to know when all have followed
+	translated = "sb_cfg" // what ovn-northd has followed to
+	reached    = "hv_cfg" // what the slowest machine has followed to
 )
 
 // wait returns when every port of a pod is bound and all machines have the
@@ -74,26 +74,36 @@ const (
 // be done; to wait is an operation of its own.
 func (nb *northbound) wait(ctx context.Context, ports []Port) error {
 	// First the ports: the count does not wait for a machine that is not known.
-	var ops []ovsdb.Operation
+	var bound []ovsdb.Operation
 	for _, p := range ports {
-		ops = append(ops, until(tablePort, ovsdb.Row{"name": p.Name},
+		bound = append(bound, until(tablePort, ovsdb.Row{"name": p.Name},
 			ovsdb.NewCondition("name", ovsdb.ConditionEqual, p.Name), ovsdb.NewCondition("up", ovsdb.ConditionEqual, true)))
 	}
-	ops = append(ops,
+	if _, err := nb.transact(ctx, bound...); err != nil {
+		if names := nb.unbound(ctx); len(names) > 0 {
+			return fmt.Errorf("no machine has bound %s: %w", strings.Join(names, ", "), err)
+		}
+		return err
+	}
+	if err := nb.follow(ctx, reached); err != nil {
+		return fmt.Errorf("wait until all machines have written their flows: %w", err)
+	}
+	return nil
+}
+
+// follow counts up, and returns when the other column has followed.
+func (nb *northbound) follow(ctx context.Context, column string) error {
+	results, err := nb.transact(ctx,
 		ovsdb.Operation{
 			Op: ovsdb.OperationMutate, Table: tableGlobal,
 			Where:     []ovsdb.Condition{ovsdb.NewCondition(count, ovsdb.ConditionGreaterThanOrEqual, 0)}, // the only row
 			Mutations: []ovsdb.Mutation{*ovsdb.NewMutation(count, ovsdb.MutateOperationAdd, 1)},
 		},
 		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: tableGlobal, Columns: []string{count}})
-	results, err := nb.transact(ctx, ops...)
 	if err != nil {
-		if names := nb.unbound(ctx); len(names) > 0 {
-			return fmt.Errorf("no machine has bound %s: %w", strings.Join(names, ", "), err)
-		}
 		return err
 	}
-	rows := results[len(results)-1].Rows
+	rows := results[1].Rows
 	if len(rows) != 1 {
 		return fmt.Errorf("the northbound database has %d rows of %s", len(rows), tableGlobal)
 	}
@@ -102,11 +112,8 @@ func (nb *northbound) wait(ctx context.Context, ports []Port) error {
 		return fmt.Errorf("%s in the northbound database is %v", count, rows[0][count])
 	}
 	_, err = nb.transact(ctx, until(tableGlobal, ovsdb.Row{count: int(step)},
-		ovsdb.NewCondition(reached, ovsdb.ConditionGreaterThanOrEqual, int(step))))
-	if err != nil {
-		return fmt.Errorf("wait until all machines have written their flows: %w", err)
-	}
-	return nil
+		ovsdb.NewCondition(column, ovsdb.ConditionGreaterThanOrEqual, int(step))))
+	return err
 }
 
 // until waits until the row, as far as it is given, is the one that meets the

@@ -18,10 +18,11 @@ type nbGlobal struct {
 }
 
 type logicalSwitch struct {
-	UUID      string   `ovsdb:"_uuid"`
-	Name      string   `ovsdb:"name"`
-	Ports     []string `ovsdb:"ports"`
-	Balancers []string `ovsdb:"load_balancer"`
+	UUID      string            `ovsdb:"_uuid"`
+	Name      string            `ovsdb:"name"`
+	Ports     []string          `ovsdb:"ports"`
+	Balancers []string          `ovsdb:"load_balancer"`
+	Config    map[string]string `ovsdb:"other_config"`
 }
 
 type logicalSwitchPort struct {
