@@ -63,7 +63,10 @@ func (a Arm) Check() error {
 }
 
 // Table lists the drivers in the order in which help shows them.
-var Table = []*Driver{&host, &routed, &overBGP, &vxlan, &vxlanDev, &macvlan, &ovsVXLAN, &ovsGeneve, &ovsVLAN, &ovsQinQ, &attach}
+var Table = []*Driver{
+	&host, &routed, &overBGP, &vxlan, &vxlanDev, &macvlan,
+	&ovsVXLAN, &ovsGeneve, &ovsVLAN, &ovsQinQ, &ovnOverlay, &ovnUnderlay, &attach,
+}
 
 // Site is where a driver builds.
 type Site struct {
