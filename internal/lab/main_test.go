@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, testenv.Roles{"agent": agent, "mute": mute, "quitter": quitter, "holder": holder, "owner": owner})
+	testenv.Main(m, testenv.Roles{"agent": agent, "mute": mute, "quitter": quitter, "holder": holder, "owner": owner, "bare": bare})
 }
 
 // long is a wait that only a hang exceeds.
