@@ -14,7 +14,7 @@ SOURCES := go.mod go.sum $(shell find cmd internal result studies -name '*.go' -
 TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2 /usr/sbin/ovs-vswitchd:openvswitch-switch \
 	/usr/bin/ovn-northd:ovn-central /usr/bin/ovn-controller:ovn-host /usr/sbin/bird:bird2
 
-.PHONY: help compare test agree bench-stats build dist lint generate fuzz clean setup setup-test
+.PHONY: help compare test agree bench-stats bench-up build dist lint generate fuzz clean setup setup-test
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  %-12s %s\n' "$$t" "$$d"; done
@@ -30,6 +30,9 @@ agree: setup-test bin/venturi ## hold our figures against qperf's and iperf3's (
 
 bench-stats: setup bin/venturi ## count false alarms and missed differences (about 25 minutes)
 	$(SUDO) bin/venturi verify stats $(ARGS)
+
+bench-up: setup-test ## time how long labs take to come up, each beside its bar
+	$(GO) test -count=1 -run '^$$' -bench Up -benchtime 5x $(if $(SUDO),-exec 'sudo --preserve-env=PATH') ./internal/path
 
 build: setup bin/venturi ## build bin/venturi
 
