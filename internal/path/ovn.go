@@ -34,7 +34,8 @@ import (
 // ovnOptions are those of every path of OVN, around those of one.
 func ovnOptions(balancer string, own ...Option) []Option {
 	return ovsOptions(append(own,
-		onOff("lb", balancer, "attach load balancers for Services to the logical switch: all packets are tracked"),
+		onOff("lb", balancer, "attach load balancers for Services to the logical switch: all packets are tracked "+
+			"(which with netdev holds up datagrams in more than 32 fragments)"),
 		number("services", 1, maxServices, "100", "Services that are balanced, when lb=on"))...)
 }
 
