@@ -67,7 +67,7 @@ func look(name string) (Info, error) {
 	if _, err := os.Stat(folder(name)); errors.Is(err, os.ErrNotExist) {
 		return info, nil // namespaces without a folder
 	}
-	lock, free, err := flock(context.Background(), filepath.Join(folder(name), ownerLock), true)
+	lock, free, err := tryOwner(name, s.Owner)
 	if err != nil {
 		return info, err
 	}
@@ -84,6 +84,29 @@ func look(name string) (Info, error) {
 	}
 	info.Status = Kept
 	return info, nil
+}
+
+// forkLimit is how long a process may take to begin its program, on a machine
+// that is busy with starting many.
+const forkLimit = 5 * time.Second
+
+// tryOwner takes the lock that the owner of a lab holds, if it is free. When
+// the owner was killed just as it started a daemon, the lock is still held by
+// the half-made process, which lets go of it as soon as its program begins; that
+// is waited for.
+func tryOwner(name string, owner int) (lock *os.File, free bool, err error) {
+	file := filepath.Join(folder(name), ownerLock)
+	lock, free, err = flock(context.Background(), file, true)
+	if err != nil || free || owner == 0 || len(machine.Reader{}.Command(owner)) > 0 {
+		return lock, free, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), forkLimit)
+	defer cancel()
+	lock, free, err = flock(ctx, file, false)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, false, nil // somebody else has it after all
+	}
+	return lock, free, err
 }
 
 func anyNamespace(name string) (bool, error) {

@@ -2,6 +2,7 @@ package lab_test
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/lab"
@@ -166,5 +170,21 @@ func TestOwnerKilled(t *testing.T) {
 				t.Errorf("agent %d still lives: %v", m.AgentPid, command)
 			}
 		}
+	}
+}
+
+// A process that the killed owner had only half started still holds the lock,
+// for a moment: that is waited for.
+func TestSweepWaitsForTheHalfStarted(t *testing.T) {
+	name := remains(t, true, true, false)
+	const nobody = 1<<22 + 1 // greater than any pid
+	must(t, os.WriteFile(filepath.Join(folder(name), "state.json"), fmt.Appendf(nil, `{"owner": %d}`, nobody), 0o600))
+	lock, err := os.Create(filepath.Join(folder(name), "lock"))
+	must(t, err)
+	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	time.AfterFunc(200*time.Millisecond, func() { lock.Close() })
+	removed, err := lab.Sweep(t.Context())
+	if err != nil || !slices.Contains(removed, name) || there(t, name) {
+		t.Errorf("sweep removed %v (%v), %s is there: %v", removed, err, name, there(t, name))
 	}
 }
