@@ -150,7 +150,7 @@ func containers(t *testing.T, mtu int) string {
 
 // pick gives variants in the table's order, each as often as count says, the
 // second copies behind everything else. nth counts those of a driver from 0. A
-// driver without a variant fails the test.
+// driver without a variant fails the test, and so does a variant without a driver.
 func pick(t *testing.T, count func(v variant, nth int) int) []variant {
 	t.Helper()
 	var first, again []variant
@@ -166,6 +166,11 @@ func pick(t *testing.T, count func(v variant, nth int) int) []variant {
 					again = append(again, v)
 				}
 			}
+		}
+	}
+	for name := range variants {
+		if _, err := path.Lookup(name); err != nil {
+			t.Fatalf("the suite has variants of %s: %v", name, err)
 		}
 	}
 	return append(first, again...)
