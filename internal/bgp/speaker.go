@@ -86,6 +86,7 @@ func speak(ctx context.Context, c *Config, log io.Writer) error {
 	if err != nil {
 		return err
 	}
+	go resend(ctx, s, t)
 	err = follow(ctx, c, t, f)
 	for _, problem := range f.sync(nil) {
 		err = errors.Join(err, errors.New(problem))

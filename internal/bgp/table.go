@@ -18,8 +18,11 @@ type table struct {
 	mine    func(netip.Prefix) bool
 	changed chan struct{} // holds a token when something has changed since it was looked at
 
+	up chan struct{} // likewise, when a session has come up
+
 	mu    sync.Mutex
 	peers []Peer
+	fresh []netip.Addr                // of the neighbours whose session has come up
 	best  map[netip.Prefix]netip.Addr // next hop of each block of others
 }
 
@@ -27,6 +30,7 @@ func newTable(c *Config) *table {
 	t := &table{
 		mine:    c.mine,
 		changed: make(chan struct{}, 1),
+		up:      make(chan struct{}, 1),
 		best:    map[netip.Prefix]netip.Addr{},
 	}
 	for _, n := range c.Neighbours {
@@ -59,7 +63,7 @@ func (t *table) onBestPath(paths []*apiutil.Path, _ time.Time) {
 			t.best[block] = hop
 		}
 	}
-	t.poke()
+	poke(t.changed)
 }
 
 // own tells whether this speaker itself announced the path.
@@ -86,13 +90,26 @@ func (t *table) onPeer(e *apiutil.WatchEventMessage_PeerEvent, _ time.Time) {
 	if p.State == Established && state != Established {
 		p.Down = e.Peer.State.DisconnectMessage
 	}
+	if p.State != Established && state == Established {
+		t.fresh = append(t.fresh, p.Address)
+		poke(t.up)
+	}
 	p.State = state
-	t.poke()
+	poke(t.changed)
 }
 
-func (t *table) poke() {
+// takeFresh gives the neighbours whose session has come up, each once.
+func (t *table) takeFresh() []netip.Addr {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fresh := t.fresh
+	t.fresh = nil
+	return fresh
+}
+
+func poke(c chan<- struct{}) {
 	select {
-	case t.changed <- struct{}{}:
+	case c <- struct{}{}:
 	default: // the token is there already
 	}
 }
