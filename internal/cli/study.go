@@ -76,6 +76,7 @@ func studyList(env *Env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "ls",
 		Short:   "List the studies that come with Venturi",
+		Long:    "List the studies that come with Venturi: what each measures, and for how long.",
 		Example: "  venturi study ls",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
