@@ -124,7 +124,7 @@ func spaceToPB(s machine.Named) *agentpb.Space { return &agentpb.Space{Name: s.N
 func sliceToPB(s load.SliceResult) *agentpb.Slice {
 	out := &agentpb.Slice{
 		Arm: int64(s.Arm), Round: int64(s.Round), Start: s.Start.UnixNano(), Elapsed: int64(s.Elapsed),
-		Failure: failureToPB(s.Err), Passing: s.Passing,
+		Failure: failureToPB(s.Err),
 	}
 	if l := s.Latency; l != nil {
 		out.Latency = &agentpb.Latency{
@@ -146,7 +146,7 @@ func sliceToPB(s load.SliceResult) *agentpb.Slice {
 func sliceFromPB(s *agentpb.Slice) load.SliceResult {
 	out := load.SliceResult{
 		Arm: int(s.GetArm()), Round: int(s.GetRound()), Start: time.Unix(0, s.GetStart()),
-		Elapsed: time.Duration(s.GetElapsed()), Err: failureFromPB(s.GetFailure()), Passing: s.GetPassing(),
+		Elapsed: time.Duration(s.GetElapsed()), Err: failureFromPB(s.GetFailure()),
 	}
 	if l := s.GetLatency(); l != nil {
 		out.Latency = &result.Latency{

@@ -52,8 +52,6 @@ func fill(v reflect.Value, n *int) {
 		fill(value, n)
 		v.Set(reflect.MakeMap(v.Type()))
 		v.SetMapIndex(key, value)
-	case reflect.Bool:
-		v.SetBool(true)
 	case reflect.String:
 		v.SetString(fmt.Sprint("text ", *n))
 	case reflect.Int, reflect.Int64:

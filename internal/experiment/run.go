@@ -243,8 +243,6 @@ func (r *Run) keep(series int, cell result.Cell, arms []int, s load.SliceResult)
 	}
 	if s.Err != nil {
 		slice.Failed = s.Err.Error()
-	}
-	if s.Err != nil && !s.Passing {
 		if err := r.bury(cell, arm, s.Err); err != nil {
 			return err
 		}

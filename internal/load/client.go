@@ -136,6 +136,9 @@ func (a *active) begin(slice uint64) error {
 
 func (a *active) end(slice uint64) (err error) {
 	a.done, err = a.ask(frame{kind: frameEnd, slice: slice}, frameDone)
+	if err == nil && a.tcp && a.load.Kind == Stream {
+		a.sent.settle(a.conn)
+	}
 	return err
 }
 
@@ -187,17 +190,18 @@ func (a *active) answer(slice uint64, want frameKind) (frame, error) {
 func lossy(err error) bool { return errors.Is(err, unix.ENOBUFS) }
 
 // Run drives the active ends through the schedule of the plan. Arms that are
-// not in it are left alone. probe may be nil. When ctx ends it stops before the next slice and returns what it has
-// with the context's error. An arm that fails is reported in one result with
-// Err set and left out from there; the others go on. A slice in which too
-// little came through for a figure is Passing, unless it is one of several in a row.
+// not in it are left alone. probe may be nil. When ctx ends it stops before the
+// next slice and returns what it has with the context's error. An arm that
+// fails is reported in one result with Err set and left out from there; the
+// others go on. A slice in which too little came through for a figure is no
+// failure: its counts say so.
 func Run(ctx context.Context, plan Plan, probe Probe) ([]SliceResult, error) {
 	l, err := plan.check()
 	if err != nil {
 		return nil, err
 	}
 	reserve(plan.Flows)
-	r := &runner{load: l, plan: &plan, probe: probe, arms: make([][]*active, len(plan.Arms)), blank: make([]int, len(plan.Arms))}
+	r := &runner{load: l, plan: &plan, probe: probe, arms: make([][]*active, len(plan.Arms))}
 	defer r.close()
 	r.connect(ctx)
 	for round, order := range plan.Schedule {
@@ -219,7 +223,6 @@ type runner struct {
 	plan    *Plan
 	probe   Probe
 	arms    [][]*active
-	blank   []int // slices in a row without a figure, of each arm
 	slice   uint64
 	results []SliceResult
 }
@@ -292,23 +295,13 @@ func (r *runner) measure(arm, round int) {
 	if r.load.Kind == PingPong {
 		s.Latency, s.Elapsed, s.Err = sumPings(flows)
 	} else {
-		s.Stream, s.Elapsed, s.Err = sumStreams(flows)
+		s.Stream, s.Elapsed = sumStreams(flows)
 	}
-	switch {
-	case s.Err == nil:
-		r.blank[arm] = 0
-	case r.blank[arm]+1 < patience:
-		r.blank[arm]++
-		s.Passing = true
-	default:
+	if s.Err != nil {
 		r.drop(arm)
 	}
 	r.results = append(r.results, s)
 }
-
-// patience is how many slices in a row without a figure end an arm. A busy
-// machine may well take both cores away for the length of one.
-const patience = 3
 
 // traffic runs one slice on all flows of an arm.
 func (r *runner) traffic(arm int, head, timed time.Duration, probe Probe) error {

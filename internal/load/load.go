@@ -97,14 +97,13 @@ type Probe interface {
 }
 
 // SliceResult is one slice as the active end saw it. Exactly one of Latency,
-// Stream and Err is set.
+// Stream and Err is set. The counts of a slice in which too little arrived for
+// a figure are there too: what it lost belongs to the arm.
 type SliceResult struct {
 	Arm, Round int
 	Start      time.Time
 	Elapsed    time.Duration
 	Latency    *result.Latency
 	Stream     *result.Stream
-	Err        error // this arm could not be measured in this slice
-	// Passing: Err is of this slice alone, and the arm goes on.
-	Passing bool
+	Err        error // the arm could not be measured, and is left out from here
 }

@@ -14,7 +14,7 @@ import (
 type sendCounts struct {
 	messages             int64
 	ns                   int64
-	segments, retransmit int64 // TCP
+	segments, retransmit int64 // TCP: the socket's counters; see settle
 }
 
 // stream sends messages for d, as fast as the socket takes them.
@@ -25,12 +25,11 @@ func (a *active) stream(d time.Duration) error {
 		every = 16
 	}
 	a.sent = sendCounts{}
-	var segments, again int64
 	if a.tcp {
 		if err := a.conn.nagle(true); err != nil {
 			return err
 		}
-		segments, again = a.conn.segments()
+		a.sent.segments, a.sent.retransmit = a.conn.segments()
 	}
 	message := a.buf[:a.plan.Size]
 	start := a.clock.now()
@@ -46,16 +45,23 @@ func (a *active) stream(d time.Duration) error {
 			now = a.clock.now()
 		}
 	}
-	a.sent = sendCounts{messages: messages, ns: now - start}
+	a.sent.messages, a.sent.ns = messages, now-start
 	if a.tcp {
-		s, r := a.conn.segments()
-		a.sent.segments, a.sent.retransmit = s-segments, r-again
 		// Nagle's rule holds the last, half full segment back until the receiver's
 		// delayed ACK comes, after 40 ms. That wait is of the end, not of the
 		// stream, and as long as most slices: the rate must not hold it.
 		return a.conn.nagle(false)
 	}
 	return nil
+}
+
+// settle makes the TCP counters, which are those of the socket at the start of
+// the slice, those of the slice. It must come after the server's answer to the
+// end: only then is all that was sent acknowledged, and what was lost of the
+// last bytes sent again. The end's own segment is in the count.
+func (s *sendCounts) settle(conn socket) {
+	segments, again := conn.segments()
+	s.segments, s.retransmit = segments-s.segments, again-s.retransmit
 }
 
 // emit makes one system call, or as many as a whole TCP message takes, and
@@ -78,8 +84,9 @@ func (a *active) sendError(err error) error {
 // sumStreams adds the flows of an arm up to one slice. The rate is over one
 // window for all: from the first flow that was under way to the last message of
 // any. Flows come in bursts, and rates over windows of their own would add up
-// to more than ever arrived at a time.
-func sumStreams(flows []*active) (*result.Stream, time.Duration, error) {
+// to more than ever arrived at a time. A slice in which too little arrived for
+// a rate has a window of 0; what it sent and lost counts all the same.
+func sumStreams(flows []*active) (*result.Stream, time.Duration) {
 	s := &result.Stream{}
 	size := int64(flows[0].plan.Size)
 	var from, to int64
@@ -98,11 +105,8 @@ func sumStreams(flows []*active) (*result.Stream, time.Duration, error) {
 			to = max(to, got.to)
 		}
 	}
-	if s.RateMessages == 0 {
-		return nil, 0, errors.New("too few messages arrived in the slice to tell a rate")
-	}
 	s.SentBytes, s.RecvBytes, s.RateBytes = s.SentMessages*size, s.RecvMessages*size, s.RateMessages*size
 	s.SendNs /= int64(len(flows))
 	s.RateNs = to - from
-	return s, time.Duration(s.SendNs), nil
+	return s, time.Duration(s.SendNs)
 }

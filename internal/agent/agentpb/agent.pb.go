@@ -1071,7 +1071,6 @@ type Slice struct {
 	Latency       *Latency               `protobuf:"bytes,5,opt,name=latency,proto3" json:"latency,omitempty"`
 	Stream        *Stream                `protobuf:"bytes,6,opt,name=stream,proto3" json:"stream,omitempty"`
 	Failure       *Failure               `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"`
-	Passing       bool                   `protobuf:"varint,8,opt,name=passing,proto3" json:"passing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1153,13 +1152,6 @@ func (x *Slice) GetFailure() *Failure {
 		return x.Failure
 	}
 	return nil
-}
-
-func (x *Slice) GetPassing() bool {
-	if x != nil {
-		return x.Passing
-	}
-	return false
 }
 
 // Latency mirrors result.Latency.
@@ -1570,7 +1562,7 @@ const file_agent_proto_rawDesc = "" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06device\x18\x03 \x01(\tR\x06device\x12\x12\n" +
 	"\x04addr\x18\x04 \x01(\fR\x04addr\x12\x10\n" +
-	"\x03mtu\x18\x05 \x01(\x03R\x03mtu\"\x95\x02\n" +
+	"\x03mtu\x18\x05 \x01(\x03R\x03mtu\"\xfb\x01\n" +
 	"\x05Slice\x12\x10\n" +
 	"\x03arm\x18\x01 \x01(\x03R\x03arm\x12\x14\n" +
 	"\x05round\x18\x02 \x01(\x03R\x05round\x12\x14\n" +
@@ -1578,8 +1570,7 @@ const file_agent_proto_rawDesc = "" +
 	"\aelapsed\x18\x04 \x01(\x03R\aelapsed\x123\n" +
 	"\alatency\x18\x05 \x01(\v2\x19.venturi.agent.v1.LatencyR\alatency\x120\n" +
 	"\x06stream\x18\x06 \x01(\v2\x18.venturi.agent.v1.StreamR\x06stream\x123\n" +
-	"\afailure\x18\a \x01(\v2\x19.venturi.agent.v1.FailureR\afailure\x12\x18\n" +
-	"\apassing\x18\b \x01(\bR\apassing\"\xee\x01\n" +
+	"\afailure\x18\a \x01(\v2\x19.venturi.agent.v1.FailureR\afailure\"\xee\x01\n" +
 	"\aLatency\x12\x1a\n" +
 	"\brequests\x18\x01 \x01(\x03R\brequests\x12\x18\n" +
 	"\areplies\x18\x02 \x01(\x03R\areplies\x12\x12\n" +
