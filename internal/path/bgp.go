@@ -68,7 +68,7 @@ func bgpUp(ctx context.Context, s *Site) (Ends, error) {
 		return nil, err
 	}
 	for i, speaker := range speakers {
-		err := speaker.Await(ctx, bgpReady, func() error { return s.bgpLearned(i, states[i]) })
+		err := speaker.Await(ctx, bgpReady, func(context.Context) error { return s.bgpLearned(i, states[i]) })
 		if err != nil {
 			return nil, fmt.Errorf("learn routes on %s: %w", s.Machines[i].Name, err)
 		}

@@ -118,7 +118,7 @@ var variants = map[string][]variant{
 		spec: "ovs-qinq:datapath=netdev", pods: 1, less: 8, card: onSwitch,
 		frame: same("eth 88a8(100) 8100(1) ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
 	}, {
-		spec: "ovs-qinq:datapath=netdev,ids=5,vlan=11,inner=7", pods: 5, less: 8, card: onSwitch, frame: func(k int) string {
+		spec: "ovs-qinq:datapath=netdev,port=internal,ids=5,vlan=11,inner=7", pods: 5, less: 8, card: onSwitch, frame: func(k int) string {
 			return fmt.Sprintf("eth 88a8(%d) 8100(7) ip(m1.pod%d>m2.pod%[2]d df ttl64) udp(sum)", 10+k, k)
 		},
 	}},

@@ -25,22 +25,6 @@ func TestFourMachines(t *testing.T) {
 	}
 }
 
-// A cluster of fifty comes up, and all pods of it talk.
-func TestFiftyMachines(t *testing.T) {
-	const hosts = 50
-	start := time.Now()
-	l := raise(t, []variant{{spec: "bgp:reflector=1"}, {spec: "vxlan"}}, lab.Options{Hosts: hosts}, "")
-	t.Logf("up in %v", time.Since(start).Round(time.Millisecond))
-	for _, arm := range l.Arms {
-		if len(arm.Ends) != hosts {
-			t.Fatalf("%s has ends on %d machines, want %d", arm.Name, len(arm.Ends), hosts)
-		}
-		start := time.Now()
-		everyPair(t, arm)
-		t.Logf("%s: every pair talked in %v", arm.Name, time.Since(start).Round(time.Millisecond))
-	}
-}
-
 // everyPair lets the k-th pods of all machines send each other a datagram, for
 // every k.
 func everyPair(t *testing.T, arm lab.Arm) {
