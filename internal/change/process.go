@@ -97,22 +97,27 @@ const (
 	logTail   = 2000                 // bytes of its log that an error shows
 )
 
-// Await returns when ready gives no error any more. Error: the process ended,
-// or is not ready after limit, with what it said; or ctx ended.
-func (c *Child) Await(ctx context.Context, limit time.Duration, ready func() error) error {
-	late := time.After(limit)
+// Await returns when ready gives no error any more. The context that ready gets
+// ends after limit, so that a process that is stuck while it is asked holds up
+// nobody for longer. Error: the process ended, or is not ready after limit, with
+// what it said; or ctx ended, with the cause of that.
+func (c *Child) Await(ctx context.Context, limit time.Duration, ready func(context.Context) error) error {
+	asking, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	for {
-		err := ready()
+		err := ready(asking)
 		if err == nil {
 			return nil
 		}
 		select {
-		case <-ctx.Done():
-			return ctx.Err()
 		case <-c.Done:
 			return c.Ended()
-		case <-late:
-			return fmt.Errorf("%s is not ready after %v: %w%s", filepath.Base(c.cmd.Path), limit, err, c.said())
+		case <-asking.Done():
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			// Not wrapped: that asking was broken off is no interruption.
+			return fmt.Errorf("%s is not ready after %v: %v%s", filepath.Base(c.cmd.Path), limit, err, c.said())
 		case <-time.After(readyPoll):
 		}
 	}

@@ -1,6 +1,8 @@
 package change_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,4 +115,27 @@ func awaitText(t *testing.T, file, want string) {
 		}
 	}
 	t.Fatalf("%s does not say %q", file, want)
+}
+
+// What is asked of a process that does not answer is broken off after the
+// limit, and that is no interruption of whoever waits.
+func TestAwaitStuck(t *testing.T) {
+	_, n := namespace(t)
+	c, err := n.Start(change.Command{Args: testenv.RoleCommand(t, "reader")})
+	must(t, err)
+	defer c.Stop(long)
+	err = c.Await(t.Context(), 50*time.Millisecond, func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if err == nil || !strings.Contains(err.Error(), "not ready after 50ms") || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Await = %v, want that it is not ready", err)
+	}
+	why := errors.New("another path failed")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	err = c.Await(ctx, long, func(ctx context.Context) error { return ctx.Err() })
+	if !errors.Is(err, why) || errors.Is(err, context.Canceled) {
+		t.Errorf("Await = %v, want the cause of the context's end", err)
+	}
 }

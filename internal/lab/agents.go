@@ -38,8 +38,9 @@ func (b *builder) agents(ctx context.Context, o Options) error {
 		l.agents = append(l.agents, child)
 	}
 	for i, child := range l.agents {
-		err := child.Await(ctx, agentStart, func() error {
-			conn, err := net.Dial("unix", l.Machines[i].Socket)
+		err := child.Await(ctx, agentStart, func(ctx context.Context) error {
+			var d net.Dialer
+			conn, err := d.DialContext(ctx, "unix", l.Machines[i].Socket)
 			if err != nil {
 				return fmt.Errorf("it does not listen: %w", err)
 			}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -71,7 +72,7 @@ func StartCentral(ctx context.Context, p ovs.Place, n Network) (*Central, error)
 }
 
 func (c *Central) start(ctx context.Context, n Network) error {
-	err := c.while(ctx, nil, func(ctx context.Context) (err error) {
+	err := c.while(ctx, func(ctx context.Context) (err error) {
 		if c.north, err = connect(ctx, c.place.Remote(northName)); err != nil {
 			return err
 		}
@@ -88,7 +89,7 @@ func (c *Central) start(ctx context.Context, n Network) error {
 		return err
 	}
 	c.daemons = append(c.daemons, northd)
-	return c.while(ctx, nil, func(ctx context.Context) error {
+	return c.while(ctx, func(ctx context.Context) error {
 		if err := c.north.follow(ctx, translated); err != nil {
 			return fmt.Errorf("translate the logical network: %w", err)
 		}
@@ -110,29 +111,19 @@ func (c *Central) Close() {
 // have the flows for all of them. Error: a daemon of the central or one of the
 // controllers ended, or it takes longer than anything could.
 func (c *Central) Wait(ctx context.Context, controllers ...*change.Child) error {
-	return c.while(ctx, controllers, func(ctx context.Context) error { return c.north.wait(ctx, c.ports) })
+	err := c.while(ctx, func(ctx context.Context) error { return c.north.wait(ctx, c.ports) }, controllers...)
+	if err == nil {
+		return nil
+	}
+	if names := c.north.unbound(ctx); len(names) > 0 {
+		return fmt.Errorf("no machine has bound %s: %w", strings.Join(names, ", "), err)
+	}
+	return err
 }
 
 // while runs fn as long as the daemons of the central and the given ones live.
-func (c *Central) while(ctx context.Context, others []*change.Child, fn func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
-	defer cancel()
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	for _, daemon := range slices.Concat(others, c.daemons) {
-		go func() {
-			select {
-			case <-daemon.Done:
-				end(daemon.Ended())
-			case <-ctx.Done():
-			}
-		}()
-	}
-	err := fn(ctx)
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
-	}
-	return err
+func (c *Central) while(ctx context.Context, fn func(context.Context) error, others ...*change.Child) error {
+	return ovs.While(ctx, patience, fn, slices.Concat(others, c.daemons)...)
 }
 
 // Chassis is one machine, as OVN knows it.
@@ -162,15 +153,12 @@ func StartController(ctx context.Context, p ovs.Place, s *ovs.Switch, c Chassis)
 	if err := s.SetExternalIDs(ctx, ids); err != nil {
 		return nil, err
 	}
-	file, err := controllerProgram.Find()
+	// Older ones do not let the file of their control socket be chosen, only
+	// its folder; and the switch's own sockets are looked for in its folder.
+	command, err := p.Command(controllerProgram, s.Remote(), "-vsyslog:off", "-vconsole:warn")
 	if err != nil {
 		return nil, err
 	}
-	// Older ones do not let the file of their control socket be chosen, only
-	// its folder; and the switch's own sockets are looked for in its folder.
-	return p.Start(change.Command{
-		Args: []string{file, s.Remote(), "-vsyslog:off", "-vconsole:warn"},
-		Env:  []string{"OVS_RUNDIR=" + p.Folder, "OVN_RUNDIR=" + p.Folder},
-		Log:  filepath.Join(p.Folder, "controller.log"),
-	})
+	command.Log = filepath.Join(p.Folder, "controller.log")
+	return p.Start(command)
 }

@@ -2,15 +2,15 @@ package ovn
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/ovn-org/libovsdb/client"
 	"github.com/ovn-org/libovsdb/ovsdb"
+
+	"github.com/venturi-net/venturi/internal/ovs"
 )
 
 // patience is how long a network gets to stand: far more than it needs on a
@@ -42,24 +42,8 @@ func (nb *northbound) write(ctx context.Context, n Network) error {
 	if err != nil {
 		return fmt.Errorf("write the logical network: %w", err)
 	}
-	_, err = nb.transact(ctx, ops...)
+	_, err = ovs.Transact(ctx, nb, ops...)
 	return err
-}
-
-// transact does all of the operations or none.
-func (nb *northbound) transact(ctx context.Context, ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
-	results, err := nb.Transact(ctx, ops...)
-	if err != nil {
-		return nil, fmt.Errorf("talk to the northbound database: %w", err)
-	}
-	failed, err := ovsdb.CheckOperationResults(results, ops)
-	if err == nil {
-		return results, nil
-	}
-	for _, f := range failed {
-		err = errors.Join(err, f)
-	}
-	return nil, fmt.Errorf("change the northbound database: %w", err)
 }
 
 // Columns of the one row of the table NB_Global.
@@ -79,10 +63,7 @@ func (nb *northbound) wait(ctx context.Context, ports []Port) error {
 		bound = append(bound, until(tablePort, ovsdb.Row{"name": p.Name},
 			ovsdb.NewCondition("name", ovsdb.ConditionEqual, p.Name), ovsdb.NewCondition("up", ovsdb.ConditionEqual, true)))
 	}
-	if _, err := nb.transact(ctx, bound...); err != nil {
-		if names := nb.unbound(ctx); len(names) > 0 {
-			return fmt.Errorf("no machine has bound %s: %w", strings.Join(names, ", "), err)
-		}
+	if _, err := ovs.Transact(ctx, nb, bound...); err != nil {
 		return err
 	}
 	if err := nb.follow(ctx, reached); err != nil {
@@ -93,7 +74,7 @@ func (nb *northbound) wait(ctx context.Context, ports []Port) error {
 
 // follow counts up, and returns when the other column has followed.
 func (nb *northbound) follow(ctx context.Context, column string) error {
-	results, err := nb.transact(ctx,
+	results, err := ovs.Transact(ctx, nb,
 		ovsdb.Operation{
 			Op: ovsdb.OperationMutate, Table: tableGlobal,
 			Where:     []ovsdb.Condition{ovsdb.NewCondition(count, ovsdb.ConditionGreaterThanOrEqual, 0)}, // the only row
@@ -111,7 +92,7 @@ func (nb *northbound) follow(ctx context.Context, column string) error {
 	if !ok {
 		return fmt.Errorf("%s in the northbound database is %v", count, rows[0][count])
 	}
-	_, err = nb.transact(ctx, until(tableGlobal, ovsdb.Row{count: int(step)},
+	_, err = ovs.Transact(ctx, nb, until(tableGlobal, ovsdb.Row{count: int(step)},
 		ovsdb.NewCondition(column, ovsdb.ConditionGreaterThanOrEqual, int(step))))
 	return err
 }
@@ -137,7 +118,7 @@ func (nb *northbound) unbound(ctx context.Context) (names []string) {
 	down := []ovsdb.Condition{
 		ovsdb.NewCondition("type", ovsdb.ConditionEqual, ""), ovsdb.NewCondition("up", ovsdb.ConditionNotEqual, true),
 	}
-	results, err := nb.transact(ctx, ovsdb.Operation{
+	results, err := ovs.Transact(ctx, nb, ovsdb.Operation{
 		Op: ovsdb.OperationSelect, Table: tablePort, Where: down, Columns: []string{"name"},
 	})
 	if err != nil {

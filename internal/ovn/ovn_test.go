@@ -2,6 +2,7 @@ package ovn_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -181,7 +182,11 @@ func TestDaemonDies(t *testing.T) {
 	go func() { failed <- c.Wait(t.Context()) }()
 	time.Sleep(50 * time.Millisecond)
 	(*children)[2].Stop(0)
-	wantError(t, <-failed, "ovn-northd ended")
+	err := <-failed
+	wantError(t, err, "ovn-northd ended")
+	if errors.Is(err, context.Canceled) {
+		t.Errorf("%v reads as if somebody had interrupted", err)
+	}
 	wantError(t, c.Wait(t.Context()), "ovn-northd ended")
 }
 

@@ -29,7 +29,7 @@ func StartDatabase(ctx context.Context, p Place, name, schema string) (*change.C
 		return nil, err
 	}
 	// It takes commands when its database is open and it listens.
-	err = server.Await(ctx, patience, func() error {
+	err = server.Await(ctx, patience, func(ctx context.Context) error {
 		_, err := p.Ask(ctx, name, "version")
 		return err
 	})
@@ -72,7 +72,7 @@ func connect(ctx context.Context, remote string) (*database, error) {
 		return nil, err
 	}
 	db := &database{client: c}
-	results, err := db.transact(ctx, ovsdb.Operation{
+	results, err := Transact(ctx, db.client, ovsdb.Operation{
 		Op: ovsdb.OperationInsert, Table: tableRoot,
 		Row: ovsdb.Row{"next_cfg": 0}, // the library leaves an empty row out
 	})
@@ -84,9 +84,9 @@ func connect(ctx context.Context, remote string) (*database, error) {
 	return db, nil
 }
 
-// transact does all of the operations or none.
-func (db *database) transact(ctx context.Context, ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
-	results, err := db.client.Transact(ctx, ops...)
+// Transact does all of the operations or none.
+func Transact(ctx context.Context, c client.Client, ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
+	results, err := c.Transact(ctx, ops...)
 	if err != nil {
 		return nil, fmt.Errorf("talk to the database: %w", err)
 	}
@@ -122,7 +122,7 @@ func (db *database) change(ctx context.Context, ops ...ovsdb.Operation) (number 
 		ovsdb.Operation{
 			Op: ovsdb.OperationSelect, Table: tableRoot, Where: []ovsdb.Condition{db.theRoot()}, Columns: []string{counter},
 		})
-	results, err := db.transact(ctx, ops...)
+	results, err := Transact(ctx, db.client, ops...)
 	if err != nil {
 		return 0, err
 	}
@@ -146,7 +146,7 @@ func (db *database) reached(ctx context.Context, number int, then ...ovsdb.Opera
 		Where:   []ovsdb.Condition{db.theRoot(), ovsdb.NewCondition("cur_cfg", ovsdb.ConditionGreaterThanOrEqual, number)},
 		Columns: []string{column}, Until: string(ovsdb.WaitConditionEqual), Rows: []ovsdb.Row{{column: db.root}},
 	}
-	results, err := db.transact(ctx, append([]ovsdb.Operation{wait}, then...)...)
+	results, err := Transact(ctx, db.client, append([]ovsdb.Operation{wait}, then...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (db *database) set(ctx context.Context, column string, values map[string]st
 	if err != nil {
 		return err
 	}
-	_, err = db.transact(ctx, ovsdb.Operation{
+	_, err = Transact(ctx, db.client, ovsdb.Operation{
 		Op: ovsdb.OperationMutate, Table: tableRoot, Where: []ovsdb.Condition{db.theRoot()},
 		Mutations: []ovsdb.Mutation{
 			// Inserting leaves a key alone that is there already.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
@@ -41,28 +42,33 @@ type Place struct {
 // file is the path of a file in the folder.
 func (p Place) file(name string) string { return filepath.Join(p.Folder, name) }
 
-// command makes the command of one of Open vSwitch's programs. The environment
-// keeps it from using the folders of the machine's own Open vSwitch.
-func (p Place) command(program feature.Program, args ...string) (change.Command, error) {
+// Command makes the command of one of the programs of Open vSwitch and OVN. The
+// environment keeps it from using the folders of the machine's own, in which
+// there may even be what overrides what it is told.
+func (p Place) Command(program feature.Program, args ...string) (change.Command, error) {
 	file, err := program.Find()
 	if err != nil {
 		return change.Command{}, err
 	}
 	var env []string
-	for _, name := range []string{"OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"} {
-		env = append(env, name+"="+p.Folder)
+	for _, suite := range []string{"OVS_", "OVN_"} {
+		for _, folder := range []string{"RUNDIR", "LOGDIR", "DBDIR", "SYSCONFDIR"} {
+			env = append(env, suite+folder+"="+p.Folder)
+		}
 	}
 	return change.Command{Args: append([]string{file}, args...), Env: env}, nil
 }
 
-// run runs a program to its end.
+// run runs a program to its end, for which it gets [patience].
 func (p Place) run(ctx context.Context, input string, program feature.Program, args ...string) error {
-	c, err := p.command(program, args...)
+	c, err := p.Command(program, args...)
 	if err != nil {
 		return err
 	}
-	_, err = p.In.Run(ctx, c, input)
-	return err
+	return While(ctx, patience, func(ctx context.Context) error {
+		_, err := p.In.Run(ctx, c, input)
+		return err
+	})
 }
 
 // Daemon starts a daemon of Open vSwitch or OVN. What it logs goes to a file
@@ -71,7 +77,7 @@ func (p Place) Daemon(name string, program feature.Program, args ...string) (*ch
 	// Nothing is written to the machine's own log, and to the file only what
 	// somebody should read who wonders why the daemon ended.
 	args = append(args, "-vsyslog:off", "-vconsole:warn", "--unixctl="+p.control(name))
-	c, err := p.command(program, args...)
+	c, err := p.Command(program, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -86,21 +92,22 @@ func (p Place) control(name string) string { return p.file(name + ".ctl") }
 // more than it needs on a busy machine, so that only a hang exceeds it.
 const patience = 30 * time.Second
 
-// while runs fn with a context that ends when the daemon does, or when fn takes
-// too long. If fn fails for that, the error says so.
-func while(ctx context.Context, daemon *change.Child, fn func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the daemon did not answer within %v", patience))
+// While runs fn with a context that ends when one of the daemons does, or after
+// limit. If fn fails for that, the error says so.
+func While(ctx context.Context, limit time.Duration, fn func(context.Context) error, daemons ...*change.Child) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %v", limit))
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		select {
-		case <-daemon.Done:
-			end(daemon.Ended())
-		case <-ctx.Done():
-		}
-	}()
+	var watched sync.WaitGroup
+	for _, daemon := range daemons {
+		watched.Go(func() {
+			select {
+			case <-daemon.Done:
+				end(daemon.Ended())
+			case <-ctx.Done():
+			}
+		})
+	}
 	err := fn(ctx)
 	if err != nil {
 		// A connection breaks a little before its daemon is known to be dead.
@@ -111,7 +118,7 @@ func while(ctx context.Context, daemon *change.Child, fn func(context.Context) e
 		}
 	}
 	end(nil)
-	<-watched
+	watched.Wait()
 	return err
 }
 

@@ -34,10 +34,10 @@ func Start(ctx context.Context, p Place) (*Switch, error) {
 		return nil, err
 	}
 	s := &Switch{place: p, server: server}
-	err = while(ctx, server, func(ctx context.Context) (err error) {
+	err = While(ctx, patience, func(ctx context.Context) (err error) {
 		s.db, err = connect(ctx, s.Remote())
 		return err
-	})
+	}, server)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database of the switch: %w", err)
 	}
@@ -53,7 +53,7 @@ func (s *Switch) start(ctx context.Context) (err error) {
 	if s.daemon, err = s.place.Daemon(switchName, switchProgram, s.Remote()); err != nil {
 		return err
 	}
-	return s.daemon.Await(ctx, patience, func() error {
+	return s.daemon.Await(ctx, patience, func(ctx context.Context) error {
 		text, err := s.place.Ask(ctx, switchName, "version")
 		if err != nil {
 			return err
@@ -202,19 +202,19 @@ func judge(rows []ovsdb.Row) error {
 
 // while runs fn as long as both daemons live.
 func (s *Switch) while(ctx context.Context, fn func(context.Context) error) error {
-	return while(ctx, s.server, func(ctx context.Context) error { return while(ctx, s.daemon, fn) })
+	return While(ctx, patience, fn, s.server, s.daemon)
 }
 
 // Configure sets keys of the switch's other_config, such as vlan-limit. It
 // holds for bridges that are made after it.
 func (s *Switch) Configure(ctx context.Context, values map[string]string) error {
-	return s.db.set(ctx, "other_config", values)
+	return s.while(ctx, func(ctx context.Context) error { return s.db.set(ctx, "other_config", values) })
 }
 
 // SetExternalIDs sets keys of the switch's external_ids, which others such as
 // ovn-controller read.
 func (s *Switch) SetExternalIDs(ctx context.Context, values map[string]string) error {
-	return s.db.set(ctx, "external_ids", values)
+	return s.while(ctx, func(ctx context.Context) error { return s.db.set(ctx, "external_ids", values) })
 }
 
 // AddFlows adds flows to a bridge, written as ovs-ofctl takes them; all of them

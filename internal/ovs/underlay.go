@@ -18,7 +18,7 @@ const poll = 2 * time.Millisecond
 // the kernel. Without it the daemon would ask by ARP, and lose the first packet
 // of each tunnel while it does.
 func (s *Switch) Reach(ctx context.Context, bridge string, addr netip.Addr, mac net.HardwareAddr) error {
-	err := while(ctx, s.daemon, func(ctx context.Context) error {
+	err := s.while(ctx, func(ctx context.Context) error {
 		for {
 			answer, err := s.place.Ask(ctx, switchName, "ovs/route/lookup", addr.String())
 			if err == nil && strings.Contains(answer, "dev "+bridge+"\n") {

@@ -12,7 +12,7 @@ import (
 // Ask gives the switch daemon a command, as ovs-appctl does, and returns its
 // answer. Error: what the daemon says of a command that failed.
 func (s *Switch) Ask(ctx context.Context, command string, args ...string) (answer string, err error) {
-	err = while(ctx, s.daemon, func(ctx context.Context) (err error) {
+	err = s.while(ctx, func(ctx context.Context) (err error) {
 		answer, err = s.place.Ask(ctx, switchName, command, args...)
 		return err
 	})

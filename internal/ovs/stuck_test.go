@@ -1,0 +1,73 @@
+package ovs_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/ovs"
+)
+
+// errEnough is why these tests do not wait for longer.
+var errEnough = errors.New("that is enough")
+
+// enough is a context that ends soon.
+func enough(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errEnough)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A daemon that hangs while it starts holds nobody up.
+func TestStuckAtStart(t *testing.T) {
+	p, _ := place(t)
+	start := p.Start
+	p.Start = func(c change.Command) (*change.Child, error) {
+		child, err := start(c)
+		if err == nil {
+			must(t, unix.Kill(child.Pid, unix.SIGSTOP))
+		}
+		return child, err
+	}
+	if _, err := ovs.Start(enough(t), p); !errors.Is(err, errEnough) {
+		t.Errorf("Start = %v, want that it ended when its context did", err)
+	}
+}
+
+// Nor does one that hangs later, whatever it is asked.
+func TestStuck(t *testing.T) {
+	for i, name := range []string{"ovsdb-server", "ovs-vswitchd"} {
+		t.Run(name, func(t *testing.T) {
+			p, children := place(t)
+			s := start(t, p)
+			must(t, s.AddBridges(t.Context(), ovs.Bridge{Name: "br0", Datapath: "netdev"}))
+			must(t, unix.Kill((*children)[i].Pid, unix.SIGSTOP))
+			asks := map[string]func(context.Context) error{
+				"AddPorts": func(ctx context.Context) error {
+					return s.AddPorts(ctx, "br0", ovs.Port{Name: "p", Type: "internal"})
+				},
+			}
+			if i == 0 {
+				asks["Configure"] = func(ctx context.Context) error {
+					return s.Configure(ctx, map[string]string{"vlan-limit": "2"})
+				}
+			} else {
+				asks["AddFlows"] = func(ctx context.Context) error { return s.AddFlows(ctx, "br0", "actions=drop") }
+				asks["Ask"] = func(ctx context.Context) error {
+					_, err := s.Ask(ctx, "dpif/show")
+					return err
+				}
+			}
+			for what, ask := range asks {
+				if err := ask(enough(t)); !errors.Is(err, errEnough) {
+					t.Errorf("%s = %v, want that it ended when its context did", what, err)
+				}
+			}
+		})
+	}
+}
