@@ -9,6 +9,7 @@ import (
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
 	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/result"
 )
 
 // Two paths are compared with each other, as the host network is with both:
@@ -44,6 +45,13 @@ func TestAgainstAnotherArm(t *testing.T) {
 	}
 	if _, err := analysis.Analyze(rec, analysis.Options{Against: "geneve"}); err == nil || !strings.Contains(err.Error(), `"geneve"`) {
 		t.Errorf("an arm that is not there: %v", err)
+	}
+	for _, name := range []string{"host-copy", "qperf:host"} {
+		rec := recordtest.Make(truth(recordtest.TCPLat))
+		rec.Plan.Arms = append(rec.Plan.Arms, result.Arm{Name: "qperf:host", Path: "qperf"})
+		if _, err := analysis.Analyze(rec, analysis.Options{Against: name}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("against %s: %v", name, err)
+		}
 	}
 	named := analyze(t, rec, analysis.Options{Live: true, Against: "host"})
 	if !reflect.DeepEqual(named, host) {

@@ -317,3 +317,34 @@ func TestCPUWithoutUnreadSeries(t *testing.T) {
 		t.Errorf("%v ns per packet, classes sum %v, want 8000 from the series that both machines read", cpu.Cost, sum)
 	}
 }
+
+// What slices without a figure lost is counted, and an arm that has too many of
+// them is not judged, nor anything by a baseline that has.
+func TestBlankSlices(t *testing.T) {
+	for _, c := range []struct {
+		arm   string
+		every int // of so many rounds one is blank
+		tests int
+		want  stats.Verdict
+	}{{"vxlan", 12, 2, stats.Slower}, {"vxlan", 6, 1, stats.CannotTell}, {"host", 12, 2, stats.Slower}, {"host", 6, 0, stats.CannotTell}} {
+		rec := recordtest.Make(truth(recordtest.UDPMsg))
+		lost := int64(0)
+		for i := range rec.Slices {
+			s := &rec.Slices[i]
+			if s.Arm == c.arm && s.Round%c.every == 0 {
+				*s.Stream = result.Stream{SentMessages: 1000, SendNs: 1e6, RecvMessages: 1}
+			}
+			if s.Arm == c.arm {
+				lost += s.Stream.SentMessages - s.Stream.RecvMessages
+			}
+		}
+		s := analyze(t, rec, analysis.Options{})
+		if r := row(t, s, "udp_bw/1", c.arm); r.NoFigure != 72/c.every || r.Stream.Lost != lost || r.Failed != "" || r.Value <= 0 {
+			t.Errorf("%+v: %d of %d slices without figure, lost %d, want %d", c, r.NoFigure, r.Slices, r.Stream.Lost, lost)
+		}
+		j := row(t, s, "udp_bw/1", "vxlan").Judged
+		if j.Verdict != c.want || (j.Reason == stats.Blank) != (c.want == stats.CannotTell) || s.Tests != c.tests {
+			t.Errorf("%+v: judged %+v among %d tests", c, j, s.Tests)
+		}
+	}
+}

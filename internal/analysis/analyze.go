@@ -18,7 +18,8 @@ type Options struct {
 	// Resamples of the bootstrap; 0 means 300.
 	Resamples int
 	// Against names the arm that the others are compared with; empty: the
-	// baseline of the plan. The noise floor stays that of the baseline's copy.
+	// baseline of the plan. It cannot be the baseline's copy or a tool's. The
+	// noise floor stays that of the baseline's copy.
 	// The plan's baseline then has no row: its ratio is one that it has the
 	// other way round without Against, and need not be tested twice.
 	Against string
@@ -42,6 +43,9 @@ func Analyze(rec *result.Record, opt Options) (*Summary, error) {
 	}
 	if against < 0 {
 		return nil, fmt.Errorf("compare with arm %q: the record has none of that name", opt.Against)
+	}
+	if _, _, tool := toolArm(p.Arms[against]); tool || p.Arms[against].Role == result.RoleCopy {
+		return nil, fmt.Errorf("compare with arm %q: it is no path of its own", opt.Against)
 	}
 	a := &analyzer{plan: p, opt: opt, base: p.Arms[base], against: p.Arms[against], data: index(rec)}
 	a.design = stats.Design{Confidence: p.Confidence, Looks: looks(p)}
@@ -83,13 +87,13 @@ type analyzer struct {
 func (a *analyzer) cell(c result.Cell) (Cell, bool) {
 	out := Cell{Cell: c, Baseline: a.against.Name}
 	host, base := a.data[key{c.Name, a.base.Name}], a.data[key{c.Name, a.against.Name}]
-	any := false
+	found := false
 	for _, arm := range a.plan.Arms {
 		d := a.data[key{c.Name, arm.Name}]
 		if d == nil {
 			d = &armData{}
 		}
-		any = any || len(d.slices) > 0
+		found = found || len(d.slices) > 0
 		if tool, of, ok := toolArm(arm); ok {
 			if ours := a.data[key{c.Name, of}]; ours != nil {
 				out.agree(tool, of, ours, d, a.design, a.plan.SharedCores)
@@ -115,7 +119,7 @@ func (a *analyzer) cell(c result.Cell) (Cell, bool) {
 		values := base.values(c.Metric)
 		out.Lag1, out.series = stats.Lag1(values), len(values)
 	}
-	return out, any
+	return out, found
 }
 
 func (a *analyzer) row(c result.Cell, arm result.Arm, d, base *armData) Row {
@@ -143,6 +147,19 @@ func (a *analyzer) row(c result.Cell, arm result.Arm, d, base *armData) Row {
 	return r
 }
 
+// MostBlank is the share of slices without a figure up to which an arm is
+// judged. Where little comes through, the slices that have a figure are the
+// better ones, and a verdict would be on those alone.
+const MostBlank = 0.1
+
+// Blank tells whether the row has too few figures to be judged, or to judge
+// others by.
+func (r *Row) Blank() bool { return float64(r.NoFigure) > MostBlank*float64(r.Slices) }
+
+// blank tells whether a row cannot be compared with the baseline because one of
+// the two has too few figures.
+func (c *Cell) blank(r *Row) bool { return r.Blank() || c.Rows[0].Blank() }
+
 // judge gives the verdicts: Holm's correction is over every row of the record
 // that is tested at all.
 func judge(s *Summary, p *result.Plan, d stats.Design) {
@@ -153,7 +170,7 @@ func judge(s *Summary, p *result.Plan, d stats.Design) {
 		for j := range c.Rows {
 			r := &c.Rows[j]
 			r.Adjusted = 1
-			if r.Ratio == nil || r.Ratio.Open || c.Floor != nil && c.Floor.Invalid {
+			if r.Ratio == nil || r.Ratio.Open || c.blank(r) || c.Floor != nil && c.Floor.Invalid {
 				continue
 			}
 			rows = append(rows, r)
@@ -170,10 +187,15 @@ func judge(s *Summary, p *result.Plan, d stats.Design) {
 			Margin: p.Margin, LowerIsBetter: c.Cell.Metric.LowerIsBetter(), Alpha: d.Alpha(), Floor: c.Floor,
 		}
 		for j := range c.Rows {
-			if r := &c.Rows[j]; r.Ratio != nil {
-				judged := stats.Judge(*r.Ratio, r.Adjusted, rule)
-				r.Judged = &judged
+			r := &c.Rows[j]
+			if r.Ratio == nil {
+				continue
 			}
+			judged := stats.Judge(*r.Ratio, r.Adjusted, rule)
+			if c.blank(r) && judged.Verdict != stats.None && judged.Reason != stats.TooFew {
+				judged = stats.Judgement{Verdict: stats.CannotTell, Reason: stats.Blank}
+			}
+			r.Judged = &judged
 		}
 	}
 }

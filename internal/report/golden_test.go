@@ -61,6 +61,7 @@ var samples = []sample{
 	{"invalid.table", invalid, Options{}},
 	{"failed-arm.table", failedArm, Options{}},
 	{"failed-arm.csv", failedArm, Options{Format: "csv"}},
+	{"blank.table", blank, Options{}},
 	{"truncated.table", truncated, Options{}},
 	{"sweep.table", sweep, Options{}},
 	{"sweep.md", sweep, Options{Format: "md"}},
@@ -115,6 +116,19 @@ func failedArm() *result.Record {
 	t.Arms[3].Fails = "connect 10.0.2.2:20000: connection refused"
 	rec := recordtest.Make(t)
 	rec.Warnings = append(rec.Warnings, result.Warning{Code: "arm-failed", Arm: "vxlan", Text: "left out after 3 failures"})
+	return rec
+}
+
+// blank has a path through which too little comes in every fourth slice, and
+// one with which that happened once.
+func blank() *result.Record {
+	rec := recordtest.Make(small(recordtest.UDPMsg))
+	for i := range rec.Slices {
+		if s := &rec.Slices[i]; s.Arm == "vxlan" && s.Round%4 == 0 || s.Arm == "routed" && s.Series+s.Round == 0 {
+			s.Stream.RecvMessages, s.Stream.RecvBytes = 3, 3
+			s.Stream.RateMessages, s.Stream.RateBytes, s.Stream.RateNs = 0, 0, 0
+		}
+	}
 	return rec
 }
 

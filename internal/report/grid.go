@@ -28,9 +28,11 @@ type entry struct {
 	Ratio       *stats.Ratio  `json:"ratio,omitempty"`
 	Verdict     stats.Verdict `json:"verdict,omitempty"`
 	Reason      stats.Reason  `json:"reason,omitempty"`
+	NoFigure    int           `json:"no_figure,omitempty"` // slices that Value is without
 
-	there bool // the table has this combination
-	ok    bool // and the record
+	there  bool // the table has this combination
+	ok     bool // and the record
+	slices int  // that the record has
 }
 
 func (g grid) holdsAny() bool {

@@ -189,6 +189,7 @@ func (s *source) entry(e *entry) {
 		v, e.ok = r.Stream.RetransmitRate*retransmitSeconds, true
 	case !e.Retransmits && r.Value > 0:
 		v, e.ok = inUnit(c.Cell, r.Value, e.Unit)
+		e.NoFigure, e.slices = r.NoFigure, r.Slices
 	}
 	if e.ok {
 		e.Value = &v

@@ -69,6 +69,19 @@ func odd() *result.Record {
 	return rec
 }
 
+// lossy has a path through which too little comes in every other slice, at one
+// size, and with which it happened once at another.
+func lossy() *result.Record {
+	rec := overlays()
+	for i := range rec.Slices {
+		s := &rec.Slices[i]
+		if s.Arm == "ovs" && (s.Cell == "tcp_lat/16384" && s.Round%2 == 0 || s.Cell == "tcp_lat/8" && s.Series+s.Round == 0) {
+			s.Latency = &result.Latency{Requests: 1, Lost: 1}
+		}
+	}
+	return rec
+}
+
 // twoTables is the layout of the first study.
 func twoTables() Layout {
 	paths := []string{"ovs", "bgp", "host"}
@@ -124,6 +137,7 @@ func TestLayoutGolden(t *testing.T) {
 		{"layout.md", overlays, twoTables, Options{Format: "md"}},
 		{"layout-alike.table", alike, twoTables, Options{}},
 		{"layout-odd.table", odd, twoTables, Options{}},
+		{"layout-lossy.table", lossy, twoTables, Options{}},
 		{"layout-bypath.table", overlays, byPath, Options{}},
 		{"layout.json", oneCell, oneTable, Options{Format: "json"}},
 	} {

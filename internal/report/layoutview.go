@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/stats"
 )
 
@@ -92,6 +93,7 @@ func legend(s *source, grids []grid) []string {
 	var ratios []entry
 	var paths []string // with places that hold no figure
 	missing, again := map[string]int{}, false
+	var partly []*thin
 	for _, g := range grids {
 		for _, e := range slices.Concat(g.cells...) {
 			again = again || e.Retransmits
@@ -102,6 +104,8 @@ func legend(s *source, grids []grid) []string {
 				}
 			case e.Against != "" && e.ok:
 				ratios = append(ratios, e)
+			case e.NoFigure > 0:
+				partly = thins(partly, e)
 			}
 		}
 	}
@@ -128,6 +132,9 @@ func legend(s *source, grids []grid) []string {
 	if len(paths) > 0 {
 		say("%s: the record has no figure there (%s).", none, strings.Join(paths, ", "))
 	}
+	for _, p := range partly {
+		say("%s", p)
+	}
 	if s.rec.Plan.SharedCores {
 		say("Both machines of this lab share the same cores, and their wire is a veth pair: the ratios are the result, and the absolute figures say little about any other machine.")
 	}
@@ -137,6 +144,32 @@ func legend(s *source, grids []grid) []string {
 		}
 	}
 	return out
+}
+
+// thin is a path with figures that hold not all of their slices.
+type thin struct {
+	path   string
+	places int
+	worst  float64 // share of a figure's slices that had none
+}
+
+func thins(list []*thin, e entry) []*thin {
+	i := slices.IndexFunc(list, func(t *thin) bool { return t.path == e.Path })
+	if i < 0 {
+		i, list = len(list), append(list, &thin{path: e.Path})
+	}
+	list[i].places++
+	list[i].worst = max(list[i].worst, float64(e.NoFigure)/float64(e.slices))
+	return list
+}
+
+func (t *thin) String() string {
+	text := fmt.Sprintf("%s: too little arrived for a figure in up to %s of the slices (in %s); the figures there are of the others",
+		clean(t.path), percent(t.worst), plural(t.places, "place", "places"))
+	if t.worst > analysis.MostBlank {
+		text += fmt.Sprintf(". Above %s nothing is concluded from them", setting(analysis.MostBlank))
+	}
+	return text + "."
 }
 
 func explainMarks(s *source, ratios []entry) string {

@@ -55,9 +55,9 @@ func judgedNotes(r *analysis.Row, c *analysis.Cell, s *analysis.Summary) []strin
 	case r.Value == 0 && r.Failed != "":
 		note("%s failed: %s", name, clean(r.Failed))
 	case r.Value == 0:
-		note("%s has no figure: nothing arrived", name)
+		note("%s has no figure: too little arrived in every slice", name)
 	case r.NoFigure > 0:
-		note("%s, %s: %d of %d slices have no figure and are left out", cellName(c.Cell), name, r.NoFigure, r.Slices)
+		note("%s, %s: %d of %d slices have no figure; the figure is of the others", cellName(c.Cell), name, r.NoFigure, r.Slices)
 	}
 	if j := r.Judged; j != nil {
 		switch j.Reason {
@@ -74,6 +74,13 @@ func judgedNotes(r *analysis.Row, c *analysis.Cell, s *analysis.Summary) []strin
 			note("alone this would count as a difference, but among %d comparisons chance makes such ones (Holm's correction)", s.Tests)
 		case stats.BelowNoise:
 			note("%s: the difference is smaller than the noise floor, what two identical paths may show here", cellName(c.Cell))
+		case stats.Blank:
+			who := name
+			if base := &c.Rows[0]; base.Blank() {
+				who = clean(base.Arm.Name)
+			}
+			note("%s: too little arrived for a figure in more than %s of the slices of %s; those that have one are the better ones, so nothing is concluded from them",
+				cellName(c.Cell), setting(analysis.MostBlank), who)
 		case stats.BadFloor:
 			note("%s: two identical paths differ more than chance allows, so nothing is judged; run again when the machine is quiet", cellName(c.Cell))
 		}
@@ -142,8 +149,8 @@ func noise(s *analysis.Summary) []string {
 			invalid = append(invalid, cellName(c.Cell))
 		}
 		for _, r := range c.Rows {
-			if r.Judged == nil || r.Judged.Reason == stats.TooFew {
-				continue // it was too short to tell, not too noisy
+			if r.Judged == nil || r.Judged.Reason == stats.TooFew || r.Judged.Reason == stats.Blank {
+				continue // it was too short to tell, or lost too much, and not too noisy
 			}
 			judged++
 			if r.Judged.Verdict == stats.CannotTell {

@@ -29,6 +29,7 @@ const (
 	BelowHolm  Reason = "holm"           // real on its own, not among so many comparisons
 	BelowNoise Reason = "noise floor"    // smaller than what two identical arms may show
 	BadFloor   Reason = "too noisy"      // two identical arms differ: nothing is judged
+	Blank      Reason = "no figures"     // of too many slices; for who knows of slices to say, Judge does not
 )
 
 // FloorLevel is how sure the interval of the baseline's copy must be that the
