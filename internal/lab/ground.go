@@ -13,6 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/path"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // daemon is a process that a path needs.
@@ -25,30 +26,52 @@ type daemon struct {
 // daemons to start.
 func (b *builder) paths(ctx context.Context, o Options, arms []path.Arm) error {
 	b.lab.Arms = make([]Arm, len(arms))
-	group, ctx := errgroup.WithContext(ctx)
+	group, building := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
 	for i, arm := range arms {
 		group.Go(func() error {
-			mtu, err := arm.MTU(o.Wire.MTU)
-			if err != nil {
+			if building.Err() != nil {
+				return nil // another path has failed, or ctx has ended
+			}
+			err := b.path(building, o, arm, &b.lab.Arms[i])
+			if err == nil || ctx.Err() != nil {
 				return err
 			}
-			ends, err := arm.Driver.Up(ctx, b.site(arm, mtu, o))
-			if err != nil {
-				return fmt.Errorf("raise path %s: %w", arm.Name, err)
-			}
-			b.lab.Arms[i] = Arm{
-				Name: arm.Name, Path: arm.Driver.Name, Options: arm.Said(), Overhead: arm.Overhead(), Ends: ends,
-			}
-			return nil
+			return verr.Wrap(verr.Failed, "cannot raise path "+arm.Name, err, "see whether it comes up alone with: venturi lab up "+arm.Spec())
 		})
 	}
 	err := group.Wait()
 	b.lab.sortPods()
+	if err == nil {
+		err = ctx.Err()
+	}
 	return err
 }
 
+// atOnce is how many paths are built at once: enough to fill the time in which
+// each waits for its daemons, and few enough that none waits for the cores so
+// long that it seems to hang.
+const atOnce = 16
+
+// path builds one arm.
+func (b *builder) path(ctx context.Context, o Options, arm path.Arm, made *Arm) error {
+	mtu, err := arm.MTU(o.Wire.MTU)
+	if err != nil {
+		return err
+	}
+	versions := map[string]string{}
+	ends, err := arm.Driver.Up(ctx, b.site(arm, mtu, o, versions))
+	if err != nil {
+		return err
+	}
+	*made = Arm{
+		Name: arm.Name, Path: arm.Driver.Name, Options: arm.Said(), Overhead: arm.Overhead(), Ends: ends, Versions: versions,
+	}
+	return nil
+}
+
 // site is where one arm is built.
-func (b *builder) site(arm path.Arm, mtu int, o Options) *path.Site {
+func (b *builder) site(arm path.Arm, mtu int, o Options, versions map[string]string) *path.Site {
 	s := &path.Site{Arm: arm.Name, Index: arm.Index, Nth: arm.Nth, Options: arm.Options, MTU: mtu}
 	for i, n := range b.machine {
 		s.Machines = append(s.Machines, path.Machine{
@@ -65,6 +88,11 @@ func (b *builder) site(arm path.Arm, mtu int, o Options) *path.Site {
 			return b.start(i, arm.Name, in, c)
 		},
 		Program: o.Program,
+		Report: func(component, version string) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			versions[component] = version
+		},
 	}
 	return s
 }

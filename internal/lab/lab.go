@@ -100,6 +100,9 @@ type Arm struct {
 	Options  string    `json:"options,omitempty"` // those that are not the driver's defaults
 	Overhead int       `json:"overhead"`          // bytes that the path adds to each packet on the wire
 	Ends     path.Ends `json:"ends"`
+	// Versions of the programs that carry it, by the names of their projects in
+	// lower case, such as "openvswitch": "3.1.0".
+	Versions map[string]string `json:"versions,omitempty"`
 }
 
 // From is the end of the first pod on the first machine, where the client is;
@@ -214,6 +217,10 @@ func (l *Lab) build(ctx context.Context, o Options, arms []path.Arm) error {
 			return fmt.Errorf("raise lab %s: %w", l.Name, err)
 		}
 		if err := step(ctx, o); err != nil {
+			var told *verr.Error
+			if errors.As(err, &told) {
+				return err // it says what could not be raised
+			}
 			return fmt.Errorf("raise lab %s: %w", l.Name, err)
 		}
 	}

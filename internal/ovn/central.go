@@ -42,6 +42,8 @@ const (
 
 // Central is a running OVN central.
 type Central struct {
+	Version string // such as 23.03.1
+
 	place   ovs.Place
 	north   *northbound
 	ports   []Port
@@ -89,6 +91,13 @@ func (c *Central) start(ctx context.Context, n Network) error {
 		return err
 	}
 	c.daemons = append(c.daemons, northd)
+	err = northd.Await(ctx, patience, func(ctx context.Context) (err error) {
+		c.Version, err = c.place.Version(ctx, northdName)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("start ovn-northd: %w", err)
+	}
 	return c.while(ctx, func(ctx context.Context) error {
 		if err := c.north.follow(ctx, translated); err != nil {
 			return fmt.Errorf("translate the logical network: %w", err)

@@ -53,14 +53,9 @@ func (s *Switch) start(ctx context.Context) (err error) {
 	if s.daemon, err = s.place.Daemon(switchName, switchProgram, s.Remote()); err != nil {
 		return err
 	}
-	return s.daemon.Await(ctx, patience, func(ctx context.Context) error {
-		text, err := s.place.Ask(ctx, switchName, "version")
-		if err != nil {
-			return err
-		}
-		line, _, _ := strings.Cut(text, "\n")
-		s.Version = line[strings.LastIndexByte(line, ' ')+1:] // ovs-vswitchd (Open vSwitch) 3.1.0
-		return nil
+	return s.daemon.Await(ctx, patience, func(ctx context.Context) (err error) {
+		s.Version, err = s.place.Version(ctx, switchName)
+		return err
 	})
 }
 

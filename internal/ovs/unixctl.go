@@ -53,3 +53,10 @@ func (p Place) Ask(ctx context.Context, daemon, command string, args ...string) 
 	}
 	return reply.Result, nil
 }
+
+// Version asks the daemon of that name for its version, such as 3.1.0.
+func (p Place) Version(ctx context.Context, daemon string) (string, error) {
+	text, err := p.Ask(ctx, daemon, "version")
+	line, _, _ := strings.Cut(text, "\n")
+	return line[strings.LastIndexByte(line, ' ')+1:], err // ovs-vswitchd (Open vSwitch) 3.1.0
+}

@@ -67,7 +67,7 @@ const ownNetwork = "self"
 // namespace is an option that takes a network namespace.
 func namespace(name, help string) Option {
 	return Option{
-		Name: name, Value: "ns:NAME|pid:N|" + ownNetwork,
+		Name: name, Value: "ns:NAME|pid:N|" + ownNetwork, Required: true,
 		Help: help + ": a namespace's name in " + machine.NamespaceFolder + " or the path of its file; or a process in it; or " +
 			ownNetwork + ", the machine's own network",
 		check: func(text string) error {

@@ -13,8 +13,10 @@ type Option struct {
 	Name    string
 	Value   string // what may be given, for --help: "1..16777215", "on|off"
 	Default string
-	Help    string
-	check   func(string) error
+	// Required tells that it has to be given: there is no default.
+	Required bool
+	Help     string
+	check    func(string) error
 }
 
 // number is an option that takes a whole number.

@@ -80,7 +80,9 @@ func (w ovnWay) up(ctx context.Context, s *Site) (Ends, error) {
 	ends := make(Ends, len(hosts))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		central, err = ovn.StartCentral(groupCtx, hosts[0].place, w.whole(s))
+		if central, err = ovn.StartCentral(groupCtx, hosts[0].place, w.whole(s)); err == nil {
+			s.Report("ovn", central.Version)
+		}
 		return err
 	})
 	for i, h := range hosts {

@@ -197,10 +197,14 @@ func (w ovsWay) host(ctx context.Context, h *ovsHost) (ends []machine.Endpoint, 
 
 // start starts the switch, and makes the card ready for it.
 func (h *ovsHost) start(ctx context.Context) (err error) {
+	if err := h.wholeFrames(ovsCard); err != nil {
+		return err
+	}
 	if h.sw, err = ovs.Start(ctx, h.place); err != nil {
 		return err
 	}
-	return h.wholeFrames(ovsCard)
+	h.Report("openvswitch", h.sw.Version)
+	return nil
 }
 
 // wholeFrames keeps the kernel from merging what a device receives. The

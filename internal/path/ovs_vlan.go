@@ -12,7 +12,7 @@ import (
 var ovsVLAN = Driver{
 	Name:     "ovs-vlan",
 	Summary:  "pods on Open vSwitch, one VLAN tag on the wire",
-	Like:     "Kube-OVN's underlay; OpenStack provider networks",
+	Like:     "OpenStack provider networks",
 	Options:  ovsOptions(vlanOptions()...),
 	Settle:   vlanSettle,
 	Overhead: func(Values) int { return tagSize },

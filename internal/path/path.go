@@ -110,6 +110,9 @@ type Ground struct {
 	// Start starts a daemon of the arm on a machine. Of the command, Detach is
 	// filled in.
 	Start func(machine int, in *change.Namespace, c change.Command) (*change.Child, error)
+	// Report notes the version of a project whose programs carry the path:
+	// Report("openvswitch", "3.1.0").
+	Report func(component, version string)
 	// Program starts this very program; its arguments follow.
 	Program []string
 }

@@ -126,6 +126,14 @@ func (a Arm) Said() string {
 	return strings.Join(said, ",")
 }
 
+// Spec is the path as ParseSpec takes it, without the defaults.
+func (a Arm) Spec() string {
+	if said := a.Said(); said != "" {
+		return a.Driver.Name + ":" + said
+	}
+	return a.Driver.Name
+}
+
 // Overhead is what the path adds to each packet on the wire, bytes.
 func (a Arm) Overhead() int {
 	if a.Driver.Overhead == nil {
