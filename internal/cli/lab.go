@@ -80,8 +80,7 @@ Paths:
 			o.AgentCommand = append(slices.Clone(o.Program), "agent")
 			l, err := lab.Up(cmd.Context(), o)
 			if err != nil {
-				return verr.Wrap(verr.Failed, "cannot raise lab "+o.Name, err,
-					"what was built is gone again; the reason says what to change")
+				return notRaised(o.Name, err)
 			}
 			if asJSON {
 				return printJSON(out, l)
@@ -96,6 +95,18 @@ Paths:
 	f.IntVar(&o.Services, "services", 0, "let the machines' packet filter carry what kube-proxy writes for so many\nServices, with connection tracking on")
 	f.BoolVar(&asJSON, "json", false, "print the lab as JSON")
 	return cmd
+}
+
+// notRaised makes an error for a user of why a lab did not come up. What else
+// failed then is why it is not gone again.
+func notRaised(name string, err error) error {
+	failed := apart(err)
+	do := "what was built is gone again; the reason says what to change"
+	if len(failed) > 1 {
+		do = removeRest
+	}
+	failed[0] = verr.Wrap(verr.Failed, "cannot raise lab "+name, failed[0], do)
+	return errors.Join(failed...)
 }
 
 func pathHelp() string {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,16 +43,53 @@ Venturi makes and removes. The machine's own interfaces are never touched.`
 func Run(ctx context.Context, env *Env) int {
 	ctx, stop := withSignals(ctx, env)
 	defer stop()
-	err := execute(ctx, env)
-	if err == nil {
+	failed := execute(ctx, env)
+	if len(failed) == 0 {
 		return verr.OK
 	}
-	if stopped(err) && context.Cause(ctx) == errSignal {
-		err = verr.Wrap(verr.Interrupted, "stopped before the end", errSignal,
-			"run the command again; nothing was left behind")
+	for _, also := range failed[1:] {
+		verr.Print(env.Stderr, also)
 	}
-	verr.Print(env.Stderr, err)
-	return verr.Code(err)
+	verr.Print(env.Stderr, failed[0])
+	return verr.Code(failed[0])
+}
+
+// execute runs the command and gives what failed: first what it was asked for,
+// then what else did, such as taking down what had been built.
+func execute(ctx context.Context, env *Env) []error {
+	started := false
+	root := commandTree(env, &started)
+	// cobra takes the process's own arguments when it is given nil.
+	root.SetArgs(append([]string{}, env.Args...))
+	cmd, err := root.ExecuteContextC(ctx)
+	failed := apart(err)
+	switch {
+	case err == nil:
+		return nil
+	case !started:
+		// Not one line of a command has run, so it was the command line.
+		return []error{usage(cmd, err)}
+	case stopped(err) && context.Cause(ctx) == errSignal:
+		return interrupted(slices.DeleteFunc(failed, stopped))
+	}
+	// An error without three parts by now is one that nobody foresaw.
+	failed[0] = verr.Wrap(verr.Failed, "cannot finish "+cmd.CommandPath(), failed[0],
+		`if the reason does not tell what to do, report it with what "venturi version" prints`)
+	return failed
+}
+
+// apart gives the errors that were joined into one. Those that stand in one
+// sentence, as fmt.Errorf puts them, stay together.
+func apart(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || errors.Join(joined.Unwrap()...).Error() != err.Error() {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, apart(e)...)
+	}
+	return all
 }
 
 // stopped tells whether a command ended because its context did.
@@ -59,23 +97,20 @@ func stopped(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, errSignal)
 }
 
-func execute(ctx context.Context, env *Env) error {
-	started := false
-	root := commandTree(env, &started)
-	// cobra takes the process's own arguments when it is given nil.
-	root.SetArgs(append([]string{}, env.Args...))
-	cmd, err := root.ExecuteContextC(ctx)
-	if err != nil && !started {
-		// Not one line of a command has run, so it was the command line.
-		return usage(cmd, err)
+// interrupted is what to tell of a command that a signal ended, when also failed
+// too.
+func interrupted(also []error) []error {
+	do := "run the command again; nothing was left behind"
+	for _, err := range also {
+		if verr.Code(err) == verr.Failed {
+			do = removeRest
+		}
 	}
-	if stopped(err) {
-		return err
-	}
-	// An error without three parts by now is one that nobody foresaw.
-	return verr.Wrap(verr.Failed, "cannot finish "+cmd.CommandPath(), err,
-		`if the reason does not tell what to do, report it with what "venturi version" prints`)
+	return append([]error{verr.Wrap(verr.Interrupted, "stopped before the end", errSignal, do)}, also...)
 }
+
+// removeRest is what to do when taking down did not succeed.
+const removeRest = "remove what is left behind with `venturi lab down`"
 
 // commandTree builds the command with all that is below it. A command sets
 // *started when its own code begins.

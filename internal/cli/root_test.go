@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,6 +36,10 @@ func TestErrors(t *testing.T) {
 	}{
 		{nil, verr.OK, ""},
 		{verr.New(verr.Busy, "cannot a", "b", "c"), verr.Busy, "venturi: cannot a\n  why: b\n  do:  c\n"},
+		{errors.Join(verr.New(verr.Busy, "cannot a", "b", "c"), errors.New("remove x")), verr.Busy,
+			"venturi: remove x\nventuri: cannot a\n  why: b\n  do:  c\n"},
+		// Without a signal, a context that ended is an error like any other.
+		{fmt.Errorf("dial: %w", context.Canceled), verr.Failed, "venturi: cannot finish venturi try\n  why: dial: context canceled\n  do:  "},
 		{errors.New("open x: no such thing"), verr.Failed, "venturi: cannot finish venturi try\n  why: open x: no such thing\n  do:  "},
 	}
 	for _, c := range cases {
@@ -63,6 +68,48 @@ func TestFirstSignal(t *testing.T) {
 		}
 		if !strings.Contains(errs.String(), "  do:  ") {
 			t.Errorf("%v: printed %q", sig, errs)
+		}
+	}
+}
+
+// When taking down failed after it, nobody is told that nothing was left.
+func TestSignalAndFailure(t *testing.T) {
+	for _, wrap := range []func(error) error{
+		func(err error) error { return err },
+		func(err error) error { return notRaised("a", err) },
+	} {
+		env, errs := bench(t, func(ctx context.Context) error {
+			if err := syscall.Kill(syscall.Getpid(), syscall.SIGINT); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return wrap(errors.Join(fmt.Errorf("raise: %w", ctx.Err()), errors.New("remove lab x: it is busy")))
+		})
+		if got := Run(t.Context(), env); got != verr.Interrupted {
+			t.Errorf("code %d, want %d", got, verr.Interrupted)
+		}
+		text := errs.String()
+		if !strings.Contains(text, "remove lab x") || !strings.Contains(text, "venturi lab down") || strings.Contains(text, "nothing was left") {
+			t.Errorf("printed %q", text)
+		}
+	}
+}
+
+// What was built for a lab is gone again only if taking it down succeeded.
+func TestNotRaised(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		gone bool
+	}{
+		{errors.Join(errors.New("no room"), nil), true},
+		{errors.Join(errors.New("no room"), errors.New("remove lab x: it is busy")), false},
+	} {
+		env, errs := bench(t, func(context.Context) error { return notRaised("x", c.err) })
+		if got := Run(t.Context(), env); got != verr.Failed {
+			t.Errorf("code %d, want %d", got, verr.Failed)
+		}
+		if strings.Contains(errs.String(), "gone again") != c.gone || strings.Contains(errs.String(), "lab down") == c.gone {
+			t.Errorf("%v: printed %q", c.err, errs)
 		}
 	}
 }

@@ -45,6 +45,7 @@ func withSignals(ctx context.Context, env *Env) (context.Context, func()) {
 				return
 			case <-signals:
 				if asked {
+					fmt.Fprintln(env.Stderr, "venturi: quitting at once; `venturi lab down` removes what is left behind")
 					env.Exit(verr.Interrupted)
 					return
 				}
