@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -21,43 +21,11 @@ func newPath(env *Env) *cobra.Command {
 options behind a colon where there are any: vxlan:vni=42,tunnels=5. The same path
 can be given several times, with other options.`,
 		Example: `  venturi path ls
-  venturi path show ovs-vxlan`,
+  venturi path show ovs-vxlan
+  venturi path show ovs-vxlan:datapath=netdev`,
 	}
 	cmd.AddCommand(pathList(env.Stdout), pathShow(env.Stdout))
 	return cmd
-}
-
-// pathInfo is what there is to know of a driver, for people and for machines.
-type pathInfo struct {
-	Name     string       `json:"name"`
-	Summary  string       `json:"summary"`
-	Like     string       `json:"like"`
-	Overhead int          `json:"overhead"` // bytes a packet, with the default options
-	Needs    []string     `json:"needs"`
-	Options  []pathOption `json:"options"`
-}
-
-type pathOption struct {
-	Name    string `json:"name"`
-	Value   string `json:"value"`
-	Default string `json:"default"`
-	Help    string `json:"help"`
-}
-
-func describe(d *path.Driver) pathInfo {
-	options := path.Values{}
-	info := pathInfo{Name: d.Name, Summary: d.Summary, Like: d.Like, Needs: []string{}, Options: []pathOption{}}
-	for _, o := range d.Options {
-		options[o.Name] = o.Default
-		info.Options = append(info.Options, pathOption{o.Name, o.Value, o.Default, o.Help})
-	}
-	info.Overhead = path.Arm{Driver: d, Options: options}.Overhead()
-	if d.Needs != nil {
-		for _, n := range d.Needs(options) {
-			info.Needs = append(info.Needs, n.String())
-		}
-	}
-	return info
 }
 
 func pathList(out io.Writer) *cobra.Command {
@@ -66,14 +34,15 @@ func pathList(out io.Writer) *cobra.Command {
 		Use:   "ls",
 		Short: "List the paths",
 		Long: `List the paths: what each is, which system wires it so, how many bytes it adds to
-each packet on the wire, and whether it can be built here with its default
-options (as root; somebody else sees what can be told without).`,
+each packet on the wire, what it needs of the kernel and of Debian's packages, and
+whether it can be built here with its default options, or else with which. A "?"
+could not be told: most of what the kernel can do, only root can find out.`,
 		Example: "  venturi path ls\n  venturi path ls --json",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			all := []pathInfo{}
 			for _, d := range path.Table {
-				all = append(all, describe(d))
+				all = append(all, describe(d, nil))
 			}
 			switch {
 			case asJSON:
@@ -81,12 +50,7 @@ options (as root; somebody else sees what can be told without).`,
 			case markdown:
 				return markdownPaths(out, all)
 			}
-			w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "PATH\tOVERHEAD\tHERE\tWHAT IT IS, AND WHO WIRES IT SO")
-			for i, p := range all {
-				fmt.Fprintf(w, "%s\t%d B\t%s\t%s (%s)\n", p.Name, p.Overhead, here(path.Table[i]), p.Summary, p.Like)
-			}
-			return w.Flush()
+			return printPaths(out, all)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON, with options and needs")
@@ -95,86 +59,110 @@ options (as root; somebody else sees what can be told without).`,
 	return cmd
 }
 
-// here tells whether a path can be built on this machine: with its defaults, or
-// else with which option.
-func here(d *path.Driver) string {
-	if lacking(d.Name) == nil {
-		return "yes"
-	}
-	for _, o := range d.Options {
-		for _, value := range strings.Split(o.Value, "|") {
-			said := o.Name + "=" + value
-			if strings.Contains(o.Value, "|") && value != "auto" && lacking(d.Name+":"+said) == nil {
-				return "with " + said
-			}
+// textWidth keeps a line of the list of paths below 120 columns.
+const textWidth = 72
+
+func printPaths(out io.Writer, all []pathInfo) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PATH\tOVERHEAD\tHERE\tWHAT IT IS, WHO WIRES IT SO, WHAT IT NEEDS")
+	unknown := false
+	for _, p := range all {
+		unknown = unknown || p.Here == notTold
+		fmt.Fprintf(w, "%s\t%d B\t%s\t%s\n", p.Name, p.Overhead, p.Here, folded(p.Summary))
+		fmt.Fprintf(w, "\t\t\tlike %s\n", folded(p.Like))
+		if p.needs.any() {
+			fmt.Fprintf(w, "\t\t\tneeds %s\n", folded(p.needs.text(packages)))
 		}
 	}
-	return "no"
+	if err := w.Flush(); err != nil || !unknown {
+		return err
+	}
+	_, err := fmt.Fprintln(out, "\n?  could not be told: ask as root")
+	return err
 }
 
-// lacking is what this machine lacks for a path, as an error for a user; nil:
-// nothing, or that cannot be told.
-func lacking(spec string) error {
-	arms, err := path.Arms([]string{spec}, nil)
-	if err == nil {
-		err = arms[0].Check()
+// folded breaks a text between words, for the last column of the list.
+func folded(text string) string {
+	var b strings.Builder
+	width := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case width+1+len(word) > textWidth:
+			b.WriteString("\n\t\t\t")
+			width = 0
+		default:
+			b.WriteByte(' ')
+			width++
+		}
+		b.WriteString(word)
+		width += len(word)
 	}
-	if missing := new(verr.Error); errors.As(err, &missing) && missing.Code == verr.Missing {
-		return missing
-	}
-	return nil
+	return b.String()
 }
 
 func pathShow(out io.Writer) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "show PATH",
-		Short:   "Show one path with its options and needs",
-		Long:    "Show what a path is, its options with their defaults, and what it needs.",
-		Example: "  venturi path show vxlan",
-		Args:    cobra.ExactArgs(1),
+		Use:   "show PATH[:OPTIONS]",
+		Short: "Show one path with its options and needs",
+		Long: `Show what a path is, its options with their defaults, what it needs, and what of
+that this machine lacks. With options behind its name, overhead and needs are
+those of the path with these.`,
+		Example: `  venturi path show vxlan
+  venturi path show ovs-vxlan:datapath=netdev,tunnels=5`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			d, err := path.Lookup(args[0])
+			p, err := readPath(args[0])
 			if err != nil {
 				return err
 			}
-			p := describe(d)
 			if asJSON {
 				return printJSON(out, p)
 			}
-			w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-			fmt.Fprintf(w, "path\t%s: %s\nlike\t%s\noverhead\t%d B a packet\nneeds\t%s\n",
-				p.Name, p.Summary, p.Like, p.Overhead, orNothing(p.Needs))
-			for i, o := range p.Options {
-				head := ""
-				if i == 0 {
-					head = "options"
-				}
-				fmt.Fprintf(w, "%s\t%s=%s\t%s%s\n", head, o.Name, o.Value, o.Help, defaultText(o))
-			}
-			if err := w.Flush(); err != nil {
-				return err
-			}
-			if err := lacking(d.Name); err != nil {
-				fmt.Fprintln(out)
-				verr.Print(out, err)
-			}
-			return nil
+			return printPath(out, p)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	return cmd
 }
 
-func orNothing(list []string) string {
-	if len(list) == 0 {
-		return "nothing but what a lab needs"
+func printPath(out io.Writer, p pathInfo) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "path\t%s: %s\nlike\t%s\n", p.Name, p.Summary, p.Like)
+	if p.With != "" {
+		fmt.Fprintf(w, "with\t%s\n", p.With)
 	}
-	return strings.Join(list, ", ")
+	fmt.Fprintf(w, "overhead\t%d B a packet\nneeds\t%s\nhere\t%s\n", p.Overhead, p.needs.text(feature.Need.String), hereText(p.Here))
+	for i, o := range p.Options {
+		head := ""
+		if i == 0 {
+			head = "options"
+		}
+		fmt.Fprintf(w, "%s\t%s=%s\t%s%s\n", head, o.Name, o.Value, o.Help, defaultText(o))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if p.lacks != nil {
+		fmt.Fprintln(out)
+		verr.Print(out, p.lacks)
+	}
+	return nil
+}
+
+func hereText(here string) string {
+	if here == notTold {
+		return "could not be told: ask as root"
+	}
+	return here
 }
 
 func defaultText(o pathOption) string {
-	if o.Default == "" {
+	switch {
+	case o.Required:
+		return " (required)"
+	case o.Default == "":
 		return ""
 	}
 	return fmt.Sprintf(" (default %s)", o.Default)
@@ -188,7 +176,7 @@ func markdownPaths(out io.Writer, all []pathInfo) error {
 		"several times with other options. Overhead is what a path adds to each packet on the wire, with its default options.\n\n" +
 		"| path | what it is | who wires it so | overhead | needs |\n|---|---|---|---|---|\n")
 	for _, p := range all {
-		fmt.Fprintf(&b, "| [`%s`](#%[1]s) | %s | %s | %d B | %s |\n", p.Name, p.Summary, p.Like, p.Overhead, orNothing(p.Needs))
+		fmt.Fprintf(&b, "| [`%s`](#%[1]s) | %s | %s | %d B | %s |\n", p.Name, p.Summary, p.Like, p.Overhead, p.needs.text(feature.Need.String))
 	}
 	for _, p := range all {
 		fmt.Fprintf(&b, "\n## %s\n\n", p.Name)
@@ -198,7 +186,11 @@ func markdownPaths(out io.Writer, all []pathInfo) error {
 		}
 		b.WriteString("| option | default | what it does |\n|---|---|---|\n")
 		for _, o := range p.Options {
-			fmt.Fprintf(&b, "| `%s=%s` | %s | %s |\n", o.Name, strings.ReplaceAll(o.Value, "|", "\\|"), o.Default, o.Help)
+			preset := o.Default
+			if o.Required {
+				preset = "required"
+			}
+			fmt.Fprintf(&b, "| `%s=%s` | %s | %s |\n", o.Name, strings.ReplaceAll(o.Value, "|", "\\|"), preset, o.Help)
 		}
 	}
 	_, err := io.WriteString(out, b.String())

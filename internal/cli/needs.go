@@ -1,0 +1,222 @@
+package cli
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/path"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// pathInfo is what there is to know of a path, for people and for machines.
+type pathInfo struct {
+	Name     string       `json:"name"`
+	Summary  string       `json:"summary"`
+	Like     string       `json:"like"`
+	With     string       `json:"with,omitempty"` // the options that overhead, needs and here are told for; empty: the defaults
+	Overhead int          `json:"overhead"`       // bytes a packet
+	Needs    []string     `json:"needs"`
+	Here     string       `json:"here"` // can it be built on this machine: yes, no, ?, or "with OPTION=VALUE"
+	Options  []pathOption `json:"options"`
+
+	needs needs
+	lacks error // for a user, where it cannot be built
+}
+
+type pathOption struct {
+	Name     string `json:"name"`
+	Value    string `json:"value"`
+	Default  string `json:"default"`
+	Required bool   `json:"required,omitempty"`
+	Help     string `json:"help"`
+}
+
+// readPath tells of a path as a user gives it. Its name alone will do, even
+// where some options are required.
+func readPath(text string) (pathInfo, error) {
+	if !strings.Contains(text, ":") {
+		d, err := path.Lookup(text)
+		if err != nil {
+			return pathInfo{}, err
+		}
+		return describe(d, nil), nil
+	}
+	d, given, err := path.ParseSpec(text)
+	if err != nil {
+		return pathInfo{}, err
+	}
+	return describe(d, given), nil
+}
+
+// describe tells of a path with the options that were given; nil: with its
+// defaults, and of its needs also where they differ with other options.
+func describe(d *path.Driver, given path.Values) pathInfo {
+	options := given
+	if given == nil {
+		options = path.Values{}
+		for _, o := range d.Options {
+			options[o.Name] = o.Default
+		}
+	}
+	arm := path.Arm{Name: d.Name, Driver: d, Options: options}
+	info := pathInfo{
+		Name: d.Name, Summary: d.Summary, Like: d.Like, Overhead: arm.Overhead(),
+		Needs: []string{}, Options: []pathOption{},
+		needs: needs{always: needsOf(d, options)},
+	}
+	for _, o := range d.Options {
+		info.Options = append(info.Options, pathOption{o.Name, o.Value, o.Default, o.Required, o.Help})
+	}
+	for _, n := range info.needs.always {
+		info.Needs = append(info.Needs, n.String())
+	}
+	if given != nil {
+		info.With, info.Here = arm.Said(), hereWith(d, given)
+	} else {
+		info.Here = here(d, options)
+		info.needs.split(d, options)
+	}
+	info.lacks = lacking(arm)
+	return info
+}
+
+// needs is what a path needs, and what only with one of two values of an option.
+type needs struct {
+	always []feature.Need
+	with   []conditional
+}
+
+type conditional struct {
+	option string // OPTION=VALUE
+	needs  []feature.Need
+}
+
+// split finds out which needs go with one option, which has two values that
+// matter, such as datapath=system|netdev.
+func (n *needs) split(d *path.Driver, preset path.Values) {
+	for option, other := range alternatives(d, preset) {
+		all := needsOf(d, other)
+		here, there := minus(n.always, all), minus(all, n.always)
+		if len(here)+len(there) == 0 {
+			continue
+		}
+		name, _, _ := strings.Cut(option, "=")
+		n.always = minus(n.always, here)
+		n.with = append(n.with, conditional{name + "=" + preset[name], here}, conditional{option, there})
+		return
+	}
+}
+
+func (n needs) any() bool { return len(n.always)+len(n.with) > 0 }
+
+// text lists the needs, each as name calls it and none twice.
+func (n needs) text(name func(feature.Need) string) string {
+	var parts []string
+	if len(n.always) > 0 {
+		parts = append(parts, list(n.always, name))
+	}
+	for _, c := range n.with {
+		if len(c.needs) > 0 {
+			parts = append(parts, "with "+c.option+": "+list(c.needs, name))
+		}
+	}
+	if len(parts) == 0 {
+		return "nothing but what a lab needs"
+	}
+	return strings.Join(parts, "; ")
+}
+
+func list(needs []feature.Need, name func(feature.Need) string) string {
+	var names []string
+	for _, n := range needs {
+		if s := name(n); !slices.Contains(names, s) {
+			names = append(names, s)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// packages calls a program by the package that brings it.
+func packages(n feature.Need) string {
+	if p, ok := n.(feature.Program); ok {
+		return p.Package
+	}
+	return n.String()
+}
+
+func needsOf(d *path.Driver, v path.Values) []feature.Need {
+	if d.Needs == nil {
+		return nil
+	}
+	return d.Needs(v)
+}
+
+func minus(all, without []feature.Need) []feature.Need {
+	return slices.DeleteFunc(slices.Clone(all), func(n feature.Need) bool { return slices.Contains(without, n) })
+}
+
+// alternatives gives, for each other value of an option that takes one of a few
+// words, the option and all values with it. What is chosen by the machine is none.
+func alternatives(d *path.Driver, preset path.Values) func(yield func(string, path.Values) bool) {
+	return func(yield func(string, path.Values) bool) {
+		for _, o := range d.Options {
+			for _, value := range strings.Split(o.Value, "|") {
+				if o.Default == "" || value == o.Default || value == "auto" || !strings.Contains(o.Value, "|") {
+					continue
+				}
+				other := maps.Clone(preset)
+				other[o.Name] = value
+				if !yield(o.Name+"="+value, other) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// notTold is the third answer to whether a path can be built.
+const notTold = "?"
+
+// here tells whether a path can be built on this machine: with its defaults, or
+// else with which option.
+func here(d *path.Driver, preset path.Values) string {
+	answer := hereWith(d, preset)
+	if answer != "no" {
+		return answer
+	}
+	for option, other := range alternatives(d, preset) {
+		switch hereWith(d, other) {
+		case "yes":
+			return "with " + option
+		case notTold:
+			answer = notTold
+		}
+	}
+	return answer
+}
+
+func hereWith(d *path.Driver, v path.Values) string {
+	answer := "yes"
+	for _, n := range needsOf(d, v) {
+		switch found, _ := n.Ask(); found {
+		case feature.No:
+			return "no"
+		case feature.Unknown:
+			answer = notTold
+		}
+	}
+	return answer
+}
+
+// lacking is what this machine lacks for a path, as an error for a user; nil:
+// nothing, or that cannot be told.
+func lacking(a path.Arm) error {
+	err := feature.Require("cannot raise path "+a.Name, needsOf(a.Driver, a.Options)...)
+	if missing := new(verr.Error); errors.As(err, &missing) {
+		return missing
+	}
+	return nil
+}
