@@ -177,6 +177,9 @@ func (o *Options) check() ([]path.Arm, error) {
 	if err := path.Room(len(arms), o.Hosts); err != nil {
 		return nil, err
 	}
+	if err := path.Fit(arms, o.Hosts); err != nil {
+		return nil, err
+	}
 	for _, arm := range arms {
 		if _, err := arm.MTU(o.Wire.MTU); err != nil {
 			return nil, err

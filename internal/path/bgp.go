@@ -26,6 +26,15 @@ var overBGP = Driver{
 		number(bgpHold, bgp.MinHold, bgp.MaxHold, fmt.Sprint(bgp.DefaultHold), "hold time, seconds: after so long a silence a speaker is taken for dead"),
 		mtu,
 	},
+	Fits: func(a Arm, hosts int) error {
+		n := a.Options.Int(bgpReflectors)
+		if n < hosts {
+			return nil
+		}
+		return verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s with %s=%d", a.Name, bgpReflectors, n),
+			fmt.Sprintf("the lab has %d machines, and at least one must be no reflector", hosts),
+			fmt.Sprintf("give %s=%d or less, or more --hosts", bgpReflectors, hosts-1))
+	},
 	Up: bgpUp,
 }
 
@@ -49,11 +58,6 @@ const bgpReady = 40 * time.Second
 var bgpCluster = netip.MustParseAddr("244.0.0.1")
 
 func bgpUp(ctx context.Context, s *Site) (Ends, error) {
-	if n := s.Options.Int(bgpReflectors); n >= len(s.Machines) {
-		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s with %s=%d", s.Arm, bgpReflectors, n),
-			fmt.Sprintf("the lab has %d machines, and at least one must be no reflector", len(s.Machines)),
-			fmt.Sprintf("give %s=%d or less, or more --hosts", bgpReflectors, len(s.Machines)-1))
-	}
 	speakers := make([]*change.Child, len(s.Machines))
 	states := make([]string, len(s.Machines))
 	ends, err := s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
@@ -109,10 +113,7 @@ func (s *Site) bgpConfig(i int) *bgp.Config {
 	if s.reflects(i) {
 		c.ClusterID = bgpCluster
 	}
-	for j, other := range s.Machines {
-		if j == i {
-			continue
-		}
+	for j, other := range s.others(i) {
 		// Speakers of other arms on this machine have blocks of their own.
 		c.Accept = append(c.Accept, s.block(j))
 		if s.Options.Int(bgpReflectors) > 0 && !s.reflects(i) && !s.reflects(j) {
@@ -146,8 +147,8 @@ func (s *Site) bgpLearned(i int, file string) error {
 	if err != nil {
 		return err
 	}
-	for j, other := range s.Machines {
-		if via, ok := state.Via(s.block(j)); j != i && (!ok || via != other.Addr) {
+	for j, other := range s.others(i) {
+		if via, ok := state.Via(s.block(j)); !ok || via != other.Addr {
 			return fmt.Errorf("no route to %s of %s; %s", s.block(j), other.Name, s.bgpMissing(state))
 		}
 	}

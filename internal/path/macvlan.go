@@ -43,10 +43,7 @@ func (s *Site) macvlanPod(i int) (machine.Endpoint, error) {
 	if err := pod.AddAddr(podDevice, netip.PrefixFrom(end.Addr, Pods.Bits())); err != nil {
 		return end, err
 	}
-	for j := range s.Machines {
-		if j == i {
-			continue
-		}
+	for j := range s.others(i) {
 		if err := pod.AddNeighbour(podDevice, s.podAddr(j, 0), s.podMAC(j, 0)); err != nil {
 			return end, err
 		}

@@ -254,10 +254,7 @@ func (h *ovsHost) podEnd(n int, pod *change.Namespace) (machine.Endpoint, error)
 	if err := pod.AddAddr(podDevice, netip.PrefixFrom(end.Addr, Pods.Bits())); err != nil {
 		return end, err
 	}
-	for j := range h.Machines {
-		if j == h.i {
-			continue
-		}
+	for j := range h.others(h.i) {
 		if err := pod.AddNeighbour(podDevice, h.podAddr(j, n), h.podMAC(j, n)); err != nil {
 			return end, err
 		}

@@ -81,10 +81,7 @@ func (h *ovsHost) tunnelAddrs(ctx context.Context, tunnels int) error {
 			return err
 		}
 	}
-	for j := range h.Machines {
-		if j == h.i {
-			continue
-		}
+	for j := range h.others(h.i) {
 		for n := range tunnels {
 			if err := h.tunnelPeer(ctx, device, j, n); err != nil {
 				return err
@@ -108,10 +105,7 @@ func (h *ovsHost) tunnelFlows() (flows []string) {
 	for n := range h.Options.Int("tunnels") {
 		pod := ovsFirstPod + n
 		flows = append(flows, fmt.Sprintf("in_port=%d,tun_dst=%s,actions=output:%d", ovsUplink, h.outer(h.i, n), pod))
-		for j := range h.Machines {
-			if j == h.i {
-				continue
-			}
+		for j := range h.others(h.i) {
 			match := fmt.Sprintf("in_port=%d", pod)
 			if len(h.Machines) > 2 {
 				// There is more than one machine that it may be for.

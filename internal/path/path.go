@@ -11,6 +11,8 @@ package path
 import (
 	"context"
 	"fmt"
+	"iter"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -30,6 +32,12 @@ type Driver struct {
 	// Settle refuses options that do not go together, and fills in those that
 	// depend on the machine; nil: all go together.
 	Settle func(Values) error
+	// Tunnels: it is made of the kernel's vxlan devices, in the machines' own
+	// namespaces, by the options vni, port and tunnels; see [Fit].
+	Tunnels bool
+	// Fits refuses a number of machines that the path cannot be on; nil: it can
+	// be on any. Errors are for a user.
+	Fits func(a Arm, hosts int) error
 	// Overhead is what it adds to each packet on the wire, bytes; nil: nothing.
 	Overhead func(Values) int
 	// MTU is the most that the pods can have over a wire with the given one,
@@ -74,6 +82,7 @@ type Site struct {
 	Index    int    // of the arm, from 0: addresses derive from it
 	Nth      int    // among the arms of this driver, from 0: names of devices derive from it
 	Options  Values
+	VNI      int // of the first tunnel, of drivers with Tunnels
 	MTU      int // of the pods, bytes
 	Machines []Machine
 	Ground
@@ -84,8 +93,20 @@ type Machine struct {
 	Name string
 	In   *change.Namespace
 	Wire string     // name of the device that leads to the other machines
-	Addr netip.Addr // on the wire
-	MTU  int        // of the wire, bytes
+	MAC  net.HardwareAddr // of that device
+	Addr netip.Addr       // on the wire
+	MTU  int              // of the wire, bytes
+}
+
+// others goes through the machines but the i-th, with their indices.
+func (s *Site) others(i int) iter.Seq2[int, Machine] {
+	return func(yield func(int, Machine) bool) {
+		for j, m := range s.Machines {
+			if j != i && !yield(j, m) {
+				return
+			}
+		}
+	}
 }
 
 // Ground is what the lab gives a driver to build on. Machines are given by

@@ -26,10 +26,7 @@ var routed = Driver{
 				return nil, err
 			}
 			m := s.Machines[i]
-			for j, other := range s.Machines {
-				if j == i {
-					continue
-				}
+			for j, other := range s.others(i) {
 				if err := m.In.AddRoute(change.Route{Dst: s.block(j), Via: other.Addr, Device: m.Wire}); err != nil {
 					return nil, err
 				}

@@ -15,6 +15,7 @@ type Arm struct {
 	Nth     int // among those of the same driver, from 0
 	Driver  *Driver
 	Options Values
+	VNI     int // of the first tunnel, of drivers with Tunnels; given by [Fit]
 }
 
 // Arms reads a list of paths as a user gives them, NAME or NAME:KEY=VALUE,...

@@ -2,15 +2,12 @@ package path
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
-	"syscall"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/machine"
-	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // vxlan is the kernel's overlay as Flannel wires it: pods on a bridge that is
@@ -30,6 +27,7 @@ var vxlan = Driver{
 	Like:     "Flannel with its vxlan backend",
 	Options:  vxlanOptions("8472", "UDP port; 8472 is Flannel's, and the kernel's own default"),
 	Settle:   vxlanSettle,
+	Tunnels:  true,
 	Overhead: func(Values) int { return vxlanOverhead },
 	Needs:    func(Values) []feature.Need { return []feature.Need{feature.Bridge, feature.VXLAN} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
@@ -78,17 +76,9 @@ func vxlanSettle(v Values) error {
 	return nil
 }
 
-// vni is that of the n-th tunnel.
-func (s *Site) vni(n int) int {
-	if first := s.Options.Int("vni"); first > 0 {
-		return first + n
-	}
-	return s.tunnelNumber(n)
-}
-
-// tunnelNumber counts the tunnels of all arms of this driver from 1: the first
-// is Flannel's own flannel.1.
-func (s *Site) tunnelNumber(n int) int { return 1 + s.Nth*maxPods + n }
+// tunnelNumber counts the tunnels of all arms of a driver from 1: the first is
+// Flannel's own flannel.1.
+func tunnelNumber(nth, n int) int { return 1 + nth*maxPods + n }
 
 // vxlanDevice makes the device of one tunnel on a machine, and tells it where
 // the same tunnel ends on the other machines. A single tunnel uses the
@@ -100,22 +90,22 @@ func (s *Site) vxlanDevice(i, n int, name string) error {
 		if err := m.In.AddAddr(m.Wire, netip.PrefixFrom(local, outerNet.Bits())); err != nil {
 			return err
 		}
+		// As the lab does for the addresses on the wire: to ask for one would take
+		// time out of the first measurement, and now and then of another.
+		for j, other := range s.others(i) {
+			if err := m.In.AddNeighbour(m.Wire, s.outer(j, n), other.MAC); err != nil {
+				return err
+			}
+		}
 	}
 	err := m.In.AddVXLAN(change.VXLAN{
 		Name: name, MAC: s.tunnelMAC(i, n), MTU: s.MTU,
-		VNI: s.vni(n), Port: s.Options.Int("port"), Local: local, Device: m.Wire, NoCsum: !s.Options.On("csum"),
+		VNI: s.VNI + n, Port: s.Options.Int("port"), Local: local, Device: m.Wire, NoCsum: !s.Options.On("csum"),
 	})
-	if errors.Is(err, syscall.EEXIST) {
-		return verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s with VNI %d on port %s", s.Arm, s.vni(n), s.Options["port"]),
-			"another path of this lab has both", "give the paths different vni= or port=")
-	}
 	if err != nil {
 		return err
 	}
-	for j := range s.Machines {
-		if j == i {
-			continue
-		}
+	for j := range s.others(i) {
 		if err := m.In.AddFDB(name, s.tunnelMAC(j, n), s.vxlanOuter(j, n)); err != nil {
 			return err
 		}
@@ -134,17 +124,14 @@ func (s *Site) vxlanOuter(i, n int) netip.Addr {
 // pods of the others that are behind it.
 func (s *Site) vxlanTunnel(i, n int) error {
 	in := s.Machines[i].In
-	device := fmt.Sprintf("flannel.%d", s.tunnelNumber(n))
+	device := fmt.Sprintf("flannel.%d", tunnelNumber(s.Nth, n))
 	if err := s.vxlanDevice(i, n, device); err != nil {
 		return err
 	}
 	if err := in.AddAddr(device, single(s.vxlanHop(i, n))); err != nil {
 		return err
 	}
-	for j := range s.Machines {
-		if j == i {
-			continue
-		}
+	for j := range s.others(i) {
 		hop, behind := s.vxlanHop(j, n), s.block(j)
 		if s.Options.Int("tunnels") > 1 {
 			behind = single(s.podAddr(j, n))

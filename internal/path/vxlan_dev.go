@@ -18,6 +18,7 @@ var vxlanDev = Driver{
 	Like:     "`ip link add type vxlan` between two hosts",
 	Options:  vxlanOptions("4789", "UDP port; 4789 is the assigned one"),
 	Settle:   vxlanSettle,
+	Tunnels:  true,
 	Overhead: func(Values) int { return vxlanOverhead },
 	Needs:    func(Values) []feature.Need { return []feature.Need{feature.VXLAN} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
@@ -45,10 +46,7 @@ func (s *Site) vxlanEnd(i, n int) (machine.Endpoint, error) {
 	if err := in.AddAddr(end.Device, single(end.Addr)); err != nil {
 		return end, err
 	}
-	for j := range s.Machines {
-		if j == i {
-			continue
-		}
+	for j := range s.others(i) {
 		there := s.podAddr(j, n)
 		if err := in.AddNeighbour(end.Device, there, s.tunnelMAC(j, n)); err != nil {
 			return end, err

@@ -1,0 +1,82 @@
+package path
+
+import (
+	"fmt"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Fit makes the arms of a lab fit together, on so many machines: it gives the
+// tunnels VNIs that do not say which, and refuses what cannot be up at once.
+// Errors are for a user.
+func Fit(arms []Arm, hosts int) error {
+	for _, a := range arms {
+		if a.Driver.Fits == nil {
+			continue
+		}
+		if err := a.Driver.Fits(a, hosts); err != nil {
+			return err
+		}
+	}
+	return fitVNIs(arms)
+}
+
+// tunnelID is what tells the kernel's vxlan devices of one namespace apart.
+type tunnelID struct{ vni, port int }
+
+// fitVNIs sees that no two vxlan devices of a machine have both VNI and port.
+// What was asked for is dealt out first; the others get the next that is free.
+func fitVNIs(arms []Arm) error {
+	taken := map[tunnelID]string{} // by which arm
+	for i := range arms {
+		a := &arms[i]
+		if !a.Driver.Tunnels || a.Options.Int("vni") == 0 {
+			continue
+		}
+		a.VNI = a.Options.Int("vni")
+		if id, other := a.meets(taken); other != "" {
+			return verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s beside %s", a.Name, other),
+				fmt.Sprintf("both have a tunnel with VNI %d on UDP port %d, and a machine can have only one", id.vni, id.port),
+				"give one of them another vni= or port=")
+		}
+		a.take(taken)
+	}
+	for i := range arms {
+		a := &arms[i]
+		if !a.Driver.Tunnels || a.VNI > 0 {
+			continue
+		}
+		for a.VNI = tunnelNumber(a.Nth, 0); ; a.VNI++ {
+			if _, other := a.meets(taken); other == "" {
+				break
+			}
+		}
+		a.take(taken)
+	}
+	return nil
+}
+
+// tunnels lists what the kernel knows the arm's tunnels by.
+func (a Arm) tunnels() []tunnelID {
+	ids := make([]tunnelID, a.Options.Int("tunnels"))
+	for n := range ids {
+		ids[n] = tunnelID{a.VNI + n, a.Options.Int("port")}
+	}
+	return ids
+}
+
+// meets gives the arm that has one of this one's tunnels already; "": none has.
+func (a Arm) meets(taken map[tunnelID]string) (id tunnelID, arm string) {
+	for _, id := range a.tunnels() {
+		if arm := taken[id]; arm != "" {
+			return id, arm
+		}
+	}
+	return tunnelID{}, ""
+}
+
+func (a Arm) take(taken map[tunnelID]string) {
+	for _, id := range a.tunnels() {
+		taken[id] = a.Name
+	}
+}

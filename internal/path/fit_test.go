@@ -1,0 +1,57 @@
+package path_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/path"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Tunnels that do not say which VNI they have get one that nobody else has on
+// the same port, whatever the order.
+func TestFitVNIs(t *testing.T) {
+	for _, c := range []struct {
+		paths string
+		want  []int
+	}{
+		{"vxlan vxlan-dev host", []int{1, 1, 0}},
+		{"vxlan vxlan vxlan", []int{1, 17, 33}},
+		{"vxlan:port=4789 vxlan-dev", []int{1, 2}},
+		{"vxlan:port=4789,tunnels=5 vxlan-dev:tunnels=2 vxlan-dev", []int{1, 6, 17}},
+		{"vxlan vxlan:vni=1", []int{2, 1}},
+		{"vxlan-dev:port=8472,tunnels=3 vxlan:vni=2", []int{3, 2}},
+		{"vxlan:vni=7 vxlan:vni=7,port=4789 ovs-vxlan:vni=7", []int{7, 7, 0}},
+		{"vxlan:vni=3,tunnels=4 vxlan:vni=7", []int{3, 7}},
+	} {
+		arms, err := path.Arms(strings.Fields(c.paths), nil)
+		if err == nil {
+			err = path.Fit(arms, 2)
+		}
+		var got []int
+		for _, a := range arms {
+			got = append(got, a.VNI)
+		}
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: VNIs %v, %v, want %v", c.paths, got, err, c.want)
+		}
+	}
+}
+
+// What cannot be up at once is refused, with the names of both.
+func TestFitRefuses(t *testing.T) {
+	for paths, what := range map[string]string{
+		"vxlan:vni=7 vxlan:vni=7":                              "cannot raise path vxlan.2 beside vxlan",
+		"vxlan:port=4789,vni=7 host vxlan-dev:vni=6,tunnels=2": "cannot raise path vxlan-dev beside vxlan",
+		"bgp:reflector=2":                                      "cannot raise path bgp with reflector=2",
+	} {
+		arms, err := path.Arms(strings.Fields(paths), nil)
+		if err == nil {
+			err = path.Fit(arms, 2)
+		}
+		if verr.Code(err) != verr.Usage || !strings.HasPrefix(err.Error(), what) {
+			t.Errorf("%s: %v, want %s", paths, err, what)
+		}
+	}
+}
