@@ -43,3 +43,12 @@ func TestUpInterrupted(t *testing.T) {
 		t.Error("something of the lab is there")
 	}
 }
+
+// An arm may be called as a file that the lab itself keeps, or a daemon does.
+func TestOddNames(t *testing.T) {
+	testenv.Root(t)
+	testenv.Lab(t, lab.Options{
+		Paths: []string{"ovs-vlan:datapath=netdev", "ovs-vlan:datapath=netdev"}, Names: []string{"log", "sock"},
+		AgentCommand: testenv.AgentCommand(t),
+	})
+}

@@ -158,10 +158,11 @@ func (l *Lab) letGo() {
 	l.held = nil
 }
 
-// folder makes an arm's folder on a machine.
+// folder makes an arm's folder on a machine. It is in one of the machine's, so
+// that an arm may have any name: what the lab itself keeps is beside that.
 func (b *builder) folder(i int, arm string) (string, error) {
-	path := filepath.Join(folder(b.lab.Name), machineName(i)+"."+arm)
-	if err := os.Mkdir(path, 0o700); err != nil {
+	path := filepath.Join(folder(b.lab.Name), machineName(i), arm)
+	if err := os.MkdirAll(path, 0o700); err != nil {
 		return "", fmt.Errorf("make folder for daemons: %w", err)
 	}
 	return path, nil

@@ -189,25 +189,3 @@ func first(_ variant, nth int) int {
 	}
 	return 1
 }
-
-// text is the spec, when what it needs is there.
-func (v variant) text(t *testing.T, mtu int) string {
-	t.Helper()
-	if v.before == nil {
-		return v.spec
-	}
-	return v.spec + v.before(t, mtu)
-}
-
-// raise raises a lab with the given variants over a wire, as text.
-func raise(t *testing.T, list []variant, o lab.Options, text string) *lab.Lab {
-	t.Helper()
-	testenv.Root(t)
-	wire, err := lab.ParseWire(text)
-	must(t, err)
-	o.Wire = wire
-	for _, v := range list {
-		o.Paths = append(o.Paths, v.text(t, wire.MTU))
-	}
-	return testenv.Lab(t, o)
-}

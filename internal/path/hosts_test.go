@@ -13,13 +13,16 @@ import (
 
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // With more than two machines every pod reaches its counterpart on each other
 // machine, whatever the path.
 func TestFourMachines(t *testing.T) {
 	list := all(t)
-	l := raise(t, list, lab.Options{Hosts: 4}, "")
+	o := labOf(t, list, "")
+	o.Hosts = 4
+	l := testenv.Lab(t, o)
 	for _, arm := range l.Arms {
 		t.Run(arm.Name, func(t *testing.T) { everyPair(t, arm) })
 	}

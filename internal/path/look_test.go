@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // What is on the wire is what the table of variants says, and what the driver
@@ -15,7 +16,7 @@ import (
 // network card would send it, checksums included.
 func TestOnTheWire(t *testing.T) {
 	list := all(t)
-	l := raise(t, list, lab.Options{}, "csum=off")
+	l := testenv.Lab(t, labOf(t, list, "csum=off"))
 	for i, arm := range l.Arms {
 		t.Run(arm.Name, func(t *testing.T) { looks(t, l, i, list[i]) })
 	}

@@ -29,7 +29,7 @@ func TestOVNBalancer(t *testing.T) {
 		t.Run(arm.Name, func(t *testing.T) {
 			checkTCP(t, arm.From(), arm.To())
 			checkUDP(t, arm.To(), arm.From(), []int{100})
-			folder := filepath.Join(lab.Folder, l.Name, "m1."+arm.Name)
+			folder := filepath.Join(lab.Folder, l.Name, "m1", arm.Name)
 			ask := func(args ...string) string {
 				return run(t, append([]string{"ovs-appctl", "-t", filepath.Join(folder, "vswitchd.ctl")}, args...)...)
 			}

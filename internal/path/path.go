@@ -92,7 +92,7 @@ type Site struct {
 type Machine struct {
 	Name string
 	In   *change.Namespace
-	Wire string     // name of the device that leads to the other machines
+	Wire string           // name of the device that leads to the other machines
 	MAC  net.HardwareAddr // of that device
 	Addr netip.Addr       // on the wire
 	MTU  int              // of the wire, bytes

@@ -86,7 +86,7 @@ func TestSaid(t *testing.T) {
 	if said := arms[0].Said(); said != "vni=7,tunnels=5" || arms[0].Name != "five" {
 		t.Errorf("%s: %q, want five with vni=7,tunnels=5", arms[0].Name, said)
 	}
-	for _, name := range []string{"A", "a/b", "-a", strings.Repeat("x", 25), "host"} {
+	for _, name := range []string{"A", "a/b", "-a", "a.2", "x.ovs", strings.Repeat("x", 25), "host"} {
 		if _, err := path.Arms([]string{"host", "vxlan"}, []string{"host", name}); verr.Code(err) != verr.Usage {
 			t.Errorf("name %q: %v, want a usage error", name, err)
 		}

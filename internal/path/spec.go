@@ -35,13 +35,14 @@ func Arms(paths, names []string) ([]Arm, error) {
 		if arm.Nth > 0 {
 			arm.Name = fmt.Sprintf("%s.%d", d.Name, arm.Nth+1)
 		}
-		if i < len(names) && names[i] != "" {
+		given := i < len(names) && names[i] != ""
+		if given {
 			arm.Name = names[i]
 		}
-		if taken[arm.Name] || !validName(arm.Name) {
+		if taken[arm.Name] || given && !validName(arm.Name) {
 			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot call a path %q", arm.Name),
 				"each path needs a name of its own, which becomes part of a namespace's",
-				fmt.Sprintf("use at most %d of a-z, 0-9, - and ., beginning with a letter or digit", maxName))
+				fmt.Sprintf("use at most %d of a-z, 0-9 and -, beginning with a letter or digit", maxName))
 		}
 		taken[arm.Name] = true
 		arms = append(arms, arm)
@@ -53,9 +54,11 @@ func Arms(paths, names []string) ([]Arm, error) {
 // socket in the arm's folder stays below the 108 bytes that the kernel takes.
 const maxName = 24
 
+// validName tells whether a user may give an arm this name. A dot would make it
+// possible to give that of another arm's switch, x.ovs, or second pod, x.p2.
 func validName(name string) bool {
-	return name != "" && len(name) <= maxName && name[0] != '-' && name[0] != '.' &&
-		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == ""
+	return name != "" && len(name) <= maxName && name[0] != '-' &&
+		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
 // ParseSpec reads NAME or NAME:KEY=VALUE,... and gives the driver and all of

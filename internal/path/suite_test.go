@@ -21,46 +21,43 @@ var wires = []string{
 // wire's cards can do, and two arms of one path do not disturb each other.
 // Whether anything is left afterwards is what TestMain looks for.
 func TestTraffic(t *testing.T) {
-	for _, wire := range wires {
-		t.Run(wire, func(t *testing.T) {
-			carryAll(t, wire, 0, pick(t, func(v variant, nth int) int {
-				switch {
-				case nth > 0:
-					return 0
-				case v.twice:
-					return 2
-				}
-				return 1
-			}))
-		})
-	}
+	carryOver(t, wires, 0, pick(t, func(v variant, nth int) int {
+		switch {
+		case nth > 0:
+			return 0
+		case v.twice:
+			return 2
+		}
+		return 1
+	}))
 }
 
 // The same holds behind the packet filter of a node, for paths that go through
 // it. What daemons do has nothing to do with that.
 func TestTrafficBehindServices(t *testing.T) {
-	for _, wire := range []string{"", "tso=off,tunnel-tso=off,gro=on", "csum=off"} {
-		t.Run(wire, func(t *testing.T) {
-			carryAll(t, wire, 30, pick(t, func(v variant, nth int) int {
-				if nth == 0 && v.twice {
-					return 1
-				}
-				return 0
-			}))
-		})
-	}
+	carryOver(t, []string{"", "tso=off,tunnel-tso=off,gro=on", "csum=off"}, 30, pick(t, func(v variant, nth int) int {
+		if nth == 0 && v.twice {
+			return 1
+		}
+		return 0
+	}))
 }
 
-func carryAll(t *testing.T, wire string, services int, list []variant) {
-	l := raise(t, list, lab.Options{Services: services}, wire)
-	if len(l.Arms) != len(list) {
-		t.Fatalf("lab has %d arms, want %d", len(l.Arms), len(list))
+func carryOver(t *testing.T, wires []string, services int, list []variant) {
+	var labs []lab.Options
+	for _, wire := range wires {
+		o := labOf(t, list, wire)
+		o.Services = services
+		labs = append(labs, o)
 	}
-	mtu, err := lab.ParseWire(wire)
-	must(t, err)
-	for i, arm := range l.Arms {
-		t.Run(arm.Name, func(t *testing.T) { carries(t, arm, mtu.MTU-list[i].less, list[i].parts) })
-	}
+	inTurn(t, labs, func(l *lab.Lab, o lab.Options) {
+		if len(l.Arms) != len(list) {
+			t.Fatalf("lab has %d arms, want %d", len(l.Arms), len(list))
+		}
+		for i, arm := range l.Arms {
+			t.Run(o.Wire.String()+" "+arm.Name, func(t *testing.T) { carries(t, arm, o.Wire.MTU-list[i].less, list[i].parts) })
+		}
+	})
 }
 
 func carries(t *testing.T, arm lab.Arm, mtu, parts int) {
@@ -85,7 +82,7 @@ func carries(t *testing.T, arm lab.Arm, mtu, parts int) {
 // Every driver with all the options that the suite has for it.
 func TestVariants(t *testing.T) {
 	list := all(t)
-	l := raise(t, list, lab.Options{}, "")
+	l := raise(t, list)
 	for i, arm := range l.Arms {
 		t.Run(arm.Name, func(t *testing.T) { podsTalk(t, arm, list[i]) })
 	}

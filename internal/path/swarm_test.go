@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // A cluster of fifty comes up, and all pods of it talk. The test is in a file
@@ -13,7 +14,7 @@ import (
 func TestFiftyMachines(t *testing.T) {
 	const hosts = 50
 	start := time.Now()
-	l := raise(t, []variant{{spec: "bgp:reflector=1"}, {spec: "vxlan"}}, lab.Options{Hosts: hosts}, "")
+	l := testenv.Lab(t, lab.Options{Paths: []string{"bgp:reflector=1", "vxlan"}, Hosts: hosts})
 	t.Logf("up in %v", time.Since(start).Round(time.Millisecond))
 	for _, arm := range l.Arms {
 		if len(arm.Ends) != hosts {
