@@ -378,20 +378,20 @@ func TestStuckSeriesDoesNotKeepTheAgent(t *testing.T) {
 	}
 }
 
-func TestOwnNamespaceIsMeteredOnce(t *testing.T) {
-	const own, pod, other = "/proc/self/ns/net", "/run/netns/pod", "/run/netns/other"
-	for _, c := range []struct{ from, ends, crossed []string }{
-		{[]string{own}, []string{own}, []string{own}},
-		{[]string{""}, []string{""}, []string{""}},
-		{[]string{own, own}, []string{own}, []string{own}},
-		{[]string{pod}, []string{pod}, []string{pod, ""}},
-		{[]string{pod, other, pod}, []string{pod, other}, []string{pod, other, ""}},
+func TestNamespaceIsMeteredOnce(t *testing.T) {
+	const own, again, pod, other = "/proc/self/ns/net", "/proc/thread-self/ns/net", "/run/netns/pod", "/run/netns/other"
+	for _, c := range []struct{ from, spaces, ends, crossed []string }{
+		{[]string{own}, []string{own}, []string{own}, []string{own}},
+		{[]string{own}, []string{again}, []string{own}, []string{own}},
+		{[]string{own, own}, nil, []string{own}, []string{own}},
+		{[]string{pod}, []string{own}, []string{pod}, []string{pod, own}},
+		{[]string{pod, other, pod}, []string{own, other}, []string{pod, other}, []string{pod, other, own}},
 	} {
-		arm := load.Arm{Name: "some"}
+		arm := load.Arm{Name: "some", NearSpaces: c.spaces, FarSpaces: []string{"/run/netns/far"}}
 		for _, ns := range c.from {
 			arm.Ends = append(arm.Ends, load.Pair{From: machine.Endpoint{Namespace: ns}})
 		}
-		got := agent.MeterArms(load.Plan{Arms: []load.Arm{arm}}, agent.ClientEnd)[0]
+		got := agent.MeterArms(load.Plan{Arms: []load.Arm{arm}}, agent.NearSide)[0]
 		if !slices.Equal(got.Ends, c.ends) || !slices.Equal(got.Crossed, c.crossed) {
 			t.Errorf("from %q: ends in %q and crosses %q; want %q and %q", c.from, got.Ends, got.Crossed, c.ends, c.crossed)
 		}

@@ -20,10 +20,12 @@ func planToPB(p load.Plan) (*agentpb.Plan, error) {
 	out := &agentpb.Plan{
 		Token: p.Token, Load: p.Load, Size: int64(p.Size), Flows: int64(p.Flows), Batch: int64(p.Batch),
 		Slice: int64(p.Slice), Head: int64(p.Head), ClientCpu: int64(p.ClientCPU), ServerCpu: int64(p.ServerCPU),
+		Congestion: p.Congestion,
 	}
 	for _, a := range p.Arms {
 		arm := &agentpb.Arm{
 			Name: a.Name, Spin: int64(a.Spin), ServerPort: int64(a.ServerPort), ClientPort: int64(a.ClientPort),
+			NearSpaces: a.NearSpaces, FarSpaces: a.FarSpaces,
 		}
 		for _, ends := range a.Ends {
 			pair, err := pairToPB(ends)
@@ -49,11 +51,13 @@ func planFromPB(p *agentpb.Plan) (load.Plan, error) {
 		Token: p.GetToken(), Load: p.GetLoad(), Size: int(p.GetSize()), Flows: int(p.GetFlows()), Batch: int(p.GetBatch()),
 		Slice: time.Duration(p.GetSlice()), Head: time.Duration(p.GetHead()),
 		ClientCPU: int(p.GetClientCpu()), ServerCPU: int(p.GetServerCpu()),
+		Congestion: p.GetCongestion(),
 	}
 	for _, a := range p.GetArms() {
 		arm := load.Arm{
 			Name: a.GetName(), Spin: time.Duration(a.GetSpin()),
 			ServerPort: int(a.GetServerPort()), ClientPort: int(a.GetClientPort()),
+			NearSpaces: a.GetNearSpaces(), FarSpaces: a.GetFarSpaces(),
 		}
 		for _, ends := range a.GetEnds() {
 			pair, err := pairFromPB(ends)

@@ -17,7 +17,7 @@ var (
 	Peer         = peer
 	Hush         = hush
 	MeterArms    = meterArms
-	ClientEnd    = clientEnd
+	NearSide     = nearSide
 )
 
 const MemoryLimit = memoryLimit

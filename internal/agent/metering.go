@@ -9,13 +9,27 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-func clientEnd(p load.Pair) machine.Endpoint { return p.From }
-func serverEnd(p load.Pair) machine.Endpoint { return p.To }
+// side picks what of an arm is on this machine.
+type side struct {
+	end    func(load.Pair) machine.Endpoint
+	spaces func(load.Arm) []string
+}
 
-// open opens the meters for this machine's ends of a plan's arms. Without
+var (
+	nearSide = side{
+		func(p load.Pair) machine.Endpoint { return p.From },
+		func(a load.Arm) []string { return a.NearSpaces },
+	}
+	farSide = side{
+		func(p load.Pair) machine.Endpoint { return p.To },
+		func(a load.Arm) []string { return a.FarSpaces },
+	}
+)
+
+// open opens the meters for this machine's side of a plan's arms. Without
 // meters the recorder does nothing.
-func (s *server) open(plan load.Plan, names []string, end func(load.Pair) machine.Endpoint) (*meter.Recorder, error) {
-	rec, err := meter.NewRecorder(s.machine, names, meter.Setup{Arms: meterArms(plan, end)})
+func (s *server) open(plan load.Plan, names []string, this side) (*meter.Recorder, error) {
+	rec, err := meter.NewRecorder(s.machine, names, meter.Setup{Arms: meterArms(plan, this)})
 	if err != nil {
 		return nil, verr.Wrap(verr.Missing, "cannot meter on "+s.machine, err, "leave that meter out")
 	}
@@ -23,23 +37,38 @@ func (s *server) open(plan load.Plan, names []string, end func(load.Pair) machin
 }
 
 // meterArms says where the meters look for an arm: at the namespaces of its
-// ends, and for devices also at the machine's own, where tunnels and the wire
-// are; at one namespace once, whatever it is called.
-func meterArms(plan load.Plan, end func(load.Pair) machine.Endpoint) []meter.Arm {
+// ends, and for devices also at those that the plan says lie between: the
+// machine's own, where tunnels and the wire are, or those of switches. Each is
+// looked at once.
+func meterArms(plan load.Plan, this side) []meter.Arm {
 	arms := make([]meter.Arm, len(plan.Arms))
 	for i, a := range plan.Arms {
-		var spaces []string
+		var ends []string
 		for _, pair := range a.Ends {
-			if ns := end(pair).Namespace; !slices.Contains(spaces, ns) {
-				spaces = append(spaces, ns)
-			}
+			ends = with(ends, this.end(pair).Namespace)
 		}
-		arms[i] = meter.Arm{Name: a.Name, Ends: spaces, Crossed: spaces}
-		if !slices.ContainsFunc(spaces, isOwn) {
-			arms[i].Crossed = append(slices.Clone(spaces), "")
+		all := slices.Clone(ends)
+		for _, ns := range this.spaces(a) {
+			all = with(all, ns)
 		}
+		arms[i] = meter.Arm{Name: a.Name, Ends: ends, Crossed: all}
 	}
 	return arms
+}
+
+// with adds a namespace, given by its file, to those that are another one.
+func with(spaces []string, path string) []string {
+	if slices.Contains(spaces, path) {
+		return spaces
+	}
+	id, err := machine.ID(path)
+	if err == nil && slices.ContainsFunc(spaces, func(s string) bool {
+		other, err := machine.ID(s)
+		return err == nil && other == id
+	}) {
+		return spaces
+	}
+	return append(spaces, path)
 }
 
 // isOwn tells whether a namespace's file is that of the agent's own, which is

@@ -81,7 +81,7 @@ func (s *server) Serve(_ context.Context, req *agentpb.SeriesRequest) (*agentpb.
 	if s.passive != nil {
 		return nil, s.busy("serve", s.passive.token)
 	}
-	rec, err := s.open(plan, req.GetMeters(), serverEnd)
+	rec, err := s.open(plan, req.GetMeters(), farSide)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (s *server) Run(ctx context.Context, req *agentpb.SeriesRequest) (*agentpb.
 		return nil, err
 	}
 	defer s.end()
-	rec, err := s.open(plan, req.GetMeters(), clientEnd)
+	rec, err := s.open(plan, req.GetMeters(), nearSide)
 	if err != nil {
 		return nil, err
 	}

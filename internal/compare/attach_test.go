@@ -55,6 +55,32 @@ func TestAttach(t *testing.T) {
 	}
 }
 
+// TestAttachShared measures with two clients of one server at once, which each
+// path names in another way.
+func TestAttachShared(t *testing.T) {
+	c := testenv.Containers(t, 1400)
+	client, server := c[0].In, c[1].In
+	h := host(t, deaf{})
+	q := short(t, "tcp_lat")
+	q.Paths = []string{
+		"attach:from=ns:" + client.Name() + ",to=ns:" + server.Name(),
+		"attach:from=ns:" + client.Path() + ",to=ns:" + server.Path(),
+		"attach:from=ns:" + server.Name() + ",to=ns:" + client.Name(),
+	}
+	rec, _, err := Do(t.Context(), q, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rec.End.Reason != result.Complete || len(rec.Warnings) > 0 {
+		t.Errorf("end %+v, warnings %+v", rec.End, rec.Warnings)
+	}
+	for _, s := range rec.Slices {
+		if s.Failed != "" {
+			t.Fatalf("%s failed: %s", s.Arm, s.Failed)
+		}
+	}
+}
+
 // checkAttached wants all slices of the host, and of the containers' path
 // those until one was stopped, with a warning in every load.
 func checkAttached(t *testing.T, rec *result.Record, stopped bool) {

@@ -167,12 +167,18 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 	if err := s.preamble(ctx, q, plan, add); err != nil {
 		return rec, err
 	}
+	own := rec.Facts[0] // of the client's machine
+	for _, w := range unlike(plan, ends, q.With, own.Sysctls) {
+		if err := add(result.Line{Warning: &w}); err != nil {
+			return rec, recordError(err)
+		}
+	}
 	run := experiment.Run{
 		Plan: &rec.Plan, Ends: ends, Near: s.agents[0], Far: s.agents[1],
 		Write: write, Watch: s.host.Watch, Tools: tools(q.With),
 		Died: func(arm int) error { return s.lab.Died(strings.TrimSuffix(arms[arm].Name, copySuffix)) },
 		// Both agents see the same cores, so only one of them counts those.
-		NearMeter: meter.Names(), FarMeter: []string{"tcp", "udp", "links"},
+		NearMeter: meter.Names(), FarMeter: []string{"tcp", "udp", "links"}, Congestion: own.Congestion,
 	}
 	if plan.Precision > 0 {
 		run.Look = func(rec *result.Record) (bool, error) {
@@ -194,7 +200,9 @@ func (s *Session) arms(q Request) ([]result.Arm, []experiment.Ends) {
 			Name: name, Path: driver, Options: a.Options, Role: role, MTU: a.From().MTU, Overhead: a.Overhead,
 			From: a.From().Addr.String(), To: a.To().Addr.String(),
 		})
-		e := experiment.Ends{Spin: q.Spin[i]}
+		e := experiment.Ends{
+			Spin: q.Spin[i], Near: crossed(s.lab.Machines[0], a.Name), Far: crossed(s.lab.Machines[1], a.Name),
+		}
 		for n, from := range a.Ends[0] {
 			e.Pairs = append(e.Pairs, load.Pair{From: from, To: a.Ends[1][n]})
 		}

@@ -41,6 +41,9 @@ const (
 type Ends struct {
 	Pairs []load.Pair   // see load.Arm; a tool uses the first
 	Spin  time.Duration // likewise
+	// Near and Far are the namespaces that the traffic passes beside those of
+	// the ends, on the machines of these agents.
+	Near, Far []string
 }
 
 // Duration foretells how long the plan takes: series times what one series of
@@ -131,7 +134,7 @@ func (r *Run) seriesPlan(cell result.Cell, arms []int) load.Plan {
 	plan := load.Plan{
 		Token: r.rng.Uint64(), Load: cell.Load, Size: cell.Size, Flows: cell.Flows, Batch: cell.Batch,
 		Slice: cell.Slice, Head: cell.Head,
-		ClientCPU: r.Plan.ClientCPU, ServerCPU: r.Plan.ServerCPU,
+		ClientCPU: r.Plan.ClientCPU, ServerCPU: r.Plan.ServerCPU, Congestion: r.Congestion,
 	}
 	// Arms that are served at one address, as the baseline and its copy are,
 	// need blocks of ports of their own.
@@ -151,6 +154,7 @@ func (r *Run) seriesPlan(cell result.Cell, arms []int) load.Plan {
 		e, at := r.Ends[arm], base+nth[i]*cell.Flows
 		plan.Arms = append(plan.Arms, load.Arm{
 			Name: r.Plan.Arms[arm].Name, Ends: e.Pairs, Spin: e.Spin,
+			NearSpaces: e.Near, FarSpaces: e.Far,
 			ClientPort: clientPorts + at, ServerPort: serverPorts + at,
 		})
 	}

@@ -54,9 +54,11 @@ type Run struct {
 	Far       Far
 	NearMeter []string // names of meters
 	FarMeter  []string
-	Write     func(result.Line) error
-	Watch     Watch
-	Look      Look // nil: never stop early
+	// Congestion is the congestion control of TCP; see load.Plan.
+	Congestion string
+	Write      func(result.Line) error
+	Watch      Watch
+	Look       Look // nil: never stop early
 	// Died tells what an arm needed and what has ended since, such as a daemon;
 	// nil error: nothing. The function may be nil.
 	Died func(arm int) error

@@ -68,7 +68,7 @@ func startActive(l Load, plan *Plan, arm, flow int) (*active, error) {
 		a.out = newBatch(plan.Batch, plan.Size, a.buf)
 	}
 	ends := plan.Arms[arm].pair(flow)
-	conn, err := dialIn(ends.From.Namespace, l.Transport,
+	conn, err := dialIn(ends.From.Namespace, l.Transport, plan.Congestion,
 		netip.AddrPortFrom(ends.From.Addr, uint16(plan.Arms[arm].ClientPort+flow)),
 		netip.AddrPortFrom(ends.To.Addr, uint16(plan.Arms[arm].ServerPort+flow)))
 	if err != nil {

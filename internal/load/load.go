@@ -49,6 +49,10 @@ type Plan struct {
 	Head     time.Duration
 	Arms     []Arm
 	Schedule [][]int // rounds of indexes into Arms
+	// Congestion is the congestion control of all TCP sockets, so that arms do
+	// not differ by that of their namespaces; empty: as each namespace has it.
+	// Where a socket cannot have it, the namespace's stays: see TryCongestion.
+	Congestion string
 	// ClientCPU and ServerCPU pin the loops; -1: not pinned.
 	ClientCPU, ServerCPU int
 }
@@ -58,9 +62,13 @@ type Arm struct {
 	Name string
 	// Ends are the pairs that the flows are dealt out to in turn, at least one.
 	// With fewer flows than pairs the last pairs carry nothing.
-	Ends       []Pair
-	ServerPort int // first of Flows consecutive ports, one a flow, whatever its pair
-	ClientPort int // likewise, at the client's ends
+	Ends []Pair
+	// NearSpaces and FarSpaces are the namespaces that the arm's packets pass on
+	// the client's and on the server's machine beside those of the ends, as paths
+	// of files: where devices can drop them.
+	NearSpaces, FarSpaces []string
+	ServerPort            int // first of Flows consecutive ports, one a flow, whatever its pair
+	ClientPort            int // likewise, at the client's ends
 	// Spin makes the server busy for this long before each echo. It is how the
 	// instrument is tested: a difference of known size.
 	Spin time.Duration

@@ -120,7 +120,7 @@ func (s *Server) open(arm, flow int) (*passive, error) {
 	a := s.plan.Arms[arm]
 	to := a.pair(flow).To
 	at := netip.AddrPortFrom(to.Addr, uint16(a.ServerPort+flow))
-	entry, err := listenIn(to.Namespace, s.load.Transport, at)
+	entry, err := listenIn(to.Namespace, s.load.Transport, s.plan.Congestion, at)
 	if err != nil {
 		return nil, err
 	}

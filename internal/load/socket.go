@@ -73,8 +73,8 @@ func (s *socket) cool(err error) error {
 }
 
 // listenIn opens a bound socket in the namespace of an end; a TCP one listens.
-func listenIn(namespace, transport string, at netip.AddrPort) (s socket, err error) {
-	err = openIn(namespace, transport, at, func(opened socket) error {
+func listenIn(namespace, transport, congestion string, at netip.AddrPort) (s socket, err error) {
+	err = openIn(namespace, transport, congestion, at, func(opened socket) error {
 		s = opened
 		if transport != "tcp" {
 			return nil
@@ -85,8 +85,8 @@ func listenIn(namespace, transport string, at netip.AddrPort) (s socket, err err
 }
 
 // dialIn opens a socket in the namespace of an end and connects it.
-func dialIn(namespace, transport string, from, to netip.AddrPort) (s socket, err error) {
-	err = openIn(namespace, transport, from, func(opened socket) error {
+func dialIn(namespace, transport, congestion string, from, to netip.AddrPort) (s socket, err error) {
+	err = openIn(namespace, transport, congestion, from, func(opened socket) error {
 		s = opened
 		// A connect that gets no answer would wait for minutes.
 		if err := s.setTimeout(unix.SO_SNDTIMEO, ioTimeout); err != nil {
@@ -104,7 +104,24 @@ func dialIn(namespace, transport string, from, to netip.AddrPort) (s socket, err
 }
 
 // openIn makes a socket bound to at, hands it to use, and closes it if use fails.
-func openIn(namespace, transport string, at netip.AddrPort, use func(socket) error) error {
+func openIn(namespace, transport, congestion string, at netip.AddrPort, use func(socket) error) error {
+	return inside(namespace, transport, func(s socket) error {
+		if transport == "tcp" {
+			_ = s.congest(congestion) // see TryCongestion
+		}
+		err := s.prepare(transport, at)
+		if err == nil {
+			err = use(s)
+		}
+		if err != nil {
+			s.close()
+		}
+		return err
+	})
+}
+
+// inside makes a socket in a namespace. It is use's to close.
+func inside(namespace, transport string, use func(socket) error) error {
 	return machine.Do(namespace, func() error {
 		kind := unix.SOCK_STREAM
 		if transport == "udp" {
@@ -114,16 +131,7 @@ func openIn(namespace, transport string, at netip.AddrPort, use func(socket) err
 		if err != nil {
 			return fmt.Errorf("open %s socket: %w", transport, err)
 		}
-		s := socket{fd: fd}
-		if err := s.prepare(transport, at); err != nil {
-			s.close()
-			return err
-		}
-		if err := use(s); err != nil {
-			s.close()
-			return err
-		}
-		return nil
+		return use(socket{fd: fd})
 	})
 }
 

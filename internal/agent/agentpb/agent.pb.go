@@ -702,6 +702,7 @@ type Plan struct {
 	Schedule      []*Round               `protobuf:"bytes,9,rep,name=schedule,proto3" json:"schedule,omitempty"`
 	ClientCpu     int64                  `protobuf:"varint,10,opt,name=client_cpu,json=clientCpu,proto3" json:"client_cpu,omitempty"`
 	ServerCpu     int64                  `protobuf:"varint,11,opt,name=server_cpu,json=serverCpu,proto3" json:"server_cpu,omitempty"`
+	Congestion    string                 `protobuf:"bytes,12,opt,name=congestion,proto3" json:"congestion,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -813,6 +814,13 @@ func (x *Plan) GetServerCpu() int64 {
 	return 0
 }
 
+func (x *Plan) GetCongestion() string {
+	if x != nil {
+		return x.Congestion
+	}
+	return ""
+}
+
 type Round struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Arms          []int64                `protobuf:"varint,1,rep,packed,name=arms,proto3" json:"arms,omitempty"`
@@ -864,6 +872,8 @@ type Arm struct {
 	ClientPort    int64                  `protobuf:"varint,5,opt,name=client_port,json=clientPort,proto3" json:"client_port,omitempty"`
 	Spin          int64                  `protobuf:"varint,6,opt,name=spin,proto3" json:"spin,omitempty"`
 	Ends          []*Pair                `protobuf:"bytes,7,rep,name=ends,proto3" json:"ends,omitempty"`
+	NearSpaces    []string               `protobuf:"bytes,8,rep,name=near_spaces,json=nearSpaces,proto3" json:"near_spaces,omitempty"`
+	FarSpaces     []string               `protobuf:"bytes,9,rep,name=far_spaces,json=farSpaces,proto3" json:"far_spaces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -929,6 +939,20 @@ func (x *Arm) GetSpin() int64 {
 func (x *Arm) GetEnds() []*Pair {
 	if x != nil {
 		return x.Ends
+	}
+	return nil
+}
+
+func (x *Arm) GetNearSpaces() []string {
+	if x != nil {
+		return x.NearSpaces
+	}
+	return nil
+}
+
+func (x *Arm) GetFarSpaces() []string {
+	if x != nil {
+		return x.FarSpaces
 	}
 	return nil
 }
@@ -1528,7 +1552,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04what\x18\x02 \x01(\tR\x04what\x12\x10\n" +
 	"\x03why\x18\x03 \x01(\tR\x03why\x12\x0e\n" +
 	"\x02do\x18\x04 \x01(\tR\x02do\x12\x12\n" +
-	"\x04code\x18\x05 \x01(\x03R\x04code\"\xb8\x02\n" +
+	"\x04code\x18\x05 \x01(\x03R\x04code\"\xd8\x02\n" +
 	"\x04Plan\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x12\n" +
 	"\x04load\x18\x02 \x01(\tR\x04load\x12\x12\n" +
@@ -1543,9 +1567,12 @@ const file_agent_proto_rawDesc = "" +
 	"client_cpu\x18\n" +
 	" \x01(\x03R\tclientCpu\x12\x1d\n" +
 	"\n" +
-	"server_cpu\x18\v \x01(\x03R\tserverCpu\"\x1b\n" +
+	"server_cpu\x18\v \x01(\x03R\tserverCpu\x12\x1e\n" +
+	"\n" +
+	"congestion\x18\f \x01(\tR\n" +
+	"congestion\"\x1b\n" +
 	"\x05Round\x12\x12\n" +
-	"\x04arms\x18\x01 \x03(\x03R\x04arms\"\xa7\x01\n" +
+	"\x04arms\x18\x01 \x03(\x03R\x04arms\"\xe7\x01\n" +
 	"\x03Arm\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vserver_port\x18\x04 \x01(\x03R\n" +
@@ -1553,7 +1580,11 @@ const file_agent_proto_rawDesc = "" +
 	"\vclient_port\x18\x05 \x01(\x03R\n" +
 	"clientPort\x12\x12\n" +
 	"\x04spin\x18\x06 \x01(\x03R\x04spin\x12*\n" +
-	"\x04ends\x18\a \x03(\v2\x16.venturi.agent.v1.PairR\x04endsJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"b\n" +
+	"\x04ends\x18\a \x03(\v2\x16.venturi.agent.v1.PairR\x04ends\x12\x1f\n" +
+	"\vnear_spaces\x18\b \x03(\tR\n" +
+	"nearSpaces\x12\x1d\n" +
+	"\n" +
+	"far_spaces\x18\t \x03(\tR\tfarSpacesJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"b\n" +
 	"\x04Pair\x12.\n" +
 	"\x04from\x18\x01 \x01(\v2\x1a.venturi.agent.v1.EndpointR\x04from\x12*\n" +
 	"\x02to\x18\x02 \x01(\v2\x1a.venturi.agent.v1.EndpointR\x02to\"\x80\x01\n" +
