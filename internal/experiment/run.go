@@ -162,6 +162,9 @@ type place struct {
 
 // cell runs one series of one cell over all arms that live in it.
 func (r *Run) cell(ctx context.Context, series int, cell result.Cell) error {
+	if err := r.checkArms(cell); err != nil {
+		return err
+	}
 	var arms []int
 	for i := range r.Plan.Arms {
 		if !r.dead[place{cell.Name, i}] {
@@ -169,6 +172,8 @@ func (r *Run) cell(ctx context.Context, series int, cell result.Cell) error {
 		}
 	}
 	switch {
+	case r.hopeless():
+		return r.noBaseline()
 	case r.dead[place{cell.Name, r.baseline()}]:
 		return nil // nothing to compare with
 	case len(r.Tools) > 0:
@@ -211,8 +216,7 @@ func (r *Run) interleave(ctx context.Context, series int, cell result.Cell, arms
 	case r.hopeless() && err != nil:
 		return err // the far agent has gone, and took the baseline with it
 	case r.hopeless():
-		return verr.New(verr.Failed, "cannot go on without "+r.Plan.Arms[r.baseline()].Name,
-			"the path that all others are compared with has failed in every load and size", "see the warnings above; is the path up?")
+		return r.noBaseline()
 	case err != nil && ctx.Err() == nil:
 		// The slices are there; what failed at the far end shows in them.
 		return r.warn(result.Warning{Code: "server-failed", Cell: cell.Name, Text: err.Error()})
@@ -228,6 +232,27 @@ func (r *Run) hopeless() bool {
 		}
 	}
 	return true
+}
+
+func (r *Run) noBaseline() error {
+	return verr.New(verr.Failed, "cannot go on without "+r.Plan.Arms[r.baseline()].Name,
+		"the path that all others are compared with has failed in every load and size", "see the warnings above; is the path up?")
+}
+
+// checkArms buries the arms that lack what they need. A path may well forward
+// when a daemon of it has ended, and is then not the path that was asked for.
+func (r *Run) checkArms(cell result.Cell) error {
+	for arm := range r.Plan.Arms {
+		if r.Died == nil || r.dead[place{cell.Name, arm}] {
+			continue
+		}
+		if ended := r.Died(arm); ended != nil {
+			if err := r.bury(cell, arm, ended); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (r *Run) baseline() int {

@@ -183,6 +183,33 @@ func TestArmFails(t *testing.T) {
 	}
 }
 
+// TestArmLacksSomething leaves out an arm that has lost what it needs, though
+// it carries what it is given; if it is the baseline the run ends.
+func TestArmLacksSomething(t *testing.T) {
+	for lost, c := range map[string]struct {
+		slices, plans int
+		reason        string
+	}{"vxlan": {5*3 + 2*5*2, 3, result.Complete}, "host": {5 * 3, 1, result.Failed}} {
+		a := &agents{t: t, served: map[uint64]bool{}}
+		r, rec := newRun(a, 3)
+		r.Died = func(arm int) error {
+			if r.Plan.Arms[arm].Name == lost && len(a.plans) > 0 {
+				return errors.New("on m1 a daemon ended: killed")
+			}
+			return nil
+		}
+		if err := r.Do(t.Context(), rec); (err != nil) != (c.reason == result.Failed) {
+			t.Error(err)
+		}
+		if len(rec.Slices) != c.slices || len(a.plans) != c.plans || rec.End.Reason != c.reason {
+			t.Errorf("%s: %d slices of %d series, end %+v", lost, len(rec.Slices), len(a.plans), rec.End)
+		}
+		if len(rec.Warnings) != 1 || rec.Warnings[0].Arm != lost || rec.Warnings[0].Cell != "" || rec.Warnings[0].Text != "left out from here: on m1 a daemon ended: killed" {
+			t.Errorf("%s: warnings %+v", lost, rec.Warnings)
+		}
+	}
+}
+
 // TestArmIsShut leaves an arm out whose server is not there, before it is run.
 func TestArmIsShut(t *testing.T) {
 	a := &agents{t: t, served: map[uint64]bool{}, shut: "vxlan"}
