@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
