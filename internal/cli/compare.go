@@ -28,9 +28,9 @@ func newCompare(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare [PATH...]",
 		Short: "Measure data paths against the host network, interleaved",
-		Long: `Raise two machines with a wire between them, lay every PATH from one to the
-other, and measure them in turn, in random order, a few hundredths of a second
-each, over connections that stay open. What comes out is the ratio of each path
+		Long: `Raise machines, two unless --hosts says more, with a wire between them, lay every
+PATH from each to the others, and measure the paths between the first two in turn,
+in random order, a few hundredths of a second each, over connections that stay open. What comes out is the ratio of each path
 to the host network in the same rounds, with a 95 % interval, and a verdict:
 
   same          the whole interval is within the margin around 1
@@ -138,11 +138,19 @@ func outcome(ctx context.Context, rec *result.Record) error {
 	}
 	for _, w := range rec.Warnings {
 		if w.Code == "arm-failed" || w.Code == "tool-failed" {
-			return verr.New(verr.Partial, "path "+w.Arm+" was not measured to the end", w.Text,
+			return verr.New(verr.Partial, "path "+w.Arm+" was not measured to the end", why(w.Text),
 				"the other paths are reported above; see whether this one is up with: venturi lab up "+spec(rec, w.Arm))
 		}
 	}
 	return nil
+}
+
+// why is the reason in a warning that says first what became of the arm.
+func why(warning string) string {
+	for _, before := range []string{"left out from here: ", "left out of this cell from here: "} {
+		warning = strings.TrimPrefix(warning, before)
+	}
+	return warning
 }
 
 // spec is how a user gives the path of an arm: with its options.

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,13 +20,15 @@ func newLab(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "Raise a lab by hand, look at it, work in it, take it down",
-		Long: `A lab is two machines, m1 and m2, played by network namespaces that a wire
-joins, and paths between them with pods of their own. "venturi compare" raises one
-for a run and takes it down again. With these commands a lab stays until it is
-taken down, to look at how a path is wired or to try something in it.
+		Long: `A lab is machines, two or more, called m1, m2 and so on, played by network
+namespaces that a wire joins, and paths between them with pods of their own.
+"venturi compare" raises one for a run and takes it down again. With these commands
+a lab stays until it is taken down, to look at how a path is wired or to try
+something in it.
 
 Everything of a lab carries its name: the namespaces venturi.LAB.m1, venturi.LAB.m2
-and those of the pods, such as venturi.LAB.m1.vxlan, and the folder ` + lab.Folder + `/LAB.`,
+and those of pods and switches, such as venturi.LAB.m1.vxlan, and the folder
+` + lab.Folder + `/LAB.`,
 		Example: `  venturi lab up
   venturi lab exec m1/vxlan -- ip route
   venturi lab down`,
@@ -131,7 +130,7 @@ func labList(out io.Writer) *cobra.Command {
   venturi lab ls --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// Only root can remove what a killed run left; others see it as dead.
+			// What cannot be removed is listed as dead.
 			if swept, err := lab.Sweep(cmd.Context()); err == nil {
 				for _, gone := range swept {
 					fmt.Fprintf(cmd.ErrOrStderr(), "removed %s, which a killed run had left\n", gone)
@@ -156,11 +155,21 @@ func labExec() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec MACHINE[/PATH] [--] COMMAND [ARGUMENT...]",
 		Short: "Run a command on a machine of a lab, or in a pod",
-		Long: `Run a command in the network namespace of a machine, or in that of a path's pod
-on it. Only the network is the machine's: files, /sys among them, are not.
-The exit code is that of the command.`,
+		Long: `Run a command in the network namespace of a machine, or in one below it:
+
+  m1           the machine
+  m1/PATH      the path's pod on it
+  m1/PATH.p2   its second pod, where the path has several tunnels or tags
+  m1/PATH.ovs  its switch, where the path has one
+
+Only the network is the machine's: files, /sys among them, are not.
+The exit code is that of the command.
+
+The daemons of a path keep sockets, databases and logs in ` + lab.Folder + `/LAB/m1/PATH.
+A switch's flows are read through the socket of its bridge there, from anywhere.`,
 		Example: `  venturi lab exec m1 ip -brief address
   venturi lab exec m1/vxlan -- ip route
+  venturi lab exec m1/ovs-vxlan.ovs -- ovs-ofctl dump-flows unix:` + lab.Folder + `/lab/m1/ovs-vxlan/br-int.mgmt
   venturi lab exec m2 -- tcpdump -ni wire0
   venturi lab exec --name busy m1 nft list ruleset`,
 		Args: cobra.MinimumNArgs(2),
@@ -254,66 +263,4 @@ func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
-}
-
-func printLab(out io.Writer, l *lab.Lab) error {
-	fmt.Fprintf(out, "Lab %s is up, until `%s`. Wire: %s.", l.Name, command("down", l.Name), l.Wire)
-	if l.Services > 0 {
-		fmt.Fprintf(out, " Packet filter: %d Services.", l.Services)
-	}
-	fmt.Fprint(out, "\n\n")
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "MACHINE\tADDRESS\tNAMESPACE\tAGENT")
-	for _, m := range l.Machines {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", m.Name, m.Addr, filepath.Base(m.Namespace), m.AgentPid)
-	}
-	fmt.Fprintln(w, "\nPATH\tFROM\tTO\tMTU\tOVERHEAD")
-	for _, a := range l.Arms {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\n", a.Name, a.From().Addr, a.To().Addr, a.From().MTU, a.Overhead)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	last := l.Arms[len(l.Arms)-1]
-	_, err := fmt.Fprintf(out, "\nLook inside: %s %s/%s -- ip route\n", command("exec", l.Name), last.From().Machine, last.Name)
-	return err
-}
-
-// command is what a user types for a lab of that name.
-func command(verb, name string) string {
-	if name == lab.DefaultName {
-		return "venturi lab " + verb
-	}
-	return "venturi lab " + verb + " --name " + name
-}
-
-func printList(out io.Writer, list []lab.Info) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, "no lab is up")
-		return err
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "LAB\tSTATUS\tSINCE\tOWNER\tPATHS")
-	for _, i := range list {
-		since, owner, paths := "?", "-", "?"
-		if !i.Since.IsZero() {
-			since = i.Since.Format(time.DateTime)
-		}
-		if i.Status == lab.Running {
-			owner = fmt.Sprint(i.Owner)
-		}
-		if i.Lab != nil {
-			paths = strings.Join(armNames(i.Lab), " ")
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", i.Name, i.Status, since, owner, paths)
-	}
-	return w.Flush()
-}
-
-func armNames(l *lab.Lab) []string {
-	var names []string
-	for _, a := range l.Arms {
-		names = append(names, a.Name)
-	}
-	return names
 }

@@ -35,8 +35,8 @@ const about = `Venturi measures the data paths of virtual networks against the h
 in the same minutes on the same machine, and says with a confidence interval
 how much slower or faster each of them is.
 
-Everything happens in a lab: two machines played by network namespaces that
-Venturi makes and removes. The machine's own interfaces are never touched.`
+Everything happens in a lab: machines, two or more, played by network namespaces
+that Venturi makes and removes. The machine's own interfaces are never touched.`
 
 // Run runs one command line and returns the exit code of the process. Results
 // go to env.Stdout; errors and progress go to env.Stderr.

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/lab"
+)
+
+func printLab(out io.Writer, l *lab.Lab) error {
+	fmt.Fprintf(out, "Lab %s is up, until `%s`. Wire: %s.", l.Name, command("down", l.Name), l.Wire)
+	if l.Services > 0 {
+		fmt.Fprintf(out, " Packet filter: %d Services.", l.Services)
+	}
+	fmt.Fprint(out, "\n\n")
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "MACHINE\tADDRESS\tNAMESPACE\tAGENT")
+	for _, m := range l.Machines {
+		agent := "-"
+		if m.AgentPid > 0 {
+			agent = fmt.Sprint(m.AgentPid)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", m.Name, m.Addr, filepath.Base(m.Namespace), agent)
+	}
+	fmt.Fprintln(w, "\nPATH\tFROM\tTO\tMTU\tOVERHEAD")
+	for _, a := range l.Arms {
+		for n, from := range a.Ends[0] {
+			name := a.Name
+			if n > 0 {
+				name = fmt.Sprintf("%s.p%d", a.Name, n+1)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d B\t%d B\n", name, from.Addr, a.Ends[1][n].Addr, from.MTU, a.Overhead)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "\nLook inside: %s %s -- ip route\n", command("exec", l.Name), inside(l))
+	return err
+}
+
+// inside is the place of a lab to look into first: where the last path begins
+// that begins in a namespace of the lab's.
+func inside(l *lab.Lab) string {
+	place := l.Machines[0].Name
+	for _, a := range l.Arms {
+		for _, space := range l.Machines[0].Spaces() {
+			if space.Path == a.From().Namespace {
+				place = space.Name
+			}
+		}
+	}
+	return place
+}
+
+// command is what a user types for a lab of that name.
+func command(verb, name string) string {
+	if name == lab.DefaultName {
+		return "venturi lab " + verb
+	}
+	return "venturi lab " + verb + " --name " + name
+}
+
+func printList(out io.Writer, list []lab.Info) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, "no lab is up")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "LAB\tSTATUS\tSINCE\tOWNER\tPATHS")
+	for _, i := range list {
+		since, owner, paths := "?", "-", "?"
+		if !i.Since.IsZero() {
+			since = i.Since.Format(time.DateTime)
+		}
+		if i.Status == lab.Running {
+			owner = fmt.Sprint(i.Owner)
+		}
+		switch {
+		case i.Lab != nil:
+			paths = strings.Join(armNames(i.Lab), " ")
+		case i.Status == lab.Running:
+			paths = "(being raised)"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", i.Name, i.Status, since, owner, paths)
+	}
+	return w.Flush()
+}
+
+func armNames(l *lab.Lab) []string {
+	var names []string
+	for _, a := range l.Arms {
+		names = append(names, a.Name)
+	}
+	return names
+}
