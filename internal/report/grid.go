@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/venturi-net/venturi/internal/stats"
 )
@@ -136,7 +137,7 @@ func (t Table) flows() (all []int) {
 	return all
 }
 
-func union(a, b []int) []int {
+func union[T comparable](a, b []T) []T {
 	for _, v := range b {
 		if !slices.Contains(a, v) {
 			a = append(a, v)
@@ -170,7 +171,7 @@ func (t Table) Check() error {
 func (t Table) grid(host string) grid {
 	places, entries := t.spots(host)
 	rows, columns := t.side(places, t.Rows), t.side(places, t.Columns)
-	g := grid{title: t.Title, cells: make([][]entry, len(rows))}
+	g := grid{title: t.title(), cells: make([][]entry, len(rows))}
 	for i, s := range rows {
 		g.rows, g.cells[i] = append(g.rows, t.labels(s, t.Rows, host)), make([]entry, len(columns))
 	}
@@ -184,6 +185,22 @@ func (t Table) grid(host string) grid {
 		}
 	}
 	return g
+}
+
+// title says what the figures are where the sides of the table do not.
+func (t Table) title() string {
+	if t.has(ByLoad) {
+		return t.Title
+	}
+	var names []string
+	for _, f := range t.Figures {
+		names = union(names, []string{t.figureName(f)})
+	}
+	what := strings.Join(names, "; ")
+	if t.Title == "" {
+		return what
+	}
+	return t.Title + " (" + what + ")"
 }
 
 // side lists the rows, or the columns, in order.

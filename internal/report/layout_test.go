@@ -124,6 +124,20 @@ func byPath() Layout {
 	return l
 }
 
+// oneFigure has the load on neither side.
+func oneFigure() Layout {
+	l := twoTables()
+	l.Tables = []Table{
+		{Title: "Round trips", Rows: []Axis{ByPath}, Columns: []Axis{BySize}, Paths: []string{"host", "ovs"}, Figures: []Figure{
+			{Load: "tcp_lat", Sizes: []int{1024, 4096}, Flows: []int{1}, Unit: "us"},
+		}},
+		{Rows: []Axis{ByPath}, Paths: []string{"host", "ovs"}, Figures: []Figure{
+			{Load: "tcp_bw", Sizes: []int{65536}, Flows: []int{1}, Retransmits: true},
+		}},
+	}
+	return l
+}
+
 func TestLayoutGolden(t *testing.T) {
 	for _, s := range []struct {
 		name   string
@@ -139,6 +153,8 @@ func TestLayoutGolden(t *testing.T) {
 		{"layout-odd.table", odd, twoTables, Options{}},
 		{"layout-lossy.table", lossy, twoTables, Options{}},
 		{"layout-bypath.table", overlays, byPath, Options{}},
+		{"layout-figure.table", overlays, oneFigure, Options{}},
+		{"layout-figure.md", overlays, oneFigure, Options{Format: "md"}},
 		{"layout.json", oneCell, oneTable, Options{Format: "json"}},
 	} {
 		t.Run(s.name, func(t *testing.T) {
