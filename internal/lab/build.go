@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
 )
 
 // builder holds the namespaces of a lab open while it is being built.
@@ -20,6 +21,7 @@ type builder struct {
 	toClose []*change.Namespace
 	spaces  []*change.Namespace // of switches
 	fabric  *change.Namespace   // nil as long as there is none
+	held    map[machine.NamespaceID]string
 }
 
 func (b *builder) close() {

@@ -133,21 +133,40 @@ func (b *builder) below(i int, name string) (*change.Namespace, machine.Named, e
 }
 
 // hold opens a namespace that an arm does not own. There is nobody to hold it
-// open for a lab that is kept: the path stays what it was.
+// open for a lab that is kept: the path stays what it was. However often and by
+// whatever names it is asked for, a namespace has one path, by which everybody
+// sees that it is the same and that its ports are taken.
 func (b *builder) hold(i int, arm, path string) (string, error) {
+	id, err := machine.ID(path)
+	if err != nil {
+		return "", err
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.keep {
-		held, err := machine.Hold(path)
-		if err != nil {
+	known, ok := b.held[id]
+	if !ok {
+		if known, err = b.keepOpen(path); err != nil {
 			return "", err
 		}
-		b.lab.held = append(b.lab.held, held)
-		path = held.Path()
+		b.held[id] = known
 	}
 	m := &b.lab.Machines[i]
-	m.Attached = append(m.Attached, machine.Named{Name: m.Name + "/" + arm, Path: path})
-	return path, nil
+	m.Attached = append(m.Attached, machine.Named{Name: m.Name + "/" + arm, Path: known})
+	return known, nil
+}
+
+// keepOpen gives the path by which a namespace is found for as long as the lab
+// is up.
+func (b *builder) keepOpen(path string) (string, error) {
+	if b.keep {
+		return path, nil
+	}
+	held, err := machine.Hold(path)
+	if err != nil {
+		return "", err
+	}
+	b.lab.held = append(b.lab.held, held)
+	return held.Path(), nil
 }
 
 // letGo closes the namespaces that are not the lab's.

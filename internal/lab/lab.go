@@ -206,7 +206,7 @@ func (o *Options) check() ([]path.Arm, error) {
 }
 
 func (l *Lab) build(ctx context.Context, o Options, arms []path.Arm) error {
-	b := builder{lab: l, keep: o.Keep}
+	b := builder{lab: l, keep: o.Keep, held: map[machine.NamespaceID]string{}}
 	defer b.close() // an open handle would keep a namespace beyond its deletion
 	steps := []func(context.Context, Options) error{
 		b.machines,
