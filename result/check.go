@@ -158,6 +158,9 @@ func (p *Plan) checkArms() error {
 		if !within(int64(a.MTU), 0, 1<<30) || !within(int64(a.Overhead), -1<<20, 1<<20) {
 			return fmt.Errorf("arm %s has MTU %d and overhead %d", a.Name, a.MTU, a.Overhead)
 		}
+		if !within(int64(a.Pairs), 0, 1<<20) || len(a.Versions) > maxKeys {
+			return fmt.Errorf("arm %s has %d pairs of ends and %d versions", a.Name, a.Pairs, len(a.Versions))
+		}
 	}
 	if roles[RoleBaseline] != 1 || roles[RoleCopy] > 1 {
 		return fmt.Errorf("plan with %d baselines and %d copies, must be one and at most one", roles[RoleBaseline], roles[RoleCopy])

@@ -77,6 +77,11 @@ type Arm struct {
 	Overhead int    `json:"overhead"` // bytes that the path adds to each packet on the wire
 	From     string `json:"from"`     // address of the client end
 	To       string `json:"to"`       // address of the server end
+	// Pairs of ends that flows are dealt out to, such as one a tunnel; 0: one.
+	// From and To are the first's.
+	Pairs int `json:"pairs,omitempty"`
+	// Versions of the programs that carry it, by name.
+	Versions map[string]string `json:"versions,omitempty"`
 }
 
 // Metric names what a cell's figure is.

@@ -196,10 +196,14 @@ func (s *Session) arms(q Request) ([]result.Arm, []experiment.Ends) {
 	var ends []experiment.Ends
 	add := func(i int, name, driver, role string) {
 		a := s.lab.Arms[i]
-		arms = append(arms, result.Arm{
+		arm := result.Arm{
 			Name: name, Path: driver, Options: a.Options, Role: role, MTU: a.From().MTU, Overhead: a.Overhead,
-			From: a.From().Addr.String(), To: a.To().Addr.String(),
-		})
+			From: a.From().Addr.String(), To: a.To().Addr.String(), Versions: a.Versions,
+		}
+		if n := len(a.Ends[0]); n > 1 {
+			arm.Pairs = n
+		}
+		arms = append(arms, arm)
 		e := experiment.Ends{
 			Spin: q.Spin[i], Near: crossed(s.lab.Machines[0], a.Name), Far: crossed(s.lab.Machines[1], a.Name),
 		}

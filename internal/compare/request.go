@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/tool"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -47,6 +48,12 @@ type Request struct {
 	Wait    bool   // for another run that measures
 	Command []string
 }
+
+// Bounds of a run. That of Services is lab.MaxServices.
+const (
+	MaxSeries = 1000
+	MaxRounds = 10000 // a series
+)
 
 // Defaults of a run beside a real tool, which takes whole seconds.
 const (
@@ -144,20 +151,20 @@ func (q Request) check() error {
 		}
 	}
 	switch {
-	case q.Series < 0 || q.Series > 1000:
-		return bad("series", q.Series, "a run has 1 to 1000 series", "6 to 12 are usual")
-	case q.Rounds < 0 || q.Rounds > 10000:
-		return bad("rounds", q.Rounds, "a series has 1 to 10000 rounds", "12 to 60 are usual")
+	case q.Series < 0 || q.Series > MaxSeries:
+		return bad("series", q.Series, fmt.Sprintf("a run has 1 to %d series", MaxSeries), "6 to 12 are usual")
+	case q.Rounds < 0 || q.Rounds > MaxRounds:
+		return bad("rounds", q.Rounds, fmt.Sprintf("a series has 1 to %d rounds", MaxRounds), "12 to 60 are usual")
 	case q.Slice != 0 && (q.Slice < 5*time.Millisecond || q.Slice > time.Minute):
 		return bad("slice", q.Slice, "a slice takes 5ms to 1m", "25ms suits latency, 50ms streams")
 	case q.Budget < 0 || q.Budget > 24*time.Hour:
 		return bad("budget", q.Budget, "a run takes at most 24h", "60s to 300s are usual")
 	case q.Margin <= 0 || q.Margin >= 0.5:
-		return bad("margin", q.Margin, "the margin is a share between 0 and 50 %", "3% is the default")
+		return bad("margin", FormatShare(q.Margin), "the margin is a share between 0 and 50 %", "3% is the default")
 	case q.Precision < 0 || q.Precision >= 0.5:
-		return bad("precision", q.Precision, "the half-width of an interval is a share between 0 and 50 %", "1% is narrow, 3% is usual")
-	case q.Services < 0 || q.Services > 20000:
-		return bad("services", q.Services, "a lab carries 0 to 20000 Services", "1000 is a usual cluster")
+		return bad("precision", FormatShare(q.Precision), "the half-width of an interval is a share between 0 and 50 %", "1% is narrow, 3% is usual")
+	case q.Services < 0 || q.Services > lab.MaxServices:
+		return bad("services", q.Services, fmt.Sprintf("a lab carries 0 to %d Services", lab.MaxServices), "1000 is a usual cluster")
 	case len(q.With) > 0 && q.Slice%time.Second != 0:
 		return bad("slice", q.Slice, "a real tool runs for whole seconds", "use --slice 2s or more beside --with")
 	}

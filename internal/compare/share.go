@@ -19,3 +19,6 @@ func ParseShare(text string) (float64, error) {
 	}
 	return v, nil
 }
+
+// FormatShare writes a part of a whole as ParseShare reads it: 3%.
+func FormatShare(v float64) string { return strconv.FormatFloat(100*v, 'g', 4, 64) + "%" }

@@ -68,6 +68,7 @@ var samples = []sample{
 	{"tools.table", tools, Options{}},
 	{"early.table", early, Options{}},
 	{"two-machines-160.table", twoMachines, Options{Width: 160}},
+	{"real-paths.table", realPaths, Options{}},
 	{"hostile.md", hostile, Options{Format: "md"}},
 }
 
@@ -181,6 +182,19 @@ func twoMachines() *result.Record {
 		}
 	}
 	return rec
+}
+
+// realPaths are carried by programs that have versions, one over five tunnels
+// with fewer flows.
+func realPaths() *result.Record {
+	cell := recordtest.TCPLat
+	cell.Flows = 2
+	t := small(recordtest.UDPLat, cell)
+	t.Arms[2].Versions = map[string]string{"gobgp": "4.8.0"}
+	t.Arms[3].Name, t.Arms[3].Path, t.Arms[3].Options = "ovs-vxlan.2", "ovs-vxlan", "tunnels=5"
+	t.Arms[3].Versions = map[string]string{"openvswitch": "3.1.0", "ovn": "23.03.1"}
+	t.Arms[3].Pairs = 5
+	return recordtest.Make(t)
 }
 
 // hostile names would break a table or move a cursor.

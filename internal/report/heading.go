@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -44,7 +45,7 @@ func facts(rec *result.Record, s *analysis.Summary) [][2]string {
 		wire = append(wire, clean(p.Wire))
 	}
 	out = append(out, [2]string{"wire", strings.Join(append(wire, "congestion control "+congestion, plural(p.Services, "Service", "Services")), "; ")})
-	if text := options(p); text != "" {
+	if text := paths(p); text != "" {
 		out = append(out, [2]string{"paths", text})
 	}
 	run := fmt.Sprintf("%d series x %d rounds, seed %d", s.Series, p.Rounds, p.Seed)
@@ -61,22 +62,37 @@ func facts(rec *result.Record, s *analysis.Summary) [][2]string {
 	return append(out, [2]string{"reading", reading(p, s)})
 }
 
-// options says how the paths differ from what their names promise: by options,
-// or by being called something else.
-func options(p *result.Plan) string {
+// paths says how the paths differ from what their names promise, by options or
+// by being called something else; and which versions of programs carry them.
+func paths(p *result.Plan) string {
 	var list []string
 	for _, a := range p.Arms {
-		name, _, _ := strings.Cut(a.Name, ".") // vxlan.2 is a vxlan
-		if a.Role == result.RoleCopy || a.Options == "" && name == a.Path || strings.HasPrefix(a.Name, a.Path+":") {
+		if a.Role == result.RoleCopy || strings.HasPrefix(a.Name, a.Path+":") {
 			continue
 		}
-		text := clean(a.Name) + " is " + clean(a.Path)
+		text, name := clean(a.Name), strings.SplitN(a.Name, ".", 2)[0] // vxlan.2 is a vxlan
+		if a.Options != "" || name != a.Path {
+			text += " is " + clean(a.Path)
+		}
 		if a.Options != "" {
 			text += ":" + clean(a.Options)
 		}
-		list = append(list, text)
+		if v := versions(a); v != "" {
+			text += " (" + v + ")"
+		}
+		if text != clean(a.Name) {
+			list = append(list, text)
+		}
 	}
 	return strings.Join(list, "; ")
+}
+
+func versions(a result.Arm) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(a.Versions)) {
+		list = append(list, clean(name)+" "+clean(a.Versions[name]))
+	}
+	return strings.Join(list, ", ")
 }
 
 // reading says how the figures come about, for one who has read no manual.

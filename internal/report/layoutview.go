@@ -94,9 +94,11 @@ func legend(s *source, grids []grid) []string {
 	var paths []string // with places that hold no figure
 	missing, again := map[string]int{}, false
 	var partly []*thin
+	var unused []string
 	for _, g := range grids {
 		for _, e := range slices.Concat(g.cells...) {
 			again = again || e.Retransmits
+			unused = union(unused, s.unused(e))
 			switch {
 			case e.Against == "" && e.there && !e.ok:
 				if missing[e.Path]++; missing[e.Path] == 1 {
@@ -132,6 +134,9 @@ func legend(s *source, grids []grid) []string {
 	if len(paths) > 0 {
 		say("%s: the record has no figure there (%s).", none, strings.Join(paths, ", "))
 	}
+	for _, text := range unused {
+		say("%s.", text)
+	}
 	for _, p := range partly {
 		say("%s", p)
 	}
@@ -144,6 +149,16 @@ func legend(s *source, grids []grid) []string {
 		}
 	}
 	return out
+}
+
+// unused tells of tunnels of an entry's path that have no flow.
+func (s *source) unused(e entry) []string {
+	for _, a := range s.rec.Plan.Arms {
+		if text := idle(a, e.Flows); text != "" && a.Name == e.Path && e.ok {
+			return []string{text}
+		}
+	}
+	return nil
 }
 
 // thin is a path with figures that hold not all of their slices.

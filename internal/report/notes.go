@@ -88,11 +88,26 @@ func judgedNotes(r *analysis.Row, c *analysis.Cell, s *analysis.Summary) []strin
 	return out
 }
 
+// idle tells of pairs of ends, such as tunnels, that have no flow; empty: none.
+func idle(a result.Arm, flows int) string {
+	if flows >= a.Pairs {
+		return ""
+	}
+	uses := "use"
+	if flows == 1 {
+		uses = "uses"
+	}
+	return fmt.Sprintf("%s: %s %s %d of its %d tunnels or ids", clean(a.Name), plural(flows, "flow", "flows"), uses, flows, a.Pairs)
+}
+
 // trafficNotes are about what happened on the way.
 func trafficNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record) []string {
 	var out []string
 	note := func(f string, args ...any) { out = append(out, fmt.Sprintf(f, args...)) }
 	name := clean(r.Arm.Name)
+	if text := idle(r.Arm, c.Cell.Flows); text != "" {
+		note("%s", text)
+	}
 	if l := r.Latency; l != nil && l.Lost > 0 {
 		note("%s, %s: %d of %s requests had no reply in time (%d came late); they are in no figure",
 			cellName(c.Cell), name, l.Lost, count(l.Requests), l.Late)
