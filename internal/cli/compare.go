@@ -55,7 +55,7 @@ what a killed run left of such.`,
   venturi compare host --with qperf --load tcp_lat`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q.Paths, q.Command = args, append([]string{"venturi"}, env.Args...)
+			q.Paths, q.Command = args, ownCommand(env)
 			if json {
 				opt.Format = "json"
 			}
@@ -67,7 +67,6 @@ what a killed run left of such.`,
 					"no two measurements are the same to the last digit", "name the smallest difference that matters, such as 1%")
 			}
 			return runCompare(cmd.Context(), env, q, func(file string, rec *result.Record) error {
-				opt.Width = terminalWidth(env)
 				return printReport(env, file, rec, opt)
 			})
 		},
@@ -80,16 +79,14 @@ what a killed run left of such.`,
 	f.DurationVar(&q.Budget, "budget", 0, "time to measure in; rounds and series are fitted to it")
 	f.Var((*share)(&q.Precision), "precision", "stop early once every interval is within this, e.g. 2%")
 	f.Var((*share)(&q.Margin), "margin", "differences within this are \"same\" (default 3%)")
-	f.IntVar(&q.Series, "series", 0, fmt.Sprintf("sets of fresh connections (default %d)", experiment.DefaultSeries))
-	f.IntVar(&q.Rounds, "rounds", 0, fmt.Sprintf("times that every path is measured in a series (default %d)", experiment.DefaultRounds))
+	f.Var(number{&q.Series, 1, compare.MaxSeries}, "series", fmt.Sprintf("sets of fresh connections (default %d)", experiment.DefaultSeries))
+	f.Var(number{&q.Rounds, 1, compare.MaxRounds}, "rounds", fmt.Sprintf("times that every path is measured in a series (default %d)", experiment.DefaultRounds))
 	f.DurationVar(&q.Slice, "slice", 0, "time that a path is measured at once (default 25ms for latency, 50ms for streams)")
-	f.Uint64Var(&q.Seed, "seed", 0, "of the random order; 0: from the clock (a run tells its seed)")
 	f.StringVar(&q.Wire, "wire", "", lab.WireHelp)
-	f.IntVar(&q.Hosts, "hosts", 0, lab.HostsHelp)
-	f.IntVar(&q.Services, "services", 0, "let the machines carry kube-proxy's rules for so many Services")
+	f.Var(hostsFlag(&q.Hosts), "hosts", lab.HostsHelp)
+	f.Var(servicesFlag(&q.Services), "services", "let the machines carry kube-proxy's rules for so many Services")
 	f.StringSliceVar(&q.With, "with", nil, "run a real tool beside our loads on the first path: qperf, iperf3")
-	f.StringVar(&q.Out, "out", "", "folder for the record (default: a new one below "+compare.RunsFolder+"/)")
-	f.BoolVar(&q.Wait, "wait", false, "wait while another run measures, instead of giving up")
+	runFlags(f, &q)
 	f.StringVar(&opt.Style, "style", "", "print in the manner of another tool: "+strings.Join(report.Styles(), ", "))
 	f.BoolVar(&json, "json", false, "print the report as JSON")
 	return cmd
@@ -176,24 +173,3 @@ func compareTables() string {
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
-
-// share is a part of a whole on the command line: 3%, or 0.03.
-type share float64
-
-func (s *share) String() string {
-	if *s == 0 {
-		return ""
-	}
-	return strconv.FormatFloat(100*float64(*s), 'g', 4, 64) + "%"
-}
-
-func (s *share) Set(text string) error {
-	v, err := compare.ParseShare(text)
-	if err != nil {
-		return err
-	}
-	*s = share(v)
-	return nil
-}
-
-func (s *share) Type() string { return "share" }

@@ -90,8 +90,8 @@ Paths:
 	f := cmd.Flags()
 	f.StringVar(&o.Name, "name", lab.DefaultName, "name of the lab")
 	f.StringVar(&wire, "wire", "", lab.WireHelp)
-	f.IntVar(&o.Hosts, "hosts", 0, lab.HostsHelp)
-	f.IntVar(&o.Services, "services", 0, "let the machines' packet filter carry what kube-proxy writes for so many\nServices, with connection tracking on")
+	f.Var(hostsFlag(&o.Hosts), "hosts", lab.HostsHelp)
+	f.Var(servicesFlag(&o.Services), "services", "let the machines' packet filter carry what kube-proxy writes for so many\nServices, with connection tracking on")
 	f.BoolVar(&asJSON, "json", false, "print the lab as JSON")
 	return cmd
 }

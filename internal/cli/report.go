@@ -61,7 +61,6 @@ run of the study, or of any other run with the same paths and loads.`,
 			if err != nil {
 				return err
 			}
-			opt.Width = terminalWidth(env)
 			return printReport(env, path, rec, opt)
 		},
 	}
@@ -75,12 +74,8 @@ run of the study, or of any other run with the same paths and loads.`,
 
 // checkReport refuses an unknown format or style before any file is opened.
 func checkReport(opt report.Options) error {
-	if !slices.Contains(report.Formats(), opt.Format) {
-		return verr.New(verr.Usage, "cannot report in the format "+opt.Format,
-			"there is no such format", "choose one of: "+strings.Join(report.Formats(), ", "))
-	}
-	if opt.Style == "" {
-		return nil
+	if err := checkFormat("cannot report", opt.Format, report.Formats()); err != nil || opt.Style == "" {
+		return err
 	}
 	if !slices.Contains(report.Styles(), opt.Style) {
 		return verr.New(verr.Usage, "cannot report in the style of "+opt.Style,
@@ -91,6 +86,15 @@ func checkReport(opt report.Options) error {
 			"a style is a format of its own", "leave one of --style and --format out")
 	}
 	return nil
+}
+
+// checkFormat refuses what is not one of the formats in which something can be
+// printed; what says that it cannot be.
+func checkFormat(what, format string, known []string) error {
+	if slices.Contains(known, format) {
+		return nil
+	}
+	return verr.New(verr.Usage, what+" in the format "+format, "there is no such format", "choose one of: "+strings.Join(known, ", "))
 }
 
 // runPath is the run that was named, or the newest there is.
@@ -142,11 +146,19 @@ func openRecord(env *Env, path string, partial bool) (*result.Record, error) {
 }
 
 func printReport(env *Env, path string, rec *result.Record, opt report.Options) error {
-	err := report.Write(env.Stdout, rec, opt)
-	if errors.Is(err, analysis.ErrNoPlan) {
-		return verr.Wrap(verr.BadRecord, "cannot report "+path, err, "measure again: nothing had been measured yet")
+	opt.Width = terminalWidth(env)
+	return printed("cannot report "+path, report.Write(env.Stdout, rec, opt))
+}
+
+// printed makes an error for a user of why a record could not be printed.
+func printed(what string, err error) error {
+	switch {
+	case errors.Is(err, analysis.ErrNoPlan):
+		return verr.Wrap(verr.BadRecord, what, err, "measure again: nothing had been measured yet")
+	case errors.Is(err, report.ErrOtherRecord):
+		return verr.Wrap(verr.Usage, what, err, "name the folder of a run of this study")
 	}
-	return verr.Wrap(verr.Failed, "cannot report "+path, err, "see that the output can be written (is a disk full?)")
+	return verr.Wrap(verr.Failed, what, err, "see that the output can be written (is a disk full?)")
 }
 
 // terminalWidth is the width of the terminal that standard output is, or 0.

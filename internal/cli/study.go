@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/report"
 	"github.com/venturi-net/venturi/internal/study"
@@ -73,28 +71,39 @@ func oneStudy(cmd *cobra.Command, args []string) error {
 }
 
 func studyList(env *Env) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:     "ls",
 		Short:   "List the studies that come with Venturi",
 		Long:    "List the studies that come with Venturi: what each measures, and for how long.",
-		Example: "  venturi study ls",
+		Example: "  venturi study ls\n  venturi study ls --json",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			var all []*study.Study
+			all, plans := []*study.Study{}, []study.Summary{}
 			for _, name := range study.Names() {
 				s, err := study.Open(name)
 				if err != nil {
 					return err
 				}
-				all = append(all, s)
+				plan, err := s.Summary()
+				if err != nil {
+					return err
+				}
+				all, plans = append(all, s), append(plans, plan)
+			}
+			if asJSON {
+				return printJSON(env.Stdout, plans)
 			}
 			return study.List(env.Stdout, all)
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
+	return cmd
 }
 
 func studyShow(env *Env) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "show NAME|FILE",
 		Short: "Tell what a study does, how long it takes, and whether it can run here",
 		Long: `Tell what a study compares, how long that takes, and what this machine lacks for
@@ -107,9 +116,18 @@ it. Nothing is raised or measured. As root the kernel can be asked for more.`,
 			if err != nil {
 				return err
 			}
-			return s.Explain(env.Stdout)
+			if !asJSON {
+				return s.Explain(env.Stdout)
+			}
+			plan, err := s.Summary()
+			if err != nil {
+				return err
+			}
+			return printJSON(env.Stdout, plan)
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	return cmd
 }
 
 func studyRun(env *Env) *cobra.Command {
@@ -146,15 +164,13 @@ what a killed run left of such.`,
 			if q.Out == "" {
 				q.Out = compare.FreshFolder(time.Now())
 			}
-			q.Command = append([]string{"venturi"}, env.Args...)
+			q.Command = ownCommand(env)
 			return runStudy(cmd, env, s, q, opt)
 		},
 	}
 	f := cmd.Flags()
 	f.DurationVar(&q.Budget, "budget", 0, "time to measure in, over all wires, in place of the study's own")
-	f.Uint64Var(&q.Seed, "seed", 0, "of the random order; 0: from the clock (a run tells its seed)")
-	f.StringVar(&q.Out, "out", "", "folder for the record (default: a new one below "+compare.RunsFolder+"/)")
-	f.BoolVar(&q.Wait, "wait", false, "wait while another run measures, instead of giving up")
+	runFlags(f, &q)
 	f.BoolVar(&json, "json", false, "print the tables as JSON")
 	return cmd
 }
@@ -192,9 +208,8 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt report.
 		return verr.New(verr.Usage, "cannot print the tables of a study in the style of "+opt.Style,
 			"that style has no such tables", "leave one of --style and --study out")
 	}
-	if !slices.Contains(report.LayoutFormats(), opt.Format) {
-		return verr.New(verr.Usage, "cannot print the tables of a study in the format "+opt.Format,
-			"tables have no such format", "choose one of: "+strings.Join(report.LayoutFormats(), ", "))
+	if err := checkFormat("cannot print the tables of a study", opt.Format, report.LayoutFormats()); err != nil {
+		return err
 	}
 	s, err := study.Open(name)
 	if err != nil {
@@ -204,8 +219,8 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt report.
 	if err != nil {
 		return err
 	}
-	if len(args) == 0 && len(s.Wires) > 1 {
-		run = filepath.Dir(run) // the newest record is that of the last wire
+	if above := filepath.Dir(run); len(args) == 0 && len(s.Wires) > 1 && above != runsFolder {
+		run = above // the newest record is that of the last wire
 	}
 	folders := s.Folders(run)
 	if _, err := os.Stat(filepath.Join(run, result.FileName)); err == nil || strings.HasSuffix(run, result.FileName) {
@@ -225,13 +240,5 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt report.
 
 func printTables(env *Env, s *study.Study, file string, rec *result.Record, opt report.Options) error {
 	opt.Width = terminalWidth(env)
-	err := report.WriteLayout(env.Stdout, rec, s.Layout(), opt)
-	what := "cannot print the tables of " + s.Name + " from " + file
-	switch {
-	case errors.Is(err, analysis.ErrNoPlan):
-		return verr.Wrap(verr.BadRecord, what, err, "measure again: nothing had been measured yet")
-	case errors.Is(err, report.ErrOtherRecord):
-		return verr.Wrap(verr.Usage, what, err, "name the folder of a run of this study")
-	}
-	return verr.Wrap(verr.Failed, what, err, "see that the output can be written (is a disk full?)")
+	return printed("cannot print the tables of "+s.Name+" from "+file, report.WriteLayout(env.Stdout, rec, s.Layout(), opt))
 }

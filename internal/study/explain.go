@@ -89,7 +89,7 @@ func (s *Study) Explain(w io.Writer) error {
 	}
 	line("\nTables")
 	for _, t := range s.Tables {
-		line("  %s\trows by %s\tcolumns by %s\tagainst %s", t.Title, axes(t.Rows), axes(t.Columns), orDefault(t.Baseline, s.Paths[0].Name))
+		line("  %s\t%s\t%s\tagainst %s", t.Title, sides("row", t.Rows), sides("column", t.Columns), orDefault(t.Baseline, s.Paths[0].Name))
 	}
 	took := experiment.Duration(plan) * time.Duration(len(s.Wires))
 	line("\nPlan")
@@ -126,12 +126,17 @@ func eachWire(n int) string {
 	return fmt.Sprintf(", on each of %d wires", n)
 }
 
-func axes(all []report.Axis) string {
+// sides tells what changes along the rows or columns of a table: without
+// anything that does, each figure has one.
+func sides(side string, by []report.Axis) string {
+	if len(by) == 0 {
+		return "one " + side + " a figure"
+	}
 	var names []string
-	for _, a := range all {
+	for _, a := range by {
 		names = append(names, string(a))
 	}
-	return orDefault(strings.Join(names, ", "), "nothing")
+	return side + "s by " + strings.Join(names, ", ")
 }
 
 // readiness says whether something can be done here, and if not, what is missing.

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/pflag"
+
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/lab"
+)
+
+// runFlags are the flags of all commands that leave records.
+func runFlags(f *pflag.FlagSet, q *compare.Request) {
+	f.Uint64Var(&q.Seed, "seed", 0, "of the random order; 0: from the clock (a run tells its seed)")
+	f.StringVar(&q.Out, "out", "", "folder for the record (default: a new one below "+compare.RunsFolder+"/)")
+	f.BoolVar(&q.Wait, "wait", false, "wait while another run measures, instead of giving up")
+}
+
+// ownCommand is the command line that a record notes.
+func ownCommand(env *Env) []string { return append([]string{"venturi"}, env.Args...) }
+
+// number is a whole number on the command line, within bounds. It is 0 when it
+// is left out, and cannot be given as 0 unless the bounds allow that.
+type number struct {
+	to          *int
+	least, most int
+}
+
+func hostsFlag(to *int) number    { return number{to, lab.DefaultHosts, lab.MaxHosts} }
+func servicesFlag(to *int) number { return number{to, 0, lab.MaxServices} }
+
+func (n number) String() string {
+	if n.to == nil || *n.to == 0 {
+		return ""
+	}
+	return strconv.Itoa(*n.to)
+}
+
+func (n number) Set(text string) error {
+	v, err := strconv.Atoi(text)
+	if err != nil || v < n.least || v > n.most {
+		return fmt.Errorf("give a number from %d to %d", n.least, n.most)
+	}
+	*n.to = v
+	return nil
+}
+
+func (n number) Type() string { return "int" }
+
+// share is a part of a whole on the command line: 3%, or 0.03.
+type share float64
+
+func (s *share) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return compare.FormatShare(float64(*s))
+}
+
+func (s *share) Set(text string) error {
+	v, err := compare.ParseShare(text)
+	if err != nil {
+		return err
+	}
+	*s = share(v)
+	return nil
+}
+
+func (s *share) Type() string { return "share" }

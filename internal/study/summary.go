@@ -1,0 +1,91 @@
+package study
+
+import (
+	"time"
+
+	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/lab"
+)
+
+// Summary is what a study does and takes, for programs. Times are in seconds.
+type Summary struct {
+	Name     string        `json:"name"`
+	Title    string        `json:"title"`
+	Question string        `json:"question,omitempty"`
+	Source   string        `json:"source,omitempty"`
+	Machines int           `json:"machines"`
+	Services int           `json:"services"`
+	Wires    []SummaryWire `json:"wires"`
+	Paths    []SummaryPath `json:"paths"`
+	Loads    []SummaryLoad `json:"loads"`
+	Tables   []string      `json:"tables"` // titles
+	Arms     int           `json:"arms"`   // with the copy of the host network
+	Cells    int           `json:"cells"`
+	Series   int           `json:"series"`
+	Rounds   int           `json:"rounds"`             // a series
+	Budget   float64       `json:"budget_s,omitempty"` // over all wires; absent: none
+	Measures float64       `json:"measures_s"`         // how long measuring takes, over all wires
+}
+
+// SummaryWire is one wire, with all of its options.
+type SummaryWire struct {
+	Name    string `json:"name,omitempty"`
+	Options string `json:"options"`
+}
+
+// SummaryPath is one path, and what this machine lacks for it as far as that
+// can be told.
+type SummaryPath struct {
+	Name  string `json:"name"`
+	Path  string `json:"path"` // with its options, as the command line takes it
+	Lacks string `json:"lacks,omitempty"`
+}
+
+// SummaryLoad is a load with its sizes and numbers of flows; absent ones are
+// the load's own size, and one flow.
+type SummaryLoad struct {
+	Load  string `json:"load"`
+	Sizes string `json:"sizes,omitempty"`
+	Flows []int  `json:"flows,omitempty"`
+}
+
+// Summary lays the study out and asks the machine what it lacks for it. Nothing
+// is raised.
+func (s *Study) Summary() (Summary, error) {
+	plan, err := s.Requests()[0].Plan()
+	if err != nil {
+		return Summary{}, err
+	}
+	arms, err := s.arms()
+	if err != nil {
+		return Summary{}, err
+	}
+	took := experiment.Duration(plan) * time.Duration(len(s.Wires))
+	sum := Summary{
+		Name: s.Name, Title: s.Title, Question: s.Question, Source: s.Source,
+		Machines: max(s.Hosts, lab.DefaultHosts), Services: s.Services,
+		Arms: len(plan.Arms), Cells: len(plan.Cells), Series: plan.Series, Rounds: plan.Rounds,
+		Budget: s.Budget.Seconds(), Measures: took.Seconds(),
+	}
+	for _, w := range s.Wires {
+		full, err := lab.ParseWire(w.Options)
+		if err != nil {
+			return Summary{}, err
+		}
+		sum.Wires = append(sum.Wires, SummaryWire{w.Name, full.String()})
+	}
+	for i, a := range arms {
+		p := SummaryPath{Name: a.Name, Path: s.Paths[i].Spec}
+		if err := a.Check(); err != nil {
+			p.Lacks = err.Error()
+		}
+		sum.Paths = append(sum.Paths, p)
+	}
+	for _, l := range s.Loads {
+		sum.Loads = append(sum.Loads, SummaryLoad(l))
+	}
+	for _, t := range s.Tables {
+		sum.Tables = append(sum.Tables, t.Title)
+	}
+	return sum, nil
+}
