@@ -282,7 +282,7 @@ func (c *checker) time() (err error) {
 			return wrong(f.Margin.line, "the margin is 0, and no two measurements are the same to the last digit")
 		}
 		if _, err := s.Requests()[0].Plan(); err != nil {
-			return because(f.Margin.line, err)
+			return wrong(f.Margin.line, "the margin is %q, not a share between 0 and 50 %%", f.Margin.s)
 		}
 	}
 	if f.Budget.s != "" {

@@ -143,7 +143,7 @@ func TestRefused(t *testing.T) {
 		{"small budget", "budget: 10m", "budget: 10s", "fewer tell nothing"},
 		{"margin", "margin: 5%", "margin: much", `"much" is not a share`},
 		{"margin of none", "margin: 5%", "margin: 0%", "the margin is 0"},
-		{"large margin", "margin: 5%", "margin: 60%", "between 0 and 50 %"},
+		{"large margin", "margin: 5%", "margin: 300%", `the margin is "300%", not a share between 0 and 50 %`},
 		{"axis", "columns: size", "columns: length", `cannot go by "length"`},
 		{"axis twice", "columns: size", "columns: path", "by path twice"},
 		{"axis missing", "  - title: By message size\n    rows: [load, path, flows]", "  - title: By message size\n    rows: [load, path]", "more than one flows"},
