@@ -174,6 +174,8 @@ func markdownPaths(out io.Writer, all []pathInfo) error {
 	b.WriteString("# Paths\n\nWritten by `venturi path ls --md`; a test keeps it so.\n\n" +
 		"A path is given by its name, and by options behind a colon: `vxlan:vni=42,tunnels=5`. The same path can be given\n" +
 		"several times with other options. Overhead is what a path adds to each packet on the wire, with its default options.\n\n" +
+		"All are compared with `host`, the lab's own wire. That is so for `attach` too: its ratio is not to the network that lies\n" +
+		"under the containers. To compare two such networks with each other, attach to both in a study with a baseline.\n\n" +
 		"| path | what it is | who wires it so | overhead | needs |\n|---|---|---|---|---|\n")
 	for _, p := range all {
 		fmt.Fprintf(&b, "| [`%s`](#%[1]s) | %s | %s | %d B | %s |\n", p.Name, p.Summary, p.Like, p.Overhead, p.needs.text(feature.Need.String))
