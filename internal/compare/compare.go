@@ -228,7 +228,8 @@ func (s *Session) arms(q Request) ([]result.Arm, []experiment.Ends) {
 	return arms, ends
 }
 
-// preamble writes header, plan and facts.
+// preamble writes header, plan and the facts of both machines, with warnings of
+// what of them could not be read.
 func (s *Session) preamble(ctx context.Context, q Request, plan *result.Plan, add func(result.Line) error) error {
 	header := result.Header{Format: result.Format, Version: result.Version, Venturi: s.host.Version,
 		Started: time.Now(), Command: q.Command}

@@ -9,8 +9,9 @@ import (
 )
 
 // Plan lays the run out as it would be carried out, but for what only a lab can
-// tell: the arms have names and paths, and no addresses. Nothing is asked of
-// the machine, so it can be a plan that this one cannot carry out.
+// tell: the arms have names and paths, and no addresses. Of the machine it asks
+// which cores there are, and what a path leaves for it to choose (datapath=auto);
+// whether it can carry the plan out it does not ask.
 func (q Request) Plan() (*result.Plan, error) {
 	q = q.withDefaults()
 	if err := q.check(); err != nil {
