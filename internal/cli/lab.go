@@ -96,15 +96,18 @@ Paths:
 	return cmd
 }
 
-// notRaised makes an error for a user of why a lab did not come up. What else
-// failed then is why it is not gone again.
+// notRaised makes errors for a user of why a lab did not come up, and of what
+// failed when that which was built of it was taken down again.
 func notRaised(name string, err error) error {
 	failed := apart(err)
 	do := "what was built is gone again; the reason says what to change"
 	if len(failed) > 1 {
-		do = removeRest
+		do = removeRest + "; the reason says what to change"
 	}
 	failed[0] = verr.Wrap(verr.Failed, "cannot raise lab "+name, failed[0], do)
+	for i, err := range failed[1:] {
+		failed[1+i] = verr.Wrap(verr.Failed, "cannot remove all of a lab", err, removeRest)
+	}
 	return errors.Join(failed...)
 }
 

@@ -103,6 +103,7 @@ func TestNotRaised(t *testing.T) {
 	}{
 		{errors.Join(errors.New("no room"), nil), true},
 		{errors.Join(errors.New("no room"), errors.New("remove lab x: it is busy")), false},
+		{errors.Join(verr.New(verr.Failed, "cannot raise path a", "b", "c"), errors.New("remove lab x: it is busy")), false},
 	} {
 		env, errs := bench(t, func(context.Context) error { return notRaised("x", c.err) })
 		if got := Run(t.Context(), env); got != verr.Failed {
