@@ -19,8 +19,8 @@ import (
 // are read. What joins them is whatever somebody else built, on this machine
 // or, where the namespaces are tunnels' ends, beyond it.
 //
-// A namespace is found once, before the lab is raised, and held open until the
-// lab is down. So it stays the one that was meant when its process ends and the
+// That a namespace is there is looked at before anything is raised. It is found
+// once more when its path is, and held open from then until the lab is down. So it stays the one that was meant when its process ends and the
 // number is given to another, and a container that is stopped shows as a path
 // that no longer carries.
 //
@@ -70,11 +70,11 @@ func namespace(name, help string) Option {
 		Name: name, Value: "ns:NAME|pid:N|" + ownNetwork, Required: true,
 		Help: help + ": a namespace's name in " + machine.NamespaceFolder + " or the path of its file; or a process in it; or " +
 			ownNetwork + ", the machine's own network",
-		check: func(text string) error {
+		read: func(text string) (string, error) {
 			if _, err := namespaceFile(text); err != nil {
-				return fmt.Errorf("%s is %q: %w", name, text, err)
+				return "", fmt.Errorf("%s is %q: %w", name, text, err)
 			}
-			return nil
+			return text, nil
 		},
 	}
 }
@@ -83,11 +83,12 @@ func namespace(name, help string) Option {
 func address(name, help string) Option {
 	return Option{
 		Name: name, Value: "IPv4", Help: help,
-		check: func(text string) error {
-			if a, err := netip.ParseAddr(text); err != nil || !a.Is4() {
-				return fmt.Errorf("%s is %q, not an IPv4 address", name, text)
+		read: func(text string) (string, error) {
+			a, err := netip.ParseAddr(text)
+			if err != nil || !a.Is4() {
+				return "", fmt.Errorf("%s is %q, not an IPv4 address", name, text)
 			}
-			return nil
+			return a.String(), nil
 		},
 	}
 }

@@ -64,7 +64,7 @@ func TestAttachMTUOfRoute(t *testing.T) {
 // What makes no sense is refused as it is read.
 func TestAttachBadSpec(t *testing.T) {
 	for options, why := range map[string]string{
-		"":                                "needs both from and to",
+		"from-addr=10.0.0.1":              "needs both from and to",
 		"from=ns:a":                       "needs both from and to",
 		"from=ns:,to=ns:b":                "want ns:NAME",
 		"from=ns:../b,to=ns:b":            "want ns:NAME",

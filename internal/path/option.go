@@ -16,18 +16,20 @@ type Option struct {
 	// Required tells that it has to be given: there is no default.
 	Required bool
 	Help     string
-	check    func(string) error
+	// read gives the normal form of what a user wrote, or says what is wrong.
+	read func(text string) (string, error)
 }
 
 // number is an option that takes a whole number.
 func number(name string, least, most int, preset, help string) Option {
 	return Option{
 		Name: name, Value: fmt.Sprintf("%d..%d", least, most), Default: preset, Help: help,
-		check: func(text string) error {
-			if n, err := strconv.Atoi(text); err != nil || n < least || n > most {
-				return fmt.Errorf("%s is %q, not a number from %d to %d", name, text, least, most)
+		read: func(text string) (string, error) {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < least || n > most {
+				return "", fmt.Errorf("%s is %q, not a number from %d to %d", name, text, least, most)
 			}
-			return nil
+			return strconv.Itoa(n), nil // others take 010 for eight
 		},
 	}
 }
@@ -36,11 +38,11 @@ func number(name string, least, most int, preset, help string) Option {
 func choice(name string, words []string, preset, help string) Option {
 	return Option{
 		Name: name, Value: strings.Join(words, "|"), Default: preset, Help: help,
-		check: func(text string) error {
+		read: func(text string) (string, error) {
 			if !slices.Contains(words, text) {
-				return fmt.Errorf("%s is %q, not one of %s", name, text, strings.Join(words, ", "))
+				return "", fmt.Errorf("%s is %q, not one of %s", name, text, strings.Join(words, ", "))
 			}
-			return nil
+			return text, nil
 		},
 	}
 }

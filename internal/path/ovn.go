@@ -176,13 +176,22 @@ func (w ovnWay) host(ctx context.Context, h *ovsHost) ([]machine.Endpoint, error
 const (
 	fragmentPreset = 1200
 	fragmentBound  = 400
+	fragmentStep   = 8 // to a multiple of which the length of a fragment is rounded down
 )
+
+// ovnLeast: with a smaller MTU no datagram in fragments would come through.
+func ovnLeast(v Values) int {
+	if v["datapath"] == ovsDaemon && v.On("lb") {
+		return fragmentBound + fragmentStep
+	}
+	return minMTU
+}
 
 // smallFragments lets the fragments of datagrams pass where the pods' MTU makes
 // them small. Whether packets are tracked is not asked: untracked ones are not
 // looked at.
 func (h *ovsHost) smallFragments(ctx context.Context) error {
-	if !h.daemon || h.MTU >= fragmentPreset+8 { // the length of a fragment is rounded down to 8 bytes
+	if !h.daemon || h.MTU >= fragmentPreset+fragmentStep {
 		return nil
 	}
 	_, err := h.sw.Ask(ctx, "dpctl/ipf-set-min-frag", "v4", strconv.Itoa(fragmentBound))

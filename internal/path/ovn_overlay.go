@@ -19,6 +19,7 @@ var ovnOverlay = Driver{
 	Settle:   ovsSettle,
 	Overhead: func(Values) int { return geneveOverhead + ovnOption },
 	MTU:      ovsMTU(geneveOverhead + ovnOption),
+	Least:    ovnLeast,
 	Needs:    func(v Values) []feature.Need { return ovnNeeds(v, feature.Geneve) },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
 		gateway, gatewayMAC := s.gateway(0), s.mac(0, roleGateway)

@@ -141,7 +141,7 @@ func TestOVNHosts(t *testing.T) {
 // Fragments that are small because the pods' MTU is are not taken for an
 // attack by connection tracking.
 func TestOVNSmallFragments(t *testing.T) {
-	l := testenv.Lab(t, lab.Options{Paths: []string{"ovn-overlay:datapath=netdev,mtu=420", "ovn-overlay:datapath=netdev,mtu=1207"}})
+	l := testenv.Lab(t, lab.Options{Paths: []string{"ovn-overlay:datapath=netdev,mtu=408", "ovn-overlay:datapath=netdev,mtu=1207"}})
 	for _, arm := range l.Arms {
 		checkUDP(t, arm.From(), arm.To(), []int{arm.From().MTU, 3 * arm.From().MTU})
 		checkUDP(t, arm.To(), arm.From(), []int{arm.From().MTU, 3 * arm.From().MTU})

@@ -21,6 +21,7 @@ var ovnUnderlay = Driver{
 	Overhead: func(Values) int { return tagSize },
 	// A card carries one tag beyond its MTU.
 	MTU:   ovsMTU(0),
+	Least: ovnLeast,
 	Needs: func(v Values) []feature.Need { return ovnNeeds(v) },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
 		return ovnWay{

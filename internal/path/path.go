@@ -43,6 +43,8 @@ type Driver struct {
 	// MTU is the most that the pods can have over a wire with the given one,
 	// bytes; nil: the wire's less the overhead.
 	MTU func(wire int, v Values) int
+	// Least is the least that the pods can have, bytes; nil: what IPv4 needs.
+	Least func(Values) int
 	// Needs is what it needs beyond what the lab itself does; nil: nothing.
 	Needs func(Values) []feature.Need
 	// Check looks whether what the path is to use of others is there; nil: it

@@ -1,6 +1,7 @@
 package path_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -67,6 +68,12 @@ func TestBadSpec(t *testing.T) {
 		"vxlan:port=65536":             "not a number",
 		"vxlan:csum=maybe":             "not one of on, off",
 		"vxlan:tunnels=17":             "not a number from 1 to 16",
+		"vxlan:,":                      "there is no option where one is expected",
+		"vxlan:":                       "there is no option where one is expected",
+		"host:":                        "there is no option where one is expected",
+		"vxlan:vni=5,":                 "there is no option where one is expected",
+		"vxlan:vni=5,,port=1":          "there is no option where one is expected",
+		"vxlan:=5":                     "no option \"\"",
 		"vxlan:mtu=67":                 "not a number from 68",
 		"host:mtu=1400":                "no option",
 	} {
@@ -79,11 +86,11 @@ func TestBadSpec(t *testing.T) {
 
 // What was said comes back as it can be said again, without the defaults.
 func TestSaid(t *testing.T) {
-	arms, err := path.Arms([]string{"vxlan: tunnels=5, port=8472,vni=7"}, []string{"five"})
+	arms, err := path.Arms([]string{"vxlan: tunnels=+5, port=08472,vni=007"}, []string{"five"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := arms[0].Said(); said != "vni=7,tunnels=5" || arms[0].Name != "five" {
+	if said := arms[0].Said(); said != "vni=7,tunnels=5" || arms[0].Spec() != "vxlan:vni=7,tunnels=5" || arms[0].Name != "five" {
 		t.Errorf("%s: %q, want five with vni=7,tunnels=5", arms[0].Name, said)
 	}
 	for _, name := range []string{"A", "a/b", "-a", "a.2", "x.ovs", strings.Repeat("x", 25), "host"} {
@@ -108,6 +115,40 @@ func TestMTU(t *testing.T) {
 		got, err := arms[0].MTU(c.wire)
 		if got != c.want || (err == nil) != (c.want > 0) || err != nil && verr.Code(err) != verr.Usage {
 			t.Errorf("%s on %d: %d, %v, want %d", c.spec, c.wire, got, err, c.want)
+		}
+	}
+}
+
+// A wider wire is offered only where it helps.
+func TestMTUAdvice(t *testing.T) {
+	for _, c := range []struct {
+		spec string
+		wire int
+		do   string
+	}{
+		{"vxlan:mtu=1451", 1500, "give mtu=1450 or less, or --wire mtu=1501"},
+		{"vxlan:mtu=65535", 65535, "give mtu=65485 or less; the path carries no more over any wire"},
+		{"ovs-vxlan:datapath=netdev,port=internal,mtu=1451", 1500, "give mtu=1450 or less, or --wire mtu=1501"},
+		{"ovs-vxlan:datapath=netdev,port=internal,mtu=1501", 9000, "give mtu=1500 or less; the path carries no more over any wire"},
+		{"vxlan", 117, "give --wire mtu=118 or more"},
+		{"ovn-underlay:datapath=netdev,lb=on,mtu=407", 1500, "give mtu=408 or more"},
+		{"ovn-overlay:datapath=netdev,lb=on", 460, "give --wire mtu=466 or more"},
+	} {
+		arms, err := path.Arms([]string{c.spec}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = arms[0].MTU(c.wire)
+		var told *verr.Error
+		if !errors.As(err, &told) || told.Code != verr.Usage || told.Do != c.do {
+			t.Errorf("%s on %d: %v, want the advice %q", c.spec, c.wire, err, c.do)
+		}
+	}
+	for _, spec := range []string{"ovn-overlay:datapath=netdev,lb=off,mtu=100", "ovn-overlay:datapath=netdev,mtu=408"} {
+		if arms, err := path.Arms([]string{spec}, nil); err != nil {
+			t.Error(err)
+		} else if _, err := arms[0].MTU(1500); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package path
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,32 +66,18 @@ func validName(name string) bool {
 // its options, those that are not named with their defaults. Errors are for a
 // user.
 func ParseSpec(text string) (*Driver, Values, error) {
-	name, list, _ := strings.Cut(text, ":")
+	name, list, more := strings.Cut(text, ":")
 	d, err := Lookup(name)
 	if err != nil {
 		return nil, nil, err
 	}
 	given := Values{}
-	for _, part := range strings.Split(list, ",") {
-		if strings.TrimSpace(part) == "" {
-			continue
+	if more {
+		for _, part := range strings.Split(list, ",") {
+			if err := d.take(part, given); err != nil {
+				return nil, nil, d.refuse(text, err.Error())
+			}
 		}
-		key, value, ok := strings.Cut(part, "=")
-		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-		if !ok {
-			return nil, nil, d.refuse(text, fmt.Sprintf("%q has no value", key))
-		}
-		if _, twice := given[key]; twice {
-			return nil, nil, d.refuse(text, fmt.Sprintf("%q is given twice", key))
-		}
-		i := slices.IndexFunc(d.Options, func(o Option) bool { return o.Name == key })
-		if i < 0 {
-			return nil, nil, d.refuse(text, fmt.Sprintf("%s has no option %q", d.Name, key))
-		}
-		if err := d.Options[i].check(value); err != nil {
-			return nil, nil, d.refuse(text, err.Error())
-		}
-		given[key] = value
 	}
 	for _, o := range d.Options {
 		if _, ok := given[o.Name]; !ok {
@@ -103,6 +90,28 @@ func ParseSpec(text string) (*Driver, Values, error) {
 		}
 	}
 	return d, given, nil
+}
+
+// take reads one KEY=VALUE.
+func (d *Driver) take(part string, given Values) error {
+	key, value, ok := strings.Cut(part, "=")
+	key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+	switch {
+	case !ok && key == "":
+		return errors.New("there is no option where one is expected")
+	case !ok:
+		return fmt.Errorf("%q has no value", key)
+	}
+	if _, twice := given[key]; twice {
+		return fmt.Errorf("%q is given twice", key)
+	}
+	i := slices.IndexFunc(d.Options, func(o Option) bool { return o.Name == key })
+	if i < 0 {
+		return fmt.Errorf("%s has no option %q", d.Name, key)
+	}
+	value, err := d.Options[i].read(value)
+	given[key] = value
+	return err
 }
 
 // refuse is the error for a user who asked for options that cannot be.
@@ -147,24 +156,55 @@ func (a Arm) Overhead() int {
 }
 
 // MTU gives the MTU of the pods over a wire with the given one, bytes. Error,
-// for a user: the wire carries less than the path was asked to.
+// for a user: the wire carries less than the path was asked to, or either is
+// less than the path can do with.
 func (a Arm) MTU(wire int) (int, error) {
-	most := wire - a.Overhead()
-	if a.Driver.MTU != nil {
-		most = a.Driver.MTU(wire, a.Options)
+	most, least, asked := a.most(wire), minMTU, a.Options.Int(mtuName)
+	if a.Driver.Least != nil {
+		least = a.Driver.Least(a.Options)
 	}
-	asked := a.Options.Int(mtuName)
 	switch {
-	case most < minMTU:
+	case most < least:
 		return 0, verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s on a wire with MTU %d", a.Name, wire),
-			fmt.Sprintf("it leaves %d bytes for the pods, and IPv4 needs %d", most, minMTU),
-			fmt.Sprintf("give --wire mtu=%d or more", wire-most+minMTU))
+			fmt.Sprintf("it leaves %d bytes for the pods, and %s", most, needs(least)), a.widen("", wire, most, least))
 	case asked > most:
 		return 0, verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s with mtu=%d", a.Name, asked),
 			fmt.Sprintf("the wire's MTU of %d leaves %d bytes for the pods", wire, most),
-			fmt.Sprintf("give mtu=%d or less, or --wire mtu=%d", most, wire-most+asked))
+			a.widen(fmt.Sprintf("give mtu=%d or less", most), wire, most, asked))
+	case asked > 0 && asked < least:
+		return 0, verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s with mtu=%d", a.Name, asked),
+			needs(least), fmt.Sprintf("give mtu=%d or more", least))
 	case asked > 0:
 		return asked, nil
 	}
 	return most, nil
+}
+
+func needs(least int) string {
+	if least == minMTU {
+		return fmt.Sprintf("IPv4 needs %d", least)
+	}
+	return fmt.Sprintf("with such options the path needs %d", least)
+}
+
+// most is the greatest MTU that the pods can have.
+func (a Arm) most(wire int) int {
+	if a.Driver.MTU != nil {
+		return a.Driver.MTU(wire, a.Options)
+	}
+	return wire - a.Overhead()
+}
+
+// widen tells what to do so that the pods can have the MTU want, where the wire
+// leaves them most: besides what else can be done, to take a wider wire, if
+// there is one that helps.
+func (a Arm) widen(also string, wire, most, want int) string {
+	wider := wire + want - most
+	switch {
+	case wider > maxMTU || a.most(wider) < want:
+		return strings.TrimPrefix(also+"; the path carries no more over any wire", "; ")
+	case also == "":
+		return fmt.Sprintf("give --wire mtu=%d or more", wider)
+	}
+	return fmt.Sprintf("%s, or --wire mtu=%d", also, wider)
 }
