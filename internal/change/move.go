@@ -1,7 +1,5 @@
 package change
 
-import "github.com/vishvananda/netlink"
-
 // Move gives a device to another namespace, where it gets a new name and is
 // brought up. Its addresses and routes do not go with it; its MAC and MTU do.
 func (n *Namespace) Move(device string, to *Namespace, name string) error {
@@ -19,13 +17,4 @@ func (n *Namespace) Move(device string, to *Namespace, name string) error {
 		return to.fail("call "+device+" "+name, err)
 	}
 	return to.Up(name)
-}
-
-// AddGeneve makes a geneve device that takes its other end from what sends by
-// it, as switches do.
-func (n *Namespace) AddGeneve(name string, port int) error {
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = name
-	err := n.h.LinkAdd(&netlink.Geneve{LinkAttrs: attrs, FlowBased: true, Dport: uint16(port)})
-	return n.fail("add geneve "+name, err)
 }

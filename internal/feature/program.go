@@ -19,6 +19,9 @@ var sbin = []string{"/usr/local/sbin", "/usr/sbin", "/sbin"}
 // Find gives the program's file: the first on PATH, or in a folder of daemons.
 func (p Program) Find() (string, error) {
 	for _, folder := range append(filepath.SplitList(os.Getenv("PATH")), sbin...) {
+		if !filepath.IsAbs(folder) {
+			continue // whoever can write to where we happen to be would be run as root
+		}
 		file := filepath.Join(folder, p.Name)
 		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return file, nil
@@ -43,4 +46,26 @@ func (p Program) String() string { return fmt.Sprintf("%s (package %s)", p.Name,
 // Lack is of [Need].
 func (p Program) Lack() (lacks, get string) {
 	return "there is no program " + p.Name, fmt.Sprintf("install the package %s (apt-get install %[1]s)", p.Package)
+}
+
+// File is a file that has to be installed.
+type File struct {
+	Path    string
+	Package string // of Debian that brings it
+}
+
+// Ask is of [Need].
+func (f File) Ask() (Answer, error) {
+	if _, err := os.Stat(f.Path); err != nil {
+		return classify(err), fmt.Errorf("find file: %w", err)
+	}
+	return Yes, nil
+}
+
+// String is of [Need].
+func (f File) String() string { return fmt.Sprintf("%s (package %s)", f.Path, f.Package) }
+
+// Lack is of [Need].
+func (f File) Lack() (lacks, get string) {
+	return "there is no file " + f.Path, fmt.Sprintf("install the package %s (apt-get install %[1]s)", f.Package)
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Wire is the link between the two machines: a veth pair whose offloads are
-// set so that it plays a network card that has them, or one that has not.
+// Wire is the link between the machines: a veth pair, or one from each to a
+// switch, whose offloads are set so that it plays network cards that have them,
+// or such as have not.
 //
 // Two of them depend on others. A card that does not compute checksums cannot
 // segment, so csum=off takes both kinds of TSO with it. And a veth merges what

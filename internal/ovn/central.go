@@ -25,13 +25,15 @@ var (
 	controllerProgram = feature.Program{Name: "ovn-controller", Package: "ovn-host"}
 )
 
-const (
-	northSchema = "/usr/share/ovn/ovn-nb.ovsschema"
-	southSchema = "/usr/share/ovn/ovn-sb.ovsschema"
+var (
+	northSchema = feature.File{Path: "/usr/share/ovn/ovn-nb.ovsschema", Package: "ovn-central"}
+	southSchema = feature.File{Path: "/usr/share/ovn/ovn-sb.ovsschema", Package: "ovn-central"}
 )
 
 // Needs is what OVN needs of the machine beside a switch.
-func Needs() []feature.Need { return []feature.Need{northdProgram, controllerProgram} }
+func Needs() []feature.Need {
+	return []feature.Need{northdProgram, controllerProgram, northSchema, southSchema}
+}
 
 // Names of the daemons of a central, and so of its databases.
 const (
@@ -56,7 +58,7 @@ type Central struct {
 func StartCentral(ctx context.Context, p ovs.Place, n Network) (*Central, error) {
 	var servers [2]*change.Child
 	group, groupCtx := errgroup.WithContext(ctx)
-	for i, db := range []struct{ name, schema string }{{northName, northSchema}, {southName, southSchema}} {
+	for i, db := range []struct{ name, schema string }{{northName, northSchema.Path}, {southName, southSchema.Path}} {
 		group.Go(func() (err error) {
 			servers[i], err = ovs.StartDatabase(groupCtx, p, db.name, db.schema)
 			return err

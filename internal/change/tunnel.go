@@ -74,3 +74,12 @@ func (n *Namespace) AddFDB(device string, mac net.HardwareAddr, behind netip.Add
 		HardwareAddr: mac,
 	}))
 }
+
+// AddGeneve makes a geneve device that takes its other end from what sends by
+// it, as switches do.
+func (n *Namespace) AddGeneve(name string, port int) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = name
+	err := n.h.LinkAdd(&netlink.Geneve{LinkAttrs: attrs, FlowBased: true, Dport: uint16(port)})
+	return n.fail("add geneve "+name, err)
+}
