@@ -139,10 +139,13 @@ func list(needs []feature.Need, name func(feature.Need) string) string {
 	return strings.Join(names, ", ")
 }
 
-// packages calls a program by the package that brings it.
+// packages calls what a package brings by the package.
 func packages(n feature.Need) string {
-	if p, ok := n.(feature.Program); ok {
-		return p.Package
+	switch is := n.(type) {
+	case feature.Program:
+		return is.Package
+	case feature.File:
+		return is.Package
 	}
 	return n.String()
 }
@@ -199,16 +202,10 @@ func here(d *path.Driver, preset path.Values) string {
 }
 
 func hereWith(d *path.Driver, v path.Values) string {
-	answer := "yes"
-	for _, n := range needsOf(d, v) {
-		switch found, _ := n.Ask(); found {
-		case feature.No:
-			return "no"
-		case feature.Unknown:
-			answer = notTold
-		}
+	if answer := (path.Arm{Driver: d, Options: v}).Here(); answer != feature.Unknown {
+		return answer.String()
 	}
-	return answer
+	return notTold
 }
 
 // lacking is what this machine lacks for a path, as an error for a user; nil:

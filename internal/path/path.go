@@ -72,6 +72,24 @@ func (a Arm) Check() error {
 	return nil
 }
 
+// Here tells whether the machine has what the path needs: no if one thing is
+// lacking, else unknown if one could not be told.
+func (a Arm) Here() feature.Answer {
+	answer := feature.Yes
+	if a.Driver.Needs == nil {
+		return answer
+	}
+	for _, n := range a.Driver.Needs(a.Options) {
+		switch found, _ := n.Ask(); found {
+		case feature.No:
+			return feature.No
+		case feature.Unknown:
+			answer = feature.Unknown
+		}
+	}
+	return answer
+}
+
 // Table lists the drivers in the order in which help shows them.
 var Table = []*Driver{
 	&host, &routed, &overBGP, &vxlan, &vxlanDev, &macvlan,

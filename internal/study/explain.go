@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/report"
@@ -99,7 +100,7 @@ func (s *Study) Explain(w io.Writer) error {
 	line("  time\tabout %s of measuring (budget %s), and some seconds to raise and take down the lab", short(took), s.budget())
 	line("\nThis machine")
 	for _, a := range arms {
-		line("  %s\t%s", a.Name, readiness(a.Check()))
+		line("  %s\t%s", a.Name, raisable(a))
 	}
 	if err := s.Requests()[0].Check(); err != nil && verr.Code(err) != verr.Missing {
 		line("  to run\t%s", readiness(err))
@@ -137,6 +138,15 @@ func sides(side string, by []report.Axis) string {
 		names = append(names, string(a))
 	}
 	return side + "s by " + strings.Join(names, ", ")
+}
+
+// raisable says whether a path can be raised here, as far as that can be told.
+func raisable(a path.Arm) string {
+	err := a.Check()
+	if err == nil && a.Here() == feature.Unknown {
+		return "could not be told: ask as root"
+	}
+	return readiness(err)
 }
 
 // readiness says whether something can be done here, and if not, what is missing.

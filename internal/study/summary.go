@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/lab"
 )
 
@@ -33,12 +34,12 @@ type SummaryWire struct {
 	Options string `json:"options"`
 }
 
-// SummaryPath is one path, and what this machine lacks for it as far as that
-// can be told.
+// SummaryPath is one path, and whether it can be raised on this machine.
 type SummaryPath struct {
 	Name  string `json:"name"`
-	Path  string `json:"path"` // with its options, as the command line takes it
-	Lacks string `json:"lacks,omitempty"`
+	Path  string `json:"path"`            // with its options, as the command line takes it
+	Here  string `json:"here"`            // yes, no, could not tell
+	Lacks string `json:"lacks,omitempty"` // why not
 }
 
 // SummaryLoad is a load with its sizes and numbers of flows; absent ones are
@@ -75,9 +76,9 @@ func (s *Study) Summary() (Summary, error) {
 		sum.Wires = append(sum.Wires, SummaryWire{w.Name, full.String()})
 	}
 	for i, a := range arms {
-		p := SummaryPath{Name: a.Name, Path: s.Paths[i].Spec}
+		p := SummaryPath{Name: a.Name, Path: s.Paths[i].Spec, Here: a.Here().String()}
 		if err := a.Check(); err != nil {
-			p.Lacks = err.Error()
+			p.Here, p.Lacks = feature.No.String(), err.Error()
 		}
 		sum.Paths = append(sum.Paths, p)
 	}
