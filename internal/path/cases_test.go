@@ -36,6 +36,7 @@ type card int
 
 const (
 	onWire   card = iota // of the machine
+	onCard               // of the arm's own, on the machine
 	onSwitch             // the card of the arm's own switch
 	onPod                // of the end itself, whose card is none of the lab's
 )
@@ -86,7 +87,7 @@ var variants = map[string][]variant{
 		},
 	}},
 	"macvlan": {{
-		spec: "macvlan", pods: 1, twice: true, frame: same("eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
+		spec: "macvlan", pods: 1, twice: true, card: onCard, frame: same("eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
 	}},
 	"ovs-vxlan": {{
 		spec: "ovs-vxlan:datapath=netdev", pods: 1, less: 50, card: onSwitch,

@@ -81,6 +81,9 @@ func (c card) find(t *testing.T, l *lab.Lab, arm lab.Arm) (namespace, device str
 	switch c {
 	case onWire:
 		return m.Namespace, "wire0"
+	case onCard:
+		index := slices.IndexFunc(l.Arms, func(a lab.Arm) bool { return a.Name == arm.Name })
+		return m.Namespace, fmt.Sprintf("card%d", index)
 	case onPod:
 		return arm.From().Namespace, arm.From().Device
 	}

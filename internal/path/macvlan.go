@@ -2,6 +2,7 @@ package path
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 
 	"github.com/venturi-net/venturi/internal/change"
@@ -9,20 +10,28 @@ import (
 	"github.com/venturi-net/venturi/internal/machine"
 )
 
-// macvlan puts pods straight on the wire, each with a MAC and an address of its
-// own: no bridge, no forwarding, none of the machine's rules. The wire's device
-// tells frames apart by their MAC, those for the machine itself included, as it
-// does wherever pods share a card with their machine.
+// macvlan puts pods straight on a network card, each with a MAC and an address
+// of its own: no bridge, no forwarding, none of the machine's rules. The card is
+// one more, like the wire's: on that, each packet of every other path would be
+// looked at for the pods' sake, as it is wherever pods share a card with their
+// machine.
 //
 // All pods are in one subnet. A macvlan cuts and checks nothing by itself: what
-// the wire's card cannot do is done as the packets are handed to it.
+// the card cannot do is done as the packets are handed to it.
 var macvlan = Driver{
 	Name:    "macvlan",
-	Summary: "pods as macvlan devices on the wire: an underlay without a bridge",
+	Summary: "pods as macvlan devices on a network card: an underlay without a bridge",
 	Like:    "the macvlan CNI plugin, Multus' usual second network",
 	Options: []Option{mtu},
 	Needs:   func(Values) []feature.Need { return []feature.Need{feature.MACVLAN} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
+		cards := make([]change.VethEnd, len(s.Machines))
+		for i, m := range s.Machines {
+			cards[i] = change.VethEnd{In: m.In, Name: s.card(), MAC: s.mac(i, roleCard)}
+		}
+		if err := s.Cards(cards); err != nil {
+			return nil, err
+		}
 		return s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
 			end, err := s.macvlanPod(i)
 			return []machine.Endpoint{end}, err
@@ -30,13 +39,16 @@ var macvlan = Driver{
 	},
 }
 
+// card is the name of the arm's card on each machine.
+func (s *Site) card() string { return fmt.Sprintf("card%d", s.Index) }
+
 func (s *Site) macvlanPod(i int) (machine.Endpoint, error) {
 	pod, err := s.Pod(i, 0)
 	if err != nil {
 		return machine.Endpoint{}, err
 	}
 	m, end := s.Machines[i], s.pod(i, 0, pod)
-	err = m.In.AddMACVLAN(m.Wire, change.MACVLAN{In: pod, Name: podDevice, MAC: s.podMAC(i, 0), MTU: s.MTU})
+	err = m.In.AddMACVLAN(s.card(), change.MACVLAN{In: pod, Name: podDevice, MAC: s.podMAC(i, 0), MTU: s.MTU})
 	if err != nil {
 		return end, err
 	}

@@ -28,7 +28,7 @@ func TestMACVLANFollowsTheWire(t *testing.T) {
 			must(t, err)
 			l := testenv.Lab(t, lab.Options{Paths: []string{"host", "macvlan"}, Wire: wire})
 			arm := l.Arms[1]
-			frames := capture(t, l.Machines[1].Namespace, "wire0", func() { checkTCP(t, arm.From(), arm.To()) })
+			frames := capture(t, l.Machines[1].Namespace, "card1", func() { checkTCP(t, arm.From(), arm.To()) })
 			tcp, whole, partial := 0, 0, 0
 			for _, f := range frames {
 				if binary.BigEndian.Uint16(f[12:]) != unix.ETH_P_IP || f[14+9] != unix.IPPROTO_TCP {
