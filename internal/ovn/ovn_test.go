@@ -23,26 +23,7 @@ func TestMain(m *testing.M) { testenv.Main(m, nil) }
 // place gives a place whose daemons end with the test, and the list of them.
 func place(t *testing.T) (ovs.Place, *[]*change.Child) {
 	t.Helper()
-	testenv.Root(t)
-	w, err := change.Owned(testenv.Claim(t))
-	must(t, err)
-	n, err := w.Create(w.Name("ovn"))
-	must(t, err)
-	t.Cleanup(n.Close)
-	var children []*change.Child
-	p := ovs.Place{In: n, Folder: t.TempDir(), Start: func(c change.Command) (*change.Child, error) {
-		child, err := n.Start(c)
-		if err == nil {
-			children = append(children, child)
-		}
-		return child, err
-	}}
-	t.Cleanup(func() {
-		for _, c := range slices.Backward(children) {
-			c.Stop(0)
-		}
-	})
-	return p, &children
+	return testenv.Place(t, slices.Concat(ovs.Needs(), ovn.Needs())...)
 }
 
 func central(t *testing.T, p ovs.Place, n ovn.Network) *ovn.Central {

@@ -3,7 +3,6 @@ package ovs_test
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/ovs"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -20,32 +18,7 @@ import (
 // place gives a place whose daemons end with the test, and the list of them.
 func place(t *testing.T) (ovs.Place, *[]*change.Child) {
 	t.Helper()
-	testenv.Root(t)
-	for _, n := range ovs.Needs() {
-		if answer, _ := n.Ask(); answer == feature.No {
-			lacks, get := n.Lack()
-			t.Skipf("%s: %s", lacks, get)
-		}
-	}
-	w, err := change.Owned(testenv.Claim(t))
-	must(t, err)
-	n, err := w.Create(w.Name("ovs"))
-	must(t, err)
-	t.Cleanup(n.Close)
-	var children []*change.Child
-	p := ovs.Place{In: n, Folder: t.TempDir(), Start: func(c change.Command) (*change.Child, error) {
-		child, err := n.Start(c)
-		if err == nil {
-			children = append(children, child)
-		}
-		return child, err
-	}}
-	t.Cleanup(func() {
-		for _, c := range slices.Backward(children) {
-			c.Stop(0)
-		}
-	})
-	return p, &children
+	return testenv.Place(t, ovs.Needs()...)
 }
 
 func start(t *testing.T, p ovs.Place) *ovs.Switch {

@@ -1,0 +1,47 @@
+package testenv
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/ovs"
+)
+
+// Place gives a place for daemons of Open vSwitch and OVN, which end with the
+// test, and the list of them as they are started. Without what the machine
+// needs for them the test is skipped.
+func Place(t testing.TB, needs ...feature.Need) (ovs.Place, *[]*change.Child) {
+	t.Helper()
+	Root(t)
+	for _, n := range needs {
+		if answer, _ := n.Ask(); answer == feature.No {
+			lacks, get := n.Lack()
+			t.Skipf("%s: %s", lacks, get)
+		}
+	}
+	w, err := change.Owned(Claim(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := w.Create(w.Name("place"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Close)
+	var children []*change.Child
+	p := ovs.Place{In: n, Folder: t.TempDir(), Start: func(c change.Command) (*change.Child, error) {
+		child, err := n.Start(c)
+		if err == nil {
+			children = append(children, child)
+		}
+		return child, err
+	}}
+	t.Cleanup(func() {
+		for _, c := range slices.Backward(children) {
+			c.Stop(0)
+		}
+	})
+	return p, &children
+}
