@@ -65,7 +65,7 @@ func describe(d *path.Driver, given path.Values) pathInfo {
 	info := pathInfo{
 		Name: d.Name, Summary: d.Summary, Like: d.Like, Overhead: arm.Overhead(),
 		Needs: []string{}, Options: []pathOption{},
-		needs: needs{always: needsOf(d, options)},
+		needs: needs{always: arm.Needs()},
 	}
 	for _, o := range d.Options {
 		info.Options = append(info.Options, pathOption{o.Name, o.Value, o.Default, o.Required, o.Help})
@@ -98,7 +98,7 @@ type conditional struct {
 // matter, such as datapath=system|netdev.
 func (n *needs) split(d *path.Driver, preset path.Values) {
 	for option, other := range alternatives(d, preset) {
-		all := needsOf(d, other)
+		all := path.Arm{Driver: d, Options: other}.Needs()
 		here, there := minus(n.always, all), minus(all, n.always)
 		if len(here)+len(there) == 0 {
 			continue
@@ -148,13 +148,6 @@ func packages(n feature.Need) string {
 		return is.Package
 	}
 	return n.String()
-}
-
-func needsOf(d *path.Driver, v path.Values) []feature.Need {
-	if d.Needs == nil {
-		return nil
-	}
-	return d.Needs(v)
 }
 
 func minus(all, without []feature.Need) []feature.Need {
@@ -211,7 +204,7 @@ func hereWith(d *path.Driver, v path.Values) string {
 // lacking is what this machine lacks for a path, as an error for a user; nil:
 // nothing, or that cannot be told.
 func lacking(a path.Arm) error {
-	err := feature.Require("cannot raise path "+a.Name, needsOf(a.Driver, a.Options)...)
+	err := feature.Require("cannot raise path "+a.Name, a.Needs()...)
 	if missing := new(verr.Error); errors.As(err, &missing) {
 		return missing
 	}

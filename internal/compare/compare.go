@@ -189,41 +189,31 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 	return rec, recordError(run.Do(ctx, rec))
 }
 
-// arms pairs the plan's arms with the lab's ends: the paths, the copy of the
-// first one, and the tools, which use the first one's ends.
+// arms pairs the plan's arms with the lab's ends.
 func (s *Session) arms(q Request) ([]result.Arm, []experiment.Ends) {
-	var arms []result.Arm
-	var ends []experiment.Ends
-	add := func(i int, name, driver, role string) {
-		a := s.lab.Arms[i]
+	var paths []result.Arm
+	var lead []experiment.Ends // where each path leads
+	for i, a := range s.lab.Arms {
 		arm := result.Arm{
-			Name: name, Path: driver, Options: a.Options, Role: role, MTU: a.From().MTU, Overhead: a.Overhead,
+			Name: a.Name, Path: a.Path, Options: a.Options, MTU: a.From().MTU, Overhead: a.Overhead,
 			From: a.From().Addr.String(), To: a.To().Addr.String(), Versions: a.Versions,
 		}
 		if n := len(a.Ends[0]); n > 1 {
 			arm.Pairs = n
 		}
-		arms = append(arms, arm)
+		paths = append(paths, arm)
 		e := experiment.Ends{
 			Spin: q.Spin[i], Near: crossed(s.lab.Machines[0], a.Name), Far: crossed(s.lab.Machines[1], a.Name),
 		}
 		for n, from := range a.Ends[0] {
 			e.Pairs = append(e.Pairs, load.Pair{From: from, To: a.Ends[1][n]})
 		}
-		ends = append(ends, e)
+		lead = append(lead, e)
 	}
-	for i, a := range s.lab.Arms {
-		role := ""
-		if i == 0 {
-			role = result.RoleBaseline
-		}
-		add(i, a.Name, a.Path, role)
-		if i == 0 && q.hasCopy() {
-			add(i, a.Name+copySuffix, a.Path, result.RoleCopy)
-		}
-	}
-	for _, t := range q.With {
-		add(0, t+":"+s.lab.Arms[0].Name, t, "")
+	arms, of := q.withRoles(paths)
+	ends := make([]experiment.Ends, len(arms))
+	for i, path := range of {
+		ends[i] = lead[path]
 	}
 	return arms, ends
 }

@@ -21,18 +21,37 @@ func (q Request) Plan() (*result.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	arms := make([]result.Arm, 0, q.armCount())
+	arms := make([]result.Arm, len(paths))
 	for i, a := range paths {
-		arms = append(arms, result.Arm{Name: a.Name, Path: a.Driver.Name})
-		if i == 0 && q.hasCopy() {
-			arms = append(arms, result.Arm{Name: a.Name + copySuffix, Path: a.Driver.Name, Role: result.RoleCopy})
+		arms[i] = result.Arm{Name: a.Name, Path: a.Driver.Name}
+	}
+	arms, _ = q.withRoles(arms)
+	return q.plan(arms)
+}
+
+// withRoles makes the arms of a run from its paths: the first is the baseline,
+// behind it comes its copy, and at the end the tools, which use its ends. of
+// says of which path each arm is.
+func (q Request) withRoles(paths []result.Arm) (arms []result.Arm, of []int) {
+	add := func(path int, arm result.Arm) { arms, of = append(arms, arm), append(of, path) }
+	for i, arm := range paths {
+		if i > 0 {
+			add(i, arm)
+			continue
+		}
+		arm.Role = result.RoleBaseline
+		add(i, arm)
+		if q.hasCopy() {
+			arm.Name, arm.Role = arm.Name+copySuffix, result.RoleCopy
+			add(i, arm)
 		}
 	}
-	arms[0].Role = result.RoleBaseline
 	for _, t := range q.With {
-		arms = append(arms, result.Arm{Name: t + ":" + arms[0].Name, Path: t})
+		arm := paths[0]
+		arm.Name, arm.Path = t+":"+arm.Name, t
+		add(0, arm)
 	}
-	return q.plan(arms)
+	return arms, of
 }
 
 // plan lays the run out, but for the arms' addresses, which the lab gives.

@@ -34,15 +34,11 @@ var features = []string{
 // devices lists the network devices of the calling thread's namespace.
 // Loopback is left out: nothing that is measured crosses it.
 func devices(space string) ([]result.Device, error) {
-	h, err := netlink.NewHandle(netlinkRoute)
-	if err != nil {
-		return nil, fmt.Errorf("open netlink: %w", err)
-	}
-	defer h.Close()
-	links, err := linkList(h)
+	h, links, err := openLinks()
 	if err != nil {
 		return nil, err
 	}
+	defer h.Close()
 	tool, toolErr := ethtool.NewEthtool()
 	if toolErr == nil {
 		defer tool.Close()
@@ -73,21 +69,27 @@ func devices(space string) ([]result.Device, error) {
 // Links lists the links of the calling thread's namespace. The kernel may
 // break off a dump when something changes meanwhile; then it is asked again.
 func Links() ([]netlink.Link, error) {
-	h, err := netlink.NewHandle(netlinkRoute)
+	h, links, err := openLinks()
 	if err != nil {
-		return nil, fmt.Errorf("open netlink: %w", err)
+		return nil, err
 	}
-	defer h.Close()
-	return linkList(h)
+	h.Close()
+	return links, nil
 }
 
-func linkList(h *netlink.Handle) (links []netlink.Link, err error) {
+// openLinks lists the links, and gives what to ask more about them with; the
+// caller closes it.
+func openLinks() (h *netlink.Handle, links []netlink.Link, err error) {
+	if h, err = netlink.NewHandle(netlinkRoute); err != nil {
+		return nil, nil, fmt.Errorf("open netlink: %w", err)
+	}
 	for range dumpTries {
 		if links, err = h.LinkList(); err == nil {
-			return links, nil
+			return h, links, nil
 		}
 	}
-	return nil, fmt.Errorf("list links: %w", err)
+	h.Close()
+	return nil, nil, fmt.Errorf("list links: %w", err)
 }
 
 const (

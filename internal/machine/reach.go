@@ -45,15 +45,11 @@ func (a Address) String() string { return a.Addr.String() + " (" + a.Device + ")
 // Addresses lists the IPv4 addresses by which others can reach the calling
 // thread's namespace: of global scope, on devices that are up.
 func Addresses() ([]Address, error) {
-	h, err := netlink.NewHandle(netlinkRoute)
-	if err != nil {
-		return nil, fmt.Errorf("open netlink: %w", err)
-	}
-	defer h.Close()
-	links, err := linkList(h)
+	h, links, err := openLinks()
 	if err != nil {
 		return nil, err
 	}
+	defer h.Close()
 	var found []Address
 	for _, link := range links {
 		if link.Attrs().Flags&net.FlagUp == 0 {

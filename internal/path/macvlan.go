@@ -3,7 +3,6 @@ package path
 import (
 	"context"
 	"fmt"
-	"net/netip"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
@@ -52,13 +51,5 @@ func (s *Site) macvlanPod(i int) (machine.Endpoint, error) {
 	if err != nil {
 		return end, err
 	}
-	if err := pod.AddAddr(podDevice, netip.PrefixFrom(end.Addr, Pods.Bits())); err != nil {
-		return end, err
-	}
-	for j := range s.others(i) {
-		if err := pod.AddNeighbour(podDevice, s.podAddr(j, 0), s.podMAC(j, 0)); err != nil {
-			return end, err
-		}
-	}
-	return end, nil
+	return end, s.onOneLink(i, 0, pod)
 }

@@ -3,7 +3,6 @@ package path
 import (
 	"context"
 	"fmt"
-	"net/netip"
 
 	"golang.org/x/sync/errgroup"
 
@@ -242,8 +241,7 @@ func (h *ovsHost) podPort(n int, pod *change.Namespace) (ovs.Port, error) {
 	return port, pod.Features(podDevice, map[string]bool{"tx-checksum-ip-generic": false})
 }
 
-// podEnd gives a pod its address, when its device is there, and tells it where
-// its peers are: all pods are on one link.
+// podEnd makes a pod an end of traffic, when the switch has its port.
 func (h *ovsHost) podEnd(n int, pod *change.Namespace) (machine.Endpoint, error) {
 	end := h.pod(h.i, n, pod)
 	if h.Options["port"] == ovsInternal {
@@ -251,15 +249,7 @@ func (h *ovsHost) podEnd(n int, pod *change.Namespace) (machine.Endpoint, error)
 			return end, err
 		}
 	}
-	if err := pod.AddAddr(podDevice, netip.PrefixFrom(end.Addr, Pods.Bits())); err != nil {
-		return end, err
-	}
-	for j := range h.others(h.i) {
-		if err := pod.AddNeighbour(podDevice, h.podAddr(j, n), h.podMAC(j, n)); err != nil {
-			return end, err
-		}
-	}
-	return end, nil
+	return end, h.onOneLink(h.i, n, pod)
 }
 
 // ovsCardPort is the network card as a port.

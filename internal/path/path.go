@@ -58,13 +58,19 @@ type Driver struct {
 // then by pod. The k-th pods of all machines talk to each other.
 type Ends [][]machine.Endpoint
 
+// Needs is what the path needs with its options, beyond what the lab does.
+func (a Arm) Needs() []feature.Need {
+	if a.Driver.Needs == nil {
+		return nil
+	}
+	return a.Driver.Needs(a.Options)
+}
+
 // Check says whether the machine has what the path needs: nil, or an error for
 // a user that says what is missing and how to get it.
 func (a Arm) Check() error {
-	if a.Driver.Needs != nil {
-		if err := feature.Require("cannot raise path "+a.Name, a.Driver.Needs(a.Options)...); err != nil {
-			return err
-		}
+	if err := feature.Require("cannot raise path "+a.Name, a.Needs()...); err != nil {
+		return err
 	}
 	if a.Driver.Check != nil {
 		return a.Driver.Check(a.Options)
@@ -76,10 +82,7 @@ func (a Arm) Check() error {
 // lacking, else unknown if one could not be told.
 func (a Arm) Here() feature.Answer {
 	answer := feature.Yes
-	if a.Driver.Needs == nil {
-		return answer
-	}
-	for _, n := range a.Driver.Needs(a.Options) {
+	for _, n := range a.Needs() {
 		switch found, _ := n.Ask(); found {
 		case feature.No:
 			return feature.No

@@ -104,6 +104,20 @@ func (s *Site) pod(i, n int, in *change.Namespace) machine.Endpoint {
 	}
 }
 
+// onOneLink gives the n-th pod of a machine its address and tells it where its
+// peers are, where all pods are in one subnet.
+func (s *Site) onOneLink(i, n int, pod *change.Namespace) error {
+	if err := pod.AddAddr(podDevice, netip.PrefixFrom(s.podAddr(i, n), Pods.Bits())); err != nil {
+		return err
+	}
+	for j := range s.others(i) {
+		if err := pod.AddNeighbour(podDevice, s.podAddr(j, n), s.podMAC(j, n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // eachMachine builds the ends machine by machine, for paths that need not have
 // built one machine before the next.
 func (s *Site) eachMachine(ctx context.Context, build func(i int) ([]machine.Endpoint, error)) (Ends, error) {
