@@ -90,7 +90,15 @@ func Main(ctx context.Context, o Options) error {
 			cancel()
 		}()
 	}
+	return Serve(ctx, l, o)
+}
 
+// Serve is the agent behind a listener whose peers are known to be allowed: it
+// serves until ctx ends, then ends what still runs and closes the listener. Of
+// the options, those of the socket and the lifeline are not used.
+func Serve(ctx context.Context, l net.Listener, o Options) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	s := newServer(o.Machine, o.Version, o.Engine.orLoad())
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.UnaryInterceptor(withDetails))
@@ -101,7 +109,7 @@ func Main(ctx context.Context, o Options) error {
 		s.stopAll()
 		halt(g)
 	})
-	err = g.Serve(l)
+	err := g.Serve(l)
 	cancel()
 	serving.Wait()
 	s.close()
