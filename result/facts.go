@@ -3,13 +3,17 @@ package result
 // Facts describe one machine at the start of a run: what a reader needs to
 // judge the figures, and to refuse a comparison between unlike machines.
 type Facts struct {
-	Machine        string            `json:"machine"`
-	Kernel         string            `json:"kernel"` // uname -r
-	Arch           string            `json:"arch"`
-	OS             string            `json:"os"` // PRETTY_NAME of os-release
-	CPUModel       string            `json:"cpu_model"`
-	CPUs           int               `json:"cpus"`
-	Hypervisor     string            `json:"hypervisor,omitempty"`
+	Machine    string `json:"machine"`
+	Kernel     string `json:"kernel"` // uname -r
+	Arch       string `json:"arch"`
+	OS         string `json:"os"` // PRETTY_NAME of os-release
+	CPUModel   string `json:"cpu_model"`
+	CPUs       int    `json:"cpus"`
+	Hypervisor string `json:"hypervisor,omitempty"`
+	// Emulated: software carries out what the CPU is told. How long a thing
+	// takes then says nothing of any real machine; only what is measured beside
+	// it on this one may be compared with it.
+	Emulated       bool              `json:"emulated,omitempty"`
 	ClockSource    string            `json:"clock_source"`
 	Governor       string            `json:"governor,omitempty"`
 	Congestion     string            `json:"congestion_control"` // of new sockets in the machine's namespace

@@ -80,6 +80,10 @@ type Arm struct {
 	// Pairs of ends that flows are dealt out to, such as one a tunnel; 0: one.
 	// From and To are the first's.
 	Pairs int `json:"pairs,omitempty"`
+	// Emulated: it leads through a virtual machine of its own whose CPU is
+	// emulated, while the baseline's is that of the machine. Then it can be
+	// compared with no other arm.
+	Emulated bool `json:"emulated,omitempty"`
 	// Versions of the programs that carry it, by name.
 	Versions map[string]string `json:"versions,omitempty"`
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/klauspost/cpuid/v2"
+
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -102,6 +104,7 @@ func (r Reader) static() result.Facts {
 		CPUModel:    cpu.model,
 		CPUs:        cpu.count,
 		Hypervisor:  r.hypervisor(cpu),
+		Emulated:    r.emulated(cpu),
 		ClockSource: r.line("sys/devices/system/clocksource/clocksource0/current_clocksource"),
 		Governor:    r.line("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
 		Memory:      r.memory(),
@@ -138,7 +141,8 @@ func (r Reader) cpuinfo() cpuinfo {
 }
 
 // hypervisor names what the machine runs on, as far as it tells: by /sys where
-// a paravirtual one says so, else by the maker's name in the DMI table.
+// a paravirtual one says so, else by the maker's name in the DMI table, else by
+// what the CPU says.
 func (r Reader) hypervisor(c cpuinfo) string {
 	if kind := r.line("sys/hypervisor/type"); kind != "" {
 		return kind
@@ -149,8 +153,24 @@ func (r Reader) hypervisor(c cpuinfo) string {
 	if vendor := r.line("sys/class/dmi/id/sys_vendor"); vendor != "" {
 		return vendor
 	}
+	if kind := cpuid.CPU.HypervisorVendorID; r.Root == "" && kind != cpuid.VendorUnknown {
+		return kind.String()
+	}
 	return "unknown"
 }
+
+// emulated tells whether QEMU carries out the CPU's instructions in software
+// (TCG). The CPU says so where it can be asked, whatever it is called; elsewhere
+// the name that QEMU gives to the one it would choose by itself does.
+func (r Reader) emulated(c cpuinfo) bool {
+	if r.Root == "" && cpuid.CPU.HypervisorVendorString == tcg {
+		return true
+	}
+	return strings.HasPrefix(c.model, "QEMU TCG CPU")
+}
+
+// tcg is what an emulated CPU answers to who asks for its hypervisor.
+const tcg = "TCGTCGTCGTCG"
 
 func (r Reader) osName() string {
 	text, _ := os.ReadFile(r.path("etc/os-release"))

@@ -21,6 +21,7 @@ func TestFactsOfFixture(t *testing.T) {
 		"CPU":          {f.CPUModel, "Some CPU @ 2.00GHz"},
 		"CPUs":         {f.CPUs, 2},
 		"hypervisor":   {f.Hypervisor, "QEMU"},
+		"emulated":     {f.Emulated, false}, // QEMU with KVM: the CPU is a real one
 		"clock source": {f.ClockSource, "tsc"},
 		"governor":     {f.Governor, "performance"},
 		"congestion":   {f.Congestion, "bbr"},
@@ -33,6 +34,14 @@ func TestFactsOfFixture(t *testing.T) {
 		if pair[0] != pair[1] {
 			t.Errorf("%s is %v, want %v", what, pair[0], pair[1])
 		}
+	}
+}
+
+// Where the CPU cannot be asked, its name tells that it is emulated.
+func TestFactsOfEmulated(t *testing.T) {
+	f, _ := machine.Reader{Root: "testdata/emulated"}.Facts("m1")
+	if !f.Emulated || f.CPUModel != "QEMU TCG CPU version 2.5+" || f.Hypervisor != "unknown" {
+		t.Errorf("facts of an emulated CPU: %+v", f)
 	}
 }
 
