@@ -23,6 +23,7 @@ var only = []struct {
 	{"internal/report", []string{"result", "internal/stats", "internal/analysis"}, "a report is made from a record and nothing else"},
 	{"internal/machine", []string{"result", "internal/verr"}, "it reads the machine; with a writer in reach it would write one day"},
 	{"internal/change", []string{"result", "internal/verr", "internal/machine"}, "it does single writes, and knows nobody's purpose"},
+	{"internal/kernel", []string{"internal/verr"}, "it is files in a folder, known before anything is started"},
 	{"internal/feature", []string{"internal/verr", "internal/machine", "internal/change"}, "a probe is asked before anything else exists"},
 	{"internal/ovs", []string{"internal/machine", "internal/change", "internal/feature", "internal/verr"}, "it runs a switch wherever it is told to, for any path"},
 	{"internal/ovn", []string{"internal/change", "internal/feature", "internal/ovs"}, "it puts switches under a central, and knows them by ovs alone"},

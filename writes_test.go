@@ -89,7 +89,8 @@ func TestProcessStateOnlyInMain(t *testing.T) {
 		"Stdin":  {"cmd/venturi"},
 		"Stdout": {"cmd/venturi"},
 		"Stderr": {"cmd/venturi"},
-		"Getenv": {"cmd/venturi", "internal/tool", "internal/change", "internal/feature"}, // PATH, to find a program or for a child
+		"Getenv": {"cmd/venturi", "internal/tool", "internal/change", "internal/feature", // PATH, to find a program or for a child
+			"internal/kernel"}, // where kernels are kept
 		"Chdir":  nil,
 		"Setenv": nil,
 	}

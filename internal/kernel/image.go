@@ -1,0 +1,79 @@
+package kernel
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Fields of the header of an x86 boot image (Documentation/arch/x86/boot.rst).
+const (
+	headerSize  = 0x8000 // the release stands within the first 32 KiB
+	magicAt     = 0x202
+	magic       = "HdrS"
+	releaseAt   = 0x20e // a 16-bit offset, less 0x200, of a text that begins with the release
+	setupOffset = 0x200
+)
+
+var errNoImage = errors.New("the file is no bzImage: its header lacks the mark " + magic)
+
+// open gives the kernel of a bzImage in a file, for a user.
+func open(file string) (Kernel, error) {
+	what := "cannot use kernel " + file
+	release, err := releaseIn(file)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return Kernel{}, verr.Wrap(verr.Usage, what, err, `name the file of a bzImage (vmlinuz), or a version such as 6.1`)
+	case errors.Is(err, os.ErrPermission):
+		return Kernel{}, verr.Wrap(verr.Permission, what, err, "let yourself read it, or run as root")
+	case err != nil:
+		return Kernel{}, verr.Wrap(verr.Usage, what, err, `name the file that boots: arch/x86/boot/bzImage, or vmlinuz-RELEASE; not the ELF file vmlinux`)
+	}
+	image, err := filepath.Abs(file)
+	if err != nil {
+		return Kernel{}, err
+	}
+	k := Kernel{Release: release, Image: image, Source: "a file"}
+	for _, folder := range beside(image, release) {
+		if info, err := os.Stat(folder); err == nil && info.IsDir() {
+			k.Modules = folder
+			break
+		}
+	}
+	return k, nil
+}
+
+// releaseIn reads from its header which release a bzImage is of.
+func releaseIn(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	header := make([]byte, headerSize)
+	n, err := io.ReadFull(f, header)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return "", fmt.Errorf("read header: %w", err)
+	}
+	header = header[:n]
+	if len(header) < releaseAt+2 || string(header[magicAt:magicAt+len(magic)]) != magic {
+		return "", errNoImage
+	}
+	at := int(binary.LittleEndian.Uint16(header[releaseAt:]))
+	if at == 0 || at+setupOffset >= len(header) {
+		return "", errors.New("the bzImage does not say which release it is")
+	}
+	text, _, _ := bytes.Cut(header[at+setupOffset:], []byte{0})
+	release, _, _ := strings.Cut(string(text), " ")
+	if seriesOf(release) == "" || strings.Contains(release, "/") {
+		return "", fmt.Errorf("the bzImage calls its release %q, which is none", release)
+	}
+	return release, nil
+}

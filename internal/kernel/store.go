@@ -1,0 +1,111 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+const (
+	// StoreVariable names the folder of the store, in place of the usual one.
+	StoreVariable = "VENTURI_KERNELS"
+	machineStore  = store("/var/lib/venturi/kernels")
+)
+
+// store is a folder with a kernel in each folder below it, called by its release:
+//
+//	RELEASE/boot/vmlinuz-RELEASE
+//	RELEASE/lib/modules/RELEASE/...
+//	RELEASE/source          one line: the package and its version
+//
+// A folder gets its name when it is whole; what begins with a dot is not a kernel.
+type store string
+
+const sourceFile = "source"
+
+// stores are where kernels are looked for. The first is where they are put.
+func stores() []store {
+	if named := os.Getenv(StoreVariable); named != "" {
+		return []store{store(named)}
+	}
+	if os.Geteuid() == 0 {
+		return []store{machineStore}
+	}
+	return []store{userStore(), machineStore}
+}
+
+func userStore() store {
+	data := os.Getenv("XDG_DATA_HOME")
+	if !filepath.IsAbs(data) {
+		data = filepath.Join(os.Getenv("HOME"), ".local", "share")
+	}
+	return store(filepath.Join(data, "venturi", "kernels"))
+}
+
+// list gives the kernels in a store; none when there is no such folder.
+func (s store) list() ([]Kernel, error) {
+	entries, err := os.ReadDir(string(s))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, verr.Wrap(verr.Permission, "cannot read the kernels that are kept", err,
+			"run as who may read that folder, or name another one in "+StoreVariable)
+	}
+	var kept []Kernel
+	for _, e := range entries {
+		if k, ok := s.kernel(e.Name()); ok {
+			kept = append(kept, k)
+		}
+	}
+	return kept, nil
+}
+
+// kernel gives the kernel that a folder of the store holds.
+func (s store) kernel(release string) (Kernel, bool) {
+	if strings.HasPrefix(release, ".") || seriesOf(release) == "" {
+		return Kernel{}, false
+	}
+	folder := filepath.Join(string(s), release)
+	k := Kernel{Release: release, Image: filepath.Join(folder, "boot", "vmlinuz-"+release)}
+	if _, err := os.Stat(k.Image); err != nil {
+		return Kernel{}, false
+	}
+	modules := filepath.Join(folder, "lib", "modules", release)
+	if _, err := os.Stat(modules); err == nil {
+		k.Modules = modules
+	}
+	source, _ := os.ReadFile(filepath.Join(folder, sourceFile)) // a kernel put there by hand has none
+	k.Source = strings.TrimSpace(string(source))
+	return k, true
+}
+
+// notKept is the error of a kernel that is not in the store.
+func notKept(spec string, kept []Kernel) error {
+	what := "cannot use kernel " + spec
+	if seriesOf(spec) == "" {
+		return verr.New(verr.Usage, what, "that is neither a version nor the file of a kernel",
+			"name a version, such as 6.1, or a file, such as ./bzImage")
+	}
+	do := fmt.Sprintf("fetch it with: venturi kernel fetch %s", spec)
+	if _, known := suites[seriesOf(spec)]; !known || spec != seriesOf(spec) {
+		do = fmt.Sprintf("name one that is kept or can be fetched (%s), or the file of a bzImage", strings.Join(choices(kept), ", "))
+	}
+	return verr.New(verr.Missing, what, "it is not kept on this machine", do)
+}
+
+// choices are what may be named in place of a kernel that is not there.
+func choices(kept []Kernel) []string {
+	all := Known()
+	for _, k := range kept {
+		if s := k.Series(); !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
