@@ -49,7 +49,8 @@ func Analyze(rec *result.Record, opt Options) (*Summary, error) {
 	}
 	a := &analyzer{plan: p, opt: opt, base: p.Arms[base], against: p.Arms[against], data: index(rec)}
 	a.design = stats.Design{Confidence: p.Confidence, Looks: looks(p)}
-	s := &Summary{Level: a.design.Level(), Looks: a.design.Looks}
+	a.emulated = slices.ContainsFunc(rec.Facts, func(f result.Facts) bool { return f.Emulated })
+	s := &Summary{Level: a.design.Level(), Looks: a.design.Looks, Emulated: a.emulated}
 	for _, c := range p.Cells {
 		if cell, ok := a.cell(c); ok {
 			s.Cells = append(s.Cells, cell)
@@ -81,6 +82,8 @@ type analyzer struct {
 	against result.Arm // what the others are compared with
 	data    map[key]*armData
 	design  stats.Design
+
+	emulated bool // the machine's CPU is
 }
 
 // cell analyses one cell; false when nothing was measured in it.
@@ -124,6 +127,12 @@ func (a *analyzer) cell(c result.Cell) (Cell, bool) {
 
 func (a *analyzer) row(c result.Cell, arm result.Arm, d, base *armData) Row {
 	r := Row{Arm: arm, Slices: len(d.slices), Fragments: fragments(c, arm)}
+	switch {
+	case arm.Emulated:
+		r.Emulated = EmulatedPath
+	case a.emulated:
+		r.Emulated = EmulatedMachine
+	}
 	for _, s := range d.slices {
 		if _, ok := s.Value(c.Metric); !ok {
 			if r.NoFigure == 0 {
@@ -160,6 +169,11 @@ func (r *Row) Blank() bool { return float64(r.NoFigure) > MostBlank*float64(r.Sl
 // the two has too few figures.
 func (c *Cell) blank(r *Row) bool { return r.Blank() || c.Rows[0].Blank() }
 
+// foreign tells whether a row cannot be compared with the baseline because the
+// CPU of one of the two is emulated. Two such are not compared either: each has
+// a machine of its own, and how busy the real one was decides between them.
+func (c *Cell) foreign(r *Row) bool { return r.Arm.Emulated || c.Rows[0].Arm.Emulated }
+
 // judge gives the verdicts: Holm's correction is over every row of the record
 // that is tested at all.
 func judge(s *Summary, p *result.Plan, d stats.Design) {
@@ -170,7 +184,7 @@ func judge(s *Summary, p *result.Plan, d stats.Design) {
 		for j := range c.Rows {
 			r := &c.Rows[j]
 			r.Adjusted = 1
-			if r.Ratio == nil || r.Ratio.Open || c.blank(r) || c.Floor != nil && c.Floor.Invalid {
+			if r.Ratio == nil || r.Ratio.Open || c.blank(r) || c.foreign(r) || c.Floor != nil && c.Floor.Invalid {
 				continue
 			}
 			rows = append(rows, r)
@@ -192,7 +206,9 @@ func judge(s *Summary, p *result.Plan, d stats.Design) {
 				continue
 			}
 			judged := stats.Judge(*r.Ratio, r.Adjusted, rule)
-			if c.blank(r) && judged.Verdict != stats.None && judged.Reason != stats.TooFew {
+			if c.foreign(r) {
+				judged = stats.Judgement{Reason: stats.Emulated}
+			} else if c.blank(r) && judged.Verdict != stats.None && judged.Reason != stats.TooFew {
 				judged = stats.Judgement{Verdict: stats.CannotTell, Reason: stats.Blank}
 			}
 			r.Judged = &judged
@@ -211,7 +227,7 @@ func progress(s *Summary, p *result.Plan) {
 		}
 		most := c.series
 		for _, r := range rows {
-			if r.Ratio == nil {
+			if r.Ratio == nil || r.Foreign() {
 				continue
 			}
 			half, ok := r.Ratio.HalfWidth()

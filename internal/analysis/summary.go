@@ -18,6 +18,9 @@ type Summary struct {
 	// the run could stop early.
 	Level float64 `json:"level"`
 	Looks int     `json:"looks"` // at which the run could stop; 1: only at its end
+	// Emulated: the CPU of the machine is. Its paths are compared with each
+	// other, and with nothing else.
+	Emulated bool `json:"emulated,omitempty"`
 	// Tests is how many comparisons Holm's correction covers.
 	Tests int `json:"tests"`
 	// Precise: every interval is narrow enough. Stop: and this is a pre-set
@@ -67,7 +70,20 @@ type Row struct {
 	Failed    string `json:"failed,omitempty"`    // why the first of them failed
 	// Unreadable is how many histograms could not be decoded.
 	Unreadable int `json:"unreadable,omitempty"`
+	// Emulated says whose CPU was, if one: [EmulatedMachine] or [EmulatedPath].
+	Emulated string `json:"emulated,omitempty"`
 }
+
+// What of a row was on an emulated CPU.
+const (
+	EmulatedMachine = "machine" // all of the record was: its paths may be compared with each other
+	EmulatedPath    = "path"    // a machine that the path leads through was: it is compared with nothing
+)
+
+// Foreign tells that the row is not compared, because the CPU that one of the
+// two was measured on is emulated, and the other's is not. Its ratio says what
+// emulation costs.
+func (r *Row) Foreign() bool { return r.Judged != nil && r.Judged.Reason == stats.Emulated }
 
 // Latency sums the slices of a ping-pong load.
 type Latency struct {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -33,6 +34,9 @@ func writeBenchstat(w io.Writer, rec *result.Record, s *analysis.Summary, _ Opti
 		f := rec.Facts[0]
 		fmt.Fprintf(out, "kernel: %s\ngoarch: %s\ncpu: %s\n", oneLine(f.Kernel), oneLine(f.Arch), oneLine(f.CPUModel))
 	}
+	if s.Emulated {
+		fmt.Fprintf(out, "emulated: %s\n", analysis.EmulatedMachine)
+	}
 	if rec.Plan.Wire != "" {
 		fmt.Fprintf(out, "wire: %s\n", oneLine(rec.Plan.Wire))
 	}
@@ -40,15 +44,22 @@ func writeBenchstat(w io.Writer, rec *result.Record, s *analysis.Summary, _ Opti
 		fmt.Fprintf(out, "Unit %s better=higher\n", unit)
 	}
 	fmt.Fprintln(out)
+	var foreign bytes.Buffer
 	for i := range s.Cells {
 		c := &s.Cells[i]
-		rows := slices.Clone(c.Rows)
+		rows, apart := apart(c.Rows)
 		if c.Copy != nil {
 			rows = append(rows, *c.Copy)
 		}
 		for _, r := range rows {
 			benchLines(out, rec, c.Cell, r.Arm.Name)
 		}
+		for _, r := range apart {
+			benchLines(&foreign, rec, c.Cell, r.Arm.Name)
+		}
+	}
+	if foreign.Len() > 0 { // what differs in a key benchstat puts into tables of their own
+		fmt.Fprintf(out, "\nemulated: %s\n\n%s", analysis.EmulatedPath, &foreign)
 	}
 	return out.Flush()
 }

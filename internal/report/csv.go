@@ -87,6 +87,7 @@ var csvFields = []csvField{
 	{"cpu_cores_busy", ofCPU(func(c *analysis.CPU) string { return number(c.Cores) })},
 	{"cpu_by_core", ofCPU(coresField)},
 	{"cpu_resolution", ofCPU(func(c *analysis.CPU) string { return clean(c.Resolution) })},
+	{"emulated", func(_ *analysis.Cell, r *analysis.Row) string { return r.Emulated }},
 }
 
 // writeCSV prints a line for each path in each cell, the baseline's copy

@@ -69,6 +69,19 @@ var samples = []sample{
 	{"early.table", early, Options{}},
 	{"two-machines-160.table", twoMachines, Options{Width: 160}},
 	{"real-paths.table", realPaths, Options{}},
+	{"emulated.table", emulated, Options{}},
+	{"emulated.md", emulated, Options{Format: "md"}},
+	{"emulated.csv", emulated, Options{Format: "csv"}},
+	{"emulated.json", emulated, Options{Format: "json"}},
+	{"emulated.benchstat", emulated, Options{Format: "benchstat"}},
+	{"emulated.qperf", emulated, Options{Style: "qperf"}},
+	{"emulated-arm.table", emulatedArm, Options{}},
+	{"emulated-arm.md", emulatedArm, Options{Format: "md"}},
+	{"emulated-arm.csv", emulatedArm, Options{Format: "csv"}},
+	{"emulated-arm.json", emulatedArm, Options{Format: "json"}},
+	{"emulated-arm.benchstat", emulatedArm, Options{Format: "benchstat"}},
+	{"emulated-arm.qperf", emulatedArm, Options{Style: "qperf"}},
+	{"emulated-sweep.table", emulatedSweep, Options{}},
 	{"hostile.md", hostile, Options{Format: "md"}},
 }
 
@@ -139,7 +152,9 @@ func truncated() *result.Record {
 	return rec
 }
 
-func sweep() *result.Record {
+func sweep() *result.Record { return recordtest.Make(sweepTruth()) }
+
+func sweepTruth() recordtest.Truth {
 	t := small()
 	t.Histograms = false
 	for size := 8; size <= 65536; size *= 8 {
@@ -149,7 +164,7 @@ func sweep() *result.Record {
 	}
 	t.Noise.Slice = 0.05
 	t.Arms[2].Factor = 1.01
-	return recordtest.Make(t)
+	return t
 }
 
 func tools() *result.Record {
@@ -194,6 +209,40 @@ func realPaths() *result.Record {
 	t.Arms[3].Name, t.Arms[3].Path, t.Arms[3].Options = "ovs-vxlan.2", "ovs-vxlan", "tunnels=5"
 	t.Arms[3].Versions = map[string]string{"openvswitch": "3.1.0", "ovn": "23.03.1"}
 	t.Arms[3].Pairs = 5
+	return recordtest.Make(t)
+}
+
+// emulated is the record of a machine whose CPU software plays.
+func emulated() *result.Record {
+	t := small(recordtest.TCPLat)
+	t.Histograms = false
+	return emulate(recordtest.Make(t))
+}
+
+func emulate(rec *result.Record) *result.Record {
+	for i := range rec.Facts {
+		f := &rec.Facts[i]
+		f.CPUModel, f.Hypervisor, f.Emulated = "QEMU TCG CPU version 2.5+", "QEMU", true
+	}
+	return rec
+}
+
+// emulatedArm has a path through such a machine, on one that is none.
+func emulatedArm() *result.Record {
+	t := small(recordtest.TCPLat, recordtest.UDPMsg)
+	t.Histograms, t.Arms[3] = false, vmVXLAN()
+	return recordtest.Make(t)
+}
+
+func vmVXLAN() recordtest.Arm {
+	vm := recordtest.Path("vm-vxlan", 40)
+	vm.Emulated = true
+	return vm
+}
+
+func emulatedSweep() *result.Record {
+	t := sweepTruth()
+	t.Arms[3] = vmVXLAN()
 	return recordtest.Make(t)
 }
 

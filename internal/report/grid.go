@@ -30,6 +30,7 @@ type entry struct {
 	Verdict     stats.Verdict `json:"verdict,omitempty"`
 	Reason      stats.Reason  `json:"reason,omitempty"`
 	NoFigure    int           `json:"no_figure,omitempty"` // slices that Value is without
+	Emulated    string        `json:"emulated,omitempty"`  // as that of the row that it is from
 
 	there  bool // the table has this combination
 	ok     bool // and the record

@@ -131,6 +131,9 @@ func machineText(f result.Facts) string {
 	default:
 		parts = append(parts, "a virtual machine ("+clean(f.Hypervisor)+")")
 	}
+	if f.Emulated {
+		parts = append(parts, "its CPU emulated")
+	}
 	parts = append(parts, "Linux "+clean(f.Kernel), clean(f.OS), "clock "+clean(f.ClockSource))
 	if f.Governor != "" {
 		parts = append(parts, "governor "+clean(f.Governor))
@@ -155,7 +158,7 @@ func closing(s *analysis.Summary) []string {
 	var arms []string
 	for _, c := range s.Cells {
 		for _, r := range c.Rows {
-			if r.Arm.Role == "" && !slices.Contains(arms, r.Arm.Name) {
+			if r.Arm.Role == "" && !r.Arm.Emulated && !slices.Contains(arms, r.Arm.Name) {
 				arms = append(arms, r.Arm.Name)
 			}
 		}

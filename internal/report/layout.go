@@ -175,7 +175,7 @@ func (s *source) entry(e *entry) {
 		if r == nil || r.Ratio == nil {
 			return
 		}
-		e.Ratio, e.ok = r.Ratio, true
+		e.Ratio, e.Emulated, e.ok = r.Ratio, r.Emulated, true
 		if r.Judged != nil {
 			e.Verdict, e.Reason = r.Judged.Verdict, r.Judged.Reason
 		}
@@ -192,6 +192,6 @@ func (s *source) entry(e *entry) {
 		e.NoFigure, e.slices = r.NoFigure, r.Slices
 	}
 	if e.ok {
-		e.Value = &v
+		e.Value, e.Emulated = &v, r.Emulated
 	}
 }

@@ -115,6 +115,13 @@ func oneCell() *result.Record {
 	return recordtest.Make(t)
 }
 
+// emulatedOVS has it in a machine that is emulated, on one that is none.
+func emulatedOVS() *result.Record {
+	rec := oneCell()
+	rec.Plan.Arms[3].Emulated = true
+	return rec
+}
+
 func oneTable() Layout {
 	l := twoTables()
 	l.Tables = l.Tables[:1]
@@ -162,6 +169,11 @@ func TestLayoutGolden(t *testing.T) {
 		{"layout-bypath.table", overlays, byPath, Options{}},
 		{"layout-figure.table", tunnelled, oneFigure, Options{}},
 		{"layout-figure.md", overlays, oneFigure, Options{Format: "md"}},
+		{"layout-emulated.table", func() *result.Record { return emulate(oneCell()) }, oneTable, Options{}},
+		{"layout-emulated.json", func() *result.Record { return emulate(oneCell()) }, oneTable, Options{Format: "json"}},
+		{"layout-emulated-arm.table", emulatedOVS, oneTable, Options{}},
+		{"layout-emulated-arm.md", emulatedOVS, oneTable, Options{Format: "md"}},
+		{"layout-emulated-arm.json", emulatedOVS, oneTable, Options{Format: "json"}},
 		{"layout.json", oneCell, oneTable, Options{Format: "json"}},
 	} {
 		t.Run(s.name, func(t *testing.T) {

@@ -23,6 +23,7 @@ type layoutDocument struct {
 	Header   result.Header    `json:"header"`
 	Plan     result.Plan      `json:"plan"`
 	Facts    []result.Facts   `json:"facts"`
+	Emulated bool             `json:"emulated,omitempty"` // the machine's CPU is; of a path the plan says it
 	Warnings []result.Warning `json:"warnings,omitempty"`
 	Banners  []string         `json:"banners,omitempty"`
 	Tables   []tableDocument  `json:"tables"`
@@ -41,7 +42,7 @@ func writeLayoutJSON(w io.Writer, s *source, l Layout, grids []grid) error {
 	sum := s.sums[s.host]
 	d := layoutDocument{
 		Format: LayoutJSONFormat, Version: LayoutJSONVersion, Study: l.Name, Title: l.Title, Question: l.Question,
-		Header: s.rec.Header, Plan: s.rec.Plan, Facts: s.rec.Facts, Warnings: s.rec.Warnings,
+		Header: s.rec.Header, Plan: s.rec.Plan, Facts: s.rec.Facts, Emulated: sum.Emulated, Warnings: s.rec.Warnings,
 		Banners: banners(s.rec, sum), Legend: plainText(legend(s, grids)), End: s.rec.End,
 	}
 	for _, g := range grids {

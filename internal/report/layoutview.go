@@ -85,7 +85,11 @@ func (e entry) text() string {
 	case e.Against == "":
 		return sig3(*e.Value)
 	}
-	return sig3(e.Ratio.Value) + " " + verdictMarks[e.Verdict]
+	mark := verdictMarks[e.Verdict]
+	if e.foreign() {
+		mark = foreignMark
+	}
+	return sig3(e.Ratio.Value) + " " + mark
 }
 
 // legend explains what stands in the tables, and what limits it.
@@ -120,7 +124,9 @@ func legend(s *source, grids []grid) []string {
 		if text := families(s, ratios); text != "" {
 			say("%s", text)
 		}
-		say("%s", widths(ratios))
+		if judged := judgeable(ratios); len(judged) > 0 {
+			say("%s", widths(judged))
+		}
 	}
 	if text := floors(s); text != "" {
 		say("%s", text)
@@ -191,8 +197,11 @@ func explainMarks(s *source, ratios []entry) string {
 	first := rival{ratios[0].Path, ratios[0].Against}
 	text := fmt.Sprintf("%s is the ratio of %s to %s in the same rounds. + proven faster, - proven slower, = the same (the whole %s interval is within ±%s of 1), ? cannot tell",
 		first, clean(first.arm), clean(first.against), setting(s.sums[s.host].Level), setting(s.rec.Plan.Margin))
-	if slices.ContainsFunc(ratios, func(e entry) bool { return e.Verdict == stats.None }) {
+	if slices.ContainsFunc(ratios, func(e entry) bool { return e.Verdict == stats.None && !e.foreign() }) {
 		text += ", ! not judged: two identical paths differ there"
+	}
+	if slices.ContainsFunc(ratios, entry.foreign) {
+		text += ", " + foreignMark + " not judged: one of the two is emulated"
 	}
 	return text + "."
 }

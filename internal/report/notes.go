@@ -81,6 +81,8 @@ func judgedNotes(r *analysis.Row, c *analysis.Cell, s *analysis.Summary) []strin
 			}
 			note("%s: too little arrived for a figure in more than %s of the slices of %s; those that have one are the better ones, so nothing is concluded from them",
 				cellName(c.Cell), setting(analysis.MostBlank), who)
+		case stats.Emulated:
+			note("%s: the CPU of its machine is emulated, while the baseline's is real: no verdict, and no conclusion", name)
 		case stats.BadFloor:
 			note("%s: two identical paths differ more than chance allows, so nothing is judged; run again when the machine is quiet", cellName(c.Cell))
 		}
@@ -141,6 +143,7 @@ func banners(rec *result.Record, s *analysis.Summary) []string {
 	case e.Reason == result.Failed:
 		banner("FAILED after %d of %d series: %s.", e.Series, rec.Plan.Series, clean(e.Error))
 	}
+	out = append(out, emulation(rec, s)...)
 	if len(s.Cells) == 0 {
 		banner("NOTHING WAS MEASURED.")
 		return out
@@ -164,8 +167,8 @@ func noise(s *analysis.Summary) []string {
 			invalid = append(invalid, cellName(c.Cell))
 		}
 		for _, r := range c.Rows {
-			if r.Judged == nil || r.Judged.Reason == stats.TooFew || r.Judged.Reason == stats.Blank {
-				continue // it was too short to tell, or lost too much, and not too noisy
+			if r.Judged == nil || r.Judged.Reason == stats.TooFew || r.Judged.Reason == stats.Blank || r.Foreign() {
+				continue // it was too short to tell, lost too much, or is not compared, and not too noisy
 			}
 			judged++
 			if r.Judged.Verdict == stats.CannotTell {

@@ -65,6 +65,8 @@ func sweepBlock(group []*analysis.Cell, rec *result.Record, s *analysis.Summary,
 			text := ""
 			if r.Ratio != nil {
 				text = plusMinus(*r.Ratio)
+			}
+			if r.Ratio != nil && !r.Foreign() {
 				ratios[i] = append(ratios[i], r.Ratio.Value)
 			}
 			line = append(line, value(c.Cell.Metric, r.Value), text,

@@ -262,6 +262,9 @@ func verdict(r *analysis.Row) string {
 		}
 		return "cannot tell"
 	case stats.None:
+		if r.Foreign() {
+			return string(r.Judged.Reason)
+		}
 		return "not judged"
 	}
 	return string(r.Judged.Verdict)

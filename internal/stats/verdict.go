@@ -8,8 +8,8 @@ import (
 // Verdict is the answer for one row.
 type Verdict string
 
-// The verdicts. None is for rows that are not judged: the baseline, and every
-// row of a cell whose noise floor failed.
+// The verdicts. None is for rows that are not judged: the baseline, every row of
+// a cell whose noise floor failed, and one of an emulated machine beside a real.
 const (
 	None       Verdict = ""
 	Same       Verdict = "same"
@@ -30,6 +30,7 @@ const (
 	BelowNoise Reason = "noise floor"    // smaller than what two identical arms may show
 	BadFloor   Reason = "too noisy"      // two identical arms differ: nothing is judged
 	Blank      Reason = "no figures"     // of too many slices; for who knows of slices to say, Judge does not
+	Emulated   Reason = "emulated"       // one of the two on a CPU of software: nothing is judged; as Blank, not for Judge to say
 )
 
 // FloorLevel is how sure the interval of the baseline's copy must be that the

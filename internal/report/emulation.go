@@ -1,0 +1,57 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/result"
+)
+
+// emulation says above everything what was measured on emulated CPUs, and what
+// it is good for. Formats without banners have a column or a key for it.
+func emulation(rec *result.Record, s *analysis.Summary) []string {
+	var out []string
+	if s.Emulated {
+		out = append(out, "EMULATED: software plays the CPU of this machine. What was measured under emulation are ratios between its paths only, not figures.")
+	}
+	var paths []string
+	for _, a := range rec.Plan.Arms {
+		if a.Emulated {
+			paths = append(paths, clean(a.Name))
+		}
+	}
+	switch len(paths) {
+	case 0:
+		return out
+	case 1:
+		return append(out, fmt.Sprintf("EMULATED PATH: %s leads through a machine whose CPU is emulated. It is compared with nothing: no verdict is given, and nothing is concluded from its figures.", paths[0]))
+	}
+	return append(out, fmt.Sprintf("EMULATED PATHS: %s lead through machines whose CPUs are emulated. They are compared with nothing: no verdict is given, and nothing is concluded from their figures.",
+		strings.Join(paths, ", ")))
+}
+
+// apart gives the rows that may be compared, and those that may not, because a
+// machine that their path leads through is emulated.
+func apart(rows []analysis.Row) (alike, foreign []analysis.Row) {
+	for _, r := range rows {
+		if r.Emulated == analysis.EmulatedPath {
+			foreign = append(foreign, r)
+		} else {
+			alike = append(alike, r)
+		}
+	}
+	return alike, foreign
+}
+
+// foreignMark stands behind a ratio of a table for want of a verdict.
+const foreignMark = "#"
+
+func (e entry) foreign() bool { return e.Reason == stats.Emulated }
+
+// judgeable leaves out the ratios that are not judged because of emulation.
+func judgeable(ratios []entry) []entry {
+	return slices.DeleteFunc(slices.Clone(ratios), entry.foreign)
+}
