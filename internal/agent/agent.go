@@ -27,7 +27,7 @@ import (
 
 // Protocol is the version of agent.proto's meaning. It grows when an old
 // controller and a new agent would misunderstand each other.
-const Protocol = 2
+const Protocol = 3
 
 // maxMessage bounds a message, in bytes. A slice is about 1 KiB, a long series
 // tens of thousands of slices; gRPC's own limit of 4 MiB is too low for that.
@@ -53,20 +53,15 @@ type Options struct {
 
 // Engine is what offers the traffic: package load, but for tests.
 type Engine struct {
-	Serve func(load.Plan, load.Probe) (Served, error)
-	Run   func(context.Context, load.Plan, load.Probe) ([]load.SliceResult, error)
-}
-
-// Served are the passive ends of a series.
-type Served interface {
-	io.Closer
-	// Shut gives the arms whose ends could not be opened, and why.
-	Shut() map[int]error
+	Serve func(load.Plan, load.Probe, load.Away) (load.Served, error)
+	Run   func(context.Context, load.Plan, load.Probe, load.Away) ([]load.SliceResult, error)
 }
 
 func (e Engine) orLoad() Engine {
 	if e.Serve == nil {
-		e.Serve = func(p load.Plan, probe load.Probe) (Served, error) { return load.Serve(p, probe) }
+		e.Serve = func(p load.Plan, probe load.Probe, away load.Away) (load.Served, error) {
+			return load.Serve(p, probe, away)
+		}
 	}
 	if e.Run == nil {
 		e.Run = load.Run
@@ -101,7 +96,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	defer cancel()
 	s := newServer(o.Machine, o.Version, o.Engine.orLoad())
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-		grpc.UnaryInterceptor(withDetails))
+		grpc.UnaryInterceptor(withDetails), grpc.StreamInterceptor(streamWithDetails))
 	agentpb.RegisterAgentServer(g, s)
 	var serving sync.WaitGroup
 	serving.Go(func() {

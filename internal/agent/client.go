@@ -126,7 +126,8 @@ func (c *Client) Serve(ctx context.Context, plan load.Plan, meters []string) (sh
 }
 
 // Finish closes them, and gives the meters' sums per arm with Cell and Series
-// left to the caller. It works after ctx ended too: to clean up is the point.
+// left to the caller; they are there even if an end did not close as it should.
+// It works after ctx ended too: to clean up is the point.
 func (c *Client) Finish(ctx context.Context, token uint64) ([]result.Meter, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shortCall)
 	defer cancel()
@@ -134,7 +135,7 @@ func (c *Client) Finish(ctx context.Context, token uint64) ([]result.Meter, erro
 	if err != nil {
 		return nil, fromStatus(c.machine, err)
 	}
-	return convert(reply.GetMeters(), meterFromPB), nil
+	return convert(reply.GetMeters(), meterFromPB), failureFromPB(reply.GetFailure())
 }
 
 // Run runs the active ends of a series and waits for its end; the meters are

@@ -110,11 +110,11 @@ func endpointToPB(e machine.Endpoint) (*agentpb.Endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode address %v: %w", e.Addr, err)
 	}
-	return &agentpb.Endpoint{Machine: e.Machine, Namespace: e.Namespace, Device: e.Device, Addr: addr, Mtu: int64(e.MTU)}, nil
+	return &agentpb.Endpoint{Machine: e.Machine, Namespace: e.Namespace, Device: e.Device, Addr: addr, Mtu: int64(e.MTU), Agent: e.Agent}, nil
 }
 
 func endpointFromPB(e *agentpb.Endpoint) (machine.Endpoint, error) {
-	out := machine.Endpoint{Machine: e.GetMachine(), Namespace: e.GetNamespace(), Device: e.GetDevice(), MTU: int(e.GetMtu())}
+	out := machine.Endpoint{Machine: e.GetMachine(), Namespace: e.GetNamespace(), Device: e.GetDevice(), MTU: int(e.GetMtu()), Agent: e.GetAgent()}
 	var addr netip.Addr
 	if err := addr.UnmarshalBinary(e.GetAddr()); err != nil {
 		return out, fmt.Errorf("decode address: %w", err)

@@ -39,7 +39,19 @@ func play(args []string, e agent.Engine) int {
 // for it. It ends with the test.
 func spawn(t *testing.T, role string) (*agent.Client, *os.Process) {
 	t.Helper()
-	socket := filepath.Join(folder(t), "s")
+	socket, process := spawnBehind(t, role)
+	c, err := agent.Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c, process
+}
+
+// spawnBehind gives the socket, which may not be there yet, instead of a client.
+func spawnBehind(t *testing.T, role string) (socket string, process *os.Process) {
+	t.Helper()
+	socket = filepath.Join(folder(t), "s")
 	args := append(testenv.RoleCommand(t, role), socket)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stderr = os.Stderr
@@ -54,12 +66,7 @@ func spawn(t *testing.T, role string) (*agent.Client, *os.Process) {
 		lifeline.Close()
 		cmd.Wait()
 	})
-	c, err := agent.Dial(t.Context(), socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c, cmd.Process
+	return socket, cmd.Process
 }
 
 // nopCloser counts its closings.
@@ -74,8 +81,8 @@ func (c *nopCloser) Shut() map[int]error { return c.shut }
 // endless is an engine whose Run makes one slice, then waits to be stopped.
 func endless() agent.Engine {
 	return agent.Engine{
-		Serve: func(load.Plan, load.Probe) (agent.Served, error) { return &nopCloser{}, nil },
-		Run: func(ctx context.Context, p load.Plan, probe load.Probe) ([]load.SliceResult, error) {
+		Serve: func(load.Plan, load.Probe, load.Away) (load.Served, error) { return &nopCloser{}, nil },
+		Run: func(ctx context.Context, p load.Plan, probe load.Probe, _ load.Away) ([]load.SliceResult, error) {
 			probe.Begin(0)
 			probe.End(0)
 			<-ctx.Done()

@@ -7,6 +7,7 @@ import (
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/meter"
 	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
 )
 
 // side picks what of an arm is on this machine.
@@ -39,21 +40,38 @@ func (s *server) open(plan load.Plan, names []string, this side) (*meter.Recorde
 // meterArms says where the meters look for an arm: at the namespaces of its
 // ends, and for devices also at those that the plan says lie between: the
 // machine's own, where tunnels and the wire are, or those of switches. Each is
-// looked at once.
+// looked at once. Of an end in a virtual machine only devices are to be seen.
 func meterArms(plan load.Plan, this side) []meter.Arm {
 	arms := make([]meter.Arm, len(plan.Arms))
 	for i, a := range plan.Arms {
-		var ends []string
+		var ends, all []string
 		for _, pair := range a.Ends {
-			ends = with(ends, this.end(pair).Namespace)
+			end := this.end(pair)
+			if end.Agent == "" {
+				ends = with(ends, end.Namespace)
+			}
+			all = with(all, end.Namespace)
 		}
-		all := slices.Clone(ends)
 		for _, ns := range this.spaces(a) {
 			all = with(all, ns)
 		}
 		arms[i] = meter.Arm{Name: a.Name, Ends: ends, Crossed: all}
 	}
 	return arms
+}
+
+// guestMeters are read where the sockets are: by the agent in a virtual machine
+// for the ends in there. All others are of the machine that it runs on.
+var guestMeters = []string{"tcp", "udp"}
+
+// withoutGuests leaves out what the meters of this machine cannot have seen of
+// the arms whose clients are in virtual machines.
+func withoutGuests(sums []result.Meter, plan load.Plan) []result.Meter {
+	return slices.DeleteFunc(sums, func(m result.Meter) bool {
+		return slices.Contains(guestMeters, m.Name) && slices.ContainsFunc(plan.Arms, func(a load.Arm) bool {
+			return a.Name == m.Arm && len(a.Ends) > 0 && a.Ends[0].From.Agent != ""
+		})
+	})
 }
 
 // with adds a namespace, given by its file, to those that are another one.

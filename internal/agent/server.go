@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/agent/agentpb"
+	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/meter"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -30,8 +31,9 @@ type server struct {
 // passive is a series whose passive ends are here.
 type passive struct {
 	token  uint64
-	ends   Served
+	ends   load.Served
 	meter  *meter.Recorder
+	guests *Guests
 	quiet  func()
 	ending bool // somebody closes it
 }
@@ -86,12 +88,13 @@ func (s *server) Serve(_ context.Context, req *agentpb.SeriesRequest) (*agentpb.
 		return nil, err
 	}
 	quiet := hush()
-	ends, err := s.engine.Serve(plan, rec)
+	guests := NewGuests(req.GetMeters())
+	ends, err := s.engine.Serve(plan, rec, guests)
 	if err != nil {
 		quiet()
 		return nil, errors.Join(err, rec.Close())
 	}
-	s.passive = &passive{token: plan.Token, ends: ends, meter: rec, quiet: quiet}
+	s.passive = &passive{token: plan.Token, ends: ends, meter: rec, guests: guests, quiet: quiet}
 	reply := &agentpb.ServeReply{Shut: map[int64]*agentpb.Failure{}}
 	for arm, why := range ends.Shut() {
 		reply.Shut[int64(arm)] = failureToPB(why)
@@ -112,9 +115,9 @@ func (s *server) Finish(_ context.Context, req *agentpb.FinishRequest) (*agentpb
 	s.passive = nil
 	s.mu.Unlock()
 	if err != nil {
-		return nil, fmt.Errorf("close passive ends on %s: %w", s.machine, err)
+		err = fmt.Errorf("close passive ends on %s: %w", s.machine, err)
 	}
-	return &agentpb.FinishReply{Meters: convert(sums, meterToPB)}, nil
+	return &agentpb.FinishReply{Meters: convert(sums, meterToPB), Failure: failureToPB(err)}, nil
 }
 
 // take gives the series that is served to the one caller who will close it,
@@ -134,7 +137,7 @@ func (s *server) take(want func(*passive) bool) *passive {
 func (p *passive) close() ([]result.Meter, error) {
 	defer p.quiet()
 	err := p.ends.Close()
-	sums := p.meter.Meters()
+	sums := append(p.meter.Meters(), p.guests.sums...)
 	return sums, errors.Join(err, p.meter.Close())
 }
 
@@ -156,9 +159,11 @@ func (s *server) Run(ctx context.Context, req *agentpb.SeriesRequest) (*agentpb.
 		return nil, err
 	}
 	quiet := hush()
-	slices, err := s.engine.Run(ctx, plan, rec)
+	guests := NewGuests(req.GetMeters())
+	slices, err := s.engine.Run(ctx, plan, rec, guests)
 	quiet()
-	reply := &agentpb.RunReply{Slices: convert(slices, sliceToPB), Meters: convert(rec.Meters(), meterToPB)}
+	sums := append(withoutGuests(rec.Meters(), plan), guests.sums...)
+	reply := &agentpb.RunReply{Slices: convert(slices, sliceToPB), Meters: convert(sums, meterToPB)}
 	if closeErr := rec.Close(); err == nil {
 		err = closeErr
 	}

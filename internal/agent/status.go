@@ -16,14 +16,26 @@ import (
 // fromStatus finds them.
 func withDetails(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	reply, err := handle(ctx, req)
+	if err != nil {
+		return nil, detailed(err)
+	}
+	return reply, nil
+}
+
+// streamWithDetails does the same for a call that is a stream.
+func streamWithDetails(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	return detailed(handle(srv, stream))
+}
+
+func detailed(err error) error {
 	if err == nil {
-		return reply, nil
+		return nil
 	}
 	st, detailErr := status.New(codes.Unknown, err.Error()).WithDetails(failureToPB(err))
 	if detailErr != nil {
-		return nil, err
+		return err
 	}
-	return nil, st.Err()
+	return st.Err()
 }
 
 // fromStatus turns what a call gave into the error that the agent meant. An

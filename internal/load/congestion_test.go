@@ -16,7 +16,7 @@ func TestCongestion(t *testing.T) {
 	other := otherCongestion(t)
 	p := loopback(t, "tcp_bw", 1, 1, 4096, 25950)
 	p.Congestion = other
-	s, err := Serve(p, nil)
+	s, err := Serve(p, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,12 +46,12 @@ func TestCongestionRefused(t *testing.T) {
 	}
 	p := loopback(t, "tcp_lat", 1, 1, 1, 25960)
 	p.Congestion = "no-such"
-	s, err := Serve(p, nil)
+	s, err := Serve(p, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	results, err := Run(context.Background(), p, nil)
+	results, err := Run(context.Background(), p, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func TestEnds(t *testing.T) {
 				p.Arms[0].Ends = pairs(c.pairs)
 				seen := map[string]int{}
 				p.Schedule = p.Schedule[:1]
-				s, err := Serve(p, nil)
+				s, err := Serve(p, nil, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -47,7 +47,7 @@ func TestEnds(t *testing.T) {
 					for _, end := range s.ends {
 						seen[conversation(t, end.conn)]++
 					}
-				}))
+				}), nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -72,10 +72,10 @@ func TestEnds(t *testing.T) {
 func TestNoEnds(t *testing.T) {
 	p := loopback(t, "udp_lat", 1, 1, 1, 25900)
 	p.Arms[0].Ends = nil
-	if _, err := Serve(p, nil); err == nil {
+	if _, err := Serve(p, nil, nil); err == nil {
 		t.Error("served")
 	}
-	if _, err := Run(context.Background(), p, nil); err == nil {
+	if _, err := Run(context.Background(), p, nil, nil); err == nil {
 		t.Error("ran")
 	}
 }
@@ -87,7 +87,7 @@ func TestShut(t *testing.T) {
 	p.Arms[1].Ends = append(p.Arms[1].Ends, Pair{
 		From: p.Arms[1].Ends[0].From, To: machine.Endpoint{Addr: netip.MustParseAddr("192.0.2.1")},
 	})
-	s, err := Serve(p, nil)
+	s, err := Serve(p, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestShut(t *testing.T) {
 		t.Errorf("shut %v", shut)
 	}
 	p.Schedule = [][]int{{0, 2}, {2, 0}}
-	results, err := Run(context.Background(), p, nil)
+	results, err := Run(context.Background(), p, nil, nil)
 	if err != nil || len(results) != 4 {
 		t.Fatalf("%d results, %v", len(results), err)
 	}

@@ -10,7 +10,7 @@ import (
 func TestLateReplies(t *testing.T) {
 	p := loopback(t, "udp_lat", 1, 1, 16, 25100)
 	p.Slice, p.Arms[0].Spin = 200*time.Millisecond, 3*minTimeout/2
-	s, err := Serve(p, nil)
+	s, err := Serve(p, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

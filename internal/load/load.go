@@ -93,6 +93,11 @@ func (p Plan) check() (Load, error) {
 		if len(a.Ends) == 0 {
 			return Load{}, fmt.Errorf("arm %s has no ends", a.Name)
 		}
+		for _, p := range a.Ends {
+			if p.From.Agent != a.Ends[0].From.Agent || p.To.Agent != a.Ends[0].To.Agent {
+				return Load{}, fmt.Errorf("arm %s has ends in several virtual machines of one side", a.Name)
+			}
+		}
 	}
 	return Find(p.Load)
 }

@@ -48,11 +48,11 @@ func loopback(t *testing.T, name string, arms, flows, size, port int) Plan {
 
 func run(t *testing.T, p Plan) []SliceResult {
 	t.Helper()
-	s, err := Serve(p, nil)
+	s, err := Serve(p, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := Run(context.Background(), p, nil)
+	results, err := Run(context.Background(), p, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,11 +163,11 @@ func (c *countProbe) End(int)   { c.ends++; c.open-- }
 func TestProbe(t *testing.T) {
 	p := loopback(t, "udp_bw", 2, 2, 1, 24200)
 	var server, client countProbe
-	s, err := Serve(p, &server)
+	s, err := Serve(p, &server, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Run(context.Background(), p, &client); err != nil {
+	if _, err := Run(context.Background(), p, &client, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -203,11 +203,11 @@ func TestArmFails(t *testing.T) {
 	p := loopback(t, "tcp_lat", 2, 1, 1, 24300)
 	served := p
 	served.Arms = p.Arms[:1]
-	s, err := Serve(served, nil)
+	s, err := Serve(served, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := Run(context.Background(), p, nil)
+	results, err := Run(context.Background(), p, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,14 +233,14 @@ func TestCancel(t *testing.T) {
 	for range 1000 {
 		p.Schedule = append(p.Schedule, []int{0})
 	}
-	s, err := Serve(p, nil)
+	s, err := Serve(p, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
-	results, err := Run(ctx, p, nil)
+	results, err := Run(ctx, p, nil, nil)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
@@ -257,14 +257,14 @@ func TestStranger(t *testing.T) {
 	other.Token++
 	other.Arms = []Arm{p.Arms[0]}
 	other.Arms[0].ClientPort += 50
-	s, err := Serve(p, nil)
+	s, err := Serve(p, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan []SliceResult)
-	go func() { r, _ := Run(context.Background(), other, nil); done <- r }()
+	go func() { r, _ := Run(context.Background(), other, nil, nil); done <- r }()
 	time.Sleep(50 * time.Millisecond)
-	results, err := Run(context.Background(), p, nil)
+	results, err := Run(context.Background(), p, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestStranger(t *testing.T) {
 func TestCloseWhileWaiting(t *testing.T) {
 	for i, name := range []string{"tcp_lat", "udp_lat", "udp_bw"} {
 		p := loopback(t, name, 3, 2, 1, 24600+20*i)
-		s, err := Serve(p, nil)
+		s, err := Serve(p, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ func TestLostReplies(t *testing.T) {
 	done := make(chan struct{})
 	go func() { withhold(server, p.Token); close(done) }()
 	start := time.Now()
-	results, err := Run(context.Background(), p, nil)
+	results, err := Run(context.Background(), p, nil, nil)
 	took := time.Since(start)
 	server.Close()
 	<-done

@@ -16,6 +16,7 @@ type Server struct {
 	plan  Plan
 	probe Probe
 	ends  []*passive
+	away  []Served      // ends in virtual machines
 	shut  map[int]error // arms that could not be opened
 	clock clock         // one for all: see account
 	wait  sync.WaitGroup
@@ -27,17 +28,23 @@ type Server struct {
 
 // Serve opens the passive ends of every arm of the plan and returns when all
 // of them can be reached, but for those of the arms that [Server.Shut] names.
-// probe may be nil.
-func Serve(plan Plan, probe Probe) (*Server, error) {
+// probe may be nil, and so may away if no end is in a virtual machine.
+func Serve(plan Plan, probe Probe, away Away) (*Server, error) {
 	l, err := plan.check()
 	if err != nil {
 		return nil, err
 	}
 	reserve(plan.Flows)
 	s := &Server{load: l, plan: plan, probe: probe, shut: map[int]error{}, clock: newClock()}
-	for arm := range plan.Arms {
-		if err := s.serve(arm); err != nil {
-			s.shut[arm] = fmt.Errorf("open server end: %w", err)
+	for _, g := range plan.behind(toEnd) {
+		if g.agent != "" {
+			s.serveAway(g, away)
+			continue
+		}
+		for _, arm := range g.arms {
+			if err := s.serve(arm); err != nil {
+				s.shut[arm] = fmt.Errorf("open server end: %w", err)
+			}
 		}
 	}
 	return s, nil
@@ -87,7 +94,11 @@ func (s *Server) Close() error {
 			end.conn.close()
 		}
 	}
-	return s.failed
+	errs := []error{s.failed}
+	for _, served := range s.away {
+		errs = append(errs, served.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // note keeps the first error that is not just the end of the series.

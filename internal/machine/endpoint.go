@@ -12,4 +12,8 @@ type Endpoint struct {
 	Device    string     `json:"device"`    // that carries Addr
 	Addr      netip.Addr `json:"addr"`
 	MTU       int        `json:"mtu"` // bytes
+	// Agent is the socket of the agent in the virtual machine that the end is
+	// in; Namespace is then that in which the virtual machine's network cards
+	// are. Empty: the end is on the machine itself.
+	Agent string `json:"agent,omitempty"`
 }

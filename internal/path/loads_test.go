@@ -64,9 +64,9 @@ func planOf(name string, flows int, slice time.Duration, arms []load.Arm, port *
 // measure runs a plan and gives the arms that it could not measure, and why.
 func measure(t *testing.T, p load.Plan) (failed []load.Arm, why error) {
 	t.Helper()
-	server, err := load.Serve(p, nil)
+	server, err := load.Serve(p, nil, nil)
 	must(t, err)
-	results, err := load.Run(t.Context(), p, nil)
+	results, err := load.Run(t.Context(), p, nil, nil)
 	must(t, err)
 	problems := map[int]error{}
 	for _, r := range results {

@@ -1,0 +1,88 @@
+package load
+
+import (
+	"context"
+	"time"
+)
+
+// Client is the active end of some arms of a series.
+type Client interface {
+	// Measure runs one slice of an arm. A slice in which too little came through
+	// for a figure is no failure: its counts say so. After a result with Err set
+	// the arm must not be measured again; one that could not be opened gives such
+	// a result the first time.
+	Measure(arm, round int) SliceResult
+	// Close ends the traffic.
+	Close()
+}
+
+// Run drives the active ends through the schedule of the plan. Arms that are
+// not in it are left alone. probe may be nil, and so may away if no end is in a
+// virtual machine. When ctx ends it stops before the next slice and returns
+// what it has with the context's error. An arm that fails is reported in one
+// result with Err set and left out from there; the others go on.
+func Run(ctx context.Context, plan Plan, probe Probe, away Away) ([]SliceResult, error) {
+	c, err := Open(ctx, plan, probe, away)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	var results []SliceResult
+	failed := map[int]bool{}
+	for round, order := range plan.Schedule {
+		for _, arm := range order {
+			if err := ctx.Err(); err != nil {
+				return results, err
+			}
+			if failed[arm] {
+				continue
+			}
+			s := c.Measure(arm, round)
+			failed[arm] = s.Err != nil
+			results = append(results, s)
+		}
+	}
+	return results, nil
+}
+
+// Open connects the active ends of all arms that are scheduled, and warms each
+// arm up. Its arguments are those of [Run]; when ctx ends, arms stay unopened.
+func Open(ctx context.Context, plan Plan, probe Probe, away Away) (Client, error) {
+	l, err := plan.check()
+	if err != nil {
+		return nil, err
+	}
+	c := &clients{of: make([]Client, len(plan.Arms))}
+	for _, g := range plan.behind(fromEnd) {
+		var opened Client
+		if g.agent == "" {
+			opened = openHere(ctx, l, &plan, g.arms, probe)
+		} else {
+			opened = openAway(ctx, plan, g, probe, away)
+		}
+		c.all = append(c.all, opened)
+		for _, arm := range g.arms {
+			c.of[arm] = opened
+		}
+	}
+	return c, nil
+}
+
+// clients are the active ends of all arms, wherever they are.
+type clients struct {
+	of  []Client // by arm
+	all []Client
+}
+
+func (c *clients) Measure(arm, round int) SliceResult { return c.of[arm].Measure(arm, round) }
+
+func (c *clients) Close() {
+	for _, client := range c.all {
+		client.Close()
+	}
+}
+
+// broken is the result of an arm that cannot be measured.
+func broken(arm, round int, err error) SliceResult {
+	return SliceResult{Arm: arm, Round: round, Start: time.Now(), Err: err}
+}
