@@ -23,10 +23,10 @@ var only = []struct {
 	{"internal/report", []string{"result", "internal/stats", "internal/analysis"}, "a report is made from a record and nothing else"},
 	{"internal/machine", []string{"result", "internal/verr"}, "it reads the machine; with a writer in reach it would write one day"},
 	{"internal/change", []string{"result", "internal/verr", "internal/machine"}, "it does single writes, and knows nobody's purpose"},
-	{"internal/kernel", []string{"internal/verr"}, "it is files in a folder, known before anything is started"},
+	{"internal/kernel", []string{"internal/verr", "internal/feature"}, "it is files in a folder, known before anything is started"},
 	{"internal/feature", []string{"internal/verr", "internal/machine", "internal/change"}, "a probe is asked before anything else exists"},
 	{"internal/ovs", []string{"internal/machine", "internal/change", "internal/feature", "internal/verr"}, "it runs a switch wherever it is told to, for any path"},
-	{"internal/ovn", []string{"internal/change", "internal/feature", "internal/ovs"}, "it puts switches under a central, and knows them by ovs alone"},
+	{"internal/ovn", []string{"internal/machine", "internal/change", "internal/feature", "internal/ovs"}, "it puts switches under a central, and knows them by ovs alone"},
 	{"internal/bgp", []string{"internal/machine", "internal/change", "internal/verr"}, "a speaker is a daemon: it knows its file and its machine, not the lab"},
 	{"internal/path", append(slices.Clone(siblingsMay), "internal/ovs", "internal/ovn", "internal/bgp"), whySiblings},
 	{"internal/load", siblingsMay, whySiblings},
@@ -71,8 +71,8 @@ var reserved = []struct {
 	tests bool // holds for tests too
 	why   string
 }{
-	{"os/exec", []string{"internal/tool", "internal/change"}, false,
-		"no product code asks a program what the kernel could tell: tools are run by tool, agents started by change"},
+	{"os/exec", []string{"internal/tool", "internal/change", "internal/kernel"}, false,
+		"no product code asks a program what the kernel could tell: tools are run by tool, agents started by change, packages fetched by the package manager"},
 	{"golang.org/x/sys/unix", []string{"internal/machine", "internal/change", "internal/load", "internal/meter", "internal/testenv"}, false,
 		"raw system calls stay where their pitfalls are known"},
 	{"github.com/vishvananda/netns", nil, true,

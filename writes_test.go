@@ -23,6 +23,7 @@ var writers = []struct {
 			"internal/lab":     "its lock and its private folder below /run",
 			"internal/agent":   "its own socket",
 			"internal/compare": "the folder of a run, as the user asked for it",
+			"internal/kernel":  "the store of kernels",
 			"internal/bgp":     "config and state of a speaker, in the folder of its path",
 			"internal/testenv": "what tests need",
 		},

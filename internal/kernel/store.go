@@ -3,10 +3,12 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -108,4 +110,28 @@ func choices(kept []Kernel) []string {
 		}
 	}
 	return all
+}
+
+// Kept tells how many bytes a kernel of the store takes, and since when it has
+// been there.
+func (k Kernel) Kept() (bytes int64, since time.Time, err error) {
+	folder := filepath.Dir(filepath.Dir(k.Image))
+	err = filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			bytes += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		return 0, since, fmt.Errorf("look at kernel %s: %w", k.Release, err)
+	}
+	info, err := os.Stat(folder)
+	if err != nil {
+		return 0, since, fmt.Errorf("look at kernel %s: %w", k.Release, err)
+	}
+	return bytes, info.ModTime(), nil
 }

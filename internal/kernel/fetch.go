@@ -1,0 +1,251 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Wanted says which kernel to fetch.
+type Wanted struct {
+	Series string // one of Known
+	Mirror string // address of a mirror of Debian; empty: where the machine's packages come from
+	Newer  bool   // look for a newer one although one of the series is kept
+}
+
+// Progress is told what goes on. Of a step that moves bytes, it is told several
+// times with the same text; of others total is 0.
+type Progress func(step string, have, total int64)
+
+// tools are the programs of the package manager.
+type tools struct{ get, cache, deb, depmod string }
+
+// Fetch fetches Debian's kernel of a series into the store, with its signature
+// checked. fresh tells whether it was not there before. When ctx ends before
+// that, or the process is killed, the store is as it was: what is half done does
+// not count, and the next Fetch removes it. Errors are for users.
+func Fetch(ctx context.Context, w Wanted, say Progress) (k Kernel, fresh bool, err error) {
+	what := "cannot fetch kernel " + w.Series
+	if _, ok := suites[w.Series]; !ok {
+		return k, false, verr.New(verr.Usage, what, "it is not one of the series that can be fetched",
+			"choose from "+strings.Join(Known(), ", ")+", or use the file of a bzImage")
+	}
+	s := stores()[0]
+	kept, known := s.newest(w.Series)
+	if known && !w.Newer {
+		return kept, false, nil
+	}
+	f, err := prepare(what, w)
+	if err != nil {
+		return k, false, err
+	}
+	k, fresh, err = f.fetch(ctx, s, say)
+	if ctx.Err() != nil && err != nil {
+		return k, false, context.Cause(ctx)
+	}
+	return k, fresh, inParts(what, s, err)
+}
+
+// newest gives the newest kernel of a series in the store.
+func (s store) newest(series string) (newest Kernel, ok bool) {
+	kept, _ := s.list() // one that cannot be read is found out when it is written to
+	for _, k := range kept {
+		if k.Series() == series && compareReleases(k.Release, newest.Release) > 0 {
+			newest, ok = k, true
+		}
+	}
+	return newest, ok
+}
+
+// fetcher knows all that fetching takes.
+type fetcher struct {
+	Wanted
+	where    archives
+	keys     string
+	programs tools
+}
+
+// prepare refuses whatever can be refused before the network is asked.
+func prepare(what string, w Wanted) (f fetcher, err error) {
+	f.Wanted = w
+	if runtime.GOARCH != "amd64" {
+		return f, verr.New(verr.Missing, what, "this machine is "+runtime.GOARCH+"; kernels are fetched and run for amd64 only",
+			"run it on an amd64 machine")
+	}
+	for _, p := range []struct {
+		to      *string
+		program feature.Program
+	}{
+		{&f.programs.get, feature.Program{Name: "apt-get", Package: "apt"}},
+		{&f.programs.cache, feature.Program{Name: "apt-cache", Package: "apt"}},
+		{&f.programs.deb, feature.Program{Name: "dpkg-deb", Package: "dpkg"}},
+		{&f.programs.depmod, feature.Program{Name: "depmod", Package: "kmod"}},
+	} {
+		if err := feature.Require(what, p.program); err != nil {
+			return f, err
+		}
+		if *p.to, err = p.program.Find(); err != nil {
+			return f, err
+		}
+	}
+	if w.Mirror != "" {
+		f.where, err = fromMirror(w.Mirror)
+	} else {
+		f.where, err = fromMachine("/")
+	}
+	if err != nil {
+		return f, err
+	}
+	f.keys, err = keyring("/")
+	return f, err
+}
+
+const (
+	lockFile   = ".lock"   // held while something is fetched into the store
+	unfinished = ".fetch-" // begins the names of folders that are not done
+)
+
+// fetch does the work: lists, package, image and modules, and at last the name.
+func (f fetcher) fetch(ctx context.Context, s store, say Progress) (k Kernel, fresh bool, err error) {
+	unlock, err := s.lock()
+	if err != nil {
+		return k, false, err
+	}
+	defer unlock()
+	folder, err := os.MkdirTemp(string(s), unfinished)
+	if err != nil {
+		return k, false, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+
+	a := apt{filepath.Join(folder, "apt")}
+	if err := a.setUp(f.where, f.keys, suites[f.Series]); err != nil {
+		return k, false, err
+	}
+	say("reading which kernels there are of "+f.Series, 0, 0)
+	_, lists := a.run(ctx, f.programs.get, "update")
+	if ctx.Err() != nil {
+		return k, false, lists
+	}
+	d, err := a.newest(ctx, f.programs, f.Series)
+	if err != nil {
+		return k, false, errors.Join(lists, err)
+	}
+	if lists != nil {
+		// One suite could not be read, and another has a kernel.
+		say(fmt.Sprintf("(a newer one may be in a suite that cannot be read: %v)", lists), 0, 0)
+	}
+	if k, ok := s.kernel(d.release()); ok && k.Source == d.String() {
+		return k, false, nil
+	}
+	step := "fetching " + d.String()
+	say(step, 0, d.size)
+	file, err := a.download(ctx, f.programs, d, func(have int64) { say(step, have, d.size) })
+	if err != nil {
+		return k, false, err
+	}
+	say("unpacking "+d.release(), 0, 0)
+	done := filepath.Join(folder, "done")
+	if err := f.build(ctx, file, d, done); err != nil {
+		return k, false, err
+	}
+	if err := s.put(done, d.release(), folder); err != nil {
+		return k, false, err
+	}
+	k, _ = s.kernel(d.release())
+	return k, true, nil
+}
+
+// build unpacks a package to what a kernel's folder in the store holds.
+func (f fetcher) build(ctx context.Context, file string, d deb, done string) error {
+	if err := unpack(ctx, f.programs, file, d.release(), done); err != nil {
+		return err
+	}
+	if _, err := run(ctx, done, f.programs.depmod, "-b", done, d.release()); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(done, sourceFile), []byte(d.String()+"\n"), 0o644)
+}
+
+// put gives a folder its name in the store. An older one of that name goes the
+// way of what is not done.
+func (s store) put(done, release, folder string) error {
+	to := filepath.Join(string(s), release)
+	if err := os.Rename(to, filepath.Join(folder, "old")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.Rename(done, to)
+}
+
+// errOthers says that something is fetched already.
+var errOthers = errors.New("another process is fetching a kernel")
+
+// lock makes the store, lets nobody else fetch into it until unlock is called
+// or the process ends, and removes what killed ones left.
+func (s store) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(string(s), 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(string(s), lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, errOthers
+		}
+		return nil, fmt.Errorf("lock %s: %w", s, err)
+	}
+	left, _ := filepath.Glob(filepath.Join(string(s), unfinished+"*")) // errs only on a bad pattern
+	for _, folder := range left {
+		if err := os.RemoveAll(folder); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	return func() { f.Close() }, nil
+}
+
+// inParts says for a user why fetching failed.
+func inParts(what string, s store, err error) error {
+	switch {
+	case errors.Is(err, errOthers):
+		return verr.Wrap(verr.Busy, what, err, "wait until it is done")
+	case errors.Is(err, os.ErrPermission):
+		return verr.Wrap(verr.Permission, what, err, "name a folder that you may write to in "+StoreVariable)
+	case errors.Is(err, syscall.ENOSPC):
+		return verr.Wrap(verr.Failed, what, err, fmt.Sprintf("make room of about 600 MB on the disk of %s, or name a folder on another one in %s", s, StoreVariable))
+	}
+	return verr.Wrap(verr.Failed, what, err,
+		"see whether this machine reaches the archive (apt-get update), or name another one with --mirror")
+}
+
+// Remove removes a kernel from the store, called by its full release. The error
+// is one for users.
+func Remove(release string) error {
+	what := "cannot remove kernel " + release
+	s := stores()[0]
+	if _, ok := s.kernel(release); !ok {
+		return verr.New(verr.Usage, what, "there is none of that release in "+string(s), "see which there are with: venturi kernel ls")
+	}
+	unlock, err := s.lock()
+	if err != nil {
+		return inParts(what, s, err)
+	}
+	defer unlock()
+	// It stops to count before the first of its files goes.
+	gone := filepath.Join(string(s), unfinished+release)
+	if err := os.Rename(filepath.Join(string(s), release), gone); err != nil {
+		return inParts(what, s, err)
+	}
+	return inParts(what, s, os.RemoveAll(gone))
+}
