@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
 )
 
-const (
-	agentStart = 10 * time.Second // for an agent to listen
-	agentStop  = 2 * time.Second  // for each of the steps of ending one
+var (
+	agentStart = machine.Patience(10 * time.Second) // for an agent to listen
+	agentStop  = machine.Patience(2 * time.Second)  // for each of the steps of ending one
 )
 
 // agents starts an agent on each of the machines that are measured, and waits

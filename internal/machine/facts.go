@@ -159,19 +159,6 @@ func (r Reader) hypervisor(c cpuinfo) string {
 	return "unknown"
 }
 
-// emulated tells whether QEMU carries out the CPU's instructions in software
-// (TCG). The CPU says so where it can be asked, whatever it is called; elsewhere
-// the name that QEMU gives to the one it would choose by itself does.
-func (r Reader) emulated(c cpuinfo) bool {
-	if r.Root == "" && cpuid.CPU.HypervisorVendorString == tcg {
-		return true
-	}
-	return strings.HasPrefix(c.model, "QEMU TCG CPU")
-}
-
-// tcg is what an emulated CPU answers to who asks for its hypervisor.
-const tcg = "TCGTCGTCGTCG"
-
 func (r Reader) osName() string {
 	text, _ := os.ReadFile(r.path("etc/os-release"))
 	for _, line := range strings.Split(string(text), "\n") {

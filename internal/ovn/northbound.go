@@ -10,12 +10,13 @@ import (
 	"github.com/ovn-org/libovsdb/client"
 	"github.com/ovn-org/libovsdb/ovsdb"
 
+	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/ovs"
 )
 
 // patience is how long a network gets to stand: far more than it needs on a
 // busy machine, so that only a hang exceeds it.
-const patience = 60 * time.Second
+var patience = machine.Patience(60 * time.Second)
 
 // northbound is a connection to a northbound database.
 type northbound struct{ client.Client }
