@@ -65,10 +65,16 @@ func (s *Switch) Close() { s.db.client.Close() }
 // Remote is how other daemons are told of the switch's database.
 func (s *Switch) Remote() string { return s.place.Remote(databaseName) }
 
+// Datapaths that a bridge can have.
+const (
+	Kernel = "system" // a part of the kernel forwards
+	Daemon = "netdev" // the switch daemon does
+)
+
 // Bridge is a bridge of the switch. It forwards nothing until flows say so.
 type Bridge struct {
 	Name     string
-	Datapath string           // "system" for the kernel's, "netdev" for the daemon's own
+	Datapath string           // [Kernel] or [Daemon]
 	MAC      net.HardwareAddr // of its own port, which has its name; nil: chosen by the switch
 	Ports    []Port
 }
@@ -91,6 +97,11 @@ func (s *Switch) AddBridges(ctx context.Context, bridges ...Bridge) error {
 	var made []string
 	var ports []Port
 	for i, b := range bridges {
+		if b.Datapath == Kernel {
+			if err := awaitBoot(ctx); err != nil {
+				return err
+			}
+		}
 		own := Port{Name: b.Name, Type: "internal"}
 		all := append([]Port{own}, b.Ports...)
 		inserts, refs := insertPorts(len(ports), all)

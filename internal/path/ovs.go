@@ -24,8 +24,8 @@ import (
 
 // Values of the options of all of them.
 const (
-	ovsKernel   = "system"
-	ovsDaemon   = "netdev"
+	ovsKernel   = ovs.Kernel
+	ovsDaemon   = ovs.Daemon
 	ovsAuto     = "auto"
 	ovsVeth     = "veth"
 	ovsInternal = "internal"
