@@ -44,6 +44,11 @@ var (
 			return n.AddMACVLAN("a", change.MACVLAN{In: n, Name: "probe", MAC: probeMAC(3), MTU: 1500})
 		},
 	}
+	Tap = &Probe{
+		Name: "tap device",
+		Get:  "load the module tun (modprobe tun), or run a kernel built with CONFIG_TUN",
+		Try:  func(n *change.Namespace) error { return n.AddTap(change.Tap{Name: "probe", MTU: 1500}) },
+	}
 	// NAT stands for all that the rules of Services are made of.
 	NAT = &Probe{
 		Name: "nftables with address translation and connection tracking",
