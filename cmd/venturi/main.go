@@ -14,8 +14,8 @@ func main() {
 		Stdin:  os.Stdin,
 		Stdout: os.Stdout,
 		Stderr: os.Stderr,
-		Getenv: os.Getenv,
-		Exit:   os.Exit,
+		Getenv: os.Getenv, Environ: os.Environ,
+		Exit: os.Exit,
 	}
 	os.Exit(cli.Run(context.Background(), env))
 }

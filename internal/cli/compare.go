@@ -24,6 +24,7 @@ func newCompare(env *Env) *cobra.Command {
 		q    = compare.Request{}
 		opt  = report.Options{Format: report.Formats()[0]}
 		json bool
+		u    under
 	)
 	cmd := &cobra.Command{
 		Use:   "compare [PATH...]",
@@ -52,7 +53,8 @@ what a killed run left of such.`,
   venturi compare vxlan --load tcp_lat,tcp_bw --sizes 8:256K:*2 --budget 5m
   venturi compare vxlan --services 1000
   venturi compare bgp ovs-vxlan:datapath=netdev,tunnels=5 --flows 1,5
-  venturi compare host --with qperf --load tcp_lat`,
+  venturi compare host --with qperf --load tcp_lat
+  venturi compare --kernel 6.1 host geneve`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Paths, q.Command = args, ownCommand(env)
@@ -65,6 +67,14 @@ what a killed run left of such.`,
 			if cmd.Flags().Changed("margin") && q.Margin == 0 {
 				return verr.New(verr.Usage, "cannot compare with --margin 0",
 					"no two measurements are the same to the last digit", "name the smallest difference that matters, such as 1%")
+			}
+			if elsewhere, err := u.elsewhere(env); err != nil {
+				return err
+			} else if elsewhere {
+				if q.Out == "" {
+					q.Out = compare.FreshFolder(time.Now())
+				}
+				return measureUnder(cmd.Context(), env, u, []compare.Request{q}, q.Out)
 			}
 			return runCompare(cmd.Context(), env, q, func(file string, rec *result.Record) error {
 				return printReport(env, file, rec, opt)
@@ -86,6 +96,7 @@ what a killed run left of such.`,
 	f.Var(hostsFlag(&q.Hosts), "hosts", lab.HostsHelp)
 	f.Var(servicesFlag(&q.Services), "services", "let the machines carry kube-proxy's rules for so many Services")
 	f.StringSliceVar(&q.With, "with", nil, "run a real tool beside our loads on the first path: qperf, iperf3")
+	u.flags(f)
 	runFlags(f, &q)
 	f.StringVar(&opt.Style, "style", "", "print in the manner of another tool: "+strings.Join(report.Styles(), ", "))
 	f.BoolVar(&json, "json", false, "print the report as JSON")

@@ -9,6 +9,7 @@ type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
+	Environ        func() []string
 	// Exit ends the process at once. It is used for one thing only: a second
 	// Ctrl-C. Everything else returns through [Run].
 	Exit func(code int)

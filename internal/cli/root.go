@@ -27,6 +27,7 @@ var commands = []func(*Env) *cobra.Command{
 	newReport,
 	newLab,
 	newPath,
+	newKernel,
 	newVersion,
 	newExitCodes,
 }
@@ -44,14 +45,21 @@ func Run(ctx context.Context, env *Env) int {
 	ctx, stop := withSignals(ctx, env)
 	defer stop()
 	failed := execute(ctx, env)
+	code := verr.OK
+	if len(failed) > 0 {
+		code = verr.Code(failed[0])
+	}
+	if elsewhere := ended(0); len(failed) > 0 && errors.As(failed[0], &elsewhere) {
+		code, failed = int(elsewhere), failed[1:]
+	}
 	if len(failed) == 0 {
-		return verr.OK
+		return code
 	}
 	for _, also := range failed[1:] {
 		verr.Print(env.Stderr, also)
 	}
 	verr.Print(env.Stderr, failed[0])
-	return verr.Code(failed[0])
+	return code
 }
 
 // execute runs the command and gives what failed: first what it was asked for,
@@ -69,6 +77,8 @@ func execute(ctx context.Context, env *Env) []error {
 	case !started:
 		// Not one line of a command has run, so it was the command line.
 		return []error{usage(cmd, err)}
+	case errors.As(failed[0], new(ended)):
+		return failed
 	case stopped(err) && context.Cause(ctx) == errSignal:
 		return interrupted(slices.DeleteFunc(failed, stopped))
 	}

@@ -26,7 +26,7 @@ func (l leakChecked) Run() int { return testenv.Run(l.m) }
 // The scripts run this test binary under the name venturi.
 func TestMain(m *testing.M) {
 	testscript.Main(leakChecked{m}, map[string]func(){"venturi": func() {
-		env := &Env{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Exit: os.Exit}
+		env := &Env{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, Exit: os.Exit}
 		os.Exit(Run(context.Background(), env))
 	}})
 }

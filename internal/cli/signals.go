@@ -50,7 +50,9 @@ func withSignals(ctx context.Context, env *Env) (context.Context, func()) {
 					return
 				}
 				asked = true
-				fmt.Fprintln(env.Stderr, "venturi: stopping; once more to quit at once")
+				if env.Getenv(insideVariable) == "" { // else it is said outside
+					fmt.Fprintln(env.Stderr, "venturi: stopping; once more to quit at once")
+				}
 				cancel(errSignal)
 			}
 		}
@@ -81,8 +83,14 @@ func (g guarded) Write(b []byte) (int, error) {
 // guard watches over an output, but for a terminal, which stays what it is:
 // others ask it for its width.
 func guard(w io.Writer, gone func()) io.Writer {
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if isTerminal(w) {
 		return w
 	}
 	return guarded{w, gone}
+}
+
+// isTerminal tells whether a stream of the process is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -135,6 +135,7 @@ func studyRun(env *Env) *cobra.Command {
 		q    compare.Request // what the flags say of each comparison
 		opt  = report.Options{Format: report.LayoutFormats()[0]}
 		json bool
+		u    under
 	)
 	cmd := &cobra.Command{
 		Use:   "run NAME|FILE",
@@ -148,7 +149,8 @@ With several wires there is a record for each, in a folder of the wire's name.
 It needs root. It changes nothing but network namespaces of its own, and removes
 what a killed run left of such.`,
 		Example: `  venturi study run calico-bgp-vs-ovs
-  venturi study run ./my-overlay.yaml --budget 5m --out mine`,
+  venturi study run ./my-overlay.yaml --budget 5m --out mine
+  venturi study run calico-bgp-vs-ovs --kernel 6.1`,
 		Args: oneStudy,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := study.Open(args[0])
@@ -165,11 +167,12 @@ what a killed run left of such.`,
 				q.Out = compare.FreshFolder(time.Now())
 			}
 			q.Command = ownCommand(env)
-			return runStudy(cmd, env, s, q, opt)
+			return runStudy(cmd, env, s, q, opt, u)
 		},
 	}
 	f := cmd.Flags()
 	f.DurationVar(&q.Budget, "budget", 0, "time to measure in, over all wires, in place of the study's own")
+	u.flags(f)
 	runFlags(f, &q)
 	f.BoolVar(&json, "json", false, "print the tables as JSON")
 	return cmd
@@ -177,11 +180,18 @@ what a killed run left of such.`,
 
 // runStudy makes one comparison after the other. What cannot be carried out is
 // refused before the first; a path that fails in one does not end the others.
-func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Request, opt report.Options) error {
+func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Request, opt report.Options, u under) error {
 	requests, folders := s.Requests(), s.Folders(flags.Out)
 	for i := range requests {
 		q := &requests[i]
 		q.Out, q.Seed, q.Wait, q.Command = folders[i], flags.Seed, flags.Wait, flags.Command
+	}
+	if elsewhere, err := u.elsewhere(env); err != nil {
+		return err
+	} else if elsewhere {
+		return measureUnder(cmd.Context(), env, u, requests, flags.Out)
+	}
+	for _, q := range requests {
 		if err := q.Check(); err != nil {
 			return err
 		}

@@ -77,6 +77,20 @@ func (q Request) Check() error {
 	return o.Check()
 }
 
+// CheckAnywhere refuses what can be refused whatever the kernel that it is to run
+// under.
+func (q Request) CheckAnywhere() error {
+	q = q.withDefaults()
+	if _, err := q.Plan(); err != nil {
+		return err
+	}
+	o, err := q.labOptions(Host{})
+	if err != nil {
+		return err
+	}
+	return o.CheckAnywhere()
+}
+
 func (q Request) armCount() int {
 	n := len(q.Paths) + len(q.With)
 	if q.hasCopy() {

@@ -49,6 +49,17 @@ func createRecord(folder string, owner *Owner) (*output, error) {
 	return o, nil
 }
 
+// Prepare makes the folder of a record that another process will write, and makes
+// sure that it can. tidy removes what was made if there is still nothing in it.
+func Prepare(folder string, owner *Owner) (tidy func(), err error) {
+	o, err := createRecord(folder, owner)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(o.file.Close(), os.Remove(o.path))
+	return o.removeFolders, recordError(err)
+}
+
 // FreshFolder names the folder of a run by when it started; two of one second
 // do not share it.
 func FreshFolder(now time.Time) string {
@@ -110,6 +121,10 @@ func (o *output) close(rec *result.Record) error {
 // remove takes away what was made; a folder that holds anything else stays.
 func (o *output) remove() {
 	_ = os.Remove(o.path)
+	o.removeFolders()
+}
+
+func (o *output) removeFolders() {
 	for _, f := range o.made {
 		_ = os.Remove(f)
 	}

@@ -164,8 +164,15 @@ func (o Options) Check() error {
 	return err
 }
 
-// check refuses what cannot be raised, before anything is made.
-func (o *Options) check() ([]path.Arm, error) {
+// CheckAnywhere refuses what cannot be raised whatever the kernel, and makes nothing.
+func (o Options) CheckAnywhere() error {
+	o = o.withDefaults()
+	_, err := o.arms()
+	return err
+}
+
+// arms gives the paths that are wanted, and refuses what cannot be raised anywhere.
+func (o *Options) arms() ([]path.Arm, error) {
 	arms, err := path.Arms(o.Paths, o.Names)
 	if err != nil {
 		return nil, err
@@ -185,7 +192,13 @@ func (o *Options) check() ([]path.Arm, error) {
 			return nil, err
 		}
 	}
-	if err := checkServices(o.Services); err != nil {
+	return arms, checkServices(o.Services)
+}
+
+// check refuses what cannot be raised here, before anything is made.
+func (o *Options) check() ([]path.Arm, error) {
+	arms, err := o.arms()
+	if err != nil {
 		return nil, err
 	}
 	if err := needRoot("cannot raise a lab"); err != nil {

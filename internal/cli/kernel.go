@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/kernel"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+func newKernel(env *Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kernel",
+		Short: "Fetch other kernels, and run commands under them",
+		Long: `What this machine's kernel lacks, or how another one does it, is found out in a
+virtual machine: "venturi compare --kernel 6.1" and the like run there, with this
+machine's own files. Kernels for it are fetched once, and kept. They are Debian's
+packages, unpacked and never installed.`,
+		Example: `  venturi kernel fetch 6.1
+  venturi compare --kernel 6.1 host geneve
+  venturi kernel exec 6.1 -- uname -a`,
+	}
+	cmd.AddCommand(kernelFetch(env), kernelList(env), kernelExec(env), kernelRemove(env))
+	return cmd
+}
+
+func kernelFetch(env *Env) *cobra.Command {
+	var mirror string
+	var newer bool
+	cmd := &cobra.Command{
+		Use:   "fetch [VERSION...]",
+		Short: "Fetch Debian's kernel of a version",
+		Long: fmt.Sprintf(`Fetch Debian's newest kernel of each VERSION, which is one of %s
+(default: %s). They come from where this machine gets its packages, by its own
+package manager, with their signatures checked; 60 to 110 MB each. They are kept in
+/var/lib/venturi/kernels, for a user other than root in ~/.local/share/venturi/kernels,
+or in the folder that %s names.`, strings.Join(kernel.Known(), ", "), kernel.Default, kernel.StoreVariable),
+		Example: `  venturi kernel fetch
+  venturi kernel fetch 5.10 6.1 6.12
+  venturi kernel fetch 6.1 --newer`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				args = []string{kernel.Default}
+			}
+			show := &fetching{out: env.Stderr, terminal: isTerminal(env.Stderr)}
+			for _, series := range args {
+				k, fresh, err := kernel.Fetch(cmd.Context(), kernel.Wanted{Series: series, Mirror: mirror, Newer: newer}, show.step)
+				show.end()
+				switch {
+				case err != nil:
+					return err
+				case fresh:
+					fmt.Fprintf(env.Stdout, "%s is here: %s\n", series, k.Release)
+				case newer:
+					fmt.Fprintf(env.Stdout, "%s is here already, and there is no newer one: %s\n", series, k.Release)
+				default:
+					fmt.Fprintf(env.Stdout, "%s is here already: %s (--newer looks for a newer one)\n", series, k.Release)
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&mirror, "mirror", "", "address of the mirror of Debian to fetch from (default: that of this machine's packages)")
+	cmd.Flags().BoolVar(&newer, "newer", false, "look for a newer one where one is kept already")
+	return cmd
+}
+
+// fetching shows how a fetch goes on: on a terminal in one line, else a line
+// for each step.
+type fetching struct {
+	out      io.Writer
+	terminal bool
+	shown    string // the step of the line that stands unfinished
+}
+
+func (f *fetching) step(step string, have, total int64) {
+	if step != f.shown {
+		f.end()
+		f.shown = step
+		if !f.terminal {
+			fmt.Fprintf(f.out, "venturi: %s%s\n", step, size(total))
+		}
+	}
+	if !f.terminal {
+		return
+	}
+	fmt.Fprintf(f.out, "\rventuri: %s", step)
+	if total > 0 {
+		fmt.Fprintf(f.out, ": %d of %d MB", have/1e6, total/1e6)
+	}
+}
+
+func size(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d MB)", bytes/1e6)
+}
+
+func (f *fetching) end() {
+	if f.terminal && f.shown != "" {
+		fmt.Fprintln(f.out)
+	}
+	f.shown = ""
+}
+
+// keptKernel is a line of the list of kernels.
+type keptKernel struct {
+	Release string    `json:"release"`
+	Series  string    `json:"series"`
+	Use     []string  `json:"names"` // what to give --kernel for it
+	Bytes   int64     `json:"bytes"`
+	Modules bool      `json:"modules"`
+	Source  string    `json:"source,omitempty"`
+	Image   string    `json:"image"`
+	Fetched time.Time `json:"fetched"`
+}
+
+func kernelList(env *Env) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Short:   "List the kernels that are kept",
+		Long:    "List the kernels that are kept, the newest first, and which of them --kernel VERSION means.",
+		Example: "  venturi kernel ls\n  venturi kernel ls --json",
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			kept, err := kernel.List()
+			if err != nil {
+				return err
+			}
+			list := []keptKernel{}
+			for _, k := range kept {
+				line := keptKernel{Release: k.Release, Series: k.Series(), Use: []string{k.Release},
+					Modules: k.Modules != "", Source: k.Source, Image: k.Image}
+				if line.Bytes, line.Fetched, err = k.Kept(); err != nil {
+					return err
+				}
+				if !slices.ContainsFunc(list, func(newer keptKernel) bool { return newer.Series == line.Series }) {
+					line.Use = append(line.Use, line.Series)
+				}
+				list = append(list, line)
+			}
+			if asJSON {
+				return printJSON(env.Stdout, list)
+			}
+			return printKernels(env.Stdout, list)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
+	return cmd
+}
+
+func printKernels(out io.Writer, list []keptKernel) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintf(out, "no kernel is kept; fetch one: venturi kernel fetch %s\n", kernel.Default)
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "--kernel\tRELEASE\tSIZE\tMODULES\tFROM")
+	for _, k := range list {
+		modules, called := "yes", k.Use[len(k.Use)-1]
+		if !k.Modules {
+			modules = "no"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d MB\t%s\t%s\n", called, k.Release, k.Bytes/1e6, modules, k.Source)
+	}
+	return w.Flush()
+}
+
+func kernelRemove(env *Env) *cobra.Command {
+	return &cobra.Command{
+		Use:     "rm RELEASE...",
+		Short:   "Remove kernels that are kept",
+		Long:    "Remove kernels that are kept, called by their full releases, as \"venturi kernel ls\" lists them.",
+		Example: "  venturi kernel rm 6.1.0-56-amd64",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return verr.New(verr.Usage, "cannot remove a kernel", "none is named", "see which there are with: venturi kernel ls")
+			}
+			var failed []error
+			for _, release := range args {
+				err := kernel.Remove(release)
+				if err == nil {
+					fmt.Fprintf(env.Stdout, "removed %s\n", release)
+				}
+				failed = append(failed, err)
+			}
+			return errors.Join(failed...)
+		},
+	}
+}

@@ -1,0 +1,243 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/kernel"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/path"
+	"github.com/venturi-net/venturi/internal/progress"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/internal/vm"
+	"github.com/venturi-net/venturi/result"
+)
+
+// insideVariable tells a command that it is the one inside the virtual machine
+// that another one started for it, so that --kernel asks nothing more of it.
+const insideVariable = "VENTURI_INSIDE"
+
+// under says which kernel to run a command under.
+type under struct {
+	spec  string // as the user names it; empty: the running one
+	accel accel
+}
+
+func (u *under) flags(f *pflag.FlagSet) {
+	f.StringVar(&u.spec, "kernel", "", "run all of it under another kernel, in a virtual machine: a version that\n\"venturi kernel ls\" lists, such as 6.1, or the file of a bzImage")
+	f.Var(&u.accel, "accel", "what runs the virtual machine: auto, kvm, or tcg (emulation)")
+}
+
+// elsewhere tells whether the command is to be run under another kernel, and is
+// not the one that runs there.
+func (u *under) elsewhere(env *Env) (bool, error) {
+	if u.spec == "" && u.accel != accel(vm.Auto) {
+		return false, verr.New(verr.Usage, "cannot choose --accel "+u.accel.String(), "there is no virtual machine without --kernel", "name a kernel with --kernel, or leave --accel out")
+	}
+	return u.spec != "" && env.Getenv(insideVariable) == "", nil
+}
+
+// qemu is what virtual machines are run by.
+var qemu = feature.Program{Name: "qemu-system-x86_64", Package: "qemu-system-x86"}
+
+// accel is what runs a virtual machine, on the command line.
+type accel vm.Accel
+
+func (a *accel) String() string {
+	if *a == accel(vm.Auto) {
+		return "auto"
+	}
+	return string(*a)
+}
+
+func (a *accel) Set(text string) error {
+	for _, known := range []vm.Accel{vm.Auto, vm.KVM, vm.TCG} {
+		if named := accel(known); named.String() == text {
+			*a = named
+			return nil
+		}
+	}
+	return errors.New("give auto, kvm or tcg")
+}
+
+func (*accel) Type() string { return "how" }
+
+// notHere refuses paths that lead to what is on this machine alone.
+func notHere(specs []string) error {
+	for _, spec := range specs {
+		if d, _, err := path.ParseSpec(spec); err == nil && d.Name == "attach" {
+			return verr.New(verr.Usage, "cannot lay path "+spec+" under another kernel",
+				"the namespaces that it attaches to are on this machine, not in the virtual one", "leave --kernel out, or that path")
+		}
+	}
+	return nil
+}
+
+// measureUnder runs the command line of env once more, inside a virtual machine
+// under another kernel. Whatever does not depend on the kernel is refused here,
+// and here are made the folders of the records, all of them below out, which is
+// what the machine may write to.
+func measureUnder(ctx context.Context, env *Env, u under, requests []compare.Request, out string) error {
+	k, err := u.check(requests)
+	if err != nil {
+		return err
+	}
+	var folders []string
+	for _, q := range requests {
+		tidy, err := compare.Prepare(q.Out, sudoCaller(env))
+		if err != nil {
+			return err
+		}
+		defer tidy()
+		folders = append(folders, q.Out)
+	}
+	show := progress.New(env.Stderr)
+	defer show.Done()
+	// Two runs disturb each other also when one of them is in a virtual machine.
+	if os.Geteuid() == 0 {
+		unlock, err := lab.LockMeasure(ctx, requests[0].Wait, strings.Join(ownCommand(env), " "), func(held lab.Holder) {
+			show.Say("waiting for %s", held)
+		})
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	g, err := boot(ctx, env, u, vm.Config{Kernel: k, Writable: []string{out}}, show)
+	if err != nil {
+		return err
+	}
+	show.Done()
+	code, err := g.Run(ctx, commandInside(env, argsInside(env.Args, out)))
+	if err != nil {
+		tellCut(env, folders)
+		return errors.Join(err, g.Close())
+	}
+	return errors.Join(endedWith(code), g.Close())
+}
+
+// check refuses what can be refused before anything is started, and finds the kernel.
+func (u under) check(requests []compare.Request) (kernel.Kernel, error) {
+	for _, q := range requests {
+		if err := notHere(q.Paths); err != nil {
+			return kernel.Kernel{}, err
+		}
+		if err := q.CheckAnywhere(); err != nil {
+			return kernel.Kernel{}, err
+		}
+	}
+	k, err := kernel.Find(u.spec)
+	if err == nil {
+		err = feature.Require("cannot run under kernel "+u.spec, qemu)
+	}
+	return k, err
+}
+
+// boot starts a virtual machine that has this machine's files, and says so.
+func boot(ctx context.Context, env *Env, u under, c vm.Config, show *progress.Progress) (*vm.Guest, error) {
+	var err error
+	if c.Program, err = program(); err != nil {
+		return nil, err
+	}
+	for i, folder := range c.Writable {
+		if c.Writable[i], err = filepath.Abs(folder); err != nil {
+			return nil, err
+		}
+	}
+	c.Root, c.Accel = true, vm.Accel(u.accel)
+	if show != nil {
+		show.Say("starting Linux %s in a virtual machine", c.Kernel.Release)
+	}
+	return vm.Start(ctx, c)
+}
+
+// argsInside is the command line for inside: the same, with the folder that was
+// chosen for the record.
+func argsInside(args []string, out string) []string {
+	at := slices.Index(args, "--")
+	if at < 0 {
+		at = len(args)
+	}
+	return slices.Insert(slices.Clone(args), at, "--out="+out)
+}
+
+// commandInside is this program, run with other arguments where env is, but inside a
+// virtual machine: what it prints comes out here, on a terminal as on one.
+func commandInside(env *Env, args []string) vm.Command {
+	c := vm.Command{Env: append(env.Environ(), insideVariable+"=1"), Stdout: env.Stdout, Stderr: env.Stderr}
+	if exe, err := program(); err == nil {
+		c.Args = append(exe, args...)
+	}
+	c.Dir, _ = os.Getwd() // without one, it starts in /
+	if isTerminal(env.Stdout) && isTerminal(env.Stderr) {
+		c.TTY = terminalSize(env.Stdout)
+	}
+	return c
+}
+
+// terminalSize gives the size of a terminal; nil: it does not tell.
+func terminalSize(stream any) *vm.Size {
+	width, height, err := term.GetSize(int(stream.(*os.File).Fd()))
+	if err != nil {
+		return nil
+	}
+	return &vm.Size{Rows: uint16(height), Columns: uint16(width)}
+}
+
+// resized tells of new sizes of a terminal until stop is called.
+func resized(stream any) (sizes <-chan vm.Size, stop func()) {
+	changed, told, done := make(chan os.Signal, 1), make(chan vm.Size), make(chan struct{})
+	signal.Notify(changed, syscall.SIGWINCH)
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-changed:
+			}
+			if size := terminalSize(stream); size != nil {
+				select {
+				case told <- *size:
+				case <-done:
+					return
+				}
+			}
+		}
+	}()
+	return told, func() { signal.Stop(changed); close(done) }
+}
+
+// tellCut says where the records are that a virtual machine left when it died.
+func tellCut(env *Env, folders []string) {
+	for _, folder := range folders {
+		if info, err := os.Stat(filepath.Join(folder, result.FileName)); err == nil && info.Size() > 0 {
+			fmt.Fprintf(env.Stderr, "venturi: what was measured until then: venturi report --partial %s\n", folder)
+		}
+	}
+}
+
+// ended is the exit code of a command that ran elsewhere, and said there what
+// was to say.
+type ended int
+
+func (e ended) Error() string { return fmt.Sprintf("the command ended with exit code %d", int(e)) }
+
+// endedWith gives the error of an exit code; nil: it is 0.
+func endedWith(code int) error {
+	if code == verr.OK {
+		return nil
+	}
+	return ended(code)
+}
