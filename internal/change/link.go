@@ -93,8 +93,9 @@ type Route struct {
 	Dst       netip.Prefix
 	Via       netip.Addr
 	Device    string
-	OnLink    bool // Via is reachable by Device although no route says so
-	Blackhole bool // drop; the rest but Dst is not used
+	OnLink    bool   // Via is reachable by Device although no route says so
+	Encap     *Encap // what a tunnel's device is to do with the packets; nil: nothing
+	Blackhole bool   // drop; the rest but Dst is not used
 }
 
 // AddRoute adds a route to the main table.
@@ -113,6 +114,9 @@ func (n *Namespace) AddRoute(r Route) error {
 		route.Gw = r.Via.AsSlice()
 	} else {
 		route.Scope = netlink.SCOPE_LINK
+	}
+	if r.Encap != nil {
+		route.Encap = *r.Encap
 	}
 	if r.OnLink {
 		route.Flags = int(netlink.FLAG_ONLINK)

@@ -75,11 +75,22 @@ func (n *Namespace) AddFDB(device string, mac net.HardwareAddr, behind netip.Add
 	}))
 }
 
+// Geneve is what a geneve device is made of.
+type Geneve struct {
+	Name string
+	MAC  net.HardwareAddr
+	MTU  int // bytes
+	Port int // UDP, destination; a namespace can have one such device for each
+}
+
 // AddGeneve makes a geneve device that takes its other end from what sends by
-// it, as switches do.
-func (n *Namespace) AddGeneve(name string, port int) error {
+// it, a switch or a route's [Encap], and brings it up. Everything that comes by
+// the port is the device's, whatever its VNI.
+func (n *Namespace) AddGeneve(g Geneve) error {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name = name
-	err := n.h.LinkAdd(&netlink.Geneve{LinkAttrs: attrs, FlowBased: true, Dport: uint16(port)})
-	return n.fail("add geneve "+name, err)
+	attrs.Name, attrs.HardwareAddr, attrs.MTU = g.Name, g.MAC, g.MTU
+	if err := n.h.LinkAdd(&netlink.Geneve{LinkAttrs: attrs, FlowBased: true, Dport: uint16(g.Port)}); err != nil {
+		return n.fail("add geneve "+g.Name, err)
+	}
+	return n.Up(g.Name)
 }

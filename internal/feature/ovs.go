@@ -25,7 +25,7 @@ var (
 	Geneve = &Probe{
 		Name: "geneve device",
 		Get:  "load the module geneve (modprobe geneve), or run a kernel built with CONFIG_GENEVE",
-		Try:  func(n *change.Namespace) error { return n.AddGeneve("probe", 6081) },
+		Try:  func(n *change.Namespace) error { return n.AddGeneve(probeGeneve) },
 	}
 )
 

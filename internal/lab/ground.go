@@ -72,7 +72,7 @@ func (b *builder) path(ctx context.Context, o Options, arm path.Arm, made *Arm) 
 
 // site is where one arm is built.
 func (b *builder) site(arm path.Arm, mtu int, o Options, versions map[string]string) *path.Site {
-	s := &path.Site{Arm: arm.Name, Index: arm.Index, Nth: arm.Nth, Options: arm.Options, VNI: arm.VNI, MTU: mtu}
+	s := &path.Site{Arm: arm.Name, Index: arm.Index, Nth: arm.Nth, Options: arm.Options, VNI: arm.VNI, Port: arm.Port, MTU: mtu}
 	for i, n := range b.machine {
 		s.Machines = append(s.Machines, path.Machine{
 			Name: machineName(i), In: n, Wire: wireDevice, MAC: wireMAC(i), Addr: wireAddr(i), MTU: o.Wire.MTU,

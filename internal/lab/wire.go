@@ -19,7 +19,7 @@ import (
 // whole. TunnelTSO does not matter to that.
 type Wire struct {
 	TSO       bool // cuts TCP into packets for the sender
-	TunnelTSO bool // the same inside of UDP tunnels; without effect when TSO is off
+	TunnelTSO bool // the same inside of tunnels (UDP, IPIP); without effect when TSO is off
 	GRO       bool // merges packets for the receiver; see above
 	Csum      bool // computes checksums for the sender
 	MTU       int  // bytes
@@ -129,6 +129,7 @@ func (w Wire) features() map[string]bool {
 		"tx-tcp6-segmentation":         w.TSO,
 		"tx-udp_tnl-segmentation":      w.TunnelTSO,
 		"tx-udp_tnl-csum-segmentation": w.TunnelTSO,
+		"tx-ipxip4-segmentation":       w.TunnelTSO,
 		"rx-gro":                       w.GRO,
 		"tx-checksum-ip-generic":       w.Csum,
 	}

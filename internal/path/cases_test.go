@@ -2,6 +2,7 @@ package path_test
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/path"
@@ -46,6 +47,18 @@ func same(text string) func(int) string { return func(int) string { return text 
 
 // variants are what the suite raises of each driver. Every driver of the table
 // has some, and the first of them is raised over every wire.
+var variants = together(usualVariants, deviceVariants)
+
+// together makes one table of several.
+func together(tables ...map[string][]variant) map[string][]variant {
+	all := map[string][]variant{}
+	for _, table := range tables {
+		maps.Copy(all, table)
+	}
+	return all
+}
+
+// usualVariants are those of the drivers that most kernels can do.
 //
 // What frames look like explains itself, but for this:
 //   - df of an inner packet comes from the pod: Linux lets no datagram be cut
@@ -57,7 +70,7 @@ func same(text string) func(int) string { return func(int) string { return text 
 //   - The flows of Open vSwitch say only where a tunnel leads to, as in the
 //     comparison that they are from; all begin at the address that the route
 //     has, the first.
-var variants = map[string][]variant{
+var usualVariants = map[string][]variant{
 	"host": {{
 		spec: "host", pods: 1, twice: true, frame: same("eth ip(m1>m2 df ttl64) udp(sum)"),
 	}},
@@ -146,46 +159,4 @@ var variants = map[string][]variant{
 func containers(t *testing.T, mtu int) string {
 	made := testenv.Containers(t, mtu)
 	return fmt.Sprintf(":from=ns:%s,to=ns:%s", made[0].In.Name(), made[1].In.Name())
-}
-
-// pick gives variants in the table's order, each as often as count says, the
-// second copies behind everything else. nth counts those of a driver from 0. A
-// driver without a variant fails the test, and so does a variant without a driver.
-func pick(t *testing.T, count func(v variant, nth int) int) []variant {
-	t.Helper()
-	var first, again []variant
-	for _, d := range path.Table {
-		if len(variants[d.Name]) == 0 {
-			t.Fatalf("driver %s is not in the suite: say in variants how to raise it and what its packets look like", d.Name)
-		}
-		for nth, v := range variants[d.Name] {
-			for i := range count(v, nth) {
-				if i == 0 {
-					first = append(first, v)
-				} else {
-					again = append(again, v)
-				}
-			}
-		}
-	}
-	for name := range variants {
-		if _, err := path.Lookup(name); err != nil {
-			t.Fatalf("the suite has variants of %s: %v", name, err)
-		}
-	}
-	return append(first, again...)
-}
-
-// all gives every variant once.
-func all(t *testing.T) []variant {
-	t.Helper()
-	return pick(t, func(variant, int) int { return 1 })
-}
-
-// first is for pick: of each driver the first variant.
-func first(_ variant, nth int) int {
-	if nth > 0 {
-		return 0
-	}
-	return 1
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Fit makes the arms of a lab fit together, on so many machines: it gives the
-// tunnels VNIs that do not say which, and refuses what cannot be up at once.
+// tunnels VNIs and ports that do not say which, and refuses what cannot be up at once.
 // Errors are for a user.
 func Fit(arms []Arm, hosts int) error {
 	for _, a := range arms {
@@ -18,7 +18,45 @@ func Fit(arms []Arm, hosts int) error {
 			return err
 		}
 	}
-	return fitVNIs(arms)
+	if err := fitVNIs(arms); err != nil {
+		return err
+	}
+	return fitPorts(arms)
+}
+
+// fitPorts sees that no other device of a machine has the port of one that
+// takes all that comes by it. It does as fitVNIs does.
+func fitPorts(arms []Arm) error {
+	taken := map[int]string{} // by which arm
+	for _, a := range arms {
+		if a.Driver.Tunnels {
+			taken[a.Options.Int("port")] = a.Name
+		}
+	}
+	for i := range arms {
+		a := &arms[i]
+		if a.Driver.OwnPort == 0 || a.Options.Int("port") == 0 {
+			continue
+		}
+		a.Port = a.Options.Int("port")
+		if other := taken[a.Port]; other != "" {
+			return verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s beside %s", a.Name, other),
+				fmt.Sprintf("both have UDP port %d, and %s needs one of its own on a machine", a.Port, a.Driver.Name),
+				"give one of them another port=")
+		}
+		taken[a.Port] = a.Name
+	}
+	for i := range arms {
+		a := &arms[i]
+		if a.Driver.OwnPort == 0 || a.Port > 0 {
+			continue
+		}
+		for a.Port = a.Driver.OwnPort; taken[a.Port] != ""; {
+			a.Port++
+		}
+		taken[a.Port] = a.Name
+	}
+	return nil
 }
 
 // tunnelID is what tells the kernel's vxlan devices of one namespace apart.

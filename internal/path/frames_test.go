@@ -109,13 +109,15 @@ func (r reader) read(frame []byte) (text string, payload []byte) {
 // tunnels'.
 const dealt = 32768
 
-const genevePort = 6081
+// genevePort and the next ones are Geneve's, of which every path has its own;
+// all other tunnels are VXLAN.
+const genevePort, genevePorts = 6081, 16
 
 func tunnel(port layers.UDPPort) gopacket.LayerType {
 	switch {
 	case port >= dealt:
 		return gopacket.LayerTypeZero
-	case port == genevePort:
+	case port >= genevePort && port < genevePort+genevePorts:
 		return layers.LayerTypeGeneve
 	}
 	return layers.LayerTypeVXLAN

@@ -2,7 +2,6 @@ package path
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
@@ -24,11 +23,7 @@ var macvlan = Driver{
 	Options: []Option{mtu},
 	Needs:   func(Values) []feature.Need { return []feature.Need{feature.MACVLAN} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		cards := make([]change.VethEnd, len(s.Machines))
-		for i, m := range s.Machines {
-			cards[i] = change.VethEnd{In: m.In, Name: s.card(), MAC: s.mac(i, roleCard)}
-		}
-		if err := s.Cards(cards); err != nil {
+		if err := s.ownCards(); err != nil {
 			return nil, err
 		}
 		return s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
@@ -37,9 +32,6 @@ var macvlan = Driver{
 		})
 	},
 }
-
-// card is the name of the arm's card on each machine.
-func (s *Site) card() string { return fmt.Sprintf("card%d", s.Index) }
 
 func (s *Site) macvlanPod(i int) (machine.Endpoint, error) {
 	pod, err := s.Pod(i, 0)

@@ -10,11 +10,10 @@ import (
 // ovsQinQ is Open vSwitch with an 802.1ad tag outside of an 802.1Q tag. The
 // switch puts on both.
 var ovsQinQ = Driver{
-	Name:    "ovs-qinq",
-	Summary: "pods on Open vSwitch, two VLAN tags on the wire (802.1ad)",
-	Like:    "tenants' VLANs over a provider's network",
-	Options: ovsOptions(append(vlanOptions(),
-		number("inner", 1, maxVLAN, "1", "id of the inner tag, the same for all pods"))...),
+	Name:     "ovs-qinq",
+	Summary:  "pods on Open vSwitch, two VLAN tags on the wire (802.1ad)",
+	Like:     "tenants' VLANs over a provider's network",
+	Options:  ovsOptions(append(vlanOptions(), innerVLAN)...),
 	Settle:   vlanSettle,
 	Overhead: func(Values) int { return 2 * tagSize },
 	// A card carries one tag beyond its MTU, but for sure only one of 802.1Q.

@@ -38,13 +38,24 @@ func vlanOptions() []Option {
 	}
 }
 
-// vlanSettle: every pod has an id.
+// innerVLAN says which tag is inside, if there are two.
+var innerVLAN = number("inner", 1, maxVLAN, "1", "id of the inner tag, the same for all pods")
+
+// vlanSettle is for switches.
 func vlanSettle(v Values) error {
+	if err := lastVLAN(v); err != nil {
+		return err
+	}
+	return ovsSettle(v)
+}
+
+// lastVLAN: every pod has an id.
+func lastVLAN(v Values) error {
 	if last := v.Int("vlan") + v.Int("ids") - 1; last > maxVLAN {
 		return fmt.Errorf("the last of %d ids from vlan %d on would be %d, and the greatest is %d",
 			v.Int("ids"), v.Int("vlan"), last, maxVLAN)
 	}
-	return ovsSettle(v)
+	return nil
 }
 
 // ovsTagged is a path on which tags tell the pods apart: port 1 is the card.

@@ -35,6 +35,9 @@ type Driver struct {
 	// Tunnels: it is made of the kernel's vxlan devices, in the machines' own
 	// namespaces, by the options vni, port and tunnels; see [Fit].
 	Tunnels bool
+	// OwnPort is the UDP port that its devices in the machines' own namespaces
+	// have, which is then nobody else's; option port says another one. 0: none.
+	OwnPort int
 	// Fits refuses a number of machines that the path cannot be on; nil: it can
 	// be on any. Errors are for a user.
 	Fits func(a Arm, hosts int) error
@@ -95,7 +98,8 @@ func (a Arm) Here() feature.Answer {
 
 // Table lists the drivers in the order in which help shows them.
 var Table = []*Driver{
-	&host, &routed, &overBGP, &vxlan, &vxlanDev, &macvlan,
+	&host, &routed, &overBGP, &ipip, &vxlan, &vxlanDev, &geneve,
+	&vlan, &qinq, &macvlan, &ipvlan, &netkit,
 	&ovsVXLAN, &ovsGeneve, &ovsVLAN, &ovsQinQ, &ovnOverlay, &ovnUnderlay, &attach,
 }
 
@@ -106,6 +110,7 @@ type Site struct {
 	Nth      int    // among the arms of this driver, from 0: names of devices derive from it
 	Options  Values
 	VNI      int // of the first tunnel, of drivers with Tunnels
+	Port     int // UDP, of drivers with OwnPort
 	MTU      int // of the pods, bytes
 	Machines []Machine
 	Ground

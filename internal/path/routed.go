@@ -22,16 +22,10 @@ var routed = Driver{
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
 		return s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
 			end, err := s.routedPod(i)
-			if err != nil {
-				return nil, err
+			if err == nil {
+				err = s.routedOthers(i)
 			}
-			m := s.Machines[i]
-			for j, other := range s.others(i) {
-				if err := m.In.AddRoute(change.Route{Dst: s.block(j), Via: other.Addr, Device: m.Wire}); err != nil {
-					return nil, err
-				}
-			}
-			return []machine.Endpoint{end}, nil
+			return []machine.Endpoint{end}, err
 		})
 	},
 }
@@ -61,6 +55,17 @@ func (s *Site) routedPod(i int) (machine.Endpoint, error) {
 		return end, err
 	}
 	return end, s.routedOutside(i, device, end.Addr)
+}
+
+// routedOthers tells a machine that the blocks of the others are behind those.
+func (s *Site) routedOthers(i int) error {
+	m := s.Machines[i]
+	for j, other := range s.others(i) {
+		if err := m.In.AddRoute(change.Route{Dst: s.block(j), Via: other.Addr, Device: m.Wire}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // routedInside gives the pod its address and its way out.

@@ -17,6 +17,7 @@ type Arm struct {
 	Driver  *Driver
 	Options Values
 	VNI     int // of the first tunnel, of drivers with Tunnels; given by [Fit]
+	Port    int // UDP, of drivers with OwnPort; given by [Fit]
 }
 
 // Arms reads a list of paths as a user gives them, NAME or NAME:KEY=VALUE,...

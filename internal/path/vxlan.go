@@ -85,39 +85,22 @@ func tunnelNumber(nth, n int) int { return 1 + nth*maxPods + n }
 // machine's address on the wire; several have outer addresses of their own.
 func (s *Site) vxlanDevice(i, n int, name string) error {
 	m := s.Machines[i]
-	local := s.vxlanOuter(i, n)
-	if local != m.Addr {
-		if err := m.In.AddAddr(m.Wire, netip.PrefixFrom(local, outerNet.Bits())); err != nil {
-			return err
-		}
-		// As the lab does for the addresses on the wire: to ask for one would take
-		// time out of the first measurement, and now and then of another.
-		for j, other := range s.others(i) {
-			if err := m.In.AddNeighbour(m.Wire, s.outer(j, n), other.MAC); err != nil {
-				return err
-			}
-		}
+	if err := s.outerAddrs(i, n); err != nil {
+		return err
 	}
 	err := m.In.AddVXLAN(change.VXLAN{
-		Name: name, MAC: s.tunnelMAC(i, n), MTU: s.MTU,
-		VNI: s.VNI + n, Port: s.Options.Int("port"), Local: local, Device: m.Wire, NoCsum: !s.Options.On("csum"),
+		Name: name, MAC: s.tunnelMAC(i, n), MTU: s.MTU, VNI: s.VNI + n, Port: s.Options.Int("port"),
+		Local: s.tunnelAddr(i, n), Device: m.Wire, NoCsum: !s.Options.On("csum"),
 	})
 	if err != nil {
 		return err
 	}
 	for j := range s.others(i) {
-		if err := m.In.AddFDB(name, s.tunnelMAC(j, n), s.vxlanOuter(j, n)); err != nil {
+		if err := m.In.AddFDB(name, s.tunnelMAC(j, n), s.tunnelAddr(j, n)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (s *Site) vxlanOuter(i, n int) netip.Addr {
-	if s.Options.Int("tunnels") == 1 {
-		return s.Machines[i].Addr
-	}
-	return s.outer(i, n)
 }
 
 // vxlanTunnel builds the n-th vxlan device of one machine and the ways to the

@@ -1,0 +1,90 @@
+package feature
+
+import (
+	"net/netip"
+
+	"github.com/venturi-net/venturi/internal/change"
+)
+
+// Kinds of devices that not every kernel has, beyond those that Open vSwitch
+// asks for.
+var (
+	// IPIP also makes the kernel load the module, if it is one, which then puts a
+	// device tunl0, down, into every namespace. It does so for everybody who asks.
+	IPIP = &Probe{
+		Name: "ipip device",
+		Get:  "load the module ipip (modprobe ipip), or run a kernel built with CONFIG_NET_IPIP",
+		Try: func(n *change.Namespace) error {
+			if err := pair(n); err != nil {
+				return err
+			}
+			return n.AddIPIP(change.IPIP{Name: "probe", MTU: 1480, Local: netip.MustParseAddr("192.0.2.1"), Device: "a"})
+		},
+	}
+	// Encap is asked of any device: the kernel takes such a route before it knows
+	// whether the device heeds it.
+	Encap = &Probe{
+		Name: "route that says how to encapsulate",
+		Get:  "run a kernel built with CONFIG_LWTUNNEL",
+		Try: func(n *change.Namespace) error {
+			if err := pair(n); err != nil {
+				return err
+			}
+			local, remote := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+			return n.AddRoute(change.Route{
+				Dst: netip.PrefixFrom(remote, remote.BitLen()), Device: "a",
+				Encap: &change.Encap{ID: 1, Src: local, Dst: remote, TTL: 64},
+			})
+		},
+	}
+	VLAN = &Probe{
+		Name: "VLAN device (802.1Q)",
+		Get:  get8021Q,
+		Try:  vlan(false),
+	}
+	QinQ = &Probe{
+		Name: "VLAN device of a service provider (802.1ad)",
+		Get:  get8021Q,
+		Try:  vlan(true),
+	}
+	IPVLAN = &Probe{
+		Name: "ipvlan device",
+		Get:  "load the module ipvlan (modprobe ipvlan), or run a kernel built with CONFIG_IPVLAN",
+		Try:  ipvlan("l2"),
+	}
+	// IPVLANL3S is a part of its own: it needs the hooks of netfilter.
+	IPVLANL3S = &Probe{
+		Name: "ipvlan device in mode l3s",
+		Get:  "load the module ipvlan (modprobe ipvlan), or run a kernel built with CONFIG_IPVLAN and CONFIG_NET_L3_MASTER_DEV",
+		Try:  ipvlan("l3s"),
+	}
+	Netkit = &Probe{
+		Name: "netkit device",
+		Get:  "run a kernel from 6.7 on, built with CONFIG_NETKIT",
+		Try: func(n *change.Namespace) error {
+			return change.AddNetkit(change.VethEnd{In: n, Name: "a"}, change.VethEnd{In: n, Name: "b"}, false, 1500)
+		},
+	}
+)
+
+const get8021Q = "load the module 8021q (modprobe 8021q), or run a kernel built with CONFIG_VLAN_8021Q"
+
+func vlan(service bool) func(*change.Namespace) error {
+	return func(n *change.Namespace) error {
+		if err := pair(n); err != nil {
+			return err
+		}
+		return n.AddVLAN("a", change.VLAN{Name: "probe", ID: 1, Service: service, MTU: 1496})
+	}
+}
+
+func ipvlan(mode string) func(*change.Namespace) error {
+	return func(n *change.Namespace) error {
+		if err := pair(n); err != nil {
+			return err
+		}
+		return n.AddIPVLAN("a", change.IPVLAN{In: n, Name: "probe", Mode: mode, MTU: 1500})
+	}
+}
+
+var probeGeneve = change.Geneve{Name: "probe", MAC: probeMAC(3), MTU: 1450, Port: 6081}

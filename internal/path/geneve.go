@@ -1,0 +1,99 @@
+package path
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// geneve is as vxlan, with Geneve between the machines. A geneve device has one
+// other end, so there would have to be one for each machine; what is built is
+// what Cilium builds, one device that is told with each packet where that goes
+// to, here by the route to the pods. It has no options in its header.
+//
+// Such a device takes all that comes by its UDP port, so each path has a port
+// of its own. With several tunnels the one device serves all of them, each with
+// a VNI and outer addresses of its own.
+var geneve = Driver{
+	Name:    "geneve",
+	Summary: "pods on a bridge, kernel Geneve between the machines",
+	Like:    "Cilium with Geneve, without its BPF programs",
+	Options: []Option{
+		number("vni", 1, maxVNI, "1", "virtual network identifier, of the first tunnel"),
+		number("port", 1, 65535, "", "UDP port; 6081, which is the assigned one, or the next that is free on the machines when not given"),
+		onOff("csum", "off", "compute the checksum of the outer UDP header"),
+		number("tunnels", 1, maxPods, "1", "tunnels to outer addresses of their own, each with a pod; flows are dealt out to them"),
+		mtu,
+	},
+	Settle:   vxlanSettle,
+	OwnPort:  genevePort,
+	Overhead: func(Values) int { return geneveOverhead },
+	Needs:    func(Values) []feature.Need { return []feature.Need{feature.Bridge, feature.Geneve, feature.Encap} },
+	Up: func(ctx context.Context, s *Site) (Ends, error) {
+		return s.eachMachine(ctx, s.geneveMachine)
+	},
+}
+
+const (
+	genevePort = 6081
+	outerTTL   = 64 // of outer headers, where the device does not take the usual
+)
+
+func (s *Site) geneveMachine(i int) ([]machine.Endpoint, error) {
+	in := s.Machines[i].In
+	if err := s.vxlanBridge(i); err != nil {
+		return nil, err
+	}
+	device := fmt.Sprintf("geneve%d", s.Index)
+	err := in.AddGeneve(change.Geneve{Name: device, MAC: s.tunnelMAC(i, 0), MTU: s.MTU, Port: s.Port})
+	if err != nil {
+		return nil, err
+	}
+	if err := in.AddAddr(device, single(s.block(i).Addr())); err != nil {
+		return nil, err
+	}
+	if err := forward(in); err != nil {
+		return nil, err
+	}
+	var ends []machine.Endpoint
+	for n := range s.Options.Int("tunnels") {
+		if err := s.geneveTunnel(i, n, device); err != nil {
+			return nil, err
+		}
+		end, err := s.vxlanPod(i, n)
+		if err != nil {
+			return nil, err
+		}
+		ends = append(ends, end)
+	}
+	return ends, nil
+}
+
+// geneveTunnel makes the ways to the pods of the other machines that are behind
+// the n-th tunnel.
+func (s *Site) geneveTunnel(i, n int, device string) error {
+	m := s.Machines[i]
+	if err := s.outerAddrs(i, n); err != nil {
+		return err
+	}
+	for j := range s.others(i) {
+		hop, behind := s.block(j).Addr(), s.block(j)
+		if s.Options.Int("tunnels") > 1 {
+			behind = single(s.podAddr(j, n))
+		}
+		if err := m.In.AddNeighbour(device, hop, s.tunnelMAC(j, 0)); err != nil {
+			return err
+		}
+		err := m.In.AddRoute(change.Route{Dst: behind, Via: hop, Device: device, OnLink: true, Encap: &change.Encap{
+			ID: s.Options.Int("vni") + n, Src: s.tunnelAddr(i, n), Dst: s.tunnelAddr(j, n),
+			TTL: outerTTL, Csum: s.Options.On("csum"),
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

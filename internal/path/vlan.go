@@ -1,0 +1,80 @@
+package path
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// vlan is an underlay of the kernel's own devices: for each id a VLAN device on
+// a network card, and a bridge that joins it to the id's pod. Nothing is
+// forwarded, and all pods are in one subnet.
+//
+// The card is one more, like the wire's, as for macvlan: ids are the arm's own.
+var vlan = Driver{
+	Name:     "vlan",
+	Summary:  "pods on a bridge over a VLAN device, one VLAN tag on the wire",
+	Like:     "the bridge and vlan CNI plugins; Kube-OVN's underlay without its switch",
+	Options:  append(vlanOptions(), mtu),
+	Settle:   lastVLAN,
+	Overhead: func(Values) int { return tagSize },
+	MTU:      func(wire int, _ Values) int { return wire }, // a card carries one tag beyond its MTU
+	Needs:    func(Values) []feature.Need { return []feature.Need{feature.Bridge, feature.VLAN} },
+	Up: func(ctx context.Context, s *Site) (Ends, error) {
+		return s.tagged(ctx, func(i, n int) (string, error) {
+			device := fmt.Sprintf("vlan%d.%d", s.Index, n+1)
+			return device, s.Machines[i].In.AddVLAN(s.card(), change.VLAN{
+				Name: device, ID: s.Options.Int("vlan") + n, MTU: s.MTU,
+			})
+		})
+	},
+}
+
+// tagged builds pods on bridges, one for each id, whose other port is what
+// uplink makes on the arm's card for the n-th id.
+func (s *Site) tagged(ctx context.Context, uplink func(i, n int) (string, error)) (Ends, error) {
+	if err := s.ownCards(); err != nil {
+		return nil, err
+	}
+	return s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
+		var ends []machine.Endpoint
+		for n := range s.Options.Int("ids") {
+			device, err := uplink(i, n)
+			if err != nil {
+				return nil, err
+			}
+			end, err := s.taggedPod(i, n, device)
+			if err != nil {
+				return nil, err
+			}
+			ends = append(ends, end)
+		}
+		return ends, nil
+	})
+}
+
+// taggedPod joins the n-th pod of a machine to an uplink.
+func (s *Site) taggedPod(i, n int, uplink string) (machine.Endpoint, error) {
+	in := s.Machines[i].In
+	pod, err := s.Pod(i, n)
+	if err != nil {
+		return machine.Endpoint{}, err
+	}
+	end := s.pod(i, n, pod)
+	bridge, port := fmt.Sprintf("br%d.%d", s.Index, n+1), fmt.Sprintf("veth%d.%d", s.Index, n)
+	if err := in.AddBridge(bridge, nil, s.MTU); err != nil {
+		return end, err
+	}
+	if err := s.plug(i, n, pod, change.VethEnd{In: in, Name: port}); err != nil {
+		return end, err
+	}
+	for _, device := range []string{uplink, port} {
+		if err := in.Enslave(device, bridge, false); err != nil {
+			return end, err
+		}
+	}
+	return end, s.onOneLink(i, n, pod)
+}
