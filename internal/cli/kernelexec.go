@@ -1,10 +1,10 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"os"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/venturi-net/venturi/internal/kernel"
@@ -12,64 +12,29 @@ import (
 	"github.com/venturi-net/venturi/internal/vm"
 )
 
-func kernelExec(env *Env) *cobra.Command {
-	var (
-		u      under
-		config vm.Config
-	)
-	cmd := &cobra.Command{
-		Use:   "exec VERSION|FILE [--] COMMAND [ARGUMENT...]",
-		Short: "Run a command under another kernel",
-		Long: `Start a virtual machine under a kernel that is kept, or under that of a bzImage
-FILE, and run a command in it as its root: in the same folder, with the same
-environment and this machine's own files. What the command writes is gone with the
-machine, but for what it writes below a folder of --write. It needs no root: then
-the command sees of the files what the user may.
-
-The exit code is that of the command.`,
-		Example: `  venturi kernel exec 6.1 -- uname -a
-  venturi kernel exec 6.12 --write out -- ./try.sh out
-  venturi kernel exec ./arch/x86/boot/bzImage -- bash
-  go test -exec "venturi kernel exec 6.1 --" ./...`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if len(args) > 1 && args[1] == "--" {
-				args = append(args[:1:1], args[2:]...)
-			}
-			if len(args) < 2 {
-				return verr.New(verr.Usage, "cannot run a command under another kernel", "no kernel, or no command is given",
-					"see `venturi kernel exec --help`")
-			}
-			if config.Kernel, err = kernel.Find(args[0]); err != nil {
-				return err
-			}
-			for _, folder := range config.Writable {
-				if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-					return verr.New(verr.Usage, "cannot let the command write to "+folder, "there is no such folder", "make it first")
-				}
-			}
-			g, err := boot(cmd.Context(), env, u, config, nil)
-			if err != nil {
-				return err
-			}
-			c := commandInside(env, nil)
-			c.Args, c.Stdin, c.Env = args[1:], env.Stdin, env.Environ()
-			leave := typed(env, &c)
-			code, err := g.Run(cmd.Context(), c)
-			leave()
-			if err == nil {
-				err = endedWith(code)
-			}
-			return errors.Join(err, g.Close())
-		},
+// runUnder runs a command in a virtual machine under a kernel that a user named.
+func runUnder(ctx context.Context, env *Env, u under, config vm.Config, spec string, command []string) (err error) {
+	if config.Kernel, err = kernel.Find(spec); err != nil {
+		return err
 	}
-	f := cmd.Flags()
-	f.SetInterspersed(false) // the command's options are its own
-	f.Var(&u.accel, "accel", "what runs the virtual machine: auto, kvm, or tcg (emulation)")
-	f.IntVar(&config.CPUs, "cpus", 0, "of the virtual machine (default: this machine's)")
-	f.IntVar(&config.Memory, "memory", 0, "of the virtual machine, MiB (default: what a lab needs)")
-	f.StringArrayVar(&config.Writable, "write", nil, "let the command write to this folder of the machine; may be given several times")
-	return cmd
+	for _, folder := range config.Writable {
+		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+			return verr.New(verr.Usage, "cannot let the command write to "+folder, "there is no such folder", "make it first")
+		}
+	}
+	g, err := boot(ctx, u, config, nil)
+	if err != nil {
+		return err
+	}
+	c := commandInside(env, nil)
+	c.Args, c.Stdin, c.Env = command, env.Stdin, env.Environ()
+	leave := typed(env, &c)
+	code, err := g.Run(ctx, c)
+	leave()
+	if err == nil {
+		err = endedWith(code)
+	}
+	return errors.Join(err, g.Close())
 }
 
 // typed hands the keys of a terminal to a command that has one of its own, as

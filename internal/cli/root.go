@@ -24,6 +24,7 @@ var commands = []func(*Env) *cobra.Command{
 	newVerify,
 	newAgent,
 	newSpeaker,
+	newGuest,
 	newReport,
 	newLab,
 	newPath,

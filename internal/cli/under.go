@@ -115,7 +115,7 @@ func measureUnder(ctx context.Context, env *Env, u under, requests []compare.Req
 		}
 		defer unlock()
 	}
-	g, err := boot(ctx, env, u, vm.Config{Kernel: k, Writable: []string{out}}, show)
+	g, err := boot(ctx, u, vm.Config{Kernel: k, Writable: []string{out}}, show)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (u under) check(requests []compare.Request) (kernel.Kernel, error) {
 }
 
 // boot starts a virtual machine that has this machine's files, and says so.
-func boot(ctx context.Context, env *Env, u under, c vm.Config, show *progress.Progress) (*vm.Guest, error) {
+func boot(ctx context.Context, u under, c vm.Config, show *progress.Progress) (*vm.Guest, error) {
 	var err error
 	if c.Program, err = program(); err != nil {
 		return nil, err
