@@ -71,9 +71,9 @@ var reserved = []struct {
 	tests bool // holds for tests too
 	why   string
 }{
-	{"os/exec", []string{"internal/tool", "internal/change", "internal/kernel"}, false,
-		"no product code asks a program what the kernel could tell: tools are run by tool, agents started by change, packages fetched by the package manager"},
-	{"golang.org/x/sys/unix", []string{"internal/machine", "internal/change", "internal/load", "internal/meter", "internal/testenv"}, false,
+	{"os/exec", []string{"internal/guest", "internal/tool", "internal/change", "internal/kernel"}, false,
+		"no product code asks a program what the kernel could tell: tools are run by tool, agents started by change, packages fetched by the package manager, commands in a virtual machine run by guest"},
+	{"golang.org/x/sys/unix", []string{"internal/machine", "internal/change", "internal/load", "internal/meter", "internal/guest", "internal/vm", "internal/testenv"}, false,
 		"raw system calls stay where their pitfalls are known"},
 	{"github.com/vishvananda/netns", nil, true,
 		"it moves the calling thread and leaves it there: machine.Do does not"},
@@ -101,6 +101,8 @@ var reserved = []struct {
 		"a study asks for comparisons and tables; neither compare nor report depends on what asks"},
 	{ours("internal/testenv"), nil, false,
 		"it makes and breaks namespaces for tests, and is no part of the product"},
+	{"github.com/hashicorp/yamux", []string{"internal/guest", "internal/vm"}, true, "the two ends of a channel know what it is made of, and nobody else"},
+	{"github.com/cavaliergopher/cpio", []string{"internal/vm"}, false, "the first file system of a guest is made in one place"},
 	{"unsafe", []string{"internal/load", "internal/machine", "internal/meter", "internal/tool"}, true,
 		"only where a system call wants a pointer"},
 	{"net/http", nil, false, "nothing here serves or fetches pages"},

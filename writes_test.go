@@ -25,6 +25,8 @@ var writers = []struct {
 			"internal/compare": "the folder of a run, as the user asked for it",
 			"internal/kernel":  "the store of kernels",
 			"internal/bgp":     "config and state of a speaker, in the folder of its path",
+			"internal/guest":   "the virtual machine whose first process it is",
+			"internal/vm":      "the console's log, a config for `venturi guest`, and below /run what KVM was found to be",
 			"internal/testenv": "what tests need",
 		},
 		"files of a machine are written by change alone",
@@ -38,7 +40,11 @@ var writers = []struct {
 	{
 		"golang.org/x/sys/unix",
 		regexp.MustCompile(`^(Mount|Unmount|Unshare|Kill|Tgkill|PidfdSendSignal|Reboot|Sethostname)$`),
-		map[string]string{"internal/change": "namespaces and processes of the lab", "internal/testenv": "what tests need"},
+		map[string]string{
+			"internal/change":  "namespaces and processes of the lab",
+			"internal/guest":   "the virtual machine whose first process it is",
+			"internal/testenv": "what tests need",
+		},
 		"namespaces and processes are made and ended by change alone",
 	},
 	{
@@ -59,6 +65,11 @@ var writers = []struct {
 		ours("internal/change"), regexp.MustCompile(`^Scratch$`),
 		map[string]string{"internal/feature": "nothing that lasts: a probe tries things in a nameless namespace"},
 		"what is tried is tried by feature",
+	},
+	{
+		ours("internal/change"), regexp.MustCompile(`^Guest$`),
+		map[string]string{"internal/guest": "the virtual machine whose first process it is"},
+		"a machine of our own is set up by its first process",
 	},
 	{
 		ours("internal/change"), regexp.MustCompile(`^Here$`),

@@ -6,16 +6,22 @@ import (
 	"os"
 
 	"github.com/venturi-net/venturi/internal/cli"
+	"github.com/venturi-net/venturi/internal/guest"
 )
 
 func main() {
+	// In a virtual machine that this program started, it is the first process.
+	if code, ok := guest.Main(os.Args, os.Stderr); ok {
+		os.Exit(code)
+	}
 	env := &cli.Env{
-		Args:   os.Args[1:],
-		Stdin:  os.Stdin,
-		Stdout: os.Stdout,
-		Stderr: os.Stderr,
-		Getenv: os.Getenv, Environ: os.Environ,
-		Exit: os.Exit,
+		Args:    os.Args[1:],
+		Stdin:   os.Stdin,
+		Stdout:  os.Stdout,
+		Stderr:  os.Stderr,
+		Getenv:  os.Getenv,
+		Environ: os.Environ,
+		Exit:    os.Exit,
 	}
 	os.Exit(cli.Run(context.Background(), env))
 }

@@ -72,7 +72,7 @@ func (e Engine) orLoad() Engine {
 // Main is the agent: it serves until ctx ends or the lifeline does, then ends
 // what still runs and removes its socket.
 func Main(ctx context.Context, o Options) error {
-	l, err := listen(o.Socket)
+	l, err := Listen(o.Socket)
 	if err != nil {
 		return verr.Wrap(verr.Failed, "cannot start the agent of "+o.Machine, err,
 			"give --socket a path in a folder of yours with mode 0700, where no other agent listens")
@@ -136,9 +136,10 @@ func ignoreStopped(err error) error {
 	return err
 }
 
-// listen opens the socket so that it is at no time open to others, and refuses
-// a folder that is.
-func listen(socket string) (net.Listener, error) {
+// Listen opens a unix socket so that it is at no time open to others, and
+// refuses a folder that is. Peers who are neither root nor this process' user
+// are hung up on. Closing it removes it.
+func Listen(socket string) (net.Listener, error) {
 	if err := private(socket); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,6 @@ import (
 // What the tests outside of the package look at. They are outside because the
 // test environment stands on packages that may come to use this one.
 var (
-	Listen       = listen
 	ListenClosed = listenClosed
 	Peer         = peer
 	Hush         = hush

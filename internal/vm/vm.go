@@ -7,8 +7,6 @@
 package vm
 
 import (
-	"context"
-	"net"
 	"net/netip"
 	"time"
 
@@ -49,6 +47,8 @@ type Config struct {
 	// With Root the guest's kernel loads others when it needs them.
 	Modules []string
 	NICs    []NIC // they are eth0, eth1, ... in the guest
+	// Settings are sysctls of the guest, set before anything else runs there.
+	Settings []change.Setting
 	// Agent makes the guest serve package agent on every stream, as the machine
 	// of this name. Empty: it runs commands.
 	Agent   string
@@ -82,48 +82,3 @@ type Size = guest.Size
 
 // Dialer opens one more stream to a guest; Guest.Dial is one.
 type Dialer = guest.Dialer
-
-// Guest is a machine that runs.
-type Guest struct{}
-
-// Start starts a machine and returns when its first process answers. When ctx
-// ends before that, nothing is left. The error is one for users.
-func Start(ctx context.Context, c Config) (*Guest, error) { panic("to come") }
-
-// Dial opens one more stream to the guest: of its agent, or one that [Run] and
-// [Remote] speak on.
-func (g *Guest) Dial(ctx context.Context) (net.Conn, error) { panic("to come") }
-
-// Run runs a command in the guest and gives its exit code: 128 and the number
-// of the signal when one ended it. When ctx ends, the command is interrupted as
-// by Ctrl-C, and after a while killed. The error tells that it could not be
-// started, or that its end is not known; it is one for users.
-func (g *Guest) Run(ctx context.Context, c Command) (exit int, err error) { panic("to come") }
-
-// Serve opens the guest to other processes: each connection to the unix socket
-// becomes a stream, until ctx or the guest ends. The socket's folder must be
-// private.
-func (g *Guest) Serve(ctx context.Context, socket string) error { panic("to come") }
-
-// Done is closed when the guest has ended and nothing is left of it.
-func (g *Guest) Done() <-chan struct{} { panic("to come") }
-
-// Ended tells how it ended by itself: an error for users, with the console's
-// last lines; nil after Close. Call it when Done is closed.
-func (g *Guest) Ended() error { panic("to come") }
-
-// Accel is what it runs on.
-func (g *Guest) Accel() Accel { panic("to come") }
-
-// Close ends the guest at once. What was written to Writable folders stays.
-func (g *Guest) Close() error { panic("to come") }
-
-// Remote is a guest that another process holds, behind the socket of its
-// [Guest.Serve].
-type Remote struct{ Socket string }
-
-// Dial is as that of [Guest].
-func (r Remote) Dial(ctx context.Context) (net.Conn, error) { panic("to come") }
-
-// Run is as that of [Guest].
-func (r Remote) Run(ctx context.Context, c Command) (exit int, err error) { panic("to come") }

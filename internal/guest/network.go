@@ -1,0 +1,75 @@
+package guest
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// setUpNetwork brings up the loopback device and the cards, behind the settings
+// that may hold for them.
+func setUpNetwork(c Config) error {
+	n, err := change.Guest()
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	if err := n.Sysctl(c.Settings...); err != nil {
+		return err
+	}
+	if err := n.Up("lo"); err != nil {
+		return err
+	}
+	for _, nic := range c.NICs {
+		if err := setUpNIC(n, nic); err != nil {
+			return fmt.Errorf("set up the network card %s: %w", nic.MAC, err)
+		}
+	}
+	return nil
+}
+
+func setUpNIC(n *change.Namespace, nic NIC) error {
+	device, err := deviceOf(nic.MAC)
+	if err != nil {
+		return err
+	}
+	if nic.Addr.IsValid() {
+		if err := n.AddAddr(device, nic.Addr); err != nil {
+			return err
+		}
+	}
+	if err := n.Up(device); err != nil {
+		return err
+	}
+	for _, other := range nic.Neighbours {
+		mac, err := net.ParseMAC(other.MAC)
+		if err != nil {
+			return err
+		}
+		if err := n.AddNeighbour(device, other.Addr, mac); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deviceOf finds the device with a hardware address.
+func deviceOf(mac string) (string, error) {
+	want, err := net.ParseMAC(mac)
+	if err != nil {
+		return "", err
+	}
+	links, err := machine.Links()
+	if err != nil {
+		return "", err
+	}
+	for _, l := range links {
+		if bytes.Equal(l.Attrs().HardwareAddr, want) {
+			return l.Attrs().Name, nil
+		}
+	}
+	return "", fmt.Errorf("the kernel shows none of %d devices with it", len(links))
+}

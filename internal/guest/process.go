@@ -1,0 +1,245 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+)
+
+// defaultPath is the PATH of a command whose environment has none: root's.
+const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// stayLimit is how long what a command started and left behind may go on
+// writing to its output.
+const stayLimit = time.Second
+
+// abandonGrace is how long a command that nobody waits for any more gets to end.
+const abandonGrace = 5 * time.Second
+
+// process is a command that runs.
+type process struct {
+	cmd      *exec.Cmd
+	terminal *os.File // our end of it; nil: it has none
+	outputs  []output
+
+	mu    sync.Mutex
+	ended bool
+}
+
+// output is what one of the command's standard streams is copied through.
+type output struct {
+	from *os.File
+	to   *stream
+	done chan struct{}
+}
+
+func launch(want start, streams map[part]*stream) (*process, error) {
+	if !slices.ContainsFunc(want.Env, func(s string) bool { return strings.HasPrefix(s, "PATH=") }) {
+		want.Env = append(want.Env, defaultPath)
+	}
+	if want.Dir == "" {
+		want.Dir = "/"
+	}
+	if info, err := os.Stat(want.Dir); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("there is no folder %s", want.Dir)
+	}
+	if len(want.Args) == 0 {
+		return nil, errors.New("no program is named")
+	}
+	file, err := find(want.Args[0], want.Env)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{cmd: &exec.Cmd{Path: file, Args: want.Args, Env: want.Env, Dir: want.Dir}}
+	if want.TTY != nil {
+		return p, p.startOnTerminal(*want.TTY, streams)
+	}
+	return p, p.startOnPipes(streams)
+}
+
+// find looks for a program as a shell does.
+func find(name string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	for _, v := range slices.Backward(env) {
+		list, ok := strings.CutPrefix(v, "PATH=")
+		if !ok {
+			continue
+		}
+		for _, folder := range filepath.SplitList(list) {
+			file := filepath.Join(folder, name)
+			if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				return file, nil
+			}
+		}
+		break
+	}
+	return "", fmt.Errorf("there is no program %s on its PATH", name)
+}
+
+func (p *process) startOnPipes(streams map[part]*stream) error {
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var ours, theirs []*os.File
+	defer func() { closeAll(theirs) }()
+	var input *os.File
+	for part, s := range streams {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(ours)
+			return fmt.Errorf("open a pipe: %w", err)
+		}
+		if part == stdin {
+			ours, theirs = append(ours, w), append(theirs, r)
+			p.cmd.Stdin, input = r, w
+			continue
+		}
+		ours, theirs = append(ours, r), append(theirs, w)
+		p.outputs = append(p.outputs, output{r, s, make(chan struct{})})
+		if part == stdout {
+			p.cmd.Stdout = w
+		} else {
+			p.cmd.Stderr = w
+		}
+	}
+	if err := p.cmd.Start(); err != nil {
+		closeAll(ours)
+		return err
+	}
+	if input != nil {
+		go func() {
+			// Reading on when the command does not would keep the sender waiting.
+			_, _ = io.Copy(input, streams[stdin])
+			input.Close()
+			_, _ = io.Copy(io.Discard, streams[stdin])
+			streams[stdin].Close()
+		}()
+	}
+	p.copyOut()
+	return nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+func (p *process) startOnTerminal(size Size, streams map[part]*stream) error {
+	ours, theirs, err := pty.Open()
+	if err != nil {
+		return fmt.Errorf("open a terminal: %w", err)
+	}
+	defer theirs.Close()
+	p.terminal = ours
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirs, theirs, theirs
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err = p.resize(size); err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		ours.Close()
+		return err
+	}
+	if in := streams[stdin]; in != nil {
+		go func() {
+			_, _ = io.Copy(ours, in)
+			in.Close()
+		}()
+	}
+	if out := streams[stdout]; out != nil {
+		p.outputs = append(p.outputs, output{ours, out, make(chan struct{})})
+	}
+	if s := streams[stderr]; s != nil {
+		s.Close()
+	}
+	p.copyOut()
+	return nil
+}
+
+func (p *process) resize(s Size) error {
+	return pty.Setsize(p.terminal, &pty.Winsize{Rows: s.Rows, Cols: s.Columns})
+}
+
+// copyOut hands on what the command writes, until everybody has closed that, or
+// finish says that it is time.
+func (p *process) copyOut() {
+	for _, o := range p.outputs {
+		go func() {
+			defer close(o.done)
+			defer o.to.Close()
+			_, err := io.Copy(o.to, o.from)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				// All that the command itself wrote is in there by now.
+				waiting, _ := unix.IoctlGetInt(int(o.from.Fd()), unix.TIOCINQ)
+				_, _ = io.CopyN(o.to, o.from, int64(waiting))
+			}
+			o.from.Close()
+		}()
+	}
+}
+
+// wait waits for the end and gives the exit code. The output may take as long as
+// whoever reads it does; what the command left behind does not keep it open.
+func (p *process) wait() int {
+	_ = p.cmd.Wait()
+	p.mu.Lock()
+	p.ended = true
+	p.mu.Unlock()
+	for _, o := range p.outputs {
+		if o.from.SetReadDeadline(time.Now().Add(stayLimit)) != nil {
+			o.from.Close() // closed already, or it knows no deadlines
+		}
+	}
+	for _, o := range p.outputs {
+		<-o.done
+	}
+	if p.terminal != nil {
+		p.terminal.Close()
+	}
+	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// obey does what comes on the control stream. When that ends, nobody waits for
+// the command any more.
+func (p *process) obey(s *stream) {
+	for {
+		var r request
+		if err := readLine(s.from, &r); err != nil {
+			p.signal(unix.SIGTERM)
+			time.Sleep(abandonGrace)
+			p.signal(unix.SIGKILL)
+			return
+		}
+		if r.Signal != 0 {
+			p.signal(syscall.Signal(r.Signal))
+		}
+		if r.Resize != nil && p.terminal != nil {
+			_ = p.resize(*r.Resize) // a terminal that is being closed has no size
+		}
+	}
+}
+
+// signal sends one to the command and its process group, if it still runs.
+func (p *process) signal(sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
+		_ = unix.Kill(-p.cmd.Process.Pid, sig)
+	}
+}

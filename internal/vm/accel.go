@@ -1,0 +1,157 @@
+package vm
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/kernel"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+const (
+	kvmDevice   = "/dev/kvm"
+	probeLimit  = 10 * time.Second // for a machine on KVM to get to its first process
+	probeMemory = 512              // MiB
+)
+
+// known keeps what was found out about KVM while this process lives.
+var known struct {
+	sync.Mutex
+	answers map[string]answer
+}
+
+// answer is whether KVM is usable.
+type answer struct {
+	Usable bool
+	Why    string // why not
+}
+
+// choose says what the machine runs on.
+func (c Config) choose(ctx context.Context, program string) (Accel, error) {
+	if c.Accel == TCG {
+		return TCG, nil
+	}
+	a, err := c.kvm(ctx, program)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case a.Usable:
+		return KVM, nil
+	case c.Accel == KVM:
+		return "", c.cannotStart(verr.Missing, fmt.Errorf("KVM is not usable: %s", a.Why), "run it emulated, without asking for KVM")
+	}
+	return TCG, nil
+}
+
+// kvm finds out whether KVM is usable, once for each kernel and qemu until this
+// machine boots again.
+func (c Config) kvm(ctx context.Context, program string) (answer, error) {
+	f, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
+	if err != nil {
+		return answer{Why: err.Error()}, nil
+	}
+	f.Close()
+	known.Lock()
+	defer known.Unlock()
+	key, err := probeKey(c.Kernel, program)
+	if err != nil {
+		return answer{}, c.cannotStart(verr.Failed, err, "run the command again")
+	}
+	if a, ok := known.answers[key]; ok {
+		return a, nil
+	}
+	a, ok := recall(key)
+	if !ok {
+		if a, err = c.probe(ctx, program); err != nil {
+			return answer{}, err
+		}
+		remember(key, a)
+	}
+	if known.answers == nil {
+		known.answers = map[string]answer{}
+	}
+	known.answers[key] = a
+	return a, nil
+}
+
+// probe starts a small machine on KVM. The error is the end of ctx.
+func (c Config) probe(ctx context.Context, program string) (answer, error) {
+	small := Config{
+		Kernel: c.Kernel, Program: c.Program, Name: "probe", CPUs: 1, Memory: probeMemory,
+		StartLimit: probeLimit, SilenceLimit: silenceLimit,
+	}
+	g, err := small.start(ctx, program, KVM)
+	if err == nil {
+		return answer{Usable: true}, g.Close()
+	}
+	if ctx.Err() != nil {
+		return answer{}, err
+	}
+	why, _, _ := strings.Cut(reason(err), "\n")
+	return answer{Why: strings.TrimSuffix(why, ":")}, nil
+}
+
+// reason is the middle part of an error for users.
+func reason(err error) string {
+	if e := new(verr.Error); errors.As(err, &e) {
+		return e.Why
+	}
+	return err.Error()
+}
+
+// probeKey is of all on which the answer depends: this boot, the kernel's file
+// and that of qemu.
+func probeKey(k kernel.Kernel, program string) (string, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("read the boot's name: %w", err)
+	}
+	key := strings.TrimSpace(string(boot)) + " " + k.Release
+	for _, file := range []string{k.Image, program} {
+		info, err := os.Stat(file)
+		if err != nil {
+			return "", err
+		}
+		key += fmt.Sprintf(" %s %d %d", file, info.Size(), info.ModTime().UnixNano())
+	}
+	return key, nil
+}
+
+// memoryFolder is where answers are kept for other processes, by root only: who
+// could write there could have any guest run slowly. It is empty after a boot.
+const memoryFolder = "/run/venturi"
+
+func answerFile(key string) string {
+	return filepath.Join(memoryFolder, fmt.Sprintf("kvm-%x.json", sha256.Sum256([]byte(key)))[:len(memoryFolder)+21])
+}
+
+// recall reads a kept answer. None that can be read is as good as none.
+func recall(key string) (answer, bool) {
+	var a answer
+	if os.Geteuid() != 0 {
+		return a, false
+	}
+	text, err := os.ReadFile(answerFile(key))
+	return a, err == nil && json.Unmarshal(text, &a) == nil
+}
+
+// remember keeps an answer. Whoever cannot must ask again next time.
+func remember(key string, a answer) {
+	text, err := json.Marshal(a)
+	if err != nil || os.Geteuid() != 0 || os.MkdirAll(memoryFolder, 0o700) != nil {
+		return
+	}
+	file := answerFile(key)
+	if os.WriteFile(file+".new", text, 0o600) == nil {
+		_ = os.Rename(file+".new", file)
+	}
+}

@@ -1,0 +1,161 @@
+package vm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/guest"
+	"github.com/venturi-net/venturi/internal/kernel"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// What a machine gets when nobody says, MiB. Most is touched by few: qemu takes
+// memory from this machine only as the guest uses it.
+const (
+	labMemory   = 4096
+	agentMemory = 1024
+)
+
+const (
+	startLimit   = 3 * time.Minute
+	silenceLimit = 45 * time.Second
+)
+
+// ReadConfig reads a Config that was kept as JSON.
+func ReadConfig(file string) (Config, error) {
+	var c Config
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return c, fmt.Errorf("read config: %w", err)
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		return c, fmt.Errorf("decode %s: %w", file, err)
+	}
+	return c, nil
+}
+
+// Write keeps a Config as JSON in a file that only this user may read.
+func (c Config) Write(file string) error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("encode config: %w", err)
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return fmt.Errorf("write config: %w", err)
+	}
+	return nil
+}
+
+// withDefaults fills in what was left open.
+func (c Config) withDefaults() (Config, error) {
+	if c.Name == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return c, fmt.Errorf("read hostname: %w", err)
+		}
+		c.Name = name
+	}
+	if c.CPUs == 0 {
+		c.CPUs = runtime.NumCPU()
+	}
+	if c.Memory == 0 {
+		c.Memory = agentMemory
+		if c.Root {
+			c.Memory = labMemory
+		}
+		var have unix.Sysinfo_t
+		if err := unix.Sysinfo(&have); err != nil {
+			return c, fmt.Errorf("read how much memory there is: %w", err)
+		}
+		c.Memory = min(c.Memory, int(have.Totalram*uint64(have.Unit)>>20)/2)
+	}
+	if c.StartLimit == 0 {
+		c.StartLimit = startLimit
+	}
+	if c.SilenceLimit == 0 {
+		c.SilenceLimit = silenceLimit
+	}
+	return c, nil
+}
+
+// check refuses what makes no sense, before anything is started.
+func (c Config) check() error {
+	if len(c.Program) == 0 {
+		return errors.New("no program is named that the guest should run")
+	}
+	if c.CPUs < 0 || c.Memory < 0 || c.StartLimit < 0 || c.SilenceLimit < 0 {
+		return errors.New("its CPUs, memory and times cannot be negative")
+	}
+	if !slices.Contains([]Accel{Auto, KVM, TCG}, c.Accel) {
+		return fmt.Errorf("%q is none of %q and %q", c.Accel, KVM, TCG)
+	}
+	if len(c.Writable) > 0 && !c.Root {
+		return errors.New("folders can be written only in a guest with this machine's file system")
+	}
+	for _, folder := range c.Writable {
+		if info, err := os.Stat(folder); err != nil || !info.IsDir() || !filepath.IsAbs(folder) {
+			return fmt.Errorf("%s is not the absolute path of a folder", folder)
+		}
+	}
+	for _, w := range c.Program[1:] {
+		if strings.ContainsAny(w, " \"\n") {
+			return fmt.Errorf("the argument %q cannot be handed to a kernel", w)
+		}
+	}
+	for _, n := range c.NICs {
+		if _, err := net.ParseMAC(n.MAC); err != nil {
+			return fmt.Errorf("network card on %s: %w", n.Tap, err)
+		}
+		if n.Tap == "" || n.MTU < 0 || n.Queues < 0 {
+			return fmt.Errorf("network card %s: it needs a tap, and no negative numbers", n.MAC)
+		}
+		for _, o := range n.Neighbours {
+			if _, err := net.ParseMAC(o.MAC); err != nil {
+				return fmt.Errorf("neighbour %s: %w", o.Addr, err)
+			}
+		}
+	}
+	return nil
+}
+
+// modules are those of the kernel that the guest loads at boot.
+func (c Config) modules() ([]kernel.Module, error) {
+	names := []string{"virtio_pci", "virtio_console"}
+	if c.Root {
+		names = append(names, "9pnet_virtio", "9p", "overlay")
+	}
+	if len(c.NICs) > 0 {
+		names = append(names, "virtio_net")
+	}
+	return c.Kernel.Load(append(names, c.Modules...)...)
+}
+
+// forGuest is what the guest's first process is told.
+func (c Config) forGuest() guest.Config {
+	g := guest.Config{
+		Hostname: c.Name, Release: c.Kernel.Release, Root: c.Root, HasKmod: c.Root && c.Kernel.Modules != "",
+		Writable: c.Writable, Agent: c.Agent, Settings: c.Settings,
+	}
+	for _, n := range c.NICs {
+		g.NICs = append(g.NICs, guest.NIC{MAC: n.MAC, Addr: n.Addr, Neighbours: n.Neighbours})
+	}
+	return g
+}
+
+// what names the machine in errors.
+func (c Config) what() string { return "the virtual machine with kernel " + c.Kernel.Release }
+
+// cannotStart makes the error of a machine that did not come up.
+func (c Config) cannotStart(code int, err error, do string) error {
+	return verr.Wrap(code, "cannot start "+c.what(), err, do)
+}

@@ -1,0 +1,98 @@
+package vm
+
+import (
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/venturi-net/venturi/internal/guest"
+)
+
+const (
+	consoleTail = 16 << 10 // bytes of the console that are kept
+	tailLines   = 12       // of them, lines that an error shows
+	tailWidth   = 160      // bytes of a line
+)
+
+// tail keeps the end of what is written to it, and hands all on to a file.
+type tail struct {
+	to io.Writer // nil: nowhere
+
+	mu   sync.Mutex
+	text []byte
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, b...)
+	if over := len(t.text) - consoleTail; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	if t.to != nil {
+		// A full disk must not stop the machine.
+		_, _ = t.to.Write(b)
+	}
+	return len(b), nil
+}
+
+// lines gives what can be read of it.
+func (t *tail) lines() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var lines []string
+	for l := range strings.SplitSeq(string(t.text), "\n") {
+		if l = strings.TrimRight(plain(l), " "); l != "" {
+			lines = append(lines, l[:min(len(l), tailWidth)])
+		}
+	}
+	return lines
+}
+
+// plain leaves out what would move a terminal's cursor.
+func plain(line string) string {
+	var b strings.Builder
+	for i := 0; i < len(line); i++ {
+		switch {
+		case line[i] == 0x1b:
+			// ESC [ 2 J or ESC c: it ends with a letter.
+			for i+1 < len(line) && !isLetter(line[i+1]) {
+				i++
+			}
+			i++
+		case line[i] >= ' ' && line[i] < 0x7f || line[i] == '\t':
+			b.WriteByte(line[i])
+		}
+	}
+	return b.String()
+}
+
+func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+
+// after gives the rest of the last line that holds mark; empty: none does.
+func after(lines []string, mark string) string {
+	found := ""
+	for _, l := range lines {
+		if _, rest, ok := strings.Cut(l, mark); ok {
+			found = strings.Trim(rest, " :-[]")
+		}
+	}
+	return found
+}
+
+// panicked tells why a kernel panicked, from its last lines.
+func panicked(lines []string) string { return after(lines, "Kernel panic - not syncing") }
+
+// gaveUp tells why the guest's first process did.
+func gaveUp(lines []string) string { return after(lines, guest.FailurePrefix) }
+
+// saidLast puts the end of the console behind a reason.
+func saidLast(why string, lines []string) string {
+	if len(lines) == 0 {
+		return why + "; its console is empty"
+	}
+	if len(lines) > tailLines {
+		lines = lines[len(lines)-tailLines:]
+	}
+	return why + "; its console ends with:\n    " + strings.Join(lines, "\n    ")
+}

@@ -1,0 +1,170 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/yamux"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/guest"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// pingInterval is how often a guest is asked whether it is alive.
+const pingInterval = 5 * time.Second
+
+// Guest is a machine that runs.
+type Guest struct {
+	config  Config
+	accel   Accel
+	hello   guest.Hello
+	child   *change.Child
+	session *yamux.Session
+	console *tail
+	said    *tail // by qemu
+	log     *os.File
+
+	closing atomic.Bool
+	hung    atomic.Bool
+	once    sync.Once
+	done    chan struct{}
+	err     error
+}
+
+// watch tidies up when qemu has ended.
+func (g *Guest) watch() {
+	<-g.child.Done
+	g.session.Close()
+	if g.log != nil {
+		g.log.Close()
+	}
+	if !g.closing.Load() {
+		g.err = g.post()
+	}
+	close(g.done)
+}
+
+// post tells how the machine ended by itself.
+func (g *Guest) post() error {
+	lines, how, said := g.console.lines(), g.child.Err(), strings.Join(g.said.lines(), "; ")
+	why, do := "it turned itself off", "run the command again; if it happens again, try another kernel"
+	switch {
+	case g.hung.Load():
+		why = fmt.Sprintf("it hangs: it did not answer for %v", g.config.SilenceLimit)
+	case panicked(lines) != "":
+		why, do = "its kernel panicked: "+panicked(lines), "try another kernel, or report it to who made this one"
+	case gaveUp(lines) != "":
+		why = gaveUp(lines)
+	case how != nil && said != "" && len(lines) == 0:
+		return verr.New(verr.Failed, g.config.what()+" ended", "qemu does not start it: "+said,
+			"give it what it asks for: less memory, a tap that is there, a folder that can be read")
+	case how != nil:
+		why = fmt.Sprintf("qemu ended: %v", how)
+		if said != "" {
+			why += ": " + said
+		}
+	}
+	return verr.New(verr.Failed, g.config.what()+" ended", saidLast(why, lines), do)
+}
+
+// keepAlive ends a guest that does not answer any more.
+func (g *Guest) keepAlive() {
+	for {
+		select {
+		case <-g.done:
+			return
+		case <-time.After(pingInterval):
+		}
+		if _, err := g.session.Ping(); errors.Is(err, yamux.ErrTimeout) || errors.Is(err, yamux.ErrConnectionWriteTimeout) {
+			g.hung.Store(true)
+			g.child.Stop(0)
+			return
+		}
+	}
+}
+
+// Dial opens one more stream to the guest: of its agent, or one that a command
+// runs on.
+func (g *Guest) Dial(context.Context) (net.Conn, error) {
+	conn, err := g.session.Open()
+	if err != nil {
+		return nil, g.lost(err)
+	}
+	return conn, nil
+}
+
+// lost is the error of a call that failed: the end of the guest, if it has ended
+// or is about to.
+func (g *Guest) lost(err error) error {
+	if !g.session.IsClosed() {
+		return err
+	}
+	// The channel breaks a moment before qemu is gone.
+	select {
+	case <-g.done:
+	case <-time.After(time.Second):
+	}
+	select {
+	case <-g.done:
+		if g.err != nil {
+			return g.err
+		}
+	default:
+	}
+	return err
+}
+
+// Run runs a command in the guest and gives its exit code: 128 and the number
+// of the signal when one ended it. When ctx ends, the command is interrupted as
+// by Ctrl-C, and after a while killed. The error tells that it could not be
+// started, or that its end is not known; it is one for users.
+func (g *Guest) Run(ctx context.Context, c Command) (exit int, err error) {
+	exit, err = guest.Run(ctx, g.Dial, c)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, guest.ErrNotStarted) {
+		err = g.lost(err)
+	}
+	return exit, runError(c, err)
+}
+
+func runError(c Command, err error) error {
+	what := "cannot run " + strings.Join(c.Args, " ") + " in the virtual machine"
+	if errors.Is(err, guest.ErrNotStarted) {
+		return verr.Wrap(verr.Missing, what, err, "name a program and a folder that this machine's file system has, outside of /run, /dev and /proc")
+	}
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return verr.Wrap(verr.Failed, what, err, "run it again")
+}
+
+// Done is closed when the guest has ended and nothing is left of it.
+func (g *Guest) Done() <-chan struct{} { return g.done }
+
+// Ended tells how it ended by itself: an error for users, with the console's
+// last lines; nil after Close. Call it when Done is closed.
+func (g *Guest) Ended() error { return g.err }
+
+// Accel is what it runs on.
+func (g *Guest) Accel() Accel { return g.accel }
+
+// Clock is the clock source of its kernel.
+func (g *Guest) Clock() string { return g.hello.Clock }
+
+// Close ends the guest at once, and returns when nothing is left of it. What was
+// written to Writable folders stays.
+func (g *Guest) Close() error {
+	g.once.Do(func() {
+		g.closing.Store(true)
+		g.child.Stop(0)
+	})
+	<-g.done
+	return nil
+}

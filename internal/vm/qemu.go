@@ -1,0 +1,133 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/guest"
+)
+
+// qemu is the program that plays the machine.
+var qemu = feature.Program{Name: "qemu-system-x86_64", Package: "qemu-system-x86"}
+
+// Needs are what starting a machine takes, but for a kernel.
+func Needs() []feature.Need { return []feature.Need{qemu} }
+
+// Version gives the version of qemu: "7.2.22".
+func Version(ctx context.Context) (string, error) {
+	program, err := qemu.Find()
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	child, err := change.BoundCommand{Args: []string{program, "--version"}, Output: &out}.Start(nil)
+	if err != nil {
+		return "", err
+	}
+	select {
+	case <-child.Done:
+	case <-ctx.Done():
+		child.Stop(0)
+		return "", context.Cause(ctx)
+	}
+	_, rest, _ := strings.Cut(out.String(), "version ")
+	words := strings.Fields(rest)
+	if child.Err() != nil || len(words) == 0 {
+		return "", fmt.Errorf("ask %s for its version: it says %q", program, out.String())
+	}
+	return words[0], nil
+}
+
+// The descriptors that qemu inherits, as they are numbered there.
+const (
+	channelFD   = 3
+	initramfsFD = 4
+)
+
+// arguments are those of qemu for a machine with nothing in it but what is
+// named here.
+func (c Config) arguments(accel Accel) []string {
+	args := []string{
+		"-name", "venturi-" + escape(c.Name),
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-machine", "q35", "-smp", strconv.Itoa(c.CPUs), "-m", strconv.Itoa(c.Memory),
+		"-kernel", c.Kernel.Image,
+		"-initrd", fmt.Sprintf("/proc/self/fd/%d", initramfsFD),
+		"-append", c.commandLine(accel),
+		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
+		"-chardev", fmt.Sprintf("socket,id=channel,fd=%d", channelFD),
+		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=channel,name=" + guest.Port,
+	}
+	if accel == KVM {
+		args = append(args, "-accel", "kvm", "-cpu", "host")
+	} else {
+		args = append(args, "-accel", "tcg,thread=multi", "-cpu", "max")
+	}
+	if c.Root {
+		args = append(args, folder(guest.RootTag, "/", true)...)
+		if c.Kernel.Modules != "" {
+			args = append(args, folder(guest.ModulesTag, c.Kernel.Modules, true)...)
+		}
+	}
+	for i, path := range c.Writable {
+		args = append(args, folder(guest.WritableTag(i), path, false)...)
+	}
+	for i, n := range c.NICs {
+		args = append(args, n.arguments(i)...)
+	}
+	return args
+}
+
+// commandLine is the kernel's. It is quiet but for what goes wrong, and what
+// goes wrong ends the machine: a guest that hangs about after an oops would
+// only be noticed later.
+func (c Config) commandLine(accel Accel) string {
+	words := []string{
+		"console=ttyS0", "earlyprintk=ttyS0,115200", "quiet", "panic=-1", "oops=panic", "random.trust_cpu=on",
+		// These take time that a machine for minutes has no use for.
+		"nowatchdog", "audit=0",
+	}
+	if accel == TCG {
+		words = append(words,
+			// Checks of timers that fail when an emulated CPU stands still for a while.
+			"no_timer_check", "tsc=reliable",
+			// An emulated CPU has nothing to hide, and pays dearly for hiding it.
+			"mitigations=off")
+	}
+	return strings.Join(append(append(append(words, "--"), c.Program[1:]...), guest.Role), " ")
+}
+
+// folder lends the guest a folder of this machine. Files that the guest makes
+// belong to whom the guest says, if this process may give them away.
+func folder(tag, path string, readOnly bool) []string {
+	share := fmt.Sprintf("local,id=%s,path=%s,security_model=none,multidevs=remap", tag, escape(path))
+	if readOnly {
+		share += ",readonly=on"
+	}
+	return []string{"-fsdev", share, "-device", fmt.Sprintf("virtio-9p-pci,fsdev=%s,mount_tag=%[1]s", tag)}
+}
+
+func (n NIC) arguments(i int) []string {
+	net := fmt.Sprintf("tap,id=net%d,ifname=%s,script=no,downscript=no", i, escape(n.Tap))
+	card := fmt.Sprintf("virtio-net-pci,netdev=net%d,mac=%s", i, n.MAC)
+	if n.Queues > 1 {
+		net += fmt.Sprintf(",queues=%d", n.Queues)
+		// A pair of queues has two interrupts; there is one for the settings, and
+		// one for the control queue.
+		card += fmt.Sprintf(",mq=on,vectors=%d", 2*n.Queues+2)
+	}
+	if n.Vhost {
+		net += ",vhost=on"
+	}
+	if n.MTU > 0 {
+		card += fmt.Sprintf(",host_mtu=%d", n.MTU)
+	}
+	return []string{"-netdev", net, "-device", card}
+}
+
+// escape writes a value so that qemu does not take it for several.
+func escape(value string) string { return strings.ReplaceAll(value, ",", ",,") }

@@ -1,0 +1,132 @@
+package vm
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/guest"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Serve opens the guest to other processes: each connection to the unix socket
+// becomes a stream, until ctx or the guest ends; the socket is removed then. Its
+// folder must be private, and who connects root or this process' user. How the
+// guest ended is the error, for users.
+func (g *Guest) Serve(ctx context.Context, socket string) error {
+	l, err := agent.Listen(socket)
+	if err != nil {
+		return verr.Wrap(verr.Failed, "cannot open "+g.config.what()+" to others", err,
+			"name a socket in a folder of yours with mode 0700, where nobody else listens")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	context.AfterFunc(ctx, func() { l.Close() })
+	go func() {
+		select {
+		case <-g.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	var open sync.WaitGroup
+	defer open.Wait()
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			break
+		}
+		inner, err := g.session.Open()
+		if err != nil {
+			conn.Close()
+			break
+		}
+		open.Go(func() { join(ctx, conn, inner) })
+	}
+	select {
+	case <-g.done:
+		return g.err
+	default:
+		return nil
+	}
+}
+
+// join hands on between a connection and a stream until both directions have
+// ended, or ctx has.
+func join(ctx context.Context, outer, inner net.Conn) {
+	stop := context.AfterFunc(ctx, func() {
+		outer.Close()
+		inner.Close()
+	})
+	defer stop()
+	var both sync.WaitGroup
+	both.Go(func() {
+		_, _ = io.Copy(inner, outer)
+		inner.Close() // a stream's Close ends one direction
+	})
+	_, err := io.Copy(outer, inner)
+	if half, ok := outer.(interface{ CloseWrite() error }); ok && err == nil {
+		_ = half.CloseWrite()
+	} else {
+		outer.Close() // nobody reads any more
+	}
+	both.Wait()
+	outer.Close()
+}
+
+// Remote is a guest that another process holds, behind the socket of its
+// [Guest.Serve].
+type Remote struct{ Socket string }
+
+// Dial is as that of [Guest].
+func (r Remote) Dial(ctx context.Context) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", r.Socket)
+	if err != nil {
+		return nil, verr.Wrap(verr.Failed, "cannot reach the virtual machine on "+r.Socket, err, "see whether the process that holds it still runs")
+	}
+	return conn, nil
+}
+
+// Run is as that of [Guest].
+func (r Remote) Run(ctx context.Context, c Command) (exit int, err error) {
+	exit, err = guest.Run(ctx, r.Dial, c)
+	return exit, runError(c, err)
+}
+
+// HoldOptions say which machine to hold for others.
+type HoldOptions struct {
+	Config string // file with a [Config] as JSON
+	Socket string // for [Guest.Serve]
+	// Stdin is the lifeline: the machine ends when it reaches its end. nil: it
+	// ends with ctx only.
+	Stdin io.Reader
+}
+
+// Hold starts a machine and serves it until ctx, the lifeline or the machine
+// ends. The error of the latter is one for users.
+func Hold(ctx context.Context, o HoldOptions) error {
+	c, err := ReadConfig(o.Config)
+	if err != nil {
+		return verr.Wrap(verr.Usage, "cannot hold a virtual machine", err, "name a file that venturi wrote")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if o.Stdin != nil {
+		go func() {
+			_, _ = io.Copy(io.Discard, o.Stdin)
+			cancel()
+		}()
+	}
+	g, err := Start(ctx, c)
+	if err != nil && ctx.Err() != nil {
+		return nil // it was told to end
+	}
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	return g.Serve(ctx, o.Socket)
+}

@@ -1,0 +1,175 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/guest"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Start starts a machine and returns when its first process answers. When ctx
+// ends before that, nothing is left. The error is one for users.
+func Start(ctx context.Context, c Config) (*Guest, error) {
+	if err := c.check(); err != nil {
+		return nil, c.cannotStart(verr.Usage, err, "see the documentation of the command")
+	}
+	if runtime.GOARCH != "amd64" {
+		return nil, c.cannotStart(verr.Missing, fmt.Errorf("this machine is %s, and its programs run in no x86 guest", runtime.GOARCH), "use an x86 machine")
+	}
+	program, err := qemu.Find()
+	if err != nil {
+		lacks, get := qemu.Lack()
+		return nil, c.cannotStart(verr.Missing, errors.New(lacks), get)
+	}
+	if c, err = c.withDefaults(); err != nil {
+		return nil, err
+	}
+	if f, err := os.Open(c.Kernel.Image); err != nil {
+		return nil, c.cannotStart(verr.Missing, fmt.Errorf("its kernel cannot be read: %w", err), "name a kernel that can be read: `venturi kernel ls` lists those that are kept")
+	} else {
+		f.Close()
+	}
+	accel, err := c.choose(ctx, program)
+	if err != nil {
+		return nil, err
+	}
+	return c.start(ctx, program, accel)
+}
+
+// start starts the machine on one kind of acceleration.
+func (c Config) start(ctx context.Context, program string, accel Accel) (*Guest, error) {
+	modules, err := c.modules()
+	if err != nil {
+		return nil, c.cannotStart(verr.Missing, err, "use a kernel that has it: `venturi kernel fetch` gets Debian's, which do")
+	}
+	files, err := initramfs(c.Program[0], c.forGuest(), modules)
+	if err != nil {
+		return nil, c.cannotStart(verr.Failed, err, "see that the program's file and the kernel's modules can be read")
+	}
+	defer files.Close()
+	g := &Guest{config: c, accel: accel, console: &tail{}, said: &tail{}, done: make(chan struct{})}
+	if c.Console != "" {
+		if g.log, err = os.OpenFile(c.Console, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+			return nil, c.cannotStart(verr.Failed, err, "name another file for the console")
+		}
+		g.console.to = g.log
+	}
+	if err := g.launch(program, files); err != nil {
+		if g.log != nil {
+			g.log.Close()
+		}
+		return nil, c.cannotStart(verr.Failed, err, "run the command again")
+	}
+	if err := g.greet(ctx); err != nil {
+		g.Close()
+		return nil, err
+	}
+	go g.keepAlive()
+	return g, nil
+}
+
+// launch starts qemu with its end of the channel.
+func (g *Guest) launch(program string, files *os.File) error {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	// Before anything goes over it the session is quiet, however long that takes.
+	g.session, err = guest.Session(ours, false, g.config.SilenceLimit)
+	if err != nil {
+		ours.Close()
+		return err
+	}
+	command := change.BoundCommand{
+		Args: append([]string{program}, g.config.arguments(g.accel)...),
+		// What qemu would look for in a person's environment is not for it.
+		Env:   []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "TMPDIR=/tmp"},
+		Files: []*os.File{theirs, files}, Output: g.console, Error: io.Writer(g.said),
+	}
+	if g.child, err = command.Start(g.config.In); err != nil {
+		g.session.Close()
+		return err
+	}
+	go g.watch()
+	return nil
+}
+
+func socketPair() (ours net.Conn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the channel: %w", err)
+	}
+	near, far := os.NewFile(uintptr(fds[0]), "channel"), os.NewFile(uintptr(fds[1]), "channel")
+	defer near.Close()
+	ours, err = net.FileConn(near)
+	if err != nil {
+		far.Close()
+		return nil, nil, fmt.Errorf("make the channel: %w", err)
+	}
+	return ours, far, nil
+}
+
+// errKVM is what qemu says when KVM cannot go on. It then stops the machine and
+// stays.
+const errKVM = "KVM internal error"
+
+// greet waits until the guest answers, and tells why it does not.
+func (g *Guest) greet(ctx context.Context) error {
+	heard := make(chan error, 1)
+	conn, err := g.session.Open()
+	if err == nil {
+		go func() {
+			var err error
+			g.hello, err = guest.Greet(conn)
+			conn.Close()
+			heard <- err
+		}()
+	} else {
+		heard <- err
+	}
+	limit := time.After(g.config.StartLimit)
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		select {
+		case err := <-heard:
+			if err == nil {
+				return nil
+			}
+			// The channel is gone, and soon qemu will be.
+			heard = nil
+		case <-g.done:
+			return g.notUp()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-limit:
+			why := fmt.Sprintf("it did not get to its first process within %v", g.config.StartLimit)
+			return verr.New(verr.Failed, "cannot start "+g.config.what(), saidLast(why, g.console.lines()),
+				"try another kernel; on a machine that is very busy, try again later")
+		case <-poll.C:
+			if g.accel == KVM && after(g.said.lines(), errKVM) != "" {
+				return verr.New(verr.Missing, "cannot start "+g.config.what(), "KVM gave up: "+strings.Join(g.said.lines()[:1], ""), "use emulation")
+			}
+		}
+	}
+}
+
+// notUp is how a machine ended before it answered.
+func (g *Guest) notUp() error {
+	if e := new(verr.Error); errors.As(g.err, &e) {
+		e.What = "cannot start " + g.config.what()
+	}
+	return g.err
+}
