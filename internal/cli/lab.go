@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ and those of pods and switches, such as venturi.LAB.m1.vxlan, and the folder
   venturi lab exec m1/vxlan -- ip route
   venturi lab down`,
 	}
-	cmd.AddCommand(labUp(env.Stdout), labList(env.Stdout), labExec(), labDown(env.Stdout))
+	cmd.AddCommand(labUp(env), labList(env.Stdout), labExec(env), labDown(env.Stdout))
 	return cmd
 }
 
@@ -46,9 +47,10 @@ func program() ([]string, error) {
 	return []string{exe}, nil
 }
 
-func labUp(out io.Writer) *cobra.Command {
+func labUp(env *Env) *cobra.Command {
 	var (
 		o      = lab.Options{Keep: true}
+		u      under
 		wire   string
 		asJSON bool
 	)
@@ -65,7 +67,8 @@ Paths:
   venturi lab up vxlan vxlan:port=4789        two overlays side by side
   venturi lab up --hosts 5 bgp:reflector=1    five machines, one reflects routes
   venturi lab up --wire tso=off,gro=on        cards without TSO
-  venturi lab up --name busy --services 1000  behind a node's packet filter`,
+  venturi lab up --name busy --services 1000  behind a node's packet filter
+  venturi lab up --kernel 6.1 geneve          in a virtual machine, under another kernel`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.Paths = args; len(args) == 0 {
 				o.Paths = []string{"host", "routed", "vxlan"}
@@ -77,14 +80,22 @@ Paths:
 				return err
 			}
 			o.AgentCommand = append(slices.Clone(o.Program), "agent")
-			l, err := lab.Up(cmd.Context(), o)
+			elsewhere, err := u.elsewhere(env)
+			if err != nil {
+				return err
+			}
+			raise := lab.Up
+			if elsewhere {
+				raise = func(ctx context.Context, o lab.Options) (*lab.Lab, error) { return raiseUnder(ctx, env, u, o) }
+			}
+			l, err := raise(cmd.Context(), o)
 			if err != nil {
 				return notRaised(o.Name, err)
 			}
 			if asJSON {
-				return printJSON(out, l)
+				return printJSON(env.Stdout, l)
 			}
-			return printLab(out, l)
+			return printLab(env.Stdout, l)
 		},
 	}
 	f := cmd.Flags()
@@ -92,6 +103,7 @@ Paths:
 	f.StringVar(&wire, "wire", "", lab.WireHelp)
 	f.Var(hostsFlag(&o.Hosts), "hosts", lab.HostsHelp)
 	f.Var(servicesFlag(&o.Services), "services", "let the machines' packet filter carry what kube-proxy writes for so many\nServices, with connection tracking on")
+	u.flags(f)
 	f.BoolVar(&asJSON, "json", false, "print the lab as JSON")
 	return cmd
 }
@@ -153,7 +165,7 @@ func labList(out io.Writer) *cobra.Command {
 	return cmd
 }
 
-func labExec() *cobra.Command {
+func labExec(env *Env) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "exec MACHINE[/PATH] [--] COMMAND [ARGUMENT...]",
@@ -176,7 +188,7 @@ A switch's flows are read through the socket of its bridge there, from anywhere.
   venturi lab exec m2 -- tcpdump -ni wire0
   venturi lab exec --name busy m1 nft list ruleset`,
 		Args: cobra.MinimumNArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			where, command := args[0], args[1:]
 			if command[0] == "--" {
 				command = command[1:]
@@ -184,6 +196,9 @@ A switch's flows are read through the socket of its bridge there, from anywhere.
 			if len(command) == 0 {
 				return verr.New(verr.Usage, "cannot run a command in "+where, "no command is given",
 					"see `venturi lab exec --help`")
+			}
+			if l, err := lab.Load(name); err == nil && l.Guest != nil {
+				return execUnder(cmd.Context(), env, l, where, command)
 			}
 			return lab.Exec(name, where, command)
 		},

@@ -12,7 +12,11 @@ import (
 )
 
 func printLab(out io.Writer, l *lab.Lab) error {
-	fmt.Fprintf(out, "Lab %s is up, until `%s`. Wire: %s.", l.Name, command("down", l.Name), l.Wire)
+	where := ""
+	if l.Guest != nil {
+		where = " in a virtual machine, under Linux " + l.Guest.Kernel
+	}
+	fmt.Fprintf(out, "Lab %s is up%s, until `%s`. Wire: %s.", l.Name, where, command("down", l.Name), l.Wire)
 	if l.Services > 0 {
 		fmt.Fprintf(out, " Packet filter: %d Services.", l.Services)
 	}
@@ -71,9 +75,9 @@ func printList(out io.Writer, list []lab.Info) error {
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "LAB\tSTATUS\tSINCE\tOWNER\tPATHS")
+	fmt.Fprintln(w, "LAB\tSTATUS\tSINCE\tOWNER\tKERNEL\tPATHS")
 	for _, i := range list {
-		since, owner, paths := "?", "-", "?"
+		since, owner, kernel, paths := "?", "-", "-", "?"
 		if !i.Since.IsZero() {
 			since = i.Since.Format(time.DateTime)
 		}
@@ -86,7 +90,10 @@ func printList(out io.Writer, list []lab.Info) error {
 		case i.Status == lab.Running:
 			paths = "(being raised)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", i.Name, i.Status, since, owner, paths)
+		if i.Lab != nil && i.Lab.Guest != nil {
+			kernel = i.Lab.Guest.Kernel
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", i.Name, i.Status, since, owner, kernel, paths)
 	}
 	return w.Flush()
 }

@@ -120,7 +120,7 @@ func measureUnder(ctx context.Context, env *Env, u under, requests []compare.Req
 		return err
 	}
 	show.Done()
-	code, err := g.Run(ctx, commandInside(env, argsInside(env.Args, out)))
+	code, err := g.Run(ctx, commandInside(env, withFlag(env.Args, "--out="+out)))
 	if err != nil {
 		tellCut(env, folders)
 		return errors.Join(err, g.Close())
@@ -163,14 +163,13 @@ func boot(ctx context.Context, u under, c vm.Config, show *progress.Progress) (*
 	return vm.Start(ctx, c)
 }
 
-// argsInside is the command line for inside: the same, with the folder that was
-// chosen for the record.
-func argsInside(args []string, out string) []string {
+// withFlag is a command line with one more flag, before whatever is no flag.
+func withFlag(args []string, flag string) []string {
 	at := slices.Index(args, "--")
 	if at < 0 {
 		at = len(args)
 	}
-	return slices.Insert(slices.Clone(args), at, "--out="+out)
+	return slices.Insert(slices.Clone(args), at, flag)
 }
 
 // commandInside is this program, run with other arguments where env is, but inside a

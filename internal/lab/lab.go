@@ -63,6 +63,7 @@ type Lab struct {
 	Services int       `json:"services,omitempty"`
 	Machines []Machine `json:"machines"`
 	Arms     []Arm     `json:"arms"`
+	Guest    *Guest    `json:"guest,omitempty"` // the virtual machine that it is in; nil: this machine
 
 	claim   *Claim
 	writer  *change.Writer

@@ -82,6 +82,9 @@ func look(name string) (Info, error) {
 	if there, err := anyNamespace(name); err != nil || !there {
 		return info, err // kept, but somebody else removed what it was made of
 	}
+	if alive, err := s.Lab.Guest.alive(name); err != nil || !alive {
+		return info, err
+	}
 	info.Status = Kept
 	return info, nil
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // Exit codes of the venturi command. They are documented in `venturi help exit-codes`
@@ -68,6 +69,20 @@ func Code(err error) int {
 		return e.Code
 	}
 	return Failed
+}
+
+// Parse reads an Error from what [Print] wrote last in a text, such as the log of
+// another process of ours; nil: there is none. Its code is code.
+func Parse(code int, text string) error {
+	at := strings.LastIndex(text, "venturi: ")
+	if at < 0 {
+		return nil
+	}
+	lines := strings.Split(text[at+len("venturi: "):], "\n")
+	if len(lines) < 3 || !strings.HasPrefix(lines[1], "  why: ") || !strings.HasPrefix(lines[2], "  do:  ") {
+		return nil
+	}
+	return New(code, lines[0], lines[1][len("  why: "):], lines[2][len("  do:  "):])
 }
 
 // Print writes err the way a terminal shows it: three lines for an Error, one
