@@ -71,10 +71,11 @@ what a killed run left of such.`,
 			if elsewhere, err := u.elsewhere(env); err != nil {
 				return err
 			} else if elsewhere {
-				if q.Out == "" {
+				named := q.Out != ""
+				if !named {
 					q.Out = compare.FreshFolder(time.Now())
 				}
-				return measureUnder(cmd.Context(), env, u, []compare.Request{q}, q.Out)
+				return measureUnder(cmd.Context(), env, u, []compare.Request{q}, q.Out, named)
 			}
 			return runCompare(cmd.Context(), env, q, func(file string, rec *result.Record) error {
 				return printReport(env, file, rec, opt)

@@ -189,7 +189,7 @@ func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Reques
 	if elsewhere, err := u.elsewhere(env); err != nil {
 		return err
 	} else if elsewhere {
-		return measureUnder(cmd.Context(), env, u, requests, flags.Out)
+		return measureUnder(cmd.Context(), env, u, requests, flags.Out, cmd.Flags().Changed("out"))
 	}
 	for _, q := range requests {
 		if err := q.Check(); err != nil {

@@ -88,8 +88,8 @@ func notHere(specs []string) error {
 // measureUnder runs the command line of env once more, inside a virtual machine
 // under another kernel. Whatever does not depend on the kernel is refused here,
 // and here are made the folders of the records, all of them below out, which is
-// what the machine may write to.
-func measureUnder(ctx context.Context, env *Env, u under, requests []compare.Request, out string) error {
+// what the machine may write to. named tells whether the command line names it.
+func measureUnder(ctx context.Context, env *Env, u under, requests []compare.Request, out string, named bool) error {
 	k, err := u.check(requests)
 	if err != nil {
 		return err
@@ -120,7 +120,11 @@ func measureUnder(ctx context.Context, env *Env, u under, requests []compare.Req
 		return err
 	}
 	show.Done()
-	code, err := g.Run(ctx, commandInside(env, withFlag(env.Args, "--out="+out)))
+	args := env.Args
+	if !named {
+		args = withFlag(args, "--out="+out)
+	}
+	code, err := g.Run(ctx, commandInside(env, args))
 	if err != nil {
 		tellCut(env, folders)
 		return errors.Join(err, g.Close())
