@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/venturi-net/venturi/internal/machine"
 )
 
 // Run runs a command inside the namespace, gives it input to read, and waits
@@ -21,7 +23,7 @@ func (n *Namespace) Run(ctx context.Context, c Command, input string) (string, e
 	cmd.Env = c.Env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = time.Second // for a grandchild that keeps the pipes open
+	cmd.WaitDelay = machine.Patience(time.Second) // for a grandchild that keeps the pipes open
 	// A new process is in the namespace of the thread that forks it.
 	err := n.do(cmd.Start)
 	if err == nil {
