@@ -5,7 +5,6 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -30,6 +29,8 @@ type variant struct {
 	frame func(k int) string
 	// card is where the frames are to be seen.
 	card card
+	// apart leaves it to a test of its own: its ends are in virtual machines.
+	apart bool
 }
 
 // card is a network device that frames are captured on.

@@ -6,13 +6,30 @@ import (
 	"os"
 	"testing"
 
+	"github.com/venturi-net/venturi/internal/guest"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 )
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, testenv.Roles{"builder": builder, "speaker": agenttest.Speak})
+	if code, ok := guest.Main(os.Args, os.Stderr); ok {
+		os.Exit(code)
+	}
+	testenv.Main(reporting{m}, testenv.Roles{"builder": builder, "speaker": agenttest.Speak})
+}
+
+// reporting runs the tests and then says which paths they carried, see
+// TestKernels.
+type reporting struct{ *testing.M }
+
+func (r reporting) Run() int {
+	code := r.M.Run()
+	if inGuest() {
+		suite.tell()
+		return code
+	}
+	return max(code, sumUp())
 }
 
 // builder raises a lab with the paths args[2:] and takes it down, over and

@@ -16,7 +16,7 @@ import (
 )
 
 // patience bounds every wait of these tests; nothing is asserted on speed.
-const patience = 30 * time.Second
+var patience = machine.Patience(30 * time.Second)
 
 const content = 4 << 20 // bytes over TCP, each way
 
@@ -114,7 +114,7 @@ func echoUDP(server *net.UDPConn) (stop func()) {
 const tries = 6
 
 // firstWait is for the first answer; for each further one it is twice as long.
-const firstWait = patience / 100
+var firstWait = patience / 100
 
 func pingUDP(client *net.UDPConn, to netip.AddrPort, payload []byte) (err error) {
 	got := make([]byte, 1<<16)

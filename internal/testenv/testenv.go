@@ -34,7 +34,7 @@ const (
 type Roles map[string]func(args []string) int
 
 // Main runs a package's tests and fails if they leave something behind.
-func Main(m *testing.M, roles Roles) {
+func Main(m interface{ Run() int }, roles Roles) {
 	if os.Getenv(roleEnv) == "1" && len(os.Args) > 1 {
 		role := os.Args[1]
 		play, ok := roles[role]
@@ -109,11 +109,18 @@ func Root(t testing.TB) {
 	if os.Geteuid() == 0 {
 		return
 	}
-	if os.Getenv(requireEnv) == "1" {
+	if Required() {
 		t.Fatalf("needs root, and %s=1 forbids to skip", requireEnv)
 	}
 	t.Skip("needs root: run it through sudo, or `make test`")
 }
+
+// Required tells whether a test must not skip for want of what `make test`
+// installs.
+func Required() bool { return os.Getenv(requireEnv) == "1" }
+
+// RequireRoot is what makes that so, as a setting of the environment.
+const RequireRoot = requireEnv + "=1"
 
 // labs counts those of this process: each has a name of its own.
 var labs atomic.Int32

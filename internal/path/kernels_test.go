@@ -1,0 +1,131 @@
+package path_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/kernel"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/vm"
+)
+
+const (
+	kernelsEnv = "VENTURI_TEST_KERNELS" // under which kernels TestKernels runs the suite: "5.10 6.1 6.12"
+	wholeEnv   = "VENTURI_TEST_WHOLE"   // 1: all of the suite, not only its short form
+	matrixEnv  = "VENTURI_TEST_MATRIX"  // file that gets the matrix: go test shows nothing of what passes
+)
+
+func whole() bool { return os.Getenv(wholeEnv) == "1" }
+
+// defaultKernel is one that can do all that any driver is made of.
+const defaultKernel = "6.12"
+
+// guestLimit is how long the suite may take in a guest: far more than it does.
+const guestLimit = 40 * time.Minute
+
+// guests are the ledgers of the suite's runs under other kernels.
+var guests []column
+
+// Kernels differ in what they can do, and the one that the tests run on lacks a
+// lot. So the suite runs once more in virtual machines under others, as this
+// very binary, and a driver that ran on none fails the tests: see sumUp.
+func TestKernels(t *testing.T) {
+	testenv.Root(t)
+	if inGuest() {
+		t.Skip("is in a machine under another kernel itself")
+	}
+	which := os.Getenv(kernelsEnv)
+	if which == "" {
+		which = defaultKernel
+	}
+	for _, name := range strings.Fields(which) {
+		t.Run(name, func(t *testing.T) {
+			k, err := kernel.Find(name)
+			if err != nil && !testenv.Required() {
+				t.Skip(err)
+			}
+			must(t, err)
+			underKernel(t, k)
+		})
+	}
+}
+
+func underKernel(t *testing.T, k kernel.Kernel) {
+	column := column{kernel: k.Release, book: map[string]outcome{}}
+	defer func() { guests = append(guests, column) }()
+	dir, err := os.Getwd()
+	must(t, err)
+	start := time.Now()
+	g, err := vm.Start(t.Context(), vm.Config{Kernel: k, Program: testenv.Program(t), Root: true, CPUs: 2, Memory: 3 << 10})
+	must(t, err)
+	defer func() { must(t, g.Close()) }()
+	up := time.Now()
+	var said bytes.Buffer
+	var out io.Writer = &said
+	if testing.Verbose() {
+		out = io.MultiWriter(out, os.Stderr)
+	}
+	command := vm.Command{Args: append(testenv.Program(t), suiteArgs()...), Dir: dir, Stdout: out, Stderr: out,
+		Env: []string{"HOME=/root", "LANG=C.UTF-8", guestEnv + "=1", wholeEnv + "=" + os.Getenv(wholeEnv), testenv.RequireRoot}}
+	code, err := g.Run(t.Context(), command)
+	t.Logf("%s on %s: it started in %v, and the suite took %v", k.Release, g.Accel(), up.Sub(start).Round(time.Second/10), time.Since(up).Round(time.Second/10))
+	if book := hear(said.String()); book != nil {
+		column.book = book
+	}
+	must(t, err)
+	ranAny := false
+	for _, o := range column.book {
+		ranAny = ranAny || o == ran
+	}
+	switch {
+	case code != 0:
+		t.Errorf("the suite ended with code %d:\n%s", code, &said)
+	case !ranAny:
+		t.Errorf("nothing ran in the guest:\n%s", &said)
+	}
+}
+
+// suiteArgs choose what runs in a guest. Killing builders proves the same under
+// any kernel, and takes long; the fifty machines do so, too.
+func suiteArgs() []string {
+	args := []string{"-test.v", "-test.timeout=" + guestLimit.String()}
+	if whole() {
+		return append(args, "-test.skip=^(TestKilledWhileBuilding|TestFiftyMachines)$")
+	}
+	return append(args, "-test.run=^TestOnTheWire$")
+}
+
+// sumUp says which driver ran under which kernel, when TestKernels looked, and
+// gives 1 if one ran under none.
+func sumUp() (code int) {
+	if len(guests) == 0 {
+		return 0
+	}
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	columns := guests
+	if len(suite.book) > 0 {
+		columns = append([]column{{strings.TrimSpace(string(release)) + " (here)", suite.book}}, guests...)
+	}
+	text, nowhere := matrix(columns)
+	if len(nowhere) > 0 {
+		code = 1
+		text += fmt.Sprintf("FAILED: under none of these kernels ran %s\n", strings.Join(nowhere, ", "))
+	}
+	fmt.Print(text)
+	if file := os.Getenv(matrixEnv); file != "" {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}
