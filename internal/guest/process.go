@@ -35,6 +35,7 @@ type process struct {
 
 	mu    sync.Mutex
 	ended bool
+	gone  chan struct{} // closed when it is
 }
 
 // output is what one of the command's standard streams is copied through.
@@ -61,7 +62,7 @@ func launch(want start, streams map[part]*stream) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: &exec.Cmd{Path: file, Args: want.Args, Env: want.Env, Dir: want.Dir}}
+	p := &process{cmd: &exec.Cmd{Path: file, Args: want.Args, Env: want.Env, Dir: want.Dir}, gone: make(chan struct{})}
 	if want.TTY != nil {
 		return p, p.startOnTerminal(*want.TTY, streams)
 	}
@@ -137,7 +138,7 @@ func closeAll(files []*os.File) {
 }
 
 func (p *process) startOnTerminal(size Size, streams map[part]*stream) error {
-	ours, theirs, err := pty.Open()
+	ours, theirs, err := openTerminal()
 	if err != nil {
 		return fmt.Errorf("open a terminal: %w", err)
 	}
@@ -168,8 +169,42 @@ func (p *process) startOnTerminal(size Size, streams map[part]*stream) error {
 	return nil
 }
 
+// openTerminal opens a terminal whose near end knows deadlines, which that of
+// package pty does not.
+func openTerminal() (ours, theirs *os.File, err error) {
+	blocking, theirs, err := pty.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer blocking.Close()
+	fd, err := unix.FcntlInt(blocking.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fd), blocking.Name()), theirs, nil
+}
+
 func (p *process) resize(s Size) error {
-	return pty.Setsize(p.terminal, &pty.Winsize{Rows: s.Rows, Cols: s.Columns})
+	return onDescriptor(p.terminal, func(fd int) error {
+		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: s.Rows, Col: s.Columns})
+	})
+}
+
+// onDescriptor calls fn with a file's descriptor. To ask the file for it would
+// make it a blocking one.
+func onDescriptor(f *os.File, fn func(fd int) error) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if failed := raw.Control(func(fd uintptr) { err = fn(int(fd)) }); failed != nil {
+		return failed
+	}
+	return err
 }
 
 // copyOut hands on what the command writes, until everybody has closed that, or
@@ -182,12 +217,22 @@ func (p *process) copyOut() {
 			_, err := io.Copy(o.to, o.from)
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				// All that the command itself wrote is in there by now.
-				waiting, _ := unix.IoctlGetInt(int(o.from.Fd()), unix.TIOCINQ)
-				_, _ = io.CopyN(o.to, o.from, int64(waiting))
+				_, _ = io.CopyN(o.to, o.from, waiting(o.from))
 			}
 			o.from.Close()
 		}()
 	}
+}
+
+// waiting is how much can be read at once, bytes.
+func waiting(f *os.File) int64 {
+	n := 0
+	_ = onDescriptor(f, func(fd int) (err error) {
+		n, err = unix.IoctlGetInt(fd, unix.TIOCINQ)
+		return err
+	})
+	_ = f.SetReadDeadline(time.Time{})
+	return int64(n)
 }
 
 // wait waits for the end and gives the exit code. The output may take as long as
@@ -197,6 +242,7 @@ func (p *process) wait() int {
 	p.mu.Lock()
 	p.ended = true
 	p.mu.Unlock()
+	close(p.gone)
 	for _, o := range p.outputs {
 		if o.from.SetReadDeadline(time.Now().Add(stayLimit)) != nil {
 			o.from.Close() // closed already, or it knows no deadlines
@@ -222,8 +268,11 @@ func (p *process) obey(s *stream) {
 		var r request
 		if err := readLine(s.from, &r); err != nil {
 			p.signal(unix.SIGTERM)
-			time.Sleep(abandonGrace)
-			p.signal(unix.SIGKILL)
+			select {
+			case <-p.gone:
+			case <-time.After(abandonGrace):
+				p.signal(unix.SIGKILL)
+			}
 			return
 		}
 		if r.Signal != 0 {

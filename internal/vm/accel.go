@@ -131,7 +131,8 @@ func probeKey(k kernel.Kernel, program string) (string, error) {
 const memoryFolder = "/run/venturi"
 
 func answerFile(key string) string {
-	return filepath.Join(memoryFolder, fmt.Sprintf("kvm-%x.json", sha256.Sum256([]byte(key)))[:len(memoryFolder)+21])
+	sum := sha256.Sum256([]byte(key))
+	return filepath.Join(memoryFolder, fmt.Sprintf("kvm-%x.json", sum[:8]))
 }
 
 // recall reads a kept answer. None that can be read is as good as none.

@@ -1,0 +1,8 @@
+package guest
+
+// What the tests outside of the package look at.
+var (
+	DeviceNode = deviceNode
+	ReadLine   = readLine
+	WriteLine  = writeLine
+)
