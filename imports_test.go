@@ -28,7 +28,7 @@ var only = []struct {
 	{"internal/ovs", []string{"internal/machine", "internal/change", "internal/feature", "internal/verr"}, "it runs a switch wherever it is told to, for any path"},
 	{"internal/ovn", []string{"internal/machine", "internal/change", "internal/feature", "internal/ovs"}, "it puts switches under a central, and knows them by ovs alone"},
 	{"internal/bgp", []string{"internal/machine", "internal/change", "internal/verr"}, "a speaker is a daemon: it knows its file and its machine, not the lab"},
-	{"internal/path", append(slices.Clone(siblingsMay), "internal/ovs", "internal/ovn", "internal/bgp"), whySiblings},
+	{"internal/path", append(slices.Clone(siblingsMay), "internal/ovs", "internal/ovn", "internal/bgp", "internal/vm", "internal/kernel"), whySiblings},
 	{"internal/load", siblingsMay, whySiblings},
 	{"internal/meter", siblingsMay, whySiblings},
 	{"internal/tool", siblingsMay, whySiblings},

@@ -41,6 +41,8 @@ type Session struct {
 	lab    *lab.Lab
 	unlock func()
 	agents [2]*agent.Client
+	// emulated are the arms with an end in a virtual machine whose CPU is.
+	emulated map[string]bool
 }
 
 // Do carries one comparison out and returns its record and the file that holds
@@ -138,6 +140,9 @@ func Open(ctx context.Context, q Request, h Host) (*Session, error) {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
+	if s.emulated, err = emulated(ctx, s.lab); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	return s, nil
 }
 
@@ -211,6 +216,7 @@ func (s *Session) arms(q Request) ([]result.Arm, []experiment.Ends) {
 		arm := result.Arm{
 			Name: a.Name, Path: a.Path, Options: a.Options, MTU: a.From().MTU, Overhead: a.Overhead,
 			From: a.From().Addr.String(), To: a.To().Addr.String(), Versions: a.Versions,
+			Emulated: s.emulated[a.Name],
 		}
 		if n := len(a.Ends[0]); n > 1 {
 			arm.Pairs = n

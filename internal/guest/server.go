@@ -34,11 +34,13 @@ func serve(channel int, machine string) error {
 	if err := greet(session); err != nil {
 		return err
 	}
-	if machine != "" {
-		return agent.Serve(context.Background(), session, agent.Options{Machine: machine})
+	if machine == "" {
+		Commands(session)
+		return nil
 	}
-	Commands(session)
-	return nil
+	agents, others := apart(session)
+	go Commands(others)
+	return agent.Serve(context.Background(), agents, agent.Options{Machine: machine})
 }
 
 // greet answers the first stream.

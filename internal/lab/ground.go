@@ -87,7 +87,9 @@ func (b *builder) site(arm path.Arm, mtu int, o Options, versions map[string]str
 		Start: func(i int, in *change.Namespace, c change.Command) (*change.Child, error) {
 			return b.start(i, arm.Name, in, c)
 		},
-		Program: o.Program,
+		Program:  o.Program,
+		Settings: base,
+		Kept:     b.keep,
 		Report: func(component, version string) {
 			b.mu.Lock()
 			defer b.mu.Unlock()

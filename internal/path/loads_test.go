@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
 )
@@ -64,9 +65,10 @@ func planOf(name string, flows int, slice time.Duration, arms []load.Arm, port *
 // measure runs a plan and gives the arms that it could not measure, and why.
 func measure(t *testing.T, p load.Plan) (failed []load.Arm, why error) {
 	t.Helper()
-	server, err := load.Serve(p, nil, nil)
+	guests := agent.NewGuests(nil)
+	server, err := load.Serve(p, nil, guests)
 	must(t, err)
-	results, err := load.Run(t.Context(), p, nil, nil)
+	results, err := load.Run(t.Context(), p, nil, guests)
 	must(t, err)
 	problems := map[int]error{}
 	for _, r := range results {

@@ -100,7 +100,8 @@ func (a Arm) Here() feature.Answer {
 var Table = []*Driver{
 	&host, &routed, &overBGP, &ipip, &vxlan, &vxlanDev, &geneve,
 	&vlan, &qinq, &macvlan, &ipvlan, &netkit,
-	&ovsVXLAN, &ovsGeneve, &ovsVLAN, &ovsQinQ, &ovnOverlay, &ovnUnderlay, &attach,
+	&ovsVXLAN, &ovsGeneve, &ovsVLAN, &ovsQinQ, &ovnOverlay, &ovnUnderlay,
+	&vmVLAN, &vmVXLAN, &attach,
 }
 
 // Site is where a driver builds.
@@ -164,6 +165,11 @@ type Ground struct {
 	Report func(component, version string)
 	// Program starts this very program; its arguments follow.
 	Program []string
+	// Settings are those that every namespace of the lab begins with, and that a
+	// virtual machine needs to have too.
+	Settings []change.Setting
+	// Kept: the lab stays when the process that raises it ends.
+	Kept bool
 }
 
 // Lookup finds a driver by name. An unknown name is an error for a user.

@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/safchain/ethtool"
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 const (
@@ -47,9 +49,30 @@ func checkSegments(t *testing.T, from, to machine.Endpoint) {
 			break
 		}
 	}
+	if errors.Is(err, unix.EIO) && !sums(t, from) {
+		// Kernels before 6.11 do not cut for a device that computes no checksums:
+		// who sends has to.
+		return
+	}
 	if err != nil {
 		t.Errorf("UDP %s to %s, %d datagrams of %d bytes in one call: %v", from.Addr, to.Addr, count, size, err)
 	}
+}
+
+// sums tells whether the device of an end computes checksums.
+func sums(t *testing.T, end machine.Endpoint) (on bool) {
+	t.Helper()
+	testenv.In(t, end.Namespace, func() error {
+		tool, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer tool.Close()
+		features, err := tool.Features(end.Device)
+		on = features["tx-checksum-ip-generic"]
+		return err
+	})
+	return on
 }
 
 // errLost is of datagrams that did not come.
@@ -60,6 +83,11 @@ func sendSegments(client, server *net.UDPConn, sent []byte, size int) error {
 	if _, err := client.WriteToUDPAddrPort(sent, to); err != nil {
 		return err
 	}
+	return allCome(server, sent, size)
+}
+
+// allCome waits for all datagrams that a buffer was cut into.
+func allCome(server *net.UDPConn, sent []byte, size int) error {
 	count := len(sent) / size
 	got, buf := map[uint16]bool{}, make([]byte, 1<<16)
 	for len(got) < count {

@@ -49,8 +49,9 @@ type Config struct {
 	NICs    []NIC // they are eth0, eth1, ... in the guest
 	// Settings are sysctls of the guest, set before anything else runs there.
 	Settings []change.Setting
-	// Agent makes the guest serve package agent on every stream, as the machine
-	// of this name. Empty: it runs commands.
+	// Agent makes the guest serve package agent, as the machine of this name, to
+	// those who speak to one; to all others it runs commands. Empty: it runs
+	// commands only.
 	Agent   string
 	Console string // file that gets the console's output; empty: none
 	// In is where qemu is started, and where the taps are; nil: here.

@@ -1,0 +1,63 @@
+package guest
+
+import (
+	"bufio"
+	"net"
+)
+
+// preface begins each connection of an agent's client, which is HTTP/2, and no
+// stream of a command.
+const preface = "PRI"
+
+// apart tells the streams of a listener apart: those for an agent, and those of
+// commands. The agent's listener closes the one that they come from.
+func apart(l net.Listener) (agent, commands net.Listener) {
+	ended := make(chan struct{})
+	a := &branch{Listener: l, conns: make(chan net.Conn), ended: ended}
+	c := &branch{Listener: l, conns: make(chan net.Conn), ended: ended}
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go sort(conn, a, c)
+		}
+	}()
+	return a, c
+}
+
+// sort hands a stream on by its first bytes.
+func sort(conn net.Conn, agent, commands *branch) {
+	s := &stream{Conn: conn, from: bufio.NewReader(conn)}
+	to := commands
+	if first, err := s.from.Peek(len(preface)); err != nil {
+		conn.Close() // it ended before it said what it is
+		return
+	} else if string(first) == preface {
+		to = agent
+	}
+	select {
+	case to.conns <- s:
+	case <-to.ended:
+		conn.Close()
+	}
+}
+
+// branch is a listener that gets some of the streams of another.
+type branch struct {
+	net.Listener
+	conns chan net.Conn
+	ended chan struct{}
+}
+
+// Accept is of [net.Listener].
+func (b *branch) Accept() (net.Conn, error) {
+	select {
+	case c := <-b.conns:
+		return c, nil
+	case <-b.ended:
+		return nil, net.ErrClosed
+	}
+}
