@@ -13,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
+	"github.com/venturi-net/venturi/internal/guest"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
@@ -25,6 +26,9 @@ func (l leakChecked) Run() int { return testenv.Run(l.m) }
 
 // The scripts run this test binary under the name venturi.
 func TestMain(m *testing.M) {
+	if code, ok := guest.Main(os.Args, os.Stderr); ok {
+		os.Exit(code)
+	}
 	testscript.Main(leakChecked{m}, map[string]func(){"venturi": func() {
 		env := &Env{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, Exit: os.Exit}
 		os.Exit(Run(context.Background(), env))
@@ -38,7 +42,7 @@ func TestMain(m *testing.M) {
 //	nobody N PROGRAM... the same, as a user without privileges
 //	errors              the last standard error must be one three-part error
 //
-// and in its folder the runs good, cut (no end), bare (cut before its plan),
+// and in its folder bzImage (the head of a kernel's file) and the runs good, cut (no end), bare (cut before its plan),
 // newer, damaged and foreign.
 func TestScripts(t *testing.T) { testscript.Run(t, params("testdata/script")) }
 
@@ -149,7 +153,11 @@ func setup(env *testscript.Env) error {
 			return err
 		}
 	}
-	return nil
+	image := make([]byte, 4096)
+	copy(image[0x202:], "HdrS")
+	image[0x20f] = 4 // the release is at 0x400 and 0x200
+	copy(image[0x600:], "6.1.0-test (somebody@host)")
+	return os.WriteFile(filepath.Join(env.WorkDir, "bzImage"), image, 0o644)
 }
 
 func recordText(rec *result.Record) (string, error) {
