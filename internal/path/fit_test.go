@@ -39,11 +39,37 @@ func TestFitVNIs(t *testing.T) {
 	}
 }
 
+// What takes all that comes by a UDP port has one that nobody else has.
+func TestFitPorts(t *testing.T) {
+	for _, c := range []struct {
+		paths string
+		want  []int
+	}{
+		{"geneve host geneve ovs-geneve:datapath=netdev", []int{6081, 0, 6082, 0}},
+		{"geneve geneve:port=6081 geneve", []int{6082, 6081, 6083}},
+		{"geneve vxlan:port=6081 geneve:port=8472", []int{6082, 0, 8472}},
+	} {
+		arms, err := path.Arms(strings.Fields(c.paths), nil)
+		if err == nil {
+			err = path.Fit(arms, 2)
+		}
+		var got []int
+		for _, a := range arms {
+			got = append(got, a.Port)
+		}
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: ports %v, %v, want %v", c.paths, got, err, c.want)
+		}
+	}
+}
+
 // What cannot be up at once is refused, with the names of both.
 func TestFitRefuses(t *testing.T) {
 	for paths, what := range map[string]string{
 		"vxlan:vni=7 vxlan:vni=7":                              "cannot raise path vxlan.2 beside vxlan",
 		"vxlan:port=4789,vni=7 host vxlan-dev:vni=6,tunnels=2": "cannot raise path vxlan-dev beside vxlan",
+		"geneve:port=7000 geneve:port=7000":                    "cannot raise path geneve.2 beside geneve",
+		"vxlan geneve:port=8472":                               "cannot raise path geneve beside vxlan",
 		"bgp:reflector=2":                                      "cannot raise path bgp with reflector=2",
 	} {
 		arms, err := path.Arms(strings.Fields(paths), nil)
