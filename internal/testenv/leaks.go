@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sort"
 	"strconv"
@@ -23,8 +24,8 @@ type seen map[string]bool
 
 // settle is how long things get to vanish: a killed process, a connection in
 // the hands of a goroutine that is about to end.
-const (
-	settle     = 5 * time.Second
+var (
+	settle     = machine.Patience(5 * time.Second)
 	settlePoll = 20 * time.Millisecond
 )
 
@@ -33,6 +34,7 @@ func leaks(before seen) []string {
 	left, err := newSince(before)
 	for end := time.Now().Add(settle); len(left) > 0 && err == nil && time.Now().Before(end); {
 		time.Sleep(settlePoll)
+		runtime.GC() // pipes that io.Copy keeps for later are closed when they are collected
 		left, err = newSince(before)
 	}
 	if err != nil {
