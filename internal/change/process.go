@@ -123,7 +123,7 @@ func (c *Child) Await(ctx context.Context, limit time.Duration, ready func(conte
 	}
 }
 
-// said gives the end of what the process wrote.
+// said gives the end of what the process wrote, its lines in one.
 func (c *Child) said() string {
 	if c.log == "" {
 		return ""
@@ -135,7 +135,13 @@ func (c *Child) said() string {
 	if len(text) > logTail {
 		text = text[len(text)-logTail:]
 	}
-	return "; it said: " + strings.TrimSpace(string(text))
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return "; it said: " + strings.Join(lines, "; ")
 }
 
 func (c *Child) cut() {

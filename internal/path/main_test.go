@@ -16,7 +16,9 @@ func TestMain(m *testing.M) {
 	if code, ok := guest.Main(os.Args, os.Stderr); ok {
 		os.Exit(code)
 	}
-	testenv.Main(reporting{m}, testenv.Roles{"builder": builder, "speaker": agenttest.Speak})
+	testenv.Main(reporting{m}, testenv.Roles{
+		"builder": builder, "speaker": agenttest.Speak, "guest": agenttest.HoldGuest, "inside": inside,
+	})
 }
 
 // reporting runs the tests and then says which paths they carried, see

@@ -36,6 +36,13 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// forget drops what was kept until now.
+func (t *tail) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = nil
+}
+
 // lines gives what can be read of it.
 func (t *tail) lines() []string {
 	t.mu.Lock()

@@ -1,0 +1,222 @@
+package path_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/vm"
+)
+
+// What the other tests do with sockets in namespaces is done in virtual
+// machines by this very program, told by its arguments what to do.
+
+// insidePort is where the far end echoes, over TCP and UDP. It is none that
+// could be a tunnel's.
+const insidePort = dealt + 7
+
+// insideFile is this program in a virtual machine.
+const insideFile = "/init"
+
+// inside is the role in a virtual machine:
+//
+//	echo ADDR            send back what comes, until standard input ends
+//	carry FROM TO MTU    check that content of all sizes comes back unharmed
+//	ping FROM TO HEX     check that one datagram does
+func inside(args []string) int {
+	if err := doInside(args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func doInside(args []string) error {
+	from, err := netip.ParseAddr(args[1])
+	if err != nil {
+		return err
+	}
+	if args[0] == "echo" {
+		return echoInside(from)
+	}
+	addr, err := netip.ParseAddr(args[2])
+	if err != nil {
+		return err
+	}
+	to := netip.AddrPortFrom(addr, insidePort)
+	if args[0] == "ping" {
+		payload, err := hex.DecodeString(args[3])
+		if err != nil {
+			return err
+		}
+		return pingInside(from, to, payload)
+	}
+	mtu, err := strconv.Atoi(args[3])
+	if err != nil {
+		return err
+	}
+	errs := []error{carryTCP(from, to), segmentsInside(from, to, mtu), mtuInside(from, to, mtu)}
+	for _, size := range []int{1, mtu - headers, mtu - headers + 1, 3*mtu + 7, maxPayload} {
+		payload := make([]byte, size)
+		rand.Read(payload)
+		if err := pingInside(from, to, payload); err != nil {
+			errs = append(errs, fmt.Errorf("UDP of %d bytes: %w", size, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func echoInside(addr netip.Addr) error {
+	at := netip.AddrPortFrom(addr, insidePort)
+	listener, err := net.Listen("tcp", at.String())
+	if err != nil {
+		return err
+	}
+	server, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
+	if err != nil {
+		return err
+	}
+	if err := control(server, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20); err != nil {
+		return err
+	}
+	echoUDP(server)
+	go func() {
+		for echoTCP(listener) == nil {
+		}
+	}()
+	fmt.Println("ready")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+func pingInside(from netip.Addr, to netip.AddrPort, payload []byte) error {
+	client, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0)))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return pingUDP(client, to, payload)
+}
+
+func carryTCP(from netip.Addr, to netip.AddrPort) error {
+	d := net.Dialer{Timeout: patience, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}
+	conn, err := d.Dial("tcp4", to.String())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	sent := make([]byte, content)
+	rand.Read(sent)
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := conn.Write(sent)
+		wrote <- errors.Join(err, conn.(*net.TCPConn).CloseWrite())
+	}()
+	got, err := io.ReadAll(conn)
+	if err = errors.Join(err, <-wrote); err != nil {
+		return fmt.Errorf("TCP: %w", err)
+	}
+	if !bytes.Equal(got, sent) {
+		return fmt.Errorf("TCP: %d bytes came back and differ from the %d sent", len(got), len(sent))
+	}
+	return nil
+}
+
+// segmentsInside sends a buffer at once which the kernel, or the card, cuts into
+// datagrams of the MTU. They come back one by one.
+func segmentsInside(from netip.Addr, to netip.AddrPort, mtu int) (err error) {
+	client, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0)))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	size := mtu - headers
+	err = errors.Join(control(client, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20), control(client, unix.SOL_UDP, unix.UDP_SEGMENT, size))
+	if err != nil {
+		return err
+	}
+	sent := make([]byte, min(maxSegments, maxPayload/size)*size)
+	for range tries {
+		rand.Read(sent)
+		for i := range len(sent) / size {
+			binary.BigEndian.PutUint16(sent[i*size:], uint16(i))
+		}
+		if _, err := client.WriteToUDPAddrPort(sent, to); err != nil {
+			return fmt.Errorf("send segments: %w", err)
+		}
+		if err = allCome(client, sent, size); !errors.Is(err, errLost) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("segments of %d bytes: %w", size, err)
+	}
+	return nil
+}
+
+func mtuInside(from netip.Addr, to netip.AddrPort, mtu int) error {
+	client, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0)))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := control(client, unix.SOL_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO); err != nil {
+		return err
+	}
+	if err := pingUDP(client, to, make([]byte, mtu-headers)); err != nil {
+		return fmt.Errorf("%d bytes that may not be cut: %w", mtu-headers, err)
+	}
+	if _, err := client.WriteToUDPAddrPort(make([]byte, mtu-headers+1), to); !errors.Is(err, unix.EMSGSIZE) {
+		return fmt.Errorf("%d bytes that may not be cut: %v, want %v", mtu-headers+1, err, unix.EMSGSIZE)
+	}
+	return nil
+}
+
+// command runs this program in the virtual machine of an end.
+func command(ctx context.Context, end machine.Endpoint, stdin io.Reader, stdout io.Writer, args ...string) error {
+	var said bytes.Buffer
+	code, err := vm.Remote{Socket: end.Agent}.Run(ctx, vm.Command{
+		Args: append([]string{insideFile, "inside"}, args...), Env: os.Environ(), Stdin: stdin, Stdout: stdout, Stderr: &said,
+	})
+	if err == nil && code != 0 {
+		err = fmt.Errorf("exit code %d: %s", code, &said)
+	}
+	return err
+}
+
+// echoing lets the virtual machine of an end echo until the test is over.
+func echoing(t *testing.T, end machine.Endpoint) {
+	t.Helper()
+	stop, lifeline := io.Pipe()
+	said, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := command(context.Background(), end, stop, out, "echo", end.Addr.String())
+		out.CloseWithError(fmt.Errorf("the echo ended: %v", err))
+		done <- err
+	}()
+	t.Cleanup(func() {
+		lifeline.Close()
+		if err := <-done; err != nil {
+			t.Errorf("echo in the virtual machine of %s: %v", end.Machine, err)
+		}
+	})
+	ready := make([]byte, len("ready\n"))
+	_, err := io.ReadFull(said, ready)
+	must(t, err)
+}
