@@ -67,11 +67,15 @@ type controller struct {
 	stderr bytes.Buffer
 }
 
-// startController starts a comparison that would take minutes.
-func startController(t *testing.T, labName string) *controller {
+// startController starts a comparison that would take minutes, of the usual
+// paths if none are named.
+func startController(t *testing.T, labName string, paths ...string) *controller {
 	t.Helper()
 	q := short(t, "tcp_lat")
 	q.Series = 500
+	if len(paths) > 0 {
+		q.Paths = paths
+	}
 	text, err := json.Marshal(q)
 	if err != nil {
 		t.Fatal(err)
@@ -90,13 +94,13 @@ func startController(t *testing.T, labName string) *controller {
 
 func (c *controller) awaitSlices(t *testing.T, n int) {
 	t.Helper()
-	for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(50 * time.Millisecond) {
+	for start := time.Now(); time.Since(start) < 3*time.Minute; time.Sleep(50 * time.Millisecond) {
 		text, err := os.ReadFile(filepath.Join(c.out, result.FileName))
 		if err == nil && bytes.Count(text, []byte(`{"slice"`)) >= n {
 			return
 		}
 	}
-	t.Fatalf("no %d slices within a minute: %s", n, c.stderr.String())
+	t.Fatalf("no %d slices within three minutes: %s", n, c.stderr.String())
 }
 
 // awaitEnd waits for the process; one that was not killed must say why it ends.

@@ -8,13 +8,17 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/guest"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, testenv.Roles{"agent": agenttest.Play, "controller": playController})
+	if code, ok := guest.Main(os.Args, os.Stderr); ok { // in a virtual machine of a path
+		os.Exit(code)
+	}
+	testenv.Main(m, testenv.Roles{"agent": agenttest.Play, "guest": agenttest.HoldGuest, "controller": playController})
 }
 
 // playController is a whole comparison in a process that can be killed: its

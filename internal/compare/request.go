@@ -59,8 +59,8 @@ const (
 const (
 	toolSlice  = 2 * time.Second
 	toolSeries = 10
-	mostFlows  = 512
-	mostEnds   = 2048 // flows times arms: each is a thread
+	mostFlows  = 1024
+	mostEnds   = 8192 // flows times arms: each is a thread, of which a Go program has 10000, and has ports
 )
 
 // withDefaults fills in what the user left open.
