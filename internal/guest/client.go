@@ -46,7 +46,7 @@ func Run(ctx context.Context, dial Dialer, c Command) (exit int, err error) {
 	if err := r.open(ctx, dial, control); err != nil {
 		return -1, err
 	}
-	err = writeLine(r.streams[control], start{Args: c.Args, Env: c.Env, Dir: c.Dir, TTY: c.TTY, Parts: c.parts()})
+	err = writeLine(r.streams[control], start{Args: c.Args, Env: c.Env, Dir: c.Dir, TTY: c.TTY, Parts: c.parts(), Joined: c.joined()})
 	if err != nil {
 		return -1, fmt.Errorf("ask for a command: %w", err)
 	}
@@ -84,12 +84,19 @@ func (c Command) parts() []part {
 	for _, p := range []struct {
 		part  part
 		there bool
-	}{{stdin, c.Stdin != nil}, {stdout, c.Stdout != nil}, {stderr, c.Stderr != nil}} {
+	}{{stdin, c.Stdin != nil}, {stdout, c.Stdout != nil}, {stderr, c.Stderr != nil && !c.joined()}} {
 		if p.there {
 			parts = append(parts, p.part)
 		}
 	}
 	return parts
+}
+
+// joined tells whether output and errors go to the same place, which two streams
+// would write to at once, and in any order.
+func (c Command) joined() (same bool) {
+	defer func() { _ = recover() }() // of kinds that cannot be compared
+	return c.Stdout != nil && c.Stdout == c.Stderr
 }
 
 // running is a command, seen from outside.

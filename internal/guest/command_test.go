@@ -90,6 +90,14 @@ func TestCommand(t *testing.T) {
 	}
 }
 
+func TestErrorsWhereOutputGoes(t *testing.T) {
+	var out bytes.Buffer
+	exit, err := guest.Run(t.Context(), channel(t), guest.Command{Args: sh("for i in 1 2 3 4; do echo o; echo e >&2; done"), Stdout: &out, Stderr: &out})
+	if err != nil || exit != 0 || out.String() != strings.Repeat("o\ne\n", 4) {
+		t.Errorf("exit %d, %v, wrote %q", exit, err, &out)
+	}
+}
+
 func TestCommandThatCannotStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -66,7 +66,7 @@ func launch(want start, streams map[part]*stream) (*process, error) {
 	if want.TTY != nil {
 		return p, p.startOnTerminal(*want.TTY, streams)
 	}
-	return p, p.startOnPipes(streams)
+	return p, p.startOnPipes(streams, want.Joined)
 }
 
 // find looks for a program as a shell does.
@@ -90,7 +90,7 @@ func find(name string, env []string) (string, error) {
 	return "", fmt.Errorf("there is no program %s on its PATH", name)
 }
 
-func (p *process) startOnPipes(streams map[part]*stream) error {
+func (p *process) startOnPipes(streams map[part]*stream, joined bool) error {
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var ours, theirs []*os.File
 	defer func() { closeAll(theirs) }()
@@ -113,6 +113,9 @@ func (p *process) startOnPipes(streams map[part]*stream) error {
 		} else {
 			p.cmd.Stderr = w
 		}
+	}
+	if joined {
+		p.cmd.Stderr = p.cmd.Stdout
 	}
 	if err := p.cmd.Start(); err != nil {
 		closeAll(ours)

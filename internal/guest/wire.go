@@ -36,6 +36,7 @@ type start struct {
 	Dir       string
 	TTY       *Size
 	Parts     []part // the standard streams that there are
+	Joined    bool   // errors go where output does
 }
 
 // request is one of those that follow.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/guest"
 	"github.com/venturi-net/venturi/internal/kernel"
+	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -126,6 +127,34 @@ func (c Config) check() error {
 		}
 	}
 	return nil
+}
+
+// checkTaps sees that the taps are there: qemu would make one that is not, and
+// the guest would be joined to nothing.
+func (c Config) checkTaps() error {
+	if len(c.NICs) == 0 {
+		return nil
+	}
+	in := ""
+	if c.In != nil {
+		in = c.In.Path()
+	}
+	return machine.Do(in, func() error {
+		links, err := machine.Links()
+		if err != nil {
+			return err
+		}
+		there := map[string]bool{}
+		for _, l := range links {
+			there[l.Attrs().Name] = true
+		}
+		for _, n := range c.NICs {
+			if !there[n.Tap] {
+				return fmt.Errorf("there is no device %s for its card", n.Tap)
+			}
+		}
+		return nil
+	})
 }
 
 // modules are those of the kernel that the guest loads at boot.

@@ -40,6 +40,9 @@ func Start(ctx context.Context, c Config) (*Guest, error) {
 	} else {
 		f.Close()
 	}
+	if err := c.checkTaps(); err != nil {
+		return nil, c.cannotStart(verr.Missing, err, "make the tap before the machine that uses it")
+	}
 	accel, err := c.choose(ctx, program)
 	if err != nil {
 		return nil, err

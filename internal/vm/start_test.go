@@ -1,0 +1,121 @@
+package vm_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/kernel"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/internal/vm"
+)
+
+// config is that of a machine under a kernel that is kept. It is emulated, as
+// everywhere where there is no KVM.
+func config(t *testing.T) vm.Config {
+	t.Helper()
+	testenv.Root(t)
+	for _, n := range vm.Needs() {
+		if lacks, get := n.Lack(); n != nil {
+			if _, err := n.Ask(); err != nil {
+				missing(t, lacks+": "+get)
+			}
+		}
+	}
+	k, err := kernel.Find("6.1")
+	if err != nil {
+		missing(t, err.Error())
+	}
+	return vm.Config{Kernel: k, Program: testenv.Program(t), Accel: vm.TCG, CPUs: 2, Memory: 1024}
+}
+
+func missing(t *testing.T, what string) {
+	t.Helper()
+	if testenv.Required() {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
+// refused checks that an error tells a person all three parts.
+func refused(t *testing.T, err error, code int, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want %q", parts)
+	}
+	if got := verr.Code(err); got != code {
+		t.Errorf("exit code %d, want %d: %v", got, code, err)
+	}
+	var e *verr.Error
+	if !asError(err, &e) || e.What == "" || e.Why == "" || e.Do == "" {
+		t.Errorf("%v: does not have three parts", err)
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("%v: want %q in it", err, p)
+		}
+	}
+}
+
+func TestMachineThatCannotStart(t *testing.T) {
+	usual := config(t)
+	noModules := t.TempDir()
+	for _, file := range []string{"modules.dep", "modules.builtin", "modules.softdep", "modules.alias"} {
+		must(t, os.WriteFile(filepath.Join(noModules, file), nil, 0o600))
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*vm.Config)
+		code   int
+		parts  []string
+	}{
+		{"no program", func(c *vm.Config) { c.Program = nil }, verr.Usage, []string{"no program"}},
+		{"program is not there", func(c *vm.Config) { c.Program = []string{"/no/such/file"} }, verr.Failed, []string{"/no/such/file"}},
+		{"kernel is not there", func(c *vm.Config) { c.Kernel.Image = "/no/such/kernel" }, verr.Missing, []string{"/no/such/kernel"}},
+		{"kernel lacks modules", func(c *vm.Config) { c.Kernel.Modules = noModules }, verr.Missing, []string{"virtio", "venturi kernel fetch"}},
+		{"module does not exist", func(c *vm.Config) { c.Modules = []string{"no_such_module"} }, verr.Missing, []string{"no_such_module"}},
+		{"too much memory", func(c *vm.Config) { c.Memory = 1 << 34 }, verr.Failed, []string{"emory"}},
+		{"tap is not there", func(c *vm.Config) { c.NICs = []vm.NIC{{Tap: "no-such-tap", MAC: "02:00:00:00:00:01"}} }, verr.Missing, []string{"no-such-tap"}},
+		{"bad address", func(c *vm.Config) { c.NICs = []vm.NIC{{Tap: "tap0", MAC: "x"}} }, verr.Usage, []string{"tap0"}},
+		{"nothing to write on", func(c *vm.Config) { c.Writable = []string{"/tmp"} }, verr.Usage, nil},
+		{"no folder", func(c *vm.Config) { c.Root, c.Writable = true, []string{"/no/such/folder"} }, verr.Usage, []string{"/no/such/folder"}},
+		{"console cannot be written", func(c *vm.Config) { c.Console = "/no/such/folder/console" }, verr.Failed, []string{"/no/such/folder"}},
+		{"unknown acceleration", func(c *vm.Config) { c.Accel = "warp" }, verr.Usage, []string{"warp"}},
+		// It is before its first process for longer than that, as one that hangs there is for ever.
+		{"hangs", func(c *vm.Config) { c.StartLimit = 700 * time.Millisecond }, verr.Failed, []string{"first process within 700ms", "console"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			config := usual
+			c.change(&config)
+			g, err := vm.Start(t.Context(), config)
+			if err == nil {
+				g.Close()
+			}
+			refused(t, err, c.code, append(c.parts, "virtual machine")...)
+		})
+	}
+	t.Run("no qemu", func(t *testing.T) {
+		t.Setenv("PATH", "")
+		_, err := vm.Start(t.Context(), usual)
+		refused(t, err, verr.Missing, "qemu-system-x86_64", "install")
+	})
+	t.Run("stopped", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if _, err := vm.Start(ctx, usual); err != context.DeadlineExceeded {
+			t.Errorf("%v, want %v", err, context.DeadlineExceeded)
+		}
+	})
+}
+
+// What the first process cannot do ends the machine, with the reason.
+func TestFirstProcessGivesUp(t *testing.T) {
+	c := config(t)
+	c.Settings = settings("no.such.setting", "1")
+	_, err := vm.Start(t.Context(), c)
+	refused(t, err, verr.Failed, "cannot start", "no.such.setting", "no such file")
+}
