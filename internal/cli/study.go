@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +33,7 @@ budget: 3m
 margin: 3%
 tables:
   - title: By message size
-    rows: [load, path, flows]             # of: path, load, size, flows
+    rows: [load, path, flows]             # of: path, wire, load, size, flows
     columns: size
     baseline: routed                      # beside the host network
     figures:
@@ -145,6 +146,7 @@ makes it. Then print its tables. The record keeps more than these: "venturi
 report" shows all of it, and "venturi report --study" the tables once more.
 
 With several wires there is a record for each, in a folder of the wire's name.
+Tables that go by wires are printed after the last.
 
 It needs root. It changes nothing but network namespaces of its own, and removes
 what a killed run left of such.`,
@@ -197,9 +199,11 @@ func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Reques
 		}
 	}
 	var failed []error
+	var recs []report.Wired
 	for i, q := range requests {
 		err := runCompare(cmd.Context(), env, q, func(file string, rec *result.Record) error {
-			return printTables(env, s, file, rec, opt)
+			recs = append(recs, report.Wired{Wire: s.Wires[i].Name, Record: rec})
+			return printTables(env, s.Layout(s.Wires[i]), file, []report.Wired{{Record: rec}}, opt)
 		})
 		if err != nil {
 			failed = append(failed, err)
@@ -208,6 +212,9 @@ func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Reques
 			break
 		}
 		fmt.Fprintf(env.Stderr, "venturi: all that it holds is shown by: venturi report %s\n", folders[i])
+	}
+	if err := printTables(env, s.Across(), flags.Out, recs, opt); err != nil {
+		failed = append(failed, err)
 	}
 	return errors.Join(failed...)
 }
@@ -233,22 +240,42 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt report.
 		run = above // the newest record is that of the last wire
 	}
 	folders := s.Folders(run)
-	if _, err := os.Stat(filepath.Join(run, result.FileName)); err == nil || strings.HasSuffix(run, result.FileName) {
+	if recordIn(run) || strings.HasSuffix(run, result.FileName) {
 		folders = []string{run} // it is one record, of whatever wire
 	}
-	for _, folder := range folders {
+	var recs []report.Wired
+	for i, folder := range folders {
+		if len(folders) > 1 && !recordIn(folder) && slices.ContainsFunc(folders, recordIn) {
+			fmt.Fprintf(env.Stderr, "venturi: wire %s is left out: there is no record in %s\n", s.Wires[i].Name, folder)
+			continue
+		}
 		rec, err := openRecord(env, folder, partial)
 		if err != nil {
 			return err
 		}
-		if err := printTables(env, s, folder, rec, opt); err != nil {
+		wire := s.Wires[0]
+		if known, ok := s.WireOf(rec.Plan); ok {
+			wire = known
+		}
+		recs = append(recs, report.Wired{Wire: wire.Name, Record: rec})
+		if err := printTables(env, s.Layout(wire), folder, []report.Wired{{Record: rec}}, opt); err != nil {
 			return err
 		}
 	}
-	return nil
+	return printTables(env, s.Across(), run, recs, opt)
 }
 
-func printTables(env *Env, s *study.Study, file string, rec *result.Record, opt report.Options) error {
+// recordIn tells whether there is a record in a folder.
+func recordIn(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, result.FileName))
+	return err == nil
+}
+
+// printTables prints what a layout shows of records, if it shows anything.
+func printTables(env *Env, l report.Layout, file string, recs []report.Wired, opt report.Options) error {
+	if len(l.Tables) == 0 || len(recs) == 0 {
+		return nil
+	}
 	opt.Width = terminalWidth(env)
-	return printed("cannot print the tables of "+s.Name+" from "+file, report.WriteLayout(env.Stdout, rec, s.Layout(), opt))
+	return printed("cannot print the tables of "+l.Name+" from "+file, report.WriteLayout(env.Stdout, recs, l, opt))
 }

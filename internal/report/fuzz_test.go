@@ -43,11 +43,11 @@ func FuzzReport(f *testing.F) {
 			tables.Tables[0].Figures = append(tables.Tables[0].Figures, f)
 		}
 		out.Reset()
-		if err := WriteLayout(&out, rec, tables, Options{Format: "json"}); err == nil && !json.Valid(out.Bytes()) {
+		if err := WriteLayout(&out, []Wired{{Record: rec}}, tables, Options{Format: "json"}); err == nil && !json.Valid(out.Bytes()) {
 			t.Fatal("the JSON of the tables is not JSON")
 		}
 		for _, format := range []string{"table", "md"} {
-			if err := WriteLayout(io.Discard, rec, tables, Options{Format: format}); err != nil && !errors.Is(err, ErrOtherRecord) {
+			if err := WriteLayout(io.Discard, []Wired{{Record: rec}}, tables, Options{Format: format}); err != nil && !errors.Is(err, ErrOtherRecord) {
 				t.Fatal(err)
 			}
 		}

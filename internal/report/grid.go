@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/stats"
 )
 
@@ -20,10 +21,12 @@ type grid struct {
 type entry struct {
 	Path        string        `json:"path,omitempty"`
 	Against     string        `json:"against,omitempty"` // the path below the line of the ratio
+	Wire        string        `json:"wire,omitempty"`
 	Load        string        `json:"load,omitempty"`
 	Size        int           `json:"size,omitempty"` // bytes
 	Flows       int           `json:"flows,omitempty"`
 	Retransmits bool          `json:"retransmits,omitempty"`
+	CPU         bool          `json:"cpu,omitempty"` // Value is CPU time
 	Unit        string        `json:"unit,omitempty"`
 	Value       *float64      `json:"value,omitempty"` // in Unit; retransmits for 10 s of sending
 	Ratio       *stats.Ratio  `json:"ratio,omitempty"`
@@ -44,7 +47,7 @@ func (g grid) holdsAny() bool {
 }
 
 // spot is a place in a table: an index for each of [Axes].
-type spot [4]int
+type spot [5]int
 
 // on keeps the axes of one side.
 func (s spot) on(side []Axis) spot {
@@ -103,25 +106,68 @@ func (t Table) rivals(host string) []rival {
 
 // spots lists the places of a table with what stands there.
 func (t Table) spots(host string) (places []spot, entries []entry) {
-	sizes, flows := t.sizes(), t.flows()
+	sizes, flows, wires := t.sizes(), t.flows(), t.wires()
 	for f, fig := range t.Figures {
 		for _, size := range fig.Sizes {
 			for _, n := range fig.Flows {
 				for p, r := range t.rivals(host) {
-					if fig.Retransmits && r.against != "" {
+					if fig.beside() && r.against != "" {
 						continue
 					}
-					e := entry{Path: r.arm, Against: r.against, Load: fig.Load, Size: size, Flows: n, Retransmits: fig.Retransmits, there: true}
-					if r.against == "" && !fig.Retransmits {
-						e.Unit = fig.Unit
+					for w, wire := range wires {
+						if !t.on(r.arm, wire) || r.against != "" && !t.on(r.against, wire) {
+							continue
+						}
+						e := entry{
+							Path: r.arm, Against: r.against, Wire: wire, Load: fig.Load, Size: size, Flows: n,
+							Retransmits: fig.Retransmits, CPU: fig.CPU, there: true,
+						}
+						if r.against == "" {
+							e.Unit = fig.unit()
+						}
+						places = append(places, spot{p, w, f, slices.Index(sizes, size), slices.Index(flows, n)})
+						entries = append(entries, e)
 					}
-					places = append(places, spot{p, f, slices.Index(sizes, size), slices.Index(flows, n)})
-					entries = append(entries, e)
 				}
 			}
 		}
 	}
 	return places, entries
+}
+
+// beside tells that it is not the load's own figure, and has no ratio.
+func (f Figure) beside() bool { return f.Retransmits || f.CPU }
+
+// unit is what its values are in; empty: they are counted.
+func (f Figure) unit() string {
+	switch {
+	case f.Retransmits:
+		return ""
+	case f.CPU:
+		return cpuUnit
+	}
+	return f.Unit
+}
+
+// cpuUnit is of CPU time for the bytes of a stream.
+const cpuUnit = "s/GB"
+
+// LeastCPUSize is the message size, bytes, from which a stream's CPU time is
+// counted for its bytes, and not for its messages.
+const LeastCPUSize = analysis.LeastBytesSize
+
+// wires are those of the table; one without a name if it does not go by them.
+func (t Table) wires() []string {
+	if len(t.Wires) == 0 {
+		return []string{""}
+	}
+	return t.Wires
+}
+
+// on tells whether an arm is on a wire.
+func (t Table) on(arm, wire string) bool {
+	only, some := t.Only[arm]
+	return wire == "" || !some || slices.Contains(only, wire)
 }
 
 func (t Table) sizes() (all []int) {
@@ -224,6 +270,8 @@ func (t Table) labels(s spot, side []Axis, host string) []string {
 		switch i := s[slices.Index(Axes(), a)]; a {
 		case ByPath:
 			out = append(out, t.rivals(host)[i].String())
+		case ByWire:
+			out = append(out, clean(t.wires()[i]))
 		case ByLoad:
 			out = append(out, t.figureName(t.Figures[i]))
 		case BySize:
@@ -254,7 +302,10 @@ func (t Table) figureName(f Figure) string {
 		}
 		return name + fmt.Sprintf("/%d s", retransmitSeconds)
 	}
-	return name + ", " + clean(f.Unit)
+	if f.CPU && f.Name == "" {
+		name += " CPU"
+	}
+	return name + ", " + clean(f.unit())
 }
 
 func (t Table) has(a Axis) bool {

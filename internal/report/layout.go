@@ -19,6 +19,12 @@ type Layout struct {
 	Tables   []Table
 }
 
+// Wired is the record of one wire of a study.
+type Wired struct {
+	Wire   string // its name; empty: the study has only one
+	Record *result.Record
+}
+
 // Table lays figures out over rows and columns. Each path stands there with
 // its figures, then each pair of paths with their ratio: every path to the
 // baseline, and every path to the host network, as far as these two are among
@@ -28,7 +34,10 @@ type Table struct {
 	Rows, Columns []Axis   // what changes from row to row, and from column to column; the first slowest
 	Paths         []string // arms, in order
 	Baseline      string   // arm; empty: the host network
+	Wires         []string // in order, of a table that goes by them: it is of several records
 	Figures       []Figure
+	// Only are the wires that an arm is on, of those that are not on all.
+	Only map[string][]string
 }
 
 // Axis is what changes along a side of a table.
@@ -37,13 +46,14 @@ type Axis string
 // The axes.
 const (
 	ByPath  Axis = "path"
+	ByWire  Axis = "wire"
 	ByLoad  Axis = "load" // one after the other of Figures
 	BySize  Axis = "size"
 	ByFlows Axis = "flows"
 )
 
 // Axes lists them all.
-func Axes() []Axis { return []Axis{ByPath, ByLoad, BySize, ByFlows} }
+func Axes() []Axis { return []Axis{ByPath, ByWire, ByLoad, BySize, ByFlows} }
 
 // Figure is what a table shows of one load.
 type Figure struct {
@@ -51,9 +61,13 @@ type Figure struct {
 	Load        string
 	Sizes       []int // bytes
 	Flows       []int
-	Unit        string // one of [Units]; none for Retransmits
+	Unit        string // one of [Units]; none for Retransmits and CPU
 	Retransmits bool   // show these, in place of the load's own figure
+	CPU         bool   // show CPU time for 1e9 bytes received, seconds, in place of it
 }
+
+// nsPerSecond makes seconds of CPU time.
+const nsPerSecond = 1e9
 
 // ErrOtherRecord is a record that holds nothing of what a layout shows.
 var ErrOtherRecord = errors.New("the record holds none of these paths with any of these loads")
@@ -64,10 +78,11 @@ var layoutFormats = []string{"table", "md", "json"}
 // LayoutFormats names the formats that a layout can be printed in, the default first.
 func LayoutFormats() []string { return slices.Clone(layoutFormats) }
 
-// WriteLayout prints what l shows of rec. Errors: an unknown format, a record
-// without a plan ([analysis.ErrNoPlan]) or of something else
-// ([ErrOtherRecord]), or what w returned.
-func WriteLayout(w io.Writer, rec *result.Record, l Layout, opt Options) error {
+// WriteLayout prints what l shows of records: one, or one a wire if the tables
+// go by wires. Errors: an unknown format, a record without a plan
+// ([analysis.ErrNoPlan]) or of something else ([ErrOtherRecord]), or what w
+// returned.
+func WriteLayout(w io.Writer, recs []Wired, l Layout, opt Options) error {
 	if opt.Format == "" {
 		opt.Format = layoutFormats[0]
 	}
@@ -77,24 +92,32 @@ func WriteLayout(w io.Writer, rec *result.Record, l Layout, opt Options) error {
 	if opt.Width <= 0 {
 		opt.Width = defaultWidth
 	}
-	src, err := newSource(rec, l)
-	if err != nil {
-		return fmt.Errorf("analyse record: %w", err)
+	var all sources
+	for _, r := range recs {
+		src, err := newSource(r, l)
+		if err != nil {
+			return fmt.Errorf("analyse record: %w", err)
+		}
+		all = append(all, src)
+	}
+	if len(all) == 0 {
+		return ErrOtherRecord
 	}
 	var grids []grid
 	for _, t := range l.Tables {
-		grids = append(grids, src.fill(t))
+		grids = append(grids, all.fill(t))
 	}
+	var err error
 	if !slices.ContainsFunc(grids, grid.holdsAny) {
 		return ErrOtherRecord
 	}
 	switch opt.Format {
 	case "json":
-		err = writeLayoutJSON(w, src, l, grids)
+		err = writeLayoutJSON(w, all, l, grids)
 	case "md":
-		err = markdownView(w, layoutView(src, l, grids, opt.Format))
+		err = markdownView(w, layoutView(all, l, grids, opt.Format))
 	default:
-		err = tableView(w, layoutView(src, l, grids, opt.Format), opt.Width)
+		err = tableView(w, layoutView(all, l, grids, opt.Format), opt.Width)
 	}
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
@@ -102,19 +125,33 @@ func WriteLayout(w io.Writer, rec *result.Record, l Layout, opt Options) error {
 	return nil
 }
 
+// sources are the records of a study, one a wire.
+type sources []*source
+
+// of finds the record of a wire; nil: there is none. No wire is the only one.
+func (all sources) of(wire string) *source {
+	i := slices.IndexFunc(all, func(s *source) bool { return s.wire == wire || wire == "" })
+	if i < 0 {
+		return nil
+	}
+	return all[i]
+}
+
 // source is a record as layouts read it.
 type source struct {
+	wire string
 	rec  *result.Record
 	host string                       // name of the plan's baseline
 	sums map[string]*analysis.Summary // by the arm that they compare with
 }
 
-func newSource(rec *result.Record, l Layout) (*source, error) {
+func newSource(r Wired, l Layout) (*source, error) {
+	rec := r.Record
 	sum, err := analysis.Analyze(rec, analysis.Options{Live: true})
 	if err != nil {
 		return nil, err
 	}
-	s := &source{rec: rec, sums: map[string]*analysis.Summary{}}
+	s := &source{wire: r.Wire, rec: rec, sums: map[string]*analysis.Summary{}}
 	names := map[string]bool{}
 	for _, a := range rec.Plan.Arms {
 		names[a.Name] = true
@@ -157,11 +194,12 @@ func (s *source) row(against, arm, load string, size, flows int) (*analysis.Cell
 }
 
 // fill looks up every entry of a table.
-func (s *source) fill(t Table) grid {
-	g := t.grid(s.host)
+func (all sources) fill(t Table) grid {
+	g := t.grid(all[0].host)
 	for i := range g.cells {
 		for j := range g.cells[i] {
-			if e := &g.cells[i][j]; e.there {
+			e := &g.cells[i][j]
+			if s := all.of(e.Wire); e.there && s != nil {
 				s.entry(e)
 			}
 		}
@@ -187,7 +225,10 @@ func (s *source) entry(e *entry) {
 	case r == nil:
 	case e.Retransmits && r.Stream != nil:
 		v, e.ok = r.Stream.RetransmitRate*retransmitSeconds, true
-	case !e.Retransmits && r.Value > 0:
+	case e.Retransmits:
+	case e.CPU && r.CPU != nil && r.CPU.Per == analysis.PerGB:
+		v, e.ok = r.CPU.Cost/nsPerSecond, true
+	case !e.CPU && r.Value > 0:
 		v, e.ok = inUnit(c.Cell, r.Value, e.Unit)
 		e.NoFigure, e.slices = r.NoFigure, r.Slices
 	}

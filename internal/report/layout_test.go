@@ -178,11 +178,54 @@ func TestLayoutGolden(t *testing.T) {
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			var got bytes.Buffer
-			if err := WriteLayout(&got, s.make(), s.layout(), s.opt); err != nil {
+			if err := WriteLayout(&got, []Wired{{Record: s.make()}}, s.layout(), s.opt); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, s.name, got.Bytes())
 		})
+	}
+}
+
+// byWire goes by paths and wires; one path is on one of them only.
+func byWire() Layout {
+	figure := Figure{Name: "64 KiB", Load: "tcp_bw", Sizes: []int{64 << 10}, Flows: []int{1}, Unit: "Gb/s"}
+	cpu := figure
+	cpu.Name, cpu.Unit, cpu.CPU = "CPU", "", true
+	return Layout{Name: "qinq", Title: "Tags against tunnels", Tables: []Table{{
+		Title: "Streams", Rows: []Axis{ByPath, ByWire}, Columns: []Axis{ByLoad}, Paths: []string{"bgp", "ovs", "host"},
+		Wires: []string{"sw", "hw"}, Only: map[string][]string{"ovs": {"sw"}}, Figures: []Figure{figure, cpu},
+	}}}
+}
+
+// wiresTruth is what one wire of such a study measures.
+func wiresTruth(factor float64) *result.Record {
+	t := overlaysTruth()
+	t.Cells, t.Meters = []result.Cell{recordtest.TCPBw}, true
+	t.Arms[2].Factor = factor
+	return recordtest.Make(t)
+}
+
+// A table over the records of several wires.
+func TestLayoutByWire(t *testing.T) {
+	hw := wiresTruth(1.01)
+	hw.Plan.Wire, hw.Warnings = "tunnel-tso=on", append(hw.Warnings, result.Warning{Code: "odd", Arm: "bgp", Text: "was odd"})
+	for name, c := range map[string]struct {
+		recs   []Wired
+		format string
+	}{
+		"layout-wires.table":   {[]Wired{{"sw", wiresTruth(1.4)}, {"hw", hw}}, "table"},
+		"layout-wires.md":      {[]Wired{{"sw", wiresTruth(1.4)}, {"hw", hw}}, "md"},
+		"layout-wires.json":    {[]Wired{{"sw", wiresTruth(1.4)}, {"hw", hw}}, "json"},
+		"layout-onewire.table": {[]Wired{{"hw", hw}}, "table"},
+	} {
+		var got bytes.Buffer
+		if err := WriteLayout(&got, c.recs, byWire(), Options{Format: c.format}); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, got.Bytes())
+	}
+	if err := WriteLayout(io.Discard, nil, byWire(), Options{}); !errors.Is(err, ErrOtherRecord) {
+		t.Errorf("without a record: %v", err)
 	}
 }
 
@@ -191,7 +234,7 @@ func TestLayoutFits(t *testing.T) {
 	rec := overlays()
 	for width := 60; width < 240; width += 7 {
 		var got bytes.Buffer
-		if err := WriteLayout(&got, rec, twoTables(), Options{Width: width}); err != nil {
+		if err := WriteLayout(&got, []Wired{{Record: rec}}, twoTables(), Options{Width: width}); err != nil {
 			t.Fatal(err)
 		}
 		for _, line := range strings.Split(got.String(), "\n") {
@@ -226,14 +269,14 @@ func TestTableCheck(t *testing.T) {
 
 func TestLayoutRefuses(t *testing.T) {
 	rec := overlays()
-	if err := WriteLayout(io.Discard, rec, twoTables(), Options{Format: "csv"}); err == nil {
+	if err := WriteLayout(io.Discard, []Wired{{Record: rec}}, twoTables(), Options{Format: "csv"}); err == nil {
 		t.Error("a format that tables have not was taken")
 	}
 	other := recordtest.Make(small(recordtest.UDPLat))
-	if err := WriteLayout(io.Discard, other, twoTables(), Options{}); !errors.Is(err, ErrOtherRecord) {
+	if err := WriteLayout(io.Discard, []Wired{{Record: other}}, twoTables(), Options{}); !errors.Is(err, ErrOtherRecord) {
 		t.Errorf("the record of something else: %v", err)
 	}
-	if err := WriteLayout(io.Discard, &result.Record{}, twoTables(), Options{}); err == nil {
+	if err := WriteLayout(io.Discard, []Wired{{Record: &result.Record{}}}, twoTables(), Options{}); err == nil {
 		t.Error("a record without a plan was taken")
 	}
 }
@@ -271,7 +314,7 @@ func TestInUnit(t *testing.T) {
 // What the JSON says in numbers is what the table says in marks.
 func TestLayoutJSON(t *testing.T) {
 	var out bytes.Buffer
-	if err := WriteLayout(&out, overlays(), twoTables(), Options{Format: "json"}); err != nil {
+	if err := WriteLayout(&out, []Wired{{Record: overlays()}}, twoTables(), Options{Format: "json"}); err != nil {
 		t.Fatal(err)
 	}
 	var d layoutDocument

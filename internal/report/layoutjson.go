@@ -26,9 +26,22 @@ type layoutDocument struct {
 	Emulated bool             `json:"emulated,omitempty"` // the machine's CPU is; of a path the plan says it
 	Warnings []result.Warning `json:"warnings,omitempty"`
 	Banners  []string         `json:"banners,omitempty"`
+	Wires    []wireDocument   `json:"wires,omitempty"` // the records, of tables that go by wires; what is above is of the first
 	Tables   []tableDocument  `json:"tables"`
 	Legend   []string         `json:"legend"`
 	End      *result.End      `json:"end,omitempty"` // missing: the record is incomplete
+}
+
+// wireDocument is what the record of one wire says beside figures.
+type wireDocument struct {
+	Wire     string           `json:"wire"`
+	Header   result.Header    `json:"header"`
+	Plan     result.Plan      `json:"plan"`
+	Facts    []result.Facts   `json:"facts"`
+	Emulated bool             `json:"emulated,omitempty"`
+	Warnings []result.Warning `json:"warnings,omitempty"`
+	Banners  []string         `json:"banners,omitempty"`
+	End      *result.End      `json:"end,omitempty"`
 }
 
 type tableDocument struct {
@@ -38,12 +51,23 @@ type tableDocument struct {
 	Cells   [][]entry  `json:"cells"`   // by row, then column
 }
 
-func writeLayoutJSON(w io.Writer, s *source, l Layout, grids []grid) error {
+func writeLayoutJSON(w io.Writer, all sources, l Layout, grids []grid) error {
+	s := all[0]
 	sum := s.sums[s.host]
 	d := layoutDocument{
 		Format: LayoutJSONFormat, Version: LayoutJSONVersion, Study: l.Name, Title: l.Title, Question: l.Question,
 		Header: s.rec.Header, Plan: s.rec.Plan, Facts: s.rec.Facts, Emulated: sum.Emulated, Warnings: s.rec.Warnings,
-		Banners: banners(s.rec, sum), Legend: plainText(legend(s, grids)), End: s.rec.End,
+		Banners: banners(s.rec, sum), Legend: plainText(legend(all, grids)), End: s.rec.End,
+	}
+	for _, s := range all {
+		if s.wire == "" {
+			continue
+		}
+		sum := s.sums[s.host]
+		d.Wires = append(d.Wires, wireDocument{
+			Wire: s.wire, Header: s.rec.Header, Plan: s.rec.Plan, Facts: s.rec.Facts, Emulated: sum.Emulated,
+			Warnings: s.rec.Warnings, Banners: banners(s.rec, sum), End: s.rec.End,
+		})
 	}
 	for _, g := range grids {
 		d.Tables = append(d.Tables, tableDocument{Title: g.title, Rows: g.rows, Columns: g.columns, Cells: g.cells})

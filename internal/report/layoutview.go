@@ -19,22 +19,58 @@ var verdictMarks = map[stats.Verdict]string{
 }
 
 // layoutView puts the grids into the form that the table and Markdown print.
-func layoutView(s *source, l Layout, grids []grid, format string) *view {
-	sum := s.sums[s.host]
-	v := &view{title: clean(l.Title), banners: banners(s.rec, sum)}
+func layoutView(all sources, l Layout, grids []grid, format string) *view {
+	v := &view{title: clean(l.Title)}
 	if l.Question != "" {
 		v.facts = append(v.facts, [2]string{"question", clean(l.Question)})
 	}
-	for _, f := range facts(s.rec, sum) {
-		if f[0] != "reading" { // it is about columns that are not here
-			v.facts = append(v.facts, f)
+	v.banners = all.say(func(s *source) []string { return banners(s.rec, s.sums[s.host]) })
+	for _, s := range all {
+		sum := s.sums[s.host]
+		for _, f := range facts(s.rec, sum) {
+			if f[0] == "wire" || f[0] == "run" {
+				f[1] = s.said(f[1])
+			}
+			// What is the same on all wires is said once; reading is about columns
+			// that are not here.
+			if f[0] != "reading" && !slices.Contains(v.facts, f) {
+				v.facts = append(v.facts, f)
+			}
 		}
 	}
 	for _, g := range grids {
 		v.blocks = append(v.blocks, g.block(format == layoutFormats[0]))
 	}
-	v.remarks = legend(s, grids)
+	v.remarks = legend(all, grids)
 	return v
+}
+
+// said puts the wire before what is said of its record.
+func (s *source) said(text string) string {
+	if s.wire == "" {
+		return text
+	}
+	return clean(s.wire) + ": " + text
+}
+
+// say joins what is said of all records: once what holds for each, and of what
+// wire the rest is.
+func (all sources) say(of func(*source) []string) (out []string) {
+	said := map[string]int{}
+	for _, s := range all {
+		for _, text := range of(s) {
+			said[text]++
+		}
+	}
+	for _, s := range all {
+		for _, text := range of(s) {
+			if said[text] < len(all) {
+				text = s.said(text)
+			}
+			out = union(out, []string{text})
+		}
+	}
+	return out
 }
 
 // block makes rows of text. For a terminal plain figures keep the place of a
@@ -93,16 +129,18 @@ func (e entry) text() string {
 }
 
 // legend explains what stands in the tables, and what limits it.
-func legend(s *source, grids []grid) []string {
+func legend(all sources, grids []grid) []string {
 	var ratios []entry
 	var paths []string // with places that hold no figure
-	missing, again := map[string]int{}, false
+	missing, again, cpu := map[string]int{}, false, false
 	var partly []*thin
 	var unused []string
 	for _, g := range grids {
 		for _, e := range slices.Concat(g.cells...) {
-			again = again || e.Retransmits
-			unused = union(unused, s.unused(e))
+			again, cpu = again || e.Retransmits, cpu || e.CPU && e.ok
+			if s := all.of(e.Wire); s != nil {
+				unused = union(unused, s.unused(e))
+			}
 			switch {
 			case e.Against == "" && e.there && !e.ok:
 				if missing[e.Path]++; missing[e.Path] == 1 {
@@ -120,19 +158,22 @@ func legend(s *source, grids []grid) []string {
 		out = append(out, strings.ReplaceAll(fmt.Sprintf(f, args...), " %", noBreak+"%"))
 	}
 	if len(ratios) > 0 {
-		say("%s", explainMarks(s, ratios))
-		if text := families(s, ratios); text != "" {
+		say("%s", explainMarks(all[0], ratios))
+		if text := families(all, ratios); text != "" {
 			say("%s", text)
 		}
 		if judged := judgeable(ratios); len(judged) > 0 {
 			say("%s", widths(judged))
 		}
 	}
-	if text := floors(s); text != "" {
+	if text := floors(all); text != "" {
 		say("%s", text)
 	}
 	if again {
 		say("Retransmits are the TCP segments that were sent again, for %d s of sending; how far they stray is not judged.", retransmitSeconds)
+	}
+	if cpu {
+		say("CPU is the time that the machine's cores worked while it was measured, for 1 GB (10^9 bytes) that arrived; how far it strays is not judged.")
 	}
 	for i, p := range paths {
 		paths[i] = fmt.Sprintf("%s in %s", clean(p), plural(missing[p], "place", "places"))
@@ -146,12 +187,20 @@ func legend(s *source, grids []grid) []string {
 	for _, p := range partly {
 		say("%s", p)
 	}
-	if s.rec.Plan.SharedCores {
+	if all[0].rec.Plan.SharedCores {
 		say("Both machines of this lab share the same cores, and their wire is a veth pair: the ratios are the result, and the absolute figures say little about any other machine.")
 	}
+	for _, text := range all.say(warned) {
+		say("%s", text)
+	}
+	return out
+}
+
+// warned lists what a record warns of, but for what is said of every lab.
+func warned(s *source) (out []string) {
 	for _, w := range s.rec.Warnings {
 		if w.Code != "shared-cores" {
-			say("%s", clean(strings.TrimPrefix(w.Arm+": ", ": ")+w.Text))
+			out = append(out, clean(strings.TrimPrefix(w.Arm+": ", ": ")+w.Text))
 		}
 	}
 	return out
@@ -207,15 +256,19 @@ func explainMarks(s *source, ratios []entry) string {
 }
 
 // families says among how many comparisons a verdict holds.
-func families(s *source, ratios []entry) string {
-	if s.sums[s.host].Series < stats.MinSeries {
-		return "" // there are no verdicts
-	}
-	var parts, seen []string
+func families(all sources, ratios []entry) string {
+	var parts []string
 	for _, e := range ratios {
-		if tests := s.sums[e.Against].Tests; tests > 1 && !slices.Contains(seen, e.Against) {
-			seen = append(seen, e.Against)
-			parts = append(parts, fmt.Sprintf("for all %d comparisons with %s together", tests, clean(e.Against)))
+		s := all.of(e.Wire)
+		if s.sums[s.host].Series < stats.MinSeries {
+			continue // there are no verdicts
+		}
+		if tests := s.sums[e.Against].Tests; tests > 1 {
+			text := fmt.Sprintf("for all %d comparisons with %s together", tests, clean(e.Against))
+			if e.Wire != "" {
+				text += " on wire " + clean(e.Wire)
+			}
+			parts = union(parts, []string{text})
 		}
 	}
 	if len(parts) == 0 {
@@ -254,11 +307,13 @@ func widths(ratios []entry) string {
 }
 
 // floors says what the machine itself does to a ratio.
-func floors(s *source) string {
+func floors(all sources) string {
 	var sizes []float64
-	for _, c := range s.sums[s.host].Cells {
-		if c.Floor != nil && !c.Floor.Ratio.Open && !c.Floor.Invalid {
-			sizes = append(sizes, c.Floor.Size)
+	for _, s := range all {
+		for _, c := range s.sums[s.host].Cells {
+			if c.Floor != nil && !c.Floor.Ratio.Open && !c.Floor.Invalid {
+				sizes = append(sizes, c.Floor.Size)
+			}
 		}
 	}
 	const floor = "Two identical paths seem to differ by ±%s: no smaller difference is claimed where that is so."

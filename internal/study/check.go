@@ -60,6 +60,7 @@ type checker struct {
 	root  *yaml.Node
 	study *Study
 	arms  []path.Arm
+	names []string // of the file's paths
 }
 
 // because turns an error for a user from another package into a mistake.
@@ -137,6 +138,7 @@ func (c *checker) paths() error {
 		if host < 0 && arms[0].Driver.Name == hostDriver {
 			host = i
 		}
+		c.names = append(c.names, name.s)
 		paths = append(paths, Path{Name: name.s, Spec: spec})
 	}
 	switch {
@@ -208,10 +210,34 @@ func (c *checker) wires() error {
 		}
 	}
 	if len(s.Wires) > 0 {
-		return nil
+		return c.onWires()
 	}
 	s.Wires = []Wire{{}}
-	return c.wire("", lineOf(c.root, "paths", 0))
+	if err := c.wire("", lineOf(c.root, "paths", 0)); err != nil {
+		return err
+	}
+	return c.onWires()
+}
+
+// onWires reads on which wires paths are that are not on all.
+func (c *checker) onWires() error {
+	s := c.study
+	s.Only = map[string][]string{}
+	for i, p := range c.file.Paths {
+		for _, name := range p.Wires.items {
+			if !slices.ContainsFunc(s.Wires, func(w Wire) bool { return w.Name != "" && w.Name == name }) {
+				return wrong(p.Wires.line, "the study has no wire %q", name)
+			}
+		}
+		if len(p.Wires.items) == 0 {
+			continue
+		}
+		if c.names[i] == s.Paths[0].Name {
+			return wrong(p.Wires.line, "the host network is on every wire")
+		}
+		s.Only[c.names[i]] = p.Wires.items
+	}
+	return nil
 }
 
 // wire tells whether a wire can be, and carries all paths.

@@ -8,7 +8,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
@@ -82,7 +81,7 @@ func (s *Study) Explain(w io.Writer) error {
 	}
 	line("\nPaths")
 	for _, a := range arms {
-		line("  %s\t%s\t%s", a.Name, strings.TrimSuffix(a.Driver.Name+":"+a.Said(), ":"), a.Driver.Summary)
+		line("  %s\t%s\t%s%s", a.Name, strings.TrimSuffix(a.Driver.Name+":"+a.Said(), ":"), a.Driver.Summary, onlyOn(s.Only[a.Name]))
 	}
 	line("\nLoads")
 	for _, l := range s.Loads {
@@ -92,7 +91,10 @@ func (s *Study) Explain(w io.Writer) error {
 	for _, t := range s.Tables {
 		line("  %s\t%s\t%s\tagainst %s", t.Title, sides("row", t.Rows), sides("column", t.Columns), orDefault(t.Baseline, s.Paths[0].Name))
 	}
-	took := experiment.Duration(plan) * time.Duration(len(s.Wires))
+	took, err := s.measures()
+	if err != nil {
+		return err
+	}
 	line("\nPlan")
 	line("  arms\t%d: the paths, and a copy of %s for the noise floor", len(plan.Arms), s.Paths[0].Name)
 	line("  cells\t%d: every load at each size with each number of flows", len(plan.Cells))
@@ -108,9 +110,21 @@ func (s *Study) Explain(w io.Writer) error {
 	return out.Flush()
 }
 
+// arms are those of all wires.
 func (s *Study) arms() ([]path.Arm, error) {
-	q := s.Requests()[0]
-	return path.Arms(q.Paths, q.Names)
+	var specs, names []string
+	for _, p := range s.Paths {
+		specs, names = append(specs, p.Spec), append(names, p.Name)
+	}
+	return path.Arms(specs, names)
+}
+
+// onlyOn says on which wires a path is that is not on all.
+func onlyOn(wires []string) string {
+	if len(wires) == 0 {
+		return ""
+	}
+	return " (only on wire " + strings.Join(wires, ", ") + ")"
 }
 
 func orDefault(text, preset string) string {

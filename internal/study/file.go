@@ -43,6 +43,7 @@ type filePath struct {
 	Name    text    `yaml:"name"`
 	Path    text    `yaml:"path"`
 	Options options `yaml:"options"`
+	Wires   list    `yaml:"wires"`
 }
 
 type fileLoad struct {

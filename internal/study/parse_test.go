@@ -173,6 +173,68 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// wired is a study with a table over its wires, and a path on one of them.
+const wired = `name: wired
+title: b
+wires: [{name: sw, options: "tunnel-tso=off"}, {name: hw}]
+paths:
+  - path: routed
+  - {path: vxlan, wires: sw}
+loads: [{load: tcp_bw, flows: [1, 640]}]
+tables:
+  - title: One wire
+    rows: path
+    figures: [{load: tcp_bw}]
+  - title: All wires
+    rows: [path, wire]
+    columns: load
+    figures:
+      - {name: many, load: tcp_bw, flows: 640}
+      - {name: cost, load: tcp_bw, flows: 640, show: cpu}
+`
+
+// A path that is on one wire only is measured and shown there alone.
+func TestWires(t *testing.T) {
+	s, err := Parse("wired.yaml", []byte(wired))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range [][]string{{"host", "routed", "vxlan"}, {"host", "routed"}} {
+		q := s.Requests()[i]
+		if !slices.Equal(q.Names, want) || !slices.Equal(q.Paths, want) {
+			t.Errorf("wire %d: paths %v called %v, want %v", i, q.Paths, q.Names, want)
+		}
+		plan, err := q.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := s.Layout(s.Wires[i])
+		if len(l.Tables) != 1 || l.Tables[0].Title != "One wire" || !slices.Equal(l.Tables[0].Paths, want) {
+			t.Errorf("wire %d: tables %+v", i, l.Tables)
+		}
+		plan.Wire = []string{"tso=on,tunnel-tso=off,gro=off,csum=on,mtu=1500", "tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500"}[i]
+		if w, ok := s.WireOf(*plan); !ok || w != s.Wires[i] {
+			t.Errorf("wire %d: its record is taken for one of %+v", i, w)
+		}
+	}
+	l := s.Across()
+	if len(l.Tables) != 1 || !slices.Equal(l.Tables[0].Wires, []string{"sw", "hw"}) || !l.Tables[0].Figures[1].CPU {
+		t.Errorf("over all wires: %+v", l.Tables)
+	}
+	for _, c := range []struct{ old, new, why string }{
+		{"wires: sw}", "wires: [sw, up]}", `the study has no wire "up"`},
+		{"path: routed", "{path: host, wires: sw}\n  - path: routed", "the host network is on every wire"},
+		{"wires: [{name: sw, options: \"tunnel-tso=off\"}, {name: hw}]", "wires: [{name: sw}]", "the study has only one"},
+		{"show: cpu", "show: cpu, unit: Gb/s", "cpu has no other unit"},
+		{"{load: tcp_bw, flows: [1, 640]}", "{load: tcp_bw, flows: [1, 640]}, {load: tcp_bw, sizes: 64, flows: 640}", ""},
+	} {
+		_, err := Parse("wired.yaml", []byte(strings.Replace(wired, c.old, c.new, 1)))
+		if c.why == "" && err != nil || c.why != "" && (verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), c.why)) {
+			t.Errorf("%s: %v, want %q", c.new, err, c.why)
+		}
+	}
+}
+
 // TestRefusedWhole wants what is missing or too much refused.
 func TestRefusedWhole(t *testing.T) {
 	for name, c := range map[string]struct{ text, why string }{
@@ -268,7 +330,7 @@ func FuzzParse(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		for _, table := range s.Layout().Tables {
+		for _, table := range slices.Concat(s.Layout(s.Wires[0]).Tables, s.Across().Tables) {
 			if err := table.Check(); err != nil {
 				t.Fatal(err)
 			}

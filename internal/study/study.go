@@ -19,8 +19,10 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/report"
 	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
 	"github.com/venturi-net/venturi/studies"
 )
 
@@ -34,10 +36,12 @@ type Study struct {
 	Services int    // whose rules the machines carry
 	Wires    []Wire // at least one
 	Paths    []Path // the host network first
-	Loads    []compare.CellSpec
-	Budget   time.Duration // over all wires; 0: as long as a comparison takes by default
-	Margin   float64       // 0: the default
-	Tables   []report.Table
+	// Only are the wires that a path is on, of those that are not on all.
+	Only   map[string][]string
+	Loads  []compare.CellSpec
+	Budget time.Duration // over all wires; 0: as long as a comparison takes by default
+	Margin float64       // 0: the default
+	Tables []report.Table
 }
 
 // Wire is one way to join the machines. A study is one comparison a wire.
@@ -113,7 +117,7 @@ func (s *Study) Requests() []compare.Request {
 			Cells: s.Loads, Wire: w.Options, Hosts: s.Hosts, Services: s.Services,
 			Budget: s.Budget / time.Duration(len(s.Wires)), Margin: s.Margin,
 		}
-		for _, p := range s.Paths {
+		for _, p := range s.on(w) {
 			q.Paths, q.Names = append(q.Paths, p.Spec), append(q.Names, p.Name)
 		}
 		all = append(all, q)
@@ -134,7 +138,48 @@ func (s *Study) Folders(run string) []string {
 	return all
 }
 
-// Layout is what to print of a record of the study.
-func (s *Study) Layout() report.Layout {
-	return report.Layout{Name: s.Name, Title: s.Title, Question: s.Question, Tables: s.Tables}
+// on lists the paths that are on a wire.
+func (s *Study) on(w Wire) []Path {
+	return slices.DeleteFunc(slices.Clone(s.Paths), func(p Path) bool {
+		only, some := s.Only[p.Name]
+		return some && !slices.Contains(only, w.Name)
+	})
+}
+
+// Layout is what to print of the record of one wire.
+func (s *Study) Layout(w Wire) report.Layout {
+	var names []string
+	for _, p := range s.on(w) {
+		names = append(names, p.Name)
+	}
+	return s.layout(func(t *report.Table) bool {
+		t.Paths = slices.DeleteFunc(slices.Clone(t.Paths), func(p string) bool { return !slices.Contains(names, p) })
+		return len(t.Wires) == 0
+	})
+}
+
+// Across is what to print of the records of all wires together.
+func (s *Study) Across() report.Layout {
+	return s.layout(func(t *report.Table) bool { return len(t.Wires) > 0 })
+}
+
+func (s *Study) layout(keep func(*report.Table) bool) report.Layout {
+	l := report.Layout{Name: s.Name, Title: s.Title, Question: s.Question}
+	for _, t := range s.Tables {
+		if keep(&t) {
+			l.Tables = append(l.Tables, t)
+		}
+	}
+	return l
+}
+
+// WireOf finds the wire that a record is of, by the offloads that it had; false
+// if it is of none of the study's.
+func (s *Study) WireOf(plan result.Plan) (Wire, bool) {
+	for _, w := range s.Wires {
+		if full, err := lab.ParseWire(w.Options); err == nil && full.String() == plan.Wire {
+			return w, true
+		}
+	}
+	return Wire{}, false
 }

@@ -36,10 +36,11 @@ type SummaryWire struct {
 
 // SummaryPath is one path, and whether it can be raised on this machine.
 type SummaryPath struct {
-	Name  string `json:"name"`
-	Path  string `json:"path"`            // with its options, as the command line takes it
-	Here  string `json:"here"`            // yes, no, could not tell
-	Lacks string `json:"lacks,omitempty"` // why not
+	Name  string   `json:"name"`
+	Path  string   `json:"path"`            // with its options, as the command line takes it
+	Here  string   `json:"here"`            // yes, no, could not tell
+	Lacks string   `json:"lacks,omitempty"` // why not
+	Wires []string `json:"wires,omitempty"` // that it is on; absent: all
 }
 
 // SummaryLoad is a load with its sizes and numbers of flows; absent ones are
@@ -48,6 +49,18 @@ type SummaryLoad struct {
 	Load  string `json:"load"`
 	Sizes string `json:"sizes,omitempty"`
 	Flows []int  `json:"flows,omitempty"`
+}
+
+// measures is how long measuring takes, over all wires.
+func (s *Study) measures() (sum time.Duration, err error) {
+	for _, q := range s.Requests() {
+		plan, err := q.Plan()
+		if err != nil {
+			return 0, err
+		}
+		sum += experiment.Duration(plan)
+	}
+	return sum, nil
 }
 
 // Summary lays the study out and asks the machine what it lacks for it. Nothing
@@ -61,7 +74,10 @@ func (s *Study) Summary() (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	took := experiment.Duration(plan) * time.Duration(len(s.Wires))
+	took, err := s.measures()
+	if err != nil {
+		return Summary{}, err
+	}
 	sum := Summary{
 		Name: s.Name, Title: s.Title, Question: s.Question, Source: s.Source,
 		Machines: max(s.Hosts, lab.DefaultHosts), Services: s.Services,
@@ -76,7 +92,7 @@ func (s *Study) Summary() (Summary, error) {
 		sum.Wires = append(sum.Wires, SummaryWire{w.Name, full.String()})
 	}
 	for i, a := range arms {
-		p := SummaryPath{Name: a.Name, Path: s.Paths[i].Spec, Here: a.Here().String()}
+		p := SummaryPath{Name: a.Name, Wires: s.Only[a.Name], Path: s.Paths[i].Spec, Here: a.Here().String()}
 		if err := a.Check(); err != nil {
 			p.Here, p.Lacks = feature.No.String(), err.Error()
 		}

@@ -11,8 +11,11 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// retransmits is the one thing that a figure can show beside that of its load.
-const retransmits = "retransmits"
+// What a figure can show beside that of its load.
+const (
+	retransmits = "retransmits"
+	cpu         = "cpu"
+)
 
 func (c *checker) tables() error {
 	if len(c.file.Tables) == 0 {
@@ -70,8 +73,25 @@ func (c *checker) sides(out *report.Table, t fileTable) error {
 			}
 			seen[axis] = true
 			*side.to = append(*side.to, axis)
+			if axis == report.ByWire {
+				if err := c.byWire(out, side.from.line); err != nil {
+					return err
+				}
+			}
 		}
 	}
+	return nil
+}
+
+// byWire makes a table one of all wires.
+func (c *checker) byWire(out *report.Table, line int) error {
+	if len(c.study.Wires) == 1 {
+		return wrong(line, "the table goes by wire, and the study has only one")
+	}
+	for _, w := range c.study.Wires {
+		out.Wires = append(out.Wires, w.Name)
+	}
+	out.Only = c.study.Only
 	return nil
 }
 
@@ -120,19 +140,8 @@ func (c *checker) figure(f fileFigure, line int, measured []result.Cell) (report
 	if err != nil {
 		return out, because(line, err)
 	}
-	switch f.Show.s {
-	case "":
-	case retransmits:
-		out.Retransmits = true
-		if l.Transport != "tcp" || l.Kind != load.Stream {
-			return out, wrong(f.Show.line, "%s has no retransmits: only a TCP stream has", l.Name)
-		}
-		if f.Unit.s != "" {
-			return out, wrong(f.Unit.line, "retransmits have no unit: they are counted for 10 s of sending")
-		}
-		return out, nil
-	default:
-		return out, wrong(f.Show.line, "show is %q, and can only be %s", f.Show.s, retransmits)
+	if f.Show.s != "" {
+		return out, besides(&out, f, l)
 	}
 	units := report.Units(l.Metric)
 	if out.Unit == "" {
@@ -142,6 +151,32 @@ func (c *checker) figure(f fileFigure, line int, measured []result.Cell) (report
 		return out, &mistake{line: f.Unit.line, why: fmt.Sprintf("%s cannot be shown in %q", l.Name, out.Unit), do: "its units are " + strings.Join(units, ", ")}
 	}
 	return out, nil
+}
+
+// besides reads a figure of something else than its load's own.
+func besides(out *report.Figure, f fileFigure, l load.Load) error {
+	stream := l.Kind == load.Stream
+	switch f.Show.s {
+	case retransmits:
+		out.Retransmits = true
+		if l.Transport != "tcp" || !stream {
+			return wrong(f.Show.line, "%s has no retransmits: only a TCP stream has", l.Name)
+		}
+		if f.Unit.s != "" {
+			return wrong(f.Unit.line, "retransmits have no unit: they are counted for 10 s of sending")
+		}
+	case cpu:
+		out.CPU = true
+		if !stream || slices.Min(out.Sizes) < report.LeastCPUSize {
+			return wrong(f.Show.line, "%s has no CPU time for its bytes: only a stream of messages of %d bytes or more has", l.Name, report.LeastCPUSize)
+		}
+		if f.Unit.s != "" {
+			return wrong(f.Unit.line, "cpu has no other unit than seconds for 1 GB")
+		}
+	default:
+		return wrong(f.Show.line, "show is %q, and can only be %s or %s", f.Show.s, retransmits, cpu)
+	}
+	return nil
 }
 
 // with adds a value that is not there.
