@@ -3,6 +3,7 @@ package feature
 import (
 	"net"
 	"net/netip"
+	"os"
 
 	"github.com/venturi-net/venturi/internal/change"
 )
@@ -48,6 +49,18 @@ var (
 		Name: "tap device",
 		Get:  "load the module tun (modprobe tun), or run a kernel built with CONFIG_TUN",
 		Try:  func(n *change.Namespace) error { return n.AddTap(change.Tap{Name: "probe", MTU: 1500}) },
+	}
+	VhostNet = &Probe{
+		Name: "vhost-net device",
+		Get:  "load the module vhost_net (modprobe vhost_net), run a kernel built with CONFIG_VHOST_NET, or give the path vhost=off, which lets qemu move the packets",
+		// Opening it loads the module where there is one.
+		Try: func(*change.Namespace) error {
+			f, err := os.Open("/dev/vhost-net")
+			if err != nil {
+				return err
+			}
+			return f.Close()
+		},
 	}
 	// NAT stands for all that the rules of Services are made of.
 	NAT = &Probe{

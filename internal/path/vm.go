@@ -18,6 +18,7 @@ import (
 	"github.com/venturi-net/venturi/internal/kernel"
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/ovs"
+	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/internal/vm"
 )
 
@@ -81,7 +82,7 @@ func vmSettle(v Values) error {
 	v["port"], v["ids"], v["tunnels"] = ovsVeth, "1", "1"
 	if v["vhost"] == vmAuto {
 		v["vhost"] = "off"
-		if answer, _ := vhostNet.Ask(); answer == feature.Yes {
+		if answer, _ := feature.VhostNet.Ask(); answer == feature.Yes {
 			v["vhost"] = "on"
 		}
 	}
@@ -93,14 +94,12 @@ func vmSettle(v Values) error {
 	return ovsSettle(v)
 }
 
-var vhostNet = feature.File{Path: "/dev/vhost-net", Package: "linux-image-amd64"}
-
 // vmNeeds is what such a path needs beside what its switch does.
 func vmNeeds(v Values, switchNeeds []feature.Need) []feature.Need {
 	needs := append(switchNeeds, vm.Needs()...)
 	needs = append(needs, keptKernel(v["kernel"]), feature.Tap, feature.Bridge)
 	if v.On("vhost") {
-		needs = append(needs, vhostNet)
+		needs = append(needs, feature.VhostNet)
 	}
 	return needs
 }
@@ -120,9 +119,12 @@ func (k keptKernel) String() string {
 // Ask is of [feature.Need].
 func (k keptKernel) Ask() (feature.Answer, error) {
 	if k == "" {
-		return feature.No, errors.New("none is kept")
+		return feature.No, errors.New("none is kept on this machine")
 	}
 	if _, err := kernel.Find(string(k)); err != nil {
+		if told := new(verr.Error); errors.As(err, &told) {
+			err = errors.New(told.Why)
+		}
 		return feature.No, err
 	}
 	return feature.Yes, nil
@@ -134,11 +136,15 @@ func (k keptKernel) Lack() (lacks, get string) {
 	if k == "" {
 		return "there is no kernel for the virtual machines", get
 	}
-	return "there is no kernel " + string(k) + " for the virtual machines", get + ", or see what is kept with: venturi kernel ls"
+	_, err := kernel.Find(string(k))
+	if told := new(verr.Error); errors.As(err, &told) {
+		get = told.Do
+	}
+	return "there is no kernel " + string(k) + " for the virtual machines", get
 }
 
-// vmUp builds the path on all machines at once. join and flows are those of the
-// switch's path, and so is uplink.
+// vmUp builds the path on all machines at once; way says what their switches are
+// to do with what comes from the virtual machines.
 func vmUp(ctx context.Context, s *Site, way ovsWay) (Ends, error) {
 	k, err := kernel.Find(s.Options["kernel"])
 	if err != nil {
