@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,30 @@ func TestDevicesFollowTheWire(t *testing.T) {
 				tcp, whole, partial := onCardOf(t, l, i, arm)
 				if tcp == 0 || (whole > 0) != c.whole || (partial > 0) != c.partial {
 					t.Errorf("of %d TCP frames %d are not cut and %d not summed; want some: %v, %v", tcp, whole, partial, c.whole, c.partial)
+				}
+			})
+		}
+	}
+}
+
+// What is in a tunnel goes to the wire whole only if the wire's cards cut what is
+// in tunnels.
+func TestTunnelsFollowTheWire(t *testing.T) {
+	follow := []variant{{spec: "vxlan"}, {spec: "vxlan:csum=off"}, {spec: "geneve"}, {spec: "geneve:csum=on"}, {spec: "ipip"}}
+	follow = slices.DeleteFunc(follow, func(v variant) bool { return v.lacking(t) != "" })
+	for wire, want := range map[string]bool{"": true, "tunnel-tso=off": false, "tso=off": false} {
+		l := testenv.Lab(t, labOf(t, follow, wire))
+		for i, arm := range l.Arms {
+			t.Run(fmt.Sprintf("wire=%q,%s", wire, follow[i].spec), func(t *testing.T) {
+				r, most, whole := newReader(l, i), 14+arm.From().MTU+arm.Overhead, 0
+				frames := capture(t, l.Machines[1].Namespace, "wire0", func() { checkTCP(t, arm.From(), arm.To()) })
+				for _, f := range frames {
+					if text, _ := r.read(f); strings.Contains(text, ".pod1") && len(f) > most {
+						whole++
+					}
+				}
+				if (whole > 0) != want {
+					t.Errorf("of %d frames %d are not cut; want some: %v", len(frames), whole, want)
 				}
 			})
 		}

@@ -1,0 +1,80 @@
+package change_test
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// Kinds of devices that not every kernel has are made as they were asked for;
+// a kernel that lacks one says so, in the way that probes understand.
+func TestDevices(t *testing.T) {
+	w, n := namespace(t)
+	pod, err := w.Create(w.Name("pod"))
+	must(t, err)
+	defer pod.Close()
+	must(t, change.AddVeth(change.VethEnd{In: n, Name: "a"}, change.VethEnd{In: n, Name: "b"}, 1500))
+	for kind, c := range map[string]struct {
+		in     *change.Namespace
+		device string
+		mtu    int
+		make   func() error
+	}{
+		"ipip": {n, "tun", 1400, func() error {
+			return n.AddIPIP(change.IPIP{Name: "tun", MTU: 1400, Local: netip.MustParseAddr("192.0.2.1"), Device: "a"})
+		}},
+		"geneve": {n, "gnv", 1401, func() error {
+			return n.AddGeneve(change.Geneve{Name: "gnv", MAC: []byte{2, 0, 0, 0, 0, 5}, MTU: 1401, Port: 6081})
+		}},
+		"802.1Q": {n, "vlan", 1402, func() error { return n.AddVLAN("a", change.VLAN{Name: "vlan", ID: 7, MTU: 1402}) }},
+		"802.1ad": {n, "svlan", 1403, func() error {
+			return n.AddVLAN("a", change.VLAN{Name: "svlan", ID: 7, Service: true, MTU: 1403})
+		}},
+		"ipvlan": {pod, "ipvl", 1404, func() error {
+			return n.AddIPVLAN("b", change.IPVLAN{In: pod, Name: "ipvl", Mode: "l3", MTU: 1404})
+		}},
+		"netkit": {pod, "nk", 1405, func() error {
+			return change.AddNetkit(change.VethEnd{In: n, Name: "nk0"}, change.VethEnd{In: pod, Name: "nk"}, false, 1405)
+		}},
+		"netkit l2": {pod, "nkl2", 1406, func() error {
+			return change.AddNetkit(change.VethEnd{In: n, Name: "nk1", MAC: []byte{2, 0, 0, 0, 0, 6}},
+				change.VethEnd{In: pod, Name: "nkl2", MAC: []byte{2, 0, 0, 0, 0, 7}}, true, 1406)
+		}},
+	} {
+		switch err := c.make(); {
+		case errors.Is(err, unix.EOPNOTSUPP):
+			t.Logf("%s: this kernel has none", kind)
+		case err != nil:
+			t.Errorf("%s: %v", kind, err)
+		default:
+			isUp(t, c.in, c.device, c.mtu)
+		}
+	}
+	if err := n.AddIPVLAN("b", change.IPVLAN{In: pod, Name: "x", Mode: "l4", MTU: 1500}); err == nil {
+		t.Error("made an ipvlan of a mode that there is none of")
+	}
+}
+
+// isUp looks whether a device is there, up and has its MTU.
+func isUp(t *testing.T, n *change.Namespace, device string, mtu int) {
+	t.Helper()
+	testenv.In(t, n.Path(), func() error {
+		links, err := machine.Links()
+		for _, l := range links {
+			if a := l.Attrs(); a.Name == device {
+				if a.MTU != mtu || a.Flags&1 == 0 {
+					t.Errorf("%s is there as %+v, want it up with MTU %d", device, a, mtu)
+				}
+				return err
+			}
+		}
+		t.Errorf("%s is not there", device)
+		return err
+	})
+}
