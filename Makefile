@@ -1,5 +1,6 @@
 # Two targets matter to a user: `make compare` and `make test`. Both install
-# what they need (and say so) and work as root or through sudo.
+# what they need (and say so) and work as root or through sudo. Other kernels are
+# not installed, but kept in /var/lib/venturi/kernels.
 
 GO   ?= go
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
@@ -12,9 +13,15 @@ SOURCES := go.mod go.sum $(shell find cmd internal result studies -name '*.go' -
 
 # What the tests drive beside our own code: PROGRAM:PACKAGE.
 TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2 /usr/sbin/ovs-vswitchd:openvswitch-switch \
-	/usr/bin/ovn-northd:ovn-central /usr/bin/ovn-controller:ovn-host /usr/sbin/bird:bird2
+	/usr/bin/ovn-northd:ovn-central /usr/bin/ovn-controller:ovn-host /usr/sbin/bird:bird2 \
+	qemu-system-x86_64:qemu-system-x86 /usr/sbin/modprobe:kmod
 
-.PHONY: help compare test agree bench-stats bench-up build dist lint generate fuzz clean setup setup-test
+# Kernels for tests in virtual machines: one that most of these run under, and
+# one that has all that any path is made of. TEST_KERNELS are those of the matrix.
+KERNELS      := 6.1 6.12
+TEST_KERNELS ?= 5.10 6.1 6.12
+
+.PHONY: help compare test test-kernels agree bench-stats bench-up build dist lint generate fuzz clean setup setup-test
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  %-12s %s\n' "$$t" "$$d"; done
@@ -22,8 +29,13 @@ help: ## list the targets
 compare: setup bin/venturi ## measure host, routed and vxlan in a lab (ARGS='...' is handed on)
 	$(SUDO) bin/venturi compare $(ARGS)
 
-test: setup-test ## lint and run every test, the privileged ones included
+test: setup-test bin/venturi ## lint and run every test, the privileged ones included
+	$(SUDO) bin/venturi kernel fetch $(KERNELS)
 	GO=$(GO) scripts/test
+
+test-kernels: setup-test bin/venturi ## run the whole suite of paths under several kernels (TEST_KERNELS='...')
+	$(SUDO) bin/venturi kernel fetch $(sort $(KERNELS) $(TEST_KERNELS))
+	GO=$(GO) scripts/test-kernels $(TEST_KERNELS)
 
 agree: setup-test bin/venturi ## hold our figures against qperf's and iperf3's (about 15 minutes)
 	$(SUDO) bin/venturi verify agree $(ARGS)

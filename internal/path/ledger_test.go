@@ -129,8 +129,8 @@ func rowsOf(driver string) (rows []row) {
 	return rows
 }
 
-// cell says what became of the variants of a row: "ran", "ran 1 of 2, lacks
-// netkit device"; a dash where there was no chance.
+// cell says what became of the variants of a row, those that had a chance: "ran",
+// or "FAILED 1, ran 2"; a dash where none had.
 func (c column) cell(specs []string) string {
 	count := map[outcome]int{}
 	for _, s := range specs {
@@ -141,8 +141,8 @@ func (c column) cell(specs []string) string {
 	var parts []string
 	for _, o := range slices.Sorted(maps.Keys(count)) { // failures come first
 		text := string(o)
-		if n := count[o]; n < len(specs) && (o == ran || o == failed) {
-			text += fmt.Sprintf(" %d of %d", n, len(specs))
+		if n := count[o]; len(count) > 1 && (o == ran || o == failed) {
+			text += fmt.Sprintf(" %d", n)
 		}
 		parts = append(parts, text)
 	}
@@ -165,8 +165,7 @@ func TestMatrix(t *testing.T) {
 		t.Errorf("ran nowhere: %v", nowhere)
 	}
 	said := strings.Join(strings.Fields(text), " ")
-	for _, want := range []string{"path suite here 6.1", "host ran FAILED", "routed lacks routes -",
-		fmt.Sprintf("vxlan ran FAILED 1 of %d, ran 1 of %[1]d", len(tunnels))} {
+	for _, want := range []string{"path suite here 6.1", "host ran FAILED", "routed lacks routes -", "vxlan ran FAILED 1, ran 1"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the matrix has no %q:\n%s", want, text)
 		}

@@ -93,6 +93,9 @@ func wholeOutside(t *testing.T, l *lab.Lab, index int, v variant) {
 	most, many := 14+arm.From().MTU+arm.Overhead, 0
 	for _, f := range frames {
 		text, _ := r.read(f)
+		if overwritten(text) {
+			continue
+		}
 		if len(f) > most || arm.Overhead > 0 && cutOutside(text) {
 			t.Errorf("%s: on %s is %s of %d bytes, want none cut outside and none above %d", v.spec, device, text, len(f), most)
 			return
@@ -104,6 +107,15 @@ func wholeOutside(t *testing.T, l *lab.Lab, index int, v variant) {
 	if many < content/most {
 		t.Errorf("%s: on %s are %d frames of %d bytes, want at least %d", v.spec, device, many, most, content/most)
 	}
+}
+
+// overwritten tells whether a frame is no longer what was on the wire. The socket
+// that frames are captured with shares their memory with the kernel, and some
+// kernels write the next header into it when they forward what was in an IPIP.
+// The first header's checksum then is wrong, which in [looks] would be an error.
+func overwritten(text string) bool {
+	first, _, _ := strings.Cut(text, ")")
+	return strings.HasPrefix(first, "eth ip(") && strings.HasSuffix(first, " badsum")
 }
 
 // cutOutside tells whether a frame of a path with an overhead is part of what
