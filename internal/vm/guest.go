@@ -32,6 +32,7 @@ type Guest struct {
 	said    *tail // by qemu
 	log     *os.File
 
+	up      atomic.Bool // it answered once
 	closing atomic.Bool
 	hung    atomic.Bool
 	once    sync.Once
@@ -63,7 +64,7 @@ func (g *Guest) post() error {
 		why, do = "its kernel panicked: "+panicked(lines), "try another kernel, or report it to who made this one"
 	case gaveUp(lines) != "":
 		why = gaveUp(lines)
-	case how != nil && said != "" && len(lines) == 0:
+	case how != nil && said != "" && !g.up.Load() && len(lines) == 0:
 		return verr.New(verr.Failed, g.config.what()+" ended", "qemu does not start it: "+said,
 			"give it what it asks for: less memory, a tap that is there, a folder that can be read")
 	case how != nil:

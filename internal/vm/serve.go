@@ -128,6 +128,5 @@ func Hold(ctx context.Context, o HoldOptions) error {
 		return err
 	}
 	defer g.Close()
-	g.console.forget() // how it booted says nothing of how it will end
 	return g.Serve(ctx, o.Socket)
 }

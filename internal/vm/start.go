@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -78,6 +77,8 @@ func (c Config) start(ctx context.Context, program string, accel Accel) (*Guest,
 		g.Close()
 		return nil, err
 	}
+	g.up.Store(true)
+	g.console.forget() // how it booted says nothing of how it will end
 	go g.keepAlive()
 	return g, nil
 }
@@ -128,6 +129,11 @@ func socketPair() (ours net.Conn, theirs *os.File, err error) {
 // stays.
 const errKVM = "KVM internal error"
 
+// kvmSilence is how long a machine on KVM may say nothing. Its kernel writes its
+// first line after less than a second; where KVM is only a device file, it never
+// does.
+const kvmSilence = 5 * time.Second
+
 // greet waits until the guest answers, and tells why it does not.
 func (g *Guest) greet(ctx context.Context) error {
 	heard := make(chan error, 1)
@@ -142,7 +148,7 @@ func (g *Guest) greet(ctx context.Context) error {
 	} else {
 		heard <- err
 	}
-	limit := time.After(g.config.StartLimit)
+	begin, limit := time.Now(), time.After(g.config.StartLimit)
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
 	for {
@@ -162,11 +168,23 @@ func (g *Guest) greet(ctx context.Context) error {
 			return verr.New(verr.Failed, "cannot start "+g.config.what(), saidLast(why, g.console.lines()),
 				"try another kernel; on a machine that is very busy, try again later")
 		case <-poll.C:
-			if g.accel == KVM && after(g.said.lines(), errKVM) != "" {
-				return verr.New(verr.Missing, "cannot start "+g.config.what(), "KVM gave up: "+strings.Join(g.said.lines()[:1], ""), "use emulation")
+			if why := g.kvmGaveUp(time.Since(begin)); why != "" {
+				return verr.New(verr.Missing, "cannot start "+g.config.what(), why, "let it be emulated")
 			}
 		}
 	}
+}
+
+// kvmGaveUp tells why KVM will not get the machine any further; empty: it may.
+func (g *Guest) kvmGaveUp(since time.Duration) string {
+	switch {
+	case g.accel != KVM:
+	case after(g.said.lines(), errKVM) != "":
+		return "KVM gave up: " + g.said.lines()[0]
+	case since > kvmSilence && len(g.console.lines()) == 0:
+		return fmt.Sprintf("its kernel said nothing for %v", kvmSilence)
+	}
+	return ""
 }
 
 // notUp is how a machine ended before it answered.
