@@ -20,7 +20,7 @@ import (
 
 // dialPatience is how long Dial waits for an agent that is still starting,
 // when ctx does not say.
-const dialPatience = 10 * time.Second
+var dialPatience = machine.Patience(10 * time.Second)
 
 // shortCall bounds a call that does no measuring.
 const shortCall = 30 * time.Second
@@ -46,7 +46,9 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		// An agent starts in milliseconds: gRPC's second between tries is too long.
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{
+		// Nor does gRPC give an attempt longer than such a pause unless told: on an
+		// emulated CPU an agent takes longer to greet.
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: dialPatience, Backoff: backoff.Config{
 			BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 100 * time.Millisecond}}),
 	)
 	if err != nil {
