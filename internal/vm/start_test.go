@@ -26,7 +26,7 @@ func config(t *testing.T) vm.Config {
 			}
 		}
 	}
-	k, err := kernel.Find("6.1")
+	k, err := kernel.Find(kernel.Default)
 	if err != nil {
 		missing(t, err.Error())
 	}
