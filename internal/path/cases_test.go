@@ -2,7 +2,6 @@ package path_test
 
 import (
 	"fmt"
-	"maps"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -48,13 +47,15 @@ func same(text string) func(int) string { return func(int) string { return text 
 
 // variants are what the suite raises of each driver. Every driver of the table
 // has some, and the first of them is raised over every wire.
-var variants = together(usualVariants, deviceVariants)
+var variants = together(systemVariants, usualVariants, deviceVariants, vmVariants)
 
-// together makes one table of several.
+// together makes one table of several. What comes first in them is first.
 func together(tables ...map[string][]variant) map[string][]variant {
 	all := map[string][]variant{}
 	for _, table := range tables {
-		maps.Copy(all, table)
+		for name, list := range table {
+			all[name] = append(all[name], list...)
+		}
 	}
 	return all
 }

@@ -28,10 +28,10 @@ var ovnOverlay = Driver{
 			bridges: (*ovsHost).underlay,
 			join:    func(ctx context.Context, h *ovsHost) error { return h.tunnelAddrs(ctx, 1) },
 			pod: func(pod *change.Namespace) error {
-				if err := pod.AddNeighbour(podDevice, gateway, gatewayMAC); err != nil {
+				if err := pod.AddNeighbour(s.device(0), gateway, gatewayMAC); err != nil {
 					return err
 				}
-				return pod.AddRoute(change.Route{Dst: anywhere, Via: gateway, Device: podDevice})
+				return pod.AddRoute(change.Route{Dst: anywhere, Via: gateway, Device: s.device(0)})
 			},
 			chassis: func(_ *ovsHost, c *ovn.Chassis) { c.Csum = s.Options.On("csum") },
 		}.up(ctx, s)

@@ -217,7 +217,9 @@ func (h *ovsHost) wholeFrames(device string) error {
 }
 
 // podDeviceOf is the switch's end of a pod's link.
-func (h *ovsHost) podDeviceOf(n int) string { return fmt.Sprintf("pod%d", n) }
+func (h *ovsHost) podDeviceOf(n int) string { return ovsPodDevice(n) }
+
+func ovsPodDevice(n int) string { return fmt.Sprintf("pod%d", n) }
 
 // podPort makes the link of a pod, unless the switch is to, and gives the port
 // for it.
@@ -245,7 +247,7 @@ func (h *ovsHost) podPort(n int, pod *change.Namespace) (ovs.Port, error) {
 func (h *ovsHost) podEnd(n int, pod *change.Namespace) (machine.Endpoint, error) {
 	end := h.pod(h.i, n, pod)
 	if h.Options["port"] == ovsInternal {
-		if err := h.in.Move(h.podDeviceOf(n), pod, podDevice); err != nil {
+		if err := h.in.Move(h.podDeviceOf(n), pod, h.device(n)); err != nil {
 			return end, err
 		}
 	}

@@ -11,8 +11,19 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// podDevice is the name of the network device inside of a pod.
+// podDevice is the name of the network device inside of a pod, usually; see
+// [Site.device].
 const podDevice = "eth0"
+
+// device is the name of the network device inside of the n-th pod. A switch on
+// the kernel's datapath knows its ports by name, wherever they are: one that is
+// called otherwise is gone for it, and it makes another.
+func (s *Site) device(n int) string {
+	if s.Options["port"] == ovsInternal && s.Options["datapath"] == ovsKernel {
+		return ovsPodDevice(n)
+	}
+	return podDevice
+}
 
 // Address ranges. No two arms share a block, so every arm's routes stand
 // beside those of the others, as a cluster gives each node blocks of its own.
@@ -143,7 +154,7 @@ func (s *Site) ownCards() error {
 // pod is the n-th pod of a machine as an end of traffic.
 func (s *Site) pod(i, n int, in *change.Namespace) machine.Endpoint {
 	return machine.Endpoint{
-		Machine: s.Machines[i].Name, Namespace: in.Path(), Device: podDevice, Addr: s.podAddr(i, n), MTU: s.MTU,
+		Machine: s.Machines[i].Name, Namespace: in.Path(), Device: s.device(n), Addr: s.podAddr(i, n), MTU: s.MTU,
 	}
 }
 
@@ -155,11 +166,11 @@ func (s *Site) onOneLink(i, n int, pod *change.Namespace) error {
 
 // onOneSubnet does the same where macOf gives the MAC that a machine's pod has.
 func (s *Site) onOneSubnet(i, n int, pod *change.Namespace, macOf func(j int) net.HardwareAddr) error {
-	if err := pod.AddAddr(podDevice, netip.PrefixFrom(s.podAddr(i, n), Pods.Bits())); err != nil {
+	if err := pod.AddAddr(s.device(n), netip.PrefixFrom(s.podAddr(i, n), Pods.Bits())); err != nil {
 		return err
 	}
 	for j := range s.others(i) {
-		if err := pod.AddNeighbour(podDevice, s.podAddr(j, n), macOf(j)); err != nil {
+		if err := pod.AddNeighbour(s.device(n), s.podAddr(j, n), macOf(j)); err != nil {
 			return err
 		}
 	}
