@@ -157,6 +157,8 @@ func printed(what string, err error) error {
 		return verr.Wrap(verr.BadRecord, what, err, "measure again: nothing had been measured yet")
 	case errors.Is(err, report.ErrOtherRecord):
 		return verr.Wrap(verr.Usage, what, err, "name the folder of a run of this study")
+	case errors.Is(err, report.ErrMixed):
+		return verr.Wrap(verr.BadRecord, what, err, "measure all wires of the study on one machine, or all under one kernel in a virtual machine")
 	}
 	return verr.Wrap(verr.Failed, what, err, "see that the output can be written (is a disk full?)")
 }

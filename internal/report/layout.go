@@ -72,6 +72,10 @@ const nsPerSecond = 1e9
 // ErrOtherRecord is a record that holds nothing of what a layout shows.
 var ErrOtherRecord = errors.New("the record holds none of these paths with any of these loads")
 
+// ErrMixed is records of which some were measured on an emulated CPU and some
+// not: in one table they would be compared.
+var ErrMixed = errors.New("some of these records were measured on an emulated CPU, and some on a real one")
+
 // layoutFormats are the formats that a layout can be printed in.
 var layoutFormats = []string{"table", "md", "json"}
 
@@ -80,8 +84,8 @@ func LayoutFormats() []string { return slices.Clone(layoutFormats) }
 
 // WriteLayout prints what l shows of records: one, or one a wire if the tables
 // go by wires. Errors: an unknown format, a record without a plan
-// ([analysis.ErrNoPlan]) or of something else ([ErrOtherRecord]), or what w
-// returned.
+// ([analysis.ErrNoPlan]) or of something else ([ErrOtherRecord]), records that
+// must not be compared ([ErrMixed]), or what w returned.
 func WriteLayout(w io.Writer, recs []Wired, l Layout, opt Options) error {
 	if opt.Format == "" {
 		opt.Format = layoutFormats[0]
@@ -102,6 +106,9 @@ func WriteLayout(w io.Writer, recs []Wired, l Layout, opt Options) error {
 	}
 	if len(all) == 0 {
 		return ErrOtherRecord
+	}
+	if slices.ContainsFunc(all, func(s *source) bool { return s.emulated() != all[0].emulated() }) {
+		return ErrMixed
 	}
 	var grids []grid
 	for _, t := range l.Tables {
@@ -172,6 +179,8 @@ func newSource(r Wired, l Layout) (*source, error) {
 	}
 	return s, nil
 }
+
+func (s *source) emulated() bool { return s.sums[s.host].Emulated }
 
 // row finds an arm in a cell, compared with against; nil where there is none.
 func (s *source) row(against, arm, load string, size, flows int) (*analysis.Cell, *analysis.Row) {
