@@ -42,7 +42,7 @@ func TestApart(t *testing.T) {
 		}
 	}
 	for said, want := range map[string]string{
-		"PRI * HTTP/2.0\r\n\r\n":     "agent PRI * HTTP/2.0\r\n\r\n",
+		"PRI * HTTP/2.0\r\n\r\n":   "agent PRI * HTTP/2.0\r\n\r\n",
 		"{\"part\":\"control\"}\n": "commands {\"part\":\"control\"}\n",
 	} {
 		// One that says nothing holds up nobody.
