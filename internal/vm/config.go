@@ -182,7 +182,12 @@ func (c Config) forGuest() guest.Config {
 }
 
 // what names the machine in errors.
-func (c Config) what() string { return "the virtual machine with kernel " + c.Kernel.Release }
+func (c Config) what() string {
+	if c.Kernel.Release == "" {
+		return "the virtual machine"
+	}
+	return "the virtual machine with kernel " + c.Kernel.Release
+}
 
 // cannotStart makes the error of a machine that did not come up.
 func (c Config) cannotStart(code int, err error, do string) error {

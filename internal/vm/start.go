@@ -21,7 +21,7 @@ import (
 // ends before that, nothing is left. The error is one for users.
 func Start(ctx context.Context, c Config) (*Guest, error) {
 	if err := c.check(); err != nil {
-		return nil, c.cannotStart(verr.Usage, err, "see the documentation of the command")
+		return nil, c.cannotStart(verr.Usage, err, "ask for a machine that can be, and run the command again")
 	}
 	if runtime.GOARCH != "amd64" {
 		return nil, c.cannotStart(verr.Missing, fmt.Errorf("this machine is %s, and its programs run in no x86 guest", runtime.GOARCH), "use an x86 machine")
