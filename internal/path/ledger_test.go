@@ -19,6 +19,7 @@ import (
 type ledger struct {
 	mu   sync.Mutex
 	book map[string]outcome // by spec
+	bad  map[string]bool    // specs that failed anywhere
 }
 
 // outcome is what became of a variant: it ran, it failed, or what it lacks.
@@ -30,12 +31,28 @@ const (
 )
 
 // suite is the ledger of this process.
-var suite = ledger{book: map[string]outcome{}}
+var suite = ledger{book: map[string]outcome{}, bad: map[string]bool{}}
 
 func (l *ledger) set(spec string, o outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.bad[spec] {
+		o = failed
+	}
 	l.book[spec] = o
+}
+
+// run runs a part of a test that is about one variant; when it fails the variant
+// has, whatever else it did.
+func (v variant) run(t *testing.T, name string, part func(t *testing.T)) (good bool) {
+	good = t.Run(name, part)
+	if !good {
+		suite.mu.Lock()
+		suite.bad[v.spec] = true
+		suite.mu.Unlock()
+		suite.set(v.spec, failed)
+	}
+	return good
 }
 
 // begins says that variants are being raised: until they are done they failed.

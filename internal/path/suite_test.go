@@ -1,6 +1,7 @@
 package path_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/lab"
@@ -44,6 +45,12 @@ func TestTrafficBehindServices(t *testing.T) {
 }
 
 func carryOver(t *testing.T, wires []string, services int, list []variant) {
+	for some := range slices.Chunk(list, atOnce()) {
+		carryTogether(t, wires, services, some)
+	}
+}
+
+func carryTogether(t *testing.T, wires []string, services int, list []variant) {
 	var labs []lab.Options
 	for _, wire := range wires {
 		o := labOf(t, list, wire)
@@ -55,7 +62,7 @@ func carryOver(t *testing.T, wires []string, services int, list []variant) {
 			t.Fatalf("lab has %d arms, want %d", len(l.Arms), len(list))
 		}
 		for i, arm := range l.Arms {
-			t.Run(o.Wire.String()+" "+arm.Name, func(t *testing.T) { carries(t, arm, o.Wire.MTU-list[i].less, list[i].parts) })
+			list[i].run(t, o.Wire.String()+" "+arm.Name, func(t *testing.T) { carries(t, arm, o.Wire.MTU-list[i].less, list[i].parts) })
 		}
 	})
 }
@@ -81,13 +88,17 @@ func carries(t *testing.T, arm lab.Arm, mtu, parts int) {
 
 // Every driver with all the options that the suite has for it.
 func TestVariants(t *testing.T) {
-	list := all(t)
-	l := raise(t, list)
-	for i, arm := range l.Arms {
-		t.Run(arm.Name, func(t *testing.T) { podsTalk(t, arm, list[i]) })
+	testenv.Root(t)
+	for list := range slices.Chunk(all(t), atOnce()) {
+		t.Run(list[0].spec, func(t *testing.T) {
+			l := raise(t, list)
+			for i, arm := range l.Arms {
+				list[i].run(t, arm.Name, func(t *testing.T) { podsTalk(t, arm, list[i]) })
+			}
+			areApart(t, l, list)
+			measures(t, l, list)
+		})
 	}
-	areApart(t, l, list)
-	measures(t, l, list)
 }
 
 // podsTalk: the k-th pods of two machines do, each pair by its own tunnel if
