@@ -23,7 +23,7 @@ import (
 var dialPatience = machine.Patience(10 * time.Second)
 
 // shortCall bounds a call that does no measuring.
-const shortCall = 30 * time.Second
+var shortCall = machine.Patience(30 * time.Second)
 
 // Client is the controller's end of the channel to one agent. Its methods may
 // be called at the same time.

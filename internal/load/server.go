@@ -34,7 +34,7 @@ func Serve(plan Plan, probe Probe, away Away) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	reserve(plan.Flows)
+	l.reserve(plan.Flows)
 	s := &Server{load: l, plan: plan, probe: probe, shut: map[int]error{}, clock: newClock()}
 	for _, g := range plan.behind(toEnd) {
 		if g.agent != "" {

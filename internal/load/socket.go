@@ -45,9 +45,18 @@ func (l Load) heats() bool { return l.Kind == PingPong || l.Transport == "udp" }
 // hotTimeout is far above any gap in the traffic of a path that works.
 const hotTimeout = 50 * time.Millisecond
 
+// coolProcessors is for how many flows of a load that is never hot the
+// scheduler has processors.
+const coolProcessors = 32
+
 // reserve makes sure that the scheduler has a processor for each hot thread of
-// both ends, and some for everything else.
-func reserve(flows int) {
+// both ends, and some for everything else. Threads of a load that is never hot
+// give theirs back while they wait: a few for them are enough, and the
+// scheduler gets slow with thousands.
+func (l Load) reserve(flows int) {
+	if !l.heats() {
+		flows = min(flows, coolProcessors)
+	}
 	if want := 2*flows + 4; runtime.GOMAXPROCS(0) < want {
 		runtime.GOMAXPROCS(want)
 	}
