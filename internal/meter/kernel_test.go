@@ -15,16 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/machine"
-	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m, nil) }
+// Root is testenv.Root. The test environment stands on packages that use this
+// one, so only tests outside of it can import it.
+var Root func(testing.TB)
 
 // openThisTick opens the exact source, which a kernel may lack for a reason
 // that is not ours to fail for.
 func openThisTick(t testing.TB) (*tick, *stat) {
 	t.Helper()
-	testenv.Root(t)
+	Root(t)
 	s, err := openStat("/")
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +186,7 @@ func TestTimesOnlyGrow(t *testing.T) {
 // with its loopback up, and gives its file.
 func namespace(t testing.TB) string {
 	t.Helper()
-	testenv.Root(t)
+	Root(t)
 	path := make(chan string)
 	release := make(chan struct{})
 	gone := make(chan struct{})
@@ -233,7 +234,7 @@ func TestNamespacesAreApart(t *testing.T) {
 	const datagrams = 10
 	for arm := range arms {
 		r.Begin(arm)
-		testenv.In(t, busy, func() error {
+		in(t, busy, func() error {
 			for i := range datagrams {
 				c, err := net.Dial("udp4", fmt.Sprint("127.0.0.1:", 9000+i))
 				if err != nil {
@@ -286,7 +287,7 @@ func TestMissingNamespace(t *testing.T) {
 
 // BenchmarkSample is what a meter costs at each end of a slice.
 func BenchmarkSample(b *testing.B) {
-	testenv.Root(b)
+	Root(b)
 	for _, entry := range Table {
 		b.Run(entry.Name, func(b *testing.B) {
 			s, err := entry.Open(Setup{Root: "/", Arms: []Arm{{Ends: []string{""}, Crossed: []string{""}}}})
@@ -308,12 +309,20 @@ func BenchmarkSample(b *testing.B) {
 
 // BenchmarkOpen is what all meters cost per series.
 func BenchmarkOpen(b *testing.B) {
-	testenv.Root(b)
+	Root(b)
 	for b.Loop() {
 		r, err := NewRecorder("m1", Names(), Setup{Arms: []Arm{{Ends: []string{""}, Crossed: []string{""}}}})
 		if err != nil {
 			b.Fatal(err)
 		}
 		r.Close()
+	}
+}
+
+// in runs fn inside a namespace, given by its file.
+func in(t *testing.T, namespace string, fn func() error) {
+	t.Helper()
+	if err := machine.Do(namespace, fn); err != nil {
+		t.Fatal(err)
 	}
 }
