@@ -101,7 +101,7 @@ func dialIn(namespace, transport, congestion string, from, to netip.AddrPort) (s
 		if err := s.setTimeout(unix.SO_SNDTIMEO, ioTimeout); err != nil {
 			return err
 		}
-		if err := unix.Connect(s.fd, sockaddr(to)); err != nil {
+		if err := s.connect(to); err != nil {
 			if errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EAGAIN) {
 				err = unix.ETIMEDOUT
 			}
@@ -110,6 +110,18 @@ func dialIn(namespace, transport, congestion string, from, to netip.AddrPort) (s
 		return nil
 	})
 	return s, err
+}
+
+// connect connects the socket. With a timeout a signal ends the call, and the
+// scheduler sends some: then it goes on waiting for the same connection.
+func (s socket) connect(to netip.AddrPort) error {
+	err := unix.Connect(s.fd, sockaddr(to))
+	for errors.Is(err, unix.EINTR) {
+		if err = unix.Connect(s.fd, sockaddr(to)); errors.Is(err, unix.EISCONN) {
+			return nil
+		}
+	}
+	return err
 }
 
 // openIn makes a socket bound to at, hands it to use, and closes it if use fails.
