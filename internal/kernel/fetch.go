@@ -169,6 +169,9 @@ func (f fetcher) build(ctx context.Context, file string, d deb, done string) err
 	if err := unpack(ctx, f.programs, file, d.release(), done); err != nil {
 		return err
 	}
+	if err := addPlain(done, d.release()); err != nil {
+		return err
+	}
 	if _, err := run(ctx, done, f.programs.depmod, "-b", done, d.release()); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 // Kernel is one kernel to run under.
 type Kernel struct {
 	Release string // as uname -r says it: "6.1.0-56-amd64"
-	Image   string // file of the bzImage
+	Image   string // file that boots: a bzImage, or the ELF file out of one
 	Modules string // folder .../lib/modules/RELEASE; empty: none was found
 	Source  string // where it comes from: "linux-image-6.1.0-56-amd64 6.1.192-2", or "a file"
 }

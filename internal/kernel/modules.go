@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
+	"github.com/xi2/xz"
 )
 
 // Module is a file to load into a kernel.
@@ -186,7 +186,7 @@ func readModule(file string) ([]byte, error) {
 func decompress(ext string, r io.Reader) (io.Reader, error) {
 	switch ext {
 	case ".xz":
-		return xz.NewReader(bufio.NewReader(r))
+		return xz.NewReader(bufio.NewReader(r), 0)
 	case ".zst":
 		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1))
 		if err != nil {

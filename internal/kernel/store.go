@@ -22,6 +22,7 @@ const (
 // store is a folder with a kernel in each folder below it, called by its release:
 //
 //	RELEASE/boot/vmlinuz-RELEASE
+//	RELEASE/boot/vmlinux-RELEASE   the same decompressed, where it can be started so
 //	RELEASE/lib/modules/RELEASE/...
 //	RELEASE/source          one line: the package and its version
 //
@@ -75,8 +76,11 @@ func (s store) kernel(release string) (Kernel, bool) {
 	}
 	folder := filepath.Join(string(s), release)
 	k := Kernel{Release: release, Image: filepath.Join(folder, "boot", "vmlinuz-"+release)}
-	if _, err := os.Stat(k.Image); err != nil {
+	if !isFile(k.Image) {
 		return Kernel{}, false
+	}
+	if plain := plainFile(folder, release); isFile(plain) {
+		k.Image = plain
 	}
 	modules := filepath.Join(folder, "lib", "modules", release)
 	if _, err := os.Stat(modules); err == nil {
@@ -85,6 +89,11 @@ func (s store) kernel(release string) (Kernel, bool) {
 	source, _ := os.ReadFile(filepath.Join(folder, sourceFile)) // a kernel put there by hand has none
 	k.Source = strings.TrimSpace(string(source))
 	return k, true
+}
+
+func isFile(file string) bool {
+	info, err := os.Stat(file)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // notKept is the error of a kernel that is not in the store.
