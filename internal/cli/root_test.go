@@ -24,7 +24,7 @@ func bench(t *testing.T, run func(context.Context) error) (env *Env, errs *bytes
 	commands = []func(*Env) *cobra.Command{func(*Env) *cobra.Command {
 		return &cobra.Command{Use: "try", RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context()) }}
 	}}
-	return &Env{Args: []string{"try"}, Stdout: new(bytes.Buffer), Stderr: errs, Exit: func(int) { t.Error("exit in the middle") }}, errs
+	return &Env{Args: []string{"try"}, Stdout: new(bytes.Buffer), Stderr: errs, Getenv: func(string) string { return "" }, Exit: func(int) { t.Error("exit in the middle") }}, errs
 }
 
 // Whatever a command returns becomes three parts and a documented code.
