@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +37,9 @@ func (a apt) setUp(where archives, keys string, suites []string) error {
 		{"Dir::State::status", a.file("status")}, {"Dir::Cache", a.file("cache")}, {"Dir::Log", a.file("log")},
 		{"APT::Architecture", "amd64"}, {"APT::Sandbox::User", ""}, {"Acquire::Languages", "none"},
 		{"Acquire::Retries", "2"}, {"Acquire::http::Timeout", "30"}, {"Acquire::https::Timeout", "30"},
+		// Whatever the machine allows: nothing without a signature that holds.
+		{"APT::Get::AllowUnauthenticated", "false"}, {"Acquire::AllowInsecureRepositories", "false"},
+		{"Acquire::AllowWeakRepositories", "false"}, {"Acquire::AllowDowngradeToInsecureRepositories", "false"},
 	} {
 		fmt.Fprintf(&config, "%s %q;\n", option[0], option[1])
 	}
@@ -69,7 +73,7 @@ func run(ctx context.Context, folder, program string, args ...string) (string, e
 	var out, said bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = folder, &out, &said
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.Env = append(withoutConfig(os.Environ()), "LC_ALL=C")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = stopGrace
 	err := cmd.Run()
@@ -83,6 +87,12 @@ func run(ctx context.Context, folder, program string, args ...string) (string, e
 		return "", fmt.Errorf("%s: %w", filepath.Base(program), err)
 	}
 	return out.String(), nil
+}
+
+// withoutConfig is an environment that names no configuration to apt: that of a
+// person could undo what keeps its state apart from the machine's.
+func withoutConfig(env []string) []string {
+	return slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "APT_CONFIG=") })
 }
 
 // complaints makes a sentence of what a program wrote to its standard error:
