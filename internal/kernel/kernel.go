@@ -6,7 +6,6 @@ package kernel
 
 import (
 	"cmp"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,9 +36,10 @@ const digits = "0123456789"
 
 // Find gives the kernel that a user means: by its series ("6.1": the newest one
 // kept), by its full release, or by the file of a bzImage, whose modules are
-// looked for beside it. The error is one for users.
+// looked for beside it. A file in the working folder whose name could be that of
+// a kernel is meant only with a slash: "./6.1". The error is one for users.
 func Find(spec string) (Kernel, error) {
-	if info, err := os.Stat(spec); strings.Contains(spec, "/") || err == nil && info.Mode().IsRegular() {
+	if strings.Contains(spec, "/") || seriesOf(spec) == "" && isFile(spec) {
 		return open(spec)
 	}
 	kept, err := List()

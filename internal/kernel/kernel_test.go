@@ -71,6 +71,23 @@ func TestFindAmongKept(t *testing.T) {
 	}
 }
 
+// A file does not come before the kernel that it is called like.
+func TestFindBesideFiles(t *testing.T) {
+	keep(t, "6.1.0-9-amd64")
+	t.Chdir(t.TempDir())
+	put(t, ".", map[string]string{"6.1": image("6.9.0-mine"), "6.1.0-9-amd64": "text", "bzImage": image("6.9.0-mine"), "5.10": "text"})
+	for spec, want := range map[string]string{
+		"6.1": "6.1.0-9-amd64", "6.1.0-9-amd64": "6.1.0-9-amd64", "./6.1": "6.9.0-mine", "bzImage": "6.9.0-mine",
+	} {
+		if k, err := Find(spec); err != nil || k.Release != want {
+			t.Errorf("%s is %q, %v; want %s", spec, k.Release, err, want)
+		}
+	}
+	if _, err := Find("5.10"); verr.Code(err) != verr.Missing {
+		t.Errorf("5.10, which is not kept: %v", err)
+	}
+}
+
 func TestFindFile(t *testing.T) {
 	const release = "6.9.0-rc1-mine"
 	folder := t.TempDir()
