@@ -81,3 +81,20 @@ func TestFitRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A virtual machine on each of many machines is refused, the more so as only
+// those of two are measured.
+func TestFitMachines(t *testing.T) {
+	for _, spec := range []string{"vm-vlan:datapath=netdev", "vm-vxlan:datapath=netdev"} {
+		arms, err := path.Arms([]string{"host", spec}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := path.Fit(arms, 4); err != nil {
+			t.Errorf("%s on 4 machines: %v", spec, err)
+		}
+		if err := path.Fit(arms, 5); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "512 MiB and 2 CPUs on each") {
+			t.Errorf("%s on 5 machines: %v", spec, err)
+		}
+	}
+}

@@ -46,6 +46,7 @@ const (
 	vmAuto     = "auto"
 	vmMaxQueue = 16
 	vmMaxCPUs  = 64
+	vmMaxHosts = 4 // a virtual machine on each, and only those of two are measured
 )
 
 // vmOptions are those of a virtual machine, behind those of the switch's path
@@ -92,6 +93,17 @@ func vmSettle(v Values) error {
 		}
 	}
 	return ovsSettle(v)
+}
+
+// vmFits keeps a lab of many machines from starting a virtual machine on each:
+// they take memory and CPUs from what is measured.
+func vmFits(a Arm, hosts int) error {
+	if hosts <= vmMaxHosts {
+		return nil
+	}
+	return verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s on %d machines", a.Name, hosts),
+		fmt.Sprintf("it starts a virtual machine with %s MiB and %s CPUs on each, and does so on at most %d", a.Options["memory"], a.Options["cpus"], vmMaxHosts),
+		fmt.Sprintf("give --hosts %d or less, or leave this path out", vmMaxHosts))
 }
 
 // vmNeeds is what such a path needs beside what its switch does.
