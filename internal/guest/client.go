@@ -16,11 +16,6 @@ import (
 // ErrNotStarted is wrapped by the error of a command that could not be started.
 var ErrNotStarted = errors.New("it could not be started")
 
-const (
-	interruptGrace = 20 * time.Second // for an interrupted command to end by itself
-	killGrace      = 10 * time.Second // for a killed one to be gone
-)
-
 // Greet asks a guest that just started what it is, on its first stream.
 func Greet(conn net.Conn) (Hello, error) {
 	var h Hello
@@ -32,9 +27,10 @@ func Greet(conn net.Conn) (Hello, error) {
 }
 
 // Run runs a command in a guest and gives its exit code: 128 and the number of
-// the signal when one ended it. When ctx ends the command gets a SIGINT, and
-// later a SIGKILL; how it ended then is no error. An error wraps ErrNotStarted,
-// or tells that the end of the command is not known.
+// the signal when one ended it. When ctx ends the command gets a SIGINT, and may
+// take as long as it needs to clean up: on an emulated CPU that is a while, and
+// who does not want to wait can end this process. How it ended then is no error.
+// An error wraps ErrNotStarted, or tells that the end of the command is not known.
 func Run(ctx context.Context, dial Dialer, c Command) (exit int, err error) {
 	r := running{command: rand.Text()}
 	defer r.close()
@@ -149,26 +145,14 @@ func (r *running) copy(p part, to io.Writer) {
 	})
 }
 
-// ask hands on signals and sizes, and the end of ctx, until the answer is there.
+// ask hands on sizes, and the end of ctx, until the answer is there.
 func (r *running) ask(ctx context.Context, c Command, answered <-chan struct{}) {
 	send := func(q request) { _ = writeLine(r.streams[control], q) } // an answer may cross it
 	ended := ctx.Done()
-	var late <-chan time.Time
-	steps := []func(){
-		func() { send(request{Signal: int(syscall.SIGKILL)}); late = time.After(killGrace) },
-		r.giveUp,
-	}
 	for {
 		select {
 		case <-answered:
 			return
-		case sig, more := <-c.Signals:
-			if !more {
-				c.Signals = nil
-			}
-			if number, ok := sig.(syscall.Signal); ok {
-				send(request{Signal: int(number)})
-			}
 		case size, more := <-c.Resize:
 			if !more {
 				c.Resize = nil
@@ -176,12 +160,8 @@ func (r *running) ask(ctx context.Context, c Command, answered <-chan struct{}) 
 			}
 			send(request{Resize: &size})
 		case <-ended:
-			ended, late = nil, time.After(interruptGrace)
+			ended = nil
 			send(request{Signal: int(syscall.SIGINT)})
-		case <-late:
-			late = nil
-			steps[0]()
-			steps = steps[1:]
 		}
 	}
 }

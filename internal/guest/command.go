@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"os"
 )
 
 // Command is what to run in a guest, as root.
@@ -22,9 +21,6 @@ type Command struct {
 	TTY *Size
 	// Resize tells of new sizes of that terminal; nil: it never changes.
 	Resize <-chan Size
-	// Signals are sent to the command and all that runs in its process group;
-	// nil: none.
-	Signals <-chan os.Signal
 }
 
 // Size is that of a terminal, in characters.

@@ -157,8 +157,8 @@ func TestSlowReaderLosesNothing(t *testing.T) {
 	}
 }
 
-func TestSignalsAndSizes(t *testing.T) {
-	signals, sizes := make(chan os.Signal, 1), make(chan guest.Size, 1)
+func TestSizes(t *testing.T) {
+	sizes := make(chan guest.Size, 1)
 	in, typed := io.Pipe()
 	out, shown := io.Pipe()
 	defer typed.Close()
@@ -170,8 +170,8 @@ func TestSignalsAndSizes(t *testing.T) {
 	dial := channel(t)
 	go func() {
 		exit, err := guest.Run(t.Context(), dial, guest.Command{
-			Args: sh("stty -echo; trap 'echo term; exit 9' TERM; trap 'stty size' WINCH; echo ready; while :; do sleep 0.05; done"),
-			TTY:  &guest.Size{Rows: 10, Columns: 20}, Stdin: in, Stdout: shown, Signals: signals, Resize: sizes})
+			Args: sh("stty -echo; trap 'stty size' WINCH; echo ready; read word; echo $word; exit 9"),
+			TTY:  &guest.Size{Rows: 10, Columns: 20}, Stdin: in, Stdout: shown, Resize: sizes})
 		shown.Close()
 		ended <- end{exit, err}
 	}()
@@ -190,8 +190,10 @@ func TestSignalsAndSizes(t *testing.T) {
 	expect("ready")
 	sizes <- guest.Size{Rows: 44, Columns: 55}
 	expect("44 55")
-	signals <- syscall.SIGTERM
-	expect("term")
+	if _, err := typed.Write([]byte("typed\n")); err != nil {
+		t.Fatal(err)
+	}
+	expect("typed")
 	go io.Copy(io.Discard, out)
 	if e := <-ended; e.err != nil || e.exit != 9 {
 		t.Errorf("exit %d, %v", e.exit, e.err)

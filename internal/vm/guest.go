@@ -125,8 +125,8 @@ func (g *Guest) lost(err error) error {
 
 // Run runs a command in the guest and gives its exit code: 128 and the number
 // of the signal when one ended it. When ctx ends, the command is interrupted as
-// by Ctrl-C, and after a while killed. The error tells that it could not be
-// started, or that its end is not known; it is one for users.
+// by Ctrl-C, and Run waits until it has cleaned up. The error tells that it could
+// not be started, or that its end is not known; it is one for users.
 func (g *Guest) Run(ctx context.Context, c Command) (exit int, err error) {
 	exit, err = guest.Run(ctx, g.Dial, c)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, guest.ErrNotStarted) {
