@@ -71,7 +71,7 @@ func (q Request) plan(arms []result.Arm) (*result.Plan, error) {
 	}
 	orElse(&p.Series, experiment.DefaultSeries)
 	orElse(&p.Rounds, experiment.DefaultRounds)
-	if err := experiment.Fit(p, q.Series > 0, q.Rounds > 0 || len(q.With) > 0); err != nil {
+	if err := experiment.Fit(p, Slow(), q.Series > 0, q.Rounds > 0 || len(q.With) > 0); err != nil {
 		return nil, err
 	}
 	if p.Precision > 0 {
@@ -83,6 +83,15 @@ func (q Request) plan(arms []result.Arm) (*result.Plan, error) {
 	}
 	p.ClientCPU, p.ServerCPU = chooseCPUs(cpus)
 	return p, nil
+}
+
+// Slow is by how much longer this machine takes than a real one for what is
+// beside the timed parts of a run: 1, or more when its CPU is emulated.
+func Slow() int {
+	if machine.Emulated() {
+		return experiment.Slow
+	}
+	return 1
 }
 
 // chooseCPUs pins the two ends to different cores where there are two: it is

@@ -13,6 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/tool"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -171,7 +172,24 @@ func (q Request) check() error {
 	return q.checkTools()
 }
 
+// checkToolEnds: tools run on the machines, between the ends of the first path.
+func (q Request) checkToolEnds() error {
+	if len(q.With) == 0 {
+		return nil
+	}
+	driver, _, _ := strings.Cut(q.Paths[0], ":")
+	d, err := path.Lookup(driver)
+	if err != nil || !d.InVMs {
+		return err
+	}
+	return verr.New(verr.Usage, fmt.Sprintf("cannot run %s beside %s", strings.Join(q.With, " and "), q.Paths[0]),
+		"tools run on the machines, and this path's ends are in virtual ones", "put another path first, or leave --with out")
+}
+
 func (q Request) checkTools() error {
+	if err := q.checkToolEnds(); err != nil {
+		return err
+	}
 	for _, name := range q.With {
 		t, err := tool.Find(name)
 		if err != nil {

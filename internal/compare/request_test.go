@@ -95,7 +95,7 @@ func TestPlan(t *testing.T) {
 	if want := "tcp_bw/65536 tcp_bw/32768 tcp_bw/32768/flows=4 tcp_bw/65536/flows=4 tcp_bw/131072 tcp_bw/131072/flows=4 tcp_lat/8"; strings.Join(cells, " ") != want {
 		t.Errorf("cells %v, want %s", cells, want)
 	}
-	if took := experiment.Duration(p); took > 2*time.Minute || took < time.Minute {
+	if took := experiment.Duration(p, 1); took > 2*time.Minute || took < time.Minute {
 		t.Errorf("%d series of %d rounds take %v of 2m", p.Series, p.Rounds, took)
 	}
 }
@@ -124,6 +124,8 @@ func TestRefused(t *testing.T) {
 		"its flows": {Request{Cells: []CellSpec{{Load: "udp_lat", Flows: []int{9999}}}}, "--flows"},
 		"names":     {Request{Paths: []string{"routed", "vxlan"}, Names: []string{"a", "a"}}, `"a"`},
 		"tool":      {Request{With: []string{"ttcp"}}, "ttcp"},
+		"tool in VM": {Request{Paths: []string{"vm-vlan", "host"}, NoHost: true, With: []string{"qperf"}},
+			"cannot run qperf beside vm-vlan"},
 	} {
 		err := c.q.Check()
 		if verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), c.text) {

@@ -38,6 +38,9 @@ type Driver struct {
 	// OwnPort is the UDP port that its devices in the machines' own namespaces
 	// have, which is then nobody else's; option port says another one. 0: none.
 	OwnPort int
+	// InVMs: the ends are in virtual machines, where programs of this machine
+	// cannot run.
+	InVMs bool
 	// Fits refuses a number of machines that the path cannot be on; nil: it can
 	// be on any. Errors are for a user.
 	Fits func(a Arm, hosts int) error

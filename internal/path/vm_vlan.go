@@ -13,6 +13,7 @@ var vmVLAN = Driver{
 	Like:     "OpenStack provider networks, with virtual machines",
 	Options:  vmOptions(ovsOptions(vlanOptions()...)),
 	Settle:   vmSettle,
+	InVMs:    true,
 	Fits:     vmFits,
 	Overhead: func(Values) int { return tagSize },
 	MTU:      ovsMTU(0), // a card carries one tag beyond its MTU

@@ -13,6 +13,7 @@ var vmVXLAN = Driver{
 	Like:     "OpenStack with Open vSwitch and VXLAN, with virtual machines",
 	Options:  vmOptions(ovsTunnelOptions("4789")),
 	Settle:   vmSettle,
+	InVMs:    true,
 	Fits:     vmFits,
 	Overhead: func(Values) int { return vxlanOverhead },
 	MTU:      ovsMTU(vxlanOverhead),
