@@ -22,11 +22,17 @@ const (
 
 	leastSeries = 3 // an interval from fewer means nothing
 	leastRounds = 4
+	slowRounds  = 2 // instead, where setting a series up takes longer than all of its rounds
 	fewSeries   = 6 // below, the interval grows fast
 	fewRounds   = 8
 	mostSeries  = 40
 	mostRounds  = 100
 )
+
+// Slow is by how much longer an emulated machine takes for what is beside the
+// timed parts of a run, as measured under QEMU's TCG. The timed parts take as
+// long as anywhere.
+const Slow = 15
 
 // What a slice and a series cost beside their timed parts, as measured on a
 // 2-core machine. They only serve to foretell how long a run takes.
@@ -47,17 +53,17 @@ type Ends struct {
 }
 
 // Duration foretells how long the plan takes: series times what one series of
-// every cell takes.
-func Duration(p *result.Plan) time.Duration {
-	return time.Duration(p.Series) * seriesDuration(p)
+// every cell takes. slow is 1, and [Slow] for an emulated machine.
+func Duration(p *result.Plan, slow int) time.Duration {
+	return time.Duration(p.Series) * seriesDuration(p, time.Duration(slow))
 }
 
-func seriesDuration(p *result.Plan) time.Duration {
+func seriesDuration(p *result.Plan, slow time.Duration) time.Duration {
 	arms := time.Duration(len(p.Arms))
 	total := time.Duration(0)
 	for _, c := range p.Cells {
-		round := arms * (c.Head + c.Slice + sliceCost)
-		setUp := seriesCost + arms*(warmUp+time.Duration(c.Flows)*flowCost)
+		round := arms * (c.Head + c.Slice + slow*sliceCost)
+		setUp := slow * (seriesCost + arms*(warmUp+time.Duration(c.Flows)*flowCost))
 		total += setUp + time.Duration(p.Rounds)*round
 	}
 	return total
@@ -66,24 +72,33 @@ func seriesDuration(p *result.Plan) time.Duration {
 // Fit sets series and rounds so that the plan fills its budget and does not
 // exceed it. What the user fixed stays as it is. Time goes into more series
 // rather than longer ones: at the same number of slices an interval over more
-// series is narrower. Error: the budget is too small for anything to be told.
-func Fit(p *result.Plan, fixedSeries, fixedRounds bool) error {
+// series is narrower. slow is as for [Duration]. Error: the budget is too small
+// for anything to be told.
+func Fit(p *result.Plan, slow int, fixedSeries, fixedRounds bool) error {
 	if p.Budget == 0 {
 		return nil
 	}
-	fits := func() bool { return Duration(p) <= p.Budget }
+	fits := func() bool { return Duration(p, slow) <= p.Budget }
+	least := leastRounds
+	if slow > 1 {
+		least = slowRounds
+	}
 	grow(&p.Series, !fixedSeries, mostSeries, fits)
 	grow(&p.Rounds, !fixedRounds, mostRounds, fits)
 	shrink(&p.Rounds, !fixedRounds, fewRounds, fits)
 	shrink(&p.Series, !fixedSeries, fewSeries, fits)
-	shrink(&p.Rounds, !fixedRounds, leastRounds, fits)
+	shrink(&p.Rounds, !fixedRounds, least, fits)
 	shrink(&p.Series, !fixedSeries, leastSeries, fits)
-	if fits() || fixedSeries && fixedRounds {
+	if fits() {
+		grow(&p.Rounds, !fixedRounds, mostRounds, fits) // what the last series left
+		return nil
+	}
+	if fixedSeries && fixedRounds {
 		return nil
 	}
 	return verr.New(verr.Usage,
 		fmt.Sprintf("cannot compare %d arms over %d loads and sizes with --budget %s", len(p.Arms), len(p.Cells), p.Budget),
-		fmt.Sprintf("%d series of %d rounds need %s, and fewer tell nothing", p.Series, p.Rounds, Duration(p).Round(time.Second)),
+		fmt.Sprintf("%d series of %d rounds need %s, and fewer tell nothing", p.Series, p.Rounds, Duration(p, slow).Round(time.Second)),
 		"give a larger --budget, or fewer paths, loads or sizes")
 }
 

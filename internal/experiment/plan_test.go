@@ -25,11 +25,11 @@ func TestFit(t *testing.T) {
 	}{{4, 4, 60 * time.Second}, {3, 1, 20 * time.Second}, {3, 1, 5 * time.Second}, {4, 16, 5 * time.Minute},
 		{2, 1, time.Hour}, {4, 4, 15 * time.Second}} {
 		p := plan(c.arms, c.cells, c.budget)
-		if err := Fit(p, false, false); err != nil {
+		if err := Fit(p, 1, false, false); err != nil {
 			t.Errorf("%+v: %v", c, err)
 			continue
 		}
-		took := Duration(p)
+		took := Duration(p, 1)
 		t.Logf("%+v: %d series of %d rounds, %v", c, p.Series, p.Rounds, took)
 		if took > c.budget {
 			t.Errorf("%+v takes %v", c, took)
@@ -39,8 +39,28 @@ func TestFit(t *testing.T) {
 			t.Errorf("%+v takes only %v", c, took)
 		}
 	}
-	if err := Fit(plan(4, 4, time.Second), false, false); verr.Code(err) != verr.Usage {
+	if err := Fit(plan(4, 4, time.Second), 1, false, false); verr.Code(err) != verr.Usage {
 		t.Errorf("a second for four loads: %v", err)
+	}
+}
+
+// TestFitEmulated wants what a slow machine can do within the budget: enough
+// series for an interval before anything else.
+func TestFitEmulated(t *testing.T) {
+	for _, c := range []struct {
+		arms, cells int
+		budget      time.Duration
+	}{{3, 4, 20 * time.Second}, {3, 1, 20 * time.Second}, {4, 4, time.Minute}, {7, 15, 5 * time.Minute}} {
+		p := plan(c.arms, c.cells, c.budget)
+		if err := Fit(p, Slow, false, false); err != nil {
+			t.Errorf("%+v: %v", c, err)
+			continue
+		}
+		took := Duration(p, Slow)
+		t.Logf("%+v: %d series of %d rounds, %v", c, p.Series, p.Rounds, took)
+		if took > c.budget || took < c.budget*7/10 || p.Series < leastSeries {
+			t.Errorf("%+v: %d series of %d rounds take %v", c, p.Series, p.Rounds, took)
+		}
 	}
 }
 
@@ -48,17 +68,17 @@ func TestFit(t *testing.T) {
 func TestFitFixed(t *testing.T) {
 	p := plan(4, 4, 5*time.Minute)
 	p.Series = 5
-	if err := Fit(p, true, false); err != nil || p.Series != 5 || p.Rounds == DefaultRounds {
+	if err := Fit(p, 1, true, false); err != nil || p.Series != 5 || p.Rounds == DefaultRounds {
 		t.Errorf("%d series, %d rounds, %v", p.Series, p.Rounds, err)
 	}
 	p = plan(4, 4, 5*time.Minute)
 	p.Rounds = 7
-	if err := Fit(p, false, true); err != nil || p.Rounds != 7 || p.Series == DefaultSeries {
+	if err := Fit(p, 1, false, true); err != nil || p.Rounds != 7 || p.Series == DefaultSeries {
 		t.Errorf("%d series, %d rounds, %v", p.Series, p.Rounds, err)
 	}
 	p = plan(4, 4, time.Second)
 	p.Series, p.Rounds = 2, 3
-	if err := Fit(p, true, true); err != nil || p.Series != 2 || p.Rounds != 3 {
+	if err := Fit(p, 1, true, true); err != nil || p.Series != 2 || p.Rounds != 3 {
 		t.Errorf("both fixed: %d, %d, %v", p.Series, p.Rounds, err)
 	}
 }

@@ -146,11 +146,22 @@ func (r *Run) tell(series, cell, nth int) {
 		return
 	}
 	cells := len(r.Plan.Cells)
-	left := Duration(r.Plan)
+	left := Duration(r.Plan, r.slow())
 	if done := series*cells + nth; done > 0 {
 		left = time.Since(r.start) / time.Duration(done) * time.Duration(r.Plan.Series*cells-done)
 	}
+	if !r.deadline.IsZero() { // no series begins that would end after it
+		left = min(left, max(0, time.Until(r.deadline)))
+	}
 	r.Watch.Event(Event{Series: series, Cell: cell, Left: left, Record: r.rec, CellDone: series+nth > 0})
+}
+
+// slow is by how much longer than a real machine this one takes; see [Duration].
+func (r *Run) slow() int {
+	if slices.ContainsFunc(r.rec.Facts, func(f result.Facts) bool { return f.Emulated }) {
+		return Slow
+	}
+	return 1
 }
 
 // place is one arm in one cell: a path that cannot carry one size may well

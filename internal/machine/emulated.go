@@ -14,7 +14,7 @@ const tcg = "TCGTCGTCGTCG"
 // (TCG). The CPU says so where it can be asked, whatever it is called; elsewhere
 // the name that QEMU gives to the one it would choose by itself does.
 func (r Reader) emulated(c cpuinfo) bool {
-	if r.Root == "" && cpuid.CPU.HypervisorVendorString == tcg {
+	if r.Root == "" && Emulated() {
 		return true
 	}
 	return strings.HasPrefix(c.model, "QEMU TCG CPU")
@@ -24,10 +24,14 @@ func (r Reader) emulated(c cpuinfo) bool {
 // and at worst.
 const slower = 10
 
+// Emulated tells whether the CPU of this machine is emulated, as far as the CPU
+// says it.
+func Emulated() bool { return cpuid.CPU.HypervisorVendorString == tcg }
+
 // Patience is how long to wait, on this machine, for what takes no longer than
 // limit on any real one.
 func Patience(limit time.Duration) time.Duration {
-	if cpuid.CPU.HypervisorVendorString == tcg {
+	if Emulated() {
 		return slower * limit
 	}
 	return limit

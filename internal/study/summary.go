@@ -3,6 +3,7 @@ package study
 import (
 	"time"
 
+	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/lab"
@@ -58,7 +59,7 @@ func (s *Study) measures() (sum time.Duration, err error) {
 		if err != nil {
 			return 0, err
 		}
-		sum += experiment.Duration(plan)
+		sum += experiment.Duration(plan, compare.Slow())
 	}
 	return sum, nil
 }
