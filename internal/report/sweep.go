@@ -119,5 +119,8 @@ func cpuRatio(r *analysis.Row) string {
 	if r.CPU == nil || r.CPU.Ratio == nil {
 		return ""
 	}
+	if r.Foreign() {
+		return none // an emulated CPU's work is not a real one's
+	}
 	return "x " + ratio(r.CPU.Ratio.Value)
 }

@@ -204,6 +204,9 @@ func cpuColumns(c *analysis.Cell, base string) []field {
 			if r.CPU == nil || r.CPU.Ratio == nil {
 				return ""
 			}
+			if r.Foreign() {
+				return none // an emulated CPU's work is not a real one's
+			}
 			return plusMinus(*r.CPU.Ratio)
 		}},
 	}
