@@ -89,8 +89,8 @@ func runUnder(ctx context.Context, env *Env, u under, config vm.Config, spec str
 	if err != nil {
 		return err
 	}
-	c := commandInside(env, nil)
-	c.Args, c.Stdin, c.Env = command, env.Stdin, env.Environ()
+	c := commandThere(env, command)
+	c.Stdin = env.Stdin
 	leave := typed(env, &c)
 	code, err := g.Run(ctx, c)
 	leave()

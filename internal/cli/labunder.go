@@ -32,7 +32,7 @@ func raiseUnder(ctx context.Context, env *Env, u under, o lab.Options) (*lab.Lab
 	if err != nil {
 		return nil, err
 	}
-	if err := feature.Require("cannot run under kernel "+u.spec, qemu); err != nil {
+	if err := feature.Require("cannot run under kernel "+u.spec, vm.Needs()...); err != nil {
 		return nil, err
 	}
 	config, err := json.Marshal(vm.Config{Kernel: k, Program: o.Program, Root: true, Accel: vm.Accel(u.accel)})
@@ -46,13 +46,13 @@ func raiseUnder(ctx context.Context, env *Env, u under, o lab.Options) (*lab.Lab
 	return lab.UpElsewhere(ctx, o.Name, hold, func(ctx context.Context, g lab.Guest) (*lab.Lab, error) {
 		show.Say("raising the lab in it")
 		var said bytes.Buffer
-		c := commandInside(env, withFlag(env.Args, "--json"))
+		c := commandInside(env, withFlag(env.Args, "--json"), u, k)
 		c.Stdout, c.TTY = &said, nil
 		code, err := vm.Remote{Socket: g.Socket}.Run(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		if err := endedWith(code); err != nil {
+		if err := finished(code); err != nil {
 			return nil, err
 		}
 		var l lab.Lab
@@ -65,7 +65,11 @@ func raiseUnder(ctx context.Context, env *Env, u under, o lab.Options) (*lab.Lab
 
 // execUnder runs a command in a lab that is in a virtual machine.
 func execUnder(ctx context.Context, env *Env, l *lab.Lab, where string, command []string) error {
-	c := commandInside(env, append([]string{"lab", "exec", "--name", l.Name, where, "--"}, command...))
+	exe, err := program()
+	if err != nil {
+		return err
+	}
+	c := commandThere(env, append(exe, append([]string{"lab", "exec", "--name", l.Name, where, "--"}, command...)...))
 	c.Stdin = env.Stdin
 	leave := typed(env, &c)
 	defer leave()

@@ -26,7 +26,8 @@ import (
 )
 
 // insideVariable tells a command that it is the one inside the virtual machine
-// that another one started for it, so that --kernel asks nothing more of it.
+// that another one started for it, so that --kernel asks nothing more of it. Its
+// value is the kernel's release, and after a space what the user called it.
 const insideVariable = "VENTURI_INSIDE"
 
 // under says which kernel to run a command under.
@@ -46,11 +47,16 @@ func (u *under) elsewhere(env *Env) (bool, error) {
 	if u.spec == "" && u.accel != accel(vm.Auto) {
 		return false, verr.New(verr.Usage, "cannot choose --accel "+u.accel.String(), "there is no virtual machine without --kernel", "name a kernel with --kernel, or leave --accel out")
 	}
-	return u.spec != "" && env.Getenv(insideVariable) == "", nil
+	release, called, there := strings.Cut(env.Getenv(insideVariable), " ")
+	if u.spec == "" || !there {
+		return u.spec != "", nil
+	}
+	if u.spec != called && u.spec != release && u.spec != (kernel.Kernel{Release: release}).Series() {
+		return false, verr.New(verr.Usage, "cannot run under kernel "+u.spec, "this already runs in a virtual machine, under kernel "+release,
+			"run it outside, or leave --kernel out")
+	}
+	return false, nil
 }
-
-// qemu is what virtual machines are run by.
-var qemu = feature.Program{Name: "qemu-system-x86_64", Package: "qemu-system-x86"}
 
 // accel is what runs a virtual machine, on the command line.
 type accel vm.Accel
@@ -94,18 +100,10 @@ func measureUnder(ctx context.Context, env *Env, u under, requests []compare.Req
 	if err != nil {
 		return err
 	}
-	var folders []string
-	for _, q := range requests {
-		tidy, err := compare.Prepare(q.Out, sudoCaller(env))
-		if err != nil {
-			return err
-		}
-		defer tidy()
-		folders = append(folders, q.Out)
-	}
 	show := progress.New(env.Stderr)
 	defer show.Done()
-	// Two runs disturb each other also when one of them is in a virtual machine.
+	// Two runs disturb each other also when one of them is in a virtual machine,
+	// and what one writes to make sure of its folders disturbs the other, too.
 	if os.Geteuid() == 0 {
 		unlock, err := lab.LockMeasure(ctx, requests[0].Wait, strings.Join(ownCommand(env), " "), func(held lab.Holder) {
 			show.Say("waiting for %s", held)
@@ -114,6 +112,15 @@ func measureUnder(ctx context.Context, env *Env, u under, requests []compare.Req
 			return err
 		}
 		defer unlock()
+	}
+	var folders []string
+	for _, q := range requests {
+		tidy, err := compare.Prepare(q.Out, sudoCaller(env))
+		if err != nil {
+			return err
+		}
+		defer tidy()
+		folders = append(folders, q.Out)
 	}
 	g, err := boot(ctx, u, vm.Config{Kernel: k, Writable: []string{out}}, show)
 	if err != nil {
@@ -124,12 +131,14 @@ func measureUnder(ctx context.Context, env *Env, u under, requests []compare.Req
 	if !named {
 		args = withFlag(args, "--out="+out)
 	}
-	code, err := g.Run(ctx, commandInside(env, args))
-	if err != nil {
-		tellCut(env, folders)
-		return errors.Join(err, g.Close())
+	code, err := g.Run(ctx, commandInside(env, args, u, k))
+	if err == nil {
+		err = finished(code)
 	}
-	return errors.Join(endedWith(code), g.Close())
+	if err != nil && !errors.As(err, new(ended)) {
+		tellCut(env, folders)
+	}
+	return errors.Join(err, g.Close())
 }
 
 // check refuses what can be refused before anything is started, and finds the kernel.
@@ -144,7 +153,7 @@ func (u under) check(requests []compare.Request) (kernel.Kernel, error) {
 	}
 	k, err := kernel.Find(u.spec)
 	if err == nil {
-		err = feature.Require("cannot run under kernel "+u.spec, qemu)
+		err = feature.Require("cannot run under kernel "+u.spec, vm.Needs()...)
 	}
 	return k, err
 }
@@ -177,12 +186,20 @@ func withFlag(args []string, flag string) []string {
 }
 
 // commandInside is this program, run with other arguments where env is, but inside a
-// virtual machine: what it prints comes out here, on a terminal as on one.
-func commandInside(env *Env, args []string) vm.Command {
-	c := vm.Command{Env: append(env.Environ(), insideVariable+"=1"), Stdout: env.Stdout, Stderr: env.Stderr}
+// virtual machine that is the answer to u: it takes --kernel as done.
+func commandInside(env *Env, args []string, u under, k kernel.Kernel) vm.Command {
+	c := commandThere(env, nil)
 	if exe, err := program(); err == nil {
 		c.Args = append(exe, args...)
 	}
+	c.Env = append(c.Env, insideVariable+"="+k.Release+" "+u.spec)
+	return c
+}
+
+// commandThere is a command, run where env is, but inside a virtual machine: what it
+// prints comes out here, on a terminal as on one.
+func commandThere(env *Env, command []string) vm.Command {
+	c := vm.Command{Args: command, Env: env.Environ(), Stdout: env.Stdout, Stderr: env.Stderr}
 	c.Dir, _ = os.Getwd() // without one, it starts in /
 	if isTerminal(env.Stdout) && isTerminal(env.Stderr) {
 		c.TTY = terminalSize(env.Stdout)
@@ -236,6 +253,24 @@ func tellCut(env *Env, folders []string) {
 type ended int
 
 func (e ended) Error() string { return fmt.Sprintf("the command ended with exit code %d", int(e)) }
+
+// bySignal is above what an exit code is, for a command that a signal ended.
+const bySignal = 128
+
+// finished gives the error of the exit code of this program inside; nil: it is 0.
+// It says by itself how it ended, but for a signal that it cannot catch.
+func finished(code int) error {
+	if code <= bySignal || code == verr.Interrupted {
+		return endedWith(code)
+	}
+	sig := syscall.Signal(code - bySignal)
+	why := fmt.Sprintf("it was ended by signal %d (%v) in the virtual machine", sig, sig)
+	if sig == syscall.SIGKILL {
+		why += ", as happens when memory runs out there"
+	}
+	return verr.New(verr.Failed, "cannot finish what runs under another kernel", why,
+		"run it again; if it happens again, ask for less at once: fewer paths, flows or sizes")
+}
 
 // endedWith gives the error of an exit code; nil: it is 0.
 func endedWith(code int) error {
