@@ -15,7 +15,7 @@ import (
 func emulation(rec *result.Record, s *analysis.Summary) []string {
 	var out []string
 	if s.Emulated {
-		out = append(out, "EMULATED: software plays the CPU of this machine. What was measured under emulation are ratios between its paths only, not figures.")
+		out = append(out, "EMULATED: software plays the CPU of this machine. Its figures are those of no real machine; only the ratios between its paths say something.")
 	}
 	var paths []string
 	for _, a := range rec.Plan.Arms {
@@ -27,9 +27,9 @@ func emulation(rec *result.Record, s *analysis.Summary) []string {
 	case 0:
 		return out
 	case 1:
-		return append(out, fmt.Sprintf("EMULATED PATH: %s leads through a machine whose CPU is emulated. It is compared with nothing: no verdict is given, and nothing is concluded from its figures.", paths[0]))
+		return append(out, fmt.Sprintf("EMULATED PATH: %s leads through a machine whose CPU is emulated. It takes no verdict: its ratios are shown, and nothing is concluded from them.", paths[0]))
 	}
-	return append(out, fmt.Sprintf("EMULATED PATHS: %s lead through machines whose CPUs are emulated. They are compared with nothing: no verdict is given, and nothing is concluded from their figures.",
+	return append(out, fmt.Sprintf("EMULATED PATHS: %s lead through machines whose CPUs are emulated. They take no verdict: their ratios are shown, and nothing is concluded from them.",
 		strings.Join(paths, ", ")))
 }
 
