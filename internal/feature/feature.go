@@ -100,8 +100,9 @@ func classify(err error) Answer {
 	return Unknown
 }
 
-// otherKernel is another way to get what a kernel lacks.
-const otherKernel = "; or run it under another kernel: --kernel 6.12 (after venturi kernel fetch 6.12)"
+// OtherKernel is another way to get what a kernel lacks, behind how to get it
+// for this one.
+const OtherKernel = "; or give --kernel 6.12, which \"venturi kernel fetch 6.12\" keeps here"
 
 // Require gives an error for a user if the machine lacks one of the needs. One
 // that could not be told does not stop anybody: the attempt itself will show.
@@ -110,7 +111,7 @@ func Require(what string, needs ...Need) error {
 		if answer, why := n.Ask(); answer == No {
 			lacks, get := n.Lack()
 			if _, kernels := n.(*Probe); kernels {
-				get += otherKernel
+				get += OtherKernel
 			}
 			return &verr.Error{
 				What: what, Why: fmt.Sprintf("%s: %v", lacks, why), Do: get, Code: verr.Missing, Err: why,

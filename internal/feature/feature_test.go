@@ -33,7 +33,7 @@ func TestRequireSaysWhatIsMissing(t *testing.T) {
 	answers.Store(p.Name, finding{answer: No, why: syscall.EOPNOTSUPP})
 	err := Require("cannot raise path test", p)
 	var told *verr.Error
-	if !errors.As(err, &told) || told.Code != verr.Missing || told.Do != "load it"+otherKernel {
+	if !errors.As(err, &told) || told.Code != verr.Missing || told.Do != "load it"+OtherKernel {
 		t.Fatalf("Require = %v, want an error for a user with code %d", err, verr.Missing)
 	}
 }

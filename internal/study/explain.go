@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -101,11 +102,19 @@ func (s *Study) Explain(w io.Writer) error {
 	line("  slices\t%d series x %d rounds of every arm in every cell%s", plan.Series, plan.Rounds, eachWire(len(s.Wires)))
 	line("  time\tabout %s of measuring (budget %s), and some seconds to raise and take down the lab", short(took), s.budget())
 	line("\nThis machine")
+	var remedies []string
 	for _, a := range arms {
-		line("  %s\t%s", a.Name, raisable(a))
+		here, remedy := raisable(a)
+		line("  %s\t%s", a.Name, wrap(here))
+		if remedy != "" && !slices.Contains(remedies, remedy) {
+			remedies = append(remedies, remedy)
+		}
+	}
+	for i, r := range once(remedies) {
+		line("  %s\t%s", []string{"to raise them", ""}[min(i, 1)], wrap(r))
 	}
 	if err := s.Requests()[0].Check(); err != nil && verr.Code(err) != verr.Missing {
-		line("  to run\t%s", readiness(err))
+		line("  to run\t%s", wrap(readiness(err)))
 	}
 	return out.Flush()
 }
@@ -154,13 +163,29 @@ func sides(side string, by []report.Axis) string {
 	return side + "s by " + strings.Join(names, ", ")
 }
 
-// raisable says whether a path can be raised here, as far as that can be told.
-func raisable(a path.Arm) string {
+// raisable says whether a path can be raised here, as far as that can be told,
+// and what to do if not.
+func raisable(a path.Arm) (here, remedy string) {
 	err := a.Check()
 	if err == nil && a.Here() == feature.Unknown {
-		return "could not be told: ask as root"
+		return "could not be told: ask as root", ""
 	}
-	return readiness(err)
+	if known := new(verr.Error); errors.As(err, &known) {
+		return "no: " + known.Why, known.Do
+	}
+	return readiness(err), ""
+}
+
+// once says what several remedies have in common a single time, behind them.
+func once(remedies []string) []string {
+	var out []string
+	for _, r := range remedies {
+		out = append(out, strings.TrimSuffix(r, feature.OtherKernel))
+	}
+	if !slices.Equal(out, remedies) {
+		out = append(out, strings.TrimPrefix(feature.OtherKernel, "; "))
+	}
+	return out
 }
 
 // readiness says whether something can be done here, and if not, what is missing.
