@@ -26,7 +26,11 @@ func (h Holder) String() string {
 	if h.Pid == 0 {
 		return "another run"
 	}
-	return fmt.Sprintf("process %d (%s), which has measured since %s", h.Pid, h.Command, h.Since.Format(time.DateTime))
+	command := ""
+	if h.Command != "" {
+		command = " (" + h.Command + ")"
+	}
+	return fmt.Sprintf("process %d%s, which has measured since %s", h.Pid, command, h.Since.Format(time.DateTime))
 }
 
 // LockMeasure makes sure that no other run measures at the same time, for two
