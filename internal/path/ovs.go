@@ -250,6 +250,11 @@ func (h *ovsHost) podEnd(n int, pod *change.Namespace) (machine.Endpoint, error)
 		if err := h.in.Move(h.podDeviceOf(n), pod, h.device(n)); err != nil {
 			return end, err
 		}
+		// The switch has been asked for it, but may not have come to it before the
+		// port moved, and does not reach it there.
+		if err := pod.SetMTU(h.device(n), h.MTU); err != nil {
+			return end, err
+		}
 	}
 	return end, h.onOneLink(h.i, n, pod)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -183,6 +184,7 @@ type vmHost struct {
 	*ovsHost
 	kernel kernel.Kernel
 	socket string // leads to the agent in the virtual machine
+	log    string // file of what the holder says
 	holder *change.Child
 }
 
@@ -198,7 +200,7 @@ func (h *vmHost) build(ctx context.Context, way ovsWay) ([]machine.Endpoint, err
 		return nil, err
 	}
 	if err := h.holder.Await(ctx, vmPatience, h.reach); err != nil {
-		return nil, err
+		return nil, h.told(ctx, err)
 	}
 	version, err := vm.Version(ctx)
 	if err != nil {
@@ -263,7 +265,21 @@ func (h *vmHost) boot() error {
 	if h.Kept {
 		args = append(args, "--detach")
 	}
-	h.holder, err = h.Start(h.i, h.in, change.Command{Args: args, Log: filepath.Join(folder, "vm.log")})
+	h.log = filepath.Join(folder, "vm.log")
+	h.holder, err = h.Start(h.i, h.in, change.Command{Args: args, Log: h.log})
+	return err
+}
+
+// told is what the holder said for people of why there is no virtual machine;
+// err if it said nothing.
+func (h *vmHost) told(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	said, _ := os.ReadFile(h.log)
+	if told := verr.Parse(verr.Failed, string(said)); told != nil {
+		return told
+	}
 	return err
 }
 
