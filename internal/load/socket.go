@@ -113,15 +113,36 @@ func dialIn(namespace, transport, congestion string, from, to netip.AddrPort) (s
 }
 
 // connect connects the socket. With a timeout a signal ends the call, and the
-// scheduler sends some: then it goes on waiting for the same connection.
+// scheduler sends some: then it waits for the same connection. To call connect
+// again would do that too, but say EALREADY when the time is over.
 func (s socket) connect(to netip.AddrPort) error {
 	err := unix.Connect(s.fd, sockaddr(to))
-	for errors.Is(err, unix.EINTR) {
-		if err = unix.Connect(s.fd, sockaddr(to)); errors.Is(err, unix.EISCONN) {
-			return nil
-		}
+	if !errors.Is(err, unix.EINTR) {
+		return err
 	}
-	return err
+	return s.connected(ioTimeout)
+}
+
+// connected waits until a connection that was begun is there, or has failed.
+func (s socket) connected(patience time.Duration) error {
+	for end := time.Now().Add(patience); ; {
+		left := time.Until(end)
+		if left <= 0 {
+			return unix.ETIMEDOUT
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT}}, int(left.Milliseconds())+1)
+		if errors.Is(err, unix.EINTR) || err == nil && n == 0 {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		failed, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+		if err == nil && failed != 0 {
+			err = syscall.Errno(failed)
+		}
+		return err
+	}
 }
 
 // openIn makes a socket bound to at, hands it to use, and closes it if use fails.
