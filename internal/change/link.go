@@ -58,6 +58,15 @@ func (n *Namespace) Up(device string) error {
 	return n.fail("bring up "+device, n.h.LinkSetUp(link))
 }
 
+// SetMTU sets the MTU of a device, bytes.
+func (n *Namespace) SetMTU(device string, mtu int) error {
+	link, err := n.link(device)
+	if err != nil {
+		return err
+	}
+	return n.fail("set MTU of "+device, n.h.LinkSetMTU(link, mtu))
+}
+
 // Enslave makes a device a port of a bridge. With hairpin the bridge may send
 // a frame back out of the port that it came in by.
 func (n *Namespace) Enslave(device, bridge string, hairpin bool) error {

@@ -44,8 +44,8 @@ func (n *Namespace) AddTap(t Tap) error {
 			return n.fail("set address of "+t.Name, err)
 		}
 	}
-	if err := n.h.LinkSetMTU(link, t.MTU); err != nil {
-		return n.fail("set mtu of "+t.Name, err)
+	if err := n.SetMTU(t.Name, t.MTU); err != nil {
+		return err
 	}
 	return n.Up(t.Name)
 }
