@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/guest"
@@ -21,42 +22,58 @@ func (g *Guest) Serve(ctx context.Context, socket string) error {
 		return verr.Wrap(verr.Failed, "cannot open "+g.config.what()+" to others", err,
 			"name a socket in a folder of yours with mode 0700, where nobody else listens")
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	both, cancel := context.WithCancel(ctx)
 	defer cancel()
-	context.AfterFunc(ctx, func() { l.Close() })
+	context.AfterFunc(both, func() { l.Close() })
 	go func() {
 		select {
 		case <-g.done:
 			cancel()
-		case <-ctx.Done():
+		case <-both.Done():
 		}
 	}()
 	var open sync.WaitGroup
-	defer open.Wait()
 	for {
-		conn, err := l.Accept()
-		if err != nil {
+		conn, broken := l.Accept()
+		if err = broken; err != nil {
 			break
 		}
-		inner, err := g.session.Open()
-		if err != nil {
+		inner, broken := g.session.Open()
+		if err = broken; err != nil {
 			conn.Close()
 			break
 		}
-		open.Go(func() { join(ctx, conn, inner) })
+		open.Go(func() { join(both, conn, inner) })
+	}
+	stopped := ctx.Err() != nil
+	cancel()
+	open.Wait()
+	return g.served(stopped, err)
+}
+
+// served tells how serving came to its end: err broke it off, which is no error
+// when it was told to end or the guest was closed.
+func (g *Guest) served(told bool, err error) error {
+	if g.session.IsClosed() {
+		err = g.lost(err)
 	}
 	select {
 	case <-g.done:
 		return g.err
 	default:
+	}
+	if told {
 		return nil
 	}
+	return verr.Wrap(verr.Failed, "cannot let others reach "+g.config.what()+" any more", err, "start it again")
 }
 
 // join hands on between a connection and a stream until both directions have
 // ended, or ctx has.
 func join(ctx context.Context, outer, inner net.Conn) {
 	stop := context.AfterFunc(ctx, func() {
+		// A stream's Close ends one direction, and a guest that hangs leaves the other open.
+		_ = inner.SetDeadline(time.Now())
 		outer.Close()
 		inner.Close()
 	})
@@ -64,7 +81,7 @@ func join(ctx context.Context, outer, inner net.Conn) {
 	var both sync.WaitGroup
 	both.Go(func() {
 		_, _ = io.Copy(inner, outer)
-		inner.Close() // a stream's Close ends one direction
+		inner.Close()
 	})
 	_, err := io.Copy(outer, inner)
 	if half, ok := outer.(interface{ CloseWrite() error }); ok && err == nil {
