@@ -127,6 +127,9 @@ func measureUnder(ctx context.Context, env *Env, u under, requests []compare.Req
 		return err
 	}
 	show.Done()
+	if why := g.NotKVM(); why != "" {
+		fmt.Fprintf(env.Stderr, "venturi: the virtual machine is emulated: KVM is not usable: %s\n", why)
+	}
 	args := env.Args
 	if !named {
 		args = withFlag(args, "--out="+out)

@@ -20,6 +20,9 @@ const (
 	kvmDevice   = "/dev/kvm"
 	probeLimit  = 10 * time.Second // for a machine on KVM to get to its first process
 	probeMemory = 512              // MiB
+	// noHolds is how long it is believed that KVM is not usable: the reason may
+	// have been another machine's, or a moment's.
+	noHolds = 10 * time.Minute
 )
 
 // known keeps what was found out about KVM while this process lives.
@@ -31,31 +34,43 @@ var known struct {
 // answer is whether KVM is usable.
 type answer struct {
 	Usable bool
-	Why    string // why not
+	Why    string    // why not; empty: this machine has none
+	Asked  time.Time // when it was found out
 }
 
-// choose says what the machine runs on.
-func (c Config) choose(ctx context.Context, program string) (Accel, error) {
+// holds tells whether an answer still does: a "no" may pass.
+func (a answer) holds() bool { return a.Usable || time.Since(a.Asked).Abs() < noHolds }
+
+// choose says what the machine runs on, and why not on KVM where there is one
+// and nobody said so.
+func (c Config) choose(ctx context.Context, program string) (Accel, string, error) {
 	if c.Accel == TCG {
-		return TCG, nil
+		return TCG, "", nil
 	}
 	a, err := c.kvm(ctx, program)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	switch {
 	case a.Usable:
-		return KVM, nil
+		return KVM, "", nil
 	case c.Accel == KVM:
-		return "", c.cannotStart(verr.Missing, fmt.Errorf("KVM is not usable: %s", a.Why), "run it emulated, without asking for KVM")
+		why := errors.New("this machine has no " + kvmDevice)
+		if a.Why != "" {
+			why = fmt.Errorf("KVM is not usable: %s", a.Why)
+		}
+		return "", "", c.cannotStart(verr.Missing, why, "run it emulated, without asking for KVM")
 	}
-	return TCG, nil
+	return TCG, a.Why, nil
 }
 
-// kvm finds out whether KVM is usable, once for each kernel and qemu until this
-// machine boots again.
+// kvm finds out whether KVM is usable, for each kernel and qemu. That it is holds
+// until this machine boots again, that it is not for a while.
 func (c Config) kvm(ctx context.Context, program string) (answer, error) {
 	f, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return answer{}, nil
+	}
 	if err != nil {
 		return answer{Why: err.Error()}, nil
 	}
@@ -66,13 +81,14 @@ func (c Config) kvm(ctx context.Context, program string) (answer, error) {
 	if err != nil {
 		return answer{}, c.cannotStart(verr.Failed, err, "run the command again")
 	}
-	if a, ok := known.answers[key]; ok {
+	if a, ok := known.answers[key]; ok && a.holds() {
 		return a, nil
 	}
 	a, ok := recall(key)
 	if !ok {
-		if a, err = c.probe(ctx, program); err != nil {
-			return answer{}, err
+		kept := false
+		if a, kept, err = c.probe(ctx, program); err != nil || !kept {
+			return a, err
 		}
 		remember(key, a)
 	}
@@ -83,21 +99,28 @@ func (c Config) kvm(ctx context.Context, program string) (answer, error) {
 	return a, nil
 }
 
-// probe starts a small machine on KVM. The error is the end of ctx.
-func (c Config) probe(ctx context.Context, program string) (answer, error) {
+// stuck is why a machine that qemu runs does not get to its first process.
+type stuck string
+
+func (s stuck) Error() string { return string(s) }
+
+// probe starts a small machine on KVM. kept tells whether the answer is one of
+// KVM: what fails before that, such as qemu itself, fails fast and may not fail
+// again. The error is the end of ctx.
+func (c Config) probe(ctx context.Context, program string) (a answer, kept bool, err error) {
 	small := Config{
 		Kernel: c.Kernel, Program: c.Program, Name: "probe", CPUs: 1, Memory: probeMemory,
 		StartLimit: probeLimit, SilenceLimit: silenceLimit,
 	}
 	g, err := small.start(ctx, program, KVM)
 	if err == nil {
-		return answer{Usable: true}, g.Close()
+		return answer{Usable: true, Asked: time.Now()}, true, g.Close()
 	}
 	if ctx.Err() != nil {
-		return answer{}, err
+		return answer{}, false, err
 	}
 	why, _, _ := strings.Cut(reason(err), "\n")
-	return answer{Why: strings.TrimSuffix(why, ":")}, nil
+	return answer{Why: strings.TrimSuffix(why, ":"), Asked: time.Now()}, errors.As(err, new(stuck)), nil
 }
 
 // reason is the middle part of an error for users.
@@ -135,14 +158,14 @@ func answerFile(key string) string {
 	return filepath.Join(memoryFolder, fmt.Sprintf("kvm-%x.json", sum[:8]))
 }
 
-// recall reads a kept answer. None that can be read is as good as none.
+// recall reads a kept answer that holds. One that cannot be read is as good as none.
 func recall(key string) (answer, bool) {
 	var a answer
 	if os.Geteuid() != 0 {
 		return a, false
 	}
 	text, err := os.ReadFile(answerFile(key))
-	return a, err == nil && json.Unmarshal(text, &a) == nil
+	return a, err == nil && json.Unmarshal(text, &a) == nil && a.holds()
 }
 
 // remember keeps an answer. Whoever cannot must ask again next time.

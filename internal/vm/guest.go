@@ -21,10 +21,15 @@ import (
 // pingInterval is how often a guest is asked whether it is alive.
 const pingInterval = 5 * time.Second
 
+// brokenGrace is how long qemu may stay when the channel is gone: it is torn down
+// a moment later when the guest turned itself off.
+const brokenGrace = 5 * time.Second
+
 // Guest is a machine that runs.
 type Guest struct {
 	config  Config
 	accel   Accel
+	notKVM  string
 	hello   guest.Hello
 	child   *change.Child
 	session *yamux.Session
@@ -35,6 +40,7 @@ type Guest struct {
 	up      atomic.Bool // it answered once
 	closing atomic.Bool
 	hung    atomic.Bool
+	cut     atomic.Bool // its channel broke, and it went on
 	once    sync.Once
 	done    chan struct{}
 	err     error
@@ -60,6 +66,8 @@ func (g *Guest) post() error {
 	switch {
 	case g.hung.Load():
 		why = fmt.Sprintf("it hangs: it did not answer for %v", g.config.SilenceLimit)
+	case g.cut.Load():
+		why = "its channel broke"
 	case panicked(lines) != "":
 		why, do = "its kernel panicked: "+panicked(lines), "try another kernel, or report it to who made this one"
 	case gaveUp(lines) != "":
@@ -76,11 +84,20 @@ func (g *Guest) post() error {
 	return verr.New(verr.Failed, g.config.what()+" ended", saidLast(why, lines), do)
 }
 
-// keepAlive ends a guest that does not answer any more.
+// keepAlive ends a guest that does not answer any more, or that nobody can reach
+// because the channel broke.
 func (g *Guest) keepAlive() {
 	for {
 		select {
 		case <-g.done:
+			return
+		case <-g.session.CloseChan():
+			select {
+			case <-g.done:
+			case <-time.After(brokenGrace):
+				g.cut.Store(true)
+				g.child.Stop(0)
+			}
 			return
 		case <-time.After(pingInterval):
 		}
@@ -155,6 +172,10 @@ func (g *Guest) Ended() error { return g.err }
 
 // Accel is what it runs on.
 func (g *Guest) Accel() Accel { return g.accel }
+
+// NotKVM tells why it is not on KVM although this machine has the device, and
+// nobody asked for emulation; empty: it is on KVM, or as it was asked for.
+func (g *Guest) NotKVM() string { return g.notKVM }
 
 // Clock is the clock source of its kernel.
 func (g *Guest) Clock() string { return g.hello.Clock }

@@ -42,11 +42,15 @@ func Start(ctx context.Context, c Config) (*Guest, error) {
 	if err := c.checkTaps(); err != nil {
 		return nil, c.cannotStart(verr.Missing, err, "make the tap before the machine that uses it")
 	}
-	accel, err := c.choose(ctx, program)
+	accel, notKVM, err := c.choose(ctx, program)
 	if err != nil {
 		return nil, err
 	}
-	return c.start(ctx, program, accel)
+	g, err := c.start(ctx, program, accel)
+	if err == nil {
+		g.notKVM = notKVM
+	}
+	return g, err
 }
 
 // start starts the machine on one kind of acceleration.
@@ -165,11 +169,11 @@ func (g *Guest) greet(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-limit:
 			why := fmt.Sprintf("it did not get to its first process within %v", g.config.StartLimit)
-			return verr.New(verr.Failed, "cannot start "+g.config.what(), saidLast(why, g.console.lines()),
+			return verr.Wrap(verr.Failed, "cannot start "+g.config.what(), stuck(saidLast(why, g.console.lines())),
 				"try another kernel; on a machine that is very busy, try again later")
 		case <-poll.C:
 			if why := g.kvmGaveUp(time.Since(begin)); why != "" {
-				return verr.New(verr.Missing, "cannot start "+g.config.what(), why, "let it be emulated")
+				return verr.Wrap(verr.Missing, "cannot start "+g.config.what(), stuck(why), "let it be emulated")
 			}
 		}
 	}
