@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,8 +23,19 @@ import (
 // when ctx does not say.
 var dialPatience = machine.Patience(10 * time.Second)
 
-// shortCall bounds a call that does no measuring.
+// shortCall bounds a call that does no measuring, beside what it takes for each
+// end: see forEnds.
 var shortCall = machine.Patience(30 * time.Second)
+
+// perEnd is how long it may take to open, greet or close one flow's end: far
+// more than it does, also on an emulated CPU that hundreds of them share.
+const perEnd = 20 * time.Millisecond
+
+// forEnds is how much longer a call may take for the ends that it opens or closes.
+func forEnds(ends int) time.Duration { return machine.Patience(time.Duration(ends) * perEnd) }
+
+// endsOf counts the ends that a plan has on one side.
+func endsOf(p load.Plan) int { return len(p.Arms) * p.Flows }
 
 // Client is the controller's end of the channel to one agent. Its methods may
 // be called at the same time.
@@ -31,6 +43,7 @@ type Client struct {
 	conn    *grpc.ClientConn
 	api     agentpb.AgentClient
 	machine string
+	serves  atomic.Int64 // how many ends the last series that it serves has
 }
 
 // Dial waits until the agent on the socket answers, and checks that it speaks
@@ -114,7 +127,8 @@ func (c *Client) Serve(ctx context.Context, plan load.Plan, meters []string) (sh
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, shortCall)
+	c.serves.Store(int64(endsOf(plan)))
+	ctx, cancel := context.WithTimeout(ctx, shortCall+forEnds(endsOf(plan)))
 	defer cancel()
 	reply, err := c.api.Serve(ctx, &agentpb.SeriesRequest{Plan: p, Meters: meters})
 	if err != nil {
@@ -131,7 +145,12 @@ func (c *Client) Serve(ctx context.Context, plan load.Plan, meters []string) (sh
 // left to the caller; they are there even if an end did not close as it should.
 // It works after ctx ended too: to clean up is the point.
 func (c *Client) Finish(ctx context.Context, token uint64) ([]result.Meter, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shortCall)
+	return c.finish(context.WithoutCancel(ctx), token, shortCall)
+}
+
+// finish is Finish with a limit of its own, beside that for the ends.
+func (c *Client) finish(ctx context.Context, token uint64, limit time.Duration) ([]result.Meter, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit+forEnds(int(c.serves.Load())))
 	defer cancel()
 	reply, err := c.api.Finish(ctx, &agentpb.FinishRequest{Token: token})
 	if err != nil {

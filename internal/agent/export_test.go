@@ -39,3 +39,11 @@ func ShortGrace(t *testing.T) {
 	stopGrace = 50 * time.Millisecond
 	t.Cleanup(func() { stopGrace = old })
 }
+
+// ShortGuestCall makes agents give up those in virtual machines soon, until the
+// test is over.
+func ShortGuestCall(t *testing.T, limit time.Duration) {
+	old := guestCall
+	guestCall = limit
+	t.Cleanup(func() { guestCall = old })
+}

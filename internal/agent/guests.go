@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/agent/agentpb"
@@ -18,7 +20,16 @@ import (
 // in, and collects what the meters in there saw. It is for one role of a series.
 type Guests struct {
 	meters []string
-	sums   []result.Meter
+
+	mu   sync.Mutex // series in several virtual machines end at once
+	sums []result.Meter
+}
+
+// collect adds what the meters in one virtual machine saw.
+func (g *Guests) collect(sums []result.Meter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sums = append(g.sums, sums...)
 }
 
 // NewGuests makes one that asks for those of the named meters that can be read
@@ -38,6 +49,14 @@ func NewGuests(meters []string) *Guests {
 // that only a virtual machine that hangs exceeds it.
 const stepPatience = 30 * time.Second
 
+// guestCall bounds, instead of shortCall, what is asked of the agent in a virtual
+// machine while an agent of a machine is asked: reaching it included, it is well
+// below, so that one that hangs costs its own arms, and not the series.
+var guestCall = shortCall / 2
+
+// armPatience is how long an arm may take to fail when it is opened.
+const armPatience = 10 * time.Second
+
 // inVM says of an error where it was. What a user could do about it is for the
 // agent of the machine to say, or for who knows why the virtual machine ended.
 func inVM(err error) error {
@@ -45,6 +64,8 @@ func inVM(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return errors.New("in the virtual machine: its agent does not answer")
 	case errors.As(err, &told):
 		return fmt.Errorf("in the virtual machine: %s: %s", told.What, told.Why)
 	}
@@ -57,6 +78,8 @@ func (g *Guests) dial(ctx context.Context, socket string) (*Client, error) {
 	if err := private(socket); err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, min(dialPatience, guestCall))
+	defer cancel()
 	// Where nobody listens any more, Dial would wait for somebody to.
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -68,7 +91,8 @@ func (g *Guests) dial(ctx context.Context, socket string) (*Client, error) {
 
 // Serve is of [load.Away].
 func (g *Guests) Serve(socket string, plan load.Plan) (load.Served, error) {
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), guestCall+forEnds(endsOf(plan)))
+	defer cancel()
 	c, err := g.dial(ctx, socket)
 	if err != nil {
 		return nil, inVM(err)
@@ -78,7 +102,11 @@ func (g *Guests) Serve(socket string, plan load.Plan) (load.Served, error) {
 		c.Close()
 		return nil, inVM(err)
 	}
-	return &servedGuest{guests: g, client: c, token: plan.Token, shut: shut}, nil
+	s := &servedGuest{guests: g, client: c, token: plan.Token, shut: shut}
+	for _, a := range plan.Arms {
+		s.arms = append(s.arms, a.Name)
+	}
+	return s, nil
 }
 
 // servedGuest are passive ends in a virtual machine.
@@ -86,6 +114,7 @@ type servedGuest struct {
 	guests *Guests
 	client *Client
 	token  uint64
+	arms   []string // names
 	shut   map[int]error
 }
 
@@ -95,9 +124,12 @@ func (s *servedGuest) Shut() map[int]error { return s.shut }
 // Close is of [load.Served].
 func (s *servedGuest) Close() error {
 	defer s.client.Close()
-	sums, err := s.client.Finish(context.Background(), s.token)
-	s.guests.sums = append(s.guests.sums, sums...)
-	return inVM(err)
+	sums, err := s.client.finish(context.Background(), s.token, guestCall)
+	s.guests.collect(sums)
+	if err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(s.arms, ", "), inVM(err))
+	}
+	return nil
 }
 
 // Open is of [load.Away].
@@ -106,7 +138,8 @@ func (g *Guests) Open(ctx context.Context, socket string, plan load.Plan) (load.
 	if err != nil {
 		return nil, inVM(err)
 	}
-	s := &steps{guests: g, client: c, limit: plan.Head + plan.Slice + stepPatience}
+	// In a slice all flows of an arm are told to begin and to end.
+	s := &steps{guests: g, client: c, limit: plan.Head + plan.Slice + stepPatience + forEnds(plan.Flows)}
 	// The stream outlives ctx, which ends the series between two slices.
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel
@@ -135,19 +168,24 @@ func (s *steps) open(ctx context.Context, plan load.Plan) error {
 	if s.stream, err = s.client.api.Steps(ctx); err != nil {
 		return fromStatus(s.client.machine, err)
 	}
-	_, err = s.ask(&agentpb.StepsRequest{Series: &agentpb.SeriesRequest{Plan: p, Meters: s.guests.meters}})
+	limit := s.limit + forEnds(endsOf(plan)) + time.Duration(len(plan.Arms))*armPatience
+	_, err = s.askWithin(limit, &agentpb.StepsRequest{Series: &agentpb.SeriesRequest{Plan: p, Meters: s.guests.meters}})
 	return err
 }
 
 // ask sends a request, if there is one, and waits for the next answer.
 func (s *steps) ask(req *agentpb.StepsRequest) (*agentpb.StepsReply, error) {
-	late := time.AfterFunc(s.limit, s.cancel)
+	return s.askWithin(s.limit, req)
+}
+
+func (s *steps) askWithin(limit time.Duration, req *agentpb.StepsRequest) (*agentpb.StepsReply, error) {
+	late := time.AfterFunc(limit, s.cancel)
 	if req != nil {
 		_ = s.stream.Send(req) // if that fails, the answer says why
 	}
 	reply, err := s.stream.Recv()
 	if !late.Stop() && err != nil {
-		return nil, fmt.Errorf("the agent of %s did not answer within %v", s.client.machine, s.limit)
+		return nil, fmt.Errorf("the agent of %s did not answer within %v", s.client.machine, limit)
 	}
 	return reply, fromStatus(s.client.machine, err)
 }
@@ -174,7 +212,7 @@ func (s *steps) Close() {
 	// What is lost with an error here is told by the next series: the agent is
 	// gone, or hangs.
 	if reply, err := s.ask(nil); err == nil {
-		s.guests.sums = append(s.guests.sums, convert(reply.GetMeters(), meterFromPB)...)
+		s.guests.collect(convert(reply.GetMeters(), meterFromPB))
 	}
 }
 

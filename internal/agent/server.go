@@ -70,7 +70,9 @@ func (s *server) Facts(_ context.Context, req *agentpb.FactsRequest) (*agentpb.F
 
 // Serve opens the passive ends. The same series twice is refused too: its
 // ports are taken, and the caller has lost count.
-func (s *server) Serve(_ context.Context, req *agentpb.SeriesRequest) (*agentpb.ServeReply, error) {
+//
+// A caller that has given up by the time they are open will not finish them.
+func (s *server) Serve(ctx context.Context, req *agentpb.SeriesRequest) (*agentpb.ServeReply, error) {
 	plan, err := planFromPB(req.GetPlan())
 	if err != nil {
 		return nil, err
@@ -94,7 +96,12 @@ func (s *server) Serve(_ context.Context, req *agentpb.SeriesRequest) (*agentpb.
 		quiet()
 		return nil, errors.Join(err, rec.Close())
 	}
-	s.passive = &passive{token: plan.Token, ends: ends, meter: rec, guests: guests, quiet: quiet}
+	opened := &passive{token: plan.Token, ends: ends, meter: rec, guests: guests, quiet: quiet}
+	if ctx.Err() != nil {
+		_, err := opened.close()
+		return nil, errors.Join(ctx.Err(), err)
+	}
+	s.passive = opened
 	reply := &agentpb.ServeReply{Shut: map[int64]*agentpb.Failure{}}
 	for arm, why := range ends.Shut() {
 		reply.Shut[int64(arm)] = failureToPB(why)

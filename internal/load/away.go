@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/machine"
@@ -21,7 +22,8 @@ import (
 type Away interface {
 	// Open opens the active ends of the plan's arms in a virtual machine.
 	Open(ctx context.Context, agent string, plan Plan) (Client, error)
-	// Serve opens the passive ends there.
+	// Serve opens the passive ends there. It is called at the same time for
+	// several, and so is Close of what it gives.
 	Serve(agent string, plan Plan) (Served, error)
 }
 
@@ -130,23 +132,40 @@ func (d *distant) Close() {
 	}
 }
 
-// serveAway opens the passive ends of the arms in one virtual machine.
-func (s *Server) serveAway(g group, away Away) {
-	err := errNoWay
-	var served Served
-	if away != nil {
-		served, err = away.Serve(g.agent, s.plan.inside(g.arms))
-	}
-	if err != nil {
-		for _, arm := range g.arms {
-			s.shut[arm] = fmt.Errorf("open server end: %w", err)
-		}
-		return
-	}
-	s.away = append(s.away, served)
-	for at, why := range served.Shut() {
-		if at >= 0 && at < len(g.arms) {
-			s.shut[g.arms[at]] = why
+// serveAway opens the passive ends of the arms in virtual machines, in all of
+// them at once: one that does not answer costs its patience once.
+func (s *Server) serveAway(groups []group, away Away) {
+	served, errs := make([]Served, len(groups)), make([]error, len(groups))
+	var wait sync.WaitGroup
+	for i, g := range groups {
+		if errs[i] = errNoWay; away != nil {
+			wait.Go(func() { served[i], errs[i] = away.Serve(g.agent, s.plan.inside(g.arms)) })
 		}
 	}
+	wait.Wait()
+	for i, g := range groups {
+		if errs[i] != nil {
+			for _, arm := range g.arms {
+				s.shut[arm] = fmt.Errorf("open server end: %w", errs[i])
+			}
+			continue
+		}
+		s.away = append(s.away, served[i])
+		for at, why := range served[i].Shut() {
+			if at >= 0 && at < len(g.arms) {
+				s.shut[g.arms[at]] = why
+			}
+		}
+	}
+}
+
+// closeAway closes what serveAway opened, at once too.
+func (s *Server) closeAway() error {
+	errs := make([]error, len(s.away))
+	var wait sync.WaitGroup
+	for i, served := range s.away {
+		wait.Go(func() { errs[i] = served.Close() })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
 }

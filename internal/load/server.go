@@ -36,9 +36,10 @@ func Serve(plan Plan, probe Probe, away Away) (*Server, error) {
 	}
 	l.reserve(plan.Flows)
 	s := &Server{load: l, plan: plan, probe: probe, shut: map[int]error{}, clock: newClock()}
+	var elsewhere []group
 	for _, g := range plan.behind(toEnd) {
 		if g.agent != "" {
-			s.serveAway(g, away)
+			elsewhere = append(elsewhere, g)
 			continue
 		}
 		for _, arm := range g.arms {
@@ -47,6 +48,7 @@ func Serve(plan Plan, probe Probe, away Away) (*Server, error) {
 			}
 		}
 	}
+	s.serveAway(elsewhere, away)
 	return s, nil
 }
 
@@ -94,11 +96,7 @@ func (s *Server) Close() error {
 			end.conn.close()
 		}
 	}
-	errs := []error{s.failed}
-	for _, served := range s.away {
-		errs = append(errs, served.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(s.failed, s.closeAway())
 }
 
 // note keeps the first error that is not just the end of the series.
