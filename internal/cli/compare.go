@@ -96,7 +96,7 @@ what a killed run left of such.`,
 	f.StringVar(&q.Wire, "wire", "", lab.WireHelp)
 	f.Var(hostsFlag(&q.Hosts), "hosts", lab.HostsHelp)
 	f.Var(servicesFlag(&q.Services), "services", "let the machines carry kube-proxy's rules for so many Services")
-	f.StringSliceVar(&q.With, "with", nil, "run a real tool beside our loads on the first path: qperf, iperf3")
+	f.StringSliceVar(&q.With, "with", nil, "run a real tool beside our loads on the host network: qperf, iperf3")
 	u.flags(f)
 	runFlags(f, &q)
 	f.StringVar(&opt.Style, "style", "", "print in the manner of another tool: "+strings.Join(report.Styles(), ", "))

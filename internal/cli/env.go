@@ -1,6 +1,9 @@
 package cli
 
-import "io"
+import (
+	"io"
+	"sync/atomic"
+)
 
 // Env is everything of the process that a command may touch, so that a test
 // can run a command without one.
@@ -13,4 +16,7 @@ type Env struct {
 	// Exit ends the process at once. It is used for one thing only: a second
 	// Ctrl-C. Everything else returns through [Run].
 	Exit func(code int)
+
+	// beforeExit puts back what must not stay when Exit is called; nil: nothing.
+	beforeExit atomic.Pointer[func()]
 }

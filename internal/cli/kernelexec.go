@@ -14,43 +14,6 @@ import (
 	"github.com/venturi-net/venturi/internal/vm"
 )
 
-func kernelExec(env *Env) *cobra.Command {
-	var (
-		u      under
-		config vm.Config
-	)
-	cmd := &cobra.Command{
-		Use:   "exec VERSION|FILE [FLAG...] [--] COMMAND [ARGUMENT...]",
-		Short: "Run a command under another kernel",
-		Long: `Start a virtual machine under a kernel that is kept, or under that of a bzImage
-FILE, and run a command in it as its root: in the same folder, with the same
-environment and this machine's own files. What the command writes is gone with the
-machine, but for what it writes below a folder of --write. It needs no root: then
-the command sees of the files what the user may.
-
-The exit code is that of the command.`,
-		Example: `  venturi kernel exec 6.1 -- uname -a
-  venturi kernel exec 6.12 --write out -- ./try.sh out
-  venturi kernel exec ./arch/x86/boot/bzImage -- bash
-  go test -exec "venturi kernel exec 6.1 --" ./...`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			spec, command, err := execWords(cmd, args)
-			if err != nil || len(command) == 0 {
-				return err
-			}
-			return runUnder(cmd.Context(), env, u, config, spec, command)
-		},
-	}
-	f := cmd.Flags()
-	f.SetInterspersed(false) // the command's options are its own
-	f.Var(&u.accel, "accel", "what runs the virtual machine: auto, kvm, or tcg (emulation)")
-	f.IntVar(&config.CPUs, "cpus", 0, "of the virtual machine (default: this machine's)")
-	f.IntVar(&config.Memory, "memory", 0, "of the virtual machine, MiB (default: what a lab needs)")
-	f.StringArrayVar(&config.Writable, "write", nil, "let the command write to this folder of the machine; may be given several times")
-	return cmd
-}
-
 // execWords takes a command line apart: what is before the kernel was read as
 // flags, and flags may also stand behind it, until the command begins, whose
 // options are its own. No command and no error: the help was asked for, and given.
@@ -114,8 +77,11 @@ func typed(env *Env, c *vm.Command) (leave func()) {
 	if err != nil {
 		return stop
 	}
+	restore := func() { _ = term.Restore(keyboard, before) } // it was a terminal a moment ago
+	env.beforeExit.Store(&restore)
 	return func() {
 		stop()
-		_ = term.Restore(keyboard, before) // it was a terminal a moment ago
+		env.beforeExit.Store(nil)
+		restore()
 	}
 }

@@ -45,6 +45,9 @@ func withSignals(ctx context.Context, env *Env) (context.Context, func()) {
 				return
 			case <-signals:
 				if asked {
+					if restore := env.beforeExit.Load(); restore != nil {
+						(*restore)()
+					}
 					fmt.Fprintln(env.Stderr, "venturi: quitting at once; `venturi lab down` removes what is left behind")
 					env.Exit(verr.Interrupted)
 					return
