@@ -72,6 +72,9 @@ func (q Request) Check() error {
 	if _, err := q.Plan(); err != nil {
 		return err
 	}
+	if err := q.checkThreads(); err != nil {
+		return err
+	}
 	o, err := q.labOptions(Host{})
 	if err != nil {
 		return err

@@ -1,0 +1,35 @@
+package compare
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// More ends than the machine has threads or files for are refused, with what
+// bounds them; few are never asked about.
+func TestRoomFor(t *testing.T) {
+	much := machine.Limit{Room: 1 << 20, By: "nothing"}
+	little := machine.Limit{Room: 8000, By: "pids.max of /x is 8000, of which 0 are used"}
+	for _, c := range []struct {
+		ends           int
+		threads, files machine.Limit
+		text           string
+	}{
+		{8192, much, much, ""},
+		{3000, little, much, ""},
+		{4096, little, much, "they need 8704 threads, and pids.max of /x"},
+		{4096, much, little, "they need 8704 open files"},
+	} {
+		err := roomFor(c.ends, c.threads, c.files)
+		if c.text == "" && err != nil || c.text != "" && (verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), c.text)) {
+			t.Errorf("%d ends: %v, want %q", c.ends, err, c.text)
+		}
+	}
+	q := Request{Paths: []string{"host", "routed"}, Flows: []int{1, 600}}.withDefaults()
+	if q.ends() != 1800 || q.checkThreads() != nil {
+		t.Errorf("%d ends: %v", q.ends(), q.checkThreads())
+	}
+}
