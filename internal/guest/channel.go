@@ -14,6 +14,10 @@ import (
 // portFolder is where the kernel lists the ports of virtio-serial devices.
 const portFolder = "/sys/class/virtio-ports"
 
+// NoChannel is what the first process gives up with when the kernel shows no
+// port for the channel: it lacks the driver.
+const NoChannel = "find the channel: none of"
+
 // openPort opens the port that the channel is. It is there as soon as its
 // driver is.
 func openPort() (*os.File, error) {
@@ -37,7 +41,7 @@ func openPort() (*os.File, error) {
 		}
 		found = names
 	}
-	return nil, fmt.Errorf("find the channel: none of %d virtio-serial ports is named %s", len(found), Port)
+	return nil, fmt.Errorf("%s %d virtio-serial ports is named %s", NoChannel, len(found), Port)
 }
 
 // Session makes streams of one end of the channel: inside is the one that

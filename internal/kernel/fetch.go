@@ -238,6 +238,11 @@ func Remove(release string) error {
 	what := "cannot remove kernel " + release
 	s := stores()[0]
 	if _, ok := s.kernel(release); !ok {
+		for _, other := range stores()[1:] {
+			if _, ok := other.kernel(release); ok {
+				return verr.New(verr.Permission, what, "it is root's, in "+string(other), "run it as root: sudo venturi kernel rm "+release)
+			}
+		}
 		return verr.New(verr.Usage, what, "there is none of that release in "+string(s), "see which there are with: venturi kernel ls")
 	}
 	unlock, err := s.lock()

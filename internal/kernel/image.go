@@ -41,7 +41,7 @@ func open(file string) (Kernel, error) {
 		return Kernel{}, err
 	}
 	k := Kernel{Release: release, Image: image, Source: "a file"}
-	for _, folder := range beside(image, release) {
+	for _, folder := range k.Beside() {
 		if info, err := os.Stat(folder); err == nil && info.IsDir() {
 			k.Modules = folder
 			break
@@ -57,6 +57,9 @@ func releaseIn(file string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return "", errors.New("it is a folder")
+	}
 	header := make([]byte, headerSize)
 	n, err := io.ReadFull(f, header)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {

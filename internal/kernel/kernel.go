@@ -101,9 +101,9 @@ func leading(text string, number bool) string {
 	return text
 }
 
-// beside are the folders in which the modules of a bzImage are looked for.
-func beside(image, release string) []string {
-	folder := filepath.Dir(image)
+// Beside lists where the modules of a kernel that is a file are looked for.
+func (k Kernel) Beside() []string {
+	folder, release := filepath.Dir(k.Image), k.Release
 	return []string{
 		filepath.Join(folder, "..", "lib", "modules", release), // a package: boot/vmlinuz-RELEASE
 		filepath.Join(folder, "lib", "modules", release),       // what "make modules_install INSTALL_MOD_PATH=." leaves

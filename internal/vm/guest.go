@@ -70,11 +70,13 @@ func (g *Guest) post() error {
 		why = "its channel broke"
 	case panicked(lines) != "":
 		why, do = "its kernel panicked: "+panicked(lines), "try another kernel, or report it to who made this one"
+	case mute(g.config, lines):
+		return noModules(g.config)
 	case gaveUp(lines) != "":
 		why = gaveUp(lines)
 	case how != nil && said != "" && !g.up.Load() && len(lines) == 0:
 		return verr.New(verr.Failed, g.config.what()+" ended", "qemu does not start it: "+said,
-			"give it what it asks for: less memory, a tap that is there, a folder that can be read")
+			"give it what it asks for: memory that it can have (some hundred MiB, and no more than is free), a tap that is there, a folder that can be read")
 	case how != nil:
 		why = fmt.Sprintf("qemu ended: %v", how)
 		if said != "" {
@@ -82,6 +84,19 @@ func (g *Guest) post() error {
 		}
 	}
 	return verr.New(verr.Failed, g.config.what()+" ended", saidLast(why, lines), do)
+}
+
+// mute tells whether the guest found no channel because there are no modules.
+func mute(c Config, lines []string) bool {
+	return c.Kernel.Modules == "" && strings.Contains(gaveUp(lines), guest.NoChannel)
+}
+
+// noModules is the end of a guest without the drivers that it needs to be heard.
+func noModules(c Config) error {
+	k := c.Kernel
+	return verr.New(verr.Missing, c.what()+" ended",
+		fmt.Sprintf("no modules of %s were found beside %s (looked in %s)", k.Release, k.Image, strings.Join(k.Beside(), ", ")),
+		fmt.Sprintf("put them at lib/modules/%s beside it, or use a kernel that has virtio_pci, virtio_console, 9p and overlay built in", k.Release))
 }
 
 // keepAlive ends a guest that does not answer any more, or that nobody can reach
