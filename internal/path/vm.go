@@ -75,6 +75,11 @@ func vmOptions(of []Option) []Option {
 		mtu)
 }
 
+// vmVLANOptions are of a path that has one tag, for its one pod.
+func vmVLANOptions() []Option {
+	return []Option{number("vlan", 1, maxVLAN, "100", "id of the tag on the wire")}
+}
+
 // vmSettle says what a switch needs to know of its one pod, and finds out what
 // else is open, so that a record says it.
 func vmSettle(v Values) error {
@@ -132,7 +137,14 @@ func (k keptKernel) String() string {
 // Ask is of [feature.Need].
 func (k keptKernel) Ask() (feature.Answer, error) {
 	if k == "" {
-		return feature.No, errors.New("none is kept on this machine")
+		kept, err := kernel.List()
+		switch {
+		case err != nil:
+			return feature.Unknown, err
+		case len(kept) == 0:
+			return feature.No, errors.New("none is kept on this machine")
+		}
+		return feature.Yes, nil
 	}
 	if _, err := kernel.Find(string(k)); err != nil {
 		if told := new(verr.Error); errors.As(err, &told) {

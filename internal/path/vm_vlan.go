@@ -11,7 +11,7 @@ var vmVLAN = Driver{
 	Name:     "vm-vlan",
 	Summary:  "virtual machines behind a bridge and Open vSwitch, one VLAN tag on the wire",
 	Like:     "OpenStack provider networks, with virtual machines",
-	Options:  vmOptions(ovsOptions(vlanOptions()...)),
+	Options:  vmOptions(ovsOptions(vmVLANOptions()...)),
 	Settle:   vmSettle,
 	InVMs:    true,
 	Fits:     vmFits,
