@@ -9,6 +9,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -23,6 +24,9 @@ const (
 	minTimeout = 20 * time.Millisecond
 	maxTimeout = time.Second
 )
+
+// flowPatience is added to ioTimeout for each further flow of an arm.
+const flowPatience = 20 * time.Millisecond
 
 var errNoAnswer = errors.New("the other end did not answer")
 
@@ -40,6 +44,9 @@ type active struct {
 	clock   clock
 	number  uint64 // of the last request
 	timeout time.Duration
+	// patience is how long the other end may take to answer a control frame. Where
+	// hundreds of flows have filled their buffers, all of that comes before it.
+	patience time.Duration
 
 	rtt   *hdrhistogram.Histogram
 	ping  pingCounts
@@ -57,8 +64,10 @@ func startActive(l Load, plan *Plan, arm, flow int) (*active, error) {
 		buf:     make([]byte, max(plan.Size, frameSize)),
 		clock:   newClock(),
 		timeout: maxTimeout, // until the warm-up has shown what the arm takes
-		tasks:   make(chan func(*active) error),
-		errs:    make(chan error, 1),
+
+		patience: ioTimeout + machine.Patience(time.Duration(plan.Flows-1)*flowPatience),
+		tasks:    make(chan func(*active) error),
+		errs:     make(chan error, 1),
 	}
 	if l.Kind == PingPong {
 		a.rtt = result.NewRTT()
@@ -120,7 +129,7 @@ func (a *active) greet() error {
 				return err
 			}
 		}
-		if err := a.conn.setTimeout(unix.SO_RCVTIMEO, ioTimeout); err != nil {
+		if err := a.conn.setTimeout(unix.SO_RCVTIMEO, a.patience); err != nil {
 			return fmt.Errorf("set receive timeout: %w", err)
 		}
 	}
@@ -145,7 +154,7 @@ func (a *active) end(slice uint64) (err error) {
 func (a *active) ask(f frame, want frameKind) (frame, error) {
 	f.token = a.plan.Token
 	wait := firstAnswer
-	for waited := time.Duration(0); waited < ioTimeout; waited += wait {
+	for waited := time.Duration(0); waited < a.patience; waited += wait {
 		if !a.tcp {
 			wait = min(2*wait, lastAnswer)
 			if err := a.conn.setTimeout(unix.SO_RCVTIMEO, wait); err != nil {

@@ -114,7 +114,7 @@ func (h *here) traffic(arm int, head, timed time.Duration, probe Probe) error {
 			if err := a.conn.heat(true, timeout); err != nil {
 				return err
 			}
-			defer func() { err = errors.Join(err, a.conn.heat(false, ioTimeout)) }()
+			defer func() { err = errors.Join(err, a.conn.heat(false, a.patience)) }()
 		}
 		if a.load.Kind == Stream {
 			return a.stream(head + timed)
