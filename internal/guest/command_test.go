@@ -170,7 +170,7 @@ func TestSizes(t *testing.T) {
 	dial := channel(t)
 	go func() {
 		exit, err := guest.Run(t.Context(), dial, guest.Command{
-			Args: sh("stty -echo; trap 'stty size' WINCH; echo ready; read word; echo $word; exit 9"),
+			Args: sh("stty -echo; trap 'stty size' WINCH; echo ready; until read word; do :; done; echo $word; exit 9"),
 			TTY:  &guest.Size{Rows: 10, Columns: 20}, Stdin: in, Stdout: shown, Resize: sizes})
 		shown.Close()
 		ended <- end{exit, err}
