@@ -134,9 +134,11 @@ func (h *here) traffic(arm int, head, timed time.Duration, probe Probe) error {
 	for _, a := range flows {
 		a.start(run)
 	}
-	var failed error
+	var failed error // of the first flow that did: hundreds may say the same
 	for _, a := range flows {
-		failed = errors.Join(failed, a.finish())
+		if err := a.finish(); failed == nil {
+			failed = err
+		}
 	}
 	if failed != nil {
 		return failed
