@@ -44,16 +44,28 @@ func (b block) fits(widths []int, each, width int) bool {
 	return true
 }
 
-// band keeps the labels and the columns from..to.
+// band keeps the labels and the columns from..to, of the rows that have
+// something there.
 func (b block) band(from, to int) block {
-	cut := func(row []string) []string {
-		return append(slices.Clone(row[:b.labels]), row[from:to]...)
-	}
 	out := b
 	out.columns = append(slices.Clone(b.columns[:b.labels]), b.columns[from:to]...)
 	out.rows = nil
+	above := make([]string, b.labels) // labels that the next row leaves to a row that is left out
 	for _, row := range b.rows {
-		out.rows = append(out.rows, cut(row))
+		labels, figures := slices.Clone(row[:b.labels]), row[from:to]
+		for k, label := range labels {
+			if label != "" {
+				clear(above[k:])
+				break
+			}
+			labels[k] = above[k]
+		}
+		if !slices.ContainsFunc(figures, func(text string) bool { return text != "" }) {
+			copy(above, labels)
+			continue
+		}
+		clear(above)
+		out.rows = append(out.rows, append(labels, figures...))
 	}
 	return out
 }
