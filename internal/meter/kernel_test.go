@@ -142,8 +142,12 @@ func threadTime(t *testing.T) time.Duration {
 
 // TestTimesOnlyGrow reads without a pause while every core goes in and out of
 // idle: its idle time never goes back and never grows faster than the clock,
-// whether the core is in idle at that moment, enters or leaves it.
+// whether the core is in idle at that moment, enters or leaves it. A core that
+// the hypervisor stops between reading the clock and noting it is late by that
+// once in a while, and not each time that this looks; a stretch of idle counted
+// twice, or not at all, shows in every look.
 func TestTimesOnlyGrow(t *testing.T) {
+	const doze = 500 * time.Microsecond
 	k, _ := openThisTick(t)
 	for _, core := range k.list {
 		stop := make(chan struct{})
@@ -155,7 +159,7 @@ func TestTimesOnlyGrow(t *testing.T) {
 					case <-stop:
 						return
 					default:
-						unix.Nanosleep(&unix.Timespec{Nsec: int64(500 * time.Microsecond)}, nil)
+						unix.Nanosleep(&unix.Timespec{Nsec: int64(doze)}, nil)
 					}
 				}
 			})
@@ -163,23 +167,37 @@ func TestTimesOnlyGrow(t *testing.T) {
 		defer dozing.Wait()
 		defer close(stop)
 	}
+	var wrong []error
+	for len(wrong) < 3 {
+		err := onlyGrows(k, 500*time.Millisecond, doze/2)
+		if err == nil {
+			return
+		}
+		wrong = append(wrong, err)
+	}
+	t.Error(errors.Join(wrong...))
+}
+
+// onlyGrows reads for a while, and tells of the first idle time that is off by
+// more than slack.
+func onlyGrows(k *tick, length, slack time.Duration) error {
 	last, now := make([]cpuTimes, len(k.list)), make([]cpuTimes, len(k.list))
 	if err := k.read(last); err != nil {
-		t.Fatal(err)
+		return err
 	}
-	const clocks = int64(20 * time.Microsecond) // how far two cores' clocks may be apart
-	for start := time.Now(); time.Since(start) < 500*time.Millisecond; {
+	for start := time.Now(); time.Since(start) < length; {
 		if err := k.read(now); err != nil {
-			t.Fatal(err)
+			return err
 		}
 		for c := range now {
 			idle, wall := now[c].idle-last[c].idle, now[c].now-last[c].now
-			if idle < -clocks || idle > wall+clocks {
-				t.Fatalf("core %d: idle grew by %d ns in %d ns", k.list[c], idle, wall)
+			if idle < -int64(slack) || idle > wall+int64(slack) {
+				return fmt.Errorf("core %d: idle grew by %d ns in %d ns", k.list[c], idle, wall)
 			}
 		}
 		last, now = now, last
 	}
+	return nil
 }
 
 // namespace makes a network namespace that has no name and ends with the test,
