@@ -23,6 +23,8 @@ var only = []struct {
 	{"internal/report", []string{"result", "internal/stats", "internal/analysis"}, "a report is made from a record and nothing else"},
 	{"internal/machine", []string{"result", "internal/verr"}, "it reads the machine; with a writer in reach it would write one day"},
 	{"internal/change", []string{"result", "internal/verr", "internal/machine"}, "it does single writes, and knows nobody's purpose"},
+	{"internal/journal", []string{"internal/change", "internal/machine", "internal/verr"}, "it undoes what any version of any knob wrote: it knows cells, not purposes"},
+	{"internal/knob", append(slices.Clone(siblingsMay), "internal/ovs"), "a knob says what is to be written; tune writes it, by the journal"},
 	{"internal/kernel", []string{"internal/verr", "internal/feature"}, "it is files in a folder, known before anything is started"},
 	{"internal/feature", []string{"internal/verr", "internal/machine", "internal/change"}, "a probe is asked before anything else exists"},
 	{"internal/ovs", []string{"internal/machine", "internal/change", "internal/feature", "internal/verr"}, "it runs a switch wherever it is told to, for any path"},
@@ -73,7 +75,7 @@ var reserved = []struct {
 }{
 	{"os/exec", []string{"internal/guest", "internal/tool", "internal/change", "internal/kernel"}, false,
 		"no product code asks a program what the kernel could tell: tools are run by tool, agents started by change, packages fetched by the package manager, commands in a virtual machine run by guest"},
-	{"golang.org/x/sys/unix", []string{"internal/machine", "internal/change", "internal/load", "internal/meter", "internal/guest", "internal/vm", "internal/testenv"}, false,
+	{"golang.org/x/sys/unix", []string{"internal/machine", "internal/change", "internal/load", "internal/meter", "internal/guest", "internal/vm", "internal/journal", "internal/testenv"}, false,
 		"raw system calls stay where their pitfalls are known"},
 	{"github.com/vishvananda/netns", nil, true,
 		"it moves the calling thread and leaves it there: machine.Do does not"},

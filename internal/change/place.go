@@ -1,0 +1,252 @@
+package change
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// Place is where a cell is. The zero Place is the machine as a whole.
+type Place struct {
+	Netns  *NetnsID  `json:"netns,omitempty"`  // a network namespace
+	Device *DeviceID `json:"device,omitempty"` // a device in it
+}
+
+// NetnsID identifies a network namespace for as long as the machine runs: not
+// by its name, which others may take away and give to another one.
+type NetnsID struct {
+	Path   string `json:"path"`             // by which it was found
+	Inode  uint64 `json:"inode"`            // of its file: given again to others when it is gone
+	Cookie uint64 `json:"cookie,omitempty"` // never given again; 0 on kernels before 5.14
+}
+
+// DeviceID identifies a network device in its namespace.
+type DeviceID struct {
+	Name  string `json:"name"` // by which it was found; it may have another one now
+	Index int    `json:"index"`
+	Kind  string `json:"kind"`          // as `ip -d link` names it: "veth", "vxlan", "device"
+	MAC   string `json:"mac,omitempty"` // the permanent address, of those that have one
+}
+
+func (p Place) String() string {
+	switch {
+	case p.Netns == nil:
+		return ""
+	case p.Device != nil && p.Netns.Path == HomeNetns:
+		return "of " + p.Device.Name
+	case p.Device != nil:
+		return "of " + p.Device.Name + " in " + p.Netns.Path
+	case p.Netns.Path == HomeNetns:
+		return ""
+	}
+	return "in " + p.Netns.Path
+}
+
+// identity is what of a place never changes.
+func (p Place) identity() any {
+	var id struct {
+		Inode, Cookie uint64
+		Index         int
+	}
+	if p.Netns != nil {
+		id.Inode, id.Cookie = p.Netns.Inode, p.Netns.Cookie
+	}
+	if p.Device != nil {
+		id.Index = p.Device.Index
+	}
+	return id
+}
+
+// HomeNetns is the file of the namespace that the machine itself lives in.
+const HomeNetns = "/proc/1/ns/net"
+
+// InNetns gives the place that the namespace with this file is; an empty path
+// means the one that this process is in.
+func InNetns(path string) (Place, error) {
+	if path == "" {
+		path = "/proc/self/ns/net"
+		own, err := machine.ID(path)
+		if err != nil {
+			return Place{}, err
+		}
+		if home, err := machine.ID(HomeNetns); err == nil && home == own {
+			path = HomeNetns
+		}
+	}
+	id, err := netnsID(path)
+	if err != nil {
+		return Place{}, err
+	}
+	return Place{Netns: id}, nil
+}
+
+// OnDevice gives the place that a device in a namespace is.
+func OnDevice(netns, device string) (Place, error) {
+	p, err := InNetns(netns)
+	if err != nil {
+		return p, err
+	}
+	err = machine.Do(p.Netns.Path, func() error {
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		link, err := h.LinkByName(device)
+		if err != nil {
+			return fmt.Errorf("find %s: %w", device, err)
+		}
+		p.Device = deviceID(link)
+		return nil
+	})
+	return p, err
+}
+
+func deviceID(link netlink.Link) *DeviceID {
+	a := link.Attrs()
+	id := &DeviceID{Name: a.Name, Index: a.Index, Kind: link.Type()}
+	if len(a.PermHWAddr) > 0 {
+		id.MAC = a.PermHWAddr.String()
+	}
+	return id
+}
+
+func netnsID(path string) (*NetnsID, error) {
+	id, err := machine.ID(path)
+	if err != nil {
+		return nil, err
+	}
+	n := &NetnsID{Path: path, Inode: id.Ino}
+	err = machine.Do(path, func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open a socket: %w", err)
+		}
+		defer unix.Close(fd)
+		n.Cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+		if errors.Is(err, unix.ENOPROTOOPT) {
+			return nil
+		}
+		return err
+	})
+	return n, err
+}
+
+// find gives a file of the namespace, which may have another name than it had.
+func (n *NetnsID) find() (string, error) {
+	if n.is(n.Path) {
+		return n.Path, nil
+	}
+	named, err := filepath.Glob(filepath.Join(machine.NamespaceFolder, "*"))
+	if err != nil {
+		return "", err
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*/ns/net")
+	if err != nil {
+		return "", err
+	}
+	for _, path := range append(named, processes...) {
+		if n.is(path) {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("network namespace %s: %w", n.Path, ErrGone)
+}
+
+// is tells whether a file is of this namespace. The cheap question comes first:
+// all processes of a machine may be asked.
+func (n *NetnsID) is(path string) bool {
+	if id, err := machine.ID(path); err != nil || id.Ino != n.Inode {
+		return false
+	}
+	now, err := netnsID(path)
+	return err == nil && now.Cookie == n.Cookie
+}
+
+// Enter runs fn inside the namespace of the place, or where the process is if
+// the place is in none. The device's name of today is handed to it.
+// Error: [ErrGone].
+func (p Place) Enter(fn func(device string) error) error {
+	if p.Netns == nil {
+		return fn("")
+	}
+	path, err := p.Netns.find()
+	if err != nil {
+		return err
+	}
+	return machine.Do(path, func() error {
+		if p.Device == nil {
+			return fn("")
+		}
+		name, err := p.Device.find()
+		if err != nil {
+			return err
+		}
+		return fn(name)
+	})
+}
+
+// find gives the name that the device has now, in the calling thread's namespace.
+func (d *DeviceID) find() (string, error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return "", err
+	}
+	defer h.Close()
+	link, err := h.LinkByIndex(d.Index)
+	var none netlink.LinkNotFoundError
+	if errors.As(err, &none) || errors.Is(err, unix.ENODEV) {
+		return "", fmt.Errorf("device %s: %w", d.Name, ErrGone)
+	}
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", d.Name, err)
+	}
+	// A namespace that was emptied gives its numbers again.
+	if now := deviceID(link); now.Kind != d.Kind || now.MAC != d.MAC {
+		return "", fmt.Errorf("device %s: %w: number %d is another one now", d.Name, ErrGone, d.Index)
+	}
+	return link.Attrs().Name, nil
+}
+
+// UnmarshalJSON reads a place as it was written, and refuses one that could lead
+// somewhere else than meant.
+func (p *Place) UnmarshalJSON(text []byte) error {
+	type plain Place
+	if err := json.Unmarshal(text, (*plain)(p)); err != nil {
+		return err
+	}
+	if p.Device != nil && p.Netns == nil {
+		return errors.New("a device without a network namespace")
+	}
+	if p.Netns != nil && (p.Netns.Path == "" || p.Netns.Inode == 0) {
+		return errors.New("a network namespace without a path or inode")
+	}
+	return nil
+}
+
+// sysfs runs fn with the folder that shows the namespace's own devices: what is
+// mounted at /sys shows those of another one. Nothing is mounted anywhere.
+func sysfs(fn func(root string) error) error {
+	config, err := unix.Fsopen("sysfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("open sysfs: %w", err)
+	}
+	defer unix.Close(config)
+	if err := unix.FsconfigCreate(config); err != nil {
+		return fmt.Errorf("set up sysfs: %w", err)
+	}
+	fd, err := unix.Fsmount(config, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("mount sysfs: %w", err)
+	}
+	root := os.NewFile(uintptr(fd), "sysfs")
+	defer root.Close()
+	return fn(fmt.Sprintf("/proc/self/fd/%d", fd))
+}

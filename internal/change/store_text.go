@@ -1,0 +1,170 @@
+package change
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// Stores are those of this package. Root is the folder that holds proc, sys and
+// etc, for what belongs to the machine as a whole; empty on a real machine.
+func Stores(root string) []Store {
+	return []Store{
+		sysctlStore(),
+		deviceFileStore(),
+		kernelFileStore(root),
+		fileStore(root),
+	}
+}
+
+// sysctlStore is /proc/sys of a namespace. A key is the file below it, with
+// slashes.
+func sysctlStore() Store {
+	file := func(c Cell) string { return filepath.Join("/proc/sys", c.Key) }
+	return Store{
+		Name: "sysctl",
+		Read: func(c Cell) (v Value, err error) {
+			err = c.Place.Enter(func(string) error {
+				v, err = readText(file(c))
+				return err
+			})
+			return v, err
+		},
+		Write: func(c Cell, v Value) error {
+			return c.Place.Enter(func(string) error { return writeText(file(c), v) })
+		},
+		Alike: alikeSysctl,
+	}
+}
+
+// deviceFileStore is the folder of a device in sysfs. A key is a file below it:
+// "queues/rx-0/rps_cpus".
+func deviceFileStore() Store {
+	at := func(c Cell, fn func(file string) error) error {
+		if c.Place.Device == nil {
+			return errors.New("no device is named")
+		}
+		return c.Place.Enter(func(device string) error {
+			return sysfs(func(root string) error { return fn(filepath.Join(root, "class/net", device, c.Key)) })
+		})
+	}
+	return Store{
+		Name: "net",
+		Read: func(c Cell) (v Value, err error) {
+			err = at(c, func(file string) error {
+				v, err = readText(file)
+				return err
+			})
+			return v, err
+		},
+		Write: func(c Cell, v Value) error {
+			return at(c, func(file string) error { return writeText(file, v) })
+		},
+		Alike: alikeText,
+	}
+}
+
+// kernelFileStore is what the kernel shows of the machine as a whole below /proc
+// and /sys. A key is the whole file name.
+func kernelFileStore(root string) Store {
+	return Store{
+		Name:  "kernel",
+		Read:  func(c Cell) (Value, error) { return readText(filepath.Join(root, c.Key)) },
+		Write: func(c Cell, v Value) error { return writeText(filepath.Join(root, c.Key), v) },
+		Alike: alikeText,
+	}
+}
+
+// readText reads a file that the kernel makes up. Of a list of words of which
+// one is chosen ("always [madvise] never") the value is the one in brackets: it
+// is what would have to be written.
+func readText(file string) (Value, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return Value{}, why(err)
+	}
+	if _, after, found := strings.Cut(string(data), "["); found {
+		if chosen, _, closed := strings.Cut(after, "]"); closed && !strings.Contains(chosen, " ") {
+			return Text(chosen), nil
+		}
+	}
+	return Value{Data: data, Present: true}, nil
+}
+
+// writeText writes in one call, and never makes a file.
+func writeText(file string, v Value) error {
+	if !v.Present {
+		return errors.New("it cannot be made absent")
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return why(err)
+	}
+	n, err := f.Write(v.Data)
+	if err == nil && n < len(v.Data) {
+		err = fmt.Errorf("it took only %d of %d bytes", n, len(v.Data))
+	}
+	return why(errors.Join(err, f.Close()))
+}
+
+// why leaves of an error about a file what the caller does not know: the file is
+// called by a descriptor there, or its name has been said.
+func why(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		if errors.Is(p.Err, unix.ENODEV) {
+			return fmt.Errorf("%w: %w", ErrGone, p.Err)
+		}
+		return p.Err
+	}
+	return err
+}
+
+// alikeText compares words, and masks of CPUs by what they mean: "3" is written,
+// and "00000000,00000003" is found.
+func alikeText(asked, found Value) bool {
+	a, b := strings.Fields(string(asked.Data)), strings.Fields(string(found.Data))
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] && !sameMask(a[i], b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameMask(a, b string) bool {
+	bare := func(s string) string {
+		if strings.Trim(s, "0123456789abcdefABCDEF,") != "" {
+			return "?" + s
+		}
+		return strings.ToLower(strings.TrimLeft(strings.ReplaceAll(s, ",", ""), "0"))
+	}
+	return bare(a) == bare(b)
+}
+
+// alikeSysctl also knows of the one setting that is rounded up to a power of two.
+func alikeSysctl(asked, found Value) bool {
+	if alikeText(asked, found) {
+		return true
+	}
+	a, err1 := strconv.ParseUint(strings.TrimSpace(string(asked.Data)), 10, 32)
+	f, err2 := strconv.ParseUint(strings.TrimSpace(string(found.Data)), 10, 32)
+	return err1 == nil && err2 == nil && a > 1 && f == 1<<bits.Len64(a-1)
+}
+
+// Sysctl gives the cell of a sysctl, by its dotted name, in a namespace.
+func Sysctl(in Place, name string) Cell {
+	return Cell{Store: "sysctl", Place: Place{Netns: in.Netns}, Key: machine.SysctlFile(name)}
+}

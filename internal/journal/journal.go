@@ -1,0 +1,204 @@
+// Package journal makes each change to a machine durable before it happens, and
+// undoes it.
+//
+// The rule is: first what is there is read, then the old value and the new one
+// are on disk, then the new one is written, then what the machine made of it is
+// read and recorded. Whatever ends a process, at whatever point, another one
+// finds in the journal all that may have been changed, and from what. It knows
+// cells and values, and no knobs: any version can undo what any other did.
+//
+// Undo brings the old bytes back, not defaults. It writes only where it finds
+// what the journal says was written: anything else is somebody else's, and is
+// reported and left alone. Nothing is ever undone because a process ended.
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Folder is where the journal is kept: on disk, for some of what is changed
+// outlives a reboot.
+const Folder = "/var/lib/venturi/journal"
+
+// FolderVariable names another folder, in the environment.
+const FolderVariable = "VENTURI_JOURNAL"
+
+// Options say how to open a journal for changing.
+type Options struct {
+	Folder  string // empty: [Folder]
+	Cells   *change.Cells
+	Who     string // who changes the machine
+	Command string // by which command
+	Version string // of this program
+	Boot    string // the kernel's boot id; empty: it is asked
+
+	// Wait is how long to wait for somebody else who is changing the machine.
+	Wait time.Duration
+
+	// At is told of each point of the protocol as it is passed; nil: nobody is.
+	At func(Point)
+}
+
+// Point is a point between two steps of the protocol, at which a process may
+// end.
+type Point string
+
+// The points, in the order in which a write and its undo pass them.
+const (
+	Read     Point = "read"     // the old value is known, nothing is recorded
+	Recorded Point = "recorded" // the intent is on disk, nothing is written
+	Written  Point = "written"  // the cell was written, that is not on disk
+	Marked   Point = "marked"   // that it was written is on disk
+	Undoing  Point = "undoing"  // the intent to undo is on disk
+	Restored Point = "restored" // the old value stands, that is not on disk
+	Closed   Point = "closed"   // that the old value stands is on disk
+)
+
+// Journal is the journal of this machine, open for changing it. While it is
+// open, nobody else can open it so.
+type Journal struct {
+	options Options
+	cells   *change.Cells
+	log     *log
+	h       *history
+}
+
+// Open opens the journal, and waits for whoever has it open. It is made if there
+// is none. Errors: another one has it open (exit code 5), or its folder cannot be
+// written to.
+func Open(o Options) (*Journal, error) {
+	if o.Folder == "" {
+		o.Folder = Folder
+	}
+	if o.Boot == "" {
+		var err error
+		if o.Boot, err = machine.BootID(); err != nil {
+			return nil, err
+		}
+	}
+	if o.At == nil {
+		o.At = func(Point) {}
+	}
+	const poll = 20 * time.Millisecond
+	l, text, err := openLog(o.Folder)
+	for start := time.Now(); errors.Is(err, errBusy) && time.Since(start) < o.Wait; {
+		time.Sleep(poll)
+		l, text, err = openLog(o.Folder)
+	}
+	const what = "cannot open the journal of changes"
+	if errors.Is(err, errBusy) {
+		return nil, verr.New(verr.Busy, what, err.Error(), "wait until it is done, and try again")
+	}
+	if err != nil {
+		return nil, verr.Wrap(verr.Failed, what, err, "nothing was changed; see that "+o.Folder+" can be written to, or name another folder in "+FolderVariable)
+	}
+	return &Journal{options: o, cells: o.Cells, log: l, h: replay(text)}, nil
+}
+
+// Close lets others change the machine.
+func (j *Journal) Close() error { return j.log.close() }
+
+// History is what a journal tells.
+type History struct {
+	Txns    []*Txn   `json:"transactions"`
+	Damaged []Damage `json:"damaged,omitempty"`
+	Strange []string `json:"strange,omitempty"` // records that do not fit to those before them
+}
+
+func (h *history) tell() History { return History{h.txns, h.damaged, h.strange} }
+
+// History gives all that the journal tells, with what was done since it was opened.
+func (j *Journal) History() History { return j.h.tell() }
+
+// Look reads a journal without opening it for changing; empty means [Folder].
+// One that does not exist tells nothing.
+func Look(folder string) (History, error) {
+	if folder == "" {
+		folder = Folder
+	}
+	text, err := os.ReadFile(filepath.Join(folder, logName))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return History{}, verr.Wrap(verr.Failed, "cannot read the journal of changes", err, "run it as root, or name another folder in "+FolderVariable)
+	}
+	return replay(text).tell(), nil
+}
+
+// add makes records durable, and knows them from then on.
+func (j *Journal) add(records ...record) error {
+	if err := j.log.add(records...); err != nil {
+		return fmt.Errorf("record it in the journal: %w", err)
+	}
+	for _, r := range records {
+		j.h.apply(r)
+	}
+	return nil
+}
+
+// Confirm ends the lease of a transaction: it stays.
+func (j *Journal) Confirm(txn int) error {
+	return j.add(record{Confirm: &confirm{Txn: txn, Time: time.Now()}})
+}
+
+// Expired lists the transactions whose lease ended without being confirmed,
+// and that were not undone. With the machine's last boot all leases end.
+func (j *Journal) Expired() ([]int, error) {
+	now, err := machine.SinceBootAsleep()
+	if err != nil {
+		return nil, err
+	}
+	var ids []int
+	for _, t := range j.h.txns {
+		late := t.Lease != nil && (t.Boot != j.options.Boot || now >= t.Lease.Until)
+		if late && t.Confirmed.IsZero() && t.Open() {
+			ids = append(ids, t.ID)
+		}
+	}
+	return ids, nil
+}
+
+// around reads what a write to a cell may change too. What does not exist is
+// absent.
+func (j *Journal) around(cell change.Cell) ([]Kept, error) {
+	cells, err := j.cells.Around(cell)
+	if err != nil {
+		return nil, fmt.Errorf("list what else changes with %s: %w", cell, err)
+	}
+	return j.readAll(cells)
+}
+
+func (j *Journal) readAll(cells []change.Cell) ([]Kept, error) {
+	kept := make([]Kept, 0, len(cells))
+	for _, c := range cells {
+		v, err := j.cells.Read(c)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		kept = append(kept, Kept{c, v})
+	}
+	return kept, nil
+}
+
+func cellsOf(kept []Kept) []change.Cell {
+	cells := make([]change.Cell, len(kept))
+	for i, k := range kept {
+		cells[i] = k.Cell
+	}
+	return cells
+}
+
+// changedOf are the values of now that are not those of before.
+func changedOf(before, now []Kept) []Kept {
+	return slices.DeleteFunc(slices.Clone(now), func(k Kept) bool {
+		was, known := keptOf(before, k.Cell)
+		return known && was.Equal(k.Value)
+	})
+}

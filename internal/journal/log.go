@@ -1,0 +1,166 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// The log is a file of lines: the checksum (CRC-32C, eight hexadecimal digits) of
+// the rest of the line, a blank, and a record as JSON. Lines are only ever
+// added, each made durable before what it announces happens. A line that was
+// cut off, or that something damaged, is passed over and told of.
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func encode(r record) ([]byte, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("write record: %w", err)
+	}
+	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(text, castagnoli), text), nil
+}
+
+func decode(line []byte) (record, error) {
+	sum, text, found := bytes.Cut(line, []byte(" "))
+	want, err := strconv.ParseUint(string(sum), 16, 32)
+	if !found || len(sum) != 8 || err != nil {
+		return record{}, errors.New("it does not begin with a checksum")
+	}
+	if uint32(want) != crc32.Checksum(text, castagnoli) {
+		return record{}, errors.New("its checksum is another one")
+	}
+	var r record
+	if err := json.Unmarshal(text, &r); err != nil {
+		return record{}, err
+	}
+	return r, nil
+}
+
+// Damage is a line of the log that cannot be read.
+type Damage struct {
+	Offset int64  `json:"offset"` // of its first byte
+	Bytes  int    `json:"bytes"`
+	Last   bool   `json:"last"` // it is the last one, and has no end: it was cut off
+	Why    string `json:"why"`
+}
+
+func (d Damage) String() string {
+	if d.Last {
+		return fmt.Sprintf("it ends in the middle of a record, at byte %d", d.Offset)
+	}
+	return fmt.Sprintf("the %d bytes from byte %d on are no record: %s", d.Bytes, d.Offset, d.Why)
+}
+
+// parse reads all records of a log, and what of it is damaged.
+func parse(text []byte) (records []record, damaged []Damage) {
+	for offset := int64(0); len(text) > 0; {
+		line, rest, whole := bytes.Cut(text, []byte("\n"))
+		r, err := decode(line)
+		switch {
+		case err == nil:
+			records = append(records, r) // one that lacks only its end is whole
+		case len(line) > 0:
+			damaged = append(damaged, Damage{Offset: offset, Bytes: len(line), Last: !whole, Why: err.Error()})
+		}
+		offset += int64(len(line) + 1)
+		text = rest
+	}
+	return records, damaged
+}
+
+// logName is the journal's file in its folder.
+const logName = "journal"
+
+// log is the file, open for adding, and locked.
+type log struct {
+	file *os.File
+	torn bool // its last line has no end
+}
+
+// errBusy: somebody else has the journal open for writing.
+var errBusy = errors.New("another venturi is changing this machine")
+
+func openLog(folder string) (*log, []byte, error) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, nil, err
+	}
+	name := filepath.Join(folder, logName)
+	_, missing := os.Stat(name)
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	l := &log{file: file}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		file.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, nil, errBusy
+		}
+		return nil, nil, fmt.Errorf("lock %s: %w", name, err)
+	}
+	if missing != nil { // the file's own name must be durable too
+		if err := syncFolder(folder); err != nil {
+			file.Close()
+			return nil, nil, err
+		}
+	}
+	text, err := io.ReadAll(file)
+	if err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	l.torn = len(text) > 0 && text[len(text)-1] != '\n'
+	return l, text, nil
+}
+
+func syncFolder(folder string) error {
+	f, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// add makes records durable. On an error none of them counts: what of them came
+// to the file is cut off, or if that fails too, stays there without its end.
+func (l *log) add(records ...record) error {
+	var text []byte
+	if l.torn {
+		text = append(text, '\n')
+	}
+	for _, r := range records {
+		line, err := encode(r)
+		if err != nil {
+			return err
+		}
+		text = append(text, line...)
+	}
+	size, err := l.file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	_, err = l.file.Write(text)
+	if err == nil {
+		err = l.file.Sync()
+	}
+	if err == nil {
+		l.torn = false
+		return nil
+	}
+	// A disk that is full takes a part of it.
+	if cut := l.file.Truncate(size); cut != nil {
+		l.torn = true
+	}
+	return err
+}
+
+func (l *log) close() error { return l.file.Close() }

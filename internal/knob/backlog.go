@@ -1,0 +1,18 @@
+package knob
+
+// backlog is the queue of packets that wait for a core, on receive.
+var backlog = Entry{
+	Facts: Facts{
+		Name:     "net.backlog",
+		Title:    "Packets that may wait for a core when they came by a virtual device or by RPS",
+		Values:   "packets, such as 2000",
+		Scope:    OfMachine,
+		Helps:    []Effect{Drops, Throughput},
+		Risk:     "memory, and latency when the queue is long",
+		Needs:    "helps only when the second column of /proc/net/softnet_stat (drops) grows; all veth pairs of a core share the queue",
+		Grade:    GradeB,
+		Evidence: "ended the loss of a Kubernetes network over VXLAN where a larger budget had not (bpftune issue 178)",
+		Undo:     "the old value is written back",
+	},
+	Knob: sysctl{name: "net.core.netdev_max_backlog", check: number(1, 1<<30), steps: always("1000", "2000", "4000", "8000")},
+}

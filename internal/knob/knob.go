@@ -1,0 +1,144 @@
+// Package knob holds what can be tuned: one file a knob, or a few of a kind, and
+// a line in the table. A knob knows how to read its value and which cells must
+// be written for another one. It writes nothing itself: package tune does, by
+// the journal.
+package knob
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Machine is what knobs read: cells, and files below a root. The zero Root is the
+// machine that the process runs on.
+type Machine struct {
+	machine.Reader
+	Cells *change.Cells
+}
+
+// Target is what a knob is turned on. What of it is used, the knob's scope says.
+type Target struct {
+	Netns  string `json:"netns,omitempty"`  // file of a network namespace; empty: that of the process
+	Device string `json:"device,omitempty"` // a network device in it
+	File   string `json:"file,omitempty"`   // a manifest
+	Switch string `json:"switch,omitempty"` // socket of an Open vSwitch's or OVN's database; empty: where its package puts it
+}
+
+func (t Target) String() string {
+	var parts []string
+	for _, p := range []struct{ name, value string }{{"dev", t.Device}, {"netns", t.Netns}, {"manifest", t.File}, {"db", t.Switch}} {
+		if p.value != "" {
+			parts = append(parts, p.name+" "+p.value)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// Place is the target's namespace, or its device if it names one.
+func (t Target) Place() (change.Place, error) {
+	if t.Device != "" {
+		return change.OnDevice(t.Netns, t.Device)
+	}
+	return change.InNetns(t.Netns)
+}
+
+// Knob is one thing that can be tuned.
+type Knob interface {
+	// Get reads the value. Error: a [verr.Error] of code Missing where the target
+	// has no such thing.
+	Get(Machine, Target) (Reading, error)
+
+	// Plan gives the writes that make the knob's value another one, in order;
+	// those of cells that hold theirs already may be among them. It changes
+	// nothing. Error: a value that makes no sense, or that the target cannot have.
+	Plan(m Machine, t Target, value string) ([]change.Write, error)
+}
+
+// Ranger is a knob that knows which values are worth a trial on a target, the
+// one that it has now not among them.
+type Ranger interface {
+	Range(Machine, Target) ([]string, error)
+}
+
+// Reading is the value of a knob, in the words in which it is set.
+type Reading struct {
+	Value     string `json:"value"`
+	Effective string `json:"effective,omitempty"` // what is really in effect; empty: the value
+	Note      string `json:"note,omitempty"`      // what else to know of it here
+}
+
+// Scope is what a knob is turned on.
+type Scope string
+
+// Scopes.
+const (
+	OfMachine  Scope = "machine"  // all of it, whatever the namespace
+	OfNetns    Scope = "netns"    // one network namespace: a pod's, or the machine's own
+	OfDevice   Scope = "device"   // one network device, physical or virtual
+	OfSwitch   Scope = "switch"   // Open vSwitch or OVN, by their databases
+	OfManifest Scope = "manifest" // a file that somebody will apply to a cluster
+)
+
+// Effect is what a knob may help.
+type Effect string
+
+// Effects.
+const (
+	Latency    Effect = "latency"
+	Throughput Effect = "throughput"
+	Packets    Effect = "packets" // a second
+	CPU        Effect = "cpu"     // what traffic costs
+	Drops      Effect = "drops"   // and other trouble
+)
+
+// Grade is how good the evidence for a knob is that others give.
+type Grade string
+
+// Grades.
+const (
+	GradeA Grade = "A" // repeated runs with their spread
+	GradeB Grade = "B" // a number, by a weak method
+	GradeC Grade = "C" // a recommendation without a number
+	GradeD Grade = "D" // sources contradict each other
+)
+
+// Facts are what there is to know of a knob without a machine.
+type Facts struct {
+	Name     string   `json:"name"` // "net.backlog"
+	Title    string   `json:"title"`
+	Values   string   `json:"values"` // what can be set: "packets, such as 2000"
+	Scope    Scope    `json:"scope"`
+	Helps    []Effect `json:"helps"`
+	Risk     string   `json:"risk"`
+	Needs    string   `json:"needs"` // when it can be set, and when it is worth it
+	Grade    Grade    `json:"grade"`
+	Evidence string   `json:"evidence"`          // with its source
+	Undo     string   `json:"undo"`              // how it is undone, and what stays
+	Never    string   `json:"never,omitempty"`   // why it is never used automatically
+	Instead  string   `json:"instead,omitempty"` // obsolete: what to do instead. It has no Knob
+}
+
+// Entry is a line of the table.
+type Entry struct {
+	Facts
+	Knob
+}
+
+// Find gives a knob by its name. Error: there is none of that name (exit code 2),
+// or it is obsolete (exit code 4), with what to do instead.
+func Find(name string) (Entry, error) {
+	for _, e := range Table() {
+		if e.Name != name {
+			continue
+		}
+		if e.Instead != "" {
+			return e, verr.New(verr.Missing, "cannot use knob "+name, "it is obsolete: "+e.Title, e.Instead)
+		}
+		return e, nil
+	}
+	return Entry{}, verr.New(verr.Usage, fmt.Sprintf("cannot use knob %q", name), "there is none of that name", "list them with: venturi knob ls")
+}

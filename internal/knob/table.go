@@ -1,0 +1,24 @@
+package knob
+
+import "slices"
+
+// Table lists all knobs, by section: the host's, those of network devices, the
+// kernel's network stack, of Open vSwitch and OVN, and of what a cluster's
+// network is configured by.
+func Table() []Entry {
+	return slices.Concat(hostKnobs(), deviceKnobs(), kernelKnobs(), switchKnobs(), manifestKnobs())
+}
+
+func hostKnobs() []Entry { return nil }
+
+func deviceKnobs() []Entry { return nil }
+
+func kernelKnobs() []Entry {
+	return []Entry{
+		backlog,
+	}
+}
+
+func switchKnobs() []Entry { return nil }
+
+func manifestKnobs() []Entry { return nil }

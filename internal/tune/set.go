@@ -1,0 +1,63 @@
+// Package tune turns knobs: it plans, proves, commits and undoes. All that it
+// changes goes through the journal.
+package tune
+
+import (
+	"fmt"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Stores are all kinds of values that any knob writes: whoever opens the journal
+// hands it these, so that everything in it can be undone.
+func Stores(root string) []change.Store {
+	return change.Stores(root)
+}
+
+// Wish is one knob that shall have a value.
+type Wish struct {
+	Knob   knob.Entry
+	Target knob.Target
+	Value  string
+}
+
+// Set turns one knob inside of a transaction, and sees that the value is in
+// effect. The entries are the writes that were needed; none if the knob had the
+// value already. On an error what it wrote is undone.
+func Set(tx *journal.Tx, m knob.Machine, w Wish) ([]*journal.Entry, error) {
+	writes, err := w.Knob.Plan(m, w.Target, w.Value)
+	if err != nil {
+		return nil, err
+	}
+	var entries []*journal.Entry
+	for _, write := range writes {
+		e, err := tx.Set(w.Knob.Name, write)
+		if err != nil {
+			return nil, giveUp(tx, w, entries, err)
+		}
+		if e != nil {
+			entries = append(entries, e)
+		}
+	}
+	now, err := w.Knob.Get(m, w.Target)
+	if err == nil && now.Effective != "" && now.Effective != now.Value {
+		err = fmt.Errorf("it was set to %s, and %s is in effect", now.Value, now.Effective)
+	}
+	if err != nil {
+		return nil, giveUp(tx, w, entries, err)
+	}
+	return entries, nil
+}
+
+// giveUp undoes what of a knob was written, and tells why.
+func giveUp(tx *journal.Tx, w Wish, entries []*journal.Entry, why error) error {
+	what := fmt.Sprintf("cannot set %s to %s", w.Knob.Name, w.Value)
+	do := "nothing of it was left changed"
+	if err := tx.Revert(entries, why.Error()); err != nil {
+		do = fmt.Sprintf("undoing it went wrong too (%v): try again with: venturi undo %d", err, tx.ID())
+	}
+	return verr.Wrap(verr.Failed, what, why, do)
+}
