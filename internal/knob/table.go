@@ -13,12 +13,4 @@ func hostKnobs() []Entry { return nil }
 
 func deviceKnobs() []Entry { return nil }
 
-func kernelKnobs() []Entry {
-	return []Entry{
-		backlog,
-	}
-}
-
-func switchKnobs() []Entry { return nil }
-
 func manifestKnobs() []Entry { return nil }
