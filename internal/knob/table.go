@@ -9,8 +9,6 @@ func Table() []Entry {
 	return slices.Concat(hostKnobs(), deviceKnobs(), kernelKnobs(), switchKnobs(), manifestKnobs())
 }
 
-func hostKnobs() []Entry { return nil }
-
 func deviceKnobs() []Entry { return nil }
 
 func manifestKnobs() []Entry { return nil }
