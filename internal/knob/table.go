@@ -10,5 +10,3 @@ func Table() []Entry {
 }
 
 func deviceKnobs() []Entry { return nil }
-
-func manifestKnobs() []Entry { return nil }

@@ -22,6 +22,8 @@ type Wish struct {
 	Knob   knob.Entry
 	Target knob.Target
 	Value  string
+	Ladder []string // all values worth a trial, Value the first of them; nil: Value alone
+	Step   *Step    // of the profile that wishes it; nil: somebody asked for it
 }
 
 // Set turns one knob inside of a transaction, and sees that the value is in

@@ -1,0 +1,258 @@
+package tune
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Profile is a list of steps that somebody recommends. None of them is more than
+// a candidate until a proof has shown that it helps on this machine.
+type Profile struct {
+	Name  string `json:"name"`
+	Title string `json:"title"`
+	Steps []Step `json:"steps"`
+}
+
+// State is what is known of a step.
+type State string
+
+// States.
+const (
+	Proven         State = "proven"          // shown here that it helps: said by a proof and by nobody else
+	NotShown       State = "not shown"       // nobody has shown here that it helps
+	Obsolete       State = "obsolete"        // there is no such thing any more: the note says what to do instead
+	WrongWayRound  State = "wrong way round" // the published list sets the opposite of what it says: the step here is what it meant
+	NeverAutomatic State = "never automatic" // left to a person: the note says why
+)
+
+// Step is one entry of a profile.
+type Step struct {
+	Name   string    `json:"name"`             // what the published list calls it
+	Knob   string    `json:"knob,omitempty"`   // which knob; empty: none can do it
+	On     Group     `json:"on,omitempty"`     // which targets
+	Value  string    `json:"value,omitempty"`  // what it shall be set to
+	Ladder []string  `json:"ladder,omitempty"` // or the values to try, in this order. Neither: those that the knob finds worth a trial
+	When   Condition `json:"when,omitzero"`    // only where this holds
+	Why    string    `json:"why"`
+	State  State     `json:"state"`
+	Note   string    `json:"note,omitempty"`
+}
+
+// Condition is when a step is worth a trial.
+type Condition struct {
+	Text  string                                        `json:"text,omitempty"` // "receive queues dropped packets"
+	Holds func(knob.Machine, knob.Target) (bool, error) `json:"-"`              // nil: it cannot be read; a trial says it
+}
+
+// Group is a kind of targets.
+type Group string
+
+// Groups of targets.
+const (
+	Host      Group = "host"      // the machine as a whole
+	NICs      Group = "nics"      // devices that packets leave the machine by
+	Tunnels   Group = "tunnels"   // devices that put packets into others: vxlan, geneve, ipip
+	Veths     Group = "veths"     // ends of pods' devices
+	Machines  Group = "machines"  // namespaces of machines
+	Pods      Group = "pods"      // namespaces of pods
+	Manifests Group = "manifests" // files
+	Switches  Group = "switches"  // databases of Open vSwitch
+	Centrals  Group = "centrals"  // northbound databases of OVN
+)
+
+// Targets is what a profile may touch: nothing else is.
+type Targets struct {
+	Host      bool          // the machine as a whole
+	NICs      []knob.Target // each a device in a namespace
+	Tunnels   []knob.Target
+	Veths     []knob.Target
+	Machines  []string // files of namespaces; an empty one is that of the process
+	Pods      []string
+	Manifests []string // files
+	Switches  []string // sockets; an empty one is where its package puts it
+	Centrals  []string
+}
+
+// of lists the targets of a group.
+func (t Targets) of(g Group) []knob.Target {
+	list := func(words []string, to func(string) knob.Target) (targets []knob.Target) {
+		for _, w := range words {
+			targets = append(targets, to(w))
+		}
+		return targets
+	}
+	inNetns := func(path string) knob.Target { return knob.Target{Netns: path} }
+	bySocket := func(path string) knob.Target { return knob.Target{Switch: path} }
+	switch g {
+	case Host:
+		if t.Host {
+			return []knob.Target{{}}
+		}
+	case NICs:
+		return t.NICs
+	case Tunnels:
+		return t.Tunnels
+	case Veths:
+		return t.Veths
+	case Machines:
+		return list(t.Machines, inNetns)
+	case Pods:
+		return list(t.Pods, inNetns)
+	case Manifests:
+		return list(t.Manifests, func(file string) knob.Target { return knob.Target{File: file} })
+	case Switches:
+		return list(t.Switches, bySocket)
+	case Centrals:
+		return list(t.Centrals, bySocket)
+	}
+	return nil
+}
+
+// Skipped is a step that gives no wish on a target, or on none of its group.
+type Skipped struct {
+	Step   Step        `json:"step"`
+	Target knob.Target `json:"target,omitzero"` // zero: the machine, or there is no target of its group
+	Why    string      `json:"why"`
+}
+
+// Profiles lists all profiles.
+func Profiles() []Profile { return nil }
+
+// FindProfile gives a profile by its name. Error: there is none of that name.
+func FindProfile(name string) (Profile, error) {
+	var names []string
+	for _, p := range Profiles() {
+		if p.Name == name {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	return Profile{}, verr.New(verr.Usage, fmt.Sprintf("cannot use profile %q", name), "there is none of that name", "take one of: "+strings.Join(names, ", "))
+}
+
+// Wishes gives what the profile would have set on a machine, and why not the
+// rest. Steps that are obsolete or never automatic are never among the wishes.
+// Error: the profile names a knob that there is not.
+func (p Profile) Wishes(m knob.Machine, targets Targets) ([]Wish, []Skipped, error) {
+	var wishes []Wish
+	var skipped []Skipped
+	for i := range p.Steps {
+		step := &p.Steps[i]
+		skip := func(t knob.Target, why string) { skipped = append(skipped, Skipped{Step: *step, Target: t, Why: why}) }
+		if why := step.barred(); why != "" {
+			skip(knob.Target{}, why)
+			continue
+		}
+		entry, err := knob.Find(step.Knob)
+		if err != nil {
+			return nil, nil, fmt.Errorf("profile %s: %w", p.Name, err)
+		}
+		if entry.Never != "" {
+			skip(knob.Target{}, "never automatic: "+entry.Never)
+			continue
+		}
+		on := targets.of(step.On)
+		if len(on) == 0 {
+			skip(knob.Target{}, "no "+string(step.On)+" are named")
+		}
+		for _, t := range on {
+			w, why := step.wish(m, entry, t)
+			if why != "" {
+				skip(t, why)
+				continue
+			}
+			wishes = append(wishes, w)
+		}
+	}
+	return wishes, skipped, nil
+}
+
+// barred says why a step is none for a program to take; empty: it is one.
+func (s *Step) barred() string {
+	switch {
+	case s.State == Obsolete, s.State == NeverAutomatic:
+		return string(s.State) + ": " + s.Note
+	case s.Knob == "":
+		return "no knob does this: " + s.Note
+	}
+	return ""
+}
+
+// wish is what a step comes to on one target, or why to nothing.
+func (s *Step) wish(m knob.Machine, entry knob.Entry, t knob.Target) (Wish, string) {
+	now, err := entry.Get(m, t)
+	if err != nil {
+		return Wish{}, reason(err)
+	}
+	if s.When.Holds != nil {
+		holds, err := s.When.Holds(m, t)
+		if err != nil {
+			return Wish{}, reason(err)
+		}
+		if !holds {
+			return Wish{}, "only when " + s.When.Text
+		}
+	}
+	w := Wish{Knob: entry, Target: t, Value: s.Value, Step: s}
+	if s.Value == "" {
+		if w.Ladder, err = s.ladder(m, entry, t, now.Value); err != nil {
+			return w, reason(err)
+		}
+		if len(w.Ladder) == 0 {
+			return w, "no other value is worth a trial here"
+		}
+		w.Value = w.Ladder[0]
+		return w, ""
+	}
+	same, err := already(m, w)
+	if err != nil {
+		return w, reason(err)
+	}
+	if same {
+		return w, "it is " + now.Value + " already"
+	}
+	return w, ""
+}
+
+// ladder gives the values to try on a target that are not its present one.
+func (s *Step) ladder(m knob.Machine, entry knob.Entry, t knob.Target, now string) ([]string, error) {
+	if s.Ladder != nil {
+		return slices.DeleteFunc(slices.Clone(s.Ladder), func(v string) bool { return v == now }), nil
+	}
+	if r, ok := entry.Knob.(knob.Ranger); ok {
+		return r.Range(m, t)
+	}
+	return nil, nil
+}
+
+// already tells whether all that a wish would write stands there.
+func already(m knob.Machine, w Wish) (bool, error) {
+	writes, err := w.Knob.Plan(m, w.Target, w.Value)
+	if err != nil {
+		return false, err
+	}
+	for _, write := range writes {
+		now, err := m.Cells.Read(write.Cell)
+		if err != nil {
+			return false, err
+		}
+		if !m.Cells.Alike(write.Cell, write.Value, now) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// reason is why something cannot be, in one line.
+func reason(err error) string {
+	var v *verr.Error
+	if errors.As(err, &v) {
+		return v.Why + " (" + v.Do + ")"
+	}
+	return err.Error()
+}
