@@ -68,15 +68,11 @@ func Do(ctx context.Context, q Request, h Host) (rec *result.Record, file string
 
 // Check refuses whatever can be refused before anything is changed.
 func (q Request) Check() error {
-	q = q.withDefaults()
-	if _, err := q.Plan(); err != nil {
-		return err
-	}
-	if err := q.checkThreads(); err != nil {
-		return err
-	}
-	o, err := q.labOptions(Host{})
+	o, err := q.planned()
 	if err != nil {
+		return err
+	}
+	if err := q.withDefaults().checkThreads(); err != nil {
 		return err
 	}
 	return o.Check()
@@ -85,15 +81,20 @@ func (q Request) Check() error {
 // CheckAnywhere refuses what can be refused whatever the kernel that it is to run
 // under.
 func (q Request) CheckAnywhere() error {
-	q = q.withDefaults()
-	if _, err := q.Plan(); err != nil {
-		return err
-	}
-	o, err := q.labOptions(Host{})
+	o, err := q.planned()
 	if err != nil {
 		return err
 	}
 	return o.CheckAnywhere()
+}
+
+// planned is the lab of a request that has a plan.
+func (q Request) planned() (lab.Options, error) {
+	q = q.withDefaults()
+	if _, err := q.Plan(); err != nil {
+		return lab.Options{}, err
+	}
+	return q.labOptions(Host{})
 }
 
 func (q Request) armCount() int {

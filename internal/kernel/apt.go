@@ -44,6 +44,7 @@ func (a apt) setUp(where archives, keys string, suites []string) error {
 		fmt.Fprintf(&config, "%s %q;\n", option[0], option[1])
 	}
 	config.WriteString("#clear APT::Architectures;\n#clear APT::Update;\n#clear DPkg;\n")
+	config.WriteString("APT::Update::Error-Mode \"any\";\n") // else a mirror that is not there is no error
 	for _, d := range []string{"state", "lists/partial", "cache/archives/partial", "log"} {
 		if err := os.MkdirAll(a.file(d), 0o755); err != nil {
 			return err

@@ -94,12 +94,7 @@ func (l *Lab) hold(ctx context.Context, g Guest, h Holding) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	// It says for people why it could not.
-	said, _ := os.ReadFile(log)
-	if told := verr.Parse(verr.Failed, string(said)); told != nil {
-		return told
-	}
-	return err
+	return verr.Said(log, err)
 }
 
 // alive tells whether what holds the machine of a lab still runs; on no

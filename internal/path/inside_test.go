@@ -14,7 +14,6 @@ import (
 	"os"
 	"strconv"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -110,31 +109,6 @@ func pingInside(from netip.Addr, to netip.AddrPort, payload []byte) error {
 	}
 	defer client.Close()
 	return pingUDP(client, to, payload)
-}
-
-func carryTCP(from netip.Addr, to netip.AddrPort) error {
-	d := net.Dialer{Timeout: patience, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}
-	conn, err := d.Dial("tcp4", to.String())
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
-	sent := make([]byte, content)
-	rand.Read(sent)
-	wrote := make(chan error, 1)
-	go func() {
-		_, err := conn.Write(sent)
-		wrote <- errors.Join(err, conn.(*net.TCPConn).CloseWrite())
-	}()
-	got, err := io.ReadAll(conn)
-	if err = errors.Join(err, <-wrote); err != nil {
-		return fmt.Errorf("TCP: %w", err)
-	}
-	if !bytes.Equal(got, sent) {
-		return fmt.Errorf("TCP: %d bytes came back and differ from the %d sent", len(got), len(sent))
-	}
-	return nil
 }
 
 // segmentsInside sends a buffer at once which the kernel, or the card, cuts into

@@ -136,6 +136,11 @@ func ovsHosts(s *Site) ([]*ovsHost, error) {
 }
 
 func (w ovsWay) up(ctx context.Context, s *Site) (Ends, error) {
+	return onOVSHosts(ctx, s, w.host)
+}
+
+// onOVSHosts builds a path on all machines at once.
+func onOVSHosts(ctx context.Context, s *Site, build func(context.Context, *ovsHost) ([]machine.Endpoint, error)) (Ends, error) {
 	hosts, err := ovsHosts(s)
 	if err != nil {
 		return nil, err
@@ -144,7 +149,7 @@ func (w ovsWay) up(ctx context.Context, s *Site) (Ends, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	for i, h := range hosts {
 		group.Go(func() (err error) {
-			ends[i], err = w.host(ctx, h)
+			ends[i], err = build(ctx, h)
 			return err
 		})
 	}

@@ -2,7 +2,6 @@ package path_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -33,14 +32,21 @@ func checkTCP(t *testing.T, from, to machine.Endpoint) {
 	echoed := make(chan error, 1)
 	go func() { echoed <- echoTCP(listener) }()
 
-	var conn net.Conn
-	must(t, machine.Do(from.Namespace, func() (err error) {
-		d := net.Dialer{Timeout: patience, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.Addr, 0))}
-		// Dialing may go on in another goroutine, and so outside of the
-		// namespace, only when there are several addresses to try.
-		conn, err = d.DialContext(context.Background(), "tcp4", listener.Addr().String())
-		return err
+	must(t, machine.Do(from.Namespace, func() error {
+		return carryTCP(from.Addr, listener.Addr().(*net.TCPAddr).AddrPort())
 	}))
+	must(t, <-echoed)
+}
+
+// carryTCP sends random bytes to an echo, and wants them back. It dials in the
+// calling thread's namespace: that may go on in another goroutine, and so outside
+// of it, only when there are several addresses to try.
+func carryTCP(from netip.Addr, to netip.AddrPort) error {
+	d := net.Dialer{Timeout: patience, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}
+	conn, err := d.Dial("tcp4", to.String())
+	if err != nil {
+		return fmt.Errorf("TCP %s to %s: %w", from, to, err)
+	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	sent := make([]byte, content)
@@ -51,10 +57,13 @@ func checkTCP(t *testing.T, from, to machine.Endpoint) {
 		wrote <- errors.Join(err, conn.(*net.TCPConn).CloseWrite())
 	}()
 	got, err := io.ReadAll(conn)
-	must(t, errors.Join(err, <-wrote, <-echoed))
-	if !bytes.Equal(got, sent) {
-		t.Errorf("TCP %s to %s: %d bytes came back and differ from the %d sent", from.Addr, to.Addr, len(got), len(sent))
+	if err = errors.Join(err, <-wrote); err != nil {
+		return fmt.Errorf("TCP %s to %s: %w", from, to, err)
 	}
+	if !bytes.Equal(got, sent) {
+		return fmt.Errorf("TCP %s to %s: %d bytes came back and differ from the %d sent", from, to, len(got), len(sent))
+	}
+	return nil
 }
 
 func echoTCP(listener net.Listener) error {

@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
@@ -175,20 +172,10 @@ func vmUp(ctx context.Context, s *Site, way ovsWay) (Ends, error) {
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := ovsHosts(s)
-	if err != nil {
-		return nil, err
-	}
-	ends := make(Ends, len(hosts))
-	group, ctx := errgroup.WithContext(ctx)
-	for i, h := range hosts {
-		group.Go(func() (err error) {
-			v := vmHost{ovsHost: h, kernel: k}
-			ends[i], err = v.build(ctx, way)
-			return err
-		})
-	}
-	return ends, group.Wait()
+	return onOVSHosts(ctx, s, func(ctx context.Context, h *ovsHost) ([]machine.Endpoint, error) {
+		v := vmHost{ovsHost: h, kernel: k}
+		return v.build(ctx, way)
+	})
 }
 
 // vmHost is one machine's part of a path to a virtual machine.
@@ -212,7 +199,10 @@ func (h *vmHost) build(ctx context.Context, way ovsWay) ([]machine.Endpoint, err
 		return nil, err
 	}
 	if err := h.holder.Await(ctx, vmPatience, h.reach); err != nil {
-		return nil, h.told(ctx, err)
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		return nil, verr.Said(h.log, err)
 	}
 	version, err := vm.Version(ctx)
 	if err != nil {
@@ -279,19 +269,6 @@ func (h *vmHost) boot() error {
 	}
 	h.log = filepath.Join(folder, "vm.log")
 	h.holder, err = h.Start(h.i, h.in, change.Command{Args: args, Log: h.log})
-	return err
-}
-
-// told is what the holder said for people of why there is no virtual machine;
-// err if it said nothing.
-func (h *vmHost) told(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return err
-	}
-	said, _ := os.ReadFile(h.log)
-	if told := verr.Parse(verr.Failed, string(said)); told != nil {
-		return told
-	}
 	return err
 }
 

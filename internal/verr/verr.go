@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 )
 
@@ -83,6 +84,16 @@ func Parse(code int, text string) error {
 		return nil
 	}
 	return New(code, lines[0], lines[1][len("  why: "):], lines[2][len("  do:  "):])
+}
+
+// Said is the Error with which another process of ours ended, by the file of what
+// it said; err if it said none.
+func Said(file string, err error) error {
+	text, _ := os.ReadFile(file) // without it, err has to do
+	if said := Parse(Failed, string(text)); said != nil {
+		return said
+	}
+	return err
 }
 
 // Print writes err the way a terminal shows it: three lines for an Error, one
