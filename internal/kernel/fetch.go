@@ -136,8 +136,11 @@ func (f fetcher) fetch(ctx context.Context, s store, say Progress) (k Kernel, fr
 		return k, false, lists
 	}
 	d, err := a.newest(ctx, f.programs, f.Series)
+	if err != nil && lists != nil {
+		return k, false, lists // there is none because the lists are not there
+	}
 	if err != nil {
-		return k, false, errors.Join(lists, err)
+		return k, false, err
 	}
 	if lists != nil {
 		// One suite could not be read, and another has a kernel.
