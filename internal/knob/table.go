@@ -8,5 +8,3 @@ import "slices"
 func Table() []Entry {
 	return slices.Concat(hostKnobs(), deviceKnobs(), kernelKnobs(), switchKnobs(), manifestKnobs())
 }
-
-func deviceKnobs() []Entry { return nil }
