@@ -43,6 +43,14 @@ func sysctlStore() Store {
 			return c.Place.Enter(func(string) error { return writeText(file(c), v) })
 		},
 		Alike: alikeSysctl,
+		// An algorithm that the machine's first namespace makes its own is allowed
+		// to everybody from then on.
+		Around: func(c Cell) ([]Cell, error) {
+			if c.Key != "net/ipv4/tcp_congestion_control" {
+				return nil, nil
+			}
+			return []Cell{{Store: c.Store, Place: c.Place, Key: "net/ipv4/tcp_allowed_congestion_control"}}, nil
+		},
 	}
 }
 
