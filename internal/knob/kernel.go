@@ -3,6 +3,8 @@ package knob
 // kernelKnobs are those of the kernel's network stack.
 func kernelKnobs() []Entry {
 	return []Entry{
-		backlog,
+		busyPoll, budget, backlog, flowLimit,
+		tcpMem, sockMem, udpMem, tcpNotsent, tcpIdle, tcpFastopen, tcpCC, listen,
+		bpfJIT, ctSize, bridgeNF, jitter,
 	}
 }

@@ -4,21 +4,30 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// sysctl is a knob that is one sysctl.
+// sysctl is a knob that is one sysctl, or one of the numbers in it.
 type sysctl struct {
-	name  string                    // dotted
-	check func(value string) error  // whether it makes sense; nil: anything does
-	steps func(now string) []string // values worth a trial; nil: none
+	name   string                    // dotted
+	global bool                      // it is the machine's, and shows in its first network namespace only
+	field  int                       // which of its numbers, from 1; 0: all of it
+	onOff  bool                      // it is 1 or 0, and called on and off
+	check  func(value string) error  // whether it makes sense; nil: anything does
+	steps  func(now string) []string // values worth a trial; nil: none
+	note   string                    // what else to know, whatever the value
 }
 
 func (s sysctl) cell(t Target) (change.Cell, error) {
+	if s.global {
+		return change.Cell{Store: "kernel", Key: "/proc/sys/" + machine.SysctlFile(s.name)}, nil
+	}
 	place, err := change.InNetns(t.Netns)
 	if err != nil {
 		return change.Cell{}, noNetns(t, err)
@@ -26,32 +35,63 @@ func (s sysctl) cell(t Target) (change.Cell, error) {
 	return change.Sysctl(place, s.name), nil
 }
 
-// Get is of [Knob].
-func (s sysctl) Get(m Machine, t Target) (Reading, error) {
+// read gives the cell and the numbers, or words, that it holds.
+func (s sysctl) read(m Machine, t Target) (change.Cell, []string, error) {
 	cell, err := s.cell(t)
 	if err != nil {
-		return Reading{}, err
+		return cell, nil, err
 	}
 	v, err := m.Cells.Read(cell)
 	if errors.Is(err, os.ErrNotExist) {
-		return Reading{}, verr.New(verr.Missing, "cannot read sysctl "+s.name, "this kernel, or this namespace, does not have it", "it belongs to the machine's first namespace, to a module that is not loaded, or to a newer kernel")
+		return cell, nil, verr.New(verr.Missing, "cannot read sysctl "+s.name, "this kernel, or this namespace, does not have it", "it belongs to the machine's first namespace, to a module that is not loaded, or to a newer kernel")
 	}
-	return Reading{Value: words(v)}, err
+	fields := strings.Fields(v.String())
+	if err == nil && s.field > len(fields) {
+		err = fmt.Errorf("read sysctl %s: %q has no number %d", s.name, v, s.field)
+	}
+	return cell, fields, err
+}
+
+// Get is of [Knob].
+func (s sysctl) Get(m Machine, t Target) (Reading, error) {
+	_, fields, err := s.read(m, t)
+	if err != nil {
+		return Reading{}, err
+	}
+	value := strings.Join(fields, " ")
+	if s.field > 0 {
+		value = fields[s.field-1]
+	}
+	if word, ok := map[string]string{"1": "on", "0": "off"}[value]; ok && s.onOff {
+		value = word
+	}
+	return Reading{Value: value, Note: s.note}, nil
 }
 
 // Plan is of [Knob].
 func (s sysctl) Plan(m Machine, t Target, value string) ([]change.Write, error) {
-	if _, err := s.Get(m, t); err != nil {
+	cell, fields, err := s.read(m, t)
+	if err != nil {
 		return nil, err
 	}
 	value = strings.Join(strings.Fields(value), " ")
+	if digit, ok := map[string]string{"on": "1", "off": "0"}[value]; ok && s.onOff {
+		value = digit
+	}
 	if s.check != nil {
 		if err := s.check(value); err != nil {
 			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %s to %q", s.name, value), err.Error(), "see what it takes with: venturi knob ls")
 		}
 	}
-	cell, err := s.cell(t)
-	return []change.Write{{Cell: cell, Value: change.Text(value)}}, err
+	if s.field > 0 {
+		// The kernel does not mind numbers that do not grow, and then does odd things.
+		if s.field > 1 && less(value, fields[s.field-2]) {
+			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %s to %s", s.name, value), "the number before it is "+fields[s.field-2]+", and they must grow", "take that at least")
+		}
+		fields[s.field-1] = value
+		value = strings.Join(fields, " ")
+	}
+	return []change.Write{{Cell: cell, Value: change.Text(value)}}, nil
 }
 
 // Range is of [Ranger].
@@ -63,15 +103,29 @@ func (s sysctl) Range(m Machine, t Target) ([]string, error) {
 	return s.steps(now.Value), nil
 }
 
-// words is the text of a value with single blanks.
-func words(v change.Value) string { return strings.Join(strings.Fields(v.String()), " ") }
-
 // number checks that a value is a number of a range.
 func number(least, most int) func(string) error {
 	return func(value string) error {
 		n, err := strconv.Atoi(value)
 		if err != nil || n < least || n > most {
 			return fmt.Errorf("want a number from %d to %d", least, most)
+		}
+		return nil
+	}
+}
+
+// less compares two numbers.
+func less(a, b string) bool {
+	x, err1 := strconv.Atoi(a)
+	y, err2 := strconv.Atoi(b)
+	return err1 == nil && err2 == nil && x < y
+}
+
+// either checks that a value is one of some.
+func either(values ...string) func(string) error {
+	return func(value string) error {
+		if !slices.Contains(values, value) {
+			return fmt.Errorf("want one of %s", strings.Join(values, ", "))
 		}
 		return nil
 	}

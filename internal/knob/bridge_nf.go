@@ -1,0 +1,28 @@
+package knob
+
+// bridgeNF is whether packets between ports of a bridge pass the rules for IP.
+var bridgeNF = Entry{
+	Facts: Facts{
+		Name:     "net.bridge_nf",
+		Title:    "Whether packets between ports of a Linux bridge go through iptables and its like (bridge-nf)",
+		Values:   "iptables=off,ip6tables=off,arptables=off, or some of it; on or off alone is for all",
+		Scope:    OfNetns,
+		Helps:    []Effect{CPU, Latency},
+		Risk:     "off: Services and policies no longer hold between pods on one bridge, as kube-proxy and most clusters need it on",
+		Needs:    "a bridge whose traffic no rule must see, such as that of virtual machines. The module br_netfilter; before kernel 5.3 all namespaces share it",
+		Grade:    GradeC,
+		Evidence: "every packet of a bridge walks the rules twice; no isolated number was found",
+		Undo:     "the old values are written back",
+		Never:    "a cluster's Services and policies may depend on it",
+	},
+	Knob: settings{
+		parts: []setting{
+			{"iptables", sysctl{name: "net.bridge.bridge-nf-call-iptables", onOff: true, check: either("0", "1")}},
+			{"ip6tables", sysctl{name: "net.bridge.bridge-nf-call-ip6tables", onOff: true, check: either("0", "1")}},
+			{"arptables", sysctl{name: "net.bridge.bridge-nf-call-arptables", onOff: true, check: either("0", "1")}},
+		},
+		all:    true,
+		trials: []string{"off", "on"},
+		note:   "a namespace starts with it on, whatever the machine's own is",
+	},
+}

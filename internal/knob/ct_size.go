@@ -1,0 +1,65 @@
+package knob
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/venturi-net/venturi/internal/change"
+)
+
+// ctSize is how many connections are tracked at once.
+var ctSize = Entry{
+	Facts: Facts{
+		Name:     "ct.size",
+		Title:    "Connections that are tracked at once (conntrack), and buckets of the table that they are looked up in",
+		Values:   "max=262144,buckets=65536, or some of it; a number alone is max. Buckets are rounded up to whole pages",
+		Scope:    OfMachine,
+		Helps:    []Effect{Drops},
+		Risk:     "memory: about 300 bytes a connection",
+		Needs:    "net.netfilter.nf_conntrack_count near the maximum, or \"table full\" in the kernel's log. The module nf_conntrack",
+		Grade:    GradeC,
+		Evidence: "tuned and every cluster raise it, without a number: a full table drops new connections",
+		Undo:     "the old values are written back; connections beyond the old maximum stay until they end",
+	},
+	Knob: tracking{settings{
+		parts: []setting{
+			{"max", sysctl{name: "net.netfilter.nf_conntrack_max", global: true, check: number(1, 1<<30)}},
+			{bucketsWord, sysctl{name: "net.netfilter.nf_conntrack_buckets", global: true, check: number(1, 1<<26)}},
+		},
+		trials: []string{"max=262144", "max=1048576"},
+		note:   "the maximum holds for each namespace by itself, and the table is the machine's",
+	}},
+}
+
+const bucketsWord = "buckets"
+
+// tracking is the knob of the table of connections.
+type tracking struct{ settings }
+
+// Plan is of [Knob]. The kernel makes the table of whole pages: what it will
+// show is what is planned.
+func (k tracking) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+	writes, err := k.settings.Plan(m, t, value)
+	if err != nil {
+		return nil, err
+	}
+	perPage := os.Getpagesize() * 8 / strconv.IntSize
+	for i, w := range writes {
+		for _, p := range k.parts {
+			cell, err := p.cell(t)
+			if err != nil {
+				return nil, err
+			}
+			if p.word != bucketsWord || cell != w.Cell {
+				continue
+			}
+			n, err := strconv.Atoi(w.Value.String())
+			if err != nil {
+				return nil, fmt.Errorf("read number of buckets: %w", err)
+			}
+			writes[i].Value = change.Text(strconv.Itoa((n + perPage - 1) / perPage * perPage))
+		}
+	}
+	return writes, nil
+}

@@ -1,0 +1,134 @@
+package knob
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// flowLimit drops packets of flows that fill a core's backlog, so that others
+// get through.
+var flowLimit = Entry{
+	Facts: Facts{
+		Name:     "net.flow_limit",
+		Title:    "On which cores one large flow may not fill the backlog at the cost of small ones",
+		Values:   "cores, such as 0-3,8; none",
+		Scope:    OfMachine,
+		Helps:    []Effect{Latency, Drops},
+		Risk:     "packets of large flows are dropped once the backlog is half full",
+		Needs:    "RPS, and cores whose backlog fills; it is the cores that take the interrupts. CONFIG_NET_FLOW_LIMIT",
+		Grade:    GradeC,
+		Evidence: "the kernel's own scaling guide recommends it for servers with many connections, without a number",
+		Undo:     "the old mask is written back",
+	},
+	Knob: coreMask{sysctl{name: "net.core.flow_limit_cpu_bitmap", global: true}},
+}
+
+// coreMask is a knob that is a sysctl with a mask of cores, shown as a list.
+type coreMask struct{ sysctl }
+
+// Get is of [Knob].
+func (c coreMask) Get(m Machine, t Target) (Reading, error) {
+	r, err := c.sysctl.Get(m, t)
+	if err != nil {
+		return r, err
+	}
+	r.Value, err = coresOfMask(r.Value)
+	return r, err
+}
+
+// Plan is of [Knob].
+func (c coreMask) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+	mask, err := maskOfCores(value)
+	if err != nil {
+		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %s to %q", c.name, value), err.Error(), "write cores as 0-3,8, or none")
+	}
+	return c.sysctl.Plan(m, t, mask)
+}
+
+// Range is of [Ranger]: all cores that are on.
+func (c coreMask) Range(m Machine, t Target) ([]string, error) {
+	now, err := c.Get(m, t)
+	if err != nil {
+		return nil, err
+	}
+	v, err := m.Cells.Read(change.Cell{Store: "kernel", Key: "/sys/devices/system/cpu/online"})
+	if all := strings.TrimSpace(v.String()); err == nil && all != now.Value {
+		return []string{all}, nil
+	}
+	return nil, err
+}
+
+// maskWord is how many cores a word of a mask is for, and mostCores how many
+// any machine has.
+const (
+	maskWord  = 32
+	mostCores = 8192
+)
+
+// coresOfMask reads the kernel's "3,00000001" as "0,32-33".
+func coresOfMask(mask string) (string, error) {
+	words := strings.Split(strings.TrimSpace(mask), ",")
+	var on []int
+	for i := range words {
+		word, err := strconv.ParseUint(words[len(words)-1-i], 16, maskWord)
+		if err != nil {
+			return "", fmt.Errorf("read mask of cores %q: %w", mask, err)
+		}
+		for bit := range maskWord {
+			if word>>bit&1 == 1 {
+				on = append(on, i*maskWord+bit)
+			}
+		}
+	}
+	if len(on) == 0 {
+		return "none", nil
+	}
+	var list []string
+	for i := 0; i < len(on); {
+		j := i
+		for j+1 < len(on) && on[j+1] == on[j]+1 {
+			j++
+		}
+		span := strconv.Itoa(on[i])
+		if j > i {
+			span += "-" + strconv.Itoa(on[j])
+		}
+		list = append(list, span)
+		i = j + 1
+	}
+	return strings.Join(list, ","), nil
+}
+
+// maskOfCores is the other way round.
+func maskOfCores(list string) (string, error) {
+	if list == "none" {
+		return "0", nil
+	}
+	var words []uint32
+	for span := range strings.SplitSeq(list, ",") {
+		from, to, ranged := strings.Cut(strings.TrimSpace(span), "-")
+		if !ranged {
+			to = from
+		}
+		first, err1 := strconv.Atoi(from)
+		last, err2 := strconv.Atoi(to)
+		if err1 != nil || err2 != nil || first < 0 || last < first || last >= mostCores {
+			return "", fmt.Errorf("%q is no core and no range of cores", span)
+		}
+		for core := first; core <= last; core++ {
+			for len(words) <= core/maskWord {
+				words = append(words, 0)
+			}
+			words[core/maskWord] |= 1 << (core % maskWord)
+		}
+	}
+	text := strconv.FormatUint(uint64(words[len(words)-1]), 16)
+	for i := len(words) - 2; i >= 0; i-- {
+		text += fmt.Sprintf(",%08x", words[i])
+	}
+	return text, nil
+}

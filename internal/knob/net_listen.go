@@ -1,0 +1,26 @@
+package knob
+
+// listen is how many connections may wait to be accepted.
+var listen = Entry{
+	Facts: Facts{
+		Name:     "net.listen",
+		Title:    "Connections that may wait at a listening socket: made ones, and half made ones",
+		Values:   "accept=4096,syn=4096, or one number for both",
+		Scope:    OfNetns,
+		Helps:    []Effect{Drops},
+		Risk:     "memory; a server that cannot keep up answers later instead of refusing",
+		Needs:    "bursts of new connections: TcpExtListenDrops or TcpExtListenOverflows of /proc/net/netstat grow. The program must ask for as many in listen()",
+		Grade:    GradeC,
+		Evidence: "tuned raises somaxconn to 2048 at least, without a number",
+		Undo:     "the old values are written back; sockets that were told to listen meanwhile keep theirs",
+	},
+	Knob: settings{
+		parts: []setting{
+			{"accept", sysctl{name: "net.core.somaxconn", check: number(1, 1<<20)}},
+			{"syn", sysctl{name: "net.ipv4.tcp_max_syn_backlog", check: number(1, 1<<20)}},
+		},
+		all:    true,
+		trials: []string{"4096", "16384"},
+		note:   "pods take nothing of it from the machine: set it in their namespaces. A program takes it when it calls listen()",
+	},
+}

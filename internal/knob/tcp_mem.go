@@ -1,0 +1,72 @@
+package knob
+
+// maxBuffer is the largest buffer of a socket that the kernel takes, bytes.
+const maxBuffer = 1<<31 - 1
+
+// tcpMem is how far TCP lets the buffers of a connection grow by itself.
+var tcpMem = Entry{
+	Facts: Facts{
+		Name:     "tcp.mem",
+		Title:    "How far TCP lets the buffers of a connection grow",
+		Values:   "bytes: rmem=16777216,wmem=16777216 (receive and send), or one number for both",
+		Scope:    OfNetns,
+		Helps:    []Effect{Throughput},
+		Risk:     "memory; long queues at the sender, so latency",
+		Needs:    "a long or very fast way: bandwidth times round trip beyond the present value. Useless within a rack",
+		Grade:    GradeC,
+		Evidence: "tuned sets 16 MiB, ESnet up to 2 GiB for 100 Gbit/s and long ways; useless at the round trips of a LAN",
+		Undo:     "the old values are written back; open connections keep what they have grown to",
+	},
+	Knob: settings{
+		parts: []setting{
+			{"rmem", sysctl{name: "net.ipv4.tcp_rmem", field: 3, check: number(4096, maxBuffer)}},
+			{"wmem", sysctl{name: "net.ipv4.tcp_wmem", field: 3, check: number(4096, maxBuffer)}},
+		},
+		all:    true,
+		trials: []string{"16777216", "67108864"},
+		note:   "a namespace copies it from the machine when it is made: pods that run keep theirs, set it in their namespaces",
+	},
+}
+
+// sockMem bounds what programs may ask for, of TCP and of UDP.
+var sockMem = Entry{
+	Facts: Facts{
+		Name:     "sock.mem",
+		Title:    "Buffers of sockets: what a program may ask for, and what one gets that does not ask (as UDP)",
+		Values:   "bytes: rmem_max=16777216,wmem_max=16777216,rmem_default=262144,wmem_default=262144, or some of them",
+		Scope:    OfMachine,
+		Helps:    []Effect{Throughput, Drops},
+		Risk:     "memory",
+		Needs:    "a program that sets SO_RCVBUF or SO_SNDBUF, or UDP sockets that drop (UdpRcvbufErrors of /proc/net/snmp grows). TCP grows by itself, see tcp.mem",
+		Grade:    GradeC,
+		Evidence: "ESnet recommends it for 10 Gbit/s and more, without a number for a LAN",
+		Undo:     "the old values are written back; open sockets keep theirs",
+	},
+	Knob: settings{
+		parts: []setting{
+			{"rmem_max", sysctl{name: "net.core.rmem_max", global: true, check: number(2304, maxBuffer)}},
+			{"wmem_max", sysctl{name: "net.core.wmem_max", global: true, check: number(4608, maxBuffer)}},
+			{"rmem_default", sysctl{name: "net.core.rmem_default", global: true, check: number(2304, maxBuffer)}},
+			{"wmem_default", sysctl{name: "net.core.wmem_default", global: true, check: number(4608, maxBuffer)}},
+		},
+		trials: []string{"rmem_max=16777216,wmem_max=16777216", "rmem_default=1048576,wmem_default=1048576"},
+		note:   "it holds for pods too: the machine has one value for all namespaces",
+	},
+}
+
+// udpMem bounds the memory of all UDP sockets together.
+var udpMem = Entry{
+	Facts: Facts{
+		Name:     "udp.mem",
+		Title:    "Memory of all UDP sockets together, at most",
+		Values:   "pages (getconf PAGESIZE), such as 1500000",
+		Scope:    OfMachine,
+		Helps:    []Effect{Drops},
+		Risk:     "memory that nothing else can have",
+		Needs:    "UdpMemErrors of /proc/net/snmp grows: rare, for the kernel takes an eighth of the machine's memory",
+		Grade:    GradeC,
+		Evidence: "bpftune raises it when UDP comes near it, without a number",
+		Undo:     "the old value is written back",
+	},
+	Knob: sysctl{name: "net.ipv4.udp_mem", global: true, field: 3, check: number(1, maxBuffer), note: "it holds for pods too: the machine has one value for all namespaces"},
+}
