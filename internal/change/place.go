@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/vishvananda/netlink"
@@ -231,22 +230,5 @@ func (p *Place) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// sysfs runs fn with the folder that shows the namespace's own devices: what is
-// mounted at /sys shows those of another one. Nothing is mounted anywhere.
-func sysfs(fn func(root string) error) error {
-	config, err := unix.Fsopen("sysfs", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("open sysfs: %w", err)
-	}
-	defer unix.Close(config)
-	if err := unix.FsconfigCreate(config); err != nil {
-		return fmt.Errorf("set up sysfs: %w", err)
-	}
-	fd, err := unix.Fsmount(config, unix.FSMOUNT_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("mount sysfs: %w", err)
-	}
-	root := os.NewFile(uintptr(fd), "sysfs")
-	defer root.Close()
-	return fn(fmt.Sprintf("/proc/self/fd/%d", fd))
-}
+// sysfs runs fn with the folder that shows the namespace's own devices.
+func sysfs(fn func(root string) error) error { return machine.Sysfs(fn) }
