@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
@@ -64,7 +63,7 @@ const (
 )
 
 // Journal is the journal of this machine, open for changing it. While it is
-// open, nobody else can open it so.
+// open, nobody else can open it so. It is for one goroutine at a time.
 type Journal struct {
 	options Options
 	cells   *change.Cells
@@ -97,6 +96,9 @@ func Open(o Options) (*Journal, error) {
 	const what = "cannot open the journal of changes"
 	if errors.Is(err, errBusy) {
 		return nil, verr.New(verr.Busy, what, err.Error(), "wait until it is done, and try again")
+	}
+	if errors.Is(err, os.ErrPermission) {
+		return nil, verr.Wrap(verr.Permission, what, err, "nothing was changed; run it as root, or through sudo")
 	}
 	if err != nil {
 		return nil, verr.Wrap(verr.Failed, what, err, "nothing was changed; see that "+o.Folder+" can be written to, or name another folder in "+FolderVariable)
@@ -143,8 +145,19 @@ func (j *Journal) add(records ...record) error {
 	return nil
 }
 
-// Confirm ends the lease of a transaction: it stays.
+// Confirm ends the lease of a transaction: it stays. Errors: there is no such
+// transaction, or it has no lease (exit code 2); it was undone already.
 func (j *Journal) Confirm(txn int) error {
+	t := j.h.txn(txn)
+	what := fmt.Sprintf("cannot confirm transaction %d", txn)
+	switch {
+	case t == nil:
+		return noTxn("confirm", txn)
+	case t.Lease == nil:
+		return verr.New(verr.Usage, what, "it is no trial: it stays until it is undone", "nothing needs to be done")
+	case t.Ended && len(t.Entries) > 0 && !t.Open():
+		return verr.New(verr.Failed, what, "it was undone already", "look at it with: venturi journal; set what you want once more")
+	}
 	return j.add(record{Confirm: &confirm{Txn: txn, Time: time.Now()}})
 }
 
@@ -163,42 +176,4 @@ func (j *Journal) Expired() ([]int, error) {
 		}
 	}
 	return ids, nil
-}
-
-// around reads what a write to a cell may change too. What does not exist is
-// absent.
-func (j *Journal) around(cell change.Cell) ([]Kept, error) {
-	cells, err := j.cells.Around(cell)
-	if err != nil {
-		return nil, fmt.Errorf("list what else changes with %s: %w", cell, err)
-	}
-	return j.readAll(cells)
-}
-
-func (j *Journal) readAll(cells []change.Cell) ([]Kept, error) {
-	kept := make([]Kept, 0, len(cells))
-	for _, c := range cells {
-		v, err := j.cells.Read(c)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
-		}
-		kept = append(kept, Kept{c, v})
-	}
-	return kept, nil
-}
-
-func cellsOf(kept []Kept) []change.Cell {
-	cells := make([]change.Cell, len(kept))
-	for i, k := range kept {
-		cells[i] = k.Cell
-	}
-	return cells
-}
-
-// changedOf are the values of now that are not those of before.
-func changedOf(before, now []Kept) []Kept {
-	return slices.DeleteFunc(slices.Clone(now), func(k Kept) bool {
-		was, known := keptOf(before, k.Cell)
-		return known && was.Equal(k.Value)
-	})
 }

@@ -163,4 +163,22 @@ func (l *log) add(records ...record) error {
 	return err
 }
 
+// room is how much is kept free behind the end of the log: enough to record that
+// what is written is undone, also when the disk has filled up since. Bytes.
+const room = 1 << 20
+
+// reserve keeps room. Error: the disk is too full for it. File systems that
+// cannot keep any are not asked for it.
+func (l *log) reserve() error {
+	size, err := l.file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	err = unix.Fallocate(int(l.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, size, room)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		return nil
+	}
+	return err
+}
+
 func (l *log) close() error { return l.file.Close() }

@@ -11,11 +11,11 @@ type record struct {
 	Begin   *begin   `json:"begin,omitempty"`   // a transaction begins
 	Intent  *intent  `json:"intent,omitempty"`  // a write is about to happen
 	Done    *done    `json:"done,omitempty"`    // it happened, and what was found after it
-	Undoing *undoing `json:"undoing,omitempty"` // it is about to be undone
+	Turn    *turn    `json:"turn,omitempty"`    // its cell is about to be given back its old value, or the new one again
+	Turned  *turned  `json:"turned,omitempty"`  // that is done, and the cells around are in order
 	Closed  *closed  `json:"closed,omitempty"`  // there is nothing left to undo of it
 	End     *end     `json:"end,omitempty"`     // a transaction has written all that it wanted
 	Confirm *confirm `json:"confirm,omitempty"` // a trial was found good
-	Rebase  *rebase  `json:"rebase,omitempty"`  // a write has another old value from now on
 }
 
 type begin struct {
@@ -44,27 +44,40 @@ type done struct {
 	Around []Kept       `json:"around,omitempty"` // what else it changed, and its value after
 }
 
-type undoing struct {
-	Entries []int        `json:"entries"` // of one cell
-	Found   change.Value `json:"found"`
-	Around  []Kept       `json:"around,omitempty"` // the values before it is undone
+// turn is recorded only where there are cells around: what they hold is lost
+// when the driver resets them.
+type turn struct {
+	Entry  int          `json:"entry"`
+	To     change.Value `json:"to"`               // what the cell shall hold
+	Wrote  bool         `json:"wrote,omitempty"`  // for a write in doubt: it is known to have been tried
+	Around []Kept       `json:"around,omitempty"` // what they hold before that, where the journal would not know it
 }
 
+type turned struct {
+	Entry int `json:"entry"`
+}
+
+// closed also says what that changes for later writes, so that one line, which
+// is there or not, tells all of it.
 type closed struct {
-	Entry int       `json:"entry"`
-	State State     `json:"state"`
-	Time  time.Time `json:"time"`
-	Why   string    `json:"why,omitempty"`
+	Entry  int       `json:"entry"`
+	State  State     `json:"state"`
+	Time   time.Time `json:"time"`
+	Why    string    `json:"why,omitempty"`
+	HandOn []handOn  `json:"hand_on,omitempty"`
 }
 
 type end struct {
 	Txn int `json:"txn"`
 }
 
-// rebase: an earlier write of the same cell was undone beneath this one.
-type rebase struct {
-	Entry int          `json:"entry"`
-	Old   change.Value `json:"old"`
+// handOn gives a later write another old value: an earlier one was undone
+// beneath it.
+type handOn struct {
+	Entry int           `json:"entry"`          // the later one
+	Cell  *change.Cell  `json:"cell,omitempty"` // one around it; nil: its own
+	Old   change.Value  `json:"old"`
+	Left  *change.Value `json:"left,omitempty"` // of a cell around: what the later one stands for having made of it
 }
 
 type confirm struct {
@@ -115,8 +128,18 @@ type Entry struct {
 	Why    string        `json:"why,omitempty"` // of the state
 	Closed time.Time     `json:"closed,omitzero"`
 
-	before, after []Kept // of the cells around it
-	undoing       *undoing
+	id     string         // of the cell
+	once   []change.Value // old values that it had before it was handed others
+	around []*aside
+	turn   *turn // the last one that was begun and not finished
+}
+
+// aside is a cell around that of a write.
+type aside struct {
+	cell   change.Cell
+	id     string
+	before change.Value
+	after  *change.Value // what the write made of it; nil: it left it alone, or that is not known
 }
 
 // Txn is a transaction as the journal tells of it: writes that belong together.

@@ -3,8 +3,6 @@ package journal
 import (
 	"fmt"
 	"slices"
-
-	"github.com/venturi-net/venturi/internal/change"
 )
 
 // history is what the records of a log say, put together.
@@ -34,21 +32,25 @@ func (h *history) apply(r record) {
 		h.intend(r.Intent)
 	case r.Done != nil:
 		if e := h.entry(r.Done.Entry); e != nil {
-			e.State, e.Found, e.after = Done, &r.Done.Found, r.Done.Around
-		}
-	case r.Undoing != nil:
-		for _, id := range r.Undoing.Entries {
-			if e := h.entry(id); e != nil {
-				e.undoing = r.Undoing
+			e.State, e.Found = Done, &r.Done.Found
+			for _, k := range r.Done.Around {
+				e.aside(k.Cell).after = &k.Value
 			}
+		}
+	case r.Turn != nil:
+		if e := h.entry(r.Turn.Entry); e != nil {
+			e.turn = r.Turn
+		}
+	case r.Turned != nil:
+		if e := h.entry(r.Turned.Entry); e != nil {
+			e.turn = nil
 		}
 	case r.Closed != nil:
 		if e := h.entry(r.Closed.Entry); e != nil {
 			e.State, e.Why, e.Closed = r.Closed.State, r.Closed.Why, r.Closed.Time
 		}
-	case r.Rebase != nil:
-		if e := h.entry(r.Rebase.Entry); e != nil {
-			e.Old = r.Rebase.Old
+		for _, to := range r.Closed.HandOn {
+			h.take(to)
 		}
 	case r.End != nil:
 		if t := h.txn(r.End.Txn); t != nil {
@@ -71,26 +73,28 @@ func (h *history) intend(i *intent) {
 		t = &Txn{ID: i.Txn}
 		h.txns = append(h.txns, t)
 	}
-	e := &Entry{ID: i.Entry, Txn: i.Txn, Knob: i.Knob, Cell: i.Cell, Old: i.Old, New: i.New, State: InDoubt, before: i.Around}
+	e := &Entry{ID: i.Entry, Txn: i.Txn, Knob: i.Knob, Cell: i.Cell, Old: i.Old, New: i.New, State: InDoubt, id: i.Cell.ID()}
+	for _, k := range i.Around {
+		e.aside(k.Cell).before = k.Value
+	}
 	t.Entries = append(t.Entries, e)
 	h.entries = append(h.entries, e)
 }
 
-// above is the next write of the same cell that is still open; nil: none.
-func (h *history) above(e *Entry) *Entry {
-	at := slices.Index(h.entries, e)
-	return firstOpen(h.entries[at+1:], e.Cell)
-}
-
-// firstOpen is the first open write of a cell in a list; nil: none.
-func firstOpen(list []*Entry, cell change.Cell) *Entry {
-	id := cell.ID()
-	for _, e := range list {
-		if e.State.Open() && e.Cell.ID() == id {
-			return e
+func (h *history) take(to handOn) {
+	e := h.entry(to.Entry)
+	switch {
+	case e == nil:
+	case to.Cell == nil:
+		e.once = append(e.once, e.Old)
+		e.Old = to.Old
+	default:
+		k := e.aside(*to.Cell)
+		k.before = to.Old
+		if to.Left != nil {
+			k.after = to.Left
 		}
 	}
-	return nil
 }
 
 func (h *history) entry(id int) *Entry {
@@ -121,14 +125,4 @@ func (h *history) next() (txn, entry int) {
 		entry = max(entry, e.ID)
 	}
 	return txn + 1, entry + 1
-}
-
-// keptOf finds the value of a cell in a list.
-func keptOf(list []Kept, cell change.Cell) (change.Value, bool) {
-	for _, k := range list {
-		if k.Cell.ID() == cell.ID() {
-			return k.Value, true
-		}
-	}
-	return change.Value{}, false
 }

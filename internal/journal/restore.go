@@ -8,58 +8,196 @@ import (
 	"github.com/venturi-net/venturi/internal/change"
 )
 
-// surroundings are the cells around one that is to be restored, at three times.
-type surroundings struct {
-	before []Kept // before it was written
-	after  []Kept // after it was written, those that were other ones then
-	now    []Kept // just before it is restored
-}
-
-// want is what a cell of the surroundings shall hold in the end. What nobody
-// changed since our write gets its value from before; what somebody did, keeps it.
-func (s surroundings) want(k Kept) change.Value {
-	after, changed := keptOf(s.after, k.Cell)
-	if !changed {
-		after = k.Value
-	}
-	now, known := keptOf(s.now, k.Cell)
-	if !known || now.Equal(after) {
-		return k.Value
-	}
-	return now
-}
-
-// restore makes a cell hold a value that it held before, exactly, and puts right
-// what that write and the one that it takes back changed around it.
-func (j *Journal) restore(cell change.Cell, to change.Value, s surroundings) error {
-	if err := j.cells.Sweep(cell); err != nil {
+// turnTo makes an entry's cell hold a value that it held before, exactly, and
+// puts right what that write, and the one that it takes back, changed in the
+// cells around. Tried: a write in doubt is known to have been tried, whatever
+// its cell shows. Until [history] knows it to be done, another process can begin
+// again where this one ended.
+func (j *Journal) turnTo(e *Entry, to change.Value, tried bool) error {
+	current, err := j.cells.Read(e.Cell)
+	if err != nil {
 		return err
 	}
-	failed := []error{j.exactly(cell, to)}
-	for _, k := range s.before {
-		want := s.want(k)
-		if !want.Present {
-			continue // it did not exist, or does not any more
+	if len(e.around) > 0 {
+		if err := j.beginTurn(e, current, to, tried); err != nil {
+			return err
 		}
-		failed = append(failed, j.exactly(k.Cell, want))
 	}
-	return errors.Join(failed...)
+	j.options.At(Undoing)
+	wants := []Kept{{e.Cell, to}}
+	for _, k := range e.around {
+		if want := j.want(e, k, to); want.Present {
+			wants = append(wants, Kept{k.cell, want})
+		}
+	}
+	if err := j.settle(wants); err != nil {
+		return err
+	}
+	j.options.At(Restored)
+	return nil
+}
+
+// beginTurn makes durable what the cells around hold. If a process was killed in
+// the same turn and has written the cell already, what it recorded holds.
+func (j *Journal) beginTurn(e *Entry, current, to change.Value, tried bool) error {
+	if t := e.turn; t != nil && t.To.Equal(to) && current.Equal(to) {
+		return nil
+	}
+	t := &turn{Entry: e.ID, To: to, Wrote: tried || e.State == InDoubt && !e.wasBefore(current)}
+	halfway := e.turn != nil && e.turn.To.Equal(current) // of a turn to another value: it may have reset them
+	for _, k := range e.around {
+		now, err := j.read(k.cell)
+		if err != nil {
+			return err
+		}
+		if halfway {
+			now = j.last(e, k)
+		}
+		if !now.Equal(k.left()) {
+			t.Around = append(t.Around, Kept{k.cell, now})
+		}
+	}
+	return j.add(record{Turn: t})
+}
+
+// last is what a cell around held before the turn that was begun last.
+func (j *Journal) last(e *Entry, k *aside) change.Value {
+	for _, had := range e.turn.Around {
+		if had.Cell.ID() == k.id {
+			return had.Value
+		}
+	}
+	return k.left()
+}
+
+// want is what a cell around shall hold after a turn that was begun. What the
+// write changed is turned with it; what somebody did since, or a later write,
+// stays.
+func (j *Journal) want(e *Entry, k *aside, to change.Value) change.Value {
+	last := j.last(e, k)
+	back := !to.Equal(e.written())
+	switch {
+	case j.otherBoot(e) && !j.cells.Lasts(k.cell):
+		return change.Value{} // nothing of that is left
+	case j.h.above(e, k.id) != nil:
+		return last
+	case back && e.State == InDoubt && e.turn.Wrote:
+		return k.before // what the write changed is not known: all that is other now
+	case back && last.Equal(k.left()):
+		return k.before
+	case !back && last.Equal(k.before):
+		return k.left()
+	}
+	return last
+}
+
+// settle makes cells hold values, byte for byte, in their order, and again where
+// writing one has changed another. The first is the one that it is about.
+func (j *Journal) settle(wants []Kept) error {
+	const passes = 4
+	var failed error
+	for range passes {
+		failed = nil
+		calm := true
+		for i, w := range wants {
+			wrote, err := j.exactly(w.Cell, w.Value)
+			if i > 0 && errors.Is(err, change.ErrGone) {
+				continue // a cell around that went away with its own place
+			}
+			failed = errors.Join(failed, err)
+			calm = calm && !wrote
+		}
+		if calm {
+			break
+		}
+	}
+	return failed
 }
 
 // exactly makes a cell hold a value, byte for byte, if it does not.
-func (j *Journal) exactly(cell change.Cell, want change.Value) error {
+func (j *Journal) exactly(cell change.Cell, want change.Value) (wrote bool, err error) {
 	now, err := j.cells.Read(cell)
-	if err != nil && !errors.Is(err, os.ErrNotExist) || err == nil && now.Equal(want) {
-		return err
+	if err != nil && !missing(err) {
+		return false, err
+	}
+	if err == nil && now.Equal(want) {
+		return false, nil
 	}
 	if err := j.cells.Write(cell, want); err != nil {
-		return err
+		return true, err
 	}
 	if now, err = j.cells.Read(cell); err != nil {
-		return err
+		return true, err
 	}
 	if !now.Equal(want) {
-		return fmt.Errorf("write %s: %w: wrote %q, it shows %q", cell, ErrIgnored, want, now)
+		return true, fmt.Errorf("write %s: %w: wrote %q, it shows %q", cell, ErrIgnored, want, now)
 	}
-	return nil
+	return true, nil
+}
+
+// missing tells whether an error of reading a cell says that there is no such
+// value.
+func missing(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, change.ErrGone) || errors.Is(err, errors.ErrUnsupported)
+}
+
+// read reads a cell around another one. What does not exist is absent.
+func (j *Journal) read(cell change.Cell) (change.Value, error) {
+	v, err := j.cells.Read(cell)
+	if err != nil && missing(err) {
+		return change.Value{}, nil
+	}
+	return v, err
+}
+
+// around reads what a write to a cell may change too.
+func (j *Journal) around(cell change.Cell) ([]Kept, error) {
+	cells, err := j.cells.Around(cell)
+	if err != nil {
+		return nil, fmt.Errorf("list what else changes with %s: %w", cell, err)
+	}
+	kept := make([]Kept, 0, len(cells))
+	for _, c := range cells {
+		v, err := j.read(c)
+		if err != nil {
+			return nil, err
+		}
+		kept = append(kept, Kept{c, v})
+	}
+	return kept, nil
+}
+
+// changedAround reads what a write changed around its cell, and what came into
+// being there by it.
+func (j *Journal) changedAround(e *Entry) ([]Kept, error) {
+	now, err := j.around(e.Cell)
+	if err != nil {
+		return nil, err
+	}
+	listed := map[string]bool{}
+	var changed []Kept
+	for _, k := range now {
+		id := k.Cell.ID()
+		listed[id] = true
+		var before change.Value
+		if known := e.asideOf(id); known != nil {
+			before = known.before
+		}
+		if !k.Value.Equal(before) {
+			changed = append(changed, k)
+		}
+	}
+	for _, k := range e.around { // one that is not listed any more went away
+		if listed[k.id] || !k.before.Present {
+			continue
+		}
+		v, err := j.read(k.cell)
+		if err != nil {
+			return nil, err
+		}
+		if !v.Equal(k.before) {
+			changed = append(changed, Kept{k.cell, v})
+		}
+	}
+	return changed, nil
 }

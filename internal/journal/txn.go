@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
@@ -65,7 +66,7 @@ func (t *Tx) Set(knob string, w change.Write) (*Entry, error) {
 	}
 	_, id := j.h.next()
 	j.options.At(Read)
-	err = j.add(record{Intent: &intent{Txn: t.id, Entry: id, Knob: knob, Cell: w.Cell, Old: old, New: w.Value, Around: before}})
+	err = j.intend(&intent{Txn: t.id, Entry: id, Knob: knob, Cell: w.Cell, Old: old, New: w.Value, Around: before})
 	if err != nil {
 		return nil, fmt.Errorf("%w; nothing was written", err)
 	}
@@ -82,6 +83,15 @@ func (t *Tx) Set(knob string, w change.Write) (*Entry, error) {
 	return e, nil
 }
 
+// intend makes durable what is about to be written, if there is room left to
+// undo it too.
+func (j *Journal) intend(i *intent) error {
+	if err := j.log.reserve(); err != nil {
+		return fmt.Errorf("keep room in the journal for undoing it: %w", err)
+	}
+	return j.add(record{Intent: i})
+}
+
 // mark reads what the machine made of a write, and records that.
 func (j *Journal) mark(e *Entry) error {
 	found, err := j.cells.Read(e.Cell)
@@ -91,25 +101,29 @@ func (j *Journal) mark(e *Entry) error {
 	if !j.cells.Alike(e.Cell, e.New, found) {
 		return fmt.Errorf("write %s: %w: asked for %q, it shows %q", e.Cell, ErrIgnored, e.New, found)
 	}
-	now, err := j.readAll(cellsOf(e.before))
+	changed, err := j.changedAround(e)
 	if err != nil {
 		return err
 	}
-	return j.add(record{Done: &done{Entry: e.ID, Found: found, Around: changedOf(e.before, now)}})
+	return j.add(record{Done: &done{Entry: e.ID, Found: found, Around: changed}})
 }
 
 // giveBack brings the old value back after a write that went wrong, and gives
 // the error with what became of that.
 func (j *Journal) giveBack(e *Entry, why error) error {
-	now, err := j.readAll(cellsOf(e.before))
+	state := Failed
+	err := j.cells.Sweep(e.Cell)
 	if err == nil {
-		err = j.restore(e.Cell, e.Old, surroundings{before: e.before, after: now, now: now})
+		err = j.turnTo(e, e.Old, true)
 	}
-	if err == nil {
-		err = j.add(record{Closed: &closed{Entry: e.ID, State: Failed, Time: time.Now(), Why: why.Error()}})
+	if errors.Is(err, change.ErrGone) {
+		state, err = Gone, nil
 	}
 	if err != nil {
 		return fmt.Errorf("%w; bringing the old value back went wrong too, \"venturi undo %d\" tries again: %w", why, e.Txn, err)
+	}
+	if err := j.close(e, state, why.Error()); err != nil {
+		return fmt.Errorf("%w; the old value stands again, but that is not recorded: %w", why, err)
 	}
 	return why
 }
@@ -117,7 +131,7 @@ func (j *Journal) giveBack(e *Entry, why error) error {
 // Revert undoes writes of this transaction that had no effect, and closes them
 // as failed.
 func (t *Tx) Revert(entries []*Entry, why string) error {
-	outcomes := t.j.undo(entries, How{}, Failed, why)
+	outcomes := t.j.undo(slices.DeleteFunc(slices.Clone(entries), func(e *Entry) bool { return !e.State.Open() }), How{}, Failed, why)
 	var failed []error
 	for _, o := range outcomes {
 		if o.Err != nil {
@@ -127,9 +141,10 @@ func (t *Tx) Revert(entries []*Entry, why string) error {
 	return errors.Join(failed...)
 }
 
-// Swing writes the new value of an entry once more, or with on false the old
-// one. Both are on disk, so that nothing needs to be recorded: whichever stands
-// when the process ends, it is known to be ours.
+// Swing makes an entry's cell hold the old value, or with on true the new one
+// again, with what belongs to that in the cells around. The entry stays as it
+// is: whichever value stands when the process ends, it is known to be ours.
+// Errors: a *[ConflictError]; the machine did not take the value.
 func (t *Tx) Swing(e *Entry, on bool) error {
 	j := t.j
 	if e.State != Done {
@@ -139,27 +154,21 @@ func (t *Tx) Swing(e *Entry, on bool) error {
 	if err != nil {
 		return err
 	}
-	if !current.Equal(*e.Found) && !current.Equal(e.Old) {
-		return fmt.Errorf("%s: %w", e.Cell, &ConflictError{Entry: e, Now: current})
+	to := e.Old
+	if on {
+		to = *e.Found
 	}
-	if !on {
-		now, err := j.readAll(cellsOf(e.before))
-		if err != nil {
-			return err
-		}
-		return j.restore(e.Cell, e.Old, surroundings{before: e.before, after: e.after, now: now})
-	}
-	if current.Equal(*e.Found) {
+	if current.Equal(to) && e.turn == nil {
 		return nil
 	}
-	if err := j.cells.Write(e.Cell, *e.Found); err != nil {
+	if !j.ours(e, current) {
+		return fmt.Errorf("%s: %w", e.Cell, &ConflictError{Entry: e, Now: current})
+	}
+	if err := j.turnTo(e, to, false); err != nil {
 		return err
 	}
-	if current, err = j.cells.Read(e.Cell); err != nil {
-		return err
+	if len(e.around) == 0 {
+		return nil
 	}
-	if !current.Equal(*e.Found) {
-		return fmt.Errorf("write %s: %w: wrote %q, it shows %q", e.Cell, ErrIgnored, *e.Found, current)
-	}
-	return nil
+	return j.add(record{Turned: &turned{e.ID}})
 }

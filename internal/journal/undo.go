@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // How says what undo does where somebody else has changed a value since.
@@ -23,15 +24,10 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("somebody else has changed it: it was %q, we wrote %q, it is %q", e.Entry.Old, e.Entry.written(), e.Now)
-}
-
-// written is what the entry's write made of the cell, as far as is known.
-func (e *Entry) written() change.Value {
-	if e.Found != nil {
-		return *e.Found
+	if e.Entry.State == InDoubt {
+		return fmt.Sprintf("it is not known whether it was written: it was %q, we were to write %q, it is %q", e.Entry.Old, e.Entry.New, e.Now)
 	}
-	return e.New
+	return fmt.Sprintf("somebody else has changed it: it was %q, we wrote %q, it is %q", e.Entry.Old, e.Entry.written(), e.Now)
 }
 
 // Outcome is what became of one entry in an undo.
@@ -43,11 +39,11 @@ type Outcome struct {
 // Undo undoes all open writes of some transactions, the last first; none named
 // means all. Writes of one cell that follow each other are undone in one step,
 // to the value before the first. It goes on after an error: an outcome tells it.
-// Error: a transaction that does not exist.
+// Error: a transaction that does not exist (exit code 2); then nothing was done.
 func (j *Journal) Undo(txns []int, how How) ([]Outcome, error) {
 	for _, id := range txns {
 		if j.h.txn(id) == nil {
-			return nil, fmt.Errorf("there is no transaction %d in the journal", id)
+			return nil, noTxn("undo", id)
 		}
 	}
 	var chosen []*Entry
@@ -59,13 +55,25 @@ func (j *Journal) Undo(txns []int, how How) ([]Outcome, error) {
 	return j.undo(chosen, how, Undone, ""), nil
 }
 
-// undo undoes entries, which are in the order of their writes, and closes them
-// with the state and why.
+func noTxn(what string, id int) error {
+	return verr.New(verr.Usage, fmt.Sprintf("cannot %s transaction %d", what, id), "there is none of that number in the journal", "list them with: venturi journal")
+}
+
+// undo undoes open entries, which are in the order of their writes, and closes
+// them with the state and why.
 func (j *Journal) undo(chosen []*Entry, how How, state State, why string) []Outcome {
 	var outcomes []Outcome
-	for len(chosen) > 0 {
-		run := j.topRun(chosen)
-		chosen = slices.DeleteFunc(slices.Clone(chosen), func(e *Entry) bool { return slices.Contains(run, e) })
+	var live []*Entry
+	for _, e := range chosen {
+		if j.otherBoot(e) && !j.cells.Lasts(e.Cell) {
+			outcomes = append(outcomes, Outcome{e, j.close(e, Gone, "the machine was started anew since")})
+			continue
+		}
+		live = append(live, e)
+	}
+	for len(live) > 0 {
+		run := j.topRun(live)
+		live = slices.DeleteFunc(slices.Clone(live), func(e *Entry) bool { return slices.Contains(run, e) })
 		err := j.undoRun(run, how, state, why)
 		for _, e := range slices.Backward(run) {
 			outcomes = append(outcomes, Outcome{e, err})
@@ -79,25 +87,19 @@ func (j *Journal) undo(chosen []*Entry, how How, state State, why string) []Outc
 func (j *Journal) topRun(chosen []*Entry) []*Entry {
 	top := chosen[len(chosen)-1]
 	run := []*Entry{top}
-	if j.h.above(top) != nil {
-		return run // another one's write stands on it
+	if j.h.above(top, top.id) != nil {
+		return run
 	}
 	for _, e := range slices.Backward(chosen[:len(chosen)-1]) {
-		if e.Cell.ID() != top.Cell.ID() {
+		if e.id != top.id {
 			continue
 		}
-		if j.h.above(e) != run[0] || !j.follows(run[0], e) || e.Txn != top.Txn && j.otherBoot(e) != j.otherBoot(top) {
+		if j.h.above(e, e.id) != run[0] || !j.ours(e, run[0].Old) {
 			break
 		}
 		run = slices.Insert(run, 0, e)
 	}
 	return run
-}
-
-// follows tells whether a later write found what an earlier one had written.
-func (j *Journal) follows(later, earlier *Entry) bool {
-	return later.Old.Equal(earlier.written()) || earlier.State == InDoubt &&
-		(later.Old.Equal(earlier.Old) || j.cells.Alike(earlier.Cell, earlier.New, later.Old))
 }
 
 // otherBoot tells whether the entry is of an earlier run of the kernel. Where
@@ -108,138 +110,117 @@ func (j *Journal) otherBoot(e *Entry) bool {
 }
 
 func (j *Journal) undoRun(run []*Entry, how How, state State, why string) error {
-	bottom, top := run[0], run[len(run)-1]
-	if j.otherBoot(top) && !j.cells.Lasts(top.Cell) {
-		return j.close(run, Gone, "the machine was started anew since")
+	top := run[len(run)-1]
+	if above := j.h.above(top, top.id); above != nil {
+		return j.pass(top, above, how)
 	}
-	if above := j.h.above(top); above != nil {
-		return j.pass(top, above)
-	}
-	if err := j.cells.Sweep(top.Cell); err != nil && !errors.Is(err, change.ErrGone) {
+	err := j.cells.Sweep(top.Cell)
+	if err != nil && !errors.Is(err, change.ErrGone) {
 		return err
 	}
 	current, err := j.cells.Read(top.Cell)
 	if errors.Is(err, change.ErrGone) {
-		return j.close(run, Gone, err.Error())
+		return j.closeAll(run, Gone, err.Error())
 	}
 	if err != nil {
 		return err
 	}
-	if !current.Equal(bottom.Old) && !j.ours(run, current) && !how.Force {
+	old := run[0].Old
+	if !current.Equal(old) && !j.ours(top, current) && !how.Force {
 		if how.Leave {
-			return j.close(run, Left, fmt.Sprintf("somebody else's %q stands", current))
+			return j.closeAll(run, Left, fmt.Sprintf("somebody else's %q stands", current))
 		}
-		return &ConflictError{Entry: &Entry{Cell: top.Cell, Old: bottom.Old, New: top.New, Found: top.Found}, Now: current}
+		return &ConflictError{Entry: top, Now: current}
 	}
-	s, err := j.surroundings(run, current)
-	if err != nil {
+	// Those beneath hand their old values on first: should the process end in
+	// between, the top alone stands for all of them.
+	for i, e := range run[:len(run)-1] {
+		if err := j.pass(e, run[i+1], how); err != nil {
+			return err
+		}
+	}
+	if err := j.turnTo(top, old, false); err != nil {
 		return err
 	}
-	j.options.At(Undoing)
-	if err := j.restore(top.Cell, bottom.Old, s); err != nil {
-		return err
-	}
-	j.options.At(Restored)
-	if err := j.passAround(run, s); err != nil {
-		return err
-	}
-	if err := j.close(run, state, why); err != nil {
+	if err := j.close(top, state, why); err != nil {
 		return err
 	}
 	j.options.At(Closed)
-	return nil
-}
-
-// ours tells whether a cell holds what one of the entries left there: the last
-// that is known to have happened, or one after it that may have.
-func (j *Journal) ours(run []*Entry, current change.Value) bool {
-	for _, e := range slices.Backward(run) {
-		if current.Equal(e.written()) || current.Equal(e.Old) {
-			return true
-		}
-		if e.State == Done {
-			return false
-		}
-		if j.cells.Alike(e.Cell, e.New, current) {
-			return true
-		}
-	}
-	return false
-}
-
-// surroundings puts together what is known of the cells around a run, and makes
-// durable what they hold now: after the cell is restored, that is lost.
-func (j *Journal) surroundings(run []*Entry, current change.Value) (surroundings, error) {
-	var s surroundings
-	var ids []int
-	for _, e := range run {
-		ids = append(ids, e.ID)
-		for _, k := range e.before {
-			if _, known := keptOf(s.before, k.Cell); !known {
-				s.before = append(s.before, k)
-			}
-		}
-	}
-	for _, e := range slices.Backward(run) {
-		for _, k := range e.after {
-			if _, known := keptOf(s.after, k.Cell); !known {
-				s.after = append(s.after, k)
-			}
-		}
-	}
-	if len(s.before) == 0 {
-		return s, nil
-	}
-	if u := run[len(run)-1].undoing; u != nil && current.Equal(run[0].Old) {
-		s.now = u.Around // whoever restored it was killed before these
-	} else {
-		now, err := j.readAll(cellsOf(s.before))
-		if err != nil {
-			return s, err
-		}
-		s.now = now
-		if err := j.add(record{Undoing: &undoing{Entries: ids, Found: current, Around: now}}); err != nil {
-			return s, err
-		}
-	}
-	if run[len(run)-1].State == InDoubt {
-		s.after = s.now // what it changed around it was never recorded: all that is other now
-	}
-	return s, nil
+	return j.closeAll(run[:len(run)-1], state, why)
 }
 
 // pass undoes a write beneath a later one of the same cell: the later one's old
 // value becomes that of this one, and the machine is not touched.
-func (j *Journal) pass(e, above *Entry) error {
-	if !j.follows(above, e) {
-		return j.close([]*Entry{e}, Left, fmt.Sprintf("somebody else had changed it to %q", above.Old))
+func (j *Journal) pass(e, above *Entry, how How) error {
+	fits := func(v change.Value) bool { return how.Force || j.ours(e, v) }
+	tell, foreign := j.h.chain(e, e.Cell, e.id, fits, e.Old)
+	if foreign != nil {
+		v, _ := foreign.found(e.id)
+		if how.Leave {
+			return j.closeAll([]*Entry{e}, Left, fmt.Sprintf("somebody else had changed it to %q", v))
+		}
+		return &ConflictError{Entry: e, Now: v}
 	}
-	return j.add(
-		record{Rebase: &rebase{Entry: above.ID, Old: e.Old}},
-		record{Closed: &closed{Entry: e.ID, State: Passed, Time: time.Now(), Why: fmt.Sprintf("its old value is now that of transaction %d", above.Txn)}},
-	)
+	for _, k := range e.around {
+		tell = append(tell, j.passAround(e, k, above)...)
+	}
+	why := fmt.Sprintf("its old value is now that of transaction %d", above.Txn)
+	return j.add(record{Closed: &closed{Entry: e.ID, State: Passed, Time: time.Now(), Why: why, HandOn: tell}})
 }
 
-// passAround does the same for the cells around a run that later writes own.
-func (j *Journal) passAround(run []*Entry, s surroundings) error {
-	top := slices.Index(j.h.entries, run[len(run)-1])
-	for _, k := range s.before {
-		after, changed := keptOf(s.after, k.Cell)
-		later := firstOpen(j.h.entries[top+1:], k.Cell)
-		if later == nil || !changed || !later.Old.Equal(after) {
-			continue
-		}
-		if err := j.add(record{Rebase: &rebase{Entry: later.ID, Old: k.Value}}); err != nil {
-			return err
+// passAround hands on what a write that is passed changed around its cell: to
+// who changed that again, or else to the one above it, who stands for it from
+// then on.
+func (j *Journal) passAround(e *Entry, k *aside, above *Entry) []handOn {
+	left := k.after
+	if e.State == InDoubt && left == nil {
+		// What it changed was not recorded, but the next that came by has seen it.
+		for _, l := range j.h.later(e) {
+			if v, known := l.found(k.id); known && !e.wasBefore(above.Old) {
+				left = &v
+				break
+			}
 		}
 	}
-	return nil
+	if left == nil || left.Equal(k.before) {
+		return nil
+	}
+	tell, foreign := j.h.chain(e, k.cell, k.id, left.Equal, k.before)
+	if foreign != nil {
+		return nil
+	}
+	if len(tell) > 0 && j.h.entry(tell[len(tell)-1].Entry).changes(k.id) {
+		return tell
+	}
+	upTo := slices.DeleteFunc(tell, func(to handOn) bool { return to.Entry >= above.ID })
+	return append(upTo, handOn{Entry: above.ID, Cell: &k.cell, Old: k.before, Left: left})
 }
 
-func (j *Journal) close(entries []*Entry, state State, why string) error {
+// close says that there is nothing left to undo of an entry whose old value
+// stands again, or that is gone; and tells later writes that had found its new
+// one.
+func (j *Journal) close(e *Entry, state State, why string) error {
+	var tell []handOn
+	if state == Undone || state == Failed {
+		fits := func(v change.Value) bool { return j.wrote(e, v) }
+		tell, _ = j.h.chain(e, e.Cell, e.id, fits, e.Old)
+		for _, k := range e.around {
+			if k.after != nil {
+				around, _ := j.h.chain(e, k.cell, k.id, k.after.Equal, k.before)
+				tell = append(tell, around...)
+			}
+		}
+	}
+	return j.add(record{Closed: &closed{Entry: e.ID, State: state, Time: time.Now(), Why: why, HandOn: tell}})
+}
+
+func (j *Journal) closeAll(entries []*Entry, state State, why string) error {
 	var records []record
 	for _, e := range entries {
 		records = append(records, record{Closed: &closed{Entry: e.ID, State: state, Time: time.Now(), Why: why}})
+	}
+	if len(records) == 0 {
+		return nil
 	}
 	return j.add(records...)
 }

@@ -1,0 +1,119 @@
+package journal
+
+import (
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/change"
+)
+
+// aside gives what is known of a cell around the entry's own. One that is not
+// known yet did not exist before the write.
+func (e *Entry) aside(cell change.Cell) *aside {
+	id := cell.ID()
+	if k := e.asideOf(id); k != nil {
+		return k
+	}
+	k := &aside{cell: cell, id: id}
+	e.around = append(e.around, k)
+	return k
+}
+
+func (e *Entry) asideOf(id string) *aside {
+	for _, k := range e.around {
+		if k.id == id {
+			return k
+		}
+	}
+	return nil
+}
+
+// left is what the write left of the cell around, as far as is known.
+func (k *aside) left() change.Value {
+	if k.after != nil {
+		return *k.after
+	}
+	return k.before
+}
+
+// written is what the entry's write made of its cell, as far as is known.
+func (e *Entry) written() change.Value {
+	if e.Found != nil {
+		return *e.Found
+	}
+	return e.New
+}
+
+// wasBefore tells whether the cell held a value before the write.
+func (e *Entry) wasBefore(v change.Value) bool {
+	return v.Equal(e.Old) || slices.ContainsFunc(e.once, v.Equal)
+}
+
+// wrote tells whether a value is what the entry's write makes of its cell.
+func (j *Journal) wrote(e *Entry, v change.Value) bool {
+	return v.Equal(e.written()) || e.State == InDoubt && j.cells.Alike(e.Cell, e.New, v)
+}
+
+// ours tells whether the entry may have left its cell with a value: the new one,
+// or an old one, for it may be in doubt, or have been swung back.
+func (j *Journal) ours(e *Entry, v change.Value) bool { return j.wrote(e, v) || e.wasBefore(v) }
+
+// found is what a write found in a cell, its own or one around it.
+func (e *Entry) found(id string) (v change.Value, known bool) {
+	if e.id == id {
+		return e.Old, true
+	}
+	if k := e.asideOf(id); k != nil {
+		return k.before, true
+	}
+	return v, false
+}
+
+// changes tells whether an open write changed a cell, its own or one around it.
+func (e *Entry) changes(id string) bool {
+	if e.id == id {
+		return true
+	}
+	k := e.asideOf(id)
+	return k != nil && k.after != nil
+}
+
+// later are the open writes after one.
+func (h *history) later(e *Entry) []*Entry {
+	at := slices.Index(h.entries, e)
+	return slices.DeleteFunc(slices.Clone(h.entries[at+1:]), func(l *Entry) bool { return !l.State.Open() })
+}
+
+// above is the first open write after one that changed a cell; nil: none.
+func (h *history) above(e *Entry, id string) *Entry {
+	for _, l := range h.later(e) {
+		if l.changes(id) {
+			return l
+		}
+	}
+	return nil
+}
+
+// chain says what later writes are to be told when a cell has another value
+// beneath them: those that found what fits, as far as the first that changed
+// it. Foreign: what one of them found does not fit, so somebody else changed it
+// before.
+func (h *history) chain(e *Entry, cell change.Cell, id string, fits func(change.Value) bool, old change.Value) (tell []handOn, foreign *Entry) {
+	for _, l := range h.later(e) {
+		v, known := l.found(id)
+		if !known {
+			continue
+		}
+		if !fits(v) {
+			return tell, l
+		}
+		to := handOn{Entry: l.ID, Old: old}
+		if l.id != id {
+			to.Cell = &cell
+		}
+		tell = append(tell, to)
+		if l.changes(id) {
+			break
+		}
+	}
+	return tell, nil
+}
