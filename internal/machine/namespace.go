@@ -23,6 +23,32 @@ const threadNS = "/proc/thread-self/ns/net"
 // NamespacePath gives the file of a named network namespace.
 func NamespacePath(name string) string { return filepath.Join(NamespaceFolder, name) }
 
+// OwnNetwork is how a user names the network that this program runs in.
+const OwnNetwork = "self"
+
+// maxPid is the greatest that the kernel gives.
+const maxPid = 1 << 22
+
+// NamespaceFile gives the file of a network namespace that a user names: by
+// ns:NAME, ns:/PATH/OF/FILE, pid:NUMBER of a process in it, or [OwnNetwork].
+// Whether it is there is not looked at.
+func NamespaceFile(text string) (string, error) {
+	kind, name, _ := strings.Cut(text, ":")
+	switch {
+	case text == OwnNetwork:
+		return fmt.Sprintf("/proc/%d/ns/net", os.Getpid()), nil
+	case kind == "ns" && filepath.IsAbs(name):
+		return name, nil
+	case kind == "ns" && name != "" && name != "." && name != ".." && !strings.Contains(name, "/"):
+		return NamespacePath(name), nil
+	case kind == "pid":
+		if n, err := strconv.Atoi(name); err == nil && n >= 1 && n <= maxPid {
+			return fmt.Sprintf("/proc/%d/ns/net", n), nil
+		}
+	}
+	return "", errors.New("want ns:NAME, ns:/PATH/OF/FILE, pid:NUMBER or " + OwnNetwork)
+}
+
 // NamespaceID identifies a network namespace on this kernel.
 type NamespaceID struct{ Dev, Ino uint64 }
 

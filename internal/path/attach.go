@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/machine"
@@ -61,17 +59,14 @@ var attach = Driver{
 	},
 }
 
-// ownNetwork is how a user names the network that this program runs in.
-const ownNetwork = "self"
-
 // namespace is an option that takes a network namespace.
 func namespace(name, help string) Option {
 	return Option{
-		Name: name, Value: "ns:NAME|pid:N|" + ownNetwork, Required: true,
+		Name: name, Value: "ns:NAME|pid:N|" + machine.OwnNetwork, Required: true,
 		Help: help + ": a namespace's name in " + machine.NamespaceFolder + " or the path of its file; or a process in it; or " +
-			ownNetwork + ", the machine's own network",
+			machine.OwnNetwork + ", the machine's own network",
 		read: func(text string) (string, error) {
-			if _, err := namespaceFile(text); err != nil {
+			if _, err := machine.NamespaceFile(text); err != nil {
 				return "", fmt.Errorf("%s is %q: %w", name, text, err)
 			}
 			return text, nil
@@ -91,27 +86,6 @@ func address(name, help string) Option {
 			return a.String(), nil
 		},
 	}
-}
-
-// maxPid is the greatest that the kernel gives.
-const maxPid = 1 << 22
-
-// namespaceFile gives the file of what a user names.
-func namespaceFile(text string) (string, error) {
-	kind, name, _ := strings.Cut(text, ":")
-	switch {
-	case text == ownNetwork:
-		return fmt.Sprintf("/proc/%d/ns/net", os.Getpid()), nil
-	case kind == "ns" && filepath.IsAbs(name):
-		return name, nil
-	case kind == "ns" && name != "" && name != "." && name != ".." && !strings.Contains(name, "/"):
-		return machine.NamespacePath(name), nil
-	case kind == "pid":
-		if n, err := strconv.Atoi(name); err == nil && n >= 1 && n <= maxPid {
-			return fmt.Sprintf("/proc/%d/ns/net", n), nil
-		}
-	}
-	return "", errors.New("want ns:NAME, ns:/PATH/OF/FILE, pid:NUMBER or " + ownNetwork)
 }
 
 // attached is one end of what somebody else built.
@@ -152,7 +126,7 @@ func attachTo(v Values, hold func(end int, path string) (string, error)) (ends [
 // find gets hold of the end's namespace, and makes sure that it is one that
 // the user can mean.
 func (e *attached) find(hold func(string) (string, error)) error {
-	file, err := namespaceFile(e.text)
+	file, err := machine.NamespaceFile(e.text)
 	if err != nil {
 		return err // refused when it was read
 	}
@@ -168,9 +142,9 @@ func (e *attached) find(hold func(string) (string, error)) error {
 	case err != nil:
 		return e.refuse(err.Error(), "give the file of a network namespace, or a process in it: pid:N")
 	}
-	if own, err := machine.ID("/proc/self/ns/net"); err == nil && own == e.id && e.text != ownNetwork {
+	if own, err := machine.ID("/proc/self/ns/net"); err == nil && own == e.id && e.text != machine.OwnNetwork {
 		return e.refuse("that is the machine's own network",
-			"give "+e.option+"="+ownNetwork+" if that is what you mean, or else a process in a container with a network of its own")
+			"give "+e.option+"="+machine.OwnNetwork+" if that is what you mean, or else a process in a container with a network of its own")
 	}
 	return nil
 }
