@@ -1,0 +1,99 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Trial is how long a transaction stays without being confirmed.
+type Trial struct {
+	Lease time.Duration // 0: it is no trial
+
+	// Hold sees to it that the transaction is undone when its lease ends, whatever
+	// becomes of this process. It is called before anything is written.
+	Hold func(txn int) error
+}
+
+// Apply carries wishes out in one transaction: all of them, or none. It gives
+// the transaction's number and the writes that were needed; without any there is
+// no transaction, and the number is 0. When a wish fails, or ctx ends, what was
+// written is undone, the last first.
+func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, stores []change.Store, wishes []Wish, trial Trial) (txn int, entries []*journal.Entry, err error) {
+	planned, err := Rehearse(m, stores, wishes)
+	if err != nil || len(Total(planned)) == 0 {
+		return 0, nil, err
+	}
+	tx, err := j.Begin(trial.Lease)
+	if err != nil {
+		return 0, nil, err
+	}
+	if trial.Lease > 0 {
+		err = trial.Hold(tx.ID())
+	}
+	for i := 0; i < len(wishes) && err == nil; i++ {
+		if err = context.Cause(ctx); err != nil {
+			break
+		}
+		var written []*journal.Entry
+		written, err = Set(tx, m, wishes[i])
+		entries = append(entries, written...)
+	}
+	if err == nil {
+		err = settled(m, entries)
+	}
+	if err != nil {
+		err = takeBack(ctx, tx, entries, err)
+		return 0, nil, errors.Join(err, tx.End())
+	}
+	return tx.ID(), entries, tx.End()
+}
+
+// settled sees that no write was disturbed by a later one, such as a setting
+// that a driver forgets when another one is made.
+func settled(m knob.Machine, entries []*journal.Entry) error {
+	last := map[string]*journal.Entry{}
+	for _, e := range entries {
+		last[e.Cell.ID()] = e
+	}
+	for _, e := range entries {
+		if last[e.Cell.ID()] != e {
+			continue
+		}
+		now, err := m.Cells.Read(e.Cell)
+		if err != nil {
+			return err
+		}
+		if e.Found != nil && !now.Equal(*e.Found) {
+			return verr.New(verr.Failed, "cannot set "+e.Knob+" together with the others",
+				fmt.Sprintf("%s was set to %q, and after the other settings shows %q", e.Cell, e.New, now), "set "+e.Knob+" in a transaction of its own")
+		}
+	}
+	return nil
+}
+
+// takeBack undoes a transaction that cannot be whole, and tells why.
+func takeBack(ctx context.Context, tx *journal.Tx, entries []*journal.Entry, why error) error {
+	failed := verr.Error{What: "cannot make all the changes", Why: why.Error(), Do: "nothing is left changed", Code: verr.Failed, Err: why}
+	if known := new(verr.Error); errors.As(why, &known) {
+		failed = *known
+	}
+	if err := tx.Revert(entries, "the transaction could not be whole: "+failed.Why); err != nil {
+		failed.Do = fmt.Sprintf("undoing what was changed before it went wrong too (%v): try again with: venturi undo %d", err, tx.ID())
+		failed.Err = err
+		return &failed
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if len(entries) > 0 {
+		failed.Do += "; what was changed before it was undone too"
+	}
+	return &failed
+}

@@ -1,0 +1,130 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// look is how often the holder of a lease looks whether there is still something
+// to wait for.
+const look = time.Second
+
+// HolderArgs are the arguments of the command that holds the lease of a
+// transaction in a journal's folder. By them others find it.
+func HolderArgs(folder string, txn int) []string {
+	return []string{"lease", "--journal", folder, "--txn", strconv.Itoa(txn)}
+}
+
+// Hold waits for the end of a transaction's lease and undoes it then. It returns
+// before when there is nothing to wait for any more: the transaction was
+// confirmed or undone, or its journal is gone. When ctx ends it returns, and
+// undoes nothing. Open opens the journal, and waits for who has it open.
+func Hold(ctx context.Context, folder string, txn int, open func() (*journal.Journal, error)) error {
+	for {
+		h, err := journal.Look(folder)
+		if err != nil {
+			return err
+		}
+		t := waiting(h, txn)
+		if t == nil {
+			return nil
+		}
+		now, err := machine.SinceBootAsleep()
+		if err != nil {
+			return err
+		}
+		if now >= t.Lease.Until {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(min(look, t.Lease.Until-now)):
+		}
+	}
+	j, err := open()
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	if waiting(j.History(), txn) == nil {
+		return nil // confirmed while the journal was waited for
+	}
+	outcomes, err := j.Undo([]int{txn}, journal.How{})
+	failed := []error{err}
+	for _, o := range outcomes {
+		failed = append(failed, o.Err)
+	}
+	return errors.Join(failed...)
+}
+
+// waiting gives a transaction whose lease is still to end; nil: there is none.
+func waiting(h journal.History, txn int) *journal.Txn {
+	for _, t := range h.Txns {
+		done := t.Lease == nil || !t.Confirmed.IsZero() || t.Ended && !t.Open()
+		if t.ID == txn && !done {
+			return t
+		}
+	}
+	return nil
+}
+
+// OnTrial is a transaction that nobody has confirmed, and that was not undone.
+type OnTrial struct {
+	Txn      int
+	Left     time.Duration // until its lease ends; 0 or less: it has ended
+	Rebooted bool          // the machine was started anew since, and the lease ended by that
+	Held     bool          // a process is there that undoes it when its lease ends
+}
+
+// Trials lists the transactions of a journal that are on trial.
+func Trials(h journal.History, folder string) ([]OnTrial, error) {
+	now, err := machine.SinceBootAsleep()
+	if err != nil {
+		return nil, err
+	}
+	boot, err := machine.BootID()
+	if err != nil {
+		return nil, err
+	}
+	var trials []OnTrial
+	for _, t := range h.Txns {
+		if t.Lease == nil || !t.Confirmed.IsZero() || !t.Open() {
+			continue
+		}
+		trial := OnTrial{Txn: t.ID, Left: t.Lease.Until - now, Rebooted: t.Boot != boot}
+		if trial.Held, err = held(folder, t.ID); err != nil {
+			return nil, err
+		}
+		trials = append(trials, trial)
+	}
+	return trials, nil
+}
+
+// held tells whether there is a process that holds the lease of a transaction.
+func held(folder string, txn int) (bool, error) {
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return false, fmt.Errorf("list processes: %w", err)
+	}
+	want := HolderArgs(folder, txn)
+	for _, p := range processes {
+		pid, err := strconv.Atoi(filepath.Base(p))
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		if command := (machine.Reader{}).Command(pid); len(command) > 1 && slices.Equal(command[1:], want) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,127 @@
+package tune
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Planned is what a wish would come to.
+type Planned struct {
+	Wish    Wish
+	Now     knob.Reading
+	Changes []Change // none: the knob has the value already
+}
+
+// Change is one write that would change what a cell holds.
+type Change struct {
+	Cell change.Cell  `json:"cell"`
+	Old  change.Value `json:"old"`
+	New  change.Value `json:"new"`
+}
+
+// Rehearse carries wishes out, one after the other, on cells that only remember
+// what is written to them: two settings of one file are two changes of it, and
+// what a knob refuses is known before anything is changed. Stores are those of
+// m.Cells. Error: the first wish that cannot be.
+func Rehearse(m knob.Machine, stores []change.Store, wishes []Wish) ([]Planned, error) {
+	m.Cells = rehearsal(stores)
+	var all []Planned
+	for _, w := range wishes {
+		p, err := rehearse(m, w)
+		if err != nil {
+			return nil, verr.Wrap(verr.Failed, fmt.Sprintf("cannot set %s to %s", w.Knob.Name, w.Value), err, "nothing was changed")
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+func rehearse(m knob.Machine, w Wish) (Planned, error) {
+	p := Planned{Wish: w}
+	var err error
+	if p.Now, err = w.Knob.Get(m, w.Target); err != nil {
+		return p, err
+	}
+	writes, err := w.Knob.Plan(m, w.Target, w.Value)
+	if err != nil {
+		return p, err
+	}
+	for _, write := range writes {
+		old, err := m.Cells.Read(write.Cell)
+		if err != nil {
+			return p, err
+		}
+		if m.Cells.Alike(write.Cell, write.Value, old) {
+			continue
+		}
+		if err := m.Cells.Write(write.Cell, write.Value); err != nil {
+			return p, err
+		}
+		p.Changes = append(p.Changes, Change{write.Cell, old, write.Value})
+	}
+	return p, nil
+}
+
+// rehearsal makes cells that show what was written to them, while the machine
+// keeps what it has.
+func rehearsal(stores []change.Store) *change.Cells {
+	written := map[string]change.Value{}
+	var pretend []change.Store
+	for _, s := range stores {
+		read := s.Read
+		s.Read = func(c change.Cell) (change.Value, error) {
+			if v, ok := written[c.ID()]; ok {
+				return v, nil
+			}
+			return read(c)
+		}
+		s.Write = func(c change.Cell, v change.Value) error {
+			written[c.ID()] = v
+			return nil
+		}
+		s.Around, s.Sweep = nil, nil
+		pretend = append(pretend, s)
+	}
+	return change.NewCells(pretend...)
+}
+
+// Total puts changes of one cell together: from what it holds now to what it
+// would hold in the end, in the order of their first ones.
+func Total(planned []Planned) []Change {
+	var total []Change
+	at := map[string]int{}
+	for _, p := range planned {
+		for _, c := range p.Changes {
+			id := c.Cell.ID()
+			if i, known := at[id]; known {
+				total[i].New = c.New
+				continue
+			}
+			at[id] = len(total)
+			total = append(total, c)
+		}
+	}
+	return total
+}
+
+// Diff is the change as a unified diff: of a file by its lines, of any other value
+// as a text of its own.
+func (c Change) Diff() string {
+	whole := func(v change.Value) []byte {
+		text := string(v.Data)
+		if v.Present && c.Cell.Store != "file" && !strings.HasSuffix(text, "\n") {
+			text += "\n" // else each of them would be told to lack its line end
+		}
+		return []byte(text)
+	}
+	name := c.Cell.String()
+	text := string(diff.Diff(name, whole(c.Old), name, whole(c.New)))
+	_, text, _ = strings.Cut(text, "\n") // the first line is a command
+	return text
+}
