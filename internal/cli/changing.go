@@ -1,0 +1,239 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/tune"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// thisMachine is what knobs read.
+func thisMachine() knob.Machine {
+	return knob.Machine{Cells: change.NewCells(tune.Stores("")...)}
+}
+
+// journalFolder is where this machine's journal is.
+func journalFolder(env *Env) (string, error) {
+	if folder := env.Getenv(journal.FolderVariable); folder != "" {
+		return filepath.Abs(folder)
+	}
+	return journal.Folder, nil
+}
+
+const (
+	journalWait = 10 * time.Second // for who has it open
+	holderWait  = time.Hour        // who made the change may still be at it
+)
+
+// openJournal opens the journal for changing, and tells what is wrong with it.
+func openJournal(env *Env, wait time.Duration) (*journal.Journal, error) {
+	folder, err := journalFolder(env)
+	if err != nil {
+		return nil, err
+	}
+	j, err := journal.Open(journal.Options{
+		Folder: folder, Cells: thisMachine().Cells, Wait: wait,
+		Who: who(env), Command: shown(ownCommand(env)), Version: Version(),
+	})
+	if err != nil {
+		return nil, denied("cannot open the journal of changes", err)
+	}
+	return j, tellTrouble(env.Stderr, j.History(), folder)
+}
+
+// tellTrouble says what a person must know of a journal: that it is damaged, and
+// that trials were not undone when they ended.
+func tellTrouble(w io.Writer, h journal.History, folder string) error {
+	for _, d := range h.Damaged {
+		fmt.Fprintf(w, "venturi: the journal of changes is damaged: %s; all other records hold\n", d)
+	}
+	for _, s := range h.Strange {
+		fmt.Fprintf(w, "venturi: the journal of changes has %s\n", s)
+	}
+	trials, err := tune.Trials(h, folder)
+	for _, t := range trials {
+		if why := overdue(t); why != "" {
+			verr.Print(w, verr.New(verr.Failed, fmt.Sprintf("transaction %d is still a trial, and nothing undoes it", t.Txn), why,
+				fmt.Sprintf("undo it: venturi undo %d; or keep it: venturi confirm %[1]d", t.Txn)))
+		}
+	}
+	return err
+}
+
+// overdue is why a trial is not going to end by itself; empty: it is.
+func overdue(t tune.OnTrial) string {
+	switch {
+	case t.Rebooted:
+		return "the machine was started anew before it was confirmed"
+	case t.Held:
+		return ""
+	case t.Left > 0:
+		return fmt.Sprintf("it has %v left, and the process that was to undo it then is gone", t.Left.Round(time.Second))
+	}
+	return fmt.Sprintf("it ended %v ago; the process that was to undo it is gone, or could not", (-t.Left).Round(time.Second))
+}
+
+// who is who changes the machine.
+func who(env *Env) string {
+	name := named(strconv.Itoa(os.Getuid()))
+	if by := env.Getenv("SUDO_USER"); by != "" && os.Getuid() == 0 {
+		name += ", for " + by
+		if id := env.Getenv("SUDO_UID"); id != "" {
+			name += " (uid " + id + ")"
+		}
+		name += " by sudo"
+	}
+	return name
+}
+
+func named(uid string) string {
+	if u, err := user.LookupId(uid); err == nil {
+		return u.Username + " (uid " + uid + ")"
+	}
+	return "uid " + uid
+}
+
+// shown is a command line as a shell would take it.
+func shown(args []string) string {
+	quoted := make([]string, len(args))
+	for i, a := range args {
+		if quoted[i] = a; a == "" || strings.ContainsAny(a, " \t\n\"'\\$*?&|;<>()#`!~[]{}") {
+			quoted[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}
+
+// committing is how changes are made: the flags of all commands that do.
+type committing struct {
+	trial  time.Duration
+	asJSON bool
+}
+
+func (c *committing) flags(f *pflag.FlagSet) {
+	f.DurationVar(&c.trial, "trial", 0, "undo it after this time, such as 120s, unless \"venturi confirm\" comes before")
+	f.BoolVar(&c.asJSON, "json", false, "print it as JSON")
+}
+
+// check refuses what makes no sense, or may not be, before anything is read.
+func (c *committing) check(f *pflag.FlagSet, wishes []tune.Wish) error {
+	if f.Changed("trial") && c.trial < time.Second {
+		return verr.New(verr.Usage, "cannot make a trial of "+c.trial.String(), "it is shorter than a second", "give a time such as 120s or 5m")
+	}
+	for _, w := range wishes {
+		if w.Knob.Scope != knob.OfManifest && os.Geteuid() != 0 {
+			return verr.New(verr.Permission, "cannot set "+w.Knob.Name, "only root may change a machine", "run it as root, or through sudo; or see what would be changed with --plan")
+		}
+	}
+	return nil
+}
+
+// commit carries wishes out in one transaction, and prints what was changed.
+func (c *committing) commit(ctx context.Context, env *Env, planned []tune.Planned) error {
+	if len(tune.Total(planned)) == 0 {
+		return c.print(env.Stdout, 0, planned, nil)
+	}
+	folder, err := journalFolder(env)
+	if err != nil {
+		return err
+	}
+	j, err := openJournal(env, journalWait)
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	trial := tune.Trial{Lease: c.trial, Hold: func(txn int) error {
+		command, err := program()
+		if err != nil {
+			return err
+		}
+		return change.Detached(append(command, tune.HolderArgs(folder, txn)...), env.Environ())
+	}}
+	var wishes []tune.Wish
+	for _, p := range planned {
+		wishes = append(wishes, p.Wish)
+	}
+	txn, entries, err := tune.Apply(ctx, j, thisMachine(), tune.Stores(""), wishes, trial)
+	if err != nil {
+		return err
+	}
+	return c.print(env.Stdout, txn, planned, entries)
+}
+
+// committed is what was changed, for machines.
+type committed struct {
+	Transaction int              `json:"transaction"` // 0: nothing had to be changed
+	Undo        string           `json:"undo,omitempty"`
+	Confirm     string           `json:"confirm,omitempty"`
+	Lease       string           `json:"lease,omitempty"`
+	Knobs       []turned         `json:"knobs"`
+	Writes      []*journal.Entry `json:"writes"`
+}
+
+// turned is a knob before and after.
+type turned struct {
+	Knob   string       `json:"knob"`
+	Target knob.Target  `json:"target,omitzero"`
+	Old    knob.Reading `json:"old"`
+	New    knob.Reading `json:"new"`
+}
+
+func (c *committing) print(out io.Writer, txn int, planned []tune.Planned, entries []*journal.Entry) error {
+	done := committed{Transaction: txn, Knobs: []turned{}, Writes: entries}
+	for _, p := range planned {
+		now, err := p.Wish.Knob.Get(thisMachine(), p.Wish.Target)
+		if err != nil {
+			return err
+		}
+		done.Knobs = append(done.Knobs, turned{p.Wish.Knob.Name, p.Wish.Target, p.Now, now})
+	}
+	if txn > 0 {
+		done.Undo = fmt.Sprintf("venturi undo %d", txn)
+		if c.trial > 0 {
+			done.Confirm, done.Lease = fmt.Sprintf("venturi confirm %d", txn), c.trial.String()
+		}
+	}
+	if c.asJSON {
+		return printJSON(out, done)
+	}
+	return done.print(out)
+}
+
+func (d committed) print(out io.Writer) error {
+	w := columns(out)
+	for _, k := range d.Knobs {
+		change := fmt.Sprintf("%s -> %s", k.Old.Value, k.New.Value)
+		if k.Old.Value == k.New.Value {
+			change = k.New.Value + " already"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", k.Knob, change, k.Target)
+		if k.New.Note != "" {
+			fmt.Fprintf(w, "\t%s\n", k.New.Note)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	switch {
+	case d.Transaction == 0:
+		fmt.Fprintln(out, "nothing had to be changed")
+	case d.Confirm != "":
+		fmt.Fprintf(out, "on trial for %s; keep it with: %s; undo it before with: %s\n", d.Lease, d.Confirm, d.Undo)
+	default:
+		fmt.Fprintf(out, "undo with: %s\n", d.Undo)
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+func newConfirm(env *Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "confirm [TXN]",
+		Short: "Keep what was changed on trial",
+		Long: `Keep what was changed with --trial: it is not undone when the time of the trial
+ends. It can still be undone by "venturi undo". Without a number it keeps the only
+transaction that is on trial.`,
+		Example: "  venturi confirm\n  venturi confirm 7",
+		Args:    atMost(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			j, err := openJournal(env, journalWait)
+			if err != nil {
+				return err
+			}
+			defer j.Close()
+			txn, err := toConfirm(j.History(), args)
+			if err != nil {
+				return err
+			}
+			if err := j.Confirm(txn); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(env.Stdout, "transaction %d stays; undo with: venturi undo %[1]d\n", txn)
+			return err
+		},
+	}
+}
+
+// toConfirm is the transaction that a user wants to keep.
+func toConfirm(h journal.History, args []string) (int, error) {
+	if len(args) == 0 {
+		for _, t := range h.Txns {
+			if t.Lease != nil && t.Confirmed.IsZero() && t.Open() {
+				args = append(args, strconv.Itoa(t.ID))
+			}
+		}
+	}
+	switch len(args) {
+	case 0:
+		return 0, verr.New(verr.Usage, "cannot confirm a trial", "no transaction is on trial", "see what was changed with: venturi journal")
+	default:
+		return 0, verr.New(verr.Usage, "cannot choose what to confirm", "several transactions are on trial: "+strings.Join(args, ", "), "name one")
+	case 1:
+	}
+	t, err := txnNamed(h, args[0], "confirm")
+	if err != nil {
+		return 0, err
+	}
+	what := "cannot confirm transaction " + args[0]
+	switch {
+	case t.Lease == nil:
+		return 0, verr.New(verr.Usage, what, "it is no trial: it stays until it is undone", "nothing needs to be done")
+	case !t.Open():
+		return 0, verr.New(verr.Failed, what, "nothing of it is left: "+stateOf(t, nil), "see what became of it with: venturi journal "+args[0])
+	}
+	return t.ID, nil
+}

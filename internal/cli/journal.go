@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/tune"
+)
+
+func newJournal(env *Env) *cobra.Command {
+	var asJSON, open bool
+	cmd := &cobra.Command{
+		Use:   "journal [TXN]",
+		Short: "Tell what was changed, by whom, and from what to what",
+		Long: `List the transactions in which Venturi changed this machine: when, by whom, and by
+which command; with a number, every write of one, from what to what.
+
+  open       it stands, and can be undone
+  on trial   it is undone when the time ends, unless it is confirmed
+  undone     the old value stands again
+  passed     the same, beneath a later transaction of the same value
+  failed     it took no effect, and the old value stands
+  gone       the value went away, with a reboot, its device or its namespace
+  left       given up: somebody else's value stands
+  in-doubt   whoever wrote it was killed: it may have happened, undo will see`,
+		Example: `  venturi journal
+  venturi journal 7
+  venturi journal --open --json`,
+		Args: atMost(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			folder, err := journalFolder(env)
+			if err != nil {
+				return err
+			}
+			h, err := journal.Look(folder)
+			if err != nil {
+				return denied("cannot read the journal of changes", err)
+			}
+			if err := tellTrouble(env.Stderr, h, folder); err != nil {
+				return err
+			}
+			trials, err := tune.Trials(h, folder)
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				t, err := txnNamed(h, args[0], "show")
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(env.Stdout, t)
+				}
+				return printTxn(env.Stdout, t, trials)
+			}
+			if open {
+				h.Txns = slices.DeleteFunc(h.Txns, func(t *journal.Txn) bool { return !t.Open() })
+			}
+			if asJSON {
+				return printJSON(env.Stdout, h)
+			}
+			return printTxns(env.Stdout, h.Txns, trials)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON, with all values whole")
+	cmd.Flags().BoolVar(&open, "open", false, "only those that can be undone")
+	return cmd
+}
+
+func printTxns(out io.Writer, txns []*journal.Txn, trials []tune.OnTrial) error {
+	if len(txns) == 0 {
+		_, err := fmt.Fprintln(out, "nothing was changed")
+		return err
+	}
+	w := columns(out)
+	fmt.Fprintln(w, "TXN\tWHEN\tSTATE\tWRITES\tWHO\tCOMMAND")
+	for _, t := range txns {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", t.ID, when(t.Time), stateOf(t, trials), len(t.Entries), t.Who, t.Command)
+	}
+	return w.Flush()
+}
+
+func printTxn(out io.Writer, t *journal.Txn, trials []tune.OnTrial) error {
+	w := columns(out)
+	fmt.Fprintf(w, "transaction\t%d\nwhen\t%s\nwho\t%s\ncommand\t%s\nversion\t%s\nstate\t%s\n", t.ID, when(t.Time), t.Who, t.Command, t.Version, stateOf(t, trials))
+	if t.Lease != nil {
+		fmt.Fprintf(w, "trial\t%v\n", t.Lease.Length)
+	}
+	if !t.Confirmed.IsZero() {
+		fmt.Fprintf(w, "confirmed\t%s\n", when(t.Confirmed))
+	}
+	for _, e := range t.Entries {
+		found := e.New
+		if e.Found != nil {
+			found = *e.Found
+		}
+		fmt.Fprintf(w, "\t\n%s\t%s\n\t%s -> %s\n\t%s", e.Knob, e.Cell, brief(e.Old), brief(found), stateWord(e.State))
+		if !e.Closed.IsZero() {
+			fmt.Fprintf(w, ", %s", when(e.Closed))
+		}
+		if e.Why != "" {
+			fmt.Fprintf(w, ": %s", e.Why)
+		}
+		fmt.Fprintln(w)
+	}
+	return w.Flush()
+}
+
+func when(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+
+// stateOf is the state of a transaction in a few words.
+func stateOf(t *journal.Txn, trials []tune.OnTrial) string {
+	i := slices.IndexFunc(trials, func(o tune.OnTrial) bool { return o.Txn == t.ID })
+	switch {
+	case len(t.Entries) == 0:
+		return "nothing written"
+	case i >= 0 && overdue(trials[i]) != "":
+		return "trial OVERDUE"
+	case i >= 0:
+		return fmt.Sprintf("on trial, %v left", trials[i].Left.Round(time.Second))
+	}
+	var words []string
+	for _, e := range t.Entries {
+		if word := stateWord(e.State); !slices.Contains(words, word) {
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// stateWord is what a person calls the state of a write.
+func stateWord(s journal.State) string {
+	if s == journal.Done {
+		return "open"
+	}
+	return string(s)
+}
+
+// valueWidth is how much of a value a line shows.
+const valueWidth = 60
+
+// brief is a value in one line; of a long one, its size and how it begins.
+func brief(v change.Value) string {
+	if !v.Present {
+		return "(absent)"
+	}
+	text := strings.TrimRightFunc(string(v.Data), unicode.IsSpace)
+	whole := strings.Join(strings.Fields(text), " ")
+	switch {
+	case text == "":
+		return "(empty)"
+	case !strings.Contains(text, "\n") && len(whole) <= valueWidth:
+		return whole
+	case len(whole) <= valueWidth:
+		return strings.Join(strings.Split(text, "\n"), "; ")
+	}
+	return fmt.Sprintf("%d bytes, %q...", len(v.Data), string([]rune(whole)[:min(valueWidth/2, len([]rune(whole)))]))
+}
+
+// columns lines text up by its tabs.
+func columns(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out, 0, 0, 2, ' ', 0) }

@@ -1,0 +1,280 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/tune"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+func newKnob(env *Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "knob",
+		Short: "List what can be tuned, read it and set it, with an exact undo",
+		Long: `A knob is one thing that can be tuned: of the machine as a whole, of a network
+namespace, of a network device, of Open vSwitch or OVN, or in a file of Kubernetes
+objects. What it is turned on is named as ip does: --dev, --netns; and --manifest,
+--db. Nothing else is touched, and "venturi undo" brings every byte back.`,
+		Example: `  venturi knob ls
+  venturi knob ls net.backlog
+  venturi knob get --all --dev eth0
+  venturi knob set net.listen 4096 -n shop`,
+	}
+	cmd.AddCommand(knobList(env.Stdout), knobGet(env.Stdout), knobSet(env, new(target)))
+	return cmd
+}
+
+// reading is a knob with its value on what was named.
+type reading struct {
+	knob.Facts
+	Section string        `json:"section"`
+	Target  *knob.Target  `json:"target,omitempty"` // nil: it was not read
+	Now     *knob.Reading `json:"now,omitempty"`
+	Lacks   string        `json:"lacks,omitempty"` // why it could not be read there
+}
+
+// readKnob reads a knob on what fits to it of the named. A value that cannot be
+// read says why.
+func readKnob(e knob.Entry, section string, t knob.Target) reading {
+	r := reading{Facts: e.Facts, Section: section}
+	if e.Knob == nil || !fits(e, t) {
+		return r
+	}
+	to, err := on(e, t)
+	if err == nil {
+		var now knob.Reading
+		if now, err = e.Get(thisMachine(), to); err == nil {
+			r.Target, r.Now = &to, &now
+			return r
+		}
+	}
+	known := new(verr.Error)
+	if err = denied("cannot read "+e.Name, err); errors.As(err, &known) {
+		r.Lacks = known.Why
+	} else {
+		r.Lacks = err.Error()
+	}
+	return r
+}
+
+func knobGet(out io.Writer) *cobra.Command {
+	var (
+		t           target
+		all, asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "get NAME...|--all",
+		Short: "Read knobs",
+		Long: `Read the values of knobs on what is named: a device, a network namespace, a file,
+a database; without any, the machine itself. What is in effect is told where that
+is another value than the one that was set. --all leaves out what is not there.`,
+		Example: `  venturi knob get net.backlog
+  venturi knob get tcp.cc -n shop
+  venturi knob get --all --dev eth0 --json`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if all == (len(args) > 0) {
+				return verr.New(verr.Usage, "cannot choose which knobs to read", "it is either names or --all", "see which there are with: venturi knob ls")
+			}
+			to, err := t.read()
+			if err != nil {
+				return err
+			}
+			list := []reading{}
+			if all {
+				for _, r := range readAll(to) {
+					if r.Now != nil {
+						list = append(list, r)
+					}
+				}
+			} else if list, err = readNamed(args, to); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(out, list)
+			}
+			return printReadings(out, list)
+		},
+	}
+	t.flags(cmd.Flags())
+	cmd.Flags().BoolVar(&all, "all", false, "all knobs of what is named")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print them as JSON")
+	return cmd
+}
+
+// readAll reads the whole table.
+func readAll(t knob.Target) (list []reading) {
+	for _, s := range knob.Sections() {
+		for _, e := range s.Entries {
+			list = append(list, readKnob(e, s.Name, t))
+		}
+	}
+	return list
+}
+
+// readNamed reads knobs that a user asks for; one that cannot be read is an error.
+func readNamed(names []string, t knob.Target) (list []reading, err error) {
+	var targets []knob.Target
+	for _, name := range names {
+		e, err := knob.Find(name)
+		if err != nil {
+			return nil, err
+		}
+		to, err := on(e, t)
+		if err != nil {
+			return nil, err
+		}
+		now, err := e.Get(thisMachine(), to)
+		if err != nil {
+			return nil, denied("cannot read "+name, err)
+		}
+		targets = append(targets, to)
+		list = append(list, reading{Facts: e.Facts, Section: sectionOf(name), Target: &to, Now: &now})
+	}
+	return list, unused(t, targets)
+}
+
+func sectionOf(name string) string {
+	for _, s := range knob.Sections() {
+		for _, e := range s.Entries {
+			if e.Name == name {
+				return s.Name
+			}
+		}
+	}
+	return ""
+}
+
+func printReadings(out io.Writer, list []reading) error {
+	w := columns(out)
+	for _, r := range list {
+		fmt.Fprintf(w, "%s\t%s\n", r.Name, inEffect(*r.Now))
+		if r.Now.Note != "" {
+			fmt.Fprintf(w, "\t(%s)\n", r.Now.Note)
+		}
+	}
+	return w.Flush()
+}
+
+// inEffect is a value, and what is in effect if that is another one.
+func inEffect(r knob.Reading) string {
+	if r.Effective != "" && r.Effective != r.Value {
+		return r.Value + ", in effect " + r.Effective
+	}
+	return r.Value
+}
+
+func knobSet(env *Env, t *target) *cobra.Command {
+	var (
+		c    committing
+		plan bool
+	)
+	cmd := &cobra.Command{
+		Use:   "set NAME VALUE [NAME VALUE...]",
+		Short: "Set knobs, all in one transaction",
+		Long: `Set knobs on what is named, all of them in one transaction or none: the old values
+are on disk before the first is written, each new one is read back, and one that
+does not take effect is undone with all the others. What was changed stays until
+"venturi undo"; with --trial until the time ends, unless "venturi confirm" comes.
+
+A knob that is never used automatically can be set here, by its name.`,
+		Example: `  venturi knob set net.backlog 4000
+  venturi knob set tcp.cc bbr net.listen 8192 -n shop --plan
+  venturi knob set nic.gro off --dev eth0 --trial 120s`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			to, err := t.read()
+			if err != nil {
+				return err
+			}
+			wishes, err := wishesOf(args, to)
+			if err != nil {
+				return err
+			}
+			if !plan {
+				if err := c.check(cmd.Flags(), wishes); err != nil {
+					return err
+				}
+			}
+			planned, err := tune.Rehearse(thisMachine(), tune.Stores(""), wishes)
+			if err != nil {
+				return denied("cannot read the knobs", err)
+			}
+			for _, w := range wishes {
+				if w.Knob.Never != "" {
+					fmt.Fprintf(env.Stderr, "venturi: %s is never set automatically: %s\n", w.Knob.Name, w.Knob.Never)
+				}
+			}
+			if plan {
+				return printPlan(env.Stdout, planned, c.asJSON)
+			}
+			return c.commit(cmd.Context(), env, planned)
+		},
+	}
+	f := cmd.Flags()
+	t.flags(f)
+	c.flags(f)
+	f.BoolVar(&plan, "plan", false, "change nothing; print what would be written, as a diff")
+	cmd.MarkFlagsMutuallyExclusive("plan", "trial")
+	return cmd
+}
+
+// wishesOf reads names and values in turn.
+func wishesOf(args []string, t knob.Target) (wishes []tune.Wish, err error) {
+	if len(args) == 0 || len(args)%2 != 0 {
+		return nil, verr.New(verr.Usage, "cannot set "+strings.Join(append([]string{"knobs"}, args...), " "), "each knob wants a value", "give NAME VALUE, as often as you like")
+	}
+	var targets []knob.Target
+	for i := 0; i < len(args); i += 2 {
+		e, err := knob.Find(args[i])
+		if err != nil {
+			return nil, err
+		}
+		to, err := on(e, t)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, to)
+		wishes = append(wishes, tune.Wish{Knob: e, Target: to, Value: args[i+1]})
+	}
+	return wishes, unused(t, targets)
+}
+
+// plannedKnob is what would be written for one knob, for machines.
+type plannedKnob struct {
+	Knob    string        `json:"knob"`
+	Target  knob.Target   `json:"target,omitzero"`
+	Now     knob.Reading  `json:"now"`
+	Value   string        `json:"value"`
+	Changes []tune.Change `json:"changes"`
+}
+
+func plannedKnobs(planned []tune.Planned) []plannedKnob {
+	list := []plannedKnob{}
+	for _, p := range planned {
+		list = append(list, plannedKnob{p.Wish.Knob.Name, p.Wish.Target, p.Now, p.Wish.Value, append([]tune.Change{}, p.Changes...)})
+	}
+	return list
+}
+
+// printPlan prints what would be written, cell by cell.
+func printPlan(out io.Writer, planned []tune.Planned, asJSON bool) error {
+	if asJSON {
+		return printJSON(out, map[string]any{"knobs": plannedKnobs(planned)})
+	}
+	total := tune.Total(planned)
+	for _, c := range total {
+		if _, err := io.WriteString(out, c.Diff()); err != nil {
+			return err
+		}
+	}
+	if len(total) == 0 {
+		_, err := fmt.Fprintln(out, "nothing would be changed")
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/tune"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// newLease is the process that undoes a trial when its time ends. It is hidden:
+// people have no use for it.
+func newLease(env *Env) *cobra.Command {
+	var (
+		folder string
+		txn    int
+	)
+	cmd := &cobra.Command{
+		Use:    "lease --journal FOLDER --txn N",
+		Short:  "Undo a trial when its time ends",
+		Long:   "Wait until the time of a trial ends, and undo it unless it was confirmed by then.",
+		Hidden: true,
+		Args:   noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !filepath.IsAbs(folder) || txn == 0 {
+				return verr.New(verr.Usage, "cannot hold a lease", "--journal or --txn is missing", "give both; venturi itself starts this when it makes a trial")
+			}
+			return tune.Hold(cmd.Context(), folder, txn, func() (*journal.Journal, error) {
+				return journal.Open(journal.Options{Folder: folder, Cells: thisMachine().Cells, Wait: holderWait, Who: who(env), Version: Version()})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&folder, "journal", "", "folder of the journal")
+	cmd.Flags().IntVar(&txn, "txn", 0, "transaction")
+	return cmd
+}

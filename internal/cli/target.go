@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// target is what a command line names for knobs to be read or turned on.
+type target struct{ dev, netns, manifest, db string }
+
+func (t *target) flags(f *pflag.FlagSet) {
+	f.StringVar(&t.dev, "dev", "", "network device, for knobs of devices")
+	f.StringVarP(&t.netns, "netns", "n", "", netnsHelp)
+	f.StringVar(&t.manifest, "manifest", "", "file with Kubernetes objects, for knobs of manifests")
+	f.StringVar(&t.db, "db", "", "socket of the database of Open vSwitch or OVN, for their knobs (default: where\ntheir package puts it)")
+}
+
+const netnsHelp = "network namespace: its name in " + machine.NamespaceFolder + ", its file, or a process in it\n(default: the machine's own)"
+
+// read checks what was named. Error: there is no such namespace.
+func (t target) read() (knob.Target, error) {
+	to := knob.Target{Device: t.dev, Switch: t.db}
+	var err error
+	if to.Netns, err = netnsFile(t.netns); err != nil {
+		return to, err
+	}
+	if t.manifest != "" {
+		to.File, err = filepath.Abs(t.manifest)
+	}
+	return to, err
+}
+
+// netnsFile gives the file of a network namespace that is named as ip does: by
+// its name, its file, or a process in it; or as the path attach does. Empty is
+// the process's own, and so is what stands for it.
+func netnsFile(text string) (string, error) {
+	if text == "" || text == machine.OwnNetwork {
+		return "", nil
+	}
+	file := machine.NamespacePath(text)
+	_, number := strconv.Atoi(text)
+	switch {
+	case strings.HasPrefix(text, "ns:"), strings.HasPrefix(text, "pid:"):
+		var err error
+		if file, err = machine.NamespaceFile(text); err != nil {
+			return "", verr.Wrap(verr.Usage, "cannot find network namespace "+text, err, "see which there are with: ip netns ls")
+		}
+	case strings.Contains(text, "/"):
+		var err error
+		if file, err = filepath.Abs(text); err != nil {
+			return "", err
+		}
+	case number == nil && errors.Is(missing(file), fs.ErrNotExist):
+		file = fmt.Sprintf("/proc/%s/ns/net", text)
+	}
+	_, err := machine.ID(file)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return "", denied("cannot look into network namespace "+text, err)
+	case errors.Is(err, fs.ErrNotExist):
+		return "", verr.New(verr.Usage, "cannot find network namespace "+text, "there is no "+file, "see which there are with: ip netns ls")
+	case err != nil:
+		return "", verr.Wrap(verr.Usage, "cannot find network namespace "+text, err, "name it as ip does, by its file, or by a process in it")
+	}
+	return file, nil
+}
+
+func missing(file string) error {
+	_, err := os.Stat(file)
+	return err
+}
+
+// fits tells whether a knob can be looked at on what is named: all of them are
+// listed, and most want something else.
+func fits(e knob.Entry, t knob.Target) bool {
+	elsewhere := t.File != "" || t.Switch != ""
+	switch e.Scope {
+	case knob.OfMachine:
+		return t.Netns == "" && !elsewhere
+	case knob.OfNetns:
+		return !elsewhere
+	case knob.OfDevice:
+		return t.Device != ""
+	case knob.OfManifest:
+		return t.File != ""
+	case knob.OfSwitch:
+		return t.Switch != ""
+	}
+	return false
+}
+
+// on is what of the named a knob is turned on. Error: what it needs is not
+// named, or what is named does not bound it.
+func on(e knob.Entry, t knob.Target) (knob.Target, error) {
+	what := "cannot use knob " + e.Name
+	switch e.Scope {
+	case knob.OfMachine:
+		if t.Netns != "" {
+			return t, verr.New(verr.Usage, what, "it is of the machine as a whole, and a network namespace is named", "leave --netns out if the whole machine is meant")
+		}
+		return knob.Target{}, nil
+	case knob.OfNetns:
+		return knob.Target{Netns: t.Netns}, nil
+	case knob.OfDevice:
+		if t.Device == "" {
+			return t, verr.New(verr.Usage, what, "it is of a network device, and none is named", "name one with --dev")
+		}
+		return knob.Target{Netns: t.Netns, Device: t.Device}, nil
+	case knob.OfManifest:
+		if t.File == "" {
+			return t, verr.New(verr.Usage, what, "it is in a manifest, and none is named", "name a file with --manifest")
+		}
+		return knob.Target{File: t.File}, nil
+	}
+	return knob.Target{Switch: t.Switch}, nil
+}
+
+// unused refuses what is named and bounds none of the knobs: it was meant to.
+func unused(t knob.Target, targets []knob.Target) error {
+	var all knob.Target
+	for _, used := range targets {
+		all.Netns, all.Device, all.File, all.Switch = all.Netns+used.Netns, all.Device+used.Device, all.File+used.File, all.Switch+used.Switch
+	}
+	for _, f := range []struct{ flag, named, used string }{
+		{"--netns", t.Netns, all.Netns}, {"--dev", t.Device, all.Device}, {"--manifest", t.File, all.File}, {"--db", t.Switch, all.Switch},
+	} {
+		if f.named != "" && f.used == "" {
+			return verr.New(verr.Usage, "cannot use "+f.flag+" here", "none of the knobs is of such a thing", "leave it out, or see the scopes of knobs with: venturi knob ls")
+		}
+	}
+	return nil
+}
+
+// denied tells of what only root may do; any other error stays what it is.
+func denied(what string, err error) error {
+	if !errors.Is(err, fs.ErrPermission) || os.Geteuid() == 0 {
+		return err
+	}
+	return &verr.Error{Code: verr.Permission, What: what, Why: "only root may", Do: "run it as root, or through sudo", Err: err}
+}

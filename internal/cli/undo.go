@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+func newUndo(env *Env) *cobra.Command {
+	var (
+		how journal.How
+		all bool
+	)
+	cmd := &cobra.Command{
+		Use:   "undo [TXN...|--all]",
+		Short: "Undo what was changed, to the byte",
+		Long: `Write back what stood there before a transaction: the old bytes, not defaults.
+Without a number it undoes the only transaction that is open; if there are
+several, it asks for one.
+
+A value that somebody else has changed since is reported and left alone, and all
+others are undone; then the exit code is 7. --force overwrites it, --leave lets it
+stand and forgets the change. What went away by itself, with a reboot, a device or a
+namespace, needs no undoing. Undoing twice does no harm.`,
+		Example: `  venturi undo
+  venturi undo 7
+  venturi undo --all
+  venturi undo 7 --force`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if all && len(args) > 0 {
+				return verr.New(verr.Usage, "cannot undo "+strings.Join(args, " ")+" and all", "it is one or the other", "leave the numbers or --all out")
+			}
+			j, err := openJournal(env, journalWait)
+			if err != nil {
+				return err
+			}
+			defer j.Close()
+			txns, err := chosenTxns(j.History(), args, all)
+			if err != nil {
+				return err
+			}
+			if txns == nil {
+				_, err := fmt.Fprintln(env.Stdout, "nothing to undo")
+				return err
+			}
+			outcomes, err := j.Undo(txns, how)
+			if err != nil {
+				return err
+			}
+			return printUndone(env.Stdout, outcomes)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&all, "all", false, "undo all transactions that are open")
+	f.BoolVar(&how.Force, "force", false, "overwrite what somebody else has changed since")
+	f.BoolVar(&how.Leave, "leave", false, "let stand what somebody else has changed since, and forget our change")
+	cmd.MarkFlagsMutuallyExclusive("force", "leave")
+	return cmd
+}
+
+// chosenTxns are the transactions to undo; nil: there is nothing to undo.
+func chosenTxns(h journal.History, args []string, all bool) (txns []int, err error) {
+	var open []string
+	for _, t := range h.Txns {
+		if !t.Open() {
+			continue
+		}
+		open = append(open, strconv.Itoa(t.ID))
+		if all {
+			txns = append(txns, t.ID)
+		}
+	}
+	switch {
+	case all:
+		return txns, nil
+	case len(args) == 0 && len(open) > 1:
+		return nil, verr.New(verr.Usage, "cannot choose what to undo", fmt.Sprintf("%d transactions are open: %s", len(open), strings.Join(open, ", ")),
+			"name those that are meant, or give --all; see them with: venturi journal --open")
+	case len(args) == 0:
+		args = open
+	}
+	for _, a := range args {
+		t, err := txnNamed(h, a, "undo")
+		if err != nil {
+			return nil, err
+		}
+		txns = append(txns, t.ID)
+	}
+	return txns, nil
+}
+
+// txnNamed finds a transaction by what a user calls it.
+func txnNamed(h journal.History, text, verb string) (*journal.Txn, error) {
+	what := "cannot " + verb + " transaction " + text
+	id, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, verr.New(verr.Usage, what, "it is not a number", "see which there are with: venturi journal")
+	}
+	for _, t := range h.Txns {
+		if t.ID == id {
+			return t, nil
+		}
+	}
+	return nil, verr.New(verr.Usage, what, "there is none of that number", "see which there are with: venturi journal")
+}
+
+// printUndone tells what became of each write. Errors: some could not be undone
+// (exit code 1); somebody else's values stand (exit code 7).
+func printUndone(out io.Writer, outcomes []journal.Outcome) error {
+	conflicts, failed := 0, []error{}
+	for _, o := range outcomes {
+		e, conflict := o.Entry, new(journal.ConflictError)
+		switch {
+		case errors.As(o.Err, &conflict):
+			conflicts++
+			fmt.Fprintf(out, "conflict   %s: was %s, we wrote %s, is %s\n", e.Cell, brief(conflict.Entry.Old), brief(e.New), brief(conflict.Now))
+		case o.Err != nil:
+			failed = append(failed, fmt.Errorf("%s: %w", e.Cell, o.Err))
+			fmt.Fprintf(out, "not undone %s: %v\n", e.Cell, o.Err)
+		case e.State == journal.Undone:
+			fmt.Fprintf(out, "restored   %s: %s\n", e.Cell, brief(e.Old))
+		default:
+			fmt.Fprintf(out, "%-10s %s: %s\n", e.State, e.Cell, e.Why)
+		}
+	}
+	if len(outcomes) == 0 {
+		fmt.Fprintln(out, "nothing to undo")
+	}
+	switch {
+	case len(failed) > 0:
+		return verr.Wrap(verr.Failed, fmt.Sprintf("cannot undo %d of %d writes", len(failed), len(outcomes)), failed[0],
+			"mend that, and undo once more: what is undone already stays so")
+	case conflicts > 0:
+		return verr.New(verr.Partial, fmt.Sprintf("%d of %d writes were not undone", conflicts, len(outcomes)), "somebody else has changed the values since",
+			"overwrite these with the old ones (--force), or let them stand and forget our change (--leave)")
+	}
+	return nil
+}
