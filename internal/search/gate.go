@@ -1,0 +1,105 @@
+package search
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/stats"
+)
+
+// Numbers of pairs.
+const (
+	gatePairs    = 16
+	fullPairs    = 24 // of a proof
+	confirmMost  = 40 // of a confirmation that cannot tell yet
+	suspectPairs = 12 // that it takes to call a knob harmful
+)
+
+// screenPairs are after how many pairs a knob may be dropped. The last number is
+// for those that are about to be added.
+var screenPairs = [...]int{4, 8, 16}
+
+const (
+	// powerSum is how many standard errors large an effect must be to be seen with
+	// a chance of 80 % at an error of 5 %.
+	powerSum = 2.8
+	// gateSure: the same state twice must differ so surely to be called biased. One
+	// gate in a hundred is refused for nothing.
+	gateSure = 0.01
+)
+
+// Noise is what the gate found of a metric.
+type Noise struct {
+	Metric string  `json:"metric"`
+	Spread float64 `json:"spread"` // of the ratio within a pair, as a share
+	MDE    float64 `json:"mde"`    // smallest effect that a proof sees with a chance of 80 %
+	Bias   float64 `json:"bias"`   // of the second of two equal states, as a share
+	Out    string  `json:"out,omitempty"`
+
+	sigma, mde float64 // as logarithms
+}
+
+// set takes a standard deviation of the log ratios of pairs.
+func (n *Noise) set(sigma float64) {
+	n.sigma, n.mde = sigma, powerSum*sigma/math.Sqrt(fullPairs)
+	n.Spread, n.MDE = math.Expm1(n.sigma), math.Expm1(n.mde)
+}
+
+// NoisyError is the gate's refusal.
+type NoisyError struct{ Why []string }
+
+func (e *NoisyError) Error() string { return strings.Join(e.Why, "; ") }
+
+// gate measures the untouched state against itself.
+func (r *run) gate(ctx context.Context) error {
+	c := r.contest(nil, nil)
+	if err := r.measure(ctx, StageGate, c, gatePairs); err != nil {
+		return err
+	}
+	r.same = c
+	if why := r.judgeGate(c); len(why) > 0 && !slices.ContainsFunc(r.Metrics, func(m Metric) bool { return m.Role == Goal }) {
+		return &NoisyError{why}
+	}
+	return nil
+}
+
+// judgeGate notes the noise, and tells which goals cannot be judged. A metric that
+// cannot decides nothing any more; but it may still be so much worse that it shows.
+func (r *run) judgeGate(c *contest) (why []string) {
+	r.Metrics = slices.Clone(r.Metrics)
+	r.noise = make([]Noise, len(r.Metrics))
+	r.out.Noise = r.noise
+	for m := range r.Metrics {
+		metric, n := &r.Metrics[m], &r.noise[m]
+		n.Metric, n.Bias = metric.Name, math.Expm1(math.Abs(c.gain(m)))
+		n.set(spread(c.gains[m]))
+		switch {
+		case len(c.gains[m]) < gatePairs:
+			n.Out = fmt.Sprintf("%s could not be measured in %d of %d pairs", metric.Name, gatePairs-len(c.gains[m]), gatePairs)
+		case stats.SignedRank(c.gains[m]) < gateSure/float64(len(r.Metrics)):
+			n.Out = fmt.Sprintf("%s differs by %.1f %% between two runs of the same state", metric.Name, 100*n.Bias)
+		case n.MDE > r.MDE:
+			n.Out = fmt.Sprintf("%s is so noisy (%.1f %% from run to run) that nothing below %.1f %% could be shown", metric.Name, 100*n.Spread, 100*n.MDE)
+		}
+		if n.Out == "" || metric.Role == Shown {
+			continue
+		}
+		if metric.Role == Goal {
+			why = append(why, n.Out)
+		}
+		metric.Role = Watched
+	}
+	return why
+}
+
+// timeLeft is what is left of the budget in time.
+func (r *run) timeLeft() time.Duration {
+	if r.Budget == 0 || r.Now == nil {
+		return 0
+	}
+	return max(0, r.Budget-r.Now().Sub(r.start))
+}

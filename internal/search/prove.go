@@ -1,0 +1,173 @@
+package search
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// looks are after how many pairs a proof may be complete.
+var looks = [...]int{6, 10, 16, fullPairs}
+
+const (
+	// falsely is the chance, of one search, that going backward keeps anything that
+	// does nothing.
+	falsely = 0.05
+	// futile: a proof is given up when so many standard errors above its estimate
+	// lies below this share of what is looked for.
+	futileErrors = 2.0
+	futileWorth  = 0.8
+	confirmSure  = 0.05
+)
+
+// spent is how much of a chance of error may be spent when a share of all pairs is
+// there: O'Brien and Fleming's bounds as Lan and DeMets have them.
+func spent(alpha, share float64) float64 {
+	return 2 * distuv.UnitNormal.Survival(distuv.UnitNormal.Quantile(1-alpha/2)/math.Sqrt(share))
+}
+
+// proof is what going backward measured of a knob: the set without it against the set.
+type proof struct {
+	*contest
+	metric int
+	proven bool
+}
+
+// backward takes the knobs of a set away, one at a time and the weakest first, and
+// gives what is left: the knobs that are missed.
+func (r *run) backward(ctx context.Context, set State, claims map[int][]int) (State, map[int]*proof, error) {
+	proofs := map[int]*proof{}
+	order := slices.Clone(set)
+	slices.SortStableFunc(order, func(a, b int) int { return sign(r.strength(a, claims[a][0]) - r.strength(b, claims[b][0])) })
+	alpha := falsely / float64(max(1, len(order)))
+	for _, k := range order {
+		p := &proof{contest: r.contest(set.without(k), set), metric: claims[k][0]}
+		proofs[k] = p
+		if err := r.prove(ctx, p, claims[k], alpha); err != nil {
+			return nil, proofs, err
+		}
+		if !p.proven {
+			set = set.without(k)
+		}
+	}
+	return set, proofs, nil
+}
+
+// strength is what was measured of a knob when it was added.
+func (r *run) strength(knob, metric int) float64 {
+	best := 0.0
+	for _, a := range r.arms {
+		if slices.Contains(a.knobs, knob) && a.last != nil {
+			best = max(best, r.z(a.last, metric))
+		}
+	}
+	return best
+}
+
+// prove measures until a look is sure of one of the metrics, or nothing is to be
+// hoped for.
+func (r *run) prove(ctx context.Context, p *proof, metrics []int, alpha float64) error {
+	before := 0.0
+	for _, n := range looks {
+		if r.left() == 0 {
+			return nil
+		}
+		if err := r.measure(ctx, StageBackward, p.contest, n); err != nil {
+			return err
+		}
+		if p.broken != nil {
+			return p.broken // a part of what worked: no knob is to blame
+		}
+		now := spent(alpha, float64(n)/fullPairs)
+		hope := false
+		for _, m := range metrics {
+			if better(p.gains[m]) <= (now-before)/float64(len(metrics)) {
+				p.proven, p.metric = true, m
+				return nil
+			}
+			hope = hope || n < looks[1] || p.gain(m)+futileErrors*r.error(p.contest, m) >= futileWorth*r.worth(m)
+		}
+		if !hope {
+			return nil
+		}
+		before = now
+	}
+	return nil
+}
+
+// confirm measures a set against the untouched state, in fresh pairs. It gives the
+// set if that helps and does no harm, else none, and says why.
+func (r *run) confirm(ctx context.Context, set State, proofs map[int]*proof) (State, error) {
+	c := r.contest(nil, set)
+	pairs := fullPairs
+	for {
+		pairs = min(pairs, c.pairs+r.left())
+		if err := r.measure(ctx, StageConfirm, c, pairs); err != nil {
+			return nil, err
+		}
+		unsure := r.unsure(c)
+		if unsure == "" || pairs >= confirmMost || r.left() == 0 || r.harmed(c, harmErrors) != "" {
+			break
+		}
+		pairs += screenPairs[1]
+	}
+	r.out.Confirm = r.effects(c)
+	if why := r.against(c, set, proofs); why != "" {
+		r.out.Why = why
+		return nil, nil
+	}
+	return set, nil
+}
+
+// unsure names the first metric that is not shown to be no worse than the margin.
+func (r *run) unsure(c *contest) string {
+	for m, metric := range r.Metrics {
+		if metric.Role != Goal && metric.Role != Guard {
+			continue
+		}
+		if lo, ok := atLeast(c.gains[m], confirmSure); !ok || lo < -r.margin(m) {
+			return metric.Name
+		}
+	}
+	return ""
+}
+
+// against is what speaks against a set as a whole; "" for nothing.
+func (r *run) against(c *contest, set State, proofs map[int]*proof) string {
+	if harm := r.harmed(c, harmErrors); harm != "" {
+		return "together they make it worse: " + harm
+	}
+	if name := r.unsure(c); name != "" {
+		return fmt.Sprintf("together they were not shown to leave %s as good as it was", name)
+	}
+	claimed := map[int]bool{}
+	for _, k := range set {
+		claimed[proofs[k].metric] = true
+	}
+	for m := range claimed {
+		if better(c.gains[m]) <= confirmSure/float64(len(claimed)) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("fresh pairs did not show it again (%d of them)", c.pairs)
+}
+
+// suspects gives the knobs that look harmful as many pairs as it takes to say so,
+// as far as the budget goes.
+func (r *run) suspects(ctx context.Context) error {
+	for _, a := range r.arms {
+		if a.best == nil || a.best.broken != nil || a.best.pairs == 0 || r.harmed(a.best, harmErrors) == "" {
+			continue
+		}
+		if r.left() < suspectPairs {
+			return nil
+		}
+		if err := r.measure(ctx, StageConfirm, a.best, suspectPairs); err != nil {
+			return err
+		}
+	}
+	return nil
+}

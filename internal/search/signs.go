@@ -1,0 +1,101 @@
+package search
+
+import (
+	"math"
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/stats"
+)
+
+// cappedAt is the share of the pairs above whose rank no pair counts for more: a
+// few wild pairs then cannot drown what all others say. With 1 the test is that of
+// Wilcoxon, which pairs that were spoiled make blind; with little it is the sign test.
+const cappedAt = 0.5
+
+// better is the exact one-sided p of "no better": of all ways to flip the signs of
+// the pairs, the share that speaks as loudly for it. A pair speaks by its rank
+// among all by size, up to a cap. It holds whatever the noise, as long as two
+// equal states are exchangeable.
+func better(gains []float64) float64 {
+	var x []float64
+	for _, g := range gains {
+		if g != 0 {
+			x = append(x, g)
+		}
+	}
+	slices.SortFunc(x, func(a, b float64) int { return sign(math.Abs(a) - math.Abs(b)) })
+	limit := max(1, int(math.Ceil(cappedAt*float64(len(x)))))
+	// ways[w] is the share of all flips that sum up to w.
+	ways, sum := []float64{1}, 0
+	for i, v := range x {
+		score := min(i+1, limit)
+		if v > 0 {
+			sum += score
+		}
+		next := make([]float64, len(ways)+score)
+		for w, share := range ways {
+			next[w] += share / 2
+			next[w+score] += share / 2
+		}
+		ways = next
+	}
+	p := 0.0
+	for _, share := range ways[sum:] {
+		p += share
+	}
+	return min(1, p)
+}
+
+// atLeast is the one-sided bound of the gain at a level of error that belongs to
+// the same test: the most that can be taken off each pair so that it is still sure.
+// False: there are too few pairs.
+func atLeast(gains []float64, alpha float64) (float64, bool) {
+	if math.Ldexp(1, -len(gains)) > alpha {
+		return 0, false
+	}
+	var walsh []float64
+	for i := range gains {
+		for _, g := range gains[:i+1] {
+			walsh = append(walsh, gains[i]/2+g/2)
+		}
+	}
+	slices.Sort(walsh)
+	off := make([]float64, len(gains))
+	n, _ := slices.BinarySearchFunc(walsh, alpha, func(theta, alpha float64) int {
+		for i, g := range gains {
+			off[i] = g - theta
+		}
+		if better(off) <= alpha {
+			return -1
+		}
+		return 1
+	})
+	return walsh[max(0, n-1)], true
+}
+
+func sign(x float64) int {
+	switch {
+	case x < 0:
+		return -1
+	case x > 0:
+		return 1
+	}
+	return 0
+}
+
+// spread is a robust standard deviation: that of Shamos, from the differences of
+// all pairs of values of a group.
+func spread(groups ...[]float64) float64 {
+	var all []float64
+	for _, x := range groups {
+		for i := range x {
+			for _, v := range x[:i] {
+				all = append(all, math.Abs(x[i]-v))
+			}
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	return 1.0483 * stats.Median(all)
+}
