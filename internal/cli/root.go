@@ -27,6 +27,7 @@ var commands = []func(*Env) *cobra.Command{
 	newGuest,
 	newReport,
 	newKnob,
+	newTune,
 	newUndo,
 	newJournal,
 	newConfirm,

@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/tune"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// tuning is what a command line of tune asks for.
+type tuning struct {
+	committing
+	profile     string
+	plan, apply bool
+	may         mayTouch
+}
+
+func newTune(env *Env) *cobra.Command {
+	var t tuning
+	cmd := &cobra.Command{
+		Use:   "tune --profile PROFILE [--plan|--apply]",
+		Short: "Plan, prove and make the changes that a list of tunings proposes",
+		Long: `Go through a list of tunings, and say of each what it would change here, or why it
+is left out. Only what is named is touched: --host is the machine as a whole and
+its own network namespace, --dev a device, --netns a pod's namespace, --manifest a
+file, --db a database of Open vSwitch or OVN.
+
+--plan is what it does without being told otherwise: it changes nothing, and prints
+exactly what would be written, old and new, as a diff. --apply makes these changes
+in one transaction, all or none; "venturi undo" brings every byte back, and with
+--trial that happens by itself unless "venturi confirm" comes.
+
+Each step is marked: proven, not shown (nobody has shown here that it helps),
+obsolete, wrong way round (the published list sets the opposite of what it says),
+never automatic (left to a person).
+
+Profiles:
+` + profileHelp(),
+		Example: `  venturi tune --profile latency --host --dev eth0
+  venturi tune --profile cilium --manifest cilium-config.yaml
+  venturi tune --profile throughput -n shop --apply --trial 120s`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd, env) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&t.profile, "profile", "", "list of tunings, one of those above")
+	f.BoolVar(&t.plan, "plan", false, "change nothing; print what would be written (the default)")
+	f.BoolVar(&t.apply, "apply", false, "make the changes")
+	t.may.flags(f)
+	t.committing.flags(f)
+	cmd.MarkFlagsMutuallyExclusive("plan", "apply")
+	return cmd
+}
+
+func profileHelp() string {
+	var b strings.Builder
+	for _, p := range tune.Profiles() {
+		fmt.Fprintf(&b, "  %-11s %s\n", p.Name, p.Title)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+func (t *tuning) run(cmd *cobra.Command, env *Env) error {
+	const what = "cannot tune"
+	profile, err := tune.FindProfile(t.profile)
+	if err != nil {
+		return err
+	}
+	targets, err := t.may.targets()
+	if err != nil {
+		return denied(what, err)
+	}
+	if t.trial != 0 && !t.apply {
+		return verr.New(verr.Usage, what+" on trial", "nothing is changed without --apply", "give --apply too, or leave --trial out")
+	}
+	wishes, skipped, err := profile.Wishes(thisMachine(), targets)
+	if err != nil {
+		return denied(what, err)
+	}
+	wishes, open := settledOn(wishes)
+	if t.apply {
+		if err := t.check(cmd.Flags(), wishes); err != nil {
+			return err
+		}
+	}
+	planned, err := tune.Rehearse(thisMachine(), tune.Stores(""), wishes)
+	if err != nil {
+		return denied(what, err)
+	}
+	if t.apply {
+		return t.commit(cmd.Context(), env, planned)
+	}
+	return printTuning(env.Stdout, profile, planned, append(skipped, open...), t.asJSON)
+}
+
+// settledOn parts the wishes for a value from those for whatever value a proof
+// finds to be the best.
+func settledOn(all []tune.Wish) (wishes []tune.Wish, open []tune.Skipped) {
+	for _, w := range all {
+		if s := w.Step; s != nil && s.Value == "" && s.Ladder == nil {
+			open = append(open, tune.Skipped{Step: *s, Target: w.Target, Why: "which value helps here, only a proof can tell: " + strings.Join(w.Ladder, ", ")})
+			continue
+		}
+		wishes = append(wishes, w)
+	}
+	return wishes, open
+}
+
+// mayTouch is what a command line allows to be touched.
+type mayTouch struct {
+	host                     bool
+	dev, netns, manifest, db []string
+}
+
+func (n *mayTouch) flags(f *pflag.FlagSet) {
+	f.BoolVar(&n.host, "host", false, "the machine as a whole, and its own network namespace")
+	f.StringArrayVar(&n.dev, "dev", nil, "network device, in the namespace of --netns if one is given, or as DEVICE@NETNS\n(can be given several times, as all below)")
+	f.StringArrayVarP(&n.netns, "netns", "n", nil, "network namespace of a pod: its name, its file, or a process in it")
+	f.StringArrayVar(&n.manifest, "manifest", nil, "file with Kubernetes objects")
+	f.StringArrayVar(&n.db, "db", nil, "socket of the database of Open vSwitch or OVN; \"default\": where their package\nputs it")
+}
+
+// targets reads what is named. Error: nothing is, or something that is not there.
+func (n *mayTouch) targets() (t tune.Targets, err error) {
+	if t.Host = n.host; n.host {
+		t.Machines = []string{""}
+	}
+	for _, name := range n.netns {
+		file, err := netnsFile(name)
+		if err != nil {
+			return t, err
+		}
+		if file == "" {
+			t.Machines = append(t.Machines, file)
+			continue
+		}
+		t.Pods = append(t.Pods, file)
+	}
+	for _, name := range n.dev {
+		on, err := n.device(name)
+		if err == nil {
+			err = t.AddDevice(on)
+		}
+		if err != nil {
+			return t, err
+		}
+	}
+	for _, name := range n.manifest {
+		file, err := filepath.Abs(name)
+		if err != nil {
+			return t, err
+		}
+		t.Manifests = append(t.Manifests, file)
+	}
+	for _, socket := range n.db {
+		if socket == "default" {
+			socket = ""
+		}
+		t.Switches, t.Centrals = append(t.Switches, socket), append(t.Centrals, socket)
+	}
+	if !n.host && len(n.netns)+len(n.dev)+len(n.manifest)+len(n.db) == 0 {
+		return t, verr.New(verr.Usage, "cannot tune", "nothing is named that may be touched", "name it: --host, --dev, --netns, --manifest or --db; nothing is changed without --apply")
+	}
+	return t, nil
+}
+
+// device reads DEVICE or DEVICE@NETNS.
+func (n *mayTouch) device(text string) (knob.Target, error) {
+	device, netns, found := strings.Cut(text, "@")
+	switch {
+	case found:
+	case len(n.netns) == 1:
+		netns = n.netns[0]
+	case len(n.netns) > 1:
+		return knob.Target{}, verr.New(verr.Usage, "cannot tune dev "+text, "it may be in any of several namespaces", "say in which: --dev "+text+"@NETNS, or @self for the machine's own")
+	}
+	file, err := netnsFile(netns)
+	return knob.Target{Device: device, Netns: file}, err
+}

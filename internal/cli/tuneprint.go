@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/tune"
+)
+
+// plannedStep is a step that would change something, for machines.
+type plannedStep struct {
+	plannedKnob
+	State tune.State `json:"state"`
+	Name  string     `json:"name"`
+	Why   string     `json:"why"`
+	Note  string     `json:"note,omitempty"`
+	Next  []string   `json:"next,omitempty"` // values that a proof tries after this one
+}
+
+// printTuning prints what a profile would change, what it would not, and why.
+func printTuning(out io.Writer, profile tune.Profile, planned []tune.Planned, skipped []tune.Skipped, asJSON bool) error {
+	steps := []plannedStep{}
+	for i, k := range plannedKnobs(planned) {
+		w := planned[i].Wish
+		s := plannedStep{plannedKnob: k, State: w.Step.State, Name: w.Step.Name, Why: w.Step.Why, Note: w.Step.Note}
+		if len(w.Ladder) > 1 {
+			s.Next = w.Ladder[1:]
+		}
+		steps = append(steps, s)
+	}
+	if asJSON {
+		return printJSON(out, map[string]any{"profile": profile.Name, "title": profile.Title, "steps": steps, "skipped": append([]tune.Skipped{}, skipped...)})
+	}
+	fmt.Fprintf(out, "%s: %s\n", profile.Name, profile.Title)
+	if len(steps) > 0 {
+		fmt.Fprintln(out, "\nwould be changed:")
+	}
+	for _, s := range steps {
+		fmt.Fprintf(out, "  %s%s: %s -> %s  [%s]\n", s.Knob, where(s.Target), shortened(s.Now.Value, 60), s.Value, s.State)
+		for _, text := range []string{s.Why, s.Note} {
+			if text != "" {
+				fmt.Fprintf(out, "      %s\n", hanging(text, "      "))
+			}
+		}
+	}
+	if len(skipped) > 0 {
+		fmt.Fprintln(out, "\nleft out:")
+	}
+	for _, s := range skipped {
+		fmt.Fprintf(out, "  %s%s  [%s]\n      %s\n", s.Step.Name, where(s.Target), s.Step.State, hanging(s.Why, "      "))
+	}
+	if len(steps) == 0 {
+		_, err := fmt.Fprintln(out, "\nnothing would be changed")
+		return err
+	}
+	fmt.Fprintln(out, "\nwhat would be written:")
+	if err := printPlan(out, planned, false); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(out, "\nNothing was changed: --apply makes these changes, all or none.")
+	return err
+}
+
+// where is a target behind the name of what is done to it.
+func where(t knob.Target) string {
+	if text := t.String(); text != "" {
+		return " of " + text
+	}
+	return ""
+}
+
+// hanging breaks a text between words, all lines but the first behind a margin.
+func hanging(text, margin string) string {
+	return strings.ReplaceAll(folded(text), "\n\t\t\t", "\n"+margin)
+}
