@@ -5,6 +5,6 @@ func kernelKnobs() []Entry {
 	return []Entry{
 		busyPoll, budget, backlog, flowLimit,
 		tcpMem, sockMem, udpMem, tcpNotsent, tcpIdle, tcpFastopen, tcpCC, listen,
-		bpfJIT, ctSize, bridgeNF, jitter,
+		bpfJIT, ctSize, ctNotrack, nftFlowtable, bridgeNF, jitter, tunedProfile,
 	}
 }

@@ -1,0 +1,145 @@
+package change
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// TunedState is what tuned keeps on disk of the profile that it has: the bytes
+// of its two files. Nil: the file is not there.
+type TunedState struct {
+	Profile *string `json:"active_profile"`
+	Mode    *string `json:"profile_mode"`
+}
+
+// Text is the state as a value of a cell; that of neither file is absent.
+func (s TunedState) Text() (Value, error) {
+	if s.Profile == nil && s.Mode == nil {
+		return Value{}, nil
+	}
+	text, err := json.Marshal(s)
+	return Text(string(text)), err
+}
+
+// TunedStateOf reads it back.
+func TunedStateOf(v Value) (s TunedState, err error) {
+	if !v.Present {
+		return s, nil
+	}
+	if err := json.Unmarshal(v.Data, &s); err != nil {
+		return s, fmt.Errorf("read state of tuned: %w", err)
+	}
+	return s, nil
+}
+
+// Name is the profile, or profiles, that it says; empty: none.
+func (s TunedState) Name() string {
+	if s.Profile == nil {
+		return ""
+	}
+	return strings.Join(strings.Fields(*s.Profile), " ")
+}
+
+// tunedLimit is how long tuned gets to change its profile: its own limit is a
+// minute.
+var tunedLimit = machine.Patience(90 * time.Second)
+
+// tunedStore is the profile of tuned. It is changed by its own program, which
+// tells the daemon; then its files are made what they shall be to the byte, which
+// is also how the mode ("auto") comes back that the program cannot ask for. The
+// daemon reads them when it starts.
+func tunedStore(root string) Store {
+	files := fileStore(root)
+	profile := Cell{Store: files.Name, Key: "/etc/tuned/active_profile"}
+	mode := Cell{Store: files.Name, Key: "/etc/tuned/profile_mode"}
+	read := func(Cell) (Value, error) {
+		var s TunedState
+		for _, f := range []struct {
+			cell Cell
+			into **string
+		}{{profile, &s.Profile}, {mode, &s.Mode}} {
+			v, err := files.Read(f.cell)
+			if err != nil {
+				return Value{}, err
+			}
+			if v.Present {
+				text := v.String()
+				*f.into = &text
+			}
+		}
+		return s.Text()
+	}
+	return Store{
+		Name:  "tuned",
+		Lasts: true,
+		Read:  read,
+		Write: func(c Cell, v Value) error {
+			want, err := TunedStateOf(v)
+			if err != nil {
+				return err
+			}
+			if err := askTuned(want.Name()); err != nil {
+				return err
+			}
+			for _, f := range []struct {
+				cell Cell
+				text *string
+			}{{profile, want.Profile}, {mode, want.Mode}} {
+				value := Value{}
+				if f.text != nil {
+					value = Text(*f.text)
+				}
+				if now, err := files.Read(f.cell); err != nil || now.Equal(value) {
+					if err != nil {
+						return err
+					}
+					continue
+				}
+				if err := files.Write(f.cell, value); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		Sweep: func(Cell) error { return errors.Join(files.Sweep(profile), files.Sweep(mode)) },
+	}
+}
+
+// askTuned makes tuned have a profile; an empty name is none.
+func askTuned(name string) error {
+	args := append([]string{"profile"}, strings.Fields(name)...)
+	if name == "" {
+		args = []string{"off"}
+	}
+	program, err := lookTuned()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), tunedLimit)
+	defer cancel()
+	said, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("tuned-adm %s: %w: %s", strings.Join(args, " "), err, strings.Join(strings.Fields(string(said)), " "))
+	}
+	return nil
+}
+
+// lookTuned finds tuned's program. What is where we happen to be is not run.
+func lookTuned() (string, error) {
+	for _, folder := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/sbin", "/sbin") {
+		file := filepath.Join(folder, "tuned-adm")
+		if info, err := os.Stat(file); filepath.IsAbs(folder) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("find tuned-adm: %w", ErrNoProgram)
+}

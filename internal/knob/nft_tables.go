@@ -1,0 +1,160 @@
+package knob
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// ctNotrack keeps the outer packets of tunnels out of connection tracking.
+var ctNotrack = Entry{
+	Facts: Facts{
+		Name:     "ct.notrack",
+		Title:    "Whether the outer packets of tunnels are kept out of connection tracking, by an nftables table of Venturi's own",
+		Values:   "on (UDP ports 4789, 6081 and 8472), off, or the ports: 4789,6081",
+		Scope:    OfNetns,
+		Helps:    []Effect{Packets, Drops, CPU},
+		Risk:     "rules of this namespace that look at the state of a tunnel's outer packets no longer match; a rule that drops invalid or untracked ones drops them",
+		Needs:    "a namespace that tracks connections and that tunnels end in: each outer source port is a connection of its own. nftables in the kernel",
+		Grade:    GradeC,
+		Evidence: "the table of connections filled up with a tunnel's random source ports (OpenStack's neutron charm), without a number",
+		Undo:     "the table is deleted; nobody else's rules are touched",
+	},
+	Knob: ownTable{key: change.NotrackTable, on: []string{"4789", "6081", "8472"}, text: notrackText, check: isPort},
+}
+
+// nftFlowtable lets established connections pass by the rules.
+var nftFlowtable = Entry{
+	Facts: Facts{
+		Name:     "nft.flowtable",
+		Title:    "Whether established connections that are forwarded between devices pass by the rules, by an nftables table of Venturi's own",
+		Values:   "the devices, such as eth0,cali1; off",
+		Scope:    OfNetns,
+		Helps:    []Effect{Throughput, Packets, CPU},
+		Risk:     "skips all later hooks: marks, limits of connections and packets, and counters no longer see these packets (calico issue 13495)",
+		Needs:    "a namespace that forwards and tracks connections; modules nf_flow_table and nft_flow_offload. The devices must stay: one that goes away leaves the table without it",
+		Grade:    GradeA,
+		Evidence: "ten runs with their deviation in firewalld's blog; the figures are in a graph only",
+		Undo:     "the table is deleted, and connections in it go the whole way again",
+		Never:    "it takes packets past rules that somebody may count on",
+	},
+	Knob: ownTable{key: change.FlowTable, text: change.Flowtable, check: isDevice},
+}
+
+func notrackText(ports []string) string {
+	var numbers []int
+	for _, p := range ports {
+		n, _ := strconv.Atoi(p) // checked before
+		numbers = append(numbers, n)
+	}
+	return change.Notrack(numbers)
+}
+
+func isPort(word string) error { return number(1, 65535)(word) }
+
+func isDevice(word string) error {
+	const longest = 15 // the kernel's IFNAMSIZ without its end
+	if word == "" || word == "on" || len(word) > longest || strings.ContainsAny(word, "/ \t\n:") {
+		return fmt.Errorf("%q is no name of a device", word)
+	}
+	return nil
+}
+
+// ownTable is a knob that is a table of the packet filter of our own: it is there
+// for a list of words, or it is not there.
+type ownTable struct {
+	key   string
+	on    []string                    // what "on" means; nil: it must be said
+	text  func(words []string) string // of a table for these words
+	check func(word string) error
+}
+
+const (
+	off     = "off"
+	foreign = "changed by somebody else"
+)
+
+func (o ownTable) cell(t Target) (change.Cell, error) {
+	place, err := change.InNetns(t.Netns)
+	if err != nil {
+		return change.Cell{}, noNetns(t, err)
+	}
+	return change.Cell{Store: "nft", Place: place, Key: o.key}, nil
+}
+
+// Get is of [Knob].
+func (o ownTable) Get(m Machine, t Target) (Reading, error) {
+	cell, err := o.cell(t)
+	if err != nil {
+		return Reading{}, err
+	}
+	v, err := m.Cells.Read(cell)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return Reading{}, verr.Wrap(verr.Missing, "cannot read nftables", err, "take a kernel with nftables")
+	}
+	if err != nil || !v.Present {
+		return Reading{Value: off}, err
+	}
+	words := o.wordsIn(v.String())
+	if o.text(words) != v.String() {
+		return Reading{Value: foreign, Note: "table inet " + o.key + " holds more than we wrote"}, nil
+	}
+	return Reading{Value: strings.Join(words, ",")}, nil
+}
+
+// wordsIn finds the ports, or the devices, in the text of a table.
+func (o ownTable) wordsIn(text string) (words []string) {
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) > 6 && fields[0] == "flowtable":
+			words = fields[6:]
+		case len(fields) == 4 && fields[0] == "udp" && !slices.Contains(words, fields[2]):
+			words = append(words, fields[2])
+		}
+	}
+	return words
+}
+
+// Plan is of [Knob].
+func (o ownTable) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+	now, err := o.Get(m, t)
+	if err != nil {
+		return nil, err
+	}
+	cell, err := o.cell(t)
+	if err != nil {
+		return nil, err
+	}
+	what := fmt.Sprintf("cannot set table %s to %q", o.key, value)
+	if now.Value == foreign {
+		return nil, verr.New(verr.Failed, what, "somebody else has put something into it", "see it with: nft list table inet "+o.key)
+	}
+	if value == off {
+		return []change.Write{{Cell: cell}}, nil
+	}
+	words := strings.Split(value, ",")
+	if value == "on" && o.on != nil {
+		words = o.on
+	}
+	for i, w := range words {
+		if words[i] = strings.TrimSpace(w); o.check(words[i]) != nil || slices.Contains(words[:i], words[i]) {
+			return nil, verr.New(verr.Usage, what, fmt.Sprintf("%q makes no sense in it, or comes twice", w), "see what it takes with: venturi knob ls")
+		}
+	}
+	return []change.Write{{Cell: cell, Value: change.Text(o.text(words))}}, nil
+}
+
+// Range is of [Ranger].
+func (o ownTable) Range(m Machine, t Target) ([]string, error) {
+	now, err := o.Get(m, t)
+	if err != nil || o.on == nil || now.Value != off {
+		return nil, err
+	}
+	return []string{"on"}, nil
+}
