@@ -23,6 +23,8 @@ func Stores(root string) []Store {
 		deviceFileStore(),
 		kernelFileStore(root),
 		fileStore(root),
+		tunedStore(root),
+		nftStore(),
 	}
 }
 
