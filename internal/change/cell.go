@@ -111,7 +111,7 @@ var ErrGone = errors.New("gone")
 
 // Store is one kind of cells, such as the sysctls. Only Name, Read and Write
 // must be there. One write is one call of the kernel, or a file renamed into its
-// place: nobody ever finds half of it.
+// place: nobody ever finds half of it, but where Halfway says what that looks like.
 type Store struct {
 	Name string
 
@@ -128,6 +128,10 @@ type Store struct {
 	// kernel cleans white space, or rounds up to a power of two. Nil: only what is
 	// equal is alike.
 	Alike func(asked, found Value) bool
+
+	// Halfway tells whether found is what a write of asked leaves that was killed
+	// in the middle. Nil: a write has no middle.
+	Halfway func(asked, found Value) bool
 
 	// Lasts: the values outlive a reboot.
 	Lasts bool
@@ -197,6 +201,13 @@ func (c *Cells) Alike(cell Cell, asked, found Value) bool {
 	}
 	s, err := c.store(cell)
 	return err == nil && s.Alike != nil && asked.Present && found.Present && s.Alike(asked, found)
+}
+
+// Halfway tells whether found is what a write of asked to this cell leaves that
+// was killed in the middle.
+func (c *Cells) Halfway(cell Cell, asked, found Value) bool {
+	s, err := c.store(cell)
+	return err == nil && s.Halfway != nil && asked.Present && found.Present && s.Halfway(asked, found)
 }
 
 // Lasts tells whether a cell's value outlives a reboot.

@@ -21,6 +21,8 @@ func Stores(root string) []Store {
 	return []Store{
 		sysctlStore(),
 		deviceFileStore(),
+		linkStore(),
+		qdiscStore(),
 		kernelFileStore(root),
 		fileStore(root),
 		tunedStore(root),

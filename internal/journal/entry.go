@@ -54,8 +54,12 @@ func (j *Journal) wrote(e *Entry, v change.Value) bool {
 }
 
 // ours tells whether the entry may have left its cell with a value: the new one,
-// or an old one, for it may be in doubt, or have been swung back.
-func (j *Journal) ours(e *Entry, v change.Value) bool { return j.wrote(e, v) || e.wasBefore(v) }
+// or an old one, for it may be in doubt, or have been swung back; or with what a
+// write of either leaves that was killed in the middle.
+func (j *Journal) ours(e *Entry, v change.Value) bool {
+	halfway := j.cells.Halfway(e.Cell, e.written(), v) || j.cells.Halfway(e.Cell, e.Old, v)
+	return halfway || j.wrote(e, v) || e.wasBefore(v)
+}
 
 // found is what a write found in a cell, its own or one around it.
 func (e *Entry) found(id string) (v change.Value, known bool) {

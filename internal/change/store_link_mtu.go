@@ -1,0 +1,106 @@
+package change
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// aroundMTU lists what else the MTU of a device moves: IPv6 has one of its own
+// that follows it, and so do the devices that are made on top of it, in
+// whatever namespace, and the bridge that it is a port of.
+func aroundMTU(p Place) ([]Cell, error) {
+	cells := []Cell{ipv6MTU(p)}
+	spaces, _, err := machine.Reader{}.Find()
+	if err != nil {
+		return nil, err
+	}
+	places := []Place{p}
+	for i := 0; i < len(places); i++ { // what is on top of those on top follows too
+		for _, s := range spaces {
+			upper, err := followers(places[i], s.Path)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return nil, err
+			}
+			for _, u := range upper {
+				if slices.ContainsFunc(places, func(known Place) bool { return known.identity() == u.identity() }) {
+					continue
+				}
+				places = append(places, u)
+				cells = append(cells, Cell{Store: "link", Place: u, Key: "mtu"}, ipv6MTU(u))
+			}
+		}
+	}
+	return cells, nil
+}
+
+func ipv6MTU(p Place) Cell { return Sysctl(p, "net/ipv6/conf/"+p.Device.Name+"/mtu") }
+
+// followers lists the devices of a namespace whose MTU follows that of a device,
+// which may be in another one.
+func followers(of Place, netns string) (places []Place, err error) {
+	lower, err := of.Netns.find()
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.Open(lower)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", lower, err)
+	}
+	defer file.Close()
+	here, err := InNetns(netns)
+	if err != nil {
+		return nil, err
+	}
+	same := here.identity() == Place{Netns: of.Netns}.identity()
+	err = machine.Do(here.Netns.Path, func() error {
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		its := -1 // the number by which this namespace knows that of the device
+		if !same {
+			if its, err = h.GetNetNsIdByFd(int(file.Fd())); err != nil || its < 0 {
+				return err // it does not know it
+			}
+		}
+		links, err := machine.Links()
+		if err != nil {
+			return err
+		}
+		for _, link := range links {
+			on := link.Attrs().NetNsID == its && isUpon(link, of.Device)
+			if on || same && isBound(links, link, of.Device) {
+				places = append(places, Place{Netns: here.Netns, Device: deviceID(link)})
+			}
+		}
+		return nil
+	})
+	return places, err
+}
+
+// isUpon tells whether a device is made on top of another one, and of a kind
+// whose MTU follows.
+func isUpon(link netlink.Link, lower *DeviceID) bool {
+	kinds := []string{"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec"}
+	return link.Attrs().ParentIndex == lower.Index && slices.Contains(kinds, link.Type())
+}
+
+// isBound tells whether a device is the bridge of another one, which takes the
+// least MTU of its ports, or a port of a bond or team, which hands its own down.
+func isBound(links []netlink.Link, link netlink.Link, of *DeviceID) bool {
+	a := link.Attrs()
+	if a.MasterIndex == of.Index {
+		return of.Kind == "bond" || of.Kind == "team"
+	}
+	return link.Type() == "bridge" && slices.ContainsFunc(links, func(port netlink.Link) bool {
+		return port.Attrs().Index == of.Index && port.Attrs().MasterIndex == a.Index
+	})
+}
