@@ -245,9 +245,11 @@ func (r *Run) hopeless() bool {
 	return true
 }
 
+// errNoBaseline is wrapped by the error of a run whose baseline is dead.
+var errNoBaseline = errors.New("the path that all others are compared with has failed in every load and size")
+
 func (r *Run) noBaseline() error {
-	return verr.New(verr.Failed, "cannot go on without "+r.Plan.Arms[r.baseline()].Name,
-		"the path that all others are compared with has failed in every load and size", "see the warnings above; is the path up?")
+	return verr.Wrap(verr.Failed, "cannot go on without "+r.Plan.Arms[r.baseline()].Name, errNoBaseline, "see the warnings above; is the path up?")
 }
 
 // checkArms buries the arms that lack what they need. A path may well forward
