@@ -62,6 +62,7 @@ which command; with a number, every write of one, from what to what.
 				}
 				return printTxn(env.Stdout, t, trials)
 			}
+			h.Txns = append([]*journal.Txn{}, h.Txns...) // not null
 			if open {
 				h.Txns = slices.DeleteFunc(h.Txns, func(t *journal.Txn) bool { return !t.Open() })
 			}

@@ -66,7 +66,7 @@ func netnsFile(text string) (string, error) {
 	}
 	_, err := machine.ID(file)
 	switch {
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
 		return "", denied("cannot look into network namespace "+text, err)
 	case errors.Is(err, fs.ErrNotExist):
 		return "", verr.New(verr.Usage, "cannot find network namespace "+text, "there is no "+file, "see which there are with: ip netns ls")
