@@ -20,6 +20,14 @@ import (
 func Stores(root string) []Store {
 	return []Store{
 		sysctlStore(),
+		channels.made(),
+		rings.made(),
+		privateFlagStore(),
+		featureStore(),
+		coalesce.made(),
+		pause.made(),
+		flowHashStore(),
+		rssStore(),
 		deviceFileStore(),
 		linkStore(),
 		qdiscStore(),

@@ -1,0 +1,76 @@
+package change
+
+import (
+	"errors"
+	"maps"
+	"slices"
+)
+
+// deviceStores are the kinds of values that devices have, in the order in which
+// they are restored: what makes others anew comes first.
+func deviceStores() []Store {
+	return []Store{
+		channels.made(), rings.made(), privateFlagStore(), featureStore(),
+		coalesce.made(), pause.made(), flowHashStore(), rssStore(), linkStore(), deviceFileStore(),
+	}
+}
+
+// DeviceCells lists every value of a device that exists, in the order in which
+// they are to be restored.
+func DeviceCells(p Place) ([]Cell, error) {
+	if p.Device == nil {
+		return nil, errors.New("no device is named")
+	}
+	var candidates []Cell
+	add := func(store string, keys ...string) {
+		for _, key := range keys {
+			candidates = append(candidates, Cell{Store: store, Place: p, Key: key})
+		}
+	}
+	add(channels.store, "")
+	add(rings.store, "")
+	if flags, err := PrivateFlags(p); err == nil {
+		add("privflag", slices.Sorted(maps.Keys(flags))...)
+	}
+	features, err := DeviceFeatures(p)
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(features)) {
+		if features[name].Settable {
+			add("feature", name)
+		}
+	}
+	add(coalesce.store, "")
+	add(pause.store, "")
+	add("flowhash", slices.Sorted(maps.Keys(flows))...)
+	add("rss", "")
+	add("link", "mtu", "txqueuelen", "gso_max_size", "gro_max_size", "gso_ipv4_max_size", "gro_ipv4_max_size")
+	for _, pattern := range deviceFiles {
+		keys, err := DeviceFiles(p, pattern)
+		if err != nil {
+			return nil, err
+		}
+		add("net", keys...)
+	}
+	cells := NewCells(deviceStores()...)
+	return slices.DeleteFunc(candidates, func(c Cell) bool {
+		if c.Store == "feature" {
+			return false // it was just read
+		}
+		_, err := cells.Read(c)
+		return err != nil
+	}), nil
+}
+
+// deviceFiles are the files of a device in sysfs that can be set.
+var deviceFiles = []string{
+	"threaded", "napi_defer_hard_irqs", "gro_flush_timeout",
+	"queues/rx-*/rps_cpus", "queues/rx-*/rps_flow_cnt", "queues/tx-*/xps_cpus", "queues/tx-*/xps_rxqs",
+}
+
+// deviceCellsBut lists the other values of a cell's device.
+func deviceCellsBut(c Cell) ([]Cell, error) {
+	all, err := DeviceCells(c.Place)
+	return slices.DeleteFunc(all, func(other Cell) bool { return other.ID() == c.ID() }), err
+}
