@@ -1,0 +1,176 @@
+package knob
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// calicoFelix finds the FelixConfiguration: how Calico's agent works on all nodes.
+func calicoFelix(f *manifest) (fileSettings, error) { return calicoObject(f, "FelixConfiguration") }
+
+// calicoFelixKnobs are those of Calico's agent.
+func calicoFelixKnobs() []Entry {
+	return []Entry{
+		{
+			Facts: Facts{
+				Name:     "cal.bpf",
+				Title:    "Calico's datapath is eBPF instead of iptables",
+				Values:   "on, off",
+				Scope:    OfManifest,
+				Helps:    []Effect{Latency, CPU},
+				Risk:     "open connections are reset; rules that others have in iptables do not see packets of pods",
+				Needs:    "kernel 5.3 or newer; Felix knows the API server's address by itself, and kube-proxy is off then",
+				Grade:    GradeC,
+				Evidence: "Calico's documentation, without a number",
+				Undo:     undoCalico + ", and open connections are reset; kube-proxy must be back before",
+			},
+			Knob: toggleIn(calicoFelix, "bpfEnabled").noted("kube-proxy must go when it is on, and be back before it is off; " + ownCalico),
+		},
+		{
+			Facts: felix("cal.bpf_dsr", "How answers of Services go back to clients outside the cluster", "dsr (straight to the client), tunnel (by the node that they came by)",
+				"networks that check sources drop the packets", []Effect{Latency, Throughput}),
+			Knob: inBPF(choiceIn(calicoFelix, "bpfExternalServiceMode", []string{"dsr", "DSR"}, []string{"tunnel", "Tunnel"})),
+		},
+		{
+			Facts: felix("cal.bpf_ctlb", "Addresses of Services are translated when a socket connects instead of in each packet", "tcp, all, off",
+				"programs that stay connected do not notice that a backend went away (all: UDP too)", []Effect{Latency, CPU}),
+			Knob: inBPF(choiceIn(calicoFelix, "bpfConnectTimeLoadBalancing", []string{"tcp", "TCP"}, []string{"all", "Enabled"}, []string{"off", "Disabled"})),
+		},
+		{
+			Facts: felix("cal.bpf_peer", "Packets go into a pod past the host's end of its device", "on, l2 (for such devices only), off",
+				"who captures on the host's end does not see them", []Effect{Latency, CPU}),
+			Knob: inBPF(choiceIn(calicoFelix, "bpfRedirectToPeer", []string{"on", "Enabled"}, []string{"l2", "L2Only"}, []string{"off", "Disabled"})),
+		},
+		{
+			Facts: felix("cal.bpf_attach", "How Calico's programs hang on devices", "tcx, tc",
+				"tcx wants kernel 6.6", []Effect{CPU}),
+			Knob: inBPF(choiceIn(calicoFelix, "bpfAttachType", []string{"tcx", "TCX"}, []string{"tc", "TC"})),
+		},
+		{
+			Facts: felix("cal.hostct", "Traffic of the host itself is not tracked where Calico's programs know it", "on, off",
+				"rules of the host that ask for the state of a connection do not match", []Effect{CPU, Packets}),
+			Knob: inBPF(toggleIn(calicoFelix, "bpfHostConntrackBypass")),
+		},
+		{
+			Facts: Facts{
+				Name:     "cal.flowtable",
+				Title:    "Packets of known connections skip most of netfilter (nftables' flow table)",
+				Values:   "on, off",
+				Scope:    OfManifest,
+				Helps:    []Effect{Throughput, CPU},
+				Risk:     "limits of packets and connections and DSCP marks do not hold for them (calico issue 13495)",
+				Needs:    "a Calico that knows nftablesFlowTableOffload, in nftables mode; nodes that forward",
+				Grade:    GradeC,
+				Evidence: "Calico's source, without a number",
+				Undo:     undoCalico,
+			},
+			Knob: choiceIn(calicoFelix, "nftablesFlowTableOffload", []string{"on", "All"}, []string{"off", "Disabled"}).judged(func(s fileSettings, r Reading) Reading {
+				r.Note = ownCalico
+				if mode, _ := s.get("nftablesMode"); r.Value == "on" && mode != "Enabled" {
+					r.Note = "only where Felix is in nftables mode, and the file does not set nftablesMode to Enabled; " + r.Note
+				}
+				if on := isOn(s, "bpfEnabled"); r.Value == "on" && on {
+					r.Effective, r.Note = "off", "the eBPF datapath is on in this file (knob cal.bpf): it has no flow table"
+				}
+				return r
+			}),
+		},
+		{
+			Facts: Facts{
+				Name:     "cal.tnl_csum",
+				Title:    "Felix leaves checksums of its VXLAN device to the NIC",
+				Values:   "off (it says that offloading is broken), on (that it works)",
+				Scope:    OfManifest,
+				Helps:    []Effect{Throughput, Drops},
+				Risk:     "off, checksums cost CPU where the NIC would do them right",
+				Needs:    "bad checksums or retransmits on the VXLAN device; try virt.tx_csum on one node first: this is what keeps it",
+				Grade:    GradeB,
+				Evidence: "200 Mb/s to more than 9 Gb/s on kernel 6.12 (calico issue 11435)",
+				Undo:     undoCalico + "; the feature of the device stays as it is until Felix starts again",
+			},
+			Knob: inManifest{open: calicoFelix, keys: []string{detectKey}, read: readTunnelChecksum, pairs: pairsTunnelChecksum, trials: []string{"off", "on"}},
+		},
+		{
+			Facts: Facts{
+				Name:     "cal.mtu",
+				Title:    "MTU of Calico's VXLAN devices",
+				Values:   "bytes, such as 8950",
+				Scope:    OfManifest,
+				Helps:    []Effect{Throughput, CPU},
+				Risk:     "packets that a part of the way cannot carry vanish",
+				Needs:    "a way that was probed to every node; pods keep their MTU until they are made anew",
+				Grade:    GradeC,
+				Evidence: "Calico's documentation, without a number",
+				Undo:     undoCalico + "; pods made meanwhile keep their MTU",
+				Never:    "one node that cannot carry it is cut off: the way to all of them must be probed before",
+			},
+			Knob: textIn(calicoFelix, "vxlanMTU", number(576, 65535)).noted("pods keep their MTU until they are made anew; " + ownCalico),
+		},
+	}
+}
+
+// felix are the facts of what belongs to Calico's eBPF datapath.
+func felix(name, title, values, risk string, helps []Effect) Facts {
+	return Facts{
+		Name: name, Title: title, Values: values,
+		Scope:    OfManifest,
+		Helps:    helps,
+		Risk:     risk,
+		Needs:    "Calico's eBPF datapath (cal.bpf)",
+		Grade:    GradeC,
+		Evidence: "Calico's documentation, without a number",
+		Undo:     undoCalico,
+	}
+}
+
+// inBPF is for what does nothing while Calico's eBPF datapath is off.
+func inBPF(k inManifest) inManifest {
+	return k.judged(func(s fileSettings, r Reading) Reading {
+		r.Note = ownCalico
+		if !isOn(s, "bpfEnabled") {
+			r.Note = "it does nothing while the eBPF datapath is off, as it is by this file (knob cal.bpf); " + r.Note
+		}
+		return r
+	})
+}
+
+// detectKey is where Felix is told what it would find out: "A=true,B=false".
+const (
+	detectKey      = "featureDetectOverride"
+	checksumBroken = "ChecksumOffloadBroken"
+)
+
+// override gives the parts of it, without the one that is ours, and that one's text.
+func override(s fileSettings) (others []string, ours string) {
+	text, _ := s.get(detectKey)
+	for part := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		switch {
+		case name == checksumBroken:
+			ours = value
+		case name != "":
+			others = append(others, strings.TrimSpace(part))
+		}
+	}
+	return others, ours
+}
+
+func readTunnelChecksum(s fileSettings) Reading {
+	r := Reading{Value: asDefault, Note: ownCalico}
+	_, ours := override(s)
+	if isBroken, err := strconv.ParseBool(ours); err == nil {
+		r.Value = map[bool]string{true: "off", false: "on"}[isBroken]
+	}
+	return r
+}
+
+func pairsTunnelChecksum(s fileSettings, value string) ([]filePair, error) {
+	others, _ := override(s)
+	text, known := map[string]string{"off": "true", "on": "false"}[value]
+	if !known {
+		return nil, errors.New("want off, on, or " + asDefault)
+	}
+	return []filePair{{key: detectKey, text: strings.Join(slices.Concat(others, []string{checksumBroken + "=" + text}), ",")}}, nil
+}

@@ -1,0 +1,101 @@
+package knob
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// ciliumValues gives where the chart of Cilium takes what the agent calls
+// otherwise.
+var ciliumValues = map[string]string{
+	"routing-mode":                        "routingMode",
+	"tunnel":                              "tunnel", // until 1.14
+	"auto-direct-node-routes":             "autoDirectNodeRoutes",
+	"ipv4-native-routing-cidr":            "ipv4NativeRoutingCIDR",
+	"kube-proxy-replacement":              "kubeProxyReplacement",
+	"enable-bpf-masquerade":               "bpf.masquerade",
+	"enable-ipv4-masquerade":              "enableIPv4Masquerade",
+	"enable-host-legacy-routing":          "bpf.hostLegacyRouting",
+	"datapath-mode":                       "bpf.datapathMode",
+	"enable-ipv4-big-tcp":                 "enableIPv4BIGTCP",
+	"enable-ipv6-big-tcp":                 "enableIPv6BIGTCP",
+	"install-no-conntrack-iptables-rules": "installNoConntrackIptablesRules",
+	"enable-bandwidth-manager":            "bandwidthManager.enabled",
+	"enable-bbr":                          "bandwidthManager.bbr",
+	"bpf-lb-acceleration":                 "loadBalancer.acceleration",
+	"bpf-lb-mode":                         "loadBalancer.mode",
+	"bpf-map-dynamic-size-ratio":          "bpf.mapDynamicSizeRatio",
+	"bpf-distributed-lru":                 "bpf.distributedLRU.enabled",
+	"preallocate-bpf-maps":                "bpf.preallocateMaps",
+	"enable-bpf-clock-probe":              "bpfClockProbe",
+	"enable-hubble":                       "hubble.enabled",
+	"monitor-aggregation-interval":        "bpf.monitorInterval",
+}
+
+// ciliumRoots are keys by which a file of values is known to be for Cilium's chart.
+var ciliumRoots = []string{"routingMode", "tunnel", "tunnelProtocol", "autoDirectNodeRoutes", "ipv4NativeRoutingCIDR", "kubeProxyReplacement",
+	"bpf", "bandwidthManager", "hubble", "loadBalancer", "k8sServiceHost", "ipam", "operator", "cni", "encryption", "endpointRoutes", "enableIPv4Masquerade"}
+
+// ciliumIn finds Cilium's settings in a file: its ConfigMap, what a
+// CiliumNodeConfig lays over that on some nodes, or the values of its chart.
+func ciliumIn(f *manifest) (fileSettings, error) {
+	o, err := f.the("ConfigMap", "cilium-config")
+	if err == nil {
+		return inMapping{f: f, at: o.at, keys: inData("data"), strings: true}, nil
+	}
+	if verr.Code(err) != verr.Missing {
+		return nil, err
+	}
+	node, nodeErr := f.the("CiliumNodeConfig", "")
+	if nodeErr == nil {
+		return inMapping{f: f, at: node.at, keys: inData("spec", "defaults"), strings: true, some: true}, nil
+	}
+	if verr.Code(nodeErr) != verr.Missing {
+		return nil, nodeErr
+	}
+	if all := f.objects(); len(all) == 1 && all[0].kind == "" && slices.ContainsFunc(ciliumRoots, func(k string) bool { return indexOf(all[0].node, k) >= 0 }) {
+		return inMapping{f: f, at: all[0].at, keys: func(key string) []string { return strings.Split(ciliumValues[key], ".") }}, nil
+	}
+	return nil, err
+}
+
+// restartCilium is how such a change comes into effect, and how it goes.
+const (
+	restartCilium = "the agents read it when they start: kubectl -n kube-system rollout restart ds/cilium; try it on one pair of nodes first, by a CiliumNodeConfig"
+	undoCilium    = "the file gets its old bytes back; apply it and restart the agents again"
+	undoPods      = undoCilium + ", and restart the pods: their devices were made as the setting was then"
+)
+
+// ciliumNeeds says in a note what else must be so for a setting to do anything.
+func ciliumNeeds(r Reading, what ...string) Reading {
+	r.Note = strings.Join(append(what, restartCilium), "; ")
+	return r
+}
+
+// replacesKubeProxy tells whether Cilium does the work of kube-proxy, in the old
+// words or the new ones.
+func replacesKubeProxy(s fileSettings) bool {
+	text, _ := s.get("kube-proxy-replacement")
+	return text == "true" || text == "strict"
+}
+
+// isNative tells whether packets go without a tunnel.
+func isNative(s fileSettings) bool {
+	mode, _ := s.get("routing-mode")
+	old, _ := s.get("tunnel")
+	return mode == "native" || mode == "" && old == "disabled"
+}
+
+// masqueradesInBPF tells whether nothing is left to iptables that leaves the node.
+func masqueradesInBPF(s fileSettings) bool {
+	all, there := s.get("enable-ipv4-masquerade")
+	return isOn(s, "enable-bpf-masquerade") || there && all == "false"
+}
+
+// routesInBPF tells whether packets pass by the host's own stack, as far as
+// the file says it.
+func routesInBPF(s fileSettings) bool {
+	return !isOn(s, "enable-host-legacy-routing") && replacesKubeProxy(s) && masqueradesInBPF(s)
+}

@@ -1,0 +1,180 @@
+package knob
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// ciliumDatapath are sizes and extras of Cilium's datapath.
+func ciliumDatapath() []Entry {
+	return []Entry{
+		{
+			Facts: Facts{
+				Name:     "cil.bigtcp",
+				Title:    "Packets of more than 64 KiB inside of the nodes (BIG TCP)",
+				Values:   "ipv4, ipv6, both, off",
+				Scope:    OfManifest,
+				Helps:    []Effect{Throughput, CPU},
+				Risk:     "devices of tunnels could not be set up with it (cilium issue 46337), and it had no effect in others (issue 32942)",
+				Needs:    "kernel 5.19 for IPv6 and 6.3 for IPv4, a NIC of mlx4, mlx5 or ice, no IPsec; in tunnels since Cilium 1.19",
+				Grade:    GradeC,
+				Evidence: "Cilium's tuning guide for 100 Gb/s and more, without a number",
+				Undo:     undoPods,
+			},
+			Knob: inManifest{
+				open: ciliumIn, keys: []string{"enable-ipv4-big-tcp", "enable-ipv6-big-tcp"}, read: readBigTCP, pairs: pairsBigTCP,
+				trials: []string{"ipv4", "ipv6", "both", "off"},
+			},
+		},
+		{
+			Facts: Facts{
+				Name:     "cil.bwm",
+				Title:    "Cilium's bandwidth manager: queues that pace what pods send",
+				Values:   "on, off",
+				Scope:    OfManifest,
+				Helps:    []Effect{Throughput},
+				Risk:     "queues of kind mq and fq stay on the NICs when it is off again (cilium issue 20878), and it sets sysctls of the node",
+				Needs:    "kube-proxy replacement",
+				Grade:    GradeC,
+				Evidence: "Cilium's documentation, without a number",
+				Undo:     undoCilium + "; the queues on the NICs stay until they are set back",
+			},
+			Knob: toggleIn(ciliumIn, "enable-bandwidth-manager").judged(func(s fileSettings, r Reading) Reading {
+				if r.Value == "on" {
+					return needsReplacement(s, r)
+				}
+				return ciliumNeeds(r)
+			}),
+		},
+		{
+			Facts: Facts{
+				Name:     "cil.bbr",
+				Title:    "Pods send by BBR congestion control",
+				Values:   "on, off",
+				Scope:    OfManifest,
+				Helps:    []Effect{Throughput},
+				Risk:     "unfair to others on the same way, and more retransmits",
+				Needs:    "kernel 5.18, the bandwidth manager (cil.bwm) and eBPF host routing (cil.hostroute); for ways that lose packets, not inside of a data centre",
+				Grade:    GradeC,
+				Evidence: "Cilium's documentation, without a number",
+				Undo:     undoPods,
+			},
+			Knob: toggleIn(ciliumIn, "enable-bbr").judged(func(s fileSettings, r Reading) Reading {
+				switch {
+				case r.Value != "on" || s.partial():
+					return ciliumNeeds(r)
+				case !isOn(s, "enable-bandwidth-manager"):
+					r.Effective = "off"
+					return ciliumNeeds(r, "it is nothing without the bandwidth manager (knob cil.bwm)")
+				case !routesInBPF(s):
+					return ciliumNeeds(r, "it needs eBPF host routing, which is not on by this file (knob cil.hostroute)")
+				}
+				return ciliumNeeds(r)
+			}),
+		},
+		{
+			Facts: mapFacts("cil.maps", "How much of the memory Cilium's tables may take", "a share, such as 0.0025 (Cilium's own) or 0.08"),
+			Knob:  textIn(ciliumIn, "bpf-map-dynamic-size-ratio", shareOfMemory, "0.0025", "0.08").noted("with 0.08 the guide also turns on cil.lru; " + restartCilium),
+		},
+		{
+			Facts: mapFacts("cil.lru", "Cilium's tables of connections have a list of their own on every CPU", "on, off"),
+			Knob:  toggleIn(ciliumIn, "bpf-distributed-lru").noted("tables must be larger with it (cil.maps 0.08); " + restartCilium),
+		},
+		{
+			Facts: mapFacts("cil.prealloc", "Cilium's tables are allocated before they are needed", "on, off"),
+			Knob:  toggleIn(ciliumIn, "preallocate-bpf-maps").noted(restartCilium),
+		},
+		{
+			Facts: mapFacts("cil.clock", "Cilium reads a cheaper clock for its tables of connections", "on, off"),
+			Knob:  toggleIn(ciliumIn, "enable-bpf-clock-probe").noted("entries from before are misread; " + restartCilium),
+		},
+		{
+			Facts: Facts{
+				Name:     "cil.hubble",
+				Title:    "Cilium shows flows to its observer (Hubble)",
+				Values:   "on, off",
+				Scope:    OfManifest,
+				Helps:    []Effect{CPU, Packets},
+				Risk:     "nobody can look at flows any more",
+				Needs:    "nothing",
+				Grade:    GradeD,
+				Evidence: "off wins 1 to 15 % by Cilium's documentation, nothing by a benchmark on TKE",
+				Undo:     undoCilium,
+			},
+			Knob: toggleIn(ciliumIn, "enable-hubble").noted(restartCilium),
+		},
+		{
+			Facts: Facts{
+				Name:     "cil.monitor",
+				Title:    "How often Cilium tells its observers about the same connection",
+				Values:   "a time, such as 5s (Cilium's own) or 10s",
+				Scope:    OfManifest,
+				Helps:    []Effect{CPU},
+				Risk:     "observers see less",
+				Needs:    "Hubble or another observer; monitor-aggregation medium or higher",
+				Grade:    GradeD,
+				Evidence: "Cilium's documentation names 10s to save some of Hubble's cost; see cil.hubble",
+				Undo:     undoCilium,
+			},
+			Knob: textIn(ciliumIn, "monitor-aggregation-interval", timeSpan, "5s", "10s").noted(restartCilium),
+		},
+	}
+}
+
+func mapFacts(name, title, values string) Facts {
+	return Facts{
+		Name: name, Title: title, Values: values,
+		Scope:    OfManifest,
+		Helps:    []Effect{Packets},
+		Risk:     "memory; tables are made anew, which cuts connections",
+		Needs:    "many new connections a second",
+		Grade:    GradeC,
+		Evidence: "Cilium's tuning guide has it in its profile, without a number of its own",
+		Undo:     undoCilium + "; connections are cut again",
+	}
+}
+
+func shareOfMemory(value string) error {
+	n, err := strconv.ParseFloat(value, 64)
+	if err != nil || !(n > 0 && n <= 1) {
+		return errors.New("want a share above 0 and up to 1")
+	}
+	return nil
+}
+
+func timeSpan(value string) error {
+	if d, err := time.ParseDuration(value); err != nil || d <= 0 {
+		return errors.New("want a time, such as 5s")
+	}
+	return nil
+}
+
+func readBigTCP(s fileSettings) Reading {
+	_, four := s.get("enable-ipv4-big-tcp")
+	_, six := s.get("enable-ipv6-big-tcp")
+	r := Reading{Value: "off"}
+	switch on4, on6 := isOn(s, "enable-ipv4-big-tcp"), isOn(s, "enable-ipv6-big-tcp"); {
+	case on4 && on6:
+		r.Value = "both"
+	case on4:
+		r.Value = "ipv4"
+	case on6:
+		r.Value = "ipv6"
+	case !four && !six:
+		r.Value = asDefault
+	}
+	if r.Value != "off" && r.Value != asDefault && !routesInBPF(s) && !s.partial() {
+		return ciliumNeeds(r, "it needs eBPF host routing, which is not on by this file (knob cil.hostroute)", "pods made before keep their size")
+	}
+	return ciliumNeeds(r, "pods made before keep their size")
+}
+
+func pairsBigTCP(_ fileSettings, value string) ([]filePair, error) {
+	on, known := map[string][2]bool{"ipv4": {true, false}, "ipv6": {false, true}, "both": {true, true}, "off": {}}[value]
+	if !known {
+		return nil, errors.New("want ipv4, ipv6, both, off, or " + asDefault)
+	}
+	return []filePair{{key: "enable-ipv4-big-tcp", text: fmt.Sprint(on[0])}, {key: "enable-ipv6-big-tcp", text: fmt.Sprint(on[1])}}, nil
+}

@@ -1,0 +1,178 @@
+package knob
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// ciliumRouting are how packets get from node to node, and from pod to node.
+func ciliumRouting() []Entry {
+	return []Entry{
+		{
+			Facts: Facts{
+				Name:     "cil.native",
+				Title:    "Cilium sends packets of pods as they are, without a tunnel",
+				Values:   "native, native,cidr=10.244.0.0/16 (which destinations are pods), native,direct=off (routes come by others), tunnel",
+				Scope:    OfManifest,
+				Helps:    []Effect{Latency, Throughput, CPU},
+				Risk:     "where the network between the nodes does not know the pods' addresses, their packets vanish",
+				Needs:    "nodes next to each other on one layer 2, or a network that routes the pods' addresses",
+				Grade:    GradeC,
+				Evidence: "Cilium's tuning guide, without a number; saves the 50 bytes of VXLAN",
+				Undo:     undoPods,
+			},
+			Knob: inManifest{
+				open: ciliumIn, keys: []string{"routing-mode", "tunnel", "auto-direct-node-routes"},
+				read: readNative, pairs: pairsNative, trials: []string{"native", "tunnel"},
+			},
+		},
+		{
+			Facts: Facts{
+				Name:     "cil.masq",
+				Title:    "Cilium masquerades in eBPF instead of iptables",
+				Values:   "on, off",
+				Scope:    OfManifest,
+				Helps:    []Effect{Latency, CPU},
+				Risk:     "masquerading differs in details: only devices that Cilium knows do it",
+				Needs:    "kube-proxy replacement; routing past the host's stack needs it",
+				Grade:    GradeC,
+				Evidence: "Cilium's tuning guide, without a number",
+				Undo:     undoCilium,
+			},
+			Knob: toggleIn(ciliumIn, "enable-bpf-masquerade").judged(func(s fileSettings, r Reading) Reading {
+				if r.Value == "on" && !replacesKubeProxy(s) && !s.partial() {
+					return ciliumNeeds(r, "it needs kube-proxy-replacement, which is not on in this file (knob cil.kpr)")
+				}
+				return ciliumNeeds(r)
+			}),
+		},
+		{
+			Facts: Facts{
+				Name:     "cil.hostroute",
+				Title:    "Cilium takes packets past the host's network stack (eBPF host routing)",
+				Values:   "on, off; it is enable-host-legacy-routing the other way round",
+				Scope:    OfManifest,
+				Helps:    []Effect{Latency, Throughput, CPU},
+				Risk:     "iptables rules of the host and of service meshes are not asked any more",
+				Needs:    "kernel 5.10; kube-proxy replacement (cil.kpr) and masquerading in eBPF (cil.masq), else it stays off whatever is set",
+				Grade:    GradeB,
+				Evidence: "Cilium's benchmark (100G, Cilium 1.9.6): pods reach node-to-node throughput with it; the figures are pictures",
+				Undo:     undoCilium,
+			},
+			Knob: choiceIn(ciliumIn, "enable-host-legacy-routing", []string{"on", "false"}, []string{"off", "true"}).judged(judgeHostRouting),
+		},
+		{
+			Facts: Facts{
+				Name:     "cil.netkit",
+				Title:    "What kind of device Cilium gives to pods",
+				Values:   "netkit, veth",
+				Scope:    OfManifest,
+				Helps:    []Effect{Latency, Throughput},
+				Risk:     "beta; the cluster's DNS failed with it in one report (cilium issue 34543)",
+				Needs:    "kernel 6.8, eBPF host routing, no transparent proxy; only pods made afterwards have such devices",
+				Grade:    GradeB,
+				Evidence: "12 % more connections a second (ByteDance, told by Isovalent)",
+				Undo:     undoPods,
+			},
+			Knob: choiceIn(ciliumIn, "datapath-mode", []string{"netkit", "netkit"}, []string{"veth", "veth"}).judged(func(s fileSettings, r Reading) Reading {
+				if r.Value == "netkit" && !routesInBPF(s) && !s.partial() {
+					return ciliumNeeds(r, "it needs eBPF host routing, which is not on by this file (knob cil.hostroute)", "only pods made afterwards have it")
+				}
+				return ciliumNeeds(r, "only pods made afterwards have it")
+			}),
+		},
+	}
+}
+
+func readNative(s fileSettings) Reading {
+	mode, there := s.get("routing-mode")
+	old, older := s.get("tunnel")
+	var r Reading
+	switch {
+	case there:
+		r.Value = mode
+	case older && old == "disabled":
+		r.Value = "native"
+	case older:
+		r.Value = "tunnel"
+	default:
+		r.Value = asDefault
+	}
+	var notes []string
+	if there && older {
+		notes = append(notes, "the file has routing-mode and the old key tunnel: newer agents refuse that, older ones know tunnel only")
+	}
+	if r.Value == "native" && !isOn(s, "auto-direct-node-routes") && !s.partial() {
+		notes = append(notes, "auto-direct-node-routes is not on: somebody else must route the pods' addresses")
+	}
+	return ciliumNeeds(r, notes...)
+}
+
+func pairsNative(s fileSettings, value string) ([]filePair, error) {
+	mode, options, _ := strings.Cut(value, ",")
+	_, newer := s.get("routing-mode")
+	_, older := s.get("tunnel")
+	key, text, direct := "routing-mode", mode, "true"
+	if older && !newer {
+		key, text = "tunnel", map[string]string{"native": "disabled", "tunnel": "vxlan"}[mode]
+		if now, _ := s.get("tunnel"); mode == "tunnel" && now != "disabled" {
+			text = now // geneve stays geneve
+		}
+	}
+	var more []filePair
+	for option := range strings.SplitSeq(options, ",") {
+		name, with, _ := strings.Cut(option, "=")
+		_, err := netip.ParsePrefix(with)
+		switch {
+		case option == "":
+		case mode == "native" && name == "cidr" && err == nil:
+			more = append(more, filePair{key: "ipv4-native-routing-cidr", text: with})
+		case mode == "native" && name == "direct" && (with == "on" || with == "off"):
+			direct = map[string]string{"on": "true", "off": "false"}[with]
+		default:
+			return nil, fmt.Errorf("%q is no option of %s: want cidr=NETWORK or direct=on|off", option, mode)
+		}
+	}
+	switch mode {
+	case "native":
+		_, told := s.get("ipv4-native-routing-cidr")
+		masquerades, there := s.get("enable-ipv4-masquerade")
+		if len(more) == 0 && !told && !s.partial() && !(there && masquerades == "false") {
+			return nil, errors.New("the agents would not start: the file does not say which destinations need no masquerading (ipv4-native-routing-cidr); add it: native,cidr=10.244.0.0/16")
+		}
+	case "tunnel":
+		direct = "false" // such routes and a tunnel exclude each other
+		if _, there := s.get("auto-direct-node-routes"); !there {
+			return []filePair{{key: key, text: text}}, nil
+		}
+	default:
+		return nil, errors.New("want native, tunnel, or " + asDefault)
+	}
+	return append(more, filePair{key: key, text: text}, filePair{key: "auto-direct-node-routes", text: direct}), nil
+}
+
+// judgeHostRouting says what the setting comes to: it is named the other way
+// round, and does nothing by itself.
+func judgeHostRouting(s fileSettings, r Reading) Reading {
+	if r.Value == "off" {
+		return ciliumNeeds(r, `enable-host-legacy-routing is "true": packets take the host's stack`)
+	}
+	var missing []string
+	if !replacesKubeProxy(s) {
+		missing = append(missing, "kube-proxy-replacement (knob cil.kpr)")
+	}
+	if !masqueradesInBPF(s) {
+		missing = append(missing, "enable-bpf-masquerade (knob cil.masq)")
+	}
+	switch {
+	case s.partial():
+		return ciliumNeeds(r, "it is in effect only where the ConfigMap has kube-proxy-replacement and enable-bpf-masquerade on: the file does not say")
+	case len(missing) == 0:
+		return ciliumNeeds(r, "cilium status says \"Host Routing: BPF\" when it is in effect")
+	case r.Value == "on":
+		r.Effective = "off"
+	}
+	return ciliumNeeds(r, "packets take the host's stack all the same: "+strings.Join(missing, " and ")+" is not on in this file")
+}

@@ -1,0 +1,112 @@
+package knob
+
+import (
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// kubeProxyKnobs are those of kube-proxy.
+func kubeProxyKnobs() []Entry {
+	return []Entry{{
+		Facts: Facts{
+			Name:     "kp.mode",
+			Title:    "What kube-proxy makes Services with",
+			Values:   "iptables, ipvs, nftables",
+			Scope:    OfManifest,
+			Helps:    []Effect{Latency},
+			Risk:     "node ports on localhost and pods that reach themselves by a Service work otherwise; rules of the old mode stay until kube-proxy cleans up",
+			Needs:    "nftables: kernel 5.13, and Kubernetes 1.31 (1.33: no longer beta); it is worth it with more than about 1000 Services",
+			Grade:    GradeD,
+			Evidence: "a first packet walks all rules of iptables and a few of nftables (Kubernetes' documentation, EKS); with few Services a benchmark on TKE found no gain",
+			Undo:     "the file gets its old bytes back; apply it, clean up with kube-proxy --cleanup on each node, and restart the DaemonSet",
+		},
+		Knob: choiceIn(kubeProxy, "mode", []string{"iptables", "iptables"}, []string{"ipvs", "ipvs"}, []string{"nftables", "nftables"}).judged(func(_ fileSettings, r Reading) Reading {
+			if r.Value == "" {
+				r.Value = asDefault // what kubeadm writes
+			}
+			r.Note = "in effect when kube-proxy has restarted: kubectl -n kube-system rollout restart ds/kube-proxy; rules of the old mode stay until kube-proxy --cleanup"
+			return r
+		}),
+	}}
+}
+
+// kubeProxy finds kube-proxy's configuration: an object of its own, or a text in
+// its ConfigMap.
+func kubeProxy(f *manifest) (fileSettings, error) {
+	own, err := f.the("KubeProxyConfiguration", "")
+	if err == nil {
+		return inMapping{f: f, at: own.at, keys: belowKeys()}, nil
+	}
+	if verr.Code(err) != verr.Missing {
+		return nil, err
+	}
+	o, err := f.the("ConfigMap", "kube-proxy")
+	if err != nil {
+		return nil, err
+	}
+	s := inText{f: f, at: o.at}
+	for _, key := range []string{"data", "config.conf"} {
+		i := indexOf(f.node(s.at), key)
+		if i < 0 {
+			return nil, verr.New(verr.Missing, "cannot find kube-proxy's configuration", "ConfigMap kube-proxy has no "+key, "name the file with the one that kubeadm made")
+		}
+		s.at = s.at.below(i + 1)
+	}
+	if n := f.node(s.at); n.Kind != yaml.ScalarNode {
+		return nil, verr.New(verr.Usage, "cannot read kube-proxy's configuration", fmt.Sprintf("line %d: config.conf is no text of its own", n.Line), "write it out")
+	}
+	if _, _, err := s.inside(); err != nil {
+		return nil, verr.Wrap(verr.Usage, "cannot read kube-proxy's configuration", err, "see what is in config.conf")
+	}
+	return s, nil
+}
+
+// inText are settings of an object that is the text of a value of another one.
+type inText struct {
+	f  *manifest
+	at nodeAt // of the value
+}
+
+func (s inText) inside() (*manifest, inMapping, error) {
+	f, err := parseManifest([]byte(s.f.node(s.at).Value))
+	if err != nil {
+		return nil, inMapping{}, err
+	}
+	all := f.objects()
+	if len(all) != 1 {
+		return nil, inMapping{}, fmt.Errorf("it has %d objects, want one", len(all))
+	}
+	return f, inMapping{f: f, at: all[0].at, keys: belowKeys()}, nil
+}
+
+func (s inText) get(key string) (string, bool) {
+	_, in, err := s.inside()
+	if err != nil {
+		return "", false
+	}
+	return in.get(key)
+}
+
+func (s inText) set(key, text string) error {
+	return s.change(func(in inMapping) error { return in.set(key, text) })
+}
+
+func (s inText) drop(key string) error {
+	return s.change(func(in inMapping) error { return in.drop(key) })
+}
+
+func (s inText) change(by func(inMapping) error) error {
+	f, in, err := s.inside()
+	if err == nil {
+		err = by(in)
+	}
+	if err != nil {
+		return err
+	}
+	return s.f.setText(s.at, string(f.text))
+}
+
+func (s inText) partial() bool { return false }

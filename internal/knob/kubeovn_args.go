@@ -1,0 +1,258 @@
+package knob
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// How changes of Kube-OVN come into effect, and how they go.
+const (
+	undoController = "the file gets its old bytes back; apply it and wait until the controller has written OVN's tables again"
+	undoAgent      = "the file gets its old bytes back; apply it and let the DaemonSet roll over the nodes again"
+	rollController = "in effect when the controller has restarted with it: kubectl -n kube-system rollout status deploy/kube-ovn-controller"
+	rollAgent      = "in effect on a node when its kube-ovn-cni has restarted with it: kubectl -n kube-system rollout status ds/kube-ovn-cni"
+)
+
+// kubeOVNController finds the arguments of Kube-OVN's controller.
+func kubeOVNController(f *manifest) (fileSettings, error) {
+	s, err := f.argumentsOf("Deployment", "kube-ovn-controller", "kube-ovn-controller")
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// kubeOVNAgent finds the arguments of Kube-OVN's agent on the nodes.
+func kubeOVNAgent(f *manifest) (fileSettings, error) {
+	s, err := f.argumentsOf("DaemonSet", "kube-ovn-cni", "cni-server")
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// kubeOVNKnobs are arguments of Kube-OVN's programs.
+func kubeOVNKnobs() []Entry {
+	return []Entry{
+		{
+			Facts: Facts{
+				Name:     "kubeovn.lb",
+				Title:    "OVN balances the load of Services; off, kube-proxy does it",
+				Values:   "on, off",
+				Scope:    OfManifest,
+				Helps:    []Effect{CPU, Latency, Packets},
+				Risk:     "off, Services stop in underlay subnets and in VPCs of one's own",
+				Needs:    "kube-proxy (or another that serves Services) on every node; overlay subnets of the default VPC only",
+				Grade:    GradeB,
+				Evidence: "about 20 % of the CPU that traffic costs (Kube-OVN's documentation): it sends every packet through connection tracking and the pipeline once more",
+				Undo:     undoController + "; the rows of load_balancer must be as many as before",
+			},
+			Knob: toggleIn(kubeOVNController, "enable-lb").noted(rollController + "; off, kube-proxy must serve the Services, and underlay subnets and VPCs of one's own have none"),
+		},
+		{
+			Facts: Facts{
+				Name:     "kubeovn.ct_skip",
+				Title:    "Destinations that OVN does not track connections to",
+				Values:   "networks with commas between them: 10.16.0.0/16,fd00:10:16::/112",
+				Scope:    OfManifest,
+				Helps:    []Effect{CPU, Packets},
+				Risk:     "network policies and Services do not hold for them",
+				Needs:    "a Kube-OVN of late 2025 or newer: older controllers do not start with an argument that they do not know",
+				Grade:    GradeC,
+				Evidence: "Kube-OVN's documentation, without a number",
+				Undo:     undoController,
+			},
+			Knob: textIn(kubeOVNControllerText, "skip-conntrack-dst-cidrs", networkList).noted(rollController + "; policies and Services do not hold for these networks"),
+		},
+		{
+			Facts: Facts{
+				Name:     "kubeovn.lb_local",
+				Title:    "OVN's load balancer prefers backends on the same node",
+				Values:   "on, off",
+				Scope:    OfManifest,
+				Helps:    []Effect{Latency},
+				Risk:     "nodes with many clients load their own backends more than others",
+				Needs:    "OVN's load balancer (kubeovn.lb on)",
+				Grade:    GradeC,
+				Evidence: "Kube-OVN's documentation, without a number",
+				Undo:     undoController,
+			},
+			Knob: toggleIn(kubeOVNController, "enable-ovn-lb-prefer-local").judged(func(s fileSettings, r Reading) Reading {
+				r.Note = rollController
+				if lb, there := s.get("enable-lb"); r.Value == "on" && there && lb == "false" {
+					r.Effective = "off"
+					r.Note = "OVN's load balancer is off in this file (knob kubeovn.lb)"
+				}
+				return r
+			}),
+		},
+		{
+			Facts: Facts{
+				Name:     "kubeovn.mirror",
+				Title:    "A copy of all traffic of pods goes to a mirror device",
+				Values:   "on, off",
+				Scope:    OfManifest,
+				Helps:    []Effect{CPU, Throughput},
+				Risk:     "off, who captures on the mirror device sees nothing more; single pods can be mirrored by an annotation",
+				Needs:    "it is worth turning off where it is on",
+				Grade:    GradeB,
+				Evidence: "2.96 against 3.44 Gb/s in messages of 1 KiB on one node, and 5 to 10 % of CPU (Kube-OVN's documentation)",
+				Undo:     undoAgent,
+			},
+			Knob: toggleIn(kubeOVNAgent, "enable-mirror").noted(rollAgent),
+		},
+		{
+			Facts: Facts{
+				Name:     "kubeovn.np",
+				Title:    "Kube-OVN enforces network policies",
+				Values:   "on, off",
+				Scope:    OfManifest,
+				Helps:    []Effect{Packets},
+				Risk:     "off, no network policy holds: everybody reaches everybody",
+				Needs:    "a cluster that needs no policies",
+				Grade:    GradeB,
+				Evidence: "a lock of connection tracking for each UDP packet was found with policies, without a figure",
+				Undo:     undoController,
+				Never:    "it takes protection away: only a person can know that nobody needs it",
+			},
+			Knob: toggleIn(kubeOVNController, "enable-np").noted(rollController),
+		},
+		{
+			Facts: Facts{
+				Name:     "kubeovn.encap_csum",
+				Title:    "Outer checksums of Kube-OVN's tunnels",
+				Values:   "on, off",
+				Scope:    OfManifest,
+				Helps:    []Effect{Throughput, CPU},
+				Risk:     "off, damage to the outer header is not noticed",
+				Needs:    "it is worth turning off with NICs that do not do the checksums of tunnels",
+				Grade:    GradeC,
+				Evidence: "OVN's and Kube-OVN's documentation, without a number",
+				Undo:     undoAgent,
+			},
+			Knob: toggleIn(kubeOVNAgent, "encap-checksum").noted(rollAgent + "; the agent writes it to the node's database at each start, whatever knob ovn.encap_csum has set there"),
+		},
+		{
+			Facts: Facts{
+				Name:     "kubeovn.encap",
+				Title:    "The tunnel that Kube-OVN takes from node to node",
+				Values:   "geneve, vxlan",
+				Scope:    OfManifest,
+				Helps:    []Effect{Latency, Throughput},
+				Risk:     "all nodes must change together: until then those of one kind do not reach the other; with vxlan some network policies do not hold",
+				Needs:    "the DaemonSets ovs-ovn and kube-ovn-cni in one file, or one file after the other",
+				Grade:    GradeB,
+				Evidence: "overlay to underlay took latency from 15.2 to 14.3 microseconds and UDP of 1 KiB from 2.77 to 3.22 Gb/s, but TCP of 4 KiB from 16.0 to 15.1 (Kube-OVN's documentation); nothing on vxlan",
+				Undo:     "the files get their old bytes back; all nodes change together once more, with another outage",
+				Never:    "it cuts the network of the whole cluster while it is changed",
+			},
+			Knob: choiceIn(kubeOVNTunnel, "tunnel", []string{"geneve", "geneve"}, []string{"vxlan", "vxlan"}).judged(func(s fileSettings, r Reading) Reading {
+				r.Note = "in effect when ovs-ovn and kube-ovn-cni have restarted on all nodes"
+				if r.Value == "stt" {
+					r.Note = "stt is gone: Open vSwitch 3.6 has removed it, and before it needed a module that is not built any more; take geneve and a NIC that offloads it"
+				}
+				return r
+			}),
+		},
+		{
+			Facts: Facts{
+				Name:     "kubeovn.fastpath",
+				Title:    "A kernel module (FastPath.ko) that lets packets of tunnels skip netfilter",
+				Values:   "none any more",
+				Scope:    OfMachine,
+				Helps:    []Effect{Latency, CPU},
+				Risk:     "broke iptables, ipvs and service meshes in pods, and the host's rules for UDP port 6081",
+				Needs:    "was built for each kernel; IPv4 only, no secure boot",
+				Grade:    GradeB,
+				Evidence: "about 20 % of latency and of CPU (its README and Kube-OVN's documentation)",
+				Undo:     "rmmod",
+				Never:    "it changes which rules hold, and a module for another kernel takes the machine down",
+				Instead:  "keep tunnels out of connection tracking, which is the part of netfilter that costs: venturi knob set ct.notrack on",
+			},
+		},
+	}
+}
+
+// kubeOVNControllerText is kubeOVNController for an argument that is no bool: its
+// value may be the next item.
+func kubeOVNControllerText(f *manifest) (fileSettings, error) {
+	s, err := f.argumentsOf("Deployment", "kube-ovn-controller", "kube-ovn-controller")
+	s.separate = true
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func networkList(value string) error {
+	for one := range strings.SplitSeq(value, ",") {
+		if _, err := netip.ParsePrefix(one); err != nil {
+			return fmt.Errorf("want networks such as 10.16.0.0/16, and found %q", one)
+		}
+	}
+	return nil
+}
+
+// tunnelOf is the one setting of Kube-OVN that two programs must have alike.
+type tunnelOf struct {
+	switches *inVariable  // of ovs-ovn; nil: it is not in the file
+	agent    *inArguments // of kube-ovn-cni
+}
+
+func kubeOVNTunnel(f *manifest) (fileSettings, error) {
+	var s tunnelOf
+	agent, agentErr := f.argumentsOf("DaemonSet", "kube-ovn-cni", "cni-server")
+	if agentErr == nil {
+		agent.separate = true
+		s.agent = &agent
+	} else if verr.Code(agentErr) != verr.Missing {
+		return nil, agentErr
+	}
+	switches, err := f.variableOf("DaemonSet", "ovs-ovn", "openvswitch", "TUNNEL_TYPE")
+	if err == nil {
+		s.switches = &switches
+	} else if verr.Code(err) != verr.Missing {
+		return nil, err
+	}
+	if s.agent == nil && s.switches == nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s tunnelOf) get(string) (string, bool) {
+	if s.switches != nil {
+		if text, there := s.switches.get(""); there {
+			return text, true
+		}
+	}
+	if s.agent != nil {
+		return s.agent.get("network-type")
+	}
+	return "", false
+}
+
+func (s tunnelOf) set(_, text string) error {
+	if s.switches != nil {
+		if err := s.switches.set("", text); err != nil {
+			return err
+		}
+	}
+	if s.agent != nil {
+		return s.agent.set("network-type", text)
+	}
+	return nil
+}
+
+func (s tunnelOf) drop(string) error {
+	if s.switches != nil {
+		return errors.New("the switches read it from a variable that is always there: set it to geneve, which is Kube-OVN's own")
+	}
+	return s.agent.drop("network-type")
+}
+
+func (s tunnelOf) partial() bool { return s.switches == nil || s.agent == nil }

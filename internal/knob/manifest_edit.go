@@ -1,0 +1,255 @@
+package knob
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// set makes the value below a mapping another one: it changes the text of the
+// scalar there, in the quotes that it has, or adds a line in the style of its
+// neighbours.
+func (f *manifest) set(at nodeAt, keys []string, s scalar) error {
+	n := f.node(at)
+	switch n.Kind {
+	case yaml.MappingNode:
+	case yaml.AliasNode:
+		return fmt.Errorf("line %d: it is *%s, which stands elsewhere in the file", n.Line, n.Value)
+	default:
+		return fmt.Errorf("line %d: it is no mapping", n.Line)
+	}
+	i := indexOf(n, keys[0])
+	switch {
+	case i < 0 && n.Style&yaml.FlowStyle != 0:
+		return f.addInFlow(at, n, keys, s)
+	case i < 0:
+		return f.addLine(at, n, keys, s)
+	case noValue(n.Content[i+1]):
+		return f.fill(at.below(i+1), n, i, keys[1:], s)
+	case len(keys) > 1:
+		return f.set(at.below(i+1), keys[1:], s)
+	}
+	return f.replace(at.below(i+1), inFlow(n), s)
+}
+
+// noValue tells whether nothing is written where a value could be ("key:").
+func noValue(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.Value == "" && n.Style == 0 && n.Anchor == ""
+}
+
+func inFlow(n *yaml.Node) bool { return n.Style&yaml.FlowStyle != 0 }
+
+// replace writes another scalar where one is.
+func (f *manifest) replace(at nodeAt, flow bool, s scalar) error {
+	n := f.node(at)
+	from, to, err := f.span(n)
+	if err != nil {
+		return err
+	}
+	if strings.Contains(n.Value, "{{") {
+		return errTemplate
+	}
+	return f.apply(textEdit{from: from, to: to, text: s.render(n.Style, flow), at: at, how: replaced, value: []*meaning{s.meaning()}})
+}
+
+// fill writes a value behind a key that has none.
+func (f *manifest) fill(at nodeAt, n *yaml.Node, i int, belowKeys []string, s scalar) error {
+	_, end, err := f.span(n.Content[i])
+	if err != nil {
+		return err
+	}
+	colon := end + strings.IndexByte(string(f.text[end:]), ':')
+	if colon < end || strings.TrimSpace(string(f.text[end:colon])) != "" {
+		return fmt.Errorf("line %d: there is no value", n.Content[i].Line)
+	}
+	value, text := s.meaning(), s.render(0, inFlow(n))
+	if len(belowKeys) > 0 {
+		value = &meaning{kind: yaml.MappingNode, parts: mapped(belowKeys, s)}
+		text = inBraces(belowKeys, s, 0)
+	}
+	return f.apply(textEdit{from: colon + 1, to: colon + 1, text: " " + text, at: at, how: replaced, value: []*meaning{value}})
+}
+
+// addLine adds a key to a mapping of lines, behind the last neighbour that is
+// one line, or else before the first.
+func (f *manifest) addLine(at nodeAt, n *yaml.Node, keys []string, s scalar) error {
+	if len(n.Content) == 0 {
+		return fmt.Errorf("line %d: it is empty", n.Line)
+	}
+	indent := strings.Repeat(" ", n.Content[0].Column-1)
+	end := f.lineEnd()
+	keyStyle, style := usual(n)
+	text := indent + renderText(keys[0], keyStyle, false) + ":"
+	for i, k := range keys[1:] {
+		text += end + indent + strings.Repeat("  ", i+1) + renderText(k, keyStyle, false) + ":"
+	}
+	text += " " + s.render(style, false)
+	for i := len(n.Content) - 2; i >= 0; i -= 2 {
+		if from, to, err := f.line(n.Content[i], n.Content[i+1]); err == nil {
+			if to > from && f.text[to-1] == '\n' {
+				text += end
+			} else {
+				text = end + text
+			}
+			return f.apply(textEdit{from: to, to: to, text: text, at: at.below(i + 2), how: added, value: mapped(keys, s)})
+		}
+	}
+	first, err := f.offset(n.Content[0])
+	if err != nil {
+		return err
+	}
+	line := n.Content[0].Line - 1
+	if strings.TrimSpace(string(f.text[f.lines[line]:first])) != "" {
+		return fmt.Errorf("line %d: there is no line to add %s to", n.Line, strings.Join(keys, "."))
+	}
+	for line > 0 && strings.HasPrefix(strings.TrimSpace(string(f.text[f.lines[line-1]:f.lines[line]])), "#") {
+		line-- // a comment belongs to what follows
+	}
+	return f.apply(textEdit{from: f.lines[line], to: f.lines[line], text: text + end, at: at.below(0), how: added, value: mapped(keys, s)})
+}
+
+// line gives the whole lines of an entry: its key (nil: it has none) is the first
+// on a line, a simple value the last on the same one.
+func (f *manifest) line(key, value *yaml.Node) (from, to int, err error) {
+	first := value
+	if key != nil {
+		first = key
+	}
+	start, err := f.offset(first)
+	if err != nil {
+		return 0, 0, err
+	}
+	if _, to, err = f.span(value); noValue(value) {
+		_, to, err = f.span(first)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	from = f.lines[first.Line-1]
+	for to < len(f.text) && f.text[to] != '\n' {
+		to++
+	}
+	if to < len(f.text) {
+		to++
+	}
+	if first.Line < len(f.lines) && to != f.lines[first.Line] || first.Line == len(f.lines) && to != len(f.text) {
+		return 0, 0, fmt.Errorf("line %d: it is more than one line", first.Line)
+	}
+	if !beginsLine.Match(f.text[from:start]) {
+		return 0, 0, fmt.Errorf("line %d: something stands before it", first.Line)
+	}
+	return from, to, nil
+}
+
+// beginsLine is what may stand before what is the first on a line.
+var beginsLine = regexp.MustCompile(`^(\x{feff})?[ ]*(- +)*$`)
+
+// addInFlow adds a key to a mapping in braces, as its first.
+func (f *manifest) addInFlow(at nodeAt, n *yaml.Node, keys []string, s scalar) error {
+	open, err := f.offset(n)
+	if err != nil {
+		return err
+	}
+	open += strings.IndexByte(string(f.text[open:]), '{')
+	keyStyle, style := usual(n)
+	text := inBraces(keys, s, keyStyle|style)
+	text = text[1 : len(text)-1]
+	to := open + 1
+	if len(n.Content) > 0 {
+		if to, err = f.offset(n.Content[0]); err != nil {
+			return err
+		}
+		blank := string(f.text[open+1 : to])
+		if !strings.Contains(blank, "\n") || strings.TrimSpace(blank) != "" {
+			blank = " "
+		}
+		text += "," + blank
+	}
+	return f.apply(textEdit{from: to, to: to, text: text, at: at.below(0), how: added, value: mapped(keys, s)})
+}
+
+// inBraces writes a value below keys in one line.
+func inBraces(keys []string, s scalar, style yaml.Style) string {
+	value := s.render(style, true)
+	if len(keys) > 1 {
+		value = inBraces(keys[1:], s, style)
+	}
+	return "{" + renderText(keys[0], style&yaml.DoubleQuotedStyle, true) + ": " + value + "}"
+}
+
+// drop removes a key. One that is not there is no error.
+func (f *manifest) drop(at nodeAt, keys []string) error {
+	n := f.node(at)
+	i := indexOf(n, keys[0])
+	switch {
+	case n.Kind == yaml.AliasNode:
+		return fmt.Errorf("line %d: it is *%s, which stands elsewhere in the file", n.Line, n.Value)
+	case i < 0 && lookupKey(n, keys[0]) != nil:
+		return fmt.Errorf("line %d: it is merged from elsewhere in the file", n.Line)
+	case i < 0:
+		return nil
+	case len(keys) > 1 && noValue(n.Content[i+1]):
+		return nil
+	case len(keys) > 1:
+		return f.drop(at.below(i+1), keys[1:])
+	}
+	key, value := n.Content[i], n.Content[i+1]
+	gone := textEdit{at: at.below(i), how: removed, value: []*meaning{{}, {}}}
+	var err error
+	switch {
+	case inFlow(n):
+		gone.from, gone.to, err = f.inRow(n, i, 2)
+	case len(n.Content) > 2:
+		if gone.from, gone.to, err = f.line(key, value); err == nil && !beginsBare(f.text[gone.from:], key) {
+			err = fmt.Errorf("line %d: something stands before it", key.Line)
+		}
+	default: // the mapping stays, and is empty then
+		gone.text = "{}"
+		if gone.from, err = f.offset(key); err == nil {
+			_, gone.to, err = f.span(value)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return f.apply(gone)
+}
+
+// beginsBare tells whether a key is the first on its line, without a dash.
+func beginsBare(line []byte, key *yaml.Node) bool {
+	return len(line) >= key.Column && strings.Trim(string(line[:key.Column-1]), " ") == ""
+}
+
+// inRow gives the text of an entry of width nodes in braces or brackets, with the
+// comma that goes with it.
+func (f *manifest) inRow(n *yaml.Node, i, width int) (from, to int, err error) {
+	if from, err = f.offset(n.Content[i]); err != nil {
+		return 0, 0, err
+	}
+	if i+width < len(n.Content) {
+		to, err = f.offset(n.Content[i+width])
+		return from, to, err
+	}
+	if _, to, err = f.span(n.Content[i+width-1]); err != nil {
+		return 0, 0, err
+	}
+	if i > 0 {
+		before := strings.TrimRight(string(f.text[:from]), " \t\r\n")
+		if !strings.HasSuffix(before, ",") {
+			return 0, 0, errors.New("there is no comma before it")
+		}
+		from = len(before) - 1
+	}
+	return from, to, nil
+}
+
+// lineEnd is how lines of the file end.
+func (f *manifest) lineEnd() string {
+	if strings.Contains(string(f.text), "\r\n") {
+		return "\r\n"
+	}
+	return "\n"
+}

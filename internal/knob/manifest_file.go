@@ -1,0 +1,260 @@
+package knob
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// manifest is the text of a YAML file with what a parser finds in it, so that
+// single values can be changed and every other byte stays.
+type manifest struct {
+	text  []byte
+	docs  []*yaml.Node // each of kind DocumentNode
+	lines []int        // where each line of the text begins
+}
+
+// errTemplate is wrapped by the error of a file that is to become YAML only.
+var errTemplate = errors.New("it is a template")
+
+func parseManifest(text []byte) (*manifest, error) {
+	f := &manifest{text: text, lines: []int{0}}
+	if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
+		return nil, errors.New("it is not text in UTF-8")
+	}
+	if bytes.HasPrefix(text, []byte("\ufeff")) {
+		f.lines[0] = len("\ufeff") // the parser counts columns behind it
+	}
+	for i, b := range text {
+		if b == '\n' {
+			f.lines = append(f.lines, i+1)
+		}
+	}
+	// To a YAML parser these end a line too; nobody's editor agrees.
+	rest := strings.ReplaceAll(string(text), "\r\n", "\n")
+	if strings.ContainsAny(rest, "\r\u0085\u2028\u2029") {
+		return nil, errors.New("it has line ends that are neither of Unix nor of Windows")
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var doc yaml.Node
+		err := d.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil && bytes.Contains(text, []byte("{{")) {
+			return nil, fmt.Errorf("%w: %w", errTemplate, err)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("it is not YAML: %w", err)
+		}
+		if doc.Kind == yaml.DocumentNode {
+			f.docs = append(f.docs, &doc)
+		}
+	}
+	for _, doc := range f.docs {
+		if templated(doc) {
+			return nil, errTemplate
+		}
+	}
+	return f, nil
+}
+
+// templated tells whether something in a document is "{{ .Values.x }}" without
+// quotes: to the parser, a mapping that is the key of another one.
+func templated(n *yaml.Node) bool {
+	if n.Kind == yaml.MappingNode {
+		for i := 0; i < len(n.Content); i += 2 {
+			if n.Content[i].Kind == yaml.MappingNode {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(n.Content, templated)
+}
+
+// nodeAt is where a node is: indexes into Content, from the list of documents on.
+type nodeAt []int
+
+func (p nodeAt) below(i ...int) nodeAt { return append(slices.Clone(p), i...) }
+
+// node gives the node of a place.
+func (f *manifest) node(p nodeAt) *yaml.Node {
+	n := f.docs[p[0]]
+	for _, i := range p[1:] {
+		n = n.Content[i]
+	}
+	return n
+}
+
+// object is one thing of a cluster in a file, or a file of settings that is none.
+type object struct {
+	at   nodeAt // of its mapping
+	kind string
+	name string
+	node *yaml.Node
+}
+
+// objects lists what the file holds; what is in a List is taken out of it.
+func (f *manifest) objects() (found []object) {
+	var add func(at nodeAt)
+	add = func(at nodeAt) {
+		n := f.node(at)
+		if n.Kind != yaml.MappingNode {
+			return
+		}
+		o := object{at: at, node: n, kind: scalarAt(n, "kind"), name: scalarAt(n, "metadata", "name")}
+		if i := indexOf(n, "items"); i >= 0 && strings.HasSuffix(o.kind, "List") {
+			for k := range n.Content[i+1].Content {
+				add(at.below(i+1, k))
+			}
+			return
+		}
+		found = append(found, o)
+	}
+	for i, doc := range f.docs {
+		if len(doc.Content) == 1 {
+			add(nodeAt{i, 0})
+		}
+	}
+	return found
+}
+
+// indexOf gives the index of a key in a mapping, -1 if it is not there.
+func indexOf(n *yaml.Node, key string) int {
+	if n.Kind != yaml.MappingNode {
+		return -1
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key && n.Content[i].Kind == yaml.ScalarNode {
+			return i
+		}
+	}
+	return -1
+}
+
+// lookupKey gives the value of a key, its own or one that it is merged from.
+func lookupKey(n *yaml.Node, key string) *yaml.Node {
+	n = resolved(n)
+	if i := indexOf(n, key); i >= 0 {
+		return resolved(n.Content[i+1])
+	}
+	i := indexOf(n, "<<")
+	if i < 0 || n.Content[i].ShortTag() != "!!merge" {
+		return nil
+	}
+	from := []*yaml.Node{resolved(n.Content[i+1])}
+	if from[0].Kind == yaml.SequenceNode {
+		from = from[0].Content
+	}
+	for _, m := range from {
+		if v := lookupKey(m, key); v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// resolved is the node that an alias stands for; any other stands for itself.
+func resolved(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode && n.Alias != nil {
+		return n.Alias
+	}
+	return n
+}
+
+// scalarAt is the text at a path of keys, "" if there is none.
+func scalarAt(n *yaml.Node, keys ...string) string {
+	for _, k := range keys {
+		if n = lookupKey(n, k); n == nil {
+			return ""
+		}
+	}
+	if n.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return n.Value
+}
+
+// offset is where in the text a node begins. The parser counts characters.
+func (f *manifest) offset(n *yaml.Node) (int, error) {
+	if n.Line < 1 || n.Line > len(f.lines) {
+		return 0, fmt.Errorf("line %d is not in the file", n.Line)
+	}
+	at := f.lines[n.Line-1]
+	for range n.Column - 1 {
+		if at >= len(f.text) {
+			return 0, fmt.Errorf("line %d is shorter than the parser says", n.Line)
+		}
+		_, size := utf8.DecodeRune(f.text[at:])
+		at += size
+	}
+	return at, nil
+}
+
+// span is where the text of a scalar begins and ends, with its quotes, without
+// an anchor or a tag before it.
+func (f *manifest) span(n *yaml.Node) (from, to int, err error) {
+	if from, err = f.offset(n); err != nil {
+		return 0, 0, err
+	}
+	strange := fmt.Errorf("line %d: %q is written in a way that only a person should edit", n.Line, n.Value)
+	if n.Kind == yaml.AliasNode {
+		to = from + len("*"+n.Value)
+		if to > len(f.text) || string(f.text[from:to]) != "*"+n.Value {
+			return 0, 0, strange
+		}
+		return from, to, nil
+	}
+	for from < len(f.text) && (n.Anchor != "" && f.text[from] == '&' || n.Style&yaml.TaggedStyle != 0 && f.text[from] == '!') {
+		blank := bytes.IndexByte(f.text[from:], ' ')
+		if blank < 0 {
+			return 0, 0, strange
+		}
+		from += blank
+		for from < len(f.text) && f.text[from] == ' ' {
+			from++
+		}
+	}
+	switch {
+	case n.Kind != yaml.ScalarNode || n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
+		return 0, 0, strange
+	case n.Style&yaml.DoubleQuotedStyle != 0:
+		to = quotedEnd(f.text, from, '"', '\\')
+	case n.Style&yaml.SingleQuotedStyle != 0:
+		to = quotedEnd(f.text, from, '\'', '\'')
+	default:
+		to = from + len(n.Value)
+		if to > len(f.text) || string(f.text[from:to]) != n.Value {
+			to = -1 // over several lines
+		}
+	}
+	if to < 0 {
+		return 0, 0, strange
+	}
+	return from, to, nil
+}
+
+// quotedEnd gives the end of a text in quotes, -1 if there is none. Behind escape,
+// the next byte is not what it looks like.
+func quotedEnd(text []byte, from int, quote, escape byte) int {
+	if from >= len(text) || text[from] != quote {
+		return -1
+	}
+	for i := from + 1; i < len(text); i++ {
+		doubled := escape == quote && i+1 < len(text) && text[i+1] == quote
+		switch {
+		case text[i] == escape && (escape != quote || doubled):
+			i++
+		case text[i] == quote:
+			return i + 1
+		}
+	}
+	return -1
+}

@@ -1,0 +1,204 @@
+package knob
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// asDefault is the value of a knob whose setting a file does not have.
+const asDefault = "default"
+
+// fileSettings are those of one program of a cluster, as a file has them.
+type fileSettings interface {
+	get(key string) (text string, there bool)
+	set(key, text string) error
+	drop(key string) error // no error where it is absent
+
+	// partial tells whether the file may have only some of the program's settings,
+	// so that what is absent says nothing.
+	partial() bool
+}
+
+// filePair is a setting and its text; drop: it shall be absent.
+type filePair struct {
+	key, text string
+	drop      bool
+}
+
+// inManifest is a knob that is one setting of a file, or a few that belong together.
+type inManifest struct {
+	open   func(*manifest) (fileSettings, error)
+	keys   []string // which the knob is made of: absent where it is at its default
+	read   func(fileSettings) Reading
+	pairs  func(s fileSettings, value string) ([]filePair, error) // what a value other than the default is
+	trials []string
+}
+
+func (k inManifest) cell(t Target) (change.Cell, error) {
+	if t.File == "" {
+		return change.Cell{}, verr.New(verr.Usage, "cannot tell which file to read", "no manifest is named", "name one with --manifest FILE")
+	}
+	file, err := filepath.Abs(t.File)
+	if err != nil {
+		return change.Cell{}, fmt.Errorf("name %s in full: %w", t.File, err)
+	}
+	return change.Cell{Store: "file", Key: file}, nil
+}
+
+// load reads the file of a target and finds the settings in it.
+func (k inManifest) load(m Machine, t Target) (change.Cell, *manifest, fileSettings, error) {
+	cell, err := k.cell(t)
+	if err != nil {
+		return cell, nil, nil, err
+	}
+	what := "cannot read " + t.File
+	v, err := m.Cells.Read(cell)
+	switch {
+	case err != nil:
+		return cell, nil, nil, verr.Wrap(verr.Missing, what, err, "name a file that can be read")
+	case !v.Present:
+		return cell, nil, nil, verr.New(verr.Missing, what, "there is no such file", "write what the cluster has into it: kubectl get -o yaml")
+	}
+	f, err := parseManifest(v.Data)
+	if errors.Is(err, errTemplate) {
+		return cell, nil, nil, verr.Wrap(verr.Usage, what, fmt.Errorf("it is a template of Helm: %w", err), "give the file that comes of it (helm template), or the values that it takes")
+	}
+	if err != nil {
+		return cell, nil, nil, verr.Wrap(verr.Usage, what, err, "give a file with Kubernetes objects in YAML or JSON")
+	}
+	s, err := k.open(f)
+	return cell, f, s, err
+}
+
+// Get is of [Knob].
+func (k inManifest) Get(m Machine, t Target) (Reading, error) {
+	_, _, s, err := k.load(m, t)
+	if err != nil {
+		return Reading{}, err
+	}
+	return k.read(s), nil
+}
+
+// Plan is of [Knob].
+func (k inManifest) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+	cell, f, s, err := k.load(m, t)
+	if err != nil {
+		return nil, err
+	}
+	var pairs []filePair
+	if value == asDefault {
+		for _, key := range k.keys {
+			pairs = append(pairs, filePair{key: key, drop: true})
+		}
+	} else if pairs, err = k.pairs(s, value); err != nil {
+		return nil, verr.Wrap(verr.Usage, fmt.Sprintf("cannot set it to %q in %s", value, t.File), err, "see what it takes with: venturi knob ls")
+	}
+	for _, p := range pairs {
+		if err := writePair(s, p); err != nil {
+			return nil, verr.Wrap(verr.Failed, fmt.Sprintf("cannot change %s in %s", p.key, t.File), err, "change it by hand; nothing was written")
+		}
+	}
+	return []change.Write{{Cell: cell, Value: change.Value{Data: f.text, Present: true}}}, nil
+}
+
+func writePair(s fileSettings, p filePair) error {
+	if p.drop {
+		return s.drop(p.key)
+	}
+	if now, there := s.get(p.key); there && now == p.text {
+		return nil
+	}
+	if !harmless.MatchString(p.text) {
+		return fmt.Errorf("%q has characters that no such setting has", p.text)
+	}
+	return s.set(p.key, p.text)
+}
+
+// Range is of [Ranger].
+func (k inManifest) Range(m Machine, t Target) ([]string, error) {
+	now, err := k.Get(m, t)
+	return slices.DeleteFunc(slices.Clone(k.trials), func(v string) bool { return v == now.Value }), err
+}
+
+// choiceIn is a knob that is one setting with a few values: words of ours beside
+// those of the file, "on" beside "true". The first text of a word is written,
+// all of them are understood.
+func choiceIn(open func(*manifest) (fileSettings, error), key string, words ...[]string) inManifest {
+	var trials []string
+	for _, w := range words {
+		trials = append(trials, w[0])
+	}
+	return inManifest{
+		open: open, keys: []string{key}, trials: trials,
+		read: func(s fileSettings) Reading {
+			text, there := s.get(key)
+			if !there {
+				return Reading{Value: asDefault}
+			}
+			for _, w := range words {
+				if slices.Contains(w[1:], text) {
+					return Reading{Value: w[0]}
+				}
+			}
+			return Reading{Value: text}
+		},
+		pairs: func(_ fileSettings, value string) ([]filePair, error) {
+			for _, w := range words {
+				if value == w[0] {
+					return []filePair{{key: key, text: w[1]}}, nil
+				}
+			}
+			return nil, fmt.Errorf("want %s, or %s", strings.Join(trials, ", "), asDefault)
+		},
+	}
+}
+
+// toggleIn is a knob that is one setting which is true or false.
+func toggleIn(open func(*manifest) (fileSettings, error), key string) inManifest {
+	return choiceIn(open, key, []string{"on", "true"}, []string{"off", "false"})
+}
+
+// textIn is a knob that is one setting with a number or other text that check
+// lets through.
+func textIn(open func(*manifest) (fileSettings, error), key string, check func(string) error, trials ...string) inManifest {
+	return inManifest{
+		open: open, keys: []string{key}, trials: trials,
+		read: func(s fileSettings) Reading {
+			text, there := s.get(key)
+			if !there {
+				text = asDefault
+			}
+			return Reading{Value: text}
+		},
+		pairs: func(_ fileSettings, value string) ([]filePair, error) {
+			return []filePair{{key: key, text: value}}, check(value)
+		},
+	}
+}
+
+// judged adds to what a knob reads.
+func (k inManifest) judged(by func(fileSettings, Reading) Reading) inManifest {
+	read := k.read
+	k.read = func(s fileSettings) Reading { return by(s, read(s)) }
+	return k
+}
+
+// noted says the same thing about every reading.
+func (k inManifest) noted(note string) inManifest {
+	return k.judged(func(_ fileSettings, r Reading) Reading {
+		r.Note = note
+		return r
+	})
+}
+
+// isOn tells whether a setting is there and true.
+func isOn(s fileSettings, key string) bool {
+	text, _ := s.get(key)
+	return text == "true"
+}

@@ -1,0 +1,207 @@
+package knob
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// setItem writes another text where the item of a list is.
+func (f *manifest) setItem(at nodeAt, i int, text string) error {
+	return f.replace(at.below(i), inFlow(f.node(at)), scalar{text: text})
+}
+
+// addItem adds a text to the end of a list, in the style of those that are there.
+func (f *manifest) addItem(at nodeAt, text string) error {
+	n := f.node(at)
+	last := len(n.Content) - 1
+	if n.Kind != yaml.SequenceNode || last < 0 {
+		return fmt.Errorf("line %d: there is no list to add to", n.Line)
+	}
+	s := scalar{text: text}
+	e := textEdit{at: at.below(last + 1), how: added, value: []*meaning{s.meaning()}}
+	if inFlow(n) {
+		_, to, err := f.span(n.Content[last])
+		if err != nil {
+			return err
+		}
+		blank := " "
+		if last > 0 {
+			from, err := f.offset(n.Content[last])
+			if err != nil {
+				return err
+			}
+			before := strings.TrimRight(string(f.text[:from]), " \t\r\n")
+			blank = string(f.text[len(before):from])
+		}
+		e.from, e.to, e.text = to, to, ","+blank+s.render(usualOf(n.Content), true)
+		return f.apply(e)
+	}
+	from, to, err := f.line(nil, n.Content[last])
+	if err != nil {
+		return err
+	}
+	start, err := f.offset(n.Content[last])
+	if err != nil {
+		return err
+	}
+	e.text = string(f.text[from:start]) + s.render(usualOf(n.Content), false)
+	if f.text[to-1] == '\n' {
+		e.text += f.lineEnd()
+	} else {
+		e.text = f.lineEnd() + e.text
+	}
+	e.from, e.to = to, to
+	return f.apply(e)
+}
+
+// dropItem removes an item of a list that has others.
+func (f *manifest) dropItem(at nodeAt, i int) error {
+	n := f.node(at)
+	if len(n.Content) < 2 {
+		return fmt.Errorf("line %d: it is the only item of its list", n.Line)
+	}
+	e := textEdit{at: at.below(i), how: removed, value: []*meaning{{}}}
+	var err error
+	if inFlow(n) {
+		e.from, e.to, err = f.inRow(n, i, 1)
+	} else {
+		e.from, e.to, err = f.line(nil, n.Content[i])
+	}
+	if err != nil {
+		return err
+	}
+	return f.apply(e)
+}
+
+// setText writes another text where one of several lines is, so that its lines
+// that stay are not touched.
+func (f *manifest) setText(at nodeAt, text string) error {
+	n := f.node(at)
+	e := textEdit{at: at, how: replaced, value: []*meaning{scalar{text: text}.meaning()}}
+	var err error
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Style&yaml.LiteralStyle != 0:
+		err = f.block(n, text, &e)
+	case n.Kind == yaml.ScalarNode && n.Style&yaml.DoubleQuotedStyle != 0:
+		if e.from, e.to, err = f.span(n); err == nil && string(f.text[e.from:e.to]) != inQuotes(n.Value) {
+			err = fmt.Errorf("line %d: it is written in a way that only a person should edit", n.Line)
+		}
+		e.text = inQuotes(text)
+	default:
+		err = fmt.Errorf("line %d: it is written in a way that only a person should edit", n.Line)
+	}
+	if err != nil {
+		return err
+	}
+	return f.apply(e)
+}
+
+// inQuotes writes any text in double quotes.
+func inQuotes(text string) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(text); err != nil {
+		panic(err) // text always can be written
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// block finds the lines of a block ("|") that another text of it changes.
+func (f *manifest) block(n *yaml.Node, text string, e *textEdit) error {
+	old, now := strings.SplitAfter(n.Value, "\n"), strings.SplitAfter(text, "\n")
+	same := 0
+	for same < min(len(old), len(now)) && old[same] == now[same] {
+		same++
+	}
+	tail := 0
+	for tail < min(len(old), len(now))-same && old[len(old)-1-tail] == now[len(now)-1-tail] {
+		tail++
+	}
+	first := n.Line // the block's first line is the one behind the "|"
+	indent, err := f.indentOf(first, old)
+	if err != nil {
+		return err
+	}
+	changed := now[same : len(now)-tail]
+	if first+same >= len(f.lines) || first+len(old)-tail > len(f.lines) {
+		return errors.New("the block ends with the file, without a line end")
+	}
+	e.from, e.to = f.lines[first+same], f.lines[len(f.lines)-1]
+	if end := first + len(old) - tail; end < len(f.lines) {
+		e.to = f.lines[end]
+	}
+	for _, line := range changed {
+		body, ended := strings.CutSuffix(line, "\n")
+		if body != "" {
+			e.text += indent + body
+		}
+		if ended || body != "" {
+			e.text += f.lineEnd()
+		}
+	}
+	return nil
+}
+
+// indentOf gives what stands before the lines of a block. Error: the file does
+// not show the lines as they are.
+func (f *manifest) indentOf(first int, lines []string) (string, error) {
+	indent := ""
+	for i, line := range lines {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" {
+			continue
+		}
+		if first+i >= len(f.lines) {
+			return "", errors.New("the block is shorter than the parser says")
+		}
+		end := len(f.text)
+		if first+i+1 < len(f.lines) {
+			end = f.lines[first+i+1]
+		}
+		shown := strings.TrimRight(string(f.text[f.lines[first+i]:end]), "\r\n")
+		before, found := strings.CutSuffix(shown, line)
+		if !found || strings.Trim(before, " ") != "" || indent != "" && before != indent {
+			return "", fmt.Errorf("line %d: it is written in a way that only a person should edit", first+i+1)
+		}
+		indent = before
+	}
+	return indent, nil
+}
+
+// argument finds an argument of a program in a list: "--name=value", "--name",
+// or "--name" and the value as the next item where separate allows it.
+func argument(list []*yaml.Node, name string, separate bool) (i int, value string, two bool) {
+	for i, n := range list {
+		n = resolved(n)
+		text, found := strings.CutPrefix(n.Value, "--"+name)
+		switch {
+		case !found || n.Kind != yaml.ScalarNode:
+		case strings.HasPrefix(text, "="):
+			return i, text[1:], false
+		case text == "" && separate && i+1 < len(list):
+			return i, resolved(list[i+1]).Value, true
+		case text == "":
+			return i, "true", false
+		}
+	}
+	return -1, "", false
+}
+
+// arguments tells how often one is given: the last would count.
+func arguments(list []*yaml.Node, name string) (count int) {
+	for len(list) > 0 {
+		i, _, _ := argument(list, name, false)
+		if i < 0 {
+			break
+		}
+		count++
+		list = slices.Clone(list[i+1:])
+	}
+	return count
+}
