@@ -11,7 +11,7 @@ import (
 func deviceStores() []Store {
 	return []Store{
 		channels.made(), rings.made(), privateFlagStore(), featureStore(),
-		coalesce.made(), pause.made(), flowHashStore(), rssStore(), linkStore(), deviceFileStore(),
+		coalesce.made(), pause.made(), flowHashStore(), rssStore(), linkStore(), qdiscStore(), deviceFileStore(),
 	}
 }
 
@@ -46,6 +46,7 @@ func DeviceCells(p Place) ([]Cell, error) {
 	add("flowhash", slices.Sorted(maps.Keys(flows))...)
 	add("rss", "")
 	add("link", "mtu", "txqueuelen", "gso_max_size", "gro_max_size", "gso_ipv4_max_size", "gro_ipv4_max_size")
+	candidates = append(candidates, QdiscCell(p))
 	for _, pattern := range deviceFiles {
 		keys, err := DeviceFiles(p, pattern)
 		if err != nil {

@@ -18,24 +18,13 @@ import (
 // Stores are those of this package. Root is the folder that holds proc, sys and
 // etc, for what belongs to the machine as a whole; empty on a real machine.
 func Stores(root string) []Store {
-	return []Store{
+	return append(deviceStores(),
 		sysctlStore(),
-		channels.made(),
-		rings.made(),
-		privateFlagStore(),
-		featureStore(),
-		coalesce.made(),
-		pause.made(),
-		flowHashStore(),
-		rssStore(),
-		deviceFileStore(),
-		linkStore(),
-		qdiscStore(),
 		kernelFileStore(root),
 		fileStore(root),
 		tunedStore(root),
 		nftStore(),
-	}
+	)
 }
 
 // sysctlStore is /proc/sys of a namespace. A key is the file below it, with
