@@ -1,0 +1,250 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// shelf is a machine whose cells are words on a shelf, with a journal.
+type shelf struct {
+	words   map[string]string
+	stores  []change.Store
+	m       knob.Machine
+	folder  string
+	written func(key string) error // told of each write before it happens
+}
+
+func newShelf(t *testing.T, words map[string]string) *shelf {
+	t.Helper()
+	s := &shelf{words: words, folder: t.TempDir(), written: func(string) error { return nil }}
+	s.stores = []change.Store{{
+		Name: "shelf",
+		Read: func(c change.Cell) (change.Value, error) {
+			w, ok := s.words[c.Key]
+			if !ok {
+				return change.Value{}, os.ErrNotExist
+			}
+			return change.Text(w), nil
+		},
+		Write: func(c change.Cell, v change.Value) error {
+			if err := s.written(c.Key); err != nil {
+				return err
+			}
+			s.words[c.Key] = string(v.Data)
+			return nil
+		},
+	}}
+	s.m = knob.Machine{Cells: change.NewCells(s.stores...)}
+	return s
+}
+
+func (s *shelf) open(t *testing.T) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(journal.Options{Folder: s.folder, Cells: s.m.Cells, Who: "a test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	return j
+}
+
+// word is a knob that is one word on the shelf. It takes no empty one.
+type word struct{ key, effective string }
+
+func (w word) cell() change.Cell { return change.Cell{Store: "shelf", Key: w.key} }
+
+func (w word) Get(m knob.Machine, _ knob.Target) (knob.Reading, error) {
+	v, err := m.Cells.Read(w.cell())
+	return knob.Reading{Value: v.String(), Effective: w.effective}, err
+}
+
+func (w word) Plan(_ knob.Machine, _ knob.Target, value string) ([]change.Write, error) {
+	if value == "" {
+		return nil, errors.New("a word wants letters")
+	}
+	return []change.Write{{Cell: w.cell(), Value: change.Text(value)}}, nil
+}
+
+func wish(key, value string) Wish {
+	return Wish{Knob: knob.Entry{Facts: knob.Facts{Name: key}, Knob: word{key: key}}, Value: value}
+}
+
+func TestApply(t *testing.T) {
+	s := newShelf(t, map[string]string{"a": "1", "b": "2", "c": "3"})
+	j := s.open(t)
+	txn, entries, err := Apply(t.Context(), j, s.m, s.stores, []Wish{wish("a", "one"), wish("b", "2"), wish("c", "three")}, Trial{})
+	if err != nil || txn != 1 || len(entries) != 2 {
+		t.Fatalf("transaction %d with %d writes, %v", txn, len(entries), err)
+	}
+	if want := map[string]string{"a": "one", "b": "2", "c": "three"}; !maps.Equal(s.words, want) {
+		t.Errorf("%v, want %v", s.words, want)
+	}
+	if h := j.History(); len(h.Txns) != 1 || !h.Txns[0].Ended {
+		t.Errorf("%+v", h.Txns)
+	}
+	// What has its value already is no transaction.
+	txn, entries, err = Apply(t.Context(), j, s.m, s.stores, []Wish{wish("a", "one")}, Trial{})
+	if err != nil || txn != 0 || len(entries) != 0 || len(j.History().Txns) != 1 {
+		t.Errorf("transaction %d with %d writes, %v", txn, len(entries), err)
+	}
+}
+
+// Whatever goes wrong, nothing is left changed, and the error says why.
+func TestApplyAllOrNothing(t *testing.T) {
+	ineffective := wish("b", "two")
+	ineffective.Knob.Knob = word{key: "b", effective: "2"}
+	cases := []struct {
+		name   string
+		wishes []Wish
+		upset  func(s *shelf, stop context.CancelFunc) // before it begins
+		txns   int
+		why    string
+	}{
+		{"the plan is refused", []Wish{wish("a", "one"), wish("b", "")}, nil, 0, "wants letters"},
+		{"a write fails", []Wish{wish("a", "one"), wish("b", "two")}, func(s *shelf, _ context.CancelFunc) {
+			s.written = func(key string) error {
+				if key == "b" && s.words["b"] == "2" {
+					return errors.New("no room")
+				}
+				return nil
+			}
+		}, 1, "no room"},
+		{"one has no effect", []Wish{wish("a", "one"), ineffective}, nil, 1, "2 is in effect"},
+		{"a later one disturbs an earlier", []Wish{wish("a", "one"), wish("b", "two")}, func(s *shelf, _ context.CancelFunc) {
+			s.written = func(key string) error {
+				if key == "b" && s.words["a"] == "one" {
+					s.words["a"] = "1"
+				}
+				return nil
+			}
+		}, 1, "after the other settings shows"},
+		{"it is interrupted", []Wish{wish("a", "one"), wish("b", "two")}, func(s *shelf, stop context.CancelFunc) {
+			s.written = func(string) error { stop(); return nil }
+		}, 1, "context canceled"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := newShelf(t, map[string]string{"a": "1", "b": "2"})
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			if c.upset != nil {
+				c.upset(s, stop)
+			}
+			j := s.open(t)
+			_, _, err := Apply(ctx, j, s.m, s.stores, c.wishes, Trial{})
+			if err == nil || !strings.Contains(err.Error(), c.why) {
+				t.Errorf("error %v, want one with %q", err, c.why)
+			}
+			if want := map[string]string{"a": "1", "b": "2"}; !maps.Equal(s.words, want) {
+				t.Errorf("%v, want %v", s.words, want)
+			}
+			h := j.History()
+			if len(h.Txns) != c.txns {
+				t.Fatalf("%d transactions, want %d", len(h.Txns), c.txns)
+			}
+			for _, txn := range h.Txns {
+				if txn.Open() || !txn.Ended {
+					t.Errorf("transaction %+v is open", txn)
+				}
+			}
+		})
+	}
+}
+
+// Where taking back fails too, the error says how to try again.
+func TestApplyCannotTakeBack(t *testing.T) {
+	s := newShelf(t, map[string]string{"a": "1", "b": "2"})
+	s.written = func(key string) error {
+		if s.words["a"] == "one" {
+			return errors.New("no room")
+		}
+		return nil
+	}
+	j := s.open(t)
+	_, _, err := Apply(t.Context(), j, s.m, s.stores, []Wish{wish("a", "one"), wish("b", "two")}, Trial{})
+	if err == nil || !strings.Contains(err.Error(), "venturi undo 1") || verr.Code(err) != verr.Failed {
+		t.Errorf("%v", err)
+	}
+	s.written = func(string) error { return nil }
+	if outcomes, err := j.Undo(nil, journal.How{}); err != nil || len(outcomes) == 0 || s.words["a"] != "1" {
+		t.Errorf("%v, %v, %v", outcomes, err, s.words)
+	}
+}
+
+// A trial whose holder cannot be started changes nothing.
+func TestApplyWithoutHolder(t *testing.T) {
+	s := newShelf(t, map[string]string{"a": "1"})
+	j := s.open(t)
+	_, _, err := Apply(t.Context(), j, s.m, s.stores, []Wish{wish("a", "one")}, Trial{Lease: time.Hour, Hold: func(int) error { return errors.New("no process") }})
+	if err == nil || !strings.Contains(err.Error(), "no process") || s.words["a"] != "1" || len(j.History().Txns[0].Entries) != 0 {
+		t.Errorf("%v, %v", err, s.words)
+	}
+}
+
+// Two settings of one file are two changes of it, in the plan too.
+func TestRehearse(t *testing.T) {
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "f"), []byte("a\nb\nc\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	stores := change.Stores(root)
+	m := knob.Machine{Cells: change.NewCells(stores...)}
+	planned, err := Rehearse(m, stores, []Wish{
+		{Knob: knob.Entry{Facts: knob.Facts{Name: "first"}, Knob: line{"a", "A"}}, Value: "x"},
+		{Knob: knob.Entry{Facts: knob.Facts{Name: "second"}, Knob: line{"c", "C"}}, Value: "x"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := Total(planned)
+	if len(planned) != 2 || len(total) != 1 {
+		t.Fatalf("%+v", planned)
+	}
+	want := "--- file /f\n+++ file /f\n@@ -1,3 +1,3 @@\n-a\n+A\n b\n-c\n+C\n"
+	if got := total[0].Diff(); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if text, err := os.ReadFile(filepath.Join(root, "f")); err != nil || string(text) != "a\nb\nc\n" {
+		t.Errorf("the file holds %q, %v", text, err)
+	}
+}
+
+// line is a knob that makes one line of a file another one.
+type line struct{ from, to string }
+
+func (l line) Get(knob.Machine, knob.Target) (knob.Reading, error) { return knob.Reading{}, nil }
+
+func (l line) Plan(m knob.Machine, _ knob.Target, _ string) ([]change.Write, error) {
+	cell := change.Cell{Store: "file", Key: "/f"}
+	v, err := m.Cells.Read(cell)
+	return []change.Write{{Cell: cell, Value: change.Text(strings.Replace(string(v.Data), l.from+"\n", l.to+"\n", 1))}}, err
+}
+
+func TestDiff(t *testing.T) {
+	absent := change.Value{}
+	for _, c := range []struct {
+		store    string
+		old, new change.Value
+		want     string
+	}{
+		{"sysctl", change.Text("1\n"), change.Text("2"), "@@ -1,1 +1,1 @@\n-1\n+2\n"},
+		{"file", absent, change.Text("x\n"), "@@ -0,0 +1,1 @@\n+x\n"},
+		{"file", change.Text("x\n"), change.Text("x"), "@@ -1,1 +1,1 @@\n-x\n+x\n\\ No newline at end of file\n"},
+	} {
+		got := Change{change.Cell{Store: c.store, Key: "k"}, c.old, c.new}.Diff()
+		if want := "--- " + c.store + " k\n+++ " + c.store + " k\n" + c.want; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
