@@ -26,6 +26,7 @@ var only = []struct {
 	{"internal/change", []string{"result", "internal/verr", "internal/machine"}, "it does single writes, and knows nobody's purpose"},
 	{"internal/journal", []string{"internal/change", "internal/machine", "internal/verr"}, "it undoes what any version of any knob wrote: it knows cells, not purposes"},
 	{"internal/knob", append(slices.Clone(siblingsMay), "internal/ovs"), "a knob says what is to be written; tune writes it, by the journal"},
+	{"internal/doctor", []string{"internal/machine", "internal/knob", "internal/verr"}, "it changes nothing: it has no writer in reach, and of knobs takes names and scopes"},
 	{"internal/kernel", []string{"internal/verr", "internal/feature"}, "it is files in a folder, known before anything is started"},
 	{"internal/feature", []string{"internal/verr", "internal/machine", "internal/change"}, "a probe is asked before anything else exists"},
 	{"internal/ovs", []string{"internal/machine", "internal/change", "internal/feature", "internal/verr"}, "it runs a switch wherever it is told to, for any path"},

@@ -24,6 +24,7 @@ var tables = []struct {
 	{dir: "internal/tool", table: "Table", value: "Tool", atLeast: 2},
 	{dir: "internal/meter", table: "Table", makes: "func(Setup) (Sampler, error)", atLeast: 3},
 	{dir: "internal/report", table: "formats styles", makes: "func(io.Writer, *result.Record, *analysis.Summary, Options) error", atLeast: 6},
+	{dir: "internal/doctor", table: "Table", value: "Rule", atLeast: 30},
 	{dir: "internal/cli", table: "commands", makes: "func(*Env) *cobra.Command", first: true, atLeast: 3},
 }
 

@@ -64,7 +64,7 @@ func (p Place) identity() any {
 }
 
 // HomeNetns is the file of the namespace that the machine itself lives in.
-const HomeNetns = "/proc/1/ns/net"
+const HomeNetns = machine.HomeNetns
 
 // InNetns gives the place that the namespace with this file is; an empty path
 // means the one that this process is in.

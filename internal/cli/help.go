@@ -19,9 +19,10 @@ var exitCodes = []struct {
 	{verr.Usage, "the request makes no sense; nothing was changed"},
 	{verr.Permission, "not root, or not allowed"},
 	{verr.Missing, "the kernel or the machine lacks something that was asked for"},
-	{verr.Busy, "another run holds the lock"},
+	{verr.Busy, "another run holds the lock, or another command is changing the machine"},
 	{verr.BadRecord, "a record is truncated, newer than this program, or not a record"},
-	{verr.Partial, "the run ended with some arms failed; the others are reported"},
+	{verr.Partial, "the run ended with some arms failed, and the others are reported; or some of what was\n       to be undone was left, because somebody else has changed it since"},
+	{verr.Findings, "doctor found something that is off: errors or warnings, not only notes"},
 	{verr.Interrupted, "stopped by Ctrl-C; what was measured until then is reported"},
 }
 

@@ -26,6 +26,7 @@ var commands = []func(*Env) *cobra.Command{
 	newSpeaker,
 	newGuest,
 	newReport,
+	newDoctor,
 	newKnob,
 	newTune,
 	newUndo,
@@ -41,10 +42,13 @@ var commands = []func(*Env) *cobra.Command{
 
 const about = `Venturi measures the data paths of virtual networks against the host network,
 in the same minutes on the same machine, and says with a confidence interval
-how much slower or faster each of them is.
+how much slower or faster each of them is. It tunes them, and brings every byte
+back that it changed.
 
-Everything happens in a lab: machines, two or more, played by network namespaces
-that Venturi makes and removes. The machine's own interfaces are never touched.`
+Measuring happens in a lab: machines, two or more, played by network namespaces
+that Venturi makes and removes. The machine's own interfaces and settings are
+touched by "venturi knob set" and "venturi tune --apply" only, and of them only
+what is named there.`
 
 // Run runs one command line and returns the exit code of the process. Results
 // go to env.Stdout; errors and progress go to env.Stderr.
@@ -142,6 +146,8 @@ func commandTree(env *Env, started *bool) *cobra.Command {
 		Example: `  venturi compare                      host, routed and vxlan, the default loads, about 90 s
   venturi compare vxlan --load tcp_lat one path, one load
   venturi report                       the newest record once more
+  venturi knob get --all               what could be tuned here, as it is now
+  venturi undo                         bring back what was changed
   venturi lab down                     remove what a killed run left behind`,
 	}
 	root.SetIn(env.Stdin)

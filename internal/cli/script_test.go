@@ -173,7 +173,7 @@ func recordText(rec *result.Record) (string, error) {
 
 // Every exit code that verr knows is in the help.
 func TestExitCodesTopic(t *testing.T) {
-	want := []int{verr.OK, verr.Failed, verr.Usage, verr.Permission, verr.Missing, verr.Busy, verr.BadRecord, verr.Partial, verr.Interrupted}
+	want := []int{verr.OK, verr.Failed, verr.Usage, verr.Permission, verr.Missing, verr.Busy, verr.BadRecord, verr.Partial, verr.Findings, verr.Interrupted}
 	if len(exitCodes) != len(want) {
 		t.Fatalf("%d codes in the help, %d in verr", len(exitCodes), len(want))
 	}

@@ -37,8 +37,9 @@ type NetDevice struct {
 
 // Feature is an offload of a device.
 type Feature struct {
-	Can bool // it could be switched on
-	On  bool
+	Can    bool // it could be switched on
+	Wanted bool // nobody switched it off; it may be off for want of another one
+	On     bool
 }
 
 // Rings are a card's numbers of descriptors; 0: it has none, or does not tell.
@@ -50,6 +51,7 @@ type Tunnel struct {
 	Overhead      int // bytes a packet, with an outer IPv4 header
 	Local, Remote netip.Addr
 	Shared        bool // a switch says for each packet where it goes
+	Routed        bool // routes with a next hop lead into it
 }
 
 // NetDevices lists the network devices of the calling thread's namespace but
@@ -80,6 +82,9 @@ func NetDevices(sys string) ([]NetDevice, error) {
 			Tunnel: tunnelOf(link), Features: map[string]Feature{}, Counters: linkCounters(a.Statistics),
 		}
 		d.askDriver(tool)
+		if d.Tunnel != nil && d.Up {
+			d.Tunnel.Routed = routed(h, link)
+		}
 		if sys != "" {
 			d.readQueues(sys)
 		}
@@ -96,7 +101,7 @@ func (d *NetDevice) askDriver(tool *ethtool.Ethtool) {
 	}
 	if all, err := tool.FeaturesWithState(d.Name); err == nil {
 		for name, s := range all {
-			d.Features[name] = Feature{Can: s.Available && !s.NeverChanged || s.Active, On: s.Active}
+			d.Features[name] = Feature{Can: s.Available && !s.NeverChanged, Wanted: s.Requested, On: s.Active}
 		}
 	}
 	if !d.Card {
@@ -188,6 +193,20 @@ func tunnelOf(link netlink.Link) *Tunnel {
 		return &Tunnel{Overhead: overheadGRE, Local: addrOf(t.Local), Remote: addrOf(t.Remote), Shared: t.FlowBased}
 	}
 	return nil
+}
+
+// routed tells whether a route with a next hop leads to a device.
+func routed(h *netlink.Handle, link netlink.Link) bool {
+	routes, err := h.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{LinkIndex: link.Attrs().Index}, netlink.RT_FILTER_OIF)
+	if err != nil {
+		return false
+	}
+	for _, r := range routes {
+		if len(r.Gw) > 0 || link.Type() == "ipip" && r.Dst != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // linkCounters are those of every device, by the names in its sysfs folder.

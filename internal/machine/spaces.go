@@ -86,3 +86,12 @@ func (r Reader) Running(wanted ...string) map[string]int {
 	}
 	return running
 }
+
+// HomeNetns is the file of the namespace that the machine itself lives in.
+const HomeNetns = "/proc/1/ns/net"
+
+// Text reads a file of the machine; "" if it cannot be read.
+func (r Reader) Text(parts ...string) string {
+	text, _ := os.ReadFile(r.path(parts...))
+	return string(text)
+}

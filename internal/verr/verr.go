@@ -21,9 +21,10 @@ const (
 	Usage       = 2   // the request makes no sense; nothing was changed
 	Permission  = 3   // not root, or not allowed
 	Missing     = 4   // the kernel or the machine lacks something that was asked for
-	Busy        = 5   // another run holds the lock
+	Busy        = 5   // another run holds the lock, or another command is changing the machine
 	BadRecord   = 6   // a record is truncated, newer than this program, or not a record
-	Partial     = 7   // the run ended with some arms failed; the others are reported
+	Partial     = 7   // the run ended with some arms failed; or of an undo, what somebody else has changed since was left
+	Findings    = 8   // doctor found errors or warnings; they are printed
 	Interrupted = 130 // Ctrl-C; what was measured until then is reported
 )
 

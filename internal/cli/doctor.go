@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/doctor"
+	"github.com/venturi-net/venturi/internal/progress"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// diagnosis is what the command line of doctor asks for.
+type diagnosis struct {
+	dev, netns, peer []string
+	interval         time.Duration
+	asJSON, markdown bool
+}
+
+const (
+	defaultInterval = 2 * time.Second
+	maxInterval     = 10 * time.Minute
+)
+
+func newDoctor(env *Env) *cobra.Command {
+	var d diagnosis
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Read the machine and its devices, and name what is off; change nothing",
+		Long: `Read the machine and its devices, in all network namespaces that can be seen, and
+name what is off with the network: offloads that were lost, on virtual devices too;
+MTUs that do not fit together along a path; one CPU that does everybody's work;
+queues that overflow; long chains of netfilter rules; and more ("doctor --md" lists
+all). Nothing is changed.
+
+Each finding has a code that stays the same, what was read, how large the effect was
+for others and who says so, and the command that mends it. Three severities:
+
+  error    packets are lost, or will be
+  warning  the network is slower, or costs more, than it need be
+  note     good to know; it may be as somebody wants it
+
+What counts up is read twice, --interval apart: let the traffic that is slow run
+meanwhile. With --netns and --dev only what is found there, and what is of the
+machine as a whole, is told; the other namespaces are read all the same, because
+paths lead through them. To see other namespaces than one's own, and the packet
+filter, takes root; what could not be told is a note ("not-seen").
+
+Exit code 0 when there is nothing but notes, 8 when there are warnings or errors.`,
+		Example: `  venturi doctor
+  venturi doctor --interval 30s            while the slow traffic runs
+  venturi doctor --netns shop --dev eth0   one device of one pod
+  venturi doctor --peer 10.0.0.7           and the way to that machine
+  venturi doctor --json | jq -r '.findings[] | select(.severity != "note") | .mend // empty'`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if d.markdown {
+				return doctor.Page(env.Stdout)
+			}
+			return d.run(cmd.Context(), env)
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&d.dev, "dev", nil, "network device (can be given several times, as all below; default: all)")
+	f.StringArrayVarP(&d.netns, "netns", "n", nil, "network namespace: its name, its file, or a process in it; \"self\": this one\n(default: all that can be seen)")
+	f.StringArrayVar(&d.peer, "peer", nil, "IP address of another machine or pod: look at the way there too")
+	f.DurationVar(&d.interval, "interval", defaultInterval, "time between two readings of what counts up; 0: read it once")
+	f.BoolVar(&d.asJSON, "json", false, "print the findings as JSON")
+	f.BoolVar(&d.markdown, "md", false, "print what is looked for, as Markdown, and look at nothing")
+	cmd.MarkFlagsMutuallyExclusive("json", "md")
+	return cmd
+}
+
+func (d *diagnosis) run(ctx context.Context, env *Env) error {
+	o, err := d.options()
+	if err != nil {
+		return err
+	}
+	show := progress.New(env.Stderr)
+	defer show.Done()
+	if d.interval > defaultInterval {
+		o.Say = show.Say
+	}
+	report, err := doctor.Examine(ctx, o)
+	if err != nil {
+		return err
+	}
+	show.Done()
+	if d.asJSON {
+		err = printJSON(env.Stdout, report)
+	} else {
+		err = doctor.Print(env.Stdout, report)
+	}
+	if worst := report.Worst(); err == nil && (worst == doctor.Error || worst == doctor.Warning) {
+		return ended(verr.Findings)
+	}
+	return err
+}
+
+// options checks what was named.
+func (d *diagnosis) options() (doctor.Options, error) {
+	o := doctor.Options{Devices: d.dev, Interval: d.interval}
+	if d.interval < 0 || d.interval > maxInterval {
+		return o, verr.New(verr.Usage, "cannot read twice, "+d.interval.String()+" apart", fmt.Sprintf("want from 0 to %s", maxInterval), "give another --interval")
+	}
+	for _, name := range d.netns {
+		file, err := netnsFile(name)
+		if err != nil {
+			return o, err
+		}
+		if file == "" {
+			file = "/proc/self/ns/net"
+		}
+		o.Netns = append(o.Netns, file)
+	}
+	for _, text := range d.peer {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			return o, verr.New(verr.Usage, "cannot look at the way to "+text, "it is not an IP address", "give --peer an address such as 10.0.0.7")
+		}
+		o.Peers = append(o.Peers, addr)
+	}
+	return o, nil
+}

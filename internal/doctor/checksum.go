@@ -1,0 +1,84 @@
+package doctor
+
+import "github.com/venturi-net/venturi/internal/machine"
+
+// Offloads of sending that a device may have for checksums. A card has the
+// first, or one for each family.
+const (
+	txChecksum   = "tx-checksum-ip-generic"
+	txChecksumV4 = "tx-checksum-ipv4"
+	txChecksumV6 = "tx-checksum-ipv6"
+	rxChecksum   = "rx-checksum"
+)
+
+var tunnelChecksumOff = Rule{
+	Facts: Facts{
+		Code:     "tunnel-checksum-off",
+		Title:    "A tunnel computes checksums in software, and so cannot hand on large packets",
+		Severity: Warning,
+		Looks:    "the offload " + txChecksum + " of vxlan, geneve, ipip and gre devices: switched off, though the device can have it",
+		Effect:   Effect{"a significant loss where the card below is in order: each packet is cut and summed before the tunnel", "Kube-OVN FAQ; the other way round see tunnel-checksum-errors", "B"},
+		Knob:     "virt.tx_csum", Value: "on",
+		Do: "somebody may have switched it off because the card below breaks checksums (Calico does): see after the change whether retransmissions grow",
+	},
+	Check: func(v *View) []Finding {
+		return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+			if d.Tunnel == nil || len(lost(d, txChecksum)) == 0 {
+				return nil
+			}
+			return []Finding{of(s, d, features(d, txChecksum))}
+		})
+	},
+}
+
+var virtualChecksumOff = Rule{
+	Facts: Facts{
+		Code:     "virtual-checksum-off",
+		Title:    "A virtual device computes checksums in software, and so cannot hand on large packets",
+		Severity: Warning,
+		Looks:    "the offload " + txChecksum + " of veth, bridge and other virtual devices that are no tunnels: switched off, though the device can have it",
+		Effect:   Effect{"segmentation goes with it, so throughput of TCP drops to that of single packets", "the kernel's rule that no large packet is sent without checksum offload; no isolated number was found", "C"},
+		Knob:     "virt.tx_csum", Value: "on",
+	},
+	Check: func(v *View) []Finding {
+		return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+			if d.Tunnel != nil || d.Card || len(lost(d, txChecksum)) == 0 {
+				return nil
+			}
+			return []Finding{of(s, d, features(d, txChecksum))}
+		})
+	},
+}
+
+var cardChecksumOff = Rule{
+	Facts: Facts{
+		Code:     "nic-checksum-off",
+		Title:    "A network card leaves checksums to the CPU",
+		Severity: Warning,
+		Looks:    "the offloads of a card for checksums: switched off, though it can have them",
+		Effect:   Effect{"CPU for each byte, and no segmentation offload when it is that of sending", "kernel documentation of segmentation offloads; no isolated number was found", "C"},
+		Knob:     "nic.seg", Value: "csum=on",
+		Do: "somebody may have switched it off because the card is broken: see after the change whether retransmissions grow",
+	},
+	Check: func(v *View) []Finding {
+		return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+			off := lost(d, txChecksum, txChecksumV4, txChecksumV6, rxChecksum)
+			if !d.Card || len(off) == 0 {
+				return nil
+			}
+			return []Finding{of(s, d, features(d, off...))}
+		})
+	},
+}
+
+// eachDevice collects what check finds of all devices that are up.
+func eachDevice(v *View, check func(*Space, *machine.NetDevice) []Finding) (all []Finding) {
+	for _, s := range v.Spaces {
+		for i := range s.Devices {
+			if s.Devices[i].Up {
+				all = append(all, check(s, &s.Devices[i])...)
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,56 @@
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+var tunnelChecksumErrors = Rule{
+	Facts: Facts{
+		Code:     "tunnel-checksum-errors",
+		Title:    "TCP loses packets where a tunnel leaves checksums to what is below it",
+		Severity: Warning,
+		Looks:    "two readings: a tunnel has " + txChecksum + " on, and in a namespace wrong checksums are received, or at least 2 % of TCP's segments (and 20) are sent again",
+		Effect:   Effect{"200 Mbit/s with it, more than 9 Gbit/s without, on vxlan.calico and kernel 6.12; 63 s stalls", "Calico issues 11435 and 3145", "B"},
+		Knob:     "virt.tx_csum", Value: "off",
+		Do: "retransmissions have other causes too: try it, and keep it only if they end (venturi tune --prove does so)",
+	},
+	Check: func(v *View) []Finding {
+		var evidence []Evidence
+		for _, s := range v.Spaces {
+			evidence = append(evidence, v.troubles(s)...)
+		}
+		if len(evidence) == 0 {
+			return nil
+		}
+		return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+			if d.Tunnel == nil || !d.Features[txChecksum].On {
+				return nil
+			}
+			return []Finding{of(s, d, append([]Evidence{features(d, txChecksum)}, evidence...)...)}
+		})
+	},
+}
+
+const (
+	manyAgain  = 20   // segments sent again in the time between two readings
+	shareAgain = 0.02 // of all that are sent
+)
+
+// troubles are signs in a namespace's counters that packets arrive broken.
+func (v *View) troubles(s *Space) (found []Evidence) {
+	if !v.twice() {
+		return nil
+	}
+	for _, name := range []string{"Tcp/InCsumErrors", "Udp/InCsumErrors"} {
+		if n := v.protocolGrew(s, name); n > 0 {
+			found = append(found, counted("/proc/net/snmp of "+s.name(), name, n, v.seconds()))
+		}
+	}
+	again, sent := v.protocolGrew(s, "Tcp/RetransSegs"), v.protocolGrew(s, "Tcp/OutSegs")
+	if again >= manyAgain && float64(again) >= shareAgain*float64(sent) {
+		found = append(found, counted("/proc/net/snmp of "+s.name(), fmt.Sprintf("Tcp/RetransSegs (of %d sent)", sent), again, v.seconds()))
+	}
+	return found
+}

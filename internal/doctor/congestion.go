@@ -1,0 +1,116 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+const congestion = "net.ipv4.tcp_congestion_control"
+
+// usual are the algorithms that there are good reasons for in a data centre.
+var usual = []string{"cubic", "bbr", "dctcp"}
+
+var congestionOdd = Rule{
+	Facts: Facts{
+		Code:     "congestion-odd",
+		Title:    "TCP is told to send by an unusual algorithm",
+		Severity: Warning,
+		Looks:    "sysctl " + congestion + " of every namespace: neither cubic, bbr nor dctcp, though cubic is there",
+		Effect:   Effect{"less throughput on long or lossy ways; nothing on a clean short one", "bpftune: a clean link did best with dctcp, a lossy one with bbr", "B"},
+		Knob:     "tcp.cc", Value: "cubic",
+	},
+	Check: func(v *View) (all []Finding) {
+		for _, s := range v.Spaces {
+			cc := s.Sysctls[congestion]
+			if cc == "" || slices.Contains(usual, cc) || !slices.Contains(strings.Fields(s.Sysctls["net.ipv4.tcp_available_congestion_control"]), "cubic") {
+				continue
+			}
+			all = append(all, of(s, nil, sysctl(congestion, s.Sysctls)))
+		}
+		return all
+	},
+}
+
+var congestionDiffers = Rule{
+	Facts: Facts{
+		Code:     "congestion-differs",
+		Title:    "A namespace sends TCP by another algorithm than the machine",
+		Severity: Note,
+		Looks:    "sysctl " + congestion + " of every namespace with devices, against that of the machine. A namespace copies it when it is made, and keeps it when the machine's changes",
+		Effect:   Effect{"flows of both share a link unfairly; what was tuned on the machine does not hold in the pod", "kernel: a new namespace copies only some settings", "C"},
+		Knob:     "tcp.cc",
+		Do:       "pods that run keep theirs: set it in each, or make them anew",
+	},
+	Check: func(v *View) (all []Finding) {
+		machines := v.Sysctls[congestion]
+		for _, s := range v.Spaces {
+			cc := s.Sysctls[congestion]
+			if machines == "" || cc == "" || cc == machines || s.Home || len(s.Devices) == 0 {
+				continue
+			}
+			f := of(s, nil, sysctl(congestion, s.Sysctls), Evidence{congestion + " of the machine", machines})
+			f.Value = machines
+			all = append(all, f)
+		}
+		return all
+	},
+}
+
+var bbrWithoutFQ = Rule{
+	Facts: Facts{
+		Code:     "bbr-without-fq",
+		Title:    "TCP sends by bbr, and no device paces it",
+		Severity: Warning,
+		Looks:    "namespaces with " + congestion + " bbr and no queueing discipline fq on their devices. It is a note where the machine and all namespaces joined to it do the same",
+		Effect:   Effect{"TCP paces with timers of its own, which costs CPU; on a clean short way bbr is no gain: 58 to 490 Mbit/s at 10 % loss, but dctcp best on a clean link", "bpftune; ESnet recommends fq", "B"},
+		Knob:     "tcp.cc", Value: "cubic",
+		Do: "or keep bbr, and give the device the discipline: venturi knob set nic.qdisc fq --dev DEVICE",
+	},
+	Check: func(v *View) (all []Finding) {
+		for _, s := range v.Spaces {
+			if s.Sysctls[congestion] != "bbr" || len(s.Devices) == 0 || slices.ContainsFunc(s.Devices, paces) {
+				continue
+			}
+			f := of(s, nil, sysctl(congestion, s.Sysctls), Evidence{"queueing disciplines", disciplines(s)})
+			others := v.joined(s)
+			if len(others) > 0 {
+				f.Evidence = append(f.Evidence, Evidence{congestion + " of " + others[0].name(), others[0].Sysctls[congestion]})
+			} else {
+				f.Severity = Note
+			}
+			all = append(all, f)
+		}
+		return all
+	},
+}
+
+func paces(d machine.NetDevice) bool { return d.Qdisc == "fq" || slices.Contains(d.Leaves, "fq") }
+
+func disciplines(s *Space) string {
+	var list []string
+	for _, d := range s.Devices {
+		if d.Qdisc == "" {
+			continue // it is down, or has never been up
+		}
+		list = append(list, d.Name+": "+strings.Join(append([]string{d.Qdisc}, d.Leaves...), ", "))
+	}
+	return strings.Join(list, "; ")
+}
+
+// joined lists the namespaces at the other ends of a namespace's pairs, and the
+// machine's own, that send TCP by another algorithm.
+func (v *View) joined(s *Space) (others []*Space) {
+	differ := func(t *Space) {
+		if t != nil && t.Sysctls[congestion] != "" && t.Sysctls[congestion] != s.Sysctls[congestion] && !slices.Contains(others, t) {
+			others = append(others, t)
+		}
+	}
+	for i := range s.Devices {
+		there, _ := v.peer(s, &s.Devices[i])
+		differ(there)
+	}
+	differ(v.home())
+	return others
+}

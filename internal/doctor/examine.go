@@ -1,0 +1,117 @@
+package doctor
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/knob"
+)
+
+// Report is what was found.
+type Report struct {
+	Version  int       `json:"version"` // of this form: 1
+	Findings []Finding `json:"findings"`
+	Looked   Looked    `json:"looked"`
+}
+
+// Looked says how much was looked at.
+type Looked struct {
+	Namespaces int     `json:"namespaces"`
+	Devices    int     `json:"devices"`
+	Rules      int     `json:"rules"`
+	Seconds    float64 `json:"seconds"` // between the two readings of counters; 0: there was one
+}
+
+// Examine looks at the machine and judges it. Errors are those of [Look].
+func Examine(ctx context.Context, o Options) (*Report, error) {
+	v, err := Look(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return Judge(v, o), nil
+}
+
+// Judge applies all rules to a view, and keeps what was asked for: the worst
+// first, and what is alike together.
+func Judge(v *View, o Options) *Report {
+	r := &Report{Version: 1, Findings: []Finding{}, Looked: Looked{Rules: len(Table), Seconds: v.seconds()}}
+	for _, s := range v.Spaces {
+		if o.wanted(where{s, nil}) {
+			r.Looked.Namespaces++
+		}
+		for i := range s.Devices {
+			if o.wanted(where{s, &s.Devices[i]}) {
+				r.Looked.Devices++
+			}
+		}
+	}
+	for _, rule := range Table {
+		for _, f := range rule.Check(v) {
+			if o.wanted(f.where) {
+				r.Findings = append(r.Findings, rule.complete(f))
+			}
+		}
+	}
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return slices.Index(Severities, a.Severity) - slices.Index(Severities, b.Severity)
+	})
+	return r
+}
+
+// Worst is the worst severity of the findings; empty: there are none.
+func (r *Report) Worst() Severity {
+	if len(r.Findings) == 0 {
+		return ""
+	}
+	return r.Findings[0].Severity
+}
+
+// complete fills in what a finding has of its rule, where the rule's check did
+// not say otherwise.
+func (r Rule) complete(f Finding) Finding {
+	f.Code, f.Title, f.Effect = r.Code, r.Title, r.Effect
+	orElse := func(field *string, value string) {
+		if *field == "" {
+			*field = value
+		}
+	}
+	orElse((*string)(&f.Severity), string(r.Severity))
+	orElse(&f.Do, r.Do)
+	orElse(&f.Knob, r.Knob)
+	orElse(&f.Value, r.Value)
+	if f.where.space != nil {
+		f.Netns = f.where.space.argument()
+	}
+	if f.where.device != nil {
+		f.Device = f.where.device.Name
+	}
+	if f.Knob != "" && f.Value != "" {
+		f.Mend = mend(f)
+	}
+	return f
+}
+
+// mend is the command that turns the knob, with what of the place its scope asks for.
+func mend(f Finding) string {
+	words := []string{"venturi knob set", f.Knob, quoted(f.Value)}
+	scope := knob.OfDevice
+	if e, err := knob.Find(f.Knob); err == nil {
+		scope = e.Scope
+	}
+	if f.Device != "" && scope == knob.OfDevice {
+		words = append(words, "--dev", f.Device)
+	}
+	if f.Netns != "" && scope != knob.OfMachine {
+		words = append(words, "--netns", f.Netns)
+	}
+	return strings.Join(words, " ")
+}
+
+// quoted is a word as a shell takes it.
+func quoted(word string) string {
+	if strings.ContainsAny(word, " *;&|<>()$`\"'\\") {
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return word
+}

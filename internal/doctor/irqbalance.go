@@ -1,0 +1,74 @@
+package doctor
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// fewQueues: with less, irqbalance itself may have spread them so.
+const fewQueues = 4
+
+var irqbalancePinned = Rule{
+	Facts: Facts{
+		Code:     "irqbalance-pinned",
+		Title:    "irqbalance runs against interrupts that somebody placed",
+		Severity: Warning,
+		Looks:    "the interrupts of cards: four or more, each on one CPU, in the order of the CPUs; and irqbalance, which was not told to leave any alone (--banirq, --policyscript)",
+		Effect:   Effect{"it moves them again within ten seconds. Off (Kube-OVN, Cilium, ESnet) against on (AWS): sources contradict; wrong socket up to 2x slower (ESnet)", "Kube-OVN, Cilium, ESnet, AWS ENA guide", "D"},
+		Knob:     "irq.balance",
+		Do:       "tell it to leave these interrupts alone, or take the placing back: one of the two",
+	},
+	Check: func(v *View) (all []Finding) {
+		pid := v.Owners["irqbalance"]
+		if pid == 0 || strings.Contains(v.Balancer, "--banirq") || strings.Contains(v.Balancer, "--policyscript") {
+			return nil
+		}
+		for _, name := range sorted(v.IRQs) {
+			from, inOrder := placed(v.IRQs[name])
+			if !inOrder {
+				continue
+			}
+			f := of(nil, nil,
+				Evidence{"/proc/irq/*/smp_affinity_list", fmt.Sprintf("%d interrupts of %s on CPUs %d, %d, ... one by one", len(v.IRQs[name]), name, from, from+1)},
+				Evidence{"process", fmt.Sprintf("irqbalance, pid %d", pid)})
+			f.where = v.homeDevice(name)
+			all = append(all, f)
+		}
+		return all
+	},
+}
+
+// placed tells whether interrupts are on one CPU each, every one on the next.
+func placed(irqs []machine.IRQ) (first int, inOrder bool) {
+	var cpus []int
+	for _, irq := range irqs {
+		n, err := strconv.Atoi(irq.CPUs)
+		if err != nil {
+			continue // that of the card as a whole is often on all
+		}
+		cpus = append(cpus, n)
+	}
+	if len(cpus) < fewQueues {
+		return 0, false
+	}
+	for i := 1; i < len(cpus); i++ {
+		if cpus[i] != cpus[i-1]+1 {
+			return 0, false
+		}
+	}
+	return cpus[0], true
+}
+
+// homeDevice is a device of the machine's own namespace.
+func (v *View) homeDevice(name string) where {
+	home := v.home()
+	for i := range home.Devices {
+		if home.Devices[i].Name == name {
+			return where{home, &home.Devices[i]}
+		}
+	}
+	return where{}
+}

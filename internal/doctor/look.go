@@ -1,0 +1,362 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Options say what to look at.
+type Options struct {
+	Netns    []string                         // files of namespaces; none: all that can be seen
+	Devices  []string                         // names; none: all
+	Peers    []netip.Addr                     // the ways to them are looked at too
+	Interval time.Duration                    // between two readings of counters; 0: there is one reading only
+	Say      func(format string, args ...any) // tells of steps that take long; nil: nobody
+}
+
+// settings are the sysctls that rules judge by; those of the machine as a whole
+// are read in its first namespace.
+var settings = []string{
+	"net.ipv4.ip_forward",
+	"net.ipv4.tcp_congestion_control",
+	"net.ipv4.tcp_available_congestion_control",
+	"net.core.netdev_max_backlog",
+	"net.core.netdev_budget",
+	"net.core.netdev_budget_usecs",
+	"net.core.bpf_jit_enable",
+	"net.bridge.bridge-nf-call-iptables",
+	"net.netfilter.nf_conntrack_count",
+	"net.netfilter.nf_conntrack_max",
+}
+
+// tuners are programs that turn the same knobs, by the names of their processes.
+var tuners = []string{"irqbalance", "tuned", "bpftune", "openshift-tuned", "saptune", "keentuned", "atuned", "powertop"}
+
+// Look reads the machine. All namespaces are read, also those that are not asked
+// for: paths lead through them. Error: a namespace or device that is named is not
+// there, or ctx ended.
+func Look(ctx context.Context, o Options) (*View, error) {
+	r := machine.Reader{}
+	v := &View{Hypervisor: r.Hypervisor(), Governors: r.Governors(), Modules: r.Modules(), Owners: r.Running(tuners...), IRQs: map[string][]machine.IRQ{}}
+	found, hidden, err := r.Find()
+	if err != nil {
+		return nil, verr.Wrap(verr.Failed, "cannot look at the machine", err, "is /proc mounted?")
+	}
+	if hidden > 0 {
+		v.unseen("the namespaces of other users' processes", many(hidden, "process")+" may not be looked at")
+	}
+	if pid := v.Owners["irqbalance"]; pid > 0 {
+		v.Balancer = strings.Join(r.Command(pid), " ") + "\n" + r.Text("etc/default/irqbalance") + "\n" + r.Text("etc/sysconfig/irqbalance")
+	}
+	if err := v.lookInto(ctx, r, found); err != nil {
+		return nil, err
+	}
+	if err := v.check(o); err != nil {
+		return nil, err
+	}
+	v.lookAround(o)
+	v.Before = v.count(r)
+	v.After = v.Before
+	v.CPUs = len(v.Before.CPUs)
+	if o.Interval <= 0 {
+		return v, nil
+	}
+	if o.Say != nil {
+		o.Say("reading counters twice, %s apart", o.Interval)
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(o.Interval):
+	}
+	v.After = v.count(r)
+	return v, nil
+}
+
+func (v *View) unseen(what, why string) { v.Unseen = append(v.Unseen, Unseen{what, why}) }
+
+// lookInto reads every namespace that can be entered.
+func (v *View) lookInto(ctx context.Context, r machine.Reader, found []machine.Found) error {
+	home, _ := machine.ID(machine.HomeNetns)
+	refused := 0
+	for _, f := range found {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		s := &Space{Found: f, Tracked: -1, Home: f.ID == home}
+		err := machine.Do(f.Path, func() error { return v.read(r, s) })
+		switch {
+		case err == nil:
+			v.Spaces = append(v.Spaces, s)
+		case errors.Is(err, fs.ErrPermission):
+			refused++
+		case errors.Is(err, fs.ErrNotExist): // it went away meanwhile
+		default:
+			v.unseen(s.name(), err.Error())
+		}
+	}
+	if refused > 0 {
+		v.unseen(fmt.Sprintf("%d other network namespaces", refused), "they may not be entered: run it as root")
+	}
+	if len(v.Spaces) == 0 {
+		return verr.New(verr.Failed, "cannot look at the machine", "no network namespace could be read: "+v.why(), "run it as root")
+	}
+	if v.home() == nil {
+		v.Spaces[0].Home = true // the machine's own cannot be seen: this is as near as it gets
+	}
+	v.Sysctls = v.home().Sysctls
+	for _, d := range v.home().Devices {
+		if d.Card {
+			v.IRQs[d.Name] = r.IRQs(d.Name)
+		}
+	}
+	return nil
+}
+
+// why is the last reason why something could not be read.
+func (v *View) why() string {
+	if len(v.Unseen) == 0 {
+		return "they went away"
+	}
+	return v.Unseen[len(v.Unseen)-1].Why
+}
+
+// read fills in what is read inside of a namespace.
+func (v *View) read(r machine.Reader, s *Space) error {
+	s.Sysctls = map[string]string{}
+	for _, name := range settings {
+		if value, err := r.Sysctl(name); err == nil {
+			s.Sysctls[name] = value
+		}
+	}
+	list := func(sys string) (err error) {
+		s.Devices, err = machine.NetDevices(sys)
+		return err
+	}
+	// Who may not mount sysfs reads that of the machine, if it is of this namespace.
+	err := machine.Sysfs(list)
+	if err != nil && s.Path == "" {
+		err = list("/sys")
+	}
+	if err != nil {
+		return err
+	}
+	s.Carrier = s.carriers()
+	if s.Chains, err = machine.Filter(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		v.unseen("the packet filter of "+s.name(), short(err))
+	}
+	if s.Legacy, err = machine.LegacyTables(); err != nil {
+		v.unseen("legacy iptables of "+s.name(), short(err))
+	}
+	v.readTracked(s)
+	return nil
+}
+
+// mostTracked bounds how large a table of connections is read for one number.
+const mostTracked = 100_000
+
+func (v *View) readTracked(s *Space) {
+	ports := map[int]bool{}
+	for _, d := range s.Devices {
+		if d.Tunnel != nil && d.Tunnel.Port > 0 && d.Up {
+			ports[d.Tunnel.Port] = true
+		}
+	}
+	n := number(s.Sysctls, "net.netfilter.nf_conntrack_count")
+	if len(ports) == 0 || n <= 0 {
+		return
+	}
+	if n > mostTracked {
+		v.unseen("which connections "+s.name()+" tracks", fmt.Sprintf("there are %d, more than are read for this", n))
+		return
+	}
+	tracked, err := machine.TrackedUDP(ports)
+	if err != nil {
+		v.unseen("which connections "+s.name()+" tracks", short(err))
+		return
+	}
+	s.Tracked = tracked
+}
+
+// short is the reason in an error of the kernel.
+func short(err error) string {
+	if errors.Is(err, fs.ErrPermission) {
+		return "not permitted: run it as root"
+	}
+	return err.Error()
+}
+
+// anywhere is an address that only the default route leads to.
+var anywhere = netip.MustParseAddr("192.0.2.1")
+
+// carriers finds the devices that tunnels send by, in the calling thread's namespace.
+func (s *Space) carriers() map[int]int {
+	found := map[int]int{}
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		if d.Tunnel == nil || !d.Up {
+			continue
+		}
+		if d.LowerSpace < 0 && d.Lower != 0 {
+			found[d.Index] = d.Lower
+			continue
+		}
+		to := anywhere
+		if d.Tunnel.Remote.Is4() && !d.Tunnel.Remote.IsUnspecified() {
+			to = d.Tunnel.Remote
+		}
+		way, err := machine.WayTo(to, netip.Addr{})
+		if err != nil || way.Local {
+			continue
+		}
+		for j := range s.Devices {
+			if s.Devices[j].Name == way.Device && j != i {
+				found[d.Index] = s.Devices[j].Index
+			}
+		}
+	}
+	return found
+}
+
+// check refuses names of namespaces and devices that are not there.
+func (v *View) check(o Options) error {
+	for _, path := range o.Netns {
+		id, err := machine.ID(path)
+		if err != nil {
+			return verr.Wrap(verr.Usage, "cannot look at network namespace "+path, err, "see which there are with `ip netns ls`, or give a process in it")
+		}
+		if v.space(id) == nil {
+			return verr.New(verr.Permission, "cannot look at network namespace "+path, "it may not be entered", "run it as root")
+		}
+	}
+	for _, name := range o.Devices {
+		if !v.anyDevice(o, name) {
+			return verr.New(verr.Usage, "cannot look at device "+name, "no namespace that is looked at has one of that name", "name its namespace with --netns, or see which devices there are with `ip link`")
+		}
+	}
+	return nil
+}
+
+func (v *View) anyDevice(o Options, name string) bool {
+	for _, s := range v.Spaces {
+		for i := range s.Devices {
+			if s.Devices[i].Name == name && o.wanted(where{s, &s.Devices[i]}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lookAround reads what joins namespaces, and the ways to peers.
+func (v *View) lookAround(o Options) {
+	files := map[string]machine.NamespaceID{}
+	var order []string
+	for _, s := range v.Spaces {
+		path := s.Path
+		if path == "" {
+			path = "/proc/self/ns/net"
+		}
+		files[path] = s.ID
+		order = append(order, path)
+	}
+	for _, s := range v.Spaces {
+		wanted := map[int]bool{}
+		for _, d := range s.Devices {
+			if d.LowerSpace >= 0 {
+				wanted[d.LowerSpace] = true
+			}
+		}
+		_ = machine.Do(s.Path, func() error { // one that went away leads nowhere
+			if len(wanted) > 0 {
+				s.Numbers = map[int]machine.NamespaceID{}
+				for n, path := range machine.Numbers(wanted, order) {
+					s.Numbers[n] = files[path]
+				}
+			}
+			if o.wanted(where{s, nil}) && (len(o.Netns) > 0 || s == v.Spaces[0]) {
+				v.ways(s, o.Peers)
+			}
+			return nil
+		})
+	}
+}
+
+func (v *View) ways(s *Space, peers []netip.Addr) {
+	for _, peer := range peers {
+		way, err := machine.WayTo(peer, netip.Addr{})
+		if err != nil {
+			v.unseen(fmt.Sprintf("the way from %s to %s", s.name(), peer), err.Error())
+			continue
+		}
+		w := Way{Space: s, Peer: peer.String(), Way: way}
+		for _, d := range s.Devices {
+			if d.Name == way.Device {
+				w.DeviceMTU = d.MTU
+			}
+		}
+		v.Ways = append(v.Ways, w)
+	}
+}
+
+// count reads all counters.
+func (v *View) count(r machine.Reader) Counters {
+	c := Counters{At: time.Now(), CPUs: r.CPUCounters(), Devices: map[deviceKey]map[string]uint64{}, Protocols: map[machine.NamespaceID]map[string]uint64{}}
+	for _, s := range v.Spaces {
+		again := v.Before.Devices != nil
+		_ = machine.Do(s.Path, func() error { // one that went away counts no more
+			if id, err := machine.ID("/proc/thread-self/ns/net"); err != nil || id != s.ID {
+				return err
+			}
+			c.Protocols[s.ID] = r.Protocols()
+			devices := s.Devices
+			if again {
+				fresh, err := machine.NetDevices("")
+				if err != nil {
+					return err
+				}
+				devices = fresh
+			}
+			for _, d := range devices {
+				c.Devices[deviceKey{s.ID, d.Index}] = d.Counters
+			}
+			return nil
+		})
+	}
+	return c
+}
+
+// wanted tells whether a finding of a place was asked for. What is of the machine
+// as a whole always is.
+func (o Options) wanted(w where) bool {
+	if w.space == nil {
+		return true
+	}
+	if len(o.Netns) > 0 {
+		in := false
+		for _, path := range o.Netns {
+			id, err := machine.ID(path)
+			in = in || err == nil && id == w.space.ID
+		}
+		if !in {
+			return false
+		}
+	}
+	if len(o.Devices) == 0 || w.device == nil {
+		return true
+	}
+	for _, name := range o.Devices {
+		if name == w.device.Name {
+			return true
+		}
+	}
+	return false
+}

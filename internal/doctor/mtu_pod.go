@@ -1,0 +1,86 @@
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+var mtuPodAbove = Rule{
+	Facts: Facts{
+		Code:     "mtu-pod-above-tunnel",
+		Title:    "A pod's MTU is larger than that of the tunnel it is routed into",
+		Severity: Warning,
+		Looks:    "the devices of pods in a namespace that forwards, against its tunnels that routes with a next hop lead to",
+		Effect:   Effect{"each new connection first loses a full packet and learns; UDP is cut; where the message about it is filtered, connections hang", "Calico issue 5575", "B"},
+		Knob:     "nic.mtu",
+	},
+	Check: func(v *View) []Finding {
+		return eachPod(v, func(s *Space, pod, tunnel *machine.NetDevice) bool { return pod.MTU > tunnel.MTU })
+	},
+}
+
+// farBelow is the share of the tunnel's MTU below which a pod's is a waste.
+const farBelow = 0.6
+
+var mtuPodBelow = Rule{
+	Facts: Facts{
+		Code:     "mtu-pod-below-tunnel",
+		Title:    "A pod's MTU is far below what its tunnel can carry",
+		Severity: Warning,
+		Looks:    "the devices of pods in a namespace that forwards, below 60 % of the MTU of its tunnels that routes with a next hop lead to",
+		Effect:   Effect{"10 to 30 % of throughput, as other gains by jumbo frames", "pods with MTU 1500 below 8950 in Calico issue 8868; the size from recipes without a method", "C"},
+		Knob:     "nic.mtu",
+		Do:       "pods keep the MTU that they were made with: change what makes them",
+	},
+	Check: func(v *View) []Finding {
+		return eachPod(v, func(s *Space, pod, tunnel *machine.NetDevice) bool {
+			return float64(pod.MTU) < farBelow*float64(tunnel.MTU)
+		})
+	},
+}
+
+// eachPod finds the pods of which off holds, with a tunnel of their machine.
+func eachPod(v *View, off func(s *Space, pod, tunnel *machine.NetDevice) bool) []Finding {
+	return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+		there, pod := v.peer(s, d)
+		if pod == nil || there == s || !s.forwards() || s.underlies(d) {
+			return nil
+		}
+		for i := range s.Devices {
+			t := &s.Devices[i]
+			if t.Tunnel == nil || t.Tunnel.Shared || !t.Tunnel.Routed || !t.Up || t.Master != 0 && t.Master == d.Master || !off(s, pod, t) {
+				continue
+			}
+			f := of(there, pod, mtuOf(there, pod), mtuOf(s, t), Evidence{"other end of " + pod.Name, d.Name + " in " + s.name()})
+			f.Value = fmt.Sprint(t.MTU)
+			return []Finding{f}
+		}
+		return nil
+	})
+}
+
+// underlies tells whether a tunnel sends by a device.
+func (s *Space) underlies(d *machine.NetDevice) bool { return s.under()[d.Index] != nil }
+
+var mtuPeer = Rule{
+	Facts: Facts{
+		Code:     "mtu-peer",
+		Title:    "The way to a peer carries less than its device",
+		Severity: Note,
+		Looks:    "the route to each --peer: its MTU is below that of the device, as a router told, or as the route was made",
+		Effect:   Effect{"smaller packets than the device could send; while it is found out, losses", "kernel: path MTU discovery", "C"},
+		Do:       "if the way should carry more, find the device on it with the smaller MTU: ping -M do -s SIZE",
+	},
+	Check: func(v *View) (all []Finding) {
+		for _, w := range v.Ways {
+			if w.MTU >= w.DeviceMTU {
+				continue
+			}
+			all = append(all, of(w.Space, nil,
+				Evidence{"route to " + w.Peer, fmt.Sprintf("MTU %d by %s", w.MTU, w.Device)},
+				Evidence{"MTU of " + w.Device, fmt.Sprint(w.DeviceMTU)}))
+		}
+		return all
+	},
+}

@@ -1,0 +1,71 @@
+package doctor
+
+import (
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+var obsoleteFastPath = Rule{
+	Facts: Facts{
+		Code:     "obsolete-fastpath",
+		Title:    "Kube-OVN's FastPath module is loaded",
+		Severity: Warning,
+		Looks:    "/proc/modules: kube_ovn_fastpath",
+		Effect:   Effect{"about 20 % of latency and CPU, for which rules of iptables and ipvs, and redirects of service meshes in pods, do not hold", "Kube-OVN documentation", "B"},
+		Do:       "it was dropped from Kube-OVN's documents in September 2025: unload it, and switch OVN's load balancer off where kube-proxy is there (knob kubeovn.lb)",
+	},
+	Check: func(v *View) []Finding {
+		return v.modules(func(name string, _ bool) bool {
+			return name == "kube_ovn_fastpath" || name == "fastpath"
+		})
+	},
+}
+
+var obsoleteOVSModule = Rule{
+	Facts: Facts{
+		Code:     "obsolete-ovs-module",
+		Title:    "Open vSwitch runs on a kernel module of its own tree",
+		Severity: Warning,
+		Looks:    "/sys/module/openvswitch/taint: the module was not built with the kernel",
+		Effect:   Effect{"built for SSE 4.2 it took the CPU for flows from 10 to 5 %; it was removed from Open vSwitch 3.0, and gets no mends", "Open vSwitch NEWS, Kube-OVN documentation", "B"},
+		Do:       "use the kernel's own module",
+	},
+	Check: func(v *View) []Finding {
+		return v.modules(func(name string, foreign bool) bool { return name == "openvswitch" && foreign })
+	},
+}
+
+var obsoleteSTT = Rule{
+	Facts: Facts{
+		Code:     "obsolete-stt",
+		Title:    "Tunnels use STT",
+		Severity: Warning,
+		Looks:    "modules and devices of STT",
+		Effect:   Effect{"several times Geneve's throughput on cards without tunnel offload; it needs a module that is no longer made, and Open vSwitch 3.6 removed it", "Kube-OVN documentation, Open vSwitch NEWS", "B"},
+		Do:       "move to Geneve or VXLAN, on cards that offload them (knob nic.tnl_seg)",
+	},
+	Check: func(v *View) []Finding {
+		all := v.modules(func(name string, _ bool) bool { return name == "vport_stt" || name == "stt" })
+		return append(all, eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+			if d.Kind != "stt" && !strings.HasPrefix(d.Name, "stt_sys") {
+				return nil
+			}
+			return []Finding{of(s, d, Evidence{"device", d.Name + " (" + d.Kind + ")"})}
+		})...)
+	},
+}
+
+// modules finds loaded modules.
+func (v *View) modules(wanted func(name string, foreign bool) bool) (all []Finding) {
+	for _, name := range sorted(v.Modules) {
+		if wanted(name, v.Modules[name]) {
+			text := name + " is loaded"
+			if v.Modules[name] {
+				text += ", and was not built with the kernel"
+			}
+			all = append(all, of(nil, nil, Evidence{"/proc/modules", text}))
+		}
+	}
+	return all
+}

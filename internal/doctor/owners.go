@@ -1,0 +1,44 @@
+package doctor
+
+import "fmt"
+
+var otherOwner = Rule{
+	Facts: Facts{
+		Code:     "other-owner",
+		Title:    "Another program tunes this machine too",
+		Severity: Note,
+		Looks:    "processes of irqbalance, tuned, bpftune and their like",
+		Effect:   Effect{"it may write the same values again: tuned overwrites sysctls of a CNI when its profile changes, bpftune lets go of those that somebody else writes", "tuned issue 816, bpftune", "C"},
+		Do:       "let one of them own a value; what is changed behind Venturi's back, its undo leaves alone and reports",
+	},
+	Check: func(v *View) (all []Finding) {
+		for _, name := range sorted(v.Owners) {
+			all = append(all, of(nil, nil, Evidence{"process", fmt.Sprintf("%s, pid %d", name, v.Owners[name])}))
+		}
+		return all
+	},
+}
+
+var notSeen = Rule{
+	Facts: Facts{
+		Code:     "not-seen",
+		Title:    "Something could not be looked at",
+		Severity: Note,
+		Looks:    "what the kernel did not let this user read, or does not tell",
+		Effect:   Effect{"what is off there, if anything is, could not be told", "this command", "C"},
+		Do:       "run it as root, on the machine itself rather than in a container",
+	},
+	Check: func(v *View) []Finding {
+		if len(v.Unseen) == 0 && v.twice() {
+			return nil
+		}
+		var all []Evidence
+		for _, u := range v.Unseen {
+			all = append(all, Evidence{u.What, u.Why})
+		}
+		if !v.twice() {
+			all = append(all, Evidence{"counters that grow", "they were read once: give an --interval above 0"})
+		}
+		return []Finding{of(nil, nil, all...)}
+	},
+}

@@ -1,0 +1,143 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// morePlaces is how many places of one kind of finding are shown; the others
+// are counted.
+const morePlaces = 5
+
+// Print writes a report for a person: by severity, and each code once with all
+// the places where it was found.
+func Print(w io.Writer, r *Report) error {
+	var b strings.Builder
+	for _, severity := range Severities {
+		groups := group(r.Findings, severity)
+		if len(groups) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "%s\n", strings.ToUpper(string(severity)))
+		for _, g := range groups {
+			printGroup(&b, g)
+		}
+	}
+	if len(r.Findings) == 0 {
+		b.WriteString("Nothing is off.\n\n")
+	}
+	fmt.Fprintf(&b, "%s. Looked at %s of %s by %s", summary(r), many(r.Looked.Devices, "device"), many(r.Looked.Namespaces, "network namespace"), many(r.Looked.Rules, "rule"))
+	if r.Looked.Seconds > 0 {
+		fmt.Fprintf(&b, ", at counters twice within %.1f s", r.Looked.Seconds)
+	}
+	b.WriteString("; changed nothing.\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// group puts findings of one severity together by their codes.
+func group(all []Finding, severity Severity) (groups [][]Finding) {
+	at := map[string]int{}
+	for _, f := range all {
+		if f.Severity != severity {
+			continue
+		}
+		i, known := at[f.Code]
+		if !known {
+			i = len(groups)
+			at[f.Code] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], f)
+	}
+	return groups
+}
+
+func printGroup(b *strings.Builder, g []Finding) {
+	first := g[0]
+	fmt.Fprintf(b, "  %s  %s\n", first.Code, first.Title)
+	for i, f := range g {
+		if i == morePlaces {
+			fmt.Fprintf(b, "    and at %s more (see all with --json)\n", many(len(g)-i, "place"))
+			break
+		}
+		fmt.Fprintf(b, "    at      %s\n", f.place())
+		for _, e := range f.Evidence {
+			fmt.Fprintf(b, "    read    %s: %s\n", e.Read, e.Value)
+		}
+		if f.Mend != "" {
+			fmt.Fprintf(b, "    mend    %s\n", f.Mend)
+		}
+	}
+	fmt.Fprintf(b, "    effect  %s (%s; grade %s)\n", first.Effect.Size, first.Effect.Source, first.Effect.Grade)
+	if first.Mend == "" && first.Knob != "" {
+		fmt.Fprintf(b, "    knob    %s\n", first.Knob)
+	}
+	if first.Do != "" {
+		fmt.Fprintf(b, "    think   %s\n", first.Do)
+	}
+	b.WriteString("\n")
+}
+
+// place is where a finding is, in a sentence.
+func (f Finding) place() string {
+	switch {
+	case f.where.space == nil:
+		return "the machine as a whole"
+	case f.where.device == nil:
+		return f.where.space.name()
+	}
+	return f.Device + " in " + f.where.space.name()
+}
+
+func summary(r *Report) string {
+	count := map[Severity]int{}
+	for _, f := range r.Findings {
+		count[f.Severity]++
+	}
+	var parts []string
+	for _, s := range Severities {
+		parts = append(parts, many(count[s], string(s)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// many counts things: "1 device", "2 devices".
+func many(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	if strings.HasSuffix(what, "s") {
+		what += "e"
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Page writes docs/doctor.md.
+func Page(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("# What `venturi doctor` looks for\n\nWritten by `venturi doctor --md`; a test keeps it so.\n\n" +
+		"`venturi doctor` reads the machine and its devices, in all network namespaces that it can see, and names what is off. It changes\n" +
+		"nothing. Each finding has a stable code, a severity, what was read, the size of the effect that others saw with its source, and\n" +
+		"the knob that mends it.\n\n" +
+		"- **error**: packets are lost, or will be\n- **warning**: the network is slower, or costs more, than it need be\n- **note**: good to know; it may be as somebody wants it\n\n" +
+		"A rule can give a finding less than its severity here. The exit code is 0 for nothing but notes, and 8 for warnings or errors.\n" +
+		"Grades are those of the evidence: A repeated runs with their spread, B a number by a weak method, C a recommendation without a\n" +
+		"number, D sources contradict each other. What a change is worth on your machine, `venturi tune --prove` measures.\n\n" +
+		"| code | severity | what is off |\n|---|---|---|\n")
+	for _, r := range Table {
+		fmt.Fprintf(&b, "| [`%s`](#%[1]s) | %s | %s |\n", r.Code, r.Severity, r.Title)
+	}
+	for _, r := range Table {
+		fmt.Fprintf(&b, "\n## %s\n\n%s (%s).\n\n- Looks at: %s.\n- Effect: %s (%s; grade %s).\n", r.Code, r.Title, r.Severity, r.Looks, r.Effect.Size, r.Effect.Source, r.Effect.Grade)
+		if r.Knob != "" {
+			fmt.Fprintf(&b, "- Knob: `%s`.\n", strings.TrimSpace(r.Knob+" "+r.Value))
+		}
+		if r.Do != "" {
+			fmt.Fprintf(&b, "- Think of: %s.\n", r.Do)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

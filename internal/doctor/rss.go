@@ -1,0 +1,41 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+var rssIgnoresPorts = Rule{
+	Facts: Facts{
+		Code:     "rss-ignores-ports",
+		Title:    "All packets of a tunnel come by one queue of the card",
+		Severity: Warning,
+		Looks:    "what a card with several queues, by which a tunnel over UDP is received, chooses the queue by: addresses only. Tunnels tell their flows by the source port",
+		Effect:   Effect{"VXLAN reached 2 to 3 of 10 Gbit/s with hashes of addresses only (ixgbe)", "Cumulus knowledge base", "B"},
+		Knob:     "nic.rss_udp", Value: "sdfn",
+		Do: "fragments of UDP packets may overtake each other then",
+	},
+	Check: func(v *View) (all []Finding) {
+		for _, s := range v.Spaces {
+			under := s.under()
+			for _, index := range sorted(under) {
+				d, tunnel := s.device(index), under[index]
+				if !d.Card || d.Queues < 2 || tunnel.Tunnel.Port == 0 {
+					continue
+				}
+				way := Evidence{"way of " + tunnel.Name, fmt.Sprintf("UDP port %d, received by %s with %d queues", tunnel.Tunnel.Port, d.Name, d.Queues)}
+				read := "ethtool receive hash of " + d.Name + " for udp4"
+				switch {
+				case d.UDPHash == nil:
+					f := of(s, d, Evidence{read, "could not tell: the driver does not say"}, way)
+					f.Severity = Note
+					all = append(all, f)
+				case !slices.Contains(d.UDPHash, "sport"):
+					all = append(all, of(s, d, Evidence{read, strings.Join(d.UDPHash, ", ")}, way))
+				}
+			}
+		}
+		return all
+	},
+}

@@ -1,0 +1,249 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// View is what was read of a machine.
+type View struct {
+	CPUs       int
+	Hypervisor string // empty: bare metal
+	Governors  map[string]int
+	Modules    map[string]bool // loaded; true: not built with the kernel
+	Owners     map[string]int  // programs that tune the machine too, and their pids
+	Balancer   string          // what irqbalance was told, by its command line and its file
+	Sysctls    map[string]string
+	Spaces     []*Space                 // the first is that of the process
+	IRQs       map[string][]machine.IRQ // by the device, of the first namespace
+	Ways       []Way
+	Before     Counters
+	After      Counters // later than Before, unless only one reading was asked for
+	Unseen     []Unseen
+}
+
+// Space is a network namespace.
+type Space struct {
+	machine.Found
+	Devices []machine.NetDevice
+	Sysctls map[string]string
+	Chains  []machine.FilterChain
+	Legacy  []machine.LegacyTable
+	Numbers map[int]machine.NamespaceID // what the numbers of other namespaces mean here
+	Tracked int                         // connections to UDP ports of tunnels; -1: not counted
+	Carrier map[int]int                 // by which device the packets of a tunnel leave; both are indexes
+	Home    bool                        // it is the one of the machine's first process
+}
+
+// Way is how packets leave a namespace for a peer that the user named.
+type Way struct {
+	Space *Space
+	Peer  string
+	machine.Way
+	DeviceMTU int
+}
+
+// Unseen is what could not be read, and why.
+type Unseen struct{ What, Why string }
+
+// Counters are readings that only count up.
+type Counters struct {
+	At        time.Time
+	CPUs      map[int]machine.CPUCounters
+	Devices   map[deviceKey]map[string]uint64
+	Protocols map[machine.NamespaceID]map[string]uint64
+}
+
+type deviceKey struct {
+	space machine.NamespaceID
+	index int
+}
+
+// twice tells whether there are two readings, some time apart.
+func (v *View) twice() bool { return v.After.At.After(v.Before.At) }
+
+func (v *View) seconds() float64 { return v.After.At.Sub(v.Before.At).Seconds() }
+
+// grew is by how much a counter grew between the two readings; 0 if it began anew.
+func grew[T uint32 | uint64](before, after T) T {
+	if after < before {
+		return 0
+	}
+	return after - before
+}
+
+func (v *View) deviceGrew(s *Space, d *machine.NetDevice, counter string) uint64 {
+	key := deviceKey{s.ID, d.Index}
+	before, known := v.Before.Devices[key][counter]
+	if !known {
+		return 0
+	}
+	return grew(before, v.After.Devices[key][counter])
+}
+
+func (v *View) protocolGrew(s *Space, counter string) uint64 {
+	before, known := v.Before.Protocols[s.ID][counter]
+	if !known {
+		return 0
+	}
+	return grew(before, v.After.Protocols[s.ID][counter])
+}
+
+// space finds a namespace; nil: it was not seen.
+func (v *View) space(id machine.NamespaceID) *Space {
+	for _, s := range v.Spaces {
+		if s.ID == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// home is the namespace of the machine itself; nil: it was not seen.
+func (v *View) home() *Space {
+	for _, s := range v.Spaces {
+		if s.Home {
+			return s
+		}
+	}
+	return nil
+}
+
+// device finds a device by its index; nil: there is none.
+func (s *Space) device(index int) *machine.NetDevice {
+	for i := range s.Devices {
+		if index != 0 && s.Devices[i].Index == index {
+			return &s.Devices[i]
+		}
+	}
+	return nil
+}
+
+// lower gives the device below one, or the other end of its pair, with its
+// namespace; nil: there is none, or it is in a namespace that was not seen.
+func (v *View) lower(s *Space, d *machine.NetDevice) (*Space, *machine.NetDevice) {
+	if d.LowerSpace < 0 {
+		return s, s.device(d.Lower)
+	}
+	id, known := s.Numbers[d.LowerSpace]
+	if !known {
+		return nil, nil
+	}
+	there := v.space(id)
+	if there == nil {
+		return nil, nil
+	}
+	return there, there.device(d.Lower)
+}
+
+// peer gives the other end of a pair; nil: the device is none of a pair.
+func (v *View) peer(s *Space, d *machine.NetDevice) (*Space, *machine.NetDevice) {
+	if d.Kind != "veth" && d.Kind != "netkit" {
+		return nil, nil
+	}
+	return v.lower(s, d)
+}
+
+// carrier gives the device that a tunnel's packets leave by; nil when that is not
+// known.
+func (s *Space) carrier(d *machine.NetDevice) *machine.NetDevice { return s.device(s.Carrier[d.Index]) }
+
+// under lists the devices that carry tunnels, each with the first tunnel on it.
+func (s *Space) under() map[int]*machine.NetDevice {
+	found := map[int]*machine.NetDevice{}
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		if d.Tunnel == nil || !d.Up {
+			continue
+		}
+		if c := s.carrier(d); c != nil && found[c.Index] == nil {
+			found[c.Index] = d
+		}
+	}
+	return found
+}
+
+// forwards tells whether a namespace hands packets on between its devices.
+func (s *Space) forwards() bool { return s.Sysctls["net.ipv4.ip_forward"] == "1" }
+
+// name is what the namespace is called in a sentence.
+func (s *Space) name() string {
+	switch {
+	case s.Name == "" && s.Home:
+		return "the machine's own namespace"
+	case s.Name == "":
+		return "this namespace"
+	}
+	return s.Name
+}
+
+// argument is how --netns names the namespace; empty: it is that of the process.
+func (s *Space) argument() string {
+	if pid, isPid := strings.CutPrefix(s.Name, "pid "); isPid {
+		pid, _, _ = strings.Cut(pid, " ")
+		return pid
+	}
+	return s.Name
+}
+
+// on writes whether something is on, as ethtool does.
+func on(yes bool) string {
+	if yes {
+		return "on"
+	}
+	return "off"
+}
+
+// features is evidence of offloads.
+func features(d *machine.NetDevice, names ...string) Evidence {
+	var values []string
+	for _, n := range names {
+		if f, known := d.Features[n]; known {
+			values = append(values, n+": "+on(f.On))
+		}
+	}
+	return Evidence{"ethtool features of " + d.Name, strings.Join(values, ", ")}
+}
+
+// lost gives those of some offloads that somebody switched off, though the device
+// could have them. What is off for want of another one is not lost by itself.
+func lost(d *machine.NetDevice, names ...string) (off []string) {
+	for _, n := range names {
+		if f, known := d.Features[n]; known && f.Can && !f.Wanted && !f.On {
+			off = append(off, n)
+		}
+	}
+	return off
+}
+
+// number reads a sysctl that is one; -1: it is not there.
+func number(sysctls map[string]string, name string) int {
+	n, err := strconv.Atoi(sysctls[name])
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+func sysctl(name string, sysctls map[string]string) Evidence {
+	return Evidence{"sysctl " + name, sysctls[name]}
+}
+
+func counted(read, what string, n uint64, seconds float64) Evidence {
+	return Evidence{read, fmt.Sprintf("%s grew by %d in %.1f s", what, n, seconds)}
+}
+
+// sorted gives the keys of a map in order.
+func sorted[K int | string, V any](m map[K]V) []K {
+	keys := make([]K, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
