@@ -2,5 +2,7 @@ package knob
 
 // switchKnobs are those of Open vSwitch and OVN.
 func switchKnobs() []Entry {
-	return nil
+	return append([]Entry{
+		ovsThreads, ovsCache, ovsUserspace, ovsOffload, encapCsum, ovnLB,
+	}, obsoleteSwitching()...)
 }

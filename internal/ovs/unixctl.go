@@ -3,7 +3,6 @@ package ovs
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -19,11 +18,20 @@ func (s *Switch) Ask(ctx context.Context, command string, args ...string) (answe
 	return answer, err
 }
 
-// Ask gives a command to the daemon of that name and returns its answer. It is
-// one call of the protocol of control sockets, which is JSON-RPC 1.0.
-func (p Place) Ask(ctx context.Context, daemon, command string, args ...string) (string, error) {
+// Ask gives a command to the daemon of that name and returns its answer.
+func (p Place) Ask(ctx context.Context, daemon, ask string, args ...string) (string, error) {
+	return command(ctx, p.control(daemon), ask, args...)
+}
+
+// refusal is what a daemon says of a command that failed.
+type refusal struct{ text string }
+
+func (r refusal) Error() string { return r.text }
+
+// command is one call of the protocol of control sockets, which is JSON-RPC 1.0.
+func command(ctx context.Context, socket, command string, args ...string) (string, error) {
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", p.control(daemon))
+	conn, err := d.DialContext(ctx, "unix", socket)
 	if err != nil {
 		return "", err
 	}
@@ -49,7 +57,7 @@ func (p Place) Ask(ctx context.Context, daemon, command string, args ...string) 
 		return "", fmt.Errorf("ask %s: %w", command, err)
 	}
 	if reply.Error != nil {
-		return "", fmt.Errorf("ask %s: %w", command, errors.New(strings.TrimSpace(*reply.Error)))
+		return "", fmt.Errorf("ask %s: %w", command, refusal{strings.TrimSpace(*reply.Error)})
 	}
 	return reply.Result, nil
 }

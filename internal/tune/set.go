@@ -8,13 +8,14 @@ import (
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/ovs"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // Stores are all kinds of values that any knob writes: whoever opens the journal
 // hands it these, so that everything in it can be undone.
 func Stores(root string) []change.Store {
-	return change.Stores(root)
+	return append(change.Stores(root), ovs.Store())
 }
 
 // Wish is one knob that shall have a value.

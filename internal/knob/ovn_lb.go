@@ -1,0 +1,70 @@
+package knob
+
+import (
+	"fmt"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/ovs"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// ovnLB is whether logical switches balance Services.
+var ovnLB = Entry{
+	Facts: Facts{
+		Name:     "ovn.lb",
+		Title:    "Whether OVN's logical switches have load balancers, for which every packet is tracked",
+		Values:   "off; on is what undo brings back",
+		Scope:    OfSwitch,
+		Helps:    []Effect{CPU, Latency, Packets},
+		Risk:     "Services stop where nothing else (kube-proxy) does them: in underlays and custom VPCs they always do",
+		Needs:    "the socket of the northbound database, and kube-proxy. Kube-OVN's controller gives switches their balancers again: there it is its argument --enable-lb, see kubeovn.lb",
+		Grade:    GradeB,
+		Evidence: "about 20 % of CPU (Kube-OVN's documentation); all traffic of a switch with one is tracked (kube-ovn issue 1155)",
+		Undo:     "each logical switch gets the balancers again that it had; one that was deleted meanwhile stays away, and is reported",
+		Never:    "Services may depend on it",
+	},
+	Knob: balancing{},
+}
+
+// balancing is the knob of load balancers.
+type balancing struct{}
+
+// Get is of [Knob].
+func (balancing) Get(_ Machine, t Target) (Reading, error) {
+	all, switches, err := ovs.Balancers(t.Switch)
+	if err != nil {
+		return Reading{}, noDatabase("OVN's northbound", err)
+	}
+	if all == 0 {
+		return Reading{}, verr.New(verr.Missing, "cannot use this knob here", "OVN has no load balancer", "leave it alone here")
+	}
+	r := Reading{Value: off}
+	with := 0
+	for _, s := range switches {
+		if s.Own > 0 {
+			with++
+			r.Value = "on"
+		}
+	}
+	r.Note = fmt.Sprintf("%d load balancers; %d of %d logical switches have some", all, with, len(switches))
+	return r, nil
+}
+
+// Plan is of [Knob].
+func (k balancing) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+	now, err := k.Get(m, t)
+	if err != nil || value == now.Value {
+		return nil, err
+	}
+	if value != off {
+		return nil, verr.New(verr.Usage, "cannot set ovn.lb to "+value, "which load balancers a switch had, only the journal knows", "set it to off, or bring back what was with: venturi undo")
+	}
+	_, switches, err := ovs.Balancers(t.Switch)
+	var writes []change.Write
+	for _, s := range switches {
+		if s.Own > 0 {
+			writes = append(writes, change.Write{Cell: s.Cell, Value: change.Text("")})
+		}
+	}
+	return writes, err
+}

@@ -1,0 +1,61 @@
+package knob
+
+import (
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/ovs"
+)
+
+// ovsCache is how long and how many flows the switch keeps at hand.
+var ovsCache = Entry{
+	Facts: Facts{
+		Name:     "ovs.cache",
+		Title:    "How many flows Open vSwitch keeps in the datapath, and for how long",
+		Values:   "flow-limit=400000 (flows),max-idle=30000 (ms),max-revalidator=1000 (ms),min-revalidate-pps=5, or some of it; a number alone is flow-limit; default takes the setting away",
+		Scope:    OfSwitch,
+		Helps:    []Effect{Packets, Drops},
+		Risk:     "memory and time to look flows over; stale flows stay longer",
+		Needs:    "very many flows: upcall_flow_limit_hit of `ovs-appctl coverage/show` grows",
+		Grade:    GradeC,
+		Evidence: "the manual of Open vSwitch discourages it \"unless you know\", and gives the defaults 200000, 10000 ms, 500 ms and 5",
+		Undo:     "the old values are written into the database; a key that was absent is absent again",
+	},
+	Knob: ovsSettings{
+		parts: []ovsSetting{
+			{"flow-limit", ovs.OtherConfig, "flow-limit", false, number(0, 1<<31-1)},
+			{"max-idle", ovs.OtherConfig, "max-idle", false, number(500, 1<<31-1)},
+			{"max-revalidator", ovs.OtherConfig, "max-revalidator", false, number(100, 1<<31-1)},
+			{"min-revalidate-pps", ovs.OtherConfig, "min-revalidate-pps", false, number(0, 1<<31-1)},
+		},
+		trials: []string{"flow-limit=400000", "max-idle=30000"},
+	},
+}
+
+// ovsUserspace is the caches of the datapath that runs in the daemon itself.
+var ovsUserspace = Entry{
+	Facts: Facts{
+		Name:     "ovs.emc",
+		Title:    "Caches of the datapath that runs in Open vSwitch's own process (netdev)",
+		Values:   "emc=100 (one of so many new flows goes into the exact match cache; 0: none),smc=on (signature match cache); default takes the setting away",
+		Scope:    OfSwitch,
+		Helps:    []Effect{Packets},
+		Risk:     "a cache that thrashes costs more than none",
+		Needs:    "bridges of datapath type netdev: the kernel's datapath has no such caches",
+		Grade:    GradeC,
+		Evidence: "the manual of Open vSwitch, without a number",
+		Undo:     "the old values are written into the database; a key that was absent is absent again",
+	},
+	Knob: ovsSettings{
+		parts: []ovsSetting{
+			{"emc", ovs.OtherConfig, "emc-insert-inv-prob", false, number(0, 1<<31-1)},
+			{"smc", ovs.OtherConfig, "smc-enable", true, either("true", "false")},
+		},
+		trials: []string{"emc=20", "emc=0", "smc=on"},
+		fits: func(r ovs.Running) string {
+			if slices.Contains(r.Datapaths, ovs.Daemon) {
+				return ""
+			}
+			return "no bridge of it is of datapath type netdev, and the kernel's datapath has no such caches"
+		},
+	},
+}

@@ -1,0 +1,260 @@
+package ovs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/ovn-org/libovsdb/client"
+	"github.com/ovn-org/libovsdb/model"
+	"github.com/ovn-org/libovsdb/ovsdb"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// Where the databases of a machine's own Open vSwitch and OVN are, when nobody
+// says otherwise.
+const (
+	SwitchSocket     = "/run/openvswitch/db.sock"
+	NorthboundSocket = "/run/ovn/ovnnb_db.sock"
+)
+
+// Names of databases.
+const (
+	switchDatabase     = "Open_vSwitch"
+	northboundDatabase = "OVN_Northbound"
+)
+
+// field is where in a database a value is.
+type field struct {
+	socket, database, table string
+	row                     string // the UUID of it; [onlyRow] where the table has one
+	column                  string // a map of texts, or a set of rows
+	key                     string // in the map; empty: the column is a set
+}
+
+const onlyRow = "."
+
+// cell names the field: the socket, a blank, and the rest with slashes.
+func (f field) cell() change.Cell {
+	return change.Cell{Store: storeName, Key: f.socket + " " + strings.Join([]string{f.database, f.table, f.row, f.column, f.key}, "/")}
+}
+
+const storeName = "ovsdb"
+
+func fieldOf(c change.Cell) (field, error) {
+	at := strings.LastIndexByte(c.Key, ' ')
+	parts := strings.Split(c.Key[at+1:], "/")
+	if at <= 0 || len(parts) != 5 {
+		return field{}, fmt.Errorf("%q names no field of a database", c.Key)
+	}
+	return field{c.Key[:at], parts[0], parts[1], parts[2], parts[3], parts[4]}, nil
+}
+
+// OtherConfig is the cell of a key of the switch's other_config, ExternalID that
+// of one of its external_ids. An empty socket is [SwitchSocket].
+func OtherConfig(socket, key string) change.Cell { return rootKey(socket, "other_config", key) }
+
+// ExternalID is as OtherConfig.
+func ExternalID(socket, key string) change.Cell { return rootKey(socket, "external_ids", key) }
+
+func rootKey(socket, column, key string) change.Cell {
+	return field{orElse(socket, SwitchSocket), switchDatabase, tableRoot, onlyRow, column, key}.cell()
+}
+
+func orElse(socket, usual string) string {
+	if socket == "" {
+		return usual
+	}
+	return socket
+}
+
+// ErrNoDatabase is wrapped by the error of asking a database that does not answer.
+var ErrNoDatabase = errors.New("no database answers")
+
+// askLimit is how long a database gets to answer.
+var askLimit = machine.Patience(5 * time.Second)
+
+// ask connects to the database of that name behind a socket.
+func ask(socket, name string, fn func(context.Context, client.Client) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+	defer cancel()
+	none, err := model.NewClientDBModel(name, nil)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(socket, ":") {
+		socket = "unix:" + socket
+	}
+	quiet := logr.Discard()
+	c, err := client.NewOVSDBClient(none, client.WithEndpoint(socket), client.WithLogger(&quiet))
+	if err != nil {
+		return err
+	}
+	if err := c.Connect(ctx); err != nil {
+		// Not wrapped: that the socket is not there is not that the value is not.
+		return fmt.Errorf("%w at %s: %v", ErrNoDatabase, socket, err)
+	}
+	defer c.Close()
+	return fn(ctx, c)
+}
+
+// where are the conditions that meet the row.
+func (f field) where() []ovsdb.Condition {
+	if f.row == onlyRow {
+		return nil
+	}
+	return []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: f.row})}
+}
+
+// find reads the row: its UUID, and the column.
+func (f field) find(ctx context.Context, c client.Client) (id ovsdb.UUID, column any, err error) {
+	rows, err := Select(ctx, c, f.table, f.where(), "_uuid", f.column)
+	if err != nil {
+		return id, nil, err
+	}
+	if len(rows) != 1 {
+		return id, nil, fmt.Errorf("row %s of %s: %w: there are %d", f.row, f.table, change.ErrGone, len(rows))
+	}
+	id, ok := rows[0]["_uuid"].(ovsdb.UUID)
+	if !ok {
+		return id, nil, fmt.Errorf("row of %s has no UUID", f.table)
+	}
+	return id, rows[0][f.column], nil
+}
+
+// Select reads columns of the rows of a table that meet all conditions.
+func Select(ctx context.Context, c client.Client, table string, where []ovsdb.Condition, columns ...string) ([]ovsdb.Row, error) {
+	if where == nil {
+		where = []ovsdb.Condition{}
+	}
+	results, err := Transact(ctx, c, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: table, Where: where, Columns: columns})
+	if err != nil {
+		return nil, err
+	}
+	return results[0].Rows, nil
+}
+
+// Store is the values in the databases of Open vSwitch and OVN that knobs turn.
+// A key names the socket, the database, table, row, column, and the key in a
+// column that is a map; that may be absent. The value of a column that is a set
+// of rows is their UUIDs, sorted, one a line.
+func Store() change.Store {
+	return change.Store{
+		Name:  storeName,
+		Lasts: true,
+		Read: func(c change.Cell) (v change.Value, err error) {
+			f, err := fieldOf(c)
+			if err != nil {
+				return v, err
+			}
+			err = ask(f.socket, f.database, func(ctx context.Context, c client.Client) error {
+				_, column, err := f.find(ctx, c)
+				if err == nil {
+					v, err = f.value(column)
+				}
+				return err
+			})
+			return v, err
+		},
+		Write: func(c change.Cell, v change.Value) error {
+			f, err := fieldOf(c)
+			if err != nil {
+				return err
+			}
+			return ask(f.socket, f.database, func(ctx context.Context, c client.Client) error { return f.write(ctx, c, v) })
+		},
+	}
+}
+
+// value is what a column holds for the field.
+func (f field) value(column any) (change.Value, error) {
+	if f.key == "" {
+		ids, err := uuids(column)
+		return change.Text(strings.Join(ids, "\n")), err
+	}
+	m, ok := column.(ovsdb.OvsMap)
+	if !ok {
+		return change.Value{}, fmt.Errorf("column %s is no map", f.column)
+	}
+	text, there := m.GoMap[f.key]
+	if !there {
+		return change.Value{}, nil
+	}
+	return change.Text(fmt.Sprint(text)), nil
+}
+
+// uuids reads a set of rows; one of a single row is shown as that row.
+func uuids(column any) (ids []string, err error) {
+	var list []any
+	switch c := column.(type) {
+	case ovsdb.UUID:
+		list = []any{c}
+	case ovsdb.OvsSet:
+		list = c.GoSet
+	default:
+		return nil, fmt.Errorf("%v is no set of rows", column)
+	}
+	for _, one := range list {
+		id, ok := one.(ovsdb.UUID)
+		if !ok {
+			return nil, fmt.Errorf("%v is no row", one)
+		}
+		ids = append(ids, id.GoUUID)
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// write makes the field hold a value, in one transaction, and gives a switch
+// time to follow.
+func (f field) write(ctx context.Context, c client.Client, v change.Value) error {
+	id, _, err := f.find(ctx, c)
+	if err != nil {
+		return err
+	}
+	op := ovsdb.Operation{Table: f.table, Where: []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, id)}}
+	if f.key == "" {
+		op.Op, op.Row = ovsdb.OperationUpdate, ovsdb.Row{f.column: references(strings.Fields(v.String())...)}
+		if !v.Present {
+			return errors.New("a column cannot be made absent")
+		}
+	} else {
+		old, err := ovsdb.NewOvsSet([]string{f.key})
+		if err != nil {
+			return err
+		}
+		op.Op = ovsdb.OperationMutate
+		// Inserting leaves a key alone that is there already.
+		op.Mutations = []ovsdb.Mutation{*ovsdb.NewMutation(f.column, ovsdb.MutateOperationDelete, old)}
+		if v.Present {
+			op.Mutations = append(op.Mutations, *ovsdb.NewMutation(f.column, ovsdb.MutateOperationInsert, textMap(map[string]string{f.key: v.String()})))
+		}
+	}
+	if f.database != switchDatabase {
+		_, err = Transact(ctx, c, op)
+		return err
+	}
+	db := &database{client: c, root: id}
+	number, err := db.change(ctx, op)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, followLimit)
+	defer cancel()
+	// The value stands whether or not there is a daemon to follow it.
+	_, err = db.reached(ctx, number)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !os.IsTimeout(err) {
+		return err
+	}
+	return nil
+}
+
+// followLimit is how long a switch gets to take what its database says.
+var followLimit = machine.Patience(2 * time.Second)

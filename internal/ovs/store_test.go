@@ -1,0 +1,94 @@
+package ovs_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/ovs"
+)
+
+// socket is that of the database of the switch in a place.
+func socket(p ovs.Place) string { return filepath.Join(p.Folder, "conf.sock") }
+
+func TestStore(t *testing.T) {
+	p, children := place(t)
+	s := start(t, p)
+	cells := change.NewCells(ovs.Store())
+	holds := func(c change.Cell, want change.Value) {
+		t.Helper()
+		if v, err := cells.Read(c); err != nil || !v.Equal(want) {
+			t.Fatalf("%s holds %q, %v; want %q", c, v, err, want)
+		}
+	}
+	must(t, s.Configure(t.Context(), map[string]string{"vlan-limit": "2"}))
+	limit, idle := ovs.OtherConfig(socket(p), "flow-limit"), ovs.OtherConfig("unix:"+socket(p), "max-idle")
+	csum := ovs.ExternalID(socket(p), "ovn-encap-csum")
+	other := ovs.OtherConfig(socket(p), "vlan-limit")
+	for _, c := range []change.Cell{limit, idle, csum} {
+		holds(c, change.Value{})
+		for _, v := range []change.Value{change.Text("1000"), change.Text("a \"b\""), change.Text(""), {}, {}, change.Text("7")} {
+			must(t, cells.Write(c, v))
+			holds(c, v)
+		}
+		must(t, cells.Write(c, change.Value{}))
+	}
+	holds(other, change.Text("2")) // nobody else's key is touched
+
+	// What the daemon does not follow stands all the same.
+	must(t, unix.Kill((*children)[1].Pid, unix.SIGSTOP))
+	must(t, cells.Write(limit, change.Text("5")))
+	must(t, unix.Kill((*children)[1].Pid, unix.SIGCONT))
+	holds(limit, change.Text("5"))
+
+	for _, key := range []string{"", "flow-limit", socket(p) + " Open_vSwitch/Open_vSwitch/./other_config"} {
+		if _, err := cells.Read(change.Cell{Store: "ovsdb", Key: key}); err == nil {
+			t.Errorf("read %q", key)
+		}
+	}
+	_, err := cells.Read(change.Cell{Store: "ovsdb", Key: socket(p) + " Open_vSwitch/Bridge/8f1a6a1c-0000-4000-8000-000000000000/other_config/x"})
+	wantError(t, err, change.ErrGone.Error())
+	_, err = cells.Read(ovs.OtherConfig(p.Folder+"/nothere", "x"))
+	wantError(t, err, ovs.ErrNoDatabase.Error())
+	if os.IsNotExist(err) {
+		t.Error("a database that is not there is taken for a value that is not there")
+	}
+}
+
+func TestRunning(t *testing.T) {
+	p, _ := place(t)
+	s := start(t, p)
+	if _, _, err := ovs.Threads(p.Folder + "/nothere/db.sock"); err == nil {
+		t.Error("counted threads of no daemon")
+	}
+	must(t, s.AddBridges(t.Context(), ovs.Bridge{Name: "br0", Datapath: ovs.Daemon, Ports: []ovs.Port{
+		{Name: "tun", Type: "vxlan", Number: 1, Options: map[string]string{"remote_ip": "flow", "csum": "true"}},
+		{Name: "pod", Type: "internal", Number: 2},
+	}}))
+	r, err := ovs.LookAt(socket(p))
+	must(t, err)
+	if len(r.Datapaths) != 1 || r.Datapaths[0] != ovs.Daemon {
+		t.Errorf("datapaths are %q", r.Datapaths)
+	}
+	if !strings.Contains(strings.Join(r.Types, " "), "vxlan") {
+		t.Errorf("types of ports are %q", r.Types)
+	}
+	tunnels, err := ovs.Tunnels(socket(p))
+	must(t, err)
+	if len(tunnels) != 1 || tunnels["tun"] != "true" {
+		t.Errorf("tunnels are %q", tunnels)
+	}
+	if _, revalidators, err := ovs.Threads(socket(p)); err != nil || revalidators < 1 {
+		t.Errorf("%d revalidators, %v", revalidators, err)
+	}
+	if mode, err := ovs.DispatchModes(socket(p)); err != nil {
+		t.Errorf("%q, %v", mode, err)
+	}
+	if _, _, err := ovs.Balancers(socket(p)); err == nil {
+		t.Error("read the database of a switch as the northbound one")
+	}
+}
