@@ -81,7 +81,7 @@ func (f *manifest) addLine(at nodeAt, n *yaml.Node, keys []string, s scalar) err
 	}
 	indent := strings.Repeat(" ", n.Content[0].Column-1)
 	end := f.lineEnd()
-	keyStyle, style := usual(n)
+	keyStyle, style := usualStyles(n)
 	text := indent + renderText(keys[0], keyStyle, false) + ":"
 	for i, k := range keys[1:] {
 		text += end + indent + strings.Repeat("  ", i+1) + renderText(k, keyStyle, false) + ":"
@@ -154,7 +154,7 @@ func (f *manifest) addInFlow(at nodeAt, n *yaml.Node, keys []string, s scalar) e
 		return err
 	}
 	open += strings.IndexByte(string(f.text[open:]), '{')
-	keyStyle, style := usual(n)
+	keyStyle, style := usualStyles(n)
 	text := inBraces(keys, s, keyStyle|style)
 	text = text[1 : len(text)-1]
 	to := open + 1

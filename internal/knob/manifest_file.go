@@ -59,24 +59,36 @@ func parseManifest(text []byte) (*manifest, error) {
 		}
 	}
 	for _, doc := range f.docs {
-		if templated(doc) {
-			return nil, errTemplate
+		if err := sensible(doc); err != nil {
+			return nil, err
 		}
 	}
 	return f, nil
 }
 
-// templated tells whether something in a document is "{{ .Values.x }}" without
-// quotes: to the parser, a mapping that is the key of another one.
-func templated(n *yaml.Node) bool {
+// sensible refuses what the parser lets pass and no program reads as it is meant:
+// "{{ .Values.x }}" without quotes, which is a mapping that is the key of another
+// one, and a key that stands twice.
+func sensible(n *yaml.Node) error {
 	if n.Kind == yaml.MappingNode {
+		seen := map[string]bool{}
 		for i := 0; i < len(n.Content); i += 2 {
-			if n.Content[i].Kind == yaml.MappingNode {
-				return true
+			key := n.Content[i]
+			if key.Kind == yaml.MappingNode {
+				return errTemplate
 			}
+			if seen[key.Value] && key.Kind == yaml.ScalarNode {
+				return fmt.Errorf("line %d: key %q is there twice", key.Line, key.Value)
+			}
+			seen[key.Value] = true
 		}
 	}
-	return slices.ContainsFunc(n.Content, templated)
+	for _, c := range n.Content {
+		if err := sensible(c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // nodeAt is where a node is: indexes into Content, from the list of documents on.
@@ -232,10 +244,10 @@ func (f *manifest) span(n *yaml.Node) (from, to int, err error) {
 	default:
 		to = from + len(n.Value)
 		if to > len(f.text) || string(f.text[from:to]) != n.Value {
-			to = -1 // over several lines
+			to = -1
 		}
 	}
-	if to < 0 {
+	if to < 0 || bytes.IndexByte(f.text[from:to], '\n') >= 0 {
 		return 0, 0, strange
 	}
 	return from, to, nil

@@ -38,7 +38,7 @@ func (f *manifest) addItem(at nodeAt, text string) error {
 			before := strings.TrimRight(string(f.text[:from]), " \t\r\n")
 			blank = string(f.text[len(before):from])
 		}
-		e.from, e.to, e.text = to, to, ","+blank+s.render(usualOf(n.Content), true)
+		e.from, e.to, e.text = to, to, ","+blank+s.render(usualStyle(n.Content), true)
 		return f.apply(e)
 	}
 	from, to, err := f.line(nil, n.Content[last])
@@ -49,7 +49,7 @@ func (f *manifest) addItem(at nodeAt, text string) error {
 	if err != nil {
 		return err
 	}
-	e.text = string(f.text[from:start]) + s.render(usualOf(n.Content), false)
+	e.text = string(f.text[from:start]) + s.render(usualStyle(n.Content), false)
 	if f.text[to-1] == '\n' {
 		e.text += f.lineEnd()
 	} else {

@@ -10,8 +10,8 @@ import (
 // quoteStyles are the styles of text in quotes.
 const quoteStyles = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle
 
-// usual gives the quotes that most keys of a mapping are in, and most values.
-func usual(n *yaml.Node) (keys, values yaml.Style) {
+// usualStyles gives the quotes that most keys of a mapping are in, and most values.
+func usualStyles(n *yaml.Node) (keys, values yaml.Style) {
 	var keyed, valued []*yaml.Node
 	for i, c := range n.Content {
 		if i%2 == 0 {
@@ -20,10 +20,10 @@ func usual(n *yaml.Node) (keys, values yaml.Style) {
 			valued = append(valued, c)
 		}
 	}
-	return usualOf(keyed), usualOf(valued)
+	return usualStyle(keyed), usualStyle(valued)
 }
 
-func usualOf(nodes []*yaml.Node) (style yaml.Style) {
+func usualStyle(nodes []*yaml.Node) (style yaml.Style) {
 	count := map[yaml.Style]int{}
 	for _, n := range nodes {
 		if n.Kind == yaml.ScalarNode && n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {

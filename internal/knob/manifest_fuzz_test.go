@@ -1,0 +1,135 @@
+package knob
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// decoded is what other programs would read from a file: nothing of the editor's
+// own view of it is in here.
+func decoded(text []byte) (docs []any, err error) {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var doc any
+		switch err := d.Decode(&doc); {
+		case errors.Is(err, io.EOF):
+			return docs, nil
+		case err != nil:
+			return nil, err
+		}
+		docs = append(docs, doc)
+	}
+}
+
+// with gives a mapping with another value below keys; drop: without it.
+func with(m any, keys []string, value any, drop bool) (any, bool) {
+	old, ok := m.(map[string]any)
+	if !ok && m != nil {
+		return m, drop // nothing is below a text
+	}
+	now := map[string]any{}
+	for k, v := range old {
+		now[k] = v
+	}
+	_, there := now[keys[0]]
+	switch {
+	case drop && !there:
+	case drop && len(keys) > 1 && now[keys[0]] == nil:
+	case len(keys) > 1:
+		if now[keys[0]], ok = with(now[keys[0]], keys[1:], value, drop); !ok {
+			return nil, false
+		}
+	case drop:
+		delete(now, keys[0])
+	default:
+		now[keys[0]] = value
+	}
+	return now, true
+}
+
+// FuzzManifest edits any file: either it says that it cannot, or what others
+// read from the file differs in the one value, and no byte before or behind the
+// changed lines does.
+func FuzzManifest(f *testing.F) {
+	files, err := filepath.Glob("testdata/manifests/*")
+	if err != nil || len(files) == 0 {
+		f.Fatal("no fixtures", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text, "data.enable-hubble", "false", uint8(0))
+		f.Add(bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")), "spec.ipipMode", "Never", uint8(2))
+	}
+	for _, text := range []string{
+		"a: b", "a: b\n", "a:\n", "a: # c\nb: 1\n", "{a: b}", "{}", "a: {b: 'c', d: \"e\"}\n", "a: &x b\nc: *x\n", "a: &x {b: c}\nd: {<<: *x}\n",
+		"\ufeffa: b\n", "a: |\n  b\nc: d\n", "? a\n: b\n", "a: !!str 1\n", "ä: ö\na: b\n", "a: 'it''s'\n", "- a: b\n", "---\na: b\n...\n---\nc: d\n",
+		"a: b\n  c\nd: e\n", "a:\n- b: c\n  d: e\n", "a: {\n  b: c # d\n}\n", "a:\n  b: c\n", "a: \"b\\\n  c\"\nd: e\n", "a:\tb\n", "\"a\": b\n", "a: [b]\n", "#\na: b",
+	} {
+		for how := range uint8(4) {
+			f.Add([]byte(text), "a", "true", how)
+			f.Add([]byte(text), "a.b", "on", how)
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte, key, value string, how uint8) {
+		before, err := decoded(text)
+		m, parsed := parseManifest(text)
+		if parsed != nil || err != nil || len(m.docs) == 0 || len(before) != len(m.docs) || m.docs[0].Content[0].Kind != yaml.MappingNode || !harmless.MatchString(value) {
+			return
+		}
+		keys := strings.Split(key, ".")
+		for _, k := range keys {
+			if k == "" || k == "<<" || !harmless.MatchString(k) {
+				return
+			}
+		}
+		drop, bare := how&1 != 0, how&2 != 0
+		var want any = value
+		if bare {
+			if err := yaml.Unmarshal([]byte(value), &want); err != nil || value == "" {
+				return
+			}
+			switch want.(type) {
+			case bool, int, float64:
+			default:
+				return
+			}
+		}
+		if drop {
+			err = m.drop(nodeAt{0, 0}, keys)
+		} else {
+			err = m.set(nodeAt{0, 0}, keys, scalar{text: value, bare: bare})
+		}
+		if err != nil {
+			if !bytes.Equal(m.text, text) {
+				t.Errorf("it says %v, and has changed the text", err)
+			}
+			return
+		}
+		after, err := decoded(m.text)
+		if err != nil {
+			t.Fatalf("nobody can read it any more: %v\n%q\n%q", err, text, m.text)
+		}
+		changed, ok := with(before[0], keys, want, drop)
+		if !ok {
+			t.Fatalf("set below what is no mapping:\n%q\n%q", text, m.text)
+		}
+		before[0] = changed
+		if !reflect.DeepEqual(before, after) {
+			t.Errorf("%s=%s drop=%v:\n%q\n%q\nwant %v\ngot  %v", key, value, drop, text, m.text, before, after)
+		}
+		if !drop && bytes.Count(m.text, []byte("\n")) < bytes.Count(text, []byte("\n")) {
+			t.Errorf("setting a value took lines away:\n%q\n%q", text, m.text)
+		}
+	})
+}
