@@ -1,6 +1,8 @@
 package knob
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/ovs"
@@ -10,12 +12,12 @@ import (
 var encapCsum = Entry{
 	Facts: Facts{
 		Name:     "ovn.encap_csum",
-		Title:    "Whether OVN's tunnels carry a UDP checksum in the outer header",
+		Title:    "Whether OVN's tunnels that come to this machine carry a UDP checksum in the outer header",
 		Values:   "on, off, or default (the setting is taken away: on)",
 		Scope:    OfSwitch,
 		Helps:    []Effect{Throughput, CPU},
 		Risk:     "off: what the wire damages in the outer header goes unnoticed",
-		Needs:    "a card that does not compute it for tunnels (tx-udp_tnl-csum-segmentation). The other machines' controllers choose for themselves. Kube-OVN writes it anew from --encap-checksum",
+		Needs:    "cards that do not compute it for tunnels (tx-udp_tnl-csum-segmentation). A machine says it for what others send to it: set it on all. Kube-OVN writes it anew from --encap-checksum",
 		Grade:    GradeC,
 		Evidence: "Kube-OVN's documentation, without a number",
 		Undo:     "the old value is written into the database; a key that was absent is absent again",
@@ -23,30 +25,29 @@ var encapCsum = Entry{
 	Knob: ovsSettings{
 		parts:  []ovsSetting{{"csum", ovs.ExternalID, "ovn-encap-csum", true, either("true", "false")}},
 		trials: []string{off, "on"},
-		effect: csumInEffect,
+		effect: tunnelsHere,
 	},
 }
 
-// csumInEffect asks the tunnels, which ovn-controller makes anew for it.
-func csumInEffect(t Target, values map[string]string) (map[string]string, string) {
+// tunnelsHere tells what the other machines have said of theirs: what is in
+// effect of this one's own setting is seen there.
+func tunnelsHere(t Target, _ map[string]string) (map[string]string, string) {
 	tunnels, err := ovs.Tunnels(t.Switch)
 	if err != nil {
-		return nil, "what is in effect could not be read: " + err.Error()
+		return nil, "tunnels could not be read: " + err.Error()
 	}
 	const made = "ovn-" // by ovn-controller
-	effective, note := map[string]string{}, "OVN has made no tunnel here"
+	var with, without []string
 	for name, csum := range tunnels {
-		if !strings.HasPrefix(name, made) {
-			continue
-		}
-		note = ""
-		is := off
-		if csum == "true" {
-			is = "on"
-		}
-		if effective["csum"] == "" || is != values["csum"] { // one that is not so tells
-			effective["csum"] = is
+		switch {
+		case !strings.HasPrefix(name, made):
+		case csum == "true":
+			with = append(with, name)
+		default:
+			without = append(without, name)
 		}
 	}
-	return effective, note
+	slices.Sort(with)
+	slices.Sort(without)
+	return nil, fmt.Sprintf("tunnels from here, as the other machines want them: %d with a checksum %v, %d without %v", len(with), with, len(without), without)
 }
