@@ -15,40 +15,6 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// devices makes a namespace with one device of each kind that tests here use:
-// veth0 with four queues (its other end is veth1, in the same namespace), vxlan0
-// and br0.
-func devices(t *testing.T) (netns string) {
-	t.Helper()
-	w, err := change.Owned(testenv.Claim(t))
-	must(t, err)
-	n, err := w.Create(w.Name("devices"))
-	must(t, err)
-	t.Cleanup(n.Close)
-	testenv.In(t, n.Path(), func() error {
-		veth := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: "veth1", PeerNumTxQueues: 4, PeerNumRxQueues: 4}
-		veth.Name, veth.NumTxQueues, veth.NumRxQueues = "veth0", 4, 4
-		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}
-		vxlan := &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "vxlan0"}, VxlanId: 7, Port: 4789}
-		for _, l := range []netlink.Link{veth, bridge, vxlan} {
-			if err := netlink.LinkAdd(l); err != nil {
-				return fmt.Errorf("add %s: %w", l.Attrs().Name, err)
-			}
-		}
-		for _, name := range []string{"veth0", "veth1", "br0", "vxlan0"} {
-			l, err := netlink.LinkByName(name)
-			if err != nil {
-				return err
-			}
-			if err := netlink.LinkSetUp(l); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return n.Path()
-}
-
 // whole reads every value of a device, and what of its features is in effect.
 func whole(t *testing.T, cells *change.Cells, p change.Place) map[string]string {
 	t.Helper()
@@ -105,7 +71,7 @@ func undoAll(t *testing.T, j *journal.Journal) {
 // was not written too.
 func TestDeviceStores(t *testing.T) {
 	testenv.Root(t)
-	netns := devices(t)
+	netns := testenv.Devices(t)
 	cells := change.NewCells(change.Stores("")...)
 	for _, c := range []struct {
 		device, store, key string
@@ -155,7 +121,7 @@ func TestDeviceStores(t *testing.T) {
 // A device with fewer channels forgets what was set for the queues that it lost.
 func TestChannelsForgetQueues(t *testing.T) {
 	testenv.Root(t)
-	netns := devices(t)
+	netns := testenv.Devices(t)
 	cells := change.NewCells(change.Stores("")...)
 	place, err := change.OnDevice(netns, "veth0")
 	must(t, err)
@@ -183,7 +149,7 @@ func TestChannelsForgetQueues(t *testing.T) {
 
 func TestDeviceStoresRefuse(t *testing.T) {
 	testenv.Root(t)
-	netns := devices(t)
+	netns := testenv.Devices(t)
 	cells := change.NewCells(change.Stores("")...)
 	for _, c := range []struct {
 		device, store, key, value string
@@ -226,7 +192,7 @@ var errAny = errors.New("any error")
 // A device that went away says so, whichever way it is asked.
 func TestDeviceStoresGone(t *testing.T) {
 	testenv.Root(t)
-	netns := devices(t)
+	netns := testenv.Devices(t)
 	cells := change.NewCells(change.Stores("")...)
 	place, err := change.OnDevice(netns, "veth0")
 	must(t, err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -19,6 +20,7 @@ type fields struct {
 	list     []field
 	alike    func(asked, found int) bool // whether a driver may make found of asked; nil: none does
 	disturbs bool                        // drivers make the device anew for it
+	settles  time.Duration               // how long what was written may take to show
 }
 
 // field is one of them.
@@ -143,22 +145,15 @@ func (f fields) write(c Cell, v Value) error {
 		return err
 	}
 	return withEthtool(c.Place, func(e *ethConn) error {
-		now := map[string]int{}
-		if err := f.readBy(e, now, map[string]int{}); err != nil {
+		missing, err := f.missing(e, want)
+		if err != nil || len(missing) == 0 {
 			return err
 		}
-		differ := false
-		for name, n := range want {
-			differ = differ || now[name] != n
-		}
-		if !differ {
-			return nil
-		}
-		return e.set(f.set, func(a *netlink.AttributeEncoder) error {
+		err = e.set(f.set, func(a *netlink.AttributeEncoder) error {
 			for _, field := range f.list {
-				n, asked := want[field.name]
+				n, asked := missing[field.name]
 				switch {
-				case !asked || n == now[field.name]:
+				case !asked:
 				case field.kind == number:
 					a.Uint32(field.attr, uint32(n))
 				default:
@@ -167,7 +162,27 @@ func (f fields) write(c Cell, v Value) error {
 			}
 			return nil
 		})
+		for end := time.Now().Add(f.settles); err == nil && len(missing) > 0 && time.Now().Before(end); {
+			time.Sleep(settlePoll)
+			missing, err = f.missing(e, want)
+		}
+		return err
 	})
+}
+
+// settlePoll is how often a device is asked whether it has come to rest.
+const settlePoll = 50 * time.Millisecond
+
+// missing are the values that a device does not have yet.
+func (f fields) missing(e *ethConn, want map[string]int) (map[string]int, error) {
+	now, missing := map[string]int{}, map[string]int{}
+	err := f.readBy(e, now, map[string]int{})
+	for name, n := range want {
+		if now[name] != n {
+			missing[name] = n
+		}
+	}
+	return missing, err
 }
 
 func (f fields) made() Store {
@@ -240,6 +255,8 @@ var pause = fields{
 		{"rx", unix.ETHTOOL_A_PAUSE_RX, flag, 0},
 		{"tx", unix.ETHTOOL_A_PAUSE_TX, flag, 0},
 	},
+	// Some drivers show what the two ends of the cable agree upon.
+	settles: 5 * time.Second,
 }
 
 // Maxima gives the largest values that a device tells of the fields of a cell

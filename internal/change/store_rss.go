@@ -143,6 +143,30 @@ func parseTable(text string, size, rings int) ([]uint32, error) {
 	return table, nil
 }
 
+// HashTable gives the text that a table will have which is asked for as text: what
+// is repeated in it is said once. Error: it names a ring that there is not.
+func HashTable(p Place, text string) (found string, err error) {
+	err = onDevice(p, func(device string) error {
+		now, err := readRSS(device)
+		if err != nil {
+			return err
+		}
+		table, err := parseTable(text, len(now.table), now.rings)
+		found = tableText(table, now.rings)
+		return err
+	})
+	return found, err
+}
+
+// ReceiveRings is how many rings a device receives by; 0: it does not tell.
+func ReceiveRings(p Place) (rings int) {
+	_ = onDevice(p, func(device string) error {
+		rings = receiveRings(device)
+		return nil
+	})
+	return rings
+}
+
 // rssStore is the receive hash of devices: function, key and table.
 func rssStore() Store {
 	return Store{

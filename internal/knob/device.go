@@ -1,4 +1,24 @@
 package knob
 
 // deviceKnobs are those of network devices, physical and virtual.
-func deviceKnobs() []Entry { return nil }
+func deviceKnobs() []Entry {
+	return []Entry{
+		ring,
+		channels,
+		coalesce,
+		hashFields,
+		hashTable,
+		steering,
+		seg,
+		csum,
+		gro,
+		groHW,
+		lro,
+		tunnelSeg,
+		tunnelCsum,
+		vethGRO,
+		udpForward,
+		pause,
+		privateFlags,
+	}
+}

@@ -1,0 +1,142 @@
+package knob
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// steering lets a card bring packets to the processor where their reader runs.
+var steering = Entry{
+	Facts: Facts{
+		Name:     "nic.arfs",
+		Title:    "Receive flow steering by the card: packets come to the processor where they are read",
+		Values:   "off, on, or flows a queue, such as 4096",
+		Scope:    OfDevice,
+		Helps:    []Effect{Latency, CPU},
+		Risk:     "filters come and go with many short flows",
+		Needs:    "a card that filters (ntuple) and steers, few long flows, and net.rfs on",
+		Grade:    GradeC,
+		Evidence: "the kernel's scaling.rst",
+		Undo:     "what was wanted of the filter, and each queue's number of flows, are written back",
+	},
+	Knob: arfs{},
+}
+
+// arfs is the knob: the filter, and a number of flows for each queue.
+type arfs struct{}
+
+const (
+	filterFeature = "rx-ntuple-filter"
+	flowFiles     = "queues/rx-*/rps_flow_cnt"
+	flowsAQueue   = "4096" // what "on" means where no number was set
+)
+
+// on gives the cell of the filter, and those of the queues.
+func (arfs) on(m Machine, t Target) (filter change.Cell, queues []change.Cell, err error) {
+	place, err := devicePlace(t)
+	if err != nil {
+		return filter, nil, err
+	}
+	filter = change.Cell{Store: "feature", Place: place, Key: filterFeature}
+	if _, err := m.Cells.Read(filter); err != nil {
+		if errors.Is(err, errors.ErrUnsupported) {
+			err = errors.New("it cannot filter packets, or its driver fixes that")
+		}
+		return filter, nil, hasNone(t, err)
+	}
+	files, err := change.DeviceFiles(place, flowFiles)
+	if err == nil && len(files) == 0 {
+		err = hasNone(t, errors.New("this kernel does not steer flows"))
+	}
+	for _, f := range files {
+		queues = append(queues, change.Cell{Store: "net", Place: place, Key: f})
+	}
+	return filter, queues, err
+}
+
+// Get is of [Knob].
+func (k arfs) Get(m Machine, t Target) (Reading, error) {
+	filter, queues, err := k.on(m, t)
+	if err != nil {
+		return Reading{}, err
+	}
+	v, err := m.Cells.Read(filter)
+	if err != nil {
+		return Reading{}, err
+	}
+	least, err := k.least(m, queues)
+	if err != nil {
+		return Reading{}, err
+	}
+	if v.String() == "off" || least == "0" {
+		return Reading{Value: "off"}, nil
+	}
+	features, err := change.DeviceFeatures(filter.Place)
+	if err != nil {
+		return Reading{}, err
+	}
+	r := Reading{Value: least, Note: "nothing is steered unless net.rfs is on too"}
+	if !features[filterFeature].Active {
+		r.Effective = "off"
+	}
+	return r, nil
+}
+
+// least is the smallest number of flows of the queues.
+func (arfs) least(m Machine, queues []change.Cell) (string, error) {
+	var numbers []int
+	for _, q := range queues {
+		v, err := m.Cells.Read(q)
+		if err != nil {
+			return "", err
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(v.String()))
+		if err != nil {
+			return "", fmt.Errorf("read %s: %w", q, err)
+		}
+		numbers = append(numbers, n)
+	}
+	return strconv.Itoa(slices.Min(numbers)), nil
+}
+
+// Plan is of [Knob].
+func (k arfs) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+	filter, queues, err := k.on(m, t)
+	if err != nil {
+		return nil, err
+	}
+	if value == "off" {
+		return []change.Write{{Cell: filter, Value: change.Text("off")}}, nil
+	}
+	if value == "on" {
+		if value, err = k.least(m, queues); err != nil {
+			return nil, err
+		}
+		if value == "0" {
+			value = flowsAQueue
+		}
+	}
+	if err := number(1, 1<<20)(value); err != nil {
+		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set nic.arfs to %q", value), "it is neither on nor off, and no number of flows: "+err.Error(), "write it like on, off, or "+flowsAQueue)
+	}
+	var writes []change.Write
+	for _, q := range queues {
+		writes = append(writes, change.Write{Cell: q, Value: change.Text(value)})
+	}
+	return append(writes, change.Write{Cell: filter, Value: change.Text("on")}), nil
+}
+
+// Range is of [Ranger].
+func (k arfs) Range(m Machine, t Target) ([]string, error) {
+	now, err := k.Get(m, t)
+	if err != nil || now.Value != "off" {
+		return []string{"off"}, err
+	}
+	return []string{flowsAQueue}, nil
+}

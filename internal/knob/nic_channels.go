@@ -1,0 +1,32 @@
+package knob
+
+// channels is the queues of a card, each with an interrupt.
+var channels = Entry{
+	Facts: Facts{
+		Name:     "nic.channels",
+		Title:    "Queues of a device",
+		Values:   "queues of each kind that the device has, such as combined=4, or rx=4,tx=4, or max",
+		Scope:    OfDevice,
+		Helps:    []Effect{Latency, Packets, CPU},
+		Risk:     "packets are dropped while the queues are made anew; fewer than a table of the receive hash names cannot be set",
+		Needs:    "a device with several queues; as many as there are processors near the card for latency, the fewest that do not overflow for the cost in processors",
+		Grade:    GradeC,
+		Evidence: "the kernel's scaling.rst advises both, for those two aims; tuned and the OpenShift Node Tuning Operator can set it",
+		Undo:     "the old numbers are written back, and whatever the driver forgot meanwhile: the hash table, masks of queues, queueing disciplines",
+	},
+	Knob: fields{store: "channel", largest: []string{"combined", "rx", "tx"}, trials: channelTrials},
+}
+
+// channelTrials are one of each, half of the most, and the most.
+func channelTrials(_, most fieldSet) (trials []string) {
+	for _, part := range []int{1 << 20, 2, 1} {
+		var pairs []any
+		for _, name := range []string{"combined", "rx", "tx"} {
+			if limit := most.number(name); limit > 0 && (name == "combined" || most.number("combined") == 0) {
+				pairs = append(pairs, name, max(1, limit/part))
+			}
+		}
+		trials = append(trials, assign(pairs...))
+	}
+	return trials
+}

@@ -1,0 +1,239 @@
+package knob
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// features is a knob of offloads that belong together. Its value is on, off, or
+// names each: "sg=on,tso=off,gso=on". What of them is fixed, or unknown to the
+// kernel, is left out.
+type features struct {
+	parts []offload
+	kinds []string // of devices that it is for, as `ip -d link` names them; nil: any
+}
+
+// offload is one part: features that are always the same.
+type offload struct {
+	word  string
+	names []string // of the kernel's features
+	needs string   // the part without which it has no effect
+	clash bool     // it is off whether the knob is on or off
+}
+
+// here is a knob's features on one device.
+type here struct {
+	place change.Place
+	all   map[string]change.Feature
+	parts []offload // with only what can be set
+}
+
+func (k features) on(t Target) (h here, err error) {
+	if h.place, err = devicePlace(t); err != nil {
+		return h, err
+	}
+	if len(k.kinds) > 0 && !slices.Contains(k.kinds, h.place.Device.Kind) {
+		return h, hasNone(t, fmt.Errorf("it is of kind %s, not %s", h.place.Device.Kind, strings.Join(k.kinds, " or ")))
+	}
+	if h.all, err = change.DeviceFeatures(h.place); err != nil {
+		return h, hasNone(t, err)
+	}
+	var fixed []string
+	for _, p := range k.parts {
+		names := p.names
+		p.names = nil
+		for _, name := range names {
+			if h.all[name].Settable {
+				p.names = append(p.names, name)
+			} else {
+				fixed = append(fixed, name)
+			}
+		}
+		if len(p.names) > 0 {
+			h.parts = append(h.parts, p)
+		}
+	}
+	if len(h.parts) == 0 {
+		return h, hasNone(t, fmt.Errorf("of %s nothing can be changed: its driver fixes them, or this kernel does not know them", strings.Join(fixed, ", ")))
+	}
+	return h, nil
+}
+
+// text tells the features in a knob's words.
+func (h here) text(is func(name string) bool) string {
+	on, off, words := true, true, []string(nil)
+	for _, p := range h.parts {
+		first, mixed := is(p.names[0]), false
+		for _, name := range p.names {
+			mixed = mixed || is(name) != first
+			on, off = on && is(name) != p.clash, off && !is(name)
+		}
+		if !mixed {
+			words = append(words, p.word+"="+onOff(first))
+			continue
+		}
+		for _, name := range p.names {
+			words = append(words, name+"="+onOff(is(name)))
+		}
+	}
+	switch {
+	case on:
+		return "on"
+	case off:
+		return "off"
+	}
+	return strings.Join(words, ",")
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+// inEffect tells whether a feature is, or is not because of another wish: that
+// what it needs be off.
+func (h here) inEffect(p offload, name string) bool {
+	f := h.all[name]
+	if f.Active || !f.Wanted {
+		return f.Active
+	}
+	return slices.ContainsFunc(h.parts, func(other offload) bool {
+		return other.word == p.needs && !slices.ContainsFunc(other.names, func(name string) bool { return h.all[name].Wanted })
+	})
+}
+
+// Get is of [Knob].
+func (k features) Get(_ Machine, t Target) (Reading, error) {
+	h, err := k.on(t)
+	if err != nil {
+		return Reading{}, err
+	}
+	effective, idle := map[string]bool{}, []string(nil)
+	for _, p := range h.parts {
+		for _, name := range p.names {
+			effective[name] = h.inEffect(p, name)
+			if f := h.all[name]; f.Wanted && !f.Active {
+				idle = append(idle, name)
+			}
+		}
+	}
+	r := Reading{
+		Value:     h.text(func(name string) bool { return h.all[name].Wanted }),
+		Effective: h.text(func(name string) bool { return effective[name] }),
+	}
+	if len(idle) > 0 {
+		r.Note = "wanted, but not in effect, for another offload that it needs is off, or excludes it: " + strings.Join(idle, ", ")
+	}
+	return r, nil
+}
+
+// Plan is of [Knob].
+func (k features) Plan(_ Machine, t Target, value string) ([]change.Write, error) {
+	h, err := k.on(t)
+	if err != nil {
+		return nil, err
+	}
+	want, err := h.parse(t, value)
+	if err != nil {
+		return nil, err
+	}
+	var writes []change.Write
+	for _, p := range h.parts {
+		for _, name := range p.names {
+			if on, asked := want[name]; asked {
+				cell := change.Cell{Store: "feature", Place: h.place, Key: name}
+				writes = append(writes, change.Write{Cell: cell, Value: change.Text(onOff(on))})
+			}
+		}
+	}
+	return writes, nil
+}
+
+// parse gives what each feature shall be that a value names.
+func (h here) parse(t Target, value string) (map[string]bool, error) {
+	want := map[string]bool{}
+	if value == "on" || value == "off" {
+		for _, p := range h.parts {
+			for _, name := range p.names {
+				want[name] = value == "on" && !p.clash
+			}
+		}
+		return want, nil
+	}
+	items, err := assignments(value)
+	if err != nil {
+		return nil, err
+	}
+	for _, word := range slices.Sorted(maps.Keys(items)) {
+		names := h.names(word)
+		if len(names) == 0 {
+			return nil, verr.New(verr.Missing, fmt.Sprintf("cannot set %q of %s", word, t.Device),
+				"the knob has no such part, or it is fixed on this device", "name what can be changed: "+strings.Join(h.words(), ", "))
+		}
+		if err := either("on", "off")(items[word]); err != nil {
+			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q of %s to %q", word, t.Device, items[word]), err.Error(), "write it like "+word+"=on")
+		}
+		for _, name := range names {
+			want[name] = items[word] == "on"
+		}
+	}
+	return want, nil
+}
+
+// names gives the features that a word means: those of a part, or one by its own
+// name.
+func (h here) names(word string) []string {
+	for _, p := range h.parts {
+		if p.word == word {
+			return p.names
+		}
+		if slices.Contains(p.names, word) {
+			return []string{word}
+		}
+	}
+	return nil
+}
+
+func (h here) words() (words []string) {
+	for _, p := range h.parts {
+		words = append(words, p.word)
+	}
+	return words
+}
+
+// Range is of [Ranger].
+func (k features) Range(m Machine, t Target) ([]string, error) {
+	now, err := k.Get(m, t)
+	if err != nil {
+		return nil, err
+	}
+	return always("on", "off")(now.Value), nil
+}
+
+// devicePlace is the device of a target.
+func devicePlace(t Target) (change.Place, error) {
+	if t.Device == "" {
+		return change.Place{}, verr.New(verr.Usage, "cannot tell which device is meant", "none is named", "name one with --dev, as `ip link` shows it")
+	}
+	p, err := t.Place()
+	if err != nil {
+		return p, verr.Wrap(verr.Usage, "cannot find device "+t.String(), err, "name one that `ip link` shows in that namespace")
+	}
+	return p, nil
+}
+
+// hasNone makes of an error the one of a device that lacks what a knob turns.
+func hasNone(t Target, err error) error {
+	if errors.Is(err, change.ErrGone) {
+		return err
+	}
+	return verr.Wrap(verr.Missing, "cannot do that on device "+t.Device, err, "see what the device has with: venturi knob ls --dev "+t.Device)
+}

@@ -1,0 +1,172 @@
+package knob
+
+// undoFeature is how offloads are undone.
+const undoFeature = "what was wanted of each is written back; what is in effect follows"
+
+// seg leaves the cutting of large packets to the card, or to the last moment.
+var seg = Entry{
+	Facts: Facts{
+		Name:     "nic.seg",
+		Title:    "Segmentation offloads: large packets are cut by the card, or as late as possible",
+		Values:   "on, off, or each: sg=on,tso=off,gso=on",
+		Scope:    OfDevice,
+		Helps:    []Effect{Throughput, CPU},
+		Risk:     "some cards cut wrongly (e1000e); off costs throughput and processor time",
+		Needs:    "sg needs transmit checksums, tso and gso need sg: see nic.csum",
+		Grade:    GradeC,
+		Evidence: "on by default everywhere, with no figure of its own; worth a look where it is off",
+		Undo:     undoFeature,
+	},
+	Knob: features{parts: []offload{
+		{word: "sg", names: []string{"tx-scatter-gather"}},
+		{word: "tso", names: []string{"tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-tcp-ecn-segmentation"}, needs: "sg"},
+		{word: "gso", names: []string{"tx-generic-segmentation"}, needs: "sg"},
+	}},
+}
+
+// csum leaves checksums to the card.
+var csum = Entry{
+	Facts: Facts{
+		Name:     "nic.csum",
+		Title:    "Checksum offloads: the card computes and checks them",
+		Values:   "on, off, or each: tx=on,rx=off",
+		Scope:    OfDevice,
+		Helps:    []Effect{Throughput, CPU},
+		Risk:     "a card that computes wrong ones loses packets; off takes segmentation offloads along",
+		Needs:    "nothing; worth a look where it is off, on virtual devices too",
+		Grade:    GradeC,
+		Evidence: "on by default everywhere, with no figure of its own",
+		Undo:     undoFeature,
+	},
+	Knob: features{parts: []offload{
+		{word: "tx", names: []string{"tx-checksum-ipv4", "tx-checksum-ip-generic", "tx-checksum-ipv6"}},
+		{word: "sctp", names: []string{"tx-checksum-sctp"}},
+		{word: "rx", names: []string{"rx-checksum"}},
+	}},
+}
+
+// gro merges packets that were received.
+var gro = Entry{
+	Facts: Facts{
+		Name:     "nic.gro",
+		Title:    "Generic receive offload: the kernel merges packets of a flow",
+		Values:   "on or off",
+		Scope:    OfDevice,
+		Helps:    []Effect{Throughput, CPU},
+		Risk:     "eBPF programs that expect packets as they were sent see large ones",
+		Needs:    "nothing; bridging and forwarding go well with it",
+		Grade:    GradeC,
+		Evidence: "on by default; Calico has a setting that turns it off for its eBPF programs (bpfDisableGROForIfaces)",
+		Undo:     undoFeature,
+	},
+	Knob: features{parts: []offload{{word: "gro", names: []string{"rx-gro"}}}},
+}
+
+// groHW lets the card merge, so that what is merged can be cut again.
+var groHW = Entry{
+	Facts: Facts{
+		Name:     "nic.gro_hw",
+		Title:    "Generic receive offload by the card",
+		Values:   "on or off",
+		Scope:    OfDevice,
+		Helps:    []Effect{Throughput, CPU},
+		Risk:     "as nic.gro; some cards are made anew for it",
+		Needs:    "a card that can, such as virtio; receive checksums, and no LRO",
+		Grade:    GradeC,
+		Evidence: "no figure known; drivers choose the default",
+		Undo:     undoFeature,
+	},
+	Knob: features{parts: []offload{{word: "gro-hw", names: []string{"rx-gro-hw"}}}},
+}
+
+// lro is the older way to merge, after which packets cannot be cut as they were.
+var lro = Entry{
+	Facts: Facts{
+		Name:     "nic.lro",
+		Title:    "Large receive offload: the card merges packets for good",
+		Values:   "on or off",
+		Scope:    OfDevice,
+		Helps:    []Effect{Throughput, CPU},
+		Risk:     "on a machine that bridges or forwards, merged packets are too large to go on: it must be off there",
+		Needs:    "a card that can, on a machine where its packets end",
+		Grade:    GradeC,
+		Evidence: "the kernel turns it off itself when a device is bridged or forwards",
+		Undo:     "what was wanted is written back, on this device and on those below it, of which the kernel takes it along",
+	},
+	Knob: features{parts: []offload{{word: "lro", names: []string{"rx-lro"}}}},
+}
+
+// tunnelSeg lets the card cut packets inside a tunnel.
+var tunnelSeg = Entry{
+	Facts: Facts{
+		Name:     "nic.tnl_seg",
+		Title:    "Segmentation of packets inside of UDP tunnels, by the card",
+		Values:   "on, off, or each: seg=on,csum=off,rx=on",
+		Scope:    OfDevice,
+		Helps:    []Effect{Throughput, CPU},
+		Risk:     "some firmware writes wrong checksums",
+		Needs:    "VXLAN or Geneve in use, and a card that can",
+		Grade:    GradeB,
+		Evidence: "VXLAN at 10G with MTU 1500: typically 4 to 7 Gbit/s, more than 8 with it (vswitchzero, on ESXi, not Linux)",
+		Undo:     undoFeature,
+	},
+	Knob: features{parts: []offload{
+		{word: "seg", names: []string{"tx-udp_tnl-segmentation"}},
+		{word: "csum", names: []string{"tx-udp_tnl-csum-segmentation"}},
+		{word: "rx", names: []string{"rx-udp_tunnel-port-offload"}},
+	}},
+}
+
+// tunnelCsum is the offload of which a wrong state cost the most that was ever reported.
+var tunnelCsum = Entry{
+	Facts: Facts{
+		Name:     "virt.tx_csum",
+		Title:    "Checksum offload of a tunnel's device",
+		Values:   "on or off",
+		Scope:    OfDevice,
+		Helps:    []Effect{Throughput, Drops},
+		Risk:     "off where the card does it well costs throughput; when the network's own program makes the device anew, it is on again",
+		Needs:    "a VXLAN or Geneve device; worth a trial both ways, above all when InCsumErrors or retransmits grow",
+		Grade:    GradeB,
+		Evidence: "200 Mbit/s to more than 9 Gbit/s when it was turned off on vxlan.calico, kernel 6.12 (calico issue 11435), stalls of 63 s (calico issue 3145); Kube-OVN warns of \"significant degradation\" without it",
+		Undo:     undoFeature,
+	},
+	Knob: features{kinds: []string{"vxlan", "geneve"}, parts: []offload{{word: "tx", names: []string{"tx-checksum-ip-generic"}}}},
+}
+
+// vethGRO merges packets where they enter a container.
+var vethGRO = Entry{
+	Facts: Facts{
+		Name:     "virt.veth_gro",
+		Title:    "Receive merging of one end of a veth pair",
+		Values:   "on or off",
+		Scope:    OfDevice,
+		Helps:    []Effect{Throughput},
+		Risk:     "packets take one more turn, by a poll of the device's own",
+		Needs:    "a veth device; UDP tunnels forwarded over it. Spread over processors with net.rps",
+		Grade:    GradeC,
+		Evidence: "no figure known; to be measured",
+		Undo:     undoFeature,
+	},
+	Knob: features{kinds: []string{"veth"}, parts: []offload{{word: "gro", names: []string{"rx-gro"}}}},
+}
+
+// udpForward merges UDP packets that only pass through.
+var udpForward = Entry{
+	Facts: Facts{
+		Name:     "nic.udp_gro_fwd",
+		Title:    "Merging of UDP packets that are forwarded",
+		Values:   "on, which turns merging into lists off, or off; or each: forward=on,list=off",
+		Scope:    OfDevice,
+		Helps:    []Effect{Throughput, CPU},
+		Risk:     "none known",
+		Needs:    "a machine that forwards UDP tunnels or QUIC; for TUN devices kernel 6.2 or later",
+		Grade:    GradeB,
+		Evidence: "UDP segmentation and merging on TUN: 2.92 to 12.46 Gbit/s (wireguard-go commit, alike rather than the same); Tailscale looks whether it is on",
+		Undo:     undoFeature,
+	},
+	Knob: features{parts: []offload{
+		{word: "forward", names: []string{"rx-udp-gro-forwarding"}},
+		{word: "list", names: []string{"rx-gro-list"}, clash: true},
+	}},
+}

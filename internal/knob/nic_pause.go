@@ -1,0 +1,20 @@
+package knob
+
+// pause is flow control by Ethernet itself.
+var pause = Entry{
+	Facts: Facts{
+		Name:     "nic.pause",
+		Title:    "Pause frames, by which the two ends of a cable slow each other down",
+		Values:   "autoneg, rx and tx, each on or off, such as autoneg=off,rx=on,tx=on",
+		Scope:    OfDevice,
+		Helps:    []Effect{Drops},
+		Risk:     "one slow receiver holds up others behind the same switch; the link may go down for a moment",
+		Needs:    "a card, and a switch at its other end that does the same",
+		Grade:    GradeC,
+		Evidence: "ESnet advises it for storage and 100G",
+		Undo:     "the old settings are written back; with autoneg it is waited until the two ends agree as before",
+	},
+	Knob: fields{store: "pause", trials: func(fieldSet, fieldSet) []string {
+		return []string{"autoneg=off,rx=on,tx=on", "autoneg=off,rx=off,tx=off"}
+	}},
+}

@@ -1,0 +1,79 @@
+package knob
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// privateFlags are switches that only one driver has.
+var privateFlags = Entry{
+	Facts: Facts{
+		Name:     "nic.privflags",
+		Title:    "Switches that only a card's own driver has",
+		Values:   "those of the driver, each on or off, such as rx_striding_rq=on",
+		Scope:    OfDevice,
+		Helps:    []Effect{Packets},
+		Risk:     "each driver's own; many make the card anew",
+		Needs:    "a driver that has some, such as mlx5 and ice; what they do, its guide tells",
+		Grade:    GradeC,
+		Evidence: "guides of vendors",
+		Undo:     "each switch is set back",
+		Never:    "what a switch does is known to its driver only",
+	},
+	Knob: privFlags{},
+}
+
+type privFlags struct{}
+
+func (privFlags) on(t Target) (change.Place, map[string]bool, error) {
+	place, err := devicePlace(t)
+	if err != nil {
+		return place, nil, err
+	}
+	all, err := change.PrivateFlags(place)
+	if err != nil {
+		return place, nil, hasNone(t, err)
+	}
+	return place, all, nil
+}
+
+// Get is of [Knob].
+func (k privFlags) Get(_ Machine, t Target) (Reading, error) {
+	_, all, err := k.on(t)
+	if err != nil {
+		return Reading{}, err
+	}
+	var items []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		items = append(items, name+"="+onOff(all[name]))
+	}
+	return Reading{Value: strings.Join(items, ",")}, nil
+}
+
+// Plan is of [Knob].
+func (k privFlags) Plan(_ Machine, t Target, value string) ([]change.Write, error) {
+	place, all, err := k.on(t)
+	if err != nil {
+		return nil, err
+	}
+	want, err := assignments(value)
+	if err != nil {
+		return nil, err
+	}
+	var writes []change.Write
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if _, known := all[name]; !known {
+			return nil, verr.New(verr.Missing, fmt.Sprintf("cannot set %q of %s", name, t.Device), "its driver knows no such switch", "name one that it has: "+strings.Join(slices.Sorted(maps.Keys(all)), ", "))
+		}
+		if err := either("on", "off")(want[name]); err != nil {
+			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q of %s to %q", name, t.Device, want[name]), err.Error(), "write it like "+name+"=on")
+		}
+		writes = append(writes, change.Write{Cell: change.Cell{Store: "privflag", Place: place, Key: name}, Value: change.Text(want[name])})
+	}
+	return writes, nil
+}
