@@ -220,12 +220,16 @@ func (d committed) print(out io.Writer) error {
 			change = k.New.Value + " already"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\n", k.Knob, change, k.Target)
-		if k.New.Note != "" {
-			fmt.Fprintf(w, "\t%s\n", k.New.Note)
-		}
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	told := map[string]bool{}
+	for _, k := range d.Knobs {
+		if note := k.New.Note; note != "" && !told[note] {
+			told[note] = true
+			fmt.Fprintf(out, "  %s: %s\n", k.Knob, hanging(note, "    "))
+		}
 	}
 	switch {
 	case d.Transaction == 0:

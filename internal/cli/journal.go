@@ -99,21 +99,30 @@ func printTxn(out io.Writer, t *journal.Txn, trials []tune.OnTrial) error {
 	if !t.Confirmed.IsZero() {
 		fmt.Fprintf(w, "confirmed\t%s\n", when(t.Confirmed))
 	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
 	for _, e := range t.Entries {
 		found := e.New
 		if e.Found != nil {
 			found = *e.Found
 		}
-		fmt.Fprintf(w, "\t\n%s\t%s\n\t%s -> %s\n\t%s", e.Knob, e.Cell, brief(e.Old), brief(found), stateWord(e.State))
+		fmt.Fprintf(out, "\n%s: %s\n", e.Knob, e.Cell)
+		if strings.Contains(brief(e.Old)+brief(found), " bytes, ") {
+			fmt.Fprint(out, tune.Change{Cell: e.Cell, Old: e.Old, New: found}.Diff())
+		} else {
+			fmt.Fprintf(out, "  %s -> %s\n", brief(e.Old), brief(found))
+		}
+		fmt.Fprintf(out, "  %s", stateWord(e.State))
 		if !e.Closed.IsZero() {
-			fmt.Fprintf(w, ", %s", when(e.Closed))
+			fmt.Fprintf(out, ", %s", when(e.Closed))
 		}
 		if e.Why != "" {
-			fmt.Fprintf(w, ": %s", e.Why)
+			fmt.Fprintf(out, ": %s", e.Why)
 		}
-		fmt.Fprintln(w)
+		fmt.Fprintln(out)
 	}
-	return w.Flush()
+	return nil
 }
 
 func when(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }

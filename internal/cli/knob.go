@@ -73,7 +73,8 @@ func knobGet(out io.Writer) *cobra.Command {
 		Short: "Read knobs",
 		Long: `Read the values of knobs on what is named: a device, a network namespace, a file,
 a database; without any, the machine itself. What is in effect is told where that
-is another value than the one that was set. --all leaves out what is not there.`,
+is another value than the one that was set. --all leaves out what is not there, and
+what else there is to know of each.`,
 		Example: `  venturi knob get net.backlog
   venturi knob get tcp.cc -n shop
   venturi knob get --all --dev eth0 --json`,
@@ -98,7 +99,7 @@ is another value than the one that was set. --all leaves out what is not there.`
 			if asJSON {
 				return printJSON(out, list)
 			}
-			return printReadings(out, list)
+			return printReadings(out, list, !all)
 		},
 	}
 	t.flags(cmd.Flags())
@@ -150,15 +151,20 @@ func sectionOf(name string) string {
 	return ""
 }
 
-func printReadings(out io.Writer, list []reading) error {
+func printReadings(out io.Writer, list []reading, notes bool) error {
 	w := columns(out)
 	for _, r := range list {
 		fmt.Fprintf(w, "%s\t%s\n", r.Name, inEffect(*r.Now))
+	}
+	if err := w.Flush(); err != nil || !notes {
+		return err
+	}
+	for _, r := range list {
 		if r.Now.Note != "" {
-			fmt.Fprintf(w, "\t(%s)\n", r.Now.Note)
+			fmt.Fprintf(out, "  %s: %s\n", r.Name, hanging(r.Now.Note, "    "))
 		}
 	}
-	return w.Flush()
+	return nil
 }
 
 // inEffect is a value, and what is in effect if that is another one.

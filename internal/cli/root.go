@@ -47,8 +47,8 @@ back that it changed.
 
 Measuring happens in a lab: machines, two or more, played by network namespaces
 that Venturi makes and removes. The machine's own interfaces and settings are
-touched by "venturi knob set" and "venturi tune --apply" only, and of them only
-what is named there.`
+touched by "venturi knob set" and "venturi tune" only, and of them only what is
+named there.`
 
 // Run runs one command line and returns the exit code of the process. Results
 // go to env.Stdout; errors and progress go to env.Stderr.

@@ -147,5 +147,9 @@ func denied(what string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) || os.Geteuid() == 0 {
 		return err
 	}
-	return &verr.Error{Code: verr.Permission, What: what, Why: "only root may", Do: "run it as root, or through sudo", Err: err}
+	why := err.Error()
+	if known := new(verr.Error); errors.As(err, &known) {
+		why = known.Why
+	}
+	return &verr.Error{Code: verr.Permission, What: what, Why: why, Do: "run it as root, or through sudo", Err: err}
 }

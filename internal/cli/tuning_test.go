@@ -34,6 +34,9 @@ func TestTuningScripts(t *testing.T) {
 				_ = syscall.Kill(pid, syscall.SIGKILL) // it ends by itself a second later, too
 			}
 		})
+		if err := os.Chmod(filepath.Dir(env.WorkDir), 0o755); err != nil { // for those without privileges
+			return err
+		}
 		return setup(env)
 	}
 	p.Cmds["netns"] = func(ts *testscript.TestScript, _ bool, args []string) {

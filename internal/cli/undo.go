@@ -111,34 +111,43 @@ func txnNamed(h journal.History, text, verb string) (*journal.Txn, error) {
 	return nil, verr.New(verr.Usage, what, "there is none of that number", "see which there are with: venturi journal")
 }
 
-// printUndone tells what became of each write. Errors: some could not be undone
-// (exit code 1); somebody else's values stand (exit code 7).
+// printUndone tells what became of each cell; several writes of one are undone at
+// once. Errors: some could not be undone (exit code 1); somebody else's values
+// stand (exit code 7).
 func printUndone(out io.Writer, outcomes []journal.Outcome) error {
+	told := map[string]bool{}
 	conflicts, failed := 0, []error{}
 	for _, o := range outcomes {
 		e, conflict := o.Entry, new(journal.ConflictError)
+		line := fmt.Sprintf("%-10s %s: %s", e.State, e.Cell, e.Why)
 		switch {
 		case errors.As(o.Err, &conflict):
-			conflicts++
-			fmt.Fprintf(out, "conflict   %s: was %s, we wrote %s, is %s\n", e.Cell, brief(conflict.Entry.Old), brief(e.New), brief(conflict.Now))
+			line = fmt.Sprintf("conflict   %s: was %s, we wrote %s, is %s", e.Cell, brief(conflict.Entry.Old), brief(conflict.Entry.New), brief(conflict.Now))
 		case o.Err != nil:
-			failed = append(failed, fmt.Errorf("%s: %w", e.Cell, o.Err))
-			fmt.Fprintf(out, "not undone %s: %v\n", e.Cell, o.Err)
+			line = fmt.Sprintf("not undone %s: %v", e.Cell, o.Err)
 		case e.State == journal.Undone:
-			fmt.Fprintf(out, "restored   %s: %s\n", e.Cell, brief(e.Old))
-		default:
-			fmt.Fprintf(out, "%-10s %s: %s\n", e.State, e.Cell, e.Why)
+			line = fmt.Sprintf("restored   %s: %s", e.Cell, brief(e.Old))
+		}
+		if told[line] {
+			continue
+		}
+		told[line] = true
+		fmt.Fprintln(out, line)
+		if conflict.Entry != nil {
+			conflicts++
+		} else if o.Err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", e.Cell, o.Err))
 		}
 	}
-	if len(outcomes) == 0 {
+	if len(told) == 0 {
 		fmt.Fprintln(out, "nothing to undo")
 	}
 	switch {
 	case len(failed) > 0:
-		return verr.Wrap(verr.Failed, fmt.Sprintf("cannot undo %d of %d writes", len(failed), len(outcomes)), failed[0],
+		return verr.Wrap(verr.Failed, fmt.Sprintf("cannot undo %d of %d values", len(failed), len(told)), failed[0],
 			"mend that, and undo once more: what is undone already stays so")
 	case conflicts > 0:
-		return verr.New(verr.Partial, fmt.Sprintf("%d of %d writes were not undone", conflicts, len(outcomes)), "somebody else has changed the values since",
+		return verr.New(verr.Partial, fmt.Sprintf("%d of %d values were not undone", conflicts, len(told)), "somebody else has changed them since",
 			"overwrite these with the old ones (--force), or let them stand and forget our change (--leave)")
 	}
 	return nil
