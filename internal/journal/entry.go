@@ -43,6 +43,23 @@ func (e *Entry) written() change.Value {
 	return e.New
 }
 
+// side is the new value, or the old one.
+func (e *Entry) side(on bool) change.Value {
+	if on {
+		return e.written()
+	}
+	return e.Old
+}
+
+// first is what the cell held when the write was about to happen, whatever old
+// value it was handed since.
+func (e *Entry) first() change.Value {
+	if len(e.once) > 0 {
+		return e.once[0]
+	}
+	return e.Old
+}
+
 // wasBefore tells whether the cell held a value before the write.
 func (e *Entry) wasBefore(v change.Value) bool {
 	return v.Equal(e.Old) || slices.ContainsFunc(e.once, v.Equal)
@@ -72,13 +89,30 @@ func (e *Entry) found(id string) (v change.Value, known bool) {
 	return v, false
 }
 
-// changes tells whether an open write changed a cell, its own or one around it.
-func (e *Entry) changes(id string) bool {
+// made is what a write made of a cell, its own or one around it.
+func (e *Entry) made(id string) change.Value {
+	if k := e.asideOf(id); k != nil {
+		return k.left()
+	}
+	return e.written()
+}
+
+// changes tells whether the value of a cell rests on what an open write made of
+// it, its own or one around it: not, where a write that was swung back stands for
+// the value from before, or did when the next one came.
+func (h *history) changes(e *Entry, id string) bool {
 	if e.id == id {
 		return true
 	}
 	k := e.asideOf(id)
-	return k != nil && k.after != nil
+	if k == nil || k.after == nil {
+		return false
+	}
+	if next := h.above(e, id); next != nil {
+		v, _ := next.found(id)
+		return !v.Equal(k.before)
+	}
+	return !e.off
 }
 
 // later are the open writes after one.
@@ -90,11 +124,25 @@ func (h *history) later(e *Entry) []*Entry {
 // above is the first open write after one that changed a cell; nil: none.
 func (h *history) above(e *Entry, id string) *Entry {
 	for _, l := range h.later(e) {
-		if l.changes(id) {
+		if h.changes(l, id) {
 			return l
 		}
 	}
 	return nil
+}
+
+// between tells whether an open write between two others is of a cell that lies
+// around one of theirs.
+func (h *history) between(e, above *Entry) bool {
+	for _, l := range h.later(e) {
+		if l == above {
+			break
+		}
+		if e.asideOf(l.id) != nil || above.asideOf(l.id) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // chain says what later writes are to be told when a cell has another value
@@ -102,12 +150,17 @@ func (h *history) above(e *Entry, id string) *Entry {
 // it. Foreign: what one of them found does not fit, so somebody else changed it
 // before.
 func (h *history) chain(e *Entry, cell change.Cell, id string, fits func(change.Value) bool, old change.Value) (tell []handOn, foreign *Entry) {
+	var swung []change.Value // what writes made of it that were swung back since
+	doubt := false           // there is one that may have changed it
 	for _, l := range h.later(e) {
 		v, known := l.found(id)
 		if !known {
 			continue
 		}
 		if !fits(v) {
+			if doubt || slices.ContainsFunc(swung, v.Equal) {
+				return tell, nil
+			}
 			return tell, l
 		}
 		to := handOn{Entry: l.ID, Old: old}
@@ -115,8 +168,12 @@ func (h *history) chain(e *Entry, cell change.Cell, id string, fits func(change.
 			to.Cell = &cell
 		}
 		tell = append(tell, to)
-		if l.changes(id) {
+		if h.changes(l, id) {
 			break
+		}
+		doubt = doubt || l.State == InDoubt
+		if k := l.asideOf(id); k != nil && k.after != nil {
+			swung = append(swung, *k.after)
 		}
 	}
 	return tell, nil

@@ -44,13 +44,13 @@ type done struct {
 	Around []Kept       `json:"around,omitempty"` // what else it changed, and its value after
 }
 
-// turn is recorded only where there are cells around: what they hold is lost
+// turn and turned are recorded only where there are cells around: what they hold is lost
 // when the driver resets them.
 type turn struct {
-	Entry  int          `json:"entry"`
-	To     change.Value `json:"to"`               // what the cell shall hold
-	Wrote  bool         `json:"wrote,omitempty"`  // for a write in doubt: it is known to have been tried
-	Around []Kept       `json:"around,omitempty"` // what they hold before that, where the journal would not know it
+	Entry  int    `json:"entry"`
+	On     bool   `json:"on,omitempty"`     // to the new value
+	Wrote  bool   `json:"wrote,omitempty"`  // for a write in doubt: it is known to have been tried
+	Around []Kept `json:"around,omitempty"` // what they hold before that, where the journal would not know it
 }
 
 type turned struct {
@@ -74,10 +74,11 @@ type end struct {
 // handOn gives a later write another old value: an earlier one was undone
 // beneath it.
 type handOn struct {
-	Entry int           `json:"entry"`          // the later one
-	Cell  *change.Cell  `json:"cell,omitempty"` // one around it; nil: its own
-	Old   change.Value  `json:"old"`
-	Left  *change.Value `json:"left,omitempty"` // of a cell around: what the later one stands for having made of it
+	Entry int          `json:"entry"`          // the later one
+	Cell  *change.Cell `json:"cell,omitempty"` // one around it; nil: its own
+	Old   change.Value `json:"old"`
+	All   bool         `json:"all,omitempty"` // of a cell around: the later one stands for what the earlier one made of it too
+	Left  change.Value `json:"left,omitzero"` // with All: that
 }
 
 type confirm struct {
@@ -132,6 +133,7 @@ type Entry struct {
 	once   []change.Value // old values that it had before it was handed others
 	around []*aside
 	turn   *turn // the last one that was begun and not finished
+	off    bool  // it was swung back, and the cells around with it
 }
 
 // aside is a cell around that of a write.

@@ -42,8 +42,8 @@ func (h *history) apply(r record) {
 			e.turn = r.Turn
 		}
 	case r.Turned != nil:
-		if e := h.entry(r.Turned.Entry); e != nil {
-			e.turn = nil
+		if e := h.entry(r.Turned.Entry); e != nil && e.turn != nil {
+			e.off, e.turn = !e.turn.On, nil
 		}
 	case r.Closed != nil:
 		if e := h.entry(r.Closed.Entry); e != nil {
@@ -91,8 +91,8 @@ func (h *history) take(to handOn) {
 	default:
 		k := e.aside(*to.Cell)
 		k.before = to.Old
-		if to.Left != nil {
-			k.after = to.Left
+		if to.All {
+			k.after = &to.Left
 		}
 	}
 }

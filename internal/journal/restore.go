@@ -8,25 +8,25 @@ import (
 	"github.com/venturi-net/venturi/internal/change"
 )
 
-// turnTo makes an entry's cell hold a value that it held before, exactly, and
-// puts right what that write, and the one that it takes back, changed in the
-// cells around. Tried: a write in doubt is known to have been tried, whatever
-// its cell shows. Until [history] knows it to be done, another process can begin
-// again where this one ended.
-func (j *Journal) turnTo(e *Entry, to change.Value, tried bool) error {
+// turnTo makes an entry's cell hold its old value, or with on its new one,
+// exactly, and puts right what that write, and the one that it takes back,
+// changed in the cells around. Tried: a write in doubt is known to have been
+// tried, whatever its cell shows. Should the process end in the midst of it,
+// another one can begin again.
+func (j *Journal) turnTo(e *Entry, on, tried bool) error {
 	current, err := j.cells.Read(e.Cell)
 	if err != nil {
 		return err
 	}
 	if len(e.around) > 0 {
-		if err := j.beginTurn(e, current, to, tried); err != nil {
+		if err := j.beginTurn(e, current, on, tried); err != nil {
 			return err
 		}
 	}
 	j.options.At(Undoing)
-	wants := []Kept{{e.Cell, to}}
+	wants := []Kept{{e.Cell, e.side(on)}}
 	for _, k := range e.around {
-		if want := j.want(e, k, to); want.Present {
+		if want := j.want(e, k, on); want.Present {
 			wants = append(wants, Kept{k.cell, want})
 		}
 	}
@@ -37,14 +37,25 @@ func (j *Journal) turnTo(e *Entry, to change.Value, tried bool) error {
 	return nil
 }
 
-// beginTurn makes durable what the cells around hold. If a process was killed in
-// the same turn and has written the cell already, what it recorded holds.
-func (j *Journal) beginTurn(e *Entry, current, to change.Value, tried bool) error {
-	if t := e.turn; t != nil && t.To.Equal(to) && current.Equal(to) {
+// turn turns an entry that stays open.
+func (j *Journal) turn(e *Entry, on bool) error {
+	if err := j.turnTo(e, on, false); err != nil {
+		return err
+	}
+	if e.turn == nil {
 		return nil
 	}
-	t := &turn{Entry: e.ID, To: to, Wrote: tried || e.State == InDoubt && !e.wasBefore(current)}
-	halfway := e.turn != nil && e.turn.To.Equal(current) // of a turn to another value: it may have reset them
+	return j.add(record{Turned: &turned{e.ID}})
+}
+
+// beginTurn makes durable what the cells around hold. If a process was killed in
+// the same turn and has written the cell already, what it recorded holds.
+func (j *Journal) beginTurn(e *Entry, current change.Value, on, tried bool) error {
+	halfway := e.turn != nil && current.Equal(e.side(e.turn.On)) // it may have reset the cells around
+	if halfway && e.turn.On == on {
+		return nil
+	}
+	t := &turn{Entry: e.ID, On: on, Wrote: tried || e.State == InDoubt && !current.Equal(e.first())}
 	for _, k := range e.around {
 		now, err := j.read(k.cell)
 		if err != nil {
@@ -73,20 +84,23 @@ func (j *Journal) last(e *Entry, k *aside) change.Value {
 // want is what a cell around shall hold after a turn that was begun. What the
 // write changed is turned with it; what somebody did since, or a later write,
 // stays.
-func (j *Journal) want(e *Entry, k *aside, to change.Value) change.Value {
-	last := j.last(e, k)
-	back := !to.Equal(e.written())
+func (j *Journal) want(e *Entry, k *aside, on bool) change.Value {
+	last, from, there := j.last(e, k), k.left(), k.before
+	if on {
+		from, there = there, from
+	}
+	above := j.h.above(e, k.id)
 	switch {
-	case j.otherBoot(e) && !j.cells.Lasts(k.cell):
-		return change.Value{} // nothing of that is left
-	case j.h.above(e, k.id) != nil:
+	case j.otherBoot(e) && !j.cells.Lasts(k.cell), !there.Present:
+		return change.Value{} // there is no such cell then
+	case above != nil && !last.Present && !from.Present:
+		return above.made(k.id) // it went away with the turn before
+	case above != nil:
 		return last
-	case back && e.State == InDoubt && e.turn.Wrote:
+	case !on && e.State == InDoubt && e.turn.Wrote:
 		return k.before // what the write changed is not known: all that is other now
-	case back && last.Equal(k.left()):
-		return k.before
-	case !back && last.Equal(k.before):
-		return k.left()
+	case last.Equal(from):
+		return there
 	}
 	return last
 }

@@ -19,6 +19,9 @@ type Tx struct {
 // Begin begins a transaction. With a lease of more than 0 it is a trial: it is
 // to be undone when the lease ends, unless it is confirmed.
 func (j *Journal) Begin(lease time.Duration) (*Tx, error) {
+	if err := j.finish(nil); err != nil {
+		return nil, err
+	}
 	id, _ := j.h.next()
 	b := &begin{
 		Txn: id, Time: time.Now(), Boot: j.options.Boot,
@@ -53,6 +56,9 @@ var ErrIgnored = errors.New("the machine did not take it")
 // the entry stays open for [Journal.Undo].
 func (t *Tx) Set(knob string, w change.Write) (*Entry, error) {
 	j := t.j
+	if err := j.finish(nil); err != nil {
+		return nil, err
+	}
 	old, err := j.cells.Read(w.Cell)
 	if err != nil {
 		return nil, err
@@ -114,7 +120,7 @@ func (j *Journal) giveBack(e *Entry, why error) error {
 	state := Failed
 	err := j.cells.Sweep(e.Cell)
 	if err == nil {
-		err = j.turnTo(e, e.Old, true)
+		err = j.turnTo(e, false, true)
 	}
 	if errors.Is(err, change.ErrGone) {
 		state, err = Gone, nil
@@ -154,21 +160,11 @@ func (t *Tx) Swing(e *Entry, on bool) error {
 	if err != nil {
 		return err
 	}
-	to := e.Old
-	if on {
-		to = *e.Found
-	}
-	if current.Equal(to) && e.turn == nil {
+	if current.Equal(e.side(on)) && e.turn == nil {
 		return nil
 	}
 	if !j.ours(e, current) {
 		return fmt.Errorf("%s: %w", e.Cell, &ConflictError{Entry: e, Now: current})
 	}
-	if err := j.turnTo(e, to, false); err != nil {
-		return err
-	}
-	if len(e.around) == 0 {
-		return nil
-	}
-	return j.add(record{Turned: &turned{e.ID}})
+	return j.turn(e, on)
 }

@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -19,11 +20,15 @@ type How struct {
 // ConflictError tells that a cell holds neither what was there before a write
 // nor what was written: somebody else changed it since.
 type ConflictError struct {
-	Entry *Entry
-	Now   change.Value
+	Entry  *Entry
+	Now    change.Value
+	Around *Kept // a cell around that is another one now, where it is not known whether the write did that; nil: it is about the entry's own
 }
 
 func (e *ConflictError) Error() string {
+	if e.Around != nil {
+		return fmt.Sprintf("it was not written, and still %s is %q now: it is not known whether that came by trying to", e.Around.Cell, e.Around.Value)
+	}
 	if e.Entry.State == InDoubt {
 		return fmt.Sprintf("it is not known whether it was written: it was %q, we were to write %q, it is %q", e.Entry.Old, e.Entry.New, e.Now)
 	}
@@ -52,7 +57,29 @@ func (j *Journal) Undo(txns []int, how How) ([]Outcome, error) {
 			chosen = append(chosen, e)
 		}
 	}
+	if err := j.finish(chosen); err != nil {
+		return nil, err
+	}
 	return j.undo(chosen, how, Undone, ""), nil
+}
+
+// finish brings to their ends the turns in which a process was killed: what the
+// cells around hold is known then. Those of the entries that are to be undone end
+// with the old value.
+func (j *Journal) finish(undo []*Entry) error {
+	for _, e := range j.h.entries {
+		if e.turn == nil || !e.State.Open() || j.otherBoot(e) || j.h.above(e, e.id) != nil {
+			continue
+		}
+		current, err := j.cells.Read(e.Cell)
+		if err == nil && j.ours(e, current) {
+			err = j.turn(e, e.turn.On && !slices.Contains(undo, e))
+		}
+		if err != nil && !missing(err) {
+			return fmt.Errorf("finish what was begun in transaction %d: %w", e.Txn, err)
+		}
+	}
+	return nil
 }
 
 func noTxn(what string, id int) error {
@@ -66,7 +93,8 @@ func (j *Journal) undo(chosen []*Entry, how How, state State, why string) []Outc
 	var live []*Entry
 	for _, e := range chosen {
 		if j.otherBoot(e) && !j.cells.Lasts(e.Cell) {
-			outcomes = append(outcomes, Outcome{e, j.close(e, Gone, "the machine was started anew since")})
+			err := j.closeAll([]*Entry{e}, Gone, "the machine was started anew since")
+			outcomes = append(outcomes, Outcome{e, err})
 			continue
 		}
 		live = append(live, e)
@@ -83,7 +111,8 @@ func (j *Journal) undo(chosen []*Entry, how How, state State, why string) []Outc
 }
 
 // topRun takes the last of the entries, and those before it that wrote the same
-// cell with nobody else's write between them; in the order of their writes.
+// cell, with nobody else's write of it between them, and no write of ours to what
+// they may have changed around it; in the order of their writes.
 func (j *Journal) topRun(chosen []*Entry) []*Entry {
 	top := chosen[len(chosen)-1]
 	run := []*Entry{top}
@@ -94,7 +123,7 @@ func (j *Journal) topRun(chosen []*Entry) []*Entry {
 		if e.id != top.id {
 			continue
 		}
-		if j.h.above(e, e.id) != run[0] || !j.ours(e, run[0].Old) {
+		if j.h.above(e, e.id) != run[0] || !j.ours(e, run[0].Old) || j.h.between(e, run[0]) {
 			break
 		}
 		run = slices.Insert(run, 0, e)
@@ -122,6 +151,14 @@ func (j *Journal) undoRun(run []*Entry, how How, state State, why string) error 
 	if errors.Is(err, change.ErrGone) {
 		return j.closeAll(run, Gone, err.Error())
 	}
+	if errors.Is(err, os.ErrNotExist) && !j.cells.Lasts(top.Cell) {
+		for _, e := range slices.Backward(run) {
+			if err := j.close(e, Gone, "there is no such value any more"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -132,6 +169,12 @@ func (j *Journal) undoRun(run []*Entry, how How, state State, why string) error 
 		}
 		return &ConflictError{Entry: top, Now: current}
 	}
+	if k := j.unexplained(top, current); k != nil && !how.Force {
+		if how.Leave {
+			return j.closeAll(run, Left, fmt.Sprintf("%s stays %q", k.Cell, k.Value))
+		}
+		return &ConflictError{Entry: top, Now: current, Around: k}
+	}
 	// Those beneath hand their old values on first: should the process end in
 	// between, the top alone stands for all of them.
 	for i, e := range run[:len(run)-1] {
@@ -139,7 +182,7 @@ func (j *Journal) undoRun(run []*Entry, how How, state State, why string) error 
 			return err
 		}
 	}
-	if err := j.turnTo(top, old, false); err != nil {
+	if err := j.turnTo(top, false, how.Force); err != nil {
 		return err
 	}
 	if err := j.close(top, state, why); err != nil {
@@ -147,6 +190,22 @@ func (j *Journal) undoRun(run []*Entry, how How, state State, why string) error 
 	}
 	j.options.At(Closed)
 	return j.closeAll(run[:len(run)-1], state, why)
+}
+
+// unexplained is a cell around a write in doubt that is not as it was, although
+// the write's own cell is: somebody else changed it since, or a driver that
+// refused the write reset it all the same. Nil: there is none.
+func (j *Journal) unexplained(e *Entry, current change.Value) *Kept {
+	if e.State != InDoubt || e.turn != nil || !current.Equal(e.first()) {
+		return nil
+	}
+	for _, k := range e.around {
+		now, err := j.read(k.cell)
+		if err == nil && k.before.Present && !now.Equal(k.left()) && j.h.above(e, k.id) == nil {
+			return &Kept{k.cell, now}
+		}
+	}
+	return nil
 }
 
 // pass undoes a write beneath a later one of the same cell: the later one's old
@@ -161,6 +220,16 @@ func (j *Journal) pass(e, above *Entry, how How) error {
 		}
 		return &ConflictError{Entry: e, Now: v}
 	}
+	if above.id == e.id {
+		// Both list all that existed. What only one of them knows came into being by
+		// a write, or went away, and that was killed before it saw it.
+		for _, k := range above.around {
+			e.aside(k.cell)
+		}
+		for _, k := range e.around {
+			above.aside(k.cell)
+		}
+	}
 	for _, k := range e.around {
 		tell = append(tell, j.passAround(e, k, above)...)
 	}
@@ -172,16 +241,7 @@ func (j *Journal) pass(e, above *Entry, how How) error {
 // who changed that again, or else to the one above it, who stands for it from
 // then on.
 func (j *Journal) passAround(e *Entry, k *aside, above *Entry) []handOn {
-	left := k.after
-	if e.State == InDoubt && left == nil {
-		// What it changed was not recorded, but the next that came by has seen it.
-		for _, l := range j.h.later(e) {
-			if v, known := l.found(k.id); known && !e.wasBefore(above.Old) {
-				left = &v
-				break
-			}
-		}
-	}
+	left := j.leftOf(e, k, !above.first().Equal(e.first()))
 	if left == nil || left.Equal(k.before) {
 		return nil
 	}
@@ -189,31 +249,42 @@ func (j *Journal) passAround(e *Entry, k *aside, above *Entry) []handOn {
 	if foreign != nil {
 		return nil
 	}
-	if len(tell) > 0 && j.h.entry(tell[len(tell)-1].Entry).changes(k.id) {
+	if len(tell) > 0 && j.h.changes(j.h.entry(tell[len(tell)-1].Entry), k.id) {
 		return tell
 	}
 	upTo := slices.DeleteFunc(tell, func(to handOn) bool { return to.Entry >= above.ID })
-	return append(upTo, handOn{Entry: above.ID, Cell: &k.cell, Old: k.before, Left: left})
+	return append(upTo, handOn{Entry: above.ID, Cell: &k.cell, Old: k.before, All: true, Left: *left})
 }
 
-// close says that there is nothing left to undo of an entry whose old value
-// stands again, or that is gone; and tells later writes that had found its new
-// one.
-func (j *Journal) close(e *Entry, state State, why string) error {
-	var tell []handOn
-	if state == Undone || state == Failed {
-		fits := func(v change.Value) bool { return j.wrote(e, v) }
-		tell, _ = j.h.chain(e, e.Cell, e.id, fits, e.Old)
-		for _, k := range e.around {
-			if k.after != nil {
-				around, _ := j.h.chain(e, k.cell, k.id, k.after.Equal, k.before)
-				tell = append(tell, around...)
+// leftOf is what a write made of a cell around its own; nil: it left it alone, or
+// nobody knows. Happened: that a write in doubt did. What it changed was not
+// recorded then, but the next that came by has seen it.
+func (j *Journal) leftOf(e *Entry, k *aside, happened bool) *change.Value {
+	if e.State == InDoubt && happened {
+		for _, l := range j.h.later(e) {
+			if v, known := l.found(k.id); known {
+				return &v
 			}
+		}
+	}
+	return k.after
+}
+
+// close says that there is nothing left to undo of an entry, and tells later
+// writes that had found its new value.
+func (j *Journal) close(e *Entry, state State, why string) error {
+	fits := func(v change.Value) bool { return j.wrote(e, v) }
+	tell, _ := j.h.chain(e, e.Cell, e.id, fits, e.Old)
+	for _, k := range e.around {
+		if left := j.leftOf(e, k, e.turn != nil && e.turn.Wrote); left != nil {
+			around, _ := j.h.chain(e, k.cell, k.id, left.Equal, k.before)
+			tell = append(tell, around...)
 		}
 	}
 	return j.add(record{Closed: &closed{Entry: e.ID, State: state, Time: time.Now(), Why: why, HandOn: tell}})
 }
 
+// closeAll does the same where no later write can have found anything of it.
 func (j *Journal) closeAll(entries []*Entry, state State, why string) error {
 	var records []record
 	for _, e := range entries {
