@@ -11,7 +11,7 @@ import (
 func deviceStores() []Store {
 	return []Store{
 		channels.made(), rings.made(), privateFlagStore(), featureStore(),
-		coalesce.made(), pause.made(), flowHashStore(), rssStore(), linkStore(), qdiscStore(), deviceFileStore(),
+		coalesce.made(), pause.made(), flowHashStore(), rssStore(), linkStore(), qdiscStore(), deviceFileStore(), napiStore(),
 	}
 }
 
@@ -46,7 +46,6 @@ func DeviceCells(p Place) ([]Cell, error) {
 	add("flowhash", slices.Sorted(maps.Keys(flows))...)
 	add("rss", "")
 	add("link", "mtu", "txqueuelen", "gso_max_size", "gro_max_size", "gso_ipv4_max_size", "gro_ipv4_max_size")
-	candidates = append(candidates, QdiscCell(p))
 	for _, pattern := range deviceFiles {
 		keys, err := DeviceFiles(p, pattern)
 		if err != nil {
@@ -54,6 +53,14 @@ func DeviceCells(p Place) ([]Cell, error) {
 		}
 		add("net", keys...)
 	}
+	for _, what := range slices.Sorted(maps.Keys(napiNumbers)) { // after those of the device, which are for all
+		napis, err := NAPICells(p, what)
+		if err != nil {
+			return nil, err
+		}
+		candidates = append(candidates, napis...)
+	}
+	candidates = append(candidates, QdiscCell(p))
 	cells := NewCells(deviceStores()...)
 	return slices.DeleteFunc(candidates, func(c Cell) bool {
 		if c.Store == "feature" {

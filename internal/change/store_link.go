@@ -109,8 +109,13 @@ func writeLink(index, attr int, n uint32) error {
 func aroundLink(c Cell) ([]Cell, error) {
 	sibling := func(key string) []Cell { return []Cell{{Store: c.Store, Place: c.Place, Key: key}} }
 	switch c.Key {
-	case "mtu":
-		return aroundMTU(c.Place)
+	case "mtu": // drivers may make the whole device anew for it
+		own, err := deviceCellsBut(c)
+		if err != nil {
+			return nil, err
+		}
+		others, err := aroundMTU(c.Place)
+		return append(own, others...), err
 	case "gso_max_size": // up to 65536 it is that of IPv4 too
 		return sibling("gso_ipv4_max_size"), nil
 	case "gro_max_size":

@@ -104,3 +104,25 @@ func isBound(links []netlink.Link, link netlink.Link, of *DeviceID) bool {
 		return port.Attrs().Index == of.Index && port.Attrs().MasterIndex == a.Index
 	})
 }
+
+// RoutesWithMTU lists the destinations of the IPv6 routes over a device that have
+// an MTU of their own which is not locked: the kernel overwrites it with that
+// of the device when that is less, or was the same.
+func RoutesWithMTU(p Place) (to []string, err error) {
+	err = p.Enter(func(string) error {
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		only := &netlink.Route{LinkIndex: p.Device.Index, Table: unix.RT_TABLE_UNSPEC}
+		routes, err := h.RouteListFiltered(netlink.FAMILY_V6, only, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+		for _, r := range routes {
+			if r.MTU > 0 && !r.MTULock {
+				to = append(to, r.Dst.String())
+			}
+		}
+		return err
+	})
+	return to, err
+}

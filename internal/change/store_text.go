@@ -78,7 +78,8 @@ func deviceFileStore() Store {
 		Write: func(c Cell, v Value) error {
 			return at(c, func(file string) error { return writeText(file, v) })
 		},
-		Alike: alikeText,
+		Alike:  alikeText,
+		Around: aroundDeviceFile,
 	}
 }
 

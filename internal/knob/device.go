@@ -20,5 +20,14 @@ func deviceKnobs() []Entry {
 		udpForward,
 		pause,
 		privateFlags,
+		nicMTU,
+		nicQdisc,
+		nicTxQueueLen,
+		nicBigTCP,
+		nicDeferIRQ,
+		nicThreadedNAPI,
+		netRPS,
+		netRFS,
+		netXPS,
 	}
 }

@@ -1,0 +1,78 @@
+package knob
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/venturi-net/venturi/internal/change"
+)
+
+// netRPS spreads what a receive queue brings over several cores.
+var netRPS = Entry{
+	Facts: Facts{
+		Name:     "net.rps",
+		Title:    "Which cores handle the packets of a receive queue (RPS)",
+		Values:   `cores for all queues, such as 0-3,8; for each its own, such as "rx-0=0-1 rx-1=2-3"; off`,
+		Scope:    OfDevice,
+		Helps:    []Effect{Packets, Throughput},
+		Risk:     "an interrupt from core to core for each batch, and latency with it; redundant where the card has as many queues as there are cores",
+		Needs:    "fewer queues than cores, and one core whose softirq is full; cores near the card, and not the siblings of those that take its interrupts",
+		Grade:    GradeC,
+		Evidence: "the kernel's scaling guide and the practices for Amazon's ENA recommend it, without a number",
+		Undo:     "the old masks are written back",
+	},
+	Knob: rps{},
+}
+
+type rps struct{}
+
+const rpsFile = "queues/rx-*/rps_cpus"
+
+// Get is of [Knob].
+func (rps) Get(m Machine, t Target) (Reading, error) {
+	queues, err := masksOf(m, t, rpsFile)
+	if err != nil {
+		return Reading{}, err
+	}
+	return Reading{Value: eachQueue(queues)}, nil
+}
+
+// Plan is of [Knob].
+func (rps) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+	queues, err := masksOf(m, t, rpsFile)
+	if err != nil {
+		return nil, err
+	}
+	lists, err := listsFor(value, queues, func(list string) ([]string, error) {
+		same := make([]string, len(queues))
+		for i := range same {
+			same[i] = list
+		}
+		return same, nil
+	})
+	if err != nil {
+		return nil, noSense("net.rps", value, err)
+	}
+	writes, err := maskWrites(queues, lists, coresThere(m))
+	if err != nil {
+		return nil, noSense("net.rps", value, err)
+	}
+	return writes, nil
+}
+
+// Range is of [Ranger]: all cores, and all but the first, which has most else to do.
+func (k rps) Range(m Machine, t Target) ([]string, error) {
+	now, err := k.Get(m, t)
+	on := coresOn(m)
+	if err != nil || len(on) < 2 {
+		return nil, err
+	}
+	last := on[len(on)-1]
+	values := []string{fmt.Sprintf("0-%d", last)}
+	if len(on) > 2 {
+		values = append(values, fmt.Sprintf("1-%d", last))
+	} else {
+		values = append(values, strconv.Itoa(last))
+	}
+	return always(values...)(now.Value), nil
+}

@@ -1,0 +1,161 @@
+package knob
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// netXPS says which transmit queue a packet takes.
+var netXPS = Entry{
+	Facts: Facts{
+		Name:     "net.xps",
+		Title:    "Which cores send by which transmit queue (XPS)",
+		Values:   `cores to share the queues among, such as 0-3; for each queue its own, such as "tx-0=0 tx-1=1"; rxqs: each queue sends what the receive queue of its number brought; off`,
+		Scope:    OfDevice,
+		Helps:    []Effect{Packets, CPU},
+		Risk:     "packets of a flow can change their order when its process moves to another core",
+		Needs:    "a device with several transmit queues; drivers of network cards mostly set it by themselves",
+		Grade:    GradeC,
+		Evidence: "the kernel's scaling guide recommends one queue to a core, without a number",
+		Undo:     "the old masks are written back",
+	},
+	Knob: xps{},
+}
+
+type xps struct{}
+
+const (
+	xpsCPUs  = "queues/tx-*/xps_cpus"
+	xpsQueue = "queues/tx-*/xps_rxqs"
+	byQueue  = "rxqs" // the kernel asks these masks first
+)
+
+// Get is of [Knob].
+func (xps) Get(m Machine, t Target) (Reading, error) {
+	queues, err := masksOf(m, t, xpsCPUs)
+	if err != nil {
+		return Reading{}, err
+	}
+	cores := eachQueue(queues)
+	received, err := masksOf(m, t, xpsQueue)
+	if lacking(err) { // kernels before 4.18
+		return Reading{Value: cores}, nil
+	}
+	if err != nil {
+		return Reading{}, err
+	}
+	switch each := eachQueue(received); {
+	case each == "off":
+		return Reading{Value: cores}, nil
+	case each == eachQueue(oneToOne(received)):
+		return Reading{Value: byQueue, Note: "xps_cpus is " + cores + ", and not asked"}, nil
+	default:
+		return Reading{Value: byQueue + " " + each, Note: "xps_cpus is " + cores + ", and not asked"}, nil
+	}
+}
+
+// oneToOne gives each queue the number that it has itself.
+func oneToOne(queues []queue) []queue {
+	own := make([]queue, len(queues))
+	for i, q := range queues {
+		own[i] = q
+		own[i].now = strings.TrimPrefix(q.name, "tx-")
+	}
+	return own
+}
+
+// Plan is of [Knob].
+func (xps) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+	queues, err := masksOf(m, t, xpsCPUs)
+	if err != nil {
+		return nil, err
+	}
+	received, err := masksOf(m, t, xpsQueue)
+	if err != nil && !lacking(err) {
+		return nil, err
+	}
+	if rest, ok := strings.CutPrefix(value, byQueue); ok {
+		return planReceived(value, strings.TrimSpace(rest), received)
+	}
+	lists, err := listsFor(value, queues, func(list string) ([]string, error) { return share(list, len(queues)) })
+	if err != nil {
+		return nil, noSense("net.xps", value, err)
+	}
+	writes, err := maskWrites(queues, lists, coresThere(m))
+	if err != nil {
+		return nil, noSense("net.xps", value, err)
+	}
+	for _, q := range received {
+		writes = append(writes, change.Write{Cell: q.cell, Value: change.Text("0")})
+	}
+	return writes, nil
+}
+
+// planReceived plans that queues send what receive queues brought: rest says
+// which, or is empty for one to one.
+func planReceived(value, rest string, received []queue) ([]change.Write, error) {
+	if len(received) == 0 {
+		return nil, verr.New(verr.Missing, "cannot set net.xps to "+value, "this kernel has no xps_rxqs", "set cores instead")
+	}
+	rx, err := change.DeviceFiles(received[0].cell.Place, "queues/rx-*")
+	if err != nil {
+		return nil, err
+	}
+	if rest == "" {
+		rest = eachQueue(oneToOne(received[:min(len(received), len(rx))]))
+	}
+	lists, err := listsFor(rest, received, func(list string) ([]string, error) { return share(list, len(received)) })
+	if err != nil {
+		return nil, noSense("net.xps", value, err)
+	}
+	writes, err := maskWrites(received, lists, len(rx))
+	if err != nil {
+		return nil, noSense("net.xps", value, err)
+	}
+	return writes, nil
+}
+
+// share deals the numbers of a list out to queues, one by one. Where there are
+// more queues, numbers come again.
+func share(list string, queues int) ([]string, error) {
+	shares := make([]string, queues)
+	if list == "off" {
+		for i := range shares {
+			shares[i] = list
+		}
+		return shares, nil
+	}
+	numbers, err := numbersIn(list)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([][]string, queues)
+	for i := range max(queues, len(numbers)) {
+		parts[i%queues] = append(parts[i%queues], strconv.Itoa(numbers[i%len(numbers)]))
+	}
+	for i, p := range parts {
+		shares[i] = strings.Join(p, ",")
+	}
+	return shares, nil
+}
+
+// Range is of [Ranger]: one queue to a core.
+func (k xps) Range(m Machine, t Target) ([]string, error) {
+	queues, err := masksOf(m, t, xpsCPUs)
+	on := coresOn(m)
+	if err != nil || len(queues) < 2 || len(on) < 2 {
+		return nil, err
+	}
+	now, err := k.Get(m, t)
+	if err != nil {
+		return nil, err
+	}
+	shares, err := share("0-"+strconv.Itoa(on[len(on)-1]), len(queues))
+	for i := range shares {
+		queues[i].now = shares[i]
+	}
+	return always(eachQueue(queues))(now.Value), err
+}

@@ -1,0 +1,103 @@
+package knob
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/change"
+)
+
+// nicBigTCP is how large a segment that is cut or put together late may be.
+var nicBigTCP = Entry{
+	Facts: Facts{
+		Name:     "nic.big_tcp",
+		Title:    "How large a packet may be before it is cut for the wire, and after it is put together (BIG TCP)",
+		Values:   "bytes for all, such as 196608; or gso=65536,gro=65536,gso_ipv4=65536,gro_ipv4=65536; off is 65536",
+		Scope:    OfDevice,
+		Helps:    []Effect{Throughput, CPU},
+		Risk:     "tunnels on older kernels cannot be set up over it (Cilium issue 46337), or it has no effect (32942); programs that look into packets may not take such long ones",
+		Needs:    "Linux 5.19 for IPv6 and 6.3 for IPv4; a tso_max_size of the device that is as large; both ends of a veth pair",
+		Grade:    GradeC,
+		Evidence: "Cilium's documents recommend it from 100 Gb/s on; what is gained is only drawn",
+		Undo:     "the old numbers are written back, IPv6 first: that of IPv4 follows it up to 65536",
+	},
+	Knob: bigTCP{deviceNumbers{
+		name: "nic.big_tcp", all: true,
+		// Those of IPv6 come first: to set one to 65536 or less sets that of IPv4 too.
+		parts: []deviceNumber{
+			{"gso", "link", "gso_max_size", leastGSO, 1<<32 - 1},
+			{"gro", "link", "gro_max_size", leastGSO, mostGRO},
+			{"gso_ipv4", "link", "gso_ipv4_max_size", leastGSO, 1<<32 - 1},
+			{"gro_ipv4", "link", "gro_ipv4_max_size", leastGSO, mostGRO},
+		},
+	}},
+}
+
+const (
+	plainGSO  = 65536     // without BIG TCP
+	ciliumGSO = 196608    // what Cilium sets
+	leastGSO  = 2048      // less is possible, and makes no sense
+	mostGRO   = 8 * 65535 // GRO_MAX_SIZE of the kernel
+)
+
+type bigTCP struct{ deviceNumbers }
+
+// most is the largest segment that the device can cut; 0 if it does not tell.
+func (k bigTCP) most(m Machine, found []deviceIs) uint64 {
+	v, err := m.Cells.Read(change.Cell{Store: "link", Place: found[0].cell.Place, Key: "tso_max_size"})
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.ParseUint(v.String(), 10, 32)
+	return n
+}
+
+// Plan is of [Knob].
+func (k bigTCP) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+	found, err := k.now(m, t)
+	if err != nil {
+		return nil, err
+	}
+	text := value
+	if value == "off" {
+		text = strconv.Itoa(plainGSO)
+	}
+	writes, err := k.plan(found, text)
+	if err != nil {
+		return nil, err
+	}
+	most := k.most(m, found)
+	for _, w := range writes {
+		n, err := strconv.ParseUint(w.Value.String(), 10, 64)
+		if err == nil && strings.HasPrefix(w.Cell.Key, "gso") && most > 0 && n > most {
+			return nil, noSense(k.name, value, fmt.Errorf("the device can cut up to %d bytes: its tso_max_size", most))
+		}
+	}
+	// What nobody asked for stays, although the kernel would move it along.
+	for _, f := range found {
+		ipv6 := strings.Replace(f.cell.Key, "_ipv4", "", 1)
+		named := func(key string) bool {
+			return slices.ContainsFunc(writes, func(w change.Write) bool { return w.Cell.Key == key })
+		}
+		if ipv6 != f.cell.Key && named(ipv6) && !named(f.cell.Key) {
+			writes = append(writes, change.Write{Cell: f.cell, Value: change.Text(f.value)})
+		}
+	}
+	return writes, nil
+}
+
+// Range is of [Ranger]: what Cilium sets, where the device can cut it.
+func (k bigTCP) Range(m Machine, t Target) ([]string, error) {
+	found, err := k.now(m, t)
+	if err != nil || len(found) < len(k.parts) || k.most(m, found) < ciliumGSO {
+		return nil, err
+	}
+	large, plain := make([]deviceIs, len(found)), make([]deviceIs, len(found))
+	for i, f := range found {
+		large[i], plain[i] = f, f
+		large[i].value, plain[i].value = strconv.Itoa(ciliumGSO), strconv.Itoa(plainGSO)
+	}
+	return always(k.spell(large), k.spell(plain))(k.spell(found)), nil
+}

@@ -1,0 +1,146 @@
+package knob
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// deviceNumber is one number of a device.
+type deviceNumber struct {
+	word  string // in the knob's values
+	store string // "link" or "net"
+	key   string
+	least uint64
+	most  uint64
+}
+
+// deviceNumbers is a knob of numbers of a device. With more than one, a value
+// names each: "irqs=10,timeout=20000".
+type deviceNumbers struct {
+	name   string // of the knob
+	parts  []deviceNumber
+	off    bool     // all of them 0 is off
+	all    bool     // a value without a word is for all of them
+	trials []string // values worth a trial
+}
+
+// deviceIs is what a device has of one part.
+type deviceIs struct {
+	deviceNumber
+	cell  change.Cell
+	value string
+}
+
+// now reads the parts that there are. Error: there is none, or it cannot be read.
+func (k deviceNumbers) now(m Machine, t Target) ([]deviceIs, error) {
+	place, err := onDevice(t)
+	if err != nil {
+		return nil, err
+	}
+	var found []deviceIs
+	for _, p := range k.parts {
+		cell := change.Cell{Store: p.store, Place: place, Key: p.key}
+		v, err := m.Cells.Read(cell)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, deviceIs{p, cell, strings.TrimSpace(v.String())})
+	}
+	if len(found) == 0 {
+		return nil, verr.New(verr.Missing, "cannot read "+k.name+" of "+t.Device, "this kernel does not have it", "it takes a newer one")
+	}
+	return found, nil
+}
+
+// Get is of [Knob].
+func (k deviceNumbers) Get(m Machine, t Target) (Reading, error) {
+	found, err := k.now(m, t)
+	if err != nil {
+		return Reading{}, err
+	}
+	return Reading{Value: k.spell(found)}, nil
+}
+
+func (k deviceNumbers) spell(found []deviceIs) string {
+	if len(k.parts) == 1 {
+		return found[0].value
+	}
+	var parts []string
+	zero := k.off
+	for _, f := range found {
+		zero = zero && f.value == "0"
+		parts = append(parts, f.word+"="+f.value)
+	}
+	if zero {
+		return "off"
+	}
+	return strings.Join(parts, ",")
+}
+
+// Plan is of [Knob].
+func (k deviceNumbers) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+	found, err := k.now(m, t)
+	if err != nil {
+		return nil, err
+	}
+	return k.plan(found, value)
+}
+
+func (k deviceNumbers) plan(found []deviceIs, value string) ([]change.Write, error) {
+	named, err := k.parse(found, value)
+	if err != nil {
+		return nil, err
+	}
+	var writes []change.Write
+	for _, f := range found {
+		text, ok := named[f.word]
+		if !ok {
+			continue
+		}
+		delete(named, f.word)
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || n < f.least || n > f.most {
+			return nil, noSense(k.name, value, fmt.Errorf("want for %s a number from %d to %d", f.key, f.least, f.most))
+		}
+		writes = append(writes, change.Write{Cell: f.cell, Value: change.Text(strconv.FormatUint(n, 10))})
+	}
+	for word := range named {
+		return nil, noSense(k.name, value, fmt.Errorf("there is no %s of this device", word))
+	}
+	return writes, nil
+}
+
+// parse gives the text of each part that is named.
+func (k deviceNumbers) parse(found []deviceIs, value string) (map[string]string, error) {
+	if strings.Contains(value, "=") {
+		return assignments(value)
+	}
+	if value == "off" && k.off {
+		value = "0"
+	} else if len(k.parts) > 1 && !k.all {
+		return nil, noSense(k.name, value, errors.New("its parts are not named"))
+	}
+	named := map[string]string{}
+	for _, f := range found {
+		named[f.word] = value
+	}
+	return named, nil
+}
+
+// Range is of [Ranger].
+func (k deviceNumbers) Range(m Machine, t Target) ([]string, error) {
+	now, err := k.Get(m, t)
+	if err != nil {
+		return nil, err
+	}
+	return always(k.trials...)(now.Value), nil
+}

@@ -1,0 +1,104 @@
+package knob
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// nicQdisc is in what order a device sends.
+var nicQdisc = Entry{
+	Facts: Facts{
+		Name:     "nic.qdisc",
+		Title:    "In what order packets wait for a device (queueing discipline)",
+		Values:   strings.Join(change.QdiscKinds(), ", ") + "; a device that has mq gets it below each queue",
+		Scope:    OfDevice,
+		Helps:    []Effect{Throughput, Drops},
+		Risk:     "packets that wait are lost; flows get other shares, and what is not fq paces by timers of TCP's own",
+		Needs:    "a device that is up; fq where programs pace, bbr among them; noqueue for virtual devices that hand on at once",
+		Grade:    GradeC,
+		Evidence: "ESnet's guide recommends fq; tuned leaves it alone; Cilium's fq stayed after it was turned off (issue 20878)",
+		Undo:     "the old one is made again with its handle and parameters, or the kernel's own comes back; packets and counters in it are lost. One that could not be made again exactly is not touched",
+	},
+	Knob: qdisc{},
+}
+
+type qdisc struct{}
+
+func (qdisc) read(m Machine, t Target) (change.Cell, change.Qdisc, error) {
+	place, err := onDevice(t)
+	if err != nil {
+		return change.Cell{}, change.Qdisc{}, err
+	}
+	cell := change.QdiscCell(place)
+	v, err := m.Cells.Read(cell)
+	if errors.Is(err, os.ErrNotExist) {
+		return cell, change.Qdisc{}, verr.Wrap(verr.Missing, "cannot read the qdisc of "+t.Device, err, "bring the device up")
+	}
+	if err != nil {
+		return cell, change.Qdisc{}, err
+	}
+	q, err := change.ReadQdisc(v)
+	return cell, q, err
+}
+
+// Get is of [Knob].
+func (k qdisc) Get(m Machine, t Target) (Reading, error) {
+	_, q, err := k.read(m, t)
+	if err != nil {
+		return Reading{}, err
+	}
+	kinds := kindsOf(q)
+	r := Reading{Value: strings.Join(kinds, ",")}
+	if q.Kind == "mq" {
+		r.Note = fmt.Sprintf("below mq %s, for each of %d queues", q.Handle, len(q.Leaves))
+	}
+	return r, nil
+}
+
+// kindsOf lists the kinds in which packets really wait.
+func kindsOf(q change.Qdisc) []string {
+	if q.Kind != "mq" || len(q.Leaves) == 0 {
+		return []string{q.Kind}
+	}
+	var kinds []string
+	for _, leaf := range q.Leaves {
+		kinds = append(kinds, leaf.Kind)
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// Plan is of [Knob]. It refuses to replace what could not be made again.
+func (k qdisc) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+	cell, q, err := k.read(m, t)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(change.QdiscKinds(), value) {
+		return nil, noSense("nic.qdisc", value, errors.New("want one of "+strings.Join(change.QdiscKinds(), ", ")))
+	}
+	if slices.Equal(kindsOf(q), []string{value}) {
+		return nil, nil
+	}
+	if err := q.Exact(); err != nil {
+		return nil, verr.Wrap(verr.Missing, "cannot replace the qdisc of "+t.Device, err, "it was somebody's choice: change it with the tc command, or by what set it up")
+	}
+	v, err := q.Instead(value)
+	return []change.Write{{Cell: cell, Value: v}}, err
+}
+
+// Range is of [Ranger]: those that are recommended, where the present one can be
+// made again, and not where packets do not wait at all.
+func (k qdisc) Range(m Machine, t Target) ([]string, error) {
+	_, q, err := k.read(m, t)
+	if err != nil || q.Exact() != nil || q.Kind == "noqueue" {
+		return nil, err
+	}
+	return always("fq", "fq_codel")(strings.Join(kindsOf(q), ",")), nil
+}

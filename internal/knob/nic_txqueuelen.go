@@ -1,0 +1,18 @@
+package knob
+
+// nicTxQueueLen is how much a device's queue takes.
+var nicTxQueueLen = Entry{
+	Facts: Facts{
+		Name:     "nic.txqueuelen",
+		Title:    "Packets that the queue of a device takes, for the kinds of queue that ask for it",
+		Values:   "packets, such as 1000",
+		Scope:    OfDevice,
+		Helps:    []Effect{Drops},
+		Risk:     "packets that wait in a long queue come late",
+		Needs:    "a queue that takes its length from the device: pfifo_fast, pfifo, bfifo; noqueue and fq do not",
+		Grade:    GradeC,
+		Evidence: "common in guides, without a number",
+		Undo:     "the old number is written back",
+	},
+	Knob: deviceNumbers{name: "nic.txqueuelen", parts: []deviceNumber{{"", "link", "txqueuelen", 1, 1 << 20}}},
+}
