@@ -26,7 +26,11 @@ var tunnelChecksumOff = Rule{
 			if d.Tunnel == nil || len(lost(d, txChecksum)) == 0 {
 				return nil
 			}
-			return []Finding{of(s, d, features(d, txChecksum))}
+			f := of(s, d, features(d, txChecksum))
+			if d.Kind != "vxlan" && d.Kind != "geneve" {
+				f.Knob, f.Value = "nic.csum", "tx=on"
+			}
+			return []Finding{f}
 		})
 	},
 }
@@ -36,19 +40,28 @@ var virtualChecksumOff = Rule{
 		Code:     "virtual-checksum-off",
 		Title:    "A virtual device computes checksums in software, and so cannot hand on large packets",
 		Severity: Warning,
-		Looks:    "the offload " + txChecksum + " of veth, bridge and other virtual devices that are no tunnels: switched off, though the device can have it",
+		Looks:    "the offload " + txChecksum + " of veth, bridge and other virtual devices that are no tunnels: switched off, though the device can have it. A note at an Open vSwitch that forwards in its own process, which needs it so",
 		Effect:   Effect{"segmentation goes with it, so throughput of TCP drops to that of single packets", "the kernel's rule that no large packet is sent without checksum offload; no isolated number was found", "C"},
-		Knob:     "virt.tx_csum", Value: "on",
+		Knob:     "nic.csum", Value: "tx=on",
 	},
 	Check: func(v *View) []Finding {
 		return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
 			if d.Tunnel != nil || d.Card || len(lost(d, txChecksum)) == 0 {
 				return nil
 			}
-			return []Finding{of(s, d, features(d, txChecksum))}
+			f := of(s, d, features(d, txChecksum))
+			if there, _ := v.peer(s, d); there != nil && there.named(userspaceSwitch) != nil {
+				f.Severity = Note
+				f.Evidence = append(f.Evidence, Evidence{"other end of " + d.Name, "beside " + userspaceSwitch + ": a switch that forwards in its own process, and computes no checksums"})
+			}
+			return []Finding{f}
 		})
 	},
 }
+
+// userspaceSwitch is the device by which Open vSwitch shows that it forwards in
+// its own process.
+const userspaceSwitch = "ovs-netdev"
 
 var cardChecksumOff = Rule{
 	Facts: Facts{
@@ -57,7 +70,7 @@ var cardChecksumOff = Rule{
 		Severity: Warning,
 		Looks:    "the offloads of a card for checksums: switched off, though it can have them",
 		Effect:   Effect{"CPU for each byte, and no segmentation offload when it is that of sending", "kernel documentation of segmentation offloads; no isolated number was found", "C"},
-		Knob:     "nic.seg", Value: "csum=on",
+		Knob:     "nic.csum", Value: "on",
 		Do: "somebody may have switched it off because the card is broken: see after the change whether retransmissions grow",
 	},
 	Check: func(v *View) []Finding {

@@ -7,7 +7,10 @@ import (
 	"github.com/venturi-net/venturi/internal/machine"
 )
 
-const congestion = "net.ipv4.tcp_congestion_control"
+const (
+	congestion = "net.ipv4.tcp_congestion_control"
+	allowed    = "net.ipv4.tcp_allowed_congestion_control"
+)
 
 // usual are the algorithms that there are good reasons for in a data centre.
 var usual = []string{"cubic", "bbr", "dctcp"}
@@ -17,17 +20,21 @@ var congestionOdd = Rule{
 		Code:     "congestion-odd",
 		Title:    "TCP is told to send by an unusual algorithm",
 		Severity: Warning,
-		Looks:    "sysctl " + congestion + " of every namespace: neither cubic, bbr nor dctcp, though cubic is there",
+		Looks:    "sysctl " + congestion + " of every namespace: neither cubic, bbr nor dctcp, though the namespace may have cubic. For reno it is a note",
 		Effect:   Effect{"less throughput on long or lossy ways; nothing on a clean short one", "bpftune: a clean link did best with dctcp, a lossy one with bbr", "B"},
 		Knob:     "tcp.cc", Value: "cubic",
 	},
 	Check: func(v *View) (all []Finding) {
 		for _, s := range v.Spaces {
 			cc := s.Sysctls[congestion]
-			if cc == "" || slices.Contains(usual, cc) || !slices.Contains(strings.Fields(s.Sysctls["net.ipv4.tcp_available_congestion_control"]), "cubic") {
+			if cc == "" || slices.Contains(usual, cc) || !slices.Contains(strings.Fields(s.Sysctls[allowed]), "cubic") || len(s.Devices) == 0 {
 				continue
 			}
-			all = append(all, of(s, nil, sysctl(congestion, s.Sysctls)))
+			f := of(s, nil, sysctl(congestion, s.Sysctls), sysctl(allowed, s.Sysctls))
+			if cc == "reno" {
+				f.Severity = Note // of old, and fair
+			}
+			all = append(all, f)
 		}
 		return all
 	},
@@ -50,9 +57,7 @@ var congestionDiffers = Rule{
 			if machines == "" || cc == "" || cc == machines || s.Home || len(s.Devices) == 0 {
 				continue
 			}
-			f := of(s, nil, sysctl(congestion, s.Sysctls), Evidence{congestion + " of the machine", machines})
-			f.Value = machines
-			all = append(all, f)
+			all = append(all, of(s, nil, sysctl(congestion, s.Sysctls), Evidence{congestion + " of the machine", machines}))
 		}
 		return all
 	},
@@ -65,8 +70,8 @@ var bbrWithoutFQ = Rule{
 		Severity: Warning,
 		Looks:    "namespaces with " + congestion + " bbr and no queueing discipline fq on their devices. It is a note where the machine and all namespaces joined to it do the same",
 		Effect:   Effect{"TCP paces with timers of its own, which costs CPU; on a clean short way bbr is no gain: 58 to 490 Mbit/s at 10 % loss, but dctcp best on a clean link", "bpftune; ESnet recommends fq", "B"},
-		Knob:     "tcp.cc", Value: "cubic",
-		Do: "or keep bbr, and give the device the discipline: venturi knob set nic.qdisc fq --dev DEVICE",
+		Knob:     "tcp.cc",
+		Do:       "or keep bbr, and give the device the discipline: venturi knob set nic.qdisc fq --dev DEVICE",
 	},
 	Check: func(v *View) (all []Finding) {
 		for _, s := range v.Spaces {
@@ -75,7 +80,12 @@ var bbrWithoutFQ = Rule{
 			}
 			f := of(s, nil, sysctl(congestion, s.Sysctls), Evidence{"queueing disciplines", disciplines(s)})
 			others := v.joined(s)
+			f.Value = "reno"
+			if slices.Contains(strings.Fields(s.Sysctls[allowed]), "cubic") {
+				f.Value = "cubic"
+			}
 			if len(others) > 0 {
+				f.Value = others[0].Sysctls[congestion]
 				f.Evidence = append(f.Evidence, Evidence{congestion + " of " + others[0].name(), others[0].Sysctls[congestion]})
 			} else {
 				f.Severity = Note

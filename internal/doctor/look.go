@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -27,7 +29,7 @@ type Options struct {
 var settings = []string{
 	"net.ipv4.ip_forward",
 	"net.ipv4.tcp_congestion_control",
-	"net.ipv4.tcp_available_congestion_control",
+	"net.ipv4.tcp_allowed_congestion_control",
 	"net.core.netdev_max_backlog",
 	"net.core.netdev_budget",
 	"net.core.netdev_budget_usecs",
@@ -83,19 +85,36 @@ func Look(ctx context.Context, o Options) (*View, error) {
 
 func (v *View) unseen(what, why string) { v.Unseen = append(v.Unseen, Unseen{what, why}) }
 
+func (s *Space) notSeen(what, why string) { s.unseen = append(s.unseen, Unseen{what, why}) }
+
+// atOnce is how many namespaces are read at the same time: most of it is waiting.
+const atOnce = 16
+
 // lookInto reads every namespace that can be entered.
 func (v *View) lookInto(ctx context.Context, r machine.Reader, found []machine.Found) error {
 	home, _ := machine.ID(machine.HomeNetns)
+	spaces, failed := make([]*Space, len(found)), make([]error, len(found))
+	var work errgroup.Group
+	work.SetLimit(atOnce)
+	for i, f := range found {
+		spaces[i] = &Space{Found: f, Tracked: -1, Home: f.ID == home}
+		work.Go(func() error {
+			if failed[i] = ctx.Err(); failed[i] == nil {
+				failed[i] = machine.Do(f.Path, func() error { return spaces[i].read(r) })
+			}
+			return nil
+		})
+	}
+	_ = work.Wait() // each has its own error
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	refused := 0
-	for _, f := range found {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		s := &Space{Found: f, Tracked: -1, Home: f.ID == home}
-		err := machine.Do(f.Path, func() error { return v.read(r, s) })
-		switch {
+	for i, s := range spaces {
+		switch err := failed[i]; {
 		case err == nil:
 			v.Spaces = append(v.Spaces, s)
+			v.Unseen = append(v.Unseen, s.unseen...)
 		case errors.Is(err, fs.ErrPermission):
 			refused++
 		case errors.Is(err, fs.ErrNotExist): // it went away meanwhile
@@ -104,7 +123,7 @@ func (v *View) lookInto(ctx context.Context, r machine.Reader, found []machine.F
 		}
 	}
 	if refused > 0 {
-		v.unseen(fmt.Sprintf("%d other network namespaces", refused), "they may not be entered: run it as root")
+		v.unseen(many(refused, "other network namespace"), "they may not be entered")
 	}
 	if len(v.Spaces) == 0 {
 		return verr.New(verr.Failed, "cannot look at the machine", "no network namespace could be read: "+v.why(), "run it as root")
@@ -130,7 +149,7 @@ func (v *View) why() string {
 }
 
 // read fills in what is read inside of a namespace.
-func (v *View) read(r machine.Reader, s *Space) error {
+func (s *Space) read(r machine.Reader) error {
 	s.Sysctls = map[string]string{}
 	for _, name := range settings {
 		if value, err := r.Sysctl(name); err == nil {
@@ -151,19 +170,19 @@ func (v *View) read(r machine.Reader, s *Space) error {
 	}
 	s.Carrier = s.carriers()
 	if s.Chains, err = machine.Filter(); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		v.unseen("the packet filter of "+s.name(), short(err))
+		s.notSeen("the packet filter of "+s.name(), short(err))
 	}
 	if s.Legacy, err = machine.LegacyTables(); err != nil {
-		v.unseen("legacy iptables of "+s.name(), short(err))
+		s.notSeen("legacy iptables of "+s.name(), short(err))
 	}
-	v.readTracked(s)
+	s.readTracked()
 	return nil
 }
 
 // mostTracked bounds how large a table of connections is read for one number.
 const mostTracked = 100_000
 
-func (v *View) readTracked(s *Space) {
+func (s *Space) readTracked() {
 	ports := map[int]bool{}
 	for _, d := range s.Devices {
 		if d.Tunnel != nil && d.Tunnel.Port > 0 && d.Up {
@@ -175,12 +194,12 @@ func (v *View) readTracked(s *Space) {
 		return
 	}
 	if n > mostTracked {
-		v.unseen("which connections "+s.name()+" tracks", fmt.Sprintf("there are %d, more than are read for this", n))
+		s.notSeen("which connections "+s.name()+" tracks", fmt.Sprintf("there are %d, more than are read for this", n))
 		return
 	}
 	tracked, err := machine.TrackedUDP(ports)
 	if err != nil {
-		v.unseen("which connections "+s.name()+" tracks", short(err))
+		s.notSeen("which connections "+s.name()+" tracks", short(err))
 		return
 	}
 	s.Tracked = tracked
@@ -205,25 +224,40 @@ func (s *Space) carriers() map[int]int {
 		if d.Tunnel == nil || !d.Up {
 			continue
 		}
-		if d.LowerSpace < 0 && d.Lower != 0 {
-			found[d.Index] = d.Lower
-			continue
+		below := s.named(sendsBy(d.Tunnel))
+		if d.Tunnel.Device != 0 {
+			below = s.device(d.Tunnel.Device)
 		}
-		to := anywhere
-		if d.Tunnel.Remote.Is4() && !d.Tunnel.Remote.IsUnspecified() {
-			to = d.Tunnel.Remote
-		}
-		way, err := machine.WayTo(to, netip.Addr{})
-		if err != nil || way.Local {
-			continue
-		}
-		for j := range s.Devices {
-			if s.Devices[j].Name == way.Device && j != i {
-				found[d.Index] = s.Devices[j].Index
-			}
+		if below != nil && below != d {
+			found[d.Index] = below.Index
 		}
 	}
 	return found
+}
+
+// sendsBy names the device that a tunnel sends by: as the route to its other end
+// says, or else its own address, or else the default route; empty: none tells.
+func sendsBy(t *machine.Tunnel) string {
+	if t.Remote.Is4() && !t.Remote.IsUnspecified() && !t.Remote.IsMulticast() {
+		way, err := machine.WayTo(t.Remote, netip.Addr{})
+		if err != nil || way.Local {
+			return ""
+		}
+		return way.Device
+	}
+	if t.Local.Is4() && !t.Local.IsUnspecified() {
+		all, err := machine.Addresses()
+		for _, a := range all {
+			if err == nil && a.Addr == t.Local {
+				return a.Device
+			}
+		}
+	}
+	way, err := machine.WayTo(anywhere, netip.Addr{})
+	if err != nil {
+		return ""
+	}
+	return way.Device
 }
 
 // check refuses names of namespaces and devices that are not there.
@@ -298,40 +332,11 @@ func (v *View) ways(s *Space, peers []netip.Addr) {
 			continue
 		}
 		w := Way{Space: s, Peer: peer.String(), Way: way}
-		for _, d := range s.Devices {
-			if d.Name == way.Device {
-				w.DeviceMTU = d.MTU
-			}
+		if d := s.named(way.Device); d != nil {
+			w.DeviceMTU = d.MTU
 		}
 		v.Ways = append(v.Ways, w)
 	}
-}
-
-// count reads all counters.
-func (v *View) count(r machine.Reader) Counters {
-	c := Counters{At: time.Now(), CPUs: r.CPUCounters(), Devices: map[deviceKey]map[string]uint64{}, Protocols: map[machine.NamespaceID]map[string]uint64{}}
-	for _, s := range v.Spaces {
-		again := v.Before.Devices != nil
-		_ = machine.Do(s.Path, func() error { // one that went away counts no more
-			if id, err := machine.ID("/proc/thread-self/ns/net"); err != nil || id != s.ID {
-				return err
-			}
-			c.Protocols[s.ID] = r.Protocols()
-			devices := s.Devices
-			if again {
-				fresh, err := machine.NetDevices("")
-				if err != nil {
-					return err
-				}
-				devices = fresh
-			}
-			for _, d := range devices {
-				c.Devices[deviceKey{s.ID, d.Index}] = d.Counters
-			}
-			return nil
-		})
-	}
-	return c
 }
 
 // wanted tells whether a finding of a place was asked for. What is of the machine

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/venturi-net/venturi/internal/machine"
 )
@@ -11,7 +12,7 @@ var mtuPodAbove = Rule{
 		Code:     "mtu-pod-above-tunnel",
 		Title:    "A pod's MTU is larger than that of the tunnel it is routed into",
 		Severity: Warning,
-		Looks:    "the devices of pods in a namespace that forwards, against its tunnels that routes with a next hop lead to",
+		Looks:    "the devices of pods in a namespace that forwards, against its tunnels that routes with a next hop lead to; a note where such routes lead round the tunnels too",
 		Effect:   Effect{"each new connection first loses a full packet and learns; UDP is cut; where the message about it is filtered, connections hang", "Calico issue 5575", "B"},
 		Knob:     "nic.mtu",
 	},
@@ -28,7 +29,7 @@ var mtuPodBelow = Rule{
 		Code:     "mtu-pod-below-tunnel",
 		Title:    "A pod's MTU is far below what its tunnel can carry",
 		Severity: Warning,
-		Looks:    "the devices of pods in a namespace that forwards, below 60 % of the MTU of its tunnels that routes with a next hop lead to",
+		Looks:    "the devices of pods in a namespace that forwards, below 60 % of the MTU of its tunnels that routes with a next hop lead to; a note where such routes lead round the tunnels too",
 		Effect:   Effect{"10 to 30 % of throughput, as other gains by jumbo frames", "pods with MTU 1500 below 8950 in Calico issue 8868; the size from recipes without a method", "C"},
 		Knob:     "nic.mtu",
 		Do:       "pods keep the MTU that they were made with: change what makes them",
@@ -40,25 +41,35 @@ var mtuPodBelow = Rule{
 	},
 }
 
-// eachPod finds the pods of which off holds, with a tunnel of their machine.
+// eachPod finds the pods of which off holds, with a tunnel of their machine. It
+// is a note where routes with a next hop lead round the tunnels too: nobody knows
+// which of them the pod's packets take.
 func eachPod(v *View, off func(s *Space, pod, tunnel *machine.NetDevice) bool) []Finding {
 	return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
 		there, pod := v.peer(s, d)
-		if pod == nil || there == s || !s.forwards() || s.underlies(d) {
+		if pod == nil || there == s || !s.forwards() || s.underlies(d) || slices.ContainsFunc(there.Devices, isTunnel) {
 			return nil
 		}
 		for i := range s.Devices {
 			t := &s.Devices[i]
-			if t.Tunnel == nil || t.Tunnel.Shared || !t.Tunnel.Routed || !t.Up || t.Master != 0 && t.Master == d.Master || !off(s, pod, t) {
+			if !isTunnel(*t) || t.Tunnel.Shared || t.Gateways == 0 || !t.Up || t.Master != 0 && t.Master == d.Master || !off(s, pod, t) {
 				continue
 			}
 			f := of(there, pod, mtuOf(there, pod), mtuOf(s, t), Evidence{"other end of " + pod.Name, d.Name + " in " + s.name()})
 			f.Value = fmt.Sprint(t.MTU)
+			for _, direct := range s.Devices {
+				if !isTunnel(direct) && direct.Gateways > 0 {
+					f.Severity = Note
+					f.Evidence = append(f.Evidence, Evidence{"routes of " + s.name(), fmt.Sprintf("%d by %s, %d by %s", t.Gateways, t.Name, direct.Gateways, direct.Name)})
+				}
+			}
 			return []Finding{f}
 		}
 		return nil
 	})
 }
+
+func isTunnel(d machine.NetDevice) bool { return d.Tunnel != nil }
 
 // underlies tells whether a tunnel sends by a device.
 func (s *Space) underlies(d *machine.NetDevice) bool { return s.under()[d.Index] != nil }

@@ -1,6 +1,11 @@
 package doctor
 
-import "github.com/venturi-net/venturi/internal/machine"
+import (
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
 
 // Offloads of segmentation.
 const (
@@ -19,8 +24,8 @@ var segmentationOff = Rule{
 		Severity: Warning,
 		Looks:    "scatter-gather, TSO and GSO of cards and virtual devices: switched off, though the device can have them",
 		Effect:   Effect{"every packet of 1,500 bytes takes the way of up to 64 KiB: several times less throughput for a core", "kernel documentation of segmentation offloads; no isolated number was found", "C"},
-		Knob:     "nic.seg", Value: "on",
-		Do: "somebody may have switched it off because the driver is broken (e1000e is known for it)",
+		Knob:     "nic.seg",
+		Do:       "somebody may have switched it off because the driver is broken (e1000e is known for it)",
 	},
 	Check: func(v *View) []Finding {
 		return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
@@ -28,9 +33,22 @@ var segmentationOff = Rule{
 			if len(off) == 0 {
 				return nil
 			}
-			return []Finding{of(s, d, features(d, off...))}
+			f := of(s, d, features(d, off...))
+			f.Value = wordsOf(off, map[string]string{gatherFeature: "sg", tsoFeature: "tso", tso6Feature: "tso", gsoFeature: "gso"})
+			return []Finding{f}
 		})
 	},
+}
+
+// wordsOf is the value of a knob that switches offloads on, in its words for them.
+func wordsOf(off []string, words map[string]string) string {
+	var parts []string
+	for _, name := range off {
+		if part := words[name] + "=on"; !slices.Contains(parts, part) {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, ",")
 }
 
 var tunnelSegmentationOff = Rule{
@@ -40,8 +58,8 @@ var tunnelSegmentationOff = Rule{
 		Severity: Warning,
 		Looks:    "the offload " + tunnelFeature + " of the device that a vxlan or geneve tunnel sends by: switched off",
 		Effect:   Effect{"VXLAN on 10 Gbit/s and MTU 1500: 4 to 7 Gbit/s without, more than 8 with it", "vswitchzero, measured on ESXi", "B"},
-		Knob:     "nic.tnl_seg", Value: "on",
-		Do: "old firmware of some cards sends wrong checksums with it: see after the change whether retransmissions grow",
+		Knob:     "nic.tnl_seg",
+		Do:       "old firmware of some cards sends wrong checksums with it: see after the change whether retransmissions grow",
 	},
 	Check: func(v *View) (all []Finding) {
 		for _, s := range v.Spaces {
@@ -52,7 +70,9 @@ var tunnelSegmentationOff = Rule{
 				if tunnel.Tunnel.Port == 0 || len(off) == 0 {
 					continue
 				}
-				all = append(all, of(s, d, features(d, off...), Evidence{"way of " + tunnel.Name, "it sends by " + d.Name}))
+				f := of(s, d, features(d, off...), Evidence{"way of " + tunnel.Name, "it sends by " + d.Name})
+				f.Value = wordsOf(off, map[string]string{tunnelFeature: "seg", tunnelCsumFeature: "csum"})
+				all = append(all, f)
 			}
 		}
 		return all

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/venturi-net/venturi/internal/machine"
 )
@@ -38,6 +37,7 @@ type Space struct {
 	Tracked int                         // connections to UDP ports of tunnels; -1: not counted
 	Carrier map[int]int                 // by which device the packets of a tunnel leave; both are indexes
 	Home    bool                        // it is the one of the machine's first process
+	unseen  []Unseen
 }
 
 // Way is how packets leave a namespace for a peer that the user named.
@@ -50,49 +50,6 @@ type Way struct {
 
 // Unseen is what could not be read, and why.
 type Unseen struct{ What, Why string }
-
-// Counters are readings that only count up.
-type Counters struct {
-	At        time.Time
-	CPUs      map[int]machine.CPUCounters
-	Devices   map[deviceKey]map[string]uint64
-	Protocols map[machine.NamespaceID]map[string]uint64
-}
-
-type deviceKey struct {
-	space machine.NamespaceID
-	index int
-}
-
-// twice tells whether there are two readings, some time apart.
-func (v *View) twice() bool { return v.After.At.After(v.Before.At) }
-
-func (v *View) seconds() float64 { return v.After.At.Sub(v.Before.At).Seconds() }
-
-// grew is by how much a counter grew between the two readings; 0 if it began anew.
-func grew[T uint32 | uint64](before, after T) T {
-	if after < before {
-		return 0
-	}
-	return after - before
-}
-
-func (v *View) deviceGrew(s *Space, d *machine.NetDevice, counter string) uint64 {
-	key := deviceKey{s.ID, d.Index}
-	before, known := v.Before.Devices[key][counter]
-	if !known {
-		return 0
-	}
-	return grew(before, v.After.Devices[key][counter])
-}
-
-func (v *View) protocolGrew(s *Space, counter string) uint64 {
-	before, known := v.Before.Protocols[s.ID][counter]
-	if !known {
-		return 0
-	}
-	return grew(before, v.After.Protocols[s.ID][counter])
-}
 
 // space finds a namespace; nil: it was not seen.
 func (v *View) space(id machine.NamespaceID) *Space {
@@ -118,6 +75,16 @@ func (v *View) home() *Space {
 func (s *Space) device(index int) *machine.NetDevice {
 	for i := range s.Devices {
 		if index != 0 && s.Devices[i].Index == index {
+			return &s.Devices[i]
+		}
+	}
+	return nil
+}
+
+// named finds a device by its name; nil: there is none.
+func (s *Space) named(name string) *machine.NetDevice {
+	for i := range s.Devices {
+		if s.Devices[i].Name == name {
 			return &s.Devices[i]
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -32,6 +33,7 @@ type NetDevice struct {
 	MaxQueues  int      // that the card could have; 0: not told
 	RPS        []string // masks of CPUs, one a receive queue; nil: not read
 	UDPHash    []string // what queues are chosen by for UDP on IPv4: "src", "dst", "sport", "dport"; nil: not told
+	Gateways   int      // IPv4 routes with a next hop that lead to it, but for the default; only counted where there are tunnels
 	Counters   map[string]uint64
 }
 
@@ -49,9 +51,9 @@ type Rings struct{ RX, RXMax, TX, TXMax int }
 type Tunnel struct {
 	Port          int // UDP, that it receives on; 0: it does not use UDP
 	Overhead      int // bytes a packet, with an outer IPv4 header
+	Device        int // index of the device that it is bound to; 0: none
 	Local, Remote netip.Addr
 	Shared        bool // a switch says for each packet where it goes
-	Routed        bool // routes with a next hop lead into it
 }
 
 // NetDevices lists the network devices of the calling thread's namespace but
@@ -82,13 +84,16 @@ func NetDevices(sys string) ([]NetDevice, error) {
 			Tunnel: tunnelOf(link), Features: map[string]Feature{}, Counters: linkCounters(a.Statistics),
 		}
 		d.askDriver(tool)
-		if d.Tunnel != nil && d.Up {
-			d.Tunnel.Routed = routed(h, link)
-		}
 		if sys != "" {
 			d.readQueues(sys)
 		}
 		list = append(list, d)
+	}
+	if slices.ContainsFunc(list, func(d NetDevice) bool { return d.Tunnel != nil && d.Up }) {
+		count := gateways(h)
+		for i := range list {
+			list[i].Gateways = count[list[i].Index]
+		}
 	}
 	return list, nil
 }
@@ -182,31 +187,33 @@ const (
 func tunnelOf(link netlink.Link) *Tunnel {
 	switch t := link.(type) {
 	case *netlink.Vxlan:
-		return &Tunnel{Port: t.Port, Overhead: overheadVXLAN, Local: addrOf(t.SrcAddr), Remote: addrOf(t.Group), Shared: t.FlowBased}
+		return &Tunnel{Port: t.Port, Overhead: overheadVXLAN, Device: t.VtepDevIndex, Local: addrOf(t.SrcAddr), Remote: addrOf(t.Group), Shared: t.FlowBased}
 	case *netlink.Geneve:
-		return &Tunnel{Port: int(t.Dport), Overhead: overheadVXLAN, Remote: addrOf(t.Remote), Shared: t.FlowBased}
+		return &Tunnel{Port: int(t.Dport), Overhead: overheadVXLAN, Device: int(t.Link), Remote: addrOf(t.Remote), Shared: t.FlowBased}
 	case *netlink.Iptun:
-		return &Tunnel{Overhead: overheadIPIP, Local: addrOf(t.Local), Remote: addrOf(t.Remote), Shared: t.FlowBased}
+		return &Tunnel{Overhead: overheadIPIP, Device: int(t.Link), Local: addrOf(t.Local), Remote: addrOf(t.Remote), Shared: t.FlowBased}
 	case *netlink.Gretap:
-		return &Tunnel{Overhead: overheadGRE + 14, Local: addrOf(t.Local), Remote: addrOf(t.Remote), Shared: t.FlowBased}
+		return &Tunnel{Overhead: overheadGRE + 14, Device: int(t.Link), Local: addrOf(t.Local), Remote: addrOf(t.Remote), Shared: t.FlowBased}
 	case *netlink.Gretun:
-		return &Tunnel{Overhead: overheadGRE, Local: addrOf(t.Local), Remote: addrOf(t.Remote), Shared: t.FlowBased}
+		return &Tunnel{Overhead: overheadGRE, Device: int(t.Link), Local: addrOf(t.Local), Remote: addrOf(t.Remote), Shared: t.FlowBased}
 	}
 	return nil
 }
 
-// routed tells whether a route with a next hop leads to a device.
-func routed(h *netlink.Handle, link netlink.Link) bool {
-	routes, err := h.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{LinkIndex: link.Attrs().Index}, netlink.RT_FILTER_OIF)
+// gateways counts the IPv4 routes with a next hop, but for the default, by the
+// index of the device that they lead to.
+func gateways(h *netlink.Handle) map[int]int {
+	count := map[int]int{}
+	routes, err := h.RouteList(nil, netlink.FAMILY_V4)
 	if err != nil {
-		return false
+		return count
 	}
 	for _, r := range routes {
-		if len(r.Gw) > 0 || link.Type() == "ipip" && r.Dst != nil {
-			return true
+		if len(r.Gw) > 0 && prefixOf(r.Dst).Bits() > 0 {
+			count[r.LinkIndex]++
 		}
 	}
-	return false
+	return count
 }
 
 // linkCounters are those of every device, by the names in its sysfs folder.

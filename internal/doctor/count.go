@@ -1,0 +1,77 @@
+package doctor
+
+import (
+	"time"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// Counters are readings that only count up.
+type Counters struct {
+	At        time.Time
+	CPUs      map[int]machine.CPUCounters
+	Devices   map[deviceKey]map[string]uint64
+	Protocols map[machine.NamespaceID]map[string]uint64
+}
+
+type deviceKey struct {
+	space machine.NamespaceID
+	index int
+}
+
+// twice tells whether there are two readings, some time apart.
+func (v *View) twice() bool { return v.After.At.After(v.Before.At) }
+
+func (v *View) seconds() float64 { return v.After.At.Sub(v.Before.At).Seconds() }
+
+// grew is by how much a counter grew between the two readings; 0 if it began anew.
+func grew[T uint32 | uint64](before, after T) T {
+	if after < before {
+		return 0
+	}
+	return after - before
+}
+
+func (v *View) deviceGrew(s *Space, d *machine.NetDevice, counter string) uint64 {
+	key := deviceKey{s.ID, d.Index}
+	before, known := v.Before.Devices[key][counter]
+	if !known {
+		return 0
+	}
+	return grew(before, v.After.Devices[key][counter])
+}
+
+func (v *View) protocolGrew(s *Space, counter string) uint64 {
+	before, known := v.Before.Protocols[s.ID][counter]
+	if !known {
+		return 0
+	}
+	return grew(before, v.After.Protocols[s.ID][counter])
+}
+
+// count reads all counters.
+func (v *View) count(r machine.Reader) Counters {
+	c := Counters{At: time.Now(), CPUs: r.CPUCounters(), Devices: map[deviceKey]map[string]uint64{}, Protocols: map[machine.NamespaceID]map[string]uint64{}}
+	for _, s := range v.Spaces {
+		again := v.Before.Devices != nil
+		_ = machine.Do(s.Path, func() error { // one that went away counts no more
+			if id, err := machine.ID("/proc/thread-self/ns/net"); err != nil || id != s.ID {
+				return err
+			}
+			c.Protocols[s.ID] = r.Protocols()
+			devices := s.Devices
+			if again {
+				fresh, err := machine.NetDevices("")
+				if err != nil {
+					return err
+				}
+				devices = fresh
+			}
+			for _, d := range devices {
+				c.Devices[deviceKey{s.ID, d.Index}] = d.Counters
+			}
+			return nil
+		})
+	}
+	return c
+}

@@ -1,0 +1,269 @@
+package doctor
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// The spaces and devices of the healthy machine: a card eth0 by which a tunnel vx
+// sends, both of the machine; the tunnel and the pod's end pod1 are ports of the
+// bridge cni0; eth0 of the pod is the other end. wire carries a tunnel that is
+// routed into, wg, and its other end is in a namespace of its own.
+type rig struct {
+	*View
+	home, pod, far               *Space
+	card, vx, bridge, port, wire *machine.NetDevice
+	eth0, peer, ipip             *machine.NetDevice
+}
+
+func allOn() map[string]machine.Feature {
+	all := map[string]machine.Feature{}
+	for _, name := range []string{txChecksum, rxChecksum, gatherFeature, tsoFeature, tso6Feature, gsoFeature, tunnelFeature, tunnelCsumFeature, groFeature} {
+		all[name] = machine.Feature{Can: true, Wanted: true, On: true}
+	}
+	all[lroFeature] = machine.Feature{Can: true}
+	return all
+}
+
+// switchOff plays ethtool -K.
+func switchOff(d *machine.NetDevice, features ...string) {
+	for _, name := range features {
+		d.Features[name] = machine.Feature{Can: true}
+	}
+}
+
+func device(index int, name, kind string, mtu int) machine.NetDevice {
+	return machine.NetDevice{Index: index, Name: name, Kind: kind, MTU: mtu, Up: true, LowerSpace: -1, Features: allOn(), Qdisc: "noqueue", RPS: []string{"0"}, Queues: 1, Counters: map[string]uint64{"rx_packets": 1e6}}
+}
+
+func healthy() rig {
+	v := &View{CPUs: 4, Governors: map[string]int{"performance": 4}, Modules: map[string]bool{"openvswitch": false, "vxlan": false}, Owners: map[string]int{}, IRQs: map[string][]machine.IRQ{}}
+	space := func(ino uint64, path, name string) *Space {
+		s := &Space{Found: machine.Found{ID: machine.NamespaceID{Ino: ino}, Path: path, Name: name}, Tracked: -1, Carrier: map[int]int{}, Numbers: map[int]machine.NamespaceID{},
+			Sysctls: map[string]string{congestion: "cubic", allowed: "reno cubic bbr", maxBacklog: "1000", "net.core.netdev_budget": "300", "net.core.netdev_budget_usecs": "2000", "net.ipv4.ip_forward": "1", "net.core.bpf_jit_enable": "1",
+				"net.bridge.bridge-nf-call-iptables": "1", conntrackCount: "100", conntrackMax: "262144"}}
+		v.Spaces = append(v.Spaces, s)
+		return s
+	}
+	r := rig{View: v, home: space(1, "", ""), pod: space(2, "/run/netns/shop", "shop"), far: space(3, "/proc/77/ns/net", "pid 77 (far)")}
+	r.home.Home = true
+	v.Sysctls = r.home.Sysctls
+	r.home.Devices = []machine.NetDevice{device(2, "eth0", "device", 1500), device(3, "vx", "vxlan", 1450), device(4, "cni0", "bridge", 1450), device(5, "pod1", "veth", 1450), device(6, "wire", "veth", 1500), device(7, "tunl0", "ipip", 1450)}
+	r.pod.Devices = []machine.NetDevice{device(2, "eth0", "veth", 1450)}
+	r.far.Devices = []machine.NetDevice{device(9, "uplink", "veth", 1500)}
+	h := r.home.Devices
+	r.card, r.vx, r.bridge, r.port, r.wire, r.ipip = &h[0], &h[1], &h[2], &h[3], &h[4], &h[5]
+	r.eth0, r.peer = &r.pod.Devices[0], &r.far.Devices[0]
+	r.card.Card, r.card.Driver, r.card.Queues, r.card.Qdisc = true, "ixgbe", 8, "mq"
+	r.card.Rings, r.card.UDPHash = machine.Rings{RX: 512, RXMax: 4096}, []string{"src", "dst", "sport", "dport"}
+	r.ipip.Gateways = 3
+	r.vx.Tunnel, r.vx.Master = &machine.Tunnel{Port: 4789, Overhead: 50}, 4
+	r.ipip.Tunnel = &machine.Tunnel{Overhead: 20}
+	r.port.Master, r.port.Lower, r.port.LowerSpace = 4, 2, 0
+	r.wire.Lower, r.wire.LowerSpace = 9, 1
+	r.eth0.Lower, r.eth0.LowerSpace = 5, 0
+	r.peer.Lower, r.peer.LowerSpace = 6, 0
+	r.home.Carrier[3], r.home.Carrier[7] = 2, 6
+	r.home.Numbers = map[int]machine.NamespaceID{0: r.pod.ID, 1: r.far.ID}
+	r.pod.Numbers[0], r.far.Numbers[0] = r.home.ID, r.home.ID
+	r.count()
+	return r
+}
+
+// count makes two readings, 2 s apart, between which little happened.
+func (r rig) count() {
+	read := func(at time.Time) Counters {
+		c := Counters{At: at, CPUs: map[int]machine.CPUCounters{}, Devices: map[deviceKey]map[string]uint64{}, Protocols: map[machine.NamespaceID]map[string]uint64{}}
+		for n := range r.CPUs {
+			c.CPUs[n] = machine.CPUCounters{Total: 1000, Softirq: 10, Packets: 1 << 31, Dropped: 5, Squeezed: 7, NetRX: 100}
+		}
+		for _, s := range r.Spaces {
+			c.Protocols[s.ID] = map[string]uint64{"Tcp/InCsumErrors": 3, "Udp/InCsumErrors": 1, "Tcp/RetransSegs": 50, "Tcp/OutSegs": 1000}
+			for _, d := range s.Devices {
+				c.Devices[deviceKey{s.ID, d.Index}] = map[string]uint64{"rx_packets": 1e6, "rx_missed_errors": 0, "rx_dropped": 400}
+			}
+		}
+		return c
+	}
+	r.Before, r.After = read(time.Unix(100, 0)), read(time.Unix(102, 0))
+	for n, c := range r.After.CPUs {
+		c.Total, c.Softirq, c.Packets = c.Total+200, c.Softirq+10, c.Packets+500
+		r.After.CPUs[n] = c
+	}
+}
+
+func (r rig) cpu(n int, change func(*machine.CPUCounters)) {
+	c := r.After.CPUs[n]
+	change(&c)
+	r.After.CPUs[n] = c
+}
+
+// rules makes a chain of n rules that look at something.
+func rules(n int, first ...machine.FilterRule) []machine.FilterRule {
+	return append(first, slices.Repeat([]machine.FilterRule{{Verdict: "drop"}}, n)...)
+}
+
+func base(kind, hook string, rules []machine.FilterRule) machine.FilterChain {
+	return machine.FilterChain{Family: "ip", Table: "filter", Name: "BASE", Hook: hook, Type: kind, Rules: rules}
+}
+
+// faults is one for every rule: what is planted, how much it matters, where, and the command.
+var faults = []struct {
+	code     string
+	severity Severity
+	where    string // device, or namespace, as arguments
+	mend     string
+	plant    func(rig)
+}{
+	{"mtu-pair", Error, "eth0 shop", "venturi knob set nic.mtu 1450 --dev eth0 --netns shop", func(r rig) { r.eth0.MTU = 1500 }},
+	{"mtu-bridge", Error, "pod1 ", "venturi knob set nic.mtu 1400 --dev pod1", func(r rig) { r.vx.MTU = 1400 }},
+	{"mtu-bridge", Note, "pod1 ", "venturi knob set nic.mtu 1400 --dev pod1", func(r rig) {
+		r.home.Devices = append(r.home.Devices, device(8, "pod2", "veth", 1400))
+		r.home.Devices[len(r.home.Devices)-1].Master = 4
+	}},
+	{"mtu-tunnel", Error, "vx ", "venturi knob set nic.mtu 1430 --dev vx", func(r rig) { r.card.MTU = 1480 }},
+	{"mtu-tunnel", Error, "pod1 ", "venturi knob set nic.mtu 1430 --dev pod1", func(r rig) {
+		r.card.MTU, r.bridge.Kind, r.vx.Tunnel.Shared, r.vx.MTU = 1480, "openvswitch", true, 65000
+	}},
+	{"mtu-pod-above-tunnel", Warning, "eth0 shop", "venturi knob set nic.mtu 1400 --dev eth0 --netns shop", func(r rig) { r.ipip.MTU = 1400 }},
+	{"mtu-pod-above-tunnel", Note, "eth0 shop", "venturi knob set nic.mtu 1400 --dev eth0 --netns shop", func(r rig) { r.ipip.MTU, r.card.Gateways = 1400, 2 }},
+	{"mtu-pod-below-tunnel", Warning, "eth0 shop", "venturi knob set nic.mtu 8950 --dev eth0 --netns shop", func(r rig) { r.ipip.MTU, r.wire.MTU, r.peer.MTU = 8950, 9000, 9000 }},
+	{"mtu-peer", Note, " ", "", func(r rig) {
+		r.Ways = append(r.Ways, Way{Space: r.home, Peer: "10.0.0.7", Way: machine.Way{Device: "eth0", MTU: 1400}, DeviceMTU: 1500})
+	}},
+	{"lro-forwarding", Error, "eth0 ", "venturi knob set nic.lro off --dev eth0", func(r rig) { r.card.Features[lroFeature] = machine.Feature{Can: true, Wanted: true, On: true} }},
+	{"conntrack-full", Warning, " shop", "venturi knob set ct.size max=524288", func(r rig) { r.pod.Sysctls[conntrackCount] = "220000" }},
+	{"conntrack-full", Error, " shop", "venturi knob set ct.size max=524288", func(r rig) { r.pod.Sysctls[conntrackCount] = "262000" }},
+	{"tunnel-checksum-errors", Warning, "vx ", "venturi knob set virt.tx_csum off --dev vx", func(r rig) {
+		r.After.Protocols[r.pod.ID]["Tcp/InCsumErrors"]++
+		r.ipip.Tunnel = nil
+	}},
+	{"tunnel-checksum-errors", Warning, "vx ", "venturi knob set virt.tx_csum off --dev vx", func(r rig) {
+		r.After.Protocols[r.pod.ID]["Tcp/RetransSegs"] += 30
+		r.After.Protocols[r.pod.ID]["Tcp/OutSegs"] += 900
+		r.ipip.Tunnel = nil
+	}},
+	{"tunnel-checksum-off", Warning, "vx ", "venturi knob set virt.tx_csum on --dev vx", func(r rig) { switchOff(r.vx, txChecksum) }},
+	{"virtual-checksum-off", Warning, "eth0 shop", "venturi knob set nic.csum tx=on --dev eth0 --netns shop", func(r rig) { switchOff(r.eth0, txChecksum) }},
+	{"virtual-checksum-off", Note, "eth0 shop", "venturi knob set nic.csum tx=on --dev eth0 --netns shop", func(r rig) {
+		switchOff(r.eth0, txChecksum)
+		r.home.Devices = append(r.home.Devices, device(8, "ovs-netdev", "tuntap", 1500))
+	}},
+	{"tunnel-checksum-off", Warning, "tunl0 ", "venturi knob set nic.csum tx=on --dev tunl0", func(r rig) { switchOff(r.ipip, txChecksum) }},
+	{"nic-checksum-off", Warning, "eth0 ", "venturi knob set nic.csum on --dev eth0", func(r rig) { switchOff(r.card, rxChecksum) }},
+	{"segmentation-off", Warning, "uplink 77", "venturi knob set nic.seg tso=on --dev uplink --netns 77", func(r rig) { switchOff(r.peer, tsoFeature) }},
+	{"tunnel-segmentation-off", Warning, "eth0 ", "venturi knob set nic.tnl_seg seg=on --dev eth0", func(r rig) { switchOff(r.card, tunnelFeature) }},
+	{"gro-off", Warning, "vx ", "venturi knob set nic.gro on --dev vx", func(r rig) { switchOff(r.vx, groFeature) }},
+	{"gro-off", Warning, "eth0 ", "venturi knob set nic.gro on --dev eth0", func(r rig) { switchOff(r.card, groFeature) }},
+	{"gro-off", Warning, "wire ", "venturi knob set nic.gro on --dev wire", func(r rig) { switchOff(r.wire, groFeature) }},
+	{"rss-ignores-ports", Warning, "eth0 ", "venturi knob set nic.rss_udp sdfn --dev eth0", func(r rig) { r.card.UDPHash = []string{"src", "dst"} }},
+	{"rss-ignores-ports", Note, "eth0 ", "venturi knob set nic.rss_udp sdfn --dev eth0", func(r rig) { r.card.UDPHash = nil }},
+	{"rps-one-cpu", Warning, "wire ", "venturi knob set net.rps off --dev wire", func(r rig) { r.wire.RPS = []string{"00000001,00000000", "00000001,00000000"} }},
+	{"softirq-hot-core", Warning, "eth0 ", "", func(r rig) {
+		r.After.Devices[deviceKey{r.home.ID, 2}]["rx_packets"] += 50000
+		r.cpu(2, func(c *machine.CPUCounters) { c.Softirq, c.Packets = c.Softirq+150, c.Packets+1<<31+20000 })
+	}},
+	{"ring-drops", Warning, "eth0 ", "venturi knob set nic.ring rx=max --dev eth0", func(r rig) { r.After.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9 }},
+	{"ring-drops", Note, "eth0 ", "venturi knob set nic.ring rx=max --dev eth0", func(r rig) {
+		r.Before.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9000
+		r.After.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9000
+	}},
+	{"backlog-drops", Warning, " ", "venturi knob set net.backlog 2000", func(r rig) { r.cpu(0, func(c *machine.CPUCounters) { c.Dropped++ }) }},
+	{"backlog-small", Warning, " ", "venturi knob set net.backlog 1000", func(r rig) { r.Sysctls[maxBacklog] = "8" }},
+	{"time-squeeze", Warning, " ", "", func(r rig) { r.cpu(0, func(c *machine.CPUCounters) { c.Squeezed += 100; c.NetRX += 900 }) }},
+	{"irqbalance-pinned", Warning, "eth0 ", "", func(r rig) {
+		r.Owners["irqbalance"], r.Balancer = 7, "/usr/sbin/irqbalance --foreground"
+		r.IRQs["eth0"] = []machine.IRQ{{CPUs: "0-3"}, {CPUs: "0"}, {CPUs: "1"}, {CPUs: "2"}, {CPUs: "3"}}
+	}},
+	{"filter-long-chain", Warning, " shop", "", func(r rig) {
+		r.pod.Chains = []machine.FilterChain{base("filter", "input", []machine.FilterRule{{Always: true, Verdict: "jump", To: "LONG"}}), {Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
+	}},
+	{"filter-long-chain", Warning, " shop", "", func(r rig) { r.pod.Legacy = []machine.LegacyTable{{Name: "filter", Entries: 2000}} }},
+	{"filter-long-nat", Note, " shop", "", func(r rig) { r.pod.Chains = []machine.FilterChain{base("nat", "prerouting", rules(2000))} }},
+	{"bridge-nf-long-chain", Warning, " ", "venturi knob set net.bridge_nf iptables=off", func(r rig) { r.home.Chains = []machine.FilterChain{base("filter", "forward", rules(2000))} }},
+	{"tunnel-conntracked", Note, " ", "", func(r rig) { r.home.Tracked = 30 }},
+	{"tunnel-conntracked", Warning, " ", "", func(r rig) { r.home.Tracked = 90000 }},
+	{"congestion-odd", Warning, " shop", "venturi knob set tcp.cc cubic --netns shop", func(r rig) { r.pod.Sysctls[congestion] = "vegas" }},
+	{"congestion-odd", Note, " shop", "venturi knob set tcp.cc cubic --netns shop", func(r rig) { r.pod.Sysctls[congestion] = "reno" }},
+	{"congestion-differs", Note, " shop", "", func(r rig) { r.pod.Sysctls[congestion] = "dctcp" }},
+	{"bbr-without-fq", Warning, " shop", "venturi knob set tcp.cc cubic --netns shop", func(r rig) { r.pod.Sysctls[congestion] = "bbr" }},
+	{"bbr-without-fq", Note, " shop", "venturi knob set tcp.cc cubic --netns shop", func(r rig) {
+		for _, s := range r.Spaces {
+			s.Sysctls[congestion] = "bbr"
+		}
+		r.card.Leaves, r.peer.Qdisc = []string{"fq"}, "fq"
+	}},
+	{"bpf-jit-off", Warning, " ", "venturi knob set bpf.jit enable=1", func(r rig) { r.Sysctls["net.core.bpf_jit_enable"] = "0" }},
+	{"steal", Note, " ", "", func(r rig) { r.cpu(1, func(c *machine.CPUCounters) { c.Steal += 20 }) }},
+	{"steal", Warning, " ", "", func(r rig) { r.cpu(1, func(c *machine.CPUCounters) { c.Steal += 90 }) }},
+	{"governor", Note, " ", "venturi knob set cpu.governor performance", func(r rig) { r.Governors["powersave"] = 2 }},
+	{"obsolete-fastpath", Warning, " ", "", func(r rig) { r.Modules["kube_ovn_fastpath"] = true }},
+	{"obsolete-ovs-module", Warning, " ", "", func(r rig) { r.Modules["openvswitch"] = true }},
+	{"obsolete-stt", Warning, " ", "", func(r rig) { r.Modules["vport_stt"] = true }},
+	{"other-owner", Note, " ", "", func(r rig) { r.Owners["tuned"] = 12 }},
+	{"not-seen", Note, " ", "", func(r rig) { r.Unseen = []Unseen{{"something", "not permitted"}} }},
+	{"not-seen", Note, " ", "", func(r rig) { r.After = r.Before }},
+}
+
+// alsoFound are findings that a fault of another code rightly has besides.
+var alsoFound = map[string][]string{
+	"backlog-drops":        nil,
+	"irqbalance-pinned":    {"other-owner"},
+	"bridge-nf-long-chain": {"filter-long-chain"},
+	"congestion-odd":       {"congestion-differs"},
+	"bbr-without-fq":       {"congestion-differs"},
+	"rss-ignores-ports":    nil,
+	"mtu-pair":             {"mtu-pod-above-tunnel"},
+}
+
+func TestHealthy(t *testing.T) {
+	if r := Judge(healthy().View, Options{}); len(r.Findings) > 0 || r.Looked.Namespaces != 3 || r.Looked.Devices != 8 || r.Worst() != "" {
+		t.Errorf("on a machine that is well: %+v", r)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	tested := map[string]bool{}
+	for _, c := range faults {
+		tested[c.code] = true
+		r := healthy()
+		// The view is behind a pointer: what plants a fault sees this one.
+		c.plant(r)
+		found := map[string]Finding{}
+		for _, f := range Judge(r.View, Options{}).Findings {
+			if _, twice := found[f.Code]; !twice || f.where.space != nil {
+				found[f.Code] = f
+			}
+			if f.Code != c.code && !slices.Contains(alsoFound[c.code], f.Code) {
+				t.Errorf("%s planted: %s is found too: %+v", c.code, f.Code, f)
+			}
+		}
+		f, there := found[c.code]
+		if !there {
+			t.Errorf("%s planted, and not found: %v", c.code, slices.Collect(maps.Keys(found)))
+			continue
+		}
+		if got := f.Device + " " + f.Netns; got != c.where {
+			t.Errorf("%s: found at %q, want %q", c.code, got, c.where)
+		}
+		if f.Severity != c.severity {
+			t.Errorf("%s: severity %s, want %s", c.code, f.Severity, c.severity)
+		}
+		if f.Mend != c.mend {
+			t.Errorf("%s: mend %q, want %q", c.code, f.Mend, c.mend)
+		}
+		if len(f.Evidence) == 0 || slices.ContainsFunc(f.Evidence, func(e Evidence) bool { return e.Read == "" || strings.TrimSpace(e.Value) == "" }) {
+			t.Errorf("%s: evidence %+v", c.code, f.Evidence)
+		}
+	}
+	for _, r := range Table {
+		if !tested[r.Code] {
+			t.Errorf("no fault is planted for rule %s", r.Code)
+		}
+	}
+}
