@@ -21,7 +21,7 @@ TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2 /usr/sbin/ovs-vswitchd:openv
 KERNELS      := 6.1 6.12
 TEST_KERNELS ?= 5.10 6.1 6.12
 
-.PHONY: help compare test test-kernels agree bench-stats bench-up build dist lint generate fuzz clean setup setup-test
+.PHONY: help compare test test-kernels agree bench-stats bench-tune bench-up build dist lint generate fuzz clean setup setup-test
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  %-12s %s\n' "$$t" "$$d"; done
@@ -42,6 +42,9 @@ agree: setup-test bin/venturi ## hold our figures against qperf's and iperf3's (
 
 bench-stats: setup bin/venturi ## count false alarms and missed differences (about 25 minutes)
 	$(SUDO) bin/venturi verify stats $(ARGS)
+
+bench-tune: setup bin/venturi ## plant faults, and count which of them tune --prove mends (up to 5 hours)
+	$(SUDO) bin/venturi verify proofs $(ARGS)
 
 bench-up: setup-test ## time how long labs take to come up, each beside its bar
 	$(GO) test -count=1 -run '^$$' -bench Up -benchtime 5x $(if $(SUDO),-exec 'sudo --preserve-env=PATH') ./internal/path

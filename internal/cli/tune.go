@@ -19,12 +19,13 @@ type tuning struct {
 	profile     string
 	plan, apply bool
 	may         mayTouch
+	prove       proving
 }
 
 func newTune(env *Env) *cobra.Command {
 	var t tuning
 	cmd := &cobra.Command{
-		Use:   "tune --profile PROFILE [--plan|--apply]",
+		Use:   "tune --profile PROFILE [--plan|--prove|--apply]",
 		Short: "Plan, prove and make the changes that a list of tunings proposes",
 		Long: `Go through a list of tunings, and say of each what it would change here, or why it
 is left out. Only what is named is touched: --host is the machine as a whole and
@@ -36,6 +37,14 @@ exactly what would be written, old and new, as a diff. --apply makes these chang
 in one transaction, all or none; "venturi undo" brings every byte back, and with
 --trial that happens by itself unless "venturi confirm" comes.
 
+--prove finds the smallest set of changes that helps, by measuring. It raises a lab
+with a path, or takes two namespaces that are there (--path attach:...), and tries
+the changes on that path in turn, in random order, with what is named beside it; the
+machine as a whole is touched with --host only. First the path is compared with
+itself: what is too noisy to be judged is said. A change is kept when taking it away
+from the set was a loss, in fresh measurements, and the set when it does no harm to
+any other figure. Everything is undone in the end.
+
 Each step is marked: proven, not shown (nobody has shown here that it helps),
 obsolete, wrong way round (the published list sets the opposite of what it says),
 never automatic (left to a person).
@@ -44,6 +53,7 @@ Profiles:
 ` + profileHelp(),
 		Example: `  venturi tune --profile latency --host --dev eth0
   venturi tune --profile cilium --manifest cilium-config.yaml
+  venturi tune --profile balanced --prove --path vxlan
   venturi tune --profile throughput -n shop --apply --trial 120s`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd, env) },
@@ -54,7 +64,8 @@ Profiles:
 	f.BoolVar(&t.apply, "apply", false, "make the changes")
 	t.may.flags(f)
 	t.committing.flags(f)
-	cmd.MarkFlagsMutuallyExclusive("plan", "apply")
+	t.prove.flags(f)
+	cmd.MarkFlagsMutuallyExclusive("plan", "apply", "prove")
 	return cmd
 }
 
@@ -73,8 +84,14 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 		return err
 	}
 	targets, err := t.may.targets()
+	if t.prove.on && !t.may.named() {
+		err = nil // the path is what may be touched
+	}
 	if err != nil {
 		return denied(what, err)
+	}
+	if t.prove.on {
+		return t.prove.run(cmd.Context(), env, profile, targets, t.asJSON)
 	}
 	if t.trial != 0 && !t.apply {
 		return verr.New(verr.Usage, what+" on trial", "nothing is changed without --apply", "give --apply too, or leave --trial out")
@@ -164,10 +181,15 @@ func (n *mayTouch) targets() (t tune.Targets, err error) {
 		}
 		t.Switches, t.Centrals = append(t.Switches, socket), append(t.Centrals, socket)
 	}
-	if !n.host && len(n.netns)+len(n.dev)+len(n.manifest)+len(n.db) == 0 {
+	if !n.named() {
 		return t, verr.New(verr.Usage, "cannot tune", "nothing is named that may be touched", "name it: --host, --dev, --netns, --manifest or --db; nothing is changed without --apply")
 	}
 	return t, nil
+}
+
+// named tells whether anything is.
+func (n *mayTouch) named() bool {
+	return n.host || len(n.netns)+len(n.dev)+len(n.manifest)+len(n.db) > 0
 }
 
 // device reads DEVICE or DEVICE@NETNS.

@@ -3,12 +3,15 @@ package cli
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/progress"
 	"github.com/venturi-net/venturi/internal/verify"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 func newVerify(env *Env) *cobra.Command {
@@ -20,13 +23,14 @@ tools that people know, and that its verdicts hold what they promise. Each check
 prints what it measured and whether its bars hold; exit code 1 says that one
 does not. Let the machine do nothing else meanwhile.`,
 		Example: `  venturi verify agree      against qperf and iperf3, about 15 minutes
-  venturi verify stats      false alarms and missed differences, about 25 minutes`,
+  venturi verify stats      false alarms and missed differences, about 25 minutes
+  venturi verify proofs     faults that tune --prove must mend, up to 5 hours`,
 	}
-	cmd.AddCommand(newVerifyAgree(env), newVerifyStats(env))
+	cmd.AddCommand(newVerifyAgree(env), newVerifyStats(env), newVerifyProofs(env))
 	return cmd
 }
 
-// check is what both checks look like from here.
+// check is what all checks look like from here.
 type check interface {
 	Check(ctx context.Context, w io.Writer, h compare.Host) error
 }
@@ -82,6 +86,43 @@ slower.`,
 	f.Var((*share)(&c.Margin), "margin", "differences within this are \"same\"")
 	f.DurationVar(&c.Budget, "budget", c.Budget, "time for one comparison")
 	f.DurationVar(&c.Slice, "slice", c.Slice, "time that a path is measured at once")
+	f.Uint64Var(&c.Seed, "seed", c.Seed, "of the random order")
+	return cmd
+}
+
+func newVerifyProofs(env *Env) *cobra.Command {
+	c := verify.DefaultProofs()
+	cmd := &cobra.Command{
+		Use:   "proofs",
+		Short: "Plant faults, and count which of them a proof mends",
+		Long: `Put something wrong on a path of a lab, and let "tune --prove" search among what
+mends it and ten changes that cannot matter. At least 95 % of the faults must be
+mended, and at most 2 % of the ten be kept. Faults: csum (checksum offload off on the
+tunnel device), gro, seg (segmentation), bbr (for reno), rps (all on one core).`,
+		Example: `  venturi verify proofs
+  venturi verify proofs --fault csum --repeat 1`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cpus, err := machine.AllowedCPUs()
+			if err != nil {
+				return err
+			}
+			if len(cpus) < 2 {
+				return verr.New(verr.Missing, "cannot check proofs", "this machine has one core, and some of the faults are none there", "run it on a machine with two cores or more")
+			}
+			c.LastCPU, c.Machine = cpus[len(cpus)-1], thisMachine()
+			if c.Journal, err = openJournal(env, journalWait); err != nil {
+				return err
+			}
+			defer c.Journal.Close()
+			return runCheck(cmd.Context(), env, c)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&c.Faults, "fault", nil, "faults to plant (default all)")
+	f.IntVar(&c.Repeat, "repeat", c.Repeat, "proofs of each fault")
+	f.DurationVar(&c.Budget, "budget", c.Budget, "time for one proof, at least "+(30*time.Second).String())
+	f.Var((*share)(&c.MDE), "effect", "refuse if nothing as small as this could be shown (default 10%)")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "of the random order")
 	return cmd
 }

@@ -2,10 +2,13 @@ package compare
 
 import (
 	"context"
+	"net"
 	"strings"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -46,16 +49,22 @@ func (g *Gauge) Once(ctx context.Context) (*result.Record, error) { return g.run
 // Foretold is how long one measurement takes, about.
 func (g *Gauge) Foretold() time.Duration { return experiment.Duration(g.run.Plan, Slow()) }
 
-// Spaces are the network namespaces that the first path of a session lies in, as
-// files. Those of paths that somebody else built are ends only.
+// Spaces are where the first path of a session lies. Of one that somebody else
+// built only the ends are known.
 type Spaces struct {
-	Machines []string // of machines, and of switches on them
-	Pods     []string // of the ends, where these are not machines
+	Machines []string // files of network namespaces: of machines, and of switches on them
+	Pods     []string // those of the ends, where they are not machines
+	Devices  []SpaceDevice
 }
 
-// Spaces gives them.
-func (s *Session) Spaces() Spaces {
-	var out Spaces
+// SpaceDevice is a device that is up in one of the namespaces.
+type SpaceDevice struct {
+	Namespace, Name, Kind string
+	Card                  bool // it plays a network card of a machine
+}
+
+// Spaces gives them. The loopback and bridges are left out of the devices.
+func (s *Session) Spaces() (out Spaces, err error) {
 	arm := s.lab.Arms[0]
 	for i, m := range s.lab.Machines[:len(arm.Ends)] {
 		if crossed := crossed(m, arm.Name); crossed != nil {
@@ -67,5 +76,20 @@ func (s *Session) Spaces() Spaces {
 			}
 		}
 	}
-	return out
+	for _, space := range append(out.Machines, out.Pods...) {
+		err := machine.Do(space, func() error {
+			links, err := machine.Links()
+			for _, l := range links {
+				a := l.Attrs()
+				if a.Flags&net.FlagUp != 0 && a.Flags&net.FlagLoopback == 0 && l.Type() != "bridge" {
+					out.Devices = append(out.Devices, SpaceDevice{space, a.Name, l.Type(), lab.IsCard(a.Name)})
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return out, err
+		}
+	}
+	return out, nil
 }

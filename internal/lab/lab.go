@@ -114,6 +114,9 @@ func (a Arm) To() machine.Endpoint   { return a.Ends[1][0] }
 // The wire: its device on each machine, and the machines' addresses on it.
 const wireDevice = "wire0"
 
+// IsCard tells whether a device of a lab's machine is its network card on the wire.
+func IsCard(device string) bool { return device == wireDevice }
+
 var wireNet = netip.MustParsePrefix("10.200.0.0/24")
 
 func machineName(i int) string       { return fmt.Sprintf("m%d", i+1) }

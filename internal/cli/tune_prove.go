@@ -1,0 +1,222 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/progress"
+	"github.com/venturi-net/venturi/internal/search"
+	"github.com/venturi-net/venturi/internal/tune"
+	"github.com/venturi-net/venturi/internal/verify"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// proving is what a command line of tune --prove asks for.
+type proving struct {
+	on     bool
+	path   string
+	wire   string
+	budget time.Duration
+	effect float64
+	seed   uint64
+}
+
+const leastBudget = 30 * time.Second
+
+func (p *proving) flags(f *pflag.FlagSet) {
+	f.BoolVar(&p.on, "prove", false, "find the smallest set of changes that helps, by measuring; leaves nothing changed")
+	f.StringVar(&p.path, "path", "vxlan", "with --prove, the path to measure: one of a lab, or attach:from=NS,to=NS")
+	f.StringVar(&p.wire, "wire", "", "with --prove, what the network cards of the lab can do; see \"venturi compare --help\"")
+	f.DurationVar(&p.budget, "budget", 6*time.Minute, "with --prove, time to measure in")
+	f.Var((*share)(&p.effect), "effect", "with --prove, refuse if nothing as small as this could be shown (default 10%)")
+	f.Uint64Var(&p.seed, "seed", 0, "with --prove, of the random order (default: another one each time)")
+}
+
+// run proves a profile. More may be named to be touched than the path is made of.
+func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more tune.Targets, asJSON bool) error {
+	const what = "cannot prove profile"
+	if p.budget < leastBudget {
+		return verr.New(verr.Usage, fmt.Sprintf("%s %s in %s", what, profile.Name, p.budget), "it takes longer to show anything", "give a larger --budget, such as 6m")
+	}
+	program, err := program()
+	if err != nil {
+		return err
+	}
+	show := progress.New(env.Stderr)
+	defer show.Done()
+	q := verify.ProveRequest(p.path, p.wire)
+	q.Seed, q.Command = p.seed, ownCommand(env)
+	s, err := verify.OpenProve(ctx, q, compare.Host{Version: Version(), Program: program, LabName: "tune", Watch: show})
+	if err != nil {
+		return err
+	}
+	proved, skipped, err := p.search(ctx, env, s, show, profile, more)
+	err = errors.Join(err, s.Close())
+	show.Done()
+	if proved != nil && len(proved.Noise) > 0 {
+		if perr := p.print(env.Stdout, profile, proved, skipped, asJSON); err == nil {
+			err = perr
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// search proves in a path that is up.
+func (p *proving) search(ctx context.Context, env *Env, s *verify.Prove, show *progress.Progress, profile tune.Profile, more tune.Targets) (*tune.Proved, []tune.Skipped, error) {
+	targets, err := s.Targets(more)
+	if err != nil {
+		return nil, nil, err
+	}
+	wishes, skipped, err := profile.Wishes(thisMachine(), targets)
+	if err != nil {
+		return nil, skipped, err
+	}
+	if len(wishes) == 0 {
+		return nil, skipped, verr.New(verr.Failed, "cannot prove profile "+profile.Name, "nothing of it would change anything on this path", "see why with: venturi tune --profile "+profile.Name+" --plan, and what is to be touched")
+	}
+	j, err := openJournal(env, journalWait)
+	if err != nil {
+		return nil, skipped, err
+	}
+	defer j.Close()
+	stage := search.Stage("")
+	proof := tune.Proof{
+		Journal: j, Machine: thisMachine(), Gauge: s.Gauge,
+		Metrics: tune.Metrics(profile.Name), Candidates: tune.Candidates(wishes),
+		Options: search.Options{Seed: s.Seed, Budget: p.budget, Now: time.Now, MDE: p.effect},
+	}
+	proof.Options.Watch = func(at search.Progress) {
+		if at.Stage != stage {
+			stage = at.Stage
+			show.Say("%s: %d pairs measured, about %s left", stageWords[stage], at.Pairs, at.Left.Round(time.Second))
+		}
+	}
+	proved, err := proof.Do(ctx)
+	return proved, skipped, err
+}
+
+// stageWords tell what a stage of a search does.
+var stageWords = map[search.Stage]string{
+	search.StageGate:     "measuring the path against itself",
+	search.StageScreen:   "trying each change",
+	search.StageForward:  "adding changes, the best first",
+	search.StageBackward: "taking each away again",
+	search.StageConfirm:  "confirming with fresh measurements",
+}
+
+// provedReport is what a proof found, for machines.
+type provedReport struct {
+	Profile string `json:"profile"`
+	Path    string `json:"path"`
+	*tune.Proved
+	Commands []string       `json:"commands"` // that would make the proven changes
+	Skipped  []tune.Skipped `json:"skipped"`
+}
+
+func (p *proving) print(out io.Writer, profile tune.Profile, proved *tune.Proved, skipped []tune.Skipped, asJSON bool) error {
+	r := provedReport{Profile: profile.Name, Path: p.path, Proved: proved, Commands: []string{}, Skipped: append([]tune.Skipped{}, skipped...)}
+	theirs := strings.HasPrefix(p.path, "attach")
+	for _, c := range proved.Keep {
+		r.Commands = append(r.Commands, c.Commands(theirs)...)
+	}
+	if asJSON {
+		return printJSON(out, r)
+	}
+	return r.print(out)
+}
+
+func (r provedReport) print(out io.Writer) error {
+	fmt.Fprintf(out, "profile %s on %s, %d pairs of measurements\n\n", r.Profile, r.Path, r.Pairs)
+	var heads []string
+	for _, n := range r.Noise {
+		heads = append(heads, n.Metric)
+		if n.Out != "" {
+			fmt.Fprintf(out, "not judged: %s\n", n.Out)
+		}
+	}
+	w := columns(out)
+	fmt.Fprintf(w, "change\tverdict\t%s\tpairs\n", strings.Join(heads, "\t"))
+	for _, row := range r.Rows {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", row.Knob, verdictOf(row), strings.Join(cellsOf(heads, row.Effects), "\t"), row.Pairs)
+	}
+	if len(r.Confirm) > 0 {
+		fmt.Fprintf(w, "the set\t%s\t%s\t%d\n", setVerdict(r), strings.Join(cellsOf(heads, r.Confirm), "\t"), r.Confirm[0].Pairs)
+	}
+	for _, u := range r.Unfit {
+		fmt.Fprintf(w, "%s\tnot tried: %s\n", u.Name, u.Why)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	var finest []string
+	for _, n := range r.Noise {
+		if n.Out == "" {
+			finest = append(finest, fmt.Sprintf("%s %.1f %%", n.Metric, 100*n.MDE))
+		}
+	}
+	fmt.Fprintf(out, "\nsmallest effects that would have been seen: %s\n", strings.Join(finest, ", "))
+	if r.Why != "" {
+		fmt.Fprintf(out, "a set was found and is not proven: %s\n", r.Why)
+	}
+	if len(r.Commands) == 0 {
+		_, err := fmt.Fprintln(out, "nothing was proven to help; everything is as it was")
+		return err
+	}
+	_, err := fmt.Fprintf(out, "everything is as it was; these make the proven changes:\n  %s\n", strings.Join(r.Commands, "\n  "))
+	return err
+}
+
+func verdictOf(row search.Row) string {
+	if row.For != "" {
+		return fmt.Sprintf("%s (%s)", row.Verdict, row.For)
+	}
+	return string(row.Verdict)
+}
+
+func setVerdict(r provedReport) string {
+	if len(r.Set) > 0 {
+		return "confirmed"
+	}
+	return "not confirmed"
+}
+
+// cellsOf prints effects as changes: "-7.1 % [-9, -5]".
+func cellsOf(metrics []string, effects []search.Effect) []string {
+	cells := make([]string, len(metrics))
+	for i, name := range metrics {
+		for _, e := range effects {
+			if e.Metric != name {
+				continue
+			}
+			cells[i] = percent(e.Value)
+			if !e.Open {
+				cells[i] += fmt.Sprintf(" [%s, %s]", percent(e.Lo), percent(e.Hi))
+			}
+		}
+	}
+	return cells
+}
+
+// percent prints a ratio as a change; large ones as factors.
+func percent(ratio float64) string {
+	if ratio >= 3 {
+		return fmt.Sprintf("x%.3g", ratio)
+	}
+	v := 100 * (ratio - 1)
+	digits := 1
+	if math.Abs(v) >= 10 {
+		digits = 0
+	}
+	return fmt.Sprintf("%+.*f %%", digits, v)
+}

@@ -1,0 +1,231 @@
+package tune
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/venturi-net/venturi/internal/search"
+	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/result"
+)
+
+// Gauge measures a path as it is now, on fresh sockets.
+type Gauge interface {
+	// Once measures every load once. A load that does not get through has no
+	// figures, and a warning says why. Error: nothing can be measured any more.
+	Once(ctx context.Context) (*result.Record, error)
+}
+
+// The loads that a gauge must measure: each figure is read from one of them.
+const (
+	latencyLoad = "tcp_lat"
+	streamLoad  = "tcp_bw"
+	packetLoad  = "udp_bw"
+)
+
+// ProveLoads lists them.
+func ProveLoads() []string { return []string{latencyLoad, streamLoad, packetLoad} }
+
+// figures are what is measured of a state, in the order of its metrics.
+var figures = []struct {
+	name          string
+	lowerIsBetter bool
+	margin        float64 // by which it may become worse, as a share
+	of            func(*result.Record) float64
+}{
+	{"latency", true, 0.03, medianLatency},
+	{"p99", true, 0.25, tail},
+	{"throughput", false, 0.03, medianRate(streamLoad)},
+	{"packets", false, 0.03, medianRate(packetLoad)},
+	{"cpu", true, 0.10, costPerByte},
+}
+
+// Metrics gives what is measured, and what decides for a profile: all that it is
+// meant to make better is a goal, of what is not the common figures are guarded.
+func Metrics(profile string) []search.Metric {
+	roles := map[string]search.Role{"latency": search.Goal, "throughput": search.Goal, "packets": search.Goal, "cpu": search.Goal, "p99": search.Watched}
+	switch profile {
+	case "latency":
+		roles["throughput"], roles["packets"], roles["cpu"] = search.Guard, search.Guard, search.Shown
+	case "throughput":
+		roles["latency"], roles["cpu"] = search.Guard, search.Shown
+	}
+	var all []search.Metric
+	for _, f := range figures {
+		all = append(all, search.Metric{Name: f.name, LowerIsBetter: f.lowerIsBetter, Role: roles[f.name], Margin: f.margin})
+	}
+	return all
+}
+
+// troubles are what else must not grow.
+var troubles = []struct {
+	name string
+	of   func(*result.Record) float64 // as a share of the packets
+}{
+	{"retransmits", retransmits},
+	{"checksum errors", func(r *result.Record) float64 { return counted(r, "tcp/checksum_errors", "udp/checksum_errors") }},
+	{"drops", func(r *result.Record) float64 {
+		return counted(r, "links/rx_dropped", "links/tx_dropped", "tcp/backlog_drops", "tcp/receive_queue_drops")
+	}},
+}
+
+// mostSteal is the share of the time in which the machine may have been taken away
+// from us; in more, a measurement is void.
+const mostSteal = 0.05
+
+// sampleOf reads the figures off a record.
+func sampleOf(r *result.Record) search.Sample {
+	var s search.Sample
+	for _, f := range figures {
+		s.Values = append(s.Values, f.of(r))
+	}
+	for _, t := range troubles {
+		s.Troubles = append(s.Troubles, t.of(r))
+	}
+	wall, steal := 0.0, 0.0
+	for _, m := range r.Meters {
+		if m.Name == "cpu" {
+			wall += float64(m.WallNs)
+			steal += float64(m.Values["steal"])
+		}
+	}
+	if wall > 0 && steal/wall > mostSteal {
+		s.Void = fmt.Sprintf("the hypervisor took the CPU away for %.0f %% of the time", 100*steal/wall)
+	}
+	return s
+}
+
+// through tells whether anything came through at all; else why not.
+func through(r *result.Record) error {
+	for _, f := range figures {
+		if !math.IsNaN(f.of(r)) {
+			return nil
+		}
+	}
+	for _, w := range r.Warnings {
+		return fmt.Errorf("%s: %s", w.Cell, w.Text)
+	}
+	return fmt.Errorf("nothing came through")
+}
+
+// loadOf is the load of a slice's or a meter's cell.
+func loadOf(r *result.Record, cell string) string {
+	for _, c := range r.Plan.Cells {
+		if c.Name == cell {
+			return c.Load
+		}
+	}
+	return ""
+}
+
+// medianOf is the median of what the slices of a load give; NaN for none.
+func medianOf(r *result.Record, load string, of func(result.Slice) (float64, bool)) float64 {
+	var all []float64
+	for _, s := range r.Slices {
+		if loadOf(r, s.Cell) != load {
+			continue
+		}
+		if v, ok := of(s); ok && v > 0 {
+			all = append(all, v)
+		}
+	}
+	return stats.Median(all)
+}
+
+func medianLatency(r *result.Record) float64 {
+	return medianOf(r, latencyLoad, func(s result.Slice) (float64, bool) {
+		if s.Latency == nil || s.Latency.Replies == 0 {
+			return 0, false
+		}
+		return float64(s.Latency.RTTMedian) / 2, true
+	})
+}
+
+func medianRate(load string) func(*result.Record) float64 {
+	return func(r *result.Record) float64 {
+		return medianOf(r, load, func(s result.Slice) (float64, bool) {
+			if s.Stream == nil || s.Stream.RateNs == 0 {
+				return 0, false
+			}
+			return float64(s.Stream.RateMessages) / float64(s.Stream.RateNs) * 1e9, true
+		})
+	}
+}
+
+// tail is the 99th percentile of all round trips together; a percentile of few is
+// none.
+func tail(r *result.Record) float64 {
+	const q = 0.99
+	var all []stats.Histogram
+	for _, s := range r.Slices {
+		if s.Latency == nil || len(s.Latency.RTT) == 0 {
+			continue
+		}
+		buckets, err := result.RTTBuckets(s.Latency.RTT)
+		if err != nil {
+			continue
+		}
+		h := make(stats.Histogram, len(buckets))
+		for i, b := range buckets {
+			h[i] = stats.Bucket(b)
+		}
+		all = append(all, h)
+	}
+	for _, p := range stats.Percentiles(all, []float64{q}, stats.Bootstrap{}) {
+		return p.Value
+	}
+	return math.NaN()
+}
+
+// costPerByte is the CPU time of all cores, ns, for a byte of the stream.
+func costPerByte(r *result.Record) float64 {
+	bytes, busy := 0.0, 0.0
+	for _, s := range r.Slices {
+		if s.Stream != nil && loadOf(r, s.Cell) == streamLoad {
+			bytes += float64(s.Stream.RecvBytes)
+		}
+	}
+	for _, m := range r.Meters {
+		if m.Name == "cpu" && loadOf(r, m.Cell) == streamLoad {
+			busy += float64(m.Values["busy"])
+		}
+	}
+	if bytes == 0 || busy == 0 {
+		return math.NaN()
+	}
+	return busy / bytes
+}
+
+func retransmits(r *result.Record) float64 {
+	packets, again := 0.0, 0.0
+	for _, s := range r.Slices {
+		if s.Stream != nil && loadOf(r, s.Cell) == streamLoad {
+			packets += float64(s.Stream.Packets)
+			again += float64(s.Stream.Retransmits)
+		}
+	}
+	if packets == 0 {
+		return 0
+	}
+	return min(1, again/packets)
+}
+
+// counted adds counters of the TCP loads up, as a share of the segments that were
+// sent. Datagrams that are sent as fast as it goes are lost anyway.
+func counted(r *result.Record, keys ...string) float64 {
+	segments, sum := 0.0, 0.0
+	for _, m := range r.Meters {
+		if loadOf(r, m.Cell) == packetLoad {
+			continue
+		}
+		segments += float64(m.Values["tcp/out_segments"])
+		for _, k := range keys {
+			sum += float64(m.Values[k])
+		}
+	}
+	if segments == 0 {
+		return 0
+	}
+	return min(1, sum/segments)
+}

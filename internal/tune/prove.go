@@ -1,0 +1,229 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/search"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Candidate is one value of one knob that may help, with all that it is turned on.
+type Candidate struct {
+	Name   string // unique: "tcp.cc=bbr on pods"
+	Group  string // of candidates that exclude each other: values of one ladder; empty: none
+	Wishes []Wish
+}
+
+// Unfit is a candidate that could not even be tried.
+type Unfit struct {
+	Name string `json:"name"`
+	Why  string `json:"why"`
+}
+
+// Proof is a search for the smallest set of candidates that helps.
+type Proof struct {
+	Journal    *journal.Journal
+	Machine    knob.Machine
+	Gauge      Gauge
+	Metrics    []search.Metric
+	Candidates []Candidate
+	Options    search.Options
+}
+
+// Proved is what a proof found.
+type Proved struct {
+	*search.Result
+	Unfit []Unfit     `json:"unfit,omitempty"`
+	Keep  []Candidate `json:"-"` // of Result.Set
+}
+
+// Do searches. Whatever happens, it leaves the machine as it was; of a process that
+// is killed "venturi undo" takes back what it left. The result is there, as far as
+// it came, also with an error. Errors: the machine is too noisy for anything to be
+// shown; a value could not be brought back.
+func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
+	found = &Proved{Result: &search.Result{Set: []string{}}}
+	tx, err := p.Journal.Begin(0)
+	if err != nil {
+		return found, err
+	}
+	defer func() { err = errors.Join(err, p.takeBack(tx)) }()
+	states, fit, unfit, err := prepare(ctx, tx, p.Machine, p.Candidates)
+	found.Unfit = unfit
+	if err != nil || len(fit) == 0 {
+		return found, err
+	}
+	problem := search.Problem{Metrics: p.Metrics, Couples: couples(fit)}
+	for _, t := range troubles {
+		problem.Troubles = append(problem.Troubles, t.name)
+	}
+	for _, c := range fit {
+		problem.Knobs = append(problem.Knobs, search.Knob{Name: c.Name, Group: c.Group})
+	}
+	found.Result, err = search.Do(ctx, problem, bench{states, p.Gauge}, p.Options)
+	for _, c := range fit {
+		for _, name := range found.Set {
+			if name == c.Name {
+				found.Keep = append(found.Keep, c)
+			}
+		}
+	}
+	var noisy *search.NoisyError
+	if errors.As(err, &noisy) {
+		err = verr.Wrap(verr.Failed, "cannot prove anything on this machine now", noisy, "let it do nothing else meanwhile, give a larger --budget, or ask for larger effects only: --effect 20%")
+	}
+	return found, err
+}
+
+// takeBack undoes all that the proof wrote. It does not end with a context: when a
+// search is interrupted, this still has to be done.
+func (p Proof) takeBack(tx *journal.Tx) error {
+	failed := []error{tx.End()}
+	outcomes, err := p.Journal.Undo([]int{tx.ID()}, journal.How{})
+	failed = append(failed, err)
+	for _, o := range outcomes {
+		if o.Err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", o.Entry.Cell, o.Err))
+		}
+	}
+	return verr.Wrap(verr.Failed, "cannot take back all that was tried", errors.Join(failed...), fmt.Sprintf("try again with: venturi undo %d", tx.ID()))
+}
+
+// bench measures states by switching to them.
+type bench struct {
+	states *switches
+	gauge  Gauge
+}
+
+// Pair is of [search.Bench].
+func (b bench) Pair(ctx context.Context, first, second search.State) (x, y search.Sample, err error) {
+	if x, err = b.one(ctx, first); err != nil {
+		return x, y, err
+	}
+	y, err = b.one(ctx, second)
+	return x, y, err
+}
+
+func (b bench) one(ctx context.Context, s search.State) (search.Sample, error) {
+	if err := b.states.turn(s); err != nil {
+		return search.Sample{}, err
+	}
+	rec, err := b.gauge.Once(ctx)
+	if err != nil {
+		return search.Sample{}, err
+	}
+	if why := through(rec); why != nil {
+		return search.Sample{}, &search.BrokenError{State: s, Err: why}
+	}
+	return sampleOf(rec), nil
+}
+
+// couple are knobs that are known to help only together, or to hide each other.
+var couple = [][2]string{
+	{"nic.coalesce", "net.busy_poll"},
+	{"net.busy_poll", "nic.defer_irq"},
+	{"cpu.governor", "cpu.dma_latency"},
+	{"nic.ring", "net.budget"},
+	{"nic.seg", "virt.tx_csum"},
+	{"tcp.cc", "net.qdisc"},
+}
+
+// couples gives the first values of such knobs that are among the candidates.
+func couples(all []Candidate) (pairs [][]int) {
+	first := func(name string) int {
+		for i, c := range all {
+			if c.Wishes[0].Knob.Name == name {
+				return i
+			}
+		}
+		return -1
+	}
+	for _, c := range couple {
+		if a, b := first(c[0]), first(c[1]); a >= 0 && b >= 0 {
+			pairs = append(pairs, []int{a, b})
+		}
+	}
+	return pairs
+}
+
+// Candidates puts the wishes of a profile together: all targets of a step are one
+// candidate, and each value of its ladder is.
+func Candidates(wishes []Wish) []Candidate {
+	var all []Candidate
+	at := map[string]int{}
+	for _, w := range wishes {
+		values, group := []string{w.Value}, ""
+		if len(w.Ladder) > 0 {
+			values, group = w.Ladder, w.Knob.Name+stepOf(w)
+		}
+		for _, v := range values {
+			own := w
+			own.Value, own.Ladder = v, nil
+			name := w.Knob.Name + "=" + v + stepOf(w)
+			if i, known := at[name]; known {
+				all[i].Wishes = append(all[i].Wishes, own)
+				continue
+			}
+			at[name] = len(all)
+			all = append(all, Candidate{Name: name, Group: group, Wishes: []Wish{own}})
+		}
+	}
+	return all
+}
+
+// stepOf tells steps of a profile that turn one knob apart.
+func stepOf(w Wish) string {
+	if w.Step == nil || w.Step.On == "" {
+		return ""
+	}
+	return " on " + string(w.Step.On)
+}
+
+// places stand for targets that are gone with the lab in which something was shown.
+var places = map[Group]string{
+	Pods: "--netns POD", Tunnels: "--dev TUNNEL", Veths: "--dev VETH", NICs: "--dev NIC", Machines: "", Host: "",
+}
+
+// Commands are what would make a candidate's changes. Those of a lab are told by
+// what kind of target they are to be made on; exact is for one that stays.
+func (c Candidate) Commands(exact bool) []string {
+	var all []string
+	for _, w := range c.Wishes {
+		words := []string{"venturi knob set", w.Knob.Name, w.Value}
+		if place, gone := places[group(w)]; gone && !exact {
+			words = append(words, place)
+		} else {
+			words = append(words, flags(w.Target)...)
+		}
+		command := strings.TrimSpace(strings.Join(words, " "))
+		if !slices.Contains(all, command) {
+			all = append(all, command)
+		}
+	}
+	return all
+}
+
+func group(w Wish) Group {
+	if w.Step == nil {
+		return ""
+	}
+	return w.Step.On
+}
+
+func flags(t knob.Target) (words []string) {
+	for _, f := range []struct{ flag, value string }{{"--dev", t.Device}, {"--netns", t.Netns}, {"--manifest", t.File}, {"--db", t.Switch}} {
+		if f.value != "" {
+			words = append(words, f.flag, f.value)
+		}
+	}
+	return words
+}
+
+// Of lists the targets of a group.
+func (t Targets) Of(g Group) []knob.Target { return t.of(g) }

@@ -1,0 +1,173 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/search"
+)
+
+// switches turn candidates on and off, any number of times, inside of one
+// transaction that is undone in the end. Each candidate was set once, by the
+// journal's rules, so that a process that is killed leaves nothing that
+// "venturi undo" does not know.
+type switches struct {
+	tx    *journal.Tx
+	cells []*switched // in the order of their writes
+	now   search.State
+}
+
+// switched is one cell that candidates write.
+type switched struct {
+	cell   change.Cell
+	knob   string
+	base   change.Value
+	values map[int]change.Value // by candidate
+	// entry of a cell that a single candidate writes, which is swung: both values
+	// are on disk. A cell that several write is written by the journal each time,
+	// for it must know which of them stands.
+	entry *journal.Entry
+}
+
+// settling is how long what a write of a kind disturbs takes to calm down; all
+// others take hardly any time.
+var settling = map[string]time.Duration{
+	"rings": time.Second, "ring": time.Second, "channels": time.Second, "mtu": 500 * time.Millisecond,
+	"link": 100 * time.Millisecond, "qdisc": 50 * time.Millisecond, "feature": 20 * time.Millisecond,
+	"rss": 200 * time.Millisecond, "coalesce": 20 * time.Millisecond,
+}
+
+const shortSettling = 2 * time.Millisecond
+
+// prepare sets each candidate once, sees that it takes effect, and takes it back.
+// It gives the candidates that can be switched, and why the others cannot.
+func prepare(ctx context.Context, tx *journal.Tx, m knob.Machine, all []Candidate) (*switches, []Candidate, []Unfit, error) {
+	s := &switches{tx: tx}
+	shared := sharedCells(m, all)
+	var fit []Candidate
+	var unfit []Unfit
+	for _, c := range all {
+		if err := ctx.Err(); err != nil {
+			return s, nil, nil, err
+		}
+		entries, err := setAll(tx, m, c)
+		if err == nil && len(entries) == 0 {
+			unfit = append(unfit, Unfit{c.Name, "it is so already"})
+			continue
+		}
+		if err != nil {
+			unfit = append(unfit, Unfit{c.Name, reason(err)})
+			continue
+		}
+		n := len(fit)
+		fit = append(fit, c)
+		for _, e := range entries {
+			s.learn(n, e, shared[e.Cell.ID()])
+		}
+		s.now = search.State{n}
+		if err := s.turn(nil); err != nil {
+			return s, nil, nil, fmt.Errorf("take %s back: %w", c.Name, err)
+		}
+	}
+	return s, fit, unfit, nil
+}
+
+// setAll sets a candidate's wishes, all or none.
+func setAll(tx *journal.Tx, m knob.Machine, c Candidate) ([]*journal.Entry, error) {
+	var entries []*journal.Entry
+	for _, w := range c.Wishes {
+		written, err := Set(tx, m, w)
+		if err != nil {
+			return nil, errors.Join(err, tx.Revert(entries, "another write of "+c.Name+" failed"))
+		}
+		entries = append(entries, written...)
+	}
+	return entries, nil
+}
+
+// sharedCells tells which cells would be written more than once.
+func sharedCells(m knob.Machine, all []Candidate) map[string]bool {
+	once, shared := map[string]bool{}, map[string]bool{}
+	for _, c := range all {
+		for _, w := range c.Wishes {
+			writes, err := w.Knob.Plan(m, w.Target, w.Value)
+			if err != nil {
+				continue // setting it will say why
+			}
+			for _, write := range writes {
+				id := write.Cell.ID()
+				shared[id] = once[id]
+				once[id] = true
+			}
+		}
+	}
+	return shared
+}
+
+// learn notes what a candidate wrote.
+func (s *switches) learn(candidate int, e *journal.Entry, shared bool) {
+	for _, c := range s.cells {
+		if c.cell.ID() == e.Cell.ID() {
+			c.values[candidate], c.entry = *e.Found, nil
+			return
+		}
+	}
+	c := &switched{cell: e.Cell, knob: e.Knob, base: e.Old, values: map[int]change.Value{candidate: *e.Found}}
+	if !shared {
+		c.entry = e
+	}
+	s.cells = append(s.cells, c)
+}
+
+// want is what the cell holds in a state.
+func (c *switched) want(state search.State) change.Value {
+	v := c.base
+	for _, k := range state {
+		if own, writes := c.values[k]; writes {
+			v = own
+		}
+	}
+	return v
+}
+
+// turn brings the machine into a state: first what goes back, in the opposite order
+// of how it was written, then what is turned on.
+func (s *switches) turn(to search.State) error {
+	var back, on []*switched
+	settle := time.Duration(0)
+	for _, c := range s.cells {
+		want := c.want(to)
+		if want.Equal(c.want(s.now)) {
+			continue
+		}
+		settle = max(settle, shortSettling, settling[c.cell.Store])
+		if want.Equal(c.base) {
+			back = append(back, c)
+		} else {
+			on = append(on, c)
+		}
+	}
+	slices.Reverse(back)
+	for _, c := range append(back, on...) {
+		if err := s.write(c, c.want(to)); err != nil {
+			return err
+		}
+	}
+	s.now = to
+	time.Sleep(settle)
+	return nil
+}
+
+func (s *switches) write(c *switched, v change.Value) error {
+	if c.entry != nil {
+		return s.tx.Swing(c.entry, !v.Equal(c.base))
+	}
+	_, err := s.tx.Set(c.knob, change.Write{Cell: c.cell, Value: v})
+	return err
+}

@@ -1,0 +1,142 @@
+package verify
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/tune"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Fault is something that is put wrong on a path, for a proof to find what mends it.
+type Fault struct {
+	Name  string
+	Title string
+	Path  string // what is measured
+	Wire  string
+	Knob  string // that is turned the wrong way
+	On    []tune.Group
+	Bad   string
+	Good  string
+}
+
+// Faults are those that a proof must find, on paths on which each of them matters.
+func Faults(lastCPU int) []Fault {
+	return []Fault{
+		{Name: "csum", Title: "checksum offload off on the tunnel device", Path: "vxlan",
+			Knob: "virt.tx_csum", On: []tune.Group{tune.Tunnels}, Bad: "off", Good: "on"},
+		{Name: "gro", Title: "GRO off on network cards that do not get whole segments", Path: "vxlan", Wire: "tso=off,gro=on",
+			Knob: "nic.gro", On: []tune.Group{tune.NICs, tune.Tunnels, tune.Veths}, Bad: "off", Good: "on"},
+		{Name: "seg", Title: "segmentation offload off on the pods' devices", Path: "vxlan",
+			Knob: "nic.seg", On: []tune.Group{tune.Veths}, Bad: "off", Good: "on"},
+		{Name: "bbr", Title: "bbr in place of reno in the pods", Path: "vxlan",
+			Knob: "tcp.cc", On: []tune.Group{tune.Pods}, Bad: "bbr", Good: "reno"},
+		{Name: "rps", Title: "RPS sends all packets to one core", Path: "vxlan",
+			Knob: "net.rps", On: []tune.Group{tune.NICs, tune.Veths, tune.Tunnels}, Bad: strconv.Itoa(lastCPU), Good: "off"},
+	}
+}
+
+// FindFault gives a fault by its name.
+func FindFault(name string, lastCPU int) (Fault, error) {
+	var names []string
+	for _, f := range Faults(lastCPU) {
+		if f.Name == name {
+			return f, nil
+		}
+		names = append(names, f.Name)
+	}
+	return Fault{}, verr.New(verr.Usage, fmt.Sprintf("unknown fault %q", name), "there is none of that name", "choose from: "+strings.Join(names, ", "))
+}
+
+// wishes are those of one value of the fault's knob, on all that it is planted on. A
+// device that has no such thing is left out.
+func (f Fault) wishes(m knob.Machine, t tune.Targets, value string) ([]tune.Wish, error) {
+	entry, err := knob.Find(f.Knob)
+	if err != nil {
+		return nil, err
+	}
+	var wishes []tune.Wish
+	var why error
+	for _, g := range f.On {
+		for _, on := range t.Of(g) {
+			if _, err := entry.Get(m, on); err != nil {
+				why = err
+				continue
+			}
+			wishes = append(wishes, tune.Wish{Knob: entry, Target: on, Value: value})
+		}
+	}
+	if len(wishes) == 0 && why != nil {
+		return nil, fmt.Errorf("plant %s: %w", f.Name, why)
+	}
+	return wishes, nil
+}
+
+// placebos are settings that guides to tuning are full of, and that cannot matter
+// to connections that are open: on each, a proof must say that nothing was shown.
+var placebos = []struct {
+	knob  string // of the table; or else
+	name  string // a sysctl of a namespace
+	on    tune.Group
+	value string
+}{
+	{knob: "tcp.fastopen", on: tune.Pods, value: "3"},
+	{knob: "net.listen", on: tune.Pods, value: "8192"},
+	{knob: "nic.txqueuelen", on: tune.Veths, value: "10000"},
+	{name: "net.ipv4.tcp_fin_timeout", on: tune.Pods, value: "15"},
+	{name: "net.ipv4.tcp_tw_reuse", on: tune.Pods, value: "1"},
+	{name: "net.ipv4.tcp_keepalive_time", on: tune.Pods, value: "600"},
+	{name: "net.ipv4.ip_local_port_range", on: tune.Pods, value: "1024 65000"},
+	{name: "net.ipv4.tcp_max_tw_buckets", on: tune.Pods, value: "200000"},
+	{name: "net.ipv4.tcp_synack_retries", on: tune.Pods, value: "2"},
+	{name: "net.ipv4.tcp_retries2", on: tune.Pods, value: "8"},
+}
+
+// placeboWishes are all of them, one candidate each.
+func placeboWishes(m knob.Machine, t tune.Targets) ([]tune.Candidate, error) {
+	var all []tune.Candidate
+	for _, p := range placebos {
+		entry := knob.Entry{Facts: knob.Facts{Name: p.name, Scope: knob.OfNetns}, Knob: plain(p.name)}
+		if p.knob != "" {
+			var err error
+			if entry, err = knob.Find(p.knob); err != nil {
+				return nil, err
+			}
+		}
+		c := tune.Candidate{Name: "placebo " + entry.Name}
+		for _, on := range t.Of(p.on) {
+			c.Wishes = append(c.Wishes, tune.Wish{Knob: entry, Target: on, Value: p.value})
+		}
+		if len(c.Wishes) > 0 {
+			all = append(all, c)
+		}
+	}
+	return all, nil
+}
+
+// plain is a sysctl as a knob of its own.
+type plain string
+
+func (s plain) cell(t knob.Target) (change.Cell, error) {
+	place, err := t.Place()
+	return change.Sysctl(place, string(s)), err
+}
+
+// Get is of [knob.Knob].
+func (s plain) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
+	c, err := s.cell(t)
+	if err != nil {
+		return knob.Reading{}, err
+	}
+	v, err := m.Cells.Read(c)
+	return knob.Reading{Value: strings.Join(strings.Fields(v.String()), " ")}, err
+}
+
+// Plan is of [knob.Knob].
+func (s plain) Plan(_ knob.Machine, t knob.Target, value string) ([]change.Write, error) {
+	c, err := s.cell(t)
+	return []change.Write{{Cell: c, Value: change.Text(value)}}, err
+}

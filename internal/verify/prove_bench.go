@@ -1,0 +1,216 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/search"
+	"github.com/venturi-net/venturi/internal/tune"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Proofs is the check of tune --prove: faults are planted on paths of a lab, and
+// what a proof keeps is counted. Beside what mends the fault it is offered ten
+// changes that cannot matter.
+type Proofs struct {
+	Faults  []string // names; none: all
+	Repeat  int      // proofs of each fault
+	Budget  time.Duration
+	MDE     float64
+	Seed    uint64
+	LastCPU int
+
+	Journal *journal.Journal
+	Machine knob.Machine
+}
+
+// DefaultProofs is what the claim about proofs rests on.
+func DefaultProofs() Proofs { return Proofs{Repeat: 10, Budget: 6 * time.Minute, Seed: 1} }
+
+// Bars of the check, as shares: faults whose mending was kept at least, and
+// placebos kept at most.
+const (
+	minKept  = 0.95
+	maxKept  = 0.02
+	mendName = "mend"
+)
+
+// Counts are what came out of proofs.
+type Counts struct {
+	Hits, Misses int // faults whose mending was kept, or was not
+	Alarms       int // placebos that were kept
+	Placebos     int // that were judged
+	Refused      int // proofs that the gate refused: misses, too
+}
+
+func (c *Counts) add(o Counts) {
+	c.Hits, c.Misses, c.Alarms, c.Placebos, c.Refused = c.Hits+o.Hits, c.Misses+o.Misses, c.Alarms+o.Alarms, c.Placebos+o.Placebos, c.Refused+o.Refused
+}
+
+// Check makes the proofs, prints each on w, and holds the counts against the bars.
+func (c Proofs) Check(ctx context.Context, w io.Writer, h compare.Host) error {
+	faults := Faults(c.LastCPU)
+	if len(c.Faults) > 0 {
+		faults = nil
+		for _, name := range c.Faults {
+			f, err := FindFault(name, c.LastCPU)
+			if err != nil {
+				return err
+			}
+			faults = append(faults, f)
+		}
+	}
+	if c.Repeat < 1 {
+		return verr.New(verr.Usage, fmt.Sprintf("cannot repeat proofs %d times", c.Repeat), "there is nothing to count", "ask for at least one")
+	}
+	var all Counts
+	start := time.Now()
+	for _, f := range faults {
+		fmt.Fprintf(w, "%s: %s\n", f.Name, f.Title)
+		counts, err := c.fault(ctx, w, h, f)
+		all.add(counts)
+		if err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(w, "\n%d proofs in %s, each at most %s\nhits: %d, misses: %d (%d of them refused as too noisy), false alarms: %d of %d placebos\n",
+		len(faults)*c.Repeat, time.Since(start).Round(time.Second), c.Budget, all.Hits, all.Misses, all.Refused, all.Alarms, all.Placebos)
+	return conclude(w, "proofs do not hold what they promise", []bar{
+		{fmt.Sprintf("faults mended: %d of %d, at least %.0f %%", all.Hits, all.Hits+all.Misses, 100*minKept),
+			float64(all.Hits) >= minKept*float64(all.Hits+all.Misses)},
+		{fmt.Sprintf("placebos kept: %d of %d, at most %.0f %%", all.Alarms, all.Placebos, 100*maxKept),
+			float64(all.Alarms) <= maxKept*float64(all.Placebos)},
+	})
+}
+
+// fault makes the proofs of one fault, in one lab.
+func (c Proofs) fault(ctx context.Context, w io.Writer, h compare.Host, f Fault) (counts Counts, err error) {
+	q := ProveRequest(f.Path, f.Wire)
+	q.Seed, q.Command = c.Seed, []string{"venturi", "verify", "proofs"}
+	p, err := OpenProve(ctx, q, h)
+	if err != nil {
+		return counts, err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	targets, err := p.Targets(tune.Targets{})
+	if err != nil {
+		return counts, err
+	}
+	seeds := rand.New(rand.NewPCG(c.Seed, 3))
+	for i := range c.Repeat {
+		start := time.Now()
+		proved, err := c.proof(ctx, p, f, targets, seeds.Uint64())
+		var noisy *search.NoisyError
+		if err != nil && !errors.As(err, &noisy) {
+			return counts, err
+		}
+		one := countOf(proved, noisy != nil)
+		counts.add(one)
+		fmt.Fprintf(w, "%3d/%d  %s  %s\n", i+1, c.Repeat, time.Since(start).Round(time.Second), tell(proved, noisy))
+	}
+	return counts, nil
+}
+
+// proof plants the fault, proves, and takes the fault back.
+func (c Proofs) proof(ctx context.Context, p *Prove, f Fault, targets tune.Targets, seed uint64) (proved *tune.Proved, err error) {
+	bad, err := f.wishes(c.Machine, targets, f.Bad)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := c.Journal.Begin(0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		outcomes, uerr := c.Journal.Undo([]int{tx.ID()}, journal.How{})
+		err = errors.Join(err, uerr)
+		for _, o := range outcomes {
+			err = errors.Join(err, o.Err)
+		}
+	}()
+	for _, w := range bad {
+		if _, err := tune.Set(tx, c.Machine, w); err != nil {
+			return nil, err
+		}
+	}
+	if err := tx.End(); err != nil {
+		return nil, err
+	}
+	good, err := f.wishes(c.Machine, targets, f.Good)
+	if err != nil {
+		return nil, err
+	}
+	candidates, err := placeboWishes(c.Machine, targets)
+	if err != nil {
+		return nil, err
+	}
+	candidates = append(candidates, tune.Candidate{Name: mendName, Wishes: good})
+	return tune.Proof{
+		Journal: c.Journal, Machine: c.Machine, Gauge: p.Gauge, Metrics: tune.Metrics("balanced"), Candidates: candidates,
+		Options: search.Options{Seed: seed, Budget: c.Budget, Now: time.Now, MDE: c.MDE},
+	}.Do(ctx)
+}
+
+// countOf counts one proof. One that was refused has judged no placebo.
+func countOf(p *tune.Proved, refused bool) (c Counts) {
+	if refused {
+		return Counts{Misses: 1, Refused: 1}
+	}
+	if slices.Contains(p.Set, mendName) {
+		c.Hits++
+	} else {
+		c.Misses++
+	}
+	for _, row := range p.Rows {
+		if row.Knob == mendName {
+			continue
+		}
+		c.Placebos++
+		if row.Verdict == search.Proven {
+			c.Alarms++
+		}
+	}
+	return c
+}
+
+// tell is one proof in a line.
+func tell(p *tune.Proved, noisy *search.NoisyError) string {
+	if noisy != nil {
+		return "refused: " + noisy.Error()
+	}
+	parts := []string{fmt.Sprintf("%d pairs, kept: %s", p.Pairs, strings.Join(p.Set, ", "))}
+	for _, row := range p.Rows {
+		if row.Knob != mendName {
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s %s", row.Verdict, row.For))
+		for _, e := range row.Effects {
+			text := fmt.Sprintf("%s %.3f", e.Metric, e.Value)
+			if !e.Open {
+				text += fmt.Sprintf(" [%.3f, %.3f]", e.Lo, e.Hi)
+			}
+			parts = append(parts, text)
+		}
+	}
+	if p.Why != "" {
+		parts = append(parts, p.Why)
+	}
+	for _, u := range p.Unfit {
+		parts = append(parts, u.Name+" not tried: "+u.Why)
+	}
+	var noise []string
+	for _, n := range p.Noise {
+		noise = append(noise, fmt.Sprintf("%s %.1f", n.Metric, 100*math.Abs(n.MDE)))
+	}
+	return strings.Join(parts, "; ") + "; smallest effects, %: " + strings.Join(noise, " ")
+}
