@@ -91,6 +91,14 @@ func kernelFileStore(root string) Store {
 		Read:  func(c Cell) (Value, error) { return readText(filepath.Join(root, c.Key)) },
 		Write: func(c Cell, v Value) error { return writeText(filepath.Join(root, c.Key), v) },
 		Alike: alikeText,
+		// Governor performance has a preference of its own.
+		Around: func(c Cell) ([]Cell, error) {
+			policy, ok := strings.CutSuffix(c.Key, "/scaling_governor")
+			if !ok {
+				return nil, nil
+			}
+			return []Cell{{Store: c.Store, Key: policy + "/energy_performance_preference"}}, nil
+		},
 	}
 }
 

@@ -1,4 +1,18 @@
 package knob
 
 // hostKnobs are those of the machine's processors and interrupts.
-func hostKnobs() []Entry { return nil }
+func hostKnobs() []Entry {
+	return []Entry{
+		cpuGovernor,
+		cpuEPP,
+		cpuEPB,
+		cpuMinPerf,
+		cpuBoost,
+		cpuResumeLatency,
+		cpuIdleDisable,
+		cpuSMT,
+		vmTHP,
+		numaPlace,
+		bootCmdline,
+	}
+}

@@ -1,0 +1,161 @@
+package knob
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// advice is a knob that is only read: what it shows is changed by other means.
+type advice struct {
+	name string
+	get  func(Machine) (Reading, error)
+	why  string // it is not changed here
+	do   string // instead
+}
+
+// Get is of [Knob].
+func (k advice) Get(m Machine, _ Target) (Reading, error) { return k.get(m) }
+
+// Plan is of [Knob]: there is none.
+func (k advice) Plan(Machine, Target, string) ([]change.Write, error) {
+	return nil, verr.New(verr.Missing, "cannot set "+k.name, k.why, k.do)
+}
+
+// cpuSMT is two threads to a core.
+var cpuSMT = Entry{
+	Facts: Facts{
+		Name:     "cpu.smt",
+		Title:    "Whether each core runs two threads (SMT, Hyper-Threading)",
+		Values:   "only read",
+		Scope:    OfMachine,
+		Helps:    []Effect{Throughput, Latency},
+		Risk:     "half of the cores go away: masks of interrupts and of RPS shift, and pinned pods lose theirs",
+		Needs:    "a machine, not a virtual one",
+		Grade:    GradeC,
+		Evidence: "ESnet: very inconsistent results, especially on AMD",
+		Undo:     "it is not changed",
+		Never:    "taking cores away moves what no undo brings back exactly, and a kubelet does not expect it",
+	},
+	Knob: advice{
+		name: "cpu.smt", why: "cores that go away take masks and pins with them, which no undo brings back",
+		do: "set it in the firmware, or by nosmt on the kernel's command line",
+		get: func(m Machine) (Reading, error) {
+			v, err := m.Cells.Read(change.Cell{Store: "kernel", Key: cpuFolder + "smt/control"})
+			if errors.Is(err, os.ErrNotExist) {
+				return Reading{}, noFiles(m, "cpu.smt", "it takes a kernel with CONFIG_HOTPLUG_SMT")
+			}
+			return Reading{Value: strings.TrimSpace(v.String())}, err
+		},
+	},
+}
+
+// vmTHP is large pages.
+var vmTHP = Entry{
+	Facts: Facts{
+		Name:     "vm.thp",
+		Title:    "Which memory gets large pages by itself (transparent huge pages)",
+		Values:   "always, madvise, never",
+		Scope:    OfMachine,
+		Helps:    []Effect{Latency},
+		Risk:     "programs that use much memory may slow down",
+		Needs:    "worth it where latency has outliers that the kernel's compaction explains",
+		Grade:    GradeC,
+		Evidence: "set by profiles of tuned; nobody gives a number for a network",
+		Undo:     "the old choice is written back; memory that was given stays as it is",
+	},
+	Knob: cpuFiles{
+		name: "vm.thp", pattern: "/sys/kernel/mm/transparent_hugepage/enabled", check: either("always", "madvise", "never"),
+		trials: []string{"never", "madvise"}, needs: "it takes a kernel with CONFIG_TRANSPARENT_HUGEPAGE",
+	},
+}
+
+// bootCmdline is what the kernel was started with.
+var bootCmdline = Entry{
+	Facts: Facts{
+		Name:     "boot.cmdline",
+		Title:    "What the kernel was started with that bears on networks",
+		Values:   "only read: iommu=pt, skew_tick=1, nohz_full, isolcpus, intel_idle.max_cstate, mitigations and the like",
+		Scope:    OfMachine,
+		Helps:    []Effect{Latency, Throughput},
+		Risk:     "the machine must be started anew, and may not come up",
+		Needs:    "a hand on the boot loader",
+		Grade:    GradeB,
+		Evidence: "up to 40 % for iommu=pt at 100 Gb/s (ESnet)",
+		Undo:     "it is not changed",
+		Never:    "it takes a restart of the machine",
+	},
+	Knob: advice{
+		name: "boot.cmdline", why: "it takes a restart of the machine",
+		do: "change it by the boot loader's own tools, such as grubby or /etc/default/grub",
+		get: func(m Machine) (Reading, error) {
+			v, err := m.Cells.Read(change.Cell{Store: "kernel", Key: "/proc/cmdline"})
+			if err != nil {
+				return Reading{}, err
+			}
+			var set []string
+			for _, word := range strings.Fields(v.String()) {
+				name, _, _ := strings.Cut(word, "=")
+				if slices.Contains(bootWords, name) {
+					set = append(set, word)
+				}
+			}
+			if len(set) == 0 {
+				return Reading{Value: "none"}, nil
+			}
+			return Reading{Value: strings.Join(set, " ")}, nil
+		},
+	},
+}
+
+var bootWords = []string{
+	"iommu", "intel_iommu", "amd_iommu", "skew_tick", "nohz", "nohz_full", "isolcpus", "rcu_nocbs", "irqaffinity",
+	"intel_idle.max_cstate", "processor.max_cstate", "idle", "intel_pstate", "amd_pstate", "mitigations", "nosmt", "hugepages",
+}
+
+// numaPlace is on which side of a machine what runs.
+var numaPlace = Entry{
+	Facts: Facts{
+		Name:     "numa.place",
+		Title:    "Whether pods and switches run on the card's side of the machine (NUMA)",
+		Values:   "only read: the node of each network card",
+		Scope:    OfMachine,
+		Helps:    []Effect{Latency, Throughput},
+		Risk:     "pods find no room when they may run on one side only",
+		Needs:    "more than one node",
+		Grade:    GradeB,
+		Evidence: "the wrong socket can halve throughput (ESnet, for interrupts and programs together)",
+		Undo:     "it is not changed",
+		Never:    "it takes a kubelet with another policy, and new pods",
+	},
+	Knob: advice{
+		name: "numa.place", why: "where pods run is the scheduler's to say",
+		do: "set topologyManagerPolicy and cpuManagerPolicy of the kubelet, and make the pods anew", get: cardsNodes,
+	},
+}
+
+func cardsNodes(m Machine) (Reading, error) {
+	root := filepath.Join("/", m.Root)
+	nodes, _ := filepath.Glob(filepath.Join(root, "sys/devices/system/node/node[0-9]*"))
+	if len(nodes) < 2 {
+		return Reading{Value: "one node"}, nil
+	}
+	files, err := filepath.Glob(filepath.Join(root, "sys/class/net/*/device/numa_node"))
+	if err != nil {
+		return Reading{}, err
+	}
+	var cards []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if n, bad := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && bad == nil && n >= 0 {
+			cards = append(cards, filepath.Base(filepath.Dir(filepath.Dir(file)))+"="+strconv.Itoa(n))
+		}
+	}
+	return Reading{Value: strings.Join(cards, " "), Note: strconv.Itoa(len(nodes)) + " nodes"}, nil
+}

@@ -1,0 +1,185 @@
+package knob
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// cpuGovernor is who chooses the clock of the cores.
+var cpuGovernor = Entry{
+	Facts: Facts{
+		Name:     "cpu.governor",
+		Title:    "Who chooses the clock of the cores (cpufreq governor)",
+		Values:   `performance, powersave, schedutil or what else there is, for all; or for each group of cores "policy0=performance policy1=powersave"`,
+		Scope:    OfMachine,
+		Helps:    []Effect{Latency, Throughput},
+		Risk:     "power and heat, and less of a budget for the highest clock",
+		Needs:    "a machine, not a virtual one, whose driver is of cpufreq",
+		Grade:    GradeC,
+		Evidence: "recommended by Kube-OVN, Cilium, and ESnet as the most important; nobody gives a number for it alone",
+		Undo:     "the old governor of each group is written back, and then the preference that it had",
+	},
+	Knob: cpuFiles{
+		name: "cpu.governor", pattern: "cpufreq/policy*/scaling_governor", choices: "scaling_available_governors",
+		trials: []string{"performance", "schedutil"}, needs: noCpufreq,
+		note: func(m Machine, q queue) string {
+			v, err := m.Cells.Read(change.Cell{Store: "kernel", Key: filepath.Join(filepath.Dir(q.cell.Key), "scaling_driver")})
+			if err != nil {
+				return ""
+			}
+			return "by driver " + strings.TrimSpace(v.String())
+		},
+	},
+}
+
+const noCpufreq = "the firmware may keep it to itself: look for a setting such as OS control of power"
+
+// cpuEPP is what the hardware is told to prefer.
+var cpuEPP = Entry{
+	Facts: Facts{
+		Name:     "cpu.epp",
+		Title:    "Whether the hardware prefers speed or power, when it chooses the clock itself (EPP)",
+		Values:   "performance, balance_performance, balance_power, power, default; or a number to 255",
+		Scope:    OfMachine,
+		Helps:    []Effect{Latency},
+		Risk:     "power",
+		Needs:    "intel_pstate or amd_pstate in active mode, and a governor other than performance, which has its own",
+		Grade:    GradeC,
+		Evidence: "set by the profiles of tuned, without a number",
+		Undo:     "the old preference of each group is written back",
+	},
+	Knob: cpuFiles{
+		name: "cpu.epp", pattern: "cpufreq/policy*/" + eppFile, choices: "energy_performance_available_preferences",
+		trials: []string{"performance", "balance_performance"}, needs: "it takes a driver that lets the hardware choose: intel_pstate or amd_pstate",
+		refuse: func(m Machine, q queue) error {
+			v, err := m.Cells.Read(change.Cell{Store: "kernel", Key: filepath.Join(filepath.Dir(q.cell.Key), "scaling_governor")})
+			if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(v.String()) != "performance" {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return verr.New(verr.Missing, "cannot set cpu.epp", "governor performance of "+q.name+" has its own, and the kernel takes no other", "leave it, or set cpu.governor to powersave first")
+		},
+	},
+}
+
+const eppFile = "energy_performance_preference"
+
+// cpuEPB is the older hint of the same kind.
+var cpuEPB = Entry{
+	Facts: Facts{
+		Name:     "cpu.epb",
+		Title:    "The hint to the hardware between speed and power (EPB)",
+		Values:   `0 (speed) to 15 (power), for all; or "cpu0=0 cpu1=6"`,
+		Scope:    OfMachine,
+		Helps:    []Effect{Latency},
+		Risk:     "power",
+		Needs:    "a processor of Intel's that has it",
+		Grade:    GradeC,
+		Evidence: "set by the profiles of tuned, without a number",
+		Undo:     "the old hint of each core is written back",
+	},
+	Knob: cpuFiles{
+		name: "cpu.epb", pattern: "cpu[0-9]*/power/energy_perf_bias", check: number(0, 15),
+		trials: []string{"0"}, needs: "it takes a processor of Intel's that has it",
+	},
+}
+
+// cpuMinPerf keeps the clock from going far down.
+var cpuMinPerf = Entry{
+	Facts: Facts{
+		Name:     "cpu.min_perf_pct",
+		Title:    "The lowest clock that the cores go down to, in percent of the highest",
+		Values:   "percent, such as 100",
+		Scope:    OfMachine,
+		Helps:    []Effect{Latency},
+		Risk:     "power and heat",
+		Needs:    "driver intel_pstate in active mode",
+		Grade:    GradeC,
+		Evidence: "set by the profiles of tuned, without a number",
+		Undo:     "the old percentage is written back",
+	},
+	Knob: cpuFiles{
+		name: "cpu.min_perf_pct", pattern: "intel_pstate/min_perf_pct", check: number(0, 100),
+		trials: []string{"100"}, needs: "it takes the driver intel_pstate",
+	},
+}
+
+// cpuBoost lets cores go beyond their base clock.
+var cpuBoost = Entry{
+	Facts: Facts{
+		Name:     "cpu.boost",
+		Title:    "Whether cores go beyond their base clock while there is room for it (turbo)",
+		Values:   "on, off",
+		Scope:    OfMachine,
+		Helps:    []Effect{Latency, Throughput},
+		Risk:     "on: the clock varies with heat and with what the neighbours do; off: everything is slower",
+		Needs:    "a machine, not a virtual one",
+		Grade:    GradeC,
+		Evidence: "recommended both ways: on for speed, off for times that vary less; without a number",
+		Undo:     "the old setting is written back",
+	},
+	Knob: boost{},
+}
+
+type boost struct{}
+
+// boostFiles are where it is said, and what says on.
+var boostFiles = []struct{ pattern, on, off string }{
+	{"cpufreq/boost", "1", "0"},
+	{"intel_pstate/no_turbo", "0", "1"},
+}
+
+// read gives the file, and what is on and off in it.
+func (boost) read(m Machine) (file queue, on, off string, err error) {
+	for _, f := range boostFiles {
+		found, err := coreFiles(m, f.pattern)
+		if err != nil {
+			return queue{}, "", "", err
+		}
+		if len(found) > 0 {
+			return found[0], f.on, f.off, nil
+		}
+	}
+	return queue{}, "", "", noFiles(m, "cpu.boost", noCpufreq)
+}
+
+// Get is of [Knob].
+func (k boost) Get(m Machine, _ Target) (Reading, error) {
+	file, on, _, err := k.read(m)
+	if err != nil {
+		return Reading{}, err
+	}
+	if file.now == on {
+		return Reading{Value: "on"}, nil
+	}
+	return Reading{Value: "off"}, nil
+}
+
+// Plan is of [Knob].
+func (k boost) Plan(m Machine, _ Target, value string) ([]change.Write, error) {
+	file, on, off, err := k.read(m)
+	if err != nil {
+		return nil, err
+	}
+	digit, ok := map[string]string{"on": on, "off": off}[value]
+	if !ok {
+		return nil, noSense("cpu.boost", value, errors.New("want on or off"))
+	}
+	return []change.Write{{Cell: file.cell, Value: change.Text(digit)}}, nil
+}
+
+// Range is of [Ranger].
+func (k boost) Range(m Machine, t Target) ([]string, error) {
+	now, err := k.Get(m, t)
+	if err != nil {
+		return nil, err
+	}
+	return always("on", "off")(now.Value), nil
+}
