@@ -20,7 +20,7 @@ type Prove struct {
 // What one measurement of a state is: slices of each load. It takes half a second,
 // so that two states are compared before the machine has changed.
 const (
-	proveRounds = 5
+	proveRounds = 4
 	proveSlice  = 20e6 // ns
 )
 

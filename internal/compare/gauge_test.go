@@ -1,0 +1,91 @@
+package compare
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// A gauge measures a path again and again, on fresh sockets, in one lab; and says
+// what it lies in.
+func TestGauge(t *testing.T) {
+	h := host(t, deaf{})
+	q := Request{Paths: []string{"vxlan"}, NoHost: true, NoCopy: true, Loads: []string{"tcp_lat", "tcp_bw"}, Slice: 5e6, Rounds: 2, Wait: true}
+	s, err := Open(t.Context(), q, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	g, err := s.Gauge(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		rec, err := g.Once(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cells := map[string]int{}
+		for _, slice := range rec.Slices {
+			if slice.Failed == "" {
+				cells[slice.Cell]++
+			}
+		}
+		if len(cells) != 2 || cells[load.CellName("tcp_lat", 1, 1, 0)] != 2 || len(rec.Meters) == 0 || len(rec.Warnings) != 0 {
+			t.Errorf("slices %v, %d meters, warnings %v", cells, len(rec.Meters), rec.Warnings)
+		}
+	}
+	spaces, err := s.Spaces()
+	if err != nil || len(spaces.Machines) != 2 || len(spaces.Pods) != 2 {
+		t.Fatalf("%+v, %v", spaces, err)
+	}
+	has := func(kind string, card bool) int {
+		n := 0
+		for _, d := range spaces.Devices {
+			if d.Kind == kind && d.Card == card {
+				n++
+			}
+		}
+		return n
+	}
+	if has("vxlan", false) != 2 || has("veth", true) != 2 || has("veth", false) != 4 || slices.ContainsFunc(spaces.Devices, func(d SpaceDevice) bool { return d.Name == "lo" }) {
+		t.Errorf("devices %+v", spaces.Devices)
+	}
+}
+
+// What is not there any more is told of in the record, and is tried anew.
+func TestGaugeOfCutPath(t *testing.T) {
+	h := host(t, deaf{})
+	q := Request{Paths: []string{"routed"}, NoHost: true, NoCopy: true, Loads: []string{"tcp_lat"}, Slice: 5e6, Rounds: 2, Wait: true}
+	s, err := Open(t.Context(), q, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	g, err := s.Gauge(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := s.lab.Arms[0].Ends[0][0]
+	testenv.In(t, pod.Namespace, func() error {
+		link, err := netlink.LinkByName(pod.Device)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetDown(link)
+	})
+	for range 2 {
+		rec, err := g.Once(t.Context())
+		if err != nil || len(rec.Warnings) == 0 || len(rec.Slices) > 0 && rec.Slices[0].Failed == "" {
+			t.Errorf("cut: %d slices, warnings %v, error %v", len(rec.Slices), rec.Warnings, err)
+		}
+	}
+}

@@ -1,0 +1,331 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/search"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// scales measure a shelf: how fast it is, its words say.
+type scales struct {
+	s     *shelf
+	rng   *rand.Rand
+	noise float64
+	speed func(words map[string]string) (latency, rate float64) // as factors, 1 being usual
+	seen  func(nth int) error                                   // told of each measurement; may be nil
+	n     int
+}
+
+func (g *scales) Once(context.Context) (*result.Record, error) {
+	g.n++
+	if g.seen != nil {
+		if err := g.seen(g.n); err != nil {
+			return nil, err
+		}
+	}
+	latency, rate := g.speed(g.s.words)
+	vary := func(v float64) int64 { return int64(v * math.Exp(g.noise*g.rng.NormFloat64())) }
+	rec := &result.Record{}
+	for _, load := range ProveLoads() {
+		rec.Plan.Cells = append(rec.Plan.Cells, result.Cell{Name: load + "/1", Load: load})
+	}
+	if rate == 0 {
+		rec.Warnings = []result.Warning{{Code: "arm-failed", Cell: "tcp_lat/1", Text: "no route to host"}}
+		return rec, nil
+	}
+	rec.Slices = []result.Slice{
+		{Cell: "tcp_lat/1", Latency: &result.Latency{Replies: 1000, RTTMedian: vary(5e7 * latency)}},
+		{Cell: "tcp_bw/1", Stream: &result.Stream{RateMessages: vary(1e6 * rate), RateNs: 1e9, RecvBytes: 1e9, Packets: 1e6}},
+		{Cell: "udp_bw/1", Stream: &result.Stream{RateMessages: vary(1e6 * rate), RateNs: 1e9}},
+	}
+	rec.Meters = []result.Meter{{Cell: "tcp_bw/1", Name: "cpu", WallNs: 1e9, Values: map[string]int64{"busy": vary(1e9)}}}
+	return rec, nil
+}
+
+func weigh(s *shelf, speed func(map[string]string) (latency, rate float64)) *scales {
+	return &scales{s: s, rng: rand.New(rand.NewPCG(1, 2)), noise: 0.01, speed: speed}
+}
+
+func candidate(key, value string) Candidate {
+	return Candidate{Name: key + "=" + value, Wishes: []Wish{wish(key, value)}}
+}
+
+func (s *shelf) proof(j *journal.Journal, g Gauge, candidates ...Candidate) Proof {
+	return Proof{Journal: j, Machine: s.m, Gauge: g, Metrics: Metrics("balanced"), Candidates: candidates, Options: search.Options{Seed: 5}}
+}
+
+// fast is a shelf on which a word that is good halves the latency.
+func fast(words map[string]string) (latency, rate float64) {
+	if words["a"] == "good" {
+		return 0.5, 1
+	}
+	return 1, 1
+}
+
+func TestProofFindsWhatHelpsAndLeavesNothing(t *testing.T) {
+	before := map[string]string{"a": "bad", "b": "2", "c": "3", "d": "4"}
+	s := newShelf(t, maps.Clone(before))
+	j := s.open(t)
+	got, err := s.proof(j, weigh(s, fast), candidate("a", "good"), candidate("b", "two"), candidate("c", "three"), candidate("d", "4")).Do(t.Context())
+	if err != nil || !slices.Equal(got.Set, []string{"a=good"}) || len(got.Keep) != 1 {
+		t.Fatalf("set %q, kept %d, error %v", got.Set, len(got.Keep), err)
+	}
+	if len(got.Unfit) != 1 || got.Unfit[0] != (Unfit{"d=4", "it is so already"}) {
+		t.Errorf("unfit %+v", got.Unfit)
+	}
+	if e := got.Confirm[0]; e.Metric != "latency" || e.Hi > 0.55 || e.Lo < 0.45 {
+		t.Errorf("confirmed %+v", got.Confirm)
+	}
+	if !maps.Equal(s.words, before) {
+		t.Errorf("left %v", s.words)
+	}
+	for _, txn := range j.History().Txns {
+		if txn.Open() || !txn.Ended {
+			t.Errorf("transaction %+v is open", txn)
+		}
+	}
+}
+
+// Values of one setting share a cell: each is tried from the same base.
+func TestProofOfLadder(t *testing.T) {
+	s := newShelf(t, map[string]string{"a": "1", "b": "x"})
+	var ladder []Candidate
+	for _, v := range []string{"2", "3", "4"} {
+		c := candidate("a", v)
+		c.Group = "a"
+		ladder = append(ladder, c)
+	}
+	speed := func(words map[string]string) (float64, float64) {
+		return 1, map[string]float64{"1": 1, "2": 1.2, "3": 1.6, "4": 1.3}[words["a"]]
+	}
+	got, err := s.proof(s.open(t), weigh(s, speed), append(ladder, candidate("b", "y"))...).Do(t.Context())
+	if err != nil || !slices.Equal(got.Set, []string{"a=3"}) || s.words["a"] != "1" || s.words["b"] != "x" {
+		t.Fatalf("set %q, left %v, error %v", got.Set, s.words, err)
+	}
+}
+
+// A process that is killed leaves nothing that undo does not take back, wherever
+// the search was: single cells and such that several candidates write.
+func TestProofKilled(t *testing.T) {
+	before := map[string]string{"a": "bad", "b": "1"}
+	s := newShelf(t, maps.Clone(before))
+	g := weigh(s, fast)
+	checked, dirty := 0, 0
+	g.seen = func(n int) error {
+		if n%7 != 0 {
+			return nil
+		}
+		checked++
+		if !maps.Equal(s.words, before) {
+			dirty++
+		}
+		// What is on disk now is all that the next process has.
+		other := newShelf(t, maps.Clone(s.words))
+		if err := os.CopyFS(other.folder+"/j", os.DirFS(s.folder)); err != nil {
+			return err
+		}
+		other.folder += "/j"
+		j, err := journal.Open(journal.Options{Folder: other.folder, Cells: other.m.Cells})
+		if err != nil {
+			return err
+		}
+		defer j.Close()
+		outcomes, err := j.Undo(nil, journal.How{})
+		for _, o := range outcomes {
+			err = errors.Join(err, o.Err)
+		}
+		if err != nil || !maps.Equal(other.words, before) {
+			t.Errorf("measurement %d: from %v undone to %v, %v", n, s.words, other.words, err)
+		}
+		return nil
+	}
+	two, three := candidate("b", "2"), candidate("b", "3")
+	two.Group, three.Group = "b", "b"
+	if _, err := s.proof(s.open(t), g, candidate("a", "good"), two, three).Do(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if checked < 10 || dirty < 5 {
+		t.Errorf("looked %d times, %d of them in a changed state: that shows nothing", checked, dirty)
+	}
+}
+
+func TestProofInterrupted(t *testing.T) {
+	before := map[string]string{"a": "bad", "b": "1"}
+	s := newShelf(t, maps.Clone(before))
+	ctx, stop := context.WithCancel(t.Context())
+	g := weigh(s, fast)
+	g.seen = func(n int) error {
+		if n == 60 {
+			stop()
+		}
+		return ctx.Err()
+	}
+	got, err := s.proof(s.open(t), g, candidate("a", "good"), candidate("b", "2")).Do(ctx)
+	if !errors.Is(err, context.Canceled) || !maps.Equal(s.words, before) || len(got.Set) != 0 {
+		t.Errorf("set %q, left %v, error %v", got.Set, s.words, err)
+	}
+}
+
+// Where somebody else changes what is being tried, his value stands, and the error
+// says how to go on.
+func TestProofMeetsSomebodyElse(t *testing.T) {
+	s := newShelf(t, map[string]string{"a": "bad", "b": "1"})
+	g := weigh(s, fast)
+	g.seen = func(n int) error {
+		if n == 60 {
+			s.words["b"] = "theirs"
+		}
+		return nil
+	}
+	_, err := s.proof(s.open(t), g, candidate("a", "good"), candidate("b", "2")).Do(t.Context())
+	var conflict *journal.ConflictError
+	if !errors.As(err, &conflict) || s.words["b"] != "theirs" || s.words["a"] != "bad" || !strings.Contains(err.Error(), "venturi undo 1") {
+		t.Errorf("left %v, error %v", s.words, err)
+	}
+}
+
+// A change that cuts the path is harmful, and the path works again.
+func TestProofOfCut(t *testing.T) {
+	s := newShelf(t, map[string]string{"a": "bad", "b": "1"})
+	speed := func(words map[string]string) (latency, rate float64) {
+		if words["b"] == "cut" {
+			return 1, 0
+		}
+		return fast(words)
+	}
+	got, err := s.proof(s.open(t), weigh(s, speed), candidate("a", "good"), candidate("b", "cut")).Do(t.Context())
+	if err != nil || !slices.Equal(got.Set, []string{"a=good"}) {
+		t.Fatalf("set %q, error %v", got.Set, err)
+	}
+	if r := got.Rows[1]; r.Verdict != search.Harmful || !strings.Contains(r.Why, "no route to host") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestProofRefusedByNoise(t *testing.T) {
+	s := newShelf(t, map[string]string{"a": "bad"})
+	g := weigh(s, fast)
+	g.noise = 0.5
+	_, err := s.proof(s.open(t), g, candidate("a", "good")).Do(t.Context())
+	var noisy *search.NoisyError
+	if !errors.As(err, &noisy) || verr.Code(err) != verr.Failed || s.words["a"] != "bad" {
+		t.Errorf("left %v, error %v", s.words, err)
+	}
+}
+
+func TestProofOfRefusedValue(t *testing.T) {
+	s := newShelf(t, map[string]string{"a": "bad", "b": "1"})
+	s.written = func(key string) error {
+		if key == "b" {
+			return errors.New("not here")
+		}
+		return nil
+	}
+	got, err := s.proof(s.open(t), weigh(s, fast), candidate("a", "good"), candidate("b", "2")).Do(t.Context())
+	if err != nil || len(got.Unfit) != 1 || !strings.Contains(got.Unfit[0].Why, "not here") || !slices.Equal(got.Set, []string{"a=good"}) {
+		t.Errorf("%+v, error %v", got, err)
+	}
+}
+
+func TestCandidatesAndTheirCommands(t *testing.T) {
+	entry := knob.Entry{Facts: knob.Facts{Name: "nic.ring"}, Knob: word{key: "a"}}
+	step := &Step{On: NICs}
+	all := Candidates([]Wish{
+		{Knob: entry, Target: knob.Target{Device: "eth0", Netns: "/run/netns/x"}, Value: "rx=1", Ladder: []string{"rx=1", "rx=2"}, Step: step},
+		{Knob: entry, Target: knob.Target{Device: "eth1"}, Value: "rx=1", Ladder: []string{"rx=1"}, Step: step},
+		{Knob: entry, Target: knob.Target{Device: "eth2"}, Value: "rx=9"},
+	})
+	var got []string
+	for _, c := range all {
+		got = append(got, fmt.Sprintf("%s (%s) %d: %s", c.Name, c.Group, len(c.Wishes), strings.Join(c.Commands(true), "; ")))
+	}
+	want := []string{
+		"nic.ring=rx=1 on nics (nic.ring on nics) 2: venturi knob set nic.ring rx=1 --dev eth0 --netns /run/netns/x; venturi knob set nic.ring rx=1 --dev eth1",
+		"nic.ring=rx=2 on nics (nic.ring on nics) 1: venturi knob set nic.ring rx=2 --dev eth0 --netns /run/netns/x",
+		"nic.ring=rx=9 () 1: venturi knob set nic.ring rx=9 --dev eth2",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if c := all[0].Commands(false); !slices.Equal(c, []string{"venturi knob set nic.ring rx=1 --dev NIC"}) {
+		t.Errorf("of a lab: %q", c)
+	}
+}
+
+func TestTurnSettles(t *testing.T) {
+	s := newShelf(t, map[string]string{"a": "bad"})
+	j := s.open(t)
+	tx, err := j.Begin(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	states, fit, _, err := prepare(t.Context(), tx, s.m, []Candidate{candidate("a", "good")})
+	if err != nil || len(fit) != 1 {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if err := states.turn(search.State{0}); err != nil || s.words["a"] != "good" {
+		t.Fatalf("%v, %v", s.words, err)
+	}
+	if time.Since(start) < shortSettling {
+		t.Error("it did not wait")
+	}
+	if err := states.turn(nil); err != nil || s.words["a"] != "bad" {
+		t.Fatalf("%v, %v", s.words, err)
+	}
+}
+
+func TestSampleOfRecord(t *testing.T) {
+	rec := &result.Record{Plan: result.Plan{Cells: []result.Cell{{Name: "l", Load: latencyLoad}, {Name: "s", Load: streamLoad}, {Name: "p", Load: packetLoad}}}}
+	h := result.NewRTT()
+	for i := range int64(2000) {
+		_ = h.RecordValue(1000 + i)
+	}
+	rtt, err := result.EncodeRTT(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.Slices = []result.Slice{
+		{Cell: "l", Latency: &result.Latency{Replies: 1, RTTMedian: 20}},
+		{Cell: "l", Latency: &result.Latency{Replies: 1, RTTMedian: 40, RTT: rtt}},
+		{Cell: "l", Latency: &result.Latency{Replies: 1, RTTMedian: 900}},
+		{Cell: "s", Stream: &result.Stream{RateMessages: 5, RateNs: 1e9, RecvBytes: 100, Packets: 200, Retransmits: 4}},
+		{Cell: "p", Stream: &result.Stream{RateMessages: 7, RateNs: 1e9, RecvBytes: 1}},
+	}
+	rec.Meters = []result.Meter{
+		{Cell: "s", Name: "cpu", WallNs: 1000, Values: map[string]int64{"busy": 400, "steal": 10}},
+		{Cell: "s", Name: "tcp", Values: map[string]int64{"tcp/out_segments": 100, "tcp/checksum_errors": 3}},
+		{Cell: "p", Name: "udp", Values: map[string]int64{"udp/checksum_errors": 50}},
+		{Cell: "s", Name: "links", Values: map[string]int64{"links/rx_dropped": 2}},
+	}
+	s := sampleOf(rec)
+	for i, want := range []float64{20, 2979, 5, 7, 4} {
+		if math.Abs(s.Values[i]-want) > 0.005*want {
+			t.Errorf("%s is %v, want %v", figures[i].name, s.Values[i], want)
+		}
+	}
+	if want := []float64{0.02, 0.03, 0.02}; !slices.Equal(s.Troubles, want) || s.Void != "" {
+		t.Errorf("troubles %v, want %v; void %q", s.Troubles, want, s.Void)
+	}
+	rec.Meters[0].Values["steal"] = 100
+	if s := sampleOf(rec); !strings.Contains(s.Void, "10 %") {
+		t.Errorf("void %q", s.Void)
+	}
+	if err := through(&result.Record{Warnings: []result.Warning{{Cell: "l", Text: "shut"}}}); err == nil || err.Error() != "l: shut" {
+		t.Errorf("error %v", err)
+	}
+}
