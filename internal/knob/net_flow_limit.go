@@ -105,26 +105,16 @@ func coresOfMask(mask string) (string, error) {
 
 // maskOfCores is the other way round.
 func maskOfCores(list string) (string, error) {
-	if list == "none" {
-		return "0", nil
+	numbers, err := numbersIn(list)
+	if err != nil {
+		return "", err
 	}
-	var words []uint32
-	for span := range strings.SplitSeq(list, ",") {
-		from, to, ranged := strings.Cut(strings.TrimSpace(span), "-")
-		if !ranged {
-			to = from
+	words := []uint32{0}
+	for _, core := range numbers {
+		for len(words) <= core/maskWord {
+			words = append(words, 0)
 		}
-		first, err1 := strconv.Atoi(from)
-		last, err2 := strconv.Atoi(to)
-		if err1 != nil || err2 != nil || first < 0 || last < first || last >= mostCores {
-			return "", fmt.Errorf("%q is no core and no range of cores", span)
-		}
-		for core := first; core <= last; core++ {
-			for len(words) <= core/maskWord {
-				words = append(words, 0)
-			}
-			words[core/maskWord] |= 1 << (core % maskWord)
-		}
+		words[core/maskWord] |= 1 << (core % maskWord)
 	}
 	text := strconv.FormatUint(uint64(words[len(words)-1]), 16)
 	for i := len(words) - 2; i >= 0; i-- {
