@@ -47,7 +47,7 @@ var mtuPodBelow = Rule{
 func eachPod(v *View, off func(s *Space, pod, tunnel *machine.NetDevice) bool) []Finding {
 	return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
 		there, pod := v.peer(s, d)
-		if pod == nil || there == s || !s.forwards() || s.underlies(d) || slices.ContainsFunc(there.Devices, isTunnel) {
+		if pod == nil || !pod.Up || there == s || !s.forwards() || s.underlies(d) || slices.ContainsFunc(there.Devices, isTunnel) {
 			return nil
 		}
 		for i := range s.Devices {

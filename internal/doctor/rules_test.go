@@ -150,10 +150,6 @@ var faults = []struct {
 	}},
 	{"tunnel-checksum-off", Warning, "vx ", "venturi knob set virt.tx_csum on --dev vx", func(r rig) { switchOff(r.vx, txChecksum) }},
 	{"virtual-checksum-off", Warning, "eth0 shop", "venturi knob set nic.csum tx=on --dev eth0 --netns shop", func(r rig) { switchOff(r.eth0, txChecksum) }},
-	{"virtual-checksum-off", Note, "eth0 shop", "venturi knob set nic.csum tx=on --dev eth0 --netns shop", func(r rig) {
-		switchOff(r.eth0, txChecksum)
-		r.home.Devices = append(r.home.Devices, device(8, "ovs-netdev", "tuntap", 1500))
-	}},
 	{"tunnel-checksum-off", Warning, "tunl0 ", "venturi knob set nic.csum tx=on --dev tunl0", func(r rig) { switchOff(r.ipip, txChecksum) }},
 	{"nic-checksum-off", Warning, "eth0 ", "venturi knob set nic.csum on --dev eth0", func(r rig) { switchOff(r.card, rxChecksum) }},
 	{"segmentation-off", Warning, "uplink 77", "venturi knob set nic.seg tso=on --dev uplink --netns 77", func(r rig) { switchOff(r.peer, tsoFeature) }},
@@ -224,6 +220,95 @@ var alsoFound = map[string][]string{
 func TestHealthy(t *testing.T) {
 	if r := Judge(healthy().View, Options{}); len(r.Findings) > 0 || r.Looked.Namespaces != 3 || r.Looked.Devices != 8 || r.Worst() != "" {
 		t.Errorf("on a machine that is well: %+v", r)
+	}
+}
+
+// well are machines that look odd and are not: no rule may say more than a note.
+var well = map[string]func(rig){
+	"a veth that receives packets uncut needs no GRO": func(r rig) { switchOff(r.wire, groFeature); switchOff(r.peer, groFeature) },
+	"nor does one that carries no tunnel": func(r rig) {
+		switchOff(r.port, groFeature)
+		switchOff(r.eth0, groFeature, tsoFeature)
+		r.eth0.Features[tsoFeature] = r.port.Features[tsoFeature]
+	},
+	"segmentation that is off for want of checksums": func(r rig) { r.card.Features[tsoFeature] = machine.Feature{Can: true, Wanted: true} },
+	"an offload that the device cannot have":         func(r rig) { r.card.Features[tsoFeature] = machine.Feature{} },
+	"a device that is down": func(r rig) {
+		switchOff(r.vx, txChecksum, groFeature)
+		r.vx.Up = false
+		r.eth0.Up = false
+		r.eth0.MTU = 9000
+	},
+	"a switch in a process": func(r rig) {
+		switchOff(r.eth0, txChecksum)
+		r.home.Devices = append(r.home.Devices, device(8, "ovs-netdev", "tuntap", 1500))
+	},
+	"a tunnel that a program gives each packet to": func(r rig) { r.vx.Tunnel.Shared, r.vx.MTU, r.vx.Master = true, 1500, 0 },
+	"a switch that has a card too": func(r rig) {
+		r.bridge.Kind, r.vx.Tunnel.Shared, r.vx.MTU, r.port.MTU, r.eth0.MTU = "openvswitch", true, 65000, 1500, 1500
+		r.card.Master, r.ipip.Gateways = 4, 0
+	},
+	"RPS over two CPUs": func(r rig) { r.wire.RPS = []string{"3"} },
+	"RPS on one of two": func(r rig) { r.wire.RPS = []string{"1", "0"} },
+	"one CPU, and RPS":  func(r rig) { r.View.CPUs, r.wire.RPS = 1, []string{"1"} },
+	"a busy machine": func(r rig) {
+		for n := range r.After.CPUs {
+			r.cpu(n, func(c *machine.CPUCounters) { c.Softirq, c.Packets = c.Softirq+150, c.Packets+50000 })
+		}
+	},
+	"counters that began anew": func(r rig) {
+		r.After.Protocols[r.pod.ID] = map[string]uint64{"Tcp/InCsumErrors": 0}
+		r.After.Devices[deviceKey{r.home.ID, 2}] = map[string]uint64{}
+	},
+	"a few segments sent again": func(r rig) {
+		r.After.Protocols[r.pod.ID]["Tcp/RetransSegs"] += 30
+		r.After.Protocols[r.pod.ID]["Tcp/OutSegs"] += 90000
+	},
+	"irqbalance that was told": func(r rig) {
+		r.Owners["irqbalance"], r.Balancer = 7, "irqbalance --banirq=30"
+		r.IRQs["eth0"] = []machine.IRQ{{CPUs: "0"}, {CPUs: "1"}, {CPUs: "2"}, {CPUs: "3"}}
+	},
+	"irqbalance that spread them": func(r rig) {
+		r.Owners["irqbalance"] = 7
+		r.IRQs["eth0"] = []machine.IRQ{{CPUs: "0"}, {CPUs: "2"}, {CPUs: "1"}, {CPUs: "3"}}
+	},
+	"known connections are accepted first": func(r rig) {
+		r.pod.Chains = []machine.FilterChain{base("filter", "forward", rules(2000, machine.FilterRule{Established: true, Verdict: "accept"}))}
+	},
+	"known connections go round it": func(r rig) {
+		r.pod.Chains = []machine.FilterChain{base("filter", "forward", rules(2000, machine.FilterRule{Verdict: "offload"}))}
+	},
+	"a long chain for new connections": func(r rig) {
+		r.pod.Chains = []machine.FilterChain{base("filter", "forward", []machine.FilterRule{{New: true, Verdict: "jump", To: "LONG"}}), {Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
+	},
+	"a long chain that nothing leads to": func(r rig) {
+		r.pod.Chains = []machine.FilterChain{{Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
+	},
+	"chains that jump in a circle": func(r rig) {
+		r.pod.Chains = []machine.FilterChain{base("filter", "forward", []machine.FilterRule{{Always: true, Verdict: "jump", To: "BASE"}})}
+	},
+	"a long chain without a bridge": func(r rig) {
+		r.vx.Master = 0
+		r.home.Chains = []machine.FilterChain{base("nat", "prerouting", rules(2000))}
+	},
+	"bbr with fq":                     func(r rig) { r.home.Sysctls[congestion] = "bbr"; r.card.Leaves = []string{"fq"} },
+	"reno where cubic is not allowed": func(r rig) { r.pod.Sysctls[congestion], r.pod.Sysctls[allowed] = "reno", "reno bbr" },
+	"a virtual machine's governor":    func(r rig) { r.Hypervisor, r.Governors = "KVM", map[string]int{"powersave": 4} },
+	"the way to a peer": func(r rig) {
+		r.Ways = []Way{{Space: r.home, Peer: "10.0.0.7", Way: machine.Way{Device: "eth0", MTU: 1500}, DeviceMTU: 1500}}
+	},
+	"a table of connections that cannot be read": func(r rig) { delete(r.home.Sysctls, conntrackMax); delete(r.home.Sysctls, conntrackCount) },
+}
+
+func TestWell(t *testing.T) {
+	for what, change := range well {
+		r := healthy()
+		change(r)
+		for _, f := range Judge(r.View, Options{}).Findings {
+			if f.Severity != Note {
+				t.Errorf("%s: %+v", what, f)
+			}
+		}
 	}
 }
 

@@ -234,11 +234,15 @@ func (r *ruleReader) compare(data exprData) {
 	value := data.nested(unix.NFTA_CMP_DATA)
 	switch {
 	case r.state && len(value) >= 4:
-		mask := r.mask
-		if v := binary.NativeEndian.Uint32(value); v != 0 {
-			mask = v
+		equal := data.number(unix.NFTA_CMP_OP) == unix.NFT_CMP_EQ
+		switch v := binary.NativeEndian.Uint32(value); {
+		case equal && v != 0:
+			r.states(v)
+		case !equal && v == 0:
+			r.states(r.mask)
+		case equal: // in none of the states
+			r.New = r.New || r.mask&stateEstablished != 0
 		}
-		r.states(mask)
 	case r.port && len(value) >= 2:
 		r.Ports = append(r.Ports, int(binary.BigEndian.Uint16(value)))
 	}
