@@ -1,0 +1,267 @@
+package tune
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/knob"
+)
+
+// order is what a child is told to do, in one line.
+type order struct {
+	Seed    uint64
+	Undo    bool   // undo all, and else play a sequence
+	Force   bool   // also what somebody else changed
+	Point   string // at which it kills itself; empty: nowhere
+	After   int    // how often it passes that before
+	Fault   string // what goes wrong with a write
+	FaultAt int    // with which, from 1 on
+	Others  bool   // somebody else changes things in between
+}
+
+// answer is what a child says before it ends, if it does.
+type answer struct {
+	Sets      map[string]int // knobs that were turned
+	Conflicts []change.Cell
+	Errors    []string
+}
+
+// points are those of the protocol, and before and after each call of the system.
+var points = []string{
+	string(journal.Read), string(journal.Recorded), string(journal.Written), string(journal.Marked),
+	string(journal.Undoing), string(journal.Restored), string(journal.Closed), "before a read", "before a write", "after a write",
+}
+
+// faults are what can go wrong with a write.
+var faults = []string{"", "", "nothing happens, and it says no", "it happens, and it says no", "nothing happens, and it says yes"}
+
+// child carries out orders from its standard input: "undo" in one process,
+// sequences in others, so that nothing is known but what the journal tells.
+func child(args []string) int {
+	if err := obey(args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "child:", err)
+		return 1
+	}
+	return 0
+}
+
+func obey(file string) error {
+	w, err := loadPlace(file)
+	if err != nil {
+		return err
+	}
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		var o order
+		if err := json.Unmarshal(in.Bytes(), &o); err != nil {
+			return err
+		}
+		c := &actor{w: w, order: o, left: o.After, answer: answer{Sets: map[string]int{}}}
+		if err := c.act(); err != nil {
+			return err
+		}
+		text, err := json.Marshal(c.answer)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Printf("%s\n", text); err != nil {
+			return err
+		}
+	}
+	return in.Err()
+}
+
+// actor is a child while it carries out one order.
+type actor struct {
+	w      *place
+	order  order
+	answer answer
+	left   int // passes of the point until it is killed
+	writes int
+	m      knob.Machine
+	j      *journal.Journal
+	txs    []*journal.Tx
+	log    *os.File
+}
+
+// pass kills the process at the point that was ordered.
+func (a *actor) pass(point string) {
+	if point != a.order.Point {
+		return
+	}
+	if a.left--; a.left < 0 {
+		a.note("killed at %q", point)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		time.Sleep(time.Hour)
+	}
+}
+
+func (a *actor) note(format string, args ...any) { fmt.Fprintf(a.log, format+"\n", args...) }
+
+// errFault is the error of a write that was made to go wrong.
+var errFault = errors.New("injected")
+
+// wrap puts a store under the orders of the test.
+func (a *actor) wrap(s change.Store) change.Store {
+	read, write := s.Read, s.Write
+	s.Read = func(c change.Cell) (change.Value, error) {
+		a.pass("before a read")
+		return read(c)
+	}
+	s.Write = func(c change.Cell, v change.Value) error {
+		a.pass("before a write")
+		defer a.pass("after a write")
+		a.writes++
+		if a.writes != a.order.FaultAt || a.order.Fault == "" {
+			return write(c, v)
+		}
+		a.note("fault at %s: %s", c, a.order.Fault)
+		switch a.order.Fault {
+		case faults[3]:
+			return errors.Join(write(c, v), errFault)
+		case faults[4]:
+			return nil
+		}
+		return errFault
+	}
+	return s
+}
+
+func (a *actor) act() error {
+	var err error
+	if a.log, err = os.OpenFile(filepath.Join(a.w.folder, "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
+		return err
+	}
+	defer a.log.Close()
+	a.m = a.w.machine(a.wrap)
+	a.j, err = journal.Open(journal.Options{Folder: a.w.Journal, Cells: a.m.Cells, Who: "a test", At: func(p journal.Point) { a.pass(string(p)) }})
+	if err != nil {
+		return err
+	}
+	defer a.j.Close()
+	if a.order.Undo {
+		return a.undo()
+	}
+	return a.play(rand.New(rand.NewPCG(a.order.Seed, 0)))
+}
+
+func (a *actor) undo() error {
+	a.note("undo all, %+v", a.order)
+	outcomes, err := a.j.Undo(nil, journal.How{Force: a.order.Force})
+	if err != nil {
+		return err
+	}
+	for _, o := range outcomes {
+		conflict := new(journal.ConflictError)
+		switch {
+		case errors.As(o.Err, &conflict):
+			a.answer.Conflicts = append(a.answer.Conflicts, o.Entry.Cell)
+		case o.Err != nil:
+			a.answer.Errors = append(a.answer.Errors, fmt.Sprintf("%s: %v", o.Entry.Cell, o.Err))
+		}
+		a.note("  %s: %s %s %v", o.Entry.Cell, o.Entry.State, o.Entry.Why, o.Err)
+	}
+	return nil
+}
+
+// play plays a sequence of what users do, at random.
+func (a *actor) play(r *rand.Rand) error {
+	a.note("sequence %+v", a.order)
+	var entries []*journal.Entry
+	for range 2 + r.IntN(5) {
+		n := r.IntN(12)
+		if len(a.txs) == 0 || n == 0 {
+			tx, err := a.j.Begin([]time.Duration{0, time.Hour}[r.IntN(2)])
+			if err != nil {
+				return err
+			}
+			a.txs = append(a.txs, tx)
+		}
+		tx := a.txs[r.IntN(len(a.txs))]
+		switch {
+		case n < 8:
+			entries = append(entries, a.set(r, tx)...)
+		case n == 8 && len(entries) > 0:
+			e := entries[r.IntN(len(entries))]
+			for _, on := range []bool{false, true, r.IntN(2) == 0} {
+				if e.State == journal.Done {
+					a.note("swing %s %v: %v", e.Cell, on, tx.Swing(e, on))
+				}
+			}
+		case n == 9:
+			_, err := a.j.Undo([]int{tx.ID()}, journal.How{})
+			a.note("undo %d: %v", tx.ID(), err)
+		case n == 10:
+			a.note("confirm %d: %v", tx.ID(), a.j.Confirm(tx.ID()))
+		case a.order.Others && len(entries) > 0:
+			if err := a.meddle(r, entries); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (a *actor) set(r *rand.Rand, tx *journal.Tx) []*journal.Entry {
+	d := a.w.Menu[r.IntN(len(a.w.Menu))]
+	for d.Target.File != "" && r.IntN(4) > 0 { // there are many, and all of them are files
+		d = a.w.Menu[r.IntN(len(a.w.Menu))]
+	}
+	value := d.Values[r.IntN(len(d.Values))]
+	e, err := knob.Find(d.Knob)
+	if err != nil {
+		a.note("%v", err)
+		return nil
+	}
+	a.note("%d: set %s of %s to %s", tx.ID(), d.Knob, d.Target, value)
+	entries, err := Set(tx, a.m, Wish{Knob: e, Target: d.Target, Value: value})
+	a.note("  %d writes, %v", len(entries), err)
+	if len(entries) > 0 {
+		a.answer.Sets[d.Knob]++
+	}
+	return entries
+}
+
+// meddle changes a number that we have changed, to one that nobody else sets, as
+// somebody who knows nothing of the journal.
+func (a *actor) meddle(r *rand.Rand, entries []*journal.Entry) error {
+	e := entries[r.IntN(len(entries))]
+	if e.Cell.Store != "sysctl" || e.State != journal.Done {
+		return nil
+	}
+	now, err := a.m.Cells.Read(e.Cell)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(now.String()))
+	if err != nil || n < 1000 {
+		return nil
+	}
+	foreign := change.Text(fmt.Sprintf("%d\n", n+1+r.IntN(500)))
+	text, err := json.Marshal(change.Write{Cell: e.Cell, Value: foreign})
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(a.w.folder, "others"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	a.note("somebody else: %s = %s", e.Cell, foreign)
+	plain := a.w.machine(func(s change.Store) change.Store { return s })
+	if err := plain.Cells.Write(e.Cell, foreign); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	_, err = fmt.Fprintf(f, "%s\n", text)
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,278 @@
+package tune
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// place is what sequences change: two namespaces with devices, and a fixture of
+// what belongs to a machine as a whole. It is handed to child processes as JSON.
+type place struct {
+	Root    string // of the fixture
+	Journal string // its folder
+	Netns   []string
+	Files   []string // manifests
+	Menu    []dish
+
+	folder string
+}
+
+// dish is a knob on a target, with values worth a trial.
+type dish struct {
+	Knob   string
+	Target knob.Target
+	Values []string
+}
+
+// newPlace makes namespaces with devices of several kinds, some of them set up
+// unlike the kernel does.
+func newPlace(t testing.TB) *place {
+	t.Helper()
+	folder, err := os.MkdirTemp("/dev/shm", "venturi-test-") // processes are killed, no machine: nothing needs to come to a disk
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	w := &place{folder: folder, Root: filepath.Join(folder, "root"), Journal: filepath.Join(folder, "journal")}
+	owner, err := change.Owned(testenv.Claim(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		n, err := owner.Create(owner.Name(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(n.Close)
+		w.Netns = append(w.Netns, n.Path())
+	}
+	testenv.In(t, w.Netns[0], func() error {
+		return setSysctls("net/ipv6/conf/default/accept_dad=0", "net/ipv4/tcp_notsent_lowat=65535")
+	})
+	testenv.In(t, w.Netns[1], func() error { return setSysctls("net/ipv6/conf/default/accept_dad=0") })
+	other := filepath.Base(w.Netns[1])
+	run(t, "ip", w.Netns[0], `link add veth0 numtxqueues 4 numrxqueues 4 txqueuelen 1234 type veth peer name veth0 netns `+other+` numtxqueues 4 numrxqueues 4
+link add port0 numtxqueues 2 numrxqueues 2 type veth peer name port1
+link add br0 type bridge
+link add mac0 link veth0 type macvlan
+link add vxlan0 mtu 1400 type vxlan id 7 dstport 4789 dev veth0 remote 10.99.0.2
+link set port0 master br0
+link set veth0 up
+link set port0 up
+link set port1 up mtu 1490
+link set br0 up
+link set mac0 up
+link set vxlan0 up gso_max_size 60000
+addr add 10.99.0.1/24 dev veth0
+route add 10.98.0.0/16 via 10.99.0.2 mtu lock 1300
+rule add from 10.97.0.0/16 lookup 77
+`)
+	run(t, "ip", w.Netns[1], "link set lo up\nlink set veth0 up\naddr add 10.99.0.2/24 dev veth0\n")
+	run(t, "tc", w.Netns[0], "qdisc add dev port1 root handle 7: pfifo limit 321\nqdisc add dev vxlan0 root handle 8: htb default 1\n")
+	w.fixture(t)
+	return w
+}
+
+// devices are those of one of the namespaces.
+func (w *place) devices(netns string) []string {
+	if netns == w.Netns[0] {
+		return []string{"lo", "veth0", "port0", "port1", "br0", "mac0", "vxlan0"}
+	}
+	return []string{"lo", "veth0"}
+}
+
+func setSysctls(settings ...string) error {
+	for _, s := range settings {
+		file, value, _ := strings.Cut(s, "=")
+		if err := os.WriteFile(filepath.Join("/proc/sys", file), []byte(value), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fixture makes the files of a machine with two cores and a card, and manifests.
+func (w *place) fixture(t testing.TB) {
+	t.Helper()
+	put := func(name, text string) {
+		name = filepath.Join(w.Root, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range machineFiles {
+		put(name, text)
+	}
+	manifests, err := filepath.Glob("../knob/testdata/manifests/*")
+	if err != nil || len(manifests) == 0 {
+		t.Fatalf("no manifests: %v", err)
+	}
+	for _, m := range manifests {
+		text, err := os.ReadFile(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := "/manifests/" + filepath.Base(m)
+		put(name, string(text))
+		w.Files = append(w.Files, name)
+	}
+}
+
+// machine is the place as knobs see it, by stores that may be wrapped.
+func (w *place) machine(wrap func(change.Store) change.Store) knob.Machine {
+	stores := Stores(w.Root)
+	for i := range stores {
+		stores[i] = wrap(stores[i])
+	}
+	return knob.Machine{Reader: machine.Reader{Root: w.Root}, Cells: change.NewCells(stores...)}
+}
+
+// targets lists what a knob can be turned on here.
+func (w *place) targets(scope knob.Scope) (all []knob.Target) {
+	switch scope {
+	case knob.OfMachine:
+		return []knob.Target{{Netns: w.Netns[0]}}
+	case knob.OfNetns:
+		for _, n := range w.Netns {
+			all = append(all, knob.Target{Netns: n})
+		}
+	case knob.OfDevice:
+		for _, n := range w.Netns {
+			for _, d := range w.devices(n) {
+				all = append(all, knob.Target{Netns: n, Device: d})
+			}
+		}
+	case knob.OfManifest:
+		for _, f := range w.Files {
+			all = append(all, knob.Target{File: f})
+		}
+	}
+	return all
+}
+
+// cook finds which knobs can be turned on what, and to which values.
+func (w *place) cook(t testing.TB) {
+	t.Helper()
+	m := w.machine(func(s change.Store) change.Store { return s })
+	for _, e := range knob.Table() {
+		if e.Knob == nil {
+			continue
+		}
+		for _, target := range w.targets(e.Scope) {
+			now, err := e.Get(m, target)
+			if err != nil {
+				continue // it has no such thing
+			}
+			var values []string
+			if r, ok := e.Knob.(knob.Ranger); ok {
+				if values, err = r.Range(m, target); err != nil {
+					continue
+				}
+			}
+			values = append(values, samples[e.Name]...)
+			if len(values) > 0 {
+				w.Menu = append(w.Menu, dish{e.Name, target, append(values, now.Value)})
+			}
+		}
+	}
+}
+
+// save writes the place down for child processes.
+func (w *place) save(t testing.TB) (file string) {
+	t.Helper()
+	text, err := json.Marshal(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(w.folder, "place.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func loadPlace(file string) (*place, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	w := &place{folder: filepath.Dir(file)}
+	if err := json.Unmarshal(text, w); err != nil {
+		return nil, fmt.Errorf("read the place: %w", err)
+	}
+	return w, nil
+}
+
+// machineFiles are those of a machine with two cores and a card with two queues.
+var machineFiles = map[string]string{
+	"/proc/cpuinfo":                                                                    "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Test\nflags\t\t: fpu\n\nprocessor\t: 1\nvendor_id\t: GenuineIntel\nmodel name\t: Test\nflags\t\t: fpu\n",
+	"/proc/sys/kernel/random/boot_id":                                                  "11111111-2222-3333-4444-555555555555\n",
+	"/proc/sys/net/core/somaxconn":                                                     "4096\n",
+	"/proc/interrupts":                                                                 "            CPU0       CPU1\n  40:          1          2   PCI-MSIX-0000:00:03.0   0-edge      eth0-rx-0\n  41:          1          2   PCI-MSIX-0000:00:03.0   1-edge      eth0-rx-1\n",
+	"/proc/irq/40/smp_affinity":                                                        "3\n",
+	"/proc/irq/40/smp_affinity_list":                                                   "0-1\n",
+	"/proc/irq/40/effective_affinity_list":                                             "0\n",
+	"/proc/irq/41/smp_affinity":                                                        "3\n",
+	"/proc/irq/41/smp_affinity_list":                                                   "0-1\n",
+	"/proc/irq/41/effective_affinity_list":                                             "1\n",
+	"/sys/class/net/eth0/device/msi_irqs/40":                                           "msix\n",
+	"/sys/class/net/eth0/device/msi_irqs/41":                                           "msix\n",
+	"/sys/class/net/eth0/device/local_cpulist":                                         "0-1\n",
+	"/sys/class/net/eth0/device/numa_node":                                             "0\n",
+	"/sys/devices/system/cpu/online":                                                   "0-1\n",
+	"/sys/devices/system/cpu/possible":                                                 "0-1\n",
+	"/sys/devices/system/cpu/present":                                                  "0-1\n",
+	"/sys/devices/system/cpu/cpufreq/policy0/scaling_governor":                         "powersave\n",
+	"/sys/devices/system/cpu/cpufreq/policy0/scaling_available_governors":              "performance powersave\n",
+	"/sys/devices/system/cpu/cpufreq/policy0/scaling_driver":                           "intel_pstate\n",
+	"/sys/devices/system/cpu/cpufreq/policy0/affected_cpus":                            "0\n",
+	"/sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference":            "balance_performance\n",
+	"/sys/devices/system/cpu/cpufreq/policy0/energy_performance_available_preferences": "default performance balance_performance balance_power power\n",
+	"/sys/devices/system/cpu/cpufreq/policy1/scaling_governor":                         "schedutil\n",
+	"/sys/devices/system/cpu/cpufreq/policy1/scaling_available_governors":              "performance powersave schedutil\n",
+	"/sys/devices/system/cpu/cpufreq/policy1/scaling_driver":                           "intel_pstate\n",
+	"/sys/devices/system/cpu/cpufreq/policy1/affected_cpus":                            "1\n",
+	"/sys/devices/system/cpu/cpufreq/policy1/energy_performance_preference":            "power\n",
+	"/sys/devices/system/cpu/cpufreq/policy1/energy_performance_available_preferences": "default performance balance_performance balance_power power\n",
+	"/sys/devices/system/cpu/cpufreq/boost":                                            "1\n",
+	"/sys/devices/system/cpu/intel_pstate/min_perf_pct":                                "20\n",
+	"/sys/devices/system/cpu/intel_pstate/no_turbo":                                    "0\n",
+	"/sys/devices/system/cpu/intel_pstate/status":                                      "active\n",
+	"/sys/devices/system/cpu/smt/active":                                               "0\n",
+	"/sys/devices/system/cpu/smt/control":                                              "notsupported\n",
+	"/sys/devices/system/cpu/cpuidle/current_driver":                                   "intel_idle\n",
+	"/sys/devices/system/cpu/cpu0/power/pm_qos_resume_latency_us":                      "0\n",
+	"/sys/devices/system/cpu/cpu0/cpuidle/state0/name":                                 "POLL\n",
+	"/sys/devices/system/cpu/cpu0/cpuidle/state0/latency":                              "0\n",
+	"/sys/devices/system/cpu/cpu0/cpuidle/state0/disable":                              "0\n",
+	"/sys/devices/system/cpu/cpu0/cpuidle/state1/name":                                 "C1\n",
+	"/sys/devices/system/cpu/cpu0/cpuidle/state1/latency":                              "2\n",
+	"/sys/devices/system/cpu/cpu0/cpuidle/state1/disable":                              "0\n",
+	"/sys/devices/system/cpu/cpu0/cpuidle/state2/name":                                 "C6\n",
+	"/sys/devices/system/cpu/cpu0/cpuidle/state2/latency":                              "133\n",
+	"/sys/devices/system/cpu/cpu0/cpuidle/state2/disable":                              "0\n",
+	"/sys/devices/system/cpu/cpu1/power/pm_qos_resume_latency_us":                      "n/a\n",
+	"/sys/devices/system/cpu/cpu1/cpuidle/state0/name":                                 "POLL\n",
+	"/sys/devices/system/cpu/cpu1/cpuidle/state0/latency":                              "0\n",
+	"/sys/devices/system/cpu/cpu1/cpuidle/state0/disable":                              "0\n",
+	"/sys/devices/system/cpu/cpu1/cpuidle/state1/name":                                 "C1\n",
+	"/sys/devices/system/cpu/cpu1/cpuidle/state1/latency":                              "2\n",
+	"/sys/devices/system/cpu/cpu1/cpuidle/state1/disable":                              "1\n",
+	"/sys/devices/system/cpu/cpu1/cpuidle/state2/name":                                 "C6\n",
+	"/sys/devices/system/cpu/cpu1/cpuidle/state2/latency":                              "133\n",
+	"/sys/devices/system/cpu/cpu1/cpuidle/state2/disable":                              "0\n",
+	"/sys/kernel/mm/transparent_hugepage/enabled":                                      "madvise\n",
+	"/etc/default/irqbalance":                                                          "# Configuration for the irqbalance daemon\n#IRQBALANCE_ONESHOT=\n",
+}
