@@ -22,6 +22,7 @@ func Stores(root string) []Store {
 		sysctlStore(),
 		kernelFileStore(root),
 		fileStore(root),
+		irqStore(root),
 		tunedStore(root),
 		nftStore(),
 	)
@@ -63,7 +64,7 @@ func deviceFileStore() Store {
 			return errors.New("no device is named")
 		}
 		return c.Place.Enter(func(device string) error {
-			return sysfs(func(root string) error { return fn(filepath.Join(root, "class/net", device, c.Key)) })
+			return c.Place.sysfs(func(root string) error { return fn(filepath.Join(root, "class/net", device, c.Key)) })
 		})
 	}
 	return Store{

@@ -11,6 +11,7 @@ func hostKnobs() []Entry {
 		cpuResumeLatency,
 		cpuIdleDisable,
 		cpuSMT,
+		irqAffinity,
 		vmTHP,
 		numaPlace,
 		bootCmdline,
