@@ -23,6 +23,9 @@ func Stores(root string) []Store {
 		kernelFileStore(root),
 		fileStore(root),
 		irqStore(root),
+		unitStore(),
+		unitFileStore(),
+		unitConfigStore(root),
 		tunedStore(root),
 		nftStore(),
 	)
@@ -64,7 +67,7 @@ func deviceFileStore() Store {
 			return errors.New("no device is named")
 		}
 		return c.Place.Enter(func(device string) error {
-			return c.Place.sysfs(func(root string) error { return fn(filepath.Join(root, "class/net", device, c.Key)) })
+			return sysfs(func(root string) error { return fn(filepath.Join(root, "class/net", device, c.Key)) })
 		})
 	}
 	return Store{

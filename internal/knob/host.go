@@ -11,6 +11,7 @@ func hostKnobs() []Entry {
 		cpuResumeLatency,
 		cpuIdleDisable,
 		cpuSMT,
+		irqBalance,
 		irqAffinity,
 		vmTHP,
 		numaPlace,

@@ -1,0 +1,149 @@
+package knob
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// irqBalance is the daemon that moves interrupts between cores.
+var irqBalance = Entry{
+	Facts: Facts{
+		Name:     "irq.balance",
+		Title:    "Which cores irqbalance keeps interrupts away from, and whether it runs",
+		Values:   "ban=2-3: it runs, and moves none to these cores; on: it runs, and may move all; off: it is stopped, and stays so",
+		Scope:    OfMachine,
+		Helps:    []Effect{Latency, Drops},
+		Risk:     "off: interrupts pile up on one core, unless irq.affinity deals them out; it is started anew for a ban, and moves interrupts then",
+		Needs:    "irqbalance 1.8 as a service of systemd",
+		Grade:    GradeD,
+		Evidence: "off: Kube-OVN, Cilium, ESnet; on: Amazon. Off with pins by hand cost 30 % with 40 processes of Redis on 4 nodes (scx issue 3245)",
+		Undo:     "its file gets its old bytes back, and whether it runs and starts with the machine is as it was; where it had moved interrupts to is not",
+	},
+	Knob: balance{},
+}
+
+const (
+	balanceUnit = "irqbalance.service"
+	bannedList  = "IRQBALANCE_BANNED_CPULIST"
+	bannedMask  = "IRQBALANCE_BANNED_CPUS" // of versions before 1.8
+)
+
+type balance struct{}
+
+func (balance) read(m Machine) (u change.Unit, config change.Cell, text change.Value, err error) {
+	u, err = change.ReadUnit(balanceUnit)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, errors.ErrUnsupported) {
+		return u, config, text, verr.Wrap(verr.Missing, "cannot read irq.balance", err, "it takes irqbalance as a service of systemd; without it, nothing moves interrupts but irq.affinity")
+	}
+	if err != nil || u.Config == "" {
+		return u, config, text, err
+	}
+	config = change.Cell{Store: "unit-config", Key: balanceUnit + " " + u.Config}
+	text, err = m.Cells.Read(config)
+	return u, config, text, err
+}
+
+// banOf is the value that variables make.
+func banOf(variables map[string]string) string {
+	if list := variables[bannedList]; list != "" {
+		return "ban=" + list
+	}
+	if mask := variables[bannedMask]; strings.Trim(mask, "0,") != "" {
+		if list, err := coresOfMask(mask); err == nil {
+			return "ban=" + list
+		}
+	}
+	return "on"
+}
+
+// Get is of [Knob]. In effect is what the daemon was started with.
+func (k balance) Get(m Machine, _ Target) (Reading, error) {
+	u, _, text, err := k.read(m)
+	if err != nil {
+		return Reading{}, err
+	}
+	if !u.Active {
+		return Reading{Value: "off", Note: "it is " + u.Enabled}, nil
+	}
+	r := Reading{Value: banOf(change.Variables(balanceUnit, string(text.Data)))}
+	if runs, err := change.UnitVariables(balanceUnit, u.PID); err == nil {
+		r.Effective = banOf(runs)
+	}
+	return r, nil
+}
+
+// Plan is of [Knob].
+func (k balance) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+	u, config, text, err := k.read(m)
+	if err != nil {
+		return nil, err
+	}
+	runs := change.Cell{Store: "unit", Key: balanceUnit}
+	starts := change.Cell{Store: "unit-file", Key: balanceUnit}
+	var writes []change.Write
+	startsToo := func(state string) {
+		if u.Enabled == "enabled" || u.Enabled == "disabled" { // others are nobody's choice
+			writes = append(writes, change.Write{Cell: starts, Value: change.Text(state)})
+		}
+	}
+	list, bans := strings.CutPrefix(value, "ban=")
+	switch {
+	case value == "off":
+		startsToo("disabled")
+		return append(writes, change.Write{Cell: runs, Value: change.Text("inactive")}), nil
+	case value == "on":
+		list = ""
+	case !bans:
+		return nil, noSense("irq.balance", value, errors.New("want ban=CORES, on or off"))
+	default:
+		if list, err = k.some(m, list); err != nil {
+			return nil, noSense("irq.balance", value, err)
+		}
+	}
+	if now := banOf(change.Variables(balanceUnit, string(text.Data))); now != value && (bans || now != "on") {
+		if config.Key == "" {
+			return nil, verr.New(verr.Missing, "cannot set irq.balance to "+value, "its unit reads no file below /etc", "ban cores by the arguments in its unit")
+		}
+		writes = append(writes, change.Write{Cell: config, Value: change.Text(banned(string(text.Data), list))})
+	}
+	startsToo("enabled")
+	return append(writes, change.Write{Cell: runs, Value: change.Text("active")}), nil
+}
+
+// some checks a list of cores, of which some must be left over.
+func (balance) some(m Machine, list string) (string, error) {
+	cores, err := numbersIn(list)
+	if err != nil {
+		return "", err
+	}
+	on := coresOn(m)
+	if len(cores) == 0 || len(on) > 0 && (len(cores) >= len(on) || cores[len(cores)-1] > on[len(on)-1]) {
+		return "", fmt.Errorf("want some of the cores %s, and not all", spans(on))
+	}
+	return spans(cores), nil
+}
+
+// banned is the text of the daemon's file with a list of cores; none takes it
+// out. All other lines stay as they are.
+func banned(text, list string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		name, _, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if name != bannedList && name != bannedMask {
+			out.WriteString(line)
+		}
+	}
+	if list == "" {
+		return out.String()
+	}
+	if out.Len() > 0 && !strings.HasSuffix(out.String(), "\n") {
+		out.WriteString("\n")
+	}
+	out.WriteString(bannedList + "=" + list + "\n")
+	return out.String()
+}
