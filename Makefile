@@ -46,6 +46,9 @@ bench-stats: setup bin/venturi ## count false alarms and missed differences (abo
 bench-tune: setup bin/venturi ## plant faults, and count which of them tune --prove mends (up to 5 hours)
 	$(SUDO) bin/venturi verify proofs $(ARGS)
 
+bench-undo: setup-test ## play 20,000 random sequences of knobs, kill each, and compare every byte after undo (about an hour; SEQUENCES=...)
+	GO=$(GO) scripts/bench-undo $(SEQUENCES)
+
 bench-up: setup-test ## time how long labs take to come up, each beside its bar
 	$(GO) test -count=1 -run '^$$' -bench Up -benchtime 5x $(if $(SUDO),-exec 'sudo --preserve-env=PATH') ./internal/path
 

@@ -202,7 +202,7 @@ func (a *actor) play(r *rand.Rand) error {
 		case n == 9:
 			_, err := a.j.Undo([]int{tx.ID()}, journal.How{})
 			a.note("undo %d: %v", tx.ID(), err)
-		case n == 10:
+		case n == 10 && !a.order.Others:
 			a.note("confirm %d: %v", tx.ID(), a.j.Confirm(tx.ID()))
 		case a.order.Others && len(entries) > 0:
 			if err := a.meddle(r, entries); err != nil {
@@ -215,8 +215,8 @@ func (a *actor) play(r *rand.Rand) error {
 
 func (a *actor) set(r *rand.Rand, tx *journal.Tx) []*journal.Entry {
 	d := a.w.Menu[r.IntN(len(a.w.Menu))]
-	for d.Target.File != "" && r.IntN(4) > 0 { // there are many, and all of them are files
-		d = a.w.Menu[r.IntN(len(a.w.Menu))]
+	for d.Target.File != "" && r.IntN(4) > 0 || a.order.Others && d.Target.Device+d.Target.File != "" && r.IntN(8) > 0 {
+		d = a.w.Menu[r.IntN(len(a.w.Menu))] // of files there are many; somebody else changes sysctls
 	}
 	value := d.Values[r.IntN(len(d.Values))]
 	e, err := knob.Find(d.Knob)
