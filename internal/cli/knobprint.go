@@ -173,6 +173,9 @@ func markdownKnobs(out io.Writer) error {
 		"that is what `venturi tune --prove` is for.\n")
 	cell := func(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
 	for _, s := range knob.Sections() {
+		if len(s.Entries) == 0 {
+			continue
+		}
 		fmt.Fprintf(&b, "\n## %s\n\n| knob | what it is | scope | helps | evidence |\n|---|---|---|---|---|\n", s.Title)
 		for _, e := range s.Entries {
 			fmt.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %s | %s |\n", e.Name, anchor(e.Name), cell(e.Title), e.Scope, helps(e.Facts), e.Grade)

@@ -17,6 +17,7 @@ import (
 type tuning struct {
 	committing
 	profile     string
+	config      string
 	plan, apply bool
 	may         mayTouch
 	prove       proving
@@ -62,6 +63,7 @@ Profiles:
 	f.StringVar(&t.profile, "profile", "", "list of tunings, one of those above")
 	f.BoolVar(&t.plan, "plan", false, "change nothing; print what would be written (the default)")
 	f.BoolVar(&t.apply, "apply", false, "make the changes")
+	f.StringVar(&t.config, "config", "", configHelp)
 	t.may.flags(f)
 	t.committing.flags(f)
 	t.prove.flags(f)
@@ -82,6 +84,11 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 	profile, err := tune.FindProfile(t.profile)
 	if err != nil {
 		return err
+	}
+	if t.config != "" {
+		if err := t.may.heed(t.config, env.Stderr); err != nil {
+			return err
+		}
 	}
 	targets, err := t.may.targets()
 	if t.prove.on && !t.may.named() {

@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/tune"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+const configHelp = "file with DEVICE, TUNING_CILIUM, CILIUM_NAMESPACE and CILIUM_CONFIG_MAP_NAME, as the\npublished script for Cilium reads it: DEVICE is one more --dev, and manifests are left\nalone unless TUNING_CILIUM is true"
+
+// heed adds what such a file names.
+func (n *mayTouch) heed(file string, say io.Writer) error {
+	c, err := tune.ReadConfig(file)
+	if err != nil {
+		return err
+	}
+	if len(c.Unknown) > 0 {
+		fmt.Fprintf(say, "venturi: %s has names that mean nothing here: %s\n", file, strings.Join(c.Unknown, ", "))
+	}
+	if c.Device != "" && !slices.Contains(n.dev, c.Device) {
+		n.dev = append(n.dev, c.Device)
+	}
+	switch {
+	case c.Cilium && len(n.manifest) == 0:
+		return verr.New(verr.Usage, "cannot tune Cilium", fmt.Sprintf("%s asks for it, and no file is named with ConfigMap %s of namespace %s", file, c.Name, c.Namespace),
+			fmt.Sprintf("give it with --manifest: kubectl -n %s get configmap %s -o yaml >cilium-config.yaml", c.Namespace, c.Name))
+	case !c.Cilium && len(n.manifest) > 0:
+		fmt.Fprintf(say, "venturi: TUNING_CILIUM is not true in %s: manifests are left alone\n", file)
+		n.manifest = nil
+	}
+	return nil
+}
