@@ -146,7 +146,10 @@ type Store struct {
 }
 
 // Cells reads and writes cells of the stores in a table.
-type Cells struct{ stores map[string]Store }
+type Cells struct {
+	stores map[string]Store
+	near   Place // of which values are reached faster; zero: none
+}
 
 // NewCells makes Cells of stores; no two of them may have the same name.
 func NewCells(stores ...Store) *Cells {
@@ -174,7 +177,7 @@ func (c *Cells) Read(cell Cell) (Value, error) {
 	if err != nil {
 		return Value{}, err
 	}
-	v, err := s.Read(cell)
+	v, err := s.Read(c.at(cell))
 	if err != nil {
 		return Value{}, fmt.Errorf("read %s: %w", cell, err)
 	}
@@ -188,7 +191,7 @@ func (c *Cells) Write(cell Cell, v Value) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Write(cell, v); err != nil {
+	if err := s.Write(c.at(cell), v); err != nil {
 		return fmt.Errorf("write %s: %w", cell, err)
 	}
 	return nil
@@ -222,7 +225,11 @@ func (c *Cells) Around(cell Cell) ([]Cell, error) {
 	if err != nil || s.Around == nil {
 		return nil, err
 	}
-	return s.Around(cell)
+	cells, err := s.Around(c.at(cell))
+	for i := range cells {
+		cells[i].Place.inside = nil // they outlive it
+	}
+	return cells, err
 }
 
 // Sweep removes what a write to a cell that was killed half-way left behind.

@@ -17,10 +17,21 @@ func deviceStores() []Store {
 
 // DeviceCells lists every value of a device that exists, in the order in which
 // they are to be restored.
-func DeviceCells(p Place) ([]Cell, error) {
+func DeviceCells(p Place) (cells []Cell, err error) {
 	if p.Device == nil {
 		return nil, errors.New("no device is named")
 	}
+	err = p.near(func(p Place) error {
+		cells, err = deviceCells(p)
+		return err
+	})
+	for i := range cells {
+		cells[i].Place.inside = nil // they outlive it
+	}
+	return cells, err
+}
+
+func deviceCells(p Place) ([]Cell, error) {
 	var candidates []Cell
 	add := func(store string, keys ...string) {
 		for _, key := range keys {

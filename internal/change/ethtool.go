@@ -24,25 +24,49 @@ func withEthtool(p Place, fn func(*ethConn) error) error {
 	if p.Device == nil {
 		return errors.New("no device is named")
 	}
+	if in := p.inside; in != nil {
+		if in.eth == nil {
+			e, err := dialEthtool(in.device)
+			if err != nil {
+				return err
+			}
+			in.eth = e
+		}
+		return fn(in.eth)
+	}
 	return p.Enter(func(device string) error {
-		conn, err := genetlink.Dial(nil)
+		e, err := dialEthtool(device)
 		if err != nil {
-			return fmt.Errorf("open ethtool: %w", err)
+			return err
 		}
-		defer conn.Close()
-		family, err := conn.GetFamily(unix.ETHTOOL_GENL_NAME)
-		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("this kernel does not speak ethtool over netlink: %w", errors.ErrUnsupported)
-		}
-		if err != nil {
-			return fmt.Errorf("open ethtool: %w", err)
-		}
-		// The kernel says in words why it refuses something.
-		if err := conn.SetOption(netlink.ExtendedAcknowledge, true); err != nil {
-			return fmt.Errorf("open ethtool: %w", err)
-		}
-		return fn(&ethConn{conn: conn, family: family.ID, device: device})
+		defer e.conn.Close()
+		return fn(e)
 	})
+}
+
+// dialEthtool opens ethtool in the calling thread's namespace.
+func dialEthtool(device string) (e *ethConn, err error) {
+	conn, err := genetlink.Dial(nil)
+	if err != nil {
+		return nil, fmt.Errorf("open ethtool: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			conn.Close()
+		}
+	}()
+	family, err := conn.GetFamily(unix.ETHTOOL_GENL_NAME)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("this kernel does not speak ethtool over netlink: %w", errors.ErrUnsupported)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open ethtool: %w", err)
+	}
+	// The kernel says in words why it refuses something.
+	if err := conn.SetOption(netlink.ExtendedAcknowledge, true); err != nil {
+		return nil, fmt.Errorf("open ethtool: %w", err)
+	}
+	return &ethConn{conn: conn, family: family.ID, device: device}, nil
 }
 
 // headerAttr is the attribute that names the device, first in every message.

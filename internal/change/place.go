@@ -16,6 +16,8 @@ import (
 type Place struct {
 	Netns  *NetnsID  `json:"netns,omitempty"`  // a network namespace
 	Device *DeviceID `json:"device,omitempty"` // a device in it
+
+	inside *inside // what the calling thread has at hand of it; nil: it is elsewhere
 }
 
 // NetnsID identifies a network namespace for as long as the machine runs: not
@@ -175,6 +177,9 @@ func (n *NetnsID) is(path string) bool {
 func (p Place) Enter(fn func(device string) error) error {
 	if p.Netns == nil {
 		return fn("")
+	}
+	if p.inside != nil {
+		return fn(p.inside.device)
 	}
 	path, err := p.Netns.find()
 	if err != nil {

@@ -132,7 +132,7 @@ func DeviceFiles(p Place, pattern string) (keys []string, err error) {
 		return nil, errors.New("no device is named")
 	}
 	err = p.Enter(func(device string) error {
-		return sysfs(func(root string) error {
+		return p.sysfs(func(root string) error {
 			folder := filepath.Join(root, "class/net", device)
 			files, err := filepath.Glob(filepath.Join(folder, pattern))
 			for _, file := range files {

@@ -14,6 +14,20 @@ import (
 // tried, whatever its cell shows. Should the process end in the midst of it,
 // another one can begin again.
 func (j *Journal) turnTo(e *Entry, on, tried bool) error {
+	return j.near(e.Cell, func() error { return j.turnNear(e, on, tried) })
+}
+
+// near runs fn while cells of the same device as this one are reached faster.
+func (j *Journal) near(cell change.Cell, fn func() error) error {
+	far := j.cells
+	defer func() { j.cells = far }()
+	return far.Near(cell.Place, func(c *change.Cells) error {
+		j.cells = c
+		return fn()
+	})
+}
+
+func (j *Journal) turnNear(e *Entry, on, tried bool) error {
 	current, err := j.cells.Read(e.Cell)
 	if err != nil {
 		return err

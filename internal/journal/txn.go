@@ -54,11 +54,19 @@ var ErrIgnored = errors.New("the machine did not take it")
 // back. Where the cell holds the value already, nothing is written, and the entry
 // is nil. On an error the old value stands again, or else the error says so and
 // the entry stays open for [Journal.Undo].
-func (t *Tx) Set(knob string, w change.Write) (*Entry, error) {
-	j := t.j
-	if err := j.finish(nil); err != nil {
+func (t *Tx) Set(knob string, w change.Write) (e *Entry, err error) {
+	if err := t.j.finish(nil); err != nil {
 		return nil, err
 	}
+	err = t.j.near(w.Cell, func() error {
+		e, err = t.setNear(knob, w)
+		return err
+	})
+	return e, err
+}
+
+func (t *Tx) setNear(knob string, w change.Write) (*Entry, error) {
+	j := t.j
 	old, err := j.cells.Read(w.Cell)
 	if err != nil {
 		return nil, err
