@@ -145,6 +145,10 @@ func (r provedReport) print(out io.Writer) error {
 			fmt.Fprintf(out, "not judged: %s\n", n.Out)
 		}
 	}
+	if r.Pairs <= search.GatePairs {
+		_, err := fmt.Fprintln(out, "nothing was tried; everything is as it was")
+		return err
+	}
 	w := columns(out)
 	fmt.Fprintf(w, "change\tverdict\t%s\tpairs\n", strings.Join(heads, "\t"))
 	for _, row := range r.Rows {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/guest"
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/progress"
 	"github.com/venturi-net/venturi/internal/verify"
@@ -98,7 +99,8 @@ func newVerifyProofs(env *Env) *cobra.Command {
 		Long: `Put something wrong on a path of a lab, and let "tune --prove" search among what
 mends it and ten changes that cannot matter. At least 95 % of the faults must be
 mended, and at most 2 % of the ten be kept. Faults: csum (checksum offload off on the
-tunnel device), gro, seg (segmentation), bbr (for reno), rps (all on one core).`,
+tunnel device), gro, seg (segmentation), bbr (for reno), rps (all on one core); and
+in a virtual machine of venturi, by its name: backlog (a tiny one).`,
 		Example: `  venturi verify proofs
   venturi verify proofs --fault csum --repeat 1`,
 		Args: noArgs,
@@ -111,6 +113,8 @@ tunnel device), gro, seg (segmentation), bbr (for reno), rps (all on one core).`
 				return verr.New(verr.Missing, "cannot check proofs", "this machine has one core, and some of the faults are none there", "run it on a machine with two cores or more")
 			}
 			c.LastCPU, c.Machine = cpus[len(cpus)-1], thisMachine()
+			first := machine.Reader{}.Command(1)
+			c.Guest = len(first) > 1 && first[1] == guest.Role
 			if c.Journal, err = openJournal(env, journalWait); err != nil {
 				return err
 			}

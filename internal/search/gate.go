@@ -13,7 +13,7 @@ import (
 
 // Numbers of pairs.
 const (
-	gatePairs    = 16
+	GatePairs    = 16 // that the gate takes
 	fullPairs    = 24 // of a proof
 	confirmMost  = 40 // of a confirmation that cannot tell yet
 	suspectPairs = 12 // that it takes to call a knob harmful
@@ -54,10 +54,34 @@ type NoisyError struct{ Why []string }
 
 func (e *NoisyError) Error() string { return strings.Join(e.Why, "; ") }
 
+// ShortError tells that the budget is not enough for every knob to be tried.
+type ShortError struct {
+	Knobs      int
+	Need, Left int           // pairs
+	Each       time.Duration // 0: it was not timed
+}
+
+func (e *ShortError) Error() string {
+	return fmt.Sprintf("%d knobs want %d pairs of measurements at the least, and there is budget for %d", e.Knobs, e.Need, e.Left)
+}
+
+// enough tells whether the budget lasts until every arm was tried once.
+func (r *run) enough() error {
+	need := len(r.arms)*screenPairs[0] + reserve(1)
+	if left := r.left(); left < need {
+		e := &ShortError{Knobs: len(r.Knobs), Need: need, Left: left}
+		if r.Now != nil {
+			e.Each = r.Now().Sub(r.start) / time.Duration(r.used)
+		}
+		return e
+	}
+	return nil
+}
+
 // gate measures the untouched state against itself.
 func (r *run) gate(ctx context.Context) error {
 	c := r.contest(nil, nil)
-	if err := r.measure(ctx, StageGate, c, gatePairs); err != nil {
+	if err := r.measure(ctx, StageGate, c, GatePairs); err != nil {
 		return err
 	}
 	r.same = c
@@ -78,8 +102,8 @@ func (r *run) judgeGate(c *contest) (why []string) {
 		n.Metric, n.Bias = metric.Name, math.Expm1(math.Abs(c.gain(m)))
 		n.set(spread(c.gains[m]))
 		switch {
-		case len(c.gains[m]) < gatePairs:
-			n.Out = fmt.Sprintf("%s could not be measured in %d of %d pairs", metric.Name, gatePairs-len(c.gains[m]), gatePairs)
+		case len(c.gains[m]) < GatePairs:
+			n.Out = fmt.Sprintf("%s could not be measured in %d of %d pairs", metric.Name, GatePairs-len(c.gains[m]), GatePairs)
 		case stats.SignedRank(c.gains[m]) < gateSure/float64(len(r.Metrics)):
 			n.Out = fmt.Sprintf("%s differs by %.1f %% between two runs of the same state", metric.Name, 100*n.Bias)
 		case n.MDE > r.MDE:

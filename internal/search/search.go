@@ -173,7 +173,8 @@ type arm struct {
 }
 
 // Do searches. The result is there, as far as it came, also with an error; a
-// [NoisyError] tells that the gate refused.
+// [NoisyError] tells that the gate refused, a [ShortError] that the budget is not
+// enough for every knob.
 func Do(ctx context.Context, p Problem, b Bench, o Options) (*Result, error) {
 	if o.Pairs == 0 {
 		o.Pairs = defaultPairs
@@ -203,6 +204,9 @@ func Do(ctx context.Context, p Problem, b Bench, o Options) (*Result, error) {
 // going backward measured of each knob of it and of those that it took out.
 func (r *run) steps(ctx context.Context) (State, map[int]*proof, error) {
 	if err := r.gate(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := r.enough(); err != nil {
 		return nil, nil, err
 	}
 	alive, err := r.screen(ctx, StageScreen, nil, r.arms)

@@ -122,7 +122,7 @@ func TestGateRefusesNoise(t *testing.T) {
 	if !errors.As(err, &noisy) || len(noisy.Why) != 3 || !strings.Contains(err.Error(), "latency is so noisy") {
 		t.Fatalf("error %v", err)
 	}
-	if got.Pairs != gatePairs || len(got.Noise) != len(goals) {
+	if got.Pairs != GatePairs || len(got.Noise) != len(goals) {
 		t.Errorf("%d pairs, noise %+v", got.Pairs, got.Noise)
 	}
 }
@@ -133,11 +133,11 @@ func TestGateSeesBias(t *testing.T) {
 	r := &run{Problem: p, Options: Options{MDE: 0.1}, out: &Result{}}
 	c := r.contest(nil, nil)
 	for m := range p.Metrics {
-		for i := range gatePairs {
+		for i := range GatePairs {
 			c.gains[m] = append(c.gains[m], 0.05+0.001*float64(i))
 		}
 	}
-	c.pairs = gatePairs
+	c.pairs = GatePairs
 	if why := r.judgeGate(c); len(why) != 3 || !strings.Contains(why[0], "differs by") {
 		t.Errorf("judged %q", why)
 	}
@@ -249,6 +249,14 @@ func TestBudgetEndsSearch(t *testing.T) {
 	}
 	if took := now.Sub(time.Unix(0, 0)); took > 105*time.Second {
 		t.Errorf("it took %s of 100s", took)
+	}
+}
+
+func TestBudgetTooSmall(t *testing.T) {
+	got, err := Do(context.Background(), problem("a", "b", "c", "d"), quiet(helps), Options{Seed: 1, Pairs: GatePairs + 4*4 + reserve(1) - 1})
+	var short *ShortError
+	if !errors.As(err, &short) || short.Left != short.Need-1 || got.Pairs != GatePairs {
+		t.Errorf("%+v, %d pairs", err, got.Pairs)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
@@ -77,6 +78,11 @@ func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
 	var noisy *search.NoisyError
 	if errors.As(err, &noisy) {
 		err = verr.Wrap(verr.Failed, "cannot prove anything on this machine now", noisy, "let it do nothing else meanwhile, give a larger --budget, or ask for larger effects only: --effect 20%")
+	}
+	var short *search.ShortError
+	if errors.As(err, &short) {
+		err = verr.Wrap(verr.Usage, fmt.Sprintf("cannot prove anything with --budget %s", p.Options.Budget), short,
+			fmt.Sprintf("give at least --budget %s, rather twice that; or name less", (time.Duration(short.Need+search.GatePairs)*short.Each).Round(time.Minute)+time.Minute))
 	}
 	return found, err
 }

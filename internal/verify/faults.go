@@ -21,6 +21,9 @@ type Fault struct {
 	On    []tune.Group
 	Bad   string
 	Good  string
+	// OfMachine: it is put wrong for the whole machine, which must be a virtual one
+	// of ours. It is none of those that are planted unless named.
+	OfMachine bool
 }
 
 // Faults are those that a proof must find, on paths on which each of them matters.
@@ -36,6 +39,8 @@ func Faults(lastCPU int) []Fault {
 			Knob: "tcp.cc", On: []tune.Group{tune.Pods}, Bad: "bbr", Good: "reno"},
 		{Name: "rps", Title: "RPS sends all packets to one core", Path: "vxlan",
 			Knob: "net.rps", On: []tune.Group{tune.NICs, tune.Veths, tune.Tunnels}, Bad: strconv.Itoa(lastCPU), Good: "off"},
+		{Name: "backlog", Title: "a queue of four packets for each core", Path: "vxlan", OfMachine: true,
+			Knob: "net.backlog", On: []tune.Group{tune.Host}, Bad: "4", Good: "1000"},
 	}
 }
 

@@ -29,6 +29,7 @@ type Proofs struct {
 	MDE     float64
 	Seed    uint64
 	LastCPU int
+	Guest   bool // this is a virtual machine of ours: faults of the whole machine may be planted
 
 	Journal *journal.Journal
 	Machine knob.Machine
@@ -59,16 +60,9 @@ func (c *Counts) add(o Counts) {
 
 // Check makes the proofs, prints each on w, and holds the counts against the bars.
 func (c Proofs) Check(ctx context.Context, w io.Writer, h compare.Host) error {
-	faults := Faults(c.LastCPU)
-	if len(c.Faults) > 0 {
-		faults = nil
-		for _, name := range c.Faults {
-			f, err := FindFault(name, c.LastCPU)
-			if err != nil {
-				return err
-			}
-			faults = append(faults, f)
-		}
+	faults, err := c.faults()
+	if err != nil {
+		return err
 	}
 	if c.Repeat < 1 {
 		return verr.New(verr.Usage, fmt.Sprintf("cannot repeat proofs %d times", c.Repeat), "there is nothing to count", "ask for at least one")
@@ -93,6 +87,25 @@ func (c Proofs) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	})
 }
 
+// faults are those that were named, or all that leave the machine alone.
+func (c Proofs) faults() (faults []Fault, err error) {
+	if len(c.Faults) == 0 {
+		return slices.DeleteFunc(Faults(c.LastCPU), func(f Fault) bool { return f.OfMachine }), nil
+	}
+	for _, name := range c.Faults {
+		f, err := FindFault(name, c.LastCPU)
+		if err != nil {
+			return nil, err
+		}
+		if f.OfMachine && !c.Guest {
+			return nil, verr.New(verr.Usage, "cannot plant fault "+name, "it would be one of this whole machine",
+				"plant it in a virtual one: venturi kernel exec 6.1 -- venturi verify proofs --fault "+name)
+		}
+		faults = append(faults, f)
+	}
+	return faults, nil
+}
+
 // fault makes the proofs of one fault, in one lab.
 func (c Proofs) fault(ctx context.Context, w io.Writer, h compare.Host, f Fault) (counts Counts, err error) {
 	q := ProveRequest(f.Path, f.Wire)
@@ -102,7 +115,7 @@ func (c Proofs) fault(ctx context.Context, w io.Writer, h compare.Host, f Fault)
 		return counts, err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	targets, err := p.Targets(tune.Targets{})
+	targets, err := p.Targets(tune.Targets{Host: f.OfMachine})
 	if err != nil {
 		return counts, err
 	}
