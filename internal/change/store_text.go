@@ -23,6 +23,7 @@ func Stores(root string) []Store {
 		kernelFileStore(root),
 		fileStore(root),
 		irqStore(root),
+		heldStore(root),
 		unitStore(),
 		unitFileStore(),
 		unitConfigStore(root),
@@ -67,7 +68,7 @@ func deviceFileStore() Store {
 			return errors.New("no device is named")
 		}
 		return c.Place.Enter(func(device string) error {
-			return sysfs(func(root string) error { return fn(filepath.Join(root, "class/net", device, c.Key)) })
+			return c.Place.sysfs(func(root string) error { return fn(filepath.Join(root, "class/net", device, c.Key)) })
 		})
 	}
 	return Store{

@@ -8,6 +8,7 @@ func hostKnobs() []Entry {
 		cpuEPB,
 		cpuMinPerf,
 		cpuBoost,
+		cpuLatency,
 		cpuResumeLatency,
 		cpuIdleDisable,
 		cpuSMT,
