@@ -120,6 +120,12 @@ func (c Config) check() error {
 		if n.Tap == "" || n.MTU < 0 || n.Queues < 0 {
 			return fmt.Errorf("network card %s: it needs a tap, and no negative numbers", n.MAC)
 		}
+		if !slices.Contains([]Model{Virtio, E1000E, VMXNet3}, n.Model) {
+			return fmt.Errorf("network card %s: there is no model %q", n.MAC, n.Model)
+		}
+		if n.Model != Virtio && (n.MTU > 0 || n.Queues > 1 || n.Vhost || n.Hash) {
+			return fmt.Errorf("network card %s: an %s has one queue, and nothing to choose", n.MAC, n.Model)
+		}
 		for _, o := range n.Neighbours {
 			if _, err := net.ParseMAC(o.MAC); err != nil {
 				return fmt.Errorf("neighbour %s: %w", o.Addr, err)
@@ -163,10 +169,18 @@ func (c Config) modules() ([]kernel.Module, error) {
 	if c.Root {
 		names = append(names, "9pnet_virtio", "9p", "overlay")
 	}
-	if len(c.NICs) > 0 {
-		names = append(names, "virtio_net")
+	for _, n := range c.NICs {
+		names = append(names, n.module())
 	}
 	return c.Kernel.Load(append(names, c.Modules...)...)
+}
+
+// module is the card's driver.
+func (n NIC) module() string {
+	if n.Model == Virtio {
+		return "virtio_net"
+	}
+	return string(n.Model)
 }
 
 // forGuest is what the guest's first process is told.

@@ -113,12 +113,15 @@ func folder(tag, path string, readOnly bool) []string {
 
 func (n NIC) arguments(i int) []string {
 	net := fmt.Sprintf("tap,id=net%d,ifname=%s,script=no,downscript=no", i, escape(n.Tap))
-	card := fmt.Sprintf("virtio-net-pci,netdev=net%d,mac=%s", i, n.MAC)
+	card := fmt.Sprintf("%s,netdev=net%d,mac=%s", n.device(), i, n.MAC)
 	if n.Queues > 1 {
 		net += fmt.Sprintf(",queues=%d", n.Queues)
 		// A pair of queues has two interrupts; there is one for the settings, and
 		// one for the control queue.
 		card += fmt.Sprintf(",mq=on,vectors=%d", 2*n.Queues+2)
+	}
+	if n.Hash {
+		card += ",rss=on,hash=on"
 	}
 	if n.Vhost {
 		net += ",vhost=on"
@@ -127,6 +130,14 @@ func (n NIC) arguments(i int) []string {
 		card += fmt.Sprintf(",host_mtu=%d", n.MTU)
 	}
 	return []string{"-netdev", net, "-device", card}
+}
+
+// device is qemu's name of the card.
+func (n NIC) device() string {
+	if n.Model == Virtio {
+		return "virtio-net-pci"
+	}
+	return string(n.Model)
 }
 
 // escape writes a value so that qemu does not take it for several.

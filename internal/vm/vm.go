@@ -61,13 +61,25 @@ type Config struct {
 	SilenceLimit time.Duration // after how long without an answer it counts as hung; zero: 45 seconds
 }
 
-// NIC is a virtio-net card of the guest.
+// Model is what card qemu plays.
+type Model string
+
+// Models. Only Virtio has several queues, a Vhost, and an MTU of its own.
+const (
+	Virtio  Model = ""
+	E1000E  Model = "e1000e"
+	VMXNet3 Model = "vmxnet3"
+)
+
+// NIC is a card of the guest.
 type NIC struct {
+	Model      Model
 	Tap        string // name of the tap device that its other end is; it must be there
 	MAC        string
 	MTU        int  // bytes; zero: 1500
 	Queues     int  // pairs of queues; zero: one. The tap must be a multi-queue one for more
 	Vhost      bool // the host's kernel moves the packets, not qemu
+	Hash       bool // the card shares packets out among its queues as the guest says
 	Addr       netip.Prefix
 	Neighbours []Neighbour // entries that never expire, so that nobody asks
 }
