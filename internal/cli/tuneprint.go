@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/knob"
@@ -48,8 +49,8 @@ func printTuning(out io.Writer, profile tune.Profile, planned []tune.Planned, sk
 	if len(skipped) > 0 {
 		fmt.Fprintln(out, "\nleft out:")
 	}
-	for _, s := range skipped {
-		fmt.Fprintf(out, "  %s%s  [%s]\n      %s\n", s.Step.Name, where(s.Target), s.Step.State, hanging(s.Why, "      "))
+	for _, s := range grouped(skipped) {
+		fmt.Fprintf(out, "  %s%s  [%s]\n      %s\n", hanging(s.Step.Name, "    "), where(s.Target), s.Step.State, hanging(s.Why, "      "))
 	}
 	if len(steps) == 0 {
 		_, err := fmt.Fprintln(out, "\nnothing would be changed")
@@ -61,6 +62,28 @@ func printTuning(out io.Writer, profile tune.Profile, planned []tune.Planned, sk
 	}
 	_, err := fmt.Fprintln(out, "\nNothing was changed: --apply makes these changes, all or none.")
 	return err
+}
+
+// grouped puts steps together that are left out for the same reason: most of
+// them, because nothing is named that they are of.
+func grouped(skipped []tune.Skipped) (groups []tune.Skipped) {
+	at := map[[2]string]int{}
+	for _, s := range skipped {
+		s.Why = strings.TrimPrefix(s.Why, string(s.Step.State)+": ")
+		key := [2]string{string(s.Step.State), s.Why}
+		i, known := at[key]
+		switch {
+		case known && s.Target == (knob.Target{}):
+			if names := strings.Split(groups[i].Step.Name, "; "); !slices.Contains(names, s.Step.Name) {
+				groups[i].Step.Name += "; " + s.Step.Name
+			}
+			continue
+		case s.Target == (knob.Target{}):
+			at[key] = len(groups)
+		}
+		groups = append(groups, s)
+	}
+	return groups
 }
 
 // where is a target behind the name of what is done to it.
