@@ -48,6 +48,9 @@ func ciliumIn(f *manifest) (fileSettings, error) {
 	if verr.Code(err) != verr.Missing {
 		return nil, err
 	}
+	if o, found := renamedConfig(f); found {
+		return inMapping{f: f, at: o.at, keys: inData("data"), strings: true}, nil
+	}
 	node, nodeErr := f.the("CiliumNodeConfig", "")
 	if nodeErr == nil {
 		return inMapping{f: f, at: node.at, keys: inData("spec", "defaults"), strings: true, some: true}, nil
@@ -59,6 +62,22 @@ func ciliumIn(f *manifest) (fileSettings, error) {
 		return inMapping{f: f, at: all[0].at, keys: func(key string) []string { return strings.Split(ciliumValues[key], ".") }}, nil
 	}
 	return nil, err
+}
+
+// renamedConfig finds the one ConfigMap of another name that has what only
+// Cilium's has.
+func renamedConfig(f *manifest) (object, bool) {
+	var found []object
+	for _, o := range f.objects() {
+		data := lookupKey(o.node, "data")
+		if o.kind == "ConfigMap" && data != nil && (lookupKey(data, "identity-allocation-mode") != nil || lookupKey(data, "kube-proxy-replacement") != nil) {
+			found = append(found, o)
+		}
+	}
+	if len(found) != 1 {
+		return object{}, false
+	}
+	return found[0], true
 }
 
 // restartCilium is how such a change comes into effect, and how it goes.

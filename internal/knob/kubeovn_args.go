@@ -158,22 +158,6 @@ func kubeOVNKnobs() []Entry {
 				return r
 			}),
 		},
-		{
-			Facts: Facts{
-				Name:     "kubeovn.fastpath",
-				Title:    "A kernel module (FastPath.ko) that lets packets of tunnels skip netfilter",
-				Values:   "none any more",
-				Scope:    OfMachine,
-				Helps:    []Effect{Latency, CPU},
-				Risk:     "broke iptables, ipvs and service meshes in pods, and the host's rules for UDP port 6081",
-				Needs:    "was built for each kernel; IPv4 only, no secure boot",
-				Grade:    GradeB,
-				Evidence: "about 20 % of latency and of CPU (its README and Kube-OVN's documentation)",
-				Undo:     "rmmod",
-				Never:    "it changes which rules hold, and a module for another kernel takes the machine down",
-				Instead:  "keep tunnels out of connection tracking, which is the part of netfilter that costs: venturi knob set ct.notrack on",
-			},
-		},
 	}
 }
 

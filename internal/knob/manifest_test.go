@@ -2,7 +2,6 @@ package knob
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -238,6 +237,7 @@ func TestManifestEffects(t *testing.T) {
 		{config(`enable-bbr: "true"`), "cil.bbr", "on", "off", "bandwidth manager"},
 		{config(`install-no-conntrack-iptables-rules: "true"`, `tunnel: disabled`, kpr, masq), "cil.noct", "on", "", "nothing more here"},
 		{config(`install-no-conntrack-iptables-rules: "true"`, kpr), "cil.noct", "on", "", "refuse"},
+		{strings.Replace(config(kpr), "cilium-config", "mine", 1), "cil.kpr", "on", "", "kube-proxy goes last"},
 		{config(`kube-proxy-replacement: partial`), "cil.kpr", "partial", "", "only true and false"},
 		{"kind: FelixConfiguration\nspec: {bpfExternalServiceMode: DSR}", "cal.bpf_dsr", "dsr", "", "does nothing while"},
 		{"kind: FelixConfiguration\nspec: {bpfEnabled: true, nftablesFlowTableOffload: All}", "cal.flowtable", "on", "off", "eBPF datapath"},
@@ -297,13 +297,5 @@ func TestManifestSetAndUndo(t *testing.T) {
 		if turned == 0 && e.Name != "kubeovn.ct_skip" && e.Name != "cal.mtu" {
 			t.Errorf("%s: no fixture turns it", e.Name)
 		}
-	}
-}
-
-func TestObsoleteManifestKnobs(t *testing.T) {
-	_, err := Find("kubeovn.fastpath")
-	var v *verr.Error
-	if !errors.As(err, &v) || v.Code != verr.Missing || !strings.Contains(v.Do, "ct.notrack") {
-		t.Errorf("got %v", err)
 	}
 }

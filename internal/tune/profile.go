@@ -3,7 +3,6 @@ package tune
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/knob"
@@ -78,6 +77,14 @@ type Targets struct {
 	Centrals  []string
 }
 
+// absent says that nothing of a group is named.
+func (g Group) absent() string {
+	if g == Host {
+		return "the machine as a whole is not named"
+	}
+	return "no " + string(g) + " are named"
+}
+
 // of lists the targets of a group.
 func (t Targets) of(g Group) []knob.Target {
 	list := func(words []string, to func(string) knob.Target) (targets []knob.Target) {
@@ -121,7 +128,17 @@ type Skipped struct {
 }
 
 // Profiles lists all profiles.
-func Profiles() []Profile { return nil }
+func Profiles() []Profile {
+	all := []Profile{latency(), throughput(), balanced(), kubeOVN(), cilium()}
+	for _, p := range all {
+		for i := range p.Steps {
+			if p.Steps[i].State == "" {
+				p.Steps[i].State = NotShown
+			}
+		}
+	}
+	return all
+}
 
 // FindProfile gives a profile by its name. Error: there is none of that name.
 func FindProfile(name string) (Profile, error) {
@@ -137,10 +154,13 @@ func FindProfile(name string) (Profile, error) {
 
 // Wishes gives what the profile would have set on a machine, and why not the
 // rest. Steps that are obsolete or never automatic are never among the wishes.
-// Error: the profile names a knob that there is not.
-func (p Profile) Wishes(m knob.Machine, targets Targets) ([]Wish, []Skipped, error) {
-	var wishes []Wish
-	var skipped []Skipped
+// What one target does not have is no error: it is skipped there. Error: m has
+// no cells to read.
+func (p Profile) Wishes(m knob.Machine, targets Targets) (wishes []Wish, skipped []Skipped, err error) {
+	if m.Cells == nil {
+		return nil, nil, errors.New("list wishes: there are no cells to read")
+	}
+	owners := othersOn(m)
 	for i := range p.Steps {
 		step := &p.Steps[i]
 		skip := func(t knob.Target, why string) { skipped = append(skipped, Skipped{Step: *step, Target: t, Why: why}) }
@@ -150,15 +170,20 @@ func (p Profile) Wishes(m knob.Machine, targets Targets) ([]Wish, []Skipped, err
 		}
 		entry, err := knob.Find(step.Knob)
 		if err != nil {
-			return nil, nil, fmt.Errorf("profile %s: %w", p.Name, err)
+			skip(knob.Target{}, reason(err))
+			continue
 		}
 		if entry.Never != "" {
-			skip(knob.Target{}, "never automatic: "+entry.Never)
+			skip(knob.Target{}, string(NeverAutomatic)+": "+entry.Never)
+			continue
+		}
+		if why := owners.of(step.Knob, wishes); why != "" {
+			skip(knob.Target{}, why)
 			continue
 		}
 		on := targets.of(step.On)
 		if len(on) == 0 {
-			skip(knob.Target{}, "no "+string(step.On)+" are named")
+			skip(knob.Target{}, step.On.absent())
 		}
 		for _, t := range on {
 			w, why := step.wish(m, entry, t)
@@ -199,35 +224,36 @@ func (s *Step) wish(m knob.Machine, entry knob.Entry, t knob.Target) (Wish, stri
 		}
 	}
 	w := Wish{Knob: entry, Target: t, Value: s.Value, Step: s}
+	values := []string{s.Value}
 	if s.Value == "" {
-		if w.Ladder, err = s.ladder(m, entry, t, now.Value); err != nil {
-			return w, reason(err)
+		values = s.Ladder
+		if r, ok := entry.Knob.(knob.Ranger); ok && values == nil {
+			if values, err = r.Range(m, t); err != nil {
+				return w, reason(err)
+			}
 		}
-		if len(w.Ladder) == 0 {
-			return w, "no other value is worth a trial here"
+	}
+	why := "no other value is worth a trial here"
+	for _, v := range values {
+		w.Value = v
+		same, err := already(m, w)
+		switch {
+		case err != nil:
+			why = reason(err)
+		case same:
+			why = "it is " + now.Value + " already"
+		default:
+			w.Ladder = append(w.Ladder, v)
 		}
-		w.Value = w.Ladder[0]
-		return w, ""
 	}
-	same, err := already(m, w)
-	if err != nil {
-		return w, reason(err)
+	if len(w.Ladder) == 0 {
+		return w, why
 	}
-	if same {
-		return w, "it is " + now.Value + " already"
+	w.Value = w.Ladder[0]
+	if s.Value != "" {
+		w.Ladder = nil
 	}
 	return w, ""
-}
-
-// ladder gives the values to try on a target that are not its present one.
-func (s *Step) ladder(m knob.Machine, entry knob.Entry, t knob.Target, now string) ([]string, error) {
-	if s.Ladder != nil {
-		return slices.DeleteFunc(slices.Clone(s.Ladder), func(v string) bool { return v == now }), nil
-	}
-	if r, ok := entry.Knob.(knob.Ranger); ok {
-		return r.Range(m, t)
-	}
-	return nil, nil
 }
 
 // already tells whether all that a wish would write stands there.

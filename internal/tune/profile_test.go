@@ -1,0 +1,212 @@
+package tune
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Every step of every profile makes sense: its knob is in the table, it can be
+// wished for or says why not, and what must not be automatic is not.
+func TestProfiles(t *testing.T) {
+	entries := map[string]knob.Entry{}
+	for _, e := range knob.Table() {
+		entries[e.Name] = e
+	}
+	scopes := map[Group]knob.Scope{
+		Host: knob.OfMachine, NICs: knob.OfDevice, Tunnels: knob.OfDevice, Veths: knob.OfDevice,
+		Machines: knob.OfNetns, Pods: knob.OfNetns, Manifests: knob.OfManifest, Switches: knob.OfSwitch, Centrals: knob.OfSwitch,
+	}
+	for _, p := range Profiles() {
+		if got, err := FindProfile(p.Name); err != nil || got.Title != p.Title {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+		seen := map[string]bool{}
+		for _, s := range p.Steps {
+			e, known := entries[s.Knob]
+			key := s.Knob + string(s.On) + s.Name
+			switch {
+			case s.Knob != "" && !known:
+				t.Errorf("%s, %s: there is no knob %s", p.Name, s.Name, s.Knob)
+			case s.Why == "" || s.Name == "":
+				t.Errorf("%s, %s: no reason is given", p.Name, s.Name)
+			case seen[key]:
+				t.Errorf("%s, %s: it is there twice", p.Name, s.Name)
+			case (s.State == Obsolete || s.State == NeverAutomatic) && s.Note == "":
+				t.Errorf("%s, %s: it does not say what to do", p.Name, s.Name)
+			case s.State == Obsolete && e.Instead == "":
+				t.Errorf("%s, %s: knob %s is not obsolete", p.Name, s.Name, s.Knob)
+			case s.State == Obsolete || s.State == NeverAutomatic:
+			case e.Never != "" || e.Instead != "":
+				t.Errorf("%s, %s: knob %s is never automatic", p.Name, s.Name, s.Knob)
+			case e.Scope != scopes[s.On]:
+				t.Errorf("%s, %s: knob %s is of a %s, not of %s", p.Name, s.Name, s.Knob, e.Scope, s.On)
+			case s.State == Proven:
+				t.Errorf("%s, %s: only a proof says that", p.Name, s.Name)
+			}
+			if _, ranges := e.Knob.(knob.Ranger); known && s.State == NotShown && s.Value == "" && s.Ladder == nil && !ranges {
+				t.Errorf("%s, %s: which value?", p.Name, s.Name)
+			}
+			seen[key] = true
+		}
+	}
+	if _, err := FindProfile("fast"); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "kube-ovn") {
+		t.Errorf("%v", err)
+	}
+	if list := kubeOVN().Steps; len(list) < 9 {
+		t.Errorf("the list of Kube-OVN has %d steps", len(list))
+	}
+}
+
+// fixtureMachine is one with files of its own, that shows what is given.
+func fixtureMachine(t *testing.T, files map[string]string) knob.Machine {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range files {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := knob.Machine{Cells: change.NewCells(Stores(root)...)}
+	m.Root = root
+	return m
+}
+
+func named(skipped []Skipped, knob string) []Skipped {
+	return slices.DeleteFunc(slices.Clone(skipped), func(s Skipped) bool { return s.Step.Knob != knob })
+}
+
+func wished(wishes []Wish, knob string) []Wish {
+	return slices.DeleteFunc(slices.Clone(wishes), func(w Wish) bool { return w.Knob.Name != knob })
+}
+
+func TestWishesOfCilium(t *testing.T) {
+	m := fixtureMachine(t, map[string]string{
+		"cm.yaml": "kind: ConfigMap\nmetadata: {name: cilium-config}\ndata:\n  tunnel: vxlan\n  kube-proxy-replacement: strict\n  enable-hubble: \"true\"\n  enable-host-legacy-routing: \"true\"\n",
+	})
+	p, err := FindProfile("cilium")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wishes, skipped, err := p.Wishes(m, Targets{Manifests: []string{"/cm.yaml"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"cil.masq": "on", "cil.hostroute": "on", "cil.noct": "on", "cil.bwm": "on", "cil.hubble": "off"} {
+		if w := wished(wishes, name); len(w) != 1 || w[0].Value != value || w[0].Target.File != "/cm.yaml" || w[0].Step == nil {
+			t.Errorf("%s: %+v, want %s", name, w, value)
+		}
+	}
+	if w := wished(wishes, "cil.hostroute"); len(w) == 1 && w[0].Step.State != WrongWayRound {
+		t.Errorf("host routing is %s", w[0].Step.State)
+	}
+	for name, why := range map[string]string{
+		"cil.kpr": "it is on already", "cil.native": "ipv4-native-routing-cidr", "cil.bbr": "never automatic", "tuned.profile": "never automatic",
+		"cpu.governor": "the machine as a whole is not named", "nic.ring": "no nics are named",
+	} {
+		if s := named(skipped, name); len(s) != 1 || !strings.Contains(s[0].Why, why) {
+			t.Errorf("%s: %+v, want %q", name, s, why)
+		}
+	}
+	for _, s := range p.Steps {
+		if len(named(skipped, s.Knob)) == 0 && len(wished(wishes, s.Knob)) == 0 {
+			t.Errorf("nothing is said of %s", s.Name)
+		}
+	}
+	// What is planned one after the other is in effect in the end.
+	planned, err := Rehearse(m, Stores(m.Root), wishes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if total := Total(planned); len(total) != 1 || !strings.Contains(total[0].New.String(), `enable-host-legacy-routing: "false"`) || !strings.Contains(total[0].New.String(), `enable-hubble: "false"`) {
+		t.Errorf("%+v", total)
+	}
+}
+
+func TestWishesOfKubeOVN(t *testing.T) {
+	m := fixtureMachine(t, map[string]string{
+		"ovn.yaml": "kind: Deployment\nmetadata: {name: kube-ovn-controller}\nspec: {template: {spec: {containers: [{name: kube-ovn-controller, args: [a, --enable-lb=true]}]}}}\n",
+	})
+	p, err := FindProfile("kube-ovn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wishes, skipped, err := p.Wishes(m, Targets{Manifests: []string{"/ovn.yaml"}})
+	if err != nil || len(wishes) != 1 || wishes[0].Knob.Name != "kubeovn.lb" || wishes[0].Value != "off" {
+		t.Errorf("%+v, %v", wishes, err)
+	}
+	for _, name := range []string{"kubeovn.fastpath", "ovs.kmod_simd", "ovs.stt"} {
+		if s := named(skipped, name); len(s) != 1 || !strings.HasPrefix(s[0].Why, "obsolete: ") {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	if _, _, err := p.Wishes(knob.Machine{}, Targets{}); err == nil {
+		t.Error("without cells nothing can be read")
+	}
+}
+
+// Queues grow only where something was dropped, or somebody made them tiny.
+func TestWishesByCounters(t *testing.T) {
+	p, err := FindProfile("balanced")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		softnet, backlog string
+		wanted           bool
+	}{
+		{"0000ffff 00000000 00000000\n", "1000\n", false},
+		{"0000ffff 00000000 00000000\n0000ffff 00000001 00000000\n", "1000\n", true},
+		{"0000ffff 00000000 00000000\n", "10\n", true},
+	} {
+		m := fixtureMachine(t, map[string]string{
+			"proc/net/softnet_stat": c.softnet, "proc/sys/net/core/netdev_max_backlog": c.backlog, "proc/sys/net/core/netdev_budget": "300\n",
+		})
+		holds, err := backlogDrops.Holds(m, knob.Target{})
+		if err != nil || holds != c.wanted {
+			t.Errorf("%+v: %v, %v", c, holds, err)
+		}
+		wishes, skipped, err := p.Wishes(m, Targets{Host: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.wanted != (len(wished(wishes, "net.backlog")) == 1) {
+			t.Errorf("%+v: wishes %+v, skipped %+v", c, wished(wishes, "net.backlog"), named(skipped, "net.backlog"))
+		}
+	}
+}
+
+func TestOtherOwners(t *testing.T) {
+	m := fixtureMachine(t, map[string]string{"proc/12/comm": "tuned\n", "proc/13/comm": "irqbalance\n"})
+	r := othersOn(m)
+	for _, c := range []struct {
+		knob   string
+		wishes []Wish
+		why    string
+	}{
+		{"cpu.governor", nil, "tuned (pid 12) owns it"},
+		{"irq.affinity", nil, "irqbalance (pid 13) owns it"},
+		{"irq.affinity", []Wish{{Knob: knob.Entry{Facts: knob.Facts{Name: "irq.balance"}}}}, ""},
+		{"nic.ring", nil, ""},
+		{"net.backlog", nil, ""},
+	} {
+		if why := r.of(c.knob, c.wishes); c.why == "" && why != "" || !strings.HasPrefix(why, c.why) {
+			t.Errorf("%s: %q, want %q", c.knob, why, c.why)
+		}
+	}
+	p := Profile{Name: "x", Steps: []Step{{Name: "budget", Knob: "net.busy_poll", On: Host, Value: "0", State: NotShown}}}
+	wishes, skipped, err := p.Wishes(m, Targets{Host: true})
+	if err != nil || len(wishes) > 0 || len(skipped) != 1 || !strings.Contains(skipped[0].Why, "tuned") {
+		t.Errorf("%+v, %+v, %v", wishes, skipped, err)
+	}
+}

@@ -1,0 +1,79 @@
+package tune
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/knob"
+)
+
+// Columns of /proc/net/softnet_stat, a line a core, in hexadecimal.
+const (
+	softnetDrops    = 1 // the backlog was full
+	softnetSqueezes = 2 // the budget ran out
+)
+
+// softnet is a condition on a column that is not zero, or on a setting that is
+// less than the kernel's own.
+func softnet(column int, text string, setting string, own int) Condition {
+	return Condition{Text: text, Holds: func(m knob.Machine, _ knob.Target) (bool, error) {
+		for line := range strings.Lines(m.Text("proc/net/softnet_stat")) {
+			fields := strings.Fields(line)
+			if len(fields) <= column {
+				continue
+			}
+			if n, err := strconv.ParseUint(fields[column], 16, 64); err == nil && n > 0 {
+				return true, nil
+			}
+		}
+		now, err := strconv.Atoi(strings.TrimSpace(m.Text("proc/sys/net/core", setting)))
+		return err == nil && now < own, nil
+	}}
+}
+
+var (
+	backlogDrops   = softnet(softnetDrops, "packets were dropped because the backlog was full (/proc/net/softnet_stat), or it is shorter than the kernel's own 1000", "netdev_max_backlog", 1000)
+	budgetSqueezes = softnet(softnetSqueezes, "polls ended with packets left (/proc/net/softnet_stat), or the budget is less than the kernel's own 300", "netdev_budget", 300)
+)
+
+// ringDrops holds where a device has counted packets that found no room.
+var ringDrops = Condition{Text: "the card dropped packets for lack of room (rx_missed_errors, rx_fifo_errors)", Holds: func(m knob.Machine, t knob.Target) (bool, error) {
+	place, err := t.Place()
+	if err != nil {
+		return false, err
+	}
+	for _, counter := range []string{"rx_missed_errors", "rx_fifo_errors"} {
+		v, err := m.Cells.Read(change.Cell{Store: "net", Place: place, Key: "statistics/" + counter})
+		if err != nil {
+			return false, err
+		}
+		if strings.Trim(v.String(), "0\n") != "" {
+			return true, nil
+		}
+	}
+	return false, nil
+}}
+
+// mirrorOn holds where a file has Kube-OVN copy all traffic.
+var mirrorOn = Condition{Text: "the mirror is on", Holds: func(m knob.Machine, t knob.Target) (bool, error) {
+	e, err := knob.Find("kubeovn.mirror")
+	if err != nil {
+		return false, err
+	}
+	r, err := e.Get(m, t)
+	return r.Value == "on", err
+}}
+
+// encapsulated holds where a pool's packets go into tunnels.
+var encapsulated = Condition{Text: "the pool's packets go into a tunnel", Holds: func(m knob.Machine, t knob.Target) (bool, error) {
+	e, err := knob.Find("cal.encap")
+	if err != nil {
+		return false, err
+	}
+	r, err := e.Get(m, t)
+	if err != nil {
+		return false, err
+	}
+	return strings.HasPrefix(r.Value, "ipip") || strings.HasPrefix(r.Value, "vxlan"), nil
+}}
