@@ -210,6 +210,7 @@ func TestKernelRanges(t *testing.T) {
 		"net.backlog":    "2000 4000 8000",
 		"net.flow_limit": "0-3",
 		"sock.mem":       "rmem_max=16777216,wmem_max=16777216 rmem_default=1048576,wmem_default=1048576",
+		"udp.mem":        "360",
 		"ct.size":        "max=262144 max=1048576",
 		"kernel.jitter":  "numa_balancing=0,timer_migration=0,stat_interval=10",
 	} {

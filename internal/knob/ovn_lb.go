@@ -68,3 +68,12 @@ func (k balancing) Plan(m Machine, t Target, value string) ([]change.Write, erro
 	}
 	return writes, err
 }
+
+// Range is of [Ranger].
+func (k balancing) Range(m Machine, t Target) ([]string, error) {
+	now, err := k.Get(m, t)
+	if err != nil || now.Value == off {
+		return nil, err
+	}
+	return []string{off}, nil
+}

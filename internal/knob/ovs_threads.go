@@ -27,6 +27,7 @@ var ovsThreads = Entry{
 			{"handlers", ovs.OtherConfig, "n-handler-threads", false, number(1, 512)},
 			{"revalidators", ovs.OtherConfig, "n-revalidator-threads", false, number(1, 512)},
 		},
+		trials: []string{"revalidators=2", "revalidators=4"},
 		effect: threadsInEffect,
 	},
 }

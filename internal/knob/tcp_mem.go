@@ -1,5 +1,7 @@
 package knob
 
+import "strconv"
+
 // maxBuffer is the largest buffer of a socket that the kernel takes, bytes.
 const maxBuffer = 1<<31 - 1
 
@@ -68,5 +70,14 @@ var udpMem = Entry{
 		Evidence: "bpftune raises it when UDP comes near it, without a number",
 		Undo:     "the old value is written back",
 	},
-	Knob: sysctl{name: "net.ipv4.udp_mem", global: true, field: 3, check: number(1, maxBuffer), note: "it holds for pods too: the machine has one value for all namespaces"},
+	Knob: sysctl{name: "net.ipv4.udp_mem", global: true, field: 3, check: number(1, maxBuffer), steps: twice, note: "it holds for pods too: the machine has one value for all namespaces"},
+}
+
+// twice is the one value worth a trial that is double the present one.
+func twice(now string) []string {
+	n, err := strconv.Atoi(now)
+	if err != nil || n > maxBuffer/2 {
+		return nil
+	}
+	return []string{strconv.Itoa(2 * n)}
 }

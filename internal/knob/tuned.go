@@ -114,3 +114,15 @@ func (k tunedKnob) Plan(m Machine, t Target, value string) ([]change.Write, erro
 	v, err := change.TunedState{Profile: &profile, Mode: &mode}.Text()
 	return []change.Write{{Cell: k.cell(), Value: v}}, err
 }
+
+// Range is of [Ranger]: the two profiles for networks that it does not have.
+func (k tunedKnob) Range(m Machine, t Target) ([]string, error) {
+	now, err := k.Get(m, t)
+	if err != nil {
+		return nil, err
+	}
+	known := k.profiles(m)
+	return slices.DeleteFunc([]string{"network-latency", "network-throughput"}, func(p string) bool {
+		return p == now.Value || !slices.Contains(known, p)
+	}), nil
+}
