@@ -1,7 +1,9 @@
 // Package ovs runs Open vSwitch: for each switch a database server and a
 // switch daemon of its own, in a network namespace and a folder that it is
 // given. What is configured goes through the database, flows through
-// ovs-ofctl. The machine's own Open vSwitch, if there is one, is never touched.
+// ovs-ofctl. What it runs never touches the machine's own Open vSwitch. That one,
+// and others that somebody else runs, are looked at, and their databases are a
+// store of values for the journal.
 package ovs
 
 import (
