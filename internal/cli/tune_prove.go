@@ -82,6 +82,8 @@ func (p *proving) search(ctx context.Context, env *Env, s *verify.Prove, show *p
 	if err != nil {
 		return nil, skipped, err
 	}
+	wishes, files := tune.Measurable(wishes)
+	skipped = append(skipped, files...)
 	if len(wishes) == 0 {
 		return nil, skipped, verr.New(verr.Failed, "cannot prove profile "+profile.Name, "nothing of it would change anything on this path", "see why with: venturi tune --profile "+profile.Name+" --plan, and what is to be touched")
 	}

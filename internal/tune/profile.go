@@ -3,6 +3,7 @@ package tune
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/knob"
@@ -37,6 +38,7 @@ type Step struct {
 	Value  string    `json:"value,omitempty"`  // what it shall be set to
 	Ladder []string  `json:"ladder,omitempty"` // or the values to try, in this order. Neither: those that the knob finds worth a trial
 	When   Condition `json:"when,omitzero"`    // only where this holds
+	Needs  []Need    `json:"needs,omitempty"`  // only where these are so, or a step before makes them so
 	Why    string    `json:"why"`
 	State  State     `json:"state"`
 	Note   string    `json:"note,omitempty"`
@@ -46,6 +48,12 @@ type Step struct {
 type Condition struct {
 	Text  string                                        `json:"text,omitempty"` // "receive queues dropped packets"
 	Holds func(knob.Machine, knob.Target) (bool, error) `json:"-"`              // nil: it cannot be read; a trial says it
+}
+
+// Need is the value that another knob must have on the same target.
+type Need struct {
+	Knob  string `json:"knob"`
+	Value string `json:"value"`
 }
 
 // Group is a kind of targets.
@@ -185,13 +193,25 @@ func (p Profile) Wishes(m knob.Machine, targets Targets) (wishes []Wish, skipped
 		if len(on) == 0 {
 			skip(knob.Target{}, step.On.absent())
 		}
+		found := len(on) == 1
 		for _, t := range on {
-			w, why := step.wish(m, entry, t)
+			if _, err := entry.Get(m, t); step.On == Manifests && len(on) > 1 && verr.Code(err) == verr.Missing {
+				continue // it is of another file
+			}
+			found = true
+			why := unmet(m, t, step.Needs, wishes)
+			w := Wish{}
+			if why == "" {
+				w, why = step.wish(m, entry, t)
+			}
 			if why != "" {
 				skip(t, why)
 				continue
 			}
 			wishes = append(wishes, w)
+		}
+		if len(on) > 0 && !found {
+			skip(knob.Target{}, "none of the files has what it is about")
 		}
 	}
 	return wishes, skipped, nil
@@ -254,6 +274,44 @@ func (s *Step) wish(m knob.Machine, entry knob.Entry, t knob.Target) (Wish, stri
 		w.Ladder = nil
 	}
 	return w, ""
+}
+
+// unmet says which need of a step is neither met nor wished for before; "": none.
+func unmet(m knob.Machine, t knob.Target, needs []Need, wishes []Wish) string {
+	for _, n := range needs {
+		if slices.ContainsFunc(wishes, func(w Wish) bool { return w.Knob.Name == n.Knob && w.Value == n.Value && w.Target == t }) {
+			continue
+		}
+		e, err := knob.Find(n.Knob)
+		if err != nil {
+			return reason(err)
+		}
+		now, err := e.Get(m, t)
+		if err != nil {
+			return reason(err)
+		}
+		if now.Value != n.Value {
+			return fmt.Sprintf("it needs %s to be %s first, which is %s", n.Knob, n.Value, now.Value)
+		}
+	}
+	return ""
+}
+
+// Measurable parts wishes that a measurement here can judge from those that
+// change a file only: nothing comes of them until somebody applies it.
+func Measurable(all []Wish) (wishes []Wish, skipped []Skipped) {
+	for _, w := range all {
+		if w.Knob.Scope != knob.OfManifest {
+			wishes = append(wishes, w)
+			continue
+		}
+		s := Skipped{Target: w.Target, Why: "a file changes nothing that could be measured here: apply it to a pair of nodes, and compare those"}
+		if w.Step != nil {
+			s.Step = *w.Step
+		}
+		skipped = append(skipped, s)
+	}
+	return wishes, skipped
 }
 
 // already tells whether all that a wish would write stands there.

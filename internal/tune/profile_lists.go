@@ -30,7 +30,7 @@ func kubeOVN() Profile {
 		},
 		{
 			Name: "6 FastPath kernel module", Knob: "kubeovn.fastpath", State: Obsolete,
-			Why: "tunnels skip netfilter: about 20 % of CPU", Note: "it had to be built for each kernel and broke iptables and ipvs in pods; the step below gives most of it",
+			Why: "tunnels skip netfilter: about 20 % of CPU", Note: "it had to be built for each kernel and broke iptables and ipvs in pods; the step below is what is left of the idea",
 		},
 		{
 			Name: "6, today: tunnels out of connection tracking", Knob: "ct.notrack", On: Machines, Value: "on",
@@ -92,7 +92,7 @@ func cilium() Profile {
 			Why: "packets do not pass the host's stack", Note: `the script's comment says "false" and its code writes "true", which turns eBPF host routing off; the value here is what the comment says`,
 		},
 		{
-			Name: "install-no-conntrack-iptables-rules=true", Knob: "cil.noct", On: Manifests, Value: "on",
+			Name: "install-no-conntrack-iptables-rules=true", Knob: "cil.noct", On: Manifests, Value: "on", Needs: []Need{{"cil.native", "native"}, {"cil.kpr", "on"}},
 			Why: "pods' packets skip connection tracking", Note: "of use only while host routing is off, as the script leaves it",
 		},
 		{

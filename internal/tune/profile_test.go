@@ -102,7 +102,7 @@ func TestWishesOfCilium(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{"cil.masq": "on", "cil.hostroute": "on", "cil.noct": "on", "cil.bwm": "on", "cil.hubble": "off"} {
+	for name, value := range map[string]string{"cil.masq": "on", "cil.hostroute": "on", "cil.bwm": "on", "cil.hubble": "off"} {
 		if w := wished(wishes, name); len(w) != 1 || w[0].Value != value || w[0].Target.File != "/cm.yaml" || w[0].Step == nil {
 			t.Errorf("%s: %+v, want %s", name, w, value)
 		}
@@ -111,7 +111,7 @@ func TestWishesOfCilium(t *testing.T) {
 		t.Errorf("host routing is %s", w[0].Step.State)
 	}
 	for name, why := range map[string]string{
-		"cil.kpr": "it is on already", "cil.native": "ipv4-native-routing-cidr", "cil.bbr": "never automatic", "tuned.profile": "never automatic",
+		"cil.kpr": "it is on already", "cil.noct": "it needs cil.native to be native first, which is tunnel", "cil.native": "ipv4-native-routing-cidr", "cil.bbr": "never automatic", "tuned.profile": "never automatic",
 		"cpu.governor": "the machine as a whole is not named", "nic.ring": "no nics are named",
 	} {
 		if s := named(skipped, name); len(s) != 1 || !strings.Contains(s[0].Why, why) {
@@ -122,6 +122,22 @@ func TestWishesOfCilium(t *testing.T) {
 		if len(named(skipped, s.Knob)) == 0 && len(wished(wishes, s.Knob)) == 0 {
 			t.Errorf("nothing is said of %s", s.Name)
 		}
+	}
+	if left, files := Measurable(wishes); len(left) > 0 || len(files) != len(wishes) {
+		t.Errorf("what is in a file can be measured: %+v", left)
+	}
+	// A step before may meet the need; a file that is of others is passed over.
+	ready := fixtureMachine(t, map[string]string{
+		"cm.yaml":  "kind: ConfigMap\nmetadata: {name: cilium-config}\ndata:\n  ipv4-native-routing-cidr: 10.0.0.0/8\n  kube-proxy-replacement: strict\n",
+		"own.yaml": "kind: ConfigMap\nmetadata: {name: other}\ndata:\n  a: b\n",
+	})
+	second, passed, err := p.Wishes(ready, Targets{Manifests: []string{"/own.yaml", "/cm.yaml"}})
+	if w := wished(second, "cil.noct"); err != nil || len(w) != 1 || len(named(passed, "cil.noct")) != 0 {
+		t.Errorf("%+v, %+v, %v", w, named(passed, "cil.noct"), err)
+	}
+	_, passed, err = p.Wishes(ready, Targets{Manifests: []string{"/own.yaml", "/own.yaml"}})
+	if s := named(passed, "cil.hubble"); err != nil || len(s) != 1 || !strings.Contains(s[0].Why, "none of the files") {
+		t.Errorf("%+v, %v", s, err)
 	}
 	// What is planned one after the other is in effect in the end.
 	planned, err := Rehearse(m, Stores(m.Root), wishes)
