@@ -51,7 +51,11 @@ func openJournal(env *Env, wait time.Duration) (*journal.Journal, error) {
 	if err != nil {
 		return nil, denied("cannot open the journal of changes", err)
 	}
-	return j, tellTrouble(env.Stderr, j.History(), folder)
+	if err := tellTrouble(env.Stderr, j.History(), folder); err != nil {
+		j.Close()
+		return nil, err
+	}
+	return j, nil
 }
 
 // tellTrouble says what a person must know of a journal: that it is damaged, and

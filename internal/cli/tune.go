@@ -68,6 +68,7 @@ Profiles:
 	t.committing.flags(f)
 	t.prove.flags(f)
 	cmd.MarkFlagsMutuallyExclusive("plan", "apply", "prove")
+	cmd.MarkFlagsMutuallyExclusive("prove", "trial")
 	return cmd
 }
 
@@ -117,17 +118,23 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 	if err != nil {
 		return denied(what, err)
 	}
-	if t.apply {
-		return t.commit(cmd.Context(), env, planned)
+	skipped = append(skipped, open...)
+	if !t.apply {
+		return printTuning(env.Stdout, profile, planned, skipped, t.asJSON)
 	}
-	return printTuning(env.Stdout, profile, planned, append(skipped, open...), t.asJSON)
+	if len(skipped) > 0 {
+		fmt.Fprintln(env.Stderr, "venturi: some steps are left out; see why with --plan")
+	}
+	return t.commit(cmd.Context(), env, planned)
 }
 
 // settledOn parts the wishes for a value from those for whatever value a proof
-// finds to be the best.
+// finds to be the best. Of a ladder the first value is wished for; where that
+// stands already, or cannot be, the next one would be a guess.
 func settledOn(all []tune.Wish) (wishes []tune.Wish, open []tune.Skipped) {
 	for _, w := range all {
-		if s := w.Step; s != nil && s.Value == "" && s.Ladder == nil {
+		s := w.Step
+		if s.Value == "" && (s.Ladder == nil || w.Value != s.Ladder[0]) {
 			open = append(open, tune.Skipped{Step: *s, Target: w.Target, Why: "which value helps here, only a proof can tell: " + strings.Join(w.Ladder, ", ")})
 			continue
 		}

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/tune"
+)
+
+func TestOverdue(t *testing.T) {
+	for _, c := range []struct {
+		trial tune.OnTrial
+		want  string // in the reason; empty: it is not overdue
+	}{
+		{tune.OnTrial{Left: time.Minute, Held: true}, ""},
+		{tune.OnTrial{Left: -time.Millisecond, Held: true}, ""}, // it is at it
+		{tune.OnTrial{Left: time.Minute}, "1m0s left, and the process"},
+		{tune.OnTrial{Left: -time.Hour}, "ended 1h0m0s ago"},
+		{tune.OnTrial{Left: time.Minute, Rebooted: true}, "started anew"},
+	} {
+		if why := overdue(c.trial); (why == "") != (c.want == "") || !strings.Contains(why, c.want) {
+			t.Errorf("%+v: %q, want %q", c.trial, why, c.want)
+		}
+	}
+}
+
+// A trial that the machine's last start ended is told of, loudly.
+func TestTellTroubleAfterReboot(t *testing.T) {
+	var out bytes.Buffer
+	h := journal.History{Txns: []*journal.Txn{{ID: 5, Boot: "another", Lease: &journal.Lease{Until: 1 << 60}, Entries: []*journal.Entry{{State: journal.Done}}}}}
+	if err := tellTrouble(&out, h, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"transaction 5", "started anew", "venturi undo 5", "venturi confirm 5"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q does not say %q", &out, want)
+		}
+	}
+}
+
+func TestWho(t *testing.T) {
+	sudo := map[string]string{"SUDO_USER": "alice", "SUDO_UID": "1000"}
+	env := &Env{Getenv: func(name string) string { return sudo[name] }}
+	got := who(env)
+	if !strings.Contains(got, "uid ") || strings.Contains(got, "for alice (uid 1000) by sudo") != (os.Getuid() == 0) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestShown(t *testing.T) {
+	for want, args := range map[string][]string{
+		"venturi knob set tcp.mem 'rmem=1 2 3'": {"venturi", "knob", "set", "tcp.mem", "rmem=1 2 3"},
+		`a '' 'it'\''s'`:                        {"a", "", "it's"},
+	} {
+		if got := shown(args); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestBrief(t *testing.T) {
+	for _, c := range []struct {
+		v    change.Value
+		want string
+	}{
+		{change.Value{}, "(absent)"},
+		{change.Text("\n"), "(empty)"},
+		{change.Text("4096\t131072\t6291456\n"), "4096 131072 6291456"},
+		{change.Text("rx=1\ntx=2\n"), "rx=1; tx=2"},
+		{change.Text(strings.Repeat("x", 100)), `100 bytes, "` + strings.Repeat("x", 30) + `"...`},
+	} {
+		if got := brief(c.v); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
