@@ -56,11 +56,12 @@ var tunedLimit = machine.Patience(90 * time.Second)
 // tunedStore is the profile of tuned. It is changed by its own program, which
 // tells the daemon; then its files are made what they shall be to the byte, which
 // is also how the mode ("auto") comes back that the program cannot ask for. The
-// daemon reads them when it starts.
+// daemon reads them when it starts. As that is several steps, what is wanted is
+// in a file beside them until they are done: whoever finds it does them again.
 func tunedStore(root string) Store {
 	files := fileStore(root)
-	profile := Cell{Store: files.Name, Key: "/etc/tuned/active_profile"}
-	mode := Cell{Store: files.Name, Key: "/etc/tuned/profile_mode"}
+	file := func(name string) Cell { return Cell{Store: files.Name, Key: "/etc/tuned/" + name} }
+	profile, mode, wanted := file("active_profile"), file("profile_mode"), file(".wanted.venturi")
 	read := func(Cell) (Value, error) {
 		var s TunedState
 		for _, f := range []struct {
@@ -78,39 +79,60 @@ func tunedStore(root string) Store {
 		}
 		return s.Text()
 	}
+	write := func(c Cell, v Value) (err error) {
+		want, err := TunedStateOf(v)
+		if err != nil {
+			return err
+		}
+		mark, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		if err := files.Write(wanted, Text(string(mark))); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, files.Write(wanted, Value{})) }()
+		if err := askTuned(want.Name()); err != nil {
+			return err
+		}
+		for _, f := range []struct {
+			cell Cell
+			text *string
+		}{{profile, want.Profile}, {mode, want.Mode}} {
+			value := Value{}
+			if f.text != nil {
+				value = Text(*f.text)
+			}
+			if now, err := files.Read(f.cell); err != nil || now.Equal(value) {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			if err := files.Write(f.cell, value); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	return Store{
-		Name:  "tuned",
-		Lasts: true,
-		Read:  read,
-		Write: func(c Cell, v Value) error {
-			want, err := TunedStateOf(v)
-			if err != nil {
-				return err
-			}
-			if err := askTuned(want.Name()); err != nil {
-				return err
-			}
-			for _, f := range []struct {
-				cell Cell
-				text *string
-			}{{profile, want.Profile}, {mode, want.Mode}} {
-				value := Value{}
-				if f.text != nil {
-					value = Text(*f.text)
-				}
-				if now, err := files.Read(f.cell); err != nil || now.Equal(value) {
-					if err != nil {
-						return err
-					}
-					continue
-				}
-				if err := files.Write(f.cell, value); err != nil {
+		Name: "tuned", Lasts: true, Read: read, Write: write,
+		Sweep: func(c Cell) error {
+			for _, f := range []Cell{profile, mode, wanted} {
+				if err := files.Sweep(f); err != nil {
 					return err
 				}
 			}
-			return nil
+			mark, err := files.Read(wanted)
+			if err != nil || !mark.Present {
+				return err
+			}
+			var v Value
+			if err := json.Unmarshal(mark.Data, &v); err != nil {
+				return fmt.Errorf("read what was wanted of tuned: %w", err)
+			}
+			return write(c, v)
 		},
-		Sweep: func(Cell) error { return errors.Join(files.Sweep(profile), files.Sweep(mode)) },
 	}
 }
 

@@ -87,6 +87,34 @@ func TestTunedProfile(t *testing.T) {
 	}
 }
 
+// Who is killed between the program and the files leaves what was wanted behind.
+func TestTunedKilled(t *testing.T) {
+	old := map[string]string{"/etc/tuned/active_profile": "own\n", "/etc/tuned/profile_mode": "auto\n"}
+	const mark = "/etc/tuned/.wanted.venturi"
+	for name, wanted := range map[string]string{
+		"setting": `"{\"active_profile\":\"network-latency\\n\",\"profile_mode\":\"manual\\n\"}"`,
+		"undoing": `"{\"active_profile\":\"own\\n\",\"profile_mode\":\"auto\\n\"}"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, _ := tunedMachine(t, old)
+			if err := b.set("tuned.profile", knob.Target{}, "network-latency"); err != nil {
+				t.Fatal(err)
+			}
+			for file, text := range map[string]string{"/etc/tuned/active_profile": "own\n", "/etc/tuned/profile_mode": "manual\n", mark: wanted} {
+				if err := os.WriteFile(filepath.Join(b.m.Root, file), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.undo()
+			for file, want := range map[string]string{"/etc/tuned/active_profile": "own\n", "/etc/tuned/profile_mode": "auto\n", mark: ""} {
+				if text, _ := os.ReadFile(filepath.Join(b.m.Root, file)); string(text) != want {
+					t.Errorf("%s holds %q, want %q", file, text, want)
+				}
+			}
+		})
+	}
+}
+
 func TestTunedRefused(t *testing.T) {
 	b, _ := tunedMachine(t, map[string]string{"/etc/tuned/active_profile": "own\n"})
 	b.refused("tuned.profile", knob.Target{}, verr.Usage, "nosuch", "", "own nosuch")
