@@ -82,7 +82,9 @@ func TestMachineThatCannotStart(t *testing.T) {
 		{"tap is not there", func(c *vm.Config) { c.NICs = []vm.NIC{{Tap: "no-such-tap", MAC: "02:00:00:00:00:01"}} }, verr.Missing, []string{"no-such-tap"}},
 		{"bad address", func(c *vm.Config) { c.NICs = []vm.NIC{{Tap: "tap0", MAC: "x"}} }, verr.Usage, []string{"tap0"}},
 		{"no such card", func(c *vm.Config) { c.NICs = []vm.NIC{{Model: "ne2000", Tap: "tap0", MAC: "02:00:00:00:00:01"}} }, verr.Usage, []string{"ne2000"}},
-		{"card without choices", func(c *vm.Config) { c.NICs = []vm.NIC{{Model: vm.E1000E, Tap: "tap0", MAC: "02:00:00:00:00:01", Queues: 2}} }, verr.Usage, []string{"e1000e"}},
+		{"card without choices", func(c *vm.Config) {
+			c.NICs = []vm.NIC{{Model: vm.E1000E, Tap: "tap0", MAC: "02:00:00:00:00:01", Queues: 2}}
+		}, verr.Usage, []string{"e1000e"}},
 		{"nothing to write on", func(c *vm.Config) { c.Writable = []string{"/tmp"} }, verr.Usage, nil},
 		{"no folder", func(c *vm.Config) { c.Root, c.Writable = true, []string{"/no/such/folder"} }, verr.Usage, []string{"/no/such/folder"}},
 		{"console cannot be written", func(c *vm.Config) { c.Console = "/no/such/folder/console" }, verr.Failed, []string{"/no/such/folder"}},
