@@ -28,6 +28,7 @@ type entry struct {
 	Retransmits bool          `json:"retransmits,omitempty"`
 	CPU         bool          `json:"cpu,omitempty"` // Value is CPU time
 	Unit        string        `json:"unit,omitempty"`
+	Runs        *Runs         `json:"runs,omitempty"`
 	Value       *float64      `json:"value,omitempty"` // in Unit; retransmits for 10 s of sending
 	Ratio       *stats.Ratio  `json:"ratio,omitempty"`
 	Verdict     stats.Verdict `json:"verdict,omitempty"`
@@ -124,6 +125,9 @@ func (t Table) spots(host string) (places []spot, entries []entry) {
 						}
 						if r.against == "" {
 							e.Unit = fig.unit()
+						}
+						if fig.Runs {
+							e.Runs = &Runs{unit: fig.unit()}
 						}
 						places = append(places, spot{p, w, f, slices.Index(sizes, size), slices.Index(flows, n)})
 						entries = append(entries, e)

@@ -64,6 +64,7 @@ type Figure struct {
 	Unit        string // one of [Units]; none for Retransmits and CPU
 	Retransmits bool   // show these, in place of the load's own figure
 	CPU         bool   // show CPU time for 1e9 bytes received, seconds, in place of it
+	Runs        bool   // show the first three series and their average, in place of it, and quotients of averages
 }
 
 // nsPerSecond makes seconds of CPU time.
@@ -217,6 +218,10 @@ func (all sources) fill(t Table) grid {
 }
 
 func (s *source) entry(e *entry) {
+	if e.Runs != nil {
+		s.runs(e)
+		return
+	}
 	if e.Against != "" {
 		_, r := s.row(e.Against, e.Path, e.Load, e.Size, e.Flows)
 		if r == nil || r.Ratio == nil {

@@ -118,6 +118,8 @@ func (e entry) text() string {
 		return ""
 	case !e.ok:
 		return none
+	case e.Runs != nil:
+		return e.Runs.text()
 	case e.Against == "":
 		return sig3(*e.Value)
 	}
@@ -132,12 +134,12 @@ func (e entry) text() string {
 func legend(all sources, grids []grid) []string {
 	var ratios []entry
 	var paths []string // with places that hold no figure
-	missing, again, cpu := map[string]int{}, false, false
+	missing, again, cpu, average := map[string]int{}, false, false, false
 	var partly []*thin
 	var unused []string
 	for _, g := range grids {
 		for _, e := range slices.Concat(g.cells...) {
-			again, cpu = again || e.Retransmits, cpu || e.CPU && e.ok
+			again, cpu, average = again || e.Retransmits, cpu || e.CPU && e.ok, average || e.Runs != nil
 			if s := all.of(e.Wire); s != nil {
 				unused = union(unused, s.unused(e))
 			}
@@ -146,7 +148,7 @@ func legend(all sources, grids []grid) []string {
 				if missing[e.Path]++; missing[e.Path] == 1 {
 					paths = append(paths, e.Path)
 				}
-			case e.Against != "" && e.ok:
+			case e.Against != "" && e.ok && e.Runs == nil:
 				ratios = append(ratios, e)
 			case e.NoFigure > 0:
 				partly = thins(partly, e)
@@ -174,6 +176,9 @@ func legend(all sources, grids []grid) []string {
 	}
 	if cpu {
 		say("CPU is the time that the machine's cores worked while it was measured, for 1 GB (10^9 bytes) that arrived; how far it strays is not judged.")
+	}
+	if average {
+		say("Of %d runs stand the figures and their average, as write-ups give them, and of two paths the quotient of averages. Each run is one series; what is proven, the ratio beside it says.", runs)
 	}
 	for i, p := range paths {
 		paths[i] = fmt.Sprintf("%s in %s", clean(p), plural(missing[p], "place", "places"))

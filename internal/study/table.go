@@ -15,6 +15,7 @@ import (
 const (
 	retransmits = "retransmits"
 	cpu         = "cpu"
+	runs        = "runs"
 )
 
 func (c *checker) tables() error {
@@ -140,7 +141,7 @@ func (c *checker) figure(f fileFigure, line int, measured []result.Cell) (report
 	if err != nil {
 		return out, because(line, err)
 	}
-	if f.Show.s != "" {
+	if out.Runs = f.Show.s == runs; f.Show.s != "" && !out.Runs {
 		return out, besides(&out, f, l)
 	}
 	units := report.Units(l.Metric)
@@ -174,7 +175,7 @@ func besides(out *report.Figure, f fileFigure, l load.Load) error {
 			return wrong(f.Unit.line, "cpu has no other unit than seconds for 1 GB")
 		}
 	default:
-		return wrong(f.Show.line, "show is %q, and can only be %s or %s", f.Show.s, retransmits, cpu)
+		return wrong(f.Show.line, "show is %q, and can only be %s, %s or %s", f.Show.s, retransmits, cpu, runs)
 	}
 	return nil
 }
