@@ -26,7 +26,11 @@ func encode(r record) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write record: %w", err)
 	}
-	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(text, castagnoli), text), nil
+	return seal(text), nil
+}
+
+func seal(text []byte) []byte {
+	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(text, castagnoli), text)
 }
 
 func decode(line []byte) (record, error) {

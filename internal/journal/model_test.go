@@ -232,7 +232,7 @@ var errInjected = errors.New("injected")
 // machine of before.
 func TestUndoIsExact(t *testing.T) {
 	folder := shm(t)
-	sequences := 3000
+	sequences := 1500
 	if testing.Short() {
 		sequences = 300
 	}

@@ -46,6 +46,17 @@ func Snapshot(t testing.TB) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
+// Ruleset writes down the nftables of the calling thread's namespace, as
+// [Snapshot] does those of the machine.
+func Ruleset(t testing.TB) string {
+	t.Helper()
+	var lines []string
+	if err := snapNftables(func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }); err != nil {
+		t.Fatalf("list nftables: %v", err)
+	}
+	return strings.Join(lines, "\n")
+}
+
 func snapLinks(h *netlink.Handle, add func(string, ...any)) error {
 	links, err := machine.Links()
 	if err != nil {
