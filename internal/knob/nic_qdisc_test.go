@@ -88,7 +88,9 @@ func n(netns string) string { return netns[strings.LastIndex(netns, "/")+1:] }
 func TestQdiscHalfWay(t *testing.T) {
 	netns, ip := space(t)
 	b, on := onRoot(t), knob.Target{Netns: netns, Device: "va"}
-	replace := func(what string) { ip(append([]string{"tc", "qdisc", "replace", "dev", "va"}, strings.Fields(what)...)...) }
+	replace := func(what string) {
+		ip(append([]string{"tc", "qdisc", "replace", "dev", "va"}, strings.Fields(what)...)...)
+	}
 	for _, c := range []struct {
 		name  string
 		state []string
