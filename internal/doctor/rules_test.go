@@ -239,6 +239,7 @@ var well = map[string]func(rig){
 		r.eth0.Up = false
 		r.eth0.MTU = 9000
 	},
+	"a veth that only seems to be the other end": func(r rig) { r.eth0.Lower, r.eth0.MTU = 6, 9000 },
 	"a switch in a process": func(r rig) {
 		switchOff(r.eth0, txChecksum)
 		r.home.Devices = append(r.home.Devices, device(8, "ovs-netdev", "tuntap", 1500))

@@ -113,7 +113,11 @@ func (v *View) peer(s *Space, d *machine.NetDevice) (*Space, *machine.NetDevice)
 	if d.Kind != "veth" && d.Kind != "netkit" {
 		return nil, nil
 	}
-	return v.lower(s, d)
+	there, p := v.lower(s, d)
+	if p == nil || p.Kind != d.Kind || p.Lower != d.Index {
+		return nil, nil // it is in a namespace that was not seen
+	}
+	return there, p
 }
 
 // carrier gives the device that a tunnel's packets leave by; nil when that is not
