@@ -141,8 +141,11 @@ func netnsID(path string) (*NetnsID, error) {
 }
 
 // find gives a file of the namespace, which may have another name than it had.
+// That it is gone is only said when all that there are were looked at: else its
+// values would be given up while they stand.
 func (n *NetnsID) find() (string, error) {
-	if n.is(n.Path) {
+	it, unseen := n.is(n.Path)
+	if it {
 		return n.Path, nil
 	}
 	named, err := filepath.Glob(filepath.Join(machine.NamespaceFolder, "*"))
@@ -154,21 +157,41 @@ func (n *NetnsID) find() (string, error) {
 		return "", err
 	}
 	for _, path := range append(named, processes...) {
-		if n.is(path) {
+		it, err := n.is(path)
+		if it {
 			return path, nil
 		}
+		if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) { // others' processes may be hidden from us
+			unseen = errors.Join(unseen, err)
+		}
+	}
+	if unseen != nil {
+		return "", fmt.Errorf("network namespace %s: it is not there by that name, and not all others could be looked at: %w", n.Path, unseen)
 	}
 	return "", fmt.Errorf("network namespace %s: %w", n.Path, ErrGone)
 }
 
 // is tells whether a file is of this namespace. The cheap question comes first:
-// all processes of a machine may be asked.
-func (n *NetnsID) is(path string) bool {
-	if id, err := machine.ID(path); err != nil || id.Ino != n.Inode {
-		return false
+// all processes of a machine may be asked. Error: it cannot be told.
+func (n *NetnsID) is(path string) (bool, error) {
+	id, err := machine.ID(path)
+	switch {
+	case err == nil && id.Ino != n.Inode:
+		return false, nil
+	case err == nil:
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ESRCH), errors.Is(err, unix.ENOTDIR), !errors.As(err, new(unix.Errno)):
+		return false, nil // it went away meanwhile, or is no namespace
+	default:
+		return false, err
 	}
 	now, err := netnsID(path)
-	return err == nil && now.Cookie == n.Cookie
+	if err != nil {
+		if _, err := machine.ID(path); err != nil {
+			return false, nil
+		}
+		return false, err
+	}
+	return now.Cookie == n.Cookie, nil
 }
 
 // Enter runs fn inside the namespace of the place, or where the process is if
@@ -207,7 +230,7 @@ func (d *DeviceID) find() (string, error) {
 	link, err := h.LinkByIndex(d.Index)
 	var none netlink.LinkNotFoundError
 	if errors.As(err, &none) || errors.Is(err, unix.ENODEV) {
-		return "", fmt.Errorf("device %s: %w", d.Name, ErrGone)
+		return "", fmt.Errorf("device %s: %w: it was removed, or moved to another network namespace", d.Name, ErrGone)
 	}
 	if err != nil {
 		return "", fmt.Errorf("find %s: %w", d.Name, err)
