@@ -3,10 +3,13 @@ package knob
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,8 +28,33 @@ func decoded(text []byte) (docs []any, err error) {
 		case err != nil:
 			return nil, err
 		}
-		docs = append(docs, doc)
+		docs = append(docs, byText(doc))
 	}
+}
+
+// byText gives mappings whose keys are not all text the shape of the others.
+func byText(v any) any {
+	switch v := v.(type) {
+	case map[any]any:
+		m := map[string]any{}
+		for k, value := range v {
+			name, ok := k.(string)
+			if !ok {
+				name = fmt.Sprintf("%T %v", k, k)
+			}
+			m[name] = byText(value)
+		}
+		return m
+	case map[string]any:
+		for k, value := range v {
+			v[k] = byText(value)
+		}
+	case []any:
+		for i, value := range v {
+			v[i] = byText(value)
+		}
+	}
+	return v
 }
 
 // with gives a mapping with another value below keys; drop: without it.
@@ -81,55 +109,93 @@ func FuzzManifest(f *testing.F) {
 			f.Add([]byte(text), "a.b", "on", how)
 		}
 	}
-	f.Fuzz(func(t *testing.T, text []byte, key, value string, how uint8) {
-		before, err := decoded(text)
-		m, parsed := parseManifest(text)
-		if parsed != nil || err != nil || len(m.docs) == 0 || len(before) != len(m.docs) || m.docs[0].Content[0].Kind != yaml.MappingNode || !harmless.MatchString(value) {
+	f.Fuzz(func(t *testing.T, text []byte, key, value string, how uint8) { tryEdit(t, text, key, value, how) })
+}
+
+// tryEdit makes one edit, and tells whether it was made. Of how, a bit stands for
+// taking the value away, and one for a value that is no string.
+func tryEdit(t *testing.T, text []byte, key, value string, how uint8) bool {
+	before, err := decoded(text)
+	m, parsed := parseManifest(text)
+	if parsed != nil || err != nil || len(m.docs) == 0 || len(before) != len(m.docs) || m.docs[0].Content[0].Kind != yaml.MappingNode || !harmless.MatchString(value) {
+		return false
+	}
+	keys := strings.Split(key, ".")
+	for _, k := range keys {
+		if k == "" || k == "<<" || !harmless.MatchString(k) {
+			return false
+		}
+	}
+	drop, bare := how&1 != 0, how&2 != 0
+	var want any = value
+	if bare {
+		if err := yaml.Unmarshal([]byte(value), &want); err != nil || value == "" {
+			return false
+		}
+		switch want.(type) {
+		case bool, int, float64:
+		default:
+			return false
+		}
+	}
+	if drop {
+		err = m.drop(nodeAt{0, 0}, keys)
+	} else {
+		err = m.set(nodeAt{0, 0}, keys, scalar{text: value, bare: bare})
+	}
+	if err != nil {
+		if !bytes.Equal(m.text, text) {
+			t.Errorf("it says %v, and has changed the text", err)
+		}
+		return false
+	}
+	after, err := decoded(m.text)
+	if err != nil {
+		t.Fatalf("nobody can read it any more: %v\n%q\n%q", err, text, m.text)
+	}
+	changed, ok := with(before[0], keys, want, drop)
+	if !ok {
+		t.Fatalf("set below what is no mapping:\n%q\n%q", text, m.text)
+	}
+	before[0] = changed
+	if !reflect.DeepEqual(before, after) {
+		t.Errorf("%s=%s drop=%v:\n%q\n%q\nwant %v\ngot  %v", key, value, drop, text, m.text, before, after)
+	}
+	if !drop && bytes.Count(m.text, []byte("\n")) < bytes.Count(text, []byte("\n")) {
+		t.Errorf("setting a value took lines away:\n%q\n%q", text, m.text)
+	}
+	return true
+}
+
+// Files that somebody has spoilt, or written in another way, are fuzzed by every
+// run of the tests too.
+func TestManifestMutations(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	files, err := filepath.Glob("testdata/manifests/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pieces := []string{" ", "  ", "\n", "\r\n", ":", "#", "- ", "{", "}", "\"", "'", "&x ", "*x", "|", ",", "? ", "!!str ", "\t", "é", "---\n", "~", "[", "]", "<<: *x\n", "\\"}
+	keys := []string{"data", "kind", "metadata.name", "data.enable-hubble", "data.new", "spec.ipipMode", "spec.new.deep", "hubble.enabled", "bpf.masquerade", "data.config"}
+	made := 0
+	for range 6000 {
+		text, err := os.ReadFile(files[r.IntN(len(files))])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range r.IntN(4) {
+			at := r.IntN(len(text))
+			piece := []byte(pieces[r.IntN(len(pieces))])
+			text = slices.Replace(text, at, min(len(text), at+r.IntN(3)), piece...)
+		}
+		if tryEdit(t, text, keys[r.IntN(len(keys))], []string{"true", "off", "12", "a-b"}[r.IntN(4)], uint8(r.IntN(4))) {
+			made++
+		}
+		if t.Failed() {
 			return
 		}
-		keys := strings.Split(key, ".")
-		for _, k := range keys {
-			if k == "" || k == "<<" || !harmless.MatchString(k) {
-				return
-			}
-		}
-		drop, bare := how&1 != 0, how&2 != 0
-		var want any = value
-		if bare {
-			if err := yaml.Unmarshal([]byte(value), &want); err != nil || value == "" {
-				return
-			}
-			switch want.(type) {
-			case bool, int, float64:
-			default:
-				return
-			}
-		}
-		if drop {
-			err = m.drop(nodeAt{0, 0}, keys)
-		} else {
-			err = m.set(nodeAt{0, 0}, keys, scalar{text: value, bare: bare})
-		}
-		if err != nil {
-			if !bytes.Equal(m.text, text) {
-				t.Errorf("it says %v, and has changed the text", err)
-			}
-			return
-		}
-		after, err := decoded(m.text)
-		if err != nil {
-			t.Fatalf("nobody can read it any more: %v\n%q\n%q", err, text, m.text)
-		}
-		changed, ok := with(before[0], keys, want, drop)
-		if !ok {
-			t.Fatalf("set below what is no mapping:\n%q\n%q", text, m.text)
-		}
-		before[0] = changed
-		if !reflect.DeepEqual(before, after) {
-			t.Errorf("%s=%s drop=%v:\n%q\n%q\nwant %v\ngot  %v", key, value, drop, text, m.text, before, after)
-		}
-		if !drop && bytes.Count(m.text, []byte("\n")) < bytes.Count(text, []byte("\n")) {
-			t.Errorf("setting a value took lines away:\n%q\n%q", text, m.text)
-		}
-	})
+	}
+	if made < 500 {
+		t.Errorf("only %d edits were made: this tests nothing", made)
+	}
 }
