@@ -116,13 +116,17 @@ func napis(index int) (family uint16, all []napi, err error) {
 		return 0, nil, err
 	}
 	defer h.Close()
-	f, err := h.GenlFamilyGet(netdevFamily)
-	if errors.Is(err, unix.ENOENT) {
-		return 0, nil, nil
-	}
+	// Asked for by its name, one that is not there would make the kernel run
+	// modprobe each time.
+	families, err := h.GenlFamilyList()
 	if err != nil {
 		return 0, nil, fmt.Errorf("find %s: %w", netdevFamily, err)
 	}
+	at := slices.IndexFunc(families, func(f *netlink.GenlFamily) bool { return f.Name == netdevFamily })
+	if at < 0 {
+		return 0, nil, nil
+	}
+	f := families[at]
 	req := napiRequest(f.ID, netdevNAPIGet, unix.NLM_F_DUMP)
 	req.AddData(nl.NewRtAttr(napiIfindex, nl.Uint32Attr(uint32(index))))
 	answers, err := req.Execute(unix.NETLINK_GENERIC, 0)
