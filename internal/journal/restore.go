@@ -129,8 +129,8 @@ func (j *Journal) settle(wants []Kept) error {
 		calm := true
 		for i, w := range wants {
 			wrote, err := j.exactly(w.Cell, w.Value)
-			if i > 0 && errors.Is(err, change.ErrGone) {
-				continue // a cell around that went away with its own place
+			if i > 0 && err != nil && missing(err) {
+				continue // a cell around that is not there with this value, or that went away
 			}
 			failed = errors.Join(failed, err)
 			calm = calm && !wrote

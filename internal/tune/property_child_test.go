@@ -28,6 +28,7 @@ type order struct {
 	Fault   string // what goes wrong with a write
 	FaultAt int    // with which, from 1 on
 	Others  bool   // somebody else changes things in between
+	Dish    *dish  // set this to its first value, and nothing else
 }
 
 // answer is what a child says before it ends, if it does.
@@ -178,6 +179,14 @@ func (a *actor) undo() error {
 // play plays a sequence of what users do, at random.
 func (a *actor) play(r *rand.Rand) error {
 	a.note("sequence %+v", a.order)
+	if d := a.order.Dish; d != nil {
+		tx, err := a.j.Begin(0)
+		if err != nil {
+			return err
+		}
+		a.turn(tx, *d, d.Values[0])
+		return tx.End()
+	}
 	var entries []*journal.Entry
 	for range 2 + r.IntN(5) {
 		n := r.IntN(12)
@@ -218,7 +227,11 @@ func (a *actor) set(r *rand.Rand, tx *journal.Tx) []*journal.Entry {
 	for d.Target.File != "" && r.IntN(4) > 0 || a.order.Others && d.Target.Device+d.Target.File != "" && r.IntN(8) > 0 {
 		d = a.w.Menu[r.IntN(len(a.w.Menu))] // of files there are many; somebody else changes sysctls
 	}
-	value := d.Values[r.IntN(len(d.Values))]
+	return a.turn(tx, d, d.Values[r.IntN(len(d.Values))])
+}
+
+// turn turns a knob.
+func (a *actor) turn(tx *journal.Tx, d dish, value string) []*journal.Entry {
 	e, err := knob.Find(d.Knob)
 	if err != nil {
 		a.note("%v", err)
@@ -227,6 +240,9 @@ func (a *actor) set(r *rand.Rand, tx *journal.Tx) []*journal.Entry {
 	a.note("%d: set %s of %s to %s", tx.ID(), d.Knob, d.Target, value)
 	entries, err := Set(tx, a.m, Wish{Knob: e, Target: d.Target, Value: value})
 	a.note("  %d writes, %v", len(entries), err)
+	if err != nil {
+		a.answer.Errors = append(a.answer.Errors, err.Error())
+	}
 	if len(entries) > 0 {
 		a.answer.Sets[d.Knob]++
 	}

@@ -134,9 +134,40 @@ func (w *place) fixture(t testing.TB) {
 func (w *place) machine(wrap func(change.Store) change.Store) knob.Machine {
 	stores := Stores(w.Root)
 	for i := range stores {
+		if stores[i].Name == "sysctl" {
+			stores[i] = w.sysctls(stores[i])
+		}
 		stores[i] = wrap(stores[i])
 	}
 	return knob.Machine{Reader: machine.Reader{Root: w.Root}, Cells: change.NewCells(stores...)}
+}
+
+// sysctls takes those of the machine as a whole from the fixture: a namespace of
+// its own does not have them.
+func (w *place) sysctls(real change.Store) change.Store {
+	fixture := map[string]change.Store{}
+	for _, s := range change.Stores(w.Root) {
+		fixture[s.Name] = s
+	}
+	file := func(c change.Cell) (change.Cell, bool) {
+		name := "/proc/sys/" + c.Key
+		_, of := machineFiles[name]
+		return change.Cell{Store: "kernel", Key: name}, of
+	}
+	read, write := real.Read, real.Write
+	real.Read = func(c change.Cell) (change.Value, error) {
+		if k, of := file(c); of {
+			return fixture["kernel"].Read(k)
+		}
+		return read(c)
+	}
+	real.Write = func(c change.Cell, v change.Value) error {
+		if k, of := file(c); of {
+			return fixture["kernel"].Write(k, v)
+		}
+		return write(c, v)
+	}
+	return real
 }
 
 // targets lists what a knob can be turned on here.
@@ -219,7 +250,30 @@ func loadPlace(file string) (*place, error) {
 var machineFiles = map[string]string{
 	"/proc/cpuinfo":                                                                    "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Test\nflags\t\t: fpu\n\nprocessor\t: 1\nvendor_id\t: GenuineIntel\nmodel name\t: Test\nflags\t\t: fpu\n",
 	"/proc/sys/kernel/random/boot_id":                                                  "11111111-2222-3333-4444-555555555555\n",
-	"/proc/sys/net/core/somaxconn":                                                     "4096\n",
+	"/proc/sys/net/core/netdev_max_backlog":                                            "1000\n",
+	"/proc/sys/net/core/netdev_budget":                                                 "300\n",
+	"/proc/sys/net/core/netdev_budget_usecs":                                           "8000\n",
+	"/proc/sys/net/core/dev_weight":                                                    "64\n",
+	"/proc/sys/net/core/busy_read":                                                     "0\n",
+	"/proc/sys/net/core/busy_poll":                                                     "0\n",
+	"/proc/sys/net/core/flow_limit_cpu_bitmap":                                         "00\n",
+	"/proc/sys/net/core/flow_limit_table_len":                                          "4096\n",
+	"/proc/sys/net/core/rps_sock_flow_entries":                                         "0\n",
+	"/proc/sys/net/core/rmem_max":                                                      "212992\n",
+	"/proc/sys/net/core/wmem_max":                                                      "212992\n",
+	"/proc/sys/net/core/rmem_default":                                                  "212992\n",
+	"/proc/sys/net/core/wmem_default":                                                  "212992\n",
+	"/proc/sys/net/core/bpf_jit_enable":                                                "1\n",
+	"/proc/sys/net/core/bpf_jit_harden":                                                "0\n",
+	"/proc/sys/net/ipv4/udp_mem":                                                       "190000\t250000\t380000\n",
+	"/proc/sys/net/netfilter/nf_conntrack_max":                                         "262144\n",
+	"/proc/sys/net/netfilter/nf_conntrack_buckets":                                     "65536\n",
+	"/proc/sys/kernel/numa_balancing":                                                  "1\n",
+	"/proc/sys/kernel/timer_migration":                                                 "1\n",
+	"/proc/sys/kernel/nmi_watchdog":                                                    "1\n",
+	"/sys/devices/system/cpu/cpu0/power/energy_perf_bias":                              "6\n",
+	"/sys/devices/system/cpu/cpu1/power/energy_perf_bias":                              "8\n",
+	"/proc/sys/vm/stat_interval":                                                       "1\n",
 	"/proc/interrupts":                                                                 "            CPU0       CPU1\n  40:          1          2   PCI-MSIX-0000:00:03.0   0-edge      eth0-rx-0\n  41:          1          2   PCI-MSIX-0000:00:03.0   1-edge      eth0-rx-1\n",
 	"/proc/irq/40/smp_affinity":                                                        "3\n",
 	"/proc/irq/40/smp_affinity_list":                                                   "0-1\n",

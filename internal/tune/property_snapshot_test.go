@@ -31,6 +31,7 @@ func (w *place) snapshot(t testing.TB) string {
 		}
 		fmt.Fprint(&b, run(t, "tc", netns, tcCommands(w.devices(netns))))
 		testenv.In(t, netns, func() error {
+			fmt.Fprintf(&b, "%s\n", testenv.Ruleset(t))
 			return machine.Sysfs(func(root string) error { return snapSpace(&b, root) })
 		})
 	}

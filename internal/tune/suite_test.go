@@ -1,4 +1,175 @@
 package tune
 
+import (
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
 // samples are values of knobs that have no range, or not all of it.
-var samples = map[string][]string{}
+var samples = map[string][]string{
+	"nic.qdisc":       {"pfifo", "noqueue"},
+	"nic.mtu":         {"1350", "1450"},
+	"nic.txqueuelen":  {"500", "2000"},
+	"udp.mem":         {"1500000"},
+	"bpf.jit":         {"harden=1"},
+	"nft.flowtable":   {"veth0"},
+	"kubeovn.ct_skip": {"10.16.0.0/16"},
+}
+
+// elsewhere are the knobs that nothing here can be turned by, and why.
+var elsewhere = map[string]string{
+	"cpu.smt":         onlyRead,
+	"cpu.dma_latency": "a process of ours holds it, which package knob starts in its tests",
+	"numa.place":      onlyRead,
+	"boot.cmdline":    onlyRead,
+	"irq.balance":     "it needs a service manager, which package knob plays in its tests",
+	"irq.affinity":    "it needs a card with interrupts: package knob tests it on a fixture",
+	"nic.ring":        onlyCards,
+	"nic.coalesce":    onlyCards,
+	"nic.rss_udp":     onlyCards,
+	"nic.rss_table":   onlyCards,
+	"nic.arfs":        onlyCards,
+	"nic.gro_hw":      onlyCards,
+	"nic.pause":       onlyCards,
+	"nic.privflags":   onlyCards,
+	"tuned.profile":   "it needs tuned, which package knob plays in its tests",
+	"ovs.threads":     onlySwitch,
+	"ovs.cache":       onlySwitch,
+	"ovs.emc":         onlySwitch,
+	"ovs.hw_offload":  onlySwitch,
+	"ovn.encap_csum":  onlySwitch,
+	"ovn.lb":          onlySwitch,
+}
+
+const (
+	onlyRead   = "it is only read"
+	onlyCards  = "no virtual device of this kernel has it: it is tested on the cards of virtual machines"
+	onlySwitch = "it needs a switch that runs, which package knob starts in its tests"
+)
+
+// enough are so many values of one knob: of all of them on all targets, the
+// sequences of [TestExactUndo] take their share.
+const enough = 3
+
+// Every knob of the table: what is set is what it shows, a second time nothing
+// needs to be written, and an undo brings every byte back, also when the process
+// was killed before the write or after it.
+func TestEveryKnob(t *testing.T) {
+	testenv.Root(t)
+	p := newPlayer(t, testenv.RoleCommand(t, "child"))
+	dishes := map[string][]dish{}
+	for _, d := range p.place.Menu {
+		dishes[d.Knob] = append(dishes[d.Knob], d)
+	}
+	for _, e := range knob.Table() {
+		if e.Knob == nil {
+			continue
+		}
+		t.Run(e.Name, func(t *testing.T) {
+			why, known := elsewhere[e.Name]
+			switch {
+			case known && dishes[e.Name] != nil:
+				t.Errorf("it can be turned here, and the list says that it cannot: %s", why)
+			case known:
+				t.Skip(why)
+			case dishes[e.Name] == nil:
+				t.Fatal("no target here has it: give it one, or a sample value, or say in the list where it is tested")
+			}
+			turned := 0
+			for _, d := range dishes[e.Name] {
+				if turned < enough {
+					turned += p.everyValue(t, e, d)
+				}
+			}
+			if turned == 0 {
+				t.Error("no value of it was ever written")
+			}
+		})
+	}
+	p.end()
+}
+
+// everyValue turns a knob on one target, and gives how many of its values were
+// other ones than it had.
+func (p *player) everyValue(t *testing.T, e knob.Entry, d dish) (turned int) {
+	m := p.place.machine(func(s change.Store) change.Store { return s })
+	now, err := e.Get(m, d.Target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range d.Values {
+		if value == now.Value || turned == enough || !p.setAndUndo(t, m, Wish{Knob: e, Target: d.Target, Value: value}) {
+			continue
+		}
+		if turned++; turned > 1 {
+			continue
+		}
+		for _, point := range []journal.Point{journal.Recorded, journal.Written} {
+			o := order{Dish: &dish{e.Name, d.Target, []string{value}}, Point: string(point)}
+			if _, killed, err := p.tell(o); err != nil || !killed {
+				t.Errorf("%s of %s: it was not killed at %q: %v", value, d.Target, point, err)
+			}
+			a, _, err := p.tell(order{Undo: true})
+			if err != nil || len(a.Errors)+len(a.Conflicts) > 0 {
+				t.Errorf("%s of %s, killed at %q: %v %v %v", value, d.Target, point, a.Errors, a.Conflicts, err)
+			}
+			if diff := differences(p.before, p.place.snapshot(t)); diff != "" {
+				t.Errorf("%s of %s, killed at %q: it is not as it was:\n%s", value, d.Target, point, diff)
+			}
+			p.end() // who holds the journal
+		}
+	}
+	return turned
+}
+
+// setAndUndo turns a knob and undoes it. False: it needed no write, or the knob
+// or the kernel refused the value, of which nothing may stay.
+func (p *player) setAndUndo(t *testing.T, m knob.Machine, w Wish) bool {
+	t.Helper()
+	j, err := journal.Open(journal.Options{Folder: p.place.Journal, Cells: m.Cells, Who: "a test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	tx, err := j.Begin(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := Set(tx, m, w)
+	if err != nil {
+		t.Logf("%s of %s: %v", w.Value, w.Target, err)
+	}
+	if len(entries) > 0 {
+		shown, err := w.Knob.Get(m, w.Target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, value := range []string{w.Value, shown.Value} {
+			again := w
+			again.Value = value
+			if more, err := Set(tx, m, again); err != nil || len(more) > 0 {
+				t.Errorf("%s of %s: it shows %s, and setting it to %s once more took %d writes, %v", w.Value, w.Target, shown.Value, value, len(more), err)
+			}
+		}
+		if p.place.snapshot(t) == p.before {
+			t.Errorf("%s of %s: %d writes changed nothing", w.Value, w.Target, len(entries))
+		}
+	}
+	outcomes, err := j.Undo(nil, journal.How{})
+	for _, o := range outcomes {
+		if o.Err != nil {
+			t.Errorf("%s of %s: undo %s: %v", w.Value, w.Target, o.Entry.Cell, o.Err)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := differences(p.before, p.place.snapshot(t)); diff != "" {
+		t.Errorf("%s of %s: it is not as it was:\n%s", w.Value, w.Target, diff)
+	}
+	return len(entries) > 0
+}
