@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,17 +95,10 @@ func lacksNft(err error) error {
 		}
 	}
 	if errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("%w: this kernel lacks a part of nftables, or a device is not there: %w", errors.ErrUnsupported, unhidden{err})
+		// Not wrapped: that would say that the table is not there.
+		return fmt.Errorf("%w: this kernel lacks a part of nftables, or there is no device of that name", errors.ErrUnsupported)
 	}
 	return err
-}
-
-// unhidden is an error that is not [os.ErrNotExist]: the cell exists.
-type unhidden struct{ error }
-
-// Is is asked by errors.Is.
-func (u unhidden) Is(target error) bool {
-	return target != os.ErrNotExist && errors.Is(u.error, target)
 }
 
 // Chains' hooks and priorities, as the text has them.
