@@ -53,7 +53,7 @@ const (
 
 // enough are so many values of one knob: of all of them on all targets, the
 // sequences of [TestExactUndo] take their share.
-const enough = 3
+const enough = 2
 
 // Every knob of the table: what is set is what it shows, a second time nothing
 // needs to be written, and an undo brings every byte back, also when the process
