@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -91,6 +92,9 @@ func execute(ctx context.Context, env *Env) []error {
 		return []error{usage(cmd, err)}
 	case errors.As(failed[0], new(ended)):
 		return failed
+	case errors.Is(failed[0], syscall.EPIPE) && context.Cause(ctx) == errSignal:
+		failed[0] = unread // nobody is there to be told
+		return failed
 	case stopped(err) && context.Cause(ctx) == errSignal:
 		return interrupted(slices.DeleteFunc(failed, stopped))
 	}
@@ -99,6 +103,10 @@ func execute(ctx context.Context, env *Env) []error {
 		`if the reason does not tell what to do, report it with what "venturi version" prints`)
 	return failed
 }
+
+// unread is how a command ends whose reader has gone: as a shell tells of those
+// that SIGPIPE ends.
+const unread = ended(bySignal + int(syscall.SIGPIPE))
 
 // apart gives the errors that were joined into one. Those that stand in one
 // sentence, as fmt.Errorf puts them, stay together.
