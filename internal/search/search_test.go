@@ -106,10 +106,11 @@ func TestSeedDecidesOrder(t *testing.T) {
 		}
 		return s.String()
 	}
-	if asked(3) != asked(3) {
+	once, again := asked(3), asked(3)
+	if once != again {
 		t.Error("one seed, two orders")
 	}
-	if asked(3) == asked(4) {
+	if once == asked(4) {
 		t.Error("two seeds, one order")
 	}
 }
