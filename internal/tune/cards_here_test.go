@@ -1,0 +1,250 @@
+package tune_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/tune"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// card is a network card of this machine, and a journal of what is done to it.
+type card struct {
+	driver  string
+	on      knob.Target
+	place   change.Place
+	m       knob.Machine
+	options journal.Options
+}
+
+// cardOf finds the card with a driver.
+func cardOf(t *testing.T, driver string) card {
+	t.Helper()
+	links, err := filepath.Glob("/sys/class/net/*/device/driver")
+	must(t, err)
+	for _, link := range links {
+		to, err := os.Readlink(link)
+		must(t, err)
+		if filepath.Base(to) != driver {
+			continue
+		}
+		c := card{driver: driver}
+		c.on.Device = filepath.Base(filepath.Dir(filepath.Dir(link)))
+		c.place, err = c.on.Place()
+		must(t, err)
+		c.m.Cells = change.NewCells(tune.Stores("")...)
+		c.options = journal.Options{Folder: t.TempDir(), Cells: c.m.Cells, Who: "a test"}
+		return c
+	}
+	t.Fatalf("no card has the driver %s", driver)
+	return card{}
+}
+
+// whole reads every value of the card, and which of its offloads are in effect.
+func (c card) whole(t *testing.T) map[string]string {
+	t.Helper()
+	cells, err := change.DeviceCells(c.place)
+	must(t, err)
+	all := map[string]string{}
+	must(t, c.m.Cells.Near(c.place, func(near *change.Cells) error {
+		for _, cell := range cells {
+			if cell.Store == "feature" {
+				continue // all at once, below
+			}
+			v, err := near.Read(cell)
+			if err != nil {
+				return err
+			}
+			all[cell.Store+" "+cell.Key] = v.String()
+		}
+		return nil
+	}))
+	features, err := change.DeviceFeatures(c.place)
+	must(t, err)
+	for name, f := range features {
+		all["feature "+name] = fmt.Sprintf("%+v", f)
+	}
+	return all
+}
+
+// same tells what is different from before.
+func (c card) same(t *testing.T, what string, before map[string]string) {
+	t.Helper()
+	now := c.whole(t)
+	names := maps.Clone(before)
+	maps.Copy(names, now)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if now[name] != before[name] {
+			t.Errorf("%s %s: %s was %q, is %q", c.driver, what, name, before[name], now[name])
+		}
+	}
+}
+
+// set turns a knob, as one command does.
+func (c card) set(t *testing.T, e knob.Entry, value string) error {
+	t.Helper()
+	j, err := journal.Open(c.options)
+	must(t, err)
+	defer j.Close()
+	tx, err := j.Begin(0)
+	must(t, err)
+	_, err = tune.Set(tx, c.m, tune.Wish{Knob: e, Target: c.on, Value: value})
+	if err != nil {
+		return err
+	}
+	return tx.End()
+}
+
+// undo undoes all, as another command does.
+func (c card) undo(t *testing.T) {
+	t.Helper()
+	j, err := journal.Open(c.options)
+	must(t, err)
+	defer j.Close()
+	outcomes, err := j.Undo(nil, journal.How{})
+	must(t, err)
+	for _, o := range outcomes {
+		if o.Err != nil {
+			t.Errorf("%s: undo %s: %v", c.driver, o.Entry.Cell, o.Err)
+		}
+	}
+}
+
+// downUp takes the card down and up again, upon which drivers make a lot anew.
+func (c card) downUp(t *testing.T) {
+	t.Helper()
+	link, err := netlink.LinkByName(c.on.Device)
+	must(t, err)
+	must(t, netlink.LinkSetDown(link))
+	must(t, netlink.LinkSetUp(link))
+}
+
+// samples are values of knobs beside those that are worth a trial.
+var samples = map[string][]string{
+	"nic.ring":     {"rx=100", "tx=100"}, // which drivers round
+	"nic.coalesce": {"rx-usecs=20", "tx-frames=1", "tx-frames=0"},
+	"nic.lro":      {"on", "off"},
+}
+
+// TestCardsHere runs in the machine that TestCards starts.
+func TestCardsHere(t *testing.T) {
+	testenv.Root(t)
+	if os.Getenv(cardsGuestEnv) != "1" {
+		t.Skip("is not in a machine with the cards")
+	}
+	for _, driver := range drivers {
+		for _, e := range deviceKnobs() {
+			t.Run(driver+" "+e.Name, func(t *testing.T) { turn(t, cardOf(t, driver), e) })
+		}
+	}
+	t.Run("hash table under other rings", func(t *testing.T) { tableUnderRings(t, cardOf(t, "virtio_net")) })
+}
+
+// turn tries every value of a knob on a card, and tells the outcome.
+func turn(t *testing.T, c card, e knob.Entry) {
+	outcome := "lacks it"
+	defer func() { fmt.Printf("\n%s%s %s %s\n", outcomePrefix, c.driver, e.Name, outcome) }()
+	if _, err := e.Get(c.m, c.on); verr.Code(err) == verr.Missing {
+		return
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	values := samples[e.Name]
+	if r, ok := e.Knob.(knob.Ranger); ok {
+		more, err := r.Range(c.m, c.on)
+		must(t, err)
+		values = append(more, values...)
+	}
+	ran, refused := 0, 0
+	before := c.whole(t)
+	for _, value := range values {
+		switch set, err := c.turn(t, e, value, before, ran == 0); {
+		case set:
+			ran++
+		case err != nil:
+			refused++
+			t.Logf("%s=%s: %v", e.Name, value, err)
+		}
+	}
+	switch {
+	case t.Failed():
+		outcome = "FAILED"
+	case ran == 0 && refused > 0:
+		outcome = "refuses"
+	case ran == 0:
+		outcome = "read"
+	default:
+		outcome = fmt.Sprintf("ran %d of %d", ran, ran+refused)
+	}
+}
+
+// turn sets a value and undoes it; set: it was another one. With flap the card
+// goes down and up between.
+func (c card) turn(t *testing.T, e knob.Entry, value string, before map[string]string, flap bool) (set bool, err error) {
+	t.Helper()
+	what := e.Name + "=" + value
+	writes, err := e.Plan(c.m, c.on, value)
+	if err != nil {
+		return false, err
+	}
+	if err := c.set(t, e, value); err != nil {
+		c.same(t, what+" was refused", before)
+		return false, err
+	}
+	for _, w := range writes {
+		now, err := c.m.Cells.Read(w.Cell)
+		must(t, err)
+		if !c.m.Cells.Alike(w.Cell, w.Value, now) {
+			t.Errorf("%s: %s shows %s", what, w.Cell, now)
+		}
+		set = set || now.String() != before[w.Cell.Store+" "+w.Cell.Key]
+	}
+	if flap {
+		c.downUp(t)
+	}
+	c.undo(t)
+	c.same(t, what+" was undone", before)
+	return set, nil
+}
+
+// A table that somebody set stays when rings are made anew, and when that is
+// undone; and fewer channels than it names are refused.
+func tableUnderRings(t *testing.T, c card) {
+	before := c.whole(t)
+	set := func(name, value string) error {
+		e, err := knob.Find(name)
+		must(t, err)
+		return c.set(t, e, value)
+	}
+	must(t, set("nic.channels", "combined=4"))
+	must(t, set("nic.rss_table", "0:0:3"))
+	table := c.whole(t)["rss "]
+	for _, step := range []struct{ knob, value string }{{"nic.ring", "rx=128"}, {"nic.ring", "tx=128"}} {
+		must(t, set(step.knob, step.value))
+		if now := c.whole(t)["rss "]; now != table {
+			t.Errorf("after %s=%s the hash is %s, was %s", step.knob, step.value, now, table)
+		}
+	}
+	if err := set("nic.channels", "combined=2"); err == nil {
+		t.Error("fewer channels than the table names were set")
+	}
+	c.undo(t)
+	c.same(t, "all was undone", before)
+}
