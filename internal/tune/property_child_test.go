@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -188,7 +189,11 @@ func (a *actor) play(r *rand.Rand) error {
 		return tx.End()
 	}
 	var entries []*journal.Entry
-	for range 2 + r.IntN(5) {
+	steps := 2 + r.IntN(5)
+	if a.order.Others {
+		steps += 8
+	}
+	for range steps {
 		n := r.IntN(12)
 		if len(a.txs) == 0 || n == 0 {
 			tx, err := a.j.Begin([]time.Duration{0, time.Hour}[r.IntN(2)])
@@ -198,6 +203,12 @@ func (a *actor) play(r *rand.Rand) error {
 			a.txs = append(a.txs, tx)
 		}
 		tx := a.txs[r.IntN(len(a.txs))]
+		if a.order.Others && len(entries) > 0 && r.IntN(2) == 0 {
+			if err := a.meddle(r, entries); err != nil {
+				return err
+			}
+			continue
+		}
 		switch {
 		case n < 8:
 			entries = append(entries, a.set(r, tx)...)
@@ -211,12 +222,8 @@ func (a *actor) play(r *rand.Rand) error {
 		case n == 9:
 			_, err := a.j.Undo([]int{tx.ID()}, journal.How{})
 			a.note("undo %d: %v", tx.ID(), err)
-		case n == 10 && !a.order.Others:
+		case n == 10:
 			a.note("confirm %d: %v", tx.ID(), a.j.Confirm(tx.ID()))
-		case a.order.Others && len(entries) > 0:
-			if err := a.meddle(r, entries); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -252,16 +259,19 @@ func (a *actor) turn(tx *journal.Tx, d dish, value string) []*journal.Entry {
 // meddle changes a number that we have changed, to one that nobody else sets, as
 // somebody who knows nothing of the journal.
 func (a *actor) meddle(r *rand.Rand, entries []*journal.Entry) error {
-	e := entries[r.IntN(len(entries))]
-	if e.Cell.Store != "sysctl" || e.State != journal.Done {
+	entries = slices.DeleteFunc(slices.Clone(entries), func(e *journal.Entry) bool {
+		return e.Cell.Store != "sysctl" || e.State != journal.Done
+	})
+	if len(entries) == 0 {
 		return nil
 	}
+	e := entries[r.IntN(len(entries))]
 	now, err := a.m.Cells.Read(e.Cell)
 	if err != nil {
 		return err
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(now.String()))
-	if err != nil || n < 1000 {
+	if err != nil || n < 10 {
 		return nil
 	}
 	foreign := change.Text(fmt.Sprintf("%d\n", n+1+r.IntN(500)))
