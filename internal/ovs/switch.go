@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/ovn-org/libovsdb/ovsdb"
 
@@ -223,12 +224,27 @@ func (s *Switch) SetExternalIDs(ctx context.Context, values map[string]string) e
 	return s.while(ctx, func(ctx context.Context) error { return s.db.set(ctx, "external_ids", values) })
 }
 
+// openAgain is how long to wait before a connection that was closed is opened again.
+const openAgain = 50 * time.Millisecond
+
 // AddFlows adds flows to a bridge, written as ovs-ofctl takes them; all of them
 // or, on an error, none.
 func (s *Switch) AddFlows(ctx context.Context, bridge string, flows ...string) error {
 	err := s.while(ctx, func(ctx context.Context) error {
-		return s.place.run(ctx, strings.Join(flows, "\n")+"\n", flowsProgram, "--protocols=OpenFlow13", "--bundle",
-			"add-flows", "unix:"+s.place.file(bridge+".mgmt"), "-")
+		for {
+			err := s.place.run(ctx, strings.Join(flows, "\n")+"\n", flowsProgram, "--protocols=OpenFlow13", "--bundle",
+				"add-flows", "unix:"+s.place.file(bridge+".mgmt"), "-")
+			// A switch that looks its bridges over once more closes what is being
+			// opened to one of them.
+			if err == nil || !strings.Contains(err.Error(), "failed to connect to socket") {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return err
+			case <-time.After(openAgain):
+			}
+		}
 	})
 	if err != nil {
 		return fmt.Errorf("add flows to %s: %w", bridge, err)
