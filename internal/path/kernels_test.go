@@ -1,9 +1,7 @@
 package path_test
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"testing"
@@ -11,13 +9,13 @@ import (
 
 	"github.com/venturi-net/venturi/internal/kernel"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 	"github.com/venturi-net/venturi/internal/vm"
 )
 
 const (
-	kernelsEnv = "VENTURI_TEST_KERNELS" // under which kernels TestKernels runs the suite: "5.10 6.1 6.12"
-	wholeEnv   = "VENTURI_TEST_WHOLE"   // 1: all of the suite, not only its short form
-	matrixEnv  = "VENTURI_TEST_MATRIX"  // file that gets the matrix: go test shows nothing of what passes
+	wholeEnv  = "VENTURI_TEST_WHOLE"  // 1: all of the suite, not only its short form
+	matrixEnv = "VENTURI_TEST_MATRIX" // file that gets the matrix: go test shows nothing of what passes
 )
 
 func whole() bool { return os.Getenv(wholeEnv) == "1" }
@@ -36,57 +34,25 @@ var guests []column
 // very binary, and a driver that ran on none fails the tests: see sumUp.
 func TestKernels(t *testing.T) {
 	testenv.Root(t)
-	if inGuest() {
-		t.Skip("is in a machine under another kernel itself")
-	}
-	which := os.Getenv(kernelsEnv)
-	if which == "" {
-		which = defaultKernel
-	}
-	for _, name := range strings.Fields(which) {
-		t.Run(name, func(t *testing.T) {
-			k, err := kernel.Find(name)
-			if err != nil && !testenv.Required() {
-				t.Skip(err)
-			}
-			must(t, err)
-			underKernel(t, k)
-		})
-	}
+	agenttest.UnderKernels(t, defaultKernel, underKernel)
 }
 
 func underKernel(t *testing.T, k kernel.Kernel) {
 	column := column{kernel: k.Release, book: map[string]outcome{}}
 	defer func() { guests = append(guests, column) }()
-	dir, err := os.Getwd()
-	must(t, err)
-	start := time.Now()
-	g, err := vm.Start(t.Context(), vm.Config{Kernel: k, Program: testenv.Program(t), Root: true, CPUs: 2, Memory: 3 << 10})
-	must(t, err)
-	defer func() { must(t, g.Close()) }()
-	up := time.Now()
-	var said bytes.Buffer
-	var out io.Writer = &said
-	if testing.Verbose() {
-		out = io.MultiWriter(out, os.Stderr)
-	}
-	command := vm.Command{Args: append(testenv.Program(t), suiteArgs()...), Dir: dir, Stdout: out, Stderr: out,
-		Env: []string{"HOME=/root", "LANG=C.UTF-8", guestEnv + "=1", wholeEnv + "=" + os.Getenv(wholeEnv), testenv.RequireRoot}}
-	code, err := g.Run(t.Context(), command)
-	t.Logf("%s on %s: it started in %v, and the suite took %v", k.Release, g.Accel(), up.Sub(start).Round(time.Second/10), time.Since(up).Round(time.Second/10))
-	if book := hear(said.String()); book != nil {
+	said, code := agenttest.Inside(t, vm.Config{Kernel: k, Memory: 3 << 10}, suiteArgs(), wholeEnv+"="+os.Getenv(wholeEnv))
+	if book := hear(said); book != nil {
 		column.book = book
 	}
-	must(t, err)
 	ranAny := false
 	for _, o := range column.book {
 		ranAny = ranAny || o == ran
 	}
 	switch {
 	case code != 0:
-		t.Errorf("the suite ended with code %d:\n%s", code, &said)
+		t.Errorf("the suite ended with code %d:\n%s", code, said)
 	case !ranAny:
-		t.Errorf("nothing ran in the guest:\n%s", &said)
+		t.Errorf("nothing ran in the guest:\n%s", said)
 	}
 }
 

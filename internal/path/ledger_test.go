@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -65,11 +64,6 @@ func (l *ledger) begins(list []variant) {
 func (l *ledger) lacks(spec, what string) {
 	l.set(spec, outcome("lacks "+strings.TrimPrefix(what, "this kernel has no ")))
 }
-
-// guestEnv is set where the suite runs in a machine that TestKernels started.
-const guestEnv = "VENTURI_TEST_GUEST"
-
-func inGuest() bool { return os.Getenv(guestEnv) == "1" }
 
 // told begins the line on which the suite in a guest says what is in its ledger.
 const told = "suite: "

@@ -11,6 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 )
 
 // What is on the wire is what the table of variants says, and what the driver
@@ -21,7 +22,7 @@ import (
 func TestOnTheWire(t *testing.T) {
 	testenv.Root(t)
 	list := all(t)
-	if inGuest() && !whole() {
+	if agenttest.InGuest() && !whole() {
 		list = pick(t, first)
 	}
 	for list := range slices.Chunk(list, atOnce()) {

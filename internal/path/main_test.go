@@ -27,7 +27,7 @@ type reporting struct{ *testing.M }
 
 func (r reporting) Run() int {
 	code := r.M.Run()
-	if inGuest() {
+	if agenttest.InGuest() {
 		suite.tell()
 		return code
 	}

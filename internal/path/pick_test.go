@@ -6,6 +6,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/path"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 )
 
 // pick gives variants in the table's order, each as often as count says, the
@@ -69,7 +70,7 @@ func first(_ variant, nth int) int {
 // what forwards in its own process does so alike under any kernel. So many
 // switches take long to come up on an emulated CPU.
 func (v variant) elsewhere() bool {
-	if !inGuest() {
+	if !agenttest.InGuest() {
 		return false
 	}
 	if strings.Contains(v.spec, "datapath=netdev") {

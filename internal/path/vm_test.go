@@ -12,6 +12,7 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 )
 
 // Paths between virtual machines carry content unharmed, are on the wire what
@@ -19,7 +20,7 @@ import (
 // the machines of one are enough to keep a small machine busy.
 func TestVirtualMachines(t *testing.T) {
 	testenv.Root(t)
-	if inGuest() {
+	if agenttest.InGuest() {
 		t.Skip("no machine is started in a machine")
 	}
 	for _, d := range path.Table {

@@ -14,6 +14,7 @@ import (
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -146,7 +147,7 @@ var samples = map[string][]string{
 // TestCardsHere runs in the machine that TestCards starts.
 func TestCardsHere(t *testing.T) {
 	testenv.Root(t)
-	if os.Getenv(cardsGuestEnv) != "1" {
+	if !agenttest.InGuest() {
 		t.Skip("is not in a machine with the cards")
 	}
 	for _, driver := range drivers {

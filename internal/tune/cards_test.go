@@ -1,29 +1,24 @@
 package tune_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"text/tabwriter"
-	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/kernel"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 	"github.com/venturi-net/venturi/internal/vm"
 )
 
-const (
-	cardsKernelsEnv = "VENTURI_TEST_KERNELS" // under which kernels the cards are tried: "5.10 6.1 6.12"
-	cardsGuestEnv   = "VENTURI_TEST_GUEST"   // 1: this is the machine with the cards
-	cardsFileEnv    = "VENTURI_TEST_CARDS"   // file that gets the matrix: go test shows nothing of what passes
-)
+// cardsFileEnv names a file that gets the matrix: go test shows nothing of what passes.
+const cardsFileEnv = "VENTURI_TEST_CARDS"
 
 // cardsKernel is one whose drivers have most of what the cards can.
 const cardsKernel = "6.1"
@@ -44,23 +39,7 @@ var drivers = []string{"virtio_net", "e1000e", "vmxnet3"}
 // which no knob was turned fails the test.
 func TestCards(t *testing.T) {
 	testenv.Root(t)
-	if os.Getenv(cardsGuestEnv) == "1" {
-		t.Skip("is in a machine with the cards itself")
-	}
-	which := os.Getenv(cardsKernelsEnv)
-	if which == "" {
-		which = cardsKernel
-	}
-	for _, name := range strings.Fields(which) {
-		t.Run(name, func(t *testing.T) {
-			k, err := kernel.Find(name)
-			if err != nil && !testenv.Required() {
-				t.Skip(err)
-			}
-			must(t, err)
-			cardsUnder(t, k)
-		})
-	}
+	agenttest.UnderKernels(t, cardsKernel, cardsUnder)
 }
 
 func cardsUnder(t *testing.T, k kernel.Kernel) {
@@ -74,28 +53,11 @@ func cardsUnder(t *testing.T, k kernel.Kernel) {
 		nics[i].Tap, nics[i].MAC = fmt.Sprintf("tap%d", i), fmt.Sprintf("02:00:00:00:00:%02d", i+1)
 		must(t, in.AddTap(change.Tap{Name: nics[i].Tap, MTU: 1500, Queues: nics[i].Queues}))
 	}
-	start := time.Now()
-	g, err := vm.Start(t.Context(), vm.Config{Kernel: k, Program: testenv.Program(t), Root: true, CPUs: 2, Memory: 1 << 10, NICs: nics, In: in})
-	must(t, err)
-	defer func() { must(t, g.Close()) }()
-	up := time.Now()
-	dir, err := os.Getwd()
-	must(t, err)
-	var said bytes.Buffer
-	var out io.Writer = &said
-	if testing.Verbose() {
-		out = io.MultiWriter(out, os.Stderr)
-	}
-	code, err := g.Run(t.Context(), vm.Command{
-		Args: append(testenv.Program(t), "-test.v", "-test.run=^TestCardsHere$"), Dir: dir, Stdout: out, Stderr: out,
-		Env: []string{"HOME=/root", "LANG=C.UTF-8", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", cardsGuestEnv + "=1", "VENTURI_REQUIRE_ROOT=1"},
-	})
-	must(t, err)
-	t.Logf("%s on %s: it started in %v, and the cards took %v", k.Release, g.Accel(), up.Sub(start).Round(time.Second/10), time.Since(up).Round(time.Second/10))
+	said, code := agenttest.Inside(t, vm.Config{Kernel: k, Memory: 1 << 10, NICs: nics, In: in}, []string{"-test.v", "-test.run=^TestCardsHere$"})
 	if code != 0 {
-		t.Errorf("it ended with code %d:\n%s", code, &said)
+		t.Errorf("it ended with code %d:\n%s", code, said)
 	}
-	text := matrix(t, k, said.String())
+	text := matrix(t, k, said)
 	t.Log("\n" + text)
 	if file := os.Getenv(cardsFileEnv); file != "" {
 		f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)

@@ -1,0 +1,82 @@
+package agenttest
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/kernel"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/vm"
+)
+
+const (
+	kernelsEnv = "VENTURI_TEST_KERNELS" // under which kernels tests run themselves once more: "5.10 6.1 6.12"
+	guestEnv   = "VENTURI_TEST_GUEST"   // 1: this is such a machine
+)
+
+// InGuest tells whether the test runs in a machine that [Inside] started.
+func InGuest() bool { return os.Getenv(guestEnv) == "1" }
+
+// UnderKernels runs fn as a subtest for each kernel that somebody chose for such
+// tests, or for one that is the default. Inside of a guest the test is skipped.
+func UnderKernels(t *testing.T, orElse string, fn func(*testing.T, kernel.Kernel)) {
+	t.Helper()
+	if InGuest() {
+		t.Skip("is in a machine under another kernel itself")
+	}
+	which := os.Getenv(kernelsEnv)
+	if which == "" {
+		which = orElse
+	}
+	for _, name := range strings.Fields(which) {
+		t.Run(name, func(t *testing.T) {
+			k, err := kernel.Find(name)
+			if err != nil && !testenv.Required() {
+				t.Skip(err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			fn(t, k)
+		})
+	}
+}
+
+// Inside runs this very test binary with arguments in a virtual machine, where a
+// privileged test that would skip fails, and gives what it said and its exit
+// code. The binary must call guest.Main before anything else.
+func Inside(t *testing.T, c vm.Config, args []string, env ...string) (said string, code int) {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	c.Program, c.Root, c.CPUs = testenv.Program(t), true, 2
+	g, err := vm.Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	up := time.Now()
+	var heard bytes.Buffer
+	var out io.Writer = &heard
+	if testing.Verbose() {
+		out = io.MultiWriter(out, os.Stderr)
+	}
+	env = append([]string{"HOME=/root", "LANG=C.UTF-8", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", guestEnv + "=1", testenv.RequireRoot}, env...)
+	code, err = g.Run(t.Context(), vm.Command{Args: append(testenv.Program(t), args...), Dir: dir, Stdout: out, Stderr: out, Env: env})
+	t.Logf("%s on %s: it started in %v, and took %v", c.Kernel.Release, g.Accel(), up.Sub(start).Round(time.Second/10), time.Since(up).Round(time.Second/10))
+	if err != nil {
+		t.Errorf("%v; it said:\n%s", err, &heard)
+	}
+	return heard.String(), code
+}
