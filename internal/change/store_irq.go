@@ -24,7 +24,7 @@ type IRQ struct {
 // order of their numbers. Sys is the folder that holds class and bus, Root that
 // which holds proc. Error: os.ErrNotExist, if there is no card that has any.
 func IRQs(sys, root, device string) ([]IRQ, error) {
-	folder, err := filepath.EvalSymlinks(filepath.Join(sys, "class/net", device, "device"))
+	folder, err := cardOf(filepath.Join(sys, "class/net"), device)
 	if err != nil {
 		return nil, why(err)
 	}
@@ -50,6 +50,21 @@ func IRQs(sys, root, device string) ([]IRQ, error) {
 		return irqs, nil
 	}
 	return nil, fmt.Errorf("it has no interrupts of its own: %w", os.ErrNotExist)
+}
+
+// cardOf gives the folder of the card behind a network device. A sysfs that is
+// mounted nowhere has no name from which links could be followed one by one: the
+// kernel follows those that are here, and the text of one says the rest.
+func cardOf(net, device string) (string, error) {
+	file := filepath.Join(net, device, "device")
+	if _, err := os.Stat(file); err != nil {
+		return "", err
+	}
+	link, err := os.Readlink(filepath.Join(net, device)) // "../../devices/pci0000:00/0000:00:03.0/virtio0/net/eth0"
+	if err != nil {
+		return filepath.EvalSymlinks(file) // no link, as in a tree that somebody copied
+	}
+	return filepath.Join(net, link, "../.."), nil
 }
 
 // actionsOf reads what each interrupt is for.
