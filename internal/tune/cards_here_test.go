@@ -155,7 +155,27 @@ func TestCardsHere(t *testing.T) {
 			t.Run(driver+" "+e.Name, func(t *testing.T) { turn(t, cardOf(t, driver), e) })
 		}
 	}
+	t.Run("flow table", func(t *testing.T) { flowTable(t, cardOf(t, "virtio_net")) })
 	t.Run("hash table under other rings", func(t *testing.T) { tableUnderRings(t, cardOf(t, "virtio_net")) })
+}
+
+// flowTable turns the knob of a namespace that many kernels cannot.
+func flowTable(t *testing.T, c card) {
+	e, err := knob.Find("nft.flowtable")
+	must(t, err)
+	shows := func(want string) {
+		t.Helper()
+		if now, err := e.Get(c.m, knob.Target{}); err != nil || now.Value != want {
+			t.Errorf("it shows %q, %v, want %q", now.Value, err, want)
+		}
+	}
+	device := c.on.Device
+	c.on = knob.Target{}
+	shows("off")
+	must(t, c.set(t, e, device))
+	shows(device)
+	c.undo(t)
+	shows("off")
 }
 
 // turn tries every value of a knob on a card, and tells the outcome.

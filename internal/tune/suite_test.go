@@ -18,6 +18,14 @@ var samples = map[string][]string{
 	"bpf.jit":         {"harden=1"},
 	"nft.flowtable":   {"veth0"},
 	"kubeovn.ct_skip": {"10.16.0.0/16"},
+	"cal.mtu":         {"8950"},
+}
+
+// refused are the knobs that can be read here, and that a kernel or a device may
+// refuse to set, and where they are set.
+var refused = map[string]string{
+	"nic.lro":       onlyCards,
+	"nft.flowtable": "this kernel may have no flow tables: it is tested beside the cards of virtual machines",
 }
 
 // elsewhere are the knobs that nothing here can be turned by, and why.
@@ -27,7 +35,7 @@ var elsewhere = map[string]string{
 	"numa.place":      onlyRead,
 	"boot.cmdline":    onlyRead,
 	"irq.balance":     "it needs a service manager, which package knob plays in its tests",
-	"irq.affinity":    "it needs a card with interrupts: package knob tests it on a fixture",
+	"irq.affinity":    onlyCards,
 	"nic.ring":        onlyCards,
 	"nic.coalesce":    onlyCards,
 	"nic.rss_udp":     onlyCards,
@@ -85,7 +93,7 @@ func TestEveryKnob(t *testing.T) {
 					turned += p.everyValue(t, e, d)
 				}
 			}
-			if turned == 0 {
+			if turned == 0 && refused[e.Name] == "" {
 				t.Error("no value of it was ever written")
 			}
 		})
