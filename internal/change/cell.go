@@ -127,7 +127,12 @@ type Store struct {
 	// Alike tells whether found is what asked becomes when it is written: the
 	// kernel cleans white space, or rounds up to a power of two. Nil: only what is
 	// equal is alike.
-	Alike func(asked, found Value) bool
+	Alike func(c Cell, asked, found Value) bool
+
+	// Same tells whether a cell that holds found need not be written to hold asked:
+	// it says the same in other words, and nothing was rounded. Nil: only what is
+	// equal is the same.
+	Same func(c Cell, asked, found Value) bool
 
 	// Halfway tells whether found is what a write of asked leaves that was killed
 	// in the middle. Nil: a write has no middle.
@@ -203,7 +208,18 @@ func (c *Cells) Alike(cell Cell, asked, found Value) bool {
 		return true
 	}
 	s, err := c.store(cell)
-	return err == nil && s.Alike != nil && asked.Present && found.Present && s.Alike(asked, found)
+	return err == nil && s.Alike != nil && asked.Present && found.Present && s.Alike(cell, asked, found)
+}
+
+// Same tells whether a cell that holds found has what is asked for already: the
+// same value, if perhaps in other words. What a write would become by rounding is
+// [Cells.Alike], and not the same.
+func (c *Cells) Same(cell Cell, asked, found Value) bool {
+	if asked.Equal(found) {
+		return true
+	}
+	s, err := c.store(cell)
+	return err == nil && s.Same != nil && asked.Present && found.Present && s.Same(cell, asked, found)
 }
 
 // Halfway tells whether found is what a write of asked to this cell leaves that

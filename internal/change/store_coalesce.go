@@ -42,7 +42,7 @@ var coalesce = fields{
 
 // coalesced tells whether a driver may make found of asked: it counts in steps
 // of two microseconds, or keeps interrupts a second instead.
-func coalesced(asked, found int) bool {
+func coalesced(_ string, asked, found int) bool {
 	const second = 1_000_000
 	return asked > 0 && found > 0 && (found == asked&^1 || asked <= second && found == second/(second/asked))
 }

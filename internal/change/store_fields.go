@@ -18,9 +18,9 @@ type fields struct {
 	store    string
 	get, set uint8 // the messages
 	list     []field
-	alike    func(asked, found int) bool // whether a driver may make found of asked; nil: none does
-	disturbs bool                        // drivers make the device anew for it
-	settles  time.Duration               // how long what was written may take to show
+	alike    func(name string, asked, found int) bool // whether a driver may make found of asked in a field; nil: none does
+	disturbs bool                                     // drivers make the device anew for it
+	settles  time.Duration                            // how long what was written may take to show
 }
 
 // field is one of them.
@@ -196,7 +196,8 @@ func (f fields) made() Store {
 			return Text(f.text(now)), nil
 		},
 		Write: f.write,
-		Alike: f.same,
+		Alike: func(_ Cell, asked, found Value) bool { return f.compare(asked, found, f.alike) },
+		Same:  func(_ Cell, asked, found Value) bool { return f.compare(asked, found, nil) },
 	}
 	if f.disturbs {
 		s.Around = deviceCellsBut
@@ -204,15 +205,15 @@ func (f fields) made() Store {
 	return s
 }
 
-// same tells whether each field that was asked for is what a driver makes of it.
-func (f fields) same(asked, found Value) bool {
+// compare tells whether each field that was asked for is there, or alike.
+func (f fields) compare(asked, found Value, alike func(name string, asked, found int) bool) bool {
 	a, err1 := f.parse(asked.String())
 	b, err2 := f.parse(found.String())
 	if err1 != nil || err2 != nil {
 		return false
 	}
 	for name, n := range a {
-		if b[name] != n && (f.alike == nil || !f.alike(n, b[name])) {
+		if b[name] != n && (alike == nil || !alike(name, n, b[name])) {
 			return false
 		}
 	}
@@ -272,9 +273,12 @@ func Maxima(c Cell) (map[string]int, error) {
 	return nil, fmt.Errorf("store %q knows no maxima", c.Store)
 }
 
-// roundedUp tells whether a driver may make found of asked: a multiple of what
-// its cards take, or a power of two.
-func roundedUp(asked, found int) bool {
+// roundedUp tells whether a driver may make found of asked: of a ring's places a
+// multiple of what its cards take, or a power of two.
+func roundedUp(name string, asked, found int) bool {
+	if !slices.Contains([]string{"rx", "rx-mini", "rx-jumbo", "tx"}, name) {
+		return false
+	}
 	for step := 8; step <= 128; step *= 2 {
 		if found == (asked+step-1)/step*step {
 			return true

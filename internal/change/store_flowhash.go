@@ -79,6 +79,11 @@ next:
 // flowHashStore is the fields of packets that choose their receive queue. A key is
 // a kind of packets: "udp4"; the value the letters of ethtool: "sdfn".
 func flowHashStore() Store {
+	same := always(func(asked, found Value) bool {
+		a, err1 := hashBits(asked.String())
+		b, err2 := hashBits(found.String())
+		return err1 == nil && err2 == nil && a == b
+	})
 	return Store{
 		Name: "flowhash",
 		Read: func(c Cell) (v Value, err error) {
@@ -107,10 +112,7 @@ func flowHashStore() Store {
 				return byIoctl(device, unsafe.Pointer(&r))
 			})
 		},
-		Alike: func(asked, found Value) bool {
-			a, err1 := hashBits(asked.String())
-			b, err2 := hashBits(found.String())
-			return err1 == nil && err2 == nil && a == b
-		},
+		Alike: same,
+		Same:  same,
 	}
 }

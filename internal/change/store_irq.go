@@ -120,7 +120,8 @@ func irqStore(root string) Store {
 			}
 			return err
 		},
-		Alike: alikeText,
+		Alike: always(sameCores),
+		Same:  always(sameCores),
 	}
 }
 

@@ -56,7 +56,8 @@ func linkStore() Store {
 			}
 			return inLink(c, func(attr int) error { return writeLink(c.Place.Device.Index, attr, uint32(n)) })
 		},
-		Alike:  alikeText,
+		Alike:  sameText,
+		Same:   sameText,
 		Around: aroundLink,
 	}
 }

@@ -108,6 +108,11 @@ func parseHandle(handle string) uint32 {
 // that somebody made, so that they are one value with the root. Its only key is
 // "root".
 func qdiscStore() Store {
+	same := always(func(asked, found Value) bool {
+		a, err1 := ReadQdisc(asked)
+		f, err2 := ReadQdisc(found)
+		return err1 == nil && err2 == nil && a.becomes(f)
+	})
 	return Store{
 		Name: "qdisc",
 		Read: func(c Cell) (v Value, err error) {
@@ -132,11 +137,8 @@ func qdiscStore() Store {
 			}
 			return inQdisc(c, func(index int) error { return writeQdiscs(index, q, chosen) })
 		},
-		Alike: func(asked, found Value) bool {
-			a, err1 := ReadQdisc(asked)
-			f, err2 := ReadQdisc(found)
-			return err1 == nil && err2 == nil && a.becomes(f)
-		},
+		Alike: same,
+		Same:  same,
 		Halfway: func(asked, found Value) bool {
 			a, err1 := ReadQdisc(asked)
 			f, err2 := ReadQdisc(found)

@@ -169,6 +169,16 @@ func ReceiveRings(p Place) (rings int) {
 
 // rssStore is the receive hash of devices: function, key and table.
 func rssStore() Store {
+	same := always(func(asked, found Value) bool {
+		a, err1 := Fields(asked.String())
+		b, err2 := Fields(found.String())
+		for name, value := range a {
+			if b[name] != value {
+				return false
+			}
+		}
+		return err1 == nil && err2 == nil
+	})
 	return Store{
 		Name: "rss",
 		Read: func(c Cell) (v Value, err error) {
@@ -182,16 +192,8 @@ func rssStore() Store {
 		Write: func(c Cell, v Value) error {
 			return onDevice(c.Place, func(device string) error { return writeRSS(device, v.String()) })
 		},
-		Alike: func(asked, found Value) bool {
-			a, err1 := Fields(asked.String())
-			b, err2 := Fields(found.String())
-			for name, value := range a {
-				if b[name] != value {
-					return false
-				}
-			}
-			return err1 == nil && err2 == nil
-		},
+		Alike:  same,
+		Same:   same,
 		Around: deviceCellsBut,
 	}
 }

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/bits"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -48,7 +46,8 @@ func sysctlStore() Store {
 		Write: func(c Cell, v Value) error {
 			return c.Place.Enter(func(string) error { return writeText(file(c), v) })
 		},
-		Alike: alikeSysctl,
+		Alike: alikeText,
+		Same:  sameText,
 		// An algorithm that the machine's first namespace makes its own is allowed
 		// to everybody from then on.
 		Around: func(c Cell) ([]Cell, error) {
@@ -84,6 +83,7 @@ func deviceFileStore() Store {
 			return at(c, func(file string) error { return writeText(file, v) })
 		},
 		Alike:  alikeText,
+		Same:   sameText,
 		Around: aroundDeviceFile,
 	}
 }
@@ -95,7 +95,8 @@ func kernelFileStore(root string) Store {
 		Name:  "kernel",
 		Read:  func(c Cell) (Value, error) { return readText(filepath.Join(root, c.Key)) },
 		Write: func(c Cell, v Value) error { return writeText(filepath.Join(root, c.Key), v) },
-		Alike: alikeText,
+		Alike: sameText,
+		Same:  sameText,
 		// Governor performance has a preference of its own.
 		Around: func(c Cell) ([]Cell, error) {
 			policy, ok := strings.CutSuffix(c.Key, "/scaling_governor")
@@ -150,41 +151,6 @@ func why(err error) error {
 		return p.Err
 	}
 	return err
-}
-
-// alikeText compares words, and masks of CPUs by what they mean: "3" is written,
-// and "00000000,00000003" is found.
-func alikeText(asked, found Value) bool {
-	a, b := strings.Fields(string(asked.Data)), strings.Fields(string(found.Data))
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] && !sameMask(a[i], b[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func sameMask(a, b string) bool {
-	bare := func(s string) string {
-		if strings.Trim(s, "0123456789abcdefABCDEF,") != "" {
-			return "?" + s
-		}
-		return strings.ToLower(strings.TrimLeft(strings.ReplaceAll(s, ",", ""), "0"))
-	}
-	return bare(a) == bare(b)
-}
-
-// alikeSysctl also knows of the one setting that is rounded up to a power of two.
-func alikeSysctl(asked, found Value) bool {
-	if alikeText(asked, found) {
-		return true
-	}
-	a, err1 := strconv.ParseUint(strings.TrimSpace(string(asked.Data)), 10, 32)
-	f, err2 := strconv.ParseUint(strings.TrimSpace(string(found.Data)), 10, 32)
-	return err1 == nil && err2 == nil && a > 1 && f == 1<<bits.Len64(a-1)
 }
 
 // Sysctl gives the cell of a sysctl, by its dotted name, in a namespace.

@@ -93,7 +93,7 @@ func (d *device) store() change.Store {
 			d.set(c.Key, v.String())
 			return nil
 		},
-		Alike: func(asked, found change.Value) bool {
+		Alike: func(_ change.Cell, asked, found change.Value) bool {
 			n, err := strconv.Atoi(asked.String())
 			return err == nil && strconv.Itoa((n+7)/8*8) == found.String()
 		},

@@ -57,7 +57,7 @@ func rehearse(m knob.Machine, w Wish) (Planned, error) {
 		if err != nil {
 			return p, err
 		}
-		if m.Cells.Alike(write.Cell, write.Value, old) {
+		if m.Cells.Same(write.Cell, write.Value, old) {
 			continue
 		}
 		if err := m.Cells.Write(write.Cell, write.Value); err != nil {

@@ -325,7 +325,7 @@ func already(m knob.Machine, w Wish) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if !m.Cells.Alike(write.Cell, write.Value, now) {
+		if !m.Cells.Same(write.Cell, write.Value, now) {
 			return false, nil
 		}
 	}
