@@ -27,6 +27,11 @@ func (e *Entry) asideOf(id string) *aside {
 	return nil
 }
 
+// touches tells whether the entry's cell, or one around it, is what is looked for.
+func (e *Entry) touches(is func(id string) bool) bool {
+	return is(e.id) || slices.ContainsFunc(e.around, func(k *aside) bool { return is(k.id) })
+}
+
 // left is what the write left of the cell around, as far as is known.
 func (k *aside) left() change.Value {
 	if k.after != nil {

@@ -19,9 +19,6 @@ type Tx struct {
 // Begin begins a transaction. With a lease of more than 0 it is a trial: it is
 // to be undone when the lease ends, unless it is confirmed.
 func (j *Journal) Begin(lease time.Duration) (*Tx, error) {
-	if err := j.finish(nil); err != nil {
-		return nil, err
-	}
 	id, _ := j.h.next()
 	b := &begin{
 		Txn: id, Time: time.Now(), Boot: j.options.Boot,
@@ -55,7 +52,7 @@ var ErrIgnored = errors.New("the machine did not take it")
 // is nil. On an error the old value stands again, or else the error says so and
 // the entry stays open for [Journal.Undo].
 func (t *Tx) Set(knob string, w change.Write) (e *Entry, err error) {
-	if err := t.j.finish(nil); err != nil {
+	if err := t.j.finishFor(w.Cell); err != nil {
 		return nil, err
 	}
 	err = t.j.near(w.Cell, func() error {

@@ -14,7 +14,7 @@ import (
 // How says what undo does where somebody else has changed a value since.
 type How struct {
 	Force bool // overwrite it with the old value
-	Leave bool // let it stand, and forget the change
+	Leave bool // let it stand, and forget the change; also where the machine refuses the old value
 }
 
 // ConflictError tells that a cell holds neither what was there before a write
@@ -57,18 +57,37 @@ func (j *Journal) Undo(txns []int, how How) ([]Outcome, error) {
 			chosen = append(chosen, e)
 		}
 	}
-	if err := j.finish(chosen); err != nil {
-		return nil, err
+	touched := map[string]bool{}
+	for _, e := range chosen {
+		e.touches(func(id string) bool { touched[id] = true; return false })
 	}
-	return j.undo(chosen, how, Undone, ""), nil
+	stuck := j.finish(touched, chosen)
+	var outcomes []Outcome
+	var free []*Entry
+	for _, e := range slices.Backward(chosen) {
+		if stuck[e] != nil && how.Leave {
+			outcomes = append(outcomes, Outcome{e, j.closeAll([]*Entry{e}, Left, stuck[e].Error())})
+			delete(stuck, e)
+		}
+	}
+	for _, e := range chosen {
+		if err := blocked(e, stuck); err != nil {
+			outcomes = append(outcomes, Outcome{e, err})
+		} else if e.State.Open() {
+			free = append(free, e)
+		}
+	}
+	return append(outcomes, j.undo(free, how, Undone, "")...), nil
 }
 
-// finish brings to their ends the turns in which a process was killed: what the
-// cells around hold is known then. Those of the entries that are to be undone end
-// with the old value.
-func (j *Journal) finish(undo []*Entry) error {
-	for _, e := range j.h.entries {
-		if e.turn == nil || !e.State.Open() || j.otherBoot(e) || j.h.above(e, e.id) != nil {
+// finish brings to their ends the turns that were begun and not finished, of the
+// entries that touch one of some cells, by their ids: what the cells around hold
+// is known then. Those of the entries that are to be undone end with the old
+// value. It gives the entries for which that went wrong.
+func (j *Journal) finish(touched map[string]bool, undo []*Entry) map[*Entry]error {
+	stuck := map[*Entry]error{}
+	for _, e := range j.begun() {
+		if !e.touches(func(id string) bool { return touched[id] }) {
 			continue
 		}
 		current, err := j.cells.Read(e.Cell)
@@ -76,7 +95,50 @@ func (j *Journal) finish(undo []*Entry) error {
 			err = j.turn(e, e.turn.On && !slices.Contains(undo, e))
 		}
 		if err != nil && !missing(err) {
-			return fmt.Errorf("finish what was begun in transaction %d: %w", e.Txn, err)
+			stuck[e] = fmt.Errorf("finish what was begun in transaction %d (\"venturi undo %d --leave\" gives it up): %w", e.Txn, e.Txn, err)
+		}
+	}
+	return stuck
+}
+
+// begun are the entries whose turn was begun and not finished: a process was
+// killed in it, or the machine refused it.
+func (j *Journal) begun() []*Entry {
+	var begun []*Entry
+	for _, e := range j.h.entries {
+		if e.turn != nil && e.State.Open() && !j.otherBoot(e) && j.h.above(e, e.id) == nil {
+			begun = append(begun, e)
+		}
+	}
+	return begun
+}
+
+// finishFor does so before a cell is written: what lies around it is to be
+// known, and nothing else is touched. Error: that went wrong.
+func (j *Journal) finishFor(cell change.Cell) error {
+	if len(j.begun()) == 0 {
+		return nil
+	}
+	around, err := j.cells.Around(cell)
+	if err != nil {
+		return fmt.Errorf("list what else changes with %s: %w", cell, err)
+	}
+	touched := map[string]bool{cell.ID(): true}
+	for _, c := range around {
+		touched[c.ID()] = true
+	}
+	for _, err := range j.finish(touched, nil) {
+		return err
+	}
+	return nil
+}
+
+// blocked is why an entry cannot be undone yet: its turn, or that of one which
+// touches the same cells, could not be finished. Nil: it can.
+func blocked(e *Entry, stuck map[*Entry]error) error {
+	for s, err := range stuck {
+		if s == e || s.touches(func(id string) bool { return e.id == id || e.asideOf(id) != nil }) {
+			return err
 		}
 	}
 	return nil
@@ -183,6 +245,9 @@ func (j *Journal) undoRun(run []*Entry, how How, state State, why string) error 
 		}
 	}
 	if err := j.turnTo(top, false, how.Force); err != nil {
+		if how.Leave {
+			return j.closeAll(run, Left, "it cannot be undone: "+err.Error())
+		}
 		return err
 	}
 	if err := j.close(top, state, why); err != nil {

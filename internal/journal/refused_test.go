@@ -1,0 +1,73 @@
+package journal
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/change"
+)
+
+// The machine refuses to take an old value back. Only what that entry touches
+// waits for it, until it is given up.
+func TestUndoRefused(t *testing.T) {
+	root, o := fixture(t, map[string]string{"/a": "one"})
+	w := newWorld(t, o.Folder)
+	o.Cells = change.NewCells(append(change.Stores(root), w.dev.store())...)
+	j := open(t, o)
+	set(t, begun(t, j), "/a", "two")
+	if _, err := begun(t, j).Set("", change.Write{Cell: cell("ring"), Value: change.Text("512")}); err != nil {
+		t.Fatal(err)
+	}
+	w.dev.fail = 1
+	w.dev.how = func(d *device, key, value string) error {
+		d.fail = 1
+		if key == "ring" {
+			return errInjected
+		}
+		d.set(key, value)
+		return nil
+	}
+	for range 2 {
+		outcomes, err := j.Undo([]int{2}, How{})
+		if err != nil || len(outcomes) != 1 || !errors.Is(outcomes[0].Err, errInjected) {
+			t.Fatalf("%v, %v", outcomes, err)
+		}
+		j.Close()
+		j = open(t, o)
+	}
+	set(t, begun(t, j), "/a", "three")
+	if outcomes, err := j.Undo([]int{1, 3}, How{}); err != nil || len(outcomes) != 2 || contents(t, root, "/a") != "one" {
+		t.Errorf("what has nothing to do with it: %v, %v", outcomes, err)
+	}
+	_, err := begun(t, j).Set("", change.Write{Cell: cell("coal"), Value: change.Text("16")})
+	if !errors.Is(err, errInjected) || !strings.Contains(err.Error(), "undo 2 --leave") {
+		t.Errorf("a cell around it: %v", err)
+	}
+	outcomes, err := j.Undo(nil, How{Leave: true})
+	if err != nil || len(outcomes) != 1 || outcomes[0].Err != nil || outcomes[0].Entry.State != Left || w.dev.cells["ring"] != "512" {
+		t.Errorf("given up: %v, %v; the ring is %s", outcomes, err, w.dev.cells["ring"])
+	}
+	if _, err := begun(t, j).Set("", change.Write{Cell: cell("coal"), Value: change.Text("16")}); err != nil {
+		t.Errorf("a cell around it, then: %v", err)
+	}
+}
+
+// The first undo that is refused is given up at once, if that was said.
+func TestRefusedAndLeft(t *testing.T) {
+	_, o := fixture(t, nil)
+	w := newWorld(t, o.Folder)
+	j := open(t, w.o)
+	if _, err := begun(t, j).Set("", change.Write{Cell: cell("mtu"), Value: change.Text("9000")}); err != nil {
+		t.Fatal(err)
+	}
+	w.dev.fail = 1
+	w.dev.how = func(d *device, _, _ string) error {
+		d.fail = 1
+		return errInjected
+	}
+	outcomes, err := j.Undo(nil, How{Leave: true})
+	if err != nil || len(outcomes) != 1 || outcomes[0].Err != nil || outcomes[0].Entry.State != Left {
+		t.Errorf("%v, %v", outcomes, err)
+	}
+}
