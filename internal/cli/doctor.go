@@ -64,9 +64,9 @@ Exit code 0 when there is nothing but notes, 8 when there are warnings or errors
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&d.dev, "dev", nil, "network device (can be given several times, as all below; default: all)")
-	f.StringArrayVarP(&d.netns, "netns", "n", nil, "network namespace: its name, its file, or a process in it; \"self\": this one\n(default: all that can be seen)")
-	f.StringArrayVar(&d.peer, "peer", nil, "IP address of another machine or pod: look at the way there too")
+	f.Var(givenList{&d.dev}, "dev", "network device (can be given several times, as all below; default: all)")
+	f.VarP(givenList{&d.netns}, "netns", "n", "network namespace: its name, its file, or a process in it; \"self\": this one\n(default: all that can be seen)")
+	f.Var(givenList{&d.peer}, "peer", "IP address of another machine or pod: look at the way there too")
 	f.DurationVar(&d.interval, "interval", defaultInterval, "time between two readings of what counts up; 0: read it once")
 	f.BoolVar(&d.asJSON, "json", false, "print the findings as JSON")
 	f.BoolVar(&d.markdown, "md", false, "print what is looked for, as Markdown, and look at nothing")

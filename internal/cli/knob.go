@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -243,6 +244,9 @@ func wishesOf(args []string, t knob.Target) (wishes []tune.Wish, err error) {
 		to, err := on(e, t)
 		if err != nil {
 			return nil, err
+		}
+		if slices.ContainsFunc(wishes, func(w tune.Wish) bool { return w.Knob.Name == e.Name }) {
+			return nil, verr.New(verr.Usage, "cannot set "+e.Name+" twice", "one of the values would be lost", "name each knob once; one that has parts takes them in one value, such as rx=512,tx=512")
 		}
 		targets = append(targets, to)
 		wishes = append(wishes, tune.Wish{Knob: e, Target: to, Value: args[i+1]})

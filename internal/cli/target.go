@@ -20,15 +20,16 @@ import (
 type target struct{ dev, netns, manifest, db string }
 
 func (t *target) flags(f *pflag.FlagSet) {
-	f.StringVar(&t.dev, "dev", "", "network device, for knobs of devices")
-	f.StringVarP(&t.netns, "netns", "n", "", netnsHelp)
-	f.StringVar(&t.manifest, "manifest", "", "file with Kubernetes objects, for knobs of manifests")
-	f.StringVar(&t.db, "db", "", "socket of the database of Open vSwitch or OVN, for their knobs (default: where\ntheir package puts it)")
+	f.Var(given{&t.dev}, "dev", "network device, for knobs of devices")
+	f.VarP(given{&t.netns}, "netns", "n", netnsHelp)
+	f.Var(given{&t.manifest}, "manifest", "file with Kubernetes objects, for knobs of manifests")
+	f.Var(given{&t.db}, "db", "socket of the database of Open vSwitch or OVN, for their knobs (default: where\ntheir package puts it)")
 }
 
 const netnsHelp = "network namespace: its name in " + machine.NamespaceFolder + ", its file, or a process in it\n(default: the machine's own)"
 
-// read checks what was named. Error: there is no such namespace.
+// read checks what was named. Error: it is not there (exit code 2), or may not be
+// looked into (3).
 func (t target) read() (knob.Target, error) {
 	to := knob.Target{Device: t.dev, Switch: t.db}
 	var err error
@@ -36,9 +37,11 @@ func (t target) read() (knob.Target, error) {
 		return to, err
 	}
 	if t.manifest != "" {
-		to.File, err = filepath.Abs(t.manifest)
+		if to.File, err = filepath.Abs(t.manifest); err != nil {
+			return to, err
+		}
 	}
-	return to, err
+	return to, there(to)
 }
 
 // netnsFile gives the file of a network namespace that is named as ip does: by

@@ -63,7 +63,7 @@ Profiles:
 	f.StringVar(&t.profile, "profile", "", "list of tunings, one of those above")
 	f.BoolVar(&t.plan, "plan", false, "change nothing; print what would be written (the default)")
 	f.BoolVar(&t.apply, "apply", false, "make the changes")
-	f.StringVar(&t.config, "config", "", configHelp)
+	f.Var(given{&t.config}, "config", configHelp)
 	t.may.flags(f)
 	t.committing.flags(f)
 	t.prove.flags(f)
@@ -151,10 +151,10 @@ type mayTouch struct {
 
 func (n *mayTouch) flags(f *pflag.FlagSet) {
 	f.BoolVar(&n.host, "host", false, "the machine as a whole, and its own network namespace")
-	f.StringArrayVar(&n.dev, "dev", nil, "network device, in the namespace of --netns if one is given, or as DEVICE@NETNS\n(can be given several times, as all below)")
-	f.StringArrayVarP(&n.netns, "netns", "n", nil, "network namespace of a pod: its name, its file, or a process in it")
-	f.StringArrayVar(&n.manifest, "manifest", nil, "file with Kubernetes objects")
-	f.StringArrayVar(&n.db, "db", nil, "socket of the database of Open vSwitch or OVN; \"default\": where their package\nputs it")
+	f.Var(givenList{&n.dev}, "dev", "network device, in the namespace of --netns if one is given, or as DEVICE@NETNS\n(can be given several times, as all below)")
+	f.VarP(givenList{&n.netns}, "netns", "n", "network namespace of a pod: its name, its file, or a process in it")
+	f.Var(givenList{&n.manifest}, "manifest", "file with Kubernetes objects")
+	f.Var(givenList{&n.db}, "db", "socket of the database of Open vSwitch or OVN; \"default\": where their package\nputs it")
 }
 
 // targets reads what is named. Error: nothing is, or something that is not there.
@@ -170,6 +170,9 @@ func (n *mayTouch) targets() (t tune.Targets, err error) {
 		if file == "" {
 			t.Machines = append(t.Machines, file)
 			continue
+		}
+		if err := there(knob.Target{Netns: file}); err != nil {
+			return t, err
 		}
 		t.Pods = append(t.Pods, file)
 	}
@@ -187,11 +190,17 @@ func (n *mayTouch) targets() (t tune.Targets, err error) {
 		if err != nil {
 			return t, err
 		}
+		if err := there(knob.Target{File: file}); err != nil {
+			return t, err
+		}
 		t.Manifests = append(t.Manifests, file)
 	}
 	for _, socket := range n.db {
 		if socket == "default" {
 			socket = ""
+		}
+		if err := there(knob.Target{Switch: socket}); err != nil {
+			return t, err
 		}
 		t.Switches, t.Centrals = append(t.Switches, socket), append(t.Centrals, socket)
 	}
@@ -210,6 +219,8 @@ func (n *mayTouch) named() bool {
 func (n *mayTouch) device(text string) (knob.Target, error) {
 	device, netns, found := strings.Cut(text, "@")
 	switch {
+	case device == "", found && netns == "":
+		return knob.Target{}, verr.New(verr.Usage, fmt.Sprintf("cannot tune dev %q", text), errEmpty.Error(), "write DEVICE, or DEVICE@NETNS")
 	case found:
 	case len(n.netns) == 1:
 		netns = n.netns[0]

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -57,23 +59,39 @@ func (k inManifest) load(m Machine, t Target) (change.Cell, *manifest, fileSetti
 	if err != nil {
 		return cell, nil, nil, err
 	}
-	what := "cannot read " + t.File
-	v, err := m.Cells.Read(cell)
-	switch {
-	case err != nil:
-		return cell, nil, nil, verr.Wrap(verr.Missing, what, err, "name a file that can be read")
-	case !v.Present:
-		return cell, nil, nil, verr.New(verr.Missing, what, "there is no such file", "write what the cluster has into it: kubectl get -o yaml")
-	}
-	f, err := parseManifest(v.Data)
-	if errors.Is(err, errTemplate) {
-		return cell, nil, nil, verr.Wrap(verr.Usage, what, fmt.Errorf("it is a template of Helm: %w", err), "give the file that comes of it (helm template), or the values that it takes")
-	}
+	f, err := readManifest(m, cell)
 	if err != nil {
-		return cell, nil, nil, verr.Wrap(verr.Usage, what, err, "give a file with Kubernetes objects in YAML or JSON")
+		return cell, nil, nil, err
 	}
 	s, err := k.open(f)
 	return cell, f, s, err
+}
+
+// CheckManifest says whether a file can be read as a manifest, before knobs are
+// looked for in it: what is not there has none of them. Error: it cannot (exit
+// code 2).
+func CheckManifest(m Machine, file string) error {
+	_, err := readManifest(m, change.Cell{Store: "file", Key: file})
+	return err
+}
+
+func readManifest(m Machine, cell change.Cell) (*manifest, error) {
+	what := "cannot read " + cell.Key
+	v, err := m.Cells.Read(cell)
+	switch {
+	case err != nil:
+		return nil, verr.Wrap(verr.Usage, what, err, "name a file that can be read")
+	case !v.Present:
+		return nil, verr.New(verr.Usage, what, "there is no such file", "write what the cluster has into it: kubectl get -o yaml")
+	}
+	f, err := parseManifest(v.Data)
+	if errors.Is(err, errTemplate) {
+		return nil, verr.Wrap(verr.Usage, what, fmt.Errorf("it is a template of Helm: %w", err), "give the file that comes of it (helm template), or the values that it takes")
+	}
+	if err == nil && !slices.ContainsFunc(f.docs, func(d *yaml.Node) bool { return d.Content[0].Kind == yaml.MappingNode }) {
+		err = errors.New("there is no object in it")
+	}
+	return f, verr.Wrap(verr.Usage, what, err, "give a file with Kubernetes objects in YAML or JSON")
 }
 
 // Get is of [Knob].
