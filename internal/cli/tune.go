@@ -46,9 +46,10 @@ itself: what is too noisy to be judged is said. A change is kept when taking it 
 from the set was a loss, in fresh measurements, and the set when it does no harm to
 any other figure. Everything is undone in the end.
 
-Each step is marked: proven, not shown (nobody has shown here that it helps),
+In a plan each step is marked: not shown (nobody has shown here that it helps),
 obsolete, wrong way round (the published list sets the opposite of what it says),
-never automatic (left to a person).
+never automatic (left to a person). Which steps help, the table of --prove tells;
+it is not remembered.
 
 Profiles:
 ` + profileHelp(),

@@ -23,7 +23,6 @@ type State string
 
 // States.
 const (
-	Proven         State = "proven"          // shown here that it helps: said by a proof and by nobody else
 	NotShown       State = "not shown"       // nobody has shown here that it helps
 	Obsolete       State = "obsolete"        // there is no such thing any more: the note says what to do instead
 	WrongWayRound  State = "wrong way round" // the published list sets the opposite of what it says: the step here is what it meant
