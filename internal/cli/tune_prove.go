@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/progress"
 	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/tune"
@@ -46,6 +48,9 @@ func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more 
 	if p.budget < leastBudget {
 		return verr.New(verr.Usage, fmt.Sprintf("%s %s in %s", what, profile.Name, p.budget), "it takes longer to show anything", "give a larger --budget, such as 6m")
 	}
+	if err := p.mayTouch(more.Host); err != nil {
+		return err
+	}
 	program, err := program()
 	if err != nil {
 		return err
@@ -70,6 +75,22 @@ func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more 
 		return context.Cause(ctx)
 	}
 	return err
+}
+
+// mayTouch refuses a path that ends in the machine's own network, where that was not
+// named: knobs are turned where a path ends.
+func (p *proving) mayTouch(host bool) error {
+	_, given, err := path.ParseSpec(p.path)
+	if err != nil || host {
+		return err
+	}
+	for _, end := range []string{"from", "to"} {
+		if given[end] == machine.OwnNetwork {
+			return verr.New(verr.Usage, "cannot prove anything on path "+p.path, "it ends in the machine's own network, and that is not named as what may be touched",
+				"give --host too; what was tried is undone in the end")
+		}
+	}
+	return nil
 }
 
 // search proves in a path that is up.

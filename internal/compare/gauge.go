@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/machine"
@@ -63,22 +65,32 @@ type SpaceDevice struct {
 	Card                  bool // it plays a network card of a machine
 }
 
-// Spaces gives them. The loopback and bridges are left out of the devices.
+// Spaces gives them. The loopback and bridges are left out of the devices. Of ends
+// that somebody else made there are only those that carry the path: of what else is
+// up beside them it is not known whose it is.
 func (s *Session) Spaces() (out Spaces, err error) {
 	arm := s.lab.Arms[0]
+	carries := map[string]string{} // by namespace, the device of an end that is not the lab's
 	for i, m := range s.lab.Machines[:len(arm.Ends)] {
-		if crossed := crossed(m, arm.Name); crossed != nil {
+		crossed := crossed(m, arm.Name)
+		if crossed != nil {
 			out.Machines = append(out.Machines, once(append(crossed, m.Namespace))...)
 		}
 		for _, e := range arm.Ends[i] {
 			if e.Namespace != m.Namespace {
 				out.Pods = append(out.Pods, e.Namespace)
 			}
+			if crossed == nil {
+				carries[e.Namespace] = e.Device
+			}
 		}
 	}
 	for _, space := range append(out.Machines, out.Pods...) {
 		err := machine.Do(space, func() error {
 			links, err := machine.Links()
+			if device, theirs := carries[space]; theirs {
+				links = beneath(links, device)
+			}
 			for _, l := range links {
 				a := l.Attrs()
 				if a.Flags&net.FlagUp != 0 && a.Flags&net.FlagLoopback == 0 && l.Type() != "bridge" {
@@ -92,4 +104,42 @@ func (s *Session) Spaces() (out Spaces, err error) {
 		}
 	}
 	return out, nil
+}
+
+// beneath gives a device of a namespace, and those of the same namespace that it
+// stands on: the card of a VLAN or a tunnel, the cards of a bond. A bridge's ports
+// are not among them: which of them packets take is not known.
+func beneath(links []netlink.Link, device string) (found []netlink.Link) {
+	lies := map[int]bool{} // on the path, by index
+	for _, l := range links {
+		if l.Attrs().Name == device {
+			lies[l.Attrs().Index] = true
+		}
+	}
+	for before := 0; before != len(lies); {
+		before = len(lies)
+		for _, l := range links {
+			a := l.Attrs()
+			if bond := a.Slave != nil && a.Slave.SlaveType() == "bond"; bond && lies[a.MasterIndex] {
+				lies[a.Index] = true
+			}
+			if !lies[a.Index] {
+				continue
+			}
+			// What a veth names is its other end; a parent elsewhere has a number of
+			// its own namespace.
+			if kind := l.Type(); kind != "veth" && kind != "netkit" && a.NetNsID < 0 {
+				lies[a.ParentIndex] = true
+			}
+			if v, ok := l.(*netlink.Vxlan); ok && a.NetNsID < 0 {
+				lies[v.VtepDevIndex] = true
+			}
+		}
+	}
+	for _, l := range links {
+		if lies[l.Attrs().Index] {
+			found = append(found, l)
+		}
+	}
+	return found
 }

@@ -61,6 +61,58 @@ func TestGauge(t *testing.T) {
 	}
 }
 
+// In namespaces that somebody else made, what does not carry the path is nobody's to
+// touch.
+func TestSpacesOfAttached(t *testing.T) {
+	h := host(t, deaf{})
+	c := testenv.Containers(t, 1400)
+	testenv.In(t, c[0].In.Path(), func() error {
+		eth0, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		for _, l := range []netlink.Link{
+			&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "theirs"}, PeerName: "theirs-too"},
+			&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "over"}, VxlanId: 7, VtepDevIndex: eth0.Attrs().Index, Port: 4789},
+		} {
+			if err := netlink.LinkAdd(l); err != nil {
+				return err
+			}
+			if err := netlink.LinkSetUp(l); err != nil {
+				return err
+			}
+		}
+		links, err := netlink.LinkList()
+		for device, want := range map[string][]string{"eth0": {"eth0"}, "over": {"over", "eth0"}, "theirs": {"theirs"}} {
+			var got []string
+			for _, l := range beneath(links, device) {
+				got = append(got, l.Attrs().Name)
+			}
+			slices.Sort(got)
+			slices.Sort(want)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s stands on %q, want %q", device, got, want)
+			}
+		}
+		return err
+	})
+	q := Request{Paths: []string{"attach:from=ns:" + c[0].In.Name() + ",to=ns:" + c[1].In.Name()}, NoHost: true, NoCopy: true, Loads: []string{"tcp_lat"}, Slice: 5e6, Rounds: 2, Wait: true}
+	s, err := Open(t.Context(), q, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	spaces, err := s.Spaces()
+	if err != nil || len(spaces.Machines) != 0 || len(spaces.Pods) != 2 || len(spaces.Devices) != 2 {
+		t.Fatalf("%+v, %v", spaces, err)
+	}
+	for _, d := range spaces.Devices {
+		if d.Name != "eth0" {
+			t.Errorf("%+v does not lie on the path", d)
+		}
+	}
+}
+
 // What is not there any more is told of in the record, and is tried anew.
 func TestGaugeOfCutPath(t *testing.T) {
 	h := host(t, deaf{})
