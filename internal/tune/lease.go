@@ -12,6 +12,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // look is how often the holder of a lease looks whether there is still something
@@ -24,47 +25,95 @@ func HolderArgs(folder string, txn int) []string {
 	return []string{"lease", "--journal", folder, "--txn", strconv.Itoa(txn)}
 }
 
+// longestPause is how long the holder of a lease waits at most until it tries
+// again what went wrong.
+const longestPause = time.Minute
+
 // Hold waits for the end of a transaction's lease and undoes it then. It returns
-// before when there is nothing to wait for any more: the transaction was
-// confirmed or undone, or its journal is gone. When ctx ends it returns, and
-// undoes nothing. Open opens the journal, and waits for who has it open.
+// when there is nothing to wait for any more: the transaction was confirmed or
+// undone, or its journal is gone; or all that is left of it somebody else has
+// changed. What else goes wrong it tries again and again, for nobody else undoes
+// it. When ctx ends it returns, and undoes nothing. Open opens the journal.
 func Hold(ctx context.Context, folder string, txn int, open func() (*journal.Journal, error)) error {
+	for pause := look; ; pause = min(2*pause, longestPause) {
+		over, err := hold(ctx, folder, txn, open)
+		if over {
+			return err
+		}
+		if verr.Code(err) == verr.Busy {
+			pause = look // who has the journal may be done any time
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// hold waits and undoes, and tells whether it is over.
+func hold(ctx context.Context, folder string, txn int, open func() (*journal.Journal, error)) (over bool, err error) {
 	for {
 		h, err := journal.Look(folder)
 		if err != nil {
-			return err
+			return false, err
 		}
 		t := waiting(h, txn)
 		if t == nil {
-			return nil
+			return true, nil
 		}
 		now, err := machine.SinceBootAsleep()
 		if err != nil {
-			return err
+			return false, err
 		}
 		if now >= t.Lease.Until {
 			break
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return true, context.Cause(ctx)
 		case <-time.After(min(look, t.Lease.Until-now)):
 		}
 	}
 	j, err := open()
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer j.Close()
 	if waiting(j.History(), txn) == nil {
-		return nil // confirmed while the journal was waited for
+		return true, nil // confirmed while the journal was waited for
 	}
 	outcomes, err := j.Undo([]int{txn}, journal.How{})
-	failed := []error{err}
+	over, failed := err == nil, []error{err}
 	for _, o := range outcomes {
 		failed = append(failed, o.Err)
+		var conflict *journal.ConflictError
+		over = over && (o.Err == nil || errors.As(o.Err, &conflict))
 	}
-	return errors.Join(failed...)
+	return over, errors.Join(failed...)
+}
+
+// EndExpired undoes the trials that the machine's last start has ended: those who
+// were to undo them ended with it. It gives what became of each of their writes.
+func EndExpired(j *journal.Journal) (ended []int, outcomes []journal.Outcome, err error) {
+	expired, err := j.Expired()
+	if err != nil {
+		return nil, nil, err
+	}
+	boot, err := machine.BootID()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, t := range j.History().Txns {
+		if t.Boot != boot && slices.Contains(expired, t.ID) {
+			ended = append(ended, t.ID)
+		}
+	}
+	if len(ended) == 0 {
+		return nil, nil, nil // none named would mean all
+	}
+	outcomes, err = j.Undo(ended, journal.How{})
+	return ended, outcomes, err
 }
 
 // waiting gives a transaction whose lease is still to end; nil: there is none.

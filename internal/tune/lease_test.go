@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // trial makes a transaction with a lease, and gives what opens its journal.
@@ -37,6 +39,66 @@ func TestHoldUndoes(t *testing.T) {
 	open := trial(t, s, time.Millisecond)
 	if err := Hold(t.Context(), s.folder, 1, open); err != nil || s.words["a"] != "1" {
 		t.Errorf("%v, %v", err, s.words)
+	}
+}
+
+// What goes wrong is tried again, until it is undone.
+func TestHoldTriesAgain(t *testing.T) {
+	s := newShelf(t, map[string]string{"a": "1"})
+	open := trial(t, s, time.Millisecond)
+	opened := 0
+	s.written = func(string) error {
+		if opened < 3 {
+			return errors.New("not now")
+		}
+		return nil
+	}
+	err := Hold(t.Context(), s.folder, 1, func() (*journal.Journal, error) {
+		if opened++; opened == 1 {
+			return nil, verr.New(verr.Busy, "cannot open it", "somebody has it", "wait")
+		}
+		return open()
+	})
+	if err != nil || s.words["a"] != "1" || opened != 3 {
+		t.Errorf("%v, %v; opened %d times", err, s.words, opened)
+	}
+}
+
+// Somebody else's value stands: that is not tried again.
+func TestHoldMeetsSomebodyElse(t *testing.T) {
+	s := newShelf(t, map[string]string{"a": "1"})
+	open := trial(t, s, time.Millisecond)
+	s.words["a"] = "theirs"
+	var conflict *journal.ConflictError
+	if err := Hold(t.Context(), s.folder, 1, open); !errors.As(err, &conflict) || s.words["a"] != "theirs" {
+		t.Errorf("%v, %v", err, s.words)
+	}
+}
+
+// A trial that the machine's start has ended is undone by the next who changes it;
+// one of this start is left to its holder.
+func TestEndExpired(t *testing.T) {
+	s := newShelf(t, map[string]string{"a": "1", "b": "2"})
+	for i, boot := range []string{"another", ""} {
+		j, err := journal.Open(journal.Options{Folder: s.folder, Cells: s.m.Cells, Boot: boot})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := []Wish{wish("a", "one"), wish("b", "two")}[i]
+		if _, _, err := Apply(t.Context(), j, s.m, s.stores, []Wish{w}, Trial{Lease: time.Millisecond, Hold: func(int) error { return nil }}); err != nil {
+			t.Fatal(err)
+		}
+		j.Close()
+	}
+	j := s.open(t)
+	for _, want := range [][]int{{1}, nil} {
+		ended, outcomes, err := EndExpired(j)
+		if err != nil || !slices.Equal(ended, want) || len(outcomes) != len(want) {
+			t.Fatalf("ended %v with %+v, %v; want %v", ended, outcomes, err, want)
+		}
+		if s.words["b"] != "two" || j.History().Txns[0].Open() {
+			t.Errorf("left %v, %+v", s.words, j.History().Txns[0])
+		}
 	}
 }
 
