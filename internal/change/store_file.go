@@ -11,7 +11,10 @@ import (
 
 // fileStore is files on disk, each replaced whole: whoever reads one finds the
 // old text or the new one. A key is the file's absolute name. The new file has
-// the mode and owner of the old one; one that was absent is made with 0644.
+// the mode, owner and extended attributes of the old one; one that was absent is
+// made with 0644, also when it is one that was removed, of which only the text is
+// kept. A file that has other names too (hard links) is refused: they would keep
+// the old text.
 func fileStore(root string) Store {
 	real := func(c Cell) string {
 		file := filepath.Join(root, c.Key)
@@ -34,54 +37,153 @@ func fileStore(root string) Store {
 			return Value{Data: data, Present: true}, nil
 		},
 		Write: func(c Cell, v Value) error {
-			file := real(c)
-			if !v.Present {
-				if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
-					return why(err)
-				}
-				return syncFolder(filepath.Dir(file))
+			in, err := openFolder(real(c))
+			if errors.Is(err, os.ErrNotExist) && !v.Present {
+				return nil
 			}
-			return replace(file, v.Data)
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			if !v.Present {
+				return in.remove()
+			}
+			return in.replace(v.Data)
 		},
 		Sweep: func(c Cell) error {
-			if err := os.Remove(unfinished(real(c))); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return why(err)
+			in, err := openFolder(real(c))
+			if errors.Is(err, os.ErrNotExist) {
+				return nil
 			}
-			return nil
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			old, err := in.old()
+			if err != nil {
+				return err
+			}
+			if old != nil {
+				defer old.Close()
+			}
+			return in.sweep(old)
 		},
 	}
 }
 
-// unfinished is the name of a file until it is whole.
-func unfinished(file string) string {
-	return filepath.Join(filepath.Dir(file), "."+filepath.Base(file)+".venturi")
+// inFolder is a name in a folder that is held open, so that nobody can put
+// another folder, or a link, in its way.
+type inFolder struct {
+	*os.File
+	name string
 }
 
-// replace puts a file in the place of another one in one step, and on disk.
-func replace(file string, data []byte) (err error) {
-	mode, uid, gid := os.FileMode(0o644), -1, -1
-	if info, err := os.Stat(file); err == nil {
-		var st unix.Stat_t
-		if err := unix.Stat(file, &st); err != nil {
-			return fmt.Errorf("stat: %w", err)
-		}
-		mode, uid, gid = info.Mode(), int(st.Uid), int(st.Gid)
-	}
-	f, err := os.OpenFile(unfinished(file), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+func openFolder(file string) (inFolder, error) {
+	f, err := os.OpenFile(filepath.Dir(file), os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return why(err)
+		return inFolder{}, why(err)
 	}
+	return inFolder{f, filepath.Base(file)}, nil
+}
+
+func (in inFolder) fd() int { return int(in.Fd()) }
+
+// unfinished is the name of the file until it is whole.
+func (in inFolder) unfinished() string { return "." + in.name + ".venturi" }
+
+// oldFile is the file that has the name.
+type oldFile struct {
+	*os.File
+	unix.Stat_t
+}
+
+// old opens the file of that name, if it is one that can be replaced; nil: none has it.
+func (in inFolder) old() (*oldFile, error) {
+	fd, err := unix.Openat(in.fd(), in.name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil, nil
+	case errors.Is(err, unix.ELOOP):
+		return nil, errors.New("it is a link to what is not there")
+	case err != nil:
+		return nil, fmt.Errorf("open: %w", err)
+	}
+	old := &oldFile{File: os.NewFile(uintptr(fd), in.name)}
+	err = unix.Fstat(fd, &old.Stat_t)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("stat: %w", err)
+	case old.Mode&unix.S_IFMT != unix.S_IFREG:
+		err = errors.New("it is no ordinary file")
+	case old.Nlink > 1:
+		err = fmt.Errorf("it has %d names (hard links), of which only one would get the new text", old.Nlink)
+	}
+	if err != nil {
+		old.Close()
+		return nil, err
+	}
+	return old, nil
+}
+
+// sweep removes a file that never came to its name: an ordinary one that is ours,
+// or was given to the owner of the old one already. Anything else somebody put there.
+func (in inFolder) sweep(old *oldFile) error {
+	var st unix.Stat_t
+	err := unix.Fstatat(in.fd(), in.unfinished(), &st, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("stat %s: %w", in.unfinished(), err)
+	}
+	ours := st.Uid == uint32(os.Geteuid()) || old != nil && st.Uid == old.Uid
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || !ours {
+		return fmt.Errorf("%s is in the way, and nothing that venturi put there: look at it, and remove it", filepath.Join(in.Name(), in.unfinished()))
+	}
+	if err := unix.Unlinkat(in.fd(), in.unfinished(), 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove %s: %w", in.unfinished(), err)
+	}
+	return nil
+}
+
+// remove takes the file away, and its name from the disk.
+func (in inFolder) remove() error {
+	old, err := in.old()
+	if err != nil || old == nil {
+		return err
+	}
+	defer old.Close()
+	if err := unix.Unlinkat(in.fd(), in.name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove: %w", err)
+	}
+	return in.Sync()
+}
+
+// replace puts a file in the place of the old one in one step, and on disk.
+func (in inFolder) replace(data []byte) (err error) {
+	old, err := in.old()
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		defer old.Close()
+	}
+	if err := in.sweep(old); err != nil {
+		return err
+	}
+	fd, err := unix.Openat(in.fd(), in.unfinished(), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("make %s: %w", in.unfinished(), err)
+	}
+	f := os.NewFile(uintptr(fd), in.unfinished())
 	defer func() {
 		if err != nil {
-			os.Remove(f.Name())
+			err = errors.Join(err, unix.Unlinkat(in.fd(), in.unfinished(), 0))
 		}
 	}()
 	_, err = f.Write(data)
-	if err == nil && uid >= 0 {
-		err = f.Chown(uid, gid)
-	}
 	if err == nil {
-		err = f.Chmod(mode) // after the owner, who takes setuid away
+		err = dress(f, old)
 	}
 	if err == nil {
 		err = f.Sync()
@@ -89,17 +191,23 @@ func replace(file string, data []byte) (err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return why(err)
 	}
-	if err := os.Rename(f.Name(), file); err != nil {
+	if err := unix.Renameat(in.fd(), in.unfinished(), in.fd(), in.name); err != nil {
 		return fmt.Errorf("rename: %w", err)
 	}
-	return syncFolder(filepath.Dir(file))
+	return in.Sync()
 }
 
-// syncFolder makes names that were given or taken in a folder durable.
-func syncFolder(folder string) error {
-	f, err := os.Open(folder)
-	if err != nil {
-		return why(err)
+// dress gives a new file the owner, mode and attributes of the old one, in this
+// order: each takes away something of those after it.
+func dress(f *os.File, old *oldFile) error {
+	if old == nil {
+		return f.Chmod(0o644)
 	}
-	return errors.Join(f.Sync(), f.Close())
+	if err := f.Chown(int(old.Uid), int(old.Gid)); err != nil {
+		return err
+	}
+	if err := unix.Fchmod(int(f.Fd()), old.Mode&0o7777); err != nil {
+		return fmt.Errorf("chmod: %w", err)
+	}
+	return copyAttributes(f, old.File)
 }

@@ -1,0 +1,116 @@
+package change
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestFilePlanted: what somebody put where the unfinished file goes is neither
+// written through nor removed.
+func TestFilePlanted(t *testing.T) {
+	root := t.TempDir()
+	at := func(name string) string { return filepath.Join(root, name) }
+	cells := NewCells(Stores(root)...)
+	cell := Cell{Store: "file", Key: "/x"}
+	write := func(file, text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holds := func(file, want string) {
+		t.Helper()
+		if text, err := os.ReadFile(file); err != nil || string(text) != want {
+			t.Fatalf("%s holds %q, %v; want %q", file, text, err, want)
+		}
+	}
+	write(at("victim"), "secret")
+	write(at("x"), "old")
+	if err := os.Symlink(at("victim"), at(".x.venturi")); err != nil {
+		t.Fatal(err)
+	}
+	if err := cells.Write(cell, Text("new")); err == nil || !strings.Contains(err.Error(), "in the way") {
+		t.Errorf("write beside a planted link: %v", err)
+	}
+	if err := cells.Sweep(cell); err == nil {
+		t.Error("swept a link of somebody else's")
+	}
+	holds(at("victim"), "secret")
+	holds(at("x"), "old")
+	if err := os.Remove(at(".x.venturi")); err != nil {
+		t.Fatal(err)
+	}
+	write(at(".x.venturi"), "half")
+	if err := cells.Write(cell, Text("new")); err != nil {
+		t.Fatal(err)
+	}
+	holds(at("x"), "new")
+
+	if err := os.Link(at("x"), at("y")); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []Value{Text("newer"), {}} {
+		if err := cells.Write(cell, v); err == nil || !strings.Contains(err.Error(), "2 names") {
+			t.Errorf("write %q to a file of two names: %v", v, err)
+		}
+	}
+	holds(at("x"), "new")
+	if err := os.Remove(at("y")); err != nil {
+		t.Fatal(err)
+	}
+	if err := cells.Write(cell, Value{}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(root)
+	if err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// TestFileAttributes: a file that is replaced keeps its mode, and its extended
+// attributes, an access list among them.
+func TestFileAttributes(t *testing.T) {
+	root := t.TempDir()
+	file := filepath.Join(root, "x")
+	if err := os.WriteFile(file, []byte("old"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	// Version 2; owner rw, user 12 r, group r, mask r, others nothing.
+	list := binary.LittleEndian.AppendUint32(nil, 2)
+	for _, e := range [][3]uint32{{1, 6, ^uint32(0)}, {2, 4, 12}, {4, 4, ^uint32(0)}, {16, 4, ^uint32(0)}, {32, 0, ^uint32(0)}} {
+		list = binary.LittleEndian.AppendUint16(list, uint16(e[0]))
+		list = binary.LittleEndian.AppendUint16(list, uint16(e[1]))
+		list = binary.LittleEndian.AppendUint32(list, e[2])
+	}
+	set := map[string]string{"user.note": "kept", accessList: string(list)}
+	for name, value := range set {
+		err := unix.Setxattr(file, name, []byte(value), 0)
+		if errors.Is(err, unix.ENOTSUP) {
+			delete(set, name) // this file system has none
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(set) == 0 {
+		t.Skip("the file system of temporary files has no extended attributes")
+	}
+	if err := NewCells(Stores(root)...).Write(Cell{Store: "file", Key: "/x"}, Text("new")); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range set {
+		b := make([]byte, 256)
+		n, err := unix.Getxattr(file, name, b)
+		if err != nil || string(b[:n]) != want {
+			t.Errorf("%s is %q, %v; want %q", name, b[:max(n, 0)], err, want)
+		}
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode() != 0o640 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
