@@ -71,3 +71,16 @@ func TestRefusedAndLeft(t *testing.T) {
 		t.Errorf("%v, %v", outcomes, err)
 	}
 }
+
+// What only would be rounded to the value that is there is not that value.
+func TestRoundedIsNotTheSame(t *testing.T) {
+	w := newWorld(t, shm(t))
+	w.dev.cells["ring"] = "504"
+	tx := begun(t, open(t, w.o))
+	for asked, written := range map[string]bool{"500": true, "504": false} {
+		e, err := tx.Set("", change.Write{Cell: cell("ring"), Value: change.Text(asked)})
+		if err != nil || (e != nil) != written {
+			t.Errorf("asked for %s, where 504 is: %+v, %v", asked, e, err)
+		}
+	}
+}

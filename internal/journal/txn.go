@@ -68,7 +68,7 @@ func (t *Tx) setNear(knob string, w change.Write) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if j.cells.Alike(w.Cell, w.Value, old) {
+	if j.cells.Same(w.Cell, w.Value, old) {
 		return nil, nil
 	}
 	before, err := j.around(w.Cell)
