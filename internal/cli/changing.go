@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/user"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +27,7 @@ func thisMachine() knob.Machine {
 // journalFolder is where this machine's journal is.
 func journalFolder(env *Env) (string, error) {
 	if folder := env.Getenv(journal.FolderVariable); folder != "" {
-		return filepath.Abs(folder)
+		return folder, journal.CheckFolder(folder)
 	}
 	return journal.Folder, nil
 }

@@ -15,8 +15,8 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
@@ -72,8 +72,8 @@ type Journal struct {
 }
 
 // Open opens the journal, and waits for whoever has it open. It is made if there
-// is none. Errors: another one has it open (exit code 5), or its folder cannot be
-// written to.
+// is none. Errors: another one has it open (exit code 5); its folder cannot be
+// written to, or others can too (exit code 3); the folder is a relative path (2).
 func Open(o Options) (*Journal, error) {
 	if o.Folder == "" {
 		o.Folder = Folder
@@ -122,12 +122,21 @@ func (h *history) tell() History { return History{h.txns, h.damaged, h.strange} 
 func (j *Journal) History() History { return j.h.tell() }
 
 // Look reads a journal without opening it for changing; empty means [Folder].
-// One that does not exist tells nothing.
+// One that does not exist tells nothing. Errors: that others may write to it
+// (exit code 3); a relative path (2).
 func Look(folder string) (History, error) {
 	if folder == "" {
 		folder = Folder
 	}
-	text, err := os.ReadFile(filepath.Join(folder, logName))
+	if err := CheckFolder(folder); err != nil {
+		return History{}, err
+	}
+	var text []byte
+	file, err := openIn(folder, os.O_RDONLY)
+	if err == nil {
+		defer file.Close()
+		text, err = io.ReadAll(file)
+	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return History{}, verr.Wrap(verr.Failed, "cannot read the journal of changes", err, "run it as root, or name another folder in "+FolderVariable)
 	}

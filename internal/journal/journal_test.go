@@ -21,7 +21,7 @@ func fixture(t *testing.T, files map[string]string) (root string, o Options) {
 			t.Fatal(err)
 		}
 	}
-	return root, Options{Folder: t.TempDir(), Cells: change.NewCells(change.Stores(root)...), Boot: "this", Who: "a test"}
+	return root, Options{Folder: filepath.Join(t.TempDir(), "journal"), Cells: change.NewCells(change.Stores(root)...), Boot: "this", Who: "a test"}
 }
 
 func file(name string) change.Cell { return change.Cell{Store: "file", Key: name} }

@@ -94,12 +94,15 @@ type log struct {
 var errBusy = errors.New("another venturi is changing this machine")
 
 func openLog(folder string) (*log, []byte, error) {
+	if err := CheckFolder(folder); err != nil {
+		return nil, nil, err
+	}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, nil, err
 	}
 	name := filepath.Join(folder, logName)
-	_, missing := os.Stat(name)
-	file, err := os.OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	_, missing := os.Lstat(name)
+	file, err := openIn(folder, os.O_RDWR|os.O_APPEND|os.O_CREATE)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -212,7 +212,7 @@ func TestFolderOfNobody(t *testing.T) {
 func full(t *testing.T, bytes string) string {
 	t.Helper()
 	folder := t.TempDir()
-	if err := unix.Mount("tmpfs", folder, "tmpfs", 0, "size="+bytes); err != nil {
+	if err := unix.Mount("tmpfs", folder, "tmpfs", 0, "mode=0700,size="+bytes); err != nil {
 		t.Skipf("mount a small disk: %v", err)
 	}
 	t.Cleanup(func() {

@@ -1,0 +1,70 @@
+package journal
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// A journal that somebody else can write to is neither read nor added to.
+func TestFolderOfOthers(t *testing.T) {
+	other := 12345 // whoever that is
+	for _, c := range []struct {
+		name  string
+		spoil func(folder, file string) error
+		code  int
+		root  bool
+	}{
+		{"as it should be", func(string, string) error { return nil }, verr.OK, false},
+		{"a folder that all may write to", func(folder, _ string) error { return os.Chmod(folder, 0o777) }, verr.Permission, false},
+		{"a file that the group may write to", func(_, file string) error { return os.Chmod(file, 0o660) }, verr.Permission, false},
+		{"a folder of somebody else", func(folder, _ string) error { return os.Chown(folder, other, -1) }, verr.Permission, true},
+		{"a file of somebody else", func(_, file string) error { return os.Chown(file, other, -1) }, verr.Permission, true},
+		{"a link in the file's place", func(folder, file string) error {
+			aim := filepath.Join(filepath.Dir(folder), "aim")
+			if err := os.Rename(file, aim); err != nil {
+				return err
+			}
+			return os.Symlink(aim, file)
+		}, verr.Permission, false},
+		{"a link in the folder's place", func(folder, _ string) error {
+			if err := os.Rename(folder, folder+"-aim"); err != nil {
+				return err
+			}
+			return os.Symlink(folder+"-aim", folder)
+		}, verr.Permission, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.root && os.Geteuid() != 0 {
+				t.Skip("only root gives files away")
+			}
+			_, o := fixture(t, map[string]string{"/a": "one"})
+			j := open(t, o)
+			set(t, begun(t, j), "/a", "two")
+			j.Close()
+			if err := c.spoil(o.Folder, filepath.Join(o.Folder, logName)); err != nil {
+				t.Fatal(err)
+			}
+			_, look := Look(o.Folder)
+			j, err := Open(o)
+			if err == nil {
+				j.Close()
+			}
+			if verr.Code(err) != c.code || verr.Code(look) != c.code {
+				t.Errorf("open it: %v; look at it: %v", err, look)
+			}
+		})
+	}
+}
+
+func TestFolderThatIsRelative(t *testing.T) {
+	t.Chdir(t.TempDir())
+	_, err := Open(Options{Folder: "x", Cells: change.NewCells(), Boot: "this"})
+	_, look := Look("x")
+	if _, made := os.Stat("x"); verr.Code(err) != verr.Usage || verr.Code(look) != verr.Usage || made == nil {
+		t.Errorf("open it: %v; look at it: %v", err, look)
+	}
+}
