@@ -155,7 +155,8 @@ func (j *Journal) add(records ...record) error {
 }
 
 // Confirm ends the lease of a transaction: it stays. Errors: there is no such
-// transaction, or it has no lease (exit code 2); it was undone already.
+// transaction, or it has no lease (exit code 2); it was undone already, or was not
+// written to its end.
 func (j *Journal) Confirm(txn int) error {
 	t := j.h.txn(txn)
 	what := fmt.Sprintf("cannot confirm transaction %d", txn)
@@ -164,7 +165,9 @@ func (j *Journal) Confirm(txn int) error {
 		return noTxn("confirm", txn)
 	case t.Lease == nil:
 		return verr.New(verr.Usage, what, "it is no trial: it stays until it is undone", "nothing needs to be done")
-	case t.Ended && len(t.Entries) > 0 && !t.Open():
+	case !t.Ended:
+		return verr.New(verr.Failed, what, "it was never finished: only a part of what was wanted may stand", fmt.Sprintf("undo it with: venturi undo %d; then set what you want once more", txn))
+	case len(t.Entries) > 0 && !t.Open():
 		return verr.New(verr.Failed, what, "it was undone already", "look at it with: venturi journal; set what you want once more")
 	}
 	return j.add(record{Confirm: &confirm{Txn: txn, Time: time.Now()}})

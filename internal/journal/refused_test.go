@@ -84,3 +84,32 @@ func TestRoundedIsNotTheSame(t *testing.T) {
 		}
 	}
 }
+
+// Somebody else changes a value while a write that went wrong is to be taken back.
+func TestGiveBackLeavesOthers(t *testing.T) {
+	w := newWorld(t, shm(t))
+	store, after := w.dev.store(), 0
+	w.o.At = func(p Point) {
+		if p == Written {
+			after = 1
+		}
+	}
+	read := store.Read
+	store.Read = func(c change.Cell) (change.Value, error) {
+		if after++; after == 3 { // the second after the write
+			w.dev.cells["fixed"] = "9"
+		}
+		return read(c)
+	}
+	w.o.Cells = change.NewCells(store)
+	j := open(t, w.o)
+	after = -100
+	_, err := begun(t, j).Set("", change.Write{Cell: cell("fixed"), Value: change.Text("2")})
+	conflict := new(ConflictError)
+	if !errors.Is(err, ErrIgnored) || !errors.As(err, &conflict) || w.dev.cells["fixed"] != "9" {
+		t.Errorf("%v; it holds %s", err, w.dev.cells["fixed"])
+	}
+	if e := j.History().Txns[0].Entries[0]; e.State != InDoubt {
+		t.Errorf("it is %s", e.State)
+	}
+}

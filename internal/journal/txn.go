@@ -84,11 +84,11 @@ func (t *Tx) setNear(knob string, w change.Write) (*Entry, error) {
 	e := j.h.entry(id)
 	j.options.At(Recorded)
 	if err := j.cells.Write(w.Cell, w.Value); err != nil {
-		return nil, j.giveBack(e, err)
+		return nil, j.giveBack(e, nil, err)
 	}
 	j.options.At(Written)
-	if err := j.mark(e); err != nil {
-		return nil, j.giveBack(e, err)
+	if found, err := j.mark(e); err != nil {
+		return nil, j.giveBack(e, found, err)
 	}
 	j.options.At(Marked)
 	return e, nil
@@ -103,27 +103,35 @@ func (j *Journal) intend(i *intent) error {
 	return j.add(record{Intent: i})
 }
 
-// mark reads what the machine made of a write, and records that.
-func (j *Journal) mark(e *Entry) error {
+// mark reads what the machine made of a write, and records that. It
+// gives what was read, if anything.
+func (j *Journal) mark(e *Entry) (*change.Value, error) {
 	found, err := j.cells.Read(e.Cell)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !j.cells.Alike(e.Cell, e.New, found) {
-		return fmt.Errorf("write %s: %w: asked for %q, it shows %q", e.Cell, ErrIgnored, e.New, found)
+		return &found, fmt.Errorf("write %s: %w: asked for %q, it shows %q", e.Cell, ErrIgnored, e.New, found)
 	}
 	changed, err := j.changedAround(e)
 	if err != nil {
-		return err
+		return &found, err
 	}
-	return j.add(record{Done: &done{Entry: e.ID, Found: found, Around: changed}})
+	return &found, j.add(record{Done: &done{Entry: e.ID, Found: found, Around: changed}})
 }
 
 // giveBack brings the old value back after a write that went wrong, and gives
-// the error with what became of that.
-func (j *Journal) giveBack(e *Entry, why error) error {
+// the error with what became of that. What was found directly after the write is
+// what came of that; another value since is somebody else's, and stands.
+func (j *Journal) giveBack(e *Entry, found *change.Value, why error) error {
 	state := Failed
 	err := j.cells.Sweep(e.Cell)
+	if err == nil && found != nil {
+		var now change.Value
+		if now, err = j.cells.Read(e.Cell); err == nil && !now.Equal(*found) && !j.ours(e, now) {
+			err = &ConflictError{Entry: e, Now: now}
+		}
+	}
 	if err == nil {
 		err = j.turnTo(e, false, true)
 	}

@@ -180,7 +180,11 @@ func TestLease(t *testing.T) {
 	if err := j.Confirm(ids[2]); err != nil {
 		t.Fatal(err)
 	}
-	for id, code := range map[int]int{99: verr.Usage, ids[3]: verr.Usage} {
+	half, err := j.Begin(time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, code := range map[int]int{99: verr.Usage, ids[3]: verr.Usage, half.ID(): verr.Failed} {
 		if err := j.Confirm(id); verr.Code(err) != code {
 			t.Errorf("confirm %d: %v", id, err)
 		}
