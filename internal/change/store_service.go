@@ -3,6 +3,7 @@ package change
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -132,42 +133,56 @@ func unitFileStore() Store {
 
 // unitConfigStore is the files with the environment of services. A key is the
 // name of a unit and the file's. A service that runs is started anew with it:
-// one that was killed in between is made up for by Sweep, which finds that the
-// service's process was started with something else.
+// one that was killed in between is made up for by Sweep, which finds by a file
+// beside it what was being written. Where somebody else has changed the file
+// since, the service is left alone.
 func unitConfigStore(root string) Store {
 	files := fileStore(root)
-	split := func(c Cell) (unit string, file Cell) {
+	split := func(c Cell) (unit string, file, mark Cell) {
 		unit, name, _ := strings.Cut(c.Key, " ")
-		return unit, Cell{Store: files.Name, Key: name}
-	}
-	follow := func(c Cell) error {
-		unit, file := split(c)
-		v, err := files.Read(file)
-		if err != nil {
-			return err
-		}
-		return startAnew(unit, v)
+		mark = Cell{Store: files.Name, Key: filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".wanted.venturi")}
+		return unit, Cell{Store: files.Name, Key: name}, mark
 	}
 	return Store{
 		Name:  "unit-config",
 		Lasts: true,
 		Read: func(c Cell) (Value, error) {
-			_, file := split(c)
+			_, file, _ := split(c)
 			return files.Read(file)
 		},
-		Write: func(c Cell, v Value) error {
-			_, file := split(c)
+		Write: func(c Cell, v Value) (err error) {
+			unit, file, mark := split(c)
+			text, err := json.Marshal(begun{New: v})
+			if err != nil {
+				return err
+			}
+			if err := files.Write(mark, Text(string(text))); err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, files.Write(mark, Value{})) }()
 			if err := files.Write(file, v); err != nil {
 				return err
 			}
-			return follow(c)
+			return startAnew(unit, v)
 		},
 		Sweep: func(c Cell) error {
-			_, file := split(c)
-			if err := files.Sweep(file); err != nil {
+			unit, file, mark := split(c)
+			if err := errors.Join(files.Sweep(file), files.Sweep(mark)); err != nil {
 				return err
 			}
-			return follow(c)
+			marked, err := files.Read(mark)
+			if err != nil || !marked.Present {
+				return err
+			}
+			var b begun
+			if err := json.Unmarshal(marked.Data, &b); err != nil {
+				return fmt.Errorf("read what was wanted of %s: %w", unit, err)
+			}
+			now, err := files.Read(file)
+			if err == nil && now.Equal(b.New) {
+				err = startAnew(unit, now)
+			}
+			return errors.Join(err, files.Write(mark, Value{}))
 		},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,7 +85,11 @@ func tunedStore(root string) Store {
 		if err != nil {
 			return err
 		}
-		mark, err := json.Marshal(v)
+		before, err := read(c)
+		if err != nil {
+			return err
+		}
+		mark, err := json.Marshal(begun{Old: before, New: v})
 		if err != nil {
 			return err
 		}
@@ -127,13 +132,46 @@ func tunedStore(root string) Store {
 			if err != nil || !mark.Present {
 				return err
 			}
-			var v Value
-			if err := json.Unmarshal(mark.Data, &v); err != nil {
+			var b begun
+			if err := json.Unmarshal(mark.Data, &b); err != nil {
 				return fmt.Errorf("read what was wanted of tuned: %w", err)
 			}
-			return write(c, v)
+			now, err := read(c)
+			if err != nil {
+				return err
+			}
+			if halfway, err := tunedBetween(b, now); err != nil || !halfway {
+				return errors.Join(err, files.Write(wanted, Value{}))
+			}
+			return write(c, b.New)
 		},
 	}
+}
+
+// begun is a write of several steps that began, and did not end.
+type begun struct {
+	Old Value `json:"old"`
+	New Value `json:"new"`
+}
+
+// tunedBetween tells whether a state is one that a write passes through: its
+// profile is the old or the new one, and so is its mode, or the one that the
+// program itself leaves.
+func tunedBetween(b begun, now Value) (bool, error) {
+	old, err1 := TunedStateOf(b.Old)
+	want, err2 := TunedStateOf(b.New)
+	is, err3 := TunedStateOf(now)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return false, err
+	}
+	mode := func(s TunedState) string {
+		if s.Mode == nil {
+			return ""
+		}
+		return strings.TrimSpace(*s.Mode)
+	}
+	names, modes := []string{old.Name(), want.Name()}, []string{mode(old), mode(want), "manual", ""}
+	return slices.Contains(names, is.Name()) && slices.Contains(modes, mode(is)), nil
 }
 
 // askTuned makes tuned have a profile; an empty name is none.

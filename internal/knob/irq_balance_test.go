@@ -1,6 +1,7 @@
 package knob_test
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -124,8 +125,14 @@ func TestIRQBalanceIsStartedAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := settled(t, state)
-	if err := os.WriteFile(filepath.Join(b.m.Root, "etc/default/irqbalance"), []byte(balanceFile), 0o644); err != nil {
+	wanted, err := json.Marshal(map[string]string{"new": balanceFile})
+	if err != nil {
 		t.Fatal(err)
+	}
+	for file, text := range map[string]string{"irqbalance": balanceFile, ".irqbalance.wanted.venturi": string(wanted)} {
+		if err := os.WriteFile(filepath.Join(b.m.Root, "etc/default", file), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	r, err := entry(t, "irq.balance").Get(b.m, knob.Target{})
 	if err != nil || r.Value != "on" || r.Effective != "ban=2" {

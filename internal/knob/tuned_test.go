@@ -92,8 +92,8 @@ func TestTunedKilled(t *testing.T) {
 	old := map[string]string{"/etc/tuned/active_profile": "own\n", "/etc/tuned/profile_mode": "auto\n"}
 	const mark = "/etc/tuned/.wanted.venturi"
 	for name, wanted := range map[string]string{
-		"setting": `"{\"active_profile\":\"network-latency\\n\",\"profile_mode\":\"manual\\n\"}"`,
-		"undoing": `"{\"active_profile\":\"own\\n\",\"profile_mode\":\"auto\\n\"}"`,
+		"setting": `{"old":"{\"active_profile\":\"own\\n\",\"profile_mode\":\"auto\\n\"}","new":"{\"active_profile\":\"network-latency\\n\",\"profile_mode\":\"manual\\n\"}"}`,
+		"undoing": `{"old":"{\"active_profile\":\"network-latency\\n\",\"profile_mode\":\"manual\\n\"}","new":"{\"active_profile\":\"own\\n\",\"profile_mode\":\"auto\\n\"}"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, _ := tunedMachine(t, old)
