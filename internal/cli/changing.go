@@ -34,11 +34,16 @@ func journalFolder(env *Env) (string, error) {
 
 const (
 	journalWait = 10 * time.Second // for who has it open
-	holderWait  = time.Hour        // who made the change may still be at it
+	trialWait   = time.Second      // a trial must not begin beside who holds it for long
 )
 
 // openJournal opens the journal for changing, and tells what is wrong with it.
 func openJournal(env *Env, wait time.Duration) (*journal.Journal, error) {
+	return openAfter(env, wait, func(*journal.Journal) error { return nil })
+}
+
+// openAfter does something in the journal before it tells what is wrong with it.
+func openAfter(env *Env, wait time.Duration, first func(*journal.Journal) error) (*journal.Journal, error) {
 	folder, err := journalFolder(env)
 	if err != nil {
 		return nil, err
@@ -50,11 +55,83 @@ func openJournal(env *Env, wait time.Duration) (*journal.Journal, error) {
 	if err != nil {
 		return nil, denied("cannot open the journal of changes", err)
 	}
-	if err := tellTrouble(env.Stderr, j.History(), folder); err != nil {
+	if err = first(j); err == nil {
+		err = tellTrouble(env.Stderr, j.History(), folder)
+	}
+	if err != nil {
 		j.Close()
 		return nil, err
 	}
 	return j, nil
+}
+
+// openToChange opens the journal to make changes, and first undoes what was on
+// trial when the machine was started anew.
+func openToChange(env *Env, wait time.Duration) (*journal.Journal, error) {
+	return openAfter(env, wait, func(j *journal.Journal) error {
+		ended, outcomes, err := tune.EndExpired(j)
+		if err != nil || len(ended) == 0 {
+			return err
+		}
+		for _, txn := range ended {
+			fmt.Fprintf(env.Stderr, "venturi: transaction %d was on trial when the machine was started anew; it is undone now:\n", txn)
+		}
+		if left := printUndone(env.Stderr, outcomes); left != nil {
+			verr.Print(env.Stderr, left) // no reason to change nothing else
+		}
+		return nil
+	})
+}
+
+// waitForJournal opens the journal however long somebody else has it, and says who.
+// It ends with ctx.
+func waitForJournal(ctx context.Context, env *Env) (*journal.Journal, error) {
+	const turn = 500 * time.Millisecond
+	for told := false; ; told = true {
+		j, err := openJournal(env, turn)
+		if verr.Code(err) != verr.Busy {
+			return j, err
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if !told {
+			fmt.Fprintf(env.Stderr, "venturi: waiting until another venturi is done with changing this machine%s\n", changing(env))
+		}
+	}
+}
+
+// changing tells which command has the journal; empty: that is not known.
+func changing(env *Env) string {
+	folder, err := journalFolder(env)
+	if err != nil {
+		return ""
+	}
+	h, err := journal.Look(folder)
+	if err != nil || len(h.Txns) == 0 {
+		return ""
+	}
+	t := h.Txns[len(h.Txns)-1]
+	if t.Ended {
+		return ""
+	}
+	return fmt.Sprintf(": transaction %d of %s, %s", t.ID, t.Who, t.Command)
+}
+
+// holder gives what starts the process that undoes a transaction at the end of its
+// lease.
+func holder(env *Env) func(txn int) error {
+	return func(txn int) error {
+		folder, err := journalFolder(env)
+		if err != nil {
+			return err
+		}
+		command, err := program()
+		if err != nil {
+			return err
+		}
+		return change.Detached(append(command, tune.HolderArgs(folder, txn)...), env.Environ())
+	}
 }
 
 // tellTrouble says what a person must know of a journal: that it is damaged, and
@@ -76,13 +153,18 @@ func tellTrouble(w io.Writer, h journal.History, folder string) error {
 	return err
 }
 
+// holderLate is from when on it is told that a trial is still not undone.
+const holderLate = 10 * time.Second
+
 // overdue is why a trial is not going to end by itself; empty: it is.
 func overdue(t tune.OnTrial) string {
 	switch {
 	case t.Rebooted:
 		return "the machine was started anew before it was confirmed"
-	case t.Held:
+	case t.Held && t.Left > -holderLate:
 		return ""
+	case t.Held:
+		return fmt.Sprintf("it ended %v ago; the process that undoes it could not until now, and goes on trying", (-t.Left).Round(time.Second))
 	case t.Left > 0:
 		return fmt.Sprintf("it has %v left, and the process that was to undo it then is gone", t.Left.Round(time.Second))
 	}
@@ -138,7 +220,7 @@ func (c *committing) check(f *pflag.FlagSet, wishes []tune.Wish) error {
 	}
 	for _, w := range wishes {
 		if w.Knob.Scope != knob.OfManifest && os.Geteuid() != 0 {
-			return verr.New(verr.Permission, "cannot set "+w.Knob.Name, "only root may change a machine", "run it as root, or through sudo; or see what would be changed with --plan")
+			return verr.New(verr.Permission, "cannot set "+w.Knob.Name, "only root may change a machine", "run it as root, or through sudo")
 		}
 	}
 	return nil
@@ -149,22 +231,16 @@ func (c *committing) commit(ctx context.Context, env *Env, planned []tune.Planne
 	if len(tune.Total(planned)) == 0 {
 		return c.print(env.Stdout, 0, planned, nil)
 	}
-	folder, err := journalFolder(env)
-	if err != nil {
-		return err
+	wait := journalWait
+	if c.trial > 0 {
+		wait = trialWait
 	}
-	j, err := openJournal(env, journalWait)
+	j, err := openToChange(env, wait)
 	if err != nil {
 		return err
 	}
 	defer j.Close()
-	trial := tune.Trial{Lease: c.trial, Hold: func(txn int) error {
-		command, err := program()
-		if err != nil {
-			return err
-		}
-		return change.Detached(append(command, tune.HolderArgs(folder, txn)...), env.Environ())
-	}}
+	trial := tune.Trial{Lease: c.trial, Hold: holder(env)}
 	var wishes []tune.Wish
 	for _, p := range planned {
 		wishes = append(wishes, p.Wish)
@@ -198,6 +274,9 @@ func (c *committing) print(out io.Writer, txn int, planned []tune.Planned, entri
 	done := committed{Transaction: txn, Knobs: []turned{}, Writes: entries}
 	for _, p := range planned {
 		now, err := p.Wish.Knob.Get(thisMachine(), p.Wish.Target)
+		if err != nil && txn > 0 {
+			return verr.Wrap(verr.Failed, "cannot read "+p.Wish.Knob.Name+" once more", err, fmt.Sprintf("the changes stand; undo them with: venturi undo %d", txn))
+		}
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,10 @@ package cli
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +22,7 @@ func TestOverdue(t *testing.T) {
 	}{
 		{tune.OnTrial{Left: time.Minute, Held: true}, ""},
 		{tune.OnTrial{Left: -time.Millisecond, Held: true}, ""}, // it is at it
+		{tune.OnTrial{Left: -time.Minute, Held: true}, "goes on trying"},
 		{tune.OnTrial{Left: time.Minute}, "1m0s left, and the process"},
 		{tune.OnTrial{Left: -time.Hour}, "ended 1h0m0s ago"},
 		{tune.OnTrial{Left: time.Minute, Rebooted: true}, "started anew"},
@@ -40,6 +44,70 @@ func TestTellTroubleAfterReboot(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q does not say %q", &out, want)
 		}
+	}
+}
+
+// What was on trial when the machine was started anew is undone by the next command
+// that changes something, which says so.
+func TestOpenToChangeAfterReboot(t *testing.T) {
+	folder, file := t.TempDir(), filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j, err := journal.Open(journal.Options{Folder: folder, Cells: thisMachine().Cells, Boot: "another"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	tx, err := j.Begin(time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Set("test", change.Write{Cell: change.Cell{Store: "file", Key: file}, Value: change.Text("new")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.End(); err != nil {
+		t.Fatal(err)
+	}
+	env, out := &Env{Getenv: func(name string) string { return map[string]string{journal.FolderVariable: folder}[name] }}, new(bytes.Buffer)
+	env.Stderr = out
+
+	ctx, stop := context.WithCancelCause(t.Context())
+	stop(errSignal)
+	if _, err := waitForJournal(ctx, env); !errors.Is(err, errSignal) {
+		t.Errorf("waited with the error %v", err)
+	}
+	j.Close()
+	j, err = openToChange(env, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if text, err := os.ReadFile(file); err != nil || string(text) != "old" || !strings.Contains(out.String(), "transaction 1 was on trial") || strings.Contains(out.String(), "nothing undoes it") {
+		t.Errorf("%q, %v; said %s", text, err, out)
+	}
+}
+
+// Who waits for the journal is told of who has it.
+func TestWaitForJournal(t *testing.T) {
+	folder := t.TempDir()
+	j, err := journal.Open(journal.Options{Folder: folder, Cells: thisMachine().Cells, Who: "alice", Command: "venturi tune --prove"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Begin(0); err != nil {
+		t.Fatal(err)
+	}
+	out := new(bytes.Buffer)
+	env := &Env{Stderr: out, Getenv: func(name string) string { return map[string]string{journal.FolderVariable: folder}[name] }}
+	time.AfterFunc(700*time.Millisecond, func() { j.Close() })
+	again, err := waitForJournal(t.Context(), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if !strings.Contains(out.String(), "transaction 1 of alice, venturi tune --prove") {
+		t.Errorf("said %s", out)
 	}
 }
 

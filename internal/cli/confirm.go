@@ -20,8 +20,8 @@ ends. It can still be undone by "venturi undo". Without a number it keeps the on
 transaction that is on trial.`,
 		Example: "  venturi confirm\n  venturi confirm 7",
 		Args:    atMost(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			j, err := openJournal(env, journalWait)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			j, err := waitForJournal(cmd.Context(), env)
 			if err != nil {
 				return err
 			}

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/progress"
@@ -55,6 +57,17 @@ func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more 
 	if err != nil {
 		return err
 	}
+	folder, err := journalFolder(env)
+	if err != nil {
+		return err
+	}
+	h, err := journal.Look(folder)
+	if err == nil {
+		err = noTrial(h, folder)
+	}
+	if err != nil {
+		return denied(what, err)
+	}
 	show := progress.New(env.Stderr)
 	defer show.Done()
 	q := verify.ProveRequest(p.path, p.wire)
@@ -93,6 +106,32 @@ func (p *proving) mayTouch(host bool) error {
 	return nil
 }
 
+// noTrial refuses while something is on trial: a proof has the journal for so long
+// that a trial could not be undone at its end.
+func noTrial(h journal.History, folder string) error {
+	trials, err := tune.Trials(h, folder)
+	if err != nil || len(trials) == 0 {
+		return err
+	}
+	return verr.New(verr.Busy, "cannot prove anything now", fmt.Sprintf("transaction %d is on trial, and could not be undone meanwhile", trials[0].Txn),
+		fmt.Sprintf("keep it with: venturi confirm %d; or undo it with: venturi undo %[1]d", trials[0].Txn))
+}
+
+// leaseMargin is how much longer than its budget a proof may take until what it
+// left is undone: preparing and taking back are not part of it.
+const leaseMargin = 5 * time.Minute
+
+// lease is that of a proof; none where all that it changes goes with the lab.
+func (p *proving) lease(env *Env, more tune.Targets) tune.Trial {
+	if !p.attached() && reflect.DeepEqual(more, tune.Targets{}) {
+		return tune.Trial{}
+	}
+	return tune.Trial{Lease: p.budget + leaseMargin, Hold: holder(env)}
+}
+
+// attached tells whether the path is one that somebody else built.
+func (p *proving) attached() bool { return strings.HasPrefix(p.path, "attach") }
+
 // search proves in a path that is up.
 func (p *proving) search(ctx context.Context, env *Env, s *verify.Prove, show *progress.Progress, profile tune.Profile, more tune.Targets) (*tune.Proved, []tune.Skipped, error) {
 	targets, err := s.Targets(more)
@@ -108,16 +147,24 @@ func (p *proving) search(ctx context.Context, env *Env, s *verify.Prove, show *p
 	if len(wishes) == 0 {
 		return nil, skipped, verr.New(verr.Failed, "cannot prove profile "+profile.Name, "nothing of it would change anything on this path", "see why with: venturi tune --profile "+profile.Name+" --plan, and what is to be touched")
 	}
-	j, err := openJournal(env, journalWait)
+	j, err := openToChange(env, journalWait)
 	if err != nil {
 		return nil, skipped, err
 	}
 	defer j.Close()
+	folder, err := journalFolder(env)
+	if err == nil {
+		err = noTrial(j.History(), folder) // one may have begun since
+	}
+	if err != nil {
+		return nil, skipped, err
+	}
 	stage := search.Stage("")
 	proof := tune.Proof{
 		Journal: j, Machine: thisMachine(), Gauge: s.Gauge,
 		Metrics: tune.Metrics(profile.Name), Candidates: tune.Candidates(wishes),
 		Options: search.Options{Seed: s.Seed, Budget: p.budget, Now: time.Now, MDE: p.effect},
+		Lease:   p.lease(env, more),
 	}
 	proof.Options.Watch = func(at search.Progress) {
 		if at.Stage != stage {
@@ -149,9 +196,8 @@ type provedReport struct {
 
 func (p *proving) print(out io.Writer, profile tune.Profile, proved *tune.Proved, skipped []tune.Skipped, asJSON bool) error {
 	r := provedReport{Profile: profile.Name, Path: p.path, Proved: proved, Commands: []string{}, Skipped: append([]tune.Skipped{}, skipped...)}
-	theirs := strings.HasPrefix(p.path, "attach")
 	for _, c := range proved.Keep {
-		r.Commands = append(r.Commands, c.Commands(theirs)...)
+		r.Commands = append(r.Commands, c.Commands(p.attached())...)
 	}
 	if asJSON {
 		return printJSON(out, r)

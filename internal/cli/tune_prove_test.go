@@ -2,7 +2,10 @@ package cli
 
 import (
 	"testing"
+	"time"
 
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -23,5 +26,35 @@ func TestProofMayTouch(t *testing.T) {
 		if err := p.mayTouch(c.host); verr.Code(err) != c.want {
 			t.Errorf("%s, host %v: %v", c.path, c.host, err)
 		}
+	}
+}
+
+// What no lab takes down is undone by itself when the proof is killed.
+func TestProofLease(t *testing.T) {
+	for _, c := range []struct {
+		path string
+		more tune.Targets
+		want time.Duration
+	}{
+		{"vxlan", tune.Targets{}, 0},
+		{"vxlan", tune.Targets{Host: true}, 6 * time.Minute},
+		{"attach:from=ns:a,to=ns:b", tune.Targets{}, 6 * time.Minute},
+	} {
+		p := proving{path: c.path, budget: time.Minute}
+		if got := p.lease(&Env{}, c.more); got.Lease != c.want || (got.Hold != nil) != (c.want > 0) {
+			t.Errorf("%s, %+v: %v", c.path, c.more, got.Lease)
+		}
+	}
+}
+
+// A proof has the journal for long: it does not begin while something is on trial.
+func TestNoProofBesideTrial(t *testing.T) {
+	h := journal.History{Txns: []*journal.Txn{{ID: 3, Lease: &journal.Lease{Until: 1 << 60}, Entries: []*journal.Entry{{State: journal.Done}}}}}
+	if err := noTrial(h, t.TempDir()); verr.Code(err) != verr.Busy {
+		t.Errorf("%v", err)
+	}
+	h.Txns[0].Entries[0].State = journal.Undone
+	if err := noTrial(h, t.TempDir()); err != nil {
+		t.Errorf("%v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -33,11 +34,11 @@ namespace, needs no undoing. Undoing twice does no harm.`,
   venturi undo 7
   venturi undo --all
   venturi undo 7 --force`,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if all && len(args) > 0 {
 				return verr.New(verr.Usage, "cannot undo "+strings.Join(args, " ")+" and all", "it is one or the other", "leave the numbers or --all out")
 			}
-			j, err := openJournal(env, journalWait)
+			j, err := waitForJournal(cmd.Context(), env)
 			if err != nil {
 				return err
 			}
@@ -118,11 +119,14 @@ func printUndone(out io.Writer, outcomes []journal.Outcome) error {
 	told := map[string]bool{}
 	conflicts, failed := 0, []error{}
 	for _, o := range outcomes {
-		e, conflict := o.Entry, new(journal.ConflictError)
+		e, conflict, long := o.Entry, new(journal.ConflictError), false
 		line := fmt.Sprintf("%-10s %s: %s", e.State, e.Cell, e.Why)
 		switch {
 		case errors.As(o.Err, &conflict):
 			line = fmt.Sprintf("conflict   %s: was %s, we wrote %s, is %s", e.Cell, brief(conflict.Entry.Old), brief(conflict.Entry.New), brief(conflict.Now))
+			if long = conflict.Around == nil && strings.Contains(brief(conflict.Entry.New)+brief(conflict.Now), " bytes, "); long {
+				line = fmt.Sprintf("conflict   %s: somebody else has changed what we wrote:", e.Cell)
+			}
 		case o.Err != nil:
 			line = fmt.Sprintf("not undone %s: %v", e.Cell, o.Err)
 		case e.State == journal.Undone:
@@ -133,6 +137,9 @@ func printUndone(out io.Writer, outcomes []journal.Outcome) error {
 		}
 		told[line] = true
 		fmt.Fprintln(out, line)
+		if long {
+			fmt.Fprint(out, tune.Change{Cell: e.Cell, Old: conflict.Entry.New, New: conflict.Now}.Diff())
+		}
 		if conflict.Entry != nil {
 			conflicts++
 		} else if o.Err != nil {

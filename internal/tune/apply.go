@@ -52,7 +52,11 @@ func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, stores []cha
 		err = takeBack(ctx, tx, entries, err)
 		return 0, nil, errors.Join(err, tx.End())
 	}
-	return tx.ID(), entries, tx.End()
+	if err := tx.End(); err != nil {
+		return tx.ID(), entries, verr.Wrap(verr.Failed, "cannot record that all changes were made", err,
+			fmt.Sprintf("the changes stand; undo them with: venturi undo %d", tx.ID()))
+	}
+	return tx.ID(), entries, nil
 }
 
 // settled sees that no write was disturbed by a later one, such as a setting

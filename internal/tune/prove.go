@@ -35,6 +35,10 @@ type Proof struct {
 	Metrics    []search.Metric
 	Candidates []Candidate
 	Options    search.Options
+
+	// Lease is for a proof that changes what no lab takes down: of a process that
+	// is killed its holder undoes what it left, at the end of that time.
+	Lease Trial
 }
 
 // Proved is what a proof found.
@@ -50,12 +54,17 @@ type Proved struct {
 // shown; a value could not be brought back.
 func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
 	found = &Proved{Result: &search.Result{Set: []string{}}}
-	tx, err := p.Journal.Begin(0)
+	tx, err := p.Journal.Begin(p.Lease.Lease)
 	if err != nil {
 		return found, err
 	}
 	defer func() { err = errors.Join(err, p.takeBack(tx)) }()
-	states, fit, unfit, err := prepare(ctx, tx, p.Machine, p.Candidates)
+	if p.Lease.Lease > 0 {
+		if err := p.Lease.Hold(tx.ID()); err != nil {
+			return found, err
+		}
+	}
+	states, fit, unfit, err := prepare(ctx, p.Journal, tx, p.Machine, p.Candidates)
 	found.Unfit = unfit
 	if err != nil || len(fit) == 0 {
 		return found, err

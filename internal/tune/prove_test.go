@@ -273,7 +273,7 @@ func TestTurnSettles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	states, fit, _, err := prepare(t.Context(), tx, s.m, []Candidate{candidate("a", "good")})
+	states, fit, _, err := prepare(t.Context(), j, tx, s.m, []Candidate{candidate("a", "good")})
 	if err != nil || len(fit) != 1 {
 		t.Fatal(err)
 	}
@@ -327,5 +327,48 @@ func TestSampleOfRecord(t *testing.T) {
 	}
 	if err := through(&result.Record{Warnings: []result.Warning{{Cell: "l", Text: "shut"}}}); err == nil || err.Error() != "l: shut" {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A proof with a lease has its holder before anything is written, and leaves nothing
+// to wait for.
+func TestProofWithLease(t *testing.T) {
+	s := newShelf(t, map[string]string{"a": "bad"})
+	p := s.proof(s.open(t), weigh(s, fast), candidate("a", "good"))
+	held := 0
+	p.Lease = Trial{Lease: time.Hour, Hold: func(txn int) error {
+		if held = txn; s.words["a"] != "bad" {
+			t.Error("it was written before")
+		}
+		return nil
+	}}
+	if _, err := p.Do(t.Context()); err != nil || held != 1 {
+		t.Fatalf("held %d, %v", held, err)
+	}
+	h := p.Journal.History()
+	if h.Txns[0].Lease == nil || waiting(h, 1) != nil {
+		t.Errorf("%+v", h.Txns[0])
+	}
+}
+
+// What cannot be taken back ends the proof: all else would be measured on top of it.
+func TestProofEndsWhereNothingCanBeTakenBack(t *testing.T) {
+	s := newShelf(t, map[string]string{"a": "bad", "b": "1"})
+	writes := 0
+	s.written = func(key string) error {
+		if key != "b" {
+			return nil
+		}
+		if writes++; writes > 1 {
+			return errors.New("stuck")
+		}
+		return nil
+	}
+	both := candidate("b", "2")
+	both.Wishes = append(both.Wishes, wish("c", "no such word"))
+	g := weigh(s, fast)
+	got, err := s.proof(s.open(t), g, both, candidate("a", "good")).Do(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "stuck") || g.n != 0 || len(got.Unfit) != 0 {
+		t.Errorf("error %v after %d measurements, unfit %+v", err, g.n, got.Unfit)
 	}
 }

@@ -46,8 +46,9 @@ var settling = map[string]time.Duration{
 const shortSettling = 2 * time.Millisecond
 
 // prepare sets each candidate once, sees that it takes effect, and takes it back.
-// It gives the candidates that can be switched, and why the others cannot.
-func prepare(ctx context.Context, tx *journal.Tx, m knob.Machine, all []Candidate) (*switches, []Candidate, []Unfit, error) {
+// It gives the candidates that can be switched, and why the others cannot. Error: one
+// could not be taken back.
+func prepare(ctx context.Context, j *journal.Journal, tx *journal.Tx, m knob.Machine, all []Candidate) (*switches, []Candidate, []Unfit, error) {
 	s := &switches{tx: tx}
 	shared := sharedCells(m, all)
 	var fit []Candidate
@@ -56,7 +57,11 @@ func prepare(ctx context.Context, tx *journal.Tx, m knob.Machine, all []Candidat
 		if err := ctx.Err(); err != nil {
 			return s, nil, nil, err
 		}
+		before := openWrites(j, tx)
 		entries, err := setAll(tx, m, c)
+		if err != nil && openWrites(j, tx) != before {
+			return s, nil, nil, fmt.Errorf("take %s back: %w", c.Name, err)
+		}
 		if err == nil && len(entries) == 0 {
 			unfit = append(unfit, Unfit{c.Name, "it is so already"})
 			continue
@@ -89,6 +94,21 @@ func setAll(tx *journal.Tx, m knob.Machine, c Candidate) ([]*journal.Entry, erro
 		entries = append(entries, written...)
 	}
 	return entries, nil
+}
+
+// openWrites counts the writes of a transaction that there may be something to undo of.
+func openWrites(j *journal.Journal, tx *journal.Tx) (n int) {
+	for _, t := range j.History().Txns {
+		if t.ID != tx.ID() {
+			continue
+		}
+		for _, e := range t.Entries {
+			if e.State.Open() {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // sharedCells tells which cells would be written more than once.
