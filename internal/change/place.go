@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -156,7 +159,10 @@ func (n *NetnsID) find() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, path := range append(named, processes...) {
+	table, unread := os.ReadFile("/proc/self/mountinfo")
+	mounted := netnsMounts(string(table), n.Inode)
+	unseen = errors.Join(unseen, unread)
+	for _, path := range slices.Concat(named, processes, mounted) {
 		it, err := n.is(path)
 		if it {
 			return path, nil
@@ -169,6 +175,19 @@ func (n *NetnsID) find() (string, error) {
 		return "", fmt.Errorf("network namespace %s: it is not there by that name, and not all others could be looked at: %w", n.Path, unseen)
 	}
 	return "", fmt.Errorf("network namespace %s: %w", n.Path, ErrGone)
+}
+
+// netnsMounts lists the files, in a table of mounts (/proc/PID/mountinfo), by
+// which a namespace is held: container engines have folders of their own.
+func netnsMounts(table string, inode uint64) (files []string) {
+	spaces := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	root := fmt.Sprintf("net:[%d]", inode)
+	for line := range strings.Lines(table) {
+		if f := strings.Fields(line); len(f) > 4 && f[3] == root {
+			files = append(files, spaces.Replace(f[4]))
+		}
+	}
+	return files
 }
 
 // is tells whether a file is of this namespace. The cheap question comes first:
