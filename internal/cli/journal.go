@@ -69,6 +69,10 @@ which command; with a number, every write of one, from what to what.
 			if asJSON {
 				return printJSON(env.Stdout, h)
 			}
+			if open && len(h.Txns) == 0 {
+				_, err := fmt.Fprintln(env.Stdout, "nothing is open: there is nothing to undo")
+				return err
+			}
 			return printTxns(env.Stdout, h.Txns, trials)
 		},
 	}

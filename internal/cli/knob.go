@@ -94,13 +94,16 @@ what else there is to know of each.`,
 						list = append(list, r)
 					}
 				}
-			} else if list, err = readNamed(args, to); err != nil {
+			} else {
+				list, err = readNamed(args, to)
+			}
+			switch {
+			case err != nil && len(list) == 0:
 				return err
+			case asJSON:
+				return errors.Join(printJSON(out, list), err)
 			}
-			if asJSON {
-				return printJSON(out, list)
-			}
-			return printReadings(out, list, !all)
+			return errors.Join(printReadings(out, list, !all), err)
 		},
 	}
 	t.flags(cmd.Flags())
@@ -119,11 +122,15 @@ func readAll(t knob.Target) (list []reading) {
 	return list
 }
 
-// readNamed reads knobs that a user asks for; one that cannot be read is an error.
+// readNamed reads knobs that a user asks for. Error: those that cannot be read are
+// not in the list.
 func readNamed(names []string, t knob.Target) (list []reading, err error) {
-	var targets []knob.Target
+	var (
+		targets []knob.Target
+		failed  []error
+	)
 	for _, name := range names {
-		e, err := knob.Find(name)
+		e, err := findKnob(name)
 		if err != nil {
 			return nil, err
 		}
@@ -131,14 +138,30 @@ func readNamed(names []string, t knob.Target) (list []reading, err error) {
 		if err != nil {
 			return nil, err
 		}
+		targets = append(targets, to)
 		now, err := e.Get(thisMachine(), to)
 		if err != nil {
-			return nil, denied("cannot read "+name, err)
+			failed = append(failed, ofKnob(name, denied("cannot read "+name, err)))
+			continue
 		}
-		targets = append(targets, to)
 		list = append(list, reading{Facts: e.Facts, Section: sectionOf(name), Target: &to, Now: &now})
 	}
-	return list, unused(t, targets)
+	if err := unused(t, targets); err != nil {
+		return nil, err
+	}
+	return list, errors.Join(failed...)
+}
+
+// ofKnob says which knob it is that an error is about.
+func ofKnob(name string, err error) error {
+	v := new(verr.Error)
+	if !errors.As(err, &v) {
+		return fmt.Errorf("cannot read %s: %w", name, err)
+	}
+	if strings.Contains(v.What, name) {
+		return err
+	}
+	return &verr.Error{Code: v.Code, What: "cannot read " + name, Why: v.What + ": " + v.Why, Do: v.Do, Err: err}
 }
 
 func sectionOf(name string) string {
@@ -237,7 +260,7 @@ func wishesOf(args []string, t knob.Target) (wishes []tune.Wish, err error) {
 	}
 	var targets []knob.Target
 	for i := 0; i < len(args); i += 2 {
-		e, err := knob.Find(args[i])
+		e, err := findKnob(args[i])
 		if err != nil {
 			return nil, err
 		}

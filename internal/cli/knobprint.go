@@ -75,7 +75,8 @@ func listed(names []string, section string, t knob.Target) ([]reading, error) {
 		}
 	}
 	if len(list) == 0 && len(names) == 1 {
-		return nil, verr.New(verr.Usage, "cannot show knob "+names[0], "there is none of that name", "see which there are with: venturi knob ls")
+		_, err := findKnob(names[0])
+		return nil, err
 	}
 	if len(list) == 0 {
 		return nil, verr.New(verr.Usage, "cannot list section "+section, "there is none of that name, or it is empty", "see which there are with: venturi knob ls --help")

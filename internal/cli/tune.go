@@ -73,6 +73,9 @@ Profiles:
 	return cmd
 }
 
+// proofOnly are the flags that mean nothing without --prove.
+var proofOnly = []string{"path", "wire", "budget", "effect", "seed"}
+
 func profileHelp() string {
 	var b strings.Builder
 	for _, p := range tune.Profiles() {
@@ -83,9 +86,14 @@ func profileHelp() string {
 
 func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 	const what = "cannot tune"
-	profile, err := tune.FindProfile(t.profile)
+	profile, err := findProfile(t.profile)
 	if err != nil {
 		return err
+	}
+	for _, name := range proofOnly {
+		if f := cmd.Flags().Lookup(name); f.Changed && !t.prove.on {
+			return verr.New(verr.Usage, what+" with --"+name, "it is about measuring, and nothing is measured without --prove", "give --prove too, or leave --"+name+" out")
+		}
 	}
 	if t.config != "" {
 		if err := t.may.heed(t.config, env.Stderr); err != nil {

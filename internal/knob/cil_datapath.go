@@ -67,6 +67,10 @@ func ciliumDatapath() []Entry {
 					return ciliumNeeds(r)
 				case !isOn(s, "enable-bandwidth-manager"):
 					r.Effective = "off"
+					if !replacesKubeProxy(s) {
+						r.First = append(r.First, "cil.kpr on")
+					}
+					r.First = append(r.First, "cil.bwm on")
 					return ciliumNeeds(r, "it is nothing without the bandwidth manager (knob cil.bwm)")
 				case !routesInBPF(s):
 					return ciliumNeeds(r, "it needs eBPF host routing, which is not on by this file (knob cil.hostroute)")

@@ -159,11 +159,13 @@ func judgeHostRouting(s fileSettings, r Reading) Reading {
 	if r.Value == "off" {
 		return ciliumNeeds(r, `enable-host-legacy-routing is "true": packets take the host's stack`)
 	}
-	var missing []string
+	var missing, first []string
 	if !replacesKubeProxy(s) {
+		first = append(first, "cil.kpr on")
 		missing = append(missing, "kube-proxy-replacement (knob cil.kpr)")
 	}
 	if !masqueradesInBPF(s) {
+		first = append(first, "cil.masq on")
 		missing = append(missing, "enable-bpf-masquerade (knob cil.masq)")
 	}
 	switch {
@@ -172,7 +174,7 @@ func judgeHostRouting(s fileSettings, r Reading) Reading {
 	case len(missing) == 0:
 		return ciliumNeeds(r, "cilium status says \"Host Routing: BPF\" when it is in effect")
 	case r.Value == "on":
-		r.Effective = "off"
+		r.Effective, r.First = "off", first
 	}
 	return ciliumNeeds(r, "packets take the host's stack all the same: "+strings.Join(missing, " and ")+" is not on in this file")
 }

@@ -5,6 +5,7 @@
 package knob
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -69,6 +70,9 @@ type Reading struct {
 	Value     string `json:"value"`
 	Effective string `json:"effective,omitempty"` // what is really in effect; empty: the value
 	Note      string `json:"note,omitempty"`      // what else to know of it here
+
+	// First are knobs and values, "cil.bwm on", without which it has no effect: to be set before it.
+	First []string `json:"first,omitempty"`
 }
 
 // Scope is what a knob is turned on.
@@ -126,6 +130,21 @@ type Facts struct {
 type Entry struct {
 	Facts
 	Knob
+}
+
+// seeValues is what to do about a value that makes no sense: [Entry.Plan] says the
+// rest, the knob's name and its values.
+const seeValues = "see what it takes with: venturi knob ls"
+
+// Plan is of [Knob]. A value that makes no sense is an error that names the knob,
+// and the values that it has.
+func (e Entry) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+	writes, err := e.Knob.Plan(m, t, value)
+	if v := new(verr.Error); errors.As(err, &v) && v.Do == seeValues {
+		what := fmt.Sprintf("cannot set %s to %q", e.Name, value)
+		return nil, &verr.Error{Code: v.Code, What: what, Why: v.Why, Do: fmt.Sprintf("it takes %s; see: venturi knob ls %s", e.Values, e.Name), Err: err}
+	}
+	return writes, err
 }
 
 // Find gives a knob by its name. Error: there is none of that name (exit code 2),

@@ -115,7 +115,7 @@ func (k inManifest) Plan(m Machine, t Target, value string) ([]change.Write, err
 			pairs = append(pairs, filePair{key: key, drop: true})
 		}
 	} else if pairs, err = k.pairs(s, value); err != nil {
-		return nil, verr.Wrap(verr.Usage, fmt.Sprintf("cannot set it to %q in %s", value, t.File), err, "see what it takes with: venturi knob ls")
+		return nil, verr.Wrap(verr.Usage, fmt.Sprintf("cannot set it to %q in %s", value, t.File), err, seeValues)
 	}
 	for _, p := range pairs {
 		if err := writePair(s, p); err != nil {

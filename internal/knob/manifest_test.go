@@ -2,6 +2,7 @@ package knob
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -209,7 +210,7 @@ func TestManifestErrors(t *testing.T) {
 	if _, err := e.Get(m, Target{}); verr.Code(err) != verr.Usage {
 		t.Errorf("no file is named: %v", err)
 	}
-	if _, err := e.Get(m, Target{File: target.File + "x"}); verr.Code(err) != verr.Missing {
+	if _, err := e.Get(m, Target{File: target.File + "x"}); verr.Code(err) != verr.Usage {
 		t.Errorf("no such file: %v", err)
 	}
 }
@@ -296,6 +297,21 @@ func TestManifestSetAndUndo(t *testing.T) {
 		}
 		if turned == 0 && e.Name != "kubeovn.ct_skip" && e.Name != "cal.mtu" {
 			t.Errorf("%s: no fixture turns it", e.Name)
+		}
+	}
+}
+
+// TestValuesNameTheirKnob: an error about a value names the knob, and what it takes.
+func TestValuesNameTheirKnob(t *testing.T) {
+	m, on := manifestAt(t, "kind: ConfigMap\nmetadata:\n  name: cilium-config\ndata:\n  enable-hubble: \"true\"\n")
+	for name, text := range map[string]string{"cil.hubble": "venturi knob ls cil.hubble", "cil.bbr": "it takes on, off"} {
+		e, err := Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = e.Plan(m, on, "perhaps")
+		if v := new(verr.Error); !errors.As(err, &v) || v.Code != verr.Usage || v.What != `cannot set `+name+` to "perhaps"` || !strings.Contains(v.Do, text) {
+			t.Errorf("error is %v, want %q in what to do", err, text)
 		}
 	}
 }

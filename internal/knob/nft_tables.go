@@ -144,7 +144,7 @@ func (o ownTable) Plan(m Machine, t Target, value string) ([]change.Write, error
 	}
 	for i, w := range words {
 		if words[i] = strings.TrimSpace(w); o.check(words[i]) != nil || slices.Contains(words[:i], words[i]) {
-			return nil, verr.New(verr.Usage, what, fmt.Sprintf("%q makes no sense in it, or comes twice", w), "see what it takes with: venturi knob ls")
+			return nil, verr.New(verr.Usage, what, fmt.Sprintf("%q makes no sense in it, or comes twice", w), seeValues)
 		}
 	}
 	return []change.Write{{Cell: cell, Value: change.Text(o.text(words))}}, nil

@@ -151,14 +151,14 @@ func (s ovsSettings) Plan(m Machine, t Target, value string) ([]change.Write, er
 		w := change.Write{Cell: p.cell(t.Switch, p.key)}
 		if v != byDefault {
 			if err := p.check(v); err != nil {
-				return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %s to %q", p.key, v), err.Error(), "see what it takes with: venturi knob ls; \"default\" takes the key away")
+				return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %s to %q", p.key, v), err.Error(), seeValues)
 			}
 			w.Value = change.Text(v)
 		}
 		writes = append(writes, w)
 	}
 	for word := range named {
-		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q", value), fmt.Sprintf("there is no %q in it", word), "see what it takes with: venturi knob ls")
+		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q", value), fmt.Sprintf("there is no %q in it", word), seeValues)
 	}
 	return writes, nil
 }

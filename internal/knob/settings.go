@@ -115,7 +115,7 @@ func (s settings) parse(value string, found []is) ([]is, error) {
 		}
 	}
 	for word := range named {
-		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q", value), fmt.Sprintf("there is no %q in it", word), "name what there is: "+strings.Join(s.words(), ", "))
+		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q", value), fmt.Sprintf("there is no %q in it here, only %s", word, strings.Join(s.words(), ", ")), seeValues)
 	}
 	return wanted, nil
 }
@@ -134,7 +134,7 @@ func assignments(value string) (map[string]string, error) {
 		word, v, ok := strings.Cut(part, "=")
 		word, v = strings.TrimSpace(word), strings.TrimSpace(v)
 		if _, twice := named[word]; !ok || twice || word == "" || v == "" {
-			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot understand %q", value), fmt.Sprintf("%q is not word=value, or its word comes twice", part), "write it like a=1,b=2")
+			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot understand %q", value), fmt.Sprintf("%q is none of its values, and not word=value with each word once", part), seeValues)
 		}
 		named[word] = v
 	}

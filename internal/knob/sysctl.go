@@ -80,7 +80,7 @@ func (s sysctl) Plan(m Machine, t Target, value string) ([]change.Write, error) 
 	}
 	if s.check != nil {
 		if err := s.check(value); err != nil {
-			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %s to %q", s.name, value), err.Error(), "see what it takes with: venturi knob ls")
+			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %s to %q", s.name, value), err.Error(), seeValues)
 		}
 	}
 	if s.field > 0 {

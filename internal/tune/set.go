@@ -3,7 +3,9 @@
 package tune
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
@@ -47,7 +49,7 @@ func Set(tx *journal.Tx, m knob.Machine, w Wish) ([]*journal.Entry, error) {
 	}
 	now, err := w.Knob.Get(m, w.Target)
 	if err == nil && now.Effective != "" && now.Effective != now.Value {
-		err = fmt.Errorf("it was set to %s, and %s is in effect", now.Value, now.Effective)
+		err = noEffect(w, now)
 	}
 	if err != nil {
 		return nil, giveUp(tx, w, entries, err)
@@ -55,11 +57,26 @@ func Set(tx *journal.Tx, m knob.Machine, w Wish) ([]*journal.Entry, error) {
 	return entries, nil
 }
 
+// noEffect is the error of a value that stands and does nothing, with what to set
+// before it where the knob knows.
+func noEffect(w Wish, now knob.Reading) error {
+	why := fmt.Sprintf("it was set to %s, and %s is in effect", now.Value, now.Effective)
+	if len(now.First) == 0 {
+		return errors.New(why)
+	}
+	do := fmt.Sprintf("set what it needs before it: venturi knob set %s %s %s", strings.Join(now.First, " "), w.Knob.Name, w.Value)
+	if w.Target.File != "" {
+		do += " --manifest " + w.Target.File
+	}
+	return verr.New(verr.Failed, fmt.Sprintf("cannot set %s to %s", w.Knob.Name, w.Value), why+": "+now.Note, do+" (nothing was left changed)")
+}
+
 // giveUp undoes what of a knob was written, and tells why.
 func giveUp(tx *journal.Tx, w Wish, entries []*journal.Entry, why error) error {
 	what := fmt.Sprintf("cannot set %s to %s", w.Knob.Name, w.Value)
 	do := "nothing of it was left changed"
 	if err := tx.Revert(entries, why.Error()); err != nil {
+		why = errors.New(why.Error()) // what to do about it is not what matters now
 		do = fmt.Sprintf("undoing it went wrong too (%v): try again with: venturi undo %d", err, tx.ID())
 	}
 	return verr.Wrap(verr.Failed, what, why, do)
