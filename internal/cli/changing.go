@@ -138,6 +138,9 @@ func holder(env *Env) func(txn int) error {
 // that trials were not undone when they ended.
 func tellTrouble(w io.Writer, h journal.History, folder string) error {
 	for _, d := range h.Damaged {
+		if d.Told {
+			continue
+		}
 		fmt.Fprintf(w, "venturi: the journal of changes is damaged: %s; all other records hold\n", d)
 	}
 	for _, s := range h.Strange {

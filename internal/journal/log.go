@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,6 +55,7 @@ type Damage struct {
 	Offset int64  `json:"offset"` // of its first byte
 	Bytes  int    `json:"bytes"`
 	Last   bool   `json:"last"` // it is the last one, and has no end: it was cut off
+	Told   bool   `json:"told"` // it was cut off, and who changed something next was told, and recorded that
 	Why    string `json:"why"`
 }
 
@@ -66,13 +68,21 @@ func (d Damage) String() string {
 
 // parse reads all records of a log, and what of it is damaged.
 func parse(text []byte) (records []record, damaged []Damage) {
+	bad := false // the line before is
 	for offset := int64(0); len(text) > 0; {
 		line, rest, whole := bytes.Cut(text, []byte("\n"))
 		r, err := decode(line)
 		switch {
+		case err == nil && r.Cut != nil:
+			if bad {
+				damaged[len(damaged)-1].Told = true
+			}
+			bad = false
 		case err == nil:
+			bad = false
 			records = append(records, r) // one that lacks only its end is whole
 		case len(line) > 0:
+			bad = true
 			damaged = append(damaged, Damage{Offset: offset, Bytes: len(line), Last: !whole, Why: err.Error()})
 		}
 		offset += int64(len(line) + 1)
@@ -142,7 +152,11 @@ func syncFolder(folder string) error {
 func (l *log) add(records ...record) error {
 	var text []byte
 	if l.torn {
-		text = append(text, '\n')
+		line, err := encode(record{Cut: &cut{Time: time.Now()}})
+		if err != nil {
+			return err
+		}
+		text = append([]byte("\n"), line...)
 	}
 	for _, r := range records {
 		line, err := encode(r)

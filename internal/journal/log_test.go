@@ -104,6 +104,11 @@ func TestCutAnywhere(t *testing.T) {
 		if last := h.Txns[len(h.Txns)-1]; err != nil || len(last.Entries) != 1 || last.Entries[0].State != Done {
 			t.Errorf("cut at %d: what was added is not there: %+v, %v", at, last, err)
 		}
+		for _, d := range h.Damaged {
+			if !d.Told || len(h.Strange) > 0 {
+				t.Errorf("cut at %d: it will be told of for ever: %v, %v", at, d, h.Strange)
+			}
+		}
 	}
 }
 
@@ -127,7 +132,7 @@ func TestDamagedInTheMiddle(t *testing.T) {
 	}
 	j = open(t, o)
 	h := j.History()
-	if len(h.Damaged) != 1 || h.Damaged[0].Last || !strings.Contains(h.Damaged[0].String(), "checksum") || len(h.Strange) == 0 {
+	if len(h.Damaged) != 1 || h.Damaged[0].Last || h.Damaged[0].Told || !strings.Contains(h.Damaged[0].String(), "checksum") || len(h.Strange) == 0 {
 		t.Errorf("it tells of %v and %v", h.Damaged, h.Strange)
 	}
 	if _, err := j.Undo(nil, How{}); err != nil {

@@ -16,6 +16,7 @@ type record struct {
 	Closed  *closed  `json:"closed,omitempty"`  // there is nothing left to undo of it
 	End     *end     `json:"end,omitempty"`     // a transaction has written all that it wanted
 	Confirm *confirm `json:"confirm,omitempty"` // a trial was found good
+	Cut     *cut     `json:"cut,omitempty"`     // the line before has no end: whoever was to write it was killed, or the machine was
 }
 
 type begin struct {
@@ -84,6 +85,10 @@ type handOn struct {
 type confirm struct {
 	Txn  int       `json:"txn"`
 	Time time.Time `json:"time"`
+}
+
+type cut struct {
+	Time time.Time `json:"time"` // when that was found
 }
 
 // Kept is the value of a cell that a write to another one may change too.
