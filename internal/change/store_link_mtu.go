@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -40,7 +41,31 @@ func aroundMTU(p Place) ([]Cell, error) {
 	return cells, nil
 }
 
-func ipv6MTU(p Place) Cell { return Sysctl(p, "net/ipv6/conf/"+p.Device.Name+"/mtu") }
+func ipv6MTU(p Place) Cell { return Cell{Store: "ipv6", Place: p, Key: "mtu"} }
+
+// ipv6Store is the settings of devices for IPv6, each found by the name that its
+// device has today: the name that it had may be another one's by now. A key is
+// the name of a setting.
+func ipv6Store() Store {
+	at := func(c Cell, fn func(file string) error) error {
+		return onDevice(c.Place, func(device string) error { return fn(filepath.Join("/proc/sys/net/ipv6/conf", device, c.Key)) })
+	}
+	return Store{
+		Name: "ipv6",
+		Read: func(c Cell) (v Value, err error) {
+			err = at(c, func(file string) error {
+				v, err = readText(file)
+				return err
+			})
+			return v, err
+		},
+		Write: func(c Cell, v Value) error {
+			return at(c, func(file string) error { return writeText(file, v) })
+		},
+		Alike: sameText,
+		Same:  sameText,
+	}
+}
 
 // followers lists the devices of a namespace whose MTU follows that of a device,
 // which may be in another one.

@@ -18,6 +18,7 @@ import (
 func Stores(root string) []Store {
 	return append(deviceStores(),
 		sysctlStore(),
+		ipv6Store(),
 		kernelFileStore(root),
 		fileStore(root),
 		irqStore(root),
