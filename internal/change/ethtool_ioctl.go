@@ -15,6 +15,7 @@ const (
 	getHashFields = 0x29 // ETHTOOL_GRXFH
 	setHashFields = 0x2a // ETHTOOL_SRXFH
 	getRings      = 0x2d // ETHTOOL_GRXRINGS
+	countRules    = 0x2e // ETHTOOL_GRXCLSRLCNT
 	getHash       = 0x46 // ETHTOOL_GRSSH
 	setHash       = 0x47 // ETHTOOL_SRSSH
 )
@@ -23,7 +24,9 @@ const (
 type flowRequest struct {
 	command, flow uint32
 	data          uint64
-	_             [256]byte
+	_             [168]byte // struct ethtool_rx_flow_spec
+	rules         uint32
+	_             [84]byte
 }
 
 // byIoctl hands the kernel a request about a device of the calling thread's
@@ -65,6 +68,21 @@ func receiveRings(device string) int {
 		return 0
 	}
 	return int(r.data)
+}
+
+// FilterRules is how many rules somebody gave a device to sort packets by (ntuple);
+// 0 where it takes none.
+func FilterRules(p Place) (n int, err error) {
+	err = onDevice(p, func(device string) error {
+		r := flowRequest{command: countRules}
+		err := byIoctl(device, unsafe.Pointer(&r))
+		n = int(r.rules)
+		if errors.Is(err, unix.EOPNOTSUPP) {
+			n, err = 0, nil
+		}
+		return err
+	})
+	return n, err
 }
 
 // hashHeader is struct ethtool_rxfh, of which the table and the key are the rest.

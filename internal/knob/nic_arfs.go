@@ -112,6 +112,13 @@ func (k arfs) Plan(m Machine, t Target, value string) ([]change.Write, error) {
 		return nil, err
 	}
 	if value == "off" {
+		rules, err := change.FilterRules(filter.Place)
+		if err != nil {
+			return nil, fmt.Errorf("count the rules of %s: %w", t.Device, err)
+		}
+		if err := keepsRules(t.Device, rules); err != nil {
+			return nil, err
+		}
 		return []change.Write{{Cell: filter, Value: change.Text("off")}}, nil
 	}
 	if value == "on" {
@@ -132,11 +139,21 @@ func (k arfs) Plan(m Machine, t Target, value string) ([]change.Write, error) {
 	return append(writes, change.Write{Cell: filter, Value: change.Text("on")}), nil
 }
 
-// Range is of [Ranger].
+// keepsRules refuses to turn the filter off while it has rules of somebody's: the
+// driver forgets them, and nothing brings them back.
+func keepsRules(device string, rules int) error {
+	if rules == 0 {
+		return nil
+	}
+	return verr.New(verr.Usage, "cannot set nic.arfs of "+device+" to off", fmt.Sprintf("the card would forget the %d rules that somebody gave its filter, and no undo brings them back", rules),
+		"see them with `ethtool -n "+device+"`, and delete them first if they are not needed")
+}
+
+// Range is of [Ranger]. Off is no part of it: what a trial turns off may lose
+// rules that come while it runs.
 func (k arfs) Range(m Machine, t Target) ([]string, error) {
-	now, err := k.Get(m, t)
-	if err != nil || now.Value != "off" {
-		return []string{"off"}, err
+	if _, err := k.Get(m, t); err != nil {
+		return nil, err
 	}
 	return []string{flowsAQueue}, nil
 }
