@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -153,7 +154,20 @@ func holdersOf(file string) ([]holder, error) {
 func (h holder) holds(file string) bool {
 	args := machine.Reader{}.Command(h.pid)
 	at, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", h.pid, heldFD))
-	return err == nil && at == file && len(args) > 0 && slices.Equal(args[1:], HoldArgs(file, h.number))
+	return err == nil && at == file && len(args) > 0 && slices.Equal(args[1:], HoldArgs(file, h.number)) && h.isOurs()
+}
+
+// isOurs tells whether the process is of our user, and runs this program, or what
+// was installed in its place before. Anybody can start one with such arguments.
+func (h holder) isOurs() bool {
+	var st unix.Stat_t
+	if err := unix.Stat(fmt.Sprintf("/proc/%d", h.pid), &st); err != nil || st.Uid != uint32(os.Geteuid()) {
+		return false
+	}
+	its, err1 := os.Readlink(fmt.Sprintf("/proc/%d/exe", h.pid))
+	own, err2 := os.Readlink("/proc/self/exe")
+	const replaced = " (deleted)"
+	return err1 == nil && err2 == nil && strings.TrimSuffix(its, replaced) == strings.TrimSuffix(own, replaced)
 }
 
 // endLimit is how long a holder may take to end.
