@@ -26,7 +26,7 @@ func readTable(conn *nftables.Conn, table *nftables.Table) (Value, error) {
 	if flags := tables[at].Flags; flags != 0 {
 		fmt.Fprintf(&b, "? flags %d\n", flags)
 	}
-	for _, read := range []func(*strings.Builder, *nftables.Conn, *nftables.Table) error{readSets, readFlowtables, readChains} {
+	for _, read := range []func(*strings.Builder, *nftables.Conn, *nftables.Table) error{readSets, readObjects, readFlowtables, readChains} {
 		if err := read(&b, conn, table); err != nil {
 			return Value{}, err
 		}
@@ -45,11 +45,27 @@ func readSets(b *strings.Builder, conn *nftables.Conn, table *nftables.Table) er
 	return nil
 }
 
-func readFlowtables(b *strings.Builder, conn *nftables.Conn, table *nftables.Table) error {
-	if table.Name != FlowTable {
-		return nil // older kernels do not know the question
+// readObjects lists counters, quotas and their like, none of which is ours.
+func readObjects(b *strings.Builder, conn *nftables.Conn, table *nftables.Table) error {
+	objects, err := conn.GetNamedObjects(table)
+	if err != nil {
+		return fmt.Errorf("list objects: %w", err)
 	}
+	for _, o := range objects {
+		if named, ok := o.(*nftables.NamedObj); ok {
+			fmt.Fprintf(b, "? object %s of type %d\n", named.Name, named.Type)
+		} else {
+			b.WriteString("? object\n")
+		}
+	}
+	return nil
+}
+
+func readFlowtables(b *strings.Builder, conn *nftables.Conn, table *nftables.Table) error {
 	flowtables, err := conn.ListFlowtables(table)
+	if err != nil && table.Name != FlowTable {
+		return nil // older kernels do not know the question, and have none
+	}
 	if err != nil {
 		return fmt.Errorf("list flowtables: %w", err)
 	}

@@ -74,6 +74,8 @@ func TestNftStore(t *testing.T) {
 		"add chain inet venturi-notrack own",
 		"add chain inet venturi-notrack own { type filter hook input priority 0; policy drop; }",
 		"add set inet venturi-notrack s { type ipv4_addr; }",
+		"add counter inet venturi-notrack c",
+		"add quota inet venturi-notrack q over 10 mbytes",
 	} {
 		write(change.Text(change.Notrack([]int{4789})))
 		nft(t, n.Path(), added)
