@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -115,12 +116,19 @@ func TestNotRaised(t *testing.T) {
 	}
 }
 
-// The second one ends the process, whatever the command is doing.
+// The second one ends the process, whatever the command is doing. One that comes with
+// the first is the same asking: timeout(1) signals the process and then its group.
 func TestSecondSignal(t *testing.T) {
 	exited := make(chan int, 1)
-	env, _ := bench(t, func(ctx context.Context) error {
+	env, errs := bench(t, func(ctx context.Context) error {
 		syscall.Kill(syscall.Getpid(), syscall.SIGINT)
 		<-ctx.Done()
+		syscall.Kill(syscall.Getpid(), syscall.SIGINT)
+		select {
+		case <-exited:
+			t.Error("two signals at once ended the process")
+		case <-time.After(sameAsking + 100*time.Millisecond):
+		}
 		syscall.Kill(syscall.Getpid(), syscall.SIGINT)
 		if code := <-exited; code != verr.Interrupted {
 			t.Errorf("exit with %d, want %d", code, verr.Interrupted)
@@ -129,6 +137,9 @@ func TestSecondSignal(t *testing.T) {
 	})
 	env.Exit = func(code int) { exited <- code }
 	Run(t.Context(), env)
+	if text := errs.String(); !strings.Contains(text, "venturi undo") || !strings.Contains(text, "venturi lab down") {
+		t.Errorf("printed %q", text)
+	}
 }
 
 func TestDistance(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/term"
 
@@ -17,10 +18,14 @@ import (
 // errSignal is why the context of a command ended when a signal ended it.
 var errSignal = errors.New("interrupted by a signal")
 
+// sameAsking is how long after a signal others are of the same asking.
+const sameAsking = time.Second
+
 // withSignals ends ctx at the first SIGINT, SIGTERM or SIGHUP, so that a
 // command can clean up and report what it has. A person who asks twice means
 // it: the second signal ends the process at once, and the next command
-// removes what that leaves.
+// removes what that leaves. Signals that come together are one asking: timeout(1)
+// sends its signal to the process and to its whole group.
 //
 // When the reader of the output has gone, the command ends as at the first
 // signal, with nobody to tell. The runtime would end the process at once and
@@ -38,21 +43,24 @@ func withSignals(ctx context.Context, env *Env) (context.Context, func()) {
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
-		asked := false
+		var asked time.Time // zero: not yet
 		for {
 			select {
 			case <-done:
 				return
 			case <-signals:
-				if asked {
+				if !asked.IsZero() && time.Since(asked) < sameAsking {
+					continue
+				}
+				if !asked.IsZero() {
 					if restore := env.beforeExit.Load(); restore != nil {
 						(*restore)()
 					}
-					fmt.Fprintln(env.Stderr, "venturi: quitting at once; `venturi lab down` removes what is left behind")
+					fmt.Fprintln(env.Stderr, "venturi: quitting at once; `venturi undo` brings back what was changed, `venturi lab down` removes what is left behind")
 					env.Exit(verr.Interrupted)
 					return
 				}
-				asked = true
+				asked = time.Now()
 				if env.Getenv(insideVariable) == "" { // else it is said outside
 					fmt.Fprintln(env.Stderr, "venturi: stopping; once more to quit at once")
 				}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 	"golang.org/x/term"
@@ -44,6 +45,7 @@ func TestSecondSignalRestoresTheTerminal(t *testing.T) {
 		}
 		syscall.Kill(syscall.Getpid(), syscall.SIGINT)
 		<-ctx.Done()
+		time.Sleep(sameAsking + 100*time.Millisecond)
 		syscall.Kill(syscall.Getpid(), syscall.SIGINT)
 		if <-exited != *before {
 			t.Error("the terminal is left as it is for those keys")
