@@ -16,8 +16,8 @@ import (
 
 func newUndo(env *Env) *cobra.Command {
 	var (
-		how journal.How
-		all bool
+		how         journal.How
+		all, asJSON bool
 	)
 	cmd := &cobra.Command{
 		Use:   "undo [TXN...|--all]",
@@ -47,6 +47,9 @@ namespace, needs no undoing. Undoing twice does no harm.`,
 			if err != nil {
 				return err
 			}
+			if txns == nil && asJSON {
+				return printUndoneJSON(env.Stdout, nil)
+			}
 			if txns == nil {
 				_, err := fmt.Fprintln(env.Stdout, "nothing to undo")
 				return err
@@ -55,6 +58,9 @@ namespace, needs no undoing. Undoing twice does no harm.`,
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				return printUndoneJSON(env.Stdout, outcomes)
+			}
 			return printUndone(env.Stdout, outcomes)
 		},
 	}
@@ -62,6 +68,7 @@ namespace, needs no undoing. Undoing twice does no harm.`,
 	f.BoolVar(&all, "all", false, "undo all transactions that are open")
 	f.BoolVar(&how.Force, "force", false, "overwrite what somebody else has changed since")
 	f.BoolVar(&how.Leave, "leave", false, "let stand what somebody else has changed since, and forget our change")
+	f.BoolVar(&asJSON, "json", false, "print what became of each value as JSON")
 	cmd.MarkFlagsMutuallyExclusive("force", "leave")
 	return cmd
 }
