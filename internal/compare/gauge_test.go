@@ -7,6 +7,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -85,7 +86,7 @@ func TestSpacesOfAttached(t *testing.T) {
 		links, err := netlink.LinkList()
 		for device, want := range map[string][]string{"eth0": {"eth0"}, "over": {"over", "eth0"}, "theirs": {"theirs"}} {
 			var got []string
-			for _, l := range beneath(links, device) {
+			for _, l := range machine.Beneath(links, device) {
 				got = append(got, l.Attrs().Name)
 			}
 			slices.Sort(got)
