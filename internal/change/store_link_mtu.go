@@ -51,17 +51,9 @@ func ipv6Store() Store {
 		return onDevice(c.Place, func(device string) error { return fn(filepath.Join("/proc/sys/net/ipv6/conf", device, c.Key)) })
 	}
 	return Store{
-		Name: "ipv6",
-		Read: func(c Cell) (v Value, err error) {
-			err = at(c, func(file string) error {
-				v, err = readText(file)
-				return err
-			})
-			return v, err
-		},
-		Write: func(c Cell, v Value) error {
-			return at(c, func(file string) error { return writeText(file, v) })
-		},
+		Name:  "ipv6",
+		Read:  readAt(at),
+		Write: writeAt(at),
 		Alike: sameText,
 		Same:  sameText,
 	}

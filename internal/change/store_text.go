@@ -34,19 +34,13 @@ func Stores(root string) []Store {
 // sysctlStore is /proc/sys of a namespace. A key is the file below it, with
 // slashes.
 func sysctlStore() Store {
-	file := func(c Cell) string { return filepath.Join("/proc/sys", c.Key) }
+	at := func(c Cell, fn func(file string) error) error {
+		return c.Place.Enter(func(string) error { return fn(filepath.Join("/proc/sys", c.Key)) })
+	}
 	return Store{
-		Name: "sysctl",
-		Read: func(c Cell) (v Value, err error) {
-			err = c.Place.Enter(func(string) error {
-				v, err = readText(file(c))
-				return err
-			})
-			return v, err
-		},
-		Write: func(c Cell, v Value) error {
-			return c.Place.Enter(func(string) error { return writeText(file(c), v) })
-		},
+		Name:  "sysctl",
+		Read:  readAt(at),
+		Write: writeAt(at),
 		Alike: alikeText,
 		Same:  sameText,
 		// An algorithm that the machine's first namespace makes its own is allowed
@@ -72,20 +66,33 @@ func deviceFileStore() Store {
 		})
 	}
 	return Store{
-		Name: "net",
-		Read: func(c Cell) (v Value, err error) {
-			err = at(c, func(file string) error {
-				v, err = readText(file)
-				return err
-			})
-			return v, err
-		},
-		Write: func(c Cell, v Value) error {
-			return at(c, func(file string) error { return writeText(file, v) })
-		},
+		Name:   "net",
+		Read:   readAt(at),
+		Write:  writeAt(at),
 		Alike:  alikeText,
 		Same:   sameText,
 		Around: aroundDeviceFile,
+	}
+}
+
+// within runs fn where the file of a cell can be reached, with its name there.
+type within func(c Cell, fn func(file string) error) error
+
+// readAt makes the Read of a store whose cells are files that the kernel makes up.
+func readAt(at within) func(Cell) (Value, error) {
+	return func(c Cell) (v Value, err error) {
+		err = at(c, func(file string) error {
+			v, err = readText(file)
+			return err
+		})
+		return v, err
+	}
+}
+
+// writeAt makes the Write of such a store.
+func writeAt(at within) func(Cell, Value) error {
+	return func(c Cell, v Value) error {
+		return at(c, func(file string) error { return writeText(file, v) })
 	}
 }
 

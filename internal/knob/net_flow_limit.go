@@ -87,20 +87,7 @@ func coresOfMask(mask string) (string, error) {
 	if len(on) == 0 {
 		return "none", nil
 	}
-	var list []string
-	for i := 0; i < len(on); {
-		j := i
-		for j+1 < len(on) && on[j+1] == on[j]+1 {
-			j++
-		}
-		span := strconv.Itoa(on[i])
-		if j > i {
-			span += "-" + strconv.Itoa(on[j])
-		}
-		list = append(list, span)
-		i = j + 1
-	}
-	return strings.Join(list, ","), nil
+	return spans(on), nil
 }
 
 // maskOfCores is the other way round.
