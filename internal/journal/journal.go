@@ -72,7 +72,8 @@ type Journal struct {
 }
 
 // Open opens the journal, and waits for whoever has it open. It is made if there
-// is none. Errors: another one has it open (exit code 5); its folder cannot be
+// is none. What became of writes of processes that were killed is looked at, and
+// recorded; nothing is written to the machine. Errors: another one has it open (exit code 5); its folder cannot be
 // written to, or others can too (exit code 3); the folder is a relative path (2).
 func Open(o Options) (*Journal, error) {
 	if o.Folder == "" {
@@ -103,7 +104,9 @@ func Open(o Options) (*Journal, error) {
 	if err != nil {
 		return nil, verr.Wrap(verr.Failed, what, err, "nothing was changed; see that "+o.Folder+" can be written to, or name another folder in "+FolderVariable)
 	}
-	return &Journal{options: o, cells: o.Cells, log: l, h: replay(text)}, nil
+	j := &Journal{options: o, cells: o.Cells, log: l, h: replay(text)}
+	j.settleDoubts()
+	return j, nil
 }
 
 // Close lets others change the machine.

@@ -257,22 +257,6 @@ func (j *Journal) undoRun(run []*Entry, how How, state State, why string) error 
 	return j.closeAll(run[:len(run)-1], state, why)
 }
 
-// unexplained is a cell around a write in doubt that is not as it was, although
-// the write's own cell is: somebody else changed it since, or a driver that
-// refused the write reset it all the same. Nil: there is none.
-func (j *Journal) unexplained(e *Entry, current change.Value) *Kept {
-	if e.State != InDoubt || e.turn != nil || !current.Equal(e.first()) {
-		return nil
-	}
-	for _, k := range e.around {
-		now, err := j.read(k.cell)
-		if err == nil && k.before.Present && !now.Equal(k.left()) && j.h.above(e, k.id) == nil {
-			return &Kept{k.cell, now}
-		}
-	}
-	return nil
-}
-
 // pass undoes a write beneath a later one of the same cell: the later one's old
 // value becomes that of this one, and the machine is not touched.
 func (j *Journal) pass(e, above *Entry, how How) error {
