@@ -1,97 +1,33 @@
 package change
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/machine"
 )
 
-// IRQ is an interrupt of a network card.
-type IRQ struct {
-	Number int    // of today
-	Action string // what its driver calls it: "eth0-TxRx-3"
-	Cell   Cell
-}
-
-// IRQs lists the interrupts that the card behind a network device uses, in the
-// order of their numbers. Sys is the folder that holds class and bus, Root that
-// which holds proc. Error: os.ErrNotExist, if there is no card that has any.
-func IRQs(sys, root, device string) ([]IRQ, error) {
-	folder, err := cardOf(filepath.Join(sys, "class/net"), device)
-	if err != nil {
-		return nil, why(err)
+// IRQCell is the cell with the cores that may handle an interrupt.
+func IRQCell(irq machine.IRQ) Cell {
+	key := irq.Card + " " + irq.Name
+	if irq.Index >= 0 {
+		key += " " + strconv.Itoa(irq.Index)
 	}
-	// A device of virtio has those of the PCI device that it is in.
-	for _, card := range []string{folder, filepath.Dir(folder)} {
-		numbers, err := os.ReadDir(filepath.Join(card, "msi_irqs"))
-		if err != nil {
-			continue
-		}
-		actions, err := actionsOf(root)
-		if err != nil {
-			return nil, err
-		}
-		var irqs []IRQ
-		for _, n := range numbers {
-			number, err := strconv.Atoi(n.Name())
-			if action := actions[number]; err == nil && action != "" {
-				key := filepath.Base(card) + " " + action
-				irqs = append(irqs, IRQ{number, action, Cell{Store: "irq", Key: key}})
-			}
-		}
-		slices.SortFunc(irqs, func(a, b IRQ) int { return a.Number - b.Number })
-		return irqs, nil
-	}
-	return nil, fmt.Errorf("it has no interrupts of its own: %w", os.ErrNotExist)
-}
-
-// cardOf gives the folder of the card behind a network device. A sysfs that is
-// mounted nowhere has no name from which links could be followed one by one: the
-// kernel follows those that are here, and the text of one says the rest.
-func cardOf(net, device string) (string, error) {
-	file := filepath.Join(net, device, "device")
-	if _, err := os.Stat(file); err != nil {
-		return "", err
-	}
-	link, err := os.Readlink(filepath.Join(net, device)) // "../../devices/pci0000:00/0000:00:03.0/virtio0/net/eth0"
-	if err != nil {
-		return filepath.EvalSymlinks(file) // no link, as in a tree that somebody copied
-	}
-	return filepath.Join(net, link, "../.."), nil
-}
-
-// actionsOf reads what each interrupt is for.
-func actionsOf(root string) (map[int]string, error) {
-	f, err := os.Open(filepath.Join(root, "/proc/interrupts"))
-	if err != nil {
-		return nil, why(err)
-	}
-	defer f.Close()
-	actions := map[int]string{}
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20) // a column for each core
-	for lines.Scan() {
-		words := strings.Fields(lines.Text())
-		if len(words) < 2 {
-			continue
-		}
-		if n, err := strconv.Atoi(strings.TrimSuffix(words[0], ":")); err == nil {
-			actions[n] = words[len(words)-1]
-		}
-	}
-	return actions, lines.Err()
+	return Cell{Store: "irq", Key: key}
 }
 
 // irqStore is which cores may handle interrupts of cards. A key is the card's
-// address on its bus and the interrupt's action, "0000:00:03.0 eth0-TxRx-0":
-// numbers are given anew when a driver or its queues start anew.
+// address on its bus, what the driver calls the interrupt, and which of the card's
+// interrupts it is, if the kernel tells: "0000:00:03.0 eth0-TxRx-0 1". Numbers are
+// given anew when a driver or its queues start anew.
 func irqStore(root string) Store {
 	file := func(c Cell) (string, error) {
 		n, err := numberOfIRQ(root, c.Key)
@@ -125,37 +61,48 @@ func irqStore(root string) Store {
 	}
 }
 
-// numberOfIRQ finds the number that an interrupt has today.
+// numberOfIRQ finds the number that an interrupt has today. It is the one at its
+// place in the card that is for the same queue, whatever its name is now: drivers
+// name interrupts by the device. Where the places are others, its name tells.
 func numberOfIRQ(root, key string) (int, error) {
-	card, action, ok := strings.Cut(key, " ")
-	if !ok || card != filepath.Base(card) {
+	words := strings.Fields(key)
+	if len(words) < 2 || len(words) > 3 || words[0] != filepath.Base(words[0]) {
 		return 0, fmt.Errorf("%q is no interrupt of a card", key)
 	}
-	folders, err := filepath.Glob(filepath.Join(root, "/sys/bus/*/devices", card, "msi_irqs"))
-	if err != nil || len(folders) == 0 {
+	card, name, index := words[0], words[1], -1
+	if len(words) == 3 {
+		n, err := strconv.Atoi(words[2])
+		if err != nil {
+			return 0, fmt.Errorf("%q is no interrupt of a card: %w", key, err)
+		}
+		index = n
+	}
+	irqs, err := machine.Reader{Root: root}.CardIRQs(card)
+	if errors.Is(err, os.ErrNotExist) {
 		return 0, fmt.Errorf("card %s: %w", card, ErrGone)
 	}
-	numbers, err := os.ReadDir(folders[0])
 	if err != nil {
 		return 0, why(err)
 	}
-	actions, err := actionsOf(root)
-	if err != nil {
-		return 0, err
-	}
-	found := 0
-	for _, n := range numbers {
-		number, err := strconv.Atoi(n.Name())
-		if err != nil || actions[number] != action {
-			continue
+	there := func(irq machine.IRQ) bool { return index >= 0 && irq.Index == index }
+	for _, is := range []func(machine.IRQ) bool{
+		func(irq machine.IRQ) bool { return there(irq) && queueOf(irq.Name) == queueOf(name) },
+		func(irq machine.IRQ) bool { return irq.Name == name },
+	} {
+		found := slices.DeleteFunc(slices.Clone(irqs), func(irq machine.IRQ) bool { return !is(irq) })
+		if len(found) == 1 {
+			return found[0].Number, nil
 		}
-		if found != 0 {
-			return 0, fmt.Errorf("card %s has two interrupts called %s", card, action)
-		}
-		found = number
 	}
-	if found == 0 {
-		return 0, fmt.Errorf("card %s has no interrupt %s: %w", card, action, os.ErrNotExist)
+	if slices.ContainsFunc(irqs, func(irq machine.IRQ) bool { return irq.Name == name }) {
+		return 0, fmt.Errorf("card %s has several interrupts called %s", card, name)
 	}
-	return found, nil
+	return 0, fmt.Errorf("card %s has no interrupt %s: %w", card, name, os.ErrNotExist)
 }
+
+// queuePart is the end of an interrupt's name that says what it is for: "-TxRx-0"
+// of "eth0-TxRx-0".
+var queuePart = regexp.MustCompile(`-[^-]*(-[0-9]+)?$`)
+
+// queueOf is that of a name; empty: it is the device's name alone.
+func queueOf(name string) string { return queuePart.FindString(name) }

@@ -134,7 +134,7 @@ func (v *View) lookInto(ctx context.Context, r machine.Reader, found []machine.F
 	v.Sysctls = v.home().Sysctls
 	for _, d := range v.home().Devices {
 		if d.Card {
-			v.IRQs[d.Name] = r.IRQs(d.Name)
+			v.IRQs[d.Name], _ = r.IRQs("", d.Name) // a card may have none
 		}
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -35,19 +34,19 @@ var irqAffinity = Entry{
 type affinity struct{}
 
 // read lists the interrupts of the target's card, and where each may go.
-func (affinity) read(m Machine, t Target) ([]queue, []change.IRQ, error) {
+func (affinity) read(m Machine, t Target) ([]queue, []machine.IRQ, error) {
 	if t.Device == "" {
 		_, err := onDevice(t)
 		return nil, nil, err
 	}
-	var irqs []change.IRQ
+	var irqs []machine.IRQ
 	find := func(sys string) (err error) {
-		irqs, err = change.IRQs(sys, m.Root, t.Device)
+		irqs, err = machine.Reader{Root: m.Root}.IRQs(sys, t.Device)
 		return err
 	}
 	var err error
 	if m.Root != "" {
-		err = find(filepath.Join(m.Root, "sys"))
+		err = find("")
 	} else if place, gone := onDevice(t); gone != nil {
 		return nil, nil, gone
 	} else {
@@ -61,11 +60,12 @@ func (affinity) read(m Machine, t Target) ([]queue, []change.IRQ, error) {
 	}
 	var all []queue
 	for _, irq := range irqs {
-		v, err := m.Cells.Read(irq.Cell)
+		cell := change.IRQCell(irq)
+		v, err := m.Cells.Read(cell)
 		if err != nil {
 			return nil, nil, err
 		}
-		all = append(all, queue{irq.Action, irq.Cell, strings.TrimSpace(v.String())})
+		all = append(all, queue{irq.Name, cell, strings.TrimSpace(v.String())})
 	}
 	return all, irqs, nil
 }
@@ -89,7 +89,7 @@ func (k affinity) Get(m Machine, t Target) (Reading, error) {
 		may, err1 := numbersIn(all[i].now)
 		does, err2 := numbersIn(strings.TrimSpace(v.String()))
 		if err1 == nil && err2 == nil && slices.ContainsFunc(does, func(core int) bool { return !slices.Contains(may, core) }) {
-			r.Note = fmt.Sprintf("%s still comes to core %s, until it next fires", irq.Action, strings.TrimSpace(v.String()))
+			r.Note = fmt.Sprintf("%s still comes to core %s, until it next fires", irq.Name, strings.TrimSpace(v.String()))
 		}
 	}
 	return r, nil

@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -69,6 +70,7 @@ func TestIRQs(t *testing.T) {
 		"sys/class/net/eth0/ifindex":                              "2\n",
 		"proc/interrupts":                                         "           CPU0       CPU1\n 31:   1  2  PCI-MSIX  virtio0-output.0\n 30:   7  8  PCI-MSIX  virtio0-input.0\nNMI:   0  0  Non-maskable interrupts\n",
 		"proc/irq/30/smp_affinity_list":                           "0\n",
+		"sys/kernel/irq/30/hwirq":                                 "98305\n", // 48<<11 + 1, as older kernels count
 		"proc/irq/31/smp_affinity_list":                           "0-1\n",
 		"sys/devices/system/cpu/cpufreq/policy0/scaling_governor": "powersave\n",
 		"sys/devices/system/cpu/cpufreq/policy1/scaling_governor": "performance\n",
@@ -79,12 +81,15 @@ func TestIRQs(t *testing.T) {
 		"proc/13/comm":                                            "bash\n",
 	})
 	must(t, os.Symlink(filepath.Join(r.Root, "sys/devices/pci0/virtio0"), filepath.Join(r.Root, "sys/class/net/eth0/device")))
-	want := []machine.IRQ{{Number: 30, Name: "virtio0-input.0", CPUs: "0"}, {Number: 31, Name: "virtio0-output.0", CPUs: "0-1"}}
-	if got := r.IRQs("eth0"); !reflect.DeepEqual(got, want) {
-		t.Errorf("interrupts %+v, want %+v", got, want)
+	want := []machine.IRQ{
+		{Card: "pci0", Index: 1, Number: 30, Name: "virtio0-input.0", CPUs: "0"},
+		{Card: "pci0", Index: -1, Number: 31, Name: "virtio0-output.0", CPUs: "0-1"},
 	}
-	if got := r.IRQs("lo"); got != nil {
-		t.Errorf("interrupts of a device without hardware: %+v", got)
+	if got, err := r.IRQs("", "eth0"); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("interrupts %+v, %v, want %+v", got, err, want)
+	}
+	if got, err := r.IRQs("", "lo"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("interrupts of a device without hardware: %+v, %v", got, err)
 	}
 	if got := r.Governors(); !reflect.DeepEqual(got, map[string]int{"powersave": 1, "performance": 1}) {
 		t.Errorf("governors %v", got)

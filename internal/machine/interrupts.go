@@ -1,34 +1,63 @@
 package machine
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // IRQ is an interrupt of a network card.
 type IRQ struct {
-	Number int
+	Card   string // the card's address on its bus: "0000:00:03.0"
+	Index  int    // which of the card's own interrupts it is; -1: the kernel does not tell
+	Number int    // that it has today
 	Name   string // as /proc/interrupts has it: "eth0-TxRx-3"
 	CPUs   string // that may handle it, as a list: "0-3,8"
 }
 
-// IRQs lists the interrupts of a network device of the machine itself, in the
-// order of their numbers; none for one without hardware.
-func (r Reader) IRQs(device string) []IRQ {
-	var folder []os.DirEntry
-	// That of virtio belongs to the PCI device above.
-	for _, at := range []string{"msi_irqs", "../msi_irqs"} {
-		link, err := filepath.EvalSymlinks(r.path("sys/class/net", device, "device"))
-		if err != nil {
-			return nil
+// mostVectors is how many interrupts a card can have, a power of two.
+const mostVectors = 2048
+
+// IRQs lists the interrupts that the card behind a network device uses, in the
+// order of their numbers. Sys is the folder that shows the device; empty: the
+// reader's own. Error: os.ErrNotExist, if there is no card that has any.
+func (r Reader) IRQs(sys, device string) ([]IRQ, error) {
+	if sys == "" {
+		sys = r.path("sys")
+	}
+	folder, err := cardOf(filepath.Join(sys, "class/net"), device)
+	if err != nil {
+		return nil, err
+	}
+	// A device of virtio has those of the PCI device that it is in.
+	for _, card := range []string{folder, filepath.Dir(folder)} {
+		if irqs, err := r.vectors(card); !errors.Is(err, os.ErrNotExist) {
+			return irqs, err
 		}
-		if folder, err = os.ReadDir(filepath.Join(link, at)); err == nil {
-			break
-		}
+	}
+	return nil, fmt.Errorf("it has no interrupts of its own: %w", os.ErrNotExist)
+}
+
+// CardIRQs lists those of a card, by its address on its bus. Error:
+// os.ErrNotExist, if there is none there that has any.
+func (r Reader) CardIRQs(card string) ([]IRQ, error) {
+	folders, err := filepath.Glob(r.path("sys/bus/*/devices", card, "msi_irqs"))
+	if err != nil || len(folders) == 0 {
+		return nil, fmt.Errorf("card %s: %w", card, os.ErrNotExist)
+	}
+	return r.vectors(filepath.Dir(folders[0]))
+}
+
+// vectors lists the interrupts of the card in a folder.
+func (r Reader) vectors(card string) ([]IRQ, error) {
+	numbers, err := os.ReadDir(filepath.Join(card, "msi_irqs"))
+	if err != nil {
+		return nil, err
 	}
 	names := map[int]string{}
 	for line := range r.fields("proc/interrupts") {
@@ -37,38 +66,33 @@ func (r Reader) IRQs(device string) []IRQ {
 		}
 	}
 	var irqs []IRQ
-	for _, e := range folder {
+	for _, e := range numbers {
 		n, err := strconv.Atoi(e.Name())
 		if err != nil || names[n] == "" {
 			continue // it was given to the card, and is not used
 		}
-		irqs = append(irqs, IRQ{Number: n, Name: names[n], CPUs: r.line(fmt.Sprintf("proc/irq/%d/smp_affinity_list", n))})
-	}
-	sort.Slice(irqs, func(i, j int) bool { return irqs[i].Number < irqs[j].Number })
-	return irqs
-}
-
-// Governors counts the CPUs' frequency policies by their governors.
-func (r Reader) Governors() map[string]int {
-	count := map[string]int{}
-	files, _ := filepath.Glob(r.path("sys/devices/system/cpu/cpufreq/policy*/scaling_governor"))
-	for _, file := range files {
-		if text, err := os.ReadFile(file); err == nil {
-			count[strings.TrimSpace(string(text))]++
+		irq := IRQ{Card: filepath.Base(card), Index: -1, Number: n, Name: names[n], CPUs: r.line(fmt.Sprintf("proc/irq/%d/smp_affinity_list", n))}
+		// Older kernels put above the index which card of all it is.
+		if of, err := strconv.ParseInt(r.line(fmt.Sprintf("sys/kernel/irq/%d/hwirq", n)), 10, 64); err == nil {
+			irq.Index = int(of & (mostVectors - 1))
 		}
+		irqs = append(irqs, irq)
 	}
-	return count
+	slices.SortFunc(irqs, func(a, b IRQ) int { return cmp.Compare(a.Number, b.Number) })
+	return irqs, nil
 }
 
-// Modules lists the kernel modules that are loaded; those that were not built
-// with the kernel are true.
-func (r Reader) Modules() map[string]bool {
-	modules := map[string]bool{}
-	for line := range r.fields("proc/modules") {
-		modules[line[0]] = strings.Contains(r.line("sys/module", line[0], "taint"), "O")
+// cardOf gives the folder of the card behind a network device. A sysfs that is
+// mounted nowhere has no name from which links could be followed one by one: the
+// kernel follows those that are here, and the text of one says the rest.
+func cardOf(net, device string) (string, error) {
+	file := filepath.Join(net, device, "device")
+	if _, err := os.Stat(file); err != nil {
+		return "", err
 	}
-	return modules
+	link, err := os.Readlink(filepath.Join(net, device)) // "../../devices/pci0000:00/0000:00:03.0/virtio0/net/eth0"
+	if err != nil {
+		return filepath.EvalSymlinks(file) // no link, as in a tree that somebody copied
+	}
+	return filepath.Join(net, link, "../.."), nil
 }
-
-// Hypervisor names what the machine runs on; empty: bare metal.
-func (r Reader) Hypervisor() string { return r.hypervisor(r.cpuinfo()) }
