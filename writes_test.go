@@ -25,6 +25,7 @@ var writers = []struct {
 			"internal/compare": "the folder of a run, as the user asked for it",
 			"internal/kernel":  "the store of kernels",
 			"internal/journal": "the journal itself",
+			"internal/verify":  "the file that finished proofs are recorded in, as the user asked for it",
 			"internal/bgp":     "config and state of a speaker, in the folder of its path",
 			"internal/guest":   "the virtual machine whose first process it is",
 			"internal/vm":      "the console's log, a config for `venturi guest`, and below /run what KVM was found to be",

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/tune"
+	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -56,5 +58,20 @@ func TestNoProofBesideTrial(t *testing.T) {
 	h.Txns[0].Entries[0].State = journal.Undone
 	if err := noTrial(h, t.TempDir()); err != nil {
 		t.Errorf("%v", err)
+	}
+}
+
+// A budget that cannot be enough is refused before anything is built.
+func TestProofBudget(t *testing.T) {
+	profile, err := tune.FindProfile("balanced")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for budget, want := range map[time.Duration]int{time.Minute: verr.Usage, 6 * time.Minute: verr.OK} {
+		p := proving{path: "vxlan", budget: budget}
+		err := p.enough(verify.ProveRequest(p.path, ""), profile, tune.Targets{})
+		if verr.Code(err) != want || want == verr.Usage && !strings.Contains(err.Error(), "give at least --budget 2m") {
+			t.Errorf("%s: %v", budget, err)
+		}
 	}
 }

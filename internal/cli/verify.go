@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -100,8 +99,13 @@ func newVerifyProofs(env *Env) *cobra.Command {
 mends it and ten changes that cannot matter. At least 95 % of the faults must be
 mended, and at most 2 % of the ten be kept. Faults: csum (checksum offload off on the
 tunnel device), gro, seg (segmentation), bbr (for reno), rps (all on one core); and
-in a virtual machine of venturi, by its name: backlog (a tiny one).`,
+in a virtual machine of venturi, by its name: backlog (a tiny one).
+
+With --record many proofs can be made in several sittings: it can be interrupted
+after any of them, and the same command goes on with those that are missing.
+Proofs of another build, budget, effect or seed do not count together.`,
 		Example: `  venturi verify proofs
+  venturi verify proofs --record proofs.jsonl --repeat 10
   venturi verify proofs --fault csum --repeat 1`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -112,6 +116,7 @@ in a virtual machine of venturi, by its name: backlog (a tiny one).`,
 			if len(cpus) < 2 {
 				return verr.New(verr.Missing, "cannot check proofs", "this machine has one core, and some of the faults are none there", "run it on a machine with two cores or more")
 			}
+			c.Build = Version() + " " + revision()
 			c.LastCPU, c.Machine = cpus[len(cpus)-1], thisMachine()
 			first := machine.Reader{}.Command(1)
 			c.Guest = len(first) > 1 && first[1] == guest.Role
@@ -125,7 +130,8 @@ in a virtual machine of venturi, by its name: backlog (a tiny one).`,
 	f := cmd.Flags()
 	f.StringSliceVar(&c.Faults, "fault", nil, "faults to plant (default all)")
 	f.IntVar(&c.Repeat, "repeat", c.Repeat, "proofs of each fault")
-	f.DurationVar(&c.Budget, "budget", c.Budget, "time for one proof, at least "+(30*time.Second).String())
+	f.DurationVar(&c.Budget, "budget", c.Budget, "time for one proof")
+	f.Var(given{&c.Record}, "record", "file that each finished proof is added to; those that it holds count towards\n--repeat, and are not made again")
 	f.Var((*share)(&c.MDE), "effect", "refuse if nothing as small as this could be shown (default 10%)")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "of the random order")
 	return cmd

@@ -58,22 +58,23 @@ func (e *NoisyError) Error() string { return strings.Join(e.Why, "; ") }
 type ShortError struct {
 	Knobs      int
 	Need, Left int           // pairs
-	Each       time.Duration // 0: it was not timed
+	Least      time.Duration // budget that would be enough; 0: a pair was not timed
 }
 
 func (e *ShortError) Error() string {
 	return fmt.Sprintf("%d knobs want %d pairs of measurements at the least, and there is budget for %d", e.Knobs, e.Need, e.Left)
 }
 
+// Least is how many pairs a search wants at the least: those of the gate, so that
+// each of some arms is tried once, and so that one of them can be proven.
+func Least(arms int) int { return GatePairs + arms*screenPairs[0] + reserve(1) }
+
 // enough tells whether the budget lasts until every arm was tried once.
 func (r *run) enough() error {
-	need := len(r.arms)*screenPairs[0] + reserve(1)
+	least := Least(len(r.arms))
+	need := max(least-r.used, least-GatePairs) // void pairs of the gate do not count
 	if left := r.left(); left < need {
-		e := &ShortError{Knobs: len(r.Knobs), Need: need, Left: left}
-		if r.Now != nil {
-			e.Each = r.Now().Sub(r.start) / time.Duration(r.used)
-		}
-		return e
+		return &ShortError{Knobs: len(r.Knobs), Need: need, Left: left, Least: time.Duration(least) * r.each()}
 	}
 	return nil
 }

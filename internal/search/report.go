@@ -26,6 +26,7 @@ const (
 	Proven   Verdict = "proven"
 	NotShown Verdict = "not shown"
 	Harmful  Verdict = "harmful"
+	NotTried Verdict = "not tried" // nothing was measured of it: Why says why not
 )
 
 // Row is what was found of a knob.
@@ -36,7 +37,7 @@ type Row struct {
 	Why     string   `json:"why,omitempty"`
 	On      []string `json:"on,omitempty"` // the knobs that were on beside it
 	Pairs   int      `json:"pairs"`
-	Effects []Effect `json:"effects"`
+	Effects []Effect `json:"effects,omitempty"`
 }
 
 // Effect is the ratio of a metric with and without: 0.9 of latency is a tenth less.
@@ -74,8 +75,8 @@ func (r *run) effects(c *contest) []Effect {
 	return out
 }
 
-// report fills in the rows.
-func (r *run) report(set State, proofs map[int]*proof) {
+// report fills in the rows of a search that ended with an error, or with none.
+func (r *run) report(set State, proofs map[int]*proof, ended error) {
 	r.out.Pairs, r.out.Void = r.used, r.void
 	r.out.Set = r.names(set)
 	harmful := r.harmful()
@@ -87,12 +88,20 @@ func (r *run) report(set State, proofs map[int]*proof) {
 			row.Verdict, row.For, c = Proven, r.Metrics[p.metric].Name, p.contest
 		case harmful[k] != "":
 			row.Verdict, row.For = Harmful, harmful[k]
+		case p != nil && p.pairs == 0:
+			row.Why = "time was up before it could be shown by taking it away"
 		case p != nil && p.proven:
 			row.Why, c = "it was, but the set that it is in was not confirmed", p.contest
 		case p != nil:
 			row.Why, c = "taking it away again was not missed", p.contest
 		}
-		if c != nil {
+		switch {
+		case c == nil || c.pairs == 0 && c.broken == nil:
+			row.Verdict, row.Why = NotTried, "time was up before its turn"
+			if ended != nil {
+				row.Why = "the search ended before its turn"
+			}
+		default:
 			row.Pairs, row.Effects = c.pairs, r.effects(c)
 			row.On = r.names(State(slices.DeleteFunc(slices.Clone(c.to), func(o int) bool { return o == k })))
 			if c.broken != nil {

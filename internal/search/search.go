@@ -116,6 +116,7 @@ type Options struct {
 	Pairs  int           // at most; 0: 2000
 	Budget time.Duration // by Now; 0: as long as it takes
 	Now    func() time.Time
+	Each   time.Duration // foretold for a pair; 0: it is not known before some were measured
 	// Effect is the smallest effect worth the while: 0.02. MDE is what the gate
 	// must be able to show of a goal, or else it refuses: 0.1.
 	Effect, MDE float64
@@ -196,13 +197,16 @@ func Do(ctx context.Context, p Problem, b Bench, o Options) (*Result, error) {
 		r.arms = append(r.arms, &arm{knobs: c})
 	}
 	set, proofs, err := r.steps(ctx)
-	r.report(set, proofs)
+	r.report(set, proofs, err)
 	return r.out, err
 }
 
 // steps goes through the stages, and gives the set that was confirmed, with what
 // going backward measured of each knob of it and of those that it took out.
 func (r *run) steps(ctx context.Context) (State, map[int]*proof, error) {
+	if err := r.enough(); err != nil {
+		return nil, nil, err
+	}
 	if err := r.gate(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -230,14 +234,19 @@ func (r *run) steps(ctx context.Context) (State, map[int]*proof, error) {
 // left is how many pairs there is budget for.
 func (r *run) left() int {
 	left := r.Pairs - r.used
-	if r.Budget > 0 && r.Now != nil && r.used > 0 {
-		gone := r.Now().Sub(r.start)
-		each := gone / time.Duration(r.used)
-		if each > 0 {
-			left = min(left, int((r.Budget-gone)/each))
-		}
+	if each := r.each(); each > 0 && r.Budget > 0 && r.Now != nil {
+		left = min(left, int(r.timeLeft()/each))
 	}
 	return max(0, left)
+}
+
+// each is how long a pair takes: as those did that were measured, and before that
+// as it was foretold. 0: nobody knows.
+func (r *run) each() time.Duration {
+	if r.used == 0 || r.Now == nil {
+		return r.Each
+	}
+	return r.Now().Sub(r.start) / time.Duration(r.used)
 }
 
 // log1p is the logarithm of a ratio that is given as a share.

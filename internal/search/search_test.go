@@ -254,10 +254,24 @@ func TestBudgetEndsSearch(t *testing.T) {
 }
 
 func TestBudgetTooSmall(t *testing.T) {
-	got, err := Do(context.Background(), problem("a", "b", "c", "d"), quiet(helps), Options{Seed: 1, Pairs: GatePairs + 4*4 + reserve(1) - 1})
 	var short *ShortError
-	if !errors.As(err, &short) || short.Left != short.Need-1 || got.Pairs != GatePairs {
-		t.Errorf("%+v, %d pairs", err, got.Pairs)
+	four := problem("a", "b", "c", "d")
+	got, err := Do(context.Background(), four, quiet(helps), Options{Seed: 1, Pairs: Least(4) - 1})
+	if !errors.As(err, &short) || short.Left != short.Need-1 || short.Need != Least(4) || got.Pairs != 0 {
+		t.Errorf("pairs: %+v, %d pairs", err, got.Pairs)
+	}
+	now := time.Unix(0, 0)
+	o := Options{Seed: 1, Budget: time.Duration(Least(4))*time.Second - 1, Now: func() time.Time { return now }, Each: time.Second}
+	got, err = Do(context.Background(), four, quiet(helps), o)
+	if !errors.As(err, &short) || short.Least != time.Duration(Least(4))*time.Second || got.Pairs != 0 {
+		t.Errorf("foretold: %+v, %d pairs", err, got.Pairs)
+	}
+	slow := quiet(helps)
+	slow.spoil = func(_, _ State, _, _ *Sample) error { now = now.Add(2 * time.Second); return nil }
+	o.Budget++
+	got, err = Do(context.Background(), four, slow, o)
+	if !errors.As(err, &short) || short.Least != time.Duration(2*Least(4))*time.Second || got.Pairs != GatePairs {
+		t.Errorf("timed: %+v, %d pairs", err, got.Pairs)
 	}
 }
 
@@ -312,5 +326,38 @@ func TestBetterIsExact(t *testing.T) {
 	}
 	if _, ok := atLeast([]float64{1, 2}, 0.05); ok {
 		t.Error("a bound of two pairs")
+	}
+}
+
+// What nothing was measured of was not tried, which is not the same as not shown.
+func TestNotTried(t *testing.T) {
+	b := quiet(helps)
+	now, pairs := time.Unix(0, 0), 0
+	b.spoil = func(_, _ State, _, _ *Sample) error {
+		now = now.Add(time.Second)
+		if pairs++; pairs > GatePairs {
+			now = now.Add(time.Minute) // the machine has become slow
+		}
+		return nil
+	}
+	four := problem("a", "b", "c", "d")
+	o := Options{Seed: 1, Budget: 90 * time.Second, Now: func() time.Time { return now }}
+	got, err := Do(context.Background(), four, b, o)
+	untried := 0
+	for _, row := range got.Rows {
+		if (row.Pairs == 0) != (row.Verdict == NotTried) || row.Verdict == NotTried && row.Why != "time was up before its turn" {
+			t.Errorf("%+v", row)
+		}
+		if row.Verdict == NotTried {
+			untried++
+		}
+	}
+	if err != nil || untried == 0 || untried == len(got.Rows) {
+		t.Errorf("%d not tried, %v", untried, err)
+	}
+	b.spoil, b.cv = nil, 0.4
+	got, err = Do(context.Background(), four, b, Options{Seed: 1})
+	if err == nil || got.Rows[0].Verdict != NotTried || got.Rows[0].Why != "the search ended before its turn" {
+		t.Errorf("%v, %+v", err, got.Rows[0])
 	}
 }

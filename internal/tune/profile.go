@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -45,8 +46,10 @@ type Step struct {
 
 // Condition is when a step is worth a trial.
 type Condition struct {
-	Text  string                                        `json:"text,omitempty"` // "receive queues dropped packets"
-	Holds func(knob.Machine, knob.Target) (bool, error) `json:"-"`              // nil: it cannot be read; a trial says it
+	Text string `json:"text,omitempty"` // "receive queues dropped packets"
+	// Holds tells whether it does, and the values that say so: "rx_missed_errors 0".
+	// nil: it cannot be read; a trial says it.
+	Holds func(knob.Machine, knob.Target) (holds bool, seen string, err error) `json:"-"`
 }
 
 // Need is the value that another knob must have on the same target.
@@ -132,6 +135,24 @@ type Skipped struct {
 	Step   Step        `json:"step"`
 	Target knob.Target `json:"target,omitzero"` // zero: the machine, or there is no target of its group
 	Why    string      `json:"why"`
+	Seen   string      `json:"seen,omitempty"` // the values for which the step's condition does not hold
+}
+
+// Pruned are the rows of a proof for steps that were not tried because of what the
+// machine's counters and settings say.
+func Pruned(skipped []Skipped) (rows []search.Row) {
+	for _, s := range skipped {
+		if s.Seen == "" {
+			continue
+		}
+		w := Wish{Knob: knob.Entry{Facts: knob.Facts{Name: s.Step.Knob}}, Step: &s.Step}
+		row := search.Row{Knob: w.Knob.Name + stepOf(w), Verdict: search.NotTried, Why: s.Why}
+		if on := s.Target.String(); on != "" {
+			row.Why = on + ": " + s.Why
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // Profiles lists all profiles.
@@ -194,17 +215,21 @@ func (p Profile) Wishes(m knob.Machine, targets Targets) (wishes []Wish, skipped
 		}
 		found := len(on) == 1
 		for _, t := range on {
-			if _, err := entry.Get(m, t); step.On == Manifests && len(on) > 1 && verr.Code(err) == verr.Missing {
+			_, err := entry.Get(m, t)
+			if step.On == Manifests && len(on) > 1 && verr.Code(err) == verr.Missing {
 				continue // it is of another file
 			}
 			found = true
 			why := unmet(m, t, step.Needs, wishes)
-			w := Wish{}
+			w, seen := Wish{}, ""
+			if why == "" && err == nil {
+				why, seen = step.when(m, t)
+			}
 			if why == "" {
 				w, why = step.wish(m, entry, t)
 			}
 			if why != "" {
-				skip(t, why)
+				skipped = append(skipped, Skipped{Step: *step, Target: t, Why: why, Seen: seen})
 				continue
 			}
 			wishes = append(wishes, w)
@@ -214,6 +239,22 @@ func (p Profile) Wishes(m knob.Machine, targets Targets) (wishes []Wish, skipped
 		}
 	}
 	return wishes, skipped, nil
+}
+
+// Tries is how many changes the profile comes to at most on a path and on what is
+// named beside it, as far as that can be told before the path is there.
+func (p Profile) Tries(named Targets) (n int) {
+	ofPath := []Group{NICs, Tunnels, Veths, Machines, Pods}
+	for _, s := range p.Steps {
+		entry, err := knob.Find(s.Knob)
+		if err != nil || s.barred() != "" || entry.Never != "" || entry.Scope == knob.OfManifest {
+			continue
+		}
+		if slices.Contains(ofPath, s.On) || len(named.of(s.On)) > 0 {
+			n += max(1, len(s.Ladder))
+		}
+	}
+	return n
 }
 
 // barred says why a step is none for a program to take; empty: it is one.
@@ -227,20 +268,25 @@ func (s *Step) barred() string {
 	return ""
 }
 
+// when says why a step's condition does not hold, and the values that say so; "": it does.
+func (s *Step) when(m knob.Machine, t knob.Target) (why, seen string) {
+	if s.When.Holds == nil {
+		return "", ""
+	}
+	switch holds, seen, err := s.When.Holds(m, t); {
+	case err != nil:
+		return reason(err), ""
+	case !holds:
+		return "only when " + s.When.Text + "; found: " + seen, seen
+	}
+	return "", ""
+}
+
 // wish is what a step comes to on one target, or why to nothing.
 func (s *Step) wish(m knob.Machine, entry knob.Entry, t knob.Target) (Wish, string) {
 	now, err := entry.Get(m, t)
 	if err != nil {
 		return Wish{}, reason(err)
-	}
-	if s.When.Holds != nil {
-		holds, err := s.When.Holds(m, t)
-		if err != nil {
-			return Wish{}, reason(err)
-		}
-		if !holds {
-			return Wish{}, "only when " + s.When.Text
-		}
 	}
 	w := Wish{Knob: entry, Target: t, Value: s.Value, Step: s}
 	values := []string{s.Value}

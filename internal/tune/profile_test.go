@@ -9,6 +9,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -186,9 +187,9 @@ func TestWishesByCounters(t *testing.T) {
 		m := fixtureMachine(t, map[string]string{
 			"proc/net/softnet_stat": c.softnet, "proc/sys/net/core/netdev_max_backlog": c.backlog, "proc/sys/net/core/netdev_budget": "300\n",
 		})
-		holds, err := backlogDrops.Holds(m, knob.Target{})
-		if err != nil || holds != c.wanted {
-			t.Errorf("%+v: %v, %v", c, holds, err)
+		holds, seen, err := backlogDrops.Holds(m, knob.Target{})
+		if err != nil || holds != c.wanted || !strings.Contains(seen, "netdev_max_backlog "+strings.TrimSpace(c.backlog)) {
+			t.Errorf("%+v: %v, %q, %v", c, holds, seen, err)
 		}
 		wishes, skipped, err := p.Wishes(m, Targets{Host: true})
 		if err != nil {
@@ -196,6 +197,13 @@ func TestWishesByCounters(t *testing.T) {
 		}
 		if c.wanted != (len(wished(wishes, "net.backlog")) == 1) {
 			t.Errorf("%+v: wishes %+v, skipped %+v", c, wished(wishes, "net.backlog"), named(skipped, "net.backlog"))
+		}
+		pruned := Pruned(named(skipped, "net.backlog"))
+		if c.wanted != (len(pruned) == 0) {
+			t.Errorf("%+v: pruned %+v", c, pruned)
+		}
+		if !c.wanted && (pruned[0].Verdict != search.NotTried || !strings.Contains(pruned[0].Why, "0 of them, netdev_max_backlog 1000")) {
+			t.Errorf("pruned %+v", pruned)
 		}
 	}
 }

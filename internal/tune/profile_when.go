@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -17,18 +18,20 @@ const (
 // softnet is a condition on a column that is not zero, or on a setting that is
 // less than the kernel's own.
 func softnet(column int, text string, setting string, own int) Condition {
-	return Condition{Text: text, Holds: func(m knob.Machine, _ knob.Target) (bool, error) {
+	return Condition{Text: text, Holds: func(m knob.Machine, _ knob.Target) (bool, string, error) {
+		sum := uint64(0)
 		for line := range strings.Lines(m.Text("proc/net/softnet_stat")) {
 			fields := strings.Fields(line)
 			if len(fields) <= column {
 				continue
 			}
-			if n, err := strconv.ParseUint(fields[column], 16, 64); err == nil && n > 0 {
-				return true, nil
+			if n, err := strconv.ParseUint(fields[column], 16, 64); err == nil {
+				sum += n
 			}
 		}
-		now, err := strconv.Atoi(strings.TrimSpace(m.Text("proc/sys/net/core", setting)))
-		return err == nil && now < own, nil
+		value := strings.TrimSpace(m.Text("proc/sys/net/core", setting))
+		now, err := strconv.Atoi(value)
+		return sum > 0 || err == nil && now < own, fmt.Sprintf("%d of them, %s %s", sum, setting, value), nil
 	}}
 }
 
@@ -38,42 +41,42 @@ var (
 )
 
 // ringDrops holds where a device has counted packets that found no room.
-var ringDrops = Condition{Text: "the card dropped packets for lack of room (rx_missed_errors, rx_fifo_errors)", Holds: func(m knob.Machine, t knob.Target) (bool, error) {
+var ringDrops = Condition{Text: "the card dropped packets for lack of room (rx_missed_errors, rx_fifo_errors)", Holds: func(m knob.Machine, t knob.Target) (bool, string, error) {
 	place, err := t.Place()
 	if err != nil {
-		return false, err
+		return false, "", err
 	}
+	var seen []string
+	holds := false
 	for _, counter := range []string{"rx_missed_errors", "rx_fifo_errors"} {
 		v, err := m.Cells.Read(change.Cell{Store: "net", Place: place, Key: "statistics/" + counter})
 		if err != nil {
-			return false, err
+			return false, "", err
 		}
-		if strings.Trim(v.String(), "0\n") != "" {
-			return true, nil
-		}
+		holds = holds || strings.Trim(v.String(), "0\n") != ""
+		seen = append(seen, counter+" "+strings.TrimSpace(v.String()))
 	}
-	return false, nil
+	return holds, strings.Join(seen, ", "), nil
 }}
 
 // mirrorOn holds where a file has Kube-OVN copy all traffic.
-var mirrorOn = Condition{Text: "the mirror is on", Holds: func(m knob.Machine, t knob.Target) (bool, error) {
-	e, err := knob.Find("kubeovn.mirror")
-	if err != nil {
-		return false, err
-	}
-	r, err := e.Get(m, t)
-	return r.Value == "on", err
+var mirrorOn = Condition{Text: "the mirror is on", Holds: func(m knob.Machine, t knob.Target) (bool, string, error) {
+	value, err := valueOf("kubeovn.mirror", m, t)
+	return value == "on", "kubeovn.mirror " + value, err
 }}
 
 // encapsulated holds where a pool's packets go into tunnels.
-var encapsulated = Condition{Text: "the pool's packets go into a tunnel", Holds: func(m knob.Machine, t knob.Target) (bool, error) {
-	e, err := knob.Find("cal.encap")
+var encapsulated = Condition{Text: "the pool's packets go into a tunnel", Holds: func(m knob.Machine, t knob.Target) (bool, string, error) {
+	value, err := valueOf("cal.encap", m, t)
+	return strings.HasPrefix(value, "ipip") || strings.HasPrefix(value, "vxlan"), "cal.encap " + value, err
+}}
+
+// valueOf is what a knob of the table is now.
+func valueOf(name string, m knob.Machine, t knob.Target) (string, error) {
+	e, err := knob.Find(name)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	r, err := e.Get(m, t)
-	if err != nil {
-		return false, err
-	}
-	return strings.HasPrefix(r.Value, "ipip") || strings.HasPrefix(r.Value, "vxlan"), nil
-}}
+	return r.Value, err
+}

@@ -84,8 +84,8 @@ func TestProofFindsWhatHelpsAndLeavesNothing(t *testing.T) {
 	if err != nil || !slices.Equal(got.Set, []string{"a=good"}) || len(got.Keep) != 1 {
 		t.Fatalf("set %q, kept %d, error %v", got.Set, len(got.Keep), err)
 	}
-	if len(got.Unfit) != 1 || got.Unfit[0] != (Unfit{"d=4", "it is so already"}) {
-		t.Errorf("unfit %+v", got.Unfit)
+	if r := got.Rows[len(got.Rows)-1]; len(got.Rows) != 4 || r.Knob != "d=4" || r.Verdict != search.NotTried || r.Why != "it is so already" {
+		t.Errorf("rows %+v", got.Rows)
 	}
 	if e := got.Confirm[0]; e.Metric != "latency" || e.Hi > 0.55 || e.Lo < 0.45 {
 		t.Errorf("confirmed %+v", got.Confirm)
@@ -236,7 +236,7 @@ func TestProofOfRefusedValue(t *testing.T) {
 		return nil
 	}
 	got, err := s.proof(s.open(t), weigh(s, fast), candidate("a", "good"), candidate("b", "2")).Do(t.Context())
-	if err != nil || len(got.Unfit) != 1 || !strings.Contains(got.Unfit[0].Why, "not here") || !slices.Equal(got.Set, []string{"a=good"}) {
+	if err != nil || got.Rows[1].Verdict != search.NotTried || !strings.Contains(got.Rows[1].Why, "not here") || !slices.Equal(got.Set, []string{"a=good"}) {
 		t.Errorf("%+v, error %v", got, err)
 	}
 }
@@ -368,7 +368,7 @@ func TestProofEndsWhereNothingCanBeTakenBack(t *testing.T) {
 	both.Wishes = append(both.Wishes, wish("c", "no such word"))
 	g := weigh(s, fast)
 	got, err := s.proof(s.open(t), g, both, candidate("a", "good")).Do(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "stuck") || g.n != 0 || len(got.Unfit) != 0 {
-		t.Errorf("error %v after %d measurements, unfit %+v", err, g.n, got.Unfit)
+	if err == nil || !strings.Contains(err.Error(), "stuck") || g.n != 0 || len(got.Rows) != 0 {
+		t.Errorf("error %v after %d measurements, rows %+v", err, g.n, got.Rows)
 	}
 }

@@ -46,13 +46,13 @@ var settling = map[string]time.Duration{
 const shortSettling = 2 * time.Millisecond
 
 // prepare sets each candidate once, sees that it takes effect, and takes it back.
-// It gives the candidates that can be switched, and why the others cannot. Error: one
+// It gives the candidates that can be switched, and rows that say why the others cannot. Error: one
 // could not be taken back.
-func prepare(ctx context.Context, j *journal.Journal, tx *journal.Tx, m knob.Machine, all []Candidate) (*switches, []Candidate, []Unfit, error) {
+func prepare(ctx context.Context, j *journal.Journal, tx *journal.Tx, m knob.Machine, all []Candidate) (*switches, []Candidate, []search.Row, error) {
 	s := &switches{tx: tx}
 	shared := sharedCells(m, all)
 	var fit []Candidate
-	var unfit []Unfit
+	var unfit []search.Row
 	for _, c := range all {
 		if err := ctx.Err(); err != nil {
 			return s, nil, nil, err
@@ -63,11 +63,11 @@ func prepare(ctx context.Context, j *journal.Journal, tx *journal.Tx, m knob.Mac
 			return s, nil, nil, fmt.Errorf("take %s back: %w", c.Name, err)
 		}
 		if err == nil && len(entries) == 0 {
-			unfit = append(unfit, Unfit{c.Name, "it is so already"})
+			unfit = append(unfit, search.Row{Knob: c.Name, Verdict: search.NotTried, Why: "it is so already"})
 			continue
 		}
 		if err != nil {
-			unfit = append(unfit, Unfit{c.Name, reason(err)})
+			unfit = append(unfit, search.Row{Knob: c.Name, Verdict: search.NotTried, Why: reason(err)})
 			continue
 		}
 		n := len(fit)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/tune"
 )
@@ -14,6 +16,7 @@ import (
 type Prove struct {
 	Gauge   *compare.Gauge
 	Seed    uint64
+	Pair    time.Duration // that measuring two states takes, about
 	session *compare.Session
 }
 
@@ -32,6 +35,15 @@ func ProveRequest(path, wire string) compare.Request {
 	}
 }
 
+// PairTime is how long the measurements of two states will take, about.
+func PairTime(q compare.Request) (time.Duration, error) {
+	plan, err := q.Plan()
+	if err != nil {
+		return 0, err
+	}
+	return 2 * experiment.Duration(plan, compare.Slow()), nil
+}
+
 // OpenProve raises the lab.
 func OpenProve(ctx context.Context, q compare.Request, h compare.Host) (*Prove, error) {
 	if q.Seed == 0 {
@@ -48,7 +60,7 @@ func OpenProve(ctx context.Context, q compare.Request, h compare.Host) (*Prove, 
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	return &Prove{Gauge: g, Seed: q.Seed, session: s}, nil
+	return &Prove{Gauge: g, Seed: q.Seed, Pair: 2 * g.Foretold(), session: s}, nil
 }
 
 // Close takes the lab down.

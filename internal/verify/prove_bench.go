@@ -31,6 +31,11 @@ type Proofs struct {
 	LastCPU int
 	Guest   bool // this is a virtual machine of ours: faults of the whole machine may be planted
 
+	// Record is a file to which each proof is added when it is finished. Those that it
+	// holds count, and are not made again. Empty: there is none.
+	Record string
+	Build  string // of the program: proofs of another one do not count
+
 	Journal *journal.Journal
 	Machine knob.Machine
 }
@@ -48,14 +53,17 @@ const (
 
 // Counts are what came out of proofs.
 type Counts struct {
-	Hits, Misses int // faults whose mending was kept, or was not
-	Alarms       int // placebos that were kept
-	Placebos     int // that were judged
-	Refused      int // proofs that the gate refused: misses, too
+	Hits     int `json:"hits"`     // faults whose mending was kept
+	Misses   int `json:"misses"`   // and was not
+	Alarms   int `json:"alarms"`   // placebos that were kept
+	Placebos int `json:"placebos"` // that were judged
+	Untried  int `json:"untried"`  // placebos that were not
+	Refused  int `json:"refused"`  // proofs that the gate refused: misses, too
 }
 
 func (c *Counts) add(o Counts) {
-	c.Hits, c.Misses, c.Alarms, c.Placebos, c.Refused = c.Hits+o.Hits, c.Misses+o.Misses, c.Alarms+o.Alarms, c.Placebos+o.Placebos, c.Refused+o.Refused
+	c.Hits, c.Misses, c.Refused = c.Hits+o.Hits, c.Misses+o.Misses, c.Refused+o.Refused
+	c.Alarms, c.Placebos, c.Untried = c.Alarms+o.Alarms, c.Placebos+o.Placebos, c.Untried+o.Untried
 }
 
 // Check makes the proofs, prints each on w, and holds the counts against the bars.
@@ -67,18 +75,25 @@ func (c Proofs) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	if c.Repeat < 1 {
 		return verr.New(verr.Usage, fmt.Sprintf("cannot repeat proofs %d times", c.Repeat), "there is nothing to count", "ask for at least one")
 	}
-	var all Counts
-	start := time.Now()
+	r, err := c.openRecord()
+	if err != nil {
+		return err
+	}
 	for _, f := range faults {
 		fmt.Fprintf(w, "%s: %s\n", f.Name, f.Title)
-		counts, err := c.fault(ctx, w, h, f)
-		all.add(counts)
-		if err != nil {
+		for _, before := range r.done[f.Name] {
+			fmt.Fprintln(w, before.line(c.Repeat)+" (recorded)")
+		}
+		if len(r.done[f.Name]) >= c.Repeat {
+			continue
+		}
+		if err := c.fault(ctx, w, h, f, r); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(w, "\n%d proofs in %s, each at most %s\nhits: %d, misses: %d (%d of them refused as too noisy), false alarms: %d of %d placebos\n",
-		len(faults)*c.Repeat, time.Since(start).Round(time.Second), c.Budget, all.Hits, all.Misses, all.Refused, all.Alarms, all.Placebos)
+	all, n, took := r.sum(faults)
+	fmt.Fprintf(w, "\n%d proofs in %s, each at most %s\nhits: %d, misses: %d (%d of them refused as too noisy), false alarms: %d of %d placebos that were judged; %d were not tried\n",
+		n, took.Round(time.Second), c.Budget, all.Hits, all.Misses, all.Refused, all.Alarms, all.Placebos, all.Untried)
 	return conclude(w, "proofs do not hold what they promise", []bar{
 		{fmt.Sprintf("faults mended: %d of %d, at least %.0f %%", all.Hits, all.Hits+all.Misses, 100*minKept),
 			float64(all.Hits) >= minKept*float64(all.Hits+all.Misses)},
@@ -106,32 +121,39 @@ func (c Proofs) faults() (faults []Fault, err error) {
 	return faults, nil
 }
 
-// fault makes the proofs of one fault, in one lab.
-func (c Proofs) fault(ctx context.Context, w io.Writer, h compare.Host, f Fault) (counts Counts, err error) {
+// fault makes those proofs of one fault that are missing, in one lab.
+func (c Proofs) fault(ctx context.Context, w io.Writer, h compare.Host, f Fault, r *record) (err error) {
 	q := ProveRequest(f.Path, f.Wire)
 	q.Seed, q.Command = c.Seed, []string{"venturi", "verify", "proofs"}
 	p, err := OpenProve(ctx, q, h)
 	if err != nil {
-		return counts, err
+		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 	targets, err := p.Targets(tune.Targets{Host: f.OfMachine})
 	if err != nil {
-		return counts, err
+		return err
 	}
 	seeds := rand.New(rand.NewPCG(c.Seed, 3))
 	for i := range c.Repeat {
+		seed := seeds.Uint64()
+		if i < len(r.done[f.Name]) {
+			continue
+		}
 		start := time.Now()
-		proved, err := c.proof(ctx, p, f, targets, seeds.Uint64())
+		proved, err := c.proof(ctx, p, f, targets, seed)
 		var noisy *search.NoisyError
 		if err != nil && !errors.As(err, &noisy) {
-			return counts, err
+			return err
 		}
-		one := countOf(proved, noisy != nil)
-		counts.add(one)
-		fmt.Fprintf(w, "%3d/%d  %s  %s\n", i+1, c.Repeat, time.Since(start).Round(time.Second), tell(proved, noisy))
+		one := Finished{Build: c.Build, Fault: f.Name, Budget: c.Budget, MDE: c.MDE, Seed: c.Seed, Nth: i, At: start.UTC(), Took: time.Since(start),
+			Counts: countOf(proved, noisy != nil), Told: tell(proved, noisy)}
+		fmt.Fprintln(w, one.line(c.Repeat))
+		if err := r.add(one); err != nil {
+			return err
+		}
 	}
-	return counts, nil
+	return nil
 }
 
 // proof plants the fault, proves, and takes the fault back.
@@ -170,7 +192,7 @@ func (c Proofs) proof(ctx context.Context, p *Prove, f Fault, targets tune.Targe
 	candidates = append(candidates, tune.Candidate{Name: mendName, Wishes: good})
 	return tune.Proof{
 		Journal: c.Journal, Machine: c.Machine, Gauge: p.Gauge, Metrics: tune.Metrics("balanced"), Candidates: candidates,
-		Options: search.Options{Seed: seed, Budget: c.Budget, Now: time.Now, MDE: c.MDE},
+		Options: search.Options{Seed: seed, Budget: c.Budget, Now: time.Now, Each: p.Pair, MDE: c.MDE},
 	}.Do(ctx)
 }
 
@@ -188,6 +210,10 @@ func countOf(p *tune.Proved, refused bool) (c Counts) {
 		if row.Knob == mendName {
 			continue
 		}
+		if row.Verdict == search.NotTried {
+			c.Untried++
+			continue
+		}
 		c.Placebos++
 		if row.Verdict == search.Proven {
 			c.Alarms++
@@ -203,27 +229,37 @@ func tell(p *tune.Proved, noisy *search.NoisyError) string {
 	}
 	parts := []string{fmt.Sprintf("%d pairs, kept: %s", p.Pairs, strings.Join(p.Set, ", "))}
 	for _, row := range p.Rows {
-		if row.Knob != mendName {
-			continue
-		}
-		parts = append(parts, fmt.Sprintf("%s %s", row.Verdict, row.For))
-		for _, e := range row.Effects {
-			text := fmt.Sprintf("%s %.3f", e.Metric, e.Value)
-			if !e.Open {
-				text += fmt.Sprintf(" [%.3f, %.3f]", e.Lo, e.Hi)
-			}
-			parts = append(parts, text)
+		switch {
+		case row.Verdict == search.NotTried:
+			parts = append(parts, row.Knob+" not tried: "+row.Why)
+		case row.Knob == mendName:
+			parts = append(parts, strings.TrimSpace(fmt.Sprintf("%s %s", row.Verdict, row.For)))
+			parts = append(parts, effectsOf(row.Effects, "")...)
+		case row.Verdict == search.Proven:
+			parts = append(parts, "FALSE ALARM "+row.Knob+": "+strings.Join(effectsOf(row.Effects, row.For), ""))
 		}
 	}
 	if p.Why != "" {
 		parts = append(parts, p.Why)
-	}
-	for _, u := range p.Unfit {
-		parts = append(parts, u.Name+" not tried: "+u.Why)
 	}
 	var noise []string
 	for _, n := range p.Noise {
 		noise = append(noise, fmt.Sprintf("%s %.1f", n.Metric, 100*math.Abs(n.MDE)))
 	}
 	return strings.Join(parts, "; ") + "; smallest effects, %: " + strings.Join(noise, " ")
+}
+
+// effectsOf prints effects with their intervals: that on one metric, or all.
+func effectsOf(all []search.Effect, metric string) (texts []string) {
+	for _, e := range all {
+		if metric != "" && e.Metric != metric {
+			continue
+		}
+		text := fmt.Sprintf("%s %.3f", e.Metric, e.Value)
+		if !e.Open {
+			text += fmt.Sprintf(" [%.3f, %.3f]", e.Lo, e.Hi)
+		}
+		texts = append(texts, text)
+	}
+	return texts
 }

@@ -133,9 +133,9 @@ func TestProofsRefuse(t *testing.T) {
 }
 
 func TestCountOfProofs(t *testing.T) {
-	rows := []search.Row{{Knob: mendName, Verdict: search.Proven}, {Knob: "a", Verdict: search.Proven}, {Knob: "b", Verdict: search.NotShown}}
+	rows := []search.Row{{Knob: mendName, Verdict: search.Proven}, {Knob: "a", Verdict: search.Proven}, {Knob: "b", Verdict: search.NotShown}, {Knob: "c", Verdict: search.NotTried}}
 	got := countOf(&tune.Proved{Result: &search.Result{Rows: rows, Set: []string{"a", mendName}}}, false)
-	if want := (Counts{Hits: 1, Alarms: 1, Placebos: 2}); got != want {
+	if want := (Counts{Hits: 1, Alarms: 1, Placebos: 2, Untried: 1}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got, want := countOf(nil, true), (Counts{Misses: 1, Refused: 1}); got != want {
