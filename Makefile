@@ -14,7 +14,8 @@ SOURCES := go.mod go.sum $(shell find cmd internal result studies -name '*.go' -
 # What the tests drive beside our own code: PROGRAM:PACKAGE.
 TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2 /usr/sbin/ovs-vswitchd:openvswitch-switch \
 	/usr/bin/ovn-northd:ovn-central /usr/bin/ovn-controller:ovn-host /usr/sbin/bird:bird2 \
-	qemu-system-x86_64:qemu-system-x86 /usr/sbin/modprobe:kmod
+	qemu-system-x86_64:qemu-system-x86 /usr/sbin/modprobe:kmod \
+	clang:clang llvm-strip:llvm /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev
 
 # Kernels for tests in virtual machines: one that most of these run under, and
 # one that has all that any path is made of. TEST_KERNELS are those of the matrix.
@@ -33,7 +34,7 @@ test: setup-test bin/venturi ## lint and run every test, the privileged ones inc
 	$(SUDO) bin/venturi kernel fetch $(KERNELS)
 	GO=$(GO) scripts/test
 
-test-kernels: setup-test bin/venturi ## run the whole suite of paths under several kernels (about 15 minutes each; TEST_KERNELS='...')
+test-kernels: setup-test bin/venturi ## run the knobs of devices and the whole suite of paths under several kernels (about 20 minutes each; TEST_KERNELS='...')
 	$(SUDO) bin/venturi kernel fetch $(sort $(KERNELS) $(TEST_KERNELS))
 	GO=$(GO) scripts/test-kernels $(TEST_KERNELS)
 
@@ -63,7 +64,7 @@ dist: setup ## build one static binary, dist/venturi
 lint: setup ## gofmt, go vet, staticcheck
 	GO=$(GO) scripts/lint
 
-generate: setup ## write generated code anew (needs protoc)
+generate: setup ## write generated code anew (needs protoc, clang 14 and libbpf's headers)
 	$(GO) generate ./...
 
 # Runs of each fuzz test, or a time: 20s.

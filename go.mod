@@ -2,6 +2,8 @@ module github.com/venturi-net/venturi
 
 go 1.26.0
 
+tool github.com/cilium/ebpf/cmd/bpf2go
+
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/cavaliergopher/cpio v1.0.1

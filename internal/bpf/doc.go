@@ -1,0 +1,7 @@
+// Package bpf holds the programs that run in the kernel, as C in src, and what
+// is made of them. Building Venturi needs no compiler for them: the objects are
+// committed, and a test makes them again and compares.
+package bpf
+
+//go:generate go tool bpf2go -target bpfel -go-package bpf -type pin -type counter -cflags "-O2 -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu" vxlan src/vxlan.c
+//go:generate go tool bpf2go -target bpfel -go-package bpf -type pin -type counter -cflags "-O2 -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu" routed src/routed.c

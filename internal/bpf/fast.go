@@ -1,0 +1,97 @@
+package bpf
+
+import (
+	"encoding/binary"
+
+	"github.com/cilium/ebpf"
+)
+
+// What programs and daemon share, as src/state.h has it; addresses and ports are
+// in network order, as they are on the wire.
+type (
+	// FlowKey is a flow as its pod sees it.
+	FlowKey = vxlanFlowKey
+	// Flow is what is known of one.
+	Flow = vxlanFlow
+	// Pod is what is known of a pod, by the index of its device on the machine.
+	Pod = vxlanPod
+	// PodKey says where a pod's address is looked up.
+	PodKey = vxlanPodKey
+	// Peer is a next hop, and what is put in front of packets that go there.
+	Peer = vxlanPeer
+	// HopKey is a next hop as the network itself addresses it: a device and a MAC.
+	HopKey = vxlanHopKey
+	// Hop leads from there to the peer.
+	Hop = vxlanHop
+	// Counter counts packets for one reason, on one core.
+	Counter = vxlanCounter
+	// Pin asks the daemon to make conntrack's entry fit for a flow.
+	Pin = vxlanPin
+)
+
+// Fast is a fast path in the kernel: its programs, not yet attached, and its
+// tables.
+type Fast struct {
+	FromPod  *ebpf.Program `ebpf:"from_pod"`  // on a pod's device: what the pod sends
+	ToPod    *ebpf.Program `ebpf:"to_pod"`    // there: what the network gives to the pod
+	FromWire *ebpf.Program `ebpf:"from_wire"` // on the wire: what comes from peers
+	ToPeer   *ebpf.Program `ebpf:"to_peer"`   // where the network itself sends to peers
+
+	Flows  *ebpf.Map `ebpf:"flows"`  // FlowKey: Flow
+	Pods   *ebpf.Map `ebpf:"pods"`   // index of a device: Pod
+	PodAt  *ebpf.Map `ebpf:"pod_at"` // PodKey: index of a device
+	Peers  *ebpf.Map `ebpf:"peers"`  // number: Peer
+	Hops   *ebpf.Map `ebpf:"hops"`   // HopKey: Hop
+	Counts *ebpf.Map `ebpf:"counts"` // Count: Counter, by core
+	Pins   *ebpf.Map `ebpf:"pins"`   // ring of Pin
+
+	Epoch    *ebpf.Variable `ebpf:"epoch"`    // uint32, of policy: to be raised when rules change
+	Tick     *ebpf.Variable `ebpf:"tick"`     // uint32, to be raised once a second or so
+	Deadline *ebpf.Variable `ebpf:"deadline"` // uint64, jiffies: at it, everything goes slow
+}
+
+// NewVXLAN loads the fast path of an overlay whose tunnels have a UDP port.
+func NewVXLAN(port uint16) (*Fast, error) {
+	spec, err := loadVxlan()
+	if err != nil {
+		return nil, err
+	}
+	if err := spec.Variables["port"].Set(swap(port)); err != nil {
+		return nil, err
+	}
+	return load(spec)
+}
+
+// NewRouted loads the fast path of a network without tunnels.
+func NewRouted() (*Fast, error) {
+	spec, err := loadRouted()
+	if err != nil {
+		return nil, err
+	}
+	return load(spec)
+}
+
+func load(spec *ebpf.CollectionSpec) (*Fast, error) {
+	f := new(Fast)
+	return f, spec.LoadAndAssign(f, nil)
+}
+
+// Close lets go of programs and tables. What is attached or pinned stays.
+func (f *Fast) Close() {
+	for _, c := range []interface{ Close() error }{f.FromPod, f.ToPod, f.FromWire, f.ToPeer,
+		f.Flows, f.Pods, f.PodAt, f.Peers, f.Hops, f.Counts, f.Pins} {
+		_ = c.Close() // a descriptor: what is behind it lives as long as others have it
+	}
+}
+
+// swap gives a number of this machine as the network writes it.
+func swap(n uint16) uint16 { return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, n)) }
+
+// The kinds have the same layouts, or this does not compile.
+var (
+	_ = vxlanFlow(routedFlow{})
+	_ = vxlanFlowKey(routedFlowKey{})
+	_ = vxlanPod(routedPod{})
+	_ = vxlanPeer(routedPeer{})
+	_ = vxlanHop(routedHop{})
+)

@@ -1,0 +1,90 @@
+package bpf
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+)
+
+// Outer says what an overlay puts around packets for one peer.
+type Outer struct {
+	From, To           net.HardwareAddr // on the wire
+	Local, Remote      netip.Addr       // IPv4
+	DSCP, TTL          uint8
+	DontFragment       bool
+	Port               uint16 // UDP, of the tunnel
+	VNI                uint32
+	InnerFrom, InnerTo net.HardwareAddr // of the tunnel's devices
+}
+
+// Lengths of headers, bytes.
+const (
+	ethLen   = 14
+	ipLen    = 20
+	udpLen   = 8
+	vxlanLen = 8
+)
+
+// VXLANPeer is a peer behind a tunnel: epoch is not 0, device the index of that on
+// the wire, and size that of the largest IP packet that goes through whole, bytes.
+func VXLANPeer(epoch, device, size uint32, o Outer) Peer {
+	p := Peer{Epoch: epoch, Ifindex: device, Size: size, Local: word(o.Local), Remote: word(o.Remote)}
+	h := ethernet(make([]byte, 0, 8*len(p.Header)), o.From, o.To)
+	h = append(h, 4<<4|ipLen/4, o.DSCP<<2, 0, 0, 0, 0, 0, 0, o.TTL, 17 /* UDP */, 0, 0)
+	if o.DontFragment {
+		h[ethLen+6] |= 0x40
+	}
+	h = append(append(h, o.Local.AsSlice()...), o.Remote.AsSlice()...)
+	h = append(h, 0, 0) // the source port is the flow's
+	h = binary.BigEndian.AppendUint16(h, o.Port)
+	h = append(h, 0, 0, 0, 0) // the length is the packet's; no checksum
+	h = append(h, 8, 0, 0, 0) // the VNI holds
+	h = binary.BigEndian.AppendUint32(h, o.VNI<<8)
+	h = ethernet(h, o.InnerFrom, o.InnerTo)
+	for i := 0; i < ipLen; i += 2 {
+		p.Sum += uint32(binary.NativeEndian.Uint16(h[ethLen+i:]))
+	}
+	p.fill(h)
+	return p
+}
+
+// RoutedPeer is a peer that packets go to as they are.
+func RoutedPeer(epoch, device, size uint32, from, to net.HardwareAddr) Peer {
+	p := Peer{Epoch: epoch, Ifindex: device, Size: size}
+	p.fill(ethernet(nil, from, to))
+	return p
+}
+
+// NewPod is a pod: epoch is not 0, and the pod sees packets come from gateway.
+func NewPod(epoch, tenant uint32, addr netip.Addr, mac, gateway net.HardwareAddr) Pod {
+	p := Pod{Epoch: epoch, Tenant: tenant, Addr: word(addr)}
+	h := ethernet(nil, gateway, mac)
+	for i := range p.Header {
+		p.Header[i] = binary.NativeEndian.Uint16(h[2*i:])
+	}
+	return p
+}
+
+func (p *vxlanPeer) fill(header []byte) {
+	header = append(header, make([]byte, 8*len(p.Header)-len(header))...)
+	for i := range p.Header {
+		p.Header[i] = binary.NativeEndian.Uint64(header[8*i:])
+	}
+}
+
+// ethernet appends a header for IPv4.
+func ethernet(b []byte, from, to net.HardwareAddr) []byte {
+	return append(append(append(b, to...), from...), 0x08, 0x00)
+}
+
+// word is an IPv4 address as it is on the wire.
+func word(a netip.Addr) uint32 { return binary.NativeEndian.Uint32(a.AsSlice()) }
+
+// NewFlowKey is the key of a flow; the tenant is its VNI, or 0.
+func NewFlowKey(tenant uint32, protocol uint8, local, remote netip.AddrPort) FlowKey {
+	return FlowKey{
+		TenantProto: tenant<<8 | uint32(protocol),
+		Local:       word(local.Addr()), Remote: word(remote.Addr()),
+		LocalPort: swap(local.Port()), RemotePort: swap(remote.Port()),
+	}
+}

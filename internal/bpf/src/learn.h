@@ -1,0 +1,152 @@
+/* How a flow comes to be carried: the network itself has forwarded it, both
+ * ways, under the rules of now.
+ *
+ * A packet that goes the slow way is stamped with the epoch of policy in which
+ * it set out. Where the network hands it on, behind all of its rules, a second
+ * program reads the stamp: of the epoch of now, it is a verdict of the rules of
+ * now. The stamp is skb->tc_index, which nothing between the two looks at. */
+#pragma once
+#include "packet.h"
+#include "track.h"
+
+#define STAMPED 0x8000
+#define STAMP_MASK 0x7fff
+
+static __always_inline void stamp(struct __sk_buff *skb)
+{
+	skb->tc_index = STAMPED | (epoch & STAMP_MASK);
+}
+
+/* The packet set out in the epoch of now. */
+static __always_inline int stamped(struct __sk_buff *skb, __u32 now)
+{
+	return skb->tc_index == (STAMPED | (now & STAMP_MASK));
+}
+
+/* Flows that are not known yet, by hash: how many packets of each were sent. What
+ * shares a slot starts anew, so a flow that sends little never costs an entry. */
+#define CANDIDATES 4096
+
+struct candidate {
+	__u32 tag, packets;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, CANDIDATES);
+	__type(key, __u32);
+	__type(value, struct candidate);
+} candidates SEC(".maps");
+
+static __always_inline __u32 hash(const struct flow_key *k)
+{
+	__u32 h = k->local ^ (k->remote * 0x9e3779b1);
+
+	h ^= ((__u32)k->local_port << 16 | k->remote_port) * 0x85ebca6b;
+	h ^= k->tenant_proto;
+	h ^= h >> 15;
+	h *= 0x2c1b3c6d;
+	return h ^ h >> 12;
+}
+
+/* A packet of an unknown flow sets out: from the n-th on, it is stamped. */
+static __always_inline void consider(struct __sk_buff *skb, const struct flow_key *k)
+{
+	__u32 tag = hash(k), slot = tag % CANDIDATES;
+	struct candidate *c = bpf_map_lookup_elem(&candidates, &slot);
+
+	if (!c)
+		return;
+	if (c->tag != tag) {
+		c->tag = tag;
+		c->packets = 0;
+	}
+	if (++c->packets >= learn_after)
+		stamp(skb);
+}
+
+/* Both ways were seen in this epoch: from now on it is carried. */
+static __always_inline void promote(struct flow *f, __u32 now)
+{
+	if (f->seen_out == now && f->seen_in == now)
+		f->epoch = now;
+}
+
+/* The network forwards a packet of a pod to a peer: behind its rules, in front
+ * of what it puts around the packet. */
+static __always_inline int learn_out(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct hop_key via = {.ifindex = skb->ifindex};
+	__u32 now = epoch, *device;
+	struct flow fresh = {};
+	struct pod_key at = {};
+	struct flow *f;
+	struct parsed p;
+	struct peer *peer;
+	struct pod *pod;
+	struct hop *to;
+
+	if (!stamped(skb, now))
+		return NEXT;
+	skb->tc_index = 0;
+	if (data + ETH_HLEN > end || skb->protocol != bpf_htons(ETH_P_IP) || parse(data + ETH_HLEN, end, OUT, &p) || p.flags)
+		return NEXT;
+	__builtin_memcpy(via.mac, data, MAC_LEN);
+	to = bpf_map_lookup_elem(&hops, &via);
+	if (!to)
+		return NEXT;
+	at.tenant = to->tenant;
+	at.addr = p.key.local;
+	device = bpf_map_lookup_elem(&pod_at, &at);
+	if (!device)
+		return NEXT;
+	pod = bpf_map_lookup_elem(&pods, device);
+	peer = bpf_map_lookup_elem(&peers, &to->peer);
+	if (!pod || !peer || !pod->epoch || !peer->epoch)
+		return NEXT;
+	p.key.tenant_proto |= to->tenant << 8;
+	f = bpf_map_lookup_elem(&flows, &p.key);
+	if (!f) {
+		fresh.port = bpf_htons(49152 + (hash(&p.key) & 16383));
+		bpf_map_update_elem(&flows, &p.key, &fresh, BPF_NOEXIST);
+		f = bpf_map_lookup_elem(&flows, &p.key);
+		if (!f)
+			return NEXT;
+	}
+	f->epoch = 0; /* nobody carries it while it is changed */
+	f->pod = *device;
+	f->pod_epoch = pod->epoch;
+	f->peer = to->peer;
+	f->peer_epoch = peer->epoch;
+	f->used = tick;
+	f->seen_out = now;
+	promote(f, now);
+	return NEXT;
+}
+
+/* The network hands a packet to a pod, behind all of its rules. */
+static __always_inline int learn_in(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	__u32 now = epoch, device = skb->ifindex;
+	struct parsed p;
+	struct flow *f;
+	struct pod *pod;
+
+	if (!stamped(skb, now))
+		return NEXT;
+	skb->tc_index = 0;
+	if (data + ETH_HLEN > end || skb->protocol != bpf_htons(ETH_P_IP) || parse(data + ETH_HLEN, end, IN, &p) || p.flags)
+		return NEXT;
+	pod = bpf_map_lookup_elem(&pods, &device);
+	if (!pod || !pod->epoch)
+		return NEXT;
+	p.key.tenant_proto |= pod->tenant << 8;
+	f = bpf_map_lookup_elem(&flows, &p.key);
+	if (f && tracked_well(skb, &p.key, f)) {
+		f->seen_in = now;
+		promote(f, now);
+	}
+	return NEXT;
+}

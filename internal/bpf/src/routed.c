@@ -1,0 +1,73 @@
+//go:build ignore
+
+/* The fast path of a network that routes pods' packets as they are: four
+ * programs, as in vxlan.c, without headers around. What the network forwards by
+ * itself leaves by the wire too, so it is there that flows out are learned. */
+#include "carry.h"
+
+SEC("tc/from_pod")
+int from_pod(struct __sk_buff *skb)
+{
+	struct carried c;
+	__u16 *eth;
+	const __u16 *header;
+	int why = find_out(skb, &c), i;
+
+	if (why)
+		return slow(skb, why);
+	eth = (void *)(long)skb->data;
+	if ((void *)eth + ETH_HLEN + IP_LEN > (void *)(long)skb->data_end)
+		return NEXT; /* cannot be: these bytes were read above */
+	header = (void *)c.peer->header;
+#pragma unroll
+	for (i = 0; i < ETH_HLEN / 2; i++)
+		eth[i] = header[i];
+	hop((void *)eth + ETH_HLEN);
+	return carry(skb, c.flow, CARRIED_OUT, bpf_redirect(c.peer->ifindex, 0));
+}
+
+/* The packet comes from the machine that is the way to its sender. */
+static __always_inline int from_peer(const __u16 *eth, const struct carried *c)
+{
+	const __u16 *them = (void *)c->peer->header;
+
+	return eth[3] == them[0] && eth[4] == them[1] && eth[5] == them[2] ? 0 : SLOW_SOURCE;
+}
+
+SEC("tc/from_wire")
+int from_wire(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct carried c;
+	int why;
+
+	skb->tc_index = 0; /* only we stamp */
+	if (data + ETH_HLEN + IP_LEN + UDP_LEN > end || skb->protocol != bpf_htons(ETH_P_IP) || skb->pkt_type != PACKET_FOR_US)
+		return NEXT;
+	if (!alive())
+		return slow(skb, SLOW_NO_DAEMON);
+	why = find_in(skb, ETH_HLEN, 0, &c);
+	if (why == SLOW_UNKNOWN)
+		return NEXT; /* of the machine itself, as like as not */
+	if (!why)
+		why = from_peer(data, &c);
+	if (why)
+		return slow(skb, why);
+	deliver(data, c.pod);
+	hop(data + ETH_HLEN);
+	return carry(skb, c.flow, CARRIED_IN, bpf_redirect_peer(c.flow->pod, 0));
+}
+
+SEC("tc/to_peer")
+int to_peer(struct __sk_buff *skb)
+{
+	return learn_out(skb);
+}
+
+SEC("tc/to_pod")
+int to_pod(struct __sk_buff *skb)
+{
+	return learn_in(skb);
+}
+
+char __license[] SEC("license") = "GPL";

@@ -1,0 +1,88 @@
+/* What connection tracking knows of a packet that it let pass. The kernel hangs
+ * its entry on the packet itself; a packet without one is not tracked here. */
+#pragma once
+#include <bpf/bpf_core_read.h>
+#include "state.h"
+
+/* Of the kernel's structures, what is read: where it is, BTF says. */
+struct sk_buff___here {
+	unsigned long _nfct;
+} __attribute__((preserve_access_index));
+
+struct ip_ct_tcp___here {
+	__u8 state;
+} __attribute__((preserve_access_index));
+
+struct nf_conn {
+	struct {
+		__u16 id;
+	} __attribute__((preserve_access_index)) zone;
+	unsigned long status;
+	struct {
+		struct ip_ct_tcp___here tcp;
+	} __attribute__((preserve_access_index)) proto;
+} __attribute__((preserve_access_index));
+
+extern void *bpf_cast_to_kern_ctx(void *obj) __ksym;
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
+
+#define NFCT_INFO 7 /* the lower bits say which way a packet goes */
+
+/* enum ip_conntrack_status */
+#define SEEN_REPLY (1 << 1)
+#define CONFIRMED (1 << 3)
+#define SRC_NAT (1 << 4)
+#define DST_NAT (1 << 5)
+#define DYING (1 << 9)
+
+#define TCP_ESTABLISHED_STATE 3 /* enum tcp_conntrack */
+
+/* A flow that is tracked, and must be pinned before it can be carried. */
+struct pin {
+	struct flow_key key;
+	__u32 track;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 18);
+} pins SEC(".maps");
+
+const struct pin *pin_layout __attribute__((unused)); /* tells BTF of it */
+
+static __always_inline void ask_pin(const struct flow_key *k, __u32 track)
+{
+	struct pin *pin = bpf_ringbuf_reserve(&pins, sizeof(*pin), 0);
+
+	if (!pin)
+		return; /* the next packet asks again */
+	pin->key = *k;
+	pin->track = track;
+	bpf_ringbuf_submit(pin, 0);
+}
+
+/* The flow is established both ways and nobody translates its addresses, as far
+ * as connection tracking goes; where it goes nowhere, it has no say. */
+static __always_inline int tracked_well(struct __sk_buff *ctx, const struct flow_key *k, struct flow *f)
+{
+	struct sk_buff___here *skb = bpf_cast_to_kern_ctx(ctx);
+	unsigned long nfct = BPF_CORE_READ(skb, _nfct);
+	struct nf_conn *ct = (void *)(nfct & ~(unsigned long)NFCT_INFO);
+	unsigned long status;
+	__u32 track;
+
+	if (!ct)
+		return 1;
+	status = BPF_CORE_READ(ct, status);
+	if ((status & (SEEN_REPLY | CONFIRMED)) != (SEEN_REPLY | CONFIRMED) || status & (SRC_NAT | DST_NAT | DYING))
+		return 0;
+	if (BPF_CORE_READ(ct, zone.id) != 0)
+		return 0;
+	if ((k->tenant_proto & 0xff) == IPPROTO_TCP && BPF_CORE_READ(ct, proto.tcp.state) != TCP_ESTABLISHED_STATE)
+		return 0;
+	track = (__u32)(nfct >> 6) | 1;
+	if (f->pinned == track)
+		return 1;
+	ask_pin(k, track);
+	return 0;
+}
