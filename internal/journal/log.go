@@ -195,11 +195,21 @@ func (l *log) reserve() error {
 	if err != nil {
 		return err
 	}
-	err = unix.Fallocate(int(l.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, size, room)
+	err = again(func() error { return unix.Fallocate(int(l.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, size, room) })
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
 		return nil
 	}
 	return err
+}
+
+// again calls fn until no signal interrupts it. On older kernels any signal ends
+// the keeping of room in memory, and Go's runtime sends some.
+func again(fn func() error) error {
+	for {
+		if err := fn(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 func (l *log) close() error { return l.file.Close() }

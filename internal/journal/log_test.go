@@ -300,3 +300,18 @@ func TestDiskFailsAtTheMark(t *testing.T) {
 		t.Errorf("%v, %v", outcomes, err)
 	}
 }
+
+// A signal that comes while room is kept is no reason to refuse a change.
+func TestInterrupted(t *testing.T) {
+	for _, last := range []error{nil, unix.ENOSPC} {
+		answers := []error{unix.EINTR, unix.EINTR, last}
+		err := again(func() error {
+			answer := answers[0]
+			answers = answers[1:]
+			return answer
+		})
+		if !errors.Is(err, last) || len(answers) > 0 {
+			t.Errorf("it ended with %v, and %d answers to come", err, len(answers))
+		}
+	}
+}
