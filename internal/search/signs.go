@@ -17,30 +17,17 @@ const cappedAt = 0.5
 // among all by size, up to a cap. It holds whatever the noise, as long as two
 // equal states are exchangeable.
 func better(gains []float64) float64 {
-	var x []float64
-	for _, g := range gains {
-		if g != 0 {
-			x = append(x, g)
-		}
-	}
-	slices.SortFunc(x, func(a, b float64) int { return sign(math.Abs(a) - math.Abs(b)) })
+	x := stats.BySize(gains)
 	limit := max(1, int(math.Ceil(cappedAt*float64(len(x)))))
-	// ways[w] is the share of all flips that sum up to w.
-	ways, sum := []float64{1}, 0
+	scores, sum := make([]int, len(x)), 0
 	for i, v := range x {
-		score := min(i+1, limit)
+		scores[i] = min(i+1, limit)
 		if v > 0 {
-			sum += score
+			sum += scores[i]
 		}
-		next := make([]float64, len(ways)+score)
-		for w, share := range ways {
-			next[w] += share / 2
-			next[w+score] += share / 2
-		}
-		ways = next
 	}
 	p := 0.0
-	for _, share := range ways[sum:] {
+	for _, share := range stats.RankDistribution(scores)[sum:] {
 		p += share
 	}
 	return min(1, p)
@@ -73,16 +60,6 @@ func atLeast(gains []float64, alpha float64) (float64, bool) {
 	return walsh[max(0, n-1)], true
 }
 
-func sign(x float64) int {
-	switch {
-	case x < 0:
-		return -1
-	case x > 0:
-		return 1
-	}
-	return 0
-}
-
 // spread is a robust standard deviation: that of Shamos, from the differences of
 // all pairs of values of a group.
 func spread(groups ...[]float64) float64 {
@@ -98,4 +75,14 @@ func spread(groups ...[]float64) float64 {
 		return 0
 	}
 	return 1.0483 * stats.Median(all)
+}
+
+func sign(x float64) int {
+	switch {
+	case x < 0:
+		return -1
+	case x > 0:
+		return 1
+	}
+	return 0
 }

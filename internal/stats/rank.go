@@ -13,12 +13,7 @@ const maxRank = 100
 // "x is symmetric around 0". Zeros are left out, ties get the mean of their
 // ranks and stay exact. NaN for more than 100 values.
 func SignedRank(x []float64) float64 {
-	var v []float64
-	for _, d := range x {
-		if d != 0 {
-			v = append(v, d)
-		}
-	}
+	v := BySize(x)
 	n := len(v)
 	if n == 0 {
 		return 1
@@ -26,15 +21,6 @@ func SignedRank(x []float64) float64 {
 	if n > maxRank {
 		return math.NaN()
 	}
-	slices.SortFunc(v, func(a, b float64) int {
-		switch {
-		case math.Abs(a) < math.Abs(b):
-			return -1
-		case math.Abs(a) > math.Abs(b):
-			return 1
-		}
-		return 0
-	})
 	// Ranks are doubled, so that the mean of tied ranks is a whole number.
 	ranks := make([]int, n)
 	for i := 0; i < n; {
@@ -54,7 +40,7 @@ func SignedRank(x []float64) float64 {
 			plus += r
 		}
 	}
-	p := rankDistribution(ranks)
+	p := RankDistribution(ranks)
 	tail := 0.0
 	for w := 0; w <= min(plus, total-plus); w++ {
 		tail += p[w]
@@ -62,9 +48,25 @@ func SignedRank(x []float64) float64 {
 	return min(1, 2*tail)
 }
 
-// rankDistribution gives P(W = w) for the sum W of those ranks that have a
-// plus sign, when each sign is a fair coin.
-func rankDistribution(ranks []int) []float64 {
+// BySize gives the values that are not 0, in the order of their sizes without
+// signs.
+func BySize(x []float64) []float64 {
+	v := slices.DeleteFunc(slices.Clone(x), func(d float64) bool { return d == 0 })
+	slices.SortFunc(v, func(a, b float64) int {
+		switch {
+		case math.Abs(a) < math.Abs(b):
+			return -1
+		case math.Abs(a) > math.Abs(b):
+			return 1
+		}
+		return 0
+	})
+	return v
+}
+
+// RankDistribution gives P(W = w) for the sum W of those ranks that have a
+// plus sign, when each sign is a fair coin. Ranks are not negative.
+func RankDistribution(ranks []int) []float64 {
 	total := 0
 	for _, r := range ranks {
 		total += r
@@ -103,7 +105,7 @@ func HodgesLehmann(x []float64, level float64) (est, lo, hi float64, ok bool) {
 	for i := range ranks {
 		ranks[i] = i + 1
 	}
-	p := rankDistribution(ranks)
+	p := RankDistribution(ranks)
 	k, tail := 0, p[0]
 	for k < len(walsh)/2 && tail <= (1-level)/2 {
 		k++
