@@ -84,6 +84,9 @@ func InNetns(path string) (Place, error) {
 			path = HomeNetns
 		}
 	}
+	if path != HomeNetns {
+		path = machine.NamedFile(path)
+	}
 	id, err := netnsID(path)
 	if err != nil {
 		return Place{}, err

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -27,7 +29,7 @@ objects. What it is turned on is named as ip does: --dev, --netns; and --manifes
   venturi knob get --all --dev eth0
   venturi knob set net.listen 4096 -n shop`,
 	}
-	cmd.AddCommand(knobList(env.Stdout), knobGet(env.Stdout), knobSet(env, new(target)))
+	cmd.AddCommand(knobList(env), knobGet(env), knobSet(env, new(target)))
 	return cmd
 }
 
@@ -38,6 +40,8 @@ type reading struct {
 	Target  *knob.Target  `json:"target,omitempty"` // nil: it was not read
 	Now     *knob.Reading `json:"now,omitempty"`
 	Lacks   string        `json:"lacks,omitempty"` // why it could not be read there
+
+	denied bool // only root could
 }
 
 // readKnob reads a knob on what fits to it of the named. A value that cannot be
@@ -55,6 +59,7 @@ func readKnob(e knob.Entry, section string, t knob.Target) reading {
 			return r
 		}
 	}
+	r.denied = errors.Is(err, fs.ErrPermission)
 	known := new(verr.Error)
 	if err = denied("cannot read "+e.Name, err); errors.As(err, &known) {
 		r.Lacks = known.Why
@@ -64,7 +69,7 @@ func readKnob(e knob.Entry, section string, t knob.Target) reading {
 	return r
 }
 
-func knobGet(out io.Writer) *cobra.Command {
+func knobGet(env *Env) *cobra.Command {
 	var (
 		t           target
 		all, asJSON bool
@@ -89,11 +94,9 @@ what else there is to know of each.`,
 			}
 			list := []reading{}
 			if all {
-				for _, r := range readAll(to) {
-					if r.Now != nil {
-						list = append(list, r)
-					}
-				}
+				read := readAll(to)
+				tellDenied(env.Stderr, read)
+				list = slices.DeleteFunc(read, func(r reading) bool { return r.Now == nil })
 			} else {
 				list, err = readNamed(args, to)
 			}
@@ -101,9 +104,9 @@ what else there is to know of each.`,
 			case err != nil && len(list) == 0:
 				return err
 			case asJSON:
-				return errors.Join(printJSON(out, list), err)
+				return errors.Join(printJSON(env.Stdout, list), err)
 			}
-			return errors.Join(printReadings(out, list, !all), err)
+			return errors.Join(printReadings(env.Stdout, list, !all), err)
 		},
 	}
 	t.flags(cmd.Flags())
@@ -120,6 +123,19 @@ func readAll(t knob.Target) (list []reading) {
 		}
 	}
 	return list
+}
+
+// tellDenied says which knobs only root can read.
+func tellDenied(w io.Writer, list []reading) {
+	var names []string
+	for _, r := range list {
+		if r.denied {
+			names = append(names, r.Name)
+		}
+	}
+	if len(names) > 0 && os.Geteuid() != 0 {
+		fmt.Fprintf(w, "venturi: only root can read %s\n", strings.Join(names, ", "))
+	}
 }
 
 // readNamed reads knobs that a user asks for. Error: those that cannot be read are

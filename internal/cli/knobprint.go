@@ -11,7 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-func knobList(out io.Writer) *cobra.Command {
+func knobList(env *Env) *cobra.Command {
 	var (
 		t                target
 		section          string
@@ -41,14 +41,17 @@ source, and how it is undone. The grade of evidence:
 			switch {
 			case err != nil:
 				return err
-			case asJSON:
-				return printJSON(out, list)
 			case markdown:
-				return markdownKnobs(out)
+				return markdownKnobs(env.Stdout)
+			case asJSON:
+				err = printJSON(env.Stdout, list)
 			case len(args) == 1:
-				return printKnob(out, list[0])
+				return printKnob(env.Stdout, list[0]) // which says so itself
+			default:
+				err = printKnobs(env.Stdout, list)
 			}
-			return printKnobs(out, list)
+			tellDenied(env.Stderr, list)
+			return err
 		},
 	}
 	t.flags(cmd.Flags())

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -143,6 +145,26 @@ func unused(t knob.Target, targets []knob.Target) error {
 		}
 	}
 	return nil
+}
+
+// unplanned is the error of a plan for which not all could be read that it rests on:
+// steps were left out that root would see. Nil: all could be.
+func unplanned(profile tune.Profile, targets tune.Targets, skipped []tune.Skipped) error {
+	var names []string
+	for _, s := range skipped {
+		e, err := knob.Find(s.Step.Knob)
+		whole := s.Step.On == tune.Host && targets.Host || s.Step.On == tune.Machines && slices.Contains(targets.Machines, "")
+		if err != nil || e.Never != "" || s.Step.State == tune.NeverAutomatic || s.Target == (knob.Target{}) && !whole {
+			continue
+		}
+		if _, err := e.Get(thisMachine(), s.Target); errors.Is(err, fs.ErrPermission) && !slices.Contains(names, e.Name) {
+			names = append(names, e.Name)
+		}
+	}
+	if len(names) == 0 || os.Geteuid() == 0 {
+		return nil
+	}
+	return verr.New(verr.Permission, "cannot plan all of profile "+profile.Name, "only root can read "+strings.Join(names, ", "), "run it as root, or through sudo")
 }
 
 // denied tells of what only root may do; any other error stays what it is.

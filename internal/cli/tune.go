@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -129,7 +130,8 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 	}
 	skipped = append(skipped, open...)
 	if !t.apply {
-		return printTuning(env.Stdout, profile, planned, skipped, t.asJSON)
+		err := printTuning(env.Stdout, profile, planned, skipped, t.asJSON)
+		return errors.Join(err, unplanned(profile, targets, skipped))
 	}
 	if len(skipped) > 0 {
 		fmt.Fprintln(env.Stderr, "venturi: some steps are left out; see why with --plan")

@@ -31,7 +31,7 @@ type Target struct {
 
 func (t Target) String() string {
 	var parts []string
-	for _, p := range []struct{ name, value string }{{"dev", t.Device}, {"netns", t.Netns}, {"manifest", t.File}, {"db", t.Switch}} {
+	for _, p := range []struct{ name, value string }{{"dev", t.Device}, {"netns", machine.NamedFile(t.Netns)}, {"manifest", t.File}, {"db", t.Switch}} {
 		if p.value != "" {
 			parts = append(parts, p.name+" "+p.value)
 		}

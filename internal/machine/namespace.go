@@ -23,6 +23,23 @@ const threadNS = "/proc/thread-self/ns/net"
 // NamespacePath gives the file of a named network namespace.
 func NamespacePath(name string) string { return filepath.Join(NamespaceFolder, name) }
 
+// NamedFile gives the file in [NamespaceFolder] of the namespace whose file is
+// path: the number of a process says little to a person, and ends with it. Without
+// one, it is path itself.
+func NamedFile(path string) string {
+	id, err := ID(path)
+	if err != nil || filepath.Dir(path) == NamespaceFolder {
+		return path
+	}
+	named, _ := filepath.Glob(NamespacePath("*")) // the pattern is a good one
+	for _, file := range named {
+		if other, err := ID(file); err == nil && other == id {
+			return file
+		}
+	}
+	return path
+}
+
 // OwnNetwork is how a user names the network that this program runs in.
 const OwnNetwork = "self"
 
@@ -87,11 +104,22 @@ func Do(path string, fn func() error) error {
 	}
 	defer target.Close()
 	return InThread(func() error {
-		if err := unix.Setns(int(target.Fd()), unix.CLONE_NEWNET); err != nil {
+		err := unix.Setns(int(target.Fd()), unix.CLONE_NEWNET)
+		if err != nil && !isHere(target) { // to stay where one is takes no privileges
 			return fmt.Errorf("enter namespace %s: %w", path, err)
 		}
 		return fn()
 	})
+}
+
+// isHere tells whether a file is of the calling thread's namespace.
+func isHere(f *os.File) bool {
+	here, err := os.Stat(threadNS)
+	if err != nil {
+		return false
+	}
+	it, err := f.Stat()
+	return err == nil && os.SameFile(here, it)
 }
 
 // InThread runs fn on a thread of its own, which fn may move to other network

@@ -90,3 +90,20 @@ func TestProcessesIn(t *testing.T) {
 		t.Errorf("this process is not in its own namespace: %v, %v", pids, err)
 	}
 }
+
+// A namespace is called by its name, if it has one, whatever else it was found by.
+func TestNamedFile(t *testing.T) {
+	l := testenv.Lab(t, lab.Options{})
+	space := l.Machines[0].Namespace
+	must(t, machine.Do(space, func() error {
+		if got := machine.NamedFile(here); got != space {
+			t.Errorf("inside of it: %s, want %s", got, space)
+		}
+		return nil
+	}))
+	for _, path := range []string{here, "/no/such/file"} {
+		if got := machine.NamedFile(path); got != path {
+			t.Errorf("%s is called %s", path, got)
+		}
+	}
+}
