@@ -56,6 +56,7 @@ func openAfter(env *Env, wait time.Duration, first func(*journal.Journal) error)
 		return nil, denied("cannot open the journal of changes", err)
 	}
 	if err = first(j); err == nil {
+		tellProofs(env.Stderr, j.History())
 		err = tellTrouble(env.Stderr, j.History(), folder)
 	}
 	if err != nil {
@@ -74,7 +75,7 @@ func openToChange(env *Env, wait time.Duration) (*journal.Journal, error) {
 			return err
 		}
 		for _, txn := range ended {
-			fmt.Fprintf(env.Stderr, "venturi: transaction %d was on trial when the machine was started anew; it is undone now:\n", txn)
+			fmt.Fprintf(env.Stderr, "venturi: the lease of transaction %d ended when the machine was started anew; it is undone now:\n", txn)
 		}
 		if left := printUndone(env.Stderr, outcomes); left != nil {
 			verr.Print(env.Stderr, left) // no reason to change nothing else
@@ -149,11 +150,41 @@ func tellTrouble(w io.Writer, h journal.History, folder string) error {
 	trials, err := tune.Trials(h, folder)
 	for _, t := range trials {
 		if why := overdue(t); why != "" {
-			verr.Print(w, verr.New(verr.Failed, fmt.Sprintf("transaction %d is still a trial, and nothing undoes it", t.Txn), why,
-				fmt.Sprintf("undo it: venturi undo %d; or keep it: venturi confirm %[1]d", t.Txn)))
+			verr.Print(w, verr.New(verr.Failed, fmt.Sprintf("transaction %d is still %s, and nothing undoes it", t.Txn, leased(t)), why, endLease(t)))
 		}
 	}
 	return err
+}
+
+// leased is what a transaction with a lease is, for people.
+func leased(t tune.OnTrial) string {
+	if t.Proof {
+		return "what a proof tried"
+	}
+	return "a trial"
+}
+
+// endLease says how a lease can be ended before its time.
+func endLease(t tune.OnTrial) string {
+	if t.Proof {
+		return fmt.Sprintf("undo it: venturi undo %d", t.Txn)
+	}
+	return fmt.Sprintf("undo it: venturi undo %d; or keep it: venturi confirm %[1]d", t.Txn)
+}
+
+// tellProofs tells of a proof that was killed, to who has the journal open for
+// changing, so that none runs: what it tried still stands; or, until somebody
+// changes something else, that it was undone.
+func tellProofs(w io.Writer, h journal.History) {
+	for i, t := range h.Txns {
+		switch {
+		case !t.OfProof():
+		case t.Open():
+			fmt.Fprintf(w, "venturi: a proof was killed, and what it tried stands until its lease ends (transaction %d); undo it at once with: venturi undo %[1]d\n", t.ID)
+		case !t.Ended && i == len(h.Txns)-1 && len(t.Entries) > 0:
+			fmt.Fprintf(w, "venturi: a proof was killed, and what it tried was undone (transaction %d); see it with: venturi journal %[1]d\n", t.ID)
+		}
+	}
 }
 
 // holderLate is from when on it is told that a trial is still not undone.

@@ -13,6 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/tune"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 func TestOverdue(t *testing.T) {
@@ -83,9 +84,58 @@ func TestOpenToChangeAfterReboot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	if text, err := os.ReadFile(file); err != nil || string(text) != "old" || !strings.Contains(out.String(), "transaction 1 was on trial") || strings.Contains(out.String(), "nothing undoes it") {
+	if text, err := os.ReadFile(file); err != nil || string(text) != "old" || !strings.Contains(out.String(), "lease of transaction 1 ended") || strings.Contains(out.String(), "nothing undoes it") {
 		t.Errorf("%q, %v; said %s", text, err, out)
 	}
+}
+
+// Who changes something is told of a proof that was killed: that what it tried
+// stands, and then that it was undone, until something else is changed.
+func TestTellProofs(t *testing.T) {
+	folder, file := t.TempDir(), filepath.Join(t.TempDir(), "values.yaml")
+	env := &Env{Getenv: func(name string) string { return map[string]string{journal.FolderVariable: folder}[name] }}
+	told := func(want, not string, do func(j *journal.Journal) error) {
+		t.Helper()
+		out := new(bytes.Buffer)
+		env.Stderr = out
+		j, err := openToChange(env, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.Close()
+		if said := out.String(); !strings.Contains(said, want) || strings.Contains(said, not) || want == "" && said != "" {
+			t.Errorf("said %q, want %q and not %q", said, want, not)
+		}
+		if err := do(j); err != nil {
+			t.Error(err)
+		}
+	}
+	told("", "proof", func(j *journal.Journal) error {
+		tx, err := j.BeginProof(time.Hour)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Set("test", change.Write{Cell: change.Cell{Store: "file", Key: file}, Value: change.Text("tried")})
+		return err
+	})
+	told("stands until its lease ends (transaction 1)", "confirm", func(j *journal.Journal) error {
+		for _, args := range [][]string{nil, {"1"}} {
+			txn, err := toConfirm(j.History(), args)
+			if err == nil {
+				err = j.Confirm(txn)
+			}
+			if e := new(verr.Error); !errors.As(err, &e) || e.Code != verr.Usage || args != nil && !strings.Contains(e.Why, "proof") {
+				t.Errorf("confirm %v: %v", args, err)
+			}
+		}
+		_, err := j.Undo([]int{1}, journal.How{})
+		return err
+	})
+	told("was undone (transaction 1)", "stands", func(j *journal.Journal) error {
+		_, err := j.Begin(0)
+		return err
+	})
+	told("", "proof", func(*journal.Journal) error { return nil })
 }
 
 // Who waits for the journal is told of who has it.

@@ -43,7 +43,7 @@ transaction that is on trial.`,
 func toConfirm(h journal.History, args []string) (int, error) {
 	if len(args) == 0 {
 		for _, t := range h.Txns {
-			if t.Lease != nil && t.Confirmed.IsZero() && t.Open() {
+			if t.Lease != nil && !t.OfProof() && t.Confirmed.IsZero() && t.Open() {
 				args = append(args, strconv.Itoa(t.ID))
 			}
 		}
@@ -59,12 +59,8 @@ func toConfirm(h journal.History, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	what := "cannot confirm transaction " + args[0]
-	switch {
-	case t.Lease == nil:
-		return 0, verr.New(verr.Usage, what, "it is no trial: it stays until it is undone", "nothing needs to be done")
-	case !t.Open():
-		return 0, verr.New(verr.Failed, what, "nothing of it is left: "+stateOf(t, nil), "see what became of it with: venturi journal "+args[0])
+	if t.Lease != nil && !t.OfProof() && !t.Open() {
+		return 0, verr.New(verr.Failed, "cannot confirm transaction "+args[0], "nothing of it is left: "+stateOf(t, nil), "see what became of it with: venturi journal "+args[0])
 	}
 	return t.ID, nil
 }

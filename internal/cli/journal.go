@@ -98,7 +98,7 @@ func printTxn(out io.Writer, t *journal.Txn, trials []tune.OnTrial) error {
 	w := columns(out)
 	fmt.Fprintf(w, "transaction\t%d\nwhen\t%s\nwho\t%s\ncommand\t%s\nversion\t%s\nstate\t%s\n", t.ID, when(t.Time), t.Who, t.Command, t.Version, stateOf(t, trials))
 	if t.Lease != nil {
-		fmt.Fprintf(w, "trial\t%v\n", t.Lease.Length)
+		fmt.Fprintf(w, "%s\t%v\n", t.Lease.Kind, t.Lease.Length)
 	}
 	if !t.Confirmed.IsZero() {
 		fmt.Fprintf(w, "confirmed\t%s\n", when(t.Confirmed))
@@ -138,7 +138,9 @@ func stateOf(t *journal.Txn, trials []tune.OnTrial) string {
 	case len(t.Entries) == 0:
 		return "nothing written"
 	case i >= 0 && overdue(trials[i]) != "":
-		return "trial OVERDUE"
+		return string(t.Lease.Kind) + " OVERDUE"
+	case i >= 0 && t.OfProof():
+		return fmt.Sprintf("of a proof, %v left", trials[i].Left.Round(time.Second))
 	case i >= 0:
 		return fmt.Sprintf("on trial, %v left", trials[i].Left.Round(time.Second))
 	}

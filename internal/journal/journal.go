@@ -73,8 +73,9 @@ type Journal struct {
 
 // Open opens the journal, and waits for whoever has it open. It is made if there
 // is none. What became of writes of processes that were killed is looked at, and
-// recorded; nothing is written to the machine. Errors: another one has it open (exit code 5); its folder cannot be
-// written to, or others can too (exit code 3); the folder is a relative path (2).
+// recorded; nothing is written to the machine. Errors: another one has it open
+// (exit code 5); its folder cannot be written to, or others can too (exit code 3);
+// the folder is a relative path (2).
 func Open(o Options) (*Journal, error) {
 	if o.Folder == "" {
 		o.Folder = Folder
@@ -157,8 +158,8 @@ func (j *Journal) add(records ...record) error {
 	return nil
 }
 
-// Confirm ends the lease of a transaction: it stays. Errors: there is no such
-// transaction, or it has no lease (exit code 2); it was undone already, or was not
+// Confirm ends the lease of a trial: it stays. Errors: there is no such
+// transaction, or it is no trial (exit code 2); it was undone already, or was not
 // written to its end.
 func (j *Journal) Confirm(txn int) error {
 	t := j.h.txn(txn)
@@ -168,6 +169,8 @@ func (j *Journal) Confirm(txn int) error {
 		return noTxn("confirm", txn)
 	case t.Lease == nil:
 		return verr.New(verr.Usage, what, "it is no trial: it stays until it is undone", "nothing needs to be done")
+	case t.OfProof():
+		return verr.New(verr.Usage, what, "it is of a proof, which only tries values and undoes all of them", fmt.Sprintf("undo what is left of it with: venturi undo %d", txn))
 	case !t.Ended:
 		return verr.New(verr.Failed, what, "it was never finished: only a part of what was wanted may stand", fmt.Sprintf("undo it with: venturi undo %d; then set what you want once more", txn))
 	case len(t.Entries) > 0 && !t.Open():

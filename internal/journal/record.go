@@ -97,12 +97,21 @@ type Kept struct {
 	Value change.Value `json:"value"`
 }
 
-// Lease is the time in which a transaction must be confirmed. After it, whoever
-// holds the lease undoes the transaction.
+// Lease is the time after which whoever holds the lease undoes the transaction.
 type Lease struct {
 	Length time.Duration `json:"length"` // ns
 	Until  time.Duration `json:"until"`  // since boot, the time asleep included (CLOCK_BOOTTIME); ns
+	Kind   LeaseKind     `json:"kind,omitempty"`
 }
+
+// LeaseKind is what a lease is for. A journal that does not say has trials only.
+type LeaseKind string
+
+// Kinds of leases.
+const (
+	Trial LeaseKind = "trial" // it stays if it is confirmed in time
+	Proof LeaseKind = "proof" // it is undone in any case: values were only tried
+)
 
 // State is how far a write is.
 type State string
@@ -162,6 +171,9 @@ type Txn struct {
 	Confirmed time.Time `json:"confirmed,omitzero"`
 	Entries   []*Entry  `json:"entries"`
 }
+
+// OfProof tells whether the transaction only tried values, to prove what helps.
+func (t *Txn) OfProof() bool { return t.Lease != nil && t.Lease.Kind == Proof }
 
 // Open tells whether there may be something to undo.
 func (t *Txn) Open() bool {

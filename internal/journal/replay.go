@@ -27,6 +27,9 @@ func (h *history) apply(r record) {
 	switch {
 	case r.Begin != nil:
 		b := r.Begin
+		if b.Lease != nil && b.Lease.Kind == "" {
+			b.Lease.Kind = Trial
+		}
 		h.txns = append(h.txns, &Txn{ID: b.Txn, Time: b.Time, Boot: b.Boot, Who: b.Who, Command: b.Command, Version: b.Version, Lease: b.Lease})
 	case r.Intent != nil:
 		h.intend(r.Intent)

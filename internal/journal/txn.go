@@ -18,7 +18,13 @@ type Tx struct {
 
 // Begin begins a transaction. With a lease of more than 0 it is a trial: it is
 // to be undone when the lease ends, unless it is confirmed.
-func (j *Journal) Begin(lease time.Duration) (*Tx, error) {
+func (j *Journal) Begin(lease time.Duration) (*Tx, error) { return j.begin(lease, Trial) }
+
+// BeginProof begins a transaction that is undone in any case: when its lease
+// ends, if nobody does before. With a lease of 0 it is as any other one.
+func (j *Journal) BeginProof(lease time.Duration) (*Tx, error) { return j.begin(lease, Proof) }
+
+func (j *Journal) begin(lease time.Duration, kind LeaseKind) (*Tx, error) {
 	id, _ := j.h.next()
 	b := &begin{
 		Txn: id, Time: time.Now(), Boot: j.options.Boot,
@@ -29,7 +35,7 @@ func (j *Journal) Begin(lease time.Duration) (*Tx, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.Lease = &Lease{Length: lease, Until: now + lease}
+		b.Lease = &Lease{Length: lease, Until: now + lease, Kind: kind}
 	}
 	if err := j.add(record{Begin: b}); err != nil {
 		return nil, err

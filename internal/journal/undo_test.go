@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -184,7 +185,15 @@ func TestLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for id, code := range map[int]int{99: verr.Usage, ids[3]: verr.Usage, half.ID(): verr.Failed} {
+	proof, err := j.BeginProof(time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set(t, proof, "/a", "tried")
+	if err := proof.End(); err != nil {
+		t.Fatal(err)
+	}
+	for id, code := range map[int]int{99: verr.Usage, ids[3]: verr.Usage, half.ID(): verr.Failed, proof.ID(): verr.Usage} {
 		if err := j.Confirm(id); verr.Code(err) != code {
 			t.Errorf("confirm %d: %v", id, err)
 		}
@@ -195,7 +204,7 @@ func TestLease(t *testing.T) {
 	j.Close()
 	o.Boot = "another"
 	j = open(t, o)
-	if late, err := j.Expired(); err != nil || len(late) != 2 || late[1] != ids[1] {
+	if late, err := j.Expired(); err != nil || len(late) != 3 || late[1] != ids[1] || late[2] != proof.ID() {
 		t.Errorf("after a reboot, expired are %v, %v", late, err)
 	}
 	if _, err := j.Undo([]int{ids[0]}, How{}); err != nil {
@@ -206,5 +215,13 @@ func TestLease(t *testing.T) {
 	}
 	if _, err := j.Undo([]int{99}, How{}); verr.Code(err) != verr.Usage {
 		t.Errorf("undo what is not there: %v", err)
+	}
+}
+
+// A journal that does not say what a lease is for has trials only.
+func TestLeaseWithoutKind(t *testing.T) {
+	h := replay(slices.Concat(sealed(`{"begin":{"txn":1,"lease":{"length":1,"until":2}}}`), sealed(`{"begin":{"txn":2,"lease":{"length":1,"until":2,"kind":"proof"}}}`)))
+	if h.txns[0].Lease.Kind != Trial || h.txns[0].OfProof() || !h.txns[1].OfProof() {
+		t.Errorf("they are %+v and %+v", h.txns[0].Lease, h.txns[1].Lease)
 	}
 }

@@ -93,7 +93,7 @@ func hold(ctx context.Context, folder string, txn int, open func() (*journal.Jou
 	return over, errors.Join(failed...)
 }
 
-// EndExpired undoes the trials that the machine's last start has ended: those who
+// EndExpired undoes the leases that the machine's last start has ended: those who
 // were to undo them ended with it. It gives what became of each of their writes.
 func EndExpired(j *journal.Journal) (ended []int, outcomes []journal.Outcome, err error) {
 	expired, err := j.Expired()
@@ -127,15 +127,17 @@ func waiting(h journal.History, txn int) *journal.Txn {
 	return nil
 }
 
-// OnTrial is a transaction that nobody has confirmed, and that was not undone.
+// OnTrial is a transaction with a lease that nobody has confirmed, and that was
+// not undone.
 type OnTrial struct {
 	Txn      int
+	Proof    bool          // it is of a proof, and nothing to keep
 	Left     time.Duration // until its lease ends; 0 or less: it has ended
 	Rebooted bool          // the machine was started anew since, and the lease ended by that
 	Held     bool          // a process is there that undoes it when its lease ends
 }
 
-// Trials lists the transactions of a journal that are on trial.
+// Trials lists the transactions of a journal that are on trial, or of a proof.
 func Trials(h journal.History, folder string) ([]OnTrial, error) {
 	now, err := machine.SinceBootAsleep()
 	if err != nil {
@@ -150,7 +152,7 @@ func Trials(h journal.History, folder string) ([]OnTrial, error) {
 		if t.Lease == nil || !t.Confirmed.IsZero() || !t.Open() {
 			continue
 		}
-		trial := OnTrial{Txn: t.ID, Left: t.Lease.Until - now, Rebooted: t.Boot != boot}
+		trial := OnTrial{Txn: t.ID, Proof: t.OfProof(), Left: t.Lease.Until - now, Rebooted: t.Boot != boot}
 		if trial.Held, err = held(folder, t.ID); err != nil {
 			return nil, err
 		}

@@ -21,6 +21,12 @@ type Candidate struct {
 	Wishes []Wish
 }
 
+// Unfit is a candidate that could not even be tried.
+type Unfit struct {
+	Name string `json:"name"`
+	Why  string `json:"why"`
+}
+
 // Proof is a search for the smallest set of candidates that helps.
 type Proof struct {
 	Journal    *journal.Journal
@@ -35,11 +41,11 @@ type Proof struct {
 	Lease Trial
 }
 
-// Proved is what a proof found. Candidates that could not be set have their rows
-// too, behind the others.
+// Proved is what a proof found.
 type Proved struct {
 	*search.Result
-	Keep []Candidate `json:"-"` // of Result.Set
+	Unfit []Unfit     `json:"unfit,omitempty"`
+	Keep  []Candidate `json:"-"` // of Result.Set
 }
 
 // Do searches. Whatever happens, it leaves the machine as it was; of a process that
@@ -48,7 +54,7 @@ type Proved struct {
 // shown; a value could not be brought back.
 func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
 	found = &Proved{Result: &search.Result{Set: []string{}}}
-	tx, err := p.Journal.Begin(p.Lease.Lease)
+	tx, err := p.Journal.BeginProof(p.Lease.Lease)
 	if err != nil {
 		return found, err
 	}
@@ -59,7 +65,7 @@ func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
 		}
 	}
 	states, fit, unfit, err := prepare(ctx, p.Journal, tx, p.Machine, p.Candidates)
-	found.Rows = unfit
+	found.Unfit = unfit
 	if err != nil || len(fit) == 0 {
 		return found, err
 	}
@@ -71,7 +77,6 @@ func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
 		problem.Knobs = append(problem.Knobs, search.Knob{Name: c.Name, Group: c.Group})
 	}
 	found.Result, err = search.Do(ctx, problem, bench{states, p.Gauge}, p.Options)
-	found.Rows = append(found.Rows, unfit...)
 	for _, c := range fit {
 		for _, name := range found.Set {
 			if name == c.Name {
@@ -85,15 +90,10 @@ func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
 	}
 	var short *search.ShortError
 	if errors.As(err, &short) {
-		err = verr.Wrap(verr.Usage, fmt.Sprintf("cannot prove anything with --budget %s", p.Options.Budget), short, LeastBudget(short.Least))
+		err = verr.Wrap(verr.Usage, fmt.Sprintf("cannot prove anything with --budget %s", p.Options.Budget), short,
+			fmt.Sprintf("give at least --budget %s, rather twice that; or name less", (time.Duration(short.Need+search.GatePairs)*short.Each).Round(time.Minute)+time.Minute))
 	}
 	return found, err
-}
-
-// LeastBudget says what to do about a budget that is smaller than the least that is of use.
-func LeastBudget(least time.Duration) string {
-	least = (least + 30*time.Second - 1).Truncate(30 * time.Second)
-	return fmt.Sprintf("give at least --budget %s, rather twice that; or name less", least)
 }
 
 // takeBack undoes all that the proof wrote. It does not end with a context: when a
