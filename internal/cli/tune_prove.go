@@ -33,8 +33,6 @@ type proving struct {
 	seed   uint64
 }
 
-const leastBudget = 30 * time.Second
-
 func (p *proving) flags(f *pflag.FlagSet) {
 	f.BoolVar(&p.on, "prove", false, "find the smallest set of changes that helps, by measuring; leaves nothing changed")
 	f.StringVar(&p.path, "path", "vxlan", "with --prove, the path to measure: one of a lab, or attach:from=NS,to=NS")
@@ -47,10 +45,12 @@ func (p *proving) flags(f *pflag.FlagSet) {
 // run proves a profile. More may be named to be touched than the path is made of.
 func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more tune.Targets, asJSON bool) error {
 	const what = "cannot prove profile"
-	if p.budget < leastBudget {
-		return verr.New(verr.Usage, fmt.Sprintf("%s %s in %s", what, profile.Name, p.budget), "it takes longer to show anything", "give a larger --budget, such as 6m")
-	}
 	if err := p.mayTouch(more.Host); err != nil {
+		return err
+	}
+	q := verify.ProveRequest(p.path, p.wire)
+	q.Seed, q.Command = p.seed, ownCommand(env)
+	if err := p.enough(q, profile, more); err != nil {
 		return err
 	}
 	program, err := program()
@@ -70,8 +70,6 @@ func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more 
 	}
 	show := progress.New(env.Stderr)
 	defer show.Done()
-	q := verify.ProveRequest(p.path, p.wire)
-	q.Seed, q.Command = p.seed, ownCommand(env)
 	s, err := verify.OpenProve(ctx, q, compare.Host{Version: Version(), Program: program, LabName: "tune", Watch: show})
 	if err != nil {
 		return err
@@ -79,7 +77,8 @@ func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more 
 	proved, skipped, err := p.search(ctx, env, s, show, profile, more)
 	err = errors.Join(err, s.Close())
 	show.Done()
-	if proved != nil && len(proved.Noise) > 0 {
+	if proved != nil && len(proved.Noise)+len(proved.Rows) > 0 {
+		proved.Rows = append(proved.Rows, tune.Pruned(skipped)...)
 		if perr := p.print(env.Stdout, profile, proved, skipped, asJSON); err == nil {
 			err = perr
 		}
@@ -88,6 +87,21 @@ func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more 
 		return context.Cause(ctx)
 	}
 	return err
+}
+
+// enough refuses a budget in which what the profile may come to cannot be tried.
+func (p *proving) enough(q compare.Request, profile tune.Profile, more tune.Targets) error {
+	each, err := verify.PairTime(q)
+	if err != nil {
+		return err
+	}
+	tries := profile.Tries(more)
+	pairs := search.Least(tries)
+	if least := time.Duration(pairs) * each; p.budget < least {
+		return verr.New(verr.Usage, fmt.Sprintf("cannot prove profile %s with --budget %s", profile.Name, p.budget),
+			fmt.Sprintf("up to %d changes want %d pairs of measurements, of about %s each", tries, pairs, each.Round(10*time.Millisecond)), tune.LeastBudget(least))
+	}
+	return nil
 }
 
 // mayTouch refuses a path that ends in the machine's own network, where that was not
@@ -162,7 +176,7 @@ func (p *proving) search(ctx context.Context, env *Env, s *verify.Prove, show *p
 	proof := tune.Proof{
 		Journal: j, Machine: thisMachine(), Gauge: s.Gauge,
 		Metrics: tune.Metrics(profile.Name), Candidates: tune.Candidates(wishes),
-		Options: search.Options{Seed: s.Seed, Budget: p.budget, Now: time.Now, MDE: p.effect},
+		Options: search.Options{Seed: s.Seed, Budget: p.budget, Now: time.Now, Each: s.Pair, MDE: p.effect},
 		Lease:   p.lease(env, more),
 	}
 	proof.Options.Watch = func(at search.Progress) {
@@ -213,20 +227,17 @@ func (r provedReport) print(out io.Writer) error {
 			fmt.Fprintf(out, "not judged: %s\n", n.Out)
 		}
 	}
-	if r.Pairs <= search.GatePairs {
-		_, err := fmt.Fprintln(out, "nothing was tried; everything is as it was")
-		return err
-	}
 	w := columns(out)
 	fmt.Fprintf(w, "change\tverdict\t%s\tpairs\n", strings.Join(heads, "\t"))
 	for _, row := range r.Rows {
+		if row.Verdict == search.NotTried {
+			fmt.Fprintf(w, "%s\t%s: %s\n", row.Knob, row.Verdict, row.Why)
+			continue
+		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", row.Knob, verdictOf(row), strings.Join(cellsOf(heads, row.Effects), "\t"), row.Pairs)
 	}
 	if len(r.Confirm) > 0 {
 		fmt.Fprintf(w, "the set\t%s\t%s\t%d\n", setVerdict(r), strings.Join(cellsOf(heads, r.Confirm), "\t"), r.Confirm[0].Pairs)
-	}
-	for _, u := range r.Unfit {
-		fmt.Fprintf(w, "%s\tnot tried: %s\n", u.Name, u.Why)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -237,7 +248,9 @@ func (r provedReport) print(out io.Writer) error {
 			finest = append(finest, fmt.Sprintf("%s %.1f %%", n.Metric, 100*n.MDE))
 		}
 	}
-	fmt.Fprintf(out, "\nsmallest effects that would have been seen: %s\n", strings.Join(finest, ", "))
+	if len(finest) > 0 {
+		fmt.Fprintf(out, "\nsmallest effects that would have been seen: %s\n", strings.Join(finest, ", "))
+	}
 	if r.Why != "" {
 		fmt.Fprintf(out, "a set was found and is not proven: %s\n", r.Why)
 	}

@@ -21,12 +21,6 @@ type Candidate struct {
 	Wishes []Wish
 }
 
-// Unfit is a candidate that could not even be tried.
-type Unfit struct {
-	Name string `json:"name"`
-	Why  string `json:"why"`
-}
-
 // Proof is a search for the smallest set of candidates that helps.
 type Proof struct {
 	Journal    *journal.Journal
@@ -41,11 +35,11 @@ type Proof struct {
 	Lease Trial
 }
 
-// Proved is what a proof found.
+// Proved is what a proof found. Candidates that could not be set have their rows
+// too, behind the others.
 type Proved struct {
 	*search.Result
-	Unfit []Unfit     `json:"unfit,omitempty"`
-	Keep  []Candidate `json:"-"` // of Result.Set
+	Keep []Candidate `json:"-"` // of Result.Set
 }
 
 // Do searches. Whatever happens, it leaves the machine as it was; of a process that
@@ -65,7 +59,7 @@ func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
 		}
 	}
 	states, fit, unfit, err := prepare(ctx, p.Journal, tx, p.Machine, p.Candidates)
-	found.Unfit = unfit
+	found.Rows = unfit
 	if err != nil || len(fit) == 0 {
 		return found, err
 	}
@@ -77,6 +71,7 @@ func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
 		problem.Knobs = append(problem.Knobs, search.Knob{Name: c.Name, Group: c.Group})
 	}
 	found.Result, err = search.Do(ctx, problem, bench{states, p.Gauge}, p.Options)
+	found.Rows = append(found.Rows, unfit...)
 	for _, c := range fit {
 		for _, name := range found.Set {
 			if name == c.Name {
@@ -90,10 +85,15 @@ func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
 	}
 	var short *search.ShortError
 	if errors.As(err, &short) {
-		err = verr.Wrap(verr.Usage, fmt.Sprintf("cannot prove anything with --budget %s", p.Options.Budget), short,
-			fmt.Sprintf("give at least --budget %s, rather twice that; or name less", (time.Duration(short.Need+search.GatePairs)*short.Each).Round(time.Minute)+time.Minute))
+		err = verr.Wrap(verr.Usage, fmt.Sprintf("cannot prove anything with --budget %s", p.Options.Budget), short, LeastBudget(short.Least))
 	}
 	return found, err
+}
+
+// LeastBudget says what to do about a budget that is smaller than the least that is of use.
+func LeastBudget(least time.Duration) string {
+	least = (least + 30*time.Second - 1).Truncate(30 * time.Second)
+	return fmt.Sprintf("give at least --budget %s, rather twice that; or name less", least)
 }
 
 // takeBack undoes all that the proof wrote. It does not end with a context: when a
