@@ -28,10 +28,10 @@ const (
 	leastVoid = 10
 )
 
-// measure adds pairs to a contest, until it has so many. A state that is broken
-// gets no more.
+// measure adds pairs to a contest, until it has so many or there is no budget for
+// another. A state that is broken gets no more.
 func (r *run) measure(ctx context.Context, stage Stage, c *contest, pairs int) error {
-	for c.pairs < pairs && c.broken == nil {
+	for c.pairs < pairs && c.broken == nil && r.left() > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -52,8 +52,10 @@ func (r *run) pair(ctx context.Context, c *contest) error {
 	if turned {
 		first, second = second, first
 	}
+	before := r.timeLeft()
 	a, b, err := r.bench.Pair(ctx, first, second)
 	r.used++
+	r.longest = max(r.longest, before-r.timeLeft())
 	var broken *BrokenError
 	if errors.As(err, &broken) && len(broken.State) > 0 {
 		c.broken = broken.Err

@@ -85,6 +85,9 @@ func (r *run) gate(ctx context.Context) error {
 	if err := r.measure(ctx, StageGate, c, GatePairs); err != nil {
 		return err
 	}
+	if c.pairs < GatePairs {
+		return r.enough() // it is not
+	}
 	r.same = c
 	if why := r.judgeGate(c); len(why) > 0 && !slices.ContainsFunc(r.Metrics, func(m Metric) bool { return m.Role == Goal }) {
 		return &NoisyError{why}

@@ -72,14 +72,14 @@ func (r *run) strength(knob, metric int) float64 {
 func (r *run) prove(ctx context.Context, p *proof, metrics []int, alpha float64) error {
 	before := 0.0
 	for _, n := range looks {
-		if r.left() == 0 {
-			return nil
-		}
 		if err := r.measure(ctx, StageBackward, p.contest, n); err != nil {
 			return err
 		}
 		if p.broken != nil {
 			return p.broken // a part of what worked: no knob is to blame
+		}
+		if p.pairs < n {
+			return nil // time is up
 		}
 		now := spent(alpha, float64(n)/fullPairs)
 		hope := false

@@ -161,6 +161,8 @@ type run struct {
 	used  int // pairs, void ones among them
 	void  int
 	noise []Noise
+
+	longest time.Duration // of the pairs
 	same  *contest // the gate's
 	arms  []*arm
 	out   *Result
@@ -236,6 +238,9 @@ func (r *run) left() int {
 	left := r.Pairs - r.used
 	if each := r.each(); each > 0 && r.Budget > 0 && r.Now != nil {
 		left = min(left, int(r.timeLeft()/each))
+		if r.timeLeft() < r.longest*3/2 {
+			return 0 // the next one may be as long, and longer still
+		}
 	}
 	return max(0, left)
 }

@@ -361,3 +361,41 @@ func TestNotTried(t *testing.T) {
 		t.Errorf("%v, %+v", err, got.Rows[0])
 	}
 }
+
+// A search never takes longer than its budget, whatever it finds: settling is part of
+// a pair, and so is waiting for a state that does not work. It still confirms.
+func TestBudgetIsKept(t *testing.T) {
+	confirmed, nearest := 0, time.Hour
+	for seed := range uint64(80) {
+		budget := time.Duration(150+3*seed) * time.Second
+		tr := truths[seed%uint64(len(truths))]
+		b := &lines{world: world{rng: rand.New(rand.NewPCG(seed, 3)), cv: 0.03,
+			truth: func(on func(int) bool, m int) float64 { return tr.gain(0.045, on, m) }}}
+		now := time.Unix(0, 0)
+		b.spoil = func(first, second State, _, _ *Sample) error {
+			now = now.Add(900*time.Millisecond + time.Duration(b.rng.IntN(300))*time.Millisecond)
+			for _, s := range []State{first, second} {
+				if slices.Contains(s, 4) {
+					now = now.Add(time.Second) // a card makes its rings anew
+				}
+				if seed%4 == 0 && slices.Contains(s, 5) {
+					now = now.Add(20 * time.Second)
+					return &BrokenError{s, errors.New("no reply")}
+				}
+			}
+			return nil
+		}
+		p := problem("0", "1", "2", "3", "rings", "cut", "6", "7", "8", "9", "10")
+		got, err := Do(context.Background(), p, b, Options{Seed: seed, Budget: budget, Now: func() time.Time { return now }, Each: time.Second})
+		took := now.Sub(time.Unix(0, 0))
+		if err != nil || took > budget {
+			t.Errorf("seed %d, %s: %s of %s, error %v", seed, tr.name, took, budget, err)
+		}
+		if nearest = min(nearest, budget-took); len(got.Set) > 0 {
+			confirmed++
+		}
+	}
+	if confirmed < 40 || nearest > 3*time.Second {
+		t.Errorf("%d of 80 confirmed, the nearest ended %s before its budget: that shows nothing", confirmed, nearest)
+	}
+}

@@ -48,6 +48,7 @@ type Proved struct {
 // shown; a value could not be brought back.
 func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
 	found = &Proved{Result: &search.Result{Set: []string{}}}
+	spent := p.clock()
 	tx, err := p.Journal.BeginProof(p.Lease.Lease)
 	if err != nil {
 		return found, err
@@ -70,7 +71,11 @@ func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
 	for _, c := range fit {
 		problem.Knobs = append(problem.Knobs, search.Knob{Name: c.Name, Group: c.Group})
 	}
-	found.Result, err = search.Do(ctx, problem, bench{states, p.Gauge}, p.Options)
+	o := p.Options
+	if o.Budget > 0 {
+		o.Budget = max(1, o.Budget-2*spent()) // taking all back takes no longer than setting it
+	}
+	found.Result, err = search.Do(ctx, problem, bench{states, p.Gauge}, o)
 	found.Rows = append(found.Rows, unfit...)
 	for _, c := range fit {
 		for _, name := range found.Set {
@@ -88,6 +93,15 @@ func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
 		err = verr.Wrap(verr.Usage, fmt.Sprintf("cannot prove anything with --budget %s", p.Options.Budget), short, LeastBudget(short.Least))
 	}
 	return found, err
+}
+
+// clock gives how long ago it was called.
+func (p Proof) clock() func() time.Duration {
+	if p.Options.Now == nil {
+		return func() time.Duration { return 0 }
+	}
+	start := p.Options.Now()
+	return func() time.Duration { return p.Options.Now().Sub(start) }
 }
 
 // LeastBudget says what to do about a budget that is smaller than the least that is of use.

@@ -372,3 +372,25 @@ func TestProofEndsWhereNothingCanBeTakenBack(t *testing.T) {
 		t.Errorf("error %v after %d measurements, rows %+v", err, g.n, got.Rows)
 	}
 }
+
+// Setting each change once, before anything is measured, is part of the budget, and so
+// is taking all back.
+func TestProofKeepsBudget(t *testing.T) {
+	s := newShelf(t, map[string]string{"a": "bad", "b": "1"})
+	now := time.Unix(0, 0)
+	g := weigh(s, fast)
+	s.written = func(string) error {
+		if g.n == 0 {
+			now = now.Add(2 * time.Second)
+		}
+		return nil
+	}
+	p := s.proof(s.open(t), g, candidate("a", "good"), candidate("b", "2"))
+	p.Options.Budget, p.Options.Now = 6*time.Minute, func() time.Time { return now }
+	left := time.Duration(0)
+	p.Options.Watch = func(at search.Progress) { left = max(left, at.Left) }
+	_, err := p.Do(t.Context())
+	if want := p.Options.Budget - 2*4*2*time.Second; err != nil || left != want {
+		t.Errorf("%s to measure in, want %s; error %v", left, want, err)
+	}
+}

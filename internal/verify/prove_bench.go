@@ -158,6 +158,7 @@ func (c Proofs) fault(ctx context.Context, w io.Writer, h compare.Host, f Fault,
 
 // proof plants the fault, proves, and takes the fault back.
 func (c Proofs) proof(ctx context.Context, p *Prove, f Fault, targets tune.Targets, seed uint64) (proved *tune.Proved, err error) {
+	start := time.Now()
 	bad, err := f.wishes(c.Machine, targets, f.Bad)
 	if err != nil {
 		return nil, err
@@ -192,7 +193,7 @@ func (c Proofs) proof(ctx context.Context, p *Prove, f Fault, targets tune.Targe
 	candidates = append(candidates, tune.Candidate{Name: mendName, Wishes: good})
 	return tune.Proof{
 		Journal: c.Journal, Machine: c.Machine, Gauge: p.Gauge, Metrics: tune.Metrics("balanced"), Candidates: candidates,
-		Options: search.Options{Seed: seed, Budget: c.Budget, Now: time.Now, Each: p.Pair, MDE: c.MDE},
+		Options: search.Options{Seed: seed, Budget: max(1, c.Budget-2*time.Since(start)), Now: time.Now, Each: p.Pair, MDE: c.MDE},
 	}.Do(ctx)
 }
 
