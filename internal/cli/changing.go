@@ -263,7 +263,7 @@ func (c *committing) check(f *pflag.FlagSet, wishes []tune.Wish) error {
 // commit carries wishes out in one transaction, and prints what was changed.
 func (c *committing) commit(ctx context.Context, env *Env, planned []tune.Planned) error {
 	if len(tune.Total(planned)) == 0 {
-		return c.print(env.Stdout, 0, planned, nil)
+		return c.print(env.Stdout, journal.History{}, 0, planned)
 	}
 	wait := journalWait
 	if c.trial > 0 {
@@ -279,21 +279,19 @@ func (c *committing) commit(ctx context.Context, env *Env, planned []tune.Planne
 	for _, p := range planned {
 		wishes = append(wishes, p.Wish)
 	}
-	txn, entries, err := tune.Apply(ctx, j, thisMachine(), tune.Stores(""), wishes, trial)
+	txn, _, err := tune.Apply(ctx, j, thisMachine(), tune.Stores(""), wishes, trial)
 	if err != nil {
 		return err
 	}
-	return c.print(env.Stdout, txn, planned, entries)
+	return c.print(env.Stdout, j.History(), txn, planned)
 }
 
 // committed is what was changed, for machines.
 type committed struct {
-	Transaction int              `json:"transaction"` // 0: nothing had to be changed
-	Undo        string           `json:"undo,omitempty"`
-	Confirm     string           `json:"confirm,omitempty"`
-	Lease       string           `json:"lease,omitempty"`
-	Knobs       []turned         `json:"knobs"`
-	Writes      []*journal.Entry `json:"writes"`
+	toldTxns          // none: nothing had to be changed
+	Knobs    []turned `json:"knobs"`
+	Undo     string   `json:"undo,omitempty"`    // the command for it
+	Confirm  string   `json:"confirm,omitempty"` // of a trial
 }
 
 // turned is a knob before and after.
@@ -304,8 +302,12 @@ type turned struct {
 	New    knob.Reading `json:"new"`
 }
 
-func (c *committing) print(out io.Writer, txn int, planned []tune.Planned, entries []*journal.Entry) error {
-	done := committed{Transaction: txn, Knobs: []turned{}, Writes: entries}
+func (c *committing) print(out io.Writer, h journal.History, txn int, planned []tune.Planned) error {
+	told, err := tellTxns(numbered(h, txn), nil)
+	if err != nil {
+		return err
+	}
+	done := committed{toldTxns: told, Knobs: []turned{}}
 	for _, p := range planned {
 		now, err := p.Wish.Knob.Get(thisMachine(), p.Wish.Target)
 		if err != nil && txn > 0 {
@@ -319,16 +321,16 @@ func (c *committing) print(out io.Writer, txn int, planned []tune.Planned, entri
 	if txn > 0 {
 		done.Undo = fmt.Sprintf("venturi undo %d", txn)
 		if c.trial > 0 {
-			done.Confirm, done.Lease = fmt.Sprintf("venturi confirm %d", txn), c.trial.String()
+			done.Confirm = fmt.Sprintf("venturi confirm %d", txn)
 		}
 	}
 	if c.asJSON {
 		return printJSON(out, done)
 	}
-	return done.print(out)
+	return done.print(out, c.trial)
 }
 
-func (d committed) print(out io.Writer) error {
+func (d committed) print(out io.Writer, trial time.Duration) error {
 	w := columns(out)
 	for _, k := range d.Knobs {
 		change := fmt.Sprintf("%s -> %s", k.Old.Value, k.New.Value)
@@ -348,10 +350,10 @@ func (d committed) print(out io.Writer) error {
 		}
 	}
 	switch {
-	case d.Transaction == 0:
+	case len(d.Txns) == 0:
 		fmt.Fprintln(out, "nothing had to be changed")
 	case d.Confirm != "":
-		fmt.Fprintf(out, "on trial for %s; keep it with: %s; undo it before with: %s\n", d.Lease, d.Confirm, d.Undo)
+		fmt.Fprintf(out, "on trial for %s; keep it with: %s; undo it before with: %s\n", trial, d.Confirm, d.Undo)
 	default:
 		fmt.Fprintf(out, "undo with: %s\n", d.Undo)
 	}

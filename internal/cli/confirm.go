@@ -12,7 +12,8 @@ import (
 )
 
 func newConfirm(env *Env) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "confirm [TXN]",
 		Short: "Keep what was changed on trial",
 		Long: `Keep what was changed with --trial: it is not undone when the time of the trial
@@ -33,10 +34,15 @@ transaction that is on trial.`,
 			if err := j.Confirm(txn); err != nil {
 				return err
 			}
+			if asJSON {
+				return printTxnJSON(env.Stdout, j.History(), txn)
+			}
 			_, err = fmt.Fprintf(env.Stdout, "transaction %d stays; undo with: venturi undo %[1]d\n", txn)
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the transaction as JSON")
+	return cmd
 }
 
 // toConfirm is the transaction that a user wants to keep.
@@ -60,7 +66,7 @@ func toConfirm(h journal.History, args []string) (int, error) {
 		return 0, err
 	}
 	if t.Lease != nil && !t.OfProof() && !t.Open() {
-		return 0, verr.New(verr.Failed, "cannot confirm transaction "+args[0], "nothing of it is left: "+stateOf(t, nil), "see what became of it with: venturi journal "+args[0])
+		return 0, verr.New(verr.Failed, "cannot confirm transaction "+args[0], "nothing of it is left: "+stateOf(t, nil, nil), "see what became of it with: venturi journal "+args[0])
 	}
 	return t.ID, nil
 }

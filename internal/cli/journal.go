@@ -31,7 +31,11 @@ which command; with a number, every write of one, from what to what.
   failed     it took no effect, and the old value stands
   gone       the value went away, with a reboot, its device or its namespace
   left       given up: somebody else's value stands
-  in-doubt   whoever wrote it was killed: it may have happened, undo will see`,
+  in-doubt   whoever wrote it was killed: it may have happened, undo will see
+  conflict   somebody else has changed it since: undo will leave it alone
+  empty      nothing was written
+
+That of a conflict is looked at now, where the value can be read.`,
 		Example: `  venturi journal
   venturi journal 7
   venturi journal --open --json`,
@@ -52,28 +56,28 @@ which command; with a number, every write of one, from what to what.
 			if err != nil {
 				return err
 			}
+			conflicts := h.Conflicts(thisMachine().Cells)
 			if len(args) == 1 {
 				t, err := txnNamed(h, args[0], "show")
 				if err != nil {
 					return err
 				}
 				if asJSON {
-					return printJSON(env.Stdout, t)
+					return printHistoryJSON(env.Stdout, []*journal.Txn{t}, h, conflicts)
 				}
-				return printTxn(env.Stdout, t, trials)
+				return printTxn(env.Stdout, t, trials, conflicts)
 			}
-			h.Txns = append([]*journal.Txn{}, h.Txns...) // not null
 			if open {
-				h.Txns = slices.DeleteFunc(h.Txns, func(t *journal.Txn) bool { return !t.Open() })
+				h.Txns = slices.DeleteFunc(slices.Clone(h.Txns), func(t *journal.Txn) bool { return !t.Open() })
 			}
 			if asJSON {
-				return printJSON(env.Stdout, h)
+				return printHistoryJSON(env.Stdout, h.Txns, h, conflicts)
 			}
 			if open && len(h.Txns) == 0 {
 				_, err := fmt.Fprintln(env.Stdout, "nothing is open: there is nothing to undo")
 				return err
 			}
-			return printTxns(env.Stdout, h.Txns, trials)
+			return printTxns(env.Stdout, h.Txns, trials, conflicts)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON, with all values whole")
@@ -81,7 +85,22 @@ which command; with a number, every write of one, from what to what.
 	return cmd
 }
 
-func printTxns(out io.Writer, txns []*journal.Txn, trials []tune.OnTrial) error {
+// toldHistory is a journal, for machines.
+type toldHistory struct {
+	toldTxns
+	Damaged []journal.Damage `json:"damaged,omitempty"`
+	Strange []string         `json:"strange,omitempty"`
+}
+
+func printHistoryJSON(out io.Writer, txns []*journal.Txn, h journal.History, conflicts conflicts) error {
+	told, err := tellTxns(txns, conflicts)
+	if err != nil {
+		return err
+	}
+	return printJSON(out, toldHistory{told, h.Damaged, h.Strange})
+}
+
+func printTxns(out io.Writer, txns []*journal.Txn, trials []tune.OnTrial, conflicts conflicts) error {
 	if len(txns) == 0 {
 		_, err := fmt.Fprintln(out, "nothing was changed")
 		return err
@@ -89,14 +108,14 @@ func printTxns(out io.Writer, txns []*journal.Txn, trials []tune.OnTrial) error 
 	w := columns(out)
 	fmt.Fprintln(w, "TXN\tWHEN\tSTATE\tWRITES\tWHO\tCOMMAND")
 	for _, t := range txns {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", t.ID, when(t.Time), stateOf(t, trials), len(t.Entries), t.Who, t.Command)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", t.ID, when(t.Time), stateOf(t, trials, conflicts), len(t.Entries), t.Who, t.Command)
 	}
 	return w.Flush()
 }
 
-func printTxn(out io.Writer, t *journal.Txn, trials []tune.OnTrial) error {
+func printTxn(out io.Writer, t *journal.Txn, trials []tune.OnTrial, conflicts conflicts) error {
 	w := columns(out)
-	fmt.Fprintf(w, "transaction\t%d\nwhen\t%s\nwho\t%s\ncommand\t%s\nversion\t%s\nstate\t%s\n", t.ID, when(t.Time), t.Who, t.Command, t.Version, stateOf(t, trials))
+	fmt.Fprintf(w, "transaction\t%d\nwhen\t%s\nwho\t%s\ncommand\t%s\nversion\t%s\nstate\t%s\n", t.ID, when(t.Time), t.Who, t.Command, t.Version, stateOf(t, trials, conflicts))
 	if t.Lease != nil {
 		fmt.Fprintf(w, "%s\t%v\n", t.Lease.Kind, t.Lease.Length)
 	}
@@ -117,6 +136,10 @@ func printTxn(out io.Writer, t *journal.Txn, trials []tune.OnTrial) error {
 		} else {
 			fmt.Fprintf(out, "  %s -> %s\n", brief(e.Old), brief(found))
 		}
+		if c := conflicts[e.ID]; c != nil {
+			fmt.Fprintf(out, "  %s: %s\n", conflictWord, stands(c))
+			continue
+		}
 		fmt.Fprintf(out, "  %s", stateWord(e.State))
 		if !e.Closed.IsZero() {
 			fmt.Fprintf(out, ", %s", when(e.Closed))
@@ -129,14 +152,22 @@ func printTxn(out io.Writer, t *journal.Txn, trials []tune.OnTrial) error {
 	return nil
 }
 
+// stands says what of somebody else's stands.
+func stands(c *journal.ConflictError) string {
+	if c.Around != nil {
+		return c.Error()
+	}
+	return "somebody else has changed it since, to " + brief(c.Now)
+}
+
 func when(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
 // stateOf is the state of a transaction in a few words.
-func stateOf(t *journal.Txn, trials []tune.OnTrial) string {
+func stateOf(t *journal.Txn, trials []tune.OnTrial, conflicts conflicts) string {
 	i := slices.IndexFunc(trials, func(o tune.OnTrial) bool { return o.Txn == t.ID })
 	switch {
 	case len(t.Entries) == 0:
-		return "nothing written"
+		return "empty"
 	case i >= 0 && overdue(trials[i]) != "":
 		return string(t.Lease.Kind) + " OVERDUE"
 	case i >= 0 && t.OfProof():
@@ -146,12 +177,18 @@ func stateOf(t *journal.Txn, trials []tune.OnTrial) string {
 	}
 	var words []string
 	for _, e := range t.Entries {
-		if word := stateWord(e.State); !slices.Contains(words, word) {
+		if word := tellWrite(e, conflicts[e.ID]).State; !slices.Contains(words, word) {
 			words = append(words, word)
 		}
 	}
 	return strings.Join(words, ", ")
 }
+
+// conflictWord is what a write is called whose value somebody else has changed.
+const conflictWord = "conflict"
+
+// conflicts are those of open writes, by their numbers.
+type conflicts map[int]*journal.ConflictError
 
 // stateWord is what a person calls the state of a write.
 func stateWord(s journal.State) string {

@@ -29,7 +29,7 @@ objects. What it is turned on is named as ip does: --dev, --netns; and --manifes
   venturi knob get --all --dev eth0
   venturi knob set net.listen 4096 -n shop`,
 	}
-	cmd.AddCommand(knobList(env), knobGet(env), knobSet(env, new(target)))
+	cmd.AddCommand(knobList(env.Stdout, env.Stderr), knobGet(env.Stdout, env.Stderr), knobSet(env, new(target)))
 	return cmd
 }
 
@@ -69,7 +69,7 @@ func readKnob(e knob.Entry, section string, t knob.Target) reading {
 	return r
 }
 
-func knobGet(env *Env) *cobra.Command {
+func knobGet(out, say io.Writer) *cobra.Command {
 	var (
 		t           target
 		all, asJSON bool
@@ -95,7 +95,7 @@ what else there is to know of each.`,
 			list := []reading{}
 			if all {
 				read := readAll(to)
-				tellDenied(env.Stderr, read)
+				tellDenied(say, read)
 				list = slices.DeleteFunc(read, func(r reading) bool { return r.Now == nil })
 			} else {
 				list, err = readNamed(args, to)
@@ -104,9 +104,9 @@ what else there is to know of each.`,
 			case err != nil && len(list) == 0:
 				return err
 			case asJSON:
-				return errors.Join(printJSON(env.Stdout, list), err)
+				return errors.Join(printKnobsJSON(out, list), err)
 			}
-			return errors.Join(printReadings(env.Stdout, list, !all), err)
+			return errors.Join(printReadings(out, list, !all), err)
 		},
 	}
 	t.flags(cmd.Flags())
@@ -123,6 +123,10 @@ func readAll(t knob.Target) (list []reading) {
 		}
 	}
 	return list
+}
+
+func printKnobsJSON(out io.Writer, list []reading) error {
+	return printJSON(out, map[string]any{"version": jsonVersion, "knobs": list})
 }
 
 // tellDenied says which knobs only root can read.
@@ -295,17 +299,17 @@ func wishesOf(args []string, t knob.Target) (wishes []tune.Wish, err error) {
 
 // plannedKnob is what would be written for one knob, for machines.
 type plannedKnob struct {
-	Knob    string        `json:"knob"`
-	Target  knob.Target   `json:"target,omitzero"`
-	Now     knob.Reading  `json:"now"`
-	Value   string        `json:"value"`
-	Changes []tune.Change `json:"changes"`
+	Knob   string       `json:"knob"`
+	Target knob.Target  `json:"target,omitzero"`
+	Now    knob.Reading `json:"now"`
+	Value  string       `json:"value"`
+	Writes []toldWrite  `json:"writes"`
 }
 
 func plannedKnobs(planned []tune.Planned) []plannedKnob {
 	list := []plannedKnob{}
 	for _, p := range planned {
-		list = append(list, plannedKnob{p.Wish.Knob.Name, p.Wish.Target, p.Now, p.Wish.Value, append([]tune.Change{}, p.Changes...)})
+		list = append(list, plannedKnob{p.Wish.Knob.Name, p.Wish.Target, p.Now, p.Wish.Value, plannedWrites(p)})
 	}
 	return list
 }
@@ -313,7 +317,7 @@ func plannedKnobs(planned []tune.Planned) []plannedKnob {
 // printPlan prints what would be written, cell by cell.
 func printPlan(out io.Writer, planned []tune.Planned, asJSON bool) error {
 	if asJSON {
-		return printJSON(out, map[string]any{"knobs": plannedKnobs(planned)})
+		return printJSON(out, map[string]any{"version": jsonVersion, "knobs": plannedKnobs(planned)})
 	}
 	total := tune.Total(planned)
 	for _, c := range total {

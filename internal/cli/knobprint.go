@@ -11,7 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-func knobList(env *Env) *cobra.Command {
+func knobList(out, say io.Writer) *cobra.Command {
 	var (
 		t                target
 		section          string
@@ -42,15 +42,15 @@ source, and how it is undone. The grade of evidence:
 			case err != nil:
 				return err
 			case markdown:
-				return markdownKnobs(env.Stdout)
+				return markdownKnobs(out)
 			case asJSON:
-				err = printJSON(env.Stdout, list)
+				err = printKnobsJSON(out, list)
 			case len(args) == 1:
-				return printKnob(env.Stdout, list[0]) // which says so itself
+				return printKnob(out, list[0]) // which says so itself
 			default:
-				err = printKnobs(env.Stdout, list)
+				err = printKnobs(out, list)
 			}
-			tellDenied(env.Stderr, list)
+			tellDenied(say, list)
 			return err
 		},
 	}

@@ -32,7 +32,7 @@ func printTuning(out io.Writer, profile tune.Profile, planned []tune.Planned, sk
 		steps = append(steps, s)
 	}
 	if asJSON {
-		return printJSON(out, map[string]any{"profile": profile.Name, "title": profile.Title, "steps": steps, "skipped": append([]tune.Skipped{}, skipped...)})
+		return printJSON(out, map[string]any{"version": jsonVersion, "profile": profile.Name, "title": profile.Title, "steps": steps, "skipped": append([]tune.Skipped{}, skipped...)})
 	}
 	fmt.Fprintf(out, "%s: %s\n", profile.Name, profile.Title)
 	if len(steps) > 0 {

@@ -28,7 +28,8 @@ several, it asks for one.
 
 A value that somebody else has changed since is reported and left alone, and all
 others are undone; then the exit code is 7. --force overwrites it, --leave lets it
-stand and forgets the change. What went away by itself, with a reboot, a device or a
+stand and forgets the change; so it does where the machine refuses the old value,
+which else stays open and holds up changes of the same device. What went away by itself, with a reboot, a device or a
 namespace, needs no undoing. Undoing twice does no harm.`,
 		Example: `  venturi undo
   venturi undo 7
@@ -48,7 +49,7 @@ namespace, needs no undoing. Undoing twice does no harm.`,
 				return err
 			}
 			if txns == nil && asJSON {
-				return printUndoneJSON(env.Stdout, nil)
+				return printUndoneJSON(env.Stdout, journal.History{}, nil, nil)
 			}
 			if txns == nil {
 				_, err := fmt.Fprintln(env.Stdout, "nothing to undo")
@@ -59,7 +60,7 @@ namespace, needs no undoing. Undoing twice does no harm.`,
 				return err
 			}
 			if asJSON {
-				return printUndoneJSON(env.Stdout, outcomes)
+				return printUndoneJSON(env.Stdout, j.History(), txns, outcomes)
 			}
 			return printUndone(env.Stdout, outcomes)
 		},
@@ -67,7 +68,7 @@ namespace, needs no undoing. Undoing twice does no harm.`,
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "undo all transactions that are open")
 	f.BoolVar(&how.Force, "force", false, "overwrite what somebody else has changed since")
-	f.BoolVar(&how.Leave, "leave", false, "let stand what somebody else has changed since, and forget our change")
+	f.BoolVar(&how.Leave, "leave", false, "let stand what somebody else has changed since, or what the machine refuses to take back, and\nforget our change")
 	f.BoolVar(&asJSON, "json", false, "print what became of each value as JSON")
 	cmd.MarkFlagsMutuallyExclusive("force", "leave")
 	return cmd

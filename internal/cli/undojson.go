@@ -3,46 +3,161 @@ package cli
 import (
 	"errors"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/tune"
 )
 
-// undone is what an undo did, for machines.
-type undone struct {
-	Version  int          `json:"version"` // of this form: 1
-	Outcomes []undoneCell `json:"outcomes"`
+// jsonVersion is that of the form in which commands about tuning print JSON.
+const jsonVersion = 1
+
+// toldTxns are transactions, for machines.
+type toldTxns struct {
+	Version int       `json:"version"`
+	Txns    []toldTxn `json:"transactions"`
 }
 
-// undoneCell is what became of one write.
-type undoneCell struct {
-	Transaction int           `json:"transaction"`
-	Knob        string        `json:"knob"`
-	Cell        change.Cell   `json:"cell"`
-	Old         change.Value  `json:"old"`
-	Ours        change.Value  `json:"ours"`
-	Now         *change.Value `json:"now,omitempty"` // somebody else's, in a conflict
-	State       journal.State `json:"state"`
-	Conflict    bool          `json:"conflict"`
-	Why         string        `json:"why,omitempty"` // of the state, or why it is still open
+// toldTxn is a transaction. Its state is the one of a write that matters most; of
+// one without writes, "empty".
+type toldTxn struct {
+	ID        int         `json:"id"`
+	Time      time.Time   `json:"time"`
+	Who       string      `json:"who"`
+	Command   string      `json:"command"`
+	State     string      `json:"state"`
+	Lease     *toldLease  `json:"lease,omitempty"`
+	Confirmed time.Time   `json:"confirmed,omitzero"`
+	Writes    []toldWrite `json:"writes"`
+}
+
+type toldLease struct {
+	Length float64           `json:"length"` // s
+	Until  time.Time         `json:"until"`
+	Kind   journal.LeaseKind `json:"kind"`
+}
+
+// toldWrite is a write, or one that is planned.
+type toldWrite struct {
+	Knob     string        `json:"knob"`
+	Cell     change.Cell   `json:"cell"`
+	Old      change.Value  `json:"old"`
+	New      change.Value  `json:"new"`             // as asked for
+	Found    *change.Value `json:"found,omitempty"` // read after the write; in a conflict, read now
+	State    string        `json:"state,omitempty"` // empty: it is only planned
+	Conflict bool          `json:"conflict"`
+	Why      string        `json:"why,omitempty"` // of the state, or why it is still open
+}
+
+// tellTxns puts transactions in their form for machines.
+func tellTxns(txns []*journal.Txn, conflicts conflicts) (toldTxns, error) {
+	all := toldTxns{Version: jsonVersion, Txns: []toldTxn{}}
+	now, err := machine.SinceBootAsleep()
+	if err != nil {
+		return all, err
+	}
+	boot, err := machine.BootID()
+	if err != nil {
+		return all, err
+	}
+	for _, t := range txns {
+		told := toldTxn{ID: t.ID, Time: t.Time, Who: t.Who, Command: t.Command, Confirmed: t.Confirmed, State: txnState(t, conflicts), Writes: []toldWrite{}}
+		if t.Lease != nil {
+			until := t.Time.Add(t.Lease.Length)
+			if t.Boot == boot {
+				until = time.Now().Add(t.Lease.Until - now) // the clock may have been set since
+			}
+			told.Lease = &toldLease{Length: t.Lease.Length.Seconds(), Until: until.Round(time.Second), Kind: t.Lease.Kind}
+		}
+		for _, e := range t.Entries {
+			told.Writes = append(told.Writes, tellWrite(e, conflicts[e.ID]))
+		}
+		all.Txns = append(all.Txns, told)
+	}
+	return all, nil
+}
+
+func tellWrite(e *journal.Entry, conflict *journal.ConflictError) toldWrite {
+	w := toldWrite{Knob: e.Knob, Cell: e.Cell, Old: e.Old, New: e.New, Found: e.Found, State: stateWord(e.State), Why: e.Why}
+	if conflict != nil {
+		w.Conflict, w.State, w.Found, w.Why = true, conflictWord, &conflict.Now, conflict.Error()
+	}
+	return w
+}
+
+// txnState is the state of a transaction in one of the words of journal's help.
+func txnState(t *journal.Txn, conflicts conflicts) string {
+	has := map[string]bool{}
+	for _, e := range t.Entries {
+		has[tellWrite(e, conflicts[e.ID]).State] = true
+	}
+	if t.Lease != nil && t.Confirmed.IsZero() && t.Open() && !has[conflictWord] {
+		return "on trial"
+	}
+	for _, state := range []journal.State{conflictWord, journal.InDoubt, journal.Done, journal.Left, journal.Failed, journal.Undone, journal.Passed, journal.Gone} {
+		if word := stateWord(state); has[word] {
+			return word
+		}
+	}
+	return "empty"
+}
+
+// undoneTxns are the transactions of an undo, for machines.
+func undoneTxns(h journal.History, txns []int, outcomes []journal.Outcome) (toldTxns, error) {
+	found, why := conflicts{}, map[int]string{}
+	for _, o := range outcomes {
+		if conflict := new(journal.ConflictError); errors.As(o.Err, &conflict) {
+			found[o.Entry.ID] = conflict
+		} else if o.Err != nil {
+			why[o.Entry.ID] = o.Err.Error()
+		}
+	}
+	chosen := numbered(h, txns...)
+	all, err := tellTxns(chosen, found)
+	for i, t := range chosen {
+		for k, e := range t.Entries {
+			if text := why[e.ID]; text != "" && err == nil {
+				all.Txns[i].Writes[k].Why = text
+			}
+		}
+	}
+	return all, err
+}
+
+// numbered are the transactions with these numbers.
+func numbered(h journal.History, txns ...int) []*journal.Txn {
+	return slices.DeleteFunc(slices.Clone(h.Txns), func(t *journal.Txn) bool { return !slices.Contains(txns, t.ID) })
+}
+
+// printTxnJSON prints one transaction, for machines.
+func printTxnJSON(out io.Writer, h journal.History, txn int) error {
+	told, err := tellTxns(numbered(h, txn), nil)
+	if err != nil {
+		return err
+	}
+	return printJSON(out, told)
 }
 
 // printUndoneJSON is [printUndone] for machines, with the same errors.
-func printUndoneJSON(out io.Writer, outcomes []journal.Outcome) error {
-	all := undone{Version: 1, Outcomes: []undoneCell{}}
-	for _, o := range outcomes {
-		e := o.Entry
-		c := undoneCell{Transaction: e.Txn, Knob: e.Knob, Cell: e.Cell, Old: e.Old, Ours: e.New, State: e.State, Why: e.Why}
-		if o.Err != nil {
-			c.Why = o.Err.Error()
-		}
-		if conflict := new(journal.ConflictError); errors.As(o.Err, &conflict) {
-			c.Conflict, c.Now = true, &conflict.Now
-		}
-		all.Outcomes = append(all.Outcomes, c)
+func printUndoneJSON(out io.Writer, h journal.History, txns []int, outcomes []journal.Outcome) error {
+	all, err := undoneTxns(h, txns, outcomes)
+	if err == nil {
+		err = printJSON(out, all)
 	}
-	if err := printJSON(out, all); err != nil {
+	if err != nil {
 		return err
 	}
 	return printUndone(io.Discard, outcomes)
+}
+
+// plannedWrites are changes that a plan comes to, for machines.
+func plannedWrites(p tune.Planned) []toldWrite {
+	writes := []toldWrite{}
+	for _, c := range p.Changes {
+		writes = append(writes, toldWrite{Knob: p.Wish.Knob.Name, Cell: c.Cell, Old: c.Old, New: c.New})
+	}
+	return writes
 }

@@ -1,0 +1,58 @@
+package journal
+
+import (
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// Conflicts looks which open writes an undo would report and leave alone now, for
+// somebody else has changed their value since; by the numbers of the writes. What
+// cannot be read is left out. Nothing is written, and nobody is waited for.
+func (h History) Conflicts(cells *change.Cells) map[int]*ConflictError {
+	boot, err := machine.BootID()
+	if err != nil {
+		return nil
+	}
+	all := &history{txns: h.Txns}
+	for _, t := range h.Txns {
+		all.entries = append(all.entries, t.Entries...)
+	}
+	slices.SortFunc(all.entries, func(a, b *Entry) int { return a.ID - b.ID })
+	j := &Journal{options: Options{Boot: boot}, cells: cells, h: all}
+	found := map[int]*ConflictError{}
+	for _, e := range all.entries {
+		if !e.State.Open() || j.otherBoot(e) && !cells.Lasts(e.Cell) {
+			continue
+		}
+		if c := j.conflict(e); c != nil {
+			found[e.ID] = c
+		}
+	}
+	return found
+}
+
+// conflict looks for one in the cell of an open write; beneath a later write, in
+// what that one found. Nil: there is none, or nobody knows.
+func (j *Journal) conflict(e *Entry) *ConflictError {
+	if j.h.above(e, e.id) != nil {
+		_, foreign := j.h.chain(e, e.Cell, e.id, func(v change.Value) bool { return j.ours(e, v) }, e.Old)
+		if foreign == nil {
+			return nil
+		}
+		v, _ := foreign.found(e.id)
+		return &ConflictError{Entry: e, Now: v}
+	}
+	current, err := j.cells.Read(e.Cell)
+	if err != nil {
+		return nil
+	}
+	if !j.ours(e, current) {
+		return &ConflictError{Entry: e, Now: current}
+	}
+	if k := j.unexplained(e, current); k != nil {
+		return &ConflictError{Entry: e, Now: current, Around: k}
+	}
+	return nil
+}
