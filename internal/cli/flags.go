@@ -68,3 +68,27 @@ func (s *share) Set(text string) error {
 }
 
 func (s *share) Type() string { return "share" }
+
+// effect is the size of an effect: a share that is more than nothing.
+type effect struct{ share *share }
+
+func (e effect) String() string {
+	if e.share == nil {
+		return ""
+	}
+	return e.share.String()
+}
+
+func (e effect) Set(text string) error {
+	var v share
+	if err := v.Set(text); err != nil {
+		return err
+	}
+	if v <= 0 || v > 1 {
+		return fmt.Errorf("%q is not an effect: it is above 0%% and at most 100%%", text)
+	}
+	*e.share = v
+	return nil
+}
+
+func (e effect) Type() string { return e.share.Type() }

@@ -75,3 +75,14 @@ func TestProofBudget(t *testing.T) {
 		}
 	}
 }
+
+// An effect is more than nothing, and no more than all.
+func TestEffectFlag(t *testing.T) {
+	for text, want := range map[string]float64{"20%": 0.2, "0.05": 0.05, "100%": 1, "0": 0, "-3%": 0, "101%": 0, "5": 0, "NaN": 0, "inf": 0, "": 0} {
+		var v share
+		err := effect{&v}.Set(text)
+		if (err == nil) != (want > 0) || float64(v) != want {
+			t.Errorf("%q: %v, %v", text, v, err)
+		}
+	}
+}

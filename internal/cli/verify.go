@@ -132,7 +132,7 @@ Proofs of another build, budget, effect or seed do not count together.`,
 	f.IntVar(&c.Repeat, "repeat", c.Repeat, "proofs of each fault")
 	f.DurationVar(&c.Budget, "budget", c.Budget, "time for one proof")
 	f.Var(given{&c.Record}, "record", "file that each finished proof is added to; those that it holds count towards\n--repeat, and are not made again")
-	f.Var((*share)(&c.MDE), "effect", "refuse if nothing as small as this could be shown (default 10%)")
+	f.Var(effect{(*share)(&c.MDE)}, "effect", "refuse if nothing as small as this could be shown (default 10%)")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "of the random order")
 	return cmd
 }

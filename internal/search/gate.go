@@ -50,7 +50,10 @@ func (n *Noise) set(sigma float64) {
 }
 
 // NoisyError is the gate's refusal.
-type NoisyError struct{ Why []string }
+type NoisyError struct {
+	Why []string
+	MDE float64 // that would have had to be allowed, as a share; 0: no such would have helped
+}
 
 func (e *NoisyError) Error() string { return strings.Join(e.Why, "; ") }
 
@@ -90,16 +93,27 @@ func (r *run) gate(ctx context.Context) error {
 	}
 	r.same = c
 	if why := r.judgeGate(c); len(why) > 0 && !slices.ContainsFunc(r.Metrics, func(m Metric) bool { return m.Role == Goal }) {
-		return &NoisyError{why}
+		return &NoisyError{why, r.quietest()}
 	}
 	return nil
+}
+
+// quietest is the smallest effect that could be shown of any goal that is nothing but
+// too noisy; 0 if there is none.
+func (r *run) quietest() (mde float64) {
+	for m, n := range r.noise {
+		if r.noisy[m] && (mde == 0 || n.MDE < mde) {
+			mde = n.MDE
+		}
+	}
+	return mde
 }
 
 // judgeGate notes the noise, and tells which goals cannot be judged. A metric that
 // cannot decides nothing any more; but it may still be so much worse that it shows.
 func (r *run) judgeGate(c *contest) (why []string) {
 	r.Metrics = slices.Clone(r.Metrics)
-	r.noise = make([]Noise, len(r.Metrics))
+	r.noise, r.noisy = make([]Noise, len(r.Metrics)), make([]bool, len(r.Metrics))
 	r.out.Noise = r.noise
 	for m := range r.Metrics {
 		metric, n := &r.Metrics[m], &r.noise[m]
@@ -111,6 +125,7 @@ func (r *run) judgeGate(c *contest) (why []string) {
 		case stats.SignedRank(c.gains[m]) < gateSure/float64(len(r.Metrics)):
 			n.Out = fmt.Sprintf("%s differs by %.1f %% between two runs of the same state", metric.Name, 100*n.Bias)
 		case n.MDE > r.MDE:
+			r.noisy[m] = metric.Role == Goal
 			n.Out = fmt.Sprintf("%s is so noisy (%.1f %% from run to run) that nothing below %.1f %% could be shown", metric.Name, 100*n.Spread, 100*n.MDE)
 		}
 		if n.Out == "" || metric.Role == Shown {

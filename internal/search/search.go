@@ -161,6 +161,7 @@ type run struct {
 	used  int // pairs, void ones among them
 	void  int
 	noise []Noise
+	noisy []bool // by metric: a goal that the gate found to be too noisy
 
 	longest time.Duration // of the pairs
 	same  *contest // the gate's

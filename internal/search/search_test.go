@@ -116,12 +116,19 @@ func TestSeedDecidesOrder(t *testing.T) {
 }
 
 func TestGateRefusesNoise(t *testing.T) {
-	b := quiet(nothing)
-	b.cv = 0.4
-	got, err := Do(context.Background(), problem("a"), b, Options{Seed: 1})
+	quieter := func(cv float64) *lines {
+		b := quiet(nothing)
+		b.cv = cv
+		return b
+	}
+	got, err := Do(context.Background(), problem("a"), quieter(0.4), Options{Seed: 1})
 	var noisy *NoisyError
 	if !errors.As(err, &noisy) || len(noisy.Why) != 3 || !strings.Contains(err.Error(), "latency is so noisy") {
 		t.Fatalf("error %v", err)
+	}
+	least := min(got.Noise[0].MDE, got.Noise[1].MDE, got.Noise[2].MDE)
+	if _, err := Do(context.Background(), problem("a"), quieter(0.4), Options{Seed: 1, MDE: least * 1.01}); noisy.MDE != least || errors.As(err, new(*NoisyError)) {
+		t.Errorf("said to need %.3f of %+v; with that: %v", noisy.MDE, got.Noise, err)
 	}
 	if got.Pairs != GatePairs || len(got.Noise) != len(goals) {
 		t.Errorf("%d pairs, noise %+v", got.Pairs, got.Noise)
@@ -139,8 +146,8 @@ func TestGateSeesBias(t *testing.T) {
 		}
 	}
 	c.pairs = GatePairs
-	if why := r.judgeGate(c); len(why) != 3 || !strings.Contains(why[0], "differs by") {
-		t.Errorf("judged %q", why)
+	if why := r.judgeGate(c); len(why) != 3 || !strings.Contains(why[0], "differs by") || r.quietest() != 0 {
+		t.Errorf("judged %q, effect %v", why, r.quietest())
 	}
 }
 

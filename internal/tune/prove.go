@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -86,7 +87,7 @@ func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
 	}
 	var noisy *search.NoisyError
 	if errors.As(err, &noisy) {
-		err = verr.Wrap(verr.Failed, "cannot prove anything on this machine now", noisy, "let it do nothing else meanwhile, give a larger --budget, or ask for larger effects only: --effect 20%")
+		err = verr.Wrap(verr.Failed, "cannot prove anything on this machine now", noisy, quieter(noisy.MDE))
 	}
 	var short *search.ShortError
 	if errors.As(err, &short) {
@@ -102,6 +103,19 @@ func (p Proof) clock() func() time.Duration {
 	}
 	start := p.Options.Now()
 	return func() time.Duration { return p.Options.Now().Sub(start) }
+}
+
+// noiseVaries is by how much more noise another gate may find.
+const noiseVaries = 1.2
+
+// quieter says what to do about noise in which no effect below a share can be shown; 0:
+// none of any size.
+func quieter(mde float64) string {
+	const rest = "let it do nothing else meanwhile"
+	if ask := math.Ceil(100 * noiseVaries * mde); ask > 0 && ask <= 100 {
+		return fmt.Sprintf("%s, or ask for larger effects only: --effect %.0f%%", rest, ask)
+	}
+	return rest
 }
 
 // LeastBudget says what to do about a budget that is smaller than the least that is of use.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -217,13 +218,19 @@ func TestProofOfCut(t *testing.T) {
 }
 
 func TestProofRefusedByNoise(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "bad"})
-	g := weigh(s, fast)
-	g.noise = 0.5
-	_, err := s.proof(s.open(t), g, candidate("a", "good")).Do(t.Context())
-	var noisy *search.NoisyError
-	if !errors.As(err, &noisy) || verr.Code(err) != verr.Failed || s.words["a"] != "bad" {
-		t.Errorf("left %v, error %v", s.words, err)
+	for noise, want := range map[float64]string{0.2: `--effect 18%$`, 5: `meanwhile$`} {
+		s := newShelf(t, map[string]string{"a": "bad"})
+		g := weigh(s, fast)
+		g.noise = noise
+		_, err := s.proof(s.open(t), g, candidate("a", "good")).Do(t.Context())
+		var noisy *search.NoisyError
+		if !errors.As(err, &noisy) || verr.Code(err) != verr.Failed || s.words["a"] != "bad" {
+			t.Fatalf("left %v, error %v", s.words, err)
+		}
+		var v *verr.Error
+		if !errors.As(err, &v) || !regexp.MustCompile(want).MatchString(v.Do) {
+			t.Errorf("noise %g: %v", noise, v)
+		}
 	}
 }
 
