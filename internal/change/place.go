@@ -154,25 +154,14 @@ func (n *NetnsID) find() (string, error) {
 	if it {
 		return n.Path, nil
 	}
-	named, err := filepath.Glob(filepath.Join(machine.NamespaceFolder, "*"))
-	if err != nil {
-		return "", err
-	}
-	processes, err := filepath.Glob("/proc/[0-9]*/ns/net")
-	if err != nil {
-		return "", err
-	}
-	table, unread := os.ReadFile("/proc/self/mountinfo")
-	mounted := netnsMounts(string(table), n.Inode)
+	files, unread := namespaceFiles(n.Inode)
 	unseen = errors.Join(unseen, unread)
-	for _, path := range slices.Concat(named, processes, mounted) {
+	for _, path := range files {
 		it, err := n.is(path)
 		if it {
 			return path, nil
 		}
-		if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) { // others' processes may be hidden from us
-			unseen = errors.Join(unseen, err)
-		}
+		unseen = errors.Join(unseen, hidden(err))
 	}
 	if unseen != nil {
 		return "", fmt.Errorf("network namespace %s: it is not there by that name, and not all others could be looked at: %w", n.Path, unseen)
@@ -180,13 +169,25 @@ func (n *NetnsID) find() (string, error) {
 	return "", fmt.Errorf("network namespace %s: %w", n.Path, ErrGone)
 }
 
+// namespaceFiles lists the files of all namespaces that have a name, or processes,
+// and those by which the one with this inode, or with 0 any, is held elsewhere.
+// Error: there may be more.
+func namespaceFiles(inode uint64) ([]string, error) {
+	named, err1 := filepath.Glob(filepath.Join(machine.NamespaceFolder, "*"))
+	processes, err2 := filepath.Glob("/proc/[0-9]*/ns/net")
+	table, err3 := os.ReadFile("/proc/self/mountinfo")
+	return slices.Concat(named, processes, netnsMounts(string(table), inode)), errors.Join(err1, err2, err3)
+}
+
 // netnsMounts lists the files, in a table of mounts (/proc/PID/mountinfo), by
-// which a namespace is held: container engines have folders of their own.
+// which a namespace is held, or with inode 0 any: container engines have folders
+// of their own.
 func netnsMounts(table string, inode uint64) (files []string) {
 	spaces := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 	root := fmt.Sprintf("net:[%d]", inode)
 	for line := range strings.Lines(table) {
-		if f := strings.Fields(line); len(f) > 4 && f[3] == root {
+		f := strings.Fields(line)
+		if len(f) > 4 && (f[3] == root || inode == 0 && strings.HasPrefix(f[3], "net:[")) {
 			files = append(files, spaces.Replace(f[4]))
 		}
 	}
@@ -227,19 +228,42 @@ func (p Place) Enter(fn func(device string) error) error {
 		return fn(p.inside.device)
 	}
 	path, err := p.Netns.find()
+	if err == nil && p.Device == nil {
+		return machine.Do(path, func() error { return fn("") })
+	}
+	var gone error
+	if err == nil {
+		if gone, err = p.Device.in(path, fn); gone == nil {
+			return err
+		}
+	} else if gone = err; !errors.Is(err, ErrGone) || p.Device == nil || !p.Device.certain() {
+		return err // other devices end with their namespace
+	}
+	path, now, err := p.moved(gone)
 	if err != nil {
 		return err
 	}
-	return machine.Do(path, func() error {
-		if p.Device == nil {
-			return fn("")
+	if gone, err = now.in(path, fn); gone != nil {
+		return gone
+	}
+	return err
+}
+
+// in runs fn in a namespace with the name that the device has there; gone: it is
+// not there.
+func (d *DeviceID) in(path string, fn func(device string) error) (gone, err error) {
+	err = machine.Do(path, func() error {
+		name, err := d.find()
+		if errors.Is(err, ErrGone) {
+			gone = err
+			return nil
 		}
-		name, err := p.Device.find()
 		if err != nil {
 			return err
 		}
 		return fn(name)
 	})
+	return gone, err
 }
 
 // find gives the name that the device has now, in the calling thread's namespace.

@@ -157,6 +157,7 @@ func TestCardsHere(t *testing.T) {
 	}
 	t.Run("flow table", func(t *testing.T) { flowTable(t, cardOf(t, "virtio_net")) })
 	t.Run("hash table under other rings", func(t *testing.T) { tableUnderRings(t, cardOf(t, "virtio_net")) })
+	t.Run("moved to another namespace", func(t *testing.T) { moved(t, cardOf(t, "e1000e")) })
 }
 
 // flowTable turns the knob of a namespace that many kernels cannot.

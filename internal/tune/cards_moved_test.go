@@ -1,0 +1,61 @@
+package tune_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// moved undoes what was set on a card that went to another namespace since, and
+// on one that came home when its namespace ended.
+func moved(t *testing.T, c card) {
+	e, err := knob.Find("nic.txqueuelen")
+	must(t, err)
+	w, err := change.Owned(testenv.Claim(t))
+	must(t, err)
+	n, err := w.Create(w.Name("away"))
+	must(t, err)
+	holds := func(netns, what string, want string) {
+		t.Helper()
+		on := knob.Target{Netns: netns, Device: c.on.Device}
+		now, err := e.Knob.Get(c.m, on)
+		must(t, err)
+		if now.Value != want {
+			t.Errorf("%s: it is %s, want %s", what, now.Value, want)
+		}
+	}
+	first, err := e.Knob.Get(c.m, c.on)
+	must(t, err)
+	must(t, c.set(t, e, "777"))
+	link, err := netlink.LinkByName(c.on.Device)
+	must(t, err)
+	f, err := os.Open(n.Path())
+	must(t, err)
+	defer f.Close()
+	must(t, netlink.LinkSetNsFd(link, int(f.Fd())))
+	holds(n.Path(), "moved", "777")
+	c.undo(t)
+	holds(n.Path(), "moved, and undone", first.Value)
+
+	away := c
+	away.on.Netns = n.Path()
+	must(t, away.set(t, e, "778"))
+	must(t, f.Close())
+	n.Close()
+	must(t, w.Delete(w.Name("away")))
+	for range 500 { // the kernel takes its time to end a namespace
+		if _, err := netlink.LinkByName(c.on.Device); err == nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	holds("", "at home again", "778")
+	c.undo(t)
+	holds("", "at home again, and undone", first.Value)
+}
