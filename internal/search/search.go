@@ -164,9 +164,9 @@ type run struct {
 	noisy []bool // by metric: a goal that the gate found to be too noisy
 
 	longest time.Duration // of the pairs
-	same  *contest // the gate's
-	arms  []*arm
-	out   *Result
+	same    *contest      // the gate's
+	arms    []*arm
+	out     *Result
 }
 
 // arm is knobs that are tried together: one, or a couple.

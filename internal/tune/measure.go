@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/stats"
@@ -35,16 +36,42 @@ var figures = []struct {
 	of            func(*result.Record) float64
 }{
 	{"latency", true, 0.03, medianLatency},
-	{"p99", true, 0.25, tail},
+	{p99, true, 0.25, tail(0.99)},
+	{p999, true, 0.25, tail(0.999)},
 	{"throughput", false, 0.03, medianRate(streamLoad)},
 	{"packets", false, 0.03, medianRate(packetLoad)},
 	{"cpu", true, 0.10, costPerByte},
 }
 
+// The tail of the round trips that is watched: p99.9 where a measurement has so many
+// that ten are longer, else p99, of which there are always enough. One of both is
+// measured in a proof, for figures of two kinds cannot be compared.
+const (
+	p99      = "p99"
+	p999     = "p99.9"
+	leastFor = 10_000 // round trips
+)
+
+// withTail takes that tail out of metrics for which the others of a record like this
+// one would do.
+func withTail(all []search.Metric, rec *result.Record) []search.Metric {
+	replies := int64(0)
+	for _, s := range rec.Slices {
+		if s.Latency != nil && len(s.Latency.RTT) > 0 {
+			replies += s.Latency.Replies
+		}
+	}
+	other := p999
+	if replies >= leastFor {
+		other = p99
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(m search.Metric) bool { return m.Name == other })
+}
+
 // Metrics gives what is measured, and what decides for a profile: all that it is
 // meant to make better is a goal, of what is not the common figures are guarded.
 func Metrics(profile string) []search.Metric {
-	roles := map[string]search.Role{"latency": search.Goal, "throughput": search.Goal, "packets": search.Goal, "cpu": search.Goal, "p99": search.Watched}
+	roles := map[string]search.Role{"latency": search.Goal, "throughput": search.Goal, "packets": search.Goal, "cpu": search.Goal, p99: search.Watched, p999: search.Watched}
 	switch profile {
 	case "latency":
 		roles["throughput"], roles["packets"], roles["cpu"] = search.Guard, search.Guard, search.Shown
@@ -74,11 +101,13 @@ var troubles = []struct {
 // from us; in more, a measurement is void.
 const mostSteal = 0.05
 
-// sampleOf reads the figures off a record.
-func sampleOf(r *result.Record) search.Sample {
+// sampleOf reads the figures of some metrics off a record.
+func sampleOf(r *result.Record, metrics []search.Metric) search.Sample {
 	var s search.Sample
 	for _, f := range figures {
-		s.Values = append(s.Values, f.of(r))
+		if slices.ContainsFunc(metrics, func(m search.Metric) bool { return m.Name == f.name }) {
+			s.Values = append(s.Values, f.of(r))
+		}
 	}
 	for _, t := range troubles {
 		s.Troubles = append(s.Troubles, t.of(r))
@@ -153,29 +182,29 @@ func medianRate(load string) func(*result.Record) float64 {
 	}
 }
 
-// tail is the 99th percentile of all round trips together; a percentile of few is
-// none.
-func tail(r *result.Record) float64 {
-	const q = 0.99
-	var all []stats.Histogram
-	for _, s := range r.Slices {
-		if s.Latency == nil || len(s.Latency.RTT) == 0 {
-			continue
+// tail is a percentile of all round trips together; one of few is none.
+func tail(q float64) func(*result.Record) float64 {
+	return func(r *result.Record) float64 {
+		var all []stats.Histogram
+		for _, s := range r.Slices {
+			if s.Latency == nil || len(s.Latency.RTT) == 0 {
+				continue
+			}
+			buckets, err := result.RTTBuckets(s.Latency.RTT)
+			if err != nil {
+				continue
+			}
+			h := make(stats.Histogram, len(buckets))
+			for i, b := range buckets {
+				h[i] = stats.Bucket(b)
+			}
+			all = append(all, h)
 		}
-		buckets, err := result.RTTBuckets(s.Latency.RTT)
-		if err != nil {
-			continue
+		for _, p := range stats.Percentiles(all, []float64{q}, stats.Bootstrap{}) {
+			return p.Value
 		}
-		h := make(stats.Histogram, len(buckets))
-		for i, b := range buckets {
-			h[i] = stats.Bucket(b)
-		}
-		all = append(all, h)
+		return math.NaN()
 	}
-	for _, p := range stats.Percentiles(all, []float64{q}, stats.Bootstrap{}) {
-		return p.Value
-	}
-	return math.NaN()
 }
 
 // costPerByte is the CPU time of all cores, ns, for a byte of the stream.

@@ -65,7 +65,11 @@ func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
 	if err != nil || len(fit) == 0 {
 		return found, err
 	}
-	problem := search.Problem{Metrics: p.Metrics, Couples: couples(fit)}
+	first, err := p.Gauge.Once(ctx)
+	if err != nil {
+		return found, err
+	}
+	problem := search.Problem{Metrics: withTail(p.Metrics, first), Couples: couples(fit)}
 	for _, t := range troubles {
 		problem.Troubles = append(problem.Troubles, t.name)
 	}
@@ -76,7 +80,7 @@ func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
 	if o.Budget > 0 {
 		o.Budget = max(1, o.Budget-2*spent()) // taking all back takes no longer than setting it
 	}
-	found.Result, err = search.Do(ctx, problem, bench{states, p.Gauge}, o)
+	found.Result, err = search.Do(ctx, problem, bench{states, p.Gauge, problem.Metrics}, o)
 	found.Rows = append(found.Rows, unfit...)
 	for _, c := range fit {
 		for _, name := range found.Set {
@@ -140,8 +144,9 @@ func (p Proof) takeBack(tx *journal.Tx) error {
 
 // bench measures states by switching to them.
 type bench struct {
-	states *switches
-	gauge  Gauge
+	states  *switches
+	gauge   Gauge
+	metrics []search.Metric // those that are read off, in the order of figures
 }
 
 // Pair is of [search.Bench].
@@ -164,7 +169,7 @@ func (b bench) one(ctx context.Context, s search.State) (search.Sample, error) {
 	if why := through(rec); why != nil {
 		return search.Sample{}, &search.BrokenError{State: s, Err: why}
 	}
-	return sampleOf(rec), nil
+	return sampleOf(rec, b.metrics), nil
 }
 
 // couple are knobs that are known to help only together, or to hide each other.

@@ -1,0 +1,60 @@
+package tune
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/venturi-net/venturi/result"
+)
+
+func TestSampleOfRecord(t *testing.T) {
+	rec := &result.Record{Plan: result.Plan{Cells: []result.Cell{{Name: "l", Load: latencyLoad}, {Name: "s", Load: streamLoad}, {Name: "p", Load: packetLoad}}}}
+	h := result.NewRTT()
+	for i := range int64(2000) {
+		_ = h.RecordValue(1000 + i)
+	}
+	rtt, err := result.EncodeRTT(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.Slices = []result.Slice{
+		{Cell: "l", Latency: &result.Latency{Replies: 1, RTTMedian: 20}},
+		{Cell: "l", Latency: &result.Latency{Replies: 1, RTTMedian: 40, RTT: rtt}},
+		{Cell: "l", Latency: &result.Latency{Replies: 1, RTTMedian: 900}},
+		{Cell: "s", Stream: &result.Stream{RateMessages: 5, RateNs: 1e9, RecvBytes: 100, Packets: 200, Retransmits: 4}},
+		{Cell: "p", Stream: &result.Stream{RateMessages: 7, RateNs: 1e9, RecvBytes: 1}},
+	}
+	rec.Meters = []result.Meter{
+		{Cell: "s", Name: "cpu", WallNs: 1000, Values: map[string]int64{"busy": 400, "steal": 10}},
+		{Cell: "s", Name: "tcp", Values: map[string]int64{"tcp/out_segments": 100, "tcp/checksum_errors": 3}},
+		{Cell: "p", Name: "udp", Values: map[string]int64{"udp/checksum_errors": 50}},
+		{Cell: "s", Name: "links", Values: map[string]int64{"links/rx_dropped": 2}},
+	}
+	metrics := Metrics("balanced")
+	s := sampleOf(rec, metrics)
+	for i, want := range []float64{20, 2979, 2997, 5, 7, 4} {
+		if math.Abs(s.Values[i]-want) > 0.001*want {
+			t.Errorf("%s is %v, want %v", metrics[i].Name, s.Values[i], want)
+		}
+	}
+	// Which tail is watched, the number of round trips decides.
+	for replies, want := range map[int64]string{1: p99, leastFor - 1: p99, leastFor: p999} {
+		rec.Slices[1].Latency.Replies = replies
+		some := withTail(metrics, rec)
+		if len(some) != len(metrics)-1 || some[1].Name != want || len(sampleOf(rec, some).Values) != len(some) {
+			t.Errorf("%d round trips: %+v", replies, some)
+		}
+	}
+	if want := []float64{0.02, 0.03, 0.02}; !slices.Equal(s.Troubles, want) || s.Void != "" {
+		t.Errorf("troubles %v, want %v; void %q", s.Troubles, want, s.Void)
+	}
+	rec.Meters[0].Values["steal"] = 100
+	if s := sampleOf(rec, metrics); !strings.Contains(s.Void, "10 %") {
+		t.Errorf("void %q", s.Void)
+	}
+	if err := through(&result.Record{Warnings: []result.Warning{{Cell: "l", Text: "shut"}}}); err == nil || err.Error() != "l: shut" {
+		t.Errorf("error %v", err)
+	}
+}
