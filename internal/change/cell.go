@@ -43,6 +43,10 @@ func (c Cell) ID() string {
 type Value struct {
 	Data    []byte
 	Present bool
+
+	// Made is how a file is made anew that was removed; nil: as any new one. Two
+	// values that differ in this alone are the same.
+	Made *FileMode
 }
 
 // Text makes a Value of text.
@@ -58,22 +62,26 @@ func (v Value) String() string {
 	return string(v.Data)
 }
 
-// encoded is how a value that is not text is written as JSON.
+// encoded is how a value that is not text alone is written as JSON.
 type encoded struct {
-	Base64 string `json:"base64"`
+	Text   string    `json:"text,omitempty"`
+	Base64 string    `json:"base64,omitempty"`
+	Made   *FileMode `json:"made,omitempty"`
 }
 
 // MarshalJSON writes null for an absent value, a string for text, and an object
-// with base64 for everything else.
+// for everything else: text, or base64 of what is none, and how its file is made.
 func (v Value) MarshalJSON() ([]byte, error) {
+	text := utf8.Valid(v.Data)
 	switch {
 	case !v.Present:
 		return []byte("null"), nil
-	case utf8.Valid(v.Data):
+	case text && v.Made == nil:
 		return json.Marshal(string(v.Data))
-	default:
-		return json.Marshal(encoded{base64.StdEncoding.EncodeToString(v.Data)})
+	case text:
+		return json.Marshal(encoded{Text: string(v.Data), Made: v.Made})
 	}
+	return json.Marshal(encoded{Base64: base64.StdEncoding.EncodeToString(v.Data), Made: v.Made})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -95,7 +103,7 @@ func (v *Value) UnmarshalJSON(text []byte) error {
 	if err != nil {
 		return fmt.Errorf("read value: %w", err)
 	}
-	*v = Value{Data: data, Present: true}
+	*v = Value{Data: append([]byte(e.Text), data...), Present: true, Made: e.Made}
 	return nil
 }
 

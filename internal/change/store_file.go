@@ -3,6 +3,7 @@ package change
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -11,9 +12,8 @@ import (
 
 // fileStore is files on disk, each replaced whole: whoever reads one finds the
 // old text or the new one. A key is the file's absolute name. The new file has
-// the mode, owner and extended attributes of the old one; one that was absent is
-// made with 0644, also when it is one that was removed, of which only the text is
-// kept. A file that has other names too (hard links) is refused: they would keep
+// the mode, owner and extended attributes of the old one. One that was removed is
+// made again with its mode and owner; one that never was, with 0644. A file that has other names too (hard links) is refused: they would keep
 // the old text.
 func fileStore(root string) Store {
 	real := func(c Cell) string {
@@ -27,14 +27,20 @@ func fileStore(root string) Store {
 		Name:  "file",
 		Lasts: true,
 		Read: func(c Cell) (Value, error) {
-			data, err := os.ReadFile(filepath.Join(root, c.Key))
+			f, err := os.Open(filepath.Join(root, c.Key))
 			if errors.Is(err, os.ErrNotExist) {
 				return Value{}, nil
 			}
 			if err != nil {
 				return Value{}, why(err)
 			}
-			return Value{Data: data, Present: true}, nil
+			defer f.Close()
+			data, err := io.ReadAll(f)
+			if err != nil {
+				return Value{}, why(err)
+			}
+			made, err := fileMode(f)
+			return Value{Data: data, Present: true, Made: made}, err
 		},
 		Write: func(c Cell, v Value) error {
 			in, err := openFolder(real(c))
@@ -48,7 +54,7 @@ func fileStore(root string) Store {
 			if !v.Present {
 				return in.remove()
 			}
-			return in.replace(v.Data)
+			return in.replace(v)
 		},
 		Sweep: func(c Cell) error {
 			in, err := openFolder(real(c))
@@ -160,7 +166,7 @@ func (in inFolder) remove() error {
 }
 
 // replace puts a file in the place of the old one in one step, and on disk.
-func (in inFolder) replace(data []byte) (err error) {
+func (in inFolder) replace(v Value) (err error) {
 	old, err := in.old()
 	if err != nil {
 		return err
@@ -181,8 +187,10 @@ func (in inFolder) replace(data []byte) (err error) {
 			err = errors.Join(err, unix.Unlinkat(in.fd(), in.unfinished(), 0))
 		}
 	}()
-	_, err = f.Write(data)
-	if err == nil {
+	_, err = f.Write(v.Data)
+	if err == nil && old == nil {
+		err = v.Made.give(f)
+	} else if err == nil {
 		err = dress(f, old)
 	}
 	if err == nil {
@@ -200,9 +208,6 @@ func (in inFolder) replace(data []byte) (err error) {
 // dress gives a new file the owner, mode and attributes of the old one, in this
 // order: each takes away something of those after it.
 func dress(f *os.File, old *oldFile) error {
-	if old == nil {
-		return f.Chmod(0o644)
-	}
 	if err := f.Chown(int(old.Uid), int(old.Gid)); err != nil {
 		return err
 	}

@@ -4,10 +4,52 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
+
+// FileMode is the mode and the owner of a file.
+type FileMode struct {
+	Mode string `json:"mode"` // in octal digits
+	UID  int    `json:"uid"`
+	GID  int    `json:"gid"`
+}
+
+// newFileMode is what a file gets that never was.
+func newFileMode() FileMode { return FileMode{"0644", os.Geteuid(), os.Getegid()} }
+
+// fileMode reads that of a file; nil: it is that of a new one.
+func fileMode(f *os.File) (*FileMode, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("stat: %w", err)
+	}
+	m := FileMode{fmt.Sprintf("%04o", st.Mode&0o7777), int(st.Uid), int(st.Gid)}
+	if m == newFileMode() {
+		return nil, nil
+	}
+	return &m, nil
+}
+
+// give gives it to a file; nil: that of a new one.
+func (m *FileMode) give(f *os.File) error {
+	if m == nil {
+		return f.Chmod(0o644)
+	}
+	mode, err := strconv.ParseUint(m.Mode, 8, 12)
+	if err != nil {
+		return fmt.Errorf("read mode of file: %w", err)
+	}
+	if err := f.Chown(m.UID, m.GID); err != nil { // takes away some of the mode
+		return err
+	}
+	if err := unix.Fchmod(int(f.Fd()), uint32(mode)); err != nil {
+		return fmt.Errorf("chmod: %w", err)
+	}
+	return nil
+}
 
 // accessList is the attribute that a folder's default may have given a new file.
 const accessList = "system.posix_acl_access"

@@ -2,10 +2,12 @@ package change
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -112,5 +114,60 @@ func TestFileAttributes(t *testing.T) {
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode() != 0o640 {
 		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+// TestFileMadeAnew: a file that was removed comes back with its mode and owner,
+// also for who knows of it by the journal only.
+func TestFileMadeAnew(t *testing.T) {
+	root := t.TempDir()
+	cells, cell, file := NewCells(Stores(root)...), Cell{Store: "file", Key: "/x"}, filepath.Join(root, "x")
+	for mode, text := range map[os.FileMode]string{0o600: "secret", 0o644 | os.ModeSetgid: "", 0o755: "\xff"} {
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.Chmod(file, mode)); err != nil {
+			t.Fatal(err)
+		}
+		if os.Geteuid() == 0 {
+			if err := errors.Join(os.Chown(file, 12, 34), os.Chmod(file, mode)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old, err := cells.Read(cell)
+		if err != nil || !old.Equal(Text(text)) {
+			t.Fatalf("%q, %v", old, err)
+		}
+		journal, err := json.Marshal(old)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again Value
+		if err := errors.Join(cells.Write(cell, Value{}), json.Unmarshal(journal, &again), cells.Write(cell, again)); err != nil {
+			t.Fatal(err)
+		}
+		after, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		was, is := before.Sys().(*syscall.Stat_t), after.Sys().(*syscall.Stat_t)
+		if now, err := os.ReadFile(file); err != nil || string(now) != text || is.Mode != was.Mode || is.Uid != was.Uid || is.Gid != was.Gid {
+			t.Errorf("it was %v of %d:%d, and is %v of %d:%d with %q, %v; the journal says %s", before.Mode(), was.Uid, was.Gid, after.Mode(), is.Uid, is.Gid, now, err, journal)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Of what any new file would be like nothing is said, as journals always did.
+	if err := cells.Write(cell, Text("plain")); err != nil {
+		t.Fatal(err)
+	}
+	v, err := cells.Read(cell)
+	if text, bad := json.Marshal(v); errors.Join(err, bad) != nil || string(text) != `"plain"` {
+		t.Errorf("the journal says %s, %v", text, errors.Join(err, bad))
+	}
+	if err := cells.Write(Cell{Store: "file", Key: "/y"}, Value{Present: true, Made: &FileMode{Mode: "rw"}}); err == nil {
+		t.Error("made a file of mode rw")
 	}
 }

@@ -150,6 +150,7 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(line, "two")
+	f.Add(slices.Concat(line, sealed(`{"intent":{"txn":1,"entry":2,"old":{"text":"x","made":{"mode":"0640","uid":1,"gid":2}},"new":null}}`)), "")
 	f.Add(line[:len(line)/2], "")
 	f.Add([]byte("00000000 {}\n\n00000000 null"), "\x00\xfe")
 	for _, text := range []string{`{}`, `{"closed":{"entry":9,"hand_on":[{"entry":9}]}}`, `{"turned":{"entry":1}}`, `{"intent":{"cell":{"place":{"device":{}}}}}`} {
