@@ -64,9 +64,12 @@ var writers = []struct {
 		"only the lab owns namespaces",
 	},
 	{
-		ours("internal/change"), regexp.MustCompile(`^Scratch$`),
-		map[string]string{"internal/feature": "nothing that lasts: a probe tries things in a nameless namespace"},
-		"what is tried is tried by feature",
+		ours("internal/change"), regexp.MustCompile(`^(Scratch|Nameless)$`),
+		map[string]string{
+			"internal/feature": "nothing that lasts: a probe tries things in a nameless namespace",
+			"internal/vm":      "the taps of cards that are joined to nothing, gone with the virtual machine",
+		},
+		"what is tried is tried by feature, and on cards of a virtual machine",
 	},
 	{
 		ours("internal/change"), regexp.MustCompile(`^Guest$`),

@@ -19,6 +19,7 @@ import (
 // it keeps the kernel's namespace alive, even when its name is deleted.
 type Namespace struct {
 	name string
+	path string
 	file *os.File        // for the kernel calls that take a namespace by descriptor
 	h    *netlink.Handle // its socket lives inside the namespace
 }
@@ -37,7 +38,7 @@ func hold(name, path string) (*Namespace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open namespace: %w", err)
 	}
-	n := &Namespace{name: name, file: file}
+	n := &Namespace{name: name, path: path, file: file}
 	err = n.do(func() error {
 		n.h, err = netlink.NewHandle(unix.NETLINK_ROUTE)
 		return err
@@ -53,10 +54,7 @@ func hold(name, path string) (*Namespace, error) {
 // for asking the kernel what it can do, by trying.
 func Scratch(fn func(*Namespace) error) error {
 	return machine.InThread(func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("make a namespace: %w", err)
-		}
-		n, err := hold("a scratch namespace", "/proc/thread-self/ns/net")
+		n, err := unshare()
 		if err != nil {
 			return err
 		}
@@ -65,11 +63,34 @@ func Scratch(fn func(*Namespace) error) error {
 	})
 }
 
+// Nameless makes a namespace that nobody finds by a name. It is gone when it is
+// closed, and what was started in it has ended.
+func Nameless() (n *Namespace, err error) {
+	err = machine.InThread(func() error {
+		n, err = unshare()
+		return err
+	})
+	return n, err
+}
+
+// unshare moves the calling thread to a new namespace, and holds that.
+func unshare() (*Namespace, error) {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return nil, fmt.Errorf("make a namespace: %w", err)
+	}
+	n, err := hold("a nameless namespace", "/proc/thread-self/ns/net")
+	if err == nil {
+		n.path = fmt.Sprintf("/proc/self/fd/%d", n.file.Fd())
+	}
+	return n, err
+}
+
 // Name is the full name.
 func (n *Namespace) Name() string { return n.name }
 
-// Path is the namespace's file.
-func (n *Namespace) Path() string { return machine.NamespacePath(n.name) }
+// Path is the namespace's file; that of a nameless one is there for this process
+// alone, until it is closed.
+func (n *Namespace) Path() string { return n.path }
 
 // Close lets go of the namespace; it does not delete it.
 func (n *Namespace) Close() {

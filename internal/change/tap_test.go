@@ -1,9 +1,12 @@
 package change_test
 
 import (
+	"errors"
 	"os"
+	"slices"
 	"testing"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/change"
@@ -70,4 +73,24 @@ func openTap(name string, flags uint16) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// A namespace without a name is entered by its file while it is held, and found
+// by nobody else.
+func TestNameless(t *testing.T) {
+	testenv.Root(t)
+	n, err := change.Nameless()
+	must(t, err)
+	defer n.Close()
+	must(t, n.AddTap(change.Tap{Name: "tap0", MTU: 1450}))
+	must(t, machine.Do(n.Path(), func() error {
+		links, err := machine.Links()
+		if err == nil && !slices.ContainsFunc(links, func(l netlink.Link) bool { return l.Attrs().Name == "tap0" }) {
+			t.Error("its tap is not found in it")
+		}
+		return err
+	}))
+	if _, err := os.Stat(machine.NamespacePath(n.Name())); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it has a name: %v", err)
+	}
 }

@@ -205,6 +205,7 @@ func kernelExec(env *Env) *cobra.Command {
 	var (
 		u      under
 		config vm.Config
+		nics   cards
 	)
 	cmd := &cobra.Command{
 		Use:   "exec VERSION|FILE [FLAG...] [--] COMMAND [ARGUMENT...]",
@@ -215,9 +216,13 @@ environment and this machine's own files. What the command writes is gone with t
 machine, but for what it writes below a folder of --write. It needs no root: then
 the command sees of the files what the user may.
 
+With --nic the machine has network cards, eth0 and so on, that are joined to
+nothing: what drivers of cards do can be tried on them. That takes root.
+
 The exit code is that of the command.`,
 		Example: `  venturi kernel exec 6.1 -- uname -a
   venturi kernel exec 6.12 --write out -- ./try.sh out
+  venturi kernel exec 6.1 --nic e1000e --nic virtio -- venturi knob ls --dev eth0
   venturi kernel exec ./arch/x86/boot/bzImage -- bash
   go test -exec "venturi kernel exec 6.1 --" ./...`,
 		Args: cobra.ArbitraryArgs,
@@ -226,7 +231,7 @@ The exit code is that of the command.`,
 			if err != nil || len(command) == 0 {
 				return err
 			}
-			return runUnder(cmd.Context(), env, u, config, spec, command)
+			return runUnder(cmd.Context(), env, u, config, nics, spec, command)
 		},
 	}
 	f := cmd.Flags()
@@ -234,6 +239,7 @@ The exit code is that of the command.`,
 	f.Var(&u.accel, "accel", "what runs the virtual machine: auto, kvm, or tcg (emulation)")
 	f.IntVar(&config.CPUs, "cpus", 0, "of the virtual machine (default: this machine's)")
 	f.IntVar(&config.Memory, "memory", 0, "of the virtual machine, MiB (default: what a lab needs)")
+	f.Var(&nics, "nic", "give it a network card of this model: virtio, e1000e or vmxnet3; may be given several times")
 	f.StringArrayVar(&config.Writable, "write", nil, "let the command write to this folder of the machine; may be given several times")
 	return cmd
 }

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -39,7 +41,7 @@ func execWords(cmd *cobra.Command, args []string) (spec string, command []string
 }
 
 // runUnder runs a command in a virtual machine under a kernel that a user named.
-func runUnder(ctx context.Context, env *Env, u under, config vm.Config, spec string, command []string) (err error) {
+func runUnder(ctx context.Context, env *Env, u under, config vm.Config, nics cards, spec string, command []string) (err error) {
 	if config.Kernel, err = kernel.Find(spec); err != nil {
 		return err
 	}
@@ -47,6 +49,16 @@ func runUnder(ctx context.Context, env *Env, u under, config vm.Config, spec str
 		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 			return verr.New(verr.Usage, "cannot let the command write to "+folder, "there is no such folder", "make it first")
 		}
+	}
+	if len(nics) > 0 {
+		config.NICs, config.In, err = vm.Cards(nics)
+		if errors.Is(err, fs.ErrPermission) {
+			return verr.New(verr.Permission, "cannot give the virtual machine network cards", "only root may make the devices that they are joined to", "run it as root, or leave --nic out")
+		}
+		if err != nil {
+			return err
+		}
+		defer config.In.Close()
 	}
 	g, err := boot(ctx, u, config, nil)
 	if err != nil {
@@ -62,6 +74,23 @@ func runUnder(ctx context.Context, env *Env, u under, config vm.Config, spec str
 	}
 	return errors.Join(err, g.Close())
 }
+
+// cards are models of network cards, on the command line.
+type cards []vm.Model
+
+func (c *cards) String() string { return fmt.Sprint([]vm.Model(*c)) }
+
+func (c *cards) Set(text string) error {
+	for _, m := range vm.Models {
+		if m.String() == text {
+			*c = append(*c, m)
+			return nil
+		}
+	}
+	return fmt.Errorf("give one of %v", vm.Models)
+}
+
+func (*cards) Type() string { return "MODEL" }
 
 // typed hands the keys of a terminal to a command that has one of its own, as
 // they are typed, until leave is called. Without a terminal to type on it has none.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 	"text/tabwriter"
+	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/kernel"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -20,18 +20,15 @@ import (
 // cardsFileEnv names a file that gets the matrix: go test shows nothing of what passes.
 const cardsFileEnv = "VENTURI_TEST_CARDS"
 
+// cardsLimit is how long the machine may take to start, or be silent: it is
+// emulated, and others may want the processors too.
+const cardsLimit = 10 * time.Minute
+
 // cardsKernel is one whose drivers have most of what the cards can.
 const cardsKernel = "6.1"
 
-// models are the cards that qemu plays: drivers of real machines, and the one of
-// most virtual ones.
-var models = []vm.NIC{
-	{Model: vm.Virtio, Queues: 4, Hash: true},
-	{Model: vm.E1000E},
-	{Model: vm.VMXNet3},
-}
-
-// drivers are those of the models, in their order.
+// drivers are those of the cards that qemu plays: of real machines, and of most
+// virtual ones.
 var drivers = []string{"virtio_net", "e1000e", "vmxnet3"}
 
 // Knobs of devices must work on drivers that forget, round and refuse, so they
@@ -43,17 +40,11 @@ func TestCards(t *testing.T) {
 }
 
 func cardsUnder(t *testing.T, k kernel.Kernel) {
-	w, err := change.Owned(testenv.Claim(t))
-	must(t, err)
-	in, err := w.Create(w.Name("cards"))
+	nics, in, err := vm.Cards(vm.Models)
 	must(t, err)
 	t.Cleanup(in.Close)
-	nics := slices.Clone(models)
-	for i := range nics {
-		nics[i].Tap, nics[i].MAC = fmt.Sprintf("tap%d", i), fmt.Sprintf("02:00:00:00:00:%02d", i+1)
-		must(t, in.AddTap(change.Tap{Name: nics[i].Tap, MTU: 1500, Queues: nics[i].Queues}))
-	}
-	said, code := agenttest.Inside(t, vm.Config{Kernel: k, Memory: 1 << 10, NICs: nics, In: in}, []string{"-test.v", "-test.run=^TestCardsHere$"})
+	c := vm.Config{Kernel: k, Memory: 1 << 10, NICs: nics, In: in, StartLimit: cardsLimit, SilenceLimit: cardsLimit}
+	said, code := agenttest.Inside(t, c, []string{"-test.v", "-test.run=^TestCardsHere$"})
 	if code != 0 {
 		t.Errorf("it ended with code %d:\n%s", code, said)
 	}

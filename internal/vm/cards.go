@@ -1,0 +1,42 @@
+package vm
+
+import (
+	"fmt"
+
+	"github.com/venturi-net/venturi/internal/change"
+)
+
+// Models are all that there are.
+var Models = []Model{Virtio, E1000E, VMXNet3}
+
+func (m Model) String() string {
+	if m == Virtio {
+		return "virtio"
+	}
+	return string(m)
+}
+
+// cardQueues are the pairs of queues of a card that has several.
+const cardQueues = 4
+
+// Cards makes the host's side of network cards that are joined to nothing, for
+// trying what their drivers do: a guest with these NICs must be started in the
+// namespace, which goes with the guest once it is closed. It takes privileges.
+func Cards(models []Model) (nics []NIC, in *change.Namespace, err error) {
+	in, err = change.Nameless()
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, model := range models {
+		n := NIC{Model: model, Tap: fmt.Sprintf("tap%d", i), MAC: fmt.Sprintf("02:00:00:00:00:%02x", i+1)}
+		if model == Virtio {
+			n.Queues, n.Hash = cardQueues, true
+		}
+		if err := in.AddTap(change.Tap{Name: n.Tap, MTU: 1500, Queues: n.Queues}); err != nil {
+			in.Close()
+			return nil, nil, err
+		}
+		nics = append(nics, n)
+	}
+	return nics, in, nil
+}
