@@ -65,8 +65,11 @@ func there(t knob.Target) error {
 	if t.Netns != "" || t.Device != "" {
 		if _, err := t.Place(); err != nil {
 			do := "see which devices there are with: ip link"
-			if t.Device == "" {
+			switch {
+			case t.Device == "":
 				do = "see which namespaces there are with: ip netns ls"
+			case t.Netns != "":
+				do = "see which devices there are with: nsenter --net=" + t.Netns + " ip link"
 			}
 			return denied(what, verr.Wrap(verr.Usage, "cannot find "+knob.Target{Netns: t.Netns, Device: t.Device}.String(), err, do))
 		}

@@ -30,7 +30,7 @@ which command; with a number, every write of one, from what to what.
   passed     the same, beneath a later transaction of the same value
   failed     it took no effect, and the old value stands
   gone       the value went away, with a reboot, its device or its namespace
-  left       given up: somebody else's value stands
+  left       given up: somebody else's value stands, or ours that could not be undone
   in-doubt   whoever wrote it was killed: it may have happened, undo will see
   conflict   somebody else has changed it since: undo will leave it alone
   empty      nothing was written

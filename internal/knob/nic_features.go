@@ -235,5 +235,9 @@ func hasNone(t Target, err error) error {
 	if errors.Is(err, change.ErrGone) {
 		return err
 	}
-	return verr.Wrap(verr.Missing, "cannot do that on device "+t.Device, err, "see what the device has with: venturi knob ls --dev "+t.Device)
+	do := "see what the device has with: venturi knob ls --dev " + t.Device
+	if t.Netns != "" {
+		do += " --netns " + t.Netns
+	}
+	return verr.Wrap(verr.Missing, "cannot do that on device "+t.Device, err, do)
 }
