@@ -3,7 +3,6 @@ package change
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -150,33 +149,23 @@ func unitConfigStore(root string) Store {
 			_, file, _ := split(c)
 			return files.Read(file)
 		},
-		Write: func(c Cell, v Value) (err error) {
+		Write: func(c Cell, v Value) error {
 			unit, file, mark := split(c)
-			text, err := json.Marshal(begun{New: v})
-			if err != nil {
-				return err
-			}
-			if err := files.Write(mark, Text(string(text))); err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, files.Write(mark, Value{})) }()
-			if err := files.Write(file, v); err != nil {
-				return err
-			}
-			return startAnew(unit, v)
+			return withMark(files, mark, begun{New: v}, func() error {
+				if err := files.Write(file, v); err != nil {
+					return err
+				}
+				return startAnew(unit, v)
+			})
 		},
 		Sweep: func(c Cell) error {
 			unit, file, mark := split(c)
-			if err := errors.Join(files.Sweep(file), files.Sweep(mark)); err != nil {
+			if err := files.Sweep(file); err != nil {
 				return err
 			}
-			marked, err := files.Read(mark)
-			if err != nil || !marked.Present {
+			b, there, err := readMark(files, mark)
+			if err != nil || !there {
 				return err
-			}
-			var b begun
-			if err := json.Unmarshal(marked.Data, &b); err != nil {
-				return fmt.Errorf("read what was wanted of %s: %w", unit, err)
 			}
 			now, err := files.Read(file)
 			if err == nil && now.Equal(b.New) {

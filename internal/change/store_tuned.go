@@ -80,7 +80,7 @@ func tunedStore(root string) Store {
 		}
 		return s.Text()
 	}
-	write := func(c Cell, v Value) (err error) {
+	write := func(c Cell, v Value) error {
 		want, err := TunedStateOf(v)
 		if err != nil {
 			return err
@@ -89,52 +89,25 @@ func tunedStore(root string) Store {
 		if err != nil {
 			return err
 		}
-		mark, err := json.Marshal(begun{Old: before, New: v})
-		if err != nil {
-			return err
-		}
-		if err := files.Write(wanted, Text(string(mark))); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, files.Write(wanted, Value{})) }()
-		if err := askTuned(want.Name()); err != nil {
-			return err
-		}
-		for _, f := range []struct {
-			cell Cell
-			text *string
-		}{{profile, want.Profile}, {mode, want.Mode}} {
-			value := Value{}
-			if f.text != nil {
-				value = Text(*f.text)
-			}
-			if now, err := files.Read(f.cell); err != nil || now.Equal(value) {
-				if err != nil {
-					return err
-				}
-				continue
-			}
-			if err := files.Write(f.cell, value); err != nil {
+		return withMark(files, wanted, begun{Old: before, New: v}, func() error {
+			if err := askTuned(want.Name()); err != nil {
 				return err
 			}
-		}
-		return nil
+			if err := settle(files, profile, want.Profile); err != nil {
+				return err
+			}
+			return settle(files, mode, want.Mode)
+		})
 	}
 	return Store{
 		Name: "tuned", Lasts: true, Read: read, Write: write,
 		Sweep: func(c Cell) error {
-			for _, f := range []Cell{profile, mode, wanted} {
-				if err := files.Sweep(f); err != nil {
-					return err
-				}
-			}
-			mark, err := files.Read(wanted)
-			if err != nil || !mark.Present {
+			if err := errors.Join(files.Sweep(profile), files.Sweep(mode)); err != nil {
 				return err
 			}
-			var b begun
-			if err := json.Unmarshal(mark.Data, &b); err != nil {
-				return fmt.Errorf("read what was wanted of tuned: %w", err)
+			b, there, err := readMark(files, wanted)
+			if err != nil || !there {
+				return err
 			}
 			now, err := read(c)
 			if err != nil {
@@ -148,10 +121,17 @@ func tunedStore(root string) Store {
 	}
 }
 
-// begun is a write of several steps that began, and did not end.
-type begun struct {
-	Old Value `json:"old"`
-	New Value `json:"new"`
+// settle makes a file what it shall be, where it is not; nil: it shall not be there.
+func settle(files Store, file Cell, text *string) error {
+	value := Value{}
+	if text != nil {
+		value = Text(*text)
+	}
+	now, err := files.Read(file)
+	if err != nil || now.Equal(value) {
+		return err
+	}
+	return files.Write(file, value)
 }
 
 // tunedBetween tells whether a state is one that a write passes through: its
