@@ -9,21 +9,12 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
-	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // A namespace that lost its name and is held by a mount somewhere else, as
 // container engines do, still has the values that were set.
 func TestNamespaceHeldElsewhere(t *testing.T) {
-	testenv.Root(t)
-	w, err := change.Owned(testenv.Claim(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := w.Create(w.Name("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w, n := namespace(t)
 	place, err := change.InNetns(n.Path())
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +33,7 @@ func TestNamespaceHeldElsewhere(t *testing.T) {
 		}
 	})
 	n.Close()
-	if err := w.Delete(w.Name("a")); err != nil {
+	if err := w.Delete(n.Name()); err != nil {
 		t.Fatal(err)
 	}
 	if out := undo(); out.Err != nil || out.Entry.State != journal.Undone {

@@ -6,22 +6,12 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // TestIPv6Renamed: a device's setting is found by its name of today, and that of
 // the device which has its old name by now stays.
 func TestIPv6Renamed(t *testing.T) {
-	testenv.Root(t)
-	w, err := change.Owned(testenv.Claim(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := w.Create(w.Name("m"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer n.Close()
+	_, n := namespace(t)
 	ip := func(args ...string) {
 		t.Helper()
 		args = append([]string{"-n", filepath.Base(n.Path())}, args...)

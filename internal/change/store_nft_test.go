@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // nft runs the program in a namespace.
@@ -21,16 +20,7 @@ func nft(t *testing.T, namespace string, command string) string {
 }
 
 func TestNftStore(t *testing.T) {
-	testenv.Root(t)
-	w, err := change.Owned(testenv.Claim(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := w.Create(w.Name("m"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer n.Close()
+	_, n := namespace(t)
 	place, err := change.InNetns(n.Path())
 	if err != nil {
 		t.Fatal(err)
