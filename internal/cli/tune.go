@@ -20,6 +20,7 @@ type tuning struct {
 	profile     string
 	config      string
 	plan, apply bool
+	all         bool
 	may         mayTouch
 	prove       proving
 }
@@ -65,12 +66,14 @@ Profiles:
 	f.StringVar(&t.profile, "profile", "", "list of tunings, one of those above")
 	f.BoolVar(&t.plan, "plan", false, "change nothing; print what would be written (the default)")
 	f.BoolVar(&t.apply, "apply", false, "make the changes")
+	f.BoolVar(&t.all, "all", false, "print of each step that is left out what it is and why, not only how many are")
 	f.Var(given{&t.config}, "config", configHelp)
 	t.may.flags(f)
 	t.committing.flags(f)
 	t.prove.flags(f)
 	cmd.MarkFlagsMutuallyExclusive("plan", "apply", "prove")
 	cmd.MarkFlagsMutuallyExclusive("prove", "trial")
+	cmd.MarkFlagsMutuallyExclusive("all", "apply", "prove")
 	return cmd
 }
 
@@ -130,7 +133,7 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 	}
 	skipped = append(skipped, open...)
 	if !t.apply {
-		err := printTuning(env.Stdout, profile, planned, skipped, t.asJSON)
+		err := printTuning(env.Stdout, profile, planned, skipped, t.asJSON, t.all)
 		return errors.Join(err, unplanned(profile, targets, skipped))
 	}
 	if len(skipped) > 0 {
@@ -146,7 +149,7 @@ func settledOn(all []tune.Wish) (wishes []tune.Wish, open []tune.Skipped) {
 	for _, w := range all {
 		s := w.Step
 		if s.Value == "" && (s.Ladder == nil || w.Value != s.Ladder[0]) {
-			open = append(open, tune.Skipped{Step: *s, Target: w.Target, Why: "which value helps here, only a proof can tell: " + strings.Join(w.Ladder, ", ")})
+			open = append(open, tune.Skipped{Step: *s, Target: w.Target, Reason: tune.Open, Why: "which value helps here, only a proof can tell: " + strings.Join(w.Ladder, ", ")})
 			continue
 		}
 		wishes = append(wishes, w)

@@ -21,7 +21,7 @@ type plannedStep struct {
 }
 
 // printTuning prints what a profile would change, what it would not, and why.
-func printTuning(out io.Writer, profile tune.Profile, planned []tune.Planned, skipped []tune.Skipped, asJSON bool) error {
+func printTuning(out io.Writer, profile tune.Profile, planned []tune.Planned, skipped []tune.Skipped, asJSON, all bool) error {
 	steps := []plannedStep{}
 	for i, k := range plannedKnobs(planned) {
 		w := planned[i].Wish
@@ -46,12 +46,7 @@ func printTuning(out io.Writer, profile tune.Profile, planned []tune.Planned, sk
 			}
 		}
 	}
-	if len(skipped) > 0 {
-		fmt.Fprintln(out, "\nleft out:")
-	}
-	for _, s := range grouped(skipped) {
-		fmt.Fprintf(out, "  %s%s  [%s]\n      %s\n", hanging(s.Step.Name, "    "), where(s.Target), s.Step.State, hanging(s.Why, "      "))
-	}
+	printSkipped(out, skipped, all)
 	if len(steps) == 0 {
 		_, err := fmt.Fprintln(out, "\nnothing would be changed")
 		return err
@@ -62,6 +57,53 @@ func printTuning(out io.Writer, profile tune.Profile, planned []tune.Planned, sk
 	}
 	_, err := fmt.Fprintln(out, "\nNothing was changed: --apply makes these changes, all or none.")
 	return err
+}
+
+// printSkipped prints what is left out: how many steps for each reason, or each step.
+func printSkipped(out io.Writer, skipped []tune.Skipped, all bool) {
+	if len(skipped) == 0 {
+		return
+	}
+	if all {
+		fmt.Fprintln(out, "\nleft out:")
+		for _, s := range grouped(skipped) {
+			fmt.Fprintf(out, "  %s%s  [%s]\n      %s\n", hanging(s.Step.Name, "    "), where(s.Target), s.Step.State, hanging(s.Why, "      "))
+		}
+		return
+	}
+	fmt.Fprintln(out, "\nleft out (each, and why: --all):")
+	var order []string
+	counts := map[string]int{}
+	for _, s := range skipped {
+		why := whyLeft(s)
+		if counts[why]++; counts[why] == 1 {
+			order = append(order, why)
+		}
+	}
+	for _, why := range order {
+		fmt.Fprintf(out, "  %3d  %s\n", counts[why], why)
+	}
+}
+
+// whyLeft is the kind of a reason in words, with what would bring the step in.
+func whyLeft(s tune.Skipped) string {
+	switch s.Reason {
+	case tune.Unnamed:
+		if flag := namedBy[s.Step.On]; flag != "" && s.Target == (knob.Target{}) {
+			return s.Why + ": " + flag
+		}
+		return s.Why
+	case tune.Open:
+		return string(s.Reason) + ": --prove"
+	}
+	return string(s.Reason)
+}
+
+// namedBy are the flags that name what steps are of.
+var namedBy = map[tune.Group]string{
+	tune.Host: "--host", tune.Machines: "--host", tune.Pods: "--netns POD",
+	tune.NICs: "--dev CARD", tune.Tunnels: "--dev TUNNEL", tune.Veths: "--dev VETH",
+	tune.Manifests: "--manifest FILE", tune.Switches: "--db SOCKET", tune.Centrals: "--db SOCKET",
 }
 
 // grouped puts steps together that are left out for the same reason: most of

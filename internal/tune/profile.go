@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/knob"
-	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -87,14 +86,6 @@ type Targets struct {
 	Centrals  []string
 }
 
-// absent says that nothing of a group is named.
-func (g Group) absent() string {
-	if g == Host {
-		return "the machine as a whole is not named"
-	}
-	return "no " + string(g) + " are named"
-}
-
 // of lists the targets of a group.
 func (t Targets) of(g Group) []knob.Target {
 	list := func(words []string, to func(string) knob.Target) (targets []knob.Target) {
@@ -128,31 +119,6 @@ func (t Targets) of(g Group) []knob.Target {
 		return list(t.Centrals, bySocket)
 	}
 	return nil
-}
-
-// Skipped is a step that gives no wish on a target, or on none of its group.
-type Skipped struct {
-	Step   Step        `json:"step"`
-	Target knob.Target `json:"target,omitzero"` // zero: the machine, or there is no target of its group
-	Why    string      `json:"why"`
-	Seen   string      `json:"seen,omitempty"` // the values for which the step's condition does not hold
-}
-
-// Pruned are the rows of a proof for steps that were not tried because of what the
-// machine's counters and settings say.
-func Pruned(skipped []Skipped) (rows []search.Row) {
-	for _, s := range skipped {
-		if s.Seen == "" {
-			continue
-		}
-		w := Wish{Knob: knob.Entry{Facts: knob.Facts{Name: s.Step.Knob}}, Step: &s.Step}
-		row := search.Row{Knob: w.Knob.Name + stepOf(w), Verdict: search.NotTried, Why: s.Why}
-		if on := s.Target.String(); on != "" {
-			row.Why = on + ": " + s.Why
-		}
-		rows = append(rows, row)
-	}
-	return rows
 }
 
 // Profiles lists all profiles.
@@ -191,27 +157,29 @@ func (p Profile) Wishes(m knob.Machine, targets Targets) (wishes []Wish, skipped
 	owners := othersOn(m)
 	for i := range p.Steps {
 		step := &p.Steps[i]
-		skip := func(t knob.Target, why string) { skipped = append(skipped, Skipped{Step: *step, Target: t, Why: why}) }
+		skip := func(kind Reason, why string) {
+			skipped = append(skipped, Skipped{Step: *step, Reason: kind, Why: why})
+		}
 		if why := step.barred(); why != "" {
-			skip(knob.Target{}, why)
+			skip(LeftToPerson, why)
 			continue
 		}
 		entry, err := knob.Find(step.Knob)
 		if err != nil {
-			skip(knob.Target{}, reason(err))
+			skip(Unable, reason(err))
 			continue
 		}
 		if entry.Never != "" {
-			skip(knob.Target{}, string(NeverAutomatic)+": "+entry.Never)
+			skip(LeftToPerson, string(NeverAutomatic)+": "+entry.Never)
 			continue
 		}
 		if why := owners.of(step.Knob, wishes); why != "" {
-			skip(knob.Target{}, why)
+			skip(Owned, why)
 			continue
 		}
 		on := targets.of(step.On)
 		if len(on) == 0 {
-			skip(knob.Target{}, step.On.absent())
+			skip(Unnamed, step.On.absent())
 		}
 		found := len(on) == 1
 		for _, t := range on {
@@ -220,41 +188,26 @@ func (p Profile) Wishes(m knob.Machine, targets Targets) (wishes []Wish, skipped
 				continue // it is of another file
 			}
 			found = true
-			why := unmet(m, t, step.Needs, wishes)
-			w, seen := Wish{}, ""
-			if why == "" && err == nil {
-				why, seen = step.when(m, t)
+			left := Skipped{Step: *step, Target: t, Reason: Unmet, Why: unmet(m, t, step.Needs, wishes)}
+			if left.Why == "" && err == nil {
+				left.Reason = Unfounded
+				left.Why, left.Seen = step.when(m, t)
 			}
-			if why == "" {
-				w, why = step.wish(m, entry, t)
+			w := Wish{}
+			if left.Why == "" {
+				w, left.Reason, left.Why = step.wish(m, entry, t)
 			}
-			if why != "" {
-				skipped = append(skipped, Skipped{Step: *step, Target: t, Why: why, Seen: seen})
+			if left.Why != "" {
+				skipped = append(skipped, left)
 				continue
 			}
 			wishes = append(wishes, w)
 		}
 		if len(on) > 0 && !found {
-			skip(knob.Target{}, "none of the files has what it is about")
+			skip(Unnamed, "none of the files has what it is about")
 		}
 	}
 	return wishes, skipped, nil
-}
-
-// Tries is how many changes the profile comes to at most on a path and on what is
-// named beside it, as far as that can be told before the path is there.
-func (p Profile) Tries(named Targets) (n int) {
-	ofPath := []Group{NICs, Tunnels, Veths, Machines, Pods}
-	for _, s := range p.Steps {
-		entry, err := knob.Find(s.Knob)
-		if err != nil || s.barred() != "" || entry.Never != "" || entry.Scope == knob.OfManifest {
-			continue
-		}
-		if slices.Contains(ofPath, s.On) || len(named.of(s.On)) > 0 {
-			n += max(1, len(s.Ladder))
-		}
-	}
-	return n
 }
 
 // barred says why a step is none for a program to take; empty: it is one.
@@ -283,10 +236,10 @@ func (s *Step) when(m knob.Machine, t knob.Target) (why, seen string) {
 }
 
 // wish is what a step comes to on one target, or why to nothing.
-func (s *Step) wish(m knob.Machine, entry knob.Entry, t knob.Target) (Wish, string) {
+func (s *Step) wish(m knob.Machine, entry knob.Entry, t knob.Target) (Wish, Reason, string) {
 	now, err := entry.Get(m, t)
 	if err != nil {
-		return Wish{}, reason(err)
+		return Wish{}, Unable, reason(err)
 	}
 	w := Wish{Knob: entry, Target: t, Value: s.Value, Step: s}
 	values := []string{s.Value}
@@ -294,31 +247,31 @@ func (s *Step) wish(m knob.Machine, entry knob.Entry, t knob.Target) (Wish, stri
 		values = s.Ladder
 		if r, ok := entry.Knob.(knob.Ranger); ok && values == nil {
 			if values, err = r.Range(m, t); err != nil {
-				return w, reason(err)
+				return w, Unable, reason(err)
 			}
 		}
 	}
-	why := "no other value is worth a trial here"
+	kind, why := Already, "no other value is worth a trial here"
 	for _, v := range values {
 		w.Value = v
 		same, err := already(m, w)
 		switch {
 		case err != nil:
-			why = reason(err)
+			kind, why = Unable, reason(err)
 		case same:
-			why = "it is " + now.Value + " already"
+			kind, why = Already, "it is "+now.Value+" already"
 		default:
 			w.Ladder = append(w.Ladder, v)
 		}
 	}
 	if len(w.Ladder) == 0 {
-		return w, why
+		return w, kind, why
 	}
 	w.Value = w.Ladder[0]
 	if s.Value != "" {
 		w.Ladder = nil
 	}
-	return w, ""
+	return w, "", ""
 }
 
 // unmet says which need of a step is neither met nor wished for before; "": none.
@@ -340,23 +293,6 @@ func unmet(m knob.Machine, t knob.Target, needs []Need, wishes []Wish) string {
 		}
 	}
 	return ""
-}
-
-// Measurable parts wishes that a measurement here can judge from those that
-// change a file only: nothing comes of them until somebody applies it.
-func Measurable(all []Wish) (wishes []Wish, skipped []Skipped) {
-	for _, w := range all {
-		if w.Knob.Scope != knob.OfManifest {
-			wishes = append(wishes, w)
-			continue
-		}
-		s := Skipped{Target: w.Target, Why: "a file changes nothing that could be measured here: apply it to a pair of nodes, and compare those"}
-		if w.Step != nil {
-			s.Step = *w.Step
-		}
-		skipped = append(skipped, s)
-	}
-	return wishes, skipped
 }
 
 // already tells whether all that a wish would write stands there.
