@@ -134,6 +134,15 @@ func refusal(err error) error {
 	if said.Message != "" {
 		return fmt.Errorf("%s: %w", said.Message, number)
 	}
+	return lacking(number)
+}
+
+// lacking says in words that the driver of a device has not what was asked of it:
+// which has what differs from kernel to kernel.
+func lacking(number unix.Errno) error {
+	if number == unix.EOPNOTSUPP {
+		return fmt.Errorf("the device's driver, as it is in this kernel, cannot do that: %w", number)
+	}
 	return number
 }
 

@@ -50,7 +50,7 @@ func byIoctl(device string, request unsafe.Pointer) error {
 	case unix.ENODEV:
 		return fmt.Errorf("%w: %w", ErrGone, number)
 	}
-	return number
+	return lacking(number)
 }
 
 // onDevice runs fn in the namespace of a place, with the name of its device.

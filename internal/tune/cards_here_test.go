@@ -1,11 +1,13 @@
 package tune_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -13,6 +15,7 @@ import (
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 	"github.com/venturi-net/venturi/internal/tune"
@@ -139,9 +142,13 @@ func (c card) downUp(t *testing.T) {
 
 // samples are values of knobs beside those that are worth a trial.
 var samples = map[string][]string{
-	"nic.ring":     {"rx=100", "tx=100"}, // which drivers round
-	"nic.coalesce": {"rx-usecs=20", "tx-frames=1", "tx-frames=0"},
-	"nic.lro":      {"on", "off"},
+	"nic.ring":       {"rx=100", "tx=100"}, // which drivers round
+	"nic.coalesce":   {"rx-usecs=20", "tx-frames=1", "tx-frames=0"},
+	"nic.lro":        {"on", "off"},
+	"nic.mtu":        {"1350", "9000"},
+	"nic.txqueuelen": {"500", "2000"},
+	"nic.big_tcp":    {"gso=32768", "16384"},
+	"nic.arfs":       {"256"},
 }
 
 // TestCardsHere runs in the machine that TestCards starts.
@@ -157,7 +164,56 @@ func TestCardsHere(t *testing.T) {
 	}
 	t.Run("flow table", func(t *testing.T) { flowTable(t, cardOf(t, "virtio_net")) })
 	t.Run("hash table under other rings", func(t *testing.T) { tableUnderRings(t, cardOf(t, "virtio_net")) })
+	t.Run("interrupts of a renamed device", func(t *testing.T) { interruptsRenamed(t, cardOf(t, "e1000e")) })
 	t.Run("moved to another namespace", func(t *testing.T) { moved(t, cardOf(t, "e1000e")) })
+	t.Run("rules of the filter", func(t *testing.T) {
+		for _, driver := range drivers {
+			// None of them has a filter, and each has its own way to say so.
+			if n, err := change.FilterRules(cardOf(t, driver).place); n != 0 || err != nil {
+				t.Errorf("%s has %d rules, %v", driver, n, err)
+			}
+		}
+	})
+}
+
+// interruptsRenamed has a driver register its interrupts under another name of the
+// device; an undo finds them.
+func interruptsRenamed(t *testing.T, c card) {
+	e, err := knob.Find("irq.affinity")
+	must(t, err)
+	get := func() (text string) {
+		t.Helper()
+		irqs, err := machine.Reader{}.IRQs("", c.on.Device)
+		must(t, err)
+		for _, irq := range irqs {
+			text += irq.Name + " on " + irq.CPUs + "\n"
+		}
+		return text
+	}
+	link, err := netlink.LinkByName(c.on.Device)
+	must(t, err)
+	rename := func(name string) {
+		t.Helper()
+		must(t, netlink.LinkSetDown(link))
+		must(t, netlink.LinkSetName(link, name))
+		must(t, netlink.LinkSetUp(link))
+		c.on.Device = name
+	}
+	was, name := c.on.Device, "other9"
+	before := get()
+	must(t, c.set(t, e, "1"))
+	if get() == before {
+		t.Fatalf("all were there already: %s", before)
+	}
+	rename(name)
+	if now := get(); !strings.Contains(now, name) {
+		t.Errorf("the driver kept the names: %s", now)
+	}
+	c.undo(t)
+	if now := get(); now != strings.ReplaceAll(before, was, name) {
+		t.Errorf("undone: %s, was %s", now, before)
+	}
+	rename(was)
 }
 
 // flowTable turns the knob of a namespace that many kernels cannot.
@@ -184,6 +240,7 @@ func turn(t *testing.T, c card, e knob.Entry) {
 	outcome := "lacks it"
 	defer func() { fmt.Printf("\n%s%s %s %s\n", outcomePrefix, c.driver, e.Name, outcome) }()
 	if _, err := e.Get(c.m, c.on); verr.Code(err) == verr.Missing {
+		t.Log(err)
 		return
 	} else if err != nil {
 		t.Fatal(err)
@@ -203,6 +260,10 @@ func turn(t *testing.T, c card, e knob.Entry) {
 		case err != nil:
 			refused++
 			t.Logf("%s=%s: %v", e.Name, value, err)
+			// What a kernel or a driver has not is told as that.
+			if errors.Is(err, errors.ErrUnsupported) && (verr.Code(err) != verr.Missing || !strings.Contains(err.Error(), "kernel")) {
+				t.Errorf("%s=%s: code %d does not tell that this kernel cannot: %v", e.Name, value, verr.Code(err), err)
+			}
 		}
 	}
 	switch {
@@ -250,6 +311,9 @@ func (c card) turn(t *testing.T, e knob.Entry, value string, before map[string]s
 // undone; and fewer channels than it names are refused.
 func tableUnderRings(t *testing.T, c card) {
 	before := c.whole(t)
+	if before["rss "] == "" {
+		t.Skip("its driver has no table of a hash: that is so before Linux 5.18")
+	}
 	set := func(name, value string) error {
 		e, err := knob.Find(name)
 		must(t, err)

@@ -74,10 +74,13 @@ func noEffect(w Wish, now knob.Reading) error {
 // giveUp undoes what of a knob was written, and tells why.
 func giveUp(tx *journal.Tx, w Wish, entries []*journal.Entry, why error) error {
 	what := fmt.Sprintf("cannot set %s to %s", w.Knob.Name, w.Value)
-	do := "nothing of it was left changed"
+	do, code := "nothing of it was left changed", verr.Failed
+	if errors.Is(why, errors.ErrUnsupported) {
+		code = verr.Missing
+	}
 	if err := tx.Revert(entries, why.Error()); err != nil {
 		why = errors.New(why.Error()) // what to do about it is not what matters now
 		do = fmt.Sprintf("undoing it went wrong too (%v): try again with: venturi undo %d", err, tx.ID())
 	}
-	return verr.Wrap(verr.Failed, what, why, do)
+	return verr.Wrap(code, what, why, do)
 }
