@@ -164,24 +164,30 @@ func when(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
 // stateOf is the state of a transaction in a few words.
 func stateOf(t *journal.Txn, trials []tune.OnTrial, conflicts conflicts) string {
-	i := slices.IndexFunc(trials, func(o tune.OnTrial) bool { return o.Txn == t.ID })
-	switch {
-	case len(t.Entries) == 0:
-		return "empty"
-	case i >= 0 && overdue(trials[i]) != "":
-		return string(t.Lease.Kind) + " OVERDUE"
-	case i >= 0 && t.OfProof():
-		return fmt.Sprintf("of a proof, %v left", trials[i].Left.Round(time.Second))
-	case i >= 0:
-		return fmt.Sprintf("on trial, %v left", trials[i].Left.Round(time.Second))
-	}
 	var words []string
 	for _, e := range t.Entries {
 		if word := tellWrite(e, conflicts[e.ID]).State; !slices.Contains(words, word) {
 			words = append(words, word)
 		}
 	}
-	return strings.Join(words, ", ")
+	i := slices.IndexFunc(trials, func(o tune.OnTrial) bool { return o.Txn == t.ID })
+	if len(words) == 0 {
+		return "empty"
+	}
+	if i < 0 {
+		return strings.Join(words, ", ")
+	}
+	text := fmt.Sprintf("on trial, %v left", trials[i].Left.Round(time.Second))
+	switch {
+	case overdue(trials[i]) != "":
+		text = string(t.Lease.Kind) + " OVERDUE"
+	case t.OfProof():
+		text = fmt.Sprintf("of a proof, %v left", trials[i].Left.Round(time.Second))
+	}
+	if slices.Contains(words, conflictWord) {
+		text += ", " + conflictWord
+	}
+	return text
 }
 
 // conflictWord is what a write is called whose value somebody else has changed.
