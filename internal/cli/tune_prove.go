@@ -200,6 +200,7 @@ var stageWords = map[search.Stage]string{
 
 // provedReport is what a proof found, for machines.
 type provedReport struct {
+	Version int    `json:"version"`
 	Profile string `json:"profile"`
 	Path    string `json:"path"`
 	*tune.Proved
@@ -208,7 +209,7 @@ type provedReport struct {
 }
 
 func (p *proving) print(out io.Writer, profile tune.Profile, proved *tune.Proved, skipped []tune.Skipped, asJSON bool) error {
-	r := provedReport{Profile: profile.Name, Path: p.path, Proved: proved, Commands: []string{}, Skipped: append([]tune.Skipped{}, skipped...)}
+	r := provedReport{Version: jsonVersion, Profile: profile.Name, Path: p.path, Proved: proved, Commands: []string{}, Skipped: append([]tune.Skipped{}, skipped...)}
 	for _, c := range proved.Keep {
 		r.Commands = append(r.Commands, c.Commands(p.attached())...)
 	}

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -72,6 +74,28 @@ func TestProofBudget(t *testing.T) {
 		err := p.enough(verify.ProveRequest(p.path, ""), profile, tune.Targets{})
 		if verr.Code(err) != want || want == verr.Usage && !strings.Contains(err.Error(), "give at least --budget 2m") {
 			t.Errorf("%s: %v", budget, err)
+		}
+	}
+}
+
+// What was not tried is told with its reason, and as such to machines too.
+func TestProvedReport(t *testing.T) {
+	result := &search.Result{Pairs: 60, Noise: []search.Noise{{Metric: "latency"}}, Set: []string{}, Rows: []search.Row{
+		{Knob: "a", Verdict: search.NotShown, Pairs: 8, Effects: []search.Effect{{Metric: "latency", Value: 1, Open: true}}},
+		{Knob: "b", Verdict: search.NotTried, Why: "time was up before its turn"},
+	}}
+	for asJSON, want := range map[bool][]string{
+		false: {"a       not shown", "b       not tried: time was up before its turn\n"},
+		true:  {`"version": 1`, `"verdict": "not tried"`, `"why": "time was up before its turn"`},
+	} {
+		var out bytes.Buffer
+		if err := new(proving).print(&out, tune.Profile{Name: "x"}, &tune.Proved{Result: result}, nil, asJSON); err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range want {
+			if !strings.Contains(out.String(), text) {
+				t.Errorf("no %q in\n%s", text, &out)
+			}
 		}
 	}
 }
