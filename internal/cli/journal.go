@@ -131,13 +131,13 @@ func printTxn(out io.Writer, t *journal.Txn, trials []tune.OnTrial, conflicts co
 			found = *e.Found
 		}
 		fmt.Fprintf(out, "\n%s: %s\n", e.Knob, e.Cell)
-		if strings.Contains(brief(e.Old)+brief(found), " bytes, ") {
+		if isLong(e.Old, found) {
 			fmt.Fprint(out, tune.Change{Cell: e.Cell, Old: e.Old, New: found}.Diff())
 		} else {
 			fmt.Fprintf(out, "  %s -> %s\n", brief(e.Old), brief(found))
 		}
 		if c := conflicts[e.ID]; c != nil {
-			fmt.Fprintf(out, "  %s: %s\n", conflictWord, stands(c))
+			fmt.Fprint(out, stands(c))
 			continue
 		}
 		fmt.Fprintf(out, "  %s", stateWord(e.State))
@@ -145,7 +145,7 @@ func printTxn(out io.Writer, t *journal.Txn, trials []tune.OnTrial, conflicts co
 			fmt.Fprintf(out, ", %s", when(e.Closed))
 		}
 		if e.Why != "" {
-			fmt.Fprintf(out, ": %s", e.Why)
+			fmt.Fprintf(out, ": %s", shortened(e.Why, whyWidth))
 		}
 		fmt.Fprintln(out)
 	}
@@ -154,11 +154,17 @@ func printTxn(out io.Writer, t *journal.Txn, trials []tune.OnTrial, conflicts co
 
 // stands says what of somebody else's stands.
 func stands(c *journal.ConflictError) string {
-	if c.Around != nil {
-		return c.Error()
+	switch {
+	case c.Around != nil:
+		return fmt.Sprintf("  %s: %s\n", conflictWord, shortened(c.Error(), whyWidth))
+	case isLong(c.Entry.New, c.Now):
+		return fmt.Sprintf("  %s: somebody else has changed it since:\n", conflictWord) + tune.Change{Cell: c.Entry.Cell, Old: c.Entry.New, New: c.Now}.Diff()
 	}
-	return "somebody else has changed it since, to " + brief(c.Now)
+	return fmt.Sprintf("  %s: somebody else has changed it since, to %s\n", conflictWord, brief(c.Now))
 }
+
+// isLong tells whether one of two values is too long for a line: a diff says more.
+func isLong(a, b change.Value) bool { return strings.Contains(brief(a)+brief(b), " bytes, ") }
 
 func when(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
@@ -204,8 +210,11 @@ func stateWord(s journal.State) string {
 	return string(s)
 }
 
-// valueWidth is how much of a value a line shows.
-const valueWidth = 60
+// How much of a value, and of a reason with a value in it, a line shows.
+const (
+	valueWidth = 60
+	whyWidth   = 200
+)
 
 // brief is a value in one line; of a long one, its size and how it begins.
 func brief(v change.Value) string {

@@ -128,11 +128,11 @@ func printUndone(out io.Writer, outcomes []journal.Outcome) error {
 	conflicts, failed := 0, []error{}
 	for _, o := range outcomes {
 		e, conflict, long := o.Entry, new(journal.ConflictError), false
-		line := fmt.Sprintf("%-10s %s: %s", e.State, e.Cell, e.Why)
+		line := fmt.Sprintf("%-10s %s: %s", e.State, e.Cell, shortened(e.Why, whyWidth))
 		switch {
 		case errors.As(o.Err, &conflict):
 			line = fmt.Sprintf("conflict   %s: was %s, we wrote %s, is %s", e.Cell, brief(conflict.Entry.Old), brief(conflict.Entry.New), brief(conflict.Now))
-			if long = conflict.Around == nil && strings.Contains(brief(conflict.Entry.New)+brief(conflict.Now), " bytes, "); long {
+			if long = conflict.Around == nil && isLong(conflict.Entry.New, conflict.Now); long {
 				line = fmt.Sprintf("conflict   %s: somebody else has changed what we wrote:", e.Cell)
 			}
 		case o.Err != nil:
