@@ -39,77 +39,64 @@ var cpuGovernor = Entry{
 
 const noCpufreq = "the firmware may keep it to itself: look for a setting such as OS control of power"
 
-// cpuEPP is what the hardware is told to prefer.
-var cpuEPP = Entry{
-	Facts: Facts{
-		Name:     "cpu.epp",
-		Title:    "Whether the hardware prefers speed or power, when it chooses the clock itself (EPP)",
-		Values:   "performance, balance_performance, balance_power, power, default; or a number to 255",
-		Scope:    OfMachine,
-		Helps:    []Effect{Latency},
-		Risk:     "power",
-		Needs:    "intel_pstate or amd_pstate in active mode, and a governor other than performance, which has its own",
-		Grade:    GradeC,
-		Evidence: "set by the profiles of tuned, without a number",
-		Undo:     "the old preference of each group is written back",
-	},
-	Knob: cpuFiles{
-		name: "cpu.epp", pattern: "cpufreq/policy*/" + eppFile, choices: "energy_performance_available_preferences",
-		trials: []string{"performance", "balance_performance"}, needs: "it takes a driver that lets the hardware choose: intel_pstate or amd_pstate",
-		refuse: func(m Machine, q queue) error {
-			v, err := m.Cells.Read(change.Cell{Store: "kernel", Key: filepath.Join(filepath.Dir(q.cell.Key), "scaling_governor")})
-			if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(v.String()) != "performance" {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			return verr.New(verr.Missing, "cannot set cpu.epp", "governor performance of "+q.name+" has its own, and the kernel takes no other", "leave it, or set cpu.governor to powersave first")
-		},
-	},
+// powerHint is a knob that weighs speed against power, as the profiles of tuned do.
+func powerHint(f Facts, k cpuFiles) Entry {
+	f.Scope, f.Helps, f.Grade = OfMachine, []Effect{Latency}, GradeC
+	f.Evidence = "set by the profiles of tuned, without a number"
+	k.name = f.Name
+	return Entry{Facts: f, Knob: k}
 }
+
+// cpuEPP is what the hardware is told to prefer.
+var cpuEPP = powerHint(Facts{
+	Name:   "cpu.epp",
+	Title:  "Whether the hardware prefers speed or power, when it chooses the clock itself (EPP)",
+	Values: "performance, balance_performance, balance_power, power, default; or a number to 255",
+	Risk:   "power",
+	Needs:  "intel_pstate or amd_pstate in active mode, and a governor other than performance, which has its own",
+	Undo:   "the old preference of each group is written back",
+}, cpuFiles{
+	pattern: "cpufreq/policy*/" + eppFile, choices: "energy_performance_available_preferences",
+	trials: []string{"performance", "balance_performance"}, needs: "it takes a driver that lets the hardware choose: intel_pstate or amd_pstate",
+	refuse: func(m Machine, q queue) error {
+		v, err := m.Cells.Read(change.Cell{Store: "kernel", Key: filepath.Join(filepath.Dir(q.cell.Key), "scaling_governor")})
+		if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(v.String()) != "performance" {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return verr.New(verr.Missing, "cannot set cpu.epp", "governor performance of "+q.name+" has its own, and the kernel takes no other", "leave it, or set cpu.governor to powersave first")
+	},
+})
 
 const eppFile = "energy_performance_preference"
 
 // cpuEPB is the older hint of the same kind.
-var cpuEPB = Entry{
-	Facts: Facts{
-		Name:     "cpu.epb",
-		Title:    "The hint to the hardware between speed and power (EPB)",
-		Values:   `0 (speed) to 15 (power), for all; or "cpu0=0 cpu1=6"`,
-		Scope:    OfMachine,
-		Helps:    []Effect{Latency},
-		Risk:     "power",
-		Needs:    "a processor of Intel's that has it",
-		Grade:    GradeC,
-		Evidence: "set by the profiles of tuned, without a number",
-		Undo:     "the old hint of each core is written back",
-	},
-	Knob: cpuFiles{
-		name: "cpu.epb", pattern: "cpu[0-9]*/power/energy_perf_bias", check: number(0, 15),
-		trials: []string{"0"}, needs: "it takes a processor of Intel's that has it",
-	},
-}
+var cpuEPB = powerHint(Facts{
+	Name:   "cpu.epb",
+	Title:  "The hint to the hardware between speed and power (EPB)",
+	Values: `0 (speed) to 15 (power), for all; or "cpu0=0 cpu1=6"`,
+	Risk:   "power",
+	Needs:  "a processor of Intel's that has it",
+	Undo:   "the old hint of each core is written back",
+}, cpuFiles{
+	pattern: "cpu[0-9]*/power/energy_perf_bias", check: number(0, 15),
+	trials: []string{"0"}, needs: "it takes a processor of Intel's that has it",
+})
 
 // cpuMinPerf keeps the clock from going far down.
-var cpuMinPerf = Entry{
-	Facts: Facts{
-		Name:     "cpu.min_perf_pct",
-		Title:    "The lowest clock that the cores go down to, in percent of the highest",
-		Values:   "percent, such as 100",
-		Scope:    OfMachine,
-		Helps:    []Effect{Latency},
-		Risk:     "power and heat",
-		Needs:    "driver intel_pstate in active mode",
-		Grade:    GradeC,
-		Evidence: "set by the profiles of tuned, without a number",
-		Undo:     "the old percentage is written back",
-	},
-	Knob: cpuFiles{
-		name: "cpu.min_perf_pct", pattern: "intel_pstate/min_perf_pct", check: number(0, 100),
-		trials: []string{"100"}, needs: "it takes the driver intel_pstate",
-	},
-}
+var cpuMinPerf = powerHint(Facts{
+	Name:   "cpu.min_perf_pct",
+	Title:  "The lowest clock that the cores go down to, in percent of the highest",
+	Values: "percent, such as 100",
+	Risk:   "power and heat",
+	Needs:  "driver intel_pstate in active mode",
+	Undo:   "the old percentage is written back",
+}, cpuFiles{
+	pattern: "intel_pstate/min_perf_pct", check: number(0, 100),
+	trials: []string{"100"}, needs: "it takes the driver intel_pstate",
+})
 
 // cpuBoost lets cores go beyond their base clock.
 var cpuBoost = Entry{
