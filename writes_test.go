@@ -27,6 +27,8 @@ var writers = []struct {
 			"internal/journal": "the journal itself",
 			"internal/verify":  "the file that finished proofs are recorded in, as the user asked for it",
 			"internal/bgp":     "config and state of a speaker, in the folder of its path",
+			"internal/accel":   "config and state of a fast path, and what is pinned, in the folder of its path",
+			"internal/bpf":     "pinned tables that do not fit any more",
 			"internal/guest":   "the virtual machine whose first process it is",
 			"internal/vm":      "the console's log, a config for `venturi guest`, and below /run what KVM was found to be",
 			"internal/testenv": "what tests need",
@@ -78,7 +80,10 @@ var writers = []struct {
 	},
 	{
 		ours("internal/change"), regexp.MustCompile(`^Here$`),
-		map[string]string{"internal/bgp": "the routes that a speaker learns, in the machine that it is on"},
+		map[string]string{
+			"internal/bgp":   "the routes that a speaker learns, in the machine that it is on",
+			"internal/accel": "the programs of a fast path, on the machine that it is on",
+		},
 		"a daemon of ours writes to its own namespace; all others are handed theirs",
 	},
 }

@@ -13,12 +13,12 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"reflect"
 	"runtime"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -46,28 +46,13 @@ func Main(ctx context.Context, o Options) error {
 	// A lab has dozens of speakers, and what one does takes next to no time: it
 	// must not spread over the cores that traffic is measured on.
 	runtime.GOMAXPROCS(1)
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := machine.WithLifeline(ctx, o.Stdin)
 	defer cancel()
-	if isPipe(o.Stdin) {
-		go func() {
-			io.Copy(io.Discard, o.Stdin)
-			cancel()
-		}()
-	}
 	if err := speak(ctx, c, o.Log); err != nil {
 		return verr.Wrap(verr.Failed, "the BGP speaker "+c.RouterID.String()+" ended badly", err,
 			"see that nothing else listens on "+c.Listen.String()+", and run the command again")
 	}
 	return nil
-}
-
-func isPipe(r io.Reader) bool {
-	f, ok := r.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeNamedPipe != 0
 }
 
 func speak(ctx context.Context, c *Config, log io.Writer) error {

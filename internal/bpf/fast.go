@@ -2,6 +2,11 @@ package bpf
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/cilium/ebpf"
 )
@@ -48,10 +53,22 @@ type Fast struct {
 	Epoch    *ebpf.Variable `ebpf:"epoch"`    // uint32, of policy: to be raised when rules change
 	Tick     *ebpf.Variable `ebpf:"tick"`     // uint32, to be raised once a second or so
 	Deadline *ebpf.Variable `ebpf:"deadline"` // uint64, jiffies: at it, everything goes slow
+
+	Clock   *ebpf.Program  `ebpf:"clock"`
+	Jiffies *ebpf.Variable `ebpf:"jiffies"`
+}
+
+// Options of a fast path.
+type Options struct {
+	// Pins is a folder in which tables are pinned, and from which they are taken if
+	// they are there; "": none are.
+	Pins string
+	// Stamp tells fast paths of one machine apart: 0 to 15.
+	Stamp uint8
 }
 
 // NewVXLAN loads the fast path of an overlay whose tunnels have a UDP port.
-func NewVXLAN(port uint16) (*Fast, error) {
+func NewVXLAN(o Options, port uint16) (*Fast, error) {
 	spec, err := loadVxlan()
 	if err != nil {
 		return nil, err
@@ -59,27 +76,83 @@ func NewVXLAN(port uint16) (*Fast, error) {
 	if err := spec.Variables["port"].Set(swap(port)); err != nil {
 		return nil, err
 	}
-	return load(spec)
+	return load(spec, o)
 }
 
 // NewRouted loads the fast path of a network without tunnels.
-func NewRouted() (*Fast, error) {
+func NewRouted(o Options) (*Fast, error) {
 	spec, err := loadRouted()
 	if err != nil {
 		return nil, err
 	}
-	return load(spec)
+	return load(spec, o)
 }
 
-func load(spec *ebpf.CollectionSpec) (*Fast, error) {
-	f := new(Fast)
-	return f, spec.LoadAndAssign(f, nil)
+// load loads programs and tables. Tables that another version has left, and that do
+// not fit, are made anew: all that is in them can be learned again.
+func load(spec *ebpf.CollectionSpec, o Options) (*Fast, error) {
+	f, kept, pins := new(Fast), map[string]*ebpf.Map{}, o.Pins
+	if err := spec.Variables["stamp_id"].Set(uint32(o.Stamp)); err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, m := range kept {
+			m.Close() // the programs hold it now
+		}
+	}()
+	for name, table := range spec.Maps {
+		if pins == "" || table.Type == ebpf.RingBuf || name == ".rodata" || name == ".bss" {
+			continue
+		}
+		m, err := ebpf.LoadPinnedMap(pinOf(pins, name), nil)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("take over table %s: %w", name, err)
+		}
+		if table.Compatible(m) != nil {
+			m.Close()
+			if err := os.Remove(pinOf(pins, name)); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		kept[name] = m
+	}
+	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: kept})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	for name, m := range c.Maps {
+		if pins == "" || kept[name] != nil || m.Type() == ebpf.RingBuf || name == ".rodata" || name == ".bss" {
+			continue
+		}
+		if err := m.Pin(pinOf(pins, name)); err != nil {
+			return nil, fmt.Errorf("pin table %s: %w", name, err)
+		}
+	}
+	return f, c.Assign(f)
+}
+
+// pinOf is the file of a table; the kernel takes no dot in its name.
+func pinOf(folder, table string) string {
+	return filepath.Join(folder, "table_"+strings.TrimPrefix(table, "."))
+}
+
+// Now is the kernel's clock that deadlines are of, in jiffies.
+func (f *Fast) Now() (now uint64, err error) {
+	if _, err := f.Clock.Run(&ebpf.RunOptions{Data: make([]byte, ethLen)}); err != nil {
+		return 0, fmt.Errorf("read the kernel's clock: %w", err)
+	}
+	return now, f.Jiffies.Get(&now)
 }
 
 // Close lets go of programs and tables. What is attached or pinned stays.
 func (f *Fast) Close() {
 	for _, c := range []interface{ Close() error }{f.FromPod, f.ToPod, f.FromWire, f.ToPeer,
-		f.Flows, f.Pods, f.PodAt, f.Peers, f.Hops, f.Counts, f.Pins} {
+		f.Flows, f.Pods, f.PodAt, f.Peers, f.Hops, f.Counts, f.Pins, f.Clock} {
 		_ = c.Close() // a descriptor: what is behind it lives as long as others have it
 	}
 }

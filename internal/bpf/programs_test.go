@@ -85,13 +85,13 @@ func newRig(t *testing.T, kind string, protocol layers.IPProtocol) *rig {
 	var err error
 	if kind == "vxlan" {
 		tenant = vni
-		r.fast, err = bpf.NewVXLAN(port)
+		r.fast, err = bpf.NewVXLAN(bpf.Options{}, port)
 		r.peer = bpf.VXLANPeer(5, uint32(r.wire), 1450, bpf.Outer{
 			From: r.wireMAC, To: farMAC, Local: here, Remote: there, TTL: 64, Port: port, VNI: vni,
 			InnerFrom: tunnelMAC, InnerTo: farTunnelMAC,
 		})
 	} else {
-		r.fast, err = bpf.NewRouted()
+		r.fast, err = bpf.NewRouted(bpf.Options{})
 		r.peer = bpf.RoutedPeer(5, uint32(r.wire), 1500, r.wireMAC, farMAC)
 	}
 	if err != nil {

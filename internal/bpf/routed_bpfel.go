@@ -106,14 +106,17 @@ const (
 	routedMapPins       = "pins"
 	routedMapPodAt      = "pod_at"
 	routedMapPods       = "pods"
+	routedProgClock     = "clock"
 	routedProgFromPod   = "from_pod"
 	routedProgFromWire  = "from_wire"
 	routedProgToPeer    = "to_peer"
 	routedProgToPod     = "to_pod"
 	routedVarDeadline   = "deadline"
 	routedVarEpoch      = "epoch"
+	routedVarJiffies    = "jiffies"
 	routedVarLearnAfter = "learn_after"
 	routedVarPinLayout  = "pin_layout"
+	routedVarStampId    = "stamp_id"
 	routedVarTick       = "tick"
 )
 
@@ -159,6 +162,7 @@ type routedSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type routedProgramSpecs struct {
+	Clock    *ebpf.ProgramSpec `ebpf:"clock"`
 	FromPod  *ebpf.ProgramSpec `ebpf:"from_pod"`
 	FromWire *ebpf.ProgramSpec `ebpf:"from_wire"`
 	ToPeer   *ebpf.ProgramSpec `ebpf:"to_peer"`
@@ -185,8 +189,10 @@ type routedMapSpecs struct {
 type routedVariableSpecs struct {
 	Deadline   *ebpf.VariableSpec `ebpf:"deadline"`
 	Epoch      *ebpf.VariableSpec `ebpf:"epoch"`
+	Jiffies    *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter *ebpf.VariableSpec `ebpf:"learn_after"`
 	PinLayout  *ebpf.VariableSpec `ebpf:"pin_layout"`
+	StampId    *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tick       *ebpf.VariableSpec `ebpf:"tick"`
 }
 
@@ -239,8 +245,10 @@ func (m *routedMaps) Close() error {
 type routedVariables struct {
 	Deadline   *ebpf.Variable `ebpf:"deadline"`
 	Epoch      *ebpf.Variable `ebpf:"epoch"`
+	Jiffies    *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter *ebpf.Variable `ebpf:"learn_after"`
 	PinLayout  *ebpf.Variable `ebpf:"pin_layout"`
+	StampId    *ebpf.Variable `ebpf:"stamp_id"`
 	Tick       *ebpf.Variable `ebpf:"tick"`
 }
 
@@ -248,6 +256,7 @@ type routedVariables struct {
 //
 // It can be passed to loadRoutedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type routedPrograms struct {
+	Clock    *ebpf.Program `ebpf:"clock"`
 	FromPod  *ebpf.Program `ebpf:"from_pod"`
 	FromWire *ebpf.Program `ebpf:"from_wire"`
 	ToPeer   *ebpf.Program `ebpf:"to_peer"`
@@ -256,6 +265,7 @@ type routedPrograms struct {
 
 func (p *routedPrograms) Close() error {
 	return _RoutedClose(
+		p.Clock,
 		p.FromPod,
 		p.FromWire,
 		p.ToPeer,

@@ -106,15 +106,18 @@ const (
 	vxlanMapPins       = "pins"
 	vxlanMapPodAt      = "pod_at"
 	vxlanMapPods       = "pods"
+	vxlanProgClock     = "clock"
 	vxlanProgFromPod   = "from_pod"
 	vxlanProgFromWire  = "from_wire"
 	vxlanProgToPeer    = "to_peer"
 	vxlanProgToPod     = "to_pod"
 	vxlanVarDeadline   = "deadline"
 	vxlanVarEpoch      = "epoch"
+	vxlanVarJiffies    = "jiffies"
 	vxlanVarLearnAfter = "learn_after"
 	vxlanVarPinLayout  = "pin_layout"
 	vxlanVarPort       = "port"
+	vxlanVarStampId    = "stamp_id"
 	vxlanVarTick       = "tick"
 )
 
@@ -160,6 +163,7 @@ type vxlanSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type vxlanProgramSpecs struct {
+	Clock    *ebpf.ProgramSpec `ebpf:"clock"`
 	FromPod  *ebpf.ProgramSpec `ebpf:"from_pod"`
 	FromWire *ebpf.ProgramSpec `ebpf:"from_wire"`
 	ToPeer   *ebpf.ProgramSpec `ebpf:"to_peer"`
@@ -186,9 +190,11 @@ type vxlanMapSpecs struct {
 type vxlanVariableSpecs struct {
 	Deadline   *ebpf.VariableSpec `ebpf:"deadline"`
 	Epoch      *ebpf.VariableSpec `ebpf:"epoch"`
+	Jiffies    *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter *ebpf.VariableSpec `ebpf:"learn_after"`
 	PinLayout  *ebpf.VariableSpec `ebpf:"pin_layout"`
 	Port       *ebpf.VariableSpec `ebpf:"port"`
+	StampId    *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tick       *ebpf.VariableSpec `ebpf:"tick"`
 }
 
@@ -241,9 +247,11 @@ func (m *vxlanMaps) Close() error {
 type vxlanVariables struct {
 	Deadline   *ebpf.Variable `ebpf:"deadline"`
 	Epoch      *ebpf.Variable `ebpf:"epoch"`
+	Jiffies    *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter *ebpf.Variable `ebpf:"learn_after"`
 	PinLayout  *ebpf.Variable `ebpf:"pin_layout"`
 	Port       *ebpf.Variable `ebpf:"port"`
+	StampId    *ebpf.Variable `ebpf:"stamp_id"`
 	Tick       *ebpf.Variable `ebpf:"tick"`
 }
 
@@ -251,6 +259,7 @@ type vxlanVariables struct {
 //
 // It can be passed to loadVxlanObjects or ebpf.CollectionSpec.LoadAndAssign.
 type vxlanPrograms struct {
+	Clock    *ebpf.Program `ebpf:"clock"`
 	FromPod  *ebpf.Program `ebpf:"from_pod"`
 	FromWire *ebpf.Program `ebpf:"from_wire"`
 	ToPeer   *ebpf.Program `ebpf:"to_peer"`
@@ -259,6 +268,7 @@ type vxlanPrograms struct {
 
 func (p *vxlanPrograms) Close() error {
 	return _VxlanClose(
+		p.Clock,
 		p.FromPod,
 		p.FromWire,
 		p.ToPeer,

@@ -29,7 +29,7 @@ var ErrNotOwned = errors.New("not ours")
 // The lab's name has no dot, so that it can be read back from a namespace's name.
 var (
 	labName  = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
-	restName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*$`)
+	restName = regexp.MustCompile(`^[a-z0-9][a-z0-9.+-]*$`)
 )
 
 // Writer is the owned writer of one lab.

@@ -195,5 +195,5 @@ func markdownKnobs(out io.Writer) error {
 	return err
 }
 
-// anchor is what a heading with a knob's name is linked by.
-func anchor(name string) string { return strings.ReplaceAll(name, ".", "") }
+// anchor is what a heading with a name is linked by.
+func anchor(name string) string { return strings.NewReplacer(".", "", "+", "").Replace(name) }

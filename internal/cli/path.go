@@ -178,7 +178,7 @@ func markdownPaths(out io.Writer, all []pathInfo) error {
 		"under the containers. To compare two such networks with each other, attach to both in a study with a baseline.\n\n" +
 		"| path | what it is | who wires it so | overhead | needs |\n|---|---|---|---|---|\n")
 	for _, p := range all {
-		fmt.Fprintf(&b, "| [`%s`](#%[1]s) | %s | %s | %d B | %s |\n", p.Name, p.Summary, p.Like, p.Overhead, p.needs.text(feature.Need.String))
+		fmt.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %d B | %s |\n", p.Name, anchor(p.Name), p.Summary, p.Like, p.Overhead, p.needs.text(feature.Need.String))
 	}
 	for _, p := range all {
 		fmt.Fprintf(&b, "\n## %s\n\n", p.Name)

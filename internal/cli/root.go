@@ -24,7 +24,7 @@ var commands = []func(*Env) *cobra.Command{
 	newStudy,
 	newVerify,
 	newAgent,
-	newSpeaker,
+	newSpeaker, newFastpath,
 	newGuest,
 	newReport,
 	newDoctor,

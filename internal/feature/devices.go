@@ -37,6 +37,11 @@ var (
 			})
 		},
 	}
+	TCX = &Probe{
+		Name: "programs on a device's packets (tcx)",
+		Get:  "run kernel 6.6 or later, built with CONFIG_BPF_SYSCALL",
+		Try:  func(n *change.Namespace) error { return n.TryTCX() },
+	}
 	VLAN = &Probe{
 		Name: "VLAN device (802.1Q)",
 		Get:  get8021Q,

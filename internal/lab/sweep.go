@@ -193,6 +193,9 @@ func demolish(name string) error {
 	if err := clearNamespaces(w); err != nil {
 		return fmt.Errorf("remove lab %s: %w", name, err)
 	}
+	if err := change.DropPins(folder(name)); err != nil {
+		return fmt.Errorf("remove lab %s: %w", name, err)
+	}
 	if err := os.RemoveAll(folder(name)); err != nil {
 		return fmt.Errorf("remove lab %s: %w", name, err)
 	}

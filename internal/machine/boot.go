@@ -37,3 +37,12 @@ func BootID() (string, error) {
 	}
 	return strings.TrimSpace(string(text)), nil
 }
+
+// Jiffy is the time between two ticks of the kernel's clock.
+func Jiffy() (time.Duration, error) {
+	var t unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &t); err != nil {
+		return 0, fmt.Errorf("read the clock's resolution: %w", err)
+	}
+	return time.Duration(t.Nano()), nil
+}

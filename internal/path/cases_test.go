@@ -79,6 +79,14 @@ var usualVariants = map[string][]variant{
 	"routed": {{
 		spec: "routed", pods: 1, twice: true, frame: same("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}},
+	// The first packets of a flow go the slow way, which is what is captured.
+	"routed+fast": {{
+		spec: "routed+fast", pods: 1, twice: true, frame: same("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+	}},
+	"vxlan+fast": {{
+		spec: "vxlan+fast", pods: 1, less: 50, twice: true,
+		frame: same("eth ip(m1>m2 ttl64) udp(8472 sum) vxlan(1) eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+	}},
 	"bgp": {{
 		spec: "bgp", pods: 1, frame: same("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}},

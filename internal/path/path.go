@@ -101,7 +101,7 @@ func (a Arm) Here() feature.Answer {
 
 // Table lists the drivers in the order in which help shows them.
 var Table = []*Driver{
-	&host, &routed, &overBGP, &ipip, &vxlan, &vxlanDev, &geneve,
+	&host, &routed, &routedFast, &overBGP, &ipip, &vxlan, &vxlanFast, &vxlanDev, &geneve,
 	&vlan, &qinq, &macvlan, &ipvlan, &netkit,
 	&ovsVXLAN, &ovsGeneve, &ovsVLAN, &ovsQinQ, &ovnOverlay, &ovnUnderlay,
 	&vmVLAN, &vmVXLAN, &attach,

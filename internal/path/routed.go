@@ -46,7 +46,7 @@ func (s *Site) routedPod(i int) (machine.Endpoint, error) {
 	if err != nil {
 		return machine.Endpoint{}, err
 	}
-	device := fmt.Sprintf("cali%d", s.Index)
+	device := s.routedDevice()
 	if err := s.plug(i, 0, pod, change.VethEnd{In: s.Machines[i].In, Name: device, MAC: routedMAC}); err != nil {
 		return machine.Endpoint{}, err
 	}
@@ -56,6 +56,9 @@ func (s *Site) routedPod(i int) (machine.Endpoint, error) {
 	}
 	return end, s.routedOutside(i, device, end.Addr)
 }
+
+// routedDevice is the machine's end of the pod's link.
+func (s *Site) routedDevice() string { return fmt.Sprintf("cali%d", s.Index) }
 
 // routedOthers tells a machine that the blocks of the others are behind those.
 func (s *Site) routedOthers(i int) error {

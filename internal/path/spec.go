@@ -13,7 +13,7 @@ import (
 type Arm struct {
 	Name    string
 	Index   int // among all arms, from 0
-	Nth     int // among those of the same driver, from 0
+	Nth     int // among those of the same driver, accelerated or not, from 0
 	Driver  *Driver
 	Options Values
 	VNI     int // of the first tunnel, of drivers with Tunnels; given by [Fit]
@@ -25,17 +25,18 @@ type Arm struct {
 // routed, routed.2. names, if there are any, say other names, one a path; an
 // empty one leaves it as it is. Errors are for a user.
 func Arms(paths, names []string) ([]Arm, error) {
-	nth, taken := map[string]int{}, map[string]bool{}
+	nth, named, taken := map[string]int{}, map[string]int{}, map[string]bool{}
 	arms := make([]Arm, 0, len(paths))
 	for i, text := range paths {
 		d, options, err := ParseSpec(text)
 		if err != nil {
 			return nil, err
 		}
-		arm := Arm{Name: d.Name, Index: i, Nth: nth[d.Name], Driver: d, Options: options}
-		nth[d.Name]++
-		if arm.Nth > 0 {
-			arm.Name = fmt.Sprintf("%s.%d", d.Name, arm.Nth+1)
+		family, _, _ := strings.Cut(d.Name, "+") // accelerated or not, the devices are called alike
+		arm := Arm{Name: d.Name, Index: i, Nth: nth[family], Driver: d, Options: options}
+		nth[family]++
+		if named[d.Name]++; named[d.Name] > 1 {
+			arm.Name = fmt.Sprintf("%s.%d", d.Name, named[d.Name])
 		}
 		given := i < len(names) && names[i] != ""
 		if given {

@@ -107,7 +107,7 @@ func (s *Site) vxlanDevice(i, n int, name string) error {
 // pods of the others that are behind it.
 func (s *Site) vxlanTunnel(i, n int) error {
 	in := s.Machines[i].In
-	device := fmt.Sprintf("flannel.%d", tunnelNumber(s.Nth, n))
+	device := s.vxlanTunnelDevice(n)
 	if err := s.vxlanDevice(i, n, device); err != nil {
 		return err
 	}
@@ -149,6 +149,14 @@ func (s *Site) vxlanBridge(i int) error {
 
 func (s *Site) bridge() string { return fmt.Sprintf("cni%d", s.Index) }
 
+// vxlanTunnelDevice is the device of the n-th tunnel.
+func (s *Site) vxlanTunnelDevice(n int) string {
+	return fmt.Sprintf("flannel.%d", tunnelNumber(s.Nth, n))
+}
+
+// vxlanPort is the machine's end of the n-th pod's link.
+func (s *Site) vxlanPort(n int) string { return fmt.Sprintf("veth%d.%d", s.Index, n) }
+
 // vxlanPod builds the n-th pod on the bridge of one machine.
 func (s *Site) vxlanPod(i, n int) (machine.Endpoint, error) {
 	in := s.Machines[i].In
@@ -157,7 +165,7 @@ func (s *Site) vxlanPod(i, n int) (machine.Endpoint, error) {
 		return machine.Endpoint{}, err
 	}
 	end := s.pod(i, n, pod)
-	port := fmt.Sprintf("veth%d.%d", s.Index, n)
+	port := s.vxlanPort(n)
 	if err := s.plug(i, n, pod, change.VethEnd{In: in, Name: port}); err != nil {
 		return end, err
 	}

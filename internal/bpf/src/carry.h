@@ -35,7 +35,7 @@ static __always_inline int find_out(struct __sk_buff *skb, struct carried *c)
 	__u32 device = skb->ifindex, size;
 	int why;
 
-	skb->tc_index = 0; /* only we stamp */
+	unstamp(skb);
 	if (!alive())
 		return SLOW_NO_DAEMON;
 	if (data + ETH_HLEN > end || skb->protocol != bpf_htons(ETH_P_IP))

@@ -10,17 +10,33 @@
 #include "track.h"
 
 #define STAMPED 0x8000
-#define STAMP_MASK 0x7fff
+#define OURS 0xf800       /* the bits that say whose stamp it is */
+#define EPOCH_BITS 0x07ff /* so many changes of rules do not happen while a packet is under way */
+
+/* Fast paths of one machine tell their stamps apart by a number, up to 15. */
+const volatile __u32 stamp_id;
+
+static __always_inline __u32 ours(void)
+{
+	return STAMPED | stamp_id << 11;
+}
 
 static __always_inline void stamp(struct __sk_buff *skb)
 {
-	skb->tc_index = STAMPED | (epoch & STAMP_MASK);
+	skb->tc_index = ours() | (epoch & EPOCH_BITS);
 }
 
 /* The packet set out in the epoch of now. */
 static __always_inline int stamped(struct __sk_buff *skb, __u32 now)
 {
-	return skb->tc_index == (STAMPED | (now & STAMP_MASK));
+	return skb->tc_index == (ours() | (now & EPOCH_BITS));
+}
+
+/* Only we stamp as we do: what comes with such a stamp has it from elsewhere. */
+static __always_inline void unstamp(struct __sk_buff *skb)
+{
+	if ((skb->tc_index & OURS) == ours())
+		skb->tc_index = 0;
 }
 
 /* Flows that are not known yet, by hash: how many packets of each were sent. What

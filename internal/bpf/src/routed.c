@@ -41,7 +41,7 @@ int from_wire(struct __sk_buff *skb)
 	struct carried c;
 	int why;
 
-	skb->tc_index = 0; /* only we stamp */
+	unstamp(skb);
 	if (data + ETH_HLEN + IP_LEN + UDP_LEN > end || skb->protocol != bpf_htons(ETH_P_IP) || skb->pkt_type != PACKET_FOR_US)
 		return NEXT;
 	if (!alive())

@@ -107,8 +107,9 @@ struct {
 
 /* Set by the daemon, without a call. */
 volatile __u32 epoch = 1;   /* of policy, never 0 */
-volatile __u32 tick;        /* about once a second */
-volatile __u64 deadline;    /* jiffies until which the daemon's word holds */
+volatile __u32 tick = 1;        /* about once a second */
+volatile __u64 deadline = 1;    /* jiffies until which the daemon's word holds */
+volatile __u64 jiffies = 1;     /* set by clock */
 
 /* Set before the programs are loaded. */
 const volatile __u32 learn_after = 8; /* packets that a flow sends the slow way first */
@@ -166,4 +167,12 @@ static __always_inline int slow(struct __sk_buff *skb, __u32 why)
 static __always_inline int alive(void)
 {
 	return (__s64)(deadline - bpf_jiffies64()) > 0;
+}
+
+/* Run by the daemon, never by a packet: reads the clock of the deadline. */
+SEC("tc/clock")
+int clock(struct __sk_buff *skb)
+{
+	jiffies = bpf_jiffies64();
+	return 0;
 }

@@ -87,7 +87,7 @@ int from_wire(struct __sk_buff *skb)
 	struct carried c;
 	int why;
 
-	skb->tc_index = 0; /* only we stamp */
+	unstamp(skb);
 	if (data + INNER_IP + IP_LEN + UDP_LEN > end || skb->protocol != bpf_htons(ETH_P_IP) ||
 	    ip->protocol != IPPROTO_UDP || ip->ihl != IP_LEN / 4 || udp->dest != port)
 		return NEXT; /* not of this overlay: it is not counted either */

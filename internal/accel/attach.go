@@ -1,0 +1,71 @@
+package accel
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/venturi-net/venturi/internal/change"
+)
+
+// place is where a program belongs.
+type place struct {
+	program *ebpf.Program
+	name    string
+	device  int
+	at      change.Attach
+}
+
+// places are all where programs belong now. Those that learn come first: what is
+// carried has been learned.
+func (d *daemon) places() []place {
+	var learn, carry []place
+	outs := map[int]bool{}
+	for h := range d.tables.peers {
+		outs[h.device] = true
+	}
+	for device := range outs {
+		learn = append(learn, place{d.fast.ToPeer, "to_peer", device, change.Egress})
+	}
+	for device := range d.tables.pods {
+		learn = append(learn, place{d.fast.ToPod, "to_pod", device, change.Egress})
+		carry = append(carry, place{d.fast.FromPod, "from_pod", device, change.Ingress})
+	}
+	for wire := range d.tables.wires() {
+		carry = append(carry, place{d.fast.FromWire, "from_wire", wire, change.Ingress})
+	}
+	return append(learn, carry...)
+}
+
+// attach attaches programs where they belong and are not yet, and detaches them
+// where they do not belong any more.
+func (d *daemon) attach() error {
+	wanted := map[string]bool{}
+	for _, p := range d.places() {
+		pin := filepath.Join(d.Pins, fmt.Sprintf("%s_%d", p.name, p.device))
+		wanted[pin] = true
+		if _, done := d.attached[pin]; done {
+			continue
+		}
+		err := d.space.AttachProgram(p.program, p.device, p.at, pin)
+		if errors.Is(err, change.ErrGone) {
+			continue // there is news of that to come
+		}
+		if err != nil {
+			return err
+		}
+		d.attached[pin] = p.device
+	}
+	for pin := range d.attached {
+		if wanted[pin] {
+			continue
+		}
+		if err := change.DetachProgram(pin); err != nil {
+			return err
+		}
+		delete(d.attached, pin)
+	}
+	return nil
+}

@@ -1,0 +1,289 @@
+// Package accel is the daemon of a fast path: it attaches the programs of
+// [internal/bpf] on a machine, tells them who is where, and ends what they have
+// learned when the machine's network changes.
+//
+// It lives in the machine's network namespace, is told what to do by a file
+// ([Config]), says how things are in another ([State]), and ends when its
+// standard input does. The programs do without it for a few seconds; then they
+// leave everything to the slow path, until a daemon comes back and takes over
+// what is pinned.
+package accel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Options say which daemon to be.
+type Options struct {
+	Config string    // file that holds a [Config]
+	Stdin  io.Reader // the lifeline; see [machine.WithLifeline]
+}
+
+const (
+	// beat is how often the daemon says that it lives.
+	beat = time.Second
+	// grace is for how long programs carry packets on its last word.
+	grace = 4 * time.Second
+	// gather is how long news of the network waits for more of it.
+	gather = 5 * time.Millisecond
+	// glance is how often rules are looked at whose changes nobody tells.
+	glance = 50 * time.Millisecond
+)
+
+// Main is the daemon: it runs until ctx ends or the lifeline does, and then takes
+// the fast path away.
+func Main(ctx context.Context, o Options) error {
+	c, err := Load(o.Config)
+	if err != nil {
+		return verr.Wrap(verr.Usage, "cannot start a fast path", err,
+			"give --config the file of a fast path; venturi itself writes it when it needs one")
+	}
+	// It must not spread over the cores that traffic is measured on.
+	runtime.GOMAXPROCS(1)
+	ctx, cancel := machine.WithLifeline(ctx, o.Stdin)
+	defer cancel()
+	if err := serve(ctx, c); err != nil {
+		return verr.Wrap(verr.Failed, "the fast path ended badly", err, "everything goes the slow way now; run the command again")
+	}
+	return nil
+}
+
+// daemon is what it holds.
+type daemon struct {
+	*Config
+	space    *change.Namespace
+	fast     *bpf.Fast
+	tables   *tables
+	flows    *flows
+	jiffy    time.Duration
+	epoch    uint32
+	tick     uint32
+	attached map[string]int // index of the device by pin
+	off      string         // why nothing is carried
+	told     *State
+}
+
+func serve(ctx context.Context, c *Config) (err error) {
+	d := &daemon{Config: c, attached: map[string]int{}}
+	if d.space, err = change.Here(); err != nil {
+		return err
+	}
+	defer d.space.Close()
+	if d.jiffy, err = machine.Jiffy(); err != nil {
+		return err
+	}
+	if err := change.PinFolder(c.Pins); err != nil {
+		return err
+	}
+	if d.fast, err = load(c); err != nil {
+		return err
+	}
+	defer d.fast.Close()
+	track, err := d.space.OpenConntrack()
+	if err != nil {
+		return err
+	}
+	defer track.Close()
+	d.flows = &flows{d.fast, track}
+	if err := d.begin(); err != nil {
+		return err
+	}
+	err = d.follow(ctx)
+	return errors.Join(err, d.end())
+}
+
+// load loads the programs, with what is pinned of a daemon before.
+func load(c *Config) (*bpf.Fast, error) {
+	o := bpf.Options{Pins: c.Pins, Stamp: c.Stamp}
+	if c.Kind == VXLAN {
+		return bpf.NewVXLAN(o, c.Port)
+	}
+	return bpf.NewRouted(o)
+}
+
+// begin makes sure that nothing holds that was learned before.
+func (d *daemon) begin() error {
+	if err := errors.Join(d.fast.Epoch.Get(&d.epoch), d.fast.Tick.Get(&d.tick)); err != nil {
+		return err
+	}
+	if err := d.newRules(); err != nil {
+		return err
+	}
+	d.tables = newTables(d.fast, d.epoch)
+	return d.tables.clear()
+}
+
+// follow follows the network until ctx ends.
+func (d *daemon) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ring, err := ringbuf.NewReader(d.fast.Pins)
+	if err != nil {
+		return err
+	}
+	defer ring.Close()
+	news, pins, ends := make(chan machine.Changed), make(chan bpf.Pin), make(chan change.Connection)
+	watching, err := machine.Watch(ctx, func(c machine.Changed) { hand(ctx, news, c) })
+	if err != nil {
+		return err
+	}
+	ending, err := d.space.Ended(ctx, func(c change.Connection) { hand(ctx, ends, c) })
+	if err != nil {
+		return err
+	}
+	go d.flows.asked(ctx, ring, pins)
+	beats, glances := time.NewTicker(beat), time.NewTicker(glance)
+	defer beats.Stop()
+	defer glances.Stop()
+	resync := time.After(0)
+	for {
+		err := error(nil)
+		select {
+		case <-ctx.Done():
+			return nil
+		case c := <-news:
+			if c&machine.RulesChanged != 0 {
+				err = d.newRules()
+			}
+			if c&machine.WaysChanged != 0 && resync == nil {
+				resync = time.After(gather)
+			}
+		case <-resync:
+			resync, err = nil, d.resync()
+		case p := <-pins:
+			err = d.flows.pin(p)
+		case c := <-ends:
+			err = d.flows.ended(c, d.tables.tenants())
+		case <-beats.C:
+			err = d.beat()
+		case <-glances.C:
+			err = d.glance()
+		case err = <-watching:
+		case err = <-ending:
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func hand[T any](ctx context.Context, to chan<- T, what T) {
+	select {
+	case to <- what:
+	case <-ctx.Done():
+	}
+}
+
+// newRules ends what was learned under the rules before.
+func (d *daemon) newRules() error {
+	d.epoch++
+	if d.epoch == 0 {
+		d.epoch++ // of no flow
+	}
+	return d.fast.Epoch.Set(d.epoch)
+}
+
+// resync reads where everybody is, tells the programs, and attaches them where they
+// are not yet.
+func (d *daemon) resync() error {
+	ways, err := machine.ReadWays(d.Devices)
+	if err != nil {
+		return err
+	}
+	if err := d.tables.sync(ways); err != nil {
+		return err
+	}
+	if err := d.attach(); err != nil {
+		return err
+	}
+	return d.beatOnce()
+}
+
+// tell writes the state, where it has changed.
+func (d *daemon) tell() error {
+	now := &State{Off: d.off, Pods: len(d.tables.pods), Peers: len(d.tables.peers)}
+	if reflect.DeepEqual(now, d.told) {
+		return nil
+	}
+	d.told = now
+	return now.write(d.State)
+}
+
+func (d *daemon) beat() error {
+	d.tick++
+	if err := d.fast.Tick.Set(d.tick); err != nil {
+		return err
+	}
+	if d.tick%sweepEvery == 0 {
+		if err := d.flows.sweep(d.tick); err != nil {
+			return err
+		}
+	}
+	return d.beatOnce()
+}
+
+// beatOnce gives the programs some more time, unless nothing must be carried.
+func (d *daemon) beatOnce() error {
+	deadline := uint64(0)
+	if d.off == "" {
+		now, err := d.fast.Now()
+		if err != nil {
+			return err
+		}
+		deadline = now + uint64(grace/d.jiffy)
+	}
+	if err := d.fast.Deadline.Set(deadline); err != nil {
+		return err
+	}
+	return d.tell()
+}
+
+// glance looks for rules that are changed without news.
+func (d *daemon) glance() error {
+	off := ""
+	names, err := os.ReadFile("/proc/thread-self/net/ip_tables_names")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if tables := strings.Fields(string(names)); len(tables) > 0 {
+		off = fmt.Sprintf("iptables-legacy has rules (%s), and tells nobody when they change", strings.Join(tables, ", "))
+	}
+	if off == d.off {
+		return nil
+	}
+	d.off = off
+	if err := d.newRules(); err != nil {
+		return err
+	}
+	return d.beatOnce()
+}
+
+// end takes everything away: first what carries, so that nothing is learned that
+// nobody follows.
+func (d *daemon) end() error {
+	err := d.fast.Deadline.Set(uint64(0))
+	for pin := range d.attached {
+		err = errors.Join(err, change.DetachProgram(pin))
+	}
+	files, _ := filepath.Glob(d.Pins + "/*")
+	for _, f := range files {
+		err = errors.Join(err, os.Remove(f))
+	}
+	return err
+}

@@ -1,0 +1,267 @@
+package accel
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// tables are the pods and peers that the programs know.
+type tables struct {
+	fast  *bpf.Fast
+	pods  map[int]podIn  // by index of the device
+	peers map[hop]peerIn // by how the network addresses them
+	free  []uint32       // numbers of peers that are not used
+	next  uint32         // the first number that was never used
+	epoch uint32         // of the pod or peer that changed last; never 0
+}
+
+type podIn struct {
+	entry bpf.Pod
+	addr  netip.Addr
+}
+
+type hop struct {
+	device int
+	mac    string
+}
+
+type peerIn struct {
+	entry  bpf.Peer
+	number uint32
+	tenant uint32
+}
+
+func newTables(f *bpf.Fast, epoch uint32) *tables {
+	return &tables{fast: f, pods: map[int]podIn{}, peers: map[hop]peerIn{}, epoch: epoch}
+}
+
+// clear forgets what another daemon has left.
+func (t *tables) clear() error {
+	var index uint32
+	var pod bpf.Pod
+	pods := t.fast.Pods.Iterate()
+	for pods.Next(&index, &pod) {
+		if pod.Epoch == 0 {
+			continue
+		}
+		if err := t.fast.Pods.Put(index, bpf.Pod{}); err != nil {
+			return err
+		}
+	}
+	var peer bpf.Peer
+	peers := t.fast.Peers.Iterate()
+	for peers.Next(&index, &peer) {
+		if peer.Epoch == 0 {
+			continue
+		}
+		if err := t.fast.Peers.Put(index, bpf.Peer{}); err != nil {
+			return err
+		}
+	}
+	if err := empty[bpf.HopKey, bpf.Hop](t.fast.Hops); err != nil {
+		return err
+	}
+	return empty[bpf.PodKey, uint32](t.fast.PodAt)
+}
+
+// empty deletes all entries of a table.
+func empty[K, V any](m *ebpf.Map) error {
+	var keys []K
+	var k K
+	var v V
+	for entries := m.Iterate(); entries.Next(&k, &v); {
+		keys = append(keys, k)
+	}
+	for _, k := range keys {
+		if err := m.Delete(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sync makes the tables say what the network says now. What has changed gets a new
+// epoch, by which all flows that stood on it end at once.
+func (t *tables) sync(w machine.Ways) error {
+	tenant := uint32(0) // of all pods: a network of several is not for this fast path
+	for _, p := range w.Peers {
+		if p.Tunnel != nil {
+			tenant = uint32(p.Tunnel.VNI)
+		}
+	}
+	if err := t.syncPods(w.Pods, tenant); err != nil {
+		return fmt.Errorf("write pods: %w", err)
+	}
+	if err := t.syncPeers(w.Peers); err != nil {
+		return fmt.Errorf("write peers: %w", err)
+	}
+	return nil
+}
+
+func (t *tables) fresh() uint32 {
+	t.epoch++
+	if t.epoch == 0 {
+		t.epoch++
+	}
+	return t.epoch
+}
+
+func (t *tables) syncPods(ways []machine.PodWay, tenant uint32) error {
+	there := map[int]bool{}
+	for _, w := range ways {
+		there[w.Device] = true
+	}
+	for device, p := range t.pods {
+		if !there[device] {
+			if err := t.dropPod(device, p); err != nil {
+				return err
+			}
+		}
+	}
+	for _, w := range ways {
+		was, known := t.pods[w.Device]
+		is := bpf.NewPod(was.entry.Epoch, tenant, w.Addr, w.MAC, w.Gateway)
+		if known && is == was.entry {
+			continue
+		}
+		if known {
+			if err := t.dropPod(w.Device, was); err != nil {
+				return err
+			}
+		}
+		is.Epoch = t.fresh()
+		if err := t.fast.PodAt.Put(bpf.PodKey{Tenant: tenant, Addr: is.Addr}, uint32(w.Device)); err != nil {
+			return err
+		}
+		if err := t.fast.Pods.Put(uint32(w.Device), is); err != nil {
+			return err
+		}
+		t.pods[w.Device] = podIn{is, w.Addr}
+	}
+	return nil
+}
+
+func (t *tables) dropPod(device int, p podIn) error {
+	if err := t.fast.Pods.Put(uint32(device), bpf.Pod{}); err != nil {
+		return err
+	}
+	delete(t.pods, device)
+	return absent(t.fast.PodAt.Delete(bpf.PodKey{Tenant: p.entry.Tenant, Addr: p.entry.Addr}))
+}
+
+func (t *tables) syncPeers(ways []machine.PeerWay) error {
+	there := map[hop]bool{}
+	for _, w := range ways {
+		there[hopOf(w)] = true
+	}
+	for h, p := range t.peers {
+		if !there[h] {
+			if err := t.dropPeer(h, p); err != nil {
+				return err
+			}
+		}
+	}
+	for _, w := range ways {
+		h := hopOf(w)
+		was, known := t.peers[h]
+		is := entryOf(w, was.entry.Epoch)
+		if known && is == was.entry {
+			continue
+		}
+		if !known {
+			number, ok := t.number()
+			if !ok {
+				continue // more peers than there is room for: the others go slow
+			}
+			was.number = number
+		}
+		if w.Tunnel != nil {
+			was.tenant = uint32(w.Tunnel.VNI)
+		}
+		is.Epoch = t.fresh()
+		if err := t.fast.Peers.Put(was.number, is); err != nil {
+			return err
+		}
+		if err := t.fast.Hops.Put(h.key(), bpf.Hop{Peer: was.number, Tenant: was.tenant}); err != nil {
+			return err
+		}
+		t.peers[h] = peerIn{is, was.number, was.tenant}
+	}
+	return nil
+}
+
+func (t *tables) dropPeer(h hop, p peerIn) error {
+	if err := t.fast.Peers.Put(p.number, bpf.Peer{}); err != nil {
+		return err
+	}
+	t.free = append(t.free, p.number)
+	delete(t.peers, h)
+	return absent(t.fast.Hops.Delete(h.key()))
+}
+
+// number gives a number for a peer.
+func (t *tables) number() (uint32, bool) {
+	if n := len(t.free); n > 0 {
+		number := t.free[n-1]
+		t.free = t.free[:n-1]
+		return number, true
+	}
+	if t.next >= t.fast.Peers.MaxEntries() {
+		return 0, false
+	}
+	t.next++
+	return t.next - 1, true
+}
+
+func hopOf(w machine.PeerWay) hop { return hop{w.Device, string(w.MAC)} }
+
+func (h hop) key() bpf.HopKey {
+	return bpf.HopKey{Ifindex: uint32(h.device), Mac: [6]uint8([]byte(h.mac))}
+}
+
+// entryOf writes the headers that lead to a peer.
+func entryOf(w machine.PeerWay, epoch uint32) bpf.Peer {
+	if w.Tunnel == nil {
+		return bpf.RoutedPeer(epoch, uint32(w.Wire), uint32(w.Size), w.From, w.To)
+	}
+	return bpf.VXLANPeer(epoch, uint32(w.Wire), uint32(w.Size), bpf.Outer{
+		From: w.From, To: w.To, Local: w.Tunnel.Local, Remote: w.Tunnel.Remote,
+		DSCP: uint8(w.Tunnel.DSCP), TTL: uint8(w.Tunnel.TTL), Port: uint16(w.Tunnel.Port), VNI: uint32(w.Tunnel.VNI),
+		InnerFrom: w.Tunnel.MAC, InnerTo: net.HardwareAddr(w.MAC),
+	})
+}
+
+// absent takes it for done when what was to be deleted was not there.
+func absent(err error) error {
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil
+	}
+	return err
+}
+
+// tenants are those that flows can have.
+func (t *tables) tenants() []uint32 {
+	seen := map[uint32]bool{0: true}
+	for _, p := range t.peers {
+		seen[p.tenant] = true
+	}
+	return slices.Collect(maps.Keys(seen))
+}
+
+// wires are the devices by which peers are reached.
+func (t *tables) wires() map[int]bool {
+	wires := map[int]bool{}
+	for _, p := range t.peers {
+		wires[int(p.entry.Ifindex)] = true
+	}
+	return wires
+}

@@ -1,0 +1,138 @@
+package change
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// PinFolder makes a folder in which programs and tables of BPF can be pinned: they
+// stay as long as the folder does, whoever dies. One that is there is taken as
+// it is.
+func PinFolder(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return fmt.Errorf("look at %s: %w", path, err)
+	}
+	if fs.Type == unix.BPF_FS_MAGIC {
+		return nil
+	}
+	if err := unix.Mount("venturi", path, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
+		return fmt.Errorf("mount a BPF file system at %s: %w", path, err)
+	}
+	return nil
+}
+
+// DropPins takes away every folder of [PinFolder] below a path, and with it what is
+// pinned there and attached by nothing else.
+func DropPins(below string) error {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var failed error
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 || !strings.HasPrefix(fields[4], filepath.Clean(below)+"/") || !strings.Contains(line, " - bpf ") {
+			continue
+		}
+		if err := unix.Unmount(fields[4], unix.MNT_DETACH); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("unmount %s: %w", fields[4], err))
+		}
+	}
+	return failed
+}
+
+// Attach is where a program sees the packets of a device.
+type Attach ebpf.AttachType
+
+// The points. Programs there run before those of tc filters.
+const (
+	Ingress = Attach(ebpf.AttachTCXIngress) // what the device receives
+	Egress  = Attach(ebpf.AttachTCXEgress)  // what is sent by it
+)
+
+// AttachProgram attaches a program to a device of the namespace, by its index, and
+// pins that: it stays until it is detached, or the device goes away. If there is a
+// program by that pin, the new one takes its place, with no packet between. The
+// error wraps [ErrGone] if there is no such device.
+func (n *Namespace) AttachProgram(p *ebpf.Program, device int, at Attach, pin string) error {
+	return n.fail(fmt.Sprintf("attach %s to device %d", filepath.Base(pin), device), n.do(func() error {
+		if replaced, err := replaceProgram(p, device, pin); replaced || err != nil {
+			return err
+		}
+		l, err := link.AttachTCX(link.TCXOptions{Interface: device, Program: p, Attach: ebpf.AttachType(at)})
+		if errors.Is(err, unix.ENODEV) {
+			return ErrGone
+		}
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		return l.Pin(pin)
+	}))
+}
+
+// replaceProgram puts a program in the place of a pinned one, if it is attached
+// to the same device still.
+func replaceProgram(p *ebpf.Program, device int, pin string) (bool, error) {
+	l, err := link.LoadPinnedLink(pin, nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer l.Close()
+	info, err := l.Info()
+	if err != nil {
+		return false, err
+	}
+	if tcx := info.TCX(); tcx == nil || int(tcx.Ifindex) != device {
+		return false, l.Unpin()
+	}
+	return true, l.Update(p)
+}
+
+// DetachProgram takes away what is attached by a pin. Where there is none, that is
+// no error.
+func DetachProgram(pin string) error {
+	l, err := link.LoadPinnedLink(pin, nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("detach %s: %w", filepath.Base(pin), err)
+	}
+	defer l.Close()
+	return l.Unpin()
+}
+
+// TryTCX tries whether the kernel has such points to attach to.
+func (n *Namespace) TryTCX() error {
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
+	})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	return n.fail("attach a program to a device", n.do(func() error {
+		const loopback = 1
+		l, err := link.AttachTCX(link.TCXOptions{Interface: loopback, Program: p, Attach: ebpf.AttachTCXIngress})
+		if err == nil {
+			err = l.Close()
+		}
+		return err
+	}))
+}

@@ -1,0 +1,146 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mdlayher/netlink"
+	vnl "github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Changed says what has changed in the network of a namespace.
+type Changed uint8
+
+// What can change.
+const (
+	RulesChanged Changed = 1 << iota // how packets are judged: nftables, routes, policy rules, addresses, forwarding
+	WaysChanged                      // how they get there: devices, neighbours, forwarding entries
+)
+
+// Watch tells what changes in the calling thread's namespace from when it returns,
+// until ctx ends: it calls tell soon after each change, on one goroutine, and with
+// both where the kernel had to leave some out. A neighbour that was merely
+// confirmed is no change. The channel gets the error that ended it, if one did,
+// and is closed.
+func Watch(ctx context.Context, tell func(Changed)) (<-chan error, error) {
+	route, err := join(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR,
+		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := join(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
+	if err != nil {
+		route.Close()
+		return nil, err
+	}
+	ended, events := make(chan error, 2), make(chan Changed)
+	known := neighbours{}
+	go receive(ctx, route, known.judge, events, ended)
+	go receive(ctx, rules, judgeRules, events, ended)
+	done := make(chan error, 1)
+	go func() {
+		defer close(done)
+		defer route.Close()
+		defer rules.Close()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case err := <-ended:
+				done <- err
+				return
+			case c := <-events:
+				tell(c)
+			}
+		}
+	}()
+	return done, nil
+}
+
+func join(family int, groups ...uint32) (*netlink.Conn, error) {
+	c, err := netlink.Dial(family, nil)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	for _, g := range groups {
+		if err := c.JoinGroup(g); err != nil {
+			c.Close()
+			return nil, fmt.Errorf("listen to the kernel's news: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// receive hands on what is judged to be a change.
+func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) Changed, events chan<- Changed, ended chan<- error) {
+	for ctx.Err() == nil {
+		var what Changed
+		messages, err := c.Receive()
+		switch {
+		case errors.Is(err, unix.ENOBUFS):
+			what = RulesChanged | WaysChanged
+		case err != nil:
+			ended <- fmt.Errorf("listen to the kernel's news: %w", err)
+			return
+		}
+		for _, m := range messages {
+			what |= judge(m)
+		}
+		if what == 0 {
+			continue
+		}
+		select {
+		case events <- what:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// judgeRules: each commit of rules ends with news of a generation.
+func judgeRules(m netlink.Message) Changed {
+	if m.Header.Type == netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN) {
+		return RulesChanged
+	}
+	return 0
+}
+
+// neighbours are what is known of them, to tell what changes from what is
+// confirmed.
+type neighbours map[string]string
+
+func (n neighbours) judge(m netlink.Message) Changed {
+	switch m.Header.Type {
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		return WaysChanged
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE, unix.RTM_NEWADDR, unix.RTM_DELADDR,
+		unix.RTM_NEWRULE, unix.RTM_DELRULE, unix.RTM_NEWNETCONF, unix.RTM_DELNETCONF:
+		return RulesChanged | WaysChanged
+	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
+		return n.neighbour(m)
+	}
+	return 0
+}
+
+func (n neighbours) neighbour(m netlink.Message) Changed {
+	e, err := vnl.NeighDeserialize(m.Data)
+	if err != nil {
+		return WaysChanged
+	}
+	// Forwarding entries are many to an address, so their MAC is in their name.
+	name, is := fmt.Sprint(e.Family, e.LinkIndex, e.IP), fmt.Sprint(e.HardwareAddr, e.MasterIndex, usable(e.State))
+	if e.Family == familyBridge {
+		name, is = fmt.Sprint(e.Family, e.LinkIndex, e.Vlan, e.HardwareAddr, e.IP), fmt.Sprint(e.MasterIndex)
+	}
+	if m.Header.Type == unix.RTM_DELNEIGH {
+		delete(n, name)
+		return WaysChanged
+	}
+	if was, known := n[name]; known && was == is {
+		return 0
+	}
+	n[name] = is
+	return WaysChanged
+}

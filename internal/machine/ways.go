@@ -1,0 +1,275 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Ways is how the network of a namespace brings packets to its pods, and to other
+// machines, as far as the kernel's tables tell.
+type Ways struct {
+	Pods  []PodWay
+	Peers []PeerWay
+}
+
+// PodWay leads to a pod of this machine.
+type PodWay struct {
+	Device  int // index of the machine's end of the pod's link
+	Addr    netip.Addr
+	MAC     net.HardwareAddr // of the pod
+	Gateway net.HardwareAddr // that the pod sees packets come from
+}
+
+// PeerWay leads to a next hop outside.
+type PeerWay struct {
+	Device   int              // index of the device that the network sends by: a tunnel, or the wire
+	MAC      net.HardwareAddr // of the next hop, as that device addresses it
+	Size     int              // of the largest IP packet that goes there whole, bytes
+	Wire     int              // index of the device on the wire
+	From, To net.HardwareAddr // on the wire
+	Tunnel   *TunnelWay       // nil: there is none
+}
+
+// TunnelWay is what a tunnel puts around packets.
+type TunnelWay struct {
+	Local, Remote netip.Addr
+	MAC           net.HardwareAddr // of the tunnel's device
+	VNI, Port     int
+	DSCP, TTL     int
+}
+
+// TunnelsAndPods names the devices that [ReadWays] looks at.
+type TunnelsAndPods struct {
+	Wire    string
+	Tunnels []string // vxlan devices; none: the wire itself leads to the peers
+	Pods    []string // the machine's ends of pods' links
+}
+
+// ReadWays reads the ways of the calling thread's namespace. A device that is not
+// there, and a pod or a peer of which too little is known, are left out.
+func ReadWays(of TunnelsAndPods) (Ways, error) {
+	h, err := netlink.NewHandle(netlinkRoute)
+	if err != nil {
+		return Ways{}, fmt.Errorf("open netlink: %w", err)
+	}
+	defer h.Close()
+	r := waysReader{h: h, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}}
+	if err := r.read(); err != nil {
+		return Ways{}, err
+	}
+	var w Ways
+	for _, name := range of.Pods {
+		if pod, ok := r.pod(name); ok {
+			w.Pods = append(w.Pods, pod)
+		}
+	}
+	if len(of.Tunnels) == 0 {
+		w.Peers = r.onWire(of.Wire)
+		return w, nil
+	}
+	for _, name := range of.Tunnels {
+		peers, err := r.behind(name)
+		if err != nil {
+			return Ways{}, err
+		}
+		w.Peers = append(w.Peers, peers...)
+	}
+	return w, nil
+}
+
+// waysReader holds the tables, read once.
+type waysReader struct {
+	h       *netlink.Handle
+	byIndex map[int]netlink.Link
+	byName  map[string]netlink.Link
+	arp     []netlink.Neigh // IPv4
+	fdb     []netlink.Neigh
+	routes  []netlink.Route
+}
+
+func (r *waysReader) read() error {
+	links, err := dump(r.h.LinkList)
+	if err != nil {
+		return fmt.Errorf("list devices: %w", err)
+	}
+	for _, l := range links {
+		r.byIndex[l.Attrs().Index], r.byName[l.Attrs().Name] = l, l
+	}
+	if r.arp, err = dump(func() ([]netlink.Neigh, error) { return r.h.NeighList(0, netlink.FAMILY_V4) }); err != nil {
+		return fmt.Errorf("list neighbours: %w", err)
+	}
+	if r.fdb, err = dump(func() ([]netlink.Neigh, error) { return r.h.NeighList(0, familyBridge) }); err != nil {
+		return fmt.Errorf("list forwarding entries: %w", err)
+	}
+	if r.routes, err = dump(func() ([]netlink.Route, error) { return r.h.RouteList(nil, netlink.FAMILY_V4) }); err != nil {
+		return fmt.Errorf("list routes: %w", err)
+	}
+	return nil
+}
+
+const familyBridge = 7 // AF_BRIDGE
+
+// dump asks again when the kernel's table changed while it was listed.
+func dump[T any](list func() ([]T, error)) (found []T, err error) {
+	for range dumpTries {
+		if found, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return found, err
+}
+
+// pod finds the one address that is behind a pod's link: of a port of a bridge,
+// what the bridge's neighbour is whose MAC lives there; of any other, what is
+// routed to it.
+func (r *waysReader) pod(name string) (PodWay, bool) {
+	l, ok := r.byName[name]
+	if !ok || l.Attrs().Flags&net.FlagUp == 0 {
+		return PodWay{}, false
+	}
+	a := l.Attrs()
+	on, gateway := a.Index, a.HardwareAddr
+	var there func(mac net.HardwareAddr, addr netip.Addr) bool
+	if bridge, ok := r.byIndex[a.MasterIndex]; ok {
+		on, gateway = bridge.Attrs().Index, bridge.Attrs().HardwareAddr
+		there = func(mac net.HardwareAddr, _ netip.Addr) bool { return r.lives(mac, a.Index) }
+	} else {
+		there = func(_ net.HardwareAddr, addr netip.Addr) bool { return r.routed(addr, a.Index) }
+	}
+	pod, found := PodWay{Device: a.Index, Gateway: gateway}, 0
+	for _, n := range r.arp {
+		addr := addrOf(n.IP)
+		if n.LinkIndex == on && len(n.HardwareAddr) == macLen && usable(n.State) && there(n.HardwareAddr, addr) {
+			pod.Addr, pod.MAC = addr, n.HardwareAddr
+			found++
+		}
+	}
+	return pod, found == 1
+}
+
+const macLen = 6
+
+// usable tells whether the kernel sends to a neighbour in such a state.
+func usable(state int) bool { return state&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE) == 0 }
+
+// lives tells whether a bridge has a MAC behind a port.
+func (r *waysReader) lives(mac net.HardwareAddr, port int) bool {
+	for _, n := range r.fdb {
+		if n.LinkIndex == port && n.MasterIndex != 0 && n.HardwareAddr.String() == mac.String() {
+			return true
+		}
+	}
+	return false
+}
+
+// routed tells whether the most special route to an address leads to a device,
+// without a next hop.
+func (r *waysReader) routed(addr netip.Addr, device int) bool {
+	for _, route := range r.routes {
+		if route.LinkIndex == device && route.Gw == nil && prefixOf(route.Dst) == netip.PrefixFrom(addr, addr.BitLen()) {
+			return true
+		}
+	}
+	return false
+}
+
+// onWire gives the neighbours on a wire.
+func (r *waysReader) onWire(name string) (peers []PeerWay) {
+	l, ok := r.byName[name]
+	if !ok || l.Attrs().Flags&net.FlagUp == 0 {
+		return nil
+	}
+	a := l.Attrs()
+	for _, n := range r.arp {
+		if n.LinkIndex == a.Index && len(n.HardwareAddr) == macLen && usable(n.State) {
+			peers = append(peers, PeerWay{Device: a.Index, MAC: n.HardwareAddr, Size: a.MTU, Wire: a.Index, From: a.HardwareAddr, To: n.HardwareAddr})
+		}
+	}
+	return peers
+}
+
+// behind gives what is behind a tunnel's device.
+func (r *waysReader) behind(name string) (peers []PeerWay, err error) {
+	l, ok := r.byName[name]
+	tunnel, isTunnel := l.(*netlink.Vxlan)
+	if !ok || !isTunnel || l.Attrs().Flags&net.FlagUp == 0 {
+		return nil, nil
+	}
+	ttl := tunnel.TTL
+	if ttl == 0 {
+		if ttl, err = defaultTTL(); err != nil {
+			return nil, err
+		}
+	}
+	a := tunnel.Attrs()
+	for _, n := range r.fdb {
+		if n.LinkIndex != a.Index || len(n.HardwareAddr) != macLen || n.IP == nil || n.Vlan != 0 || n.HardwareAddr.String() == noMAC {
+			continue
+		}
+		peer := PeerWay{Device: a.Index, MAC: n.HardwareAddr, Tunnel: &TunnelWay{
+			Local: addrOf(tunnel.SrcAddr), Remote: addrOf(n.IP), MAC: a.HardwareAddr,
+			VNI: tunnel.VxlanId, Port: tunnel.Port, DSCP: tunnel.TOS >> 2, TTL: ttl,
+		}}
+		if r.reach(&peer, tunnel) {
+			peer.Size = min(a.MTU, peer.Size-vxlanOverhead)
+			peers = append(peers, peer)
+		}
+	}
+	return peers, nil
+}
+
+const (
+	noMAC         = "00:00:00:00:00:00" // of a forwarding entry: to all
+	vxlanOverhead = 50                  // IPv4, UDP, VXLAN and Ethernet
+)
+
+// reach finds out how outer packets of a tunnel go out.
+func (r *waysReader) reach(p *PeerWay, tunnel *netlink.Vxlan) bool {
+	if !p.Tunnel.Remote.Is4() {
+		return false
+	}
+	o := &netlink.RouteGetOptions{OifIndex: tunnel.VtepDevIndex, SrcAddr: tunnel.SrcAddr}
+	routes, err := r.h.RouteGetWithOptions(p.Tunnel.Remote.AsSlice(), o)
+	if err != nil || len(routes) != 1 {
+		return false // there is no way now
+	}
+	route := routes[0]
+	wire, ok := r.byIndex[route.LinkIndex]
+	if !ok || wire.Attrs().Flags&net.FlagUp == 0 {
+		return false
+	}
+	hop := p.Tunnel.Remote
+	if route.Gw != nil {
+		hop = addrOf(route.Gw)
+	}
+	if !p.Tunnel.Local.IsValid() {
+		p.Tunnel.Local = addrOf(route.Src)
+	}
+	p.Wire, p.From, p.Size = route.LinkIndex, wire.Attrs().HardwareAddr, wire.Attrs().MTU
+	if route.MTU > 0 {
+		p.Size = min(p.Size, route.MTU)
+	}
+	for _, n := range r.arp {
+		if n.LinkIndex == p.Wire && addrOf(n.IP) == hop && len(n.HardwareAddr) == macLen && usable(n.State) {
+			p.To = n.HardwareAddr
+			return p.Tunnel.Local.Is4()
+		}
+	}
+	return false
+}
+
+// defaultTTL is that of packets that the machine sends, in this namespace.
+func defaultTTL() (int, error) {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_default_ttl")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
+}

@@ -1,0 +1,106 @@
+package path
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// Paths with Venturi's fast path over them: the same devices, and a daemon on each
+// machine that carries established flows past them.
+var (
+	routedFast = fast(routed, func(s *Site, i int) accel.Config {
+		return accel.Config{Kind: accel.Routed, Devices: machine.TunnelsAndPods{Pods: []string{s.routedDevice()}}}
+	})
+	vxlanFast = fast(vxlan, func(s *Site, i int) accel.Config {
+		return accel.Config{
+			Kind: accel.VXLAN, Port: uint16(s.Options.Int("port")),
+			Devices: machine.TunnelsAndPods{Tunnels: []string{s.vxlanTunnelDevice(0)}, Pods: []string{s.vxlanPort(0)}},
+		}
+	})
+)
+
+// fast gives a driver that lays the fast path over the path of another. devices
+// says what the fast path of the i-th machine joins.
+func fast(over Driver, devices func(s *Site, i int) accel.Config) Driver {
+	d := over
+	d.Name += "+fast"
+	d.Summary += ", and Venturi's fast path"
+	d.Like += ", accelerated"
+	d.Needs = func(v Values) []feature.Need {
+		var needs []feature.Need
+		if over.Needs != nil {
+			needs = over.Needs(v)
+		}
+		return append(needs, feature.TCX)
+	}
+	d.Settle = func(v Values) error {
+		if v["tunnels"] != "" && v.Int("tunnels") != 1 {
+			return errors.New("the fast path knows one tunnel")
+		}
+		if over.Settle == nil {
+			return nil
+		}
+		return over.Settle(v)
+	}
+	d.Up = func(ctx context.Context, s *Site) (Ends, error) {
+		ends, err := over.Up(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		_, err = s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
+			c := devices(s, i)
+			c.Devices.Wire, c.Stamp = s.Machines[i].Wire, uint8(s.Index%fastPaths)
+			return nil, s.accelerate(ctx, i, c)
+		})
+		return ends, err
+	}
+	return d
+}
+
+// fastPaths is how many fast paths can tell their packets apart on one machine.
+const fastPaths = 16
+
+// fastReady is how long the daemon may take until it knows its peers.
+var fastReady = machine.Patience(10 * time.Second)
+
+// accelerate starts the fast path's daemon on a machine.
+func (s *Site) accelerate(ctx context.Context, i int, c accel.Config) error {
+	folder, err := s.Folder(i)
+	if err != nil {
+		return err
+	}
+	c.Pins, c.State = filepath.Join(folder, "bpf"), filepath.Join(folder, "fast.state")
+	file := filepath.Join(folder, "fast.json")
+	if err := c.Write(file); err != nil {
+		return err
+	}
+	child, err := s.Start(i, s.Machines[i].In, change.Command{
+		Args: append(append([]string{}, s.Program...), "fastpath", "--config", file),
+		Log:  filepath.Join(folder, "fast.log"),
+	})
+	if err != nil {
+		return err
+	}
+	err = child.Await(ctx, fastReady, func(context.Context) error {
+		state, err := accel.ReadState(c.State)
+		switch {
+		case err != nil:
+			return err
+		case state.Peers < len(s.Machines)-1:
+			return fmt.Errorf("it knows %d of %d peers", state.Peers, len(s.Machines)-1)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("start the fast path on %s: %w", s.Machines[i].Name, err)
+	}
+	return nil
+}

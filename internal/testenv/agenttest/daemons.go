@@ -1,0 +1,38 @@
+package agenttest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/bgp"
+)
+
+// Speak is the role of a BGP speaker, which paths of labs may need: args are
+// those of `venturi speaker`. It returns the exit code.
+func Speak(args []string) int {
+	return serve(func(ctx context.Context) error {
+		return bgp.Main(ctx, bgp.Options{Config: valueOf(args, "--config"), Stdin: os.Stdin, Log: os.Stderr})
+	})
+}
+
+// Accelerate is the role of a fast path's daemon: args are those of `venturi
+// fastpath`. It returns the exit code.
+func Accelerate(args []string) int {
+	return serve(func(ctx context.Context) error {
+		return accel.Main(ctx, accel.Options{Config: valueOf(args, "--config"), Stdin: os.Stdin})
+	})
+}
+
+func serve(run func(context.Context) error) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
