@@ -92,7 +92,7 @@ what else there is to know of each.`,
 			if err != nil {
 				return err
 			}
-			list := []reading{}
+			var list []reading
 			if all {
 				read := readAll(to)
 				tellDenied(say, read)
