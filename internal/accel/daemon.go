@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"reflect"
 	"runtime"
 	"strings"
@@ -281,9 +280,5 @@ func (d *daemon) end() error {
 	for pin := range d.attached {
 		err = errors.Join(err, change.DetachProgram(pin))
 	}
-	files, _ := filepath.Glob(d.Pins + "/*")
-	for _, f := range files {
-		err = errors.Join(err, os.Remove(f))
-	}
-	return err
+	return errors.Join(err, bpf.RemoveTables(d.Pins))
 }

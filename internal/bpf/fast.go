@@ -104,7 +104,7 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Fast, error) {
 		if pins == "" || table.Type == ebpf.RingBuf || name == ".rodata" || name == ".bss" {
 			continue
 		}
-		m, err := ebpf.LoadPinnedMap(pinOf(pins, name), nil)
+		m, err := ebpf.LoadPinnedMap(TableFile(pins, name), nil)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -113,7 +113,7 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Fast, error) {
 		}
 		if table.Compatible(m) != nil {
 			m.Close()
-			if err := os.Remove(pinOf(pins, name)); err != nil {
+			if err := os.Remove(TableFile(pins, name)); err != nil {
 				return nil, err
 			}
 			continue
@@ -129,16 +129,26 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Fast, error) {
 		if pins == "" || kept[name] != nil || m.Type() == ebpf.RingBuf || name == ".rodata" || name == ".bss" {
 			continue
 		}
-		if err := m.Pin(pinOf(pins, name)); err != nil {
+		if err := m.Pin(TableFile(pins, name)); err != nil {
 			return nil, fmt.Errorf("pin table %s: %w", name, err)
 		}
 	}
 	return f, c.Assign(f)
 }
 
-// pinOf is the file of a table; the kernel takes no dot in its name.
-func pinOf(folder, table string) string {
+// TableFile is where a table is pinned in a folder; the kernel takes no dot in its
+// name.
+func TableFile(folder, table string) string {
 	return filepath.Join(folder, "table_"+strings.TrimPrefix(table, "."))
+}
+
+// RemoveTables removes the tables that are pinned in a folder.
+func RemoveTables(folder string) (err error) {
+	files, _ := filepath.Glob(TableFile(folder, "*")) // the pattern is sound
+	for _, f := range files {
+		err = errors.Join(err, os.Remove(f))
+	}
+	return err
 }
 
 // Now is the kernel's clock that deadlines are of, in jiffies.

@@ -59,19 +59,15 @@ func (b *builder) path(ctx context.Context, o Options, arm path.Arm, made *Arm) 
 	if err != nil {
 		return err
 	}
-	versions := map[string]string{}
-	ends, err := arm.Driver.Up(ctx, b.site(arm, mtu, o, versions))
-	if err != nil {
-		return err
-	}
 	*made = Arm{
-		Name: arm.Name, Path: arm.Driver.Name, Options: arm.Said(), Overhead: arm.Overhead(), Ends: ends, Versions: versions,
+		Name: arm.Name, Path: arm.Driver.Name, Options: arm.Said(), Overhead: arm.Overhead(), Versions: map[string]string{},
 	}
-	return nil
+	made.Ends, err = arm.Driver.Up(ctx, b.site(arm, mtu, o, made))
+	return err
 }
 
-// site is where one arm is built.
-func (b *builder) site(arm path.Arm, mtu int, o Options, versions map[string]string) *path.Site {
+// site is where one arm is built; what is noted of it goes into made.
+func (b *builder) site(arm path.Arm, mtu int, o Options, made *Arm) *path.Site {
 	s := &path.Site{Arm: arm.Name, Index: arm.Index, Nth: arm.Nth, Options: arm.Options, VNI: arm.VNI, Port: arm.Port, MTU: mtu}
 	for i, n := range b.machine {
 		s.Machines = append(s.Machines, path.Machine{
@@ -93,7 +89,15 @@ func (b *builder) site(arm path.Arm, mtu int, o Options, versions map[string]str
 		Report: func(component, version string) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			versions[component] = version
+			made.Versions[component] = version
+		},
+		Pins: func(i int, folder string) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if made.Pins == nil {
+				made.Pins = make([]string, len(b.machine))
+			}
+			made.Pins[i] = folder
 		},
 	}
 	return s

@@ -104,6 +104,9 @@ type Arm struct {
 	// Versions of the programs that carry it, by the names of their projects in
 	// lower case, such as "openvswitch": "3.1.0".
 	Versions map[string]string `json:"versions,omitempty"`
+	// Pins are the folders where the path's fast path keeps its tables, by machine;
+	// nil: it has none.
+	Pins []string `json:"pins,omitempty"`
 }
 
 // From is the end of the first pod on the first machine, where the client is;

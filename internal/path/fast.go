@@ -102,5 +102,6 @@ func (s *Site) accelerate(ctx context.Context, i int, c accel.Config) error {
 	if err != nil {
 		return fmt.Errorf("start the fast path on %s: %w", s.Machines[i].Name, err)
 	}
+	s.Pins(i, c.Pins)
 	return nil
 }

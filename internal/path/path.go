@@ -163,6 +163,8 @@ type Ground struct {
 	// Start starts a daemon of the arm on a machine. Of the command, Detach is
 	// filled in.
 	Start func(machine int, in *change.Namespace, c change.Command) (*change.Child, error)
+	// Pins notes where the fast path of a machine keeps its tables.
+	Pins func(machine int, folder string)
 	// Report notes the version of a project whose programs carry the path:
 	// Report("openvswitch", "3.1.0").
 	Report func(component, version string)
