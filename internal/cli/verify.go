@@ -24,9 +24,10 @@ prints what it measured and whether its bars hold; exit code 1 says that one
 does not. Let the machine do nothing else meanwhile.`,
 		Example: `  venturi verify agree      against qperf and iperf3, about 15 minutes
   venturi verify stats      false alarms and missed differences, about 25 minutes
-  venturi verify proofs     faults that tune --prove must mend, up to 5 hours`,
+  venturi verify proofs     faults that tune --prove must mend, up to 5 hours
+  venturi verify fast       how near the fast path comes to the host network, about 15 minutes`,
 	}
-	cmd.AddCommand(newVerifyAgree(env), newVerifyStats(env), newVerifyProofs(env))
+	cmd.AddCommand(newVerifyAgree(env), newVerifyStats(env), newVerifyProofs(env), newVerifyFast(env))
 	return cmd
 }
 
@@ -133,6 +134,25 @@ Proofs of another build, budget, effect or seed do not count together.`,
 	f.DurationVar(&c.Budget, "budget", c.Budget, "time for one proof")
 	f.Var(given{&c.Record}, "record", "file that each finished proof is added to; those that it holds count towards\n--repeat, and are not made again")
 	f.Var(effect{(*share)(&c.MDE)}, "effect", "refuse if nothing as small as this could be shown (default 10%)")
+	f.Uint64Var(&c.Seed, "seed", c.Seed, "of the random order")
+	return cmd
+}
+
+func newVerifyFast(env *Env) *cobra.Command {
+	c := verify.DefaultFast()
+	cmd := &cobra.Command{
+		Use:   "fast",
+		Short: "Hold the fast path against the host network",
+		Long: `Measure vxlan and routed pods with and without the fast path, against the host
+network, on machines without a packet filter and on machines with the rules of
+1000 Services. The better end of each interval must reach its bar.`,
+		Example: `  venturi verify fast
+  venturi verify fast --budget 15m`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runCheck(cmd.Context(), env, c) },
+	}
+	f := cmd.Flags()
+	f.DurationVar(&c.Budget, "budget", c.Budget, "time for each of the two comparisons")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "of the random order")
 	return cmd
 }
