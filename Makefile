@@ -34,7 +34,7 @@ test: setup-test bin/venturi ## lint and run every test, the privileged ones inc
 	$(SUDO) bin/venturi kernel fetch $(KERNELS)
 	GO=$(GO) scripts/test
 
-test-kernels: setup-test bin/venturi ## run the knobs of devices and the whole suite of paths under several kernels (about 20 minutes each; TEST_KERNELS='...')
+test-kernels: setup-test bin/venturi ## run the knobs of devices and the whole suite of paths under several kernels (about 25 minutes each; TEST_KERNELS='...')
 	$(SUDO) bin/venturi kernel fetch $(sort $(KERNELS) $(TEST_KERNELS))
 	GO=$(GO) scripts/test-kernels $(TEST_KERNELS)
 
