@@ -36,6 +36,7 @@ type vxlanFlow struct {
 	PeerEpoch uint32
 	Used      uint32
 	Pinned    uint32
+	Asked     uint32
 	Port      uint16
 	Pad       uint16
 }

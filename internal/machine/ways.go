@@ -131,8 +131,8 @@ func dump[T any](list func() ([]T, error)) (found []T, err error) {
 // routed to it.
 func (r *waysReader) pod(name string) (PodWay, bool) {
 	l, ok := r.byName[name]
-	if !ok || l.Attrs().Flags&net.FlagUp == 0 {
-		return PodWay{}, false
+	if !ok || l.Type() != "veth" || l.Attrs().NetNsID < 0 || l.Attrs().Flags&net.FlagUp == 0 {
+		return PodWay{}, false // its other end must be in another namespace
 	}
 	a := l.Attrs()
 	on, gateway := a.Index, a.HardwareAddr
@@ -199,7 +199,7 @@ func (r *waysReader) onWire(name string) (peers []PeerWay) {
 func (r *waysReader) behind(name string) (peers []PeerWay, err error) {
 	l, ok := r.byName[name]
 	tunnel, isTunnel := l.(*netlink.Vxlan)
-	if !ok || !isTunnel || l.Attrs().Flags&net.FlagUp == 0 {
+	if !ok || !isTunnel || l.Attrs().Flags&net.FlagUp == 0 || tunnel.TOS == inherit || tunnel.TTL < 0 {
 		return nil, nil
 	}
 	ttl := tunnel.TTL
@@ -226,6 +226,7 @@ func (r *waysReader) behind(name string) (peers []PeerWay, err error) {
 }
 
 const (
+	inherit       = 1                   // as TOS of a tunnel: that of the inner packet
 	noMAC         = "00:00:00:00:00:00" // of a forwarding entry: to all
 	vxlanOverhead = 50                  // IPv4, UDP, VXLAN and Ethernet
 )

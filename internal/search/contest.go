@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,9 +65,9 @@ func (r *run) pair(ctx context.Context, c *contest) error {
 	if err != nil {
 		return err
 	}
-	if why := a.Void + b.Void; why != "" {
+	if why := cmp.Or(a.Void, b.Void); why != "" {
 		if r.void++; r.void > leastVoid && float64(r.void) > mostVoid*float64(r.used) {
-			return fmt.Errorf("%d of %d pairs could not be used: %s", r.void, r.used, why)
+			return &VoidError{r.void, r.used, why}
 		}
 		return nil
 	}
@@ -88,6 +89,17 @@ func (r *run) pair(ctx context.Context, c *contest) error {
 		c.growth[t] = append(c.growth[t], b.Troubles[t]-a.Troubles[t])
 	}
 	return nil
+}
+
+// VoidError tells that too many pairs could not be used: the machine is not there to
+// be measured now.
+type VoidError struct {
+	Void, Used int    // pairs
+	Why        string // the last of them
+}
+
+func (e *VoidError) Error() string {
+	return fmt.Sprintf("%d of %d pairs could not be used: %s", e.Void, e.Used, e.Why)
 }
 
 // gain is the estimate of a metric: Hodges and Lehmann's, which a few wild pairs

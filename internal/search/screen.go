@@ -12,7 +12,7 @@ const (
 	screenErrors = 2.0
 	screenWorth  = 1.6
 
-	harmErrors = 2.5 // and as harmful, when so many above it is beyond the margin
+	harmErrors = 3.0 // and as harmful, when so many above it is beyond the margin
 
 	rivalZ  = 1.5 // who is measured on, and anew when another one was added
 	acceptZ = 2.5 // who is added
@@ -24,9 +24,11 @@ const (
 // worth is the smallest effect that is looked for in a metric, as a logarithm.
 func (r *run) worth(m int) float64 { return max(log1p(r.Effect), r.noise[m].mde) }
 
-// hopeful tells whether a contest may still become a proof.
+// hopeful tells whether a contest may still become a proof. Of harm, the first few
+// pairs say too little: the noise is known to within a fifth or so, and there are
+// many things in which what mends a fault may look worse by chance.
 func (r *run) hopeful(c *contest) bool {
-	if r.harmed(c, harmErrors) != "" {
+	if c.broken != nil || c.pairs >= screenPairs[1] && r.harmed(c, harmErrors) != "" {
 		return false
 	}
 	for m, metric := range r.Metrics {

@@ -142,6 +142,15 @@ func (c Proofs) fault(ctx context.Context, w io.Writer, h compare.Host, f Fault,
 		}
 		start := time.Now()
 		proved, err := c.proof(ctx, p, f, targets, seed)
+		var void *search.VoidError
+		for try := 1; try < mostTries && errors.As(err, &void); try++ {
+			fmt.Fprintf(w, "%s %3d/%d  made again: %v\n", f.Name, i+1, c.Repeat, void)
+			if err := rest(ctx); err != nil {
+				return err
+			}
+			start = time.Now()
+			proved, err = c.proof(ctx, p, f, targets, seed)
+		}
 		var noisy *search.NoisyError
 		if err != nil && !errors.As(err, &noisy) {
 			return err
@@ -154,6 +163,19 @@ func (c Proofs) fault(ctx context.Context, w io.Writer, h compare.Host, f Fault,
 		}
 	}
 	return nil
+}
+
+// mostTries is how often a proof is made at which the machine is taken away from us.
+const mostTries = 10
+
+// rest waits until whoever takes the machine away may be done.
+func rest(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(30 * time.Second):
+		return nil
+	}
 }
 
 // proof plants the fault, proves, and takes the fault back.

@@ -30,6 +30,7 @@ struct flow {
 	__u32 peer, peer_epoch;
 	__u32 used;  /* tick in which it was last carried */
 	__u32 pinned; /* the entry of conntrack that the daemon has made fit for it */
+	__u32 asked;  /* tick in which it was asked to */
 	__be16 port;  /* outer source, UDP */
 	__u16 pad;
 };

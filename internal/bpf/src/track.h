@@ -50,15 +50,22 @@ struct {
 
 const struct pin *pin_layout __attribute__((unused)); /* tells BTF of it */
 
-static __always_inline void ask_pin(const struct flow_key *k, __u32 track)
+/* Asks the daemon, at most once in a tick: what it could not pin, it will not be
+ * able to a moment later. */
+static __always_inline void ask_pin(const struct flow_key *k, struct flow *f, __u32 track)
 {
-	struct pin *pin = bpf_ringbuf_reserve(&pins, sizeof(*pin), 0);
+	__u32 now = tick;
+	struct pin *pin;
 
+	if (f->asked == now)
+		return;
+	pin = bpf_ringbuf_reserve(&pins, sizeof(*pin), 0);
 	if (!pin)
 		return; /* the next packet asks again */
 	pin->key = *k;
 	pin->track = track;
 	bpf_ringbuf_submit(pin, 0);
+	f->asked = now;
 }
 
 /* The flow is established both ways and nobody translates its addresses, as far
@@ -76,13 +83,13 @@ static __always_inline int tracked_well(struct __sk_buff *ctx, const struct flow
 	status = BPF_CORE_READ(ct, status);
 	if ((status & (SEEN_REPLY | CONFIRMED)) != (SEEN_REPLY | CONFIRMED) || status & (SRC_NAT | DST_NAT | DYING))
 		return 0;
-	if (BPF_CORE_READ(ct, zone.id) != 0)
+	if (bpf_core_field_exists(ct->zone) && BPF_CORE_READ(ct, zone.id) != 0)
 		return 0;
 	if ((k->tenant_proto & 0xff) == IPPROTO_TCP && BPF_CORE_READ(ct, proto.tcp.state) != TCP_ESTABLISHED_STATE)
 		return 0;
 	track = (__u32)(nfct >> 6) | 1;
 	if (f->pinned == track)
 		return 1;
-	ask_pin(k, track);
+	ask_pin(k, f, track);
 	return 0;
 }
