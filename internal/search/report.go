@@ -94,6 +94,8 @@ func (r *run) report(set State, proofs map[int]*proof, ended error) {
 			row.Why, c = "it was, but the set that it is in was not confirmed", p.contest
 		case p != nil:
 			row.Why, c = "taking it away again was not missed", p.contest
+		case r.arms[k].harm != "":
+			row.Why = "given up: it seemed to make " + r.arms[k].harm + " worse"
 		}
 		switch {
 		case c == nil || c.pairs == 0 && c.broken == nil:

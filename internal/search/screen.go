@@ -28,7 +28,7 @@ func (r *run) worth(m int) float64 { return max(log1p(r.Effect), r.noise[m].mde)
 // pairs say too little: the noise is known to within a fifth or so, and there are
 // many things in which what mends a fault may look worse by chance.
 func (r *run) hopeful(c *contest) bool {
-	if c.broken != nil || c.pairs >= screenPairs[1] && r.harmed(c, harmErrors) != "" {
+	if c.broken != nil || r.harms(c) != "" {
 		return false
 	}
 	for m, metric := range r.Metrics {
@@ -37,6 +37,23 @@ func (r *run) hopeful(c *contest) bool {
 		}
 	}
 	return false
+}
+
+// harms tells what a contest makes worse, if it was measured often enough to say so.
+func (r *run) harms(c *contest) string {
+	if c.pairs < screenPairs[1] {
+		return ""
+	}
+	return r.harmed(c, harmErrors)
+}
+
+// hopeless tells whether to drop an arm, and notes if that is for harm.
+func (r *run) hopeless(a *arm) bool {
+	if r.hopeful(a.last) {
+		return false
+	}
+	a.harm = r.harms(a.last)
+	return true
 }
 
 // reserve is how many pairs the steps after going forward want, for a set of a size.
@@ -60,7 +77,7 @@ func (r *run) screen(ctx context.Context, stage Stage, on State, arms []*arm) ([
 			return nil, err
 		}
 		r.pool()
-		alive = slices.DeleteFunc(alive, func(a *arm) bool { return !r.hopeful(a.last) })
+		alive = slices.DeleteFunc(alive, r.hopeless)
 	}
 	return alive, nil
 }
@@ -197,7 +214,7 @@ func (r *run) pickOf(ctx context.Context, alive []*arm) (*arm, int, error) {
 			}
 			continue // it may not be the best any more
 		}
-		if z >= acceptZ && best.last.gain(metric) >= r.worth(metric)/2 && r.hopeful(best.last) {
+		if z >= acceptZ && best.last.gain(metric) >= r.worth(metric)/2 && !r.hopeless(best) {
 			best = r.simplest(best, alive)
 			metric, _ = r.strongest(best.last)
 			return best, metric, nil

@@ -174,6 +174,7 @@ type arm struct {
 	knobs []int
 	last  *contest // the last that was measured of it
 	best  *contest // against the untouched state
+	harm  string   // what it was dropped for, when it seemed to make that worse
 }
 
 // Do searches. The result is there, as far as it came, also with an error; a

@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,11 +152,31 @@ type bench struct {
 
 // Pair is of [search.Bench].
 func (b bench) Pair(ctx context.Context, first, second search.State) (x, y search.Sample, err error) {
-	if x, err = b.one(ctx, first); err != nil {
-		return x, y, err
+	// There and back again: a machine that gets slower or faster meanwhile does so
+	// for both.
+	var all [PairOnces]search.Sample
+	for i, s := range [PairOnces]search.State{first, second, second, first} {
+		if all[i], err = b.one(ctx, s); err != nil {
+			return x, y, err
+		}
 	}
-	y, err = b.one(ctx, second)
-	return x, y, err
+	return mean(all[0], all[3]), mean(all[1], all[2]), nil
+}
+
+// PairOnces is how many measurements there are to a pair.
+const PairOnces = 4
+
+// mean is of two measurements of one state: of figures that are compared by their
+// ratios, the geometric one.
+func mean(a, b search.Sample) search.Sample {
+	m := search.Sample{Void: cmp.Or(a.Void, b.Void)}
+	for i := range a.Values {
+		m.Values = append(m.Values, math.Sqrt(a.Values[i]*b.Values[i]))
+	}
+	for i := range a.Troubles {
+		m.Troubles = append(m.Troubles, (a.Troubles[i]+b.Troubles[i])/2)
+	}
+	return m
 }
 
 func (b bench) one(ctx context.Context, s search.State) (search.Sample, error) {

@@ -41,7 +41,7 @@ func PairTime(q compare.Request) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	return 2 * experiment.Duration(plan, compare.Slow()), nil
+	return tune.PairOnces * experiment.Duration(plan, compare.Slow()), nil
 }
 
 // OpenProve raises the lab.
@@ -60,7 +60,7 @@ func OpenProve(ctx context.Context, q compare.Request, h compare.Host) (*Prove, 
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	return &Prove{Gauge: g, Seed: q.Seed, Pair: 2 * g.Foretold(), session: s}, nil
+	return &Prove{Gauge: g, Seed: q.Seed, Pair: tune.PairOnces * g.Foretold(), session: s}, nil
 }
 
 // Close takes the lab down.

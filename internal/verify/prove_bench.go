@@ -256,7 +256,7 @@ func tell(p *tune.Proved, noisy *search.NoisyError) string {
 		case row.Verdict == search.NotTried:
 			parts = append(parts, row.Knob+" not tried: "+row.Why)
 		case row.Knob == mendName:
-			parts = append(parts, strings.TrimSpace(fmt.Sprintf("%s %s", row.Verdict, row.For)))
+			parts = append(parts, strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", row.Verdict, row.For, row.Why)), " "))
 			parts = append(parts, effectsOf(row.Effects, "")...)
 		case row.Verdict == search.Proven:
 			parts = append(parts, "FALSE ALARM "+row.Knob+": "+strings.Join(effectsOf(row.Effects, row.For), ""))
