@@ -92,7 +92,13 @@ func (r *run) gate(ctx context.Context) error {
 		return r.enough() // it is not
 	}
 	r.same = c
-	if why := r.judgeGate(c); len(why) > 0 && !slices.ContainsFunc(r.Metrics, func(m Metric) bool { return m.Role == Goal }) {
+	why := r.judgeGate(c)
+	for m, metric := range r.Metrics {
+		if metric.Role == Goal && !r.noisy[m] {
+			return nil
+		}
+	}
+	if len(why) > 0 {
 		return &NoisyError{why, r.quietest()}
 	}
 	return nil
@@ -134,7 +140,9 @@ func (r *run) judgeGate(c *contest) (why []string) {
 		if metric.Role == Goal {
 			why = append(why, n.Out)
 		}
-		metric.Role = Watched
+		if !r.noisy[m] { // of a noisy goal, larger effects show all the same
+			metric.Role = Watched
+		}
 	}
 	return why
 }

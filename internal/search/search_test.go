@@ -150,8 +150,9 @@ func TestGateSeesBias(t *testing.T) {
 	}
 }
 
-// A noisy goal is no goal any more, but the others are.
-func TestGateSetsNoisyGoalAside(t *testing.T) {
+// One noisy goal is no reason to refuse: the others show what they show, and of it a
+// large effect does.
+func TestGateTakesOneNoisyGoal(t *testing.T) {
 	b := quiet(helps)
 	b.spoil = func(_, _ State, x, y *Sample) error {
 		x.Values[0] *= math.Exp(b.rng.NormFloat64())
@@ -164,6 +165,26 @@ func TestGateSetsNoisyGoalAside(t *testing.T) {
 	}
 	if got.Noise[0].Out == "" || got.Noise[1].Out != "" {
 		t.Errorf("noise %+v", got.Noise)
+	}
+}
+
+func TestNoisyGoalShowsLargeEffect(t *testing.T) {
+	b := quiet(nothing)
+	b.spoil = func(first, second State, x, y *Sample) error {
+		for _, of := range []struct {
+			state State
+			*Sample
+		}{{first, x}, {second, y}} {
+			of.Values[0] *= math.Exp(0.3 * b.rng.NormFloat64())
+			if slices.Contains(of.state, 0) {
+				of.Values[0] /= 4
+			}
+		}
+		return nil
+	}
+	got, err := Do(context.Background(), problem("a", "b"), b, Options{Seed: 2})
+	if err != nil || !slices.Equal(got.Set, []string{"a"}) || got.Noise[0].Out == "" {
+		t.Errorf("set %q, noise %+v, error %v", got.Set, got.Noise, err)
 	}
 }
 
