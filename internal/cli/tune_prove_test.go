@@ -72,7 +72,7 @@ func TestProofBudget(t *testing.T) {
 	for budget, want := range map[time.Duration]int{time.Minute: verr.Usage, 6 * time.Minute: verr.OK} {
 		p := proving{path: "vxlan", budget: budget}
 		err := p.enough(verify.ProveRequest(p.path, ""), profile, tune.Targets{})
-		if verr.Code(err) != want || want == verr.Usage && !strings.Contains(err.Error(), "give at least --budget 2m") {
+		if verr.Code(err) != want || want == verr.Usage && !strings.Contains(err.Error(), "give at least --budget 4m") {
 			t.Errorf("%s: %v", budget, err)
 		}
 	}

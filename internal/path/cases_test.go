@@ -84,8 +84,8 @@ var usualVariants = map[string][]variant{
 		spec: "routed+fast", pods: 1, twice: true, frame: same("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}},
 	"vxlan+fast": {{
-		spec: "vxlan+fast", pods: 1, less: 50, twice: true,
-		frame: same("eth ip(m1>m2 ttl64) udp(8472 sum) vxlan(1) eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+		spec: "vxlan+fast:vni=7", pods: 1, less: 50,
+		frame: same("eth ip(m1>m2 ttl64) udp(8472 sum) vxlan(7) eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}},
 	"bgp": {{
 		spec: "bgp", pods: 1, frame: same("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
