@@ -218,7 +218,7 @@ func TestProofOfCut(t *testing.T) {
 }
 
 func TestProofRefusedByNoise(t *testing.T) {
-	for noise, want := range map[float64]string{0.2: `--effect 18%$`, 5: `meanwhile$`} {
+	for noise, want := range map[float64]string{0.3: `--effect 14%$`, 5: `meanwhile$`} {
 		s := newShelf(t, map[string]string{"a": "bad"})
 		g := weigh(s, fast)
 		g.noise = noise
