@@ -27,7 +27,6 @@ var writers = []struct {
 			"internal/journal": "the journal itself",
 			"internal/verify":  "the file that finished proofs are recorded in, as the user asked for it",
 			"internal/bgp":     "config and state of a speaker, in the folder of its path",
-			"internal/accel":   "config and state of a fast path, and what is pinned, in the folder of its path",
 			"internal/bpf":     "pinned tables that do not fit any more",
 			"internal/guest":   "the virtual machine whose first process it is",
 			"internal/vm":      "the console's log, a config for `venturi guest`, and below /run what KVM was found to be",

@@ -46,7 +46,7 @@ func (d *daemon) attach() error {
 	for _, p := range d.places() {
 		pin := filepath.Join(d.Pins, fmt.Sprintf("%s_%d", p.name, p.device))
 		wanted[pin] = true
-		if _, done := d.attached[pin]; done {
+		if d.attached[pin] {
 			continue
 		}
 		err := d.space.AttachProgram(p.program, p.device, p.at, pin)
@@ -56,7 +56,7 @@ func (d *daemon) attach() error {
 		if err != nil {
 			return err
 		}
-		d.attached[pin] = p.device
+		d.attached[pin] = true
 	}
 	for pin := range d.attached {
 		if wanted[pin] {

@@ -1,11 +1,10 @@
 package accel
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 
+	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/machine"
 )
 
@@ -29,13 +28,9 @@ const (
 
 // Load reads a daemon's config.
 func Load(file string) (*Config, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read config: %w", err)
-	}
 	c := new(Config)
-	if err := json.Unmarshal(text, c); err != nil {
-		return nil, fmt.Errorf("read config: %s: %w", file, err)
+	if err := machine.ReadJSON(file, c); err != nil {
+		return nil, fmt.Errorf("read config: %w", err)
 	}
 	return c, c.check()
 }
@@ -54,9 +49,8 @@ func (c *Config) check() error {
 
 // Write writes the config for a daemon to be.
 func (c *Config) Write(file string) error {
-	text, err := json.MarshalIndent(c, "", "  ")
-	if err != nil {
-		return err
+	if err := change.ReplaceJSON(file, c); err != nil {
+		return fmt.Errorf("write config: %w", err)
 	}
-	return os.WriteFile(file, text, 0o600)
+	return nil
 }

@@ -73,13 +73,13 @@ type daemon struct {
 	jiffy    time.Duration
 	epoch    uint32
 	tick     uint32
-	attached map[string]int // index of the device by pin
-	off      string         // why nothing is carried
+	attached map[string]bool // by pin
+	off      string          // why nothing is carried
 	told     *State
 }
 
 func serve(ctx context.Context, c *Config) (err error) {
-	d := &daemon{Config: c, attached: map[string]int{}}
+	d := &daemon{Config: c, attached: map[string]bool{}}
 	if d.space, err = change.Here(); err != nil {
 		return err
 	}

@@ -1,10 +1,11 @@
 package bgp
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
-	"os"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
 )
 
 // State is what a speaker says of itself, in a file that it replaces as a
@@ -36,28 +37,16 @@ type Route struct {
 // ReadState reads a speaker's state. Until it has begun there is no file, and
 // the error wraps os.ErrNotExist.
 func ReadState(file string) (*State, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read state of a speaker: %w", err)
-	}
 	s := new(State)
-	if err := json.Unmarshal(text, s); err != nil {
-		return nil, fmt.Errorf("read state of a speaker: %s: %w", file, err)
+	if err := machine.ReadJSON(file, s); err != nil {
+		return nil, fmt.Errorf("read state of a speaker: %w", err)
 	}
 	return s, nil
 }
 
 // write replaces the file: who reads it gets either the old state or the new.
 func (s *State) write(file string) error {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return fmt.Errorf("write state: %w", err)
-	}
-	half := file + ".new"
-	if err := os.WriteFile(half, text, 0o600); err != nil {
-		return fmt.Errorf("write state: %w", err)
-	}
-	if err := os.Rename(half, file); err != nil {
+	if err := change.ReplaceJSON(file, s); err != nil {
 		return fmt.Errorf("write state: %w", err)
 	}
 	return nil

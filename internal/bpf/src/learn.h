@@ -166,3 +166,16 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	}
 	return NEXT;
 }
+
+/* The programs that learn are those of every kind. */
+SEC("tc/to_peer")
+int to_peer(struct __sk_buff *skb)
+{
+	return learn_out(skb);
+}
+
+SEC("tc/to_pod")
+int to_pod(struct __sk_buff *skb)
+{
+	return learn_in(skb);
+}

@@ -115,16 +115,4 @@ int from_wire(struct __sk_buff *skb)
 	return carry(skb, c.flow, CARRIED_IN, bpf_redirect_peer(c.flow->pod, 0));
 }
 
-SEC("tc/to_peer")
-int to_peer(struct __sk_buff *skb)
-{
-	return learn_out(skb);
-}
-
-SEC("tc/to_pod")
-int to_pod(struct __sk_buff *skb)
-{
-	return learn_in(skb);
-}
-
 char __license[] SEC("license") = "GPL";
