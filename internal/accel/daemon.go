@@ -116,7 +116,8 @@ func load(c *Config) (*bpf.Fast, error) {
 	return bpf.NewRouted(o)
 }
 
-// begin makes sure that nothing holds that was learned before.
+// begin makes sure that nothing holds that was learned before, and that nothing is
+// carried that must not be.
 func (d *daemon) begin() error {
 	if err := errors.Join(d.fast.Epoch.Get(&d.epoch), d.fast.Tick.Get(&d.tick)); err != nil {
 		return err
@@ -125,7 +126,10 @@ func (d *daemon) begin() error {
 		return err
 	}
 	d.tables = newTables(d.fast, d.epoch)
-	return d.tables.clear()
+	if err := d.tables.clear(); err != nil {
+		return err
+	}
+	return d.glance()
 }
 
 // follow follows the network until ctx ends.
