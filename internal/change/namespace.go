@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
@@ -124,24 +125,36 @@ type Setting struct {
 func (n *Namespace) Sysctl(settings ...Setting) error {
 	return n.do(func() error {
 		for _, s := range settings {
-			file := filepath.Join("/proc/sys", machine.SysctlFile(s.Name))
-			err := os.WriteFile(file, []byte(s.Value), 0o644)
-			if s.Optional && errors.Is(err, os.ErrNotExist) {
-				continue
-			}
-			if err != nil {
+			if err := s.write(); err != nil && (!s.Optional || !errors.Is(err, os.ErrNotExist)) {
 				return n.fail("write sysctl "+s.Name, err)
-			}
-			got, err := machine.Reader{}.Sysctl(s.Name)
-			if err != nil {
-				return n.fail("read back sysctl", err)
-			}
-			if got != s.Value {
-				return n.fail("write sysctl "+s.Name, fmt.Errorf("asked for %q, the kernel says %q", s.Value, got))
 			}
 		}
 		return nil
 	})
+}
+
+// sysctlTries is how often a value is written that does not stay.
+const sysctlTries = 50
+
+// write writes the setting in the namespace of this thread, more than once if need
+// be: a kernel that cannot have the lock of its network settings at once puts the
+// old value of a forwarding switch back and begins again. Whoever writes the same
+// value at that moment is told of success for nothing
+// (devinet_sysctl_forward in net/ipv4/devinet.c).
+func (s Setting) write() error {
+	file := filepath.Join("/proc/sys", machine.SysctlFile(s.Name))
+	var got string
+	for range sysctlTries {
+		err := os.WriteFile(file, []byte(s.Value), 0o644)
+		if err != nil {
+			return err
+		}
+		if got, err = (machine.Reader{}).Sysctl(s.Name); err != nil || got == s.Value {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return fmt.Errorf("asked for %q, the kernel says %q", s.Value, got)
 }
 
 // Features switches offloads of a device, by the names that `ethtool -k` uses

@@ -2,11 +2,14 @@ package change_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/machine"
@@ -160,6 +163,31 @@ func TestSysctl(t *testing.T) {
 	must(t, n.Sysctl(change.Setting{Name: "net.ipv4.no_such_thing", Value: "1", Optional: true}))
 	// tcp_mem takes any three numbers; the kernel writes them back with tabs.
 	must(t, n.Sysctl(change.Setting{Name: "net.ipv4.tcp_rmem", Value: "4096 131072 7340032"}))
+}
+
+// Paths that are built at once write the same switches of their machine. The kernel
+// takes a forwarding switch back, for a moment, when somebody else has the lock of
+// the network settings: that must not look like a refusal.
+func TestSysctlOfManyAtOnce(t *testing.T) {
+	w := owned(t)
+	for range 20 {
+		n, err := w.Create(w.Name("m1"))
+		must(t, err)
+		var all errgroup.Group
+		for i := range 8 {
+			all.Go(func() error {
+				return change.AddVeth(change.VethEnd{In: n, Name: fmt.Sprintf("a%d", i)}, change.VethEnd{In: n, Name: fmt.Sprintf("b%d", i)}, 1500)
+			})
+			all.Go(func() error {
+				return n.Sysctl(change.Setting{Name: "net.ipv4.ip_forward", Value: "1"})
+			})
+		}
+		if err := all.Wait(); err != nil {
+			t.Error(err)
+		}
+		n.Close()
+		must(t, w.Delete(w.Name("m1")))
+	}
 }
 
 // A feature that the kernel takes away along with another is told, not missed.
