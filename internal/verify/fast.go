@@ -98,6 +98,11 @@ func (c Fast) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 			}
 		}
 	}
+	programs, err := defaultPrograms(c.Seed).check(ctx, w, h)
+	if err != nil {
+		return err
+	}
+	bars = append(bars, programs...)
 	return conclude(w, "the fast path is not as fast as it should be", bars)
 }
 

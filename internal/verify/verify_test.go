@@ -18,7 +18,9 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m, testenv.Roles{"agent": agenttest.Play}) }
+func TestMain(m *testing.M) {
+	testenv.Main(m, testenv.Roles{"agent": agenttest.Play, "fastpath": agenttest.Accelerate})
+}
 
 // deaf watches nothing.
 type deaf struct{}

@@ -1,0 +1,330 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/stats"
+)
+
+// fastPrograms is how long the programs that carry take, beside an empty one.
+//
+// Nanoseconds say little: the same program takes twice as long in a slow phase of
+// a virtual CPU, and the kernel's own clock around it is a good part of it. So an
+// empty program is attached in front of the real one, at the same hook: both see
+// the same packets, on the same core, a moment apart, timed by the kernel in the
+// same way. What is compared are the kernel's sums over one short slice of traffic,
+// and the ratio is over many slices. Packets are real ones: where a program is run
+// over one packet again and again, that packet grows and shrinks, its memory is
+// warm, and no card or socket has a part in it.
+type fastPrograms struct {
+	series, rounds int
+	slice          time.Duration
+	seed           uint64
+}
+
+// defaultPrograms is what the bars of programs are held against.
+func defaultPrograms(seed uint64) fastPrograms {
+	return fastPrograms{series: 6, rounds: 20, slice: 50 * time.Millisecond, seed: seed}
+}
+
+// programBars are how many times as long as an empty one a program may take, for
+// UDP packets of 1 byte.
+var programBars = []struct {
+	program, load string
+	bar           float64
+}{
+	{"from_pod", "udp_bw", 3.5},
+	{"from_wire", "udp_bw", 2.8},
+}
+
+// tableSizes are how many flows the table holds while programs are timed.
+var tableSizes = []int{1, 10000}
+
+// check times the programs, prints the ratios on w, and gives the bars.
+func (c fastPrograms) check(ctx context.Context, w io.Writer, h compare.Host) (bars []bar, err error) {
+	unlock, err := lab.LockMeasure(ctx, true, "venturi verify fast", nil)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	counting, err := ebpf.EnableStats(0) // BPF_STATS_RUN_TIME
+	if err != nil {
+		return nil, fmt.Errorf("have the kernel time programs: %w", err)
+	}
+	defer func() { err = errors.Join(err, counting.Close()) }()
+	fmt.Fprintf(w, "programs; time of a run as a ratio to that of an empty program on the same packets\n\n")
+	fmt.Fprintf(w, "%-12s %-10s %-8s %-10s %-24s %8s %8s\n", "path", "load", "flows", "program", "ratio", "ns", "empty")
+	for _, path := range []string{"vxlan+fast", "routed+fast"} {
+		timed, err := c.path(ctx, h, path)
+		if err != nil {
+			return nil, fmt.Errorf("time the programs of %s: %w", path, err)
+		}
+		for _, t := range timed {
+			fmt.Fprintf(w, "%-12s %-10s %-8d %-10s %-24s %8.0f %8.0f\n", path, t.load, t.flows, t.program, interval(t.ratio), t.ns, t.empty)
+			for _, b := range programBars {
+				if b.program == t.program && b.load == t.load {
+					bars = append(bars, bar{fmt.Sprintf("%s, %d flows: %s takes %s of an empty program, at most %.1f",
+						path, t.flows, t.program, interval(t.ratio), b.bar), reaches(t.ratio, b.bar, true)})
+				}
+			}
+		}
+	}
+	fmt.Fprintln(w)
+	return bars, nil
+}
+
+// timed is how long a program takes, beside an empty one.
+type timed struct {
+	program, load string
+	flows         int
+	ratio         *stats.Ratio
+	ns, empty     float64 // medians over slices
+}
+
+// path times the programs of one path.
+func (c fastPrograms) path(ctx context.Context, h compare.Host, path string) (all []timed, err error) {
+	name := h.LabName
+	if name == "" {
+		name = "programs"
+	}
+	l, err := lab.Up(ctx, lab.Options{Name: name, Paths: []string{path}, Program: h.Program})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, l.Down()) }()
+	var both []*beside
+	defer func() {
+		for _, b := range both {
+			err = errors.Join(err, b.close())
+		}
+	}()
+	plan := load.Plan{
+		Slice: c.slice, Head: 5 * time.Millisecond, ClientCPU: 0, ServerCPU: 1,
+		Arms: []load.Arm{{Name: path, Ends: []load.Pair{{From: l.Arms[0].From(), To: l.Arms[0].To()}}, ServerPort: 21000, ClientPort: 22000}},
+	}
+	for range c.rounds {
+		plan.Schedule = append(plan.Schedule, []int{0})
+	}
+	// A pod is known, and has programs, when it has sent something.
+	plan.Load, plan.Size, plan.Flows = "udp_lat", 1, 1
+	if err := once(ctx, plan, nil); err != nil {
+		return nil, err
+	}
+	// Traffic goes from the first machine to the second.
+	for i, of := range []struct {
+		program string
+		carried bpf.Count
+	}{{"from_pod", bpf.CarriedOut}, {"from_wire", bpf.CarriedIn}} {
+		b, err := newBeside(l.Arms[0].Pins[i], of.program, l.Machines[i].Namespace, of.carried)
+		if err != nil {
+			return nil, err
+		}
+		both = append(both, b)
+	}
+	rng := rand.New(rand.NewPCG(c.seed, 0))
+	for _, flows := range tableSizes {
+		for i := range both {
+			if err := fill(l.Arms[0].Pins[i], flows-1); err != nil {
+				return nil, err
+			}
+		}
+		for _, kind := range []struct {
+			load string
+			size int
+		}{{"udp_bw", 1}, {"tcp_bw", 65536}} {
+			plan.Load, plan.Size, plan.Flows = kind.load, kind.size, 1
+			for _, b := range both {
+				b.series = nil
+			}
+			for range c.series {
+				plan.Token = rng.Uint64()
+				plan.Arms[0].ServerPort++
+				plan.Arms[0].ClientPort++
+				if err := once(ctx, plan, both); err != nil {
+					return nil, err
+				}
+			}
+			for _, b := range both {
+				all = append(all, b.timed(kind.load, flows))
+			}
+		}
+	}
+	return all, nil
+}
+
+// once runs one series of slices.
+func once(ctx context.Context, plan load.Plan, both []*beside) (err error) {
+	server, err := load.Serve(plan, nil, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	for _, b := range both {
+		b.series = append(b.series, nil)
+	}
+	results, err := load.Run(ctx, plan, watchers(both), nil)
+	for _, r := range results {
+		err = errors.Join(err, r.Err)
+	}
+	return err
+}
+
+// fill puts flows into the table that nothing will ever ask for, so that what is
+// asked for is looked up among many.
+func fill(pins string, flows int) error {
+	table, err := ebpf.LoadPinnedMap(bpf.TableFile(pins, "flows"), nil)
+	if err != nil {
+		return err
+	}
+	defer table.Close()
+	for n := range flows {
+		k := bpf.FlowKey{TenantProto: 17, Local: uint32(n), Remote: ^uint32(n)}
+		if err := table.Put(k, bpf.Flow{Used: 1}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beside is a program of a fast path, and an empty one that sees the same packets.
+type beside struct {
+	name        string
+	pins        string
+	counts      bpf.Count
+	real, empty *ebpf.Program
+	attached    io.Closer
+	from        sums
+	series      [][]slice
+}
+
+// sums are what the kernel has summed up.
+type sums struct {
+	real, empty *ebpf.ProgramStats
+	carried     uint64
+	err         error
+}
+
+// slice is the time of one run on average, ns.
+type slice struct{ real, empty float64 }
+
+func newBeside(pins, name, namespace string, counts bpf.Count) (b *beside, err error) {
+	var links []string
+	for end := time.Now().Add(machine.Patience(10 * time.Second)); len(links) != 1; {
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("%s is attached at %d places, not one", name, len(links))
+		}
+		time.Sleep(10 * time.Millisecond)
+		links, _ = filepath.Glob(filepath.Join(pins, name+"_*")) // the pattern is sound
+	}
+	l, err := link.LoadPinnedLink(links[0], nil)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	info, err := l.Info()
+	if err != nil {
+		return nil, err
+	}
+	b = &beside{name: name, pins: pins, counts: counts}
+	if b.real, err = ebpf.NewProgramFromID(info.Program); err != nil {
+		return nil, err
+	}
+	b.empty, err = ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
+	})
+	if err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	if b.attached, err = change.AttachAhead(namespace, b.empty, int(info.TCX().Ifindex), change.Ingress); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	return b, nil
+}
+
+func (b *beside) close() (err error) {
+	if b.attached != nil {
+		err = b.attached.Close()
+	}
+	return errors.Join(err, b.empty.Close(), b.real.Close())
+}
+
+func (b *beside) read() (s sums) {
+	var err error
+	s.real, err = b.real.Stats()
+	s.err = errors.Join(s.err, err)
+	s.empty, err = b.empty.Stats()
+	s.err = errors.Join(s.err, err)
+	counted, err := accel.ReadStats(b.pins)
+	if s.err = errors.Join(s.err, err); s.err == nil {
+		s.carried = counted[b.counts].Packets
+	}
+	return s
+}
+
+// ended adds what was summed up since the slice began. Slices in which some of the
+// packets went slow, and such in which hardly any came, tell nothing.
+func (b *beside) ended(to sums) {
+	if b.from.err != nil || to.err != nil {
+		return
+	}
+	runs, empty := float64(to.real.RunCount-b.from.real.RunCount), float64(to.empty.RunCount-b.from.empty.RunCount)
+	if runs < 100 || empty < 100 || float64(to.carried-b.from.carried) < 0.98*runs {
+		return
+	}
+	last := len(b.series) - 1
+	b.series[last] = append(b.series[last], slice{
+		float64(to.real.Runtime-b.from.real.Runtime) / runs, float64(to.empty.Runtime-b.from.empty.Runtime) / empty,
+	})
+}
+
+func (b *beside) timed(load string, flows int) timed {
+	t := timed{program: b.name, load: load, flows: flows}
+	var logs [][]float64
+	var real, empty []float64
+	for _, s := range b.series {
+		var of []float64
+		for _, one := range s {
+			of = append(of, math.Log(one.real/one.empty))
+			real, empty = append(real, one.real), append(empty, one.empty)
+		}
+		logs = append(logs, of)
+	}
+	if r, ok := stats.FromRounds(logs, stats.Design{Confidence: 0.95}); ok {
+		t.ratio = &r
+		t.ns, t.empty = stats.Median(real), stats.Median(empty)
+	}
+	return t
+}
+
+// watchers read the sums when a slice begins and ends.
+type watchers []*beside
+
+func (w watchers) Begin(int) {
+	for _, b := range w {
+		b.from = b.read()
+	}
+}
+
+func (w watchers) End(int) {
+	for _, b := range w {
+		b.ended(b.read())
+	}
+}

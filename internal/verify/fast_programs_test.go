@@ -1,0 +1,47 @@
+package verify
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/feature"
+)
+
+// Every program of both paths is timed, with few and with many flows, and no program
+// takes less time than none.
+func TestFastProgramsShort(t *testing.T) {
+	h := host(t)
+	if answer, err := feature.TCX.Ask(); answer != feature.Yes {
+		t.Skipf("this kernel has no fast path: %v", err)
+	}
+	c := fastPrograms{series: 3, rounds: 3, slice: 10 * time.Millisecond, seed: 1}
+	if os.Getenv("VENTURI_BENCH_PROGRAMS") != "" {
+		c = defaultPrograms(1)
+	}
+	var out bytes.Buffer
+	bars, err := c.check(t.Context(), &out, h)
+	t.Logf("\n%s", out.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := 2 * len(tableSizes) * len(programBars); len(bars) != want {
+		t.Errorf("%d bars, want %d", len(bars), want)
+	}
+	lines := 0
+	for line := range strings.Lines(out.String()) {
+		f := strings.Fields(line)
+		if len(f) < 5 || !strings.HasPrefix(f[3], "from_") {
+			continue
+		}
+		lines++
+		if f[4] < "1.1" {
+			t.Errorf("%s: no real program takes so little", line)
+		}
+	}
+	if want := 2 * 2 * 2 * len(tableSizes); lines != want {
+		t.Errorf("%d programs were timed, want %d", lines, want)
+	}
+}
