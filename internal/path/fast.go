@@ -57,6 +57,11 @@ func fast(over Driver, devices func(s *Site, i int) accel.Config) Driver {
 		}
 		_, err = s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
 			c := devices(s, i)
+			if c.Kind == accel.VXLAN {
+				if err := s.Machines[i].In.AddHeadroom(s.headroomDevice(), s.bridge()); err != nil {
+					return nil, err
+				}
+			}
 			c.Devices.Wire, c.Stamp = s.Machines[i].Wire, uint8(s.Index%fastPaths)
 			return nil, s.accelerate(ctx, i, c)
 		})
@@ -64,6 +69,9 @@ func fast(over Driver, devices func(s *Site, i int) accel.Config) Driver {
 	}
 	return d
 }
+
+// headroomDevice makes pods leave room for the headers of the tunnel.
+func (s *Site) headroomDevice() string { return fmt.Sprintf("room%d", s.Index) }
 
 // fastPaths is how many fast paths can tell their packets apart on one machine.
 const fastPaths = 16
