@@ -36,7 +36,7 @@ var only = []struct {
 	{"internal/accel", []string{"internal/bpf", "internal/machine", "internal/change", "internal/verr"}, "a fast path is a daemon: it knows its file and its machine, not the lab"},
 	{"internal/path", append(slices.Clone(siblingsMay), "internal/ovs", "internal/ovn", "internal/bgp", "internal/accel", "internal/vm", "internal/kernel"), whySiblings},
 	{"internal/load", siblingsMay, whySiblings},
-	{"internal/meter", siblingsMay, whySiblings},
+	{"internal/meter", append(slices.Clone(siblingsMay), "internal/bpf"), whySiblings + "; a meter reads tables that programs have left"},
 	{"internal/tool", siblingsMay, whySiblings},
 }
 

@@ -97,6 +97,7 @@ const (
 	Transactions Metric = "transactions" // per second; higher is better
 	Bandwidth    Metric = "bandwidth"    // bit/s at the receiver; higher is better
 	Messages     Metric = "messages"     // messages/s at the receiver; higher is better
+	Connections  Metric = "connections"  // per second, each opened, used for one request and closed; higher is better
 )
 
 // LowerIsBetter tells which way a metric points.
@@ -125,12 +126,13 @@ type Slice struct {
 	// Elapsed is the timed part at the client, ns.
 	Elapsed int64 `json:"elapsed"`
 
-	Latency *Latency `json:"latency,omitempty"` // ping-pong loads
+	Latency *Latency `json:"latency,omitempty"` // loads of requests: ping-pong, connections
 	Stream  *Stream  `json:"stream,omitempty"`  // one-way loads
 	Failed  string   `json:"failed,omitempty"`  // why there is no figure
 }
 
-// Latency is a slice of a ping-pong load: F requests outstanding, one a flow.
+// Latency is a slice of a load of requests: F outstanding, one a flow. Where each has
+// a connection of its own, to open and close that is part of its time.
 type Latency struct {
 	Requests int64 `json:"requests"`
 	Replies  int64 `json:"replies"` // in time; only these are in RTTSum and RTT
@@ -168,10 +170,11 @@ type Meter struct {
 	Arm     string `json:"arm"`
 	Series  int    `json:"series"`
 	Machine string `json:"machine"`
-	Name    string `json:"name"`    // cpu, softnet, tcp, udp, links
+	Name    string `json:"name"`    // cpu, softnet, tcp, udp, links, accel
 	WallNs  int64  `json:"wall_ns"` // time covered: the slices of this arm, heads included
 	// Values are sums over the slices; keys as the meter documents them, such
-	// as "cpu0/busy" (ns) or "softnet/squeezed" (count).
+	// as "cpu0/busy" (ns) or "softnet/squeezed" (count). "accel/flows" is the most
+	// that there were at the end of a slice.
 	Values     map[string]int64 `json:"values"`
 	Resolution string           `json:"resolution"` // "1 ns busy; classes sampled every 4 ms"
 }

@@ -14,16 +14,19 @@ import (
 type side struct {
 	end    func(load.Pair) machine.Endpoint
 	spaces func(load.Arm) []string
+	pins   func(load.Arm) string
 }
 
 var (
 	nearSide = side{
 		func(p load.Pair) machine.Endpoint { return p.From },
 		func(a load.Arm) []string { return a.NearSpaces },
+		func(a load.Arm) string { return a.NearPins },
 	}
 	farSide = side{
 		func(p load.Pair) machine.Endpoint { return p.To },
 		func(a load.Arm) []string { return a.FarSpaces },
+		func(a load.Arm) string { return a.FarPins },
 	}
 )
 
@@ -55,7 +58,7 @@ func meterArms(plan load.Plan, this side) []meter.Arm {
 		for _, ns := range this.spaces(a) {
 			all = with(all, ns)
 		}
-		arms[i] = meter.Arm{Name: a.Name, Ends: ends, Crossed: all}
+		arms[i] = meter.Arm{Name: a.Name, Ends: ends, Crossed: all, Pins: this.pins(a)}
 	}
 	return arms
 }

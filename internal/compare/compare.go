@@ -201,7 +201,7 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 		Write: write, Watch: s.host.Watch, Tools: tools(q.With),
 		Died: func(arm int) error { return s.lab.Died(strings.TrimSuffix(arms[arm].Name, copySuffix)) },
 		// Both agents see the same cores, so only one of them counts those.
-		NearMeter: meter.Names(), FarMeter: []string{"tcp", "udp", "links"}, Congestion: own.Congestion,
+		NearMeter: meter.Names(), FarMeter: []string{"tcp", "udp", "links", "accel"}, Congestion: own.Congestion,
 	}
 	if plan.Precision > 0 {
 		run.Look = func(rec *result.Record) (bool, error) {
@@ -228,6 +228,9 @@ func (s *Session) arms(q Request) ([]result.Arm, []experiment.Ends) {
 		paths = append(paths, arm)
 		e := experiment.Ends{
 			Spin: q.Spin[i], Near: crossed(s.lab.Machines[0], a.Name), Far: crossed(s.lab.Machines[1], a.Name),
+		}
+		if len(a.Pins) > 1 {
+			e.NearPins, e.FarPins = a.Pins[0], a.Pins[1]
 		}
 		for n, from := range a.Ends[0] {
 			e.Pairs = append(e.Pairs, load.Pair{From: from, To: a.Ends[1][n]})

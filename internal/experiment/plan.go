@@ -50,6 +50,8 @@ type Ends struct {
 	// Near and Far are the namespaces that the traffic passes beside those of
 	// the ends, on the machines of these agents.
 	Near, Far []string
+	// NearPins and FarPins are folders of those machines; see load.Arm.
+	NearPins, FarPins string
 }
 
 // Duration foretells how long the plan takes: series times what one series of
@@ -169,7 +171,7 @@ func (r *Run) seriesPlan(cell result.Cell, arms []int) load.Plan {
 		e, at := r.Ends[arm], base+nth[i]*cell.Flows
 		plan.Arms = append(plan.Arms, load.Arm{
 			Name: r.Plan.Arms[arm].Name, Ends: e.Pairs, Spin: e.Spin,
-			NearSpaces: e.Near, FarSpaces: e.Far,
+			NearSpaces: e.Near, FarSpaces: e.Far, NearPins: e.NearPins, FarPins: e.FarPins,
 			ClientPort: clientPorts + at, ServerPort: serverPorts + at,
 		})
 	}

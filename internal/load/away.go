@@ -70,6 +70,7 @@ func (p Plan) inside(arms []int) Plan {
 	for _, arm := range arms {
 		a := all.Arms[arm]
 		a.NearSpaces, a.FarSpaces = nil, nil
+		a.NearPins, a.FarPins = "", ""
 		a.Ends = slices.Clone(a.Ends)
 		for i := range a.Ends {
 			for _, end := range []*machine.Endpoint{&a.Ends[i].From, &a.Ends[i].To} {

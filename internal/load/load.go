@@ -1,5 +1,5 @@
-// Package load offers traffic and times it: one file a load, and the two
-// engines that they share, ping-pong and stream.
+// Package load offers traffic and times it: one file a load, and the three
+// engines that they share, ping-pong, stream and connect.
 //
 // A load has an active end (the client: it decides when a slice starts and
 // ends) and a passive end (the server: it echoes or counts). Both ends get the
@@ -36,7 +36,11 @@ type Kind int
 const (
 	PingPong Kind = iota // one request outstanding per flow, same size both ways
 	Stream               // as fast as it goes, client to server
+	Connect              // a connection for each request, one at a time per flow
 )
+
+// timed tells an engine that times requests from one that counts what arrives.
+func (k Kind) timed() bool { return k != Stream }
 
 // Plan is one series of one cell: everything that both ends need.
 type Plan struct {
@@ -67,8 +71,11 @@ type Arm struct {
 	// the client's and on the server's machine beside those of the ends, as paths
 	// of files: where devices can drop them.
 	NearSpaces, FarSpaces []string
-	ServerPort            int // first of Flows consecutive ports, one a flow, whatever its pair
-	ClientPort            int // likewise, at the client's ends
+	// NearPins and FarPins are the folders on both machines where the arm's fast
+	// path keeps its tables; empty: it has none.
+	NearPins, FarPins string
+	ServerPort        int // first of Flows consecutive ports, one a flow, whatever its pair
+	ClientPort        int // first of [Load.ClientPorts], at the client's ends
 	// Spin makes the server busy for this long before each echo. It is how the
 	// instrument is tested: a difference of known size.
 	Spin time.Duration

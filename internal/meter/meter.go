@@ -33,6 +33,7 @@ var Table = []Entry{
 	{"tcp", "segments, retransmits and timeouts of an arm's namespaces", openTCP},
 	{"udp", "datagrams, and those lost to errors and full buffers, of an arm's namespaces", openUDP},
 	{"links", "drops and errors of the devices in an arm's namespaces", openLinks},
+	{"accel", "packets that an arm's fast path carried, and why others went slow", openAccel},
 }
 
 // Arm is what a meter needs to know of an arm on this machine.
@@ -44,6 +45,9 @@ type Arm struct {
 	// Crossed are the namespaces whose devices the arm's packets pass on this
 	// machine, those of Ends included.
 	Crossed []string
+	// Pins is the folder where the arm's fast path keeps its tables on this
+	// machine; empty: it has none.
+	Pins string
 }
 
 // Setup is what a meter is opened for.
@@ -63,6 +67,17 @@ type Sampler interface {
 	// Resolution says in words how fine the counters are.
 	Resolution() string
 	Close() error
+}
+
+// partial is a [Sampler] of what not every arm has.
+type partial interface {
+	Has(arm int) bool
+}
+
+// leveled is a [Sampler] of which some keys do not count: they say how much there
+// is. Of these the most that was there at the end of a slice is kept.
+type leveled interface {
+	Level(key int) bool
 }
 
 // Names lists the meters of [Table].

@@ -24,6 +24,7 @@ type running struct {
 	name    string
 	sampler Sampler
 	keys    []string
+	level   []bool    // by key; see leveled
 	now     []int64   // scratch
 	arms    []account // one an arm
 }
@@ -63,7 +64,12 @@ func NewRecorder(machine string, names []string, s Setup) (*Recorder, error) {
 
 func (r *Recorder) add(name string, s Sampler) {
 	keys := s.Keys()
-	run := running{name: name, sampler: s, keys: keys, now: make([]int64, len(keys)), arms: make([]account, len(r.arms))}
+	run := running{name: name, sampler: s, keys: keys, level: make([]bool, len(keys)), now: make([]int64, len(keys)), arms: make([]account, len(r.arms))}
+	if some, ok := s.(leveled); ok {
+		for k := range keys {
+			run.level[k] = some.Level(k)
+		}
+	}
 	for i := range run.arms {
 		run.arms[i].begin = make([]int64, len(keys))
 		run.arms[i].sum = make([]int64, len(keys))
@@ -116,6 +122,10 @@ func (r *Recorder) End(arm int) {
 			continue
 		}
 		for k, v := range run.now {
+			if run.level[k] {
+				a.sum[k] = max(a.sum[k], v)
+				continue
+			}
 			a.sum[k] += v - a.begin[k]
 		}
 		a.wall += now.Sub(a.begun)
@@ -128,7 +138,8 @@ func (a *account) fail(err error) {
 	a.err = err
 }
 
-// Meters gives the sums, one for each meter and arm that had a slice; Cell and
+// Meters gives the sums, one for each meter and arm that had a slice and what the
+// meter reads; Cell and
 // Series are left to the caller. When the sample of a slice failed there are no
 // values, since what is left would be divided by the work of all slices; the
 // resolution tells of it.
@@ -141,6 +152,9 @@ func (r *Recorder) Meters() []result.Meter {
 		for arm := range run.arms {
 			a := &run.arms[arm]
 			if a.slices+a.failed == 0 {
+				continue
+			}
+			if some, ok := run.sampler.(partial); ok && !some.Has(arm) {
 				continue
 			}
 			out = append(out, result.Meter{

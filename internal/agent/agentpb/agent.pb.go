@@ -1038,6 +1038,8 @@ type Arm struct {
 	Ends          []*Pair                `protobuf:"bytes,7,rep,name=ends,proto3" json:"ends,omitempty"`
 	NearSpaces    []string               `protobuf:"bytes,8,rep,name=near_spaces,json=nearSpaces,proto3" json:"near_spaces,omitempty"`
 	FarSpaces     []string               `protobuf:"bytes,9,rep,name=far_spaces,json=farSpaces,proto3" json:"far_spaces,omitempty"`
+	NearPins      string                 `protobuf:"bytes,10,opt,name=near_pins,json=nearPins,proto3" json:"near_pins,omitempty"`
+	FarPins       string                 `protobuf:"bytes,11,opt,name=far_pins,json=farPins,proto3" json:"far_pins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1119,6 +1121,20 @@ func (x *Arm) GetFarSpaces() []string {
 		return x.FarSpaces
 	}
 	return nil
+}
+
+func (x *Arm) GetNearPins() string {
+	if x != nil {
+		return x.NearPins
+	}
+	return ""
+}
+
+func (x *Arm) GetFarPins() string {
+	if x != nil {
+		return x.FarPins
+	}
+	return ""
 }
 
 type Pair struct {
@@ -1755,7 +1771,7 @@ const file_agent_proto_rawDesc = "" +
 	"congestion\x18\f \x01(\tR\n" +
 	"congestion\"\x1b\n" +
 	"\x05Round\x12\x12\n" +
-	"\x04arms\x18\x01 \x03(\x03R\x04arms\"\xe7\x01\n" +
+	"\x04arms\x18\x01 \x03(\x03R\x04arms\"\x9f\x02\n" +
 	"\x03Arm\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vserver_port\x18\x04 \x01(\x03R\n" +
@@ -1767,7 +1783,10 @@ const file_agent_proto_rawDesc = "" +
 	"\vnear_spaces\x18\b \x03(\tR\n" +
 	"nearSpaces\x12\x1d\n" +
 	"\n" +
-	"far_spaces\x18\t \x03(\tR\tfarSpacesJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"b\n" +
+	"far_spaces\x18\t \x03(\tR\tfarSpaces\x12\x1b\n" +
+	"\tnear_pins\x18\n" +
+	" \x01(\tR\bnearPins\x12\x19\n" +
+	"\bfar_pins\x18\v \x01(\tR\afarPinsJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"b\n" +
 	"\x04Pair\x12.\n" +
 	"\x04from\x18\x01 \x01(\v2\x1a.venturi.agent.v1.EndpointR\x04from\x12*\n" +
 	"\x02to\x18\x02 \x01(\v2\x1a.venturi.agent.v1.EndpointR\x02to\"\x96\x01\n" +

@@ -1,0 +1,24 @@
+package bpf
+
+// Key is what records and programs call a count. It is a promise: reports of
+// records that are years old look for it.
+func (c Count) Key() string { return countKeys[c] }
+
+var countKeys = [Counts]string{
+	CarriedOut:       "carried_out",
+	CarriedIn:        "carried_in",
+	SlowNoDaemon:     "slow_no_daemon",
+	SlowNotIPv4:      "slow_not_ipv4",
+	SlowOptions:      "slow_options",
+	SlowFragment:     "slow_fragment",
+	SlowProtocol:     "slow_protocol",
+	SlowTTL:          "slow_ttl",
+	SlowFlags:        "slow_flags",
+	SlowUnknown:      "slow_unknown",
+	SlowStale:        "slow_stale",
+	SlowSize:         "slow_size",
+	SlowEncapsulated: "slow_encapsulated",
+	SlowChecksum:     "slow_checksum",
+	SlowECN:          "slow_ecn",
+	SlowSource:       "slow_source",
+}
