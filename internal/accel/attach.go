@@ -44,7 +44,7 @@ func (d *daemon) places() []place {
 func (d *daemon) attach() error {
 	wanted := map[string]bool{}
 	for _, p := range d.places() {
-		pin := filepath.Join(d.Pins, fmt.Sprintf("%s_%d", p.name, p.device))
+		pin := d.pin(p)
 		wanted[pin] = true
 		if d.attached[pin] {
 			continue
@@ -68,4 +68,25 @@ func (d *daemon) attach() error {
 		delete(d.attached, pin)
 	}
 	return nil
+}
+
+// mend attaches again what somebody has detached.
+func (d *daemon) mend() error {
+	for _, p := range d.places() {
+		pin := d.pin(p)
+		if !d.attached[pin] {
+			continue
+		}
+		there, err := change.Attached(pin, p.device)
+		if err != nil {
+			return err
+		}
+		d.attached[pin] = there
+	}
+	return d.attach()
+}
+
+// pin is the file that a program is attached by.
+func (d *daemon) pin(p place) string {
+	return filepath.Join(d.Pins, fmt.Sprintf("%s_%d", p.name, p.device))
 }

@@ -32,6 +32,9 @@ import (
 type Options struct {
 	Config string    // file that holds a [Config]
 	Stdin  io.Reader // the lifeline; see [machine.WithLifeline]
+	// Replace takes over from the daemon that lives there. It ends, and leaves in
+	// place what is attached.
+	Replace bool
 }
 
 const (
@@ -46,7 +49,7 @@ const (
 )
 
 // Main is the daemon: it runs until ctx ends or the lifeline does, and then takes
-// the fast path away.
+// the fast path away; or until another is to replace it, and leaves it to that.
 func Main(ctx context.Context, o Options) error {
 	c, err := Load(o.Config)
 	if err != nil {
@@ -57,7 +60,12 @@ func Main(ctx context.Context, o Options) error {
 	runtime.GOMAXPROCS(1)
 	ctx, cancel := machine.WithLifeline(ctx, o.Stdin)
 	defer cancel()
-	if err := serve(ctx, c); err != nil {
+	err = serve(ctx, c, o.Replace)
+	if errors.Is(err, change.ErrTaken) {
+		return verr.Wrap(verr.Busy, "cannot start a fast path", err,
+			"another daemon serves these pins: end it, or give --replace to take over from it")
+	}
+	if err != nil {
 		return verr.Wrap(verr.Failed, "the fast path ended badly", err, "everything goes the slow way now; run the command again")
 	}
 	return nil
@@ -66,6 +74,7 @@ func Main(ctx context.Context, o Options) error {
 // daemon is what it holds.
 type daemon struct {
 	*Config
+	seat     *change.Seat
 	space    *change.Namespace
 	fast     *bpf.Fast
 	tables   *tables
@@ -73,12 +82,17 @@ type daemon struct {
 	jiffy    time.Duration
 	epoch    uint32
 	tick     uint32
-	attached map[string]bool // by pin
+	attached map[string]bool // by pin; false: by a daemon before
+	deadline uint64          // that the programs were told last; 0: they are to do nothing
+	synced   bool            // everybody was told of, and every program is this daemon's
 	off      string          // why nothing is carried
 	told     *State
 }
 
-func serve(ctx context.Context, c *Config) (err error) {
+// errReplaced is why a daemon ends that another takes over from.
+var errReplaced = errors.New("another daemon takes over")
+
+func serve(ctx context.Context, c *Config, replace bool) (err error) {
 	d := &daemon{Config: c, attached: map[string]bool{}}
 	if d.space, err = change.Here(); err != nil {
 		return err
@@ -90,6 +104,10 @@ func serve(ctx context.Context, c *Config) (err error) {
 	if err := change.PinFolder(c.Pins); err != nil {
 		return err
 	}
+	if d.seat, err = change.TakeSeat(ctx, c.Pins, replace); err != nil {
+		return err
+	}
+	defer d.seat.Close()
 	if d.fast, err = load(c); err != nil {
 		return err
 	}
@@ -104,6 +122,13 @@ func serve(ctx context.Context, c *Config) (err error) {
 		return err
 	}
 	err = d.follow(ctx)
+	switch {
+	case errors.Is(err, errReplaced):
+		return nil
+	case errors.Is(err, change.ErrNoFolder):
+		// What is at its place is not this daemon's to take away.
+		return errors.Join(err, d.fast.Deadline.Set(uint64(0)))
+	}
 	return errors.Join(err, d.end())
 }
 
@@ -116,20 +141,28 @@ func load(c *Config) (*bpf.Fast, error) {
 	return bpf.NewRouted(o)
 }
 
-// begin makes sure that nothing holds that was learned before, and that nothing is
-// carried that must not be.
+// begin makes sure that nothing is carried until this daemon knows everybody, by
+// programs of a daemon before neither, and that nothing holds then that was learned
+// before.
 func (d *daemon) begin() error {
-	if err := errors.Join(d.fast.Epoch.Get(&d.epoch), d.fast.Tick.Get(&d.tick)); err != nil {
+	if err := errors.Join(d.fast.Deadline.Set(uint64(0)), d.fast.Epoch.Get(&d.epoch), d.fast.Tick.Get(&d.tick)); err != nil {
 		return err
 	}
 	if err := d.newRules(); err != nil {
 		return err
 	}
 	d.tables = newTables(d.fast, d.epoch)
-	if err := d.tables.clear(); err != nil {
+	pins, err := bpf.Attached(d.Pins)
+	if err != nil {
 		return err
 	}
-	return d.glance()
+	for _, pin := range pins {
+		d.attached[pin] = false
+	}
+	if err := d.glance(); err != nil {
+		return err
+	}
+	return d.tell() // whatever the daemon before has said
 }
 
 // follow follows the network until ctx ends.
@@ -176,7 +209,7 @@ func (d *daemon) follow(ctx context.Context) error {
 		case <-beats.C:
 			err = d.beat()
 		case <-glances.C:
-			err = d.glance()
+			err = errors.Join(d.yield(), d.glance())
 		case err = <-watching:
 		case err = <-ending:
 		}
@@ -184,6 +217,15 @@ func (d *daemon) follow(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// yield ends the daemon if another is to replace it.
+func (d *daemon) yield() error {
+	wanted, err := d.seat.Look()
+	if wanted {
+		return errReplaced
+	}
+	return err
 }
 
 func hand[T any](ctx context.Context, to chan<- T, what T) {
@@ -215,6 +257,7 @@ func (d *daemon) resync() error {
 	if err := d.attach(); err != nil {
 		return err
 	}
+	d.synced = true
 	return d.beatOnce()
 }
 
@@ -234,24 +277,31 @@ func (d *daemon) beat() error {
 		return err
 	}
 	if d.tick%sweepEvery == 0 {
-		if err := d.flows.sweep(d.tick); err != nil {
+		if err := errors.Join(d.mend(), d.flows.sweep(d.tick)); err != nil {
 			return err
 		}
 	}
 	return d.beatOnce()
 }
 
-// beatOnce gives the programs some more time, unless nothing must be carried.
+// beatOnce gives the programs some more time, unless nothing must be carried. If they
+// have given up meanwhile, then this daemon was held up for so long that it cannot
+// answer for what was learned before: the news of it wait to be read.
 func (d *daemon) beatOnce() error {
-	deadline := uint64(0)
-	if d.off == "" {
-		now, err := d.fast.Now()
-		if err != nil {
+	now, err := d.fast.Now()
+	if err != nil {
+		return err
+	}
+	if d.deadline != 0 && now >= d.deadline {
+		if err := d.newRules(); err != nil {
 			return err
 		}
-		deadline = now + uint64(grace/d.jiffy)
 	}
-	if err := d.fast.Deadline.Set(deadline); err != nil {
+	d.deadline = 0
+	if d.off == "" && d.synced {
+		d.deadline = now + uint64(grace/d.jiffy)
+	}
+	if err := d.fast.Deadline.Set(d.deadline); err != nil {
 		return err
 	}
 	return d.tell()
@@ -281,8 +331,8 @@ func (d *daemon) glance() error {
 // nobody follows.
 func (d *daemon) end() error {
 	err := d.fast.Deadline.Set(uint64(0))
-	for pin := range d.attached {
-		err = errors.Join(err, change.DetachProgram(pin))
+	if _, gone := d.seat.Look(); gone != nil {
+		return errors.Join(err, gone)
 	}
-	return errors.Join(err, bpf.RemoveTables(d.Pins))
+	return errors.Join(err, bpf.Remove(d.Pins))
 }

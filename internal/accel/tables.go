@@ -44,51 +44,6 @@ func newTables(f *bpf.Fast, epoch uint32) *tables {
 	return &tables{fast: f, pods: map[int]podIn{}, peers: map[hop]peerIn{}, epoch: epoch}
 }
 
-// clear forgets what another daemon has left.
-func (t *tables) clear() error {
-	var index uint32
-	var pod bpf.Pod
-	pods := t.fast.Pods.Iterate()
-	for pods.Next(&index, &pod) {
-		if pod.Epoch == 0 {
-			continue
-		}
-		if err := t.fast.Pods.Put(index, bpf.Pod{}); err != nil {
-			return err
-		}
-	}
-	var peer bpf.Peer
-	peers := t.fast.Peers.Iterate()
-	for peers.Next(&index, &peer) {
-		if peer.Epoch == 0 {
-			continue
-		}
-		if err := t.fast.Peers.Put(index, bpf.Peer{}); err != nil {
-			return err
-		}
-	}
-	if err := empty[bpf.HopKey, bpf.Hop](t.fast.Hops); err != nil {
-		return err
-	}
-	return empty[bpf.PodKey, uint32](t.fast.PodAt)
-}
-
-// empty deletes all entries of a table.
-func empty[K, V any](m *ebpf.Map) error {
-	var keys []K
-	var k K
-	var v V
-	for entries := m.Iterate(); entries.Next(&k, &v); {
-		keys = append(keys, k)
-	}
-	for _, k := range keys {
-		if err := m.Delete(k); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // sync makes the tables say what the network says now. What has changed gets a new
 // epoch, by which all flows that stood on it end at once.
 func (t *tables) sync(w machine.Ways) error {

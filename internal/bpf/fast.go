@@ -2,9 +2,7 @@ package bpf
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -60,8 +58,8 @@ type Fast struct {
 
 // Options of a fast path.
 type Options struct {
-	// Pins is a folder in which tables are pinned, and from which they are taken if
-	// they are there; "": none are.
+	// Pins is a folder in which tables are pinned, and from which those are taken
+	// over that outlive a fast path; "": none are.
 	Pins string
 	// Stamp tells fast paths of one machine apart: 0 to 15.
 	Stamp uint8
@@ -88,67 +86,34 @@ func NewRouted(o Options) (*Fast, error) {
 	return load(spec, o)
 }
 
-// load loads programs and tables. Tables that another version has left, and that do
-// not fit, are made anew: all that is in them can be learned again.
+// load loads programs and tables.
 func load(spec *ebpf.CollectionSpec, o Options) (*Fast, error) {
-	f, kept, pins := new(Fast), map[string]*ebpf.Map{}, o.Pins
 	if err := spec.Variables["stamp_id"].Set(uint32(o.Stamp)); err != nil {
 		return nil, err
 	}
-	defer func() {
-		for _, m := range kept {
-			m.Close() // the programs hold it now
-		}
-	}()
-	for name, table := range spec.Maps {
-		if pins == "" || table.Type == ebpf.RingBuf || name == ".rodata" || name == ".bss" {
-			continue
-		}
-		m, err := ebpf.LoadPinnedMap(TableFile(pins, name), nil)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("take over table %s: %w", name, err)
-		}
-		if table.Compatible(m) != nil {
-			m.Close()
-			if err := os.Remove(TableFile(pins, name)); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		kept[name] = m
+	kept, err := adopt(spec, o.Pins)
+	if err != nil {
+		return nil, err
 	}
+	defer closeAll(kept) // the programs hold it now
 	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: kept})
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	for name, m := range c.Maps {
-		if pins == "" || kept[name] != nil || m.Type() == ebpf.RingBuf || name == ".rodata" || name == ".bss" {
-			continue
-		}
-		if err := m.Pin(TableFile(pins, name)); err != nil {
-			return nil, fmt.Errorf("pin table %s: %w", name, err)
-		}
+	if err := keep(c.Maps, kept, spec, o.Pins); err != nil {
+		return nil, err
 	}
+	f := new(Fast)
 	return f, c.Assign(f)
 }
+
+const tablePrefix = "table_"
 
 // TableFile is where a table is pinned in a folder; the kernel takes no dot in its
 // name.
 func TableFile(folder, table string) string {
-	return filepath.Join(folder, "table_"+strings.TrimPrefix(table, "."))
-}
-
-// RemoveTables removes the tables that are pinned in a folder.
-func RemoveTables(folder string) (err error) {
-	files, _ := filepath.Glob(TableFile(folder, "*")) // the pattern is sound
-	for _, f := range files {
-		err = errors.Join(err, os.Remove(f))
-	}
-	return err
+	return filepath.Join(folder, tablePrefix+strings.TrimPrefix(table, "."))
 }
 
 // Now is the kernel's clock that deadlines are of, in jiffies.

@@ -94,14 +94,31 @@ func replaceProgram(p *ebpf.Program, device int, pin string) (bool, error) {
 		return false, err
 	}
 	defer l.Close()
+	switch there, err := Attached(pin, device); {
+	case err != nil:
+		return false, err
+	case !there:
+		return false, l.Unpin()
+	}
+	return true, l.Update(p)
+}
+
+// Attached tells whether something is attached to a device by a pin.
+func Attached(pin string, device int) (bool, error) {
+	l, err := link.LoadPinnedLink(pin, nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer l.Close()
 	info, err := l.Info()
 	if err != nil {
 		return false, err
 	}
-	if tcx := info.TCX(); tcx == nil || int(tcx.Ifindex) != device {
-		return false, l.Unpin()
-	}
-	return true, l.Update(p)
+	tcx := info.TCX()
+	return tcx != nil && int(tcx.Ifindex) == device, nil
 }
 
 // DetachProgram takes away what is attached by a pin. Where there is none, that is

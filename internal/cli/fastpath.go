@@ -26,6 +26,7 @@ func newFastpath(env *Env) *cobra.Command {
 			return fast.Main(cmd.Context(), o)
 		},
 	}
+	cmd.Flags().BoolVar(&o.Replace, "replace", false, "take over from the daemon that lives there: it ends, and leaves in place what is attached")
 	cmd.Flags().StringVar(&o.Config, "config", "", "file that says what to carry, and where")
 	return cmd
 }

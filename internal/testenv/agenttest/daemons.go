@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/venturi-net/venturi/internal/accel"
@@ -23,7 +24,7 @@ func Speak(args []string) int {
 // fastpath`. It returns the exit code.
 func Accelerate(args []string) int {
 	return serve(func(ctx context.Context) error {
-		return accel.Main(ctx, accel.Options{Config: valueOf(args, "--config"), Stdin: os.Stdin})
+		return accel.Main(ctx, accel.Options{Config: valueOf(args, "--config"), Stdin: os.Stdin, Replace: slices.Contains(args, "--replace")})
 	})
 }
 
