@@ -1,0 +1,337 @@
+package machine
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// ruling is what a rule means to the packets of an established flow.
+type ruling struct {
+	fickle  string   // what makes it judge them by more than what all of them share
+	others  bool     // it is for none of them
+	certain bool     // it is for all of them
+	tunnel  bool     // it is for packets to a tunnel's port
+	verdict string   // as of [FilterRule]
+	to      []string // chains that it may lead to
+}
+
+// What all packets of an established flow share, or no rule decides by: anything
+// else is taken for fickle.
+var (
+	steadyExpressions = set("immediate", "bitwise", "byteorder", "range", "counter", "log", "last", "fib", "rt", "hash", "socket", "xfrm",
+		"reject", "notrack", "flow_offload", "nat", "masq", "redir", "ct_timeout", "osf")
+	steadyMatches = set("comment", "conntrack", "state", "tcp", "udp", "udplite", "sctp", "dccp", "icmp", "icmp6", "ah", "esp", "multiport",
+		"addrtype", "mark", "connmark", "connlabel", "mac", "iprange", "physdev", "devgroup", "policy", "owner", "cgroup", "socket",
+		"rpfilter", "realm", "helper", "pkttype", "cluster", "tcpmss")
+	steadyTargets = set("MARK", "CONNMARK", "LOG", "NFLOG", "TRACE", "AUDIT", "CHECKSUM", "TCPMSS", "REJECT", "CT", "NOTRACK", "SECMARK",
+		"CONNSECMARK", "MASQUERADE", "SNAT", "DNAT", "REDIRECT", "ACCEPT", "DROP", "RETURN")
+	fickleMeta = map[int]string{unix.NFT_META_LEN: "meta length", unix.NFT_META_CPU: "meta cpu", unix.NFT_META_PRANDOM: "meta random",
+		unix.NFT_META_PRIORITY: "meta priority", metaTime: "meta time", metaTime + 1: "meta day", metaTime + 2: "meta hour"}
+	fickleTrack = map[int]string{unix.NFT_CT_EXPIRATION: "ct expiration", unix.NFT_CT_PKTS: "ct packets", unix.NFT_CT_BYTES: "ct bytes", unix.NFT_CT_AVGPKT: "ct avgpkt"}
+	// steadyObjects are those named ones that decide nothing.
+	steadyObjects = map[int]bool{unix.NFT_OBJECT_COUNTER: true, unix.NFT_OBJECT_CT_HELPER: true, unix.NFT_OBJECT_CT_TIMEOUT: true,
+		unix.NFT_OBJECT_SECMARK: true, unix.NFT_OBJECT_CT_EXPECT: true}
+)
+
+const (
+	metaTime    = 30 // NFT_META_TIME_NS; day and hour follow
+	verdictReg  = 0  // NFT_REG_VERDICT
+	trackExpire = 1 << 7
+	maxSegment  = 2 // TCPOPT_MSS
+)
+
+func set(names ...string) map[string]bool {
+	all := map[string]bool{}
+	for _, n := range names {
+		all[n] = true
+	}
+	return all
+}
+
+// loaded is what of a packet was read last, and will be compared.
+type loaded uint8
+
+const (
+	something loaded = iota
+	trackState
+	etherType // meta protocol, or of the frame
+	netProtocol
+	transport
+	targetPort
+)
+
+// rulingReader goes through the expressions of a rule.
+type rulingReader struct {
+	*rulings
+	ruling
+	chain chainName
+	last  loaded
+	mask  uint32
+}
+
+// read reads a rule.
+func (r *rulings) read(c chainName, message []byte) (ruling, error) {
+	attrs, _, err := filterAttrs(message)
+	if err != nil {
+		return ruling{}, err
+	}
+	rule := rulingReader{rulings: r, chain: c, ruling: ruling{certain: true}}
+	elems, err := nl.ParseRouteAttr(dataOf(attrs)[unix.NFTA_RULE_EXPRESSIONS])
+	if err != nil {
+		return ruling{}, err
+	}
+	for _, e := range elems {
+		name, data, err := expressionData(e.Value)
+		if err == nil {
+			err = rule.expression(name, data)
+		}
+		if err != nil {
+			return ruling{}, err
+		}
+	}
+	return rule.ruling, nil
+}
+
+func (r *rulingReader) expression(name string, data exprData) error {
+	switch name {
+	case "immediate":
+		if value, err := nl.ParseRouteAttr(data[unix.NFTA_IMMEDIATE_DATA]); err == nil && data.number(unix.NFTA_IMMEDIATE_DREG) == verdictReg {
+			var to string
+			if r.verdict, to = verdictOf(dataOf(value)[unix.NFTA_DATA_VERDICT]); to != "" {
+				r.to = append(r.to, to)
+			}
+		}
+	case "notrack", "reject":
+		r.verdict = map[string]string{"notrack": "notrack", "reject": "drop"}[name]
+	case "meta":
+		r.meta(data)
+	case "ct":
+		r.ct(data)
+	case "payload":
+		r.payload(data)
+	case "bitwise":
+		if mask := data.nested(unix.NFTA_BITWISE_MASK); r.last == trackState && len(mask) >= 4 {
+			r.mask = binary.NativeEndian.Uint32(mask)
+		}
+	case "cmp":
+		r.compare(data.nested(unix.NFTA_CMP_DATA), data.number(unix.NFTA_CMP_OP) == unix.NFT_CMP_EQ)
+	case "range", "fib", "rt", "hash", "socket", "xfrm", "osf":
+		r.last, r.certain = something, false
+	case "lookup":
+		return r.lookup(data)
+	case "objref":
+		if kind := data.number(unix.NFTA_OBJREF_IMM_TYPE); !steadyObjects[kind] {
+			r.fickle = "named object of type " + fmt.Sprint(kind)
+		}
+	case "exthdr":
+		r.last, r.certain = something, false
+		if !data.has(unix.NFTA_EXTHDR_DREG) && (len(data[unix.NFTA_EXTHDR_TYPE]) != 1 || data[unix.NFTA_EXTHDR_TYPE][0] != maxSegment) {
+			r.fickle = "writes packets"
+		}
+	case "match":
+		r.match(data)
+	case "target":
+		target := data.text(1) // NFTA_TARGET_NAME
+		if !steadyTargets[target] {
+			r.fickle = "target " + target
+		}
+		if target == "NOTRACK" || target == "CT" && len(data.bytes(3)) > 0 && data.bytes(3)[0]&1 != 0 {
+			r.verdict = "notrack"
+		}
+	default:
+		if !steadyExpressions[name] {
+			r.fickle = name
+		}
+	}
+	return nil
+}
+
+func (r *rulingReader) meta(data exprData) {
+	key := data.number(unix.NFTA_META_KEY)
+	if what := fickleMeta[key]; what != "" {
+		r.fickle = what
+	}
+	if data.has(unix.NFTA_META_SREG) {
+		return
+	}
+	r.last = map[int]loaded{unix.NFT_META_PROTOCOL: etherType, unix.NFT_META_NFPROTO: netProtocol, unix.NFT_META_L4PROTO: transport}[key]
+	if r.last == something {
+		r.certain = false
+	}
+}
+
+func (r *rulingReader) ct(data exprData) {
+	key := data.number(unix.NFTA_CT_KEY)
+	if what := fickleTrack[key]; what != "" {
+		r.fickle = what
+	}
+	switch {
+	case data.has(unix.NFTA_CT_SREG):
+	case key == unix.NFT_CT_STATE && !r.stateless:
+		r.last, r.mask = trackState, ^uint32(0)
+	default:
+		r.last, r.certain = something, false
+	}
+}
+
+// Of IPv4, TCP and UDP headers, what all packets of a flow have in common; that of
+// IPv6 is not looked at by rules for IPv4.
+func (r *rulingReader) payload(data exprData) {
+	at, size := data.number(unix.NFTA_PAYLOAD_OFFSET), data.number(unix.NFTA_PAYLOAD_LEN)
+	if data.has(unix.NFTA_PAYLOAD_SREG) {
+		r.fickle = "writes packets"
+		return
+	}
+	r.last = something
+	shared := false
+	switch data.number(unix.NFTA_PAYLOAD_BASE) {
+	case unix.NFT_PAYLOAD_LL_HEADER:
+		shared = true
+		if at == 12 && size == 2 {
+			r.last = etherType
+		}
+	case unix.NFT_PAYLOAD_NETWORK_HEADER:
+		// Version, fragments (none is carried), protocol and addresses.
+		shared = at == 0 && size == 1 || at == 6 || at == 9 && size == 1 || at >= 12 && at+size <= 20
+		if at == 9 && size == 1 {
+			r.last = transport
+		}
+	case unix.NFT_PAYLOAD_TRANSPORT_HEADER:
+		// Ports, and flags of TCP: of those that rules look at, carried packets have ACK.
+		shared = at+size <= 4 || at == 13 && size == 1
+		if at == 2 && size == 2 {
+			r.last = targetPort
+		}
+	}
+	if !shared {
+		r.fickle = fmt.Sprintf("bytes %d to %d of a header", at, at+size-1)
+	}
+	if r.last != transport && r.last != etherType {
+		r.certain = false
+	}
+}
+
+// compare judges whom a comparison lets pass.
+func (r *rulingReader) compare(value []byte, equal bool) {
+	last := r.last
+	r.last = something
+	number := func(size int) int {
+		if len(value) < size {
+			return -1
+		}
+		return int(binary.BigEndian.Uint16(append(make([]byte, 2-size), value[:size]...)))
+	}
+	switch last {
+	case trackState:
+		if len(value) >= 4 {
+			r.state(binary.NativeEndian.Uint32(value), equal)
+		}
+	case etherType:
+		r.others = r.others || equal == (number(2) != unix.ETH_P_IP)
+	case netProtocol:
+		r.others = r.others || equal == (number(1) != unix.NFPROTO_IPV4)
+	case transport:
+		p := number(1)
+		carried := p == unix.IPPROTO_UDP || p == unix.IPPROTO_TCP && !r.chain.outer
+		r.others = r.others || equal && !carried
+		r.certain = r.certain && !equal && !carried
+	case targetPort:
+		r.tunnel = equal && number(2) == int(r.port)
+		r.others = r.others || equal && r.chain.outer && !r.tunnel
+	}
+}
+
+// state: a connection's state, masked, is compared with a value.
+func (r *rulingReader) state(value uint32, equal bool) {
+	r.others = r.others || r.mask&stateEstablished == value != equal
+}
+
+func (r *rulingReader) lookup(data exprData) error {
+	name := data.text(unix.NFTA_LOOKUP_SET)
+	flags, err := r.flags(r.chain, name)
+	if err != nil {
+		return err
+	}
+	if flags&(unix.NFT_SET_TIMEOUT|unix.NFT_SET_EVAL) != 0 {
+		r.fickle = "elements of set " + name + " come and go by themselves"
+	}
+	verdicts := data.has(unix.NFTA_LOOKUP_DREG) && data.number(unix.NFTA_LOOKUP_DREG) == verdictReg
+	last := r.last
+	r.last = something
+	if !verdicts && last != trackState {
+		r.certain = false
+		return nil
+	}
+	list, err := elements(r.chain, name)
+	if err != nil {
+		return err
+	}
+	if last == trackState {
+		i := slices.IndexFunc(list, func(e element) bool {
+			return len(e.key) >= 4 && binary.NativeEndian.Uint32(e.key)&stateEstablished != 0
+		})
+		if inverted := max(0, data.number(unix.NFTA_LOOKUP_FLAGS))&1 != 0; i < 0 != inverted {
+			r.others = true
+			return nil
+		}
+		if i >= 0 {
+			list = list[i : i+1]
+		}
+	} else {
+		r.certain = false
+	}
+	if !verdicts {
+		return nil
+	}
+	for _, e := range list {
+		if e.to != "" {
+			r.to = append(r.to, e.to)
+		}
+		if len(list) == 1 {
+			r.verdict = e.verdict
+		}
+	}
+	return nil
+}
+
+func (r *rulingReader) match(data exprData) {
+	name, info := data.text(1), data.bytes(3) // NFTA_MATCH_NAME, NFTA_MATCH_INFO
+	if !steadyMatches[name] {
+		r.fickle = "match " + name
+	}
+	switch name {
+	case "set":
+		r.fickle = "an ipset, which changes without a word"
+	case "comment":
+		return
+	case "icmp", "icmp6", "sctp", "dccp", "ah", "esp":
+		r.others = true
+	case "tcp":
+		r.others = r.others || r.chain.outer
+	case "conntrack":
+		if len(info) < conntrackState+2 {
+			break
+		}
+		flags := binary.NativeEndian.Uint16(info[conntrackFlags:])
+		if flags&trackExpire != 0 {
+			r.fickle = "ctexpire"
+		}
+		if flags&1 != 0 && !r.stateless {
+			inverted := info[conntrackInvert]&1 != 0
+			r.others = r.others || info[conntrackState]&stateEstablished == 0 != inverted
+			if flags == 1 {
+				return
+			}
+		}
+	case "state":
+		if len(info) >= 4 && !r.stateless {
+			r.others = r.others || binary.NativeEndian.Uint32(info)&stateEstablished == 0
+			return
+		}
+	}
+	r.certain = false
+}

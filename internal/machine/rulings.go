@@ -1,0 +1,289 @@
+package machine
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Rulings is what somebody must know of the packet filter of a namespace who lets
+// the packets of an established flow pass it by, once it has judged some of them.
+type Rulings struct {
+	// Fickle names a rule that may judge the next packet of an established flow
+	// otherwise, or does more to it than to let it pass; empty: there is none.
+	Fickle string
+	// Devices are the sides on which chains stand at devices themselves, by their
+	// names; one that ends in * stands for all names that begin so.
+	Devices map[string]Sides
+}
+
+// At gives the sides on which chains stand at a device.
+func (r Rulings) At(device string) (sides Sides) {
+	for name, s := range r.Devices {
+		prefix, all := strings.CutSuffix(name, "*")
+		if name == device || all && strings.HasPrefix(device, prefix) {
+			sides |= s
+		}
+	}
+	return sides
+}
+
+// ReadRulings reads the rules that IPv4 packets of TCP and UDP meet which are
+// forwarded in the calling thread's namespace; with a port, those too that tunnels
+// with that UDP port meet. Chains that translate addresses see the first packet of
+// a connection only, and are not looked at. It takes privileges over the namespace.
+func ReadRulings(port uint16) (Rulings, error) {
+	chains, err := dumpFilter(unix.NFT_MSG_GETCHAIN)
+	if err != nil {
+		return Rulings{}, fmt.Errorf("dump nftables chains: %w", err)
+	}
+	is := Rulings{Devices: map[string]Sides{}}
+	var begins []chainName
+	for _, m := range chains {
+		c, err := readChain(m)
+		if err != nil {
+			return is, fmt.Errorf("parse nftables chain: %w", err)
+		}
+		if c.Hook == "" || c.Family == "ip6" || c.Family == "arp" {
+			continue
+		}
+		devices, side, err := chainDevices(m)
+		if err != nil {
+			return is, fmt.Errorf("parse nftables chain: %w", err)
+		}
+		for _, d := range devices {
+			is.Devices[d] |= side
+		}
+		outer := c.Hook == "input" || c.Hook == "output"
+		if len(devices) == 0 && c.Type != "nat" && (!outer || port != 0) {
+			begins = append(begins, chainName{c.Family, c.Table, c.Name, outer && c.Family != "bridge"})
+		}
+	}
+	r := rulings{port: port}
+	// Where something is not tracked, it is in no state: then the rules are read
+	// once more, as such packets meet them.
+	for range 2 {
+		r.walked, r.sets = map[chainName]bool{}, map[[2]string]map[string]uint32{}
+		for _, c := range begins {
+			if _, err := r.walk(c); err != nil {
+				return is, err
+			}
+		}
+		if !r.untracked {
+			break
+		}
+		r.stateless = true
+	}
+	is.Fickle = r.found
+	return is, nil
+}
+
+// chainDevices reads at which devices a chain stands.
+func chainDevices(message []byte) (names []string, side Sides, err error) {
+	attrs, _, err := filterAttrs(message)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, a := range attrs {
+		if attrType(a.Attr.Type) != unix.NFTA_CHAIN_HOOK {
+			continue
+		}
+		hook, err := nl.ParseRouteAttr(a.Value)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, h := range hook {
+			switch attrType(h.Attr.Type) {
+			case unix.NFTA_HOOK_HOOKNUM:
+				side = In // NF_NETDEV_INGRESS, or NF_INET_INGRESS of an inet table
+				if binary.BigEndian.Uint32(h.Value) == netdevEgress {
+					side = Out
+				}
+			case hookDevices:
+				list, err := nl.ParseRouteAttr(h.Value)
+				if err != nil {
+					return nil, 0, err
+				}
+				for _, d := range list {
+					name := nl.BytesToString(d.Value)
+					if attrType(d.Attr.Type) == devicePrefix {
+						name += "*"
+					}
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	return names, side, nil
+}
+
+const (
+	netdevEgress = 1 // NF_NETDEV_EGRESS
+	hookDevices  = 4 // NFTA_HOOK_DEVS
+	devicePrefix = 2 // NFTA_DEVICE_PREFIX
+)
+
+type chainName struct {
+	family, table, chain string
+	outer                bool // what meets it are packets of a tunnel, not of pods
+}
+
+// rulings walks through chains as the packets of established flows do.
+type rulings struct {
+	port      uint16
+	stateless bool // connections are not tracked, or some are not
+	untracked bool // that was found
+	found     string // what is fickle
+	walked    map[chainName]bool              // whether all packets end there
+	sets      map[[2]string]map[string]uint32 // flags, by family and table, and name
+}
+
+// walk goes through a chain and all that it jumps to. ends: no packet leaves it.
+func (r *rulings) walk(c chainName) (ends bool, err error) {
+	if ends, known := r.walked[c]; known {
+		return ends, nil
+	}
+	r.walked[c] = false
+	rules, err := dumpChain(c)
+	if err != nil {
+		return false, fmt.Errorf("dump nftables chain %s %s %s: %w", c.family, c.table, c.chain, err)
+	}
+	for _, message := range rules {
+		rule, err := r.read(c, message)
+		if err != nil {
+			return false, fmt.Errorf("parse nftables rule of %s %s %s: %w", c.family, c.table, c.chain, err)
+		}
+		if rule.others {
+			continue
+		}
+		r.untracked = r.untracked || rule.verdict == "notrack" && !rule.tunnel
+		if rule.fickle != "" {
+			r.found = fmt.Sprintf("%s %s %s: %s", c.family, c.table, c.chain, rule.fickle)
+		}
+		all := len(rule.to) > 0
+		for _, to := range rule.to {
+			ends, err := r.walk(chainName{c.family, c.table, to, c.outer})
+			if err != nil {
+				return false, err
+			}
+			all = all && ends
+		}
+		switch {
+		case !rule.certain:
+		case rule.verdict == "accept" || rule.verdict == "drop" || all:
+			r.walked[c] = true
+			return true, nil
+		case rule.verdict == "return" || rule.verdict == "goto":
+			return false, nil
+		}
+	}
+	return false, nil
+}
+
+// dumpChain dumps the rules of a chain; one that is gone has none.
+func dumpChain(c chainName) ([][]byte, error) {
+	text := func(number int, value string) *nl.RtAttr { return nl.NewRtAttr(number, nl.ZeroTerminated(value)) }
+	return askFilter(unix.NFT_MSG_GETRULE, c.family, text(unix.NFTA_RULE_TABLE, c.table), text(unix.NFTA_RULE_CHAIN, c.chain))
+}
+
+// askFilter dumps what a message asks for, and asks again when something changed
+// meanwhile.
+func askFilter(message int, family string, attrs ...*nl.RtAttr) ([][]byte, error) {
+	number := byte(unix.AF_UNSPEC)
+	for n, name := range filterFamilies {
+		if name == family {
+			number = n
+		}
+	}
+	found, err := dump(func() ([][]byte, error) {
+		req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|message, unix.NLM_F_DUMP)
+		req.AddData(&nl.Nfgenmsg{NfgenFamily: number, Version: unix.NFNETLINK_V0})
+		for _, a := range attrs {
+			req.AddData(a)
+		}
+		return req.Execute(unix.NETLINK_NETFILTER, 0)
+	})
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	return found, err
+}
+
+// flags gives those of a set.
+func (r *rulings) flags(c chainName, set string) (uint32, error) {
+	at := [2]string{c.family, c.table}
+	if r.sets[at] == nil {
+		r.sets[at] = map[string]uint32{}
+		found, err := askFilter(unix.NFT_MSG_GETSET, c.family, nl.NewRtAttr(unix.NFTA_SET_TABLE, nl.ZeroTerminated(c.table)))
+		if err != nil {
+			return 0, err
+		}
+		for _, m := range found {
+			attrs, _, err := filterAttrs(m)
+			if err != nil {
+				return 0, err
+			}
+			data := dataOf(attrs)
+			r.sets[at][data.text(unix.NFTA_SET_NAME)] = uint32(max(0, data.number(unix.NFTA_SET_FLAGS)))
+		}
+	}
+	return r.sets[at][set], nil
+}
+
+// element is one of a set: its key, and what it says is to be done.
+type element struct {
+	key         []byte
+	verdict, to string
+}
+
+func elements(c chainName, set string) (list []element, err error) {
+	found, err := askFilter(unix.NFT_MSG_GETSETELEM, c.family,
+		nl.NewRtAttr(unix.NFTA_SET_ELEM_LIST_TABLE, nl.ZeroTerminated(c.table)), nl.NewRtAttr(unix.NFTA_SET_ELEM_LIST_SET, nl.ZeroTerminated(set)))
+	for _, m := range found {
+		attrs, _, err := filterAttrs(m)
+		if err != nil {
+			return nil, err
+		}
+		elems, err := nl.ParseRouteAttr(dataOf(attrs)[unix.NFTA_SET_ELEM_LIST_ELEMENTS])
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range elems {
+			parts, err := nl.ParseRouteAttr(e.Value)
+			if err != nil {
+				return nil, err
+			}
+			data := dataOf(parts)
+			e := element{key: data.nested(unix.NFTA_SET_ELEM_KEY)}
+			if value, err := nl.ParseRouteAttr(data[unix.NFTA_SET_ELEM_DATA]); err == nil {
+				e.verdict, e.to = verdictOf(dataOf(value)[unix.NFTA_DATA_VERDICT])
+			}
+			list = append(list, e)
+		}
+	}
+	return list, err
+}
+
+func dataOf(attrs nlAttrs) exprData {
+	data := exprData{}
+	for _, a := range attrs {
+		data[attrType(a.Attr.Type)] = a.Value
+	}
+	return data
+}
+
+// verdictOf reads a verdict, and the chain that it leads to.
+func verdictOf(nested []byte) (verdict, to string) {
+	parts, err := nl.ParseRouteAttr(nested)
+	if err != nil {
+		return "", ""
+	}
+	data := dataOf(parts)
+	code := append(slices.Clone(data[unix.NFTA_VERDICT_CODE]), 0, 0, 0, 0)
+	return verdicts[int32(binary.BigEndian.Uint32(code))], data.text(unix.NFTA_VERDICT_CHAIN)
+}

@@ -1,0 +1,141 @@
+package machine_test
+
+import (
+	"maps"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+func rulings(t *testing.T, n *change.Namespace, port uint16) (r machine.Rulings) {
+	t.Helper()
+	testenv.In(t, n.Path(), func() (err error) {
+		r, err = machine.ReadRulings(port)
+		return err
+	})
+	return r
+}
+
+// Rules that judge all packets of an established flow alike are told from those
+// that do not.
+func TestRulings(t *testing.T) {
+	n := space(t)
+	const tunnel = 4789
+	for _, c := range []struct {
+		hook, rules, fickle string
+	}{
+		{"forward", "ip saddr 192.0.2.1 tcp dport 80 accept", ""},
+		{"forward", "udp sport 5 drop; counter log accept", ""},
+		{"forward", "tcp flags & (syn|ack) == syn tcp option maxseg size set 1400", ""},
+		{"forward", "limit rate 10/second accept", "ip t first: limit"},
+		{"prerouting", "quota over 1 mbytes drop", "ip t first: quota"},
+		{"postrouting", "numgen random mod 10 0 drop", "ip t first: numgen"},
+		{"forward", "meta hour 10:00-12:00 drop", "ip t first: meta hour"},
+		{"forward", "meta length 1000-1200 drop", "ip t first: meta length"},
+		{"forward", "ct bytes > 1000000 drop", "ip t first: ct bytes"},
+		{"forward", "ct count over 10 drop", "ip t first: connlimit"},
+		{"forward", "ip dscp ef drop", "ip t first: bytes 1 to 1 of a header"},
+		{"forward", "udp length > 500 drop", "ip t first: bytes 4 to 5 of a header"},
+		{"forward", "ip dscp set cs1", "ip t first: writes packets"},
+		{"forward", "reset tcp option timestamp", "ip t first: writes packets"},
+		{"forward", "update @young { ip saddr } accept", "ip t first: dynset"},
+		{"forward", "ip saddr @young drop", "ip t first: elements of set young come and go by themselves"},
+		{"forward", "ip saddr @still drop", ""},
+		{"forward", "ip saddr 192.0.2.1 jump other", "ip t other: limit"},
+		{"forward", "tcp dport vmap { 80 : accept, 81 : jump other }", "ip t other: limit"},
+		// Not for the packets of established flows of TCP and UDP.
+		{"forward", "ct state new limit rate 10/second accept", ""},
+		{"forward", "ct state new jump other", ""},
+		{"forward", "ct state invalid limit rate 10/second log", ""},
+		{"forward", "ct state != established limit rate 10/second accept", ""},
+		{"forward", "ct state established,related accept; limit rate 10/second accept", ""},
+		{"forward", "ct state established accept; limit rate 10/second accept", ""},
+		{"forward", "ct state { established, related } accept; limit rate 10/second accept", ""},
+		{"forward", "ct state vmap { established : accept, invalid : drop }; limit rate 10/second accept", ""},
+		{"forward", "ct state vmap { established : jump other, invalid : drop }", "ip t other: limit"},
+		{"forward", "ct state vmap { new : jump other, invalid : drop }", ""},
+		{"forward", "jump done; limit rate 10/second accept", ""},
+		{"forward", "ip saddr 192.0.2.1 jump done; limit rate 10/second accept", "ip t first: limit"},
+		{"forward", "ip saddr 192.0.2.1 ct state established accept; limit rate 10/second accept", "ip t first: limit"},
+		{"forward", "ct state related accept; limit rate 10/second accept", "ip t first: limit"},
+		{"forward", "icmp type echo-request limit rate 1/second accept", ""},
+		{"forward", "accept; limit rate 10/second accept", ""},
+		{"prerouting", "notrack; ct state established accept; limit rate 10/second accept", "ip t first: limit"},
+		{"prerouting", "udp dport 4789 notrack; ct state established accept; limit rate 10/second accept", ""},
+		// Of the machine's own packets, those of tunnels count.
+		{"input", "tcp dport 22 limit rate 10/second accept", ""},
+		{"input", "udp dport 53 limit rate 10/second accept", ""},
+		{"input", "udp dport 4789 limit rate 10/second accept", "ip t first: limit"},
+		{"output", "limit rate 10/second accept", "ip t first: limit"},
+	} {
+		input := "flush ruleset\ntable ip t {\nset young { type ipv4_addr; flags dynamic,timeout; timeout 1m; }\nset still { type ipv4_addr; }\n" +
+			"chain other { limit rate 10/second accept; }\nchain done { ct state established accept; }\n" +
+			"chain first {\ntype filter hook " + c.hook + " priority 5\n" + c.rules + "\n}\n" +
+			"chain nat {\ntype nat hook postrouting priority 100\nnumgen random mod 2 0 masquerade\n}\n}\n" +
+			"table ip6 t {\nchain first {\ntype filter hook forward priority 5\nlimit rate 10/second accept\n}\n}\n"
+		if _, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, input); err != nil {
+			t.Errorf("%s: %v", c.rules, err)
+			continue
+		}
+		if got := rulings(t, n, tunnel); got.Fickle != c.fickle || len(got.Devices) > 0 {
+			t.Errorf("%s: fickle %q, want %q; devices %v", c.rules, got.Fickle, c.fickle, got.Devices)
+		}
+		if own := c.hook == "input" || c.hook == "output"; own && rulings(t, n, 0).Fickle != "" {
+			t.Errorf("%s is fickle where there are no tunnels", c.rules)
+		}
+	}
+}
+
+// So are those of iptables, which come wrapped.
+func TestRulingsOfIPTables(t *testing.T) {
+	n := space(t)
+	testenv.In(t, n.Path(), func() error { return netlink.IpsetCreate("ours", "hash:ip", netlink.IpsetCreateOptions{}) })
+	for _, c := range []struct {
+		rules  []string
+		fickle string
+	}{
+		{[]string{"-s 192.0.2.1 -p tcp --dport 80 -j ACCEPT", "-m comment --comment text -j MARK --set-xmark 0x1/0x1"}, ""},
+		{[]string{"-m limit --limit 10/s -j ACCEPT"}, "ip filter FORWARD: limit"},
+		{[]string{"-m statistic --mode random --probability 0.5 -j DROP"}, "ip filter FORWARD: match statistic"},
+		{[]string{"-m recent --name x --set"}, "ip filter FORWARD: match recent"},
+		{[]string{"-m length --length 1000:2000 -j DROP"}, "ip filter FORWARD: match length"},
+		{[]string{"-m set --match-set ours src -j ACCEPT"}, "ip filter FORWARD: an ipset, which changes without a word"},
+		{[]string{"-j TEE --gateway 192.0.2.1"}, "ip filter FORWARD: target TEE"},
+		{[]string{"-m conntrack --ctstate NEW -m limit --limit 10/s -j ACCEPT"}, ""},
+		{[]string{"-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT", "-m limit --limit 10/s -j ACCEPT"}, ""},
+		{[]string{"-m conntrack ! --ctstate RELATED,ESTABLISHED -m limit --limit 10/s -j ACCEPT"}, ""},
+		{[]string{"-p icmp -m limit --limit 10/s -j ACCEPT"}, ""},
+		{[]string{"-p tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu"}, ""},
+	} {
+		restore := "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD " + strings.Join(c.rules, "\n-A FORWARD ") + "\nCOMMIT\n"
+		if _, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "iptables-nft-restore")}, Env: os.Environ()}, restore); err != nil {
+			t.Logf("%s: this machine cannot: %v", c.rules, err)
+			continue
+		}
+		if got := rulings(t, n, 0).Fickle; strings.ReplaceAll(got, "match limit", "limit") != c.fickle {
+			t.Errorf("%s: fickle %q, want %q", c.rules, got, c.fickle)
+		}
+	}
+}
+
+// Chains that stand at devices are found, on their sides.
+func TestRulingsAtDevices(t *testing.T) {
+	n := space(t)
+	for _, name := range []string{"d0", "d1"} {
+		must(t, n.AddBridge(name, nil, 1500))
+	}
+	input := "table netdev t {\nchain a { type filter hook ingress device d0 priority 0; }\nchain b { type filter hook egress devices = { d0, d1 } priority 0; }\n}\n"
+	_, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, input)
+	must(t, err)
+	got := rulings(t, n, 0)
+	want := map[string]machine.Sides{"d0": machine.In | machine.Out, "d1": machine.Out}
+	if !maps.Equal(got.Devices, want) || got.At("d1") != machine.Out || got.At("lo") != 0 {
+		t.Errorf("chains stand at %v, want %v", got.Devices, want)
+	}
+}
