@@ -20,8 +20,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cilium/ebpf/ringbuf"
-
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/machine"
@@ -112,12 +110,7 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 		return err
 	}
 	defer d.fast.Close()
-	track, err := d.space.OpenConntrack()
-	if err != nil {
-		return err
-	}
-	defer track.Close()
-	d.flows = &flows{d.fast, track}
+	d.flows = newFlows(d.fast, d.space)
 	if err := d.begin(); err != nil {
 		return err
 	}
@@ -169,21 +162,20 @@ func (d *daemon) begin() error {
 func (d *daemon) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ring, err := ringbuf.NewReader(d.fast.Pins)
-	if err != nil {
-		return err
-	}
-	defer ring.Close()
-	news, pins, ends := make(chan machine.Changed), make(chan bpf.Pin), make(chan change.Connection)
+	news := make(chan machine.Changed)
 	watching, err := machine.Watch(ctx, func(c machine.Changed) { hand(ctx, news, c) })
 	if err != nil {
 		return err
 	}
-	ending, err := d.space.Ended(ctx, func(c change.Connection) { hand(ctx, ends, c) })
+	keeping, err := d.flows.keep(ctx)
 	if err != nil {
 		return err
 	}
-	go d.flows.asked(ctx, ring, pins)
+	defer func() {
+		cancel()
+		for range keeping { // it lets go of the tables
+		}
+	}()
 	beats, glances := time.NewTicker(beat), time.NewTicker(glance)
 	defer beats.Stop()
 	defer glances.Stop()
@@ -202,16 +194,14 @@ func (d *daemon) follow(ctx context.Context) error {
 			}
 		case <-resync:
 			resync, err = nil, d.resync()
-		case p := <-pins:
-			err = d.flows.pin(p)
-		case c := <-ends:
-			err = d.flows.ended(c, d.tables.tenants())
+		case <-d.flows.lost:
+			err = d.newRules()
 		case <-beats.C:
 			err = d.beat()
 		case <-glances.C:
 			err = errors.Join(d.yield(), d.glance())
 		case err = <-watching:
-		case err = <-ending:
+		case err = <-keeping:
 		}
 		if err != nil {
 			return err
@@ -254,6 +244,7 @@ func (d *daemon) resync() error {
 	if err := d.tables.sync(ways); err != nil {
 		return err
 	}
+	d.flows.of(d.tables.tenants())
 	if err := d.attach(); err != nil {
 		return err
 	}
@@ -277,7 +268,7 @@ func (d *daemon) beat() error {
 		return err
 	}
 	if d.tick%sweepEvery == 0 {
-		if err := errors.Join(d.mend(), d.flows.sweep(d.tick)); err != nil {
+		if err := d.mend(); err != nil {
 			return err
 		}
 	}

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"strconv"
-	"strings"
-	"time"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
@@ -21,39 +19,119 @@ import (
 // flows keeps the flows' entries and conntrack's in step: conntrack sees next to
 // nothing of a flow that is carried, and must neither forget it nor take what it
 // sees for an intruder's.
+//
+// There can be a million flows, and ten thousand of them can come and go in a
+// second, so nothing of this is done where the daemon waits for news of the
+// network: pins, ends and the sweep are goroutines of their own. What they share
+// is the kernel's.
 type flows struct {
-	fast  *bpf.Fast
-	track *change.Conntrack
+	fast    *bpf.Fast
+	space   *change.Namespace
+	tenants atomic.Pointer[[]uint32] // that flows can have
+	flush   atomic.Bool              // whatever was learned until now is to be forgotten
+	lost    chan struct{}            // says that ends of connections were missed
 }
 
-const (
-	// idle is for how long an entry of a flow that sends nothing is kept.
-	idle = 120 // ticks
-	// sweepEvery is how often entries are looked through.
-	sweepEvery = 10 // ticks
-	protoTCP   = 6
-	protoUDP   = 17
-)
+func newFlows(fast *bpf.Fast, space *change.Namespace) *flows {
+	f := &flows{fast: fast, space: space, lost: make(chan struct{}, 1)}
+	f.of([]uint32{0})
+	f.flush.Store(true) // a daemon before has left them
+	return f
+}
 
-// pinned hands on what programs ask to pin, until the ring is closed.
-func (f *flows) asked(ctx context.Context, ring *ringbuf.Reader, pins chan<- bpf.Pin) {
+// of says which tenants flows can have.
+func (f *flows) of(tenants []uint32) { f.tenants.Store(&tenants) }
+
+// pinsAtOnce is how many requests of the programs are answered together.
+const pinsAtOnce = 256
+
+// keep begins with it, and goes on until ctx ends; the channel gets the error that
+// ended it, if one did, and is closed.
+func (f *flows) keep(ctx context.Context) (<-chan error, error) {
+	ends, err := f.space.OpenEndings()
+	if err != nil {
+		return nil, err
+	}
+	done := make(chan error, 1)
+	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error {
+		defer ends.Close()
+		return ends.Follow(ctx, f.ended)
+	})
+	work.Go(func() error { return f.tracking(ctx, f.pins) })
+	work.Go(func() error { return f.tracking(ctx, f.sweeps) })
+	go func() {
+		defer close(done)
+		if err := work.Wait(); err != nil {
+			done <- err
+		}
+	}()
+	return done, nil
+}
+
+// tracking gives a goroutine its own way to conntrack.
+func (f *flows) tracking(ctx context.Context, run func(context.Context, *change.Conntrack) error) error {
+	track, err := f.space.OpenConntrack()
+	if err != nil {
+		return err
+	}
+	defer track.Close()
+	return run(ctx, track)
+}
+
+// pins answers the programs until ctx ends. What they ask in excess of what can be
+// answered finds no room in the ring, and is asked again by a later packet.
+func (f *flows) pins(ctx context.Context, track *change.Conntrack) error {
+	ring, err := ringbuf.NewReader(f.fast.Pins)
+	if err != nil {
+		return err
+	}
+	defer ring.Close()
+	stop := context.AfterFunc(ctx, func() { ring.Close() })
+	defer stop()
 	var record ringbuf.Record
-	for ring.ReadInto(&record) == nil {
+	var asked []bpf.Pin
+	for {
+		err := ring.ReadInto(&record)
+		if errors.Is(err, ringbuf.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read what programs ask: %w", err)
+		}
 		var p bpf.Pin
 		if _, err := binary.Decode(record.RawSample, binary.NativeEndian, &p); err != nil {
 			continue // not one of ours
 		}
-		select {
-		case pins <- p:
-		case <-ctx.Done():
-			return
+		asked = append(asked, p)
+		if len(asked) < pinsAtOnce && ring.AvailableBytes() > 0 {
+			continue
 		}
+		if err := f.pin(asked, track); err != nil {
+			return err
+		}
+		asked = asked[:0]
 	}
 }
 
-// pin makes conntrack's entry fit for a flow, and notes that in the flow's own. What
-// conntrack does not have established stays slow.
-func (f *flows) pin(p bpf.Pin) error {
+// pin makes conntrack's entries fit for flows, and notes that in the flows' own. What
+// conntrack does not have any more, or whose end it would tell nobody, stays slow:
+// it asks again.
+func (f *flows) pin(asked []bpf.Pin, track *change.Conntrack) error {
+	updates := make([]change.Update, len(asked))
+	for i, p := range asked {
+		updates[i] = change.Update{Of: connection(p.Key), Liberal: uint8(p.Key.TenantProto) == protoTCP}
+	}
+	var failed error
+	err := track.Update(updates, func(i int, is change.Tracked) {
+		if is == change.TrackedOpen {
+			failed = errors.Join(failed, f.pinned(asked[i]))
+		}
+	})
+	return errors.Join(err, failed)
+}
+
+func (f *flows) pinned(p bpf.Pin) error {
 	var flow bpf.Flow
 	if err := f.fast.Flows.Lookup(p.Key, &flow); err != nil {
 		return absent(err)
@@ -61,74 +139,36 @@ func (f *flows) pin(p bpf.Pin) error {
 	if flow.Pinned == p.Track {
 		return nil // it was asked twice
 	}
-	if err := f.track.Pin(connection(p.Key)); err != nil {
-		return nil // it goes slow, and asks again
-	}
 	flow.Pinned = p.Track
 	return absent(f.fast.Flows.Update(p.Key, flow, ebpf.UpdateExist))
 }
 
-// ended forgets the flow of a connection that conntrack has forgotten.
-func (f *flows) ended(c change.Connection, tenants []uint32) error {
-	for _, tenant := range tenants {
-		for _, k := range []bpf.FlowKey{bpf.NewFlowKey(tenant, c.Protocol, c.A, c.B), bpf.NewFlowKey(tenant, c.Protocol, c.B, c.A)} {
-			if err := absent(f.fast.Flows.Delete(k)); err != nil {
-				return fmt.Errorf("forget a flow: %w", err)
+// ended forgets the flows of connections that conntrack has forgotten. If some were
+// missed, all are forgotten.
+func (f *flows) ended(all []change.Connection, lost bool) error {
+	if lost {
+		f.flush.Store(true)
+		select {
+		case f.lost <- struct{}{}:
+		default: // it is said already
+		}
+	}
+	for _, tenant := range *f.tenants.Load() {
+		for _, c := range all {
+			for _, k := range [...]bpf.FlowKey{bpf.NewFlowKey(tenant, c.Protocol, c.A, c.B), bpf.NewFlowKey(tenant, c.Protocol, c.B, c.A)} {
+				if err := absent(f.fast.Flows.Delete(k)); err != nil {
+					return fmt.Errorf("forget a flow: %w", err)
+				}
 			}
 		}
 	}
 	return nil
 }
 
-// sweep forgets flows that have sent nothing for long, and keeps alive in conntrack
-// those that were carried since the last time.
-func (f *flows) sweep(tick uint32) error {
-	var k bpf.FlowKey
-	var v bpf.Flow
-	var old []bpf.FlowKey
-	udp, err := lifetime("nf_conntrack_udp_timeout_stream")
-	if err != nil {
-		return err
-	}
-	tcp, err := lifetime("nf_conntrack_tcp_timeout_established")
-	if err != nil {
-		return err
-	}
-	entries := f.fast.Flows.Iterate()
-	for entries.Next(&k, &v) {
-		switch quiet := tick - v.Used; {
-		case quiet > idle:
-			old = append(old, k)
-		case v.Pinned != 0 && quiet <= sweepEvery+1:
-			// What it says is no news: if the entry is gone, its end is told, too.
-			_ = f.track.Refresh(connection(k), map[uint32]time.Duration{protoTCP: tcp / 2, protoUDP: udp}[k.TenantProto&0xff])
-		}
-	}
-	for _, k := range old {
-		if err := absent(f.fast.Flows.Delete(k)); err != nil {
-			return fmt.Errorf("forget a flow: %w", err)
-		}
-	}
-	// Entries that come and go while they are gone through can make it start
-	// anew; the next sweep sees the rest.
-	if err := entries.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
-		return fmt.Errorf("go through flows: %w", err)
-	}
-	return nil
-}
-
-// lifetime is how long conntrack keeps a connection that is silent.
-func lifetime(name string) (time.Duration, error) {
-	text, err := os.ReadFile("/proc/sys/net/netfilter/" + name)
-	if errors.Is(err, os.ErrNotExist) {
-		return 0, nil // this kernel tracks nothing
-	}
-	if err != nil {
-		return 0, err
-	}
-	seconds, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	return time.Duration(seconds) * time.Second, err
-}
+const (
+	protoTCP = 6
+	protoUDP = 17
+)
 
 // connection is what conntrack calls a flow.
 func connection(k bpf.FlowKey) change.Connection {

@@ -1,138 +1,148 @@
 package change
 
 import (
-	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"time"
 
-	ct "github.com/ti-mo/conntrack"
-	"github.com/ti-mo/netfilter"
 	"golang.org/x/sys/unix"
 )
 
-// Conntrack writes the connection tracking of a namespace.
+// Conntrack writes the connection tracking of a namespace. It is for one goroutine.
 type Conntrack struct {
-	n *Namespace
-	c *ct.Conn
+	n        *Namespace
+	fd       int
+	sequence uint32
+	out, in  []byte
 }
 
-// Connection names what is tracked, from either of its ends.
+// Connection names what is tracked, IPv4, from either of its ends.
 type Connection struct {
 	Protocol uint8
 	A, B     netip.AddrPort
 }
 
+// Update is what conntrack is to do for a connection of TCP or UDP. Without more,
+// it says how that is.
+type Update struct {
+	Of Connection
+	// Liberal lets a TCP connection's windows go unwatched.
+	Liberal bool
+	// Alive is how long it lives if it is silent from now on, in whole seconds; 0: as
+	// it is. Of UDP, it also makes it one that is not given up for others.
+	Alive time.Duration
+}
+
+// Tracked is how a connection was when it was updated.
+type Tracked uint8
+
+// How it can be.
+const (
+	NotTold        Tracked = iota // what became of it is not known
+	NotTracked                    // conntrack has no such connection, or not as it was asked for
+	TrackedMute                   // conntrack has it, and will tell nobody when it forgets it
+	TrackedClosing                // TCP that is not established, or not any more
+	TrackedOpen                   // conntrack has it; of UDP, it may wait for a reply
+)
+
+// atOnce is how many requests are sent at once: their answers have room.
+const (
+	atOnce     = 256
+	answerRoom = 4 << 20 // bytes of the kernel's memory
+)
+
 // OpenConntrack opens a namespace's connection tracking.
 func (n *Namespace) OpenConntrack() (*Conntrack, error) {
-	c := &Conntrack{n: n}
-	err := n.do(func() (err error) {
-		c.c, err = ct.Dial(nil)
-		return err
-	})
-	return c, n.fail("open connection tracking", err)
-}
-
-// Close closes it.
-func (c *Conntrack) Close() error { return c.c.Close() }
-
-// liberal makes conntrack let a TCP connection's windows go unwatched; the value is
-// flag and mask of struct nf_ct_tcp_flags, IP_CT_TCP_FLAG_BE_LIBERAL.
-const liberal = 0x0808
-
-// ErrNotEstablished is wrapped by the error of pinning what conntrack does not
-// have, does not have established, or translates.
-var ErrNotEstablished = errors.New("it is not established, or its addresses are translated")
-
-// Pin makes conntrack fit for a connection of which it will see only a few packets
-// from now on: they are not out of window.
-func (c *Conntrack) Pin(of Connection) error {
-	f, err := c.established(of)
-	if err != nil {
-		return c.fail("pin", of, err)
-	}
-	if of.Protocol != unix.IPPROTO_TCP {
-		return nil
-	}
-	tcp := *f.ProtoInfo.TCP
-	tcp.OriginalFlags, tcp.ReplyFlags = liberal, liberal
-	return c.fail("pin", of, c.c.Update(ct.Flow{TupleOrig: f.TupleOrig, TupleReply: f.TupleReply, ProtoInfo: ct.ProtoInfo{TCP: &tcp}}))
-}
-
-// Refresh lets a connection live for at least so long.
-func (c *Conntrack) Refresh(of Connection, least time.Duration) error {
-	f, err := c.established(of)
-	if err != nil {
-		return c.fail("refresh", of, err)
-	}
-	seconds := uint32(least / time.Second)
-	if f.Timeout >= seconds {
-		return nil
-	}
-	return c.fail("refresh", of, c.c.Update(ct.Flow{TupleOrig: f.TupleOrig, TupleReply: f.TupleReply, Timeout: seconds}))
-}
-
-func (c *Conntrack) established(of Connection) (ct.Flow, error) {
-	f, err := c.c.Get(ct.NewFlow(of.Protocol, 0, of.A.Addr(), of.B.Addr(), of.A.Port(), of.B.Port(), 0, 0))
-	if err != nil {
-		return f, err
-	}
-	const tcpEstablished = 3
-	if !f.Status.SeenReply() || f.Status.SrcNAT() || f.Status.DstNAT() ||
-		of.Protocol == unix.IPPROTO_TCP && (f.ProtoInfo.TCP == nil || f.ProtoInfo.TCP.State != tcpEstablished) {
-		return f, ErrNotEstablished
-	}
-	return f, nil
-}
-
-func (c *Conntrack) fail(what string, of Connection, err error) error {
-	if err == nil {
-		return nil
-	}
-	return c.n.fail(fmt.Sprintf("%s connection %v-%v", what, of.A, of.B), err)
-}
-
-// Ended tells, until ctx ends, of every connection that conntrack forgets. The
-// error of the channel says why no more is told: what came after is lost.
-func (n *Namespace) Ended(ctx context.Context, tell func(Connection)) (<-chan error, error) {
-	var c *ct.Conn
-	err := n.do(func() (err error) {
-		c, err = ct.Dial(nil)
-		return err
-	})
+	fd, err := n.netfilter(answerRoom)
 	if err != nil {
 		return nil, n.fail("open connection tracking", err)
 	}
-	events := make(chan ct.Event, 1024)
-	failed, err := c.Listen(events, 1, []netfilter.NetlinkGroup{netfilter.GroupCTDestroy})
-	if err != nil {
-		c.Close()
-		return nil, n.fail("listen to connection tracking", err)
-	}
-	done := make(chan error, 1)
-	go func() {
-		defer close(done)
-		defer c.Close()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case err := <-failed:
-				done <- n.fail("listen to connection tracking", err)
-				return
-			case e := <-events:
-				if e.Flow == nil {
-					continue
-				}
-				t := e.Flow.TupleOrig
-				tell(Connection{
-					Protocol: t.Proto.Protocol,
-					A:        netip.AddrPortFrom(t.IP.SourceAddress, t.Proto.SourcePort),
-					B:        netip.AddrPortFrom(t.IP.DestinationAddress, t.Proto.DestinationPort),
-				})
-			}
+	return &Conntrack{n: n, fd: fd, in: make([]byte, os.Getpagesize())}, nil
+}
+
+// Close closes it.
+func (c *Conntrack) Close() error { return unix.Close(c.fd) }
+
+// Update updates connections, and says how each of them was afterwards, by its
+// place in the list.
+//
+// The kernel echoes an update only of connections of which it tells events: those
+// that began when somebody listened, unless net.netfilter.nf_conntrack_events is 1.
+func (c *Conntrack) Update(all []Update, tell func(i int, is Tracked)) error {
+	for at := 0; at < len(all); at += atOnce {
+		some := all[at:min(at+atOnce, len(all))]
+		if err := c.update(some, func(i int, is Tracked) { tell(at+i, is) }); err != nil {
+			return c.n.fail("update connections", err)
 		}
-	}()
-	return done, nil
+	}
+	return nil
+}
+
+// update sends requests in one call, in which the kernel does all of them, and
+// then reads what it said.
+func (c *Conntrack) update(some []Update, tell func(i int, is Tracked)) error {
+	first := c.sequence + 1
+	c.sequence += uint32(len(some))
+	c.out = c.out[:0]
+	for i, u := range some {
+		c.out = u.append(c.out, first+uint32(i))
+	}
+	if err := unix.Sendto(c.fd, c.out, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	answers := 0
+	is := TrackedMute
+	for answers < len(some) {
+		n, err := unix.Read(c.fd, c.in)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.ENOBUFS):
+			continue // some answers are lost: those connections are told nothing of
+		case errors.Is(err, unix.EAGAIN):
+			return nil
+		case err != nil:
+			return fmt.Errorf("receive: %w", err)
+		}
+		eachMessage(c.in[:n], func(m message) {
+			switch {
+			case m.kind == trackMessage(trackNew):
+				is = m.tracked()
+			case m.kind == unix.NLMSG_ERROR && len(m.body) >= 4:
+				if i := m.sequence - first; i < uint32(len(some)) { // not of a list before
+					if binary.NativeEndian.Uint32(m.body) != 0 {
+						is = NotTracked
+					}
+					tell(int(i), is)
+					answers++
+				}
+				is = TrackedMute
+			}
+		})
+	}
+	return nil
+}
+
+// netfilter opens a socket to the namespace's netfilter, with room for what comes,
+// in bytes of the kernel's memory.
+func (n *Namespace) netfilter(room int) (fd int, err error) {
+	err = n.do(func() error {
+		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
+		return err
+	})
+	if err != nil {
+		return -1, err
+	}
+	err = errors.Join(
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, room),
+		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1),
+		unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
+	)
+	if err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
 }

@@ -1,0 +1,196 @@
+package change_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ti-mo/conntrack"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// tracked is a namespace that tracks what is sent over its loopback device.
+func tracked(t *testing.T) *change.Namespace {
+	t.Helper()
+	w, err := change.Owned(testenv.Claim(t))
+	must(t, err)
+	n, err := w.Create(w.Name("track"))
+	must(t, err)
+	t.Cleanup(n.Close)
+	must(t, n.Up("lo"))
+	testenv.Track(t, n.Path())
+	return n
+}
+
+var loopback = netip.MustParseAddr("127.0.0.1")
+
+// dialTCP opens a connection in a namespace.
+func dialTCP(t *testing.T, n *change.Namespace) (client, server net.Conn) {
+	t.Helper()
+	testenv.In(t, n.Path(), func() error {
+		l, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(loopback, 0)))
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		if client, err = net.Dial("tcp4", l.Addr().String()); err != nil {
+			return err
+		}
+		server, err = l.Accept()
+		return err
+	})
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return client, server
+}
+
+// dialUDP sends datagrams there and back in a namespace.
+func dialUDP(t *testing.T, n *change.Namespace) (client net.Conn) {
+	t.Helper()
+	testenv.In(t, n.Path(), func() error {
+		server, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(loopback, 0)))
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { server.Close() })
+		if client, err = net.Dial("udp4", server.LocalAddr().String()); err != nil {
+			return err
+		}
+		t.Cleanup(func() { client.Close() })
+		if _, err := client.Write([]byte("there")); err != nil {
+			return err
+		}
+		buf := make([]byte, 16)
+		_, from, err := server.ReadFromUDPAddrPort(buf)
+		if err != nil {
+			return err
+		}
+		_, err = server.WriteToUDPAddrPort([]byte("back"), from)
+		return err
+	})
+	return client
+}
+
+func connectionOf(protocol uint8, c net.Conn) change.Connection {
+	return change.Connection{Protocol: protocol, A: addrPort(c.LocalAddr()), B: addrPort(c.RemoteAddr())}
+}
+
+func addrPort(a net.Addr) netip.AddrPort { return netip.MustParseAddrPort(a.String()) }
+
+func reversed(c change.Connection) change.Connection { c.A, c.B = c.B, c.A; return c }
+
+func update(t *testing.T, c *change.Conntrack, all ...change.Update) (is []change.Tracked) {
+	t.Helper()
+	is = make([]change.Tracked, len(all))
+	must(t, c.Update(all, func(i int, now change.Tracked) { is[i] = now }))
+	return is
+}
+
+// events says for which connections that begin from now on events are told.
+func events(t *testing.T, n *change.Namespace, value string) {
+	t.Helper()
+	must(t, n.Sysctl(change.Setting{Name: "net.netfilter.nf_conntrack_events", Value: value}))
+}
+
+// What conntrack says of connections: of those that it tells the end of, of those
+// that were there before anybody listened, and of none.
+func TestConntrackUpdate(t *testing.T) {
+	n := tracked(t)
+	events(t, n, "0")
+	old := dialUDP(t, n)
+	events(t, n, "2")
+	ends, err := n.OpenEndings()
+	must(t, err)
+	defer ends.Close()
+	udp := dialUDP(t, n)
+	tcp, _ := dialTCP(t, n)
+	half, farEnd := dialTCP(t, n)
+	must(t, farEnd.(*net.TCPConn).CloseWrite())
+	_, err = half.Read(make([]byte, 1)) // until its end has come
+	if err == nil {
+		t.Fatal("something came")
+	}
+	c, err := n.OpenConntrack()
+	must(t, err)
+	defer c.Close()
+	none := connectionOf(17, udp)
+	none.A = netip.AddrPortFrom(loopback, 1)
+	got := update(t, c,
+		change.Update{Of: connectionOf(17, udp)},
+		change.Update{Of: none},
+		change.Update{Of: reversed(connectionOf(17, udp)), Alive: time.Hour},
+		change.Update{Of: connectionOf(17, old)},
+		change.Update{Of: connectionOf(6, tcp), Liberal: true},
+		change.Update{Of: connectionOf(6, half), Liberal: true, Alive: time.Minute},
+		change.Update{Of: reversed(connectionOf(6, tcp)), Alive: time.Hour},
+	)
+	want := []change.Tracked{change.TrackedOpen, change.NotTracked, change.TrackedOpen, change.TrackedMute,
+		change.TrackedOpen, change.TrackedClosing, change.TrackedOpen}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// More requests than are sent at once are answered each.
+func TestConntrackUpdateMany(t *testing.T) {
+	n := tracked(t)
+	ends, err := n.OpenEndings()
+	must(t, err)
+	defer ends.Close()
+	udp := dialUDP(t, n)
+	c, err := n.OpenConntrack()
+	must(t, err)
+	defer c.Close()
+	all := make([]change.Update, 3000)
+	want := make([]change.Tracked, len(all))
+	for i := range all {
+		all[i].Of, want[i] = connectionOf(17, udp), change.TrackedOpen
+		if i%3 == 1 {
+			all[i].Of.A, want[i] = netip.AddrPortFrom(loopback, uint16(i)%1000+1), change.NotTracked
+		}
+	}
+	if got := update(t, c, all...); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// Every end is told, however many come at once.
+func TestConntrackEnds(t *testing.T) {
+	n := tracked(t)
+	ends, err := n.OpenEndings()
+	must(t, err)
+	defer ends.Close()
+	waiting := map[change.Connection]bool{}
+	for range 300 {
+		waiting[connectionOf(17, dialUDP(t, n))] = true
+	}
+	testenv.In(t, n.Path(), func() error {
+		c, err := conntrack.Dial(nil)
+		if err != nil {
+			return err
+		}
+		return errors.Join(c.Flush(), c.Close())
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must(t, ends.Follow(ctx, func(ended []change.Connection, lost bool) error {
+		if lost {
+			t.Error("some were lost")
+		}
+		for _, e := range ended {
+			delete(waiting, e)
+		}
+		if len(waiting) == 0 {
+			cancel()
+		}
+		return nil
+	}))
+	if len(waiting) > 0 {
+		t.Errorf("the end of %d was not told", len(waiting))
+	}
+}
