@@ -99,8 +99,9 @@ func newVerifyProofs(env *Env) *cobra.Command {
 		Long: `Put something wrong on a path of a lab, and let "tune --prove" search among what
 mends it and ten changes that cannot matter. At least 95 % of the faults must be
 mended, and at most 2 % of the ten be kept. Faults: csum (checksum offload off on the
-tunnel device), gro, seg (segmentation), bbr (for reno), rps (all on one core); and
-in a virtual machine of venturi, by its name: backlog (a tiny one).
+tunnel device), gro, seg (segmentation), bbr (for reno). By name only: rps (all on one
+core, which is a gain for streams where there are two), and, in a virtual machine of
+venturi, backlog (a tiny one).
 
 With --record many proofs can be made in several sittings: it can be interrupted
 after any of them, and the same command goes on with those that are missing.
@@ -133,7 +134,7 @@ Proofs of another build, budget, effect or seed do not count together.`,
 	f.IntVar(&c.Repeat, "repeat", c.Repeat, "proofs of each fault")
 	f.DurationVar(&c.Budget, "budget", c.Budget, "time for one proof")
 	f.Var(given{&c.Record}, "record", "file that each finished proof is added to; those that it holds count towards\n--repeat, and are not made again")
-	f.Var(effect{(*share)(&c.MDE)}, "effect", "refuse if nothing as small as this could be shown (default 10%)")
+	f.Var(effect{(*share)(&c.MDE)}, "effect", "refuse if nothing as small as this could be shown")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "of the random order")
 	return cmd
 }

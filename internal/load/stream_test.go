@@ -57,9 +57,14 @@ func TestStreamHoldsNothingBack(t *testing.T) {
 // TestSumStreams lays the windows of flows together: two flows that take turns
 // carry what one would, not twice as much.
 func TestSumStreams(t *testing.T) {
-	plan := &Plan{Size: 1000}
+	plan := &Plan{Size: 1000, Head: 20}
 	flow := func(a account) *active {
 		return &active{plan: plan, tcp: true, sent: sendCounts{messages: a.messages, ns: 100}, done: frame{values: a.values()}}
+	}
+	datagrams := func(a account) *active {
+		f := flow(a)
+		f.tcp = false
+		return f
 	}
 	for name, c := range map[string]struct {
 		flows        []*active
@@ -69,6 +74,11 @@ func TestSumStreams(t *testing.T) {
 		"in turns": {[]*active{flow(account{60, 50, 1000, 1500}), flow(account{60, 50, 1500, 2000})}, 100, 1000},
 		"together": {[]*active{flow(account{60, 50, 1000, 2000}), flow(account{60, 50, 1100, 1900})}, 100, 1000},
 		"starved":  {[]*active{flow(account{60, 50, 1000, 2000}), flow(account{3, 0, 0, 0})}, 50, 1000},
+
+		"datagrams":                          {[]*active{datagrams(account{60, 50, 1000, 1040})}, 50, 40},
+		"datagrams that came all at the end": {[]*active{datagrams(account{60, 50, 1000, 1039})}, 60, 100},
+		"few datagrams":                      {[]*active{datagrams(account{3, 0, 0, 0})}, 3, 100},
+		"no datagrams":                       {[]*active{datagrams(account{0, 0, 0, 0})}, 0, 0},
 	} {
 		s, elapsed := sumStreams(c.flows)
 		if s.RateMessages != c.messages || s.RateNs != c.ns || s.RateBytes != 1000*c.messages || elapsed != 100*time.Nanosecond {

@@ -68,19 +68,30 @@ func withTail(all []search.Metric, rec *result.Record) []search.Metric {
 	return slices.DeleteFunc(slices.Clone(all), func(m search.Metric) bool { return m.Name == other })
 }
 
+// given is by how much a profile lets that become worse which it is not there for.
+const given = 0.25
+
 // Metrics gives what is measured, and what decides for a profile: all that it is
-// meant to make better is a goal, of what is not the common figures are guarded.
+// meant to make better is a goal, of what is not the common figures are guarded. The
+// balanced profile gives nothing for anything; the others do, as their titles say.
 func Metrics(profile string) []search.Metric {
 	roles := map[string]search.Role{"latency": search.Goal, "throughput": search.Goal, "packets": search.Goal, "cpu": search.Goal, p99: search.Watched, p999: search.Watched}
+	var gives []string
 	switch profile {
 	case "latency":
 		roles["throughput"], roles["packets"], roles["cpu"] = search.Guard, search.Guard, search.Shown
+		gives = []string{"throughput", "packets"}
 	case "throughput":
 		roles["latency"], roles["cpu"] = search.Guard, search.Shown
+		gives = []string{"latency", "packets"}
 	}
 	var all []search.Metric
 	for _, f := range figures {
-		all = append(all, search.Metric{Name: f.name, LowerIsBetter: f.lowerIsBetter, Role: roles[f.name], Margin: f.margin})
+		m := search.Metric{Name: f.name, LowerIsBetter: f.lowerIsBetter, Role: roles[f.name], Margin: f.margin}
+		if slices.Contains(gives, f.name) {
+			m.Margin = given
+		}
+		all = append(all, m)
 	}
 	return all
 }
@@ -127,8 +138,8 @@ func sampleOf(r *result.Record, metrics []search.Metric) search.Sample {
 
 // through tells whether anything came through at all; else why not.
 func through(r *result.Record) error {
-	for _, f := range figures {
-		if !math.IsNaN(f.of(r)) {
+	for _, s := range r.Slices {
+		if s.Latency != nil && s.Latency.Replies > 0 || s.Stream != nil && max(s.Stream.RecvMessages, s.Stream.RateMessages) > 0 {
 			return nil
 		}
 	}
@@ -171,16 +182,28 @@ func medianLatency(r *result.Record) float64 {
 	})
 }
 
+// medianRate is what a load's slices received a second. Where nothing arrived of much,
+// it is as if one message had: that is as bad as it can be, and must not be taken for
+// a figure that is missing.
 func medianRate(load string) func(*result.Record) float64 {
 	return func(r *result.Record) float64 {
 		return medianOf(r, load, func(s result.Slice) (float64, bool) {
-			if s.Stream == nil || s.Stream.RateNs == 0 {
+			switch t := s.Stream; {
+			case t == nil:
 				return 0, false
+			case t.RateNs > 0:
+				return float64(max(1, t.RateMessages)) / float64(t.RateNs) * 1e9, true
+			case t.SentMessages >= enoughSent && t.RecvMessages == 0 && t.SendNs > 0:
+				return 1 / float64(t.SendNs) * 1e9, true
 			}
-			return float64(s.Stream.RateMessages) / float64(s.Stream.RateNs) * 1e9, true
+			return 0, false
 		})
 	}
 }
+
+// enoughSent is how many messages must have been sent for it to mean something that
+// none arrived.
+const enoughSent = 100
 
 // tail is a percentile of all round trips together; one of few is none.
 func tail(q float64) func(*result.Record) float64 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -54,7 +55,47 @@ func TestSampleOfRecord(t *testing.T) {
 	if s := sampleOf(rec, metrics); !strings.Contains(s.Void, "10 %") {
 		t.Errorf("void %q", s.Void)
 	}
+	// A receiver that gets next to nothing is as bad as can be, and no gap.
+	for _, c := range []struct {
+		stream result.Stream
+		want   float64
+	}{
+		{result.Stream{SentMessages: 1000, SendNs: 2e7, RecvMessages: 3, RateMessages: 3, RateNs: 2e7}, 150},
+		{result.Stream{SentMessages: 1000, SendNs: 2e7}, 50},
+		{result.Stream{SentMessages: 99, SendNs: 2e7}, math.NaN()},
+	} {
+		rec := &result.Record{Plan: rec.Plan, Slices: []result.Slice{{Cell: "p", Stream: &c.stream}}, Warnings: []result.Warning{{Cell: "p", Text: "shut"}}}
+		if got := medianRate(packetLoad)(rec); math.Float64bits(got) != math.Float64bits(c.want) && got != c.want {
+			t.Errorf("%+v is a rate of %v, want %v", c.stream, got, c.want)
+		}
+		if err := through(rec); (err == nil) != (c.stream.RecvMessages > 0) {
+			t.Errorf("%+v came through: %v", c.stream, err)
+		}
+	}
 	if err := through(&result.Record{Warnings: []result.Warning{{Cell: "l", Text: "shut"}}}); err == nil || err.Error() != "l: shut" {
 		t.Errorf("error %v", err)
+	}
+}
+
+// Who tunes for one thing gives some of another; who tunes for none, nothing.
+func TestMetricsOfProfiles(t *testing.T) {
+	for _, c := range []struct {
+		profile, metric string
+		role            search.Role
+		margin          float64
+	}{
+		{"balanced", "latency", search.Goal, 0.03},
+		{"balanced", "packets", search.Goal, 0.03},
+		{"throughput", "throughput", search.Goal, 0.03},
+		{"throughput", "latency", search.Guard, 0.25},
+		{"throughput", "packets", search.Goal, 0.25},
+		{"latency", "latency", search.Goal, 0.03},
+		{"latency", "throughput", search.Guard, 0.25},
+	} {
+		all := Metrics(c.profile)
+		i := slices.IndexFunc(all, func(m search.Metric) bool { return m.Name == c.metric })
+		if all[i].Role != c.role || all[i].Margin != c.margin {
+			t.Errorf("%s: %+v, want %s with a margin of %v", c.profile, all[i], c.role, c.margin)
+		}
 	}
 }

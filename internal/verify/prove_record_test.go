@@ -22,7 +22,7 @@ func recorded(t *testing.T, n int) Proofs {
 		t.Fatal(err)
 	}
 	for i := range n {
-		f := Finished{Build: c.Build, Fault: "csum", Budget: c.Budget, Seed: c.Seed, Nth: i, Counts: Counts{Hits: 1, Placebos: 9, Untried: 1}, Told: "kept: mend"}
+		f := Finished{Build: c.Build, Fault: "csum", Budget: c.Budget, MDE: c.MDE, Seed: c.Seed, Nth: i, Counts: Counts{Hits: 1, Placebos: 9, Untried: 1}, Told: "kept: mend"}
 		if err := r.add(f); err != nil {
 			t.Fatal(err)
 		}
