@@ -176,7 +176,7 @@ func (p *Plan) checkCells() error {
 		}
 		names[c.Name] = true
 		switch c.Metric {
-		case OneWay, Transactions, Bandwidth, Messages:
+		case OneWay, Transactions, Connections, Bandwidth, Messages:
 		default:
 			return fmt.Errorf("cell %s has unknown metric %q", c.Name, c.Metric)
 		}

@@ -26,6 +26,7 @@ func TestValue(t *testing.T) {
 	}{
 		{"one way", lat(10, 160_000), result.OneWay, 8000},
 		{"transactions", lat(10, 160_000), result.Transactions, 10},
+		{"connections", lat(10, 160_000), result.Connections, 10},
 		{"bandwidth", stream(1, 1250, 1000), result.Bandwidth, 1e10},
 		{"messages", stream(5, 5, 1000), result.Messages, 5e6},
 		{"no reply", lat(0, 0), result.OneWay, 0},

@@ -23,6 +23,8 @@ const (
 // perUnit says what the CPU time of a cell is divided by.
 func perUnit(c result.Cell) string {
 	switch {
+	case c.Metric == result.Connections:
+		return PerConnection
 	case (c.Metric == result.OneWay || c.Metric == result.Transactions) && c.Size > onePacket:
 		return PerMessage
 	case c.Metric == result.OneWay || c.Metric == result.Transactions:
@@ -38,6 +40,8 @@ func perUnit(c result.Cell) string {
 // work counts the units that a slice did while meters ran, the head included.
 func work(per string, s *result.Slice, fragments int) float64 {
 	switch {
+	case s.Latency != nil && per == PerConnection:
+		return float64(s.Latency.Replies + s.Latency.HeadReplies)
 	case s.Latency != nil:
 		return 2 * float64(s.Latency.Replies+s.Latency.HeadReplies)
 	case s.Stream == nil:

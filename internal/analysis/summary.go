@@ -128,9 +128,10 @@ func (s *Stream) LossShare() float64 {
 
 // What a CPU figure is per.
 const (
-	PerPacket  = "packet"  // ping-pong, and datagrams below 1 KiB
-	PerMessage = "message" // TCP streams below 1 KiB, whose packets are merged messages
-	PerGB      = "GB"      // streams from 1 KiB on: 1e9 bytes received
+	PerPacket     = "packet"     // ping-pong, and datagrams below 1 KiB
+	PerMessage    = "message"    // TCP streams below 1 KiB, whose packets are merged messages
+	PerConnection = "connection" // a connection for each request
+	PerGB         = "GB"         // streams from 1 KiB on: 1e9 bytes received
 )
 
 // CPU is what the traffic cost. In a lab both ends are in it.

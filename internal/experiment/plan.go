@@ -166,9 +166,13 @@ func (r *Run) seriesPlan(cell result.Cell, arms []int) load.Plan {
 		}
 		blocks = max(blocks, nth[i]+1)
 	}
-	base := r.ports.take(blocks * cell.Flows)
+	width := cell.Flows
+	if l, err := load.Find(cell.Load); err == nil {
+		width = max(width, l.ClientPorts(cell.Flows))
+	}
+	base := r.ports.take(blocks * width)
 	for i, arm := range arms {
-		e, at := r.Ends[arm], base+nth[i]*cell.Flows
+		e, at := r.Ends[arm], base+nth[i]*width
 		plan.Arms = append(plan.Arms, load.Arm{
 			Name: r.Plan.Arms[arm].Name, Ends: e.Pairs, Spin: e.Spin,
 			NearSpaces: e.Near, FarSpaces: e.Far, NearPins: e.NearPins, FarPins: e.FarPins,

@@ -41,6 +41,11 @@ type active struct {
 	buf  []byte
 	out  *batch // for Batch > 1
 
+	// trip makes one request and waits for its reply; false: it is lost.
+	trip  func(a *active, message []byte) (bool, error)
+	calls *calls // of an engine that connects for each request
+	space string // namespace that its thread works in; empty: any
+
 	clock   clock
 	number  uint64 // of the last request
 	timeout time.Duration
@@ -69,20 +74,15 @@ func startActive(l Load, plan *Plan, arm, flow int) (*active, error) {
 		tasks:    make(chan func(*active) error),
 		errs:     make(chan error, 1),
 	}
-	if l.Kind == PingPong {
-		a.rtt = result.NewRTT()
+	if l.Kind.timed() {
+		a.rtt, a.trip = result.NewRTT(), (*active).roundTrip
 	}
 	if plan.Batch > 1 {
 		a.out = newBatch(plan.Batch, plan.Size, a.buf)
 	}
-	ends := plan.Arms[arm].pair(flow)
-	conn, err := dialIn(ends.From.Namespace, l.Transport, plan.Congestion,
-		netip.AddrPortFrom(ends.From.Addr, uint16(plan.Arms[arm].ClientPort+flow)),
-		netip.AddrPortFrom(ends.To.Addr, uint16(plan.Arms[arm].ServerPort+flow)))
-	if err != nil {
+	if err := a.reach(flow); err != nil {
 		return nil, err
 	}
-	a.conn = conn
 	go a.work()
 	if err := a.do((*active).greet); err != nil {
 		a.stop()
@@ -91,9 +91,33 @@ func startActive(l Load, plan *Plan, arm, flow int) (*active, error) {
 	return a, nil
 }
 
+// reach connects the flow, or prepares to connect time and again.
+func (a *active) reach(flow int) (err error) {
+	arm := a.plan.Arms[a.arm]
+	ends := arm.pair(flow)
+	if a.load.Kind == Connect {
+		a.calls, err = newCalls(a.load, a.plan, arm, flow)
+		a.trip, a.space = (*active).transact, ends.From.Namespace
+		return err
+	}
+	a.conn, err = dialIn(ends.From.Namespace, a.load.Transport, a.plan.Congestion,
+		netip.AddrPortFrom(ends.From.Addr, uint16(arm.ClientPort+flow)),
+		netip.AddrPortFrom(ends.To.Addr, uint16(arm.ServerPort+flow)))
+	return err
+}
+
 // work runs tasks on one thread, which ends with it.
 func (a *active) work() {
-	err := pin(a.plan.ClientCPU)
+	err := machine.Do(a.space, func() error {
+		a.serve(pin(a.plan.ClientCPU))
+		return nil
+	})
+	a.serve(err) // no task is left, unless the namespace could not be entered
+	close(a.errs)
+}
+
+// serve does what it is told until there is nothing more; nothing of it when err is set.
+func (a *active) serve(err error) {
 	for task := range a.tasks {
 		if err != nil {
 			a.errs <- err
@@ -101,7 +125,6 @@ func (a *active) work() {
 		}
 		a.errs <- task(a)
 	}
-	close(a.errs)
 }
 
 // start begins a task; finish waits for it.
@@ -116,6 +139,9 @@ func (a *active) do(task func(*active) error) error {
 func (a *active) stop() {
 	close(a.tasks)
 	<-a.errs
+	if a.load.Kind == Connect {
+		return
+	}
 	// Reset a TCP connection instead of leaving its ports to wait for a minute:
 	// with many flows a run would come round to them.
 	_ = unix.SetsockoptLinger(a.conn.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
@@ -123,7 +149,7 @@ func (a *active) stop() {
 }
 
 func (a *active) greet() error {
-	if a.tcp {
+	if a.tcp && a.load.Kind != Connect {
 		if a.load.Kind == PingPong {
 			if err := a.conn.noDelay(); err != nil {
 				return err
@@ -153,6 +179,9 @@ func (a *active) end(slice uint64) (err error) {
 // ask sends a control frame and waits for its answer, past late data.
 func (a *active) ask(f frame, want frameKind) (frame, error) {
 	f.token = a.plan.Token
+	if a.load.Kind == Connect {
+		return a.askAnew(f, want)
+	}
 	wait := firstAnswer
 	for waited := time.Duration(0); waited < a.patience; waited += wait {
 		if !a.tcp {

@@ -45,7 +45,9 @@ func TestEnds(t *testing.T) {
 					s.mu.Lock()
 					defer s.mu.Unlock()
 					for _, end := range s.ends {
-						seen[conversation(t, end.conn)]++
+						if l.Kind != Connect { // see TestConnectEnds
+							seen[conversation(t, end.conn)]++
+						}
 					}
 				}), nil)
 				if err != nil {
@@ -55,7 +57,7 @@ func TestEnds(t *testing.T) {
 					t.Fatal(err)
 				}
 				check(t, l, p, results[0])
-				if len(seen) != c.used {
+				if len(seen) != c.used && l.Kind != Connect {
 					t.Errorf("traffic between %v, want %d pairs", slices.Sorted(maps.Keys(seen)), c.used)
 				}
 				for pair, flows := range seen {

@@ -51,7 +51,7 @@ func (h *here) open(arm int) error {
 	h.slice |= warmSlice
 	err := h.traffic(arm, 0, warm, nil)
 	h.slice &^= warmSlice
-	if err != nil || h.load.Kind != PingPong {
+	if err != nil || !h.load.Kind.timed() {
 		return err
 	}
 	for _, a := range h.arms[arm] {
@@ -89,7 +89,7 @@ func (h *here) Measure(arm, round int) SliceResult {
 	s.Err = h.traffic(arm, h.plan.Head, h.plan.Slice, h.probe)
 	switch {
 	case s.Err != nil:
-	case h.load.Kind == PingPong:
+	case h.load.Kind.timed():
 		s.Latency, s.Elapsed, s.Err = sumPings(flows)
 	default:
 		s.Stream, s.Elapsed = sumStreams(flows)
@@ -105,6 +105,11 @@ func (h *here) traffic(arm int, head, timed time.Duration, probe Probe) error {
 	h.slice++
 	slice := h.slice
 	run := func(a *active) (err error) {
+		if a.load.Kind == Connect {
+			a.calls.hot = true
+			defer func() { a.calls.hot = false }()
+			return a.pingPong(head, timed)
+		}
 		// A lost datagram shall cost its own timeout, a TCP reply is only late.
 		timeout := a.timeout
 		if a.tcp {

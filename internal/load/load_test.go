@@ -91,7 +91,7 @@ func check(t *testing.T, l Load, p Plan, r SliceResult) {
 	if r.Elapsed < p.Slice/2 {
 		t.Errorf("elapsed %v of a %v slice", r.Elapsed, p.Slice)
 	}
-	if l.Kind == PingPong {
+	if l.Kind.timed() {
 		checkPings(t, r.Latency)
 	} else {
 		checkStream(t, l, p, r.Stream)

@@ -41,10 +41,7 @@ func (a *active) exchange(d time.Duration) error {
 		a.number++
 		putNumber(message, a.number)
 		c.requests++
-		if err := a.conn.sendAll(message); err != nil && !lossy(err) {
-			return fmt.Errorf("send request: %w", err)
-		}
-		got, err := a.await(message)
+		got, err := a.trip(a, message)
 		now := a.clock.now()
 		if err != nil {
 			return err
@@ -62,6 +59,17 @@ func (a *active) exchange(d time.Duration) error {
 	return nil
 }
 
+// roundTrip sends a request on the flow's connection and waits for the reply;
+// false means that it is lost.
+func (a *active) roundTrip(message []byte) (bool, error) {
+	if err := a.conn.sendAll(message); err != nil && !lossy(err) {
+		return false, fmt.Errorf("send request: %w", err)
+	}
+	return a.await(message)
+}
+
+var errNotSent = errors.New("receive reply: not the message that was sent")
+
 // await waits for the reply to the last request; false means that it is lost.
 func (a *active) await(message []byte) (bool, error) {
 	for tries := 0; ; tries++ {
@@ -78,7 +86,7 @@ func (a *active) await(message []byte) (bool, error) {
 		case n == len(message) && hasNumber(message, a.number):
 			return true, nil
 		case a.tcp:
-			return false, errors.New("receive reply: not the message that was sent")
+			return false, errNotSent
 		}
 		if a.buf[0] != frameMark {
 			a.ping.late++

@@ -129,7 +129,11 @@ func (s *Server) open(arm, flow int) (*passive, error) {
 	a := s.plan.Arms[arm]
 	to := a.pair(flow).To
 	at := netip.AddrPortFrom(to.Addr, uint16(a.ServerPort+flow))
-	entry, err := listenIn(to.Namespace, s.load.Transport, s.plan.Congestion, at)
+	backlog := 1
+	if s.load.Kind == Connect {
+		backlog = callBacklog
+	}
+	entry, err := listenIn(to.Namespace, s.load.Transport, s.plan.Congestion, at, backlog)
 	if err != nil {
 		return nil, err
 	}
@@ -146,6 +150,9 @@ func (s *Server) open(arm, flow int) (*passive, error) {
 func (p *passive) run() error {
 	if err := pin(p.server.plan.ServerCPU); err != nil {
 		return err
+	}
+	if p.server.load.Kind == Connect {
+		return p.takeCalls()
 	}
 	if err := p.meet(); err != nil {
 		return err

@@ -40,7 +40,7 @@ type socket struct {
 // heats tells whether the sockets of a load are hot in a slice. Those of a TCP
 // stream wait often and have few calls: the timer of each wait costs them 6 % of
 // their rate, and there is nothing to gain.
-func (l Load) heats() bool { return l.Kind == PingPong || l.Transport == "udp" }
+func (l Load) heats() bool { return l.Kind.timed() || l.Transport == "udp" }
 
 // hotTimeout is far above any gap in the traffic of a path that works.
 const hotTimeout = 50 * time.Millisecond
@@ -81,14 +81,15 @@ func (s *socket) cool(err error) error {
 	return s.heat(false, 0)
 }
 
-// listenIn opens a bound socket in the namespace of an end; a TCP one listens.
-func listenIn(namespace, transport, congestion string, at netip.AddrPort) (s socket, err error) {
+// listenIn opens a bound socket in the namespace of an end; a TCP one listens, and
+// lets so many connections wait to be accepted.
+func listenIn(namespace, transport, congestion string, at netip.AddrPort, backlog int) (s socket, err error) {
 	err = openIn(namespace, transport, congestion, at, func(opened socket) error {
 		s = opened
 		if transport != "tcp" {
 			return nil
 		}
-		return unix.Listen(s.fd, 1)
+		return unix.Listen(s.fd, backlog)
 	})
 	return s, err
 }

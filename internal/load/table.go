@@ -9,7 +9,7 @@ import (
 )
 
 // Table is every load that Venturi knows, in the order in which help lists them.
-var Table = []Load{tcpLat, udpLat, tcpBW, udpBW, tcpRR, udpRR}
+var Table = []Load{tcpLat, udpLat, tcpBW, udpBW, tcpRR, udpRR, tcpCRR}
 
 // Default is what a comparison runs when the user names no load.
 var Default = []string{"tcp_lat", "udp_lat", "tcp_bw", "udp_bw"}

@@ -19,6 +19,7 @@ import (
 var benchUnits = map[result.Metric]string{
 	result.OneWay:       "ns/op",
 	result.Transactions: "req/s",
+	result.Connections:  "conn/s",
 	result.Bandwidth:    "bit/s",
 	result.Messages:     "msg/s",
 }
@@ -40,7 +41,7 @@ func writeBenchstat(w io.Writer, rec *result.Record, s *analysis.Summary, _ Opti
 	if rec.Plan.Wire != "" {
 		fmt.Fprintf(out, "wire: %s\n", oneLine(rec.Plan.Wire))
 	}
-	for _, unit := range []string{"req/s", "bit/s", "msg/s"} {
+	for _, unit := range []string{"req/s", "conn/s", "bit/s", "msg/s"} {
 		fmt.Fprintf(out, "Unit %s better=higher\n", unit)
 	}
 	fmt.Fprintln(out)

@@ -18,6 +18,7 @@ var (
 	timeUnits   = []fixedUnit{{"us", 1e3}, {"ns", 1}, {"ms", 1e6}}
 	streamUnits = []fixedUnit{{"Mb/s", 1e6}, {"Gb/s", 1e9}, {"kb/s", 1e3}, {"MB/s", 8e6}}
 	requestUnit = fixedUnit{"req/s", 1}
+	connectUnit = fixedUnit{"conn/s", 1}
 	messageUnit = fixedUnit{"msg/s", 1}
 )
 
@@ -36,6 +37,8 @@ func unitsOf(m result.Metric) []fixedUnit {
 		return timeUnits
 	case result.Transactions:
 		return []fixedUnit{requestUnit}
+	case result.Connections:
+		return []fixedUnit{connectUnit}
 	}
 	return append(slices.Clone(streamUnits), messageUnit)
 }

@@ -300,6 +300,7 @@ func TestInUnit(t *testing.T) {
 		{result.Messages, 8, 1e6, "kb/s", 64e3},
 		{result.Messages, 8, 1e6, "msg/s", 1e6},
 		{result.Transactions, 1, 5e4, "req/s", 5e4},
+		{result.Connections, 1, 5e4, "conn/s", 5e4},
 	} {
 		cell := result.Cell{Metric: c.metric, Size: c.size}
 		if got, ok := inUnit(cell, c.value, c.unit); !ok || math.Abs(got/c.want-1) > 1e-9 {

@@ -69,6 +69,8 @@ func value(m result.Metric, v float64) string {
 		return bits(v)
 	case m == result.Messages:
 		return rate(v, "msg")
+	case m == result.Connections:
+		return rate(v, "conn")
 	}
 	return rate(v, "req")
 }

@@ -80,6 +80,8 @@ func about(c result.Cell) string {
 		return "median RTT/2, one request at a time; lower is better"
 	case result.Transactions:
 		return "requests answered; higher is better"
+	case result.Connections:
+		return "connections opened, used for one request and closed; higher is better"
 	case result.Bandwidth:
 		return "throughput at the receiver; higher is better"
 	}
@@ -140,7 +142,7 @@ func figureHead(m result.Metric) string {
 	switch m {
 	case result.OneWay:
 		return "RTT/2"
-	case result.Transactions:
+	case result.Transactions, result.Connections:
 		return "rate"
 	}
 	return "received"
@@ -148,18 +150,23 @@ func figureHead(m result.Metric) string {
 
 // trafficColumns are those that tell how the traffic fared.
 func trafficColumns(c *analysis.Cell) []field {
-	if c.Cell.Metric == result.OneWay || c.Cell.Metric == result.Transactions {
+	what := "RTT"
+	if c.Cell.Metric == result.Connections {
+		what = "time" // from connect to close
+	}
+	switch c.Cell.Metric {
+	case result.OneWay, result.Transactions, result.Connections:
 		return []field{
-			{column{"RTT mean", false, 4}, func(r *analysis.Row) string {
+			{column{what + " mean", false, 4}, func(r *analysis.Row) string {
 				if r.Latency == nil || r.Latency.MeanRTT == 0 {
 					return none
 				}
 				return duration(r.Latency.MeanRTT)
 			}},
-			{column{"RTT p50", false, 7}, func(r *analysis.Row) string { return percentile(r, 0.5) }},
-			{column{"RTT p90", false, 8}, func(r *analysis.Row) string { return percentile(r, 0.9) }},
-			{column{"RTT p99", false, 2}, func(r *analysis.Row) string { return percentile(r, 0.99) }},
-			{column{"RTT p99.9", false, 6}, func(r *analysis.Row) string { return percentile(r, 0.999) }},
+			{column{what + " p50", false, 7}, func(r *analysis.Row) string { return percentile(r, 0.5) }},
+			{column{what + " p90", false, 8}, func(r *analysis.Row) string { return percentile(r, 0.9) }},
+			{column{what + " p99", false, 2}, func(r *analysis.Row) string { return percentile(r, 0.99) }},
+			{column{what + " p99.9", false, 6}, func(r *analysis.Row) string { return percentile(r, 0.999) }},
 			{column{"lost", false, 2}, func(r *analysis.Row) string {
 				if r.Latency == nil {
 					return none

@@ -60,11 +60,12 @@ var (
 	UDPMsg = cell("udp_bw/1", "udp_bw", "udp", 1, result.Messages)
 	UDPBw  = cell("udp_bw/8192", "udp_bw", "udp", 8192, result.Bandwidth)
 	TCPRR  = cell("tcp_rr/1", "tcp_rr", "tcp", 1, result.Transactions)
+	TCPCRR = cell("tcp_crr/1", "tcp_crr", "tcp", 1, result.Connections)
 )
 
 func cell(name, load, transport string, size int, m result.Metric) result.Cell {
 	slice := 25 * time.Millisecond
-	if m == result.Bandwidth || m == result.Messages {
+	if m == result.Bandwidth || m == result.Messages || m == result.Connections {
 		slice *= 2
 	}
 	return result.Cell{Name: name, Load: load, Transport: transport, Size: size, Flows: 1, Metric: m,
@@ -182,12 +183,12 @@ type work struct{ units, wall float64 }
 
 func (w *work) add(o work) { w.units += o.units; w.wall += o.wall }
 
-// fill gives the slice its figures: 16 us RTT, 40 Gb/s or 600 k messages/s at
+// fill gives the slice its figures: 16 us RTT, and as much for a connection, 40 Gb/s or 600 k messages/s at
 // factor 1.
 func (m *maker) fill(s *result.Slice, c result.Cell, a Arm, factor float64) work {
 	wall := float64(c.Slice + c.Head)
 	whole := wall / float64(c.Slice)
-	if c.Metric == result.OneWay || c.Metric == result.Transactions {
+	if c.Metric == result.OneWay || c.Metric == result.Transactions || c.Metric == result.Connections {
 		rtt := 16_000 * factor
 		n := int64(float64(s.Elapsed) / rtt)
 		lost := int64(0)
@@ -199,7 +200,11 @@ func (m *maker) fill(s *result.Slice, c result.Cell, a Arm, factor float64) work
 		if m.t.Histograms {
 			s.Latency.RTT = m.histogram(rtt, n)
 		}
-		return work{2 * float64(n+s.Latency.HeadReplies), wall}
+		units := float64(n + s.Latency.HeadReplies)
+		if c.Metric != result.Connections {
+			units *= 2 // there and back
+		}
+		return work{units, wall}
 	}
 	perNs := 6e-4 / factor // messages
 	if c.Size >= 1024 {
