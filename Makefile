@@ -50,7 +50,7 @@ bench-tune: setup bin/venturi ## plant faults, and count which of them tune --pr
 bench-fast: setup bin/venturi ## hold the fast path against the host network (about 15 minutes)
 	$(SUDO) bin/venturi verify fast $(ARGS)
 
-bench-undo: setup-test ## play 20,000 random sequences of knobs, kill each, and compare every byte after undo (about an hour; SEQUENCES=...)
+bench-undo: setup-test ## play 20,000 random sequences of knobs, kill each, and compare every byte after undo (about an hour; SEQUENCES='N [FIRST]')
 	GO=$(GO) scripts/bench-undo $(SEQUENCES)
 
 bench-up: setup-test ## time how long labs take to come up, each beside its bar

@@ -36,19 +36,19 @@ func TestExactUndo(t *testing.T) {
 	if testing.Short() {
 		sequences = 100
 	}
-	if text := os.Getenv(sequencesVariable); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			t.Fatalf("%s=%s is no number of sequences", sequencesVariable, text)
-		}
-		sequences = n
-	}
 	if text := os.Getenv(seedVariable); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
 			t.Fatalf("%s=%s is no seed", seedVariable, text)
 		}
 		sequences, first, players = 1, n, 1
+	}
+	if text := os.Getenv(sequencesVariable); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			t.Fatalf("%s=%s is no number of sequences", sequencesVariable, text)
+		}
+		sequences, players = n, 6
 	}
 	program := testenv.RoleCommand(t, "child")
 	var total tally
