@@ -12,12 +12,9 @@ package accel
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"reflect"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/bpf"
@@ -42,8 +39,10 @@ const (
 	grace = 4 * time.Second
 	// gather is how long news of the network waits for more of it.
 	gather = 5 * time.Millisecond
-	// glance is how often rules are looked at whose changes nobody tells.
+	// glance is how often that is looked at whose changes nobody tells.
 	glance = 50 * time.Millisecond
+	// mendEvery is how often it is looked whether neighbours and programs are there.
+	mendEvery = 10 // ticks
 )
 
 // Main is the daemon: it runs until ctx ends or the lifeline does, and then takes
@@ -83,8 +82,17 @@ type daemon struct {
 	attached map[string]bool // by pin; false: by a daemon before
 	deadline uint64          // that the programs were told last; 0: they are to do nothing
 	synced   bool            // everybody was told of, and every program is this daemon's
-	off      string          // why nothing is carried
+	off      string          // why nothing is carried: legacy, or fickle
 	told     *State
+
+	legacy     string // rules of iptables-legacy
+	fickle     string // rules that no verdict can be learned from
+	rulings    machine.Rulings
+	ways       machine.Ways // of what is carried
+	names      []string     // of our programs
+	revisions  map[hook]uint64
+	turn       []hook            // to be looked at next
+	unmeasured []machine.PeerWay // to be measured next
 }
 
 // errReplaced is why a daemon ends that another takes over from.
@@ -152,6 +160,10 @@ func (d *daemon) begin() error {
 	for _, pin := range pins {
 		d.attached[pin] = false
 	}
+	d.fickle = unread
+	if err := d.ownNames(); err != nil {
+		return err
+	}
 	if err := d.glance(); err != nil {
 		return err
 	}
@@ -179,7 +191,7 @@ func (d *daemon) follow(ctx context.Context) error {
 	beats, glances := time.NewTicker(beat), time.NewTicker(glance)
 	defer beats.Stop()
 	defer glances.Stop()
-	resync := time.After(0)
+	resync, judge, rested := time.After(0), time.After(0), time.Now()
 	for {
 		err := error(nil)
 		select {
@@ -188,12 +200,19 @@ func (d *daemon) follow(ctx context.Context) error {
 		case c := <-news:
 			if c&machine.RulesChanged != 0 {
 				err = d.newRules()
+				if judge == nil {
+					judge = time.After(max(gather, time.Until(rested)))
+				}
 			}
 			if c&machine.WaysChanged != 0 && resync == nil {
 				resync = time.After(gather)
 			}
 		case <-resync:
 			resync, err = nil, d.resync()
+		case <-judge:
+			var rest time.Duration
+			judge, rest, err = d.judge()
+			rested = time.Now().Add(rest)
 		case <-d.flows.lost:
 			err = d.newRules()
 		case <-beats.C:
@@ -238,10 +257,14 @@ func (d *daemon) newRules() error {
 // are not yet.
 func (d *daemon) resync() error {
 	ways, err := machine.ReadWays(d.Devices)
+	if err == nil {
+		d.ways, err = d.refuse(ways)
+	}
 	if err != nil {
 		return err
 	}
-	if err := d.tables.sync(ways); err != nil {
+	d.turn, d.unmeasured = nil, nil
+	if err := d.tables.sync(d.ways); err != nil {
 		return err
 	}
 	d.flows.of(d.tables.tenants())
@@ -254,7 +277,7 @@ func (d *daemon) resync() error {
 
 // tell writes the state, where it has changed.
 func (d *daemon) tell() error {
-	now := &State{Off: d.off, Pods: len(d.tables.pods), Peers: len(d.tables.peers)}
+	now := &State{Off: d.off, Pods: len(d.tables.pods), Peers: len(d.tables.peers), Refused: d.ways.Refused}
 	if reflect.DeepEqual(now, d.told) {
 		return nil
 	}
@@ -267,8 +290,8 @@ func (d *daemon) beat() error {
 	if err := d.fast.Tick.Set(d.tick); err != nil {
 		return err
 	}
-	if d.tick%sweepEvery == 0 {
-		if err := d.mend(); err != nil {
+	if d.tick%mendEvery == 0 {
+		if err := errors.Join(d.mend(), d.confirm()); err != nil {
 			return err
 		}
 	}
@@ -296,26 +319,6 @@ func (d *daemon) beatOnce() error {
 		return err
 	}
 	return d.tell()
-}
-
-// glance looks for rules that are changed without news.
-func (d *daemon) glance() error {
-	off := ""
-	names, err := os.ReadFile("/proc/thread-self/net/ip_tables_names")
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if tables := strings.Fields(string(names)); len(tables) > 0 {
-		off = fmt.Sprintf("iptables-legacy has rules (%s), and tells nobody when they change", strings.Join(tables, ", "))
-	}
-	if off == d.off {
-		return nil
-	}
-	d.off = off
-	if err := d.newRules(); err != nil {
-		return err
-	}
-	return d.beatOnce()
 }
 
 // end takes everything away: first what carries, so that nothing is learned that

@@ -13,6 +13,8 @@ type State struct {
 	Off   string `json:"off,omitempty"`
 	Pods  int    `json:"pods"`  // that are known
 	Peers int    `json:"peers"` // that are known
+	// Refused are ways that are left to the slow path, each for a reason of its own.
+	Refused []machine.Refusal `json:"refused,omitempty"`
 }
 
 // ReadState reads a daemon's state. Until it has begun there is no file, and the

@@ -190,7 +190,7 @@ func entryOf(w machine.PeerWay, epoch uint32) bpf.Peer {
 	}
 	return bpf.VXLANPeer(epoch, uint32(w.Wire), uint32(w.Size), bpf.Outer{
 		From: w.From, To: w.To, Local: w.Tunnel.Local, Remote: w.Tunnel.Remote,
-		DSCP: uint8(w.Tunnel.DSCP), TTL: uint8(w.Tunnel.TTL), Port: uint16(w.Tunnel.Port), VNI: uint32(w.Tunnel.VNI),
+		DSCP: uint8(w.Tunnel.DSCP), TTL: uint8(w.Tunnel.TTL), DontFragment: w.Tunnel.DontFragment, Port: uint16(w.Tunnel.Port), VNI: uint32(w.Tunnel.VNI),
 		InnerFrom: w.Tunnel.MAC, InnerTo: net.HardwareAddr(w.MAC),
 	})
 }

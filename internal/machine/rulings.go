@@ -136,9 +136,9 @@ type chainName struct {
 // rulings walks through chains as the packets of established flows do.
 type rulings struct {
 	port      uint16
-	stateless bool // connections are not tracked, or some are not
-	untracked bool // that was found
-	found     string // what is fickle
+	stateless bool                            // connections are not tracked, or some are not
+	untracked bool                            // that was found
+	found     string                          // what is fickle
 	walked    map[chainName]bool              // whether all packets end there
 	sets      map[[2]string]map[string]uint32 // flags, by family and table, and name
 }

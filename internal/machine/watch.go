@@ -7,6 +7,7 @@ import (
 
 	"github.com/mdlayher/netlink"
 	vnl "github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,18 +16,19 @@ type Changed uint8
 
 // What can change.
 const (
-	RulesChanged Changed = 1 << iota // how packets are judged: nftables, routes, policy rules, addresses, forwarding
-	WaysChanged                      // how they get there: devices, neighbours, forwarding entries
+	RulesChanged Changed = 1 << iota // how packets are judged: nftables, routes, policy rules, addresses, forwarding, IPsec, bridges
+	WaysChanged                      // how they get there: devices and what stands at them, neighbours, forwarding entries
 )
 
 // Watch tells what changes in the calling thread's namespace from when it returns,
 // until ctx ends: it calls tell soon after each change, on one goroutine, and with
-// both where the kernel had to leave some out. A neighbour that was merely
+// both where the kernel had to leave some out. Programs of BPF come and go without
+// such news. A neighbour that was merely
 // confirmed is no change. The channel gets the error that ended it, if one did,
 // and is closed.
 func Watch(ctx context.Context, tell func(Changed)) (<-chan error, error) {
 	route, err := join(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR,
-		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF)
+		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_TC)
 	if err != nil {
 		return nil, err
 	}
@@ -35,15 +37,30 @@ func Watch(ctx context.Context, tell func(Changed)) (<-chan error, error) {
 		route.Close()
 		return nil, err
 	}
-	ended, events := make(chan error, 2), make(chan Changed)
+	ipsec, err := join(unix.NETLINK_XFRM, nl.XFRMNLGRP_POLICY)
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		ipsec, err = nil, nil // nor has this kernel policies
+	}
+	if err != nil {
+		route.Close()
+		rules.Close()
+		return nil, err
+	}
+	ended, events := make(chan error, 3), make(chan Changed)
 	known := neighbours{}
-	go receive(ctx, route, known.judge, events, ended)
-	go receive(ctx, rules, judgeRules, events, ended)
+	go receive(ctx, route, known.judge, func() { clear(known) }, events, ended)
+	go receive(ctx, rules, judgeRules, func() {}, events, ended)
+	if ipsec != nil {
+		go receive(ctx, ipsec, func(netlink.Message) Changed { return RulesChanged }, func() {}, events, ended)
+	}
 	done := make(chan error, 1)
 	go func() {
 		defer close(done)
 		defer route.Close()
 		defer rules.Close()
+		if ipsec != nil {
+			defer ipsec.Close()
+		}
 		for {
 			select {
 			case <-ctx.Done():
@@ -73,13 +90,15 @@ func join(family int, groups ...uint32) (*netlink.Conn, error) {
 	return c, nil
 }
 
-// receive hands on what is judged to be a change.
-func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) Changed, events chan<- Changed, ended chan<- error) {
+// receive hands on what is judged to be a change. What was known before is to be
+// forgotten when the kernel has left something out.
+func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) Changed, forget func(), events chan<- Changed, ended chan<- error) {
 	for ctx.Err() == nil {
 		var what Changed
 		messages, err := c.Receive()
 		switch {
 		case errors.Is(err, unix.ENOBUFS):
+			forget()
 			what = RulesChanged | WaysChanged
 		case err != nil:
 			ended <- fmt.Errorf("listen to the kernel's news: %w", err)
@@ -114,12 +133,34 @@ type neighbours map[string]string
 func (n neighbours) judge(m netlink.Message) Changed {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		return WaysChanged | ofBridge(m.Data)
+	case unix.RTM_NEWQDISC, unix.RTM_DELQDISC, unix.RTM_NEWTFILTER, unix.RTM_DELTFILTER, unix.RTM_NEWCHAIN, unix.RTM_DELCHAIN:
 		return WaysChanged
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE, unix.RTM_NEWADDR, unix.RTM_DELADDR,
-		unix.RTM_NEWRULE, unix.RTM_DELRULE, unix.RTM_NEWNETCONF, unix.RTM_DELNETCONF:
+		unix.RTM_NEWRULE, unix.RTM_DELRULE, unix.RTM_NEWNETCONF, unix.RTM_DELNETCONF,
+		unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP:
 		return RulesChanged | WaysChanged
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
 		return n.neighbour(m)
+	}
+	return 0
+}
+
+// ofBridge tells news of a bridge or one of its ports from those of other devices:
+// what they let pass is among their settings.
+func ofBridge(message []byte) Changed {
+	if len(message) < unix.SizeofIfInfomsg {
+		return RulesChanged
+	}
+	if message[0] == familyBridge {
+		return RulesChanged
+	}
+	attrs, err := nl.ParseRouteAttr(message[unix.SizeofIfInfomsg:])
+	if err != nil {
+		return RulesChanged
+	}
+	if info, err := nl.ParseRouteAttr(dataOf(attrs)[unix.IFLA_LINKINFO]); err != nil || dataOf(info).text(nl.IFLA_INFO_KIND) == "bridge" {
+		return RulesChanged
 	}
 	return 0
 }

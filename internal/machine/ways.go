@@ -10,18 +10,29 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Ways is how the network of a namespace brings packets to its pods, and to other
 // machines, as far as the kernel's tables tell.
 type Ways struct {
-	Pods  []PodWay
-	Peers []PeerWay
+	Pods    []PodWay
+	Peers   []PeerWay
+	Devices map[int]DeviceWay // by index: those that packets of pods and peers pass
+	Refused []Refusal
+}
+
+// Refusal is a way that packets could take, and that is left out.
+type Refusal struct {
+	Device string `json:"device"`
+	Why    string `json:"why"`
 }
 
 // PodWay leads to a pod of this machine.
 type PodWay struct {
 	Device  int // index of the machine's end of the pod's link
+	On      int // index of the device whose neighbour the pod is: that, or the bridge whose port it is
+	MTU     int // of the largest IP packet that both send whole, bytes
 	Addr    netip.Addr
 	MAC     net.HardwareAddr // of the pod
 	Gateway net.HardwareAddr // that the pod sees packets come from
@@ -32,8 +43,10 @@ type PeerWay struct {
 	Device   int              // index of the device that the network sends by: a tunnel, or the wire
 	MAC      net.HardwareAddr // of the next hop, as that device addresses it
 	Size     int              // of the largest IP packet that goes there whole, bytes
+	RouteMTU int              // that the route to the tunnel's other end has, or has learned, bytes; 0: none
 	Wire     int              // index of the device on the wire
 	From, To net.HardwareAddr // on the wire
+	Hop      netip.Addr       // of the next hop on the wire
 	Tunnel   *TunnelWay       // nil: there is none
 }
 
@@ -43,6 +56,9 @@ type TunnelWay struct {
 	MAC           net.HardwareAddr // of the tunnel's device
 	VNI, Port     int
 	DSCP, TTL     int
+	DontFragment  bool
+	Below         int    // index of the device that it is bound to; 0: none
+	Source        net.IP // that it is bound to; nil: none
 }
 
 // TunnelsAndPods names the devices that [ReadWays] looks at.
@@ -72,7 +88,6 @@ func ReadWays(of TunnelsAndPods) (Ways, error) {
 	}
 	if len(of.Tunnels) == 0 {
 		w.Peers = r.onWire(of.Wire)
-		return w, nil
 	}
 	for _, name := range of.Tunnels {
 		peers, err := r.behind(name)
@@ -81,7 +96,16 @@ func ReadWays(of TunnelsAndPods) (Ways, error) {
 		}
 		w.Peers = append(w.Peers, peers...)
 	}
-	return w, nil
+	devices := map[int]bool{}
+	for _, p := range w.Pods {
+		devices[p.Device], devices[p.On] = true, true
+	}
+	for _, p := range w.Peers {
+		devices[p.Device], devices[p.Wire] = true, true
+	}
+	w.Devices, err = r.beside(devices)
+	w.Refused = r.refused
+	return w, err
 }
 
 // waysReader holds the tables, read once.
@@ -92,6 +116,11 @@ type waysReader struct {
 	arp     []netlink.Neigh // IPv4
 	fdb     []netlink.Neigh
 	routes  []netlink.Route
+	refused []Refusal
+}
+
+func (r *waysReader) refuse(l netlink.Link, why string) {
+	r.refused = append(r.refused, Refusal{l.Attrs().Name, why})
 }
 
 func (r *waysReader) read() error {
@@ -135,15 +164,20 @@ func (r *waysReader) pod(name string) (PodWay, bool) {
 		return PodWay{}, false // its other end must be in another namespace
 	}
 	a := l.Attrs()
-	on, gateway := a.Index, a.HardwareAddr
+	on, gateway, mtu := a.Index, a.HardwareAddr, a.MTU
 	var there func(mac net.HardwareAddr, addr netip.Addr) bool
 	if bridge, ok := r.byIndex[a.MasterIndex]; ok {
-		on, gateway = bridge.Attrs().Index, bridge.Attrs().HardwareAddr
+		b := bridge.Attrs()
+		on, gateway, mtu = b.Index, b.HardwareAddr, min(mtu, b.MTU)
+		if b, ok := bridge.(*netlink.Bridge); ok && b.VlanFiltering != nil && *b.VlanFiltering {
+			r.refuse(l, b.Name+" filters VLANs")
+			return PodWay{}, false
+		}
 		there = func(mac net.HardwareAddr, _ netip.Addr) bool { return r.lives(mac, a.Index) }
 	} else {
 		there = func(_ net.HardwareAddr, addr netip.Addr) bool { return r.routed(addr, a.Index) }
 	}
-	pod, found := PodWay{Device: a.Index, Gateway: gateway}, 0
+	pod, found := PodWay{Device: a.Index, On: on, MTU: mtu, Gateway: gateway}, 0
 	for _, n := range r.arp {
 		addr := addrOf(n.IP)
 		if n.LinkIndex == on && len(n.HardwareAddr) == macLen && usable(n.State) && there(n.HardwareAddr, addr) {
@@ -189,17 +223,40 @@ func (r *waysReader) onWire(name string) (peers []PeerWay) {
 	a := l.Attrs()
 	for _, n := range r.arp {
 		if n.LinkIndex == a.Index && len(n.HardwareAddr) == macLen && usable(n.State) {
-			peers = append(peers, PeerWay{Device: a.Index, MAC: n.HardwareAddr, Size: a.MTU, Wire: a.Index, From: a.HardwareAddr, To: n.HardwareAddr})
+			size := r.routesMTU(a.Index, n.IP, a.MTU)
+			peers = append(peers, PeerWay{Device: a.Index, MAC: n.HardwareAddr, Size: size, Wire: a.Index, From: a.HardwareAddr, To: n.HardwareAddr, Hop: addrOf(n.IP)})
 		}
 	}
 	return peers
+}
+
+// routesMTU is that of the routes by a device, and by a next hop if one is given,
+// that has the smallest; at most that of the device.
+func (r *waysReader) routesMTU(device int, hop net.IP, least int) int {
+	for _, route := range r.routes {
+		if route.LinkIndex == device && route.MTU > 0 && (hop == nil || route.Gw == nil || hop.Equal(route.Gw)) {
+			least = min(least, route.MTU)
+		}
+	}
+	return least
 }
 
 // behind gives what is behind a tunnel's device.
 func (r *waysReader) behind(name string) (peers []PeerWay, err error) {
 	l, ok := r.byName[name]
 	tunnel, isTunnel := l.(*netlink.Vxlan)
-	if !ok || !isTunnel || l.Attrs().Flags&net.FlagUp == 0 || tunnel.TOS == inherit || tunnel.TTL < 0 {
+	if !ok || !isTunnel || l.Attrs().Flags&net.FlagUp == 0 {
+		return nil, nil
+	}
+	a := tunnel.Attrs()
+	whole, fickle, err := outer(a.Index)
+	switch {
+	case errors.Is(err, unix.ENODEV):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read tunnel %s: %w", name, err)
+	case fickle != "":
+		r.refuse(l, "its outer headers are not the same for all packets ("+fickle+")")
 		return nil, nil
 	}
 	ttl := tunnel.TTL
@@ -208,17 +265,17 @@ func (r *waysReader) behind(name string) (peers []PeerWay, err error) {
 			return nil, err
 		}
 	}
-	a := tunnel.Attrs()
 	for _, n := range r.fdb {
 		if n.LinkIndex != a.Index || len(n.HardwareAddr) != macLen || n.IP == nil || n.Vlan != 0 || n.HardwareAddr.String() == noMAC {
 			continue
 		}
 		peer := PeerWay{Device: a.Index, MAC: n.HardwareAddr, Tunnel: &TunnelWay{
 			Local: addrOf(tunnel.SrcAddr), Remote: addrOf(n.IP), MAC: a.HardwareAddr,
-			VNI: tunnel.VxlanId, Port: tunnel.Port, DSCP: tunnel.TOS >> 2, TTL: ttl,
+			VNI: tunnel.VxlanId, Port: tunnel.Port, DSCP: tunnel.TOS >> 2, TTL: ttl, DontFragment: whole,
+			Below: tunnel.VtepDevIndex, Source: tunnel.SrcAddr,
 		}}
 		if r.reach(&peer, tunnel) {
-			peer.Size = min(a.MTU, peer.Size-vxlanOverhead)
+			peer.Size = min(a.MTU, peer.Size-vxlanOverhead, r.routesMTU(a.Index, nil, a.MTU))
 			peers = append(peers, peer)
 		}
 	}
@@ -226,7 +283,6 @@ func (r *waysReader) behind(name string) (peers []PeerWay, err error) {
 }
 
 const (
-	inherit       = 1                   // as TOS of a tunnel: that of the inner packet
 	noMAC         = "00:00:00:00:00:00" // of a forwarding entry: to all
 	vxlanOverhead = 50                  // IPv4, UDP, VXLAN and Ethernet
 )
@@ -254,12 +310,12 @@ func (r *waysReader) reach(p *PeerWay, tunnel *netlink.Vxlan) bool {
 		p.Tunnel.Local = addrOf(route.Src)
 	}
 	p.Wire, p.From, p.Size = route.LinkIndex, wire.Attrs().HardwareAddr, wire.Attrs().MTU
-	if route.MTU > 0 {
-		p.Size = min(p.Size, route.MTU)
+	if p.RouteMTU = route.MTU; p.RouteMTU > 0 {
+		p.Size = min(p.Size, p.RouteMTU)
 	}
 	for _, n := range r.arp {
 		if n.LinkIndex == p.Wire && addrOf(n.IP) == hop && len(n.HardwareAddr) == macLen && usable(n.State) {
-			p.To = n.HardwareAddr
+			p.To, p.Hop = n.HardwareAddr, hop
 			return p.Tunnel.Local.Is4()
 		}
 	}

@@ -1,0 +1,89 @@
+package accel
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// unread is why nothing is carried at first.
+const unread = "the packet filter has not been looked at yet"
+
+// judgeAgain is when rules are read again that could not be.
+const judgeAgain = time.Second
+
+// judge reads the rules and finds out whether what they say of a packet holds for
+// the next one. What it takes is time, where they are many: it says how long they
+// are not to be read then, if they change all the time; again: they are to be read
+// once more anyway.
+func (d *daemon) judge() (again <-chan time.Time, rest time.Duration, err error) {
+	begin := time.Now()
+	rulings, err := machine.ReadRulings(d.Port)
+	if err != nil {
+		// They change while they are read, as like as not.
+		d.fickle = fmt.Sprintf("the packet filter cannot be read: %v", err)
+		return time.After(judgeAgain), 0, d.judged()
+	}
+	ipsec, err := machine.IPsec()
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case ipsec:
+		d.fickle = "there are IPsec policies, which apply behind what is skipped"
+	case rulings.Fickle != "":
+		d.fickle = fmt.Sprintf("a rule may judge packets of one flow differently (%s)", rulings.Fickle)
+	default:
+		d.fickle = ""
+	}
+	moved := !maps.Equal(rulings.Devices, d.rulings.Devices)
+	d.rulings = rulings
+	if err := d.judged(); err != nil {
+		return nil, 0, err
+	}
+	if moved {
+		err = d.resync()
+	}
+	return nil, 10 * time.Since(begin), err
+}
+
+// glance looks for what changes without news.
+func (d *daemon) glance() error {
+	d.legacy = ""
+	names, err := os.ReadFile("/proc/thread-self/net/ip_tables_names")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if tables := strings.Fields(string(names)); len(tables) > 0 {
+		d.legacy = fmt.Sprintf("iptables-legacy has rules (%s), and tells nobody when they change", strings.Join(tables, ", "))
+	}
+	if err := d.judged(); err != nil {
+		return err
+	}
+	moved, err := d.moved()
+	if err == nil && !moved {
+		moved, err = d.remeasure()
+	}
+	if moved {
+		err = d.resync()
+	}
+	return err
+}
+
+// judged switches everything off, or on, if there is a reason now that was not.
+func (d *daemon) judged() error {
+	off := cmp.Or(d.legacy, d.fickle)
+	if off == d.off {
+		return nil
+	}
+	d.off = off
+	if err := d.newRules(); err != nil {
+		return err
+	}
+	return d.beatOnce()
+}

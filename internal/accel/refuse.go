@@ -1,0 +1,221 @@
+package accel
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// passage is a device that packets pass, as those that are carried do not.
+type passage struct {
+	index int
+	way   machine.DeviceWay
+	begin machine.Sides // where the fast path itself stands: programs ahead of it still run
+	only  bool          // packets that are carried are sent by it, too, by its queue and programs
+}
+
+// hook is a place where programs of BPF see the packets of a device.
+type hook struct {
+	device int
+	side   machine.Sides
+}
+
+// refuse leaves out the ways on which packets meet something that they would not
+// meet any more: a limit, a filter, a program of somebody else. What only counts
+// or records is no less skipped, but cannot be told from that.
+func (d *daemon) refuse(w machine.Ways) (machine.Ways, error) {
+	d.revisions = map[hook]uint64{}
+	why := map[int]string{}
+	look := func(index int, at machine.Sides, only bool) (string, error) {
+		if known, ok := why[index]; ok {
+			return known, nil
+		}
+		reason, err := d.skips(passage{index, w.Devices[index], at, only})
+		why[index] = reason
+		return reason, err
+	}
+	size := 0
+	var peers []machine.PeerWay
+	for _, p := range w.Peers {
+		size = max(size, p.Size)
+		onWire, err := look(p.Wire, machine.In, true)
+		behind, also := "", error(nil)
+		if p.Device != p.Wire {
+			behind, also = look(p.Device, 0, false)
+		}
+		if err := errors.Join(err, also); err != nil {
+			return w, err
+		}
+		switch {
+		case onWire != "":
+			w.Refused = append(w.Refused, machine.Refusal{Device: w.Devices[p.Wire].Name, Why: onWire})
+		case behind != "":
+			w.Refused = append(w.Refused, machine.Refusal{Device: w.Devices[p.Device].Name, Why: behind})
+		default:
+			peers = append(peers, p)
+		}
+	}
+	var pods []machine.PodWay
+	for _, p := range w.Pods {
+		reason, err := look(p.Device, machine.In, false)
+		if err == nil && reason == "" && p.On != p.Device {
+			if reason, err = look(p.On, 0, false); reason != "" {
+				reason = w.Devices[p.On].Name + " " + reason
+			}
+		}
+		if err != nil {
+			return w, err
+		}
+		if reason == "" && p.MTU < size {
+			reason = fmt.Sprintf("takes packets of up to %d bytes, and those of peers may have %d", p.MTU, size)
+		}
+		if reason != "" {
+			w.Refused = append(w.Refused, machine.Refusal{Device: w.Devices[p.Device].Name, Why: reason})
+			continue
+		}
+		pods = append(pods, p)
+	}
+	w.Peers, w.Pods = peers, pods
+	slices.SortFunc(w.Refused, func(a, b machine.Refusal) int {
+		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Why, b.Why))
+	})
+	w.Refused = slices.Compact(w.Refused)
+	return w, nil
+}
+
+var sideNames = map[machine.Sides]string{machine.In: "ingress", machine.Out: "egress"}
+
+// skips says what at a device carried packets would skip; "": nothing.
+func (d *daemon) skips(p passage) (string, error) {
+	if p.way.Queue != "" && !p.only {
+		return "has a queueing discipline " + p.way.Queue, nil
+	}
+	chains := d.rulings.At(p.way.Name)
+	for _, side := range []machine.Sides{machine.In, machine.Out} {
+		// A packet that is redirected where it came in passes no chain where it goes out.
+		if chains&side != 0 {
+			return "has an nftables chain at its " + sideNames[side], nil
+		}
+		if side == machine.Out && p.only {
+			continue
+		}
+		if p.way.Filters&side != 0 {
+			return "has tc filters at its " + sideNames[side], nil
+		}
+		names, err := d.programs(hook{p.index, side})
+		if err != nil {
+			return "", err
+		}
+		if p.begin&side != 0 {
+			names = names[max(0, slices.IndexFunc(names, d.own)):]
+			if len(names) > 0 && !d.own(names[0]) {
+				names = nil // the fast path will be behind them
+			}
+		}
+		if i := slices.IndexFunc(names, func(name string) bool { return !d.own(name) }); i >= 0 {
+			return fmt.Sprintf("has a BPF program %s at its %s", names[i], sideNames[side]), nil
+		}
+	}
+	return "", nil
+}
+
+// own tells programs of fast paths, of which a machine may have several, from those
+// of others.
+func (d *daemon) own(name string) bool { return slices.Contains(d.names, name) }
+
+// ownNames gives the names of a fast path's programs.
+func (d *daemon) ownNames() error {
+	for _, p := range []*ebpf.Program{d.fast.FromPod, d.fast.ToPod, d.fast.FromWire, d.fast.ToPeer} {
+		info, err := p.Info()
+		if err != nil {
+			return err
+		}
+		d.names = append(d.names, info.Name)
+	}
+	return nil
+}
+
+// programs gives the names of the programs at a place, in their order, and remembers
+// how often they have changed.
+func (d *daemon) programs(h hook) (names []string, err error) {
+	list, err := query(h)
+	if err != nil {
+		return nil, err
+	}
+	d.revisions[h] = list.Revision
+	for _, p := range list.Programs {
+		name, err := programName(p.ID)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// query asks which programs are at a place. At a device that is gone, there are none.
+func query(h hook) (list *link.QueryResult, err error) {
+	o := link.QueryOptions{Target: h.device, Attach: ebpf.AttachTCXIngress}
+	if h.side == machine.Out {
+		o.Attach = ebpf.AttachTCXEgress
+	}
+	for range 3 { // one may come while the kernel is asked
+		if list, err = link.QueryPrograms(o); !errors.Is(err, syscall.ENOSPC) {
+			break
+		}
+	}
+	if errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOENT) {
+		return &link.QueryResult{}, nil
+	}
+	return list, err
+}
+
+func programName(id ebpf.ProgramID) (string, error) {
+	p, err := ebpf.NewProgramFromID(id)
+	if errors.Is(err, syscall.ENOENT) {
+		return "", nil // it has gone since: the next look finds that
+	}
+	if err != nil {
+		return "", err
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil {
+		return "", err
+	}
+	return info.Name, nil
+}
+
+// glances is at how many places it is looked at once.
+const glances = 128
+
+// moved looks at some of the places, in turns, and tells whether programs have come
+// or gone: of that there is no news.
+func (d *daemon) moved() (bool, error) {
+	if len(d.turn) == 0 {
+		for h := range d.revisions {
+			d.turn = append(d.turn, h)
+		}
+	}
+	n := min(glances, len(d.turn))
+	some := d.turn[:n]
+	d.turn = d.turn[n:]
+	for _, h := range some {
+		was, known := d.revisions[h]
+		list, err := query(h)
+		if err != nil {
+			return false, err
+		}
+		if known && list.Revision != was {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,89 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Sides of a device, as the machine sees it.
+type Sides uint8
+
+// In is where packets come in by the device, Out where they are sent by it.
+const (
+	In Sides = 1 << iota
+	Out
+)
+
+// DeviceWay is what traffic control does to the packets of a device.
+type DeviceWay struct {
+	Name    string
+	Queue   string // kind of the queueing discipline, if it does more than let packets wait: "htb"
+	Filters Sides  // where packets meet filters of ingress or clsact
+}
+
+// idle are the queueing disciplines that do nothing to packets while the device
+// takes them, and a device that is no hardware always does.
+var idle = map[string]bool{"noqueue": true, "pfifo_fast": true, "pfifo": true, "bfifo": true, "mq": true}
+
+// Parents of the filters of clsact and ingress: TC_H_CLSACT, and TC_H_MIN_INGRESS and
+// TC_H_MIN_EGRESS below it.
+const (
+	parentClsact  = 0xfffffff1
+	parentIngress = 0xfffffff2
+	parentEgress  = 0xfffffff3
+)
+
+// beside reads what traffic control does at devices.
+func (r *waysReader) beside(devices map[int]bool) (map[int]DeviceWay, error) {
+	queues, err := dump(func() ([]netlink.Qdisc, error) { return r.h.QdiscList(nil) })
+	if err != nil {
+		return nil, fmt.Errorf("list queueing disciplines: %w", err)
+	}
+	ways := map[int]DeviceWay{}
+	for device := range devices {
+		if l, ok := r.byIndex[device]; ok {
+			ways[device] = DeviceWay{Name: l.Attrs().Name}
+		}
+	}
+	for _, q := range queues {
+		a := q.Attrs()
+		way, ok := ways[a.LinkIndex]
+		switch {
+		case !ok || idle[q.Type()]:
+			continue
+		case a.Parent == parentClsact: // "ingress" stands there, too
+			if way.Filters, err = filters(a.LinkIndex); err != nil {
+				return nil, err
+			}
+		default:
+			way.Queue = q.Type()
+		}
+		ways[a.LinkIndex] = way
+	}
+	return ways, nil
+}
+
+// filters tells on which sides a device with clsact or ingress has filters.
+func filters(device int) (sides Sides, err error) {
+	for parent, side := range map[uint32]Sides{parentIngress: In, parentEgress: Out} {
+		found, err := dump(func() ([][]byte, error) {
+			req := nl.NewNetlinkRequest(unix.RTM_GETTFILTER, unix.NLM_F_DUMP)
+			req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(device), Parent: parent})
+			return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWTFILTER)
+		})
+		if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) {
+			continue // it has gone since, and of that there is news to come
+		}
+		if err != nil {
+			return 0, fmt.Errorf("list filters of device %d: %w", device, err)
+		}
+		if len(found) > 0 {
+			sides |= side
+		}
+	}
+	return sides, nil
+}
