@@ -35,7 +35,6 @@ type flows struct {
 func newFlows(fast *bpf.Fast, space *change.Namespace) *flows {
 	f := &flows{fast: fast, space: space, lost: make(chan struct{}, 1)}
 	f.of([]uint32{0})
-	f.flush.Store(true) // a daemon before has left them
 	return f
 }
 

@@ -1,6 +1,7 @@
 package accel
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
@@ -36,4 +37,47 @@ func ReadStats(pins string) ([]Stat, error) {
 		}
 	}
 	return stats, nil
+}
+
+// Table is how full a fast path's table of flows is.
+type Table struct {
+	Flows  int    // that have an entry, carried or not yet
+	Room   int    // for so many
+	Memory uint64 // of the kernel, bytes
+}
+
+// ReadTable looks through the table of flows, of the folder of a fast path's pins,
+// with one call for some thousands of them.
+func ReadTable(pins string) (Table, error) {
+	t, err := readTable(pins)
+	if err != nil {
+		return t, fmt.Errorf("read a fast path's table of flows: %w", err)
+	}
+	return t, nil
+}
+
+func readTable(pins string) (Table, error) {
+	flows, err := ebpf.LoadPinnedMap(bpf.TableFile(pins, "flows"), &ebpf.LoadPinOptions{ReadOnly: true})
+	if err != nil {
+		return Table{}, err
+	}
+	defer flows.Close()
+	t := Table{Room: int(flows.MaxEntries())}
+	info, err := flows.Info()
+	if err != nil {
+		return t, err
+	}
+	t.Memory, _ = info.Memlock()
+	var cursor ebpf.MapBatchCursor
+	keys, values := make([]bpf.FlowKey, sweepTurn), make([]bpf.Flow, sweepTurn)
+	for {
+		n, err := flows.BatchLookup(&cursor, keys, values, nil)
+		t.Flows += n
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return t, nil
+		}
+		if err != nil {
+			return t, err
+		}
+	}
 }

@@ -22,9 +22,9 @@ const (
 	hurried = 10
 	// unproven is for how long one is kept of a flow that was never carried, or is not
 	// now: what sends one way only must not fill the table.
-	unproven = 15
+	unproven = 5
 	// sweepEvery is how often entries are looked through, in ticks.
-	sweepEvery = 10
+	sweepEvery = 5
 
 	// A sweep looks at so many entries at once, and then lets others have the core:
 	// of a million entries, it takes about as long as the time until the next.
@@ -55,7 +55,7 @@ type sweep struct {
 // those that have sent nothing for long, and keeps alive in conntrack those that
 // were carried.
 func (f *flows) sweeps(ctx context.Context, track *change.Conntrack) error {
-	s := &sweep{fast: f.fast, track: track, keys: make([]bpf.FlowKey, sweepTurn), values: make([]bpf.Flow, sweepTurn)}
+	s := newSweep(f.fast, track)
 	var began uint32
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -93,6 +93,10 @@ func (f *flows) sweeps(ctx context.Context, track *change.Conntrack) error {
 			pause.Reset(sweepPause)
 		}
 	}
+}
+
+func newSweep(fast *bpf.Fast, track *change.Conntrack) *sweep {
+	return &sweep{fast: fast, track: track, keys: make([]bpf.FlowKey, sweepTurn), values: make([]bpf.Flow, sweepTurn)}
 }
 
 // start begins anew. How many entries there were the last time says how long they

@@ -1,0 +1,127 @@
+package accel_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+var patience = machine.Patience(30 * time.Second)
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after %v, still not: %s", patience, what)
+		}
+	}
+}
+
+// However many flows there are, news of rules are heard at once: in the middle of a
+// sweep, not behind it.
+func TestNewsDuringSweep(t *testing.T) {
+	const flows = 200_000
+	netns, folder := testenv.Devices(t), t.TempDir()
+	c := &accel.Config{
+		Kind: accel.Routed, Devices: machine.TunnelsAndPods{Wire: "veth1", Pods: []string{"veth0"}},
+		Pins: filepath.Join(folder, "bpf"), State: filepath.Join(folder, "state"),
+	}
+	file := filepath.Join(folder, "config")
+	must(t, c.Write(file))
+	daemon := exec.Command(testenv.Program(t)[0], "fastpath", "--config", file)
+	daemon.Stderr = t.Output()
+	lifeline, err := daemon.StdinPipe()
+	must(t, err)
+	must(t, machine.Do(netns, daemon.Start))
+	defer func() {
+		must(t, lifeline.Close())
+		must(t, daemon.Wait())
+		must(t, change.DropPins(folder))
+	}()
+	until(t, "the daemon is there", func() bool {
+		_, err := accel.ReadState(c.State)
+		return !errors.Is(err, os.ErrNotExist)
+	})
+	epoch := epochOf(t, c.Pins)
+	fillSilent(t, c.Pins, flows)
+	left := func() int {
+		table, err := accel.ReadTable(c.Pins)
+		must(t, err)
+		return table.Flows
+	}
+	if n := left(); n != flows {
+		t.Fatalf("there are %d flows, want %d", n, flows)
+	}
+	until(t, "the sweep has begun", func() bool { return left() < flows })
+	before := epoch()
+	allow := testenv.Forbid(t, netns)
+	defer allow()
+	until(t, "the new rule is heard", func() bool { return epoch() != before })
+	if left() == 0 {
+		t.Error("the sweep was over before the new rule was heard")
+	}
+	until(t, "the sweep is over", func() bool { return left() == 0 })
+}
+
+// fillSilent gives a fast path flows that have sent nothing for long.
+func fillSilent(t *testing.T, pins string, n int) {
+	t.Helper()
+	table, err := ebpf.LoadPinnedMap(bpf.TableFile(pins, "flows"), nil)
+	must(t, err)
+	defer table.Close()
+	keys, values := make([]bpf.FlowKey, n), make([]bpf.Flow, n)
+	for i := range keys {
+		keys[i] = bpf.NewFlowKey(0, 17, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 9, byte(i >> 24), byte(i >> 16)}), uint16(i)),
+			netip.MustParseAddrPort("10.8.0.1:53"))
+		values[i] = bpf.Flow{Epoch: 1, Used: ^uint32(0) - 1000}
+	}
+	_, err = table.BatchUpdate(keys, values, nil)
+	must(t, err)
+}
+
+// epochOf reads the epoch of policy of a fast path, out of the programs' globals.
+func epochOf(t *testing.T, pins string) func() uint32 {
+	t.Helper()
+	globals, err := ebpf.LoadPinnedMap(bpf.TableFile(pins, ".data"), nil)
+	must(t, err)
+	t.Cleanup(func() { globals.Close() })
+	handle, err := globals.Handle()
+	must(t, err)
+	defer handle.Close()
+	spec, err := handle.Spec(nil)
+	must(t, err)
+	var data *btf.Datasec
+	must(t, spec.TypeByName(".data", &data))
+	for _, v := range data.Vars {
+		if v.Type.TypeName() == "epoch" {
+			return func() uint32 {
+				all, err := globals.LookupBytes(uint32(0))
+				must(t, err)
+				return binary.NativeEndian.Uint32(all[v.Offset:])
+			}
+		}
+	}
+	t.Fatal("there is no epoch")
+	return nil
+}

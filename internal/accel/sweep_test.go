@@ -1,0 +1,268 @@
+package accel_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/ti-mo/conntrack"
+
+	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+const (
+	now = 1000 // tick
+	tcp = 6
+	udp = 17
+)
+
+func TestLimit(t *testing.T) {
+	const most = 1 << 20
+	for entries, want := range map[int]int32{0: accel.Idle, most / 2: accel.Idle, most * 3 / 4: (accel.Idle + accel.Hurried) / 2, most: accel.Hurried, 2 * most: accel.Hurried} {
+		if got := accel.Limit(entries, most); got != want {
+			t.Errorf("with %d of %d entries, silent ones are kept for %d ticks, want %d", entries, most, got, want)
+		}
+	}
+}
+
+// A connection that is carried all the time is kept alive in every quarter of its
+// lifetime, whenever a sweep comes to it, and soon after it began.
+func TestDue(t *testing.T) {
+	for _, lifetime := range []int32{10, 30, 120, 432000} {
+		for offset := range int32(accel.SweepEvery) {
+			last := int32(0)
+			for age := offset; age < 5*min(lifetime, 10_000); age += accel.SweepEvery {
+				if accel.Due(0, age, lifetime) {
+					last = age
+				}
+				if most := max(2*accel.SweepEvery, lifetime/3); age-last > most {
+					t.Fatalf("lifetime %d: at %d, it was kept alive last at %d", lifetime, age, last)
+				}
+				if age == 2*accel.SweepEvery && last == 0 {
+					t.Fatalf("lifetime %d: at %d it was not kept alive yet", lifetime, age)
+				}
+			}
+		}
+		if accel.Due(lifetime, 0, lifetime) || accel.Due(lifetime/4+2*accel.SweepEvery, 5, lifetime) {
+			t.Errorf("lifetime %d: one that sends nothing is kept alive", lifetime)
+		}
+	}
+	if accel.Due(0, 5, 0) {
+		t.Error("what is not tracked is kept alive")
+	}
+}
+
+// space is a namespace with a loopback device.
+func space(t *testing.T) *change.Namespace {
+	t.Helper()
+	w, err := change.Owned(testenv.Claim(t))
+	must(t, err)
+	n, err := w.Create(w.Name("space"))
+	must(t, err)
+	t.Cleanup(n.Close)
+	must(t, n.Up("lo"))
+	return n
+}
+
+func newFast(t *testing.T) *bpf.Fast {
+	t.Helper()
+	testenv.Root(t)
+	f, err := bpf.NewRouted(bpf.Options{})
+	must(t, err)
+	t.Cleanup(f.Close)
+	return f
+}
+
+// synthetic are keys of flows that do not exist.
+func synthetic(n int) []bpf.FlowKey {
+	keys := make([]bpf.FlowKey, n)
+	for i := range keys {
+		keys[i] = bpf.NewFlowKey(0, udp, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 9, byte(i >> 24), byte(i >> 16)}), uint16(i)),
+			netip.MustParseAddrPort("10.8.0.1:53"))
+	}
+	return keys
+}
+
+func fill(t *testing.T, flows *ebpf.Map, keys []bpf.FlowKey, all bpf.Flow) {
+	t.Helper()
+	values := make([]bpf.Flow, len(keys))
+	for i := range values {
+		values[i] = all
+	}
+	_, err := flows.BatchUpdate(keys, values, nil)
+	must(t, err)
+}
+
+func newSweep(t *testing.T, fast *bpf.Fast, n *change.Namespace) (*accel.Sweep, *change.Conntrack) {
+	t.Helper()
+	track, err := n.OpenConntrack()
+	must(t, err)
+	t.Cleanup(func() { must(t, track.Close()) })
+	return accel.NewSweep(fast, track), track
+}
+
+// whole goes through all flows.
+func whole(t *testing.T, s *accel.Sweep, flush bool, lifetime map[uint8]uint32) (turns, seen int) {
+	t.Helper()
+	turns, seen, err := s.Whole(now, flush, lifetime)
+	must(t, err)
+	return turns, seen
+}
+
+func there(t *testing.T, flows *ebpf.Map, k bpf.FlowKey) bool {
+	t.Helper()
+	var v bpf.Flow
+	err := flows.Lookup(k, &v)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// Which flows a sweep forgets.
+func TestSweepForgets(t *testing.T) {
+	fast := newFast(t)
+	s, _ := newSweep(t, fast, space(t))
+	cases := []struct {
+		name   string
+		flow   bpf.Flow
+		forgot bool
+	}{
+		{"just carried", bpf.Flow{Epoch: 1, Used: now}, false},
+		{"carried while it is looked at", bpf.Flow{Epoch: 1, Used: now + 1}, false},
+		{"silent for a while", bpf.Flow{Epoch: 1, Used: now - accel.Idle}, false},
+		{"silent for long", bpf.Flow{Epoch: 1, Used: now - accel.Idle - 1}, true},
+		{"never carried, just seen", bpf.Flow{Used: now - accel.Unproven}, false},
+		{"never carried", bpf.Flow{Used: now - accel.Unproven - 1}, true},
+	}
+	keys := synthetic(len(cases))
+	for _, flush := range []bool{false, true} {
+		for i, c := range cases {
+			must(t, fast.Flows.Put(keys[i], c.flow))
+		}
+		whole(t, s, flush, nil)
+		for i, c := range cases {
+			if forgot := !there(t, fast.Flows, keys[i]); forgot != (c.forgot || flush) {
+				t.Errorf("%s (flush: %v): forgotten: %v", c.name, flush, forgot)
+			}
+		}
+	}
+	fill(t, fast.Flows, synthetic(3*accel.SweepTurn), bpf.Flow{Epoch: 1, Used: now - accel.Idle - 1})
+	if turns, _ := whole(t, s, false, nil); turns < 3 {
+		t.Errorf("%d flows took %d turns", 3*accel.SweepTurn, turns)
+	}
+	if _, seen := whole(t, s, false, nil); seen != 0 {
+		t.Errorf("%d are left", seen)
+	}
+	must(t, s.Forget(synthetic(3))) // nothing is there, and that is no error
+}
+
+// A tracked flow's connection lives on while it is carried; where conntrack has
+// forgotten it, so does the sweep.
+func TestSweepKeepsAlive(t *testing.T) {
+	fast := newFast(t)
+	n := space(t)
+	testenv.Track(t, n.Path())
+	ends, err := n.OpenEndings()
+	must(t, err)
+	defer ends.Close()
+	var from, to netip.AddrPort
+	testenv.In(t, n.Path(), func() error {
+		a, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+		if err != nil {
+			return err
+		}
+		b, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+		if err != nil {
+			return err
+		}
+		from, to = a.LocalAddr().(*net.UDPAddr).AddrPort(), b.LocalAddr().(*net.UDPAddr).AddrPort()
+		_, err = a.WriteToUDPAddrPort([]byte("there"), to)
+		_, err2 := b.WriteToUDPAddrPort([]byte("back"), from)
+		return errors.Join(err, err2, a.Close(), b.Close())
+	})
+	lives := func() (seconds uint32) {
+		testenv.In(t, n.Path(), func() error {
+			c, err := conntrack.Dial(nil)
+			if err != nil {
+				return err
+			}
+			f, err := c.Get(conntrack.NewFlow(udp, 0, from.Addr(), to.Addr(), from.Port(), to.Port(), 0, 0))
+			seconds = f.Timeout
+			if seconds > 50 && !f.Status.Assured() {
+				t.Error("it is not assured")
+			}
+			return errors.Join(err, c.Close())
+		})
+		return seconds
+	}
+	s, _ := newSweep(t, fast, n)
+	lifetime := map[uint8]uint32{udp: 3600}
+	key, gone := bpf.NewFlowKey(0, udp, to, from), synthetic(1)[0]
+	flow := bpf.Flow{Epoch: 1, Pinned: 1, Asked: now - 3, Used: now - 50}
+	must(t, fast.Flows.Put(gone, flow))
+	flow.Pinned = 0
+	must(t, fast.Flows.Put(key, flow))
+	whole(t, s, false, lifetime)
+	if l := lives(); l > 50 {
+		t.Errorf("what is not pinned is kept alive, for %d s", l)
+	}
+	if there(t, fast.Flows, gone) {
+		t.Error("a flow that conntrack does not know stays")
+	}
+	flow.Pinned = 1
+	must(t, fast.Flows.Put(key, flow))
+	whole(t, s, false, lifetime)
+	if l := lives(); l < 3400 || l > 3550 {
+		t.Errorf("it lives for %d s, want 3600 but for the 50 in which it was silent", l)
+	}
+	if !there(t, fast.Flows, key) {
+		t.Error("it is forgotten")
+	}
+}
+
+// Of a connection that ends, the flow is forgotten from either side; where ends were
+// missed, all are.
+func TestEnded(t *testing.T) {
+	fast := newFast(t)
+	f := accel.NewFlows(fast, []uint32{0, 7})
+	a, b, c := netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddrPort("10.0.1.1:2"), netip.MustParseAddrPort("10.0.1.2:3")
+	keys := []bpf.FlowKey{bpf.NewFlowKey(0, tcp, a, b), bpf.NewFlowKey(7, tcp, b, a), bpf.NewFlowKey(7, tcp, a, c), bpf.NewFlowKey(0, udp, a, b)}
+	for _, k := range keys {
+		must(t, fast.Flows.Put(k, bpf.Flow{Epoch: 1}))
+	}
+	must(t, f.Ended([]change.Connection{{Protocol: tcp, A: a, B: b}}, false))
+	for i, want := range []bool{false, false, true, true} {
+		if got := there(t, fast.Flows, keys[i]); got != want {
+			t.Errorf("flow %d is there: %v", i, got)
+		}
+	}
+	if flush, said := f.Lost(); flush || said {
+		t.Error("something was lost")
+	}
+	must(t, f.Ended(nil, true))
+	must(t, f.Ended(nil, true))
+	if flush, said := f.Lost(); !flush || !said {
+		t.Error("that ends were lost is not said")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, track := newSweep(t, fast, space(t))
+	done := make(chan error, 1)
+	go func() { done <- f.Sweeps(ctx, track) }()
+	for there(t, fast.Flows, keys[2]) || there(t, fast.Flows, keys[3]) {
+		if ctx.Err() != nil {
+			t.Fatal("flows are left")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	must(t, <-done)
+}
