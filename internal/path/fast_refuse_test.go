@@ -1,0 +1,198 @@
+package path_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	vnl "github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// obstacle is something that packets meet on the slow path alone.
+type obstacle struct {
+	name     string
+	only     string // on this path; empty: on all
+	add, del string // commands; POD, TUNNEL, BRIDGE and WIRE stand for devices of the path
+	where    string // whose device is refused: POD, TUNNEL or WIRE; empty: everything is off
+	why      string // part of the reason
+	program  string // instead of commands: POD, and where a program is attached
+}
+
+const (
+	someFilter = " protocol ip prio 7 u32 match u32 0 0 flowid 1:1"
+	nftChain   = "; add chain netdev obstacle c { type filter hook "
+)
+
+var obstacles = []obstacle{
+	{name: "rate limit", add: "tc qdisc add dev POD root tbf rate 10gbit burst 10mb latency 1s", del: "tc qdisc del dev POD root", where: "POD", why: "discipline tbf"},
+	{name: "filter in", add: "tc qdisc add dev POD clsact; tc filter add dev POD ingress" + someFilter, del: "tc qdisc del dev POD clsact", where: "POD", why: "tc filters at its ingress"},
+	{name: "filter out", add: "tc qdisc add dev POD clsact; tc filter add dev POD egress" + someFilter, del: "tc filter del dev POD egress; tc qdisc del dev POD clsact", where: "POD", why: "tc filters at its egress"},
+	{name: "chain in", add: "nft 'add table netdev obstacle" + nftChain + "ingress device POD priority 0; }'", del: "nft 'delete table netdev obstacle'", where: "POD", why: "chain at its ingress"},
+	{name: "chain out", add: "nft 'add table netdev obstacle" + nftChain + "egress device POD priority 0; }'", del: "nft 'delete table netdev obstacle'", where: "POD", why: "chain at its egress"},
+	{name: "program in, behind", program: "ingress", where: "POD", why: "BPF program obstacle at its ingress"},
+	{name: "program out", program: "egress", where: "POD", why: "BPF program obstacle at its egress"},
+	{name: "small packets", add: "ip link set POD mtu 1300", del: "ip link set POD mtu MTU", where: "POD", why: "packets of up to 1300 bytes"},
+	{name: "VLANs", only: "vxlan+fast", add: "ip link set BRIDGE type bridge vlan_filtering 1", del: "ip link set BRIDGE type bridge vlan_filtering 0", where: "POD", why: "BRIDGE filters VLANs"},
+	{name: "filter of a bridge", only: "vxlan+fast", add: "tc qdisc add dev BRIDGE clsact; tc filter add dev BRIDGE ingress" + someFilter, del: "tc qdisc del dev BRIDGE clsact", where: "POD", why: "BRIDGE has tc filters"},
+	{name: "filter of the wire", add: "tc qdisc add dev WIRE clsact; tc filter add dev WIRE ingress" + someFilter, del: "tc qdisc del dev WIRE clsact", where: "WIRE", why: "tc filters at its ingress"},
+	{name: "chain of the wire, out", add: "nft 'add table netdev obstacle" + nftChain + "egress device WIRE priority 0; }'", del: "nft 'delete table netdev obstacle'", where: "WIRE", why: "chain at its egress"},
+	{name: "rate limit of a tunnel", only: "vxlan+fast", add: "tc qdisc add dev TUNNEL root tbf rate 10gbit burst 10mb latency 1s", del: "tc qdisc del dev TUNNEL root", where: "TUNNEL", why: "discipline tbf"},
+	{name: "rule that counts", add: "nft 'add table ip obstacle; add chain ip obstacle c { type filter hook forward priority 0; }; add rule ip obstacle c limit rate 1000000/second accept'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: limit)"},
+	{name: "IPsec", add: "ip xfrm policy add src 203.0.113.0/24 dst 203.0.113.1 dir out action allow", del: "ip xfrm policy deleteall", why: "IPsec"},
+}
+
+// What carried packets would not meet any more keeps them on the slow path, and the
+// daemon says why; what does not concern them goes on being carried.
+func TestFastPathRefuses(t *testing.T) {
+	needsTCX(t)
+	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf})
+	m := l.Machines[0]
+	for n, arm := range l.Arms {
+		config, err := accel.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
+		must(t, err)
+		other := l.Arms[1-n]
+		talk(t, arm, func(exchange func(time.Duration) error) {
+			untilCarried(t, arm, exchange)
+			for _, o := range obstacles {
+				if o.only != "" && o.only != arm.Path {
+					continue
+				}
+				t.Run(arm.Path+" "+o.name, func(t *testing.T) {
+					words := devicesOf(t, config.Devices, m)
+					where, why := words.Replace(o.where), words.Replace(o.why)
+					remove := o.put(t, words, m, config.Devices.Pods[0])
+					untilState(t, arm, exchange, func(s *accel.State) bool {
+						if o.where == "" {
+							return strings.Contains(s.Off, why)
+						}
+						return s.Off == "" && len(s.Refused) == 1 && s.Refused[0].Device == where && strings.Contains(s.Refused[0].Why, why)
+					})
+					untilSlow(t, arm, exchange)
+					if s := stateOf(t, other); o.where == "POD" && len(s.Refused) > 0 {
+						t.Errorf("of a path that this is none of, %+v is refused", s.Refused)
+					}
+					remove()
+					untilState(t, arm, exchange, func(s *accel.State) bool { return s.Off == "" && len(s.Refused) == 0 })
+					untilCarried(t, arm, exchange)
+				})
+			}
+		})
+	}
+}
+
+// A program that runs in front of the fast path's own is none of its business.
+func TestFastPathBehindProgram(t *testing.T) {
+	needsTCX(t)
+	l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan+fast"}})
+	arm, m := l.Arms[0], l.Machines[0]
+	config, err := accel.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
+	must(t, err)
+	talk(t, arm, func(exchange func(time.Duration) error) {
+		untilCarried(t, arm, exchange)
+		defer attach(t, m, config.Devices.Pods[0], ebpf.AttachTCXIngress, link.Head())()
+		defer attach(t, m, config.Devices.Wire, ebpf.AttachTCXIngress, link.Head())()
+		time.Sleep(200 * time.Millisecond) // the daemon has looked: nothing is to come of it
+		untilCarried(t, arm, exchange)
+		if s := stateOf(t, arm); len(s.Refused) > 0 {
+			t.Errorf("%+v is refused", s.Refused)
+		}
+	})
+}
+
+// put lays an obstacle on a machine.
+func (o obstacle) put(t *testing.T, words *strings.Replacer, m lab.Machine, pod string) (remove func()) {
+	t.Helper()
+	if o.program != "" {
+		at := map[string]ebpf.AttachType{"ingress": ebpf.AttachTCXIngress, "egress": ebpf.AttachTCXEgress}[o.program]
+		return attach(t, m, pod, at, link.Tail())
+	}
+	run := func(script string) {
+		t.Helper()
+		cmd := exec.Command("sh", "-e", "-c", words.Replace(script))
+		testenv.In(t, m.Namespace, func() error {
+			out, err := cmd.CombinedOutput()
+			if strings.Contains(string(out), "not supported") {
+				t.Skipf("this kernel has no such thing: %s", out)
+			}
+			t.Logf("%s\n%s", cmd.Args[3], out)
+			return err
+		})
+	}
+	run(o.add)
+	return func() { t.Helper(); run(o.del) }
+}
+
+// attach attaches a program that does nothing.
+func attach(t *testing.T, m lab.Machine, device string, at ebpf.AttachType, anchor link.Anchor) (detach func()) {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "obstacle", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
+	})
+	must(t, err)
+	defer p.Close()
+	var l link.Link
+	testenv.In(t, m.Namespace, func() error {
+		on, err := vnl.LinkByName(device)
+		if err != nil {
+			return err
+		}
+		l, err = link.AttachTCX(link.TCXOptions{Interface: on.Attrs().Index, Program: p, Attach: at, Anchor: anchor})
+		return err
+	})
+	return func() { must(t, l.Close()) }
+}
+
+// devicesOf gives the devices of a path their names.
+func devicesOf(t *testing.T, d machine.TunnelsAndPods, m lab.Machine) *strings.Replacer {
+	t.Helper()
+	names := []string{"POD", d.Pods[0], "WIRE", d.Wire}
+	testenv.In(t, m.Namespace, func() error {
+		pod, err := vnl.LinkByName(d.Pods[0])
+		if err != nil {
+			return err
+		}
+		names = append(names, "MTU", strconv.Itoa(pod.Attrs().MTU))
+		if bridge, err := vnl.LinkByIndex(pod.Attrs().MasterIndex); err == nil {
+			names = append(names, "BRIDGE", bridge.Attrs().Name)
+		}
+		return nil
+	})
+	if len(d.Tunnels) > 0 {
+		names = append(names, "TUNNEL", d.Tunnels[0])
+	}
+	return strings.NewReplacer(names...)
+}
+
+func stateOf(t *testing.T, arm lab.Arm) *accel.State {
+	t.Helper()
+	s, err := accel.ReadState(accel.StateFile(arm.Pins[0]))
+	must(t, err)
+	return s
+}
+
+// untilState exchanges datagrams until the first machine's daemon says what is
+// wanted.
+func untilState(t *testing.T, arm lab.Arm, exchange func(time.Duration) error, wanted func(*accel.State) bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; {
+		s := stateOf(t, arm)
+		if wanted(s) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v the daemon says %+v", patience, s)
+		}
+		must(t, exchange(patience))
+	}
+}
