@@ -1,0 +1,169 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// fastDaemon is the fast path's daemon of one machine, which comes and goes.
+type fastDaemon struct {
+	space   *change.Namespace
+	program []string
+	pins    string
+	config  string
+	pid     int
+	started []*change.Child
+}
+
+// daemonPatience bounds every wait for a daemon, and for what it is to bring about.
+var daemonPatience = machine.Patience(30 * time.Second)
+
+const daemonPoll = 5 * time.Millisecond
+
+// daemonOf finds the daemon that a lab has started.
+func daemonOf(l *lab.Lab, program []string, arm lab.Arm, i int) (*fastDaemon, error) {
+	at := l.Machines[i].Namespace
+	d := &fastDaemon{program: program, pins: arm.Pins[i], config: filepath.Join(filepath.Dir(arm.Pins[i]), "fast.json")}
+	var err error
+	if d.space, err = l.Open(i); err != nil {
+		return nil, err
+	}
+	id, err := machine.ID(at)
+	if err != nil {
+		return nil, err
+	}
+	pids, err := machine.Reader{}.ProcessesIn(id)
+	if err != nil {
+		return nil, err
+	}
+	for _, pid := range pids {
+		if slices.Contains(machine.Reader{}.Command(pid), d.config) {
+			d.pid = pid
+			return d, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no daemon with config %s", d.config)
+}
+
+// start starts another daemon; with replace, while there is one.
+func (d *fastDaemon) start(replace bool) error {
+	args := append(slices.Clone(d.program), "fastpath", "--config", d.config)
+	if replace {
+		args = append(args, "--replace")
+	}
+	child, err := d.space.Start(change.Command{Args: args, Log: filepath.Join(filepath.Dir(d.config), "again.log")})
+	if err != nil {
+		return err
+	}
+	d.started = append(d.started, child)
+	d.pid = child.Pid
+	return nil
+}
+
+// send sends a signal to the daemon.
+func (d *fastDaemon) send(s syscall.Signal) error {
+	p, err := os.FindProcess(d.pid)
+	if err != nil {
+		return err
+	}
+	return p.Signal(s)
+}
+
+// gone waits until a process has ended.
+func gone(ctx context.Context, pid int) error {
+	return until(ctx, fmt.Sprintf("process %d ends", pid), func() (bool, error) {
+		return len(machine.Reader{}.Command(pid)) == 0, nil
+	})
+}
+
+// end ends the daemon by a signal, and waits for that. A daemon that is killed leaves
+// everything in place, one that is asked nothing.
+func (d *fastDaemon) end(ctx context.Context, s syscall.Signal) error {
+	if err := d.send(s); err != nil {
+		return err
+	}
+	if err := gone(ctx, d.pid); err != nil {
+		return err
+	}
+	attached, err := bpf.Attached(d.pins)
+	if err != nil {
+		return err
+	}
+	if s == syscall.SIGKILL != (len(attached) > 0) {
+		return fmt.Errorf("after %v there is attached: %v", s, attached)
+	}
+	return nil
+}
+
+// counted reads what the fast path has counted: nothing, if there is none.
+func (d *fastDaemon) counted() (of [bpf.Counts]uint64, err error) {
+	stats, err := accel.ReadStats(d.pins)
+	if errors.Is(err, os.ErrNotExist) {
+		return of, nil
+	}
+	for _, s := range stats {
+		of[s.What] = s.Packets
+	}
+	return of, err
+}
+
+// carries waits until the fast path carries packets, both ways, that it has not when
+// it is called.
+func (d *fastDaemon) carries(ctx context.Context) error {
+	const some = 20
+	before, err := d.counted()
+	if err != nil {
+		return err
+	}
+	first := before
+	var now [bpf.Counts]uint64
+	err = until(ctx, "packets are carried again", func() (ok bool, err error) {
+		now, err = d.counted()
+		if now[bpf.CarriedOut] < before[bpf.CarriedOut] {
+			before = now // it was taken away, and begun anew
+		}
+		return now[bpf.CarriedOut] >= before[bpf.CarriedOut]+some && now[bpf.CarriedIn] >= before[bpf.CarriedIn]+some, err
+	})
+	if err != nil {
+		return fmt.Errorf("%w (counted by reason: %v, before: %v)", err, now, first)
+	}
+	return nil
+}
+
+// until waits for something.
+func until(ctx context.Context, what string, is func() (bool, error)) error {
+	for end := time.Now().Add(daemonPatience); ; {
+		ok, err := is()
+		switch {
+		case err != nil:
+			return err
+		case ok:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case time.Now().After(end):
+			return fmt.Errorf("waited %v in vain until %s", daemonPatience, what)
+		}
+		time.Sleep(daemonPoll)
+	}
+}
+
+// close ends the daemons that were started here.
+func (d *fastDaemon) close() {
+	for _, c := range d.started {
+		c.Stop(daemonPatience)
+	}
+	d.space.Close()
+}

@@ -1,0 +1,312 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// traffic is what nothing may be lost of: numbered datagrams both ways, streams both
+// ways whose content is known, and connections that come and go.
+type traffic struct {
+	udp    [2]*numbered
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
+	gate   sync.RWMutex // closed while nothing new is to be sent
+	bytes  atomic.Uint64
+	opened atomic.Uint64
+	mu     sync.Mutex
+	broken []string // what became of connections that did not do what they should
+}
+
+// trafficRate says how much traffic there is.
+type trafficRate struct {
+	datagrams int // a second, all together
+	streams   int
+	bytes     int // a second, of each stream, each way
+}
+
+const (
+	chunk = 64 << 10              // bytes that a stream sends at once
+	pause = 20 * time.Millisecond // between short connections
+)
+
+// trafficPatience bounds every wait for the other end.
+var trafficPatience = machine.Patience(20 * time.Second)
+
+// startTraffic starts it between two ends. It goes on until it is stopped.
+func startTraffic(ctx context.Context, from, to machine.Endpoint, r trafficRate) (*traffic, error) {
+	t := &traffic{}
+	ctx, t.stop = context.WithCancel(ctx)
+	for i, at := range []machine.Endpoint{from, to} {
+		conn, err := listenNumbered(at)
+		if err != nil {
+			t.close()
+			return nil, err
+		}
+		t.udp[i] = &numbered{conn: conn}
+	}
+	t.udp[0].peer, t.udp[1].peer = t.udp[1], t.udp[0]
+	for i, n := range t.udp {
+		rate := r.datagrams * 3 / 4
+		if i == 1 {
+			rate = r.datagrams - rate
+		}
+		t.do(func() { n.receive() })
+		t.do(func() { n.send(ctx, &t.gate, rate) })
+	}
+	var listener *net.TCPListener
+	err := machine.Do(to.Namespace, func() (err error) {
+		listener, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(to.Addr, 0)))
+		return err
+	})
+	if err != nil {
+		t.close()
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { listener.Close() })
+	t.do(func() { t.serve(ctx, listener, r) })
+	at := listener.Addr().(*net.TCPAddr).AddrPort()
+	for range r.streams {
+		conn, err := dialFrom(from, at)
+		if err != nil {
+			t.close()
+			return nil, err
+		}
+		t.do(func() { t.stream(ctx, conn, r.bytes) })
+	}
+	t.do(func() { t.comeAndGo(ctx, from, at) })
+	return t, nil
+}
+
+func (t *traffic) do(what func()) {
+	t.ended.Add(1)
+	go func() {
+		defer t.ended.Done()
+		what()
+	}()
+}
+
+// close ends it all.
+func (t *traffic) close() {
+	t.stop()
+	for _, n := range t.udp {
+		if n != nil {
+			n.conn.Close()
+		}
+	}
+	t.ended.Wait()
+}
+
+func (t *traffic) lost(what string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.broken = append(t.broken, fmt.Sprintf("%s: %v", what, err))
+}
+
+// The first byte of a connection: which kind it is.
+const (
+	isStream = 's'
+	isShort  = 'c'
+)
+
+// serve takes connections. Whoever dialed says which kind each is.
+func (t *traffic) serve(ctx context.Context, l *net.TCPListener, r trafficRate) {
+	for {
+		conn, err := l.AcceptTCP()
+		if err != nil {
+			if ctx.Err() == nil {
+				t.lost("accept", err)
+			}
+			return
+		}
+		t.do(func() {
+			kind := make([]byte, 1)
+			_ = conn.SetDeadline(time.Now().Add(trafficPatience))
+			if _, err := conn.Read(kind); err != nil {
+				conn.Close() // its other end tells
+				return
+			}
+			if kind[0] == isStream {
+				t.both(ctx, conn, r.bytes)
+				return
+			}
+			defer conn.Close()
+			_, _ = conn.Write(kind)
+			_, _ = conn.Read(kind) // the end
+		})
+	}
+}
+
+func dialFrom(from machine.Endpoint, to netip.AddrPort) (conn *net.TCPConn, err error) {
+	d := net.Dialer{Timeout: trafficPatience, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.Addr, 0))}
+	err = machine.Do(from.Namespace, func() error {
+		c, err := d.Dial("tcp4", to.String())
+		if err == nil {
+			conn = c.(*net.TCPConn)
+		}
+		return err
+	})
+	return conn, err
+}
+
+// comeAndGo opens connections, says a byte, hears it, and closes them.
+func (t *traffic) comeAndGo(ctx context.Context, from machine.Endpoint, to netip.AddrPort) {
+	for ctx.Err() == nil {
+		err := t.short(from, to)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			t.lost("short connection", err)
+		}
+		t.opened.Add(1)
+		wait(ctx, pause)
+	}
+}
+
+func (t *traffic) short(from machine.Endpoint, to netip.AddrPort) error {
+	conn, err := dialFrom(from, to)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(trafficPatience))
+	if _, err := conn.Write([]byte{isShort}); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return err
+}
+
+// stream is a connection that stays, from the end that dialed.
+func (t *traffic) stream(ctx context.Context, conn *net.TCPConn, rate int) {
+	if _, err := conn.Write([]byte{isStream}); err != nil {
+		t.lost("stream", err)
+		conn.Close()
+		return
+	}
+	t.opened.Add(1)
+	t.both(ctx, conn, rate)
+}
+
+// both sends and reads known bytes, until ctx ends.
+func (t *traffic) both(ctx context.Context, conn *net.TCPConn, rate int) {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	defer conn.Close()
+	sent := make(chan error, 1)
+	go func() { sent <- sendKnown(ctx, conn, rate) }()
+	err := t.readKnown(conn)
+	if ctx.Err() == nil {
+		t.lost("stream", err)
+	}
+	conn.Close()
+	<-sent
+}
+
+// known is what streams carry, over and over. Its length is odd, so that no chunk
+// is like the one before.
+var known = func() []byte {
+	b := make([]byte, 1<<18+3)
+	x := uint32(1)
+	for i := range b {
+		x ^= x << 13
+		x ^= x >> 17
+		x ^= x << 5
+		b[i] = byte(x)
+	}
+	return b
+}()
+
+func sendKnown(ctx context.Context, conn *net.TCPConn, rate int) error {
+	every := time.Duration(float64(chunk) / float64(rate) * float64(time.Second))
+	for at := 0; ctx.Err() == nil; {
+		part := known[at:min(at+chunk, len(known))]
+		at = (at + len(part)) % len(known)
+		_ = conn.SetWriteDeadline(time.Now().Add(trafficPatience))
+		if _, err := conn.Write(part); err != nil {
+			return err
+		}
+		wait(ctx, every)
+	}
+	return nil
+}
+
+func (t *traffic) readKnown(conn *net.TCPConn) error {
+	buf := make([]byte, chunk)
+	for at := 0; ; {
+		_ = conn.SetReadDeadline(time.Now().Add(trafficPatience))
+		n, err := conn.Read(buf[:min(chunk, len(known)-at)])
+		if err != nil {
+			return err
+		}
+		if string(buf[:n]) != string(known[at:at+n]) {
+			return fmt.Errorf("what came is not what was sent, at byte %d of %d", at, len(known))
+		}
+		at = (at + n) % len(known)
+		t.bytes.Add(uint64(n))
+	}
+}
+
+// wait waits, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// tally is what has become of the traffic so far.
+type tally struct {
+	sent, lost, twice, overtaken, refused uint64 // datagrams
+	opened, bytes                         uint64
+	broken                                []string
+}
+
+// take closes the gate, waits until nothing more comes, and counts.
+func (t *traffic) take() (now tally) {
+	t.gate.Lock()
+	defer t.gate.Unlock()
+	const poll = 5 * time.Millisecond
+	for still, got := time.Now(), uint64(0); ; time.Sleep(poll) {
+		now = t.tally()
+		if now.lost == 0 {
+			break
+		}
+		if came := now.sent - now.lost; came != got {
+			still, got = time.Now(), came
+		}
+		if time.Since(still) > quiet {
+			break
+		}
+	}
+	return now
+}
+
+// quiet is how long nothing must have come until what has not is lost.
+var quiet = machine.Patience(time.Second)
+
+func (t *traffic) tally() tally {
+	now := tally{opened: t.opened.Load(), bytes: t.bytes.Load()}
+	for _, n := range t.udp {
+		n.mu.Lock()
+		sent := n.peer.sent.Load()
+		now.sent += sent
+		now.lost += sent - n.got
+		now.twice += n.twice
+		now.overtaken += n.odd
+		now.refused += n.refused.Load()
+		n.mu.Unlock()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now.broken = append([]string(nil), t.broken...)
+	return now
+}
