@@ -48,6 +48,7 @@ type active struct {
 
 	clock   clock
 	number  uint64 // of the last request
+	since   int64  // ns, when it was sent, where many flows share a thread; 0: it is answered
 	timeout time.Duration
 	// patience is how long the other end may take to answer a control frame. Where
 	// hundreds of flows have filled their buffers, all of that comes before it.

@@ -13,6 +13,7 @@ type here struct {
 	plan   *Plan
 	probe  Probe
 	arms   [][]*active // their flows; none of an arm that failed or is elsewhere
+	crowds []*crowd    // of those that share a thread; nil of the others
 	failed []error     // why an arm could not be opened
 	slice  uint64
 }
@@ -23,7 +24,7 @@ func openHere(ctx context.Context, l Load, plan *Plan, arms []int, probe Probe) 
 	l.reserve(plan.Flows)
 	h := &here{
 		load: l, plan: plan, probe: probe,
-		arms: make([][]*active, len(plan.Arms)), failed: make([]error, len(plan.Arms)),
+		arms: make([][]*active, len(plan.Arms)), failed: make([]error, len(plan.Arms)), crowds: make([]*crowd, len(plan.Arms)),
 	}
 	for _, arm := range arms {
 		if ctx.Err() != nil {
@@ -46,6 +47,12 @@ func (h *here) open(arm int) error {
 			return err
 		}
 		h.arms[arm] = append(h.arms[arm], a)
+	}
+	if h.plan.crowded(h.load) {
+		var err error
+		if h.crowds[arm], err = gather(h.arms[arm]); err != nil {
+			return err
+		}
 	}
 	warm := max(h.plan.Head, 5*time.Millisecond)
 	h.slice |= warmSlice
@@ -73,6 +80,10 @@ func (h *here) drop(arm int) {
 		a.stop()
 	}
 	h.arms[arm] = nil
+	if c := h.crowds[arm]; c != nil {
+		c.close()
+		h.crowds[arm] = nil
+	}
 }
 
 // Measure is of [Client].
@@ -136,11 +147,16 @@ func (h *here) traffic(arm int, head, timed time.Duration, probe Probe) error {
 	if probe != nil {
 		probe.Begin(arm)
 	}
-	for _, a := range flows {
+	running := flows
+	if c := h.crowds[arm]; c != nil {
+		running = flows[:1]
+		run = func(*active) error { return c.pingPong(flows, head, timed) }
+	}
+	for _, a := range running {
 		a.start(run)
 	}
 	var failed error // of the first flow that did: hundreds may say the same
-	for _, a := range flows {
+	for _, a := range running {
 		if err := a.finish(); failed == nil {
 			failed = err
 		}

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Server is the passive end of a series: it echoes or counts, on one thread a
-// flow, all of them asleep but for those of the arm whose slice runs.
+// Server is the passive end of a series: it echoes or counts, on one thread a flow
+// (see [Plan.crowded] for where it is one for all flows of an arm), all of them
+// asleep but for those of the arm whose slice runs.
 type Server struct {
 	load  Load
 	plan  Plan
@@ -66,6 +67,10 @@ func (s *Server) serve(arm int) error {
 		ends = append(ends, end)
 	}
 	s.ends = append(s.ends, ends...)
+	if s.plan.crowded(s.load) {
+		s.wait.Go(func() { s.note(s.echoAll(ends)) })
+		return nil
+	}
 	for _, end := range ends {
 		s.wait.Go(func() { s.note(end.run()) })
 	}
@@ -168,28 +173,40 @@ func (p *passive) run() error {
 
 // meet waits for the client's hello and ties the socket to that client.
 func (p *passive) meet() error {
-	if !p.tcp {
-		for {
-			n, from, err := unix.Recvfrom(p.conn.fd, p.buf, 0)
-			if err == unix.EINTR {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if n == 0 {
-				return errPeerGone
-			}
-			hello, ok := parseFrame(p.buf[:n], p.server.plan.Token)
-			if !ok || hello.kind != frameHello {
-				continue // not of this series
-			}
-			if err := unix.Connect(p.conn.fd, from); err != nil {
-				return fmt.Errorf("connect to client: %w", err)
-			}
-			return p.control(&p.conn, p.buf[:n])
+	if p.tcp {
+		return p.admit()
+	}
+	for {
+		if met, err := p.hear(0); met || err != nil {
+			return err
 		}
 	}
+}
+
+// hear takes one datagram, and ties the socket to who sent it if it is the client's
+// hello.
+func (p *passive) hear(flags int) (met bool, err error) {
+	n, from, err := unix.Recvfrom(p.conn.fd, p.buf, flags)
+	switch {
+	case err == unix.EINTR:
+		return false, nil
+	case err != nil:
+		return false, err
+	case n == 0:
+		return false, errPeerGone
+	}
+	hello, ok := parseFrame(p.buf[:n], p.server.plan.Token)
+	if !ok || hello.kind != frameHello {
+		return false, nil // not of this series
+	}
+	if err := unix.Connect(p.conn.fd, from); err != nil {
+		return false, fmt.Errorf("connect to client: %w", err)
+	}
+	return true, p.control(&p.conn, p.buf[:n])
+}
+
+// admit takes the client's connection.
+func (p *passive) admit() error {
 	conn, err := p.entry.accept()
 	if err != nil {
 		return err

@@ -1,0 +1,116 @@
+package load
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// forever is a time for [crowd.wait].
+const forever = time.Duration(-1)
+
+// echoAll is the passive end of all flows of an arm, on one thread.
+func (s *Server) echoAll(ends []*passive) error {
+	if err := pin(s.plan.ServerCPU); err != nil {
+		return err
+	}
+	c, err := newCrowd(len(ends))
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	// The thread's own copies of the sockets; Close looks at the others. No messages
+	// come before a client was met.
+	conns, met := make([]socket, len(ends)), make([]bool, len(ends))
+	for i, p := range ends {
+		conns[i] = p.entry
+		if err := c.add(p.entry, i); err != nil {
+			return err
+		}
+	}
+	for open := len(ends); open > 0; {
+		timeout := forever
+		if c.hot {
+			timeout = hotTimeout
+		}
+		events, err := c.wait(timeout)
+		if err != nil {
+			return err
+		}
+		if len(events) == 0 { // nothing came for long: the slice is over, its end seen or not
+			if err := coolAll(conns); err != nil {
+				return err
+			}
+			c.hot = false
+		}
+		for _, e := range events {
+			p, conn := ends[e.Fd], &conns[e.Fd]
+			switch {
+			case e.Events&unix.EPOLLHUP != 0: // of a datagram socket nothing else tells it
+				err = errPeerGone
+			case met[e.Fd]:
+				err = p.answerReady(conn)
+				c.hot = conn.hot
+			default:
+				met[e.Fd], err = p.meetReady(c, conn, int(e.Fd))
+			}
+			if err != nil {
+				s.note(err)
+				c.leave(*conn)
+				open--
+			}
+		}
+	}
+	return nil
+}
+
+func coolAll(conns []socket) error {
+	for i := range conns {
+		if conns[i].hot {
+			if err := conns[i].heat(false, 0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// meetReady does for one flow of many what meet does; false: it was no client.
+func (p *passive) meetReady(c *crowd, conn *socket, number int) (bool, error) {
+	if !p.tcp {
+		met, err := p.hear(unix.MSG_DONTWAIT)
+		if errors.Is(err, unix.EAGAIN) {
+			err = nil
+		}
+		return met, err
+	}
+	if err := p.admit(); err != nil {
+		return false, err
+	}
+	c.leave(p.entry)
+	*conn = p.conn
+	return true, c.add(*conn, number)
+}
+
+// answerReady echoes the message that is there, or answers a control frame.
+func (p *passive) answerReady(conn *socket) error {
+	n, err := conn.recvReady(p.tcp, p.buf, p.server.plan.Size)
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return nil
+	case err != nil:
+		return err
+	case n == 0:
+		return errPeerGone
+	case p.buf[0] == frameMark:
+		return p.control(conn, p.buf[:n])
+	}
+	if spin := p.server.plan.Arms[p.arm].Spin; spin > 0 {
+		p.clock.spin(spin.Nanoseconds())
+	}
+	if err := conn.sendAll(p.buf[:n]); err != nil && !lossy(err) {
+		return err
+	}
+	return nil
+}
