@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"time"
 
 	"github.com/mdlayher/netlink"
 	vnl "github.com/vishvananda/netlink"
@@ -90,17 +92,27 @@ func join(family int, groups ...uint32) (*netlink.Conn, error) {
 	return c, nil
 }
 
-// receive hands on what is judged to be a change. What was known before is to be
-// forgotten when the kernel has left something out.
+// receive hands on what is judged to be a change. When the kernel has left something
+// out, it goes on to do so until it has no more to hand out, and says that only once:
+// until then everything may have changed, and what was known is to be forgotten.
 func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) Changed, forget func(), events chan<- Changed, ended chan<- error) {
+	lost := false
 	for ctx.Err() == nil {
 		var what Changed
 		messages, err := c.Receive()
 		switch {
 		case errors.Is(err, unix.ENOBUFS):
+			lost, err = true, nil
+		case lost && errors.Is(err, os.ErrDeadlineExceeded):
 			forget()
+			lost, err = false, c.SetReadDeadline(time.Time{})
 			what = RulesChanged | WaysChanged
-		case err != nil:
+		}
+		if lost && err == nil {
+			err = c.SetReadDeadline(time.Now().Add(noMore))
+			what = RulesChanged | WaysChanged
+		}
+		if err != nil {
 			ended <- fmt.Errorf("listen to the kernel's news: %w", err)
 			return
 		}
@@ -117,6 +129,9 @@ func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) C
 		}
 	}
 }
+
+// noMore is how long nothing comes when there is no more.
+const noMore = 5 * time.Millisecond
 
 // judgeRules: each commit of rules ends with news of a generation.
 func judgeRules(m netlink.Message) Changed {
