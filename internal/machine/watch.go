@@ -50,7 +50,8 @@ func Watch(ctx context.Context, tell func(Changed)) (<-chan error, error) {
 	}
 	ended, events := make(chan error, 3), make(chan Changed)
 	known := neighbours{}
-	go receive(ctx, route, known.judge, func() { clear(known) }, events, ended)
+	known.learn()
+	go receive(ctx, route, known.judge, known.learn, events, ended)
 	go receive(ctx, rules, judgeRules, func() {}, events, ended)
 	if ipsec != nil {
 		go receive(ctx, ipsec, func(netlink.Message) Changed { return RulesChanged }, func() {}, events, ended)
@@ -142,8 +143,38 @@ func judgeRules(m netlink.Message) Changed {
 }
 
 // neighbours are what is known of them, to tell what changes from what is
-// confirmed.
+// confirmed, and from what is new.
 type neighbours map[string]string
+
+// learn begins anew with those that there are. What cannot be read is not known.
+func (n neighbours) learn() {
+	clear(n)
+	all, _ := dump(func() ([]vnl.Neigh, error) { return vnl.NeighList(0, vnl.FAMILY_V4) })
+	for _, e := range all {
+		n[nameOf(&e)] = is(&e)
+	}
+}
+
+// nameOf names a neighbour or forwarding entry. Of the latter there are many to an
+// address, so their MAC is in their name.
+func nameOf(e *vnl.Neigh) string {
+	if e.Family == familyBridge {
+		return fmt.Sprint(e.Family, e.LinkIndex, e.Vlan, e.HardwareAddr, e.IP)
+	}
+	return fmt.Sprint(e.Family, e.LinkIndex, e.IP)
+}
+
+// is gives what matters of one; of a neighbour that the kernel does not send to,
+// nothing does.
+func is(e *vnl.Neigh) string {
+	switch {
+	case e.Family == familyBridge:
+		return fmt.Sprint(e.MasterIndex)
+	case usable(e.State):
+		return e.HardwareAddr.String()
+	}
+	return ""
+}
 
 func (n neighbours) judge(m netlink.Message) Changed {
 	switch m.Header.Type {
@@ -180,23 +211,26 @@ func ofBridge(message []byte) Changed {
 	return 0
 }
 
+// neighbour judges news of one. Where an IPv4 neighbour that packets may have gone to
+// is another one now, or gone, they go elsewhere or nowhere from now on, though no
+// route has changed. One that is new takes nothing from what went another way.
 func (n neighbours) neighbour(m netlink.Message) Changed {
 	e, err := vnl.NeighDeserialize(m.Data)
 	if err != nil {
-		return WaysChanged
+		return RulesChanged | WaysChanged
 	}
-	// Forwarding entries are many to an address, so their MAC is in their name.
-	name, is := fmt.Sprint(e.Family, e.LinkIndex, e.IP), fmt.Sprint(e.HardwareAddr, e.MasterIndex, usable(e.State))
-	if e.Family == familyBridge {
-		name, is = fmt.Sprint(e.Family, e.LinkIndex, e.Vlan, e.HardwareAddr, e.IP), fmt.Sprint(e.MasterIndex)
-	}
+	name, now := nameOf(e), is(e)
+	was, known := n[name]
 	if m.Header.Type == unix.RTM_DELNEIGH {
 		delete(n, name)
-		return WaysChanged
+	} else {
+		n[name] = now
+		if known && was == now {
+			return 0
+		}
 	}
-	if was, known := n[name]; known && was == is {
-		return 0
+	if e.Family == unix.AF_INET && was != "" {
+		return RulesChanged | WaysChanged
 	}
-	n[name] = is
 	return WaysChanged
 }
