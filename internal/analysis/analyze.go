@@ -152,7 +152,7 @@ func (a *analyzer) row(c result.Cell, arm result.Arm, d, base *armData) Row {
 	a.latency(&r, d)
 	a.stream(&r, c, d)
 	a.cpu(&r, c, d, base)
-	r.Counters = d.counters(a.plan.SharedCores)
+	r.Counters, r.FastPath = d.counters(a.plan.SharedCores), d.fastPath()
 	return r
 }
 

@@ -244,7 +244,7 @@ func (d *armData) counters(shared bool) map[string]int64 {
 		add(m)
 	}
 	for _, m := range d.meters {
-		if m.Name != cpuMeter && m.Name != softnetMeter {
+		if m.Name != cpuMeter && m.Name != softnetMeter && m.Name != accelMeter {
 			add(m)
 		}
 	}

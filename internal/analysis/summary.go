@@ -61,8 +61,10 @@ type Row struct {
 	Latency  *Latency         `json:"latency,omitempty"`
 	Stream   *Stream          `json:"stream,omitempty"`
 	CPU      *CPU             `json:"cpu,omitempty"`
-	// Counters are sums over all series, from the meters other than cpu.
+	// Counters are sums over all series, from the meters other than cpu and accel.
 	Counters map[string]int64 `json:"counters,omitempty"`
+	// FastPath is nil for an arm that has none.
+	FastPath *FastPath `json:"fast_path,omitempty"`
 	// Fragments is the packets that one UDP message takes; 1: not fragmented.
 	Fragments int    `json:"fragments"`
 	Slices    int    `json:"slices"`

@@ -54,6 +54,7 @@ what a killed run left of such.`,
   venturi compare vxlan --services 1000
   venturi compare bgp ovs-vxlan:datapath=netdev,tunnels=5 --flows 1,5
   venturi compare host --with qperf --load tcp_lat
+  venturi compare vxlan vxlan+fast --accel-stats
   venturi compare --kernel 6.1 host geneve`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -100,6 +101,7 @@ what a killed run left of such.`,
 	u.flags(f)
 	runFlags(f, &q)
 	f.StringVar(&opt.Style, "style", "", "print in the manner of another tool: "+strings.Join(report.Styles(), ", "))
+	accelStatsFlag(f, &opt)
 	f.BoolVar(&json, "json", false, "print the report as JSON")
 	return cmd
 }

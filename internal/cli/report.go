@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/venturi-net/venturi/internal/analysis"
@@ -67,9 +68,15 @@ run of the study, or of any other run with the same paths and loads.`,
 	f := cmd.Flags()
 	f.StringVar(&opt.Format, "format", report.Formats()[0], "one of "+strings.Join(report.Formats(), ", "))
 	f.StringVar(&opt.Style, "style", "", "print in the manner of another tool: "+strings.Join(report.Styles(), ", "))
+	accelStatsFlag(f, &opt)
 	f.StringVar(&tables, "study", "", "print the tables of a study: its name, or a study file")
 	f.BoolVar(&partial, "partial", false, "report what there is of a record that was cut off")
 	return cmd
+}
+
+// accelStatsFlag is the flag by which what fast paths carried is printed.
+func accelStatsFlag(f *pflag.FlagSet, opt *report.Options) {
+	f.BoolVar(&opt.AccelStats, "accel-stats", false, "show what fast paths carried, what went slow, and why")
 }
 
 // checkReport refuses an unknown format or style before any file is opened.

@@ -176,6 +176,7 @@ what a killed run left of such.`,
 	f.DurationVar(&q.Budget, "budget", 0, "time to measure in, over all wires, in place of the study's own")
 	u.flags(f)
 	runFlags(f, &q)
+	accelStatsFlag(f, &opt)
 	f.BoolVar(&json, "json", false, "print the tables as JSON")
 	return cmd
 }

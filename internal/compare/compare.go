@@ -200,6 +200,7 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 		Plan: &rec.Plan, Ends: ends, Near: s.agents[0], Far: s.agents[1],
 		Write: write, Watch: s.host.Watch, Tools: tools(q.With),
 		Died: func(arm int) error { return s.lab.Died(strings.TrimSuffix(arms[arm].Name, copySuffix)) },
+		Last: func() []result.Warning { return fastPathsOff(s.lab) },
 		// Both agents see the same cores, so only one of them counts those.
 		NearMeter: meter.Names(), FarMeter: []string{"tcp", "udp", "links", "accel"}, Congestion: own.Congestion,
 	}

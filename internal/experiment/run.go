@@ -62,6 +62,8 @@ type Run struct {
 	// Died tells what an arm needed and what has ended since, such as a daemon;
 	// nil error: nothing. The function may be nil.
 	Died func(arm int) error
+	// Last gives what is to be warned of when all was measured; may be nil.
+	Last func() []result.Warning
 
 	rec      *result.Record
 	rng      *rand.Rand
@@ -94,6 +96,13 @@ func (r *Run) Do(ctx context.Context, rec *result.Record) error {
 	}
 	if errors.Is(err, ErrRecord) {
 		return err
+	}
+	if r.Last != nil {
+		for _, w := range r.Last() {
+			if werr := r.warn(w); werr != nil {
+				return werr
+			}
+		}
 	}
 	end.Slices, end.Took = len(rec.Slices), time.Since(r.start)
 	if werr := r.add(result.Line{End: &end}); werr != nil {

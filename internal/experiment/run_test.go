@@ -282,3 +282,28 @@ func TestLook(t *testing.T) {
 		t.Errorf("looked after %v, end %+v", looked, rec.End)
 	}
 }
+
+// What is to be said at the end is in the record, before its end.
+func TestLastWords(t *testing.T) {
+	r, rec := newRun(&agents{t: t, served: map[uint64]bool{}}, 2)
+	measured := 0
+	r.Last = func() []result.Warning {
+		measured = len(rec.Slices)
+		return []result.Warning{{Code: "odd", Arm: "vxlan"}}
+	}
+	var order []string
+	r.Write = func(l result.Line) error {
+		if l.Warning != nil {
+			order = append(order, l.Warning.Code)
+		} else if l.End != nil {
+			order = append(order, "end")
+		}
+		return nil
+	}
+	if err := r.Do(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"odd", "end"}; !slices.Equal(order, want) || measured != 2*5*3 {
+		t.Errorf("written: %v after %d slices, want %v after all", order, measured, want)
+	}
+}

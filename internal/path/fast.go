@@ -85,7 +85,8 @@ func (s *Site) accelerate(ctx context.Context, i int, c accel.Config) error {
 	if err != nil {
 		return err
 	}
-	c.Pins, c.State = filepath.Join(folder, "bpf"), filepath.Join(folder, "fast.state")
+	c.Pins = filepath.Join(folder, "bpf")
+	c.State = accel.StateFile(c.Pins)
 	file := filepath.Join(folder, "fast.json")
 	if err := c.Write(file); err != nil {
 		return err

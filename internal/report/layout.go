@@ -123,9 +123,9 @@ func WriteLayout(w io.Writer, recs []Wired, l Layout, opt Options) error {
 	case "json":
 		err = writeLayoutJSON(w, all, l, grids)
 	case "md":
-		err = markdownView(w, layoutView(all, l, grids, opt.Format))
+		err = markdownView(w, layoutView(all, l, grids, opt))
 	default:
-		err = tableView(w, layoutView(all, l, grids, opt.Format), opt.Width)
+		err = tableView(w, layoutView(all, l, grids, opt), opt.Width)
 	}
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)

@@ -29,7 +29,9 @@ type layoutDocument struct {
 	Wires    []wireDocument   `json:"wires,omitempty"` // the records, of tables that go by wires; what is above is of the first
 	Tables   []tableDocument  `json:"tables"`
 	Legend   []string         `json:"legend"`
-	End      *result.End      `json:"end,omitempty"` // missing: the record is incomplete
+	// FastPaths is what became of the packets of the paths that have one, load by load.
+	FastPaths []fastDocument `json:"fast_paths,omitempty"`
+	End       *result.End    `json:"end,omitempty"` // missing: the record is incomplete
 }
 
 // wireDocument is what the record of one wire says beside figures.
@@ -69,6 +71,7 @@ func writeLayoutJSON(w io.Writer, all sources, l Layout, grids []grid) error {
 			Warnings: s.rec.Warnings, Banners: banners(s.rec, sum), End: s.rec.End,
 		})
 	}
+	d.FastPaths = all.fastDocuments()
 	for _, g := range grids {
 		d.Tables = append(d.Tables, tableDocument{Title: g.title, Rows: g.rows, Columns: g.columns, Cells: g.cells})
 	}

@@ -19,7 +19,7 @@ var verdictMarks = map[stats.Verdict]string{
 }
 
 // layoutView puts the grids into the form that the table and Markdown print.
-func layoutView(all sources, l Layout, grids []grid, format string) *view {
+func layoutView(all sources, l Layout, grids []grid, opt Options) *view {
 	v := &view{title: clean(l.Title)}
 	if l.Question != "" {
 		v.facts = append(v.facts, [2]string{"question", clean(l.Question)})
@@ -39,9 +39,12 @@ func layoutView(all sources, l Layout, grids []grid, format string) *view {
 		}
 	}
 	for _, g := range grids {
-		v.blocks = append(v.blocks, g.block(format == layoutFormats[0]))
+		v.blocks = append(v.blocks, g.block(opt.Format == layoutFormats[0]))
 	}
 	v.remarks = legend(all, grids)
+	if opt.AccelStats {
+		v.fastPaths(all)
+	}
 	return v
 }
 

@@ -12,8 +12,8 @@ import (
 
 // writeMarkdown prints the view as Markdown: what the table prints, with no
 // column left out.
-func writeMarkdown(w io.Writer, rec *result.Record, s *analysis.Summary, _ Options) error {
-	return markdownView(w, newView(rec, s))
+func writeMarkdown(w io.Writer, rec *result.Record, s *analysis.Summary, opt Options) error {
+	return markdownView(w, newView(rec, s, opt))
 }
 
 func markdownView(w io.Writer, v *view) error {

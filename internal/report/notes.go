@@ -154,7 +154,7 @@ func banners(rec *result.Record, s *analysis.Summary) []string {
 	if s.Series < stats.MinSeries && s.Tests > 0 {
 		banner("FEW SERIES: intervals are over the rounds of %s, so they do not hold what differs from one set of sockets to the next, and no verdict is given.", plural(s.Series, "series", "series"))
 	}
-	return append(out, noise(s)...)
+	return append(append(out, slowBanners(rec, s)...), noise(s)...)
 }
 
 // noise says when the machine cannot answer.

@@ -20,6 +20,9 @@ type Options struct {
 	Format string // a name of [Formats]; "": table
 	Style  string // "": ours; "qperf": as qperf prints its results
 	Width  int    // of the terminal, columns; 0: 120
+	// AccelStats shows what became of the packets of paths with a fast path. For
+	// programs it always does.
+	AccelStats bool
 }
 
 // renderer prints a record with its summary.

@@ -26,7 +26,7 @@ const (
 
 // writeTable prints for a terminal of opt.Width columns.
 func writeTable(w io.Writer, rec *result.Record, s *analysis.Summary, opt Options) error {
-	return tableView(w, newView(rec, s), opt.Width)
+	return tableView(w, newView(rec, s, opt), opt.Width)
 }
 
 func tableView(w io.Writer, v *view, width int) error {

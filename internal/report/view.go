@@ -47,7 +47,7 @@ type column struct {
 
 const never = 100
 
-func newView(rec *result.Record, s *analysis.Summary) *view {
+func newView(rec *result.Record, s *analysis.Summary, opt Options) *view {
 	v := &view{title: title(rec), facts: facts(rec, s), banners: banners(rec, s)}
 	v.blocks = blocks(rec, s, &v.notes)
 	if b, ok := agreementBlock(s); ok {
@@ -55,6 +55,14 @@ func newView(rec *result.Record, s *analysis.Summary) *view {
 	}
 	v.closing = closing(s)
 	v.remarks = remarks(rec, s)
+	if !opt.AccelStats {
+		return v
+	}
+	if b, ok := fastBlock(s); ok {
+		v.blocks = append(v.blocks, b)
+	} else {
+		v.remarks = append(v.remarks, noFastPath)
+	}
 	return v
 }
 

@@ -1,0 +1,78 @@
+package compare
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/result"
+)
+
+// TestFastPathIsRecorded wants both machines' counts of a path that has a fast path,
+// in each series, and none of one that has not.
+func TestFastPathIsRecorded(t *testing.T) {
+	h := host(t, deaf{})
+	if answer, err := feature.TCX.Ask(); answer != feature.Yes {
+		t.Skipf("this kernel has no fast path: %v", err)
+	}
+	q := short(t, "udp_lat")
+	q.Paths, q.Rounds = []string{"vxlan", "vxlan+fast"}, 8
+	rec, _, err := Do(t.Context(), q, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, carried := map[string]int{}, map[string]int64{}
+	for _, m := range rec.Meters {
+		if m.Name == "accel" {
+			lines[m.Arm+" "+m.Machine]++
+			carried[m.Machine+" out"] += m.Values["accel/carried_out"]
+			carried[m.Machine+" in"] += m.Values["accel/carried_in"]
+		}
+	}
+	if len(lines) != 2 || lines["vxlan+fast m1"] != 3 || lines["vxlan+fast m2"] != 3 {
+		t.Errorf("lines of the meter: %v, want 3 of each machine", lines)
+	}
+	for _, way := range []string{"m1 out", "m1 in", "m2 out", "m2 in"} {
+		if carried[way] == 0 {
+			t.Errorf("nothing was carried %s: %v", way, carried)
+		}
+	}
+	if slices.ContainsFunc(rec.Warnings, func(w result.Warning) bool { return w.Arm != "" }) {
+		t.Errorf("warnings: %+v", rec.Warnings)
+	}
+	row := analyze(t, rec).Cells[0].Rows[2]
+	if row.Arm.Name != "vxlan+fast" || row.FastPath == nil || row.FastPath.Flows < 1 || row.FastPath.Flows > 3 || row.FastPath.Carried < 0.5 {
+		t.Errorf("%s: %+v", row.Arm.Name, row.FastPath)
+	}
+}
+
+// TestFastPathsOff wants the reason of a daemon that carries nothing, and no word of
+// one that does, or that has left no state.
+func TestFastPathsOff(t *testing.T) {
+	l := &lab.Lab{Machines: []lab.Machine{{Name: "m1"}, {Name: "m2"}}}
+	for _, name := range []string{"on", "off", "gone"} {
+		arm := lab.Arm{Name: name}
+		for i := range l.Machines {
+			arm.Pins = append(arm.Pins, filepath.Join(t.TempDir(), "bpf"))
+			text := `{}`
+			if name == "off" && i == 1 {
+				text = `{"off": "of a reason"}`
+			}
+			if name == "gone" {
+				continue
+			}
+			if err := os.WriteFile(accel.StateFile(arm.Pins[i]), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.Arms = append(l.Arms, arm)
+	}
+	want := []result.Warning{{Code: "fast-path-off", Arm: "off", Text: "its fast path carried nothing when the run ended: on m2 of a reason"}}
+	if got := fastPathsOff(l); !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}

@@ -1,0 +1,176 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/result"
+)
+
+// fates are what becomes of packets that a fast path's programs see, in the order
+// of the report. A reason that is not here is shown by its key.
+var fates = []struct{ key, text string }{
+	{"carried_out", "carried out of its pod"},
+	{"carried_in", "carried into its pod"},
+	{"slow_no_daemon", "slow: the fast path is off"},
+	{"slow_unknown", "slow: its flow is not known yet"},
+	{"slow_flags", "slow: opens or ends a connection"},
+	{"slow_stale", "slow: rules or addresses changed since"},
+	{"slow_size", "slow: too large for the way"},
+	{"slow_fragment", "slow: a fragment"},
+	{"slow_protocol", "slow: neither TCP nor UDP"},
+	{"slow_not_ipv4", "slow: not IPv4"},
+	{"slow_options", "slow: has IP options"},
+	{"slow_ttl", "slow: its TTL ends here"},
+	{"slow_ecn", "slow: congestion was marked on the way"},
+	{"slow_checksum", "slow: its outer header has a checksum"},
+	{"slow_encapsulated", "slow: has headers of a tunnel already"},
+	{"slow_source", "slow: not from where it should be"},
+}
+
+// fate says in words what a key of the packets means.
+func fate(key string) string {
+	for _, f := range fates {
+		if f.key == key {
+			return f.text
+		}
+	}
+	return clean(strings.ReplaceAll(key, "_", " "))
+}
+
+// byFate lists the keys of the packets that there were, as fates have them.
+func byFate(f *analysis.FastPath) []string {
+	place := func(key string) int {
+		for i := range fates {
+			if fates[i].key == key {
+				return i
+			}
+		}
+		return len(fates)
+	}
+	keys := slices.DeleteFunc(slices.Collect(maps.Keys(f.Packets)), func(key string) bool { return f.Packets[key] == 0 })
+	slices.SortFunc(keys, func(a, b string) int { return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b)) })
+	return keys
+}
+
+// fastBlock shows for each load what became of the packets of each path with a fast
+// path; false: there is none.
+func fastBlock(s *analysis.Summary) (block, bool) {
+	b := block{name: "fast path", about: "what became of the packets that its programs saw, on both machines",
+		columns: []column{{"load", true, 0}, {"path", true, 0}, {"packets", true, 0}, {"number", false, 0}, {"share", false, 0}}}
+	for _, c := range s.Cells {
+		load := cellName(c.Cell)
+		for _, r := range c.Rows {
+			if r.FastPath == nil {
+				continue
+			}
+			name := clean(r.Arm.Name)
+			add := func(what, number, share string) {
+				b.rows = append(b.rows, []string{load, name, what, number, share})
+				load, name = "", ""
+			}
+			seen := r.FastPath.Seen()
+			for _, key := range byFate(r.FastPath) {
+				n := r.FastPath.Packets[key]
+				add(fate(key), count(n), percent(float64(n)/float64(max(seen, 1))))
+			}
+			if seen == 0 {
+				add("none were seen", "0", "")
+			}
+			add("flows in its table at most", count(r.FastPath.Flows), "")
+		}
+	}
+	return b, len(b.rows) > 0
+}
+
+// noFastPath is said when what became of packets is asked for, and nothing is known.
+const noFastPath = "No path of this record has a fast path, or what it carried was not recorded."
+
+const (
+	// mostlySlow is the share carried below which a figure is not that of a fast
+	// path.
+	mostlySlow = 0.5
+	// slowNamed is how many loads are named for each path.
+	slowNamed = 4
+)
+
+// slowBanners warn of each path whose fast path did not carry most of the packets:
+// whoever compares it measured the path below it.
+func slowBanners(rec *result.Record, s *analysis.Summary) (out []string) {
+	for _, arm := range rec.Plan.Arms {
+		var loads []string
+		for i := range s.Cells {
+			for _, r := range s.Cells[i].Rows {
+				if f := r.FastPath; r.Arm.Name == arm.Name && f != nil && f.Carried < mostlySlow {
+					loads = append(loads, fmt.Sprintf("%s (%s%s)", cellName(s.Cells[i].Cell), percent(f.Carried), mostOf(f)))
+				}
+			}
+		}
+		if len(loads) == 0 {
+			continue
+		}
+		if more := len(loads) - slowNamed; more > 0 {
+			loads = append(loads[:slowNamed], fmt.Sprintf("%d more", more))
+		}
+		text := fmt.Sprintf("MOSTLY SLOW: the fast path of %s carried less than half of the packets in %s. These are figures of the path below it.",
+			clean(arm.Name), strings.Join(loads, ", "))
+		out = append(out, text)
+	}
+	return out
+}
+
+// mostOf says why most of the packets were slow that were.
+func mostOf(f *analysis.FastPath) string {
+	most := ""
+	for _, key := range byFate(f) {
+		if strings.HasPrefix(key, "slow_") && (most == "" || f.Packets[key] > f.Packets[most]) {
+			most = key
+		}
+	}
+	if most == "" {
+		return "; its programs saw no packets"
+	}
+	return "; most are " + fate(most)
+}
+
+// fastPaths adds what became of packets to the tables of a study, wire by wire.
+func (v *view) fastPaths(all sources) {
+	some := false
+	for _, s := range all {
+		if b, ok := fastBlock(s.sums[s.host]); ok {
+			b.name, some = s.said(b.name), true
+			v.blocks = append(v.blocks, b)
+		}
+	}
+	if !some {
+		v.remarks = append(v.remarks, noFastPath)
+	}
+}
+
+// fastDocument is what became of the packets of one path in one load, for programs.
+type fastDocument struct {
+	Wire     string             `json:"wire,omitempty"`
+	Path     string             `json:"path"`
+	Load     string             `json:"load"`
+	Size     int                `json:"size"`  // bytes
+	Flows    int                `json:"flows"` // of the load
+	FastPath *analysis.FastPath `json:"fast_path"`
+}
+
+// fastDocuments lists all that there are.
+func (all sources) fastDocuments() (out []fastDocument) {
+	for _, s := range all {
+		for _, c := range s.sums[s.host].Cells {
+			for _, r := range c.Rows {
+				if r.FastPath != nil {
+					out = append(out, fastDocument{s.wire, r.Arm.Name, c.Cell.Load, c.Cell.Size, c.Cell.Flows, r.FastPath})
+				}
+			}
+		}
+	}
+	return out
+}
