@@ -1,0 +1,261 @@
+package path_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// What may happen to a daemon and to its pins, under traffic of which nothing may
+// be lost. The whole of it under load is verify's Lossless.
+
+func configOf(arm lab.Arm) string { return filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json") }
+
+// startDaemon starts another daemon on the first machine.
+func startDaemon(t *testing.T, l *lab.Lab, arm lab.Arm, more ...string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	said := new(bytes.Buffer)
+	cmd := exec.Command(testenv.Program(t)[0], append([]string{"fastpath", "--config", configOf(arm)}, more...)...)
+	cmd.Stderr = said
+	must(t, machine.Do(l.Machines[0].Namespace, cmd.Start))
+	return cmd, said
+}
+
+func stopDaemon(t *testing.T, cmd *exec.Cmd, said *bytes.Buffer) {
+	t.Helper()
+	must(t, cmd.Process.Signal(unix.SIGTERM))
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("daemon ended: %v, it said: %s", err, said)
+	}
+}
+
+// killDaemon kills the first machine's daemon, and waits until it is dead.
+func killDaemon(t *testing.T, l *lab.Lab, arm lab.Arm) {
+	t.Helper()
+	pid := daemonOf(t, l.Machines[0].Namespace, configOf(arm))
+	must(t, unix.Kill(pid, unix.SIGKILL))
+	eventually(t, "the daemon is dead", func() bool { return len(machine.Reader{}.Command(pid)) == 0 })
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v in vain until %s", patience, what)
+		}
+	}
+}
+
+func attachedTo(t *testing.T, arm lab.Arm) (names []string) {
+	t.Helper()
+	files, err := bpf.Attached(arm.Pins[0])
+	must(t, err)
+	for _, f := range files {
+		names = append(names, filepath.Base(f))
+	}
+	return names
+}
+
+// One daemon at a time serves a folder of pins; another is told so, and changes
+// nothing. One that is to replace it does.
+func TestFastPathOneDaemon(t *testing.T) {
+	needsTCX(t)
+	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf[:1]})
+	arm := l.Arms[0]
+	talk(t, arm, func(exchange func(time.Duration) error) {
+		untilCarried(t, arm, exchange)
+		first := daemonOf(t, l.Machines[0].Namespace, configOf(arm))
+		second, said := startDaemon(t, l, arm)
+		if err := second.Wait(); err == nil || !strings.Contains(said.String(), "another daemon serves these pins") {
+			t.Fatalf("a second daemon ended with %v, and said: %s", err, said)
+		}
+		untilCarried(t, arm, exchange)
+		heir, said := startDaemon(t, l, arm, "--replace")
+		eventually(t, "the first daemon is gone", func() bool {
+			must(t, exchange(patience))
+			return len(machine.Reader{}.Command(first)) == 0
+		})
+		untilCarried(t, arm, exchange)
+		stopDaemon(t, heir, said)
+		if left := attachedTo(t, arm); len(left) > 0 {
+			t.Errorf("left attached: %v", left)
+		}
+		must(t, exchange(patience))
+	})
+}
+
+// What another version has pinned, with other tables, is not taken over; and what
+// is attached where nothing belongs is detached.
+func TestFastPathOfAnotherVersion(t *testing.T) {
+	needsTCX(t)
+	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf[1:]})
+	arm := l.Arms[0]
+	talk(t, arm, func(exchange func(time.Duration) error) {
+		for _, another := range []bool{false, true} {
+			untilCarried(t, arm, exchange)
+			killDaemon(t, l, arm)
+			before, stray := carried(t, arm), strayProgram(t, l, arm)
+			if another {
+				layout := filepath.Join(arm.Pins[0], "layout")
+				must(t, errors.Join(os.Remove(layout), os.Symlink("another", layout)))
+			}
+			next, said := startDaemon(t, l, arm)
+			eventually(t, "what does not belong is detached", func() bool {
+				must(t, exchange(patience))
+				_, err := os.Lstat(stray)
+				return errors.Is(err, os.ErrNotExist)
+			})
+			eventually(t, "the next daemon carries", func() bool {
+				must(t, exchange(patience))
+				stats, err := accel.ReadStats(arm.Pins[0])
+				return err == nil && stats[bpf.CarriedIn].Packets > 0
+			})
+			// It has counted on, or begun anew.
+			if now := carried(t, arm); (now[0] < before[0]) != another {
+				t.Errorf("another version: %v; %v carried, and %v before", another, now, before)
+			}
+			untilCarried(t, arm, exchange)
+			if another {
+				stopDaemon(t, next, said)
+				continue
+			}
+			t.Cleanup(func() { _ = next.Wait() })
+		}
+	})
+}
+
+// strayProgram attaches a program to a device on which it does not belong.
+func strayProgram(t *testing.T, l *lab.Lab, arm lab.Arm) (pin string) {
+	t.Helper()
+	pin = filepath.Join(arm.Pins[0], "from_wire_1") // the loopback device
+	fast, err := bpf.NewRouted(bpf.Options{})
+	must(t, err)
+	defer fast.Close()
+	must(t, machine.Do(l.Machines[0].Namespace, func() error {
+		stray, err := link.AttachTCX(link.TCXOptions{Interface: 1, Program: fast.FromWire, Attach: ebpf.AttachTCXIngress})
+		if err != nil {
+			return err
+		}
+		defer stray.Close()
+		return stray.Pin(pin)
+	}))
+	return pin
+}
+
+// A daemon whose folder of pins is taken away ends, and says so; the next one makes
+// another.
+func TestFastPathWithoutPins(t *testing.T) {
+	needsTCX(t)
+	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf[:1]})
+	arm := l.Arms[0]
+	talk(t, arm, func(exchange func(time.Duration) error) {
+		untilCarried(t, arm, exchange)
+		pid := daemonOf(t, l.Machines[0].Namespace, configOf(arm))
+		must(t, change.DropPins(filepath.Dir(arm.Pins[0])))
+		eventually(t, "the daemon ends", func() bool {
+			must(t, exchange(patience))
+			return len(machine.Reader{}.Command(pid)) == 0
+		})
+		log, err := os.ReadFile(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.log"))
+		must(t, err)
+		if !strings.Contains(string(log), "it was taken away") {
+			t.Errorf("the daemon said: %s", log)
+		}
+		next, said := startDaemon(t, l, arm)
+		eventually(t, "the next daemon carries", func() bool {
+			must(t, exchange(patience))
+			stats, err := accel.ReadStats(arm.Pins[0])
+			return err == nil && stats[bpf.CarriedIn].Packets > 0
+		})
+		// Somebody detaches a program: that is mended.
+		mended := filepath.Join(arm.Pins[0], attachedTo(t, arm)[0])
+		must(t, os.Remove(mended))
+		eventually(t, mended+" is attached again", func() bool {
+			must(t, exchange(patience))
+			_, err := os.Lstat(mended)
+			return err == nil
+		})
+		untilCarried(t, arm, exchange)
+		stopDaemon(t, next, said)
+	})
+}
+
+// A daemon that is held up for long, by a machine that swaps or somebody with a
+// debugger, is as good as none; when it goes on, nothing holds that was learned
+// before.
+func TestFastPathHeldUp(t *testing.T) {
+	needsTCX(t)
+	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf[1:]})
+	arm := l.Arms[0]
+	talk(t, arm, func(exchange func(time.Duration) error) {
+		untilCarried(t, arm, exchange)
+		pid := daemonOf(t, l.Machines[0].Namespace, configOf(arm))
+		must(t, unix.Kill(pid, unix.SIGSTOP))
+		untilSlow(t, arm, exchange)
+		before, err := accel.ReadStats(arm.Pins[0])
+		must(t, err)
+		must(t, unix.Kill(pid, unix.SIGCONT))
+		untilCarried(t, arm, exchange)
+		after, err := accel.ReadStats(arm.Pins[0])
+		must(t, err)
+		if after[bpf.SlowStale].Packets == before[bpf.SlowStale].Packets {
+			t.Error("what was learned before is carried, and nothing was learned again")
+		}
+	})
+}
+
+// With a table of flows that is full, those that are not in it go slow, and nothing
+// is lost.
+func TestFastPathFull(t *testing.T) {
+	needsTCX(t)
+	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf[:1]})
+	arm := l.Arms[0]
+	fill(t, arm.Pins[0])
+	talk(t, arm, func(exchange func(time.Duration) error) {
+		before := carried(t, arm)
+		for range 200 {
+			must(t, exchange(patience))
+		}
+		if now := carried(t, arm); now[0] != before[0] {
+			t.Errorf("a table that is full has taken a flow: %v carried, and %v before", now, before)
+		}
+	})
+}
+
+// fill fills the table of flows with some that nobody has.
+func fill(t *testing.T, pins string) {
+	t.Helper()
+	table, err := ebpf.LoadPinnedMap(bpf.TableFile(pins, "flows"), nil)
+	must(t, err)
+	defer table.Close()
+	const most = 1 << 14
+	keys, flows := make([]bpf.FlowKey, most), make([]bpf.Flow, most)
+	for n := uint32(0); n <= 2*table.MaxEntries(); {
+		for i := range keys {
+			n++
+			keys[i] = bpf.FlowKey{TenantProto: 0xff, Local: n}
+		}
+		_, err := table.BatchUpdate(keys, flows, nil)
+		if errors.Is(err, unix.E2BIG) {
+			return
+		}
+		must(t, err)
+	}
+	t.Fatalf("there is always more room in %v", table)
+}
