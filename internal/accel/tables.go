@@ -71,6 +71,11 @@ func (t *tables) fresh() uint32 {
 }
 
 func (t *tables) syncPods(ways []machine.PodWay, tenant uint32) error {
+	// On a machine that has seen many pods come and go, indices grow beyond the table:
+	// pods there go slow.
+	ways = slices.DeleteFunc(slices.Clone(ways), func(w machine.PodWay) bool {
+		return w.Device >= int(t.fast.Pods.MaxEntries())
+	})
 	there := map[int]bool{}
 	for _, w := range ways {
 		there[w.Device] = true
