@@ -41,8 +41,10 @@ const (
 	gather = 5 * time.Millisecond
 	// glance is how often that is looked at whose changes nobody tells.
 	glance = 50 * time.Millisecond
-	// mendEvery is how often it is looked whether neighbours and programs are there.
+	// mendEvery is how often it is looked whether programs are still attached.
 	mendEvery = 10 // ticks
+	// confirmEvery is how often it is looked whether neighbours are still there.
+	confirmEvery = 3 // ticks
 )
 
 // Main is the daemon: it runs until ctx ends or the lifeline does, and then takes
@@ -291,7 +293,12 @@ func (d *daemon) beat() error {
 		return err
 	}
 	if d.tick%mendEvery == 0 {
-		if err := errors.Join(d.mend(), d.confirm()); err != nil {
+		if err := d.mend(); err != nil {
+			return err
+		}
+	}
+	if d.tick%confirmEvery == 0 {
+		if err := d.confirm(); err != nil {
 			return err
 		}
 	}
