@@ -68,6 +68,10 @@ var cycles = []cycle{
 		}
 		return keepsCounting(d, func() error { return errors.Join(d.start(false), d.carries(ctx)) })
 	}},
+	{"killed at some moment", func(ctx context.Context, d *fastDaemon) error {
+		return errors.Join(d.send(syscall.SIGTERM), d.killSoon(ctx, 10*time.Millisecond),
+			d.start(false), d.killSoon(ctx, respite), d.start(false))
+	}},
 	{killedAlone, func(ctx context.Context, d *fastDaemon) error {
 		killed := time.Now()
 		if err := d.end(ctx, syscall.SIGKILL); err != nil {
@@ -203,6 +207,9 @@ func (c Lossless) path(ctx context.Context, h compare.Host, name string) (all []
 		if err := d.carries(ctx); err != nil {
 			return all, err
 		}
+		if d.attached, err = bpf.Attached(d.pins); err != nil {
+			return all, err
+		}
 	}
 	for _, kind := range cycles {
 		n := c.Cycles
@@ -278,7 +285,7 @@ func (r *run) play(ctx context.Context, kind cycle, n int) (Outcome, error) {
 		if err := kind.do(ctx, d); err != nil {
 			return o, err
 		}
-		if err := d.carries(ctx); err != nil {
+		if err := errors.Join(d.carries(ctx), d.whole()); err != nil {
 			return o, err
 		}
 		wait(ctx, respite)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,12 +20,13 @@ import (
 
 // fastDaemon is the fast path's daemon of one machine, which comes and goes.
 type fastDaemon struct {
-	space   *change.Namespace
-	program []string
-	pins    string
-	config  string
-	pid     int
-	started []*change.Child
+	space    *change.Namespace
+	program  []string
+	pins     string
+	config   string
+	pid      int
+	started  []*change.Child
+	attached []string // pins of the programs that belong there
 }
 
 // daemonPatience bounds every wait for a daemon, and for what it is to bring about.
@@ -105,6 +107,24 @@ func (d *fastDaemon) end(ctx context.Context, s syscall.Signal) error {
 		return fmt.Errorf("after %v there is attached: %v", s, attached)
 	}
 	return nil
+}
+
+// killSoon kills the daemon some time before a limit, whatever it is at then.
+func (d *fastDaemon) killSoon(ctx context.Context, limit time.Duration) error {
+	wait(ctx, rand.N(limit))
+	if err := d.send(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return gone(ctx, d.pid)
+}
+
+// whole wants attached what was before the cycles, no more and no less.
+func (d *fastDaemon) whole() error {
+	now, err := bpf.Attached(d.pins)
+	if err == nil && !slices.Equal(now, d.attached) {
+		return fmt.Errorf("attached is %v, and was %v", now, d.attached)
+	}
+	return err
 }
 
 // counted reads what the fast path has counted: nothing, if there is none.
