@@ -52,3 +52,34 @@ func TestFirstStudy(t *testing.T) {
 		t.Errorf("its first load is %+v, want one stream", s.Loads[0])
 	}
 }
+
+// TestKubeOVN holds the study of Kube-OVN's tuning to its time, to the sizes of the
+// write-up, and to the order of its columns.
+func TestKubeOVN(t *testing.T) {
+	s, err := Open("kube-ovn-tuning")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Budget > 5*time.Minute || s.Services != 1000 {
+		t.Errorf("it measures for %v, and shall be over in 6 minutes; %d Services", s.Budget, s.Services)
+	}
+	sizes := []int{}
+	for _, table := range s.Tables {
+		if table.Paths[len(table.Paths)-1] != "host" {
+			t.Errorf("%s: the last path is not the host network", table.Title)
+		}
+		var loads []string
+		for _, f := range table.Figures {
+			loads = append(loads, f.Load)
+			sizes = append(sizes, f.Sizes...)
+		}
+		if want := []string{"tcp_lat", "udp_lat", "tcp_bw", "udp_bw"}; !slices.Equal(loads, want) {
+			t.Errorf("%s shows %v, want %v", table.Title, loads, want)
+		}
+	}
+	for _, size := range []int{1, 1 << 10, 4 << 10} {
+		if !slices.Contains(sizes, size) {
+			t.Errorf("no table shows %d bytes", size)
+		}
+	}
+}
