@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -274,7 +275,11 @@ func (a *actor) meddle(r *rand.Rand, entries []*journal.Entry) error {
 	if err != nil || n < 10 {
 		return nil
 	}
-	foreign := change.Text(fmt.Sprintf("%d\n", n+1+r.IntN(500)))
+	other := n + 1 + r.IntN(500)
+	if n > math.MaxInt32-500 { // as large as can be, some are by default
+		other = 2*n - other
+	}
+	foreign := change.Text(fmt.Sprintf("%d\n", other))
 	text, err := json.Marshal(change.Write{Cell: e.Cell, Value: foreign})
 	if err != nil {
 		return err
