@@ -47,7 +47,7 @@ bench-stats: setup bin/venturi ## count false alarms and missed differences (abo
 bench-tune: setup bin/venturi ## plant faults, and count which of them tune --prove mends (up to 5 hours)
 	$(SUDO) bin/venturi verify proofs $(ARGS)
 
-bench-fast: setup bin/venturi ## hold the fast path against the host network (about 15 minutes)
+bench-fast: setup bin/venturi ## hold the fast path against the host network (about 45 minutes; ARGS='--only connections')
 	$(SUDO) bin/venturi verify fast $(ARGS)
 
 bench-lossless: setup bin/venturi ## count what is lost when the fast path comes, goes and is killed (about 12 minutes)

@@ -2,26 +2,54 @@ package verify
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Fast is the check of the fast path: how near it comes to the host network, on
-// machines without packet filter and on some with kube-proxy's rules.
+// Fast is the check of the fast path: how near it comes to the host network, and
+// what that costs elsewhere.
 type Fast struct {
-	Budget time.Duration // of each of the two comparisons
+	Only   []string      // names of sections; none: all
+	Budget time.Duration // of each comparison; 0: as each section has it
 	Seed   uint64
 }
 
 // DefaultFast is what a claim about the fast path's speed rests on.
-func DefaultFast() Fast { return Fast{Budget: 6 * time.Minute, Seed: 1} }
+func DefaultFast() Fast { return Fast{Seed: 1} }
+
+// leastFast is the smallest budget of a comparison: one that shows no more than
+// that it can be made.
+const leastFast = 15 * time.Second
+
+// Section is a part of the check that can be run alone.
+type Section struct {
+	Name    string
+	Summary string
+	Budget  time.Duration // of each of its comparisons, if none was given; 0: it takes its time
+	Takes   time.Duration // about, with that budget
+	run     func(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) ([]bar, error)
+}
+
+// FastSections are all parts, in the order in which they run.
+var FastSections = []Section{
+	{"plain", "latency, packets and streams on machines without a packet filter", 6 * time.Minute, 7 * time.Minute, comparing("plain")},
+	{"services", "the same on machines with the rules of 1000 Services", 6 * time.Minute, 7 * time.Minute, comparing("services")},
+	{"parallel", "32 flows of udp_rr and tcp_rr at a time", 3 * time.Minute, 4 * time.Minute, comparing("parallel")},
+	{"connections", "new connections, with the fast path and without, with Services and without", 3 * time.Minute, 7 * time.Minute, comparing("connections", "connections, 1000 Services")},
+	{"rewrites", "what it costs to have rules rewritten once a second, with 1000 Services", 8 * time.Minute, 9 * time.Minute, rewrites},
+	{"flows", "latency with 1, 1000 and a million flows in the table, and what each takes of memory", 6 * time.Minute, 7 * time.Minute, tableful},
+	{"programs", "each program that carries, beside an empty one", 0, 3 * time.Minute,
+		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, seed uint64) ([]bar, error) {
+			return defaultPrograms(seed).check(ctx, w, h)
+		}},
+}
 
 // fastServices is how many Services the rules are of, on machines that have some.
 const fastServices = 1000
@@ -29,117 +57,52 @@ const fastServices = 1000
 // narrow is how wide an interval may be to mean something: to each side.
 const narrow = 0.04
 
-// fastBars are ratios to the host network. That of a prototype stands beside each;
-// the kernel's own vxlan had 1.38, 1.53, 0.48 and 0.68 there, without rules.
-var fastBars = []struct {
-	services  int
-	arm, load string
-	cpu       bool // of CPU time for each byte, not of what is measured
-	below     bool // the ratio is to be below the bar, not above
-	bar       float64
-	prototype float64
-}{
-	{0, "vxlan+fast", "tcp_lat", false, true, 1.13, 1.12},
-	{0, "vxlan+fast", "udp_lat", false, true, 1.11, 1.09},
-	{0, "vxlan+fast", "udp_bw", false, false, 0.82, 0.83},
-	{0, "vxlan+fast", "tcp_bw", false, false, 0.88, 0.87},
-	{0, "vxlan+fast", "tcp_bw", true, true, 1.20, 0},
-	{0, "routed+fast", "tcp_lat", false, true, 1.07, 1.05},
-	{0, "routed+fast", "udp_bw", false, false, 0.86, 0.87},
-	{0, "routed+fast", "tcp_bw", false, false, 0.91, 0.92},
-	{fastServices, "vxlan+fast", "tcp_lat", false, true, 0.95, 0.93},
-	{fastServices, "vxlan+fast", "udp_lat", false, true, 0.93, 0.90},
-	{fastServices, "vxlan+fast", "udp_bw", false, false, 1.15, 1.23},
-	{fastServices, "vxlan+fast", "tcp_bw", false, false, 1.02, 1.05},
-}
-
 // Check measures, prints the ratios on w, and holds them against the bars.
 func (c Fast) Check(ctx context.Context, w io.Writer, h compare.Host) error {
-	if c.Budget < time.Minute {
-		return verr.New(verr.Usage, fmt.Sprintf("cannot check the fast path with --budget %s", c.Budget),
-			"no interval would be narrow enough to judge by", "give a minute or more; six are the default")
-	}
-	var bars []bar
-	for _, services := range []int{0, fastServices} {
-		s, err := c.measure(ctx, h, services)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "%d Services; ratio to the host network in the same rounds, with its 95 %% interval\n\n", services)
-		fmt.Fprintf(w, "%-10s %-12s %-24s %s\n", "load", "path", "ratio", "CPU")
-		for _, cell := range s.Cells {
-			for _, row := range cell.Rows {
-				if row.Ratio != nil {
-					fmt.Fprintf(w, "%-10s %-12s %-24s %s\n", cell.Cell.Load, row.Arm.Name, interval(row.Ratio), interval(cpuRatio(row)))
-				}
-			}
-		}
-		fmt.Fprintln(w)
-		for _, b := range fastBars {
-			if b.services != services {
-				continue
-			}
-			r, what := ratioOf(s, b.arm, b.load, b.cpu), fmt.Sprintf("%d Services: %s %s", services, b.arm, b.load)
-			word := "at least"
-			if b.below {
-				word = "at most"
-			}
-			if b.cpu {
-				what += ", CPU"
-			}
-			what = fmt.Sprintf("%s: %s, %s %.2f", what, interval(r), word, b.bar)
-			if b.prototype > 0 {
-				what += fmt.Sprintf(" (prototype: %.2f)", b.prototype)
-			}
-			bars = append(bars, bar{what, reaches(r, b.bar, b.below)})
-			if r != nil && !b.cpu {
-				bars = append(bars, bar{fmt.Sprintf("%d Services: %s %s: the interval is within 4 %% to each side", services, b.arm, b.load),
-					(r.Hi-r.Lo)/2 <= narrow*r.Value})
-			}
-		}
-	}
-	programs, err := defaultPrograms(c.Seed).check(ctx, w, h)
+	sections, err := c.sections()
 	if err != nil {
 		return err
 	}
-	bars = append(bars, programs...)
+	if c.Budget != 0 && c.Budget < leastFast {
+		return verr.New(verr.Usage, fmt.Sprintf("cannot check the fast path with --budget %s", c.Budget),
+			"nothing would come of so short a comparison", "give a minute or more; six are the default of most sections")
+	}
+	var bars []bar
+	for _, s := range sections {
+		budget := s.Budget
+		if c.Budget != 0 {
+			budget = c.Budget
+		}
+		fmt.Fprintf(w, "%s: %s\n\n", s.Name, s.Summary)
+		held, err := s.run(ctx, w, h, budget, c.Seed)
+		if err != nil {
+			return err
+		}
+		bars = append(bars, held...)
+		fmt.Fprintln(w)
+	}
 	return conclude(w, "the fast path is not as fast as it should be", bars)
 }
 
-func (c Fast) measure(ctx context.Context, h compare.Host, services int) (s *analysis.Summary, err error) {
-	q := compare.Request{
-		Paths: []string{"vxlan", "vxlan+fast", "routed", "routed+fast"}, Loads: []string{"tcp_lat", "udp_lat", "tcp_bw", "udp_bw"},
-		Budget: c.Budget, Services: services, Seed: c.Seed, Command: []string{"venturi", "verify", "fast"}, Wait: true,
-	}
-	b, err := open(ctx, q, h)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	return b.compare(ctx, q)
-}
-
-// ratioOf finds a ratio; nil: there is none.
-func ratioOf(s *analysis.Summary, arm, load string, cpu bool) *stats.Ratio {
-	for _, cell := range s.Cells {
-		for _, row := range cell.Rows {
-			switch {
-			case cell.Cell.Load != load || row.Arm.Name != arm:
-			case cpu:
-				return cpuRatio(row)
-			default:
-				return row.Ratio
-			}
+func (c Fast) sections() (all []Section, err error) {
+	var names []string
+	for _, s := range FastSections {
+		names = append(names, s.Name)
+		if len(c.Only) == 0 || slices.Contains(c.Only, s.Name) {
+			all = append(all, s)
 		}
 	}
-	return nil
+	for _, name := range c.Only {
+		if !slices.Contains(names, name) {
+			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot check %q alone", name), "there is no such section", "choose from "+strings.Join(names, ", "))
+		}
+	}
+	return all, nil
 }
 
-func cpuRatio(row analysis.Row) *stats.Ratio {
-	if row.CPU == nil {
-		return nil
-	}
-	return row.CPU.Ratio
+// fastRequest is what all comparisons have in common.
+func fastRequest(paths []string, services int, seed uint64) compare.Request {
+	return compare.Request{Paths: paths, Services: services, Seed: seed, Command: []string{"venturi", "verify", "fast"}, Wait: true}
 }
 
 // reaches: the better end of the interval does.
@@ -161,4 +124,12 @@ func interval(r *stats.Ratio) string {
 		return fmt.Sprintf("%.3f", r.Value)
 	}
 	return fmt.Sprintf("%.3f [%.3f, %.3f]", r.Value, r.Lo, r.Hi)
+}
+
+// limits says what a figure is to reach.
+func limits(below bool, bar float64) string {
+	if below {
+		return fmt.Sprintf("at most %.2f", bar)
+	}
+	return fmt.Sprintf("at least %.2f", bar)
 }

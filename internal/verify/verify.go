@@ -37,6 +37,15 @@ func (b *bench) close() error { return b.session.Close() }
 
 // compare makes one comparison and analyses it.
 func (b *bench) compare(ctx context.Context, q compare.Request) (*analysis.Summary, error) {
+	rec, err := b.record(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return analysis.Analyze(rec, analysis.Options{Live: true})
+}
+
+// record makes one comparison.
+func (b *bench) record(ctx context.Context, q compare.Request) (*result.Record, error) {
 	rec, err := b.session.Compare(ctx, q, func(result.Line) error { return nil })
 	if err != nil {
 		return nil, err
@@ -49,7 +58,7 @@ func (b *bench) compare(ctx context.Context, q compare.Request) (*analysis.Summa
 			return nil, fmt.Errorf("measure %s on %s: %s", w.Cell, w.Arm, w.Text)
 		}
 	}
-	return analysis.Analyze(rec, analysis.Options{Live: true})
+	return rec, nil
 }
 
 // bar is one thing that must hold.

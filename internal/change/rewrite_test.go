@@ -1,0 +1,51 @@
+package change_test
+
+import (
+	"context"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// A table is rewritten whole, in one step, and others stay: nobody sees a moment
+// without its rules.
+func TestRewriteTable(t *testing.T) {
+	_, n := namespace(t)
+	rules := func(name string, count int) change.Table {
+		c := change.Chain{Name: "INPUT", Hook: change.FilterInput}
+		for i := range count {
+			dst := netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 32)
+			c.Rules = append(c.Rules, change.Rule{change.Dst(dst), change.Accept()})
+		}
+		return change.Table{Name: name, Chains: []change.Chain{c}}
+	}
+	must(t, n.AddTables(rules("other", 3)))
+	var news atomic.Int32
+	ctx, cancel := context.WithCancel(t.Context())
+	watching := make(chan (<-chan error), 1)
+	must(t, machine.Do(n.Path(), func() error {
+		ended, err := machine.Watch(ctx, func(machine.Changed) { news.Add(1) })
+		watching <- ended
+		return err
+	}))
+	defer func() { cancel(); <-<-watching }()
+	for i, count := range []int{5, 2, 0, 4} {
+		must(t, n.RewriteTable(rules("mine", count)))
+		facts, problems := machine.Reader{}.Facts("m1", machine.Named{Name: "m1", Path: n.Path()})
+		if len(problems) > 0 || facts.NetfilterRules != 3+count {
+			t.Errorf("%d rules, want 3 and %d: %v", facts.NetfilterRules, count, problems)
+		}
+		for end := time.Now().Add(10 * time.Second); news.Load() < int32(i+1); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("told %d times of %d changes", news.Load(), i+1)
+			}
+		}
+	}
+	if news.Load() > 4 {
+		t.Errorf("told %d times of 4 changes: some were made in several steps", news.Load())
+	}
+}

@@ -1,0 +1,179 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/result"
+)
+
+// fastCompare is one comparison: which paths, under which load.
+type fastCompare struct {
+	name     string
+	services int
+	paths    []string
+	noHost   bool // the first path is what the others are compared with
+	loads    []string
+	flows    []int
+}
+
+var (
+	fastPaths     = []string{"vxlan", "vxlan+fast", "routed", "routed+fast"}
+	fastLatencies = []string{"tcp_lat", "udp_lat"}
+	fastLoads     = append(fastLatencies[:2:2], "tcp_bw", "udp_bw")
+)
+
+var fastCompares = []fastCompare{
+	{name: "plain", paths: fastPaths, loads: fastLoads},
+	{name: "services", services: fastServices, paths: fastPaths, loads: fastLoads},
+	{name: "parallel", paths: fastPaths, loads: []string{"udp_rr", "tcp_rr"}, flows: []int{32}},
+	{name: "connections", paths: fastPaths[:2], noHost: true, loads: []string{"tcp_crr"}, flows: []int{1, 16}},
+	{name: "connections, 1000 Services", services: fastServices, paths: fastPaths[:2], noHost: true, loads: []string{"tcp_crr"}, flows: []int{1, 16}},
+}
+
+// fastBars are ratios to the first path of their comparison. That of a prototype
+// stands beside each that it had; the kernel's own vxlan had 1.38, 1.53, 0.48 and
+// 0.68 there, without rules.
+var fastBars = []struct {
+	compare   string
+	arm, load string
+	flows     int
+	cpu       bool // of CPU time for each byte, not of what is measured
+	below     bool // the ratio is to be below the bar, not above
+	bar       float64
+	prototype float64
+}{
+	{"plain", "vxlan+fast", "tcp_lat", 1, false, true, 1.13, 1.12},
+	{"plain", "vxlan+fast", "udp_lat", 1, false, true, 1.11, 1.09},
+	{"plain", "vxlan+fast", "udp_bw", 1, false, false, 0.82, 0.83},
+	{"plain", "vxlan+fast", "tcp_bw", 1, false, false, 0.88, 0.87},
+	{"plain", "vxlan+fast", "tcp_bw", 1, true, true, 1.20, 0},
+	{"plain", "routed+fast", "tcp_lat", 1, false, true, 1.07, 1.05},
+	{"plain", "routed+fast", "udp_bw", 1, false, false, 0.86, 0.87},
+	{"plain", "routed+fast", "tcp_bw", 1, false, false, 0.91, 0.92},
+	{"services", "vxlan+fast", "tcp_lat", 1, false, true, 0.95, 0.93},
+	{"services", "vxlan+fast", "udp_lat", 1, false, true, 0.93, 0.90},
+	{"services", "vxlan+fast", "udp_bw", 1, false, false, 1.15, 1.23},
+	{"services", "vxlan+fast", "tcp_bw", 1, false, false, 1.02, 1.05},
+	{"parallel", "vxlan+fast", "udp_rr", 32, false, false, 0.75, 0},
+	{"connections", "vxlan+fast", "tcp_crr", 1, false, false, 0.95, 0},
+	{"connections", "vxlan+fast", "tcp_crr", 16, false, false, 0.95, 0},
+	{"connections, 1000 Services", "vxlan+fast", "tcp_crr", 1, false, false, 0.95, 0},
+	{"connections, 1000 Services", "vxlan+fast", "tcp_crr", 16, false, false, 0.95, 0},
+}
+
+// comparing is a section that is made of comparisons.
+func comparing(names ...string) func(context.Context, io.Writer, compare.Host, time.Duration, uint64) ([]bar, error) {
+	return func(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []bar, err error) {
+		for _, name := range names {
+			for _, c := range fastCompares {
+				if c.name != name {
+					continue
+				}
+				s, err := c.measure(ctx, h, budget, seed)
+				if err != nil {
+					return nil, err
+				}
+				c.print(w, s)
+				bars = append(bars, c.judge(s)...)
+			}
+		}
+		return bars, nil
+	}
+}
+
+func (c fastCompare) measure(ctx context.Context, h compare.Host, budget time.Duration, seed uint64) (s *analysis.Summary, err error) {
+	q := fastRequest(c.paths, c.services, seed)
+	q.Loads, q.Flows, q.Budget, q.NoHost = c.loads, c.flows, budget, c.noHost
+	b, err := open(ctx, q, h)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	return b.compare(ctx, q)
+}
+
+func (c fastCompare) base() string {
+	if c.noHost {
+		return c.paths[0]
+	}
+	return "the host network"
+}
+
+func (c fastCompare) print(w io.Writer, s *analysis.Summary) {
+	fmt.Fprintf(w, "%d Services; ratio to %s in the same rounds, with its 95 %% interval\n\n", c.services, c.base())
+	fmt.Fprintf(w, "%-18s %-12s %-24s %-24s %s\n", "load", "path", "ratio", "CPU", "lost")
+	for _, cell := range s.Cells {
+		for _, row := range cell.Rows {
+			if row.Ratio != nil {
+				fmt.Fprintf(w, "%-18s %-12s %-24s %-24s %s\n", cell.Cell.Name, row.Arm.Name, interval(row.Ratio), interval(cpuRatio(row)), lostOf(row))
+			}
+		}
+	}
+	fmt.Fprintln(w)
+}
+
+// lostOf tells how many requests had no reply.
+func lostOf(row analysis.Row) string {
+	if row.Latency == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%d of %d", row.Latency.Lost, row.Latency.Requests)
+}
+
+// judge holds the ratios against the bars of the comparison.
+func (c fastCompare) judge(s *analysis.Summary) (bars []bar) {
+	for _, b := range fastBars {
+		if b.compare != c.name {
+			continue
+		}
+		what := fmt.Sprintf("%s: %s %s", c.name, b.arm, b.load)
+		if b.flows > 1 {
+			what += fmt.Sprintf(" x %d", b.flows)
+		}
+		row, found := rowOf(s, b.arm, b.load, b.flows)
+		r := row.Ratio
+		if b.cpu {
+			what, r = what+", CPU", cpuRatio(row)
+		}
+		text := fmt.Sprintf("%s: %s of %s, %s", what, interval(r), c.base(), limits(b.below, b.bar))
+		if b.prototype > 0 {
+			text += fmt.Sprintf(" (prototype: %.2f)", b.prototype)
+		}
+		bars = append(bars, bar{text, found && reaches(r, b.bar, b.below)})
+		if r != nil && !b.cpu {
+			bars = append(bars, isNarrow(what, r))
+		}
+	}
+	return bars
+}
+
+// isNarrow: the interval is narrow enough to mean something.
+func isNarrow(what string, r *stats.Ratio) bar {
+	return bar{what + ": the interval is within 4 % to each side", !r.Open && (r.Hi-r.Lo)/2 <= narrow*r.Value}
+}
+
+// rowOf finds what a path did under a load.
+func rowOf(s *analysis.Summary, arm, load string, flows int) (analysis.Row, bool) {
+	for _, cell := range s.Cells {
+		for _, row := range cell.Rows {
+			if cell.Cell.Load == load && cell.Cell.Flows == flows && row.Arm.Name == arm {
+				return row, true
+			}
+		}
+	}
+	return analysis.Row{Arm: result.Arm{Name: arm}}, false
+}
+
+func cpuRatio(row analysis.Row) *stats.Ratio {
+	if row.CPU == nil {
+		return nil
+	}
+	return row.CPU.Ratio
+}

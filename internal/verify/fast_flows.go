@@ -1,0 +1,161 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/result"
+)
+
+// tableFlows are how many flows the table holds, beside that which is measured.
+var tableFlows = []int{0, 999, 999_999}
+
+// sameLatency is how near latencies with many flows are to come to those with one.
+const sameLatency = 0.03
+
+// tableful measures latency with more and more flows in the tables of both machines.
+func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []bar, err error) {
+	const path = "vxlan+fast"
+	q := fastRequest([]string{path}, 0, seed)
+	q.Loads, q.NoCopy, q.Series, q.Rounds = fastLatencies, true, 1, 16
+	b, err := open(ctx, q, h)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	var tables []*ballast
+	defer func() {
+		for _, t := range tables {
+			t.table.Close()
+		}
+	}()
+	for _, arm := range b.session.Lab().Arms {
+		for _, pins := range arm.Pins {
+			t, err := newBallast(pins)
+			if err != nil {
+				return nil, err
+			}
+			tables = append(tables, t)
+		}
+	}
+	var memory []uint64 // of the first machine's table, by state
+	s := &states{bench: b, request: q, path: path, figure: (*result.Slice).Value, enter: func(_ context.Context, state int) error {
+		for _, t := range tables {
+			if err := t.hold(tableFlows[state]); err != nil {
+				return err
+			}
+		}
+		if state == len(memory) {
+			taken, err := tables[0].memory()
+			if err != nil {
+				return err
+			}
+			memory = append(memory, taken)
+		}
+		return nil
+	}}
+	for _, n := range tableFlows {
+		s.names = append(s.names, strings.TrimSuffix(fmt.Sprintf("%d flows", n+1), map[bool]string{true: "s"}[n == 0]))
+	}
+	seen, err := s.run(ctx, budget, seed)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(w, "%s, 0 Services; %d times each in turn\n\n", path, len(seen[0]))
+	fmt.Fprintf(w, "%-10s %-14s %-26s %s\n", "load", "flows", "to host", "to 1 flow")
+	for _, load := range fastLatencies {
+		for i, name := range s.names {
+			ratio := between(seen[i], seen[0], load, true)
+			fmt.Fprintf(w, "%-10s %-14s %-26s %s\n", load, name, interval(overHost(seen[i], load)), interval(ratio))
+			if i > 0 {
+				bars = append(bars, bar{fmt.Sprintf("flows: %s with %s: %s of that with 1, within %.0f %%", load, name, interval(ratio), 100*sameLatency),
+					reaches(ratio, 1+sameLatency, true) && reaches(ratio, 1-sameLatency, false)})
+			}
+		}
+	}
+	last := len(tableFlows) - 1
+	each := float64(memory[last]-memory[0]) / float64(tableFlows[last]-tableFlows[0])
+	fmt.Fprintf(w, "\nmemory: %.0f bytes a flow; the table of a machine takes %d bytes with 1 flow and %d with %d\n",
+		each, memory[0], memory[last], tableFlows[last]+1)
+	return bars, nil
+}
+
+// ballast are flows in a table that nobody asks for, and that the daemon takes for
+// live ones.
+type ballast struct {
+	table *ebpf.Map
+	held  int
+}
+
+func newBallast(pins string) (*ballast, error) {
+	table, err := ebpf.LoadPinnedMap(bpf.TableFile(pins, "flows"), nil)
+	if err != nil {
+		return nil, err
+	}
+	return &ballast{table: table}, nil
+}
+
+// atOnce is how many flows go to the kernel in a call.
+const atOnce = 4096
+
+// forlong is a tick that is long to come: what was last carried then is not idle.
+const forlong = 1 << 30
+
+// hold makes it so many flows, and looks whether all of those before were there.
+func (b *ballast) hold(flows int) error {
+	for b.held < flows {
+		keys := ballastKeys(b.held, min(atOnce, flows-b.held))
+		values := make([]bpf.Flow, len(keys))
+		for i := range values {
+			values[i] = bpf.Flow{Epoch: 1, Used: forlong, Asked: forlong}
+		}
+		n, err := b.table.BatchUpdate(keys, values, nil)
+		if b.held += n; err != nil {
+			return fmt.Errorf("add flows to a table with %d: %w", b.held, err)
+		}
+	}
+	for b.held > flows {
+		first := max(flows, b.held-atOnce)
+		keys := ballastKeys(first, b.held-first)
+		n, err := b.table.BatchDelete(keys, nil)
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("of the flows that were added, number %d was forgotten", first+n)
+		}
+		if err != nil {
+			return fmt.Errorf("take flows out of a table with %d: %w", b.held, err)
+		}
+		b.held = first
+	}
+	return nil
+}
+
+// memory is what the table takes, bytes.
+func (b *ballast) memory() (uint64, error) {
+	info, err := b.table.Info()
+	if err != nil {
+		return 0, err
+	}
+	taken, ok := info.Memlock()
+	if !ok {
+		return 0, errors.New("this kernel does not tell what memory a table takes")
+	}
+	return taken, nil
+}
+
+// ballastKeys are some of the flows, by number.
+func ballastKeys(first, n int) []bpf.FlowKey {
+	keys := make([]bpf.FlowKey, n)
+	for i := range keys {
+		number := uint32(first + i)
+		keys[i] = bpf.FlowKey{TenantProto: 17, Local: number, Remote: ^number, LocalPort: uint16(number), RemotePort: uint16(number >> 8)}
+	}
+	return keys
+}

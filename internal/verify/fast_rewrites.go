@@ -1,0 +1,163 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/result"
+)
+
+const (
+	rewriteEvery = time.Second
+	// rewriteSlice is how long a path is measured at once: what a rewrite costs is in
+	// every slice, and once.
+	rewriteSlice = time.Second
+	// rewrittenChains are those of the table that is rewritten: what kube-proxy has
+	// for two or three Services.
+	rewrittenChains = 10
+)
+
+// rewriteBars are ratios to the host network while rules are rewritten.
+var rewriteBars = []struct {
+	load  string
+	below bool
+	bar   float64
+}{{"tcp_lat", true, 0.95}, {"udp_lat", true, 0.93}, {"udp_bw", false, 1.15}, {"tcp_bw", false, 1.02}}
+
+// mean is the figure of a slice with all that happened in it: the median of round
+// trips would not show those that a rewrite delayed.
+func mean(s *result.Slice, m result.Metric) (float64, bool) {
+	if m == result.OneWay {
+		return s.Mean()
+	}
+	return s.Value(m)
+}
+
+// rewrites measures the fast path while rules of the machines are rewritten once a
+// second, and while they are left alone, in turn.
+func rewrites(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []bar, err error) {
+	const path = "vxlan+fast"
+	q := fastRequest([]string{path}, fastServices, seed)
+	q.Loads, q.NoCopy, q.Series, q.Rounds, q.Slice = fastLoads, true, 1, 1, rewriteSlice
+	b, err := open(ctx, q, h)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	r, err := newRewriter(b.session.Lab())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	s := &states{bench: b, request: q, path: path, figure: mean, names: []string{"quiet", "rewriting"},
+		enter: func(ctx context.Context, state int) error {
+			if state == 0 {
+				return r.rest()
+			}
+			return r.begin(ctx)
+		}}
+	seen, err := s.run(ctx, budget, seed)
+	if err = errors.Join(err, r.rest()); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(w, "%d Services, %s; rules rewritten %d times on each machine, every %s; %d times each in turn for %s a load\n\n",
+		fastServices, path, r.times, rewriteEvery, len(seen[0]), rewriteSlice)
+	fmt.Fprintf(w, "%-10s %-26s %-26s %s\n", "load", "quiet, to host", "rewriting, to host", "rewriting, to quiet")
+	for _, load := range fastLoads {
+		fmt.Fprintf(w, "%-10s %-26s %-26s %s\n", load, interval(overHost(seen[0], load)), interval(overHost(seen[1], load)), interval(between(seen[1], seen[0], load, false)))
+	}
+	fmt.Fprintln(w, "\nmeans, where other sections have medians: what a rewrite costs is all in one slice")
+	for _, of := range rewriteBars {
+		ratio := overHost(seen[1], of.load)
+		bars = append(bars, bar{fmt.Sprintf("rewrites: %s %s: %s of the host network, %s", path, of.load, interval(ratio), limits(of.below, of.bar)),
+			reaches(ratio, of.bar, of.below)})
+	}
+	return bars, nil
+}
+
+// rewriter rewrites a table of its own on the machines of a lab.
+type rewriter struct {
+	spaces []*change.Namespace
+	stop   context.CancelFunc // nil: it rests
+	done   chan error
+	times  int
+}
+
+func newRewriter(l *lab.Lab) (r *rewriter, err error) {
+	r = new(rewriter)
+	for i := range l.Machines {
+		space, err := l.Open(i)
+		if err != nil {
+			return nil, errors.Join(err, r.close())
+		}
+		r.spaces = append(r.spaces, space)
+	}
+	return r, nil
+}
+
+// begin begins to rewrite, until rest.
+func (r *rewriter) begin(ctx context.Context) error {
+	if r.stop != nil {
+		return nil
+	}
+	ctx, r.stop = context.WithCancel(ctx)
+	r.done = make(chan error, 1)
+	go func() {
+		every := time.NewTicker(rewriteEvery)
+		defer every.Stop()
+		for {
+			for _, space := range r.spaces {
+				if err := space.RewriteTable(rewritten); err != nil {
+					r.done <- err
+					return
+				}
+			}
+			r.times++
+			select {
+			case <-ctx.Done():
+				r.done <- nil
+				return
+			case <-every.C:
+			}
+		}
+	}()
+	return nil
+}
+
+// rest ends it, and gives the error that it came to.
+func (r *rewriter) rest() error {
+	if r.stop == nil {
+		return nil
+	}
+	r.stop()
+	r.stop = nil
+	return <-r.done
+}
+
+func (r *rewriter) close() error {
+	err := r.rest()
+	for _, space := range r.spaces {
+		space.Close()
+	}
+	return err
+}
+
+// rewritten is the table: chains that no packet comes to, as those of a Service that
+// nobody talks to.
+var rewritten = func() change.Table {
+	t := change.Table{Name: "venturi-rewritten"}
+	for i := range rewrittenChains {
+		t.Chains = append(t.Chains, change.Chain{
+			Name:  fmt.Sprintf("chain-%d", i),
+			Rules: []change.Rule{{change.Dst(netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 32)), change.Return()}},
+		})
+	}
+	return t
+}()

@@ -1,0 +1,125 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/result"
+)
+
+// leastStates is how often states are measured that are to be compared: fewer
+// values have no interval.
+const leastStates = 6
+
+// states compares one path with itself in several states that cannot be there at
+// the same time: each is measured for a moment, in turn, over and over, beside the
+// host network. The order changes direction each time, and the machine's drift with
+// it.
+type states struct {
+	bench   *bench
+	request compare.Request // of a moment
+	path    string
+	figure  func(*result.Slice, result.Metric) (float64, bool)
+	enter   func(ctx context.Context, state int) error // returns when the path is in it
+	names   []string
+}
+
+// moment is what was seen at once, by load: logarithms of figures.
+type moment map[string]struct{ path, ratio float64 }
+
+// run measures all states until the budget is used up.
+func (s *states) run(ctx context.Context, budget time.Duration, seed uint64) (seen [][]moment, err error) {
+	seen = make([][]moment, len(s.names))
+	rng, start := rand.New(rand.NewPCG(seed, 5)), time.Now()
+	for turn := 0; ; turn++ {
+		began := time.Now()
+		for i := range s.names {
+			if turn%2 == 1 {
+				i = len(s.names) - 1 - i
+			}
+			if err := s.enter(ctx, i); err != nil {
+				return nil, fmt.Errorf("make it so: %s: %w", s.names[i], err)
+			}
+			s.request.Seed = rng.Uint64()
+			rec, err := s.bench.record(ctx, s.request)
+			if err != nil {
+				return nil, err
+			}
+			m, err := s.read(rec)
+			if err != nil {
+				return nil, err
+			}
+			seen[i] = append(seen[i], m)
+		}
+		if turn+1 >= leastStates && time.Since(start)+time.Since(began) > budget {
+			return seen, nil
+		}
+	}
+}
+
+// read takes the mean over the rounds.
+func (s *states) read(rec *result.Record) (moment, error) {
+	m := moment{}
+	for _, cell := range rec.Plan.Cells {
+		by := map[int]map[string]float64{} // round, path
+		for i := range rec.Slices {
+			of := &rec.Slices[i]
+			if v, ok := s.figure(of, cell.Metric); ok && of.Cell == cell.Name {
+				if by[of.Round] == nil {
+					by[of.Round] = map[string]float64{}
+				}
+				by[of.Round][of.Arm] = math.Log(v)
+			}
+		}
+		var path, ratio []float64
+		for _, round := range by {
+			mine, ok := round[s.path]
+			host, too := round[rec.Plan.Arms[0].Name]
+			if ok && too {
+				path, ratio = append(path, mine), append(ratio, mine-host)
+			}
+		}
+		if len(path) == 0 {
+			return nil, fmt.Errorf("measure %s on %s: no round of it has a figure", cell.Name, s.path)
+		}
+		m[cell.Load] = struct{ path, ratio float64 }{stats.Median(path), stats.Median(ratio)}
+	}
+	return m, nil
+}
+
+// overHost is the ratio to the host network in one state.
+func overHost(seen []moment, load string) *stats.Ratio {
+	var logs []float64
+	for _, m := range seen {
+		logs = append(logs, m[load].ratio)
+	}
+	return ratioOf(logs)
+}
+
+// between is the ratio of the path in one state to itself in another, in the same
+// turns. With host, what became of the host network meanwhile is taken out.
+func between(a, b []moment, load string, host bool) *stats.Ratio {
+	var logs []float64
+	for i := range min(len(a), len(b)) {
+		if host {
+			logs = append(logs, a[i][load].ratio-b[i][load].ratio)
+		} else {
+			logs = append(logs, a[i][load].path-b[i][load].path)
+		}
+	}
+	return ratioOf(logs)
+}
+
+// ratioOf estimates a ratio from its logarithms; nil: there are none.
+func ratioOf(logs []float64) *stats.Ratio {
+	r, ok := stats.FromPairs(logs, stats.Design{Confidence: 0.95})
+	if !ok {
+		return nil
+	}
+	return &r
+}
