@@ -17,6 +17,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/machine"
@@ -87,21 +89,23 @@ type daemon struct {
 	off      string          // why nothing is carried: legacy, or fickle
 	told     *State
 
-	legacy     string // rules of iptables-legacy
-	fickle     string // rules that no verdict can be learned from
-	rulings    machine.Rulings
-	ways       machine.Ways // of what is carried
-	names      []string     // of our programs
-	revisions  map[hook]uint64
-	turn       []hook            // to be looked at next
-	unmeasured []machine.PeerWay // to be measured next
+	legacy       string // rules of iptables-legacy
+	fickle       string // rules that no verdict can be learned from
+	rulings      machine.Rulings
+	ways         machine.Ways // of what is carried
+	names        []string     // of our programs
+	revisions    map[hook]uint64
+	programNames map[ebpf.ProgramID]string
+	settings     []string          // that rules and headers depend on, as they were last
+	turn         []hook            // to be looked at next
+	unmeasured   []machine.PeerWay // to be measured next
 }
 
 // errReplaced is why a daemon ends that another takes over from.
 var errReplaced = errors.New("another daemon takes over")
 
 func serve(ctx context.Context, c *Config, replace bool) (err error) {
-	d := &daemon{Config: c, attached: map[string]bool{}}
+	d := &daemon{Config: c, attached: map[string]bool{}, programNames: map[ebpf.ProgramID]string{}}
 	if d.space, err = change.Here(); err != nil {
 		return err
 	}
@@ -162,7 +166,7 @@ func (d *daemon) begin() error {
 	for _, pin := range pins {
 		d.attached[pin] = false
 	}
-	d.fickle = unread
+	d.fickle, d.settings = unread, machine.SilentSettings()
 	if err := d.ownNames(); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,8 +63,15 @@ func (d *daemon) glance() error {
 	if tables := strings.Fields(string(names)); len(tables) > 0 {
 		d.legacy = fmt.Sprintf("iptables-legacy has rules (%s), and tells nobody when they change", strings.Join(tables, ", "))
 	}
+	if tables := machine.LegacyBridgeTables("/sys"); len(tables) > 0 && d.bridged() {
+		d.legacy = fmt.Sprintf("ebtables-legacy is loaded (%s), and tells nobody when its rules change", strings.Join(tables, ", "))
+	}
 	if err := d.judged(); err != nil {
 		return err
+	}
+	if settings := machine.SilentSettings(); !slices.Equal(settings, d.settings) {
+		d.settings = settings
+		return errors.Join(d.newRules(), d.resync())
 	}
 	moved, err := d.moved()
 	if err == nil && !moved {
@@ -73,6 +81,11 @@ func (d *daemon) glance() error {
 		err = d.resync()
 	}
 	return err
+}
+
+// bridged tells whether there are pods behind bridges.
+func (d *daemon) bridged() bool {
+	return slices.ContainsFunc(d.ways.Pods, func(p machine.PodWay) bool { return p.On != p.Device })
 }
 
 // judged switches everything off, or on, if there is a reason now that was not.

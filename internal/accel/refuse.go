@@ -32,6 +32,9 @@ type hook struct {
 // or records is no less skipped, but cannot be told from that.
 func (d *daemon) refuse(w machine.Ways) (machine.Ways, error) {
 	d.revisions = map[hook]uint64{}
+	if len(d.programNames) > maxNames {
+		clear(d.programNames)
+	}
 	why := map[int]string{}
 	look := func(index int, at machine.Sides, only bool) (string, error) {
 		if known, ok := why[index]; ok {
@@ -113,6 +116,8 @@ func (d *daemon) skips(p passage) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		// One that came behind the fast path's own makes that go; attached again, at the
+		// next look, it is behind the other.
 		if p.begin&side != 0 {
 			names = names[max(0, slices.IndexFunc(names, d.own)):]
 			if len(names) > 0 && !d.own(names[0]) {
@@ -151,9 +156,12 @@ func (d *daemon) programs(h hook) (names []string, err error) {
 	}
 	d.revisions[h] = list.Revision
 	for _, p := range list.Programs {
-		name, err := programName(p.ID)
-		if err != nil {
-			return nil, err
+		name, known := d.programNames[p.ID]
+		if !known {
+			if name, err = programName(p.ID); err != nil {
+				return nil, err
+			}
+			d.programNames[p.ID] = name // no other program will have that number
 		}
 		names = append(names, name)
 	}
@@ -192,6 +200,9 @@ func programName(id ebpf.ProgramID) (string, error) {
 	}
 	return info.Name, nil
 }
+
+// maxNames is how many names of programs are kept.
+const maxNames = 1 << 12
 
 // glances is at how many places it is looked at once.
 const glances = 128

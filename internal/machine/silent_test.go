@@ -1,0 +1,36 @@
+package machine_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+func TestLegacyBridgeTables(t *testing.T) {
+	sys := t.TempDir()
+	if got := machine.LegacyBridgeTables(sys); len(got) > 0 {
+		t.Errorf("a kernel that has loaded none has %v", got)
+	}
+	must(t, os.MkdirAll(filepath.Join(sys, "module", "ebtable_filter"), 0o700))
+	must(t, os.MkdirAll(filepath.Join(sys, "module", "ebtables"), 0o700))
+	if got := machine.LegacyBridgeTables(sys); !slices.Equal(got, []string{"filter"}) {
+		t.Errorf("tables are %v, want filter", got)
+	}
+}
+
+// Settings that change without a word are seen to change.
+func TestSilentSettings(t *testing.T) {
+	n := space(t)
+	testenv.In(t, n.Path(), func() error {
+		before := machine.SilentSettings()
+		must(t, os.WriteFile("/proc/sys/net/ipv4/ip_default_ttl", []byte("77"), 0))
+		if after := machine.SilentSettings(); slices.Equal(before, after) {
+			t.Errorf("settings are %q still", after)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,96 @@
+package machine_test
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// overlay is a machine that has a pod on a bridge, and a tunnel to another over a
+// wire.
+const overlay = `
+ip link set w0 up
+ip addr add 192.0.2.1/24 dev w0
+ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev w0
+ip link add br0 address 02:00:00:00:01:00 mtu 1450 type bridge
+ip link set br0 up
+ip addr add 10.0.1.1/24 dev br0
+ip link set p0 mtu 1450 master br0 up
+ip neigh add 10.0.1.2 lladdr 02:00:00:00:01:02 dev br0
+bridge fdb add 02:00:00:00:01:02 dev p0 master static
+ip link add v0 address 02:00:00:00:03:01 mtu 1450 type vxlan id 7 dstport 4789 local 192.0.2.1 dev w0 nolearning OPTIONS
+ip link set v0 up
+bridge fdb append 02:00:00:00:03:02 dev v0 dst 192.0.2.2
+`
+
+// The kernel's tables are read as its packets go.
+func TestReadWays(t *testing.T) {
+	const none = 0
+	for _, c := range []struct {
+		name, options, more string
+		pods, size          int // 0: there is no peer
+		df                  bool
+		refused             string
+	}{
+		{name: "overlay", pods: 1, size: 1450},
+		{name: "df", options: "df set", pods: 1, size: 1450, df: true},
+		{name: "ttl inherit", options: "ttl inherit", pods: 1, size: none, refused: "v0 its outer headers are not the same for all packets (ttl inherit)"},
+		{name: "tos inherit", options: "tos inherit", pods: 1, size: none, refused: "v0 its outer headers are not the same for all packets (tos inherit)"},
+		{name: "df inherit", options: "df inherit", pods: 1, size: none, refused: "v0 its outer headers are not the same for all packets (df inherit)"},
+		{name: "gbp", options: "gbp", pods: 1, size: none, refused: "v0 its outer headers are not the same for all packets (gbp)"},
+		{name: "wire", more: "ip link set w0 mtu 1400", pods: 1, size: 1350},
+		{name: "tunnel", more: "ip link set v0 mtu 1300", pods: 1, size: 1300},
+		{name: "route of the wire", more: "ip route add 192.0.2.2 dev w0 mtu 1200", pods: 1, size: 1150},
+		{name: "route of the tunnel", more: "ip route add 10.0.2.0/24 dev v0 mtu 1100", pods: 1, size: 1100},
+		{name: "stale", more: "ip neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev w0 nud stale", pods: 1, size: 1450},
+		{name: "failed", more: "ip neigh replace 192.0.2.2 dev w0 nud failed", pods: 1, size: none},
+		{name: "wire down", more: "ip link set w0 down", pods: 1, size: none},
+		{name: "not on a bridge", more: "ip link set p0 nomaster", pods: 0, size: 1450},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, err := change.Owned(testenv.Claim(t))
+			must(t, err)
+			m, err := w.Create(w.Name("m1"))
+			must(t, err)
+			defer m.Close()
+			pod, err := w.Create(w.Name("p1"))
+			must(t, err)
+			defer pod.Close()
+			for device, inside := range map[string]string{"w0": "w1", "p0": "eth0"} {
+				must(t, change.AddVeth(change.VethEnd{In: m, Name: device}, change.VethEnd{In: pod, Name: inside}, 1500))
+			}
+			script := strings.ReplaceAll(overlay, "OPTIONS", c.options) + c.more
+			var ways machine.Ways
+			testenv.In(t, m.Path(), func() error {
+				if out, err := exec.Command("sh", "-e", "-c", script).CombinedOutput(); err != nil {
+					return fmt.Errorf("%w\n%s", err, out)
+				}
+				ways, err = machine.ReadWays(machine.TunnelsAndPods{Wire: "w0", Tunnels: []string{"v0"}, Pods: []string{"p0"}})
+				return err
+			})
+			size, df := 0, false
+			for _, p := range ways.Peers {
+				size, df = p.Size, p.Tunnel.DontFragment
+			}
+			if len(ways.Pods) != c.pods || len(ways.Peers) > 1 || size != c.size || df != c.df {
+				t.Errorf("pods %+v and peers %+v, want %d and one for packets of %d bytes", ways.Pods, ways.Peers, c.pods, c.size)
+			}
+			if got := refusals(ways); got != c.refused {
+				t.Errorf("refused: %q, want %q", got, c.refused)
+			}
+		})
+	}
+}
+
+func refusals(w machine.Ways) string {
+	var all []string
+	for _, r := range w.Refused {
+		all = append(all, r.Device+" "+r.Why)
+	}
+	return strings.Join(all, "; ")
+}
