@@ -28,6 +28,14 @@ static __always_inline int forget(const struct flow_key *k)
 	return SLOW_FLAGS;
 }
 
+/* A pod sends to its gateway, by its own address: what it sends to others is not
+ * for the machine to route. */
+static __always_inline int to_gateway(const __u16 *eth, const struct pod *pod)
+{
+	return eth[0] == pod->header[3] && eth[1] == pod->header[4] && eth[2] == pod->header[5] &&
+	       eth[3] == pod->header[0] && eth[4] == pod->header[1] && eth[5] == pod->header[2];
+}
+
 /* A packet that a pod sends. 0: it can be carried. */
 static __always_inline int find_out(struct __sk_buff *skb, struct carried *c)
 {
@@ -38,13 +46,13 @@ static __always_inline int find_out(struct __sk_buff *skb, struct carried *c)
 	unstamp(skb);
 	if (!alive())
 		return SLOW_NO_DAEMON;
-	if (data + ETH_HLEN > end || skb->protocol != bpf_htons(ETH_P_IP))
+	if (data + ETH_HLEN > end || skb->protocol != bpf_htons(ETH_P_IP) || skb->vlan_present)
 		return SLOW_NOT_IPV4;
 	why = parse(data + ETH_HLEN, end, OUT, &c->p);
 	if (why)
 		return why;
 	c->pod = bpf_map_lookup_elem(&pods, &device);
-	if (!c->pod || c->pod->addr != c->p.key.local)
+	if (!c->pod || c->pod->addr != c->p.key.local || !to_gateway(data, c->pod))
 		return SLOW_SOURCE;
 	c->p.key.tenant_proto |= c->pod->tenant << 8;
 	c->flow = bpf_map_lookup_elem(&flows, &c->p.key);

@@ -15,6 +15,7 @@
 #define TCP_FIN 0x01
 #define TCP_SYN 0x02
 #define TCP_RST 0x04
+#define TCP_ACK 0x10
 #define TCP_FLAGS 13   /* offset of the byte in the header */
 #define TCP_OFFSET 12  /* offset of the header's length, in its upper half */
 #define TCP_LEN 20     /* without options */
@@ -25,7 +26,7 @@ enum way { OUT, IN };
 struct parsed {
 	struct flow_key key; /* without the tenant */
 	__u32 headers;       /* IP and transport, bytes */
-	__u32 flags;         /* of TCP that open or end a connection */
+	__u32 flags;         /* of TCP that open or end a connection, or that no connection has */
 	__u32 ip_len;        /* what the IP header says */
 	__u8 tos;
 };
@@ -47,15 +48,21 @@ static __always_inline int parse(struct iphdr *ip, void *end, enum way way, stru
 		return SLOW_TTL;
 	p->flags = 0;
 	p->headers = IP_LEN + UDP_LEN;
+	p->ip_len = bpf_ntohs(ip->tot_len);
 	if (ip->protocol == IPPROTO_TCP) {
 		if ((void *)transport + TCP_LEN > end)
 			return SLOW_NOT_IPV4;
-		p->flags = transport[TCP_FLAGS] & (TCP_FIN | TCP_SYN | TCP_RST);
+		p->flags = (transport[TCP_FLAGS] ^ TCP_ACK) & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK);
 		p->headers = IP_LEN + (transport[TCP_OFFSET] >> 4) * 4;
+		if (p->headers < IP_LEN + TCP_LEN)
+			return SLOW_SIZE;
 	} else if (ip->protocol != IPPROTO_UDP) {
 		return SLOW_PROTOCOL;
+	} else if (((struct udphdr *)transport)->len != bpf_htons(p->ip_len - IP_LEN)) {
+		return SLOW_SIZE;
 	}
-	p->ip_len = bpf_ntohs(ip->tot_len);
+	if (p->ip_len < p->headers)
+		return SLOW_SIZE;
 	p->tos = ip->tos;
 	p->key.tenant_proto = ip->protocol;
 	p->key.local = way == OUT ? ip->saddr : ip->daddr;

@@ -42,7 +42,8 @@ int from_wire(struct __sk_buff *skb)
 	int why;
 
 	unstamp(skb);
-	if (data + ETH_HLEN + IP_LEN + UDP_LEN > end || skb->protocol != bpf_htons(ETH_P_IP) || skb->pkt_type != PACKET_FOR_US)
+	if (data + ETH_HLEN + IP_LEN + UDP_LEN > end || skb->protocol != bpf_htons(ETH_P_IP) ||
+	    skb->vlan_present || skb->pkt_type != PACKET_FOR_US)
 		return NEXT;
 	if (!alive())
 		return slow(skb, SLOW_NO_DAEMON);

@@ -19,6 +19,7 @@
 
 #define OVERHEAD (INNER_IP - ETH_HLEN)
 #define VNI_VALID 0x08000000
+#define VNI_NOT 0xff /* of the word that the VNI is in */
 
 #define GROW (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 | BPF_F_ADJ_ROOM_ENCAP_L4_UDP | \
 	      BPF_F_ADJ_ROOM_ENCAP_L2(ETH_HLEN) | BPF_F_ADJ_ROOM_ENCAP_L2_ETH)
@@ -70,6 +71,8 @@ static __always_inline int from_peer(void *data, const struct carried *c)
 	if (ip->saddr != c->peer->remote || ip->daddr != c->peer->local ||
 	    to[0] != us[0] || to[1] != us[1] || to[2] != us[2])
 		return SLOW_SOURCE;
+	if (ip->tot_len != bpf_htons(c->p.ip_len + OVERHEAD) || udp->len != bpf_htons(c->p.ip_len + OVERHEAD - IP_LEN))
+		return SLOW_SIZE;
 	if (udp->check)
 		return SLOW_CHECKSUM;
 	if ((ip->tos ^ c->p.tos) & ECN_MASK)
@@ -95,13 +98,17 @@ int from_wire(struct __sk_buff *skb)
 		return slow(skb, SLOW_NO_DAEMON);
 	if (ip->frag_off & bpf_htons((__u16)~DONT_FRAGMENT))
 		return slow(skb, SLOW_FRAGMENT);
-	if (skb->pkt_type != PACKET_FOR_US || vxlan[0] != bpf_htonl(VNI_VALID) || *(__be16 *)(data + INNER_IP - 2) != bpf_htons(ETH_P_IP))
+	if (skb->pkt_type != PACKET_FOR_US || skb->vlan_present || vxlan[0] != bpf_htonl(VNI_VALID) ||
+	    vxlan[1] & bpf_htonl(VNI_NOT) || *(__be16 *)(data + INNER_IP - 2) != bpf_htons(ETH_P_IP))
 		return slow(skb, SLOW_NOT_IPV4);
 	why = find_in(skb, INNER_IP, bpf_ntohl(vxlan[1]) >> 8, &c);
 	if (!why)
 		why = from_peer(data, &c);
 	if (why)
 		return slow(skb, why);
+	/* Who cuts them asks whether they are in a tunnel, and nothing here can say no. */
+	if (skb->gso_size && (c.p.key.tenant_proto & 0xff) == IPPROTO_UDP)
+		return slow(skb, SLOW_ENCAPSULATED);
 	if (bpf_skb_adjust_room(skb, -OVERHEAD, BPF_ADJ_ROOM_MAC, SHRINK))
 		return slow(skb, SLOW_ENCAPSULATED);
 	/* As the network does when it takes headers off: of the checksums that the
