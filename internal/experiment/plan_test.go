@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -98,6 +99,29 @@ func TestBlocks(t *testing.T) {
 		if arm := p.Arms[i]; arm.ServerPort != want || arm.ClientPort-arm.ServerPort != clientPorts-serverPorts {
 			t.Errorf("%s: ports %d to %d, want %d", arm.Name, arm.ClientPort, arm.ServerPort, want)
 		}
+	}
+}
+
+// TestConnectionPorts wants room between arms that share an address for all ports
+// that a load of connections goes round.
+func TestConnectionPorts(t *testing.T) {
+	a := &agents{t: t, served: map[uint64]bool{}}
+	r, rec := newRun(a, 1)
+	r.Plan.Cells[0].Load, r.Plan.Cells[0].Flows = "tcp_crr", 4
+	r.Ends = []Ends{ends("10.0.0.1"), ends("10.0.0.1"), ends("10.0.0.3")}
+	if err := r.Do(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	l, err := load.Find("tcp_crr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	arms := a.plans[0].Arms
+	if got, want := arms[1].ClientPort-arms[0].ClientPort, l.ClientPorts(4); want < 100 || got != want {
+		t.Errorf("%d ports between two arms, want %d", got, want)
+	}
+	if end := arms[1].ClientPort + l.ClientPorts(4); end > clientPorts+portSpan {
+		t.Errorf("ports up to %d", end)
 	}
 }
 
