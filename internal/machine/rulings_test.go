@@ -139,3 +139,41 @@ func TestRulingsAtDevices(t *testing.T) {
 		t.Errorf("chains stand at %v, want %v", got.Devices, want)
 	}
 }
+
+// kubeProxy are rules as kube-proxy writes them for nftables, with two endpoints of a
+// Service that keeps a client to one of them.
+const kubeProxy = `table ip kube-proxy {
+	set cluster-ips { type ipv4_addr; elements = { 10.96.0.10 }; }
+	set affinity { type ipv4_addr; flags dynamic,timeout; timeout 3h; }
+	map service-ips { type ipv4_addr . inet_proto . inet_service : verdict; elements = { 10.96.0.10 . tcp . 53 : goto service }; }
+	map no-endpoint-services { type ipv4_addr . inet_proto . inet_service : verdict; elements = { 10.96.0.99 . tcp . 80 : goto rejected }; }
+	chain rejected { reject; }
+	chain endpoint-a { update @affinity { ip saddr }; meta l4proto tcp dnat to 10.0.0.1:53; }
+	chain endpoint-b { meta l4proto tcp dnat to 10.0.0.2:53; }
+	chain service {
+		ip saddr @affinity goto endpoint-a
+		numgen random mod 2 vmap { 0 : goto endpoint-a, 1 : goto endpoint-b }
+	}
+	chain services { ip daddr . meta l4proto . th dport vmap @service-ips; }
+	chain endpoints-check { ip daddr . meta l4proto . th dport vmap @no-endpoint-services; }
+	chain cluster-ips-check { ip daddr @cluster-ips reject; }
+	chain filter-prerouting { type filter hook prerouting priority -110; ct state new jump endpoints-check; }
+	chain filter-forward {
+		type filter hook forward priority -110
+		ct state new jump endpoints-check
+		ct state new jump cluster-ips-check
+	}
+	chain nat-prerouting { type nat hook prerouting priority -100; jump services; }
+	chain nat-postrouting { type nat hook postrouting priority 100; meta mark & 0x4000 == 0 return; meta mark set mark and 0xffffbfff; masquerade random; }
+}`
+
+// How connections are dealt out to the endpoints of Services is nothing that packets
+// of established flows meet.
+func TestRulingsOfKubeProxy(t *testing.T) {
+	n := space(t)
+	_, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, kubeProxy)
+	must(t, err)
+	if got := rulings(t, n, 8472); got.Fickle != "" {
+		t.Errorf("they are fickle: %s", got.Fickle)
+	}
+}
