@@ -61,9 +61,14 @@ func readFrame(fd int, buf []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return withTag(buf[:n], beside[:besideN])
+}
+
+// withTag puts back the tag of which the kernel has told beside a frame.
+func withTag(got, beside []byte) ([]byte, error) {
 	const addresses = 12 // bytes: a tag follows them
-	frame := append(make([]byte, 0, n+4), buf[:addresses]...)
-	messages, err := unix.ParseSocketControlMessage(beside[:besideN])
+	frame := append(make([]byte, 0, len(got)+4), got[:addresses]...)
+	messages, err := unix.ParseSocketControlMessage(beside)
 	if err != nil {
 		return nil, err
 	}
@@ -80,5 +85,5 @@ func readFrame(fd int, buf []byte) ([]byte, error) {
 			frame = binary.BigEndian.AppendUint16(frame, aux.Vlan_tci)
 		}
 	}
-	return append(frame, buf[addresses:n]...), nil
+	return append(frame, got[addresses:]...), nil
 }
