@@ -90,10 +90,16 @@ func (r Reader) softirqs(cpus map[int]CPUCounters) {
 
 // Protocols reads the counters of TCP and UDP of the calling thread's
 // namespace, by names such as "Tcp/InCsumErrors".
-func (r Reader) Protocols() map[string]uint64 {
+func (r Reader) Protocols() map[string]uint64 { return r.protocols("snmp") }
+
+// ProtocolsMore reads further ones, which are Linux' own, by names such as
+// "TcpExt/TCPDSACKRecv".
+func (r Reader) ProtocolsMore() map[string]uint64 { return r.protocols("netstat") }
+
+func (r Reader) protocols(file string) map[string]uint64 {
 	counters := map[string]uint64{}
 	var names []string
-	for line := range r.fields("proc/thread-self/net/snmp") {
+	for line := range r.fields("proc/thread-self/net", file) {
 		if names == nil || names[0] != line[0] {
 			names = line
 			continue

@@ -133,9 +133,12 @@ type Outcome struct {
 	Excused                      uint64
 	Took                         time.Duration
 	Sent, Lost, Twice, Overtaken uint64 // datagrams
-	Opened, Bytes, Retransmitted uint64 // connections, bytes, segments
-	Broken                       []string
-	Backlog, Receiver            uint64 // packets that this machine threw away: queues of its cores, of sockets
+	Opened, Bytes                uint64 // connections; of streams
+	// Retransmitted are segments of TCP; Needless those of them of which the other
+	// end said that it had them already. The others were lost.
+	Retransmitted, Needless uint64
+	Broken                  []string
+	Backlog, Receiver       uint64 // packets that this machine threw away: queues of its cores, of sockets
 }
 
 // Check plays all cycles, prints what became of the traffic on w, and wants nothing
@@ -215,6 +218,9 @@ func (c Lossless) path(ctx context.Context, h compare.Host, name string) (all []
 		n := c.Cycles
 		if kind.name == killedAlone {
 			n = c.Alone
+		}
+		if n == 0 {
+			continue
 		}
 		o, err := r.play(ctx, kind, n)
 		all = append(all, o)
@@ -309,8 +315,8 @@ func (r *run) play(ctx context.Context, kind cycle, n int) (Outcome, error) {
 // it that no path is to blame for.
 type seen struct {
 	tally
-	at                             time.Time
-	backlog, receiver, retransmits uint64
+	at                                       time.Time
+	backlog, receiver, retransmits, needless uint64
 }
 
 func (r *run) look() (s seen, err error) {
@@ -323,6 +329,7 @@ func (r *run) look() (s seen, err error) {
 			counters := machine.Reader{}.Protocols()
 			s.receiver += counters["Udp/RcvbufErrors"]
 			s.retransmits += counters["Tcp/RetransSegs"]
+			s.needless += machine.Reader{}.ProtocolsMore()["TcpExt/TCPDSACKRecv"]
 			return nil
 		})
 		if err != nil {
@@ -341,16 +348,17 @@ func (o *Outcome) add(before, after seen) {
 	o.Opened += after.opened - before.opened
 	o.Bytes += after.bytes - before.bytes
 	o.Retransmitted += after.retransmits - before.retransmits
+	o.Needless += after.needless - before.needless
 	o.Broken = append(o.Broken, slices.Clone(after.broken[len(before.broken):])...)
 	o.Backlog += after.backlog - before.backlog
 	o.Receiver += after.receiver - before.receiver
 }
 
 func printOutcomes(w io.Writer, all []Outcome) {
-	const line = "%-12s %-28s %6v %10v %6v %6v %10v %8v %8v %8v %7v %9v\n"
-	fmt.Fprintf(w, line, "path", "what goes on", "cycles", "datagrams", "lost", "twice", "overtaken", "opened", "broken", "MB", "retrans", "dropped")
+	const line = "%-12s %-28s %6v %10v %6v %6v %10v %8v %8v %8v %7v %8v %8v\n"
+	fmt.Fprintf(w, line, "path", "what goes on", "cycles", "datagrams", "lost", "twice", "overtaken", "opened", "broken", "MB", "retrans", "needless", "dropped")
 	for _, o := range all {
-		fmt.Fprintf(w, line, o.Path, o.Kind, o.Cycles, o.Sent, o.Lost, o.Twice, o.Overtaken, o.Opened, len(o.Broken), o.Bytes>>20, o.Retransmitted, o.Backlog+o.Receiver)
+		fmt.Fprintf(w, line, o.Path, o.Kind, o.Cycles, o.Sent, o.Lost, o.Twice, o.Overtaken, o.Opened, len(o.Broken), o.Bytes>>20, o.Retransmitted, o.Needless, o.Backlog+o.Receiver)
 		if o.Again > 0 {
 			fmt.Fprintf(w, "%-12s   %d cycles more were played: this machine itself threw packets away in them, and %d datagrams were lost\n", "", o.Again, o.Excused)
 		}

@@ -1,0 +1,14 @@
+package verify
+
+import "testing"
+
+// What comes is told by its number: new, come before, or overtaken.
+func TestNumbered(t *testing.T) {
+	n := new(numbered)
+	for _, number := range []uint64{1, 3, 2, 2, 1 << 17, 4} {
+		n.take(number)
+	}
+	if n.got != 5 || n.twice != 1 || n.odd != 2 {
+		t.Errorf("%d came, %d twice, %d overtaken, want 5, 1, 2", n.got, n.twice, n.odd)
+	}
+}
