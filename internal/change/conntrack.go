@@ -41,8 +41,8 @@ type Tracked uint8
 
 // How it can be.
 const (
-	NotTold        Tracked = iota // what became of it is not known
-	NotTracked                    // conntrack has no such connection, or not as it was asked for
+	NotTold        Tracked = iota // what became of it is not known; of one with a fixed end, it is not put off
+	NotTracked                    // conntrack has no such connection
 	TrackedMute                   // conntrack has it, and will tell nobody when it forgets it
 	TrackedClosing                // TCP that is not established, or not any more
 	TrackedOpen                   // conntrack has it; of UDP, it may wait for a reply
@@ -113,8 +113,12 @@ func (c *Conntrack) update(some []Update, tell func(i int, is Tracked)) error {
 				is = m.tracked()
 			case m.kind == unix.NLMSG_ERROR && len(m.body) >= 4:
 				if i := m.sequence - first; i < uint32(len(some)) { // not of a list before
-					if binary.NativeEndian.Uint32(m.body) != 0 {
+					switch unix.Errno(-int32(binary.NativeEndian.Uint32(m.body))) {
+					case 0:
+					case unix.ENOENT:
 						is = NotTracked
+					default:
+						is = NotTold
 					}
 					tell(int(i), is)
 					answers++
