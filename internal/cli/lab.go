@@ -132,7 +132,7 @@ func pathHelp() string {
 }
 
 func labList(out io.Writer) *cobra.Command {
-	var asJSON bool
+	var asJSON, stats bool
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the labs that are on this machine",
@@ -140,8 +140,12 @@ func labList(out io.Writer) *cobra.Command {
 
   kept      raised by "venturi lab up": stays until it is taken down
   running   in use by a process, which takes it down itself
-  dead      left by a process that was killed: the next command removes it`,
+  dead      left by a process that was killed: the next command removes it
+
+With --accel-stats it tells in place of that what the labs' fast paths have carried
+since they were laid, what went slow, and why; docs/fast-path.md explains each.`,
 		Example: `  venturi lab ls
+  venturi lab ls --accel-stats
   venturi lab ls --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -155,13 +159,24 @@ func labList(out io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if !stats && asJSON {
 				return printJSON(out, append([]lab.Info{}, list...))
 			}
-			return printList(out, list)
+			if !stats {
+				return printList(out, list)
+			}
+			laid, err := laidFastPaths(list)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(out, laid)
+			}
+			return printFastPaths(out, laid)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
+	cmd.Flags().BoolVar(&stats, "accel-stats", false, "show what fast paths carried, what went slow, and why")
 	return cmd
 }
 

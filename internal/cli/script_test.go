@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
+	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/guest"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -42,6 +44,7 @@ func TestMain(m *testing.M) {
 //	nobody N PROGRAM... the same, as a user without privileges
 //	errors              the last standard error must be one three-part error
 //
+// the condition tcx,
 // and in its folder bzImage (the head of a kernel's file) and the runs good, cut (no end), bare (cut before its plan),
 // newer, damaged and foreign.
 func TestScripts(t *testing.T) { testscript.Run(t, params("testdata/script")) }
@@ -57,6 +60,7 @@ func params(dir string) testscript.Params {
 	return testscript.Params{
 		Dir:                 dir,
 		Setup:               setup,
+		Condition:           condition,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
@@ -65,6 +69,18 @@ func params(dir string) testscript.Params {
 			"errors": threeParts,
 		},
 	}
+}
+
+// condition knows one thing: tcx, that this kernel has what a fast path is made of.
+func condition(name string) (bool, error) {
+	if name != "tcx" {
+		return false, fmt.Errorf("there is no condition %q", name)
+	}
+	answer, err := feature.TCX.Ask()
+	if answer == feature.Unknown {
+		return false, err
+	}
+	return answer == feature.Yes, nil
 }
 
 // oneByOne is a test whose scripts do not run at the same time.

@@ -11,26 +11,36 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// fastPathsOff warns of the fast paths that carry nothing, and tells why. That a
-// daemon has ended is told otherwise.
+// fastPathsOff warns of the fast paths that carry nothing, or nothing by some device,
+// and tells why. That a daemon has ended is told otherwise.
 func fastPathsOff(l *lab.Lab) []result.Warning {
 	var out []result.Warning
 	for _, arm := range l.Arms {
-		var why []string
+		warn := func(code, what string, why []string) {
+			if len(why) > 0 {
+				out = append(out, result.Warning{Code: code, Arm: arm.Name,
+					Text: what + " when the run ended: " + strings.Join(why, "; ")})
+			}
+		}
+		var off, refused []string
 		for i, pins := range arm.Pins {
+			on := "on " + l.Machines[i].Name + " "
 			state, err := accel.ReadState(accel.StateFile(pins))
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
+				continue
 			case err != nil:
-				why = append(why, err.Error())
+				off = append(off, on+err.Error())
+				continue
 			case state.Off != "":
-				why = append(why, fmt.Sprintf("on %s %s", l.Machines[i].Name, state.Off))
+				off = append(off, on+state.Off)
+			}
+			for _, r := range state.Refused {
+				refused = append(refused, fmt.Sprintf("%sby %s: %s", on, r.Device, r.Why))
 			}
 		}
-		if len(why) > 0 {
-			out = append(out, result.Warning{Code: "fast-path-off", Arm: arm.Name,
-				Text: "its fast path carried nothing when the run ended: " + strings.Join(why, "; ")})
-		}
+		warn("fast-path-off", "its fast path carried nothing", off)
+		warn("fast-path-refused", "its fast path did not carry all", refused)
 	}
 	return out
 }

@@ -50,7 +50,7 @@ func TestFastPathIsRecorded(t *testing.T) {
 	}
 }
 
-// TestFastPathsOff wants the reason of a daemon that carries nothing, and no word of
+// TestFastPathsOff wants the reasons of a daemon that carries nothing, and no word of
 // one that does, or that has left no state.
 func TestFastPathsOff(t *testing.T) {
 	l := &lab.Lab{Machines: []lab.Machine{{Name: "m1"}, {Name: "m2"}}}
@@ -60,7 +60,7 @@ func TestFastPathsOff(t *testing.T) {
 			arm.Pins = append(arm.Pins, filepath.Join(t.TempDir(), "bpf"))
 			text := `{}`
 			if name == "off" && i == 1 {
-				text = `{"off": "of a reason"}`
+				text = `{"off": "of a reason", "refused": [{"device": "eth0", "why": "it is odd"}]}`
 			}
 			if name == "gone" {
 				continue
@@ -71,7 +71,10 @@ func TestFastPathsOff(t *testing.T) {
 		}
 		l.Arms = append(l.Arms, arm)
 	}
-	want := []result.Warning{{Code: "fast-path-off", Arm: "off", Text: "its fast path carried nothing when the run ended: on m2 of a reason"}}
+	want := []result.Warning{
+		{Code: "fast-path-off", Arm: "off", Text: "its fast path carried nothing when the run ended: on m2 of a reason"},
+		{Code: "fast-path-refused", Arm: "off", Text: "its fast path did not carry all when the run ended: on m2 by eth0: it is odd"},
+	}
 	if got := fastPathsOff(l); !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

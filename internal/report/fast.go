@@ -32,8 +32,8 @@ var fates = []struct{ key, text string }{
 	{"slow_source", "slow: not from where it should be"},
 }
 
-// fate says in words what a key of the packets means.
-func fate(key string) string {
+// Fate says in words what a key of the packets of an [analysis.FastPath] means.
+func Fate(key string) string {
 	for _, f := range fates {
 		if f.key == key {
 			return f.text
@@ -76,7 +76,7 @@ func fastBlock(s *analysis.Summary) (block, bool) {
 			seen := r.FastPath.Seen()
 			for _, key := range byFate(r.FastPath) {
 				n := r.FastPath.Packets[key]
-				add(fate(key), count(n), percent(float64(n)/float64(max(seen, 1))))
+				add(Fate(key), count(n), percent(float64(n)/float64(max(seen, 1))))
 			}
 			if seen == 0 {
 				add("none were seen", "0", "")
@@ -116,7 +116,7 @@ func slowBanners(rec *result.Record, s *analysis.Summary) (out []string) {
 		if more := len(loads) - slowNamed; more > 0 {
 			loads = append(loads[:slowNamed], fmt.Sprintf("%d more", more))
 		}
-		text := fmt.Sprintf("MOSTLY SLOW: the fast path of %s carried less than half of the packets in %s. These are figures of the path below it.",
+		text := fmt.Sprintf("MOSTLY SLOW: the fast path of %s carried less than half of the packets in %s. It is mostly the path below it that was measured there.",
 			clean(arm.Name), strings.Join(loads, ", "))
 		out = append(out, text)
 	}
@@ -134,7 +134,7 @@ func mostOf(f *analysis.FastPath) string {
 	if most == "" {
 		return "; its programs saw no packets"
 	}
-	return "; most are " + fate(most)
+	return "; most are " + Fate(most)
 }
 
 // fastPaths adds what became of packets to the tables of a study, wire by wire.

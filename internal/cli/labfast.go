@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"text/tabwriter"
+
+	fast "github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// laidFastPath is what the fast path of a path has done on one machine of a lab
+// since it was laid.
+type laidFastPath struct {
+	Lab     string            `json:"lab"`
+	Path    string            `json:"path"`
+	Machine string            `json:"machine"`
+	State   *fast.State       `json:"state,omitempty"` // absent: its daemon has left none
+	Packets map[string]uint64 `json:"packets"`         // by what became of them
+
+	stats []fast.Stat
+}
+
+// laidFastPaths reads them of all labs, but of those in virtual machines, which are
+// not to be seen from outside.
+func laidFastPaths(list []lab.Info) ([]laidFastPath, error) {
+	all := []laidFastPath{}
+	for _, info := range list {
+		if info.Lab == nil || info.Lab.Guest != nil {
+			continue
+		}
+		for _, arm := range info.Lab.Arms {
+			for i, pins := range arm.Pins {
+				f, err := readFastPath(pins)
+				if err != nil {
+					return nil, verr.Wrap(verr.Failed, fmt.Sprintf("cannot read the fast path of %s in lab %s", arm.Name, info.Name), err,
+						"take the lab down, and raise it again")
+				}
+				f.Lab, f.Path, f.Machine = info.Name, arm.Name, info.Lab.Machines[i].Name
+				all = append(all, f)
+			}
+		}
+	}
+	return all, nil
+}
+
+func readFastPath(pins string) (f laidFastPath, err error) {
+	if f.stats, err = fast.ReadStats(pins); err != nil {
+		return f, err
+	}
+	f.Packets = map[string]uint64{}
+	for _, s := range f.stats {
+		f.Packets[s.What.Key()] = s.Packets
+	}
+	if f.State, err = fast.ReadState(fast.StateFile(pins)); errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	return f, err
+}
+
+func printFastPaths(out io.Writer, all []laidFastPath) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(out, "no lab has a fast path that can be seen from here")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "LAB\tPATH\tMACHINE\tSINCE IT WAS LAID\tPACKETS")
+	for _, f := range all {
+		where, blank := fmt.Sprintf("%s\t%s\t%s", f.Lab, f.Path, f.Machine), "\t\t"
+		say := func(what string, n any) {
+			fmt.Fprintf(w, "%s\t%s\t%v\n", where, what, n)
+			where = blank
+		}
+		for _, s := range f.stats {
+			if s.Packets > 0 {
+				say(report.Fate(s.What.Key()), s.Packets)
+			}
+		}
+		switch {
+		case f.State == nil:
+			say("it is gone", "-")
+		case f.State.Off != "":
+			say("it is off: "+f.State.Off, "-")
+		case where != blank:
+			say("nothing was seen", 0)
+		}
+		if f.State != nil {
+			for _, r := range f.State.Refused {
+				say("left slow by "+r.Device+": "+r.Why, "-")
+			}
+		}
+	}
+	return w.Flush()
+}
