@@ -19,6 +19,10 @@ const unread = "the packet filter has not been looked at yet"
 // judgeAgain is when rules are read again that could not be.
 const judgeAgain = time.Second
 
+// restAtMost is how long they are not read at the most: a rule that nothing can be
+// learned from must be found soon.
+const restAtMost = 50 * time.Millisecond
+
 // judge reads the rules and finds out whether what they say of a packet holds for
 // the next one. What it takes is time, where they are many: it says how long they
 // are not to be read then, if they change all the time; again: they are to be read
@@ -26,6 +30,7 @@ const judgeAgain = time.Second
 func (d *daemon) judge() (again <-chan time.Time, rest time.Duration, err error) {
 	begin := time.Now()
 	rulings, err := machine.ReadRulings(d.Port)
+	rest = min(10*time.Since(begin), restAtMost)
 	if err != nil {
 		// They change while they are read, as like as not.
 		d.fickle = fmt.Sprintf("the packet filter cannot be read: %v", err)
@@ -50,7 +55,7 @@ func (d *daemon) judge() (again <-chan time.Time, rest time.Duration, err error)
 	if moved {
 		err = d.resync()
 	}
-	return nil, 10 * time.Since(begin), err
+	return nil, rest, err
 }
 
 // glance looks for what changes without news.

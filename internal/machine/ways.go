@@ -163,6 +163,10 @@ func (r *waysReader) pod(name string) (PodWay, bool) {
 	if !ok || l.Type() != "veth" || l.Attrs().NetNsID < 0 || l.Attrs().Flags&net.FlagUp == 0 {
 		return PodWay{}, false // its other end must be in another namespace
 	}
+	if express(l) {
+		r.refuse(l, "leads to a device with an XDP program")
+		return PodWay{}, false
+	}
 	a := l.Attrs()
 	on, gateway, mtu := a.Index, a.HardwareAddr, a.MTU
 	var there func(mac net.HardwareAddr, addr netip.Addr) bool

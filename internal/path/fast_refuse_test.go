@@ -26,7 +26,7 @@ type obstacle struct {
 	add, del string // commands; POD, TUNNEL, BRIDGE and WIRE stand for devices of the path
 	where    string // whose device is refused: POD, TUNNEL or WIRE; empty: everything is off
 	why      string // part of the reason
-	program  bool   // instead of commands: there is one at the egress of POD
+	program  string // instead of commands: "egress" of POD, or "xdp" in the pod
 }
 
 const (
@@ -40,7 +40,8 @@ var obstacles = []obstacle{
 	{name: "filter out", add: "tc qdisc add dev POD clsact; tc filter add dev POD egress" + someFilter, del: "tc filter del dev POD egress; tc qdisc del dev POD clsact", where: "POD", why: "tc filters at its egress"},
 	{name: "chain in", add: "nft 'add table netdev obstacle" + nftChain + "ingress device POD priority 0; }'", del: "nft 'delete table netdev obstacle'", where: "POD", why: "chain at its ingress"},
 	{name: "chain out", add: "nft 'add table netdev obstacle" + nftChain + "egress device POD priority 0; }'", del: "nft 'delete table netdev obstacle'", where: "POD", why: "chain at its egress"},
-	{name: "program out", program: true, where: "POD", why: "BPF program obstacle at its egress"},
+	{name: "program out", program: "egress", where: "POD", why: "BPF program obstacle at its egress"},
+	{name: "XDP program in the pod", program: "xdp", where: "POD", why: "XDP program"},
 	{name: "small packets", add: "ip link set POD mtu 1300", del: "ip link set POD mtu MTU", where: "POD", why: "packets of up to 1300 bytes"},
 	{name: "VLANs", only: "vxlan+fast", add: "ip link set BRIDGE type bridge vlan_filtering 1", del: "ip link set BRIDGE type bridge vlan_filtering 0", where: "POD", why: "BRIDGE filters VLANs"},
 	{name: "filter of a bridge", only: "vxlan+fast", add: "tc qdisc add dev BRIDGE clsact; tc filter add dev BRIDGE ingress" + someFilter, del: "tc qdisc del dev BRIDGE clsact", where: "POD", why: "BRIDGE has tc filters"},
@@ -70,7 +71,7 @@ func TestFastPathRefuses(t *testing.T) {
 				t.Run(arm.Path+" "+o.name, func(t *testing.T) {
 					words := devicesOf(t, config.Devices, m)
 					where, why := words.Replace(o.where), words.Replace(o.why)
-					remove := o.put(t, words, m, config.Devices.Pods[0])
+					remove := o.put(t, words, m, config.Devices.Pods[0], arm.From().Namespace)
 					if remove == nil {
 						t.Skip("this kernel has no such thing")
 					}
@@ -124,11 +125,14 @@ func TestFastPathBehindProgram(t *testing.T) {
 }
 
 // put lays an obstacle on a machine; nil: the kernel has no such thing.
-func (o obstacle) put(t *testing.T, words *strings.Replacer, m lab.Machine, pod string) (remove func()) {
+func (o obstacle) put(t *testing.T, words *strings.Replacer, m lab.Machine, pod, inside string) (remove func()) {
 	t.Helper()
-	if o.program {
+	switch o.program {
+	case "egress":
 		_, detach := attach(t, m, pod, ebpf.AttachTCXEgress)
 		return detach
+	case "xdp":
+		return attachXDP(t, inside)
 	}
 	lacks := false
 	run := func(script string) {
@@ -182,6 +186,27 @@ func attach(t *testing.T, m lab.Machine, device string, at ebpf.AttachType) (see
 		must(t, l.Close())
 		must(t, count.Close())
 	}
+}
+
+// attachXDP attaches a program that does nothing to the device of a pod.
+func attachXDP(t *testing.T, namespace string) (detach func()) {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "obstacle", Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2 /* XDP_PASS */), asm.Return()},
+	})
+	must(t, err)
+	defer p.Close()
+	var l link.Link
+	testenv.In(t, namespace, func() error {
+		all, err := vnl.LinkList()
+		for _, on := range all {
+			if on.Type() == "veth" {
+				l, err = link.AttachXDP(link.XDPOptions{Program: p, Interface: on.Attrs().Index})
+			}
+		}
+		return err
+	})
+	return func() { must(t, l.Close()) }
 }
 
 // devicesOf gives the devices of a path their names.
