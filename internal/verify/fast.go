@@ -45,6 +45,10 @@ var FastSections = []Section{
 	{"connections", "new connections, with the fast path and without, with Services and without", 3 * time.Minute, 7 * time.Minute, comparing("connections", "connections, 1000 Services")},
 	{"rewrites", "what it costs to have rules rewritten once a second, with 1000 Services", 8 * time.Minute, 9 * time.Minute, rewrites},
 	{"flows", "latency with 1, 1000 and a million flows in the table, and what each takes of memory", 6 * time.Minute, 7 * time.Minute, tableful},
+	{"churn", "a flow beside thousands that come and go in a second, with the fast path and without", 0, 3 * time.Minute,
+		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, _ uint64) ([]bar, error) {
+			return defaultChurning().check(ctx, w, h)
+		}},
 	{"programs", "each program that carries, beside an empty one", 0, 3 * time.Minute,
 		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, seed uint64) ([]bar, error) {
 			return defaultPrograms(seed).check(ctx, w, h)

@@ -12,28 +12,22 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/venturi-net/venturi/internal/accel"
-	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/machine"
 )
 
-// Churn is the check that one flow does not feel others, however many there are and
-// however fast they come and go.
-type Churn struct {
-	Services int
-	Rate     int           // connections a second, at most
-	For      time.Duration // each phase
-	Flows    []int         // that the table holds, one after the other
+// churning is the check that one flow does not feel others that come and go.
+type churning struct {
+	services int
+	rate     int           // connections a second, at most
+	phase    time.Duration // of each measurement
 }
 
-// DefaultChurn is what a claim about many flows rests on.
-func DefaultChurn() Churn {
-	return Churn{Services: 30, Rate: 10_000, For: 30 * time.Second, Flows: []int{1, 1000, 1_000_000}}
+func defaultChurning() churning {
+	return churning{services: 30, rate: 10_000, phase: 30 * time.Second}
 }
 
 const (
@@ -61,81 +55,39 @@ func (p pings) String() string {
 
 func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// Check measures, prints what it saw on w, and wants no stall.
-func (c Churn) Check(ctx context.Context, w io.Writer, h compare.Host) (err error) {
+// check measures, prints what it saw on w, and wants no stall.
+func (c churning) check(ctx context.Context, w io.Writer, h compare.Host) (bars []bar, err error) {
 	// Whoever answers or waits must not wait for those that make the noise.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4 * runtime.NumCPU()))
-	l, err := lab.Up(ctx, lab.Options{Name: h.LabName, Paths: []string{"vxlan", "vxlan+fast"}, Services: c.Services, Program: h.Program})
+	l, err := lab.Up(ctx, lab.Options{Name: h.LabName, Paths: []string{"vxlan", "vxlan+fast"}, Services: c.services, Program: h.Program})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.Down()) }()
 	var busy [2]pings
 	for i, arm := range l.Arms {
-		still, err := c.phase(ctx, arm, func(context.Context) error { return nil })
+		still, err := c.watch(ctx, arm, func(context.Context) error { return nil })
 		if err != nil {
-			return err
+			return nil, err
 		}
 		var opened atomic.Int64
-		began := time.Now()
-		busy[i], err = c.phase(ctx, arm, func(ctx context.Context) error { return c.churn(ctx, arm, &opened) })
+		busy[i], err = c.watch(ctx, arm, func(ctx context.Context) error { return c.connect(ctx, arm, &opened) })
 		if err != nil {
-			return err
+			return nil, err
 		}
 		fmt.Fprintf(w, "%-12s alone                     %v\n", arm.Name, still)
-		fmt.Fprintf(w, "%-12s beside %6.0f connections/s %v\n", arm.Name, float64(opened.Load())/time.Since(began).Seconds(), busy[i])
+		fmt.Fprintf(w, "%-12s beside %6.0f connections/s %v\n", arm.Name, float64(opened.Load())/c.phase.Seconds(), busy[i])
 	}
-	if err := c.full(ctx, w, l.Arms[1]); err != nil {
-		return err
-	}
-	return conclude(w, "flows stand in each other's way", []bar{
-		{fmt.Sprintf("longest wait beside connections that come and go: %v, the slow path's %v", busy[1].longest, busy[0].longest),
+	return []bar{
+		{fmt.Sprintf("churn: longest wait %v, that of the slow path %v, and %v at most", busy[1].longest, busy[0].longest, stall),
 			busy[1].longest <= max(stall, busy[0].longest)},
-		{"nothing is lost that the slow path does not lose", busy[1].lost <= busy[0].lost},
-	})
+		{"churn: nothing is lost that the slow path does not lose", busy[1].lost <= busy[0].lost},
+	}, nil
 }
 
-// full fills the table of the first machine with flows that do not exist, and watches
-// one that does.
-func (c Churn) full(ctx context.Context, w io.Writer, arm lab.Arm) error {
-	for _, n := range c.Flows {
-		if err := fillFlows(arm.Pins[0], n); err != nil {
-			return fmt.Errorf("fill the table of flows: %w", err)
-		}
-		p, err := c.phase(ctx, arm, func(context.Context) error { return nil })
-		if err != nil {
-			return err
-		}
-		t, err := accel.ReadTable(arm.Pins[0])
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "%-12s of %8d flows, %5.1f MB %v\n", arm.Name, t.Flows, float64(t.Memory)/1e6, p)
-	}
-	return nil
-}
-
-// fillFlows gives a table n flows that nobody forgets.
-func fillFlows(pins string, n int) error {
-	table, err := ebpf.LoadPinnedMap(bpf.TableFile(pins, "flows"), nil)
-	if err != nil {
-		return err
-	}
-	defer table.Close()
-	keys, values := make([]bpf.FlowKey, n), make([]bpf.Flow, n)
-	to := netip.MustParseAddrPort("10.255.0.1:53")
-	for i := range keys {
-		from := netip.AddrFrom4([4]byte{10, 254, byte(i >> 24), byte(i >> 16)})
-		keys[i] = bpf.NewFlowKey(0, 17, netip.AddrPortFrom(from, uint16(i)), to)
-		values[i] = bpf.Flow{Epoch: ^uint32(0), Used: 1 << 30} // used in days to come
-	}
-	_, err = table.BatchUpdate(keys, values, nil)
-	return err
-}
-
-// phase watches a flow while something else goes on.
-func (c Churn) phase(ctx context.Context, arm lab.Arm, beside func(context.Context) error) (p pings, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.For)
+// watch watches a flow while something else goes on.
+func (c churning) watch(ctx context.Context, arm lab.Arm, beside func(context.Context) error) (p pings, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.phase)
 	defer cancel()
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error { return beside(ctx) })
@@ -202,9 +154,9 @@ func ping(ctx context.Context, arm lab.Arm) (p pings, err error) {
 	return p, nil
 }
 
-// churn opens connections until ctx ends, has what it sends on each echoed, and
+// connect opens connections until ctx ends, has what it sends on each echoed, and
 // resets it.
-func (c Churn) churn(ctx context.Context, arm lab.Arm, opened *atomic.Int64) error {
+func (c churning) connect(ctx context.Context, arm lab.Arm, opened *atomic.Int64) error {
 	var listener *net.TCPListener
 	err := machine.Do(arm.To().Namespace, func() (err error) {
 		listener, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(arm.To().Addr, 0)))
@@ -233,7 +185,7 @@ func (c Churn) churn(ctx context.Context, arm lab.Arm, opened *atomic.Int64) err
 			return machine.Do(arm.From().Namespace, func() error {
 				for ctx.Err() == nil {
 					n := opened.Add(1)
-					time.Sleep(time.Until(began.Add(time.Duration(n) * time.Second / time.Duration(c.Rate))))
+					time.Sleep(time.Until(began.Add(time.Duration(n) * time.Second / time.Duration(c.rate))))
 					if err := chat(listener.Addr().String()); err != nil {
 						return err
 					}
