@@ -17,12 +17,16 @@ import (
 // pace is how often an end of a steady flow sends.
 const pace = 2 * time.Millisecond
 
-// stream is one way of a flow: datagrams that are sent all the time, whoever gets
-// them, and when each of those that arrived was sent.
+// sender sends datagrams all the time, whoever gets them.
+type sender struct {
+	mu   sync.Mutex
+	sent []time.Time // by number
+}
+
+// stream is what becomes of them at one receiver.
 type stream struct {
-	mu      sync.Mutex
-	sent    []time.Time // by number
-	arrived []bool
+	*sender
+	arrived []bool // by number
 }
 
 // steady is a flow between two sockets, both of which send all the time.
@@ -35,7 +39,7 @@ type steady struct {
 // steadyFlow lets a flow begin between the pods of a path.
 func steadyFlow(t *testing.T, arm lab.Arm) *steady {
 	t.Helper()
-	s := &steady{a: listen(t, arm.From()), b: listen(t, arm.To())}
+	s := &steady{a: listen(t, arm.From()), b: listen(t, arm.To()), ab: stream{sender: new(sender)}, ba: stream{sender: new(sender)}}
 	for _, c := range []*net.UDPConn{s.a, s.b} {
 		// A receiver that this machine lets wait loses nothing.
 		must(t, control(c, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20))
@@ -56,12 +60,12 @@ func addrPort(c *net.UDPConn) netip.AddrPort { return c.LocalAddr().(*net.UDPAdd
 
 // send sends until the socket is closed. What the kernel will not send is lost on
 // the way like anything else.
-func (s *stream) send(from *net.UDPConn, to netip.AddrPort) {
+func (s *sender) send(from *net.UDPConn, to netip.AddrPort) {
 	ticks := time.NewTicker(pace)
 	defer ticks.Stop()
 	for n := uint64(0); ; n++ {
 		s.mu.Lock()
-		s.sent, s.arrived = append(s.sent, time.Now()), append(s.arrived, false)
+		s.sent = append(s.sent, time.Now())
 		s.mu.Unlock()
 		if _, err := from.WriteToUDPAddrPort(binary.BigEndian.AppendUint64(nil, n), to); isClosed(err) {
 			return
@@ -81,6 +85,7 @@ func (s *stream) receive(at *net.UDPConn, from netip.AddrPort) {
 			continue
 		}
 		s.mu.Lock()
+		s.arrived = append(s.arrived, make([]bool, len(s.sent)-len(s.arrived))...)
 		if number := binary.BigEndian.Uint64(buf); number < uint64(len(s.arrived)) {
 			s.arrived[number] = true
 		}
@@ -109,6 +114,8 @@ func (f fate) String() string {
 	return "dropped"
 }
 
+func (s *stream) fate(n int) fate { return fate(n < len(s.arrived) && s.arrived[n]) }
+
 // count tells what became of the datagrams that were sent between two instants.
 func (s *stream) count(from, to time.Time) (of map[fate]int) {
 	s.mu.Lock()
@@ -116,7 +123,7 @@ func (s *stream) count(from, to time.Time) (of map[fate]int) {
 	of = map[fate]int{}
 	for n := len(s.sent) - 1; n >= 0 && s.sent[n].After(from); n-- {
 		if !s.sent[n].After(to) {
-			of[fate(s.arrived[n])]++
+			of[s.fate(n)]++
 		}
 	}
 	return of
@@ -128,7 +135,7 @@ func (s *stream) last(what fate, from, to time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n := len(s.sent) - 1; n >= 0 && s.sent[n].After(from); n-- {
-		if !s.sent[n].After(to) && fate(s.arrived[n]) == what {
+		if !s.sent[n].After(to) && s.fate(n) == what {
 			return s.sent[n].Sub(from)
 		}
 	}

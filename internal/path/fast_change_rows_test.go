@@ -192,7 +192,7 @@ var situations = []situation{
 		out:  dropped, in: delivered,
 	},
 	{
-		name: "neighbour: the pod has another MAC", only: "vxlan",
+		name: "neighbour: the pod has another MAC",
 		do:   `ip neigh replace {pod} lladdr 02:76:00:00:00:98 dev {gate} nud permanent`,
 		undo: `ip neigh replace {pod} lladdr {podmac} dev {gate} nud permanent`,
 		out:  delivered, in: dropped,
@@ -202,6 +202,12 @@ var situations = []situation{
 		do:   `ip neigh del {pod} dev {gate}`,
 		undo: `ip neigh replace {pod} lladdr {podmac} dev {gate} nud permanent`,
 		out:  delivered, in: delivered,
+	},
+	{
+		name: "neighbour: the pod sends by way of another",
+		do:   `nsenter --net={podns} sh -c 'ip neigh replace $(ip route | sed -n "s/default via \([^ ]*\).*/\1/p") lladdr 02:76:00:00:00:98 dev eth0 nud permanent'`,
+		undo: `nsenter --net={podns} sh -c 'ip neigh replace $(ip route | sed -n "s/default via \([^ ]*\).*/\1/p") lladdr {gatemac} dev eth0 nud permanent'`,
+		out:  dropped, in: delivered,
 	},
 	{
 		name: "forwarding entry gone", only: "vxlan",

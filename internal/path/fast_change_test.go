@@ -67,23 +67,30 @@ func TestFastPathFollowsChanges(t *testing.T) {
 type watched struct {
 	lab.Arm
 	fast    bool
+	flow    *steady
 	out, in *stream
 	words   *strings.Replacer
 }
 
+// watch gives a path and its fast twin, or all paths, as the i-th machine sees them.
+func watch(t *testing.T, l *lab.Lab, flows []*steady, i int, only string) (paths []watched) {
+	t.Helper()
+	for n, arm := range l.Arms {
+		if only != "" && strings.TrimSuffix(arm.Path, "+fast") != only {
+			continue
+		}
+		w := watched{Arm: arm, fast: len(arm.Pins) > 0, flow: flows[n], out: &flows[n].ab, in: &flows[n].ba, words: placed(t, l, n, i)}
+		if i == 1 {
+			w.out, w.in = w.in, w.out
+		}
+		paths = append(paths, w)
+	}
+	return paths
+}
+
 // check lets a situation arise on the i-th machine.
 func (s situation) check(t *testing.T, l *lab.Lab, flows []*steady, i int) {
-	var paths []watched
-	for n, arm := range l.Arms {
-		if s.only == "" || strings.TrimSuffix(arm.Path, "+fast") == s.only {
-			w := watched{Arm: arm, fast: len(arm.Pins) > 0, out: &flows[n].ab, in: &flows[n].ba}
-			if i == 1 {
-				w.out, w.in = w.in, w.out
-			}
-			w.words = placed(t, l, n, i)
-			paths = append(paths, w)
-		}
-	}
+	paths := watch(t, l, flows, i, s.only)
 	m := l.Machines[i]
 	shell(t, m, paths, s.before)
 	defer shell(t, m, paths, s.after)
@@ -211,7 +218,7 @@ func placed(t *testing.T, l *lab.Lab, n, i int) *strings.Replacer {
 	pod, peer := arm.Ends[i][0], arm.Ends[1-i][0]
 	words := []string{
 		"{n}", strconv.Itoa(n), "{pod}", pod.Addr.String(), "{peer}", peer.Addr.String(), "{podns}", pod.Namespace,
-		"{address}", l.Machines[i].Addr.String(), "{other}", l.Machines[1-i].Addr.String(), "{wire}", "wire0",
+		"{address}", l.Machines[i].Addr.String(), "{other}", l.Machines[1-i].Addr.String(), "{podmtu}", strconv.Itoa(pod.MTU),
 	}
 	port, bridge := fmt.Sprintf("veth%d.0", n), fmt.Sprintf("cni%d", n)
 	if strings.HasPrefix(arm.Path, "routed") {
