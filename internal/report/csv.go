@@ -88,6 +88,13 @@ var csvFields = []csvField{
 	{"cpu_by_core", ofCPU(coresField)},
 	{"cpu_resolution", ofCPU(func(c *analysis.CPU) string { return clean(c.Resolution) })},
 	{"emulated", func(_ *analysis.Cell, r *analysis.Row) string { return r.Emulated }},
+	// The share of packets that a fast path carried, 0 to 1; empty: it has none.
+	{"fast_path_carried", func(_ *analysis.Cell, r *analysis.Row) string {
+		if r.FastPath == nil {
+			return ""
+		}
+		return plain(r.FastPath.Carried)
+	}},
 }
 
 // writeCSV prints a line for each path in each cell, the baseline's copy

@@ -52,12 +52,16 @@ func TestFastPathGolden(t *testing.T) {
 		"fast.table":       {},
 		"fast-stats.table": {AccelStats: true},
 		"fast-stats.md":    {AccelStats: true, Format: "md"},
+		"fast.csv":         {Format: "csv"},
 	} {
 		var got bytes.Buffer
 		if err := Write(&got, carried(), opt); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, got.Bytes())
+		if opt.Format == "csv" {
+			continue // tables of studies have no such format
+		}
 		got.Reset()
 		if err := WriteLayout(&got, []Wired{{Record: carried()}}, carriedLayout(), opt); err != nil {
 			t.Fatal(err)
