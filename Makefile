@@ -22,7 +22,7 @@ TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2 /usr/sbin/ovs-vswitchd:openv
 KERNELS      := 6.1 6.12
 TEST_KERNELS ?= 5.10 6.1 6.12
 
-.PHONY: help compare test test-kernels agree bench-stats bench-tune bench-fast bench-lossless bench-undo bench-up build dist lint generate fuzz clean setup setup-test
+.PHONY: help compare test test-kernels agree bench-stats bench-tune bench-fast bench-undo bench-up build dist lint generate fuzz clean setup setup-test
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  %-12s %s\n' "$$t" "$$d"; done
@@ -47,11 +47,8 @@ bench-stats: setup bin/venturi ## count false alarms and missed differences (abo
 bench-tune: setup bin/venturi ## plant faults, and count which of them tune --prove mends (up to 5 hours)
 	$(SUDO) bin/venturi verify proofs $(ARGS)
 
-bench-fast: setup bin/venturi ## hold the fast path against the host network (about 45 minutes; ARGS='--only connections')
+bench-fast: setup bin/venturi ## hold the fast path against the host network (about 55 minutes; ARGS='--only connections')
 	$(SUDO) bin/venturi verify fast $(ARGS)
-
-bench-lossless: setup bin/venturi ## count what is lost when the fast path comes, goes and is killed (about 12 minutes)
-	$(SUDO) bin/venturi verify lossless $(ARGS)
 
 bench-undo: setup-test ## play 20,000 random sequences of knobs, kill each, and compare every byte after undo (about an hour; SEQUENCES='N [FIRST]')
 	GO=$(GO) scripts/bench-undo $(SEQUENCES)

@@ -27,10 +27,9 @@ does not. Let the machine do nothing else meanwhile.`,
 		Example: `  venturi verify agree      against qperf and iperf3, about 15 minutes
   venturi verify stats      false alarms and missed differences, about 25 minutes
   venturi verify proofs     faults that tune --prove must mend, up to 5 hours
-  venturi verify fast       how near the fast path comes to the host network, about 45 minutes
-  venturi verify lossless   what is lost when the fast path comes, goes and is killed, about 12 minutes`,
+  venturi verify fast       how near the fast path comes to the host network, about 55 minutes`,
 	}
-	cmd.AddCommand(newVerifyAgree(env), newVerifyStats(env), newVerifyProofs(env), newVerifyFast(env), newVerifyLossless(env))
+	cmd.AddCommand(newVerifyAgree(env), newVerifyStats(env), newVerifyProofs(env), newVerifyFast(env))
 	return cmd
 }
 
@@ -177,34 +176,4 @@ func fastSections() string {
 		fmt.Fprintf(&b, "  %-12s %-3s %s\n", s.Name, budget, s.Summary)
 	}
 	return strings.TrimRight(b.String(), "\n")
-}
-
-func newVerifyLossless(env *Env) *cobra.Command {
-	c := verify.DefaultLossless()
-	cmd := &cobra.Command{
-		Use:   "lossless",
-		Short: "Count what is lost when the fast path comes and goes",
-		Long: `Stop, start, replace and kill the fast path's daemon again and again, while
-numbered datagrams, streams of known content and short connections go between two
-pods. No datagram and no connection may be lost; and a fast path without a daemon
-must leave all to the slow path within 5 seconds. Beside it stands what is lost
-without that, on the slow path alone and on the fast path.
-
-A cycle in which this machine itself threw packets away, and some were lost, is
-played again, and said.`,
-		Example: `  venturi verify lossless
-  venturi verify lossless --cycles 5 --datagrams 2000`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runCheck(cmd.Context(), env, c) },
-	}
-	f := cmd.Flags()
-	f.StringSliceVar(&c.Paths, "path", c.Paths, "paths to play it on")
-	f.IntVar(&c.Services, "services", c.Services, "whose rules the machines have")
-	f.IntVar(&c.Cycles, "cycles", c.Cycles, "of each kind")
-	f.IntVar(&c.Alone, "alone", c.Alone, "cycles in which a killed daemon has no successor for 5 s")
-	f.IntVar(&c.Datagrams, "datagrams", c.Datagrams, "a second, both ways together")
-	f.IntVar(&c.Streams, "streams", c.Streams, "of TCP, both ways")
-	f.IntVar(&c.Rate, "rate", c.Rate, "of each stream, bytes a second, each way")
-	f.DurationVar(&c.Still, "still", c.Still, "how long to count without cycles; 0: not at all")
-	return cmd
 }

@@ -26,7 +26,7 @@ func TestFastSections(t *testing.T) {
 		only []string
 		want string
 	}{
-		{nil, "plain services parallel connections rewrites flows churn programs"},
+		{nil, "plain services parallel connections rewrites flows churn lossless programs"},
 		{[]string{"flows", "plain"}, "plain flows"},
 	} {
 		all, err := Fast{Only: c.only}.sections()

@@ -17,7 +17,10 @@ func TestLosslessShort(t *testing.T) {
 	c := DefaultLossless()
 	c.Services, c.Cycles, c.Alone, c.Datagrams, c.Streams, c.Rate, c.Still = 10, 4, 1, 2000, 2, 1<<20, 0
 	var out bytes.Buffer
-	err := c.Check(t.Context(), &out, h)
+	bars, err := c.check(t.Context(), &out, h)
+	if err == nil {
+		err = conclude(&out, "something is lost", bars)
+	}
 	t.Logf("\n%s", out.String())
 	if err != nil {
 		t.Fatal(err)
