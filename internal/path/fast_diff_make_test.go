@@ -41,7 +41,7 @@ const (
 	vxlanLen = 8
 )
 
-// sum is the state of a checksum.
+// sum is the state of a checksum in a packet.
 type sum int
 
 const (
@@ -238,7 +238,7 @@ func eth(dst, src net.HardwareAddr, kind uint16, payload []byte, tags ...uint16)
 	return append(binary.BigEndian.AppendUint16(b, kind), payload...)
 }
 
-// content is a payload of so many bytes, by which it is known again.
+// stuff is a payload of so many bytes, which is known again.
 func stuff(size int, what byte) []byte {
 	b := make([]byte, size)
 	for i := range b {

@@ -23,7 +23,9 @@ var narrows = []struct {
 	by   func(s *scene, l *lab.Lab, narrow bool)
 }{
 	{"the wire's device", "", func(s *scene, l *lab.Lab, narrow bool) {
-		mtu := map[bool]int{true: narrowMTU, false: 1500}[narrow]
+		wire, err := lab.ParseWire(l.Wire)
+		must(s.t, err)
+		mtu := map[bool]int{true: narrowMTU, false: wire.MTU}[narrow]
 		testenv.In(s.t, l.Machines[0].Namespace, func() error {
 			link, err := netlink.LinkByName("wire0")
 			if err != nil {
@@ -41,8 +43,8 @@ var narrows = []struct {
 			return
 		}
 		about := s.around().tunnelled(routedOn(s.udp(stuff(1400, 1))))
-		error := icmp4(ip4{ttl: 64, src: about.dst, dst: about.src}, 3, 4, narrowMTU, about.bytes()[:128])
-		s.send(s.w, frame{bytes: eth(s.wires[0], s.wires[1], unix.ETH_P_IP, error.bytes())})
+		told := icmp4(ip4{ttl: 64, src: about.dst, dst: about.src}, 3, 4, narrowMTU, about.bytes()[:128])
+		s.send(s.w, frame{bytes: eth(s.wires[0], s.wires[1], unix.ETH_P_IP, told.bytes())})
 	}},
 }
 

@@ -16,7 +16,7 @@ func each(fn func(s *scene) []ip4) func(s *scene) []frame {
 	return func(s *scene) []frame { return s.pod(fn(s)...) }
 }
 
-// data is a segment of the connection that all cases share.
+// tcp is a segment of the connection that cases share.
 func (s *scene) tcp(flags uint8, payload []byte) ip4 {
 	return s.flow.segment(flags, payload).in(s.there())
 }
@@ -74,7 +74,7 @@ var headersOf = []replayed{
 	})},
 	{name: "other versions", frames: varied([]int{1, 5, 6, 15}, func(p *ip4, version int) { p.version = uint8(version) })},
 	{name: "header lengths", frames: varied([]int{1, 4, 6, 15}, func(p *ip4, words int) { p.words = uint8(words) })},
-	{name: "total lengths", but: invalid, carried: true, frames: varied([]int{1, 19, 20, 27, 28, 29, 37, 38, 39, 40, 1000, 65535}, func(p *ip4, length int) { p.length = uint16(length) })},
+	{name: "total lengths", but: invalid, frames: varied([]int{1, 19, 20, 27, 28, 29, 37, 38, 39, 40, 1000, 65535}, func(p *ip4, length int) { p.length = uint16(length) })},
 	{name: "options", frames: each(func(s *scene) (packets []ip4) {
 		hop := s.arm.To().Addr.As4()
 		for i, o := range [][]byte{

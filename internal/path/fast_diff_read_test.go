@@ -37,7 +37,7 @@ func (v view) ip(b []byte) string {
 }
 
 // ours tells whether a frame belongs to the traffic of pods. Machines and pods ask
-// for addresses, and announce themselves by IPv6, when they like.
+// for addresses, and announce what they are there for, when they like.
 func ours(b []byte) bool {
 	if len(b) < ethLen+1 {
 		return true
@@ -45,17 +45,19 @@ func ours(b []byte) bool {
 	switch kind := binary.BigEndian.Uint16(b[12:]); {
 	case kind == unix.ETH_P_ARP, kind == unix.ETH_P_IPV6:
 		return false
-	case kind == unix.ETH_P_IP && len(b) >= ethLen+ipLen+1 && b[ethLen+9] == unix.IPPROTO_ICMP:
-		// Long after, machines give up fragments that never became whole, and
-		// addresses that nobody has.
-		late := [2]byte{b[ethLen+ipLen], b[ethLen+ipLen+1]}
-		return late != [2]byte{11, 1} && (late != [2]byte{3, 1} || b[ethLen+1] != ofRouters)
+	case kind == unix.ETH_P_IP && len(b) > ethLen+ipLen+1 && b[ethLen+9] == unix.IPPROTO_IGMP:
+		return b[ethLen+1] != ofKernel
+	case kind == unix.ETH_P_IP && len(b) > ethLen+ipLen+1 && b[ethLen+9] == unix.IPPROTO_ICMP:
+		// Fragments that never become whole, and addresses that nobody has, are given
+		// up long after; and of ways that are not there only the first few are told.
+		kind, code := b[ethLen+ipLen], b[ethLen+ipLen+1]
+		return (kind != 11 || code != 1) && (kind != 3 || code > 1 || b[ethLen+1] != ofKernel)
 	}
 	return true
 }
 
-// ofRouters is the TOS of errors that the kernel sends.
-const ofRouters = 0xc0
+// ofKernel is the TOS of what the kernel tells by itself.
+const ofKernel = 0xc0
 
 // read gives a line for each packet that a frame is, or is to be cut into.
 func (v view) read(f frame) (lines []string) {

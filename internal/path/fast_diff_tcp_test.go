@@ -118,6 +118,7 @@ var gsoOf = []replayed{
 	{name: "streams that the card cuts", carried: true, frames: func(s *scene) (frames []frame) {
 		mss := s.arm.From().MTU - ipLen - tcpLen
 		for i, size := range []int{mss + 1, 2 * mss, 9000, 20*mss + 7, 44 * mss} {
+			size = min(size, 65000)
 			frames = append(frames, s.stream(size, mss, uint16(1000*i), ack|psh, gsoTCP), s.stream(size, 536, uint16(1000*i), ack, gsoTCP))
 		}
 		return frames
@@ -136,6 +137,13 @@ var gsoOf = []replayed{
 			segment := s.flow.segment(ack|cwr|psh, stuff(5000, 1))
 			segment.sum = partial
 			frames = append(frames, frame{s.from(0, segment.in(p)).bytes, f.vnet})
+		}
+		return frames
+	}},
+	{name: "datagrams that the card cuts into fragments", frames: func(s *scene) (frames []frame) {
+		for i, length := range []int{2000, 9000, 60000} {
+			f := s.burst(length, (s.arm.From().MTU-ipLen)&^7, uint16(1000*i), gsoUFO)
+			frames = append(frames, f)
 		}
 		return frames
 	}},

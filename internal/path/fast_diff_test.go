@@ -1,6 +1,8 @@
 package path_test
 
 import (
+	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -83,21 +85,29 @@ const sceneVNI = 100
 // scenes are the paths of a lab for replays: each beside itself, accelerated.
 var scenes = []string{"vxlan:vni=100", "vxlan+fast:vni=101", "routed", "routed+fast"}
 
+// replayLab is a lab for replays.
+type replayLab struct {
+	wire     string
+	services int
+}
+
 // The fast path delivers what the slow path does, with the same headers, and drops
 // what it drops. Frames are made by hand, so nothing is left to a kernel's choice,
 // and none is waited for that is not to come: marks behind it come instead.
 func TestFastPathReplays(t *testing.T) {
 	needsTCX(t)
-	for _, o := range []struct {
-		wire     string
-		services int
-	}{
-		{"", 30}, {"tunnel-tso=off", 0}, {"csum=off", 30}, {"tso=off,gro=on", 0},
-	} {
+	labs := []replayLab{{"", 30}, {"tunnel-tso=off", 0}, {"csum=off", 30}, {"tso=off,gro=on", 0}}
+	if os.Getenv(replaysEnv) != "" {
+		labs = nil
+		for _, wire := range append(wires[:5:5], "tso=off,gro=on") { // all on which the frames fit
+			labs = append(labs, replayLab{wire, 0}, replayLab{wire, 30})
+		}
+	}
+	for _, o := range labs {
 		wire, err := lab.ParseWire(o.wire)
 		must(t, err)
 		l := testenv.Lab(t, lab.Options{Paths: scenes, Wire: wire, Services: o.services})
-		t.Run(strings.ReplaceAll(wire.String(), "=", ":"), func(t *testing.T) { replay(t, l) })
+		t.Run(fmt.Sprintf("%s %d services", wire, o.services), func(t *testing.T) { replay(t, l) })
 		must(t, l.Down())
 	}
 }
@@ -146,7 +156,7 @@ func (c replayed) compare(t *testing.T, slow, fast *scene) {
 	if len(more)+len(less) > 0 {
 		t.Errorf("%s, %s: with the fast path alone\n  %s\nwithout it alone\n  %s", fast.arm.Name, c.name, few(more), few(less))
 	}
-	if c.carried && many == 0 {
+	if c.carried && many <= 0 {
 		t.Errorf("%s, %s: nothing of it was carried", fast.arm.Name, c.name)
 	}
 }

@@ -60,7 +60,7 @@ func routedOn(p ip4) []byte {
 func wired(fn func(s *scene) []frame) func(s *scene) []frame {
 	return func(s *scene) (frames []frame) {
 		for _, f := range fn(s) {
-			frames = append(frames, s.wrap(s.around(), f.bytes[ethLen:]))
+			frames = append(frames, frame{s.wrap(s.around(), f.bytes[ethLen:]).bytes, f.vnet})
 		}
 		return frames
 	}
@@ -86,7 +86,7 @@ func outers(values []int, change func(s *scene, o *outer, value int)) func(s *sc
 }
 
 // wireReplays are cases of what can be on the wire. Those of pods are played there, too.
-var wireReplays = slices.Concat(again(sizesOf[:1], headersOf, brokenOf[:3], fragmentsOf, segmentsOf), []replayed{
+var wireReplays = slices.Concat(again(sizesOf[:1], headersOf, brokenOf[:3], fragmentsOf, segmentsOf), only("routed", again(gsoOf)), []replayed{
 	{name: "marks of congestion, outside and inside", wire: true, carried: true, only: "vxlan", frames: func(s *scene) (frames []frame) {
 		for outside := range uint8(4) {
 			for inside := range uint8(4) {
@@ -180,6 +180,14 @@ var wireReplays = slices.Concat(again(sizesOf[:1], headersOf, brokenOf[:3], frag
 		p.dst = []netip.Addr{p.dst.Next(), p.src, netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("192.0.2.1")}[i]
 	}))},
 })
+
+// only leaves cases to paths of a kind.
+func only(kind string, cases []replayed) []replayed {
+	for i := range cases {
+		cases[i].only = kind
+	}
+	return cases
+}
 
 // again plays cases of the pod on the wire.
 func again(lists ...[]replayed) (cases []replayed) {
