@@ -77,6 +77,7 @@ var moves = []move{
 // reach the new pod and no more the old one.
 func TestFastPathFollowsAddresses(t *testing.T) {
 	needsTCX(t)
+	needsPrograms(t)
 	for _, services := range []int{0, 30} {
 		l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan", "routed", "vxlan+fast", "routed+fast"}, Services: services})
 		var flows []*steady

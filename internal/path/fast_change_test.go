@@ -48,6 +48,7 @@ const changesEnv = "VENTURI_FAST_CHANGES"
 // they are carried again.
 func TestFastPathFollowsChanges(t *testing.T) {
 	needsTCX(t)
+	needsPrograms(t)
 	for _, services := range []int{0, 30} {
 		l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan", "routed", "vxlan+fast", "routed+fast"}, Services: services})
 		var flows []*steady

@@ -36,6 +36,7 @@ var relations = []struct {
 // is what it is without a fast path.
 func TestFastPathServices(t *testing.T) {
 	needsTCX(t)
+	needsPrograms(t)
 	l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan", "routed", "vxlan+fast", "routed+fast"}, Services: 30})
 	for _, r := range relations {
 		for n, arm := range l.Arms {
