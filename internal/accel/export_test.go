@@ -5,6 +5,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
 )
 
 // What tests look at from outside: the fast path's own tests need labs, which are
@@ -59,3 +60,8 @@ func (f *flows) Lost() (flush, said bool) { return f.flush.Load(), len(f.lost) >
 func (f *flows) Sweeps(ctx context.Context, track *change.Conntrack) error {
 	return f.sweeps(ctx, track)
 }
+
+// NewTables are tables that nothing is in yet.
+func NewTables(fast *bpf.Fast) *tables { return newTables(fast, 1) }
+
+func (t *tables) Sync(w machine.Ways) error { return t.sync(w) }

@@ -3,6 +3,7 @@ package accel_test
 import (
 	"encoding/binary"
 	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -124,4 +125,26 @@ func epochOf(t *testing.T, pins string) func() uint32 {
 	}
 	t.Fatal("there is no epoch")
 	return nil
+}
+
+// When a pod's address goes to another pod before the first is gone, it stays with
+// the other one.
+func TestAddressHandedOn(t *testing.T) {
+	testenv.Root(t)
+	fast, err := bpf.NewRouted(bpf.Options{})
+	must(t, err)
+	defer fast.Close()
+	addr := netip.MustParseAddr("10.0.0.1")
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	was, is := machine.PodWay{Device: 10, Addr: addr, MAC: mac, Gateway: mac}, machine.PodWay{Device: 20, Addr: addr, MAC: mac, Gateway: mac}
+	tables := accel.NewTables(fast)
+	for _, pods := range [][]machine.PodWay{{was}, {was, is}, {is}} {
+		must(t, tables.Sync(machine.Ways{Pods: pods}))
+		var device uint32
+		key := bpf.PodKey{Addr: bpf.NewPod(1, 0, addr, mac, mac).Addr}
+		must(t, fast.PodAt.Lookup(key, &device))
+		if want := pods[len(pods)-1].Device; int(device) != want {
+			t.Errorf("it is at device %d, want %d", device, want)
+		}
+	}
 }

@@ -102,7 +102,9 @@ func (t *tables) syncPods(ways []machine.PodWay, tenant uint32) error {
 		if err := t.fast.PodAt.Put(bpf.PodKey{Tenant: tenant, Addr: is.Addr}, uint32(w.Device)); err != nil {
 			return err
 		}
-		if err := t.fast.Pods.Put(uint32(w.Device), is); err != nil {
+		blank := is
+		blank.Epoch = 0
+		if err := put(t.fast.Pods, uint32(w.Device), blank, is); err != nil {
 			return err
 		}
 		t.pods[w.Device] = podIn{is, w.Addr}
@@ -110,12 +112,26 @@ func (t *tables) syncPods(ways []machine.PodWay, tenant uint32) error {
 	return nil
 }
 
+// put writes an entry in two steps: programs that read it meanwhile must not take a
+// mixture of two for one of them, and so it is nobody's until all of it is there.
+func put[T any](table *ebpf.Map, at uint32, blank, entry T) error {
+	if err := table.Put(at, blank); err != nil {
+		return err
+	}
+	return table.Put(at, entry)
+}
+
 func (t *tables) dropPod(device int, p podIn) error {
 	if err := t.fast.Pods.Put(uint32(device), bpf.Pod{}); err != nil {
 		return err
 	}
 	delete(t.pods, device)
-	return absent(t.fast.PodAt.Delete(bpf.PodKey{Tenant: p.entry.Tenant, Addr: p.entry.Addr}))
+	// Another pod may have its address by now.
+	at, key := uint32(0), bpf.PodKey{Tenant: p.entry.Tenant, Addr: p.entry.Addr}
+	if err := t.fast.PodAt.Lookup(key, &at); err != nil || at != uint32(device) {
+		return absent(err)
+	}
+	return absent(t.fast.PodAt.Delete(key))
 }
 
 func (t *tables) syncPeers(ways []machine.PeerWay) error {
@@ -148,7 +164,9 @@ func (t *tables) syncPeers(ways []machine.PeerWay) error {
 			was.tenant = uint32(w.Tunnel.VNI)
 		}
 		is.Epoch = t.fresh()
-		if err := t.fast.Peers.Put(was.number, is); err != nil {
+		blank := is
+		blank.Epoch = 0
+		if err := put(t.fast.Peers, was.number, blank, is); err != nil {
 			return err
 		}
 		if err := t.fast.Hops.Put(h.key(), bpf.Hop{Peer: was.number, Tenant: was.tenant}); err != nil {
