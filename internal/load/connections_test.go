@@ -159,6 +159,9 @@ func TestConnections(t *testing.T) {
 		addr, port, _ := strings.Cut(at, ":")
 		flow, _ := strconv.ParseInt(port, 16, 32)
 		flow -= 26000
+		if all > 4*flows*int64(ports) && n < ports/2 {
+			t.Errorf("in TIME_WAIT: %d at %s, after %d connections on all flows: want %d ports used in turn", n, at, all, ports)
+		}
 		if flow < 0 || flow >= flows || n > ports {
 			t.Errorf("in TIME_WAIT: %d at %s, want at most %d, at the server's end", n, at, ports)
 		} else if want := fmt.Sprintf("%02X02007F", flow%2+1); addr != want {

@@ -22,6 +22,14 @@ func (p *Plan) crowded(l Load) bool {
 	return l.Kind == PingPong && p.Flows > 1 && p.Size <= crowdSize
 }
 
+// threads is how many an end has while a slice runs.
+func (p *Plan) threads(l Load) int {
+	if p.crowded(l) {
+		return 1
+	}
+	return p.Flows
+}
+
 // crowd waits for any of many sockets.
 type crowd struct {
 	fd     int

@@ -2,6 +2,8 @@ package load
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -14,38 +16,46 @@ func TestCrowd(t *testing.T) {
 	port := 27000
 	for _, name := range []string{"udp_rr", "tcp_rr"} {
 		for _, size := range []int{1, crowdSize, crowdSize + 1} {
-			port += 2 * flows
-			p := loopback(t, name, 1, flows, size, port)
 			t.Run(CellName(name, size, flows, 0), func(t *testing.T) {
-				l, err := Find(name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				s, err := Serve(p, nil, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				h := openHere(context.Background(), l, &p, []int{0}, nil)
-				if got, want := len(h.arms[0]) > 0 && h.crowds[0] != nil, size <= crowdSize; got != want {
-					t.Errorf("shares a thread: %v, want %v", got, want)
-				}
-				for round := range 3 {
-					r := h.Measure(0, round)
-					check(t, l, p, r)
-					t.Logf("%d replies in %v", r.Latency.Replies, r.Elapsed)
-					for flow, a := range h.arms[0] {
-						if a.ping.replies == 0 {
-							t.Errorf("round %d: no reply on flow %d of %d in all", round, flow, r.Latency.Replies)
-						}
-					}
-				}
-				h.Close()
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
+				patiently(t, func(slice time.Duration) error {
+					port += 2 * flows
+					p := loopback(t, name, 1, flows, size, port)
+					p.Slice = slice
+					return crowded(t, p, size <= crowdSize)
+				})
 			})
 		}
 	}
+}
+
+// crowded runs three slices of a plan, and tells what was wrong with them.
+func crowded(t *testing.T, p Plan, shared bool) (failed error) {
+	l, err := Find(p.Load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Serve(p, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := openHere(context.Background(), l, &p, []int{0}, nil)
+	if got := len(h.arms[0]) > 0 && h.crowds[0] != nil; got != shared {
+		t.Errorf("shares a thread: %v, want %v", got, shared)
+	}
+	for round := range 3 {
+		r := h.Measure(0, round)
+		failed = errors.Join(failed, problems(l, p, r))
+		for flow, a := range h.arms[0] {
+			if a.ping.replies == 0 {
+				failed = errors.Join(failed, fmt.Errorf("round %d: no reply on flow %d", round, flow))
+			}
+		}
+	}
+	h.Close()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	return failed
 }
 
 // TestCrowdLost is TestLostReplies with several flows on one thread: each waits for

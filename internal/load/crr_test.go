@@ -53,6 +53,31 @@ func TestConnectionsLost(t *testing.T) {
 	}
 }
 
+// TestConnectionsWrong does not go on with a server that answers something else.
+func TestConnectionsWrong(t *testing.T) {
+	p := loopback(t, "tcp_crr", 1, 1, 2, 26150)
+	l, err := net.Listen("tcp4", "127.0.0.1:26150")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		answerMost(l, p.Token, func(c net.Conn, kept []net.Conn) []net.Conn {
+			c.Write([]byte{0x7e, 0})
+			c.Close()
+			return kept
+		})
+	}()
+	p.Slice = 500 * time.Millisecond
+	results, err := Run(context.Background(), p, nil, nil)
+	l.Close()
+	<-done
+	if err != nil || len(results) == 0 || !errors.Is(results[len(results)-1].Err, errNotSent) {
+		t.Errorf("%+v, %v", results, err)
+	}
+}
+
 // answerMost serves connections as the server does, but for one in 20 requests.
 func answerMost(l net.Listener, token uint64, bad func(net.Conn, []net.Conn) []net.Conn) {
 	var kept []net.Conn

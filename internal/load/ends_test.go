@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,32 +32,36 @@ func TestEnds(t *testing.T) {
 	port := 25000
 	for _, l := range Table {
 		for _, c := range []struct{ flows, pairs, used int }{{5, 5, 5}, {1, 5, 1}, {7, 5, 5}, {3, 1, 1}} {
-			port += 16
 			t.Run(fmt.Sprintf("%s/flows=%d/pairs=%d", l.Name, c.flows, c.pairs), func(t *testing.T) {
-				p := loopback(t, l.Name, 1, c.flows, 64, port)
-				p.Arms[0].Ends = pairs(c.pairs)
-				seen := map[string]int{}
-				p.Schedule = p.Schedule[:1]
-				s, err := Serve(p, nil, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				results, err := Run(context.Background(), p, onEnd(func() {
-					s.mu.Lock()
-					defer s.mu.Unlock()
-					for _, end := range s.ends {
-						if l.Kind != Connect { // see TestConnectEnds
-							seen[conversation(t, end.conn)]++
-						}
+				var seen map[string]int
+				patiently(t, func(slice time.Duration) error {
+					port += 16
+					p := loopback(t, l.Name, 1, c.flows, 64, port)
+					p.Slice = slice
+					seen = map[string]int{}
+					p.Arms[0].Ends = pairs(c.pairs)
+					p.Schedule = p.Schedule[:1]
+					s, err := Serve(p, nil, nil)
+					if err != nil {
+						t.Fatal(err)
 					}
-				}), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
-				check(t, l, p, results[0])
+					results, err := Run(context.Background(), p, onEnd(func() {
+						s.mu.Lock()
+						defer s.mu.Unlock()
+						for _, end := range s.ends {
+							if l.Kind != Connect { // see TestConnections
+								seen[conversation(t, end.conn)]++
+							}
+						}
+					}), nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := s.Close(); err != nil {
+						t.Fatal(err)
+					}
+					return problems(l, p, results[0])
+				})
 				if len(seen) != c.used && l.Kind != Connect {
 					t.Errorf("traffic between %v, want %d pairs", slices.Sorted(maps.Keys(seen)), c.used)
 				}

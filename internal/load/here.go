@@ -21,7 +21,7 @@ type here struct {
 // openHere opens all flows of some arms, and warms each arm up: neighbours,
 // conntrack, congestion window, and the request timeout that the arm calls for.
 func openHere(ctx context.Context, l Load, plan *Plan, arms []int, probe Probe) *here {
-	l.reserve(plan.Flows)
+	l.reserve(plan.threads(l))
 	h := &here{
 		load: l, plan: plan, probe: probe,
 		arms: make([][]*active, len(plan.Arms)), failed: make([]error, len(plan.Arms)), crowds: make([]*crowd, len(plan.Arms)),

@@ -35,7 +35,7 @@ func Serve(plan Plan, probe Probe, away Away) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.reserve(plan.Flows)
+	l.reserve(plan.threads(l))
 	s := &Server{load: l, plan: plan, probe: probe, shut: map[int]error{}, clock: newClock()}
 	var elsewhere []group
 	for _, g := range plan.behind(toEnd) {

@@ -50,14 +50,14 @@ const hotTimeout = 50 * time.Millisecond
 const coolProcessors = 32
 
 // reserve makes sure that the scheduler has a processor for each hot thread of
-// both ends, and some for everything else. Threads of a load that is never hot
+// both ends, which have so many each, and some for everything else. Threads of a load that is never hot
 // give theirs back while they wait: a few for them are enough, and the
 // scheduler gets slow with thousands.
-func (l Load) reserve(flows int) {
+func (l Load) reserve(threads int) {
 	if !l.heats() {
-		flows = min(flows, coolProcessors)
+		threads = min(threads, coolProcessors)
 	}
-	if want := 2*flows + 4; runtime.GOMAXPROCS(0) < want {
+	if want := 2*threads + 4; runtime.GOMAXPROCS(0) < want {
 		runtime.GOMAXPROCS(want)
 	}
 }
