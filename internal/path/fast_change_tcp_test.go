@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,22 +29,30 @@ func TestFastPathConnectionsLiveOnThroughChanges(t *testing.T) {
 		t.Run(arm.Name, func(t *testing.T) {
 			conn := dial(t, arm.From(), serve(t, arm.To()))
 			stop, done := make(chan struct{}), make(chan error, 1)
-			echoed := 0
+			var echoed atomic.Int64
 			go func() { done <- chunks(conn, stop, &echoed) }()
 			before := carried(t, arm)
 			for change := range 40 {
 				m := l.Machines[change%2]
-				if change%8 >= 6 {
+				if change%8 >= 6 && change >= 24 {
 					forgetConnections(t, m)
 				} else {
 					shell(t, m, nil, "nft 'add table ip nothing; delete table ip nothing'")
 				}
 				time.Sleep(5 * time.Millisecond) // it is carried for a while, or not
+				if change == 23 {
+					// It goes on as what connection tracking knew of it from the start.
+					for was, end := echoed.Load(), time.Now().Add(patience); echoed.Load() < was+100; time.Sleep(pace) {
+						if time.Now().After(end) {
+							t.Fatalf("after %v, the connection does not go on: %d chunks were echoed before, and %d now", patience, was, echoed.Load())
+						}
+					}
+				}
 			}
 			close(stop)
 			must(t, <-done)
 			now := carried(t, arm)
-			t.Logf("echoed %d chunks; machines carried %v, and %v before", echoed, now, before)
+			t.Logf("echoed %d chunks; machines carried %v, and %v before", echoed.Load(), now, before)
 			for i := range now {
 				if now[i] == before[i] {
 					t.Errorf("the connection was not carried: %v, and %v before", now, before)
@@ -67,7 +76,7 @@ func dial(t *testing.T, from machine.Endpoint, to netip.AddrPort) (conn net.Conn
 }
 
 // chunks sends one after the other to who sends them back, until it is stopped.
-func chunks(conn net.Conn, stop <-chan struct{}, echoed *int) error {
+func chunks(conn net.Conn, stop <-chan struct{}, echoed *atomic.Int64) error {
 	chunk := make([]byte, 64<<10)
 	back := make([]byte, len(chunk))
 	for {
@@ -89,7 +98,7 @@ func chunks(conn net.Conn, stop <-chan struct{}, echoed *int) error {
 		if !bytes.Equal(back, chunk) {
 			return errors.New("what came back differs from what was sent")
 		}
-		*echoed++
+		echoed.Add(1)
 	}
 }
 
