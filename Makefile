@@ -22,7 +22,7 @@ TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2 nft:nftables iptables-nft:ip
 KERNELS      := 6.1 6.12
 TEST_KERNELS ?= 5.10 6.1 6.12
 
-.PHONY: help compare test test-kernels agree bench-stats bench-tune bench-fast bench-undo bench-replays bench-up build dist lint generate fuzz clean setup setup-test
+.PHONY: help compare test test-kernels agree bench-stats bench-tune bench-fast bench-undo bench-replay bench-up build dist lint generate fuzz clean setup setup-test
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  %-12s %s\n' "$$t" "$$d"; done
@@ -53,8 +53,8 @@ bench-fast: setup bin/venturi ## hold the fast path against the host network (ab
 bench-undo: setup-test ## play 20,000 random sequences of knobs, kill each, and compare every byte after undo (about an hour; SEQUENCES='N [FIRST]')
 	GO=$(GO) scripts/bench-undo $(SEQUENCES)
 
-bench-replays: setup-test ## replay packets changed at random with and without the fast path (about half an hour; PACKETS='N' or 'SEED:N')
-	GO=$(GO) scripts/bench-replays $(PACKETS)
+bench-replay: setup-test ## replay packets changed at random with and without the fast path (about half an hour; PACKETS='N' or 'SEED:N')
+	GO=$(GO) scripts/bench-replay $(PACKETS)
 
 bench-up: setup-test ## time how long labs take to come up, each beside its bar
 	$(GO) test -count=1 -run '^$$' -bench Up -benchtime 5x $(if $(SUDO),-exec 'sudo --preserve-env=PATH') ./internal/path
