@@ -238,7 +238,8 @@ func TestFastPathFull(t *testing.T) {
 	})
 }
 
-// fill fills the table of flows with some that nobody has.
+// fill fills the table of flows with some that nobody has, and that no sweep forgets
+// while the test lasts.
 func fill(t *testing.T, pins string) {
 	t.Helper()
 	table, err := ebpf.LoadPinnedMap(bpf.TableFile(pins, "flows"), nil)
@@ -246,6 +247,9 @@ func fill(t *testing.T, pins string) {
 	defer table.Close()
 	const most = 1 << 14
 	keys, flows := make([]bpf.FlowKey, most), make([]bpf.Flow, most)
+	for i := range flows {
+		flows[i].Used = 1 << 30 // a tick that is far away
+	}
 	for n := uint32(0); n <= 2*table.MaxEntries(); {
 		for i := range keys {
 			n++
