@@ -155,7 +155,11 @@ func (f *flows) ended(all []change.Connection, lost bool) error {
 	for _, tenant := range *f.tenants.Load() {
 		for _, c := range all {
 			for _, k := range [...]bpf.FlowKey{bpf.NewFlowKey(tenant, c.Protocol, c.A, c.B), bpf.NewFlowKey(tenant, c.Protocol, c.B, c.A)} {
-				if err := absent(f.fast.Flows.Delete(k)); err != nil {
+				err := f.fast.Flows.Delete(k)
+				if err == nil {
+					err = f.fast.Ended(k)
+				}
+				if err := absent(err); err != nil {
 					return fmt.Errorf("forget a flow: %w", err)
 				}
 			}

@@ -174,7 +174,9 @@ func (s *sweep) keepAlive() error {
 const closed = 2 * time.Minute
 
 // forget deletes entries; those that are not there any more, are.
-func (s *sweep) forget(keys []bpf.FlowKey) error {
+func (s *sweep) forget(keys []bpf.FlowKey) (err error) {
+	all := keys
+	defer func() { err = errors.Join(err, s.fast.Ended(all...)) }()
 	for len(keys) > 0 {
 		n, err := s.fast.Flows.BatchDelete(keys, nil)
 		if err == nil {

@@ -104,7 +104,7 @@ func (t *tables) syncPods(ways []machine.PodWay, tenant uint32) error {
 		}
 		blank := is
 		blank.Epoch = 0
-		if err := put(t.fast.Pods, uint32(w.Device), blank, is); err != nil {
+		if err := put(t.fast.PutPod, uint32(w.Device), blank, is); err != nil {
 			return err
 		}
 		t.pods[w.Device] = podIn{is, w.Addr}
@@ -114,15 +114,15 @@ func (t *tables) syncPods(ways []machine.PodWay, tenant uint32) error {
 
 // put writes an entry in two steps: programs that read it meanwhile must not take a
 // mixture of two for one of them, and so it is nobody's until all of it is there.
-func put[T any](table *ebpf.Map, at uint32, blank, entry T) error {
-	if err := table.Put(at, blank); err != nil {
+func put[T any](write func(at uint32, entry T) error, at uint32, blank, entry T) error {
+	if err := write(at, blank); err != nil {
 		return err
 	}
-	return table.Put(at, entry)
+	return write(at, entry)
 }
 
 func (t *tables) dropPod(device int, p podIn) error {
-	if err := t.fast.Pods.Put(uint32(device), bpf.Pod{}); err != nil {
+	if err := t.fast.PutPod(uint32(device), bpf.Pod{}); err != nil {
 		return err
 	}
 	delete(t.pods, device)
@@ -166,7 +166,7 @@ func (t *tables) syncPeers(ways []machine.PeerWay) error {
 		is.Epoch = t.fresh()
 		blank := is
 		blank.Epoch = 0
-		if err := put(t.fast.Peers, was.number, blank, is); err != nil {
+		if err := put(t.fast.PutPeer, was.number, blank, is); err != nil {
 			return err
 		}
 		if err := t.fast.Hops.Put(h.key(), bpf.Hop{Peer: was.number, Tenant: was.tenant}); err != nil {
@@ -178,7 +178,7 @@ func (t *tables) syncPeers(ways []machine.PeerWay) error {
 }
 
 func (t *tables) dropPeer(h hop, p peerIn) error {
-	if err := t.fast.Peers.Put(p.number, bpf.Peer{}); err != nil {
+	if err := t.fast.PutPeer(p.number, bpf.Peer{}); err != nil {
 		return err
 	}
 	t.free = append(t.free, p.number)

@@ -47,13 +47,17 @@ type Fast struct {
 	Hops   *ebpf.Map `ebpf:"hops"`   // HopKey: Hop
 	Counts *ebpf.Map `ebpf:"counts"` // Count: Counter, by core
 	Pins   *ebpf.Map `ebpf:"pins"`   // ring of Pin
+	Data   *ebpf.Map `ebpf:".data"`  // what the daemon sets without a call
 
 	Epoch    *ebpf.Variable `ebpf:"epoch"`    // uint32, of policy: to be raised when rules change
 	Tick     *ebpf.Variable `ebpf:"tick"`     // uint32, to be raised once a second or so
+	Version  *ebpf.Variable `ebpf:"version"`  // uint32, of pods and peers; see [Fast.PutPod] and [Fast.PutPeer]
 	Deadline *ebpf.Variable `ebpf:"deadline"` // uint64, jiffies: at it, everything goes slow
 
 	Clock   *ebpf.Program  `ebpf:"clock"`
 	Jiffies *ebpf.Variable `ebpf:"jiffies"`
+
+	endings int64 // where the numbers of groups of flows are in Data
 }
 
 // Options of a fast path.
@@ -91,6 +95,9 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Fast, error) {
 	if err := spec.Variables["stamp_id"].Set(uint32(o.Stamp)); err != nil {
 		return nil, err
 	}
+	if err := sizeSlots(spec); err != nil {
+		return nil, err
+	}
 	kept, err := adopt(spec, o.Pins)
 	if err != nil {
 		return nil, err
@@ -104,7 +111,7 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Fast, error) {
 	if err := keep(c.Maps, kept, spec, o.Pins); err != nil {
 		return nil, err
 	}
-	f := new(Fast)
+	f := &Fast{endings: int64(spec.Variables["ended"].Offset)}
 	return f, c.Assign(f)
 }
 
@@ -127,7 +134,7 @@ func (f *Fast) Now() (now uint64, err error) {
 // Close lets go of programs and tables. What is attached or pinned stays.
 func (f *Fast) Close() {
 	for _, c := range []interface{ Close() error }{f.FromPod, f.ToPod, f.FromWire, f.ToPeer,
-		f.Flows, f.Pods, f.PodAt, f.Peers, f.Hops, f.Counts, f.Pins, f.Clock} {
+		f.Flows, f.Pods, f.PodAt, f.Peers, f.Hops, f.Counts, f.Pins, f.Data, f.Clock} {
 		_ = c.Close() // a descriptor: what is behind it lives as long as others have it
 	}
 }

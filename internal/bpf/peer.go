@@ -28,7 +28,7 @@ const (
 // VXLANPeer is a peer behind a tunnel: epoch is not 0, device the index of that on
 // the wire, and size that of the largest IP packet that goes through whole, bytes.
 func VXLANPeer(epoch, device, size uint32, o Outer) Peer {
-	p := Peer{Epoch: epoch, Ifindex: device, Size: size, Local: word(o.Local), Remote: word(o.Remote)}
+	p := Peer{Epoch: epoch, Ifindex: device, Size: size}
 	h := ethernet(make([]byte, 0, 8*len(p.Header)), o.From, o.To)
 	h = append(h, 4<<4|ipLen/4, o.DSCP<<2, 0, 0, 0, 0, 0, 0, o.TTL, 17 /* UDP */, 0, 0)
 	if o.DontFragment {
@@ -43,6 +43,9 @@ func VXLANPeer(epoch, device, size uint32, o Outer) Peer {
 	h = ethernet(h, o.InnerFrom, o.InnerTo)
 	for i := 0; i < ipLen; i += 2 {
 		p.Sum += uint32(binary.NativeEndian.Uint16(h[ethLen+i:]))
+	}
+	for p.Sum > 0xffff {
+		p.Sum = p.Sum&0xffff + p.Sum>>16
 	}
 	p.fill(h)
 	return p

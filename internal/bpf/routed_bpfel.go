@@ -69,8 +69,6 @@ type routedPeer struct {
 	Ifindex uint32
 	Size    uint32
 	Sum     uint32
-	Local   uint32
-	Remote  uint32
 	Header  [8]uint64
 }
 
@@ -84,15 +82,32 @@ type routedPod struct {
 	_      structs.HostLayout
 	Epoch  uint32
 	Tenant uint32
-	Addr   uint32
 	Header [7]uint16
 	Pad    uint16
+	Addr   uint32
 }
 
 type routedPodKey struct {
 	_      structs.HostLayout
 	Tenant uint32
 	Addr   uint32
+}
+
+type routedSlot struct {
+	_       structs.HostLayout
+	A       uint64
+	B       uint64
+	Ended   uint64
+	Tick    uint32
+	Epoch   uint32
+	Version uint32
+	Pod     uint32
+	Wire    uint32
+	Size    uint32
+	Port    uint16
+	Sum     uint16
+	Macs    [6]uint16
+	Header  [8]uint64
 }
 
 // Names of all BPF objects in the ELF.
@@ -107,18 +122,21 @@ const (
 	routedMapPins       = "pins"
 	routedMapPodAt      = "pod_at"
 	routedMapPods       = "pods"
+	routedMapSlots      = "slots"
 	routedProgClock     = "clock"
 	routedProgFromPod   = "from_pod"
 	routedProgFromWire  = "from_wire"
 	routedProgToPeer    = "to_peer"
 	routedProgToPod     = "to_pod"
 	routedVarDeadline   = "deadline"
+	routedVarEnded      = "ended"
 	routedVarEpoch      = "epoch"
 	routedVarJiffies    = "jiffies"
 	routedVarLearnAfter = "learn_after"
 	routedVarPinLayout  = "pin_layout"
 	routedVarStampId    = "stamp_id"
 	routedVarTick       = "tick"
+	routedVarVersion    = "version"
 )
 
 // loadRouted returns the embedded CollectionSpec for routed.
@@ -182,6 +200,7 @@ type routedMapSpecs struct {
 	Pins       *ebpf.MapSpec `ebpf:"pins"`
 	PodAt      *ebpf.MapSpec `ebpf:"pod_at"`
 	Pods       *ebpf.MapSpec `ebpf:"pods"`
+	Slots      *ebpf.MapSpec `ebpf:"slots"`
 }
 
 // routedVariableSpecs contains global variables before they are loaded into the kernel.
@@ -189,12 +208,14 @@ type routedMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type routedVariableSpecs struct {
 	Deadline   *ebpf.VariableSpec `ebpf:"deadline"`
+	Ended      *ebpf.VariableSpec `ebpf:"ended"`
 	Epoch      *ebpf.VariableSpec `ebpf:"epoch"`
 	Jiffies    *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter *ebpf.VariableSpec `ebpf:"learn_after"`
 	PinLayout  *ebpf.VariableSpec `ebpf:"pin_layout"`
 	StampId    *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tick       *ebpf.VariableSpec `ebpf:"tick"`
+	Version    *ebpf.VariableSpec `ebpf:"version"`
 }
 
 // routedObjects contains all objects after they have been loaded into the kernel.
@@ -225,6 +246,7 @@ type routedMaps struct {
 	Pins       *ebpf.Map `ebpf:"pins"`
 	PodAt      *ebpf.Map `ebpf:"pod_at"`
 	Pods       *ebpf.Map `ebpf:"pods"`
+	Slots      *ebpf.Map `ebpf:"slots"`
 }
 
 func (m *routedMaps) Close() error {
@@ -237,6 +259,7 @@ func (m *routedMaps) Close() error {
 		m.Pins,
 		m.PodAt,
 		m.Pods,
+		m.Slots,
 	)
 }
 
@@ -245,12 +268,14 @@ func (m *routedMaps) Close() error {
 // It can be passed to loadRoutedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type routedVariables struct {
 	Deadline   *ebpf.Variable `ebpf:"deadline"`
+	Ended      *ebpf.Variable `ebpf:"ended"`
 	Epoch      *ebpf.Variable `ebpf:"epoch"`
 	Jiffies    *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter *ebpf.Variable `ebpf:"learn_after"`
 	PinLayout  *ebpf.Variable `ebpf:"pin_layout"`
 	StampId    *ebpf.Variable `ebpf:"stamp_id"`
 	Tick       *ebpf.Variable `ebpf:"tick"`
+	Version    *ebpf.Variable `ebpf:"version"`
 }
 
 // routedPrograms contains all programs after they have been loaded into the kernel.

@@ -57,9 +57,12 @@ func TestGoesSlow(t *testing.T) {
 		{"version", "vxlan", tcp, out, func(_ *rig, p *packet) { p.ip.Version = 5 }, bpf.SlowNotIPv4, false},
 		{"too large", "vxlan", udp, out, func(_ *rig, p *packet) { p.payload = make([]byte, 1450-28+1) }, bpf.SlowSize, false},
 		{"not its own address", "vxlan", udp, out, func(_ *rig, p *packet) { p.ip.SrcIP = there.AsSlice() }, bpf.SlowSource, false},
+		{"another pod's flow", "vxlan", udp, out, func(r *rig, _ *packet) {
+			r.flow.Pod = uint32(r.wire)
+			check(t, r.fast.PutPod(r.flow.Pod, r.podEntry))
+		}, bpf.SlowSource, false},
 		{"not to its gateway", "vxlan", udp, out, func(_ *rig, p *packet) { p.eth.DstMAC = farMAC }, bpf.SlowSource, false},
 		{"not by its own MAC", "routed", tcp, out, func(_ *rig, p *packet) { p.eth.SrcMAC = farMAC }, bpf.SlowSource, false},
-		{"another pod's flow", "vxlan", udp, out, func(r *rig, _ *packet) { r.flow.Pod = uint32(r.wire) }, bpf.SlowSource, false},
 		{"no pod", "vxlan", udp, out, func(r *rig, _ *packet) { r.podEntry = bpf.Pod{} }, bpf.SlowSource, false},
 		{"other machine", "vxlan", tcp, in, func(_ *rig, p *packet) { p.outerIP.SrcIP = []byte{192, 168, 0, 3} }, bpf.SlowSource, false},
 		{"to another address", "vxlan", tcp, in, func(_ *rig, p *packet) { p.outerIP.DstIP = []byte{192, 168, 0, 3} }, bpf.SlowSource, false},

@@ -69,8 +69,6 @@ type vxlanPeer struct {
 	Ifindex uint32
 	Size    uint32
 	Sum     uint32
-	Local   uint32
-	Remote  uint32
 	Header  [8]uint64
 }
 
@@ -84,15 +82,32 @@ type vxlanPod struct {
 	_      structs.HostLayout
 	Epoch  uint32
 	Tenant uint32
-	Addr   uint32
 	Header [7]uint16
 	Pad    uint16
+	Addr   uint32
 }
 
 type vxlanPodKey struct {
 	_      structs.HostLayout
 	Tenant uint32
 	Addr   uint32
+}
+
+type vxlanSlot struct {
+	_       structs.HostLayout
+	A       uint64
+	B       uint64
+	Ended   uint64
+	Tick    uint32
+	Epoch   uint32
+	Version uint32
+	Pod     uint32
+	Wire    uint32
+	Size    uint32
+	Port    uint16
+	Sum     uint16
+	Macs    [6]uint16
+	Header  [8]uint64
 }
 
 // Names of all BPF objects in the ELF.
@@ -107,12 +122,14 @@ const (
 	vxlanMapPins       = "pins"
 	vxlanMapPodAt      = "pod_at"
 	vxlanMapPods       = "pods"
+	vxlanMapSlots      = "slots"
 	vxlanProgClock     = "clock"
 	vxlanProgFromPod   = "from_pod"
 	vxlanProgFromWire  = "from_wire"
 	vxlanProgToPeer    = "to_peer"
 	vxlanProgToPod     = "to_pod"
 	vxlanVarDeadline   = "deadline"
+	vxlanVarEnded      = "ended"
 	vxlanVarEpoch      = "epoch"
 	vxlanVarJiffies    = "jiffies"
 	vxlanVarLearnAfter = "learn_after"
@@ -120,6 +137,7 @@ const (
 	vxlanVarPort       = "port"
 	vxlanVarStampId    = "stamp_id"
 	vxlanVarTick       = "tick"
+	vxlanVarVersion    = "version"
 )
 
 // loadVxlan returns the embedded CollectionSpec for vxlan.
@@ -183,6 +201,7 @@ type vxlanMapSpecs struct {
 	Pins       *ebpf.MapSpec `ebpf:"pins"`
 	PodAt      *ebpf.MapSpec `ebpf:"pod_at"`
 	Pods       *ebpf.MapSpec `ebpf:"pods"`
+	Slots      *ebpf.MapSpec `ebpf:"slots"`
 }
 
 // vxlanVariableSpecs contains global variables before they are loaded into the kernel.
@@ -190,6 +209,7 @@ type vxlanMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type vxlanVariableSpecs struct {
 	Deadline   *ebpf.VariableSpec `ebpf:"deadline"`
+	Ended      *ebpf.VariableSpec `ebpf:"ended"`
 	Epoch      *ebpf.VariableSpec `ebpf:"epoch"`
 	Jiffies    *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter *ebpf.VariableSpec `ebpf:"learn_after"`
@@ -197,6 +217,7 @@ type vxlanVariableSpecs struct {
 	Port       *ebpf.VariableSpec `ebpf:"port"`
 	StampId    *ebpf.VariableSpec `ebpf:"stamp_id"`
 	Tick       *ebpf.VariableSpec `ebpf:"tick"`
+	Version    *ebpf.VariableSpec `ebpf:"version"`
 }
 
 // vxlanObjects contains all objects after they have been loaded into the kernel.
@@ -227,6 +248,7 @@ type vxlanMaps struct {
 	Pins       *ebpf.Map `ebpf:"pins"`
 	PodAt      *ebpf.Map `ebpf:"pod_at"`
 	Pods       *ebpf.Map `ebpf:"pods"`
+	Slots      *ebpf.Map `ebpf:"slots"`
 }
 
 func (m *vxlanMaps) Close() error {
@@ -239,6 +261,7 @@ func (m *vxlanMaps) Close() error {
 		m.Pins,
 		m.PodAt,
 		m.Pods,
+		m.Slots,
 	)
 }
 
@@ -247,6 +270,7 @@ func (m *vxlanMaps) Close() error {
 // It can be passed to loadVxlanObjects or ebpf.CollectionSpec.LoadAndAssign.
 type vxlanVariables struct {
 	Deadline   *ebpf.Variable `ebpf:"deadline"`
+	Ended      *ebpf.Variable `ebpf:"ended"`
 	Epoch      *ebpf.Variable `ebpf:"epoch"`
 	Jiffies    *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter *ebpf.Variable `ebpf:"learn_after"`
@@ -254,6 +278,7 @@ type vxlanVariables struct {
 	Port       *ebpf.Variable `ebpf:"port"`
 	StampId    *ebpf.Variable `ebpf:"stamp_id"`
 	Tick       *ebpf.Variable `ebpf:"tick"`
+	Version    *ebpf.Variable `ebpf:"version"`
 }
 
 // vxlanPrograms contains all programs after they have been loaded into the kernel.

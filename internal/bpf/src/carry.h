@@ -1,39 +1,50 @@
 /* Whether a packet can be carried, and what becomes of one that cannot. */
 #pragma once
+#include "known.h"
 #include "learn.h"
 
 struct carried {
 	struct parsed p;
-	struct flow *flow;
-	struct pod *pod;
-	struct peer *peer;
+	struct slot *to; /* all that is known of its flow */
 };
-
-/* All that was found out for a flow still holds. */
-static __always_inline int holds(struct carried *c)
-{
-	if (c->flow->epoch != epoch || c->flow->pod_epoch != c->pod->epoch)
-		return SLOW_STALE;
-	c->peer = bpf_map_lookup_elem(&peers, &c->flow->peer);
-	if (!c->peer || c->flow->peer_epoch != c->peer->epoch)
-		return SLOW_STALE;
-	return 0;
-}
 
 /* A packet that opens or ends a connection, of whatever came before on the same
  * addresses: nothing that is known holds for what comes next. */
 static __always_inline int forget(const struct flow_key *k)
 {
-	bpf_map_delete_elem(&flows, k);
+	if (bpf_map_lookup_elem(&flows, k) && !bpf_map_delete_elem(&flows, k))
+		changed(k);
 	return SLOW_FLAGS;
 }
 
 /* A pod sends to its gateway, by its own address: what it sends to others is not
  * for the machine to route. */
-static __always_inline int to_gateway(const __u16 *eth, const struct pod *pod)
+static __always_inline int to_gateway(const void *eth, const void *macs)
 {
-	return eth[0] == pod->header[3] && eth[1] == pod->header[4] && eth[2] == pod->header[5] &&
-	       eth[3] == pod->header[0] && eth[4] == pod->header[1] && eth[5] == pod->header[2];
+	return *(__u32 *)eth == *(__u32 *)(macs + MAC_LEN) && *(__u16 *)(eth + 4) == *(__u16 *)(macs + MAC_LEN + 4) &&
+	       *(__u32 *)(eth + MAC_LEN) == *(__u32 *)macs && *(__u16 *)(eth + MAC_LEN + 4) == *(__u16 *)(macs + 4);
+}
+
+/* A packet that a pod sends, of a flow that this core does not know. 0: it can be
+ * carried. */
+static __always_inline int ask_out(struct __sk_buff *skb, const void *eth, struct carried *c, __u64 mixed, __u32 device)
+{
+	struct pod *pod = bpf_map_lookup_elem(&pods, &device);
+	int why;
+
+	if (!pod || pod->addr != c->p.key.local || !to_gateway(eth, pod->header))
+		return SLOW_SOURCE;
+	c->p.a |= pod->tenant << 8;
+	if (c->p.flags)
+		return forget(&c->p.key);
+	why = fill(c->to, &c->p, mixed);
+	if (why == SLOW_UNKNOWN)
+		consider(skb, &c->p.key);
+	else if (why)
+		stamp(skb);
+	else if (c->to->pod != device)
+		why = SLOW_SOURCE;
+	return why;
 }
 
 /* A packet that a pod sends. 0: it can be carried. */
@@ -41,6 +52,7 @@ static __always_inline int find_out(struct __sk_buff *skb, struct carried *c)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	__u32 device = skb->ifindex, size;
+	__u64 mixed;
 	int why;
 
 	unstamp(skb);
@@ -51,54 +63,46 @@ static __always_inline int find_out(struct __sk_buff *skb, struct carried *c)
 	why = parse(data + ETH_HLEN, end, OUT, &c->p);
 	if (why)
 		return why;
-	c->pod = bpf_map_lookup_elem(&pods, &device);
-	if (!c->pod || c->pod->addr != c->p.key.local || !to_gateway(data, c->pod))
+	mixed = mix(c->p.a, c->p.b);
+	c->to = slot_of(mixed);
+	if (!c->to)
+		return SLOW_UNKNOWN; /* cannot be */
+	if ((c->to->a ^ c->p.a) & NO_TENANT || c->to->b != c->p.b || c->to->pod != device || !fresh(c->to, mixed) || c->p.flags) {
+		why = ask_out(skb, data, c, mixed, device);
+		if (why)
+			return why;
+	} else if (!to_gateway(data, c->to->macs)) {
 		return SLOW_SOURCE;
-	c->p.key.tenant_proto |= c->pod->tenant << 8;
-	c->flow = bpf_map_lookup_elem(&flows, &c->p.key);
-	if (!c->flow) {
-		if (c->p.flags)
-			return SLOW_FLAGS;
-		consider(skb, &c->p.key);
-		return SLOW_UNKNOWN;
 	}
-	if (c->p.flags)
-		return forget(&c->p.key);
-	why = holds(c);
-	if (why) {
-		stamp(skb);
-		return why;
-	}
-	if (c->flow->pod != device)
-		return SLOW_SOURCE;
 	size = skb->gso_size ? c->p.headers + skb->gso_size : c->p.ip_len;
-	if (size > c->peer->size || c->p.ip_len + ETH_HLEN != skb->len || skb->len > MAX_FRAME)
+	if (size > c->to->size || c->p.ip_len + ETH_HLEN != skb->len || skb->len > MAX_FRAME)
 		return SLOW_SIZE;
 	return 0;
 }
 
 /* A packet for a pod, whose IP header is at an offset. 0: it can be carried. */
-static __always_inline int find_in(struct __sk_buff *skb, __u32 at, __u32 tenant, struct carried *c)
+static __always_inline int find_in(struct __sk_buff *skb, void *data, void *end, __u32 at, __u32 tenant, struct carried *c)
 {
-	int why = parse((void *)(long)skb->data + at, (void *)(long)skb->data_end, IN, &c->p);
+	int why = parse(data + at, end, IN, &c->p);
+	__u64 mixed;
 	__u32 len;
 
 	if (why)
 		return why;
 	len = c->p.ip_len + at;
-	c->p.key.tenant_proto |= tenant << 8;
-	c->flow = bpf_map_lookup_elem(&flows, &c->p.key);
-	if (!c->flow)
-		return c->p.flags ? SLOW_FLAGS : SLOW_UNKNOWN;
+	mixed = mix(c->p.a, c->p.b);
+	c->p.a |= tenant << 8;
 	if (c->p.flags)
 		return forget(&c->p.key);
-	c->pod = bpf_map_lookup_elem(&pods, &c->flow->pod);
-	if (!c->pod)
-		return SLOW_STALE;
-	why = holds(c);
-	if (why) {
-		stamp(skb);
-		return why;
+	c->to = slot_of(mixed);
+	if (!c->to)
+		return SLOW_UNKNOWN; /* cannot be */
+	if (c->to->a != c->p.a || c->to->b != c->p.b || !fresh(c->to, mixed)) {
+		why = fill(c->to, &c->p, mixed);
+		if (why == SLOW_STALE)
+			stamp(skb);
+		if (why)
+			return why;
 	}
 	/* Short frames come with padding, which the pod cuts off as the machine would. */
 	if (skb->gso_size ? len != skb->len : len > skb->len)
@@ -106,13 +110,9 @@ static __always_inline int find_in(struct __sk_buff *skb, __u32 at, __u32 tenant
 	return 0;
 }
 
-/* Counts a packet that is carried, and notes that its flow lives. */
-static __always_inline int carry(struct __sk_buff *skb, struct flow *f, __u32 which, int verdict)
+/* Counts a packet that is carried. */
+static __always_inline int carry(struct __sk_buff *skb, __u32 which, int verdict)
 {
-	__u32 now = tick;
-
-	if (f->used != now)
-		f->used = now;
 	count(skb, which);
 	return verdict;
 }

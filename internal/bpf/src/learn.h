@@ -6,7 +6,7 @@
  * program reads the stamp: of the epoch of now, it is a verdict of the rules of
  * now. The stamp is skb->tc_index, which nothing between the two looks at. */
 #pragma once
-#include "packet.h"
+#include "known.h"
 #include "track.h"
 
 #define STAMPED 0x8000
@@ -35,7 +35,9 @@ static __always_inline int stamped(struct __sk_buff *skb, __u32 now)
 /* Only we stamp as we do: what comes with such a stamp has it from elsewhere. */
 static __always_inline void unstamp(struct __sk_buff *skb)
 {
-	if ((skb->tc_index & OURS) == ours())
+	__u32 is = skb->tc_index;
+
+	if (is && (is & OURS) == ours())
 		skb->tc_index = 0;
 }
 
@@ -138,6 +140,7 @@ static __always_inline int learn_out(struct __sk_buff *skb)
 	f->used = tick;
 	f->seen_out = now;
 	promote(f, now);
+	changed(&p.key);
 	return NEXT;
 }
 

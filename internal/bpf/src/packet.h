@@ -24,24 +24,33 @@
 enum way { OUT, IN };
 
 struct parsed {
-	struct flow_key key; /* without the tenant */
+	union {
+		struct flow_key key; /* without the tenant */
+		struct {
+			__u64 a, b; /* the same, as it is written and compared */
+		};
+	};
 	__u32 headers;       /* IP and transport, bytes */
 	__u32 flags;         /* of TCP that open or end a connection, or that no connection has */
 	__u32 ip_len;        /* what the IP header says */
-	__u8 tos;
+	__be16 id;
+	__u16 check;         /* of the IP header */
+	__u8 tos, ttl;
 };
+
+#define IPV4_PLAIN 0x45 /* version, and length of a header without options */
 
 /* Reads an IPv4 packet of TCP or UDP; anything else is for the slow path, and
  * the reason is given. 0: it was read. */
 static __always_inline int parse(struct iphdr *ip, void *end, enum way way, struct parsed *p)
 {
 	__u8 *transport = (void *)ip + IP_LEN;
-	__be16 *ports = (void *)transport;
+	__u32 ports;
 
-	if ((void *)transport + UDP_LEN > end || ip->version != 4)
+	if ((void *)transport + UDP_LEN > end)
 		return SLOW_NOT_IPV4;
-	if (ip->ihl != IP_LEN / 4)
-		return SLOW_OPTIONS;
+	if (*(__u8 *)ip != IPV4_PLAIN)
+		return ip->version == 4 ? SLOW_OPTIONS : SLOW_NOT_IPV4;
 	if (ip->frag_off & bpf_htons((__u16)~DONT_FRAGMENT))
 		return SLOW_FRAGMENT;
 	if (ip->ttl <= 1)
@@ -64,11 +73,14 @@ static __always_inline int parse(struct iphdr *ip, void *end, enum way way, stru
 	if (p->ip_len < p->headers)
 		return SLOW_SIZE;
 	p->tos = ip->tos;
-	p->key.tenant_proto = ip->protocol;
-	p->key.local = way == OUT ? ip->saddr : ip->daddr;
-	p->key.remote = way == OUT ? ip->daddr : ip->saddr;
-	p->key.local_port = ports[way == OUT ? 0 : 1];
-	p->key.remote_port = ports[way == OUT ? 1 : 0];
+	p->id = ip->id;
+	p->check = ip->check;
+	p->ttl = ip->ttl;
+	ports = *(__u32 *)transport;
+	if (way == IN)
+		ports = ports >> 16 | ports << 16;
+	p->a = (__u64)(way == OUT ? ip->saddr : ip->daddr) << 32 | ip->protocol;
+	p->b = (__u64)ports << 32 | (way == OUT ? ip->daddr : ip->saddr);
 	return 0;
 }
 
@@ -80,21 +92,20 @@ static __always_inline __u16 fold(__u32 sum)
 	return ~sum;
 }
 
-/* One hop less to go, as a router does it. */
-static __always_inline void hop(struct iphdr *ip)
+/* One hop less to go, as a router does it. Nothing is read from the packet: what
+ * the kernel has just moved it with makes readers wait. */
+static __always_inline void hop(struct iphdr *ip, const struct parsed *p)
 {
-	__u32 sum = ip->check + bpf_htons(0x0100);
+	__u32 sum = p->check + bpf_htons(0x0100);
 
 	ip->check = sum + (sum >= 0xffff);
-	ip->ttl--;
+	ip->ttl = p->ttl - 1;
 }
 
-/* The Ethernet header of a packet for a pod. */
-static __always_inline void deliver(__u16 *eth, const struct pod *pod)
+/* The header of Ethernet in front of a packet, from its two addresses. */
+static __always_inline void deliver(void *eth, const void *macs)
 {
-	int i;
-
-#pragma unroll
-	for (i = 0; i < ETH_HLEN / 2; i++)
-		eth[i] = pod->header[i];
+	*(__u64 *)eth = *(__u64 *)macs;
+	*(__u32 *)(eth + 8) = *(__u32 *)(macs + 8);
+	*(__be16 *)(eth + 12) = bpf_htons(ETH_P_IP);
 }

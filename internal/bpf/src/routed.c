@@ -9,27 +9,23 @@ SEC("tc/from_pod")
 int from_pod(struct __sk_buff *skb)
 {
 	struct carried c;
-	__u16 *eth;
-	const __u16 *header;
-	int why = find_out(skb, &c), i;
+	void *eth;
+	int why = find_out(skb, &c);
 
 	if (why)
 		return slow(skb, why);
 	eth = (void *)(long)skb->data;
-	if ((void *)eth + ETH_HLEN + IP_LEN > (void *)(long)skb->data_end)
+	if (eth + ETH_HLEN + IP_LEN > (void *)(long)skb->data_end)
 		return NEXT; /* cannot be: these bytes were read above */
-	header = (void *)c.peer->header;
-#pragma unroll
-	for (i = 0; i < ETH_HLEN / 2; i++)
-		eth[i] = header[i];
-	hop((void *)eth + ETH_HLEN);
-	return carry(skb, c.flow, CARRIED_OUT, bpf_redirect(c.peer->ifindex, 0));
+	deliver(eth, (void *)c.to->header);
+	hop(eth + ETH_HLEN, &c.p);
+	return carry(skb, CARRIED_OUT, bpf_redirect(c.to->wire, 0));
 }
 
 /* The packet comes from the machine that is the way to its sender. */
 static __always_inline int from_peer(const __u16 *eth, const struct carried *c)
 {
-	const __u16 *them = (void *)c->peer->header;
+	const __u16 *them = (const void *)c->to->header;
 
 	return eth[3] == them[0] && eth[4] == them[1] && eth[5] == them[2] ? 0 : SLOW_SOURCE;
 }
@@ -47,16 +43,16 @@ int from_wire(struct __sk_buff *skb)
 		return NEXT;
 	if (!alive())
 		return slow(skb, SLOW_NO_DAEMON);
-	why = find_in(skb, ETH_HLEN, 0, &c);
+	why = find_in(skb, data, end, ETH_HLEN, 0, &c);
 	if (why == SLOW_UNKNOWN)
 		return NEXT; /* of the machine itself, as like as not */
 	if (!why)
 		why = from_peer(data, &c);
 	if (why)
 		return slow(skb, why);
-	deliver(data, c.pod);
-	hop(data + ETH_HLEN);
-	return carry(skb, c.flow, CARRIED_IN, bpf_redirect_peer(c.flow->pod, 0));
+	deliver(data, c.to->macs);
+	hop(data + ETH_HLEN, &c.p);
+	return carry(skb, CARRIED_IN, bpf_redirect_peer(c.to->pod, 0));
 }
 
 char __license[] SEC("license") = "GPL";

@@ -46,9 +46,9 @@ struct {
 struct pod {
 	__u32 epoch; /* 0: the device is no pod's */
 	__u32 tenant;
-	__be32 addr;
 	__u16 header[7]; /* of Ethernet, in front of what it is sent */
 	__u16 pad;
+	__be32 addr;
 };
 
 struct {
@@ -75,8 +75,7 @@ struct peer {
 	__u32 epoch;   /* 0: there is none */
 	__u32 ifindex; /* of the device on the wire */
 	__u32 size;    /* greatest IP packet that goes there whole, bytes */
-	__u32 sum;     /* of the outer IP header without what differs by packet */
-	__be32 local, remote; /* outer addresses; 0 where there is no outer header */
+	__u32 sum;     /* of the outer IP header without what differs by packet, 16 bits */
 	__u64 header[HEADER_LEN / 8];
 };
 
@@ -109,6 +108,7 @@ struct {
 /* Set by the daemon, without a call. */
 volatile __u32 epoch = 1;   /* of policy, never 0 */
 volatile __u32 tick = 1;        /* about once a second */
+volatile __u32 version = 1;     /* of pods and peers: raised when any has changed */
 volatile __u64 deadline = 1;    /* jiffies until which the daemon's word holds */
 volatile __u64 jiffies = 1;     /* set by clock */
 

@@ -31,7 +31,7 @@ SEC("tc/from_pod")
 int from_pod(struct __sk_buff *skb)
 {
 	struct carried c;
-	struct iphdr *ip, *inner;
+	struct iphdr *ip;
 	struct udphdr *udp;
 	__u64 *header;
 	void *data;
@@ -47,29 +47,28 @@ int from_pod(struct __sk_buff *skb)
 	header = data;
 #pragma unroll
 	for (i = 0; i < HEADER_LEN / 8; i++)
-		header[i] = c.peer->header[i];
+		header[i] = c.to->header[i];
 	ip = data + OUTER_IP;
 	udp = data + OUTER_UDP;
-	inner = data + INNER_IP;
-	ip->tos |= c.p.tos & ECN_MASK;
+	ip->tos = ((__u8 *)c.to->header)[OUTER_IP + 1] | (c.p.tos & ECN_MASK);
 	ip->tot_len = bpf_htons(c.p.ip_len + OVERHEAD);
-	ip->id = inner->id;
-	ip->check = fold(c.peer->sum + bpf_htons(c.p.tos & ECN_MASK) + ip->tot_len + ip->id);
-	udp->source = c.flow->port;
+	ip->id = c.p.id;
+	ip->check = fold(c.to->sum + bpf_htons(c.p.tos & ECN_MASK) + ip->tot_len + c.p.id);
+	udp->source = c.to->port;
 	udp->len = bpf_htons(c.p.ip_len + OVERHEAD - IP_LEN);
-	hop(inner);
-	return carry(skb, c.flow, CARRIED_OUT, bpf_redirect(c.peer->ifindex, 0));
+	hop(data + INNER_IP, &c.p);
+	return carry(skb, CARRIED_OUT, bpf_redirect(c.to->wire, 0));
 }
 
 /* The headers around a packet are those that the peer's machine puts there. */
 static __always_inline int from_peer(void *data, const struct carried *c)
 {
-	struct iphdr *ip = data + OUTER_IP;
-	struct udphdr *udp = data + OUTER_UDP;
-	__u16 *to = data + INNER_ETH, *us = (void *)c->peer->header + INNER_ETH + MAC_LEN;
+	const void *ours = c->to->header, *us = ours + INNER_ETH + MAC_LEN, *to = data + INNER_ETH;
+	const struct iphdr *ip = data + OUTER_IP, *back = ours + OUTER_IP;
+	const struct udphdr *udp = data + OUTER_UDP;
 
-	if (ip->saddr != c->peer->remote || ip->daddr != c->peer->local ||
-	    to[0] != us[0] || to[1] != us[1] || to[2] != us[2])
+	if (ip->saddr != back->daddr || ip->daddr != back->saddr ||
+	    *(__u32 *)to != *(__u32 *)us || *(__u16 *)(to + 4) != *(__u16 *)(us + 4))
 		return SLOW_SOURCE;
 	if (ip->tot_len != bpf_htons(c->p.ip_len + OVERHEAD) || udp->len != bpf_htons(c->p.ip_len + OVERHEAD - IP_LEN))
 		return SLOW_SIZE;
@@ -78,6 +77,18 @@ static __always_inline int from_peer(void *data, const struct carried *c)
 	if ((ip->tos ^ c->p.tos) & ECN_MASK)
 		return SLOW_ECN;
 	return 0;
+}
+
+struct sk_buff___sum {
+	__u8 ip_summed : 2;
+} __attribute__((preserve_access_index));
+
+/* The card says that checksums are right: CHECKSUM_UNNECESSARY. */
+static __always_inline int looked_at(struct __sk_buff *ctx)
+{
+	struct sk_buff___sum *skb = bpf_cast_to_kern_ctx(ctx);
+
+	return BPF_CORE_READ_BITFIELD(skb, ip_summed) == 1;
 }
 
 SEC("tc/from_wire")
@@ -101,7 +112,7 @@ int from_wire(struct __sk_buff *skb)
 	if (skb->pkt_type != PACKET_FOR_US || skb->vlan_present || vxlan[0] != bpf_htonl(VNI_VALID) ||
 	    vxlan[1] & bpf_htonl(VNI_NOT) || *(__be16 *)(data + INNER_IP - 2) != bpf_htons(ETH_P_IP))
 		return slow(skb, SLOW_NOT_IPV4);
-	why = find_in(skb, INNER_IP, bpf_ntohl(vxlan[1]) >> 8, &c);
+	why = find_in(skb, data, end, INNER_IP, bpf_ntohl(vxlan[1]) >> 8, &c);
 	if (!why)
 		why = from_peer(data, &c);
 	if (why)
@@ -113,13 +124,14 @@ int from_wire(struct __sk_buff *skb)
 		return slow(skb, SLOW_ENCAPSULATED);
 	/* As the network does when it takes headers off: of the checksums that the
 	 * card has looked at, the outermost is gone. */
-	bpf_csum_level(skb, BPF_CSUM_LEVEL_DEC);
+	if (looked_at(skb))
+		bpf_csum_level(skb, BPF_CSUM_LEVEL_DEC);
 	data = (void *)(long)skb->data;
 	if (data + ETH_HLEN + IP_LEN > (void *)(long)skb->data_end)
 		return TC_SHOT; /* cannot be, as above */
-	deliver(data, c.pod);
-	hop(data + ETH_HLEN);
-	return carry(skb, c.flow, CARRIED_IN, bpf_redirect_peer(c.flow->pod, 0));
+	deliver(data, c.to->macs);
+	hop(data + ETH_HLEN, &c.p);
+	return carry(skb, CARRIED_IN, bpf_redirect_peer(c.to->pod, 0));
 }
 
 char __license[] SEC("license") = "GPL";
