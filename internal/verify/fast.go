@@ -33,27 +33,26 @@ type Section struct {
 	Name    string
 	Summary string
 	Budget  time.Duration // of each of its comparisons, if none was given; 0: it takes its time
-	Takes   time.Duration // about, with that budget
 	run     func(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) ([]bar, error)
 }
 
 // FastSections are all parts, in the order in which they run.
 var FastSections = []Section{
-	{"plain", "latency, packets and streams on machines without a packet filter", 6 * time.Minute, 7 * time.Minute, comparing("plain")},
-	{"services", "the same on machines with the rules of 1000 Services", 6 * time.Minute, 7 * time.Minute, comparing("services")},
-	{"parallel", "32 flows of udp_rr and tcp_rr at a time", 3 * time.Minute, 4 * time.Minute, comparing("parallel")},
-	{"connections", "new connections, with the fast path and without, with Services and without", 3 * time.Minute, 7 * time.Minute, comparing("connections", "connections, 1000 Services")},
-	{"rewrites", "what it costs to have rules rewritten once a second, with 1000 Services", 8 * time.Minute, 9 * time.Minute, rewrites},
-	{"flows", "latency with 1, 1000 and a million flows in the table, and what each takes of memory", 6 * time.Minute, 7 * time.Minute, tableful},
-	{"churn", "a flow beside thousands that come and go in a second, with the fast path and without", 0, 3 * time.Minute,
+	{"plain", "latency, packets and streams on machines without a packet filter", 6 * time.Minute, comparing("plain")},
+	{"services", "the same on machines with the rules of 1000 Services", 6 * time.Minute, comparing("services")},
+	{"parallel", "32 flows of udp_rr and tcp_rr at a time", 3 * time.Minute, comparing("parallel")},
+	{"connections", "new connections, with the fast path and without, with Services and without", 3 * time.Minute, comparing("connections", "connections, 1000 Services")},
+	{"rewrites", "what it costs to have rules rewritten once a second, with 1000 Services", 8 * time.Minute, rewrites},
+	{"flows", "latency with 1, 1000 and a million flows in the table, and what each takes of memory", 6 * time.Minute, tableful},
+	{"churn", "a flow beside thousands that come and go in a second, with the fast path and without", 0,
 		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, _ uint64) ([]bar, error) {
 			return defaultChurning().check(ctx, w, h)
 		}},
-	{"lossless", "what is lost when the fast path's daemon is stopped, replaced and killed, 20 times each", 0, 8 * time.Minute,
+	{"lossless", "what is lost when the fast path's daemon is stopped, replaced and killed, 20 times each", 0,
 		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, _ uint64) ([]bar, error) {
 			return DefaultLossless().check(ctx, w, h)
 		}},
-	{"programs", "each program that carries, beside an empty one", 0, 3 * time.Minute,
+	{"programs", "each program that carries, beside an empty one", 0,
 		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, seed uint64) ([]bar, error) {
 			return defaultPrograms(seed).check(ctx, w, h)
 		}},
