@@ -37,7 +37,8 @@ func (e *Endings) Close() error { return e.file.Close() }
 
 // Follow tells, until ctx ends, of all connections of TCP and UDP over IPv4 that
 // conntrack forgets, as many at once as there are; the list is used again after
-// tell has returned. lost says that the kernel had to leave some out.
+// tell has returned. lost says that the kernel had to leave some out: it does so
+// until it has no more to hand out, and that is said until then.
 func (e *Endings) Follow(ctx context.Context, tell func(ended []Connection, lost bool) error) error {
 	stop := context.AfterFunc(ctx, func() { _ = e.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -47,22 +48,23 @@ func (e *Endings) Follow(ctx context.Context, tell func(ended []Connection, lost
 	}
 	buf := make([]byte, os.Getpagesize())
 	var ended []Connection
+	losing := false
 	for {
 		var lost bool
 		var failed error
 		ended = ended[:0]
 		err := raw.Read(func(fd uintptr) bool {
-			lost, failed = false, nil
 			for len(ended) < atOnce {
 				n, err := unix.Read(int(fd), buf)
 				switch {
 				case errors.Is(err, unix.EINTR):
 					continue
 				case errors.Is(err, unix.ENOBUFS):
-					lost = true
-					return true
+					losing = true
+					continue
 				case errors.Is(err, unix.EAGAIN):
-					return len(ended) > 0
+					lost, losing = losing, false
+					return lost || len(ended) > 0
 				case err != nil:
 					failed = err
 					return true
@@ -73,6 +75,7 @@ func (e *Endings) Follow(ctx context.Context, tell func(ended []Connection, lost
 					}
 				})
 			}
+			lost = losing
 			return true
 		})
 		switch {

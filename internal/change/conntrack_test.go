@@ -194,3 +194,39 @@ func TestConntrackEnds(t *testing.T) {
 		t.Errorf("the end of %d was not told", len(waiting))
 	}
 }
+
+// When more end than the kernel keeps, that is said last of all.
+func TestConntrackEndsLost(t *testing.T) {
+	const many = 40_000
+	n := tracked(t)
+	ends, err := n.OpenEndings()
+	must(t, err)
+	defer ends.Close()
+	testenv.In(t, n.Path(), func() error {
+		c, err := conntrack.Dial(nil)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		status := conntrack.StatusSeenReply | conntrack.StatusAssured | conntrack.StatusConfirmed
+		for i := range many {
+			if err := c.Create(conntrack.NewFlow(17, status, loopback, loopback, uint16(i+1), 53, 600, 0)); err != nil {
+				return err
+			}
+		}
+		return c.Flush()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	said, last := 0, false
+	must(t, ends.Follow(ctx, func(ended []change.Connection, lost bool) error {
+		said, last = said+len(ended), lost
+		if len(ended) < 256 {
+			cancel() // there is no more
+		}
+		return nil
+	}))
+	if said >= many || !last {
+		t.Errorf("of %d ends, %d were told, and at last that some were lost: %v", many, said, last)
+	}
+}
