@@ -155,11 +155,15 @@ func (n neighbours) learn() {
 	}
 }
 
-// nameOf names a neighbour or forwarding entry. Of the latter there are many to an
-// address, so their MAC is in their name.
+// nameOf names a neighbour or forwarding entry. A MAC is behind one place of a device
+// at a time, and there is no word of the place before; but what goes to all goes to
+// many.
 func nameOf(e *vnl.Neigh) string {
-	if e.Family == familyBridge {
+	switch {
+	case e.Family == familyBridge && e.HardwareAddr.String() == noMAC:
 		return fmt.Sprint(e.Family, e.LinkIndex, e.Vlan, e.HardwareAddr, e.IP)
+	case e.Family == familyBridge:
+		return fmt.Sprint(e.Family, e.LinkIndex, e.Vlan, e.HardwareAddr)
 	}
 	return fmt.Sprint(e.Family, e.LinkIndex, e.IP)
 }
@@ -169,7 +173,7 @@ func nameOf(e *vnl.Neigh) string {
 func is(e *vnl.Neigh) string {
 	switch {
 	case e.Family == familyBridge:
-		return fmt.Sprint(e.MasterIndex)
+		return fmt.Sprint(e.MasterIndex, e.IP)
 	case usable(e.State):
 		return e.HardwareAddr.String()
 	}
