@@ -94,6 +94,7 @@ type daemon struct {
 	rulings      machine.Rulings
 	ways         machine.Ways // of what is carried
 	names        []string     // of our programs
+	ids          []ebpf.ProgramID
 	revisions    map[hook]uint64
 	programNames map[ebpf.ProgramID]string
 	settings     []string          // that rules and headers depend on, as they were last

@@ -112,17 +112,14 @@ func (d *daemon) skips(p passage) (string, error) {
 		if p.way.Filters&side != 0 {
 			return "has tc filters at its " + sideNames[side], nil
 		}
-		names, err := d.programs(hook{p.index, side})
+		names, ours, err := d.programs(hook{p.index, side})
 		if err != nil {
 			return "", err
 		}
 		// One that came behind the fast path's own makes that go; attached again, at the
 		// next look, it is behind the other.
 		if p.begin&side != 0 {
-			names = names[max(0, slices.IndexFunc(names, d.own)):]
-			if len(names) > 0 && !d.own(names[0]) {
-				names = nil // the fast path will be behind them
-			}
+			names = names[ours:] // of none, if the fast path is yet to come behind them
 		}
 		if i := slices.IndexFunc(names, func(name string) bool { return !d.own(name) }); i >= 0 {
 			return fmt.Sprintf("has a BPF program %s at its %s", names[i], sideNames[side]), nil
@@ -135,37 +132,42 @@ func (d *daemon) skips(p passage) (string, error) {
 // of others.
 func (d *daemon) own(name string) bool { return slices.Contains(d.names, name) }
 
-// ownNames gives the names of a fast path's programs.
+// ownNames notes the names and numbers of this fast path's programs.
 func (d *daemon) ownNames() error {
 	for _, p := range []*ebpf.Program{d.fast.FromPod, d.fast.ToPod, d.fast.FromWire, d.fast.ToPeer} {
 		info, err := p.Info()
 		if err != nil {
 			return err
 		}
-		d.names = append(d.names, info.Name)
+		id, _ := info.ID() // a kernel with tcx has them
+		d.names, d.ids = append(d.names, info.Name), append(d.ids, id)
 	}
 	return nil
 }
 
 // programs gives the names of the programs at a place, in their order, and remembers
-// how often they have changed.
-func (d *daemon) programs(h hook) (names []string, err error) {
+// how often they have changed. ours is where this daemon's is, or their number.
+func (d *daemon) programs(h hook) (names []string, ours int, err error) {
 	list, err := query(h)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
+	ours = len(list.Programs)
 	d.revisions[h] = list.Revision
-	for _, p := range list.Programs {
+	for i, p := range list.Programs {
+		if slices.Contains(d.ids, p.ID) {
+			ours = i
+		}
 		name, known := d.programNames[p.ID]
 		if !known {
 			if name, err = programName(p.ID); err != nil {
-				return nil, err
+				return nil, 0, err
 			}
 			d.programNames[p.ID] = name // no other program will have that number
 		}
 		names = append(names, name)
 	}
-	return names, nil
+	return names, ours, nil
 }
 
 // query asks which programs are at a place. At a device that is gone, there are none.
