@@ -1,0 +1,123 @@
+package bpf_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// A mark of congestion is the network's to combine; where the two headers agree
+// there is nothing to do, and the pod sees its peer's DSCP and TTL less one hop.
+func TestMarksOnTheWayIn(t *testing.T) {
+	testenv.Root(t)
+	r := newRig(t, "vxlan", layers.IPProtocolTCP)
+	r.put(t)
+	for outer := range uint8(4) {
+		for inner := range uint8(4) {
+			for _, ttl := range []uint8{2, 64, 255} {
+				p := r.received(true)
+				p.outerIP.TOS, p.ip.TOS, p.ip.TTL = outer, 0xb8|inner, ttl
+				packet := p.bytes(t)
+				verdict, out := r.run(t, r.fast.FromWire, r.wire, packet)
+				want := hopped(p, gatewayMAC, podMAC).bytes(t)
+				if outer != inner {
+					want = packet
+				}
+				if (verdict == redirect) != (outer == inner) || !bytes.Equal(out, want) {
+					t.Errorf("ECN %d outside and %d inside, TTL %d: verdict %d, out comes\n% x, want\n% x", outer, inner, ttl, int32(verdict), out, want)
+				}
+			}
+		}
+	}
+}
+
+// segments runs a program over a packet that is to be cut into segments.
+func (r *rig) segments(t *testing.T, p *ebpf.Program, device int, packet []byte, size, count uint32) (verdict uint32) {
+	t.Helper()
+	context := struct {
+		_       [10]uint32
+		Ifindex uint32
+		_       [29]uint32
+		Wire    uint32
+		Count   uint32
+		_       [2]uint32
+		Size    uint32
+		_       [3]uint32
+	}{Ifindex: uint32(device), Wire: uint32(len(packet)), Count: count, Size: size}
+	testenv.In(t, r.netns, func() (err error) {
+		verdict, err = p.Run(&ebpf.RunOptions{Data: packet, DataOut: make([]byte, len(packet)+256), Context: context})
+		return err
+	})
+	return verdict
+}
+
+// Of packets that are cut into segments, the segments count, not the whole.
+func TestSegments(t *testing.T) {
+	testenv.Root(t)
+	for _, c := range []struct {
+		kind, way string
+		size      uint32
+		counted   bpf.Count
+	}{
+		{"routed", "out", 1460, bpf.CarriedOut},
+		{"routed", "in", 1460, bpf.CarriedIn},
+		{"routed", "out", 1461, bpf.SlowSize},
+		{"vxlan", "out", 1411, bpf.SlowSize},
+	} {
+		r := newRig(t, c.kind, layers.IPProtocolTCP)
+		r.put(t)
+		p, program, device := r.sent(), r.fast.FromPod, r.pod
+		if c.way == "in" {
+			p, program, device = r.received(false), r.fast.FromWire, r.wire
+		}
+		p.payload = make([]byte, 3000)
+		r.segments(t, program, device, p.bytes(t), c.size, 3)
+		if got := r.counted(t); len(got) != 1 || got[c.counted] != 1 {
+			t.Errorf("%s %s, segments of %d bytes: counted %v, want one of %s", c.kind, c.way, c.size, got, c.counted)
+		}
+	}
+}
+
+// Whatever bytes come, no program drops them, and what is cut short or something else
+// altogether is left as it came.
+func TestAnyBytes(t *testing.T) {
+	testenv.Root(t)
+	const most, headers = 600, 14 + 20
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, kind := range []string{"vxlan", "routed"} {
+		r := newRig(t, kind, layers.IPProtocolUDP)
+		r.put(t)
+		out, in := r.sent().bytes(t), r.received(kind == "vxlan").bytes(t)
+		for i := range most {
+			for _, c := range []struct {
+				program *ebpf.Program
+				device  int
+				packet  []byte
+			}{{r.fast.FromPod, r.pod, out}, {r.fast.FromWire, r.wire, in}} {
+				packet := bytes.Clone(c.packet)
+				switch i % 3 {
+				case 0: // cut short
+					packet = packet[:headers+rng.IntN(len(packet)-headers)] // the kernel runs nothing on less
+				case 1: // something else altogether
+					for b := 14 + rng.IntN(20); b < len(packet); b++ {
+						packet[b] = byte(rng.Uint32())
+					}
+				case 2: // one byte changed
+					packet[12+rng.IntN(len(packet)-12)] ^= 1 << rng.IntN(8)
+				}
+				verdict, left := r.run(t, c.program, c.device, packet)
+				switch {
+				case verdict == redirect && i%3 == 2: // a byte that nobody looks at
+				case verdict != next || !bytes.Equal(left, packet):
+					t.Fatalf("%s: verdict %d for\n% x, left as\n% x", kind, int32(verdict), packet, left)
+				}
+			}
+		}
+	}
+}
