@@ -216,7 +216,7 @@ var situations = []situation{
 		out:  dropped, in: delivered,
 	},
 	{
-		name: "forwarding entry that leads elsewhere", only: "vxlan",
+		name: "forwarding entry that leads elsewhere", only: "vxlan", again: true,
 		do:   `bridge fdb replace {hopmac} dev {out} dst 10.200.0.99 self permanent`,
 		undo: `bridge fdb replace {hopmac} dev {out} dst {other} self permanent`,
 		out:  dropped, in: delivered,
