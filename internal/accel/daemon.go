@@ -43,6 +43,9 @@ const (
 	gather = 5 * time.Millisecond
 	// glance is how often that is looked at whose changes nobody tells.
 	glance = 50 * time.Millisecond
+	// betweenEpochs is the least time from one epoch to the next: a stamp holds the
+	// lower bits of one, and must not be read two thousand later.
+	betweenEpochs = time.Millisecond
 	// mendEvery is how often it is looked whether programs are still attached.
 	mendEvery = 10 // ticks
 	// confirmEvery is how often it is looked whether neighbours are still there.
@@ -82,6 +85,7 @@ type daemon struct {
 	flows    *flows
 	jiffy    time.Duration
 	epoch    uint32
+	raised   time.Time // when that was, last
 	tick     uint32
 	attached map[string]bool // by pin; false: by a daemon before
 	deadline uint64          // that the programs were told last; 0: they are to do nothing
@@ -253,6 +257,10 @@ func hand[T any](ctx context.Context, to chan<- T, what T) {
 
 // newRules ends what was learned under the rules before.
 func (d *daemon) newRules() error {
+	if wait := betweenEpochs - time.Since(d.raised); wait > 0 {
+		time.Sleep(wait)
+	}
+	d.raised = time.Now()
 	d.epoch++
 	if d.epoch == 0 {
 		d.epoch++ // of no flow

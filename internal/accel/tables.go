@@ -200,7 +200,9 @@ func (t *tables) number() (uint32, bool) {
 	return t.next - 1, true
 }
 
-func hopOf(w machine.PeerWay) hop { return hop{w.Device, string(w.MAC)} }
+// hopOf is how packets for a peer leave the machine: by the wire, whatever device of a
+// tunnel is in front of that, and to which MAC, within the tunnel if there is one.
+func hopOf(w machine.PeerWay) hop { return hop{w.Wire, string(w.MAC)} }
 
 func (h hop) key() bpf.HopKey {
 	return bpf.HopKey{Ifindex: uint32(h.device), Mac: [6]uint8([]byte(h.mac))}

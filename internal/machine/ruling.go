@@ -25,13 +25,14 @@ var (
 	steadyExpressions = set("immediate", "bitwise", "byteorder", "range", "counter", "log", "last", "fib", "rt", "hash", "socket", "xfrm",
 		"reject", "notrack", "flow_offload", "nat", "masq", "redir", "ct_timeout", "osf")
 	steadyMatches = set("comment", "conntrack", "state", "tcp", "udp", "udplite", "sctp", "dccp", "icmp", "icmp6", "ah", "esp", "multiport",
-		"addrtype", "mark", "connmark", "connlabel", "mac", "iprange", "physdev", "devgroup", "policy", "owner", "cgroup", "socket",
+		"addrtype", "mark", "mac", "iprange", "physdev", "devgroup", "policy", "owner", "cgroup", "socket",
 		"rpfilter", "realm", "helper", "pkttype", "cluster", "tcpmss")
 	steadyTargets = set("MARK", "CONNMARK", "LOG", "NFLOG", "TRACE", "AUDIT", "CHECKSUM", "TCPMSS", "REJECT", "CT", "NOTRACK", "SECMARK",
 		"CONNSECMARK", "MASQUERADE", "SNAT", "DNAT", "REDIRECT", "ACCEPT", "DROP", "RETURN")
 	fickleMeta = map[int]string{unix.NFT_META_LEN: "meta length", unix.NFT_META_CPU: "meta cpu", unix.NFT_META_PRANDOM: "meta random",
 		unix.NFT_META_PRIORITY: "meta priority", metaTime: "meta time", metaTime + 1: "meta day", metaTime + 2: "meta hour"}
-	fickleTrack = map[int]string{unix.NFT_CT_EXPIRATION: "ct expiration", unix.NFT_CT_PKTS: "ct packets", unix.NFT_CT_BYTES: "ct bytes", unix.NFT_CT_AVGPKT: "ct avgpkt"}
+	// Marks and labels of a connection can be changed from outside while it goes on.
+	fickleTrack = map[int]string{unix.NFT_CT_MARK: "ct mark", unix.NFT_CT_LABELS: "ct label", unix.NFT_CT_EXPIRATION: "ct expiration", unix.NFT_CT_PKTS: "ct packets", unix.NFT_CT_BYTES: "ct bytes", unix.NFT_CT_AVGPKT: "ct avgpkt"}
 	// steadyObjects are those named ones that decide nothing.
 	steadyObjects = map[int]bool{unix.NFT_OBJECT_COUNTER: true, unix.NFT_OBJECT_CT_HELPER: true, unix.NFT_OBJECT_CT_TIMEOUT: true,
 		unix.NFT_OBJECT_SECMARK: true, unix.NFT_OBJECT_CT_EXPECT: true}
@@ -166,11 +167,12 @@ func (r *rulingReader) meta(data exprData) {
 
 func (r *rulingReader) ct(data exprData) {
 	key := data.number(unix.NFTA_CT_KEY)
-	if what := fickleTrack[key]; what != "" {
+	written := data.has(unix.NFTA_CT_SREG)
+	if what := fickleTrack[key]; what != "" && !written {
 		r.fickle = what
 	}
 	switch {
-	case data.has(unix.NFTA_CT_SREG):
+	case written:
 	case key == unix.NFT_CT_STATE && !r.stateless:
 		r.last, r.mask = trackState, ^uint32(0)
 	default:

@@ -78,6 +78,18 @@ var situations = []situation{
 		out:  delivered, in: dropped,
 	},
 	{
+		name: "nft deny of what the machine sends, its tunnel with it", only: "vxlan",
+		do:   `nft 'table ip deny { chain c { type filter hook output priority 0; meta l4proto udp drop; }; }'`,
+		undo: `nft delete table ip deny`,
+		out:  dropped, in: delivered,
+	},
+	{
+		name: "nft deny of what is for the machine, its tunnel with it", only: "vxlan",
+		do:   `nft 'table ip deny { chain c { type filter hook input priority 0; meta l4proto udp drop; }; }'`,
+		undo: `nft delete table ip deny`,
+		out:  delivered, in: dropped,
+	},
+	{
 		name: "nft deny in the pod",
 		do:   `nsenter --net={podns} nft 'table ip deny { chain c { type filter hook input priority 0; meta l4proto udp drop; }; }'`,
 		undo: `nsenter --net={podns} nft delete table ip deny`,

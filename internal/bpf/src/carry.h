@@ -12,6 +12,11 @@ struct carried {
  * addresses: nothing that is known holds for what comes next. */
 static __always_inline int forget(const struct flow_key *k)
 {
+	__u32 tag = hash(k), slot = tag % CANDIDATES;
+	struct candidate *c = bpf_map_lookup_elem(&candidates, &slot);
+
+	if (c && c->tag == tag)
+		c->packets = 0; /* the last packets of its end are no beginning */
 	if (bpf_map_lookup_elem(&flows, k) && !bpf_map_delete_elem(&flows, k))
 		changed(k);
 	return SLOW_FLAGS;
@@ -72,6 +77,9 @@ static __always_inline int find_out(struct __sk_buff *skb, struct carried *c)
 		if (why)
 			return why;
 	} else if (!to_gateway(data, c->to->macs)) {
+		/* A pod that goes by another MAC now is not found by the network any more. */
+		c->p.a = c->to->a;
+		forget(&c->p.key);
 		return SLOW_SOURCE;
 	}
 	size = skb->gso_size ? c->p.headers + skb->gso_size : c->p.ip_len;

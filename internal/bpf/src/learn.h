@@ -83,6 +83,9 @@ static __always_inline void consider(struct __sk_buff *skb, const struct flow_ke
 		stamp(skb);
 }
 
+/* A packet on the wire has the headers that one would get that is carried. */
+static __always_inline int as_carried(const void *data, const struct peer *to);
+
 /* Both ways were seen in this epoch: from now on it is carried. */
 static __always_inline void promote(struct flow *f, __u32 now)
 {
@@ -90,40 +93,37 @@ static __always_inline void promote(struct flow *f, __u32 now)
 		f->epoch = now;
 }
 
-/* The network forwards a packet of a pod to a peer: behind its rules, in front
- * of what it puts around the packet. */
-static __always_inline int learn_out(struct __sk_buff *skb)
+/* The network sends a packet of a pod to a peer, behind all of its rules: also those
+ * for what it puts around the packet. The pod's IP header is at an offset, the
+ * address of the next hop at another. */
+static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac, __u32 tenant, __u32 now)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct hop_key via = {.ifindex = skb->ifindex};
-	__u32 now = epoch, *device;
+	__u32 *device;
 	struct flow fresh = {};
-	struct pod_key at = {};
+	struct pod_key who = {.tenant = tenant};
 	struct flow *f;
 	struct parsed p;
 	struct peer *peer;
 	struct pod *pod;
 	struct hop *to;
 
-	if (!stamped(skb, now))
+	if (data + at > end || parse(data + at, end, OUT, &p) || p.flags)
 		return NEXT;
-	skb->tc_index = 0;
-	if (data + ETH_HLEN > end || skb->protocol != bpf_htons(ETH_P_IP) || parse(data + ETH_HLEN, end, OUT, &p) || p.flags)
-		return NEXT;
-	__builtin_memcpy(via.mac, data, MAC_LEN);
+	__builtin_memcpy(via.mac, data + mac, MAC_LEN);
 	to = bpf_map_lookup_elem(&hops, &via);
-	if (!to)
+	if (!to || to->tenant != tenant)
 		return NEXT;
-	at.tenant = to->tenant;
-	at.addr = p.key.local;
-	device = bpf_map_lookup_elem(&pod_at, &at);
+	who.addr = p.key.local;
+	device = bpf_map_lookup_elem(&pod_at, &who);
 	if (!device)
 		return NEXT;
 	pod = bpf_map_lookup_elem(&pods, device);
 	peer = bpf_map_lookup_elem(&peers, &to->peer);
-	if (!pod || !peer || !pod->epoch || !peer->epoch)
+	if (!pod || !peer || !pod->epoch || !peer->epoch || !as_carried(data, peer))
 		return NEXT;
-	p.key.tenant_proto |= to->tenant << 8;
+	p.key.tenant_proto |= tenant << 8;
 	f = bpf_map_lookup_elem(&flows, &p.key);
 	if (!f) {
 		fresh.port = bpf_htons(49152 + (hash(&p.key) & 16383));
@@ -140,6 +140,8 @@ static __always_inline int learn_out(struct __sk_buff *skb)
 	f->used = tick;
 	f->seen_out = now;
 	promote(f, now);
+	if (epoch != now)
+		f->epoch = 0; /* another core may have learned it under newer rules meanwhile */
 	changed(&p.key);
 	return NEXT;
 }
@@ -163,20 +165,15 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 		return NEXT;
 	p.key.tenant_proto |= pod->tenant << 8;
 	f = bpf_map_lookup_elem(&flows, &p.key);
-	if (f && tracked_well(skb, &p.key, f)) {
+	/* On its way to a pod whose it is not, it has not arrived: a pod may be a router. */
+	if (f && f->pod == device && tracked_well(skb, &p.key, f)) {
 		f->seen_in = now;
 		promote(f, now);
 	}
 	return NEXT;
 }
 
-/* The programs that learn are those of every kind. */
-SEC("tc/to_peer")
-int to_peer(struct __sk_buff *skb)
-{
-	return learn_out(skb);
-}
-
+/* It is that of every kind; what leads to a peer is not. */
 SEC("tc/to_pod")
 int to_pod(struct __sk_buff *skb)
 {

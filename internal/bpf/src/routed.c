@@ -22,6 +22,25 @@ int from_pod(struct __sk_buff *skb)
 	return carry(skb, CARRIED_OUT, bpf_redirect(c.to->wire, 0));
 }
 
+/* The hop is what the peer was found by. */
+static __always_inline int as_carried(const void *data, const struct peer *to)
+{
+	return 1;
+}
+
+SEC("tc/to_peer")
+int to_peer(struct __sk_buff *skb)
+{
+	__u32 now = epoch;
+
+	if (!stamped(skb, now))
+		return NEXT;
+	skb->tc_index = 0;
+	if (skb->protocol != bpf_htons(ETH_P_IP))
+		return NEXT;
+	return learn_out(skb, ETH_HLEN, 0, 0, now);
+}
+
 /* The packet comes from the machine that is the way to its sender. */
 static __always_inline int from_peer(const __u16 *eth, const struct carried *c)
 {
@@ -47,7 +66,7 @@ int from_wire(struct __sk_buff *skb)
 	if (why == SLOW_UNKNOWN)
 		return NEXT; /* of the machine itself, as like as not */
 	if (!why)
-		why = from_peer(data, &c);
+		why = skb->ifindex == c.to->wire ? from_peer(data, &c) : SLOW_SOURCE;
 	if (why)
 		return slow(skb, why);
 	deliver(data, c.to->macs);

@@ -86,7 +86,8 @@ struct {
 	__type(value, struct peer);
 } peers SEC(".maps");
 
-/* How the network itself leads to a peer: out of which device, to which MAC. */
+/* How the network itself leads to a peer: out of which device on the wire, to which
+ * MAC; in a tunnel, to that within. */
 struct hop_key {
 	__u32 ifindex;
 	__u8 mac[MAC_LEN];

@@ -9,7 +9,12 @@ struct sk_buff___here {
 	unsigned long _nfct;
 } __attribute__((preserve_access_index));
 
+struct ip_ct_tcp_state___here {
+	__u8 flags;
+} __attribute__((preserve_access_index));
+
 struct ip_ct_tcp___here {
+	struct ip_ct_tcp_state___here seen[2];
 	__u8 state;
 } __attribute__((preserve_access_index));
 
@@ -33,7 +38,12 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
 #define CONFIRMED (1 << 3)
 #define SRC_NAT (1 << 4)
 #define DST_NAT (1 << 5)
+#define SEQ_ADJUST (1 << 6)
 #define DYING (1 << 9)
+#define HELPER (1 << 13) /* somebody reads what it says: FTP's, SIP's */
+#define NOT_OURS (SRC_NAT | DST_NAT | SEQ_ADJUST | DYING | HELPER)
+
+#define LIBERAL 8 /* IP_CT_TCP_FLAG_BE_LIBERAL */
 
 #define TCP_ESTABLISHED_STATE 3 /* enum tcp_conntrack */
 
@@ -75,20 +85,23 @@ static __always_inline int tracked_well(struct __sk_buff *ctx, const struct flow
 	struct sk_buff___here *skb = bpf_cast_to_kern_ctx(ctx);
 	unsigned long nfct = BPF_CORE_READ(skb, _nfct);
 	struct nf_conn *ct = (void *)(nfct & ~(unsigned long)NFCT_INFO);
+	int tcp = (k->tenant_proto & 0xff) == IPPROTO_TCP;
 	unsigned long status;
 	__u32 track;
 
 	if (!ct)
 		return 1;
 	status = BPF_CORE_READ(ct, status);
-	if ((status & (SEEN_REPLY | CONFIRMED)) != (SEEN_REPLY | CONFIRMED) || status & (SRC_NAT | DST_NAT | DYING))
+	if ((status & (SEEN_REPLY | CONFIRMED)) != (SEEN_REPLY | CONFIRMED) || status & NOT_OURS)
 		return 0;
 	if (bpf_core_field_exists(ct->zone) && BPF_CORE_READ(ct, zone.id) != 0)
 		return 0;
-	if ((k->tenant_proto & 0xff) == IPPROTO_TCP && BPF_CORE_READ(ct, proto.tcp.state) != TCP_ESTABLISHED_STATE)
+	if (tcp && BPF_CORE_READ(ct, proto.tcp.state) != TCP_ESTABLISHED_STATE)
 		return 0;
 	track = (__u32)(nfct >> 6) | 1;
-	if (f->pinned == track)
+	/* An entry can be another's, at the same place in memory: it says itself whether
+	 * it is fit. */
+	if (f->pinned == track && (!tcp || BPF_CORE_READ(ct, proto.tcp.seen[0].flags) & BPF_CORE_READ(ct, proto.tcp.seen[1].flags) & LIBERAL))
 		return 1;
 	ask_pin(k, f, track);
 	return 0;

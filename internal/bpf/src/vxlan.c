@@ -4,7 +4,7 @@
  * as Flannel wires it: four programs.
  *
  *   pod -> from_pod  ............ carried: headers around it, out of the wire
- *              \-> bridge, rules, routes -> to_peer (learns) -> vxlan device
+ *              \-> bridge, rules, routes, vxlan device, rules -> to_peer (learns) -> wire
  *   wire -> from_wire ........... carried: headers off, into the pod
  *              \-> vxlan device, rules, routes, bridge -> to_pod (learns) -> pod
  */
@@ -58,6 +58,55 @@ int from_pod(struct __sk_buff *skb)
 	udp->len = bpf_htons(c.p.ip_len + OVERHEAD - IP_LEN);
 	hop(data + INNER_IP, &c.p);
 	return carry(skb, CARRIED_OUT, bpf_redirect(c.to->wire, 0));
+}
+
+/* A packet is of this overlay: IPv4 in Ethernet in VXLAN, as far as can be told
+ * without its pod's header. Its VNI is given; -1: it is of none. */
+static __always_inline __s64 vni_of(struct __sk_buff *skb, void *data, void *end)
+{
+	struct iphdr *ip = data + OUTER_IP;
+	struct udphdr *udp = data + OUTER_UDP;
+	__be32 *vxlan = data + VXLAN_HEADER;
+
+	if (data + INNER_IP > end || skb->protocol != bpf_htons(ETH_P_IP) || ip->protocol != IPPROTO_UDP ||
+	    ip->ihl != IP_LEN / 4 || ip->frag_off & bpf_htons((__u16)~DONT_FRAGMENT) || udp->dest != port ||
+	    vxlan[0] != bpf_htonl(VNI_VALID) || vxlan[1] & bpf_htonl(VNI_NOT) || *(__be16 *)(data + INNER_IP - 2) != bpf_htons(ETH_P_IP))
+		return -1;
+	return bpf_ntohl(vxlan[1]) >> 8;
+}
+
+/* What the machine's rules have made of the headers around a packet is what is put
+ * there without them, but for what differs by packet. */
+static __always_inline int as_carried(const void *data, const struct peer *to)
+{
+	const struct iphdr *is = data + OUTER_IP, *ours = (const void *)to->header + OUTER_IP;
+	const __u16 *eth = data, *inner = data + INNER_ETH, *header = (const void *)to->header;
+	int i;
+
+#pragma unroll
+	for (i = 0; i < MAC_LEN; i++)
+		if (eth[i] != header[i] || inner[i] != header[INNER_ETH / 2 + i])
+			return 0;
+	return is->saddr == ours->saddr && is->daddr == ours->daddr && is->ttl == ours->ttl &&
+	       is->frag_off == ours->frag_off && !((is->tos ^ ours->tos) & ~ECN_MASK);
+}
+
+/* It learns behind the tunnel's device, where rules for what the machine itself
+ * sends have let pass what is around the packet, too. */
+SEC("tc/to_peer")
+int to_peer(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	__u32 now = epoch;
+	__s64 vni;
+
+	if (!stamped(skb, now))
+		return NEXT;
+	skb->tc_index = 0;
+	vni = vni_of(skb, data, end);
+	if (vni < 0)
+		return NEXT;
+	return learn_out(skb, INNER_IP, INNER_ETH, vni, now);
 }
 
 /* The headers around a packet are those that the peer's machine puts there. */
@@ -114,7 +163,7 @@ int from_wire(struct __sk_buff *skb)
 		return slow(skb, SLOW_NOT_IPV4);
 	why = find_in(skb, data, end, INNER_IP, bpf_ntohl(vxlan[1]) >> 8, &c);
 	if (!why)
-		why = from_peer(data, &c);
+		why = skb->ifindex == c.to->wire ? from_peer(data, &c) : SLOW_SOURCE;
 	if (why)
 		return slow(skb, why);
 	/* Who cuts them asks whether they are in a tunnel, and nothing here can say no. */
