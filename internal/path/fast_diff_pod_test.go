@@ -159,13 +159,13 @@ var linksOf = []replayed{
 		}
 		return frames
 	}},
-	{name: "MACs that are not the pod's", carried: true, frames: func(s *scene) (frames []frame) {
+	{name: "MACs that are not the pod's", frames: func(s *scene) (frames []frame) {
 		for i, src := range []net.HardwareAddr{{2, 9, 9, 9, 9, 9}, {0, 0, 0, 0, 0, 0}, {1, 0, 0x5e, 1, 2, 3}, s.gateway(0)} {
 			for _, p := range []ip4{s.udp(stuff(20+i, 4)), s.tcp(ack, stuff(20+i, 4))} {
 				frames = append(frames, frame{bytes: eth(s.gateway(0), src, unix.ETH_P_IP, p.bytes())})
 			}
 		}
-		// The bridge learns again where the pod is.
+		// The first of them ends the flow; the last tells the bridge where the pod is.
 		return append(frames, s.from(0, s.udp(stuff(30, 1))))
 	}},
 	{name: "tags of VLANs", frames: func(s *scene) (frames []frame) {
