@@ -43,12 +43,10 @@ static __always_inline int ask_out(struct __sk_buff *skb, const void *eth, struc
 	if (c->p.flags)
 		return forget(&c->p.key);
 	why = fill(c->to, &c->p, mixed);
-	if (why == SLOW_UNKNOWN)
-		consider(skb, &c->p.key);
-	else if (why)
+	if (!why)
+		return c->to->pod == device ? 0 : SLOW_SOURCE;
+	if (why != SLOW_UNKNOWN || noted(&c->p.key))
 		stamp(skb);
-	else if (c->to->pod != device)
-		why = SLOW_SOURCE;
 	return why;
 }
 
@@ -107,7 +105,9 @@ static __always_inline int find_in(struct __sk_buff *skb, void *data, void *end,
 		return SLOW_UNKNOWN; /* cannot be */
 	if (c->to->a != c->p.a || c->to->b != c->p.b || !fresh(c->to, mixed)) {
 		why = fill(c->to, &c->p, mixed);
-		if (why == SLOW_STALE)
+		if (why == SLOW_UNKNOWN)
+			noted(&c->p.key);
+		else if (why)
 			stamp(skb);
 		if (why)
 			return why;

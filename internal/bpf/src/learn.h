@@ -41,8 +41,10 @@ static __always_inline void unstamp(struct __sk_buff *skb)
 		skb->tc_index = 0;
 }
 
-/* Flows that are not known yet, by hash: how many packets of each were sent. What
- * shares a slot starts anew, so a flow that sends little never costs an entry. */
+/* Flows that are not known yet, by hash: how many packets of each there were, either
+ * way: an end that only receives must not wait for its own eighth answer. What shares
+ * a slot starts anew, so a flow of few packets never costs an entry. Cores count
+ * together, and may lose a packet of it. */
 #define CANDIDATES 4096
 
 struct candidate {
@@ -50,7 +52,7 @@ struct candidate {
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, CANDIDATES);
 	__type(key, __u32);
 	__type(value, struct candidate);
@@ -67,20 +69,21 @@ static __always_inline __u32 hash(const struct flow_key *k)
 	return h ^ h >> 12;
 }
 
-/* A packet of an unknown flow sets out: from the n-th on, it is stamped. */
-static __always_inline void consider(struct __sk_buff *skb, const struct flow_key *k)
+/* A packet of an unknown flow. It is told whether there were enough of them to learn. */
+static __always_inline int noted(const struct flow_key *k)
 {
 	__u32 tag = hash(k), slot = tag % CANDIDATES;
 	struct candidate *c = bpf_map_lookup_elem(&candidates, &slot);
 
 	if (!c)
-		return;
+		return 0;
 	if (c->tag != tag) {
 		c->tag = tag;
 		c->packets = 0;
 	}
-	if (++c->packets >= learn_after)
-		stamp(skb);
+	if (c->packets < learn_after)
+		c->packets++;
+	return c->packets >= learn_after;
 }
 
 /* A packet on the wire has the headers that one would get that is carried. */
