@@ -12,6 +12,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -31,27 +32,15 @@ func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	var tables []*ballast
-	defer func() {
-		for _, t := range tables {
-			t.table.Close()
-		}
-	}()
-	for _, arm := range b.session.Lab().Arms {
-		for _, pins := range arm.Pins {
-			t, err := newBallast(pins)
-			if err != nil {
-				return nil, err
-			}
-			tables = append(tables, t)
-		}
+	tables, err := newBallasts(b.session.Lab().Arms)
+	if err != nil {
+		return nil, err
 	}
+	defer tables.close()
 	var memory []uint64 // of the first machine's table, by state
 	s := &states{bench: b, request: q, path: path, figure: (*result.Slice).Value, enter: func(_ context.Context, state int) error {
-		for _, t := range tables {
-			if err := t.hold(tableFlows[state]); err != nil {
-				return err
-			}
+		if err := tables.hold(tableFlows[state]); err != nil {
+			return err
 		}
 		if state == len(memory) {
 			taken, err := tables[0].memory()
@@ -95,12 +84,36 @@ type ballast struct {
 	held  int
 }
 
-func newBallast(pins string) (*ballast, error) {
-	table, err := ebpf.LoadPinnedMap(bpf.TableFile(pins, "flows"), nil)
-	if err != nil {
-		return nil, err
+// ballasts are those of the machines of some arms' fast paths.
+type ballasts []*ballast
+
+func newBallasts(arms []lab.Arm) (all ballasts, err error) {
+	for _, arm := range arms {
+		for _, pins := range arm.Pins {
+			table, err := ebpf.LoadPinnedMap(bpf.TableFile(pins, "flows"), nil)
+			if err != nil {
+				all.close()
+				return nil, err
+			}
+			all = append(all, &ballast{table: table})
+		}
 	}
-	return &ballast{table: table}, nil
+	return all, nil
+}
+
+func (b ballasts) hold(flows int) error {
+	for _, one := range b {
+		if err := one.hold(flows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b ballasts) close() {
+	for _, one := range b {
+		one.table.Close()
+	}
 }
 
 // atOnce is how many flows go to the kernel in a call.

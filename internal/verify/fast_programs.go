@@ -139,12 +139,16 @@ func (c fastPrograms) path(ctx context.Context, h compare.Host, path string) (al
 		}
 		both = append(both, b)
 	}
+	tables, err := newBallasts(l.Arms)
+	if err != nil {
+		return nil, err
+	}
+	defer tables.close()
 	rng := rand.New(rand.NewPCG(c.seed, 0))
 	for _, flows := range tableSizes {
-		for i := range both {
-			if err := fill(l.Arms[0].Pins[i], flows-1); err != nil {
-				return nil, err
-			}
+		// What is asked for is looked up among these.
+		if err := tables.hold(flows - 1); err != nil {
+			return nil, err
 		}
 		for _, kind := range []struct {
 			load string
@@ -167,7 +171,7 @@ func (c fastPrograms) path(ctx context.Context, h compare.Host, path string) (al
 			}
 		}
 	}
-	return all, nil
+	return all, tables.hold(0) // which tells if they were there
 }
 
 // once runs one series of slices.
@@ -185,23 +189,6 @@ func once(ctx context.Context, plan load.Plan, both []*beside) (err error) {
 		err = errors.Join(err, r.Err)
 	}
 	return err
-}
-
-// fill puts flows into the table that nothing will ever ask for, so that what is
-// asked for is looked up among many.
-func fill(pins string, flows int) error {
-	table, err := ebpf.LoadPinnedMap(bpf.TableFile(pins, "flows"), nil)
-	if err != nil {
-		return err
-	}
-	defer table.Close()
-	for n := range flows {
-		k := bpf.FlowKey{TenantProto: 17, Local: uint32(n), Remote: ^uint32(n)}
-		if err := table.Put(k, bpf.Flow{Used: 1}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // beside is a program of a fast path, and an empty one that sees the same packets.
