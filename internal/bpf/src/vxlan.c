@@ -60,18 +60,36 @@ int from_pod(struct __sk_buff *skb)
 	return carry(skb, CARRIED_OUT, bpf_redirect(c.to->wire, 0));
 }
 
-/* A packet is of this overlay: IPv4 in Ethernet in VXLAN, as far as can be told
- * without its pod's header. Its VNI is given; -1: it is of none. */
-static __always_inline __s64 vni_of(struct __sk_buff *skb, void *data, void *end)
+/* A packet is for the port of this overlay, and long enough for all of its headers. */
+static __always_inline int of_overlay(struct __sk_buff *skb, void *data, void *end)
 {
 	struct iphdr *ip = data + OUTER_IP;
 	struct udphdr *udp = data + OUTER_UDP;
+
+	return data + INNER_IP + IP_LEN + UDP_LEN <= end && skb->protocol == bpf_htons(ETH_P_IP) &&
+	       ip->protocol == IPPROTO_UDP && ip->ihl == IP_LEN / 4 && udp->dest == port;
+}
+
+static __always_inline int outer_fragment(void *data)
+{
+	struct iphdr *ip = data + OUTER_IP;
+
+	return ip->frag_off & bpf_htons((__u16)~DONT_FRAGMENT);
+}
+
+/* Within is IPv4, and nothing else is said but the VNI. */
+static __always_inline int plain(void *data)
+{
 	__be32 *vxlan = data + VXLAN_HEADER;
 
-	if (data + INNER_IP > end || skb->protocol != bpf_htons(ETH_P_IP) || ip->protocol != IPPROTO_UDP ||
-	    ip->ihl != IP_LEN / 4 || ip->frag_off & bpf_htons((__u16)~DONT_FRAGMENT) || udp->dest != port ||
-	    vxlan[0] != bpf_htonl(VNI_VALID) || vxlan[1] & bpf_htonl(VNI_NOT) || *(__be16 *)(data + INNER_IP - 2) != bpf_htons(ETH_P_IP))
-		return -1;
+	return vxlan[0] == bpf_htonl(VNI_VALID) && !(vxlan[1] & bpf_htonl(VNI_NOT)) &&
+	       *(__be16 *)(data + INNER_IP - 2) == bpf_htons(ETH_P_IP);
+}
+
+static __always_inline __u32 vni(void *data)
+{
+	__be32 *vxlan = data + VXLAN_HEADER;
+
 	return bpf_ntohl(vxlan[1]) >> 8;
 }
 
@@ -98,15 +116,13 @@ int to_peer(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	__u32 now = epoch;
-	__s64 vni;
 
 	if (!stamped(skb, now))
 		return NEXT;
 	skb->tc_index = 0;
-	vni = vni_of(skb, data, end);
-	if (vni < 0)
+	if (!of_overlay(skb, data, end) || outer_fragment(data) || !plain(data))
 		return NEXT;
-	return learn_out(skb, INNER_IP, INNER_ETH, vni, now);
+	return learn_out(skb, INNER_IP, INNER_ETH, vni(data), now);
 }
 
 /* The headers around a packet are those that the peer's machine puts there. */
@@ -144,24 +160,19 @@ SEC("tc/from_wire")
 int from_wire(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct iphdr *ip = data + OUTER_IP;
-	struct udphdr *udp = data + OUTER_UDP;
-	__be32 *vxlan = data + VXLAN_HEADER;
 	struct carried c;
 	int why;
 
 	unstamp(skb);
-	if (data + INNER_IP + IP_LEN + UDP_LEN > end || skb->protocol != bpf_htons(ETH_P_IP) ||
-	    ip->protocol != IPPROTO_UDP || ip->ihl != IP_LEN / 4 || udp->dest != port)
+	if (!of_overlay(skb, data, end))
 		return NEXT; /* not of this overlay: it is not counted either */
 	if (!alive())
 		return slow(skb, SLOW_NO_DAEMON);
-	if (ip->frag_off & bpf_htons((__u16)~DONT_FRAGMENT))
+	if (outer_fragment(data))
 		return slow(skb, SLOW_FRAGMENT);
-	if (skb->pkt_type != PACKET_FOR_US || skb->vlan_present || vxlan[0] != bpf_htonl(VNI_VALID) ||
-	    vxlan[1] & bpf_htonl(VNI_NOT) || *(__be16 *)(data + INNER_IP - 2) != bpf_htons(ETH_P_IP))
+	if (skb->pkt_type != PACKET_FOR_US || skb->vlan_present || !plain(data))
 		return slow(skb, SLOW_NOT_IPV4);
-	why = find_in(skb, data, end, INNER_IP, bpf_ntohl(vxlan[1]) >> 8, &c);
+	why = find_in(skb, data, end, INNER_IP, vni(data), &c);
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, &c) : SLOW_SOURCE;
 	if (why)
