@@ -27,6 +27,21 @@ func TestLostReplies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkLosses(t, results)
+	for _, r := range results {
+		if share := float64(r.Latency.Lost) / float64(r.Latency.Requests); share > 0.05 {
+			t.Errorf("%d of %d lost, where 1 in 50 was withheld", r.Latency.Lost, r.Latency.Requests)
+		}
+	}
+	if took > 10*time.Second {
+		t.Errorf("three slices of %v took %v", p.Slice, took)
+	}
+}
+
+// checkLosses holds slices in which replies were lost: that is told, and the wait for
+// them is in no figure.
+func checkLosses(t *testing.T, results []SliceResult) {
+	t.Helper()
 	var lost int64
 	for _, r := range results {
 		if r.Err != nil {
@@ -34,19 +49,12 @@ func TestLostReplies(t *testing.T) {
 		}
 		checkPings(t, r.Latency)
 		lost += r.Latency.Lost
-		if share := float64(r.Latency.Lost) / float64(r.Latency.Requests); share > 0.05 {
-			t.Errorf("%d of %d lost, where 1 in 50 was withheld", r.Latency.Lost, r.Latency.Requests)
-		}
-		mean := time.Duration(r.Latency.RTTSum / r.Latency.Replies)
-		if timeout := time.Duration(r.Latency.Timeout); mean >= timeout {
+		if mean, timeout := time.Duration(r.Latency.RTTSum/r.Latency.Replies), time.Duration(r.Latency.Timeout); mean >= timeout {
 			t.Errorf("mean of %v: the timeouts of %v are in it", mean, timeout)
 		}
 	}
 	if lost == 0 {
 		t.Error("no loss was told")
-	}
-	if took > 10*time.Second {
-		t.Errorf("three slices of %v took %v", p.Slice, took)
 	}
 }
 

@@ -4,38 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"testing"
 	"time"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
-
-	"github.com/venturi-net/venturi/internal/testenv"
 )
-
-// forbidTCP lets a pod's own packet filter drop all TCP that comes to it, so that it
-// does not reset connections of which it knows nothing. Sockets for frames get
-// them before.
-func forbidTCP(t *testing.T, namespace string) {
-	testenv.In(t, namespace, func() error {
-		c, err := nftables.New()
-		if err != nil {
-			return err
-		}
-		table := c.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: "quiet"})
-		chain := c.AddChain(&nftables.Chain{
-			Name: "input", Table: table, Type: nftables.ChainTypeFilter,
-			Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter,
-		})
-		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
-			&expr.Cmp{Register: 1, Op: expr.CmpOpEq, Data: []byte{unix.IPPROTO_TCP}},
-			&expr.Verdict{Kind: expr.VerdictDrop},
-		}})
-		return c.Flush()
-	})
-}
 
 // tcpFlow is a connection between the pods of which the test makes every segment.
 type tcpFlow struct{ from, to uint16 }

@@ -57,7 +57,7 @@ func newScene(t *testing.T, l *lab.Lab, index int) *scene {
 	for i, m := range l.Machines {
 		quiet(t, m.Namespace)
 		quiet(t, arm.Ends[i][0].Namespace)
-		forbidTCP(t, arm.Ends[i][0].Namespace)
+		testenv.ForbidTCP(t, arm.Ends[i][0].Namespace)
 		s.wires[i] = net.HardwareAddr{0x0a, 0x76, 1, 0, 0, byte(i + 1)}
 	}
 	s.a = s.open(arm.From().Namespace, arm.From().Device)

@@ -12,7 +12,21 @@ import (
 // datagrams that it forwards, until allow is called.
 func Forbid(t testing.TB, namespace string) (allow func()) {
 	t.Helper()
-	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: "forbid"}
+	return drop(t, namespace, "forbid", nftables.ChainHookForward, unix.IPPROTO_UDP)
+}
+
+// ForbidTCP lets it drop all TCP that comes to it, so that a pod does not reset
+// connections of which it knows nothing. Sockets for frames get them before.
+func ForbidTCP(t testing.TB, namespace string) {
+	t.Helper()
+	drop(t, namespace, "quiet", nftables.ChainHookInput, unix.IPPROTO_TCP)
+}
+
+// drop adds a table with one rule, which drops what passes a hook of a protocol of IP
+// and fits; undo deletes it.
+func drop(t testing.TB, namespace, name string, hook *nftables.ChainHook, protocol byte, fits ...expr.Any) (undo func()) {
+	t.Helper()
+	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: name}
 	filter := func(change func(*nftables.Conn)) {
 		t.Helper()
 		In(t, namespace, func() error {
@@ -27,14 +41,13 @@ func Forbid(t testing.TB, namespace string) (allow func()) {
 	filter(func(c *nftables.Conn) {
 		c.AddTable(table)
 		chain := c.AddChain(&nftables.Chain{
-			Name: "forward", Table: table, Type: nftables.ChainTypeFilter,
-			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
+			Name: "drop", Table: table, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: nftables.ChainPriorityFilter,
 		})
-		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+		rule := append([]expr.Any{
 			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
-			&expr.Cmp{Register: 1, Op: expr.CmpOpEq, Data: []byte{unix.IPPROTO_UDP}},
-			&expr.Verdict{Kind: expr.VerdictDrop},
-		}})
+			&expr.Cmp{Register: 1, Op: expr.CmpOpEq, Data: []byte{protocol}},
+		}, fits...)
+		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(rule, &expr.Verdict{Kind: expr.VerdictDrop})})
 	})
 	return func() {
 		t.Helper()
