@@ -141,7 +141,7 @@ func TestAddressHandedOn(t *testing.T) {
 	for _, pods := range [][]machine.PodWay{{was}, {was, is}, {is}} {
 		must(t, tables.Sync(machine.Ways{Pods: pods}))
 		var device uint32
-		key := bpf.PodKey{Addr: bpf.NewPod(1, 0, addr, mac, mac).Addr}
+		key := bpf.PodKey{Addr: bpf.NewPod(1, 0, 1500, addr, mac, mac).Addr}
 		must(t, fast.PodAt.Lookup(key, &device))
 		if want := pods[len(pods)-1].Device; int(device) != want {
 			t.Errorf("it is at device %d, want %d", device, want)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -89,7 +90,7 @@ func (t *tables) syncPods(ways []machine.PodWay, tenant uint32) error {
 	}
 	for _, w := range ways {
 		was, known := t.pods[w.Device]
-		is := bpf.NewPod(was.entry.Epoch, tenant, w.Addr, w.MAC, w.Gateway)
+		is := bpf.NewPod(was.entry.Epoch, tenant, uint16(size(w.MTU)), w.Addr, w.MAC, w.Gateway)
 		if known && is == was.entry {
 			continue
 		}
@@ -211,14 +212,18 @@ func (h hop) key() bpf.HopKey {
 // entryOf writes the headers that lead to a peer.
 func entryOf(w machine.PeerWay, epoch uint32) bpf.Peer {
 	if w.Tunnel == nil {
-		return bpf.RoutedPeer(epoch, uint32(w.Wire), uint32(w.Size), w.From, w.To)
+		return bpf.RoutedPeer(epoch, uint32(w.Wire), size(w.Size), w.From, w.To)
 	}
-	return bpf.VXLANPeer(epoch, uint32(w.Wire), uint32(w.Size), bpf.Outer{
+	return bpf.VXLANPeer(epoch, uint32(w.Wire), size(w.Size), bpf.Outer{
 		From: w.From, To: w.To, Local: w.Tunnel.Local, Remote: w.Tunnel.Remote,
 		DSCP: uint8(w.Tunnel.DSCP), TTL: uint8(w.Tunnel.TTL), DontFragment: w.Tunnel.DontFragment, Port: uint16(w.Tunnel.Port), VNI: uint32(w.Tunnel.VNI),
 		InnerFrom: w.Tunnel.MAC, InnerTo: net.HardwareAddr(w.MAC),
 	})
 }
+
+// size is that of the largest IP packet that goes some way whole, bytes: there is none
+// larger than its header can say.
+func size(mtu int) uint32 { return uint32(min(mtu, math.MaxUint16)) }
 
 // absent takes it for done when what was to be deleted was not there.
 func absent(err error) error {

@@ -58,9 +58,10 @@ func RoutedPeer(epoch, device, size uint32, from, to net.HardwareAddr) Peer {
 	return p
 }
 
-// NewPod is a pod: epoch is not 0, and the pod sees packets come from gateway.
-func NewPod(epoch, tenant uint32, addr netip.Addr, mac, gateway net.HardwareAddr) Pod {
-	p := Pod{Epoch: epoch, Tenant: tenant, Addr: word(addr)}
+// NewPod is a pod: epoch is not 0, size that of the largest IP packet that it is sent
+// whole, bytes, and it sees packets come from gateway.
+func NewPod(epoch, tenant uint32, size uint16, addr netip.Addr, mac, gateway net.HardwareAddr) Pod {
+	p := Pod{Epoch: epoch, Tenant: tenant, Size: size, Addr: word(addr)}
 	h := ethernet(nil, gateway, mac)
 	for i := range p.Header {
 		p.Header[i] = binary.NativeEndian.Uint16(h[2*i:])

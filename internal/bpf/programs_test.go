@@ -98,7 +98,7 @@ func newRig(t *testing.T, kind string, protocol layers.IPProtocol) *rig {
 		t.Fatalf("load: %+v", err)
 	}
 	t.Cleanup(r.fast.Close)
-	r.podEntry = bpf.NewPod(6, tenant, podAddr, podMAC, gatewayMAC)
+	r.podEntry = bpf.NewPod(6, tenant, 1500, podAddr, podMAC, gatewayMAC)
 	r.key = bpf.NewFlowKey(tenant, uint8(protocol), netip.AddrPortFrom(podAddr, 4000), netip.AddrPortFrom(remoteAddr, 5000))
 	r.flow = bpf.Flow{Epoch: 1, Pod: uint32(r.pod), PodEpoch: 6, Peer: peerNumber, PeerEpoch: 5, Port: binary.NativeEndian.Uint16([]byte{0xc0, 0x01})}
 	return r

@@ -83,7 +83,7 @@ type vxlanPod struct {
 	Epoch  uint32
 	Tenant uint32
 	Header [7]uint16
-	Pad    uint16
+	Size   uint16
 	Addr   uint32
 }
 
@@ -103,7 +103,7 @@ type vxlanSlot struct {
 	Version uint32
 	Pod     uint32
 	Wire    uint32
-	Size    uint32
+	Size    [2]uint16
 	Port    uint16
 	Sum     uint16
 	Macs    [6]uint16

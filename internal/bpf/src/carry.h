@@ -81,7 +81,7 @@ static __always_inline int find_out(struct __sk_buff *skb, struct carried *c)
 		return SLOW_SOURCE;
 	}
 	size = skb->gso_size ? c->p.headers + skb->gso_size : c->p.ip_len;
-	if (size > c->to->size || c->p.ip_len + ETH_HLEN != skb->len || skb->len > MAX_FRAME)
+	if (size > c->to->size[OUT] || c->p.ip_len + ETH_HLEN != skb->len || skb->len > MAX_FRAME)
 		return SLOW_SIZE;
 	return 0;
 }
@@ -90,8 +90,8 @@ static __always_inline int find_out(struct __sk_buff *skb, struct carried *c)
 static __always_inline int find_in(struct __sk_buff *skb, void *data, void *end, __u32 at, __u32 tenant, struct carried *c)
 {
 	int why = parse(data + at, end, IN, &c->p);
+	__u32 len, size, segment;
 	__u64 mixed;
-	__u32 len;
 
 	if (why)
 		return why;
@@ -112,8 +112,10 @@ static __always_inline int find_in(struct __sk_buff *skb, void *data, void *end,
 		if (why)
 			return why;
 	}
+	segment = skb->gso_size;
+	size = segment ? c->p.headers + segment : c->p.ip_len;
 	/* Short frames come with padding, which the pod cuts off as the machine would. */
-	if (skb->gso_size ? len != skb->len : len > skb->len)
+	if (size > c->to->size[IN] || (segment ? len != skb->len : len > skb->len))
 		return SLOW_SIZE;
 	return 0;
 }

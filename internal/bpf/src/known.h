@@ -19,7 +19,7 @@ struct slot {
 	__u32 tick, epoch, version;
 	__u32 pod;  /* index of its device on the machine */
 	__u32 wire; /* and of that on the wire */
-	__u32 size; /* as struct peer has it, and so on */
+	__u16 size[2]; /* greatest IP packet that goes whole, each way: of the peer, and of the pod */
 	__be16 port;
 	__u16 sum;
 	__u16 macs[6];
@@ -102,7 +102,8 @@ static __always_inline int fill(struct slot *s, const struct parsed *p, __u64 mi
 	s->version = n;
 	s->pod = f->pod;
 	s->wire = peer->ifindex;
-	s->size = peer->size;
+	s->size[OUT] = peer->size;
+	s->size[IN] = pod->size;
 	s->port = f->port;
 	s->sum = peer->sum;
 	for (i = 0; i < MAC_LEN; i++)

@@ -47,7 +47,7 @@ struct pod {
 	__u32 epoch; /* 0: the device is no pod's */
 	__u32 tenant;
 	__u16 header[7]; /* of Ethernet, in front of what it is sent */
-	__u16 pad;
+	__u16 size;      /* greatest IP packet that it is sent whole, bytes */
 	__be32 addr;
 };
 
@@ -74,7 +74,7 @@ struct {
 struct peer {
 	__u32 epoch;   /* 0: there is none */
 	__u32 ifindex; /* of the device on the wire */
-	__u32 size;    /* greatest IP packet that goes there whole, bytes */
+	__u32 size;    /* greatest IP packet that goes there whole, bytes, to 65535 */
 	__u32 sum;     /* of the outer IP header without what differs by packet, 16 bits */
 	__u64 header[HEADER_LEN / 8];
 };
