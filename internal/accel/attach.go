@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
 )
 
 // place is where a program belongs.
@@ -31,7 +32,7 @@ func (d *daemon) places() []place {
 	}
 	for device := range d.tables.pods {
 		learn = append(learn, place{d.fast.ToPod, "to_pod", device, change.Egress})
-		carry = append(carry, place{d.fast.FromPod, "from_pod", device, change.Ingress})
+		carry = append(carry, place{d.fast.FromPod, "from_pod", device, fromPod(d.ways.Devices[device])})
 	}
 	for wire := range d.tables.wires() {
 		carry = append(carry, place{d.fast.FromWire, "from_wire", wire, change.Ingress})
@@ -77,13 +78,22 @@ func (d *daemon) mend() error {
 		if !d.attached[pin] {
 			continue
 		}
-		there, err := change.Attached(pin, p.device)
+		there, err := change.Attached(pin, p.device, p.at)
 		if err != nil {
 			return err
 		}
 		d.attached[pin] = there
 	}
 	return d.attach()
+}
+
+// fromPod is where what a pod sends is seen: of a netkit pair, in the pod's own
+// transmission, from which it goes to the wire without waiting in a queue.
+func fromPod(w machine.DeviceWay) change.Attach {
+	if w.Netkit {
+		return change.NetkitPeer
+	}
+	return change.Ingress
 }
 
 // pin is the file that a program is attached by.

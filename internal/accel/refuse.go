@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/machine"
 )
 
@@ -17,14 +18,14 @@ import (
 type passage struct {
 	index int
 	way   machine.DeviceWay
-	begin machine.Sides // where the fast path itself stands: programs ahead of it still run
+	begin change.Attach // where the fast path itself stands, programs ahead of it still run; 0: nowhere
 	only  bool          // packets that are carried are sent by it, too, by its queue and programs
 }
 
 // hook is a place where programs of BPF see the packets of a device.
 type hook struct {
 	device int
-	side   machine.Sides
+	at     change.Attach
 }
 
 // refuse leaves out the ways on which packets meet something that they would not
@@ -36,7 +37,7 @@ func (d *daemon) refuse(w machine.Ways) (machine.Ways, error) {
 		clear(d.programNames)
 	}
 	why := map[int]string{}
-	look := func(index int, at machine.Sides, only bool) (string, error) {
+	look := func(index int, at change.Attach, only bool) (string, error) {
 		if known, ok := why[index]; ok {
 			return known, nil
 		}
@@ -48,7 +49,7 @@ func (d *daemon) refuse(w machine.Ways) (machine.Ways, error) {
 	var peers []machine.PeerWay
 	for _, p := range w.Peers {
 		size = max(size, p.Size)
-		onWire, err := look(p.Wire, machine.In, true)
+		onWire, err := look(p.Wire, change.Ingress, true)
 		behind, also := "", error(nil)
 		if p.Device != p.Wire {
 			behind, also = look(p.Device, 0, false)
@@ -67,7 +68,7 @@ func (d *daemon) refuse(w machine.Ways) (machine.Ways, error) {
 	}
 	var pods []machine.PodWay
 	for _, p := range w.Pods {
-		reason, err := look(p.Device, machine.In, false)
+		reason, err := look(p.Device, fromPod(w.Devices[p.Device]), false)
 		if err == nil && reason == "" && p.On != p.Device {
 			if reason, err = look(p.On, 0, false); reason != "" {
 				reason = w.Devices[p.On].Name + " " + reason
@@ -93,7 +94,30 @@ func (d *daemon) refuse(w machine.Ways) (machine.Ways, error) {
 	return w, nil
 }
 
-var sideNames = map[machine.Sides]string{machine.In: "ingress", machine.Out: "egress"}
+var (
+	sideNames  = map[machine.Sides]string{machine.In: "ingress", machine.Out: "egress"}
+	pointNames = map[change.Attach]string{
+		change.Ingress: "ingress", change.Egress: "egress",
+		change.NetkitPeer: "netkit peer hook", change.NetkitPrimary: "netkit primary hook", express: "XDP hook",
+	}
+)
+
+// express is where XDP programs are. At a veth they run ahead of everything else, and
+// for what is carried, too; at a netkit, where that never comes.
+const express = change.Attach(ebpf.AttachXDP)
+
+// points are where packets meet programs of BPF on one side of a device.
+func points(w machine.DeviceWay, side machine.Sides) []change.Attach {
+	switch {
+	case side == machine.In && w.Netkit:
+		return []change.Attach{change.NetkitPeer, express, change.Ingress}
+	case side == machine.In:
+		return []change.Attach{change.Ingress}
+	case w.Netkit:
+		return []change.Attach{change.Egress, change.NetkitPrimary}
+	}
+	return []change.Attach{change.Egress}
+}
 
 // skips says what at a device carried packets would skip; "": nothing.
 func (d *daemon) skips(p passage) (string, error) {
@@ -112,17 +136,19 @@ func (d *daemon) skips(p passage) (string, error) {
 		if p.way.Filters&side != 0 {
 			return "has tc filters at its " + sideNames[side], nil
 		}
-		names, ours, err := d.programs(hook{p.index, side})
-		if err != nil {
-			return "", err
-		}
-		// One that came behind the fast path's own makes that go; attached again, at the
-		// next look, it is behind the other.
-		if p.begin&side != 0 {
-			names = names[ours:] // of none, if the fast path is yet to come behind them
-		}
-		if i := slices.IndexFunc(names, func(name string) bool { return !d.own(name) }); i >= 0 {
-			return fmt.Sprintf("has a BPF program %s at its %s", names[i], sideNames[side]), nil
+		for _, at := range points(p.way, side) {
+			names, ours, err := d.programs(hook{p.index, at})
+			if err != nil {
+				return "", err
+			}
+			// One that came behind the fast path's own makes that go; attached again, at the
+			// next look, it is behind the other.
+			if p.begin == at {
+				names = names[ours:] // of none, if the fast path is yet to come behind them
+			}
+			if i := slices.IndexFunc(names, func(name string) bool { return !d.own(name) }); i >= 0 {
+				return fmt.Sprintf("has a BPF program %s at its %s", names[i], pointNames[at]), nil
+			}
 		}
 	}
 	return "", nil
@@ -170,19 +196,30 @@ func (d *daemon) programs(h hook) (names []string, ours int, err error) {
 	return names, ours, nil
 }
 
-// query asks which programs are at a place. At a device that is gone, there are none.
+// query asks which programs are at a place. At a device that is gone, or that is no
+// netkit any more, there are none.
 func query(h hook) (list *link.QueryResult, err error) {
-	o := link.QueryOptions{Target: h.device, Attach: ebpf.AttachTCXIngress}
-	if h.side == machine.Out {
-		o.Attach = ebpf.AttachTCXEgress
+	if h.at == express {
+		return queryExpress(h.device)
 	}
+	o := link.QueryOptions{Target: h.device, Attach: ebpf.AttachType(h.at)}
 	for range 3 { // one may come while the kernel is asked
 		if list, err = link.QueryPrograms(o); !errors.Is(err, syscall.ENOSPC) {
 			break
 		}
 	}
-	if errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOENT) {
+	if errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENXIO) {
 		return &link.QueryResult{}, nil
+	}
+	return list, err
+}
+
+// queryExpress does so for XDP, of which a device runs one program.
+func queryExpress(device int) (*link.QueryResult, error) {
+	id, err := machine.XDPProgram(device)
+	list := &link.QueryResult{Revision: uint64(id)}
+	if id != 0 {
+		list.Programs = []link.AttachedProgram{{ID: ebpf.ProgramID(id)}}
 	}
 	return list, err
 }

@@ -56,11 +56,26 @@ func DropPins(below string) error {
 // Attach is where a program sees the packets of a device.
 type Attach ebpf.AttachType
 
-// The points. Programs there run before those of tc filters.
+// The points. Programs at the first two run before those of tc filters. The others
+// are those of a netkit pair, and both go by its primary device: programs there run
+// in the transmission of one end, before the other one receives anything.
 const (
-	Ingress = Attach(ebpf.AttachTCXIngress) // what the device receives
-	Egress  = Attach(ebpf.AttachTCXEgress)  // what is sent by it
+	Ingress       = Attach(ebpf.AttachTCXIngress)    // what the device receives
+	Egress        = Attach(ebpf.AttachTCXEgress)     // what is sent by it
+	NetkitPeer    = Attach(ebpf.AttachNetkitPeer)    // what the other end sends
+	NetkitPrimary = Attach(ebpf.AttachNetkitPrimary) // what the device itself sends, behind Egress
 )
+
+// ofNetkit tells whether a point is one of a netkit pair.
+func (at Attach) ofNetkit() bool { return at == NetkitPeer || at == NetkitPrimary }
+
+// attach attaches a program by the calling thread's namespace.
+func (at Attach) attach(p *ebpf.Program, device int) (link.Link, error) {
+	if at.ofNetkit() {
+		return link.AttachNetkit(link.NetkitOptions{Interface: device, Program: p, Attach: ebpf.AttachType(at)})
+	}
+	return link.AttachTCX(link.TCXOptions{Interface: device, Program: p, Attach: ebpf.AttachType(at)})
+}
 
 // AttachProgram attaches a program to a device of the namespace, by its index, and
 // pins that: it stays until it is detached, or the device goes away. If there is a
@@ -68,11 +83,11 @@ const (
 // error wraps [ErrGone] if there is no such device.
 func (n *Namespace) AttachProgram(p *ebpf.Program, device int, at Attach, pin string) error {
 	return n.fail(fmt.Sprintf("attach %s to device %d", filepath.Base(pin), device), n.do(func() error {
-		if replaced, err := replaceProgram(p, device, pin); replaced || err != nil {
+		if replaced, err := replaceProgram(p, device, at, pin); replaced || err != nil {
 			return err
 		}
-		l, err := link.AttachTCX(link.TCXOptions{Interface: device, Program: p, Attach: ebpf.AttachType(at)})
-		if errors.Is(err, unix.ENODEV) {
+		l, err := at.attach(p, device)
+		if errors.Is(err, unix.ENODEV) || at.ofNetkit() && errors.Is(err, unix.ENXIO) { // another is there by now
 			return ErrGone
 		}
 		if err != nil {
@@ -84,8 +99,8 @@ func (n *Namespace) AttachProgram(p *ebpf.Program, device int, at Attach, pin st
 }
 
 // replaceProgram puts a program in the place of a pinned one, if it is attached
-// to the same device still.
-func replaceProgram(p *ebpf.Program, device int, pin string) (bool, error) {
+// to the same point still.
+func replaceProgram(p *ebpf.Program, device int, at Attach, pin string) (bool, error) {
 	l, err := link.LoadPinnedLink(pin, nil)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -94,7 +109,7 @@ func replaceProgram(p *ebpf.Program, device int, pin string) (bool, error) {
 		return false, err
 	}
 	defer l.Close()
-	switch there, err := Attached(pin, device); {
+	switch there, err := Attached(pin, device, at); {
 	case err != nil:
 		return false, err
 	case !there:
@@ -103,8 +118,8 @@ func replaceProgram(p *ebpf.Program, device int, pin string) (bool, error) {
 	return true, l.Update(p)
 }
 
-// Attached tells whether something is attached to a device by a pin.
-func Attached(pin string, device int) (bool, error) {
+// Attached tells whether something is attached to a point of a device by a pin.
+func Attached(pin string, device int, at Attach) (bool, error) {
 	l, err := link.LoadPinnedLink(pin, nil)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -117,8 +132,13 @@ func Attached(pin string, device int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if nk := info.Netkit(); nk != nil {
+		// The index is that of the end which sends, in the namespace where that is. There
+		// is none when it has gone, and then the pair has.
+		return Attach(nk.AttachType) == at && nk.Ifindex != 0, nil
+	}
 	tcx := info.TCX()
-	return tcx != nil && int(tcx.Ifindex) == device, nil
+	return tcx != nil && Attach(tcx.AttachType) == at && int(tcx.Ifindex) == device, nil
 }
 
 // DetachProgram takes away what is attached by a pin. Where there is none, that is

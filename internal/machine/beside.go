@@ -23,6 +23,7 @@ type DeviceWay struct {
 	Name    string
 	Queue   string // kind of the queueing discipline, if it does more than let packets wait: "htb"
 	Filters Sides  // where packets meet filters of ingress or clsact
+	Netkit  bool   // it is one of a netkit pair, which runs programs of its own
 }
 
 // idle are the queueing disciplines that do nothing to packets while the device
@@ -46,7 +47,7 @@ func (r *waysReader) beside(devices map[int]bool) (map[int]DeviceWay, error) {
 	ways := map[int]DeviceWay{}
 	for device := range devices {
 		if l, ok := r.byIndex[device]; ok {
-			ways[device] = DeviceWay{Name: l.Attrs().Name}
+			ways[device] = DeviceWay{Name: l.Attrs().Name, Netkit: l.Type() == kindNetkit}
 		}
 	}
 	for _, q := range queues {

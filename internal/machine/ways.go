@@ -160,12 +160,15 @@ func dump[T any](list func() ([]T, error)) (found []T, err error) {
 // routed to it.
 func (r *waysReader) pod(name string) (PodWay, bool) {
 	l, ok := r.byName[name]
-	if !ok || l.Type() != "veth" || l.Attrs().NetNsID < 0 || l.Attrs().Flags&net.FlagUp == 0 {
+	if !ok || l.Type() != "veth" && l.Type() != kindNetkit || l.Attrs().NetNsID < 0 || l.Attrs().Flags&net.FlagUp == 0 {
 		return PodWay{}, false // its other end must be in another namespace
 	}
-	if express(l) {
-		r.refuse(l, "leads to a device with an XDP program")
+	if why := unfit(l); why != "" {
+		r.refuse(l, why)
 		return PodWay{}, false
+	}
+	if bare(l) {
+		return r.behindBare(l)
 	}
 	a := l.Attrs()
 	on, gateway, mtu := a.Index, a.HardwareAddr, a.MTU

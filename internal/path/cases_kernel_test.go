@@ -55,4 +55,10 @@ var deviceVariants = map[string][]variant{
 	}, {
 		spec: "netkit:mode=l2,mtu=1400", pods: 1, less: 100, frame: same("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}},
+	// The first packets of a flow go the slow way, which is what is captured.
+	"netkit+fast": {{
+		spec: "netkit+fast", pods: 1, twice: true, frame: same("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+	}, {
+		spec: "netkit+fast:mode=l2", pods: 1, frame: same("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+	}},
 }

@@ -19,6 +19,9 @@ var (
 	routedFast = fast(routed, func(s *Site, i int) accel.Config {
 		return accel.Config{Kind: accel.Routed, Devices: machine.TunnelsAndPods{Pods: []string{s.routedDevice()}}}
 	})
+	netkitFast = fast(netkit, func(s *Site, i int) accel.Config {
+		return accel.Config{Kind: accel.Routed, Devices: machine.TunnelsAndPods{Pods: []string{s.netkitDevice()}}}
+	})
 	vxlanFast = fast(vxlan, func(s *Site, i int) accel.Config {
 		return accel.Config{
 			Kind: accel.VXLAN, Port: uint16(s.Options.Int("port")),

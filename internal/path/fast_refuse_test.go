@@ -22,11 +22,11 @@ import (
 // obstacle is something that packets meet on the slow path alone.
 type obstacle struct {
 	name     string
-	only     string // on this path; empty: on all
-	add, del string // commands; POD, TUNNEL, BRIDGE and WIRE stand for devices of the path
-	where    string // whose device is refused: POD, TUNNEL or WIRE; empty: everything is off
-	why      string // part of the reason
-	program  string // instead of commands: "egress" of POD, or "xdp" in the pod
+	only     string                                                                // on such paths; empty: on all
+	add, del string                                                                // commands; POD, TUNNEL, BRIDGE and WIRE stand for devices of the path
+	where    string                                                                // whose device is refused: POD, TUNNEL or WIRE; empty: everything is off
+	why      string                                                                // part of the reason
+	by       func(t *testing.T, m lab.Machine, pod, inside string) (remove func()) // instead of commands
 }
 
 const (
@@ -40,8 +40,10 @@ var obstacles = []obstacle{
 	{name: "filter out", add: "tc qdisc add dev POD clsact; tc filter add dev POD egress" + someFilter, del: "tc filter del dev POD egress; tc qdisc del dev POD clsact", where: "POD", why: "tc filters at its egress"},
 	{name: "chain in", add: "nft 'add table netdev obstacle" + nftChain + "ingress device POD priority 0; }'", del: "nft 'delete table netdev obstacle'", where: "POD", why: "chain at its ingress"},
 	{name: "chain out", add: "nft 'add table netdev obstacle" + nftChain + "egress device POD priority 0; }'", del: "nft 'delete table netdev obstacle'", where: "POD", why: "chain at its egress"},
-	{name: "program out", program: "egress", where: "POD", why: "BPF program obstacle at its egress"},
-	{name: "XDP program in the pod", program: "xdp", where: "POD", why: "XDP program"},
+	{name: "program out", by: program(ebpf.AttachTCXEgress), where: "POD", why: "BPF program obstacle at its egress"},
+	{name: "program in", only: "netkit+fast", by: program(ebpf.AttachTCXIngress), where: "POD", why: "BPF program obstacle at its ingress"},
+	{name: "program of the pair, out", only: "netkit+fast", by: program(ebpf.AttachNetkitPrimary), where: "POD", why: "BPF program obstacle at its netkit primary hook"},
+	{name: "XDP program", by: xdpProgram, where: "POD", why: "XDP program"},
 	{name: "small packets", add: "ip link set POD mtu 1300", del: "ip link set POD mtu MTU", where: "POD", why: "packets of up to 1300 bytes"},
 	{name: "VLANs", only: "vxlan+fast", add: "ip link set BRIDGE type bridge vlan_filtering 1", del: "ip link set BRIDGE type bridge vlan_filtering 0", where: "POD", why: "BRIDGE filters VLANs"},
 	{name: "filter of a bridge", only: "vxlan+fast", add: "tc qdisc add dev BRIDGE clsact; tc filter add dev BRIDGE ingress" + someFilter, del: "tc qdisc del dev BRIDGE clsact", where: "POD", why: "BRIDGE has tc filters"},
@@ -56,12 +58,12 @@ var obstacles = []obstacle{
 // daemon says why; what does not concern them goes on being carried.
 func TestFastPathRefuses(t *testing.T) {
 	needsTCX(t)
-	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf})
+	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()})
 	m := l.Machines[0]
 	for n, arm := range l.Arms {
 		config, err := accel.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
 		must(t, err)
-		other := l.Arms[1-n]
+		other := l.Arms[(n+1)%len(l.Arms)]
 		talk(t, arm, func(exchange func(time.Duration) error) {
 			untilCarried(t, arm, exchange)
 			for _, o := range obstacles {
@@ -98,14 +100,18 @@ func TestFastPathRefuses(t *testing.T) {
 // sees what is carried all the same: the fast path goes behind it.
 func TestFastPathBehindProgram(t *testing.T) {
 	needsTCX(t)
-	l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan+fast"}})
+	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()[1:2]})
 	arm, m := l.Arms[0], l.Machines[0]
 	config, err := accel.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
 	must(t, err)
 	for way, device := range []string{config.Devices.Pods[0], config.Devices.Wire} {
 		talk(t, arm, func(exchange func(time.Duration) error) {
 			untilCarried(t, arm, exchange)
-			seen, detach := attach(t, m, device, ebpf.AttachTCXIngress)
+			at := ebpf.AttachTCXIngress
+			if device != config.Devices.Wire && arm.Path == "netkit+fast" {
+				at = ebpf.AttachNetkitPeer
+			}
+			seen, detach := attach(t, m, device, at)
 			defer detach()
 			for end := time.Now().Add(patience); ; {
 				before, saw := carried(t, arm)[way], seen()
@@ -127,12 +133,8 @@ func TestFastPathBehindProgram(t *testing.T) {
 // put lays an obstacle on a machine; nil: the kernel has no such thing.
 func (o obstacle) put(t *testing.T, words *strings.Replacer, m lab.Machine, pod, inside string) (remove func()) {
 	t.Helper()
-	switch o.program {
-	case "egress":
-		_, detach := attach(t, m, pod, ebpf.AttachTCXEgress)
-		return detach
-	case "xdp":
-		return attachXDP(t, inside)
+	if o.by != nil {
+		return o.by(t, m, pod, inside)
 	}
 	lacks := false
 	run := func(script string) {
@@ -175,6 +177,10 @@ func attach(t *testing.T, m lab.Machine, device string, at ebpf.AttachType) (see
 		if err != nil {
 			return err
 		}
+		if at == ebpf.AttachNetkitPeer || at == ebpf.AttachNetkitPrimary {
+			l, err = link.AttachNetkit(link.NetkitOptions{Interface: on.Attrs().Index, Program: p, Attach: at})
+			return err
+		}
 		l, err = link.AttachTCX(link.TCXOptions{Interface: on.Attrs().Index, Program: p, Attach: at})
 		return err
 	})
@@ -188,8 +194,18 @@ func attach(t *testing.T, m lab.Machine, device string, at ebpf.AttachType) (see
 	}
 }
 
-// attachXDP attaches a program that does nothing to the device of a pod.
-func attachXDP(t *testing.T, namespace string) (detach func()) {
+// program is an obstacle of attach on a pod's device.
+func program(at ebpf.AttachType) func(t *testing.T, m lab.Machine, pod, inside string) func() {
+	return func(t *testing.T, m lab.Machine, pod, _ string) func() {
+		t.Helper()
+		_, detach := attach(t, m, pod, at)
+		return detach
+	}
+}
+
+// xdpProgram attaches one that does nothing where it would be skipped: in the pod, to
+// which a veth sends past it; of a netkit pair, at the machine's device.
+func xdpProgram(t *testing.T, m lab.Machine, pod, inside string) (detach func()) {
 	t.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "obstacle", Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2 /* XDP_PASS */), asm.Return()},
@@ -197,15 +213,22 @@ func attachXDP(t *testing.T, namespace string) (detach func()) {
 	must(t, err)
 	defer p.Close()
 	var l link.Link
-	testenv.In(t, namespace, func() error {
-		all, err := vnl.LinkList()
-		for _, on := range all {
-			if on.Type() == "veth" {
-				l, err = link.AttachXDP(link.XDPOptions{Program: p, Interface: on.Attrs().Index})
+	on := func(namespace string, wanted func(vnl.Link) bool) {
+		t.Helper()
+		testenv.In(t, namespace, func() error {
+			all, err := vnl.LinkList()
+			for _, on := range all {
+				if wanted(on) {
+					l, err = link.AttachXDP(link.XDPOptions{Program: p, Interface: on.Attrs().Index})
+				}
 			}
-		}
-		return err
-	})
+			return err
+		})
+	}
+	on(inside, func(l vnl.Link) bool { return l.Type() == "veth" })
+	if l == nil {
+		on(m.Namespace, func(l vnl.Link) bool { return l.Attrs().Name == pod })
+	}
 	return func() { must(t, l.Close()) }
 }
 

@@ -20,16 +20,30 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 )
 
 var fastPathsOf = []string{"routed+fast", "vxlan+fast"}
+
+// fastPathsHere are those that this kernel can do; in a guest, those that it has for
+// them alone.
+func fastPathsHere() []string {
+	netkits := []string{"netkit+fast", "netkit+fast:mode=l2"}
+	switch answer, _ := feature.Netkit.Ask(); {
+	case answer != feature.Yes:
+		return fastPathsOf
+	case agenttest.InGuest():
+		return netkits
+	}
+	return slices.Concat(fastPathsOf, netkits)
+}
 
 // Established flows are carried, both ways on both machines, whether conntrack
 // follows them or not.
 func TestFastPathCarries(t *testing.T) {
 	needsTCX(t)
 	for _, services := range []int{0, 30} {
-		l := testenv.Lab(t, lab.Options{Paths: fastPathsOf, Services: services})
+		l := testenv.Lab(t, lab.Options{Paths: fastPathsHere(), Services: services})
 		for _, arm := range l.Arms {
 			t.Run(arm.Name, func(t *testing.T) {
 				checkTCP(t, arm.From(), arm.To())
@@ -127,7 +141,7 @@ func carried(t *testing.T, arm lab.Arm) (packets []uint64) {
 // A rule that forbids what is carried takes hold by itself, and so does its end.
 func TestFastPathObeysNewRules(t *testing.T) {
 	needsTCX(t)
-	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf})
+	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()})
 	for _, arm := range l.Arms {
 		for i, m := range l.Machines {
 			t.Run(arm.Name+" "+m.Name, func(t *testing.T) {
@@ -170,7 +184,7 @@ func untilAnswer(t *testing.T, exchange func(wait time.Duration) error, answered
 // The next daemon takes over.
 func TestFastPathWithoutDaemon(t *testing.T) {
 	needsTCX(t)
-	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf})
+	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()})
 	for _, arm := range l.Arms {
 		t.Run(arm.Name, func(t *testing.T) {
 			talk(t, arm, func(exchange func(wait time.Duration) error) {

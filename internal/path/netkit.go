@@ -42,7 +42,7 @@ func (s *Site) netkitPod(i int) (machine.Endpoint, error) {
 		return machine.Endpoint{}, err
 	}
 	end, in := s.pod(i, 0, pod), s.Machines[i].In
-	outside := change.VethEnd{In: in, Name: fmt.Sprintf("nk%d", s.Index), MAC: routedMAC}
+	outside := change.VethEnd{In: in, Name: s.netkitDevice(), MAC: routedMAC}
 	inside := change.VethEnd{In: pod, Name: podDevice, MAC: s.podMAC(i, 0)}
 	link := s.Options["mode"] != netkitL3
 	if err := change.AddNetkit(outside, inside, link, s.MTU); err != nil {
@@ -56,6 +56,9 @@ func (s *Site) netkitPod(i int) (machine.Endpoint, error) {
 	}
 	return end, s.netkitRoutes(i, pod, outside.Name)
 }
+
+// netkitDevice is the machine's end of the pod's link.
+func (s *Site) netkitDevice() string { return fmt.Sprintf("nk%d", s.Index) }
 
 // netkitRoutes says on both sides that the other is behind the devices, which
 // have no MAC to ask for.

@@ -102,7 +102,7 @@ func (a Arm) Here() feature.Answer {
 // Table lists the drivers in the order in which help shows them.
 var Table = []*Driver{
 	&host, &routed, &routedFast, &overBGP, &ipip, &vxlan, &vxlanFast, &vxlanDev, &geneve,
-	&vlan, &qinq, &macvlan, &ipvlan, &netkit,
+	&vlan, &qinq, &macvlan, &ipvlan, &netkit, &netkitFast,
 	&ovsVXLAN, &ovsGeneve, &ovsVLAN, &ovsQinQ, &ovnOverlay, &ovnUnderlay,
 	&vmVLAN, &vmVXLAN, &attach,
 }

@@ -1,0 +1,187 @@
+package path_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	vnl "github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+func needsNetkit(t *testing.T) {
+	t.Helper()
+	needsTCX(t)
+	if answer, err := feature.Netkit.Ask(); answer != feature.Yes {
+		t.Skipf("this kernel has no netkit devices: %v", err)
+	}
+}
+
+// A pair that drops what no program lets through still does, though the fast path
+// lets everything through that it does not carry; what is sent by the pod is carried
+// in its own transmission.
+func TestNetkitFastPath(t *testing.T) {
+	needsNetkit(t)
+	l := testenv.Lab(t, lab.Options{Paths: []string{"netkit+fast"}})
+	arm, m := l.Arms[0], l.Machines[0]
+	config, err := accel.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
+	must(t, err)
+	talk(t, arm, func(exchange func(time.Duration) error) {
+		untilCarried(t, arm, exchange)
+		at := map[ebpf.AttachType]int{}
+		testenv.In(t, m.Namespace, func() error {
+			on, err := vnl.LinkByName(config.Devices.Pods[0])
+			if err != nil {
+				return err
+			}
+			for _, a := range []ebpf.AttachType{ebpf.AttachNetkitPeer, ebpf.AttachNetkitPrimary, ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
+				list, err := link.QueryPrograms(link.QueryOptions{Target: on.Attrs().Index, Attach: a})
+				if err != nil {
+					return err
+				}
+				at[a] = len(list.Programs)
+			}
+			return nil
+		})
+		if want := map[ebpf.AttachType]int{ebpf.AttachNetkitPeer: 1, ebpf.AttachNetkitPrimary: 0, ebpf.AttachTCXIngress: 0, ebpf.AttachTCXEgress: 1}; fmt.Sprint(at) != fmt.Sprint(want) {
+			t.Errorf("programs of the pod's device: %v, want %v", at, want)
+		}
+		for _, policy := range []int{nl.IFLA_NETKIT_POLICY, nl.IFLA_NETKIT_PEER_POLICY} {
+			setPolicy(t, m, config.Devices.Pods[0], policy, vnl.NETKIT_POLICY_BLACKHOLE)
+			untilAnswer(t, exchange, false)
+			if s := stateOf(t, arm); len(s.Refused) != 1 || !strings.Contains(s.Refused[0].Why, "drops what no program lets through") {
+				t.Errorf("of a pair that drops everything the daemon says %+v", s)
+			}
+			setPolicy(t, m, config.Devices.Pods[0], policy, vnl.NETKIT_POLICY_FORWARD)
+			untilAnswer(t, exchange, true)
+			untilCarried(t, arm, exchange)
+		}
+	})
+}
+
+// setPolicy says what a netkit pair does with packets that no program has judged.
+func setPolicy(t *testing.T, m lab.Machine, device string, which int, policy vnl.NetkitPolicy) {
+	t.Helper()
+	testenv.In(t, m.Namespace, func() error {
+		l, err := vnl.LinkByName(device)
+		if err != nil {
+			return err
+		}
+		req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
+		message := nl.NewIfInfomsg(unix.AF_UNSPEC)
+		message.Index = int32(l.Attrs().Index)
+		req.AddData(message)
+		info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+		info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("netkit"))
+		info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(which, nl.Uint32Attr(uint32(policy)))
+		req.AddData(info)
+		_, err = req.Execute(unix.NETLINK_ROUTE, 0)
+		return err
+	})
+}
+
+// The pod behind a netkit device is found by the route to it where there are no
+// neighbours, and where nothing speaks against carrying its packets.
+func TestNetkitWays(t *testing.T) {
+	needsNetkit(t)
+	addr := netip.MustParsePrefix("10.9.0.2/32")
+	other := netip.MustParsePrefix("10.9.0.3/32")
+	const device = "nk0"
+	peerMAC := []byte{2, 0, 0, 0, 0, 2}
+	l3 := vnl.Netkit{Mode: vnl.NETKIT_MODE_L3, Scrub: vnl.NETKIT_SCRUB_DEFAULT, PeerScrub: vnl.NETKIT_SCRUB_DEFAULT}
+	l2 := l3
+	l2.Mode = vnl.NETKIT_MODE_L2
+	with := func(nk vnl.Netkit, set func(*vnl.Netkit)) vnl.Netkit { set(&nk); return nk }
+	route := func(to netip.Prefix) func(*change.Namespace) error {
+		return func(n *change.Namespace) error { return n.AddRoute(change.Route{Dst: to, Device: device}) }
+	}
+	neighbour := func(n *change.Namespace) error { return n.AddNeighbour(device, addr.Addr(), peerMAC) }
+	for _, c := range []struct {
+		name    string
+		is      vnl.Netkit
+		swapped bool // the primary device is the pod's
+		steps   []func(*change.Namespace) error
+		mac     string // of the pod; empty: it is none
+		refused string
+	}{
+		{name: "l3", is: l3, steps: []func(*change.Namespace) error{route(addr)}, mac: "00:00:00:00:00:00"},
+		{name: "l3, no route", is: l3},
+		{name: "l3, two routes", is: l3, steps: []func(*change.Namespace) error{route(addr), route(other)}},
+		{name: "l3, more than an address", is: l3, steps: []func(*change.Namespace) error{route(netip.MustParsePrefix("10.9.0.0/24"))}},
+		{name: "l3, a neighbour", is: l3, steps: []func(*change.Namespace) error{route(addr), neighbour}},
+		{name: "l2", is: l2, steps: []func(*change.Namespace) error{route(addr), neighbour}, mac: "02:00:00:00:00:02"},
+		{name: "l2, no neighbour", is: l2, steps: []func(*change.Namespace) error{route(addr)}},
+		{name: "drops what it sends", is: with(l3, func(nk *vnl.Netkit) { nk.Policy = vnl.NETKIT_POLICY_BLACKHOLE }),
+			steps: []func(*change.Namespace) error{route(addr)}, refused: "drops what no program lets through"},
+		{name: "drops what the pod sends", is: with(l3, func(nk *vnl.Netkit) { nk.PeerPolicy = vnl.NETKIT_POLICY_BLACKHOLE }),
+			steps: []func(*change.Namespace) error{route(addr)}, refused: "drops what no program lets through"},
+		{name: "leaves marks", is: with(l3, func(nk *vnl.Netkit) { nk.PeerScrub = vnl.NETKIT_SCRUB_NONE }),
+			steps: []func(*change.Namespace) error{route(addr)}, refused: "leaves marks on packets that pass it"},
+		{name: "not the primary device", is: l3, swapped: true, steps: []func(*change.Namespace) error{route(addr)}, refused: "is not the primary device of its pair"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, err := change.Owned(testenv.Claim(t))
+			must(t, err)
+			m, err := w.Create(w.Name("m1"))
+			must(t, err)
+			defer m.Close()
+			pod, err := w.Create(w.Name("p1"))
+			must(t, err)
+			defer pod.Close()
+			here, there := m, pod
+			c.is.Name = device
+			inside := vnl.NewLinkAttrs()
+			inside.Name = "eth0"
+			if c.swapped {
+				here, there = pod, m
+				c.is.Name, inside.Name = inside.Name, device
+			}
+			testenv.In(t, here.Path(), func() error {
+				space, err := os.Open(there.Path())
+				if err != nil {
+					return err
+				}
+				defer space.Close()
+				inside.Namespace = vnl.NsFd(int(space.Fd()))
+				c.is.SetPeerAttrs(&inside)
+				return vnl.LinkAdd(&c.is)
+			})
+			must(t, m.Up(device))
+			must(t, pod.Up("eth0"))
+			for _, step := range c.steps {
+				must(t, step(m))
+			}
+			var ways machine.Ways
+			testenv.In(t, m.Path(), func() (err error) {
+				ways, err = machine.ReadWays(machine.TunnelsAndPods{Wire: "none", Pods: []string{device}})
+				return err
+			})
+			mac, refused := "", ""
+			for _, p := range ways.Pods {
+				if mac = p.MAC.String(); p.Addr != addr.Addr() || !ways.Devices[p.Device].Netkit {
+					t.Errorf("the pod is %+v", p)
+				}
+			}
+			for _, r := range ways.Refused {
+				refused += r.Why
+			}
+			if mac != c.mac || refused != c.refused {
+				t.Errorf("pod %q, refused %q; want %q and %q", mac, refused, c.mac, c.refused)
+			}
+		})
+	}
+}
