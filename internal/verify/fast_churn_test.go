@@ -22,7 +22,7 @@ func TestFastChurnShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Count(out.String(), "median"); lines != 4 || len(bars) != 2 {
+	if lines := strings.Count(out.String(), "median"); lines != 5 || len(bars) != 3 {
 		t.Errorf("%d bars, and\n%s", len(bars), &out)
 	}
 }

@@ -77,6 +77,8 @@ func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 	return bars, nil
 }
 
+const ipUDP = 17 // protocol number
+
 // ballast are flows in a table that nobody asks for, and that the daemon takes for
 // live ones.
 type ballast struct {
@@ -168,7 +170,7 @@ func ballastKeys(first, n int) []bpf.FlowKey {
 	keys := make([]bpf.FlowKey, n)
 	for i := range keys {
 		number := uint32(first + i)
-		keys[i] = bpf.FlowKey{TenantProto: 17, Local: number, Remote: ^number, LocalPort: uint16(number), RemotePort: uint16(number >> 8)}
+		keys[i] = bpf.FlowKey{TenantProto: ipUDP, Local: number, Remote: ^number, LocalPort: uint16(number), RemotePort: uint16(number >> 8)}
 	}
 	return keys
 }
