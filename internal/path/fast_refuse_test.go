@@ -3,7 +3,6 @@ package path_test
 import (
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,8 +42,7 @@ var obstacles = []obstacle{
 	{name: "program out", by: program(ebpf.AttachTCXEgress), where: "POD", why: "BPF program obstacle at its egress"},
 	{name: "program in", only: "netkit+fast", by: program(ebpf.AttachTCXIngress), where: "POD", why: "BPF program obstacle at its ingress"},
 	{name: "program of the pair, out", only: "netkit+fast", by: program(ebpf.AttachNetkitPrimary), where: "POD", why: "BPF program obstacle at its netkit primary hook"},
-	{name: "XDP program", by: xdpProgram, where: "POD", why: "XDP program"},
-	{name: "small packets", add: "ip link set POD mtu 1300", del: "ip link set POD mtu MTU", where: "POD", why: "packets of up to 1300 bytes"},
+	{name: "XDP program", by: xdpProgram, where: "POD", why: "XDP"},
 	{name: "VLANs", only: "vxlan+fast", add: "ip link set BRIDGE type bridge vlan_filtering 1", del: "ip link set BRIDGE type bridge vlan_filtering 0", where: "POD", why: "BRIDGE filters VLANs"},
 	{name: "filter of a bridge", only: "vxlan+fast", add: "tc qdisc add dev BRIDGE clsact; tc filter add dev BRIDGE ingress" + someFilter, del: "tc qdisc del dev BRIDGE clsact", where: "POD", why: "BRIDGE has tc filters"},
 	{name: "filter of the wire", add: "tc qdisc add dev WIRE clsact; tc filter add dev WIRE ingress" + someFilter, del: "tc qdisc del dev WIRE clsact", where: "WIRE", why: "tc filters at its ingress"},
@@ -241,7 +239,6 @@ func devicesOf(t *testing.T, d machine.TunnelsAndPods, m lab.Machine) *strings.R
 		if err != nil {
 			return err
 		}
-		names = append(names, "MTU", strconv.Itoa(pod.Attrs().MTU))
 		if bridge, err := vnl.LinkByIndex(pod.Attrs().MasterIndex); err == nil {
 			names = append(names, "BRIDGE", bridge.Attrs().Name)
 		}
