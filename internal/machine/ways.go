@@ -115,7 +115,8 @@ type waysReader struct {
 	byName  map[string]netlink.Link
 	arp     []netlink.Neigh // IPv4
 	fdb     []netlink.Neigh
-	routes  []netlink.Route
+	routes  []netlink.Route // of the main table
+	every   []netlink.Route // of all tables
 	refused []Refusal
 }
 
@@ -137,10 +138,7 @@ func (r *waysReader) read() error {
 	if r.fdb, err = dump(func() ([]netlink.Neigh, error) { return r.h.NeighList(0, familyBridge) }); err != nil {
 		return fmt.Errorf("list forwarding entries: %w", err)
 	}
-	if r.routes, err = dump(func() ([]netlink.Route, error) { return r.h.RouteList(nil, netlink.FAMILY_V4) }); err != nil {
-		return fmt.Errorf("list routes: %w", err)
-	}
-	return nil
+	return r.readRoutes()
 }
 
 const familyBridge = 7 // AF_BRIDGE
@@ -235,17 +233,6 @@ func (r *waysReader) onWire(name string) (peers []PeerWay) {
 		}
 	}
 	return peers
-}
-
-// routesMTU is that of the routes by a device, and by a next hop if one is given,
-// that has the smallest; at most that of the device.
-func (r *waysReader) routesMTU(device int, hop net.IP, least int) int {
-	for _, route := range r.routes {
-		if route.LinkIndex == device && route.MTU > 0 && (hop == nil || route.Gw == nil || hop.Equal(route.Gw)) {
-			least = min(least, route.MTU)
-		}
-	}
-	return least
 }
 
 // behind gives what is behind a tunnel's device.
