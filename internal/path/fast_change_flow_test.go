@@ -12,10 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/machine"
 )
 
 // pace is how often an end of a steady flow sends.
-const pace = 2 * time.Millisecond
+var pace = machine.Patience(2 * time.Millisecond)
 
 // sender sends datagrams all the time, whoever gets them.
 type sender struct {
@@ -48,12 +49,15 @@ func steadyFlow(t *testing.T, arm lab.Arm) *steady {
 	s.finished.Go(func() { s.ba.send(s.b, addrPort(s.a)) })
 	s.finished.Go(func() { s.ab.receive(s.b, addrPort(s.a)) })
 	s.finished.Go(func() { s.ba.receive(s.a, addrPort(s.b)) })
-	t.Cleanup(func() {
-		s.a.Close()
-		s.b.Close()
-		s.finished.Wait()
-	})
+	t.Cleanup(s.end)
 	return s
+}
+
+// end ends it; twice does no harm.
+func (s *steady) end() {
+	s.a.Close()
+	s.b.Close()
+	s.finished.Wait()
 }
 
 func addrPort(c *net.UDPConn) netip.AddrPort { return c.LocalAddr().(*net.UDPAddr).AddrPort() }
@@ -146,7 +150,7 @@ func (s *stream) last(what fate, from, to time.Time) time.Duration {
 const enough = 25
 
 // underWay is for how long a datagram may be between two sockets of this machine.
-const underWay = 10 * time.Millisecond
+var underWay = machine.Patience(10 * time.Millisecond)
 
 // wish is what is to become of what is sent.
 type wish struct {

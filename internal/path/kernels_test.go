@@ -57,12 +57,15 @@ func underKernel(t *testing.T, k kernel.Kernel) {
 }
 
 // suiteArgs choose what runs in a guest: the tests over the table of variants, or
-// the one that is their short form. The others are about single drivers and
-// their daemons, alike under any kernel.
+// the one that is their short form; and those of the fast path, of pods that this
+// kernel has not. The others are about single drivers and their daemons, alike under
+// any kernel.
 func suiteArgs() []string {
-	run := "TestOnTheWire"
+	run := "TestOnTheWire|TestNetkitFastPath"
 	if whole() {
-		run += "|TestTraffic|TestTrafficBehindServices|TestVariants|TestFourMachines|TestHostTwice|TestTunnelsAskNobody"
+		run += "|TestTraffic|TestTrafficBehindServices|TestVariants|TestFourMachines|TestHostTwice|TestTunnelsAskNobody" +
+			"|TestNetkitWays|TestNetkitDrops|TestFastPathCarries|TestFastPathObeysNewRules|TestFastPathRefuses|TestFastPathBehindProgram" +
+			"|TestFastPathWithoutDaemon|TestFastPathReplays"
 	}
 	return []string{"-test.v", "-test.timeout=" + guestLimit.String(), "-test.run=^(" + run + ")$"}
 }
