@@ -43,6 +43,8 @@ const (
 	verdictReg  = 0  // NFT_REG_VERDICT
 	trackExpire = 1 << 7
 	maxSegment  = 2 // TCPOPT_MSS
+
+	stateUntracked = 1 << 6 // as stateNew
 )
 
 func set(names ...string) map[string]bool {
@@ -117,6 +119,8 @@ func (r *rulingReader) expression(name string, data exprData) error {
 	case "bitwise":
 		if mask := data.nested(unix.NFTA_BITWISE_MASK); r.last == trackState && len(mask) >= 4 {
 			r.mask = binary.NativeEndian.Uint32(mask)
+		} else {
+			r.last, r.certain = something, false
 		}
 	case "cmp":
 		r.compare(data.nested(unix.NFTA_CMP_DATA), data.number(unix.NFTA_CMP_OP) == unix.NFT_CMP_EQ)
@@ -212,7 +216,7 @@ func (r *rulingReader) payload(data exprData) {
 	if !shared {
 		r.fickle = fmt.Sprintf("bytes %d to %d of a header", at, at+size-1)
 	}
-	if r.last != transport && r.last != etherType {
+	if r.last != transport && r.last != etherType && !(r.last == targetPort && r.chain.outer) {
 		r.certain = false
 	}
 }
@@ -230,7 +234,8 @@ func (r *rulingReader) compare(value []byte, equal bool) {
 	switch last {
 	case trackState:
 		if len(value) >= 4 {
-			r.state(binary.NativeEndian.Uint32(value), equal)
+			with := binary.NativeEndian.Uint32(value)
+			r.among(func(state uint32) bool { return r.mask&state == with == equal })
 		}
 	case etherType:
 		r.others = r.others || equal == (number(2) != unix.ETH_P_IP)
@@ -238,18 +243,38 @@ func (r *rulingReader) compare(value []byte, equal bool) {
 		r.others = r.others || equal == (number(1) != unix.NFPROTO_IPV4)
 	case transport:
 		p := number(1)
-		carried := p == unix.IPPROTO_UDP || p == unix.IPPROTO_TCP && !r.chain.outer
+		if r.chain.outer {
+			r.others = r.others || equal != (p == unix.IPPROTO_UDP)
+			return
+		}
+		carried := p == unix.IPPROTO_UDP || p == unix.IPPROTO_TCP
 		r.others = r.others || equal && !carried
 		r.certain = r.certain && !equal && !carried
 	case targetPort:
 		r.tunnel = equal && number(2) == int(r.port)
 		r.others = r.others || equal && r.chain.outer && !r.tunnel
+		r.certain = r.certain && equal
 	}
 }
 
-// state: a connection's state, masked, is compared with a value.
-func (r *rulingReader) state(value uint32, equal bool) {
-	r.others = r.others || r.mask&stateEstablished == value != equal
+// states are those that packets may be in. Of a tunnel's, nobody answers one: what
+// comes back has other ports. So each is taken for the first of a connection, unless
+// they happen to have the same ports, or are not tracked.
+func (r *rulingReader) states() []uint32 {
+	if r.chain.outer {
+		return []uint32{stateNew, stateEstablished, stateUntracked}
+	}
+	return []uint32{stateEstablished}
+}
+
+// among judges a rule that lets packets pass in some states of their connections.
+func (r *rulingReader) among(passes func(state uint32) bool) {
+	some, all := false, true
+	for _, state := range r.states() {
+		this := passes(state)
+		some, all = some || this, all && this
+	}
+	r.others, r.certain = r.others || !some, r.certain && all
 }
 
 func (r *rulingReader) lookup(data exprData) error {
@@ -273,20 +298,21 @@ func (r *rulingReader) lookup(data exprData) error {
 		return err
 	}
 	if last == trackState {
-		i := slices.IndexFunc(list, func(e element) bool {
-			return len(e.key) >= 4 && binary.NativeEndian.Uint32(e.key)&stateEstablished != 0
+		inverted := max(0, data.number(unix.NFTA_LOOKUP_FLAGS))&1 != 0
+		var theirs []element
+		r.among(func(state uint32) bool {
+			i := slices.IndexFunc(list, func(e element) bool { return len(e.key) >= 4 && binary.NativeEndian.Uint32(e.key)&state != 0 })
+			if i >= 0 {
+				theirs = append(theirs, list[i])
+			}
+			return i >= 0 != inverted
 		})
-		if inverted := max(0, data.number(unix.NFTA_LOOKUP_FLAGS))&1 != 0; i < 0 != inverted {
-			r.others = true
-			return nil
-		}
-		if i >= 0 {
-			list = list[i : i+1]
-		}
+		list = theirs
+		r.certain = r.certain && len(list) <= 1
 	} else {
 		r.certain = false
 	}
-	if !verdicts {
+	if !verdicts || r.others {
 		return nil
 	}
 	for _, e := range list {
@@ -324,14 +350,15 @@ func (r *rulingReader) match(data exprData) {
 		}
 		if flags&1 != 0 && !r.stateless {
 			inverted := info[conntrackInvert]&1 != 0
-			r.others = r.others || info[conntrackState]&stateEstablished == 0 != inverted
+			r.among(func(state uint32) bool { return info[conntrackState]&uint8(state) != 0 != inverted })
 			if flags == 1 {
 				return
 			}
 		}
 	case "state":
 		if len(info) >= 4 && !r.stateless {
-			r.others = r.others || binary.NativeEndian.Uint32(info)&stateEstablished == 0
+			with := binary.NativeEndian.Uint32(info)
+			r.among(func(state uint32) bool { return with&state != 0 })
 			return
 		}
 	}

@@ -62,9 +62,15 @@ func ReadRulings(port uint16) (Rulings, error) {
 		for _, d := range devices {
 			is.Devices[d] |= side
 		}
-		outer := c.Hook == "input" || c.Hook == "output"
-		if len(devices) == 0 && c.Type != "nat" && (!outer || port != 0) {
-			begins = append(begins, chainName{c.Family, c.Table, c.Name, outer && c.Family != "bridge"})
+		if len(devices) > 0 || c.Type == "nat" {
+			continue
+		}
+		own, bridge := c.Hook == "input" || c.Hook == "output", c.Family == "bridge"
+		if !own || bridge && port != 0 {
+			begins = append(begins, chainName{c.Family, c.Table, c.Name, false})
+		}
+		if c.Hook != "forward" && !bridge && port != 0 {
+			begins = append(begins, chainName{c.Family, c.Table, c.Name, true})
 		}
 	}
 	r := rulings{port: port}

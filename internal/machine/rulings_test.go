@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"strings"
@@ -67,12 +68,27 @@ func TestRulings(t *testing.T) {
 		{"forward", "icmp type echo-request limit rate 1/second accept", ""},
 		{"forward", "accept; limit rate 10/second accept", ""},
 		{"prerouting", "notrack; ct state established accept; limit rate 10/second accept", "ip t first: limit"},
-		{"prerouting", "udp dport 4789 notrack; ct state established accept; limit rate 10/second accept", ""},
+		{"prerouting", "udp dport 4789 notrack; ct state established accept; udp dport 80 limit rate 10/second accept", ""},
 		// Of the machine's own packets, those of tunnels count.
 		{"input", "tcp dport 22 limit rate 10/second accept", ""},
 		{"input", "udp dport 53 limit rate 10/second accept", ""},
 		{"input", "udp dport 4789 limit rate 10/second accept", "ip t first: limit"},
 		{"output", "limit rate 10/second accept", "ip t first: limit"},
+		{"input", "udp dport 4789 accept; limit rate 10/second accept", ""},
+		{"input", "udp dport != 4790 accept; limit rate 10/second accept", "ip t first: limit"},
+		{"input", "udp dport & 0xff00 == 0x1200 accept; limit rate 10/second accept", "ip t first: limit"},
+		// Nobody answers packets of a tunnel from the ports that they are for.
+		{"input", "ct state new limit rate 10/second accept", "ip t first: limit"},
+		{"input", "ct state untracked limit rate 10/second accept", "ip t first: limit"},
+		{"input", "ct state established accept; limit rate 10/second accept", "ip t first: limit"},
+		{"input", "ct state new,established,untracked accept; limit rate 10/second accept", ""},
+		{"input", "ct state { new, established } accept; limit rate 10/second accept", "ip t first: limit"},
+		{"input", "ct state vmap { new : jump other, established : accept }", "ip t other: limit"},
+		{"input", "ct state vmap { new : accept, established : accept, invalid : jump other }", ""},
+		{"output", "ct state invalid limit rate 10/second accept", ""},
+		{"prerouting", "udp dport 4789 ct state new limit rate 10/second accept", "ip t first: limit"},
+		{"postrouting", "ct state new limit rate 10/second accept", "ip t first: limit"},
+		{"postrouting", "udp dport 80 ct state new limit rate 10/second accept", ""},
 	} {
 		input := "flush ruleset\ntable ip t {\nset young { type ipv4_addr; flags dynamic,timeout; timeout 1m; }\nset still { type ipv4_addr; }\n" +
 			"chain other { limit rate 10/second accept; }\nchain done { ct state established accept; }\n" +
@@ -86,7 +102,8 @@ func TestRulings(t *testing.T) {
 		if got := rulings(t, n, tunnel); got.Fickle != c.fickle || len(got.Devices) > 0 {
 			t.Errorf("%s: fickle %q, want %q; devices %v", c.rules, got.Fickle, c.fickle, got.Devices)
 		}
-		if own := c.hook == "input" || c.hook == "output"; own && rulings(t, n, 0).Fickle != "" {
+		own := c.hook == "input" || c.hook == "output" || strings.Contains(c.rules, "ct state new limit")
+		if own && rulings(t, n, 0).Fickle != "" {
 			t.Errorf("%s is fickle where there are no tunnels", c.rules)
 		}
 	}
@@ -175,5 +192,73 @@ func TestRulingsOfKubeProxy(t *testing.T) {
 	must(t, err)
 	if got := rulings(t, n, 8472); got.Fickle != "" {
 		t.Errorf("they are fickle: %s", got.Fickle)
+	}
+}
+
+// Of kube-proxy in its IPVS mode, the rules that translate do not count. Those that let
+// in what is for the machine match sets, too, and packets of a tunnel are for the
+// machine; and where Services restrict who may come, so do those for what is forwarded.
+func TestRulingsOfIPVS(t *testing.T) {
+	n := space(t)
+	testenv.In(t, n.Path(), func() (err error) {
+		for name, kind := range map[string]string{"KUBE-CLUSTER-IP": "hash:ip,port", "KUBE-LOAD-BALANCER-FW": "hash:ip,port",
+			"KUBE-HEALTH-CHECK-NODE-PORT": "bitmap:port", "KUBE-IPVS-IPS": "hash:ip", "KUBE-LOOP-BACK": "hash:ip,port,ip"} {
+			o := netlink.IpsetCreateOptions{}
+			if kind == "bitmap:port" {
+				o.PortTo = 65535
+			}
+			err = errors.Join(err, netlink.IpsetCreate(name, kind, o))
+		}
+		return err
+	})
+	const nat = `*nat
+:PREROUTING ACCEPT [0:0]
+:KUBE-SERVICES - [0:0]
+:KUBE-POSTROUTING - [0:0]
+-A PREROUTING -j KUBE-SERVICES
+-A POSTROUTING -j KUBE-POSTROUTING
+-A KUBE-SERVICES -m set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT
+-A KUBE-POSTROUTING -m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE
+-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
+-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0
+-A KUBE-POSTROUTING -j MASQUERADE
+COMMIT
+`
+	const filter = `*filter
+:KUBE-FORWARD - [0:0]
+:KUBE-IPVS-FILTER - [0:0]
+:KUBE-NODE-PORT - [0:0]
+:KUBE-PROXY-FIREWALL - [0:0]
+:KUBE-SOURCE-RANGES-FIREWALL - [0:0]
+-A FORWARD -j KUBE-PROXY-FIREWALL
+-A FORWARD -j KUBE-FORWARD
+-A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT
+-A KUBE-FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A KUBE-SOURCE-RANGES-FIREWALL -j DROP
+`
+	const input = `-A INPUT -j KUBE-NODE-PORT
+-A INPUT -j KUBE-IPVS-FILTER
+-A KUBE-NODE-PORT -m set --match-set KUBE-HEALTH-CHECK-NODE-PORT dst -j ACCEPT
+-A KUBE-IPVS-FILTER -m set --match-set KUBE-CLUSTER-IP dst,dst -j RETURN
+-A KUBE-IPVS-FILTER -m conntrack --ctstate NEW -m set --match-set KUBE-IPVS-IPS dst -j REJECT --reject-with icmp-port-unreachable
+`
+	const restricted = "-A KUBE-PROXY-FIREWALL -m set --match-set KUBE-LOAD-BALANCER-FW dst,dst -j KUBE-SOURCE-RANGES-FIREWALL\n"
+	const set = ": an ipset, which changes without a word"
+	for _, c := range []struct {
+		rules  string
+		port   uint16
+		fickle string
+	}{
+		{nat + filter + input, 0, ""},
+		{nat + filter, 8472, ""},
+		{nat + filter + input, 8472, "ip filter KUBE-IPVS-FILTER" + set},
+		{nat + filter + restricted, 0, "ip filter KUBE-PROXY-FIREWALL" + set},
+	} {
+		if _, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "iptables-nft-restore")}, Env: os.Environ()}, c.rules+"COMMIT\n"); err != nil {
+			t.Skipf("this machine cannot: %v", err)
+		}
+		if got := rulings(t, n, c.port).Fickle; got != c.fickle {
+			t.Errorf("with port %d: fickle %q, want %q, of\n%s", c.port, got, c.fickle, c.rules)
+		}
 	}
 }
