@@ -8,19 +8,28 @@ import (
 	"github.com/venturi-net/venturi/internal/machine"
 )
 
-// measures is how many peers are looked at in one glance.
+// measures is how many peers and how many pods are looked at in one glance.
 const measures = 16
 
-// remeasure asks how large packets to some of the peers may be, in turns, and tells
-// whether that has changed: what a route learns of the network beyond it is no news.
+// remeasure asks how large packets to some of the peers and pods may be, in turns, and
+// tells whether that has changed: what a route learns of the network beyond it is no
+// news, nor is what a pod does to its own device.
 func (d *daemon) remeasure() (bool, error) {
-	if len(d.unmeasured) == 0 {
-		d.unmeasured = d.ways.Peers
+	if len(d.unmeasured.Peers)+len(d.unmeasured.Pods) == 0 {
+		d.unmeasured = d.ways
 	}
-	n := min(measures, len(d.unmeasured))
-	some := d.unmeasured[:n]
-	d.unmeasured = d.unmeasured[n:]
-	return machine.Remeasure(some)
+	peers, pods := some(&d.unmeasured.Peers), some(&d.unmeasured.Pods)
+	if machine.RemeasurePods(pods) {
+		return true, nil
+	}
+	return machine.Remeasure(peers)
+}
+
+// some takes as many as are looked at in one glance.
+func some[T any](of *[]T) (first []T) {
+	n := min(measures, len(*of))
+	first, *of = (*of)[:n], (*of)[n:]
+	return first
 }
 
 // confirm has the kernel find out whether neighbours are still there that it has not

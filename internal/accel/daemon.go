@@ -101,9 +101,9 @@ type daemon struct {
 	ids          []ebpf.ProgramID
 	revisions    map[hook]uint64
 	programNames map[ebpf.ProgramID]string
-	settings     []string          // that rules and headers depend on, as they were last
-	turn         []hook            // to be looked at next
-	unmeasured   []machine.PeerWay // to be measured next
+	settings     []string     // that rules and headers depend on, as they were last
+	turn         []hook       // to be looked at next
+	unmeasured   machine.Ways // of them, pods and peers to be measured next
 }
 
 // errReplaced is why a daemon ends that another takes over from.
@@ -278,7 +278,7 @@ func (d *daemon) resync() error {
 	if err != nil {
 		return err
 	}
-	d.turn, d.unmeasured = nil, nil
+	d.turn, d.unmeasured = nil, machine.Ways{}
 	if err := d.tables.sync(d.ways); err != nil {
 		return err
 	}

@@ -45,10 +45,8 @@ func (d *daemon) refuse(w machine.Ways) (machine.Ways, error) {
 		why[index] = reason
 		return reason, err
 	}
-	size := 0
 	var peers []machine.PeerWay
 	for _, p := range w.Peers {
-		size = max(size, p.Size)
 		onWire, err := look(p.Wire, change.Ingress, true)
 		behind, also := "", error(nil)
 		if p.Device != p.Wire {
@@ -76,9 +74,6 @@ func (d *daemon) refuse(w machine.Ways) (machine.Ways, error) {
 		}
 		if err != nil {
 			return w, err
-		}
-		if reason == "" && p.MTU < size {
-			reason = fmt.Sprintf("takes packets of up to %d bytes, and those of peers may have %d", p.MTU, size)
 		}
 		if reason != "" {
 			w.Refused = append(w.Refused, machine.Refusal{Device: w.Devices[p.Device].Name, Why: reason})

@@ -88,21 +88,3 @@ func filters(device int) (sides Sides, err error) {
 	}
 	return sides, nil
 }
-
-// express tells whether a pod's own end of its link, which is in another namespace,
-// has an XDP program: it is for what the machine's end sends, and that is skipped. One
-// at the machine's end runs ahead of everything else.
-func express(l netlink.Link) bool {
-	a := l.Attrs()
-	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
-	message := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	message.Index = int32(a.ParentIndex)
-	req.AddData(message)
-	req.AddData(nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(a.NetNsID))))
-	found, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
-	if err != nil || len(found) != 1 {
-		return false // it has gone since, and of that there is news to come
-	}
-	other, err := netlink.LinkDeserialize(nil, found[0])
-	return err == nil && other.Attrs().Xdp != nil && other.Attrs().Xdp.Attached
-}

@@ -13,15 +13,16 @@ import (
 
 const kindNetkit = "netkit"
 
-// unfit says why packets of a pod must not be carried past its link; "": they may.
+// unfit says why packets of a pod must not be carried past its link, of whose other end
+// is known what [ownEnd] tells; "": they may.
 //
 // On a netkit pair a program decides whatever it decides, so that one that drops what
 // no program lets through would drop nothing any more. And the marks that a pod sets
 // must not reach rules: they would be the packet's and not the flow's.
-func unfit(l netlink.Link) string {
+func unfit(l, own netlink.Link) string {
 	nk, ok := l.(*netlink.Netkit)
 	switch {
-	case !ok && express(l):
+	case !ok && express(own):
 		return "leads to a device with an XDP program"
 	case !ok:
 		return ""
@@ -48,7 +49,7 @@ func bare(l netlink.Link) bool {
 func (r *waysReader) behindBare(l netlink.Link) (PodWay, bool) {
 	a := l.Attrs()
 	none := make(net.HardwareAddr, macLen)
-	pod := PodWay{Device: a.Index, On: a.Index, MTU: a.MTU, MAC: none, Gateway: none}
+	pod := PodWay{Device: a.Index, On: a.Index, MAC: none, Gateway: none}
 	for _, route := range r.routes {
 		to := prefixOf(route.Dst)
 		if route.LinkIndex != a.Index || route.Gw != nil || !to.IsSingleIP() || to.Addr() == pod.Addr {

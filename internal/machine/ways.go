@@ -30,9 +30,10 @@ type Refusal struct {
 
 // PodWay leads to a pod of this machine.
 type PodWay struct {
-	Device  int // index of the machine's end of the pod's link
-	On      int // index of the device whose neighbour the pod is: that, or the bridge whose port it is
-	MTU     int // of the largest IP packet that both send whole, bytes
+	Device  int    // index of the machine's end of the pod's link
+	On      int    // index of the device whose neighbour the pod is: that, or the bridge whose port it is
+	MTU     int    // of the largest IP packet that reaches it whole, bytes
+	Own     OwnEnd // zero: it makes no difference, or is gone
 	Addr    netip.Addr
 	MAC     net.HardwareAddr // of the pod
 	Gateway net.HardwareAddr // that the pod sees packets come from
@@ -83,6 +84,7 @@ func ReadWays(of TunnelsAndPods) (Ways, error) {
 	var w Ways
 	for _, name := range of.Pods {
 		if pod, ok := r.pod(name); ok {
+			pod.MTU = r.whole(pod)
 			w.Pods = append(w.Pods, pod)
 		}
 	}
@@ -161,19 +163,23 @@ func (r *waysReader) pod(name string) (PodWay, bool) {
 	if !ok || l.Type() != "veth" && l.Type() != kindNetkit || l.Attrs().NetNsID < 0 || l.Attrs().Flags&net.FlagUp == 0 {
 		return PodWay{}, false // its other end must be in another namespace
 	}
-	if why := unfit(l); why != "" {
+	a := l.Attrs()
+	var own netlink.Link
+	if l.Type() != kindNetkit {
+		own = ownEnd(a.NetNsID, a.ParentIndex)
+	}
+	if why := unfit(l, own); why != "" {
 		r.refuse(l, why)
 		return PodWay{}, false
 	}
 	if bare(l) {
 		return r.behindBare(l)
 	}
-	a := l.Attrs()
-	on, gateway, mtu := a.Index, a.HardwareAddr, a.MTU
+	on, gateway := a.Index, a.HardwareAddr
 	var there func(mac net.HardwareAddr, addr netip.Addr) bool
 	if bridge, ok := r.byIndex[a.MasterIndex]; ok {
 		b := bridge.Attrs()
-		on, gateway, mtu = b.Index, b.HardwareAddr, min(mtu, b.MTU)
+		on, gateway = b.Index, b.HardwareAddr
 		if b, ok := bridge.(*netlink.Bridge); ok && b.VlanFiltering != nil && *b.VlanFiltering {
 			r.refuse(l, b.Name+" filters VLANs")
 			return PodWay{}, false
@@ -182,7 +188,10 @@ func (r *waysReader) pod(name string) (PodWay, bool) {
 	} else {
 		there = func(_ net.HardwareAddr, addr netip.Addr) bool { return r.routed(addr, a.Index) }
 	}
-	pod, found := PodWay{Device: a.Index, On: on, MTU: mtu, Gateway: gateway}, 0
+	pod, found := PodWay{Device: a.Index, On: on, Gateway: gateway}, 0
+	if own != nil {
+		pod.Own = OwnEnd{a.NetNsID, a.ParentIndex, own.Attrs().MTU}
+	}
 	for _, n := range r.arp {
 		addr := addrOf(n.IP)
 		if n.LinkIndex == on && len(n.HardwareAddr) == macLen && usable(n.State) && there(n.HardwareAddr, addr) {

@@ -53,26 +53,8 @@ func TestReadWays(t *testing.T) {
 		{name: "not on a bridge", more: "ip link set p0 nomaster", pods: 0, size: 1450},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w, err := change.Owned(testenv.Claim(t))
-			must(t, err)
-			m, err := w.Create(w.Name("m1"))
-			must(t, err)
-			defer m.Close()
-			pod, err := w.Create(w.Name("p1"))
-			must(t, err)
-			defer pod.Close()
-			for device, inside := range map[string]string{"w0": "w1", "p0": "eth0"} {
-				must(t, change.AddVeth(change.VethEnd{In: m, Name: device}, change.VethEnd{In: pod, Name: inside}, 1500))
-			}
-			script := strings.ReplaceAll(overlay, "OPTIONS", c.options) + c.more
-			var ways machine.Ways
-			testenv.In(t, m.Path(), func() error {
-				if out, err := exec.Command("sh", "-e", "-c", script).CombinedOutput(); err != nil {
-					return fmt.Errorf("%w\n%s", err, out)
-				}
-				ways, err = machine.ReadWays(machine.TunnelsAndPods{Wire: "w0", Tunnels: []string{"v0"}, Pods: []string{"p0"}})
-				return err
-			})
+			m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", c.options)+c.more)
+			ways := waysOf(t, m)
 			size, df := 0, false
 			for _, p := range ways.Peers {
 				size, df = p.Size, p.Tunnel.DontFragment
@@ -85,6 +67,46 @@ func TestReadWays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// machineAndPod makes a machine of a script, and the namespace of its pod.
+func machineAndPod(t *testing.T, script string) (m, pod string) {
+	t.Helper()
+	w, err := change.Owned(testenv.Claim(t))
+	must(t, err)
+	var spaces []*change.Namespace
+	for _, name := range []string{"m1", "p1"} {
+		n, err := w.Create(w.Name(name))
+		must(t, err)
+		t.Cleanup(n.Close)
+		spaces = append(spaces, n)
+	}
+	for device, inside := range map[string]string{"w0": "w1", "p0": "eth0"} {
+		must(t, change.AddVeth(change.VethEnd{In: spaces[0], Name: device}, change.VethEnd{In: spaces[1], Name: inside}, 1500))
+	}
+	run(t, spaces[0].Path(), script)
+	return spaces[0].Path(), spaces[1].Path()
+}
+
+// run runs a script in a namespace.
+func run(t *testing.T, namespace, script string) {
+	t.Helper()
+	testenv.In(t, namespace, func() error {
+		out, err := exec.Command("sh", "-e", "-c", script).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		return nil
+	})
+}
+
+func waysOf(t *testing.T, m string) (ways machine.Ways) {
+	t.Helper()
+	testenv.In(t, m, func() (err error) {
+		ways, err = machine.ReadWays(machine.TunnelsAndPods{Wire: "w0", Tunnels: []string{"v0"}, Pods: []string{"p0"}})
+		return err
+	})
+	return ways
 }
 
 func refusals(w machine.Ways) string {

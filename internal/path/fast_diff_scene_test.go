@@ -46,6 +46,8 @@ type scene struct {
 	wires   [2]net.HardwareAddr
 	marks   uint32
 	tcps    uint16
+	narrow  bool // pod a's link drops what is too large for it, and says so
+	whole   bool // the wire takes streams as they are
 	seen    map[string][]frame
 	flow    tcpFlow // that all cases share
 }
@@ -54,6 +56,9 @@ type scene struct {
 func newScene(t *testing.T, l *lab.Lab, index int) *scene {
 	arm := l.Arms[index]
 	s := &scene{t: t, arm: arm, view: view{index: index, vni: uint32(sceneVNI + index)}, fast: len(arm.Pins) > 0, tracked: l.Services > 0, seen: map[string][]frame{}}
+	wire, err := lab.ParseWire(l.Wire)
+	must(t, err)
+	s.whole = wire.TSO && (wire.TunnelTSO || !s.tunnels())
 	for i, m := range l.Machines {
 		quiet(t, m.Namespace)
 		quiet(t, arm.Ends[i][0].Namespace)
@@ -156,7 +161,7 @@ func (s *scene) send(fd int, frames ...frame) {
 	for _, f := range frames {
 		head, err := binary.Append(nil, binary.LittleEndian, f.vnet)
 		must(s.t, err)
-		if _, err := unix.Writev(fd, [][]byte{head, f.bytes}); err != nil {
+		if _, err := unix.Writev(fd, [][]byte{head, f.bytes}); err != nil && !(s.narrow && err == unix.ENOBUFS) {
 			s.t.Fatalf("%s: send %d bytes, %+v: %v", s.arm.Name, len(f.bytes), f.vnet, err)
 		}
 	}
