@@ -22,7 +22,7 @@ var steering = Entry{
 		Risk:     "filters come and go with many short flows",
 		Needs:    "a card that filters (ntuple) and steers, few long flows, and net.rfs on",
 		Grade:    GradeC,
-		Evidence: "the kernel's scaling.rst",
+		Evidence: "the kernel's scaling.rst; never turned on a card by us: none that qemu plays can filter and steer",
 		Undo:     "what was wanted of the filter, and each queue's number of flows, are written back",
 	},
 	Knob: arfs{},
