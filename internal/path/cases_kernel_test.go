@@ -55,6 +55,14 @@ var deviceVariants = map[string][]variant{
 	}, {
 		spec: "netkit:mode=l2,mtu=1400", pods: 1, less: 100, frame: same("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}},
+	"vxlan": {{
+		spec: "vxlan:pods=netkit,vni=9", pods: 1, less: 50,
+		frame: same("eth ip(m1>m2 ttl64) udp(8472 sum) vxlan(9) eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+	}},
+	"vxlan+fast": {{
+		spec: "vxlan+fast:pods=netkit,vni=8", pods: 1, less: 50,
+		frame: same("eth ip(m1>m2 ttl64) udp(8472 sum) vxlan(8) eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+	}},
 	// The first packets of a flow go the slow way, which is what is captured.
 	"netkit+fast": {{
 		spec: "netkit+fast", pods: 1, twice: true, frame: same("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),

@@ -112,17 +112,29 @@ func quiet(t *testing.T, namespace string) {
 	})
 }
 
+// mac is that of a device, which the pods' have none of on a path of bare IP packets.
 func (s *scene) mac(machine int, role byte) net.HardwareAddr {
+	if role == podRole && s.bare() {
+		return make(net.HardwareAddr, 6)
+	}
 	return net.HardwareAddr{0x0a, 0x76, byte(s.view.index >> 8), byte(s.view.index), byte(machine), role}
 }
 
 // tunnels tells whether the path puts VXLAN around packets.
 func (s *scene) tunnels() bool { return strings.HasPrefix(s.arm.Path, "vxlan") }
 
+// bare tells whether the pods' devices have no MACs.
+func (s *scene) bare() bool {
+	return strings.HasPrefix(s.arm.Path, "netkit") && !strings.Contains(s.arm.Options, "mode=l2")
+}
+
 // gateway is the next hop of a machine's pod.
 func (s *scene) gateway(machine int) net.HardwareAddr {
-	if s.tunnels() {
+	switch {
+	case s.tunnels():
 		return s.mac(machine, gatewayRole)
+	case s.bare():
+		return s.mac(machine, podRole)
 	}
 	return net.HardwareAddr{0xee, 0xee, 0xee, 0xee, 0xee, 0xee}
 }

@@ -28,7 +28,7 @@ var fastPathsOf = []string{"routed+fast", "vxlan+fast"}
 // fastPathsHere are those that this kernel can do; in a guest, those that it has for
 // them alone.
 func fastPathsHere() []string {
-	netkits := []string{"netkit+fast", "netkit+fast:mode=l2"}
+	netkits := []string{"netkit+fast", "netkit+fast:mode=l2", "vxlan+fast:pods=netkit"}
 	switch answer, _ := feature.Netkit.Ask(); {
 	case answer != feature.Yes:
 		return fastPathsOf
@@ -163,6 +163,20 @@ func TestFastPathObeysNewRules(t *testing.T) {
 			})
 		}
 	}
+}
+
+// carriesUntilForbidden: a flow is carried until a rule of a machine forbids it, and
+// after that again.
+func carriesUntilForbidden(t *testing.T, arm lab.Arm, m lab.Machine) {
+	t.Helper()
+	talk(t, arm, func(exchange func(time.Duration) error) {
+		untilCarried(t, arm, exchange)
+		allow := testenv.Forbid(t, m.Namespace)
+		untilAnswer(t, exchange, false)
+		allow()
+		untilAnswer(t, exchange, true)
+		untilCarried(t, arm, exchange)
+	})
 }
 
 // untilAnswer exchanges datagrams until three in a row are answered, or are not.

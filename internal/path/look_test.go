@@ -46,7 +46,12 @@ func onTheWire(t *testing.T, list []variant) {
 	t.Logf("up after %v", time.Since(start).Round(time.Millisecond))
 	var good []variant
 	for i, arm := range l.Arms {
-		if list[i].run(t, arm.Name, func(t *testing.T) { looks(t, l, i, list[i]) }) {
+		if list[i].run(t, arm.Name, func(t *testing.T) {
+			looks(t, l, i, list[i])
+			if len(arm.Pins) > 0 {
+				carriesUntilForbidden(t, arm, l.Machines[1])
+			}
+		}) {
 			good = append(good, list[i])
 		}
 	}

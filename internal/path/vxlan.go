@@ -22,14 +22,21 @@ import (
 // With several tunnels there are as many vxlan devices, each with a VNI and
 // outer addresses of its own, and as many pods, each reached by one of them.
 var vxlan = Driver{
-	Name:     "vxlan",
-	Summary:  "pods on a bridge, kernel vxlan between the machines",
-	Like:     "Flannel with its vxlan backend",
-	Options:  vxlanOptions("8472", "UDP port; 8472 is Flannel's, and the kernel's own default"),
+	Name:    "vxlan",
+	Summary: "pods on a bridge, kernel vxlan between the machines",
+	Like:    "Flannel with its vxlan backend",
+	Options: append(vxlanOptions("8472", "UDP port; 8472 is Flannel's, and the kernel's own default"),
+		choice("pods", []string{podsVeth, podsNetkit}, podsVeth, "what joins pods to the bridge: veths, or netkit devices that carry Ethernet frames")),
 	Settle:   vxlanSettle,
 	Tunnels:  true,
 	Overhead: func(Values) int { return vxlanOverhead },
-	Needs:    func(Values) []feature.Need { return []feature.Need{feature.Bridge, feature.VXLAN} },
+	Needs: func(v Values) []feature.Need {
+		needs := []feature.Need{feature.Bridge, feature.VXLAN}
+		if v["pods"] == podsNetkit {
+			needs = append(needs, feature.Netkit)
+		}
+		return needs
+	},
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
 		return s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
 			if err := s.vxlanBridge(i); err != nil {
@@ -50,6 +57,12 @@ var vxlan = Driver{
 		})
 	},
 }
+
+// Kinds of pods' links.
+const (
+	podsVeth   = "veth"
+	podsNetkit = "netkit"
+)
 
 const (
 	vxlanOverhead = 50 // outer IPv4 20, UDP 8, VXLAN 8, inner Ethernet 14
@@ -166,7 +179,13 @@ func (s *Site) vxlanPod(i, n int) (machine.Endpoint, error) {
 	}
 	end := s.pod(i, n, pod)
 	port := s.vxlanPort(n)
-	if err := s.plug(i, n, pod, change.VethEnd{In: in, Name: port}); err != nil {
+	outside, inside := change.VethEnd{In: in, Name: port}, change.VethEnd{In: pod, Name: podDevice, MAC: s.podMAC(i, n)}
+	if s.Options["pods"] == podsNetkit {
+		err = change.AddNetkit(outside, inside, true, s.MTU)
+	} else {
+		err = change.AddVeth(outside, inside, s.MTU)
+	}
+	if err != nil {
 		return end, err
 	}
 	if err := in.Enslave(port, s.bridge(), true); err != nil {
