@@ -12,10 +12,37 @@ type FastPath struct {
 	// "carried_in", and "slow_..." by the reason. Programs count large packets
 	// before they are cut.
 	Packets map[string]int64 `json:"packets"`
+	// Into are those of the slow ones that were on their way into a pod; the others
+	// came out of one. Nil: the record is of a time when that was not told apart.
+	Into map[string]int64 `json:"into,omitempty"`
 	// Carried is the share of all these that was carried, 0 to 1.
 	Carried float64 `json:"carried"`
 	// Flows is the most that the table of one machine held.
 	Flows int64 `json:"flows"`
+}
+
+// Add adds packets by the key of a count, which ends with the way that they went:
+// "slow_ttl_in". In older records it does not, if they were slow.
+func (f *FastPath) Add(key string, n int64) {
+	if f.Packets == nil {
+		f.Packets = map[string]int64{}
+	}
+	what, into := strings.CutSuffix(key, "_in")
+	if !into {
+		what = strings.TrimSuffix(key, "_out")
+	}
+	if what == key || !strings.HasPrefix(key, "slow_") {
+		f.Packets[key] += n
+		return
+	}
+	f.Packets[what] += n
+	if f.Into == nil {
+		f.Into = map[string]int64{}
+	}
+	if !into {
+		n = 0
+	}
+	f.Into[what] += n
 }
 
 // Seen is how many packets there are.
@@ -29,14 +56,14 @@ func (f *FastPath) Seen() int64 {
 
 // fastPath sums what became of an arm's packets; nil where no fast path was read.
 func (d *armData) fastPath() *FastPath {
-	out := &FastPath{Packets: map[string]int64{}}
+	out := new(FastPath)
 	for _, m := range d.chosen(accelMeter, false) {
 		for key, n := range m.Values {
 			switch key = strings.TrimPrefix(key, accelMeter+"/"); key {
 			case "flows":
 				out.Flows = max(out.Flows, n)
 			default:
-				out.Packets[key] += n
+				out.Add(key, n)
 			}
 		}
 	}

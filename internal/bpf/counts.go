@@ -1,12 +1,12 @@
 package bpf
 
-// Count says what became of packets, and why; the order is that of src/state.h.
+// Count says what became of packets, and why, and which way they went; the order is
+// that of src/state.h.
 type Count uint32
 
-// The counts.
+// The counts, of packets that pods send.
 const (
 	CarriedOut Count = iota
-	CarriedIn
 	SlowNoDaemon
 	SlowNotIPv4
 	SlowOptions
@@ -21,15 +21,24 @@ const (
 	SlowChecksum
 	SlowECN
 	SlowSource
-	Counts // how many there are
+	In // how many there are each way: as far behind each of these is what is on its way into a pod
+)
+
+const (
+	CarriedIn = In + CarriedOut
+	Counts    = 2 * In // how many there are
 )
 
 // String is what a person reads.
-func (c Count) String() string { return countNames[c] }
+func (c Count) String() string {
+	if c >= In {
+		return countNames[c-In] + " (into a pod)"
+	}
+	return countNames[c] + " (out of a pod)"
+}
 
-var countNames = [Counts]string{
-	CarriedOut:       "carried out",
-	CarriedIn:        "carried in",
+var countNames = [In]string{
+	CarriedOut:       "carried",
 	SlowNoDaemon:     "slow: the daemon is gone",
 	SlowNotIPv4:      "slow: not IPv4, or too short",
 	SlowOptions:      "slow: IP options",

@@ -1,12 +1,17 @@
 package bpf
 
 // Key is what records and programs call a count. It is a promise: reports of
-// records that are years old look for it.
-func (c Count) Key() string { return countKeys[c] }
+// records that are years old look for it. It ends with the way that packets went, as
+// those of slow packets did not always.
+func (c Count) Key() string {
+	if c >= In {
+		return countKeys[c-In] + "_in"
+	}
+	return countKeys[c] + "_out"
+}
 
-var countKeys = [Counts]string{
-	CarriedOut:       "carried_out",
-	CarriedIn:        "carried_in",
+var countKeys = [In]string{
+	CarriedOut:       "carried",
 	SlowNoDaemon:     "slow_no_daemon",
 	SlowNotIPv4:      "slow_not_ipv4",
 	SlowOptions:      "slow_options",

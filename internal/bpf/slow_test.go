@@ -89,6 +89,10 @@ func TestGoesSlow(t *testing.T) {
 			if c.way == in {
 				p, program, device = r.received(c.kind == "vxlan"), r.fast.FromWire, r.wire
 			}
+			counted := c.counted
+			if c.way == in && counted != none {
+				counted += bpf.In
+			}
 			c.change(r, p)
 			r.put(t)
 			packet := p.bytes(t)
@@ -96,11 +100,11 @@ func TestGoesSlow(t *testing.T) {
 			if verdict != next || !bytes.Equal(left, packet) {
 				t.Errorf("verdict %d, want %d; the packet leaves as\n% x, came as\n% x", int32(verdict), -1, left, packet)
 			}
-			want := map[bpf.Count]uint64{c.counted: 1}
-			if c.counted == none {
+			want := map[bpf.Count]uint64{counted: 1}
+			if counted == none {
 				want = map[bpf.Count]uint64{}
 			}
-			if got := r.counted(t); len(got) != len(want) || got[c.counted] != want[c.counted] {
+			if got := r.counted(t); len(got) != len(want) || got[counted] != want[counted] {
 				t.Errorf("counted %v, want %v", got, want)
 			}
 			var f bpf.Flow

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	fast "github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/report"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -16,13 +17,12 @@ import (
 // laidFastPath is what the fast path of a path has done on one machine of a lab
 // since it was laid.
 type laidFastPath struct {
-	Lab     string            `json:"lab"`
-	Path    string            `json:"path"`
-	Machine string            `json:"machine"`
-	State   *fast.State       `json:"state,omitempty"` // absent: its daemon has left none
-	Packets map[string]uint64 `json:"packets"`         // by what became of them
-
-	stats []fast.Stat
+	Lab     string           `json:"lab"`
+	Path    string           `json:"path"`
+	Machine string           `json:"machine"`
+	State   *fast.State      `json:"state,omitempty"` // absent: its daemon has left none
+	Packets map[string]int64 `json:"packets"`         // by what became of them
+	Into    map[string]int64 `json:"into"`            // of those that were slow, on their way into a pod
 }
 
 // laidFastPaths reads them of all labs, but of those in virtual machines, which are
@@ -49,13 +49,15 @@ func laidFastPaths(list []lab.Info) ([]laidFastPath, error) {
 }
 
 func readFastPath(pins string) (f laidFastPath, err error) {
-	if f.stats, err = fast.ReadStats(pins); err != nil {
+	stats, err := fast.ReadStats(pins)
+	if err != nil {
 		return f, err
 	}
-	f.Packets = map[string]uint64{}
-	for _, s := range f.stats {
-		f.Packets[s.What.Key()] = s.Packets
+	var all analysis.FastPath
+	for _, s := range stats {
+		all.Add(s.What.Key(), int64(s.Packets))
 	}
+	f.Packets, f.Into = all.Packets, all.Into
 	if f.State, err = fast.ReadState(fast.StateFile(pins)); errors.Is(err, fs.ErrNotExist) {
 		return f, nil
 	}
@@ -68,17 +70,19 @@ func printFastPaths(out io.Writer, all []laidFastPath) error {
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "LAB\tPATH\tMACHINE\tSINCE IT WAS LAID\tPACKETS")
+	fmt.Fprintln(w, "LAB\tPATH\tMACHINE\tSINCE IT WAS LAID\tPACKETS\tOUT OF PODS\tINTO PODS")
 	for _, f := range all {
 		where, blank := fmt.Sprintf("%s\t%s\t%s", f.Lab, f.Path, f.Machine), "\t\t"
 		say := func(what string, n any) {
 			fmt.Fprintf(w, "%s\t%s\t%v\n", where, what, n)
 			where = blank
 		}
-		for _, s := range f.stats {
-			if s.Packets > 0 {
-				say(report.Fate(s.What.Key()), s.Packets)
+		for _, key := range report.ByFate(&analysis.FastPath{Packets: f.Packets}) {
+			n := fmt.Sprint(f.Packets[key])
+			if into, told := f.Into[key]; told {
+				n = fmt.Sprintf("%d\t%d\t%d", f.Packets[key], f.Packets[key]-into, into)
 			}
+			say(report.Fate(key), n)
 		}
 		switch {
 		case f.State == nil:

@@ -42,8 +42,8 @@ func Fate(key string) string {
 	return clean(strings.ReplaceAll(key, "_", " "))
 }
 
-// byFate lists the keys of the packets that there were, as fates have them.
-func byFate(f *analysis.FastPath) []string {
+// ByFate lists the keys of the packets that there were, as fates have them.
+func ByFate(f *analysis.FastPath) []string {
 	place := func(key string) int {
 		for i := range fates {
 			if fates[i].key == key {
@@ -62,6 +62,12 @@ func byFate(f *analysis.FastPath) []string {
 func fastBlock(s *analysis.Summary) (block, bool) {
 	b := block{name: "fast path", about: "what became of the packets that its programs saw, on both machines",
 		columns: []column{{"load", true, 0}, {"path", true, 0}, {"packets", true, 0}, {"number", false, 0}, {"share", false, 0}}}
+	ways := slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool {
+		return slices.ContainsFunc(c.Rows, func(r analysis.Row) bool { return r.FastPath != nil && r.FastPath.Into != nil })
+	})
+	if ways {
+		b.columns = append(b.columns, column{"out of pods", false, 0}, column{"into pods", false, 0})
+	}
 	for _, c := range s.Cells {
 		load := cellName(c.Cell)
 		for _, r := range c.Rows {
@@ -69,19 +75,23 @@ func fastBlock(s *analysis.Summary) (block, bool) {
 				continue
 			}
 			name := clean(r.Arm.Name)
-			add := func(what, number, share string) {
-				b.rows = append(b.rows, []string{load, name, what, number, share})
+			add := func(what, number, share, out, into string) {
+				b.rows = append(b.rows, []string{load, name, what, number, share, out, into}[:len(b.columns)])
 				load, name = "", ""
 			}
 			seen := r.FastPath.Seen()
-			for _, key := range byFate(r.FastPath) {
+			for _, key := range ByFate(r.FastPath) {
 				n := r.FastPath.Packets[key]
-				add(Fate(key), count(n), percent(float64(n)/float64(max(seen, 1))))
+				out, into := "", ""
+				if of, told := r.FastPath.Into[key]; told {
+					out, into = count(n-of), count(of)
+				}
+				add(Fate(key), count(n), percent(float64(n)/float64(max(seen, 1))), out, into)
 			}
 			if seen == 0 {
-				add("none were seen", "0", "")
+				add("none were seen", "0", "", "", "")
 			}
-			add("flows in its table at most", count(r.FastPath.Flows), "")
+			add("flows in its table at most", count(r.FastPath.Flows), "", "", "")
 		}
 	}
 	return b, len(b.rows) > 0
@@ -126,7 +136,7 @@ func slowBanners(rec *result.Record, s *analysis.Summary) (out []string) {
 // mostOf says why most of the packets were slow that were.
 func mostOf(f *analysis.FastPath) string {
 	most := ""
-	for _, key := range byFate(f) {
+	for _, key := range ByFate(f) {
 		if strings.HasPrefix(key, "slow_") && (most == "" || f.Packets[key] > f.Packets[most]) {
 			most = key
 		}

@@ -121,8 +121,8 @@ static __always_inline int find_in(struct __sk_buff *skb, void *data, void *end,
 }
 
 /* Counts a packet that is carried. */
-static __always_inline int carry(struct __sk_buff *skb, __u32 which, int verdict)
+static __always_inline int carry(struct __sk_buff *skb, enum way way, int verdict)
 {
-	count(skb, which);
+	count(skb, way, CARRIED);
 	return verdict;
 }

@@ -20,9 +20,6 @@
 #define TCP_OFFSET 12  /* offset of the header's length, in its upper half */
 #define TCP_LEN 20     /* without options */
 
-/* Which of two ends of a packet is the pod of this machine. */
-enum way { OUT, IN };
-
 struct parsed {
 	union {
 		struct flow_key key; /* without the tenant */

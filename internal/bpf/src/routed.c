@@ -13,13 +13,13 @@ int from_pod(struct __sk_buff *skb)
 	int why = find_out(skb, &c);
 
 	if (why)
-		return slow(skb, why);
+		return slow(skb, OUT, why);
 	eth = (void *)(long)skb->data;
 	if (eth + ETH_HLEN + IP_LEN > (void *)(long)skb->data_end)
 		return NEXT; /* cannot be: these bytes were read above */
 	deliver(eth, (void *)c.to->header);
 	hop(eth + ETH_HLEN, &c.p);
-	return carry(skb, CARRIED_OUT, bpf_redirect(c.to->wire, 0));
+	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
 }
 
 /* The hop is what the peer was found by. */
@@ -61,17 +61,17 @@ int from_wire(struct __sk_buff *skb)
 	    skb->vlan_present || skb->pkt_type != PACKET_FOR_US)
 		return NEXT;
 	if (!alive())
-		return slow(skb, SLOW_NO_DAEMON);
+		return slow(skb, IN, SLOW_NO_DAEMON);
 	why = find_in(skb, data, end, ETH_HLEN, 0, &c);
 	if (why == SLOW_UNKNOWN)
 		return NEXT; /* of the machine itself, as like as not */
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, &c) : SLOW_SOURCE;
 	if (why)
-		return slow(skb, why);
+		return slow(skb, IN, why);
 	deliver(data, c.to->macs);
 	hop(data + ETH_HLEN, &c.p);
-	return carry(skb, CARRIED_IN, bpf_redirect_peer(c.to->pod, 0));
+	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
 }
 
 char __license[] SEC("license") = "GPL";

@@ -116,10 +116,12 @@ volatile __u64 jiffies = 1;     /* set by clock */
 /* Set before the programs are loaded. */
 const volatile __u32 learn_after = 8; /* packets that a flow sends the slow way first */
 
-/* Why a packet went which way: the order is that of ../counts.go. */
+/* Which of two ends of a packet is the pod of this machine. */
+enum way { OUT, IN };
+
+/* What became of a packet, and why: the order is that of ../counts.go. */
 enum count {
-	CARRIED_OUT,
-	CARRIED_IN,
+	CARRIED,
 	SLOW_NO_DAEMON,
 	SLOW_NOT_IPV4,
 	SLOW_OPTIONS,
@@ -134,7 +136,7 @@ enum count {
 	SLOW_CHECKSUM,
 	SLOW_ECN,
 	SLOW_SOURCE,
-	COUNTS,
+	EACH_WAY, /* how many there are: OUT comes first, then IN */
 };
 
 struct counter {
@@ -143,13 +145,14 @@ struct counter {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, COUNTS);
+	__uint(max_entries, 2 * EACH_WAY);
 	__type(key, __u32);
 	__type(value, struct counter);
 } counts SEC(".maps");
 
-static __always_inline void count(struct __sk_buff *skb, __u32 which)
+static __always_inline void count(struct __sk_buff *skb, enum way way, enum count what)
 {
+	__u32 which = way * EACH_WAY + what;
 	struct counter *c = bpf_map_lookup_elem(&counts, &which);
 
 	if (c) {
@@ -159,9 +162,9 @@ static __always_inline void count(struct __sk_buff *skb, __u32 which)
 }
 
 /* Leave a packet to the network, and to programs behind us. */
-static __always_inline int slow(struct __sk_buff *skb, __u32 why)
+static __always_inline int slow(struct __sk_buff *skb, enum way way, enum count why)
 {
-	count(skb, why);
+	count(skb, way, why);
 	return NEXT;
 }
 

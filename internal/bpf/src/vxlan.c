@@ -38,9 +38,9 @@ int from_pod(struct __sk_buff *skb)
 	int why = find_out(skb, &c), i;
 
 	if (why)
-		return slow(skb, why);
+		return slow(skb, OUT, why);
 	if (bpf_skb_adjust_room(skb, OVERHEAD, BPF_ADJ_ROOM_MAC, GROW))
-		return slow(skb, SLOW_ENCAPSULATED); /* nothing was changed */
+		return slow(skb, OUT, SLOW_ENCAPSULATED); /* nothing was changed */
 	data = (void *)(long)skb->data;
 	if (data + INNER_IP + IP_LEN > (void *)(long)skb->data_end)
 		return TC_SHOT; /* cannot be: these bytes were read above */
@@ -57,7 +57,7 @@ int from_pod(struct __sk_buff *skb)
 	udp->source = c.to->port;
 	udp->len = bpf_htons(c.p.ip_len + OVERHEAD - IP_LEN);
 	hop(data + INNER_IP, &c.p);
-	return carry(skb, CARRIED_OUT, bpf_redirect(c.to->wire, 0));
+	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
 }
 
 /* A packet is for the port of this overlay, and long enough for all of its headers. */
@@ -167,21 +167,21 @@ int from_wire(struct __sk_buff *skb)
 	if (!of_overlay(skb, data, end))
 		return NEXT; /* not of this overlay: it is not counted either */
 	if (!alive())
-		return slow(skb, SLOW_NO_DAEMON);
+		return slow(skb, IN, SLOW_NO_DAEMON);
 	if (outer_fragment(data))
-		return slow(skb, SLOW_FRAGMENT);
+		return slow(skb, IN, SLOW_FRAGMENT);
 	if (skb->pkt_type != PACKET_FOR_US || skb->vlan_present || !plain(data))
-		return slow(skb, SLOW_NOT_IPV4);
+		return slow(skb, IN, SLOW_NOT_IPV4);
 	why = find_in(skb, data, end, INNER_IP, vni(data), &c);
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, &c) : SLOW_SOURCE;
 	if (why)
-		return slow(skb, why);
+		return slow(skb, IN, why);
 	/* Who cuts them asks whether they are in a tunnel, and nothing here can say no. */
 	if (skb->gso_size && (c.p.key.tenant_proto & 0xff) == IPPROTO_UDP)
-		return slow(skb, SLOW_ENCAPSULATED);
+		return slow(skb, IN, SLOW_ENCAPSULATED);
 	if (bpf_skb_adjust_room(skb, -OVERHEAD, BPF_ADJ_ROOM_MAC, SHRINK))
-		return slow(skb, SLOW_ENCAPSULATED);
+		return slow(skb, IN, SLOW_ENCAPSULATED);
 	/* As the network does when it takes headers off: of the checksums that the
 	 * card has looked at, the outermost is gone. */
 	if (looked_at(skb))
@@ -191,7 +191,7 @@ int from_wire(struct __sk_buff *skb)
 		return TC_SHOT; /* cannot be, as above */
 	deliver(data, c.to->macs);
 	hop(data + ETH_HLEN, &c.p);
-	return carry(skb, CARRIED_IN, bpf_redirect_peer(c.to->pod, 0));
+	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
 }
 
 char __license[] SEC("license") = "GPL";
