@@ -110,6 +110,7 @@ func (r *rig) put(t *testing.T) {
 	for _, err := range []error{
 		r.fast.Flows.Put(r.key, r.flow),
 		r.fast.Pods.Put(uint32(r.pod), r.podEntry),
+		r.fast.PodAt.Put(bpf.PodKey{Tenant: r.key.TenantProto >> 8, Addr: r.key.Local}, uint32(r.pod)),
 		r.fast.Peers.Put(uint32(peerNumber), r.peer),
 		r.fast.Deadline.Set(r.deadline),
 		r.fast.Epoch.Set(r.epoch),

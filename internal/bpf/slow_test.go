@@ -68,7 +68,7 @@ func TestGoesSlow(t *testing.T) {
 		{"to another address", "vxlan", tcp, in, func(_ *rig, p *packet) { p.outerIP.DstIP = []byte{192, 168, 0, 3} }, bpf.SlowSource, false},
 		{"to another tunnel device", "vxlan", tcp, in, func(_ *rig, p *packet) { p.eth.DstMAC = gatewayMAC }, bpf.SlowSource, false},
 		{"other machine, routed", "routed", tcp, in, func(_ *rig, p *packet) { p.eth.SrcMAC = gatewayMAC }, bpf.SlowSource, false},
-		{"other tenant", "vxlan", tcp, in, func(_ *rig, p *packet) { p.vxlan.VNI++ }, bpf.SlowUnknown, false},
+		{"other tenant", "vxlan", tcp, in, func(_ *rig, p *packet) { p.vxlan.VNI++ }, none, false},
 		{"outer checksum", "vxlan", tcp, in, func(_ *rig, p *packet) { p.outerSum = true }, bpf.SlowChecksum, false},
 		{"congestion", "vxlan", tcp, in, func(_ *rig, p *packet) { p.ip.TOS, p.outerIP.TOS = 2, 3 }, bpf.SlowECN, false},
 		{"rules changed", "vxlan", tcp, out, func(r *rig, _ *packet) { r.epoch = 2 }, bpf.SlowStale, false},
@@ -81,7 +81,14 @@ func TestGoesSlow(t *testing.T) {
 		{"not of the overlay", "vxlan", tcp, in, func(_ *rig, p *packet) { p.outerUDP.DstPort++ }, none, false},
 		{"for another machine", "vxlan", tcp, in, func(_ *rig, p *packet) { p.outerEth.DstMAC = farMAC }, bpf.SlowNotIPv4, false},
 		{"for another machine, routed", "routed", tcp, in, func(_ *rig, p *packet) { p.eth.DstMAC = farMAC }, none, false},
-		{"of the machine itself", "routed", tcp, in, func(_ *rig, p *packet) { p.tcp.DstPort++ }, none, false},
+		{"other port, routed in", "routed", tcp, in, func(_ *rig, p *packet) { p.tcp.DstPort++ }, bpf.SlowUnknown, false},
+		{"of the machine itself", "routed", tcp, in, func(_ *rig, p *packet) { p.ip.DstIP = here.AsSlice() }, none, false},
+		{"opens one of the machine itself", "routed", tcp, in, func(_ *rig, p *packet) { p.ip.DstIP, p.tcp.SYN = here.AsSlice(), true }, none, false},
+		{"fragment for the machine itself", "routed", udp, in, func(_ *rig, p *packet) {
+			p.ip.DstIP, p.ip.Flags = here.AsSlice(), layers.IPv4MoreFragments
+		}, none, false},
+		{"of the machine itself, no daemon", "routed", udp, in, func(r *rig, p *packet) { r.deadline, p.ip.DstIP = 1, here.AsSlice() }, none, false},
+		{"to the machine itself in the tunnel", "vxlan", udp, in, func(_ *rig, p *packet) { p.ip.DstIP = here.AsSlice() }, none, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, c.kind, c.protocol)

@@ -105,9 +105,7 @@ static __always_inline int find_in(struct __sk_buff *skb, void *data, void *end,
 		return SLOW_UNKNOWN; /* cannot be */
 	if (c->to->a != c->p.a || c->to->b != c->p.b || !fresh(c->to, mixed)) {
 		why = fill(c->to, &c->p, mixed);
-		if (why == SLOW_UNKNOWN)
-			noted(&c->p.key);
-		else if (why)
+		if (why && why != SLOW_UNKNOWN)
 			stamp(skb);
 		if (why)
 			return why;
@@ -118,6 +116,19 @@ static __always_inline int find_in(struct __sk_buff *skb, void *data, void *end,
 	if (size > c->to->size[IN] || (segment ? len != skb->len : len > skb->len))
 		return SLOW_SIZE;
 	return 0;
+}
+
+/* Leaves a packet that came by the wire to the network. What is for no pod of this
+ * machine is neither counted, nor noted as of a flow. */
+static __always_inline int slow_in(struct __sk_buff *skb, const struct iphdr *ip, __u32 tenant, const struct carried *c, int why)
+{
+	struct pod_key who = {.tenant = tenant, .addr = ip->daddr};
+
+	if (!bpf_map_lookup_elem(&pod_at, &who))
+		return NEXT;
+	if (why == SLOW_UNKNOWN)
+		noted(&c->p.key);
+	return slow(skb, IN, why);
 }
 
 /* Counts a packet that is carried. */

@@ -60,15 +60,11 @@ int from_wire(struct __sk_buff *skb)
 	if (data + ETH_HLEN + IP_LEN + UDP_LEN > end || skb->protocol != bpf_htons(ETH_P_IP) ||
 	    skb->vlan_present || skb->pkt_type != PACKET_FOR_US)
 		return NEXT;
-	if (!alive())
-		return slow(skb, IN, SLOW_NO_DAEMON);
-	why = find_in(skb, data, end, ETH_HLEN, 0, &c);
-	if (why == SLOW_UNKNOWN)
-		return NEXT; /* of the machine itself, as like as not */
+	why = alive() ? find_in(skb, data, end, ETH_HLEN, 0, &c) : SLOW_NO_DAEMON;
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, &c) : SLOW_SOURCE;
 	if (why)
-		return slow(skb, IN, why);
+		return slow_in(skb, data + ETH_HLEN, 0, &c, why);
 	deliver(data, c.to->macs);
 	hop(data + ETH_HLEN, &c.p);
 	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));

@@ -176,7 +176,7 @@ int from_wire(struct __sk_buff *skb)
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, &c) : SLOW_SOURCE;
 	if (why)
-		return slow(skb, IN, why);
+		return slow_in(skb, data + INNER_IP, vni(data), &c, why);
 	/* Who cuts them asks whether they are in a tunnel, and nothing here can say no. */
 	if (skb->gso_size && (c.p.key.tenant_proto & 0xff) == IPPROTO_UDP)
 		return slow(skb, IN, SLOW_ENCAPSULATED);
