@@ -101,9 +101,10 @@ type daemon struct {
 	ids          []ebpf.ProgramID
 	revisions    map[hook]uint64
 	programNames map[ebpf.ProgramID]string
-	settings     []string     // that rules and headers depend on, as they were last
-	turn         []hook       // to be looked at next
-	unmeasured   machine.Ways // of them, pods and peers to be measured next
+	settings     []string                     // that rules and headers depend on, as they were last
+	asked        map[machine.Neighbour]uint32 // when they were, in ticks
+	turn         []hook                       // to be looked at next
+	unmeasured   machine.Ways                 // of them, pods and peers to be measured next
 }
 
 // errReplaced is why a daemon ends that another takes over from.
@@ -287,7 +288,7 @@ func (d *daemon) resync() error {
 		return err
 	}
 	d.synced = true
-	return d.beatOnce()
+	return errors.Join(d.askUnplaced(), d.beatOnce())
 }
 
 // tell writes the state, where it has changed.
@@ -311,7 +312,12 @@ func (d *daemon) beat() error {
 		}
 	}
 	if d.tick%confirmEvery == 0 {
-		if err := d.confirm(); err != nil {
+		if err := errors.Join(d.confirm(), d.askUnplaced()); err != nil {
+			return err
+		}
+	}
+	if d.tick%askEvery == 0 {
+		if err := d.askAll(); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package accel
 
 import (
 	"context"
+	"errors"
 
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
@@ -65,3 +66,9 @@ func (f *flows) Sweeps(ctx context.Context, track *change.Conntrack) error {
 func NewTables(fast *bpf.Fast) *tables { return newTables(fast, 1) }
 
 func (t *tables) Sync(w machine.Ways) error { return t.sync(w) }
+
+// Ask has the pods of a machine speak, those that are known and those that are not.
+func Ask(m *change.Namespace, ways machine.Ways) error {
+	d := &daemon{space: m, ways: ways}
+	return errors.Join(d.askAll(), d.askUnplaced())
+}

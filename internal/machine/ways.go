@@ -20,6 +20,9 @@ type Ways struct {
 	Peers   []PeerWay
 	Devices map[int]DeviceWay // by index: those that packets of pods and peers pass
 	Refused []Refusal
+	// Unplaced are neighbours that may be pods, and of which their bridge does not know
+	// where they are.
+	Unplaced []BridgeNeighbour
 }
 
 // Refusal is a way that packets could take, and that is left out.
@@ -106,7 +109,7 @@ func ReadWays(of TunnelsAndPods) (Ways, error) {
 		devices[p.Device], devices[p.Wire] = true, true
 	}
 	w.Devices, err = r.beside(devices)
-	w.Refused = r.refused
+	w.Refused, w.Unplaced = r.refused, r.unplaced(of.Pods)
 	return w, err
 }
 

@@ -79,7 +79,7 @@ func (s *Site) headroomDevice() string { return fmt.Sprintf("room%d", s.Index) }
 // fastPaths is how many fast paths can tell their packets apart on one machine.
 const fastPaths = 16
 
-// fastReady is how long the daemon may take until it knows its peers.
+// fastReady is how long the daemon may take until it knows its peers and pods.
 var fastReady = machine.Patience(10 * time.Second)
 
 // accelerate starts the fast path's daemon on a machine.
@@ -108,6 +108,8 @@ func (s *Site) accelerate(ctx context.Context, i int, c accel.Config) error {
 			return err
 		case state.Peers < len(s.Machines)-1:
 			return fmt.Errorf("it knows %d of %d peers", state.Peers, len(s.Machines)-1)
+		case state.Pods < len(c.Devices.Pods) && len(state.Refused) == 0:
+			return fmt.Errorf("it knows %d of %d pods", state.Pods, len(c.Devices.Pods))
 		}
 		return nil
 	})

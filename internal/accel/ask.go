@@ -1,0 +1,35 @@
+package accel
+
+import "github.com/venturi-net/venturi/internal/machine"
+
+// askEvery is how often pods behind bridges are asked whether they are there: a bridge
+// forgets a MAC when it has seen nothing of it for a while, five minutes as a rule, and
+// packets that are carried are nothing that it sees.
+const askEvery = 30 // ticks
+
+// askUnplaced has pods speak that their bridges do not know where they are, each once
+// in a tick at the most.
+func (d *daemon) askUnplaced() error {
+	asked := map[machine.Neighbour]uint32{}
+	var ask []machine.BridgeNeighbour
+	for _, n := range d.ways.Unplaced {
+		last, known := d.asked[n.Neighbour]
+		if !known || last != d.tick {
+			ask = append(ask, n)
+		}
+		asked[n.Neighbour] = d.tick
+	}
+	d.asked = asked
+	return d.space.AskNeighbours(ask)
+}
+
+// askAll has all pods behind bridges speak.
+func (d *daemon) askAll() error {
+	var all []machine.BridgeNeighbour
+	for _, p := range d.ways.Pods {
+		if p.On != p.Device {
+			all = append(all, machine.BridgeNeighbour{Neighbour: machine.Neighbour{Device: p.On, Addr: p.Addr}, MAC: p.MAC, From: p.Gateway})
+		}
+	}
+	return d.space.AskNeighbours(all)
+}
