@@ -15,6 +15,7 @@ const (
 	SlowTTL
 	SlowFlags
 	SlowUnknown
+	SlowFull
 	SlowStale
 	SlowSize
 	SlowEncapsulated
@@ -47,6 +48,7 @@ var countNames = [In]string{
 	SlowTTL:          "slow: its TTL ends here",
 	SlowFlags:        "slow: opens or ends a connection",
 	SlowUnknown:      "slow: no flow is known",
+	SlowFull:         "slow: no room in the table of flows",
 	SlowStale:        "slow: rules, pod or peer have changed since it was learned",
 	SlowSize:         "slow: larger than the way takes whole",
 	SlowEncapsulated: "slow: has headers around it already",

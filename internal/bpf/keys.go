@@ -20,6 +20,7 @@ var countKeys = [In]string{
 	SlowTTL:          "slow_ttl",
 	SlowFlags:        "slow_flags",
 	SlowUnknown:      "slow_unknown",
+	SlowFull:         "slow_full",
 	SlowStale:        "slow_stale",
 	SlowSize:         "slow_size",
 	SlowEncapsulated: "slow_encapsulated",

@@ -17,6 +17,7 @@ type routedCandidate struct {
 	_       structs.HostLayout
 	Tag     uint32
 	Packets uint32
+	Full    uint32
 }
 
 type routedCounter struct {

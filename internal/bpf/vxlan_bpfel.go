@@ -17,6 +17,7 @@ type vxlanCandidate struct {
 	_       structs.HostLayout
 	Tag     uint32
 	Packets uint32
+	Full    uint32
 }
 
 type vxlanCounter struct {

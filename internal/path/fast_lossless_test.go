@@ -220,8 +220,8 @@ func TestFastPathHeldUp(t *testing.T) {
 	})
 }
 
-// With a table of flows that is full, those that are not in it go slow, and nothing
-// is lost.
+// With a table of flows that is full, those that are not in it go slow, are counted as
+// such, and nothing is lost.
 func TestFastPathFull(t *testing.T) {
 	needsTCX(t)
 	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf[:1]})
@@ -234,6 +234,11 @@ func TestFastPathFull(t *testing.T) {
 		}
 		if now := carried(t, arm); now[0] != before[0] {
 			t.Errorf("a table that is full has taken a flow: %v carried, and %v before", now, before)
+		}
+		stats, err := accel.ReadStats(arm.Pins[0])
+		must(t, err)
+		if stats[bpf.SlowFull].Packets == 0 || stats[bpf.In+bpf.SlowFull].Packets == 0 {
+			t.Error("that there is no room is not counted both ways")
 		}
 	})
 }

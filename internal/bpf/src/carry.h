@@ -12,8 +12,8 @@ struct carried {
  * addresses: nothing that is known holds for what comes next. */
 static __always_inline int forget(const struct flow_key *k)
 {
-	__u32 tag = hash(k), slot = tag % CANDIDATES;
-	struct candidate *c = bpf_map_lookup_elem(&candidates, &slot);
+	__u32 tag = hash(k);
+	struct candidate *c = candidate(tag);
 
 	if (c && c->tag == tag)
 		c->packets = 0; /* the last packets of its end are no beginning */
@@ -45,7 +45,7 @@ static __always_inline int ask_out(struct __sk_buff *skb, const void *eth, struc
 	why = fill(c->to, &c->p, mixed);
 	if (!why)
 		return c->to->pod == device ? 0 : SLOW_SOURCE;
-	if (why != SLOW_UNKNOWN || noted(&c->p.key))
+	if (why != SLOW_UNKNOWN || noted(&c->p.key, &why))
 		stamp(skb);
 	return why;
 }
@@ -127,7 +127,7 @@ static __always_inline int slow_in(struct __sk_buff *skb, const struct iphdr *ip
 	if (!bpf_map_lookup_elem(&pod_at, &who))
 		return NEXT;
 	if (why == SLOW_UNKNOWN)
-		noted(&c->p.key);
+		noted(&c->p.key, &why);
 	return slow(skb, IN, why);
 }
 

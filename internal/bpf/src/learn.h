@@ -49,6 +49,7 @@ static __always_inline void unstamp(struct __sk_buff *skb)
 
 struct candidate {
 	__u32 tag, packets;
+	__u32 full; /* tick in which the table had no room for it last, or 0 */
 };
 
 struct {
@@ -69,21 +70,44 @@ static __always_inline __u32 hash(const struct flow_key *k)
 	return h ^ h >> 12;
 }
 
-/* A packet of an unknown flow. It is told whether there were enough of them to learn. */
-static __always_inline int noted(const struct flow_key *k)
+static __always_inline struct candidate *candidate(__u32 tag)
 {
-	__u32 tag = hash(k), slot = tag % CANDIDATES;
-	struct candidate *c = bpf_map_lookup_elem(&candidates, &slot);
+	__u32 slot = tag % CANDIDATES;
 
+	return bpf_map_lookup_elem(&candidates, &slot);
+}
+
+/* A packet of an unknown flow. It is told whether there were enough of them to learn,
+ * and why it goes slow. */
+static __always_inline int noted(const struct flow_key *k, int *why)
+{
+	__u32 tag = hash(k);
+	struct candidate *c = candidate(tag);
+
+	*why = SLOW_UNKNOWN;
 	if (!c)
 		return 0;
 	if (c->tag != tag) {
 		c->tag = tag;
 		c->packets = 0;
+		c->full = 0;
 	}
 	if (c->packets < learn_after)
 		c->packets++;
+	if (c->full && tick - c->full <= 1)
+		*why = SLOW_FULL;
 	return c->packets >= learn_after;
+}
+
+/* A flow would be learned, and there is no room for it. The packet was counted where
+ * it set out, so that it is said of the next ones. */
+static __always_inline void no_room(const struct flow_key *k)
+{
+	__u32 tag = hash(k);
+	struct candidate *c = candidate(tag);
+
+	if (c && c->tag == tag)
+		c->full = tick;
 }
 
 /* A packet on the wire has the headers that one would get that is carried. */
@@ -132,8 +156,10 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac,
 		fresh.port = bpf_htons(49152 + (hash(&p.key) & 16383));
 		bpf_map_update_elem(&flows, &p.key, &fresh, BPF_NOEXIST);
 		f = bpf_map_lookup_elem(&flows, &p.key);
-		if (!f)
+		if (!f) {
+			no_room(&p.key);
 			return NEXT;
+		}
 	}
 	f->epoch = 0; /* nobody carries it while it is changed */
 	f->pod = *device;

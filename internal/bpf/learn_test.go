@@ -1,0 +1,91 @@
+package bpf_test
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// stamped gives a program that stamps a packet as one that set out in an epoch, and
+// goes on as another one: the kernel's test does not let the stamp be said.
+func stamped(t *testing.T, then *ebpf.Program, epoch uint32) *ebpf.Program {
+	t.Helper()
+	const (
+		tcIndex = 44 // offset in struct __sk_buff
+		mark    = 0x8000
+	)
+	next, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+	check(t, err)
+	t.Cleanup(func() { next.Close() })
+	check(t, next.Put(uint32(0), then))
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+		asm.StoreImm(asm.R1, tcIndex, int64(mark|epoch), asm.Word),
+		asm.LoadMapPtr(asm.R2, next.FD()),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.FnTailCall.Call(),
+		asm.Mov.Imm(asm.R0, 2 /* TC_ACT_SHOT: it did not go on */),
+		asm.Return(),
+	}})
+	check(t, err)
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// What would be carried if the table of flows had room for it is told apart from what
+// is not known, from the first packet on that found none; soon after that, it is not
+// said any more, and when there is room the flow is learned.
+func TestTableFull(t *testing.T) {
+	testenv.Root(t)
+	onCore(t, 0)
+	const learnAfter = 8
+	r := newRig(t, "vxlan", layers.IPProtocolUDP)
+	small, err := bpf.NewVXLANOf(1, port)
+	check(t, err)
+	t.Cleanup(small.Close)
+	r.fast = small
+	other, key := r.key, r.key
+	other.LocalPort++
+	r.key = other // which takes all the room
+	r.put(t)
+	hop := bpf.HopKey{Ifindex: uint32(r.wire), Mac: [6]uint8(farTunnelMAC)}
+	check(t, r.fast.Hops.Put(hop, bpf.Hop{Peer: peerNumber, Tenant: vni}))
+
+	out := func(counted bpf.Count) {
+		t.Helper()
+		r.way(t, "out", "vxlan", counted)
+	}
+	learn := func() {
+		t.Helper()
+		p := r.sent()
+		p.outerEth = layers.Ethernet{SrcMAC: r.wireMAC, DstMAC: farMAC, EthernetType: layers.EthernetTypeIPv4}
+		p.outerIP = layers.IPv4{Version: 4, IHL: 5, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: here.AsSlice(), DstIP: there.AsSlice()}
+		p.outerUDP = layers.UDP{SrcPort: 0xc001, DstPort: port}
+		p.vxlan = layers.VXLAN{ValidIDFlag: true, VNI: vni}
+		hopped(p, tunnelMAC, farTunnelMAC).around = true
+		if verdict, _ := r.run(t, stamped(t, r.fast.ToPeer, r.epoch), r.wire, p.bytes(t)); verdict != next {
+			t.Fatalf("verdict %d", int32(verdict))
+		}
+	}
+	for range learnAfter {
+		out(bpf.SlowUnknown)
+	}
+	learn()
+	out(bpf.SlowFull)
+	r.way(t, "in", "vxlan", bpf.SlowFull)
+	check(t, r.fast.Tick.Set(uint32(4)))
+	out(bpf.SlowUnknown)
+	learn()
+	out(bpf.SlowFull)
+	check(t, r.fast.Flows.Delete(other))
+	learn()
+	out(bpf.SlowStale) // it was seen one way
+	var f bpf.Flow
+	if err := r.fast.Flows.Lookup(key, &f); err != nil || f.SeenOut != r.epoch {
+		t.Errorf("%v, the flow is %+v", err, f)
+	}
+}
