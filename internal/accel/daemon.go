@@ -186,8 +186,8 @@ func (d *daemon) begin() error {
 func (d *daemon) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	news := make(chan machine.Changed)
-	watching, err := machine.Watch(ctx, func(c machine.Changed) { hand(ctx, news, c) })
+	news := make(chan machine.News)
+	watching, err := machine.Watch(ctx, func(n machine.News) { hand(ctx, news, n) })
 	if err != nil {
 		return err
 	}
@@ -209,14 +209,14 @@ func (d *daemon) follow(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case c := <-news:
-			if c&machine.RulesChanged != 0 {
+		case n := <-news:
+			if n.Changed&machine.RulesChanged != 0 && d.meet(n.Neighbour) {
 				err = d.newRules()
 				if judge == nil {
 					judge = time.After(max(gather, time.Until(rested)))
 				}
 			}
-			if c&machine.WaysChanged != 0 && resync == nil {
+			if n.Changed&machine.WaysChanged != 0 && resync == nil {
 				resync = time.After(gather)
 			}
 		case <-resync:

@@ -105,3 +105,14 @@ func (d *daemon) judged() error {
 	}
 	return d.beatOnce()
 }
+
+// meet tells whether packets that are carried may go to a neighbour that news are of;
+// zero: they are of more. Which of a tunnel's next hops leads where, routes say, and any
+// machine on the wire may be the way to pods that nothing is put around.
+func (d *daemon) meet(n machine.Neighbour) bool {
+	return n == machine.Neighbour{} ||
+		slices.ContainsFunc(d.ways.Pods, func(p machine.PodWay) bool { return n == machine.Neighbour{Device: p.On, Addr: p.Addr} }) ||
+		slices.ContainsFunc(d.ways.Peers, func(p machine.PeerWay) bool {
+			return n.Device == p.Device || n == machine.Neighbour{Device: p.Wire, Addr: p.Hop}
+		})
+}

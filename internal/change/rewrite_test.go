@@ -28,7 +28,7 @@ func TestRewriteTable(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	watching := make(chan (<-chan error), 1)
 	must(t, machine.Do(n.Path(), func() error {
-		ended, err := machine.Watch(ctx, func(machine.Changed) { news.Add(1) })
+		ended, err := machine.Watch(ctx, func(machine.News) { news.Add(1) })
 		watching <- ended
 		return err
 	}))

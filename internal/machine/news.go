@@ -64,7 +64,14 @@ func dumpRoute(message int, data ...nl.NetlinkRequestData) [][]byte {
 	return found
 }
 
-func (n *routeNews) judge(m netlink.Message) Changed {
+func (n *routeNews) judge(m netlink.Message) News {
+	if m.Header.Type == unix.RTM_NEWNEIGH || m.Header.Type == unix.RTM_DELNEIGH {
+		return n.neighbour(m)
+	}
+	return News{Changed: n.changed(m)}
+}
+
+func (n *routeNews) changed(m netlink.Message) Changed {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		return WaysChanged | n.device(m)
@@ -76,8 +83,6 @@ func (n *routeNews) judge(m netlink.Message) Changed {
 		unix.RTM_NEWRULE, unix.RTM_DELRULE, unix.RTM_NEWNETCONF, unix.RTM_DELNETCONF,
 		unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP:
 		return RulesChanged | WaysChanged
-	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
-		return n.neighbour(m)
 	}
 	return 0
 }
@@ -110,10 +115,10 @@ func is(e *vnl.Neigh) string {
 // neighbour judges news of one. Where an IPv4 neighbour that packets may have gone to
 // is another one now, or gone, they go elsewhere or nowhere from now on, though no
 // route has changed. One that is new takes nothing from what went another way.
-func (n *routeNews) neighbour(m netlink.Message) Changed {
+func (n *routeNews) neighbour(m netlink.Message) News {
 	e, err := vnl.NeighDeserialize(m.Data)
 	if err != nil {
-		return RulesChanged | WaysChanged
+		return News{Changed: RulesChanged | WaysChanged}
 	}
 	name, now := nameOf(e), is(e)
 	was, known := n.neighbours[name]
@@ -122,13 +127,13 @@ func (n *routeNews) neighbour(m netlink.Message) Changed {
 	} else {
 		n.neighbours[name] = now
 		if known && was == now {
-			return 0
+			return News{}
 		}
 	}
 	if e.Family == unix.AF_INET && was != "" {
-		return RulesChanged | WaysChanged
+		return News{RulesChanged | WaysChanged, Neighbour{e.LinkIndex, addrOf(e.IP)}}
 	}
-	return WaysChanged
+	return News{Changed: WaysChanged}
 }
 
 // device judges news of one. What a bridge or its port lets pass is among their

@@ -21,12 +21,20 @@ const (
 	WaysChanged                      // how they get there: devices and what stands at them, neighbours, forwarding entries
 )
 
+// News is what is told of a change.
+type News struct {
+	Changed
+	// Neighbour is the one that alone it is about: packets that do not go to it go as
+	// before. Zero: there is more to it.
+	Neighbour Neighbour
+}
+
 // Watch tells what changes in the calling thread's namespace from when it returns,
 // until ctx ends: it calls tell soon after each change, on one goroutine, and with
 // both where the kernel had to leave some out. Programs of BPF come and go without
 // such news. What is only said again, such as a neighbour that was confirmed, is no
 // change. The channel gets the error that ended it, if one did, and is closed.
-func Watch(ctx context.Context, tell func(Changed)) (<-chan error, error) {
+func Watch(ctx context.Context, tell func(News)) (<-chan error, error) {
 	route, err := join(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_TC)
 	if err != nil {
@@ -46,13 +54,13 @@ func Watch(ctx context.Context, tell func(Changed)) (<-chan error, error) {
 		rules.Close()
 		return nil, err
 	}
-	ended, events := make(chan error, 3), make(chan Changed)
+	ended, events := make(chan error, 3), make(chan News)
 	known := newRouteNews()
 	known.learn()
 	go receive(ctx, route, known.judge, known.learn, events, ended)
 	go receive(ctx, rules, judgeRules, func() {}, events, ended)
 	if ipsec != nil {
-		go receive(ctx, ipsec, func(netlink.Message) Changed { return RulesChanged }, func() {}, events, ended)
+		go receive(ctx, ipsec, func(netlink.Message) News { return News{Changed: RulesChanged} }, func() {}, events, ended)
 	}
 	done := make(chan error, 1)
 	go func() {
@@ -69,8 +77,8 @@ func Watch(ctx context.Context, tell func(Changed)) (<-chan error, error) {
 			case err := <-ended:
 				done <- err
 				return
-			case c := <-events:
-				tell(c)
+			case n := <-events:
+				tell(n)
 			}
 		}
 	}()
@@ -94,7 +102,7 @@ func join(family int, groups ...uint32) (*netlink.Conn, error) {
 // receive hands on what is judged to be a change. When the kernel has left something
 // out, it goes on to do so until it has no more to hand out, and says that only once:
 // until then everything may have changed, and what was known is to be forgotten.
-func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) Changed, forget func(), events chan<- Changed, ended chan<- error) {
+func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) News, forget func(), events chan<- News, ended chan<- error) {
 	lost := false
 	for ctx.Err() == nil {
 		var what Changed
@@ -118,16 +126,23 @@ func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) C
 			ended <- fmt.Errorf("listen to the kernel's news: %w", err)
 			return
 		}
+		var news []News
 		for _, m := range messages {
-			what |= judge(m)
+			if n := judge(m); n.Neighbour != (Neighbour{}) {
+				news = append(news, n)
+			} else {
+				what |= n.Changed
+			}
 		}
-		if what == 0 {
-			continue
+		if what != 0 {
+			news = append(news, News{Changed: what})
 		}
-		select {
-		case events <- what:
-		case <-ctx.Done():
-			return
+		for _, n := range news {
+			select {
+			case events <- n:
+			case <-ctx.Done():
+				return
+			}
 		}
 	}
 }
@@ -153,9 +168,9 @@ func waiting(c *netlink.Conn) (is bool, err error) {
 const noMore = 5 * time.Millisecond
 
 // judgeRules: each commit of rules ends with news of a generation.
-func judgeRules(m netlink.Message) Changed {
+func judgeRules(m netlink.Message) (n News) {
 	if m.Header.Type == netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN) {
-		return RulesChanged
+		n.Changed = RulesChanged
 	}
-	return 0
+	return n
 }

@@ -29,7 +29,7 @@ func watch(t *testing.T, n *change.Namespace, tell func(machine.Changed)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended <-chan error
 	testenv.In(t, n.Path(), func() (err error) {
-		ended, err = machine.Watch(ctx, tell)
+		ended, err = machine.Watch(ctx, func(n machine.News) { tell(n.Changed) })
 		return err
 	})
 	t.Cleanup(func() {

@@ -28,6 +28,12 @@ var harmless = []struct{ name, only, do string }{
 		done`},
 	{"an address that is there", "", `ip addr replace {address}/24 dev wire0`},
 	{"a forwarding entry that is there", "vxlan", `bridge fdb replace {hopmac} dev {out} dst {other} self permanent`},
+	{"others are gone", "vxlan", `
+		for device in wire0 {gate}; do
+			ip neigh add 10.200.0.98 lladdr 02:76:00:00:00:97 dev $device nud reachable
+			ip neigh replace 10.200.0.98 lladdr 02:76:00:00:00:96 dev $device nud reachable
+			ip neigh del 10.200.0.98 dev $device
+		done`},
 	{"others connect", "", `ip neigh add 10.200.0.99 lladdr 02:76:00:00:00:97 dev wire0 nud reachable || ip neigh replace 10.200.0.99 lladdr 02:76:00:00:00:97 dev wire0 nud stale`},
 }
 
