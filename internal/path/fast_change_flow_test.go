@@ -13,6 +13,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // pace is how often an end of a steady flow sends.
@@ -35,6 +36,17 @@ type steady struct {
 	a, b     *net.UDPConn
 	ab, ba   stream
 	finished sync.WaitGroup
+}
+
+// steadyLab raises paths, and lets a flow begin between the pods of each.
+func steadyLab(t *testing.T, services int, paths ...string) (*lab.Lab, []*steady) {
+	t.Helper()
+	l := testenv.Lab(t, lab.Options{Paths: paths, Services: services})
+	var flows []*steady
+	for _, arm := range l.Arms {
+		flows = append(flows, steadyFlow(t, arm))
+	}
+	return l, flows
 }
 
 // steadyFlow lets a flow begin between the pods of a path.

@@ -11,7 +11,6 @@ import (
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/machine"
-	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // move is how the address of the second machine's pod comes to another pod.
@@ -79,11 +78,7 @@ func TestFastPathFollowsAddresses(t *testing.T) {
 	needsTCX(t)
 	needsPrograms(t)
 	for _, services := range []int{0, 30} {
-		l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan", "routed", "vxlan+fast", "routed+fast"}, Services: services})
-		var flows []*steady
-		for _, arm := range l.Arms {
-			flows = append(flows, steadyFlow(t, arm))
-		}
+		l, flows := steadyLab(t, services, "vxlan", "routed", "vxlan+fast", "routed+fast")
 		for _, m := range moves {
 			t.Run(m.name+" "+m.only, func(t *testing.T) { m.check(t, l, flows) })
 		}

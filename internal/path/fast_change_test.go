@@ -16,7 +16,6 @@ import (
 
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/machine"
-	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // situation is a change of a machine while flows of its pods are carried. What
@@ -51,11 +50,7 @@ func TestFastPathFollowsChanges(t *testing.T) {
 	needsTCX(t)
 	needsPrograms(t)
 	for _, services := range []int{0, 30} {
-		l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan", "routed", "vxlan+fast", "routed+fast"}, Services: services})
-		var flows []*steady
-		for _, arm := range l.Arms {
-			flows = append(flows, steadyFlow(t, arm))
-		}
+		l, flows := steadyLab(t, services, "vxlan", "routed", "vxlan+fast", "routed+fast")
 		for n, s := range situations {
 			if s.services == (services == 0) {
 				continue

@@ -5,8 +5,6 @@ import (
 
 	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/bpf"
-	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // harmless is what the kernel tells of though nothing has changed for packets. Words
@@ -40,11 +38,7 @@ var harmless = []struct{ name, only, do string }{
 // News of what is as it was ends nothing that was learned.
 func TestFastPathHeedsNoIdleTalk(t *testing.T) {
 	needsTCX(t)
-	l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan+fast", "routed+fast"}})
-	var flows []*steady
-	for _, arm := range l.Arms {
-		flows = append(flows, steadyFlow(t, arm))
-	}
+	l, flows := steadyLab(t, 0, "vxlan+fast", "routed+fast")
 	for _, h := range harmless {
 		t.Run(h.name, func(t *testing.T) {
 			paths := watch(t, l, flows, 0, h.only)
