@@ -57,7 +57,7 @@ const untracked = `nft 'table ip raw {
 // When the table of connections is full, established flows go on and are carried, and
 // new ones fare as on the slow path: the machine drops them. When there is room
 // again, they are learned. It runs in a virtual machine, see TestKernels.
-func TestFastPathTableFull(t *testing.T) {
+func TestFastPathConntrackFull(t *testing.T) {
 	needsTCX(t)
 	needsPrograms(t)
 	if !agenttest.InGuest() {

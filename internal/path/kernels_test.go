@@ -61,7 +61,7 @@ func underKernel(t *testing.T, k kernel.Kernel) {
 // through; of all of it, also those of the fast path over netkit devices. The others
 // are about single drivers and their daemons, alike under any kernel.
 func suiteArgs() []string {
-	run := "TestOnTheWire|TestFastPathTableFull"
+	run := "TestOnTheWire|TestFastPathConntrackFull"
 	if whole() {
 		run += "|TestTraffic|TestTrafficBehindServices|TestVariants|TestFourMachines|TestHostTwice|TestTunnelsAskNobody" +
 			"|TestNetkitWays|TestNetkitHooks|TestNetkitDrops|TestFastPathCarries|TestFastPathObeysNewRules|TestFastPathRefuses|TestFastPathBehindProgram" +
