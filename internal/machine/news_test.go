@@ -1,27 +1,12 @@
 package machine_test
 
 import (
-	"fmt"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/machine"
-	"github.com/venturi-net/venturi/internal/testenv"
 )
-
-// shell runs a script in a namespace.
-func shell(t *testing.T, n *change.Namespace, script string) {
-	t.Helper()
-	testenv.In(t, n.Path(), func() error {
-		out, err := exec.Command("sh", "-euc", script).CombinedOutput()
-		if err != nil {
-			err = fmt.Errorf("%s: %w\n%s", script, err, out)
-		}
-		return err
-	})
-}
 
 // What is said again is no change of rules, and what has changed is, also right after
 // that.
@@ -29,7 +14,7 @@ func TestWatchOfWhatIsSaidAgain(t *testing.T) {
 	n := space(t)
 	must(t, n.AddBridge("br0", nil, 1500))
 	must(t, change.AddVeth(change.VethEnd{In: n, Name: "a0"}, change.VethEnd{In: n, Name: "b0"}, 1500))
-	shell(t, n, `ip link set br0 up; ip link set a0 up; ip link set b0 master br0 up
+	run(t, n.Path(), `ip link set br0 up; ip link set a0 up; ip link set b0 master br0 up
 		ip addr add 192.0.2.1/24 dev a0 valid_lft 5000 preferred_lft 5000
 		ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:01 dev a0 nud stale`)
 	news := make(chan machine.Changed, 10000)
@@ -54,13 +39,13 @@ func TestWatchOfWhatIsSaidAgain(t *testing.T) {
 	} {
 		quiet(news)
 		// So many times that none of it can be taken for the last two.
-		shell(t, n, "for i in 1 2 3 4 5; do "+c.again+"; done; ip rule add pref 100 lookup main; ip rule del pref 100")
+		run(t, n.Path(), "for i in 1 2 3 4 5; do "+c.again+"; done; ip rule add pref 100 lookup main; ip rule del pref 100")
 		if got := ofRules(t, news, 2); got != 2 {
 			t.Errorf("%s: %d changes of rules were told, of another 2", c.again, got)
 		}
-		shell(t, n, c.real)
+		run(t, n.Path(), c.real)
 		await(t, news, rules)
-		shell(t, n, c.back)
+		run(t, n.Path(), c.back)
 	}
 }
 
