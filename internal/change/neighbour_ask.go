@@ -20,6 +20,9 @@ func (n *Namespace) AskNeighbours(all []machine.BridgeNeighbour) error {
 	}
 	err := n.do(func() (err error) {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if errors.Is(err, unix.EAFNOSUPPORT) {
+			return nil // on this kernel they have to speak by themselves
+		}
 		if err != nil {
 			return err
 		}
