@@ -1,6 +1,7 @@
 package bpf_test
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -64,7 +65,7 @@ func TestTableFull(t *testing.T) {
 		p := r.sent()
 		p.outerEth = layers.Ethernet{SrcMAC: r.wireMAC, DstMAC: farMAC, EthernetType: layers.EthernetTypeIPv4}
 		p.outerIP = layers.IPv4{Version: 4, IHL: 5, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: here.AsSlice(), DstIP: there.AsSlice()}
-		p.outerUDP = layers.UDP{SrcPort: 0xc001, DstPort: port}
+		p.outerUDP = layers.UDP{SrcPort: 0x9abc, DstPort: port}
 		p.vxlan = layers.VXLAN{ValidIDFlag: true, VNI: vni}
 		hopped(p, tunnelMAC, farTunnelMAC).around = true
 		if verdict, _ := r.run(t, stamped(t, r.fast.ToPeer, r.epoch), r.wire, p.bytes(t)); verdict != next {
@@ -87,5 +88,8 @@ func TestTableFull(t *testing.T) {
 	var f bpf.Flow
 	if err := r.fast.Flows.Lookup(key, &f); err != nil || f.SeenOut != r.epoch {
 		t.Errorf("%v, the flow is %+v", err, f)
+	}
+	if got := swapped(f.Port); !bytes.Equal(got, []byte{0x9a, 0xbc}) {
+		t.Errorf("its packets will leave the machine from another port than before: % x", got)
 	}
 }

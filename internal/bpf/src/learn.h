@@ -122,8 +122,9 @@ static __always_inline void promote(struct flow *f, __u32 now)
 
 /* The network sends a packet of a pod to a peer, behind all of its rules: also those
  * for what it puts around the packet. The pod's IP header is at an offset, the
- * address of the next hop at another. */
-static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac, __u32 tenant, __u32 now)
+ * address of the next hop at another. Carried packets keep the source port of what the
+ * network puts around: to who tracks or spreads those, they go on as before. */
+static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac, __u32 tenant, __be16 port, __u32 now)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct hop_key via = {.ifindex = skb->ifindex};
@@ -153,7 +154,6 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac,
 	p.key.tenant_proto |= tenant << 8;
 	f = bpf_map_lookup_elem(&flows, &p.key);
 	if (!f) {
-		fresh.port = bpf_htons(49152 + (hash(&p.key) & 16383));
 		bpf_map_update_elem(&flows, &p.key, &fresh, BPF_NOEXIST);
 		f = bpf_map_lookup_elem(&flows, &p.key);
 		if (!f) {
@@ -162,6 +162,7 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac,
 		}
 	}
 	f->epoch = 0; /* nobody carries it while it is changed */
+	f->port = port;
 	f->pod = *device;
 	f->pod_epoch = pod->epoch;
 	f->peer = to->peer;

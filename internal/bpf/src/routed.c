@@ -38,7 +38,7 @@ int to_peer(struct __sk_buff *skb)
 	skb->tc_index = 0;
 	if (skb->protocol != bpf_htons(ETH_P_IP))
 		return NEXT;
-	return learn_out(skb, ETH_HLEN, 0, 0, now);
+	return learn_out(skb, ETH_HLEN, 0, 0, 0, now);
 }
 
 /* The packet comes from the machine that is the way to its sender. */

@@ -115,6 +115,7 @@ SEC("tc/to_peer")
 int to_peer(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct udphdr *udp = data + OUTER_UDP;
 	__u32 now = epoch;
 
 	if (!stamped(skb, now))
@@ -122,7 +123,7 @@ int to_peer(struct __sk_buff *skb)
 	skb->tc_index = 0;
 	if (!of_overlay(skb, data, end) || outer_fragment(data) || !plain(data))
 		return NEXT;
-	return learn_out(skb, INNER_IP, INNER_ETH, vni(data), now);
+	return learn_out(skb, INNER_IP, INNER_ETH, vni(data), udp->source, now);
 }
 
 /* The headers around a packet are those that the peer's machine puts there. */
