@@ -2,7 +2,6 @@ package machine
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 
@@ -71,22 +70,14 @@ func (r *waysReader) behindBare(l netlink.Link) (PodWay, bool) {
 // attached by a link of its own.
 func XDPProgram(device int) (program uint32, err error) {
 	const withoutCounters = 1 << 3 // RTEXT_FILTER_SKIP_STATS
-	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
-	message := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	message.Index = int32(device)
-	req.AddData(message)
-	req.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(withoutCounters)))
-	found, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	message, err := oneDevice(device, nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(withoutCounters)))
 	if errors.Is(err, unix.ENODEV) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read device %d: %w", device, err)
+		return 0, err
 	}
-	if len(found) != 1 {
-		return 0, fmt.Errorf("read device %d: %d answers", device, len(found))
-	}
-	l, err := netlink.LinkDeserialize(nil, found[0])
+	l, err := netlink.LinkDeserialize(nil, message)
 	if err != nil || l.Attrs().Xdp == nil {
 		return 0, err
 	}

@@ -18,16 +18,11 @@ type OwnEnd struct {
 // ownEnd reads the other end of a veth, in another namespace; nil: it has gone since,
 // and of that there is news to come.
 func ownEnd(space, index int) netlink.Link {
-	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
-	message := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	message.Index = int32(index)
-	req.AddData(message)
-	req.AddData(nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(space))))
-	found, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
-	if err != nil || len(found) != 1 {
+	message, err := oneDevice(index, nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(space))))
+	if err != nil {
 		return nil
 	}
-	own, err := netlink.LinkDeserialize(nil, found[0])
+	own, err := netlink.LinkDeserialize(nil, message)
 	if err != nil {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/vishvananda/netlink/nl"
@@ -30,18 +29,11 @@ const vxlanDF = 29 // of which 1 is: always
 // outer reads how a vxlan device writes outer headers: whether they are never to be
 // fragmented, and why they are not the same for all packets to a peer; "": they are.
 func outer(device int) (dontFragment bool, fickle string, err error) {
-	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
-	message := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	message.Index = int32(device)
-	req.AddData(message)
-	found, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	message, err := oneDevice(device)
 	if err != nil {
 		return false, "", err
 	}
-	if len(found) != 1 || len(found[0]) < unix.SizeofIfInfomsg {
-		return false, "", fmt.Errorf("the kernel gives %d answers about device %d", len(found), device)
-	}
-	data := found[0][unix.SizeofIfInfomsg:]
+	data := message[unix.SizeofIfInfomsg:]
 	for _, part := range []uint16{unix.IFLA_LINKINFO, nl.IFLA_INFO_DATA} {
 		attrs, err := nl.ParseRouteAttr(data)
 		if err != nil {
