@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
-	"time"
+	"sync"
 
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
@@ -133,28 +133,26 @@ func (n *Namespace) Sysctl(settings ...Setting) error {
 	})
 }
 
-// sysctlTries is how often a value is written that does not stay.
-const sysctlTries = 50
+// sysctlWrites lets one write of a sysctl be under way at a time. A kernel that cannot
+// have the lock of its network settings at once puts the old value of a forwarding
+// switch back and begins again; with two writers of the same value, each can take the
+// other's half-made change for its own start, and the machine then says that it
+// forwards while none of its devices does (devinet_sysctl_forward in
+// net/ipv4/devinet.c).
+var sysctlWrites sync.Mutex
 
-// write writes the setting in the namespace of this thread, more than once if need
-// be: a kernel that cannot have the lock of its network settings at once puts the
-// old value of a forwarding switch back and begins again. Whoever writes the same
-// value at that moment is told of success for nothing
-// (devinet_sysctl_forward in net/ipv4/devinet.c).
+// write writes the setting in the namespace of this thread, and reads it back.
 func (s Setting) write() error {
-	file := filepath.Join("/proc/sys", machine.SysctlFile(s.Name))
-	var got string
-	for range sysctlTries {
-		err := os.WriteFile(file, []byte(s.Value), 0o644)
-		if err != nil {
-			return err
-		}
-		if got, err = (machine.Reader{}).Sysctl(s.Name); err != nil || got == s.Value {
-			return err
-		}
-		time.Sleep(time.Millisecond)
+	sysctlWrites.Lock()
+	defer sysctlWrites.Unlock()
+	if err := os.WriteFile(filepath.Join("/proc/sys", machine.SysctlFile(s.Name)), []byte(s.Value), 0o644); err != nil {
+		return err
 	}
-	return fmt.Errorf("asked for %q, the kernel says %q", s.Value, got)
+	got, err := machine.Reader{}.Sysctl(s.Name)
+	if err == nil && got != s.Value {
+		err = fmt.Errorf("asked for %q, the kernel says %q", s.Value, got)
+	}
+	return err
 }
 
 // Features switches offloads of a device, by the names that `ethtool -k` uses

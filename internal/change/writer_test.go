@@ -167,10 +167,11 @@ func TestSysctl(t *testing.T) {
 
 // Paths that are built at once write the same switches of their machine. The kernel
 // takes a forwarding switch back, for a moment, when somebody else has the lock of
-// the network settings: that must not look like a refusal.
+// the network settings: that must neither look like a refusal nor leave a device
+// behind that does not forward.
 func TestSysctlOfManyAtOnce(t *testing.T) {
 	w := owned(t)
-	for range 20 {
+	for range 100 {
 		n, err := w.Create(w.Name("m1"))
 		must(t, err)
 		var all errgroup.Group
@@ -184,6 +185,14 @@ func TestSysctlOfManyAtOnce(t *testing.T) {
 		}
 		if err := all.Wait(); err != nil {
 			t.Error(err)
+		}
+		for i := range 8 {
+			device := fmt.Sprintf("net/ipv4/conf/a%d/forwarding", i)
+			var got string
+			must(t, machine.Do(n.Path(), func() (err error) { got, err = machine.Reader{}.Sysctl(device); return err }))
+			if got != "1" {
+				t.Errorf("%s is %q, want 1", device, got)
+			}
 		}
 		n.Close()
 		must(t, w.Delete(w.Name("m1")))
