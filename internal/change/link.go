@@ -67,6 +67,15 @@ func (n *Namespace) SetMTU(device string, mtu int) error {
 	return n.fail("set MTU of "+device, n.h.LinkSetMTU(link, mtu))
 }
 
+// SetGSOMaxSize says how much of a stream the device takes at once, bytes.
+func (n *Namespace) SetGSOMaxSize(device string, bytes int) error {
+	link, err := n.link(device)
+	if err != nil {
+		return err
+	}
+	return n.fail("set gso_max_size of "+device, n.h.LinkSetGSOMaxSize(link, bytes))
+}
+
 // Enslave makes a device a port of a bridge. With hairpin the bridge may send
 // a frame back out of the port that it came in by.
 func (n *Namespace) Enslave(device, bridge string, hairpin bool) error {

@@ -142,10 +142,14 @@ func (b *builder) join(name string, ends []change.VethEnd) error {
 	return nil
 }
 
-// play lets devices have the offloads of the wire.
+// play lets devices have the offloads of the wire, and its bounds.
 func (b *builder) play(ends ...change.VethEnd) error {
 	for _, end := range ends {
-		if err := end.In.Features(end.Name, b.wired.features()); err != nil {
+		err := end.In.Features(end.Name, b.wired.features())
+		if err == nil && b.wired.GSOMax != maxGSO {
+			err = end.In.SetGSOMaxSize(end.Name, b.wired.GSOMax)
+		}
+		if err != nil {
 			return fmt.Errorf("make wire %s: %w", b.wired, err)
 		}
 	}

@@ -23,6 +23,7 @@ type Wire struct {
 	GRO       bool // merges packets for the receiver; see above
 	Csum      bool // computes checksums for the sender
 	MTU       int  // bytes
+	GSOMax    int  // bytes of a stream that it takes at once, to cut them; `ip link`'s gso_max_size
 }
 
 // Bounds of a wire's MTU, bytes: what every IPv4 host must take whole, and
@@ -32,21 +33,34 @@ const (
 	MaxMTU = 65535
 )
 
+// Bounds of what a wire takes at once, bytes: room for a packet with its headers,
+// and what a card takes of which nothing is said.
+const (
+	minGSO = 2048
+	maxGSO = 65536
+)
+
 // DefaultWire is a card that can do all that data centre cards do, but GRO,
 // which a veth cannot play beside TSO.
 func DefaultWire() Wire {
-	return Wire{TSO: true, TunnelTSO: true, Csum: true, MTU: 1500}
+	return Wire{TSO: true, TunnelTSO: true, Csum: true, MTU: 1500, GSOMax: maxGSO}
 }
 
 // WireHelp explains the option's text, for --help.
 const WireHelp = "what the wire's network cards can do, as `KEY=VALUE,...`; the defaults are\n" +
 	"tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500. csum=off takes both TSO with it;\n" +
-	"gro=on merges packets only when tso is off"
+	"gro=on merges packets only when tso is off; gso-max-size=BYTES (of 65536) is what the\n" +
+	"cards take of a stream at once"
 
-// String gives the full normal form, as ParseWire takes it.
+// String gives the normal form, as ParseWire takes it: all that cards differ in, and
+// what few have only where it is said.
 func (w Wire) String() string {
-	return fmt.Sprintf("tso=%s,tunnel-tso=%s,gro=%s,csum=%s,mtu=%d",
+	text := fmt.Sprintf("tso=%s,tunnel-tso=%s,gro=%s,csum=%s,mtu=%d",
 		onOff(w.TSO), onOff(w.TunnelTSO), onOff(w.GRO), onOff(w.Csum), w.MTU)
+	if w.GSOMax != maxGSO {
+		text += fmt.Sprintf(",gso-max-size=%d", w.GSOMax)
+	}
+	return text
 }
 
 func onOff(on bool) string {
@@ -82,13 +96,11 @@ func ParseWire(text string) (Wire, error) {
 }
 
 func (w *Wire) set(key, value string) error {
-	if key == "mtu" {
-		mtu, err := strconv.Atoi(value)
-		if err != nil || mtu < MinMTU || mtu > MaxMTU {
-			return fmt.Errorf("mtu is %q, not a number from %d to %d", value, MinMTU, MaxMTU)
-		}
-		w.MTU = mtu
-		return nil
+	switch key {
+	case "mtu":
+		return number(&w.MTU, key, value, MinMTU, MaxMTU)
+	case "gso-max-size":
+		return number(&w.GSOMax, key, value, minGSO, maxGSO)
 	}
 	flag, ok := map[string]*bool{"tso": &w.TSO, "tunnel-tso": &w.TunnelTSO, "gro": &w.GRO, "csum": &w.Csum}[key]
 	if !ok {
@@ -98,6 +110,16 @@ func (w *Wire) set(key, value string) error {
 		return fmt.Errorf("%s is %q, not on or off", key, value)
 	}
 	*flag = value == "on"
+	return nil
+}
+
+// number reads one within bounds.
+func number(into *int, key, value string, least, most int) error {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < least || n > most {
+		return fmt.Errorf("%s is %q, not a number from %d to %d", key, value, least, most)
+	}
+	*into = n
 	return nil
 }
 
@@ -117,7 +139,7 @@ func (w *Wire) settle(text string, said map[string]bool) error {
 
 func badWire(text, why string) error {
 	return verr.New(verr.Usage, fmt.Sprintf("cannot read --wire %q", text), why,
-		"give any of tso=on|off,tunnel-tso=on|off,gro=on|off,csum=on|off,mtu=576..65535")
+		"give any of tso=on|off,tunnel-tso=on|off,gro=on|off,csum=on|off,mtu=576..65535,gso-max-size=2048..65536")
 }
 
 // features says which offloads of a veth, by ethtool's names, play the wire.

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -17,6 +19,8 @@ func TestParseWire(t *testing.T) {
 		"gro=on, mtu=9000":              "tso=on,tunnel-tso=on,gro=on,csum=on,mtu=9000",
 		"csum=off":                      "tso=off,tunnel-tso=off,gro=off,csum=off,mtu=1500",
 		"csum=off,tso=off":              "tso=off,tunnel-tso=off,gro=off,csum=off,mtu=1500",
+		"gso-max-size=65536":            "tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500",
+		"gso-max-size=2048":             "tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500,gso-max-size=2048",
 		"mtu=576":                       "tso=on,tunnel-tso=on,gro=off,csum=on,mtu=576",
 		"mtu=65535":                     "tso=on,tunnel-tso=on,gro=off,csum=on,mtu=65535",
 		"tunnel-tso=off,tso=on,csum=on": "tso=on,tunnel-tso=off,gro=off,csum=on,mtu=1500",
@@ -40,6 +44,7 @@ func TestBadWire(t *testing.T) {
 		"mtu=575":         "576",
 		"mtu=65536":       "65535",
 		"mtu=big":         "big",
+		"gso-max-size=1":  "2048",
 		"tso=on,tso=off":  "twice",
 		"csum=off,tso=on": "csum=on",
 	} {
@@ -67,7 +72,7 @@ func FuzzParseWire(f *testing.F) {
 // What was asked for is what both ends of the wire have.
 func TestWireTakes(t *testing.T) {
 	testenv.Root(t)
-	for _, text := range []string{"", "tso=off", "tunnel-tso=off", "tso=off,tunnel-tso=off,gro=on", "csum=off,mtu=9000", "mtu=65535"} {
+	for _, text := range []string{"", "tso=off", "tunnel-tso=off", "tso=off,tunnel-tso=off,gro=on", "csum=off,mtu=9000", "mtu=65535", "gso-max-size=16000"} {
 		w, err := lab.ParseWire(text)
 		must(t, err)
 		l := testenv.Lab(t, lab.Options{Wire: w, Paths: []string{"vxlan"}})
@@ -76,6 +81,8 @@ func TestWireTakes(t *testing.T) {
 			if len(problems) > 0 {
 				t.Errorf("facts of %s: %v", m.Name, problems)
 			}
+			var wire netlink.Link
+			must(t, machine.Do(m.Namespace, func() (err error) { wire, err = netlink.LinkByName("wire0"); return err }))
 			for _, d := range facts.Devices {
 				if d.Name != "wire0" {
 					continue
@@ -83,6 +90,7 @@ func TestWireTakes(t *testing.T) {
 				got := lab.Wire{
 					TSO: d.Features["tx-tcp-segmentation"], TunnelTSO: d.Features["tx-udp_tnl-segmentation"],
 					GRO: d.Features["rx-gro"], Csum: d.Features["tx-checksum-ip-generic"], MTU: d.MTU,
+					GSOMax: int(wire.Attrs().GSOMaxSize),
 				}
 				if got != w {
 					t.Errorf("%s: wire is %v, want %v", m.Name, got, w)
