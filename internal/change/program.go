@@ -167,8 +167,11 @@ func (n *Namespace) TryTCX() error {
 	return n.fail("attach a program to a device", n.do(func() error {
 		const loopback = 1
 		l, err := link.AttachTCX(link.TCXOptions{Interface: loopback, Program: p, Attach: ebpf.AttachTCXIngress})
-		if err == nil {
+		switch {
+		case err == nil:
 			err = l.Close()
+		case errors.Is(err, ebpf.ErrNotSupported): // the library found that out, not the kernel
+			err = fmt.Errorf("%w: %w", err, unix.EOPNOTSUPP)
 		}
 		return err
 	}))

@@ -14,11 +14,19 @@ import (
 )
 
 const (
-	wholeEnv  = "VENTURI_TEST_WHOLE"  // 1: all of the suite, not only its short form
+	partEnv   = "VENTURI_TEST_PART"   // which part of the tests runs in a guest
 	matrixEnv = "VENTURI_TEST_MATRIX" // file that gets the matrix: go test shows nothing of what passes
 )
 
-func whole() bool { return os.Getenv(wholeEnv) == "1" }
+// part is how much of the tests runs in a guest; nothing: the suite in short.
+type part string
+
+const (
+	whole part = "suite" // the suite of paths, with every variant
+	every part = "all"   // and every other test of what goes through the kernel
+)
+
+func chosen() part { return part(os.Getenv(partEnv)) }
 
 // defaultKernel is one that can do all that any driver is made of.
 const defaultKernel = "6.12"
@@ -40,7 +48,7 @@ func TestKernels(t *testing.T) {
 func underKernel(t *testing.T, k kernel.Kernel) {
 	column := column{kernel: k.Release, book: map[string]outcome{}}
 	defer func() { guests = append(guests, column) }()
-	said, code := agenttest.Inside(t, vm.Config{Kernel: k, Memory: 3 << 10}, suiteArgs(), wholeEnv+"="+os.Getenv(wholeEnv))
+	said, code := agenttest.Inside(t, vm.Config{Kernel: k, Memory: 3 << 10}, suiteArgs(), partEnv+"="+string(chosen()))
 	if book := hear(said); book != nil {
 		column.book = book
 	}
@@ -56,13 +64,15 @@ func underKernel(t *testing.T, k kernel.Kernel) {
 	}
 }
 
-// suiteArgs choose what runs in a guest: the tests over the table of variants, or
-// the one that is their short form, and what only a machine of one's own can be put
-// through; of all of it, also those of the fast path over netkit devices. The others
-// are about single drivers and their daemons, alike under any kernel.
+// suiteArgs choose what runs in a guest. Not even all are tests about single
+// drivers and their daemons, which are alike under any kernel, nor those of the fast
+// path but over netkit devices, which this machine's own kernel has not.
 func suiteArgs() []string {
 	run := "TestOnTheWire|TestFastPathConntrackFull"
-	if whole() {
+	switch chosen() {
+	case whole:
+		run += "|TestTraffic"
+	case every:
 		run += "|TestTraffic|TestTrafficBehindServices|TestVariants|TestFourMachines|TestHostTwice|TestTunnelsAskNobody" +
 			"|TestNetkitWays|TestNetkitHooks|TestNetkitDrops|TestFastPathCarries|TestFastPathObeysNewRules|TestFastPathRefuses|TestFastPathBehindProgram" +
 			"|TestFastPathWithoutDaemon|TestFastPathReplays"
