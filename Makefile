@@ -36,7 +36,7 @@ test: setup-test bin/venturi ## lint and run every test, the privileged ones inc
 	$(SUDO) bin/venturi kernel fetch $(KERNELS)
 	GO=$(GO) scripts/test
 
-test-kernels: setup-test bin/venturi ## run the knobs of devices and the whole suite of paths under several kernels (less than 30 minutes; PART=all: and the fast path, 25 minutes a kernel)
+test-kernels: setup-test bin/venturi ## run the knobs of devices and the whole suite of paths under several kernels (less than 30 minutes; PART=all: and the fast path, half an hour a kernel)
 	$(SUDO) bin/venturi kernel fetch $(sort $(KERNELS) $(TEST_KERNELS))
 	GO=$(GO) scripts/test-kernels $(PART) $(TEST_KERNELS)
 
