@@ -64,9 +64,9 @@ func underKernel(t *testing.T, k kernel.Kernel) {
 	}
 }
 
-// suiteArgs choose what runs in a guest. Not even all are tests about single
-// drivers and their daemons, which are alike under any kernel, nor those of the fast
-// path but over netkit devices, which this machine's own kernel has not.
+// suiteArgs choose what runs in a guest. Tests about single drivers and their daemons
+// are in no part: they are alike under any kernel. Those of the fast path are there
+// for the netkit devices, which this machine's own kernel has not.
 func suiteArgs() []string {
 	run := "TestOnTheWire|TestFastPathConntrackFull"
 	switch chosen() {
