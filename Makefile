@@ -12,7 +12,8 @@ BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(if $(VERSION),auto,fa
 SOURCES := go.mod go.sum $(shell find cmd internal result studies -name '*.go' -not -name '*_test.go') $(wildcard studies/*.yaml)
 
 # What the tests drive beside our own code: PROGRAM:PACKAGE.
-TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2 nft:nftables iptables-nft:iptables /usr/sbin/ovs-vswitchd:openvswitch-switch \
+TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2 nft:nftables iptables-nft:iptables /usr/sbin/ethtool:ethtool \
+	/usr/sbin/sysctl:procps /usr/sbin/ovs-vswitchd:openvswitch-switch \
 	/usr/bin/ovn-northd:ovn-central /usr/bin/ovn-controller:ovn-host /usr/sbin/bird:bird2 \
 	qemu-system-x86_64:qemu-system-x86 /usr/sbin/modprobe:kmod \
 	clang:clang llvm-strip:llvm /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev

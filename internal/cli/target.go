@@ -154,7 +154,8 @@ func unplanned(profile tune.Profile, targets tune.Targets, skipped []tune.Skippe
 	for _, s := range skipped {
 		e, err := knob.Find(s.Step.Knob)
 		whole := s.Step.On == tune.Host && targets.Host || s.Step.On == tune.Machines && slices.Contains(targets.Machines, "")
-		if err != nil || e.Never != "" || s.Step.State == tune.NeverAutomatic || s.Target == (knob.Target{}) && !whole {
+		proof := s.Step.Value == "" && s.Step.Ladder == nil // whatever it reads, a plan has no value for it
+		if err != nil || e.Never != "" || s.Step.State == tune.NeverAutomatic || proof || s.Target == (knob.Target{}) && !whole {
 			continue
 		}
 		if _, err := e.Get(thisMachine(), s.Target); errors.Is(err, fs.ErrPermission) && !slices.Contains(names, e.Name) {
