@@ -59,6 +59,16 @@ func (r *run) hopeless(a *arm) bool {
 // reserve is how many pairs the steps after going forward want, for a set of a size.
 func reserve(set int) int { return fullPairs + set*screenPairs[2] }
 
+// kept is how many of what is left a stage must not take. To look at what would go on
+// top of a set is worth less than to confirm that: a right set of which the last pairs
+// cannot tell yet is lost.
+func kept(stage Stage, set int) int {
+	if stage == StageForward {
+		return reserve(set) + confirmMost - fullPairs
+	}
+	return reserve(set)
+}
+
 // screen measures arms on top of a state, all in turn so that what the machine does
 // meanwhile falls on all, and gives those that are not dropped.
 func (r *run) screen(ctx context.Context, stage Stage, on State, arms []*arm) ([]*arm, error) {
@@ -70,10 +80,11 @@ func (r *run) screen(ctx context.Context, stage Stage, on State, arms []*arm) ([
 		}
 	}
 	for _, pairs := range screenPairs[:2] {
-		if r.left()-reserve(len(on)+1) < len(alive) {
+		keep := kept(stage, len(on)+1)
+		if r.left()-keep < len(alive) {
 			break
 		}
-		if err := r.inTurn(ctx, stage, alive, pairs); err != nil {
+		if err := r.inTurn(ctx, stage, alive, pairs, keep); err != nil {
 			return nil, err
 		}
 		r.pool()
@@ -96,11 +107,12 @@ func (r *run) pool() {
 	}
 }
 
-// inTurn brings the contests of arms to a number of pairs, each a pair at a time.
-func (r *run) inTurn(ctx context.Context, stage Stage, arms []*arm, pairs int) error {
+// inTurn brings the contests of arms to a number of pairs, each a pair at a time, as
+// long as more is left than is to be kept.
+func (r *run) inTurn(ctx context.Context, stage Stage, arms []*arm, pairs, keep int) error {
 	for n := 1; n <= pairs; n++ {
 		for _, i := range r.rng.Perm(len(arms)) {
-			if r.left() <= reserve(1) {
+			if r.left() <= keep {
 				return nil
 			}
 			if err := r.measure(ctx, stage, arms[i].last, n); err != nil {
@@ -138,7 +150,7 @@ func (r *run) forward(ctx context.Context, alive []*arm) (State, map[int][]int, 
 		if best == nil {
 			// What was dropped may have been hidden by what has been mended since.
 			others := r.outside(set)
-			if again++; len(set) == 0 || again > 1 || len(others) == 0 || r.left() < reserve(len(set)+1)+screenPairs[0]*len(others) {
+			if again++; len(set) == 0 || again > 1 || len(others) == 0 || r.left() < kept(StageForward, len(set)+1)+screenPairs[0]*len(others) {
 				return set, claims, nil
 			}
 			if alive, err = r.screen(ctx, StageForward, set, others); err != nil {

@@ -272,6 +272,9 @@ func tell(p *tune.Proved, noisy *search.NoisyError) string {
 	if p.Why != "" {
 		parts = append(parts, p.Why)
 	}
+	if len(p.Confirm) > 0 {
+		parts = append(parts, fmt.Sprintf("the set in %d fresh pairs: %s", p.Confirm[0].Pairs, strings.Join(effectsOf(p.Confirm, ""), " ")))
+	}
 	var noise []string
 	for _, n := range p.Noise {
 		noise = append(noise, fmt.Sprintf("%s %.1f", n.Metric, 100*math.Abs(n.MDE)))
