@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -157,17 +156,13 @@ func (h holder) holds(file string) bool {
 	return err == nil && at == file && len(args) > 0 && slices.Equal(args[1:], HoldArgs(file, h.number)) && h.isOurs()
 }
 
-// isOurs tells whether the process is of our user, and runs this program, or what
-// was installed in its place before. Anybody can start one with such arguments.
+// isOurs tells whether the process is of our user: anybody can start one with such
+// arguments. Which file it runs does not matter: it may be of another version, that is
+// installed elsewhere.
 func (h holder) isOurs() bool {
 	var st unix.Stat_t
-	if err := unix.Stat(fmt.Sprintf("/proc/%d", h.pid), &st); err != nil || st.Uid != uint32(os.Geteuid()) {
-		return false
-	}
-	its, err1 := os.Readlink(fmt.Sprintf("/proc/%d/exe", h.pid))
-	own, err2 := os.Readlink("/proc/self/exe")
-	const replaced = " (deleted)"
-	return err1 == nil && err2 == nil && strings.TrimSuffix(its, replaced) == strings.TrimSuffix(own, replaced)
+	err := unix.Stat(fmt.Sprintf("/proc/%d", h.pid), &st)
+	return err == nil && st.Uid == uint32(os.Geteuid())
 }
 
 // endLimit is how long a holder may take to end.

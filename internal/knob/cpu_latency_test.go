@@ -3,6 +3,7 @@ package knob_test
 import (
 	"encoding/binary"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -63,6 +64,44 @@ func TestLatencyIsHeld(t *testing.T) {
 		t.Errorf("undone, and %v us are held (%v)", v, err)
 	}
 	b.refused("cpu.dma_latency", knob.Target{}, verr.Usage, "-1", "x", "2000000000")
+}
+
+// A holder that was started by a program that is installed elsewhere, such as another
+// version, is found and ended.
+func TestLatencyHeldByAnotherVersion(t *testing.T) {
+	b, _ := latencyBench(t)
+	own, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, own, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(b.m.Root, "dev/cpu_dma_latency")
+	file, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	cmd := exec.Command(other, change.HoldArgs(name, 7)...)
+	cmd.ExtraFiles = []*os.File{file}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for start := time.Now(); b.get("cpu.dma_latency", knob.Target{}) != "7"; time.Sleep(time.Millisecond) {
+		if time.Since(start) > time.Minute {
+			t.Fatal("it is not found")
+		}
+	}
+	if err := b.set("cpu.dma_latency", knob.Target{}, "off"); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("it was not ended, but ended")
+	}
 }
 
 // Somebody who holds less makes ours of no effect, which is told and undone.
