@@ -3,7 +3,10 @@ package change
 import (
 	"errors"
 	"maps"
+	"os"
 	"slices"
+
+	"github.com/venturi-net/venturi/internal/machine"
 )
 
 // deviceStores are the kinds of values that devices have, in the order in which
@@ -72,7 +75,12 @@ func deviceCells(p Place) ([]Cell, error) {
 		candidates = append(candidates, napis...)
 	}
 	candidates = append(candidates, QdiscCell(p))
-	cells := NewCells(deviceStores()...)
+	irqs, err := irqCells(p) // of queues that were made anew, drivers forget the cores
+	if err != nil {
+		return nil, err
+	}
+	candidates = append(candidates, irqs...)
+	cells := NewCells(append(deviceStores(), irqStore(""))...)
 	return slices.DeleteFunc(candidates, func(c Cell) bool {
 		if c.Store == "feature" {
 			return false // it was just read
@@ -80,6 +88,23 @@ func deviceCells(p Place) ([]Cell, error) {
 		_, err := cells.Read(c)
 		return err != nil
 	}), nil
+}
+
+// irqCells lists those of the card behind a device; none, where there is no card.
+func irqCells(p Place) (cells []Cell, err error) {
+	err = p.Enter(func(device string) error {
+		return p.sysfs(func(root string) error {
+			irqs, err := machine.Reader{}.IRQs(root, device)
+			for _, irq := range irqs {
+				cells = append(cells, IRQCell(irq))
+			}
+			if errors.Is(err, os.ErrNotExist) {
+				return nil
+			}
+			return err
+		})
+	})
+	return cells, err
 }
 
 // deviceFiles are the files of a device in sysfs that can be set.

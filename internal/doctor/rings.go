@@ -31,8 +31,11 @@ const missedShare = 1e-4
 
 func (v *View) ringDrops(s *Space, d *machine.NetDevice) []Finding {
 	now := v.After.Devices[deviceKey{s.ID, d.Index}]
+	told, below := d.Rings.RXMax > 0, d.Rings.RX < d.Rings.RXMax
 	ring := Evidence{"ethtool rings of " + d.Name, fmt.Sprintf("rx %d of at most %d", d.Rings.RX, d.Rings.RXMax)}
-	below := d.Rings.RX < d.Rings.RXMax
+	if !told {
+		ring.Value = "its driver does not tell how large they are"
+	}
 	var growing, before []Evidence
 	for _, name := range sorted(now) {
 		if !isMissed(name) || now[name] == 0 {
@@ -54,7 +57,10 @@ func (v *View) ringDrops(s *Space, d *machine.NetDevice) []Finding {
 		f.Severity = Note
 	}
 	if !below {
-		f.Knob, f.Do = "nic.channels", "the ring is as large as it can be: spread the load over more queues"
+		f.Knob, f.Value, f.Do = "nic.channels", "max", "the ring is as large as it can be: spread the load over more queues"
+	}
+	if !told {
+		f.Do = "its ring cannot be made larger: spread the load over more queues"
 	}
 	return []Finding{f}
 }

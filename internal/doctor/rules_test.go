@@ -165,6 +165,14 @@ var faults = []struct {
 		r.cpu(2, func(c *machine.CPUCounters) { c.Softirq, c.Packets = c.Softirq+150, c.Packets+1<<31+20000 })
 	}},
 	{"ring-drops", Warning, "eth0 ", "venturi knob set nic.ring rx=max --dev eth0", func(r rig) { r.After.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9 }},
+	{"ring-drops", Warning, "eth0 ", "venturi knob set nic.channels max --dev eth0", func(r rig) {
+		r.card.Rings.RX = 4096
+		r.After.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9
+	}},
+	{"ring-drops", Warning, "eth0 ", "venturi knob set nic.channels max --dev eth0", func(r rig) { // a driver that does not tell
+		r.card.Rings = machine.Rings{}
+		r.After.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9
+	}},
 	{"ring-drops", Note, "eth0 ", "venturi knob set nic.ring rx=max --dev eth0", func(r rig) {
 		r.Before.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9000
 		r.After.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9000

@@ -280,6 +280,32 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// A disk that has become read-only: nothing is changed, what was can be looked at, and
+// the answer says why it cannot be undone.
+func TestReadOnlyDisk(t *testing.T) {
+	root, o := fixture(t, map[string]string{"/a": "one"})
+	o.Folder = full(t, "4m")
+	j := open(t, o)
+	set(t, begun(t, j), "/a", "two")
+	j.Close()
+	if err := unix.Mount("", o.Folder, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(o)
+	if e := new(verr.Error); !errors.As(err, &e) || !errors.Is(err, unix.EROFS) || e.Code != verr.Failed || !strings.Contains(e.Do, FolderVariable) {
+		t.Errorf("%v", err)
+	}
+	if h, err := Look(o.Folder); err != nil || len(h.Txns) != 1 || !h.Txns[0].Open() || contents(t, root, "/a") != "two" {
+		t.Errorf("%+v, %v; it holds %q", h, err, contents(t, root, "/a"))
+	}
+	if err := unix.Mount("", o.Folder, "", unix.MS_REMOUNT, ""); err != nil {
+		t.Fatal(err)
+	}
+	if outcomes, err := open(t, o).Undo(nil, How{}); err != nil || len(outcomes) != 1 || contents(t, root, "/a") != "one" {
+		t.Errorf("%v, %v; it holds %q", outcomes, err, contents(t, root, "/a"))
+	}
+}
+
 // A disk that fails at the mark: what was written is taken back.
 func TestDiskFailsAtTheMark(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/a": "one"})

@@ -3,6 +3,7 @@ package knob
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -19,7 +20,7 @@ var irqAffinity = Entry{
 	Facts: Facts{
 		Name:     "irq.affinity",
 		Title:    "Which cores take the interrupts of a card's queues",
-		Values:   `cores that the queues are dealt to one by one, such as 2-5; or for each interrupt its own, such as "eth0-TxRx-0=2 eth0-TxRx-1=3"`,
+		Values:   `cores that the queues are dealt to one by one, such as 2-5; near: to those of the card's NUMA node, and not to the first core where there are enough without it; or for each interrupt its own, such as "eth0-TxRx-0=2 eth0-TxRx-1=3"`,
 		Scope:    OfDevice,
 		Helps:    []Effect{Latency, Throughput, Packets},
 		Risk:     "a core that gets more than it can handle; some drivers forget it when the device comes up anew",
@@ -33,60 +34,65 @@ var irqAffinity = Entry{
 
 type affinity struct{}
 
-// read lists the interrupts of the target's card, and where each may go.
-func (affinity) read(m Machine, t Target) ([]queue, []machine.IRQ, error) {
+// interrupts are those of a card, where each may go, and the cores near the card.
+type interrupts struct {
+	all  []queue
+	irqs []machine.IRQ // of each
+	near []int         // ascending; none: that is not known
+}
+
+func (affinity) read(m Machine, t Target) (c interrupts, err error) {
 	if t.Device == "" {
 		_, err := onDevice(t)
-		return nil, nil, err
+		return c, err
 	}
-	var irqs []machine.IRQ
 	find := func(sys string) (err error) {
-		irqs, err = machine.Reader{Root: m.Root}.IRQs(sys, t.Device)
+		r := machine.Reader{Root: m.Root}
+		c.irqs, err = r.IRQs(sys, t.Device)
+		c.near, _ = numbersIn(r.CardCores(sys, t.Device))
 		return err
 	}
-	var err error
 	if m.Root != "" {
 		err = find("")
 	} else if place, gone := onDevice(t); gone != nil {
-		return nil, nil, gone
+		return c, gone
 	} else {
 		err = place.Enter(func(string) error { return machine.Sysfs(find) })
 	}
-	if errors.Is(err, os.ErrNotExist) || err == nil && len(irqs) == 0 {
-		return nil, nil, verr.New(verr.Missing, "cannot read the interrupts of "+t.Device, "no card with interrupts of its own is behind it", "name the device of a network card")
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(c.irqs) == 0 {
+		return c, verr.New(verr.Missing, "cannot read the interrupts of "+t.Device, "no card with interrupts of its own is behind it", "name the device of a network card")
 	}
 	if err != nil {
-		return nil, nil, err
+		return c, err
 	}
-	var all []queue
-	for _, irq := range irqs {
+	for _, irq := range c.irqs {
 		cell := change.IRQCell(irq)
 		v, err := m.Cells.Read(cell)
 		if err != nil {
-			return nil, nil, err
+			return c, err
 		}
-		all = append(all, queue{irq.Name, cell, strings.TrimSpace(v.String())})
+		c.all = append(c.all, queue{irq.Name, cell, strings.TrimSpace(v.String())})
 	}
-	return all, irqs, nil
+	return c, nil
 }
 
 // Get is of [Knob].
 func (k affinity) Get(m Machine, t Target) (Reading, error) {
-	all, irqs, err := k.read(m, t)
+	c, err := k.read(m, t)
 	if err != nil {
 		return Reading{}, err
 	}
-	r := Reading{Value: eachQueue(all)}
+	r := Reading{Value: eachQueue(c.all)}
 	if pid := m.Running("irqbalance")["irqbalance"]; pid > 0 {
 		r.Note = fmt.Sprintf("irqbalance runs (pid %d) and may move them: see irq.balance", pid)
 		return r, nil
 	}
-	for i, irq := range irqs {
+	for i, irq := range c.irqs {
 		v, err := m.Cells.Read(change.Cell{Store: "kernel", Key: fmt.Sprintf("/proc/irq/%d/effective_affinity_list", irq.Number)})
 		if err != nil {
 			continue // before Linux 4.13
 		}
-		may, err1 := numbersIn(all[i].now)
+		may, err1 := numbersIn(c.all[i].now)
 		does, err2 := numbersIn(strings.TrimSpace(v.String()))
 		if err1 == nil && err2 == nil && slices.ContainsFunc(does, func(core int) bool { return !slices.Contains(may, core) }) {
 			r.Note = fmt.Sprintf("%s still comes to core %s, until it next fires", irq.Name, strings.TrimSpace(v.String()))
@@ -97,22 +103,28 @@ func (k affinity) Get(m Machine, t Target) (Reading, error) {
 
 // Plan is of [Knob].
 func (k affinity) Plan(m Machine, t Target, value string) ([]change.Write, error) {
-	all, _, err := k.read(m, t)
+	c, err := k.read(m, t)
 	if err != nil {
 		return nil, err
 	}
+	on := coresOn(m)
 	var lists map[string]string
-	if strings.Contains(value, "=") {
-		lists, err = listsFor(value, all, nil)
-	} else {
-		lists, err = dealt(value, all)
+	switch {
+	case strings.Contains(value, "="):
+		lists, err = listsFor(value, c.all, nil)
+	case value == "near":
+		lists, err = c.dealt(c.nearest(on))
+	default:
+		var cores []int
+		if cores, err = numbersIn(value); err == nil {
+			lists, err = c.dealt(cores)
+		}
 	}
 	if err != nil {
 		return nil, noSense("irq.affinity", value, err)
 	}
-	on := coresOn(m)
 	var writes []change.Write
-	for _, irq := range all {
+	for _, irq := range c.all {
 		list, named := lists[irq.name]
 		if !named {
 			continue
@@ -140,18 +152,22 @@ var (
 	queueNum = regexp.MustCompile(`[0-9]+$`)
 )
 
-// dealt gives each queue one core of a list: those of the same number, such as
-// the two directions of virtio's, the same.
-func dealt(list string, all []queue) (map[string]string, error) {
-	cores, err := numbersIn(list)
-	if err != nil || len(cores) == 0 {
-		return nil, errors.Join(err, errors.New("want cores, such as 2-5"))
+// queueOf gives the number of the queue that an interrupt is of; false: of none.
+func queueOf(irq queue) (int, bool) {
+	name, _, _ := strings.Cut(irq.name, "@") // "mlx5_comp3@pci:0000:01:00.0"
+	n, err := strconv.Atoi(queueNum.FindString(name))
+	return n, err == nil && !noQueue.MatchString(name)
+}
+
+// dealt gives each queue one of some cores: those of the same number, such as the
+// two directions of virtio's, the same.
+func (c interrupts) dealt(cores []int) (map[string]string, error) {
+	if len(cores) == 0 {
+		return nil, errors.New("want cores, such as 2-5")
 	}
 	lists := map[string]string{}
-	for _, irq := range all {
-		name, _, _ := strings.Cut(irq.name, "@") // "mlx5_comp3@pci:0000:01:00.0"
-		n, err := strconv.Atoi(queueNum.FindString(name))
-		if err == nil && !noQueue.MatchString(name) {
+	for _, irq := range c.all {
+		if n, is := queueOf(irq); is {
 			lists[irq.name] = strconv.Itoa(cores[n%len(cores)])
 		}
 	}
@@ -159,6 +175,26 @@ func dealt(list string, all []queue) (map[string]string, error) {
 		return nil, errors.New("no interrupt is of a queue: name them one by one")
 	}
 	return lists, nil
+}
+
+// nearest are the cores that the queues are dealt to best: those near the card that
+// are on. The first core has most else to do: it is left out where each queue has
+// one of its own without it.
+func (c interrupts) nearest(on []int) []int {
+	cores := slices.DeleteFunc(slices.Clone(c.near), func(core int) bool { return !slices.Contains(on, core) })
+	if len(cores) == 0 {
+		cores = on
+	}
+	queues := map[int]bool{}
+	for _, irq := range c.all {
+		if n, is := queueOf(irq); is {
+			queues[n] = true
+		}
+	}
+	if len(cores) > len(queues) && cores[0] == on[0] {
+		return cores[1:]
+	}
+	return cores
 }
 
 // spans writes numbers in ascending order as the kernel does: "0-3,8".
@@ -179,15 +215,29 @@ func spans(numbers []int) string {
 	return strings.Join(parts, ",")
 }
 
-// Range is of [Ranger]: dealt to all cores, and to all but the first.
+// Range is of [Ranger]: dealt to the cores near the card, to all, and to all but the
+// first.
 func (k affinity) Range(m Machine, t Target) ([]string, error) {
 	on := coresOn(m)
-	all, _, err := k.read(m, t)
+	c, err := k.read(m, t)
 	if err != nil || len(on) < 2 {
 		return nil, err
 	}
-	return slices.DeleteFunc([]string{spans(on), spans(on[1:])}, func(list string) bool {
-		lists, err := dealt(list, all)
-		return err != nil || !slices.ContainsFunc(all, func(irq queue) bool { return lists[irq.name] != "" && lists[irq.name] != irq.now })
-	}), nil
+	now := map[string]string{}
+	for _, irq := range c.all {
+		if _, is := queueOf(irq); is {
+			now[irq.name] = irq.now
+		}
+	}
+	seen, values := []map[string]string{now}, []string{}
+	for _, try := range []struct {
+		value string
+		cores []int
+	}{{"near", c.nearest(on)}, {spans(on), on}, {spans(on[1:]), on[1:]}} {
+		lists, err := c.dealt(try.cores)
+		if err == nil && !slices.ContainsFunc(seen, func(other map[string]string) bool { return maps.Equal(other, lists) }) {
+			seen, values = append(seen, lists), append(values, try.value)
+		}
+	}
+	return values, nil
 }

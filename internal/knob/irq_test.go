@@ -4,11 +4,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/verr"
 )
+
+// nearFile tells which cores are near the card.
+const nearFile = "/sys/devices/pci0/0000:00:03.0/local_cpulist"
 
 // card is a machine of four cores whose eth0 is of virtio, with interrupts from
 // a number on.
@@ -22,6 +26,7 @@ func card(t *testing.T, first int) bench {
 		files[fmt.Sprintf("/proc/irq/%d/effective_affinity_list", n)] = "0\n"
 		files[fmt.Sprintf("/sys/devices/pci0/0000:00:03.0/msi_irqs/%d", n)] = "msix\n"
 	}
+	files[nearFile] = "2-3\n"
 	files["/sys/devices/pci0/0000:00:03.0/virtio2/net/eth0/mtu"] = "1500\n"
 	files["/sys/devices/virtual/net/lo/mtu"] = "65536\n"
 	b := fixture(t, files)
@@ -44,6 +49,7 @@ func TestIRQAffinity(t *testing.T) {
 	b, on := card(t, 37), knob.Target{Device: "eth0"}
 	for _, c := range []struct{ value, shows string }{
 		{"2-3", "virtio2-config=0-3 virtio2-input.0=2 virtio2-output.0=2 virtio2-input.1=3 virtio2-output.1=3"},
+		{"near", "virtio2-config=0-3 virtio2-input.0=2 virtio2-output.0=2 virtio2-input.1=3 virtio2-output.1=3"},
 		{"1", "virtio2-config=0-3 virtio2-input.0=1 virtio2-output.0=1 virtio2-input.1=1 virtio2-output.1=1"},
 		{"virtio2-config=0,1 virtio2-input.1=3", "virtio2-config=0-1 virtio2-input.0=0-3 virtio2-output.0=0-3 virtio2-input.1=3 virtio2-output.1=0-3"},
 	} {
@@ -52,8 +58,21 @@ func TestIRQAffinity(t *testing.T) {
 	b.refused("irq.affinity", on, verr.Usage, "4", "", "off", "virtio2-input.7=0", "virtio2-input.0=off", "a-b")
 	b.refused("irq.affinity", knob.Target{Device: "lo"}, verr.Missing, "1")
 	b.refused("irq.affinity", knob.Target{}, verr.Usage, "1")
-	if values, err := entry(t, "irq.affinity").Knob.(knob.Ranger).Range(b.m, on); err != nil || len(values) != 2 {
-		t.Errorf("worth a trial: %v, %v", values, err)
+	for near, want := range map[string]struct{ inputs, trials string }{
+		"2-3\n": {"2 3", "near 0-3 1-3"},
+		"0-2\n": {"1 2", "near 0-3"}, // a queue each without the first
+		"0-1\n": {"0 1", "near 1-3"},
+		"7\n":   {"1 2", "near 0-3"}, // none of them is on
+	} {
+		if err := os.WriteFile(filepath.Join(b.m.Root, nearFile), []byte(near), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		inputs := strings.Fields(want.inputs)
+		b.turns("irq.affinity", on, "near", fmt.Sprintf("virtio2-config=0-3 virtio2-input.0=%[1]s virtio2-output.0=%[1]s virtio2-input.1=%[2]s virtio2-output.1=%[2]s", inputs[0], inputs[1]))
+		values, err := entry(t, "irq.affinity").Knob.(knob.Ranger).Range(b.m, on)
+		if got := strings.Join(values, " "); err != nil || got != want.trials {
+			t.Errorf("near %q: worth a trial are %q, want %q (%v)", near, got, want.trials, err)
+		}
 	}
 }
 

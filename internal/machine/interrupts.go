@@ -43,6 +43,25 @@ func (r Reader) IRQs(sys, device string) ([]IRQ, error) {
 	return nil, fmt.Errorf("it has no interrupts of its own: %w", os.ErrNotExist)
 }
 
+// CardCores lists the cores near the card behind a network device, those of its NUMA
+// node: "0-15". Empty: there is no such card, or the kernel does not tell. Sys is as
+// of [Reader.IRQs].
+func (r Reader) CardCores(sys, device string) string {
+	if sys == "" {
+		sys = r.path("sys")
+	}
+	folder, err := cardOf(filepath.Join(sys, "class/net"), device)
+	if err != nil {
+		return ""
+	}
+	for _, card := range []string{folder, filepath.Dir(folder)} {
+		if list, err := os.ReadFile(filepath.Join(card, "local_cpulist")); err == nil {
+			return strings.TrimSpace(string(list))
+		}
+	}
+	return ""
+}
+
 // CardIRQs lists those of a card, by its address on its bus. Error:
 // os.ErrNotExist, if there is none there that has any.
 func (r Reader) CardIRQs(card string) ([]IRQ, error) {

@@ -207,7 +207,8 @@ func (p Profile) Wishes(m knob.Machine, targets Targets) (wishes []Wish, skipped
 			skip(Unnamed, "none of the files has what it is about")
 		}
 	}
-	return wishes, skipped, nil
+	wishes, left := abandoned(wishes, skipped)
+	return wishes, append(skipped, left...), nil
 }
 
 // barred says why a step is none for a program to take; empty: it is one.

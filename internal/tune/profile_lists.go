@@ -21,7 +21,7 @@ func kubeOVN() Profile {
 			Why: "it moves interrupts that were placed", Note: "sources disagree: Kube-OVN, Cilium and ESnet turn it off, AWS keeps it on; off without placing, all interrupts stay on few cores",
 		},
 		{
-			Name: "4 NIC interrupts pinned", Knob: "irq.affinity", On: NICs,
+			Name: "4 NIC interrupts pinned", Knob: "irq.affinity", On: NICs, Value: "near",
 			Why: "each queue has its core, near the card",
 		},
 		{
@@ -64,7 +64,7 @@ func cilium() Profile {
 			Why: "it moves interrupts that were placed", Note: "the script kills it, and the next boot starts it again; sources disagree whether off is better",
 		},
 		{
-			Name: "interrupts pinned", Knob: "irq.affinity", On: NICs,
+			Name: "interrupts pinned", Knob: "irq.affinity", On: NICs, Value: "near",
 			Why: "each queue has its core, near the card", Note: "the script calls another one (set_irp_affnity.sh) that puts them on CPUs 0 and 1",
 		},
 		{

@@ -20,7 +20,7 @@ const (
 	Already      Reason = "it is so already"
 	Unable       Reason = "it is not there, or cannot be read or set"
 	Open         Reason = "only a proof can tell which value helps"
-	Unmeasurable Reason = "it is a file, of which nothing can be measured"
+	Unmeasurable Reason = "nothing that a proof measures would show it"
 )
 
 // Skipped is a step that gives no wish on a target, or on none of its group.
@@ -73,15 +73,19 @@ func (p Profile) Tries(named Targets) (n int) {
 	return n
 }
 
-// Measurable parts wishes that a measurement here can judge from those that
-// change a file only: nothing comes of them until somebody applies it.
+// Measurable parts wishes that a measurement here can judge from those that it
+// cannot: of a file nothing comes until somebody applies it, and what ends another
+// program, or is its own until then, would have to be so for longer than the moment
+// that a proof gives it.
 func Measurable(all []Wish) (wishes []Wish, skipped []Skipped) {
 	for _, w := range all {
-		if w.Knob.Scope != knob.OfManifest {
+		s := Skipped{Target: w.Target, Reason: Unmeasurable}
+		if w.Knob.Scope == knob.OfManifest {
+			s.Why = "a file changes nothing that could be measured here: apply it to a pair of nodes, and compare those"
+		} else if s.Why = tooSlow(w.Knob.Name, all); s.Why == "" {
 			wishes = append(wishes, w)
 			continue
 		}
-		s := Skipped{Target: w.Target, Reason: Unmeasurable, Why: "a file changes nothing that could be measured here: apply it to a pair of nodes, and compare those"}
 		if w.Step != nil {
 			s.Step = *w.Step
 		}

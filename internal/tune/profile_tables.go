@@ -18,7 +18,7 @@ func latency() Profile {
 			{Name: "busy polling", Knob: "net.busy_poll", On: Host, Value: "50", Why: "who waits for a packet asks the card instead of sleeping; only with cores to spare"},
 			{Name: "no deferred interrupts", Knob: "nic.defer_irq", On: NICs, Value: "off", Why: "a deferred interrupt delays the packet of an idle connection"},
 		},
-		ciliumSteps(true), kubeOVNSteps(), calicoSteps("never"), personal(),
+		ciliumSteps(true), kubeOVNSteps(), calicoSteps(true), personal(),
 	)}
 }
 
@@ -42,7 +42,7 @@ func throughput() Profile {
 		queues(), ciliumSteps(true), []Step{
 			{Name: "BIG TCP", Knob: "cil.bigtcp", On: Manifests, Value: "both", Why: "fewer, longer packets through the stack, from 100 Gb/s on"},
 		},
-		kubeOVNSteps(), calicoSteps("crosssubnet"), []Step{
+		kubeOVNSteps(), calicoSteps(false), []Step{
 			{Name: "flow table", Knob: "cal.flowtable", On: Manifests, Value: "on", Why: "packets of known connections skip most of netfilter"},
 		}, personal(),
 	)}
@@ -60,7 +60,7 @@ func balanced() Profile {
 		},
 		queues(), ciliumSteps(false), []Step{
 			{Name: "mirror", Knob: "kubeovn.mirror", On: Manifests, Value: "off", When: mirrorOn, Why: "a copy of all traffic costs 5 to 10 % of CPU"},
-		}, calicoSteps("crosssubnet"), personal(),
+		}, calicoSteps(false), personal(),
 	)}
 }
 
@@ -117,11 +117,12 @@ func kubeOVNSteps() []Step {
 	}
 }
 
-func calicoSteps(encap string) []Step {
+func calicoSteps(bpf bool) []Step {
 	steps := []Step{
-		{Name: "Calico: tunnels", Knob: "cal.encap", On: Manifests, Value: encap, When: encapsulated, Why: "nodes of one subnet need none; none at all where the network knows the pods' addresses"},
+		{Name: "Calico: tunnels", Knob: "cal.encap", On: Manifests, Value: "crosssubnet", When: encapsulated, Why: "nodes of one subnet need none"},
+		{Name: "Calico: no tunnels at all", Knob: "cal.encap", State: NeverAutomatic, Why: "nor do others, where the network knows the pods' addresses", Note: "without BGP to all nodes or to the routers, nodes are cut off from each other: set cal.encap to never by hand where there is"},
 	}
-	if encap == "never" {
+	if bpf {
 		steps = append(steps, Step{Name: "Calico: eBPF", Knob: "cal.bpf", On: Manifests, Value: "on", Why: "a shorter way through the node"})
 	}
 	return steps

@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -208,6 +209,16 @@ func TestWishesByCounters(t *testing.T) {
 	}
 }
 
+func TestCouples(t *testing.T) {
+	for _, c := range couple {
+		for _, name := range c {
+			if _, err := knob.Find(name); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 func TestOtherOwners(t *testing.T) {
 	m := fixtureMachine(t, map[string]string{"proc/12/comm": "tuned\n", "proc/13/comm": "irqbalance\n"})
 	r := othersOn(m)
@@ -224,6 +235,38 @@ func TestOtherOwners(t *testing.T) {
 	} {
 		if why := r.of(c.knob, c.wishes); c.why == "" && why != "" || !strings.HasPrefix(why, c.why) {
 			t.Errorf("%s: %q, want %q", c.knob, why, c.why)
+		}
+	}
+	for name, want := range map[string]string{
+		"irq.balance":  "takes seconds to act",
+		"irq.affinity": "irqbalance would move it",
+		"nic.ring":     "",
+	} {
+		ends := Wish{Knob: knob.Entry{Facts: knob.Facts{Name: "irq.balance"}}}
+		one := Wish{Knob: knob.Entry{Facts: knob.Facts{Name: name}}}
+		if kept, _ := Measurable([]Wish{one}); (len(kept) == 1) != (name != "irq.balance") {
+			t.Errorf("%s, of itself: %d kept", name, len(kept))
+		}
+		kept, left := Measurable([]Wish{ends, one})
+		if (len(kept) == 1) != (want == "") || !strings.Contains(left[len(left)-1].Why, cmp.Or(want, "seconds")) {
+			t.Errorf("%s: %d kept, %+v", name, len(kept), left)
+		}
+	}
+	pins := Wish{Knob: knob.Entry{Facts: knob.Facts{Name: "irq.affinity"}}, Step: &Step{}}
+	ends := Wish{Knob: knob.Entry{Facts: knob.Facts{Name: "irq.balance"}}, Step: &Step{}}
+	placed := Skipped{Step: Step{Knob: "irq.affinity"}, Reason: Already}
+	for i, c := range []struct {
+		wishes  []Wish
+		skipped []Skipped
+		kept    int
+	}{
+		{[]Wish{ends, pins}, nil, 2},
+		{[]Wish{ends}, []Skipped{placed}, 1},
+		{[]Wish{ends}, nil, 0},
+		{[]Wish{pins}, nil, 1},
+	} {
+		if kept, left := abandoned(c.wishes, c.skipped); len(kept) != c.kept || len(left) != len(c.wishes)-c.kept {
+			t.Errorf("%d: kept %+v, left %+v", i, kept, left)
 		}
 	}
 	p := Profile{Name: "x", Steps: []Step{{Name: "budget", Knob: "net.busy_poll", On: Host, Value: "0", State: NotShown}}}

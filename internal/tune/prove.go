@@ -200,7 +200,7 @@ var couple = [][2]string{
 	{"cpu.governor", "cpu.dma_latency"},
 	{"nic.ring", "net.budget"},
 	{"nic.seg", "virt.tx_csum"},
-	{"tcp.cc", "net.qdisc"},
+	{"tcp.cc", "nic.qdisc"},
 }
 
 // couples gives the first values of such knobs that are among the candidates.

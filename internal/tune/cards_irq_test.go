@@ -1,0 +1,85 @@
+package tune_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// interruptsRenamed has a driver register its interrupts under another name of the
+// device; an undo finds them.
+func interruptsRenamed(t *testing.T, c card) {
+	e, err := knob.Find("irq.affinity")
+	must(t, err)
+	link, err := netlink.LinkByName(c.on.Device)
+	must(t, err)
+	rename := func(name string) {
+		t.Helper()
+		must(t, netlink.LinkSetDown(link))
+		must(t, netlink.LinkSetName(link, name))
+		must(t, netlink.LinkSetUp(link))
+		c.on.Device = name
+	}
+	was, name := c.on.Device, "other9"
+	before := c.interrupts(t)
+	must(t, c.set(t, e, "1"))
+	if c.interrupts(t) == before {
+		t.Fatalf("all were there already: %s", before)
+	}
+	rename(name)
+	if now := c.interrupts(t); !strings.Contains(now, name) {
+		t.Errorf("the driver kept the names: %s", now)
+	}
+	c.undo(t)
+	if now := c.interrupts(t); now != strings.ReplaceAll(before, was, name) {
+		t.Errorf("undone: %s, was %s", now, before)
+	}
+	rename(was)
+}
+
+// interrupts tells which cores take those of the card, as the kernel shows it.
+func (c card) interrupts(t *testing.T) (text string) {
+	t.Helper()
+	irqs, err := machine.Reader{}.IRQs("", c.on.Device)
+	must(t, err)
+	for _, irq := range irqs {
+		text += irq.Name + " on " + irq.CPUs + "\n"
+	}
+	return text
+}
+
+// interruptsAnew has a driver make its queues anew, upon which it may forget where
+// somebody sent their interrupts; an undo sends them there again.
+func interruptsAnew(t *testing.T, c card, name string) {
+	irqs, err := machine.Reader{}.IRQs("", c.on.Device)
+	must(t, err)
+	for _, irq := range irqs {
+		must(t, os.WriteFile(fmt.Sprintf("/proc/irq/%d/smp_affinity_list", irq.Number), []byte("1"), 0o644))
+	}
+	e, err := knob.Find(name)
+	must(t, err)
+	values, err := e.Knob.(knob.Ranger).Range(c.m, c.on)
+	must(t, err)
+	before, ran := c.interrupts(t), 0
+	for _, value := range values {
+		if err := c.set(t, e, value); err != nil {
+			t.Log(err) // a hash table may name more queues
+			continue
+		}
+		ran++
+		during := c.interrupts(t)
+		c.undo(t)
+		if after := c.interrupts(t); after != before {
+			t.Errorf("%s %s=%s sent interrupts to\n%sand its undo to\n%sthey went to\n%s", c.driver, name, value, during, after, before)
+		}
+	}
+	if ran == 0 {
+		t.Errorf("%s took no other %s", c.driver, name)
+	}
+}
