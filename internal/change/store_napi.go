@@ -26,7 +26,13 @@ const (
 
 // napiNumbers are what each NAPI of a device can have for itself, with the
 // attributes.
-var napiNumbers = map[string]uint16{"defer_hard_irqs": 5, "gro_flush_timeout": 6, "threaded": 8}
+var napiNumbers = map[string]uint16{"defer_hard_irqs": 5, flushTimeout: 6, SuspendTimeout: 7, "threaded": 8}
+
+// Numbers of NAPIs, of which the kernel takes more than 32 bits.
+const (
+	flushTimeout   = "gro_flush_timeout"
+	SuspendTimeout = "irq_suspend_timeout" // only a NAPI has it, no device as a whole
+)
 
 // napi is one NAPI: the number by which the kernel knows it, which another one
 // gets when the device comes up anew, and what it has.
@@ -60,7 +66,7 @@ func napiStore() Store {
 				req := napiRequest(family, netdevNAPISet, unix.NLM_F_ACK)
 				req.AddData(nl.NewRtAttr(napiID, nl.Uint32Attr(n.id)))
 				data := nl.Uint32Attr(uint32(number))
-				if attr == napiNumbers["gro_flush_timeout"] && number > 1<<32-1 {
+				if (attr == napiNumbers[flushTimeout] || attr == napiNumbers[SuspendTimeout]) && number > 1<<32-1 {
 					data = binary.NativeEndian.AppendUint64(nil, number)
 				}
 				req.AddData(nl.NewRtAttr(int(attr), data))
@@ -166,7 +172,7 @@ func numberOf(a syscall.NetlinkRouteAttr) (uint64, bool) {
 }
 
 // NAPICells lists the cells of what each NAPI of a device has for itself, of one
-// kind: "threaded", "defer_hard_irqs", "gro_flush_timeout". None on a kernel
+// kind: "threaded", "defer_hard_irqs", "gro_flush_timeout", [SuspendTimeout]. None on a kernel
 // where only the device has it.
 func NAPICells(p Place, what string) (cells []Cell, err error) {
 	if p.Device == nil {
@@ -188,7 +194,7 @@ func NAPICells(p Place, what string) (cells []Cell, err error) {
 // is said of the device is said of all its NAPIs.
 func aroundDeviceFile(c Cell) ([]Cell, error) {
 	switch c.Key {
-	case "threaded", "gro_flush_timeout":
+	case "threaded", flushTimeout:
 		return NAPICells(c.Place, c.Key)
 	case "napi_defer_hard_irqs":
 		return NAPICells(c.Place, "defer_hard_irqs")

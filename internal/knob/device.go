@@ -25,6 +25,7 @@ func deviceKnobs() []Entry {
 		nicTxQueueLen,
 		nicBigTCP,
 		nicDeferIRQ,
+		nicIRQSuspend,
 		nicThreadedNAPI,
 		netRPS,
 		netRFS,

@@ -3,7 +3,7 @@ package knob
 // kernelKnobs are those of the kernel's network stack.
 func kernelKnobs() []Entry {
 	return []Entry{
-		busyPoll, budget, backlog, flowLimit,
+		busyPoll, budget, backlog, flowLimit, rfsTable,
 		tcpMem, sockMem, udpMem, tcpNotsent, tcpIdle, tcpFastopen, tcpCC, listen,
 		bpfJIT, ctSize, ctNotrack, nftFlowtable, bridgeNF, jitter, tunedProfile,
 	}

@@ -1,12 +1,9 @@
 package knob
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
-	"os"
 	"strconv"
-	"strings"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -20,24 +17,41 @@ var netRFS = Entry{
 		Values:   "flows of the device, shared among its queues, such as 32768; off",
 		Scope:    OfDevice,
 		Helps:    []Effect{Latency, CPU},
-		Risk:     "memory; the table in which the machine remembers flows is raised to the same number, for all devices, and off leaves that as it is",
-		Needs:    "RPS on (net.rps)",
+		Risk:     "memory",
+		Needs:    "RPS on (net.rps), and room in the machine's table of flows (net.rfs_table), which is for all devices",
 		Grade:    GradeC,
 		Evidence: "Red Hat's guide recommends 32768, without a number for what it gains",
-		Undo:     "the old numbers are written back, that of the machine's table too",
+		Undo:     "the old numbers are written back",
 	},
 	Knob: rfs{},
+}
+
+// rfsTable is where the machine remembers on which core a flow's program runs.
+var rfsTable = Entry{
+	Facts: Facts{
+		Name:     "net.rfs_table",
+		Title:    "How many flows the machine remembers the core of (RFS)",
+		Values:   "flows of all devices together, such as 32768; the kernel rounds up to a power of two. 0: none, and net.rfs does nothing",
+		Scope:    OfMachine,
+		Helps:    []Effect{Latency, CPU},
+		Risk:     "memory, and a little work for each packet that a program receives",
+		Needs:    "net.rfs on a device; of no use by itself",
+		Grade:    GradeC,
+		Evidence: "Red Hat's guide recommends 32768, without a number for what it gains",
+		Undo:     "the old value is written back",
+	},
+	Knob: sysctl{name: flowTable, global: true, check: number(0, mostTable)},
 }
 
 type rfs struct{}
 
 const (
 	flowsOfQueue = "queues/rx-*/rps_flow_cnt"
+	flowTable    = "net.core.rps_sock_flow_entries"
+	recommended  = "32768"
 	mostFlows    = 1 << 22
+	mostTable    = 1 << 29 // the kernel's own
 )
-
-// machinesFlows is the table that all devices share.
-var machinesFlows = change.Cell{Store: "kernel", Key: "/proc/sys/net/core/rps_sock_flow_entries"}
 
 // Get is of [Knob]. Without the machine's table, nothing is in effect.
 func (rfs) Get(m Machine, t Target) (Reading, error) {
@@ -58,7 +72,7 @@ func (rfs) Get(m Machine, t Target) (Reading, error) {
 	}
 	r := Reading{Value: strconv.Itoa(sum)}
 	if table == 0 {
-		r.Effective, r.Note = "off", "the machine's table of flows is empty: net.core.rps_sock_flow_entries"
+		r.Effective, r.Note = "off", "the machine remembers no flows: see net.rfs_table"
 	}
 	return r, nil
 }
@@ -67,19 +81,16 @@ func readRFS(m Machine, t Target) (queues []queue, table int, err error) {
 	if queues, err = queuesOf(m, t, flowsOfQueue); err != nil {
 		return nil, 0, err
 	}
-	v, err := m.Cells.Read(machinesFlows)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, 0, verr.New(verr.Missing, "cannot read net.rfs", "the machine's table of flows does not show here", "run it in the machine's first network namespace")
-	}
+	now, err := rfsTable.Get(m, Target{})
 	if err != nil {
 		return nil, 0, err
 	}
-	table, err = strconv.Atoi(strings.TrimSpace(v.String()))
+	table, err = strconv.Atoi(now.Value)
 	return queues, table, err
 }
 
 // Plan is of [Knob]. The kernel rounds up to powers of two, so that is what is
-// asked for.
+// asked for. The machine's table is no device's to change.
 func (rfs) Plan(m Machine, t Target, value string) ([]change.Write, error) {
 	queues, table, err := readRFS(m, t)
 	if err != nil {
@@ -91,11 +102,12 @@ func (rfs) Plan(m Machine, t Target, value string) ([]change.Write, error) {
 			return nil, noSense("net.rfs", value, fmt.Errorf("want a number from 1 to %d, or off", mostFlows))
 		}
 	}
-	var writes []change.Write
 	each := powerOfTwo((flows + len(queues) - 1) / len(queues))
 	if all := powerOfTwo(each * len(queues)); all > table {
-		writes = append(writes, change.Write{Cell: machinesFlows, Value: change.Text(strconv.Itoa(all))})
+		return nil, verr.New(verr.Missing, fmt.Sprintf("cannot set net.rfs of %s to %s", t.Device, value),
+			fmt.Sprintf("the machine remembers %d flows, and these are %d", table, all), fmt.Sprintf("first: venturi knob set net.rfs_table %d", all))
 	}
+	var writes []change.Write
 	for _, q := range queues {
 		writes = append(writes, change.Write{Cell: q.cell, Value: change.Text(strconv.Itoa(each))})
 	}
@@ -116,5 +128,9 @@ func (k rfs) Range(m Machine, t Target) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return always("off", "32768")(now.Value), nil
+	values := []string{"off"}
+	if _, err := k.Plan(m, t, recommended); err == nil {
+		values = append(values, recommended)
+	}
+	return always(values...)(now.Value), nil
 }

@@ -41,13 +41,16 @@ func space(t *testing.T) (netns string, ip func(args ...string)) {
 	return n.Path(), ip
 }
 
+// flowTable is how many flows the machine remembers.
+const flowTable = "proc/sys/net/core/rps_sock_flow_entries"
+
 // onRoot is this machine, but for what belongs to it as a whole: that is below a
 // folder.
 func onRoot(t *testing.T) bench {
 	t.Helper()
 	b := fixture(t, map[string]string{
 		"/sys/devices/system/cpu/online":             "0-1\n",
-		"/proc/sys/net/core/rps_sock_flow_entries":   "0\n",
+		"/" + flowTable:                              "0\n",
 		"/proc/sys/net/core/netdev_max_backlog":      "1000\n",
 		"/sys/devices/system/cpu/smt/control":        "off\n",
 		"/sys/devices/system/cpu/unrelated/whatever": "1\n",
@@ -80,6 +83,9 @@ func everything(t *testing.T, b bench, on knob.Target) string {
 func TestDeviceNumbersAndQueues(t *testing.T) {
 	netns, _ := space(t)
 	b, on := onRoot(t), knob.Target{Netns: netns, Device: "va"}
+	if err := os.WriteFile(filepath.Join(b.m.Root, flowTable), []byte("32768\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	before := everything(t, b, on)
 	for _, c := range []struct{ knob, value, shows string }{
 		{"nic.mtu", "9000", "9000"},
@@ -141,15 +147,23 @@ func TestDeviceRefusals(t *testing.T) {
 	}
 }
 
-// The table of flows is the machine's: without it a device's has no effect, and
-// that is told.
+// The table of flows is the machine's: a device's is not set without it, nor is it
+// set for a device, and where it is gone that is told.
 func TestRFSNeedsTheTable(t *testing.T) {
 	netns, _ := space(t)
 	b, on := onRoot(t), knob.Target{Netns: netns, Device: "va"}
+	b.refused("net.rfs", on, verr.Missing, "1024")
+	if values, err := entry(t, "net.rfs").Knob.(knob.Ranger).Range(b.m, on); err != nil || len(values) != 0 {
+		t.Errorf("worth a trial without the table: %q, %v", values, err)
+	}
+	if err := b.set("net.rfs_table", knob.Target{}, "1024"); err != nil {
+		t.Fatal(err)
+	}
+	b.refused("net.rfs", on, verr.Missing, "2048")
 	if err := b.set("net.rfs", on, "1024"); err != nil {
 		t.Fatal(err)
 	}
-	table := filepath.Join(b.m.Root, "proc/sys/net/core/rps_sock_flow_entries")
+	table := filepath.Join(b.m.Root, flowTable)
 	if text, err := os.ReadFile(table); err != nil || strings.TrimSpace(string(text)) != "1024" {
 		t.Errorf("the table has %q (%v), want 1024", text, err)
 	}
@@ -188,6 +202,10 @@ func TestThreadedNAPI(t *testing.T) {
 	}
 	before := everything(t, b, on)
 	b.turns("nic.defer_irq", on, "irqs=10,timeout=20000", "irqs=10,timeout=20000")
+	b.turns("nic.irq_suspend", on, "20000000", "20000000")
+	b.turns("nic.irq_suspend", on, "napi-0=8000000000", "8000000000") // of more than 32 bits
+	b.refused("nic.irq_suspend", on, verr.Usage, "-1", "x", "napi-9=1", "9999999999999")
+	b.refused("nic.irq_suspend", knob.Target{Device: "lo"}, verr.Missing, "1")
 	if after := everything(t, b, on); after != before {
 		t.Errorf("undone:\n%s, want\n%s", after, before)
 	}

@@ -9,6 +9,9 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
+// longestTimer is that of NAPI's, ns: longer ones are mistakes.
+const longestTimer = 1 << 40
+
 // nicDeferIRQ lets a timer ask for packets in place of the card's interrupts.
 var nicDeferIRQ = Entry{
 	Facts: Facts{
@@ -27,7 +30,7 @@ var nicDeferIRQ = Entry{
 		name: "nic.defer_irq", off: true,
 		parts: []deviceNumber{
 			{"irqs", "net", "napi_defer_hard_irqs", 0, 1<<31 - 1},
-			{"timeout", "net", "gro_flush_timeout", 0, 1 << 40},
+			{"timeout", "net", "gro_flush_timeout", 0, longestTimer},
 		},
 		trials: []string{"off", "irqs=10,timeout=20000", "irqs=2,timeout=100000"},
 	},

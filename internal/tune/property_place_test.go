@@ -258,7 +258,7 @@ var machineFiles = map[string]string{
 	"/proc/sys/net/core/busy_poll":                                                     "0\n",
 	"/proc/sys/net/core/flow_limit_cpu_bitmap":                                         "00\n",
 	"/proc/sys/net/core/flow_limit_table_len":                                          "4096\n",
-	"/proc/sys/net/core/rps_sock_flow_entries":                                         "0\n",
+	"/proc/sys/net/core/rps_sock_flow_entries":                                         "32768\n",
 	"/proc/sys/net/core/rmem_max":                                                      "212992\n",
 	"/proc/sys/net/core/wmem_max":                                                      "212992\n",
 	"/proc/sys/net/core/rmem_default":                                                  "212992\n",
