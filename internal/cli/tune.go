@@ -73,7 +73,7 @@ Profiles:
 	t.prove.flags(f)
 	cmd.MarkFlagsMutuallyExclusive("plan", "apply", "prove")
 	cmd.MarkFlagsMutuallyExclusive("prove", "trial")
-	cmd.MarkFlagsMutuallyExclusive("all", "apply", "prove")
+	cmd.MarkFlagsMutuallyExclusive("all", "apply")
 	return cmd
 }
 
@@ -112,7 +112,7 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 		return denied(what, err)
 	}
 	if t.prove.on {
-		return t.prove.run(cmd.Context(), env, profile, targets, t.asJSON)
+		return t.prove.run(cmd.Context(), env, profile, targets, t.asJSON, t.all)
 	}
 	if t.trial != 0 && !t.apply {
 		return verr.New(verr.Usage, what+" on trial", "nothing is changed without --apply", "give --apply too, or leave --trial out")

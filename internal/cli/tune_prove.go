@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ func (p *proving) flags(f *pflag.FlagSet) {
 }
 
 // run proves a profile. More may be named to be touched than the path is made of.
-func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more tune.Targets, asJSON bool) error {
+func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more tune.Targets, asJSON, all bool) error {
 	const what = "cannot prove profile"
 	if err := p.mayTouch(more.Host); err != nil {
 		return err
@@ -79,7 +80,7 @@ func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more 
 	show.Done()
 	if proved != nil && len(proved.Noise)+len(proved.Rows) > 0 {
 		proved.Rows = append(proved.Rows, tune.Pruned(skipped)...)
-		if perr := p.print(env.Stdout, profile, proved, skipped, asJSON); err == nil {
+		if perr := p.print(env.Stdout, profile, proved, skipped, asJSON, all); err == nil {
 			err = perr
 		}
 	}
@@ -208,7 +209,7 @@ type provedReport struct {
 	Skipped  []tune.Skipped `json:"skipped"`
 }
 
-func (p *proving) print(out io.Writer, profile tune.Profile, proved *tune.Proved, skipped []tune.Skipped, asJSON bool) error {
+func (p *proving) print(out io.Writer, profile tune.Profile, proved *tune.Proved, skipped []tune.Skipped, asJSON, all bool) error {
 	r := provedReport{Version: jsonVersion, Profile: profile.Name, Path: p.path, Proved: proved, Commands: []string{}, Skipped: append([]tune.Skipped{}, skipped...)}
 	for _, c := range proved.Keep {
 		r.Commands = append(r.Commands, c.Commands(p.attached())...)
@@ -216,10 +217,10 @@ func (p *proving) print(out io.Writer, profile tune.Profile, proved *tune.Proved
 	if asJSON {
 		return printJSON(out, r)
 	}
-	return r.print(out)
+	return r.print(out, all)
 }
 
-func (r provedReport) print(out io.Writer) error {
+func (r provedReport) print(out io.Writer, all bool) error {
 	fmt.Fprintf(out, "profile %s on %s, %d pairs of measurements\n\n", r.Profile, r.Path, r.Pairs)
 	var heads []string
 	for _, n := range r.Noise {
@@ -254,6 +255,10 @@ func (r provedReport) print(out io.Writer) error {
 	}
 	if r.Why != "" {
 		fmt.Fprintf(out, "a set was found and is not proven: %s\n", r.Why)
+	}
+	printSkipped(out, slices.DeleteFunc(slices.Clone(r.Skipped), func(s tune.Skipped) bool { return s.Seen != "" }), all) // those have rows
+	if len(r.Skipped) > 0 {
+		fmt.Fprintln(out)
 	}
 	if len(r.Commands) == 0 {
 		_, err := fmt.Fprintln(out, "nothing was proven to help; everything is as it was")
