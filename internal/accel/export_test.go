@@ -14,6 +14,7 @@ import (
 
 const (
 	Idle       = idle
+	Soon       = soon
 	Hurried    = hurried
 	Unproven   = unproven
 	SweepEvery = sweepEvery
@@ -32,17 +33,37 @@ type (
 
 func NewSweep(fast *bpf.Fast, track *change.Conntrack) *Sweep { return newSweep(fast, track) }
 
-// Whole goes through all flows, and says in how many turns and how many they were.
-func (s *sweep) Whole(tick uint32, flush bool, lifetime map[uint8]uint32) (turns, seen int, err error) {
-	s.start()
+// Whole goes through all flows, as the first sweep, and says in how many turns and how
+// many they were.
+func (s *sweep) Whole(tick uint32, flush bool, silent map[uint8]uint32) (turns, seen int, err error) {
+	s.began = 0
+	s.start(tick)
 	s.flush = flush
-	for protocol, seconds := range lifetime {
-		s.lifetime[protocol] = seconds
+	for protocol, seconds := range silent {
+		s.lifetimes[protocol] = lifetime{seconds, seconds}
 	}
 	for done := false; !done && err == nil; turns++ {
 		done, err = s.turn(tick)
 	}
 	return turns, s.seen, err
+}
+
+// Look looks at a flow of TCP in a sweep that began in some tick, and says for how many
+// seconds its connection is to live then; 0: as long as it does.
+func (s *sweep) Look(began, tick uint32, v bpf.Flow, limit int32, silent, least uint32) (alive uint32, forgotten bool) {
+	s.before, s.began, s.limit, s.old, s.refresh = s.began, began, limit, nil, nil
+	s.lifetimes[protoTCP] = lifetime{silent, least}
+	s.judge(bpf.FlowKey{TenantProto: protoTCP}, v, tick)
+	for _, u := range s.refresh {
+		alive = uint32(u.Alive.Seconds())
+	}
+	return alive, len(s.old) > 0
+}
+
+// Lifetimes are those of connections of a protocol.
+func Lifetimes(protocol uint8) (silent, least uint32, err error) {
+	all, err := lifetimes()
+	return all[protocol].silent, all[protocol].least, err
 }
 
 func (s *sweep) Forget(keys []bpf.FlowKey) error { return s.forget(keys) }

@@ -3,6 +3,7 @@ package accel_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"testing"
@@ -32,30 +33,111 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// A connection that is carried all the time is kept alive in every quarter of its
-// lifetime, whenever a sweep comes to it, and soon after it began.
+// However far apart its looks are, a connection that is carried all the time is kept
+// alive at the first of them that comes soon after it began, and then once for each of
+// the moments that has come, or for all that have.
 func TestDue(t *testing.T) {
-	for _, lifetime := range []int32{10, 30, 120, 432000} {
-		for offset := range int32(accel.SweepEvery) {
-			last := int32(0)
-			for age := offset; age < 5*min(lifetime, 10_000); age += accel.SweepEvery {
-				if accel.Due(0, age, lifetime) {
-					last = age
+	for _, every := range []int32{1, 2, 7, 30, 75, 108_000} {
+		for _, spacings := range [][]int32{{1}, {5}, {7}, {13}, {40}, {1000}, {5, 23, 1, 90}} {
+			for offset := range spacings[0] {
+				kept, last, before := 0, int32(0), int32(0)
+				for i, age := 0, offset; age < 5*min(every, 10_000)+20; i++ {
+					due := accel.Due(0, age, before, every, false)
+					if want := age >= accel.Soon && (before < accel.Soon || age/every > before/every); due != want {
+						t.Fatalf("every %d: looked at with %d and %d, it is due: %v", every, before, age, due)
+					}
+					if due {
+						kept, last = kept+1, age
+					}
+					if age >= accel.Soon && age-last >= every {
+						t.Fatalf("every %d: at %d, it was kept alive last at %d", every, age, last)
+					}
+					before, age = age, age+spacings[i%len(spacings)]
 				}
-				if most := max(2*accel.SweepEvery, lifetime/3); age-last > most {
-					t.Fatalf("lifetime %d: at %d, it was kept alive last at %d", lifetime, age, last)
-				}
-				if age == 2*accel.SweepEvery && last == 0 {
-					t.Fatalf("lifetime %d: at %d it was not kept alive yet", lifetime, age)
+				if most := int(before/every) + 1; kept > most {
+					t.Errorf("every %d, looks at each %v: kept alive %d times by %d, want %d at most", every, spacings, kept, before, most)
 				}
 			}
 		}
-		if accel.Due(lifetime, 0, lifetime) || accel.Due(lifetime/4+2*accel.SweepEvery, 5, lifetime) {
-			t.Errorf("lifetime %d: one that sends nothing is kept alive", lifetime)
+	}
+	for _, c := range []struct {
+		quiet, age, before int32
+		last, due          bool
+	}{
+		{0, 40, 25, false, true},
+		{10, 40, 25, false, true},  // sent at 30
+		{37, 40, 25, false, true},  // sent at 3, in the tick in which it was kept alive
+		{38, 40, 25, false, false}, // sent at 2, and was kept alive since
+		{36, 65, 55, false, false}, // sent at 29, and was kept alive since
+		{0, 55, 50, false, false},  // no moment has come
+		{11, 55, 50, true, true},   // nor will it come any more
+		{26, 55, 50, true, false},  // sent at 29
+	} {
+		if got := accel.Due(c.quiet, c.age, c.before, 30, c.last); got != c.due {
+			t.Errorf("%+v: it is due: %v", c, got)
 		}
 	}
-	if accel.Due(0, 5, 0) {
-		t.Error("what is not tracked is kept alive")
+}
+
+// As long as a flow is carried, its connection lives, though packets that go slow
+// have conntrack give it five minutes only; and when it is forgotten because it is
+// silent, its connection lives as long as if conntrack had seen all of it.
+func TestKeptAlive(t *testing.T) {
+	const silent, least, began = 432_000, 300, 1000
+	for _, sweepLength := range []uint32{5, 7, 13, 40, 100} {
+		for _, limit := range []int32{accel.Idle, accel.Hurried} {
+			for sends := uint32(1); sends < 500; sends += 3 { // ticks
+				for _, slow := range []uint32{0, sends / 2, sends} { // the last that is slow
+					name := fmt.Sprintf("looks each %d ticks, limit %d, sends for %d, slow until %d", sweepLength, limit, sends, slow)
+					s := accel.NewSweep(nil, nil)
+					v := bpf.Flow{Epoch: 1, Pinned: 1, Asked: began, Used: began}
+					ends, kept, gone := uint32(began+least), 0, false
+					for tick := uint32(began); !gone; tick++ {
+						if tick > ends {
+							t.Fatalf("%s: its connection has ended at %d", name, ends-began)
+						}
+						if at := tick - sends%sweepLength; tick%sweepLength == 0 { // the sweep comes to it late
+							var alive uint32
+							if alive, gone = s.Look(at, tick, v, limit, silent, least); alive > 0 {
+								ends, kept = tick+alive, kept+1
+							}
+						}
+						if tick <= began+sends {
+							v.Used = tick
+						}
+						if tick <= began+slow {
+							ends = tick + least
+						}
+					}
+					if ends != began+sends+silent {
+						t.Fatalf("%s: its connection lives %d ticks longer", name, ends-began-sends)
+					}
+					if most := int(sends)/75 + 3; kept > most {
+						t.Fatalf("%s: it was kept alive %d times, want %d at most", name, kept, most)
+					}
+				}
+			}
+		}
+	}
+}
+
+// How long connections live is read of all the settings of which a packet may make
+// the kernel choose one.
+func TestLifetimes(t *testing.T) {
+	n := space(t)
+	for _, c := range []struct{ established, unacknowledged, retrans, least string }{
+		{"3600", "300", "200", "200"}, {"3600", "200", "300", "200"}, {"200", "300", "300", "200"},
+	} {
+		for name, value := range map[string]string{"established": c.established, "unacknowledged": c.unacknowledged, "max_retrans": c.retrans} {
+			must(t, n.Sysctl(change.Setting{Name: "net.netfilter.nf_conntrack_tcp_timeout_" + name, Value: value}))
+		}
+		testenv.In(t, n.Path(), func() error {
+			silent, least, err := accel.Lifetimes(tcp)
+			if fmt.Sprint(silent, least) != c.established+" "+c.least {
+				t.Errorf("%+v: silent ones live for %d s, others for %d at least", c, silent, least)
+			}
+			return err
+		})
 	}
 }
 
@@ -109,9 +191,9 @@ func newSweep(t *testing.T, fast *bpf.Fast, n *change.Namespace) (*accel.Sweep, 
 }
 
 // whole goes through all flows.
-func whole(t *testing.T, s *accel.Sweep, flush bool, lifetime map[uint8]uint32) (turns, seen int) {
+func whole(t *testing.T, s *accel.Sweep, flush bool, silent map[uint8]uint32) (turns, seen int) {
 	t.Helper()
-	turns, seen, err := s.Whole(now, flush, lifetime)
+	turns, seen, err := s.Whole(now, flush, silent)
 	must(t, err)
 	return turns, seen
 }
@@ -206,7 +288,7 @@ func TestSweepKeepsAlive(t *testing.T) {
 	s, _ := newSweep(t, fast, n)
 	lifetime := map[uint8]uint32{udp: 3600}
 	key, gone := bpf.NewFlowKey(0, udp, to, from), synthetic(1)[0]
-	flow := bpf.Flow{Epoch: 1, Pinned: 1, Asked: now - 3, Used: now - 50}
+	flow := bpf.Flow{Epoch: 1, Pinned: 1, Asked: now - 60, Used: now - 50}
 	must(t, fast.Flows.Put(gone, flow))
 	flow.Pinned = 0
 	must(t, fast.Flows.Put(key, flow))
