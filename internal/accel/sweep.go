@@ -150,7 +150,8 @@ func (s *sweep) judge(k bpf.FlowKey, v bpf.Flow, tick uint32) {
 	l := s.lifetimes[uint8(k.TenantProto)]
 	every, alive := max(1, int32(l.least)/4), int32(l.silent)-quiet
 	if v.Pinned != 0 && alive > 0 && due(since(at, v.Used), since(at, v.Asked), since(s.before, v.Asked), every, last) {
-		s.refresh = append(s.refresh, change.Update{Of: connection(k), Alive: time.Duration(alive) * time.Second})
+		of := connection(k)
+		s.refresh = append(s.refresh, change.Update{Of: of, Liberal: of.Protocol == protoTCP, Alive: time.Duration(alive) * time.Second})
 		s.of = append(s.of, k)
 	}
 }
@@ -221,7 +222,8 @@ func (s *sweep) forget(keys []bpf.FlowKey) (err error) {
 // A packet that goes slow sets that anew, to what conntrack makes of a connection of
 // which it has not seen the packets that were carried: it takes what it saw last for
 // unacknowledged, or for repeated, and gives up within minutes what it was told to
-// keep for days. So a connection is kept alive four times in the least of these, if
+// keep for days. It is told each time that all is acknowledged, which holds until it
+// sees the next segment that is within the window as it knows it. So a connection is kept alive four times in the least of these, if
 // its flow has sent something since. Of a million flows that do, those are 33,000
 // updates a second for UDP (120 s, as the kernel has it by itself), and 13,000 for
 // TCP (300 s), at 4,096 to a turn of the sweep.

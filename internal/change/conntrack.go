@@ -29,7 +29,9 @@ type Connection struct {
 // it says how that is.
 type Update struct {
 	Of Connection
-	// Liberal lets a TCP connection's windows go unwatched.
+	// Liberal lets a TCP connection's windows go unwatched, and takes for acknowledged
+	// what was sent: the packets that say so may be some that conntrack does not see,
+	// and until then it gives the connection minutes where that had days.
 	Liberal bool
 	// Alive is how long it lives if it is silent from now on, in whole seconds; 0: as
 	// it is. Of UDP, it also makes it one that is not given up for others.

@@ -136,6 +136,49 @@ func TestConntrackUpdate(t *testing.T) {
 	}
 }
 
+// A connection whose windows go unwatched is not thought to have sent what nobody has
+// acknowledged: its next packet leaves it as long to live as any.
+func TestConntrackLiberal(t *testing.T) {
+	const unacknowledged, liberal = 0x10, 0x08 // IP_CT_TCP_FLAG_
+	n := tracked(t)
+	ends, err := n.OpenEndings()
+	must(t, err)
+	defer ends.Close()
+	client, _ := dialTCP(t, n)
+	of := connectionOf(6, client)
+	c, err := n.OpenConntrack()
+	must(t, err)
+	defer c.Close()
+	var peer *conntrack.Conn
+	testenv.In(t, n.Path(), func() (err error) {
+		peer, err = conntrack.Dial(nil)
+		return err
+	})
+	defer peer.Close()
+	flow := conntrack.NewFlow(of.Protocol, 0, of.A.Addr(), of.B.Addr(), of.A.Port(), of.B.Port(), 0, 0)
+	flags := func() [2]uint16 {
+		is, err := peer.Get(flow)
+		must(t, err)
+		return [2]uint16{is.ProtoInfo.TCP.OriginalFlags >> 8, is.ProtoInfo.TCP.ReplyFlags >> 8}
+	}
+	const set = unacknowledged<<8 | unacknowledged // flags, and a mask
+	flow.ProtoInfo.TCP = &conntrack.ProtoInfoTCP{State: 3, OriginalFlags: set, ReplyFlags: set}
+	must(t, peer.Update(flow))
+	for _, f := range flags() {
+		if f&unacknowledged == 0 || f&liberal != 0 {
+			t.Fatalf("before, its flags are %#x", f)
+		}
+	}
+	if is := update(t, c, change.Update{Of: of, Liberal: true}); is[0] != change.TrackedOpen {
+		t.Errorf("it is %v", is[0])
+	}
+	for _, f := range flags() {
+		if f&unacknowledged != 0 || f&liberal == 0 {
+			t.Errorf("its flags are %#x", f)
+		}
+	}
+}
+
 // More requests than are sent at once are answered each.
 func TestConntrackUpdateMany(t *testing.T) {
 	n := tracked(t)

@@ -22,8 +22,9 @@ const (
 	ctaTCP                                            = 1
 	ctaTCPState, ctaTCPFlagsOrig, ctaTCPFlagsReply    = 1, 4, 5
 
-	// liberal is flag and mask of struct nf_ct_tcp_flags, IP_CT_TCP_FLAG_BE_LIBERAL.
-	liberal = 0x0808
+	// liberal is flags and mask of struct nf_ct_tcp_flags: IP_CT_TCP_FLAG_BE_LIBERAL is
+	// set, IP_CT_TCP_FLAG_DATA_UNACKNOWLEDGED taken away.
+	liberal = 0x0818
 	// assured is what a flow of UDP gets that has gone on for a while: seen reply,
 	// assured, confirmed.
 	assured = 1<<1 | 1<<2 | 1<<3
