@@ -43,9 +43,6 @@ const (
 	gather = 5 * time.Millisecond
 	// glance is how often that is looked at whose changes nobody tells.
 	glance = 50 * time.Millisecond
-	// betweenEpochs is the least time from one epoch to the next: a stamp holds the
-	// lower bits of one, and must not be read two thousand later.
-	betweenEpochs = time.Millisecond
 	// mendEvery is how often it is looked whether programs are still attached.
 	mendEvery = 10 // ticks
 	// confirmEvery is how often it is looked whether neighbours are still there.
@@ -83,15 +80,16 @@ type daemon struct {
 	fast     *bpf.Fast
 	tables   *tables
 	flows    *flows
+	policy   *policy
+	inbox    *inbox
 	jiffy    time.Duration
-	epoch    uint32
-	raised   time.Time // when that was, last
 	tick     uint32
 	attached map[string]bool // by pin; false: by a daemon before
 	deadline uint64          // that the programs were told last; 0: they are to do nothing
 	synced   bool            // everybody was told of, and every program is this daemon's
 	off      string          // why nothing is carried: legacy, or fickle
 	told     *State
+	readWays func(machine.TunnelsAndPods) (machine.Ways, error) // [machine.ReadWays], but in tests
 
 	legacy       string // rules of iptables-legacy
 	fickle       string // rules that no verdict can be learned from
@@ -111,7 +109,7 @@ type daemon struct {
 var errReplaced = errors.New("another daemon takes over")
 
 func serve(ctx context.Context, c *Config, replace bool) (err error) {
-	d := &daemon{Config: c, attached: map[string]bool{}, programNames: map[ebpf.ProgramID]string{}}
+	d := newDaemon(c)
 	if d.space, err = change.Here(); err != nil {
 		return err
 	}
@@ -130,7 +128,6 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 		return err
 	}
 	defer d.fast.Close()
-	d.flows = newFlows(d.fast, d.space)
 	if err := d.begin(); err != nil {
 		return err
 	}
@@ -145,6 +142,10 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 	return errors.Join(err, d.end())
 }
 
+func newDaemon(c *Config) *daemon {
+	return &daemon{Config: c, attached: map[string]bool{}, programNames: map[ebpf.ProgramID]string{}, readWays: machine.ReadWays}
+}
+
 // load loads the programs, with what is pinned of a daemon before.
 func load(c *Config) (*bpf.Fast, error) {
 	o := bpf.Options{Pins: c.Pins, Stamp: c.Stamp}
@@ -157,14 +158,15 @@ func load(c *Config) (*bpf.Fast, error) {
 // begin makes sure that nothing is carried until this daemon knows everybody, by
 // programs of a daemon before neither, and that nothing holds then that was learned
 // before.
-func (d *daemon) begin() error {
-	if err := errors.Join(d.fast.Deadline.Set(uint64(0)), d.fast.Epoch.Get(&d.epoch), d.fast.Tick.Get(&d.tick)); err != nil {
+func (d *daemon) begin() (err error) {
+	if d.policy, err = newPolicy(d.fast); err != nil {
 		return err
 	}
-	if err := d.newRules(); err != nil {
+	d.inbox, d.flows = newInbox(d.policy), newFlows(d.fast, d.space, d.policy)
+	if err := errors.Join(d.fast.Deadline.Set(uint64(0)), d.policy.raise(), d.fast.Tick.Get(&d.tick)); err != nil {
 		return err
 	}
-	d.tables = newTables(d.fast, d.epoch)
+	d.tables = newTables(d.fast, d.policy.epoch)
 	pins, err := bpf.Attached(d.Pins)
 	if err != nil {
 		return err
@@ -186,8 +188,7 @@ func (d *daemon) begin() error {
 func (d *daemon) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	news := make(chan machine.News)
-	watching, err := machine.Watch(ctx, func(n machine.News) { hand(ctx, news, n) })
+	watching, err := machine.Watch(ctx, d.inbox.put)
 	if err != nil {
 		return err
 	}
@@ -209,14 +210,13 @@ func (d *daemon) follow(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case n := <-news:
-			if n.Changed&machine.RulesChanged != 0 && d.meet(n.Neighbour) {
-				err = d.newRules()
-				if judge == nil {
-					judge = time.After(max(gather, time.Until(rested)))
-				}
+		case <-d.inbox.filled:
+			var changed machine.Changed
+			changed, err = d.inbox.take()
+			if changed&machine.RulesChanged != 0 && judge == nil {
+				judge = time.After(max(gather, time.Until(rested)))
 			}
-			if n.Changed&machine.WaysChanged != 0 && resync == nil {
+			if changed&machine.WaysChanged != 0 && resync == nil {
 				resync = time.After(gather)
 			}
 		case <-resync:
@@ -225,8 +225,6 @@ func (d *daemon) follow(ctx context.Context) error {
 			var rest time.Duration
 			judge, rest, err = d.judge()
 			rested = time.Now().Add(rest)
-		case <-d.flows.lost:
-			err = d.newRules()
 		case <-beats.C:
 			err = d.beat()
 		case <-glances.C:
@@ -249,30 +247,10 @@ func (d *daemon) yield() error {
 	return err
 }
 
-func hand[T any](ctx context.Context, to chan<- T, what T) {
-	select {
-	case to <- what:
-	case <-ctx.Done():
-	}
-}
-
-// newRules ends what was learned under the rules before.
-func (d *daemon) newRules() error {
-	if wait := betweenEpochs - time.Since(d.raised); wait > 0 {
-		time.Sleep(wait)
-	}
-	d.raised = time.Now()
-	d.epoch++
-	if d.epoch == 0 {
-		d.epoch++ // of no flow
-	}
-	return d.fast.Epoch.Set(d.epoch)
-}
-
 // resync reads where everybody is, tells the programs, and attaches them where they
 // are not yet.
 func (d *daemon) resync() error {
-	ways, err := machine.ReadWays(d.Devices)
+	ways, err := d.readWays(d.Devices)
 	if err == nil {
 		d.ways, err = d.refuse(ways)
 	}
@@ -280,6 +258,7 @@ func (d *daemon) resync() error {
 		return err
 	}
 	d.turn, d.unmeasured = nil, machine.Ways{}
+	d.inbox.know(d.ways)
 	if err := d.tables.sync(d.ways); err != nil {
 		return err
 	}
@@ -333,7 +312,7 @@ func (d *daemon) beatOnce() error {
 		return err
 	}
 	if d.deadline != 0 && now >= d.deadline {
-		if err := d.newRules(); err != nil {
+		if err := d.policy.raise(); err != nil {
 			return err
 		}
 	}

@@ -69,18 +69,54 @@ func Lifetimes(protocol uint8) (silent, least uint32, err error) {
 func (s *sweep) Forget(keys []bpf.FlowKey) error { return s.forget(keys) }
 
 func NewFlows(fast *bpf.Fast, tenants []uint32) *Flows {
-	f := newFlows(fast, nil)
+	p, err := newPolicy(fast)
+	if err != nil {
+		panic(err)
+	}
+	f := newFlows(fast, nil, p)
 	f.of(tenants)
 	return f
 }
 
 func (f *flows) Ended(all []change.Connection, lost bool) error { return f.ended(all, lost) }
 
-// Lost: everything is to be forgotten, and that is said.
-func (f *flows) Lost() (flush, said bool) { return f.flush.Load(), len(f.lost) > 0 }
+// Lost: everything is to be forgotten.
+func (f *flows) Lost() bool { return f.flush.Load() }
 
 func (f *flows) Sweeps(ctx context.Context, track *change.Conntrack) error {
 	return f.sweeps(ctx, track)
+}
+
+// Inbox holds news of a fast path.
+type Inbox = inbox
+
+func NewInbox(fast *bpf.Fast) (*Inbox, error) {
+	p, err := newPolicy(fast)
+	return newInbox(p), err
+}
+
+func (i *inbox) Put(n machine.News)             { i.put(n) }
+func (i *inbox) Know(w machine.Ways)            { i.know(w) }
+func (i *inbox) Take() (machine.Changed, error) { return i.take() }
+
+// Follow is a daemon in a namespace, the calling thread's, that reads ways as it is
+// told to, until ctx ends. It gives its inbox away before it reads any.
+func Follow(ctx context.Context, c *Config, n *change.Namespace, fast *bpf.Fast, inbox chan<- *Inbox, read func() (machine.Ways, error)) (err error) {
+	d := newDaemon(c)
+	d.space, d.fast = n, fast
+	d.readWays = func(machine.TunnelsAndPods) (machine.Ways, error) { return read() }
+	if d.jiffy, err = machine.Jiffy(); err != nil {
+		return err
+	}
+	if d.seat, err = change.TakeSeat(ctx, c.Pins, false); err != nil {
+		return err
+	}
+	defer d.seat.Close()
+	if err := d.begin(); err != nil {
+		return err
+	}
+	inbox <- d.inbox
+	return d.follow(ctx)
 }
 
 // NewTables are tables that nothing is in yet.

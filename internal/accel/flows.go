@@ -27,13 +27,13 @@ import (
 type flows struct {
 	fast    *bpf.Fast
 	space   *change.Namespace
+	policy  *policy
 	tenants atomic.Pointer[[]uint32] // that flows can have
 	flush   atomic.Bool              // whatever was learned until now is to be forgotten
-	lost    chan struct{}            // says that ends of connections were missed
 }
 
-func newFlows(fast *bpf.Fast, space *change.Namespace) *flows {
-	f := &flows{fast: fast, space: space, lost: make(chan struct{}, 1)}
+func newFlows(fast *bpf.Fast, space *change.Namespace, p *policy) *flows {
+	f := &flows{fast: fast, space: space, policy: p}
 	f.of([]uint32{0})
 	return f
 }
@@ -147,9 +147,8 @@ func (f *flows) pinned(p bpf.Pin) error {
 func (f *flows) ended(all []change.Connection, lost bool) error {
 	if lost {
 		f.flush.Store(true)
-		select {
-		case f.lost <- struct{}{}:
-		default: // it is said already
+		if err := f.policy.raise(); err != nil {
+			return err
 		}
 	}
 	for _, tenant := range *f.tenants.Load() {

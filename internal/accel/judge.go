@@ -76,7 +76,7 @@ func (d *daemon) glance() error {
 	}
 	if settings := machine.SilentSettings(); !slices.Equal(settings, d.settings) {
 		d.settings = settings
-		return errors.Join(d.newRules(), d.resync())
+		return errors.Join(d.policy.raise(), d.resync())
 	}
 	moved, err := d.moved()
 	if err == nil && !moved {
@@ -100,19 +100,8 @@ func (d *daemon) judged() error {
 		return nil
 	}
 	d.off = off
-	if err := d.newRules(); err != nil {
+	if err := d.policy.raise(); err != nil {
 		return err
 	}
 	return d.beatOnce()
-}
-
-// meet tells whether packets that are carried may go to a neighbour that news are of;
-// zero: they are of more. Which of a tunnel's next hops leads where, routes say, and any
-// machine on the wire may be the way to pods that nothing is put around.
-func (d *daemon) meet(n machine.Neighbour) bool {
-	return n == machine.Neighbour{} ||
-		slices.ContainsFunc(d.ways.Pods, func(p machine.PodWay) bool { return n == machine.Neighbour{Device: p.On, Addr: p.Addr} }) ||
-		slices.ContainsFunc(d.ways.Peers, func(p machine.PeerWay) bool {
-			return n.Device == p.Device || n == machine.Neighbour{Device: p.Wire, Addr: p.Hop}
-		})
 }

@@ -326,13 +326,12 @@ func TestEnded(t *testing.T) {
 			t.Errorf("flow %d is there: %v", i, got)
 		}
 	}
-	if flush, said := f.Lost(); flush || said {
-		t.Error("something was lost")
+	if before := epochNow(t, fast); f.Lost() || before != 1 {
+		t.Errorf("something was lost, in epoch %d", before)
 	}
 	must(t, f.Ended(nil, true))
-	must(t, f.Ended(nil, true))
-	if flush, said := f.Lost(); !flush || !said {
-		t.Error("that ends were lost is not said")
+	if after := epochNow(t, fast); !f.Lost() || after != 2 {
+		t.Errorf("ends were lost, and what was learned holds in epoch %d", after)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

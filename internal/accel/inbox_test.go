@@ -1,0 +1,127 @@
+package accel_test
+
+import (
+	"context"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+func epochNow(t *testing.T, fast *bpf.Fast) (epoch uint32) {
+	t.Helper()
+	must(t, fast.Epoch.Get(&epoch))
+	return epoch
+}
+
+// News end what was learned when they come in, and not when they are seen to; those of
+// neighbours, if packets are carried to them, which may be found out later.
+func TestInbox(t *testing.T) {
+	fast := newFast(t)
+	box, err := accel.NewInbox(fast)
+	must(t, err)
+	const rules, ways = machine.RulesChanged, machine.WaysChanged
+	hop := machine.Neighbour{Device: 7, Addr: netip.MustParseAddr("10.0.0.1")}
+	pod := machine.Neighbour{Device: 8, Addr: netip.MustParseAddr("10.0.0.2")}
+	known := machine.Ways{Pods: []machine.PodWay{{On: pod.Device, Addr: pod.Addr}}, Peers: []machine.PeerWay{{Device: 9, Wire: hop.Device, Hop: hop.Addr}}}
+	put := func(c machine.Changed, n machine.Neighbour) func() {
+		return func() { box.Put(machine.News{Changed: c, Neighbour: n}) }
+	}
+	for _, step := range []struct {
+		what   string
+		do     func()
+		raised uint32
+		found  machine.Changed // when it is emptied then
+	}{
+		{"nothing", func() {}, 0, 0},
+		{"a device", put(ways, machine.Neighbour{}), 0, ways},
+		{"rules, twice, and a device", func() {
+			put(rules, machine.Neighbour{})()
+			put(rules, machine.Neighbour{})()
+			put(ways, machine.Neighbour{})()
+		}, 2, rules | ways},
+		{"a neighbour that nobody goes to", put(rules|ways, hop), 0, ways},
+		{"the ways, which lead to it", func() { box.Know(known) }, 0, 0},
+		{"the hop to a peer", put(rules|ways, hop), 1, rules | ways},
+		{"a neighbour of a tunnel's device", put(rules|ways, machine.Neighbour{Device: 9, Addr: pod.Addr}), 1, rules | ways},
+		{"a pod", put(rules|ways, pod), 1, rules | ways},
+		{"another neighbour", put(rules|ways, machine.Neighbour{Device: 8, Addr: hop.Addr}), 0, ways},
+		{"a pod that was found while the ways were read", func() {
+			box.Know(machine.Ways{})
+			put(rules|ways, pod)()
+			box.Know(known)
+		}, 1, rules | ways},
+	} {
+		before := epochNow(t, fast)
+		step.do()
+		if raised := epochNow(t, fast) - before; raised != step.raised {
+			t.Errorf("%s: the epoch was raised by %d, want %d", step.what, raised, step.raised)
+		}
+		if found, err := box.Take(); found != step.found || err != nil {
+			t.Errorf("%s: changed is %b, want %b (%v)", step.what, found, step.found, err)
+		}
+	}
+}
+
+// follow runs a daemon in a namespace of its own that reads ways as it is told to. It
+// gives the daemon's inbox and state, and what to end it by, which gives its error.
+func follow(t *testing.T, fast *bpf.Fast, n *change.Namespace, read func() (machine.Ways, error)) (box *accel.Inbox, off func() string, end func() error) {
+	t.Helper()
+	c := &accel.Config{Kind: accel.Routed, Port: 4789, Pins: t.TempDir(), State: filepath.Join(t.TempDir(), "state")}
+	ctx, cancel := context.WithCancel(t.Context())
+	given, done := make(chan *accel.Inbox, 1), make(chan error, 1)
+	go func() {
+		done <- machine.Do(n.Path(), func() error { return accel.Follow(ctx, c, n, fast, given, read) })
+	}()
+	select {
+	case box = <-given:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	off = func() string {
+		s, err := accel.ReadState(c.State)
+		must(t, err)
+		return s.Off
+	}
+	return box, off, func() error {
+		cancel()
+		return <-done
+	}
+}
+
+// Rules that change while the daemon is at something else end what was learned at
+// once, each time that they do; and are looked at when it is done.
+func TestNewsWhileBusy(t *testing.T) {
+	fast, n := newFast(t), space(t)
+	busy, done := make(chan bool), make(chan bool)
+	var first sync.Once
+	_, off, end := follow(t, fast, n, func() (machine.Ways, error) {
+		first.Do(func() {
+			close(busy)
+			<-done
+		})
+		return machine.Ways{}, nil
+	})
+	goOn := sync.OnceFunc(func() { close(done) })
+	defer goOn()
+	<-busy
+	for range 2 {
+		before := epochNow(t, fast)
+		allow := testenv.Forbid(t, n.Path())
+		until(t, "the epoch is raised", func() bool { return epochNow(t, fast) > before })
+		before = epochNow(t, fast)
+		allow()
+		until(t, "it is raised once more", func() bool { return epochNow(t, fast) > before })
+	}
+	testenv.Lose(t, n.Path(), 2)
+	goOn()
+	until(t, "the last rule is read", func() bool { return strings.Contains(off(), "differently") })
+	must(t, end())
+}
