@@ -87,12 +87,13 @@ type daemon struct {
 	attached map[string]bool // by pin; false: by a daemon before
 	deadline uint64          // that the programs were told last; 0: they are to do nothing
 	synced   bool            // everybody was told of, and every program is this daemon's
-	off      string          // why nothing is carried: legacy, or fickle
+	off      string          // why nothing is carried: legacy, fickle, or torn
 	told     *State
 	readWays func(machine.TunnelsAndPods) (machine.Ways, error) // [machine.ReadWays], but in tests
 
 	legacy       string // rules of iptables-legacy
 	fickle       string // rules that no verdict can be learned from
+	torn         string // tables that could not be read
 	rulings      machine.Rulings
 	ways         machine.Ways // of what is carried
 	names        []string     // of our programs
@@ -228,9 +229,16 @@ func (d *daemon) follow(ctx context.Context) error {
 		case <-beats.C:
 			err = d.beat()
 		case <-glances.C:
-			err = errors.Join(d.yield(), d.glance())
+			if err = d.yield(); err == nil {
+				err = d.glance()
+			}
 		case err = <-watching:
 		case err = <-keeping:
+		}
+		if errors.Is(err, machine.ErrInterrupted) {
+			// What was learned may lead where nobody is any more.
+			d.torn = torn
+			resync, err = time.After(glance), d.judged()
 		}
 		if err != nil {
 			return err
@@ -266,8 +274,8 @@ func (d *daemon) resync() error {
 	if err := d.attach(); err != nil {
 		return err
 	}
-	d.synced = true
-	return errors.Join(d.askUnplaced(), d.beatOnce())
+	d.synced, d.torn = true, ""
+	return errors.Join(d.askUnplaced(), d.judged(), d.beatOnce())
 }
 
 // tell writes the state, where it has changed.

@@ -2,10 +2,13 @@ package accel_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/accel"
@@ -124,4 +127,50 @@ func TestNewsWhileBusy(t *testing.T) {
 	goOn()
 	until(t, "the last rule is read", func() bool { return strings.Contains(off(), "differently") })
 	must(t, end())
+}
+
+// Where the kernel's tables change while they are read, nothing is carried, and what was
+// learned ends, until they have been read; any other error ends the daemon.
+func TestInterrupted(t *testing.T) {
+	fast, n := newFast(t), space(t)
+	var fails atomic.Pointer[error]
+	var reads atomic.Int32
+	box, off, end := follow(t, fast, n, func() (machine.Ways, error) {
+		reads.Add(1)
+		if err := fails.Load(); err != nil {
+			return machine.Ways{}, *err
+		}
+		return machine.Ways{}, nil
+	})
+	carries := func(want bool) {
+		t.Helper()
+		until(t, fmt.Sprintf("something is carried: %v", want), func() bool {
+			var deadline uint64
+			must(t, fast.Deadline.Get(&deadline))
+			return (off() == "") == want && (deadline > 0) == want
+		})
+	}
+	carries(true)
+	for range 2 {
+		before, torn := epochNow(t, fast), fmt.Errorf("list devices: %w", machine.ErrInterrupted)
+		fails.Store(&torn)
+		box.Put(machine.News{Changed: machine.WaysChanged})
+		carries(false)
+		if epochNow(t, fast) == before {
+			t.Error("what was learned holds")
+		}
+		tried := reads.Load()
+		until(t, "it has tried again, twice", func() bool { return reads.Load() >= tried+2 })
+		carries(false)
+		fails.Store(nil)
+		carries(true)
+	}
+	other := errors.New("no memory")
+	tried := reads.Load()
+	fails.Store(&other)
+	box.Put(machine.News{Changed: machine.WaysChanged})
+	until(t, "it has tried", func() bool { return reads.Load() > tried })
+	if err := end(); !errors.Is(err, other) {
+		t.Errorf("it ended with %v", err)
+	}
 }

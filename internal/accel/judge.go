@@ -38,6 +38,9 @@ func (d *daemon) judge() (again <-chan time.Time, rest time.Duration, err error)
 	}
 	ipsec, err := machine.IPsec()
 	switch {
+	case errors.Is(err, machine.ErrInterrupted):
+		d.fickle = fmt.Sprintf("the policies of IPsec cannot be read: %v", err)
+		return time.After(judgeAgain), 0, d.judged()
 	case err != nil:
 		return nil, 0, err
 	case ipsec:
@@ -93,9 +96,12 @@ func (d *daemon) bridged() bool {
 	return slices.ContainsFunc(d.ways.Pods, func(p machine.PodWay) bool { return p.On != p.Device })
 }
 
+// torn is why nothing is carried while it is not known where everybody is.
+const torn = "tables of the network change while they are read"
+
 // judged switches everything off, or on, if there is a reason now that was not.
 func (d *daemon) judged() error {
-	off := cmp.Or(d.legacy, d.fickle)
+	off := cmp.Or(d.legacy, d.fickle, d.torn)
 	if off == d.off {
 		return nil
 	}

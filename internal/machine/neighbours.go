@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -14,10 +15,11 @@ type Neighbour struct {
 }
 
 // StaleNeighbours are those of the calling thread's namespace that the kernel would
-// send to, and ask again whether they are there as soon as it did.
+// send to, and ask again whether they are there as soon as it did. Where they change
+// all the time, some may be missing.
 func StaleNeighbours() (map[Neighbour]bool, error) {
 	all, err := dump(func() ([]netlink.Neigh, error) { return netlink.NeighList(0, netlink.FAMILY_V4) })
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrInterrupted) {
 		return nil, fmt.Errorf("list neighbours: %w", err)
 	}
 	stale := map[Neighbour]bool{}

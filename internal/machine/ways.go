@@ -73,7 +73,8 @@ type TunnelsAndPods struct {
 }
 
 // ReadWays reads the ways of the calling thread's namespace. A device that is not
-// there, and a pod or a peer of which too little is known, are left out.
+// there, and a pod or a peer of which too little is known, are left out. The error
+// wraps [ErrInterrupted] if that is all that is wrong.
 func ReadWays(of TunnelsAndPods) (Ways, error) {
 	h, err := netlink.NewHandle(netlinkRoute)
 	if err != nil {
@@ -148,10 +149,14 @@ func (r *waysReader) read() error {
 
 const familyBridge = 7 // AF_BRIDGE
 
+// ErrInterrupted is wrapped by errors of those who list the kernel's tables when one
+// of these changed while it was listed, however often that was tried.
+var ErrInterrupted error = netlink.ErrDumpInterrupted
+
 // dump asks again when the kernel's table changed while it was listed.
 func dump[T any](list func() ([]T, error)) (found []T, err error) {
 	for range dumpTries {
-		if found, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+		if found, err = list(); !errors.Is(err, ErrInterrupted) {
 			break
 		}
 	}
