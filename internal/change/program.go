@@ -109,7 +109,7 @@ func replaceProgram(p *ebpf.Program, device int, at Attach, pin string) (bool, e
 		return false, err
 	}
 	defer l.Close()
-	switch there, err := Attached(pin, device, at); {
+	switch there, err := attachedTo(l, device, at); {
 	case err != nil:
 		return false, err
 	case !there:
@@ -128,6 +128,10 @@ func Attached(pin string, device int, at Attach) (bool, error) {
 		return false, err
 	}
 	defer l.Close()
+	return attachedTo(l, device, at)
+}
+
+func attachedTo(l link.Link, device int, at Attach) (bool, error) {
 	info, err := l.Info()
 	if err != nil {
 		return false, err

@@ -112,6 +112,18 @@ func is(e *vnl.Neigh) string {
 	return ""
 }
 
+// told notes what is told of a thing, or that it is gone, and gives what was told of it
+// before; again: that is the same.
+func told(all map[string]string, name, is string, gone bool) (was string, again bool) {
+	was, known := all[name]
+	if gone {
+		delete(all, name)
+		return was, false
+	}
+	all[name] = is
+	return was, known && was == is
+}
+
 // neighbour judges news of one. Where an IPv4 neighbour that packets may have gone to
 // is another one now, or gone, they go elsewhere or nowhere from now on, though no
 // route has changed. One that is new takes nothing from what went another way.
@@ -120,15 +132,9 @@ func (n *routeNews) neighbour(m netlink.Message) News {
 	if err != nil {
 		return News{Changed: RulesChanged | WaysChanged}
 	}
-	name, now := nameOf(e), is(e)
-	was, known := n.neighbours[name]
-	if m.Header.Type == unix.RTM_DELNEIGH {
-		delete(n.neighbours, name)
-	} else {
-		n.neighbours[name] = now
-		if known && was == now {
-			return News{}
-		}
+	was, again := told(n.neighbours, nameOf(e), is(e), m.Header.Type == unix.RTM_DELNEIGH)
+	if again {
+		return News{}
 	}
 	if e.Family == unix.AF_INET && was != "" {
 		return News{RulesChanged | WaysChanged, Neighbour{e.LinkIndex, addrOf(e.IP)}}
@@ -240,14 +246,8 @@ func (n *routeNews) address(m netlink.Message) Changed {
 	if !ok {
 		return RulesChanged | WaysChanged
 	}
-	was, known := n.addresses[name]
-	if m.Header.Type == unix.RTM_DELADDR {
-		delete(n.addresses, name)
-	} else {
-		n.addresses[name] = is
-		if known && was == is {
-			return 0
-		}
+	if _, again := told(n.addresses, name, is, m.Header.Type == unix.RTM_DELADDR); again {
+		return 0
 	}
 	return RulesChanged | WaysChanged
 }
