@@ -193,15 +193,12 @@ func (d *daemon) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer finish(cancel, watching) // a daemon that takes over must be the only one to raise the epoch
 	keeping, err := d.flows.keep(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		cancel()
-		for range keeping { // it lets go of the tables
-		}
-	}()
+	defer finish(cancel, keeping) // it lets go of the tables
 	beats, glances := time.NewTicker(beat), time.NewTicker(glance)
 	defer beats.Stop()
 	defer glances.Stop()
@@ -243,6 +240,13 @@ func (d *daemon) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+	}
+}
+
+// finish ends what goes on until its context does, and waits for that.
+func finish(cancel context.CancelFunc, done <-chan error) {
+	cancel()
+	for range done {
 	}
 }
 
