@@ -26,3 +26,29 @@ func TestLosslessShort(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// What the machine's queues had no room for is excused, as far as they say so: loss
+// beyond that, and broken connections, are not.
+func TestExcused(t *testing.T) {
+	for name, c := range map[string]struct {
+		lost, backlog, receiver uint64
+		broken                  []string
+		want                    bool
+	}{
+		"all in a core's queue":            {lost: 3, backlog: 3, want: true},
+		"all at a socket":                  {lost: 3, receiver: 3, want: true},
+		"at both":                          {lost: 3, backlog: 1, receiver: 2, want: true},
+		"fewer than segments and all":      {lost: 3, backlog: 500, want: true},
+		"hundreds beside one in a queue":   {lost: 500, backlog: 1},
+		"one more than there was room for": {lost: 4, backlog: 2, receiver: 1},
+		"none thrown away":                 {lost: 1},
+		"a connection broke":               {lost: 3, backlog: 3, broken: []string{"stream: reset"}},
+	} {
+		// What was there before counts for nothing.
+		before := seen{tally: tally{lost: 7}, backlog: 900, receiver: 900}
+		after := seen{tally: tally{lost: 7 + c.lost, broken: c.broken}, backlog: 900 + c.backlog, receiver: 900 + c.receiver}
+		if got := excused(before, after); got != c.want {
+			t.Errorf("%s: excused %v, want %v", name, got, c.want)
+		}
+	}
+}

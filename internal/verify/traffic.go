@@ -270,10 +270,8 @@ type tally struct {
 	broken                                []string
 }
 
-// take closes the gate, waits until nothing more comes, and counts.
+// take waits until nothing more comes, and counts. The gate is closed.
 func (t *traffic) take() (now tally) {
-	t.gate.Lock()
-	defer t.gate.Unlock()
 	const poll = 5 * time.Millisecond
 	for still, got := time.Now(), uint64(0); ; time.Sleep(poll) {
 		now = t.tally()
