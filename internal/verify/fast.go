@@ -112,6 +112,17 @@ func fastRequest(paths []string, services int, seed uint64) compare.Request {
 	return compare.Request{Paths: paths, Services: services, Seed: seed, Command: []string{"venturi", "verify", "fast"}, Wait: true}
 }
 
+// judged is a bar for a ratio, and one that its interval is narrow enough to mean
+// something: wherever the better end of an interval decides, a wide one reaches
+// everything.
+func judged(what, text string, r *stats.Ratio, reached bool) []bar {
+	return []bar{{text, reached}, isNarrow(what, r)}
+}
+
+func isNarrow(what string, r *stats.Ratio) bar {
+	return bar{what + ": the interval is within 4 % to each side", r != nil && !r.Open && (r.Hi-r.Lo)/2 <= narrow*r.Value}
+}
+
 // reaches: the better end of the interval does.
 func reaches(r *stats.Ratio, bar float64, below bool) bool {
 	switch {

@@ -146,17 +146,9 @@ func (c fastCompare) judge(s *analysis.Summary) (bars []bar) {
 		if b.prototype > 0 {
 			text += fmt.Sprintf(" (prototype: %.2f)", b.prototype)
 		}
-		bars = append(bars, bar{text, found && reaches(r, b.bar, b.below)})
-		if r != nil && !b.cpu {
-			bars = append(bars, isNarrow(what, r))
-		}
+		bars = append(bars, judged(what, text, r, found && reaches(r, b.bar, b.below))...)
 	}
 	return bars
-}
-
-// isNarrow: the interval is narrow enough to mean something.
-func isNarrow(what string, r *stats.Ratio) bar {
-	return bar{what + ": the interval is within 4 % to each side", !r.Open && (r.Hi-r.Lo)/2 <= narrow*r.Value}
 }
 
 // rowOf finds what a path did under a load.

@@ -13,6 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -65,8 +66,7 @@ func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 			ratio := between(seen[i], seen[0], load, true)
 			fmt.Fprintf(w, "%-10s %-14s %-26s %s\n", load, name, interval(overHost(seen[i], load)), interval(ratio))
 			if i > 0 {
-				bars = append(bars, bar{fmt.Sprintf("flows: %s with %s: %s of that with 1, within %.0f %%", load, name, interval(ratio), 100*sameLatency),
-					reaches(ratio, 1+sameLatency, true) && reaches(ratio, 1-sameLatency, false)})
+				bars = append(bars, judgeSame("flows: "+load+" with "+name, "that with 1", ratio)...)
 			}
 		}
 	}
@@ -75,6 +75,12 @@ func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 	fmt.Fprintf(w, "\nmemory: %.0f bytes a flow; the table of a machine takes %d bytes with 1 flow and %d with %d\n",
 		each, memory[0], memory[last], tableFlows[last]+1)
 	return bars, nil
+}
+
+// judgeSame holds the ratio of two latencies that are to be the same.
+func judgeSame(what, base string, r *stats.Ratio) []bar {
+	return judged(what, fmt.Sprintf("%s: %s of %s, within %.0f %%", what, interval(r), base, 100*sameLatency),
+		r, reaches(r, 1+sameLatency, true) && reaches(r, 1-sameLatency, false))
 }
 
 const ipUDP = 17 // protocol number

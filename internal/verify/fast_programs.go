@@ -79,12 +79,7 @@ func (c fastPrograms) check(ctx context.Context, w io.Writer, h compare.Host) (b
 		}
 		for _, t := range timed {
 			fmt.Fprintf(w, "%-12s %-10s %-8d %-10s %-24s %8.0f %8.0f\n", path, t.load, t.flows, t.program, interval(t.ratio), t.ns, t.empty)
-			for _, b := range programBars {
-				if b.program == t.program && b.load == t.load {
-					bars = append(bars, bar{fmt.Sprintf("%s, %d flows: %s takes %s of an empty program, at most %.1f",
-						path, t.flows, t.program, interval(t.ratio), b.bar), reaches(t.ratio, b.bar, true)})
-				}
-			}
+			bars = append(bars, t.judge(path)...)
 		}
 	}
 	fmt.Fprintln(w)
@@ -97,6 +92,18 @@ type timed struct {
 	flows         int
 	ratio         *stats.Ratio
 	ns, empty     float64 // medians over slices
+}
+
+// judge holds it against its bar, if it has one.
+func (t timed) judge(path string) (bars []bar) {
+	for _, b := range programBars {
+		if b.program == t.program && b.load == t.load {
+			what := fmt.Sprintf("%s, %d flows: %s", path, t.flows, t.program)
+			text := fmt.Sprintf("%s takes %s of an empty program, at most %.1f", what, interval(t.ratio), b.bar)
+			bars = append(bars, judged(what, text, t.ratio, reaches(t.ratio, b.bar, true))...)
+		}
+	}
+	return bars
 }
 
 // path times the programs of one path.

@@ -27,7 +27,7 @@ func TestFastProgramsShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 2 * len(tableSizes) * len(programBars); len(bars) != want {
+	if want := 2 * 2 * len(tableSizes) * len(programBars); len(bars) != want { // each with one for its interval
 		t.Errorf("%d bars, want %d", len(bars), want)
 	}
 	lines := 0

@@ -74,12 +74,17 @@ func rewrites(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 		fmt.Fprintf(w, "%-10s %-26s %-26s %s\n", load, interval(overHost(seen[0], load)), interval(overHost(seen[1], load)), interval(between(seen[1], seen[0], load, false)))
 	}
 	fmt.Fprintln(w, "\nmeans, where other sections have medians: what a rewrite costs is all in one slice")
+	return judgeRewrites(path, seen[1]), nil
+}
+
+// judgeRewrites holds a path, while rules were rewritten, against the bars.
+func judgeRewrites(path string, seen []moment) (bars []bar) {
 	for _, of := range rewriteBars {
-		ratio := overHost(seen[1], of.load)
-		bars = append(bars, bar{fmt.Sprintf("rewrites: %s %s: %s of the host network, %s", path, of.load, interval(ratio), limits(of.below, of.bar)),
-			reaches(ratio, of.bar, of.below)})
+		ratio, what := overHost(seen, of.load), fmt.Sprintf("rewrites: %s %s", path, of.load)
+		text := fmt.Sprintf("%s: %s of the host network, %s", what, interval(ratio), limits(of.below, of.bar))
+		bars = append(bars, judged(what, text, ratio, reaches(ratio, of.bar, of.below))...)
 	}
-	return bars, nil
+	return bars
 }
 
 // rewriter rewrites a table of its own on the machines of a lab.
