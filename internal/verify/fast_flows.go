@@ -20,10 +20,12 @@ import (
 // tableFlows are how many flows the table holds, beside that which is measured.
 var tableFlows = []int{0, 999, 999_999}
 
-// sameLatency is how near latencies with many flows are to come to those with one.
+// sameLatency is how near latencies with many flows are to come to those with few.
 const sameLatency = 0.03
 
-// tableful measures latency with more and more flows in the tables of both machines.
+// tableful measures latency with more and more flows in the tables of both machines:
+// that of one flow, of which the cores keep a copy, and then that of many in turn,
+// each of which is looked up.
 func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []bar, err error) {
 	const path = "vxlan+fast"
 	q := fastRequest([]string{path}, 0, seed)
@@ -38,8 +40,19 @@ func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 		return nil, err
 	}
 	defer tables.close()
+	by := &byRecord{bench: b, request: q, path: path, figure: (*result.Slice).Value}
+	bars, err = oneFlow(ctx, w, by, tables, budget/2, seed)
+	if err != nil {
+		return nil, err
+	}
+	many, err := manyFlows(ctx, w, b.session.Lab().Arms, tables, budget/2, seed)
+	return append(bars, many...), err
+}
+
+// oneFlow measures the latency of one flow.
+func oneFlow(ctx context.Context, w io.Writer, by *byRecord, tables ballasts, budget time.Duration, seed uint64) (bars []bar, err error) {
 	var memory []uint64 // of the first machine's table, by state
-	s := &states{bench: b, request: q, path: path, figure: (*result.Slice).Value, enter: func(_ context.Context, state int) error {
+	s := &states{measure: by.measure, enter: func(_ context.Context, state int) error {
 		if err := tables.hold(tableFlows[state]); err != nil {
 			return err
 		}
@@ -59,8 +72,8 @@ func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(w, "%s, 0 Services; %d times each in turn\n\n", path, len(seen[0]))
-	fmt.Fprintf(w, "%-10s %-14s %-26s %s\n", "load", "flows", "to host", "to 1 flow")
+	fmt.Fprintf(w, "%s, 0 Services, one flow that sends; %d times each in turn\n\n", by.path, len(seen[0]))
+	fmt.Fprintf(w, "%-10s %-14s %-26s %s\n", "load", "in the table", "to host", "to 1 flow")
 	for _, load := range fastLatencies {
 		for i, name := range s.names {
 			ratio := between(seen[i], seen[0], load, true)
@@ -72,7 +85,7 @@ func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 	}
 	last := len(tableFlows) - 1
 	each := float64(memory[last]-memory[0]) / float64(tableFlows[last]-tableFlows[0])
-	fmt.Fprintf(w, "\nmemory: %.0f bytes a flow; the table of a machine takes %d bytes with 1 flow and %d with %d\n",
+	fmt.Fprintf(w, "\nmemory: %.0f bytes a flow; the table of a machine takes %d bytes with 1 flow and %d with %d\n\n",
 		each, memory[0], memory[last], tableFlows[last]+1)
 	return bars, nil
 }

@@ -33,7 +33,8 @@ import (
 // same way. What is compared are the kernel's sums over one short slice of traffic,
 // and the ratio is over many slices. Packets are real ones: where a program is run
 // over one packet again and again, that packet grows and shrinks, its memory is
-// warm, and no card or socket has a part in it.
+// warm, and no card or socket has a part in it. Packets of one flow are found by the
+// copy that the core has of it; those of many in turn are looked up in the table.
 type fastPrograms struct {
 	series, rounds int
 	slice          time.Duration
@@ -42,7 +43,7 @@ type fastPrograms struct {
 
 // defaultPrograms is what the bars of programs are held against.
 func defaultPrograms(seed uint64) fastPrograms {
-	return fastPrograms{series: 6, rounds: 20, slice: 50 * time.Millisecond, seed: seed}
+	return fastPrograms{series: 12, rounds: 10, slice: 50 * time.Millisecond, seed: seed}
 }
 
 // programBars are how many times as long as an empty one a program may take, for
@@ -55,8 +56,14 @@ var programBars = []struct {
 	{"from_wire", "udp_bw", 2.8},
 }
 
-// tableSizes are how many flows the table holds while programs are timed.
-var tableSizes = []int{1, 10000}
+// programHead is for how long packets go before each slice.
+const programHead = 5 * time.Millisecond
+
+// programLoads are what programs are timed under, with as many flows at a time.
+var programLoads = []struct {
+	load        string
+	size, flows int
+}{{"udp_bw", 1, 1}, {"tcp_bw", 65536, 1}, {"udp_bw", 1, liveFlows}}
 
 // check times the programs, prints the ratios on w, and gives the bars.
 func (c fastPrograms) check(ctx context.Context, w io.Writer, h compare.Host) (bars []bar, err error) {
@@ -124,7 +131,7 @@ func (c fastPrograms) path(ctx context.Context, h compare.Host, path string) (al
 		}
 	}()
 	plan := load.Plan{
-		Slice: c.slice, Head: 5 * time.Millisecond, ClientCPU: 0, ServerCPU: 1,
+		Slice: c.slice, Head: programHead, ClientCPU: 0, ServerCPU: 1,
 		Arms: []load.Arm{{Name: path, Ends: []load.Pair{{From: l.Arms[0].From(), To: l.Arms[0].To()}}, ServerPort: 21000, ClientPort: 22000}},
 	}
 	for range c.rounds {
@@ -146,39 +153,67 @@ func (c fastPrograms) path(ctx context.Context, h compare.Host, path string) (al
 		}
 		both = append(both, b)
 	}
-	tables, err := newBallasts(l.Arms)
-	if err != nil {
-		return nil, err
-	}
-	defer tables.close()
 	rng := rand.New(rand.NewPCG(c.seed, 0))
-	for _, flows := range tableSizes {
-		// What is asked for is looked up among these.
-		if err := tables.hold(flows - 1); err != nil {
+	for _, of := range programLoads {
+		for _, b := range both {
+			b.series = nil
+		}
+		if of.flows > 1 {
+			err = c.inTurn(ctx, l.Arms[0], both)
+		} else {
+			plan.Load, plan.Size = of.load, of.size
+			err = c.alone(ctx, plan, rng, both)
+		}
+		if err != nil {
 			return nil, err
 		}
-		for _, kind := range []struct {
-			load string
-			size int
-		}{{"udp_bw", 1}, {"tcp_bw", 65536}} {
-			plan.Load, plan.Size, plan.Flows = kind.load, kind.size, 1
-			for _, b := range both {
-				b.series = nil
-			}
-			for range c.series {
-				plan.Token = rng.Uint64()
-				plan.Arms[0].ServerPort++
-				plan.Arms[0].ClientPort++
-				if err := once(ctx, plan, both); err != nil {
-					return nil, err
-				}
-			}
-			for _, b := range both {
-				all = append(all, b.timed(kind.load, flows))
-			}
+		for _, b := range both {
+			all = append(all, b.timed(of.load, of.flows))
 		}
 	}
-	return all, tables.hold(0) // which tells if they were there
+	return all, nil
+}
+
+// alone runs all series of one flow, each on sockets and ports of its own.
+func (c fastPrograms) alone(ctx context.Context, plan load.Plan, rng *rand.Rand, both []*beside) error {
+	for range c.series {
+		plan.Token = rng.Uint64()
+		plan.Arms[0].ServerPort++
+		plan.Arms[0].ClientPort++
+		if err := once(ctx, plan, both); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inTurn runs all series of live flows, on the same sockets: to learn all of them
+// takes longer than a series.
+func (c fastPrograms) inTurn(ctx context.Context, arm lab.Arm, both []*beside) (err error) {
+	l, err := openLive(arm)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	if err := l.learn(ctx); err != nil {
+		return err
+	}
+	for range c.series {
+		for _, b := range both {
+			b.series = append(b.series, nil)
+		}
+		for range c.rounds {
+			if err := errors.Join(ctx.Err(), l.Send(programHead)); err != nil {
+				return err
+			}
+			watchers(both).Begin(0)
+			if err := l.Send(c.slice); err != nil {
+				return err
+			}
+			watchers(both).End(0)
+		}
+	}
+	return nil
 }
 
 // once runs one series of slices.

@@ -56,7 +56,8 @@ func rewrites(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	s := &states{bench: b, request: q, path: path, figure: mean, names: []string{"quiet", "rewriting"},
+	by := &byRecord{bench: b, request: q, path: path, figure: mean}
+	s := &states{names: []string{"quiet", "rewriting"}, measure: by.measure,
 		enter: func(ctx context.Context, state int) error {
 			if state == 0 {
 				return r.rest()

@@ -21,12 +21,9 @@ const leastStates = 6
 // host network. The order changes direction each time, and the machine's drift with
 // it.
 type states struct {
-	bench   *bench
-	request compare.Request // of a moment
-	path    string
-	figure  func(*result.Slice, result.Metric) (float64, bool)
-	enter   func(ctx context.Context, state int) error // returns when the path is in it
 	names   []string
+	enter   func(ctx context.Context, state int) error // returns when the path is in it
+	measure func(ctx context.Context, rng *rand.Rand) (moment, error)
 }
 
 // moment is what was seen at once, by load: logarithms of figures.
@@ -45,12 +42,7 @@ func (s *states) run(ctx context.Context, budget time.Duration, seed uint64) (se
 			if err := s.enter(ctx, i); err != nil {
 				return nil, fmt.Errorf("make it so: %s: %w", s.names[i], err)
 			}
-			s.request.Seed = rng.Uint64()
-			rec, err := s.bench.record(ctx, s.request)
-			if err != nil {
-				return nil, err
-			}
-			m, err := s.read(rec)
+			m, err := s.measure(ctx, rng)
 			if err != nil {
 				return nil, err
 			}
@@ -62,14 +54,31 @@ func (s *states) run(ctx context.Context, budget time.Duration, seed uint64) (se
 	}
 }
 
-// read takes the mean over the rounds.
-func (s *states) read(rec *result.Record) (moment, error) {
+// byRecord measures a moment as a short comparison.
+type byRecord struct {
+	bench   *bench
+	request compare.Request
+	path    string
+	figure  func(*result.Slice, result.Metric) (float64, bool)
+}
+
+func (r *byRecord) measure(ctx context.Context, rng *rand.Rand) (moment, error) {
+	r.request.Seed = rng.Uint64()
+	rec, err := r.bench.record(ctx, r.request)
+	if err != nil {
+		return nil, err
+	}
+	return r.read(rec)
+}
+
+// read takes the median over the rounds.
+func (r *byRecord) read(rec *result.Record) (moment, error) {
 	m := moment{}
 	for _, cell := range rec.Plan.Cells {
 		by := map[int]map[string]float64{} // round, path
 		for i := range rec.Slices {
 			of := &rec.Slices[i]
-			if v, ok := s.figure(of, cell.Metric); ok && of.Cell == cell.Name {
+			if v, ok := r.figure(of, cell.Metric); ok && of.Cell == cell.Name {
 				if by[of.Round] == nil {
 					by[of.Round] = map[string]float64{}
 				}
@@ -78,14 +87,14 @@ func (s *states) read(rec *result.Record) (moment, error) {
 		}
 		var path, ratio []float64
 		for _, round := range by {
-			mine, ok := round[s.path]
+			mine, ok := round[r.path]
 			host, too := round[rec.Plan.Arms[0].Name]
 			if ok && too {
 				path, ratio = append(path, mine), append(ratio, mine-host)
 			}
 		}
 		if len(path) == 0 {
-			return nil, fmt.Errorf("measure %s on %s: no round of it has a figure", cell.Name, s.path)
+			return nil, fmt.Errorf("measure %s on %s: no round of it has a figure", cell.Name, r.path)
 		}
 		m[cell.Load] = struct{ path, ratio float64 }{stats.Median(path), stats.Median(ratio)}
 	}

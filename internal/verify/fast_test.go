@@ -100,8 +100,8 @@ func TestMoments(t *testing.T) {
 		figure func(*result.Slice, result.Metric) (float64, bool)
 		path   float64
 	}{"median": {(*result.Slice).Value, 1500}, "mean": {mean, 3000}} {
-		s := states{path: "p", figure: c.figure}
-		m, err := s.read(rec)
+		by := byRecord{path: "p", figure: c.figure}
+		m, err := by.read(rec)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestMoments(t *testing.T) {
 			t.Errorf("%s: ratio %v, figure %v; want 1.5 and %v", name, math.Exp(got.ratio), math.Exp(got.path), c.path)
 		}
 	}
-	if _, err := (&states{path: "q", figure: mean}).read(rec); err == nil {
+	if _, err := (&byRecord{path: "q", figure: mean}).read(rec); err == nil {
 		t.Error("a path that was not measured has a figure")
 	}
 	is := func(path, ratio float64) moment {
