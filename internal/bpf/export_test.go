@@ -1,5 +1,10 @@
 package bpf
 
+import (
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
 // Slot is where cores keep a copy of a flow; src/known.h reckons it.
 func Slot(k FlowKey) uint64 { return mix(k) >> 53 }
 
@@ -14,4 +19,39 @@ func NewVXLANOf(flows uint32, port uint16) (*Fast, error) {
 	}
 	spec.Maps["flows"].MaxEntries = flows
 	return load(spec, Options{})
+}
+
+// NewStamping loads a fast path whose programs that carry give the stamp that a packet
+// has behind them, in place of their verdict: the kernel's test does not tell it.
+func NewStamping(kind string, port uint16) (*Fast, error) {
+	spec, err := loadRouted()
+	if kind == "vxlan" {
+		spec, err = loadVxlan()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if kind == "vxlan" {
+		if err := spec.Variables["port"].Set(swap(port)); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range []string{"from_pod", "from_wire"} {
+		p := spec.Programs[name]
+		p.Instructions = append(stampOf(name, &p.Instructions[0]), p.Instructions...)
+	}
+	return load(spec, Options{})
+}
+
+// stampOf calls a program, and gives the packet's stamp. The kernel wants to know as
+// much of it as of what it calls, which begins with an instruction.
+func stampOf(name string, begins *asm.Instruction) asm.Instructions {
+	const tcIndex = 44 // offset in struct __sk_buff
+	as := &btf.Func{Name: "stamp_of", Type: btf.FuncMetadata(begins).Type, Linkage: btf.GlobalFunc}
+	return asm.Instructions{
+		btf.WithFuncMetadata(asm.Mov.Reg(asm.R6, asm.R1), as).WithSymbol("stamp_of").WithSource(begins.Source()),
+		asm.Call.Label(name),
+		asm.LoadMem(asm.R0, asm.R6, tcIndex, asm.Word),
+		asm.Return(),
+	}
 }

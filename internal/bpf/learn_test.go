@@ -1,7 +1,6 @@
 package bpf_test
 
 import (
-	"bytes"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -37,6 +36,22 @@ func stamped(t *testing.T, then *ebpf.Program, epoch uint32) *ebpf.Program {
 	return p
 }
 
+const forwardedPort = 0x9abc // outer source that the network gives a packet
+
+// forwarded is a packet of the flow as the network sends it to the peer.
+func (r *rig) forwarded(kind string) *packet {
+	if kind == "routed" {
+		return hopped(r.sent(), r.wireMAC, farMAC)
+	}
+	p := hopped(r.sent(), tunnelMAC, farTunnelMAC)
+	p.around = true
+	p.outerEth = layers.Ethernet{SrcMAC: r.wireMAC, DstMAC: farMAC, EthernetType: layers.EthernetTypeIPv4}
+	p.outerIP = layers.IPv4{Version: 4, IHL: 5, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: here.AsSlice(), DstIP: there.AsSlice()}
+	p.outerUDP = layers.UDP{SrcPort: forwardedPort, DstPort: port}
+	p.vxlan = layers.VXLAN{ValidIDFlag: true, VNI: vni}
+	return p
+}
+
 // What would be carried if the table of flows had room for it is told apart from what
 // is not known, from the first packet on that found none; soon after that, it is not
 // said any more, and when there is room the flow is learned.
@@ -62,13 +77,7 @@ func TestTableFull(t *testing.T) {
 	}
 	learn := func() {
 		t.Helper()
-		p := r.sent()
-		p.outerEth = layers.Ethernet{SrcMAC: r.wireMAC, DstMAC: farMAC, EthernetType: layers.EthernetTypeIPv4}
-		p.outerIP = layers.IPv4{Version: 4, IHL: 5, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: here.AsSlice(), DstIP: there.AsSlice()}
-		p.outerUDP = layers.UDP{SrcPort: 0x9abc, DstPort: port}
-		p.vxlan = layers.VXLAN{ValidIDFlag: true, VNI: vni}
-		hopped(p, tunnelMAC, farTunnelMAC).around = true
-		if verdict, _ := r.run(t, stamped(t, r.fast.ToPeer, r.epoch), r.wire, p.bytes(t)); verdict != next {
+		if verdict, _ := r.run(t, stamped(t, r.fast.ToPeer, r.epoch), r.wire, r.forwarded("vxlan").bytes(t)); verdict != next {
 			t.Fatalf("verdict %d", int32(verdict))
 		}
 	}
@@ -89,7 +98,7 @@ func TestTableFull(t *testing.T) {
 	if err := r.fast.Flows.Lookup(key, &f); err != nil || f.SeenOut != r.epoch {
 		t.Errorf("%v, the flow is %+v", err, f)
 	}
-	if got := swapped(f.Port); !bytes.Equal(got, []byte{0x9a, 0xbc}) {
-		t.Errorf("its packets will leave the machine from another port than before: % x", got)
+	if f.Port != wirePort(forwardedPort) {
+		t.Errorf("its packets will leave the machine from another port than before: % x", swapped(f.Port))
 	}
 }
