@@ -170,6 +170,7 @@ type packet struct {
 	payload  gopacket.Payload
 	around   bool // with the outer headers
 	outerSum bool // the outer UDP header has a checksum
+	wrongSum bool // that of the outer IP header is wrong
 }
 
 // bytes writes the packet.
@@ -199,7 +200,11 @@ func (p *packet) bytes(t *testing.T) []byte {
 		&p.outerUDP, &p.vxlan, payload))
 	datagram := gopacket.Payload(bytes.Clone(whole.Bytes()))
 	check(t, gopacket.SerializeLayers(whole, o, &p.outerEth, &p.outerIP, datagram))
-	return bytes.Clone(whole.Bytes())
+	frame := bytes.Clone(whole.Bytes())
+	if p.wrongSum {
+		frame[14+10]++
+	}
+	return frame
 }
 
 func check(t *testing.T, err error) {

@@ -127,6 +127,28 @@ func TestFitsPod(t *testing.T) {
 	}
 }
 
+// Of the IP header around a packet no bit can be another than it was sent with.
+func TestOuterHeaderIsWhole(t *testing.T) {
+	testenv.Root(t)
+	r := newRig(t, "vxlan", layers.IPProtocolUDP)
+	r.put(t)
+	for _, id := range []uint16{0, 1, 0x7fff, 0xfffe, 0xffff} { // and so sums that carry, and that do not
+		p := r.received(true)
+		p.outerIP.Id = id
+		packet := p.bytes(t)
+		if verdict, _ := r.run(t, r.fast.FromWire, r.wire, packet); verdict != redirect {
+			t.Fatalf("verdict %d, counted %v", int32(verdict), r.counted(t))
+		}
+		for bit := range 8 * 20 {
+			packet[14+bit/8] ^= 1 << (bit % 8)
+			if verdict, left := r.run(t, r.fast.FromWire, r.wire, packet); verdict != next || !bytes.Equal(left, packet) {
+				t.Errorf("bit %d of byte %d: verdict %d for\n% x, left as\n% x", bit%8, bit/8, int32(verdict), packet, left)
+			}
+			packet[14+bit/8] ^= 1 << (bit % 8)
+		}
+	}
+}
+
 // Whatever bytes come, no program drops them, and what is cut short or something else
 // altogether is left as it came.
 func TestAnyBytes(t *testing.T) {

@@ -26,8 +26,7 @@ static __always_inline int forget(const struct flow_key *k)
  * for the machine to route. */
 static __always_inline int to_gateway(const void *eth, const void *macs)
 {
-	return *(__u32 *)eth == *(__u32 *)(macs + MAC_LEN) && *(__u16 *)(eth + 4) == *(__u16 *)(macs + MAC_LEN + 4) &&
-	       *(__u32 *)(eth + MAC_LEN) == *(__u32 *)macs && *(__u16 *)(eth + MAC_LEN + 4) == *(__u16 *)(macs + 4);
+	return same_mac(eth, macs + MAC_LEN) && same_mac(eth + MAC_LEN, macs);
 }
 
 /* A packet that a pod sends, of a flow that this core does not know. 0: it can be

@@ -89,6 +89,18 @@ static __always_inline __u16 fold(__u32 sum)
 	return ~sum;
 }
 
+/* A header without options is as it was sent, by its checksum. */
+static __always_inline int sums_up(const struct iphdr *ip)
+{
+	const __u32 *words = (const void *)ip;
+	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
+
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum == 0xffff;
+}
+
 /* One hop less to go, as a router does it. Nothing is read from the packet: what
  * the kernel has just moved it with makes readers wait. */
 static __always_inline void hop(struct iphdr *ip, const struct parsed *p)
@@ -97,6 +109,11 @@ static __always_inline void hop(struct iphdr *ip, const struct parsed *p)
 
 	ip->check = sum + (sum >= 0xffff);
 	ip->ttl = p->ttl - 1;
+}
+
+static __always_inline int same_mac(const void *a, const void *b)
+{
+	return *(__u32 *)a == *(__u32 *)b && *(__u16 *)(a + 4) == *(__u16 *)(b + 4);
 }
 
 /* The header of Ethernet in front of a packet, from its two addresses. */

@@ -67,7 +67,7 @@ static __always_inline int of_overlay(struct __sk_buff *skb, void *data, void *e
 	struct udphdr *udp = data + OUTER_UDP;
 
 	return data + INNER_IP + IP_LEN + UDP_LEN <= end && skb->protocol == bpf_htons(ETH_P_IP) &&
-	       ip->protocol == IPPROTO_UDP && ip->ihl == IP_LEN / 4 && udp->dest == port;
+	       ip->protocol == IPPROTO_UDP && *(__u8 *)ip == IPV4_PLAIN && udp->dest == port;
 }
 
 static __always_inline int outer_fragment(void *data)
@@ -126,19 +126,19 @@ int to_peer(struct __sk_buff *skb)
 	return learn_out(skb, INNER_IP, INNER_ETH, vni(data), udp->source, now);
 }
 
-/* The headers around a packet are those that the peer's machine puts there. */
+/* The headers around a packet are those that the peer's machine puts there, and as the
+ * network takes them: a tunnel's device drops what comes from its own MAC. */
 static __always_inline int from_peer(void *data, const struct carried *c)
 {
 	const void *ours = c->to->header, *us = ours + INNER_ETH + MAC_LEN, *to = data + INNER_ETH;
 	const struct iphdr *ip = data + OUTER_IP, *back = ours + OUTER_IP;
 	const struct udphdr *udp = data + OUTER_UDP;
 
-	if (ip->saddr != back->daddr || ip->daddr != back->saddr ||
-	    *(__u32 *)to != *(__u32 *)us || *(__u16 *)(to + 4) != *(__u16 *)(us + 4))
+	if (ip->saddr != back->daddr || ip->daddr != back->saddr || !same_mac(to, us) || same_mac(to + MAC_LEN, us))
 		return SLOW_SOURCE;
 	if (ip->tot_len != bpf_htons(c->p.ip_len + OVERHEAD) || udp->len != bpf_htons(c->p.ip_len + OVERHEAD - IP_LEN))
 		return SLOW_SIZE;
-	if (udp->check)
+	if (udp->check || !sums_up(ip))
 		return SLOW_CHECKSUM;
 	if ((ip->tos ^ c->p.tos) & ECN_MASK)
 		return SLOW_ECN;
