@@ -23,6 +23,7 @@ var relations = []struct {
 	check func(t *testing.T, l *lab.Lab, n int) // on the n-th path
 }{
 	{"Service", checkService},
+	{"Service whose endpoint goes", checkEndpointGoes},
 	{"NodePort", checkNodePort},
 	{"Service of the pod itself", checkHairpin},
 	{"pod beside", checkBeside},
