@@ -13,6 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/stats"
 )
 
@@ -38,6 +39,10 @@ const (
 	liveSlice  = 100 * time.Millisecond
 )
 
+// learnPatience bounds how long it may take to learn so many flows: a second where
+// nothing else runs.
+var learnPatience = machine.Patience(3 * time.Minute)
+
 // live are those of a path.
 type live struct {
 	*load.RoundRobin
@@ -55,7 +60,7 @@ func openLive(arm lab.Arm) (*live, error) {
 // learn goes round until the fast path carries nearly all of them.
 func (l *live) learn(ctx context.Context) error {
 	share := 0.0
-	for end := time.Now().Add(daemonPatience); time.Now().Before(end); {
+	for end := time.Now().Add(learnPatience); time.Now().Before(end); {
 		for _, times := range []int{1, liveBurst} {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -69,7 +74,7 @@ func (l *live) learn(ctx context.Context) error {
 			}
 		}
 	}
-	return fmt.Errorf("of %d flows in turn, %s carries %.0f %% of the packets after %v", liveFlows, l.arm.Name, 100*share, daemonPatience)
+	return fmt.Errorf("of %d flows in turn, %s carries %.0f %% of the packets after %v", liveFlows, l.arm.Name, 100*share, learnPatience)
 }
 
 // carried tells which share of the packets the fast path carried: of a request and its
