@@ -87,7 +87,7 @@ type daemon struct {
 	attached map[string]bool // by pin; false: by a daemon before
 	deadline uint64          // that the programs were told last; 0: they are to do nothing
 	synced   bool            // everybody was told of, and every program is this daemon's
-	off      string          // why nothing is carried: legacy, fickle, or torn
+	off      string          // why nothing is carried: legacy, fickle, torn, or routes that are fickle
 	told     *State
 	readWays func(machine.TunnelsAndPods) (machine.Ways, error) // [machine.ReadWays], but in tests
 

@@ -102,6 +102,9 @@ const torn = "tables of the network change while they are read"
 // judged switches everything off, or on, if there is a reason now that was not.
 func (d *daemon) judged() error {
 	off := cmp.Or(d.legacy, d.fickle, d.torn)
+	if off == "" && d.ways.Fickle != "" {
+		off = fmt.Sprintf("packets of one flow may be routed differently (%s)", d.ways.Fickle)
+	}
 	if off == d.off {
 		return nil
 	}

@@ -20,7 +20,12 @@ func (r *waysReader) readRoutes() (err error) {
 		return fmt.Errorf("list routes: %w", err)
 	}
 	r.routes = slices.DeleteFunc(slices.Clone(r.every), func(route netlink.Route) bool { return route.Table != unix.RT_TABLE_MAIN })
-	return nil
+	for _, route := range r.every {
+		if route.Tos != 0 {
+			r.fickle = fmt.Sprintf("the route to %v in table %d goes by the TOS", prefixOf(route.Dst), route.Table)
+		}
+	}
+	return r.readRules()
 }
 
 // routesMTU is that of the routes by a device, and by a next hop if one is given,

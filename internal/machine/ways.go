@@ -20,6 +20,10 @@ type Ways struct {
 	Peers   []PeerWay
 	Devices map[int]DeviceWay // by index: those that packets of pods and peers pass
 	Refused []Refusal
+	// Fickle names a route or policy rule that goes by more than what all packets of
+	// an established flow share, so that the next one may go elsewhere; empty: there
+	// is none.
+	Fickle string
 	// Unplaced are neighbours that may be pods, and of which their bridge does not know
 	// where they are.
 	Unplaced []BridgeNeighbour
@@ -110,7 +114,7 @@ func ReadWays(of TunnelsAndPods) (Ways, error) {
 		devices[p.Device], devices[p.Wire] = true, true
 	}
 	w.Devices, err = r.beside(devices)
-	w.Refused, w.Unplaced = r.refused, r.unplaced(of.Pods)
+	w.Refused, w.Fickle, w.Unplaced = r.refused, r.fickle, r.unplaced(of.Pods)
 	return w, err
 }
 
@@ -124,6 +128,7 @@ type waysReader struct {
 	routes  []netlink.Route // of the main table
 	every   []netlink.Route // of all tables
 	refused []Refusal
+	fickle  string // as of [Ways]
 }
 
 func (r *waysReader) refuse(l netlink.Link, why string) {

@@ -123,6 +123,24 @@ var situations = []situation{
 		out:    dropped, in: dropped,
 	},
 	{
+		name: "policy rule by TOS, and the pod sets it",
+		do: `ip rule add from {pod} tos 0x08 blackhole pref 10{n}
+			sleep 0.3
+			nsenter --net={podns} nft 'table ip tos { chain c { type filter hook output priority 0; ip dscp set 2; }; }'`,
+		undo: `nsenter --net={podns} nft delete table ip tos
+			ip rule del pref 10{n}`,
+		out: dropped, in: delivered,
+	},
+	{
+		name: "blackhole route by TOS, and the pod sets it",
+		do: `ip route add blackhole {peer} tos 0x08
+			sleep 0.3
+			nsenter --net={podns} nft 'table ip tos { chain c { type filter hook output priority 0; ip dscp set 2; }; }'`,
+		undo: `nsenter --net={podns} nft delete table ip tos
+			ip route del blackhole {peer} tos 0x08`,
+		out: dropped, in: delivered,
+	},
+	{
 		name: "blackhole route to the peer's pod",
 		do:   `ip route add blackhole {peer}`,
 		undo: `ip route del blackhole {peer}`,
