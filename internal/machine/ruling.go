@@ -3,7 +3,6 @@ package machine
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -26,8 +25,8 @@ var (
 		"reject", "notrack", "flow_offload", "nat", "masq", "redir", "ct_timeout", "osf")
 	steadyMatches = set("comment", "conntrack", "state", "tcp", "udp", "udplite", "sctp", "dccp", "icmp", "icmp6", "ah", "esp", "multiport",
 		"addrtype", "mark", "mac", "iprange", "physdev", "devgroup", "policy", "owner", "cgroup", "socket",
-		"rpfilter", "realm", "helper", "pkttype", "cluster", "tcpmss")
-	steadyTargets = set("MARK", "CONNMARK", "LOG", "NFLOG", "TRACE", "AUDIT", "CHECKSUM", "TCPMSS", "REJECT", "CT", "NOTRACK", "SECMARK",
+		"rpfilter", "realm", "helper", "pkttype", "cluster")
+	steadyTargets = set("MARK", "CONNMARK", "LOG", "NFLOG", "TRACE", "AUDIT", "CHECKSUM", "REJECT", "CT", "NOTRACK", "SECMARK",
 		"CONNSECMARK", "MASQUERADE", "SNAT", "DNAT", "REDIRECT", "ACCEPT", "DROP", "RETURN")
 	fickleMeta = map[int]string{unix.NFT_META_LEN: "meta length", unix.NFT_META_CPU: "meta cpu", unix.NFT_META_PRANDOM: "meta random",
 		unix.NFT_META_PRIORITY: "meta priority", metaTime: "meta time", metaTime + 1: "meta day", metaTime + 2: "meta hour"}
@@ -42,7 +41,6 @@ const (
 	metaTime    = 30 // NFT_META_TIME_NS; day and hour follow
 	verdictReg  = 0  // NFT_REG_VERDICT
 	trackExpire = 1 << 7
-	maxSegment  = 2 // TCPOPT_MSS
 
 	stateUntracked = 1 << 6 // as stateNew
 )
@@ -71,9 +69,12 @@ const (
 type rulingReader struct {
 	*rulings
 	ruling
-	chain chainName
-	last  loaded
-	mask  uint32
+	chain  chainName
+	last   loaded
+	mask   uint32
+	tcp    bool     // it is for nothing but TCP
+	part   *varying // what was read last, if that is such
+	unread bool     // nothing has been done with it
 }
 
 // read reads a rule.
@@ -100,6 +101,12 @@ func (r *rulings) read(c chainName, message []byte) (ruling, error) {
 }
 
 func (r *rulingReader) expression(name string, data exprData) error {
+	if name != "bitwise" && name != "cmp" && name != "lookup" {
+		if r.unread {
+			r.fickle = r.part.name // it goes into something larger
+		}
+		r.part, r.unread = nil, false
+	}
 	switch name {
 	case "immediate":
 		if value, err := nl.ParseRouteAttr(data[unix.NFTA_IMMEDIATE_DATA]); err == nil && data.number(unix.NFTA_IMMEDIATE_DREG) == verdictReg {
@@ -117,13 +124,25 @@ func (r *rulingReader) expression(name string, data exprData) error {
 	case "payload":
 		r.payload(data)
 	case "bitwise":
-		if mask := data.nested(unix.NFTA_BITWISE_MASK); r.last == trackState && len(mask) >= 4 {
+		mask := data.nested(unix.NFTA_BITWISE_MASK)
+		switch {
+		case r.part != nil:
+			r.maskPart(data)
+		case r.last == trackState && len(mask) >= 4:
 			r.mask = binary.NativeEndian.Uint32(mask)
-		} else {
+		default:
 			r.last, r.certain = something, false
 		}
 	case "cmp":
-		r.compare(data.nested(unix.NFTA_CMP_DATA), data.number(unix.NFTA_CMP_OP) == unix.NFT_CMP_EQ)
+		value, op := data.nested(unix.NFTA_CMP_DATA), data.number(unix.NFTA_CMP_OP)
+		switch {
+		case r.part != nil:
+			r.comparePart(value, op)
+		case op == unix.NFT_CMP_EQ || op == unix.NFT_CMP_NEQ:
+			r.compare(value, op == unix.NFT_CMP_EQ)
+		default: // which is greater
+			r.last, r.certain = something, false
+		}
 	case "range", "fib", "rt", "hash", "socket", "xfrm", "osf":
 		r.last, r.certain = something, false
 	case "lookup":
@@ -134,17 +153,22 @@ func (r *rulingReader) expression(name string, data exprData) error {
 		}
 	case "exthdr":
 		r.last, r.certain = something, false
-		if !data.has(unix.NFTA_EXTHDR_DREG) && (len(data[unix.NFTA_EXTHDR_TYPE]) != 1 || data[unix.NFTA_EXTHDR_TYPE][0] != maxSegment) {
+		// Of IP, carried packets have no options; a tunnel's have none of TCP.
+		switch option := data.number(unix.NFTA_EXTHDR_OP) == unix.NFT_EXTHDR_OP_TCPOPT; {
+		case option && r.chain.outer:
+		case !data.has(unix.NFTA_EXTHDR_DREG):
 			r.fickle = "writes packets"
+		case option:
+			r.fickle = "tcp option"
 		}
 	case "match":
 		r.match(data)
 	case "target":
-		target := data.text(1) // NFTA_TARGET_NAME
-		if !steadyTargets[target] {
+		target, info := data.text(1), data.bytes(3) // NFTA_TARGET_NAME, NFTA_TARGET_INFO
+		if !steadyTargets[target] || target == "CONNMARK" && restoresMark(data.number(unix.NFTA_TARGET_REV), info) {
 			r.fickle = "target " + target
 		}
-		if target == "NOTRACK" || target == "CT" && len(data.bytes(3)) > 0 && data.bytes(3)[0]&1 != 0 {
+		if target == "NOTRACK" || target == "CT" && len(info) > 0 && info[0]&1 != 0 {
 			r.verdict = "notrack"
 		}
 	default:
@@ -184,8 +208,9 @@ func (r *rulingReader) ct(data exprData) {
 	}
 }
 
-// Of IPv4, TCP and UDP headers, what all packets of a flow have in common; that of
-// IPv6 is not looked at by rules for IPv4.
+// Of IPv4, TCP and UDP headers, what all packets of a flow have in common, or of which
+// is known what carried packets have there; that of IPv6 is not looked at by rules for
+// IPv4.
 func (r *rulingReader) payload(data exprData) {
 	at, size := data.number(unix.NFTA_PAYLOAD_OFFSET), data.number(unix.NFTA_PAYLOAD_LEN)
 	if data.has(unix.NFTA_PAYLOAD_SREG) {
@@ -201,19 +226,24 @@ func (r *rulingReader) payload(data exprData) {
 			r.last = etherType
 		}
 	case unix.NFT_PAYLOAD_NETWORK_HEADER:
-		// Version, fragments (none is carried), protocol and addresses.
-		shared = at == 0 && size == 1 || at == 6 || at == 9 && size == 1 || at >= 12 && at+size <= 20
-		if at == 9 && size == 1 {
+		// Version, protocol and addresses.
+		shared = at == 0 && size == 1 || at == 9 && size == 1 || at >= 12 && at+size <= 20
+		switch {
+		case at == 9 && size == 1:
 			r.last = transport
+		case at == fragment && (size == 1 || size == 2):
+			r.part = carriedFragment(size)
 		}
 	case unix.NFT_PAYLOAD_TRANSPORT_HEADER:
-		// Ports, and flags of TCP: of those that rules look at, carried packets have ACK.
-		shared = at+size <= 4 || at == 13 && size == 1
-		if at == 2 && size == 2 {
+		shared = at+size <= 4 // ports
+		switch {
+		case at == 2 && size == 2:
 			r.last = targetPort
+		case at == flagsTCP && size == 1 && r.tcp:
+			r.part = carriedFlags()
 		}
 	}
-	if !shared {
+	if r.unread = r.part != nil; !shared && !r.unread {
 		r.fickle = fmt.Sprintf("bytes %d to %d of a header", at, at+size-1)
 	}
 	if r.last != transport && r.last != etherType && !(r.last == targetPort && r.chain.outer) {
@@ -243,6 +273,7 @@ func (r *rulingReader) compare(value []byte, equal bool) {
 		r.others = r.others || equal == (number(1) != unix.NFPROTO_IPV4)
 	case transport:
 		p := number(1)
+		r.tcp = r.tcp || equal && p == unix.IPPROTO_TCP
 		if r.chain.outer {
 			r.others = r.others || equal != (p == unix.IPPROTO_UDP)
 			return
@@ -269,61 +300,8 @@ func (r *rulingReader) states() []uint32 {
 
 // among judges a rule that lets packets pass in some states of their connections.
 func (r *rulingReader) among(passes func(state uint32) bool) {
-	some, all := false, true
-	for _, state := range r.states() {
-		this := passes(state)
-		some, all = some || this, all && this
-	}
+	some, all := split(r.states(), passes)
 	r.others, r.certain = r.others || !some, r.certain && all
-}
-
-func (r *rulingReader) lookup(data exprData) error {
-	name := data.text(unix.NFTA_LOOKUP_SET)
-	flags, err := r.flags(r.chain, name)
-	if err != nil {
-		return err
-	}
-	if flags&(unix.NFT_SET_TIMEOUT|unix.NFT_SET_EVAL) != 0 {
-		r.fickle = "elements of set " + name + " come and go by themselves"
-	}
-	verdicts := data.has(unix.NFTA_LOOKUP_DREG) && data.number(unix.NFTA_LOOKUP_DREG) == verdictReg
-	last := r.last
-	r.last = something
-	if !verdicts && last != trackState {
-		r.certain = false
-		return nil
-	}
-	list, err := elements(r.chain, name)
-	if err != nil {
-		return err
-	}
-	if last == trackState {
-		inverted := max(0, data.number(unix.NFTA_LOOKUP_FLAGS))&1 != 0
-		var theirs []element
-		r.among(func(state uint32) bool {
-			i := slices.IndexFunc(list, func(e element) bool { return len(e.key) >= 4 && binary.NativeEndian.Uint32(e.key)&state != 0 })
-			if i >= 0 {
-				theirs = append(theirs, list[i])
-			}
-			return i >= 0 != inverted
-		})
-		list = theirs
-		r.certain = r.certain && len(list) <= 1
-	} else {
-		r.certain = false
-	}
-	if !verdicts || r.others {
-		return nil
-	}
-	for _, e := range list {
-		if e.to != "" {
-			r.to = append(r.to, e.to)
-		}
-		if len(list) == 1 {
-			r.verdict = e.verdict
-		}
-	}
-	return nil
 }
 
 func (r *rulingReader) match(data exprData) {
@@ -340,6 +318,7 @@ func (r *rulingReader) match(data exprData) {
 		r.others = true
 	case "tcp":
 		r.others = r.others || r.chain.outer
+		r.matchTCP(info)
 	case "conntrack":
 		if len(info) < conntrackState+2 {
 			break

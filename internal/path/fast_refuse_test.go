@@ -49,6 +49,7 @@ var obstacles = []obstacle{
 	{name: "chain of the wire, out", add: "nft 'add table netdev obstacle" + nftChain + "egress device WIRE priority 0; }'", del: "nft 'delete table netdev obstacle'", where: "WIRE", why: "chain at its egress"},
 	{name: "rate limit of a tunnel", only: "vxlan+fast", add: "tc qdisc add dev TUNNEL root tbf rate 10gbit burst 10mb latency 1s", del: "tc qdisc del dev TUNNEL root", where: "TUNNEL", why: "discipline tbf"},
 	{name: "rule that counts", add: "nft 'add table ip obstacle; add chain ip obstacle c { type filter hook forward priority 0; }; add rule ip obstacle c limit rate 1000000/second accept'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: limit)"},
+	{name: "rule on flags of TCP", add: "nft 'add table ip obstacle; add chain ip obstacle c { type filter hook forward priority 0; }; add rule ip obstacle c tcp flags psh drop'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: tcp flags)"},
 	{name: "rule by TOS", add: "ip rule add tos 0x08 blackhole pref 100", del: "ip rule del pref 100", why: "(policy rule 100 goes by the TOS)"},
 	{name: "route by TOS", add: "ip route add blackhole 203.0.113.1 tos 0x08", del: "ip route del blackhole 203.0.113.1 tos 0x08", why: "(the route to 203.0.113.1/32 in table 254 goes by the TOS)"},
 	{name: "IPsec", add: "ip xfrm policy add src 203.0.113.0/24 dst 203.0.113.1 dir out action allow", del: "ip xfrm policy deleteall", why: "IPsec"},
