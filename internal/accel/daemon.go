@@ -91,7 +91,8 @@ type daemon struct {
 	told     *State
 	readWays func(machine.TunnelsAndPods) (machine.Ways, error) // [machine.ReadWays], but in tests
 
-	legacy       string // rules of iptables-legacy
+	hooks        *machine.Hooks
+	legacy       string // what judges packets, and tells nobody of its changes
 	fickle       string // rules that no verdict can be learned from
 	torn         string // tables that could not be read
 	rulings      machine.Rulings
@@ -129,6 +130,10 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 		return err
 	}
 	defer d.fast.Close()
+	if d.hooks, err = machine.OpenHooks(); err != nil {
+		return err
+	}
+	defer d.hooks.Close()
 	if err := d.begin(); err != nil {
 		return err
 	}

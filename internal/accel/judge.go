@@ -63,16 +63,9 @@ func (d *daemon) judge() (again <-chan time.Time, rest time.Duration, err error)
 
 // glance looks for what changes without news.
 func (d *daemon) glance() error {
-	d.legacy = ""
-	names, err := os.ReadFile("/proc/thread-self/net/ip_tables_names")
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	var err error
+	if d.legacy, err = d.silent(); err != nil {
 		return err
-	}
-	if tables := strings.Fields(string(names)); len(tables) > 0 {
-		d.legacy = fmt.Sprintf("iptables-legacy has rules (%s), and tells nobody when they change", strings.Join(tables, ", "))
-	}
-	if tables := machine.LegacyBridgeTables("/sys"); len(tables) > 0 && d.bridged() {
-		d.legacy = fmt.Sprintf("ebtables-legacy is loaded (%s), and tells nobody when its rules change", strings.Join(tables, ", "))
 	}
 	if err := d.judged(); err != nil {
 		return err
@@ -89,6 +82,28 @@ func (d *daemon) glance() error {
 		err = d.resync()
 	}
 	return err
+}
+
+// silent says what judges packets and tells nobody of its changes; "": nothing does.
+func (d *daemon) silent() (string, error) {
+	names, err := os.ReadFile("/proc/thread-self/net/ip_tables_names")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	if tables := strings.Fields(string(names)); len(tables) > 0 {
+		return fmt.Sprintf("iptables-legacy has rules (%s), and tells nobody when they change", strings.Join(tables, ", ")), nil
+	}
+	function, told, err := d.hooks.Foreign(d.Port != 0, d.bridged())
+	if err != nil {
+		return "", err
+	}
+	if function != "" {
+		return fmt.Sprintf("netfilter has a hook (%s) that is no rule's, and tells nobody what it does", function), nil
+	}
+	if tables := machine.LegacyBridgeTables("/sys"); !told && len(tables) > 0 && d.bridged() {
+		return fmt.Sprintf("ebtables-legacy is loaded (%s), and tells nobody when its rules change", strings.Join(tables, ", ")), nil
+	}
+	return "", nil
 }
 
 // bridged tells whether there are pods behind bridges.
