@@ -112,6 +112,10 @@ func Follow(ctx context.Context, c *Config, n *change.Namespace, fast *bpf.Fast,
 		return err
 	}
 	defer d.seat.Close()
+	if d.hooks, err = machine.OpenHooks(); err != nil {
+		return err
+	}
+	defer d.hooks.Close()
 	if err := d.begin(); err != nil {
 		return err
 	}
