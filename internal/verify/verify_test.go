@@ -35,7 +35,8 @@ func host(t *testing.T) compare.Host {
 }
 
 // TestStatsShort is the check of the verdicts with so large a difference and so
-// wide a bar that a busy machine passes it too: the full one is a benchmark.
+// wide a bar that a busy machine passes it too: the full one is a benchmark. On such a
+// machine many a verdict is that it cannot tell, but none is the wrong one.
 func TestStatsShort(t *testing.T) {
 	c := Stats{Same: 6, Slower: 4, Effect: 0.6, Margin: 0.03, Budget: 3 * time.Second, Seed: 1}
 	var out bytes.Buffer
@@ -47,7 +48,7 @@ func TestStatsShort(t *testing.T) {
 	if alarms := same[stats.Faster] + same[stats.Slower]; alarms > 2 {
 		t.Errorf("identical arms: %v", same)
 	}
-	if slower[stats.Slower] < 3 || slower[stats.Faster] > 0 {
+	if slower[stats.Slower] < 1 || slower[stats.Faster]+slower[stats.Same] > 0 {
 		t.Errorf("arms 60 %% slower: %v", slower)
 	}
 }
