@@ -39,9 +39,9 @@ const (
 	liveSlice  = 100 * time.Millisecond
 )
 
-// learnPatience bounds how long it may take to learn so many flows: a second where
-// nothing else runs.
-var learnPatience = machine.Patience(3 * time.Minute)
+// livePatience bounds the wait until all are learned, which takes 5 to 15 s where
+// nothing else goes on.
+var livePatience = machine.Patience(2 * time.Minute)
 
 // live are those of a path.
 type live struct {
@@ -60,7 +60,7 @@ func openLive(arm lab.Arm) (*live, error) {
 // learn goes round until the fast path carries nearly all of them.
 func (l *live) learn(ctx context.Context) error {
 	share := 0.0
-	for end := time.Now().Add(learnPatience); time.Now().Before(end); {
+	for end := time.Now().Add(livePatience); time.Now().Before(end); {
 		for _, times := range []int{1, liveBurst} {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -74,7 +74,7 @@ func (l *live) learn(ctx context.Context) error {
 			}
 		}
 	}
-	return fmt.Errorf("of %d flows in turn, %s carries %.0f %% of the packets after %v", liveFlows, l.arm.Name, 100*share, learnPatience)
+	return fmt.Errorf("of %d flows in turn, %s carries %.0f %% of the packets after %v", liveFlows, l.arm.Name, 100*share, livePatience)
 }
 
 // carried tells which share of the packets the fast path carried: of a request and its

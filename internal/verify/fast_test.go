@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"os"
 	"slices"
@@ -183,7 +184,8 @@ func TestFastShort(t *testing.T) {
 	var out bytes.Buffer
 	err := c.Check(t.Context(), &out, host(t))
 	t.Logf("\n%s", out.String())
-	if err != nil && verr.Code(err) != verr.Failed {
+	// That bars are missed on this machine is no error; that they were not measured is.
+	if missed := new(verr.Error); err != nil && (!errors.As(err, &missed) || missed.Code != verr.Failed) {
 		t.Fatal(err)
 	}
 }
