@@ -92,9 +92,10 @@ type daemon struct {
 	readWays func(machine.TunnelsAndPods) (machine.Ways, error) // [machine.ReadWays], but in tests
 
 	hooks        *machine.Hooks
-	legacy       string // what judges packets, and tells nobody of its changes
-	fickle       string // rules that no verdict can be learned from
-	torn         string // tables that could not be read
+	links        filterLinks // where hooks are not told
+	legacy       string      // what judges packets, and tells nobody of its changes
+	fickle       string      // rules that no verdict can be learned from
+	torn         string      // tables that could not be read
 	rulings      machine.Rulings
 	ways         machine.Ways // of what is carried
 	names        []string     // of our programs

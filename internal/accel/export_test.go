@@ -27,8 +27,9 @@ var (
 )
 
 type (
-	Sweep = sweep
-	Flows = flows
+	Sweep       = sweep
+	Flows       = flows
+	FilterLinks = filterLinks
 )
 
 func NewSweep(fast *bpf.Fast, track *change.Conntrack) *Sweep { return newSweep(fast, track) }
@@ -122,6 +123,8 @@ func Follow(ctx context.Context, c *Config, n *change.Namespace, fast *bpf.Fast,
 	inbox <- d.inbox
 	return d.follow(ctx)
 }
+
+func (f *filterLinks) Look(tunnels bool) (hook string, err error) { return f.look(tunnels) }
 
 // NewTables are tables that nothing is in yet.
 func NewTables(fast *bpf.Fast) *tables { return newTables(fast, 1) }

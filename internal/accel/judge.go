@@ -100,8 +100,18 @@ func (d *daemon) silent() (string, error) {
 	if function != "" {
 		return fmt.Sprintf("netfilter has a hook (%s) that is no rule's, and tells nobody what it does", function), nil
 	}
-	if tables := machine.LegacyBridgeTables("/sys"); !told && len(tables) > 0 && d.bridged() {
+	if told {
+		return "", nil
+	}
+	if tables := machine.LegacyBridgeTables("/sys"); len(tables) > 0 && d.bridged() {
 		return fmt.Sprintf("ebtables-legacy is loaded (%s), and tells nobody when its rules change", strings.Join(tables, ", ")), nil
+	}
+	hook, err := d.links.look(d.Port != 0)
+	switch {
+	case err != nil: // of whatever kind it is, it is looked at again
+		return fmt.Sprintf("links of BPF cannot be read: %v", err), nil
+	case hook != "":
+		return fmt.Sprintf("there is a BPF program at netfilter's hook %s, in this network namespace or another", hook), nil
 	}
 	return "", nil
 }
