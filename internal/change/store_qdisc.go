@@ -157,7 +157,9 @@ func inQdisc(c Cell, fn func(index int) error) error {
 // becomes tells whether found is what the kernel makes of q.
 func (q Qdisc) becomes(found Qdisc) bool {
 	same := q.Handle == found.Handle && q.Kind == found.Kind && q.Queue == found.Queue && len(found.With) == 0
-	return same && (q.Options == "" || q.Options == found.Options) && len(q.Leaves) == len(found.Leaves) &&
+	// What cannot be made again may count in its options, as htb does packets without a class.
+	options := q.Options == "" || q.Options == found.Options || !slices.Contains(rebuilt, q.Kind)
+	return same && options && len(q.Leaves) == len(found.Leaves) &&
 		!slices.ContainsFunc(q.Leaves, func(leaf Qdisc) bool { return !slices.ContainsFunc(found.Leaves, leaf.becomes) })
 }
 

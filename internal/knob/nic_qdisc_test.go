@@ -2,6 +2,7 @@ package knob_test
 
 import (
 	"errors"
+	"net"
 	"os/exec"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // tree is the qdiscs of a device as its cell holds them.
@@ -177,6 +179,46 @@ func TestQdiscOfTheKernel(t *testing.T) {
 		b.undo()
 		if after := tree(t, b, on); after != before {
 			t.Errorf("%s has %s, want %s", device, after, before)
+		}
+	}
+}
+
+// A qdisc that cannot be made again counts packets where it tells its options:
+// what goes out between a change and its undo is no difference.
+func TestQdiscThatCounts(t *testing.T) {
+	netns, ip := space(t)
+	ip("addr", "add", "192.0.2.1/24", "dev", "va")
+	ip("neigh", "add", "192.0.2.2", "lladdr", "02:00:00:00:00:01", "dev", "va")
+	ip("tc", "qdisc", "replace", "dev", "va", "root", "handle", "8:", "htb", "default", "1")
+	b, on := onRoot(t), knob.Target{Netns: netns, Device: "va"}
+	if err := b.set("nic.mtu", on, "1350"); err != nil {
+		t.Fatal(err)
+	}
+	before := tree(t, b, on)
+	testenv.In(t, netns, func() error {
+		socket, err := net.Dial("udp", "192.0.2.2:9")
+		if err != nil {
+			return err
+		}
+		defer socket.Close()
+		_, err = socket.Write([]byte("counted"))
+		return err
+	})
+	if tree(t, b, on) == before {
+		t.Fatal("the packet was not counted")
+	}
+	j, err := journal.Open(b.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	outcomes, err := j.Undo(nil, journal.How{})
+	if err != nil || len(outcomes) == 0 {
+		t.Fatal(outcomes, err)
+	}
+	for _, o := range outcomes {
+		if o.Err != nil {
+			t.Error(o.Err)
 		}
 	}
 }
