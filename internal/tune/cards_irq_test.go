@@ -1,6 +1,7 @@
 package tune_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -66,10 +67,11 @@ func interruptsAnew(t *testing.T, c card, name string) {
 	must(t, err)
 	values, err := e.Knob.(knob.Ranger).Range(c.m, c.on)
 	must(t, err)
-	before, ran := c.interrupts(t), 0
+	before, ran, lacks := c.interrupts(t), 0, true
 	for _, value := range values {
 		if err := c.set(t, e, value); err != nil {
 			t.Log(err) // a hash table may name more queues
+			lacks = lacks && errors.Is(err, errors.ErrUnsupported)
 			continue
 		}
 		ran++
@@ -79,7 +81,10 @@ func interruptsAnew(t *testing.T, c card, name string) {
 			t.Errorf("%s %s=%s sent interrupts to\n%sand its undo to\n%sthey went to\n%s", c.driver, name, value, during, after, before)
 		}
 	}
-	if ran == 0 {
+	switch {
+	case ran == 0 && lacks && len(values) > 0:
+		t.Skipf("%s has no way to set %s in this kernel", c.driver, name)
+	case ran == 0:
 		t.Errorf("%s took no other %s", c.driver, name)
 	}
 }
