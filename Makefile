@@ -47,7 +47,7 @@ agree: setup-test bin/venturi ## hold our figures against qperf's and iperf3's (
 bench-stats: setup bin/venturi ## count false alarms and missed differences (about 25 minutes)
 	$(SUDO) bin/venturi verify stats $(ARGS)
 
-bench-tune: setup bin/venturi ## plant faults, and count which of them tune --prove mends (up to 5 hours)
+bench-tune: setup bin/venturi ## plant faults, and count which of them tune --prove mends (up to 4 hours)
 	$(SUDO) bin/venturi verify proofs $(ARGS)
 
 bench-fast: setup bin/venturi ## hold the fast path against the host network (about 55 minutes; ARGS='--only connections')

@@ -29,6 +29,7 @@ func TestBarsAskForNarrowIntervals(t *testing.T) {
 		},
 		"rewrites": func(r *stats.Ratio) []bar { return judgeRewrites("vxlan+fast", momentsOf(r)) },
 		"flows":    func(r *stats.Ratio) []bar { return judgeSame("flows", "that with 1", r) },
+		"in turn":  func(r *stats.Ratio) []bar { return judgeInTurn("flows in turn", r) },
 		"programs": func(r *stats.Ratio) []bar {
 			return timed{program: "from_wire", load: "udp_bw", flows: 1, ratio: r}.judge("vxlan+fast")
 		},

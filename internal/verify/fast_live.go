@@ -133,8 +133,9 @@ func manyFlows(ctx context.Context, w io.Writer, arms []lab.Arm, tables ballasts
 	fmt.Fprintf(w, "%s, 0 Services, %d flows that send in turn, each looked up in the table; %d times each in turn\n\n", arms[1].Name, liveFlows, len(seen[0]))
 	fmt.Fprintf(w, "%-10s %-14s %-26s %s\n", "load", "in the table", "to host", "to "+s.names[0])
 	for i, name := range s.names {
-		ratio := between(seen[i], seen[0], inTurn, true)
-		fmt.Fprintf(w, "%-10s %-14s %-26s %s\n", inTurn, name, interval(overHost(seen[i], inTurn)), interval(ratio))
+		ratio, host := between(seen[i], seen[0], inTurn, true), overHost(seen[i], inTurn)
+		fmt.Fprintf(w, "%-10s %-14s %-26s %s\n", inTurn, name, interval(host), interval(ratio))
+		bars = append(bars, judgeInTurn(fmt.Sprintf("flows: %s of %d in turn with %s", inTurn, liveFlows, name), host)...)
 		if i > 0 {
 			bars = append(bars, judgeSame(fmt.Sprintf("flows: %s of %d in turn with %s", inTurn, liveFlows, name), "that with no others", ratio)...)
 		}
@@ -144,6 +145,15 @@ func manyFlows(ctx context.Context, w io.Writer, arms []lab.Arm, tables ballasts
 
 // inTurn is the load of live flows.
 const inTurn = "udp_lat"
+
+// inTurnBar is the most that their latency may be of the host network's: as much as
+// that of one flow alone, see [fastBars].
+const inTurnBar = 1.11
+
+// judgeInTurn holds it against that.
+func judgeInTurn(what string, r *stats.Ratio) []bar {
+	return judged(what, fmt.Sprintf("%s: %s of the host network, %s", what, interval(r), limits(true, inTurnBar)), r, reaches(r, inTurnBar, true))
+}
 
 // measureLive measures them for a moment, on the host network and on the path in turn.
 func measureLive(ends [2]*live, rng *rand.Rand) (moment, error) {

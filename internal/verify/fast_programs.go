@@ -47,7 +47,8 @@ func defaultPrograms(seed uint64) fastPrograms {
 }
 
 // programBars are how many times as long as an empty one a program may take, for
-// UDP packets of 1 byte.
+// UDP packets of 1 byte of one flow. Of many in turn, what counts is their latency,
+// see [manyFlows].
 var programBars = []struct {
 	program, load string
 	bar           float64
@@ -104,8 +105,8 @@ type timed struct {
 // judge holds it against its bar, if it has one.
 func (t timed) judge(path string) (bars []bar) {
 	for _, b := range programBars {
-		if b.program == t.program && b.load == t.load {
-			what := fmt.Sprintf("%s, %d flows: %s", path, t.flows, t.program)
+		if b.program == t.program && b.load == t.load && t.flows == 1 {
+			what := path + ": " + t.program
 			text := fmt.Sprintf("%s takes %s of an empty program, at most %.1f", what, interval(t.ratio), b.bar)
 			bars = append(bars, judged(what, text, t.ratio, reaches(t.ratio, b.bar, true))...)
 		}

@@ -46,7 +46,7 @@ type Proofs struct {
 // The faults are large. A proof that is asked for large effects only is the one that a
 // machine as noisy as a shared one can give, and takes less time.
 func DefaultProofs() Proofs {
-	return Proofs{Repeat: 10, Budget: 5*time.Minute + 30*time.Second, MDE: 0.25, Seed: 1}
+	return Proofs{Repeat: 10, Budget: 4*time.Minute + 45*time.Second, MDE: 0.25, Seed: 1}
 }
 
 // Bars of the check, as shares: faults whose mending was kept at least, and
