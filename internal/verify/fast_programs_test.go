@@ -27,7 +27,7 @@ func TestFastProgramsShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 2 * 2 * 2 * len(programBars); len(bars) != want { // each with one for its interval, of either path, with one flow and with many
+	if want := 2 * 2 * len(programBars); len(bars) != want { // each with one for its interval, of either path
 		t.Errorf("%d bars, want %d", len(bars), want)
 	}
 	lines := 0
