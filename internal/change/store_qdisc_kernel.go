@@ -102,8 +102,10 @@ func readQdisc(index int, msg *nl.TcMsg, attrs []byte) (Qdisc, error) {
 // writeQdiscs makes a device have a root, and leaves below it. Chosen is the
 // kind that the kernel gives to devices by itself.
 func writeQdiscs(index int, want Qdisc, chosen string) error {
-	if err := want.Exact(); err != nil {
-		return err
+	if want.Handle != byKernel { // which makes its own again, of whatever kind
+		if err := want.Exact(); err != nil {
+			return err
+		}
 	}
 	now, err := readQdiscs(index)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
