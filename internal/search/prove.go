@@ -100,35 +100,45 @@ func (r *run) prove(ctx context.Context, p *proof, metrics []int, alpha float64)
 
 // confirm measures a set against the untouched state, in fresh pairs. It gives the
 // set if that helps and does no harm, else none, and says why.
+//
+// Where the set is a single knob, going backward has measured the same two states. Those
+// pairs were looked at until they showed what the knob was chosen for, so that is for the
+// fresh ones to show again; but of what it leaves as it was they say as much.
 func (r *run) confirm(ctx context.Context, set State, proofs map[int]*proof) (State, error) {
 	c := r.contest(nil, set)
+	known := r.contest(nil, set)
+	if p := proofs[set[0]]; len(set) == 1 && len(p.from) == 0 {
+		known = p.contest
+	}
 	pairs := fullPairs
 	for {
 		pairs = min(pairs, c.pairs+r.left())
 		if err := r.measure(ctx, StageConfirm, c, pairs); err != nil {
 			return nil, err
 		}
-		unsure := r.unsure(c)
+		unsure := r.unsure(known, c)
 		if unsure == "" || pairs >= confirmMost || r.left() == 0 || r.harmed(c, harmErrors) != "" {
 			break
 		}
 		pairs += screenPairs[1]
 	}
 	r.out.Confirm = r.effects(c)
-	if why := r.against(c, set, proofs); why != "" {
+	if why := r.against(known, c, set, proofs); why != "" {
 		r.out.Why = why
 		return nil, nil
 	}
 	return set, nil
 }
 
-// unsure names the first metric that is not shown to be no worse than the margin.
-func (r *run) unsure(c *contest) string {
+// unsure names the first metric that contests of the same states do not show to be no
+// worse than the margin.
+func (r *run) unsure(known, fresh *contest) string {
 	for m, metric := range r.Metrics {
 		if metric.Role != Goal && metric.Role != Guard {
 			continue
 		}
-		if lo, ok := atLeast(c.gains[m], confirmSure); !ok || lo < -r.margin(m) {
+		all := slices.Concat(known.gains[m], fresh.gains[m])
+		if lo, ok := atLeast(all, confirmSure); !ok || lo < -r.margin(m) {
 			return metric.Name
 		}
 	}
@@ -136,11 +146,11 @@ func (r *run) unsure(c *contest) string {
 }
 
 // against is what speaks against a set as a whole; "" for nothing.
-func (r *run) against(c *contest, set State, proofs map[int]*proof) string {
+func (r *run) against(known, c *contest, set State, proofs map[int]*proof) string {
 	if harm := r.harmed(c, harmErrors); harm != "" {
 		return "together they make it worse: " + harm
 	}
-	if name := r.unsure(c); name != "" {
+	if name := r.unsure(known, c); name != "" {
 		return fmt.Sprintf("together they were not shown to leave %s as good as it was", name)
 	}
 	claimed := map[int]bool{}

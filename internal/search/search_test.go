@@ -319,3 +319,49 @@ func TestBetterIsExact(t *testing.T) {
 		t.Error("a bound of two pairs")
 	}
 }
+
+// What going backward measured of a whole set counts for whether the set leaves things
+// as they were, and what it measured on top of another knob does not.
+func TestConfirmationKnowsWhatWasMeasured(t *testing.T) {
+	const fresh, before = 8, 16
+	spreadOut := func(i, n int) float64 { return 0.3 * (float64(i)/float64(n-1) - 0.5) } // of no mean
+	for name, c := range map[string]struct {
+		from State
+		why  string
+	}{
+		"the same states": {nil, ""},
+		"others":          {State{1}, "together they were not shown to leave latency as good as it was"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, i := quiet(nothing), 0
+			b.spoil = func(first, second State, x, y *Sample) error {
+				for m := range goals {
+					x.Values[m], y.Values[m] = 100, 100
+				}
+				on, off := x, y
+				if len(second) > 0 {
+					on, off = y, x
+				}
+				on.Values[0] = 100 * math.Exp(spreadOut(i, fresh)) // latency
+				off.Values[1] = 50                                 // what the set is for
+				i++
+				return nil
+			}
+			r := &run{Problem: problem("a", "b"), Options: Options{Pairs: fresh}, bench: b, rng: rand.New(rand.NewPCG(1, 1)), out: &Result{}, noise: make([]Noise, len(goals))}
+			for m := range r.noise {
+				r.noise[m].set(0.055) // so that 0.047 is no worse
+			}
+			p := &proof{contest: r.contest(c.from, State{0}), metric: 1, proven: true}
+			for j := range before {
+				p.gains[0] = append(p.gains[0], spreadOut(j, before))
+			}
+			set, err := r.confirm(t.Context(), State{0}, map[int]*proof{0: p})
+			if err != nil || (len(set) > 0) != (c.why == "") || r.out.Why != c.why {
+				t.Errorf("set %v, error %v, why %q, want %q", set, err, r.out.Why, c.why)
+			}
+			if got := r.out.Confirm[0].Pairs; got != fresh {
+				t.Errorf("the confirmation tells of %d pairs, not of the %d fresh ones", got, fresh)
+			}
+		})
+	}
+}
