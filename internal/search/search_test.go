@@ -227,6 +227,28 @@ func TestTroubleIsHarm(t *testing.T) {
 	}
 }
 
+// What only some pairs give, and then wild, is nothing that a knob did.
+func TestFewValuesAreNoHarm(t *testing.T) {
+	b, pairs := quiet(helps), 0
+	b.spoil = func(first, second State, x, y *Sample) error {
+		x.Values[3], y.Values[3] = math.NaN(), math.NaN()
+		if pairs++; pairs%6 == 0 {
+			x.Values[3], y.Values[3] = 100, 100 // and so the gate takes it for quiet
+			switch on := slices.Contains(first, 1); {
+			case on && !slices.Contains(second, 1):
+				x.Values[3] = 400
+			case !on && slices.Contains(second, 1):
+				y.Values[3] = 400
+			}
+		}
+		return nil
+	}
+	got, err := Do(context.Background(), problem("a", "b"), b, Options{Seed: 1})
+	if err != nil || !slices.Equal(got.Set, []string{"b"}) {
+		t.Fatalf("set %q, error %v, why %q", got.Set, err, got.Why)
+	}
+}
+
 // What makes throughput better and latency worse by more than the margin is not kept.
 func TestGuardsHold(t *testing.T) {
 	b := quiet(func(on func(int) bool, m int) float64 {
