@@ -37,7 +37,7 @@ var coalesce = fields{
 		{"tx-aggr-max-frames", coalesceAggrMaxBytes + 1, number, 0},
 		{"tx-aggr-time-usecs", coalesceAggrMaxBytes + 2, number, 0},
 	},
-	alike: coalesced,
+	alike: coalesced, queues: true,
 }
 
 // coalesced tells whether a driver may make found of asked: it counts in steps

@@ -20,6 +20,7 @@ type fields struct {
 	list     []field
 	alike    func(name string, asked, found int) bool // whether a driver may make found of asked in a field; nil: none does
 	disturbs bool                                     // drivers make the device anew for it
+	queues   bool                                     // what single queues were told to wait is lost by it
 	settles  time.Duration                            // how long what was written may take to show
 }
 
@@ -149,6 +150,11 @@ func (f fields) write(c Cell, v Value) error {
 		if err != nil || len(missing) == 0 {
 			return err
 		}
+		if f.queues {
+			if err := queuesAlike(e.device); err != nil {
+				return err
+			}
+		}
 		err = e.set(f.set, func(a *netlink.AttributeEncoder) error {
 			for _, field := range f.list {
 				n, asked := missing[field.name]
@@ -235,7 +241,7 @@ var rings = fields{
 		{"tx-push-buf-len", unix.ETHTOOL_A_RINGS_TX_PUSH_BUF_LEN, number, unix.ETHTOOL_A_RINGS_TX_PUSH_BUF_LEN_MAX},
 		{"hds-thresh", unix.ETHTOOL_A_RINGS_HDS_THRESH, number, unix.ETHTOOL_A_RINGS_HDS_THRESH_MAX},
 	},
-	alike: roundedUp, disturbs: true,
+	alike: roundedUp, disturbs: true, queues: true,
 }
 
 var channels = fields{
@@ -246,7 +252,7 @@ var channels = fields{
 		{"other", unix.ETHTOOL_A_CHANNELS_OTHER_COUNT, number, unix.ETHTOOL_A_CHANNELS_OTHER_MAX},
 		{"combined", unix.ETHTOOL_A_CHANNELS_COMBINED_COUNT, number, unix.ETHTOOL_A_CHANNELS_COMBINED_MAX},
 	},
-	disturbs: true,
+	disturbs: true, queues: true,
 }
 
 var pause = fields{

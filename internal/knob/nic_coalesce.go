@@ -9,7 +9,7 @@ var coalesce = Entry{
 		Scope:    OfDevice,
 		Helps:    []Effect{Latency, CPU, Throughput},
 		Risk:     "short waits cost processor time, and may starve other work by interrupts",
-		Needs:    "a card whose driver can; which of the settings it has, reading tells. Values for single queues that somebody set are not read",
+		Needs:    "a card whose driver can; which of the settings it has, reading tells. It is refused where single queues were told to wait otherwise (ethtool -Q), as are nic.channels and nic.ring: that would be lost",
 		Grade:    GradeC,
 		Evidence: "ENA's guide: adaptive off and 0 for latency; ESnet: adaptive on for throughput; a blog saw 120 to 90 microseconds on a ConnectX-6",
 		Undo:     "the old times and modes are written back in one message",
