@@ -11,18 +11,13 @@ import (
 // measures is how many peers and how many pods are looked at in one glance.
 const measures = 16
 
-// remeasure asks how large packets to some of the peers and pods may be, in turns, and
-// tells whether that has changed: what a route learns of the network beyond it is no
-// news, nor is what a pod does to its own device.
-func (d *daemon) remeasure() (bool, error) {
+// resized tells whether packets to some of the peers and pods may be of another size
+// than they were. It takes them in turns.
+func (d *daemon) resized() bool {
 	if len(d.unmeasured.Peers)+len(d.unmeasured.Pods) == 0 {
 		d.unmeasured = d.ways
 	}
-	peers, pods := some(&d.unmeasured.Peers), some(&d.unmeasured.Pods)
-	if machine.RemeasurePods(pods) {
-		return true, nil
-	}
-	return machine.Remeasure(peers)
+	return d.unsaid.Resized(some(&d.unmeasured.Pods), some(&d.unmeasured.Peers))
 }
 
 // some takes as many as are looked at in one glance.

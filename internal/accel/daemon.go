@@ -92,6 +92,7 @@ type daemon struct {
 	readWays func(machine.TunnelsAndPods) (machine.Ways, error) // [machine.ReadWays], but in tests
 
 	hooks        *machine.Hooks
+	unsaid       *machine.Silent
 	links        filterLinks // where hooks are not told
 	legacy       string      // what judges packets, and tells nobody of its changes
 	fickle       string      // rules that no verdict can be learned from
@@ -131,10 +132,11 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 		return err
 	}
 	defer d.fast.Close()
-	if d.hooks, err = machine.OpenHooks(); err != nil {
+	closeEyes, err := d.openEyes()
+	if err != nil {
 		return err
 	}
-	defer d.hooks.Close()
+	defer closeEyes()
 	if err := d.begin(); err != nil {
 		return err
 	}
@@ -147,6 +149,18 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 		return errors.Join(err, d.fast.Deadline.Set(uint64(0)))
 	}
 	return errors.Join(err, d.end())
+}
+
+// openEyes opens what it looks with at what changes without news.
+func (d *daemon) openEyes() (closeEyes func(), err error) {
+	if d.hooks, err = machine.OpenHooks(); err != nil {
+		return nil, err
+	}
+	if d.unsaid, err = machine.OpenSilent(); err != nil {
+		d.hooks.Close()
+		return nil, err
+	}
+	return func() { d.hooks.Close(); d.unsaid.Close() }, nil
 }
 
 func newDaemon(c *Config) *daemon {
@@ -181,7 +195,7 @@ func (d *daemon) begin() (err error) {
 	for _, pin := range pins {
 		d.attached[pin] = false
 	}
-	d.fickle, d.settings = unread, machine.SilentSettings()
+	d.fickle, d.settings = unread, d.unsaid.Settings()
 	if err := d.ownNames(); err != nil {
 		return err
 	}

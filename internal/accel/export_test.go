@@ -82,7 +82,7 @@ func NewFlows(fast *bpf.Fast, tenants []uint32) *Flows {
 func (f *flows) Ended(all []change.Connection, lost bool) error { return f.ended(all, lost) }
 
 // Lost: everything is to be forgotten.
-func (f *flows) Lost() bool { return f.flush.Load() }
+func (f *flows) Lost() bool { return len(f.flush) > 0 }
 
 func (f *flows) Sweeps(ctx context.Context, track *change.Conntrack) error {
 	return f.sweeps(ctx, track)
@@ -113,10 +113,11 @@ func Follow(ctx context.Context, c *Config, n *change.Namespace, fast *bpf.Fast,
 		return err
 	}
 	defer d.seat.Close()
-	if d.hooks, err = machine.OpenHooks(); err != nil {
+	closeEyes, err := d.openEyes()
+	if err != nil {
 		return err
 	}
-	defer d.hooks.Close()
+	defer closeEyes()
 	if err := d.begin(); err != nil {
 		return err
 	}

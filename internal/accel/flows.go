@@ -29,11 +29,11 @@ type flows struct {
 	space   *change.Namespace
 	policy  *policy
 	tenants atomic.Pointer[[]uint32] // that flows can have
-	flush   atomic.Bool              // whatever was learned until now is to be forgotten
+	flush   chan struct{}            // whatever was learned until now is to be forgotten
 }
 
 func newFlows(fast *bpf.Fast, space *change.Namespace, p *policy) *flows {
-	f := &flows{fast: fast, space: space, policy: p}
+	f := &flows{fast: fast, space: space, policy: p, flush: make(chan struct{}, 1)}
 	f.of([]uint32{0})
 	return f
 }
@@ -146,7 +146,10 @@ func (f *flows) pinned(p bpf.Pin) error {
 // missed, all are forgotten.
 func (f *flows) ended(all []change.Connection, lost bool) error {
 	if lost {
-		f.flush.Store(true)
+		select {
+		case f.flush <- struct{}{}:
+		default: // they are to be forgotten already
+		}
 		if err := f.policy.raise(); err != nil {
 			return err
 		}

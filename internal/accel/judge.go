@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -70,15 +69,12 @@ func (d *daemon) glance() error {
 	if err := d.judged(); err != nil {
 		return err
 	}
-	if settings := machine.SilentSettings(); !slices.Equal(settings, d.settings) {
+	if settings := d.unsaid.Settings(); !slices.Equal(settings, d.settings) {
 		d.settings = settings
 		return errors.Join(d.policy.raise(), d.resync())
 	}
 	moved, err := d.moved()
-	if err == nil && !moved {
-		moved, err = d.remeasure()
-	}
-	if moved {
+	if err == nil && (moved || d.resized()) {
 		err = d.resync()
 	}
 	return err
@@ -86,14 +82,15 @@ func (d *daemon) glance() error {
 
 // silent says what judges packets and tells nobody of its changes; "": nothing does.
 func (d *daemon) silent() (string, error) {
-	names, err := os.ReadFile("/proc/thread-self/net/ip_tables_names")
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	tables, err := d.unsaid.LegacyTables()
+	if err != nil {
 		return "", err
 	}
-	if tables := strings.Fields(string(names)); len(tables) > 0 {
+	if len(tables) > 0 {
 		return fmt.Sprintf("iptables-legacy has rules (%s), and tells nobody when they change", strings.Join(tables, ", ")), nil
 	}
-	function, told, err := d.hooks.Foreign(d.Port != 0, d.bridged())
+	bridges := d.bridged()
+	function, told, err := d.hooks.Foreign(d.Port != 0, bridges)
 	if err != nil {
 		return "", err
 	}
@@ -103,8 +100,10 @@ func (d *daemon) silent() (string, error) {
 	if told {
 		return "", nil
 	}
-	if tables := machine.LegacyBridgeTables("/sys"); len(tables) > 0 && d.bridged() {
-		return fmt.Sprintf("ebtables-legacy is loaded (%s), and tells nobody when its rules change", strings.Join(tables, ", ")), nil
+	if bridges {
+		if tables := machine.LegacyBridgeTables("/sys"); len(tables) > 0 {
+			return fmt.Sprintf("ebtables-legacy is loaded (%s), and tells nobody when its rules change", strings.Join(tables, ", ")), nil
+		}
 	}
 	hook, err := d.links.look(d.Port != 0)
 	switch {

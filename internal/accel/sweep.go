@@ -31,6 +31,8 @@ const (
 	// of a million entries, it takes about as long as the time until the next.
 	sweepTurn  = 4096
 	sweepPause = 40 * time.Millisecond
+	// sweepRest is from one look whether another sweep is due to the next.
+	sweepRest = beat / 4
 	// flushPause is for sweeps that forget everything.
 	flushPause = time.Millisecond
 )
@@ -62,16 +64,19 @@ func (f *flows) sweeps(ctx context.Context, track *change.Conntrack) error {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for under := false; ; {
+		flush := false
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-f.flush:
+			flush = true
 		case <-pause.C:
 		}
 		var tick uint32
 		if err := f.fast.Tick.Get(&tick); err != nil {
 			return err
 		}
-		if f.flush.Swap(false) {
+		if flush {
 			s.start(tick)
 			s.flush, under = true, true
 		}
@@ -83,14 +88,18 @@ func (f *flows) sweeps(ctx context.Context, track *change.Conntrack) error {
 				return err
 			}
 		}
-		switch {
-		case under:
+		if under {
 			done, err := s.turn(tick)
 			if err != nil {
 				return err
 			}
 			under = !done
-			pause.Reset(map[bool]time.Duration{false: sweepPause, true: flushPause}[s.flush])
+		}
+		switch {
+		case !under:
+			pause.Reset(sweepRest)
+		case s.flush:
+			pause.Reset(flushPause)
 		default:
 			pause.Reset(sweepPause)
 		}

@@ -86,14 +86,18 @@ type legacyInfo struct {
 	entries, size    uint32
 }
 
-const legacyGetInfo = 64 // IPT_SO_GET_INFO
+const (
+	legacyGetInfo = 64 // IPT_SO_GET_INFO
+	// legacyNames is where the calling thread's namespace lists tables of legacy iptables.
+	legacyNames = "/proc/thread-self/net/ip_tables_names"
+)
 
 // LegacyTables lists the tables of legacy iptables for IPv4 that the calling
 // thread's namespace has. To ask for one that it has not would make it, so only
 // those are asked for that the kernel says are there. It takes privileges over
 // the namespace.
 func LegacyTables() ([]LegacyTable, error) {
-	names, err := os.ReadFile("/proc/thread-self/net/ip_tables_names")
+	names, err := os.ReadFile(legacyNames)
 	if os.IsNotExist(err) || err == nil && len(names) == 0 {
 		return nil, nil
 	}

@@ -30,24 +30,3 @@ func StaleNeighbours() (map[Neighbour]bool, error) {
 	}
 	return stale, nil
 }
-
-// Remeasure asks the kernel how large packets to peers may be, and tells whether that
-// is not what [ReadWays] had found.
-func Remeasure(peers []PeerWay) (bool, error) {
-	h, err := netlink.NewHandle(netlinkRoute)
-	if err != nil {
-		return false, fmt.Errorf("open netlink: %w", err)
-	}
-	defer h.Close()
-	for _, p := range peers {
-		if p.Tunnel == nil {
-			continue // what the network beyond can take is the pods' own business
-		}
-		o := &netlink.RouteGetOptions{OifIndex: p.Tunnel.Below, SrcAddr: p.Tunnel.Source}
-		routes, err := h.RouteGetWithOptions(p.Tunnel.Remote.AsSlice(), o)
-		if err != nil || len(routes) != 1 || routes[0].MTU != p.RouteMTU {
-			return true, nil
-		}
-	}
-	return false, nil
-}

@@ -70,7 +70,7 @@ func (r *waysReader) behindBare(l netlink.Link) (PodWay, bool) {
 // attached by a link of its own.
 func XDPProgram(device int) (program uint32, err error) {
 	const withoutCounters = 1 << 3 // RTEXT_FILTER_SKIP_STATS
-	message, err := oneDevice(device, nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(withoutCounters)))
+	message, err := oneDevice(nil, device, nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(withoutCounters)))
 	if errors.Is(err, unix.ENODEV) {
 		return 0, nil
 	}

@@ -1,8 +1,6 @@
 package machine
 
 import (
-	"slices"
-
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -17,8 +15,8 @@ type OwnEnd struct {
 
 // ownEnd reads the other end of a veth, in another namespace; nil: it has gone since,
 // and of that there is news to come.
-func ownEnd(space, index int) netlink.Link {
-	message, err := oneDevice(index, nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(space))))
+func ownEnd(by sockets, space, index int) netlink.Link {
+	message, err := oneDevice(by, index, nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(space))))
 	if err != nil {
 		return nil
 	}
@@ -50,16 +48,4 @@ func (r *waysReader) whole(p PodWay) int {
 		size = min(size, p.Own.MTU)
 	}
 	return size
-}
-
-// RemeasurePods tells whether what pods' own ends take is not what [ReadWays] had found:
-// nobody outside of a pod is told when that changes.
-func RemeasurePods(pods []PodWay) bool {
-	return slices.ContainsFunc(pods, func(p PodWay) bool {
-		if p.Own == (OwnEnd{}) {
-			return false
-		}
-		own := ownEnd(p.Own.Space, p.Own.Index)
-		return own != nil && own.Attrs().MTU != p.Own.MTU
-	})
 }

@@ -1,8 +1,18 @@
 package machine
 
 import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 )
 
 // LegacyBridgeTables lists the tables of the ebtables that do not use nftables which
@@ -21,13 +31,122 @@ func LegacyBridgeTables(sys string) (names []string) {
 // whose changes the kernel tells nobody.
 var silentSettings = []string{"bridge/bridge-nf-call-iptables", "bridge/bridge-nf-filter-vlan-tagged", "ipv4/ip_default_ttl", "ipv4/ip_forward_use_pmtu"}
 
-// SilentSettings reads them, in the calling thread's namespace; one that there is not
-// is empty.
-func SilentSettings() []string {
-	values := make([]string, len(silentSettings))
-	for i, name := range silentSettings {
-		text, _ := os.ReadFile(filepath.Join("/proc/sys/net", name))
-		values[i] = string(text)
+// Silent is what of a namespace changes and the kernel tells nobody. It is for those who
+// look all the time: files and sockets stay open, because to open one takes several
+// times as long as to ask it.
+type Silent struct {
+	settings []keptFile
+	legacy   keptFile
+	routes   *netlink.Handle
+	links    sockets
+}
+
+// OpenSilent opens that of the calling thread's namespace.
+func OpenSilent() (*Silent, error) {
+	s := &Silent{legacy: keptFile{path: legacyNames}}
+	for _, name := range silentSettings {
+		s.settings = append(s.settings, keptFile{path: filepath.Join("/proc/sys/net", name)})
+	}
+	socket, err := nl.Subscribe(netlinkRoute) // to nothing: it only asks
+	if err == nil {
+		s.links = sockets{netlinkRoute: {Socket: socket}}
+		s.routes, err = netlink.NewHandle(netlinkRoute)
+	}
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	return s, nil
+}
+
+// Close ends it.
+func (s *Silent) Close() {
+	for i := range s.settings {
+		s.settings[i].close()
+	}
+	s.legacy.close()
+	if s.routes != nil {
+		s.routes.Close()
+	}
+	for _, h := range s.links {
+		h.Close()
+	}
+}
+
+// Settings reads those that decide what becomes of packets; one that there is not is
+// empty.
+func (s *Silent) Settings() []string {
+	values := make([]string, len(s.settings))
+	for i := range s.settings {
+		values[i], _ = s.settings[i].read()
 	}
 	return values
+}
+
+// LegacyTables lists the tables of legacy iptables for IPv4 that there are, by name.
+func (s *Silent) LegacyTables() ([]string, error) {
+	names, err := s.legacy.read()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return strings.Fields(names), nil
+}
+
+// Resized tells whether packets to some pods and peers may be of another size than
+// [ReadWays] had found: what a route learns of the network beyond it is no news, nor is
+// what a pod does to its own device.
+func (s *Silent) Resized(pods []PodWay, peers []PeerWay) bool {
+	return slices.ContainsFunc(pods, func(p PodWay) bool {
+		if p.Own == (OwnEnd{}) {
+			return false
+		}
+		own := ownEnd(s.links, p.Own.Space, p.Own.Index)
+		return own != nil && own.Attrs().MTU != p.Own.MTU
+	}) || slices.ContainsFunc(peers, func(p PeerWay) bool {
+		if p.Tunnel == nil {
+			return false // what the network beyond can take is the pods' own business
+		}
+		o := &netlink.RouteGetOptions{OifIndex: p.Tunnel.Below, SrcAddr: p.Tunnel.Source}
+		routes, err := s.routes.RouteGetWithOptions(p.Tunnel.Remote.AsSlice(), o)
+		return err != nil || len(routes) != 1 || routes[0].MTU != p.RouteMTU
+	})
+}
+
+// keptFile is a file of the kernel's that is read again and again. It is opened when it
+// is read first, and again if what it was of has gone: a module comes and goes.
+type keptFile struct {
+	path string
+	file *os.File
+}
+
+func (f *keptFile) read() (text string, err error) {
+	if f.file != nil {
+		if text, err = readStart(f.file); err == nil {
+			return text, nil
+		}
+		f.close()
+	}
+	if f.file, err = os.Open(f.path); err != nil {
+		f.file = nil
+		return "", err
+	}
+	return readStart(f.file)
+}
+
+func (f *keptFile) close() {
+	if f.file != nil {
+		f.file.Close()
+		f.file = nil
+	}
+}
+
+// readStart reads a file from its beginning; one of more than the kernel writes at once
+// it reads in part.
+func readStart(f *os.File) (string, error) {
+	text := make([]byte, unix.Getpagesize())
+	n, err := f.ReadAt(text, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	return string(text[:n]), nil
 }

@@ -29,7 +29,7 @@ const vxlanDF = 29 // of which 1 is: always
 // outer reads how a vxlan device writes outer headers: whether they are never to be
 // fragmented, and why they are not the same for all packets to a peer; "": they are.
 func outer(device int) (dontFragment bool, fickle string, err error) {
-	message, err := oneDevice(device)
+	message, err := oneDevice(nil, device)
 	if err != nil {
 		return false, "", err
 	}

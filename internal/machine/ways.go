@@ -179,7 +179,7 @@ func (r *waysReader) pod(name string) (PodWay, bool) {
 	a := l.Attrs()
 	var own netlink.Link
 	if l.Type() != kindNetkit {
-		own = ownEnd(a.NetNsID, a.ParentIndex)
+		own = ownEnd(nil, a.NetNsID, a.ParentIndex)
 	}
 	if why := unfit(l, own); why != "" {
 		r.refuse(l, why)
