@@ -91,7 +91,6 @@ type daemon struct {
 	told     *State
 	readWays func(machine.TunnelsAndPods) (machine.Ways, error) // [machine.ReadWays], but in tests
 
-	hooks        *machine.Hooks
 	unsaid       *machine.Silent
 	links        filterLinks // where hooks are not told
 	legacy       string      // what judges packets, and tells nobody of its changes
@@ -132,11 +131,10 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 		return err
 	}
 	defer d.fast.Close()
-	closeEyes, err := d.openEyes()
-	if err != nil {
+	if d.unsaid, err = machine.OpenSilent(); err != nil {
 		return err
 	}
-	defer closeEyes()
+	defer d.unsaid.Close()
 	if err := d.begin(); err != nil {
 		return err
 	}
@@ -149,18 +147,6 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 		return errors.Join(err, d.fast.Deadline.Set(uint64(0)))
 	}
 	return errors.Join(err, d.end())
-}
-
-// openEyes opens what it looks with at what changes without news.
-func (d *daemon) openEyes() (closeEyes func(), err error) {
-	if d.hooks, err = machine.OpenHooks(); err != nil {
-		return nil, err
-	}
-	if d.unsaid, err = machine.OpenSilent(); err != nil {
-		d.hooks.Close()
-		return nil, err
-	}
-	return func() { d.hooks.Close(); d.unsaid.Close() }, nil
 }
 
 func newDaemon(c *Config) *daemon {

@@ -113,11 +113,10 @@ func Follow(ctx context.Context, c *Config, n *change.Namespace, fast *bpf.Fast,
 		return err
 	}
 	defer d.seat.Close()
-	closeEyes, err := d.openEyes()
-	if err != nil {
+	if d.unsaid, err = machine.OpenSilent(); err != nil {
 		return err
 	}
-	defer closeEyes()
+	defer d.unsaid.Close()
 	if err := d.begin(); err != nil {
 		return err
 	}

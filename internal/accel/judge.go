@@ -90,7 +90,7 @@ func (d *daemon) silent() (string, error) {
 		return fmt.Sprintf("iptables-legacy has rules (%s), and tells nobody when they change", strings.Join(tables, ", ")), nil
 	}
 	bridges := d.bridged()
-	function, told, err := d.hooks.Foreign(d.Port != 0, bridges)
+	function, told, err := d.unsaid.Hooks.Foreign(d.Port != 0, bridges)
 	if err != nil {
 		return "", err
 	}

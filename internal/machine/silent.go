@@ -12,7 +12,6 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 )
 
 // LegacyBridgeTables lists the tables of the ebtables that do not use nftables which
@@ -35,6 +34,7 @@ var silentSettings = []string{"bridge/bridge-nf-call-iptables", "bridge/bridge-n
 // look all the time: files and sockets stay open, because to open one takes several
 // times as long as to ask it.
 type Silent struct {
+	Hooks    *Hooks
 	settings []keptFile
 	legacy   keptFile
 	routes   *netlink.Handle
@@ -47,16 +47,26 @@ func OpenSilent() (*Silent, error) {
 	for _, name := range silentSettings {
 		s.settings = append(s.settings, keptFile{path: filepath.Join("/proc/sys/net", name)})
 	}
+	if err := s.dial(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Silent) dial() (err error) {
+	if s.Hooks, err = OpenHooks(); err != nil {
+		return err
+	}
 	socket, err := nl.Subscribe(netlinkRoute) // to nothing: it only asks
 	if err == nil {
 		s.links = sockets{netlinkRoute: {Socket: socket}}
 		s.routes, err = netlink.NewHandle(netlinkRoute)
 	}
 	if err != nil {
-		s.Close()
-		return nil, fmt.Errorf("open netlink: %w", err)
+		return fmt.Errorf("open netlink: %w", err)
 	}
-	return s, nil
+	return nil
 }
 
 // Close ends it.
@@ -65,6 +75,9 @@ func (s *Silent) Close() {
 		s.settings[i].close()
 	}
 	s.legacy.close()
+	if s.Hooks != nil {
+		s.Hooks.Close()
+	}
 	if s.routes != nil {
 		s.routes.Close()
 	}
@@ -117,11 +130,12 @@ func (s *Silent) Resized(pods []PodWay, peers []PeerWay) bool {
 type keptFile struct {
 	path string
 	file *os.File
+	text [256]byte // as it was read last: of what is looked at all the time, nothing is longer
 }
 
 func (f *keptFile) read() (text string, err error) {
 	if f.file != nil {
-		if text, err = readStart(f.file); err == nil {
+		if text, err = f.again(); err == nil {
 			return text, nil
 		}
 		f.close()
@@ -130,7 +144,7 @@ func (f *keptFile) read() (text string, err error) {
 		f.file = nil
 		return "", err
 	}
-	return readStart(f.file)
+	return f.again()
 }
 
 func (f *keptFile) close() {
@@ -140,13 +154,11 @@ func (f *keptFile) close() {
 	}
 }
 
-// readStart reads a file from its beginning; one of more than the kernel writes at once
-// it reads in part.
-func readStart(f *os.File) (string, error) {
-	text := make([]byte, unix.Getpagesize())
-	n, err := f.ReadAt(text, 0)
+// again reads the open file from its beginning.
+func (f *keptFile) again() (string, error) {
+	n, err := f.file.ReadAt(f.text[:], 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
-	return string(text[:n]), nil
+	return string(f.text[:n]), nil
 }
