@@ -95,7 +95,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestLoss drops 1 in 10,000 datagrams on one of two like paths; the other one
+// TestLoss drops every 10,000th datagram on one of two like paths; the other one
 // carries the same rule and drops none. The loss must be told, and must not
 // move the ratio. A machine that does other work can move it, so there are
 // three tries.
