@@ -195,7 +195,7 @@ func (c *checker) takeFacts(f *Facts) error {
 	if c.facts++; c.facts > maxFacts {
 		return fmt.Errorf("more than %d facts lines", maxFacts)
 	}
-	if f.CPUs < 0 || f.Memory < 0 || f.NetfilterRules < 0 || len(f.Devices) > maxKeys || len(f.Sysctls) > maxKeys {
+	if f.CPUs < 0 || f.Memory < 0 || f.NetfilterRules < 0 || f.WrappedRules < 0 || f.WrappedRules > f.NetfilterRules || len(f.Devices) > maxKeys || len(f.Sysctls) > maxKeys {
 		return fmt.Errorf("facts of machine %q out of range", f.Machine)
 	}
 	return nil

@@ -23,7 +23,8 @@ type Facts struct {
 	Sysctls        map[string]string `json:"sysctls,omitempty"`  // those that matter for a data path
 	Versions       map[string]string `json:"versions,omitempty"` // venturi, go, and tools that took part
 	NetfilterRules int               `json:"netfilter_rules"`
-	Conntrack      bool              `json:"conntrack"` // connection tracking active in the machine's namespace
+	WrappedRules   int               `json:"netfilter_rules_wrapped,omitempty"` // of these, such as call extensions of iptables
+	Conntrack      bool              `json:"conntrack"`                         // connection tracking active in the machine's namespace
 }
 
 // Device is a network device as the run found it.

@@ -10,10 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Table is an IPv4 table of the packet filter.
+// Table is an IPv4 table of the packet filter. Its clauses are written in
+// nftables' own expressions or, Wrapped, as iptables-nft writes them: what is an
+// extension of iptables stands in the kernel's wrapper of extensions, which takes
+// a packet longer to pass. A kernel need not have those.
 type Table struct {
-	Name   string
-	Chains []Chain
+	Name    string
+	Wrapped bool
+	Chains  []Chain
 }
 
 // Chain is a chain of a Table. Packets enter one with a hook by themselves,
@@ -47,8 +51,9 @@ type Rule []Clause
 
 // Clause is one match or one action.
 type Clause struct {
-	action bool
-	exprs  []expr.Any
+	action  bool
+	exprs   []expr.Any
+	wrapped []expr.Any // nil where iptables-nft writes the same
 }
 
 // The one register that matches need.
@@ -93,15 +98,22 @@ const (
 
 // InState matches packets of connections in one of the states, NotInState
 // those of others.
-func InState(s State) Clause    { return conntrack(expr.CtKeySTATE, uint32(s), expr.CmpOpNeq) }
-func NotInState(s State) Clause { return conntrack(expr.CtKeySTATE, uint32(s), expr.CmpOpEq) }
+func InState(s State) Clause {
+	return conntrack(expr.CtKeySTATE, uint32(s), expr.CmpOpNeq).or(wrappedState(uint16(s), false))
+}
+
+func NotInState(s State) Clause {
+	return conntrack(expr.CtKeySTATE, uint32(s), expr.CmpOpEq).or(wrappedState(uint16(s), true))
+}
 
 // statusDNAT is IPS_DST_NAT: the connection's destination is translated.
 const statusDNAT = 1 << 5
 
 // NotTranslated matches packets of connections whose destination is not
 // translated.
-func NotTranslated() Clause { return conntrack(expr.CtKeySTATUS, statusDNAT, expr.CmpOpEq) }
+func NotTranslated() Clause {
+	return conntrack(expr.CtKeySTATUS, statusDNAT, expr.CmpOpEq).or(wrappedState(wrappedDNAT, true))
+}
 
 func conntrack(key expr.CtKey, bits uint32, compareWithZero expr.CmpOp) Clause {
 	return match(&expr.Ct{Key: key, Register: register}, and(bits, 0),
@@ -172,14 +184,18 @@ func and(mask, xor uint32) *expr.Bitwise {
 
 // expressions puts the counter where iptables has it: between the matches and
 // the first action.
-func (r Rule) expressions() []expr.Any {
+func (r Rule) expressions(wrapped bool) []expr.Any {
 	var list []expr.Any
 	counted := false
 	for _, c := range r {
 		if c.action && !counted {
 			list, counted = append(list, &expr.Counter{}), true
 		}
-		list = append(list, c.exprs...)
+		if wrapped && c.wrapped != nil {
+			list = append(list, c.wrapped...)
+		} else {
+			list = append(list, c.exprs...)
+		}
 	}
 	if !counted {
 		list = append(list, &expr.Counter{})

@@ -1,8 +1,11 @@
 package change_test
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/machine"
@@ -42,29 +45,42 @@ func TestRefusedTable(t *testing.T) {
 	}
 }
 
-// Each clause is one that the kernel takes, and those that look at connections
-// start the tracking.
+// Each clause is one that the kernel takes, in nftables' own expressions and as
+// iptables-nft writes it, and those that look at connections start the tracking.
 func TestClauses(t *testing.T) {
-	_, n := namespace(t)
 	pods := netip.MustParsePrefix("10.244.0.0/16")
-	must(t, n.AddTables(change.Table{Name: "nat", Chains: []change.Chain{
-		{Name: "PREROUTING", Hook: change.NATPrerouting, Rules: []change.Rule{
-			{change.TCP(), change.Src(pods), change.ToLocal(), change.DNAT(netip.MustParseAddrPort("10.1.2.3:80"))},
-		}},
-		{Name: "OUTPUT", Hook: change.NATOutput, Rules: []change.Rule{{change.NotSrc(pods), change.SetMark(4)}}},
-		{Name: "POSTROUTING", Hook: change.NATPostrouting, Rules: []change.Rule{
-			{change.NotMarked(4), change.Return()}, {change.FlipMark(4)}, {change.Masquerade()},
-		}},
-	}}, change.Table{Name: "filter", Chains: []change.Chain{
-		{Name: "FORWARD", Hook: change.FilterForward, Rules: []change.Rule{
-			{change.InState(change.Invalid), change.Drop()},
-			{change.NotInState(change.New | change.Established), change.NotTranslated(), change.Drop()},
-			{change.Marked(4), change.Accept()},
-			{change.InState(change.Related)},
-		}},
-	}}))
-	facts, problems := machine.Reader{}.Facts("m1", machine.Named{Name: "m1", Path: n.Path()})
-	if len(problems) > 0 || facts.NetfilterRules != 9 || !facts.Conntrack {
-		t.Errorf("%d rules, tracking %v, %v; want 9 and tracking", facts.NetfilterRules, facts.Conntrack, problems)
+	for _, wrapped := range []int{0, 4} {
+		_, n := namespace(t)
+		tables := []change.Table{{Name: "nat", Chains: []change.Chain{
+			{Name: "PREROUTING", Hook: change.NATPrerouting, Rules: []change.Rule{
+				{change.TCP(), change.Src(pods), change.ToLocal(), change.DNAT(netip.MustParseAddrPort("10.1.2.3:80"))},
+			}},
+			{Name: "OUTPUT", Hook: change.NATOutput, Rules: []change.Rule{{change.NotSrc(pods), change.SetMark(4)}}},
+			{Name: "POSTROUTING", Hook: change.NATPostrouting, Rules: []change.Rule{
+				{change.NotMarked(4), change.Return()}, {change.FlipMark(4)}, {change.Masquerade()},
+			}},
+		}}, {Name: "filter", Chains: []change.Chain{
+			{Name: "FORWARD", Hook: change.FilterForward, Rules: []change.Rule{
+				{change.InState(change.Invalid), change.Drop()},
+				{change.NotInState(change.New | change.Established), change.NotTranslated(), change.Drop()},
+				{change.Comment("what it is for"), change.Marked(4), change.Accept()},
+				{change.InState(change.Related)},
+			}},
+		}}}
+		for i := range tables {
+			tables[i].Wrapped = wrapped > 0
+		}
+		if err := n.AddTables(tables...); err != nil {
+			if wrapped > 0 && errors.Is(err, unix.ENOENT) {
+				t.Logf("this kernel has no extensions of iptables: %v", err)
+				continue
+			}
+			t.Fatal(err)
+		}
+		facts, problems := machine.Reader{}.Facts("m1", machine.Named{Name: "m1", Path: n.Path()})
+		if len(problems) > 0 || facts.NetfilterRules != 9 || facts.WrappedRules != wrapped || !facts.Conntrack {
+			t.Errorf("%d rules, %d of them wrapped, tracking %v, %v; want 9, %d, and tracking",
+				facts.NetfilterRules, facts.WrappedRules, facts.Conntrack, problems, wrapped)
+		}
 	}
 }

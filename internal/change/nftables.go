@@ -37,7 +37,7 @@ func addTable(c *nftables.Conn, t Table) error {
 	for _, chain := range t.Chains {
 		in := &nftables.Chain{Table: table, Name: chain.Name}
 		for _, rule := range chain.Rules {
-			c.AddRule(&nftables.Rule{Table: table, Chain: in, Exprs: rule.expressions()})
+			c.AddRule(&nftables.Rule{Table: table, Chain: in, Exprs: rule.expressions(t.Wrapped)})
 			b.added()
 		}
 	}

@@ -66,7 +66,14 @@ var (
 	NAT = &Probe{
 		Name: "nftables with address translation and connection tracking",
 		Get:  "load the modules nf_tables and nft_chain_nat, or run a kernel built with CONFIG_NF_TABLES, CONFIG_NFT_NAT, CONFIG_NFT_MASQ, CONFIG_NFT_CT and CONFIG_NFT_FIB_IPV4",
-		Try:  natRules,
+		Try:  natRules(false),
+	}
+	// XTables has what a node's rules are made of if kube-proxy writes them with
+	// iptables-nft.
+	XTables = &Probe{
+		Name: "extensions of iptables in nftables' rules",
+		Get:  "load the modules nft_compat, xt_conntrack and xt_comment, or run a kernel built with CONFIG_NFT_COMPAT, CONFIG_NETFILTER_XT_MATCH_CONNTRACK and CONFIG_NETFILTER_XT_MATCH_COMMENT",
+		Try:  natRules(true),
 	}
 )
 
@@ -78,9 +85,11 @@ func pair(n *change.Namespace) error {
 		change.VethEnd{In: n, Name: "b", MAC: probeMAC(2)}, 1500)
 }
 
-func natRules(n *change.Namespace) error {
-	return n.AddTables(change.Table{Name: "probe", Chains: []change.Chain{{
-		Name: "probe", Hook: change.NATPostrouting,
-		Rules: []change.Rule{{change.InState(change.New), change.ToLocal(), change.Masquerade()}},
-	}}})
+func natRules(wrapped bool) func(*change.Namespace) error {
+	return func(n *change.Namespace) error {
+		return n.AddTables(change.Table{Name: "probe", Wrapped: wrapped, Chains: []change.Chain{{
+			Name: "probe", Hook: change.NATPostrouting,
+			Rules: []change.Rule{{change.InState(change.New), change.Comment("probe"), change.ToLocal(), change.Masquerade()}},
+		}}})
+	}
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -73,12 +75,62 @@ func TestServices(t *testing.T) {
 			if f.NetfilterRules != rules || f.Conntrack != (services > 0) {
 				t.Errorf("%d Services: %d rules, tracking %v, want %d and %v", services, f.NetfilterRules, f.Conntrack, rules, services > 0)
 			}
+			if answer, why := feature.XTables.Ask(); f.WrappedRules > 0 != (services > 0 && answer == feature.Yes) {
+				t.Errorf("%d Services: %d rules with extensions of iptables; the kernel has them: %v (%v)", services, f.WrappedRules, answer, why)
+			}
 			if services > 0 && f.Sysctls["net.bridge.bridge-nf-call-iptables"] != "1" {
 				t.Error("bridges bypass the packet filter")
 			}
 		}
 	}
 }
+
+// What every packet walks is what kube-proxy and the kubelet write through
+// iptables, to the word, if the kernel has its extensions.
+func TestServicesToIPTables(t *testing.T) {
+	testenv.Root(t)
+	if answer, why := feature.XTables.Ask(); answer == feature.No {
+		t.Skip(why)
+	}
+	save, err := exec.LookPath("iptables-nft-save")
+	if err != nil {
+		t.Skip("no iptables-nft-save (package iptables)")
+	}
+	l := testenv.Lab(t, lab.Options{Services: 1})
+	var out []byte
+	testenv.In(t, l.Machines[0].Namespace, func() (err error) {
+		out, err = exec.CommandContext(t.Context(), save, "-t", "filter").Output()
+		return err
+	})
+	var got []string
+	for line := range strings.Lines(string(out)) {
+		if strings.HasPrefix(line, "-A ") {
+			got = append(got, strings.TrimSpace(line))
+		}
+	}
+	want := strings.Split(strings.TrimSpace(saved), "\n")
+	if !slices.Equal(got, want) {
+		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), saved)
+	}
+}
+
+const saved = `
+-A INPUT -m conntrack --ctstate NEW -m comment --comment "kubernetes load balancer firewall" -j KUBE-PROXY-FIREWALL
+-A INPUT -m comment --comment "kubernetes health check service ports" -j KUBE-NODEPORTS
+-A INPUT -m conntrack --ctstate NEW -m comment --comment "kubernetes externally-visible service portals" -j KUBE-EXTERNAL-SERVICES
+-A INPUT -j KUBE-FIREWALL
+-A FORWARD -m conntrack --ctstate NEW -m comment --comment "kubernetes load balancer firewall" -j KUBE-PROXY-FIREWALL
+-A FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD
+-A FORWARD -m conntrack --ctstate NEW -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A FORWARD -m conntrack --ctstate NEW -m comment --comment "kubernetes externally-visible service portals" -j KUBE-EXTERNAL-SERVICES
+-A OUTPUT -m conntrack --ctstate NEW -m comment --comment "kubernetes load balancer firewall" -j KUBE-PROXY-FIREWALL
+-A OUTPUT -m conntrack --ctstate NEW -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A OUTPUT -j KUBE-FIREWALL
+-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED -m conntrack ! --ctstate DNAT -j DROP
+-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP
+-A KUBE-FORWARD -m comment --comment "kubernetes forwarding rules" -m mark --mark 0x4000/0x4000 -j ACCEPT
+-A KUBE-FORWARD -m comment --comment "kubernetes forwarding conntrack rule" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+`
 
 // A name is taken while its lab is up, and free again afterwards.
 func TestNameInUse(t *testing.T) {

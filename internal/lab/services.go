@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -27,14 +28,19 @@ func checkServices(n int) error {
 // services gives all machines, and the namespaces of their switches, the packet filter of a node with kube-proxy in
 // iptables mode: the chains that every packet walks, n Services of one port
 // and one endpoint each, and with them connection tracking. What a bridge
-// forwards goes through it too, as kube-proxy wants, if br_netfilter is loaded. The rules are nftables'
-// own where iptables-nft wraps an extension of iptables (states, address
-// types, comments); they match the same packets.
+// forwards goes through it too, as kube-proxy wants, if br_netfilter is loaded. What every
+// packet walks is written as iptables-nft writes it, because a packet walks that
+// longer than nftables' own expressions, which stand in its place where the kernel
+// has no extensions of iptables. The nat table has those always: only the first
+// packet of a connection walks it.
 func (b *builder) services(ctx context.Context, o Options) error {
 	if o.Services == 0 {
 		return nil
 	}
 	nat, filter := natTable(o.Services), filterTable()
+	if answer, _ := feature.XTables.Ask(); answer == feature.Yes {
+		filter.Wrapped = true
+	}
 	for _, n := range slices.Concat(b.machine, b.spaces) {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -137,30 +143,41 @@ func natTable(services int) change.Table {
 }
 
 // filterTable holds what every packet meets, whatever the number of Services:
-// those with endpoints leave no rule in it.
+// those with endpoints leave no rule in it. The comments are kube-proxy's; what
+// jumps to KUBE-FIREWALL is of the kubelet, and has none.
 func filterTable() change.Table {
-	fresh := func(chain string) change.Rule {
-		return change.Rule{change.InState(change.New), change.Jump(chain)}
+	const (
+		balancer = "kubernetes load balancer firewall"
+		health   = "kubernetes health check service ports"
+		outside  = "kubernetes externally-visible service portals"
+		portals  = "kubernetes service portals"
+		forward  = "kubernetes forwarding rules"
+	)
+	fresh := func(comment, chain string) change.Rule {
+		return change.Rule{change.InState(change.New), change.Comment(comment), change.Jump(chain)}
 	}
-	always := func(chain string) change.Rule { return change.Rule{change.Jump(chain)} }
+	always := func(comment, chain string) change.Rule {
+		return change.Rule{change.Comment(comment), change.Jump(chain)}
+	}
+	firewall := change.Rule{change.Jump("KUBE-FIREWALL")}
 	return change.Table{Name: "filter", Chains: []change.Chain{
 		{Name: "INPUT", Hook: change.FilterInput, Rules: []change.Rule{
-			fresh("KUBE-PROXY-FIREWALL"), always("KUBE-NODEPORTS"), fresh("KUBE-EXTERNAL-SERVICES"), always("KUBE-FIREWALL"),
+			fresh(balancer, "KUBE-PROXY-FIREWALL"), always(health, "KUBE-NODEPORTS"), fresh(outside, "KUBE-EXTERNAL-SERVICES"), firewall,
 		}},
 		{Name: "FORWARD", Hook: change.FilterForward, Rules: []change.Rule{
-			fresh("KUBE-PROXY-FIREWALL"), always("KUBE-FORWARD"), fresh("KUBE-SERVICES"), fresh("KUBE-EXTERNAL-SERVICES"),
+			fresh(balancer, "KUBE-PROXY-FIREWALL"), always(forward, "KUBE-FORWARD"), fresh(portals, "KUBE-SERVICES"), fresh(outside, "KUBE-EXTERNAL-SERVICES"),
 		}},
 		{Name: "OUTPUT", Hook: change.FilterOutput, Rules: []change.Rule{
-			fresh("KUBE-PROXY-FIREWALL"), fresh("KUBE-SERVICES"), always("KUBE-FIREWALL"),
+			fresh(balancer, "KUBE-PROXY-FIREWALL"), fresh(portals, "KUBE-SERVICES"), firewall,
 		}},
 		{Name: "KUBE-FORWARD", Rules: []change.Rule{
 			{change.InState(change.Invalid), change.Drop()},
-			{change.Marked(masqMark), change.Accept()},
-			{change.InState(change.Related | change.Established), change.Accept()},
+			{change.Comment(forward), change.Marked(masqMark), change.Accept()},
+			{change.Comment("kubernetes forwarding conntrack rule"), change.InState(change.Related | change.Established), change.Accept()},
 		}},
 		{Name: "KUBE-FIREWALL", Rules: []change.Rule{
 			{
-				change.NotSrc(loopback), change.Dst(loopback),
+				change.NotSrc(loopback), change.Dst(loopback), change.Comment("block incoming localnet connections"),
 				change.NotInState(change.Related | change.Established), change.NotTranslated(), change.Drop(),
 			},
 		}},

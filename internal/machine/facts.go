@@ -79,7 +79,7 @@ func (r Reader) Facts(name string, spaces ...Named) (result.Facts, []error) {
 	}
 	note("read netfilter", Do(own, func() error {
 		n, err := r.netfilter()
-		f.NetfilterRules, f.Conntrack = n.rules, n.conntrack
+		f.NetfilterRules, f.WrappedRules, f.Conntrack = n.rules, n.wrapped, n.conntrack
 		return err
 	}))
 	return f, problems

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 // netfilterState is what the packet filter of one namespace holds.
 type netfilterState struct {
 	rules     int
+	wrapped   int // of the rules, those with extensions of iptables
 	conntrack bool
 }
 
@@ -38,13 +40,22 @@ func (r Reader) netfilter() (netfilterState, error) {
 	s.rules = len(rules)
 	for _, names := range rules {
 		s.conntrack = s.conntrack || tracks(names)
+		if slices.ContainsFunc(names, isWrapper) {
+			s.wrapped++
+		}
 	}
 	return s, nil
 }
 
+// isWrapper tells "match" and "target", which wrap extensions of iptables. Which
+// one it is follows the slash.
+func isWrapper(name string) bool {
+	kind, _, found := strings.Cut(name, "/")
+	return found && (kind == "match" || kind == "target")
+}
+
 // tracks tells whether a rule made of these expressions needs connection
-// tracking. "match" and "target" are the kernel's wrappers of iptables
-// extensions; those that track are named in what follows the slash.
+// tracking.
 func tracks(expressions []string) bool {
 	for _, name := range expressions {
 		switch name {

@@ -44,7 +44,7 @@ func facts(rec *result.Record, s *analysis.Summary) [][2]string {
 	if p.Wire != "" {
 		wire = append(wire, clean(p.Wire))
 	}
-	out = append(out, [2]string{"wire", strings.Join(append(wire, "congestion control "+congestion, plural(p.Services, "Service", "Services")), "; ")})
+	out = append(out, [2]string{"wire", strings.Join(append(wire, "congestion control "+congestion, services(rec)), "; ")})
 	if text := paths(p); text != "" {
 		out = append(out, [2]string{"paths", text})
 	}
@@ -144,6 +144,18 @@ func machineText(f result.Facts) string {
 // sameMachine: two lab machines are one real machine, and need one line.
 func sameMachine(a, b result.Facts) bool {
 	return a.BootID == b.BootID && a.Kernel == b.Kernel && a.CPUModel == b.CPUModel
+}
+
+// services says how many there are, and where their rules are not those that
+// kube-proxy would have written.
+func services(rec *result.Record) string {
+	text := plural(rec.Plan.Services, "Service", "Services")
+	for _, f := range rec.Facts {
+		if f.NetfilterRules > 0 && f.WrappedRules == 0 && rec.Plan.Services > 0 {
+			return text + " (in nftables' own expressions)"
+		}
+	}
+	return text
 }
 
 func plural(n int, one, many string) string {

@@ -176,3 +176,29 @@ func TestPartialRecords(t *testing.T) {
 		}
 	}
 }
+
+// The head says how many Services there are, and if their rules are not those
+// that kube-proxy would have written.
+func TestServices(t *testing.T) {
+	for _, c := range []struct {
+		services, rules, wrapped int
+		want                     string
+	}{
+		{0, 0, 0, "; 0 Services run "},
+		{1000, 5023, 12, "; 1000 Services run "},
+		{1000, 5023, 0, "; 1000 Services (in nftables' own expressions) run "},
+	} {
+		rec := oneCell()
+		rec.Plan.Services = c.services
+		for i := range rec.Facts {
+			rec.Facts[i].NetfilterRules, rec.Facts[i].WrappedRules = c.rules, c.wrapped
+		}
+		var out bytes.Buffer
+		if err := Write(&out, rec, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if told := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(told, c.want) {
+			t.Errorf("%+v: not told:\n%s", c, &out)
+		}
+	}
+}
