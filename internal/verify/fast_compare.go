@@ -37,6 +37,9 @@ var fastCompares = []fastCompare{
 	{name: "connections, 1000 Services", services: fastServices, paths: fastPaths[:2], noHost: true, loads: []string{"tcp_crr"}, flows: []int{1, 16}},
 }
 
+// udpLatencyBar holds for one flow alone, and for each of many in turn.
+const udpLatencyBar = 1.11
+
 // fastBars are ratios to the first path of their comparison. That of a prototype
 // stands beside each that it had; the kernel's own vxlan had 1.38, 1.53, 0.48 and
 // 0.68 there, without rules.
@@ -50,7 +53,7 @@ var fastBars = []struct {
 	prototype float64
 }{
 	{"plain", "vxlan+fast", "tcp_lat", 1, false, true, 1.13, 1.12},
-	{"plain", "vxlan+fast", "udp_lat", 1, false, true, 1.11, 1.09},
+	{"plain", "vxlan+fast", "udp_lat", 1, false, true, udpLatencyBar, 1.09},
 	{"plain", "vxlan+fast", "udp_bw", 1, false, false, 0.82, 0.83},
 	{"plain", "vxlan+fast", "tcp_bw", 1, false, false, 0.88, 0.87},
 	{"plain", "vxlan+fast", "tcp_bw", 1, true, true, 1.20, 0},

@@ -146,13 +146,9 @@ func manyFlows(ctx context.Context, w io.Writer, arms []lab.Arm, tables ballasts
 // inTurn is the load of live flows.
 const inTurn = "udp_lat"
 
-// inTurnBar is the most that their latency may be of the host network's: as much as
-// that of one flow alone, see [fastBars].
-const inTurnBar = 1.11
-
-// judgeInTurn holds it against that.
+// judgeInTurn holds their latency against what that of one flow alone may be.
 func judgeInTurn(what string, r *stats.Ratio) []bar {
-	return judged(what, fmt.Sprintf("%s: %s of the host network, %s", what, interval(r), limits(true, inTurnBar)), r, reaches(r, inTurnBar, true))
+	return judged(what, fmt.Sprintf("%s: %s of the host network, %s", what, interval(r), limits(true, udpLatencyBar)), r, reaches(r, udpLatencyBar, true))
 }
 
 // measureLive measures them for a moment, on the host network and on the path in turn.
