@@ -98,26 +98,25 @@ const (
 
 // InState matches packets of connections in one of the states, NotInState
 // those of others.
-func InState(s State) Clause {
-	return conntrack(expr.CtKeySTATE, uint32(s), expr.CmpOpNeq).or(wrappedState(uint16(s), false))
-}
-
-func NotInState(s State) Clause {
-	return conntrack(expr.CtKeySTATE, uint32(s), expr.CmpOpEq).or(wrappedState(uint16(s), true))
-}
+func InState(s State) Clause    { return conntrack(expr.CtKeySTATE, uint32(s), uint16(s), false) }
+func NotInState(s State) Clause { return conntrack(expr.CtKeySTATE, uint32(s), uint16(s), true) }
 
 // statusDNAT is IPS_DST_NAT: the connection's destination is translated.
 const statusDNAT = 1 << 5
 
 // NotTranslated matches packets of connections whose destination is not
 // translated.
-func NotTranslated() Clause {
-	return conntrack(expr.CtKeySTATUS, statusDNAT, expr.CmpOpEq).or(wrappedState(wrappedDNAT, true))
-}
+func NotTranslated() Clause { return conntrack(expr.CtKeySTATUS, statusDNAT, wrappedDNAT, true) }
 
-func conntrack(key expr.CtKey, bits uint32, compareWithZero expr.CmpOp) Clause {
+// conntrack matches connections that have one of the bits, or none; to iptables
+// these are states.
+func conntrack(key expr.CtKey, bits uint32, states uint16, none bool) Clause {
+	compareWithZero := expr.CmpOpNeq
+	if none {
+		compareWithZero = expr.CmpOpEq
+	}
 	return match(&expr.Ct{Key: key, Register: register}, and(bits, 0),
-		&expr.Cmp{Register: register, Op: compareWithZero, Data: make([]byte, 4)})
+		&expr.Cmp{Register: register, Op: compareWithZero, Data: make([]byte, 4)}).or(wrappedState(states, none))
 }
 
 // Marked matches packets that carry all bits of mark, NotMarked the others.

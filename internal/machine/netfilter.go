@@ -28,7 +28,7 @@ func (r Reader) netfilter() (netfilterState, error) {
 	if n, _ := strconv.Atoi(r.line("proc/sys/net/netfilter/nf_conntrack_count")); n > 0 {
 		s.conntrack = true
 	}
-	for _, table := range strings.Fields(r.line("proc/thread-self/net/ip_tables_names")) {
+	for _, table := range strings.Fields(r.line(legacyNames)) {
 		if table == "nat" {
 			s.conntrack = true
 		}
