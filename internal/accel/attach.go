@@ -28,14 +28,14 @@ func (d *daemon) places() []place {
 		outs[h.device] = true
 	}
 	for device := range outs {
-		learn = append(learn, place{d.fast.ToPeer, "to_peer", device, change.Egress})
+		learn = append(learn, place{d.fast.ToPeer, "to_peer", device, d.egress()})
 	}
 	for device := range d.tables.pods {
-		learn = append(learn, place{d.fast.ToPod, "to_pod", device, change.Egress})
-		carry = append(carry, place{d.fast.FromPod, "from_pod", device, fromPod(d.ways.Devices[device])})
+		learn = append(learn, place{d.fast.ToPod, "to_pod", device, d.egress()})
+		carry = append(carry, place{d.fast.FromPod, "from_pod", device, d.fromPod(d.ways.Devices[device])})
 	}
 	for wire := range d.tables.wires() {
-		carry = append(carry, place{d.fast.FromWire, "from_wire", wire, change.Ingress})
+		carry = append(carry, place{d.fast.FromWire, "from_wire", wire, d.ingress()})
 	}
 	return append(learn, carry...)
 }
@@ -63,7 +63,7 @@ func (d *daemon) attach() error {
 		if wanted[pin] {
 			continue
 		}
-		if err := change.DetachProgram(pin); err != nil {
+		if err := d.space.DetachProgram(pin); err != nil {
 			return err
 		}
 		delete(d.attached, pin)
@@ -78,7 +78,7 @@ func (d *daemon) mend() error {
 		if !d.attached[pin] {
 			continue
 		}
-		there, err := change.Attached(pin, p.device, p.at)
+		there, err := d.space.Attached(pin, p.device, p.at)
 		if err != nil {
 			return err
 		}
@@ -87,13 +87,28 @@ func (d *daemon) mend() error {
 	return d.attach()
 }
 
+// ingress is where what a device receives is seen, and egress where what it sends is.
+func (c *Config) ingress() change.Attach {
+	if c.TC {
+		return change.FilterIngress
+	}
+	return change.Ingress
+}
+
+func (c *Config) egress() change.Attach {
+	if c.TC {
+		return change.FilterEgress
+	}
+	return change.Egress
+}
+
 // fromPod is where what a pod sends is seen: of a netkit pair, in the pod's own
 // transmission, from which it goes to the wire without waiting in a queue.
-func fromPod(w machine.DeviceWay) change.Attach {
+func (c *Config) fromPod(w machine.DeviceWay) change.Attach {
 	if w.Netkit {
 		return change.NetkitPeer
 	}
-	return change.Ingress
+	return c.ingress()
 }
 
 // pin is the file that a program is attached by.

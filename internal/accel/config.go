@@ -16,6 +16,7 @@ type Config struct {
 	Devices machine.TunnelsAndPods `json:"devices"`
 	Port    uint16                 `json:"port,omitempty"` // UDP, of the tunnels
 	Stamp   uint8                  `json:"stamp"`          // tells fast paths of one machine apart, to 15
+	TC      bool                   `json:"tc,omitempty"`   // programs are tc filters, as where the kernel has no tcx
 	Pins    string                 `json:"pins"`           // folder for what outlives the daemon
 	State   string                 `json:"state"`          // file that the daemon replaces whenever its state changes
 }

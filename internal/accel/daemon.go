@@ -127,7 +127,7 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 		return err
 	}
 	defer d.seat.Close()
-	if d.fast, err = load(c); err != nil {
+	if d.fast, err = d.load(); err != nil {
 		return err
 	}
 	defer d.fast.Close()
@@ -150,14 +150,15 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 }
 
 func newDaemon(c *Config) *daemon {
+	c.TC = c.TC || !change.HasTCX()
 	return &daemon{Config: c, attached: map[string]bool{}, programNames: map[ebpf.ProgramID]string{}, readWays: machine.ReadWays}
 }
 
 // load loads the programs, with what is pinned of a daemon before.
-func load(c *Config) (*bpf.Fast, error) {
-	o := bpf.Options{Pins: c.Pins, Stamp: c.Stamp}
-	if c.Kind == VXLAN {
-		return bpf.NewVXLAN(o, c.Port)
+func (d *daemon) load() (*bpf.Fast, error) {
+	o := bpf.Options{Pins: d.Pins, Detach: d.space.DetachProgram, Stamp: d.Stamp}
+	if d.Kind == VXLAN {
+		return bpf.NewVXLAN(o, d.Port)
 	}
 	return bpf.NewRouted(o)
 }
@@ -175,10 +176,11 @@ func (d *daemon) begin() (err error) {
 	}
 	d.tables = newTables(d.fast, d.policy.epoch)
 	pins, err := bpf.Attached(d.Pins)
-	if err != nil {
+	filters, failed := d.space.Filters(d.Pins)
+	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
-	for _, pin := range pins {
+	for _, pin := range append(pins, filters...) {
 		d.attached[pin] = false
 	}
 	d.fickle, d.settings = unread, d.unsaid.Settings()
@@ -281,7 +283,11 @@ func (d *daemon) resync() error {
 		return err
 	}
 	d.flows.of(d.tables.tenants())
-	if err := d.attach(); err != nil {
+	attach := d.attach
+	if d.TC {
+		attach = d.mend // filters go with their qdisc, of which there was news maybe
+	}
+	if err := attach(); err != nil {
 		return err
 	}
 	d.synced, d.torn = true, ""
@@ -351,5 +357,5 @@ func (d *daemon) end() error {
 	if _, gone := d.seat.Look(); gone != nil {
 		return errors.Join(err, gone)
 	}
-	return errors.Join(err, bpf.Remove(d.Pins))
+	return errors.Join(err, bpf.Remove(d.Pins, d.space.DetachProgram), d.space.DropClsacts(d.Pins))
 }

@@ -47,7 +47,7 @@ func (d *daemon) refuse(w machine.Ways) (machine.Ways, error) {
 	}
 	var peers []machine.PeerWay
 	for _, p := range w.Peers {
-		onWire, err := look(p.Wire, change.Ingress, true)
+		onWire, err := look(p.Wire, d.ingress(), true)
 		behind, also := "", error(nil)
 		if p.Device != p.Wire {
 			behind, also = look(p.Device, 0, false)
@@ -66,7 +66,7 @@ func (d *daemon) refuse(w machine.Ways) (machine.Ways, error) {
 	}
 	var pods []machine.PodWay
 	for _, p := range w.Pods {
-		reason, err := look(p.Device, fromPod(w.Devices[p.Device]), false)
+		reason, err := look(p.Device, d.fromPod(w.Devices[p.Device]), false)
 		if err == nil && reason == "" && p.On != p.Device {
 			if reason, err = look(p.On, 0, false); reason != "" {
 				reason = w.Devices[p.On].Name + " " + reason
@@ -119,6 +119,9 @@ func (d *daemon) skips(p passage) (string, error) {
 	if p.way.Queue != "" && !p.only {
 		return "has a queueing discipline " + p.way.Queue, nil
 	}
+	if d.TC && p.way.Ingress {
+		return "has the queueing discipline ingress, which leaves no place for clsact", nil
+	}
 	chains := d.rulings.At(p.way.Name)
 	for _, side := range []machine.Sides{machine.In, machine.Out} {
 		// A packet that is redirected where it came in passes no chain where it goes out.
@@ -132,6 +135,9 @@ func (d *daemon) skips(p passage) (string, error) {
 			return "has tc filters at its " + sideNames[side], nil
 		}
 		for _, at := range points(p.way, side) {
+			if at == change.Ingress && p.begin == change.FilterIngress {
+				continue // they are ahead of filters, all of them
+			}
 			names, ours, err := d.programs(hook{p.index, at})
 			if err != nil {
 				return "", err
@@ -194,8 +200,11 @@ func (d *daemon) programs(h hook) (names []string, ours int, err error) {
 // query asks which programs are at a place. At a device that is gone, or that is no
 // netkit any more, there are none.
 func query(h hook) (list *link.QueryResult, err error) {
-	if h.at == express {
+	switch {
+	case h.at == express:
 		return queryExpress(h.device)
+	case !change.HasTCX(): // and netkit is newer
+		return &link.QueryResult{}, nil
 	}
 	o := link.QueryOptions{Target: h.device, Attach: ebpf.AttachType(h.at)}
 	for range 3 { // one may come while the kernel is asked

@@ -51,8 +51,8 @@ func layout(spec *ebpf.CollectionSpec) string {
 // adopt opens what there is to take over. Where it is of another layout, or not
 // whole, everything in the folder is taken away, the programs that are attached
 // with it: they would be told nothing any more.
-func adopt(spec *ebpf.CollectionSpec, pins string) (map[string]*ebpf.Map, error) {
-	kept := map[string]*ebpf.Map{}
+func adopt(spec *ebpf.CollectionSpec, o Options) (map[string]*ebpf.Map, error) {
+	kept, pins := map[string]*ebpf.Map{}, o.Pins
 	if pins == "" {
 		return kept, nil
 	}
@@ -84,7 +84,7 @@ func adopt(spec *ebpf.CollectionSpec, pins string) (map[string]*ebpf.Map, error)
 		return kept, nil
 	}
 	closeAll(kept)
-	return map[string]*ebpf.Map{}, Remove(pins)
+	return map[string]*ebpf.Map{}, Remove(pins, o.Detach)
 }
 
 // keep pins the tables, in place of those that are not used any more.
@@ -128,15 +128,18 @@ func Attached(pins string) (files []string, err error) {
 }
 
 // Remove takes away all that is pinned in a folder, and detaches what is attached by
-// that alone: first what is attached, and before the tables what tells their layout.
-func Remove(pins string) error {
+// that: first what is attached, and before the tables what tells their layout.
+func Remove(pins string, detach func(file string) error) error {
 	files, err := Attached(pins)
 	if err != nil {
 		return err
 	}
-	tables, _ := filepath.Glob(TableFile(pins, "*")) // the pattern is sound
 	var failed []error
-	for _, f := range append(append(files, filepath.Join(pins, layoutFile)), tables...) {
+	for _, f := range files {
+		failed = append(failed, detach(f))
+	}
+	tables, _ := filepath.Glob(TableFile(pins, "*")) // the pattern is sound
+	for _, f := range append([]string{filepath.Join(pins, layoutFile)}, tables...) {
 		if err := os.Remove(f); err != nil && !errors.Is(err, os.ErrNotExist) {
 			failed = append(failed, err)
 		}

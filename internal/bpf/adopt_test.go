@@ -57,7 +57,7 @@ func TestAdopt(t *testing.T) {
 			pins := filepath.Join(t.TempDir(), "pins")
 			must(change.PinFolder(pins))
 			t.Cleanup(func() { must(change.DropPins(filepath.Dir(pins))) })
-			first, err := bpf.NewVXLAN(bpf.Options{Pins: pins}, port)
+			first, err := bpf.NewVXLAN(bpf.Options{Pins: pins, Detach: os.Remove}, port)
 			must(err)
 			defer first.Close()
 			must(first.Epoch.Set(uint32(7)))
@@ -65,7 +65,7 @@ func TestAdopt(t *testing.T) {
 			must(first.FromPod.Pin(filepath.Join(pins, "from_pod_1")))
 			must(c.spoil(pins))
 
-			next, err := bpf.NewVXLAN(bpf.Options{Pins: pins}, port)
+			next, err := bpf.NewVXLAN(bpf.Options{Pins: pins, Detach: os.Remove}, port)
 			must(err)
 			defer next.Close()
 			var epoch uint32
@@ -84,14 +84,14 @@ func TestAdopt(t *testing.T) {
 			}
 			// Whoever comes third takes over from the second.
 			must(next.Epoch.Set(uint32(9)))
-			third, err := bpf.NewVXLAN(bpf.Options{Pins: pins}, port)
+			third, err := bpf.NewVXLAN(bpf.Options{Pins: pins, Detach: os.Remove}, port)
 			must(err)
 			defer third.Close()
 			must(third.Epoch.Get(&epoch))
 			if epoch != 9 {
 				t.Errorf("the third has epoch %d, want that of the second", epoch)
 			}
-			must(bpf.Remove(pins))
+			must(bpf.Remove(pins, os.Remove))
 			left, err := filepath.Glob(filepath.Join(pins, "*_*"))
 			if err != nil || len(left) > 0 {
 				t.Errorf("left in the folder: %v, %v", left, err)

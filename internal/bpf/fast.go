@@ -65,6 +65,8 @@ type Options struct {
 	// Pins is a folder in which tables are pinned, and from which those are taken
 	// over that outlive a fast path; "": none are.
 	Pins string
+	// Detach takes away what is attached by a file there, and the file.
+	Detach func(file string) error
 	// Stamp tells fast paths of one machine apart: 0 to 15.
 	Stamp uint8
 }
@@ -98,7 +100,7 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Fast, error) {
 	if err := sizeSlots(spec); err != nil {
 		return nil, err
 	}
-	kept, err := adopt(spec, o.Pins)
+	kept, err := adopt(spec, o)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,8 @@ func stamped(t *testing.T, then *ebpf.Program, epoch uint32) *ebpf.Program {
 	t.Cleanup(func() { next.Close() })
 	check(t, next.Put(uint32(0), then))
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
-		asm.StoreImm(asm.R1, tcIndex, int64(mark|epoch), asm.Word),
+		asm.Mov.Imm(asm.R2, int32(mark|epoch)),
+		asm.StoreMem(asm.R1, tcIndex, asm.R2, asm.Word), // before 6.3 no other store into it
 		asm.LoadMapPtr(asm.R2, next.FD()),
 		asm.Mov.Imm(asm.R3, 0),
 		asm.FnTailCall.Call(),

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	pinned "github.com/cilium/ebpf/pin"
 	"golang.org/x/sys/unix"
 )
 
@@ -56,15 +56,19 @@ func DropPins(below string) error {
 // Attach is where a program sees the packets of a device.
 type Attach ebpf.AttachType
 
-// The points. Programs at the first two run before those of tc filters. The others
-// are those of a netkit pair, and both go by its primary device: programs there run
-// in the transmission of one end, before the other one receives anything.
+// The points of the kernel. Programs at the first two, from Linux 6.6 on, run before tc
+// filters, such as are at [FilterIngress] and [FilterEgress]. The others are those of a
+// netkit pair, and both go by its primary device: programs there run in the transmission
+// of one end, before the other one receives anything.
 const (
 	Ingress       = Attach(ebpf.AttachTCXIngress)    // what the device receives
 	Egress        = Attach(ebpf.AttachTCXEgress)     // what is sent by it
 	NetkitPeer    = Attach(ebpf.AttachNetkitPeer)    // what the other end sends
 	NetkitPrimary = Attach(ebpf.AttachNetkitPrimary) // what the device itself sends, behind Egress
 )
+
+// ofFilter tells whether a point is one of tc filters.
+func (at Attach) ofFilter() bool { return filterParents[at] != 0 }
 
 // ofNetkit tells whether a point is one of a netkit pair.
 func (at Attach) ofNetkit() bool { return at == NetkitPeer || at == NetkitPrimary }
@@ -80,11 +84,14 @@ func (at Attach) attach(p *ebpf.Program, device int) (link.Link, error) {
 // AttachProgram attaches a program to a device of the namespace, by its index, and
 // pins that: it stays until it is detached, or the device goes away. If there is a
 // program by that pin, the new one takes its place, with no packet between. The
-// error wraps [ErrGone] if there is no such device.
+// error wraps [ErrGone] if there is no such device, or no such place at it any more.
 func (n *Namespace) AttachProgram(p *ebpf.Program, device int, at Attach, pin string) error {
 	return n.fail(fmt.Sprintf("attach %s to device %d", filepath.Base(pin), device), n.do(func() error {
-		if replaced, err := replaceProgram(p, device, at, pin); replaced || err != nil {
+		if replaced, err := n.replaceProgram(p, device, at, pin); replaced || err != nil {
 			return err
+		}
+		if at.ofFilter() {
+			return n.putFilter(p, device, at, pin)
 		}
 		l, err := at.attach(p, device)
 		if errors.Is(err, unix.ENODEV) || at.ofNetkit() && errors.Is(err, unix.ENXIO) { // another is there by now
@@ -99,36 +106,47 @@ func (n *Namespace) AttachProgram(p *ebpf.Program, device int, at Attach, pin st
 }
 
 // replaceProgram puts a program in the place of a pinned one, if it is attached
-// to the same point still.
-func replaceProgram(p *ebpf.Program, device int, at Attach, pin string) (bool, error) {
-	l, err := link.LoadPinnedLink(pin, nil)
-	if errors.Is(err, os.ErrNotExist) {
+// to the same point still. What is attached elsewhere by that pin is detached.
+func (n *Namespace) replaceProgram(p *ebpf.Program, device int, at Attach, pin string) (bool, error) {
+	if _, err := os.Lstat(pin); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
+	there, err := n.Attached(pin, device, at)
+	if err != nil {
+		return false, err
+	}
+	if !there {
+		return false, n.DetachProgram(pin)
+	}
+	if at.ofFilter() {
+		return true, n.putFilter(p, device, at, pin)
+	}
+	l, err := link.LoadPinnedLink(pin, nil)
 	if err != nil {
 		return false, err
 	}
 	defer l.Close()
-	switch there, err := attachedTo(l, device, at); {
-	case err != nil:
-		return false, err
-	case !there:
-		return false, l.Unpin()
-	}
 	return true, l.Update(p)
 }
 
 // Attached tells whether something is attached to a point of a device by a pin.
-func Attached(pin string, device int, at Attach) (bool, error) {
-	l, err := link.LoadPinnedLink(pin, nil)
+func (n *Namespace) Attached(pin string, device int, at Attach) (bool, error) {
+	by, err := pinned.Load(pin, nil)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	defer l.Close()
-	return attachedTo(l, device, at)
+	defer by.Close()
+	if l, ok := by.(link.Link); ok {
+		return attachedTo(l, device, at)
+	}
+	if !at.ofFilter() {
+		return false, nil
+	}
+	f, err := n.filterOf(pin, device, at)
+	return f != nil, err
 }
 
 func attachedTo(l link.Link, device int, at Attach) (bool, error) {
@@ -147,36 +165,24 @@ func attachedTo(l link.Link, device int, at Attach) (bool, error) {
 
 // DetachProgram takes away what is attached by a pin. Where there is none, that is
 // no error.
-func DetachProgram(pin string) error {
-	l, err := link.LoadPinnedLink(pin, nil)
+func (n *Namespace) DetachProgram(pin string) error {
+	by, err := pinned.Load(pin, nil)
+	if err == nil {
+		defer by.Close()
+	}
+	if _, ok := by.(link.Link); ok {
+		err = removed(pin) // nothing else holds it
+	} else if err == nil || errors.Is(err, os.ErrNotExist) {
+		err = errors.Join(n.dropFilter(pin), removed(pin))
+	}
+	return n.fail("detach "+filepath.Base(pin), err)
+}
+
+// removed removes a pin, if it is there still.
+func removed(pin string) error {
+	err := os.Remove(pin)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("detach %s: %w", filepath.Base(pin), err)
-	}
-	defer l.Close()
-	return l.Unpin()
-}
-
-// TryTCX tries whether the kernel has such points to attach to.
-func (n *Namespace) TryTCX() error {
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
-	})
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	return n.fail("attach a program to a device", n.do(func() error {
-		const loopback = 1
-		l, err := link.AttachTCX(link.TCXOptions{Interface: loopback, Program: p, Attach: ebpf.AttachTCXIngress})
-		switch {
-		case err == nil:
-			err = l.Close()
-		case errors.Is(err, ebpf.ErrNotSupported): // the library found that out, not the kernel
-			err = fmt.Errorf("%w: %w", err, unix.EOPNOTSUPP)
-		}
-		return err
-	}))
+	return err
 }

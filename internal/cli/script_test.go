@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 //	nobody N PROGRAM... the same, as a user without privileges
 //	errors              the last standard error must be one three-part error
 //
-// the condition tcx,
+// the condition fast,
 // and in its folder bzImage (the head of a kernel's file) and the runs good, cut (no end), bare (cut before its plan),
 // newer, damaged and foreign.
 func TestScripts(t *testing.T) { testscript.Run(t, params("testdata/script")) }
@@ -71,12 +71,12 @@ func params(dir string) testscript.Params {
 	}
 }
 
-// condition knows one thing: tcx, that this kernel has what a fast path is made of.
+// condition knows one thing: fast, that this kernel has what a fast path is made of.
 func condition(name string) (bool, error) {
-	if name != "tcx" {
+	if name != "fast" {
 		return false, fmt.Errorf("there is no condition %q", name)
 	}
-	answer, err := feature.TCX.Ask()
+	answer, err := feature.Programs.Ask()
 	if answer == feature.Unknown {
 		return false, err
 	}

@@ -16,7 +16,7 @@ import (
 // in each series, and none of one that has not.
 func TestFastPathIsRecorded(t *testing.T) {
 	h := host(t, deaf{})
-	if answer, err := feature.TCX.Ask(); answer != feature.Yes {
+	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}
 	q := short(t, "udp_lat")

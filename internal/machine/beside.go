@@ -3,6 +3,8 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -22,7 +24,8 @@ const (
 type DeviceWay struct {
 	Name    string
 	Queue   string // kind of the queueing discipline, if it does more than let packets wait: "htb"
-	Filters Sides  // where packets meet filters of ingress or clsact
+	Filters Sides  // where packets meet filters of ingress or clsact that are no fast path's
+	Ingress bool   // its filters are those of ingress, which leaves no place for clsact
 	Netkit  bool   // it is one of a netkit pair, which runs programs of its own
 }
 
@@ -57,6 +60,7 @@ func (r *waysReader) beside(devices map[int]bool) (map[int]DeviceWay, error) {
 		case !ok || idle[q.Type()]:
 			continue
 		case a.Parent == parentClsact: // "ingress" stands there, too
+			way.Ingress = q.Type() == "ingress"
 			if way.Filters, err = filters(a.LinkIndex); err != nil {
 				return nil, err
 			}
@@ -68,7 +72,11 @@ func (r *waysReader) beside(devices map[int]bool) (map[int]DeviceWay, error) {
 	return ways, nil
 }
 
-// filters tells on which sides a device with clsact or ingress has filters.
+// OwnFilter begins the names of tc filters that are the programs of a fast path.
+const OwnFilter = "venturi "
+
+// filters tells on which sides a device with clsact or ingress has filters of
+// others.
 func filters(device int) (sides Sides, err error) {
 	for parent, side := range map[uint32]Sides{parentIngress: In, parentEgress: Out} {
 		found, err := dump(func() ([][]byte, error) {
@@ -82,9 +90,23 @@ func filters(device int) (sides Sides, err error) {
 		if err != nil {
 			return 0, fmt.Errorf("list filters of device %d: %w", device, err)
 		}
-		if len(found) > 0 {
+		if slices.ContainsFunc(found, foreignFilter) {
 			sides |= side
 		}
 	}
 	return sides, nil
+}
+
+// foreignFilter tells of an answer of the kernel, a filter or the head of some, whether
+// it is one of others. A head of programs judges nothing by itself.
+func foreignFilter(answer []byte) bool {
+	attrs, err := nl.ParseRouteAttrAsMap(answer[nl.SizeofTcMsg:])
+	if err != nil || nl.BytesToString(attrs[nl.TCA_KIND].Value) != "bpf" {
+		return true
+	}
+	if nl.DeserializeTcMsg(answer).Handle == 0 {
+		return false
+	}
+	options, err := nl.ParseRouteAttrAsMap(attrs[nl.TCA_OPTIONS].Value)
+	return err != nil || !strings.HasPrefix(string(options[nl.TCA_BPF_NAME].Value), OwnFilter)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/accel"
@@ -37,12 +38,17 @@ func fast(over Driver, devices func(s *Site, i int) accel.Config) Driver {
 	d.Name += "+fast"
 	d.Summary += ", and Venturi's fast path"
 	d.Like += ", accelerated"
+	d.Options = append(slices.Clip(over.Options), choice("attach", []string{attachAuto, attachTCX, attachTC}, attachAuto,
+		"what the fast path's programs are at devices: tcx (kernel 6.6), tc filters as before it, or the first of them that there is"))
 	d.Needs = func(v Values) []feature.Need {
 		var needs []feature.Need
 		if over.Needs != nil {
 			needs = over.Needs(v)
 		}
-		return append(needs, feature.TCX)
+		if v["attach"] == attachTCX {
+			needs = append(needs, feature.TCX)
+		}
+		return append(needs, feature.Programs)
 	}
 	d.Settle = func(v Values) error {
 		if v["tunnels"] != "" && v.Int("tunnels") != 1 {
@@ -66,12 +72,20 @@ func fast(over Driver, devices func(s *Site, i int) accel.Config) Driver {
 				}
 			}
 			c.Devices.Wire, c.Stamp = s.Machines[i].Wire, uint8(s.Index%fastPaths)
+			c.TC = s.Options["attach"] == attachTC
 			return nil, s.accelerate(ctx, i, c)
 		})
 		return ends, err
 	}
 	return d
 }
+
+// What programs can be at a device.
+const (
+	attachAuto = "auto"
+	attachTCX  = "tcx"
+	attachTC   = "tc"
+)
 
 // headroomDevice makes pods leave room for the headers of the tunnel.
 func (s *Site) headroomDevice() string { return fmt.Sprintf("room%d", s.Index) }

@@ -75,7 +75,7 @@ var moves = []move{
 // When a pod's address is given to another pod, packets of a flow that was carried
 // reach the new pod and no more the old one.
 func TestFastPathFollowsAddresses(t *testing.T) {
-	needsTCX(t)
+	needsFast(t)
 	needsPrograms(t)
 	for _, services := range []int{0, 30} {
 		l, flows := steadyLab(t, services, "vxlan", "routed", "vxlan+fast", "routed+fast")

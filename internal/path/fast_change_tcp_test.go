@@ -22,7 +22,7 @@ import (
 // their windows have moved on since connection tracking saw a packet of them, and
 // the rules of Services drop what is out of window.
 func TestFastPathConnectionsLiveOnThroughChanges(t *testing.T) {
-	needsTCX(t)
+	needsFast(t)
 	needsPrograms(t)
 	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf, Services: 30})
 	for _, arm := range l.Arms {

@@ -47,7 +47,7 @@ const changesEnv = "VENTURI_FAST_CHANGES"
 // the slow path would take them, soon after the change; and when it is taken back
 // they are carried again.
 func TestFastPathFollowsChanges(t *testing.T) {
-	needsTCX(t)
+	needsFast(t)
 	needsPrograms(t)
 	for _, services := range []int{0, 30} {
 		l, flows := steadyLab(t, services, "vxlan", "routed", "vxlan+fast", "routed+fast")

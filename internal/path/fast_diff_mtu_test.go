@@ -213,7 +213,9 @@ func tooLarge(inner bool) func(s *scene) []frame {
 			if size <= fits || !inner || s.whole {
 				frames = append(frames, s.stream(9000, size-ipLen-tcpLen, uint16(size+100), ack, gsoTCP))
 			}
-			frames = append(frames, s.burst(9000, size-headers, uint16(size+200), gsoUDP))
+			if takesBursts() {
+				frames = append(frames, s.burst(9000, size-headers, uint16(size+200), gsoUDP))
+			}
 		}
 		return frames
 	}

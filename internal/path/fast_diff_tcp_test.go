@@ -1,6 +1,10 @@
 package path_test
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/change"
+)
 
 var fragmentsOf = []replayed{
 	{name: "fragments in order", frames: each(func(s *scene) []ip4 { return slices.Concat(pieces(s, 1, 40), pieces(s, 2, 8), pieces(s, 3, 1000)) })},
@@ -147,7 +151,7 @@ var gsoOf = []replayed{
 		}
 		return frames
 	}},
-	{name: "datagrams that the card cuts", carried: true, frames: func(s *scene) (frames []frame) {
+	{name: "datagrams that the card cuts", bursts: true, carried: true, frames: func(s *scene) (frames []frame) {
 		most := s.arm.From().MTU - headers
 		for i, size := range []int{1, 100, 1000, most} {
 			for _, count := range []int{2, 7, 40} {
@@ -168,6 +172,10 @@ func (s *scene) stream(size, mss int, id uint16, flags uint8, kind uint8) frame 
 	f.vnet = vnet{Flags: needsSum, GSO: kind, Size: uint16(mss), HeaderLen: ethLen + ipLen + tcpLen, SumStart: ethLen + ipLen, SumOffset: tcpSum}
 	return f
 }
+
+// takesBursts tells whether the kernel takes datagrams to be cut from a packet socket: it
+// does since 6.2, and is taken for older without tcx.
+func takesBursts() bool { return change.HasTCX() }
 
 // burst is a buffer that is cut into datagrams of a size.
 func (s *scene) burst(length, size int, id uint16, kind uint8) frame {

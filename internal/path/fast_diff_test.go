@@ -25,6 +25,8 @@ type replayed struct {
 	wire   bool // they are put on the wire, not sent by the pod
 	// carried: some of them are, so that it is not two slow paths that are compared.
 	carried bool
+	// bursts: they are datagrams to be cut; see takesBursts.
+	bursts bool
 	// only: there is nothing to see on other paths; empty: all.
 	only string
 	// but is what may differ, and why; nil: nothing.
@@ -99,7 +101,7 @@ type replayLab struct {
 // what it drops. Frames are made by hand, so nothing is left to a kernel's choice,
 // and none is waited for that is not to come: marks behind it come instead.
 func TestFastPathReplays(t *testing.T) {
-	needsTCX(t)
+	needsFast(t)
 	labs := []replayLab{{"", 30}, {"tunnel-tso=off", 0}, {"csum=off", 30}, {"tso=off,gro=on", 0}}
 	if agenttest.InGuest() {
 		labs = labs[:1] // its CPU takes its time
@@ -125,7 +127,7 @@ func replay(t *testing.T, l *lab.Lab) {
 	for i := 0; i < len(l.Arms); i += 2 {
 		slow, fast := newScene(t, l, i), newScene(t, l, i+1)
 		for _, c := range slices.Concat(podReplays, wireReplays) {
-			if c.only == "" || strings.HasPrefix(slow.arm.Path, c.only) {
+			if (c.only == "" || strings.HasPrefix(slow.arm.Path, c.only)) && (!c.bursts || takesBursts()) {
 				c.compare(t, slow, fast)
 			}
 		}

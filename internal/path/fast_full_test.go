@@ -56,7 +56,7 @@ const untracked = `nft 'table ip raw {
 // new ones fare as on the slow path: the machine drops them. When there is room
 // again, they are learned. It runs in a virtual machine, see TestKernels.
 func TestFastPathConntrackFull(t *testing.T) {
-	needsTCX(t)
+	needsFast(t)
 	needsPrograms(t)
 	if !agenttest.InGuest() {
 		t.Skip("the limit of connections is the whole machine's")

@@ -75,7 +75,7 @@ func attachedTo(t *testing.T, arm lab.Arm) (names []string) {
 // One daemon at a time serves a folder of pins; another is told so, and changes
 // nothing. One that is to replace it does.
 func TestFastPathOneDaemon(t *testing.T) {
-	needsTCX(t)
+	needsFast(t)
 	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf[:1]})
 	arm := l.Arms[0]
 	talk(t, arm, func(exchange func(time.Duration) error) {
@@ -103,7 +103,7 @@ func TestFastPathOneDaemon(t *testing.T) {
 // What another version has pinned, with other tables, is not taken over; and what
 // is attached where nothing belongs is detached.
 func TestFastPathOfAnotherVersion(t *testing.T) {
-	needsTCX(t)
+	needsFast(t)
 	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf[1:]})
 	arm := l.Arms[0]
 	talk(t, arm, func(exchange func(time.Duration) error) {
@@ -161,7 +161,7 @@ func strayProgram(t *testing.T, l *lab.Lab, arm lab.Arm) (pin string) {
 // A daemon whose folder of pins is taken away ends, and says so; the next one makes
 // another.
 func TestFastPathWithoutPins(t *testing.T) {
-	needsTCX(t)
+	needsFast(t)
 	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf[:1]})
 	arm := l.Arms[0]
 	talk(t, arm, func(exchange func(time.Duration) error) {
@@ -200,7 +200,7 @@ func TestFastPathWithoutPins(t *testing.T) {
 // debugger, is as good as none; when it goes on, nothing holds that was learned
 // before.
 func TestFastPathHeldUp(t *testing.T) {
-	needsTCX(t)
+	needsFast(t)
 	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf[1:]})
 	arm := l.Arms[0]
 	talk(t, arm, func(exchange func(time.Duration) error) {
@@ -223,7 +223,7 @@ func TestFastPathHeldUp(t *testing.T) {
 // With a table of flows that is full, those that are not in it go slow, are counted as
 // such, and nothing is lost.
 func TestFastPathFull(t *testing.T) {
-	needsTCX(t)
+	needsFast(t)
 	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf[:1]})
 	arm := l.Arms[0]
 	fill(t, arm.Pins[0])

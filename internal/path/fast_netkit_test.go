@@ -24,7 +24,7 @@ import (
 
 func needsNetkit(t *testing.T) {
 	t.Helper()
-	needsTCX(t)
+	needsFast(t)
 	if answer, err := feature.Netkit.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no netkit devices: %v", err)
 	}

@@ -37,7 +37,7 @@ var harmless = []struct{ name, only, do string }{
 
 // News of what is as it was ends nothing that was learned.
 func TestFastPathHeedsNoIdleTalk(t *testing.T) {
-	needsTCX(t)
+	needsFast(t)
 	l, flows := steadyLab(t, 0, "vxlan+fast", "routed+fast")
 	for _, h := range harmless {
 		t.Run(h.name, func(t *testing.T) {

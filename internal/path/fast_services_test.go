@@ -36,7 +36,7 @@ var relations = []struct {
 // Traffic of Services, of machines and of pods that are more than an end of a flow
 // is what it is without a fast path.
 func TestFastPathServices(t *testing.T) {
-	needsTCX(t)
+	needsFast(t)
 	needsPrograms(t)
 	l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan", "routed", "vxlan+fast", "routed+fast"}, Services: 30})
 	for _, r := range relations {

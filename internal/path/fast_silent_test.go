@@ -16,7 +16,7 @@ import (
 // A pod is known before it has sent anything, and stays known when its bridge forgets
 // it: its packets must not have to go slow for that.
 func TestFastPathFindsSilentPods(t *testing.T) {
-	needsTCX(t)
+	needsFast(t)
 	l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan+fast"}})
 	arm := l.Arms[0]
 	for i, m := range l.Machines {

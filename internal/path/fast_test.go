@@ -16,6 +16,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/machine"
@@ -28,20 +29,26 @@ var fastPathsOf = []string{"routed+fast", "vxlan+fast"}
 // fastPathsHere are those that this kernel can do; in a guest, those that it has for
 // them alone.
 func fastPathsHere() []string {
-	netkits := []string{"netkit+fast", "netkit+fast:mode=l2", "vxlan+fast:pods=netkit"}
-	switch answer, _ := feature.Netkit.Ask(); {
-	case answer != feature.Yes:
+	var netkits []string
+	if answer, _ := feature.Netkit.Ask(); answer == feature.Yes {
+		netkits = []string{"netkit+fast", "netkit+fast:mode=l2", "vxlan+fast:pods=netkit"}
+	}
+	switch {
+	case !change.HasTCX():
 		return fastPathsOf
-	case agenttest.InGuest():
+	case len(netkits) > 0 && agenttest.InGuest():
 		return netkits
 	}
-	return slices.Concat(fastPathsOf, netkits)
+	return slices.Concat(fastPathsOf, []string{withFilters}, netkits)
 }
+
+// withFilters is a path whose programs are tc filters, whatever the kernel has.
+const withFilters = "vxlan+fast:attach=tc"
 
 // Established flows are carried, both ways on both machines, whether conntrack
 // follows them or not.
 func TestFastPathCarries(t *testing.T) {
-	needsTCX(t)
+	needsFast(t)
 	for _, services := range []int{0, 30} {
 		l := testenv.Lab(t, lab.Options{Paths: fastPathsHere(), Services: services})
 		for _, arm := range l.Arms {
@@ -53,10 +60,10 @@ func TestFastPathCarries(t *testing.T) {
 	}
 }
 
-func needsTCX(t *testing.T) {
+func needsFast(t *testing.T) {
 	t.Helper()
 	testenv.Root(t)
-	if answer, err := feature.TCX.Ask(); answer != feature.Yes {
+	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}
 }
@@ -140,7 +147,7 @@ func carried(t *testing.T, arm lab.Arm) (packets []uint64) {
 
 // A rule that forbids what is carried takes hold by itself, and so does its end.
 func TestFastPathObeysNewRules(t *testing.T) {
-	needsTCX(t)
+	needsFast(t)
 	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()})
 	for _, arm := range l.Arms {
 		for i, m := range l.Machines {
@@ -197,7 +204,7 @@ func untilAnswer(t *testing.T, exchange func(wait time.Duration) error, answered
 // When its daemon is killed, the fast path gives up by itself, and loses nothing.
 // The next daemon takes over.
 func TestFastPathWithoutDaemon(t *testing.T) {
-	needsTCX(t)
+	needsFast(t)
 	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()})
 	for _, arm := range l.Arms {
 		t.Run(arm.Name, func(t *testing.T) {

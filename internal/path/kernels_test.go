@@ -66,7 +66,8 @@ func underKernel(t *testing.T, k kernel.Kernel) {
 
 // suiteArgs choose what runs in a guest. Tests about single drivers and their daemons
 // are in no part: they are alike under any kernel. Those of the fast path are there
-// for the netkit devices, which this machine's own kernel has not.
+// for the netkit devices, which this machine's own kernel has not, and for tc filters in
+// the place of tcx.
 func suiteArgs() []string {
 	run := "TestOnTheWire|TestFastPathConntrackFull"
 	switch chosen() {

@@ -12,7 +12,7 @@ import (
 // asked here.
 func TestFastChurnShort(t *testing.T) {
 	h := host(t)
-	if answer, err := feature.TCX.Ask(); answer != feature.Yes {
+	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}
 	c := defaultChurning()

@@ -14,7 +14,7 @@ import (
 // Flows that send in turn are all learned, and then all carried.
 func TestLive(t *testing.T) {
 	h := host(t)
-	if answer, err := feature.TCX.Ask(); answer != feature.Yes {
+	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}
 	l, err := lab.Up(t.Context(), lab.Options{Name: h.LabName, Paths: []string{"host", "vxlan+fast"}, Program: h.Program})

@@ -11,7 +11,7 @@ import (
 // traffic that a busy machine carries it: nothing may be lost.
 func TestLosslessShort(t *testing.T) {
 	h := host(t)
-	if answer, err := feature.TCX.Ask(); answer != feature.Yes {
+	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}
 	c := DefaultLossless()

@@ -28,9 +28,6 @@ struct nf_conn {
 	} __attribute__((preserve_access_index)) proto;
 } __attribute__((preserve_access_index));
 
-extern void *bpf_cast_to_kern_ctx(void *obj) __ksym;
-extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
-
 #define NFCT_INFO 7 /* the lower bits say which way a packet goes */
 
 /* enum ip_conntrack_status */
@@ -82,7 +79,7 @@ static __always_inline void ask_pin(const struct flow_key *k, struct flow *f, __
  * as connection tracking goes; where it goes nowhere, it has no say. */
 static __always_inline int tracked_well(struct __sk_buff *ctx, const struct flow_key *k, struct flow *f)
 {
-	struct sk_buff___here *skb = bpf_cast_to_kern_ctx(ctx);
+	struct sk_buff___here *skb = (void *)ctx; /* at whose address it is in truth */
 	unsigned long nfct = BPF_CORE_READ(skb, _nfct);
 	struct nf_conn *ct = (void *)(nfct & ~(unsigned long)NFCT_INFO);
 	int tcp = (k->tenant_proto & 0xff) == IPPROTO_TCP;

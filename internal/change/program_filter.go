@@ -1,0 +1,227 @@
+package change
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/machine"
+)
+
+// Kernels before 6.6 have no tcx. A program is a filter of the device's clsact there,
+// which nobody holds, and which says of nobody that it is his: its name is that of its
+// pin, where the program itself is. A clsact that was not there before is told of in the
+// folder of pins first, by a link that leads nowhere. The kernel stops a device for a
+// moment whenever clsact comes or goes, and drops what is sent by it then: it comes with
+// the first program, and goes when all have gone for good.
+
+// Points of tc filters. They are no points of the kernel's, in which filters are none.
+const (
+	FilterIngress = Attach(1<<16 + iota) // what the device receives
+	FilterEgress                         // what is sent by it
+)
+
+var filterParents = map[Attach]uint32{FilterIngress: netlink.HANDLE_MIN_INGRESS, FilterEgress: netlink.HANDLE_MIN_EGRESS}
+
+// HasTCX tells whether the kernel has the points [Ingress] and [Egress].
+var HasTCX = sync.OnceValue(func() bool {
+	const loopback = 1
+	_, err := link.QueryPrograms(link.QueryOptions{Target: loopback, Attach: ebpf.AttachTCXIngress})
+	return !errors.Is(err, unix.EINVAL)
+})
+
+// putFilter makes a program a filter at a point, or puts it in the place of that
+// filter which has its pin.
+func (n *Namespace) putFilter(p *ebpf.Program, device int, at Attach, pin string) error {
+	f, err := n.filterOf(pin, device, at)
+	if err != nil {
+		return err
+	}
+	if err := pinAnew(p, pin); err != nil {
+		return err
+	}
+	if f != nil {
+		f.Fd = p.FD()
+		err = n.h.FilterReplace(f)
+	} else if err = n.needClsact(device, filepath.Dir(pin)); err == nil {
+		err = n.addFilter(p, device, at, machine.OwnFilter+pin)
+	}
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EEXIST) { // another qdisc is in the place of clsact
+		return errors.Join(ErrGone, os.Remove(pin))
+	}
+	return err
+}
+
+// addFilter adds a filter at a point, in front of those that are there.
+func (n *Namespace) addFilter(p *ebpf.Program, device int, at Attach, name string) error {
+	return n.h.FilterAdd(&netlink.BpfFilter{
+		FilterAttrs:  netlink.FilterAttrs{LinkIndex: device, Parent: filterParents[at], Protocol: unix.ETH_P_ALL},
+		Name:         name,
+		Fd:           p.FD(),
+		DirectAction: true,
+	})
+}
+
+// pinAnew pins a program, in the place of another, with no moment between.
+func pinAnew(p *ebpf.Program, pin string) error {
+	next := filepath.Join(filepath.Dir(pin), "next_"+filepath.Base(pin))
+	if err := removed(next); err != nil {
+		return err
+	}
+	p, err := p.Clone() // which has one pin, as the library sees it; this one has many
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := p.Pin(next); err != nil {
+		return err
+	}
+	return os.Rename(next, pin)
+}
+
+// filterOf finds the filter of a pin at a point; nil: there is none.
+func (n *Namespace) filterOf(pin string, device int, at Attach) (*netlink.BpfFilter, error) {
+	all, err := n.filters(device, at)
+	for _, f := range all {
+		if f, ok := f.(*netlink.BpfFilter); ok && f.Name == machine.OwnFilter+pin {
+			return f, nil
+		}
+	}
+	return nil, err
+}
+
+// filters lists those at a point. At a device that is gone there are none.
+func (n *Namespace) filters(device int, at Attach) ([]netlink.Filter, error) {
+	all, err := n.h.FilterList(ofIndex(device), filterParents[at])
+	if vanished(err) {
+		return nil, nil
+	}
+	return all, err
+}
+
+// vanished tells of an error that a device, its clsact or a filter there has gone.
+func vanished(err error) bool {
+	return errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL)
+}
+
+func ofIndex(device int) netlink.Link {
+	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: device}}
+}
+
+func clsact(device int) netlink.Qdisc {
+	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: device, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
+	}}
+}
+
+// clsactPrefix begins the names of files in a folder of pins, each of which tells that a
+// device had no clsact.
+const clsactPrefix = "clsact_"
+
+// needClsact makes sure that a device has one.
+func (n *Namespace) needClsact(device int, folder string) error {
+	has, err := n.hasClsact(device)
+	if has || err != nil {
+		return err
+	}
+	file := filepath.Join(folder, clsactPrefix+strconv.Itoa(device))
+	if err := os.Symlink("made", file); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := n.h.QdiscAdd(clsact(device)); err != nil {
+		return errors.Join(err, os.Remove(file))
+	}
+	return nil
+}
+
+func (n *Namespace) hasClsact(device int) (bool, error) {
+	all, err := n.h.QdiscList(ofIndex(device))
+	for _, q := range all {
+		if q.Attrs().LinkIndex == device && q.Type() == "clsact" {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// Filters lists the pins in a folder whose programs are filters, also those that are
+// not there any more.
+func (n *Namespace) Filters(folder string) (pins []string, err error) {
+	err = n.eachFilter(func(f *netlink.BpfFilter) error {
+		if pin, ours := strings.CutPrefix(f.Name, machine.OwnFilter); ours && filepath.Dir(pin) == filepath.Clean(folder) {
+			pins = append(pins, pin)
+		}
+		return nil
+	})
+	return pins, err
+}
+
+// dropFilter takes away the filter of a pin, wherever it is.
+func (n *Namespace) dropFilter(pin string) error {
+	return n.eachFilter(func(f *netlink.BpfFilter) error {
+		if f.Name != machine.OwnFilter+pin {
+			return nil
+		}
+		return n.h.FilterDel(f)
+	})
+}
+
+// eachFilter goes through all filters that are programs.
+func (n *Namespace) eachFilter(do func(*netlink.BpfFilter) error) error {
+	all, err := n.h.QdiscList(nil)
+	for _, q := range all {
+		if q.Type() != "clsact" {
+			continue
+		}
+		for at := range filterParents {
+			filters, failed := n.filters(q.Attrs().LinkIndex, at)
+			for _, f := range filters {
+				if f, ok := f.(*netlink.BpfFilter); ok && failed == nil {
+					failed = do(f)
+				}
+			}
+			if !vanished(failed) {
+				err = errors.Join(err, failed)
+			}
+		}
+	}
+	return err
+}
+
+// DropClsacts takes away from devices what was added to them for programs that are
+// pinned in a folder, where nobody has a filter there now.
+func (n *Namespace) DropClsacts(folder string) error {
+	files, _ := filepath.Glob(filepath.Join(folder, clsactPrefix+"*")) // the pattern is sound
+	var failed []error
+	for _, file := range files {
+		device, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(file), clsactPrefix))
+		if err == nil {
+			err = n.dropClsact(device)
+		}
+		if err == nil {
+			err = os.Remove(file)
+		}
+		failed = append(failed, err)
+	}
+	return n.fail("take clsact away", errors.Join(failed...))
+}
+
+func (n *Namespace) dropClsact(device int) error {
+	for at := range filterParents {
+		if left, err := n.filters(device, at); len(left) > 0 || err != nil {
+			return err
+		}
+	}
+	if err := n.h.QdiscDel(clsact(device)); !vanished(err) {
+		return err
+	}
+	return nil
+}

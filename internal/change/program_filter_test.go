@@ -1,0 +1,226 @@
+package change_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	tcx "github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+const device1 = 1 // the loopback device of any namespace
+
+// programNamed is one that leaves every packet to others.
+func programNamed(t *testing.T, name string) *ebpf.Program {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: name, Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// pinFolder is one for programs, which goes with the test.
+func pinFolder(t *testing.T) string {
+	t.Helper()
+	pins := filepath.Join(t.TempDir(), "pins")
+	if err := change.PinFolder(pins); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := change.DropPins(filepath.Dir(pins)); err != nil {
+			t.Error(err)
+		}
+	})
+	return pins
+}
+
+// tc is what traffic control has at the loopback device of a namespace: its qdiscs, and
+// the filters of both sides, by the names of their programs.
+func tc(t *testing.T, n *change.Namespace) (qdiscs, filters []string) {
+	t.Helper()
+	err := machine.Do(n.Path(), func() error {
+		device := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: device1}}
+		all, err := netlink.QdiscList(device)
+		for _, q := range all {
+			qdiscs = append(qdiscs, q.Type())
+		}
+		for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
+			found, failed := netlink.FilterList(device, parent)
+			err = errors.Join(err, failed)
+			for _, f := range found {
+				p, failed := ebpf.NewProgramFromID(ebpf.ProgramID(f.(*netlink.BpfFilter).Id))
+				if failed != nil {
+					return failed
+				}
+				info, failed := p.Info()
+				err = errors.Join(err, failed, p.Close())
+				filters = append(filters, info.Name)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return qdiscs, filters
+}
+
+// A program is attached as a tc filter, exchanged in its place, and taken away with all
+// that it needed, however much of it was known to who attached it.
+func TestFilter(t *testing.T) {
+	testenv.Root(t)
+	n, err := change.Nameless()
+	must(t, err)
+	defer n.Close()
+	pins := pinFolder(t)
+	in, out := filepath.Join(pins, "in_1"), filepath.Join(pins, "out_1")
+	want := func(when string, qdiscs, filters string) {
+		t.Helper()
+		q, f := tc(t, n)
+		if got := strings.Join(f, " "); got != filters {
+			t.Errorf("%s: filters are %q, want %q", when, got, filters)
+		}
+		if got := strings.Join(q, " "); got != qdiscs {
+			t.Errorf("%s: qdiscs are %q, want %q", when, got, qdiscs)
+		}
+	}
+	first, second := programNamed(t, "first"), programNamed(t, "second")
+	before, _ := tc(t, n)
+	bare := strings.Join(before, " ")
+	clsact := strings.TrimSpace(bare + " clsact")
+
+	must(t, n.AttachProgram(first, device1, change.FilterIngress, in))
+	must(t, n.AttachProgram(first, device1, change.FilterEgress, out))
+	want("attached", clsact, "first first")
+	must(t, n.AttachProgram(second, device1, change.FilterIngress, in))
+	want("exchanged", clsact, "second first")
+	for at, want := range map[change.Attach]bool{change.FilterIngress: true, change.FilterEgress: false} {
+		if there, err := n.Attached(in, device1, at); err != nil || there != want {
+			t.Errorf("attached to point %d: %v, %v; want %v", at, there, err, want)
+		}
+	}
+	must(t, n.DetachProgram(in))
+	want("one is detached", clsact, "first")
+	must(t, n.DetachProgram(out))
+	want("both are detached", clsact, "")
+	must(t, n.DropClsacts(pins))
+	want("for good", bare, "")
+
+	// Somebody has taken the pins away: what they stood for is found, and exchanged.
+	must(t, n.AttachProgram(first, device1, change.FilterIngress, in))
+	must(t, os.Remove(in))
+	left, err := n.Filters(pins)
+	if err != nil || len(left) != 1 || left[0] != in {
+		t.Errorf("found without its pin: %v, %v", left, err)
+	}
+	must(t, n.AttachProgram(second, device1, change.FilterIngress, in))
+	want("attached anew", clsact, "second")
+	must(t, os.Remove(in))
+	must(t, n.DetachProgram(in))
+	must(t, n.DropClsacts(pins))
+	want("detached without its pin", bare, "")
+
+	// A clsact of somebody else stays, and so does one in which he has put a filter.
+	must(t, n.AttachProgram(first, device1, change.FilterIngress, in))
+	must(t, machine.Do(n.Path(), func() error { return theirs(second, netlink.FilterAdd) }))
+	must(t, n.DetachProgram(in))
+	must(t, n.DropClsacts(pins))
+	want("beside another filter", clsact, "second")
+	must(t, machine.Do(n.Path(), func() error { return theirs(second, netlink.FilterDel) }))
+	must(t, n.AttachProgram(first, device1, change.FilterIngress, in))
+	must(t, n.DetachProgram(in))
+	must(t, n.DropClsacts(pins))
+	want("in a clsact that was there", clsact, "")
+
+	if err := n.AttachProgram(first, 4711, change.FilterIngress, in); !errors.Is(err, change.ErrGone) {
+		t.Errorf("at no device: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(pins, "*_*")); err != nil || len(left) > 0 {
+		t.Errorf("left in the folder: %v, %v", left, err)
+	}
+}
+
+// A program of tcx is exchanged in its place and taken away, as one that is a filter.
+func TestProgramOfTCX(t *testing.T) {
+	testenv.Root(t)
+	if !change.HasTCX() {
+		t.Skip("this kernel has no tcx")
+	}
+	n, err := change.Nameless()
+	must(t, err)
+	defer n.Close()
+	pin := filepath.Join(pinFolder(t), "in_1")
+	for _, p := range []*ebpf.Program{programNamed(t, "first"), programNamed(t, "second")} {
+		must(t, n.AttachProgram(p, device1, change.Ingress, pin))
+		if there, err := n.Attached(pin, device1, change.Ingress); err != nil || !there {
+			t.Errorf("attached: %v, %v", there, err)
+		}
+	}
+	if there, err := n.Attached(pin, device1, change.FilterIngress); err != nil || there {
+		t.Errorf("attached as a filter: %v, %v", there, err)
+	}
+	// Another kind takes its place, and it goes.
+	must(t, n.AttachProgram(programNamed(t, "third"), device1, change.FilterIngress, pin))
+	if _, filters := tc(t, n); len(filters) != 1 || filters[0] != "third" {
+		t.Errorf("filters are %v", filters)
+	}
+	must(t, n.AttachProgram(programNamed(t, "fourth"), device1, change.Ingress, pin))
+	if _, filters := tc(t, n); len(filters) != 0 {
+		t.Errorf("filters are %v", filters)
+	}
+	must(t, n.DetachProgram(pin))
+	if _, err := os.Lstat(pin); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the pin is left: %v", err)
+	}
+	var list *tcx.QueryResult
+	must(t, machine.Do(n.Path(), func() (err error) {
+		list, err = tcx.QueryPrograms(tcx.QueryOptions{Target: device1, Attach: ebpf.AttachTCXIngress})
+		return err
+	}))
+	if len(list.Programs) > 0 {
+		t.Errorf("left attached: %v", list.Programs)
+	}
+}
+
+// theirs does something with a filter of somebody else.
+func theirs(p *ebpf.Program, do func(netlink.Filter) error) error {
+	return do(&netlink.BpfFilter{
+		FilterAttrs:  netlink.FilterAttrs{LinkIndex: device1, Parent: netlink.HANDLE_MIN_EGRESS, Protocol: 3, Priority: 7, Handle: 1},
+		Fd:           p.FD(),
+		Name:         "theirs",
+		DirectAction: true,
+	})
+}
+
+// A device at which an ingress qdisc stands has no place for programs: as if it were
+// gone, for there is news of that.
+func TestFilterBesideIngress(t *testing.T) {
+	testenv.Root(t)
+	n, err := change.Nameless()
+	must(t, err)
+	defer n.Close()
+	pins := pinFolder(t)
+	must(t, machine.Do(n.Path(), func() error {
+		return netlink.QdiscAdd(&netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Parent: netlink.HANDLE_INGRESS}})
+	}))
+	pin := filepath.Join(pins, "in_1")
+	if err := n.AttachProgram(programNamed(t, "first"), device1, change.FilterIngress, pin); !errors.Is(err, change.ErrGone) {
+		t.Errorf("attached beside ingress: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(pins, "*_*")); err != nil || len(left) > 0 {
+		t.Errorf("left in the folder: %v, %v", left, err)
+	}
+}

@@ -1,0 +1,125 @@
+package path_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	vnl "github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/kernel"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
+	"github.com/venturi-net/venturi/internal/vm"
+)
+
+// A fast path whose programs are tc filters: what somebody takes away with their qdisc
+// is put back, another version's are exchanged, and nothing of them stays in the end.
+func TestFastPathOfFilters(t *testing.T) {
+	needsFast(t)
+	l := testenv.Lab(t, lab.Options{Paths: []string{withFilters}})
+	arm, m := l.Arms[0], l.Machines[0]
+	config, err := accel.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
+	must(t, err)
+	if found := clsacts(t, m); len(found) != 2 {
+		t.Errorf("clsact is at %v, want it at a pod's device and the wire", found)
+	}
+	talk(t, arm, func(exchange func(time.Duration) error) {
+		untilCarried(t, arm, exchange)
+		testenv.In(t, m.Namespace, func() error {
+			pod, err := vnl.LinkByName(config.Devices.Pods[0])
+			if err != nil {
+				return err
+			}
+			return vnl.QdiscDel(&vnl.Clsact{QdiscAttrs: vnl.QdiscAttrs{LinkIndex: pod.Attrs().Index, Parent: vnl.HANDLE_CLSACT}})
+		})
+		eventually(t, "clsact is there again", func() bool { return len(clsacts(t, m)) == 2 })
+		before := carried(t, arm)
+		eventually(t, "a pod's packets are carried again", func() bool {
+			_ = exchange(time.Millisecond) // one that is sent while the qdisc comes is lost
+			return carried(t, arm)[0] > before[0]+100
+		})
+
+		killDaemon(t, l, arm)
+		before = carried(t, arm)
+		layout := filepath.Join(arm.Pins[0], "layout")
+		must(t, errors.Join(os.Remove(layout), os.Symlink("another", layout)))
+		next, said := startDaemon(t, l, arm)
+		eventually(t, "the next daemon has begun anew", func() bool {
+			must(t, exchange(patience))
+			stats, err := accel.ReadStats(arm.Pins[0])
+			return err == nil && stats[bpf.CarriedOut].Packets < before[0]
+		})
+		untilCarried(t, arm, exchange)
+		stopDaemon(t, next, said)
+		if left := clsacts(t, m); len(left) > 0 {
+			t.Errorf("clsact is left at %v", left)
+		}
+		if left := attachedTo(t, arm); len(left) > 0 {
+			t.Errorf("left attached: %v", left)
+		}
+
+		// Where ingress is, there is no place for clsact.
+		ingress := func(do func(vnl.Qdisc) error) {
+			testenv.In(t, m.Namespace, func() error {
+				pod, err := vnl.LinkByName(config.Devices.Pods[0])
+				if err != nil {
+					return err
+				}
+				return do(&vnl.Ingress{QdiscAttrs: vnl.QdiscAttrs{LinkIndex: pod.Attrs().Index, Parent: vnl.HANDLE_INGRESS}})
+			})
+		}
+		ingress(vnl.QdiscAdd)
+		next, said = startDaemon(t, l, arm)
+		eventually(t, "the daemon says so", func() bool {
+			_ = exchange(time.Millisecond) // as above
+			refused := stateOf(t, arm).Refused
+			return len(refused) == 1 && strings.Contains(refused[0].Why, "discipline ingress")
+		})
+		ingress(vnl.QdiscDel)
+		eventually(t, "a pod's packets are carried once ingress has gone", func() bool {
+			_ = exchange(time.Millisecond) // as above
+			stats, err := accel.ReadStats(arm.Pins[0])
+			return err == nil && stats[bpf.CarriedOut].Packets > 100
+		})
+		stopDaemon(t, next, said)
+	})
+}
+
+// clsacts lists the devices of a machine that have the queueing discipline clsact.
+func clsacts(t *testing.T, m lab.Machine) (devices []string) {
+	t.Helper()
+	testenv.In(t, m.Namespace, func() error {
+		all, err := vnl.QdiscList(nil)
+		for _, q := range all {
+			if q.Type() != "clsact" {
+				continue
+			}
+			device, failed := vnl.LinkByIndex(q.Attrs().LinkIndex)
+			if failed != nil {
+				return failed
+			}
+			devices = append(devices, device.Attrs().Name)
+		}
+		return err
+	})
+	return devices
+}
+
+// Before Linux 6.6 there is no tcx, and before 6.2 programs cannot read the kernel's own
+// structure of a packet without a call: the fast path does without either.
+func TestFastPathOfOlderKernel(t *testing.T) {
+	testenv.Root(t)
+	agenttest.UnderKernels(t, "6.1", func(t *testing.T, k kernel.Kernel) {
+		said, code := agenttest.Inside(t, vm.Config{Kernel: k, Memory: 3 << 10}, []string{"-test.v", "-test.run=^TestFastPathObeysNewRules$"})
+		if ran := strings.Contains(said, "--- PASS: TestFastPathObeysNewRules/vxlan+fast"); code != 0 || !ran {
+			t.Errorf("it ended with code %d:\n%s", code, said)
+		}
+	})
+}
