@@ -50,8 +50,8 @@ func Faults(lastCPU int) []Fault {
 		// better than before.
 		{Name: "rps", Title: "RPS sends all packets to one core", Path: "vxlan", Mixed: true,
 			Knob: "net.rps", On: []tune.Group{tune.NICs, tune.Veths, tune.Tunnels}, Bad: strconv.Itoa(lastCPU), Good: "off"},
-		{Name: "backlog", Title: "a queue of four packets for each core", Path: "vxlan", OfMachine: true,
-			Knob: "net.backlog", On: []tune.Group{tune.Host}, Bad: "4", Good: "1000"},
+		{Name: "backlog", Title: "a queue of one packet for each core", Path: "vxlan", OfMachine: true,
+			Knob: "net.backlog", On: []tune.Group{tune.Host}, Bad: "1", Good: "1000"},
 	}
 }
 
