@@ -87,11 +87,11 @@ func (at Attach) attach(p *ebpf.Program, device int) (link.Link, error) {
 // error wraps [ErrGone] if there is no such device, or no such place at it any more.
 func (n *Namespace) AttachProgram(p *ebpf.Program, device int, at Attach, pin string) error {
 	return n.fail(fmt.Sprintf("attach %s to device %d", filepath.Base(pin), device), n.do(func() error {
-		if replaced, err := n.replaceProgram(p, device, at, pin); replaced || err != nil {
-			return err
-		}
 		if at.ofFilter() {
 			return n.putFilter(p, device, at, pin)
+		}
+		if replaced, err := n.replaceProgram(p, device, at, pin); replaced || err != nil {
+			return err
 		}
 		l, err := at.attach(p, device)
 		if errors.Is(err, unix.ENODEV) || at.ofNetkit() && errors.Is(err, unix.ENXIO) { // another is there by now
@@ -105,7 +105,7 @@ func (n *Namespace) AttachProgram(p *ebpf.Program, device int, at Attach, pin st
 	}))
 }
 
-// replaceProgram puts a program in the place of a pinned one, if it is attached
+// replaceProgram puts a program in the place of a pinned link's, if that is attached
 // to the same point still. What is attached elsewhere by that pin is detached.
 func (n *Namespace) replaceProgram(p *ebpf.Program, device int, at Attach, pin string) (bool, error) {
 	if _, err := os.Lstat(pin); errors.Is(err, os.ErrNotExist) {
@@ -117,9 +117,6 @@ func (n *Namespace) replaceProgram(p *ebpf.Program, device int, at Attach, pin s
 	}
 	if !there {
 		return false, n.DetachProgram(pin)
-	}
-	if at.ofFilter() {
-		return true, n.putFilter(p, device, at, pin)
 	}
 	l, err := link.LoadPinnedLink(pin, nil)
 	if err != nil {

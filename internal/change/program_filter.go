@@ -39,7 +39,7 @@ var HasTCX = sync.OnceValue(func() bool {
 })
 
 // putFilter makes a program a filter at a point, or puts it in the place of that
-// filter which has its pin.
+// filter which has its pin. A link that was pinned there is detached by that.
 func (n *Namespace) putFilter(p *ebpf.Program, device int, at Attach, pin string) error {
 	f, err := n.filterOf(pin, device, at)
 	if err != nil {

@@ -30,15 +30,19 @@ func TestFastPathOfFilters(t *testing.T) {
 	if found := clsacts(t, m); len(found) != 2 {
 		t.Errorf("clsact is at %v, want it at a pod's device and the wire", found)
 	}
-	talk(t, arm, func(exchange func(time.Duration) error) {
-		untilCarried(t, arm, exchange)
+	// clsact and ingress have one place.
+	onPod := func(do func(at vnl.QdiscAttrs) error) {
 		testenv.In(t, m.Namespace, func() error {
 			pod, err := vnl.LinkByName(config.Devices.Pods[0])
 			if err != nil {
 				return err
 			}
-			return vnl.QdiscDel(&vnl.Clsact{QdiscAttrs: vnl.QdiscAttrs{LinkIndex: pod.Attrs().Index, Parent: vnl.HANDLE_CLSACT}})
+			return do(vnl.QdiscAttrs{LinkIndex: pod.Attrs().Index, Parent: vnl.HANDLE_INGRESS})
 		})
+	}
+	talk(t, arm, func(exchange func(time.Duration) error) {
+		untilCarried(t, arm, exchange)
+		onPod(func(at vnl.QdiscAttrs) error { return vnl.QdiscDel(&vnl.Clsact{QdiscAttrs: at}) })
 		eventually(t, "clsact is there again", func() bool { return len(clsacts(t, m)) == 2 })
 		before := carried(t, arm)
 		eventually(t, "a pod's packets are carried again", func() bool {
@@ -66,23 +70,14 @@ func TestFastPathOfFilters(t *testing.T) {
 		}
 
 		// Where ingress is, there is no place for clsact.
-		ingress := func(do func(vnl.Qdisc) error) {
-			testenv.In(t, m.Namespace, func() error {
-				pod, err := vnl.LinkByName(config.Devices.Pods[0])
-				if err != nil {
-					return err
-				}
-				return do(&vnl.Ingress{QdiscAttrs: vnl.QdiscAttrs{LinkIndex: pod.Attrs().Index, Parent: vnl.HANDLE_INGRESS}})
-			})
-		}
-		ingress(vnl.QdiscAdd)
+		onPod(func(at vnl.QdiscAttrs) error { return vnl.QdiscAdd(&vnl.Ingress{QdiscAttrs: at}) })
 		next, said = startDaemon(t, l, arm)
 		eventually(t, "the daemon says so", func() bool {
 			_ = exchange(time.Millisecond) // as above
 			refused := stateOf(t, arm).Refused
 			return len(refused) == 1 && strings.Contains(refused[0].Why, "discipline ingress")
 		})
-		ingress(vnl.QdiscDel)
+		onPod(func(at vnl.QdiscAttrs) error { return vnl.QdiscDel(&vnl.Ingress{QdiscAttrs: at}) })
 		eventually(t, "a pod's packets are carried once ingress has gone", func() bool {
 			_ = exchange(time.Millisecond) // as above
 			stats, err := accel.ReadStats(arm.Pins[0])
