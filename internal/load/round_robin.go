@@ -128,7 +128,10 @@ func (r *RoundRobin) echo(s socket, back []*unix.SockaddrInet4, cpu int) error {
 		if n != requestSize || from >= len(back) {
 			continue
 		}
-		if err := s.sendTo(buf[:n], back[from]); err != nil && !lossy(err) {
+		switch err := s.sendTo(buf[:n], back[from]); {
+		case errors.Is(err, unix.EPIPE):
+			return nil // shut down, and what had come before was still given
+		case err != nil && !lossy(err):
 			return fmt.Errorf("send reply: %w", err)
 		}
 	}
