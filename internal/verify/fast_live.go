@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/accel"
@@ -60,6 +61,10 @@ func openLive(arm lab.Arm) (*live, error) {
 // learn goes round until the fast path carries nearly all of them.
 func (l *live) learn(ctx context.Context) error {
 	share := 0.0
+	before, err := l.stats()
+	if err != nil {
+		return err
+	}
 	for end := time.Now().Add(livePatience); time.Now().Before(end); {
 		for _, times := range []int{1, liveBurst} {
 			if err := ctx.Err(); err != nil {
@@ -74,7 +79,23 @@ func (l *live) learn(ctx context.Context) error {
 			}
 		}
 	}
-	return fmt.Errorf("of %d flows in turn, %s carries %.0f %% of the packets after %v", liveFlows, l.arm.Name, 100*share, livePatience)
+	after, err := l.stats()
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("of %d flows in turn, %s carries %.0f %% of the packets after %v; since they began: %s",
+		liveFlows, l.arm.Name, 100*share, livePatience, became(before, after))
+}
+
+// became says what became of packets from one moment to another.
+func became(before, after [bpf.Counts]uint64) string {
+	var all []string
+	for c := range bpf.Counts {
+		if n := after[c] - before[c]; n > 0 {
+			all = append(all, fmt.Sprintf("%d %s", n, c))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // carried tells which share of the packets the fast path carried: of a request and its
@@ -93,12 +114,20 @@ func (l *live) carried(what func() (load.Trips, error)) (trips load.Trips, share
 
 // count is how many packets the fast path has carried.
 func (l *live) count() (packets uint64, err error) {
+	stats, err := l.stats()
+	return stats[bpf.CarriedOut] + stats[bpf.CarriedIn], err
+}
+
+// stats are what both machines have counted; zero of a path that is not fast.
+func (l *live) stats() (packets [bpf.Counts]uint64, err error) {
 	for _, pins := range l.arm.Pins {
 		of, err := accel.ReadStats(pins)
 		if err != nil {
-			return 0, err
+			return packets, err
 		}
-		packets += of[bpf.CarriedOut].Packets + of[bpf.CarriedIn].Packets
+		for _, s := range of {
+			packets[s.What] += s.Packets
+		}
 	}
 	return packets, nil
 }
