@@ -137,10 +137,14 @@ func (r *RoundRobin) echo(s socket, back []*unix.SockaddrInet4, cpu int) error {
 	}
 }
 
-// Tour makes so many requests in a row on each flow, one flow after the other.
-func (r *RoundRobin) Tour(times int) (Trips, error) {
-	left := times * r.Flows()
-	return r.trips(times, func() bool { left--; return left >= 0 })
+// Tour makes so many requests in a row on each of some flows, one flow after the other.
+// What comes next begins with the first of all.
+func (r *RoundRobin) Tour(first, flows, times int) (Trips, error) {
+	r.next = first
+	left := times * flows
+	trips, err := r.trips(times, func() bool { left--; return left >= 0 })
+	r.next = 0
+	return trips, err
 }
 
 // Ping makes one request on each flow in its turn, for d. The next one goes on where it ends.

@@ -36,7 +36,7 @@ func TestRoundRobin(t *testing.T) {
 		t.Errorf("two times round, these had their turn: %v", seen)
 	}
 	for _, times := range []int{1, 4} {
-		if trips, err := r.Tour(times); err != nil || trips.Requests != int64(times*r.Flows()) || trips.Lost != 0 || trips.Median <= 0 || r.next != 0 {
+		if trips, err := r.Tour(0, r.Flows(), times); err != nil || trips.Requests != int64(times*r.Flows()) || trips.Lost != 0 || trips.Median <= 0 || r.next != 0 {
 			t.Errorf("a tour of %d requests a flow: %+v, %v, and on with flow %d", times, trips, err, r.next)
 		}
 	}
@@ -51,7 +51,7 @@ func TestRoundRobin(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if trips, err := r.Tour(1); err != nil || trips.Lost != 0 {
+	if trips, err := r.Tour(0, r.Flows(), 1); err != nil || trips.Lost != 0 {
 		t.Errorf("after late replies: %+v, %v", trips, err)
 	}
 	// What is to have no reply has none.
@@ -70,7 +70,7 @@ func TestRoundRobin(t *testing.T) {
 func TestRoundRobinLost(t *testing.T) {
 	r := openRound(t, 27720)
 	r.far[1].wake()
-	if trips, err := r.Tour(1); err != nil || trips.Requests != roundNear*roundFar || trips.Lost != roundNear || trips.Median <= 0 {
+	if trips, err := r.Tour(0, r.Flows(), 1); err != nil || trips.Requests != roundNear*roundFar || trips.Lost != roundNear || trips.Median <= 0 {
 		t.Errorf("%+v, %v; want all of one socket's lost", trips, err)
 	}
 	if err := r.Close(); err != nil {

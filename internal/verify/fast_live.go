@@ -32,6 +32,10 @@ const (
 	// liveBurst is how many requests in a row it takes for a flow to be learned at
 	// both ends, and some.
 	liveBurst = 8
+	// liveGroup is how many are learned at a time. In a table with a million, a flow
+	// that is silent for 20 s is forgotten, and one that is not carried yet for 5 s:
+	// on a slow machine, a tour of all with so many requests takes longer.
+	liveGroup = liveFlows / 5
 	// carriedShare is how many of the packets must be carried for a figure to be that
 	// of the fast path.
 	carriedShare = 0.98
@@ -58,26 +62,26 @@ func openLive(arm lab.Arm) (*live, error) {
 	return &live{r, arm}, nil
 }
 
-// learn goes round until the fast path carries nearly all of them.
+// learn goes round until the fast path carries nearly all of them: group by group, and
+// each time once more those that came before, lest they are forgotten meanwhile.
 func (l *live) learn(ctx context.Context) error {
-	share := 0.0
 	before, err := l.stats()
 	if err != nil {
 		return err
 	}
-	for end := time.Now().Add(livePatience); time.Now().Before(end); {
-		for _, times := range []int{1, liveBurst} {
-			if err := ctx.Err(); err != nil {
-				return err
+	share, err := l.tour(0, liveFlows, 1)
+	for end := time.Now().Add(livePatience); err == nil && share < carriedShare && time.Now().Before(end); {
+		for first := 0; err == nil && first < liveFlows; first += liveGroup {
+			if err = ctx.Err(); err == nil {
+				_, err = l.tour(first, liveGroup, liveBurst)
 			}
-			_, carried, err := l.carried(func() (load.Trips, error) { return l.Tour(times) })
-			if err != nil {
-				return err
-			}
-			if share = carried; times == 1 && share >= carriedShare {
-				return nil
+			if err == nil {
+				share, err = l.tour(0, first+liveGroup, 1)
 			}
 		}
+	}
+	if err != nil || share >= carriedShare {
+		return err
 	}
 	after, err := l.stats()
 	if err != nil {
@@ -85,6 +89,12 @@ func (l *live) learn(ctx context.Context) error {
 	}
 	return fmt.Errorf("of %d flows in turn, %s carries %.0f %% of the packets after %v; since they began: %s",
 		liveFlows, l.arm.Name, 100*share, livePatience, became(before, after))
+}
+
+// tour tells which share of a tour the fast path carried.
+func (l *live) tour(first, flows, times int) (share float64, err error) {
+	_, share, err = l.carried(func() (load.Trips, error) { return l.Tour(first, flows, times) })
+	return share, err
 }
 
 // became says what became of packets from one moment to another.
