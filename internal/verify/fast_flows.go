@@ -15,7 +15,6 @@ import (
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/stats"
-	"github.com/venturi-net/venturi/result"
 )
 
 // tableFlows are how many flows the table holds, beside that which is measured.
@@ -41,7 +40,7 @@ func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 		return nil, err
 	}
 	defer tables.close()
-	by := &byRecord{bench: b, request: q, path: path, figure: (*result.Slice).Value}
+	by := &byRecord{bench: b, request: q, path: path, figure: typical}
 	bars, err = oneFlow(ctx, w, by, tables, budget/2, seed)
 	if err != nil {
 		return nil, err

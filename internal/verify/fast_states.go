@@ -59,8 +59,23 @@ type byRecord struct {
 	bench   *bench
 	request compare.Request
 	path    string
-	figure  func(*result.Slice, result.Metric) (float64, bool)
+	figure  figureOf
 }
+
+// figureOf is what a moment is to tell of the slices of a load.
+type figureOf struct {
+	slice  func(*result.Slice, result.Metric) (float64, bool)
+	rounds func(mine, host []float64) (path, ratio float64) // logarithms, of as many figures
+}
+
+// typical is what most rounds were like: what disturbs one is in none of it.
+var typical = figureOf{(*result.Slice).Value, func(mine, host []float64) (path, ratio float64) {
+	ratios := make([]float64, len(mine))
+	for i := range mine {
+		ratios[i] = math.Log(mine[i] / host[i])
+	}
+	return math.Log(stats.Median(mine)), stats.Median(ratios)
+}}
 
 func (r *byRecord) measure(ctx context.Context, rng *rand.Rand) (moment, error) {
 	r.request.Seed = rng.Uint64()
@@ -71,32 +86,34 @@ func (r *byRecord) measure(ctx context.Context, rng *rand.Rand) (moment, error) 
 	return r.read(rec)
 }
 
-// read takes the median over the rounds.
+// read takes the rounds in which both the path and the host network have a figure.
 func (r *byRecord) read(rec *result.Record) (moment, error) {
 	m := moment{}
 	for _, cell := range rec.Plan.Cells {
 		by := map[int]map[string]float64{} // round, path
 		for i := range rec.Slices {
 			of := &rec.Slices[i]
-			if v, ok := r.figure(of, cell.Metric); ok && of.Cell == cell.Name {
+			if v, ok := r.figure.slice(of, cell.Metric); ok && of.Cell == cell.Name {
 				if by[of.Round] == nil {
 					by[of.Round] = map[string]float64{}
 				}
-				by[of.Round][of.Arm] = math.Log(v)
+				by[of.Round][of.Arm] = v
 			}
 		}
-		var path, ratio []float64
+		var path, host []float64
 		for _, round := range by {
 			mine, ok := round[r.path]
-			host, too := round[rec.Plan.Arms[0].Name]
+			theirs, too := round[rec.Plan.Arms[0].Name]
 			if ok && too {
-				path, ratio = append(path, mine), append(ratio, mine-host)
+				path, host = append(path, mine), append(host, theirs)
 			}
 		}
 		if len(path) == 0 {
 			return nil, fmt.Errorf("measure %s on %s: no round of it has a figure", cell.Name, r.path)
 		}
-		m[cell.Load] = struct{ path, ratio float64 }{stats.Median(path), stats.Median(ratio)}
+		of := m[cell.Load]
+		of.path, of.ratio = r.figure.rounds(path, host)
+		m[cell.Load] = of
 	}
 	return m, nil
 }
