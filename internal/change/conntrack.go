@@ -83,21 +83,41 @@ func (c *Conntrack) Update(all []Update, tell func(i int, is Tracked)) error {
 	return nil
 }
 
-// update sends requests in one call, in which the kernel does all of them, and
-// then reads what it said.
+// update updates no more than go at once.
 func (c *Conntrack) update(some []Update, tell func(i int, is Tracked)) error {
+	is := TrackedMute
+	return c.ask(len(some), func(b []byte, i int, sequence uint32) []byte { return some[i].append(b, sequence) },
+		func(m message) { is = m.tracked() },
+		func(i int, result unix.Errno) {
+			switch result {
+			case 0:
+			case unix.ENOENT:
+				is = NotTracked
+			default:
+				is = NotTold
+			}
+			if i >= 0 {
+				tell(i, is)
+			}
+			is = TrackedMute
+		})
+}
+
+// ask sends requests in one call, in which the kernel does all of them, and then reads
+// what it said: of each the connection, if that is echoed, and then its result. Those of
+// a list before have number -1.
+func (c *Conntrack) ask(requests int, request func(b []byte, i int, sequence uint32) []byte, echo func(message), result func(i int, is unix.Errno)) error {
 	first := c.sequence + 1
-	c.sequence += uint32(len(some))
+	c.sequence += uint32(requests)
 	c.out = c.out[:0]
-	for i, u := range some {
-		c.out = u.append(c.out, first+uint32(i))
+	for i := range requests {
+		c.out = request(c.out, i, first+uint32(i))
 	}
 	if err := unix.Sendto(c.fd, c.out, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return fmt.Errorf("send: %w", err)
 	}
 	answers := 0
-	is := TrackedMute
-	for answers < len(some) {
+	for answers < requests {
 		n, err := unix.Read(c.fd, c.in)
 		switch {
 		case errors.Is(err, unix.EINTR):
@@ -112,20 +132,15 @@ func (c *Conntrack) update(some []Update, tell func(i int, is Tracked)) error {
 		eachMessage(c.in[:n], func(m message) {
 			switch {
 			case m.kind == trackMessage(trackNew):
-				is = m.tracked()
+				echo(m)
 			case m.kind == unix.NLMSG_ERROR && len(m.body) >= 4:
-				if i := m.sequence - first; i < uint32(len(some)) { // not of a list before
-					switch unix.Errno(-int32(binary.NativeEndian.Uint32(m.body))) {
-					case 0:
-					case unix.ENOENT:
-						is = NotTracked
-					default:
-						is = NotTold
-					}
-					tell(int(i), is)
+				i := int(m.sequence - first)
+				if uint32(i) >= uint32(requests) {
+					i = -1
+				} else {
 					answers++
 				}
-				is = TrackedMute
+				result(i, unix.Errno(-int32(binary.NativeEndian.Uint32(m.body))))
 			}
 		})
 	}

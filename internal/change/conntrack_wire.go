@@ -15,17 +15,17 @@ import (
 const (
 	trackNew, trackDelete = 0, 2 // IPCTNL_MSG_CT_
 
-	ctaTupleOrig, ctaStatus, ctaProtoInfo, ctaTimeout = 1, 3, 4, 7
-	ctaTupleIP, ctaTupleProto                         = 1, 2
-	ctaIPv4Src, ctaIPv4Dst                            = 1, 2
-	ctaProtoNum, ctaProtoSrcPort, ctaProtoDstPort     = 1, 2, 3
-	ctaTCP                                            = 1
-	ctaTCPState, ctaTCPFlagsOrig, ctaTCPFlagsReply    = 1, 4, 5
+	ctaTupleOrig, ctaTupleReply, ctaStatus, ctaProtoInfo, ctaTimeout = 1, 2, 3, 4, 7
+	ctaTupleIP, ctaTupleProto                                        = 1, 2
+	ctaIPv4Src, ctaIPv4Dst                                           = 1, 2
+	ctaProtoNum, ctaProtoSrcPort, ctaProtoDstPort                    = 1, 2, 3
+	ctaTCP                                                           = 1
+	ctaTCPState, ctaTCPFlagsOrig, ctaTCPFlagsReply                   = 1, 4, 5
 
 	// liberal is flags and mask of struct nf_ct_tcp_flags: IP_CT_TCP_FLAG_BE_LIBERAL is
 	// set, IP_CT_TCP_FLAG_DATA_UNACKNOWLEDGED taken away.
 	liberal = 0x0818
-	// assured is what a flow of UDP gets that has gone on for a while: seen reply,
+	// assured is what a flow gets that has gone on for a while: seen reply,
 	// assured, confirmed.
 	assured = 1<<1 | 1<<2 | 1<<3
 
@@ -37,43 +37,64 @@ const (
 // trackMessage is the type of a message of conntrack.
 func trackMessage(what uint16) uint16 { return unix.NFNL_SUBSYS_CTNETLINK<<8 | what }
 
-// append appends the request for an update.
-func (u Update) append(b []byte, sequence uint32) []byte {
+// request appends one about a connection.
+func request(b []byte, what, flags uint16, sequence uint32, of Connection, more func([]byte) []byte) []byte {
 	start := len(b)
 	b = append(b, make([]byte, unix.NLMSG_HDRLEN)...)
 	b = append(b, unix.AF_INET, 0, 0, 0)
-	b = nest(b, ctaTupleOrig, func(b []byte) []byte {
-		b = nest(b, ctaTupleIP, func(b []byte) []byte {
-			b = attribute(b, ctaIPv4Src, u.Of.A.Addr().AsSlice())
-			return attribute(b, ctaIPv4Dst, u.Of.B.Addr().AsSlice())
-		})
-		return nest(b, ctaTupleProto, func(b []byte) []byte {
-			b = attribute(b, ctaProtoNum, []byte{u.Of.Protocol})
-			b = attribute(b, ctaProtoSrcPort, binary.BigEndian.AppendUint16(nil, u.Of.A.Port()))
-			return attribute(b, ctaProtoDstPort, binary.BigEndian.AppendUint16(nil, u.Of.B.Port()))
-		})
-	})
-	if u.Liberal {
-		b = nest(b, ctaProtoInfo, func(b []byte) []byte {
-			return nest(b, ctaTCP, func(b []byte) []byte {
-				// Not the state: that may have changed since anybody looked.
-				flags := binary.BigEndian.AppendUint16(nil, liberal)
-				return attribute(attribute(b, ctaTCPFlagsOrig, flags), ctaTCPFlagsReply, flags)
-			})
-		})
-	}
-	if u.Alive > 0 {
-		b = attribute(b, ctaTimeout, binary.BigEndian.AppendUint32(nil, uint32(u.Alive/time.Second)))
-		if u.Of.Protocol == unix.IPPROTO_UDP {
-			b = attribute(b, ctaStatus, binary.BigEndian.AppendUint32(nil, assured))
-		}
-	}
+	b = more(tuple(b, ctaTupleOrig, of.Protocol, of.A, of.B))
 	h := b[start:]
 	binary.NativeEndian.PutUint32(h, uint32(len(h)))
-	binary.NativeEndian.PutUint16(h[4:], trackMessage(trackNew))
-	binary.NativeEndian.PutUint16(h[6:], unix.NLM_F_REQUEST|unix.NLM_F_ACK|unix.NLM_F_ECHO)
+	binary.NativeEndian.PutUint16(h[4:], trackMessage(what))
+	binary.NativeEndian.PutUint16(h[6:], unix.NLM_F_REQUEST|unix.NLM_F_ACK|flags)
 	binary.NativeEndian.PutUint32(h[8:], sequence)
 	return b
+}
+
+func tuple(b []byte, kind uint16, protocol uint8, from, to netip.AddrPort) []byte {
+	return nest(b, kind, func(b []byte) []byte {
+		b = nest(b, ctaTupleIP, func(b []byte) []byte {
+			b = attribute(b, ctaIPv4Src, from.Addr().AsSlice())
+			return attribute(b, ctaIPv4Dst, to.Addr().AsSlice())
+		})
+		return nest(b, ctaTupleProto, func(b []byte) []byte {
+			b = attribute(b, ctaProtoNum, []byte{protocol})
+			b = attribute(b, ctaProtoSrcPort, binary.BigEndian.AppendUint16(nil, from.Port()))
+			return attribute(b, ctaProtoDstPort, binary.BigEndian.AppendUint16(nil, to.Port()))
+		})
+	})
+}
+
+// lives appends for how long a connection does.
+func lives(b []byte, alive time.Duration) []byte {
+	return attribute(b, ctaTimeout, binary.BigEndian.AppendUint32(nil, uint32(alive/time.Second)))
+}
+
+// surely appends that it is assured.
+func surely(b []byte) []byte {
+	return attribute(b, ctaStatus, binary.BigEndian.AppendUint32(nil, assured))
+}
+
+// append appends the request for an update.
+func (u Update) append(b []byte, sequence uint32) []byte {
+	return request(b, trackNew, unix.NLM_F_ECHO, sequence, u.Of, func(b []byte) []byte {
+		if u.Liberal {
+			b = nest(b, ctaProtoInfo, func(b []byte) []byte {
+				return nest(b, ctaTCP, func(b []byte) []byte {
+					// Not the state: that may have changed since anybody looked.
+					flags := binary.BigEndian.AppendUint16(nil, liberal)
+					return attribute(attribute(b, ctaTCPFlagsOrig, flags), ctaTCPFlagsReply, flags)
+				})
+			})
+		}
+		if u.Alive > 0 {
+			b = lives(b, u.Alive)
+			if u.Of.Protocol == unix.IPPROTO_UDP {
+				b = surely(b)
+			}
+		}
+		return b
+	})
 }
 
 func attribute(b []byte, kind uint16, value []byte) []byte {
@@ -140,8 +161,8 @@ func (m message) tracked() Tracked {
 
 // connection is that of a message; false: it is not one of TCP or UDP over IPv4.
 func (m message) connection() (Connection, bool) {
-	tuple := value(m.attributes(), ctaTupleOrig)
-	ip, proto := value(tuple, ctaTupleIP), value(tuple, ctaTupleProto)
+	orig := value(m.attributes(), ctaTupleOrig)
+	ip, proto := value(orig, ctaTupleIP), value(orig, ctaTupleProto)
 	number, from, to := value(proto, ctaProtoNum), value(proto, ctaProtoSrcPort), value(proto, ctaProtoDstPort)
 	src, okSrc := netip.AddrFromSlice(value(ip, ctaIPv4Src))
 	dst, okDst := netip.AddrFromSlice(value(ip, ctaIPv4Dst))

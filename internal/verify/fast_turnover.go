@@ -113,15 +113,15 @@ func (t *turning) key(n int) bpf.FlowKey {
 }
 
 func (t *turning) begin(flows int) error {
-	if flows == 0 {
+	if flows <= 0 {
 		return nil
 	}
 	keys, values := make([]bpf.FlowKey, flows), make([]bpf.Flow, flows)
 	for i := range keys {
-		if err := t.played.Begin(t.connection(t.came+i), turnoverAlive); err != nil {
-			return err
-		}
 		keys[i], values[i] = t.key(t.came+i), bpf.Flow{Epoch: 1, Used: forlong, Asked: forlong}
+	}
+	if err := t.played.Begin(t.connections(t.came, t.came+flows), turnoverAlive); err != nil {
+		return err
 	}
 	if _, err := t.table.BatchUpdate(keys, values, nil); err != nil {
 		return fmt.Errorf("add flows: %w", err)
@@ -132,12 +132,20 @@ func (t *turning) begin(flows int) error {
 
 // end ends those before a number.
 func (t *turning) end(before int) error {
-	for ; t.gone < before; t.gone++ {
-		if err := t.played.End(t.connection(t.gone)); err != nil {
-			return err
-		}
+	if before <= t.gone {
+		return nil
 	}
-	return nil
+	err := t.played.End(t.connections(t.gone, before))
+	t.gone = before
+	return err
+}
+
+// connections are those of flows, by number.
+func (t *turning) connections(from, to int) (all []change.Connection) {
+	for n := from; n < to; n++ {
+		all = append(all, t.connection(n))
+	}
+	return all
 }
 
 // forgotten waits until the daemon has forgotten the last of them, and looks whether
