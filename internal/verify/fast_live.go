@@ -44,8 +44,8 @@ const (
 	liveSlice  = 100 * time.Millisecond
 )
 
-// livePatience bounds the wait until all are learned, which takes 5 to 15 s where
-// nothing else goes on.
+// livePatience bounds the wait until all are learned, which takes half a minute
+// where nothing else goes on.
 var livePatience = machine.Patience(2 * time.Minute)
 
 // live are those of a path.
