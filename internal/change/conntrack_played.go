@@ -47,9 +47,10 @@ func (p *Played) each(what string, all []Connection, ask func(b []byte, c Connec
 		err := p.track.ask(len(some), func(b []byte, i int, sequence uint32) []byte { return ask(b, some[i], sequence) },
 			func(message) {},
 			func(i int, is unix.Errno) {
-				if i >= 0 {
-					answers++
+				if i < 0 {
+					return // of what failed before
 				}
+				answers++
 				if is != 0 && failed == nil {
 					failed = is
 				}

@@ -111,9 +111,8 @@ func (r *byRecord) read(rec *result.Record) (moment, error) {
 		if len(path) == 0 {
 			return nil, fmt.Errorf("measure %s on %s: no round of it has a figure", cell.Name, r.path)
 		}
-		of := m[cell.Load]
-		of.path, of.ratio = r.figure.rounds(path, host)
-		m[cell.Load] = of
+		figure, ratio := r.figure.rounds(path, host)
+		m[cell.Load] = struct{ path, ratio float64 }{figure, ratio}
 	}
 	return m, nil
 }
