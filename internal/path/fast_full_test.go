@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ti-mo/conntrack"
+	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/machine"
@@ -294,16 +295,27 @@ func forgetFlows(t *testing.T, m lab.Machine) { forgetUDP(t, m, false) }
 // forgetUDP makes a machine forget flows of UDP: those of tunnels, or the others.
 func forgetUDP(t *testing.T, m lab.Machine, tunnels bool) {
 	t.Helper()
+	forget(t, m, func(f conntrack.Flow) bool {
+		to := f.TupleOrig.Proto
+		return to.Protocol == unix.IPPROTO_UDP && tunnels == (to.DestinationPort == vxlanPort)
+	})
+}
+
+// forget makes a machine forget the flows that are chosen, and says how many they were.
+func forget(t *testing.T, m lab.Machine, chosen func(conntrack.Flow) bool) (forgotten int) {
+	t.Helper()
 	c := tracking(t, m)
 	defer c.Close()
 	all, err := c.Dump(nil)
 	must(t, err)
 	for _, f := range all {
-		if f.TupleOrig.Proto.Protocol != 17 || tunnels != (f.TupleOrig.Proto.DestinationPort == vxlanPort) {
+		if !chosen(f) {
 			continue
 		}
 		if err := c.Delete(f); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
+		forgotten++
 	}
+	return forgotten
 }

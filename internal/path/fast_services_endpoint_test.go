@@ -8,11 +8,11 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/ti-mo/conntrack"
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/lab"
@@ -23,14 +23,9 @@ import (
 // the test is over.
 func serveNamed(t *testing.T, at machine.Endpoint) netip.AddrPort {
 	t.Helper()
-	server := listenUDP(t, at)
+	server, listener := listenBoth(t, at)
 	where := addrPort(server)
 	name := binary.BigEndian.AppendUint16(nil, where.Port())
-	var listener net.Listener
-	must(t, machine.Do(at.Namespace, func() (err error) {
-		listener, err = net.Listen("tcp4", where.String())
-		return err
-	}))
 	// Ends of connections that are forgotten on the way never hear of their end.
 	closed, end := context.WithCancel(context.Background())
 	for _, c := range []io.Closer{server, listener} {
@@ -120,11 +115,9 @@ func endpointGoes(t *testing.T, l *lab.Lab, n int) (took time.Duration) {
 	goes, stays := serveNamed(t, arm.To()), serveNamed(t, arm.To())
 	here := []watched{{words: placed(t, l, n, 0)}}
 	rule := func(which string, to netip.AddrPort) string {
-		return fmt.Sprintf("ip daddr %s meta l4proto { tcp, udp } %s dnat to %s;", service.Addr(), which, to)
+		return fmt.Sprintf("meta l4proto { tcp, udp } %s dnat to %s;", which, to)
 	}
-	shell(t, l.Machines[0], here, `nft 'table ip service{n} { chain c { type nat hook prerouting priority -100; `+
-		rule("numgen inc mod 2 0", goes)+rule("", stays)+` }; }'`)
-	defer shell(t, l.Machines[0], here, `nft delete table ip service{n}`)
+	defer provide(t, l, n, rule("numgen inc mod 2 0", goes), rule("", stays))()
 
 	// Of each kind one that has the endpoint which goes; the client of datagrams asks
 	// that one directly, too, and first: so it is the Service's that get another port.
@@ -162,7 +155,8 @@ func endpointGoes(t *testing.T, l *lab.Lab, n int) (took time.Duration) {
 	slowly(t, arm, func() { carriedNow(t, arm, func() { c.answerer(t, service) }, 2) })
 	want("before", goes.Port())
 
-	shell(t, l.Machines[0], here, `nft 'flush chain ip service{n} c; add rule ip service{n} c `+rule("", stays)+`'`)
+	shell(t, l.Machines[0], here, fmt.Sprintf(`nft 'flush chain ip service{n} c; add rule ip service{n} c ip daddr %s %s'`,
+		service.Addr(), rule("", stays)))
 	took = lastAt(t, arm, service, goes.Port())
 	want("when the rules were exchanged", goes.Port())
 
@@ -204,21 +198,11 @@ func lastAt(t *testing.T, arm lab.Arm, service netip.AddrPort, endpoint uint16) 
 // a protocol.
 func forgetService(t *testing.T, m lab.Machine, protocol uint8, service, endpoint netip.AddrPort) {
 	t.Helper()
-	c := tracking(t, m)
-	defer c.Close()
-	all, err := c.Dump(nil)
-	must(t, err)
-	forgotten := 0
-	for _, f := range all {
+	forgotten := forget(t, m, func(f conntrack.Flow) bool {
 		to, at := f.TupleOrig, f.TupleReply
-		if to.Proto.Protocol != protocol || to.IP.DestinationAddress != service.Addr() || at.IP.SourceAddress != endpoint.Addr() || at.Proto.SourcePort != endpoint.Port() {
-			continue
-		}
-		if err := c.Delete(f); err != nil && !errors.Is(err, os.ErrNotExist) {
-			t.Fatal(err)
-		}
-		forgotten++
-	}
+		return to.Proto.Protocol == protocol && to.IP.DestinationAddress == service.Addr() &&
+			at.IP.SourceAddress == endpoint.Addr() && at.Proto.SourcePort == endpoint.Port()
+	})
 	if forgotten == 0 {
 		t.Fatalf("nothing to %v was known to go to %v", service, endpoint)
 	}

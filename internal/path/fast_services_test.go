@@ -6,8 +6,11 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/ti-mo/conntrack"
 
 	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/bpf"
@@ -62,14 +65,8 @@ func clientAt(t *testing.T, at machine.Endpoint) *client {
 // serve answers at an end, over UDP and TCP, until the test is over.
 func serve(t *testing.T, at machine.Endpoint) netip.AddrPort {
 	t.Helper()
-	server := listenUDP(t, at)
+	server, listener := listenBoth(t, at)
 	t.Cleanup(echoUDP(server))
-	where := addrPort(server)
-	var listener net.Listener
-	must(t, machine.Do(at.Namespace, func() (err error) {
-		listener, err = net.Listen("tcp4", where.String())
-		return err
-	}))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -80,7 +77,26 @@ func serve(t *testing.T, at machine.Endpoint) netip.AddrPort {
 		}
 	}()
 	t.Cleanup(func() { listener.Close(); <-done })
-	return where
+	return addrPort(server)
+}
+
+// listenBoth listens at the same port over UDP and TCP. What is free over one may be
+// in use over the other.
+func listenBoth(t *testing.T, at machine.Endpoint) (server *net.UDPConn, listener net.Listener) {
+	t.Helper()
+	must(t, machine.Do(at.Namespace, func() (err error) {
+		for range 10 {
+			if listener, err = net.Listen("tcp4", netip.AddrPortFrom(at.Addr, 0).String()); err != nil {
+				return err
+			}
+			if server, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(listener.Addr().(*net.TCPAddr).AddrPort())); err == nil {
+				return nil
+			}
+			listener.Close()
+		}
+		return err
+	}))
+	return server, listener
 }
 
 // ask wants so many questions answered, each from where it was sent to.
@@ -158,13 +174,28 @@ func virtual(n int) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 96, 200, byte(n + 1)}), 53)
 }
 
+// provide has the n-th path's Service on the first machine: each rule decides what is
+// to its address. As kube-proxy does it, what connection tracking knows of a Service
+// that is withdrawn is forgotten: a later client that happens to get the port of an
+// earlier one would be sent to the endpoint which that one had.
+func provide(t *testing.T, l *lab.Lab, n int, rules ...string) (withdraw func()) {
+	t.Helper()
+	here := []watched{{words: placed(t, l, n, 0)}}
+	to := fmt.Sprintf("ip daddr %s ", virtual(n).Addr())
+	shell(t, l.Machines[0], here, `nft 'table ip service{n} { chain c { type nat hook prerouting priority -100; `+
+		to+strings.Join(rules, to)+` }; }'`)
+	return func() {
+		shell(t, l.Machines[0], here, `nft delete table ip service{n}`)
+		forget(t, l.Machines[0], func(f conntrack.Flow) bool { return f.TupleOrig.IP.DestinationAddress == virtual(n).Addr() })
+	}
+}
+
 // checkService: the answers of a Service come from its virtual address, though the
 // pod behind it is asked directly from the same port, and that is carried.
 func checkService(t *testing.T, l *lab.Lab, n int) {
 	arm := l.Arms[n]
 	pod := serve(t, arm.To())
-	on(t, l, n, fmt.Sprintf(`nft 'table ip service{n} { chain c { type nat hook prerouting priority -100;
-		ip daddr %s meta l4proto { tcp, udp } dnat to %s; }; }'`, virtual(n).Addr(), pod), `nft delete table ip service{n}`)
+	t.Cleanup(provide(t, l, n, fmt.Sprintf("meta l4proto { tcp, udp } dnat to %s;", pod)))
 	c := clientAt(t, arm.From())
 	carriedNow(t, arm, func() { c.ask(t, pod, 1) }, 0, 1, 2, 3)
 	slowly(t, arm, func() { c.ask(t, virtual(n), questions) })
@@ -199,8 +230,7 @@ func checkNodePort(t *testing.T, l *lab.Lab, n int) {
 func checkHairpin(t *testing.T, l *lab.Lab, n int) {
 	arm := l.Arms[n]
 	pod := serve(t, arm.From())
-	on(t, l, n, fmt.Sprintf(`nft 'table ip service{n} { chain c { type nat hook prerouting priority -100;
-		ip daddr %s meta l4proto { tcp, udp } meta mark set 0x4000 dnat to %s; }; }'`, virtual(n).Addr(), pod), `nft delete table ip service{n}`)
+	t.Cleanup(provide(t, l, n, fmt.Sprintf("meta l4proto { tcp, udp } meta mark set 0x4000 dnat to %s;", pod)))
 	slowly(t, arm, func() {
 		clientAt(t, arm.From()).ask(t, virtual(n), questions)
 		connects(t, arm.From(), virtual(n))
