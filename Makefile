@@ -50,7 +50,7 @@ bench-stats: setup bin/venturi ## count false alarms and missed differences (abo
 bench-tune: setup bin/venturi ## plant faults, and count which of them tune --prove mends (up to 4 hours)
 	$(SUDO) bin/venturi verify proofs $(ARGS)
 
-bench-fast: setup bin/venturi ## hold the fast path against the host network (about 55 minutes; ARGS='--only connections')
+bench-fast: setup bin/venturi ## hold the fast path against the host network (about an hour; ARGS='--only connections')
 	$(SUDO) bin/venturi verify fast $(ARGS)
 
 bench-undo: setup-test ## play 20,000 random sequences of knobs, kill each, and compare every byte after undo (about an hour; SEQUENCES='N [FIRST]')

@@ -100,7 +100,7 @@ func (t *tables) syncPods(ways []machine.PodWay, tenant uint32) error {
 			}
 		}
 		is.Epoch = t.fresh()
-		if err := t.fast.PodAt.Put(bpf.PodKey{Tenant: tenant, Addr: is.Addr}, uint32(w.Device)); err != nil {
+		if err := t.fast.PutPodAt(bpf.PodKey{Tenant: tenant, Addr: is.Addr}, uint32(w.Device)); err != nil {
 			return err
 		}
 		blank := is

@@ -58,6 +58,7 @@ type Fast struct {
 	Jiffies *ebpf.Variable `ebpf:"jiffies"`
 
 	endings int64 // where the numbers of groups of flows are in Data
+	home    int64 // and the bits of pods' addresses
 }
 
 // Options of a fast path.
@@ -113,7 +114,7 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Fast, error) {
 	if err := keep(c.Maps, kept, spec, o.Pins); err != nil {
 		return nil, err
 	}
-	f := &Fast{endings: int64(spec.Variables["ended"].Offset)}
+	f := &Fast{endings: int64(spec.Variables["ended"].Offset), home: int64(spec.Variables["home"].Offset)}
 	return f, c.Assign(f)
 }
 

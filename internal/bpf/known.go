@@ -31,6 +31,28 @@ func (f *Fast) PutPod(device uint32, p Pod) error {
 	return errors.Join(f.Pods.Put(device, p), f.changed())
 }
 
+// PutPodAt says by which device a pod is reached that has an address.
+func (f *Fast) PutPodAt(key PodKey, device uint32) error {
+	bit := key.Addr * 0x9e3779b1 >> (32 - homeBits)
+	var word [4]byte
+	at := f.home + int64(bit/32*4)
+	memory, err := f.Data.Memory()
+	if err == nil {
+		_, err = memory.ReadAt(word[:], at)
+	}
+	if err == nil {
+		binary.NativeEndian.PutUint32(word[:], binary.NativeEndian.Uint32(word[:])|1<<(bit%32))
+		_, err = memory.WriteAt(word[:], at)
+	}
+	if err != nil {
+		return fmt.Errorf("note the address of a pod: %w", err)
+	}
+	return f.PodAt.Put(key, device)
+}
+
+// homeBits is HOME_BITS of src/state.h.
+const homeBits = 15
+
 // PutPeer writes what is known of a peer, and ends what cores have copied of it.
 func (f *Fast) PutPeer(number uint32, p Peer) error {
 	return errors.Join(f.Peers.Put(number, p), f.changed())

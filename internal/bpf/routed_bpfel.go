@@ -132,6 +132,7 @@ const (
 	routedVarDeadline   = "deadline"
 	routedVarEnded      = "ended"
 	routedVarEpoch      = "epoch"
+	routedVarHome       = "home"
 	routedVarJiffies    = "jiffies"
 	routedVarLearnAfter = "learn_after"
 	routedVarPinLayout  = "pin_layout"
@@ -211,6 +212,7 @@ type routedVariableSpecs struct {
 	Deadline   *ebpf.VariableSpec `ebpf:"deadline"`
 	Ended      *ebpf.VariableSpec `ebpf:"ended"`
 	Epoch      *ebpf.VariableSpec `ebpf:"epoch"`
+	Home       *ebpf.VariableSpec `ebpf:"home"`
 	Jiffies    *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter *ebpf.VariableSpec `ebpf:"learn_after"`
 	PinLayout  *ebpf.VariableSpec `ebpf:"pin_layout"`
@@ -271,6 +273,7 @@ type routedVariables struct {
 	Deadline   *ebpf.Variable `ebpf:"deadline"`
 	Ended      *ebpf.Variable `ebpf:"ended"`
 	Epoch      *ebpf.Variable `ebpf:"epoch"`
+	Home       *ebpf.Variable `ebpf:"home"`
 	Jiffies    *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter *ebpf.Variable `ebpf:"learn_after"`
 	PinLayout  *ebpf.Variable `ebpf:"pin_layout"`

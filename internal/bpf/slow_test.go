@@ -86,6 +86,7 @@ func TestGoesSlow(t *testing.T) {
 		{"for another machine, routed", "routed", tcp, in, func(_ *rig, p *packet) { p.eth.DstMAC = farMAC }, none, false},
 		{"other port, routed in", "routed", tcp, in, func(_ *rig, p *packet) { p.tcp.DstPort++ }, bpf.SlowUnknown, false},
 		{"of the machine itself", "routed", tcp, in, func(_ *rig, p *packet) { p.ip.DstIP = here.AsSlice() }, none, false},
+		{"for an address that is noted of no pod", "routed", udp, in, func(r *rig, _ *packet) { r.unnoted = true }, none, false},
 		{"opens one of the machine itself", "routed", tcp, in, func(_ *rig, p *packet) { p.ip.DstIP, p.tcp.SYN = here.AsSlice(), true }, none, false},
 		{"fragment for the machine itself", "routed", udp, in, func(_ *rig, p *packet) {
 			p.ip.DstIP, p.ip.Flags = here.AsSlice(), layers.IPv4MoreFragments

@@ -132,6 +132,7 @@ const (
 	vxlanVarDeadline   = "deadline"
 	vxlanVarEnded      = "ended"
 	vxlanVarEpoch      = "epoch"
+	vxlanVarHome       = "home"
 	vxlanVarJiffies    = "jiffies"
 	vxlanVarLearnAfter = "learn_after"
 	vxlanVarPinLayout  = "pin_layout"
@@ -212,6 +213,7 @@ type vxlanVariableSpecs struct {
 	Deadline   *ebpf.VariableSpec `ebpf:"deadline"`
 	Ended      *ebpf.VariableSpec `ebpf:"ended"`
 	Epoch      *ebpf.VariableSpec `ebpf:"epoch"`
+	Home       *ebpf.VariableSpec `ebpf:"home"`
 	Jiffies    *ebpf.VariableSpec `ebpf:"jiffies"`
 	LearnAfter *ebpf.VariableSpec `ebpf:"learn_after"`
 	PinLayout  *ebpf.VariableSpec `ebpf:"pin_layout"`
@@ -273,6 +275,7 @@ type vxlanVariables struct {
 	Deadline   *ebpf.Variable `ebpf:"deadline"`
 	Ended      *ebpf.Variable `ebpf:"ended"`
 	Epoch      *ebpf.Variable `ebpf:"epoch"`
+	Home       *ebpf.Variable `ebpf:"home"`
 	Jiffies    *ebpf.Variable `ebpf:"jiffies"`
 	LearnAfter *ebpf.Variable `ebpf:"learn_after"`
 	PinLayout  *ebpf.Variable `ebpf:"pin_layout"`

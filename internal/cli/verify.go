@@ -27,7 +27,7 @@ does not. Let the machine do nothing else meanwhile.`,
 		Example: `  venturi verify agree      against qperf and iperf3, about 15 minutes
   venturi verify stats      false alarms and missed differences, about 25 minutes
   venturi verify proofs     faults that tune --prove must mend, up to 5 hours
-  venturi verify fast       how near the fast path comes to the host network, about 55 minutes`,
+  venturi verify fast       how near the fast path comes to the host network, about an hour`,
 	}
 	cmd.AddCommand(newVerifyAgree(env), newVerifyStats(env), newVerifyProofs(env), newVerifyFast(env))
 	return cmd

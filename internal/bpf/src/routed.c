@@ -53,18 +53,19 @@ SEC("tc/from_wire")
 int from_wire(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct iphdr *ip = data + ETH_HLEN;
 	struct carried c;
 	int why;
 
 	unstamp(skb);
 	if (data + ETH_HLEN + IP_LEN + UDP_LEN > end || skb->protocol != bpf_htons(ETH_P_IP) ||
-	    skb->vlan_present || skb->pkt_type != PACKET_FOR_US)
-		return NEXT;
+	    skb->vlan_present || skb->pkt_type != PACKET_FOR_US || !maybe_home(ip->daddr))
+		return NEXT; /* what is for the machine itself goes by at once */
 	why = alive() ? find_in(skb, data, end, ETH_HLEN, 0, &c) : SLOW_NO_DAEMON;
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, &c) : SLOW_SOURCE;
 	if (why)
-		return slow_in(skb, data + ETH_HLEN, 0, &c, why);
+		return slow_in(skb, ip, 0, &c, why);
 	deliver(data, c.to->macs);
 	hop(data + ETH_HLEN, &c.p);
 	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
