@@ -36,11 +36,14 @@ var tree = sync.OnceValues(func() ([]string, error) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() {
-			switch p {
-			case ".git", "bin", "dist", "venturi-runs":
-				return fs.SkipDir
+		switch p {
+		case ".git", "bin", "dist", "venturi-runs":
+			if !d.IsDir() { // .git of a worktree is a file
+				return nil
 			}
+			return fs.SkipDir
+		}
+		if d.IsDir() {
 			return nil
 		}
 		files = append(files, p)
