@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -11,6 +12,7 @@ import (
 // ruling is what a rule means to the packets of an established flow.
 type ruling struct {
 	fickle  string   // what makes it judge them by more than what all of them share
+	reply   string   // by what it tells packets of before the first answer from those of after; of [rulings.unreplied] ones
 	others  bool     // it is for none of them
 	certain bool     // it is for all of them
 	tunnel  bool     // it is for packets to a tunnel's port
@@ -32,17 +34,24 @@ var (
 		unix.NFT_META_PRIORITY: "meta priority", metaTime: "meta time", metaTime + 1: "meta day", metaTime + 2: "meta hour"}
 	// Marks and labels of a connection can be changed from outside while it goes on.
 	fickleTrack = map[int]string{unix.NFT_CT_MARK: "ct mark", unix.NFT_CT_LABELS: "ct label", unix.NFT_CT_EXPIRATION: "ct expiration", unix.NFT_CT_PKTS: "ct packets", unix.NFT_CT_BYTES: "ct bytes", unix.NFT_CT_AVGPKT: "ct avgpkt"}
+	// replyTrack tells an answer from what is answered, or whether there was one.
+	replyTrack = map[int]string{unix.NFT_CT_STATUS: "ct status", unix.NFT_CT_DIRECTION: "ct direction"}
 	// steadyObjects are those named ones that decide nothing.
 	steadyObjects = map[int]bool{unix.NFT_OBJECT_COUNTER: true, unix.NFT_OBJECT_CT_HELPER: true, unix.NFT_OBJECT_CT_TIMEOUT: true,
 		unix.NFT_OBJECT_SECMARK: true, unix.NFT_OBJECT_CT_EXPECT: true}
 )
 
 const (
-	metaTime    = 30 // NFT_META_TIME_NS; day and hour follow
-	verdictReg  = 0  // NFT_REG_VERDICT
-	trackExpire = 1 << 7
+	metaTime   = 30 // NFT_META_TIME_NS; day and hour follow
+	verdictReg = 0  // NFT_REG_VERDICT
 
-	stateUntracked = 1 << 6 // as stateNew
+	// struct xt_conntrack_mtinfo1, flags
+	trackStatus    = 1 << 6
+	trackExpire    = 1 << 7
+	trackDirection = 1 << 12
+
+	stateRelated   = 1 << 2 // as stateNew
+	stateUntracked = 1 << 6
 )
 
 func set(names ...string) map[string]bool {
@@ -106,6 +115,9 @@ func (r *rulingReader) expression(name string, data exprData) error {
 			r.fickle = r.part.name // it goes into something larger
 		}
 		r.part, r.unread = nil, false
+		if r.last == trackState {
+			r.asks("ct state") // so does that
+		}
 	}
 	switch name {
 	case "immediate":
@@ -124,15 +136,7 @@ func (r *rulingReader) expression(name string, data exprData) error {
 	case "payload":
 		r.payload(data)
 	case "bitwise":
-		mask := data.nested(unix.NFTA_BITWISE_MASK)
-		switch {
-		case r.part != nil:
-			r.maskPart(data)
-		case r.last == trackState && len(mask) >= 4:
-			r.mask = binary.NativeEndian.Uint32(mask)
-		default:
-			r.last, r.certain = something, false
-		}
+		r.bitwise(data)
 	case "cmp":
 		value, op := data.nested(unix.NFTA_CMP_DATA), data.number(unix.NFTA_CMP_OP)
 		switch {
@@ -141,6 +145,9 @@ func (r *rulingReader) expression(name string, data exprData) error {
 		case op == unix.NFT_CMP_EQ || op == unix.NFT_CMP_NEQ:
 			r.compare(value, op == unix.NFT_CMP_EQ)
 		default: // which is greater
+			if r.last == trackState {
+				r.asks("ct state")
+			}
 			r.last, r.certain = something, false
 		}
 	case "range", "fib", "rt", "hash", "socket", "xfrm", "osf":
@@ -179,6 +186,31 @@ func (r *rulingReader) expression(name string, data exprData) error {
 	return nil
 }
 
+// bitwise notes what becomes of what was read.
+func (r *rulingReader) bitwise(data exprData) {
+	if r.part != nil {
+		r.maskPart(data)
+		return
+	}
+	mask, xor := data.nested(unix.NFTA_BITWISE_MASK), data.nested(unix.NFTA_BITWISE_XOR)
+	masks := data.number(bitwiseOp) <= 0 && len(mask) >= 4 && bytes.Count(xor, []byte{0}) == len(xor)
+	if r.last == trackState && masks {
+		r.mask &= binary.NativeEndian.Uint32(mask)
+		return
+	}
+	if r.last == trackState {
+		r.asks("ct state")
+	}
+	r.last, r.certain = something, false
+}
+
+// asks notes that the rule may tell packets of before the first answer from others.
+func (r *rulingReader) asks(by string) {
+	if r.unreplied {
+		r.reply = by
+	}
+}
+
 func (r *rulingReader) meta(data exprData) {
 	key := data.number(unix.NFTA_META_KEY)
 	if what := fickleMeta[key]; what != "" {
@@ -204,6 +236,9 @@ func (r *rulingReader) ct(data exprData) {
 	case key == unix.NFT_CT_STATE && !r.stateless:
 		r.last, r.mask = trackState, ^uint32(0)
 	default:
+		if name := replyTrack[key]; name != "" {
+			r.asks(name)
+		}
 		r.last, r.certain = something, false
 	}
 }
@@ -295,11 +330,22 @@ func (r *rulingReader) states() []uint32 {
 	if r.chain.outer {
 		return []uint32{stateNew, stateEstablished, stateUntracked}
 	}
+	if r.unreplied {
+		return []uint32{stateNew}
+	}
 	return []uint32{stateEstablished}
 }
 
-// among judges a rule that lets packets pass in some states of their connections.
+// among judges a rule that lets packets pass in some states of their connections. Of
+// one that is yet to be answered, they may be in several by and by.
 func (r *rulingReader) among(passes func(state uint32) bool) {
+	if r.unreplied && !r.chain.outer {
+		if some, all := split([]uint32{stateNew, stateRelated, stateEstablished}, passes); some && !all {
+			r.asks("ct state")
+			r.certain = false
+			return
+		}
+	}
 	some, all := split(r.states(), passes)
 	r.others, r.certain = r.others || !some, r.certain && all
 }
@@ -326,6 +372,9 @@ func (r *rulingReader) match(data exprData) {
 		flags := binary.NativeEndian.Uint16(info[conntrackFlags:])
 		if flags&trackExpire != 0 {
 			r.fickle = "ctexpire"
+		}
+		if flags&(trackStatus|trackDirection) != 0 {
+			r.asks("ct status or direction")
 		}
 		if flags&1 != 0 && !r.stateless {
 			inverted := info[conntrackInvert]&1 != 0

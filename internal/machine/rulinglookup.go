@@ -30,6 +30,10 @@ func (r *rulingReader) lookup(data exprData) error {
 	if err != nil {
 		return err
 	}
+	if last == trackState && slices.ContainsFunc(list, func(e element) bool { return len(e.key) != 0 && len(e.key) != 4 }) {
+		r.asks("ct state") // it is a part of what is looked for
+		last, r.certain = something, false
+	}
 	s := search{list: list, inverted: max(0, data.number(unix.NFTA_LOOKUP_FLAGS))&1 != 0}
 	switch {
 	case part != nil && (flags&unix.NFT_SET_INTERVAL != 0 || !part.fits(list)):
@@ -43,9 +47,11 @@ func (r *rulingReader) lookup(data exprData) error {
 		}
 	case last == trackState:
 		r.among(func(state uint32) bool {
-			return s.finds(func(e element) bool { return len(e.key) >= 4 && binary.NativeEndian.Uint32(e.key)&state != 0 })
+			return s.finds(func(e element) bool { return len(e.key) == 4 && binary.NativeEndian.Uint32(e.key) == state&r.mask })
 		})
-		list = s.found()
+		if list = s.found(); mapped && len(list) > 1 {
+			r.asks("ct state")
+		}
 		r.certain = r.certain && len(list) <= 1
 	default:
 		r.certain = false

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,6 +18,10 @@ type Rulings struct {
 	// Fickle names a rule that may judge the next packet of an established flow
 	// otherwise, or does more to it than to let it pass; empty: there is none.
 	Fickle string
+	// Unreplied says why packets must not pass the filter by of a connection that has
+	// seen no answer yet: a rule may judge them otherwise once there is one, or judges
+	// each of them by itself; empty: they may, if there is nothing Fickle.
+	Unreplied string
 	// Devices are the sides on which chains stand at devices themselves, by their
 	// names; one that ends in * stands for all names that begin so.
 	Devices map[string]Sides
@@ -89,7 +94,23 @@ func ReadRulings(port uint16) (Rulings, error) {
 		r.stateless = true
 	}
 	is.Fickle = r.found
-	return is, nil
+	is.Unreplied, err = readUnreplied(port, begins)
+	return is, err
+}
+
+// readUnreplied goes through chains as packets do that nobody has answered yet: to
+// connection tracking each is the first of its connection, until one is.
+func readUnreplied(port uint16, begins []chainName) (why string, err error) {
+	r := rulings{port: port, unreplied: true, walked: map[chainName]bool{}, sets: map[[2]string]map[string]uint32{}}
+	for _, c := range begins {
+		if c.outer {
+			continue // nobody answers those, and they are judged as such anyway
+		}
+		if _, err := r.walk(c); err != nil {
+			return "", err
+		}
+	}
+	return r.found, nil
 }
 
 // chainDevices reads at which devices a chain stands.
@@ -146,6 +167,7 @@ type chainName struct {
 type rulings struct {
 	port      uint16
 	stateless bool                            // connections are not tracked, or some are not
+	unreplied bool                            // their packets are those of before the first answer
 	untracked bool                            // that was found
 	found     string                          // what is fickle
 	walked    map[chainName]bool              // whether all packets end there
@@ -171,8 +193,8 @@ func (r *rulings) walk(c chainName) (ends bool, err error) {
 			continue
 		}
 		r.untracked = r.untracked || rule.verdict == "notrack" && !rule.tunnel
-		if rule.fickle != "" {
-			r.found = fmt.Sprintf("%s %s %s: %s", c.family, c.table, c.chain, rule.fickle)
+		if why := cmp.Or(rule.fickle, rule.reply); why != "" {
+			r.found = fmt.Sprintf("%s %s %s: %s", c.family, c.table, c.chain, why)
 		}
 		all := len(rule.to) > 0
 		for _, to := range rule.to {
