@@ -23,7 +23,9 @@ type Qdisc struct {
 	Leaves []Qdisc `json:"leaves,omitempty"`
 
 	// Options are its parameters as the kernel gives and takes them, in hex. Empty
-	// in a value to be written: what the kernel chooses.
+	// in a value to be written: what the kernel chooses. Those of a kind that cannot
+	// be made again are left out: some change with each packet, and a value must be
+	// the same as long as nobody has set another one.
 	Options string `json:"options,omitempty"`
 	Queue   int    `json:"queue,omitempty"` // of a leaf, from 1
 
@@ -157,7 +159,7 @@ func inQdisc(c Cell, fn func(index int) error) error {
 // becomes tells whether found is what the kernel makes of q.
 func (q Qdisc) becomes(found Qdisc) bool {
 	same := q.Handle == found.Handle && q.Kind == found.Kind && q.Queue == found.Queue && len(found.With) == 0
-	// What cannot be made again may count in its options, as htb does packets without a class.
+	// Earlier versions recorded options of kinds that cannot be made again.
 	options := q.Options == "" || q.Options == found.Options || !slices.Contains(rebuilt, q.Kind)
 	return same && options && len(q.Leaves) == len(found.Leaves) &&
 		!slices.ContainsFunc(q.Leaves, func(leaf Qdisc) bool { return !slices.ContainsFunc(found.Leaves, leaf.becomes) })

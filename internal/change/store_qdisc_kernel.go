@@ -89,6 +89,9 @@ func readQdisc(index int, msg *nl.TcMsg, attrs []byte) (Qdisc, error) {
 			}
 		}
 	}
+	if !slices.Contains(rebuilt, q.Kind) {
+		q.Options = "" // never written, and the kernel counts in some of them: htb, packets without a class
+	}
 	if filters, err := tcRequest(unix.RTM_GETTFILTER, index, unix.NLM_F_DUMP, msg.Handle, 0).Execute(unix.NETLINK_ROUTE, unix.RTM_NEWTFILTER); err != nil {
 		return q, fmt.Errorf("list filters: %w", err)
 	} else if len(filters) > 0 && (msg.Handle != 0 || msg.Parent == tcRoot) {

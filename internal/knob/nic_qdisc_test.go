@@ -2,14 +2,19 @@ package knob_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os/exec"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -184,41 +189,101 @@ func TestQdiscOfTheKernel(t *testing.T) {
 }
 
 // A qdisc that cannot be made again counts packets where it tells its options:
-// what goes out between a change and its undo is no difference.
+// what goes out before, during and after a change, and while it is undone, is no
+// difference.
 func TestQdiscThatCounts(t *testing.T) {
 	netns, ip := space(t)
 	ip("addr", "add", "192.0.2.1/24", "dev", "va")
 	ip("neigh", "add", "192.0.2.2", "lladdr", "02:00:00:00:00:01", "dev", "va")
-	ip("tc", "qdisc", "replace", "dev", "va", "root", "handle", "8:", "htb", "default", "1")
 	b, on := onRoot(t), knob.Target{Netns: netns, Device: "va"}
-	if err := b.set("nic.mtu", on, "1350"); err != nil {
-		t.Fatal(err)
-	}
-	before := tree(t, b, on)
-	testenv.In(t, netns, func() error {
-		socket, err := net.Dial("udp", "192.0.2.2:9")
-		if err != nil {
-			return err
+	for _, qdiscs := range [][]string{
+		{"root handle 8: htb default 1"},
+		{"root handle 8: mq", "parent 8:1 handle 81: htb", "parent 8:2 handle 82: htb", "parent 8:3 handle 83: htb"},
+	} {
+		for _, qdisc := range qdiscs {
+			ip(append([]string{"tc", "qdisc", "replace", "dev", "va"}, strings.Fields(qdisc)...)...)
 		}
-		defer socket.Close()
-		_, err = socket.Write([]byte("counted"))
+		undoneWhileSending(t, b, on)
+		ip("tc", "qdisc", "del", "dev", "va", "root")
+	}
+}
+
+// undoneWhileSending changes the MTU and undoes that, while packets go out that
+// the device's qdisc counts.
+func undoneWhileSending(t *testing.T, b bench, on knob.Target) {
+	t.Helper()
+	before, counted := tree(t, b, on), direct(t, on)
+	stop := sending(t, on.Netns)
+	err := b.set("nic.mtu", on, "1350")
+	for end := time.Now().Add(machine.Patience(10 * time.Second)); err == nil && direct(t, on) == counted; {
+		if time.Now().After(end) {
+			err = fmt.Errorf("no packet was counted in %s", counted)
+		}
+	}
+	if err == nil {
+		err = undone(b)
+	}
+	stop()
+	if err != nil {
+		t.Error(err)
+	}
+	if after := tree(t, b, on); after != before || direct(t, on) == counted {
+		t.Errorf("%s and %s, before %s and %s", after, direct(t, on), before, counted)
+	}
+}
+
+// sending has datagrams sent from a namespace until stop is called.
+func sending(t *testing.T, netns string) (stop func()) {
+	t.Helper()
+	var socket net.Conn
+	testenv.In(t, netns, func() (err error) {
+		socket, err = net.Dial("udp", "192.0.2.2:9")
 		return err
 	})
-	if tree(t, b, on) == before {
-		t.Fatal("the packet was not counted")
+	var sender sync.WaitGroup
+	ended := make(chan struct{})
+	sender.Go(func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(100 * time.Microsecond):
+				_, _ = socket.Write([]byte("counted")) // the queue may be full
+			}
+		}
+	})
+	stop = sync.OnceFunc(func() {
+		close(ended)
+		sender.Wait()
+		socket.Close()
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// direct is what tc shows of the packets without a class that a device has sent.
+func direct(t *testing.T, on knob.Target) string {
+	t.Helper()
+	out, err := exec.Command("tc", "-n", n(on.Netns), "qdisc", "show", "dev", on.Device).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
+	return strings.Join(regexp.MustCompile(`direct_packets_stat \S+`).FindAllString(string(out), -1), ", ")
+}
+
+// undone undoes all, and tells what went wrong.
+func undone(b bench) error {
 	j, err := journal.Open(b.options)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer j.Close()
 	outcomes, err := j.Undo(nil, journal.How{})
-	if err != nil || len(outcomes) == 0 {
-		t.Fatal(outcomes, err)
+	if err == nil && len(outcomes) == 0 {
+		err = errors.New("there was nothing to undo")
 	}
 	for _, o := range outcomes {
-		if o.Err != nil {
-			t.Error(o.Err)
-		}
+		err = errors.Join(err, o.Err)
 	}
+	return err
 }
