@@ -56,8 +56,10 @@ bench-fast: setup bin/venturi ## hold the fast path against the host network (ab
 bench-undo: setup-test ## play 20,000 random sequences of knobs, kill each, and compare every byte after undo (about an hour; SEQUENCES='N [FIRST]')
 	GO=$(GO) scripts/bench-undo $(SEQUENCES)
 
-bench-replay: setup-test ## replay packets changed at random with and without the fast path (about half an hour; PACKETS='N' or 'SEED:N')
-	GO=$(GO) scripts/bench-replay $(PACKETS)
+PACKETS ?= 5000
+CASES   ?= 1000
+bench-replay: setup-test ## replay packets changed at random, and 1,000 generated cases of rules and wirings, with and without the fast path (about an hour; PACKETS and CASES: 'N' or 'SEED:N')
+	GO=$(GO) scripts/bench-replay $(PACKETS) $(CASES)
 
 bench-up: setup-test ## time how long labs take to come up, each beside its bar
 	$(GO) test -count=1 -run '^$$' -bench Up -benchtime 5x $(if $(SUDO),-exec 'sudo --preserve-env=PATH') ./internal/path
