@@ -13,11 +13,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type vxlanCandidate struct {
-	_       structs.HostLayout
-	Tag     uint32
-	Packets uint32
-	Full    uint32
+type vxlanCandidates struct {
+	_    structs.HostLayout
+	Ways [4]struct {
+		_       structs.HostLayout
+		A       uint64
+		B       uint64
+		Packets uint8
+		Seen    uint8
+		Full    uint8
+		Pad     [5]uint8
+	}
 }
 
 type vxlanCounter struct {

@@ -10,15 +10,14 @@ struct carried {
 
 /* A packet that opens or ends a connection, of whatever came before on the same
  * addresses: nothing that is known holds for what comes next. */
-static __always_inline int forget(const struct flow_key *k)
+static __always_inline int forget(const struct parsed *p)
 {
-	__u32 tag = hash(k);
-	struct candidate *c = candidate(tag);
+	struct candidate *c = candidate(p);
 
-	if (c && c->tag == tag)
+	if (c)
 		c->packets = 0; /* the last packets of its end are no beginning */
-	if (bpf_map_lookup_elem(&flows, k) && !bpf_map_delete_elem(&flows, k))
-		changed(k);
+	if (bpf_map_lookup_elem(&flows, &p->key) && !bpf_map_delete_elem(&flows, &p->key))
+		changed(&p->key);
 	return SLOW_FLAGS;
 }
 
@@ -40,11 +39,11 @@ static __always_inline int ask_out(struct __sk_buff *skb, const void *eth, struc
 		return SLOW_SOURCE;
 	c->p.a |= pod->tenant << 8;
 	if (c->p.flags)
-		return forget(&c->p.key);
+		return forget(&c->p);
 	why = fill(c->to, &c->p, mixed);
 	if (!why)
 		return c->to->pod == device ? 0 : SLOW_SOURCE;
-	if (why != SLOW_UNKNOWN || noted(&c->p.key, &why))
+	if (why != SLOW_UNKNOWN || noted(&c->p, &why))
 		stamp(skb);
 	return why;
 }
@@ -76,7 +75,7 @@ static __always_inline int find_out(struct __sk_buff *skb, struct carried *c)
 	} else if (!to_gateway(data, c->to->macs)) {
 		/* A pod that goes by another MAC now is not found by the network any more. */
 		c->p.a = c->to->a;
-		forget(&c->p.key);
+		forget(&c->p);
 		return SLOW_SOURCE;
 	}
 	size = skb->gso_size ? c->p.headers + skb->gso_size : c->p.ip_len;
@@ -98,7 +97,7 @@ static __always_inline int find_in(struct __sk_buff *skb, void *data, void *end,
 	mixed = mix(c->p.a, c->p.b);
 	c->p.a |= tenant << 8;
 	if (c->p.flags)
-		return forget(&c->p.key);
+		return forget(&c->p);
 	c->to = slot_of(mixed);
 	if (!c->to)
 		return SLOW_UNKNOWN; /* cannot be */
@@ -126,7 +125,7 @@ static __always_inline int slow_in(struct __sk_buff *skb, const struct iphdr *ip
 	if (!bpf_map_lookup_elem(&pod_at, &who))
 		return NEXT;
 	if (why == SLOW_UNKNOWN)
-		noted(&c->p.key, &why);
+		noted(&c->p, &why);
 	return slow(skb, IN, why);
 }
 

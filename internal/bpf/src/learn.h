@@ -41,73 +41,131 @@ static __always_inline void unstamp(struct __sk_buff *skb)
 		skb->tc_index = 0;
 }
 
-/* Flows that are not known yet, by hash: how many packets of each there were, either
- * way: an end that only receives must not wait for its own eighth answer. What shares
- * a slot starts anew, so a flow of few packets never costs an entry. Cores count
- * together, and may lose a packet of it. */
-#define CANDIDATES 4096
+/* Flows that are not known yet, and how many packets of each there were, either way: an
+ * end that only receives must not wait for its own eighth answer. A flow of few packets
+ * never costs an entry in the table of flows.
+ *
+ * The candidates are a set-associative cache of a fixed size, of which one lookup finds
+ * a set: an LRU map would take a lock, and with more flows in turn than it has room for
+ * would forget each before its next packet. A newcomer takes a way that is free: one that is
+ * old, or whose flow had its packets. Where none is, it takes a packet from one of them
+ * at random, and the way itself if it had no more. So any number of flows that take turns
+ * come to their packets, some of them at a time, and what a flood of short flows brings
+ * in goes again with the flood. Cores count together, and may lose a packet of it. */
+#define CANDIDATE_SETS 65536
+#define CANDIDATE_WAYS 4
+#define CANDIDATE_OLD 30 /* ticks in which one was not seen */
 
 struct candidate {
-	__u32 tag, packets;
-	__u32 full; /* tick in which the table had no room for it last, or 0 */
+	__u64 a, b;   /* the key of its flow */
+	__u8 packets;
+	__u8 seen;    /* tick, its lower bits */
+	__u8 full;    /* tick in which the table of flows had no room for it, and FULL; or 0 */
+	__u8 pad[5];
+};
+
+#define FULL 0x80 /* beside the lower bits of a tick */
+
+struct candidates {
+	struct candidate ways[CANDIDATE_WAYS];
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, CANDIDATES);
+	__uint(max_entries, CANDIDATE_SETS);
 	__type(key, __u32);
-	__type(value, struct candidate);
+	__type(value, struct candidates);
 } candidates SEC(".maps");
 
-static __always_inline __u32 hash(const struct flow_key *k)
+static __always_inline struct candidates *candidates_of(const struct parsed *p)
 {
-	__u32 h = k->local ^ (k->remote * 0x9e3779b1);
+	__u64 mixed = (p->a * 0x9e3779b97f4a7c15 ^ p->b) * 0xc2b2ae3d27d4eb4f;
+	__u32 set = mixed >> 48;
 
-	h ^= ((__u32)k->local_port << 16 | k->remote_port) * 0x85ebca6b;
-	h ^= k->tenant_proto;
-	h ^= h >> 15;
-	h *= 0x2c1b3c6d;
-	return h ^ h >> 12;
+	return bpf_map_lookup_elem(&candidates, &set);
 }
 
-static __always_inline struct candidate *candidate(__u32 tag)
+/* The candidate of a flow; 0: it has none. */
+static __always_inline struct candidate *candidate(const struct parsed *p)
 {
-	__u32 slot = tag % CANDIDATES;
+	struct candidates *set = candidates_of(p);
+	int i;
 
-	return bpf_map_lookup_elem(&candidates, &slot);
+	if (!set)
+		return 0; /* cannot be */
+#pragma unroll
+	for (i = 0; i < CANDIDATE_WAYS; i++)
+		if (set->ways[i].a == p->a && set->ways[i].b == p->b)
+			return &set->ways[i];
+	return 0;
+}
+
+/* A candidate makes room for another. */
+static __always_inline int done(const struct candidate *c, __u8 now)
+{
+	return c->packets >= learn_after || !c->packets || (__u8)(now - c->seen) > CANDIDATE_OLD;
+}
+
+/* The candidate of a flow, which becomes one if it is none and there is room; else 0. */
+static __always_inline struct candidate *become_candidate(const struct parsed *p)
+{
+	struct candidates *set = candidates_of(p);
+	struct candidate *room = 0;
+	__u8 now = tick;
+	int i;
+
+	if (!set)
+		return 0; /* cannot be */
+#pragma unroll
+	for (i = 0; i < CANDIDATE_WAYS; i++) {
+		struct candidate *c = &set->ways[i];
+
+		if (c->a == p->a && c->b == p->b) {
+			c->seen = now;
+			return c;
+		}
+		if (!room && done(c, now))
+			room = c;
+	}
+	if (!room) {
+		room = &set->ways[bpf_get_prandom_u32() % CANDIDATE_WAYS];
+		if (room->packets > 1) {
+			room->packets--;
+			return 0;
+		}
+	}
+	room->a = p->a;
+	room->b = p->b;
+	room->packets = 0;
+	room->full = 0;
+	room->seen = now;
+	return room;
 }
 
 /* A packet of an unknown flow. It is told whether there were enough of them to learn,
  * and why it goes slow. */
-static __always_inline int noted(const struct flow_key *k, int *why)
+static __always_inline int noted(const struct parsed *p, int *why)
 {
-	__u32 tag = hash(k);
-	struct candidate *c = candidate(tag);
+	struct candidate *c = become_candidate(p);
 
 	*why = SLOW_UNKNOWN;
 	if (!c)
 		return 0;
-	if (c->tag != tag) {
-		c->tag = tag;
-		c->packets = 0;
-		c->full = 0;
-	}
 	if (c->packets < learn_after)
 		c->packets++;
-	if (c->full && tick - c->full <= 1)
+	if (c->full && ((tick - c->full) & (FULL - 1)) <= 1)
 		*why = SLOW_FULL;
 	return c->packets >= learn_after;
 }
 
 /* A flow would be learned, and there is no room for it. The packet was counted where
  * it set out, so that it is said of the next ones. */
-static __always_inline void no_room(const struct flow_key *k)
+static __always_inline void no_room(const struct parsed *p)
 {
-	__u32 tag = hash(k);
-	struct candidate *c = candidate(tag);
+	struct candidate *c = candidate(p);
 
-	if (c && c->tag == tag)
-		c->full = tick;
+	if (c)
+		c->full = tick | FULL;
 }
 
 /* A packet on the wire has the headers that one would get that is carried. */
@@ -157,7 +215,7 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac,
 		bpf_map_update_elem(&flows, &p.key, &fresh, BPF_NOEXIST);
 		f = bpf_map_lookup_elem(&flows, &p.key);
 		if (!f) {
-			no_room(&p.key);
+			no_room(&p);
 			return NEXT;
 		}
 	}

@@ -1,0 +1,79 @@
+package bpf_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// manyFlows sends packets of any number of flows, by a program that gives the stamp of
+// each.
+type manyFlows struct {
+	t       *testing.T
+	program *ebpf.Program
+	run     ebpf.RunOptions
+}
+
+// send sends a packet of the n-th flow, and says whether it is one to learn from. Flows
+// differ in the remote address and port.
+func (m *manyFlows) send(n uint32) (learn bool) {
+	const remote, remotePort = 14 + 16, 14 + 20 + 2 // offsets
+	binary.BigEndian.PutUint16(m.run.Data[remote+2:], uint16(n>>14))
+	binary.BigEndian.PutUint16(m.run.Data[remotePort:], uint16(n&0x3fff))
+	stamp, err := m.program.Run(&m.run)
+	check(m.t, err)
+	return stamp != 0
+}
+
+// Flows that take turns come to be learned, however many there are, with a flood of
+// short ones between them too; and the short ones do not.
+func TestCandidates(t *testing.T) {
+	testenv.Root(t)
+	for _, c := range []struct {
+		name  string
+		flows int
+		flood int // flows of one packet for each packet of the others
+	}{
+		{"hundreds", 500, 0},
+		{"thousands", 30_000, 0},
+		{"hundreds in a flood", 200, 40},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := stamping(t, "routed")
+			r.put(t)
+			check(t, r.fast.Flows.Delete(r.key))
+			p := r.sent()
+			p.ip.Protocol = layers.IPProtocolUDP
+			m := &manyFlows{t, r.fast.FromPod, ebpf.RunOptions{Data: p.bytes(t), Context: skb{Ifindex: uint32(r.pod)}}}
+			learned := make([]bool, c.flows)
+			next, short, many := uint32(1<<20), 0, 0
+			testenv.In(t, r.netns, func() error {
+				for range 16 {
+					for n := range learned {
+						if !learned[n] && m.send(uint32(n)) {
+							learned[n] = true
+							many++
+						}
+						for range c.flood {
+							next++
+							if m.send(next) {
+								short++
+							}
+						}
+					}
+				}
+				return nil
+			})
+			if many < c.flows*95/100 {
+				t.Errorf("of %d flows that sent 16 packets in turn, %d are to be learned", c.flows, many)
+			}
+			if short > 0 {
+				t.Errorf("%d flows of one packet are to be learned", short)
+			}
+		})
+	}
+}
