@@ -2,14 +2,25 @@ package accel
 
 import (
 	"errors"
-	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/cilium/ebpf"
 
+	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/machine"
 )
+
+// To attach a program, or to detach one, the kernel waits until no packet is in the
+// device's old list of programs: some 15 ms, in which nobody else can change devices, so
+// it takes no less in parallel. To exchange one takes next to nothing. Therefore a daemon
+// exchanges all that is attached before it lets anything be carried, and attaches the
+// rest one by one, between the events that it follows: a pod is carried as soon as its
+// own programs are there.
 
 // place is where a program belongs.
 type place struct {
@@ -19,72 +30,163 @@ type place struct {
 	at      change.Attach
 }
 
-// places are all where programs belong now. Those that learn come first: what is
-// carried has been learned.
+// places are all where programs belong now: those for every pod first, then pod by pod.
+// What learns comes before what carries, which needs it.
 func (d *daemon) places() []place {
-	var learn, carry []place
+	var all []place
 	outs := map[int]bool{}
 	for h := range d.tables.peers {
 		outs[h.device] = true
 	}
 	for device := range outs {
-		learn = append(learn, place{d.fast.ToPeer, "to_peer", device, d.egress()})
-	}
-	for device := range d.tables.pods {
-		learn = append(learn, place{d.fast.ToPod, "to_pod", device, d.egress()})
-		carry = append(carry, place{d.fast.FromPod, "from_pod", device, d.fromPod(d.ways.Devices[device])})
+		all = append(all, d.place("to_peer", device))
 	}
 	for wire := range d.tables.wires() {
-		carry = append(carry, place{d.fast.FromWire, "from_wire", wire, d.ingress()})
+		all = append(all, d.place("from_wire", wire))
 	}
-	return append(learn, carry...)
+	for _, device := range slices.Sorted(maps.Keys(d.tables.pods)) {
+		all = append(all, d.place("to_pod", device), d.place("from_pod", device))
+	}
+	return all
 }
 
-// attach attaches programs where they belong and are not yet, and detaches them
-// where they do not belong any more.
-func (d *daemon) attach() error {
-	wanted := map[string]bool{}
-	for _, p := range d.places() {
-		pin := d.pin(p)
-		wanted[pin] = true
+// place is where a program belongs at a device.
+func (d *daemon) place(name string, device int) place {
+	switch name {
+	case "to_peer":
+		return place{d.fast.ToPeer, name, device, d.egress()}
+	case "to_pod":
+		return place{d.fast.ToPod, name, device, d.egress()}
+	case "from_pod":
+		return place{d.fast.FromPod, name, device, d.fromPod(d.ways.Devices[device])}
+	}
+	return place{d.fast.FromWire, name, device, d.ingress()}
+}
+
+// placeOf is what a pin was for.
+func (d *daemon) placeOf(pin string) (p place, ok bool) {
+	i := strings.LastIndexByte(pin, '_')
+	device, err := strconv.Atoi(pin[i+1:])
+	if err != nil {
+		return p, false
+	}
+	p = d.place(filepath.Base(pin[:max(i, 0)]), device)
+	return p, d.pin(p) == pin
+}
+
+// takeOver exchanges the programs of a daemon before, which know nothing of what this
+// one knows. What cannot be exchanged is detached.
+func (d *daemon) takeOver() error {
+	pins, err := bpf.Attached(d.Pins)
+	filters, failed := d.space.Filters(d.Pins)
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	for _, pin := range append(pins, filters...) {
 		if d.attached[pin] {
-			continue
+			continue // it is among the links and the filters
 		}
-		err := d.space.AttachProgram(p.program, p.device, p.at, pin)
-		if errors.Is(err, change.ErrGone) {
-			continue // there is news of that to come
+		p, ok := d.placeOf(pin)
+		if ok {
+			ok, err = d.space.ExchangeProgram(p.program, p.device, p.at, pin)
+		}
+		if err == nil && !ok {
+			err = d.space.DetachProgram(pin)
 		}
 		if err != nil {
 			return err
 		}
-		d.attached[pin] = true
-	}
-	for pin := range d.attached {
-		if wanted[pin] {
-			continue
+		if ok {
+			d.attached[pin] = true
 		}
-		if err := d.space.DetachProgram(pin); err != nil {
-			return err
-		}
-		delete(d.attached, pin)
 	}
 	return nil
 }
 
-// mend attaches again what somebody has detached.
-func (d *daemon) mend() error {
+// plan finds out where programs belong and are not yet, and where they are and do not
+// belong any more. A program of the second kind does nothing, for its device is nobody's.
+func (d *daemon) plan() {
+	wanted := map[string]bool{}
+	d.missing, d.spare = nil, nil
 	for _, p := range d.places() {
 		pin := d.pin(p)
+		wanted[pin] = true
 		if !d.attached[pin] {
+			d.missing = append(d.missing, p)
+		}
+	}
+	for pin := range d.attached {
+		if !wanted[pin] {
+			d.spare = append(d.spare, pin)
+		}
+	}
+}
+
+// attachNext attaches one program that is missing, or detaches a spare one. It says so
+// when the first pod has all of its own, and the last one.
+func (d *daemon) attachNext() error {
+	if len(d.missing) == 0 {
+		pin := d.spare[0]
+		d.spare = d.spare[1:]
+		delete(d.attached, pin)
+		return d.space.DetachProgram(pin)
+	}
+	p := d.missing[0]
+	d.missing = d.missing[1:]
+	err := d.space.AttachProgram(p.program, p.device, p.at, d.pin(p))
+	switch {
+	case err == nil:
+		d.attached[d.pin(p)] = true
+	case !errors.Is(err, change.ErrGone): // of which there is news to come
+		return err
+	}
+	if d.told.Pods == 0 || len(d.missing) == 0 {
+		return d.tell()
+	}
+	return nil
+}
+
+// unattached is ready as long as there are programs to attach or detach.
+func (d *daemon) unattached() <-chan struct{} {
+	if len(d.missing)+len(d.spare) == 0 {
+		return nil
+	}
+	return always
+}
+
+var always = closedChannel()
+
+func closedChannel() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+// waiting are the pods whose programs are missing.
+func (d *daemon) waiting() int {
+	pods := map[int]bool{}
+	for _, p := range d.missing {
+		if _, ok := d.tables.pods[p.device]; ok {
+			pods[p.device] = true
+		}
+	}
+	return len(pods)
+}
+
+// mend finds out what somebody has detached, to attach it again.
+func (d *daemon) mend() error {
+	for pin, there := range d.attached {
+		p, ok := d.placeOf(pin)
+		if !there || !ok {
 			continue
 		}
-		there, err := d.space.Attached(pin, p.device, p.at)
-		if err != nil {
+		var err error
+		if d.attached[pin], err = d.space.Attached(pin, p.device, p.at); err != nil {
 			return err
 		}
-		d.attached[pin] = there
 	}
-	return d.attach()
+	d.plan()
+	return nil
 }
 
 // ingress is where what a device receives is seen, and egress where what it sends is.
@@ -113,5 +215,5 @@ func (c *Config) fromPod(w machine.DeviceWay) change.Attach {
 
 // pin is the file that a program is attached by.
 func (d *daemon) pin(p place) string {
-	return filepath.Join(d.Pins, fmt.Sprintf("%s_%d", p.name, p.device))
+	return filepath.Join(d.Pins, p.name+"_"+strconv.Itoa(p.device))
 }

@@ -63,13 +63,20 @@ func Main(ctx context.Context, o Options) error {
 	defer cancel()
 	err = serve(ctx, c, o.Replace)
 	if errors.Is(err, change.ErrTaken) {
-		return verr.Wrap(verr.Busy, "cannot start a fast path", err,
-			"another daemon serves these pins: end it, or give --replace to take over from it")
+		return verr.Wrap(verr.Busy, "cannot start a fast path", err, adviceTaken(o.Replace))
 	}
 	if err != nil {
 		return verr.Wrap(verr.Failed, "the fast path ended badly", err, "everything goes the slow way now; run the command again")
 	}
 	return nil
+}
+
+// adviceTaken is what to do about another daemon that has the pins.
+func adviceTaken(replace bool) string {
+	if replace {
+		return "the daemon that serves these pins does not answer: end it (it may be stopped), or wait until it has ended, and run the command again"
+	}
+	return "another daemon serves these pins: end it, or give --replace to take over from it"
 }
 
 // daemon is what it holds.
@@ -84,9 +91,11 @@ type daemon struct {
 	inbox    *inbox
 	jiffy    time.Duration
 	tick     uint32
-	attached map[string]bool // by pin; false: by a daemon before
+	attached map[string]bool // by pin; false: somebody has detached it
+	missing  []place         // programs to be attached, in this order
+	spare    []string        // pins of programs to be detached
 	deadline uint64          // that the programs were told last; 0: they are to do nothing
-	synced   bool            // everybody was told of, and every program is this daemon's
+	synced   bool            // everybody was told of, and every program that is attached is this daemon's
 	off      string          // why nothing is carried: legacy, fickle, torn, or routes that are fickle
 	told     *State
 	readWays func(machine.TunnelsAndPods) (machine.Ways, error) // [machine.ReadWays], but in tests
@@ -175,14 +184,6 @@ func (d *daemon) begin() (err error) {
 		return err
 	}
 	d.tables = newTables(d.fast, d.policy.epoch)
-	pins, err := bpf.Attached(d.Pins)
-	filters, failed := d.space.Filters(d.Pins)
-	if err := errors.Join(err, failed); err != nil {
-		return err
-	}
-	for _, pin := range append(pins, filters...) {
-		d.attached[pin] = false
-	}
 	d.fickle, d.settings = unread, d.unsaid.Settings()
 	if err := d.ownNames(); err != nil {
 		return err
@@ -237,6 +238,8 @@ func (d *daemon) follow(ctx context.Context) error {
 			if err = d.yield(); err == nil {
 				err = d.glance()
 			}
+		case <-d.unattached():
+			err = d.attachNext()
 		case err = <-watching:
 		case err = <-keeping:
 		}
@@ -267,8 +270,8 @@ func (d *daemon) yield() error {
 	return err
 }
 
-// resync reads where everybody is, tells the programs, and attaches them where they
-// are not yet.
+// resync reads where everybody is, tells the programs, and finds out where they are not
+// attached yet.
 func (d *daemon) resync() error {
 	ways, err := d.readWays(d.Devices)
 	if err == nil {
@@ -283,12 +286,16 @@ func (d *daemon) resync() error {
 		return err
 	}
 	d.flows.of(d.tables.tenants())
-	attach := d.attach
-	if d.TC {
-		attach = d.mend // filters go with their qdisc, of which there was news maybe
+	if !d.synced {
+		if err := d.takeOver(); err != nil {
+			return err
+		}
 	}
-	if err := attach(); err != nil {
-		return err
+	if d.plan(); d.TC {
+		// Filters go with their qdisc, of which there was news maybe.
+		if err := d.mend(); err != nil {
+			return err
+		}
 	}
 	d.synced, d.torn = true, ""
 	return errors.Join(d.askUnplaced(), d.judged(), d.beatOnce())
@@ -296,7 +303,8 @@ func (d *daemon) resync() error {
 
 // tell writes the state, where it has changed.
 func (d *daemon) tell() error {
-	now := &State{Off: d.off, Pods: len(d.tables.pods), Peers: len(d.tables.peers), Refused: d.ways.Refused}
+	waiting := d.waiting()
+	now := &State{Off: d.off, Pods: len(d.tables.pods) - waiting, Waiting: waiting, Peers: len(d.tables.peers), Refused: d.ways.Refused}
 	if reflect.DeepEqual(now, d.told) {
 		return nil
 	}

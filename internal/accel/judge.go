@@ -69,6 +69,11 @@ func (d *daemon) glance() error {
 	if err := d.judged(); err != nil {
 		return err
 	}
+	if len(d.missing) > 0 {
+		if err := d.tell(); err != nil { // how far it is with that
+			return err
+		}
+	}
 	if settings := d.unsaid.Settings(); !slices.Equal(settings, d.settings) {
 		d.settings = settings
 		return errors.Join(d.policy.raise(), d.resync())

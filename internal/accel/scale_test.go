@@ -21,7 +21,7 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func must(t *testing.T, err error) {
 
 var patience = machine.Patience(30 * time.Second)
 
-func until(t *testing.T, what string, ok func() bool) {
+func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

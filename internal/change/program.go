@@ -105,6 +105,28 @@ func (n *Namespace) AttachProgram(p *ebpf.Program, device int, at Attach, pin st
 	}))
 }
 
+// ExchangeProgram puts a program in the place of that which a pin attaches to a point of
+// a device, with no packet between. It tells whether there was one.
+func (n *Namespace) ExchangeProgram(p *ebpf.Program, device int, at Attach, pin string) (done bool, err error) {
+	err = n.do(func() error {
+		if !at.ofFilter() {
+			done, err = n.replaceProgram(p, device, at, pin)
+			return err
+		}
+		f, err := n.filterOf(pin, device, at)
+		if f == nil || err != nil {
+			return err
+		}
+		err = n.putFilter(p, device, at, pin)
+		done = err == nil
+		if errors.Is(err, ErrGone) {
+			return nil
+		}
+		return err
+	})
+	return done, n.fail(fmt.Sprintf("exchange %s at device %d", filepath.Base(pin), device), err)
+}
+
 // replaceProgram puts a program in the place of a pinned link's, if that is attached
 // to the same point still. What is attached elsewhere by that pin is detached.
 func (n *Namespace) replaceProgram(p *ebpf.Program, device int, at Attach, pin string) (bool, error) {
