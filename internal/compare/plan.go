@@ -81,7 +81,7 @@ func (q Request) plan(arms []result.Arm) (*result.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.ClientCPU, p.ServerCPU = chooseCPUs(cpus)
+	p.ClientCPU, p.ServerCPU = ChooseCPUs(cpus)
 	return p, nil
 }
 
@@ -94,10 +94,10 @@ func Slow() int {
 	return 1
 }
 
-// chooseCPUs pins the two ends to different cores where there are two: it is
+// ChooseCPUs pins client and server to different cores where there are two: it is
 // the most stable arrangement, and the one in which two machines differ least
 // from two namespaces.
-func chooseCPUs(allowed []int) (client, server int) {
+func ChooseCPUs(allowed []int) (client, server int) {
 	switch len(allowed) {
 	case 0:
 		return -1, -1

@@ -10,7 +10,8 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-var iperf3 = Tool{
+// Iperf3 measures streams and datagrams.
+var Iperf3 = &Tool{
 	Name:    "iperf3",
 	Package: "iperf3",
 	Loads: []Load{

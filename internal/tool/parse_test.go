@@ -32,9 +32,17 @@ var outputs = []struct {
 		Result{Value: 366535.5, Sent: Count{753943, 753943}, Received: Count{733071, 733071}, Elapsed: 2 * time.Second}},
 	{"qperf-udp_bw-65507.txt", &qperf, "udp_bw", 65507, result.Bandwidth,
 		Result{Value: 7746595792, Sent: Count{29578, 1937566046}, Received: Count{29564, 1936648948}, Elapsed: 2 * time.Second}},
-	{"iperf3-tcp_bw-65536.json", &iperf3, "tcp_bw", 65536, result.Bandwidth,
+	{"netperf-tcp_lat-1.txt", Netperf, "tcp_lat", 1, result.OneWay,
+		Result{Value: 1e9 / 2 / 29203.408, Sent: Count{58443, 58443}, Received: Count{58443, 58443}, Elapsed: 2 * time.Second}},
+	{"netperf-udp_lat-1.txt", Netperf, "udp_lat", 1, result.OneWay,
+		Result{Value: 1e9 / 2 / 18220.372, Sent: Count{36442, 36442}, Received: Count{36442, 36442}, Elapsed: 2 * time.Second}},
+	{"netperf-tcp_bw-65536.txt", Netperf, "tcp_bw", 65536, result.Bandwidth,
+		Result{Value: 8 * 1059472229 / 2.01, Sent: Count{16166, 1059454976}, Received: Count{16166, 1059472229}, Elapsed: 2010 * time.Millisecond}},
+	{"netperf-udp_bw-1.txt", Netperf, "udp_bw", 1, result.Messages,
+		Result{Value: 16834 / 2.5, Sent: Count{21847, 21847}, Received: Count{16834, 16834}, Elapsed: 2500 * time.Millisecond}},
+	{"iperf3-tcp_bw-65536.json", Iperf3, "tcp_bw", 65536, result.Bandwidth,
 		Result{Value: 8 * 5990645760 / 2.002798, Sent: Count{91430, 5991956480}, Received: Count{91410, 5990645760}, Elapsed: 2002798 * time.Microsecond}},
-	{"iperf3-udp_bw-16.json", &iperf3, "udp_bw", 16, result.Messages,
+	{"iperf3-udp_bw-16.json", Iperf3, "udp_bw", 16, result.Messages,
 		Result{Value: 5047792 / 16 / 2.002505, Sent: Count{780780, 12492480}, Received: Count{315487, 5047792}, Elapsed: 2002505 * time.Microsecond}},
 }
 
@@ -71,10 +79,12 @@ func TestParseRefuses(t *testing.T) {
 		{"qperf in another unit", &qperf, Job{Load: "tcp_lat", Size: 1, Metric: result.OneWay}, "tcp_lat:\n latency = 6 us\n", "no latency [ns]"},
 		{"qperf without output", &qperf, Job{Load: "tcp_lat", Size: 1, Metric: result.OneWay}, "", "no result"},
 		{"qperf cut off", &qperf, Job{Load: "tcp_lat", Size: 1, Metric: result.OneWay}, "tcp_lat:\n    latency   =\n", "no value"},
-		{"iperf3 refused", &iperf3, Job{Load: "tcp_bw", Size: 65536}, string(fixture(t, "iperf3-refused.json")), "unable to connect to server"},
-		{"iperf3 at another size", &iperf3, Job{Load: "tcp_bw", Size: 100}, string(fixture(t, "iperf3-tcp_bw-65536.json")), "65536 bytes, not 100"},
-		{"iperf3 cut off", &iperf3, Job{Load: "tcp_bw", Size: 65536}, string(fixture(t, "iperf3-tcp_bw-65536.json"))[:700], "JSON"},
-		{"iperf3 without figures", &iperf3, Job{Load: "tcp_bw", Size: 65536}, "{}", "no figures"},
+		{"netperf without output", Netperf, Job{Load: "udp_bw", Size: 1, Metric: result.Messages}, "", "no ELAPSED_TIME"},
+		{"netperf of another test", Netperf, Job{Load: "tcp_lat", Size: 1, Metric: result.OneWay}, "ELAPSED_TIME=2.00\nLOCAL_SEND_CALLS=1\nLOCAL_BYTES_SENT=1\n", "no LOCAL_RECV_CALLS"},
+		{"iperf3 refused", Iperf3, Job{Load: "tcp_bw", Size: 65536}, string(fixture(t, "iperf3-refused.json")), "unable to connect to server"},
+		{"iperf3 at another size", Iperf3, Job{Load: "tcp_bw", Size: 100}, string(fixture(t, "iperf3-tcp_bw-65536.json")), "65536 bytes, not 100"},
+		{"iperf3 cut off", Iperf3, Job{Load: "tcp_bw", Size: 65536}, string(fixture(t, "iperf3-tcp_bw-65536.json"))[:700], "JSON"},
+		{"iperf3 without figures", Iperf3, Job{Load: "tcp_bw", Size: 65536}, "{}", "no figures"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -120,7 +130,7 @@ func TestJobRefused(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if err := iperf3.Carries("udp_bw", 1); verr.Code(err) != verr.Usage {
+	if err := Iperf3.Carries("udp_bw", 1); verr.Code(err) != verr.Usage {
 		t.Errorf("iperf3 with one-byte datagrams: %v", err)
 	}
 	if _, err := Find("netcat"); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "qperf, iperf3") {

@@ -8,6 +8,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -31,9 +32,10 @@ type Tool struct {
 	Package string // Debian package that has it
 	Loads   []Load
 
-	port   int // that its server listens on
-	server func(j Job) []string
-	client func(j Job) []string
+	serverName string // program of the server; empty: that of the client
+	port       int    // that its server listens on
+	server     func(j Job) []string
+	client     func(j Job) []string
 	// parse reads what the client wrote on its standard output.
 	parse func(j Job, out []byte) (Result, error)
 }
@@ -80,7 +82,7 @@ func (r Result) Lost(m result.Metric) int64 {
 }
 
 // Table is every tool.
-var Table = []*Tool{&qperf, &iperf3}
+var Table = []*Tool{&qperf, Iperf3}
 
 // Find gives the tool with a name, or a usage error that names them all.
 func Find(name string) (*Tool, error) {
@@ -95,12 +97,14 @@ func Find(name string) (*Tool, error) {
 		fmt.Sprintf("there is no tool %q", name), "choose one of: "+strings.Join(names, ", "))
 }
 
-// Installed tells whether the program is on PATH: nil, or what to install.
+// Installed tells whether the programs are on PATH: nil, or what to install.
 func (t *Tool) Installed() error {
-	if _, err := exec.LookPath(t.Name); err != nil {
-		return &verr.Error{Code: verr.Missing, What: "cannot run " + t.Name,
-			Why: fmt.Sprintf("there is no program %q on PATH", t.Name),
-			Do:  "install it (Debian: apt-get install " + t.Package + ")", Err: err}
+	for _, program := range []string{t.Name, cmp.Or(t.serverName, t.Name)} {
+		if _, err := exec.LookPath(program); err != nil {
+			return &verr.Error{Code: verr.Missing, What: "cannot run " + t.Name,
+				Why: fmt.Sprintf("there is no program %q on PATH", program),
+				Do:  "install it (Debian: apt-get install " + t.Package + ")", Err: err}
+		}
 	}
 	return nil
 }
@@ -173,7 +177,7 @@ func (t *Tool) check(j *Job) error {
 
 // converse runs server and client and returns the client's output.
 func (t *Tool) converse(ctx context.Context, j Job) ([]byte, error) {
-	server, err := start(j.To.Namespace, j.ServerCPU, append([]string{t.Name}, t.server(j)...))
+	server, err := start(j.To.Namespace, j.ServerCPU, append([]string{cmp.Or(t.serverName, t.Name)}, t.server(j)...))
 	if err != nil {
 		return nil, fmt.Errorf("start its server: %w", err)
 	}

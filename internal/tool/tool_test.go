@@ -90,28 +90,41 @@ func check(t *testing.T, err error) {
 func TestRun(t *testing.T) {
 	ends := pair(t)
 	for _, tool := range Table {
-		for _, load := range tool.Loads {
-			size := max(load.Min, map[string]int{"tcp_bw": 65536}[load.Name])
-			t.Run(fmt.Sprintf("%s/%s/%d", tool.Name, load.Name, size), func(t *testing.T) {
-				r, err := tool.Run(t.Context(), job(load.Name, size, MinDuration, ends))
-				check(t, err)
-				t.Logf("%+v", r)
-				if r.Value < 100 || r.Value > 1e12 {
-					t.Errorf("the figure is %v", r.Value)
-				}
-				if r.Sent.Messages < 100 || r.Sent.Bytes != r.Sent.Messages*int64(size) && load.Name != "tcp_bw" {
-					t.Errorf("sent %+v", r.Sent)
-				}
-				if r.Received.Messages < 1 || r.Received.Messages > r.Sent.Messages+1 {
-					t.Errorf("received %+v of %+v", r.Received, r.Sent)
-				}
-				if off := r.Elapsed - MinDuration; off < -time.Second || off > time.Second {
-					t.Errorf("took %v", r.Elapsed)
-				}
-				awaitNobody(t, ends, 0)
-			})
-		}
+		runAll(t, ends, tool)
 	}
+}
+
+func runAll(t *testing.T, ends [2]machine.Endpoint, tool *Tool) {
+	t.Helper()
+	for _, load := range tool.Loads {
+		size := max(load.Min, map[string]int{"tcp_bw": 65536}[load.Name])
+		t.Run(fmt.Sprintf("%s/%s/%d", tool.Name, load.Name, size), func(t *testing.T) {
+			r, err := tool.Run(t.Context(), job(load.Name, size, MinDuration, ends))
+			check(t, err)
+			t.Logf("%+v", r)
+			if r.Value < 100 || r.Value > 1e12 {
+				t.Errorf("the figure is %v", r.Value)
+			}
+			if r.Sent.Messages < 100 || r.Sent.Bytes != r.Sent.Messages*int64(size) && load.Name != "tcp_bw" {
+				t.Errorf("sent %+v", r.Sent)
+			}
+			if r.Received.Messages < 1 || r.Received.Messages > r.Sent.Messages+1 {
+				t.Errorf("received %+v of %+v", r.Received, r.Sent)
+			}
+			if off := r.Elapsed - MinDuration; off < -time.Second || off > time.Second {
+				t.Errorf("took %v", r.Elapsed)
+			}
+			awaitNobody(t, ends, 0)
+		})
+	}
+}
+
+// The same of netperf, which is there only where somebody has installed it.
+func TestRunNetperf(t *testing.T) {
+	if err := Netperf.Installed(); err != nil {
+		t.Skip(err)
+	}
+	runAll(t, pair(t), Netperf)
 }
 
 // The figures of one run fit each other: rate is count by time.

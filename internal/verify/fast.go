@@ -38,8 +38,9 @@ type Section struct {
 
 // FastSections are all parts, in the order in which they run.
 var FastSections = []Section{
-	{"plain", "latency, packets and streams on machines without a packet filter", 4 * time.Minute, comparing("plain", "plain, routed")},
+	{"plain", "latency, packets and streams on machines without a packet filter", 4 * time.Minute, comparing("plain", "plain, routed", "plain, macvlan")},
 	{"services", "the same on machines with the rules of 1000 Services", 4 * time.Minute, comparing("services", "services, routed")},
+	{"peers", "what iperf3 and netperf measure through each path, and how much of it is carried", 4 * time.Minute, peers},
 	{"parallel", "32 flows of udp_rr and tcp_rr at a time", 3 * time.Minute, comparing("parallel")},
 	{"connections", "new connections, with the fast path and without, with Services and without", 3 * time.Minute, comparing("connections", "connections, 1000 Services")},
 	{"rewrites", "what it costs to have rules rewritten once a second, with 1000 Services", 8 * time.Minute, rewrites},

@@ -35,6 +35,7 @@ var (
 var fastCompares = []fastCompare{
 	{name: "plain", paths: overlayPaths, loads: fastLoads},
 	{name: "plain, routed", paths: routedPaths, loads: fastLoads},
+	{name: "plain, macvlan", paths: []string{"macvlan"}, loads: fastLoads},
 	{name: "services", services: fastServices, paths: overlayPaths, loads: fastLoads},
 	{name: "services, routed", services: fastServices, paths: routedPaths, loads: fastLoads},
 	{name: "parallel", paths: overlayPaths, loads: []string{"udp_rr", "tcp_rr"}, flows: []int{32}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,8 +46,13 @@ func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 	if err != nil {
 		return nil, err
 	}
-	many, err := manyFlows(ctx, w, b.session.Lab().Arms, tables, budget/2, seed)
-	return append(bars, many...), err
+	arms := b.session.Lab().Arms
+	many, err := manyFlows(ctx, w, arms, tables, budget/2, seed)
+	if err != nil {
+		return nil, err
+	}
+	learned, err := takeTurns(ctx, w, arms[1])
+	return slices.Concat(bars, many, learned), err
 }
 
 // oneFlow measures the latency of one flow.

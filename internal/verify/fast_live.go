@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
@@ -29,13 +28,6 @@ const (
 	liveClientPort = 24000
 	liveServerPort = 23000
 
-	// liveBurst is how many requests in a row it takes for a flow to be learned at
-	// both ends, and some.
-	liveBurst = 8
-	// liveGroup is how many are learned at a time. In a table with a million, a flow
-	// that is silent for 20 s is forgotten, and one that is not carried yet for 5 s:
-	// on a slow machine, a tour of all with so many requests takes longer.
-	liveGroup = liveFlows / 5
 	// carriedShare is how many of the packets must be carried for a figure to be that
 	// of the fast path.
 	carriedShare = 0.98
@@ -62,38 +54,33 @@ func openLive(arm lab.Arm) (*live, error) {
 	return &live{r, arm}, nil
 }
 
-// learn goes round until the fast path carries nearly all of them: group by group, and
-// each time once more those that came before, lest they are forgotten meanwhile.
+// learn sends one request on each flow in turn, tour after tour, until the fast path
+// carries nearly all of them: it learns from ordinary traffic and nothing else.
 func (l *live) learn(ctx context.Context) error {
-	before, err := l.stats()
+	before, err := countsOf(l.arm)
 	if err != nil {
 		return err
 	}
-	share, err := l.tour(0, liveFlows, 1)
+	share := 0.0
 	for end := time.Now().Add(livePatience); err == nil && share < carriedShare && time.Now().Before(end); {
-		for first := 0; err == nil && first < liveFlows; first += liveGroup {
-			if err = ctx.Err(); err == nil {
-				_, err = l.tour(first, liveGroup, liveBurst)
-			}
-			if err == nil {
-				share, err = l.tour(0, first+liveGroup, 1)
-			}
+		if err = ctx.Err(); err == nil {
+			share, err = l.tour()
 		}
 	}
 	if err != nil || share >= carriedShare {
 		return err
 	}
-	after, err := l.stats()
+	after, err := countsOf(l.arm)
 	if err != nil {
 		return err
 	}
 	return fmt.Errorf("of %d flows in turn, %s carries %.0f %% of the packets after %v; since they began: %s",
-		liveFlows, l.arm.Name, 100*share, livePatience, became(before, after))
+		l.Flows(), l.arm.Name, 100*share, livePatience, became(before, after))
 }
 
 // tour tells which share of a tour the fast path carried.
-func (l *live) tour(first, flows, times int) (share float64, err error) {
-	_, share, err = l.carried(func() (load.Trips, error) { return l.Tour(first, flows, times) })
+func (l *live) tour() (share float64, err error) {
+	_, share, err = l.carried(func() (load.Trips, error) { return l.Tour(0, l.Flows(), 1) })
 	return share, err
 }
 
@@ -124,22 +111,8 @@ func (l *live) carried(what func() (load.Trips, error)) (trips load.Trips, share
 
 // count is how many packets the fast path has carried.
 func (l *live) count() (packets uint64, err error) {
-	stats, err := l.stats()
+	stats, err := countsOf(l.arm)
 	return stats[bpf.CarriedOut] + stats[bpf.CarriedIn], err
-}
-
-// stats are what both machines have counted; zero of a path that is not fast.
-func (l *live) stats() (packets [bpf.Counts]uint64, err error) {
-	for _, pins := range l.arm.Pins {
-		of, err := accel.ReadStats(pins)
-		if err != nil {
-			return packets, err
-		}
-		for _, s := range of {
-			packets[s.What] += s.Packets
-		}
-	}
-	return packets, nil
 }
 
 // manyFlows measures the latency of live flows in turn, while the table holds no

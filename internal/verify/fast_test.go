@@ -27,7 +27,7 @@ func TestFastSections(t *testing.T) {
 		only []string
 		want string
 	}{
-		{nil, "plain services parallel connections rewrites flows churn lossless programs"},
+		{nil, "plain services peers parallel connections rewrites flows churn lossless programs"},
 		{[]string{"flows", "plain"}, "plain flows"},
 	} {
 		all, err := Fast{Only: c.only}.sections()
