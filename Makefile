@@ -18,6 +18,9 @@ TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2 nft:nftables iptables-nft:ip
 	qemu-system-x86_64:qemu-system-x86 /usr/sbin/modprobe:kmod \
 	clang:clang llvm-strip:llvm /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev
 
+# The race detector is linked with C.
+RACE_TOOLS := gcc:gcc /usr/include/stdlib.h:libc6-dev
+
 # Kernels for tests in virtual machines: one that most of these run under, and
 # one that has all that any path is made of. TEST_KERNELS are those of the matrix,
 # under which a PART of the tests runs.
@@ -25,7 +28,7 @@ KERNELS      := 6.1 6.12
 TEST_KERNELS ?= 5.10 6.1 6.12
 PART         ?= suite
 
-.PHONY: help compare test test-kernels agree bench-stats bench-tune bench-fast bench-undo bench-replay bench-up build dist lint generate fuzz clean setup setup-test
+.PHONY: help compare test test-long test-kernels agree bench-stats bench-tune bench-fast bench-undo bench-replay bench-up build dist lint generate fuzz clean setup setup-test setup-race
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  %-12s %s\n' "$$t" "$$d"; done
@@ -33,9 +36,13 @@ help: ## list the targets
 compare: setup bin/venturi ## measure host, routed and vxlan in a lab (ARGS='...' is handed on)
 	$(SUDO) bin/venturi compare $(ARGS)
 
-test: setup-test bin/venturi ## lint and run every test, the privileged ones included
+test: setup-test bin/venturi ## lint and run the tests, the privileged ones included (12 minutes on two cores)
 	$(SUDO) bin/venturi kernel fetch $(KERNELS)
-	GO=$(GO) scripts/test
+	GO=$(GO) exec scripts/test
+
+test-long: setup-race bin/venturi ## run in full size what takes minutes, and what is concurrent with the race detector (25 minutes)
+	$(SUDO) bin/venturi kernel fetch $(KERNELS)
+	GO=$(GO) exec scripts/test long
 
 test-kernels: setup-test bin/venturi ## run the knobs of devices and the whole suite of paths under several kernels (less than 30 minutes; PART=all: and the fast path, half an hour a kernel)
 	$(SUDO) bin/venturi kernel fetch $(sort $(KERNELS) $(TEST_KERNELS))
@@ -90,3 +97,5 @@ setup:
 	@GO=$(GO) scripts/setup
 setup-test:
 	@GO=$(GO) scripts/setup $(TEST_TOOLS)
+setup-race:
+	@GO=$(GO) scripts/setup $(TEST_TOOLS) $(RACE_TOOLS)

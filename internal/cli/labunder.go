@@ -16,8 +16,8 @@ import (
 )
 
 // bootLimit is how long a virtual machine that is held for a lab may take to
-// start: emulated, on a machine that is busy. The machine's own limit is shorter.
-const bootLimit = 4 * time.Minute
+// start. The machine's own limit is shorter, and its reason is the better one.
+const bootLimit = vm.LongestStart + time.Minute
 
 // raiseUnder raises a lab under another kernel: this very command line, run in
 // a virtual machine that is held until the lab is taken down.

@@ -129,6 +129,7 @@ data:
 // them is undone, and nothing else is touched.
 func TestPowerLost(t *testing.T) {
 	testenv.Root(t)
+	testenv.NeedsLong(t)
 	disk := t.TempDir()
 	clusters := filepath.Join(disk, "clusters")
 	if err := os.Mkdir(clusters, 0o755); err != nil {

@@ -44,8 +44,8 @@ func TestMain(m *testing.M) {
 //	nobody N PROGRAM... the same, as a user without privileges
 //	errors              the last standard error must be one three-part error
 //
-// the condition fast,
-// and in its folder bzImage (the head of a kernel's file) and the runs good, cut (no end), bare (cut before its plan),
+// the conditions fast and long,
+// and in its folder await.sh, bzImage (the head of a kernel's file) and the runs good, cut (no end), bare (cut before its plan),
 // newer, damaged and foreign.
 func TestScripts(t *testing.T) { testscript.Run(t, params("testdata/script")) }
 
@@ -53,7 +53,7 @@ func TestScripts(t *testing.T) { testscript.Run(t, params("testdata/script")) }
 // other, because runs that measure exclude each other.
 func TestLabScripts(t *testing.T) {
 	testenv.Root(t)
-	testscript.RunT(oneByOne{t}, params("testdata/script/lab"))
+	runOneByOne(t, params("testdata/script/lab"))
 }
 
 func params(dir string) testscript.Params {
@@ -71,8 +71,12 @@ func params(dir string) testscript.Params {
 	}
 }
 
-// condition knows one thing: fast, that this kernel has what a fast path is made of.
+// condition knows fast, that this kernel has what a fast path is made of, and long,
+// that tests run in full size.
 func condition(name string) (bool, error) {
+	if name == "long" {
+		return testenv.Long(), nil
+	}
 	if name != "fast" {
 		return false, fmt.Errorf("there is no condition %q", name)
 	}
@@ -85,6 +89,14 @@ func condition(name string) (bool, error) {
 
 // oneByOne is a test whose scripts do not run at the same time.
 type oneByOne struct{ *testing.T }
+
+// runOneByOne ends a command of a script, with what it said, before go test ends
+// the whole package.
+func runOneByOne(t *testing.T, p testscript.Params) {
+	t.Helper()
+	p.Deadline, _ = t.Deadline()
+	testscript.RunT(oneByOne{t}, p)
+}
 
 func (o oneByOne) Parallel()     {}
 func (o oneByOne) Verbose() bool { return testing.Verbose() }
@@ -132,6 +144,9 @@ func threeParts(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
+// awaitFile has what scripts wait with.
+const awaitFile = "await.sh"
+
 func setup(env *testscript.Env) error {
 	// A user without privileges must reach the program and the folder.
 	venturi, err := exec.LookPath("venturi")
@@ -147,6 +162,13 @@ func setup(env *testscript.Env) error {
 		Seed: 7, Series: 6, Rounds: 8, Noise: recordtest.Quiet, Histograms: true, Meters: true,
 		Arms:  []recordtest.Arm{recordtest.Host(), recordtest.Copy(), recordtest.Path("vxlan", 1.4)},
 		Cells: []result.Cell{recordtest.TCPLat},
+	}
+	await, err := os.ReadFile(filepath.Join("testdata", awaitFile))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(env.WorkDir, awaitFile), await, 0o644); err != nil {
+		return err
 	}
 	good, err := recordText(recordtest.Make(truth))
 	if err != nil {

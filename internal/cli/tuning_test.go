@@ -61,13 +61,18 @@ func TestTuningScripts(t *testing.T) {
 			ts.Fatalf("%d processes hold trials, want 1", len(found))
 		}
 		ts.Check(syscall.Kill(found[0], syscall.SIGKILL))
+		for end := time.Now().Add(machine.Patience(10 * time.Second)); len(holders(ts.Getenv("VENTURI_JOURNAL"))) > 0; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				ts.Fatalf("process %d is still there, 10 s after SIGKILL: %v", found[0], machine.Reader{}.Command(found[0]))
+			}
+		}
 	}
 	p.Cmds["sleep"] = func(ts *testscript.TestScript, _ bool, args []string) {
 		seconds, err := strconv.ParseFloat(args[0], 64)
 		ts.Check(err)
 		time.Sleep(time.Duration(seconds * float64(time.Second)))
 	}
-	testscript.RunT(oneByOne{t}, p)
+	runOneByOne(t, p)
 }
 
 // holders lists the processes that hold trials of a journal.

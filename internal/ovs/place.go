@@ -125,4 +125,6 @@ func While(ctx context.Context, limit time.Duration, fn func(context.Context) er
 	return err
 }
 
-const grace = 50 * time.Millisecond
+// grace is for a machine so busy that the end of a process is seen late. Only what
+// fails for another reason takes so long.
+const grace = time.Second

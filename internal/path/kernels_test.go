@@ -42,6 +42,7 @@ var guests []column
 // very binary, and a driver that ran on none fails the tests: see sumUp.
 func TestKernels(t *testing.T) {
 	testenv.Root(t)
+	testenv.NeedsLong(t)
 	agenttest.UnderKernels(t, defaultKernel, underKernel)
 }
 

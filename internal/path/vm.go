@@ -247,7 +247,7 @@ func (h *vmHost) plugIn() error {
 const (
 	// vmPatience is how long a virtual machine may take to come up: more than it
 	// gets from its holder, whose reason is the better one.
-	vmPatience = 4 * time.Minute
+	vmPatience = vm.LongestStart + time.Minute
 	// vmReach is how long its holder may take to answer a knock.
 	vmReach = 10 * time.Second
 )

@@ -29,6 +29,9 @@ func TestVirtualMachines(t *testing.T) {
 				continue
 			}
 			t.Run(v.spec, func(t *testing.T) {
+				if nth > 0 {
+					testenv.NeedsLong(t)
+				}
 				needKernel(t, v)
 				suite.begins([]variant{v})
 				l := testenv.Lab(t, labOf(t, []variant{v}, []string{"csum=off", "csum=off,tso=off,tunnel-tso=off,gro=on"}[nth%2]))

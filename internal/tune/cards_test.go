@@ -36,6 +36,7 @@ var drivers = []string{"virtio_net", "e1000e", "vmxnet3"}
 // which no knob was turned fails the test.
 func TestCards(t *testing.T) {
 	testenv.Root(t)
+	testenv.NeedsLong(t)
 	agenttest.UnderKernels(t, cardsKernel, cardsUnder)
 }
 

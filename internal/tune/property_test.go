@@ -32,9 +32,9 @@ const (
 // must leave it as it was.
 func TestExactUndo(t *testing.T) {
 	testenv.Root(t)
-	sequences, first, players := 1000, uint64(0), 6
-	if testing.Short() {
-		sequences = 100
+	sequences, first, players := 200, uint64(0), 6
+	if testenv.Long() {
+		sequences = 1000
 	}
 	if text := os.Getenv(seedVariable); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)

@@ -110,7 +110,7 @@ func (s stuck) Error() string { return string(s) }
 func (c Config) probe(ctx context.Context, program string) (a answer, kept bool, err error) {
 	small := Config{
 		Kernel: c.Kernel, Program: c.Program, Name: "probe", CPUs: 1, Memory: probeMemory,
-		StartLimit: probeLimit, SilenceLimit: silenceLimit,
+		StartLimit: probeLimit,
 	}
 	g, err := small.start(ctx, program, KVM)
 	if err == nil {

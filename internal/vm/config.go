@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,10 +28,17 @@ const (
 	agentMemory = 1024
 )
 
+// Limits where nobody gives others. An emulated machine is ten times as slow, and
+// where others want the processors too, it stands still for longer than one on KVM.
 const (
-	startLimit   = 3 * time.Minute
-	silenceLimit = 45 * time.Second
+	startLimit           = 3 * time.Minute
+	silenceLimit         = 45 * time.Second
+	emulatedStartLimit   = 10 * time.Minute
+	emulatedSilenceLimit = 4 * time.Minute
 )
+
+// LongestStart is how long a machine without a StartLimit may take to start, at most.
+const LongestStart = emulatedStartLimit
 
 // ReadConfig reads a Config that was kept as JSON.
 func ReadConfig(file string) (Config, error) {
@@ -80,13 +88,17 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		c.Memory = min(c.Memory, int(have.Totalram*uint64(have.Unit)>>20)/2)
 	}
-	if c.StartLimit == 0 {
-		c.StartLimit = startLimit
-	}
-	if c.SilenceLimit == 0 {
-		c.SilenceLimit = silenceLimit
-	}
 	return c, nil
+}
+
+// withLimits fills in the limits that were left open, for a kind of acceleration.
+func (c Config) withLimits(accel Accel) Config {
+	start, silence := startLimit, silenceLimit
+	if accel == TCG {
+		start, silence = emulatedStartLimit, emulatedSilenceLimit
+	}
+	c.StartLimit, c.SilenceLimit = cmp.Or(c.StartLimit, start), cmp.Or(c.SilenceLimit, silence)
+	return c
 }
 
 // check refuses what makes no sense, before anything is started.

@@ -101,7 +101,7 @@ func TestMachineOnThisMachinesFiles(t *testing.T) {
 	}
 	var seconds int64
 	_, err := fmt.Sscan(sh(t, g, "date +%s"), &seconds)
-	if off := time.Since(time.Unix(seconds, 0)); err != nil || off.Abs() > 20*time.Second {
+	if off := time.Since(time.Unix(seconds, 0)); err != nil || off.Abs() > 10*time.Minute { // an emulated clock runs wrong on a busy machine; a wrong zone is worse
 		t.Errorf("the clock is off by %v, %v", off, err)
 	}
 

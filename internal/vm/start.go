@@ -55,6 +55,7 @@ func Start(ctx context.Context, c Config) (*Guest, error) {
 
 // start starts the machine on one kind of acceleration.
 func (c Config) start(ctx context.Context, program string, accel Accel) (*Guest, error) {
+	c = c.withLimits(accel)
 	modules, err := c.modules()
 	if err != nil {
 		return nil, c.cannotStart(verr.Missing, err, "use a kernel that has it: `venturi kernel fetch` gets Debian's, which do")
@@ -133,10 +134,10 @@ func socketPair() (ours net.Conn, theirs *os.File, err error) {
 // stays.
 const errKVM = "KVM internal error"
 
-// kvmSilence is how long a machine on KVM may say nothing. Its kernel writes its
-// first line after less than a second; where KVM is only a device file, it never
-// does.
-const kvmSilence = 5 * time.Second
+// kvmSilence is how long a machine on KVM may say nothing, and half of its StartLimit
+// at most. Its kernel writes its first line after less than a second where nobody
+// else wants the processors; where KVM is only a device file, it never does.
+const kvmSilence = 30 * time.Second
 
 // greet waits until the guest answers, and tells why it does not.
 func (g *Guest) greet(ctx context.Context) error {
@@ -181,12 +182,13 @@ func (g *Guest) greet(ctx context.Context) error {
 
 // kvmGaveUp tells why KVM will not get the machine any further; empty: it may.
 func (g *Guest) kvmGaveUp(since time.Duration) string {
+	silence := min(kvmSilence, g.config.StartLimit/2)
 	switch {
 	case g.accel != KVM:
 	case after(g.said.lines(), errKVM) != "":
 		return "KVM gave up: " + g.said.lines()[0]
-	case since > kvmSilence && len(g.console.lines()) == 0:
-		return fmt.Sprintf("its kernel said nothing for %v", kvmSilence)
+	case since > silence && len(g.console.lines()) == 0:
+		return fmt.Sprintf("its kernel said nothing for %v", silence)
 	}
 	return ""
 }

@@ -57,8 +57,8 @@ type Config struct {
 	// In is where qemu is started, and where the taps are; nil: here.
 	In *change.Namespace `json:"-"`
 
-	StartLimit   time.Duration // how long it may take to start; zero: 3 minutes
-	SilenceLimit time.Duration // after how long without an answer it counts as hung; zero: 45 seconds
+	StartLimit   time.Duration // how long it may take to start; zero: 3 minutes, 10 emulated
+	SilenceLimit time.Duration // after how long without an answer it counts as hung; zero: 45 seconds, 4 minutes emulated
 }
 
 // Model is what card qemu plays.

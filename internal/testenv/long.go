@@ -1,0 +1,20 @@
+package testenv
+
+import (
+	"os"
+	"testing"
+)
+
+// longEnv is 1 where tests take as long as they must: in `make test-long`.
+const longEnv = "VENTURI_TEST_LONG"
+
+// Long tells whether tests that can be cut short run in full size.
+func Long() bool { return os.Getenv(longEnv) == "1" }
+
+// NeedsLong skips a test of which no share is worth running elsewhere.
+func NeedsLong(t testing.TB) {
+	t.Helper()
+	if !Long() {
+		t.Skip("takes minutes: `make test-long` runs it")
+	}
+}
