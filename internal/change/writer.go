@@ -136,15 +136,14 @@ func (w *Writer) Create(name string) (*Namespace, error) {
 	if err := w.owns(name); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(machine.NamespaceFolder, 0o755); err != nil {
+	if err := shareNetnsFolder(); err != nil {
 		return nil, fmt.Errorf("create namespace %s: %w", name, err)
 	}
 	path := machine.NamespacePath(name)
-	file, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o444)
+	err := makeName(path)
 	if err != nil {
 		return nil, fmt.Errorf("create namespace %s: %w", name, err)
 	}
-	file.Close()
 	err = machine.InThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("unshare: %w", err)
@@ -167,6 +166,23 @@ func (w *Writer) Create(name string) (*Namespace, error) {
 	return nil, errors.Join(fmt.Errorf("create namespace %s: %w", name, err), w.Delete(name))
 }
 
+// makeName makes the file that a namespace is mounted on. One that is there, and
+// that none is mounted on, is what could not be removed of an earlier namespace, and
+// does as well.
+func makeName(path string) error {
+	file, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o444)
+	if err == nil {
+		return file.Close()
+	}
+	if info, statErr := os.Lstat(path); statErr != nil || !info.Mode().IsRegular() || info.Size() > 0 {
+		return err
+	}
+	if _, isNamespace := machine.ID(path); isNamespace == nil {
+		return err
+	}
+	return nil
+}
+
 // Delete removes a namespace's name. The namespace itself goes with it, unless
 // a process is still in it or holds it open: see [Writer.Kill]. What does not
 // exist or was only half made is no error.
@@ -184,7 +200,11 @@ func (w *Writer) Delete(name string) error {
 			return fmt.Errorf("delete namespace %s: %w", name, err)
 		}
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	err := os.Remove(path)
+	if errors.Is(err, unix.EBUSY) {
+		err = removeCovered(path)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("delete namespace %s: %w", name, err)
 	}
 	return nil

@@ -81,13 +81,13 @@ func printList(out io.Writer, list []lab.Info) error {
 		if !i.Since.IsZero() {
 			since = i.Since.Format(time.DateTime)
 		}
-		if i.Status == lab.Running {
+		if i.Status == lab.Running && i.Owner != 0 {
 			owner = fmt.Sprint(i.Owner)
 		}
 		switch {
 		case i.Lab != nil:
 			paths = strings.Join(armNames(i.Lab), " ")
-		case i.Status == lab.Running:
+		case i.Status == lab.Running && i.Owner != 0:
 			paths = "(being raised)"
 		}
 		if i.Lab != nil && i.Lab.Guest != nil {

@@ -198,7 +198,7 @@ func TestQdiscThatCounts(t *testing.T) {
 	b, on := onRoot(t), knob.Target{Netns: netns, Device: "va"}
 	for _, qdiscs := range [][]string{
 		{"root handle 8: htb default 1"},
-		{"root handle 8: mq", "parent 8:1 handle 81: htb", "parent 8:2 handle 82: htb", "parent 8:3 handle 83: htb"},
+		{"root handle 8: mq", "parent 8:1 handle 81: htb", "parent 8:2 handle 82: htb", "parent 8:3 handle 83: htb", "parent 8:4 handle 84: htb"},
 	} {
 		for _, qdisc := range qdiscs {
 			ip(append([]string{"tc", "qdisc", "replace", "dev", "va"}, strings.Fields(qdisc)...)...)

@@ -73,6 +73,11 @@ func (b *builder) machines(ctx context.Context, o Options) error {
 		if err != nil {
 			return err
 		}
+		if i == 0 {
+			if err := b.lab.claim.guard(n); err != nil {
+				return err
+			}
+		}
 		b.machine = append(b.machine, n)
 		b.lab.Machines = append(b.lab.Machines, Machine{Name: machineName(i), Namespace: n.Path(), Addr: wireAddr(i)})
 	}

@@ -72,6 +72,9 @@ func (l *Lab) hold(ctx context.Context, g Guest, h Holding) error {
 		return err
 	}
 	defer space.Close()
+	if err := l.claim.guard(space); err != nil {
+		return err
+	}
 	config := filepath.Join(folder(l.Name), "vm.json")
 	if err := os.WriteFile(config, h.Config, 0o600); err != nil {
 		return fmt.Errorf("write configuration of the virtual machine: %w", err)

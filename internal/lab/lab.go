@@ -260,6 +260,7 @@ func (l *Lab) Down() error {
 	return withTable(context.Background(), func() error {
 		defer l.claim.Release()
 		defer l.reapDaemons()
+		l.claim.unguard()
 		return demolish(l.Name)
 	})
 }

@@ -16,7 +16,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, testenv.Roles{"agent": agent, "mute": mute, "quitter": quitter, "holder": holder, "owner": owner, "bare": bare})
+	testenv.Main(m, testenv.Roles{
+		"agent": agent, "mute": mute, "quitter": quitter, "holder": holder, "owner": owner, "bare": bare,
+		"beside": beside, "stranger": stranger,
+	})
 }
 
 // long is a wait that only a hang exceeds.

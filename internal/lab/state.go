@@ -94,6 +94,8 @@ type Claim struct {
 	Name  string
 	lock  *os.File
 	state state
+
+	guarded *os.File // one of its namespaces, locked; nil: none yet
 }
 
 // NewClaim takes a name, after removing what dead owners left. A name in use is
@@ -113,14 +115,20 @@ func NewClaim(ctx context.Context, name string) (*Claim, error) {
 	err := withTable(ctx, func() error {
 		// What another dead lab cannot be rid of is no reason not to raise this
 		// one; "venturi lab down" tells of it.
-		_, swept := sweepAll()
+		_, failed, err := sweepAll()
+		if err != nil {
+			return err
+		}
+		if err := foreign("cannot raise lab "+name, name); err != nil {
+			return err
+		}
 		if err := os.Mkdir(folder(name), 0o700); err != nil {
 			if errors.Is(err, os.ErrExist) {
-				return errors.Join(inUse(name), swept)
+				return inUse(name, failed[name])
 			}
 			return fmt.Errorf("make folder of lab %s: %w", name, err)
 		}
-		err := c.occupy(ctx)
+		err = c.occupy(ctx)
 		if err != nil {
 			c.Release()
 			err = errors.Join(err, os.RemoveAll(folder(name)))
@@ -144,6 +152,7 @@ func (c *Claim) occupy(ctx context.Context) (err error) {
 // Release lets go of the name. Its folder and namespaces stay: the next sweep
 // takes them, unless the lab is marked as kept.
 func (c *Claim) Release() {
+	c.unguard()
 	if c.lock != nil {
 		c.lock.Close()
 		c.lock = nil
@@ -166,10 +175,15 @@ func (c *Claim) save() error {
 	return nil
 }
 
-func inUse(name string) error {
+// inUse is the error for a user that a lab has the name. Left is why that could not
+// be removed, if its owner is dead.
+func inUse(name string, left error) error {
 	why := "another lab has the name"
 	do := "give another --name"
-	if s, err := readState(name); err == nil {
+	if s, err := readState(name); left != nil {
+		why = "the lab that had the name is dead, and something of it could not be removed: " + left.Error()
+		do = fmt.Sprintf("mend that, and take it down with `venturi lab down --name %s`, or give another --name", name)
+	} else if err == nil {
 		if s.Kept {
 			why = "a lab of that name was raised and is kept"
 			do = fmt.Sprintf("take it down with `venturi lab down --name %s`, or give another --name", name)

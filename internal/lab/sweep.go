@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
@@ -19,7 +21,7 @@ const killGrace = time.Second
 
 // Status of a lab.
 const (
-	Running = "running" // its owner lives
+	Running = "running" // its owner lives; one that has no folder here is in use
 	Kept    = "kept"    // stays until it is taken down
 	Dead    = "dead"    // its owner died: the next sweep removes it
 )
@@ -65,7 +67,11 @@ func look(name string) (Info, error) {
 		info.Owner, info.Command, info.Since, info.Lab = s.Owner, s.Command, s.Since, s.Lab
 	}
 	if _, err := os.Stat(folder(name)); errors.Is(err, os.ErrNotExist) {
-		return info, nil // namespaces without a folder
+		who, err := users(name) // of namespaces without a folder
+		if who != "" {
+			info.Status = Running
+		}
+		return info, err
 	}
 	lock, free, err := tryOwner(name, s.Owner)
 	if err != nil {
@@ -128,19 +134,24 @@ func Sweep(ctx context.Context) (removed []string, err error) {
 		return nil, err
 	}
 	err = withTable(ctx, func() error {
-		removed, err = sweepAll()
+		var failed map[string]error
+		removed, failed, err = sweepAll()
+		for _, name := range slices.Sorted(maps.Keys(failed)) {
+			err = errors.Join(err, failed[name])
+		}
 		return err
 	})
 	return removed, err
 }
 
-// sweepAll does the work of Sweep for a caller that holds the table.
-func sweepAll() (removed []string, err error) {
+// sweepAll does the work of Sweep for a caller that holds the table. Failed has why
+// labs could not be removed, by their names.
+func sweepAll() (removed []string, failed map[string]error, err error) {
 	all, err := names()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var failed []error
+	failed = map[string]error{}
 	for _, name := range all {
 		info, err := look(name)
 		if err == nil && info.Status == Dead {
@@ -148,9 +159,11 @@ func sweepAll() (removed []string, err error) {
 				removed = append(removed, name)
 			}
 		}
-		failed = append(failed, err)
+		if err != nil {
+			failed[name] = err
+		}
 	}
-	return removed, errors.Join(failed...)
+	return removed, failed, nil
 }
 
 // Remove takes down the lab of that name, kept or left behind. One whose owner
@@ -169,6 +182,9 @@ func Remove(ctx context.Context, name string) error {
 			if known != name {
 				continue
 			}
+			if err := foreign(what, name); err != nil {
+				return err
+			}
 			info, err := look(name)
 			if err != nil {
 				return err
@@ -183,38 +199,28 @@ func Remove(ctx context.Context, name string) error {
 	})
 }
 
-// demolish removes all of a lab, whatever there is of it. The caller holds the
-// table, and nobody holds the lab.
+// demolish removes all of a lab, whatever there is of it. A namespace's name that
+// cannot be removed holds up nothing else. The caller holds the table, and nobody
+// holds the lab.
 func demolish(name string) error {
 	w, err := change.Owned(name)
 	if err != nil {
 		return err
 	}
-	if err := clearNamespaces(w); err != nil {
+	list, err := w.Namespaces()
+	if err == nil {
+		err = w.Kill(list, killGrace)
+	}
+	if err != nil {
 		return fmt.Errorf("remove lab %s: %w", name, err)
 	}
-	if err := change.DropPins(folder(name)); err != nil {
-		return fmt.Errorf("remove lab %s: %w", name, err)
+	var failed []error
+	for _, n := range slices.Backward(list) { // a pod's name sorts after its machine's
+		failed = append(failed, w.Delete(n))
 	}
-	if err := os.RemoveAll(folder(name)); err != nil {
+	failed = append(failed, change.DropPins(folder(name)), os.RemoveAll(folder(name)))
+	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("remove lab %s: %w", name, err)
 	}
 	return nil
-}
-
-// clearNamespaces ends what runs in a lab's namespaces and deletes them, those
-// of pods before those of machines.
-func clearNamespaces(w *change.Writer) error {
-	list, err := w.Namespaces()
-	if err != nil {
-		return err
-	}
-	if err := w.Kill(list, killGrace); err != nil {
-		return err
-	}
-	var failed []error
-	for i := len(list) - 1; i >= 0; i-- { // a pod's name sorts after its machine's
-		failed = append(failed, w.Delete(list[i]))
-	}
-	return errors.Join(failed...)
 }

@@ -2,6 +2,7 @@ package lab_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // there tells whether anything of a lab is on the machine.
@@ -171,6 +173,27 @@ func TestOwnerKilled(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Who wants the name of a dead lab that cannot be removed is told what stays, and
+// not that a process has it which is gone.
+func TestDeadLabThatStays(t *testing.T) {
+	name := remains(t, true, true, false)
+	const nobody = 1<<22 + 1 // greater than any pid
+	must(t, os.WriteFile(filepath.Join(folder(name), "state.json"), fmt.Appendf(nil, `{"owner": %d}`, nobody), 0o600))
+	busy := filepath.Join(folder(name), "busy")
+	must(t, os.Mkdir(busy, 0o700))
+	must(t, unix.Mount("tmpfs", busy, "tmpfs", 0, ""))
+	_, err := lab.NewClaim(t.Context(), name)
+	var told *verr.Error
+	if !errors.As(err, &told) || told.Code != verr.Busy || !strings.Contains(told.Why, busy) || strings.Contains(told.Why, fmt.Sprint(nobody)) {
+		t.Errorf("NewClaim = %v, want that %s stays", err, busy)
+	}
+	must(t, unix.Unmount(busy, unix.MNT_DETACH))
+	c, err := lab.NewClaim(t.Context(), name)
+	must(t, err)
+	c.Release()
+	must(t, lab.Remove(t.Context(), name))
 }
 
 // A process that the killed owner had only half started still holds the lock,

@@ -42,6 +42,10 @@ func Main(m interface{ Run() int }, roles Roles) {
 			fmt.Fprintf(os.Stderr, "testenv: no role %q\n", role)
 			os.Exit(2)
 		}
+		if err := hide(); err != nil {
+			fmt.Fprintln(os.Stderr, "testenv:", err)
+			os.Exit(1)
+		}
 		os.Exit(play(os.Args[1:]))
 	}
 	os.Exit(Run(m))
