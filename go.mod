@@ -5,6 +5,7 @@ go 1.26.0
 tool github.com/cilium/ebpf/cmd/bpf2go
 
 require (
+	al.essio.dev/pkg/shellescape v1.6.1
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/cavaliergopher/cpio v1.0.1
 	github.com/cilium/ebpf v0.22.0

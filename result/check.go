@@ -152,14 +152,14 @@ func (p *Plan) checkArms() error {
 		}
 		names[a.Name] = true
 		if a.Role != "" && a.Role != RoleBaseline && a.Role != RoleCopy {
-			return fmt.Errorf("arm %s has unknown role %q", a.Name, a.Role)
+			return fmt.Errorf("arm %q has unknown role %q", a.Name, a.Role)
 		}
 		roles[a.Role]++
 		if !within(int64(a.MTU), 0, 1<<30) || !within(int64(a.Overhead), -1<<20, 1<<20) {
-			return fmt.Errorf("arm %s has MTU %d and overhead %d", a.Name, a.MTU, a.Overhead)
+			return fmt.Errorf("arm %q has MTU %d and overhead %d", a.Name, a.MTU, a.Overhead)
 		}
 		if !within(int64(a.Pairs), 0, 1<<20) || len(a.Versions) > maxKeys {
-			return fmt.Errorf("arm %s has %d pairs of ends and %d versions", a.Name, a.Pairs, len(a.Versions))
+			return fmt.Errorf("arm %q has %d pairs of ends and %d versions", a.Name, a.Pairs, len(a.Versions))
 		}
 	}
 	if roles[RoleBaseline] != 1 || roles[RoleCopy] > 1 {
@@ -178,14 +178,14 @@ func (p *Plan) checkCells() error {
 		switch c.Metric {
 		case OneWay, Transactions, Connections, Bandwidth, Messages:
 		default:
-			return fmt.Errorf("cell %s has unknown metric %q", c.Name, c.Metric)
+			return fmt.Errorf("cell %q has unknown metric %q", c.Name, c.Metric)
 		}
 		if c.Transport != "tcp" && c.Transport != "udp" {
-			return fmt.Errorf("cell %s has unknown transport %q", c.Name, c.Transport)
+			return fmt.Errorf("cell %q has unknown transport %q", c.Name, c.Transport)
 		}
 		if !within(int64(c.Size), 0, 1<<40) || !within(int64(c.Flows), 0, 1<<20) ||
 			!within(int64(c.Batch), 0, 1<<20) || c.Slice < 0 || c.Head < 0 {
-			return fmt.Errorf("cell %s has a size, flows, batch, slice or head out of range", c.Name)
+			return fmt.Errorf("cell %q has a size, flows, batch, slice or head out of range", c.Name)
 		}
 	}
 	return nil

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // A fast path takes over from the one before what has been counted, and the numbers
@@ -138,7 +140,7 @@ func Remove(pins string, detach func(file string) error) error {
 	for _, f := range files {
 		failed = append(failed, detach(f))
 	}
-	tables, _ := filepath.Glob(TableFile(pins, "*")) // the pattern is sound
+	tables, _ := sanitize.Files(pins, tablePrefix+"*") // the pattern is sound
 	for _, f := range append([]string{filepath.Join(pins, layoutFile)}, tables...) {
 		if err := os.Remove(f); err != nil && !errors.Is(err, os.ErrNotExist) {
 			failed = append(failed, err)

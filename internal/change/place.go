@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // Place is where a cell is. The zero Place is the machine as a whole.
@@ -173,8 +173,8 @@ func (n *NetnsID) find() (string, error) {
 // and those by which the one with this inode, or with 0 any, is held elsewhere.
 // Error: there may be more.
 func namespaceFiles(inode uint64) ([]string, error) {
-	named, err1 := filepath.Glob(filepath.Join(machine.NamespaceFolder, "*"))
-	processes, err2 := filepath.Glob("/proc/[0-9]*/ns/net")
+	named, err1 := sanitize.Files(machine.NamespaceFolder, "*")
+	processes, err2 := sanitize.Files("/proc", "[0-9]*/ns/net")
 	table, err3 := os.ReadFile("/proc/self/mountinfo")
 	return slices.Concat(named, processes, netnsMounts(string(table), inode)), errors.Join(err1, err2, err3)
 }

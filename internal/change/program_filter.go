@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // Kernels before 6.6 have no tcx. A program is a filter of the device's clsact there,
@@ -199,7 +200,7 @@ func (n *Namespace) eachFilter(do func(*netlink.BpfFilter) error) error {
 // DropClsacts takes away from devices what was added to them for programs that are
 // pinned in a folder, where nobody has a filter there now.
 func (n *Namespace) DropClsacts(folder string) error {
-	files, _ := filepath.Glob(filepath.Join(folder, clsactPrefix+"*")) // the pattern is sound
+	files, _ := sanitize.Files(folder, clsactPrefix+"*") // the pattern is sound
 	var failed []error
 	for _, file := range files {
 		device, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(file), clsactPrefix))

@@ -12,6 +12,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // linkNumbers are the numbers that rtnetlink shows of a device, by their names
@@ -135,7 +137,7 @@ func DeviceFiles(p Place, pattern string) (keys []string, err error) {
 	err = p.Enter(func(device string) error {
 		return p.sysfs(func(root string) error {
 			folder := filepath.Join(root, "class/net", device)
-			files, err := filepath.Glob(filepath.Join(folder, pattern))
+			files, err := sanitize.Files(folder, pattern)
 			for _, file := range files {
 				keys = append(keys, strings.TrimPrefix(file, folder+"/"))
 			}

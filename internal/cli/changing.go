@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/user"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -15,6 +14,7 @@ import (
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -50,7 +50,7 @@ func openAfter(env *Env, wait time.Duration, first func(*journal.Journal) error)
 	}
 	j, err := journal.Open(journal.Options{
 		Folder: folder, Cells: thisMachine().Cells, Wait: wait,
-		Who: who(env), Command: shown(ownCommand(env)), Version: Version(),
+		Who: who(env), Command: sanitize.Command(ownCommand(env)...), Version: Version(),
 	})
 	if err != nil {
 		return nil, denied("cannot open the journal of changes", err)
@@ -75,7 +75,7 @@ func openToChange(env *Env, wait time.Duration) (*journal.Journal, error) {
 			return err
 		}
 		for _, txn := range ended {
-			fmt.Fprintf(env.Stderr, "venturi: the lease of transaction %d ended when the machine was started anew; it is undone now:\n", txn)
+			sanitize.Fprintf(env.Stderr, "venturi: the lease of transaction %d ended when the machine was started anew; it is undone now:\n", txn)
 		}
 		if left := printUndone(env.Stderr, outcomes); left != nil {
 			verr.Print(env.Stderr, left) // no reason to change nothing else
@@ -97,7 +97,7 @@ func waitForJournal(ctx context.Context, env *Env) (*journal.Journal, error) {
 			return nil, context.Cause(ctx)
 		}
 		if !told {
-			fmt.Fprintf(env.Stderr, "venturi: waiting until another venturi is done with changing this machine%s\n", changing(env))
+			sanitize.Fprintf(env.Stderr, "venturi: waiting until another venturi is done with changing this machine%s\n", changing(env))
 		}
 	}
 }
@@ -142,10 +142,10 @@ func tellTrouble(w io.Writer, h journal.History, folder string) error {
 		if d.Told {
 			continue
 		}
-		fmt.Fprintf(w, "venturi: the journal of changes is damaged: %s; all other records hold\n", d)
+		sanitize.Fprintf(w, "venturi: the journal of changes is damaged: %s; all other records hold\n", d)
 	}
 	for _, s := range h.Strange {
-		fmt.Fprintf(w, "venturi: the journal of changes has %s\n", s)
+		sanitize.Fprintf(w, "venturi: the journal of changes has %s\n", s)
 	}
 	trials, err := tune.Trials(h, folder)
 	for _, t := range trials {
@@ -180,9 +180,9 @@ func tellProofs(w io.Writer, h journal.History) {
 		switch {
 		case !t.OfProof():
 		case t.Open():
-			fmt.Fprintf(w, "venturi: a proof was killed, and what it tried stands until its lease ends (transaction %d); undo it at once with: venturi undo %[1]d\n", t.ID)
+			sanitize.Fprintf(w, "venturi: a proof was killed, and what it tried stands until its lease ends (transaction %d); undo it at once with: venturi undo %[1]d\n", t.ID)
 		case !t.Ended && i == len(h.Txns)-1 && len(t.Entries) > 0:
-			fmt.Fprintf(w, "venturi: a proof was killed, and what it tried was undone (transaction %d); see it with: venturi journal %[1]d\n", t.ID)
+			sanitize.Fprintf(w, "venturi: a proof was killed, and what it tried was undone (transaction %d); see it with: venturi journal %[1]d\n", t.ID)
 		}
 	}
 }
@@ -223,17 +223,6 @@ func named(uid string) string {
 		return u.Username + " (uid " + uid + ")"
 	}
 	return "uid " + uid
-}
-
-// shown is a command line as a shell would take it.
-func shown(args []string) string {
-	quoted := make([]string, len(args))
-	for i, a := range args {
-		if quoted[i] = a; a == "" || strings.ContainsAny(a, " \t\n\"'\\$*?&|;<>()#`!~[]{}") {
-			quoted[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(quoted, " ")
 }
 
 // committing is how changes are made: the flags of all commands that do.
@@ -337,7 +326,7 @@ func (d committed) print(out io.Writer, trial time.Duration) error {
 		if k.Old.Value == k.New.Value {
 			change = k.New.Value + " already"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", k.Knob, change, k.Target)
+		sanitize.Fprintf(w, "%s\t%s\t%s\n", k.Knob, change, k.Target)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -346,16 +335,16 @@ func (d committed) print(out io.Writer, trial time.Duration) error {
 	for _, k := range d.Knobs {
 		if note := k.New.Note; note != "" && !told[note] {
 			told[note] = true
-			fmt.Fprintf(out, "  %s: %s\n", k.Knob, hanging(note, "    "))
+			sanitize.Fprintf(out, "  %s: %s\n", k.Knob, hanging(note, "    "))
 		}
 	}
 	switch {
 	case len(d.Txns) == 0:
-		fmt.Fprintln(out, "nothing had to be changed")
+		sanitize.Fprintf(out, "nothing had to be changed\n")
 	case d.Confirm != "":
-		fmt.Fprintf(out, "on trial for %s; keep it with: %s; undo it before with: %s\n", trial, d.Confirm, d.Undo)
+		sanitize.Fprintf(out, "on trial for %s; keep it with: %s; undo it before with: %s\n", trial, d.Confirm, d.Undo)
 	default:
-		fmt.Fprintf(out, "undo with: %s\n", d.Undo)
+		sanitize.Fprintf(out, "undo with: %s\n", d.Undo)
 	}
 	return nil
 }

@@ -170,17 +170,6 @@ func TestWho(t *testing.T) {
 	}
 }
 
-func TestShown(t *testing.T) {
-	for want, args := range map[string][]string{
-		"venturi knob set tcp.mem 'rmem=1 2 3'": {"venturi", "knob", "set", "tcp.mem", "rmem=1 2 3"},
-		`a '' 'it'\''s'`:                        {"a", "", "it's"},
-	} {
-		if got := shown(args); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
 func TestBrief(t *testing.T) {
 	for _, c := range []struct {
 		v    change.Value

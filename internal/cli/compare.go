@@ -15,6 +15,7 @@ import (
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/progress"
 	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -125,7 +126,7 @@ func runCompare(ctx context.Context, env *Env, q compare.Request, write func(fil
 	if rerr := write(file, rec); rerr != nil && err == nil {
 		err = rerr
 	}
-	fmt.Fprintf(env.Stderr, "venturi: the record is %s\n", file)
+	sanitize.Fprintf(env.Stderr, "venturi: the record is %s\n", file)
 	if err != nil {
 		return err
 	}
@@ -150,7 +151,7 @@ func outcome(ctx context.Context, rec *result.Record) error {
 	for _, w := range rec.Warnings {
 		if w.Code == "arm-failed" || w.Code == "tool-failed" {
 			return verr.New(verr.Partial, "path "+w.Arm+" was not measured to the end", why(w.Text),
-				"the other paths are reported above; see whether this one is up with: venturi lab up "+spec(rec, w.Arm))
+				"the other paths are reported above; see whether this one is up with: venturi lab up "+sanitize.Shell(spec(rec, w.Arm)))
 		}
 	}
 	return nil
@@ -183,7 +184,7 @@ func compareTables() string {
 	var b strings.Builder
 	b.WriteString("Paths:\n" + pathHelp() + "\n\nLoads:\n")
 	for _, l := range load.Table {
-		fmt.Fprintf(&b, "  %-8s %s; %d B, %s\n", l.Name, l.Summary, l.Size, l.Slice.Round(time.Millisecond))
+		sanitize.Fprintf(&b, "  %-8s %s; %d B, %s\n", l.Name, l.Summary, l.Size, l.Slice.Round(time.Millisecond))
 	}
 	return strings.TrimRight(b.String(), "\n")
 }

@@ -1,13 +1,13 @@
 package cli
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -37,7 +37,7 @@ transaction that is on trial.`,
 			if asJSON {
 				return printTxnJSON(env.Stdout, j.History(), txn)
 			}
-			_, err = fmt.Fprintf(env.Stdout, "transaction %d stays; undo with: venturi undo %[1]d\n", txn)
+			_, err = sanitize.Fprintf(env.Stdout, "transaction %d stays; undo with: venturi undo %[1]d\n", txn)
 			return err
 		},
 	}

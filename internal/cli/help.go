@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -31,7 +32,7 @@ func newExitCodes(*Env) *cobra.Command {
 	var text strings.Builder
 	text.WriteString("What venturi's exit code means. A number never changes its meaning.\n\n")
 	for _, c := range exitCodes {
-		fmt.Fprintf(&text, "  %3d  %s\n", c.Code, c.Text)
+		sanitize.Fprintf(&text, "  %3d  %s\n", c.Code, sanitize.Safe(c.Text))
 	}
 	text.WriteString("\nEvery error is printed on standard error in three parts: what failed, why, and\nwhat to do about it.")
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit code means", Long: text.String()}

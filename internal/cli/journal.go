@@ -13,6 +13,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/tune"
 )
 
@@ -74,7 +75,7 @@ That of a conflict is looked at now, where the value can be read.`,
 				return printHistoryJSON(env.Stdout, h.Txns, h, conflicts)
 			}
 			if open && len(h.Txns) == 0 {
-				_, err := fmt.Fprintln(env.Stdout, "nothing is open: there is nothing to undo")
+				_, err := sanitize.Fprintf(env.Stdout, "nothing is open: there is nothing to undo\n")
 				return err
 			}
 			return printTxns(env.Stdout, h.Txns, trials, conflicts)
@@ -102,25 +103,25 @@ func printHistoryJSON(out io.Writer, txns []*journal.Txn, h journal.History, con
 
 func printTxns(out io.Writer, txns []*journal.Txn, trials []tune.OnTrial, conflicts conflicts) error {
 	if len(txns) == 0 {
-		_, err := fmt.Fprintln(out, "nothing was changed")
+		_, err := sanitize.Fprintf(out, "nothing was changed\n")
 		return err
 	}
 	w := columns(out)
-	fmt.Fprintln(w, "TXN\tWHEN\tSTATE\tWRITES\tWHO\tCOMMAND")
+	sanitize.Fprintf(w, "TXN\tWHEN\tSTATE\tWRITES\tWHO\tCOMMAND\n")
 	for _, t := range txns {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", t.ID, when(t.Time), stateOf(t, trials, conflicts), len(t.Entries), t.Who, t.Command)
+		sanitize.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", t.ID, when(t.Time), stateOf(t, trials, conflicts), len(t.Entries), t.Who, t.Command)
 	}
 	return w.Flush()
 }
 
 func printTxn(out io.Writer, t *journal.Txn, trials []tune.OnTrial, conflicts conflicts) error {
 	w := columns(out)
-	fmt.Fprintf(w, "transaction\t%d\nwhen\t%s\nwho\t%s\ncommand\t%s\nversion\t%s\nstate\t%s\n", t.ID, when(t.Time), t.Who, t.Command, t.Version, stateOf(t, trials, conflicts))
+	sanitize.Fprintf(w, "transaction\t%d\nwhen\t%s\nwho\t%s\ncommand\t%s\nversion\t%s\nstate\t%s\n", t.ID, when(t.Time), t.Who, t.Command, t.Version, stateOf(t, trials, conflicts))
 	if t.Lease != nil {
-		fmt.Fprintf(w, "%s\t%v\n", t.Lease.Kind, t.Lease.Length)
+		sanitize.Fprintf(w, "%s\t%v\n", t.Lease.Kind, t.Lease.Length)
 	}
 	if !t.Confirmed.IsZero() {
-		fmt.Fprintf(w, "confirmed\t%s\n", when(t.Confirmed))
+		sanitize.Fprintf(w, "confirmed\t%s\n", when(t.Confirmed))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -130,37 +131,37 @@ func printTxn(out io.Writer, t *journal.Txn, trials []tune.OnTrial, conflicts co
 		if e.Found != nil {
 			found = *e.Found
 		}
-		fmt.Fprintf(out, "\n%s: %s\n", e.Knob, e.Cell)
+		sanitize.Fprintf(out, "\n%s: %s\n", e.Knob, e.Cell)
 		if isLong(e.Old, found) {
-			fmt.Fprint(out, tune.Change{Cell: e.Cell, Old: e.Old, New: found}.Diff())
+			sanitize.Fprint(out, sanitize.Safe(tune.Change{Cell: e.Cell, Old: e.Old, New: found}.Diff()))
 		} else {
-			fmt.Fprintf(out, "  %s -> %s\n", brief(e.Old), brief(found))
+			sanitize.Fprintf(out, "  %s -> %s\n", brief(e.Old), brief(found))
 		}
 		if c := conflicts[e.ID]; c != nil {
-			fmt.Fprint(out, stands(c))
+			sanitize.Fprint(out, stands(c))
 			continue
 		}
-		fmt.Fprintf(out, "  %s", stateWord(e.State))
+		sanitize.Fprintf(out, "  %s", stateWord(e.State))
 		if !e.Closed.IsZero() {
-			fmt.Fprintf(out, ", %s", when(e.Closed))
+			sanitize.Fprintf(out, ", %s", when(e.Closed))
 		}
 		if e.Why != "" {
-			fmt.Fprintf(out, ": %s", shortened(e.Why, whyWidth))
+			sanitize.Fprintf(out, ": %s", shortened(e.Why, whyWidth))
 		}
-		fmt.Fprintln(out)
+		sanitize.Fprintln(out)
 	}
 	return nil
 }
 
 // stands says what of somebody else's stands.
-func stands(c *journal.ConflictError) string {
+func stands(c *journal.ConflictError) sanitize.Safe {
 	switch {
 	case c.Around != nil:
-		return fmt.Sprintf("  %s: %s\n", conflictWord, shortened(c.Error(), whyWidth))
+		return sanitize.Sprintf("  %s: %s\n", conflictWord, shortened(c.Error(), whyWidth))
 	case isLong(c.Entry.New, c.Now):
-		return fmt.Sprintf("  %s: somebody else has changed it since:\n", conflictWord) + tune.Change{Cell: c.Entry.Cell, Old: c.Entry.New, New: c.Now}.Diff()
+		return sanitize.Sprintf("  %s: somebody else has changed it since:\n", conflictWord) + sanitize.Safe(tune.Change{Cell: c.Entry.Cell, Old: c.Entry.New, New: c.Now}.Diff())
 	}
-	return fmt.Sprintf("  %s: somebody else has changed it since, to %s\n", conflictWord, brief(c.Now))
+	return sanitize.Sprintf("  %s: somebody else has changed it since, to %s\n", conflictWord, brief(c.Now))
 }
 
 // isLong tells whether one of two values is too long for a line: a diff says more.

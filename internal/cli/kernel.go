@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/kernel"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/internal/vm"
 )
@@ -59,11 +60,11 @@ or in the folder that %s names.`, strings.Join(kernel.Known(), ", "), kernel.Def
 				case err != nil:
 					return err
 				case fresh:
-					fmt.Fprintf(env.Stdout, "%s is here: %s\n", series, k.Release)
+					sanitize.Fprintf(env.Stdout, "%s is here: %s\n", series, k.Release)
 				case newer:
-					fmt.Fprintf(env.Stdout, "%s is here already, and there is no newer one: %s\n", series, k.Release)
+					sanitize.Fprintf(env.Stdout, "%s is here already, and there is no newer one: %s\n", series, k.Release)
 				default:
-					fmt.Fprintf(env.Stdout, "%s is here already: %s (--newer looks for a newer one)\n", series, k.Release)
+					sanitize.Fprintf(env.Stdout, "%s is here already: %s (--newer looks for a newer one)\n", series, k.Release)
 				}
 			}
 			return nil
@@ -87,15 +88,15 @@ func (f *fetching) step(step string, have, total int64) {
 		f.end()
 		f.shown = step
 		if !f.terminal {
-			fmt.Fprintf(f.out, "venturi: %s%s\n", step, size(total))
+			sanitize.Fprintf(f.out, "venturi: %s%s\n", step, size(total))
 		}
 	}
 	if !f.terminal {
 		return
 	}
-	fmt.Fprintf(f.out, "\rventuri: %s", step)
+	sanitize.Fprintf(f.out, "\rventuri: %s", step)
 	if total > 0 {
-		fmt.Fprintf(f.out, ": %d of %d MB", have/1e6, total/1e6)
+		sanitize.Fprintf(f.out, ": %d of %d MB", have/1e6, total/1e6)
 	}
 }
 
@@ -108,7 +109,7 @@ func size(bytes int64) string {
 
 func (f *fetching) end() {
 	if f.terminal && f.shown != "" {
-		fmt.Fprintln(f.out)
+		sanitize.Fprintln(f.out)
 	}
 	f.shown = ""
 }
@@ -162,17 +163,17 @@ func kernelList(env *Env) *cobra.Command {
 
 func printKernels(out io.Writer, list []keptKernel) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintf(out, "no kernel is kept; fetch one: venturi kernel fetch %s\n", kernel.Default)
+		_, err := sanitize.Fprintf(out, "no kernel is kept; fetch one: venturi kernel fetch %s\n", kernel.Default)
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "--kernel\tRELEASE\tSIZE\tMODULES\tFROM")
+	sanitize.Fprintf(w, "--kernel\tRELEASE\tSIZE\tMODULES\tFROM\n")
 	for _, k := range list {
 		modules, called := "yes", k.Use[len(k.Use)-1]
 		if !k.Modules {
 			modules = "no"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d MB\t%s\t%s\n", called, k.Release, k.Bytes/1e6, modules, k.Source)
+		sanitize.Fprintf(w, "%s\t%s\t%d MB\t%s\t%s\n", called, k.Release, k.Bytes/1e6, modules, k.Source)
 	}
 	return w.Flush()
 }
@@ -192,7 +193,7 @@ func kernelRemove(env *Env) *cobra.Command {
 			for _, release := range args {
 				err := kernel.Remove(release)
 				if err == nil {
-					fmt.Fprintf(env.Stdout, "removed %s\n", release)
+					sanitize.Fprintf(env.Stdout, "removed %s\n", release)
 				}
 				failed = append(failed, err)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -138,7 +139,7 @@ func tellDenied(w io.Writer, list []reading) {
 		}
 	}
 	if len(names) > 0 && os.Geteuid() != 0 {
-		fmt.Fprintf(w, "venturi: only root can read %s\n", strings.Join(names, ", "))
+		sanitize.Fprintf(w, "venturi: only root can read %s\n", strings.Join(names, ", "))
 	}
 }
 
@@ -198,14 +199,14 @@ func sectionOf(name string) string {
 func printReadings(out io.Writer, list []reading, notes bool) error {
 	w := columns(out)
 	for _, r := range list {
-		fmt.Fprintf(w, "%s\t%s\n", r.Name, inEffect(*r.Now))
+		sanitize.Fprintf(w, "%s\t%s\n", r.Name, inEffect(*r.Now))
 	}
 	if err := w.Flush(); err != nil || !notes {
 		return err
 	}
 	for _, r := range list {
 		if r.Now.Note != "" {
-			fmt.Fprintf(out, "  %s: %s\n", r.Name, hanging(r.Now.Note, "    "))
+			sanitize.Fprintf(out, "  %s: %s\n", r.Name, hanging(r.Now.Note, "    "))
 		}
 	}
 	return nil
@@ -256,7 +257,7 @@ A knob that is never used automatically can be set here, by its name.`,
 			}
 			for _, w := range wishes {
 				if w.Knob.Never != "" {
-					fmt.Fprintf(env.Stderr, "venturi: %s is never set automatically: %s\n", w.Knob.Name, w.Knob.Never)
+					sanitize.Fprintf(env.Stderr, "venturi: %s is never set automatically: %s\n", w.Knob.Name, w.Knob.Never)
 				}
 			}
 			if plan {
@@ -321,12 +322,12 @@ func printPlan(out io.Writer, planned []tune.Planned, asJSON bool) error {
 	}
 	total := tune.Total(planned)
 	for _, c := range total {
-		if _, err := io.WriteString(out, c.Diff()); err != nil {
+		if _, err := sanitize.Fprint(out, sanitize.Safe(c.Diff())); err != nil {
 			return err
 		}
 	}
 	if len(total) == 0 {
-		_, err := fmt.Fprintln(out, "nothing would be changed")
+		_, err := sanitize.Fprintf(out, "nothing would be changed\n")
 		return err
 	}
 	return nil

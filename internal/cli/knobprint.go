@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -89,7 +90,7 @@ func listed(names []string, section string, t knob.Target) ([]reading, error) {
 
 func printKnobs(out io.Writer, list []reading) error {
 	w := columns(out)
-	fmt.Fprintln(w, "KNOB\tSCOPE\tNOW\tHELPS\tWHAT IT IS")
+	sanitize.Fprintf(w, "KNOB\tSCOPE\tNOW\tHELPS\tWHAT IT IS\n")
 	for _, r := range list {
 		now := "-"
 		if r.Now != nil {
@@ -102,7 +103,7 @@ func printKnobs(out io.Writer, list []reading) error {
 		case r.Never != "":
 			title = "(never automatic) " + title
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, r.Scope, now, helps(r.Facts), title)
+		sanitize.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, r.Scope, now, helps(r.Facts), title)
 	}
 	return w.Flush()
 }
@@ -127,21 +128,21 @@ func helps(f knob.Facts) string {
 func printKnob(out io.Writer, r reading) error {
 	w := columns(out)
 	for _, row := range cardOf(r.Facts) {
-		for i, line := range strings.Split(folded(row.text), "\n") {
+		for i, line := range strings.Split(string(folded(row.text)), "\n") {
 			if i == 0 {
-				fmt.Fprintf(w, "%s\t%s\n", row.head, line)
+				sanitize.Fprintf(w, "%s\t%s\n", row.head, line)
 			} else {
-				fmt.Fprintf(w, "\t%s\n", strings.TrimLeft(line, "\t"))
+				sanitize.Fprintf(w, "\t%s\n", strings.TrimLeft(line, "\t"))
 			}
 		}
 	}
 	switch {
 	case r.Now != nil && r.Now.Note != "":
-		fmt.Fprintf(w, "now\t%s (%s)\n", inEffect(*r.Now), r.Now.Note)
+		sanitize.Fprintf(w, "now\t%s (%s)\n", inEffect(*r.Now), r.Now.Note)
 	case r.Now != nil:
-		fmt.Fprintf(w, "now\t%s\n", inEffect(*r.Now))
+		sanitize.Fprintf(w, "now\t%s\n", inEffect(*r.Now))
 	case r.Lacks != "":
-		fmt.Fprintf(w, "now\tnot to be read: %s\n", r.Lacks)
+		sanitize.Fprintf(w, "now\tnot to be read: %s\n", r.Lacks)
 	}
 	return w.Flush()
 }
@@ -180,18 +181,18 @@ func markdownKnobs(out io.Writer) error {
 		if len(s.Entries) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n| knob | what it is | scope | helps | evidence |\n|---|---|---|---|---|\n", s.Title)
+		sanitize.Fprintf(&b, "\n## %s\n\n| knob | what it is | scope | helps | evidence |\n|---|---|---|---|---|\n", s.Title)
 		for _, e := range s.Entries {
-			fmt.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %s | %s |\n", e.Name, anchor(e.Name), cell(e.Title), e.Scope, helps(e.Facts), e.Grade)
+			sanitize.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %s | %s |\n", e.Name, anchor(e.Name), cell(e.Title), e.Scope, helps(e.Facts), e.Grade)
 		}
 		for _, e := range s.Entries {
-			fmt.Fprintf(&b, "\n### %s\n\n%s.\n\n", e.Name, e.Title)
+			sanitize.Fprintf(&b, "\n### %s\n\n%s.\n\n", e.Name, e.Title)
 			for _, row := range cardOf(e.Facts)[1:] {
-				fmt.Fprintf(&b, "- **%s**: %s\n", row.head, row.text)
+				sanitize.Fprintf(&b, "- **%s**: %s\n", row.head, row.text)
 			}
 		}
 	}
-	_, err := io.WriteString(out, b.String())
+	_, err := sanitize.Fprint(out, sanitize.Safe(b.String()))
 	return err
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -126,7 +126,7 @@ func notRaised(name string, err error) error {
 func pathHelp() string {
 	var b strings.Builder
 	for _, d := range path.Table {
-		fmt.Fprintf(&b, "  %-12s %s\n               (like %s)\n", d.Name, d.Summary, d.Like)
+		sanitize.Fprintf(&b, "  %-12s %s\n               (like %s)\n", d.Name, d.Summary, d.Like)
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
@@ -152,7 +152,7 @@ since they were laid, what went slow, and why; docs/fast-path.md explains each.`
 			// What cannot be removed is listed as dead.
 			if swept, err := lab.Sweep(cmd.Context()); err == nil {
 				for _, gone := range swept {
-					fmt.Fprintf(cmd.ErrOrStderr(), "removed %s, which a killed run had left\n", gone)
+					sanitize.Fprintf(cmd.ErrOrStderr(), "removed %s, which a killed run had left\n", gone)
 				}
 			}
 			list, err := lab.List(cmd.Context())
@@ -241,7 +241,7 @@ process is using is left to that process.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			swept, err := lab.Sweep(cmd.Context())
 			for _, gone := range swept {
-				fmt.Fprintf(out, "removed %s, which a killed run had left\n", gone)
+				sanitize.Fprintf(out, "removed %s, which a killed run had left\n", gone)
 			}
 			if err != nil {
 				return err
@@ -259,10 +259,10 @@ process is using is left to that process.`,
 					failed = append(failed, err)
 					continue
 				}
-				fmt.Fprintf(out, "took %s down\n", target)
+				sanitize.Fprintf(out, "took %s down\n", target)
 			}
 			if len(swept)+len(targets) == 0 {
-				fmt.Fprintln(out, "nothing to take down")
+				sanitize.Fprintf(out, "nothing to take down\n")
 			}
 			return errors.Join(failed...)
 		},
@@ -293,7 +293,5 @@ func downTargets(cmd *cobra.Command, name string, all bool) ([]string, error) {
 }
 
 func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	return sanitize.JSON(w, v)
 }

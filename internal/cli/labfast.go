@@ -11,6 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -66,21 +67,21 @@ func readFastPath(pins string) (f laidFastPath, err error) {
 
 func printFastPaths(out io.Writer, all []laidFastPath) error {
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(out, "no lab has a fast path that can be seen from here")
+		_, err := sanitize.Fprintf(out, "no lab has a fast path that can be seen from here\n")
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "LAB\tPATH\tMACHINE\tSINCE IT WAS LAID\tPACKETS\tOUT OF PODS\tINTO PODS")
+	sanitize.Fprintf(w, "LAB\tPATH\tMACHINE\tSINCE IT WAS LAID\tPACKETS\tOUT OF PODS\tINTO PODS\n")
 	for _, f := range all {
-		where, blank := fmt.Sprintf("%s\t%s\t%s", f.Lab, f.Path, f.Machine), "\t\t"
+		where, blank := sanitize.Sprintf("%s\t%s\t%s", f.Lab, f.Path, f.Machine), sanitize.Safe("\t\t")
 		say := func(what string, n any) {
-			fmt.Fprintf(w, "%s\t%s\t%v\n", where, what, n)
+			sanitize.Fprintf(w, "%s\t%s\t%v\n", where, what, n)
 			where = blank
 		}
 		for _, key := range report.ByFate(&analysis.FastPath{Packets: f.Packets}) {
-			n := fmt.Sprint(f.Packets[key])
+			n := sanitize.Sprintf("%d", f.Packets[key])
 			if into, told := f.Into[key]; told {
-				n = fmt.Sprintf("%d\t%d\t%d", f.Packets[key], f.Packets[key]-into, into)
+				n = sanitize.Sprintf("%d\t%d\t%d", f.Packets[key], f.Packets[key]-into, into)
 			}
 			say(report.Fate(key), n)
 		}

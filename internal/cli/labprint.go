@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 func printLab(out io.Writer, l *lab.Lab) error {
@@ -16,34 +17,34 @@ func printLab(out io.Writer, l *lab.Lab) error {
 	if l.Guest != nil {
 		where = " in a virtual machine, under Linux " + l.Guest.Kernel
 	}
-	fmt.Fprintf(out, "Lab %s is up%s, until `%s`. Wire: %s.", l.Name, where, command("down", l.Name), l.Wire)
+	sanitize.Fprintf(out, "Lab %s is up%s, until `%s`. Wire: %s.", l.Name, where, command("down", l.Name), l.Wire)
 	if l.Services > 0 {
-		fmt.Fprintf(out, " Packet filter: %d Services.", l.Services)
+		sanitize.Fprintf(out, " Packet filter: %d Services.", l.Services)
 	}
-	fmt.Fprint(out, "\n\n")
+	sanitize.Fprintf(out, "\n\n")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "MACHINE\tADDRESS\tNAMESPACE\tAGENT")
+	sanitize.Fprintf(w, "MACHINE\tADDRESS\tNAMESPACE\tAGENT\n")
 	for _, m := range l.Machines {
 		agent := "-"
 		if m.AgentPid > 0 {
 			agent = fmt.Sprint(m.AgentPid)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", m.Name, m.Addr, filepath.Base(m.Namespace), agent)
+		sanitize.Fprintf(w, "%s\t%s\t%s\t%s\n", m.Name, m.Addr, filepath.Base(m.Namespace), agent)
 	}
-	fmt.Fprintln(w, "\nPATH\tFROM\tTO\tMTU\tOVERHEAD")
+	sanitize.Fprintf(w, "\nPATH\tFROM\tTO\tMTU\tOVERHEAD\n")
 	for _, a := range l.Arms {
 		for n, from := range a.Ends[0] {
 			name := a.Name
 			if n > 0 {
 				name = fmt.Sprintf("%s.p%d", a.Name, n+1)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d B\t%d B\n", name, from.Addr, a.Ends[1][n].Addr, from.MTU, a.Overhead)
+			sanitize.Fprintf(w, "%s\t%s\t%s\t%d B\t%d B\n", name, from.Addr, a.Ends[1][n].Addr, from.MTU, a.Overhead)
 		}
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\nLook inside: %s %s -- ip route\n", command("exec", l.Name), inside(l))
+	_, err := sanitize.Fprintf(out, "\nLook inside: %s %s -- ip route\n", command("exec", l.Name), sanitize.Shell(inside(l)))
 	return err
 }
 
@@ -66,16 +67,16 @@ func command(verb, name string) string {
 	if name == lab.DefaultName {
 		return "venturi lab " + verb
 	}
-	return "venturi lab " + verb + " --name " + name
+	return "venturi lab " + verb + " --name " + sanitize.Shell(name)
 }
 
 func printList(out io.Writer, list []lab.Info) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, "no lab is up")
+		_, err := sanitize.Fprintf(out, "no lab is up\n")
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "LAB\tSTATUS\tSINCE\tOWNER\tKERNEL\tPATHS")
+	sanitize.Fprintf(w, "LAB\tSTATUS\tSINCE\tOWNER\tKERNEL\tPATHS\n")
 	for _, i := range list {
 		since, owner, kernel, paths := "?", "-", "-", "?"
 		if !i.Since.IsZero() {
@@ -93,7 +94,7 @@ func printList(out io.Writer, list []lab.Info) error {
 		if i.Lab != nil && i.Lab.Guest != nil {
 			kernel = i.Lab.Guest.Kernel
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", i.Name, i.Status, since, owner, kernel, paths)
+		sanitize.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", i.Name, i.Status, since, owner, kernel, paths)
 	}
 	return w.Flush()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/path"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -64,28 +65,29 @@ const textWidth = 72
 
 func printPaths(out io.Writer, all []pathInfo) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PATH\tOVERHEAD\tHERE\tWHAT IT IS, WHO WIRES IT SO, WHAT IT NEEDS")
+	sanitize.Fprintf(w, "PATH\tOVERHEAD\tHERE\tWHAT IT IS, WHO WIRES IT SO, WHAT IT NEEDS\n")
 	unknown := false
 	for _, p := range all {
 		unknown = unknown || p.Here == notTold
-		fmt.Fprintf(w, "%s\t%d B\t%s\t%s\n", p.Name, p.Overhead, p.Here, folded(p.Summary))
-		fmt.Fprintf(w, "\t\t\tlike %s\n", folded(p.Like))
+		sanitize.Fprintf(w, "%s\t%d B\t%s\t%s\n", p.Name, p.Overhead, p.Here, folded(p.Summary))
+		sanitize.Fprintf(w, "\t\t\tlike %s\n", folded(p.Like))
 		if p.needs.any() {
-			fmt.Fprintf(w, "\t\t\tneeds %s\n", folded(p.needs.text(packages)))
+			sanitize.Fprintf(w, "\t\t\tneeds %s\n", folded(p.needs.text(packages)))
 		}
 	}
 	if err := w.Flush(); err != nil || !unknown {
 		return err
 	}
-	_, err := fmt.Fprintln(out, "\n?  could not be told: ask as root")
+	_, err := sanitize.Fprintf(out, "\n?  could not be told: ask as root\n")
 	return err
 }
 
 // folded breaks a text between words, for the last column of the list.
-func folded(text string) string {
+func folded(text string) sanitize.Safe {
 	var b strings.Builder
 	width := 0
 	for i, word := range strings.Fields(text) {
+		word = sanitize.Text(word)
 		switch {
 		case i == 0:
 		case width+1+len(word) > textWidth:
@@ -98,7 +100,7 @@ func folded(text string) string {
 		b.WriteString(word)
 		width += len(word)
 	}
-	return b.String()
+	return sanitize.Safe(b.String())
 }
 
 func pathShow(out io.Writer) *cobra.Command {
@@ -129,23 +131,23 @@ those of the path with these.`,
 
 func printPath(out io.Writer, p pathInfo) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "path\t%s: %s\nlike\t%s\n", p.Name, p.Summary, p.Like)
+	sanitize.Fprintf(w, "path\t%s: %s\nlike\t%s\n", p.Name, p.Summary, p.Like)
 	if p.With != "" {
-		fmt.Fprintf(w, "with\t%s\n", p.With)
+		sanitize.Fprintf(w, "with\t%s\n", p.With)
 	}
-	fmt.Fprintf(w, "overhead\t%d B a packet\nneeds\t%s\nhere\t%s\n", p.Overhead, p.needs.text(feature.Need.String), hereText(p.Here))
+	sanitize.Fprintf(w, "overhead\t%d B a packet\nneeds\t%s\nhere\t%s\n", p.Overhead, p.needs.text(feature.Need.String), hereText(p.Here))
 	for i, o := range p.Options {
 		head := ""
 		if i == 0 {
 			head = "options"
 		}
-		fmt.Fprintf(w, "%s\t%s=%s\t%s%s\n", head, o.Name, o.Value, o.Help, defaultText(o))
+		sanitize.Fprintf(w, "%s\t%s=%s\t%s%s\n", head, o.Name, o.Value, o.Help, defaultText(o))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	if p.lacks != nil {
-		fmt.Fprintln(out)
+		sanitize.Fprintln(out)
 		verr.Print(out, p.lacks)
 	}
 	return nil
@@ -178,10 +180,10 @@ func markdownPaths(out io.Writer, all []pathInfo) error {
 		"under the containers. To compare two such networks with each other, attach to both in a study with a baseline.\n\n" +
 		"| path | what it is | who wires it so | overhead | needs |\n|---|---|---|---|---|\n")
 	for _, p := range all {
-		fmt.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %d B | %s |\n", p.Name, anchor(p.Name), p.Summary, p.Like, p.Overhead, p.needs.text(feature.Need.String))
+		sanitize.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %d B | %s |\n", p.Name, anchor(p.Name), p.Summary, p.Like, p.Overhead, p.needs.text(feature.Need.String))
 	}
 	for _, p := range all {
-		fmt.Fprintf(&b, "\n## %s\n\n", p.Name)
+		sanitize.Fprintf(&b, "\n## %s\n\n", p.Name)
 		if len(p.Options) == 0 {
 			b.WriteString("No options.\n")
 			continue
@@ -192,9 +194,9 @@ func markdownPaths(out io.Writer, all []pathInfo) error {
 			if o.Required {
 				preset = "required"
 			}
-			fmt.Fprintf(&b, "| `%s=%s` | %s | %s |\n", o.Name, strings.ReplaceAll(o.Value, "|", "\\|"), preset, o.Help)
+			sanitize.Fprintf(&b, "| `%s=%s` | %s | %s |\n", o.Name, strings.ReplaceAll(o.Value, "|", "\\|"), preset, o.Help)
 		}
 	}
-	_, err := io.WriteString(out, b.String())
+	_, err := sanitize.Fprint(out, sanitize.Safe(b.String()))
 	return err
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -109,8 +109,8 @@ func runPath(args []string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil
 	}
-	records, _ := filepath.Glob(filepath.Join(runsFolder, "*", result.FileName)) // the patterns are sound
-	below, _ := filepath.Glob(filepath.Join(runsFolder, "*", "*", result.FileName))
+	records, _ := sanitize.Files(runsFolder, "*/"+result.FileName) // the patterns are sound
+	below, _ := sanitize.Files(runsFolder, "*/*/"+result.FileName)
 	newest, when := "", time.Time{}
 	for _, r := range append(records, below...) {
 		if info, err := os.Stat(r); err == nil && !info.ModTime().Before(when) {
@@ -134,7 +134,7 @@ func openRecord(env *Env, path string, partial bool) (*result.Record, error) {
 	case err == nil:
 		return rec, nil
 	case errors.Is(err, result.ErrTruncated) && partial:
-		fmt.Fprintf(env.Stderr, "venturi: the record of %s was cut off; this is the report of what there is\n", path)
+		sanitize.Fprintf(env.Stderr, "venturi: the record of %s was cut off; this is the report of what there is\n", path)
 		return rec, nil
 	case errors.Is(err, result.ErrTruncated):
 		return nil, &verr.Error{Code: verr.BadRecord, What: what, Err: err,

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -12,6 +11,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -56,13 +56,13 @@ func withSignals(ctx context.Context, env *Env) (context.Context, func()) {
 					if restore := env.beforeExit.Load(); restore != nil {
 						(*restore)()
 					}
-					fmt.Fprintln(env.Stderr, "venturi: quitting at once; `venturi undo` brings back what was changed, `venturi lab down` removes what is left behind")
+					sanitize.Fprintf(env.Stderr, "venturi: quitting at once; `venturi undo` brings back what was changed, `venturi lab down` removes what is left behind\n")
 					env.Exit(verr.Interrupted)
 					return
 				}
 				asked = time.Now()
 				if env.Getenv(insideVariable) == "" { // else it is said outside
-					fmt.Fprintln(env.Stderr, "venturi: stopping; once more to quit at once")
+					sanitize.Fprintf(env.Stderr, "venturi: stopping; once more to quit at once\n")
 				}
 				cancel(errSignal)
 			}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/study"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
@@ -212,7 +212,7 @@ func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Reques
 		if err != nil && verr.Code(err) != verr.Partial {
 			break
 		}
-		fmt.Fprintf(env.Stderr, "venturi: all that it holds is shown by: venturi report %s\n", folders[i])
+		sanitize.Fprintf(env.Stderr, "venturi: all that it holds is shown by: venturi report %s\n", sanitize.Path(folders[i]))
 	}
 	if err := printTables(env, s.Across(), flags.Out, recs, opt); err != nil {
 		failed = append(failed, err)
@@ -247,7 +247,7 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt report.
 	var recs []report.Wired
 	for i, folder := range folders {
 		if len(folders) > 1 && !recordIn(folder) && slices.ContainsFunc(folders, recordIn) {
-			fmt.Fprintf(env.Stderr, "venturi: wire %s is left out: there is no record in %s\n", s.Wires[i].Name, folder)
+			sanitize.Fprintf(env.Stderr, "venturi: wire %s is left out: there is no record in %s\n", s.Wires[i].Name, folder)
 			continue
 		}
 		rec, err := openRecord(env, folder, partial)

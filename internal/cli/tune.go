@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -83,7 +84,7 @@ var proofOnly = []string{"path", "wire", "budget", "effect", "seed"}
 func profileHelp() string {
 	var b strings.Builder
 	for _, p := range tune.Profiles() {
-		fmt.Fprintf(&b, "  %-11s %s\n", p.Name, p.Title)
+		sanitize.Fprintf(&b, "  %-11s %s\n", p.Name, p.Title)
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
@@ -137,7 +138,7 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 		return errors.Join(err, unplanned(profile, targets, skipped))
 	}
 	if len(skipped) > 0 {
-		fmt.Fprintln(env.Stderr, "venturi: some steps are left out; see why with --plan")
+		sanitize.Fprintf(env.Stderr, "venturi: some steps are left out; see why with --plan\n")
 	}
 	return t.commit(cmd.Context(), env, planned)
 }
@@ -239,7 +240,7 @@ func (n *mayTouch) device(text string) (knob.Target, error) {
 	case len(n.netns) == 1:
 		netns = n.netns[0]
 	case len(n.netns) > 1:
-		return knob.Target{}, verr.New(verr.Usage, "cannot tune dev "+text, "it may be in any of several namespaces", "say in which: --dev "+text+"@NETNS, or @self for the machine's own")
+		return knob.Target{}, verr.New(verr.Usage, "cannot tune dev "+text, "it may be in any of several namespaces", "say in which: --dev "+sanitize.Shell(text+"@NETNS")+", or @self for the machine's own")
 	}
 	file, err := netnsFile(netns)
 	return knob.Target{Device: device, Netns: file}, err

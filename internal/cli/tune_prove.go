@@ -18,6 +18,7 @@ import (
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/progress"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verify"
@@ -221,25 +222,25 @@ func (p *proving) print(out io.Writer, profile tune.Profile, proved *tune.Proved
 }
 
 func (r provedReport) print(out io.Writer, all bool) error {
-	fmt.Fprintf(out, "profile %s on %s, %d pairs of measurements\n\n", r.Profile, r.Path, r.Pairs)
+	sanitize.Fprintf(out, "profile %s on %s, %d pairs of measurements\n\n", r.Profile, r.Path, r.Pairs)
 	var heads []string
 	for _, n := range r.Noise {
 		heads = append(heads, n.Metric)
 		if n.Out != "" {
-			fmt.Fprintf(out, "not judged: %s\n", n.Out)
+			sanitize.Fprintf(out, "not judged: %s\n", n.Out)
 		}
 	}
 	w := columns(out)
-	fmt.Fprintf(w, "change\tverdict\t%s\tpairs\n", strings.Join(heads, "\t"))
+	sanitize.Fprintf(w, "change\tverdict\t%s\tpairs\n", tabbed(heads))
 	for _, row := range r.Rows {
 		if row.Verdict == search.NotTried {
-			fmt.Fprintf(w, "%s\t%s: %s\n", row.Knob, row.Verdict, row.Why)
+			sanitize.Fprintf(w, "%s\t%s: %s\n", row.Knob, row.Verdict, row.Why)
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", row.Knob, verdictOf(row), strings.Join(cellsOf(heads, row.Effects), "\t"), row.Pairs)
+		sanitize.Fprintf(w, "%s\t%s\t%s\t%d\n", row.Knob, verdictOf(row), tabbed(cellsOf(heads, row.Effects)), row.Pairs)
 	}
 	if len(r.Confirm) > 0 {
-		fmt.Fprintf(w, "the set\t%s\t%s\t%d\n", setVerdict(r), strings.Join(cellsOf(heads, r.Confirm), "\t"), r.Confirm[0].Pairs)
+		sanitize.Fprintf(w, "the set\t%s\t%s\t%d\n", setVerdict(r), tabbed(cellsOf(heads, r.Confirm)), r.Confirm[0].Pairs)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -251,21 +252,35 @@ func (r provedReport) print(out io.Writer, all bool) error {
 		}
 	}
 	if len(finest) > 0 {
-		fmt.Fprintf(out, "\nsmallest effects that would have been seen: %s\n", strings.Join(finest, ", "))
+		sanitize.Fprintf(out, "\nsmallest effects that would have been seen: %s\n", strings.Join(finest, ", "))
 	}
 	if r.Why != "" {
-		fmt.Fprintf(out, "a set was found and is not proven: %s\n", r.Why)
+		sanitize.Fprintf(out, "a set was found and is not proven: %s\n", r.Why)
 	}
 	printSkipped(out, slices.DeleteFunc(slices.Clone(r.Skipped), func(s tune.Skipped) bool { return s.Seen != "" }), all) // those have rows
 	if len(r.Skipped) > 0 {
-		fmt.Fprintln(out)
+		sanitize.Fprintln(out)
 	}
 	if len(r.Commands) == 0 {
-		_, err := fmt.Fprintln(out, "nothing was proven to help; everything is as it was")
+		_, err := sanitize.Fprintf(out, "nothing was proven to help; everything is as it was\n")
 		return err
 	}
-	_, err := fmt.Fprintf(out, "everything is as it was; these make the proven changes:\n  %s\n", strings.Join(r.Commands, "\n  "))
-	return err
+	sanitize.Fprintf(out, "everything is as it was; these make the proven changes:\n")
+	for _, c := range r.Commands {
+		if _, err := sanitize.Fprintf(out, "  %s\n", c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tabbed puts texts into columns.
+func tabbed(cells []string) sanitize.Safe {
+	clean := make([]string, len(cells))
+	for i, c := range cells {
+		clean[i] = sanitize.Text(c)
+	}
+	return sanitize.Safe(strings.Join(clean, "\t"))
 }
 
 func verdictOf(row search.Row) string {

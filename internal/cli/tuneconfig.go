@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -19,7 +20,7 @@ func (n *mayTouch) heed(file string, say io.Writer) error {
 		return err
 	}
 	if len(c.Unknown) > 0 {
-		fmt.Fprintf(say, "venturi: %s has names that mean nothing here: %s\n", file, strings.Join(c.Unknown, ", "))
+		sanitize.Fprintf(say, "venturi: %s has names that mean nothing here: %s\n", file, strings.Join(c.Unknown, ", "))
 	}
 	if c.Device != "" && !slices.Contains(n.dev, c.Device) {
 		n.dev = append(n.dev, c.Device)
@@ -27,9 +28,9 @@ func (n *mayTouch) heed(file string, say io.Writer) error {
 	switch {
 	case c.Cilium && len(n.manifest) == 0:
 		return verr.New(verr.Usage, "cannot tune Cilium", fmt.Sprintf("%s asks for it, and no file is named with ConfigMap %s of namespace %s", file, c.Name, c.Namespace),
-			fmt.Sprintf("give it with --manifest: kubectl -n %s get configmap %s -o yaml >cilium-config.yaml", c.Namespace, c.Name))
+			fmt.Sprintf("give it with --manifest: kubectl -n %s get configmap %s -o yaml >cilium-config.yaml", sanitize.Shell(c.Namespace), sanitize.Shell(c.Name)))
 	case !c.Cilium && len(n.manifest) > 0:
-		fmt.Fprintf(say, "venturi: TUNING_CILIUM is not true in %s: manifests are left alone\n", file)
+		sanitize.Fprintf(say, "venturi: TUNING_CILIUM is not true in %s: manifests are left alone\n", file)
 		n.manifest = nil
 	}
 	return nil

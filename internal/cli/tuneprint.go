@@ -1,12 +1,12 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"slices"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/tune"
 )
 
@@ -34,28 +34,28 @@ func printTuning(out io.Writer, profile tune.Profile, planned []tune.Planned, sk
 	if asJSON {
 		return printJSON(out, map[string]any{"version": jsonVersion, "profile": profile.Name, "title": profile.Title, "steps": steps, "skipped": append([]tune.Skipped{}, skipped...)})
 	}
-	fmt.Fprintf(out, "%s: %s\n", profile.Name, profile.Title)
+	sanitize.Fprintf(out, "%s: %s\n", profile.Name, profile.Title)
 	if len(steps) > 0 {
-		fmt.Fprintln(out, "\nwould be changed:")
+		sanitize.Fprintf(out, "\nwould be changed:\n")
 	}
 	for _, s := range steps {
-		fmt.Fprintf(out, "  %s%s: %s -> %s  [%s]\n", s.Knob, where(s.Target), shortened(s.Now.Value, 60), s.Value, s.State)
+		sanitize.Fprintf(out, "  %s%s: %s -> %s  [%s]\n", s.Knob, where(s.Target), shortened(s.Now.Value, 60), s.Value, s.State)
 		for _, text := range []string{s.Why, s.Note} {
 			if text != "" {
-				fmt.Fprintf(out, "      %s\n", hanging(text, "      "))
+				sanitize.Fprintf(out, "      %s\n", hanging(text, "      "))
 			}
 		}
 	}
 	printSkipped(out, skipped, all)
 	if len(steps) == 0 {
-		_, err := fmt.Fprintln(out, "\nnothing would be changed")
+		_, err := sanitize.Fprintf(out, "\nnothing would be changed\n")
 		return err
 	}
-	fmt.Fprintln(out, "\nwhat would be written:")
+	sanitize.Fprintf(out, "\nwhat would be written:\n")
 	if err := printPlan(out, planned, false); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(out, "\nNothing was changed: --apply makes these changes, all or none.")
+	_, err := sanitize.Fprintf(out, "\nNothing was changed: --apply makes these changes, all or none.\n")
 	return err
 }
 
@@ -65,13 +65,13 @@ func printSkipped(out io.Writer, skipped []tune.Skipped, all bool) {
 		return
 	}
 	if all {
-		fmt.Fprintln(out, "\nleft out:")
+		sanitize.Fprintf(out, "\nleft out:\n")
 		for _, s := range grouped(skipped) {
-			fmt.Fprintf(out, "  %s%s  [%s]\n      %s\n", hanging(s.Step.Name, "    "), where(s.Target), s.Step.State, hanging(s.Why, "      "))
+			sanitize.Fprintf(out, "  %s%s  [%s]\n      %s\n", hanging(s.Step.Name, "    "), where(s.Target), s.Step.State, hanging(s.Why, "      "))
 		}
 		return
 	}
-	fmt.Fprintln(out, "\nleft out (each, and why: --all):")
+	sanitize.Fprintf(out, "\nleft out (each, and why: --all):\n")
 	var order []string
 	counts := map[string]int{}
 	for _, s := range skipped {
@@ -81,7 +81,7 @@ func printSkipped(out io.Writer, skipped []tune.Skipped, all bool) {
 		}
 	}
 	for _, why := range order {
-		fmt.Fprintf(out, "  %3d  %s\n", counts[why], why)
+		sanitize.Fprintf(out, "  %3d  %s\n", counts[why], why)
 	}
 }
 
@@ -137,6 +137,6 @@ func where(t knob.Target) string {
 }
 
 // hanging breaks a text between words, all lines but the first behind a margin.
-func hanging(text, margin string) string {
-	return strings.ReplaceAll(folded(text), "\n\t\t\t", "\n"+margin)
+func hanging(text, margin string) sanitize.Safe {
+	return sanitize.Safe(strings.ReplaceAll(string(folded(text)), "\n\t\t\t", "\n"+margin))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/progress"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/internal/vm"
 	"github.com/venturi-net/venturi/result"
@@ -128,7 +129,7 @@ func measureUnder(ctx context.Context, env *Env, u under, requests []compare.Req
 	}
 	show.Done()
 	if why := g.NotKVM(); why != "" {
-		fmt.Fprintf(env.Stderr, "venturi: the virtual machine is emulated: KVM is not usable: %s\n", why)
+		sanitize.Fprintf(env.Stderr, "venturi: the virtual machine is emulated: KVM is not usable: %s\n", why)
 	}
 	args := env.Args
 	if !named {
@@ -246,7 +247,7 @@ func resized(stream any) (sizes <-chan vm.Size, stop func()) {
 func tellCut(env *Env, folders []string) {
 	for _, folder := range folders {
 		if info, err := os.Stat(filepath.Join(folder, result.FileName)); err == nil && info.Size() > 0 {
-			fmt.Fprintf(env.Stderr, "venturi: what was measured until then: venturi report --partial %s\n", folder)
+			sanitize.Fprintf(env.Stderr, "venturi: what was measured until then: venturi report --partial %s\n", sanitize.Path(folder))
 		}
 	}
 }

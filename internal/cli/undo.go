@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -52,7 +53,7 @@ namespace, needs no undoing. Undoing twice does no harm.`,
 				return printUndoneJSON(env.Stdout, journal.History{}, nil, nil)
 			}
 			if txns == nil {
-				_, err := fmt.Fprintln(env.Stdout, "nothing to undo")
+				_, err := sanitize.Fprintf(env.Stdout, "nothing to undo\n")
 				return err
 			}
 			outcomes, err := j.Undo(txns, how)
@@ -144,9 +145,9 @@ func printUndone(out io.Writer, outcomes []journal.Outcome) error {
 			continue
 		}
 		told[line] = true
-		fmt.Fprintln(out, line)
+		sanitize.Fprintln(out, line)
 		if long {
-			fmt.Fprint(out, tune.Change{Cell: e.Cell, Old: conflict.Entry.New, New: conflict.Now}.Diff())
+			sanitize.Fprint(out, sanitize.Safe(tune.Change{Cell: e.Cell, Old: conflict.Entry.New, New: conflict.Now}.Diff()))
 		}
 		if conflict.Entry != nil {
 			conflicts++
@@ -155,7 +156,7 @@ func printUndone(out io.Writer, outcomes []journal.Outcome) error {
 		}
 	}
 	if len(told) == 0 {
-		fmt.Fprintln(out, "nothing to undo")
+		sanitize.Fprintf(out, "nothing to undo\n")
 	}
 	switch {
 	case len(failed) > 0:

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/guest"
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/progress"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -43,7 +43,7 @@ func runCheck(ctx context.Context, env *Env, c check) error {
 	if err != nil {
 		return err
 	}
-	return c.Check(ctx, env.Stdout, compare.Host{Version: Version(), Program: program,
+	return c.Check(ctx, sanitize.Writer{W: env.Stdout}, compare.Host{Version: Version(), Program: program,
 		LabName: "verify", Watch: progress.Silent(env.Stderr)})
 }
 
@@ -173,7 +173,7 @@ func fastSections() string {
 		if s.Budget > 0 {
 			budget = strings.TrimSuffix(s.Budget.String(), "0s")
 		}
-		fmt.Fprintf(&b, "  %-12s %-3s %s\n", s.Name, budget, s.Summary)
+		sanitize.Fprintf(&b, "  %-12s %-3s %s\n", s.Name, budget, s.Summary)
 	}
 	return strings.TrimRight(b.String(), "\n")
 }

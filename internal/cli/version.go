@@ -1,11 +1,12 @@
 package cli
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // version is stamped by the Makefile: -ldflags "-X …/internal/cli.version=v1.2.3".
@@ -30,7 +31,7 @@ func newVersion(env *Env) *cobra.Command {
 		Example: "  venturi version",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(env.Stdout, "venturi %s\ngo       %s %s/%s\nrevision %s\n",
+			_, err := sanitize.Fprintf(env.Stdout, "venturi %s\ngo       %s %s/%s\nrevision %s\n",
 				Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, revision())
 			return err
 		},

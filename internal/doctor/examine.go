@@ -3,9 +3,9 @@ package doctor
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // Report is what was found.
@@ -94,7 +94,7 @@ func (r Rule) complete(f Finding) Finding {
 
 // mend is the command that turns the knob, with what of the place its scope asks for.
 func mend(f Finding) string {
-	words := []string{"venturi knob set", f.Knob, quoted(f.Value)}
+	words := []string{"venturi", "knob", "set", f.Knob, f.Value}
 	scope := knob.OfDevice
 	if e, err := knob.Find(f.Knob); err == nil {
 		scope = e.Scope
@@ -105,13 +105,5 @@ func mend(f Finding) string {
 	if f.Netns != "" && scope != knob.OfMachine {
 		words = append(words, "--netns", f.Netns)
 	}
-	return strings.Join(words, " ")
-}
-
-// quoted is a word as a shell takes it.
-func quoted(word string) string {
-	if strings.ContainsAny(word, " *;&|<>()$`\"'\\") {
-		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-	}
-	return word
+	return sanitize.Command(words...)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // morePlaces is how many places of one kind of finding are shown; the others
@@ -19,7 +21,7 @@ func Print(w io.Writer, r *Report) error {
 		if len(groups) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "%s\n", strings.ToUpper(string(severity)))
+		sanitize.Fprintf(&b, "%s\n", strings.ToUpper(string(severity)))
 		for _, g := range groups {
 			printGroup(&b, g)
 		}
@@ -27,12 +29,12 @@ func Print(w io.Writer, r *Report) error {
 	if len(r.Findings) == 0 {
 		b.WriteString("Nothing is off.\n\n")
 	}
-	fmt.Fprintf(&b, "%s. Looked at %s of %s by %s", summary(r), many(r.Looked.Devices, "device"), many(r.Looked.Namespaces, "network namespace"), many(r.Looked.Rules, "rule"))
+	sanitize.Fprintf(&b, "%s. Looked at %s of %s by %s", summary(r), many(r.Looked.Devices, "device"), many(r.Looked.Namespaces, "network namespace"), many(r.Looked.Rules, "rule"))
 	if r.Looked.Seconds > 0 {
-		fmt.Fprintf(&b, ", at counters twice within %.1f s", r.Looked.Seconds)
+		sanitize.Fprintf(&b, ", at counters twice within %.1f s", r.Looked.Seconds)
 	}
 	b.WriteString("; changed nothing.\n")
-	_, err := io.WriteString(w, b.String())
+	_, err := sanitize.Fprint(w, sanitize.Safe(b.String()))
 	return err
 }
 
@@ -56,26 +58,26 @@ func group(all []Finding, severity Severity) (groups [][]Finding) {
 
 func printGroup(b *strings.Builder, g []Finding) {
 	first := g[0]
-	fmt.Fprintf(b, "  %s  %s\n", first.Code, first.Title)
+	sanitize.Fprintf(b, "  %s  %s\n", first.Code, first.Title)
 	for i, f := range g {
 		if i == morePlaces {
-			fmt.Fprintf(b, "    and at %s more (see all with --json)\n", many(len(g)-i, "place"))
+			sanitize.Fprintf(b, "    and at %s more (see all with --json)\n", many(len(g)-i, "place"))
 			break
 		}
-		fmt.Fprintf(b, "    at      %s\n", f.place())
+		sanitize.Fprintf(b, "    at      %s\n", f.place())
 		for _, e := range f.Evidence {
-			fmt.Fprintf(b, "    read    %s: %s\n", e.Read, e.Value)
+			sanitize.Fprintf(b, "    read    %s: %s\n", e.Read, e.Value)
 		}
 		if f.Mend != "" {
-			fmt.Fprintf(b, "    mend    %s\n", f.Mend)
+			sanitize.Fprintf(b, "    mend    %s\n", f.Mend)
 		}
 	}
-	fmt.Fprintf(b, "    effect  %s (%s; grade %s)\n", first.Effect.Size, first.Effect.Source, first.Effect.Grade)
+	sanitize.Fprintf(b, "    effect  %s (%s; grade %s)\n", first.Effect.Size, first.Effect.Source, first.Effect.Grade)
 	if first.Mend == "" && first.Knob != "" {
-		fmt.Fprintf(b, "    knob    %s\n", first.Knob)
+		sanitize.Fprintf(b, "    knob    %s\n", first.Knob)
 	}
 	if first.Do != "" {
-		fmt.Fprintf(b, "    think   %s\n", first.Do)
+		sanitize.Fprintf(b, "    think   %s\n", first.Do)
 	}
 	b.WriteString("\n")
 }
@@ -127,17 +129,17 @@ func Page(w io.Writer) error {
 		"number, D sources contradict each other. What a change is worth on your machine, `venturi tune --prove` measures.\n\n" +
 		"| code | severity | what is off |\n|---|---|---|\n")
 	for _, r := range Table {
-		fmt.Fprintf(&b, "| [`%s`](#%[1]s) | %s | %s |\n", r.Code, r.Severity, r.Title)
+		sanitize.Fprintf(&b, "| [`%s`](#%[1]s) | %s | %s |\n", r.Code, r.Severity, r.Title)
 	}
 	for _, r := range Table {
-		fmt.Fprintf(&b, "\n## %s\n\n%s (%s).\n\n- Looks at: %s.\n- Effect: %s (%s; grade %s).\n", r.Code, r.Title, r.Severity, r.Looks, r.Effect.Size, r.Effect.Source, r.Effect.Grade)
+		sanitize.Fprintf(&b, "\n## %s\n\n%s (%s).\n\n- Looks at: %s.\n- Effect: %s (%s; grade %s).\n", r.Code, r.Title, r.Severity, r.Looks, r.Effect.Size, r.Effect.Source, r.Effect.Grade)
 		if r.Knob != "" {
-			fmt.Fprintf(&b, "- Knob: `%s`.\n", strings.TrimSpace(r.Knob+" "+r.Value))
+			sanitize.Fprintf(&b, "- Knob: `%s`.\n", strings.TrimSpace(r.Knob+" "+r.Value))
 		}
 		if r.Do != "" {
-			fmt.Fprintf(&b, "- Think of: %s.\n", r.Do)
+			sanitize.Fprintf(&b, "- Think of: %s.\n", r.Do)
 		}
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := sanitize.Fprint(w, sanitize.Safe(b.String()))
 	return err
 }

@@ -81,11 +81,3 @@ func TestJSON(t *testing.T) {
 		t.Errorf("without findings: %s", text)
 	}
 }
-
-func TestQuoted(t *testing.T) {
-	for word, want := range map[string]string{"max": "max", "rx=4096,tx=1": "rx=4096,tx=1", "rx-0=0-1 rx-1=2": "'rx-0=0-1 rx-1=2'", "a'b": `'a'\''b'`} {
-		if got := quoted(word); got != want {
-			t.Errorf("quoted(%q) = %s, want %s", word, got, want)
-		}
-	}
-}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/yamux"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // portFolder is where the kernel lists the ports of virtio-serial devices.
@@ -23,7 +25,7 @@ const NoChannel = "find the channel: none of"
 func openPort() (*os.File, error) {
 	var found []string
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		names, err := filepath.Glob(filepath.Join(portFolder, "*", "name"))
+		names, err := sanitize.Files(portFolder, "*/name")
 		if err != nil {
 			return nil, fmt.Errorf("find the channel: %w", err)
 		}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // meta is Debian's package that depends on the newest generic kernel.
@@ -200,7 +202,7 @@ const tellEvery = 500 * time.Millisecond
 func (a apt) debs() []string {
 	var all []string
 	for _, pattern := range []string{"*.deb", "cache/archives/partial/*.deb"} {
-		files, _ := filepath.Glob(a.file(pattern)) // errs only on a bad pattern
+		files, _ := sanitize.Files(a.file(""), pattern) // errs only on a bad pattern
 		all = append(all, files...)
 	}
 	return all

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -211,7 +212,7 @@ func (s store) lock() (unlock func(), err error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", s, err)
 	}
-	left, _ := filepath.Glob(filepath.Join(string(s), unfinished+"*")) // errs only on a bad pattern
+	left, _ := sanitize.Files(string(s), unfinished+"*") // errs only on a bad pattern
 	for _, folder := range left {
 		if err := os.RemoveAll(folder); err != nil {
 			f.Close()

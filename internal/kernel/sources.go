@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -103,7 +104,7 @@ func (e entry) kind() string {
 // the package manager's own programs tell of that.
 func readSources(folder string) []entry {
 	var all []entry
-	files, _ := filepath.Glob(filepath.Join(folder, "sources.list.d", "*")) // errs only on a bad pattern
+	files, _ := sanitize.Files(filepath.Join(folder, "sources.list.d"), "*") // errs only on a bad pattern
 	for _, file := range append([]string{filepath.Join(folder, "sources.list")}, files...) {
 		text, err := os.ReadFile(file)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -142,11 +143,11 @@ var numaPlace = Entry{
 
 func cardsNodes(m Machine) (Reading, error) {
 	root := filepath.Join("/", m.Root)
-	nodes, _ := filepath.Glob(filepath.Join(root, "sys/devices/system/node/node[0-9]*"))
+	nodes, _ := sanitize.Files(root, "sys/devices/system/node/node[0-9]*")
 	if len(nodes) < 2 {
 		return Reading{Value: "one node"}, nil
 	}
-	files, err := filepath.Glob(filepath.Join(root, "sys/class/net/*/device/numa_node"))
+	files, err := sanitize.Files(root, "sys/class/net/*/device/numa_node")
 	if err != nil {
 		return Reading{}, err
 	}

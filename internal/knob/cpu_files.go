@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -35,7 +36,7 @@ func coreFiles(m Machine, pattern string) ([]queue, error) {
 		pattern = cpuFolder + pattern
 	}
 	root := filepath.Join("/", m.Root)
-	files, err := filepath.Glob(filepath.Join(root, pattern))
+	files, err := sanitize.Files(root, strings.TrimPrefix(pattern, "/"))
 	if err != nil {
 		return nil, err
 	}

@@ -153,7 +153,17 @@ func indexOf(n *yaml.Node, key string) int {
 
 // lookupKey gives the value of a key, its own or one that it is merged from.
 func lookupKey(n *yaml.Node, key string) *yaml.Node {
+	return lookupMerged(n, key, map[*yaml.Node]bool{})
+}
+
+// lookupMerged is [lookupKey] with the mappings that were searched before: a
+// mapping may be merged into itself, and one into many that are merged in turn.
+func lookupMerged(n *yaml.Node, key string, searched map[*yaml.Node]bool) *yaml.Node {
 	n = resolved(n)
+	if searched[n] {
+		return nil
+	}
+	searched[n] = true
 	if i := indexOf(n, key); i >= 0 {
 		return resolved(n.Content[i+1])
 	}
@@ -166,7 +176,7 @@ func lookupKey(n *yaml.Node, key string) *yaml.Node {
 		from = from[0].Content
 	}
 	for _, m := range from {
-		if v := lookupKey(m, key); v != nil {
+		if v := lookupMerged(m, key, searched); v != nil {
 			return v
 		}
 	}

@@ -99,11 +99,11 @@ func FuzzManifest(f *testing.F) {
 		f.Add(text, "data.enable-hubble", "false", uint8(0))
 		f.Add(bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")), "spec.ipipMode", "Never", uint8(2))
 	}
-	for _, text := range []string{
+	for _, text := range append(merging(), []string{
 		"a: b", "a: b\n", "a:\n", "a: # c\nb: 1\n", "{a: b}", "{}", "a: {b: 'c', d: \"e\"}\n", "a: &x b\nc: *x\n", "a: &x {b: c}\nd: {<<: *x}\n",
 		"\ufeffa: b\n", "a: |\n  b\nc: d\n", "? a\n: b\n", "a: !!str 1\n", "ä: ö\na: b\n", "a: 'it''s'\n", "- a: b\n", "---\na: b\n...\n---\nc: d\n",
 		"a: b\n  c\nd: e\n", "a:\n- b: c\n  d: e\n", "a: {\n  b: c # d\n}\n", "a:\n  b: c\n", "a: \"b\\\n  c\"\nd: e\n", "a:\tb\n", "\"a\": b\n", "a: [b]\n", "#\na: b",
-	} {
+	}...) {
 		for how := range uint8(4) {
 			f.Add([]byte(text), "a", "true", how)
 			f.Add([]byte(text), "a.b", "on", how)
@@ -117,6 +117,11 @@ func FuzzManifest(f *testing.F) {
 func tryEdit(t *testing.T, text []byte, key, value string, how uint8) bool {
 	before, err := decoded(text)
 	m, parsed := parseManifest(text)
+	if parsed == nil {
+		for _, o := range m.objects() {
+			scalarAt(o.node, strings.Split(key, ".")...) // whatever it is, it ends
+		}
+	}
 	if parsed != nil || err != nil || len(m.docs) == 0 || len(before) != len(m.docs) || m.docs[0].Content[0].Kind != yaml.MappingNode || !harmless.MatchString(value) {
 		return false
 	}

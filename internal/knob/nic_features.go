@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -235,9 +236,9 @@ func hasNone(t Target, err error) error {
 	if errors.Is(err, change.ErrGone) {
 		return err
 	}
-	do := "see what the device has with: venturi knob ls --dev " + t.Device
+	do := "see what the device has with: venturi knob ls --dev " + sanitize.Shell(t.Device)
 	if t.Netns != "" {
-		do += " --netns " + t.Netns
+		do += " --netns " + sanitize.Shell(t.Netns)
 	}
 	return verr.Wrap(verr.Missing, "cannot do that on device "+t.Device, err, do)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -190,7 +191,7 @@ func (k rssTable) Plan(m Machine, t Target, value string) ([]change.Write, error
 	}
 	for name, word := range want {
 		if _, has := now[name]; !has {
-			return nil, verr.New(verr.Missing, fmt.Sprintf("cannot set %q of %s", name, t.Device), "its driver has no such part of the hash", "read what it has with: venturi knob get nic.rss_table --dev "+t.Device)
+			return nil, verr.New(verr.Missing, fmt.Sprintf("cannot set %q of %s", name, t.Device), "its driver has no such part of the hash", "read what it has with: venturi knob get nic.rss_table --dev "+sanitize.Shell(t.Device))
 		}
 		if name == "table" {
 			if word, err = change.HashTable(cell.Place, word); err != nil {

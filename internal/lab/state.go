@@ -14,6 +14,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -186,7 +187,7 @@ func inUse(name string, left error) error {
 	} else if err == nil {
 		if s.Kept {
 			why = "a lab of that name was raised and is kept"
-			do = fmt.Sprintf("take it down with `venturi lab down --name %s`, or give another --name", name)
+			do = fmt.Sprintf("take it down with `venturi lab down --name %s`, or give another --name", sanitize.Shell(name))
 		} else {
 			why = fmt.Sprintf("process %d has it (%s) since %s", s.Owner,
 				strings.Join(s.Command, " "), s.Since.Format(time.DateTime))

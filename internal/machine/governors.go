@@ -2,14 +2,15 @@ package machine
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // Governors counts the CPUs' frequency policies by their governors.
 func (r Reader) Governors() map[string]int {
 	count := map[string]int{}
-	files, _ := filepath.Glob(r.path("sys/devices/system/cpu/cpufreq/policy*/scaling_governor"))
+	files, _ := sanitize.Files(r.path("sys/devices/system/cpu/cpufreq"), "policy*/scaling_governor")
 	for _, file := range files {
 		if text, err := os.ReadFile(file); err == nil {
 			count[strings.TrimSpace(string(text))]++

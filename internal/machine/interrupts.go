@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // IRQ is an interrupt of a network card.
@@ -65,11 +67,14 @@ func (r Reader) CardCores(sys, device string) string {
 // CardIRQs lists those of a card, by its address on its bus. Error:
 // os.ErrNotExist, if there is none there that has any.
 func (r Reader) CardIRQs(card string) ([]IRQ, error) {
-	folders, err := filepath.Glob(r.path("sys/bus/*/devices", card, "msi_irqs"))
-	if err != nil || len(folders) == 0 {
-		return nil, fmt.Errorf("card %s: %w", card, os.ErrNotExist)
+	buses, err := sanitize.Files(r.path("sys/bus"), "*/devices")
+	for _, bus := range buses {
+		folder := filepath.Join(bus, card)
+		if _, err := os.Stat(filepath.Join(folder, "msi_irqs")); err == nil {
+			return r.vectors(folder)
+		}
 	}
-	return r.vectors(filepath.Dir(folders[0]))
+	return nil, fmt.Errorf("card %s: %w", card, errors.Join(err, os.ErrNotExist))
 }
 
 // vectors lists the interrupts of the card in a folder.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // NamespaceFolder is where named network namespaces live: the place that the
@@ -31,7 +33,7 @@ func NamedFile(path string) string {
 	if err != nil || filepath.Dir(path) == NamespaceFolder {
 		return path
 	}
-	named, _ := filepath.Glob(NamespacePath("*")) // the pattern is a good one
+	named, _ := sanitize.Files(NamespaceFolder, "*") // the pattern is a good one
 	for _, file := range named {
 		if other, err := ID(file); err == nil && other == id {
 			return file

@@ -12,6 +12,8 @@ import (
 
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // NetDevice is a network device as it is set, with its counters.
@@ -142,7 +144,7 @@ func lacksRoom(name string) bool {
 
 // readQueues counts the receive queues, and reads their masks.
 func (d *NetDevice) readQueues(sys string) {
-	files, _ := filepath.Glob(filepath.Join(sys, "class/net", d.Name, "queues/rx-*/rps_cpus"))
+	files, _ := sanitize.Files(filepath.Join(sys, "class/net", d.Name), "queues/rx-*/rps_cpus")
 	sort.Strings(files)
 	for _, file := range files {
 		if text, err := os.ReadFile(file); err == nil {

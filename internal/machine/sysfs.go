@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // Sysfs runs fn with a folder that shows the devices of the calling thread's
@@ -43,7 +44,7 @@ func showsOwn(root string) bool {
 	if err != nil {
 		return false
 	}
-	shown, err := filepath.Glob(filepath.Join(root, "class/net/*/ifindex"))
+	shown, err := sanitize.Files(root, "class/net/*/ifindex")
 	if err != nil || len(shown) != len(devices) {
 		return false
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/ovn-org/libovsdb/ovsdb"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // Running is what there is to know of a switch that somebody else runs.
@@ -139,7 +140,7 @@ func Threads(socket string) (handlers, revalidators int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	names, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))
+	names, err := sanitize.Files(fmt.Sprintf("/proc/%d/task", pid), "*/comm")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -182,7 +183,7 @@ func DispatchModes(socket string) (string, error) {
 // socket: they are in one folder.
 func daemonSocket(socket string) (string, error) {
 	folder := filepath.Dir(strings.TrimPrefix(orElse(socket, SwitchSocket), "unix:"))
-	found, err := filepath.Glob(filepath.Join(folder, "*vswitchd*.ctl"))
+	found, err := sanitize.Files(folder, "*vswitchd*.ctl")
 	if err != nil {
 		return "", err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/result"
 )
@@ -52,12 +53,12 @@ func Silent(w io.Writer) *Progress { return &Progress{w: w, silent: true} }
 // Say tells of a step that is not a series.
 func (p *Progress) Say(format string, args ...any) {
 	p.erase()
-	text := fmt.Sprintf(format, args...)
+	text := string(sanitize.Sprintf(format, args...))
 	if p.terminal {
 		p.draw([]string{text + " ..."})
 		return
 	}
-	fmt.Fprintln(p.w, "venturi: "+text)
+	sanitize.Fprintln(p.w, "venturi: "+text)
 }
 
 // Done takes what is drawn away, so that the report stands alone.
@@ -114,7 +115,7 @@ func (p *Progress) plain(e experiment.Event) {
 	if s, err := analysis.Analyze(e.Record, analysis.Options{Live: true}); err == nil && s.Series >= stats.MinSeries {
 		line += fmt.Sprintf(", widest interval ±%.1f %%", 100*s.Worst)
 	}
-	fmt.Fprintln(p.w, line)
+	sanitize.Fprintln(p.w, line)
 }
 
 // estimates gives one line a cell: each arm's ratio as far as it is known.
@@ -158,14 +159,14 @@ func (p *Progress) draw(lines []string) {
 		if r := []rune(l); len(r) >= p.width {
 			l = string(r[:p.width-1])
 		}
-		fmt.Fprintln(p.w, l)
+		sanitize.Fprintln(p.w, l)
 	}
 	p.lines = len(lines)
 }
 
 func (p *Progress) erase() {
 	if p.terminal && p.lines > 0 {
-		fmt.Fprintf(p.w, "\x1b[%dA\x1b[J", p.lines)
+		sanitize.Fprintf(p.w, "\x1b[%dA\x1b[J", p.lines)
 	}
 	p.lines = 0
 }

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/result"
 )
@@ -30,21 +31,21 @@ var benchUnits = map[result.Metric]string{
 // p-values are weaker than the verdicts of the other formats.
 func writeBenchstat(w io.Writer, rec *result.Record, s *analysis.Summary, _ Options) error {
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "venturi: %s\n", oneLine(rec.Header.Venturi))
+	sanitize.Fprintf(out, "venturi: %s\n", oneLine(rec.Header.Venturi))
 	if len(rec.Facts) > 0 {
 		f := rec.Facts[0]
-		fmt.Fprintf(out, "kernel: %s\ngoarch: %s\ncpu: %s\n", oneLine(f.Kernel), oneLine(f.Arch), oneLine(f.CPUModel))
+		sanitize.Fprintf(out, "kernel: %s\ngoarch: %s\ncpu: %s\n", oneLine(f.Kernel), oneLine(f.Arch), oneLine(f.CPUModel))
 	}
 	if s.Emulated {
-		fmt.Fprintf(out, "emulated: %s\n", analysis.EmulatedMachine)
+		sanitize.Fprintf(out, "emulated: %s\n", analysis.EmulatedMachine)
 	}
 	if rec.Plan.Wire != "" {
-		fmt.Fprintf(out, "wire: %s\n", oneLine(rec.Plan.Wire))
+		sanitize.Fprintf(out, "wire: %s\n", oneLine(rec.Plan.Wire))
 	}
 	for _, unit := range []string{"req/s", "conn/s", "bit/s", "msg/s"} {
-		fmt.Fprintf(out, "Unit %s better=higher\n", unit)
+		sanitize.Fprintf(out, "Unit %s better=higher\n", unit)
 	}
-	fmt.Fprintln(out)
+	sanitize.Fprintln(out)
 	var foreign bytes.Buffer
 	for i := range s.Cells {
 		c := &s.Cells[i]
@@ -60,7 +61,7 @@ func writeBenchstat(w io.Writer, rec *result.Record, s *analysis.Summary, _ Opti
 		}
 	}
 	if foreign.Len() > 0 { // what differs in a key benchstat puts into tables of their own
-		fmt.Fprintf(out, "\nemulated: %s\n\n%s", analysis.EmulatedPath, &foreign)
+		sanitize.Fprintf(out, "\nemulated: %s\n\n%s", analysis.EmulatedPath, sanitize.Safe(foreign.String()))
 	}
 	return out.Flush()
 }
@@ -94,7 +95,7 @@ func benchLines(out io.Writer, rec *result.Record, c result.Cell, arm string) {
 		name += fmt.Sprintf("/batch=%d", c.Batch)
 	}
 	for _, series := range order {
-		fmt.Fprintf(out, "%s %d %s %s\n", name, max(1, work[series]), plain(stats.Median(values[series])), benchUnits[c.Metric])
+		sanitize.Fprintf(out, "%s %d %s %s\n", name, max(1, work[series]), plain(stats.Median(values[series])), benchUnits[c.Metric])
 	}
 }
 
@@ -125,4 +126,4 @@ func benchKey(s string) string {
 }
 
 // oneLine is a value of a configuration line.
-func oneLine(s string) string { return strings.TrimSpace(clean(s)) }
+func oneLine(s string) string { return strings.TrimSpace(sanitize.Text(s)) }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -40,7 +41,7 @@ func cpuLines(c *analysis.Cell) []cpuLine {
 	var out []cpuLine
 	for i := range c.Rows {
 		if r := &c.Rows[i]; r.CPU != nil {
-			out = append(out, cpuLine{clean(r.Arm.Name), classText(r.CPU), "cores " + coreText(r.CPU)})
+			out = append(out, cpuLine{sanitize.Text(r.Arm.Name), classText(r.CPU), "cores " + coreText(r.CPU)})
 		}
 	}
 	return out
@@ -68,7 +69,7 @@ func classText(c *analysis.CPU) string {
 	var parts []string
 	for _, name := range names {
 		if share := c.Classes[name] / sum; share >= idleCore {
-			parts = append(parts, clean(name)+" "+percent(share))
+			parts = append(parts, sanitize.Text(name)+" "+percent(share))
 		}
 	}
 	if c.Steal > stealShown {
@@ -109,7 +110,7 @@ func coreName(key string) string {
 	if !ok {
 		machine, core = "", key
 	}
-	return strings.TrimSpace(clean(machine) + " " + clean(strings.TrimPrefix(core, "cpu")))
+	return strings.TrimSpace(sanitize.Text(machine) + " " + sanitize.Text(strings.TrimPrefix(core, "cpu")))
 }
 
 func byCoreNumber(a, b string) int {
@@ -132,13 +133,13 @@ func cpuRemarks(rec *result.Record) []string {
 	unread := map[string]string{}
 	for _, m := range rec.Meters {
 		if len(m.Values) == 0 {
-			unread[clean(m.Name)] = clean(m.Resolution)
+			unread[sanitize.Text(m.Name)] = sanitize.Text(m.Resolution)
 			continue
 		}
 		if m.Name != "cpu" || m.Resolution == "" {
 			continue
 		}
-		text := "CPU time is split by class (shares of it) and by core (how busy each was during the slices). Its resolution: " + clean(m.Resolution) + "."
+		text := "CPU time is split by class (shares of it) and by core (how busy each was during the slices). Its resolution: " + sanitize.Text(m.Resolution) + "."
 		if strings.Contains(m.Resolution, coarseCPU) {
 			text += " A slice is only a few of these units: only large differences in CPU cost can be relied on."
 		}
@@ -161,7 +162,7 @@ func classNs(class string) func(*analysis.Cell, *analysis.Row) string {
 func coresField(c *analysis.CPU) string {
 	var parts []string
 	for _, name := range slices.SortedFunc(maps.Keys(c.ByCore), byCoreNumber) {
-		parts = append(parts, clean(name)+"="+strconv.FormatFloat(c.ByCore[name], 'f', 4, 64))
+		parts = append(parts, sanitize.Text(name)+"="+strconv.FormatFloat(c.ByCore[name], 'f', 4, 64))
 	}
 	return strings.Join(parts, ";")
 }

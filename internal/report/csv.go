@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/result"
 )
@@ -20,14 +21,14 @@ type csvField struct {
 // csvFields are a promise to scripts: columns are added at the end, never
 // renamed or moved.
 var csvFields = []csvField{
-	{"cell", func(c *analysis.Cell, _ *analysis.Row) string { return clean(c.Cell.Name) }},
-	{"load", func(c *analysis.Cell, _ *analysis.Row) string { return clean(c.Cell.Load) }},
+	{"cell", func(c *analysis.Cell, _ *analysis.Row) string { return c.Cell.Name }},
+	{"load", func(c *analysis.Cell, _ *analysis.Row) string { return c.Cell.Load }},
 	{"size_bytes", func(c *analysis.Cell, _ *analysis.Row) string { return strconv.Itoa(c.Cell.Size) }},
 	{"flows", func(c *analysis.Cell, _ *analysis.Row) string { return strconv.Itoa(c.Cell.Flows) }},
 	{"batch", func(c *analysis.Cell, _ *analysis.Row) string { return strconv.Itoa(c.Cell.Batch) }},
 	{"metric", func(c *analysis.Cell, _ *analysis.Row) string { return string(c.Cell.Metric) }},
 	{"unit", func(c *analysis.Cell, _ *analysis.Row) string { return unitOf(c.Cell.Metric) }},
-	{"path", func(_ *analysis.Cell, r *analysis.Row) string { return clean(r.Arm.Name) }},
+	{"path", func(_ *analysis.Cell, r *analysis.Row) string { return r.Arm.Name }},
 	{"role", func(_ *analysis.Cell, r *analysis.Row) string { return r.Arm.Role }},
 	{"value", func(_ *analysis.Cell, r *analysis.Row) string { return number(r.Value) }},
 	{"ratio", ofRatio(func(r *stats.Ratio) string { return number(r.Value) })},
@@ -75,7 +76,7 @@ var csvFields = []csvField{
 		}
 		return number(r.Latency.MeanRTT)
 	}},
-	{"failed", func(_ *analysis.Cell, r *analysis.Row) string { return clean(r.Failed) }},
+	{"failed", func(_ *analysis.Cell, r *analysis.Row) string { return r.Failed }},
 	// By class: ns of each cpu_per, as cpu_ns is. The others: how many cores on average.
 	{"cpu_user_ns", classNs("user")},
 	{"cpu_nice_ns", classNs("nice")},
@@ -86,7 +87,7 @@ var csvFields = []csvField{
 	{"cpu_steal_cores", ofCPU(func(c *analysis.CPU) string { return plain(c.Steal) })},
 	{"cpu_cores_busy", ofCPU(func(c *analysis.CPU) string { return number(c.Cores) })},
 	{"cpu_by_core", ofCPU(coresField)},
-	{"cpu_resolution", ofCPU(func(c *analysis.CPU) string { return clean(c.Resolution) })},
+	{"cpu_resolution", ofCPU(func(c *analysis.CPU) string { return c.Resolution })},
 	{"emulated", func(_ *analysis.Cell, r *analysis.Row) string { return r.Emulated }},
 	// The share of packets that a fast path carried, 0 to 1; empty: it has none.
 	{"fast_path_carried", func(_ *analysis.Cell, r *analysis.Row) string {
@@ -117,7 +118,7 @@ func writeCSV(w io.Writer, _ *result.Record, s *analysis.Summary, _ Options) err
 		for j := range rows {
 			line = line[:0]
 			for _, f := range csvFields {
-				line = append(line, f.text(c, &rows[j]))
+				line = append(line, sanitize.CSV(f.text(c, &rows[j])))
 			}
 			if err := out.Write(line); err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/result"
 )
@@ -20,7 +21,7 @@ func emulation(rec *result.Record, s *analysis.Summary) []string {
 	var paths []string
 	for _, a := range rec.Plan.Arms {
 		if a.Emulated {
-			paths = append(paths, clean(a.Name))
+			paths = append(paths, sanitize.Text(a.Name))
 		}
 	}
 	switch len(paths) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -40,7 +41,7 @@ func Fate(key string) string {
 			return f.text
 		}
 	}
-	return clean(strings.ReplaceAll(key, "_", " "))
+	return sanitize.Text(strings.ReplaceAll(key, "_", " "))
 }
 
 // ByFate lists the keys of the packets that there were, as fates have them.
@@ -75,7 +76,7 @@ func fastBlock(s *analysis.Summary) (block, bool) {
 			if r.FastPath == nil {
 				continue
 			}
-			name := clean(r.Arm.Name)
+			name := sanitize.Text(r.Arm.Name)
 			add := func(what, number, share, out, into string) {
 				b.rows = append(b.rows, []string{load, name, what, number, share, out, into}[:len(b.columns)])
 				load, name = "", ""
@@ -128,7 +129,7 @@ func slowBanners(rec *result.Record, s *analysis.Summary) (out []string) {
 			loads = append(loads[:slowNamed], fmt.Sprintf("%d more", more))
 		}
 		text := fmt.Sprintf("MOSTLY SLOW: the fast path of %s carried less than half of the packets in %s. It is mostly the path below it that was measured there.",
-			clean(arm.Name), strings.Join(loads, ", "))
+			sanitize.Text(arm.Name), strings.Join(loads, ", "))
 		out = append(out, text)
 	}
 	return out

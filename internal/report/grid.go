@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/stats"
 )
 
@@ -76,9 +77,9 @@ type rival struct{ arm, against string }
 
 func (r rival) String() string {
 	if r.against == "" {
-		return clean(r.arm)
+		return sanitize.Text(r.arm)
 	}
-	return clean(r.arm) + "/" + clean(r.against)
+	return sanitize.Text(r.arm) + "/" + sanitize.Text(r.against)
 }
 
 // rivals lists what stands on the axis of paths.
@@ -275,7 +276,7 @@ func (t Table) labels(s spot, side []Axis, host string) []string {
 		case ByPath:
 			out = append(out, t.rivals(host)[i].String())
 		case ByWire:
-			out = append(out, clean(t.wires()[i]))
+			out = append(out, sanitize.Text(t.wires()[i]))
 		case ByLoad:
 			out = append(out, t.figureName(t.Figures[i]))
 		case BySize:
@@ -290,9 +291,9 @@ func (t Table) labels(s spot, side []Axis, host string) []string {
 // figureName says what a figure is, with its unit, and with the size that the
 // sides of the table do not say.
 func (t Table) figureName(f Figure) string {
-	name := clean(f.Name)
+	name := sanitize.Text(f.Name)
 	if f.Name == "" {
-		name = clean(f.Load)
+		name = sanitize.Text(f.Load)
 		if !t.has(BySize) {
 			name += " " + bytesSize(f.Sizes[0])
 		}
@@ -309,7 +310,7 @@ func (t Table) figureName(f Figure) string {
 	if f.CPU && f.Name == "" {
 		name += " CPU"
 	}
-	return name + ", " + clean(f.unit())
+	return name + ", " + sanitize.Text(f.unit())
 }
 
 func (t Table) has(a Axis) bool {

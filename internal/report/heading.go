@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/result"
 )
@@ -16,7 +17,7 @@ func title(rec *result.Record) string {
 	var arms []string
 	for _, a := range rec.Plan.Arms {
 		if a.Role == "" && !strings.HasPrefix(a.Name, a.Path+":") {
-			arms = append(arms, clean(a.Name))
+			arms = append(arms, sanitize.Text(a.Name))
 		}
 	}
 	base := baseline(&rec.Plan)
@@ -38,11 +39,11 @@ func facts(rec *result.Record, s *analysis.Summary) [][2]string {
 	}
 	congestion := none
 	if len(rec.Facts) > 0 {
-		congestion = clean(rec.Facts[0].Congestion)
+		congestion = sanitize.Text(rec.Facts[0].Congestion)
 	}
 	wire := []string{}
 	if p.Wire != "" {
-		wire = append(wire, clean(p.Wire))
+		wire = append(wire, sanitize.Text(p.Wire))
 	}
 	out = append(out, [2]string{"wire", strings.Join(append(wire, "congestion control "+congestion, services(rec)), "; ")})
 	if text := paths(p); text != "" {
@@ -70,17 +71,17 @@ func paths(p *result.Plan) string {
 		if a.Role == result.RoleCopy || strings.HasPrefix(a.Name, a.Path+":") {
 			continue
 		}
-		text, name := clean(a.Name), strings.SplitN(a.Name, ".", 2)[0] // vxlan.2 is a vxlan
+		text, name := sanitize.Text(a.Name), strings.SplitN(a.Name, ".", 2)[0] // vxlan.2 is a vxlan
 		if a.Options != "" || name != a.Path {
-			text += " is " + clean(a.Path)
+			text += " is " + sanitize.Text(a.Path)
 		}
 		if a.Options != "" {
-			text += ":" + clean(a.Options)
+			text += ":" + sanitize.Text(a.Options)
 		}
 		if v := versions(a); v != "" {
 			text += " (" + v + ")"
 		}
-		if text != clean(a.Name) {
+		if text != sanitize.Text(a.Name) {
 			list = append(list, text)
 		}
 	}
@@ -90,7 +91,7 @@ func paths(p *result.Plan) string {
 func versions(a result.Arm) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(a.Versions)) {
-		list = append(list, clean(name)+" "+clean(a.Versions[name]))
+		list = append(list, sanitize.Text(name)+" "+sanitize.Text(a.Versions[name]))
 	}
 	return strings.Join(list, ", ")
 }
@@ -116,27 +117,27 @@ func reading(p *result.Plan, s *analysis.Summary) string {
 func baseline(p *result.Plan) string {
 	for _, a := range p.Arms {
 		if a.Role == result.RoleBaseline {
-			return clean(a.Name)
+			return sanitize.Text(a.Name)
 		}
 	}
 	return none
 }
 
 func machineText(f result.Facts) string {
-	parts := []string{clean(f.CPUModel), plural(f.CPUs, "CPU", "CPUs")}
+	parts := []string{sanitize.Text(f.CPUModel), plural(f.CPUs, "CPU", "CPUs")}
 	switch f.Hypervisor {
 	case "":
 	case "unknown":
 		parts = append(parts, "a virtual machine")
 	default:
-		parts = append(parts, "a virtual machine ("+clean(f.Hypervisor)+")")
+		parts = append(parts, "a virtual machine ("+sanitize.Text(f.Hypervisor)+")")
 	}
 	if f.Emulated {
 		parts = append(parts, "its CPU emulated")
 	}
-	parts = append(parts, "Linux "+clean(f.Kernel), clean(f.OS), "clock "+clean(f.ClockSource))
+	parts = append(parts, "Linux "+sanitize.Text(f.Kernel), sanitize.Text(f.OS), "clock "+sanitize.Text(f.ClockSource))
 	if f.Governor != "" {
-		parts = append(parts, "governor "+clean(f.Governor))
+		parts = append(parts, "governor "+sanitize.Text(f.Governor))
 	}
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 }
@@ -184,7 +185,7 @@ func closing(s *analysis.Summary) []string {
 			}
 		}
 		if len(parts) > 0 {
-			out = append(out, clean(arm)+": "+strings.Join(parts, ", ")+".")
+			out = append(out, sanitize.Text(arm)+": "+strings.Join(parts, ", ")+".")
 		}
 	}
 	return out
@@ -240,7 +241,7 @@ func loadText(cells []*analysis.Cell, arm string) string {
 	for _, w := range order {
 		words = append(words, fmt.Sprintf("%d %s", counts[w], w))
 	}
-	return fmt.Sprintf("%s %s (geometric mean of %d: %s)", clean(cells[0].Cell.Load),
+	return fmt.Sprintf("%s %s (geometric mean of %d: %s)", sanitize.Text(cells[0].Cell.Load),
 		change(stats.GeoMean(ratios)), len(ratios), strings.Join(words, ", "))
 }
 

@@ -1,11 +1,11 @@
 package report
 
 import (
-	"encoding/json"
 	"io"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -32,10 +32,7 @@ type document struct {
 
 // writeJSON prints the whole summary in base units: ns, bytes, bit/s, ratios.
 func writeJSON(w io.Writer, rec *result.Record, s *analysis.Summary, _ Options) error {
-	out := json.NewEncoder(w)
-	out.SetIndent("", "  ")
-	out.SetEscapeHTML(false)
-	return out.Encode(document{
+	return sanitize.JSON(w, document{
 		Format: JSONFormat, Version: JSONVersion,
 		Header: rec.Header, Plan: rec.Plan, Facts: rec.Facts, Warnings: rec.Warnings,
 		Banners: banners(rec, s), Summary: s, Closing: plainText(closing(s)), End: rec.End,

@@ -1,9 +1,9 @@
 package report
 
 import (
-	"encoding/json"
 	"io"
 
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -75,8 +75,5 @@ func writeLayoutJSON(w io.Writer, all sources, l Layout, grids []grid) error {
 	for _, g := range grids {
 		d.Tables = append(d.Tables, tableDocument{Title: g.title, Rows: g.rows, Columns: g.columns, Cells: g.cells})
 	}
-	out := json.NewEncoder(w)
-	out.SetIndent("", "  ")
-	out.SetEscapeHTML(false)
-	return out.Encode(d)
+	return sanitize.JSON(w, d)
 }

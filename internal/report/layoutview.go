@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/stats"
 )
 
@@ -20,9 +21,9 @@ var verdictMarks = map[stats.Verdict]string{
 
 // layoutView puts the grids into the form that the table and Markdown print.
 func layoutView(all sources, l Layout, grids []grid, opt Options) *view {
-	v := &view{title: clean(l.Title)}
+	v := &view{title: sanitize.Text(l.Title)}
 	if l.Question != "" {
-		v.facts = append(v.facts, [2]string{"question", clean(l.Question)})
+		v.facts = append(v.facts, [2]string{"question", sanitize.Text(l.Question)})
 	}
 	v.banners = all.say(func(s *source) []string { return banners(s.rec, s.sums[s.host]) })
 	for _, s := range all {
@@ -53,7 +54,7 @@ func (s *source) said(text string) string {
 	if s.wire == "" {
 		return text
 	}
-	return clean(s.wire) + ": " + text
+	return sanitize.Text(s.wire) + ": " + text
 }
 
 // say joins what is said of all records: once what holds for each, and of what
@@ -80,7 +81,7 @@ func (all sources) say(of func(*source) []string) (out []string) {
 // mark free, so that digits stand below digits, and a label that is the same
 // as in the row above is left out.
 func (g grid) block(terminal bool) block {
-	b := block{name: clean(g.title)}
+	b := block{name: sanitize.Text(g.title)}
 	for i := range g.rows {
 		b.labels = len(g.rows[i])
 	}
@@ -184,7 +185,7 @@ func legend(all sources, grids []grid) []string {
 		say("Of %d runs stand the figures and their average, as write-ups give them, and of two paths the quotient of averages. Each run is one series; what is proven, the ratio beside it says.", runs)
 	}
 	for i, p := range paths {
-		paths[i] = fmt.Sprintf("%s in %s", clean(p), plural(missing[p], "place", "places"))
+		paths[i] = fmt.Sprintf("%s in %s", sanitize.Text(p), plural(missing[p], "place", "places"))
 	}
 	if len(paths) > 0 {
 		say("%s: the record has no figure there (%s).", none, strings.Join(paths, ", "))
@@ -208,7 +209,7 @@ func legend(all sources, grids []grid) []string {
 func warned(s *source) (out []string) {
 	for _, w := range s.rec.Warnings {
 		if w.Code != "shared-cores" {
-			out = append(out, clean(strings.TrimPrefix(w.Arm+": ", ": ")+w.Text))
+			out = append(out, sanitize.Text(strings.TrimPrefix(w.Arm+": ", ": ")+w.Text))
 		}
 	}
 	return out
@@ -243,7 +244,7 @@ func thins(list []*thin, e entry) []*thin {
 
 func (t *thin) String() string {
 	text := fmt.Sprintf("%s: too little arrived for a figure in up to %s of the slices (in %s); the figures there are of the others",
-		clean(t.path), percent(t.worst), plural(t.places, "place", "places"))
+		sanitize.Text(t.path), percent(t.worst), plural(t.places, "place", "places"))
 	if t.worst > analysis.MostBlank {
 		text += fmt.Sprintf(". Above %s nothing is concluded from them", setting(analysis.MostBlank))
 	}
@@ -253,7 +254,7 @@ func (t *thin) String() string {
 func explainMarks(s *source, ratios []entry) string {
 	first := rival{ratios[0].Path, ratios[0].Against}
 	text := fmt.Sprintf("%s is the ratio of %s to %s in the same rounds. + proven faster, - proven slower, = the same (the whole %s interval is within ±%s of 1), ? cannot tell",
-		first, clean(first.arm), clean(first.against), setting(s.sums[s.host].Level), setting(s.rec.Plan.Margin))
+		first, sanitize.Text(first.arm), sanitize.Text(first.against), setting(s.sums[s.host].Level), setting(s.rec.Plan.Margin))
 	if slices.ContainsFunc(ratios, func(e entry) bool { return e.Verdict == stats.None && !e.foreign() }) {
 		text += ", ! not judged: two identical paths differ there"
 	}
@@ -272,9 +273,9 @@ func families(all sources, ratios []entry) string {
 			continue // there are no verdicts
 		}
 		if tests := s.sums[e.Against].Tests; tests > 1 {
-			text := fmt.Sprintf("for all %d comparisons with %s together", tests, clean(e.Against))
+			text := fmt.Sprintf("for all %d comparisons with %s together", tests, sanitize.Text(e.Against))
 			if e.Wire != "" {
-				text += " on wire " + clean(e.Wire)
+				text += " on wire " + sanitize.Text(e.Wire)
 			}
 			parts = union(parts, []string{text})
 		}

@@ -2,11 +2,11 @@ package report
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -18,21 +18,21 @@ func writeMarkdown(w io.Writer, rec *result.Record, s *analysis.Summary, opt Opt
 
 func markdownView(w io.Writer, v *view) error {
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "# %s\n\n", escape(v.title))
+	sanitize.Fprintf(out, "# %s\n\n", escape(v.title))
 	for _, f := range v.facts {
-		fmt.Fprintf(out, "- **%s**: %s\n", f[0], escape(f[1]))
+		sanitize.Fprintf(out, "- **%s**: %s\n", escape(f[0]), escape(f[1]))
 	}
 	for _, b := range v.banners {
-		fmt.Fprintf(out, "\n> **%s**\n", escape(b))
+		sanitize.Fprintf(out, "\n> **%s**\n", escape(b))
 	}
 	for _, b := range v.blocks {
-		fmt.Fprintf(out, "\n## %s\n\n", escape(b.name))
+		sanitize.Fprintf(out, "\n## %s\n\n", escape(b.name))
 		if b.about != "" {
-			fmt.Fprint(out, escape(b.about))
+			sanitize.Fprint(out, escape(b.about))
 			if b.floor != "" {
-				fmt.Fprintf(out, "; %s", escape(b.floor))
+				sanitize.Fprintf(out, "; %s", escape(b.floor))
 			}
-			fmt.Fprint(out, "\n\n")
+			sanitize.Fprintf(out, "\n\n")
 		}
 		var heads, rules []string
 		for _, c := range b.columns {
@@ -44,39 +44,38 @@ func markdownView(w io.Writer, v *view) error {
 			}
 		}
 		markdownRow(out, heads)
-		fmt.Fprintf(out, "|%s|\n", strings.Join(rules, "|"))
+		sanitize.Fprintf(out, "|%s|\n", strings.Join(rules, "|"))
 		for _, row := range b.rows {
 			markdownRow(out, row)
 		}
 		if b.under != "" {
-			fmt.Fprintf(out, "\n%s\n", escape(b.under))
+			sanitize.Fprintf(out, "\n%s\n", escape(b.under))
 		}
 	}
 	if len(v.closing) > 0 {
-		fmt.Fprint(out, "\n## In short\n\n")
+		sanitize.Fprintf(out, "\n## In short\n\n")
 	}
 	for _, line := range v.closing {
-		fmt.Fprintf(out, "- %s\n", escape(line))
+		sanitize.Fprintf(out, "- %s\n", escape(line))
 	}
 	if len(v.notes)+len(v.remarks) > 0 {
-		fmt.Fprint(out, "\n## Notes\n\n")
+		sanitize.Fprintf(out, "\n## Notes\n\n")
 	}
 	for i, n := range v.notes {
-		fmt.Fprintf(out, "- (%d) %s\n", i+1, escape(n))
+		sanitize.Fprintf(out, "- (%d) %s\n", i+1, escape(n))
 	}
 	for _, r := range v.remarks {
-		fmt.Fprintf(out, "- %s\n", escape(r))
+		sanitize.Fprintf(out, "- %s\n", escape(r))
 	}
 	return out.Flush()
 }
 
 func markdownRow(out io.Writer, row []string) {
 	for _, text := range row {
-		fmt.Fprintf(out, "| %s ", escape(text))
+		sanitize.Fprintf(out, "| %s ", escape(text))
 	}
-	fmt.Fprintln(out, "|")
+	sanitize.Fprintf(out, "|\n")
 }
 
-var escaper = strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`, "`", "\\`", noBreak, " ")
-
-func escape(s string) string { return escaper.Replace(s) }
+// escape makes a text of a view Markdown that shows it.
+func escape(s string) string { return sanitize.Markdown(strings.ReplaceAll(s, noBreak, " ")) }

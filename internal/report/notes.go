@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/result"
 )
@@ -22,7 +23,7 @@ func (n *notes) marks(texts []string) string {
 			i = len(*n)
 			*n = append(*n, t)
 		}
-		fmt.Fprintf(&out, " (%d)", i+1)
+		sanitize.Fprintf(&out, " (%d)", i+1)
 	}
 	return out.String()
 }
@@ -50,10 +51,10 @@ func sweepNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record, s *analys
 func judgedNotes(r *analysis.Row, c *analysis.Cell, s *analysis.Summary) []string {
 	var out []string
 	note := func(f string, args ...any) { out = append(out, fmt.Sprintf(f, args...)) }
-	name := clean(r.Arm.Name)
+	name := sanitize.Text(r.Arm.Name)
 	switch {
 	case r.Value == 0 && r.Failed != "":
-		note("%s failed: %s", name, clean(r.Failed))
+		note("%s failed: %s", name, sanitize.Text(r.Failed))
 	case r.Value == 0:
 		note("%s has no figure: too little arrived in every slice", name)
 	case r.NoFigure > 0:
@@ -77,7 +78,7 @@ func judgedNotes(r *analysis.Row, c *analysis.Cell, s *analysis.Summary) []strin
 		case stats.Blank:
 			who := name
 			if base := &c.Rows[0]; base.Blank() {
-				who = clean(base.Arm.Name)
+				who = sanitize.Text(base.Arm.Name)
 			}
 			note("%s: too little arrived for a figure in more than %s of the slices of %s; those that have one are the better ones, so nothing is concluded from them",
 				cellName(c.Cell), setting(analysis.MostBlank), who)
@@ -99,14 +100,14 @@ func idle(a result.Arm, flows int) string {
 	if flows == 1 {
 		uses = "uses"
 	}
-	return fmt.Sprintf("%s: %s %s %d of its %d tunnels or ids", clean(a.Name), plural(flows, "flow", "flows"), uses, flows, a.Pairs)
+	return fmt.Sprintf("%s: %s %s %d of its %d tunnels or ids", sanitize.Text(a.Name), plural(flows, "flow", "flows"), uses, flows, a.Pairs)
 }
 
 // trafficNotes are about what happened on the way.
 func trafficNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record) []string {
 	var out []string
 	note := func(f string, args ...any) { out = append(out, fmt.Sprintf(f, args...)) }
-	name := clean(r.Arm.Name)
+	name := sanitize.Text(r.Arm.Name)
 	if text := idle(r.Arm, c.Cell.Flows); text != "" {
 		note("%s", text)
 	}
@@ -123,7 +124,7 @@ func trafficNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record) []strin
 	}
 	for _, w := range rec.Warnings {
 		if w.Arm == r.Arm.Name && (w.Cell == "" || w.Cell == c.Cell.Name) {
-			note("%s: %s", name, clean(w.Text))
+			note("%s: %s", name, sanitize.Text(w.Text))
 		}
 	}
 	return out
@@ -141,7 +142,7 @@ func banners(rec *result.Record, s *analysis.Summary) []string {
 	case e.Reason == result.OutOfBudget:
 		banner("OUT OF TIME after %d of %d series: intervals are wider than planned.", e.Series, rec.Plan.Series)
 	case e.Reason == result.Failed:
-		banner("FAILED after %d of %d series: %s.", e.Series, rec.Plan.Series, clean(e.Error))
+		banner("FAILED after %d of %d series: %s.", e.Series, rec.Plan.Series, sanitize.Text(e.Error))
 	}
 	out = append(out, emulation(rec, s)...)
 	if len(s.Cells) == 0 {
@@ -190,7 +191,7 @@ func failedArms(s *analysis.Summary) []string {
 	var out []string
 	for _, c := range s.Cells {
 		for _, r := range c.Rows {
-			if name := clean(r.Arm.Name); r.Value == 0 && !slices.Contains(out, name) {
+			if name := sanitize.Text(r.Arm.Name); r.Value == 0 && !slices.Contains(out, name) {
 				out = append(out, name)
 			}
 		}
@@ -227,9 +228,9 @@ func remarks(rec *result.Record, s *analysis.Summary) []string {
 		if w.Arm != "" || w.Code == "shared-cores" {
 			continue
 		}
-		text := clean(w.Text)
+		text := sanitize.Text(w.Text)
 		if w.Cell != "" {
-			text = clean(w.Cell) + ": " + text
+			text = sanitize.Text(w.Cell) + ": " + text
 		}
 		out = append(out, text)
 	}
@@ -272,7 +273,7 @@ func trouble(c *analysis.Cell) string {
 			}
 		}
 		if len(parts) > 0 {
-			paths = append(paths, clean(r.Arm.Name)+" "+strings.Join(parts, ", "))
+			paths = append(paths, sanitize.Text(r.Arm.Name)+" "+strings.Join(parts, ", "))
 		}
 	}
 	if len(paths) == 0 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -17,7 +18,7 @@ import (
 func writeQperf(w io.Writer, rec *result.Record, s *analysis.Summary, _ Options) error {
 	out := bufio.NewWriter(w)
 	for _, b := range banners(rec, s) {
-		fmt.Fprintf(out, "# %s\n", b)
+		sanitize.Fprintf(out, "# %s\n", b)
 	}
 	for _, arm := range rec.Plan.Arms {
 		if arm.Role == result.RoleCopy {
@@ -29,7 +30,7 @@ func writeQperf(w io.Writer, rec *result.Record, s *analysis.Summary, _ Options)
 			for j := range c.Rows {
 				if r := &c.Rows[j]; r.Arm.Name == arm.Name {
 					if first {
-						fmt.Fprintf(out, "# path %s\n", clean(arm.Name))
+						sanitize.Fprintf(out, "# path %s\n", sanitize.Text(arm.Name))
 						first = false
 					}
 					qperfTest(out, c.Cell, r)
@@ -43,7 +44,7 @@ func writeQperf(w io.Writer, rec *result.Record, s *analysis.Summary, _ Options)
 // qperfTest prints one test of one path.
 func qperfTest(out io.Writer, c result.Cell, r *analysis.Row) {
 	if r.Value == 0 {
-		fmt.Fprintf(out, "# %s: no figure\n", clean(c.Load))
+		sanitize.Fprintf(out, "# %s: no figure\n", sanitize.Text(c.Load))
 		return
 	}
 	var lines [][2]string
@@ -52,7 +53,7 @@ func qperfTest(out io.Writer, c result.Cell, r *analysis.Row) {
 		// qperf's latency is the mean, where our ratios are of medians.
 		lines = append(lines, [2]string{"latency", duration(r.Latency.MeanRTT / 2)})
 	case c.Metric == result.Transactions || r.Stream == nil:
-		fmt.Fprintf(out, "# %s: qperf has no such test; %s\n", clean(c.Load), value(c.Metric, r.Value))
+		sanitize.Fprintf(out, "# %s: qperf has no such test; %s\n", sanitize.Text(c.Load), value(c.Metric, r.Value))
 		return
 	case c.Transport == "udp":
 		lines = append(lines, [2]string{"send_bw", qperfBits(r.Stream.SentBits)}, [2]string{"recv_bw", qperfBits(receivedBits(r.Stream))})
@@ -60,7 +61,7 @@ func qperfTest(out io.Writer, c result.Cell, r *analysis.Row) {
 		lines = append(lines, [2]string{"bw", qperfBits(r.Stream.RecvBits)})
 	}
 	lines = append(lines, [2]string{"msg_size", qperfSize(c.Size)})
-	fmt.Fprintf(out, "%s:\n", clean(c.Load))
+	sanitize.Fprintf(out, "%s:\n", sanitize.Text(c.Load))
 	widthName, widthNumber := 0, 0
 	for _, l := range lines {
 		number, _, _ := strings.Cut(l[1], " ")
@@ -68,13 +69,13 @@ func qperfTest(out io.Writer, c result.Cell, r *analysis.Row) {
 	}
 	for _, l := range lines {
 		number, unit, _ := strings.Cut(l[1], " ")
-		fmt.Fprintf(out, "    %-*s  =  %*s %s\n", widthName, l[0], widthNumber, number, unit)
+		sanitize.Fprintf(out, "    %-*s  =  %*s %s\n", widthName, l[0], widthNumber, number, unit)
 	}
 	if c.Metric == result.Messages {
-		fmt.Fprintf(out, "# received %s, %s\n", value(c.Metric, r.Value), rate(r.Stream.PacketRate, "pkt"))
+		sanitize.Fprintf(out, "# received %s, %s\n", value(c.Metric, r.Value), rate(r.Stream.PacketRate, "pkt"))
 	}
 	if r.Latency != nil && r.Latency.Lost > 0 {
-		fmt.Fprintf(out, "# lost %d of %d requests\n", r.Latency.Lost, r.Latency.Requests)
+		sanitize.Fprintf(out, "# lost %d of %d requests\n", r.Latency.Lost, r.Latency.Requests)
 	}
 }
 

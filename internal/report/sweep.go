@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/result"
 )
@@ -43,15 +44,15 @@ func sameWay(cells []*analysis.Cell) bool {
 func sweepBlock(group []*analysis.Cell, rec *result.Record, s *analysis.Summary, n *notes) block {
 	first := group[0]
 	b := block{name: strings.Replace(cellName(first.Cell), bytesSize(first.Cell.Size), "by size", 1), about: about(first.Cell)}
-	b.columns = []column{{"size", false, 0}, {"noise", false, 2}, {clean(first.Baseline), false, 1}}
+	b.columns = []column{{"size", false, 0}, {"noise", false, 2}, {sanitize.Text(first.Baseline), false, 1}}
 	for _, r := range first.Rows {
 		if r.Arm.Role == "" {
-			b.columns = append(b.columns, column{clean(r.Arm.Name), false, 3}, column{"vs " + clean(first.Baseline), false, 0},
+			b.columns = append(b.columns, column{sanitize.Text(r.Arm.Name), false, 3}, column{"vs " + sanitize.Text(first.Baseline), false, 0},
 				column{"verdict", true, 0}, column{"CPU", false, 4})
 		}
 	}
 	for _, r := range first.Rows {
-		b.columns = append(b.columns, column{"CPU time in, " + clean(r.Arm.Name), true, never}, column{"cores busy, " + clean(r.Arm.Name), true, never})
+		b.columns = append(b.columns, column{"CPU time in, " + sanitize.Text(r.Arm.Name), true, never}, column{"cores busy, " + sanitize.Text(r.Arm.Name), true, never})
 	}
 	ratios := make([][]float64, len(first.Rows))
 	for _, c := range group {

@@ -10,6 +10,7 @@ import (
 	"github.com/mattn/go-runewidth"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -31,31 +32,31 @@ func writeTable(w io.Writer, rec *result.Record, s *analysis.Summary, opt Option
 
 func tableView(w io.Writer, v *view, width int) error {
 	out := bufio.NewWriter(w)
-	fmt.Fprintln(out, v.title)
+	sanitize.Fprintln(out, v.title)
 	for _, f := range v.facts {
 		hang(out, width, indent+pad(f[0], 10, true), f[1])
 	}
 	for _, b := range v.banners {
-		fmt.Fprintln(out)
+		sanitize.Fprintln(out)
 		hang(out, width, "! ", b)
 	}
 	for _, b := range v.blocks {
-		fmt.Fprintln(out)
+		sanitize.Fprintln(out)
 		for i, band := range b.bands(width) {
 			if i > 0 {
-				fmt.Fprintln(out)
+				sanitize.Fprintln(out)
 			}
 			writeBlock(out, band, width)
 		}
 	}
 	if len(v.closing) > 0 {
-		fmt.Fprintln(out)
+		sanitize.Fprintln(out)
 	}
 	for _, line := range v.closing {
 		hang(out, width, "", line)
 	}
 	if len(v.notes)+len(v.remarks) > 0 {
-		fmt.Fprintln(out)
+		sanitize.Fprintln(out)
 	}
 	for i, n := range v.notes {
 		hang(out, width, pad(fmt.Sprintf("(%d) ", i+1), 5, true), n)
@@ -78,7 +79,7 @@ func writeBlock(out io.Writer, b block, width int) {
 		head += strings.Repeat(" ", max(3, min(total-len(gap), width)-cells.StringWidth(head)-cells.StringWidth(b.floor))) + b.floor
 	}
 	if head = strings.TrimRight(head, " "); head != "" {
-		fmt.Fprintln(out, head)
+		sanitize.Fprintln(out, head)
 	}
 	line := make([]string, len(columns))
 	for i, c := range columns {
@@ -89,7 +90,7 @@ func writeBlock(out io.Writer, b block, width int) {
 		for i, c := range columns {
 			text += pad(row[i], widths[i], c.left) + gap
 		}
-		fmt.Fprintln(out, strings.TrimRight(text, " "))
+		sanitize.Fprintln(out, strings.TrimRight(text, " "))
 	}
 	writeCPU(out, b.cpu, width)
 	if b.under != "" {
@@ -165,7 +166,7 @@ func hang(out io.Writer, width int, first, text string) {
 	room := max(20, width-at)
 	line := ""
 	flush := func() {
-		fmt.Fprintln(out, strings.TrimRight(strings.ReplaceAll(first+line, noBreak, " "), " "))
+		sanitize.Fprintln(out, strings.TrimRight(strings.ReplaceAll(first+line, noBreak, " "), " "))
 		first, line = strings.Repeat(" ", at), ""
 	}
 	for _, word := range strings.Split(text, " ") {

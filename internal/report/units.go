@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/result"
@@ -153,15 +151,4 @@ func took(d time.Duration) string {
 		return d.Round(100 * time.Millisecond).String()
 	}
 	return d.Round(time.Second).String()
-}
-
-// clean makes text from a record safe to print: a name in a damaged or hostile
-// record must not move the cursor or break a table.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/result"
 )
@@ -68,7 +69,7 @@ func newView(rec *result.Record, s *analysis.Summary, opt Options) *view {
 
 // cellName is how a cell is headed: load, size, and what is unusual about it.
 func cellName(c result.Cell) string {
-	name := clean(c.Load) + " " + bytesSize(c.Size)
+	name := sanitize.Text(c.Load) + " " + bytesSize(c.Size)
 	if c.Flows > 1 {
 		name += fmt.Sprintf(" x %d flows", c.Flows)
 	}
@@ -113,9 +114,9 @@ func floorText(c *analysis.Cell) string {
 // that blocks of one kind line up.
 func cellBlock(c *analysis.Cell, rec *result.Record, s *analysis.Summary, n *notes) block {
 	b := block{name: cellName(c.Cell), about: about(c.Cell), floor: floorText(c)}
-	base := clean(c.Baseline)
+	base := sanitize.Text(c.Baseline)
 	cols := []field{
-		{column{"path", true, 0}, func(r *analysis.Row) string { return clean(r.Arm.Name) }},
+		{column{"path", true, 0}, func(r *analysis.Row) string { return sanitize.Text(r.Arm.Name) }},
 		{column{figureHead(c.Cell.Metric), false, 0}, func(r *analysis.Row) string { return value(c.Cell.Metric, r.Value) }},
 		{column{"vs " + base, false, 0}, func(r *analysis.Row) string { return ratioText(r) }},
 		{column{setting(s.Level) + " interval", false, 1}, func(r *analysis.Row) string { return interval(r.Ratio) }},
@@ -299,7 +300,7 @@ func agreementBlock(s *analysis.Summary) (block, bool) {
 			if a.CPU != nil {
 				cpu = plusMinus(*a.CPU)
 			}
-			b.rows = append(b.rows, []string{cellName(c.Cell), clean(a.Arm), clean(a.Tool),
+			b.rows = append(b.rows, []string{cellName(c.Cell), sanitize.Text(a.Arm), sanitize.Text(a.Tool),
 				value(c.Cell.Metric, a.Ours), value(c.Cell.Metric, a.Theirs),
 				ratio(a.Ratio.Value), interval(&a.Ratio), cpu, fmt.Sprint(a.Ratio.Rounds)})
 		}

@@ -13,15 +13,16 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // List prints a line for each study.
 func List(w io.Writer, all []*Study) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "NAME\tTITLE\tPATHS\tBUDGET")
+	sanitize.Fprintf(out, "NAME\tTITLE\tPATHS\tBUDGET\n")
 	for _, s := range all {
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", s.Name, s.Title, strings.Join(s.pathNames(), " "), s.budget())
+		sanitize.Fprintf(out, "%s\t%s\t%s\t%s\n", s.Name, s.Title, strings.Join(s.pathNames(), " "), s.budget())
 	}
 	return out.Flush()
 }
@@ -65,7 +66,7 @@ func (s *Study) Explain(w io.Writer) error {
 		return err
 	}
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(f string, args ...any) { fmt.Fprintf(out, f+"\n", args...) }
+	line := func(f string, args ...any) { sanitize.Fprintf(out, f+"\n", args...) }
 	line("%s: %s", s.Name, s.Title)
 	for _, told := range [][2]string{{"question", s.Question}, {"source", s.Source}} {
 		if told[1] != "" {
@@ -205,14 +206,15 @@ const lineWidth = 100
 
 // wrap breaks a text between words, and indents the lines after the first as
 // far as a tabwriter does.
-func wrap(text string) string {
+func wrap(text string) sanitize.Safe {
 	var lines []string
 	line := ""
 	for _, word := range strings.Fields(text) {
+		word = sanitize.Text(word)
 		if line != "" && len(line)+1+len(word) > lineWidth {
 			lines, line = append(lines, line), ""
 		}
 		line = strings.TrimSpace(line + " " + word)
 	}
-	return strings.Join(append(lines, line), "\n  \t")
+	return sanitize.Safe(strings.Join(append(lines, line), "\n  \t"))
 }

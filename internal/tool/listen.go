@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // awaitListen returns when the process itself listens on a TCP port. Asking
@@ -43,7 +45,7 @@ func (p *process) awaitListen(ctx context.Context, port int) error {
 func (p *process) listens(port int) bool {
 	proc := filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid))
 	own := map[string]bool{}
-	links, _ := filepath.Glob(filepath.Join(proc, "fd", "*"))
+	links, _ := sanitize.Files(proc, "fd/*")
 	for _, link := range links {
 		to, err := os.Readlink(link)
 		if inode, ok := strings.CutPrefix(to, "socket:["); err == nil && ok {

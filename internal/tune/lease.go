@@ -12,6 +12,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -163,7 +164,7 @@ func Trials(h journal.History, folder string) ([]OnTrial, error) {
 
 // held tells whether there is a process that holds the lease of a transaction.
 func held(folder string, txn int) (bool, error) {
-	processes, err := filepath.Glob("/proc/[0-9]*")
+	processes, err := sanitize.Files("/proc", "[0-9]*")
 	if err != nil {
 		return false, fmt.Errorf("list processes: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -111,7 +112,7 @@ func Total(planned []Planned) []Change {
 }
 
 // Diff is the change as a unified diff: of a file by its lines, of any other value
-// as a text of its own.
+// as a text of its own. It can be shown on a terminal.
 func (c Change) Diff() string {
 	whole := func(v change.Value) []byte {
 		text := string(v.Data)
@@ -123,5 +124,5 @@ func (c Change) Diff() string {
 	name := c.Cell.String()
 	text := string(diff.Diff(name, whole(c.Old), name, whole(c.New)))
 	_, text, _ = strings.Cut(text, "\n") // the first line is a command
-	return text
+	return sanitize.Lines(text)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -264,13 +265,14 @@ var places = map[Group]string{
 func (c Candidate) Commands(exact bool) []string {
 	var all []string
 	for _, w := range c.Wishes {
-		words := []string{"venturi knob set", w.Knob.Name, w.Value}
+		words := []string{"venturi", "knob", "set", w.Knob.Name, w.Value}
+		placeholder := ""
 		if place, gone := places[group(w)]; gone && !exact {
-			words = append(words, place)
+			placeholder = place
 		} else {
 			words = append(words, flags(w.Target)...)
 		}
-		command := strings.TrimSpace(strings.Join(words, " "))
+		command := strings.TrimSpace(sanitize.Command(words...) + " " + placeholder)
 		if !slices.Contains(all, command) {
 			all = append(all, command)
 		}

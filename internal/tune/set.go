@@ -5,12 +5,13 @@ package tune
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/ovs"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -64,9 +65,9 @@ func noEffect(w Wish, now knob.Reading) error {
 	if len(now.First) == 0 {
 		return errors.New(why)
 	}
-	do := fmt.Sprintf("set what it needs before it: venturi knob set %s %s %s", strings.Join(now.First, " "), w.Knob.Name, w.Value)
+	do := "set what it needs before it: venturi knob set " + sanitize.Command(append(slices.Clone(now.First), w.Knob.Name, w.Value)...)
 	if w.Target.File != "" {
-		do += " --manifest " + w.Target.File
+		do += " --manifest " + sanitize.Shell(w.Target.File)
 	}
 	return verr.New(verr.Failed, fmt.Sprintf("cannot set %s to %s", w.Knob.Name, w.Value), why+": "+now.Note, do+" (nothing was left changed)")
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"path/filepath"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -21,6 +20,7 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/stats"
 )
 
@@ -262,7 +262,7 @@ func newBeside(pins, name, namespace string, counts bpf.Count) (b *beside, err e
 			return nil, fmt.Errorf("%s is attached at %d places, not one", name, len(links))
 		}
 		time.Sleep(10 * time.Millisecond)
-		links, _ = filepath.Glob(filepath.Join(pins, name+"_*")) // the pattern is sound
+		links, _ = sanitize.Files(pins, name+"_*") // the pattern is sound
 	}
 	l, err := link.LoadPinnedLink(links[0], nil)
 	if err != nil {

@@ -7,10 +7,11 @@ package verr
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // Exit codes of the venturi command. They are documented in `venturi help exit-codes`
@@ -102,8 +103,8 @@ func Said(file string, err error) error {
 func Print(w io.Writer, err error) {
 	var e *Error
 	if errors.As(err, &e) {
-		fmt.Fprintf(w, "venturi: %s\n  why: %s\n  do:  %s\n", e.What, e.Why, e.Do)
+		sanitize.Fprintf(w, "venturi: %s\n  why: %s\n  do:  %s\n", e.What, e.Why, e.Do)
 		return
 	}
-	fmt.Fprintf(w, "venturi: %v\n", err)
+	sanitize.Fprintf(w, "venturi: %v\n", err)
 }
