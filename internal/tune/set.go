@@ -5,7 +5,7 @@ package tune
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
@@ -65,7 +65,7 @@ func noEffect(w Wish, now knob.Reading) error {
 	if len(now.First) == 0 {
 		return errors.New(why)
 	}
-	do := "set what it needs before it: venturi knob set " + sanitize.Command(append(slices.Clone(now.First), w.Knob.Name, w.Value)...)
+	do := "set what it needs before it: venturi knob set " + strings.Join(now.First, " ") + " " + sanitize.Command(w.Knob.Name, w.Value)
 	if w.Target.File != "" {
 		do += " --manifest " + sanitize.Shell(w.Target.File)
 	}
