@@ -23,13 +23,13 @@ func (d *daemon) askUnplaced() error {
 	return d.space.AskNeighbours(ask)
 }
 
-// askAll has all pods behind bridges speak.
-func (d *daemon) askAll() error {
-	var all []machine.BridgeNeighbour
-	for _, p := range d.ways.Pods {
-		if p.On != p.Device {
-			all = append(all, machine.BridgeNeighbour{Neighbour: machine.Neighbour{Device: p.On, Addr: p.Addr}, MAC: p.MAC, From: p.Gateway})
+// askSome has some of the pods behind bridges speak: all of them in askEvery ticks.
+func (d *daemon) askSome() error {
+	var some []machine.BridgeNeighbour
+	for i, p := range d.ways.Pods {
+		if p.On != p.Device && uint32(i)%askEvery == d.tick%askEvery {
+			some = append(some, machine.BridgeNeighbour{Neighbour: machine.Neighbour{Device: p.On, Addr: p.Addr}, MAC: p.MAC, From: p.Gateway})
 		}
 	}
-	return d.space.AskNeighbours(all)
+	return d.space.AskNeighbours(some)
 }

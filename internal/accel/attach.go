@@ -98,6 +98,9 @@ func (d *daemon) takeOver() error {
 		}
 		if ok {
 			d.attached[pin] = true
+			if err := d.noteOwn(p); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -137,6 +140,9 @@ func (d *daemon) attachNext() error {
 	switch {
 	case err == nil:
 		d.attached[d.pin(p)] = true
+		if err := d.noteOwn(p); err != nil {
+			return err
+		}
 	case !errors.Is(err, change.ErrGone): // of which there is news to come
 		return err
 	}
@@ -173,11 +179,22 @@ func (d *daemon) waiting() int {
 	return len(pods)
 }
 
+// nextMends are pins that are to be looked at now: some, in turns.
+func (d *daemon) nextMends() []string {
+	if len(d.unmended) == 0 {
+		d.unmended = slices.Collect(maps.Keys(d.attached))
+	}
+	n := min(mends, len(d.unmended))
+	now := d.unmended[:n]
+	d.unmended = d.unmended[n:]
+	return now
+}
+
 // mend finds out what somebody has detached, to attach it again.
-func (d *daemon) mend() error {
-	for pin, there := range d.attached {
+func (d *daemon) mend(pins []string) error {
+	for _, pin := range pins {
 		p, ok := d.placeOf(pin)
-		if !there || !ok {
+		if !d.attached[pin] || !ok {
 			continue
 		}
 		var err error

@@ -43,6 +43,12 @@ func TestManyPods(t *testing.T) {
 			t.Errorf("%s is another link now: %+v, was %+v", pin, is, was)
 		}
 	}
+	gone := filepath.Join(n.Pins, fmt.Sprintf("from_pod_%d", n.index(t, "pod7")))
+	must(t, os.Remove(gone))
+	until(t, "what was detached is attached again", func() bool {
+		_, err := os.Lstat(gone)
+		return err == nil
+	})
 	last.end(t)
 	if left, err := bpf.Attached(n.Pins); len(left) > 0 || err != nil {
 		t.Errorf("left attached: %v (%v)", left, err)

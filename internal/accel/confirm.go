@@ -9,7 +9,7 @@ import (
 )
 
 // measures is how many peers and how many pods are looked at in one glance.
-const measures = 16
+const measures = 4
 
 // resized tells whether packets to some of the peers and pods may be of another size
 // than they were. It takes them in turns.

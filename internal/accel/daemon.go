@@ -13,8 +13,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"reflect"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -43,8 +46,10 @@ const (
 	gather = 5 * time.Millisecond
 	// glance is how often that is looked at whose changes nobody tells.
 	glance = 50 * time.Millisecond
-	// mendEvery is how often it is looked whether programs are still attached.
+	// mendEvery is how often it is looked whether programs are still attached, at mends
+	// places at a time.
 	mendEvery = 10 // ticks
+	mends     = 64
 	// confirmEvery is how often it is looked whether neighbours are still there.
 	confirmEvery = 3 // ticks
 )
@@ -114,7 +119,11 @@ type daemon struct {
 	settings     []string                     // that rules and headers depend on, as they were last
 	asked        map[machine.Neighbour]uint32 // when they were, in ticks
 	turn         []hook                       // to be looked at next
+	objects      machine.BPFObjects           // of the machine
+	suspect      int                          // looks that are to be at all places
+	rested       time.Time                    // when the next of these may be
 	unmeasured   machine.Ways                 // of them, pods and peers to be measured next
+	unmended     []string                     // pins to be looked at next
 }
 
 // errReplaced is why a daemon ends that another takes over from.
@@ -147,6 +156,7 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 	if err := d.begin(); err != nil {
 		return err
 	}
+	debug.FreeOSMemory() // what it took to load the programs
 	err = d.follow(ctx)
 	switch {
 	case errors.Is(err, errReplaced):
@@ -293,7 +303,7 @@ func (d *daemon) resync() error {
 	}
 	if d.plan(); d.TC {
 		// Filters go with their qdisc, of which there was news maybe.
-		if err := d.mend(); err != nil {
+		if err := d.mend(slices.Collect(maps.Keys(d.attached))); err != nil {
 			return err
 		}
 	}
@@ -318,7 +328,7 @@ func (d *daemon) beat() error {
 		return err
 	}
 	if d.tick%mendEvery == 0 {
-		if err := d.mend(); err != nil {
+		if err := d.mend(d.nextMends()); err != nil {
 			return err
 		}
 	}
@@ -327,10 +337,8 @@ func (d *daemon) beat() error {
 			return err
 		}
 	}
-	if d.tick%askEvery == 0 {
-		if err := d.askAll(); err != nil {
-			return err
-		}
+	if err := d.askSome(); err != nil {
+		return err
 	}
 	return d.beatOnce()
 }

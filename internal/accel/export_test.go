@@ -2,7 +2,6 @@ package accel
 
 import (
 	"context"
-	"errors"
 
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
@@ -134,5 +133,11 @@ func (t *tables) Sync(w machine.Ways) error { return t.sync(w) }
 // Ask has the pods of a machine speak, those that are known and those that are not.
 func Ask(m *change.Namespace, ways machine.Ways) error {
 	d := &daemon{space: m, ways: ways}
-	return errors.Join(d.askAll(), d.askUnplaced())
+	for range askEvery {
+		if err := d.askSome(); err != nil {
+			return err
+		}
+		d.tick++
+	}
+	return d.askUnplaced()
 }

@@ -79,6 +79,9 @@ func (d *daemon) glance() error {
 		return errors.Join(d.policy.raise(), d.resync())
 	}
 	moved, err := d.moved()
+	if err == nil && moved {
+		err = d.mend(slices.Collect(maps.Keys(d.attached))) // one of ours may have gone
+	}
 	if err == nil && (moved || d.resized()) {
 		err = d.resync()
 	}

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -247,29 +249,68 @@ func programName(id ebpf.ProgramID) (string, error) {
 // maxNames is how many names of programs are kept.
 const maxNames = 1 << 12
 
-// glances is at how many places it is looked at once.
-const glances = 128
+// glances is at how many places it is looked at once, in turns.
+const glances = 32
 
-// moved looks at some of the places, in turns, and tells whether programs have come
-// or gone: of that there is no news.
+// moved looks whether programs have come or gone: of that there is no news. It looks at
+// all places if there are programs or links that were not there at the last look, which
+// it asks the machine once; and at some anyway, in turns, for a program can be attached
+// without a link long after it was loaded.
 func (d *daemon) moved() (bool, error) {
+	if d.objects.Grown() {
+		d.suspect = 2 // it may be attached a moment later
+	}
 	if len(d.turn) == 0 {
-		for h := range d.revisions {
-			d.turn = append(d.turn, h)
-		}
+		d.turn = slices.Collect(maps.Keys(d.revisions))
 	}
 	n := min(glances, len(d.turn))
+	begin := time.Now()
+	if d.suspect > 0 && begin.After(d.rested) {
+		d.suspect--
+		d.turn = slices.Collect(maps.Keys(d.revisions))
+		n = len(d.turn)
+	}
 	some := d.turn[:n]
 	d.turn = d.turn[n:]
 	for _, h := range some {
-		was, known := d.revisions[h]
-		list, err := query(h)
+		revision, err := revisionAt(h)
 		if err != nil {
 			return false, err
 		}
-		if known && list.Revision != was {
+		if was, known := d.revisions[h]; known && revision != was {
 			return true, nil
 		}
 	}
+	d.rested = begin.Add(restAfter * time.Since(begin))
 	return false, nil
+}
+
+// restAfter is for how many times as long as a look took there is none at all places.
+const restAfter = 400
+
+// revisionAt is that of the programs at a place.
+func revisionAt(h hook) (uint64, error) {
+	if h.at == express || !change.HasTCX() {
+		list, err := query(h)
+		if err != nil {
+			return 0, err
+		}
+		return list.Revision, nil
+	}
+	return machine.ProgramsRevision(h.device, uint32(h.at))
+}
+
+// noteOwn notes that this daemon has changed the programs of a place, once. If somebody
+// else has, too, that is still to be found.
+func (d *daemon) noteOwn(p place) error {
+	h := hook{p.device, p.at}
+	was, known := d.revisions[h]
+	if !known {
+		return nil
+	}
+	revision, err := revisionAt(h)
+	if revision == was+1 {
+		d.revisions[h] = revision
+	}
+	return err
 }

@@ -32,9 +32,14 @@ var patience = machine.Patience(30 * time.Second)
 
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	within(t, patience, what, ok)
+}
+
+func within(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("after %v, still not: %s", patience, what)
+			t.Fatalf("after %v, still not: %s", limit, what)
 		}
 	}
 }

@@ -32,7 +32,7 @@ const (
 	sweepTurn  = 4096
 	sweepPause = 40 * time.Millisecond
 	// sweepRest is from one look whether another sweep is due to the next.
-	sweepRest = beat / 4
+	sweepRest = beat
 	// flushPause is for sweeps that forget everything.
 	flushPause = time.Millisecond
 )

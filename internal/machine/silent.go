@@ -2,16 +2,13 @@ package machine
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 )
 
 // LegacyBridgeTables lists the tables of the ebtables that do not use nftables which
@@ -37,8 +34,7 @@ type Silent struct {
 	Hooks    *Hooks
 	settings []keptFile
 	legacy   keptFile
-	routes   *netlink.Handle
-	links    sockets
+	prober   *prober
 }
 
 // OpenSilent opens that of the calling thread's namespace.
@@ -58,15 +54,8 @@ func (s *Silent) dial() (err error) {
 	if s.Hooks, err = OpenHooks(); err != nil {
 		return err
 	}
-	socket, err := nl.Subscribe(netlinkRoute) // to nothing: it only asks
-	if err == nil {
-		s.links = sockets{netlinkRoute: {Socket: socket}}
-		s.routes, err = netlink.NewHandle(netlinkRoute)
-	}
-	if err != nil {
-		return fmt.Errorf("open netlink: %w", err)
-	}
-	return nil
+	s.prober, err = openProber()
+	return err
 }
 
 // Close ends it.
@@ -78,11 +67,8 @@ func (s *Silent) Close() {
 	if s.Hooks != nil {
 		s.Hooks.Close()
 	}
-	if s.routes != nil {
-		s.routes.Close()
-	}
-	for _, h := range s.links {
-		h.Close()
+	if s.prober != nil {
+		s.prober.close()
 	}
 }
 
@@ -106,22 +92,22 @@ func (s *Silent) LegacyTables() ([]string, error) {
 }
 
 // Resized tells whether packets to some pods and peers may be of another size than
-// [ReadWays] had found: what a route learns of the network beyond it is no news, nor is
-// what a pod does to its own device.
+// [ReadWays] had found, or pods have an XDP program now: what a route learns of the
+// network beyond it is no news, nor is what a pod does to its own device.
 func (s *Silent) Resized(pods []PodWay, peers []PeerWay) bool {
 	return slices.ContainsFunc(pods, func(p PodWay) bool {
 		if p.Own == (OwnEnd{}) {
 			return false
 		}
-		own := ownEnd(s.links, p.Own.Space, p.Own.Index)
-		return own != nil && own.Attrs().MTU != p.Own.MTU
+		mtu, xdp, err := s.prober.device(p.Own.Space, p.Own.Index)
+		return err == nil && (mtu != p.Own.MTU || xdp) // of one that has gone there is news to come
 	}) || slices.ContainsFunc(peers, func(p PeerWay) bool {
 		if p.Tunnel == nil {
 			return false // what the network beyond can take is the pods' own business
 		}
-		o := &netlink.RouteGetOptions{OifIndex: p.Tunnel.Below, SrcAddr: p.Tunnel.Source}
-		routes, err := s.routes.RouteGetWithOptions(p.Tunnel.Remote.AsSlice(), o)
-		return err != nil || len(routes) != 1 || routes[0].MTU != p.RouteMTU
+		from, _ := netip.AddrFromSlice(p.Tunnel.Source.To4())
+		mtu, err := s.prober.routeMTU(p.Tunnel.Remote, from, p.Tunnel.Below)
+		return err != nil || mtu != p.RouteMTU
 	})
 }
 
