@@ -149,6 +149,9 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 		return err
 	}
 	defer d.fast.Close()
+	if end, err := d.fast.EndWithProcess(); err == nil { // else programs find out at the deadline
+		defer end.Close()
+	}
 	if d.unsaid, err = machine.OpenSilent(); err != nil {
 		return err
 	}

@@ -106,8 +106,15 @@ func fillSilent(t *testing.T, pins string, n int) {
 	must(t, err)
 }
 
-// epochOf reads the epoch of policy of a fast path, out of the programs' globals.
+// epochOf reads the epoch of policy of a fast path.
 func epochOf(t *testing.T, pins string) func() uint32 {
+	t.Helper()
+	epoch := globalOf(t, pins, "epoch")
+	return func() uint32 { return binary.NativeEndian.Uint32(epoch()) }
+}
+
+// globalOf reads one of the programs' globals.
+func globalOf(t *testing.T, pins, name string) func() []byte {
 	t.Helper()
 	globals, err := ebpf.LoadPinnedMap(bpf.TableFile(pins, ".data"), nil)
 	must(t, err)
@@ -120,15 +127,15 @@ func epochOf(t *testing.T, pins string) func() uint32 {
 	var data *btf.Datasec
 	must(t, spec.TypeByName(".data", &data))
 	for _, v := range data.Vars {
-		if v.Type.TypeName() == "epoch" {
-			return func() uint32 {
+		if v.Type.TypeName() == name {
+			return func() []byte {
 				all, err := globals.LookupBytes(uint32(0))
 				must(t, err)
-				return binary.NativeEndian.Uint32(all[v.Offset:])
+				return all[v.Offset : v.Offset+v.Size]
 			}
 		}
 	}
-	t.Fatal("there is no epoch")
+	t.Fatalf("there is no %s", name)
 	return nil
 }
 

@@ -57,6 +57,8 @@ type Fast struct {
 	Clock   *ebpf.Program  `ebpf:"clock"`
 	Jiffies *ebpf.Variable `ebpf:"jiffies"`
 
+	deadline uint32 // where that is in Data
+
 	endings int64 // where the numbers of groups of flows are in Data
 	home    int64 // and the bits of pods' addresses
 }
@@ -114,7 +116,7 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Fast, error) {
 	if err := keep(c.Maps, kept, spec, o.Pins); err != nil {
 		return nil, err
 	}
-	f := &Fast{endings: int64(spec.Variables["ended"].Offset), home: int64(spec.Variables["home"].Offset)}
+	f := &Fast{deadline: spec.Variables["deadline"].Offset, endings: int64(spec.Variables["ended"].Offset), home: int64(spec.Variables["home"].Offset)}
 	return f, c.Assign(f)
 }
 
