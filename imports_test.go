@@ -85,8 +85,8 @@ var reserved = []struct {
 	tests bool // holds for tests too
 	why   string
 }{
-	{"os/exec", []string{"internal/guest", "internal/tool", "internal/change", "internal/kernel"}, false,
-		"no product code asks a program what the kernel could tell: tools are run by tool, agents started by change, packages fetched by the package manager, commands in a virtual machine run by guest"},
+	{"os/exec", []string{"internal/guest", "internal/tool", "internal/change", "internal/kernel", "internal/testenv"}, false,
+		"no product code asks a program what the kernel could tell: tools are run by tool, agents started by change, packages fetched by the package manager, commands in a virtual machine run by guest, roles of a test binary by testenv"},
 	{"golang.org/x/sys/unix", []string{"internal/machine", "internal/change", "internal/load", "internal/meter", "internal/guest", "internal/vm", "internal/journal", "internal/testenv"}, false,
 		"raw system calls stay where their pitfalls are known"},
 	{"github.com/vishvananda/netns", nil, true,
