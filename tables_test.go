@@ -17,11 +17,12 @@ var tables = []struct {
 	value   string // a package-level variable of this type is a variant, or
 	makes   string // a function is whose parameters and results have these types
 	first   bool   // only the first one of a file
+	but     string // is a variant on purpose that is not in the table
 	atLeast int
 }{
 	{dir: "internal/load", table: "Table", value: "Load", atLeast: 6},
 	{dir: "internal/path", table: "Table", value: "Driver", atLeast: 3},
-	{dir: "internal/tool", table: "Table", value: "Tool", atLeast: 2},
+	{dir: "internal/tool", but: "Netperf", table: "Table", value: "Tool", atLeast: 2},
 	{dir: "internal/meter", table: "Table", makes: "func(Setup) (Sampler, error)", atLeast: 3},
 	{dir: "internal/report", table: "formats styles", makes: "func(io.Writer, *result.Record, *analysis.Summary, Options) error", atLeast: 6},
 	{dir: "internal/doctor", table: "Table", value: "Rule", atLeast: 30},
@@ -57,7 +58,7 @@ func TestEveryVariantIsInItsTable(t *testing.T) {
 			t.Errorf("%s: %d variants found, at least %d expected: does the test still know their shape?", c.dir, len(variants), c.atLeast)
 		}
 		for _, v := range variants {
-			if !listed[v.Name] {
+			if !listed[v.Name] && v.Name != c.but {
 				t.Errorf("%s: %s is not in the table %s", fileSet.Position(v.Pos()), v.Name, c.table)
 			}
 		}
