@@ -11,23 +11,18 @@ import (
 )
 
 // fileStore is files on disk, each replaced whole: whoever reads one finds the
-// old text or the new one. A key is the file's absolute name. The new file has
+// old text or the new one. A key is the file's absolute name; a link stays, and
+// what it leads to is replaced. The new file has
 // the mode, owner and extended attributes of the old one. One that was removed is
 // made again with its mode and owner; one that never was, with 0644. A file that has other names too (hard links) is refused: they would keep
 // the old text.
 func fileStore(root string) Store {
-	real := func(c Cell) string {
-		file := filepath.Join(root, c.Key)
-		if target, err := filepath.EvalSymlinks(file); err == nil {
-			return target // the link stays
-		}
-		return file
-	}
+	at := func(c Cell) string { return filepath.Join(root, c.Key) }
 	return Store{
 		Name:  "file",
 		Lasts: true,
 		Read: func(c Cell) (Value, error) {
-			f, err := os.Open(filepath.Join(root, c.Key))
+			f, err := openFile(at(c))
 			if errors.Is(err, os.ErrNotExist) {
 				return Value{}, nil
 			}
@@ -43,7 +38,7 @@ func fileStore(root string) Store {
 			return Value{Data: data, Present: true, Made: made}, err
 		},
 		Write: func(c Cell, v Value) error {
-			in, err := openFolder(real(c))
+			in, err := openFolder(at(c))
 			if errors.Is(err, os.ErrNotExist) && !v.Present {
 				return nil
 			}
@@ -57,7 +52,7 @@ func fileStore(root string) Store {
 			return in.replace(v)
 		},
 		Sweep: func(c Cell) error {
-			in, err := openFolder(real(c))
+			in, err := openFolder(at(c))
 			if errors.Is(err, os.ErrNotExist) {
 				return nil
 			}
@@ -77,23 +72,6 @@ func fileStore(root string) Store {
 	}
 }
 
-// inFolder is a name in a folder that is held open, so that nobody can put
-// another folder, or a link, in its way.
-type inFolder struct {
-	*os.File
-	name string
-}
-
-func openFolder(file string) (inFolder, error) {
-	f, err := os.OpenFile(filepath.Dir(file), os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return inFolder{}, why(err)
-	}
-	return inFolder{f, filepath.Base(file)}, nil
-}
-
-func (in inFolder) fd() int { return int(in.Fd()) }
-
 // unfinished is the name of the file until it is whole.
 func (in inFolder) unfinished() string { return "." + in.name + ".venturi" }
 
@@ -105,20 +83,17 @@ type oldFile struct {
 
 // old opens the file of that name, if it is one that can be replaced; nil: none has it.
 func (in inFolder) old() (*oldFile, error) {
-	fd, err := unix.Openat(in.fd(), in.name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	f, st, err := in.open()
 	switch {
+	case errors.Is(err, unix.ENOENT) && in.link:
+		return nil, errors.New("it is a link to what is not there")
 	case errors.Is(err, unix.ENOENT):
 		return nil, nil
-	case errors.Is(err, unix.ELOOP):
-		return nil, errors.New("it is a link to what is not there")
 	case err != nil:
 		return nil, fmt.Errorf("open: %w", err)
 	}
-	old := &oldFile{File: os.NewFile(uintptr(fd), in.name)}
-	err = unix.Fstat(fd, &old.Stat_t)
+	old := &oldFile{File: f, Stat_t: *st}
 	switch {
-	case err != nil:
-		err = fmt.Errorf("stat: %w", err)
 	case old.Mode&unix.S_IFMT != unix.S_IFREG:
 		err = errors.New("it is no ordinary file")
 	case old.Nlink > 1:

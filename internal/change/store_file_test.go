@@ -171,3 +171,69 @@ func TestFileMadeAnew(t *testing.T) {
 		t.Error("made a file of mode rw")
 	}
 }
+
+// TestFileLinks: links are followed, but those of another user only to what that
+// user owns.
+func TestFileLinks(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	const bob, eve = 12345, 12346
+	root := t.TempDir()
+	at := func(name string) string { return filepath.Join(root, name) }
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for folder, owner := range map[string]int{"etc": 0, "bob": bob, "eve": eve} {
+		must(errors.Join(os.Mkdir(at(folder), 0o755), os.Chown(at(folder), owner, owner)))
+		must(errors.Join(os.WriteFile(at(folder+"/file"), []byte("old"), 0o600), os.Chown(at(folder+"/file"), owner, owner)))
+	}
+	link := func(target, name string, owner int) {
+		t.Helper()
+		must(errors.Join(os.Symlink(target, at(name)), os.Lchown(at(name), owner, owner)))
+	}
+	link("../eve/file", "etc/ours", 0)       // root may lead anywhere
+	link("file", "bob/own", bob)             // and bob to what is his,
+	link(at("bob"), "bob/self", bob)         // by any way,
+	link("../etc/file", "bob/out", bob)      // but not to what is root's,
+	link(at("eve/file"), "bob/other", bob)   // or eve's,
+	link(at("etc"), "bob/folder", bob)       // nor to a folder,
+	link("../eve/file", "bob/given", eve)    // whoever made the link in it
+	link("../bob/other", "eve/two", eve)     // and by one of another either,
+	link("../etc/made", "bob/new", bob)      // nor have a file made.
+	link("missing", "etc/dangling", 0)       // root's that leads nowhere
+	must(os.Chown(at("eve/file"), bob, bob)) // which bob could have linked to there
+	must(os.Symlink("loop", at("loop")))
+	cells := NewCells(Stores(root)...)
+	for key, good := range map[string]bool{
+		"/etc/file": true, "/bob/file": true, "/etc/ours": true, "/bob/own": true, "/bob/self/file": true, "/bob/self/self/own": true,
+		"/bob/out": false, "/bob/other": false, "/bob/folder/file": false, "/bob/given": false, "/eve/two": false, "/bob/new": false,
+		"/etc/dangling": false, "/loop": false, "/bob/file/x": false,
+	} {
+		cell := Cell{Store: "file", Key: key}
+		v, readErr := cells.Read(cell)
+		err := cells.Write(cell, Text("new"))
+		if (err == nil) != good || good && (readErr != nil || !v.Equal(Text("old"))) || !good && v.Present {
+			t.Errorf("%s: read %q, %v; write: %v; want success: %v", key, v, readErr, err, good)
+		}
+		if !good {
+			if err := cells.Sweep(cell); err == nil && key != "/etc/dangling" {
+				t.Errorf("%s: swept", key)
+			}
+			continue
+		}
+		if v, err := cells.Read(cell); err != nil || !v.Equal(Text("new")) {
+			t.Errorf("%s: it holds %q, %v", key, v, err)
+		}
+		must(cells.Write(cell, Text("old")))
+	}
+	if _, err := os.Lstat(at("etc/made")); err == nil {
+		t.Error("a link of bob's had a file made in etc")
+	}
+	if info, err := os.Lstat(at("bob/own")); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("bob's link is %v, %v", info, err)
+	}
+}

@@ -1,9 +1,13 @@
 package journal
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -57,6 +61,37 @@ func TestFolderOfOthers(t *testing.T) {
 				t.Errorf("open it: %v; look at it: %v", err, look)
 			}
 		})
+	}
+}
+
+// The names of all folders on the way to a new journal are made durable, as far as
+// this user may; of its own folder, that must be possible.
+func TestFolderIsDurable(t *testing.T) {
+	var synced []string
+	denied, full := "/var", ""
+	sync := func(folder string) error {
+		synced = append(synced, folder)
+		switch folder {
+		case denied:
+			return &os.PathError{Op: "open", Path: folder, Err: unix.EACCES}
+		case full:
+			return unix.EIO
+		}
+		return nil
+	}
+	want := []string{"/var/lib/venturi/journal", "/var/lib/venturi", "/var/lib", "/var", "/"}
+	if err := syncUp(want[0], sync); err != nil || !slices.Equal(synced, want) {
+		t.Errorf("synced %v, %v; want %v", synced, err, want)
+	}
+	for _, folder := range []string{"/var/lib/venturi/journal", "/var/lib"} {
+		full = folder
+		if err := syncUp(want[0], sync); !errors.Is(err, unix.EIO) {
+			t.Errorf("%s cannot be synced: %v", folder, err)
+		}
+	}
+	denied = want[0]
+	if err := syncUp(want[0], sync); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("its own folder cannot be synced: %v", err)
 	}
 }
 

@@ -125,7 +125,7 @@ func openLog(folder string) (*log, []byte, error) {
 		return nil, nil, fmt.Errorf("lock %s: %w", name, err)
 	}
 	if missing != nil { // the file's own name must be durable too
-		if err := syncFolder(folder); err != nil {
+		if err := syncUp(folder, syncFolder); err != nil {
 			file.Close()
 			return nil, nil, err
 		}
@@ -137,6 +137,23 @@ func openLog(folder string) (*log, []byte, error) {
 	}
 	l.torn = len(text) > 0 && text[len(text)-1] != '\n'
 	return l, text, nil
+}
+
+// syncUp makes the names on the way to a folder durable, from that of the file in it
+// up: any of the folders may have just been made, also by a process that was killed
+// before it came to this. Those above that may not be read, or that are on a file
+// system which does not sync folders, nobody made for this.
+func syncUp(folder string, sync func(string) error) error {
+	if err := sync(folder); err != nil {
+		return err
+	}
+	for folder != filepath.Dir(folder) {
+		folder = filepath.Dir(folder)
+		if err := sync(folder); err != nil && !errors.Is(err, os.ErrPermission) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EROFS) {
+			return err
+		}
+	}
+	return nil
 }
 
 func syncFolder(folder string) error {

@@ -200,3 +200,19 @@ func (r Reader) Command(pid int) []string {
 	}
 	return strings.Split(strings.TrimRight(text, "\x00"), "\x00")
 }
+
+// RealUID reads which user started a process, whatever its program may do as
+// another one; false when it is gone.
+func (r Reader) RealUID(pid int) (uid uint32, ok bool) {
+	text, err := os.ReadFile(r.path("proc", strconv.Itoa(pid), "status"))
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(text)) {
+		if ids, found := strings.CutPrefix(line, "Uid:"); found {
+			_, err := fmt.Sscan(ids, &uid)
+			return uid, err == nil
+		}
+	}
+	return 0, false
+}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/journal"
@@ -162,19 +163,29 @@ func Trials(h journal.History, folder string) ([]OnTrial, error) {
 	return trials, nil
 }
 
-// held tells whether there is a process that holds the lease of a transaction.
+// held tells whether there is a process that holds the lease of a transaction: one
+// of root's, or of the user whose journal it is. Anybody can start one that is called so.
 func held(folder string, txn int) (bool, error) {
 	processes, err := sanitize.Files("/proc", "[0-9]*")
 	if err != nil {
 		return false, fmt.Errorf("list processes: %w", err)
 	}
+	info, err := os.Stat(folder)
+	if err != nil {
+		return false, err
+	}
+	owner := info.Sys().(*syscall.Stat_t).Uid
 	want := HolderArgs(folder, txn)
 	for _, p := range processes {
 		pid, err := strconv.Atoi(filepath.Base(p))
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		if command := (machine.Reader{}).Command(pid); len(command) > 1 && slices.Equal(command[1:], want) {
+		command := (machine.Reader{}).Command(pid)
+		if len(command) < 2 || !slices.Equal(command[1:], want) {
+			continue
+		}
+		if uid, ok := (machine.Reader{}).RealUID(pid); ok && (uid == 0 || uid == owner) {
 			return true, nil
 		}
 	}

@@ -1,10 +1,14 @@
 package tune
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -177,5 +181,57 @@ func TestTrials(t *testing.T) {
 	}
 	if trials, err = Trials(j.History(), s.folder); err != nil || len(trials) != 0 {
 		t.Errorf("%+v, %v", trials, err)
+	}
+}
+
+// A process that is called like the holder of a lease is one only if it is root's,
+// or of the user who owns the journal.
+func TestHeldByWhom(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root starts processes of others")
+	}
+	const bob, eve = 12345, 12346
+	for _, c := range []struct {
+		owner, uid int
+		held       bool
+	}{{0, 0, true}, {0, eve, false}, {bob, 0, true}, {bob, bob, true}, {bob, eve, false}} {
+		folder := t.TempDir()
+		if err := os.Chown(folder, c.owner, c.owner); err != nil {
+			t.Fatal(err)
+		}
+		stop := pretend(t, folder, uint32(c.uid))
+		if got, err := held(folder, 1); err != nil || got != c.held {
+			t.Errorf("uid %d in the folder of uid %d: %v, %v; want %v", c.uid, c.owner, got, err, c.held)
+		}
+		stop()
+	}
+}
+
+// pretend starts a process of some user that is called like the holder of the lease
+// of transaction 1.
+func pretend(t *testing.T, folder string, uid uint32) (stop func()) {
+	t.Helper()
+	args := HolderArgs(folder, 1)
+	at, err := os.MkdirTemp("", "held-") // a test's own is closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(at) })
+	if err := errors.Join(os.Chmod(at, 0o755), os.WriteFile(filepath.Join(at, args[0]), []byte("echo begun; read -r end\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", args...)
+	cmd.Dir, cmd.SysProcAttr = at, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "begun\n" {
+		t.Errorf("the process said %q, %v", line, err)
+	}
+	return func() {
+		in.Close()
+		_ = cmd.Wait() // read fails at the end of its input
 	}
 }
