@@ -37,6 +37,7 @@ type generated struct {
 	setup   []production
 	change  production
 	flows   []flow
+	tcp     bool // there is a connection, too
 }
 
 func (c generated) approximate() bool {
@@ -67,6 +68,9 @@ func (c generated) text() string {
 	for i, f := range c.flows {
 		fmt.Fprintf(&b, "flow %d: TOS %#x, %d bytes out and %d in\n", i, f.tos, f.out, f.in)
 	}
+	if c.tcp {
+		b.WriteString("and a connection that echoes\n")
+	}
 	return b.String()
 }
 
@@ -88,10 +92,10 @@ type grammar struct {
 func generate(seed uint64) generated {
 	g := &grammar{Rand: rand.New(rand.NewPCG(seed, 0))}
 	c := generated{name: fmt.Sprintf("seed %d", seed), seed: seed, machine: g.IntN(2)}
-	if g.chance(1, 4) {
+	if g.chance(1, 6) {
 		c.setup = append(c.setup, g.wiring())
 	}
-	for range 1 + g.IntN(3) {
+	for range choose(g, 1, 1, 2, 3) {
 		c.add(g.part())
 	}
 	for {
@@ -100,7 +104,7 @@ func generate(seed uint64) generated {
 			break
 		}
 	}
-	c.flows = g.flows()
+	c.flows, c.tcp = g.flows(), g.chance(1, 3)
 	return c
 }
 
@@ -122,7 +126,7 @@ func (c *generated) free(resource string) bool {
 
 // part is anything that a machine can have.
 func (g *grammar) part() production {
-	return g.any([]weighted{{8, g.ruleset}, {4, g.set}, {3, g.route}, {2, g.policy}, {2, g.queue}, {1, g.mark}})
+	return g.any([]weighted{{10, g.ruleset}, {3, g.set}, {3, g.route}, {2, g.policy}, {1, g.queue}, {1, g.mark}, {1, g.linkRules}, {3, g.neighbour}})
 }
 
 // changes is what changes in the middle of a case.
@@ -130,7 +134,11 @@ func (g *grammar) changes(c generated) production {
 	if c.firewall() && g.chance(1, 2) {
 		return g.firewallRule()
 	}
-	return g.any([]weighted{{6, g.part}, {4, g.deny}, {4, g.knock}, {1, g.forget}, {1, g.nothing}, {2, g.setting}})
+	if len(c.setup) > 0 && g.chance(1, 8) {
+		was := choose(g, c.setup...)
+		return production{name: "no more " + was.name, only: was.only, do: was.undo}
+	}
+	return g.any([]weighted{{6, g.part}, {4, g.deny}, {4, g.knock}, {1, g.forget}, {1, g.nothing}, {2, g.setting}, {1, g.xdp}, {1, g.ipsec}, {1, g.linkRules}, {1, g.queue}})
 }
 
 func (g *grammar) flows() []flow {

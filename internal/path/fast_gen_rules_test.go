@@ -9,7 +9,7 @@ import (
 var steadyMatch = []string{
 	"", "", "meta l4proto udp", "ct state established,related", "ct state new,established", "ct direction original", "ct state new",
 	"ip protocol udp", "meta mark 0", "udp sport 1024-65535", "udp dport {dport}", "fib daddr type unicast", "ip saddr 10.244.0.0/16",
-	"ip daddr != 192.0.2.0/24", "ct status confirmed", "ct protocol udp", "jhash ip protocol mod 4 < 3", "tcp flags syn", "iifname != lo",
+	"ip daddr != 192.0.2.0/24", "ct status confirmed", "ct protocol udp", "jhash ip protocol mod 4 < 3", "tcp flags syn", "tcp dport 1-65535", "iifname != lo",
 	"ct state invalid", "meta protocol ip", "ip version 4", "ip saddr . udp dport != { 192.0.2.1 . 53 }", "rt classid != 9",
 }
 
@@ -56,7 +56,7 @@ func (g *grammar) ruleset() production {
 	for range 1 + g.IntN(3) {
 		rules = append(rules, g.rule(at))
 	}
-	if g.chance(1, 4) {
+	if g.chance(1, 7) {
 		rules = append(rules, g.judgement()...)
 	}
 	return table(fmt.Sprintf("rules at %s %s", at.hook, at.priority), k, at, "", rules)
@@ -65,10 +65,13 @@ func (g *grammar) ruleset() production {
 // rule is one that lets everything pass.
 func (g *grammar) rule(at place) string {
 	words := []string{g.scope(), choose(g, steadyMatch...)}
-	if g.chance(1, 6) {
+	if g.chance(1, 12) {
 		words = append(words, choose(g, packetMatch...))
 	}
-	words = append(words, choose(g, "counter", "counter name hits", "counter accept", "accept", "meta mark set 7", "ct mark set 3", "return", "jump more", "meta priority set 1:1{n}", "continue"))
+	if g.chance(1, 15) {
+		return strings.Join(append(words, "meta priority set 1:1{n}"), " ")
+	}
+	words = append(words, choose(g, "counter", "counter name hits", "counter accept", "accept", "meta mark set 7", "ct mark set 3", "return", "jump more", "continue"))
 	if at.hook == "prerouting" && at.priority == "-300" && g.chance(1, 2) {
 		words[len(words)-1] = "notrack"
 	}

@@ -12,7 +12,7 @@ func (g *grammar) set() production {
 	k := g.next()
 	flags := choose(g, "", "", "", "flags interval;", "flags dynamic;", "flags timeout;", "flags dynamic,timeout; timeout 1h;")
 	each := choose(g, elementStatements...)
-	if g.chance(1, 2) {
+	if g.chance(1, 3) {
 		if flags == "flags interval;" { // the kernel adds no elements to these by itself
 			flags = ""
 		}

@@ -35,6 +35,7 @@ type genPath struct {
 	flows              []sockets
 	knockFrom, knockAt int
 	knockTo            unix.SockaddrInet4
+	conn               connection
 }
 
 // genSite is the lab that generated cases are played in.
@@ -47,6 +48,7 @@ type genSite struct {
 	played    int
 	dirty     bool              // a case could not be taken back
 	words     *strings.Replacer // of the case
+	tcp       bool              // the case has connections, and they are open
 }
 
 func newGenSite(t *testing.T) *genSite {
@@ -90,6 +92,8 @@ func genPrograms(t *testing.T) (folder string) {
 		"lossy":       {Type: ebpf.LWTXmit, Instructions: random},
 		"through":     {Type: ebpf.LWTIn, Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}},
 		"through_out": {Type: ebpf.LWTOut, Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}},
+		"drop":        {Type: ebpf.XDP, Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 1), asm.Return()}},
+		"pass":        {Type: ebpf.XDP, Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}},
 		"by_priority": {Type: ebpf.SchedCLS, Instructions: priority},
 	} {
 		spec.Name, spec.License = "generated", "GPL"
@@ -106,7 +110,7 @@ func (s *genSite) snapshot(t *testing.T, i int) string {
 	t.Helper()
 	var text []byte
 	must(t, machine.Do(s.lab.Machines[i].Namespace, func() (err error) {
-		text, err = exec.Command("sh", "-euc", "nft list tables; ip rule; ip -o link show type bridge | wc -l; ip nexthop; tc qdisc | grep -v clsact || true; "+
+		text, err = exec.Command("sh", "-euc", "nft list tables; ip rule; ip -o link show type bridge | wc -l; ip nexthop; ip xfrm policy; bridge fdb | grep dst; tc qdisc | grep -v clsact || true; "+
 			"ip -4 route show table all | grep -v linkdown; nsenter --net="+s.firewalls[i]+" nft list tables").CombinedOutput()
 		if err != nil {
 			err = fmt.Errorf("%w: %s", err, text)
@@ -163,10 +167,13 @@ func (s *genSite) undo(t *testing.T, c generated) {
 	}
 }
 
+// ports is the first of the case's ports.
+func (s *genSite) ports() int { return firstGenPort + s.played%genPortBlocks*portsPerCase }
+
 // prepare gives a case its words and sockets.
 func (s *genSite) prepare(t *testing.T, c generated) {
-	ports := firstGenPort + s.played%genPortBlocks*portsPerCase
 	s.played++
+	ports := s.ports()
 	s.words = strings.NewReplacer("{fw}", s.firewalls[c.machine], "{bpf}", s.programs, "{sport}", strconv.Itoa(ports),
 		"{dport}", strconv.Itoa(ports+remoteFlowPort), "{knock}", strconv.Itoa(ports+knockPort))
 	for _, p := range s.paths {

@@ -86,7 +86,7 @@ func (c generated) pending() string {
 		if p.firewall {
 			return "a namespace between pod and wire"
 		}
-		for _, word := range []string{"encap bpf", "type ipv4_addr;", byMark7, byPriority} {
+		for _, word := range []string{"encap bpf", "type ipv4_addr;", byMark7, byPriority, "bridge fdb", " xdp "} {
 			if strings.Contains(p.do, word) {
 				return word
 			}
@@ -138,14 +138,21 @@ func (s *genSite) play(t *testing.T, c generated) (o played) {
 		for _, p := range s.paths {
 			p.closeFlows()
 		}
+		s.tcp = false
 	}()
 	if err := s.do(c, c.setup...); err != nil {
 		t.Logf("%s is impossible: %v", c.name, err)
 		return played{impossible: true}
 	}
 	time.Sleep(genSettle)
-	s.warm(t)
+	if s.tcp = c.tcp; s.tcp {
+		s.connectTCP(t, c)
+	}
+	s.warm(t, c)
 	carried, differed := s.same(t, c, "before the change")
+	if !carried && testing.Verbose() {
+		t.Logf("nothing is carried:\n%s%s", c.text(), s.states(t, c))
+	}
 	if o.carried = carried; differed {
 		return o
 	}
@@ -165,24 +172,25 @@ func (s *genSite) play(t *testing.T, c generated) (o played) {
 	return o
 }
 
-// warm sends until fast paths carry, or it has become unlikely that they will.
-func (s *genSite) warm(t *testing.T) {
-	before := s.carried(t)
+// warm sends until the fast paths of the case's machine carry, or it has become unlikely
+// that they will.
+func (s *genSite) warm(t *testing.T, c generated) {
+	before := s.carried(t, c)
 	for n := range mostWarm {
 		s.round()
-		if n >= leastWarm && n%4 == 0 && rose(before, s.carried(t)) {
+		if n >= leastWarm && n%4 == 0 && rose(before, s.carried(t, c)) {
 			break
 		}
 	}
 	s.drain()
 }
 
-// carried is what all fast paths have carried, out and in, one after the other.
-func (s *genSite) carried(t *testing.T) (counts []uint64) {
+// carried is what each fast path of the case's machine has carried.
+func (s *genSite) carried(t *testing.T, c generated) (counts []uint64) {
 	t.Helper()
 	for _, p := range s.paths {
 		if p.fast {
-			counts = append(counts, carried(t, p.Arm)...)
+			counts = append(counts, p.carried(t, c.machine))
 		}
 	}
 	return counts

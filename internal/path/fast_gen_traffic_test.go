@@ -49,6 +49,7 @@ func (p *genPath) closeFlows() {
 		unix.Close(s.local)
 		unix.Close(s.remote)
 	}
+	p.conn.close()
 	unix.Close(p.knockFrom)
 	unix.Close(p.knockAt)
 }
@@ -83,7 +84,17 @@ func (s *genSite) round() {
 			}
 		}
 	}
+	if s.tcp {
+		for _, i := range rand.Perm(len(s.paths)) {
+			s.paths[i].conn.send()
+		}
+	}
 	time.Sleep(genPace)
+	if s.tcp {
+		for _, p := range s.paths {
+			p.conn.receive()
+		}
+	}
 }
 
 // drain counts what has arrived, until no more does.
@@ -91,6 +102,9 @@ func (s *genSite) drain() {
 	quiet := time.Now()
 	for end := time.Now().Add(patience); time.Since(quiet) < underWay && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		for _, p := range s.paths {
+			if s.tcp && p.conn.receive() {
+				quiet = time.Now()
+			}
 			for j := range p.flows {
 				f := &p.flows[j]
 				out, in := arrived(f.remote), arrived(f.local)
