@@ -23,6 +23,27 @@ func (d *daemon) askUnplaced() error {
 	return d.space.AskNeighbours(ask)
 }
 
+// askNew has pods speak that are new, or have changed: nothing is carried into a pod
+// before it has shown that it goes by the MAC that the network knows of it.
+func (d *daemon) askNew() error {
+	var ask []machine.PodWay
+	for device, p := range d.tables.ask {
+		if d.attached[d.pin(d.place("from_pod", device))] { // else nobody hears it
+			ask = append(ask, p)
+			delete(d.tables.ask, device)
+		}
+	}
+	return d.space.AskNeighbours(neighbours(ask))
+}
+
+// neighbours are pods as their devices' neighbours.
+func neighbours(pods []machine.PodWay) (all []machine.BridgeNeighbour) {
+	for _, p := range pods {
+		all = append(all, machine.BridgeNeighbour{Neighbour: machine.Neighbour{Device: p.On, Addr: p.Addr}, MAC: p.MAC, From: p.Gateway})
+	}
+	return all
+}
+
 // askSome has some of the pods behind bridges speak: all of them in askEvery ticks.
 func (d *daemon) askSome() error {
 	var some []machine.BridgeNeighbour

@@ -41,6 +41,9 @@ func (d *daemon) places() []place {
 	for device := range outs {
 		all = append(all, d.place("to_peer", device))
 	}
+	for device := range d.tables.tunnels() {
+		all = append(all, d.place("to_tunnel", device))
+	}
 	for wire := range d.tables.wires() {
 		all = append(all, d.place("from_wire", wire))
 	}
@@ -55,6 +58,8 @@ func (d *daemon) place(name string, device int) place {
 	switch name {
 	case "to_peer":
 		return place{d.fast.ToPeer, name, device, d.egress()}
+	case "to_tunnel":
+		return place{d.fast.ToTunnel, name, device, d.egress()}
 	case "to_pod":
 		return place{d.fast.ToPod, name, device, d.egress()}
 	case "from_pod":
@@ -142,6 +147,11 @@ func (d *daemon) attachNext() error {
 		d.attached[d.pin(p)] = true
 		if err := d.noteOwn(p); err != nil {
 			return err
+		}
+		if p.name == "from_pod" {
+			if err := d.askNew(); err != nil {
+				return err
+			}
 		}
 	case !errors.Is(err, change.ErrGone): // of which there is news to come
 		return err

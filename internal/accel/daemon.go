@@ -109,6 +109,7 @@ type daemon struct {
 	links        filterLinks // where hooks are not told
 	legacy       string      // what judges packets, and tells nobody of its changes
 	fickle       string      // rules that no verdict can be learned from
+	waits        *string     // why flows wait for a reply; nil: that is not known yet, and they do
 	torn         string      // tables that could not be read
 	rulings      machine.Rulings
 	ways         machine.Ways // of what is carried
@@ -198,6 +199,9 @@ func (d *daemon) begin() (err error) {
 	}
 	d.tables = newTables(d.fast, d.policy.epoch)
 	d.fickle, d.settings = unread, d.unsaid.Settings()
+	if err := d.fast.SetUnreplied(false); err != nil {
+		return err
+	}
 	if err := d.ownNames(); err != nil {
 		return err
 	}
@@ -311,18 +315,26 @@ func (d *daemon) resync() error {
 		}
 	}
 	d.synced, d.torn = true, ""
-	return errors.Join(d.askUnplaced(), d.judged(), d.beatOnce())
+	return errors.Join(d.askNew(), d.askUnplaced(), d.judged(), d.beatOnce())
 }
 
 // tell writes the state, where it has changed.
 func (d *daemon) tell() error {
 	waiting := d.waiting()
-	now := &State{Off: d.off, Pods: len(d.tables.pods) - waiting, Waiting: waiting, Peers: len(d.tables.peers), Refused: d.ways.Refused}
+	now := &State{Off: d.off, Unreplied: d.unreplied(), Pods: len(d.tables.pods) - waiting, Waiting: waiting, Peers: len(d.tables.peers), Refused: d.ways.Refused}
 	if reflect.DeepEqual(now, d.told) {
 		return nil
 	}
 	d.told = now
 	return now.write(d.State)
+}
+
+// unreplied says why flows wait for a reply.
+func (d *daemon) unreplied() string {
+	if d.waits == nil {
+		return ""
+	}
+	return *d.waits
 }
 
 func (d *daemon) beat() error {

@@ -62,7 +62,7 @@ func (s *sweep) Look(began, tick uint32, v bpf.Flow, limit int32, silent, least 
 
 // Lifetimes are those of connections of a protocol.
 func Lifetimes(protocol uint8) (silent, least uint32, err error) {
-	all, err := lifetimes()
+	all, err := lifetimes(timeouts)
 	return all[protocol].silent, all[protocol].least, err
 }
 

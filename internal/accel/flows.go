@@ -138,7 +138,9 @@ func (f *flows) pinned(p bpf.Pin) error {
 	if flow.Pinned == p.Track {
 		return nil // it was asked twice
 	}
-	flow.Pinned = p.Track
+	// What programs write meanwhile is lost with this. So it is learned again, and nothing
+	// comes back that was ended.
+	flow.Pinned, flow.Epoch, flow.SeenOut, flow.SeenIn = p.Track, 0, 0, 0
 	return absent(f.fast.Flows.Update(p.Key, flow, ebpf.UpdateExist))
 }
 

@@ -49,6 +49,9 @@ func (d *daemon) judge() (again <-chan time.Time, rest time.Duration, err error)
 	default:
 		d.fickle = ""
 	}
+	if err := d.askReplies(rulings.Unreplied); err != nil {
+		return nil, 0, err
+	}
 	moved := !maps.Equal(rulings.Devices, d.rulings.Devices)
 	d.rulings = rulings
 	if err := d.judged(); err != nil {
@@ -58,6 +61,19 @@ func (d *daemon) judge() (again <-chan time.Time, rest time.Duration, err error)
 		err = d.resync()
 	}
 	return nil, rest, err
+}
+
+// askReplies says why flows that nobody has replied to have to wait for that; "": they
+// need not.
+func (d *daemon) askReplies(why string) error {
+	if d.waits != nil && *d.waits == why {
+		return nil
+	}
+	d.waits = &why
+	if err := d.fast.SetUnreplied(why == ""); err != nil {
+		return err
+	}
+	return d.policy.raise()
 }
 
 // glance looks for what changes without news.

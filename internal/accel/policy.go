@@ -8,8 +8,8 @@ import (
 )
 
 // betweenEpochs is the least time from one epoch to the next: a stamp holds the
-// lower bits of one, and must not be read two thousand later.
-const betweenEpochs = time.Millisecond
+// lower bits of one, and must not be read a thousand later.
+const betweenEpochs = 2 * time.Millisecond
 
 // policy is the epoch of policy. It is raised by whoever hears that packets may be
 // judged otherwise, in whatever goroutine that is, and never lowered.

@@ -163,7 +163,7 @@ func (d *daemon) own(name string) bool { return slices.Contains(d.names, name) }
 
 // ownNames notes the names and numbers of this fast path's programs.
 func (d *daemon) ownNames() error {
-	for _, p := range []*ebpf.Program{d.fast.FromPod, d.fast.ToPod, d.fast.FromWire, d.fast.ToPeer} {
+	for _, p := range []*ebpf.Program{d.fast.FromPod, d.fast.ToPod, d.fast.FromWire, d.fast.ToPeer, d.fast.ToTunnel} {
 		info, err := p.Info()
 		if err != nil {
 			return err

@@ -10,10 +10,12 @@ import (
 // State is what a daemon says of itself.
 type State struct {
 	// Off says why nothing is carried; empty: it is.
-	Off     string `json:"off,omitempty"`
-	Pods    int    `json:"pods"`              // that are known, with their programs attached
-	Waiting int    `json:"waiting,omitempty"` // pods whose programs are yet to be attached: they are slow
-	Peers   int    `json:"peers"`             // that are known
+	Off string `json:"off,omitempty"`
+	// Unreplied says why a flow of UDP is not carried before there was an answer.
+	Unreplied string `json:"unreplied,omitempty"`
+	Pods      int    `json:"pods"`              // that are known, with their programs attached
+	Waiting   int    `json:"waiting,omitempty"` // pods whose programs are yet to be attached: they are slow
+	Peers     int    `json:"peers"`             // that are known
 	// Refused are ways that are left to the slow path, each for a reason of its own.
 	Refused []machine.Refusal `json:"refused,omitempty"`
 }

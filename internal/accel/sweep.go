@@ -42,6 +42,7 @@ type sweep struct {
 	fast      *bpf.Fast
 	track     *change.Conntrack
 	lifetimes [256]lifetime // by protocol
+	unreplied lifetime      // of UDP that nobody has replied to
 	flush     bool          // everything is to be forgotten
 	limit     int32         // ticks after which a silent one is
 	began     uint32        // tick in which it began
@@ -84,9 +85,14 @@ func (f *flows) sweeps(ctx context.Context, track *change.Conntrack) error {
 			s.start(tick)
 			s.flush, under = false, true
 			var err error
-			if s.lifetimes, err = lifetimes(); err != nil {
+			if s.lifetimes, err = lifetimes(timeouts); err != nil {
 				return err
 			}
+			waiting, err := lifetimes(unrepliedTimeouts)
+			if err != nil {
+				return err
+			}
+			s.unreplied = waiting[protoUDP]
 		}
 		if under {
 			done, err := s.turn(tick)
@@ -157,10 +163,13 @@ func (s *sweep) judge(k bpf.FlowKey, v bpf.Flow, tick uint32) {
 		at, last = tick, true
 	}
 	l := s.lifetimes[uint8(k.TenantProto)]
+	if v.Unreplied != 0 {
+		l = s.unreplied
+	}
 	every, alive := max(1, int32(l.least)/4), int32(l.silent)-quiet
 	if v.Pinned != 0 && alive > 0 && due(since(at, v.Used), since(at, v.Asked), since(s.before, v.Asked), every, last) {
 		of := connection(k)
-		s.refresh = append(s.refresh, change.Update{Of: of, Liberal: of.Protocol == protoTCP, Alive: time.Duration(alive) * time.Second})
+		s.refresh = append(s.refresh, change.Update{Of: of, Liberal: of.Protocol == protoTCP, Unreplied: v.Unreplied != 0, Alive: time.Duration(alive) * time.Second})
 		s.of = append(s.of, k)
 	}
 }
@@ -251,8 +260,11 @@ var timeouts = map[uint8][]string{
 	protoTCP: {"tcp_timeout_established", "tcp_timeout_unacknowledged", "tcp_timeout_max_retrans"},
 }
 
-// lifetimes reads them, in the calling thread's namespace.
-func lifetimes() (all [256]lifetime, err error) {
+// unrepliedTimeouts is that of a flow that nobody has replied to.
+var unrepliedTimeouts = map[uint8][]string{protoUDP: {"udp_timeout"}}
+
+// lifetimes reads settings of conntrack, in the calling thread's namespace.
+func lifetimes(timeouts map[uint8][]string) (all [256]lifetime, err error) {
 	for protocol, names := range timeouts {
 		var seconds []uint32
 		for _, name := range names {

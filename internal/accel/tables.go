@@ -18,11 +18,12 @@ import (
 // tables are the pods and peers that the programs know.
 type tables struct {
 	fast  *bpf.Fast
-	pods  map[int]podIn  // by index of the device
-	peers map[hop]peerIn // by how the network addresses them
-	free  []uint32       // numbers of peers that are not used
-	next  uint32         // the first number that was never used
-	epoch uint32         // of the pod or peer that changed last; never 0
+	pods  map[int]podIn          // by index of the device
+	peers map[hop]peerIn         // by how the network addresses them
+	free  []uint32               // numbers of peers that are not used
+	next  uint32                 // the first number that was never used
+	epoch uint32                 // of the pod or peer that changed last; never 0
+	ask   map[int]machine.PodWay // that are new, or have changed: until they are heard, nothing is carried to them
 }
 
 type podIn struct {
@@ -42,7 +43,7 @@ type peerIn struct {
 }
 
 func newTables(f *bpf.Fast, epoch uint32) *tables {
-	return &tables{fast: f, pods: map[int]podIn{}, peers: map[hop]peerIn{}, epoch: epoch}
+	return &tables{fast: f, pods: map[int]podIn{}, peers: map[hop]peerIn{}, ask: map[int]machine.PodWay{}, epoch: epoch}
 }
 
 // sync makes the tables say what the network says now. What has changed gets a new
@@ -53,6 +54,9 @@ func (t *tables) sync(w machine.Ways) error {
 		if p.Tunnel != nil {
 			tenant = uint32(p.Tunnel.VNI)
 		}
+	}
+	if err := t.fast.Tenant.Set(tenant); err != nil {
+		return err
 	}
 	if err := t.syncPods(w.Pods, tenant); err != nil {
 		return fmt.Errorf("write pods: %w", err)
@@ -91,6 +95,7 @@ func (t *tables) syncPods(ways []machine.PodWay, tenant uint32) error {
 	for _, w := range ways {
 		was, known := t.pods[w.Device]
 		is := bpf.NewPod(was.entry.Epoch, tenant, uint16(size(w.MTU)), w.Addr, w.MAC, w.Gateway)
+		is.Receiver, is.Heard = uint32(w.On), was.entry.Heard
 		if known && is == was.entry {
 			continue
 		}
@@ -99,7 +104,11 @@ func (t *tables) syncPods(ways []machine.PodWay, tenant uint32) error {
 				return err
 			}
 		}
-		is.Epoch = t.fresh()
+		is.Epoch, is.Heard = t.fresh(), 0
+		if !hasMAC(w.MAC) {
+			is.Heard = is.Epoch // it takes whatever comes
+		}
+		t.ask[w.Device] = w
 		if err := t.fast.PutPodAt(bpf.PodKey{Tenant: tenant, Addr: is.Addr}, uint32(w.Device)); err != nil {
 			return err
 		}
@@ -111,6 +120,11 @@ func (t *tables) syncPods(ways []machine.PodWay, tenant uint32) error {
 		t.pods[w.Device] = podIn{is, w.Addr}
 	}
 	return nil
+}
+
+// hasMAC tells whether a device has a MAC: those of bare IP packets have none.
+func hasMAC(mac net.HardwareAddr) bool {
+	return slices.ContainsFunc(mac, func(b byte) bool { return b != 0 })
 }
 
 // put writes an entry in two steps: programs that read it meanwhile must not take a
@@ -127,6 +141,7 @@ func (t *tables) dropPod(device int, p podIn) error {
 		return err
 	}
 	delete(t.pods, device)
+	delete(t.ask, device)
 	// Another pod may have its address by now.
 	at, key := uint32(0), bpf.PodKey{Tenant: p.entry.Tenant, Addr: p.entry.Addr}
 	if err := t.fast.PodAt.Lookup(key, &at); err != nil || at != uint32(device) {
@@ -210,7 +225,8 @@ func (h hop) key() bpf.HopKey {
 }
 
 // entryOf writes the headers that lead to a peer.
-func entryOf(w machine.PeerWay, epoch uint32) bpf.Peer {
+func entryOf(w machine.PeerWay, epoch uint32) (p bpf.Peer) {
+	defer func() { p.Receiver = uint32(w.Device) }()
 	if w.Tunnel == nil {
 		return bpf.RoutedPeer(epoch, uint32(w.Wire), size(w.Size), w.From, w.To)
 	}
@@ -240,6 +256,18 @@ func (t *tables) tenants() []uint32 {
 		seen[p.tenant] = true
 	}
 	return slices.Collect(maps.Keys(seen))
+}
+
+// tunnels are the devices by which the network itself sends to peers, where there are
+// tunnels.
+func (t *tables) tunnels() map[int]bool {
+	tunnels := map[int]bool{}
+	for _, p := range t.peers {
+		if p.entry.Receiver != p.entry.Ifindex {
+			tunnels[int(p.entry.Receiver)] = true
+		}
+	}
+	return tunnels
 }
 
 // wires are the devices by which peers are reached.

@@ -22,6 +22,7 @@ const (
 	SlowChecksum
 	SlowECN
 	SlowSource
+	SlowUnproven
 	In // how many there are each way: as far behind each of these is what is on its way into a pod
 )
 
@@ -55,4 +56,5 @@ var countNames = [In]string{
 	SlowChecksum:     "slow: its outer header has a checksum",
 	SlowECN:          "slow: congestion was marked on the way",
 	SlowSource:       "slow: not from where it should be",
+	SlowUnproven:     "slow: waits for an answer, or to be forwarded this way",
 }

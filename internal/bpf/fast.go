@@ -39,6 +39,7 @@ type Fast struct {
 	ToPod    *ebpf.Program `ebpf:"to_pod"`    // there: what the network gives to the pod
 	FromWire *ebpf.Program `ebpf:"from_wire"` // on the wire: what comes from peers
 	ToPeer   *ebpf.Program `ebpf:"to_peer"`   // where the network itself sends to peers
+	ToTunnel *ebpf.Program `ebpf:"to_tunnel"` // on the tunnels' devices: what the network sends into them
 
 	Flows  *ebpf.Map `ebpf:"flows"`  // FlowKey: Flow
 	Pods   *ebpf.Map `ebpf:"pods"`   // index of a device: Pod
@@ -49,10 +50,12 @@ type Fast struct {
 	Pins   *ebpf.Map `ebpf:"pins"`   // ring of Pin
 	Data   *ebpf.Map `ebpf:".data"`  // what the daemon sets without a call
 
-	Epoch    *ebpf.Variable `ebpf:"epoch"`    // uint32, of policy: to be raised when rules change
-	Tick     *ebpf.Variable `ebpf:"tick"`     // uint32, to be raised once a second or so
-	Version  *ebpf.Variable `ebpf:"version"`  // uint32, of pods and peers; see [Fast.PutPod] and [Fast.PutPeer]
-	Deadline *ebpf.Variable `ebpf:"deadline"` // uint64, jiffies: at it, everything goes slow
+	Epoch     *ebpf.Variable `ebpf:"epoch"`     // uint32, of policy: to be raised when rules change
+	Tick      *ebpf.Variable `ebpf:"tick"`      // uint32, to be raised once a second or so
+	Version   *ebpf.Variable `ebpf:"version"`   // uint32, of pods and peers; see [Fast.PutPod] and [Fast.PutPeer]
+	Unreplied *ebpf.Variable `ebpf:"unreplied"` // see [Fast.SetUnreplied]
+	Tenant    *ebpf.Variable `ebpf:"tenant"`    // uint32, of all pods
+	Deadline  *ebpf.Variable `ebpf:"deadline"`  // uint64, jiffies: at it, everything goes slow
 
 	Clock   *ebpf.Program  `ebpf:"clock"`
 	Jiffies *ebpf.Variable `ebpf:"jiffies"`
@@ -120,6 +123,15 @@ func load(spec *ebpf.CollectionSpec, o Options) (*Fast, error) {
 	return f, c.Assign(f)
 }
 
+// SetUnreplied says whether UDP of which connection tracking has seen no reply may be
+// carried. The epoch of policy is to be raised afterwards.
+func (f *Fast) SetUnreplied(may bool) error {
+	if may {
+		return f.Unreplied.Set(uint32(1))
+	}
+	return f.Unreplied.Set(uint32(2))
+}
+
 const tablePrefix = "table_"
 
 // TableFile is where a table is pinned in a folder; the kernel takes no dot in its
@@ -138,7 +150,7 @@ func (f *Fast) Now() (now uint64, err error) {
 
 // Close lets go of programs and tables. What is attached or pinned stays.
 func (f *Fast) Close() {
-	for _, c := range []interface{ Close() error }{f.FromPod, f.ToPod, f.FromWire, f.ToPeer,
+	for _, c := range []interface{ Close() error }{f.FromPod, f.ToPod, f.FromWire, f.ToPeer, f.ToTunnel,
 		f.Flows, f.Pods, f.PodAt, f.Peers, f.Hops, f.Counts, f.Pins, f.Data, f.Clock} {
 		_ = c.Close() // a descriptor: what is behind it lives as long as others have it
 	}

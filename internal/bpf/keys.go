@@ -27,4 +27,5 @@ var countKeys = [In]string{
 	SlowChecksum:     "slow_checksum",
 	SlowECN:          "slow_ecn",
 	SlowSource:       "slow_source",
+	SlowUnproven:     "slow_unproven",
 }

@@ -55,7 +55,7 @@ func TestKnownEnds(t *testing.T) {
 			check(t, r.fast.Ended(r.key))
 			r.flow.Epoch = 0
 			check(t, r.fast.Flows.Put(r.key, r.flow))
-		}, bpf.SlowStale},
+		}, bpf.SlowUnproven},
 		{"connection ended on another core", func(t *testing.T, r *rig) {
 			if runtime.NumCPU() < 2 {
 				t.Skip("there is no other core")

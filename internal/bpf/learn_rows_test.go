@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -22,6 +23,8 @@ type learning struct {
 	stamp  uint32 // that the packet has; 0: none
 	known  bool   // the flow has an entry, which is rig's
 	podAt  bool   // the pod's address is known
+	// stranger: what comes in by the wire is from another machine than the peer's.
+	stranger bool
 }
 
 func newLearning(t *testing.T, kind string, protocol layers.IPProtocol) *learning {
@@ -65,7 +68,7 @@ var learnRows = []struct {
 	learned func(f *bpf.Flow) // what is new in the entry; nil: it is as before
 }{
 	{"unknown flow", both, outWay, nil, func(f *bpf.Flow) { f.SeenOut = 5 }},
-	{"unknown flow in", both, inWay, nil, nil},
+	{"unknown flow in", both, inWay, nil, func(f *bpf.Flow) { f.SeenIn, f.Port = 5, 0 }},
 	{"no reply was seen", both, outWay, func(l *learning, _ *packet) { l.known = true }, func(f *bpf.Flow) { f.SeenOut = 5 }},
 	{"a reply was seen", both, outWay, func(l *learning, _ *packet) { l.known, l.flow.SeenIn = true, 5 }, func(f *bpf.Flow) { f.SeenOut, f.Epoch = 5, 5 }},
 	{"a reply was seen under other rules", both, outWay, func(l *learning, _ *packet) { l.known, l.flow.SeenIn = true, 4 }, func(f *bpf.Flow) { f.SeenOut = 5 }},
@@ -90,14 +93,26 @@ var learnRows = []struct {
 	{"peer that is not known any more", both, outWay, func(l *learning, _ *packet) { l.peer.Epoch = 0 }, nil},
 	{"by another peer than before", both, outWay, func(l *learning, _ *packet) {
 		l.known, l.flow.SeenIn, l.flow.Peer, l.flow.PeerEpoch = true, 5, peerNumber+1, 99
-	}, func(f *bpf.Flow) { f.SeenOut, f.Epoch, f.Peer, f.PeerEpoch = 5, 5, peerNumber, 5 }},
+	}, func(f *bpf.Flow) { f.SeenOut, f.SeenIn, f.Peer, f.PeerEpoch = 5, 0, peerNumber, 5 }},
+	{"from another peer than before", both, inWay, func(l *learning, _ *packet) {
+		l.known, l.flow.SeenOut, l.flow.Peer, l.flow.PeerEpoch = true, 4, peerNumber+1, 99
+	}, func(f *bpf.Flow) { f.SeenOut, f.SeenIn, f.Peer, f.PeerEpoch = 0, 5, peerNumber, 5 }},
+	{"from another peer than it goes to", both, inWay, func(l *learning, _ *packet) {
+		l.known, l.flow.SeenOut, l.flow.Peer, l.flow.PeerEpoch = true, 5, peerNumber+1, 99
+	}, nil},
+	{"from no peer", both, inWay, func(l *learning, _ *packet) { l.known, l.hop.Mac[5] = true, 9 }, nil},
+	{"from another machine than the peer", "vxlan", inWay, func(l *learning, _ *packet) { l.known, l.stranger = true, true }, nil},
+	{"through something else", both, outWay, func(l *learning, _ *packet) { l.known, l.podEntry.Receiver = true, 99 }, nil},
+	{"through something else, in", both, inWay, func(l *learning, _ *packet) { l.known, l.peer.Receiver = true, 99 }, nil},
 	{"peer changed", both, outWay, func(l *learning, _ *packet) { l.known = true; l.peer.Epoch = 77 }, func(f *bpf.Flow) { f.SeenOut, f.PeerEpoch = 5, 77 }},
 
 	{"of no pod", both, outWay, func(l *learning, _ *packet) { l.podAt = false }, nil},
 	{"pod that is not known any more", both, outWay, func(l *learning, _ *packet) { l.podEntry.Epoch = 0 }, nil},
 	{"pod that is not known any more, in", both, inWay, func(l *learning, _ *packet) { l.known, l.podEntry.Epoch = true, 0 }, nil},
 	{"pod changed", both, outWay, func(l *learning, _ *packet) { l.known = true; l.podEntry.Epoch = 66 }, func(f *bpf.Flow) { f.SeenOut, f.PodEpoch = 5, 66 }},
-	{"at another pod's device", both, inWay, func(l *learning, _ *packet) { l.known = true; l.flow.Pod++ }, nil},
+	{"on its way through a pod", both, inWay, func(l *learning, _ *packet) { l.known = true; l.podEntry.Addr++ }, nil},
+	{"pod changed, in", both, inWay, func(l *learning, _ *packet) { l.known, l.flow.SeenOut, l.podEntry.Epoch = true, 5, 66 },
+		func(f *bpf.Flow) { f.SeenOut, f.SeenIn, f.PodEpoch = 0, 5, 66 }},
 	{"pod of another tenant", both, inWay, func(l *learning, _ *packet) { l.known = true; l.podEntry.Tenant++ }, nil},
 
 	{"other source around", "vxlan", outWay, func(_ *learning, p *packet) { p.outerIP.SrcIP = []byte{192, 168, 0, 9} }, nil},
@@ -148,9 +163,16 @@ func TestLearns(t *testing.T) {
 				}
 				before := l.write(t)
 				packet := p.bytes(t)
-				if l.stamp != 0 {
-					program = stamped(t, program, l.stamp)
+				stamp := l.stamp
+				if c.way == inWay {
+					l.arrive(t, kind)
+				} else if kind == "vxlan" {
+					stamp = l.enterTunnel(t, p)
 				}
+				if stamp != 0 {
+					program = stamped(t, program, stamp)
+				}
+				counted := l.counted(t)
 				if verdict, left := l.run(t, program, device, packet); verdict != next || !bytes.Equal(left, packet) {
 					t.Errorf("verdict %d, want %d; the packet leaves as\n% x, came as\n% x", int32(verdict), -1, left, packet)
 				}
@@ -161,12 +183,13 @@ func TestLearns(t *testing.T) {
 					want = &f
 				}
 				switch got := l.entry(t); {
+				case want == nil && got != nil && got.Epoch|got.SeenOut|got.SeenIn == 0: // it begins to be learned, no more
 				case (got == nil) != (want == nil):
 					t.Errorf("the entry is %+v, want %+v", got, want)
 				case got != nil && *got != *want:
 					t.Errorf("the entry is %+v, want %+v", *got, *want)
 				}
-				if got := l.counted(t); len(got) != 0 {
+				if got := l.counted(t); !maps.Equal(got, counted) {
 					t.Errorf("counted %v: where it set out, it was", got)
 				}
 			})
@@ -186,6 +209,35 @@ func (l *learning) write(t *testing.T) *bpf.Flow {
 		check(t, l.fast.Flows.Delete(l.key))
 	}
 	return l.entry(t)
+}
+
+// arrive lets packets of the flow come by the wire, until one is stamped.
+func (l *learning) arrive(t *testing.T, kind string) {
+	t.Helper()
+	p := l.received(kind == "vxlan")
+	if l.stranger {
+		p.outerIP.SrcIP = []byte{192, 168, 0, 9}
+	}
+	for range 8 {
+		l.run(t, l.fast.FromWire, l.wire, p.bytes(t))
+	}
+}
+
+// enterTunnel lets a packet that is stamped go into the tunnel, and gives the stamp with
+// which it comes out.
+func (l *learning) enterTunnel(t *testing.T, p *packet) uint32 {
+	t.Helper()
+	if l.stamp == 0 {
+		return 0
+	}
+	inner := *p
+	inner.around = false
+	l.run(t, stamped(t, l.fast.ToTunnel, l.stamp), l.wire, inner.bytes(t))
+	var f bpf.Flow
+	if l.fast.Flows.Lookup(l.key, &f) != nil || l.podEntry.Receiver != 0 {
+		return 0 // it takes the stamp away
+	}
+	return l.stamp | crossed
 }
 
 // A flow that the network leads by another peer than before goes there from the next
@@ -220,7 +272,7 @@ func TestLearnedAnew(t *testing.T) {
 		check(t, l.fast.Hops.Put(other, bpf.Hop{Peer: peerNumber + 1, Tenant: l.behind.Tenant}))
 		p := l.forwarded(kind)
 		p.eth.DstMAC = gatewayMAC
-		l.run(t, stamped(t, l.fast.ToPeer, l.epoch), l.wire, p.bytes(t))
+		l.run(t, stamped(t, l.fast.ToPeer, map[string]uint32{"vxlan": crossed}[kind]|l.epoch), l.wire, p.bytes(t))
 		if got := goes(); !bytes.Equal(got, gatewayMAC) {
 			t.Errorf("%s: learned anew, it goes to % x, want % x", kind, got, gatewayMAC)
 		}

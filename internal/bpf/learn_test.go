@@ -37,6 +37,9 @@ func stamped(t *testing.T, then *ebpf.Program, epoch uint32) *ebpf.Program {
 	return p
 }
 
+// crossed is what the stamp of a packet has beside its epoch that has gone into a tunnel.
+const crossed = 0x400
+
 const forwardedPort = 0x9abc // outer source that the network gives a packet
 
 // forwarded is a packet of the flow as the network sends it to the peer.
@@ -69,6 +72,7 @@ func TestTableFull(t *testing.T) {
 	other.LocalPort++
 	r.key = other // which takes all the room
 	r.put(t)
+	check(t, small.Tenant.Set(uint32(vni)))
 	hop := bpf.HopKey{Ifindex: uint32(r.wire), Mac: [6]uint8(farTunnelMAC)}
 	check(t, r.fast.Hops.Put(hop, bpf.Hop{Peer: peerNumber, Tenant: vni}))
 
@@ -78,7 +82,10 @@ func TestTableFull(t *testing.T) {
 	}
 	learn := func() {
 		t.Helper()
-		if verdict, _ := r.run(t, stamped(t, r.fast.ToPeer, r.epoch), r.wire, r.forwarded("vxlan").bytes(t)); verdict != next {
+		inner := r.forwarded("vxlan")
+		inner.around = false
+		r.run(t, stamped(t, r.fast.ToTunnel, r.epoch), r.wire, inner.bytes(t))
+		if verdict, _ := r.run(t, stamped(t, r.fast.ToPeer, crossed|r.epoch), r.wire, r.forwarded("vxlan").bytes(t)); verdict != next {
 			t.Fatalf("verdict %d", int32(verdict))
 		}
 	}
@@ -94,7 +101,8 @@ func TestTableFull(t *testing.T) {
 	out(bpf.SlowFull)
 	check(t, r.fast.Flows.Delete(other))
 	learn()
-	out(bpf.SlowStale) // it was seen one way
+	out(bpf.Counts)
+	r.way(t, "in", "vxlan", bpf.SlowUnproven) // it was seen one way
 	var f bpf.Flow
 	if err := r.fast.Flows.Lookup(key, &f); err != nil || f.SeenOut != r.epoch {
 		t.Errorf("%v, the flow is %+v", err, f)

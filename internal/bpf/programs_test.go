@@ -100,8 +100,9 @@ func newRig(t *testing.T, kind string, protocol layers.IPProtocol) *rig {
 	}
 	t.Cleanup(r.fast.Close)
 	r.podEntry = bpf.NewPod(6, tenant, 1500, podAddr, podMAC, gatewayMAC)
+	r.podEntry.Heard = r.podEntry.Epoch
 	r.key = bpf.NewFlowKey(tenant, uint8(protocol), netip.AddrPortFrom(podAddr, 4000), netip.AddrPortFrom(remoteAddr, 5000))
-	r.flow = bpf.Flow{Epoch: 1, Pod: uint32(r.pod), PodEpoch: 6, Peer: peerNumber, PeerEpoch: 5, Port: binary.NativeEndian.Uint16([]byte{0xc0, 0x01})}
+	r.flow = bpf.Flow{Epoch: 1, SeenOut: 1, SeenIn: 1, Pod: uint32(r.pod), PodEpoch: 6, Peer: peerNumber, PeerEpoch: 5, Port: binary.NativeEndian.Uint16([]byte{0xc0, 0x01})}
 	return r
 }
 
@@ -117,6 +118,7 @@ func (r *rig) put(t *testing.T) {
 		r.fast.Peers.Put(uint32(peerNumber), r.peer),
 		r.fast.Deadline.Set(r.deadline),
 		r.fast.Epoch.Set(r.epoch),
+		r.fast.Tenant.Set(r.key.TenantProto >> 8),
 	} {
 		if err != nil {
 			t.Fatal(err)

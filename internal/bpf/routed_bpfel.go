@@ -16,13 +16,16 @@ import (
 type routedCandidates struct {
 	_    structs.HostLayout
 	Ways [4]struct {
-		_       structs.HostLayout
-		A       uint64
-		B       uint64
-		Packets uint8
-		Seen    uint8
-		Full    uint8
-		Pad     [5]uint8
+		_         structs.HostLayout
+		A         uint64
+		B         uint64
+		Peer      uint32
+		PeerEpoch uint32
+		Seal      uint32
+		Packets   uint8
+		Seen      uint8
+		Full      uint8
+		Pad       uint8
 	}
 }
 
@@ -45,7 +48,7 @@ type routedFlow struct {
 	Pinned    uint32
 	Asked     uint32
 	Port      uint16
-	Pad       uint16
+	Unreplied uint16
 }
 
 type routedFlowKey struct {
@@ -71,12 +74,14 @@ type routedHopKey struct {
 }
 
 type routedPeer struct {
-	_       structs.HostLayout
-	Epoch   uint32
-	Ifindex uint32
-	Size    uint32
-	Sum     uint32
-	Header  [8]uint64
+	_        structs.HostLayout
+	Epoch    uint32
+	Ifindex  uint32
+	Size     uint32
+	Sum      uint32
+	Receiver uint32
+	Pad      uint32
+	Header   [8]uint64
 }
 
 type routedPin struct {
@@ -86,12 +91,14 @@ type routedPin struct {
 }
 
 type routedPod struct {
-	_      structs.HostLayout
-	Epoch  uint32
-	Tenant uint32
-	Header [7]uint16
-	Size   uint16
-	Addr   uint32
+	_        structs.HostLayout
+	Epoch    uint32
+	Tenant   uint32
+	Header   [7]uint16
+	Size     uint16
+	Addr     uint32
+	Receiver uint32
+	Heard    uint32
 }
 
 type routedPodKey struct {
@@ -135,6 +142,7 @@ const (
 	routedProgFromWire  = "from_wire"
 	routedProgToPeer    = "to_peer"
 	routedProgToPod     = "to_pod"
+	routedProgToTunnel  = "to_tunnel"
 	routedVarDeadline   = "deadline"
 	routedVarEnded      = "ended"
 	routedVarEpoch      = "epoch"
@@ -143,7 +151,9 @@ const (
 	routedVarLearnAfter = "learn_after"
 	routedVarPinLayout  = "pin_layout"
 	routedVarStampId    = "stamp_id"
+	routedVarTenant     = "tenant"
 	routedVarTick       = "tick"
+	routedVarUnreplied  = "unreplied"
 	routedVarVersion    = "version"
 )
 
@@ -194,6 +204,7 @@ type routedProgramSpecs struct {
 	FromWire *ebpf.ProgramSpec `ebpf:"from_wire"`
 	ToPeer   *ebpf.ProgramSpec `ebpf:"to_peer"`
 	ToPod    *ebpf.ProgramSpec `ebpf:"to_pod"`
+	ToTunnel *ebpf.ProgramSpec `ebpf:"to_tunnel"`
 }
 
 // routedMapSpecs contains maps before they are loaded into the kernel.
@@ -223,7 +234,9 @@ type routedVariableSpecs struct {
 	LearnAfter *ebpf.VariableSpec `ebpf:"learn_after"`
 	PinLayout  *ebpf.VariableSpec `ebpf:"pin_layout"`
 	StampId    *ebpf.VariableSpec `ebpf:"stamp_id"`
+	Tenant     *ebpf.VariableSpec `ebpf:"tenant"`
 	Tick       *ebpf.VariableSpec `ebpf:"tick"`
+	Unreplied  *ebpf.VariableSpec `ebpf:"unreplied"`
 	Version    *ebpf.VariableSpec `ebpf:"version"`
 }
 
@@ -284,7 +297,9 @@ type routedVariables struct {
 	LearnAfter *ebpf.Variable `ebpf:"learn_after"`
 	PinLayout  *ebpf.Variable `ebpf:"pin_layout"`
 	StampId    *ebpf.Variable `ebpf:"stamp_id"`
+	Tenant     *ebpf.Variable `ebpf:"tenant"`
 	Tick       *ebpf.Variable `ebpf:"tick"`
+	Unreplied  *ebpf.Variable `ebpf:"unreplied"`
 	Version    *ebpf.Variable `ebpf:"version"`
 }
 
@@ -297,6 +312,7 @@ type routedPrograms struct {
 	FromWire *ebpf.Program `ebpf:"from_wire"`
 	ToPeer   *ebpf.Program `ebpf:"to_peer"`
 	ToPod    *ebpf.Program `ebpf:"to_pod"`
+	ToTunnel *ebpf.Program `ebpf:"to_tunnel"`
 }
 
 func (p *routedPrograms) Close() error {
@@ -306,6 +322,7 @@ func (p *routedPrograms) Close() error {
 		p.FromWire,
 		p.ToPeer,
 		p.ToPod,
+		p.ToTunnel,
 	)
 }
 

@@ -161,6 +161,10 @@ func TestAnyBytes(t *testing.T) {
 		on := r.forwarded(kind)
 		check(t, r.fast.Hops.Put(bpf.HopKey{Ifindex: uint32(r.wire), Mac: [6]uint8(on.eth.DstMAC)}, bpf.Hop{Peer: peerNumber, Tenant: r.key.TenantProto >> 8}))
 		toPeer, toPod := stamped(t, r.fast.ToPeer, r.epoch), stamped(t, r.fast.ToPod, r.epoch)
+		if kind == "vxlan" {
+			toPeer = stamped(t, r.fast.ToPeer, crossed|r.epoch)
+		}
+		toTunnel, left := stamped(t, r.fast.ToTunnel, r.epoch), hopped(r.sent(), gatewayMAC, farMAC).bytes(t)
 		out, in := r.sent().bytes(t), r.received(kind == "vxlan").bytes(t)
 		arrived := hopped(r.received(false), gatewayMAC, podMAC).bytes(t)
 		for i := range most {
@@ -168,7 +172,7 @@ func TestAnyBytes(t *testing.T) {
 				program *ebpf.Program
 				device  int
 				packet  []byte
-			}{{r.fast.FromPod, r.pod, out}, {r.fast.FromWire, r.wire, in}, {toPeer, r.wire, on.bytes(t)}, {toPod, r.pod, arrived}} {
+			}{{r.fast.FromPod, r.pod, out}, {r.fast.FromWire, r.wire, in}, {toPeer, r.wire, on.bytes(t)}, {toTunnel, r.wire, left}, {toPod, r.pod, arrived}} {
 				packet := bytes.Clone(c.packet)
 				switch i % 3 {
 				case 0: // cut short

@@ -76,7 +76,7 @@ func TestGoesSlow(t *testing.T) {
 		{"congestion", "vxlan", tcp, in, func(_ *rig, p *packet) { p.ip.TOS, p.outerIP.TOS = 2, 3 }, bpf.SlowECN, false},
 		{"rules changed", "vxlan", tcp, out, func(r *rig, _ *packet) { r.epoch = 2 }, bpf.SlowStale, false},
 		{"rules changed in", "vxlan", tcp, in, func(r *rig, _ *packet) { r.epoch = 2 }, bpf.SlowStale, false},
-		{"not seen both ways", "vxlan", tcp, out, func(r *rig, _ *packet) { r.flow.Epoch = 0 }, bpf.SlowStale, false},
+		{"not seen both ways", "vxlan", tcp, out, func(r *rig, _ *packet) { r.flow.Epoch = 0 }, bpf.SlowUnproven, false},
 		{"pod changed", "vxlan", tcp, out, func(r *rig, _ *packet) { r.podEntry.Epoch++ }, bpf.SlowStale, false},
 		{"pod changed in", "vxlan", tcp, in, func(r *rig, _ *packet) { r.podEntry.Epoch++ }, bpf.SlowStale, false},
 		{"peer changed", "vxlan", tcp, out, func(r *rig, _ *packet) { r.peer.Epoch++ }, bpf.SlowStale, false},

@@ -117,6 +117,11 @@ func TestStamps(t *testing.T) {
 					r := stamping(t, kind)
 					c.change(r)
 					r.put(t)
+					hop := bpf.HopKey{Ifindex: uint32(r.wire), Mac: [6]uint8(farMAC)}
+					if kind == "vxlan" {
+						hop.Mac = [6]uint8(farTunnelMAC)
+					}
+					check(t, r.fast.Hops.Put(hop, bpf.Hop{Peer: peerNumber, Tenant: r.key.TenantProto >> 8}))
 					if got := r.stampOf(t, kind, way, c.came); got != c.want {
 						t.Errorf("stamped %#x, want %#x", got, c.want)
 					}

@@ -16,13 +16,16 @@ import (
 type vxlanCandidates struct {
 	_    structs.HostLayout
 	Ways [4]struct {
-		_       structs.HostLayout
-		A       uint64
-		B       uint64
-		Packets uint8
-		Seen    uint8
-		Full    uint8
-		Pad     [5]uint8
+		_         structs.HostLayout
+		A         uint64
+		B         uint64
+		Peer      uint32
+		PeerEpoch uint32
+		Seal      uint32
+		Packets   uint8
+		Seen      uint8
+		Full      uint8
+		Pad       uint8
 	}
 }
 
@@ -45,7 +48,7 @@ type vxlanFlow struct {
 	Pinned    uint32
 	Asked     uint32
 	Port      uint16
-	Pad       uint16
+	Unreplied uint16
 }
 
 type vxlanFlowKey struct {
@@ -71,12 +74,14 @@ type vxlanHopKey struct {
 }
 
 type vxlanPeer struct {
-	_       structs.HostLayout
-	Epoch   uint32
-	Ifindex uint32
-	Size    uint32
-	Sum     uint32
-	Header  [8]uint64
+	_        structs.HostLayout
+	Epoch    uint32
+	Ifindex  uint32
+	Size     uint32
+	Sum      uint32
+	Receiver uint32
+	Pad      uint32
+	Header   [8]uint64
 }
 
 type vxlanPin struct {
@@ -86,12 +91,14 @@ type vxlanPin struct {
 }
 
 type vxlanPod struct {
-	_      structs.HostLayout
-	Epoch  uint32
-	Tenant uint32
-	Header [7]uint16
-	Size   uint16
-	Addr   uint32
+	_        structs.HostLayout
+	Epoch    uint32
+	Tenant   uint32
+	Header   [7]uint16
+	Size     uint16
+	Addr     uint32
+	Receiver uint32
+	Heard    uint32
 }
 
 type vxlanPodKey struct {
@@ -135,6 +142,7 @@ const (
 	vxlanProgFromWire  = "from_wire"
 	vxlanProgToPeer    = "to_peer"
 	vxlanProgToPod     = "to_pod"
+	vxlanProgToTunnel  = "to_tunnel"
 	vxlanVarDeadline   = "deadline"
 	vxlanVarEnded      = "ended"
 	vxlanVarEpoch      = "epoch"
@@ -144,7 +152,9 @@ const (
 	vxlanVarPinLayout  = "pin_layout"
 	vxlanVarPort       = "port"
 	vxlanVarStampId    = "stamp_id"
+	vxlanVarTenant     = "tenant"
 	vxlanVarTick       = "tick"
+	vxlanVarUnreplied  = "unreplied"
 	vxlanVarVersion    = "version"
 )
 
@@ -195,6 +205,7 @@ type vxlanProgramSpecs struct {
 	FromWire *ebpf.ProgramSpec `ebpf:"from_wire"`
 	ToPeer   *ebpf.ProgramSpec `ebpf:"to_peer"`
 	ToPod    *ebpf.ProgramSpec `ebpf:"to_pod"`
+	ToTunnel *ebpf.ProgramSpec `ebpf:"to_tunnel"`
 }
 
 // vxlanMapSpecs contains maps before they are loaded into the kernel.
@@ -225,7 +236,9 @@ type vxlanVariableSpecs struct {
 	PinLayout  *ebpf.VariableSpec `ebpf:"pin_layout"`
 	Port       *ebpf.VariableSpec `ebpf:"port"`
 	StampId    *ebpf.VariableSpec `ebpf:"stamp_id"`
+	Tenant     *ebpf.VariableSpec `ebpf:"tenant"`
 	Tick       *ebpf.VariableSpec `ebpf:"tick"`
+	Unreplied  *ebpf.VariableSpec `ebpf:"unreplied"`
 	Version    *ebpf.VariableSpec `ebpf:"version"`
 }
 
@@ -287,7 +300,9 @@ type vxlanVariables struct {
 	PinLayout  *ebpf.Variable `ebpf:"pin_layout"`
 	Port       *ebpf.Variable `ebpf:"port"`
 	StampId    *ebpf.Variable `ebpf:"stamp_id"`
+	Tenant     *ebpf.Variable `ebpf:"tenant"`
 	Tick       *ebpf.Variable `ebpf:"tick"`
+	Unreplied  *ebpf.Variable `ebpf:"unreplied"`
 	Version    *ebpf.Variable `ebpf:"version"`
 }
 
@@ -300,6 +315,7 @@ type vxlanPrograms struct {
 	FromWire *ebpf.Program `ebpf:"from_wire"`
 	ToPeer   *ebpf.Program `ebpf:"to_peer"`
 	ToPod    *ebpf.Program `ebpf:"to_pod"`
+	ToTunnel *ebpf.Program `ebpf:"to_tunnel"`
 }
 
 func (p *vxlanPrograms) Close() error {
@@ -309,6 +325,7 @@ func (p *vxlanPrograms) Close() error {
 		p.FromWire,
 		p.ToPeer,
 		p.ToPod,
+		p.ToTunnel,
 	)
 }
 

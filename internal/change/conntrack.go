@@ -36,6 +36,8 @@ type Update struct {
 	// Alive is how long it lives if it is silent from now on, in whole seconds; 0: as
 	// it is. Of UDP, it also makes it one that is not given up for others.
 	Alive time.Duration
+	// Unreplied leaves it one of UDP that nobody has replied to.
+	Unreplied bool
 }
 
 // Tracked is how a connection was when it was updated.

@@ -89,7 +89,7 @@ func (u Update) append(b []byte, sequence uint32) []byte {
 		}
 		if u.Alive > 0 {
 			b = lives(b, u.Alive)
-			if u.Of.Protocol == unix.IPPROTO_UDP {
+			if u.Of.Protocol == unix.IPPROTO_UDP && !u.Unreplied {
 				b = surely(b)
 			}
 		}

@@ -35,6 +35,7 @@ type stream struct {
 type steady struct {
 	a, b     *net.UDPConn
 	ab, ba   stream
+	oneWay   *steady // others, of which each is sent one way only; nil: there are none
 	finished sync.WaitGroup
 }
 
@@ -44,7 +45,9 @@ func steadyLab(t *testing.T, services int, paths ...string) (*lab.Lab, []*steady
 	l := testenv.Lab(t, lab.Options{Paths: paths, Services: services})
 	var flows []*steady
 	for _, arm := range l.Arms {
-		flows = append(flows, steadyFlow(t, arm))
+		s := steadyFlow(t, arm)
+		s.oneWay = oneWayFlows(t, arm)
+		flows = append(flows, s)
 	}
 	return l, flows
 }
@@ -62,6 +65,24 @@ func steadyFlow(t *testing.T, arm lab.Arm) *steady {
 	s.finished.Go(func() { s.ab.receive(s.b, addrPort(s.a)) })
 	s.finished.Go(func() { s.ba.receive(s.a, addrPort(s.b)) })
 	t.Cleanup(s.end)
+	return s
+}
+
+// oneWayFlows lets two flows begin between the pods of a path: from the one, and from the
+// other.
+func oneWayFlows(t *testing.T, arm lab.Arm) *steady {
+	t.Helper()
+	s := &steady{a: listen(t, arm.From()), b: listen(t, arm.To()), ab: stream{sender: new(sender)}, ba: stream{sender: new(sender)}}
+	toA, toB := listen(t, arm.From()), listen(t, arm.To())
+	s.finished.Go(func() { s.ab.send(s.a, addrPort(toB)) })
+	s.finished.Go(func() { s.ba.send(s.b, addrPort(toA)) })
+	s.finished.Go(func() { s.ab.receive(toB, addrPort(s.a)) })
+	s.finished.Go(func() { s.ba.receive(toA, addrPort(s.b)) })
+	t.Cleanup(func() {
+		toA.Close()
+		toB.Close()
+		s.end()
+	})
 	return s
 }
 

@@ -380,7 +380,7 @@ var situations = []situation{
 		out: delivered, in: delivered,
 	},
 	{
-		name: "connections forgotten, and new ones denied", services: true,
+		name: "connections forgotten, and new ones denied", services: true, answered: true,
 		before: `nft 'table ip new { chain c { type filter hook forward priority 0; ct state new meta l4proto udp drop; }; }'`,
 		act:    forgetConnections,
 		undo:   `nft flush table ip new`,

@@ -31,6 +31,7 @@ type situation struct {
 	act                     func(t *testing.T, m lab.Machine) // instead of do
 	out, in                 fate                              // of what the machine's pod sends, and of what it is sent
 	rebuild                 bool                              // undo leaves addresses, neighbours and routes away
+	answered                bool                              // flows that are sent one way only are denied from the start
 	again                   bool                              // it is made more than once: what comes back is no news to who forgets nothing
 }
 
@@ -66,7 +67,18 @@ type watched struct {
 	fast    bool
 	flow    *steady
 	out, in *stream
-	words   *strings.Replacer
+	// The same of flows that are sent one way only; nil: there are none.
+	onlyOut, onlyIn *stream
+	words           *strings.Replacer
+}
+
+// wishes are what is to become of what the machine's pod sends, and of what it is sent.
+func (w watched) wishes(out, in fate) []wish {
+	all := []wish{{w.out, out, w.Path + " out"}, {w.in, in, w.Path + " in"}}
+	if w.onlyOut == nil {
+		return all
+	}
+	return append(all, wish{w.onlyOut, out, w.Path + " out, unanswered"}, wish{w.onlyIn, in, w.Path + " in, unanswered"})
 }
 
 // watch gives a path and its fast twin, or all paths, as the i-th machine sees them.
@@ -77,8 +89,12 @@ func watch(t *testing.T, l *lab.Lab, flows []*steady, i int, only string) (paths
 			continue
 		}
 		w := watched{Arm: arm, fast: len(arm.Pins) > 0, flow: flows[n], out: &flows[n].ab, in: &flows[n].ba, words: placed(t, l, n, i)}
+		if one := flows[n].oneWay; one != nil {
+			w.onlyOut, w.onlyIn = &one.ab, &one.ba
+		}
 		if i == 1 {
 			w.out, w.in = w.in, w.out
+			w.onlyOut, w.onlyIn = w.onlyIn, w.onlyOut
 		}
 		paths = append(paths, w)
 	}
@@ -88,6 +104,11 @@ func watch(t *testing.T, l *lab.Lab, flows []*steady, i int, only string) (paths
 // check lets a situation arise on the i-th machine.
 func (s situation) check(t *testing.T, l *lab.Lab, flows []*steady, i int) {
 	paths := watch(t, l, flows, i, s.only)
+	if s.answered {
+		for n := range paths {
+			paths[n].onlyOut, paths[n].onlyIn = nil, nil
+		}
+	}
 	m := l.Machines[i]
 	restore := func() {}
 	if s.rebuild {
@@ -128,12 +149,12 @@ func (s situation) once(t *testing.T, m lab.Machine, paths []watched, restore fu
 	changed := time.Now()
 	var wishes []wish
 	for _, w := range paths {
-		wishes = append(wishes, wish{w.out, s.out, w.Path + " out"}, wish{w.in, s.in, w.Path + " in"})
+		wishes = append(wishes, w.wishes(s.out, s.in)...)
 	}
 	settled := until(t, wishes, changed)
 	for i, w := range wishes {
 		one := w.way.last(!w.want, changed, settled)
-		if paths[i/2].fast {
+		if paths[i*len(paths)/len(wishes)].fast {
 			took = max(took, one)
 		} else if one > takesHold {
 			t.Logf("%s took %v", w.name, one)
@@ -153,7 +174,7 @@ func work(t *testing.T, paths []watched) {
 	t.Helper()
 	var wishes []wish
 	for _, w := range paths {
-		wishes = append(wishes, wish{w.out, delivered, w.Path + " out"}, wish{w.in, delivered, w.Path + " in"})
+		wishes = append(wishes, w.wishes(delivered, delivered)...)
 	}
 	until(t, wishes, time.Now())
 	for _, w := range paths {

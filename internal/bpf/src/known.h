@@ -19,7 +19,7 @@ struct slot {
 	__u32 tick, epoch, version;
 	__u32 pod;  /* index of its device on the machine */
 	__u32 wire; /* and of that on the wire */
-	__u16 size[2]; /* greatest IP packet that goes whole, each way: of the peer, and of the pod */
+	__u16 size[2]; /* greatest IP packet that goes whole, each way: of the peer, and of the pod; 0: none goes that way */
 	__be16 port;
 	__u16 sum;
 	__u16 macs[6];
@@ -73,7 +73,7 @@ static __always_inline int fresh(const struct slot *s, __u64 mixed)
 	return s->epoch == epoch && s->tick == tick && s->version == version && s->ended == ended[group(mixed)];
 }
 
-/* Fills a slot from the tables. 0: the flow can be carried. */
+/* Fills a slot from the tables. 0: the flow can be carried, at least one way. */
 static __always_inline int fill(struct slot *s, const struct parsed *p, __u64 mixed)
 {
 	__u32 now = epoch, n = version, t = tick;
@@ -87,7 +87,7 @@ static __always_inline int fill(struct slot *s, const struct parsed *p, __u64 mi
 	if (!f)
 		return SLOW_UNKNOWN;
 	if (f->epoch != now)
-		return SLOW_STALE;
+		return f->epoch ? SLOW_STALE : SLOW_UNPROVEN;
 	pod = bpf_map_lookup_elem(&pods, &f->pod);
 	peer = bpf_map_lookup_elem(&peers, &f->peer);
 	if (!pod || !peer || f->pod_epoch != pod->epoch || f->peer_epoch != peer->epoch)
@@ -102,8 +102,9 @@ static __always_inline int fill(struct slot *s, const struct parsed *p, __u64 mi
 	s->version = n;
 	s->pod = f->pod;
 	s->wire = peer->ifindex;
-	s->size[OUT] = peer->size;
-	s->size[IN] = pod->size;
+	s->size[OUT] = f->seen_out == now ? peer->size : 0;
+	/* What is carried into a pod gets there whatever its MAC is: the network asks. */
+	s->size[IN] = f->seen_in == now && pod->heard == pod->epoch ? pod->size : 0;
 	s->port = f->port;
 	s->sum = peer->sum;
 	for (i = 0; i < MAC_LEN; i++)

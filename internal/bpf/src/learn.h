@@ -1,17 +1,24 @@
-/* How a flow comes to be carried: the network itself has forwarded it, both
- * ways, under the rules of now.
+/* How a flow comes to be carried: the network itself has forwarded it under the rules of
+ * now; of UDP that way, and of TCP both ways.
  *
  * A packet that goes the slow way is stamped with the epoch of policy in which
  * it set out. Where the network hands it on, behind all of its rules, a second
  * program reads the stamp: of the epoch of now, it is a verdict of the rules of
- * now. The stamp is skb->tc_index, which nothing between the two looks at. */
+ * now. The stamp is skb->tc_index, which nothing between the two looks at.
+ *
+ * It survives network namespaces. So the device by which the machine's network got the
+ * packet last has to be the pod's own or the peer's: else it has passed something in
+ * between that is not known. A tunnel's device takes that away from a packet, and its
+ * entry of connection tracking; so what goes through a tunnel is looked at in front of it,
+ * by to_tunnel, and its stamp says so. */
 #pragma once
 #include "known.h"
 #include "track.h"
 
 #define STAMPED 0x8000
 #define OURS 0xf800       /* the bits that say whose stamp it is */
-#define EPOCH_BITS 0x07ff /* so many changes of rules do not happen while a packet is under way */
+#define CROSSED 0x0400    /* to_tunnel has let it pass */
+#define EPOCH_BITS 0x03ff /* so many changes of rules do not happen while a packet is under way */
 
 /* Fast paths of one machine tell their stamps apart by a number, up to 15. */
 const volatile __u32 stamp_id;
@@ -30,6 +37,17 @@ static __always_inline void stamp(struct __sk_buff *skb)
 static __always_inline int stamped(struct __sk_buff *skb, __u32 now)
 {
 	return skb->tc_index == (ours() | (now & EPOCH_BITS));
+}
+
+/* It has been looked at in front of a tunnel, too. */
+static __always_inline void cross(struct __sk_buff *skb, __u32 now)
+{
+	skb->tc_index = ours() | CROSSED | (now & EPOCH_BITS);
+}
+
+static __always_inline int crossed(struct __sk_buff *skb, __u32 now)
+{
+	return skb->tc_index == (ours() | CROSSED | (now & EPOCH_BITS));
 }
 
 /* Only we stamp as we do: what comes with such a stamp has it from elsewhere. */
@@ -58,10 +76,12 @@ static __always_inline void unstamp(struct __sk_buff *skb)
 
 struct candidate {
 	__u64 a, b;   /* the key of its flow */
+	__u32 peer, peer_epoch; /* that its last packet from the wire came from, see arrives() */
+	__u32 seal;   /* of what is above: it was written by one core */
 	__u8 packets;
 	__u8 seen;    /* tick, its lower bits */
 	__u8 full;    /* tick in which the table of flows had no room for it, and FULL; or 0 */
-	__u8 pad[5];
+	__u8 pad;
 };
 
 #define FULL 0x80 /* beside the lower bits of a tick */
@@ -142,6 +162,14 @@ static __always_inline struct candidate *become_candidate(const struct parsed *p
 	return room;
 }
 
+/* What a candidate says of a peer was written for its flow, and not by two cores at once. */
+static __always_inline __u32 seal(const struct parsed *p, __u32 peer, __u32 peer_epoch)
+{
+	__u64 mixed = ((p->a ^ peer) * 0x9e3779b97f4a7c15 ^ p->b ^ (__u64)peer_epoch << 16) * 0xc2b2ae3d27d4eb4f;
+
+	return mixed >> 32;
+}
+
 /* A packet of an unknown flow. It is told whether there were enough of them to learn,
  * and why it goes slow. */
 static __always_inline int noted(const struct parsed *p, int *why)
@@ -168,27 +196,92 @@ static __always_inline void no_room(const struct parsed *p)
 		c->full = tick | FULL;
 }
 
+/* A packet comes by the wire from a peer, as it has made sure. If the network hands it to
+ * the pod, that is learned of packets from this peer. */
+static __always_inline void arrives(struct __sk_buff *skb, const struct parsed *p, __u32 peer, __u32 peer_epoch)
+{
+	struct candidate *c = become_candidate(p);
+
+	if (!c)
+		return;
+	c->peer = peer;
+	c->peer_epoch = peer_epoch;
+	c->seal = seal(p, peer, peer_epoch);
+	stamp(skb);
+}
+
 /* A packet on the wire has the headers that one would get that is carried. */
 static __always_inline int as_carried(const void *data, const struct peer *to);
 
-/* Both ways were seen in this epoch: from now on it is carried. */
-static __always_inline void promote(struct flow *f, __u32 now)
+/* UDP is carried each way in which it was seen in this epoch, and TCP once both were. */
+static __always_inline void promote(const struct flow_key *k, struct flow *f, __u32 now)
 {
-	if (f->seen_out == now && f->seen_in == now)
+	if ((k->tenant_proto & 0xff) == IPPROTO_UDP || (f->seen_out == now && f->seen_in == now))
 		f->epoch = now;
+}
+
+/* Nothing holds any more that was learned of a flow. */
+static __always_inline void unlearn(const struct flow_key *k, struct flow *f)
+{
+	f->epoch = 0;
+	f->seen_out = 0;
+	f->seen_in = 0;
+	changed(k);
+}
+
+/* The entry of a flow that connection tracking has nothing against, which may be a new
+ * one; 0: there is none, or it is not to be carried yet. What was learned before or after the
+ * first reply does not hold on the other side of that. */
+static __always_inline struct flow *learned(struct __sk_buff *skb, const struct parsed *p)
+{
+	struct tracked t;
+	struct flow fresh = {};
+	struct flow *f;
+
+	if (!tracked_well(skb, &p->key, &t))
+		return 0;
+	f = bpf_map_lookup_elem(&flows, &p->key);
+	if (!f) {
+		fresh.used = tick;
+		bpf_map_update_elem(&flows, &p->key, &fresh, BPF_NOEXIST);
+		f = bpf_map_lookup_elem(&flows, &p->key);
+		if (!f) {
+			no_room(p);
+			return 0;
+		}
+	}
+	if (f->unreplied != t.unreplied) {
+		f->unreplied = t.unreplied;
+		unlearn(&p->key, f);
+	}
+	return pinned(&p->key, f, &t) ? f : 0;
+}
+
+/* The pod that has an address, and the index of its device; 0: there is none. */
+static __always_inline struct pod *pod_of(__be32 addr, __u32 tenant, __u32 *device)
+{
+	struct pod_key who = {.tenant = tenant, .addr = addr};
+	__u32 *at = bpf_map_lookup_elem(&pod_at, &who);
+	struct pod *pod;
+
+	if (!at)
+		return 0;
+	*device = *at;
+	pod = bpf_map_lookup_elem(&pods, at);
+	return pod && pod->epoch ? pod : 0;
 }
 
 /* The network sends a packet of a pod to a peer, behind all of its rules: also those
  * for what it puts around the packet. The pod's IP header is at an offset, the
  * address of the next hop at another. Carried packets keep the source port of what the
- * network puts around: to who tracks or spreads those, they go on as before. */
-static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac, __u32 tenant, __be16 port, __u32 now)
+ * network puts around: to who tracks or spreads those, they go on as before. crossed:
+ * the machine's network got the packet from its pod, and connection tracking has nothing
+ * against it, as to_tunnel has seen; else that is asked here. */
+static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac, __u32 tenant, __be16 port, __u32 now, int crossed)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct hop_key via = {.ifindex = skb->ifindex};
-	__u32 *device;
-	struct flow fresh = {};
-	struct pod_key who = {.tenant = tenant};
+	__u32 device;
 	struct flow *f;
 	struct parsed p;
 	struct peer *peer;
@@ -201,33 +294,27 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac,
 	to = bpf_map_lookup_elem(&hops, &via);
 	if (!to || to->tenant != tenant)
 		return NEXT;
-	who.addr = p.key.local;
-	device = bpf_map_lookup_elem(&pod_at, &who);
-	if (!device)
-		return NEXT;
-	pod = bpf_map_lookup_elem(&pods, device);
+	pod = pod_of(p.key.local, tenant, &device);
 	peer = bpf_map_lookup_elem(&peers, &to->peer);
-	if (!pod || !peer || !pod->epoch || !peer->epoch || !as_carried(data, peer))
+	if (!pod || !peer || !peer->epoch || !as_carried(data, peer))
+		return NEXT;
+	if (skb->ingress_ifindex != (crossed ? 0 : pod->receiver))
 		return NEXT;
 	p.key.tenant_proto |= tenant << 8;
-	f = bpf_map_lookup_elem(&flows, &p.key);
-	if (!f) {
-		bpf_map_update_elem(&flows, &p.key, &fresh, BPF_NOEXIST);
-		f = bpf_map_lookup_elem(&flows, &p.key);
-		if (!f) {
-			no_room(&p);
-			return NEXT;
-		}
-	}
+	f = crossed ? bpf_map_lookup_elem(&flows, &p.key) : learned(skb, &p);
+	if (!f)
+		return NEXT;
 	f->epoch = 0; /* nobody carries it while it is changed */
+	if (f->pod != device || f->pod_epoch != pod->epoch || f->peer != to->peer || f->peer_epoch != peer->epoch)
+		f->seen_in = 0; /* what came in, came from elsewhere */
 	f->port = port;
-	f->pod = *device;
+	f->pod = device;
 	f->pod_epoch = pod->epoch;
 	f->peer = to->peer;
 	f->peer_epoch = peer->epoch;
 	f->used = tick;
 	f->seen_out = now;
-	promote(f, now);
+	promote(&p.key, f, now);
 	if (epoch != now)
 		f->epoch = 0; /* another core may have learned it under newer rules meanwhile */
 	changed(&p.key);
@@ -238,8 +325,10 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac,
 static __always_inline int learn_in(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	__u32 now = epoch, device = skb->ifindex;
+	__u32 now = epoch, device = skb->ifindex, number;
+	struct candidate *c;
 	struct parsed p;
+	struct peer *peer;
 	struct flow *f;
 	struct pod *pod;
 
@@ -249,15 +338,35 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	if (data + ETH_HLEN > end || skb->protocol != bpf_htons(ETH_P_IP) || parse(data + ETH_HLEN, end, IN, &p) || p.flags)
 		return NEXT;
 	pod = bpf_map_lookup_elem(&pods, &device);
-	if (!pod || !pod->epoch)
+	/* On its way to a pod whose it is not, it has not arrived: a pod may be a router. */
+	if (!pod || !pod->epoch || pod->addr != p.key.local)
 		return NEXT;
 	p.key.tenant_proto |= pod->tenant << 8;
-	f = bpf_map_lookup_elem(&flows, &p.key);
-	/* On its way to a pod whose it is not, it has not arrived: a pod may be a router. */
-	if (f && f->pod == device && tracked_well(skb, &p.key, f)) {
-		f->seen_in = now;
-		promote(f, now);
+	c = candidate(&p);
+	if (!c)
+		return NEXT;
+	number = c->peer;
+	peer = bpf_map_lookup_elem(&peers, &number);
+	if (!peer || !peer->epoch || c->seal != seal(&p, number, peer->epoch) || peer->receiver != skb->ingress_ifindex)
+		return NEXT;
+	f = learned(skb, &p);
+	if (!f)
+		return NEXT;
+	if (f->pod != device || f->pod_epoch != pod->epoch || f->peer != number || f->peer_epoch != peer->epoch) {
+		if (f->seen_out == now && f->peer != number)
+			return NEXT; /* it answers by another way */
+		unlearn(&p.key, f);
+		f->pod = device;
+		f->pod_epoch = pod->epoch;
+		f->peer = number;
+		f->peer_epoch = peer->epoch;
 	}
+	f->used = tick;
+	f->seen_in = now;
+	promote(&p.key, f, now);
+	if (epoch != now)
+		f->epoch = 0;
+	changed(&p.key);
 	return NEXT;
 }
 

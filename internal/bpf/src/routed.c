@@ -38,13 +38,20 @@ int to_peer(struct __sk_buff *skb)
 	skb->tc_index = 0;
 	if (skb->protocol != bpf_htons(ETH_P_IP))
 		return NEXT;
-	return learn_out(skb, ETH_HLEN, 0, 0, 0, now);
+	return learn_out(skb, ETH_HLEN, 0, 0, 0, now, 0);
+}
+
+/* There is no tunnel: it is nowhere. */
+SEC("tc/to_tunnel")
+int to_tunnel(struct __sk_buff *skb)
+{
+	return NEXT;
 }
 
 /* The packet comes from the machine that is the way to its sender. */
-static __always_inline int from_peer(const __u16 *eth, const struct carried *c)
+static __always_inline int from_peer(void *data, const void *header, const struct parsed *p, int learning)
 {
-	const __u16 *them = (const void *)c->to->header;
+	const __u16 *eth = data, *them = header;
 
 	return eth[3] == them[0] && eth[4] == them[1] && eth[5] == them[2] ? 0 : SLOW_SOURCE;
 }
@@ -63,9 +70,9 @@ int from_wire(struct __sk_buff *skb)
 		return NEXT; /* what is for the machine itself goes by at once */
 	why = alive() ? find_in(skb, data, end, ETH_HLEN, 0, &c) : SLOW_NO_DAEMON;
 	if (!why)
-		why = skb->ifindex == c.to->wire ? from_peer(data, &c) : SLOW_SOURCE;
+		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;
 	if (why)
-		return slow_in(skb, ip, 0, &c, why);
+		return slow_in(skb, data, MAC_LEN, ip->daddr, 0, &c, why);
 	deliver(data, c.to->macs);
 	hop(data + ETH_HLEN, &c.p);
 	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));

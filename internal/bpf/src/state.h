@@ -24,15 +24,16 @@ struct flow_key {
 };
 
 struct flow {
-	__u32 epoch; /* of policy, in which it may be carried; 0: in none */
-	__u32 seen_out, seen_in; /* policy epochs in which the network last forwarded it */
+	__u32 epoch; /* of policy, in which it may be carried, at least one way; 0: in none */
+	__u32 seen_out, seen_in; /* policy epochs in which the network last forwarded it: so it is
+	                          * carried that way in the epoch above, and no other */
 	__u32 pod, pod_epoch; /* index of the pod's device on the machine */
 	__u32 peer, peer_epoch;
 	__u32 used;  /* tick in which it was last carried */
 	__u32 pinned; /* the entry of conntrack that the daemon has made fit for it */
 	__u32 asked;  /* tick in which it was asked to */
 	__be16 port;  /* outer source, UDP */
-	__u16 pad;
+	__u16 unreplied; /* it was learned while connection tracking had seen no reply */
 };
 
 struct {
@@ -49,6 +50,8 @@ struct pod {
 	__u16 header[7]; /* of Ethernet, in front of what it is sent */
 	__u16 size;      /* greatest IP packet that it is sent whole, bytes */
 	__be32 addr;
+	__u32 receiver; /* index of the device by which the machine's network gets what it sends */
+	__u32 heard; /* its epoch, once it has sent something by its MAC; 0: it goes by another */
 };
 
 struct {
@@ -89,6 +92,8 @@ struct peer {
 	__u32 ifindex; /* of the device on the wire */
 	__u32 size;    /* greatest IP packet that goes there whole, bytes, to 65535 */
 	__u32 sum;     /* of the outer IP header without what differs by packet, 16 bits */
+	__u32 receiver; /* index of the device by which the machine's network gets what it sends */
+	__u32 pad;
 	__u64 header[HEADER_LEN / 8];
 };
 
@@ -123,6 +128,8 @@ struct {
 volatile __u32 epoch = 1;   /* of policy, never 0 */
 volatile __u32 tick = 1;        /* about once a second */
 volatile __u32 version = 1;     /* of pods and peers: raised when any has changed */
+volatile __u32 unreplied = 2;   /* UDP of which no reply was seen: 1: it may be carried; 2: it may not */
+volatile __u32 tenant = 1;      /* of all pods */
 volatile __u64 deadline = 1;    /* jiffies until which the daemon's word holds */
 volatile __u64 jiffies = 1;     /* set by clock */
 
@@ -150,6 +157,7 @@ enum count {
 	SLOW_CHECKSUM,
 	SLOW_ECN,
 	SLOW_SOURCE,
+	SLOW_UNPROVEN,
 	EACH_WAY, /* how many there are: OUT comes first, then IN */
 };
 

@@ -75,31 +75,53 @@ static __always_inline void ask_pin(const struct flow_key *k, struct flow *f, __
 	f->asked = now;
 }
 
-/* The flow is established both ways and nobody translates its addresses, as far
- * as connection tracking goes; where it goes nowhere, it has no say. */
-static __always_inline int tracked_well(struct __sk_buff *ctx, const struct flow_key *k, struct flow *f)
+/* What connection tracking says of a packet's flow. */
+struct tracked {
+	__u32 entry;     /* which it is, or 0: nothing is tracked, and it has no say */
+	__u16 unreplied; /* no reply was seen */
+	__u16 liberal;   /* TCP: windows are not watched */
+};
+
+/* The flow is established and nobody translates its addresses, as far as connection
+ * tracking goes. Of UDP one that nobody has replied to will do, where rules do not ask. */
+static __always_inline int tracked_well(struct __sk_buff *ctx, const struct flow_key *k, struct tracked *t)
 {
 	struct sk_buff___here *skb = (void *)ctx; /* at whose address it is in truth */
 	unsigned long nfct = BPF_CORE_READ(skb, _nfct);
 	struct nf_conn *ct = (void *)(nfct & ~(unsigned long)NFCT_INFO);
 	int tcp = (k->tenant_proto & 0xff) == IPPROTO_TCP;
 	unsigned long status;
-	__u32 track;
 
+	t->entry = 0;
+	t->unreplied = 0;
+	t->liberal = 0;
 	if (!ct)
 		return 1;
 	status = BPF_CORE_READ(ct, status);
-	if ((status & (SEEN_REPLY | CONFIRMED)) != (SEEN_REPLY | CONFIRMED) || status & NOT_OURS)
+	if (!(status & CONFIRMED) || status & NOT_OURS)
 		return 0;
+	if (!(status & SEEN_REPLY)) {
+		if (tcp || unreplied != 1)
+			return 0;
+		t->unreplied = 1;
+	}
 	if (bpf_core_field_exists(ct->zone) && BPF_CORE_READ(ct, zone.id) != 0)
 		return 0;
 	if (tcp && BPF_CORE_READ(ct, proto.tcp.state) != TCP_ESTABLISHED_STATE)
 		return 0;
-	track = (__u32)(nfct >> 6) | 1;
-	/* An entry can be another's, at the same place in memory: it says itself whether
-	 * it is fit. */
-	if (f->pinned == track && (!tcp || BPF_CORE_READ(ct, proto.tcp.seen[0].flags) & BPF_CORE_READ(ct, proto.tcp.seen[1].flags) & LIBERAL))
+	t->entry = (__u32)(nfct >> 6) | 1;
+	if (tcp)
+		t->liberal = BPF_CORE_READ(ct, proto.tcp.seen[0].flags) & BPF_CORE_READ(ct, proto.tcp.seen[1].flags) & LIBERAL;
+	return 1;
+}
+
+/* The daemon has made the entry of connection tracking fit for the flow; else it is
+ * asked to. An entry can be another's, at the same place in memory: of TCP it says
+ * itself whether it is fit. */
+static __always_inline int pinned(const struct flow_key *k, struct flow *f, const struct tracked *t)
+{
+	if (!t->entry || (f->pinned == t->entry && ((k->tenant_proto & 0xff) != IPPROTO_TCP || t->liberal)))
 		return 1;
-	ask_pin(k, f, track);
+	ask_pin(k, f, t->entry);
 	return 0;
 }

@@ -109,6 +109,30 @@ static __always_inline int as_carried(const void *data, const struct peer *to)
 	       is->frag_off == ours->frag_off && !((is->tos ^ ours->tos) & ~ECN_MASK);
 }
 
+/* In front of the tunnel's device, a packet still says by which device the machine's
+ * network got it, and what connection tracking knows of it. */
+SEC("tc/to_tunnel")
+int to_tunnel(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	__u32 now = epoch, of = tenant, device;
+	struct parsed p;
+	struct pod *pod;
+
+	if (!stamped(skb, now))
+		return NEXT;
+	skb->tc_index = 0;
+	if (skb->protocol != bpf_htons(ETH_P_IP) || data + ETH_HLEN > end || parse(data + ETH_HLEN, end, OUT, &p) || p.flags)
+		return NEXT;
+	pod = pod_of(p.key.local, of, &device);
+	if (!pod || pod->receiver != skb->ingress_ifindex)
+		return NEXT;
+	p.key.tenant_proto |= of << 8;
+	if (learned(skb, &p))
+		cross(skb, now);
+	return NEXT;
+}
+
 /* It learns behind the tunnel's device, where rules for what the machine itself
  * sends have let pass what is around the packet, too. */
 SEC("tc/to_peer")
@@ -118,29 +142,29 @@ int to_peer(struct __sk_buff *skb)
 	struct udphdr *udp = data + OUTER_UDP;
 	__u32 now = epoch;
 
-	if (!stamped(skb, now))
+	if (!crossed(skb, now))
 		return NEXT;
 	skb->tc_index = 0;
 	if (!of_overlay(skb, data, end) || outer_fragment(data) || !plain(data))
 		return NEXT;
-	return learn_out(skb, INNER_IP, INNER_ETH, vni(data), udp->source, now);
+	return learn_out(skb, INNER_IP, INNER_ETH, vni(data), udp->source, now, 1);
 }
 
 /* The headers around a packet are those that the peer's machine puts there, and as the
  * network takes them: a tunnel's device drops what comes from its own MAC. */
-static __always_inline int from_peer(void *data, const struct carried *c)
+static __always_inline int from_peer(void *data, const void *ours, const struct parsed *p, int learning)
 {
-	const void *ours = c->to->header, *us = ours + INNER_ETH + MAC_LEN, *to = data + INNER_ETH;
+	const void *us = ours + INNER_ETH + MAC_LEN, *to = data + INNER_ETH;
 	const struct iphdr *ip = data + OUTER_IP, *back = ours + OUTER_IP;
 	const struct udphdr *udp = data + OUTER_UDP;
 
 	if (ip->saddr != back->daddr || ip->daddr != back->saddr || !same_mac(to, us) || same_mac(to + MAC_LEN, us))
 		return SLOW_SOURCE;
-	if (ip->tot_len != bpf_htons(c->p.ip_len + OVERHEAD) || udp->len != bpf_htons(c->p.ip_len + OVERHEAD - IP_LEN))
+	if (ip->tot_len != bpf_htons(p->ip_len + OVERHEAD) || udp->len != bpf_htons(p->ip_len + OVERHEAD - IP_LEN))
 		return SLOW_SIZE;
-	if (udp->check || !sums_up(ip))
+	if ((udp->check && !learning) || !sums_up(ip))
 		return SLOW_CHECKSUM;
-	if ((ip->tos ^ c->p.tos) & ECN_MASK)
+	if ((ip->tos ^ p->tos) & ECN_MASK)
 		return SLOW_ECN;
 	return 0;
 }
@@ -181,9 +205,9 @@ int from_wire(struct __sk_buff *skb)
 		return slow(skb, IN, SLOW_NOT_IPV4);
 	why = find_in(skb, data, end, INNER_IP, vni(data), &c);
 	if (!why)
-		why = skb->ifindex == c.to->wire ? from_peer(data, &c) : SLOW_SOURCE;
+		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;
 	if (why)
-		return slow_in(skb, data + INNER_IP, vni(data), &c, why);
+		return slow_in(skb, data, INNER_ETH + MAC_LEN, ((struct iphdr *)(data + INNER_IP))->daddr, vni(data), &c, why);
 	/* Who cuts them asks whether they are in a tunnel, and nothing here can say no. */
 	if (skb->gso_size && (c.p.key.tenant_proto & 0xff) == IPPROTO_UDP)
 		return slow(skb, IN, SLOW_ENCAPSULATED);
