@@ -111,6 +111,13 @@ static __always_inline void hop(struct iphdr *ip, const struct parsed *p)
 	ip->ttl = p->ttl - 1;
 }
 
+/* The priority that a router gives to a packet by its TOS, for queues behind it:
+ * rt_tos2priority(), four bits for each of the sixteen kinds of service. */
+static __always_inline __u32 priority_of(__u8 tos)
+{
+	return 0x4444666622220000ULL >> ((tos & 0x1e) << 1) & 0xf;
+}
+
 static __always_inline int same_mac(const void *a, const void *b)
 {
 	return *(__u32 *)a == *(__u32 *)b && *(__u16 *)(a + 4) == *(__u16 *)(b + 4);

@@ -19,6 +19,7 @@ int from_pod(struct __sk_buff *skb)
 		return NEXT; /* cannot be: these bytes were read above */
 	deliver(eth, (void *)c.to->header);
 	hop(eth + ETH_HLEN, &c.p);
+	skb->priority = priority_of(c.p.tos);
 	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
 }
 
@@ -75,6 +76,7 @@ int from_wire(struct __sk_buff *skb)
 		return slow_in(skb, data, MAC_LEN, ip->daddr, 0, &c, why);
 	deliver(data, c.to->macs);
 	hop(data + ETH_HLEN, &c.p);
+	skb->priority = priority_of(c.p.tos);
 	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
 }
 

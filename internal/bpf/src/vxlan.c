@@ -57,6 +57,7 @@ int from_pod(struct __sk_buff *skb)
 	udp->source = c.to->port;
 	udp->len = bpf_htons(c.p.ip_len + OVERHEAD - IP_LEN);
 	hop(data + INNER_IP, &c.p);
+	skb->priority = priority_of(c.p.tos);
 	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
 }
 
@@ -222,6 +223,7 @@ int from_wire(struct __sk_buff *skb)
 		return TC_SHOT; /* cannot be, as above */
 	deliver(data, c.to->macs);
 	hop(data + ETH_HLEN, &c.p);
+	skb->priority = priority_of(c.p.tos);
 	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
 }
 
