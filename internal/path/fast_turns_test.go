@@ -3,6 +3,7 @@ package path_test
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -53,9 +54,12 @@ func TestFastPathLearnsFlowsInTurn(t *testing.T) {
 }
 
 // echo answers what is sent to it at the other end of a path.
-func echo(t *testing.T, arm lab.Arm) *net.UDPAddr {
+func echo(t *testing.T, arm lab.Arm) *net.UDPAddr { return serveAt(t, arm, 0) }
+
+// serveAt does so at a port; 0: at any.
+func serveAt(t *testing.T, arm lab.Arm, port uint16) *net.UDPAddr {
 	t.Helper()
-	server := listen(t, arm.To())
+	server := listenAt(t, arm.To(), netip.AddrPortFrom(arm.To().Addr, port))
 	t.Cleanup(func() { server.Close() })
 	go func() {
 		for buf := make([]byte, 64); ; {

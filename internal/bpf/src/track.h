@@ -18,11 +18,19 @@ struct ip_ct_tcp___here {
 	__u8 state;
 } __attribute__((preserve_access_index));
 
+/* What an entry has beside: where, in bytes from its beginning, or 0. */
+struct nf_ct_ext {
+	__u8 offset[1];
+} __attribute__((preserve_access_index));
+
+enum nf_ct_ext_id { NF_CT_EXT_TIMEOUT = 6 };
+
 struct nf_conn {
 	struct {
 		__u16 id;
 	} __attribute__((preserve_access_index)) zone;
 	unsigned long status;
+	struct nf_ct_ext *ext;
 	struct {
 		struct ip_ct_tcp___here tcp;
 	} __attribute__((preserve_access_index)) proto;
@@ -75,6 +83,20 @@ static __always_inline void ask_pin(const struct flow_key *k, struct flow *f, __
 	f->asked = now;
 }
 
+/* A rule has given the entry lifetimes of its own, of which the daemon knows nothing that
+ * keeps it alive. */
+static __always_inline int has_own_timeout(struct nf_conn *ct)
+{
+	struct nf_ct_ext *ext = BPF_CORE_READ(ct, ext);
+	__u8 at = 0;
+
+	if (!ext || !bpf_core_enum_value_exists(enum nf_ct_ext_id, NF_CT_EXT_TIMEOUT))
+		return 0;
+	bpf_probe_read_kernel(&at, sizeof(at), (void *)ext + bpf_core_field_offset(ext->offset) +
+						       bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_TIMEOUT));
+	return at;
+}
+
 /* What connection tracking says of a packet's flow. */
 struct tracked {
 	__u32 entry;     /* which it is, or 0: nothing is tracked, and it has no say */
@@ -98,7 +120,7 @@ static __always_inline int tracked_well(struct __sk_buff *ctx, const struct flow
 	if (!ct)
 		return 1;
 	status = BPF_CORE_READ(ct, status);
-	if (!(status & CONFIRMED) || status & NOT_OURS)
+	if (!(status & CONFIRMED) || status & NOT_OURS || has_own_timeout(ct))
 		return 0;
 	if (!(status & SEEN_REPLY)) {
 		if (tcp || unreplied != 1)
