@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -178,4 +180,36 @@ func FuzzText(f *testing.F) {
 			t.Errorf("twice: %q of %q", Text(once), s)
 		}
 	})
+}
+
+// The name of a folder is no pattern: it is found, and no other for it.
+func TestFiles(t *testing.T) {
+	root := t.TempDir()
+	for _, file := range []string{"a[b/queues/rx-0/cpus", "*/queues/rx-1/cpus", "other/queues/rx-2/cpus", "a[b/queues/tx-0/cpus", "bad\xff/queues/rx-3/cpus"} {
+		if err := os.MkdirAll(filepath.Join(root, filepath.Dir(file)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		folder, pattern string
+		want            int
+	}{
+		{"a[b", "queues/rx-*/cpus", 1}, {"*", "queues/rx-*/cpus", 1}, {"bad\xff", "queues/*/cpus", 1}, {"", "*/queues/rx-*/cpus", 4}, {"none", "*", 0}, {"a[b", "queues/tx-0/cpus", 1}, {"a[b", "queues/tx-1/cpus", 0},
+	} {
+		found, err := Files(filepath.Join(root, c.folder), c.pattern)
+		if err != nil || len(found) != c.want {
+			t.Errorf("%s in %q: %q, %v", c.pattern, c.folder, found, err)
+		}
+		for _, file := range found {
+			if _, err := os.Stat(file); err != nil || !strings.HasPrefix(file, filepath.Join(root, c.folder)+"/") {
+				t.Errorf("%s in %q: %q (%v)", c.pattern, c.folder, file, err)
+			}
+		}
+	}
+	if _, err := Files(root, "a[/b"); err == nil {
+		t.Error("a bad pattern is no error")
+	}
 }

@@ -121,7 +121,7 @@ func (c Change) Diff() string {
 		}
 		return []byte(text)
 	}
-	name := c.Cell.String()
+	name := sanitize.Text(c.Cell.String())
 	text := string(diff.Diff(name, whole(c.Old), name, whole(c.New)))
 	_, text, _ = strings.Cut(text, "\n") // the first line is a command
 	return sanitize.Lines(text)

@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	fast "github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/doctor"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/path"
+	"github.com/venturi-net/venturi/internal/progress"
+	"github.com/venturi-net/venturi/internal/search"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/tune"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// tainted makes every text of a value hostile.
+func tainted[T any](v T, keep ...string) T {
+	testenv.Taint(&v, keep...)
+	return v
+}
+
+func hostileTxn() (*journal.Txn, *journal.ConflictError) {
+	found := change.Text("3")
+	place := change.Place{Netns: &change.NetnsID{Path: "/run/netns/a", Inode: 1}, Device: &change.DeviceID{Name: "eth0", Index: 2, Kind: "veth"}}
+	entry := func(id int, state journal.State, value string) *journal.Entry {
+		return &journal.Entry{ID: id, Txn: 7, Knob: "knob", Cell: change.Cell{Store: "net", Place: place, Key: "mtu"}, Old: change.Text(value), New: change.Text("2"), Found: &found, State: state, Why: "why"}
+	}
+	txn := &journal.Txn{ID: 7, Who: "who", Command: "command", Version: "version", Entries: []*journal.Entry{
+		entry(1, journal.Done, "1"), entry(2, journal.Undone, "1"), entry(3, journal.Left, "a\nlong\n"+fmt.Sprint(make([]int, 100))), entry(4, journal.Done, "4")}}
+	testenv.Taint(txn, "State", "Kind")
+	return txn, &journal.ConflictError{Entry: txn.Entries[0], Now: change.Text(testenv.Hostile)}
+}
+
+func hostileLab() lab.Info {
+	end := []machine.Endpoint{{Machine: "m1", Namespace: "/ns/m1"}}
+	l := &lab.Lab{Name: "lab", Wire: "wire", Guest: &lab.Guest{Kernel: "6.1"}, Machines: []lab.Machine{{Name: "m1", Namespace: "/ns/m1"}, {Name: "m2"}},
+		Arms: []lab.Arm{{Name: "vxlan", Ends: path.Ends{end, end}}}}
+	return tainted(lab.Info{Name: "lab", Status: "kept", Command: []string{"command"}, Lab: l})
+}
+
+func hostilePlan() []tune.Planned {
+	old, now := change.Text("a: b\n"), change.Text("a: c\n")
+	entry := knob.Entry{Facts: knob.Facts{Name: "knob"}}
+	return []tune.Planned{tainted(tune.Planned{
+		Wish: tune.Wish{Knob: entry, Target: knob.Target{Device: "eth0", Netns: "/run/netns/a", File: "/f", Switch: "s"}, Value: "1", Ladder: []string{"1", "2"}, Step: &tune.Step{Name: "step", Why: "why", Note: "note"}},
+		Now:  knob.Reading{Value: "1", Effective: "2", Note: "note"}, Changes: []tune.Change{{Cell: change.Cell{Store: "file", Key: "/f"}, Old: old, New: now}},
+	}, "Entry")}
+}
+
+func hostileReadings() []reading {
+	return []reading{tainted(reading{Facts: knob.Facts{Name: "knob", Title: "title"}, Target: &knob.Target{Device: "d"}, Now: &knob.Reading{Value: "1", Effective: "2", Note: "note"}, Lacks: "lacks"})}
+}
+
+func hostileProof() provedReport {
+	r := &search.Result{Set: []string{"knob"}, Why: "why", Rows: []search.Row{{Knob: "knob", Why: "why", For: "for", Effects: []search.Effect{{Metric: "rtt"}}}, {Knob: "knob", Why: "why", Verdict: search.NotTried}}}
+	skipped := []tune.Skipped{{Step: tune.Step{Name: "step"}, Target: knob.Target{Device: "d"}, Why: "why"}}
+	out := tainted(provedReport{Profile: "profile", Path: "path", Proved: &tune.Proved{Result: r}, Skipped: skipped}, "Verdict", "Reason")
+	wish := hostilePlan()[0].Wish
+	wish.Step = nil
+	out.Commands = tune.Candidate{Wishes: []tune.Wish{wish}}.Commands(true)
+	return out
+}
+
+// clearly makes of what prints one that returns no error.
+func clearly(print func(io.Writer)) func(io.Writer) error {
+	return func(w io.Writer) error { print(w); return nil }
+}
+
+// hostilePrinters are all printers of this package, each given hostile names.
+func hostilePrinters() map[string]func(io.Writer) error {
+	txn, conflict := hostileTxn()
+	h := tainted(journal.History{Damaged: []journal.Damage{{Why: "why"}}, Strange: []string{"strange"}})
+	h.Txns = []*journal.Txn{txn}
+	at, info, evil := conflicts{1: conflict}, hostileLab(), testenv.Hostile
+	outcomes := []journal.Outcome{{Entry: txn.Entries[0], Err: conflict}, {Entry: txn.Entries[1]}, {Entry: txn.Entries[2]}, {Entry: txn.Entries[3], Err: errors.New(evil)}}
+	laid := []laidFastPath{tainted(laidFastPath{Lab: "lab", Path: "path", Machine: "m1", Packets: map[string]int64{"carried": 1}, Into: map[string]int64{"carried": 1}, State: &fast.State{Off: "off", Refused: []machine.Refusal{{}}}})}
+	kernels := []keptKernel{tainted(keptKernel{Release: "6.1", Use: []string{"6.1"}, Source: "source"})}
+	paths := []pathInfo{tainted(pathInfo{Name: "vxlan", Summary: "summary", Like: "like", With: "with", Here: "yes", Options: []pathOption{{Name: "n", Value: "v", Default: "d", Help: "h"}}})}
+	paths[0].lacks = errors.New(evil)
+	done := committed{Knobs: []turned{tainted(turned{Knob: "knob", Target: knob.Target{Device: "d"}, Old: knob.Reading{Value: "1"}, New: knob.Reading{Value: "2", Note: "note"}})}}
+	skipped := []tune.Skipped{tainted(tune.Skipped{Step: tune.Step{Name: "step"}, Target: knob.Target{Device: "d"}, Why: "why"})}
+	profile := tune.Profile{Name: evil, Title: evil}
+	return map[string]func(io.Writer) error{
+		"error in three parts": clearly(func(w io.Writer) { verr.Print(w, verr.New(verr.Usage, evil, evil, evil)) }),
+		"any error":            clearly(func(w io.Writer) { verr.Print(w, errors.New(evil)) }),
+		"journal":              func(w io.Writer) error { return printTxns(w, h.Txns, nil, at) },
+		"journal TXN":          func(w io.Writer) error { return printTxn(w, txn, nil, at) },
+		"journal --json":       func(w io.Writer) error { return printHistoryJSON(w, h.Txns, h, at) },
+		"journal's trouble":    func(w io.Writer) error { return tellTrouble(w, h, "/none") },
+		"undo": func(w io.Writer) error {
+			verr.Print(w, printUndone(w, outcomes)) // that some could not be undone
+			return nil
+		},
+		"lab up":               func(w io.Writer) error { return printLab(w, info.Lab) },
+		"lab ls":               func(w io.Writer) error { return printList(w, []lab.Info{info}) },
+		"lab ls --json":        func(w io.Writer) error { return printJSON(w, info) },
+		"lab ls --accel-stats": func(w io.Writer) error { return printFastPaths(w, laid) },
+		"kernel ls":            func(w io.Writer) error { return printKernels(w, kernels) },
+		"kernel fetch":         clearly(func(w io.Writer) { (&fetching{out: w}).step(evil, 1, 2) }),
+		"path ls":              func(w io.Writer) error { return printPaths(w, paths) },
+		"path show":            func(w io.Writer) error { return printPath(w, paths[0]) },
+		"knob ls":              func(w io.Writer) error { return printKnobs(w, hostileReadings()) },
+		"knob ls NAME":         func(w io.Writer) error { return printKnob(w, hostileReadings()[0]) },
+		"knob ls --json":       func(w io.Writer) error { return printKnobsJSON(w, hostileReadings()) },
+		"knob get":             func(w io.Writer) error { return printReadings(w, hostileReadings(), true) },
+		"knob set":             func(w io.Writer) error { return done.print(w, time.Minute) },
+		"knob set --plan":      func(w io.Writer) error { return printPlan(w, hostilePlan(), false) },
+		"knob set --plan --json": func(w io.Writer) error {
+			return printPlan(w, hostilePlan(), true)
+		},
+		"tune --plan":       func(w io.Writer) error { return printTuning(w, profile, hostilePlan(), skipped, false, false) },
+		"tune --plan --all": func(w io.Writer) error { return printTuning(w, profile, hostilePlan(), skipped, false, true) },
+		"tune --json":       func(w io.Writer) error { return printTuning(w, profile, hostilePlan(), skipped, true, true) },
+		"tune --prove":      func(w io.Writer) error { return hostileProof().print(w, true) },
+		"progress":          clearly(func(w io.Writer) { progress.New(w).Say("step of %s", evil) }),
+		"doctor": func(w io.Writer) error {
+			return doctor.Print(w, &doctor.Report{Findings: []doctor.Finding{tainted(doctor.Finding{Severity: doctor.Error, Evidence: []doctor.Evidence{{Read: "r", Value: "v"}}}, "Severity")}})
+		},
+		"doctor --json": func(w io.Writer) error { return printJSON(w, tainted(doctor.Finding{Device: "d"})) },
+	}
+}
+
+// Nobody's name drives a terminal or forges a line, whatever prints it.
+func TestPrintersAreClean(t *testing.T) {
+	for name, print := range hostilePrinters() {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := print(&out); err != nil {
+				t.Fatal(err)
+			}
+			text := strings.ReplaceAll(out.String(), "\t", "") // a diff keeps those of values
+			if err := testenv.Unclean(text); err != nil {
+				t.Error(err)
+			}
+			if !bytes.Contains(out.Bytes(), []byte("HYPERLINK")) {
+				t.Errorf("no name is printed, so this tests nothing:\n%s", &out)
+			}
+		})
+	}
+}
+
+// What somebody typed comes back in an error, and no rawer than that of others.
+func TestErrorsAreClean(t *testing.T) {
+	for _, args := range [][]string{
+		{testenv.Hostile}, {"--" + testenv.Hostile}, {"help", testenv.Hostile}, {"knob", testenv.Hostile}, {"knob", "get", testenv.Hostile}, {"knob", "set", testenv.Hostile, "1"},
+		{"report", testenv.Hostile}, {"report", "--format", testenv.Hostile}, {"study", "show", testenv.Hostile}, {"path", "show", testenv.Hostile},
+		{"doctor", "--peer", testenv.Hostile}, {"tune", "--profile", testenv.Hostile}, {"knob", "get", "cil.hubble", "--manifest", testenv.Hostile},
+	} {
+		var out, errs bytes.Buffer
+		env := &Env{Args: args, Stdin: new(bytes.Buffer), Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" }, Environ: func() []string { return nil }, Exit: func(int) {}}
+		if code := Run(context.Background(), env); code == verr.OK {
+			t.Errorf("%q: exit code 0", args)
+		}
+		if err := testenv.Unclean(out.String() + errs.String()); err != nil {
+			t.Errorf("%.40q: %v", args, err)
+		}
+	}
+}
