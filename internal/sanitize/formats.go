@@ -36,12 +36,11 @@ var marks = strings.NewReplacer(
 func Markdown(s string) string { return marks.Replace(Text(s)) }
 
 // JSON writes a value as indented JSON. The strings in it keep their values; what
-// [Text] would not show is escaped.
+// [Text] would not show is escaped, and so is what HTML would take for a tag.
 func JSON(w io.Writer, v any) error {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		return err
 	}
