@@ -52,15 +52,11 @@ func (d *daemon) judge() (again <-chan time.Time, rest time.Duration, err error)
 	if err := d.askReplies(rulings.Unreplied); err != nil {
 		return nil, 0, err
 	}
-	moved := !maps.Equal(rulings.Devices, d.rulings.Devices)
-	d.rulings = rulings
-	if err := d.judged(); err != nil {
-		return nil, 0, err
+	moved := !maps.Equal(rulings.Devices, d.rulings.Devices) || rulings.Marks != d.rulings.Marks
+	if d.rulings = rulings; moved {
+		return nil, rest, d.resync() // and only then is anything carried
 	}
-	if moved {
-		err = d.resync()
-	}
-	return nil, rest, err
+	return nil, rest, d.judged()
 }
 
 // askReplies says why flows that nobody has replied to have to wait for that; "": they

@@ -131,6 +131,9 @@ func (d *daemon) skips(p passage) (string, error) {
 			return "has an nftables chain at its " + sideNames[side], nil
 		}
 		if side == machine.Out && p.only {
+			if reason, err := d.readsMore(p); reason != "" || err != nil {
+				return reason, err
+			}
 			continue
 		}
 		if p.way.Filters&side != 0 {
@@ -155,6 +158,30 @@ func (d *daemon) skips(p passage) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// readsMore says what at a device that sends what is carried looks at more than what such
+// packets have in common with those that the network sends: the marks that rules give
+// those; "": nothing.
+func (d *daemon) readsMore(p passage) (string, error) {
+	if p.way.Unproven != "" {
+		return "has " + p.way.Unproven + ", which may go by more than what is in a packet", nil
+	}
+	if d.rulings.Marks == "" {
+		return "", nil
+	}
+	names, _, err := d.programs(hook{p.index, change.Egress})
+	if err != nil {
+		return "", err
+	}
+	by := p.way.ByMarks
+	if i := slices.IndexFunc(names, func(name string) bool { return !d.own(name) }); i >= 0 {
+		by = fmt.Sprintf("a BPF program %s at its egress", names[i])
+	}
+	if by == "" {
+		return "", nil
+	}
+	return fmt.Sprintf("has %s, which may go by marks that rules give (%s)", by, d.rulings.Marks), nil
 }
 
 // own tells programs of fast paths, of which a machine may have several, from those

@@ -27,6 +27,10 @@ type DeviceWay struct {
 	Filters Sides  // where packets meet filters of ingress or clsact that are no fast path's
 	Ingress bool   // its filters are those of ingress, which leaves no place for clsact
 	Netkit  bool   // it is one of a netkit pair, which runs programs of its own
+	// Of the wire, and of what it stands on: what may go by the marks of packets that
+	// are sent, and what is not proven to go by nothing that those which are carried
+	// lack; empty: nothing.
+	ByMarks, Unproven string
 }
 
 // idle are the queueing disciplines that do nothing to packets while the device
@@ -42,7 +46,7 @@ const (
 )
 
 // beside reads what traffic control does at devices.
-func (r *waysReader) beside(devices map[int]bool) (map[int]DeviceWay, error) {
+func (r *waysReader) beside(devices, wires map[int]bool) (map[int]DeviceWay, error) {
 	queues, err := dump(func() ([]netlink.Qdisc, error) { return r.h.QdiscList(nil) })
 	if err != nil {
 		return nil, fmt.Errorf("list queueing disciplines: %w", err)
@@ -69,7 +73,93 @@ func (r *waysReader) beside(devices map[int]bool) (map[int]DeviceWay, error) {
 		}
 		ways[a.LinkIndex] = way
 	}
+	for wire := range wires {
+		way, ok := ways[wire]
+		if !ok {
+			continue
+		}
+		if way.ByMarks, way.Unproven, err = r.readers(way.Name, queues); err != nil {
+			return nil, err
+		}
+		ways[wire] = way
+	}
 	return ways, nil
+}
+
+// readers finds what of a wire, and of the devices that it stands on, looks at more of a
+// packet that is sent than what is in it.
+func (r *waysReader) readers(wire string, queues []netlink.Qdisc) (byMarks, unproven string, err error) {
+	var links []netlink.Link
+	for _, l := range r.byIndex {
+		links = append(links, l)
+	}
+	for _, l := range Beneath(links, wire) {
+		for _, q := range queues {
+			a := q.Attrs()
+			if a.LinkIndex != l.Attrs().Index {
+				continue
+			}
+			of := "a queueing discipline " + q.Type()
+			if l.Attrs().Name != wire {
+				of += " at " + l.Attrs().Name
+			}
+			filtered, proven := provenQueues[q.Type()]
+			if !proven {
+				unproven = of
+			}
+			parent := a.Handle
+			switch {
+			case q.Type() == "clsact":
+				parent = parentEgress
+			case !filtered:
+				continue
+			}
+			kinds, err := filterKinds(a.LinkIndex, parent)
+			if err != nil {
+				return "", "", err
+			}
+			for _, kind := range kinds {
+				byMarks = of + " with filters"
+				if !provenFilters[kind] {
+					unproven = of + " with filters of kind " + kind
+				}
+			}
+		}
+	}
+	return byMarks, unproven, nil
+}
+
+// filterKinds gives the kinds of filters at a place of a device that are no fast path's.
+func filterKinds(device int, parent uint32) (kinds []string, err error) {
+	found, err := dumpFilters(device, parent)
+	for _, answer := range found {
+		if !foreignFilter(answer) {
+			continue
+		}
+		kind := "that cannot be read"
+		if attrs, err := nl.ParseRouteAttrAsMap(answer[nl.SizeofTcMsg:]); err == nil {
+			kind = nl.BytesToString(attrs[nl.TCA_KIND].Value)
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds, err
+}
+
+// dumpFilters lists filters at a place of a device, and heads of such. If that has gone
+// since, there are none, and of that there is news to come.
+func dumpFilters(device int, parent uint32) ([][]byte, error) {
+	found, err := dump(func() ([][]byte, error) {
+		req := nl.NewNetlinkRequest(unix.RTM_GETTFILTER, unix.NLM_F_DUMP)
+		req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(device), Parent: parent})
+		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWTFILTER)
+	})
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list filters of device %d: %w", device, err)
+	}
+	return found, nil
 }
 
 // OwnFilter begins the names of tc filters that are the programs of a fast path.
@@ -79,16 +169,9 @@ const OwnFilter = "venturi "
 // others.
 func filters(device int) (sides Sides, err error) {
 	for parent, side := range map[uint32]Sides{parentIngress: In, parentEgress: Out} {
-		found, err := dump(func() ([][]byte, error) {
-			req := nl.NewNetlinkRequest(unix.RTM_GETTFILTER, unix.NLM_F_DUMP)
-			req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(device), Parent: parent})
-			return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWTFILTER)
-		})
-		if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) {
-			continue // it has gone since, and of that there is news to come
-		}
+		found, err := dumpFilters(device, parent)
 		if err != nil {
-			return 0, fmt.Errorf("list filters of device %d: %w", device, err)
+			return 0, err
 		}
 		if slices.ContainsFunc(found, foreignFilter) {
 			sides |= side

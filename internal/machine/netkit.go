@@ -59,7 +59,7 @@ func (r *waysReader) behindBare(l netlink.Link) (PodWay, bool) {
 		}
 		pod.Addr = to.Addr()
 	}
-	entered := slices.ContainsFunc(r.arp, func(n netlink.Neigh) bool {
+	entered := slices.ContainsFunc(r.arp, func(n neighbourEntry) bool {
 		return n.LinkIndex == a.Index && addrOf(n.IP) == pod.Addr && n.State != netlink.NUD_NOARP
 	})
 	return pod, pod.Addr.Is4() && !entered

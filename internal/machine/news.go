@@ -30,9 +30,11 @@ func (n *routeNews) learn() {
 	clear(n.neighbours)
 	clear(n.devices)
 	clear(n.addresses)
-	all, _ := dump(func() ([]vnl.Neigh, error) { return vnl.NeighList(0, vnl.FAMILY_V4) })
-	for _, e := range all {
-		n.neighbours[nameOf(&e)] = is(&e)
+	for _, family := range []int{unix.AF_INET, familyBridge} {
+		all, _ := dumpNeighbours(family)
+		for _, e := range all {
+			n.neighbours[nameOf(&e)] = is(&e)
+		}
 	}
 	for _, family := range []int{unix.AF_UNSPEC, familyBridge} {
 		// Of VLANs, a bridge tells as it does in its news.
@@ -81,17 +83,19 @@ func (n *routeNews) changed(m netlink.Message) Changed {
 		return n.address(m)
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE,
 		unix.RTM_NEWRULE, unix.RTM_DELRULE, unix.RTM_NEWNETCONF, unix.RTM_DELNETCONF,
-		unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP:
+		unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP, unix.RTM_NEWNEXTHOPBUCKET, unix.RTM_DELNEXTHOPBUCKET:
 		return RulesChanged | WaysChanged
 	}
 	return 0
 }
 
-// nameOf names a neighbour or forwarding entry. A MAC is behind one place of a device
-// at a time, and there is no word of the place before; but what goes to all goes to
-// many.
-func nameOf(e *vnl.Neigh) string {
+// nameOf names a neighbour or forwarding entry. A MAC is behind one port of a bridge at
+// a time, or one place of a tunnel, and there is no word of the place before; but what
+// goes to all goes to many.
+func nameOf(e *neighbourEntry) string {
 	switch {
+	case e.Family == familyBridge && e.MasterIndex != 0:
+		return fmt.Sprint(e.Family, "bridge", e.MasterIndex, e.Vlan, e.HardwareAddr)
 	case e.Family == familyBridge && e.HardwareAddr.String() == noMAC:
 		return fmt.Sprint(e.Family, e.LinkIndex, e.Vlan, e.HardwareAddr, e.IP)
 	case e.Family == familyBridge:
@@ -102,12 +106,12 @@ func nameOf(e *vnl.Neigh) string {
 
 // is gives what matters of one; of a neighbour that the kernel does not send to,
 // nothing does.
-func is(e *vnl.Neigh) string {
+func is(e *neighbourEntry) string {
 	switch {
 	case e.Family == familyBridge:
-		return fmt.Sprint(e.MasterIndex, e.IP)
+		return fmt.Sprint(e.LinkIndex, e.IP, e.State&vnl.NUD_PERMANENT, e.rest)
 	case usable(e.State):
-		return e.HardwareAddr.String()
+		return fmt.Sprint(e.HardwareAddr, e.rest)
 	}
 	return ""
 }
@@ -128,11 +132,11 @@ func told(all map[string]string, name, is string, gone bool) (was string, again 
 // is another one now, or gone, they go elsewhere or nowhere from now on, though no
 // route has changed. One that is new takes nothing from what went another way.
 func (n *routeNews) neighbour(m netlink.Message) News {
-	e, err := vnl.NeighDeserialize(m.Data)
+	e, err := readNeighbour(m.Data)
 	if err != nil {
 		return News{Changed: RulesChanged | WaysChanged}
 	}
-	was, again := told(n.neighbours, nameOf(e), is(e), m.Header.Type == unix.RTM_DELNEIGH)
+	was, again := told(n.neighbours, nameOf(&e), is(&e), m.Header.Type == unix.RTM_DELNEIGH)
 	if again {
 		return News{}
 	}

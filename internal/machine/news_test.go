@@ -49,6 +49,38 @@ func TestWatchOfWhatIsSaidAgain(t *testing.T) {
 	}
 }
 
+// A MAC that comes back to a port where it was before is told of, and so is each other
+// change of a forwarding entry.
+func TestWatchOfMoves(t *testing.T) {
+	n := space(t)
+	must(t, n.AddBridge("br0", nil, 1500))
+	for _, port := range []string{"p0", "p1"} {
+		must(t, change.AddVeth(change.VethEnd{In: n, Name: port}, change.VethEnd{In: n, Name: port + "x"}, 1500))
+	}
+	run(t, n.Path(), `for d in br0 p0 p1 p0x p1x; do ip link set $d up; done
+		ip link set p0 master br0; ip link set p1 master br0
+		ip link add v0 up type vxlan id 7 dstport 4789 local 192.0.2.1 nolearning
+		bridge fdb add 02:00:00:00:00:08 dev p0 master static
+		bridge fdb add 02:00:00:00:00:09 dev v0 dst 192.0.2.2`)
+	news := make(chan machine.Changed, 1000)
+	watch(t, n, func(c machine.Changed) { news <- c })
+	for _, command := range []string{
+		"bridge fdb replace 02:00:00:00:00:08 dev p1 master static",
+		"bridge fdb replace 02:00:00:00:00:08 dev p0 master static",
+		"bridge fdb replace 02:00:00:00:00:08 dev p1 master static",
+		"bridge fdb replace 02:00:00:00:00:09 dev v0 dst 192.0.2.2 port 9999",
+		"bridge fdb replace 02:00:00:00:00:09 dev v0 dst 192.0.2.2",
+		"bridge fdb replace 02:00:00:00:00:09 dev v0 dst 192.0.2.2 vni 999",
+		"bridge fdb replace 02:00:00:00:00:09 dev v0 dst 192.0.2.2 via br0",
+		"bridge fdb replace 02:00:00:00:00:09 dev v0 dst 192.0.2.3 via br0",
+	} {
+		quiet(news)
+		run(t, n.Path(), command)
+		t.Log(command)
+		await(t, news, ways)
+	}
+}
+
 // ofRules waits for so many changes of rules, and until there are no more.
 func ofRules(t *testing.T, news <-chan machine.Changed, least int) (got int) {
 	t.Helper()

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 
@@ -15,30 +16,21 @@ type ruling struct {
 	reply   string   // by what it tells packets of before the first answer from those of after; of [rulings.unreplied] ones
 	others  bool     // it is for none of them
 	certain bool     // it is for all of them
+	marks   bool     // it gives packets marks
 	tunnel  bool     // it is for packets to a tunnel's port
 	verdict string   // as of [FilterRule]
 	to      []string // chains that it may lead to
 }
 
-// What all packets of an established flow share, or no rule decides by: anything
-// else is taken for fickle.
+// Names of what is known to differ between packets of one flow, or to change while it
+// goes on. All else that is not [Proven] is refused by its number.
 var (
-	steadyExpressions = set("immediate", "bitwise", "byteorder", "range", "counter", "log", "last", "fib", "rt", "hash", "socket", "xfrm",
-		"reject", "notrack", "flow_offload", "nat", "masq", "redir", "ct_timeout", "osf")
-	steadyMatches = set("comment", "conntrack", "state", "tcp", "udp", "udplite", "sctp", "dccp", "icmp", "icmp6", "ah", "esp", "multiport",
-		"addrtype", "mark", "mac", "iprange", "physdev", "devgroup", "policy", "owner", "cgroup", "socket",
-		"rpfilter", "realm", "helper", "pkttype", "cluster")
-	steadyTargets = set("MARK", "CONNMARK", "LOG", "NFLOG", "TRACE", "AUDIT", "CHECKSUM", "REJECT", "CT", "NOTRACK", "SECMARK",
-		"CONNSECMARK", "MASQUERADE", "SNAT", "DNAT", "REDIRECT", "ACCEPT", "DROP", "RETURN")
 	fickleMeta = map[int]string{unix.NFT_META_LEN: "meta length", unix.NFT_META_CPU: "meta cpu", unix.NFT_META_PRANDOM: "meta random",
 		unix.NFT_META_PRIORITY: "meta priority", metaTime: "meta time", metaTime + 1: "meta day", metaTime + 2: "meta hour"}
 	// Marks and labels of a connection can be changed from outside while it goes on.
 	fickleTrack = map[int]string{unix.NFT_CT_MARK: "ct mark", unix.NFT_CT_LABELS: "ct label", unix.NFT_CT_EXPIRATION: "ct expiration", unix.NFT_CT_PKTS: "ct packets", unix.NFT_CT_BYTES: "ct bytes", unix.NFT_CT_AVGPKT: "ct avgpkt"}
 	// replyTrack tells an answer from what is answered, or whether there was one.
 	replyTrack = map[int]string{unix.NFT_CT_STATUS: "ct status", unix.NFT_CT_DIRECTION: "ct direction"}
-	// steadyObjects are those named ones that decide nothing.
-	steadyObjects = map[int]bool{unix.NFT_OBJECT_COUNTER: true, unix.NFT_OBJECT_CT_HELPER: true, unix.NFT_OBJECT_CT_TIMEOUT: true,
-		unix.NFT_OBJECT_SECMARK: true, unix.NFT_OBJECT_CT_EXPECT: true}
 )
 
 const (
@@ -51,6 +43,7 @@ const (
 	trackDirection = 1 << 12
 
 	stateRelated   = 1 << 2 // as stateNew
+	statusLasting  = 0x21bb // IPS_*: those that a connection has from its first answer on, or never
 	stateUntracked = 1 << 6
 )
 
@@ -68,6 +61,7 @@ type loaded uint8
 const (
 	something loaded = iota
 	trackState
+	trackStatusBits
 	etherType // meta protocol, or of the frame
 	netProtocol
 	transport
@@ -80,6 +74,7 @@ type rulingReader struct {
 	ruling
 	chain  chainName
 	last   loaded
+	in     int // register that it was read into
 	mask   uint32
 	tcp    bool     // it is for nothing but TCP
 	part   *varying // what was read last, if that is such
@@ -92,7 +87,7 @@ func (r *rulings) read(c chainName, message []byte) (ruling, error) {
 	if err != nil {
 		return ruling{}, err
 	}
-	rule := rulingReader{rulings: r, chain: c, ruling: ruling{certain: true}}
+	rule := rulingReader{rulings: r, chain: c, ruling: ruling{certain: true, fickle: provenRule.unproven(attrs)}}
 	elems, err := nl.ParseRouteAttr(dataOf(attrs)[unix.NFTA_RULE_EXPRESSIONS])
 	if err != nil {
 		return ruling{}, err
@@ -110,7 +105,14 @@ func (r *rulings) read(c chainName, message []byte) (ruling, error) {
 }
 
 func (r *rulingReader) expression(name string, data exprData) error {
-	if name != "bitwise" && name != "cmp" && name != "lookup" {
+	if why := unprovenExpression(name, data); why != "" {
+		r.fickle = why
+	}
+	from, reads := sourceOf(name, data)
+	if reads && from != r.in {
+		r.stale() // what is read now is of before
+	}
+	if !reads {
 		if r.unread {
 			r.fickle = r.part.name // it goes into something larger
 		}
@@ -119,12 +121,22 @@ func (r *rulingReader) expression(name string, data exprData) error {
 			r.asks("ct state") // so does that
 		}
 	}
+	if r.last == trackStatusBits && name != "bitwise" {
+		r.fickle = "ct status"
+	}
+	if into, ok := targetOf(name, data); ok {
+		r.in = into
+	}
 	switch name {
 	case "immediate":
 		if value, err := nl.ParseRouteAttr(data[unix.NFTA_IMMEDIATE_DATA]); err == nil && data.number(unix.NFTA_IMMEDIATE_DREG) == verdictReg {
 			var to string
-			if r.verdict, to = verdictOf(dataOf(value)[unix.NFTA_DATA_VERDICT]); to != "" {
+			known := false
+			if r.verdict, to, known = verdictOf(dataOf(value)[unix.NFTA_DATA_VERDICT]); to != "" {
 				r.to = append(r.to, to)
+			}
+			if !known {
+				r.fickle = "a verdict that is not known"
 			}
 		}
 	case "notrack", "reject":
@@ -150,12 +162,17 @@ func (r *rulingReader) expression(name string, data exprData) error {
 			}
 			r.last, r.certain = something, false
 		}
-	case "range", "fib", "rt", "hash", "socket", "xfrm", "osf":
+	case "rt":
+		if key := data.number(unix.NFTA_RT_KEY); provenRoute[key] == "" {
+			r.fickle = cmp.Or(map[int]string{unix.NFT_RT_TCPMSS: "rt mtu"}[key], fmt.Sprintf("rt key %d", key))
+		}
+		r.last, r.certain = something, false
+	case "range", "fib", "hash", "xfrm", "osf", "byteorder":
 		r.last, r.certain = something, false
 	case "lookup":
 		return r.lookup(data)
 	case "objref":
-		if kind := data.number(unix.NFTA_OBJREF_IMM_TYPE); !steadyObjects[kind] {
+		if kind := data.number(unix.NFTA_OBJREF_IMM_TYPE); provenObjects[kind] == "" {
 			r.fickle = "named object of type " + fmt.Sprint(kind)
 		}
 	case "exthdr":
@@ -171,19 +188,65 @@ func (r *rulingReader) expression(name string, data exprData) error {
 	case "match":
 		r.match(data)
 	case "target":
-		target, info := data.text(1), data.bytes(3) // NFTA_TARGET_NAME, NFTA_TARGET_INFO
-		if !steadyTargets[target] || target == "CONNMARK" && restoresMark(data.number(unix.NFTA_TARGET_REV), info) {
-			r.fickle = "target " + target
-		}
-		if target == "NOTRACK" || target == "CT" && len(info) > 0 && info[0]&1 != 0 {
-			r.verdict = "notrack"
-		}
-	default:
-		if !steadyExpressions[name] {
-			r.fickle = name
-		}
+		r.target(data)
 	}
 	return nil
+}
+
+func (r *rulingReader) target(data exprData) {
+	target, revision, info := data.text(1), data.number(unix.NFTA_TARGET_REV), data.bytes(3) // NFTA_TARGET_NAME, NFTA_TARGET_INFO
+	latest, proven := provenTargets[target]
+	switch {
+	case !proven || target == "CONNMARK" && restoresMark(revision, info):
+		r.fickle = "target " + target
+	case revision > latest:
+		r.fickle = fmt.Sprintf("target %s of revision %d", target, revision)
+	}
+	r.marks = r.marks || target == "MARK"
+	if target == "NOTRACK" || target == "CT" && len(info) > 0 && info[0]&1 != 0 {
+		r.verdict = "notrack"
+	}
+}
+
+// unprovenExpression says of which expression it is not known how it judges packets.
+func unprovenExpression(name string, data exprData) string {
+	known, proven := provenExpressions[name]
+	if !proven {
+		return name
+	}
+	for number := range data {
+		if number == 0 || number > known {
+			return fmt.Sprintf("attribute %d of expression %s", number, name)
+		}
+	}
+	return ""
+}
+
+// sourceOf gives the register that an expression reads which compares.
+func sourceOf(name string, data exprData) (register int, ok bool) {
+	number, ok := map[string]uint16{"bitwise": unix.NFTA_BITWISE_SREG, "cmp": unix.NFTA_CMP_SREG, "lookup": unix.NFTA_LOOKUP_SREG}[name]
+	return data.number(number), ok
+}
+
+// targetOf gives the register that an expression reads something into.
+func targetOf(name string, data exprData) (register int, ok bool) {
+	number := map[string]uint16{"bitwise": unix.NFTA_BITWISE_DREG, "byteorder": unix.NFTA_BYTEORDER_DREG, "payload": unix.NFTA_PAYLOAD_DREG, "exthdr": unix.NFTA_EXTHDR_DREG, "meta": unix.NFTA_META_DREG,
+		"ct": unix.NFTA_CT_DREG, "fib": unix.NFTA_FIB_DREG, "rt": unix.NFTA_RT_DREG, "hash": unix.NFTA_HASH_DREG, "xfrm": 1, "osf": 1}[name]
+	return data.number(number), number != 0 && data.has(number)
+}
+
+// stale notes that something is compared that was read before what was read last.
+func (r *rulingReader) stale() {
+	if r.part != nil {
+		r.fickle = r.part.name
+	}
+	if r.last == trackState {
+		r.asks("ct state")
+	}
+	if r.last == trackStatusBits {
+		r.fickle = "ct status"
+	}
+	r.last, r.part, r.unread, r.certain = something, nil, false, false
 }
 
 // bitwise notes what becomes of what was read.
@@ -198,8 +261,11 @@ func (r *rulingReader) bitwise(data exprData) {
 		r.mask &= binary.NativeEndian.Uint32(mask)
 		return
 	}
-	if r.last == trackState {
+	switch {
+	case r.last == trackState:
 		r.asks("ct state")
+	case r.last == trackStatusBits && (!masks || binary.NativeEndian.Uint32(mask)&^statusLasting != 0):
+		r.fickle = "ct status"
 	}
 	r.last, r.certain = something, false
 }
@@ -213,10 +279,15 @@ func (r *rulingReader) asks(by string) {
 
 func (r *rulingReader) meta(data exprData) {
 	key := data.number(unix.NFTA_META_KEY)
-	if what := fickleMeta[key]; what != "" {
-		r.fickle = what
+	written, proven := data.has(unix.NFTA_META_SREG), provenMeta
+	if written {
+		proven = provenMetaWrites
 	}
-	if data.has(unix.NFTA_META_SREG) {
+	if proven[key] == "" {
+		r.fickle = cmp.Or(fickleMeta[key], fmt.Sprintf("meta key %d", key))
+	}
+	if written {
+		r.marks = r.marks || key == unix.NFT_META_MARK
 		return
 	}
 	r.last = map[int]loaded{unix.NFT_META_PROTOCOL: etherType, unix.NFT_META_NFPROTO: netProtocol, unix.NFT_META_L4PROTO: transport}[key]
@@ -228,8 +299,12 @@ func (r *rulingReader) meta(data exprData) {
 func (r *rulingReader) ct(data exprData) {
 	key := data.number(unix.NFTA_CT_KEY)
 	written := data.has(unix.NFTA_CT_SREG)
-	if what := fickleTrack[key]; what != "" && !written {
-		r.fickle = what
+	proven := provenTrack
+	if written {
+		proven = provenTrackWrites
+	}
+	if proven[key] == "" {
+		r.fickle = cmp.Or(fickleTrack[key], fmt.Sprintf("ct key %d", key))
 	}
 	switch {
 	case written:
@@ -239,7 +314,9 @@ func (r *rulingReader) ct(data exprData) {
 		if name := replyTrack[key]; name != "" {
 			r.asks(name)
 		}
-		r.last, r.certain = something, false
+		if r.last, r.certain = something, false; key == unix.NFT_CT_STATUS {
+			r.last = trackStatusBits
+		}
 	}
 }
 
@@ -286,6 +363,18 @@ func (r *rulingReader) payload(data exprData) {
 	}
 }
 
+// statusOf gives the bits of a connection's status that a match asks for, which stand
+// behind those of its state: they are bytes in the first revision.
+func statusOf(info []byte, revision int) uint16 {
+	switch at := conntrackState + 2; {
+	case revision <= 1:
+		return uint16(info[conntrackState+1])
+	case len(info) >= at+2:
+		return binary.NativeEndian.Uint16(info[at:])
+	}
+	return ^uint16(0)
+}
+
 // compare judges whom a comparison lets pass.
 func (r *rulingReader) compare(value []byte, equal bool) {
 	last := r.last
@@ -297,6 +386,8 @@ func (r *rulingReader) compare(value []byte, equal bool) {
 		return int(binary.BigEndian.Uint16(append(make([]byte, 2-size), value[:size]...)))
 	}
 	switch last {
+	case something:
+		r.certain = false
 	case trackState:
 		if len(value) >= 4 {
 			with := binary.NativeEndian.Uint32(value)
@@ -351,9 +442,12 @@ func (r *rulingReader) among(passes func(state uint32) bool) {
 }
 
 func (r *rulingReader) match(data exprData) {
-	name, info := data.text(1), data.bytes(3) // NFTA_MATCH_NAME, NFTA_MATCH_INFO
-	if !steadyMatches[name] {
+	name, revision, info := data.text(1), data.number(unix.NFTA_MATCH_REV), data.bytes(3) // NFTA_MATCH_NAME, NFTA_MATCH_INFO
+	switch latest, proven := provenMatches[name]; {
+	case !proven:
 		r.fickle = "match " + name
+	case revision > latest:
+		r.fickle = fmt.Sprintf("match %s of revision %d", name, revision)
 	}
 	switch name {
 	case "set":
@@ -375,6 +469,9 @@ func (r *rulingReader) match(data exprData) {
 		}
 		if flags&(trackStatus|trackDirection) != 0 {
 			r.asks("ct status or direction")
+		}
+		if flags&trackStatus != 0 && statusOf(info, revision)&^statusLasting != 0 {
+			r.fickle = "ct status"
 		}
 		if flags&1 != 0 && !r.stateless {
 			inverted := info[conntrackInvert]&1 != 0

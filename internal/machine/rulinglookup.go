@@ -11,12 +11,12 @@ import (
 // lookup judges whom a set lets pass, and where a map of verdicts leads them.
 func (r *rulingReader) lookup(data exprData) error {
 	name := data.text(unix.NFTA_LOOKUP_SET)
-	flags, err := r.flags(r.chain, name)
+	of, err := r.sets.read(r.chain, name)
 	if err != nil {
 		return err
 	}
-	if flags&(unix.NFT_SET_TIMEOUT|unix.NFT_SET_EVAL) != 0 {
-		r.fickle = "elements of set " + name + " come and go by themselves"
+	if of.fickle != "" {
+		r.fickle = of.fickle
 	}
 	mapped := data.has(unix.NFTA_LOOKUP_DREG)
 	verdicts := mapped && data.number(unix.NFTA_LOOKUP_DREG) == verdictReg
@@ -26,17 +26,14 @@ func (r *rulingReader) lookup(data exprData) error {
 		r.certain = false
 		return nil
 	}
-	list, err := elements(r.chain, name)
-	if err != nil {
-		return err
-	}
+	list := of.elements
 	if last == trackState && slices.ContainsFunc(list, func(e element) bool { return len(e.key) != 0 && len(e.key) != 4 }) {
 		r.asks("ct state") // it is a part of what is looked for
 		last, r.certain = something, false
 	}
 	s := search{list: list, inverted: max(0, data.number(unix.NFTA_LOOKUP_FLAGS))&1 != 0}
 	switch {
-	case part != nil && (flags&unix.NFT_SET_INTERVAL != 0 || !part.fits(list)):
+	case part != nil && (of.flags&unix.NFT_SET_INTERVAL != 0 || !part.fits(list)):
 		r.fickle = part.name
 	case part != nil:
 		r.differ(part, func(value []byte) bool {

@@ -22,6 +22,9 @@ type Rulings struct {
 	// seen no answer yet: a rule may judge them otherwise once there is one, or judges
 	// each of them by itself; empty: they may, if there is nothing Fickle.
 	Unreplied string
+	// Marks names the chain of a rule that gives packets marks, which those that are
+	// carried do not have; empty: there is none.
+	Marks string
 	// Devices are the sides on which chains stand at devices themselves, by their
 	// names; one that ends in * stands for all names that begin so.
 	Devices map[string]Sides
@@ -78,11 +81,11 @@ func ReadRulings(port uint16) (Rulings, error) {
 			begins = append(begins, chainName{c.Family, c.Table, c.Name, true})
 		}
 	}
-	r := rulings{port: port}
+	r := rulings{port: port, sets: newSetReader()}
 	// Where something is not tracked, it is in no state: then the rules are read
 	// once more, as such packets meet them.
 	for range 2 {
-		r.walked, r.sets = map[chainName]bool{}, map[[2]string]map[string]uint32{}
+		r.walked = map[chainName]bool{}
 		for _, c := range begins {
 			if _, err := r.walk(c); err != nil {
 				return is, err
@@ -93,15 +96,15 @@ func ReadRulings(port uint16) (Rulings, error) {
 		}
 		r.stateless = true
 	}
-	is.Fickle = r.found
-	is.Unreplied, err = readUnreplied(port, begins)
+	is.Fickle, is.Marks = r.found, r.marking
+	is.Unreplied, err = readUnreplied(port, begins, r.sets)
 	return is, err
 }
 
 // readUnreplied goes through chains as packets do that nobody has answered yet: to
 // connection tracking each is the first of its connection, until one is.
-func readUnreplied(port uint16, begins []chainName) (why string, err error) {
-	r := rulings{port: port, unreplied: true, walked: map[chainName]bool{}, sets: map[[2]string]map[string]uint32{}}
+func readUnreplied(port uint16, begins []chainName, sets *setReader) (why string, err error) {
+	r := rulings{port: port, unreplied: true, walked: map[chainName]bool{}, sets: sets}
 	for _, c := range begins {
 		if c.outer {
 			continue // nobody answers those, and they are judged as such anyway
@@ -166,12 +169,13 @@ type chainName struct {
 // rulings walks through chains as the packets of established flows do.
 type rulings struct {
 	port      uint16
-	stateless bool                            // connections are not tracked, or some are not
-	unreplied bool                            // their packets are those of before the first answer
-	untracked bool                            // that was found
-	found     string                          // what is fickle
-	walked    map[chainName]bool              // whether all packets end there
-	sets      map[[2]string]map[string]uint32 // flags, by family and table, and name
+	stateless bool               // connections are not tracked, or some are not
+	unreplied bool               // their packets are those of before the first answer
+	untracked bool               // that was found
+	found     string             // what is fickle
+	marking   string             // where a rule gives packets marks
+	walked    map[chainName]bool // whether all packets end there
+	sets      *setReader
 }
 
 // walk goes through a chain and all that it jumps to. ends: no packet leaves it.
@@ -195,6 +199,9 @@ func (r *rulings) walk(c chainName) (ends bool, err error) {
 		r.untracked = r.untracked || rule.verdict == "notrack" && !rule.tunnel
 		if why := cmp.Or(rule.fickle, rule.reply); why != "" {
 			r.found = fmt.Sprintf("%s %s %s: %s", c.family, c.table, c.chain, why)
+		}
+		if rule.marks {
+			r.marking = fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)
 		}
 		all := len(rule.to) > 0
 		for _, to := range rule.to {
@@ -245,61 +252,6 @@ func askFilter(message int, family string, attrs ...*nl.RtAttr) ([][]byte, error
 	return found, err
 }
 
-// flags gives those of a set.
-func (r *rulings) flags(c chainName, set string) (uint32, error) {
-	at := [2]string{c.family, c.table}
-	if r.sets[at] == nil {
-		r.sets[at] = map[string]uint32{}
-		found, err := askFilter(unix.NFT_MSG_GETSET, c.family, nl.NewRtAttr(unix.NFTA_SET_TABLE, nl.ZeroTerminated(c.table)))
-		if err != nil {
-			return 0, err
-		}
-		for _, m := range found {
-			attrs, _, err := filterAttrs(m)
-			if err != nil {
-				return 0, err
-			}
-			data := dataOf(attrs)
-			r.sets[at][data.text(unix.NFTA_SET_NAME)] = uint32(max(0, data.number(unix.NFTA_SET_FLAGS)))
-		}
-	}
-	return r.sets[at][set], nil
-}
-
-// element is one of a set: its key, and what it says is to be done.
-type element struct {
-	key         []byte
-	verdict, to string
-}
-
-func elements(c chainName, set string) (list []element, err error) {
-	found, err := askFilter(unix.NFT_MSG_GETSETELEM, c.family,
-		nl.NewRtAttr(unix.NFTA_SET_ELEM_LIST_TABLE, nl.ZeroTerminated(c.table)), nl.NewRtAttr(unix.NFTA_SET_ELEM_LIST_SET, nl.ZeroTerminated(set)))
-	for _, m := range found {
-		attrs, _, err := filterAttrs(m)
-		if err != nil {
-			return nil, err
-		}
-		elems, err := nl.ParseRouteAttr(dataOf(attrs)[unix.NFTA_SET_ELEM_LIST_ELEMENTS])
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range elems {
-			parts, err := nl.ParseRouteAttr(e.Value)
-			if err != nil {
-				return nil, err
-			}
-			data := dataOf(parts)
-			e := element{key: data.nested(unix.NFTA_SET_ELEM_KEY)}
-			if value, err := nl.ParseRouteAttr(data[unix.NFTA_SET_ELEM_DATA]); err == nil {
-				e.verdict, e.to = verdictOf(dataOf(value)[unix.NFTA_DATA_VERDICT])
-			}
-			list = append(list, e)
-		}
-	}
-	return list, err
-}
-
 func dataOf(attrs nlAttrs) exprData {
 	data := exprData{}
 	for _, a := range attrs {
@@ -309,12 +261,15 @@ func dataOf(attrs nlAttrs) exprData {
 }
 
 // verdictOf reads a verdict, and the chain that it leads to.
-func verdictOf(nested []byte) (verdict, to string) {
+func verdictOf(nested []byte) (verdict, to string, known bool) {
 	parts, err := nl.ParseRouteAttr(nested)
 	if err != nil {
-		return "", ""
+		return "", "", false
 	}
 	data := dataOf(parts)
-	code := append(slices.Clone(data[unix.NFTA_VERDICT_CODE]), 0, 0, 0, 0)
-	return verdicts[int32(binary.BigEndian.Uint32(code))], data.text(unix.NFTA_VERDICT_CHAIN)
+	code := int32(binary.BigEndian.Uint32(append(slices.Clone(data[unix.NFTA_VERDICT_CODE]), 0, 0, 0, 0)))
+	verdict, known = verdicts[code]
+	return verdict, data.text(unix.NFTA_VERDICT_CHAIN), known && verdict != "other" || code == verdictBreak
 }
+
+const verdictBreak = -2 // NFT_BREAK

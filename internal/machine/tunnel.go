@@ -15,12 +15,14 @@ var fickleOuter = []struct {
 	name   string
 }{
 	{6, 1, "tos inherit"},
+	{12, 1, "rsc"},
 	{21, 1, "remcsumtx"},
 	{22, 1, "remcsumrx"},
 	{nl.IFLA_VXLAN_GBP, 0, "gbp"},
 	{nl.IFLA_VXLAN_FLOWBASED, 1, "external"},
 	{27, 0, "gpe"},
 	{28, 1, "ttl inherit"},
+	{30, 1, "vnifilter"},
 	{vxlanDF, 2, "df inherit"},
 }
 
@@ -41,6 +43,11 @@ func outer(device int) (dontFragment bool, fickle string, err error) {
 		}
 		data = dataOf(attrs)[part]
 	}
+	return readOuter(data)
+}
+
+// readOuter reads that in the attributes of a vxlan device.
+func readOuter(data []byte) (dontFragment bool, fickle string, err error) {
 	attrs, err := nl.ParseRouteAttr(data)
 	if err != nil {
 		return false, "", err
@@ -52,6 +59,9 @@ func outer(device int) (dontFragment bool, fickle string, err error) {
 		if there && (f.value == 0 || len(value) > 0 && value[0] == f.value) {
 			names = append(names, f.name)
 		}
+	}
+	if why := provenVXLAN.unproven(attrs); why != "" {
+		names = append(names, why)
 	}
 	df := is[vxlanDF]
 	return len(df) > 0 && df[0] == 1, strings.Join(names, ", "), nil

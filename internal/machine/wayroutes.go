@@ -25,6 +25,9 @@ func (r *waysReader) readRoutes() (err error) {
 			r.fickle = fmt.Sprintf("the route to %v in table %d goes by the TOS", prefixOf(route.Dst), route.Table)
 		}
 	}
+	if err := r.readUnproven(); err != nil {
+		return err
+	}
 	return r.readRules()
 }
 

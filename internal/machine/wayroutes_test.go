@@ -14,7 +14,6 @@ func TestRoutesMTU(t *testing.T) {
 	}{
 		{"of another table", "ip rule add from 10.0.1.2 lookup 100; ip route add 10.0.2.0/24 dev v0 mtu 1100 table 100", 1100},
 		{"of a table with a large number", "ip rule add fwmark 1 lookup 70000; ip route add 10.0.2.0/24 dev v0 mtu 1090 table 70000", 1090},
-		{"one of several next hops", "ip route add 10.0.2.0/24 mtu 1080 nexthop dev w0 nexthop dev v0", 1080},
 		{"a next hop object", "ip nexthop add id 7 dev v0; ip route add 10.0.2.0/24 nhid 7 mtu 1070", 1070},
 		{"a next hop object that is not resolved", "echo 0 > /proc/sys/net/ipv4/nexthop_compat_mode; ip nexthop add id 7 dev v0; ip route add 10.0.2.0/24 nhid 7 mtu 1060", 1060},
 		{"by another device", "ip route add 10.0.2.0/24 dev br0 mtu 1050 table 100; ip route add 10.0.3.0/24 mtu 1040 nexthop dev br0 nexthop dev p0", 1450},

@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -106,14 +108,14 @@ func ReadWays(of TunnelsAndPods) (Ways, error) {
 		}
 		w.Peers = append(w.Peers, peers...)
 	}
-	devices := map[int]bool{}
+	devices, wires := map[int]bool{}, map[int]bool{}
 	for _, p := range w.Pods {
 		devices[p.Device], devices[p.On] = true, true
 	}
 	for _, p := range w.Peers {
-		devices[p.Device], devices[p.Wire] = true, true
+		devices[p.Device], devices[p.Wire], wires[p.Wire] = true, true, true
 	}
-	w.Devices, err = r.beside(devices)
+	w.Devices, err = r.beside(devices, wires)
 	w.Refused, w.Fickle, w.Unplaced = r.refused, r.fickle, r.unplaced(of.Pods)
 	return w, err
 }
@@ -123,12 +125,13 @@ type waysReader struct {
 	h       *netlink.Handle
 	byIndex map[int]netlink.Link
 	byName  map[string]netlink.Link
-	arp     []netlink.Neigh // IPv4
-	fdb     []netlink.Neigh
+	arp     []neighbourEntry // IPv4
+	fdb     []neighbourEntry
 	routes  []netlink.Route // of the main table
 	every   []netlink.Route // of all tables
 	refused []Refusal
-	fickle  string // as of [Ways]
+	fickle  string         // as of [Ways]
+	unsure  map[int]string // why packets by a device, of its index, may go otherwise than those before
 }
 
 func (r *waysReader) refuse(l netlink.Link, why string) {
@@ -143,10 +146,10 @@ func (r *waysReader) read() error {
 	for _, l := range links {
 		r.byIndex[l.Attrs().Index], r.byName[l.Attrs().Name] = l, l
 	}
-	if r.arp, err = dump(func() ([]netlink.Neigh, error) { return r.h.NeighList(0, netlink.FAMILY_V4) }); err != nil {
+	if r.arp, err = dumpNeighbours(unix.AF_INET); err != nil {
 		return fmt.Errorf("list neighbours: %w", err)
 	}
-	if r.fdb, err = dump(func() ([]netlink.Neigh, error) { return r.h.NeighList(0, familyBridge) }); err != nil {
+	if r.fdb, err = dumpNeighbours(familyBridge); err != nil {
 		return fmt.Errorf("list forwarding entries: %w", err)
 	}
 	return r.readRoutes()
@@ -189,17 +192,19 @@ func (r *waysReader) pod(name string) (PodWay, bool) {
 		return r.behindBare(l)
 	}
 	on, gateway := a.Index, a.HardwareAddr
-	var there func(mac net.HardwareAddr, addr netip.Addr) bool
+	there := func(_ net.HardwareAddr, addr netip.Addr) bool { return r.routed(addr, a.Index) }
 	if bridge, ok := r.byIndex[a.MasterIndex]; ok {
 		b := bridge.Attrs()
 		on, gateway = b.Index, b.HardwareAddr
-		if b, ok := bridge.(*netlink.Bridge); ok && b.VlanFiltering != nil && *b.VlanFiltering {
-			r.refuse(l, b.Name+" filters VLANs")
+		if why := unfitBridge(bridge); why != "" {
+			r.refuse(l, why)
 			return PodWay{}, false
 		}
 		there = func(mac net.HardwareAddr, _ netip.Addr) bool { return r.lives(mac, a.Index) }
-	} else {
-		there = func(_ net.HardwareAddr, addr netip.Addr) bool { return r.routed(addr, a.Index) }
+	}
+	if why := cmp.Or(r.unsure[a.Index], r.unsure[on]); why != "" {
+		r.refuse(l, why)
+		return PodWay{}, false
 	}
 	pod, found := PodWay{Device: a.Index, On: on, Gateway: gateway}, 0
 	if own != nil {
@@ -208,6 +213,10 @@ func (r *waysReader) pod(name string) (PodWay, bool) {
 	for _, n := range r.arp {
 		addr := addrOf(n.IP)
 		if n.LinkIndex == on && len(n.HardwareAddr) == macLen && usable(n.State) && there(n.HardwareAddr, addr) {
+			if why := cmp.Or(n.unproven, r.unprovenAt(n.HardwareAddr, a.Index)); why != "" {
+				r.refuse(l, "its pod has "+why)
+				return PodWay{}, false
+			}
 			pod.Addr, pod.MAC = addr, n.HardwareAddr
 			found++
 		}
@@ -230,6 +239,30 @@ func (r *waysReader) lives(mac net.HardwareAddr, port int) bool {
 	return false
 }
 
+// unprovenAt says what a bridge has of a MAC behind a port of which it is not known what
+// it does; "": nothing.
+func (r *waysReader) unprovenAt(mac net.HardwareAddr, port int) (why string) {
+	for _, n := range r.fdb {
+		if n.LinkIndex == port && n.MasterIndex != 0 && bytes.Equal(n.HardwareAddr, mac) {
+			why = cmp.Or(why, n.unproven)
+		}
+	}
+	return why
+}
+
+// unfitBridge says why packets of its ports must not be carried past a device; "": they
+// may.
+func unfitBridge(l netlink.Link) string {
+	b, ok := l.(*netlink.Bridge)
+	switch {
+	case !ok:
+		return fmt.Sprintf("is a port of %s, which is no bridge but of kind %s", l.Attrs().Name, l.Type())
+	case b.VlanFiltering != nil && *b.VlanFiltering:
+		return b.Name + " filters VLANs"
+	}
+	return ""
+}
+
 // routed tells whether the most special route to an address leads to a device,
 // without a next hop.
 func (r *waysReader) routed(addr netip.Addr, device int) bool {
@@ -248,8 +281,16 @@ func (r *waysReader) onWire(name string) (peers []PeerWay) {
 		return nil
 	}
 	a := l.Attrs()
+	if why := r.unsure[a.Index]; why != "" {
+		r.refuse(l, why)
+		return nil
+	}
 	for _, n := range r.arp {
 		if n.LinkIndex == a.Index && len(n.HardwareAddr) == macLen && usable(n.State) {
+			if n.unproven != "" {
+				r.refuse(l, fmt.Sprintf("its neighbour %v has %s", n.IP, n.unproven))
+				continue
+			}
 			size := r.routesMTU(a.Index, n.IP, a.MTU)
 			peers = append(peers, PeerWay{Device: a.Index, MAC: n.HardwareAddr, Size: size, Wire: a.Index, From: a.HardwareAddr, To: n.HardwareAddr, Hop: addrOf(n.IP)})
 		}
@@ -275,6 +316,10 @@ func (r *waysReader) behind(name string) (peers []PeerWay, err error) {
 		r.refuse(l, "its outer headers are not the same for all packets ("+fickle+")")
 		return nil, nil
 	}
+	if why := r.unsure[a.Index]; why != "" {
+		r.refuse(l, why)
+		return nil, nil
+	}
 	ttl := tunnel.TTL
 	if ttl == 0 {
 		if ttl, err = defaultTTL(); err != nil {
@@ -282,7 +327,14 @@ func (r *waysReader) behind(name string) (peers []PeerWay, err error) {
 		}
 	}
 	for _, n := range r.fdb {
-		if n.LinkIndex != a.Index || len(n.HardwareAddr) != macLen || n.IP == nil || n.Vlan != 0 || n.HardwareAddr.String() == noMAC {
+		if n.LinkIndex != a.Index || len(n.HardwareAddr) != macLen || n.MasterIndex != 0 || n.HardwareAddr.String() == noMAC {
+			continue
+		}
+		if n.unproven != "" {
+			r.refuse(l, fmt.Sprintf("its entry for %v has %s", n.HardwareAddr, n.unproven))
+			continue
+		}
+		if n.IP == nil {
 			continue
 		}
 		peer := PeerWay{Device: a.Index, MAC: n.HardwareAddr, Tunnel: &TunnelWay{
@@ -325,12 +377,20 @@ func (r *waysReader) reach(p *PeerWay, tunnel *netlink.Vxlan) bool {
 	if !p.Tunnel.Local.IsValid() {
 		p.Tunnel.Local = addrOf(route.Src)
 	}
+	if why := r.unsure[route.LinkIndex]; why != "" {
+		r.refuse(wire, why)
+		return false
+	}
 	p.Wire, p.From, p.Size = route.LinkIndex, wire.Attrs().HardwareAddr, wire.Attrs().MTU
 	if p.RouteMTU = route.MTU; p.RouteMTU > 0 {
 		p.Size = min(p.Size, p.RouteMTU)
 	}
 	for _, n := range r.arp {
 		if n.LinkIndex == p.Wire && addrOf(n.IP) == hop && len(n.HardwareAddr) == macLen && usable(n.State) {
+			if n.unproven != "" {
+				r.refuse(wire, fmt.Sprintf("its neighbour %v has %s", n.IP, n.unproven))
+				return false
+			}
 			p.To, p.Hop = n.HardwareAddr, hop
 			return p.Tunnel.Local.Is4()
 		}

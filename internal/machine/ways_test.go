@@ -116,3 +116,53 @@ func refusals(w machine.Ways) string {
 	}
 	return strings.Join(all, "; ")
 }
+
+// can runs a script in a namespace, and tells whether this kernel knows what it is about.
+func can(t *testing.T, namespace, script string) (is bool) {
+	t.Helper()
+	is = true
+	testenv.In(t, namespace, func() error {
+		out, err := exec.Command("sh", "-e", "-c", script).CombinedOutput()
+		for _, lacks := range []string{"not supported", "Unknown device type", "qdisc kind is unknown", "Specified filter", "TC classifier not found", "lwt encapsulation type"} {
+			if err != nil && strings.Contains(string(out), lacks) {
+				is, err = false, nil
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		return nil
+	})
+	return is
+}
+
+// What looks at more than what is in a packet is found where the wire sends, also on what
+// it stands on.
+func TestReadersOfWire(t *testing.T) {
+	const filter = " protocol ip prio 7 u32 match u32 0 0 flowid 1:1; "
+	for _, c := range []struct{ name, more, byMarks, unproven string }{
+		{"nothing", "", "", ""},
+		{"classes", "tc qdisc add dev w0 root handle 1: htb default 1", "", ""},
+		{"classes and filters", "tc qdisc add dev w0 root handle 1: htb default 1; tc filter add dev w0 parent 1:" + filter, "a queueing discipline htb with filters", ""},
+		{"rate limit", "tc qdisc add dev w0 root handle 1: tbf rate 1gbit burst 1mb latency 1s", "", ""},
+		{"filters in front of all", "tc qdisc add dev w0 clsact; tc filter add dev w0 egress" + filter, "a queueing discipline clsact with filters", ""},
+		{"filters where it receives", "tc qdisc add dev w0 clsact; tc filter add dev w0 ingress" + filter, "", ""},
+		{"bands by priority", "tc qdisc add dev w0 root handle 1: prio", "", "a queueing discipline prio"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", ""))
+			if !can(t, m, c.more) {
+				t.Skip("this kernel cannot")
+			}
+			ways := waysOf(t, m)
+			for _, p := range ways.Peers {
+				if w := ways.Devices[p.Wire]; w.ByMarks != c.byMarks || w.Unproven != c.unproven {
+					t.Errorf("by marks %q, unproven %q, want %q and %q", w.ByMarks, w.Unproven, c.byMarks, c.unproven)
+				}
+			}
+			if len(ways.Peers) != 1 {
+				t.Errorf("peers %+v, want one", ways.Peers)
+			}
+		})
+	}
+}

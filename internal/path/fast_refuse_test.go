@@ -33,6 +33,7 @@ type obstacle struct {
 
 const (
 	someFilter = " protocol ip prio 7 u32 match u32 0 0 flowid 1:1"
+	marks      = "nft 'table ip obstacle { chain c { type filter hook forward priority 0; meta mark set 7; }; }'; "
 	nftChain   = "; add chain netdev obstacle c { type filter hook "
 )
 
@@ -46,6 +47,7 @@ var obstacles = []obstacle{
 	{name: "program in", only: "netkit+fast", by: program(ebpf.AttachTCXIngress), where: "POD", why: "BPF program obstacle at its ingress"},
 	{name: "program of the pair, out", only: "netkit+fast", by: program(ebpf.AttachNetkitPrimary), where: "POD", why: "BPF program obstacle at its netkit primary hook"},
 	{name: "XDP program", by: xdpProgram, where: "POD", why: "XDP"},
+	{name: "XDP program, of which the pod's link says nothing", by: silentXDP, where: "POD", why: "XDP"},
 	{name: "VLANs", only: "vxlan+fast", add: "ip link set BRIDGE type bridge vlan_filtering 1", del: "ip link set BRIDGE type bridge vlan_filtering 0", where: "POD", why: "BRIDGE filters VLANs"},
 	{name: "filter of a bridge", only: "vxlan+fast", add: "tc qdisc add dev BRIDGE clsact; tc filter add dev BRIDGE ingress" + someFilter, del: "tc qdisc del dev BRIDGE clsact", where: "POD", why: "BRIDGE has tc filters"},
 	{name: "filter of the wire", add: "tc qdisc add dev WIRE clsact || true; tc filter add dev WIRE ingress" + someFilter, del: "tc filter del dev WIRE ingress prio 7", where: "WIRE", why: "tc filters at its ingress"},
@@ -53,6 +55,12 @@ var obstacles = []obstacle{
 	{name: "rate limit of a tunnel", only: "vxlan+fast", add: "tc qdisc add dev TUNNEL root tbf rate 10gbit burst 10mb latency 1s", del: "tc qdisc del dev TUNNEL root", where: "TUNNEL", why: "discipline tbf"},
 	{name: "rule that counts", add: "nft 'add table ip obstacle; add chain ip obstacle c { type filter hook forward priority 0; }; add rule ip obstacle c limit rate 1000000/second accept'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: limit)"},
 	{name: "rule on flags of TCP", add: "nft 'add table ip obstacle; add chain ip obstacle c { type filter hook forward priority 0; }; add rule ip obstacle c tcp flags psh drop'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: tcp flags)"},
+	{name: "set that counts", add: "nft 'table ip obstacle { set s { type ipv4_addr; limit rate 1000000/second; elements = { 203.0.113.1 }; }; chain c { type filter hook forward priority 0; ip saddr @s drop; }; }'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: set s: limit)"},
+	{name: "set that rules for new connections fill", add: "nft 'table ip obstacle { set bad { type ipv4_addr; }; chain c { type filter hook forward priority 0; ip saddr @bad drop; ct state new udp dport 9999 add @bad { ip saddr }; }; }'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: elements of set bad come and go by themselves)"},
+	{name: "route that encapsulates", add: "ip route add 203.0.113.0/24 encap ip id 7 dst 203.0.113.1 dev WIRE", del: "ip route del 203.0.113.0/24 dev WIRE", where: "WIRE", why: "the route to 203.0.113.0/24 in table 254 has an encapsulation"},
+	{name: "route of several next hops", only: "vxlan+fast", add: "ip route add 203.0.113.0/24 nexthop dev TUNNEL nexthop dev WIRE", del: "ip route del 203.0.113.0/24", where: "TUNNEL", why: "the route to 203.0.113.0/24 in table 254 has several next hops"},
+	{name: "marks and classes of the wire", add: marks + "tc qdisc add dev WIRE root handle 7: htb default 1; tc filter add dev WIRE parent 7:" + someFilter, del: "tc qdisc del dev WIRE root; nft 'delete table ip obstacle'", where: "WIRE", why: "has a queueing discipline htb with filters, which may go by marks that rules give (ip obstacle c)"},
+	{name: "marks and a program of the wire", by: markedProgram, where: "WIRE", why: "has a BPF program obstacle at its egress, which may go by marks that rules give (ip obstacle c)"},
 	{name: "rule by TOS", add: "ip rule add tos 0x08 blackhole pref 100", del: "ip rule del pref 100", why: "(policy rule 100 goes by the TOS)"},
 	{name: "route by TOS", add: "ip route add blackhole 203.0.113.1 tos 0x08", del: "ip route del blackhole 203.0.113.1 tos 0x08", why: "(the route to 203.0.113.1/32 in table 254 goes by the TOS)"},
 	{name: "program at a hook of netfilter", by: netfilterProgram, why: "netfilter"},
@@ -262,6 +270,33 @@ func xdpProgram(t *testing.T, m lab.Machine, pod, inside string) (detach func())
 		on(m.Namespace, func(l vnl.Link) bool { return l.Attrs().Name == pod })
 	}
 	return func() { must(t, l.Close()) }
+}
+
+// silentXDP does so where a pod's device segments nothing anyway, so that the machine's
+// end of its link does not change.
+func silentXDP(t *testing.T, m lab.Machine, pod, inside string) (detach func()) {
+	t.Helper()
+	const features = " gso off tso off gro off || true"
+	for _, at := range []struct{ space, device string }{{m.Namespace, pod}, {inside, "eth0"}} {
+		testenv.In(t, at.space, func() error { return runs("ethtool -K " + at.device + features) })
+	}
+	return xdpProgram(t, m, pod, inside)
+}
+
+// markedProgram is a program where the wire sends, and a rule that gives packets marks,
+// by which it may go.
+func markedProgram(t *testing.T, m lab.Machine, _, _ string) (detach func()) {
+	t.Helper()
+	if !change.HasTCX() {
+		return nil
+	}
+	_, remove := attach(t, m, "wire0", ebpf.AttachTCXEgress)
+	testenv.In(t, m.Namespace, func() error { return runs(marks) })
+	return func() {
+		t.Helper()
+		testenv.In(t, m.Namespace, func() error { return runs("nft 'delete table ip obstacle'") })
+		remove()
+	}
 }
 
 // devicesOf gives the devices of a path their names.
