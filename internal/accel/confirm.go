@@ -3,6 +3,7 @@ package accel
 import (
 	"errors"
 	"net/netip"
+	"slices"
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/machine"
@@ -14,10 +15,11 @@ const measures = 4
 // resized tells whether packets to some of the peers and pods may be of another size
 // than they were. It takes them in turns.
 func (d *daemon) resized() bool {
-	if len(d.unmeasured.Peers)+len(d.unmeasured.Pods) == 0 {
+	if len(d.unmeasured.Peers)+len(d.unmeasured.Pods)+len(d.unmeasured.WithXDP) == 0 {
 		d.unmeasured = d.ways
 	}
-	return d.unsaid.Resized(some(&d.unmeasured.Pods), some(&d.unmeasured.Peers))
+	pods := slices.Concat(some(&d.unmeasured.Pods), some(&d.unmeasured.WithXDP))
+	return d.unsaid.Resized(pods, some(&d.unmeasured.Peers))
 }
 
 // some takes as many as are looked at in one glance.

@@ -189,8 +189,10 @@ func (n *Namespace) DetachProgram(pin string) error {
 	if err == nil {
 		defer by.Close()
 	}
-	if _, ok := by.(link.Link); ok {
-		err = removed(pin) // nothing else holds it
+	if l, ok := by.(link.Link); ok {
+		// Without its pin it would go, too, but only some time later: until then the same
+		// program cannot be attached again.
+		err = errors.Join(l.Detach(), removed(pin))
 	} else if err == nil || errors.Is(err, os.ErrNotExist) {
 		err = errors.Join(n.dropFilter(pin), removed(pin))
 	}

@@ -153,6 +153,30 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+// What is detached is gone at once: the same program can be attached again.
+func TestProgramDetachedAtOnce(t *testing.T) {
+	testenv.Root(t)
+	if !change.HasTCX() {
+		t.Skip("this kernel has no tcx")
+	}
+	n, err := change.Nameless()
+	must(t, err)
+	defer n.Close()
+	pin, p := filepath.Join(pinFolder(t), "in_1"), programNamed(t, "first")
+	for i := range 20 {
+		must(t, n.AttachProgram(p, device1, change.Ingress, pin))
+		must(t, n.DetachProgram(pin))
+		var left *tcx.QueryResult
+		err := machine.Do(n.Path(), func() (err error) {
+			left, err = tcx.QueryPrograms(tcx.QueryOptions{Target: device1, Attach: ebpf.AttachTCXIngress})
+			return err
+		})
+		if err != nil && !errors.Is(err, os.ErrNotExist) || err == nil && len(left.Programs) > 0 {
+			t.Fatalf("in turn %d it is still there: %v, %+v", i, err, left)
+		}
+	}
+}
+
 // A program of tcx is exchanged in its place and taken away, as one that is a filter.
 func TestProgramOfTCX(t *testing.T) {
 	testenv.Root(t)

@@ -11,6 +11,7 @@ type OwnEnd struct {
 	Space int // number that the machine's namespace has for the pod's
 	Index int // of the device, there
 	MTU   int // bytes
+	XDP   bool
 }
 
 // ownEnd reads the other end of a veth, in another namespace; nil: it has gone since,

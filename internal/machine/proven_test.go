@@ -136,20 +136,31 @@ func TestUnprovenSets(t *testing.T) {
 // packets change it, whichever those are.
 func TestRulingsOfSets(t *testing.T) {
 	n := space(t)
-	for _, c := range []struct{ more, rules, fickle string }{
-		{"set s { type ipv4_addr; counter; elements = { 192.0.2.1 }; }", "ip saddr @s accept; drop", ""},
-		{"set s { type ipv4_addr; limit rate 50/second; elements = { 192.0.2.1 }; }", "ip saddr @s accept; drop", "ip t first: set s: limit"},
-		{"set s { type ipv4_addr; quota over 10 kbytes; elements = { 192.0.2.1 }; }", "ip saddr @s accept; drop", "ip t first: set s: quota"},
-		{"set s { type ipv4_addr; counter; limit rate 50/second; elements = { 192.0.2.1 }; }", "ip saddr @s accept; drop", "ip t first: set s: limit"},
-		{"map m { type ipv4_addr : verdict; counter; elements = { 192.0.2.1 : drop }; }", "ip saddr vmap @m", ""},
-		{"map m { type ipv4_addr : verdict; limit rate 50/second; elements = { 192.0.2.1 : drop }; }", "ip saddr vmap @m", "ip t first: set m: limit"},
-		{"set bad { type ipv4_addr; }", "ip saddr @bad drop; ct state new udp dport 9999 add @bad { ip saddr }", fed},
-		{"set bad { type ipv4_addr; }\nchain own { type filter hook input priority 0; tcp dport 22 add @bad { ip saddr }; }", "ip saddr @bad drop", fed},
-		{"set bad { type ipv4_addr; }\nchain nat { type nat hook postrouting priority 100; add @bad { ip saddr }; }", "ip saddr @bad drop", fed},
-		{"set bad { type ipv4_addr; }\nset good { type ipv4_addr; }\nchain own { type filter hook input priority 0; add @good { ip saddr }; }", "ip saddr @bad drop", ""},
+	for _, c := range []struct{ more, rules, later, fickle string }{
+		{"set s { type ipv4_addr; counter; elements = { 192.0.2.1 }; }", "ip saddr @s accept; drop", "", ""},
+		{"set s { type ipv4_addr; limit rate 50/second; elements = { 192.0.2.1 }; }", "ip saddr @s accept; drop", "", "ip t first: set s: limit"},
+		{"set s { type ipv4_addr; quota over 10 kbytes; elements = { 192.0.2.1 }; }", "ip saddr @s accept; drop", "", "ip t first: set s: quota"},
+		{"set s { type ipv4_addr; counter; limit rate 50/second; elements = { 192.0.2.1 }; }", "ip saddr @s accept; drop", "", "ip t first: set s: limit"},
+		{"map m { type ipv4_addr : verdict; counter; elements = { 192.0.2.1 : drop }; }", "ip saddr vmap @m", "", ""},
+		{"map m { type ipv4_addr : verdict; limit rate 50/second; elements = { 192.0.2.1 : drop }; }", "ip saddr vmap @m", "", "ip t first: set m: limit"},
+		{"set bad { type ipv4_addr; }", "ip saddr @bad drop", "first ct state new udp dport 9999 add @bad { ip saddr }", fed},
+		{"set bad { type ipv4_addr; }\nchain own { type filter hook input priority 0; }", "ip saddr @bad drop", "own tcp dport 22 add @bad { ip saddr }", fed},
+		{"set bad { type ipv4_addr; }\nchain nat { type nat hook postrouting priority 100; }", "ip saddr @bad drop", "nat add @bad { ip saddr }", fed},
+		{"set bad { type ipv4_addr; flags dynamic; }", "ip saddr @bad drop", "", fed},
+		{"set bad { type ipv4_addr; }\nset good { type ipv4_addr; }\nchain own { type filter hook input priority 0; }", "ip saddr @bad drop", "own add @good { ip saddr }", ""},
 	} {
 		input := "flush ruleset\ntable ip t {\n" + c.more + "\nchain first {\ntype filter hook forward priority 5\n" + c.rules + "\n}\n}\n"
-		if _, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, input); err != nil {
+		// A rule that is made with a set says for it that it will change.
+		later := ""
+		if c.later != "" {
+			later = "add rule ip t " + c.later
+		}
+		nft := change.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}
+		_, err := n.Run(t.Context(), nft, input)
+		if err == nil {
+			_, err = n.Run(t.Context(), nft, later)
+		}
+		if err != nil {
 			t.Errorf("%s: %v", c.more, err)
 			continue
 		}

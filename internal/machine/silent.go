@@ -100,7 +100,7 @@ func (s *Silent) Resized(pods []PodWay, peers []PeerWay) bool {
 			return false
 		}
 		mtu, xdp, err := s.prober.device(p.Own.Space, p.Own.Index)
-		return err == nil && (mtu != p.Own.MTU || xdp) // of one that has gone there is news to come
+		return err == nil && (mtu != p.Own.MTU || xdp != p.Own.XDP) // of one that has gone there is news to come
 	}) || slices.ContainsFunc(peers, func(p PeerWay) bool {
 		if p.Tunnel == nil {
 			return false // what the network beyond can take is the pods' own business

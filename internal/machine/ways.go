@@ -22,6 +22,8 @@ type Ways struct {
 	Peers   []PeerWay
 	Devices map[int]DeviceWay // by index: those that packets of pods and peers pass
 	Refused []Refusal
+	// WithXDP are the own ends of pods that are left out for the XDP programs there.
+	WithXDP []PodWay
 	// Fickle names a route or policy rule that goes by more than what all packets of
 	// an established flow share, so that the next one may go elsewhere; empty: there
 	// is none.
@@ -116,7 +118,7 @@ func ReadWays(of TunnelsAndPods) (Ways, error) {
 		devices[p.Device], devices[p.Wire], wires[p.Wire] = true, true, true
 	}
 	w.Devices, err = r.beside(devices, wires)
-	w.Refused, w.Fickle, w.Unplaced = r.refused, r.fickle, r.unplaced(of.Pods)
+	w.Refused, w.WithXDP, w.Fickle, w.Unplaced = r.refused, r.withXDP, r.fickle, r.unplaced(of.Pods)
 	return w, err
 }
 
@@ -130,6 +132,7 @@ type waysReader struct {
 	routes  []netlink.Route // of the main table
 	every   []netlink.Route // of all tables
 	refused []Refusal
+	withXDP []PodWay       // as of [Ways]
 	fickle  string         // as of [Ways]
 	unsure  map[int]string // why packets by a device, of its index, may go otherwise than those before
 }
@@ -185,7 +188,9 @@ func (r *waysReader) pod(name string) (PodWay, bool) {
 		own = ownEnd(nil, a.NetNsID, a.ParentIndex)
 	}
 	if why := unfit(l, own); why != "" {
-		r.refuse(l, why)
+		if r.refuse(l, why); own != nil {
+			r.withXDP = append(r.withXDP, PodWay{Own: OwnEnd{a.NetNsID, a.ParentIndex, own.Attrs().MTU, true}})
+		}
 		return PodWay{}, false
 	}
 	if bare(l) {
@@ -208,7 +213,7 @@ func (r *waysReader) pod(name string) (PodWay, bool) {
 	}
 	pod, found := PodWay{Device: a.Index, On: on, Gateway: gateway}, 0
 	if own != nil {
-		pod.Own = OwnEnd{a.NetNsID, a.ParentIndex, own.Attrs().MTU}
+		pod.Own = OwnEnd{a.NetNsID, a.ParentIndex, own.Attrs().MTU, false}
 	}
 	for _, n := range r.arp {
 		addr := addrOf(n.IP)

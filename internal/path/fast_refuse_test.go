@@ -56,7 +56,7 @@ var obstacles = []obstacle{
 	{name: "rule that counts", add: "nft 'add table ip obstacle; add chain ip obstacle c { type filter hook forward priority 0; }; add rule ip obstacle c limit rate 1000000/second accept'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: limit)"},
 	{name: "rule on flags of TCP", add: "nft 'add table ip obstacle; add chain ip obstacle c { type filter hook forward priority 0; }; add rule ip obstacle c tcp flags psh drop'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: tcp flags)"},
 	{name: "set that counts", add: "nft 'table ip obstacle { set s { type ipv4_addr; limit rate 1000000/second; elements = { 203.0.113.1 }; }; chain c { type filter hook forward priority 0; ip saddr @s drop; }; }'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: set s: limit)"},
-	{name: "set that rules for new connections fill", add: "nft 'table ip obstacle { set bad { type ipv4_addr; }; chain c { type filter hook forward priority 0; ip saddr @bad drop; ct state new udp dport 9999 add @bad { ip saddr }; }; }'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: elements of set bad come and go by themselves)"},
+	{name: "set that rules for new connections fill", add: "nft 'table ip obstacle { set bad { type ipv4_addr; }; chain c { type filter hook forward priority 0; ip saddr @bad drop; }; }'; nft 'add rule ip obstacle c ct state new udp dport 9999 add @bad { ip saddr }'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: elements of set bad come and go by themselves)"},
 	{name: "route that encapsulates", add: "ip route add 203.0.113.0/24 encap ip id 7 dst 203.0.113.1 dev WIRE", del: "ip route del 203.0.113.0/24 dev WIRE", where: "WIRE", why: "the route to 203.0.113.0/24 in table 254 has an encapsulation"},
 	{name: "route of several next hops", only: "vxlan+fast", add: "ip route add 203.0.113.0/24 nexthop dev TUNNEL nexthop dev WIRE", del: "ip route del 203.0.113.0/24", where: "TUNNEL", why: "the route to 203.0.113.0/24 in table 254 has several next hops"},
 	{name: "marks and classes of the wire", add: marks + "tc qdisc add dev WIRE root handle 7: htb default 1; tc filter add dev WIRE parent 7:" + someFilter, del: "tc qdisc del dev WIRE root; nft 'delete table ip obstacle'", where: "WIRE", why: "has a queueing discipline htb with filters, which may go by marks that rules give (ip obstacle c)"},
@@ -276,10 +276,11 @@ func xdpProgram(t *testing.T, m lab.Machine, pod, inside string) (detach func())
 // end of its link does not change.
 func silentXDP(t *testing.T, m lab.Machine, pod, inside string) (detach func()) {
 	t.Helper()
-	const features = " gso off tso off gro off || true"
+	const features = " gso off tso off gro off tx-udp-segmentation off tx-sctp-segmentation off tx-gso-list off || true"
 	for _, at := range []struct{ space, device string }{{m.Namespace, pod}, {inside, "eth0"}} {
 		testenv.In(t, at.space, func() error { return runs("ethtool -K " + at.device + features) })
 	}
+	time.Sleep(200 * time.Millisecond) // of those changes there is news, and that is over then
 	return xdpProgram(t, m, pod, inside)
 }
 
