@@ -257,12 +257,6 @@ var situations = []situation{
 		undo: `bridge fdb replace {hopmac} dev {out} dst {other} self permanent`,
 		out:  dropped, in: delivered,
 	},
-	{
-		name: "forwarding entry of another VNI", only: "vxlan",
-		do:   `bridge fdb replace {hopmac} dev {out} dst {other} vni 999 self permanent`,
-		undo: `bridge fdb replace {hopmac} dev {out} dst {other} self permanent`,
-		out:  dropped, in: delivered,
-	},
 	// Devices.
 	{
 		name: "port down", rebuild: true,
