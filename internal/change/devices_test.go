@@ -3,14 +3,32 @@ package change_test
 import (
 	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/kernel"
 	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
+	"github.com/venturi-net/venturi/internal/vm"
 )
+
+// manyKinds is how many of the kinds of TestDevices any of Debian's kernels has.
+const manyKinds = 5
+
+// The kernel that tests run on may have none of them: one of Debian's has.
+func TestDevicesUnderKernel(t *testing.T) {
+	testenv.Root(t)
+	testenv.NeedsLong(t)
+	agenttest.UnderKernels(t, "6.12", func(t *testing.T, k kernel.Kernel) {
+		if said, code := agenttest.Inside(t, vm.Config{Kernel: k, Memory: 1 << 10}, []string{"-test.v", "-test.run=^TestDevices$"}); code != 0 || !strings.Contains(said, "--- PASS: TestDevices ") {
+			t.Errorf("it ended with code %d:\n%s", code, said)
+		}
+	})
+}
 
 // Kinds of devices that not every kernel has are made as they were asked for;
 // a kernel that lacks one says so, in the way that probes understand.
@@ -20,6 +38,7 @@ func TestDevices(t *testing.T) {
 	must(t, err)
 	defer pod.Close()
 	must(t, change.AddVeth(change.VethEnd{In: n, Name: "a"}, change.VethEnd{In: n, Name: "b"}, 1500))
+	kinds := 0
 	for kind, c := range map[string]struct {
 		in     *change.Namespace
 		device string
@@ -47,14 +66,19 @@ func TestDevices(t *testing.T) {
 				change.VethEnd{In: pod, Name: "nkl2", MAC: []byte{2, 0, 0, 0, 0, 7}}, true, 1406)
 		}},
 	} {
+		kinds++
 		switch err := c.make(); {
 		case errors.Is(err, unix.EOPNOTSUPP):
 			t.Logf("%s: this kernel has none", kind)
+			kinds--
 		case err != nil:
 			t.Errorf("%s: %v", kind, err)
 		default:
 			isUp(t, c.in, c.device, c.mtu)
 		}
+	}
+	if agenttest.InGuest() && kinds < manyKinds {
+		t.Errorf("only %d kinds of devices were made, want %d", kinds, manyKinds)
 	}
 	if err := n.AddIPVLAN("b", change.IPVLAN{In: pod, Name: "x", Mode: "l4", MTU: 1500}); err == nil {
 		t.Error("made an ipvlan of a mode that there is none of")

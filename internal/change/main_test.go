@@ -8,10 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/guest"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
+	if code, ok := guest.Main(os.Args, os.Stderr); ok {
+		os.Exit(code)
+	}
 	testenv.Main(m, testenv.Roles{
 		// reader ends when its standard input does.
 		"reader": func([]string) int {

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/venturi-net/venturi/internal/guest"
+	"github.com/venturi-net/venturi/internal/machine"
 )
 
 // channel gives the dialer of a server that runs commands on this machine, over
@@ -179,6 +180,8 @@ func TestSizes(t *testing.T) {
 	expect := func(text string) {
 		t.Helper()
 		b := make([]byte, 100)
+		late := time.AfterFunc(machine.Patience(time.Minute), func() { out.CloseWithError(errors.New("nothing more within a minute")) })
+		defer late.Stop()
 		for !strings.Contains(said.String(), text) {
 			n, err := out.Read(b)
 			if err != nil {

@@ -125,8 +125,12 @@ func endpointGoes(t *testing.T, l *lab.Lab, n int) (took time.Duration) {
 		carriedNow(t, arm, func() { c.answerer(t, goes) }, 0, 1, 2, 3)
 		return c
 	}
+	end := time.Now().Add(patience)
 	c := directly(clientAt(t, arm.From()))
-	for c.answerer(t, service) != goes.Port() {
+	for answered := c.answerer(t, service); answered != goes.Port(); answered = c.answerer(t, service) {
+		if time.Now().After(end) {
+			t.Fatalf("within %v no client of datagrams was given port %d; the last one got %d", patience, goes.Port(), answered)
+		}
 		c = directly(clientAt(t, arm.From()))
 	}
 	conn := dial(t, arm.From(), service)
@@ -135,6 +139,9 @@ func endpointGoes(t *testing.T, l *lab.Lab, n int) (took time.Duration) {
 		must(t, err)
 		if port == goes.Port() {
 			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("within %v no connection was given port %d; the last one got %d", patience, goes.Port(), port)
 		}
 	}
 	want := func(when string, udp uint16) {

@@ -55,8 +55,24 @@ func TestStatsShort(t *testing.T) {
 
 // TestAgreeShort runs every pair once and wants a line for each, with a ratio
 // that a unit or a factor of two in the wrong place would not give.
+// The best of a few tries counts: what else runs may disturb one end of a pair alone.
 func TestAgreeShort(t *testing.T) {
-	c := Agree{Pairs: 1, Slice: 2 * time.Second, Seed: 1}
+	const tries = 3
+	for try := 1; ; try++ {
+		wrong := agreeOnce(t, uint64(try))
+		if len(wrong) == 0 {
+			return
+		}
+		if try == tries {
+			t.Fatalf("each of %d tries has what cannot be, the last one: %s", tries, strings.Join(wrong, "; "))
+		}
+	}
+}
+
+// agreeOnce tells which lines have a ratio that cannot be.
+func agreeOnce(t *testing.T, seed uint64) (wrong []string) {
+	t.Helper()
+	c := Agree{Pairs: 1, Slice: 2 * time.Second, Seed: seed}
 	h := host(t)
 	var out bytes.Buffer
 	err := c.Check(t.Context(), &out, h)
@@ -76,9 +92,10 @@ func TestAgreeShort(t *testing.T) {
 		}
 		var ratio float64
 		if _, err := fmt.Sscan(f[6], &ratio); err != nil || ratio < 0.25 || ratio > 4 {
-			t.Errorf("%s beside %s: ratio %q", f[0], f[1], f[6])
+			wrong = append(wrong, fmt.Sprintf("%s beside %s: ratio %q", f[0], f[1], f[6]))
 		}
 	}
+	return wrong
 }
 
 // TestJudge holds the bars on both sides of each bound.
