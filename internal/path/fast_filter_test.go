@@ -27,8 +27,9 @@ func TestFastPathOfFilters(t *testing.T) {
 	arm, m := l.Arms[0], l.Machines[0]
 	config, err := accel.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
 	must(t, err)
-	if found := clsacts(t, m); len(found) != 2 {
-		t.Errorf("clsact is at %v, want it at a pod's device and the wire", found)
+	const devices = 3
+	if found := clsacts(t, m); len(found) != devices {
+		t.Errorf("clsact is at %v, want it at a pod's device, the tunnel's and the wire", found)
 	}
 	// clsact and ingress have one place.
 	onPod := func(do func(at vnl.QdiscAttrs) error) {
@@ -43,7 +44,7 @@ func TestFastPathOfFilters(t *testing.T) {
 	talk(t, arm, func(exchange func(time.Duration) error) {
 		untilCarried(t, arm, exchange)
 		onPod(func(at vnl.QdiscAttrs) error { return vnl.QdiscDel(&vnl.Clsact{QdiscAttrs: at}) })
-		eventually(t, "clsact is there again", func() bool { return len(clsacts(t, m)) == 2 })
+		eventually(t, "clsact is there again", func() bool { return len(clsacts(t, m)) == devices })
 		before := carried(t, arm)
 		eventually(t, "a pod's packets are carried again", func() bool {
 			_ = exchange(time.Millisecond) // one that is sent while the qdisc comes is lost

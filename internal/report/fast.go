@@ -19,6 +19,7 @@ var fates = []struct{ key, text string }{
 	{"carried_in", "carried into its pod"},
 	{"slow_no_daemon", "slow: the fast path is off"},
 	{"slow_unknown", "slow: its flow is not known yet"},
+	{"slow_unproven", "slow: waits for an answer, or to be forwarded this way"},
 	{"slow_full", "slow: no room in the table of flows"},
 	{"slow_flags", "slow: opens or ends a connection"},
 	{"slow_stale", "slow: rules or addresses changed since"},
