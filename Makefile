@@ -36,7 +36,7 @@ help: ## list the targets
 compare: setup bin/venturi ## measure host, routed and vxlan in a lab (ARGS='...' is handed on)
 	$(SUDO) bin/venturi compare $(ARGS)
 
-test: setup-test bin/venturi ## lint and run the tests, the privileged ones included (12 minutes on two cores)
+test: setup-test bin/venturi ## lint and run the tests, the privileged ones included (13 minutes on two cores)
 	$(SUDO) bin/venturi kernel fetch $(KERNELS)
 	GO=$(GO) exec scripts/test
 
