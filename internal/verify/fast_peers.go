@@ -58,6 +58,9 @@ func peers(ctx context.Context, w io.Writer, h compare.Host, budget time.Duratio
 		}
 		loads = append(loads, l)
 	}
+	if len(loads) == 0 {
+		return nil, tool.Iperf3.Installed() // which says what to install
+	}
 	for _, paths := range peerLabs {
 		more, err := peersOf(ctx, w, h, paths, loads, budget, seed)
 		if err != nil {
