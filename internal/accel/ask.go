@@ -46,11 +46,11 @@ func neighbours(pods []machine.PodWay) (all []machine.BridgeNeighbour) {
 
 // askSome has some of the pods behind bridges speak: all of them in askEvery ticks.
 func (d *daemon) askSome() error {
-	var some []machine.BridgeNeighbour
+	var pods []machine.PodWay
 	for i, p := range d.ways.Pods {
 		if p.On != p.Device && uint32(i)%askEvery == d.tick%askEvery {
-			some = append(some, machine.BridgeNeighbour{Neighbour: machine.Neighbour{Device: p.On, Addr: p.Addr}, MAC: p.MAC, From: p.Gateway})
+			pods = append(pods, p)
 		}
 	}
-	return d.space.AskNeighbours(some)
+	return d.space.AskNeighbours(neighbours(pods))
 }

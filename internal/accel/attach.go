@@ -189,19 +189,19 @@ func (d *daemon) waiting() int {
 	return len(pods)
 }
 
-// nextMends are pins that are to be looked at now: some, in turns.
-func (d *daemon) nextMends() []string {
-	if len(d.unmended) == 0 {
-		d.unmended = slices.Collect(maps.Keys(d.attached))
+// nextChecks are pins that are to be looked at now: some, in turns.
+func (d *daemon) nextChecks() []string {
+	if len(d.unchecked) == 0 {
+		d.unchecked = slices.Collect(maps.Keys(d.attached))
 	}
-	n := min(mends, len(d.unmended))
-	now := d.unmended[:n]
-	d.unmended = d.unmended[n:]
+	n := min(checksAtOnce, len(d.unchecked))
+	now := d.unchecked[:n]
+	d.unchecked = d.unchecked[n:]
 	return now
 }
 
-// mend finds out what somebody has detached, to attach it again.
-func (d *daemon) mend(pins []string) error {
+// reattach finds out what somebody has detached, to attach it again.
+func (d *daemon) reattach(pins []string) error {
 	for _, pin := range pins {
 		p, ok := d.placeOf(pin)
 		if !d.attached[pin] || !ok {

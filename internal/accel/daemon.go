@@ -46,10 +46,10 @@ const (
 	gather = 5 * time.Millisecond
 	// glance is how often that is looked at whose changes nobody tells.
 	glance = 50 * time.Millisecond
-	// mendEvery is how often it is looked whether programs are still attached, at mends
+	// checkEvery is how often attached programs are looked for, at checksAtOnce
 	// places at a time.
-	mendEvery = 10 // ticks
-	mends     = 64
+	checkEvery   = 10 // ticks
+	checksAtOnce = 64
 	// confirmEvery is how often it is looked whether neighbours are still there.
 	confirmEvery = 3 // ticks
 )
@@ -124,7 +124,7 @@ type daemon struct {
 	suspect      int                          // looks that are to be at all places
 	rested       time.Time                    // when the next of these may be
 	unmeasured   machine.Ways                 // of them, pods and peers to be measured next
-	unmended     []string                     // pins to be looked at next
+	unchecked    []string                     // pins to be looked at next
 }
 
 // errReplaced is why a daemon ends that another takes over from.
@@ -310,7 +310,7 @@ func (d *daemon) resync() error {
 	}
 	if d.plan(); d.TC {
 		// Filters go with their qdisc, of which there was news maybe.
-		if err := d.mend(slices.Collect(maps.Keys(d.attached))); err != nil {
+		if err := d.reattach(slices.Collect(maps.Keys(d.attached))); err != nil {
 			return err
 		}
 	}
@@ -342,8 +342,8 @@ func (d *daemon) beat() error {
 	if err := d.fast.Tick.Set(d.tick); err != nil {
 		return err
 	}
-	if d.tick%mendEvery == 0 {
-		if err := d.mend(d.nextMends()); err != nil {
+	if d.tick%checkEvery == 0 {
+		if err := d.reattach(d.nextChecks()); err != nil {
 			return err
 		}
 	}

@@ -92,7 +92,7 @@ func (d *daemon) glance() error {
 	}
 	moved, err := d.moved()
 	if err == nil && moved {
-		err = d.mend(slices.Collect(maps.Keys(d.attached))) // one of ours may have gone
+		err = d.reattach(slices.Collect(maps.Keys(d.attached))) // one of ours may have gone
 	}
 	if err == nil && (moved || d.resized()) {
 		err = d.resync()

@@ -51,8 +51,8 @@ func TestFolderOfNamespacesChanges(t *testing.T) {
 	}
 }
 
-// beside plays what args[1] says with the lab args[2].
-func beside(args []string) int {
+// changeNetnsFolder plays what args[1] says with the lab args[2].
+func changeNetnsFolder(args []string) int {
 	var err error
 	switch args[1] {
 	case "reach":

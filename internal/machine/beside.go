@@ -45,8 +45,8 @@ const (
 	parentEgress  = 0xfffffff3
 )
 
-// beside reads what traffic control does at devices.
-func (r *waysReader) beside(devices, wires map[int]bool) (map[int]DeviceWay, error) {
+// deviceWays reads what traffic control does at devices.
+func (r *waysReader) deviceWays(devices, wires map[int]bool) (map[int]DeviceWay, error) {
 	queues, err := dump(func() ([]netlink.Qdisc, error) { return r.h.QdiscList(nil) })
 	if err != nil {
 		return nil, fmt.Errorf("list queueing disciplines: %w", err)

@@ -38,7 +38,7 @@ func NexthopOf(message []byte) (why string, err error) {
 
 func NeighbourOf(message []byte) (why, name, value string, err error) {
 	e, err := readNeighbour(message)
-	return e.unproven, nameOf(&e), is(&e), err
+	return e.unproven, nameOf(&e), fingerprint(&e), err
 }
 
 // OuterOf gives why the outer headers of a tunnel are not the same for all packets.

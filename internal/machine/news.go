@@ -33,7 +33,7 @@ func (n *routeNews) learn() {
 	for _, family := range []int{unix.AF_INET, familyBridge} {
 		all, _ := dumpNeighbours(family)
 		for _, e := range all {
-			n.neighbours[nameOf(&e)] = is(&e)
+			n.neighbours[nameOf(&e)] = fingerprint(&e)
 		}
 	}
 	for _, family := range []int{unix.AF_UNSPEC, familyBridge} {
@@ -104,9 +104,9 @@ func nameOf(e *neighbourEntry) string {
 	return fmt.Sprint(e.Family, e.LinkIndex, e.IP)
 }
 
-// is gives what matters of one; of a neighbour that the kernel does not send to,
+// fingerprint gives what matters of one; of a neighbour that the kernel does not send to,
 // nothing does.
-func is(e *neighbourEntry) string {
+func fingerprint(e *neighbourEntry) string {
 	switch {
 	case e.Family == familyBridge:
 		return fmt.Sprint(e.LinkIndex, e.IP, e.State&vnl.NUD_PERMANENT, e.rest)
@@ -136,7 +136,7 @@ func (n *routeNews) neighbour(m netlink.Message) News {
 	if err != nil {
 		return News{Changed: RulesChanged | WaysChanged}
 	}
-	was, again := told(n.neighbours, nameOf(&e), is(&e), m.Header.Type == unix.RTM_DELNEIGH)
+	was, again := told(n.neighbours, nameOf(&e), fingerprint(&e), m.Header.Type == unix.RTM_DELNEIGH)
 	if again {
 		return News{}
 	}

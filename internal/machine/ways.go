@@ -114,7 +114,7 @@ func ReadWays(of TunnelsAndPods) (Ways, error) {
 	for _, p := range w.Peers {
 		devices[p.Device], devices[p.Wire], wires[p.Wire] = true, true, true
 	}
-	w.Devices, err = r.beside(devices, wires)
+	w.Devices, err = r.deviceWays(devices, wires)
 	w.Refused, w.WithXDP, w.Fickle, w.Unplaced = r.refused, r.withXDP, r.fickle, r.unplaced(of.Pods)
 	return w, err
 }
