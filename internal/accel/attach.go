@@ -12,7 +12,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // To attach a program, or to detach one, the kernel waits until no packet is in the
@@ -233,7 +233,7 @@ func (c *Config) egress() change.Attach {
 
 // fromPod is where what a pod sends is seen: of a netkit pair, in the pod's own
 // transmission, from which it goes to the wire without waiting in a queue.
-func (c *Config) fromPod(w machine.DeviceWay) change.Attach {
+func (c *Config) fromPod(w host.DeviceWay) change.Attach {
 	if w.Netkit {
 		return change.NetkitPeer
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // measures is how many peers and how many pods are looked at in one glance.
@@ -33,7 +33,7 @@ func some[T any](of *[]T) (first []T) {
 // heard of for a while: packets that are carried do not make it ask. A pod's answer
 // also keeps its MAC known to its bridge.
 func (d *daemon) confirm() error {
-	stale, err := machine.StaleNeighbours()
+	stale, err := host.StaleNeighbours()
 	if err != nil {
 		return err
 	}
@@ -46,8 +46,8 @@ func (d *daemon) confirm() error {
 	return err
 }
 
-func (d *daemon) use(stale map[machine.Neighbour]bool, device int, addr netip.Addr) error {
-	n := machine.Neighbour{Device: device, Addr: addr}
+func (d *daemon) use(stale map[host.Neighbour]bool, device int, addr netip.Addr) error {
+	n := host.Neighbour{Device: device, Addr: addr}
 	if !stale[n] {
 		return nil
 	}

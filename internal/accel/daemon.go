@@ -24,14 +24,14 @@ import (
 
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // Options say which daemon to be.
 type Options struct {
 	Config string    // file that holds a [Config]
-	Stdin  io.Reader // the lifeline; see [machine.WithLifeline]
+	Stdin  io.Reader // the lifeline; see [host.WithLifeline]
 	// Replace takes over from the daemon that lives there. It ends, and leaves in
 	// place what is attached.
 	Replace bool
@@ -64,7 +64,7 @@ func Main(ctx context.Context, o Options) error {
 	}
 	// It must not spread over the cores that traffic is measured on.
 	runtime.GOMAXPROCS(1)
-	ctx, cancel := machine.WithLifeline(ctx, o.Stdin)
+	ctx, cancel := host.WithLifeline(ctx, o.Stdin)
 	defer cancel()
 	err = serve(ctx, c, o.Replace)
 	if errors.Is(err, change.ErrTaken) {
@@ -103,28 +103,28 @@ type daemon struct {
 	synced   bool            // everybody was told of, and every program that is attached is this daemon's
 	off      string          // why nothing is carried: legacy, fickle, torn, or routes that are fickle
 	told     *State
-	readWays func(machine.TunnelsAndPods) (machine.Ways, error) // [machine.ReadWays], but in tests
+	readWays func(host.TunnelsAndPods) (host.Ways, error) // [host.ReadWays], but in tests
 
-	unsaid       *machine.Silent
+	unsaid       *host.Silent
 	links        filterLinks // where hooks are not told
 	legacy       string      // what judges packets, and tells nobody of its changes
 	fickle       string      // rules that no verdict can be learned from
 	waits        *string     // why flows wait for a reply; nil: that is not known yet, and they do
 	torn         string      // tables that could not be read
-	rulings      machine.Rulings
-	ways         machine.Ways // of what is carried
-	names        []string     // of our programs
+	rulings      host.Rulings
+	ways         host.Ways // of what is carried
+	names        []string  // of our programs
 	ids          []ebpf.ProgramID
 	revisions    map[hook]uint64
 	programNames map[ebpf.ProgramID]string
-	settings     []string                     // that rules and headers depend on, as they were last
-	asked        map[machine.Neighbour]uint32 // when they were, in ticks
-	turn         []hook                       // to be looked at next
-	objects      machine.BPFObjects           // of the machine
-	suspect      int                          // looks that are to be at all places
-	rested       time.Time                    // when the next of these may be
-	unmeasured   machine.Ways                 // of them, pods and peers to be measured next
-	unchecked    []string                     // pins to be looked at next
+	settings     []string                  // that rules and headers depend on, as they were last
+	asked        map[host.Neighbour]uint32 // when they were, in ticks
+	turn         []hook                    // to be looked at next
+	objects      host.BPFObjects           // of the machine
+	suspect      int                       // looks that are to be at all places
+	rested       time.Time                 // when the next of these may be
+	unmeasured   host.Ways                 // of them, pods and peers to be measured next
+	unchecked    []string                  // pins to be looked at next
 }
 
 // errReplaced is why a daemon ends that another takes over from.
@@ -136,7 +136,7 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 		return err
 	}
 	defer d.space.Close()
-	if d.jiffy, err = machine.Jiffy(); err != nil {
+	if d.jiffy, err = host.Jiffy(); err != nil {
 		return err
 	}
 	if err := change.PinFolder(c.Pins); err != nil {
@@ -153,7 +153,7 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 	if end, err := d.fast.EndWithProcess(); err == nil { // else programs find out at the deadline
 		defer end.Close()
 	}
-	if d.unsaid, err = machine.OpenSilent(); err != nil {
+	if d.unsaid, err = host.OpenSilent(); err != nil {
 		return err
 	}
 	defer d.unsaid.Close()
@@ -174,7 +174,7 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 
 func newDaemon(c *Config) *daemon {
 	c.TC = c.TC || !change.HasTCX()
-	return &daemon{Config: c, attached: map[string]bool{}, programNames: map[ebpf.ProgramID]string{}, readWays: machine.ReadWays}
+	return &daemon{Config: c, attached: map[string]bool{}, programNames: map[ebpf.ProgramID]string{}, readWays: host.ReadWays}
 }
 
 // load loads the programs, with what is pinned of a daemon before.
@@ -215,7 +215,7 @@ func (d *daemon) begin() (err error) {
 func (d *daemon) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watching, err := machine.Watch(ctx, d.inbox.put)
+	watching, err := host.Watch(ctx, d.inbox.put)
 	if err != nil {
 		return err
 	}
@@ -235,12 +235,12 @@ func (d *daemon) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-d.inbox.filled:
-			var changed machine.Changed
+			var changed host.Changed
 			changed, err = d.inbox.take()
-			if changed&machine.RulesChanged != 0 && judge == nil {
+			if changed&host.RulesChanged != 0 && judge == nil {
 				judge = time.After(max(gather, time.Until(rested)))
 			}
-			if changed&machine.WaysChanged != 0 && resync == nil {
+			if changed&host.WaysChanged != 0 && resync == nil {
 				resync = time.After(gather)
 			}
 		case <-resync:
@@ -260,7 +260,7 @@ func (d *daemon) follow(ctx context.Context) error {
 		case err = <-watching:
 		case err = <-keeping:
 		}
-		if errors.Is(err, machine.ErrInterrupted) {
+		if errors.Is(err, host.ErrInterrupted) {
 			// What was learned may lead where nobody is any more.
 			d.torn = torn
 			resync, err = time.After(glance), d.judged()
@@ -297,7 +297,7 @@ func (d *daemon) resync() error {
 	if err != nil {
 		return err
 	}
-	d.turn, d.unmeasured = nil, machine.Ways{}
+	d.turn, d.unmeasured = nil, host.Ways{}
 	d.inbox.know(d.ways)
 	if err := d.tables.sync(d.ways); err != nil {
 		return err

@@ -2,12 +2,12 @@ package accel
 
 import (
 	"github.com/venturi-net/venturi/internal/bpf"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // SyncTables writes who is where into tables that are new, and tells how many are
 // known then.
-func SyncTables(fast *bpf.Fast, w machine.Ways) (pods, peers int, err error) {
+func SyncTables(fast *bpf.Fast, w host.Ways) (pods, peers int, err error) {
 	t := newTables(fast, 1)
 	err = t.sync(w)
 	return len(t.pods), len(t.peers), err

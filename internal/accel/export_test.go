@@ -5,7 +5,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // What tests look at from outside: the fast path's own tests need labs, which are
@@ -95,24 +95,24 @@ func NewInbox(fast *bpf.Fast) (*Inbox, error) {
 	return newInbox(p), err
 }
 
-func (i *inbox) Put(n machine.News)             { i.put(n) }
-func (i *inbox) Know(w machine.Ways)            { i.know(w) }
-func (i *inbox) Take() (machine.Changed, error) { return i.take() }
+func (i *inbox) Put(n host.News)             { i.put(n) }
+func (i *inbox) Know(w host.Ways)            { i.know(w) }
+func (i *inbox) Take() (host.Changed, error) { return i.take() }
 
 // Follow is a daemon in a namespace, the calling thread's, that reads ways as it is
 // told to, until ctx ends. It gives its inbox away before it reads any.
-func Follow(ctx context.Context, c *Config, n *change.Namespace, fast *bpf.Fast, inbox chan<- *Inbox, read func() (machine.Ways, error)) (err error) {
+func Follow(ctx context.Context, c *Config, n *change.Namespace, fast *bpf.Fast, inbox chan<- *Inbox, read func() (host.Ways, error)) (err error) {
 	d := newDaemon(c)
 	d.space, d.fast = n, fast
-	d.readWays = func(machine.TunnelsAndPods) (machine.Ways, error) { return read() }
-	if d.jiffy, err = machine.Jiffy(); err != nil {
+	d.readWays = func(host.TunnelsAndPods) (host.Ways, error) { return read() }
+	if d.jiffy, err = host.Jiffy(); err != nil {
 		return err
 	}
 	if d.seat, err = change.TakeSeat(ctx, c.Pins, false); err != nil {
 		return err
 	}
 	defer d.seat.Close()
-	if d.unsaid, err = machine.OpenSilent(); err != nil {
+	if d.unsaid, err = host.OpenSilent(); err != nil {
 		return err
 	}
 	defer d.unsaid.Close()
@@ -128,10 +128,10 @@ func (f *filterLinks) Look(tunnels bool) (hook string, err error) { return f.loo
 // NewTables are tables that nothing is in yet.
 func NewTables(fast *bpf.Fast) *tables { return newTables(fast, 1) }
 
-func (t *tables) Sync(w machine.Ways) error { return t.sync(w) }
+func (t *tables) Sync(w host.Ways) error { return t.sync(w) }
 
 // Ask has the pods of a machine speak, those that are known and those that are not.
-func Ask(m *change.Namespace, ways machine.Ways) error {
+func Ask(m *change.Namespace, ways host.Ways) error {
 	d := &daemon{space: m, ways: ways}
 	for range askEvery {
 		if err := d.askSome(); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -30,34 +30,34 @@ func TestInbox(t *testing.T) {
 	fast := newFast(t)
 	box, err := accel.NewInbox(fast)
 	must(t, err)
-	const rules, ways = machine.RulesChanged, machine.WaysChanged
-	hop := machine.Neighbour{Device: 7, Addr: netip.MustParseAddr("10.0.0.1")}
-	pod := machine.Neighbour{Device: 8, Addr: netip.MustParseAddr("10.0.0.2")}
-	known := machine.Ways{Pods: []machine.PodWay{{On: pod.Device, Addr: pod.Addr}}, Peers: []machine.PeerWay{{Device: 9, Wire: hop.Device, Hop: hop.Addr}}}
-	put := func(c machine.Changed, n machine.Neighbour) func() {
-		return func() { box.Put(machine.News{Changed: c, Neighbour: n}) }
+	const rules, ways = host.RulesChanged, host.WaysChanged
+	hop := host.Neighbour{Device: 7, Addr: netip.MustParseAddr("10.0.0.1")}
+	pod := host.Neighbour{Device: 8, Addr: netip.MustParseAddr("10.0.0.2")}
+	known := host.Ways{Pods: []host.PodWay{{On: pod.Device, Addr: pod.Addr}}, Peers: []host.PeerWay{{Device: 9, Wire: hop.Device, Hop: hop.Addr}}}
+	put := func(c host.Changed, n host.Neighbour) func() {
+		return func() { box.Put(host.News{Changed: c, Neighbour: n}) }
 	}
 	for _, step := range []struct {
 		what   string
 		do     func()
 		raised uint32
-		found  machine.Changed // when it is emptied then
+		found  host.Changed // when it is emptied then
 	}{
 		{"nothing", func() {}, 0, 0},
-		{"a device", put(ways, machine.Neighbour{}), 0, ways},
+		{"a device", put(ways, host.Neighbour{}), 0, ways},
 		{"rules, twice, and a device", func() {
-			put(rules, machine.Neighbour{})()
-			put(rules, machine.Neighbour{})()
-			put(ways, machine.Neighbour{})()
+			put(rules, host.Neighbour{})()
+			put(rules, host.Neighbour{})()
+			put(ways, host.Neighbour{})()
 		}, 2, rules | ways},
 		{"a neighbour that nobody goes to", put(rules|ways, hop), 0, ways},
 		{"the ways, which lead to it", func() { box.Know(known) }, 0, 0},
 		{"the hop to a peer", put(rules|ways, hop), 1, rules | ways},
-		{"a neighbour of a tunnel's device", put(rules|ways, machine.Neighbour{Device: 9, Addr: pod.Addr}), 1, rules | ways},
+		{"a neighbour of a tunnel's device", put(rules|ways, host.Neighbour{Device: 9, Addr: pod.Addr}), 1, rules | ways},
 		{"a pod", put(rules|ways, pod), 1, rules | ways},
-		{"another neighbour", put(rules|ways, machine.Neighbour{Device: 8, Addr: hop.Addr}), 0, ways},
+		{"another neighbour", put(rules|ways, host.Neighbour{Device: 8, Addr: hop.Addr}), 0, ways},
 		{"a pod that was found while the ways were read", func() {
-			box.Know(machine.Ways{})
+			box.Know(host.Ways{})
 			put(rules|ways, pod)()
 			box.Know(known)
 		}, 1, rules | ways},
@@ -75,13 +75,13 @@ func TestInbox(t *testing.T) {
 
 // follow runs a daemon in a namespace of its own that reads ways as it is told to. It
 // gives the daemon's inbox and state, and what to end it by, which gives its error.
-func follow(t *testing.T, fast *bpf.Fast, n *change.Namespace, read func() (machine.Ways, error)) (box *accel.Inbox, off func() string, end func() error) {
+func follow(t *testing.T, fast *bpf.Fast, n *change.Namespace, read func() (host.Ways, error)) (box *accel.Inbox, off func() string, end func() error) {
 	t.Helper()
 	c := &accel.Config{Kind: accel.Routed, Port: 4789, Pins: t.TempDir(), State: filepath.Join(t.TempDir(), "state")}
 	ctx, cancel := context.WithCancel(t.Context())
 	given, done := make(chan *accel.Inbox, 1), make(chan error, 1)
 	go func() {
-		done <- machine.Do(n.Path(), func() error { return accel.Follow(ctx, c, n, fast, given, read) })
+		done <- host.Do(n.Path(), func() error { return accel.Follow(ctx, c, n, fast, given, read) })
 	}()
 	select {
 	case box = <-given:
@@ -105,12 +105,12 @@ func TestNewsWhileBusy(t *testing.T) {
 	fast, n := newFast(t), space(t)
 	busy, done := make(chan bool), make(chan bool)
 	var first sync.Once
-	_, off, end := follow(t, fast, n, func() (machine.Ways, error) {
+	_, off, end := follow(t, fast, n, func() (host.Ways, error) {
 		first.Do(func() {
 			close(busy)
 			<-done
 		})
-		return machine.Ways{}, nil
+		return host.Ways{}, nil
 	})
 	goOn := sync.OnceFunc(func() { close(done) })
 	defer goOn()
@@ -135,12 +135,12 @@ func TestInterrupted(t *testing.T) {
 	fast, n := newFast(t), space(t)
 	var fails atomic.Pointer[error]
 	var reads atomic.Int32
-	box, off, end := follow(t, fast, n, func() (machine.Ways, error) {
+	box, off, end := follow(t, fast, n, func() (host.Ways, error) {
 		reads.Add(1)
 		if err := fails.Load(); err != nil {
-			return machine.Ways{}, *err
+			return host.Ways{}, *err
 		}
-		return machine.Ways{}, nil
+		return host.Ways{}, nil
 	})
 	carries := func(want bool) {
 		t.Helper()
@@ -152,9 +152,9 @@ func TestInterrupted(t *testing.T) {
 	}
 	carries(true)
 	for range 2 {
-		before, torn := epochNow(t, fast), fmt.Errorf("list devices: %w", machine.ErrInterrupted)
+		before, torn := epochNow(t, fast), fmt.Errorf("list devices: %w", host.ErrInterrupted)
 		fails.Store(&torn)
-		box.Put(machine.News{Changed: machine.WaysChanged})
+		box.Put(host.News{Changed: host.WaysChanged})
 		carries(false)
 		if epochNow(t, fast) == before {
 			t.Error("what was learned holds")
@@ -168,7 +168,7 @@ func TestInterrupted(t *testing.T) {
 	other := errors.New("no memory")
 	tried := reads.Load()
 	fails.Store(&other)
-	box.Put(machine.News{Changed: machine.WaysChanged})
+	box.Put(host.News{Changed: host.WaysChanged})
 	until(t, "it has tried", func() bool { return reads.Load() > tried })
 	if err := end(); !errors.Is(err, other) {
 		t.Errorf("it ended with %v", err)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -46,7 +46,7 @@ func newNode(t testing.TB, pods, peers int) *node {
 	folder := t.TempDir()
 	n.config = filepath.Join(folder, "config")
 	n.Config = accel.Config{
-		Kind: accel.Routed, Devices: machine.TunnelsAndPods{Wire: "wire"},
+		Kind: accel.Routed, Devices: host.TunnelsAndPods{Wire: "wire"},
 		Pins: filepath.Join(folder, "bpf"), State: filepath.Join(folder, "state"),
 	}
 	for i := range pods {
@@ -129,7 +129,7 @@ func (n *node) serve(t testing.TB, args ...string) *serving {
 	var err error
 	s.lifeline, err = s.StdinPipe()
 	must(t, err)
-	must(t, machine.Do(n.netns.Path(), s.Start))
+	must(t, host.Do(n.netns.Path(), s.Start))
 	t.Cleanup(func() { s.end(t) })
 	return s
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // passage is a device that packets pass, as those that are carried do not.
 type passage struct {
 	index int
-	way   machine.DeviceWay
+	way   host.DeviceWay
 	begin change.Attach // where the fast path itself stands, programs ahead of it still run; 0: nowhere
 	only  bool          // packets that are carried are sent by it, too, by its queue and programs
 }
@@ -33,7 +33,7 @@ type hook struct {
 // refuse leaves out the ways on which packets meet something that they would not
 // meet any more: a limit, a filter, a program of somebody else. What only counts
 // or records is no less skipped, but cannot be told from that.
-func (d *daemon) refuse(w machine.Ways) (machine.Ways, error) {
+func (d *daemon) refuse(w host.Ways) (host.Ways, error) {
 	d.revisions = map[hook]uint64{}
 	if len(d.programNames) > maxNames {
 		clear(d.programNames)
@@ -47,7 +47,7 @@ func (d *daemon) refuse(w machine.Ways) (machine.Ways, error) {
 		why[index] = reason
 		return reason, err
 	}
-	var peers []machine.PeerWay
+	var peers []host.PeerWay
 	for _, p := range w.Peers {
 		onWire, err := look(p.Wire, d.ingress(), true)
 		behind, also := "", error(nil)
@@ -59,14 +59,14 @@ func (d *daemon) refuse(w machine.Ways) (machine.Ways, error) {
 		}
 		switch {
 		case onWire != "":
-			w.Refused = append(w.Refused, machine.Refusal{Device: w.Devices[p.Wire].Name, Why: onWire})
+			w.Refused = append(w.Refused, host.Refusal{Device: w.Devices[p.Wire].Name, Why: onWire})
 		case behind != "":
-			w.Refused = append(w.Refused, machine.Refusal{Device: w.Devices[p.Device].Name, Why: behind})
+			w.Refused = append(w.Refused, host.Refusal{Device: w.Devices[p.Device].Name, Why: behind})
 		default:
 			peers = append(peers, p)
 		}
 	}
-	var pods []machine.PodWay
+	var pods []host.PodWay
 	for _, p := range w.Pods {
 		reason, err := look(p.Device, d.fromPod(w.Devices[p.Device]), false)
 		if err == nil && reason == "" && p.On != p.Device {
@@ -78,13 +78,13 @@ func (d *daemon) refuse(w machine.Ways) (machine.Ways, error) {
 			return w, err
 		}
 		if reason != "" {
-			w.Refused = append(w.Refused, machine.Refusal{Device: w.Devices[p.Device].Name, Why: reason})
+			w.Refused = append(w.Refused, host.Refusal{Device: w.Devices[p.Device].Name, Why: reason})
 			continue
 		}
 		pods = append(pods, p)
 	}
 	w.Peers, w.Pods = peers, pods
-	slices.SortFunc(w.Refused, func(a, b machine.Refusal) int {
+	slices.SortFunc(w.Refused, func(a, b host.Refusal) int {
 		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Why, b.Why))
 	})
 	w.Refused = slices.Compact(w.Refused)
@@ -92,7 +92,7 @@ func (d *daemon) refuse(w machine.Ways) (machine.Ways, error) {
 }
 
 var (
-	sideNames  = map[machine.Sides]string{machine.In: "ingress", machine.Out: "egress"}
+	sideNames  = map[host.Sides]string{host.In: "ingress", host.Out: "egress"}
 	pointNames = map[change.Attach]string{
 		change.Ingress: "ingress", change.Egress: "egress",
 		change.NetkitPeer: "netkit peer hook", change.NetkitPrimary: "netkit primary hook", express: "XDP hook",
@@ -104,11 +104,11 @@ var (
 const express = change.Attach(ebpf.AttachXDP)
 
 // points are where packets meet programs of BPF on one side of a device.
-func points(w machine.DeviceWay, side machine.Sides) []change.Attach {
+func points(w host.DeviceWay, side host.Sides) []change.Attach {
 	switch {
-	case side == machine.In && w.Netkit:
+	case side == host.In && w.Netkit:
 		return []change.Attach{change.NetkitPeer, express, change.Ingress}
-	case side == machine.In:
+	case side == host.In:
 		return []change.Attach{change.Ingress}
 	case w.Netkit:
 		return []change.Attach{change.Egress, change.NetkitPrimary}
@@ -125,12 +125,12 @@ func (d *daemon) skips(p passage) (string, error) {
 		return "has the queueing discipline ingress, which leaves no place for clsact", nil
 	}
 	chains := d.rulings.At(p.way.Name)
-	for _, side := range []machine.Sides{machine.In, machine.Out} {
+	for _, side := range []host.Sides{host.In, host.Out} {
 		// A packet that is redirected where it came in passes no chain where it goes out.
 		if chains&side != 0 {
 			return "has an nftables chain at its " + sideNames[side], nil
 		}
-		if side == machine.Out && p.only {
+		if side == host.Out && p.only {
 			if reason, err := d.readsMore(p); reason != "" || err != nil {
 				return reason, err
 			}
@@ -249,7 +249,7 @@ func query(h hook) (list *link.QueryResult, err error) {
 
 // queryExpress does so for XDP, of which a device runs one program.
 func queryExpress(device int) (*link.QueryResult, error) {
-	id, err := machine.XDPProgram(device)
+	id, err := host.XDPProgram(device)
 	list := &link.QueryResult{Revision: uint64(id)}
 	if id != 0 {
 		list.Programs = []link.AttachedProgram{{ID: ebpf.ProgramID(id)}}
@@ -324,7 +324,7 @@ func revisionAt(h hook) (uint64, error) {
 		}
 		return list.Revision, nil
 	}
-	return machine.ProgramsRevision(h.device, uint32(h.at))
+	return host.ProgramsRevision(h.device, uint32(h.at))
 }
 
 // noteOwn notes that this daemon has changed the programs of a place, once. If somebody

@@ -17,7 +17,7 @@ import (
 	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -28,7 +28,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-var patience = machine.Patience(30 * time.Second)
+var patience = host.Patience(30 * time.Second)
 
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
@@ -50,7 +50,7 @@ func TestNewsDuringSweep(t *testing.T) {
 	const flows = 200_000
 	netns, folder := testenv.Devices(t), t.TempDir()
 	c := &accel.Config{
-		Kind: accel.Routed, Devices: machine.TunnelsAndPods{Wire: "veth1", Pods: []string{"veth0"}},
+		Kind: accel.Routed, Devices: host.TunnelsAndPods{Wire: "veth1", Pods: []string{"veth0"}},
 		Pins: filepath.Join(folder, "bpf"), State: filepath.Join(folder, "state"),
 	}
 	file := filepath.Join(folder, "config")
@@ -59,7 +59,7 @@ func TestNewsDuringSweep(t *testing.T) {
 	daemon.Stderr = t.Output()
 	lifeline, err := daemon.StdinPipe()
 	must(t, err)
-	must(t, machine.Do(netns, daemon.Start))
+	must(t, host.Do(netns, daemon.Start))
 	defer func() {
 		must(t, lifeline.Close())
 		must(t, daemon.Wait())
@@ -148,10 +148,10 @@ func TestAddressHandedOn(t *testing.T) {
 	defer fast.Close()
 	addr := netip.MustParseAddr("10.0.0.1")
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
-	was, is := machine.PodWay{Device: 10, Addr: addr, MAC: mac, Gateway: mac}, machine.PodWay{Device: 20, Addr: addr, MAC: mac, Gateway: mac}
+	was, is := host.PodWay{Device: 10, Addr: addr, MAC: mac, Gateway: mac}, host.PodWay{Device: 20, Addr: addr, MAC: mac, Gateway: mac}
 	tables := accel.NewTables(fast)
-	for _, pods := range [][]machine.PodWay{{was}, {was, is}, {is}} {
-		must(t, tables.Sync(machine.Ways{Pods: pods}))
+	for _, pods := range [][]host.PodWay{{was}, {was, is}, {is}} {
+		must(t, tables.Sync(host.Ways{Pods: pods}))
 		var device uint32
 		key := bpf.PodKey{Addr: bpf.NewPod(1, 0, 1500, addr, mac, mac).Addr}
 		must(t, fast.PodAt.Lookup(key, &device))

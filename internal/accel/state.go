@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // State is what a daemon says of itself.
@@ -17,14 +17,14 @@ type State struct {
 	Waiting   int    `json:"waiting,omitempty"` // pods whose programs are yet to be attached: they are slow
 	Peers     int    `json:"peers"`             // that are known
 	// Refused are ways that are left to the slow path, each for a reason of its own.
-	Refused []machine.Refusal `json:"refused,omitempty"`
+	Refused []host.Refusal `json:"refused,omitempty"`
 }
 
 // ReadState reads a daemon's state. Until it has begun there is no file, and the
 // error wraps os.ErrNotExist.
 func ReadState(file string) (*State, error) {
 	s := new(State)
-	if err := machine.ReadJSON(file, s); err != nil {
+	if err := host.ReadJSON(file, s); err != nil {
 		return nil, fmt.Errorf("read state of a fast path: %w", err)
 	}
 	return s, nil

@@ -8,7 +8,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/bpf"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -21,14 +21,14 @@ func TestTablesFull(t *testing.T) {
 	}
 	defer fast.Close()
 	mac := func(n int) net.HardwareAddr { return binary.BigEndian.AppendUint32([]byte{2, 0}, uint32(n)) }
-	var w machine.Ways
+	var w host.Ways
 	for _, device := range []int{7, int(fast.Pods.MaxEntries()) - 1, int(fast.Pods.MaxEntries()), 1 << 30} {
 		addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(w.Pods))})
-		w.Pods = append(w.Pods, machine.PodWay{Device: device, Addr: addr, MAC: mac(1), Gateway: mac(2)})
+		w.Pods = append(w.Pods, host.PodWay{Device: device, Addr: addr, MAC: mac(1), Gateway: mac(2)})
 	}
 	most := int(fast.Peers.MaxEntries())
 	for n := range most + 3 {
-		w.Peers = append(w.Peers, machine.PeerWay{Device: 3, Wire: 3, Size: 1500, MAC: mac(n), From: mac(2), To: mac(n)})
+		w.Peers = append(w.Peers, host.PeerWay{Device: 3, Wire: 3, Size: 1500, MAC: mac(n), From: mac(2), To: mac(n)})
 	}
 	pods, peers, err := accel.SyncTables(fast, w)
 	if err != nil {

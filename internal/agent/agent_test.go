@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -389,7 +389,7 @@ func TestNamespaceIsMeteredOnce(t *testing.T) {
 	} {
 		arm := load.Arm{Name: "some", NearSpaces: c.spaces, FarSpaces: []string{"/run/netns/far"}}
 		for _, ns := range c.from {
-			arm.Ends = append(arm.Ends, load.Pair{From: machine.Endpoint{Namespace: ns}})
+			arm.Ends = append(arm.Ends, load.Pair{From: host.Endpoint{Namespace: ns}})
 		}
 		got := agent.MeterArms(load.Plan{Arms: []load.Arm{arm}}, agent.NearSide)[0]
 		if !slices.Equal(got.Ends, c.ends) || !slices.Equal(got.Crossed, c.crossed) {

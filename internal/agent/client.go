@@ -13,26 +13,26 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/venturi-net/venturi/internal/agent/agentpb"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
 
 // dialPatience is how long Dial waits for an agent that is still starting,
 // when ctx does not say.
-var dialPatience = machine.Patience(10 * time.Second)
+var dialPatience = host.Patience(10 * time.Second)
 
 // shortCall bounds a call that does no measuring, beside what it takes for each
 // end: see forEnds.
-var shortCall = machine.Patience(30 * time.Second)
+var shortCall = host.Patience(30 * time.Second)
 
 // perEnd is how long it may take to open, greet or close one flow's end: far
 // more than it does, also on an emulated CPU that hundreds of them share.
 const perEnd = 20 * time.Millisecond
 
 // forEnds is how much longer a call may take for the ends that it opens or closes.
-func forEnds(ends int) time.Duration { return machine.Patience(time.Duration(ends) * perEnd) }
+func forEnds(ends int) time.Duration { return host.Patience(time.Duration(ends) * perEnd) }
 
 // endsOf counts the ends that a plan has on one side.
 func endsOf(p load.Plan) int { return len(p.Arms) * p.Flows }
@@ -103,7 +103,7 @@ func (c *Client) Close() error { return c.conn.Close() }
 
 // Facts reads the machine, with the devices of some namespaces beside its own.
 // What could not be read is told in the warnings.
-func (c *Client) Facts(ctx context.Context, spaces []machine.Named) (result.Facts, []result.Warning, error) {
+func (c *Client) Facts(ctx context.Context, spaces []host.Named) (result.Facts, []result.Warning, error) {
 	ctx, cancel := context.WithTimeout(ctx, shortCall)
 	defer cancel()
 	reply, err := c.api.Facts(ctx, &agentpb.FactsRequest{Spaces: convert(spaces, spaceToPB)})

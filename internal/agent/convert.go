@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/agent/agentpb"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -105,7 +105,7 @@ func pairFromPB(p *agentpb.Pair) (load.Pair, error) {
 	return load.Pair{From: from, To: to}, nil
 }
 
-func endpointToPB(e machine.Endpoint) (*agentpb.Endpoint, error) {
+func endpointToPB(e host.Endpoint) (*agentpb.Endpoint, error) {
 	addr, err := e.Addr.MarshalBinary() // keeps the zone
 	if err != nil {
 		return nil, fmt.Errorf("encode address %v: %w", e.Addr, err)
@@ -113,8 +113,8 @@ func endpointToPB(e machine.Endpoint) (*agentpb.Endpoint, error) {
 	return &agentpb.Endpoint{Machine: e.Machine, Namespace: e.Namespace, Device: e.Device, Addr: addr, Mtu: int64(e.MTU), Agent: e.Agent}, nil
 }
 
-func endpointFromPB(e *agentpb.Endpoint) (machine.Endpoint, error) {
-	out := machine.Endpoint{Machine: e.GetMachine(), Namespace: e.GetNamespace(), Device: e.GetDevice(), MTU: int(e.GetMtu()), Agent: e.GetAgent()}
+func endpointFromPB(e *agentpb.Endpoint) (host.Endpoint, error) {
+	out := host.Endpoint{Machine: e.GetMachine(), Namespace: e.GetNamespace(), Device: e.GetDevice(), MTU: int(e.GetMtu()), Agent: e.GetAgent()}
 	var addr netip.Addr
 	if err := addr.UnmarshalBinary(e.GetAddr()); err != nil {
 		return out, fmt.Errorf("decode address: %w", err)
@@ -123,7 +123,7 @@ func endpointFromPB(e *agentpb.Endpoint) (machine.Endpoint, error) {
 	return out, nil
 }
 
-func spaceToPB(s machine.Named) *agentpb.Space { return &agentpb.Space{Name: s.Name, Path: s.Path} }
+func spaceToPB(s host.Named) *agentpb.Space { return &agentpb.Space{Name: s.Name, Path: s.Path} }
 
 func sliceToPB(s load.SliceResult) *agentpb.Slice {
 	out := &agentpb.Slice{

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/venturi-net/venturi/internal/agent/agentpb"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -157,7 +157,7 @@ func TestFailureRoundTrip(t *testing.T) {
 
 func TestPlanFromPBRefuses(t *testing.T) {
 	good := func() *agentpb.Plan {
-		pb, err := planToPB(load.Plan{Arms: []load.Arm{{Ends: []load.Pair{{From: machine.Endpoint{Addr: netip.MustParseAddr("10.0.0.1")}}}}}, Schedule: [][]int{{0}}})
+		pb, err := planToPB(load.Plan{Arms: []load.Arm{{Ends: []load.Pair{{From: host.Endpoint{Addr: netip.MustParseAddr("10.0.0.1")}}}}}, Schedule: [][]int{{0}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
 )
 
 // ring are four agents: those of two machines and, behind each, one that plays
@@ -39,8 +39,8 @@ func newRing(t *testing.T) ring {
 
 // plan has arms with ends in no, both, one and the other virtual machine.
 func (r ring) plan(name string, rounds int) load.Plan {
-	end := func(last byte, agent string) machine.Endpoint {
-		return machine.Endpoint{Machine: "m", Device: "lo", Addr: netip.AddrFrom4([4]byte{127, 0, 3, last}), MTU: 65536, Agent: agent}
+	end := func(last byte, agent string) host.Endpoint {
+		return host.Endpoint{Machine: "m", Device: "lo", Addr: netip.AddrFrom4([4]byte{127, 0, 3, last}), MTU: 65536, Agent: agent}
 	}
 	p := load.Plan{
 		Token: 4242, Load: name, Size: 64, Flows: 2, Slice: 10 * time.Millisecond, Head: time.Millisecond,

@@ -3,8 +3,8 @@ package agent
 import (
 	"slices"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/meter"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
@@ -12,19 +12,19 @@ import (
 
 // side picks what of an arm is on this machine.
 type side struct {
-	end    func(load.Pair) machine.Endpoint
+	end    func(load.Pair) host.Endpoint
 	spaces func(load.Arm) []string
 	pins   func(load.Arm) string
 }
 
 var (
 	nearSide = side{
-		func(p load.Pair) machine.Endpoint { return p.From },
+		func(p load.Pair) host.Endpoint { return p.From },
 		func(a load.Arm) []string { return a.NearSpaces },
 		func(a load.Arm) string { return a.NearPins },
 	}
 	farSide = side{
-		func(p load.Pair) machine.Endpoint { return p.To },
+		func(p load.Pair) host.Endpoint { return p.To },
 		func(a load.Arm) []string { return a.FarSpaces },
 		func(a load.Arm) string { return a.FarPins },
 	}
@@ -82,9 +82,9 @@ func with(spaces []string, path string) []string {
 	if slices.Contains(spaces, path) {
 		return spaces
 	}
-	id, err := machine.ID(path)
+	id, err := host.ID(path)
 	if err == nil && slices.ContainsFunc(spaces, func(s string) bool {
-		other, err := machine.ID(s)
+		other, err := host.ID(s)
 		return err == nil && other == id
 	}) {
 		return spaces
@@ -98,7 +98,7 @@ func isOwn(path string) bool {
 	if path == "" {
 		return true
 	}
-	id, err := machine.ID(path)
-	own, ownErr := machine.ID("/proc/self/ns/net")
+	id, err := host.ID(path)
+	own, ownErr := host.ID("/proc/self/ns/net")
 	return err == nil && ownErr == nil && id == own
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -49,8 +49,8 @@ func TestSeries(t *testing.T) {
 	ns := space(t)
 	near, _ := spawn(t, "agent")
 	far, _ := spawn(t, "agent")
-	end := func(addr string) machine.Endpoint {
-		return machine.Endpoint{Machine: "m", Namespace: ns, Device: "lo", Addr: netip.MustParseAddr(addr), MTU: 65536}
+	end := func(addr string) host.Endpoint {
+		return host.Endpoint{Machine: "m", Namespace: ns, Device: "lo", Addr: netip.MustParseAddr(addr), MTU: 65536}
 	}
 	for i, name := range []string{"tcp_lat", "udp_lat", "tcp_bw"} {
 		t.Run(name, func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/agent/agentpb"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/meter"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
@@ -54,13 +54,13 @@ func (s *server) Version(context.Context, *agentpb.VersionRequest) (*agentpb.Ver
 }
 
 func (s *server) Facts(_ context.Context, req *agentpb.FactsRequest) (*agentpb.FactsReply, error) {
-	spaces := []machine.Named{{Name: s.machine}}
+	spaces := []host.Named{{Name: s.machine}}
 	for _, space := range req.GetSpaces() {
 		if !isOwn(space.GetPath()) {
-			spaces = append(spaces, machine.Named{Name: space.GetName(), Path: space.GetPath()})
+			spaces = append(spaces, host.Named{Name: space.GetName(), Path: space.GetPath()})
 		}
 	}
-	facts, problems := machine.Reader{}.Facts(s.machine, spaces...)
+	facts, problems := host.Reader{}.Facts(s.machine, spaces...)
 	b, err := json.Marshal(facts)
 	if err != nil {
 		return nil, fmt.Errorf("encode facts: %w", err)

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // protocol marks the routes of this package in the kernel: RTPROT_BGP, which
@@ -23,7 +23,7 @@ type fib struct {
 // scan reads what is installed. A route may have gone since, with the device
 // that it led by, and a speaker that was killed leaves some.
 func (f *fib) scan() error {
-	routes, err := machine.Routes(protocol)
+	routes, err := host.Routes(protocol)
 	if err != nil {
 		return err
 	}

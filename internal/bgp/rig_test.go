@@ -13,7 +13,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/bgp"
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -177,7 +177,7 @@ func (r *rig) routes(i, protocol int) []string {
 	r.t.Helper()
 	var list []string
 	testenv.In(r.t, r.at[i].Path(), func() error {
-		routes, err := machine.Routes(protocol)
+		routes, err := host.Routes(protocol)
 		for _, route := range routes {
 			list = append(list, fmt.Sprintf("%s via %s", route.Dst, route.Via))
 		}

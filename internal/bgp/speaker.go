@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -46,7 +46,7 @@ func Main(ctx context.Context, o Options) error {
 	// A lab has dozens of speakers, and what one does takes next to no time: it
 	// must not spread over the cores that traffic is measured on.
 	runtime.GOMAXPROCS(1)
-	ctx, cancel := machine.WithLifeline(ctx, o.Stdin)
+	ctx, cancel := host.WithLifeline(ctx, o.Stdin)
 	defer cancel()
 	if err := speak(ctx, c, o.Log); err != nil {
 		return verr.Wrap(verr.Failed, "the BGP speaker "+c.RouterID.String()+" ended badly", err,

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // State is what a speaker says of itself, in a file that it replaces as a
@@ -38,7 +38,7 @@ type Route struct {
 // the error wraps os.ErrNotExist.
 func ReadState(file string) (*State, error) {
 	s := new(State)
-	if err := machine.ReadJSON(file, s); err != nil {
+	if err := host.ReadJSON(file, s); err != nil {
 		return nil, fmt.Errorf("read state of a speaker: %w", err)
 	}
 	return s, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // AttachAhead attaches a program to a device of a namespace, given by its file, in
@@ -17,7 +17,7 @@ import (
 // stays until it is closed, or this process ends. The error wraps [ErrGone] if
 // there is no such device.
 func AttachAhead(namespace string, p *ebpf.Program, device int, at Attach) (attached io.Closer, err error) {
-	err = machine.Do(namespace, func() (err error) {
+	err = host.Do(namespace, func() (err error) {
 		attached, err = link.AttachTCX(link.TCXOptions{
 			Interface: device, Program: p, Attach: ebpf.AttachType(at), Anchor: link.Head(),
 		})

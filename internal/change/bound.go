@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // BoundCommand is a process to start that needs no lifeline.
@@ -27,8 +27,8 @@ func (c BoundCommand) Start(in *Namespace) (*Child, error) {
 	cmd := exec.Command(c.Args[0], c.Args[1:]...)
 	cmd.Env, cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = c.Env, c.Files, c.Output, c.Error
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.WaitDelay = machine.Patience(time.Second) // for a grandchild that keeps the pipes open
-	onThread, fail := machine.InThread, func(_ string, err error) error { return err }
+	cmd.WaitDelay = host.Patience(time.Second) // for a grandchild that keeps the pipes open
+	onThread, fail := host.InThread, func(_ string, err error) error { return err }
 	if in != nil {
 		onThread, fail = in.do, in.fail
 	}

@@ -6,7 +6,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // deviceStores are the kinds of values that devices have, in the order in which
@@ -94,7 +94,7 @@ func deviceCells(p Place) ([]Cell, error) {
 func irqCells(p Place) (cells []Cell, err error) {
 	err = p.Enter(func(device string) error {
 		return p.sysfs(func(root string) error {
-			irqs, err := machine.Reader{}.IRQs(root, device)
+			irqs, err := host.Reader{}.IRQs(root, device)
 			for _, irq := range irqs {
 				cells = append(cells, IRQCell(irq))
 			}

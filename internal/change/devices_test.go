@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/kernel"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 	"github.com/venturi-net/venturi/internal/vm"
@@ -89,7 +89,7 @@ func TestDevices(t *testing.T) {
 func isUp(t *testing.T, n *change.Namespace, device string, mtu int) {
 	t.Helper()
 	testenv.In(t, n.Path(), func() error {
-		links, err := machine.Links()
+		links, err := host.Links()
 		for _, l := range links {
 			if a := l.Attrs(); a.Name == device {
 				if a.MTU != mtu || a.Flags&1 == 0 {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // ErrNoProgram is wrapped by the error of an attempt to run what is not there.
@@ -27,7 +27,7 @@ func (w *Writer) Exec(namespace string, args []string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoProgram, err)
 	}
-	file, err := os.Open(machine.NamespacePath(namespace))
+	file, err := os.Open(host.NamespacePath(namespace))
 	if err != nil {
 		return fmt.Errorf("run in %s: %w", namespace, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // More rules than one batch takes arrive, all of them, and the reader of
@@ -23,7 +23,7 @@ func TestAddTables(t *testing.T) {
 			change.Rule{change.TCP(), change.Dst(dst), change.Dport(80), change.Drop()})
 	}
 	must(t, n.AddTables(table))
-	facts, problems := machine.Reader{}.Facts("m1", machine.Named{Name: "m1", Path: n.Path()})
+	facts, problems := host.Reader{}.Facts("m1", host.Named{Name: "m1", Path: n.Path()})
 	if len(problems) > 0 {
 		t.Errorf("facts: %v", problems)
 	}
@@ -68,7 +68,7 @@ func TestClauses(t *testing.T) {
 			tables[i].Wrapped = wrapped > 0
 		}
 		must(t, n.AddTables(tables...))
-		facts, problems := machine.Reader{}.Facts("m1", machine.Named{Name: "m1", Path: n.Path()})
+		facts, problems := host.Reader{}.Facts("m1", host.Named{Name: "m1", Path: n.Path()})
 		if len(problems) > 0 || facts.NetfilterRules != 9 || facts.WrappedRules != wrapped || !facts.Conntrack {
 			t.Errorf("%d rules, %d of them wrapped, tracking %v, %v; want 9, %d, and tracking",
 				facts.NetfilterRules, facts.WrappedRules, facts.Conntrack, problems, wrapped)

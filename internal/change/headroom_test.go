@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // What is sent into a bridge comes with room for the headers of a tunnel, by ports
@@ -61,7 +61,7 @@ func headroom(t *testing.T, n *change.Namespace, device string) (room uint16, to
 // attrOf is what the kernel says of a device; attribute 0: the header of it all.
 func attrOf(t *testing.T, n *change.Namespace, device string, attr uint16) (value []byte) {
 	t.Helper()
-	must(t, machine.Do(n.Path(), func() error {
+	must(t, host.Do(n.Path(), func() error {
 		req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
 		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
 		req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(device)))

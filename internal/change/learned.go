@@ -9,7 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Learned is a route that a routing protocol brought.
@@ -55,7 +55,7 @@ func (r Learned) route() *netlink.Route {
 // that keeps part of it up to date. It is refused if that is not a lab's: run
 // by hand, such a process must not write to the machine itself.
 func Here() (*Namespace, error) {
-	own, err := machine.ID("/proc/self/ns/net")
+	own, err := host.ID("/proc/self/ns/net")
 	if err != nil {
 		return nil, err
 	}
@@ -64,13 +64,13 @@ func Here() (*Namespace, error) {
 		return nil, err
 	}
 	// Somebody may have given the machine's own a name such as ours.
-	if first, err := machine.ID("/proc/1/ns/net"); err != nil || first != own {
+	if first, err := host.ID("/proc/1/ns/net"); err != nil || first != own {
 		for _, name := range names {
-			path := machine.NamespacePath(name)
+			path := host.NamespacePath(name)
 			if info, err := os.Lstat(path); err != nil || info.Mode()&os.ModeSymlink != 0 {
 				continue // a link leads to what is somebody else's
 			}
-			if id, err := machine.ID(path); err == nil && id == own {
+			if id, err := host.ID(path); err == nil && id == own {
 				return hold(name, path)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -23,10 +23,10 @@ func TestLearned(t *testing.T) {
 	first := change.Learned{Dst: dst, Via: netip.MustParseAddr("10.0.0.2"), Protocol: protocol}
 	second := first
 	second.Via = netip.MustParseAddr("10.0.0.3")
-	has := func(protocol int, want ...machine.Route) {
+	has := func(protocol int, want ...host.Route) {
 		t.Helper()
 		testenv.In(t, n.Path(), func() error {
-			got, err := machine.Routes(protocol)
+			got, err := host.Routes(protocol)
 			if !slices.Equal(got, want) {
 				t.Errorf("routes of protocol %d: %v, want %v", protocol, got, want)
 			}
@@ -35,15 +35,15 @@ func TestLearned(t *testing.T) {
 	}
 
 	must(t, n.AddLearned(first))
-	has(protocol, machine.Route{Dst: dst, Via: first.Via})
+	has(protocol, host.Route{Dst: dst, Via: first.Via})
 	if err := n.AddLearned(second); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("a second route to the same destination: %v, want EEXIST", err)
 	}
 	must(t, n.ReplaceLearned(second))
-	has(protocol, machine.Route{Dst: dst, Via: second.Via})
+	has(protocol, host.Route{Dst: dst, Via: second.Via})
 
 	must(t, n.DeleteLearned(change.Learned{Dst: dst, Protocol: other}))
-	has(protocol, machine.Route{Dst: dst, Via: second.Via})
+	has(protocol, host.Route{Dst: dst, Via: second.Via})
 	has(other)
 	must(t, n.DeleteLearned(first))
 	has(protocol)

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -17,7 +17,7 @@ func TestMove(t *testing.T) {
 		change.VethEnd{In: from, Name: "peer"}, 1400))
 	must(t, from.Move("port", to, "eth0"))
 	testenv.In(t, to.Path(), func() error {
-		links, err := machine.Links()
+		links, err := host.Links()
 		for _, l := range links {
 			if a := l.Attrs(); a.Name == "eth0" {
 				if a.HardwareAddr.String() != "02:00:00:00:00:05" || a.MTU != 1400 || a.Flags&1 == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Namespace is an owned network namespace, open for writing. While it is open
@@ -30,7 +30,7 @@ func (w *Writer) Open(name string) (*Namespace, error) {
 	if _, err := w.ownID(name); err != nil {
 		return nil, err
 	}
-	return hold(name, machine.NamespacePath(name))
+	return hold(name, host.NamespacePath(name))
 }
 
 // hold opens the namespace whose file is path.
@@ -54,7 +54,7 @@ func hold(name, path string) (*Namespace, error) {
 // Scratch gives fn a nameless namespace that is gone when fn returns. It is
 // for asking the kernel what it can do, by trying.
 func Scratch(fn func(*Namespace) error) error {
-	return machine.InThread(func() error {
+	return host.InThread(func() error {
 		n, err := unshare()
 		if err != nil {
 			return err
@@ -67,7 +67,7 @@ func Scratch(fn func(*Namespace) error) error {
 // Nameless makes a namespace that nobody finds by a name. It is gone when it is
 // closed, and what was started in it has ended.
 func Nameless() (n *Namespace, err error) {
-	err = machine.InThread(func() error {
+	err = host.InThread(func() error {
 		n, err = unshare()
 		return err
 	})
@@ -102,7 +102,7 @@ func (n *Namespace) Close() {
 // do runs fn inside. The namespace is entered by its descriptor, so it does
 // not matter whether it still has its name.
 func (n *Namespace) do(fn func() error) error {
-	return machine.Do(fmt.Sprintf("/proc/self/fd/%d", n.file.Fd()), fn)
+	return host.Do(fmt.Sprintf("/proc/self/fd/%d", n.file.Fd()), fn)
 }
 
 // fail gives an error of this namespace its place.
@@ -145,10 +145,10 @@ var sysctlWrites sync.Mutex
 func (s Setting) write() error {
 	sysctlWrites.Lock()
 	defer sysctlWrites.Unlock()
-	if err := os.WriteFile(filepath.Join("/proc/sys", machine.SysctlFile(s.Name)), []byte(s.Value), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join("/proc/sys", host.SysctlFile(s.Name)), []byte(s.Value), 0o644); err != nil {
 		return err
 	}
-	got, err := machine.Reader{}.Sysctl(s.Name)
+	got, err := host.Reader{}.Sysctl(s.Name)
 	if err == nil && got != s.Value {
 		err = fmt.Errorf("asked for %q, the kernel says %q", s.Value, got)
 	}

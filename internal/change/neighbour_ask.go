@@ -7,14 +7,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // AskNeighbours asks neighbours of the namespace's bridges whether they are there, by
 // ARP and in nobody's name (as RFC 5227 probes): their answers tell the bridges where
 // they are, and nobody learns anything else. It waits for none, and leaves out those
 // whose bridge is gone or has no room.
-func (n *Namespace) AskNeighbours(all []machine.BridgeNeighbour) error {
+func (n *Namespace) AskNeighbours(all []host.BridgeNeighbour) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -46,7 +46,7 @@ var passing = []error{unix.ENODEV, unix.ENXIO, unix.ENETDOWN, unix.EAGAIN, unix.
 const macBytes = 6
 
 // probe is a frame that asks a neighbour.
-func probe(n machine.BridgeNeighbour) []byte {
+func probe(n host.BridgeNeighbour) []byte {
 	frame := append(slices.Clone([]byte(n.MAC)), n.From...)
 	for _, word := range []uint16{unix.ETH_P_ARP, unix.ARPHRD_ETHER, unix.ETH_P_IP, macBytes<<8 | 4, 1} { // a request
 		frame = binary.BigEndian.AppendUint16(frame, word)

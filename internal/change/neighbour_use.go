@@ -7,14 +7,14 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // UseNeighbour has the kernel do what it does when it sends a packet to a neighbour of
 // the namespace: if it has not heard of it for a while, it asks whether it is still
 // there, and gives it up if it is not. It changes nothing else. The error wraps
 // [ErrGone] if the kernel does not know it any more.
-func (n *Namespace) UseNeighbour(of machine.Neighbour) error {
+func (n *Namespace) UseNeighbour(of host.Neighbour) error {
 	err := n.do(func() error {
 		req := nl.NewNetlinkRequest(unix.RTM_NEWNEIGH, unix.NLM_F_ACK) // one that is not there is not made
 		req.AddData(&netlink.Ndmsg{Family: unix.AF_INET, Index: uint32(of.Device), Flags: netlink.NTF_USE})

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // folderLockLimit is how long another process may hold the lock of the folder of
@@ -24,7 +24,7 @@ const folderLockLimit = 5 * time.Second
 // machine was started. They bind the folder over itself for that: all that is
 // mounted in it by then stays beneath, where nobody can unmount it.
 func shareNetnsFolder() error {
-	const folder = machine.NamespaceFolder
+	const folder = host.NamespaceFolder
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}

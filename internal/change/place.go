@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
@@ -69,23 +69,23 @@ func (p Place) identity() any {
 }
 
 // HomeNetns is the file of the namespace that the machine itself lives in.
-const HomeNetns = machine.HomeNetns
+const HomeNetns = host.HomeNetns
 
 // InNetns gives the place that the namespace with this file is; an empty path
 // means the one that this process is in.
 func InNetns(path string) (Place, error) {
 	if path == "" {
 		path = "/proc/self/ns/net"
-		own, err := machine.ID(path)
+		own, err := host.ID(path)
 		if err != nil {
 			return Place{}, err
 		}
-		if home, err := machine.ID(HomeNetns); err == nil && home == own {
+		if home, err := host.ID(HomeNetns); err == nil && home == own {
 			path = HomeNetns
 		}
 	}
 	if path != HomeNetns {
-		path = machine.NamedFile(path)
+		path = host.NamedFile(path)
 	}
 	id, err := netnsID(path)
 	if err != nil {
@@ -100,7 +100,7 @@ func OnDevice(netns, device string) (Place, error) {
 	if err != nil {
 		return p, err
 	}
-	err = machine.Do(p.Netns.Path, func() error {
+	err = host.Do(p.Netns.Path, func() error {
 		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 		if err != nil {
 			return err
@@ -126,12 +126,12 @@ func deviceID(link netlink.Link) *DeviceID {
 }
 
 func netnsID(path string) (*NetnsID, error) {
-	id, err := machine.ID(path)
+	id, err := host.ID(path)
 	if err != nil {
 		return nil, err
 	}
 	n := &NetnsID{Path: path, Inode: id.Ino}
-	err = machine.Do(path, func() error {
+	err = host.Do(path, func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("open a socket: %w", err)
@@ -173,7 +173,7 @@ func (n *NetnsID) find() (string, error) {
 // and those by which the one with this inode, or with 0 any, is held elsewhere.
 // Error: there may be more.
 func namespaceFiles(inode uint64) ([]string, error) {
-	named, err1 := sanitize.Files(machine.NamespaceFolder, "*")
+	named, err1 := sanitize.Files(host.NamespaceFolder, "*")
 	processes, err2 := sanitize.Files("/proc", "[0-9]*/ns/net")
 	table, err3 := os.ReadFile("/proc/self/mountinfo")
 	return slices.Concat(named, processes, netnsMounts(string(table), inode)), errors.Join(err1, err2, err3)
@@ -197,7 +197,7 @@ func netnsMounts(table string, inode uint64) (files []string) {
 // is tells whether a file is of this namespace. The cheap question comes first:
 // all processes of a machine may be asked. Error: it cannot be told.
 func (n *NetnsID) is(path string) (bool, error) {
-	id, err := machine.ID(path)
+	id, err := host.ID(path)
 	switch {
 	case err == nil && id.Ino != n.Inode:
 		return false, nil
@@ -209,7 +209,7 @@ func (n *NetnsID) is(path string) (bool, error) {
 	}
 	now, err := netnsID(path)
 	if err != nil {
-		if _, err := machine.ID(path); err != nil {
+		if _, err := host.ID(path); err != nil {
 			return false, nil
 		}
 		return false, err
@@ -229,7 +229,7 @@ func (p Place) Enter(fn func(device string) error) error {
 	}
 	path, err := p.Netns.find()
 	if err == nil && p.Device == nil {
-		return machine.Do(path, func() error { return fn("") })
+		return host.Do(path, func() error { return fn("") })
 	}
 	var gone error
 	if err == nil {
@@ -252,7 +252,7 @@ func (p Place) Enter(fn func(device string) error) error {
 // in runs fn in a namespace with the name that the device has there; gone: it is
 // not there.
 func (d *DeviceID) in(path string, fn func(device string) error) (gone, err error) {
-	err = machine.Do(path, func() error {
+	err = host.Do(path, func() error {
 		name, err := d.find()
 		if errors.Is(err, ErrGone) {
 			gone = err
@@ -305,4 +305,4 @@ func (p *Place) UnmarshalJSON(text []byte) error {
 }
 
 // sysfs runs fn with the folder that shows the namespace's own devices.
-func sysfs(fn func(root string) error) error { return machine.Sysfs(fn) }
+func sysfs(fn func(root string) error) error { return host.Sysfs(fn) }

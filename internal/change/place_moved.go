@@ -8,7 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // A device that is not where it was may be in another namespace. A card goes back to
@@ -46,23 +46,23 @@ func (p Place) moved(gone error) (netns string, now *DeviceID, err error) {
 // sightings looks into all namespaces but the place's own.
 func (p Place) sightings() (seen []sighting, unseen error) {
 	files, unseen := namespaceFiles(0)
-	var known []machine.NamespaceID
+	var known []host.NamespaceID
 	for _, path := range files {
 		own, err := p.Netns.is(path)
 		unseen = errors.Join(unseen, hidden(err))
-		id, none := machine.ID(path)
+		id, none := host.ID(path)
 		if own || err != nil || none != nil || slices.Contains(known, id) {
 			continue
 		}
 		known = append(known, id)
-		err = machine.Do(path, func() error {
+		err = host.Do(path, func() error {
 			found, err := p.Device.alike()
 			for _, d := range found {
 				seen = append(seen, sighting{path, d})
 			}
 			return err
 		})
-		if _, there := machine.ID(path); there == nil {
+		if _, there := host.ID(path); there == nil {
 			unseen = errors.Join(unseen, hidden(err))
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -180,7 +180,7 @@ func TestNamespaceThatIsNotWhatItWas(t *testing.T) {
 	}
 	t.Cleanup(n.Close)
 	somaxconn := func(value string) (text []byte, err error) {
-		err = machine.Do(n.Path(), func() error {
+		err = host.Do(n.Path(), func() error {
 			const file = "/proc/sys/net/core/somaxconn"
 			if value != "" {
 				return os.WriteFile(file, []byte(value), 0)

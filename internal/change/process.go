@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Command is a process to start inside a namespace.
@@ -173,14 +173,14 @@ func (c *Child) Stop(grace time.Duration) {
 const killPoll = 5 * time.Millisecond
 
 // killLimit is how long Kill waits for killed processes to vanish.
-var killLimit = machine.Patience(10 * time.Second)
+var killLimit = host.Patience(10 * time.Second)
 
 // Kill ends every process whose network namespace is one of those named: it
 // asks them to end, and after grace kills them. It returns when none is left.
 // Names that do not stand for a namespace are passed over. The calling process
 // itself is spared.
 func (w *Writer) Kill(names []string, grace time.Duration) error {
-	var ids []machine.NamespaceID
+	var ids []host.NamespaceID
 	for _, name := range names {
 		id, err := w.ownID(name)
 		if errors.Is(err, ErrNotOwned) {
@@ -217,8 +217,8 @@ func (w *Writer) Kill(names []string, grace time.Duration) error {
 	}
 }
 
-func others(ids []machine.NamespaceID) ([]int, error) {
-	pids, err := machine.Reader{}.ProcessesIn(ids...)
+func others(ids []host.NamespaceID) ([]int, error) {
+	pids, err := host.Reader{}.ProcessesIn(ids...)
 	self := os.Getpid()
 	for i, pid := range pids {
 		if pid == self {
@@ -232,13 +232,13 @@ func others(ids []machine.NamespaceID) ([]int, error) {
 // namespaces. A descriptor of the process is opened before that is looked at
 // and used after, so a number that was given to another process meanwhile does
 // not do harm.
-func signalIn(pid int, ids []machine.NamespaceID, sig unix.Signal) {
+func signalIn(pid int, ids []host.NamespaceID, sig unix.Signal) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return // gone
 	}
 	defer unix.Close(fd)
-	now, err := machine.ID(fmt.Sprintf("/proc/%d/ns/net", pid))
+	now, err := host.ID(fmt.Sprintf("/proc/%d/ns/net", pid))
 	if err != nil {
 		return
 	}

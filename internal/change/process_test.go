@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -38,9 +38,9 @@ func ended(t *testing.T, c *change.Child) {
 
 func inside(t *testing.T, n *change.Namespace) []int {
 	t.Helper()
-	id, err := machine.ID(n.Path())
+	id, err := host.ID(n.Path())
 	must(t, err)
-	pids, err := machine.Reader{}.ProcessesIn(id)
+	pids, err := host.Reader{}.ProcessesIn(id)
 	must(t, err)
 	return pids
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
@@ -53,7 +53,7 @@ func (n *Namespace) putFilter(p *ebpf.Program, device int, at Attach, pin string
 		f.Fd = p.FD()
 		err = n.h.FilterReplace(f)
 	} else if err = n.needClsact(device, filepath.Dir(pin)); err == nil {
-		err = n.addFilter(p, device, at, machine.OwnFilter+pin)
+		err = n.addFilter(p, device, at, host.OwnFilter+pin)
 	}
 	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EEXIST) { // another qdisc is in the place of clsact
 		return errors.Join(ErrGone, os.Remove(pin))
@@ -92,7 +92,7 @@ func pinAnew(p *ebpf.Program, pin string) error {
 func (n *Namespace) filterOf(pin string, device int, at Attach) (*netlink.BpfFilter, error) {
 	all, err := n.filters(device, at)
 	for _, f := range all {
-		if f, ok := f.(*netlink.BpfFilter); ok && f.Name == machine.OwnFilter+pin {
+		if f, ok := f.(*netlink.BpfFilter); ok && f.Name == host.OwnFilter+pin {
 			return f, nil
 		}
 	}
@@ -157,7 +157,7 @@ func (n *Namespace) hasClsact(device int) (bool, error) {
 // not there any more.
 func (n *Namespace) Filters(folder string) (pins []string, err error) {
 	err = n.eachFilter(func(f *netlink.BpfFilter) error {
-		if pin, ours := strings.CutPrefix(f.Name, machine.OwnFilter); ours && filepath.Dir(pin) == filepath.Clean(folder) {
+		if pin, ours := strings.CutPrefix(f.Name, host.OwnFilter); ours && filepath.Dir(pin) == filepath.Clean(folder) {
 			pins = append(pins, pin)
 		}
 		return nil
@@ -168,7 +168,7 @@ func (n *Namespace) Filters(folder string) (pins []string, err error) {
 // dropFilter takes away the filter of a pin, wherever it is.
 func (n *Namespace) dropFilter(pin string) error {
 	return n.eachFilter(func(f *netlink.BpfFilter) error {
-		if f.Name != machine.OwnFilter+pin {
+		if f.Name != host.OwnFilter+pin {
 			return nil
 		}
 		return n.h.FilterDel(f)

@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -51,7 +51,7 @@ func pinFolder(t *testing.T) string {
 // the filters of both sides, by the names of their programs.
 func tc(t *testing.T, n *change.Namespace) (qdiscs, filters []string) {
 	t.Helper()
-	err := machine.Do(n.Path(), func() error {
+	err := host.Do(n.Path(), func() error {
 		device := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: device1}}
 		all, err := netlink.QdiscList(device)
 		for _, q := range all {
@@ -135,11 +135,11 @@ func TestFilter(t *testing.T) {
 
 	// A clsact of somebody else stays, and so does one in which he has put a filter.
 	must(t, n.AttachProgram(first, device1, change.FilterIngress, in))
-	must(t, machine.Do(n.Path(), func() error { return theirs(second, netlink.FilterAdd) }))
+	must(t, host.Do(n.Path(), func() error { return theirs(second, netlink.FilterAdd) }))
 	must(t, n.DetachProgram(in))
 	must(t, n.DropClsacts(pins))
 	want("beside another filter", clsact, "second")
-	must(t, machine.Do(n.Path(), func() error { return theirs(second, netlink.FilterDel) }))
+	must(t, host.Do(n.Path(), func() error { return theirs(second, netlink.FilterDel) }))
 	must(t, n.AttachProgram(first, device1, change.FilterIngress, in))
 	must(t, n.DetachProgram(in))
 	must(t, n.DropClsacts(pins))
@@ -167,7 +167,7 @@ func TestProgramDetachedAtOnce(t *testing.T) {
 		must(t, n.AttachProgram(p, device1, change.Ingress, pin))
 		must(t, n.DetachProgram(pin))
 		var left *tcx.QueryResult
-		err := machine.Do(n.Path(), func() (err error) {
+		err := host.Do(n.Path(), func() (err error) {
 			left, err = tcx.QueryPrograms(tcx.QueryOptions{Target: device1, Attach: ebpf.AttachTCXIngress})
 			return err
 		})
@@ -210,7 +210,7 @@ func TestProgramOfTCX(t *testing.T) {
 		t.Errorf("the pin is left: %v", err)
 	}
 	var list *tcx.QueryResult
-	must(t, machine.Do(n.Path(), func() (err error) {
+	must(t, host.Do(n.Path(), func() (err error) {
 		list, err = tcx.QueryPrograms(tcx.QueryOptions{Target: device1, Attach: ebpf.AttachTCXIngress})
 		return err
 	}))
@@ -237,7 +237,7 @@ func TestFilterBesideIngress(t *testing.T) {
 	must(t, err)
 	defer n.Close()
 	pins := pinFolder(t)
-	must(t, machine.Do(n.Path(), func() error {
+	must(t, host.Do(n.Path(), func() error {
 		return netlink.QdiscAdd(&netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Parent: netlink.HANDLE_INGRESS}})
 	}))
 	pin := filepath.Join(pins, "in_1")

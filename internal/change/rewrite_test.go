@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // A table is rewritten whole, in one step, and others stay: nobody sees a moment
@@ -27,15 +27,15 @@ func TestRewriteTable(t *testing.T) {
 	var news atomic.Int32
 	ctx, cancel := context.WithCancel(t.Context())
 	watching := make(chan (<-chan error), 1)
-	must(t, machine.Do(n.Path(), func() error {
-		ended, err := machine.Watch(ctx, func(machine.News) { news.Add(1) })
+	must(t, host.Do(n.Path(), func() error {
+		ended, err := host.Watch(ctx, func(host.News) { news.Add(1) })
 		watching <- ended
 		return err
 	}))
 	defer func() { cancel(); <-<-watching }()
 	for i, count := range []int{5, 2, 0, 4} {
 		must(t, n.RewriteTable(rules("mine", count)))
-		facts, problems := machine.Reader{}.Facts("m1", machine.Named{Name: "m1", Path: n.Path()})
+		facts, problems := host.Reader{}.Facts("m1", host.Named{Name: "m1", Path: n.Path()})
 		if len(problems) > 0 || facts.NetfilterRules != 3+count {
 			t.Errorf("%d rules, want 3 and %d: %v", facts.NetfilterRules, count, problems)
 		}

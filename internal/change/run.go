@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Run runs a command inside the namespace, gives it input to read, and waits
@@ -23,7 +23,7 @@ func (n *Namespace) Run(ctx context.Context, c Command, input string) (string, e
 	cmd.Env = c.Env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = machine.Patience(time.Second) // for a grandchild that keeps the pipes open
+	cmd.WaitDelay = host.Patience(time.Second) // for a grandchild that keeps the pipes open
 	// A new process is in the namespace of the thread that forks it.
 	err := n.do(cmd.Start)
 	if err == nil {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Seat is the right to what is pinned in a folder of [PinFolder]. One process has it
@@ -36,7 +36,7 @@ const (
 )
 
 // seatLeaving is for how long one that was asked for it may.
-var seatLeaving = machine.Patience(10 * time.Second)
+var seatLeaving = host.Patience(10 * time.Second)
 
 // TakeSeat takes the seat of a folder. A process that has it is asked to leave, and
 // waited for, if it is to be replaced; see [Seat.Look].

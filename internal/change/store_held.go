@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // heldFD is the descriptor by which a holder holds its file.
@@ -137,7 +137,7 @@ func holdersOf(file string) ([]holder, error) {
 		if err != nil {
 			continue
 		}
-		args := machine.Reader{}.Command(pid)
+		args := host.Reader{}.Command(pid)
 		if len(args) != 6 || args[1] != "hold" || args[3] != file {
 			continue
 		}
@@ -151,7 +151,7 @@ func holdersOf(file string) ([]holder, error) {
 
 // holds tells whether the process is still that holder, and has the file open.
 func (h holder) holds(file string) bool {
-	args := machine.Reader{}.Command(h.pid)
+	args := host.Reader{}.Command(h.pid)
 	at, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", h.pid, heldFD))
 	return err == nil && at == file && len(args) > 0 && slices.Equal(args[1:], HoldArgs(file, h.number)) && h.isOurs()
 }
@@ -166,7 +166,7 @@ func (h holder) isOurs() bool {
 }
 
 // endLimit is how long a holder may take to end.
-var endLimit = machine.Patience(5 * time.Second)
+var endLimit = host.Patience(5 * time.Second)
 
 // end ends the process, and waits until it is gone. A descriptor of it is opened
 // before it is looked at once more, so that a number that was given to another

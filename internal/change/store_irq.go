@@ -12,11 +12,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // IRQCell is the cell with the cores that may handle an interrupt.
-func IRQCell(irq machine.IRQ) Cell {
+func IRQCell(irq host.IRQ) Cell {
 	key := irq.Card + " " + irq.Name
 	if irq.Index >= 0 {
 		key += " " + strconv.Itoa(irq.Index)
@@ -77,24 +77,24 @@ func numberOfIRQ(root, key string) (int, error) {
 		}
 		index = n
 	}
-	irqs, err := machine.Reader{Root: root}.CardIRQs(card)
+	irqs, err := host.Reader{Root: root}.CardIRQs(card)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, fmt.Errorf("card %s: %w", card, ErrGone)
 	}
 	if err != nil {
 		return 0, why(err)
 	}
-	there := func(irq machine.IRQ) bool { return index >= 0 && irq.Index == index }
-	for _, is := range []func(machine.IRQ) bool{
-		func(irq machine.IRQ) bool { return there(irq) && queueOf(irq.Name) == queueOf(name) },
-		func(irq machine.IRQ) bool { return irq.Name == name },
+	there := func(irq host.IRQ) bool { return index >= 0 && irq.Index == index }
+	for _, is := range []func(host.IRQ) bool{
+		func(irq host.IRQ) bool { return there(irq) && queueOf(irq.Name) == queueOf(name) },
+		func(irq host.IRQ) bool { return irq.Name == name },
 	} {
-		found := slices.DeleteFunc(slices.Clone(irqs), func(irq machine.IRQ) bool { return !is(irq) })
+		found := slices.DeleteFunc(slices.Clone(irqs), func(irq host.IRQ) bool { return !is(irq) })
 		if len(found) == 1 {
 			return found[0].Number, nil
 		}
 	}
-	if slices.ContainsFunc(irqs, func(irq machine.IRQ) bool { return irq.Name == name }) {
+	if slices.ContainsFunc(irqs, func(irq host.IRQ) bool { return irq.Name == name }) {
 		return 0, fmt.Errorf("card %s has several interrupts called %s", card, name)
 	}
 	return 0, fmt.Errorf("card %s has no interrupt %s: %w", card, name, os.ErrNotExist)

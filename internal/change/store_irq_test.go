@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // vectors is a machine whose card has interrupts from number 30 on, in the order
@@ -48,7 +48,7 @@ func TestIRQFoundAgain(t *testing.T) {
 		{"fewer, and another name", []string{"enp1s0-TxRx-0", "enp1s0-TxRx-1", "enp1s0"}, []string{"0", "1", "-", "-"}},
 		{"two ports change their names", []string{"eth1-TxRx-0", "eth1-TxRx-1", "eth1-TxRx-2", "eth1", "eth0-TxRx-0"}, []string{"0", "1", "2", "3"}},
 	} {
-		irqs, err := machine.Reader{Root: vectors(t, was...)}.CardIRQs("0000:00:03.0")
+		irqs, err := host.Reader{Root: vectors(t, was...)}.CardIRQs("0000:00:03.0")
 		must(t, err)
 		cells := change.NewCells(change.Stores(vectors(t, c.now...))...)
 		for i, want := range c.core {

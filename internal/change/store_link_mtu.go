@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // aroundMTU lists what else the MTU of a device moves: IPv6 has one of its own
@@ -18,7 +18,7 @@ import (
 // whatever namespace, and the bridge that it is a port of.
 func aroundMTU(p Place) ([]Cell, error) {
 	cells := []Cell{ipv6MTU(p)}
-	spaces, _, err := machine.Reader{}.Find()
+	spaces, _, err := host.Reader{}.Find()
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func followers(of Place, netns string) (places []Place, err error) {
 		return nil, err
 	}
 	same := here.identity() == Place{Netns: of.Netns}.identity()
-	err = machine.Do(here.Netns.Path, func() error {
+	err = host.Do(here.Netns.Path, func() error {
 		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 		if err != nil {
 			return err
@@ -88,7 +88,7 @@ func followers(of Place, netns string) (places []Place, err error) {
 				return err // it does not know it
 			}
 		}
-		links, err := machine.Links()
+		links, err := host.Links()
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Qdisc is the queueing discipline of a device, or that of one of its queues.
@@ -179,8 +179,8 @@ func (q Qdisc) begun(found Qdisc) bool {
 // defaultQdisc is the kind that the kernel gives to a device by itself; empty
 // where that cannot be known.
 func defaultQdisc() (kind string, err error) {
-	err = machine.Do(HomeNetns, func() error {
-		kind, err = machine.Reader{}.Sysctl("net.core.default_qdisc")
+	err = host.Do(HomeNetns, func() error {
+		kind, err = host.Reader{}.Sysctl("net.core.default_qdisc")
 		return err
 	})
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Stores are those of this package. Root is the folder that holds proc, sys and
@@ -163,5 +163,5 @@ func why(err error) error {
 
 // Sysctl gives the cell of a sysctl, by its dotted name, in a namespace.
 func Sysctl(in Place, name string) Cell {
-	return Cell{Store: "sysctl", Place: Place{Netns: in.Netns}, Key: machine.SysctlFile(name)}
+	return Cell{Store: "sysctl", Place: Place{Netns: in.Netns}, Key: host.SysctlFile(name)}
 }

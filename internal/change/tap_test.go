@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -23,7 +23,7 @@ func TestTap(t *testing.T) {
 			t.Errorf("made %s twice", name)
 		}
 		testenv.In(t, n.Path(), func() error {
-			links, err := machine.Links()
+			links, err := host.Links()
 			found := false
 			for _, l := range links {
 				a := l.Attrs()
@@ -83,14 +83,14 @@ func TestNameless(t *testing.T) {
 	must(t, err)
 	defer n.Close()
 	must(t, n.AddTap(change.Tap{Name: "tap0", MTU: 1450}))
-	must(t, machine.Do(n.Path(), func() error {
-		links, err := machine.Links()
+	must(t, host.Do(n.Path(), func() error {
+		links, err := host.Links()
 		if err == nil && !slices.ContainsFunc(links, func(l netlink.Link) bool { return l.Attrs().Name == "tap0" }) {
 			t.Error("its tap is not found in it")
 		}
 		return err
 	}))
-	if _, err := os.Stat(machine.NamespacePath(n.Name())); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(host.NamespacePath(n.Name())); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it has a name: %v", err)
 	}
 }

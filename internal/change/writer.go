@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Mark begins the name of every network namespace that Venturi owns. The name
@@ -63,7 +63,7 @@ func LabOf(namespace string) (lab string, ok bool) {
 // Namespaces lists the names of all namespaces that carry the mark, of any
 // lab, half-made ones included.
 func Namespaces() ([]string, error) {
-	entries, err := os.ReadDir(machine.NamespaceFolder)
+	entries, err := os.ReadDir(host.NamespaceFolder)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -103,24 +103,24 @@ func (w *Writer) owns(name string) error {
 
 // ownID reads which namespace a name stands for and refuses the one that the
 // machine itself lives in, which somebody may have given such a name.
-func (w *Writer) ownID(name string) (machine.NamespaceID, error) {
+func (w *Writer) ownID(name string) (host.NamespaceID, error) {
 	if err := w.owns(name); err != nil {
-		return machine.NamespaceID{}, err
+		return host.NamespaceID{}, err
 	}
 	// We make files and mount on them; a link of such a name leads to a
 	// namespace that is somebody else's, such as a container's.
-	if info, err := os.Lstat(machine.NamespacePath(name)); err == nil && info.Mode()&os.ModeSymlink != 0 {
-		return machine.NamespaceID{}, fmt.Errorf("touch namespace %q: %w: it is a symbolic link", name, ErrNotOwned)
+	if info, err := os.Lstat(host.NamespacePath(name)); err == nil && info.Mode()&os.ModeSymlink != 0 {
+		return host.NamespaceID{}, fmt.Errorf("touch namespace %q: %w: it is a symbolic link", name, ErrNotOwned)
 	}
-	id, err := machine.ID(machine.NamespacePath(name))
+	id, err := host.ID(host.NamespacePath(name))
 	if err != nil {
 		return id, err
 	}
 	// Where the first process may not be looked at, this one stands for it: it
 	// is in a lab's namespace only when somebody ran it there by hand.
-	first, err := machine.ID("/proc/1/ns/net")
+	first, err := host.ID("/proc/1/ns/net")
 	if err != nil {
-		if first, err = machine.ID("/proc/self/ns/net"); err != nil {
+		if first, err = host.ID("/proc/self/ns/net"); err != nil {
 			return id, err
 		}
 	}
@@ -139,12 +139,12 @@ func (w *Writer) Create(name string) (*Namespace, error) {
 	if err := shareNetnsFolder(); err != nil {
 		return nil, fmt.Errorf("create namespace %s: %w", name, err)
 	}
-	path := machine.NamespacePath(name)
+	path := host.NamespacePath(name)
 	err := makeName(path)
 	if err != nil {
 		return nil, fmt.Errorf("create namespace %s: %w", name, err)
 	}
-	err = machine.InThread(func() error {
+	err = host.InThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("unshare: %w", err)
 		}
@@ -177,7 +177,7 @@ func makeName(path string) error {
 	if info, statErr := os.Lstat(path); statErr != nil || !info.Mode().IsRegular() || info.Size() > 0 {
 		return err
 	}
-	if _, isNamespace := machine.ID(path); isNamespace == nil {
+	if _, isNamespace := host.ID(path); isNamespace == nil {
 		return err
 	}
 	return nil
@@ -190,7 +190,7 @@ func (w *Writer) Delete(name string) error {
 	if err := w.owns(name); err != nil {
 		return err
 	}
-	path := machine.NamespacePath(name)
+	path := host.NamespacePath(name)
 	for {
 		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -87,7 +87,7 @@ func TestRefusesTheMachinesOwnNamespace(t *testing.T) {
 	n.Close()
 	// The lab's namespaces are files, so a link can stand for another one.
 	must(t, w.Delete(name))
-	must(t, os.Symlink("/proc/self/ns/net", machine.NamespacePath(name)))
+	must(t, os.Symlink("/proc/self/ns/net", host.NamespacePath(name)))
 	if _, err := w.Open(name); !errors.Is(err, change.ErrNotOwned) {
 		t.Errorf("Open = %v, want %v", err, change.ErrNotOwned)
 	}
@@ -102,9 +102,9 @@ func TestCreateAndDelete(t *testing.T) {
 	name := w.Name("m1")
 	n, err := w.Create(name)
 	must(t, err)
-	id, err := machine.ID(n.Path())
+	id, err := host.ID(n.Path())
 	must(t, err)
-	if own, err := machine.ID("/proc/self/ns/net"); err != nil || own == id {
+	if own, err := host.ID("/proc/self/ns/net"); err != nil || own == id {
 		t.Fatalf("the new namespace is that of the process (%v)", err)
 	}
 	if _, err := w.Create(name); !errors.Is(err, os.ErrExist) {
@@ -126,13 +126,13 @@ func TestCreateAndDelete(t *testing.T) {
 func TestDeleteHalfMade(t *testing.T) {
 	w := owned(t)
 	name := w.Name("m1")
-	must(t, os.WriteFile(machine.NamespacePath(name), nil, 0o444))
+	must(t, os.WriteFile(host.NamespacePath(name), nil, 0o444))
 	if _, err := w.Open(name); err == nil {
 		t.Error("Open of a half-made namespace succeeded")
 	}
 	must(t, w.Kill([]string{name}, 0))
 	must(t, w.Delete(name))
-	if _, err := os.Lstat(filepath.Join(machine.NamespaceFolder, name)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(host.NamespaceFolder, name)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file is still there: %v", err)
 	}
 }
@@ -143,18 +143,18 @@ func TestSysctl(t *testing.T) {
 	must(t, err)
 	defer n.Close()
 	const name = "net.ipv4.ip_forward"
-	outside, err := machine.Reader{}.Sysctl(name)
+	outside, err := host.Reader{}.Sysctl(name)
 	must(t, err)
 	for _, value := range []string{"1", "0"} {
 		must(t, n.Sysctl(change.Setting{Name: name, Value: value}))
 		testenv.In(t, n.Path(), func() error {
-			if got, err := (machine.Reader{}).Sysctl(name); got != value {
+			if got, err := (host.Reader{}).Sysctl(name); got != value {
 				t.Errorf("%s inside is %q (%v), want %q", name, got, err, value)
 			}
 			return nil
 		})
 	}
-	if now, err := (machine.Reader{}).Sysctl(name); now != outside {
+	if now, err := (host.Reader{}).Sysctl(name); now != outside {
 		t.Errorf("%s of the machine went from %q to %q (%v)", name, outside, now, err)
 	}
 	if err := n.Sysctl(change.Setting{Name: "net.ipv4.no_such_thing", Value: "1"}); !errors.Is(err, os.ErrNotExist) {
@@ -189,7 +189,7 @@ func TestSysctlOfManyAtOnce(t *testing.T) {
 		for i := range 8 {
 			device := fmt.Sprintf("net/ipv4/conf/a%d/forwarding", i)
 			var got string
-			must(t, machine.Do(n.Path(), func() (err error) { got, err = machine.Reader{}.Sysctl(device); return err }))
+			must(t, host.Do(n.Path(), func() (err error) { got, err = host.Reader{}.Sysctl(device); return err }))
 			if got != "1" {
 				t.Errorf("%s is %q, want 1", device, got)
 			}
@@ -208,7 +208,7 @@ func TestFeaturesAreReadBack(t *testing.T) {
 	must(t, change.AddVeth(change.VethEnd{In: n, Name: "a"}, change.VethEnd{In: n, Name: "b"}, 1500))
 	must(t, n.Features("a", map[string]bool{"tx-tcp-segmentation": false, "rx-gro": true}))
 	testenv.In(t, n.Path(), func() error {
-		got, err := machine.Features("a")
+		got, err := host.Features("a")
 		if got["tx-tcp-segmentation"] || !got["rx-gro"] {
 			t.Errorf("TSO %v and GRO %v, want off and on", got["tx-tcp-segmentation"], got["rx-gro"])
 		}

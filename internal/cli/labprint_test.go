@@ -3,15 +3,15 @@ package cli
 import (
 	"testing"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/path"
 )
 
 // The place to look into is one of the lab's, whatever the last path is.
 func TestInside(t *testing.T) {
 	arm := func(name, namespace string) lab.Arm {
-		ends := []machine.Endpoint{{Machine: "m1", Namespace: namespace}}
+		ends := []host.Endpoint{{Machine: "m1", Namespace: namespace}}
 		return lab.Arm{Name: name, Ends: path.Ends{ends, ends}}
 	}
 	for _, c := range []struct {
@@ -23,8 +23,8 @@ func TestInside(t *testing.T) {
 		{"m1", []lab.Arm{arm("attach", "/proc/7/ns/net")}},
 	} {
 		l := &lab.Lab{Arms: c.arms, Machines: []lab.Machine{{Name: "m1", Namespace: "/ns/m1",
-			Pods:     []machine.Named{{Name: "m1/vxlan", Path: "/ns/m1.vxlan"}},
-			Attached: []machine.Named{{Name: "m1/attach", Path: "/proc/7/ns/net"}}}}}
+			Pods:     []host.Named{{Name: "m1/vxlan", Path: "/ns/m1.vxlan"}},
+			Attached: []host.Named{{Name: "m1/attach", Path: "/proc/7/ns/net"}}}}}
 		if got := inside(l); got != c.want {
 			t.Errorf("look into %s, want %s", got, c.want)
 		}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/knob"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -28,7 +28,7 @@ func (t *target) flags(f *pflag.FlagSet) {
 	f.Var(given{&t.db}, "db", "socket of the database of Open vSwitch or OVN, for their knobs (default: where\ntheir package puts it)")
 }
 
-const netnsHelp = "network namespace: its name in " + machine.NamespaceFolder + ", its file, or a process in it\n(default: the machine's own)"
+const netnsHelp = "network namespace: its name in " + host.NamespaceFolder + ", its file, or a process in it\n(default: the machine's own)"
 
 // read checks what was named. Error: it is not there (exit code 2), or may not be
 // looked into (3).
@@ -50,15 +50,15 @@ func (t target) read() (knob.Target, error) {
 // its name, its file, or a process in it; or as the path attach does. Empty is
 // the process's own, and so is what stands for it.
 func netnsFile(text string) (string, error) {
-	if text == "" || text == machine.OwnNetwork {
+	if text == "" || text == host.OwnNetwork {
 		return "", nil
 	}
-	file := machine.NamespacePath(text)
+	file := host.NamespacePath(text)
 	_, number := strconv.Atoi(text)
 	switch {
 	case strings.HasPrefix(text, "ns:"), strings.HasPrefix(text, "pid:"):
 		var err error
-		if file, err = machine.NamespaceFile(text); err != nil {
+		if file, err = host.NamespaceFile(text); err != nil {
 			return "", verr.Wrap(verr.Usage, "cannot find network namespace "+text, err, "see which there are with: ip netns ls")
 		}
 	case strings.Contains(text, "/"):
@@ -69,7 +69,7 @@ func netnsFile(text string) (string, error) {
 	case number == nil && errors.Is(missing(file), fs.ErrNotExist):
 		file = fmt.Sprintf("/proc/%s/ns/net", text)
 	}
-	_, err := machine.ID(file)
+	_, err := host.ID(file)
 	switch {
 	case errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
 		return "", denied("cannot look into network namespace "+text, err)

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/progress"
 	"github.com/venturi-net/venturi/internal/sanitize"
@@ -108,13 +108,13 @@ func (p *proving) enough(q compare.Request, profile tune.Profile, more tune.Targ
 
 // mayTouch refuses a path that ends in the machine's own network, where that was not
 // named: knobs are turned where a path ends.
-func (p *proving) mayTouch(host bool) error {
+func (p *proving) mayTouch(onHost bool) error {
 	_, given, err := path.ParseSpec(p.path)
-	if err != nil || host {
+	if err != nil || onHost {
 		return err
 	}
 	for _, end := range []string{"from", "to"} {
-		if given[end] == machine.OwnNetwork {
+		if given[end] == host.OwnNetwork {
 			return verr.New(verr.Usage, "cannot prove anything on path "+p.path, "it ends in the machine's own network, and that is not named as what may be touched",
 				"give --host too; what was tried is undone in the end")
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -45,7 +45,7 @@ func TestTuningScripts(t *testing.T) {
 	}
 	p.Cmds["holder"] = func(ts *testscript.TestScript, neg bool, _ []string) {
 		// One that has nothing to wait for any more notices within a second.
-		for end := time.Now().Add(machine.Patience(10 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(host.Patience(10 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
 			there := len(holders(ts.Getenv("VENTURI_JOURNAL"))) > 0
 			if there != neg {
 				return
@@ -61,9 +61,9 @@ func TestTuningScripts(t *testing.T) {
 			ts.Fatalf("%d processes hold trials, want 1", len(found))
 		}
 		ts.Check(syscall.Kill(found[0], syscall.SIGKILL))
-		for end := time.Now().Add(machine.Patience(10 * time.Second)); len(holders(ts.Getenv("VENTURI_JOURNAL"))) > 0; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(host.Patience(10 * time.Second)); len(holders(ts.Getenv("VENTURI_JOURNAL"))) > 0; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
-				ts.Fatalf("process %d is still there, 10 s after SIGKILL: %v", found[0], machine.Reader{}.Command(found[0]))
+				ts.Fatalf("process %d is still there, 10 s after SIGKILL: %v", found[0], host.Reader{}.Command(found[0]))
 			}
 		}
 	}
@@ -83,7 +83,7 @@ func holders(folder string) (pids []int) {
 		if err != nil {
 			continue
 		}
-		if command := strings.Join(machine.Reader{}.Command(pid), " "); strings.Contains(command, " lease --journal "+folder+" ") {
+		if command := strings.Join(host.Reader{}.Command(pid), " "); strings.Contains(command, " lease --journal "+folder+" ") {
 			pids = append(pids, pid)
 		}
 	}

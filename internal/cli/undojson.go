@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/tune"
 )
 
@@ -55,11 +55,11 @@ type toldWrite struct {
 // tellTxns puts transactions in their form for machines.
 func tellTxns(txns []*journal.Txn, conflicts conflicts) (toldTxns, error) {
 	all := toldTxns{Version: jsonVersion, Txns: []toldTxn{}}
-	now, err := machine.SinceBootAsleep()
+	now, err := host.SinceBootAsleep()
 	if err != nil {
 		return all, err
 	}
-	boot, err := machine.BootID()
+	boot, err := host.BootID()
 	if err != nil {
 		return all, err
 	}

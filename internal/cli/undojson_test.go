@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
-	"github.com/venturi-net/venturi/internal/machine"
 )
 
 // The names in what machines read stay: docs/tuning.md promises them.
@@ -57,11 +57,11 @@ func names[V any](of map[string]V) string {
 
 // A lease ends by the clock on the wall; what stands of a conflict is somebody else's.
 func TestTellTxns(t *testing.T) {
-	boot, err := machine.BootID()
+	boot, err := host.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}
-	now, err := machine.SinceBootAsleep()
+	now, err := host.SinceBootAsleep()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/guest"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/progress"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verify"
@@ -113,7 +113,7 @@ Proofs of another build, budget, effect or seed do not count together.`,
   venturi verify proofs --fault csum --repeat 1`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cpus, err := machine.AllowedCPUs()
+			cpus, err := host.AllowedCPUs()
 			if err != nil {
 				return err
 			}
@@ -122,7 +122,7 @@ Proofs of another build, budget, effect or seed do not count together.`,
 			}
 			c.Build = Version() + " " + revision()
 			c.LastCPU, c.Machine = cpus[len(cpus)-1], thisMachine()
-			first := machine.Reader{}.Command(1)
+			first := host.Reader{}.Command(1)
 			c.Guest = len(first) > 1 && first[1] == guest.Role
 			if c.Journal, err = openJournal(env, journalWait); err != nil {
 				return err

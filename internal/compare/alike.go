@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -46,9 +46,9 @@ func unlike(plan *result.Plan, ends []experiment.Ends, with []string, own map[st
 // the loads, which fail there.
 func unlikeEnd(arm, space string, own map[string]string, isTool bool) []result.Warning {
 	found := map[string]string{}
-	_ = machine.Do(space, func() error {
+	_ = host.Do(space, func() error {
 		for _, name := range []string{congestionControl, idleRestart} {
-			found[name], _ = machine.Reader{}.Sysctl(name)
+			found[name], _ = host.Reader{}.Sysctl(name)
 		}
 		return nil
 	})
@@ -75,7 +75,7 @@ func unlikeEnd(arm, space string, own map[string]string, isTool bool) []result.W
 // ends that somebody else made is not known.
 func crossed(m lab.Machine, arm string) []string {
 	of := m.Name + "/" + arm
-	if slices.ContainsFunc(m.Attached, func(n machine.Named) bool { return n.Name == of }) {
+	if slices.ContainsFunc(m.Attached, func(n host.Named) bool { return n.Name == of }) {
 		return nil
 	}
 	var switches []string

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/result"
 )
@@ -18,8 +18,8 @@ import (
 func TestUnlike(t *testing.T) {
 	testenv.Root(t)
 	c := testenv.Containers(t, 1400)
-	pair := load.Pair{From: machine.Endpoint{Namespace: c[0].In.Path()}, To: machine.Endpoint{Namespace: c[1].In.Path()}}
-	gone := load.Pair{From: machine.Endpoint{Namespace: "/nowhere"}, To: machine.Endpoint{Namespace: "/nowhere"}}
+	pair := load.Pair{From: host.Endpoint{Namespace: c[0].In.Path()}, To: host.Endpoint{Namespace: c[1].In.Path()}}
+	gone := load.Pair{From: host.Endpoint{Namespace: "/nowhere"}, To: host.Endpoint{Namespace: "/nowhere"}}
 	of := func(p load.Pair) experiment.Ends { return experiment.Ends{Pairs: []load.Pair{p, p}} }
 	plan := &result.Plan{
 		Arms: []result.Arm{{Name: "a", Path: "attach"}, {Name: "a.copy", Path: "attach", Role: result.RoleCopy},
@@ -59,9 +59,9 @@ func TestUnlike(t *testing.T) {
 func TestCrossed(t *testing.T) {
 	m := lab.Machine{
 		Name: "m1", Namespace: "own",
-		Pods:     []machine.Named{{Name: "m1/ovs", Path: "pod"}},
-		Switches: []machine.Named{{Name: "m1/ovs.ovs", Path: "first"}, {Name: "m1/ovs.2.ovs", Path: "second"}},
-		Attached: []machine.Named{{Name: "m1/attach", Path: "other"}},
+		Pods:     []host.Named{{Name: "m1/ovs", Path: "pod"}},
+		Switches: []host.Named{{Name: "m1/ovs.ovs", Path: "first"}, {Name: "m1/ovs.2.ovs", Path: "second"}},
+		Attached: []host.Named{{Name: "m1/attach", Path: "other"}},
 	}
 	for arm, want := range map[string][]string{
 		"host": {"own"}, "vxlan": {"own"}, "ovs": {"first"}, "ovs.2": {"second"}, "attach": nil, "attach.2": {"own"},

@@ -43,7 +43,7 @@ func TestAttach(t *testing.T) {
 			if c.stop != nil {
 				w = unplugger{t: t, stop: *c.stop}
 			}
-			h := host(t, w)
+			h := testHost(t, w)
 			q := short(t, "udp_lat", "tcp_bw")
 			q.Paths = []string{"host", spec(c.containers)}
 			rec, _, err := Do(t.Context(), q, h)
@@ -60,7 +60,7 @@ func TestAttach(t *testing.T) {
 func TestAttachShared(t *testing.T) {
 	c := testenv.Containers(t, 1400)
 	client, server := c[0].In, c[1].In
-	h := host(t, deaf{})
+	h := testHost(t, deaf{})
 	q := short(t, "tcp_lat")
 	q.Paths = []string{
 		"attach:from=ns:" + client.Name() + ",to=ns:" + server.Name(),

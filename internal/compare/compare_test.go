@@ -17,7 +17,7 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-func host(t *testing.T, w Watch) Host {
+func testHost(t *testing.T, w Watch) Host {
 	t.Helper()
 	testenv.Root(t)
 	return Host{Version: "test", LabName: testenv.LabName(), Program: testenv.Program(t), Watch: w}
@@ -40,7 +40,7 @@ func analyze(t *testing.T, rec *result.Record) *analysis.Summary {
 // TestDo runs the default paths and loads, reads the record back, and wants
 // figures everywhere and the machine as it was.
 func TestDo(t *testing.T) {
-	h := host(t, deaf{})
+	h := testHost(t, deaf{})
 	before := testenv.Snapshot(t)
 	q := short(t)
 	rec, file, err := Do(t.Context(), q, h)
@@ -78,7 +78,7 @@ func TestDo(t *testing.T) {
 
 // TestServices wants the rules of Services in the facts, and figures all the same.
 func TestServices(t *testing.T) {
-	h := host(t, deaf{})
+	h := testHost(t, deaf{})
 	q := short(t, "udp_lat")
 	q.Paths, q.Services = []string{"host", "vxlan"}, 50
 	rec, _, err := Do(t.Context(), q, h)
@@ -118,7 +118,7 @@ func TestLoss(t *testing.T) {
 }
 
 func lossy(t *testing.T) analysis.Row {
-	h := host(t, deaf{})
+	h := testHost(t, deaf{})
 	q := short(t, "udp_lat")
 	q.Paths, q.NoHost, q.Series, q.Rounds = []string{"routed", "routed"}, true, 8, 20
 	s, err := Open(t.Context(), q, h)
@@ -161,7 +161,7 @@ func (b *breaker) Event(e experiment.Event) {
 // measured to the end.
 func TestArmDies(t *testing.T) {
 	b := &breaker{t: t}
-	h := host(t, b)
+	h := testHost(t, b)
 	b.lab = h.LabName
 	q := short(t, "udp_lat")
 	rec, _, err := Do(t.Context(), q, h)
@@ -191,7 +191,7 @@ func TestArmDies(t *testing.T) {
 
 // TestLock wants a second run refused, with the name of the first.
 func TestLock(t *testing.T) {
-	h := host(t, deaf{})
+	h := testHost(t, deaf{})
 	unlock, err := lab.LockMeasure(t.Context(), true, "the first run", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestLock(t *testing.T) {
 // TestPrecision stops at the first look at which the intervals are narrow
 // enough. Which look that is, is the machine's noise; so the record is asked.
 func TestPrecision(t *testing.T) {
-	h := host(t, deaf{})
+	h := testHost(t, deaf{})
 	q := short(t, "udp_lat")
 	q.Paths, q.Series, q.Precision = []string{"host", "routed"}, 12, 0.49
 	rec, _, err := Do(t.Context(), q, h)

@@ -15,7 +15,7 @@ import (
 // TestFastPathIsRecorded wants both machines' counts of a path that has a fast path,
 // in each series, and none of one that has not.
 func TestFastPathIsRecorded(t *testing.T) {
-	h := host(t, deaf{})
+	h := testHost(t, deaf{})
 	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}

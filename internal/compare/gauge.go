@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -84,10 +84,10 @@ func (s *Session) Spaces() (out Spaces, err error) {
 		}
 	}
 	for _, space := range append(out.Machines, out.Pods...) {
-		err := machine.Do(space, func() error {
-			links, err := machine.Links()
+		err := host.Do(space, func() error {
+			links, err := host.Links()
 			if device, theirs := carries[space]; theirs {
-				links = machine.Beneath(links, device)
+				links = host.Beneath(links, device)
 			}
 			for _, l := range links {
 				a := l.Attrs()

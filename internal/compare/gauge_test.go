@@ -6,15 +6,15 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // A gauge measures a path again and again, on fresh sockets, in one lab; and says
 // what it lies in.
 func TestGauge(t *testing.T) {
-	h := host(t, deaf{})
+	h := testHost(t, deaf{})
 	q := Request{Paths: []string{"vxlan"}, NoHost: true, NoCopy: true, Loads: []string{"tcp_lat", "tcp_bw"}, Slice: 5e6, Rounds: 2, Wait: true}
 	s, err := Open(t.Context(), q, h)
 	if err != nil {
@@ -65,7 +65,7 @@ func TestGauge(t *testing.T) {
 // In namespaces that somebody else made, what does not carry the path is nobody's to
 // touch.
 func TestSpacesOfAttached(t *testing.T) {
-	h := host(t, deaf{})
+	h := testHost(t, deaf{})
 	c := testenv.Containers(t, 1400)
 	testenv.In(t, c[0].In.Path(), func() error {
 		eth0, err := netlink.LinkByName("eth0")
@@ -86,7 +86,7 @@ func TestSpacesOfAttached(t *testing.T) {
 		links, err := netlink.LinkList()
 		for device, want := range map[string][]string{"eth0": {"eth0"}, "over": {"over", "eth0"}, "theirs": {"theirs"}} {
 			var got []string
-			for _, l := range machine.Beneath(links, device) {
+			for _, l := range host.Beneath(links, device) {
 				got = append(got, l.Attrs().Name)
 			}
 			slices.Sort(got)
@@ -116,7 +116,7 @@ func TestSpacesOfAttached(t *testing.T) {
 
 // What is not there any more is told of in the record, and is tried anew.
 func TestGaugeOfCutPath(t *testing.T) {
-	h := host(t, deaf{})
+	h := testHost(t, deaf{})
 	q := Request{Paths: []string{"routed"}, NoHost: true, NoCopy: true, Loads: []string{"tcp_lat"}, Slice: 5e6, Rounds: 2, Wait: true}
 	s, err := Open(t.Context(), q, h)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/result"
@@ -39,7 +39,7 @@ func TestGuestKilled(t *testing.T) {
 	before := testenv.Snapshot(t)
 	q := short(t, "udp_lat")
 	q.Paths, q.Series, q.Rounds = []string{"host", machines}, 4, 4
-	h := host(t, nil)
+	h := testHost(t, nil)
 	h.Watch = onSeries(func(series int) {
 		if series != 1 {
 			return
@@ -80,7 +80,7 @@ func TestGuestKilled(t *testing.T) {
 // TestKilledWithGuests: whoever is killed takes the virtual machines with it.
 func TestKilledWithGuests(t *testing.T) {
 	needMachines(t)
-	h := host(t, deaf{})
+	h := testHost(t, deaf{})
 	run := startController(t, h.LabName, "host", machines)
 	run.awaitSlices(t, 20)
 	guests := qemus(t, h.LabName)
@@ -90,7 +90,7 @@ func TestKilledWithGuests(t *testing.T) {
 		t.Error(err)
 	}
 	for _, pid := range guests {
-		if command := (machine.Reader{}).Command(pid); strings.Contains(strings.Join(command, " "), "qemu") {
+		if command := (host.Reader{}).Command(pid); strings.Contains(strings.Join(command, " "), "qemu") {
 			t.Errorf("virtual machine %d lives: %v", pid, command)
 		}
 	}
@@ -99,7 +99,7 @@ func TestKilledWithGuests(t *testing.T) {
 // qemus lists the virtual machines of a lab, of which there are two.
 func qemus(t *testing.T, labName string) (pids []int) {
 	t.Helper()
-	names, err := os.ReadDir(machine.NamespaceFolder)
+	names, err := os.ReadDir(host.NamespaceFolder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,16 +107,16 @@ func qemus(t *testing.T, labName string) (pids []int) {
 		if !strings.HasPrefix(n.Name(), "venturi."+labName+".") {
 			continue
 		}
-		id, err := machine.ID(machine.NamespacePath(n.Name()))
+		id, err := host.ID(host.NamespacePath(n.Name()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, err := machine.Reader{}.ProcessesIn(id)
+		in, err := host.Reader{}.ProcessesIn(id)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, pid := range in {
-			if command := (machine.Reader{}).Command(pid); len(command) > 0 && strings.Contains(command[0], "qemu") {
+			if command := (host.Reader{}).Command(pid); len(command) > 0 && strings.Contains(command[0], "qemu") {
 				pids = append(pids, pid)
 			}
 		}

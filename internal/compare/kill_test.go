@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/result"
 )
@@ -32,7 +32,7 @@ func TestKilled(t *testing.T) {
 		{"both", true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := host(t, deaf{})
+			h := testHost(t, deaf{})
 			before := testenv.Snapshot(t)
 			run := startController(t, h.LabName)
 			run.awaitSlices(t, 50)
@@ -138,7 +138,7 @@ func kill(t *testing.T, pid int) {
 // wantGone wants neither namespaces nor folder nor agents of a lab.
 func wantGone(t *testing.T, l *lab.Lab) {
 	t.Helper()
-	left, err := filepath.Glob(machine.NamespacePath("venturi." + l.Name + ".*"))
+	left, err := filepath.Glob(host.NamespacePath("venturi." + l.Name + ".*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("namespaces left: %v %v", left, err)
 	}

@@ -2,7 +2,7 @@ package compare
 
 import (
 	"github.com/venturi-net/venturi/internal/experiment"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/result"
@@ -77,7 +77,7 @@ func (q Request) plan(arms []result.Arm) (*result.Plan, error) {
 	if p.Precision > 0 {
 		p.Looks = stats.Looks(p.Series)
 	}
-	cpus, err := machine.AllowedCPUs()
+	cpus, err := host.AllowedCPUs()
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (q Request) plan(arms []result.Arm) (*result.Plan, error) {
 // Slow is by how much longer this machine takes than a real one for what is
 // beside the timed parts of a run: 1, or more when its CPU is emulated.
 func Slow() int {
-	if machine.Emulated() {
+	if host.Emulated() {
 		return experiment.Slow
 	}
 	return 1

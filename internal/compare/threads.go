@@ -3,7 +3,7 @@ package compare
 import (
 	"fmt"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -36,15 +36,15 @@ func (q Request) checkThreads() error {
 	if ends <= manyEnds {
 		return nil
 	}
-	files, err := machine.FileRoom()
+	files, err := host.FileRoom()
 	if err != nil {
 		return err
 	}
-	return roomFor(ends, machine.Reader{}.ThreadRoom(), files)
+	return roomFor(ends, host.Reader{}.ThreadRoom(), files)
 }
 
 // roomFor: both ends of a flow are threads of this machine, in two processes.
-func roomFor(ends int, threads, files machine.Limit) error {
+func roomFor(ends int, threads, files host.Limit) error {
 	what := fmt.Sprintf("cannot compare with %d flows over all paths", ends)
 	if need := 2*ends + spareThreads; threads.Room < need {
 		return verr.New(verr.Usage, what, fmt.Sprintf("they need %d threads, and %s", need, threads.By),

@@ -4,18 +4,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // More ends than the machine has threads or files for are refused, with what
 // bounds them; few are never asked about.
 func TestRoomFor(t *testing.T) {
-	much := machine.Limit{Room: 1 << 20, By: "nothing"}
-	little := machine.Limit{Room: 8000, By: "pids.max of /x is 8000, of which 0 are used"}
+	much := host.Limit{Room: 1 << 20, By: "nothing"}
+	little := host.Limit{Room: 8000, By: "pids.max of /x is 8000, of which 0 are used"}
 	for _, c := range []struct {
 		ends           int
-		threads, files machine.Limit
+		threads, files host.Limit
 		text           string
 	}{
 		{8192, much, much, ""},

@@ -3,7 +3,7 @@ package doctor
 import (
 	"fmt"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 const maxBacklog = "net.core.netdev_max_backlog"
@@ -19,7 +19,7 @@ var backlogDrops = Rule{
 		Do:       "a longer queue is more latency when it is full",
 	},
 	Check: func(v *View) []Finding {
-		n := v.softnetGrew(func(c machine.CPUCounters) uint64 { return c.Dropped })
+		n := v.softnetGrew(func(c host.CPUCounters) uint64 { return c.Dropped })
 		if n == 0 {
 			return nil
 		}
@@ -32,7 +32,7 @@ var backlogDrops = Rule{
 }
 
 // softnetGrew sums how much a counter of all CPUs grew; they have 32 bits.
-func (v *View) softnetGrew(counter func(machine.CPUCounters) uint64) (sum uint64) {
+func (v *View) softnetGrew(counter func(host.CPUCounters) uint64) (sum uint64) {
 	for n, after := range v.After.CPUs {
 		sum += uint64(uint32(counter(after)) - uint32(counter(v.Before.CPUs[n])))
 	}
@@ -75,7 +75,7 @@ var timeSqueeze = Rule{
 		Do:       "look first at one hot CPU and at drops of the backlog; then raise it in steps of two: venturi knob set net.budget 600",
 	},
 	Check: func(v *View) []Finding {
-		n := v.softnetGrew(func(c machine.CPUCounters) uint64 { return c.Squeezed })
+		n := v.softnetGrew(func(c host.CPUCounters) uint64 { return c.Squeezed })
 		var runs uint64
 		for cpu, after := range v.After.CPUs {
 			runs += grew(v.Before.CPUs[cpu].NetRX, after.NetRX)

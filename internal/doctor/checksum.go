@@ -1,6 +1,8 @@
 package doctor
 
-import "github.com/venturi-net/venturi/internal/machine"
+import (
+	"github.com/venturi-net/venturi/internal/host"
+)
 
 // Offloads of sending that a device may have for checksums. A card has the
 // first, or one for each family.
@@ -22,7 +24,7 @@ var tunnelChecksumOff = Rule{
 		Do: "somebody may have switched it off because the card below breaks checksums (Calico does): see after the change whether retransmissions grow",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
 			if d.Tunnel == nil || len(lost(d, txChecksum)) == 0 {
 				return nil
 			}
@@ -45,7 +47,7 @@ var virtualChecksumOff = Rule{
 		Knob:     "nic.csum", Value: "tx=on",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
 			if d.Tunnel != nil || d.Card || len(lost(d, txChecksum)) == 0 {
 				return nil
 			}
@@ -72,7 +74,7 @@ var cardChecksumOff = Rule{
 		Do: "somebody may have switched it off because the card is broken: see after the change whether retransmissions grow",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
 			off := lost(d, txChecksum, txChecksumV4, txChecksumV6, rxChecksum)
 			if !d.Card || len(off) == 0 {
 				return nil
@@ -83,7 +85,7 @@ var cardChecksumOff = Rule{
 }
 
 // eachDevice collects what check finds of all devices that are up.
-func eachDevice(v *View, check func(*Space, *machine.NetDevice) []Finding) (all []Finding) {
+func eachDevice(v *View, check func(*Space, *host.NetDevice) []Finding) (all []Finding) {
 	for _, s := range v.Spaces {
 		for i := range s.Devices {
 			if s.Devices[i].Up {

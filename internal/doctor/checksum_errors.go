@@ -3,7 +3,7 @@ package doctor
 import (
 	"fmt"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 var tunnelChecksumErrors = Rule{
@@ -24,7 +24,7 @@ var tunnelChecksumErrors = Rule{
 		if len(evidence) == 0 {
 			return nil
 		}
-		return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
 			if d.Tunnel == nil || !d.Features[txChecksum].On {
 				return nil
 			}

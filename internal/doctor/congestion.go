@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 const (
@@ -96,7 +96,7 @@ var bbrWithoutFQ = Rule{
 	},
 }
 
-func paces(d machine.NetDevice) bool { return d.Qdisc == "fq" || slices.Contains(d.Leaves, "fq") }
+func paces(d host.NetDevice) bool { return d.Qdisc == "fq" || slices.Contains(d.Leaves, "fq") }
 
 func disciplines(s *Space) string {
 	var list []string

@@ -3,19 +3,19 @@ package doctor
 import (
 	"time"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Counters are readings that only count up.
 type Counters struct {
 	At        time.Time
-	CPUs      map[int]machine.CPUCounters
+	CPUs      map[int]host.CPUCounters
 	Devices   map[deviceKey]map[string]uint64
-	Protocols map[machine.NamespaceID]map[string]uint64
+	Protocols map[host.NamespaceID]map[string]uint64
 }
 
 type deviceKey struct {
-	space machine.NamespaceID
+	space host.NamespaceID
 	index int
 }
 
@@ -32,7 +32,7 @@ func grew[T uint32 | uint64](before, after T) T {
 	return after - before
 }
 
-func (v *View) deviceGrew(s *Space, d *machine.NetDevice, counter string) uint64 {
+func (v *View) deviceGrew(s *Space, d *host.NetDevice, counter string) uint64 {
 	key := deviceKey{s.ID, d.Index}
 	before, known := v.Before.Devices[key][counter]
 	if !known {
@@ -50,18 +50,18 @@ func (v *View) protocolGrew(s *Space, counter string) uint64 {
 }
 
 // count reads all counters.
-func (v *View) count(r machine.Reader) Counters {
-	c := Counters{At: time.Now(), CPUs: r.CPUCounters(), Devices: map[deviceKey]map[string]uint64{}, Protocols: map[machine.NamespaceID]map[string]uint64{}}
+func (v *View) count(r host.Reader) Counters {
+	c := Counters{At: time.Now(), CPUs: r.CPUCounters(), Devices: map[deviceKey]map[string]uint64{}, Protocols: map[host.NamespaceID]map[string]uint64{}}
 	for _, s := range v.Spaces {
 		again := v.Before.Devices != nil
-		_ = machine.Do(s.Path, func() error { // one that went away counts no more
-			if id, err := machine.ID("/proc/thread-self/ns/net"); err != nil || id != s.ID {
+		_ = host.Do(s.Path, func() error { // one that went away counts no more
+			if id, err := host.ID("/proc/thread-self/ns/net"); err != nil || id != s.ID {
 				return err
 			}
 			c.Protocols[s.ID] = r.Protocols()
 			devices := s.Devices
 			if again {
-				fresh, err := machine.NetDevices("")
+				fresh, err := host.NetDevices("")
 				if err != nil {
 					return err
 				}

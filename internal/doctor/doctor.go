@@ -5,7 +5,9 @@
 // machine again, and Examine collects what they find.
 package doctor
 
-import "github.com/venturi-net/venturi/internal/machine"
+import (
+	"github.com/venturi-net/venturi/internal/host"
+)
 
 // Severity is how much a finding matters.
 type Severity string
@@ -71,11 +73,11 @@ type Finding struct {
 // where says what a finding is of.
 type where struct {
 	space  *Space // nil: the machine as a whole
-	device *machine.NetDevice
+	device *host.NetDevice
 }
 
 // of makes a finding of a device, or of a namespace when it is nil, or of the
 // machine as a whole when both are.
-func of(s *Space, d *machine.NetDevice, evidence ...Evidence) Finding {
+func of(s *Space, d *host.NetDevice, evidence ...Evidence) Finding {
 	return Finding{Evidence: evidence, where: where{s, d}}
 }

@@ -1,6 +1,8 @@
 package doctor
 
-import "github.com/venturi-net/venturi/internal/machine"
+import (
+	"github.com/venturi-net/venturi/internal/host"
+)
 
 const (
 	groFeature = "rx-gro"
@@ -18,7 +20,7 @@ var groOff = Rule{
 		Do: "some eBPF programs want small packets (Calico's bpfDisableGROForIfaces)",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
 			if len(lost(d, groFeature)) == 0 {
 				return nil
 			}
@@ -36,7 +38,7 @@ var groOff = Rule{
 }
 
 // comesCut tells why a veth would do well to merge what it receives.
-func (v *View) comesCut(s *Space, d *machine.NetDevice) (Evidence, bool) {
+func (v *View) comesCut(s *Space, d *host.NetDevice) (Evidence, bool) {
 	_, peer := v.peer(s, d)
 	tunnel := s.under()[d.Index]
 	if peer == nil || tunnel == nil {
@@ -61,7 +63,7 @@ var lroForwarding = Rule{
 		Knob:     "nic.lro", Value: "off",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
 			if !d.Features[lroFeature].On || !s.forwards() && d.Master == 0 {
 				return nil
 			}

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // fewQueues: with less, irqbalance itself may have spread them so.
@@ -42,7 +42,7 @@ var irqbalancePinned = Rule{
 }
 
 // placed tells whether interrupts are on one CPU each, every one on the next.
-func placed(irqs []machine.IRQ) (first int, inOrder bool) {
+func placed(irqs []host.IRQ) (first int, inOrder bool) {
 	var cpus []int
 	for _, irq := range irqs {
 		n, err := strconv.Atoi(irq.CPUs)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/doctor"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -92,8 +92,8 @@ func longChain(n int, before ...change.Rule) change.Table {
 
 // steer plays echo MASK > rps_cpus.
 func steer(n *change.Namespace, device, mask string) error {
-	return machine.Do(n.Path(), func() error {
-		return machine.Sysfs(func(root string) error {
+	return host.Do(n.Path(), func() error {
+		return host.Sysfs(func(root string) error {
 			return os.WriteFile(filepath.Join(root, "class/net", device, "queues/rx-0/rps_cpus"), []byte(mask), 0)
 		})
 	})
@@ -171,7 +171,7 @@ func anyError(all ...error) error {
 
 func allowedIn(t *testing.T, n *change.Namespace, cc string) (ok bool) {
 	testenv.In(t, n.Path(), func() error {
-		text, err := machine.Reader{}.Sysctl("net.ipv4.tcp_allowed_congestion_control")
+		text, err := host.Reader{}.Sysctl("net.ipv4.tcp_allowed_congestion_control")
 		ok = slices.Contains(strings.Fields(text), cc)
 		return err
 	})
@@ -181,7 +181,7 @@ func allowedIn(t *testing.T, n *change.Namespace, cc string) (ok bool) {
 // bridgeFilter tells whether the kernel lets a bridge's packets through iptables.
 func bridgeFilter(t *testing.T, n *change.Namespace) (on bool) {
 	testenv.In(t, n.Path(), func() error {
-		value, _ := machine.Reader{}.Sysctl("net.bridge.bridge-nf-call-iptables")
+		value, _ := host.Reader{}.Sysctl("net.bridge.bridge-nf-call-iptables")
 		on = value == "1"
 		return nil
 	})

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -46,8 +46,8 @@ var tuners = []string{"irqbalance", "tuned", "bpftune", "openshift-tuned", "sapt
 // for: paths lead through them. Error: a namespace or device that is named is not
 // there, or ctx ended.
 func Look(ctx context.Context, o Options) (*View, error) {
-	r := machine.Reader{}
-	v := &View{Hypervisor: r.Hypervisor(), Governors: r.Governors(), Modules: r.Modules(), Owners: r.Running(tuners...), IRQs: map[string][]machine.IRQ{}}
+	r := host.Reader{}
+	v := &View{Hypervisor: r.Hypervisor(), Governors: r.Governors(), Modules: r.Modules(), Owners: r.Running(tuners...), IRQs: map[string][]host.IRQ{}}
 	found, hidden, err := r.Find()
 	if err != nil {
 		return nil, verr.Wrap(verr.Failed, "cannot look at the machine", err, "is /proc mounted?")
@@ -91,8 +91,8 @@ func (s *Space) notSeen(what, why string) { s.unseen = append(s.unseen, Unseen{w
 const atOnce = 16
 
 // lookInto reads every namespace that can be entered.
-func (v *View) lookInto(ctx context.Context, r machine.Reader, found []machine.Found) error {
-	home, _ := machine.ID(machine.HomeNetns)
+func (v *View) lookInto(ctx context.Context, r host.Reader, found []host.Found) error {
+	home, _ := host.ID(host.HomeNetns)
 	spaces, failed := make([]*Space, len(found)), make([]error, len(found))
 	var work errgroup.Group
 	work.SetLimit(atOnce)
@@ -100,7 +100,7 @@ func (v *View) lookInto(ctx context.Context, r machine.Reader, found []machine.F
 		spaces[i] = &Space{Found: f, Tracked: -1, Home: f.ID == home}
 		work.Go(func() error {
 			if failed[i] = ctx.Err(); failed[i] == nil {
-				failed[i] = machine.Do(f.Path, func() error { return spaces[i].read(r) })
+				failed[i] = host.Do(f.Path, func() error { return spaces[i].read(r) })
 			}
 			return nil
 		})
@@ -149,7 +149,7 @@ func (v *View) why() string {
 }
 
 // read fills in what is read inside of a namespace.
-func (s *Space) read(r machine.Reader) error {
+func (s *Space) read(r host.Reader) error {
 	s.Sysctls = map[string]string{}
 	for _, name := range settings {
 		if value, err := r.Sysctl(name); err == nil {
@@ -157,18 +157,18 @@ func (s *Space) read(r machine.Reader) error {
 		}
 	}
 	list := func(sys string) (err error) {
-		s.Devices, err = machine.NetDevices(sys)
+		s.Devices, err = host.NetDevices(sys)
 		return err
 	}
-	err := machine.Sysfs(list)
+	err := host.Sysfs(list)
 	if err != nil {
 		return err
 	}
 	s.Carrier = s.carriers()
-	if s.Chains, err = machine.Filter(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if s.Chains, err = host.Filter(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.notSeen("the packet filter of "+s.name(), short(err))
 	}
-	if s.Legacy, err = machine.LegacyTables(); err != nil {
+	if s.Legacy, err = host.LegacyTables(); err != nil {
 		s.notSeen("legacy iptables of "+s.name(), short(err))
 	}
 	s.readTracked()
@@ -193,7 +193,7 @@ func (s *Space) readTracked() {
 		s.notSeen("which connections "+s.name()+" tracks", fmt.Sprintf("there are %d, more than are read for this", n))
 		return
 	}
-	tracked, err := machine.TrackedUDP(ports)
+	tracked, err := host.TrackedUDP(ports)
 	if err != nil {
 		s.notSeen("which connections "+s.name()+" tracks", short(err))
 		return
@@ -233,23 +233,23 @@ func (s *Space) carriers() map[int]int {
 
 // sendsBy names the device that a tunnel sends by: as the route to its other end
 // says, or else its own address, or else the default route; empty: none tells.
-func sendsBy(t *machine.Tunnel) string {
+func sendsBy(t *host.Tunnel) string {
 	if t.Remote.Is4() && !t.Remote.IsUnspecified() && !t.Remote.IsMulticast() {
-		way, err := machine.WayTo(t.Remote, netip.Addr{})
+		way, err := host.WayTo(t.Remote, netip.Addr{})
 		if err != nil || way.Local {
 			return ""
 		}
 		return way.Device
 	}
 	if t.Local.Is4() && !t.Local.IsUnspecified() {
-		all, err := machine.Addresses()
+		all, err := host.Addresses()
 		for _, a := range all {
 			if err == nil && a.Addr == t.Local {
 				return a.Device
 			}
 		}
 	}
-	way, err := machine.WayTo(anywhere, netip.Addr{})
+	way, err := host.WayTo(anywhere, netip.Addr{})
 	if err != nil {
 		return ""
 	}
@@ -259,7 +259,7 @@ func sendsBy(t *machine.Tunnel) string {
 // check refuses names of namespaces and devices that are not there.
 func (v *View) check(o Options) error {
 	for _, path := range o.Netns {
-		id, err := machine.ID(path)
+		id, err := host.ID(path)
 		if err != nil {
 			return verr.Wrap(verr.Usage, "cannot look at network namespace "+path, err, "see which there are with `ip netns ls`, or give a process in it")
 		}
@@ -288,7 +288,7 @@ func (v *View) anyDevice(o Options, name string) bool {
 
 // lookAround reads what joins namespaces, and the ways to peers.
 func (v *View) lookAround(o Options) {
-	files := map[string]machine.NamespaceID{}
+	files := map[string]host.NamespaceID{}
 	var order []string
 	for _, s := range v.Spaces {
 		path := s.Path
@@ -305,10 +305,10 @@ func (v *View) lookAround(o Options) {
 				wanted[d.LowerSpace] = true
 			}
 		}
-		_ = machine.Do(s.Path, func() error { // one that went away leads nowhere
+		_ = host.Do(s.Path, func() error { // one that went away leads nowhere
 			if len(wanted) > 0 {
-				s.Numbers = map[int]machine.NamespaceID{}
-				for n, path := range machine.Numbers(wanted, order) {
+				s.Numbers = map[int]host.NamespaceID{}
+				for n, path := range host.Numbers(wanted, order) {
 					s.Numbers[n] = files[path]
 				}
 			}
@@ -322,7 +322,7 @@ func (v *View) lookAround(o Options) {
 
 func (v *View) ways(s *Space, peers []netip.Addr) {
 	for _, peer := range peers {
-		way, err := machine.WayTo(peer, netip.Addr{})
+		way, err := host.WayTo(peer, netip.Addr{})
 		if err != nil {
 			v.unseen(fmt.Sprintf("the way from %s to %s", s.name(), peer), err.Error())
 			continue
@@ -344,7 +344,7 @@ func (o Options) wanted(w where) bool {
 	if len(o.Netns) > 0 {
 		in := false
 		for _, path := range o.Netns {
-			id, err := machine.ID(path)
+			id, err := host.ID(path)
 			in = in || err == nil && id == w.space.ID
 		}
 		if !in {

@@ -3,10 +3,10 @@ package doctor
 import (
 	"fmt"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
-func mtuOf(s *Space, d *machine.NetDevice) Evidence {
+func mtuOf(s *Space, d *host.NetDevice) Evidence {
 	return Evidence{"MTU of " + d.Name + " in " + s.name(), fmt.Sprint(d.MTU)}
 }
 
@@ -20,7 +20,7 @@ var mtuPair = Rule{
 		Knob:     "nic.mtu",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
 			there, peer := v.peer(s, d)
 			if peer == nil || !peer.Up || d.MTU <= peer.MTU {
 				return nil
@@ -55,9 +55,9 @@ var mtuBridge = Rule{
 }
 
 // bridgeMTU compares the ports of a bridge: each that is too large is named.
-func bridgeMTU(s *Space, bridge *machine.NetDevice) (all []Finding) {
-	var least *machine.NetDevice
-	var ports []*machine.NetDevice
+func bridgeMTU(s *Space, bridge *host.NetDevice) (all []Finding) {
+	var least *host.NetDevice
+	var ports []*host.NetDevice
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		if d.Master != bridge.Index || !d.Up {
@@ -83,7 +83,7 @@ func bridgeMTU(s *Space, bridge *machine.NetDevice) (all []Finding) {
 }
 
 // isLeaf tells whether a pod or a virtual machine is behind a device.
-func isLeaf(d *machine.NetDevice) bool {
+func isLeaf(d *host.NetDevice) bool {
 	return d.Kind == "veth" || d.Kind == "netkit" || d.Kind == "tun" || d.Kind == "tuntap"
 }
 
@@ -98,7 +98,7 @@ var mtuTunnel = Rule{
 		Do:       "the MTU of the pods' devices must go down with it, or that of the device below up",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
 			below := s.carrier(d)
 			if d.Tunnel == nil || below == nil {
 				return nil
@@ -111,7 +111,7 @@ var mtuTunnel = Rule{
 	},
 }
 
-func tooLarge(s *Space, d, tunnel, below *machine.NetDevice) []Finding {
+func tooLarge(s *Space, d, tunnel, below *host.NetDevice) []Finding {
 	room := below.MTU - tunnel.Tunnel.Overhead
 	if d.MTU <= room {
 		return nil
@@ -123,7 +123,7 @@ func tooLarge(s *Space, d, tunnel, below *machine.NetDevice) []Finding {
 
 // switchMTU looks at the ports of the switch that uses a tunnel; one that also
 // has a card as a port may serve pods whose packets go by that.
-func switchMTU(s *Space, tunnel, below *machine.NetDevice) (all []Finding) {
+func switchMTU(s *Space, tunnel, below *host.NetDevice) (all []Finding) {
 	if m := s.device(tunnel.Master); m == nil || m.Kind != "openvswitch" {
 		return nil
 	}

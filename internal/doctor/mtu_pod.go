@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 var mtuPodAbove = Rule{
@@ -17,7 +17,7 @@ var mtuPodAbove = Rule{
 		Knob:     "nic.mtu",
 	},
 	Check: func(v *View) []Finding {
-		return eachPod(v, func(s *Space, pod, tunnel *machine.NetDevice) bool { return pod.MTU > tunnel.MTU })
+		return eachPod(v, func(s *Space, pod, tunnel *host.NetDevice) bool { return pod.MTU > tunnel.MTU })
 	},
 }
 
@@ -35,7 +35,7 @@ var mtuPodBelow = Rule{
 		Do:       "pods keep the MTU that they were made with: change what makes them",
 	},
 	Check: func(v *View) []Finding {
-		return eachPod(v, func(s *Space, pod, tunnel *machine.NetDevice) bool {
+		return eachPod(v, func(s *Space, pod, tunnel *host.NetDevice) bool {
 			return float64(pod.MTU) < farBelow*float64(tunnel.MTU)
 		})
 	},
@@ -44,8 +44,8 @@ var mtuPodBelow = Rule{
 // eachPod finds the pods of which off holds, with a tunnel of their machine. It
 // is a note where routes with a next hop lead round the tunnels too: nobody knows
 // which of them the pod's packets take.
-func eachPod(v *View, off func(s *Space, pod, tunnel *machine.NetDevice) bool) []Finding {
-	return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+func eachPod(v *View, off func(s *Space, pod, tunnel *host.NetDevice) bool) []Finding {
+	return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
 		there, pod := v.peer(s, d)
 		if pod == nil || !pod.Up || there == s || !s.forwards() || s.underlies(d) || slices.ContainsFunc(there.Devices, isTunnel) {
 			return nil
@@ -69,10 +69,10 @@ func eachPod(v *View, off func(s *Space, pod, tunnel *machine.NetDevice) bool) [
 	})
 }
 
-func isTunnel(d machine.NetDevice) bool { return d.Tunnel != nil }
+func isTunnel(d host.NetDevice) bool { return d.Tunnel != nil }
 
 // underlies tells whether a tunnel sends by a device.
-func (s *Space) underlies(d *machine.NetDevice) bool { return s.under()[d.Index] != nil }
+func (s *Space) underlies(d *host.NetDevice) bool { return s.under()[d.Index] != nil }
 
 var mtuPeer = Rule{
 	Facts: Facts{

@@ -3,7 +3,7 @@ package doctor
 import (
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 var obsoleteFastPath = Rule{
@@ -47,7 +47,7 @@ var obsoleteSTT = Rule{
 	},
 	Check: func(v *View) []Finding {
 		all := v.modules(func(name string, _ bool) bool { return name == "vport_stt" || name == "stt" })
-		return append(all, eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+		return append(all, eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
 			if d.Kind != "stt" && !strings.HasPrefix(d.Name, "stt_sys") {
 				return nil
 			}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // sick has three faults, one of them at seven places.
@@ -18,7 +18,7 @@ func sick() *Report {
 		switchOff(&d, tsoFeature)
 		r.home.Devices = append(r.home.Devices, d)
 	}
-	r.cpu(1, func(c *machine.CPUCounters) { c.Steal += 20 })
+	r.cpu(1, func(c *host.CPUCounters) { c.Steal += 20 })
 	return Judge(r.View, Options{})
 }
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 var ringDrops = Rule{
@@ -18,7 +18,7 @@ var ringDrops = Rule{
 		Do: "the link may go down for some seconds. If the ring is at its largest, spread the load over more queues",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
 			if !d.Card {
 				return nil
 			}
@@ -29,7 +29,7 @@ var ringDrops = Rule{
 
 const missedShare = 1e-4
 
-func (v *View) ringDrops(s *Space, d *machine.NetDevice) []Finding {
+func (v *View) ringDrops(s *Space, d *host.NetDevice) []Finding {
 	now := v.After.Devices[deviceKey{s.ID, d.Index}]
 	told, below := d.Rings.RXMax > 0, d.Rings.RX < d.Rings.RXMax
 	ring := Evidence{"ethtool rings of " + d.Name, fmt.Sprintf("rx %d of at most %d", d.Rings.RX, d.Rings.RXMax)}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 var rpsOneCPU = Rule{
@@ -23,7 +23,7 @@ var rpsOneCPU = Rule{
 		if v.CPUs < 2 {
 			return nil
 		}
-		return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
 			cpu, one := onlyCPU(d.RPS)
 			if !one {
 				return nil

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // The spaces and devices of the healthy machine: a card eth0 by which a tunnel vx
@@ -17,34 +17,34 @@ import (
 type rig struct {
 	*View
 	home, pod, far               *Space
-	card, vx, bridge, port, wire *machine.NetDevice
-	eth0, peer, ipip             *machine.NetDevice
+	card, vx, bridge, port, wire *host.NetDevice
+	eth0, peer, ipip             *host.NetDevice
 }
 
-func allOn() map[string]machine.Feature {
-	all := map[string]machine.Feature{}
+func allOn() map[string]host.Feature {
+	all := map[string]host.Feature{}
 	for _, name := range []string{txChecksum, rxChecksum, gatherFeature, tsoFeature, tso6Feature, gsoFeature, tunnelFeature, tunnelCsumFeature, groFeature} {
-		all[name] = machine.Feature{Can: true, Wanted: true, On: true}
+		all[name] = host.Feature{Can: true, Wanted: true, On: true}
 	}
-	all[lroFeature] = machine.Feature{Can: true}
+	all[lroFeature] = host.Feature{Can: true}
 	return all
 }
 
 // switchOff plays ethtool -K.
-func switchOff(d *machine.NetDevice, features ...string) {
+func switchOff(d *host.NetDevice, features ...string) {
 	for _, name := range features {
-		d.Features[name] = machine.Feature{Can: true}
+		d.Features[name] = host.Feature{Can: true}
 	}
 }
 
-func device(index int, name, kind string, mtu int) machine.NetDevice {
-	return machine.NetDevice{Index: index, Name: name, Kind: kind, MTU: mtu, Up: true, LowerSpace: -1, Features: allOn(), Qdisc: "noqueue", RPS: []string{"0"}, Queues: 1, Counters: map[string]uint64{"rx_packets": 1e6}}
+func device(index int, name, kind string, mtu int) host.NetDevice {
+	return host.NetDevice{Index: index, Name: name, Kind: kind, MTU: mtu, Up: true, LowerSpace: -1, Features: allOn(), Qdisc: "noqueue", RPS: []string{"0"}, Queues: 1, Counters: map[string]uint64{"rx_packets": 1e6}}
 }
 
 func healthy() rig {
-	v := &View{CPUs: 4, Governors: map[string]int{"performance": 4}, Modules: map[string]bool{"openvswitch": false, "vxlan": false}, Owners: map[string]int{}, IRQs: map[string][]machine.IRQ{}}
+	v := &View{CPUs: 4, Governors: map[string]int{"performance": 4}, Modules: map[string]bool{"openvswitch": false, "vxlan": false}, Owners: map[string]int{}, IRQs: map[string][]host.IRQ{}}
 	space := func(ino uint64, path, name string) *Space {
-		s := &Space{Found: machine.Found{ID: machine.NamespaceID{Ino: ino}, Path: path, Name: name}, Tracked: -1, Carrier: map[int]int{}, Numbers: map[int]machine.NamespaceID{},
+		s := &Space{Found: host.Found{ID: host.NamespaceID{Ino: ino}, Path: path, Name: name}, Tracked: -1, Carrier: map[int]int{}, Numbers: map[int]host.NamespaceID{},
 			Sysctls: map[string]string{congestion: "cubic", allowed: "reno cubic bbr", maxBacklog: "1000", "net.core.netdev_budget": "300", "net.core.netdev_budget_usecs": "2000", "net.ipv4.ip_forward": "1", "net.core.bpf_jit_enable": "1",
 				"net.bridge.bridge-nf-call-iptables": "1", conntrackCount: "100", conntrackMax: "262144"}}
 		v.Spaces = append(v.Spaces, s)
@@ -53,23 +53,23 @@ func healthy() rig {
 	r := rig{View: v, home: space(1, "", ""), pod: space(2, "/run/netns/shop", "shop"), far: space(3, "/proc/77/ns/net", "pid 77 (far)")}
 	r.home.Home = true
 	v.Sysctls = r.home.Sysctls
-	r.home.Devices = []machine.NetDevice{device(2, "eth0", "device", 1500), device(3, "vx", "vxlan", 1450), device(4, "cni0", "bridge", 1450), device(5, "pod1", "veth", 1450), device(6, "wire", "veth", 1500), device(7, "tunl0", "ipip", 1450)}
-	r.pod.Devices = []machine.NetDevice{device(2, "eth0", "veth", 1450)}
-	r.far.Devices = []machine.NetDevice{device(9, "uplink", "veth", 1500)}
+	r.home.Devices = []host.NetDevice{device(2, "eth0", "device", 1500), device(3, "vx", "vxlan", 1450), device(4, "cni0", "bridge", 1450), device(5, "pod1", "veth", 1450), device(6, "wire", "veth", 1500), device(7, "tunl0", "ipip", 1450)}
+	r.pod.Devices = []host.NetDevice{device(2, "eth0", "veth", 1450)}
+	r.far.Devices = []host.NetDevice{device(9, "uplink", "veth", 1500)}
 	h := r.home.Devices
 	r.card, r.vx, r.bridge, r.port, r.wire, r.ipip = &h[0], &h[1], &h[2], &h[3], &h[4], &h[5]
 	r.eth0, r.peer = &r.pod.Devices[0], &r.far.Devices[0]
 	r.card.Card, r.card.Driver, r.card.Queues, r.card.Qdisc = true, "ixgbe", 8, "mq"
-	r.card.Rings, r.card.UDPHash = machine.Rings{RX: 512, RXMax: 4096}, []string{"src", "dst", "sport", "dport"}
+	r.card.Rings, r.card.UDPHash = host.Rings{RX: 512, RXMax: 4096}, []string{"src", "dst", "sport", "dport"}
 	r.ipip.Gateways = 3
-	r.vx.Tunnel, r.vx.Master = &machine.Tunnel{Port: 4789, Overhead: 50}, 4
-	r.ipip.Tunnel = &machine.Tunnel{Overhead: 20}
+	r.vx.Tunnel, r.vx.Master = &host.Tunnel{Port: 4789, Overhead: 50}, 4
+	r.ipip.Tunnel = &host.Tunnel{Overhead: 20}
 	r.port.Master, r.port.Lower, r.port.LowerSpace = 4, 2, 0
 	r.wire.Lower, r.wire.LowerSpace = 9, 1
 	r.eth0.Lower, r.eth0.LowerSpace = 5, 0
 	r.peer.Lower, r.peer.LowerSpace = 6, 0
 	r.home.Carrier[3], r.home.Carrier[7] = 2, 6
-	r.home.Numbers = map[int]machine.NamespaceID{0: r.pod.ID, 1: r.far.ID}
+	r.home.Numbers = map[int]host.NamespaceID{0: r.pod.ID, 1: r.far.ID}
 	r.pod.Numbers[0], r.far.Numbers[0] = r.home.ID, r.home.ID
 	r.count()
 	return r
@@ -78,9 +78,9 @@ func healthy() rig {
 // count makes two readings, 2 s apart, between which little happened.
 func (r rig) count() {
 	read := func(at time.Time) Counters {
-		c := Counters{At: at, CPUs: map[int]machine.CPUCounters{}, Devices: map[deviceKey]map[string]uint64{}, Protocols: map[machine.NamespaceID]map[string]uint64{}}
+		c := Counters{At: at, CPUs: map[int]host.CPUCounters{}, Devices: map[deviceKey]map[string]uint64{}, Protocols: map[host.NamespaceID]map[string]uint64{}}
 		for n := range r.CPUs {
-			c.CPUs[n] = machine.CPUCounters{Total: 1000, Softirq: 10, Packets: 1 << 31, Dropped: 5, Squeezed: 7, NetRX: 100}
+			c.CPUs[n] = host.CPUCounters{Total: 1000, Softirq: 10, Packets: 1 << 31, Dropped: 5, Squeezed: 7, NetRX: 100}
 		}
 		for _, s := range r.Spaces {
 			c.Protocols[s.ID] = map[string]uint64{"Tcp/InCsumErrors": 3, "Udp/InCsumErrors": 1, "Tcp/RetransSegs": 50, "Tcp/OutSegs": 1000}
@@ -97,19 +97,19 @@ func (r rig) count() {
 	}
 }
 
-func (r rig) cpu(n int, change func(*machine.CPUCounters)) {
+func (r rig) cpu(n int, change func(*host.CPUCounters)) {
 	c := r.After.CPUs[n]
 	change(&c)
 	r.After.CPUs[n] = c
 }
 
 // rules makes a chain of n rules that look at something.
-func rules(n int, first ...machine.FilterRule) []machine.FilterRule {
-	return append(first, slices.Repeat([]machine.FilterRule{{Verdict: "drop"}}, n)...)
+func rules(n int, first ...host.FilterRule) []host.FilterRule {
+	return append(first, slices.Repeat([]host.FilterRule{{Verdict: "drop"}}, n)...)
 }
 
-func base(kind, hook string, rules []machine.FilterRule) machine.FilterChain {
-	return machine.FilterChain{Family: "ip", Table: "filter", Name: "BASE", Hook: hook, Type: kind, Rules: rules}
+func base(kind, hook string, rules []host.FilterRule) host.FilterChain {
+	return host.FilterChain{Family: "ip", Table: "filter", Name: "BASE", Hook: hook, Type: kind, Rules: rules}
 }
 
 // faults is one for every rule: what is planted, how much it matters, where, and the command.
@@ -134,9 +134,9 @@ var faults = []struct {
 	{"mtu-pod-above-tunnel", Note, "eth0 shop", "venturi knob set nic.mtu 1400 --dev eth0 --netns shop", func(r rig) { r.ipip.MTU, r.card.Gateways = 1400, 2 }},
 	{"mtu-pod-below-tunnel", Warning, "eth0 shop", "venturi knob set nic.mtu 8950 --dev eth0 --netns shop", func(r rig) { r.ipip.MTU, r.wire.MTU, r.peer.MTU = 8950, 9000, 9000 }},
 	{"mtu-peer", Note, " ", "", func(r rig) {
-		r.Ways = append(r.Ways, Way{Space: r.home, Peer: "10.0.0.7", Way: machine.Way{Device: "eth0", MTU: 1400}, DeviceMTU: 1500})
+		r.Ways = append(r.Ways, Way{Space: r.home, Peer: "10.0.0.7", Way: host.Way{Device: "eth0", MTU: 1400}, DeviceMTU: 1500})
 	}},
-	{"lro-forwarding", Error, "eth0 ", "venturi knob set nic.lro off --dev eth0", func(r rig) { r.card.Features[lroFeature] = machine.Feature{Can: true, Wanted: true, On: true} }},
+	{"lro-forwarding", Error, "eth0 ", "venturi knob set nic.lro off --dev eth0", func(r rig) { r.card.Features[lroFeature] = host.Feature{Can: true, Wanted: true, On: true} }},
 	{"conntrack-full", Warning, " shop", "venturi knob set ct.size max=524288", func(r rig) { r.pod.Sysctls[conntrackCount] = "220000" }},
 	{"conntrack-full", Error, " shop", "venturi knob set ct.size max=524288", func(r rig) { r.pod.Sysctls[conntrackCount] = "262000" }},
 	{"tunnel-checksum-errors", Warning, "vx ", "venturi knob set virt.tx_csum off --dev vx", func(r rig) {
@@ -162,7 +162,7 @@ var faults = []struct {
 	{"rps-one-cpu", Warning, "wire ", "venturi knob set net.rps off --dev wire", func(r rig) { r.wire.RPS = []string{"00000001,00000000", "00000001,00000000"} }},
 	{"softirq-hot-core", Warning, "eth0 ", "", func(r rig) {
 		r.After.Devices[deviceKey{r.home.ID, 2}]["rx_packets"] += 50000
-		r.cpu(2, func(c *machine.CPUCounters) { c.Softirq, c.Packets = c.Softirq+150, c.Packets+1<<31+20000 })
+		r.cpu(2, func(c *host.CPUCounters) { c.Softirq, c.Packets = c.Softirq+150, c.Packets+1<<31+20000 })
 	}},
 	{"ring-drops", Warning, "eth0 ", "venturi knob set nic.ring rx=max --dev eth0", func(r rig) { r.After.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9 }},
 	{"ring-drops", Warning, "eth0 ", "venturi knob set nic.channels max --dev eth0", func(r rig) {
@@ -170,26 +170,26 @@ var faults = []struct {
 		r.After.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9
 	}},
 	{"ring-drops", Warning, "eth0 ", "venturi knob set nic.channels max --dev eth0", func(r rig) { // a driver that does not tell
-		r.card.Rings = machine.Rings{}
+		r.card.Rings = host.Rings{}
 		r.After.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9
 	}},
 	{"ring-drops", Note, "eth0 ", "venturi knob set nic.ring rx=max --dev eth0", func(r rig) {
 		r.Before.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9000
 		r.After.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9000
 	}},
-	{"backlog-drops", Warning, " ", "venturi knob set net.backlog 2000", func(r rig) { r.cpu(0, func(c *machine.CPUCounters) { c.Dropped++ }) }},
+	{"backlog-drops", Warning, " ", "venturi knob set net.backlog 2000", func(r rig) { r.cpu(0, func(c *host.CPUCounters) { c.Dropped++ }) }},
 	{"backlog-small", Warning, " ", "venturi knob set net.backlog 1000", func(r rig) { r.Sysctls[maxBacklog] = "8" }},
-	{"time-squeeze", Warning, " ", "", func(r rig) { r.cpu(0, func(c *machine.CPUCounters) { c.Squeezed += 100; c.NetRX += 900 }) }},
+	{"time-squeeze", Warning, " ", "", func(r rig) { r.cpu(0, func(c *host.CPUCounters) { c.Squeezed += 100; c.NetRX += 900 }) }},
 	{"irqbalance-pinned", Warning, "eth0 ", "", func(r rig) {
 		r.Owners["irqbalance"], r.Balancer = 7, "/usr/sbin/irqbalance --foreground"
-		r.IRQs["eth0"] = []machine.IRQ{{CPUs: "0-3"}, {CPUs: "0"}, {CPUs: "1"}, {CPUs: "2"}, {CPUs: "3"}}
+		r.IRQs["eth0"] = []host.IRQ{{CPUs: "0-3"}, {CPUs: "0"}, {CPUs: "1"}, {CPUs: "2"}, {CPUs: "3"}}
 	}},
 	{"filter-long-chain", Warning, " shop", "", func(r rig) {
-		r.pod.Chains = []machine.FilterChain{base("filter", "input", []machine.FilterRule{{Always: true, Verdict: "jump", To: "LONG"}}), {Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
+		r.pod.Chains = []host.FilterChain{base("filter", "input", []host.FilterRule{{Always: true, Verdict: "jump", To: "LONG"}}), {Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
 	}},
-	{"filter-long-chain", Warning, " shop", "", func(r rig) { r.pod.Legacy = []machine.LegacyTable{{Name: "filter", Entries: 2000}} }},
-	{"filter-long-nat", Note, " shop", "", func(r rig) { r.pod.Chains = []machine.FilterChain{base("nat", "prerouting", rules(2000))} }},
-	{"bridge-nf-long-chain", Warning, " ", "venturi knob set net.bridge_nf iptables=off", func(r rig) { r.home.Chains = []machine.FilterChain{base("filter", "forward", rules(2000))} }},
+	{"filter-long-chain", Warning, " shop", "", func(r rig) { r.pod.Legacy = []host.LegacyTable{{Name: "filter", Entries: 2000}} }},
+	{"filter-long-nat", Note, " shop", "", func(r rig) { r.pod.Chains = []host.FilterChain{base("nat", "prerouting", rules(2000))} }},
+	{"bridge-nf-long-chain", Warning, " ", "venturi knob set net.bridge_nf iptables=off", func(r rig) { r.home.Chains = []host.FilterChain{base("filter", "forward", rules(2000))} }},
 	{"tunnel-conntracked", Note, " ", "", func(r rig) { r.home.Tracked = 30 }},
 	{"tunnel-conntracked", Warning, " ", "", func(r rig) { r.home.Tracked = 90000 }},
 	{"congestion-odd", Warning, " shop", "venturi knob set tcp.cc cubic --netns shop", func(r rig) { r.pod.Sysctls[congestion] = "vegas" }},
@@ -203,8 +203,8 @@ var faults = []struct {
 		r.card.Leaves, r.peer.Qdisc = []string{"fq"}, "fq"
 	}},
 	{"bpf-jit-off", Warning, " ", "venturi knob set bpf.jit enable=1", func(r rig) { r.Sysctls["net.core.bpf_jit_enable"] = "0" }},
-	{"steal", Note, " ", "", func(r rig) { r.cpu(1, func(c *machine.CPUCounters) { c.Steal += 20 }) }},
-	{"steal", Warning, " ", "", func(r rig) { r.cpu(1, func(c *machine.CPUCounters) { c.Steal += 90 }) }},
+	{"steal", Note, " ", "", func(r rig) { r.cpu(1, func(c *host.CPUCounters) { c.Steal += 20 }) }},
+	{"steal", Warning, " ", "", func(r rig) { r.cpu(1, func(c *host.CPUCounters) { c.Steal += 90 }) }},
 	{"governor", Note, " ", "venturi knob set cpu.governor performance", func(r rig) { r.Governors["powersave"] = 2 }},
 	{"obsolete-fastpath", Warning, " ", "", func(r rig) { r.Modules["kube_ovn_fastpath"] = true }},
 	{"obsolete-ovs-module", Warning, " ", "", func(r rig) { r.Modules["openvswitch"] = true }},
@@ -239,8 +239,8 @@ var well = map[string]func(rig){
 		switchOff(r.eth0, groFeature, tsoFeature)
 		r.eth0.Features[tsoFeature] = r.port.Features[tsoFeature]
 	},
-	"segmentation that is off for want of checksums": func(r rig) { r.card.Features[tsoFeature] = machine.Feature{Can: true, Wanted: true} },
-	"an offload that the device cannot have":         func(r rig) { r.card.Features[tsoFeature] = machine.Feature{} },
+	"segmentation that is off for want of checksums": func(r rig) { r.card.Features[tsoFeature] = host.Feature{Can: true, Wanted: true} },
+	"an offload that the device cannot have":         func(r rig) { r.card.Features[tsoFeature] = host.Feature{} },
 	"a device that is down": func(r rig) {
 		switchOff(r.vx, txChecksum, groFeature)
 		r.vx.Up = false
@@ -262,7 +262,7 @@ var well = map[string]func(rig){
 	"one CPU, and RPS":  func(r rig) { r.View.CPUs, r.wire.RPS = 1, []string{"1"} },
 	"a busy machine": func(r rig) {
 		for n := range r.After.CPUs {
-			r.cpu(n, func(c *machine.CPUCounters) { c.Softirq, c.Packets = c.Softirq+150, c.Packets+50000 })
+			r.cpu(n, func(c *host.CPUCounters) { c.Softirq, c.Packets = c.Softirq+150, c.Packets+50000 })
 		}
 	},
 	"counters that began anew": func(r rig) {
@@ -275,36 +275,36 @@ var well = map[string]func(rig){
 	},
 	"irqbalance that was told": func(r rig) {
 		r.Owners["irqbalance"], r.Balancer = 7, "irqbalance --banirq=30"
-		r.IRQs["eth0"] = []machine.IRQ{{CPUs: "0"}, {CPUs: "1"}, {CPUs: "2"}, {CPUs: "3"}}
+		r.IRQs["eth0"] = []host.IRQ{{CPUs: "0"}, {CPUs: "1"}, {CPUs: "2"}, {CPUs: "3"}}
 	},
 	"irqbalance that spread them": func(r rig) {
 		r.Owners["irqbalance"] = 7
-		r.IRQs["eth0"] = []machine.IRQ{{CPUs: "0"}, {CPUs: "2"}, {CPUs: "1"}, {CPUs: "3"}}
+		r.IRQs["eth0"] = []host.IRQ{{CPUs: "0"}, {CPUs: "2"}, {CPUs: "1"}, {CPUs: "3"}}
 	},
 	"known connections are accepted first": func(r rig) {
-		r.pod.Chains = []machine.FilterChain{base("filter", "forward", rules(2000, machine.FilterRule{Established: true, Verdict: "accept"}))}
+		r.pod.Chains = []host.FilterChain{base("filter", "forward", rules(2000, host.FilterRule{Established: true, Verdict: "accept"}))}
 	},
 	"known connections go round it": func(r rig) {
-		r.pod.Chains = []machine.FilterChain{base("filter", "forward", rules(2000, machine.FilterRule{Verdict: "offload"}))}
+		r.pod.Chains = []host.FilterChain{base("filter", "forward", rules(2000, host.FilterRule{Verdict: "offload"}))}
 	},
 	"a long chain for new connections": func(r rig) {
-		r.pod.Chains = []machine.FilterChain{base("filter", "forward", []machine.FilterRule{{New: true, Verdict: "jump", To: "LONG"}}), {Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
+		r.pod.Chains = []host.FilterChain{base("filter", "forward", []host.FilterRule{{New: true, Verdict: "jump", To: "LONG"}}), {Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
 	},
 	"a long chain that nothing leads to": func(r rig) {
-		r.pod.Chains = []machine.FilterChain{{Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
+		r.pod.Chains = []host.FilterChain{{Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
 	},
 	"chains that jump in a circle": func(r rig) {
-		r.pod.Chains = []machine.FilterChain{base("filter", "forward", []machine.FilterRule{{Always: true, Verdict: "jump", To: "BASE"}})}
+		r.pod.Chains = []host.FilterChain{base("filter", "forward", []host.FilterRule{{Always: true, Verdict: "jump", To: "BASE"}})}
 	},
 	"a long chain without a bridge": func(r rig) {
 		r.vx.Master = 0
-		r.home.Chains = []machine.FilterChain{base("nat", "prerouting", rules(2000))}
+		r.home.Chains = []host.FilterChain{base("nat", "prerouting", rules(2000))}
 	},
 	"bbr with fq":                     func(r rig) { r.home.Sysctls[congestion] = "bbr"; r.card.Leaves = []string{"fq"} },
 	"reno where cubic is not allowed": func(r rig) { r.pod.Sysctls[congestion], r.pod.Sysctls[allowed] = "reno", "reno bbr" },
 	"a virtual machine's governor":    func(r rig) { r.Hypervisor, r.Governors = "KVM", map[string]int{"powersave": 4} },
 	"the way to a peer": func(r rig) {
-		r.Ways = []Way{{Space: r.home, Peer: "10.0.0.7", Way: machine.Way{Device: "eth0", MTU: 1500}, DeviceMTU: 1500}}
+		r.Ways = []Way{{Space: r.home, Peer: "10.0.0.7", Way: host.Way{Device: "eth0", MTU: 1500}, DeviceMTU: 1500}}
 	},
 	"a table of connections that cannot be read": func(r rig) { delete(r.home.Sysctls, conntrackMax); delete(r.home.Sysctls, conntrackCount) },
 }

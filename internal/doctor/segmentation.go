@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Offloads of segmentation.
@@ -28,7 +28,7 @@ var segmentationOff = Rule{
 		Do:       "somebody may have switched it off because the driver is broken (e1000e is known for it)",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *machine.NetDevice) []Finding {
+		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
 			off := lost(d, gatherFeature, tsoFeature, tso6Feature, gsoFeature)
 			if len(off) == 0 {
 				return nil

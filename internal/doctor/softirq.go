@@ -3,7 +3,7 @@ package doctor
 import (
 	"fmt"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 const (
@@ -58,7 +58,7 @@ type cpuLoad struct {
 	packets, netRX uint64
 }
 
-func loadOf(before, after machine.CPUCounters) cpuLoad {
+func loadOf(before, after host.CPUCounters) cpuLoad {
 	total := float64(max(grew(before.Total, after.Total), 1))
 	return cpuLoad{
 		softirq: float64(grew(before.Softirq, after.Softirq)) / total,

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // View is what was read of a machine.
@@ -18,8 +18,8 @@ type View struct {
 	Owners     map[string]int  // programs that tune the machine too, and their pids
 	Balancer   string          // what irqbalance was told, by its command line and its file
 	Sysctls    map[string]string
-	Spaces     []*Space                 // the first is that of the process
-	IRQs       map[string][]machine.IRQ // by the device, of the first namespace
+	Spaces     []*Space              // the first is that of the process
+	IRQs       map[string][]host.IRQ // by the device, of the first namespace
 	Ways       []Way
 	Before     Counters
 	After      Counters // later than Before, unless only one reading was asked for
@@ -28,15 +28,15 @@ type View struct {
 
 // Space is a network namespace.
 type Space struct {
-	machine.Found
-	Devices []machine.NetDevice
+	host.Found
+	Devices []host.NetDevice
 	Sysctls map[string]string
-	Chains  []machine.FilterChain
-	Legacy  []machine.LegacyTable
-	Numbers map[int]machine.NamespaceID // what the numbers of other namespaces mean here
-	Tracked int                         // connections to UDP ports of tunnels; -1: not counted
-	Carrier map[int]int                 // by which device the packets of a tunnel leave; both are indexes
-	Home    bool                        // it is the one of the machine's first process
+	Chains  []host.FilterChain
+	Legacy  []host.LegacyTable
+	Numbers map[int]host.NamespaceID // what the numbers of other namespaces mean here
+	Tracked int                      // connections to UDP ports of tunnels; -1: not counted
+	Carrier map[int]int              // by which device the packets of a tunnel leave; both are indexes
+	Home    bool                     // it is the one of the machine's first process
 	unseen  []Unseen
 }
 
@@ -44,7 +44,7 @@ type Space struct {
 type Way struct {
 	Space *Space
 	Peer  string
-	machine.Way
+	host.Way
 	DeviceMTU int
 }
 
@@ -52,7 +52,7 @@ type Way struct {
 type Unseen struct{ What, Why string }
 
 // space finds a namespace; nil: it was not seen.
-func (v *View) space(id machine.NamespaceID) *Space {
+func (v *View) space(id host.NamespaceID) *Space {
 	for _, s := range v.Spaces {
 		if s.ID == id {
 			return s
@@ -72,7 +72,7 @@ func (v *View) home() *Space {
 }
 
 // device finds a device by its index; nil: there is none.
-func (s *Space) device(index int) *machine.NetDevice {
+func (s *Space) device(index int) *host.NetDevice {
 	for i := range s.Devices {
 		if index != 0 && s.Devices[i].Index == index {
 			return &s.Devices[i]
@@ -82,7 +82,7 @@ func (s *Space) device(index int) *machine.NetDevice {
 }
 
 // named finds a device by its name; nil: there is none.
-func (s *Space) named(name string) *machine.NetDevice {
+func (s *Space) named(name string) *host.NetDevice {
 	for i := range s.Devices {
 		if s.Devices[i].Name == name {
 			return &s.Devices[i]
@@ -93,7 +93,7 @@ func (s *Space) named(name string) *machine.NetDevice {
 
 // lower gives the device below one, or the other end of its pair, with its
 // namespace; nil: there is none, or it is in a namespace that was not seen.
-func (v *View) lower(s *Space, d *machine.NetDevice) (*Space, *machine.NetDevice) {
+func (v *View) lower(s *Space, d *host.NetDevice) (*Space, *host.NetDevice) {
 	if d.LowerSpace < 0 {
 		return s, s.device(d.Lower)
 	}
@@ -109,7 +109,7 @@ func (v *View) lower(s *Space, d *machine.NetDevice) (*Space, *machine.NetDevice
 }
 
 // peer gives the other end of a pair; nil: the device is none of a pair.
-func (v *View) peer(s *Space, d *machine.NetDevice) (*Space, *machine.NetDevice) {
+func (v *View) peer(s *Space, d *host.NetDevice) (*Space, *host.NetDevice) {
 	if d.Kind != "veth" && d.Kind != "netkit" {
 		return nil, nil
 	}
@@ -122,11 +122,11 @@ func (v *View) peer(s *Space, d *machine.NetDevice) (*Space, *machine.NetDevice)
 
 // carrier gives the device that a tunnel's packets leave by; nil when that is not
 // known.
-func (s *Space) carrier(d *machine.NetDevice) *machine.NetDevice { return s.device(s.Carrier[d.Index]) }
+func (s *Space) carrier(d *host.NetDevice) *host.NetDevice { return s.device(s.Carrier[d.Index]) }
 
 // under lists the devices that carry tunnels, each with the first tunnel on it.
-func (s *Space) under() map[int]*machine.NetDevice {
-	found := map[int]*machine.NetDevice{}
+func (s *Space) under() map[int]*host.NetDevice {
+	found := map[int]*host.NetDevice{}
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		if d.Tunnel == nil || !d.Up {
@@ -171,7 +171,7 @@ func on(yes bool) string {
 }
 
 // features is evidence of offloads.
-func features(d *machine.NetDevice, names ...string) Evidence {
+func features(d *host.NetDevice, names ...string) Evidence {
 	var values []string
 	for _, n := range names {
 		if f, known := d.Features[n]; known {
@@ -183,7 +183,7 @@ func features(d *machine.NetDevice, names ...string) Evidence {
 
 // lost gives those of some offloads that somebody switched off, though the device
 // could have them. What is off for want of another one is not lost by itself.
-func lost(d *machine.NetDevice, names ...string) (off []string) {
+func lost(d *host.NetDevice, names ...string) (off []string) {
 	for _, n := range names {
 		if f, known := d.Features[n]; known && f.Can && !f.Wanted && !f.On {
 			off = append(off, n)

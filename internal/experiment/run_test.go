@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -74,8 +74,8 @@ func ends(to ...string) Ends {
 	var e Ends
 	for _, addr := range to {
 		e.Pairs = append(e.Pairs, load.Pair{
-			From: machine.Endpoint{Addr: netip.MustParseAddr("10.0.0.1")},
-			To:   machine.Endpoint{Addr: netip.MustParseAddr(addr)},
+			From: host.Endpoint{Addr: netip.MustParseAddr("10.0.0.1")},
+			To:   host.Endpoint{Addr: netip.MustParseAddr(addr)},
 		})
 	}
 	return e

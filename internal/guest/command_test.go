@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/venturi-net/venturi/internal/guest"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // channel gives the dialer of a server that runs commands on this machine, over
@@ -180,7 +180,7 @@ func TestSizes(t *testing.T) {
 	expect := func(text string) {
 		t.Helper()
 		b := make([]byte, 100)
-		late := time.AfterFunc(machine.Patience(time.Minute), func() { out.CloseWithError(errors.New("nothing more within a minute")) })
+		late := time.AfterFunc(host.Patience(time.Minute), func() { out.CloseWithError(errors.New("nothing more within a minute")) })
 		defer late.Stop()
 		for !strings.Contains(said.String(), text) {
 			n, err := out.Read(b)

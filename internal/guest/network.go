@@ -6,7 +6,7 @@ import (
 	"net"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // setUpNetwork brings up the loopback device and the cards, behind the settings
@@ -62,7 +62,7 @@ func deviceOf(mac string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	links, err := machine.Links()
+	links, err := host.Links()
 	if err != nil {
 		return "", err
 	}

@@ -4,14 +4,14 @@ import (
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Conflicts looks which open writes an undo would report and leave alone now, for
 // somebody else has changed their value since; by the numbers of the writes. What
 // cannot be read is left out. Nothing is written, and nobody is waited for.
 func (h History) Conflicts(cells *change.Cells) map[int]*ConflictError {
-	boot, err := machine.BootID()
+	boot, err := host.BootID()
 	if err != nil {
 		return nil
 	}

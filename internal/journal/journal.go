@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -82,7 +82,7 @@ func Open(o Options) (*Journal, error) {
 	}
 	if o.Boot == "" {
 		var err error
-		if o.Boot, err = machine.BootID(); err != nil {
+		if o.Boot, err = host.BootID(); err != nil {
 			return nil, err
 		}
 	}
@@ -182,7 +182,7 @@ func (j *Journal) Confirm(txn int) error {
 // Expired lists the transactions whose lease ended without being confirmed,
 // and that were not undone. With the machine's last boot all leases end.
 func (j *Journal) Expired() ([]int, error) {
-	now, err := machine.SinceBootAsleep()
+	now, err := host.SinceBootAsleep()
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Tx is a transaction that is being written.
@@ -31,7 +31,7 @@ func (j *Journal) begin(lease time.Duration, kind LeaseKind) (*Tx, error) {
 		Who: j.options.Who, Command: j.options.Command, Version: j.options.Version,
 	}
 	if lease > 0 {
-		now, err := machine.SinceBootAsleep()
+		now, err := host.SinceBootAsleep()
 		if err != nil {
 			return nil, err
 		}

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -37,8 +37,8 @@ type affinity struct{}
 // interrupts are those of a card, where each may go, and the cores near the card.
 type interrupts struct {
 	all  []queue
-	irqs []machine.IRQ // of each
-	near []int         // ascending; none: that is not known
+	irqs []host.IRQ // of each
+	near []int      // ascending; none: that is not known
 }
 
 func (affinity) read(m Machine, t Target) (c interrupts, err error) {
@@ -47,7 +47,7 @@ func (affinity) read(m Machine, t Target) (c interrupts, err error) {
 		return c, err
 	}
 	find := func(sys string) (err error) {
-		r := machine.Reader{Root: m.Root}
+		r := host.Reader{Root: m.Root}
 		c.irqs, err = r.IRQs(sys, t.Device)
 		c.near, _ = numbersIn(r.CardCores(sys, t.Device))
 		return err
@@ -57,7 +57,7 @@ func (affinity) read(m Machine, t Target) (c interrupts, err error) {
 	} else if place, gone := onDevice(t); gone != nil {
 		return c, gone
 	} else {
-		err = place.Enter(func(string) error { return machine.Sysfs(find) })
+		err = place.Enter(func(string) error { return host.Sysfs(find) })
 	}
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(c.irqs) == 0 {
 		return c, verr.New(verr.Missing, "cannot read the interrupts of "+t.Device, "no card with interrupts of its own is behind it", "name the device of a network card")

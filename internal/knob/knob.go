@@ -10,14 +10,14 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // Machine is what knobs read: cells, and files below a root. The zero Root is the
 // machine that the process runs on.
 type Machine struct {
-	machine.Reader
+	host.Reader
 	Cells *change.Cells
 }
 
@@ -31,7 +31,7 @@ type Target struct {
 
 func (t Target) String() string {
 	var parts []string
-	for _, p := range []struct{ name, value string }{{"dev", t.Device}, {"netns", machine.NamedFile(t.Netns)}, {"manifest", t.File}, {"db", t.Switch}} {
+	for _, p := range []struct{ name, value string }{{"dev", t.Device}, {"netns", host.NamedFile(t.Netns)}, {"manifest", t.File}, {"db", t.Switch}} {
 		if p.value != "" {
 			parts = append(parts, p.name+" "+p.value)
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/ovs"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -42,7 +42,7 @@ type ovsSetting struct {
 
 // followed is how long a switch may take to do what its database says, and how
 // often it is looked at meanwhile.
-var followed = machine.Patience(time.Second)
+var followed = host.Patience(time.Second)
 
 const followedPoll = 50 * time.Millisecond
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -26,7 +26,7 @@ type sysctl struct {
 
 func (s sysctl) cell(t Target) (change.Cell, error) {
 	if s.global {
-		return change.Cell{Store: "kernel", Key: "/proc/sys/" + machine.SysctlFile(s.name)}, nil
+		return change.Cell{Store: "kernel", Key: "/proc/sys/" + host.SysctlFile(s.name)}, nil
 	}
 	place, err := change.InNetns(t.Netns)
 	if err != nil {

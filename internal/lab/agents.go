@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 var (
-	agentStart = machine.Patience(10 * time.Second) // for an agent to listen
-	agentStop  = machine.Patience(2 * time.Second)  // for each of the steps of ending one
+	agentStart = host.Patience(10 * time.Second) // for an agent to listen
+	agentStop  = host.Patience(2 * time.Second)  // for each of the steps of ending one
 )
 
 // agents starts an agent on each of the machines that are measured, and waits

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -177,7 +177,7 @@ func bundle(t *testing.T, propagation string) (folder string) {
 		Source      string   `json:"source"`
 		Options     []string `json:"options,omitempty"`
 	}
-	mounts := []mount{{"/proc", "proc", "proc", nil}, {machine.NamespaceFolder, "bind", machine.NamespaceFolder, []string{"rbind", propagation}}}
+	mounts := []mount{{"/proc", "proc", "proc", nil}, {host.NamespaceFolder, "bind", host.NamespaceFolder, []string{"rbind", propagation}}}
 	for _, programs := range []string{"/bin", "/lib", "/lib64", "/usr"} {
 		if _, err := os.Stat(programs); err == nil {
 			mounts = append(mounts, mount{programs, "bind", programs, []string{"rbind", "ro"}})

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // builder holds the namespaces of a lab open while it is being built.
@@ -21,7 +21,7 @@ type builder struct {
 	toClose []*change.Namespace
 	spaces  []*change.Namespace // of switches
 	fabric  *change.Namespace   // nil as long as there is none
-	held    map[machine.NamespaceID]string
+	held    map[host.NamespaceID]string
 }
 
 func (b *builder) close() {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -71,21 +71,21 @@ func users(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var ids []machine.NamespaceID
+	var ids []host.NamespaceID
 	locked := false
 	for _, n := range list {
-		id, err := machine.ID(machine.NamespacePath(n))
+		id, err := host.ID(host.NamespacePath(n))
 		if err != nil {
 			continue // half-made, or gone by now
 		}
 		ids = append(ids, id)
-		f, free, err := lockNamespace(machine.NamespacePath(n))
+		f, free, err := lockNamespace(host.NamespacePath(n))
 		if err == nil && free {
 			f.Close()
 		}
 		locked = locked || err == nil && !free
 	}
-	pids, err := machine.Reader{}.ProcessesIn(ids...)
+	pids, err := host.Reader{}.ProcessesIn(ids...)
 	switch {
 	case err != nil || len(pids) == 0 && !locked:
 		return "", err

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -130,12 +130,12 @@ func (b *builder) space(i int, name string) (*change.Namespace, error) {
 }
 
 // below makes a namespace that belongs to a machine.
-func (b *builder) below(i int, name string) (*change.Namespace, machine.Named, error) {
+func (b *builder) below(i int, name string) (*change.Namespace, host.Named, error) {
 	n, err := b.create(machineName(i) + "." + name)
 	if err != nil {
-		return nil, machine.Named{}, err
+		return nil, host.Named{}, err
 	}
-	return n, machine.Named{Name: machineName(i) + "/" + name, Path: n.Path()}, nil
+	return n, host.Named{Name: machineName(i) + "/" + name, Path: n.Path()}, nil
 }
 
 // hold opens a namespace that an arm does not own. There is nobody to hold it
@@ -143,7 +143,7 @@ func (b *builder) below(i int, name string) (*change.Namespace, machine.Named, e
 // whatever names it is asked for, a namespace has one path, by which everybody
 // sees that it is the same and that its ports are taken.
 func (b *builder) hold(i int, arm, path string) (string, error) {
-	id, err := machine.ID(path)
+	id, err := host.ID(path)
 	if err != nil {
 		return "", err
 	}
@@ -157,7 +157,7 @@ func (b *builder) hold(i int, arm, path string) (string, error) {
 		b.held[id] = known
 	}
 	m := &b.lab.Machines[i]
-	m.Attached = append(m.Attached, machine.Named{Name: m.Name + "/" + arm, Path: known})
+	m.Attached = append(m.Attached, host.Named{Name: m.Name + "/" + arm, Path: known})
 	return known, nil
 }
 
@@ -167,7 +167,7 @@ func (b *builder) keepOpen(path string) (string, error) {
 	if b.keep {
 		return path, nil
 	}
-	held, err := machine.Hold(path)
+	held, err := host.Hold(path)
 	if err != nil {
 		return "", err
 	}
@@ -232,7 +232,7 @@ func (l *Lab) reapDaemons() {
 // sortPods puts what was noted while paths were built at once into the order
 // in which it is shown.
 func (l *Lab) sortPods() {
-	byName := func(a, b machine.Named) int { return strings.Compare(a.Name, b.Name) }
+	byName := func(a, b host.Named) int { return strings.Compare(a.Name, b.Name) }
 	for i := range l.Machines {
 		slices.SortFunc(l.Machines[i].Pods, byName)
 		slices.SortFunc(l.Machines[i].Switches, byName)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -110,10 +110,10 @@ func (g *Guest) alive(name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	id, err := machine.ID(machine.NamespacePath(w.Name(guestSpace)))
+	id, err := host.ID(host.NamespacePath(w.Name(guestSpace)))
 	if err != nil {
 		return false, nil // somebody removed the namespace
 	}
-	pids, err := machine.Reader{}.ProcessesIn(id)
+	pids, err := host.Reader{}.ProcessesIn(id)
 	return len(pids) > 0, err
 }

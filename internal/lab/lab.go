@@ -20,7 +20,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -69,7 +69,7 @@ type Lab struct {
 	writer  *change.Writer
 	agents  []*change.Child
 	daemons []daemon
-	held    []*machine.Held
+	held    []*host.Held
 }
 
 // measured is how many of the machines have agents: the first ones. Traffic is
@@ -78,20 +78,20 @@ const measured = 2
 
 // Machine is one of the machines.
 type Machine struct {
-	Name      string          `json:"name"`
-	Namespace string          `json:"namespace"` // file
-	Addr      netip.Addr      `json:"addr"`      // on the wire
-	Pods      []machine.Named `json:"pods,omitempty"`
-	Switches  []machine.Named `json:"switches,omitempty"` // namespaces of switches that need their own
-	Attached  []machine.Named `json:"attached,omitempty"` // namespaces that are not the lab's
-	Socket    string          `json:"socket,omitempty"`   // of its agent; empty: none
-	AgentPid  int             `json:"agent_pid,omitempty"`
+	Name      string       `json:"name"`
+	Namespace string       `json:"namespace"` // file
+	Addr      netip.Addr   `json:"addr"`      // on the wire
+	Pods      []host.Named `json:"pods,omitempty"`
+	Switches  []host.Named `json:"switches,omitempty"` // namespaces of switches that need their own
+	Attached  []host.Named `json:"attached,omitempty"` // namespaces that are not the lab's
+	Socket    string       `json:"socket,omitempty"`   // of its agent; empty: none
+	AgentPid  int          `json:"agent_pid,omitempty"`
 }
 
 // Spaces lists the machine's own namespace and those of its pods and switches,
 // as facts about a machine want them.
-func (m Machine) Spaces() []machine.Named {
-	return slices.Concat([]machine.Named{{Name: m.Name, Path: m.Namespace}}, m.Pods, m.Switches)
+func (m Machine) Spaces() []host.Named {
+	return slices.Concat([]host.Named{{Name: m.Name, Path: m.Namespace}}, m.Pods, m.Switches)
 }
 
 // Arm is one path, raised.
@@ -111,8 +111,8 @@ type Arm struct {
 
 // From is the end of the first pod on the first machine, where the client is;
 // To is its counterpart on the second machine.
-func (a Arm) From() machine.Endpoint { return a.Ends[0][0] }
-func (a Arm) To() machine.Endpoint   { return a.Ends[1][0] }
+func (a Arm) From() host.Endpoint { return a.Ends[0][0] }
+func (a Arm) To() host.Endpoint   { return a.Ends[1][0] }
 
 // The wire: its device on each machine, and the machines' addresses on it.
 const wireDevice = "wire0"
@@ -226,7 +226,7 @@ func (o *Options) check() ([]path.Arm, error) {
 }
 
 func (l *Lab) build(ctx context.Context, o Options, arms []path.Arm) error {
-	b := builder{lab: l, keep: o.Keep, held: map[machine.NamespaceID]string{}}
+	b := builder{lab: l, keep: o.Keep, held: map[host.NamespaceID]string{}}
 	defer b.close() // an open handle would keep a namespace beyond its deletion
 	steps := []func(context.Context, Options) error{
 		b.machines,

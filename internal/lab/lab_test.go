@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -47,7 +47,7 @@ func TestSettings(t *testing.T) {
 		for _, space := range m.Spaces() {
 			testenv.In(t, space.Path, func() error {
 				for name, value := range want {
-					if got, err := (machine.Reader{}).Sysctl(name); got != value {
+					if got, err := (host.Reader{}).Sysctl(name); got != value {
 						t.Errorf("%s: %s is %q (%v), want %q", space.Name, name, got, err, value)
 					}
 				}
@@ -67,7 +67,7 @@ func TestServices(t *testing.T) {
 	for services, rules := range map[int]int{0: 0, 10: 10*5 + 23} {
 		l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan"}, Services: services})
 		for _, m := range l.Machines {
-			f, problems := machine.Reader{}.Facts(m.Name, m.Spaces()...)
+			f, problems := host.Reader{}.Facts(m.Name, m.Spaces()...)
 			if len(problems) > 0 {
 				t.Errorf("facts: %v", problems)
 			}
@@ -179,9 +179,9 @@ func TestAgents(t *testing.T) {
 		conn, err := net.Dial("unix", m.Socket)
 		must(t, err)
 		conn.Close()
-		id, err := machine.ID(m.Namespace)
+		id, err := host.ID(m.Namespace)
 		must(t, err)
-		if pids, err := (machine.Reader{}).ProcessesIn(id); err != nil || !slices.Equal(pids, []int{m.AgentPid}) {
+		if pids, err := (host.Reader{}).ProcessesIn(id); err != nil || !slices.Equal(pids, []int{m.AgentPid}) {
 			t.Errorf("in %s: processes %v (%v), want the agent %d", m.Name, pids, err, m.AgentPid)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -111,7 +111,7 @@ func NewClaim(ctx context.Context, name string) (*Claim, error) {
 		return nil, err
 	}
 	c := &Claim{Name: name, state: state{
-		Owner: os.Getpid(), Command: machine.Reader{}.Command(os.Getpid()), Since: time.Now(), Boot: machine.Reader{}.BootID(),
+		Owner: os.Getpid(), Command: host.Reader{}.Command(os.Getpid()), Since: time.Now(), Boot: host.Reader{}.BootID(),
 	}}
 	err := withTable(ctx, func() error {
 		// What another dead lab cannot be rid of is no reason not to raise this

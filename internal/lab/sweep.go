@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -82,7 +82,7 @@ func look(name string) (Info, error) {
 		return info, nil
 	}
 	lock.Close()
-	if readErr != nil || !s.Kept || s.Boot != (machine.Reader{}).BootID() {
+	if readErr != nil || !s.Kept || s.Boot != (host.Reader{}).BootID() {
 		return info, nil
 	}
 	if there, err := anyNamespace(name); err != nil || !there {
@@ -106,7 +106,7 @@ const forkLimit = 5 * time.Second
 func tryOwner(name string, owner int) (lock *os.File, free bool, err error) {
 	file := filepath.Join(folder(name), ownerLock)
 	lock, free, err = flock(context.Background(), file, true)
-	if err != nil || free || owner == 0 || len(machine.Reader{}.Command(owner)) > 0 {
+	if err != nil || free || owner == 0 || len(host.Reader{}.Command(owner)) > 0 {
 		return lock, free, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), forkLimit)

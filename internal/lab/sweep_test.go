@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -51,7 +51,7 @@ func remains(t *testing.T, folders, namespaces, state bool) string {
 			n.Close()
 		}
 		// One that was killed while it was being made.
-		must(t, os.WriteFile(machine.NamespacePath(w.Name("m2")), nil, 0o444))
+		must(t, os.WriteFile(host.NamespacePath(w.Name("m2")), nil, 0o444))
 	}
 	return name
 }
@@ -168,7 +168,7 @@ func TestOwnerKilled(t *testing.T) {
 			t.Errorf("something of the lab is left (agents killed: %v)", agentsToo)
 		}
 		for _, m := range l.Machines {
-			if command := (machine.Reader{}).Command(m.AgentPid); slices.Contains(command, m.Socket) {
+			if command := (host.Reader{}).Command(m.AgentPid); slices.Contains(command, m.Socket) {
 				t.Errorf("agent %d still lives: %v", m.AgentPid, command)
 			}
 		}

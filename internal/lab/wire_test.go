@@ -6,8 +6,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -77,12 +77,12 @@ func TestWireTakes(t *testing.T) {
 		must(t, err)
 		l := testenv.Lab(t, lab.Options{Wire: w, Paths: []string{"vxlan"}})
 		for _, m := range l.Machines {
-			facts, problems := machine.Reader{}.Facts(m.Name, m.Spaces()...)
+			facts, problems := host.Reader{}.Facts(m.Name, m.Spaces()...)
 			if len(problems) > 0 {
 				t.Errorf("facts of %s: %v", m.Name, problems)
 			}
 			var wire netlink.Link
-			must(t, machine.Do(m.Namespace, func() (err error) { wire, err = netlink.LinkByName("wire0"); return err }))
+			must(t, host.Do(m.Namespace, func() (err error) { wire, err = netlink.LinkByName("wire0"); return err }))
 			for _, d := range facts.Devices {
 				if d.Name != "wire0" {
 					continue

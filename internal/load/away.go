@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // An end may be in a virtual machine, where only the agent in there can open
@@ -18,7 +18,7 @@ import (
 // slices of all arms still come in one random order. Nothing is said between
 // the two while a slice runs.
 
-// Away reaches the agents in virtual machines, by [machine.Endpoint.Agent].
+// Away reaches the agents in virtual machines, by [host.Endpoint.Agent].
 type Away interface {
 	// Open opens the active ends of the plan's arms in a virtual machine.
 	Open(ctx context.Context, agent string, plan Plan) (Client, error)
@@ -36,8 +36,8 @@ type Served interface {
 
 var errNoWay = errors.New("the end is in a virtual machine, and there is no way to the agent in there")
 
-func fromEnd(p Pair) machine.Endpoint { return p.From }
-func toEnd(p Pair) machine.Endpoint   { return p.To }
+func fromEnd(p Pair) host.Endpoint { return p.From }
+func toEnd(p Pair) host.Endpoint   { return p.To }
 
 // group are the arms that have one of their ends at the same agent; an empty
 // name stands for this process.
@@ -47,7 +47,7 @@ type group struct {
 }
 
 // behind groups the arms by the agent of that end.
-func (p Plan) behind(end func(Pair) machine.Endpoint) (groups []group) {
+func (p Plan) behind(end func(Pair) host.Endpoint) (groups []group) {
 	for i, a := range p.Arms {
 		agent := end(a.Ends[0]).Agent
 		at := slices.IndexFunc(groups, func(g group) bool { return g.agent == agent })
@@ -73,7 +73,7 @@ func (p Plan) inside(arms []int) Plan {
 		a.NearPins, a.FarPins = "", ""
 		a.Ends = slices.Clone(a.Ends)
 		for i := range a.Ends {
-			for _, end := range []*machine.Endpoint{&a.Ends[i].From, &a.Ends[i].To} {
+			for _, end := range []*host.Endpoint{&a.Ends[i].From, &a.Ends[i].To} {
 				end.Namespace, end.Agent = "", ""
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -71,7 +71,7 @@ func startActive(l Load, plan *Plan, arm, flow int) (*active, error) {
 		clock:   newClock(),
 		timeout: maxTimeout, // until the warm-up has shown what the arm takes
 
-		patience: ioTimeout + machine.Patience(time.Duration(plan.Flows-1)*flowPatience),
+		patience: ioTimeout + host.Patience(time.Duration(plan.Flows-1)*flowPatience),
 		tasks:    make(chan func(*active) error),
 		errs:     make(chan error, 1),
 	}
@@ -109,7 +109,7 @@ func (a *active) reach(flow int) (err error) {
 
 // work runs tasks on one thread, which ends with it.
 func (a *active) work() {
-	err := machine.Do(a.space, func() error {
+	err := host.Do(a.space, func() error {
 		a.serve(pin(a.plan.ClientCPU))
 		return nil
 	})

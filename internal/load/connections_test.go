@@ -14,8 +14,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -107,8 +107,8 @@ func TestConnections(t *testing.T) {
 	}
 	for i := range 2 {
 		p.Arms[0].Ends = append(p.Arms[0].Ends, load.Pair{
-			From: machine.Endpoint{Namespace: ns, Addr: netip.AddrFrom4([4]byte{127, 0, 1, byte(i + 1)})},
-			To:   machine.Endpoint{Namespace: ns, Addr: netip.AddrFrom4([4]byte{127, 0, 2, byte(i + 1)})},
+			From: host.Endpoint{Namespace: ns, Addr: netip.AddrFrom4([4]byte{127, 0, 1, byte(i + 1)})},
+			To:   host.Endpoint{Namespace: ns, Addr: netip.AddrFrom4([4]byte{127, 0, 2, byte(i + 1)})},
 		})
 	}
 	for range 20 {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // pairs is n pairs of ends on loopback, each at addresses of its own.
@@ -20,8 +20,8 @@ func pairs(n int) []Pair {
 	var all []Pair
 	for i := range n {
 		all = append(all, Pair{
-			From: machine.Endpoint{Addr: netip.AddrFrom4([4]byte{127, 0, 1, byte(i + 1)})},
-			To:   machine.Endpoint{Addr: netip.AddrFrom4([4]byte{127, 0, 2, byte(i + 1)})},
+			From: host.Endpoint{Addr: netip.AddrFrom4([4]byte{127, 0, 1, byte(i + 1)})},
+			To:   host.Endpoint{Addr: netip.AddrFrom4([4]byte{127, 0, 2, byte(i + 1)})},
 		})
 	}
 	return all
@@ -92,7 +92,7 @@ func TestNoEnds(t *testing.T) {
 func TestShut(t *testing.T) {
 	p := loopback(t, "tcp_lat", 3, 2, 1, 25910)
 	p.Arms[1].Ends = append(p.Arms[1].Ends, Pair{
-		From: p.Arms[1].Ends[0].From, To: machine.Endpoint{Addr: netip.MustParseAddr("192.0.2.1")},
+		From: p.Arms[1].Ends[0].From, To: host.Endpoint{Addr: netip.MustParseAddr("192.0.2.1")},
 	})
 	s, err := Serve(p, nil, nil)
 	if err != nil {

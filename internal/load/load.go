@@ -13,7 +13,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -88,7 +88,7 @@ func (p Plan) schedules(arm int) bool {
 
 // Pair is two ends of traffic.
 type Pair struct {
-	From, To machine.Endpoint // the client's, the server's
+	From, To host.Endpoint // the client's, the server's
 }
 
 // pair gives the ends of a flow.

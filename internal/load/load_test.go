@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -35,7 +35,7 @@ func loopback(t *testing.T, name string, arms, flows, size, port int) Plan {
 	}
 	order := []int{}
 	for i := range arms {
-		end := machine.Endpoint{Addr: netip.MustParseAddr("127.0.0.1"), MTU: 65536}
+		end := host.Endpoint{Addr: netip.MustParseAddr("127.0.0.1"), MTU: 65536}
 		p.Arms = append(p.Arms, Arm{
 			Name: string(rune('a' + i)), Ends: []Pair{{From: end, To: end}},
 			ServerPort: port + i*flows, ClientPort: port + 1000 + i*flows,

@@ -8,14 +8,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 const roundNear, roundFar = 3, 2
 
 func openRound(t *testing.T, port int) *RoundRobin {
 	t.Helper()
-	end := machine.Endpoint{Addr: netip.MustParseAddr("127.0.0.1"), MTU: 65536}
+	end := host.Endpoint{Addr: netip.MustParseAddr("127.0.0.1"), MTU: 65536}
 	r, err := OpenRoundRobin(Pair{From: end, To: end}, roundNear, roundFar, port, port+roundNear, -1, -1)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestRoundRobinLost(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
-	end := machine.Endpoint{Addr: netip.MustParseAddr("192.0.2.1")} // nobody's
+	end := host.Endpoint{Addr: netip.MustParseAddr("192.0.2.1")} // nobody's
 	if _, err := OpenRoundRobin(Pair{From: end, To: end}, 1, 1, 27730, 27731, -1, -1); err == nil {
 		t.Error("opened at an address that is not here")
 	}

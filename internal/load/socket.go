@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // ioTimeout is how long either end waits for the other before it gives an arm
@@ -165,7 +165,7 @@ func openIn(namespace, transport, congestion string, at netip.AddrPort, use func
 
 // inside makes a socket in a namespace. It is use's to close.
 func inside(namespace, transport string, use func(socket) error) error {
-	return machine.Do(namespace, func() error {
+	return host.Do(namespace, func() error {
 		kind := unix.SOCK_STREAM
 		if transport == "udp" {
 			kind = unix.SOCK_DGRAM

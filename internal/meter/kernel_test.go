@@ -14,7 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Root is testenv.Root. The test environment stands on packages that use this
@@ -298,7 +298,7 @@ func TestMissingNamespace(t *testing.T) {
 			t.Errorf("%s opened a namespace that is not there", name)
 		}
 	}
-	if err := machine.Do("/nowhere", func() error { return nil }); err == nil {
+	if err := host.Do("/nowhere", func() error { return nil }); err == nil {
 		t.Error("the test's namespace exists")
 	}
 }
@@ -340,7 +340,7 @@ func BenchmarkOpen(b *testing.B) {
 // in runs fn inside a namespace, given by its file.
 func in(t *testing.T, namespace string, fn func() error) {
 	t.Helper()
-	if err := machine.Do(namespace, fn); err != nil {
+	if err := host.Do(namespace, fn); err != nil {
 		t.Fatal(err)
 	}
 }

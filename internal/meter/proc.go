@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // file is a file of /proc that is read again and again from its start.
@@ -51,7 +51,7 @@ func (f *file) close() error { return f.f.Close() }
 // need not enter it again.
 func openNetFiles(root, namespace string, names ...string) ([]*file, error) {
 	files := make([]*file, 0, len(names))
-	err := machine.Do(namespace, func() error {
+	err := host.Do(namespace, func() error {
 		for _, name := range names {
 			f, err := openFile(root, filepath.Join("proc/thread-self/net", name))
 			if err != nil {

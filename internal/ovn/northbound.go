@@ -10,13 +10,13 @@ import (
 	"github.com/ovn-org/libovsdb/client"
 	"github.com/ovn-org/libovsdb/ovsdb"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/ovs"
 )
 
 // patience is how long a network gets to stand: far more than it needs on a
 // busy machine, so that only a hang exceeds it.
-var patience = machine.Patience(60 * time.Second)
+var patience = host.Patience(60 * time.Second)
 
 // northbound is a connection to a northbound database.
 type northbound struct{ client.Client }

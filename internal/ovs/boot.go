@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // settled is how long after boot the daemon counts CPUs right. It counts them
@@ -18,7 +18,7 @@ const settled = 10 * time.Second
 // awaitBoot waits until the daemon can count. Only a machine that was started
 // for the purpose is ever that young.
 func awaitBoot(ctx context.Context) error {
-	since, err := machine.SinceBoot()
+	since, err := host.SinceBoot()
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/ovs"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -88,7 +88,7 @@ type machineLink struct {
 
 func links(t *testing.T, namespace string) (found []machineLink) {
 	testenv.In(t, namespace, func() error {
-		list, err := machine.Links()
+		list, err := host.Links()
 		for _, l := range list {
 			a := l.Attrs()
 			found = append(found, machineLink{a.Name, a.HardwareAddr.String(), a.MTU})

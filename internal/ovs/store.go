@@ -15,7 +15,7 @@ import (
 	"github.com/ovn-org/libovsdb/ovsdb"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Where the databases of a machine's own Open vSwitch and OVN are, when nobody
@@ -79,7 +79,7 @@ func orElse(socket, usual string) string {
 var ErrNoDatabase = errors.New("no database answers")
 
 // askLimit is how long a database gets to answer.
-var askLimit = machine.Patience(5 * time.Second)
+var askLimit = host.Patience(5 * time.Second)
 
 // ask connects to the database of that name behind a socket.
 func ask(socket, name string, fn func(context.Context, client.Client) error) error {
@@ -257,4 +257,4 @@ func (f field) write(ctx context.Context, c client.Client, v change.Value) error
 }
 
 // followLimit is how long a switch gets to take what its database says.
-var followLimit = machine.Patience(2 * time.Second)
+var followLimit = host.Patience(2 * time.Second)

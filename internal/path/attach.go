@@ -8,7 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -51,7 +51,7 @@ var attach = Driver{
 		}
 		var ends Ends
 		for i, end := range made {
-			ends = append(ends, []machine.Endpoint{{
+			ends = append(ends, []host.Endpoint{{
 				Machine: s.Machines[i].Name, Namespace: end.path, Device: end.Device, Addr: end.Addr, MTU: end.way.MTU,
 			}})
 		}
@@ -62,11 +62,11 @@ var attach = Driver{
 // namespace is an option that takes a network namespace.
 func namespace(name, help string) Option {
 	return Option{
-		Name: name, Value: "ns:NAME|pid:N|" + machine.OwnNetwork, Required: true,
-		Help: help + ": a namespace's name in " + machine.NamespaceFolder + " or the path of its file; or a process in it; or " +
-			machine.OwnNetwork + ", the machine's own network",
+		Name: name, Value: "ns:NAME|pid:N|" + host.OwnNetwork, Required: true,
+		Help: help + ": a namespace's name in " + host.NamespaceFolder + " or the path of its file; or a process in it; or " +
+			host.OwnNetwork + ", the machine's own network",
 		read: func(text string) (string, error) {
-			if _, err := machine.NamespaceFile(text); err != nil {
+			if _, err := host.NamespaceFile(text); err != nil {
 				return "", fmt.Errorf("%s is %q: %w", name, text, err)
 			}
 			return text, nil
@@ -93,9 +93,9 @@ type attached struct {
 	option string // from or to
 	text   string // as the user named it
 	path   string // file of the namespace
-	id     machine.NamespaceID
-	machine.Address
-	way machine.Way // to the other end
+	id     host.NamespaceID
+	host.Address
+	way host.Way // to the other end
 }
 
 // attachTo finds both ends, in the order of from and to, and how they reach
@@ -126,12 +126,12 @@ func attachTo(v Values, hold func(end int, path string) (string, error)) (ends [
 // find gets hold of the end's namespace, and makes sure that it is one that
 // the user can mean.
 func (e *attached) find(hold func(string) (string, error)) error {
-	file, err := machine.NamespaceFile(e.text)
+	file, err := host.NamespaceFile(e.text)
 	if err != nil {
 		return err // refused when it was read
 	}
 	if e.path, err = hold(file); err == nil {
-		e.id, err = machine.ID(e.path)
+		e.id, err = host.ID(e.path)
 	}
 	switch {
 	case errors.Is(err, os.ErrNotExist) && strings.HasPrefix(e.text, "pid:"):
@@ -142,18 +142,18 @@ func (e *attached) find(hold func(string) (string, error)) error {
 	case err != nil:
 		return e.refuse(err.Error(), "give the file of a network namespace, or a process in it: pid:N")
 	}
-	if own, err := machine.ID("/proc/self/ns/net"); err == nil && own == e.id && e.text != machine.OwnNetwork {
+	if own, err := host.ID("/proc/self/ns/net"); err == nil && own == e.id && e.text != host.OwnNetwork {
 		return e.refuse("that is the machine's own network",
-			"give "+e.option+"="+machine.OwnNetwork+" if that is what you mean, or else a process in a container with a network of its own")
+			"give "+e.option+"="+host.OwnNetwork+" if that is what you mean, or else a process in a container with a network of its own")
 	}
 	return nil
 }
 
 // choose finds the end's address: the only one, or the one that was asked for.
 func (e *attached) choose(want string) error {
-	var all []machine.Address
-	err := machine.Do(e.path, func() (err error) {
-		all, err = machine.Addresses()
+	var all []host.Address
+	err := host.Do(e.path, func() (err error) {
+		all, err = host.Addresses()
 		return err
 	})
 	if err != nil {
@@ -180,8 +180,8 @@ func (e *attached) choose(want string) error {
 
 // reach asks how packets go from here to there.
 func (e *attached) reach(there *attached) error {
-	err := machine.Do(e.path, func() (err error) {
-		e.way, err = machine.WayTo(there.Addr, e.Addr)
+	err := host.Do(e.path, func() (err error) {
+		e.way, err = host.WayTo(there.Addr, e.Addr)
 		return err
 	})
 	switch {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/bgp"
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -51,7 +51,7 @@ const maxReflectors = 249
 // bgpReady is how long the machines may take to learn of all blocks. The
 // library lets two seconds go by before it dials, and as many before the next
 // time; the rest is for many speakers on few cores.
-var bgpReady = machine.Patience(40 * time.Second)
+var bgpReady = host.Patience(40 * time.Second)
 
 // bgpCluster is the cluster that all reflectors of an arm stand for, the
 // address that Calico's documentation takes.
@@ -60,13 +60,13 @@ var bgpCluster = netip.MustParseAddr("244.0.0.1")
 func bgpUp(ctx context.Context, s *Site) (Ends, error) {
 	speakers := make([]*change.Child, len(s.Machines))
 	states := make([]string, len(s.Machines))
-	ends, err := s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
+	ends, err := s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
 		end, err := s.routedPod(i)
 		if err != nil {
 			return nil, err
 		}
 		speakers[i], states[i], err = s.bgpSpeaker(i)
-		return []machine.Endpoint{end}, err
+		return []host.Endpoint{end}, err
 	})
 	if err != nil {
 		return nil, err

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -18,7 +18,7 @@ const protoBGP = 186
 func learned(t *testing.T, m lab.Machine) (list []string) {
 	t.Helper()
 	testenv.In(t, m.Namespace, func() error {
-		routes, err := machine.Routes(protoBGP)
+		routes, err := host.Routes(protoBGP)
 		for _, r := range routes {
 			list = append(list, fmt.Sprintf("%s via %s", r.Dst, r.Via))
 		}

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // capture gives the frames that cross a device of a namespace while fn runs.
@@ -33,11 +33,11 @@ func capture(t *testing.T, namespace, device string, fn func()) [][]byte {
 func tap(t *testing.T, namespace, device string) (fd int) {
 	t.Helper()
 	const everything = unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8 // in network order
-	must(t, machine.Do(namespace, func() (err error) {
+	must(t, host.Do(namespace, func() (err error) {
 		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
 			return err
 		}
-		links, err := machine.Links()
+		links, err := host.Links()
 		if err != nil {
 			return err
 		}

@@ -11,22 +11,22 @@ import (
 	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Paths with Venturi's fast path over them: the same devices, and a daemon on each
 // machine that carries established flows past them.
 var (
 	routedFast = fast(routed, func(s *Site, i int) accel.Config {
-		return accel.Config{Kind: accel.Routed, Devices: machine.TunnelsAndPods{Pods: []string{s.routedDevice()}}}
+		return accel.Config{Kind: accel.Routed, Devices: host.TunnelsAndPods{Pods: []string{s.routedDevice()}}}
 	})
 	netkitFast = fast(netkit, func(s *Site, i int) accel.Config {
-		return accel.Config{Kind: accel.Routed, Devices: machine.TunnelsAndPods{Pods: []string{s.netkitDevice()}}}
+		return accel.Config{Kind: accel.Routed, Devices: host.TunnelsAndPods{Pods: []string{s.netkitDevice()}}}
 	})
 	vxlanFast = fast(vxlan, func(s *Site, i int) accel.Config {
 		return accel.Config{
 			Kind: accel.VXLAN, Port: uint16(s.Options.Int("port")),
-			Devices: machine.TunnelsAndPods{Tunnels: []string{s.vxlanTunnelDevice(0)}, Pods: []string{s.vxlanPort(0)}},
+			Devices: host.TunnelsAndPods{Tunnels: []string{s.vxlanTunnelDevice(0)}, Pods: []string{s.vxlanPort(0)}},
 		}
 	})
 )
@@ -64,7 +64,7 @@ func fast(over Driver, devices func(s *Site, i int) accel.Config) Driver {
 		if err != nil {
 			return nil, err
 		}
-		_, err = s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
+		_, err = s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
 			c := devices(s, i)
 			if c.Kind == accel.VXLAN {
 				if err := s.Machines[i].In.AddHeadroom(s.headroomDevice(), s.bridge()); err != nil {
@@ -94,7 +94,7 @@ func (s *Site) headroomDevice() string { return fmt.Sprintf("room%d", s.Index) }
 const fastPaths = 16
 
 // fastReady is how long the daemon may take until it knows its peers and pods.
-var fastReady = machine.Patience(10 * time.Second)
+var fastReady = host.Patience(10 * time.Second)
 
 // accelerate starts the fast path's daemon on a machine.
 func (s *Site) accelerate(ctx context.Context, i int, c accel.Config) error {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 )
 
 // move is how the address of the second machine's pod comes to another pod.
@@ -88,9 +88,9 @@ func TestFastPathFollowsAddresses(t *testing.T) {
 func (m move) check(t *testing.T, l *lab.Lab, flows []*steady) {
 	paths := watch(t, l, flows, m.on, m.only)
 	work(t, paths)
-	host := l.Machines[m.on]
+	node := l.Machines[m.on]
 	var wishes []wish
-	var pods []machine.Endpoint
+	var pods []host.Endpoint
 	for _, w := range paths {
 		pod := m.newPod(t, l, w)
 		there := &stream{sender: w.flow.ab.sender}
@@ -100,7 +100,7 @@ func (m move) check(t *testing.T, l *lab.Lab, flows []*steady) {
 			wish{there, delivered, w.Path + " to the new pod"}, wish{&w.flow.ba, m.old, w.Path + " from the old pod"})
 		pods = append(pods, pod)
 	}
-	shell(t, host, paths, m.do)
+	shell(t, node, paths, m.do)
 	moved := time.Now()
 	settled := until(t, wishes, moved)
 	for _, w := range wishes {
@@ -113,7 +113,7 @@ func (m move) check(t *testing.T, l *lab.Lab, flows []*steady) {
 		}
 	}
 	if m.undo != "" {
-		shell(t, host, paths, m.undo)
+		shell(t, node, paths, m.undo)
 		work(t, paths)
 		return
 	}
@@ -124,20 +124,20 @@ func (m move) check(t *testing.T, l *lab.Lab, flows []*steady) {
 }
 
 // newPod makes the pod that is to have the address, and its link.
-func (m move) newPod(t *testing.T, l *lab.Lab, w watched) machine.Endpoint {
+func (m move) newPod(t *testing.T, l *lab.Lab, w watched) host.Endpoint {
 	t.Helper()
 	writer, err := change.Owned(l.Name)
 	must(t, err)
-	host := l.Machines[m.on]
-	n, err := writer.Create(writer.Name(host.Name + ".new" + w.words.Replace("{n}")))
+	node := l.Machines[m.on]
+	n, err := writer.Create(writer.Name(node.Name + ".new" + w.words.Replace("{n}")))
 	must(t, err)
 	t.Cleanup(func() {
 		n.Close()
 		must(t, writer.Delete(n.Name()))
 	})
-	pod := machine.Endpoint{Namespace: n.Path(), Addr: w.To().Addr}
+	pod := host.Endpoint{Namespace: n.Path(), Addr: w.To().Addr}
 	here := []watched{w}
-	shell(t, host, here, `ip link add new{n} mtu {podmtu} type veth peer name eth0 address `+movedMAC+` netns `+n.Path()+`
+	shell(t, node, here, `ip link add new{n} mtu {podmtu} type veth peer name eth0 address `+movedMAC+` netns `+n.Path()+`
 		[ {gate} != {port} ] || ip link set new{n} address {gatemac}
 		ip link set new{n} up
 		nsenter --net=`+n.Path()+` sh -c 'ip link set eth0 up
@@ -148,9 +148,9 @@ func (m move) newPod(t *testing.T, l *lab.Lab, w watched) machine.Endpoint {
 }
 
 // listenAt opens a socket at an address and port of a pod.
-func listenAt(t *testing.T, at machine.Endpoint, addr netip.AddrPort) (c *net.UDPConn) {
+func listenAt(t *testing.T, at host.Endpoint, addr netip.AddrPort) (c *net.UDPConn) {
 	t.Helper()
-	must(t, machine.Do(at.Namespace, func() (err error) {
+	must(t, host.Do(at.Namespace, func() (err error) {
 		c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(addr))
 		return err
 	}))

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -64,9 +64,9 @@ func TestFastPathConnectionsLiveOnThroughChanges(t *testing.T) {
 }
 
 // dial opens a connection from a pod.
-func dial(t *testing.T, from machine.Endpoint, to netip.AddrPort) (conn net.Conn) {
+func dial(t *testing.T, from host.Endpoint, to netip.AddrPort) (conn net.Conn) {
 	t.Helper()
-	must(t, machine.Do(from.Namespace, func() (err error) {
+	must(t, host.Do(from.Namespace, func() (err error) {
 		d := net.Dialer{Timeout: patience, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.Addr, 0))}
 		conn, err = d.Dial("tcp4", to.String())
 		return err

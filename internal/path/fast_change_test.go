@@ -14,8 +14,8 @@ import (
 	"github.com/ti-mo/conntrack"
 	vnl "github.com/vishvananda/netlink"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 )
 
 // situation is a change of a machine while flows of its pods are carried. What
@@ -37,7 +37,7 @@ type situation struct {
 
 // takesHold is within what time a change does, at the latest: the best of a few
 // tries must, as this machine may have other things to do meanwhile.
-var takesHold = machine.Patience(100 * time.Millisecond)
+var takesHold = host.Patience(100 * time.Millisecond)
 
 const changeTries = 5
 
@@ -218,7 +218,7 @@ func shell(t *testing.T, m lab.Machine, paths []watched, script string) {
 		}
 	}
 	text := strings.Join(each, "\n")
-	if err := machine.Do(m.Namespace, func() error { return runs(text) }); err != nil {
+	if err := host.Do(m.Namespace, func() error { return runs(text) }); err != nil {
 		t.Fatalf("on %s: %v", m.Name, err)
 	}
 }
@@ -247,7 +247,7 @@ func placed(t *testing.T, l *lab.Lab, n, i int) *strings.Replacer {
 		bridge = port
 	}
 	words = append(words, "{port}", port, "{gate}", bridge)
-	must(t, machine.Do(l.Machines[i].Namespace, func() error {
+	must(t, host.Do(l.Machines[i].Namespace, func() error {
 		routes, err := vnl.RouteGet(peer.Addr.AsSlice())
 		if err != nil {
 			return err
@@ -287,7 +287,7 @@ func addressing(t *testing.T, m lab.Machine) (restore func()) {
 	var told strings.Builder
 	read := func(command string, line func(fields []string) string) {
 		var said []byte
-		must(t, machine.Do(m.Namespace, func() (err error) {
+		must(t, host.Do(m.Namespace, func() (err error) {
 			said, err = exec.Command("sh", "-euc", command).Output()
 			return err
 		}))
@@ -314,7 +314,7 @@ func addressing(t *testing.T, m lab.Machine) (restore func()) {
 // forgetConnections makes a machine's connection tracking forget them all.
 func forgetConnections(t *testing.T, m lab.Machine) {
 	t.Helper()
-	must(t, machine.Do(m.Namespace, func() error {
+	must(t, host.Do(m.Namespace, func() error {
 		c, err := conntrack.Dial(nil)
 		if err != nil {
 			return err

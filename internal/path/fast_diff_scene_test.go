@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -87,8 +87,8 @@ func (s *scene) open(namespace, device string) int {
 	return fd
 }
 
-func (s *scene) listen(at machine.Endpoint, port int) (fd int) {
-	must(s.t, machine.Do(at.Namespace, func() (err error) {
+func (s *scene) listen(at host.Endpoint, port int) (fd int) {
+	must(s.t, host.Do(at.Namespace, func() (err error) {
 		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
 			return err
 		}

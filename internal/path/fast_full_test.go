@@ -11,8 +11,8 @@ import (
 	"github.com/ti-mo/conntrack"
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 )
@@ -235,8 +235,8 @@ func echoes(t *testing.T, conn net.Conn, path string) {
 // noConnection wants no new connection to come about.
 func noConnection(t *testing.T, w watched, to *steady) {
 	t.Helper()
-	must(t, machine.Do(w.From().Namespace, func() error {
-		d := net.Dialer{Timeout: machine.Patience(50 * time.Millisecond)} // nobody listens, and would say so at once
+	must(t, host.Do(w.From().Namespace, func() error {
+		d := net.Dialer{Timeout: host.Patience(50 * time.Millisecond)} // nobody listens, and would say so at once
 		conn, err := d.Dial("tcp4", addrPort(to.b).String())
 		var timeout net.Error
 		if err == nil {
@@ -267,7 +267,7 @@ func setting(t *testing.T, file, text string) (back func()) {
 // tracking opens a machine's connection tracking.
 func tracking(t *testing.T, m lab.Machine) (c *conntrack.Conn) {
 	t.Helper()
-	must(t, machine.Do(m.Namespace, func() (err error) {
+	must(t, host.Do(m.Namespace, func() (err error) {
 		c, err = conntrack.Dial(nil)
 		return err
 	}))

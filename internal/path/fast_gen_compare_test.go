@@ -10,7 +10,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/bpf"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // measured is what has become of a path's packets.
@@ -48,7 +48,7 @@ func (s *genSite) measure(t *testing.T, c generated) (all []measured) {
 func counters(t *testing.T, namespace string) map[string]int {
 	t.Helper()
 	var text []byte
-	must(t, machine.Do(namespace, func() (err error) {
+	must(t, host.Do(namespace, func() (err error) {
 		text, err = exec.Command("nft", "list", "counters").Output()
 		return err
 	}))

@@ -14,8 +14,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -24,7 +24,7 @@ const genPace = 2 * time.Millisecond
 
 // genSettle is for how long nothing is sent after a change: by then the daemons know of
 // it, so that twins have sent the same when it takes hold.
-var genSettle = machine.Patience(200 * time.Millisecond)
+var genSettle = host.Patience(200 * time.Millisecond)
 
 // genPath is a path in a generated case. Those without a fast path have an even number,
 // their twins the next.
@@ -109,7 +109,7 @@ func genPrograms(t *testing.T) (folder string) {
 func (s *genSite) snapshot(t *testing.T, i int) string {
 	t.Helper()
 	var text []byte
-	must(t, machine.Do(s.lab.Machines[i].Namespace, func() (err error) {
+	must(t, host.Do(s.lab.Machines[i].Namespace, func() (err error) {
 		text, err = exec.Command("sh", "-euc", "nft list tables; ip rule; ip -o link show type bridge | wc -l; ip nexthop; ip xfrm policy; bridge fdb | grep dst; tc qdisc | grep -v clsact || true; "+
 			"ip -4 route show table all | grep -v linkdown; nsenter --net="+s.firewalls[i]+" nft list tables").CombinedOutput()
 		if err != nil {
@@ -141,7 +141,7 @@ func (s *genSite) run(c generated, scripts []string) error {
 	if len(scripts) == 0 {
 		return nil
 	}
-	return machine.Do(s.lab.Machines[c.machine].Namespace, func() error { return runs(strings.Join(scripts, "\n")) })
+	return host.Do(s.lab.Machines[c.machine].Namespace, func() error { return runs(strings.Join(scripts, "\n")) })
 }
 
 // do makes a machine have productions; what cannot be done is an error.

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // connection is one of TCP between the pods: what the local end sends is echoed.
@@ -36,9 +36,9 @@ func (s *genSite) connectTCP(t *testing.T, c generated) {
 	}
 }
 
-func genStream(t *testing.T, at machine.Endpoint) (fd int) {
+func genStream(t *testing.T, at host.Endpoint) (fd int) {
 	t.Helper()
-	must(t, machine.Do(at.Namespace, func() (err error) {
+	must(t, host.Do(at.Namespace, func() (err error) {
 		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		return err
 	}))

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Ports of generated cases: each case has some of its own, so that no connection is
@@ -54,9 +54,9 @@ func (p *genPath) closeFlows() {
 	unix.Close(p.knockAt)
 }
 
-func genSocket(t *testing.T, at machine.Endpoint, port, tos int) (fd int) {
+func genSocket(t *testing.T, at host.Endpoint, port, tos int) (fd int) {
 	t.Helper()
-	must(t, machine.Do(at.Namespace, func() (err error) {
+	must(t, host.Do(at.Namespace, func() (err error) {
 		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
 			return err
 		}

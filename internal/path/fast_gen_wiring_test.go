@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -26,7 +26,7 @@ func firewalls(t *testing.T, l *lab.Lab) (namespaces []string) {
 		n, err := w.Create(w.Name(m.Name))
 		must(t, err)
 		t.Cleanup(n.Close)
-		must(t, machine.Do(m.Namespace, func() error {
+		must(t, host.Do(m.Namespace, func() error {
 			return runs(fmt.Sprintf(`
 				ip link add fw0 type veth peer name in0 netns %[1]s
 				ip link add fw1 type veth peer name in1 netns %[1]s
@@ -50,7 +50,7 @@ func firewalls(t *testing.T, l *lab.Lab) (namespaces []string) {
 		}))
 		for i := range l.Arms {
 			pod := l.Arms[i].Ends[len(namespaces)][0].Addr
-			must(t, machine.Do(n.Path(), func() error {
+			must(t, host.Do(n.Path(), func() error {
 				return runs(fmt.Sprintf(`ip route add %[1]s via 192.0.2.1
 					nft 'table ip seen { counter seen%[2]d { }; chain c { type filter hook forward priority -300; ip saddr %[1]s counter name seen%[2]d; ip daddr %[1]s counter name seen%[2]d; }; }'`, pod, i))
 			}))

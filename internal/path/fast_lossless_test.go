@@ -17,8 +17,8 @@ import (
 	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -33,7 +33,7 @@ func startDaemon(t *testing.T, l *lab.Lab, arm lab.Arm, more ...string) (*exec.C
 	said := new(bytes.Buffer)
 	cmd := exec.Command(testenv.Program(t)[0], append([]string{"fastpath", "--config", configOf(arm)}, more...)...)
 	cmd.Stderr = said
-	must(t, machine.Do(l.Machines[0].Namespace, cmd.Start))
+	must(t, host.Do(l.Machines[0].Namespace, cmd.Start))
 	return cmd, said
 }
 
@@ -50,7 +50,7 @@ func killDaemon(t *testing.T, l *lab.Lab, arm lab.Arm) {
 	t.Helper()
 	pid := daemonOf(t, l.Machines[0].Namespace, configOf(arm))
 	must(t, unix.Kill(pid, unix.SIGKILL))
-	eventually(t, "the daemon is dead", func() bool { return len(machine.Reader{}.Command(pid)) == 0 })
+	eventually(t, "the daemon is dead", func() bool { return len(host.Reader{}.Command(pid)) == 0 })
 }
 
 func eventually(t *testing.T, what string, is func() bool) {
@@ -89,7 +89,7 @@ func TestFastPathOneDaemon(t *testing.T) {
 		heir, said := startDaemon(t, l, arm, "--replace")
 		eventually(t, "the first daemon is gone", func() bool {
 			must(t, exchange(patience))
-			return len(machine.Reader{}.Command(first)) == 0
+			return len(host.Reader{}.Command(first)) == 0
 		})
 		untilCarried(t, arm, exchange)
 		stopDaemon(t, heir, said)
@@ -147,7 +147,7 @@ func strayProgram(t *testing.T, l *lab.Lab, arm lab.Arm) (pin string) {
 	fast, err := bpf.NewRouted(bpf.Options{})
 	must(t, err)
 	defer fast.Close()
-	must(t, machine.Do(l.Machines[0].Namespace, func() error {
+	must(t, host.Do(l.Machines[0].Namespace, func() error {
 		stray, err := link.AttachTCX(link.TCXOptions{Interface: 1, Program: fast.FromWire, Attach: ebpf.AttachTCXIngress})
 		if err != nil {
 			return err
@@ -170,7 +170,7 @@ func TestFastPathWithoutPins(t *testing.T) {
 		must(t, change.DropPins(filepath.Dir(arm.Pins[0])))
 		eventually(t, "the daemon ends", func() bool {
 			must(t, exchange(patience))
-			return len(machine.Reader{}.Command(pid)) == 0
+			return len(host.Reader{}.Command(pid)) == 0
 		})
 		log, err := os.ReadFile(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.log"))
 		must(t, err)

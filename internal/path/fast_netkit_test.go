@@ -17,8 +17,8 @@ import (
 	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -190,9 +190,9 @@ func TestNetkitWays(t *testing.T) {
 			for _, step := range c.steps {
 				must(t, step(m))
 			}
-			var ways machine.Ways
+			var ways host.Ways
 			testenv.In(t, m.Path(), func() (err error) {
-				ways, err = machine.ReadWays(machine.TunnelsAndPods{Wire: "none", Pods: []string{device}})
+				ways, err = host.ReadWays(host.TunnelsAndPods{Wire: "none", Pods: []string{device}})
 				return err
 			})
 			mac, refused := "", ""

@@ -13,8 +13,8 @@ import (
 	vnl "github.com/vishvananda/netlink"
 
 	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -29,7 +29,7 @@ func TestFastPathFollowsPathMTU(t *testing.T) {
 		t.Fatalf("packets to a peer may have %d bytes before anything is learned", was)
 	}
 	fragmentationNeeded(t, l.Machines[0], l.Machines[1], least)
-	limit := machine.Patience(5 * time.Second) // later, news of something else may lead to it
+	limit := host.Patience(5 * time.Second) // later, news of something else may lead to it
 	for end := time.Now().Add(limit); peerSize(t, arm.Pins[0]) != least-overhead; {
 		if time.Now().After(end) {
 			t.Fatalf("after %v packets to a peer may still have %d bytes", limit, peerSize(t, arm.Pins[0]))

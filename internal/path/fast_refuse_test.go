@@ -16,8 +16,8 @@ import (
 
 	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -301,7 +301,7 @@ func markedProgram(t *testing.T, m lab.Machine, _, _ string) (detach func()) {
 }
 
 // devicesOf gives the devices of a path their names.
-func devicesOf(t *testing.T, d machine.TunnelsAndPods, m lab.Machine) *strings.Replacer {
+func devicesOf(t *testing.T, d host.TunnelsAndPods, m lab.Machine) *strings.Replacer {
 	t.Helper()
 	names := []string{"POD", d.Pods[0], "WIRE", d.Wire}
 	testenv.In(t, m.Namespace, func() error {
@@ -331,7 +331,7 @@ func stateOf(t *testing.T, arm lab.Arm) *accel.State {
 // wanted.
 func untilState(t *testing.T, arm lab.Arm, exchange func(time.Duration) error, wanted func(*accel.State) bool) {
 	t.Helper()
-	limit := machine.Patience(5 * time.Second) // later, news of something else may lead to it
+	limit := host.Patience(5 * time.Second) // later, news of something else may lead to it
 	for end := time.Now().Add(limit); ; {
 		s := stateOf(t, arm)
 		if wanted(s) {

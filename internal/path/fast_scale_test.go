@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -73,7 +73,7 @@ func churn(t *testing.T, arm lab.Arm, connections int) {
 	for range atOnce {
 		work.Go(func() error {
 			// All of a worker's sockets are made on its thread, in the pod.
-			return machine.Do(arm.From().Namespace, func() error {
+			return host.Do(arm.From().Namespace, func() error {
 				for i := range connections / atOnce {
 					if err := converse(ctx, l.Addr().String(), echoes); err != nil {
 						return fmt.Errorf("connection %d: %w", i, err)
@@ -113,9 +113,9 @@ func converse(ctx context.Context, to string, echoes int) (err error) {
 	return nil
 }
 
-func listenTCP(t *testing.T, at machine.Endpoint) (l net.Listener) {
+func listenTCP(t *testing.T, at host.Endpoint) (l net.Listener) {
 	t.Helper()
-	must(t, machine.Do(at.Namespace, func() (err error) {
+	must(t, host.Do(at.Namespace, func() (err error) {
 		l, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(at.Addr, 0)))
 		return err
 	}))

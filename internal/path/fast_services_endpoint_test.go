@@ -15,13 +15,13 @@ import (
 	"github.com/ti-mo/conntrack"
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 )
 
 // serveNamed answers at an end, over UDP and TCP, with the port that it is at, until
 // the test is over.
-func serveNamed(t *testing.T, at machine.Endpoint) netip.AddrPort {
+func serveNamed(t *testing.T, at host.Endpoint) netip.AddrPort {
 	t.Helper()
 	server, listener := listenBoth(t, at)
 	where := addrPort(server)

@@ -14,8 +14,8 @@ import (
 
 	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -55,7 +55,7 @@ type client struct {
 	asked uint64
 }
 
-func clientAt(t *testing.T, at machine.Endpoint) *client {
+func clientAt(t *testing.T, at host.Endpoint) *client {
 	t.Helper()
 	c := &client{UDPConn: listenUDP(t, at)}
 	t.Cleanup(func() { c.Close() })
@@ -63,7 +63,7 @@ func clientAt(t *testing.T, at machine.Endpoint) *client {
 }
 
 // serve answers at an end, over UDP and TCP, until the test is over.
-func serve(t *testing.T, at machine.Endpoint) netip.AddrPort {
+func serve(t *testing.T, at host.Endpoint) netip.AddrPort {
 	t.Helper()
 	server, listener := listenBoth(t, at)
 	t.Cleanup(echoUDP(server))
@@ -82,9 +82,9 @@ func serve(t *testing.T, at machine.Endpoint) netip.AddrPort {
 
 // listenBoth listens at the same port over UDP and TCP. What is free over one may be
 // in use over the other.
-func listenBoth(t *testing.T, at machine.Endpoint) (server *net.UDPConn, listener net.Listener) {
+func listenBoth(t *testing.T, at host.Endpoint) (server *net.UDPConn, listener net.Listener) {
 	t.Helper()
-	must(t, machine.Do(at.Namespace, func() (err error) {
+	must(t, host.Do(at.Namespace, func() (err error) {
 		for range 10 {
 			if listener, err = net.Listen("tcp4", netip.AddrPortFrom(at.Addr, 0).String()); err != nil {
 				return err
@@ -121,9 +121,9 @@ func (c *client) ask(t *testing.T, to netip.AddrPort, questions int) {
 const questions = 300
 
 // connects carries content over TCP, and back.
-func connects(t *testing.T, from machine.Endpoint, to netip.AddrPort) {
+func connects(t *testing.T, from host.Endpoint, to netip.AddrPort) {
 	t.Helper()
-	must(t, machine.Do(from.Namespace, func() error { return carryTCP(from.Addr, to) }))
+	must(t, host.Do(from.Namespace, func() error { return carryTCP(from.Addr, to) }))
 }
 
 // on does something on the first machine for the n-th path, see [placed].
@@ -217,9 +217,9 @@ func checkNodePort(t *testing.T, l *lab.Lab, n int) {
 	on(t, l, n, fmt.Sprintf(`nft 'table ip node{n} {
 		chain c { type nat hook prerouting priority -100; fib daddr type local meta l4proto { tcp, udp } th dport %d meta mark set 0x4000 dnat to %s; }; }'`,
 		node.Port(), pod), `nft delete table ip node{n}`)
-	other := machine.Endpoint{Namespace: l.Machines[1].Namespace, Addr: l.Machines[1].Addr}
+	other := host.Endpoint{Namespace: l.Machines[1].Namespace, Addr: l.Machines[1].Addr}
 	slowly(t, arm, func() {
-		for _, from := range []machine.Endpoint{arm.From(), other} {
+		for _, from := range []host.Endpoint{arm.From(), other} {
 			clientAt(t, from).ask(t, node, questions)
 			connects(t, from, node)
 		}
@@ -252,7 +252,7 @@ func checkMachines(t *testing.T, l *lab.Lab, n int) {
 	arm := l.Arms[n]
 	pod := serve(t, arm.From())
 	for _, m := range l.Machines {
-		host := machine.Endpoint{Namespace: m.Namespace, Addr: m.Addr}
+		host := host.Endpoint{Namespace: m.Namespace, Addr: m.Addr}
 		clientAt(t, host).ask(t, pod, questions)
 		connects(t, host, pod)
 		server := serve(t, host)
@@ -267,18 +267,18 @@ const beyond = "192.0.2.1"
 // checkOutside: answers come back to a pod whose address is not known outside.
 func checkOutside(t *testing.T, l *lab.Lab, n int) {
 	arm := l.Arms[n]
-	must(t, machine.Do(l.Machines[1].Namespace, func() error {
+	must(t, host.Do(l.Machines[1].Namespace, func() error {
 		return runs("ip addr add " + beyond + "/32 dev wire0")
 	}))
 	t.Cleanup(func() {
-		must(t, machine.Do(l.Machines[1].Namespace, func() error {
+		must(t, host.Do(l.Machines[1].Namespace, func() error {
 			return runs("ip addr del " + beyond + "/32 dev wire0")
 		}))
 	})
 	on(t, l, n, `ip route add `+beyond+` via {other}
 		nft 'table ip outside { chain c { type nat hook postrouting priority 100; ip daddr `+beyond+` masquerade; }; }'`,
 		`ip route del `+beyond+`; nft delete table ip outside`)
-	server := serve(t, machine.Endpoint{Namespace: l.Machines[1].Namespace, Addr: netip.MustParseAddr(beyond)})
+	server := serve(t, host.Endpoint{Namespace: l.Machines[1].Namespace, Addr: netip.MustParseAddr(beyond)})
 	slowly(t, arm, func() {
 		clientAt(t, arm.From()).ask(t, server, questions)
 		connects(t, arm.From(), server)
@@ -291,14 +291,14 @@ func checkSendsOn(t *testing.T, l *lab.Lab, n int) {
 	arm := l.Arms[n]
 	pod := serve(t, arm.From())
 	gate := netip.AddrPortFrom(arm.To().Addr, 7000)
-	must(t, machine.Do(arm.To().Namespace, func() error {
+	must(t, host.Do(arm.To().Namespace, func() error {
 		return runs(fmt.Sprintf(`echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/conf/all/send_redirects
 			echo 0 > /proc/sys/net/ipv4/conf/eth0/send_redirects
 			nft 'table ip gate { chain pre { type nat hook prerouting priority -100; meta l4proto { tcp, udp } th dport %d dnat to %s; };
 				chain post { type nat hook postrouting priority 100; masquerade; }; }'`, gate.Port(), pod))
 	}))
 	t.Cleanup(func() {
-		must(t, machine.Do(arm.To().Namespace, func() error { return runs("nft delete table ip gate") }))
+		must(t, host.Do(arm.To().Namespace, func() error { return runs("nft delete table ip gate") }))
 	})
 	c := clientAt(t, arm.From())
 	carriedNow(t, arm, func() { c.ask(t, gate, 1) }, 0, 3)
@@ -324,14 +324,14 @@ func encapsulated(t *testing.T, arm lab.Arm) uint64 {
 // checkTunnelOfPods: pods have a tunnel of their own inside of the network.
 func checkTunnelOfPods(t *testing.T, l *lab.Lab, n int) {
 	arm := l.Arms[n]
-	var ends []machine.Endpoint
+	var ends []host.Endpoint
 	for i, pods := range arm.Ends[:2] {
 		end, addr := pods[0], netip.AddrFrom4([4]byte{10, 99, 0, byte(i + 1)})
-		must(t, machine.Do(end.Namespace, func() error { // one flow both ways, of the kind that is carried
+		must(t, host.Do(end.Namespace, func() error { // one flow both ways, of the kind that is carried
 			return runs(fmt.Sprintf(`ip link add inner type vxlan id 99 local %s remote %s dstport 4790 srcport 4790 4791 dev eth0
 				ip addr add %s/24 dev inner; ip link set inner up`, end.Addr, arm.Ends[1-i][0].Addr, addr))
 		}))
-		t.Cleanup(func() { must(t, machine.Do(end.Namespace, func() error { return runs("ip link del inner") })) })
+		t.Cleanup(func() { must(t, host.Do(end.Namespace, func() error { return runs("ip link del inner") })) })
 		end.Addr = addr
 		ends = append(ends, end)
 	}

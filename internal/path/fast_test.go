@@ -18,8 +18,8 @@ import (
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 )
@@ -101,9 +101,9 @@ func talk(t *testing.T, arm lab.Arm, with func(exchange func(wait time.Duration)
 	})
 }
 
-func listen(t *testing.T, at machine.Endpoint) (c *net.UDPConn) {
+func listen(t *testing.T, at host.Endpoint) (c *net.UDPConn) {
 	t.Helper()
-	must(t, machine.Do(at.Namespace, func() (err error) {
+	must(t, host.Do(at.Namespace, func() (err error) {
 		c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(at.Addr, 0)))
 		return err
 	}))
@@ -215,7 +215,7 @@ func TestFastPathWithoutDaemon(t *testing.T) {
 				untilSlow(t, arm, exchange)
 				again := exec.Command(testenv.Program(t)[0], "fastpath", "--config", config)
 				again.Stderr = t.Output()
-				must(t, machine.Do(l.Machines[0].Namespace, again.Start))
+				must(t, host.Do(l.Machines[0].Namespace, again.Start))
 				defer func() {
 					must(t, again.Process.Signal(unix.SIGTERM))
 					must(t, again.Wait())
@@ -229,12 +229,12 @@ func TestFastPathWithoutDaemon(t *testing.T) {
 // daemonOf finds the daemon with a config.
 func daemonOf(t *testing.T, namespace, config string) int {
 	t.Helper()
-	id, err := machine.ID(namespace)
+	id, err := host.ID(namespace)
 	must(t, err)
-	pids, err := machine.Reader{}.ProcessesIn(id)
+	pids, err := host.Reader{}.ProcessesIn(id)
 	must(t, err)
 	for _, pid := range pids {
-		if slices.Contains(machine.Reader{}.Command(pid), config) {
+		if slices.Contains(host.Reader{}.Command(pid), config) {
 			return pid
 		}
 	}

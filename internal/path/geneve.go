@@ -6,7 +6,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // geneve is as vxlan, with Geneve between the machines. A geneve device has one
@@ -42,7 +42,7 @@ const (
 	outerTTL   = 64 // of outer headers, where the device does not take the usual
 )
 
-func (s *Site) geneveMachine(i int) ([]machine.Endpoint, error) {
+func (s *Site) geneveMachine(i int) ([]host.Endpoint, error) {
 	in := s.Machines[i].In
 	if err := s.vxlanBridge(i); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (s *Site) geneveMachine(i int) ([]machine.Endpoint, error) {
 	if err := forward(in); err != nil {
 		return nil, err
 	}
-	var ends []machine.Endpoint
+	var ends []host.Endpoint
 	for n := range s.Options.Int("tunnels") {
 		if err := s.geneveTunnel(i, n, device); err != nil {
 			return nil, err

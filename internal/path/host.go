@@ -3,19 +3,19 @@ package path
 import (
 	"context"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // host is the machines' own network: what every other path is compared with.
 // It builds nothing, so two arms of it are the same ends.
-var host = Driver{
+var hostDriver = Driver{
 	Name:    "host",
 	Summary: "the machines' own network, no pods: what the others are compared with",
 	Like:    "a pod with hostNetwork, or a process outside of any container",
 	Up: func(_ context.Context, s *Site) (Ends, error) {
 		var ends Ends
 		for _, m := range s.Machines {
-			ends = append(ends, []machine.Endpoint{{
+			ends = append(ends, []host.Endpoint{{
 				Machine: m.Name, Namespace: m.In.Path(), Device: m.Wire, Addr: m.Addr, MTU: m.MTU,
 			}})
 		}

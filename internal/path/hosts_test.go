@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -37,7 +37,7 @@ func TestFourMachines(t *testing.T) {
 func everyPair(t *testing.T, arm lab.Arm) {
 	t.Helper()
 	for k := range arm.Ends[0] {
-		var pods []machine.Endpoint
+		var pods []host.Endpoint
 		for _, ends := range arm.Ends {
 			pods = append(pods, ends[k])
 		}
@@ -58,7 +58,7 @@ type mesh struct {
 	came  map[[2]int]bool // from, to
 }
 
-func newMesh(t *testing.T, pods []machine.Endpoint) *mesh {
+func newMesh(t *testing.T, pods []host.Endpoint) *mesh {
 	t.Helper()
 	m := &mesh{came: map[[2]int]bool{}}
 	for _, pod := range pods {

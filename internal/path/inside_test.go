@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/vm"
 )
 
@@ -162,7 +162,7 @@ func mtuInside(from netip.Addr, to netip.AddrPort, mtu int) error {
 }
 
 // command runs this program in the virtual machine of an end.
-func command(ctx context.Context, end machine.Endpoint, stdin io.Reader, stdout io.Writer, args ...string) error {
+func command(ctx context.Context, end host.Endpoint, stdin io.Reader, stdout io.Writer, args ...string) error {
 	var said bytes.Buffer
 	code, err := vm.Remote{Socket: end.Agent}.Run(ctx, vm.Command{
 		Args: append([]string{insideFile, "inside"}, args...), Env: os.Environ(), Stdin: stdin, Stdout: stdout, Stderr: &said,
@@ -174,7 +174,7 @@ func command(ctx context.Context, end machine.Endpoint, stdin io.Reader, stdout 
 }
 
 // echoing lets the virtual machine of an end echo until the test is over.
-func echoing(t *testing.T, end machine.Endpoint) {
+func echoing(t *testing.T, end host.Endpoint) {
 	t.Helper()
 	stop, lifeline := io.Pipe()
 	said, out := io.Pipe()

@@ -7,7 +7,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -43,7 +43,7 @@ var ipip = Driver{
 	MTU:   func(wire int, _ Values) int { return wire - ipipOverhead },
 	Needs: func(Values) []feature.Need { return []feature.Need{feature.IPIP} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
+		return s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
 			end, err := s.routedPod(i)
 			if err == nil {
 				err = s.ipipUnderlay(i)
@@ -51,7 +51,7 @@ var ipip = Driver{
 			if err == nil {
 				err = s.ipipDevice(i)
 			}
-			return []machine.Endpoint{end}, err
+			return []host.Endpoint{end}, err
 		})
 	},
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // ipvlan puts pods straight on a network card, as macvlan, but with the card's
@@ -34,19 +34,19 @@ var ipvlan = Driver{
 		if err := s.ownCards(); err != nil {
 			return nil, err
 		}
-		return s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
+		return s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
 			end, err := s.ipvlanPod(i)
-			return []machine.Endpoint{end}, err
+			return []host.Endpoint{end}, err
 		})
 	},
 }
 
 const ipvlanFiltered = "l3s"
 
-func (s *Site) ipvlanPod(i int) (machine.Endpoint, error) {
+func (s *Site) ipvlanPod(i int) (host.Endpoint, error) {
 	pod, err := s.Pod(i, 0)
 	if err != nil {
-		return machine.Endpoint{}, err
+		return host.Endpoint{}, err
 	}
 	m, end, mode := s.Machines[i], s.pod(i, 0, pod), s.Options["mode"]
 	err = m.In.AddIPVLAN(s.card(), change.IPVLAN{In: pod, Name: podDevice, Mode: mode, MTU: s.MTU})

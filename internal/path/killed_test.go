@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -104,7 +104,7 @@ func processesOf(t *testing.T, name string) (list []string) {
 		if err != nil {
 			continue
 		}
-		command := strings.Join(machine.Reader{}.Command(pid), " ")
+		command := strings.Join(host.Reader{}.Command(pid), " ")
 		if strings.Contains(command, filepath.Join(lab.Folder, name)+"/") {
 			list = append(list, e.Name()+" "+command)
 		}

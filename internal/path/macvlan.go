@@ -5,7 +5,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // macvlan puts pods straight on a network card, each with a MAC and an address
@@ -26,17 +26,17 @@ var macvlan = Driver{
 		if err := s.ownCards(); err != nil {
 			return nil, err
 		}
-		return s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
+		return s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
 			end, err := s.macvlanPod(i)
-			return []machine.Endpoint{end}, err
+			return []host.Endpoint{end}, err
 		})
 	},
 }
 
-func (s *Site) macvlanPod(i int) (machine.Endpoint, error) {
+func (s *Site) macvlanPod(i int) (host.Endpoint, error) {
 	pod, err := s.Pod(i, 0)
 	if err != nil {
-		return machine.Endpoint{}, err
+		return host.Endpoint{}, err
 	}
 	m, end := s.Machines[i], s.pod(i, 0, pod)
 	err = m.In.AddMACVLAN(s.card(), change.MACVLAN{In: pod, Name: podDevice, MAC: s.podMAC(i, 0), MTU: s.MTU})

@@ -6,7 +6,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // netkit is routed with a pair of netkit devices in place of each veth: the
@@ -24,22 +24,22 @@ var netkit = Driver{
 	},
 	Needs: func(Values) []feature.Need { return []feature.Need{feature.Netkit} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
+		return s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
 			end, err := s.netkitPod(i)
 			if err == nil {
 				err = s.routedOthers(i)
 			}
-			return []machine.Endpoint{end}, err
+			return []host.Endpoint{end}, err
 		})
 	},
 }
 
 const netkitL3 = "l3"
 
-func (s *Site) netkitPod(i int) (machine.Endpoint, error) {
+func (s *Site) netkitPod(i int) (host.Endpoint, error) {
 	pod, err := s.Pod(i, 0)
 	if err != nil {
-		return machine.Endpoint{}, err
+		return host.Endpoint{}, err
 	}
 	end, in := s.pod(i, 0, pod), s.Machines[i].In
 	outside := change.VethEnd{In: in, Name: s.netkitDevice(), MAC: routedMAC}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/ovn"
 	"github.com/venturi-net/venturi/internal/ovs"
 )
@@ -138,7 +138,7 @@ const servicePort = 80
 func ovnPort(s *Site, i int) string { return "pod." + s.Machines[i].Name }
 
 // host builds one machine's switch and pod.
-func (w ovnWay) host(ctx context.Context, h *ovsHost) ([]machine.Endpoint, error) {
+func (w ovnWay) host(ctx context.Context, h *ovsHost) ([]host.Endpoint, error) {
 	if err := h.start(ctx); err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func (w ovnWay) host(ctx context.Context, h *ovsHost) ([]machine.Endpoint, error
 	if err := w.join(ctx, h); err != nil {
 		return nil, err
 	}
-	return []machine.Endpoint{end}, h.smallFragments(ctx)
+	return []host.Endpoint{end}, h.smallFragments(ctx)
 }
 
 // What connection tracking of the switch's own process takes for an attack: a

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -84,9 +84,9 @@ func TestOVNService(t *testing.T) {
 	from, to := l.Arms[0].From(), l.Arms[0].To()
 	const port = 80
 	answered := map[string]bool{}
-	for _, end := range []machine.Endpoint{from, to} {
+	for _, end := range []host.Endpoint{from, to} {
 		var listener net.Listener
-		must(t, machine.Do(end.Namespace, func() (err error) {
+		must(t, host.Do(end.Namespace, func() (err error) {
 			listener, err = net.Listen("tcp", netip.AddrPortFrom(end.Addr, port).String())
 			return err
 		}))
@@ -103,7 +103,7 @@ func TestOVNService(t *testing.T) {
 		}()
 	}
 	for end := time.Now().Add(patience); len(answered) < 2 && time.Now().Before(end); {
-		must(t, machine.Do(from.Namespace, func() error {
+		must(t, host.Do(from.Namespace, func() error {
 			conn, err := net.DialTimeout("tcp4", "10.96.0.3:80", patience)
 			if err != nil {
 				return err

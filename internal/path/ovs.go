@@ -8,7 +8,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/ovs"
 )
 
@@ -140,7 +140,7 @@ func (w ovsWay) up(ctx context.Context, s *Site) (Ends, error) {
 }
 
 // onOVSHosts builds a path on all machines at once.
-func onOVSHosts(ctx context.Context, s *Site, build func(context.Context, *ovsHost) ([]machine.Endpoint, error)) (Ends, error) {
+func onOVSHosts(ctx context.Context, s *Site, build func(context.Context, *ovsHost) ([]host.Endpoint, error)) (Ends, error) {
 	hosts, err := ovsHosts(s)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func onOVSHosts(ctx context.Context, s *Site, build func(context.Context, *ovsHo
 }
 
 // host builds one machine's part.
-func (w ovsWay) host(ctx context.Context, h *ovsHost) (ends []machine.Endpoint, err error) {
+func (w ovsWay) host(ctx context.Context, h *ovsHost) (ends []host.Endpoint, err error) {
 	if err := h.start(ctx); err != nil {
 		return nil, err
 	}
@@ -249,7 +249,7 @@ func (h *ovsHost) podPort(n int, pod *change.Namespace) (ovs.Port, error) {
 }
 
 // podEnd makes a pod an end of traffic, when the switch has its port.
-func (h *ovsHost) podEnd(n int, pod *change.Namespace) (machine.Endpoint, error) {
+func (h *ovsHost) podEnd(n int, pod *change.Namespace) (host.Endpoint, error) {
 	end := h.pod(h.i, n, pod)
 	if h.Options["port"] == ovsInternal {
 		if err := h.in.Move(h.podDeviceOf(n), pod, h.device(n)); err != nil {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -62,7 +62,7 @@ type Driver struct {
 
 // Ends are the ends of a path: by machine, in the order of the site's, and
 // then by pod. The k-th pods of all machines talk to each other.
-type Ends [][]machine.Endpoint
+type Ends [][]host.Endpoint
 
 // Needs is what the path needs with its options, beyond what the lab does.
 func (a Arm) Needs() []feature.Need {
@@ -101,7 +101,7 @@ func (a Arm) Here() feature.Answer {
 
 // Table lists the drivers in the order in which help shows them.
 var Table = []*Driver{
-	&host, &routed, &routedFast, &overBGP, &ipip, &vxlan, &vxlanFast, &vxlanDev, &geneve,
+	&hostDriver, &routed, &routedFast, &overBGP, &ipip, &vxlan, &vxlanFast, &vxlanDev, &geneve,
 	&vlan, &qinq, &macvlan, &ipvlan, &netkit, &netkitFast,
 	&ovsVXLAN, &ovsGeneve, &ovsVLAN, &ovsQinQ, &ovnOverlay, &ovnUnderlay,
 	&vmVLAN, &vmVXLAN, &attach,

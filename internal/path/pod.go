@@ -7,7 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -152,8 +152,8 @@ func (s *Site) ownCards() error {
 }
 
 // pod is the n-th pod of a machine as an end of traffic.
-func (s *Site) pod(i, n int, in *change.Namespace) machine.Endpoint {
-	return machine.Endpoint{
+func (s *Site) pod(i, n int, in *change.Namespace) host.Endpoint {
+	return host.Endpoint{
 		Machine: s.Machines[i].Name, Namespace: in.Path(), Device: s.device(n), Addr: s.podAddr(i, n), MTU: s.MTU,
 	}
 }
@@ -179,7 +179,7 @@ func (s *Site) onOneSubnet(i, n int, pod *change.Namespace, macOf func(j int) ne
 
 // eachMachine builds the ends machine by machine, for paths that need not have
 // built one machine before the next.
-func (s *Site) eachMachine(ctx context.Context, build func(i int) ([]machine.Endpoint, error)) (Ends, error) {
+func (s *Site) eachMachine(ctx context.Context, build func(i int) ([]host.Endpoint, error)) (Ends, error) {
 	ends := make(Ends, len(s.Machines))
 	for i := range s.Machines {
 		if err := ctx.Err(); err != nil {

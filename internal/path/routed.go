@@ -7,7 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/venturi-net/venturi/internal/change"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // routed forwards between pod and wire with nothing around the packets. Each
@@ -20,12 +20,12 @@ var routed = Driver{
 	Like:    "Calico without encapsulation",
 	Options: []Option{mtu},
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
+		return s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
 			end, err := s.routedPod(i)
 			if err == nil {
 				err = s.routedOthers(i)
 			}
-			return []machine.Endpoint{end}, err
+			return []host.Endpoint{end}, err
 		})
 	},
 }
@@ -41,14 +41,14 @@ var (
 // routedPod makes the pod of one machine and tells the machine where it is,
 // and that what no pod of its block has ends here. The ways to the other
 // machines' blocks are the caller's business.
-func (s *Site) routedPod(i int) (machine.Endpoint, error) {
+func (s *Site) routedPod(i int) (host.Endpoint, error) {
 	pod, err := s.Pod(i, 0)
 	if err != nil {
-		return machine.Endpoint{}, err
+		return host.Endpoint{}, err
 	}
 	device := s.routedDevice()
 	if err := s.plug(i, 0, pod, change.VethEnd{In: s.Machines[i].In, Name: device, MAC: routedMAC}); err != nil {
-		return machine.Endpoint{}, err
+		return host.Endpoint{}, err
 	}
 	end := s.pod(i, 0, pod)
 	if err := routedInside(pod, end.Addr); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/safchain/ethtool"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -29,7 +29,7 @@ const (
 
 // checkSegments sends 64 KiB at once which the kernel, or the card, cuts into
 // datagrams of the MTU. Which one a datagram is stands at its beginning.
-func checkSegments(t *testing.T, from, to machine.Endpoint) {
+func checkSegments(t *testing.T, from, to host.Endpoint) {
 	t.Helper()
 	server, client := listenUDP(t, to), listenUDP(t, from)
 	defer server.Close()
@@ -60,7 +60,7 @@ func checkSegments(t *testing.T, from, to machine.Endpoint) {
 }
 
 // sums tells whether the device of an end computes checksums.
-func sums(t *testing.T, end machine.Endpoint) (on bool) {
+func sums(t *testing.T, end host.Endpoint) (on bool) {
 	t.Helper()
 	testenv.In(t, end.Namespace, func() error {
 		tool, err := ethtool.NewEthtool()
@@ -110,7 +110,7 @@ func allCome(server *net.UDPConn, sent []byte, size int) error {
 
 // checkMTU tells whether the end's own device knows how much fits: what may not
 // be cut and does not fit is refused at once, and what fits arrives.
-func checkMTU(t *testing.T, from, to machine.Endpoint) {
+func checkMTU(t *testing.T, from, to host.Endpoint) {
 	t.Helper()
 	server, client := listenUDP(t, to), listenUDP(t, from)
 	stop := echoUDP(server)

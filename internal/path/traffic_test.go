@@ -11,20 +11,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // patience bounds every wait of these tests; nothing is asserted on speed.
-var patience = machine.Patience(30 * time.Second)
+var patience = host.Patience(30 * time.Second)
 
 const content = 4 << 20 // bytes over TCP, each way
 
 // checkTCP sends random bytes from one end, which the other sends back as they
 // come.
-func checkTCP(t *testing.T, from, to machine.Endpoint) {
+func checkTCP(t *testing.T, from, to host.Endpoint) {
 	t.Helper()
 	var listener net.Listener
-	must(t, machine.Do(to.Namespace, func() (err error) {
+	must(t, host.Do(to.Namespace, func() (err error) {
 		listener, err = net.Listen("tcp", netip.AddrPortFrom(to.Addr, 0).String())
 		return err
 	}))
@@ -32,7 +32,7 @@ func checkTCP(t *testing.T, from, to machine.Endpoint) {
 	echoed := make(chan error, 1)
 	go func() { echoed <- echoTCP(listener) }()
 
-	must(t, machine.Do(from.Namespace, func() error {
+	must(t, host.Do(from.Namespace, func() error {
 		return carryTCP(from.Addr, listener.Addr().(*net.TCPAddr).AddrPort())
 	}))
 	must(t, <-echoed)
@@ -78,10 +78,10 @@ func echoTCP(listener net.Listener) error {
 }
 
 // pair is two ends of traffic.
-type pair struct{ from, to machine.Endpoint }
+type pair struct{ from, to host.Endpoint }
 
 // checkUDP sends one datagram of each size, which the other end sends back.
-func checkUDP(t *testing.T, from, to machine.Endpoint, sizes []int) {
+func checkUDP(t *testing.T, from, to host.Endpoint, sizes []int) {
 	t.Helper()
 	for _, size := range sizes {
 		payload := make([]byte, size)
@@ -93,7 +93,7 @@ func checkUDP(t *testing.T, from, to machine.Endpoint, sizes []int) {
 }
 
 // exchange sends a datagram, which the other end sends back.
-func exchange(t *testing.T, from, to machine.Endpoint, payload []byte) error {
+func exchange(t *testing.T, from, to host.Endpoint, payload []byte) error {
 	t.Helper()
 	server, client := listenUDP(t, to), listenUDP(t, from)
 	stop := echoUDP(server)
@@ -144,10 +144,10 @@ func pingUDP(client *net.UDPConn, to netip.AddrPort, payload []byte) (err error)
 	return err
 }
 
-func listenUDP(t *testing.T, at machine.Endpoint) *net.UDPConn {
+func listenUDP(t *testing.T, at host.Endpoint) *net.UDPConn {
 	t.Helper()
 	var conn *net.UDPConn
-	must(t, machine.Do(at.Namespace, func() (err error) {
+	must(t, host.Do(at.Namespace, func() (err error) {
 		conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(at.Addr, 0)))
 		return err
 	}))

@@ -6,7 +6,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // vlan is an underlay of the kernel's own devices: for each id a VLAN device on
@@ -39,8 +39,8 @@ func (s *Site) tagged(ctx context.Context, uplink func(i, n int) (string, error)
 	if err := s.ownCards(); err != nil {
 		return nil, err
 	}
-	return s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
-		var ends []machine.Endpoint
+	return s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
+		var ends []host.Endpoint
 		for n := range s.Options.Int("ids") {
 			device, err := uplink(i, n)
 			if err != nil {
@@ -57,11 +57,11 @@ func (s *Site) tagged(ctx context.Context, uplink func(i, n int) (string, error)
 }
 
 // taggedPod joins the n-th pod of a machine to an uplink.
-func (s *Site) taggedPod(i, n int, uplink string) (machine.Endpoint, error) {
+func (s *Site) taggedPod(i, n int, uplink string) (host.Endpoint, error) {
 	in := s.Machines[i].In
 	pod, err := s.Pod(i, n)
 	if err != nil {
-		return machine.Endpoint{}, err
+		return host.Endpoint{}, err
 	}
 	end := s.pod(i, n, pod)
 	bridge, port := fmt.Sprintf("br%d.%d", s.Index, n+1), fmt.Sprintf("veth%d.%d", s.Index, n)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/kernel"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/ovs"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/internal/vm"
@@ -172,7 +172,7 @@ func vmUp(ctx context.Context, s *Site, way ovsWay) (Ends, error) {
 	if err != nil {
 		return nil, err
 	}
-	return onOVSHosts(ctx, s, func(ctx context.Context, h *ovsHost) ([]machine.Endpoint, error) {
+	return onOVSHosts(ctx, s, func(ctx context.Context, h *ovsHost) ([]host.Endpoint, error) {
 		v := vmHost{ovsHost: h, kernel: k}
 		return v.build(ctx, way)
 	})
@@ -188,7 +188,7 @@ type vmHost struct {
 }
 
 // build starts the virtual machine first: it boots while its switch is made.
-func (h *vmHost) build(ctx context.Context, way ovsWay) ([]machine.Endpoint, error) {
+func (h *vmHost) build(ctx context.Context, way ovsWay) ([]host.Endpoint, error) {
 	if err := h.plugIn(); err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (h *vmHost) build(ctx context.Context, way ovsWay) ([]machine.Endpoint, err
 	}
 	h.Report("qemu", version)
 	h.Report("guest-linux", h.kernel.Release)
-	return []machine.Endpoint{{
+	return []host.Endpoint{{
 		Machine: h.Machines[h.i].Name, Namespace: h.in.Path(), Device: podDevice,
 		Addr: h.podAddr(h.i, 0), MTU: h.MTU, Agent: h.socket,
 	}}, nil

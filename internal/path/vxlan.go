@@ -7,7 +7,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // vxlan is the kernel's overlay as Flannel wires it: pods on a bridge that is
@@ -38,11 +38,11 @@ var vxlan = Driver{
 		return needs
 	},
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
+		return s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
 			if err := s.vxlanBridge(i); err != nil {
 				return nil, err
 			}
-			var ends []machine.Endpoint
+			var ends []host.Endpoint
 			for n := range s.Options.Int("tunnels") {
 				if err := s.vxlanTunnel(i, n); err != nil {
 					return nil, err
@@ -171,11 +171,11 @@ func (s *Site) vxlanTunnelDevice(n int) string {
 func (s *Site) vxlanPort(n int) string { return fmt.Sprintf("veth%d.%d", s.Index, n) }
 
 // vxlanPod builds the n-th pod on the bridge of one machine.
-func (s *Site) vxlanPod(i, n int) (machine.Endpoint, error) {
+func (s *Site) vxlanPod(i, n int) (host.Endpoint, error) {
 	in := s.Machines[i].In
 	pod, err := s.Pod(i, n)
 	if err != nil {
-		return machine.Endpoint{}, err
+		return host.Endpoint{}, err
 	}
 	end := s.pod(i, n, pod)
 	port := s.vxlanPort(n)

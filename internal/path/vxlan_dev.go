@@ -6,7 +6,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // vxlanDev is a vxlan device on the machine itself, with the address on it: no
@@ -22,8 +22,8 @@ var vxlanDev = Driver{
 	Overhead: func(Values) int { return vxlanOverhead },
 	Needs:    func(Values) []feature.Need { return []feature.Need{feature.VXLAN} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return s.eachMachine(ctx, func(i int) ([]machine.Endpoint, error) {
-			var ends []machine.Endpoint
+		return s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
+			var ends []host.Endpoint
 			for n := range s.Options.Int("tunnels") {
 				end, err := s.vxlanEnd(i, n)
 				if err != nil {
@@ -36,7 +36,7 @@ var vxlanDev = Driver{
 	},
 }
 
-func (s *Site) vxlanEnd(i, n int) (machine.Endpoint, error) {
+func (s *Site) vxlanEnd(i, n int) (host.Endpoint, error) {
 	in := s.Machines[i].In
 	end := s.pod(i, n, in)
 	end.Device = fmt.Sprintf("vxlan%d.%d", s.Index, n)

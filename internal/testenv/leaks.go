@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 )
 
 // seen is what a package's tests must leave as it was, each thing a line that
@@ -25,7 +25,7 @@ type seen map[string]bool
 // settle is how long things get to vanish: a killed process, a connection in
 // the hands of a goroutine that is about to end.
 var (
-	settle     = machine.Patience(5 * time.Second)
+	settle     = host.Patience(5 * time.Second)
 	settlePoll = 20 * time.Millisecond
 )
 
@@ -132,7 +132,7 @@ func othersLab(name string) bool {
 // the machine's own too, when its module for IPIP is loaded; nobody can take
 // that away again.
 func links(s seen) error {
-	list, err := machine.Links()
+	list, err := host.Links()
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func processes(s seen) error {
 			continue
 		}
 		exe, _ := os.Readlink(filepath.Join("/proc", e.Name(), "exe"))
-		command := strings.Join(machine.Reader{}.Command(pid), " ")
+		command := strings.Join(host.Reader{}.Command(pid), " ")
 		of, daemon := daemonOf(command)
 		if exe == self || parent(pid) == os.Getpid() || daemon && !othersLab(of) {
 			s[fmt.Sprintf("process %d (%s)", pid, command)] = true

@@ -16,7 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Snapshot writes down the machine's own interfaces, addresses, routes, rules,
@@ -58,7 +58,7 @@ func Ruleset(t testing.TB) string {
 }
 
 func snapLinks(h *netlink.Handle, add func(string, ...any)) error {
-	links, err := machine.Links()
+	links, err := host.Links()
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func snapLinks(h *netlink.Handle, add func(string, ...any)) error {
 		a := l.Attrs()
 		add("link %d %s %s mac=%s mtu=%d txq=%d flags=%s state=%s master=%d", a.Index, a.Name, l.Type(),
 			a.HardwareAddr, a.MTU, a.TxQLen, a.Flags, a.OperState, a.MasterIndex)
-		if features, err := machine.Features(a.Name); err == nil {
+		if features, err := host.Features(a.Name); err == nil {
 			add("features %s %v", a.Name, features) // fmt sorts maps
 		}
 		qdiscs, err := h.QdiscList(l)

@@ -19,8 +19,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 )
 
 const (
@@ -198,7 +198,7 @@ func Program(t testing.TB) []string {
 // its error.
 func In(t testing.TB, namespace string, fn func() error) {
 	t.Helper()
-	if err := machine.Do(namespace, fn); err != nil {
+	if err := host.Do(namespace, fn); err != nil {
 		t.Fatalf("in %s: %v", filepath.Base(namespace), err)
 	}
 }

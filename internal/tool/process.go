@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // process is a program that runs in a namespace and cannot outlive us.
@@ -64,9 +64,9 @@ func start(namespace string, cpu int, argv []string) (*process, error) {
 // onThread runs fn on a locked thread that is in a network namespace.
 func onThread(namespace string, fn func() error) error {
 	if namespace == "" {
-		return machine.InThread(fn)
+		return host.InThread(fn)
 	}
-	return machine.Do(namespace, fn)
+	return host.Do(namespace, fn)
 }
 
 // launch starts the program and binds it to its CPU.

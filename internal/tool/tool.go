@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -52,7 +52,7 @@ type Job struct {
 	Size      int           // bytes of a message, one message a system call
 	Metric    result.Metric // what Result.Value shall be; empty: the usual one of the load
 	Duration  time.Duration // whole seconds, at least MinDuration
-	From, To  machine.Endpoint
+	From, To  host.Endpoint
 	ClientCPU int // -1: not pinned
 	ServerCPU int
 }

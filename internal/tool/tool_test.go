@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/result"
 )
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 // longJob runs one job that takes minutes between the two namespaces that it
 // is given with their addresses, so that a test can kill it.
 func longJob(args []string) int {
-	j := job("tcp_bw", 65536, 300*time.Second, [2]machine.Endpoint{
+	j := job("tcp_bw", 65536, 300*time.Second, [2]host.Endpoint{
 		{Namespace: args[1], Addr: netip.MustParseAddr(args[2])},
 		{Namespace: args[3], Addr: netip.MustParseAddr(args[4])},
 	})
@@ -33,15 +33,15 @@ func longJob(args []string) int {
 	return 1
 }
 
-func job(load string, size int, d time.Duration, ends [2]machine.Endpoint) Job {
+func job(load string, size int, d time.Duration, ends [2]host.Endpoint) Job {
 	return Job{Load: load, Size: size, Duration: d, From: ends[0], To: ends[1], ClientCPU: 0, ServerCPU: -1}
 }
 
 // pair gives two ends that a wire joins.
-func pair(t *testing.T) [2]machine.Endpoint {
+func pair(t *testing.T) [2]host.Endpoint {
 	t.Helper()
 	l := testenv.Lab(t, lab.Options{Paths: []string{"host"}})
-	ends := [2]machine.Endpoint{l.Arms[0].From(), l.Arms[0].To()}
+	ends := [2]host.Endpoint{l.Arms[0].From(), l.Arms[0].To()}
 	// Runs before the lab goes down, which would end whoever is in it.
 	t.Cleanup(func() { awaitNobody(t, ends, 0) })
 	return ends
@@ -49,7 +49,7 @@ func pair(t *testing.T) [2]machine.Endpoint {
 
 // awaitNobody fails the test if a process is in one of the namespaces and
 // stays there.
-func awaitNobody(t *testing.T, ends [2]machine.Endpoint, patience time.Duration) {
+func awaitNobody(t *testing.T, ends [2]host.Endpoint, patience time.Duration) {
 	t.Helper()
 	var pids []int
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
@@ -66,15 +66,15 @@ func awaitNobody(t *testing.T, ends [2]machine.Endpoint, patience time.Duration)
 	}
 }
 
-func inside(t *testing.T, ends [2]machine.Endpoint) []int {
+func inside(t *testing.T, ends [2]host.Endpoint) []int {
 	t.Helper()
-	var ids []machine.NamespaceID
+	var ids []host.NamespaceID
 	for _, e := range ends {
-		id, err := machine.ID(e.Namespace)
+		id, err := host.ID(e.Namespace)
 		check(t, err)
 		ids = append(ids, id)
 	}
-	pids, err := machine.Reader{}.ProcessesIn(ids...)
+	pids, err := host.Reader{}.ProcessesIn(ids...)
 	check(t, err)
 	return pids
 }
@@ -94,7 +94,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func runAll(t *testing.T, ends [2]machine.Endpoint, tool *Tool) {
+func runAll(t *testing.T, ends [2]host.Endpoint, tool *Tool) {
 	t.Helper()
 	for _, load := range tool.Loads {
 		size := max(load.Min, map[string]int{"tcp_bw": 65536}[load.Name])

@@ -9,8 +9,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/knob"
-	"github.com/venturi-net/venturi/internal/machine"
 )
 
 // interruptsRenamed has a driver register its interrupts under another name of the
@@ -47,7 +47,7 @@ func interruptsRenamed(t *testing.T, c card) {
 // interrupts tells which cores take those of the card, as the kernel shows it.
 func (c card) interrupts(t *testing.T) (text string) {
 	t.Helper()
-	irqs, err := machine.Reader{}.IRQs("", c.on.Device)
+	irqs, err := host.Reader{}.IRQs("", c.on.Device)
 	must(t, err)
 	for _, irq := range irqs {
 		text += irq.Name + " on " + irq.CPUs + "\n"
@@ -58,7 +58,7 @@ func (c card) interrupts(t *testing.T) (text string) {
 // interruptsAnew has a driver make its queues anew, upon which it may forget where
 // somebody sent their interrupts; an undo sends them there again.
 func interruptsAnew(t *testing.T, c card, name string) {
-	irqs, err := machine.Reader{}.IRQs("", c.on.Device)
+	irqs, err := host.Reader{}.IRQs("", c.on.Device)
 	must(t, err)
 	for _, irq := range irqs {
 		must(t, os.WriteFile(fmt.Sprintf("/proc/irq/%d/smp_affinity_list", irq.Number), []byte("1"), 0o644))

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -64,7 +64,7 @@ func hold(ctx context.Context, folder string, txn int, open func() (*journal.Jou
 		if t == nil {
 			return true, nil
 		}
-		now, err := machine.SinceBootAsleep()
+		now, err := host.SinceBootAsleep()
 		if err != nil {
 			return false, err
 		}
@@ -102,7 +102,7 @@ func EndExpired(j *journal.Journal) (ended []int, outcomes []journal.Outcome, er
 	if err != nil {
 		return nil, nil, err
 	}
-	boot, err := machine.BootID()
+	boot, err := host.BootID()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -141,11 +141,11 @@ type OnTrial struct {
 
 // Trials lists the transactions of a journal that are on trial, or of a proof.
 func Trials(h journal.History, folder string) ([]OnTrial, error) {
-	now, err := machine.SinceBootAsleep()
+	now, err := host.SinceBootAsleep()
 	if err != nil {
 		return nil, err
 	}
-	boot, err := machine.BootID()
+	boot, err := host.BootID()
 	if err != nil {
 		return nil, err
 	}
@@ -181,11 +181,11 @@ func held(folder string, txn int) (bool, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		command := (machine.Reader{}).Command(pid)
+		command := (host.Reader{}).Command(pid)
 		if len(command) < 2 || !slices.Equal(command[1:], want) {
 			continue
 		}
-		if uid, ok := (machine.Reader{}).RealUID(pid); ok && (uid == 0 || uid == owner) {
+		if uid, ok := (host.Reader{}).RealUID(pid); ok && (uid == 0 || uid == owner) {
 			return true, nil
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/knob"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -139,7 +139,7 @@ func (w *place) machine(wrap func(change.Store) change.Store) knob.Machine {
 		}
 		stores[i] = wrap(stores[i])
 	}
-	return knob.Machine{Reader: machine.Reader{Root: w.Root}, Cells: change.NewCells(stores...)}
+	return knob.Machine{Reader: host.Reader{Root: w.Root}, Cells: change.NewCells(stores...)}
 }
 
 // sysctls takes those of the machine as a whole from the fixture: a namespace of

@@ -14,7 +14,7 @@ import (
 
 	"github.com/safchain/ethtool"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -32,7 +32,7 @@ func (w *place) snapshot(t testing.TB) string {
 		fmt.Fprint(&b, run(t, "tc", netns, tcCommands(w.devices(netns))))
 		testenv.In(t, netns, func() error {
 			fmt.Fprintf(&b, "%s\n", testenv.Ruleset(t))
-			return machine.Sysfs(func(root string) error { return snapSpace(&b, root) })
+			return host.Sysfs(func(root string) error { return snapSpace(&b, root) })
 		})
 	}
 	if err := snapFiles(&b, w.Root); err != nil {

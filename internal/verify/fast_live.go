@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/stats"
 )
 
@@ -38,7 +38,7 @@ const (
 
 // livePatience bounds the wait until all are learned, which takes half a minute
 // where nothing else goes on.
-var livePatience = machine.Patience(2 * time.Minute)
+var livePatience = host.Patience(2 * time.Minute)
 
 // live are those of a path.
 type live struct {

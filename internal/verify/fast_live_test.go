@@ -13,7 +13,7 @@ import (
 
 // Flows that send in turn are all learned, and then all carried.
 func TestLive(t *testing.T) {
-	h := host(t)
+	h := benchHost(t)
 	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/internal/tool"
 	"github.com/venturi-net/venturi/result"
@@ -78,7 +78,7 @@ func peersOf(ctx context.Context, w io.Writer, h compare.Host, paths []string, l
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	cpus, err := machine.AllowedCPUs()
+	cpus, err := host.AllowedCPUs()
 	if err != nil {
 		return nil, err
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/stats"
 )
@@ -257,7 +257,7 @@ type slice struct{ real, empty float64 }
 
 func newBeside(pins, name, namespace string, counts bpf.Count) (b *beside, err error) {
 	var links []string
-	for end := time.Now().Add(machine.Patience(10 * time.Second)); len(links) != 1; {
+	for end := time.Now().Add(host.Patience(10 * time.Second)); len(links) != 1; {
 		if time.Now().After(end) {
 			return nil, fmt.Errorf("%s is attached at %d places, not one", name, len(links))
 		}

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/machine"
 )
 
 // turnFlows are numbers of flows that take turns, of which each is to be learned from
@@ -110,7 +110,7 @@ type tcpTurns struct {
 
 func openTCPTurns(arm lab.Arm, flows int) (turns, error) {
 	t := &tcpTurns{}
-	err := machine.Do(arm.To().Namespace, func() (err error) {
+	err := host.Do(arm.To().Namespace, func() (err error) {
 		t.listener, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(arm.To().Addr, 0)))
 		return err
 	})

@@ -12,8 +12,8 @@ import (
 
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -331,15 +331,15 @@ func (r *run) look() (s seen, err error) {
 	r.traffic.gate.Lock()
 	defer r.traffic.gate.Unlock()
 	s.tally, s.at = r.traffic.take(), time.Now()
-	for _, cpu := range (machine.Reader{}).CPUCounters() {
+	for _, cpu := range (host.Reader{}).CPUCounters() {
 		s.backlog += cpu.Dropped
 	}
-	for _, pod := range []machine.Endpoint{r.arm.From(), r.arm.To()} {
-		err := machine.Do(pod.Namespace, func() error {
-			counters := machine.Reader{}.Protocols()
+	for _, pod := range []host.Endpoint{r.arm.From(), r.arm.To()} {
+		err := host.Do(pod.Namespace, func() error {
+			counters := host.Reader{}.Protocols()
 			s.receiver += counters["Udp/RcvbufErrors"]
 			s.retransmits += counters["Tcp/RetransSegs"]
-			s.needless += machine.Reader{}.ProtocolsMore()["TcpExt/TCPDSACKRecv"]
+			s.needless += host.Reader{}.ProtocolsMore()["TcpExt/TCPDSACKRecv"]
 			return nil
 		})
 		if err != nil {

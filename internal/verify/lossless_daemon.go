@@ -14,8 +14,8 @@ import (
 	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/machine"
 )
 
 // fastDaemon is the fast path's daemon of one machine, which comes and goes.
@@ -30,7 +30,7 @@ type fastDaemon struct {
 }
 
 // daemonPatience bounds every wait for a daemon, and for what it is to bring about.
-var daemonPatience = machine.Patience(30 * time.Second)
+var daemonPatience = host.Patience(30 * time.Second)
 
 const daemonPoll = 5 * time.Millisecond
 
@@ -42,16 +42,16 @@ func daemonOf(l *lab.Lab, program []string, arm lab.Arm, i int) (*fastDaemon, er
 	if d.space, err = l.Open(i); err != nil {
 		return nil, err
 	}
-	id, err := machine.ID(at)
+	id, err := host.ID(at)
 	if err != nil {
 		return nil, err
 	}
-	pids, err := machine.Reader{}.ProcessesIn(id)
+	pids, err := host.Reader{}.ProcessesIn(id)
 	if err != nil {
 		return nil, err
 	}
 	for _, pid := range pids {
-		if slices.Contains(machine.Reader{}.Command(pid), d.config) {
+		if slices.Contains(host.Reader{}.Command(pid), d.config) {
 			d.pid = pid
 			return d, nil
 		}
@@ -86,7 +86,7 @@ func (d *fastDaemon) send(s syscall.Signal) error {
 // gone waits until a process has ended.
 func gone(ctx context.Context, pid int) error {
 	return until(ctx, fmt.Sprintf("process %d ends", pid), func() (bool, error) {
-		return len(machine.Reader{}.Command(pid)) == 0, nil
+		return len(host.Reader{}.Command(pid)) == 0, nil
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 // TestLosslessShort is the check of the daemon's comings and goings with so little
 // traffic that a busy machine carries it: nothing may be lost.
 func TestLosslessShort(t *testing.T) {
-	h := host(t)
+	h := benchHost(t)
 	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}

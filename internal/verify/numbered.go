@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 const (
@@ -33,7 +33,7 @@ type numbered struct {
 	last            uint64
 }
 
-func listenNumbered(at machine.Endpoint) (conn *net.UDPConn, err error) {
+func listenNumbered(at host.Endpoint) (conn *net.UDPConn, err error) {
 	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error
 		err := raw.Control(func(fd uintptr) {
@@ -44,7 +44,7 @@ func listenNumbered(at machine.Endpoint) (conn *net.UDPConn, err error) {
 		}
 		return err
 	}}
-	err = machine.Do(at.Namespace, func() error {
+	err = host.Do(at.Namespace, func() error {
 		p, err := c.ListenPacket(context.Background(), "udp4", netip.AddrPortFrom(at.Addr, 0).String())
 		if err == nil {
 			conn = p.(*net.UDPConn)

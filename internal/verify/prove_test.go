@@ -41,7 +41,7 @@ func TestFaultsCanBePlanted(t *testing.T) {
 			continue // of a virtual machine
 		}
 		t.Run(f.Name, func(t *testing.T) {
-			p, err := OpenProve(t.Context(), ProveRequest(f.Path, f.Wire), host(t))
+			p, err := OpenProve(t.Context(), ProveRequest(f.Path, f.Wire), benchHost(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +109,7 @@ func TestShortProof(t *testing.T) {
 	c := proofs(t)
 	c.Faults, c.Repeat, c.Budget, c.MDE = []string{"csum"}, 1, 4*time.Second, 100
 	var out bytes.Buffer
-	err := c.Check(t.Context(), &out, host(t))
+	err := c.Check(t.Context(), &out, benchHost(t))
 	if err == nil || !strings.Contains(err.Error(), "budget") && !strings.Contains(err.Error(), "bars were missed") {
 		t.Errorf("%v\n%s", err, &out)
 	}

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/machine"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // traffic is what nothing may be lost of: numbered datagrams both ways, streams both
@@ -38,13 +38,13 @@ const (
 )
 
 // trafficPatience bounds every wait for the other end.
-var trafficPatience = machine.Patience(20 * time.Second)
+var trafficPatience = host.Patience(20 * time.Second)
 
 // startTraffic starts it between two ends. It goes on until it is stopped.
-func startTraffic(ctx context.Context, from, to machine.Endpoint, r trafficRate) (*traffic, error) {
+func startTraffic(ctx context.Context, from, to host.Endpoint, r trafficRate) (*traffic, error) {
 	t := &traffic{}
 	ctx, t.stop = context.WithCancel(ctx)
-	for i, at := range []machine.Endpoint{from, to} {
+	for i, at := range []host.Endpoint{from, to} {
 		conn, err := listenNumbered(at)
 		if err != nil {
 			t.close()
@@ -62,7 +62,7 @@ func startTraffic(ctx context.Context, from, to machine.Endpoint, r trafficRate)
 		t.do(func() { n.send(ctx, &t.gate, rate) })
 	}
 	var listener *net.TCPListener
-	err := machine.Do(to.Namespace, func() (err error) {
+	err := host.Do(to.Namespace, func() (err error) {
 		listener, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(to.Addr, 0)))
 		return err
 	})
@@ -144,9 +144,9 @@ func (t *traffic) serve(ctx context.Context, l *net.TCPListener, r trafficRate) 
 	}
 }
 
-func dialFrom(from machine.Endpoint, to netip.AddrPort) (conn *net.TCPConn, err error) {
+func dialFrom(from host.Endpoint, to netip.AddrPort) (conn *net.TCPConn, err error) {
 	d := net.Dialer{Timeout: trafficPatience, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.Addr, 0))}
-	err = machine.Do(from.Namespace, func() error {
+	err = host.Do(from.Namespace, func() error {
 		c, err := d.Dial("tcp4", to.String())
 		if err == nil {
 			conn = c.(*net.TCPConn)
@@ -157,7 +157,7 @@ func dialFrom(from machine.Endpoint, to netip.AddrPort) (conn *net.TCPConn, err 
 }
 
 // comeAndGo opens connections, says a byte, hears it, and closes them.
-func (t *traffic) comeAndGo(ctx context.Context, from machine.Endpoint, to netip.AddrPort) {
+func (t *traffic) comeAndGo(ctx context.Context, from host.Endpoint, to netip.AddrPort) {
 	for ctx.Err() == nil {
 		err := t.short(from, to)
 		if ctx.Err() != nil {
@@ -171,7 +171,7 @@ func (t *traffic) comeAndGo(ctx context.Context, from machine.Endpoint, to netip
 	}
 }
 
-func (t *traffic) short(from machine.Endpoint, to netip.AddrPort) error {
+func (t *traffic) short(from host.Endpoint, to netip.AddrPort) error {
 	conn, err := dialFrom(from, to)
 	if err != nil {
 		return err
@@ -289,7 +289,7 @@ func (t *traffic) take() (now tally) {
 }
 
 // quiet is how long nothing must have come until what has not is lost.
-var quiet = machine.Patience(time.Second)
+var quiet = host.Patience(time.Second)
 
 func (t *traffic) tally() tally {
 	now := tally{opened: t.opened.Load(), bytes: t.bytes.Load()}

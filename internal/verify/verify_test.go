@@ -28,7 +28,7 @@ type deaf struct{}
 func (deaf) Event(experiment.Event) {}
 func (deaf) Say(string, ...any)     {}
 
-func host(t *testing.T) compare.Host {
+func benchHost(t *testing.T) compare.Host {
 	t.Helper()
 	testenv.Root(t)
 	return compare.Host{Version: "test", LabName: testenv.LabName(), Program: testenv.Program(t), Watch: deaf{}}
@@ -40,7 +40,7 @@ func host(t *testing.T) compare.Host {
 func TestStatsShort(t *testing.T) {
 	c := Stats{Same: 6, Slower: 4, Effect: 0.6, Margin: 0.03, Budget: 3 * time.Second, Seed: 1}
 	var out bytes.Buffer
-	same, slower, err := c.Run(t.Context(), &out, host(t))
+	same, slower, err := c.Run(t.Context(), &out, benchHost(t))
 	t.Logf("\n%s", out.String())
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestAgreeShort(t *testing.T) {
 func agreeOnce(t *testing.T, seed uint64) (wrong []string) {
 	t.Helper()
 	c := Agree{Pairs: 1, Slice: 2 * time.Second, Seed: seed}
-	h := host(t)
+	h := benchHost(t)
 	var out bytes.Buffer
 	err := c.Check(t.Context(), &out, h)
 	t.Logf("\n%s", out.String())

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/guest"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/kernel"
-	"github.com/venturi-net/venturi/internal/machine"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -157,8 +157,8 @@ func (c Config) checkTaps() error {
 	if c.In != nil {
 		in = c.In.Path()
 	}
-	return machine.Do(in, func() error {
-		links, err := machine.Links()
+	return host.Do(in, func() error {
+		links, err := host.Links()
 		if err != nil {
 			return err
 		}

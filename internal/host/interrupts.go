@@ -1,0 +1,122 @@
+package host
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
+)
+
+// IRQ is an interrupt of a network card.
+type IRQ struct {
+	Card   string // the card's address on its bus: "0000:00:03.0"
+	Index  int    // which of the card's own interrupts it is; -1: the kernel does not tell
+	Number int    // that it has today
+	Name   string // as /proc/interrupts has it: "eth0-TxRx-3"
+	CPUs   string // that may handle it, as a list: "0-3,8"
+}
+
+// mostVectors is how many interrupts a card can have, a power of two.
+const mostVectors = 2048
+
+// IRQs lists the interrupts that the card behind a network device uses, in the
+// order of their numbers. Sys is the folder that shows the device; empty: the
+// reader's own. Error: os.ErrNotExist, if there is no card that has any.
+func (r Reader) IRQs(sys, device string) ([]IRQ, error) {
+	if sys == "" {
+		sys = r.path("sys")
+	}
+	folder, err := cardOf(filepath.Join(sys, "class/net"), device)
+	if err != nil {
+		return nil, err
+	}
+	// A device of virtio has those of the PCI device that it is in.
+	for _, card := range []string{folder, filepath.Dir(folder)} {
+		if irqs, err := r.vectors(card); !errors.Is(err, os.ErrNotExist) {
+			return irqs, err
+		}
+	}
+	return nil, fmt.Errorf("it has no interrupts of its own: %w", os.ErrNotExist)
+}
+
+// CardCores lists the cores near the card behind a network device, those of its NUMA
+// node: "0-15". Empty: there is no such card, or the kernel does not tell. Sys is as
+// of [Reader.IRQs].
+func (r Reader) CardCores(sys, device string) string {
+	if sys == "" {
+		sys = r.path("sys")
+	}
+	folder, err := cardOf(filepath.Join(sys, "class/net"), device)
+	if err != nil {
+		return ""
+	}
+	for _, card := range []string{folder, filepath.Dir(folder)} {
+		if list, err := os.ReadFile(filepath.Join(card, "local_cpulist")); err == nil {
+			return strings.TrimSpace(string(list))
+		}
+	}
+	return ""
+}
+
+// CardIRQs lists those of a card, by its address on its bus. Error:
+// os.ErrNotExist, if there is none there that has any.
+func (r Reader) CardIRQs(card string) ([]IRQ, error) {
+	buses, err := sanitize.Files(r.path("sys/bus"), "*/devices")
+	for _, bus := range buses {
+		folder := filepath.Join(bus, card)
+		if _, err := os.Stat(filepath.Join(folder, "msi_irqs")); err == nil {
+			return r.vectors(folder)
+		}
+	}
+	return nil, fmt.Errorf("card %s: %w", card, errors.Join(err, os.ErrNotExist))
+}
+
+// vectors lists the interrupts of the card in a folder.
+func (r Reader) vectors(card string) ([]IRQ, error) {
+	numbers, err := os.ReadDir(filepath.Join(card, "msi_irqs"))
+	if err != nil {
+		return nil, err
+	}
+	names := map[int]string{}
+	for line := range r.fields("proc/interrupts") {
+		if n, err := strconv.Atoi(strings.TrimSuffix(line[0], ":")); err == nil {
+			names[n] = line[len(line)-1]
+		}
+	}
+	var irqs []IRQ
+	for _, e := range numbers {
+		n, err := strconv.Atoi(e.Name())
+		if err != nil || names[n] == "" {
+			continue // it was given to the card, and is not used
+		}
+		irq := IRQ{Card: filepath.Base(card), Index: -1, Number: n, Name: names[n], CPUs: r.line(fmt.Sprintf("proc/irq/%d/smp_affinity_list", n))}
+		// Older kernels put above the index which card of all it is.
+		if of, err := strconv.ParseInt(r.line(fmt.Sprintf("sys/kernel/irq/%d/hwirq", n)), 10, 64); err == nil {
+			irq.Index = int(of & (mostVectors - 1))
+		}
+		irqs = append(irqs, irq)
+	}
+	slices.SortFunc(irqs, func(a, b IRQ) int { return cmp.Compare(a.Number, b.Number) })
+	return irqs, nil
+}
+
+// cardOf gives the folder of the card behind a network device. A sysfs that is
+// mounted nowhere has no name from which links could be followed one by one: the
+// kernel follows those that are here, and the text of one says the rest.
+func cardOf(net, device string) (string, error) {
+	file := filepath.Join(net, device, "device")
+	if _, err := os.Stat(file); err != nil {
+		return "", err
+	}
+	link, err := os.Readlink(filepath.Join(net, device)) // "../../devices/pci0000:00/0000:00:03.0/virtio0/net/eth0"
+	if err != nil {
+		return filepath.EvalSymlinks(file) // no link, as in a tree that somebody copied
+	}
+	return filepath.Join(net, link, "../.."), nil
+}

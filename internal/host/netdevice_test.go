@@ -1,0 +1,81 @@
+package host_test
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// Devices are read with what joins them, across namespaces.
+func TestNetDevices(t *testing.T) {
+	w, err := change.Owned(testenv.Claim(t))
+	must(t, err)
+	n, err := w.Create(w.Name("m1"))
+	must(t, err)
+	defer n.Close()
+	pod, err := w.Create(w.Name("p1"))
+	must(t, err)
+	defer pod.Close()
+	must(t, change.AddVeth(change.VethEnd{In: n, Name: "cali0"}, change.VethEnd{In: pod, Name: "eth0"}, 1400))
+	must(t, change.AddVeth(change.VethEnd{In: n, Name: "wire"}, change.VethEnd{In: n, Name: "far"}, 1500))
+	outer := netip.MustParseAddr("192.0.2.1")
+	must(t, n.AddAddr("wire", netip.PrefixFrom(outer, 24)))
+	must(t, n.AddVXLAN(change.VXLAN{Name: "vx", MAC: []byte{2, 0, 0, 0, 0, 1}, MTU: 1450, VNI: 7, Port: 4789, Local: outer, Device: "wire"}))
+	must(t, n.AddBridge("cni0", []byte{2, 0, 0, 0, 0, 2}, 1400))
+	must(t, n.Enslave("cali0", "cni0", false))
+	must(t, n.Features("vx", map[string]bool{"tx-checksum-ip-generic": false}))
+	must(t, n.AddRoute(change.Route{Dst: netip.MustParsePrefix("198.51.100.0/24"), Via: netip.MustParseAddr("192.0.2.9"), Device: "wire"}))
+	testenv.In(t, n.Path(), func() error {
+		var list []host.NetDevice
+		err := host.Sysfs(func(root string) (err error) {
+			list, err = host.NetDevices(root)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		find := func(name string) host.NetDevice {
+			i := slices.IndexFunc(list, func(d host.NetDevice) bool { return d.Name == name })
+			if i < 0 {
+				t.Fatalf("there is no %s in %+v", name, list)
+			}
+			return list[i]
+		}
+		cali, vx, wire, bridge := find("cali0"), find("vx"), find("wire"), find("cni0")
+		if cali.Kind != "veth" || cali.MTU != 1400 || !cali.Up || cali.Master != bridge.Index || cali.Card || len(cali.RPS) == 0 || cali.Queues != len(cali.RPS) {
+			t.Errorf("the pod's device is read as %+v", cali)
+		}
+		wanted := map[int]bool{cali.LowerSpace: true}
+		if files := host.Numbers(wanted, []string{n.Path(), pod.Path()}); cali.LowerSpace < 0 || files[cali.LowerSpace] != pod.Path() {
+			t.Errorf("the other end of the pod's device is in number %d, which is %v", cali.LowerSpace, files)
+		}
+		if wire.LowerSpace != -1 || wire.Lower != find("far").Index || wire.Gateways != 1 || wire.Qdisc != "noqueue" {
+			t.Errorf("the wire is read as %+v", wire)
+		}
+		if vx.Tunnel == nil || vx.Tunnel.Port != 4789 || vx.Tunnel.Device != wire.Index || vx.Tunnel.Local != outer || vx.Tunnel.Shared {
+			t.Errorf("the tunnel is read as %+v", vx.Tunnel)
+		}
+		if csum, tso := vx.Features["tx-checksum-ip-generic"], vx.Features["tx-tcp-segmentation"]; csum.On || csum.Wanted || !csum.Can || tso.On || !tso.Wanted {
+			t.Errorf("offloads of the tunnel: %+v, and for want of it %+v", csum, tso)
+		}
+		return nil
+	})
+}
+
+func TestFind(t *testing.T) {
+	n := space(t)
+	id, err := host.ID(n.Path())
+	must(t, err)
+	found, _, err := host.Reader{}.Find()
+	must(t, err)
+	if len(found) == 0 || found[0].Path != "" || found[0].Name != "" {
+		t.Errorf("the first is not the process's own: %+v", found)
+	}
+	if !slices.Contains(found, host.Found{ID: id, Path: n.Path(), Name: n.Name()}) {
+		t.Errorf("%s is not among %+v", n.Name(), found)
+	}
+}

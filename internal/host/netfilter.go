@@ -1,0 +1,150 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// netfilterState is what the packet filter of one namespace holds.
+type netfilterState struct {
+	rules     int
+	wrapped   int // of the rules, those with extensions of iptables
+	conntrack bool
+}
+
+// netfilter reads the packet filter of the calling thread's namespace: how
+// many nftables rules it holds (iptables-nft writes such too), and whether
+// connections are tracked. The kernel does not tell the latter in one place:
+// tracking starts when something asks for it, so a rule that looks at
+// connections or translates addresses, an old nat table, or a connection that
+// is being tracked each show it.
+func (r Reader) netfilter() (netfilterState, error) {
+	var s netfilterState
+	if n, _ := strconv.Atoi(r.line("proc/sys/net/netfilter/nf_conntrack_count")); n > 0 {
+		s.conntrack = true
+	}
+	for _, table := range strings.Fields(r.line(legacyNames)) {
+		if table == "nat" {
+			s.conntrack = true
+		}
+	}
+	rules, err := ruleExpressions()
+	if err != nil {
+		return s, err
+	}
+	s.rules = len(rules)
+	for _, names := range rules {
+		s.conntrack = s.conntrack || tracks(names)
+		if slices.ContainsFunc(names, isWrapper) {
+			s.wrapped++
+		}
+	}
+	return s, nil
+}
+
+// isWrapper tells "match" and "target", which wrap extensions of iptables. Which
+// one it is follows the slash.
+func isWrapper(name string) bool {
+	kind, _, found := strings.Cut(name, "/")
+	return found && (kind == "match" || kind == "target")
+}
+
+// tracks tells whether a rule made of these expressions needs connection
+// tracking.
+func tracks(expressions []string) bool {
+	for _, name := range expressions {
+		switch name {
+		case "ct", "nat", "masq", "redir", "match/conntrack", "match/state",
+			"target/MASQUERADE", "target/DNAT", "target/SNAT", "target/REDIRECT", "target/CONNMARK":
+			return true
+		}
+	}
+	return false
+}
+
+// ruleExpressions dumps all nftables rules, each as the names of its
+// expressions. The dump is read raw: the rules are counted, not understood.
+func ruleExpressions() ([][]string, error) {
+	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP)
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: unix.NFNETLINK_V0})
+	messages, err := req.Execute(unix.NETLINK_NETFILTER, 0)
+	if err != nil {
+		return nil, fmt.Errorf("dump nftables rules: %w", err)
+	}
+	rules := make([][]string, 0, len(messages))
+	for _, m := range messages {
+		names, err := expressionNames(m)
+		if err != nil {
+			return nil, fmt.Errorf("parse nftables rule: %w", err)
+		}
+		rules = append(rules, names)
+	}
+	return rules, nil
+}
+
+// expressionNames reads one rule message, which begins with a struct nfgenmsg.
+func expressionNames(message []byte) ([]string, error) {
+	if len(message) < nl.SizeofNfgenmsg {
+		return nil, fmt.Errorf("message of %d bytes is too short", len(message))
+	}
+	attrs, err := nl.ParseRouteAttr(message[nl.SizeofNfgenmsg:])
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, a := range attrs {
+		if attrType(a.Attr.Type) != unix.NFTA_RULE_EXPRESSIONS {
+			continue
+		}
+		elems, err := nl.ParseRouteAttr(a.Value)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range elems {
+			name, err := expressionName(e.Value)
+			if err != nil {
+				return nil, err
+			}
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+func expressionName(elem []byte) (string, error) {
+	attrs, err := nl.ParseRouteAttr(elem)
+	if err != nil {
+		return "", err
+	}
+	var name, extension string
+	for _, a := range attrs {
+		switch attrType(a.Attr.Type) {
+		case unix.NFTA_EXPR_NAME:
+			name = nl.BytesToString(a.Value)
+		case unix.NFTA_EXPR_DATA:
+			data, err := nl.ParseRouteAttr(a.Value)
+			if err != nil {
+				return "", err
+			}
+			for _, d := range data {
+				// 1 is both NFTA_MATCH_NAME and NFTA_TARGET_NAME.
+				if attrType(d.Attr.Type) == 1 {
+					extension = nl.BytesToString(d.Value)
+				}
+			}
+		}
+	}
+	if name == "match" || name == "target" {
+		name += "/" + extension
+	}
+	return name, nil
+}
+
+// attrType strips the two flag bits that share the field with an attribute's
+// number.
+func attrType(t uint16) uint16 { return t &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER) }

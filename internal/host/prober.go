@@ -1,0 +1,145 @@
+package host
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// prober asks the kernel about single devices and routes, again and again: by one socket
+// and in memory of its own. The library takes 64 KB for each answer.
+type prober struct {
+	fd       int
+	seq      uint32
+	question []byte
+	answer   [1 << 14]byte
+}
+
+func openProber() (*prober, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	return &prober{fd: fd}, nil
+}
+
+func (p *prober) close() { unix.Close(p.fd) }
+
+// device gives the MTU of a device in the namespace that has a number here, and tells
+// whether it has an XDP program.
+func (p *prober) device(space, index int) (mtu int, xdp bool, err error) {
+	const withoutCounters = 1 << 3 // RTEXT_FILTER_SKIP_STATS
+	p.begin(unix.RTM_GETLINK, nl.NewIfInfomsg(unix.AF_UNSPEC).Serialize())
+	binary.NativeEndian.PutUint32(p.question[unix.SizeofNlMsghdr+4:], uint32(index))
+	p.add(unix.IFLA_TARGET_NETNSID, uint32(space))
+	p.add(unix.IFLA_EXT_MASK, withoutCounters)
+	attrs, err := p.ask(unix.SizeofIfInfomsg)
+	if err != nil {
+		return 0, false, err
+	}
+	eachAttr(attrs, func(kind uint16, value []byte) {
+		switch {
+		case kind == unix.IFLA_MTU && len(value) == 4:
+			mtu = int(binary.NativeEndian.Uint32(value))
+		case kind == unix.IFLA_XDP:
+			eachAttr(value, func(kind uint16, value []byte) {
+				if kind == unix.IFLA_XDP_ATTACHED && len(value) > 0 {
+					xdp = value[0] != 0
+				}
+			})
+		}
+	})
+	return mtu, xdp, nil
+}
+
+// routeMTU gives the MTU that the route to an address has, or has learned; 0: none. The
+// source may be no address, and the device 0.
+func (p *prober) routeMTU(to, from netip.Addr, device int) (mtu int, err error) {
+	m := nl.RtMsg{}
+	m.Family, m.Dst_len = unix.AF_INET, 32
+	if from.Is4() {
+		m.Src_len = 32
+	}
+	p.begin(unix.RTM_GETROUTE, m.Serialize())
+	p.add(unix.RTA_DST, binary.NativeEndian.Uint32(to.AsSlice()))
+	if from.Is4() {
+		p.add(unix.RTA_SRC, binary.NativeEndian.Uint32(from.AsSlice()))
+	}
+	if device != 0 {
+		p.add(unix.RTA_OIF, uint32(device))
+	}
+	attrs, err := p.ask(unix.SizeofRtMsg)
+	if err != nil {
+		return 0, err
+	}
+	eachAttr(attrs, func(kind uint16, value []byte) {
+		if kind != unix.RTA_METRICS {
+			return
+		}
+		eachAttr(value, func(kind uint16, value []byte) {
+			if kind == unix.RTAX_MTU && len(value) == 4 {
+				mtu = int(binary.NativeEndian.Uint32(value))
+			}
+		})
+	})
+	return mtu, nil
+}
+
+// begin begins a question, which add adds attributes of 32 bits to.
+func (p *prober) begin(kind uint16, header []byte) {
+	p.seq++
+	q := binary.NativeEndian.AppendUint32(p.question[:0], 0) // the length is not known yet
+	q = binary.NativeEndian.AppendUint16(q, kind)
+	q = binary.NativeEndian.AppendUint16(q, unix.NLM_F_REQUEST)
+	q = binary.NativeEndian.AppendUint32(q, p.seq)
+	q = binary.NativeEndian.AppendUint32(q, 0)
+	p.question = append(q, header...)
+}
+
+func (p *prober) add(kind uint16, value uint32) {
+	p.question = binary.NativeEndian.AppendUint16(p.question, unix.SizeofRtAttr+4)
+	p.question = binary.NativeEndian.AppendUint16(p.question, kind)
+	p.question = binary.NativeEndian.AppendUint32(p.question, value)
+}
+
+// ask sends the question, and gives the attributes of the answer, behind its headers.
+// They hold until the next question.
+func (p *prober) ask(header int) (attrs []byte, err error) {
+	binary.NativeEndian.PutUint32(p.question, uint32(len(p.question)))
+	if err := unix.Sendto(p.fd, p.question, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return nil, fmt.Errorf("ask the kernel: %w", err)
+	}
+	for {
+		n, _, err := unix.Recvfrom(p.fd, p.answer[:], 0)
+		if err != nil {
+			return nil, fmt.Errorf("ask the kernel: %w", err)
+		}
+		m := p.answer[:n]
+		if n < unix.SizeofNlMsghdr || binary.NativeEndian.Uint32(m[8:]) != p.seq {
+			continue // to an earlier question
+		}
+		kind, body := binary.NativeEndian.Uint16(m[4:]), m[unix.SizeofNlMsghdr:]
+		switch {
+		case kind == unix.NLMSG_ERROR && len(body) >= 4:
+			return nil, fmt.Errorf("ask the kernel: %w", unix.Errno(-int32(binary.NativeEndian.Uint32(body))))
+		case kind == unix.NLMSG_ERROR || len(body) < header:
+			return nil, fmt.Errorf("ask the kernel: an answer of %d bytes", n)
+		}
+		return body[header:], nil
+	}
+}
+
+// eachAttr goes through attributes, as far as they are whole.
+func eachAttr(b []byte, do func(kind uint16, value []byte)) {
+	for len(b) >= unix.SizeofRtAttr {
+		n := int(binary.NativeEndian.Uint16(b))
+		if n < unix.SizeofRtAttr || n > len(b) {
+			return
+		}
+		do(attrType(binary.NativeEndian.Uint16(b[2:])), b[unix.SizeofRtAttr:n])
+		b = b[min((n+3)&^3, len(b)):]
+	}
+}

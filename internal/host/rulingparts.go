@@ -1,0 +1,111 @@
+package host
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+func (r *rulingReader) target(data exprData) {
+	target, revision, info := data.text(1), data.number(unix.NFTA_TARGET_REV), data.bytes(3) // NFTA_TARGET_NAME, NFTA_TARGET_INFO
+	latest, proven := provenTargets[target]
+	switch {
+	case !proven || target == "CONNMARK" && restoresMark(revision, info):
+		r.fickle = "target " + target
+	case revision > latest:
+		r.fickle = fmt.Sprintf("target %s of revision %d", target, revision)
+	}
+	r.marks = r.marks || target == "MARK"
+	if target == "NOTRACK" || target == "CT" && len(info) > 0 && info[0]&1 != 0 {
+		r.verdict = "notrack"
+	}
+}
+
+func (r *rulingReader) match(data exprData) {
+	name, revision, info := data.text(1), data.number(unix.NFTA_MATCH_REV), data.bytes(3) // NFTA_MATCH_NAME, NFTA_MATCH_INFO
+	switch latest, proven := provenMatches[name]; {
+	case !proven:
+		r.fickle = "match " + name
+	case revision > latest:
+		r.fickle = fmt.Sprintf("match %s of revision %d", name, revision)
+	}
+	switch name {
+	case "set":
+		r.fickle = "an ipset, which changes without a word"
+	case "comment":
+		return
+	case "icmp", "icmp6", "sctp", "dccp", "ah", "esp":
+		r.others = true
+	case "tcp":
+		r.others = r.others || r.chain.outer
+		r.matchTCP(info)
+	case "conntrack":
+		if len(info) < conntrackState+2 {
+			break
+		}
+		flags := binary.NativeEndian.Uint16(info[conntrackFlags:])
+		if flags&trackExpire != 0 {
+			r.fickle = "ctexpire"
+		}
+		if flags&(trackStatus|trackDirection) != 0 {
+			r.asks("ct status or direction")
+		}
+		if flags&trackStatus != 0 && statusOf(info, revision)&^statusLasting != 0 {
+			r.fickle = "ct status"
+		}
+		if flags&1 != 0 && !r.stateless {
+			inverted := info[conntrackInvert]&1 != 0
+			r.among(func(state uint32) bool { return info[conntrackState]&uint8(state) != 0 != inverted })
+			if flags == 1 {
+				return
+			}
+		}
+	case "state":
+		if len(info) >= 4 && !r.stateless {
+			with := binary.NativeEndian.Uint32(info)
+			r.among(func(state uint32) bool { return with&state != 0 })
+			return
+		}
+	}
+	r.certain = false
+}
+
+// statusOf gives the bits of a connection's status that a match asks for, which stand
+// behind those of its state: they are bytes in the first revision.
+func statusOf(info []byte, revision int) uint16 {
+	switch at := conntrackState + 2; {
+	case revision <= 1:
+		return uint16(info[conntrackState+1])
+	case len(info) >= at+2:
+		return binary.NativeEndian.Uint16(info[at:])
+	}
+	return ^uint16(0)
+}
+
+// unprovenExpression says of which expression it is not known how it judges packets.
+func unprovenExpression(name string, data exprData) string {
+	known, proven := provenExpressions[name]
+	if !proven {
+		return name
+	}
+	for number := range data {
+		if number == 0 || number > known {
+			return fmt.Sprintf("attribute %d of expression %s", number, name)
+		}
+	}
+	return ""
+}
+
+// sourceOf gives the register that an expression reads which compares.
+func sourceOf(name string, data exprData) (register int, ok bool) {
+	number, ok := map[string]uint16{"bitwise": unix.NFTA_BITWISE_SREG, "cmp": unix.NFTA_CMP_SREG, "lookup": unix.NFTA_LOOKUP_SREG}[name]
+	return data.number(number), ok
+}
+
+// targetOf gives the register that an expression reads something into.
+func targetOf(name string, data exprData) (register int, ok bool) {
+	number := map[string]uint16{"bitwise": unix.NFTA_BITWISE_DREG, "byteorder": unix.NFTA_BYTEORDER_DREG, "payload": unix.NFTA_PAYLOAD_DREG, "exthdr": unix.NFTA_EXTHDR_DREG, "meta": unix.NFTA_META_DREG,
+		"ct": unix.NFTA_CT_DREG, "fib": unix.NFTA_FIB_DREG, "rt": unix.NFTA_RT_DREG, "hash": unix.NFTA_HASH_DREG, "xfrm": 1, "osf": 1}[name]
+	return data.number(number), number != 0 && data.has(number)
+}

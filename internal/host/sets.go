@@ -1,0 +1,237 @@
+package host
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// setReader reads sets of nftables, each once.
+type setReader struct {
+	known map[setName]*filterSet
+	heads map[setName][]byte // messages of sets, by their names
+	asked map[[2]string]bool // of which families and tables
+	fed   map[setName]bool   // by rules, without a word; nil: not read yet
+}
+
+type setName struct{ family, table, set string }
+
+// filterSet is a set of nftables.
+type filterSet struct {
+	flags    uint32
+	fickle   string // why what is found in it says nothing of the next packet; "": it does
+	elements []element
+}
+
+// element is one of a set: its key, and what it says is to be done.
+type element struct {
+	key         []byte
+	verdict, to string
+}
+
+func newSetReader() *setReader {
+	return &setReader{known: map[setName]*filterSet{}, heads: map[setName][]byte{}, asked: map[[2]string]bool{}}
+}
+
+// setFlagsProven are those of sets whose elements change by a word of somebody's alone:
+// anonymous, constant, of intervals, maps, of concatenations, with expressions.
+const setFlagsProven = unix.NFT_SET_ANONYMOUS | unix.NFT_SET_CONSTANT | unix.NFT_SET_INTERVAL | unix.NFT_SET_MAP | setConcat | setExpressions
+
+const (
+	setConcat      = 1 << 7 // NFT_SET_CONCAT
+	setExpressions = 1 << 8 // NFT_SET_EXPR
+
+	setExpression      = 17 // NFTA_SET_EXPR
+	setExpressionList  = 18 // NFTA_SET_EXPRESSIONS
+	elemExpressionList = 11 // NFTA_SET_ELEM_EXPRESSIONS
+)
+
+// read reads a set of the table of a chain. One that has gone since is empty, and of
+// that there is news to come.
+func (r *setReader) read(c chainName, name string) (*filterSet, error) {
+	at := setName{c.family, c.table, name}
+	if s := r.known[at]; s != nil {
+		return s, nil
+	}
+	if err := r.list(c); err != nil {
+		return nil, err
+	}
+	s := &filterSet{}
+	r.known[at] = s
+	head := r.heads[at]
+	if head == nil {
+		return s, nil
+	}
+	attrs, _, err := filterAttrs(head)
+	if err != nil {
+		return nil, err
+	}
+	s.head(name, attrs)
+	if s.fickle == "" && s.flags&(unix.NFT_SET_CONSTANT|unix.NFT_SET_INTERVAL) == 0 {
+		if err := r.follow(); err != nil {
+			return nil, err
+		}
+		if r.fed[at] {
+			s.fickle = "elements of set " + name + " come and go by themselves"
+		}
+	}
+	return s, s.list(c, name)
+}
+
+// list notes the sets of a chain's table.
+func (r *setReader) list(c chainName) error {
+	table := [2]string{c.family, c.table}
+	if r.asked[table] {
+		return nil
+	}
+	r.asked[table] = true
+	found, err := askFilter(unix.NFT_MSG_GETSET, c.family, nl.NewRtAttr(unix.NFTA_SET_TABLE, nl.ZeroTerminated(c.table)))
+	if err != nil {
+		return err
+	}
+	for _, m := range found {
+		attrs, _, err := filterAttrs(m)
+		if err != nil {
+			return err
+		}
+		r.heads[setName{c.family, c.table, dataOf(attrs).text(unix.NFTA_SET_NAME)}] = m
+	}
+	return nil
+}
+
+// head judges what a set says of itself.
+func (s *filterSet) head(name string, attrs nlAttrs) {
+	data := dataOf(attrs)
+	s.flags = uint32(max(0, data.number(unix.NFTA_SET_FLAGS)))
+	switch {
+	case s.flags&(unix.NFT_SET_TIMEOUT|unix.NFT_SET_EVAL) != 0 || data.has(unix.NFTA_SET_TIMEOUT):
+		s.fickle = "elements of set " + name + " come and go by themselves"
+	case s.flags&^setFlagsProven != 0:
+		s.fickle = fmt.Sprintf("set %s has flags %#x", name, s.flags&^setFlagsProven)
+	default:
+		if s.fickle = expressionOfSet(data[setExpression], data[setExpressionList]); s.fickle == "" {
+			s.fickle = provenSet.unproven(attrs)
+		}
+		if s.fickle != "" {
+			s.fickle = fmt.Sprintf("set %s: %s", name, s.fickle)
+		}
+	}
+}
+
+// expressionOfSet names what a set, or an element of it, does to packets that decides
+// something; "": nothing.
+func expressionOfSet(one, list []byte) string {
+	all := [][]byte{}
+	if one != nil {
+		all = append(all, one)
+	}
+	attrs, err := nl.ParseRouteAttr(list)
+	for _, a := range attrs {
+		all = append(all, a.Value)
+	}
+	for _, e := range all {
+		name := "an expression that cannot be read"
+		if err == nil {
+			if read, _, failed := expressionData(e); failed == nil {
+				name = read
+			}
+		}
+		if !provenElementExpressions[name] {
+			return name
+		}
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// list reads the elements.
+func (s *filterSet) list(c chainName, set string) error {
+	found, err := askFilter(unix.NFT_MSG_GETSETELEM, c.family,
+		nl.NewRtAttr(unix.NFTA_SET_ELEM_LIST_TABLE, nl.ZeroTerminated(c.table)), nl.NewRtAttr(unix.NFTA_SET_ELEM_LIST_SET, nl.ZeroTerminated(set)))
+	if err != nil {
+		return err
+	}
+	for _, m := range found {
+		attrs, _, err := filterAttrs(m)
+		if err != nil {
+			return err
+		}
+		elems, err := nl.ParseRouteAttr(dataOf(attrs)[unix.NFTA_SET_ELEM_LIST_ELEMENTS])
+		if err != nil {
+			return err
+		}
+		for _, e := range elems {
+			read, fickle, err := readElement(e.Value)
+			if err != nil {
+				return err
+			}
+			if fickle != "" && s.fickle == "" {
+				s.fickle = fmt.Sprintf("an element of set %s: %s", set, fickle)
+			}
+			s.elements = append(s.elements, read)
+		}
+	}
+	return nil
+}
+
+func readElement(message []byte) (e element, fickle string, err error) {
+	parts, err := nl.ParseRouteAttr(message)
+	if err != nil {
+		return e, "", err
+	}
+	data := dataOf(parts)
+	e.key = data.nested(unix.NFTA_SET_ELEM_KEY)
+	if fickle = expressionOfSet(data[unix.NFTA_SET_ELEM_EXPR], data[elemExpressionList]); fickle == "" {
+		fickle = provenElement.unproven(parts)
+	}
+	if value, err := nl.ParseRouteAttr(data[unix.NFTA_SET_ELEM_DATA]); err == nil {
+		if verdict := dataOf(value)[unix.NFTA_DATA_VERDICT]; verdict != nil {
+			known := false
+			if e.verdict, e.to, known = verdictOf(verdict); !known {
+				fickle = "a verdict that is not known"
+			}
+		}
+	}
+	return e, fickle, nil
+}
+
+// follow notes the sets that rules change, whatever packets meet those: the kernel tells
+// nobody of elements that a packet adds, takes out or makes anew.
+func (r *setReader) follow() error {
+	if r.fed != nil {
+		return nil
+	}
+	r.fed = map[setName]bool{}
+	found, err := dumpFilter(unix.NFT_MSG_GETRULE)
+	if err != nil {
+		return fmt.Errorf("dump nftables rules: %w", err)
+	}
+	for _, m := range found {
+		if !bytes.Contains(m, []byte("dynset\x00")) {
+			continue
+		}
+		attrs, family, err := filterAttrs(m)
+		if err != nil {
+			return err
+		}
+		data := dataOf(attrs)
+		elems, err := nl.ParseRouteAttr(data[unix.NFTA_RULE_EXPRESSIONS])
+		if err != nil {
+			return err
+		}
+		for _, e := range elems {
+			name, expression, err := expressionData(e.Value)
+			if err != nil {
+				return err
+			}
+			if name == "dynset" {
+				r.fed[setName{family, data.text(unix.NFTA_RULE_TABLE), expression.text(unix.NFTA_DYNSET_SET_NAME)}] = true
+			}
+		}
+	}
+	return nil
+}

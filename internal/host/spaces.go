@@ -1,0 +1,97 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// Found is a network namespace that was found on the machine.
+type Found struct {
+	ID   NamespaceID
+	Path string // a file of it; empty: the namespace of the process
+	Name string // as a person would call it; empty: the namespace of the process
+}
+
+// Find lists the network namespaces of the machine: first that of the process,
+// then those with a name, then those of processes. Hidden is the number of
+// processes that may not be looked at, of which nobody knows where they are.
+func (r Reader) Find() (found []Found, hidden int, err error) {
+	known := map[NamespaceID]bool{}
+	add := func(id NamespaceID, path, name string) {
+		if !known[id] {
+			known[id] = true
+			found = append(found, Found{ID: id, Path: path, Name: name})
+		}
+	}
+	own, err := ID("/proc/self/ns/net")
+	if err != nil {
+		return nil, 0, err
+	}
+	add(own, "", "")
+	named, err := os.ReadDir(NamespaceFolder)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, 0, fmt.Errorf("list namespaces: %w", err)
+	}
+	for _, e := range named {
+		if id, err := ID(NamespacePath(e.Name())); err == nil {
+			add(id, NamespacePath(e.Name()), e.Name())
+		}
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, 0, fmt.Errorf("list processes: %w", err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		path := filepath.Join("/proc", e.Name(), "ns/net")
+		id, err := fileID(path)
+		if errors.Is(err, fs.ErrPermission) {
+			hidden++
+		}
+		if err != nil {
+			continue // it ended
+		}
+		if !known[id] {
+			add(id, path, fmt.Sprintf("pid %d (%s)", pid, r.line("proc", e.Name(), "comm")))
+		}
+	}
+	return found, hidden, nil
+}
+
+// Running lists processes by their names, as far as they are among the wanted
+// ones: the lowest pid of each.
+func (r Reader) Running(wanted ...string) map[string]int {
+	want := map[string]bool{}
+	for _, w := range wanted {
+		want[w] = true
+	}
+	running := map[string]int{}
+	entries, _ := os.ReadDir(r.path("proc"))
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		name := r.line("proc", e.Name(), "comm")
+		if first, known := running[name]; want[name] && (!known || pid < first) {
+			running[name] = pid
+		}
+	}
+	return running
+}
+
+// HomeNetns is the file of the namespace that the machine itself lives in.
+const HomeNetns = "/proc/1/ns/net"
+
+// Text reads a file of the machine; "" if it cannot be read.
+func (r Reader) Text(parts ...string) string {
+	text, _ := os.ReadFile(r.path(parts...))
+	return string(text)
+}

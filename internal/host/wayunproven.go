@@ -1,0 +1,225 @@
+package host
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// routeMessage is what of a route decides whether packets of one flow go alike.
+type routeMessage struct {
+	to      netip.Prefix
+	table   uint32
+	why     string // they may not; "": they do
+	devices []int  // that it leads to
+	object  uint32 // next hop object that it goes by; 0: none
+}
+
+const (
+	rtDestinationBits = 1 // where in struct rtmsg these are
+	rtSourceBits      = 2
+	rtTable           = 4
+	rtType            = 7
+	rtNexthop         = 30 // RTA_NH_ID
+	latestRoute       = unix.RTN_THROW
+
+	nexthopSize   = 8 // struct nhmsg
+	nexthopMember = 8 // struct nexthop_grp
+)
+
+// Names of what routes and next hops are refused for.
+var (
+	namedOfRoute   = map[uint16]string{unix.RTA_MULTIPATH: "several next hops", unix.RTA_ENCAP: "an encapsulation", unix.RTA_ENCAP_TYPE: "an encapsulation", unix.RTA_VIA: "a next hop of another family"}
+	namedOfNexthop = map[uint16]string{unix.NHA_GROUP: "several next hops", unix.NHA_ENCAP: "an encapsulation", unix.NHA_ENCAP_TYPE: "an encapsulation"}
+)
+
+func readRouteMessage(message []byte) (m routeMessage, err error) {
+	if len(message) < unix.SizeofRtMsg {
+		return m, fmt.Errorf("message of %d bytes is too short", len(message))
+	}
+	attrs, err := nl.ParseRouteAttr(message[unix.SizeofRtMsg:])
+	if err != nil {
+		return m, err
+	}
+	data := dataOf(attrs)
+	m.table = cmp.Or(native(data[unix.RTA_TABLE]), uint32(message[rtTable]))
+	m.object = native(data[rtNexthop])
+	to, _ := netip.AddrFromSlice(data[unix.RTA_DST])
+	if !to.IsValid() {
+		to = netip.IPv4Unspecified()
+	}
+	m.to = netip.PrefixFrom(to, int(message[rtDestinationBits]))
+	if device := native(data[unix.RTA_OIF]); device != 0 {
+		m.devices = append(m.devices, int(device))
+	}
+	m.devices = append(m.devices, devicesOfHops(data[unix.RTA_MULTIPATH])...)
+	metrics, err := nl.ParseRouteAttr(data[unix.RTA_METRICS])
+	if err != nil {
+		return m, err
+	}
+	switch kind := message[rtType]; {
+	case kind == 0 || kind > latestRoute:
+		m.why = fmt.Sprintf("type %d", kind)
+	case message[rtSourceBits] != 0:
+		m.why = "a source that it is for"
+	default:
+		m.why = cmp.Or(provenRoutes.named(attrs, namedOfRoute), provenMetrics.unproven(metrics))
+	}
+	return m, nil
+}
+
+// devicesOfHops are those of several next hops: each begins with a struct rtnexthop.
+func devicesOfHops(list []byte) (devices []int) {
+	for len(list) >= unix.SizeofRtNexthop {
+		size := int(binary.NativeEndian.Uint16(list))
+		devices = append(devices, int(int32(binary.NativeEndian.Uint32(list[4:]))))
+		if size = (size + 3) &^ 3; size < unix.SizeofRtNexthop || size > len(list) {
+			break
+		}
+		list = list[size:]
+	}
+	return devices
+}
+
+// native reads a number of the kernel's; 0: it is not there.
+func native(value []byte) uint32 {
+	if len(value) < 4 {
+		return 0
+	}
+	return binary.NativeEndian.Uint32(value)
+}
+
+// named names the first attribute that is not proven, where there is a name for it by
+// that.
+func (a *attributes) named(list nlAttrs, names map[uint16]string) string {
+	for _, one := range list {
+		if name := names[attrType(one.Attr.Type)]; name != "" {
+			return name
+		}
+	}
+	return a.unproven(list)
+}
+
+// nexthopMessage is what of a next hop object decides that.
+type nexthopMessage struct {
+	id, device uint32
+	members    []uint32
+	why        string
+}
+
+func readNexthop(message []byte) (m nexthopMessage, err error) {
+	if len(message) < nexthopSize {
+		return m, fmt.Errorf("message of %d bytes is too short", len(message))
+	}
+	attrs, err := nl.ParseRouteAttr(message[nexthopSize:])
+	if err != nil {
+		return m, err
+	}
+	data := dataOf(attrs)
+	m.id, m.device = native(data[unix.NHA_ID]), native(data[unix.NHA_OIF])
+	for list := data[unix.NHA_GROUP]; len(list) >= nexthopMember; list = list[nexthopMember:] {
+		m.members = append(m.members, native(list))
+	}
+	if m.why = provenNexthop.named(attrs, namedOfNexthop); m.why == "" && message[0] != unix.AF_INET && data[unix.NHA_GATEWAY] != nil {
+		m.why = "a next hop of another family"
+	}
+	return m, nil
+}
+
+// readUnproven finds the devices by which routes lead that may send the next packet of a
+// flow otherwise than those before, or do more to it.
+func (r *waysReader) readUnproven() error {
+	r.unsure = map[int]string{}
+	var nexthops map[uint32]nexthopMessage
+	found, err := dumpFamily(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, &nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET}})
+	if err != nil {
+		return fmt.Errorf("list routes: %w", err)
+	}
+	for _, message := range found {
+		m, err := readRouteMessage(message)
+		if err != nil {
+			return fmt.Errorf("parse route: %w", err)
+		}
+		if m.object != 0 && nexthops == nil {
+			if nexthops, err = readNexthops(); err != nil {
+				return err
+			}
+		}
+		if m.object != 0 {
+			m.follow(nexthops)
+		}
+		r.note(m)
+	}
+	return nil
+}
+
+// follow judges a route by the object that it goes by, too.
+func (m *routeMessage) follow(nexthops map[uint32]nexthopMessage) {
+	object, ok := nexthops[m.object]
+	if !ok {
+		return // it has gone since, and of that there is news to come
+	}
+	m.why = cmp.Or(object.why, m.why)
+	for _, id := range append(object.members, object.id) {
+		if device := nexthops[id].device; device != 0 {
+			m.devices = append(m.devices, int(device))
+		}
+		m.why = cmp.Or(m.why, nexthops[id].why)
+	}
+}
+
+// note refuses the devices that a route leads to; where none is known, everything.
+func (r *waysReader) note(m routeMessage) {
+	if m.why == "" {
+		return
+	}
+	why := fmt.Sprintf("the route to %v in table %d has %s", m.to, m.table, m.why)
+	for _, device := range m.devices {
+		r.unsure[device] = why
+	}
+	if len(m.devices) == 0 {
+		r.fickle = why
+	}
+}
+
+func readNexthops() (map[uint32]nexthopMessage, error) {
+	all := map[uint32]nexthopMessage{}
+	found, err := dumpFamily(unix.RTM_GETNEXTHOP, unix.RTM_NEWNEXTHOP, &nexthopRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list next hops: %w", err)
+	}
+	for _, message := range found {
+		m, err := readNexthop(message)
+		if err != nil {
+			return nil, fmt.Errorf("parse next hop: %w", err)
+		}
+		all[m.id] = m
+	}
+	return all, nil
+}
+
+// nexthopRequest is a struct nhmsg that asks for all.
+type nexthopRequest struct{}
+
+func (*nexthopRequest) Len() int { return nexthopSize }
+
+func (*nexthopRequest) Serialize() []byte { return make([]byte, nexthopSize) }
+
+// dumpFamily lists what a message asks for; where a kernel has no such things, there are
+// none.
+func dumpFamily(message int, answer uint16, data nl.NetlinkRequestData) ([][]byte, error) {
+	found, err := dump(func() ([][]byte, error) {
+		req := nl.NewNetlinkRequest(message, unix.NLM_F_DUMP)
+		req.AddData(data)
+		return req.Execute(unix.NETLINK_ROUTE, answer)
+	})
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
+		return nil, nil
+	}
+	return found, err
+}
