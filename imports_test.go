@@ -33,11 +33,11 @@ var only = []struct {
 	{"internal/ovs", []string{"internal/host", "internal/change", "internal/feature", "internal/verr"}, "it runs a switch wherever it is told to, for any path"},
 	{"internal/ovn", []string{"internal/host", "internal/change", "internal/feature", "internal/ovs"}, "it puts switches under a central, and knows them by ovs alone"},
 	{"internal/bgp", []string{"internal/host", "internal/change", "internal/verr"}, "a speaker is a daemon: it knows its file and its machine, not the lab"},
-	{"internal/bpf", nil, "it is what the kernel runs, and the layout of its tables"},
-	{"internal/accel", []string{"internal/bpf", "internal/host", "internal/change", "internal/verr"}, "a fast path is a daemon: it knows its file and its machine, not the lab"},
-	{"internal/path", append(slices.Clone(siblingsMay), "internal/ovs", "internal/ovn", "internal/bgp", "internal/accel", "internal/vm", "internal/kernel"), whySiblings},
+	{"internal/fastpath/bpf", nil, "it is what the kernel runs, and the layout of its tables"},
+	{"internal/fastpath", []string{"internal/fastpath/bpf", "internal/host", "internal/change", "internal/verr"}, "a fast path is a daemon: it knows its file and its machine, not the lab"},
+	{"internal/path", append(slices.Clone(siblingsMay), "internal/ovs", "internal/ovn", "internal/bgp", "internal/fastpath", "internal/vm", "internal/kernel"), whySiblings},
 	{"internal/load", siblingsMay, whySiblings},
-	{"internal/meter", append(slices.Clone(siblingsMay), "internal/bpf"), whySiblings + "; a meter reads tables that programs have left"},
+	{"internal/meter", append(slices.Clone(siblingsMay), "internal/fastpath/bpf"), whySiblings + "; a meter reads tables that programs have left"},
 	{"internal/tool", siblingsMay, whySiblings},
 }
 

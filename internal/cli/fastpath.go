@@ -5,11 +5,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	fast "github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/fastpath"
 )
 
 func newFastpath(env *Env) *cobra.Command {
-	o := fast.Options{Stdin: env.Stdin}
+	o := fastpath.Options{Stdin: env.Stdin}
 	cmd := daemon{
 		name:  "fastpath",
 		kind:  "fast path",
@@ -17,7 +17,7 @@ func newFastpath(env *Env) *cobra.Command {
 		holds: "what to carry, and where",
 	}.command(func(ctx context.Context, config string) error {
 		o.Config = config
-		return fast.Main(ctx, o)
+		return fastpath.Main(ctx, o)
 	})
 	cmd.Flags().BoolVar(&o.Replace, "replace", false, "take over from the daemon that lives there: it ends, and leaves in place what is attached")
 	return cmd

@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"text/tabwriter"
 
-	fast "github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/report"
 	"github.com/venturi-net/venturi/internal/sanitize"
@@ -21,7 +21,7 @@ type laidFastPath struct {
 	Lab     string           `json:"lab"`
 	Path    string           `json:"path"`
 	Machine string           `json:"machine"`
-	State   *fast.State      `json:"state,omitempty"` // absent: its daemon has left none
+	State   *fastpath.State  `json:"state,omitempty"` // absent: its daemon has left none
 	Packets map[string]int64 `json:"packets"`         // by what became of them
 	Into    map[string]int64 `json:"into"`            // of those that were slow, on their way into a pod
 }
@@ -50,7 +50,7 @@ func laidFastPaths(list []lab.Info) ([]laidFastPath, error) {
 }
 
 func readFastPath(pins string) (f laidFastPath, err error) {
-	stats, err := fast.ReadStats(pins)
+	stats, err := fastpath.ReadStats(pins)
 	if err != nil {
 		return f, err
 	}
@@ -59,7 +59,7 @@ func readFastPath(pins string) (f laidFastPath, err error) {
 		all.Add(s.What.Key(), int64(s.Packets))
 	}
 	f.Packets, f.Into = all.Packets, all.Into
-	if f.State, err = fast.ReadState(fast.StateFile(pins)); errors.Is(err, fs.ErrNotExist) {
+	if f.State, err = fastpath.ReadState(fastpath.StateFile(pins)); errors.Is(err, fs.ErrNotExist) {
 		return f, nil
 	}
 	return f, err

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/result"
 )
@@ -25,7 +25,7 @@ func fastPathsOff(l *lab.Lab) []result.Warning {
 		var off, refused []string
 		for i, pins := range arm.Pins {
 			on := "on " + l.Machines[i].Name + " "
-			state, err := accel.ReadState(accel.StateFile(pins))
+			state, err := fastpath.ReadState(fastpath.StateFile(pins))
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
 				continue

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/result"
@@ -65,7 +65,7 @@ func TestFastPathsOff(t *testing.T) {
 			if name == "gone" {
 				continue
 			}
-			if err := os.WriteFile(accel.StateFile(arm.Pins[i]), []byte(text), 0o600); err != nil {
+			if err := os.WriteFile(fastpath.StateFile(arm.Pins[i]), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}

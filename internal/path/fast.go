@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
 )
@@ -17,15 +17,15 @@ import (
 // Paths with Venturi's fast path over them: the same devices, and a daemon on each
 // machine that carries established flows past them.
 var (
-	routedFast = fast(routed, func(s *Site, i int) accel.Config {
-		return accel.Config{Kind: accel.Routed, Devices: host.TunnelsAndPods{Pods: []string{s.routedDevice()}}}
+	routedFast = fast(routed, func(s *Site, i int) fastpath.Config {
+		return fastpath.Config{Kind: fastpath.Routed, Devices: host.TunnelsAndPods{Pods: []string{s.routedDevice()}}}
 	})
-	netkitFast = fast(netkit, func(s *Site, i int) accel.Config {
-		return accel.Config{Kind: accel.Routed, Devices: host.TunnelsAndPods{Pods: []string{s.netkitDevice()}}}
+	netkitFast = fast(netkit, func(s *Site, i int) fastpath.Config {
+		return fastpath.Config{Kind: fastpath.Routed, Devices: host.TunnelsAndPods{Pods: []string{s.netkitDevice()}}}
 	})
-	vxlanFast = fast(vxlan, func(s *Site, i int) accel.Config {
-		return accel.Config{
-			Kind: accel.VXLAN, Port: uint16(s.Options.Int("port")),
+	vxlanFast = fast(vxlan, func(s *Site, i int) fastpath.Config {
+		return fastpath.Config{
+			Kind: fastpath.VXLAN, Port: uint16(s.Options.Int("port")),
 			Devices: host.TunnelsAndPods{Tunnels: []string{s.vxlanTunnelDevice(0)}, Pods: []string{s.vxlanPort(0)}},
 		}
 	})
@@ -33,7 +33,7 @@ var (
 
 // fast gives a driver that lays the fast path over the path of another. devices
 // says what the fast path of the i-th machine joins.
-func fast(over Driver, devices func(s *Site, i int) accel.Config) Driver {
+func fast(over Driver, devices func(s *Site, i int) fastpath.Config) Driver {
 	d := over
 	d.Name += "+fast"
 	d.Summary += ", and Venturi's fast path"
@@ -66,7 +66,7 @@ func fast(over Driver, devices func(s *Site, i int) accel.Config) Driver {
 		}
 		_, err = s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
 			c := devices(s, i)
-			if c.Kind == accel.VXLAN {
+			if c.Kind == fastpath.VXLAN {
 				if err := s.Machines[i].In.AddHeadroom(s.headroomDevice(), s.bridge()); err != nil {
 					return nil, err
 				}
@@ -97,13 +97,13 @@ const fastPaths = 16
 var fastReady = host.Patience(10 * time.Second)
 
 // accelerate starts the fast path's daemon on a machine.
-func (s *Site) accelerate(ctx context.Context, i int, c accel.Config) error {
+func (s *Site) accelerate(ctx context.Context, i int, c fastpath.Config) error {
 	folder, err := s.Folder(i)
 	if err != nil {
 		return err
 	}
 	c.Pins = filepath.Join(folder, "bpf")
-	c.State = accel.StateFile(c.Pins)
+	c.State = fastpath.StateFile(c.Pins)
 	file := filepath.Join(folder, "fast.json")
 	if err := c.Write(file); err != nil {
 		return err
@@ -116,7 +116,7 @@ func (s *Site) accelerate(ctx context.Context, i int, c accel.Config) error {
 		return err
 	}
 	err = child.Await(ctx, fastReady, func(context.Context) error {
-		state, err := accel.ReadState(c.State)
+		state, err := fastpath.ReadState(c.State)
 		switch {
 		case err != nil:
 			return err

@@ -10,8 +10,8 @@ import (
 
 	vnl "github.com/vishvananda/netlink"
 
-	"github.com/venturi-net/venturi/internal/accel"
-	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/kernel"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -25,7 +25,7 @@ func TestFastPathOfFilters(t *testing.T) {
 	needsFast(t)
 	l := testenv.Lab(t, lab.Options{Paths: []string{withFilters}})
 	arm, m := l.Arms[0], l.Machines[0]
-	config, err := accel.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
+	config, err := fastpath.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
 	must(t, err)
 	const devices = 3
 	if found := clsacts(t, m); len(found) != devices {
@@ -58,7 +58,7 @@ func TestFastPathOfFilters(t *testing.T) {
 		next, said := startDaemon(t, l, arm)
 		eventually(t, "the next daemon has begun anew", func() bool {
 			must(t, exchange(patience))
-			stats, err := accel.ReadStats(arm.Pins[0])
+			stats, err := fastpath.ReadStats(arm.Pins[0])
 			return err == nil && stats[bpf.CarriedOut].Packets < before[0]
 		})
 		untilCarried(t, arm, exchange)
@@ -81,7 +81,7 @@ func TestFastPathOfFilters(t *testing.T) {
 		onPod(func(at vnl.QdiscAttrs) error { return vnl.QdiscDel(&vnl.Ingress{QdiscAttrs: at}) })
 		eventually(t, "a pod's packets are carried once ingress has gone", func() bool {
 			_ = exchange(time.Millisecond) // as above
-			stats, err := accel.ReadStats(arm.Pins[0])
+			stats, err := fastpath.ReadStats(arm.Pins[0])
 			return err == nil && stats[bpf.CarriedOut].Packets > 100
 		})
 		stopDaemon(t, next, said)

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/accel"
-	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
 )
 
@@ -121,14 +121,14 @@ func (m measured) differs(fast measured, c generated) (differences []string) {
 // carried is what the fast path of a machine has, out and in.
 func (p *genPath) carried(t *testing.T, i int) uint64 {
 	t.Helper()
-	stats, err := accel.ReadStats(p.Pins[i])
+	stats, err := fastpath.ReadStats(p.Pins[i])
 	must(t, err)
 	return stats[bpf.CarriedOut].Packets + stats[bpf.CarriedIn].Packets
 }
 
-func genState(t *testing.T, p *genPath, i int) *accel.State {
+func genState(t *testing.T, p *genPath, i int) *fastpath.State {
 	t.Helper()
-	state, err := accel.ReadState(accel.StateFile(p.Pins[i]))
+	state, err := fastpath.ReadState(fastpath.StateFile(p.Pins[i]))
 	must(t, err)
 	return state
 }

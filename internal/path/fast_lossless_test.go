@@ -14,9 +14,9 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/accel"
-	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -123,7 +123,7 @@ func TestFastPathOfAnotherVersion(t *testing.T) {
 			})
 			eventually(t, "the next daemon counts on, or has begun anew", func() bool {
 				must(t, exchange(patience))
-				stats, err := accel.ReadStats(arm.Pins[0])
+				stats, err := fastpath.ReadStats(arm.Pins[0])
 				if another {
 					return err == nil && stats[bpf.CarriedOut].Packets < before[0]
 				}
@@ -180,7 +180,7 @@ func TestFastPathWithoutPins(t *testing.T) {
 		next, said := startDaemon(t, l, arm)
 		eventually(t, "the next daemon carries", func() bool {
 			must(t, exchange(patience))
-			stats, err := accel.ReadStats(arm.Pins[0])
+			stats, err := fastpath.ReadStats(arm.Pins[0])
 			return err == nil && stats[bpf.CarriedIn].Packets > 0
 		})
 		// Somebody detaches a program: that is mended.
@@ -208,11 +208,11 @@ func TestFastPathHeldUp(t *testing.T) {
 		pid := daemonOf(t, l.Machines[0].Namespace, configOf(arm))
 		must(t, unix.Kill(pid, unix.SIGSTOP))
 		untilSlow(t, arm, exchange)
-		before, err := accel.ReadStats(arm.Pins[0])
+		before, err := fastpath.ReadStats(arm.Pins[0])
 		must(t, err)
 		must(t, unix.Kill(pid, unix.SIGCONT))
 		untilCarried(t, arm, exchange)
-		after, err := accel.ReadStats(arm.Pins[0])
+		after, err := fastpath.ReadStats(arm.Pins[0])
 		must(t, err)
 		if after[bpf.SlowStale].Packets == before[bpf.SlowStale].Packets {
 			t.Error("what was learned before is carried, and nothing was learned again")
@@ -235,7 +235,7 @@ func TestFastPathFull(t *testing.T) {
 		if now := carried(t, arm); now[0] != before[0] {
 			t.Errorf("a table that is full has taken a flow: %v carried, and %v before", now, before)
 		}
-		stats, err := accel.ReadStats(arm.Pins[0])
+		stats, err := fastpath.ReadStats(arm.Pins[0])
 		must(t, err)
 		if stats[bpf.SlowFull].Packets == 0 || stats[bpf.In+bpf.SlowFull].Packets == 0 {
 			t.Error("that there is no room is not counted both ways")

@@ -14,8 +14,8 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
@@ -48,7 +48,7 @@ func TestNetkitHooks(t *testing.T) {
 // netkitOf names the machines' device of a path.
 func netkitOf(t *testing.T, arm lab.Arm) string {
 	t.Helper()
-	config, err := accel.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
+	config, err := fastpath.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
 	must(t, err)
 	return config.Devices.Pods[0]
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 	vnl "github.com/vishvananda/netlink"
 
-	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"

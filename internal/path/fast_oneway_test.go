@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -53,8 +53,8 @@ func untilOneWay(t *testing.T, arm lab.Arm, from, to *net.UDPConn) {
 			return
 		}
 		if time.Now().After(end) {
-			stats, _ := accel.ReadStats(arm.Pins[0])
-			far, _ := accel.ReadStats(arm.Pins[1])
+			stats, _ := fastpath.ReadStats(arm.Pins[0])
+			far, _ := fastpath.ReadStats(arm.Pins[1])
 			t.Fatalf("after %v, machines carried %v, and %v before: %v, %v", patience, now, before, stats, far)
 		}
 	}
@@ -92,7 +92,7 @@ func TestFastPathWaitsForAnswers(t *testing.T) {
 		t.Run(arm.Name, func(t *testing.T) {
 			for _, pins := range arm.Pins {
 				for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-					state, err := accel.ReadState(accel.StateFile(pins))
+					state, err := fastpath.ReadState(fastpath.StateFile(pins))
 					must(t, err)
 					if state.Unreplied != "" {
 						break

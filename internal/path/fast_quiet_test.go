@@ -3,8 +3,8 @@ package path_test
 import (
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/accel"
-	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 )
 
 // harmless is what the kernel tells of though nothing has changed for packets. Words
@@ -60,7 +60,7 @@ func stale(t *testing.T, paths []watched) (packets uint64) {
 	t.Helper()
 	for _, w := range paths {
 		for _, pins := range w.Pins {
-			stats, err := accel.ReadStats(pins)
+			stats, err := fastpath.ReadStats(pins)
 			must(t, err)
 			packets += stats[bpf.SlowStale].Packets
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	vnl "github.com/vishvananda/netlink"
 
-	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -74,7 +74,7 @@ func TestFastPathRefuses(t *testing.T) {
 	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()})
 	m := l.Machines[0]
 	for n, arm := range l.Arms {
-		config, err := accel.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
+		config, err := fastpath.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
 		must(t, err)
 		other := l.Arms[(n+1)%len(l.Arms)]
 		talk(t, arm, func(exchange func(time.Duration) error) {
@@ -90,7 +90,7 @@ func TestFastPathRefuses(t *testing.T) {
 					if remove == nil {
 						t.Skip("this kernel has no such thing")
 					}
-					untilState(t, arm, exchange, func(s *accel.State) bool {
+					untilState(t, arm, exchange, func(s *fastpath.State) bool {
 						if o.where == "" {
 							return strings.Contains(s.Off, why)
 						}
@@ -101,7 +101,7 @@ func TestFastPathRefuses(t *testing.T) {
 						t.Errorf("of a path that this is none of, %+v is refused", s.Refused)
 					}
 					remove()
-					untilState(t, arm, exchange, func(s *accel.State) bool { return s.Off == "" && len(s.Refused) == 0 })
+					untilState(t, arm, exchange, func(s *fastpath.State) bool { return s.Off == "" && len(s.Refused) == 0 })
 					untilCarried(t, arm, exchange)
 				})
 			}
@@ -118,7 +118,7 @@ func TestFastPathBehindProgram(t *testing.T) {
 	}
 	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()[1:2]})
 	arm, m := l.Arms[0], l.Machines[0]
-	config, err := accel.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
+	config, err := fastpath.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
 	must(t, err)
 	for way, device := range []string{config.Devices.Pods[0], config.Devices.Wire} {
 		talk(t, arm, func(exchange func(time.Duration) error) {
@@ -320,16 +320,16 @@ func devicesOf(t *testing.T, d host.TunnelsAndPods, m lab.Machine) *strings.Repl
 	return strings.NewReplacer(names...)
 }
 
-func stateOf(t *testing.T, arm lab.Arm) *accel.State {
+func stateOf(t *testing.T, arm lab.Arm) *fastpath.State {
 	t.Helper()
-	s, err := accel.ReadState(accel.StateFile(arm.Pins[0]))
+	s, err := fastpath.ReadState(fastpath.StateFile(arm.Pins[0]))
 	must(t, err)
 	return s
 }
 
 // untilState exchanges datagrams until the first machine's daemon says what is
 // wanted.
-func untilState(t *testing.T, arm lab.Arm, exchange func(time.Duration) error, wanted func(*accel.State) bool) {
+func untilState(t *testing.T, arm lab.Arm, exchange func(time.Duration) error, wanted func(*fastpath.State) bool) {
 	t.Helper()
 	limit := host.Patience(5 * time.Second) // later, news of something else may lead to it
 	for end := time.Now().Add(limit); ; {

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -35,7 +35,7 @@ func TestFastPathChurn(t *testing.T) {
 	}
 	left := func() (flows int) {
 		for _, pins := range arm.Pins {
-			table, err := accel.ReadTable(pins)
+			table, err := fastpath.ReadTable(pins)
 			must(t, err)
 			flows += table.Flows
 		}

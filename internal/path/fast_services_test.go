@@ -12,8 +12,8 @@ import (
 
 	"github.com/ti-mo/conntrack"
 
-	"github.com/venturi-net/venturi/internal/accel"
-	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -316,7 +316,7 @@ func encapsulated(t *testing.T, arm lab.Arm) uint64 {
 	if len(arm.Pins) == 0 {
 		return 0
 	}
-	stats, err := accel.ReadStats(arm.Pins[1])
+	stats, err := fastpath.ReadStats(arm.Pins[1])
 	must(t, err)
 	return stats[bpf.SlowEncapsulated].Packets
 }

@@ -8,7 +8,7 @@ import (
 	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -21,7 +21,7 @@ func TestFastPathFindsSilentPods(t *testing.T) {
 	arm := l.Arms[0]
 	for i, m := range l.Machines {
 		known := func() bool {
-			state, err := accel.ReadState(accel.StateFile(arm.Pins[i]))
+			state, err := fastpath.ReadState(fastpath.StateFile(arm.Pins[i]))
 			must(t, err)
 			return state.Pods == 1
 		}

@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/accel"
-	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
@@ -135,7 +135,7 @@ func untilCarried(t *testing.T, arm lab.Arm, exchange func(wait time.Duration) e
 func carried(t *testing.T, arm lab.Arm) (packets []uint64) {
 	t.Helper()
 	for _, pins := range arm.Pins {
-		stats, err := accel.ReadStats(pins)
+		stats, err := fastpath.ReadStats(pins)
 		must(t, err)
 		packets = append(packets, stats[bpf.CarriedOut].Packets, stats[bpf.CarriedIn].Packets)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
-	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/result"
 )
 

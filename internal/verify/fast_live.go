@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/accel"
+	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/lab"
 )
@@ -41,7 +41,7 @@ func TestLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pins := range l.Arms[1].Pins {
-		if table, err := accel.ReadTable(pins); err != nil || float64(table.Flows) < carriedShare*liveFlows {
+		if table, err := fastpath.ReadTable(pins); err != nil || float64(table.Flows) < carriedShare*liveFlows {
 			t.Errorf("%s: %d flows in the table, %v; want nearly %d", pins, table.Flows, err, liveFlows)
 		}
 	}

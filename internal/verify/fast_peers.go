@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/accel"
-	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/stats"
@@ -181,7 +181,7 @@ func logRatios(a, b []float64) (logs []float64) {
 // zero of a path without one.
 func countsOf(arm lab.Arm) (packets [bpf.Counts]uint64, err error) {
 	for _, pins := range arm.Pins {
-		of, err := accel.ReadStats(pins)
+		of, err := fastpath.ReadStats(pins)
 		if err != nil {
 			return packets, err
 		}

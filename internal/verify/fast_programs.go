@@ -13,10 +13,10 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/venturi-net/venturi/internal/accel"
-	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
@@ -302,7 +302,7 @@ func (b *beside) read() (s sums) {
 	s.err = errors.Join(s.err, err)
 	s.empty, err = b.empty.Stats()
 	s.err = errors.Join(s.err, err)
-	counted, err := accel.ReadStats(b.pins)
+	counted, err := fastpath.ReadStats(b.pins)
 	if s.err = errors.Join(s.err, err); s.err == nil {
 		s.carried = counted[b.counts].Packets
 	}

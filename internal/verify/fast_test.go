@@ -12,8 +12,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/internal/testenv"

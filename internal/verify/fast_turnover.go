@@ -9,8 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/lab"
 )
 

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/verr"

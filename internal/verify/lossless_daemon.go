@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/accel"
-	"github.com/venturi-net/venturi/internal/bpf"
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 )
@@ -129,7 +129,7 @@ func (d *fastDaemon) whole() error {
 
 // counted reads what the fast path has counted: nothing, if there is none.
 func (d *fastDaemon) counted() (of [bpf.Counts]uint64, err error) {
-	stats, err := accel.ReadStats(d.pins)
+	stats, err := fastpath.ReadStats(d.pins)
 	if errors.Is(err, os.ErrNotExist) {
 		return of, nil
 	}

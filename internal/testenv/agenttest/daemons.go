@@ -8,8 +8,8 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/venturi-net/venturi/internal/accel"
 	"github.com/venturi-net/venturi/internal/bgp"
+	"github.com/venturi-net/venturi/internal/fastpath"
 )
 
 // Speak is the role of a BGP speaker, which paths of labs may need: args are
@@ -24,7 +24,7 @@ func Speak(args []string) int {
 // fastpath`. It returns the exit code.
 func Accelerate(args []string) int {
 	return serve(func(ctx context.Context) error {
-		return accel.Main(ctx, accel.Options{Config: valueOf(args, "--config"), Stdin: os.Stdin, Replace: slices.Contains(args, "--replace")})
+		return fastpath.Main(ctx, fastpath.Options{Config: valueOf(args, "--config"), Stdin: os.Stdin, Replace: slices.Contains(args, "--replace")})
 	})
 }
 

@@ -1,0 +1,58 @@
+package fastpath
+
+import (
+	"github.com/venturi-net/venturi/internal/host"
+)
+
+// askEvery is how often pods behind bridges are asked whether they are there: a bridge
+// forgets a MAC when it has seen nothing of it for a while, five minutes as a rule, and
+// packets that are carried are nothing that it sees.
+const askEvery = 30 // ticks
+
+// askUnplaced has pods speak that their bridges do not know where they are, each once
+// in a tick at the most.
+func (d *daemon) askUnplaced() error {
+	asked := map[host.Neighbour]uint32{}
+	var ask []host.BridgeNeighbour
+	for _, n := range d.ways.Unplaced {
+		last, known := d.asked[n.Neighbour]
+		if !known || last != d.tick {
+			ask = append(ask, n)
+		}
+		asked[n.Neighbour] = d.tick
+	}
+	d.asked = asked
+	return d.space.AskNeighbours(ask)
+}
+
+// askNew has pods speak that are new, or have changed: nothing is carried into a pod
+// before it has shown that it goes by the MAC that the network knows of it.
+func (d *daemon) askNew() error {
+	var ask []host.PodWay
+	for device, p := range d.tables.ask {
+		if d.attached[d.pin(d.place("from_pod", device))] { // else nobody hears it
+			ask = append(ask, p)
+			delete(d.tables.ask, device)
+		}
+	}
+	return d.space.AskNeighbours(neighbours(ask))
+}
+
+// neighbours are pods as their devices' neighbours.
+func neighbours(pods []host.PodWay) (all []host.BridgeNeighbour) {
+	for _, p := range pods {
+		all = append(all, host.BridgeNeighbour{Neighbour: host.Neighbour{Device: p.On, Addr: p.Addr}, MAC: p.MAC, From: p.Gateway})
+	}
+	return all
+}
+
+// askSome has some of the pods behind bridges speak: all of them in askEvery ticks.
+func (d *daemon) askSome() error {
+	var pods []host.PodWay
+	for i, p := range d.ways.Pods {
+		if p.On != p.Device && uint32(i)%askEvery == d.tick%askEvery {
+			pods = append(pods, p)
+		}
+	}
+	return d.space.AskNeighbours(neighbours(pods))
+}

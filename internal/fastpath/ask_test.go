@@ -1,0 +1,110 @@
+package fastpath_test
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	vnl "github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// A bridge hears of pods that are asked, whether it knows them or not; and one that is
+// not there, or whose bridge is gone, is left out.
+func TestAsk(t *testing.T) {
+	w, err := change.Owned(testenv.Claim(t))
+	must(t, err)
+	m, err := w.Create(w.Name("m1"))
+	must(t, err)
+	defer m.Close()
+	pod, err := w.Create(w.Name("p1"))
+	must(t, err)
+	defer pod.Close()
+	testenv.In(t, pod.Path(), func() error { // nor is it to speak by itself
+		return os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
+	})
+	addr, mac := netip.MustParseAddr("192.0.2.2"), net.HardwareAddr{2, 0, 0, 0, 0, 2}
+	must(t, errors.Join(
+		m.AddBridge("br0", net.HardwareAddr{2, 0, 0, 0, 0, 1}, 1500),
+		change.AddVeth(change.VethEnd{In: m, Name: "p0"}, change.VethEnd{In: pod, Name: "eth0", MAC: mac}, 1500),
+		m.Enslave("p0", "br0", false),
+		pod.AddAddr("eth0", netip.PrefixFrom(addr, 24))))
+	way := host.PodWay{On: index(t, m, "br0"), Device: index(t, m, "p0"), Addr: addr, MAC: mac, Gateway: net.HardwareAddr{2, 0, 0, 0, 0, 1}}
+	nobody := way
+	nobody.Addr, nobody.MAC = netip.MustParseAddr("192.0.2.3"), net.HardwareAddr{2, 0, 0, 0, 0, 3}
+	gone := way
+	gone.On = 1000
+	unplaced := func(p host.PodWay) host.BridgeNeighbour {
+		return host.BridgeNeighbour{Neighbour: host.Neighbour{Device: p.On, Addr: p.Addr}, MAC: p.MAC, From: p.Gateway}
+	}
+	for name, ways := range map[string]host.Ways{
+		"known":    {Pods: []host.PodWay{gone, nobody, way}},
+		"unplaced": {Unplaced: []host.BridgeNeighbour{unplaced(gone), unplaced(nobody), unplaced(way)}},
+	} {
+		end := time.Now().Add(host.Patience(10 * time.Second))
+		for tick := uint32(1); !forgets(t, m, mac); tick++ { // it may be learning just now
+			if time.Now().After(end) {
+				t.Fatalf("%s: the bridge goes on to know the pod", name)
+			}
+		}
+		must(t, fastpath.Ask(m, ways))
+		for !knows(t, m, mac) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: the bridge does not know the pod that was asked", name)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+func index(t *testing.T, n *change.Namespace, name string) (is int) {
+	t.Helper()
+	testenv.In(t, n.Path(), func() error {
+		l, err := vnl.LinkByName(name)
+		if err == nil {
+			is = l.Attrs().Index
+		}
+		return err
+	})
+	return is
+}
+
+// knows tells whether a machine's bridge knows where a MAC is.
+func knows(t *testing.T, n *change.Namespace, mac net.HardwareAddr) bool {
+	t.Helper()
+	return entry(t, n, mac) != nil
+}
+
+// forgets has it forget that, and tells whether it has.
+func forgets(t *testing.T, n *change.Namespace, mac net.HardwareAddr) bool {
+	t.Helper()
+	if e := entry(t, n, mac); e != nil {
+		testenv.In(t, n.Path(), func() error {
+			e.Flags = vnl.NTF_MASTER
+			return vnl.NeighDel(e)
+		})
+	}
+	return !knows(t, n, mac)
+}
+
+func entry(t *testing.T, n *change.Namespace, mac net.HardwareAddr) (found *vnl.Neigh) {
+	t.Helper()
+	testenv.In(t, n.Path(), func() error {
+		all, err := vnl.NeighList(0, unix.AF_BRIDGE)
+		for _, e := range all {
+			if e.MasterIndex != 0 && e.HardwareAddr.String() == mac.String() {
+				found = &e
+			}
+		}
+		return err
+	})
+	return found
+}

@@ -1,0 +1,280 @@
+package bpf_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// learning is a rig whose flow the network hands on: to the peer behind a hop, or to
+// the pod.
+type learning struct {
+	*rig
+	hop    bpf.HopKey
+	behind bpf.Hop
+	stamp  uint32 // that the packet has; 0: none
+	known  bool   // the flow has an entry, which is rig's
+	podAt  bool   // the pod's address is known
+	// stranger: what comes in by the wire is from another machine than the peer's.
+	stranger bool
+}
+
+func newLearning(t *testing.T, kind string, protocol layers.IPProtocol) *learning {
+	r := newRig(t, kind, protocol)
+	r.epoch = 5
+	r.flow = bpf.Flow{Pod: uint32(r.pod), PodEpoch: r.podEntry.Epoch, Peer: peerNumber, PeerEpoch: r.peer.Epoch, Used: 1}
+	l := &learning{rig: r, hop: bpf.HopKey{Ifindex: uint32(r.wire), Mac: [6]uint8(farMAC)}, behind: bpf.Hop{Peer: peerNumber}, stamp: r.epoch, podAt: true}
+	if kind == "vxlan" {
+		l.hop.Mac, l.behind.Tenant, r.flow.Port = [6]uint8(farTunnelMAC), vni, wirePort(forwardedPort)
+	}
+	return l
+}
+
+// wirePort is a port as an entry has it.
+func wirePort(port uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, port))
+}
+
+// entry is what the table says of the flow; nil: nothing.
+func (l *learning) entry(t *testing.T) *bpf.Flow {
+	t.Helper()
+	var f bpf.Flow
+	if err := l.fast.Flows.Lookup(l.key, &f); errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return &f
+}
+
+const both, outWay, inWay = "", "out", "in"
+
+// What a packet teaches that the network hands on to a peer (out) or to a pod (in), of
+// a flow that is stamped with an epoch: the entry of its flow, or nothing. A packet
+// of the kernel's test has no entry of conntrack: its flow is not tracked.
+var learnRows = []struct {
+	name    string
+	kind    string // both: of either kind
+	way     string
+	change  func(l *learning, p *packet)
+	learned func(f *bpf.Flow) // what is new in the entry; nil: it is as before
+}{
+	{"unknown flow", both, outWay, nil, func(f *bpf.Flow) { f.SeenOut = 5 }},
+	{"unknown flow in", both, inWay, nil, func(f *bpf.Flow) { f.SeenIn, f.Port = 5, 0 }},
+	{"no reply was seen", both, outWay, func(l *learning, _ *packet) { l.known = true }, func(f *bpf.Flow) { f.SeenOut = 5 }},
+	{"a reply was seen", both, outWay, func(l *learning, _ *packet) { l.known, l.flow.SeenIn = true, 5 }, func(f *bpf.Flow) { f.SeenOut, f.Epoch = 5, 5 }},
+	{"a reply was seen under other rules", both, outWay, func(l *learning, _ *packet) { l.known, l.flow.SeenIn = true, 4 }, func(f *bpf.Flow) { f.SeenOut = 5 }},
+	{"the other way was seen", both, inWay, func(l *learning, _ *packet) { l.known, l.flow.SeenOut = true, 5 }, func(f *bpf.Flow) { f.SeenIn, f.Epoch = 5, 5 }},
+	{"the other way was not seen", both, inWay, func(l *learning, _ *packet) { l.known = true }, func(f *bpf.Flow) { f.SeenIn = 5 }},
+	{"the other way was seen under other rules", both, inWay, func(l *learning, _ *packet) { l.known, l.flow.SeenOut, l.flow.Epoch = true, 4, 4 }, func(f *bpf.Flow) { f.SeenIn = 5 }},
+	{"carried under other rules", both, outWay, func(l *learning, _ *packet) { l.known, l.flow.SeenOut, l.flow.SeenIn, l.flow.Epoch = true, 4, 4, 4 },
+		func(f *bpf.Flow) { f.SeenOut, f.Epoch = 5, 0 }},
+
+	{"not stamped", both, outWay, func(l *learning, _ *packet) { l.stamp = 0 }, nil},
+	{"not stamped, in", both, inWay, func(l *learning, _ *packet) { l.known, l.stamp = true, 0 }, nil},
+	{"set out under other rules", both, outWay, func(l *learning, _ *packet) { l.stamp-- }, nil},
+	{"set out under other rules, in", both, inWay, func(l *learning, _ *packet) { l.known = true; l.stamp-- }, nil},
+	{"stamped by another fast path", both, outWay, func(l *learning, _ *packet) { l.stamp |= 1 << 11 }, nil},
+	{"stamped by another fast path, in", both, inWay, func(l *learning, _ *packet) { l.known = true; l.stamp |= 1 << 11 }, nil},
+
+	{"to another machine", both, outWay, func(l *learning, _ *packet) { l.hop.Mac[5]++ }, nil},
+	{"by another device", both, outWay, func(l *learning, _ *packet) { l.hop.Ifindex++ }, nil},
+	{"hop of another tenant", both, outWay, func(l *learning, _ *packet) { l.behind.Tenant++ }, nil},
+	{"VNI of another tenant", "vxlan", outWay, func(_ *learning, p *packet) { p.vxlan.VNI++ }, nil},
+	{"no such peer", both, outWay, func(l *learning, _ *packet) { l.behind.Peer = 1 << 20 }, nil},
+	{"peer that is not known any more", both, outWay, func(l *learning, _ *packet) { l.peer.Epoch = 0 }, nil},
+	{"by another peer than before", both, outWay, func(l *learning, _ *packet) {
+		l.known, l.flow.SeenIn, l.flow.Peer, l.flow.PeerEpoch = true, 5, peerNumber+1, 99
+	}, func(f *bpf.Flow) { f.SeenOut, f.SeenIn, f.Peer, f.PeerEpoch = 5, 0, peerNumber, 5 }},
+	{"from another peer than before", both, inWay, func(l *learning, _ *packet) {
+		l.known, l.flow.SeenOut, l.flow.Peer, l.flow.PeerEpoch = true, 4, peerNumber+1, 99
+	}, func(f *bpf.Flow) { f.SeenOut, f.SeenIn, f.Peer, f.PeerEpoch = 0, 5, peerNumber, 5 }},
+	{"from another peer than it goes to", both, inWay, func(l *learning, _ *packet) {
+		l.known, l.flow.SeenOut, l.flow.Peer, l.flow.PeerEpoch = true, 5, peerNumber+1, 99
+	}, nil},
+	{"from no peer", both, inWay, func(l *learning, _ *packet) { l.known, l.hop.Mac[5] = true, 9 }, nil},
+	{"from another machine than the peer", "vxlan", inWay, func(l *learning, _ *packet) { l.known, l.stranger = true, true }, nil},
+	{"through something else", both, outWay, func(l *learning, _ *packet) { l.known, l.podEntry.Receiver = true, 99 }, nil},
+	{"through something else, in", both, inWay, func(l *learning, _ *packet) { l.known, l.peer.Receiver = true, 99 }, nil},
+	{"peer changed", both, outWay, func(l *learning, _ *packet) { l.known = true; l.peer.Epoch = 77 }, func(f *bpf.Flow) { f.SeenOut, f.PeerEpoch = 5, 77 }},
+
+	{"of no pod", both, outWay, func(l *learning, _ *packet) { l.podAt = false }, nil},
+	{"pod that is not known any more", both, outWay, func(l *learning, _ *packet) { l.podEntry.Epoch = 0 }, nil},
+	{"pod that is not known any more, in", both, inWay, func(l *learning, _ *packet) { l.known, l.podEntry.Epoch = true, 0 }, nil},
+	{"pod changed", both, outWay, func(l *learning, _ *packet) { l.known = true; l.podEntry.Epoch = 66 }, func(f *bpf.Flow) { f.SeenOut, f.PodEpoch = 5, 66 }},
+	{"on its way through a pod", both, inWay, func(l *learning, _ *packet) { l.known = true; l.podEntry.Addr++ }, nil},
+	{"pod changed, in", both, inWay, func(l *learning, _ *packet) { l.known, l.flow.SeenOut, l.podEntry.Epoch = true, 5, 66 },
+		func(f *bpf.Flow) { f.SeenOut, f.SeenIn, f.PodEpoch = 0, 5, 66 }},
+	{"pod of another tenant", both, inWay, func(l *learning, _ *packet) { l.known = true; l.podEntry.Tenant++ }, nil},
+
+	{"other source around", "vxlan", outWay, func(_ *learning, p *packet) { p.outerIP.SrcIP = []byte{192, 168, 0, 9} }, nil},
+	{"other destination around", "vxlan", outWay, func(_ *learning, p *packet) { p.outerIP.DstIP = []byte{192, 168, 0, 9} }, nil},
+	{"other TTL around", "vxlan", outWay, func(_ *learning, p *packet) { p.outerIP.TTL-- }, nil},
+	{"other DSCP around", "vxlan", outWay, func(_ *learning, p *packet) { p.outerIP.TOS = 4 }, nil},
+	{"must not be cut", "vxlan", outWay, func(_ *learning, p *packet) { p.outerIP.Flags = layers.IPv4DontFragment }, nil},
+	{"was cut", "vxlan", outWay, func(_ *learning, p *packet) { p.outerIP.Flags = layers.IPv4MoreFragments }, nil},
+	{"to another MAC on the wire", "vxlan", outWay, func(_ *learning, p *packet) { p.outerEth.DstMAC = gatewayMAC }, nil},
+	{"from another MAC on the wire", "vxlan", outWay, func(_ *learning, p *packet) { p.outerEth.SrcMAC = gatewayMAC }, nil},
+	{"from another MAC in the tunnel", "vxlan", outWay, func(_ *learning, p *packet) { p.eth.SrcMAC = gatewayMAC }, nil},
+	{"for another tunnel", "vxlan", outWay, func(_ *learning, p *packet) { p.outerUDP.DstPort++ }, nil},
+	{"more is said than the VNI", "vxlan", outWay, func(_ *learning, p *packet) { p.vxlan.GBPExtension = true }, nil},
+	{"not even the VNI is said", "vxlan", outWay, func(_ *learning, p *packet) { p.vxlan.ValidIDFlag = false }, nil},
+	{"number and congestion around are the packet's", "vxlan", outWay, func(_ *learning, p *packet) { p.outerIP.Id, p.outerIP.TOS, p.ip.TOS = 77, 2, 2 },
+		func(f *bpf.Flow) { f.SeenOut = 5 }},
+	{"other source port around", "vxlan", outWay, func(l *learning, p *packet) { l.known, l.flow.SeenIn = true, 5; p.outerUDP.SrcPort = 0x1234 },
+		func(f *bpf.Flow) { f.SeenOut, f.Epoch, f.Port = 5, 5, wirePort(0x1234) }},
+
+	{"opens a connection", both, outWay, func(_ *learning, p *packet) { p.tcp.SYN = true }, nil},
+	{"ends one", both, outWay, func(_ *learning, p *packet) { p.tcp.FIN = true }, nil},
+	{"resets one", both, inWay, func(l *learning, p *packet) { l.known = true; p.tcp.RST = true }, nil},
+	{"is of none", both, inWay, func(l *learning, p *packet) { l.known = true; p.tcp.ACK = false }, nil},
+	{"a fragment", both, outWay, func(_ *learning, p *packet) { p.ip.Flags = layers.IPv4MoreFragments }, nil},
+	{"a fragment in", both, inWay, func(l *learning, p *packet) { l.known = true; p.ip.Flags = layers.IPv4MoreFragments }, nil},
+	{"options", both, outWay, func(_ *learning, p *packet) { p.ip.Options = []layers.IPv4Option{{OptionType: 1}} }, nil},
+	{"another protocol", both, inWay, func(l *learning, p *packet) { l.known = true; p.ip.Protocol = layers.IPProtocolSCTP }, nil},
+	{"not IPv4", both, outWay, func(_ *learning, p *packet) { p.eth.EthernetType = layers.EthernetTypeIPv6 }, nil},
+	{"not IPv4, in", both, inWay, func(l *learning, p *packet) { l.known = true; p.eth.EthernetType = layers.EthernetTypeIPv6 }, nil},
+	{"another flow", both, inWay, func(l *learning, p *packet) { l.known = true; p.tcp.SrcPort++ }, nil},
+}
+
+func TestLearns(t *testing.T) {
+	testenv.Root(t)
+	for _, c := range learnRows {
+		for _, kind := range []string{"vxlan", "routed"} {
+			if c.kind != both && c.kind != kind {
+				continue
+			}
+			t.Run(kind+", "+c.name, func(t *testing.T) {
+				l := newLearning(t, kind, layers.IPProtocolTCP)
+				p, program, device := l.forwarded(kind), l.fast.ToPeer, l.wire
+				if c.way == inWay {
+					p, program, device = hopped(l.received(false), gatewayMAC, podMAC), l.fast.ToPod, l.pod
+				}
+				if c.change != nil {
+					c.change(l, p)
+				}
+				before := l.write(t)
+				packet := p.bytes(t)
+				stamp := l.stamp
+				if c.way == inWay {
+					l.arrive(t, kind)
+				} else if kind == "vxlan" {
+					stamp = l.enterTunnel(t, p)
+				}
+				if stamp != 0 {
+					program = stamped(t, program, stamp)
+				}
+				counted := l.counted(t)
+				if verdict, left := l.run(t, program, device, packet); verdict != next || !bytes.Equal(left, packet) {
+					t.Errorf("verdict %d, want %d; the packet leaves as\n% x, came as\n% x", int32(verdict), -1, left, packet)
+				}
+				want := before
+				if c.learned != nil {
+					f := l.flow
+					c.learned(&f)
+					want = &f
+				}
+				switch got := l.entry(t); {
+				case want == nil && got != nil && got.Epoch|got.SeenOut|got.SeenIn == 0: // it begins to be learned, no more
+				case (got == nil) != (want == nil):
+					t.Errorf("the entry is %+v, want %+v", got, want)
+				case got != nil && *got != *want:
+					t.Errorf("the entry is %+v, want %+v", *got, *want)
+				}
+				if got := l.counted(t); !maps.Equal(got, counted) {
+					t.Errorf("counted %v: where it set out, it was", got)
+				}
+			})
+		}
+	}
+}
+
+// write writes the tables, and gives the entry that the flow has.
+func (l *learning) write(t *testing.T) *bpf.Flow {
+	t.Helper()
+	l.put(t)
+	check(t, l.fast.Hops.Put(l.hop, l.behind))
+	if !l.podAt {
+		check(t, l.fast.PodAt.Delete(bpf.PodKey{Tenant: l.key.TenantProto >> 8, Addr: l.key.Local}))
+	}
+	if !l.known {
+		check(t, l.fast.Flows.Delete(l.key))
+	}
+	return l.entry(t)
+}
+
+// arrive lets packets of the flow come by the wire, until one is stamped.
+func (l *learning) arrive(t *testing.T, kind string) {
+	t.Helper()
+	p := l.received(kind == "vxlan")
+	if l.stranger {
+		p.outerIP.SrcIP = []byte{192, 168, 0, 9}
+	}
+	for range 8 {
+		l.run(t, l.fast.FromWire, l.wire, p.bytes(t))
+	}
+}
+
+// enterTunnel lets a packet that is stamped go into the tunnel, and gives the stamp with
+// which it comes out.
+func (l *learning) enterTunnel(t *testing.T, p *packet) uint32 {
+	t.Helper()
+	if l.stamp == 0 {
+		return 0
+	}
+	inner := *p
+	inner.around = false
+	l.run(t, stamped(t, l.fast.ToTunnel, l.stamp), l.wire, inner.bytes(t))
+	var f bpf.Flow
+	if l.fast.Flows.Lookup(l.key, &f) != nil || l.podEntry.Receiver != 0 {
+		return 0 // it takes the stamp away
+	}
+	return l.stamp | crossed
+}
+
+// A flow that the network leads by another peer than before goes there from the next
+// packet on, whatever a core has copied.
+func TestLearnedAnew(t *testing.T) {
+	testenv.Root(t)
+	onCore(t, 0)
+	for kind, at := range map[string]int{"vxlan": 50, "routed": 0} { // offset of the hop's MAC
+		l := newLearning(t, kind, layers.IPProtocolUDP)
+		l.known, l.flow.Epoch, l.flow.SeenOut, l.flow.SeenIn = true, l.epoch, l.epoch, l.epoch
+		l.write(t)
+		goes := func() []byte {
+			verdict, out := l.run(t, l.fast.FromPod, l.pod, l.sent().bytes(t))
+			if verdict != redirect {
+				t.Fatalf("%s: verdict %d, counted %v", kind, int32(verdict), l.counted(t))
+			}
+			return out[at : at+6]
+		}
+		if got := goes(); !bytes.Equal(got, l.hop.Mac[:]) {
+			t.Errorf("%s: it goes to % x, want % x", kind, got, l.hop.Mac)
+		}
+		other := l.hop
+		other.Mac = [6]uint8(gatewayMAC)
+		peer := bpf.RoutedPeer(8, uint32(l.wire), 1500, l.wireMAC, gatewayMAC)
+		if kind == "vxlan" {
+			peer = bpf.VXLANPeer(8, uint32(l.wire), 1450, bpf.Outer{
+				From: l.wireMAC, To: farMAC, Local: here, Remote: there, TTL: 64, Port: port, VNI: vni, InnerFrom: tunnelMAC, InnerTo: gatewayMAC,
+			})
+		}
+		// Nothing but the entry says so: the numbers of rules, pods and peers stay.
+		check(t, l.fast.Peers.Put(uint32(peerNumber+1), peer))
+		check(t, l.fast.Hops.Put(other, bpf.Hop{Peer: peerNumber + 1, Tenant: l.behind.Tenant}))
+		p := l.forwarded(kind)
+		p.eth.DstMAC = gatewayMAC
+		l.run(t, stamped(t, l.fast.ToPeer, map[string]uint32{"vxlan": crossed}[kind]|l.epoch), l.wire, p.bytes(t))
+		if got := goes(); !bytes.Equal(got, gatewayMAC) {
+			t.Errorf("%s: learned anew, it goes to % x, want % x", kind, got, gatewayMAC)
+		}
+	}
+}

@@ -1,0 +1,318 @@
+package bpf_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// Each program is tested as a function: a packet and tables in; verdict, packet
+// and counts out.
+
+const (
+	next     = ^uint32(0) // TCX_NEXT
+	redirect = 7          // TC_ACT_REDIRECT
+
+	vni  = 42
+	port = 8472
+)
+
+var (
+	podAddr    = netip.MustParseAddr("10.244.0.2")
+	remoteAddr = netip.MustParseAddr("10.244.1.2")
+	here       = netip.MustParseAddr("192.168.0.1")
+	there      = netip.MustParseAddr("192.168.0.2")
+
+	podMAC       = mac("02:00:00:00:00:01")
+	gatewayMAC   = mac("02:00:00:00:00:02")
+	tunnelMAC    = mac("02:00:00:00:00:03")
+	farTunnelMAC = mac("02:00:00:00:00:04")
+	farMAC       = mac("02:00:00:00:00:05")
+)
+
+func mac(s string) net.HardwareAddr {
+	m, err := net.ParseMAC(s)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// rig is a fast path whose tables say that one flow can be carried.
+type rig struct {
+	netns     string
+	pod, wire int // indices of devices
+	wireMAC   net.HardwareAddr
+	fast      *bpf.Fast
+	key       bpf.FlowKey
+	flow      bpf.Flow
+	podEntry  bpf.Pod
+	unnoted   bool // the address of the pod
+	peer      bpf.Peer
+	protocol  layers.IPProtocol
+	epoch     uint32
+	deadline  uint64 // jiffies
+}
+
+const peerNumber = 3
+
+func newRig(t *testing.T, kind string, protocol layers.IPProtocol) *rig {
+	t.Helper()
+	r := &rig{netns: testenv.Devices(t), protocol: protocol, epoch: 1, deadline: 1 << 62}
+	testenv.In(t, r.netns, func() error {
+		pod, err := netlink.LinkByName("veth0")
+		if err != nil {
+			return err
+		}
+		wire, err := netlink.LinkByName("veth1")
+		if err != nil {
+			return err
+		}
+		r.pod, r.wire, r.wireMAC = pod.Attrs().Index, wire.Attrs().Index, wire.Attrs().HardwareAddr
+		return nil
+	})
+	tenant := uint32(0)
+	var err error
+	if kind == "vxlan" {
+		tenant = vni
+		r.fast, err = bpf.NewVXLAN(bpf.Options{}, port)
+		r.peer = bpf.VXLANPeer(5, uint32(r.wire), 1450, bpf.Outer{
+			From: r.wireMAC, To: farMAC, Local: here, Remote: there, TTL: 64, Port: port, VNI: vni,
+			InnerFrom: tunnelMAC, InnerTo: farTunnelMAC,
+		})
+	} else {
+		r.fast, err = bpf.NewRouted(bpf.Options{})
+		r.peer = bpf.RoutedPeer(5, uint32(r.wire), 1500, r.wireMAC, farMAC)
+	}
+	if err != nil {
+		t.Fatalf("load: %+v", err)
+	}
+	t.Cleanup(r.fast.Close)
+	r.podEntry = bpf.NewPod(6, tenant, 1500, podAddr, podMAC, gatewayMAC)
+	r.podEntry.Heard = r.podEntry.Epoch
+	r.key = bpf.NewFlowKey(tenant, uint8(protocol), netip.AddrPortFrom(podAddr, 4000), netip.AddrPortFrom(remoteAddr, 5000))
+	r.flow = bpf.Flow{Epoch: 1, SeenOut: 1, SeenIn: 1, Pod: uint32(r.pod), PodEpoch: 6, Peer: peerNumber, PeerEpoch: 5, Port: binary.NativeEndian.Uint16([]byte{0xc0, 0x01})}
+	return r
+}
+
+// put writes the tables.
+func (r *rig) put(t *testing.T) {
+	t.Helper()
+	if !r.unnoted {
+		check(t, r.fast.PutPodAt(bpf.PodKey{Tenant: r.key.TenantProto >> 8, Addr: r.key.Local}, uint32(r.pod)))
+	}
+	for _, err := range []error{
+		r.fast.Flows.Put(r.key, r.flow),
+		r.fast.Pods.Put(uint32(r.pod), r.podEntry),
+		r.fast.Peers.Put(uint32(peerNumber), r.peer),
+		r.fast.Deadline.Set(r.deadline),
+		r.fast.Epoch.Set(r.epoch),
+		r.fast.Tenant.Set(r.key.TenantProto >> 8),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// skb is the kernel's __sk_buff, as far as a test says something in it.
+type skb struct {
+	_       [10]uint32
+	Ifindex uint32
+	_       [37]uint32
+}
+
+// run runs a program over a packet that comes by a device.
+func (r *rig) run(t *testing.T, p *ebpf.Program, device int, packet []byte) (verdict uint32, out []byte) {
+	t.Helper()
+	o := ebpf.RunOptions{Data: packet, DataOut: make([]byte, len(packet)+256), Context: skb{Ifindex: uint32(device)}}
+	testenv.In(t, r.netns, func() (err error) {
+		verdict, err = p.Run(&o)
+		return err
+	})
+	return verdict, o.DataOut
+}
+
+// counted gives what was counted since the tables were made, for which reasons.
+func (r *rig) counted(t *testing.T) map[bpf.Count]uint64 {
+	t.Helper()
+	sums := map[bpf.Count]uint64{}
+	for c := range bpf.Counts {
+		var by []bpf.Counter
+		if err := r.fast.Counts.Lookup(uint32(c), &by); err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range by {
+			if one.Packets > 0 {
+				sums[c] += one.Packets
+			}
+		}
+	}
+	return sums
+}
+
+// packet is what a test sends, as layers that it may change.
+type packet struct {
+	outerEth layers.Ethernet
+	outerIP  layers.IPv4
+	outerUDP layers.UDP
+	vxlan    layers.VXLAN
+	eth      layers.Ethernet
+	ip       layers.IPv4
+	tcp      layers.TCP
+	udp      layers.UDP
+	payload  gopacket.Payload
+	around   bool // with the outer headers
+	outerSum bool // the outer UDP header has a checksum
+	wrongSum bool // that of the outer IP header is wrong
+}
+
+// bytes writes the packet.
+func (p *packet) bytes(t *testing.T) []byte {
+	t.Helper()
+	inner := []gopacket.SerializableLayer{&p.eth, &p.ip}
+	if p.ip.Protocol == layers.IPProtocolTCP {
+		check(t, p.tcp.SetNetworkLayerForChecksum(&p.ip))
+		inner = append(inner, &p.tcp)
+	} else {
+		check(t, p.udp.SetNetworkLayerForChecksum(&p.ip))
+		inner = append(inner, &p.udp)
+	}
+	b := gopacket.NewSerializeBuffer()
+	o := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
+	check(t, gopacket.SerializeLayers(b, o, append(inner, p.payload)...))
+	if !p.around {
+		return bytes.Clone(b.Bytes())
+	}
+	whole := gopacket.NewSerializeBuffer()
+	if p.outerSum {
+		check(t, p.outerUDP.SetNetworkLayerForChecksum(&p.outerIP))
+	}
+	o.ComputeChecksums = true
+	payload := gopacket.Payload(bytes.Clone(b.Bytes()))
+	check(t, gopacket.SerializeLayers(whole, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: p.outerSum},
+		&p.outerUDP, &p.vxlan, payload))
+	datagram := gopacket.Payload(bytes.Clone(whole.Bytes()))
+	check(t, gopacket.SerializeLayers(whole, o, &p.outerEth, &p.outerIP, datagram))
+	frame := bytes.Clone(whole.Bytes())
+	if p.wrongSum {
+		frame[14+10]++
+	}
+	return frame
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sent is a packet of the flow as the pod sends it.
+func (r *rig) sent() *packet {
+	return &packet{
+		eth: layers.Ethernet{SrcMAC: podMAC, DstMAC: gatewayMAC, EthernetType: layers.EthernetTypeIPv4},
+		ip:  layers.IPv4{Version: 4, IHL: 5, TTL: 64, Id: 4711, Protocol: r.protocol, SrcIP: podAddr.AsSlice(), DstIP: remoteAddr.AsSlice(), Flags: layers.IPv4DontFragment},
+		tcp: layers.TCP{SrcPort: 4000, DstPort: 5000, ACK: true, PSH: true, Seq: 1000, Ack: 2000, Window: 500},
+		udp: layers.UDP{SrcPort: 4000, DstPort: 5000}, payload: []byte("hello, other side of the wire"),
+	}
+}
+
+// received is one of the other way, as it comes by the wire.
+func (r *rig) received(tunnel bool) *packet {
+	p := r.sent()
+	p.ip.SrcIP, p.ip.DstIP = p.ip.DstIP, p.ip.SrcIP
+	p.tcp.SrcPort, p.tcp.DstPort = p.tcp.DstPort, p.tcp.SrcPort
+	p.udp.SrcPort, p.udp.DstPort = p.udp.DstPort, p.udp.SrcPort
+	p.eth.SrcMAC, p.eth.DstMAC = farMAC, r.wireMAC
+	if !tunnel {
+		return p
+	}
+	p.around = true
+	p.eth.SrcMAC, p.eth.DstMAC = farTunnelMAC, tunnelMAC
+	p.outerEth = layers.Ethernet{SrcMAC: farMAC, DstMAC: r.wireMAC, EthernetType: layers.EthernetTypeIPv4}
+	p.outerIP = layers.IPv4{Version: 4, IHL: 5, TTL: 63, Protocol: layers.IPProtocolUDP, SrcIP: there.AsSlice(), DstIP: here.AsSlice()}
+	p.outerUDP = layers.UDP{SrcPort: 50000, DstPort: port}
+	p.vxlan = layers.VXLAN{ValidIDFlag: true, VNI: vni}
+	return p
+}
+
+// hopped is the same packet behind a router.
+func hopped(p *packet, from, to net.HardwareAddr) *packet {
+	p.ip.TTL--
+	p.eth.SrcMAC, p.eth.DstMAC, p.around = from, to, false
+	return p
+}
+
+func protocols(t *testing.T, run func(t *testing.T, protocol layers.IPProtocol)) {
+	testenv.Root(t)
+	for _, p := range []layers.IPProtocol{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
+		t.Run(p.String(), func(t *testing.T) { run(t, p) })
+	}
+}
+
+func TestVXLANCarriesOut(t *testing.T) {
+	protocols(t, func(t *testing.T, protocol layers.IPProtocol) {
+		for _, tos := range []uint8{0, 1, 2, 3, 0xb8} {
+			r := newRig(t, "vxlan", protocol)
+			r.put(t)
+			p := r.sent()
+			p.ip.TOS = tos
+			verdict, out := r.run(t, r.fast.FromPod, r.pod, p.bytes(t))
+			if verdict != redirect {
+				t.Fatalf("verdict %d, counted %v", verdict, r.counted(t))
+			}
+			p.outerEth = layers.Ethernet{SrcMAC: r.wireMAC, DstMAC: farMAC, EthernetType: layers.EthernetTypeIPv4}
+			p.outerIP = layers.IPv4{Version: 4, IHL: 5, TOS: tos & 3, TTL: 64, Id: p.ip.Id, Protocol: layers.IPProtocolUDP, SrcIP: here.AsSlice(), DstIP: there.AsSlice()}
+			p.outerUDP = layers.UDP{SrcPort: 0xc001, DstPort: port}
+			p.vxlan = layers.VXLAN{ValidIDFlag: true, VNI: vni}
+			hopped(p, tunnelMAC, farTunnelMAC).around = true
+			if want := p.bytes(t); !bytes.Equal(out, want) {
+				t.Errorf("tos %#x: out comes\n% x, want\n% x", tos, out, want)
+			}
+		}
+	})
+}
+
+func TestVXLANCarriesIn(t *testing.T) {
+	protocols(t, func(t *testing.T, protocol layers.IPProtocol) {
+		r := newRig(t, "vxlan", protocol)
+		r.put(t)
+		p := r.received(true)
+		verdict, out := r.run(t, r.fast.FromWire, r.wire, p.bytes(t))
+		if verdict != redirect {
+			t.Fatalf("verdict %d, counted %v", verdict, r.counted(t))
+		}
+		if want := hopped(p, gatewayMAC, podMAC).bytes(t); !bytes.Equal(out, want) {
+			t.Errorf("in comes\n% x, want\n% x", out, want)
+		}
+	})
+}
+
+func TestRoutedCarries(t *testing.T) {
+	protocols(t, func(t *testing.T, protocol layers.IPProtocol) {
+		r := newRig(t, "routed", protocol)
+		r.put(t)
+		p := r.sent()
+		verdict, out := r.run(t, r.fast.FromPod, r.pod, p.bytes(t))
+		if want := hopped(p, r.wireMAC, farMAC).bytes(t); verdict != redirect || !bytes.Equal(out, want) {
+			t.Errorf("verdict %d, out comes\n% x, want\n% x", verdict, out, want)
+		}
+		p = r.received(false)
+		verdict, out = r.run(t, r.fast.FromWire, r.wire, p.bytes(t))
+		if want := hopped(p, gatewayMAC, podMAC).bytes(t); verdict != redirect || !bytes.Equal(out, want) {
+			t.Errorf("verdict %d, in comes\n% x, want\n% x", verdict, out, want)
+		}
+	})
+}

@@ -1,0 +1,57 @@
+package fastpath
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
+)
+
+// Config is what a daemon is told to do, in a file.
+type Config struct {
+	Kind string `json:"kind"` // of [Kinds]
+	// Devices are those of the machine that packets take, by name. They may come
+	// and go while the daemon runs.
+	Devices host.TunnelsAndPods `json:"devices"`
+	Port    uint16              `json:"port,omitempty"` // UDP, of the tunnels
+	Stamp   uint8               `json:"stamp"`          // tells fast paths of one machine apart, to 15
+	TC      bool                `json:"tc,omitempty"`   // programs are tc filters, as where the kernel has no tcx
+	Pins    string              `json:"pins"`           // folder for what outlives the daemon
+	State   string              `json:"state"`          // file that the daemon replaces whenever its state changes
+}
+
+// Kinds of fast path.
+const (
+	VXLAN  = "vxlan"  // pods behind a bridge, a vxlan device with forwarding entries to each peer
+	Routed = "routed" // pods behind routes, peers on the wire
+)
+
+// Load reads a daemon's config.
+func Load(file string) (*Config, error) {
+	c := new(Config)
+	if err := host.ReadJSON(file, c); err != nil {
+		return nil, fmt.Errorf("read config: %w", err)
+	}
+	return c, c.check()
+}
+
+func (c *Config) check() error {
+	switch {
+	case c.Kind != VXLAN && c.Kind != Routed:
+		return fmt.Errorf("unknown kind of fast path %q", c.Kind)
+	case c.Kind == VXLAN && (c.Port == 0 || len(c.Devices.Tunnels) == 0):
+		return errors.New("an overlay needs a port and a tunnel's device")
+	case c.Devices.Wire == "" || c.Pins == "" || c.State == "":
+		return errors.New("wire, pins or state is missing")
+	}
+	return nil
+}
+
+// Write writes the config for a daemon to be.
+func (c *Config) Write(file string) error {
+	if err := change.ReplaceJSON(file, c); err != nil {
+		return fmt.Errorf("write config: %w", err)
+	}
+	return nil
+}

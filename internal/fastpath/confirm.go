@@ -1,0 +1,60 @@
+package fastpath
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
+)
+
+// measures is how many peers and how many pods are looked at in one glance.
+const measures = 4
+
+// resized tells whether packets to some of the peers and pods may be of another size
+// than they were. It takes them in turns.
+func (d *daemon) resized() bool {
+	if len(d.unmeasured.Peers)+len(d.unmeasured.Pods)+len(d.unmeasured.WithXDP) == 0 {
+		d.unmeasured = d.ways
+	}
+	pods := slices.Concat(some(&d.unmeasured.Pods), some(&d.unmeasured.WithXDP))
+	return d.unsaid.Resized(pods, some(&d.unmeasured.Peers))
+}
+
+// some takes as many as are looked at in one glance.
+func some[T any](of *[]T) (first []T) {
+	n := min(measures, len(*of))
+	first, *of = (*of)[:n], (*of)[n:]
+	return first
+}
+
+// confirm has the kernel find out whether neighbours are still there that it has not
+// heard of for a while: packets that are carried do not make it ask. A pod's answer
+// also keeps its MAC known to its bridge.
+func (d *daemon) confirm() error {
+	stale, err := host.StaleNeighbours()
+	if err != nil {
+		return err
+	}
+	for _, p := range d.ways.Pods {
+		err = errors.Join(err, d.use(stale, p.On, p.Addr))
+	}
+	for _, p := range d.ways.Peers {
+		err = errors.Join(err, d.use(stale, p.Wire, p.Hop))
+	}
+	return err
+}
+
+func (d *daemon) use(stale map[host.Neighbour]bool, device int, addr netip.Addr) error {
+	n := host.Neighbour{Device: device, Addr: addr}
+	if !stale[n] {
+		return nil
+	}
+	delete(stale, n) // many peers may be behind one hop
+	err := d.space.UseNeighbour(n)
+	if errors.Is(err, change.ErrGone) {
+		return nil
+	}
+	return err
+}

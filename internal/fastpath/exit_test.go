@@ -1,0 +1,39 @@
+package fastpath_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+)
+
+// When a daemon is killed, programs carry nothing on its word any more, at once.
+func TestDaemonKilled(t *testing.T) {
+	n := newNode(t, 1, 1)
+	fast, err := bpf.NewRouted(bpf.Options{})
+	must(t, err)
+	defer fast.Close()
+	follows, err := fast.EndWithProcess()
+	if err != nil {
+		t.Skipf("this kernel cannot tell a program of the end of a process: %v", err)
+	}
+	must(t, follows.Close())
+	s := n.serve(t)
+	n.carrying(t, time.Now())
+	deadline := globalOf(t, n.Pins, "deadline")
+	if binary.NativeEndian.Uint64(deadline()) == 0 {
+		t.Fatal("nothing is carried before it is killed")
+	}
+	must(t, s.Process.Kill())
+	if err := s.Wait(); !errors.As(err, new(*exec.ExitError)) {
+		t.Fatalf("it ended with %v", err)
+	}
+	if left := binary.NativeEndian.Uint64(deadline()); left != 0 {
+		t.Errorf("packets are carried until %d on the word of a daemon that was killed", left)
+	}
+	n.serve(t)
+	until(t, "the next daemon lets them be carried", func() bool { return binary.NativeEndian.Uint64(deadline()) != 0 })
+}

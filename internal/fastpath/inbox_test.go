@@ -1,0 +1,176 @@
+package fastpath_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+func epochNow(t *testing.T, fast *bpf.Fast) (epoch uint32) {
+	t.Helper()
+	must(t, fast.Epoch.Get(&epoch))
+	return epoch
+}
+
+// News end what was learned when they come in, and not when they are seen to; those of
+// neighbours, if packets are carried to them, which may be found out later.
+func TestInbox(t *testing.T) {
+	fast := newFast(t)
+	box, err := fastpath.NewInbox(fast)
+	must(t, err)
+	const rules, ways = host.RulesChanged, host.WaysChanged
+	hop := host.Neighbour{Device: 7, Addr: netip.MustParseAddr("10.0.0.1")}
+	pod := host.Neighbour{Device: 8, Addr: netip.MustParseAddr("10.0.0.2")}
+	known := host.Ways{Pods: []host.PodWay{{On: pod.Device, Addr: pod.Addr}}, Peers: []host.PeerWay{{Device: 9, Wire: hop.Device, Hop: hop.Addr}}}
+	put := func(c host.Changed, n host.Neighbour) func() {
+		return func() { box.Put(host.News{Changed: c, Neighbour: n}) }
+	}
+	for _, step := range []struct {
+		what   string
+		do     func()
+		raised uint32
+		found  host.Changed // when it is emptied then
+	}{
+		{"nothing", func() {}, 0, 0},
+		{"a device", put(ways, host.Neighbour{}), 0, ways},
+		{"rules, twice, and a device", func() {
+			put(rules, host.Neighbour{})()
+			put(rules, host.Neighbour{})()
+			put(ways, host.Neighbour{})()
+		}, 2, rules | ways},
+		{"a neighbour that nobody goes to", put(rules|ways, hop), 0, ways},
+		{"the ways, which lead to it", func() { box.Know(known) }, 0, 0},
+		{"the hop to a peer", put(rules|ways, hop), 1, rules | ways},
+		{"a neighbour of a tunnel's device", put(rules|ways, host.Neighbour{Device: 9, Addr: pod.Addr}), 1, rules | ways},
+		{"a pod", put(rules|ways, pod), 1, rules | ways},
+		{"another neighbour", put(rules|ways, host.Neighbour{Device: 8, Addr: hop.Addr}), 0, ways},
+		{"a pod that was found while the ways were read", func() {
+			box.Know(host.Ways{})
+			put(rules|ways, pod)()
+			box.Know(known)
+		}, 1, rules | ways},
+	} {
+		before := epochNow(t, fast)
+		step.do()
+		if raised := epochNow(t, fast) - before; raised != step.raised {
+			t.Errorf("%s: the epoch was raised by %d, want %d", step.what, raised, step.raised)
+		}
+		if found, err := box.Take(); found != step.found || err != nil {
+			t.Errorf("%s: changed is %b, want %b (%v)", step.what, found, step.found, err)
+		}
+	}
+}
+
+// follow runs a daemon in a namespace of its own that reads ways as it is told to. It
+// gives the daemon's inbox and state, and what to end it by, which gives its error.
+func follow(t *testing.T, fast *bpf.Fast, n *change.Namespace, read func() (host.Ways, error)) (box *fastpath.Inbox, off func() string, end func() error) {
+	t.Helper()
+	c := &fastpath.Config{Kind: fastpath.Routed, Port: 4789, Pins: t.TempDir(), State: filepath.Join(t.TempDir(), "state")}
+	ctx, cancel := context.WithCancel(t.Context())
+	given, done := make(chan *fastpath.Inbox, 1), make(chan error, 1)
+	go func() {
+		done <- host.Do(n.Path(), func() error { return fastpath.Follow(ctx, c, n, fast, given, read) })
+	}()
+	select {
+	case box = <-given:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	off = func() string {
+		s, err := fastpath.ReadState(c.State)
+		must(t, err)
+		return s.Off
+	}
+	return box, off, func() error {
+		cancel()
+		return <-done
+	}
+}
+
+// Rules that change while the daemon is at something else end what was learned at
+// once, each time that they do; and are looked at when it is done.
+func TestNewsWhileBusy(t *testing.T) {
+	fast, n := newFast(t), space(t)
+	busy, done := make(chan bool), make(chan bool)
+	var first sync.Once
+	_, off, end := follow(t, fast, n, func() (host.Ways, error) {
+		first.Do(func() {
+			close(busy)
+			<-done
+		})
+		return host.Ways{}, nil
+	})
+	goOn := sync.OnceFunc(func() { close(done) })
+	defer goOn()
+	<-busy
+	for range 2 {
+		before := epochNow(t, fast)
+		allow := testenv.Forbid(t, n.Path())
+		until(t, "the epoch is raised", func() bool { return epochNow(t, fast) > before })
+		before = epochNow(t, fast)
+		allow()
+		until(t, "it is raised once more", func() bool { return epochNow(t, fast) > before })
+	}
+	testenv.Lose(t, n.Path(), 2)
+	goOn()
+	until(t, "the last rule is read", func() bool { return strings.Contains(off(), "differently") })
+	must(t, end())
+}
+
+// Where the kernel's tables change while they are read, nothing is carried, and what was
+// learned ends, until they have been read; any other error ends the daemon.
+func TestInterrupted(t *testing.T) {
+	fast, n := newFast(t), space(t)
+	var fails atomic.Pointer[error]
+	var reads atomic.Int32
+	box, off, end := follow(t, fast, n, func() (host.Ways, error) {
+		reads.Add(1)
+		if err := fails.Load(); err != nil {
+			return host.Ways{}, *err
+		}
+		return host.Ways{}, nil
+	})
+	carries := func(want bool) {
+		t.Helper()
+		until(t, fmt.Sprintf("something is carried: %v", want), func() bool {
+			var deadline uint64
+			must(t, fast.Deadline.Get(&deadline))
+			return (off() == "") == want && (deadline > 0) == want
+		})
+	}
+	carries(true)
+	for range 2 {
+		before, torn := epochNow(t, fast), fmt.Errorf("list devices: %w", host.ErrInterrupted)
+		fails.Store(&torn)
+		box.Put(host.News{Changed: host.WaysChanged})
+		carries(false)
+		if epochNow(t, fast) == before {
+			t.Error("what was learned holds")
+		}
+		tried := reads.Load()
+		until(t, "it has tried again, twice", func() bool { return reads.Load() >= tried+2 })
+		carries(false)
+		fails.Store(nil)
+		carries(true)
+	}
+	other := errors.New("no memory")
+	tried := reads.Load()
+	fails.Store(&other)
+	box.Put(host.News{Changed: host.WaysChanged})
+	until(t, "it has tried", func() bool { return reads.Load() > tried })
+	if err := end(); !errors.Is(err, other) {
+		t.Errorf("it ended with %v", err)
+	}
+}

@@ -1,0 +1,10 @@
+package fastpath_test
+
+import (
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m, testenv.Roles{"fastpath": agenttest.Accelerate}) }

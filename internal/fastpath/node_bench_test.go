@@ -1,0 +1,86 @@
+package fastpath_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// BenchmarkNode tells how long a daemon takes until it carries a first pod's packets and
+// all pods', also one that replaces another, and what it takes while nothing happens.
+func BenchmarkNode(b *testing.B) {
+	for _, pods := range []int{1, 50, 200, 1000} {
+		b.Run(fmt.Sprint("pods=", pods), func(b *testing.B) {
+			n := newNode(b, pods, pods)
+			for b.Loop() {
+				b.StopTimer()
+				s := n.serve(b)
+				first, all := n.carrying(b, time.Now())
+				b.ReportMetric(float64(first.Milliseconds()), "ms/first")
+				b.ReportMetric(float64(all.Milliseconds()), "ms/all")
+				begin := time.Now()
+				next := n.serve(b, "--replace")
+				must(b, s.Wait())
+				until(b, "the next daemon has begun", func() bool { return n.state().Off != "" })
+				_, all = n.carrying(b, begin)
+				b.ReportMetric(float64(all.Milliseconds()), "ms/replaced")
+				idle(b, next)
+				begin = time.Now()
+				next.end(b)
+				b.ReportMetric(float64(time.Since(begin).Milliseconds()), "ms/end")
+				b.StartTimer()
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// carrying waits until a node carries packets of its first pod, and of all.
+func (n *node) carrying(t testing.TB, begin time.Time) (first, all time.Duration) {
+	t.Helper()
+	until(t, "packets are carried", func() bool { s := n.state(); return s.Off == "" && s.Pods > 0 })
+	first = time.Since(begin)
+	within(t, patience+time.Duration(len(n.Devices.Pods))*patience/100, "every pod's packets are carried", func() bool {
+		s := n.state()
+		return s.Off == "" && s.Waiting == 0 && s.Pods == len(n.Devices.Pods)
+	})
+	return first, time.Since(begin)
+}
+
+// idle reports what a daemon takes that has nothing to do.
+func idle(b *testing.B, s *serving) {
+	const settle, during = 3 * time.Second, 20 * time.Second
+	time.Sleep(settle)
+	before := ran(b, s.Process.Pid)
+	time.Sleep(during)
+	b.ReportMetric(100*(ran(b, s.Process.Pid)-before).Seconds()/during.Seconds(), "idle-%")
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Process.Pid))
+	must(b, err)
+	_, rss, _ := strings.Cut(string(status), "VmRSS:")
+	kB, err := strconv.Atoi(strings.Fields(rss)[0])
+	must(b, err)
+	b.ReportMetric(float64(kB)/1024, "MiB")
+}
+
+// ran is for how long all threads of a process have had a core.
+func ran(t testing.TB, pid int) (total time.Duration) {
+	t.Helper()
+	folder := fmt.Sprintf("/proc/%d/task", pid)
+	threads, err := os.ReadDir(folder)
+	must(t, err)
+	for _, thread := range threads {
+		text, err := os.ReadFile(folder + "/" + thread.Name() + "/schedstat")
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		must(t, err)
+		ns, err := strconv.Atoi(strings.Fields(string(text))[0])
+		must(t, err)
+		total += time.Duration(ns)
+	}
+	return total
+}

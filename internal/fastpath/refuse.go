@@ -1,0 +1,343 @@
+package fastpath
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
+)
+
+// passage is a device that packets pass, as those that are carried do not.
+type passage struct {
+	index int
+	way   host.DeviceWay
+	begin change.Attach // where the fast path itself stands, programs ahead of it still run; 0: nowhere
+	only  bool          // packets that are carried are sent by it, too, by its queue and programs
+}
+
+// hook is a place where programs of BPF see the packets of a device.
+type hook struct {
+	device int
+	at     change.Attach
+}
+
+// refuse leaves out the ways on which packets meet something that they would not
+// meet any more: a limit, a filter, a program of somebody else. What only counts
+// or records is no less skipped, but cannot be told from that.
+func (d *daemon) refuse(w host.Ways) (host.Ways, error) {
+	d.revisions = map[hook]uint64{}
+	if len(d.programNames) > maxNames {
+		clear(d.programNames)
+	}
+	why := map[int]string{}
+	look := func(index int, at change.Attach, only bool) (string, error) {
+		if known, ok := why[index]; ok {
+			return known, nil
+		}
+		reason, err := d.skips(passage{index, w.Devices[index], at, only})
+		why[index] = reason
+		return reason, err
+	}
+	var peers []host.PeerWay
+	for _, p := range w.Peers {
+		onWire, err := look(p.Wire, d.ingress(), true)
+		behind, also := "", error(nil)
+		if p.Device != p.Wire {
+			behind, also = look(p.Device, 0, false)
+		}
+		if err := errors.Join(err, also); err != nil {
+			return w, err
+		}
+		switch {
+		case onWire != "":
+			w.Refused = append(w.Refused, host.Refusal{Device: w.Devices[p.Wire].Name, Why: onWire})
+		case behind != "":
+			w.Refused = append(w.Refused, host.Refusal{Device: w.Devices[p.Device].Name, Why: behind})
+		default:
+			peers = append(peers, p)
+		}
+	}
+	var pods []host.PodWay
+	for _, p := range w.Pods {
+		reason, err := look(p.Device, d.fromPod(w.Devices[p.Device]), false)
+		if err == nil && reason == "" && p.On != p.Device {
+			if reason, err = look(p.On, 0, false); reason != "" {
+				reason = w.Devices[p.On].Name + " " + reason
+			}
+		}
+		if err != nil {
+			return w, err
+		}
+		if reason != "" {
+			w.Refused = append(w.Refused, host.Refusal{Device: w.Devices[p.Device].Name, Why: reason})
+			continue
+		}
+		pods = append(pods, p)
+	}
+	w.Peers, w.Pods = peers, pods
+	slices.SortFunc(w.Refused, func(a, b host.Refusal) int {
+		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Why, b.Why))
+	})
+	w.Refused = slices.Compact(w.Refused)
+	return w, nil
+}
+
+var (
+	sideNames  = map[host.Sides]string{host.In: "ingress", host.Out: "egress"}
+	pointNames = map[change.Attach]string{
+		change.Ingress: "ingress", change.Egress: "egress",
+		change.NetkitPeer: "netkit peer hook", change.NetkitPrimary: "netkit primary hook", express: "XDP hook",
+	}
+)
+
+// express is where XDP programs are. At a veth they run ahead of everything else, and
+// for what is carried, too; at a netkit, where that never comes.
+const express = change.Attach(ebpf.AttachXDP)
+
+// points are where packets meet programs of BPF on one side of a device.
+func points(w host.DeviceWay, side host.Sides) []change.Attach {
+	switch {
+	case side == host.In && w.Netkit:
+		return []change.Attach{change.NetkitPeer, express, change.Ingress}
+	case side == host.In:
+		return []change.Attach{change.Ingress}
+	case w.Netkit:
+		return []change.Attach{change.Egress, change.NetkitPrimary}
+	}
+	return []change.Attach{change.Egress}
+}
+
+// skips says what at a device carried packets would skip; "": nothing.
+func (d *daemon) skips(p passage) (string, error) {
+	if p.way.Queue != "" && !p.only {
+		return "has a queueing discipline " + p.way.Queue, nil
+	}
+	if d.TC && p.way.Ingress {
+		return "has the queueing discipline ingress, which leaves no place for clsact", nil
+	}
+	chains := d.rulings.At(p.way.Name)
+	for _, side := range []host.Sides{host.In, host.Out} {
+		// A packet that is redirected where it came in passes no chain where it goes out.
+		if chains&side != 0 {
+			return "has an nftables chain at its " + sideNames[side], nil
+		}
+		if side == host.Out && p.only {
+			if reason, err := d.readsMore(p); reason != "" || err != nil {
+				return reason, err
+			}
+			continue
+		}
+		if p.way.Filters&side != 0 {
+			return "has tc filters at its " + sideNames[side], nil
+		}
+		for _, at := range points(p.way, side) {
+			if at == change.Ingress && p.begin == change.FilterIngress {
+				continue // they are ahead of filters, all of them
+			}
+			names, ours, err := d.programs(hook{p.index, at})
+			if err != nil {
+				return "", err
+			}
+			// One that came behind the fast path's own makes that go; attached again, at the
+			// next look, it is behind the other.
+			if p.begin == at {
+				names = names[ours:] // of none, if the fast path is yet to come behind them
+			}
+			if i := slices.IndexFunc(names, func(name string) bool { return !d.own(name) }); i >= 0 {
+				return fmt.Sprintf("has a BPF program %s at its %s", names[i], pointNames[at]), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// readsMore says what at a device that sends what is carried looks at more than what such
+// packets have in common with those that the network sends: the marks that rules give
+// those; "": nothing.
+func (d *daemon) readsMore(p passage) (string, error) {
+	if p.way.Unproven != "" {
+		return "has " + p.way.Unproven + ", which may go by more than what is in a packet", nil
+	}
+	if d.rulings.Marks == "" {
+		return "", nil
+	}
+	names, _, err := d.programs(hook{p.index, change.Egress})
+	if err != nil {
+		return "", err
+	}
+	by := p.way.ByMarks
+	if i := slices.IndexFunc(names, func(name string) bool { return !d.own(name) }); i >= 0 {
+		by = fmt.Sprintf("a BPF program %s at its egress", names[i])
+	}
+	if by == "" {
+		return "", nil
+	}
+	return fmt.Sprintf("has %s, which may go by marks that rules give (%s)", by, d.rulings.Marks), nil
+}
+
+// own tells programs of fast paths, of which a machine may have several, from those
+// of others.
+func (d *daemon) own(name string) bool { return slices.Contains(d.names, name) }
+
+// ownNames notes the names and numbers of this fast path's programs.
+func (d *daemon) ownNames() error {
+	for _, p := range []*ebpf.Program{d.fast.FromPod, d.fast.ToPod, d.fast.FromWire, d.fast.ToPeer, d.fast.ToTunnel} {
+		info, err := p.Info()
+		if err != nil {
+			return err
+		}
+		id, _ := info.ID() // a kernel with tcx has them
+		d.names, d.ids = append(d.names, info.Name), append(d.ids, id)
+	}
+	return nil
+}
+
+// programs gives the names of the programs at a place, in their order, and remembers
+// how often they have changed. ours is where this daemon's is, or their number.
+func (d *daemon) programs(h hook) (names []string, ours int, err error) {
+	list, err := query(h)
+	if err != nil {
+		return nil, 0, err
+	}
+	ours = len(list.Programs)
+	d.revisions[h] = list.Revision
+	for i, p := range list.Programs {
+		if slices.Contains(d.ids, p.ID) {
+			ours = i
+		}
+		name, known := d.programNames[p.ID]
+		if !known {
+			if name, err = programName(p.ID); err != nil {
+				return nil, 0, err
+			}
+			d.programNames[p.ID] = name // no other program will have that number
+		}
+		names = append(names, name)
+	}
+	return names, ours, nil
+}
+
+// query asks which programs are at a place. At a device that is gone, or that is no
+// netkit any more, there are none.
+func query(h hook) (list *link.QueryResult, err error) {
+	switch {
+	case h.at == express:
+		return queryExpress(h.device)
+	case !change.HasTCX(): // and netkit is newer
+		return &link.QueryResult{}, nil
+	}
+	o := link.QueryOptions{Target: h.device, Attach: ebpf.AttachType(h.at)}
+	for range 3 { // one may come while the kernel is asked
+		if list, err = link.QueryPrograms(o); !errors.Is(err, syscall.ENOSPC) {
+			break
+		}
+	}
+	if errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENXIO) {
+		return &link.QueryResult{}, nil
+	}
+	return list, err
+}
+
+// queryExpress does so for XDP, of which a device runs one program.
+func queryExpress(device int) (*link.QueryResult, error) {
+	id, err := host.XDPProgram(device)
+	list := &link.QueryResult{Revision: uint64(id)}
+	if id != 0 {
+		list.Programs = []link.AttachedProgram{{ID: ebpf.ProgramID(id)}}
+	}
+	return list, err
+}
+
+func programName(id ebpf.ProgramID) (string, error) {
+	p, err := ebpf.NewProgramFromID(id)
+	if errors.Is(err, syscall.ENOENT) {
+		return "", nil // it has gone since: the next look finds that
+	}
+	if err != nil {
+		return "", err
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil {
+		return "", err
+	}
+	return info.Name, nil
+}
+
+// maxNames is how many names of programs are kept.
+const maxNames = 1 << 12
+
+// glances is at how many places it is looked at once, in turns.
+const glances = 32
+
+// moved looks whether programs have come or gone: of that there is no news. It looks at
+// all places if there are programs or links that were not there at the last look, which
+// it asks the machine once; and at some anyway, in turns, for a program can be attached
+// without a link long after it was loaded.
+func (d *daemon) moved() (bool, error) {
+	if d.objects.Grown() {
+		d.suspect = 2 // it may be attached a moment later
+	}
+	if len(d.turn) == 0 {
+		d.turn = slices.Collect(maps.Keys(d.revisions))
+	}
+	n := min(glances, len(d.turn))
+	begin := time.Now()
+	if d.suspect > 0 && begin.After(d.rested) {
+		d.suspect--
+		d.turn = slices.Collect(maps.Keys(d.revisions))
+		n = len(d.turn)
+	}
+	some := d.turn[:n]
+	d.turn = d.turn[n:]
+	for _, h := range some {
+		revision, err := revisionAt(h)
+		if err != nil {
+			return false, err
+		}
+		if was, known := d.revisions[h]; known && revision != was {
+			return true, nil
+		}
+	}
+	d.rested = begin.Add(restAfter * time.Since(begin))
+	return false, nil
+}
+
+// restAfter is for how many times as long as a look took there is none at all places.
+const restAfter = 400
+
+// revisionAt is that of the programs at a place.
+func revisionAt(h hook) (uint64, error) {
+	if h.at == express || !change.HasTCX() {
+		list, err := query(h)
+		if err != nil {
+			return 0, err
+		}
+		return list.Revision, nil
+	}
+	return host.ProgramsRevision(h.device, uint32(h.at))
+}
+
+// noteOwn notes that this daemon has changed the programs of a place, once. If somebody
+// else has, too, that is still to be found.
+func (d *daemon) noteOwn(p place) error {
+	h := hook{p.device, p.at}
+	was, known := d.revisions[h]
+	if !known {
+		return nil
+	}
+	revision, err := revisionAt(h)
+	if revision == was+1 {
+		d.revisions[h] = revision
+	}
+	return err
+}

@@ -1,0 +1,349 @@
+package fastpath_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/ti-mo/conntrack"
+
+	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+const (
+	now = 1000 // tick
+	tcp = 6
+	udp = 17
+)
+
+func TestLimit(t *testing.T) {
+	const most = 1 << 20
+	for entries, want := range map[int]int32{0: fastpath.Idle, most / 2: fastpath.Idle, most * 3 / 4: (fastpath.Idle + fastpath.Hurried) / 2, most: fastpath.Hurried, 2 * most: fastpath.Hurried} {
+		if got := fastpath.Limit(entries, most); got != want {
+			t.Errorf("with %d of %d entries, silent ones are kept for %d ticks, want %d", entries, most, got, want)
+		}
+	}
+}
+
+// However far apart its looks are, a connection that is carried all the time is kept
+// alive at the first of them that comes soon after it began, and then once for each of
+// the moments that has come, or for all that have.
+func TestDue(t *testing.T) {
+	for _, every := range []int32{1, 2, 7, 30, 75, 108_000} {
+		for _, spacings := range [][]int32{{1}, {5}, {7}, {13}, {40}, {1000}, {5, 23, 1, 90}} {
+			for offset := range spacings[0] {
+				kept, last, before := 0, int32(0), int32(0)
+				for i, age := 0, offset; age < 5*min(every, 10_000)+20; i++ {
+					due := fastpath.Due(0, age, before, every, false)
+					if want := age >= fastpath.Soon && (before < fastpath.Soon || age/every > before/every); due != want {
+						t.Fatalf("every %d: looked at with %d and %d, it is due: %v", every, before, age, due)
+					}
+					if due {
+						kept, last = kept+1, age
+					}
+					if age >= fastpath.Soon && age-last >= every {
+						t.Fatalf("every %d: at %d, it was kept alive last at %d", every, age, last)
+					}
+					before, age = age, age+spacings[i%len(spacings)]
+				}
+				if most := int(before/every) + 1; kept > most {
+					t.Errorf("every %d, looks at each %v: kept alive %d times by %d, want %d at most", every, spacings, kept, before, most)
+				}
+			}
+		}
+	}
+	for _, c := range []struct {
+		quiet, age, before int32
+		last, due          bool
+	}{
+		{0, 40, 25, false, true},
+		{10, 40, 25, false, true},  // sent at 30
+		{37, 40, 25, false, true},  // sent at 3, in the tick in which it was kept alive
+		{38, 40, 25, false, false}, // sent at 2, and was kept alive since
+		{36, 65, 55, false, false}, // sent at 29, and was kept alive since
+		{0, 55, 50, false, false},  // no moment has come
+		{11, 55, 50, true, true},   // nor will it come any more
+		{26, 55, 50, true, false},  // sent at 29
+	} {
+		if got := fastpath.Due(c.quiet, c.age, c.before, 30, c.last); got != c.due {
+			t.Errorf("%+v: it is due: %v", c, got)
+		}
+	}
+}
+
+// As long as a flow is carried, its connection lives, though packets that go slow
+// have conntrack give it five minutes only; and when it is forgotten because it is
+// silent, its connection lives as long as if conntrack had seen all of it.
+func TestKeptAlive(t *testing.T) {
+	const silent, least, began = 432_000, 300, 1000
+	for _, sweepLength := range []uint32{5, 7, 13, 40, 100} {
+		for _, limit := range []int32{fastpath.Idle, fastpath.Hurried} {
+			for sends := uint32(1); sends < 500; sends += 3 { // ticks
+				for _, slow := range []uint32{0, sends / 2, sends} { // the last that is slow
+					name := fmt.Sprintf("looks each %d ticks, limit %d, sends for %d, slow until %d", sweepLength, limit, sends, slow)
+					s := fastpath.NewSweep(nil, nil)
+					v := bpf.Flow{Epoch: 1, Pinned: 1, Asked: began, Used: began}
+					ends, kept, gone := uint32(began+least), 0, false
+					for tick := uint32(began); !gone; tick++ {
+						if tick > ends {
+							t.Fatalf("%s: its connection has ended at %d", name, ends-began)
+						}
+						if at := tick - sends%sweepLength; tick%sweepLength == 0 { // the sweep comes to it late
+							var alive uint32
+							if alive, gone = s.Look(at, tick, v, limit, silent, least); alive > 0 {
+								ends, kept = tick+alive, kept+1
+							}
+						}
+						if tick <= began+sends {
+							v.Used = tick
+						}
+						if tick <= began+slow {
+							ends = tick + least
+						}
+					}
+					if ends != began+sends+silent {
+						t.Fatalf("%s: its connection lives %d ticks longer", name, ends-began-sends)
+					}
+					if most := int(sends)/75 + 3; kept > most {
+						t.Fatalf("%s: it was kept alive %d times, want %d at most", name, kept, most)
+					}
+				}
+			}
+		}
+	}
+}
+
+// How long connections live is read of all the settings of which a packet may make
+// the kernel choose one.
+func TestLifetimes(t *testing.T) {
+	n := space(t)
+	for _, c := range []struct{ established, unacknowledged, retrans, least string }{
+		{"3600", "300", "200", "200"}, {"3600", "200", "300", "200"}, {"200", "300", "300", "200"},
+	} {
+		for name, value := range map[string]string{"established": c.established, "unacknowledged": c.unacknowledged, "max_retrans": c.retrans} {
+			must(t, n.Sysctl(change.Setting{Name: "net.netfilter.nf_conntrack_tcp_timeout_" + name, Value: value}))
+		}
+		testenv.In(t, n.Path(), func() error {
+			silent, least, err := fastpath.Lifetimes(tcp)
+			if fmt.Sprint(silent, least) != c.established+" "+c.least {
+				t.Errorf("%+v: silent ones live for %d s, others for %d at least", c, silent, least)
+			}
+			return err
+		})
+	}
+}
+
+// space is a namespace with a loopback device.
+func space(t *testing.T) *change.Namespace {
+	t.Helper()
+	w, err := change.Owned(testenv.Claim(t))
+	must(t, err)
+	n, err := w.Create(w.Name("space"))
+	must(t, err)
+	t.Cleanup(n.Close)
+	must(t, n.Up("lo"))
+	return n
+}
+
+func newFast(t *testing.T) *bpf.Fast {
+	t.Helper()
+	testenv.Root(t)
+	f, err := bpf.NewRouted(bpf.Options{})
+	must(t, err)
+	t.Cleanup(f.Close)
+	return f
+}
+
+// synthetic are keys of flows that do not exist.
+func synthetic(n int) []bpf.FlowKey {
+	keys := make([]bpf.FlowKey, n)
+	for i := range keys {
+		keys[i] = bpf.NewFlowKey(0, udp, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 9, byte(i >> 24), byte(i >> 16)}), uint16(i)),
+			netip.MustParseAddrPort("10.8.0.1:53"))
+	}
+	return keys
+}
+
+func fill(t *testing.T, flows *ebpf.Map, keys []bpf.FlowKey, all bpf.Flow) {
+	t.Helper()
+	values := make([]bpf.Flow, len(keys))
+	for i := range values {
+		values[i] = all
+	}
+	_, err := flows.BatchUpdate(keys, values, nil)
+	must(t, err)
+}
+
+func newSweep(t *testing.T, fast *bpf.Fast, n *change.Namespace) (*fastpath.Sweep, *change.Conntrack) {
+	t.Helper()
+	track, err := n.OpenConntrack()
+	must(t, err)
+	t.Cleanup(func() { must(t, track.Close()) })
+	return fastpath.NewSweep(fast, track), track
+}
+
+// whole goes through all flows.
+func whole(t *testing.T, s *fastpath.Sweep, flush bool, silent map[uint8]uint32) (turns, seen int) {
+	t.Helper()
+	turns, seen, err := s.Whole(now, flush, silent)
+	must(t, err)
+	return turns, seen
+}
+
+func there(t *testing.T, flows *ebpf.Map, k bpf.FlowKey) bool {
+	t.Helper()
+	var v bpf.Flow
+	err := flows.Lookup(k, &v)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// Which flows a sweep forgets.
+func TestSweepForgets(t *testing.T) {
+	fast := newFast(t)
+	s, _ := newSweep(t, fast, space(t))
+	cases := []struct {
+		name   string
+		flow   bpf.Flow
+		forgot bool
+	}{
+		{"just carried", bpf.Flow{Epoch: 1, Used: now}, false},
+		{"carried while it is looked at", bpf.Flow{Epoch: 1, Used: now + 1}, false},
+		{"silent for a while", bpf.Flow{Epoch: 1, Used: now - fastpath.Idle}, false},
+		{"silent for long", bpf.Flow{Epoch: 1, Used: now - fastpath.Idle - 1}, true},
+		{"never carried, just seen", bpf.Flow{Used: now - fastpath.Unproven}, false},
+		{"never carried", bpf.Flow{Used: now - fastpath.Unproven - 1}, true},
+	}
+	keys := synthetic(len(cases))
+	for _, flush := range []bool{false, true} {
+		for i, c := range cases {
+			must(t, fast.Flows.Put(keys[i], c.flow))
+		}
+		whole(t, s, flush, nil)
+		for i, c := range cases {
+			if forgot := !there(t, fast.Flows, keys[i]); forgot != (c.forgot || flush) {
+				t.Errorf("%s (flush: %v): forgotten: %v", c.name, flush, forgot)
+			}
+		}
+	}
+	fill(t, fast.Flows, synthetic(3*fastpath.SweepTurn), bpf.Flow{Epoch: 1, Used: now - fastpath.Idle - 1})
+	if turns, _ := whole(t, s, false, nil); turns < 3 {
+		t.Errorf("%d flows took %d turns", 3*fastpath.SweepTurn, turns)
+	}
+	if _, seen := whole(t, s, false, nil); seen != 0 {
+		t.Errorf("%d are left", seen)
+	}
+	must(t, s.Forget(synthetic(3))) // nothing is there, and that is no error
+}
+
+// A tracked flow's connection lives on while it is carried; where conntrack has
+// forgotten it, so does the sweep.
+func TestSweepKeepsAlive(t *testing.T) {
+	fast := newFast(t)
+	n := space(t)
+	testenv.Track(t, n.Path())
+	ends, err := n.OpenEndings()
+	must(t, err)
+	defer ends.Close()
+	var from, to netip.AddrPort
+	testenv.In(t, n.Path(), func() error {
+		a, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+		if err != nil {
+			return err
+		}
+		b, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+		if err != nil {
+			return err
+		}
+		from, to = a.LocalAddr().(*net.UDPAddr).AddrPort(), b.LocalAddr().(*net.UDPAddr).AddrPort()
+		_, err = a.WriteToUDPAddrPort([]byte("there"), to)
+		_, err2 := b.WriteToUDPAddrPort([]byte("back"), from)
+		return errors.Join(err, err2, a.Close(), b.Close())
+	})
+	lives := func() (seconds uint32) {
+		testenv.In(t, n.Path(), func() error {
+			c, err := conntrack.Dial(nil)
+			if err != nil {
+				return err
+			}
+			f, err := c.Get(conntrack.NewFlow(udp, 0, from.Addr(), to.Addr(), from.Port(), to.Port(), 0, 0))
+			seconds = f.Timeout
+			if seconds > 50 && !f.Status.Assured() {
+				t.Error("it is not assured")
+			}
+			return errors.Join(err, c.Close())
+		})
+		return seconds
+	}
+	s, _ := newSweep(t, fast, n)
+	lifetime := map[uint8]uint32{udp: 3600}
+	key, gone := bpf.NewFlowKey(0, udp, to, from), synthetic(1)[0]
+	flow := bpf.Flow{Epoch: 1, Pinned: 1, Asked: now - 60, Used: now - 50}
+	must(t, fast.Flows.Put(gone, flow))
+	flow.Pinned = 0
+	must(t, fast.Flows.Put(key, flow))
+	whole(t, s, false, lifetime)
+	if l := lives(); l > 50 {
+		t.Errorf("what is not pinned is kept alive, for %d s", l)
+	}
+	if there(t, fast.Flows, gone) {
+		t.Error("a flow that conntrack does not know stays")
+	}
+	flow.Pinned = 1
+	must(t, fast.Flows.Put(key, flow))
+	whole(t, s, false, lifetime)
+	if l := lives(); l < 3400 || l > 3550 {
+		t.Errorf("it lives for %d s, want 3600 but for the 50 in which it was silent", l)
+	}
+	if !there(t, fast.Flows, key) {
+		t.Error("it is forgotten")
+	}
+}
+
+// Of a connection that ends, the flow is forgotten from either side; where ends were
+// missed, all are.
+func TestEnded(t *testing.T) {
+	fast := newFast(t)
+	f := fastpath.NewFlows(fast, []uint32{0, 7})
+	a, b, c := netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddrPort("10.0.1.1:2"), netip.MustParseAddrPort("10.0.1.2:3")
+	keys := []bpf.FlowKey{bpf.NewFlowKey(0, tcp, a, b), bpf.NewFlowKey(7, tcp, b, a), bpf.NewFlowKey(7, tcp, a, c), bpf.NewFlowKey(0, udp, a, b)}
+	for _, k := range keys {
+		must(t, fast.Flows.Put(k, bpf.Flow{Epoch: 1}))
+	}
+	must(t, f.Ended([]change.Connection{{Protocol: tcp, A: a, B: b}}, false))
+	for i, want := range []bool{false, false, true, true} {
+		if got := there(t, fast.Flows, keys[i]); got != want {
+			t.Errorf("flow %d is there: %v", i, got)
+		}
+	}
+	if before := epochNow(t, fast); f.Lost() || before != 1 {
+		t.Errorf("something was lost, in epoch %d", before)
+	}
+	must(t, f.Ended(nil, true))
+	if after := epochNow(t, fast); !f.Lost() || after != 2 {
+		t.Errorf("ends were lost, and what was learned holds in epoch %d", after)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, track := newSweep(t, fast, space(t))
+	done := make(chan error, 1)
+	go func() { done <- f.Sweeps(ctx, track) }()
+	for there(t, fast.Flows, keys[2]) || there(t, fast.Flows, keys[3]) {
+		if ctx.Err() != nil {
+			t.Fatal("flows are left")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	must(t, <-done)
+}
