@@ -30,7 +30,7 @@ func (c BoundCommand) Start(in *Namespace) (*Child, error) {
 	cmd.WaitDelay = host.Patience(time.Second) // for a grandchild that keeps the pipes open
 	onThread, fail := host.InThread, func(_ string, err error) error { return err }
 	if in != nil {
-		onThread, fail = in.do, in.fail
+		onThread, fail = in.Do, in.Wrap
 	}
 	done, started := make(chan struct{}), make(chan error, 1)
 	child := &Child{cmd: cmd, Done: done}

@@ -59,10 +59,10 @@ const (
 )
 
 // OpenConntrack opens a namespace's connection tracking.
-func (n *Namespace) OpenConntrack() (*Conntrack, error) {
-	fd, err := n.netfilter(answerRoom)
+func OpenConntrack(n *Namespace) (*Conntrack, error) {
+	fd, err := netfilter(n, answerRoom)
 	if err != nil {
-		return nil, n.fail("open connection tracking", err)
+		return nil, n.Wrap("open connection tracking", err)
 	}
 	return &Conntrack{n: n, fd: fd, in: make([]byte, os.Getpagesize())}, nil
 }
@@ -79,7 +79,7 @@ func (c *Conntrack) Update(all []Update, tell func(i int, is Tracked)) error {
 	for at := 0; at < len(all); at += atOnce {
 		some := all[at:min(at+atOnce, len(all))]
 		if err := c.update(some, func(i int, is Tracked) { tell(at+i, is) }); err != nil {
-			return c.n.fail("update connections", err)
+			return c.n.Wrap("update connections", err)
 		}
 	}
 	return nil
@@ -151,8 +151,8 @@ func (c *Conntrack) ask(requests int, request func(b []byte, i int, sequence uin
 
 // netfilter opens a socket to the namespace's netfilter, with room for what comes,
 // in bytes of the kernel's memory.
-func (n *Namespace) netfilter(room int) (fd int, err error) {
-	err = n.do(func() error {
+func netfilter(n *Namespace, room int) (fd int, err error) {
+	err = n.Do(func() error {
 		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
 		return err
 	})

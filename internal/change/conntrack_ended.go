@@ -21,13 +21,13 @@ type Endings struct {
 const endedRoom = 16 << 20 // bytes of the kernel's memory
 
 // OpenEndings begins to listen.
-func (n *Namespace) OpenEndings() (*Endings, error) {
-	fd, err := n.netfilter(endedRoom)
+func OpenEndings(n *Namespace) (*Endings, error) {
+	fd, err := netfilter(n, endedRoom)
 	if err != nil {
-		return nil, n.fail("open connection tracking", err)
+		return nil, n.Wrap("open connection tracking", err)
 	}
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, unix.NFNLGRP_CONNTRACK_DESTROY); err != nil {
-		return nil, n.fail("listen to connection tracking", errors.Join(err, unix.Close(fd)))
+		return nil, n.Wrap("listen to connection tracking", errors.Join(err, unix.Close(fd)))
 	}
 	return &Endings{n, os.NewFile(uintptr(fd), "conntrack")}, nil
 }
@@ -44,7 +44,7 @@ func (e *Endings) Follow(ctx context.Context, tell func(ended []Connection, lost
 	defer stop()
 	raw, err := e.file.SyscallConn()
 	if err != nil {
-		return e.n.fail("listen to connection tracking", err)
+		return e.n.Wrap("listen to connection tracking", err)
 	}
 	buf := make([]byte, os.Getpagesize())
 	var ended []Connection
@@ -85,7 +85,7 @@ func (e *Endings) Follow(ctx context.Context, tell func(ended []Connection, lost
 			failed = err
 		}
 		if failed != nil {
-			return e.n.fail("listen to connection tracking", fmt.Errorf("receive: %w", failed))
+			return e.n.Wrap("listen to connection tracking", fmt.Errorf("receive: %w", failed))
 		}
 		if err := tell(ended, lost); err != nil {
 			return err

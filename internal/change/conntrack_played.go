@@ -12,8 +12,8 @@ import (
 type Played struct{ track *Conntrack }
 
 // PlayConnections begins to.
-func (n *Namespace) PlayConnections() (*Played, error) {
-	track, err := n.OpenConntrack()
+func PlayConnections(n *Namespace) (*Played, error) {
+	track, err := OpenConntrack(n)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (p *Played) each(what string, all []Connection, ask func(b []byte, c Connec
 			err = fmt.Errorf("the kernel answered %d of %d requests", answers, len(some))
 		}
 		if err != nil {
-			return p.track.n.fail(what, err)
+			return p.track.n.Wrap(what, err)
 		}
 	}
 	return nil

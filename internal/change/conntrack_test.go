@@ -104,7 +104,7 @@ func TestConntrackUpdate(t *testing.T) {
 	events(t, n, "0")
 	old := dialUDP(t, n)
 	events(t, n, "2")
-	ends, err := n.OpenEndings()
+	ends, err := change.OpenEndings(n)
 	must(t, err)
 	defer ends.Close()
 	udp := dialUDP(t, n)
@@ -115,7 +115,7 @@ func TestConntrackUpdate(t *testing.T) {
 	if err == nil {
 		t.Fatal("something came")
 	}
-	c, err := n.OpenConntrack()
+	c, err := change.OpenConntrack(n)
 	must(t, err)
 	defer c.Close()
 	none := connectionOf(17, udp)
@@ -141,12 +141,12 @@ func TestConntrackUpdate(t *testing.T) {
 func TestConntrackLiberal(t *testing.T) {
 	const unacknowledged, liberal = 0x10, 0x08 // IP_CT_TCP_FLAG_
 	n := tracked(t)
-	ends, err := n.OpenEndings()
+	ends, err := change.OpenEndings(n)
 	must(t, err)
 	defer ends.Close()
 	client, _ := dialTCP(t, n)
 	of := connectionOf(6, client)
-	c, err := n.OpenConntrack()
+	c, err := change.OpenConntrack(n)
 	must(t, err)
 	defer c.Close()
 	var peer *conntrack.Conn
@@ -182,11 +182,11 @@ func TestConntrackLiberal(t *testing.T) {
 // More requests than are sent at once are answered each.
 func TestConntrackUpdateMany(t *testing.T) {
 	n := tracked(t)
-	ends, err := n.OpenEndings()
+	ends, err := change.OpenEndings(n)
 	must(t, err)
 	defer ends.Close()
 	udp := dialUDP(t, n)
-	c, err := n.OpenConntrack()
+	c, err := change.OpenConntrack(n)
 	must(t, err)
 	defer c.Close()
 	all := make([]change.Update, 3000)
@@ -205,7 +205,7 @@ func TestConntrackUpdateMany(t *testing.T) {
 // Every end is told, however many come at once.
 func TestConntrackEnds(t *testing.T) {
 	n := tracked(t)
-	ends, err := n.OpenEndings()
+	ends, err := change.OpenEndings(n)
 	must(t, err)
 	defer ends.Close()
 	waiting := map[change.Connection]bool{}
@@ -242,7 +242,7 @@ func TestConntrackEnds(t *testing.T) {
 func TestConntrackEndsLost(t *testing.T) {
 	const many = 40_000
 	n := tracked(t)
-	ends, err := n.OpenEndings()
+	ends, err := change.OpenEndings(n)
 	must(t, err)
 	defer ends.Close()
 	testenv.In(t, n.Path(), func() error {

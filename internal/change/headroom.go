@@ -22,7 +22,7 @@ func (n *Namespace) AddHeadroom(name, bridge string) error {
 	if err != nil {
 		return err
 	}
-	return n.fail("add "+name+" to "+bridge, n.h.LinkAdd(&netlink.Vxlan{
+	return n.Wrap("add "+name+" to "+bridge, n.h.LinkAdd(&netlink.Vxlan{
 		LinkAttrs: netlink.LinkAttrs{Name: name, HardwareAddr: highMAC, MTU: master.Attrs().MTU, MasterIndex: master.Attrs().Index},
 		VxlanId:   master.Attrs().Index, // no other of these has it
 		Port:      discard,

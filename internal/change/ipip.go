@@ -30,7 +30,7 @@ func (n *Namespace) AddIPIP(t IPIP) error {
 		LinkAttrs: attrs, Local: t.Local.AsSlice(), Link: uint32(under.Attrs().Index), Proto: unix.IPPROTO_IPIP,
 	})
 	if err != nil {
-		return n.fail("add ipip "+t.Name, err)
+		return n.Wrap("add ipip "+t.Name, err)
 	}
 	return n.Up(t.Name)
 }

@@ -24,7 +24,7 @@ var ipvlanModes = map[string]netlink.IPVlanMode{
 func (n *Namespace) AddIPVLAN(device string, v IPVLAN) error {
 	mode, ok := ipvlanModes[v.Mode]
 	if !ok {
-		return n.fail("add ipvlan on "+device, fmt.Errorf("unknown mode %q", v.Mode))
+		return n.Wrap("add ipvlan on "+device, fmt.Errorf("unknown mode %q", v.Mode))
 	}
 	under, err := n.link(device)
 	if err != nil {
@@ -34,7 +34,7 @@ func (n *Namespace) AddIPVLAN(device string, v IPVLAN) error {
 	attrs.Name, attrs.MTU, attrs.ParentIndex = v.Name, v.MTU, under.Attrs().Index
 	attrs.Namespace = netlink.NsFd(int(v.In.file.Fd()))
 	if err := n.h.LinkAdd(&netlink.IPVlan{LinkAttrs: attrs, Mode: mode}); err != nil {
-		return n.fail("add ipvlan on "+device, err)
+		return n.Wrap("add ipvlan on "+device, err)
 	}
 	return v.In.Up(v.Name)
 }

@@ -22,14 +22,14 @@ type Learned struct {
 // AddLearned installs a route. It is an error that wraps EEXIST if there is
 // one to the same destination, whoever made that.
 func (n *Namespace) AddLearned(r Learned) error {
-	return n.fail("add route "+r.Dst.String(), n.h.RouteAdd(r.route()))
+	return n.Wrap("add route "+r.Dst.String(), n.h.RouteAdd(r.route()))
 }
 
 // ReplaceLearned changes where a route leads, with no moment between in which
 // there is none. The kernel does not look at whose route it replaces: call it
 // for own ones only.
 func (n *Namespace) ReplaceLearned(r Learned) error {
-	return n.fail("replace route "+r.Dst.String(), n.h.RouteReplace(r.route()))
+	return n.Wrap("replace route "+r.Dst.String(), n.h.RouteReplace(r.route()))
 }
 
 // DeleteLearned removes the route to r.Dst if it is of r.Protocol; Via does not
@@ -40,7 +40,7 @@ func (n *Namespace) DeleteLearned(r Learned) error {
 	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
-	return n.fail("delete route "+r.Dst.String(), err)
+	return n.Wrap("delete route "+r.Dst.String(), err)
 }
 
 func (r Learned) route() *netlink.Route {

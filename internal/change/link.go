@@ -26,7 +26,7 @@ func AddVeth(a, b VethEnd, mtu int) error {
 	veth.PeerMTU = uint32(mtu)
 	veth.PeerNamespace = netlink.NsFd(int(b.In.file.Fd()))
 	if err := a.In.h.LinkAdd(veth); err != nil {
-		return a.In.fail("add veth "+a.Name, err)
+		return a.In.Wrap("add veth "+a.Name, err)
 	}
 	if err := a.In.Up(a.Name); err != nil {
 		return err
@@ -39,14 +39,14 @@ func (n *Namespace) AddBridge(name string, mac net.HardwareAddr, mtu int) error 
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.HardwareAddr, attrs.MTU = name, mac, mtu
 	if err := n.h.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
-		return n.fail("add bridge "+name, err)
+		return n.Wrap("add bridge "+name, err)
 	}
 	return n.Up(name)
 }
 
 func (n *Namespace) link(name string) (netlink.Link, error) {
 	link, err := n.h.LinkByName(name)
-	return link, n.fail("find "+name, err)
+	return link, n.Wrap("find "+name, err)
 }
 
 // Up brings a device up.
@@ -55,7 +55,7 @@ func (n *Namespace) Up(device string) error {
 	if err != nil {
 		return err
 	}
-	return n.fail("bring up "+device, n.h.LinkSetUp(link))
+	return n.Wrap("bring up "+device, n.h.LinkSetUp(link))
 }
 
 // SetMTU sets the MTU of a device, bytes.
@@ -64,7 +64,7 @@ func (n *Namespace) SetMTU(device string, mtu int) error {
 	if err != nil {
 		return err
 	}
-	return n.fail("set MTU of "+device, n.h.LinkSetMTU(link, mtu))
+	return n.Wrap("set MTU of "+device, n.h.LinkSetMTU(link, mtu))
 }
 
 // SetGSOMaxSize says how much of a stream the device takes at once, bytes.
@@ -73,7 +73,7 @@ func (n *Namespace) SetGSOMaxSize(device string, bytes int) error {
 	if err != nil {
 		return err
 	}
-	return n.fail("set gso_max_size of "+device, n.h.LinkSetGSOMaxSize(link, bytes))
+	return n.Wrap("set gso_max_size of "+device, n.h.LinkSetGSOMaxSize(link, bytes))
 }
 
 // Enslave makes a device a port of a bridge. With hairpin the bridge may send
@@ -88,12 +88,12 @@ func (n *Namespace) Enslave(device, bridge string, hairpin bool) error {
 		return err
 	}
 	if err := n.h.LinkSetMaster(port, master); err != nil {
-		return n.fail("put "+device+" on "+bridge, err)
+		return n.Wrap("put "+device+" on "+bridge, err)
 	}
 	if !hairpin {
 		return nil
 	}
-	return n.fail("set hairpin of "+device, n.h.LinkSetHairpin(port, true))
+	return n.Wrap("set hairpin of "+device, n.h.LinkSetHairpin(port, true))
 }
 
 // AddAddr gives a device an address.
@@ -103,7 +103,7 @@ func (n *Namespace) AddAddr(device string, prefix netip.Prefix) error {
 		return err
 	}
 	addr := &netlink.Addr{IPNet: ipNet(prefix)}
-	return n.fail("add address "+prefix.String()+" to "+device, n.h.AddrAdd(link, addr))
+	return n.Wrap("add address "+prefix.String()+" to "+device, n.h.AddrAdd(link, addr))
 }
 
 // Route is one route. Without Via the destination is on the link itself.
@@ -121,7 +121,7 @@ func (n *Namespace) AddRoute(r Route) error {
 	route := &netlink.Route{Dst: ipNet(r.Dst)}
 	if r.Blackhole {
 		route.Type = unix.RTN_BLACKHOLE
-		return n.fail("add blackhole route "+r.Dst.String(), n.h.RouteAdd(route))
+		return n.Wrap("add blackhole route "+r.Dst.String(), n.h.RouteAdd(route))
 	}
 	link, err := n.link(r.Device)
 	if err != nil {
@@ -139,7 +139,7 @@ func (n *Namespace) AddRoute(r Route) error {
 	if r.OnLink {
 		route.Flags = int(netlink.FLAG_ONLINK)
 	}
-	return n.fail("add route "+r.Dst.String(), n.h.RouteAdd(route))
+	return n.Wrap("add route "+r.Dst.String(), n.h.RouteAdd(route))
 }
 
 // AddNeighbour makes a permanent neighbour entry: its address is never asked
@@ -149,7 +149,7 @@ func (n *Namespace) AddNeighbour(device string, addr netip.Addr, mac net.Hardwar
 	if err != nil {
 		return err
 	}
-	return n.fail("add neighbour "+addr.String(), n.h.NeighSet(&netlink.Neigh{
+	return n.Wrap("add neighbour "+addr.String(), n.h.NeighSet(&netlink.Neigh{
 		LinkIndex:    link.Attrs().Index,
 		State:        netlink.NUD_PERMANENT,
 		Type:         unix.RTN_UNICAST,

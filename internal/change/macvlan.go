@@ -28,7 +28,7 @@ func (n *Namespace) AddMACVLAN(device string, m MACVLAN) error {
 	attrs.Namespace = netlink.NsFd(int(m.In.file.Fd()))
 	link := &netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_BRIDGE}
 	if err := n.h.LinkAdd(link); err != nil {
-		return n.fail("add macvlan on "+device, err)
+		return n.Wrap("add macvlan on "+device, err)
 	}
 	return m.In.Up(m.Name)
 }

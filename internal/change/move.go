@@ -8,13 +8,13 @@ func (n *Namespace) Move(device string, to *Namespace, name string) error {
 		return err
 	}
 	if err := n.h.LinkSetNsFd(link, int(to.file.Fd())); err != nil {
-		return n.fail("move "+device+" to "+to.name, err)
+		return n.Wrap("move "+device+" to "+to.name, err)
 	}
 	if link, err = to.link(device); err != nil {
 		return err
 	}
 	if err := to.h.LinkSetName(link, name); err != nil {
-		return to.fail("call "+device+" "+name, err)
+		return to.Wrap("call "+device+" "+name, err)
 	}
 	return to.Up(name)
 }

@@ -40,13 +40,13 @@ func hold(name, path string) (*Namespace, error) {
 		return nil, fmt.Errorf("open namespace: %w", err)
 	}
 	n := &Namespace{name: name, path: path, file: file}
-	err = n.do(func() error {
+	err = n.Do(func() error {
 		n.h, err = netlink.NewHandle(unix.NETLINK_ROUTE)
 		return err
 	})
 	if err != nil {
 		file.Close()
-		return nil, n.fail("open netlink", err)
+		return nil, n.Wrap("open netlink", err)
 	}
 	return n, nil
 }
@@ -99,14 +99,17 @@ func (n *Namespace) Close() {
 	n.file.Close()
 }
 
-// do runs fn inside. The namespace is entered by its descriptor, so it does
+// Handle is a netlink socket inside the namespace, for the packages that write to it.
+func (n *Namespace) Handle() *netlink.Handle { return n.h }
+
+// Do runs fn inside. The namespace is entered by its descriptor, so it does
 // not matter whether it still has its name.
-func (n *Namespace) do(fn func() error) error {
+func (n *Namespace) Do(fn func() error) error {
 	return host.Do(fmt.Sprintf("/proc/self/fd/%d", n.file.Fd()), fn)
 }
 
-// fail gives an error of this namespace its place.
-func (n *Namespace) fail(what string, err error) error {
+// Wrap gives an error of this namespace its name.
+func (n *Namespace) Wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -123,10 +126,10 @@ type Setting struct {
 
 // Sysctl writes settings in order, and reads each back.
 func (n *Namespace) Sysctl(settings ...Setting) error {
-	return n.do(func() error {
+	return n.Do(func() error {
 		for _, s := range settings {
 			if err := s.write(); err != nil && (!s.Optional || !errors.Is(err, os.ErrNotExist)) {
-				return n.fail("write sysctl "+s.Name, err)
+				return n.Wrap("write sysctl "+s.Name, err)
 			}
 		}
 		return nil
@@ -159,18 +162,18 @@ func (s Setting) write() error {
 // for single bits. What took effect is read back; the kernel may refuse a bit
 // without saying so, or take one away along with another, and that is an error.
 func (n *Namespace) Features(device string, want map[string]bool) error {
-	return n.do(func() error {
+	return n.Do(func() error {
 		tool, err := ethtool.NewEthtool()
 		if err != nil {
-			return n.fail("open ethtool", err)
+			return n.Wrap("open ethtool", err)
 		}
 		defer tool.Close()
 		if err := tool.Change(device, want); err != nil {
-			return n.fail("set features of "+device, err)
+			return n.Wrap("set features of "+device, err)
 		}
 		got, err := tool.Features(device)
 		if err != nil {
-			return n.fail("read back features of "+device, err)
+			return n.Wrap("read back features of "+device, err)
 		}
 		var wrong []string
 		for name, on := range want {
@@ -180,7 +183,7 @@ func (n *Namespace) Features(device string, want map[string]bool) error {
 		}
 		sort.Strings(wrong)
 		if len(wrong) > 0 {
-			return n.fail("set features of "+device, fmt.Errorf("the kernel did not take them: %s", strings.Join(wrong, ", ")))
+			return n.Wrap("set features of "+device, fmt.Errorf("the kernel did not take them: %s", strings.Join(wrong, ", ")))
 		}
 		return nil
 	})

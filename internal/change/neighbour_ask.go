@@ -14,11 +14,11 @@ import (
 // ARP and in nobody's name (as RFC 5227 probes): their answers tell the bridges where
 // they are, and nobody learns anything else. It waits for none, and leaves out those
 // whose bridge is gone or has no room.
-func (n *Namespace) AskNeighbours(all []host.BridgeNeighbour) error {
+func AskNeighbours(n *Namespace, all []host.BridgeNeighbour) error {
 	if len(all) == 0 {
 		return nil
 	}
-	err := n.do(func() (err error) {
+	err := n.Do(func() (err error) {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if errors.Is(err, unix.EAFNOSUPPORT) {
 			return nil // on this kernel they have to speak by themselves
@@ -37,7 +37,7 @@ func (n *Namespace) AskNeighbours(all []host.BridgeNeighbour) error {
 		}
 		return nil
 	})
-	return n.fail("ask neighbours", err)
+	return n.Wrap("ask neighbours", err)
 }
 
 // passing is what becomes of devices, and of room to send.

@@ -14,8 +14,8 @@ import (
 // the namespace: if it has not heard of it for a while, it asks whether it is still
 // there, and gives it up if it is not. It changes nothing else. The error wraps
 // [ErrGone] if the kernel does not know it any more.
-func (n *Namespace) UseNeighbour(of host.Neighbour) error {
-	err := n.do(func() error {
+func UseNeighbour(n *Namespace, of host.Neighbour) error {
+	err := n.Do(func() error {
 		req := nl.NewNetlinkRequest(unix.RTM_NEWNEIGH, unix.NLM_F_ACK) // one that is not there is not made
 		req.AddData(&netlink.Ndmsg{Family: unix.AF_INET, Index: uint32(of.Device), Flags: netlink.NTF_USE})
 		req.AddData(nl.NewRtAttr(netlink.NDA_DST, of.Addr.AsSlice()))
@@ -25,5 +25,5 @@ func (n *Namespace) UseNeighbour(of host.Neighbour) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
 		err = ErrGone
 	}
-	return n.fail("confirm neighbour "+of.Addr.String(), err)
+	return n.Wrap("confirm neighbour "+of.Addr.String(), err)
 }

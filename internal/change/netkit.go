@@ -26,7 +26,7 @@ func AddNetkit(a, b VethEnd, link bool, mtu int) error {
 	}
 	netkit.SetPeerAttrs(&peer)
 	if err := a.In.h.LinkAdd(netkit); err != nil {
-		return a.In.fail("add netkit "+a.Name, err)
+		return a.In.Wrap("add netkit "+a.Name, err)
 	}
 	if err := a.In.Up(a.Name); err != nil {
 		return err

@@ -9,14 +9,14 @@ import (
 // AddTables writes tables of the packet filter. All chains of a table are made
 // before its first rule, so rules may jump to chains that come later.
 func (n *Namespace) AddTables(tables ...Table) error {
-	return n.do(func() error {
+	return n.Do(func() error {
 		c, err := nftables.New(nftables.WithSockOptions(roomyBuffers))
 		if err != nil {
-			return n.fail("open nftables", err)
+			return n.Wrap("open nftables", err)
 		}
 		for _, t := range tables {
 			if err := addTable(c, t); err != nil {
-				return n.fail("write table "+t.Name, err)
+				return n.Wrap("write table "+t.Name, err)
 			}
 		}
 		return nil

@@ -49,7 +49,7 @@ func (n *Namespace) Start(c Command) (*Child, error) {
 	if c.Log != "" {
 		log, err := os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
-			return nil, n.fail("open log", err)
+			return nil, n.Wrap("open log", err)
 		}
 		defer log.Close()
 		cmd.Stdout, cmd.Stderr = log, log
@@ -60,15 +60,15 @@ func (n *Namespace) Start(c Command) (*Child, error) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		read, write, err := os.Pipe()
 		if err != nil {
-			return nil, n.fail("open lifeline", err)
+			return nil, n.Wrap("open lifeline", err)
 		}
 		defer read.Close()
 		cmd.Stdin, child.lifeline = read, write
 	}
 	// A new process is in the namespace of the thread that forks it.
-	if err := n.do(cmd.Start); err != nil {
+	if err := n.Do(cmd.Start); err != nil {
 		child.cut()
-		return nil, n.fail("start "+c.Args[0], err)
+		return nil, n.Wrap("start "+c.Args[0], err)
 	}
 	done := make(chan struct{})
 	child.Pid, child.Done = cmd.Process.Pid, done

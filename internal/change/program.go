@@ -85,12 +85,12 @@ func (at Attach) attach(p *ebpf.Program, device int) (link.Link, error) {
 // pins that: it stays until it is detached, or the device goes away. If there is a
 // program by that pin, the new one takes its place, with no packet between. The
 // error wraps [ErrGone] if there is no such device, or no such place at it any more.
-func (n *Namespace) AttachProgram(p *ebpf.Program, device int, at Attach, pin string) error {
-	return n.fail(fmt.Sprintf("attach %s to device %d", filepath.Base(pin), device), n.do(func() error {
+func AttachProgram(n *Namespace, p *ebpf.Program, device int, at Attach, pin string) error {
+	return n.Wrap(fmt.Sprintf("attach %s to device %d", filepath.Base(pin), device), n.Do(func() error {
 		if at.ofFilter() {
-			return n.putFilter(p, device, at, pin)
+			return putFilter(n, p, device, at, pin)
 		}
-		if replaced, err := n.replaceProgram(p, device, at, pin); replaced || err != nil {
+		if replaced, err := replaceProgram(n, p, device, at, pin); replaced || err != nil {
 			return err
 		}
 		l, err := at.attach(p, device)
@@ -107,38 +107,38 @@ func (n *Namespace) AttachProgram(p *ebpf.Program, device int, at Attach, pin st
 
 // ExchangeProgram puts a program in the place of that which a pin attaches to a point of
 // a device, with no packet between. It tells whether there was one.
-func (n *Namespace) ExchangeProgram(p *ebpf.Program, device int, at Attach, pin string) (done bool, err error) {
-	err = n.do(func() error {
+func ExchangeProgram(n *Namespace, p *ebpf.Program, device int, at Attach, pin string) (done bool, err error) {
+	err = n.Do(func() error {
 		if !at.ofFilter() {
-			done, err = n.replaceProgram(p, device, at, pin)
+			done, err = replaceProgram(n, p, device, at, pin)
 			return err
 		}
-		f, err := n.filterOf(pin, device, at)
+		f, err := filterOf(n, pin, device, at)
 		if f == nil || err != nil {
 			return err
 		}
-		err = n.putFilter(p, device, at, pin)
+		err = putFilter(n, p, device, at, pin)
 		done = err == nil
 		if errors.Is(err, ErrGone) {
 			return nil
 		}
 		return err
 	})
-	return done, n.fail(fmt.Sprintf("exchange %s at device %d", filepath.Base(pin), device), err)
+	return done, n.Wrap(fmt.Sprintf("exchange %s at device %d", filepath.Base(pin), device), err)
 }
 
 // replaceProgram puts a program in the place of a pinned link's, if that is attached
 // to the same point still. What is attached elsewhere by that pin is detached.
-func (n *Namespace) replaceProgram(p *ebpf.Program, device int, at Attach, pin string) (bool, error) {
+func replaceProgram(n *Namespace, p *ebpf.Program, device int, at Attach, pin string) (bool, error) {
 	if _, err := os.Lstat(pin); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
-	there, err := n.Attached(pin, device, at)
+	there, err := Attached(n, pin, device, at)
 	if err != nil {
 		return false, err
 	}
 	if !there {
-		return false, n.DetachProgram(pin)
+		return false, DetachProgram(n, pin)
 	}
 	l, err := link.LoadPinnedLink(pin, nil)
 	if err != nil {
@@ -149,7 +149,7 @@ func (n *Namespace) replaceProgram(p *ebpf.Program, device int, at Attach, pin s
 }
 
 // Attached tells whether something is attached to a point of a device by a pin.
-func (n *Namespace) Attached(pin string, device int, at Attach) (bool, error) {
+func Attached(n *Namespace, pin string, device int, at Attach) (bool, error) {
 	by, err := pinned.Load(pin, nil)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -164,7 +164,7 @@ func (n *Namespace) Attached(pin string, device int, at Attach) (bool, error) {
 	if !at.ofFilter() {
 		return false, nil
 	}
-	f, err := n.filterOf(pin, device, at)
+	f, err := filterOf(n, pin, device, at)
 	return f != nil, err
 }
 
@@ -184,7 +184,7 @@ func attachedTo(l link.Link, device int, at Attach) (bool, error) {
 
 // DetachProgram takes away what is attached by a pin. Where there is none, that is
 // no error.
-func (n *Namespace) DetachProgram(pin string) error {
+func DetachProgram(n *Namespace, pin string) error {
 	by, err := pinned.Load(pin, nil)
 	if err == nil {
 		defer by.Close()
@@ -194,9 +194,9 @@ func (n *Namespace) DetachProgram(pin string) error {
 		// program cannot be attached again.
 		err = errors.Join(l.Detach(), removed(pin))
 	} else if err == nil || errors.Is(err, os.ErrNotExist) {
-		err = errors.Join(n.dropFilter(pin), removed(pin))
+		err = errors.Join(dropFilter(n, pin), removed(pin))
 	}
-	return n.fail("detach "+filepath.Base(pin), err)
+	return n.Wrap("detach "+filepath.Base(pin), err)
 }
 
 // removed removes a pin, if it is there still.

@@ -41,8 +41,8 @@ var HasTCX = sync.OnceValue(func() bool {
 
 // putFilter makes a program a filter at a point, or puts it in the place of that
 // filter which has its pin. A link that was pinned there is detached by that.
-func (n *Namespace) putFilter(p *ebpf.Program, device int, at Attach, pin string) error {
-	f, err := n.filterOf(pin, device, at)
+func putFilter(n *Namespace, p *ebpf.Program, device int, at Attach, pin string) error {
+	f, err := filterOf(n, pin, device, at)
 	if err != nil {
 		return err
 	}
@@ -51,9 +51,9 @@ func (n *Namespace) putFilter(p *ebpf.Program, device int, at Attach, pin string
 	}
 	if f != nil {
 		f.Fd = p.FD()
-		err = n.h.FilterReplace(f)
-	} else if err = n.needClsact(device, filepath.Dir(pin)); err == nil {
-		err = n.addFilter(p, device, at, host.OwnFilter+pin)
+		err = n.Handle().FilterReplace(f)
+	} else if err = needClsact(n, device, filepath.Dir(pin)); err == nil {
+		err = addFilter(n, p, device, at, host.OwnFilter+pin)
 	}
 	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EEXIST) { // another qdisc is in the place of clsact
 		return errors.Join(ErrGone, os.Remove(pin))
@@ -62,8 +62,8 @@ func (n *Namespace) putFilter(p *ebpf.Program, device int, at Attach, pin string
 }
 
 // addFilter adds a filter at a point, in front of those that are there.
-func (n *Namespace) addFilter(p *ebpf.Program, device int, at Attach, name string) error {
-	return n.h.FilterAdd(&netlink.BpfFilter{
+func addFilter(n *Namespace, p *ebpf.Program, device int, at Attach, name string) error {
+	return n.Handle().FilterAdd(&netlink.BpfFilter{
 		FilterAttrs:  netlink.FilterAttrs{LinkIndex: device, Parent: filterParents[at], Protocol: unix.ETH_P_ALL},
 		Name:         name,
 		Fd:           p.FD(),
@@ -89,8 +89,8 @@ func pinAnew(p *ebpf.Program, pin string) error {
 }
 
 // filterOf finds the filter of a pin at a point; nil: there is none.
-func (n *Namespace) filterOf(pin string, device int, at Attach) (*netlink.BpfFilter, error) {
-	all, err := n.filters(device, at)
+func filterOf(n *Namespace, pin string, device int, at Attach) (*netlink.BpfFilter, error) {
+	all, err := filters(n, device, at)
 	for _, f := range all {
 		if f, ok := f.(*netlink.BpfFilter); ok && f.Name == host.OwnFilter+pin {
 			return f, nil
@@ -100,8 +100,8 @@ func (n *Namespace) filterOf(pin string, device int, at Attach) (*netlink.BpfFil
 }
 
 // filters lists those at a point. At a device that is gone there are none.
-func (n *Namespace) filters(device int, at Attach) ([]netlink.Filter, error) {
-	all, err := n.h.FilterList(ofIndex(device), filterParents[at])
+func filters(n *Namespace, device int, at Attach) ([]netlink.Filter, error) {
+	all, err := n.Handle().FilterList(ofIndex(device), filterParents[at])
 	if vanished(err) {
 		return nil, nil
 	}
@@ -128,8 +128,8 @@ func clsact(device int) netlink.Qdisc {
 const clsactPrefix = "clsact_"
 
 // needClsact makes sure that a device has one.
-func (n *Namespace) needClsact(device int, folder string) error {
-	has, err := n.hasClsact(device)
+func needClsact(n *Namespace, device int, folder string) error {
+	has, err := hasClsact(n, device)
 	if has || err != nil {
 		return err
 	}
@@ -137,14 +137,14 @@ func (n *Namespace) needClsact(device int, folder string) error {
 	if err := os.Symlink("made", file); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	if err := n.h.QdiscAdd(clsact(device)); err != nil {
+	if err := n.Handle().QdiscAdd(clsact(device)); err != nil {
 		return errors.Join(err, os.Remove(file))
 	}
 	return nil
 }
 
-func (n *Namespace) hasClsact(device int) (bool, error) {
-	all, err := n.h.QdiscList(ofIndex(device))
+func hasClsact(n *Namespace, device int) (bool, error) {
+	all, err := n.Handle().QdiscList(ofIndex(device))
 	for _, q := range all {
 		if q.Attrs().LinkIndex == device && q.Type() == "clsact" {
 			return true, nil
@@ -155,8 +155,8 @@ func (n *Namespace) hasClsact(device int) (bool, error) {
 
 // Filters lists the pins in a folder whose programs are filters, also those that are
 // not there any more.
-func (n *Namespace) Filters(folder string) (pins []string, err error) {
-	err = n.eachFilter(func(f *netlink.BpfFilter) error {
+func Filters(n *Namespace, folder string) (pins []string, err error) {
+	err = eachFilter(n, func(f *netlink.BpfFilter) error {
 		if pin, ours := strings.CutPrefix(f.Name, host.OwnFilter); ours && filepath.Dir(pin) == filepath.Clean(folder) {
 			pins = append(pins, pin)
 		}
@@ -166,24 +166,24 @@ func (n *Namespace) Filters(folder string) (pins []string, err error) {
 }
 
 // dropFilter takes away the filter of a pin, wherever it is.
-func (n *Namespace) dropFilter(pin string) error {
-	return n.eachFilter(func(f *netlink.BpfFilter) error {
+func dropFilter(n *Namespace, pin string) error {
+	return eachFilter(n, func(f *netlink.BpfFilter) error {
 		if f.Name != host.OwnFilter+pin {
 			return nil
 		}
-		return n.h.FilterDel(f)
+		return n.Handle().FilterDel(f)
 	})
 }
 
 // eachFilter goes through all filters that are programs.
-func (n *Namespace) eachFilter(do func(*netlink.BpfFilter) error) error {
-	all, err := n.h.QdiscList(nil)
+func eachFilter(n *Namespace, do func(*netlink.BpfFilter) error) error {
+	all, err := n.Handle().QdiscList(nil)
 	for _, q := range all {
 		if q.Type() != "clsact" {
 			continue
 		}
 		for at := range filterParents {
-			filters, failed := n.filters(q.Attrs().LinkIndex, at)
+			filters, failed := filters(n, q.Attrs().LinkIndex, at)
 			for _, f := range filters {
 				if f, ok := f.(*netlink.BpfFilter); ok && failed == nil {
 					failed = do(f)
@@ -199,29 +199,29 @@ func (n *Namespace) eachFilter(do func(*netlink.BpfFilter) error) error {
 
 // DropClsacts takes away from devices what was added to them for programs that are
 // pinned in a folder, where nobody has a filter there now.
-func (n *Namespace) DropClsacts(folder string) error {
+func DropClsacts(n *Namespace, folder string) error {
 	files, _ := sanitize.Files(folder, clsactPrefix+"*") // the pattern is sound
 	var failed []error
 	for _, file := range files {
 		device, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(file), clsactPrefix))
 		if err == nil {
-			err = n.dropClsact(device)
+			err = dropClsact(n, device)
 		}
 		if err == nil {
 			err = os.Remove(file)
 		}
 		failed = append(failed, err)
 	}
-	return n.fail("take clsact away", errors.Join(failed...))
+	return n.Wrap("take clsact away", errors.Join(failed...))
 }
 
-func (n *Namespace) dropClsact(device int) error {
+func dropClsact(n *Namespace, device int) error {
 	for at := range filterParents {
-		if left, err := n.filters(device, at); len(left) > 0 || err != nil {
+		if left, err := filters(n, device, at); len(left) > 0 || err != nil {
 			return err
 		}
 	}
-	if err := n.h.QdiscDel(clsact(device)); !vanished(err) {
+	if err := n.Handle().QdiscDel(clsact(device)); !vanished(err) {
 		return err
 	}
 	return nil

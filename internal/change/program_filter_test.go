@@ -102,50 +102,50 @@ func TestFilter(t *testing.T) {
 	bare := strings.Join(before, " ")
 	clsact := strings.TrimSpace(bare + " clsact")
 
-	must(t, n.AttachProgram(first, device1, change.FilterIngress, in))
-	must(t, n.AttachProgram(first, device1, change.FilterEgress, out))
+	must(t, change.AttachProgram(n, first, device1, change.FilterIngress, in))
+	must(t, change.AttachProgram(n, first, device1, change.FilterEgress, out))
 	want("attached", clsact, "first first")
-	must(t, n.AttachProgram(second, device1, change.FilterIngress, in))
+	must(t, change.AttachProgram(n, second, device1, change.FilterIngress, in))
 	want("exchanged", clsact, "second first")
 	for at, want := range map[change.Attach]bool{change.FilterIngress: true, change.FilterEgress: false} {
-		if there, err := n.Attached(in, device1, at); err != nil || there != want {
+		if there, err := change.Attached(n, in, device1, at); err != nil || there != want {
 			t.Errorf("attached to point %d: %v, %v; want %v", at, there, err, want)
 		}
 	}
-	must(t, n.DetachProgram(in))
+	must(t, change.DetachProgram(n, in))
 	want("one is detached", clsact, "first")
-	must(t, n.DetachProgram(out))
+	must(t, change.DetachProgram(n, out))
 	want("both are detached", clsact, "")
-	must(t, n.DropClsacts(pins))
+	must(t, change.DropClsacts(n, pins))
 	want("for good", bare, "")
 
 	// Somebody has taken the pins away: what they stood for is found, and exchanged.
-	must(t, n.AttachProgram(first, device1, change.FilterIngress, in))
+	must(t, change.AttachProgram(n, first, device1, change.FilterIngress, in))
 	must(t, os.Remove(in))
-	left, err := n.Filters(pins)
+	left, err := change.Filters(n, pins)
 	if err != nil || len(left) != 1 || left[0] != in {
 		t.Errorf("found without its pin: %v, %v", left, err)
 	}
-	must(t, n.AttachProgram(second, device1, change.FilterIngress, in))
+	must(t, change.AttachProgram(n, second, device1, change.FilterIngress, in))
 	want("attached anew", clsact, "second")
 	must(t, os.Remove(in))
-	must(t, n.DetachProgram(in))
-	must(t, n.DropClsacts(pins))
+	must(t, change.DetachProgram(n, in))
+	must(t, change.DropClsacts(n, pins))
 	want("detached without its pin", bare, "")
 
 	// A clsact of somebody else stays, and so does one in which he has put a filter.
-	must(t, n.AttachProgram(first, device1, change.FilterIngress, in))
+	must(t, change.AttachProgram(n, first, device1, change.FilterIngress, in))
 	must(t, host.Do(n.Path(), func() error { return theirs(second, netlink.FilterAdd) }))
-	must(t, n.DetachProgram(in))
-	must(t, n.DropClsacts(pins))
+	must(t, change.DetachProgram(n, in))
+	must(t, change.DropClsacts(n, pins))
 	want("beside another filter", clsact, "second")
 	must(t, host.Do(n.Path(), func() error { return theirs(second, netlink.FilterDel) }))
-	must(t, n.AttachProgram(first, device1, change.FilterIngress, in))
-	must(t, n.DetachProgram(in))
-	must(t, n.DropClsacts(pins))
+	must(t, change.AttachProgram(n, first, device1, change.FilterIngress, in))
+	must(t, change.DetachProgram(n, in))
+	must(t, change.DropClsacts(n, pins))
 	want("in a clsact that was there", clsact, "")
 
-	if err := n.AttachProgram(first, 4711, change.FilterIngress, in); !errors.Is(err, change.ErrGone) {
+	if err := change.AttachProgram(n, first, 4711, change.FilterIngress, in); !errors.Is(err, change.ErrGone) {
 		t.Errorf("at no device: %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(pins, "*_*")); err != nil || len(left) > 0 {
@@ -164,8 +164,8 @@ func TestProgramDetachedAtOnce(t *testing.T) {
 	defer n.Close()
 	pin, p := filepath.Join(pinFolder(t), "in_1"), programNamed(t, "first")
 	for i := range 20 {
-		must(t, n.AttachProgram(p, device1, change.Ingress, pin))
-		must(t, n.DetachProgram(pin))
+		must(t, change.AttachProgram(n, p, device1, change.Ingress, pin))
+		must(t, change.DetachProgram(n, pin))
 		var left *tcx.QueryResult
 		err := host.Do(n.Path(), func() (err error) {
 			left, err = tcx.QueryPrograms(tcx.QueryOptions{Target: device1, Attach: ebpf.AttachTCXIngress})
@@ -188,24 +188,24 @@ func TestProgramOfTCX(t *testing.T) {
 	defer n.Close()
 	pin := filepath.Join(pinFolder(t), "in_1")
 	for _, p := range []*ebpf.Program{programNamed(t, "first"), programNamed(t, "second")} {
-		must(t, n.AttachProgram(p, device1, change.Ingress, pin))
-		if there, err := n.Attached(pin, device1, change.Ingress); err != nil || !there {
+		must(t, change.AttachProgram(n, p, device1, change.Ingress, pin))
+		if there, err := change.Attached(n, pin, device1, change.Ingress); err != nil || !there {
 			t.Errorf("attached: %v, %v", there, err)
 		}
 	}
-	if there, err := n.Attached(pin, device1, change.FilterIngress); err != nil || there {
+	if there, err := change.Attached(n, pin, device1, change.FilterIngress); err != nil || there {
 		t.Errorf("attached as a filter: %v, %v", there, err)
 	}
 	// Another kind takes its place, and it goes.
-	must(t, n.AttachProgram(programNamed(t, "third"), device1, change.FilterIngress, pin))
+	must(t, change.AttachProgram(n, programNamed(t, "third"), device1, change.FilterIngress, pin))
 	if _, filters := tc(t, n); len(filters) != 1 || filters[0] != "third" {
 		t.Errorf("filters are %v", filters)
 	}
-	must(t, n.AttachProgram(programNamed(t, "fourth"), device1, change.Ingress, pin))
+	must(t, change.AttachProgram(n, programNamed(t, "fourth"), device1, change.Ingress, pin))
 	if _, filters := tc(t, n); len(filters) != 0 {
 		t.Errorf("filters are %v", filters)
 	}
-	must(t, n.DetachProgram(pin))
+	must(t, change.DetachProgram(n, pin))
 	if _, err := os.Lstat(pin); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the pin is left: %v", err)
 	}
@@ -241,7 +241,7 @@ func TestFilterBesideIngress(t *testing.T) {
 		return netlink.QdiscAdd(&netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Parent: netlink.HANDLE_INGRESS}})
 	}))
 	pin := filepath.Join(pins, "in_1")
-	if err := n.AttachProgram(programNamed(t, "first"), device1, change.FilterIngress, pin); !errors.Is(err, change.ErrGone) {
+	if err := change.AttachProgram(n, programNamed(t, "first"), device1, change.FilterIngress, pin); !errors.Is(err, change.ErrGone) {
 		t.Errorf("attached beside ingress: %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(pins, "*_*")); err != nil || len(left) > 0 {

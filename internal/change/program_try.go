@@ -11,31 +11,31 @@ import (
 )
 
 // TryTCX tries whether the kernel has such points to attach to.
-func (n *Namespace) TryTCX() error { return n.tryAttach(Ingress) }
+func TryTCX(n *Namespace) error { return tryAttach(n, Ingress) }
 
 // TryPrograms tries whether a program can put the headers of a tunnel around a packet,
 // and see those of a device: as a tc filter where there is no tcx.
-func (n *Namespace) TryPrograms() error {
+func TryPrograms(n *Namespace) error {
 	if err := tryHeaders(); err != nil {
 		return fmt.Errorf("put headers around a packet: %w", err)
 	}
 	if HasTCX() {
-		return n.tryAttach(Ingress)
+		return tryAttach(n, Ingress)
 	}
-	return n.tryAttach(FilterIngress)
+	return tryAttach(n, FilterIngress)
 }
 
 // tryAttach attaches a program that leaves every packet to others.
-func (n *Namespace) tryAttach(at Attach) error {
+func tryAttach(n *Namespace, at Attach) error {
 	p, err := filter(asm.Mov.Imm(asm.R0, -1), asm.Return())
 	if err != nil {
 		return err
 	}
 	defer p.Close()
 	const loopback = 1
-	return n.fail("attach a program to a device", n.do(func() error {
+	return n.Wrap("attach a program to a device", n.Do(func() error {
 		if at.ofFilter() {
-			return errors.Join(n.h.QdiscAdd(clsact(loopback)), n.addFilter(p, loopback, at, "probe"))
+			return errors.Join(n.Handle().QdiscAdd(clsact(loopback)), addFilter(n, p, loopback, at, "probe"))
 		}
 		l, err := at.attach(p, loopback)
 		switch {

@@ -25,7 +25,7 @@ func (n *Namespace) Run(ctx context.Context, c Command, input string) (string, e
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = host.Patience(time.Second) // for a grandchild that keeps the pipes open
 	// A new process is in the namespace of the thread that forks it.
-	err := n.do(cmd.Start)
+	err := n.Do(cmd.Start)
 	if err == nil {
 		err = cmd.Wait()
 	}
@@ -35,7 +35,7 @@ func (n *Namespace) Run(ctx context.Context, c Command, input string) (string, e
 		err = errors.New(text)
 	}
 	if err != nil {
-		return "", n.fail("run "+filepath.Base(c.Args[0]), err)
+		return "", n.Wrap("run "+filepath.Base(c.Args[0]), err)
 	}
 	return out.String(), nil
 }

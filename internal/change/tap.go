@@ -28,12 +28,12 @@ func (n *Namespace) AddTap(t Tap) error {
 	}
 	tap := &netlink.Tuntap{LinkAttrs: attrs, Mode: netlink.TUNTAP_MODE_TAP, Flags: flags, Queues: 1}
 	// A tap belongs to the namespace of the thread that asks for it.
-	err := n.do(func() error { return n.h.LinkAdd(tap) })
+	err := n.Do(func() error { return n.h.LinkAdd(tap) })
 	for _, queue := range tap.Fds {
 		queue.Close()
 	}
 	if err != nil {
-		return n.fail("add tap "+t.Name, err)
+		return n.Wrap("add tap "+t.Name, err)
 	}
 	link, err := n.link(t.Name)
 	if err != nil {
@@ -41,7 +41,7 @@ func (n *Namespace) AddTap(t Tap) error {
 	}
 	if t.MAC != nil {
 		if err := n.h.LinkSetHardwareAddr(link, t.MAC); err != nil {
-			return n.fail("set address of "+t.Name, err)
+			return n.Wrap("set address of "+t.Name, err)
 		}
 	}
 	if err := n.SetMTU(t.Name, t.MTU); err != nil {

@@ -49,12 +49,12 @@ func (n *Namespace) AddVXLAN(v VXLAN) error {
 		data.AddRtAttr(nl.IFLA_VXLAN_UDP_CSUM, nl.Uint8Attr(0))
 	}
 	req.AddData(info)
-	err = n.do(func() error {
+	err = n.Do(func() error {
 		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
 		return err
 	})
 	if err != nil {
-		return n.fail("add vxlan "+v.Name, err)
+		return n.Wrap("add vxlan "+v.Name, err)
 	}
 	return n.Up(v.Name)
 }
@@ -65,7 +65,7 @@ func (n *Namespace) AddFDB(device string, mac net.HardwareAddr, behind netip.Add
 	if err != nil {
 		return err
 	}
-	return n.fail("add FDB entry "+mac.String(), n.h.NeighSet(&netlink.Neigh{
+	return n.Wrap("add FDB entry "+mac.String(), n.h.NeighSet(&netlink.Neigh{
 		LinkIndex:    link.Attrs().Index,
 		State:        netlink.NUD_PERMANENT,
 		Family:       unix.AF_BRIDGE,
@@ -90,7 +90,7 @@ func (n *Namespace) AddGeneve(g Geneve) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.HardwareAddr, attrs.MTU = g.Name, g.MAC, g.MTU
 	if err := n.h.LinkAdd(&netlink.Geneve{LinkAttrs: attrs, FlowBased: true, Dport: uint16(g.Port)}); err != nil {
-		return n.fail("add geneve "+g.Name, err)
+		return n.Wrap("add geneve "+g.Name, err)
 	}
 	return n.Up(g.Name)
 }

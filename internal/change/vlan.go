@@ -24,7 +24,7 @@ func (n *Namespace) AddVLAN(device string, v VLAN) error {
 		link.VlanProtocol = netlink.VLAN_PROTOCOL_8021AD
 	}
 	if err := n.h.LinkAdd(link); err != nil {
-		return n.fail("add VLAN "+v.Name, err)
+		return n.Wrap("add VLAN "+v.Name, err)
 	}
 	return n.Up(v.Name)
 }

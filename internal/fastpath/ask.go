@@ -1,6 +1,7 @@
 package fastpath
 
 import (
+	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
 )
 
@@ -22,7 +23,7 @@ func (d *daemon) askUnplaced() error {
 		asked[n.Neighbour] = d.tick
 	}
 	d.asked = asked
-	return d.space.AskNeighbours(ask)
+	return change.AskNeighbours(d.space, ask)
 }
 
 // askNew has pods speak that are new, or have changed: nothing is carried into a pod
@@ -35,7 +36,7 @@ func (d *daemon) askNew() error {
 			delete(d.tables.ask, device)
 		}
 	}
-	return d.space.AskNeighbours(neighbours(ask))
+	return change.AskNeighbours(d.space, neighbours(ask))
 }
 
 // neighbours are pods as their devices' neighbours.
@@ -54,5 +55,5 @@ func (d *daemon) askSome() error {
 			pods = append(pods, p)
 		}
 	}
-	return d.space.AskNeighbours(neighbours(pods))
+	return change.AskNeighbours(d.space, neighbours(pods))
 }

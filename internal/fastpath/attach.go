@@ -83,7 +83,7 @@ func (d *daemon) placeOf(pin string) (p place, ok bool) {
 // one knows. What cannot be exchanged is detached.
 func (d *daemon) takeOver() error {
 	pins, err := bpf.Attached(d.Pins)
-	filters, failed := d.space.Filters(d.Pins)
+	filters, failed := change.Filters(d.space, d.Pins)
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
@@ -93,10 +93,10 @@ func (d *daemon) takeOver() error {
 		}
 		p, ok := d.placeOf(pin)
 		if ok {
-			ok, err = d.space.ExchangeProgram(p.program, p.device, p.at, pin)
+			ok, err = change.ExchangeProgram(d.space, p.program, p.device, p.at, pin)
 		}
 		if err == nil && !ok {
-			err = d.space.DetachProgram(pin)
+			err = d.detachPin(pin)
 		}
 		if err != nil {
 			return err
@@ -137,11 +137,11 @@ func (d *daemon) attachNext() error {
 		pin := d.spare[0]
 		d.spare = d.spare[1:]
 		delete(d.attached, pin)
-		return d.space.DetachProgram(pin)
+		return d.detachPin(pin)
 	}
 	p := d.missing[0]
 	d.missing = d.missing[1:]
-	err := d.space.AttachProgram(p.program, p.device, p.at, d.pin(p))
+	err := change.AttachProgram(d.space, p.program, p.device, p.at, d.pin(p))
 	switch {
 	case err == nil:
 		d.attached[d.pin(p)] = true
@@ -208,7 +208,7 @@ func (d *daemon) reattach(pins []string) error {
 			continue
 		}
 		var err error
-		if d.attached[pin], err = d.space.Attached(pin, p.device, p.at); err != nil {
+		if d.attached[pin], err = change.Attached(d.space, pin, p.device, p.at); err != nil {
 			return err
 		}
 	}
@@ -244,3 +244,6 @@ func (c *Config) fromPod(w host.DeviceWay) change.Attach {
 func (d *daemon) pin(p place) string {
 	return filepath.Join(d.Pins, p.name+"_"+strconv.Itoa(p.device))
 }
+
+// detachPin takes the program off its device that is pinned at the file, and the pin.
+func (d *daemon) detachPin(pin string) error { return change.DetachProgram(d.space, pin) }

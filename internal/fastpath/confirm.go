@@ -52,7 +52,7 @@ func (d *daemon) use(stale map[host.Neighbour]bool, device int, addr netip.Addr)
 		return nil
 	}
 	delete(stale, n) // many peers may be behind one hop
-	err := d.space.UseNeighbour(n)
+	err := change.UseNeighbour(d.space, n)
 	if errors.Is(err, change.ErrGone) {
 		return nil
 	}

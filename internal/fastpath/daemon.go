@@ -179,7 +179,7 @@ func newDaemon(c *Config) *daemon {
 
 // load loads the programs, with what is pinned of a daemon before.
 func (d *daemon) load() (*bpf.Fast, error) {
-	o := bpf.Options{Pins: d.Pins, Detach: d.space.DetachProgram, Stamp: d.Stamp}
+	o := bpf.Options{Pins: d.Pins, Detach: d.detachPin, Stamp: d.Stamp}
 	if d.Kind == VXLAN {
 		return bpf.NewVXLAN(o, d.Port)
 	}
@@ -388,5 +388,5 @@ func (d *daemon) end() error {
 	if _, gone := d.seat.Look(); gone != nil {
 		return errors.Join(err, gone)
 	}
-	return errors.Join(err, bpf.Remove(d.Pins, d.space.DetachProgram), d.space.DropClsacts(d.Pins))
+	return errors.Join(err, bpf.Remove(d.Pins, d.detachPin), change.DropClsacts(d.space, d.Pins))
 }

@@ -47,7 +47,7 @@ const pinsAtOnce = 256
 // keep begins with it, and goes on until ctx ends; the channel gets the error that
 // ended it, if one did, and is closed.
 func (f *flows) keep(ctx context.Context) (<-chan error, error) {
-	ends, err := f.space.OpenEndings()
+	ends, err := change.OpenEndings(f.space)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (f *flows) keep(ctx context.Context) (<-chan error, error) {
 
 // tracking gives a goroutine its own way to conntrack.
 func (f *flows) tracking(ctx context.Context, run func(context.Context, *change.Conntrack) error) error {
-	track, err := f.space.OpenConntrack()
+	track, err := change.OpenConntrack(f.space)
 	if err != nil {
 		return err
 	}

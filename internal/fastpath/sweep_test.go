@@ -184,7 +184,7 @@ func fill(t *testing.T, flows *ebpf.Map, keys []bpf.FlowKey, all bpf.Flow) {
 
 func newSweep(t *testing.T, fast *bpf.Fast, n *change.Namespace) (*fastpath.Sweep, *change.Conntrack) {
 	t.Helper()
-	track, err := n.OpenConntrack()
+	track, err := change.OpenConntrack(n)
 	must(t, err)
 	t.Cleanup(func() { must(t, track.Close()) })
 	return fastpath.NewSweep(fast, track), track
@@ -252,7 +252,7 @@ func TestSweepKeepsAlive(t *testing.T) {
 	fast := newFast(t)
 	n := space(t)
 	testenv.Track(t, n.Path())
-	ends, err := n.OpenEndings()
+	ends, err := change.OpenEndings(n)
 	must(t, err)
 	defer ends.Close()
 	var from, to netip.AddrPort

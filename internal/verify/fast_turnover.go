@@ -40,7 +40,7 @@ func (c churning) turnover(ctx context.Context, l *lab.Lab, arm lab.Arm) (came i
 		return 0, fmt.Errorf("open the fast path's table: %w", err)
 	}
 	defer table.Close()
-	played, err := space.PlayConnections()
+	played, err := change.PlayConnections(space)
 	if err != nil {
 		return 0, err
 	}
