@@ -14,7 +14,7 @@ import (
 
 // AttachAhead attaches a program to a device of a namespace, given by its file, in
 // front of all programs that are there: it sees every packet that they see. It
-// stays until it is closed, or this process ends. The error wraps [ErrGone] if
+// stays until it is closed, or this process ends. The error wraps [host.ErrGone] if
 // there is no such device.
 func AttachAhead(namespace string, p *ebpf.Program, device int, at Attach) (attached io.Closer, err error) {
 	err = host.Do(namespace, func() (err error) {
@@ -24,7 +24,7 @@ func AttachAhead(namespace string, p *ebpf.Program, device int, at Attach) (atta
 		return err
 	})
 	if errors.Is(err, unix.ENODEV) {
-		err = ErrGone
+		err = host.ErrGone
 	}
 	if err != nil {
 		return nil, fmt.Errorf("attach a program to device %d of %s: %w", device, namespace, err)

@@ -3,7 +3,6 @@ package change
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"unicode/utf8"
 )
@@ -112,10 +111,6 @@ type Write struct {
 	Cell  Cell  `json:"cell"`
 	Value Value `json:"value"`
 }
-
-// ErrGone is wrapped by the error of reading or writing a cell whose place is no
-// more: the namespace or the device went away, and its values with it.
-var ErrGone = errors.New("gone")
 
 // Store is one kind of cells, such as the sysctls. Only Name, Read and Write
 // must be there. One write is one call of the kernel, or a file renamed into its

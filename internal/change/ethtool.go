@@ -8,6 +8,8 @@ import (
 	"github.com/mdlayher/genetlink"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // ethConn asks the kernel about one network device, and tells it, in the
@@ -19,7 +21,7 @@ type ethConn struct {
 }
 
 // withEthtool runs fn for the device of a place.
-// Errors: [ErrGone], or one that is errors.ErrUnsupported on a kernel without it.
+// Errors: [host.ErrGone], or one that is errors.ErrUnsupported on a kernel without it.
 func withEthtool(p Place, fn func(*ethConn) error) error {
 	if p.Device == nil {
 		return errors.New("no device is named")
@@ -129,7 +131,7 @@ func refusal(err error) error {
 		return err
 	}
 	if number == unix.ENODEV {
-		return fmt.Errorf("%w: %w", ErrGone, number)
+		return fmt.Errorf("%w: %w", host.ErrGone, number)
 	}
 	if said.Message != "" {
 		return fmt.Errorf("%s: %w", said.Message, number)

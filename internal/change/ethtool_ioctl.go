@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // The receive hash is asked for and set by ioctl: netlink reads it on new kernels
@@ -48,7 +50,7 @@ func byIoctl(device string, request unsafe.Pointer) error {
 	case 0:
 		return nil
 	case unix.ENODEV:
-		return fmt.Errorf("%w: %w", ErrGone, number)
+		return fmt.Errorf("%w: %w", host.ErrGone, number)
 	}
 	return lacking(number)
 }

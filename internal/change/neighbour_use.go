@@ -13,7 +13,7 @@ import (
 // UseNeighbour has the kernel do what it does when it sends a packet to a neighbour of
 // the namespace: if it has not heard of it for a while, it asks whether it is still
 // there, and gives it up if it is not. It changes nothing else. The error wraps
-// [ErrGone] if the kernel does not know it any more.
+// [host.ErrGone] if the kernel does not know it any more.
 func UseNeighbour(n *Namespace, of host.Neighbour) error {
 	err := n.Do(func() error {
 		req := nl.NewNetlinkRequest(unix.RTM_NEWNEIGH, unix.NLM_F_ACK) // one that is not there is not made
@@ -23,7 +23,7 @@ func UseNeighbour(n *Namespace, of host.Neighbour) error {
 		return err
 	})
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
-		err = ErrGone
+		err = host.ErrGone
 	}
 	return n.Wrap("confirm neighbour "+of.Addr.String(), err)
 }

@@ -166,7 +166,7 @@ func (n *NetnsID) find() (string, error) {
 	if unseen != nil {
 		return "", fmt.Errorf("network namespace %s: it is not there by that name, and not all others could be looked at: %w", n.Path, unseen)
 	}
-	return "", fmt.Errorf("network namespace %s: %w", n.Path, ErrGone)
+	return "", fmt.Errorf("network namespace %s: %w", n.Path, host.ErrGone)
 }
 
 // namespaceFiles lists the files of all namespaces that have a name, or processes,
@@ -219,7 +219,7 @@ func (n *NetnsID) is(path string) (bool, error) {
 
 // Enter runs fn inside the namespace of the place, or where the process is if
 // the place is in none. The device's name of today is handed to it.
-// Error: [ErrGone].
+// Error: [host.ErrGone].
 func (p Place) Enter(fn func(device string) error) error {
 	if p.Netns == nil {
 		return fn("")
@@ -236,7 +236,7 @@ func (p Place) Enter(fn func(device string) error) error {
 		if gone, err = p.Device.in(path, fn); gone == nil {
 			return err
 		}
-	} else if gone = err; !errors.Is(err, ErrGone) || p.Device == nil || !p.Device.certain() {
+	} else if gone = err; !errors.Is(err, host.ErrGone) || p.Device == nil || !p.Device.certain() {
 		return err // other devices end with their namespace
 	}
 	path, now, err := p.moved(gone)
@@ -254,7 +254,7 @@ func (p Place) Enter(fn func(device string) error) error {
 func (d *DeviceID) in(path string, fn func(device string) error) (gone, err error) {
 	err = host.Do(path, func() error {
 		name, err := d.find()
-		if errors.Is(err, ErrGone) {
+		if errors.Is(err, host.ErrGone) {
 			gone = err
 			return nil
 		}
@@ -276,14 +276,14 @@ func (d *DeviceID) find() (string, error) {
 	link, err := h.LinkByIndex(d.Index)
 	var none netlink.LinkNotFoundError
 	if errors.As(err, &none) || errors.Is(err, unix.ENODEV) {
-		return "", fmt.Errorf("device %s: %w: it was removed, or moved to another network namespace", d.Name, ErrGone)
+		return "", fmt.Errorf("device %s: %w: it was removed, or moved to another network namespace", d.Name, host.ErrGone)
 	}
 	if err != nil {
 		return "", fmt.Errorf("find %s: %w", d.Name, err)
 	}
 	// A namespace that was emptied gives its numbers again.
 	if now := deviceID(link); now.Kind != d.Kind || now.MAC != d.MAC {
-		return "", fmt.Errorf("device %s: %w: number %d is another one now", d.Name, ErrGone, d.Index)
+		return "", fmt.Errorf("device %s: %w: number %d is another one now", d.Name, host.ErrGone, d.Index)
 	}
 	return link.Attrs().Name, nil
 }

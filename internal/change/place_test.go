@@ -198,7 +198,7 @@ func TestNamespaceThatIsNotWhatItWas(t *testing.T) {
 	if out.Err != nil || out.Entry.State != journal.Gone || err != nil || string(text) != "777\n" {
 		t.Errorf("it is %s (%s), %v; the new namespace has %q, %v", out.Entry.State, out.Entry.Why, out.Err, text, err)
 	}
-	if err := place.Enter(func(string) error { return nil }); !errors.Is(err, change.ErrGone) {
+	if err := place.Enter(func(string) error { return nil }); !errors.Is(err, host.ErrGone) {
 		t.Errorf("enter it: %v", err)
 	}
 }

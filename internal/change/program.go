@@ -11,6 +11,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	pinned "github.com/cilium/ebpf/pin"
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // PinFolder makes a folder in which programs and tables of BPF can be pinned: they
@@ -84,7 +86,7 @@ func (at Attach) attach(p *ebpf.Program, device int) (link.Link, error) {
 // AttachProgram attaches a program to a device of the namespace, by its index, and
 // pins that: it stays until it is detached, or the device goes away. If there is a
 // program by that pin, the new one takes its place, with no packet between. The
-// error wraps [ErrGone] if there is no such device, or no such place at it any more.
+// error wraps [host.ErrGone] if there is no such device, or no such place at it any more.
 func AttachProgram(n *Namespace, p *ebpf.Program, device int, at Attach, pin string) error {
 	return n.Wrap(fmt.Sprintf("attach %s to device %d", filepath.Base(pin), device), n.Do(func() error {
 		if at.ofFilter() {
@@ -95,7 +97,7 @@ func AttachProgram(n *Namespace, p *ebpf.Program, device int, at Attach, pin str
 		}
 		l, err := at.attach(p, device)
 		if errors.Is(err, unix.ENODEV) || at.ofNetkit() && errors.Is(err, unix.ENXIO) { // another is there by now
-			return ErrGone
+			return host.ErrGone
 		}
 		if err != nil {
 			return err
@@ -119,7 +121,7 @@ func ExchangeProgram(n *Namespace, p *ebpf.Program, device int, at Attach, pin s
 		}
 		err = putFilter(n, p, device, at, pin)
 		done = err == nil
-		if errors.Is(err, ErrGone) {
+		if errors.Is(err, host.ErrGone) {
 			return nil
 		}
 		return err

@@ -56,7 +56,7 @@ func putFilter(n *Namespace, p *ebpf.Program, device int, at Attach, pin string)
 		err = addFilter(n, p, device, at, host.OwnFilter+pin)
 	}
 	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EEXIST) { // another qdisc is in the place of clsact
-		return errors.Join(ErrGone, os.Remove(pin))
+		return errors.Join(host.ErrGone, os.Remove(pin))
 	}
 	return err
 }

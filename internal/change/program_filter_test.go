@@ -145,7 +145,7 @@ func TestFilter(t *testing.T) {
 	must(t, change.DropClsacts(n, pins))
 	want("in a clsact that was there", clsact, "")
 
-	if err := change.AttachProgram(n, first, 4711, change.FilterIngress, in); !errors.Is(err, change.ErrGone) {
+	if err := change.AttachProgram(n, first, 4711, change.FilterIngress, in); !errors.Is(err, host.ErrGone) {
 		t.Errorf("at no device: %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(pins, "*_*")); err != nil || len(left) > 0 {
@@ -241,7 +241,7 @@ func TestFilterBesideIngress(t *testing.T) {
 		return netlink.QdiscAdd(&netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Parent: netlink.HANDLE_INGRESS}})
 	}))
 	pin := filepath.Join(pins, "in_1")
-	if err := change.AttachProgram(n, programNamed(t, "first"), device1, change.FilterIngress, pin); !errors.Is(err, change.ErrGone) {
+	if err := change.AttachProgram(n, programNamed(t, "first"), device1, change.FilterIngress, pin); !errors.Is(err, host.ErrGone) {
 		t.Errorf("attached beside ingress: %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(pins, "*_*")); err != nil || len(left) > 0 {

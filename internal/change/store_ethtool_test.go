@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -208,10 +209,10 @@ func TestDeviceStoresGone(t *testing.T) {
 		"rss": "table=default", "flowhash": "sd",
 	} {
 		cell := change.Cell{Store: store, Place: place, Key: "udp4"}
-		if _, err := cells.Read(cell); !errors.Is(err, change.ErrGone) {
+		if _, err := cells.Read(cell); !errors.Is(err, host.ErrGone) {
 			t.Errorf("reading %s gives %v", store, err)
 		}
-		if err := cells.Write(cell, change.Text(value)); !errors.Is(err, change.ErrGone) {
+		if err := cells.Write(cell, change.Text(value)); !errors.Is(err, host.ErrGone) {
 			t.Errorf("writing %s gives %v", store, err)
 		}
 	}

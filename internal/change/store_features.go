@@ -68,7 +68,7 @@ func featureStore() Store {
 			case !f.Settable:
 				return Value{}, fmt.Errorf("it is fixed: %w", errors.ErrUnsupported)
 			}
-			return Text(onOff(f.Wanted)), nil
+			return Text(onOrOff(f.Wanted)), nil
 		},
 		Write: func(c Cell, v Value) error {
 			on, err := isOn(v)
@@ -163,7 +163,7 @@ func privateFlagStore() Store {
 			if !known {
 				return Value{}, fmt.Errorf("its driver knows no such flag: %w", os.ErrNotExist)
 			}
-			return Text(onOff(on)), nil
+			return Text(onOrOff(on)), nil
 		},
 		Write: func(c Cell, v Value) error {
 			on, err := isOn(v)
@@ -196,4 +196,12 @@ func PrivateFlags(p Place) (map[string]bool, error) {
 		err = fmt.Errorf("its driver has none: %w", errors.ErrUnsupported)
 	}
 	return all, err
+}
+
+// onOrOff is how ethtool(8) writes a flag.
+func onOrOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
 }

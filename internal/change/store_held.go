@@ -114,7 +114,7 @@ func startHolder(file string, number int32) error {
 		return fmt.Errorf("start who holds it: %w", err)
 	}
 	go func() { _ = cmd.Wait() }() // so that it does not stay in the list of processes while this one lives
-	for start := time.Now(); time.Since(start) < endLimit; time.Sleep(killPoll) {
+	for start := time.Now(); time.Since(start) < endLimit; time.Sleep(holderPoll) {
 		if (holder{cmd.Process.Pid, int(number)}).holds(file) {
 			return nil
 		}
@@ -186,10 +186,13 @@ func (h holder) end(file string) error {
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("end process %d: %w", h.pid, err)
 	}
-	for start := time.Now(); h.holds(file); time.Sleep(killPoll) {
+	for start := time.Now(); h.holds(file); time.Sleep(holderPoll) {
 		if time.Since(start) > endLimit {
 			return fmt.Errorf("end process %d: still there after %v", h.pid, endLimit)
 		}
 	}
 	return nil
 }
+
+// holderPoll is how often is looked whether a holder has ended.
+const holderPoll = 5 * time.Millisecond

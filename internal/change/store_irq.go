@@ -79,7 +79,7 @@ func numberOfIRQ(root, key string) (int, error) {
 	}
 	irqs, err := host.Reader{Root: root}.CardIRQs(card)
 	if errors.Is(err, os.ErrNotExist) {
-		return 0, fmt.Errorf("card %s: %w", card, ErrGone)
+		return 0, fmt.Errorf("card %s: %w", card, host.ErrGone)
 	}
 	if err != nil {
 		return 0, why(err)

@@ -71,7 +71,7 @@ func TestIRQByNameAlone(t *testing.T) {
 			t.Errorf("%s: %q, %v", key, v, err)
 		}
 	}
-	if _, err := cells.Read(change.Cell{Store: "irq", Key: "0000:00:04.0 eth0"}); !errors.Is(err, change.ErrGone) {
+	if _, err := cells.Read(change.Cell{Store: "irq", Key: "0000:00:04.0 eth0"}); !errors.Is(err, host.ErrGone) {
 		t.Errorf("a card that is not there: %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
@@ -84,7 +85,7 @@ func linkRequest(command, index, flags int) *nl.NetlinkRequest {
 func readLink(index, attr int) (uint32, error) {
 	answers, err := linkRequest(unix.RTM_GETLINK, index, 0).Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
 	if errors.Is(err, unix.ENODEV) {
-		return 0, fmt.Errorf("%w: %w", ErrGone, err)
+		return 0, fmt.Errorf("%w: %w", host.ErrGone, err)
 	}
 	if err != nil || len(answers) == 0 {
 		return 0, errors.Join(err, errors.New("the kernel gave no answer about it"))

@@ -138,16 +138,23 @@ func ruleOf(words []string) ([]expr.Any, error) {
 	case len(words) == 4 && words[0] == "udp" && words[1] == "dport" && words[3] == "notrack":
 		port, err := strconv.ParseUint(words[2], 10, 16)
 		return []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register}, equal([]byte{unix.IPPROTO_UDP}),
-			&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-			equal(binary.BigEndian.AppendUint16(nil, uint16(port))), &expr.Notrack{},
+			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: nftRegister}, nftEqual([]byte{unix.IPPROTO_UDP}),
+			&expr.Payload{DestRegister: nftRegister, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+			nftEqual(binary.BigEndian.AppendUint16(nil, uint16(port))), &expr.Notrack{},
 		}, err
 	case len(words) == 6 && words[0] == "meta" && words[1] == "l4proto" && words[3] == "flow" && words[4] == "add":
 		number, known := map[string]byte{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP}[words[2]]
 		if !known {
 			return nil, fmt.Errorf("protocol %q", words[2])
 		}
-		return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register}, equal([]byte{number}), &expr.FlowOffload{Name: words[5]}}, nil
+		return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: nftRegister}, nftEqual([]byte{number}), &expr.FlowOffload{Name: words[5]}}, nil
 	}
 	return nil, errors.New("no rule of ours")
+}
+
+// nftRegister is the register that a rule compares by.
+const nftRegister = 1
+
+func nftEqual(data []byte) expr.Any {
+	return &expr.Cmp{Register: nftRegister, Op: expr.CmpOpEq, Data: data}
 }

@@ -154,7 +154,7 @@ func why(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
 		if errors.Is(p.Err, unix.ENODEV) {
-			return fmt.Errorf("%w: %w", ErrGone, p.Err)
+			return fmt.Errorf("%w: %w", host.ErrGone, p.Err)
 		}
 		return p.Err
 	}

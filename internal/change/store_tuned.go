@@ -181,5 +181,5 @@ func lookTuned() (string, error) {
 			return file, nil
 		}
 	}
-	return "", fmt.Errorf("find tuned-adm: %w", ErrNoProgram)
+	return "", fmt.Errorf("find tuned-adm: %w", exec.ErrNotFound)
 }

@@ -153,7 +153,7 @@ func (d *daemon) attachNext() error {
 				return err
 			}
 		}
-	case !errors.Is(err, change.ErrGone): // of which there is news to come
+	case !errors.Is(err, host.ErrGone): // of which there is news to come
 		return err
 	}
 	if d.told.Pods == 0 || len(d.missing) == 0 {

@@ -53,7 +53,7 @@ func (d *daemon) use(stale map[host.Neighbour]bool, device int, addr netip.Addr)
 	}
 	delete(stale, n) // many peers may be behind one hop
 	err := change.UseNeighbour(d.space, n)
-	if errors.Is(err, change.ErrGone) {
+	if errors.Is(err, host.ErrGone) {
 		return nil
 	}
 	return err

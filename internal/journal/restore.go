@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // turnTo makes an entry's cell hold its old value, or with on its new one,
@@ -166,7 +167,7 @@ func (j *Journal) exactly(cell change.Cell, want change.Value) (wrote bool, err 
 // missing tells whether an error of reading a cell says that there is no such
 // value.
 func missing(err error) bool {
-	return errors.Is(err, os.ErrNotExist) || errors.Is(err, change.ErrGone) || errors.Is(err, errors.ErrUnsupported)
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, host.ErrGone) || errors.Is(err, errors.ErrUnsupported)
 }
 
 // read reads a cell around another one. What does not exist is absent.

@@ -141,7 +141,7 @@ func (j *Journal) giveBack(e *Entry, found *change.Value, why error) error {
 	if err == nil {
 		err = j.turnTo(e, false, true)
 	}
-	if errors.Is(err, change.ErrGone) {
+	if errors.Is(err, host.ErrGone) {
 		state, err = Gone, nil
 	}
 	if err != nil {

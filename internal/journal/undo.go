@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -206,11 +207,11 @@ func (j *Journal) undoRun(run []*Entry, how How, state State, why string) error 
 		return j.pass(top, above, how)
 	}
 	err := j.cells.Sweep(top.Cell)
-	if err != nil && !errors.Is(err, change.ErrGone) {
+	if err != nil && !errors.Is(err, host.ErrGone) {
 		return err
 	}
 	current, err := j.cells.Read(top.Cell)
-	if errors.Is(err, change.ErrGone) {
+	if errors.Is(err, host.ErrGone) {
 		return j.closeAll(run, Gone, err.Error())
 	}
 	if errors.Is(err, os.ErrNotExist) && !j.cells.Lasts(top.Cell) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -233,7 +234,7 @@ func devicePlace(t Target) (change.Place, error) {
 
 // hasNone makes of an error the one of a device that lacks what a knob turns.
 func hasNone(t Target, err error) error {
-	if errors.Is(err, change.ErrGone) {
+	if errors.Is(err, host.ErrGone) {
 		return err
 	}
 	do := "see what the device has with: venturi knob ls --dev " + sanitize.Shell(t.Device)

@@ -120,7 +120,7 @@ func (f field) find(ctx context.Context, c client.Client) (id ovsdb.UUID, column
 		return id, nil, err
 	}
 	if len(rows) != 1 {
-		return id, nil, fmt.Errorf("row %s of %s: %w: there are %d", f.row, f.table, change.ErrGone, len(rows))
+		return id, nil, fmt.Errorf("row %s of %s: %w: there are %d", f.row, f.table, host.ErrGone, len(rows))
 	}
 	id, ok := rows[0]["_uuid"].(ovsdb.UUID)
 	if !ok {

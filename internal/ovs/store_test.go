@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/ovs"
 )
 
@@ -51,7 +52,7 @@ func TestStore(t *testing.T) {
 		}
 	}
 	_, err := cells.Read(change.Cell{Store: "ovsdb", Key: socket(p) + " Open_vSwitch/Bridge/8f1a6a1c-0000-4000-8000-000000000000/other_config/x"})
-	wantError(t, err, change.ErrGone.Error())
+	wantError(t, err, host.ErrGone.Error())
 	_, err = cells.Read(ovs.OtherConfig(p.Folder+"/nothere", "x"))
 	wantError(t, err, ovs.ErrNoDatabase.Error())
 	if os.IsNotExist(err) {
