@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Whatever writes to a machine is in internal/change: undo can only be whole
+// Whatever writes to a machine is in internal/setting, internal/netcfg or
+// internal/fastpath/kernel: undo can only be whole
 // if there is one place where writes happen. These are the exceptions, each
 // with what it writes.
 var writers = []struct {
@@ -19,45 +20,49 @@ var writers = []struct {
 	{
 		"os", regexp.MustCompile(`^(WriteFile|Create|CreateTemp|OpenFile|Mkdir|MkdirAll|MkdirTemp|Remove|RemoveAll|Rename|Chmod|Chown|Link|Symlink|Truncate)$`),
 		map[string]string{
-			"internal/change":       "the machine, inside the lab's namespaces",
-			"internal/lab":          "its lock and its private folder below /run",
-			"internal/agent":        "its own socket",
-			"internal/compare":      "the folder of a run, as the user asked for it",
-			"internal/kernel":       "the store of kernels",
-			"internal/journal":      "the journal itself",
-			"internal/verify":       "the file that finished proofs are recorded in, as the user asked for it",
-			"internal/bgp":          "config and state of a speaker, in the folder of its path",
-			"internal/fastpath/bpf": "pinned tables that do not fit any more",
-			"internal/guest":        "the virtual machine whose first process it is",
-			"internal/vm":           "the console's log, a config for `venturi guest`, and below /run what KVM was found to be",
-			"internal/testenv":      "what tests need",
+			"internal/netcfg":          "the machine, inside the lab's namespaces",
+			"internal/setting":         "one value of the machine, as the journal asks",
+			"internal/fastpath/kernel": "pins of programs",
+			"internal/lab":             "its lock and its private folder below /run",
+			"internal/agent":           "its own socket",
+			"internal/compare":         "the folder of a run, as the user asked for it",
+			"internal/kernel":          "the store of kernels",
+			"internal/journal":         "the journal itself",
+			"internal/verify":          "the file that finished proofs are recorded in, as the user asked for it",
+			"internal/bgp":             "config and state of a speaker, in the folder of its path",
+			"internal/fastpath/bpf":    "pinned tables that do not fit any more",
+			"internal/guest":           "the virtual machine whose first process it is",
+			"internal/vm":              "the console's log, a config for `venturi guest`, and below /run what KVM was found to be",
+			"internal/testenv":         "what tests need",
 		},
-		"files of a machine are written by change alone",
+		"files of a machine are written by setting and netcfg alone",
 	},
 	{
 		"github.com/vishvananda/netlink",
 		regexp.MustCompile(`(Add|Del|Modify|Replace|Append|Change|Flush)[A-Z]?|Set[A-Z]|^Set`),
-		map[string]string{"internal/change": "links, addresses and routes", "internal/testenv": "what tests need"},
-		"links, addresses and routes are made by change alone",
+		map[string]string{"internal/netcfg": "links, addresses and routes", "internal/setting": "settings of devices", "internal/fastpath/kernel": "filters and neighbours of a fast path", "internal/testenv": "what tests need"},
+		"links, addresses and routes are made by netcfg alone",
 	},
 	{
 		"golang.org/x/sys/unix",
 		regexp.MustCompile(`^(Mount|Unmount|Unshare|Kill|Tgkill|PidfdSendSignal|Reboot|Sethostname)$`),
 		map[string]string{
-			"internal/change":  "namespaces and processes of the lab",
-			"internal/guest":   "the virtual machine whose first process it is",
-			"internal/testenv": "what tests need",
+			"internal/netcfg":          "namespaces and processes of the lab",
+			"internal/setting":         "the process that holds a setting, and its own view of /sys",
+			"internal/fastpath/kernel": "the bpffs that the programs of a fast path are pinned in",
+			"internal/guest":           "the virtual machine whose first process it is",
+			"internal/testenv":         "what tests need",
 		},
-		"namespaces and processes are made and ended by change alone",
+		"namespaces and processes are made and ended by netcfg alone",
 	},
 	{
 		"syscall",
 		regexp.MustCompile(`^(Mount|Unmount|Unshare|Kill|Exec|ForkExec|StartProcess)$`),
-		map[string]string{"internal/change": "processes of the lab"},
-		"namespaces and processes are made and ended by change alone",
+		map[string]string{"internal/netcfg": "processes of the lab", "internal/setting": "the process that holds a setting"},
+		"namespaces and processes are made and ended by netcfg alone",
 	},
 	{
-		ours("internal/change"), regexp.MustCompile(`^Owned$`),
+		ours("internal/netcfg"), regexp.MustCompile(`^Owned$`),
 		map[string]string{
 			"internal/lab":     "hands it on to the drivers of paths",
 			"internal/testenv": "what tests need",
@@ -65,7 +70,7 @@ var writers = []struct {
 		"only the lab owns namespaces",
 	},
 	{
-		ours("internal/change"), regexp.MustCompile(`^(Scratch|Nameless)$`),
+		ours("internal/netcfg"), regexp.MustCompile(`^(Scratch|Nameless)$`),
 		map[string]string{
 			"internal/feature": "nothing that lasts: a probe tries things in a nameless namespace",
 			"internal/vm":      "the taps of cards that are joined to nothing, gone with the virtual machine",
@@ -73,12 +78,12 @@ var writers = []struct {
 		"what is tried is tried by feature, and on cards of a virtual machine",
 	},
 	{
-		ours("internal/change"), regexp.MustCompile(`^Guest$`),
+		ours("internal/netcfg"), regexp.MustCompile(`^Guest$`),
 		map[string]string{"internal/guest": "the virtual machine whose first process it is"},
 		"a machine of our own is set up by its first process",
 	},
 	{
-		ours("internal/change"), regexp.MustCompile(`^Here$`),
+		ours("internal/netcfg"), regexp.MustCompile(`^Here$`),
 		map[string]string{
 			"internal/bgp":      "the routes that a speaker learns, in the machine that it is on",
 			"internal/fastpath": "the programs of a fast path, on the machine that it is on",
@@ -87,7 +92,7 @@ var writers = []struct {
 	},
 }
 
-func TestWritesOnlyInChange(t *testing.T) {
+func TestWritesOnlyInWriters(t *testing.T) {
 	for _, s := range allSources(t) {
 		if s.test {
 			continue
@@ -110,7 +115,7 @@ func TestProcessStateOnlyInMain(t *testing.T) {
 		"Stdin":  {"cmd/venturi"},
 		"Stdout": {"cmd/venturi"},
 		"Stderr": {"cmd/venturi"},
-		"Getenv": {"cmd/venturi", "internal/tool", "internal/change", "internal/feature", // PATH, to find a program or for a child
+		"Getenv": {"cmd/venturi", "internal/tool", "internal/netcfg", "internal/setting", "internal/feature", // PATH, to find a program or for a child
 			"internal/kernel"}, // where kernels are kept
 		"Chdir":  nil,
 		"Setenv": nil,

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/bgp"
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -109,7 +109,7 @@ func TestSilentDeath(t *testing.T) {
 }
 
 // cut takes a link down.
-func cut(t *testing.T, in *change.Namespace, device string) {
+func cut(t *testing.T, in *netcfg.Namespace, device string) {
 	t.Helper()
 	testenv.In(t, in.Path(), func() error {
 		link, err := netlink.LinkByName(device)

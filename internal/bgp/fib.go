@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // protocol marks the routes of this package in the kernel: RTPROT_BGP, which
@@ -15,7 +15,7 @@ const protocol = 186
 
 // fib keeps the kernel's routes as they should be.
 type fib struct {
-	space     *change.Namespace
+	space     *netcfg.Namespace
 	mine      func(netip.Prefix) bool
 	installed map[netip.Prefix]netip.Addr // next hop of each
 }
@@ -46,12 +46,12 @@ func (f *fib) sync(wanted map[netip.Prefix]netip.Addr) (problems []string) {
 		return err == nil
 	}
 	for dst := range f.installed {
-		if _, ok := wanted[dst]; !ok && did(f.space.DeleteLearned(change.Learned{Dst: dst, Protocol: protocol})) {
+		if _, ok := wanted[dst]; !ok && did(f.space.DeleteLearned(netcfg.Learned{Dst: dst, Protocol: protocol})) {
 			delete(f.installed, dst)
 		}
 	}
 	for dst, via := range wanted {
-		route := change.Learned{Dst: dst, Via: via, Protocol: protocol}
+		route := netcfg.Learned{Dst: dst, Via: via, Protocol: protocol}
 		old, there := f.installed[dst]
 		switch {
 		case !there && did(f.space.AddLearned(route)):

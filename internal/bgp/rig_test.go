@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/bgp"
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -29,16 +29,16 @@ const (
 // rig is a few machines on one link, with nothing on them yet.
 type rig struct {
 	t      *testing.T
-	fabric *change.Namespace
-	at     []*change.Namespace // machine i has address addr(i)
+	fabric *netcfg.Namespace
+	at     []*netcfg.Namespace // machine i has address addr(i)
 	folder string
 }
 
 func newRig(t *testing.T, machines int) *rig {
 	t.Helper()
-	w, err := change.Owned(testenv.Claim(t))
+	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)
-	open := func(rest string) *change.Namespace {
+	open := func(rest string) *netcfg.Namespace {
 		n, err := w.Create(w.Name(rest))
 		must(t, err)
 		t.Cleanup(n.Close)
@@ -49,8 +49,8 @@ func newRig(t *testing.T, machines int) *rig {
 	for i := range machines {
 		m := open(fmt.Sprintf("m%d", i+1))
 		port := fmt.Sprintf("port%d", i)
-		must(t, change.AddVeth(
-			change.VethEnd{In: m, Name: "wire0"}, change.VethEnd{In: r.fabric, Name: port}, 1500))
+		must(t, netcfg.AddVeth(
+			netcfg.VethEnd{In: m, Name: "wire0"}, netcfg.VethEnd{In: r.fabric, Name: port}, 1500))
 		must(t, r.fabric.Enslave(port, "br0", false))
 		must(t, m.AddAddr("wire0", netip.PrefixFrom(addr(i), 24)))
 		r.at = append(r.at, m)
@@ -80,7 +80,7 @@ func (r *rig) config(i int, others ...int) *bgp.Config {
 }
 
 // speak starts a speaker on machine i, which ends with the test.
-func (r *rig) speak(i int, c *bgp.Config) *change.Child {
+func (r *rig) speak(i int, c *bgp.Config) *netcfg.Child {
 	r.t.Helper()
 	name := strings.TrimSuffix(c.State, ".json")
 	must(r.t, c.Write(name+".config"))
@@ -90,10 +90,10 @@ func (r *rig) speak(i int, c *bgp.Config) *change.Child {
 
 // start starts a program on machine i, which ends with the test. What it said
 // is shown if the test fails.
-func (r *rig) start(i int, log string, args ...string) *change.Child {
+func (r *rig) start(i int, log string, args ...string) *netcfg.Child {
 	r.t.Helper()
 	log = filepath.Join(r.folder, log)
-	child, err := r.at[i].Start(change.Command{Args: args, Log: log})
+	child, err := r.at[i].Start(netcfg.Command{Args: args, Log: log})
 	must(r.t, err)
 	r.t.Cleanup(func() {
 		child.Stop(2 * time.Second)
@@ -107,7 +107,7 @@ func (r *rig) start(i int, log string, args ...string) *change.Child {
 // bird starts a real BIRD on machine i. Its protocols are added to what every
 // one has here: the blocks that it announces are static, and what it learns
 // goes to its kernel.
-func (r *rig) bird(i int, protocols string) *change.Child {
+func (r *rig) bird(i int, protocols string) *netcfg.Child {
 	r.t.Helper()
 	statics := ""
 	for n := range 2 {

@@ -17,8 +17,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -56,7 +56,7 @@ func Main(ctx context.Context, o Options) error {
 }
 
 func speak(ctx context.Context, c *Config, log io.Writer) error {
-	space, err := change.Here()
+	space, err := netcfg.Here()
 	if err != nil {
 		return err
 	}

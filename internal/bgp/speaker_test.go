@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/bgp"
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -40,7 +40,7 @@ func TestMesh(t *testing.T) {
 func TestTwoReflectors(t *testing.T) {
 	testenv.Root(t)
 	r := newRig(t, 4)
-	var all []*change.Child
+	var all []*netcfg.Child
 	for i := range r.at {
 		var c *bgp.Config
 		if i < 2 {
@@ -105,8 +105,8 @@ func TestKilledAndEnded(t *testing.T) {
 	// Its peer notices the connection's end, not the hold time.
 	r.awaitRoutes(0, protoBGP)
 	stale := block(7, 0)
-	must(t, r.at[1].AddLearned(change.Learned{Dst: stale, Via: addr(0), Protocol: protoBGP}))
-	foreign := change.Learned{Dst: block(8, 0), Via: addr(0), Protocol: protoBIRD}
+	must(t, r.at[1].AddLearned(netcfg.Learned{Dst: stale, Via: addr(0), Protocol: protoBGP}))
+	foreign := netcfg.Learned{Dst: block(8, 0), Via: addr(0), Protocol: protoBIRD}
 	must(t, r.at[1].AddLearned(foreign))
 
 	near = r.speak(1, c)
@@ -138,7 +138,7 @@ func TestKilledAndEnded(t *testing.T) {
 func TestRepair(t *testing.T) {
 	testenv.Root(t)
 	r := newRig(t, 2)
-	taken := change.Route{Dst: block(0, 1), Blackhole: true}
+	taken := netcfg.Route{Dst: block(0, 1), Blackhole: true}
 	must(t, r.at[1].AddRoute(taken))
 	far := r.config(0, 1)
 	far.Announce = append(far.Announce, taken.Dst)
@@ -149,11 +149,11 @@ func TestRepair(t *testing.T) {
 	awaitState(t, "one route, and a problem with the other", c, func(s *bgp.State) bool {
 		return len(s.Routes) == 1 && len(s.Problems) == 1
 	})
-	must(t, r.at[1].DeleteLearned(change.Learned{Dst: block(0, 0), Protocol: protoBGP}))
+	must(t, r.at[1].DeleteLearned(netcfg.Learned{Dst: block(0, 0), Protocol: protoBGP}))
 	r.awaitRoutes(1, protoBGP, via(0, 0))
 }
 
-func ended(t *testing.T, c *change.Child) {
+func ended(t *testing.T, c *netcfg.Child) {
 	t.Helper()
 	select {
 	case <-c.Done:

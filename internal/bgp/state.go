@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // State is what a speaker says of itself, in a file that it replaces as a
@@ -46,7 +46,7 @@ func ReadState(file string) (*State, error) {
 
 // write replaces the file: who reads it gets either the old state or the new.
 func (s *State) write(file string) error {
-	if err := change.ReplaceJSON(file, s); err != nil {
+	if err := netcfg.ReplaceJSON(file, s); err != nil {
 		return fmt.Errorf("write state: %w", err)
 	}
 	return nil

@@ -11,17 +11,18 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // thisMachine is what knobs read.
 func thisMachine() knob.Machine {
-	return knob.Machine{Cells: change.NewCells(tune.Stores("")...)}
+	return knob.Machine{Cells: setting.NewCells(tune.Stores("")...)}
 }
 
 // journalFolder is where this machine's journal is.
@@ -131,7 +132,7 @@ func holder(env *Env) func(txn int) error {
 		if err != nil {
 			return err
 		}
-		return change.Detached(append(command, tune.HolderArgs(folder, txn)...), env.Environ())
+		return netcfg.Detached(append(command, tune.HolderArgs(folder, txn)...), env.Environ())
 	}
 }
 

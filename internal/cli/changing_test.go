@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -64,7 +64,7 @@ func TestOpenToChangeAfterReboot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Set("test", change.Write{Cell: change.Cell{Store: "file", Key: file}, Value: change.Text("new")}); err != nil {
+	if _, err := tx.Set("test", setting.Write{Cell: setting.Cell{Store: "file", Key: file}, Value: setting.Text("new")}); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.End(); err != nil {
@@ -115,7 +115,7 @@ func TestTellProofs(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		_, err = tx.Set("test", change.Write{Cell: change.Cell{Store: "file", Key: file}, Value: change.Text("tried")})
+		_, err = tx.Set("test", setting.Write{Cell: setting.Cell{Store: "file", Key: file}, Value: setting.Text("tried")})
 		return err
 	})
 	told("stands until its lease ends (transaction 1)", "confirm", func(j *journal.Journal) error {
@@ -172,14 +172,14 @@ func TestWho(t *testing.T) {
 
 func TestBrief(t *testing.T) {
 	for _, c := range []struct {
-		v    change.Value
+		v    setting.Value
 		want string
 	}{
-		{change.Value{}, "(absent)"},
-		{change.Text("\n"), "(empty)"},
-		{change.Text("4096\t131072\t6291456\n"), "4096 131072 6291456"},
-		{change.Text("rx=1\ntx=2\n"), "rx=1; tx=2"},
-		{change.Text(strings.Repeat("x", 100)), `100 bytes, "` + strings.Repeat("x", 30) + `"...`},
+		{setting.Value{}, "(absent)"},
+		{setting.Text("\n"), "(empty)"},
+		{setting.Text("4096\t131072\t6291456\n"), "4096 131072 6291456"},
+		{setting.Text("rx=1\ntx=2\n"), "rx=1; tx=2"},
+		{setting.Text(strings.Repeat("x", 100)), `100 bytes, "` + strings.Repeat("x", 30) + `"...`},
 	} {
 		if got := brief(c.v); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -23,7 +23,7 @@ func newHold(*Env) *cobra.Command {
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := change.HoldDone(file)
+			err := setting.HoldDone(file)
 			if err != nil || !filepath.IsAbs(file) {
 				return verr.New(verr.Usage, "cannot hold a number", "no file was handed over", "use venturi knob set cpu.dma_latency, which starts this by itself")
 			}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/doctor"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/host"
@@ -20,6 +19,7 @@ import (
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/progress"
 	"github.com/venturi-net/venturi/internal/search"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -32,15 +32,15 @@ func tainted[T any](v T, keep ...string) T {
 }
 
 func hostileTxn() (*journal.Txn, *journal.ConflictError) {
-	found := change.Text("3")
-	place := change.Place{Netns: &change.NetnsID{Path: "/run/netns/a", Inode: 1}, Device: &change.DeviceID{Name: "eth0", Index: 2, Kind: "veth"}}
+	found := setting.Text("3")
+	place := setting.Place{Netns: &setting.NetnsID{Path: "/run/netns/a", Inode: 1}, Device: &setting.DeviceID{Name: "eth0", Index: 2, Kind: "veth"}}
 	entry := func(id int, state journal.State, value string) *journal.Entry {
-		return &journal.Entry{ID: id, Txn: 7, Knob: "knob", Cell: change.Cell{Store: "net", Place: place, Key: "mtu"}, Old: change.Text(value), New: change.Text("2"), Found: &found, State: state, Why: "why"}
+		return &journal.Entry{ID: id, Txn: 7, Knob: "knob", Cell: setting.Cell{Store: "net", Place: place, Key: "mtu"}, Old: setting.Text(value), New: setting.Text("2"), Found: &found, State: state, Why: "why"}
 	}
 	txn := &journal.Txn{ID: 7, Who: "who", Command: "command", Version: "version", Entries: []*journal.Entry{
 		entry(1, journal.Done, "1"), entry(2, journal.Undone, "1"), entry(3, journal.Left, "a\nlong\n"+fmt.Sprint(make([]int, 100))), entry(4, journal.Done, "4")}}
 	testenv.Taint(txn, "State", "Kind")
-	return txn, &journal.ConflictError{Entry: txn.Entries[0], Now: change.Text(testenv.Hostile)}
+	return txn, &journal.ConflictError{Entry: txn.Entries[0], Now: setting.Text(testenv.Hostile)}
 }
 
 func hostileLab() lab.Info {
@@ -51,11 +51,11 @@ func hostileLab() lab.Info {
 }
 
 func hostilePlan() []tune.Planned {
-	old, now := change.Text("a: b\n"), change.Text("a: c\n")
+	old, now := setting.Text("a: b\n"), setting.Text("a: c\n")
 	entry := knob.Entry{Facts: knob.Facts{Name: "knob"}}
 	return []tune.Planned{tainted(tune.Planned{
 		Wish: tune.Wish{Knob: entry, Target: knob.Target{Device: "eth0", Netns: "/run/netns/a", File: "/f", Switch: "s"}, Value: "1", Ladder: []string{"1", "2"}, Step: &tune.Step{Name: "step", Why: "why", Note: "note"}},
-		Now:  knob.Reading{Value: "1", Effective: "2", Note: "note"}, Changes: []tune.Change{{Cell: change.Cell{Store: "file", Key: "/f"}, Old: old, New: now}},
+		Now:  knob.Reading{Value: "1", Effective: "2", Note: "note"}, Changes: []tune.Change{{Cell: setting.Cell{Store: "file", Key: "/f"}, Old: old, New: now}},
 	}, "Entry")}
 }
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/tune"
 )
 
@@ -165,7 +165,7 @@ func stands(c *journal.ConflictError) sanitize.Safe {
 }
 
 // isLong tells whether one of two values is too long for a line: a diff says more.
-func isLong(a, b change.Value) bool { return strings.Contains(brief(a)+brief(b), " bytes, ") }
+func isLong(a, b setting.Value) bool { return strings.Contains(brief(a)+brief(b), " bytes, ") }
 
 func when(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
@@ -218,7 +218,7 @@ const (
 )
 
 // brief is a value in one line; of a long one, its size and how it begins.
-func brief(v change.Value) string {
+func brief(v setting.Value) string {
 	if !v.Present {
 		return "(absent)"
 	}

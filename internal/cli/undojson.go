@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/tune"
 )
 
@@ -42,14 +42,14 @@ type toldLease struct {
 
 // toldWrite is a write, or one that is planned.
 type toldWrite struct {
-	Knob     string        `json:"knob"`
-	Cell     change.Cell   `json:"cell"`
-	Old      change.Value  `json:"old"`
-	New      change.Value  `json:"new"`             // as asked for
-	Found    *change.Value `json:"found,omitempty"` // read after the write; in a conflict, read now
-	State    string        `json:"state,omitempty"` // empty: it is only planned
-	Conflict bool          `json:"conflict"`
-	Why      string        `json:"why,omitempty"` // of the state, or why it is still open
+	Knob     string         `json:"knob"`
+	Cell     setting.Cell   `json:"cell"`
+	Old      setting.Value  `json:"old"`
+	New      setting.Value  `json:"new"`             // as asked for
+	Found    *setting.Value `json:"found,omitempty"` // read after the write; in a conflict, read now
+	State    string         `json:"state,omitempty"` // empty: it is only planned
+	Conflict bool           `json:"conflict"`
+	Why      string         `json:"why,omitempty"` // of the state, or why it is still open
 }
 
 // tellTxns puts transactions in their form for machines.

@@ -9,15 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // The names in what machines read stay: docs/tuning.md promises them.
 func TestToldNames(t *testing.T) {
-	found := change.Text("2")
-	e := &journal.Entry{ID: 1, Txn: 3, Knob: "net.listen", Cell: change.Cell{Store: "sysctl", Key: "a"}, Old: change.Text("1"), New: change.Text("2"), Found: &found, State: journal.Undone, Why: "why"}
+	found := setting.Text("2")
+	e := &journal.Entry{ID: 1, Txn: 3, Knob: "net.listen", Cell: setting.Cell{Store: "sysctl", Key: "a"}, Old: setting.Text("1"), New: setting.Text("2"), Found: &found, State: journal.Undone, Why: "why"}
 	h := journal.History{Txns: []*journal.Txn{{ID: 3, Lease: &journal.Lease{Length: time.Minute}, Confirmed: time.Now(), Entries: []*journal.Entry{e}}}}
 	told, err := undoneTxns(h, []int{3}, nil)
 	if err != nil {
@@ -65,7 +65,7 @@ func TestTellTxns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &journal.Entry{ID: 9, Old: change.Text("1"), New: change.Text("2"), State: journal.Done}
+	e := &journal.Entry{ID: 9, Old: setting.Text("1"), New: setting.Text("2"), State: journal.Done}
 	lease := &journal.Lease{Length: time.Hour, Until: now + time.Hour, Kind: journal.Trial}
 	trial := &journal.Txn{ID: 1, Boot: boot, Lease: lease, Entries: []*journal.Entry{e}}
 	for _, c := range []struct {
@@ -76,7 +76,7 @@ func TestTellTxns(t *testing.T) {
 		{&journal.Txn{}, nil, "empty"},
 		{&journal.Txn{Entries: []*journal.Entry{e, {State: journal.Undone}}}, nil, "open"},
 		{trial, nil, "on trial"},
-		{trial, conflicts{9: {Entry: e, Now: change.Text("3")}}, "conflict"},
+		{trial, conflicts{9: {Entry: e, Now: setting.Text("3")}}, "conflict"},
 		{&journal.Txn{Entries: []*journal.Entry{{State: journal.Gone}, {State: journal.Undone}}}, nil, "undone"},
 	} {
 		told, err := tellTxns([]*journal.Txn{c.txn}, c.conflicts)

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/doctor"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -25,38 +25,38 @@ func must(t *testing.T, err error) {
 
 // overlay is two machines with a pod each, joined by a wire and a vxlan device
 // that is a port of each machine's bridge.
-type overlay struct{ m1, m2, p1, p2 *change.Namespace }
+type overlay struct{ m1, m2, p1, p2 *netcfg.Namespace }
 
 func raise(t *testing.T) overlay {
 	t.Helper()
 	testenv.Root(t)
-	w, err := change.Owned(testenv.Claim(t))
+	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)
-	var made []*change.Namespace
+	var made []*netcfg.Namespace
 	for _, name := range []string{"m1", "m2", "p1", "p2"} {
 		n, err := w.Create(w.Name(name))
 		must(t, err)
 		t.Cleanup(n.Close)
 		made = append(made, n)
 		// Whatever the machine has, all namespaces have the same.
-		must(t, n.Sysctl(change.Setting{Name: "net.ipv4.tcp_congestion_control", Value: "reno"}, change.Setting{Name: "net.ipv4.ip_forward", Value: "1"}))
+		must(t, n.Sysctl(netcfg.Setting{Name: "net.ipv4.tcp_congestion_control", Value: "reno"}, netcfg.Setting{Name: "net.ipv4.ip_forward", Value: "1"}))
 	}
 	o := overlay{made[0], made[1], made[2], made[3]}
-	must(t, change.AddVeth(change.VethEnd{In: o.m1, Name: "wire"}, change.VethEnd{In: o.m2, Name: "wire"}, 1500))
-	for i, m := range []*change.Namespace{o.m1, o.m2} {
+	must(t, netcfg.AddVeth(netcfg.VethEnd{In: o.m1, Name: "wire"}, netcfg.VethEnd{In: o.m2, Name: "wire"}, 1500))
+	for i, m := range []*netcfg.Namespace{o.m1, o.m2} {
 		outer := netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})
 		must(t, m.AddAddr("wire", netip.PrefixFrom(outer, 24)))
-		must(t, m.AddVXLAN(change.VXLAN{Name: "vx", MAC: []byte{2, 0, 0, 0, 1, byte(i)}, MTU: 1450, VNI: 7, Port: 4789, Local: outer, Device: "wire"}))
+		must(t, m.AddVXLAN(netcfg.VXLAN{Name: "vx", MAC: []byte{2, 0, 0, 0, 1, byte(i)}, MTU: 1450, VNI: 7, Port: 4789, Local: outer, Device: "wire"}))
 		must(t, m.AddBridge("cni0", []byte{2, 0, 0, 0, 2, byte(i)}, 1450))
-		pod := []*change.Namespace{o.p1, o.p2}[i]
-		must(t, change.AddVeth(change.VethEnd{In: m, Name: "pod"}, change.VethEnd{In: pod, Name: "eth0"}, 1450))
+		pod := []*netcfg.Namespace{o.p1, o.p2}[i]
+		must(t, netcfg.AddVeth(netcfg.VethEnd{In: m, Name: "pod"}, netcfg.VethEnd{In: pod, Name: "eth0"}, 1450))
 		must(t, m.Enslave("vx", "cni0", false))
 		must(t, m.Enslave("pod", "cni0", false))
 	}
 	return o
 }
 
-func (o overlay) all() []*change.Namespace { return []*change.Namespace{o.m1, o.m2, o.p1, o.p2} }
+func (o overlay) all() []*netcfg.Namespace { return []*netcfg.Namespace{o.m1, o.m2, o.p1, o.p2} }
 
 // examine looks at the lab alone: what is of the machine as a whole is of
 // whoever else uses it.
@@ -82,16 +82,16 @@ func TestHealthyLab(t *testing.T) {
 }
 
 // longChain is a chain of n rules of which none fits, behind others.
-func longChain(n int, before ...change.Rule) change.Table {
-	c := change.Chain{Name: "long", Hook: change.FilterForward, Rules: before}
+func longChain(n int, before ...netcfg.Rule) netcfg.Table {
+	c := netcfg.Chain{Name: "long", Hook: netcfg.FilterForward, Rules: before}
 	for i := range n {
-		c.Rules = append(c.Rules, change.Rule{change.Src(netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}), 32)), change.Drop()})
+		c.Rules = append(c.Rules, netcfg.Rule{netcfg.Src(netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}), 32)), netcfg.Drop()})
 	}
-	return change.Table{Name: "planted", Chains: []change.Chain{c}}
+	return netcfg.Table{Name: "planted", Chains: []netcfg.Chain{c}}
 }
 
 // steer plays echo MASK > rps_cpus.
-func steer(n *change.Namespace, device, mask string) error {
+func steer(n *netcfg.Namespace, device, mask string) error {
 	return host.Do(n.Path(), func() error {
 		return host.Sysfs(func(root string) error {
 			return os.WriteFile(filepath.Join(root, "class/net", device, "queues/rx-0/rps_cpus"), []byte(mask), 0)
@@ -123,7 +123,7 @@ func TestPlantedFaults(t *testing.T) {
 			return o.m1.Features("wire", off("tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation"))
 		}, []string{"tunnel-segmentation-off m1 wire"}},
 		"bbr in a pod": {func(o overlay) error {
-			return o.p1.Sysctl(change.Setting{Name: "net.ipv4.tcp_congestion_control", Value: "bbr"})
+			return o.p1.Sysctl(netcfg.Setting{Name: "net.ipv4.tcp_congestion_control", Value: "bbr"})
 		}, []string{"bbr-without-fq p1 "}},
 		"all of RPS on one CPU":     {func(o overlay) error { return steer(o.m2, "wire", "1") }, []string{"rps-one-cpu m2 wire"}},
 		"a larger MTU in a pod":     {func(o overlay) error { return o.p1.SetMTU("eth0", 1500) }, []string{"mtu-pair p1 eth0"}},
@@ -131,10 +131,10 @@ func TestPlantedFaults(t *testing.T) {
 		"a smaller MTU of the wire": {func(o overlay) error { return anyError(o.m1.SetMTU("wire", 1480), o.m2.SetMTU("wire", 1480)) }, []string{"mtu-tunnel m1 vx", "mtu-tunnel m2 vx"}},
 		"2,000 rules":               {func(o overlay) error { return o.m1.AddTables(longChain(2000)) }, []string{"filter-long-chain m1 ", "bridge-nf-long-chain m1 "}},
 		"2,000 rules behind one that accepts known connections": {func(o overlay) error {
-			return o.m1.AddTables(longChain(2000, change.Rule{change.InState(change.Established | change.Related), change.Accept()}))
+			return o.m1.AddTables(longChain(2000, netcfg.Rule{netcfg.InState(netcfg.Established | netcfg.Related), netcfg.Accept()}))
 		}, nil},
 		"2,000 rules behind one for new connections": {func(o overlay) error {
-			return o.m1.AddTables(longChain(2000, change.Rule{change.NotInState(change.Established), change.Drop()}))
+			return o.m1.AddTables(longChain(2000, netcfg.Rule{netcfg.NotInState(netcfg.Established), netcfg.Drop()}))
 		}, []string{"filter-long-chain m1 ", "bridge-nf-long-chain m1 "}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +169,7 @@ func anyError(all ...error) error {
 	return nil
 }
 
-func allowedIn(t *testing.T, n *change.Namespace, cc string) (ok bool) {
+func allowedIn(t *testing.T, n *netcfg.Namespace, cc string) (ok bool) {
 	testenv.In(t, n.Path(), func() error {
 		text, err := host.Reader{}.Sysctl("net.ipv4.tcp_allowed_congestion_control")
 		ok = slices.Contains(strings.Fields(text), cc)
@@ -179,7 +179,7 @@ func allowedIn(t *testing.T, n *change.Namespace, cc string) (ok bool) {
 }
 
 // bridgeFilter tells whether the kernel lets a bridge's packets through iptables.
-func bridgeFilter(t *testing.T, n *change.Namespace) (on bool) {
+func bridgeFilter(t *testing.T, n *netcfg.Namespace) (on bool) {
 	testenv.In(t, n.Path(), func() error {
 		value, _ := host.Reader{}.Sysctl("net.bridge.bridge-nf-call-iptables")
 		on = value == "1"
@@ -226,7 +226,7 @@ func TestScope(t *testing.T) {
 // A route that carries less than its device is told of when the peer is named.
 func TestPeer(t *testing.T) {
 	o := raise(t)
-	_, err := o.m1.Run(t.Context(), change.Command{Args: []string{"ip", "route", "add", "198.51.100.0/24", "via", "192.0.2.2", "mtu", "1400"}, Env: os.Environ()}, "")
+	_, err := o.m1.Run(t.Context(), netcfg.Command{Args: []string{"ip", "route", "add", "198.51.100.0/24", "via", "192.0.2.2", "mtu", "1400"}, Env: os.Environ()}, "")
 	must(t, err)
 	for peer, want := range map[string]bool{"198.51.100.7": true, "192.0.2.2": false} {
 		found := o.examine(t, doctor.Options{Netns: []string{o.m1.Path()}, Peers: []netip.Addr{netip.MustParseAddr(peer)}})

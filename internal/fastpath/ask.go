@@ -1,7 +1,7 @@
 package fastpath
 
 import (
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
 )
 
@@ -23,7 +23,7 @@ func (d *daemon) askUnplaced() error {
 		asked[n.Neighbour] = d.tick
 	}
 	d.asked = asked
-	return change.AskNeighbours(d.space, ask)
+	return kernel.AskNeighbours(d.space, ask)
 }
 
 // askNew has pods speak that are new, or have changed: nothing is carried into a pod
@@ -36,7 +36,7 @@ func (d *daemon) askNew() error {
 			delete(d.tables.ask, device)
 		}
 	}
-	return change.AskNeighbours(d.space, neighbours(ask))
+	return kernel.AskNeighbours(d.space, neighbours(ask))
 }
 
 // neighbours are pods as their devices' neighbours.
@@ -55,5 +55,5 @@ func (d *daemon) askSome() error {
 			pods = append(pods, p)
 		}
 	}
-	return change.AskNeighbours(d.space, neighbours(pods))
+	return kernel.AskNeighbours(d.space, neighbours(pods))
 }

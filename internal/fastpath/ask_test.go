@@ -11,16 +11,16 @@ import (
 	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // A bridge hears of pods that are asked, whether it knows them or not; and one that is
 // not there, or whose bridge is gone, is left out.
 func TestAsk(t *testing.T) {
-	w, err := change.Owned(testenv.Claim(t))
+	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)
 	m, err := w.Create(w.Name("m1"))
 	must(t, err)
@@ -34,7 +34,7 @@ func TestAsk(t *testing.T) {
 	addr, mac := netip.MustParseAddr("192.0.2.2"), net.HardwareAddr{2, 0, 0, 0, 0, 2}
 	must(t, errors.Join(
 		m.AddBridge("br0", net.HardwareAddr{2, 0, 0, 0, 0, 1}, 1500),
-		change.AddVeth(change.VethEnd{In: m, Name: "p0"}, change.VethEnd{In: pod, Name: "eth0", MAC: mac}, 1500),
+		netcfg.AddVeth(netcfg.VethEnd{In: m, Name: "p0"}, netcfg.VethEnd{In: pod, Name: "eth0", MAC: mac}, 1500),
 		m.Enslave("p0", "br0", false),
 		pod.AddAddr("eth0", netip.PrefixFrom(addr, 24))))
 	way := host.PodWay{On: index(t, m, "br0"), Device: index(t, m, "p0"), Addr: addr, MAC: mac, Gateway: net.HardwareAddr{2, 0, 0, 0, 0, 1}}
@@ -65,7 +65,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-func index(t *testing.T, n *change.Namespace, name string) (is int) {
+func index(t *testing.T, n *netcfg.Namespace, name string) (is int) {
 	t.Helper()
 	testenv.In(t, n.Path(), func() error {
 		l, err := vnl.LinkByName(name)
@@ -78,13 +78,13 @@ func index(t *testing.T, n *change.Namespace, name string) (is int) {
 }
 
 // knows tells whether a machine's bridge knows where a MAC is.
-func knows(t *testing.T, n *change.Namespace, mac net.HardwareAddr) bool {
+func knows(t *testing.T, n *netcfg.Namespace, mac net.HardwareAddr) bool {
 	t.Helper()
 	return entry(t, n, mac) != nil
 }
 
 // forgets has it forget that, and tells whether it has.
-func forgets(t *testing.T, n *change.Namespace, mac net.HardwareAddr) bool {
+func forgets(t *testing.T, n *netcfg.Namespace, mac net.HardwareAddr) bool {
 	t.Helper()
 	if e := entry(t, n, mac); e != nil {
 		testenv.In(t, n.Path(), func() error {
@@ -95,7 +95,7 @@ func forgets(t *testing.T, n *change.Namespace, mac net.HardwareAddr) bool {
 	return !knows(t, n, mac)
 }
 
-func entry(t *testing.T, n *change.Namespace, mac net.HardwareAddr) (found *vnl.Neigh) {
+func entry(t *testing.T, n *netcfg.Namespace, mac net.HardwareAddr) (found *vnl.Neigh) {
 	t.Helper()
 	testenv.In(t, n.Path(), func() error {
 		all, err := vnl.NeighList(0, unix.AF_BRIDGE)

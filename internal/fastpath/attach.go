@@ -10,8 +10,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
 )
 
@@ -27,7 +27,7 @@ type place struct {
 	program *ebpf.Program
 	name    string
 	device  int
-	at      change.Attach
+	at      kernel.Attach
 }
 
 // places are all where programs belong now: those for every pod first, then pod by pod.
@@ -83,7 +83,7 @@ func (d *daemon) placeOf(pin string) (p place, ok bool) {
 // one knows. What cannot be exchanged is detached.
 func (d *daemon) takeOver() error {
 	pins, err := bpf.Attached(d.Pins)
-	filters, failed := change.Filters(d.space, d.Pins)
+	filters, failed := kernel.Filters(d.space, d.Pins)
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (d *daemon) takeOver() error {
 		}
 		p, ok := d.placeOf(pin)
 		if ok {
-			ok, err = change.ExchangeProgram(d.space, p.program, p.device, p.at, pin)
+			ok, err = kernel.ExchangeProgram(d.space, p.program, p.device, p.at, pin)
 		}
 		if err == nil && !ok {
 			err = d.detachPin(pin)
@@ -141,7 +141,7 @@ func (d *daemon) attachNext() error {
 	}
 	p := d.missing[0]
 	d.missing = d.missing[1:]
-	err := change.AttachProgram(d.space, p.program, p.device, p.at, d.pin(p))
+	err := kernel.AttachProgram(d.space, p.program, p.device, p.at, d.pin(p))
 	switch {
 	case err == nil:
 		d.attached[d.pin(p)] = true
@@ -208,7 +208,7 @@ func (d *daemon) reattach(pins []string) error {
 			continue
 		}
 		var err error
-		if d.attached[pin], err = change.Attached(d.space, pin, p.device, p.at); err != nil {
+		if d.attached[pin], err = kernel.Attached(d.space, pin, p.device, p.at); err != nil {
 			return err
 		}
 	}
@@ -217,25 +217,25 @@ func (d *daemon) reattach(pins []string) error {
 }
 
 // ingress is where what a device receives is seen, and egress where what it sends is.
-func (c *Config) ingress() change.Attach {
+func (c *Config) ingress() kernel.Attach {
 	if c.TC {
-		return change.FilterIngress
+		return kernel.FilterIngress
 	}
-	return change.Ingress
+	return kernel.Ingress
 }
 
-func (c *Config) egress() change.Attach {
+func (c *Config) egress() kernel.Attach {
 	if c.TC {
-		return change.FilterEgress
+		return kernel.FilterEgress
 	}
-	return change.Egress
+	return kernel.Egress
 }
 
 // fromPod is where what a pod sends is seen: of a netkit pair, in the pod's own
 // transmission, from which it goes to the wire without waiting in a queue.
-func (c *Config) fromPod(w host.DeviceWay) change.Attach {
+func (c *Config) fromPod(w host.DeviceWay) kernel.Attach {
 	if w.Netkit {
-		return change.NetkitPeer
+		return kernel.NetkitPeer
 	}
 	return c.ingress()
 }
@@ -246,4 +246,4 @@ func (d *daemon) pin(p place) string {
 }
 
 // detachPin takes the program off its device that is pinned at the file, and the pin.
-func (d *daemon) detachPin(pin string) error { return change.DetachProgram(d.space, pin) }
+func (d *daemon) detachPin(pin string) error { return kernel.DetachProgram(d.space, pin) }

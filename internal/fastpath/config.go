@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // Config is what a daemon is told to do, in a file.
@@ -50,7 +50,7 @@ func (c *Config) check() error {
 
 // Write writes the config for a daemon to be.
 func (c *Config) Write(file string) error {
-	if err := change.ReplaceJSON(file, c); err != nil {
+	if err := netcfg.ReplaceJSON(file, c); err != nil {
 		return fmt.Errorf("write config: %w", err)
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
 )
 
@@ -52,7 +52,7 @@ func (d *daemon) use(stale map[host.Neighbour]bool, device int, addr netip.Addr)
 		return nil
 	}
 	delete(stale, n) // many peers may be behind one hop
-	err := change.UseNeighbour(d.space, n)
+	err := kernel.UseNeighbour(d.space, n)
 	if errors.Is(err, host.ErrGone) {
 		return nil
 	}

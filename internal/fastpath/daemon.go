@@ -22,9 +22,10 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -67,7 +68,7 @@ func Main(ctx context.Context, o Options) error {
 	ctx, cancel := host.WithLifeline(ctx, o.Stdin)
 	defer cancel()
 	err = serve(ctx, c, o.Replace)
-	if errors.Is(err, change.ErrTaken) {
+	if errors.Is(err, kernel.ErrTaken) {
 		return verr.Wrap(verr.Busy, "cannot start a fast path", err, adviceTaken(o.Replace))
 	}
 	if err != nil {
@@ -87,8 +88,8 @@ func adviceTaken(replace bool) string {
 // daemon is what it holds.
 type daemon struct {
 	*Config
-	seat     *change.Seat
-	space    *change.Namespace
+	seat     *kernel.Seat
+	space    *netcfg.Namespace
 	fast     *bpf.Fast
 	tables   *tables
 	flows    *flows
@@ -132,17 +133,17 @@ var errReplaced = errors.New("another daemon takes over")
 
 func serve(ctx context.Context, c *Config, replace bool) (err error) {
 	d := newDaemon(c)
-	if d.space, err = change.Here(); err != nil {
+	if d.space, err = netcfg.Here(); err != nil {
 		return err
 	}
 	defer d.space.Close()
 	if d.jiffy, err = host.Jiffy(); err != nil {
 		return err
 	}
-	if err := change.PinFolder(c.Pins); err != nil {
+	if err := kernel.PinFolder(c.Pins); err != nil {
 		return err
 	}
-	if d.seat, err = change.TakeSeat(ctx, c.Pins, replace); err != nil {
+	if d.seat, err = kernel.TakeSeat(ctx, c.Pins, replace); err != nil {
 		return err
 	}
 	defer d.seat.Close()
@@ -165,7 +166,7 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 	switch {
 	case errors.Is(err, errReplaced):
 		return nil
-	case errors.Is(err, change.ErrNoFolder):
+	case errors.Is(err, kernel.ErrNoFolder):
 		// What is at its place is not this daemon's to take away.
 		return errors.Join(err, d.fast.Deadline.Set(uint64(0)))
 	}
@@ -173,7 +174,7 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 }
 
 func newDaemon(c *Config) *daemon {
-	c.TC = c.TC || !change.HasTCX()
+	c.TC = c.TC || !kernel.HasTCX()
 	return &daemon{Config: c, attached: map[string]bool{}, programNames: map[ebpf.ProgramID]string{}, readWays: host.ReadWays}
 }
 
@@ -388,5 +389,5 @@ func (d *daemon) end() error {
 	if _, gone := d.seat.Look(); gone != nil {
 		return errors.Join(err, gone)
 	}
-	return errors.Join(err, bpf.Remove(d.Pins, d.detachPin), change.DropClsacts(d.space, d.Pins))
+	return errors.Join(err, bpf.Remove(d.Pins, d.detachPin), kernel.DropClsacts(d.space, d.Pins))
 }

@@ -3,9 +3,10 @@ package fastpath
 import (
 	"context"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // What tests look at from outside: the fast path's own tests need labs, which are
@@ -31,7 +32,7 @@ type (
 	FilterLinks = filterLinks
 )
 
-func NewSweep(fast *bpf.Fast, track *change.Conntrack) *Sweep { return newSweep(fast, track) }
+func NewSweep(fast *bpf.Fast, track *kernel.Conntrack) *Sweep { return newSweep(fast, track) }
 
 // Whole goes through all flows, as the first sweep, and says in how many turns and how
 // many they were.
@@ -78,12 +79,12 @@ func NewFlows(fast *bpf.Fast, tenants []uint32) *Flows {
 	return f
 }
 
-func (f *flows) Ended(all []change.Connection, lost bool) error { return f.ended(all, lost) }
+func (f *flows) Ended(all []kernel.Connection, lost bool) error { return f.ended(all, lost) }
 
 // Lost: everything is to be forgotten.
 func (f *flows) Lost() bool { return len(f.flush) > 0 }
 
-func (f *flows) Sweeps(ctx context.Context, track *change.Conntrack) error {
+func (f *flows) Sweeps(ctx context.Context, track *kernel.Conntrack) error {
 	return f.sweeps(ctx, track)
 }
 
@@ -101,14 +102,14 @@ func (i *inbox) Take() (host.Changed, error) { return i.take() }
 
 // Follow is a daemon in a namespace, the calling thread's, that reads ways as it is
 // told to, until ctx ends. It gives its inbox away before it reads any.
-func Follow(ctx context.Context, c *Config, n *change.Namespace, fast *bpf.Fast, inbox chan<- *Inbox, read func() (host.Ways, error)) (err error) {
+func Follow(ctx context.Context, c *Config, n *netcfg.Namespace, fast *bpf.Fast, inbox chan<- *Inbox, read func() (host.Ways, error)) (err error) {
 	d := newDaemon(c)
 	d.space, d.fast = n, fast
 	d.readWays = func(host.TunnelsAndPods) (host.Ways, error) { return read() }
 	if d.jiffy, err = host.Jiffy(); err != nil {
 		return err
 	}
-	if d.seat, err = change.TakeSeat(ctx, c.Pins, false); err != nil {
+	if d.seat, err = kernel.TakeSeat(ctx, c.Pins, false); err != nil {
 		return err
 	}
 	defer d.seat.Close()
@@ -131,7 +132,7 @@ func NewTables(fast *bpf.Fast) *tables { return newTables(fast, 1) }
 func (t *tables) Sync(w host.Ways) error { return t.sync(w) }
 
 // Ask has the pods of a machine speak, those that are known and those that are not.
-func Ask(m *change.Namespace, ways host.Ways) error {
+func Ask(m *netcfg.Namespace, ways host.Ways) error {
 	d := &daemon{space: m, ways: ways}
 	for range askEvery {
 		if err := d.askSome(); err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // flows keeps the flows' entries and conntrack's in step: conntrack sees next to
@@ -26,13 +27,13 @@ import (
 // is the kernel's.
 type flows struct {
 	fast    *bpf.Fast
-	space   *change.Namespace
+	space   *netcfg.Namespace
 	policy  *policy
 	tenants atomic.Pointer[[]uint32] // that flows can have
 	flush   chan struct{}            // whatever was learned until now is to be forgotten
 }
 
-func newFlows(fast *bpf.Fast, space *change.Namespace, p *policy) *flows {
+func newFlows(fast *bpf.Fast, space *netcfg.Namespace, p *policy) *flows {
 	f := &flows{fast: fast, space: space, policy: p, flush: make(chan struct{}, 1)}
 	f.of([]uint32{0})
 	return f
@@ -47,7 +48,7 @@ const pinsAtOnce = 256
 // keep begins with it, and goes on until ctx ends; the channel gets the error that
 // ended it, if one did, and is closed.
 func (f *flows) keep(ctx context.Context) (<-chan error, error) {
-	ends, err := change.OpenEndings(f.space)
+	ends, err := kernel.OpenEndings(f.space)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +70,8 @@ func (f *flows) keep(ctx context.Context) (<-chan error, error) {
 }
 
 // tracking gives a goroutine its own way to conntrack.
-func (f *flows) tracking(ctx context.Context, run func(context.Context, *change.Conntrack) error) error {
-	track, err := change.OpenConntrack(f.space)
+func (f *flows) tracking(ctx context.Context, run func(context.Context, *kernel.Conntrack) error) error {
+	track, err := kernel.OpenConntrack(f.space)
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (f *flows) tracking(ctx context.Context, run func(context.Context, *change.
 
 // pins answers the programs until ctx ends. What they ask in excess of what can be
 // answered finds no room in the ring, and is asked again by a later packet.
-func (f *flows) pins(ctx context.Context, track *change.Conntrack) error {
+func (f *flows) pins(ctx context.Context, track *kernel.Conntrack) error {
 	ring, err := ringbuf.NewReader(f.fast.Pins)
 	if err != nil {
 		return err
@@ -116,14 +117,14 @@ func (f *flows) pins(ctx context.Context, track *change.Conntrack) error {
 // pin makes conntrack's entries fit for flows, and notes that in the flows' own. What
 // conntrack does not have any more, or whose end it would tell nobody, stays slow:
 // it asks again.
-func (f *flows) pin(asked []bpf.Pin, track *change.Conntrack) error {
-	updates := make([]change.Update, len(asked))
+func (f *flows) pin(asked []bpf.Pin, track *kernel.Conntrack) error {
+	updates := make([]kernel.Update, len(asked))
 	for i, p := range asked {
-		updates[i] = change.Update{Of: connection(p.Key), Liberal: uint8(p.Key.TenantProto) == protoTCP}
+		updates[i] = kernel.Update{Of: connection(p.Key), Liberal: uint8(p.Key.TenantProto) == protoTCP}
 	}
 	var failed error
-	err := track.Update(updates, func(i int, is change.Tracked) {
-		if is == change.TrackedOpen {
+	err := track.Update(updates, func(i int, is kernel.Tracked) {
+		if is == kernel.TrackedOpen {
 			failed = errors.Join(failed, f.pinned(asked[i]))
 		}
 	})
@@ -146,7 +147,7 @@ func (f *flows) pinned(p bpf.Pin) error {
 
 // ended forgets the flows of connections that conntrack has forgotten. If some were
 // missed, all are forgotten.
-func (f *flows) ended(all []change.Connection, lost bool) error {
+func (f *flows) ended(all []kernel.Connection, lost bool) error {
 	if lost {
 		select {
 		case f.flush <- struct{}{}:
@@ -178,8 +179,8 @@ const (
 )
 
 // connection is what conntrack calls a flow.
-func connection(k bpf.FlowKey) change.Connection {
-	return change.Connection{Protocol: uint8(k.TenantProto), A: end(k.Local, k.LocalPort), B: end(k.Remote, k.RemotePort)}
+func connection(k bpf.FlowKey) kernel.Connection {
+	return kernel.Connection{Protocol: uint8(k.TenantProto), A: end(k.Local, k.LocalPort), B: end(k.Remote, k.RemotePort)}
 }
 
 func end(addr uint32, port uint16) netip.AddrPort {

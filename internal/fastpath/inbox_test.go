@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -75,7 +75,7 @@ func TestInbox(t *testing.T) {
 
 // follow runs a daemon in a namespace of its own that reads ways as it is told to. It
 // gives the daemon's inbox and state, and what to end it by, which gives its error.
-func follow(t *testing.T, fast *bpf.Fast, n *change.Namespace, read func() (host.Ways, error)) (box *fastpath.Inbox, off func() string, end func() error) {
+func follow(t *testing.T, fast *bpf.Fast, n *netcfg.Namespace, read func() (host.Ways, error)) (box *fastpath.Inbox, off func() string, end func() error) {
 	t.Helper()
 	c := &fastpath.Config{Kind: fastpath.Routed, Port: 4789, Pins: t.TempDir(), State: filepath.Join(t.TempDir(), "state")}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -8,15 +8,15 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // Programs at netfilter's hooks are found by their links, those that were there before
 // and those that come, as long as they are there.
 func TestFilterLinks(t *testing.T) {
-	w, err := change.Owned(testenv.Claim(t))
+	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)
 	m, err := w.Create(w.Name("m1"))
 	must(t, err)

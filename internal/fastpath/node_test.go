@@ -14,15 +14,16 @@ import (
 	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // node is a machine with many routed pods and peers, of which none ever speaks.
 type node struct {
-	netns  *change.Namespace
+	netns  *netcfg.Namespace
 	pods   *os.File // namespace of their own ends
 	config string   // file
 	fastpath.Config
@@ -31,7 +32,7 @@ type node struct {
 // newNode makes one.
 func newNode(t testing.TB, pods, peers int) *node {
 	t.Helper()
-	w, err := change.Owned(testenv.Claim(t))
+	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)
 	n := &node{}
 	n.netns, err = w.Create(w.Name("node"))
@@ -53,7 +54,7 @@ func newNode(t testing.TB, pods, peers int) *node {
 		n.Devices.Pods = append(n.Devices.Pods, fmt.Sprint("pod", i))
 	}
 	must(t, n.Write(n.config))
-	t.Cleanup(func() { must(t, change.DropPins(folder)) })
+	t.Cleanup(func() { must(t, kernel.DropPins(folder)) })
 	testenv.In(t, n.netns.Path(), func() error {
 		if err := n.link("wire"); err != nil {
 			return err

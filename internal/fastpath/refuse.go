@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
 )
 
@@ -20,14 +20,14 @@ import (
 type passage struct {
 	index int
 	way   host.DeviceWay
-	begin change.Attach // where the fast path itself stands, programs ahead of it still run; 0: nowhere
+	begin kernel.Attach // where the fast path itself stands, programs ahead of it still run; 0: nowhere
 	only  bool          // packets that are carried are sent by it, too, by its queue and programs
 }
 
 // hook is a place where programs of BPF see the packets of a device.
 type hook struct {
 	device int
-	at     change.Attach
+	at     kernel.Attach
 }
 
 // refuse leaves out the ways on which packets meet something that they would not
@@ -39,7 +39,7 @@ func (d *daemon) refuse(w host.Ways) (host.Ways, error) {
 		clear(d.programNames)
 	}
 	why := map[int]string{}
-	look := func(index int, at change.Attach, only bool) (string, error) {
+	look := func(index int, at kernel.Attach, only bool) (string, error) {
 		if known, ok := why[index]; ok {
 			return known, nil
 		}
@@ -93,27 +93,27 @@ func (d *daemon) refuse(w host.Ways) (host.Ways, error) {
 
 var (
 	sideNames  = map[host.Sides]string{host.In: "ingress", host.Out: "egress"}
-	pointNames = map[change.Attach]string{
-		change.Ingress: "ingress", change.Egress: "egress",
-		change.NetkitPeer: "netkit peer hook", change.NetkitPrimary: "netkit primary hook", express: "XDP hook",
+	pointNames = map[kernel.Attach]string{
+		kernel.Ingress: "ingress", kernel.Egress: "egress",
+		kernel.NetkitPeer: "netkit peer hook", kernel.NetkitPrimary: "netkit primary hook", express: "XDP hook",
 	}
 )
 
 // express is where XDP programs are. At a veth they run ahead of everything else, and
 // for what is carried, too; at a netkit, where that never comes.
-const express = change.Attach(ebpf.AttachXDP)
+const express = kernel.Attach(ebpf.AttachXDP)
 
 // points are where packets meet programs of BPF on one side of a device.
-func points(w host.DeviceWay, side host.Sides) []change.Attach {
+func points(w host.DeviceWay, side host.Sides) []kernel.Attach {
 	switch {
 	case side == host.In && w.Netkit:
-		return []change.Attach{change.NetkitPeer, express, change.Ingress}
+		return []kernel.Attach{kernel.NetkitPeer, express, kernel.Ingress}
 	case side == host.In:
-		return []change.Attach{change.Ingress}
+		return []kernel.Attach{kernel.Ingress}
 	case w.Netkit:
-		return []change.Attach{change.Egress, change.NetkitPrimary}
+		return []kernel.Attach{kernel.Egress, kernel.NetkitPrimary}
 	}
-	return []change.Attach{change.Egress}
+	return []kernel.Attach{kernel.Egress}
 }
 
 // skips says what at a device carried packets would skip; "": nothing.
@@ -140,7 +140,7 @@ func (d *daemon) skips(p passage) (string, error) {
 			return "has tc filters at its " + sideNames[side], nil
 		}
 		for _, at := range points(p.way, side) {
-			if at == change.Ingress && p.begin == change.FilterIngress {
+			if at == kernel.Ingress && p.begin == kernel.FilterIngress {
 				continue // they are ahead of filters, all of them
 			}
 			names, ours, err := d.programs(hook{p.index, at})
@@ -170,7 +170,7 @@ func (d *daemon) readsMore(p passage) (string, error) {
 	if d.rulings.Marks == "" {
 		return "", nil
 	}
-	names, _, err := d.programs(hook{p.index, change.Egress})
+	names, _, err := d.programs(hook{p.index, kernel.Egress})
 	if err != nil {
 		return "", err
 	}
@@ -232,7 +232,7 @@ func query(h hook) (list *link.QueryResult, err error) {
 	switch {
 	case h.at == express:
 		return queryExpress(h.device)
-	case !change.HasTCX(): // and netkit is newer
+	case !kernel.HasTCX(): // and netkit is newer
 		return &link.QueryResult{}, nil
 	}
 	o := link.QueryOptions{Target: h.device, Attach: ebpf.AttachType(h.at)}
@@ -317,7 +317,7 @@ const restAfter = 400
 
 // revisionAt is that of the programs at a place.
 func revisionAt(h hook) (uint64, error) {
-	if h.at == express || !change.HasTCX() {
+	if h.at == express || !kernel.HasTCX() {
 		list, err := query(h)
 		if err != nil {
 			return 0, err

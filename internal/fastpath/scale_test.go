@@ -14,9 +14,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -63,7 +63,7 @@ func TestNewsDuringSweep(t *testing.T) {
 	defer func() {
 		must(t, lifeline.Close())
 		must(t, daemon.Wait())
-		must(t, change.DropPins(folder))
+		must(t, kernel.DropPins(folder))
 	}()
 	until(t, "the daemon is there", func() bool {
 		_, err := fastpath.ReadState(c.State)

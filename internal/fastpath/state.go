@@ -3,8 +3,8 @@ package fastpath
 import (
 	"fmt"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // State is what a daemon says of itself.
@@ -32,7 +32,7 @@ func ReadState(file string) (*State, error) {
 
 // write replaces the file: who reads it gets either the old state or the new.
 func (s *State) write(file string) error {
-	if err := change.ReplaceJSON(file, s); err != nil {
+	if err := netcfg.ReplaceJSON(file, s); err != nil {
 		return fmt.Errorf("write state: %w", err)
 	}
 	return nil

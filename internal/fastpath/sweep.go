@@ -12,8 +12,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 )
 
 const (
@@ -40,7 +40,7 @@ const (
 // sweep is a walk through all flows, in turns.
 type sweep struct {
 	fast      *bpf.Fast
-	track     *change.Conntrack
+	track     *kernel.Conntrack
 	lifetimes [256]lifetime // by protocol
 	unreplied lifetime      // of UDP that nobody has replied to
 	flush     bool          // everything is to be forgotten
@@ -53,14 +53,14 @@ type sweep struct {
 	keys    []bpf.FlowKey
 	values  []bpf.Flow
 	old     []bpf.FlowKey
-	refresh []change.Update
+	refresh []kernel.Update
 	of      []bpf.FlowKey // by index in refresh
 }
 
 // sweeps looks through the flows every now and then, until ctx ends: it forgets
 // those that have sent nothing for long, and keeps alive in conntrack those that
 // were carried.
-func (f *flows) sweeps(ctx context.Context, track *change.Conntrack) error {
+func (f *flows) sweeps(ctx context.Context, track *kernel.Conntrack) error {
 	s := newSweep(f.fast, track)
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -112,7 +112,7 @@ func (f *flows) sweeps(ctx context.Context, track *change.Conntrack) error {
 	}
 }
 
-func newSweep(fast *bpf.Fast, track *change.Conntrack) *sweep {
+func newSweep(fast *bpf.Fast, track *kernel.Conntrack) *sweep {
 	return &sweep{fast: fast, track: track, keys: make([]bpf.FlowKey, sweepTurn), values: make([]bpf.Flow, sweepTurn)}
 }
 
@@ -169,7 +169,7 @@ func (s *sweep) judge(k bpf.FlowKey, v bpf.Flow, tick uint32) {
 	every, alive := max(1, int32(l.least)/4), int32(l.silent)-quiet
 	if v.Pinned != 0 && alive > 0 && due(since(at, v.Used), since(at, v.Asked), since(s.before, v.Asked), every, last) {
 		of := connection(k)
-		s.refresh = append(s.refresh, change.Update{Of: of, Liberal: of.Protocol == protoTCP, Unreplied: v.Unreplied != 0, Alive: time.Duration(alive) * time.Second})
+		s.refresh = append(s.refresh, kernel.Update{Of: of, Liberal: of.Protocol == protoTCP, Unreplied: v.Unreplied != 0, Alive: time.Duration(alive) * time.Second})
 		s.of = append(s.of, k)
 	}
 }
@@ -202,17 +202,17 @@ const soon = 3
 // keepAlive lets connections live on in conntrack. What it does not have any more,
 // is forgotten; what has come to its end meanwhile, goes soon.
 func (s *sweep) keepAlive() error {
-	var closing []change.Update
-	err := s.track.Update(s.refresh, func(i int, is change.Tracked) {
+	var closing []kernel.Update
+	err := s.track.Update(s.refresh, func(i int, is kernel.Tracked) {
 		switch is {
-		case change.NotTracked:
+		case kernel.NotTracked:
 			s.old = append(s.old, s.of[i])
-		case change.TrackedClosing:
+		case kernel.TrackedClosing:
 			s.old = append(s.old, s.of[i])
-			closing = append(closing, change.Update{Of: s.refresh[i].Of, Alive: closed})
+			closing = append(closing, kernel.Update{Of: s.refresh[i].Of, Alive: closed})
 		}
 	})
-	return errors.Join(err, s.track.Update(closing, func(int, change.Tracked) {}))
+	return errors.Join(err, s.track.Update(closing, func(int, kernel.Tracked) {}))
 }
 
 // closed is for how long conntrack remembers a TCP connection that is over.

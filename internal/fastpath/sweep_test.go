@@ -12,9 +12,10 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/ti-mo/conntrack"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -129,7 +130,7 @@ func TestLifetimes(t *testing.T) {
 		{"3600", "300", "200", "200"}, {"3600", "200", "300", "200"}, {"200", "300", "300", "200"},
 	} {
 		for name, value := range map[string]string{"established": c.established, "unacknowledged": c.unacknowledged, "max_retrans": c.retrans} {
-			must(t, n.Sysctl(change.Setting{Name: "net.netfilter.nf_conntrack_tcp_timeout_" + name, Value: value}))
+			must(t, n.Sysctl(netcfg.Setting{Name: "net.netfilter.nf_conntrack_tcp_timeout_" + name, Value: value}))
 		}
 		testenv.In(t, n.Path(), func() error {
 			silent, least, err := fastpath.Lifetimes(tcp)
@@ -142,9 +143,9 @@ func TestLifetimes(t *testing.T) {
 }
 
 // space is a namespace with a loopback device.
-func space(t *testing.T) *change.Namespace {
+func space(t *testing.T) *netcfg.Namespace {
 	t.Helper()
-	w, err := change.Owned(testenv.Claim(t))
+	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)
 	n, err := w.Create(w.Name("space"))
 	must(t, err)
@@ -182,9 +183,9 @@ func fill(t *testing.T, flows *ebpf.Map, keys []bpf.FlowKey, all bpf.Flow) {
 	must(t, err)
 }
 
-func newSweep(t *testing.T, fast *bpf.Fast, n *change.Namespace) (*fastpath.Sweep, *change.Conntrack) {
+func newSweep(t *testing.T, fast *bpf.Fast, n *netcfg.Namespace) (*fastpath.Sweep, *kernel.Conntrack) {
 	t.Helper()
-	track, err := change.OpenConntrack(n)
+	track, err := kernel.OpenConntrack(n)
 	must(t, err)
 	t.Cleanup(func() { must(t, track.Close()) })
 	return fastpath.NewSweep(fast, track), track
@@ -252,7 +253,7 @@ func TestSweepKeepsAlive(t *testing.T) {
 	fast := newFast(t)
 	n := space(t)
 	testenv.Track(t, n.Path())
-	ends, err := change.OpenEndings(n)
+	ends, err := kernel.OpenEndings(n)
 	must(t, err)
 	defer ends.Close()
 	var from, to netip.AddrPort
@@ -320,7 +321,7 @@ func TestEnded(t *testing.T) {
 	for _, k := range keys {
 		must(t, fast.Flows.Put(k, bpf.Flow{Epoch: 1}))
 	}
-	must(t, f.Ended([]change.Connection{{Protocol: tcp, A: a, B: b}}, false))
+	must(t, f.Ended([]kernel.Connection{{Protocol: tcp, A: a, B: b}}, false))
 	for i, want := range []bool{false, false, true, true} {
 		if got := there(t, fast.Flows, keys[i]); got != want {
 			t.Errorf("flow %d is there: %v", i, got)

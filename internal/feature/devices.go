@@ -3,7 +3,8 @@ package feature
 import (
 	"net/netip"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // Kinds of devices that not every kernel has, beyond those that Open vSwitch
@@ -14,11 +15,11 @@ var (
 	IPIP = &Probe{
 		Name: "ipip device",
 		Get:  "load the module ipip (modprobe ipip), or run a kernel built with CONFIG_NET_IPIP",
-		Try: func(n *change.Namespace) error {
+		Try: func(n *netcfg.Namespace) error {
 			if err := pair(n); err != nil {
 				return err
 			}
-			return n.AddIPIP(change.IPIP{Name: "probe", MTU: 1480, Local: netip.MustParseAddr("192.0.2.1"), Device: "a"})
+			return n.AddIPIP(netcfg.IPIP{Name: "probe", MTU: 1480, Local: netip.MustParseAddr("192.0.2.1"), Device: "a"})
 		},
 	}
 	// Encap is asked of any device: the kernel takes such a route before it knows
@@ -26,27 +27,27 @@ var (
 	Encap = &Probe{
 		Name: "route that says how to encapsulate",
 		Get:  "run a kernel built with CONFIG_LWTUNNEL",
-		Try: func(n *change.Namespace) error {
+		Try: func(n *netcfg.Namespace) error {
 			if err := pair(n); err != nil {
 				return err
 			}
 			local, remote := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-			return n.AddRoute(change.Route{
+			return n.AddRoute(netcfg.Route{
 				Dst: netip.PrefixFrom(remote, remote.BitLen()), Device: "a",
-				Encap: &change.Encap{ID: 1, Src: local, Dst: remote, TTL: 64},
+				Encap: &netcfg.Encap{ID: 1, Src: local, Dst: remote, TTL: 64},
 			})
 		},
 	}
 	TCX = &Probe{
 		Name: "programs on a device's packets (tcx)",
 		Get:  "run kernel 6.6 or later, built with CONFIG_BPF_SYSCALL",
-		Try:  func(n *change.Namespace) error { return change.TryTCX(n) },
+		Try:  func(n *netcfg.Namespace) error { return kernel.TryTCX(n) },
 	}
 	// Programs are what a fast path is made of.
 	Programs = &Probe{
 		Name: "programs that carry a device's packets (tcx, or bpf filters of clsact)",
 		Get:  "run kernel 5.13 or later, built with CONFIG_BPF_SYSCALL, and before 6.6 with CONFIG_NET_CLS_BPF and CONFIG_NET_SCH_INGRESS",
-		Try:  func(n *change.Namespace) error { return change.TryPrograms(n) },
+		Try:  func(n *netcfg.Namespace) error { return kernel.TryPrograms(n) },
 	}
 	VLAN = &Probe{
 		Name: "VLAN device (802.1Q)",
@@ -72,30 +73,30 @@ var (
 	Netkit = &Probe{
 		Name: "netkit device",
 		Get:  "run a kernel from 6.7 on, built with CONFIG_NETKIT",
-		Try: func(n *change.Namespace) error {
-			return change.AddNetkit(change.VethEnd{In: n, Name: "a"}, change.VethEnd{In: n, Name: "b"}, false, 1500)
+		Try: func(n *netcfg.Namespace) error {
+			return netcfg.AddNetkit(netcfg.VethEnd{In: n, Name: "a"}, netcfg.VethEnd{In: n, Name: "b"}, false, 1500)
 		},
 	}
 )
 
 const get8021Q = "load the module 8021q (modprobe 8021q), or run a kernel built with CONFIG_VLAN_8021Q"
 
-func vlan(service bool) func(*change.Namespace) error {
-	return func(n *change.Namespace) error {
+func vlan(service bool) func(*netcfg.Namespace) error {
+	return func(n *netcfg.Namespace) error {
 		if err := pair(n); err != nil {
 			return err
 		}
-		return n.AddVLAN("a", change.VLAN{Name: "probe", ID: 1, Service: service, MTU: 1496})
+		return n.AddVLAN("a", netcfg.VLAN{Name: "probe", ID: 1, Service: service, MTU: 1496})
 	}
 }
 
-func ipvlan(mode string) func(*change.Namespace) error {
-	return func(n *change.Namespace) error {
+func ipvlan(mode string) func(*netcfg.Namespace) error {
+	return func(n *netcfg.Namespace) error {
 		if err := pair(n); err != nil {
 			return err
 		}
-		return n.AddIPVLAN("a", change.IPVLAN{In: n, Name: "probe", Mode: mode, MTU: 1500})
+		return n.AddIPVLAN("a", netcfg.IPVLAN{In: n, Name: "probe", Mode: mode, MTU: 1500})
 	}
 }
 
-var probeGeneve = change.Geneve{Name: "probe", MAC: probeMAC(3), MTU: 1450, Port: 6081}
+var probeGeneve = netcfg.Geneve{Name: "probe", MAC: probeMAC(3), MTU: 1450, Port: 6081}

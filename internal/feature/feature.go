@@ -11,7 +11,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -51,7 +51,7 @@ type Need interface {
 type Probe struct {
 	Name string // "a vxlan device"
 	Get  string // how to get it: "load the module vxlan (modprobe vxlan), ..."
-	Try  func(*change.Namespace) error
+	Try  func(*netcfg.Namespace) error
 }
 
 // answers keeps what the kernel said. Only a yes or a no is kept; what could
@@ -69,7 +69,7 @@ func (p *Probe) Ask() (Answer, error) {
 		f := known.(finding)
 		return f.answer, f.why
 	}
-	err := change.Scratch(p.Try)
+	err := netcfg.Scratch(p.Try)
 	f := finding{answer: classify(err), why: err}
 	if f.answer != Unknown {
 		answers.Store(p.Name, f)

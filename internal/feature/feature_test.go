@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -41,7 +41,7 @@ func TestRequireSaysWhatIsMissing(t *testing.T) {
 // What could not be told is asked again, because the next time may be better.
 func TestUnknownIsNotKept(t *testing.T) {
 	calls := 0
-	p := &Probe{Name: "fickle", Try: func(*change.Namespace) error { calls++; return errors.New("no idea") }}
+	p := &Probe{Name: "fickle", Try: func(*netcfg.Namespace) error { calls++; return errors.New("no idea") }}
 	for range 2 {
 		if answer, err := p.Ask(); answer != Unknown || err == nil {
 			t.Fatalf("Ask = %v, %v, want could not tell and why", answer, err)

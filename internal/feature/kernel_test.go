@@ -5,8 +5,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -31,7 +31,7 @@ func TestProbes(t *testing.T) {
 // understands, and what was tried before it is gone.
 func TestLacking(t *testing.T) {
 	testenv.Root(t)
-	p := &feature.Probe{Name: "warp device", Get: "wait for it", Try: func(n *change.Namespace) error {
+	p := &feature.Probe{Name: "warp device", Get: "wait for it", Try: func(n *netcfg.Namespace) error {
 		if err := n.AddBridge("probe", nil, 1500); err != nil {
 			return err
 		}

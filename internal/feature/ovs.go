@@ -5,7 +5,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // What Open vSwitch needs of the kernel for a datapath in it.
@@ -15,7 +15,7 @@ var (
 		Get: "load the module openvswitch (modprobe openvswitch), run a kernel built with CONFIG_OPENVSWITCH, " +
 			"or give the path datapath=netdev, which forwards in the switch's own process",
 		// Asking for the family loads the module where there is one.
-		Try: func(*change.Namespace) error {
+		Try: func(*netcfg.Namespace) error {
 			if _, err := netlink.GenlFamilyGet(ovsFamily); err != nil {
 				return fmt.Errorf("find generic netlink family %s: %w", ovsFamily, err)
 			}
@@ -25,7 +25,7 @@ var (
 	Geneve = &Probe{
 		Name: "geneve device",
 		Get:  "load the module geneve (modprobe geneve), or run a kernel built with CONFIG_GENEVE",
-		Try:  func(n *change.Namespace) error { return n.AddGeneve(probeGeneve) },
+		Try:  func(n *netcfg.Namespace) error { return n.AddGeneve(probeGeneve) },
 	}
 )
 

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"os"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // The probes. Each tries the smallest thing that needs the feature.
@@ -18,18 +18,18 @@ var (
 	Bridge = &Probe{
 		Name: "bridge device",
 		Get:  "load the module bridge (modprobe bridge), or run a kernel built with CONFIG_BRIDGE",
-		Try: func(n *change.Namespace) error {
+		Try: func(n *netcfg.Namespace) error {
 			return n.AddBridge("probe", probeMAC(1), 1500)
 		},
 	}
 	VXLAN = &Probe{
 		Name: "vxlan device",
 		Get:  "load the module vxlan (modprobe vxlan), or run a kernel built with CONFIG_VXLAN",
-		Try: func(n *change.Namespace) error {
+		Try: func(n *netcfg.Namespace) error {
 			if err := pair(n); err != nil {
 				return err
 			}
-			return n.AddVXLAN(change.VXLAN{
+			return n.AddVXLAN(netcfg.VXLAN{
 				Name: "probe", MAC: probeMAC(3), MTU: 1450, VNI: 1, Port: 8472,
 				Local: netip.MustParseAddr("192.0.2.1"), Device: "a",
 			})
@@ -38,23 +38,23 @@ var (
 	MACVLAN = &Probe{
 		Name: "macvlan device",
 		Get:  "load the module macvlan (modprobe macvlan), or run a kernel built with CONFIG_MACVLAN",
-		Try: func(n *change.Namespace) error {
+		Try: func(n *netcfg.Namespace) error {
 			if err := pair(n); err != nil {
 				return err
 			}
-			return n.AddMACVLAN("a", change.MACVLAN{In: n, Name: "probe", MAC: probeMAC(3), MTU: 1500})
+			return n.AddMACVLAN("a", netcfg.MACVLAN{In: n, Name: "probe", MAC: probeMAC(3), MTU: 1500})
 		},
 	}
 	Tap = &Probe{
 		Name: "tap device",
 		Get:  "load the module tun (modprobe tun), or run a kernel built with CONFIG_TUN",
-		Try:  func(n *change.Namespace) error { return n.AddTap(change.Tap{Name: "probe", MTU: 1500}) },
+		Try:  func(n *netcfg.Namespace) error { return n.AddTap(netcfg.Tap{Name: "probe", MTU: 1500}) },
 	}
 	VhostNet = &Probe{
 		Name: "vhost-net device",
 		Get:  "load the module vhost_net (modprobe vhost_net), run a kernel built with CONFIG_VHOST_NET, or give the path vhost=off, which lets qemu move the packets",
 		// Opening it loads the module where there is one.
-		Try: func(*change.Namespace) error {
+		Try: func(*netcfg.Namespace) error {
 			f, err := os.Open("/dev/vhost-net")
 			if err != nil {
 				return err
@@ -79,17 +79,17 @@ var (
 
 func probeMAC(i byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, i} }
 
-func pair(n *change.Namespace) error {
-	return change.AddVeth(
-		change.VethEnd{In: n, Name: "a", MAC: probeMAC(1)},
-		change.VethEnd{In: n, Name: "b", MAC: probeMAC(2)}, 1500)
+func pair(n *netcfg.Namespace) error {
+	return netcfg.AddVeth(
+		netcfg.VethEnd{In: n, Name: "a", MAC: probeMAC(1)},
+		netcfg.VethEnd{In: n, Name: "b", MAC: probeMAC(2)}, 1500)
 }
 
-func natRules(wrapped bool) func(*change.Namespace) error {
-	return func(n *change.Namespace) error {
-		return n.AddTables(change.Table{Name: "probe", Wrapped: wrapped, Chains: []change.Chain{{
-			Name: "probe", Hook: change.NATPostrouting,
-			Rules: []change.Rule{{change.InState(change.New), change.Comment("probe"), change.ToLocal(), change.Masquerade()}},
+func natRules(wrapped bool) func(*netcfg.Namespace) error {
+	return func(n *netcfg.Namespace) error {
+		return n.AddTables(netcfg.Table{Name: "probe", Wrapped: wrapped, Chains: []netcfg.Chain{{
+			Name: "probe", Hook: netcfg.NATPostrouting,
+			Rules: []netcfg.Rule{{netcfg.InState(netcfg.New), netcfg.Comment("probe"), netcfg.ToLocal(), netcfg.Masquerade()}},
 		}}})
 	}
 }

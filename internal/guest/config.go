@@ -7,7 +7,7 @@ import (
 	"os"
 	"path"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // What stands in the guest's first file system, beside the program as /init.
@@ -40,7 +40,7 @@ type Config struct {
 	HasKmod  bool     // so is the folder of the kernel's modules, by ModulesTag
 	Writable []string // folders, by WritableTag
 	NICs     []NIC
-	Settings []change.Setting
+	Settings []netcfg.Setting
 	Agent    string // be the agent of this machine; empty: run commands
 }
 

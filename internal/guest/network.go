@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // setUpNetwork brings up the loopback device and the cards, behind the settings
 // that may hold for them.
 func setUpNetwork(c Config) error {
-	n, err := change.Guest()
+	n, err := netcfg.Guest()
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func setUpNetwork(c Config) error {
 	return nil
 }
 
-func setUpNIC(n *change.Namespace, nic NIC) error {
+func setUpNIC(n *netcfg.Namespace, nic NIC) error {
 	device, err := deviceOf(nic.MAC)
 	if err != nil {
 		return err

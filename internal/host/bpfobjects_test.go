@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -16,7 +16,7 @@ import (
 // number of changes is another one.
 func TestBPFObjects(t *testing.T) {
 	testenv.Root(t)
-	if !change.HasTCX() {
+	if !kernel.HasTCX() {
 		t.Skip("this kernel has no tcx")
 	}
 	n := space(t)

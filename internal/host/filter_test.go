@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-func space(t *testing.T) *change.Namespace {
+func space(t *testing.T) *netcfg.Namespace {
 	t.Helper()
-	w, err := change.Owned(testenv.Claim(t))
+	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)
 	n, err := w.Create(w.Name("m1"))
 	must(t, err)
@@ -45,7 +45,7 @@ func TestFilter(t *testing.T) {
 		{"reject", host.FilterRule{Always: true, Verdict: "other"}},
 	} {
 		input := "flush ruleset\ntable ip t {\nchain other { }\nchain first {\ntype filter hook input priority 5\n" + c.rule + "\n}\n}\n"
-		if _, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, input); err != nil {
+		if _, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, input); err != nil {
 			t.Errorf("%s: %v", c.rule, err)
 			continue
 		}
@@ -87,7 +87,7 @@ func TestFilterOfIPTables(t *testing.T) {
 		{"-j ACCEPT", host.FilterRule{Always: true, Verdict: "accept"}},
 	} {
 		restore := "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT " + c.rule + "\nCOMMIT\n"
-		if _, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "iptables-nft-restore")}, Env: os.Environ()}, restore); err != nil {
+		if _, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "iptables-nft-restore")}, Env: os.Environ()}, restore); err != nil {
 			t.Logf("%s: this machine cannot: %v", c.rule, err)
 			continue
 		}
@@ -114,7 +114,7 @@ func TestLegacyTables(t *testing.T) {
 	}
 	before := count()
 	rules := "*filter\n:INPUT ACCEPT [0:0]\n" + strings.Repeat("-A INPUT -s 192.0.2.1 -j DROP\n", 50) + "COMMIT\n"
-	if _, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "iptables-legacy-restore")}, Env: os.Environ()}, rules); err != nil {
+	if _, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "iptables-legacy-restore")}, Env: os.Environ()}, rules); err != nil {
 		t.Skipf("this kernel has no legacy iptables: %v", err)
 	}
 	if len(before) > 0 {

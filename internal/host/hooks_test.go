@@ -9,13 +9,13 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // hooks opens those of a namespace, where this kernel tells of them.
-func hooks(t *testing.T, n *change.Namespace) *host.Hooks {
+func hooks(t *testing.T, n *netcfg.Namespace) *host.Hooks {
 	t.Helper()
 	var h *host.Hooks
 	testenv.In(t, n.Path(), func() (err error) {
@@ -57,7 +57,7 @@ table bridge t {
 func TestHooks(t *testing.T) {
 	n := space(t)
 	h := hooks(t, n)
-	if _, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, manyHooks); err != nil {
+	if _, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, manyHooks); err != nil {
 		t.Fatal(err)
 	}
 	foreign := func(tunnels, bridges bool) (what string) {
@@ -98,7 +98,7 @@ func TestHooks(t *testing.T) {
 }
 
 // netfilterProgram attaches a program that lets everything pass.
-func netfilterProgram(t *testing.T, n *change.Namespace, family link.NetfilterProtocolFamily, hook link.NetfilterInetHook) (remove func()) {
+func netfilterProgram(t *testing.T, n *netcfg.Namespace, family link.NetfilterProtocolFamily, hook link.NetfilterInetHook) (remove func()) {
 	t.Helper()
 	const accept = 1 // NF_ACCEPT
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "foreign", Type: ebpf.Netfilter, AttachType: ebpf.AttachNetfilter, License: "GPL",

@@ -5,14 +5,14 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // Devices are read with what joins them, across namespaces.
 func TestNetDevices(t *testing.T) {
-	w, err := change.Owned(testenv.Claim(t))
+	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)
 	n, err := w.Create(w.Name("m1"))
 	must(t, err)
@@ -20,15 +20,15 @@ func TestNetDevices(t *testing.T) {
 	pod, err := w.Create(w.Name("p1"))
 	must(t, err)
 	defer pod.Close()
-	must(t, change.AddVeth(change.VethEnd{In: n, Name: "cali0"}, change.VethEnd{In: pod, Name: "eth0"}, 1400))
-	must(t, change.AddVeth(change.VethEnd{In: n, Name: "wire"}, change.VethEnd{In: n, Name: "far"}, 1500))
+	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "cali0"}, netcfg.VethEnd{In: pod, Name: "eth0"}, 1400))
+	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "wire"}, netcfg.VethEnd{In: n, Name: "far"}, 1500))
 	outer := netip.MustParseAddr("192.0.2.1")
 	must(t, n.AddAddr("wire", netip.PrefixFrom(outer, 24)))
-	must(t, n.AddVXLAN(change.VXLAN{Name: "vx", MAC: []byte{2, 0, 0, 0, 0, 1}, MTU: 1450, VNI: 7, Port: 4789, Local: outer, Device: "wire"}))
+	must(t, n.AddVXLAN(netcfg.VXLAN{Name: "vx", MAC: []byte{2, 0, 0, 0, 0, 1}, MTU: 1450, VNI: 7, Port: 4789, Local: outer, Device: "wire"}))
 	must(t, n.AddBridge("cni0", []byte{2, 0, 0, 0, 0, 2}, 1400))
 	must(t, n.Enslave("cali0", "cni0", false))
 	must(t, n.Features("vx", map[string]bool{"tx-checksum-ip-generic": false}))
-	must(t, n.AddRoute(change.Route{Dst: netip.MustParsePrefix("198.51.100.0/24"), Via: netip.MustParseAddr("192.0.2.9"), Device: "wire"}))
+	must(t, n.AddRoute(netcfg.Route{Dst: netip.MustParsePrefix("198.51.100.0/24"), Via: netip.MustParseAddr("192.0.2.9"), Device: "wire"}))
 	testenv.In(t, n.Path(), func() error {
 		var list []host.NetDevice
 		err := host.Sysfs(func(root string) (err error) {

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // What is said again is no change of rules, and what has changed is, also right after
@@ -13,7 +13,7 @@ import (
 func TestWatchOfWhatIsSaidAgain(t *testing.T) {
 	n := space(t)
 	must(t, n.AddBridge("br0", nil, 1500))
-	must(t, change.AddVeth(change.VethEnd{In: n, Name: "a0"}, change.VethEnd{In: n, Name: "b0"}, 1500))
+	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
 	run(t, n.Path(), `ip link set br0 up; ip link set a0 up; ip link set b0 master br0 up
 		ip addr add 192.0.2.1/24 dev a0 valid_lft 5000 preferred_lft 5000
 		ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:01 dev a0 nud stale`)
@@ -55,7 +55,7 @@ func TestWatchOfMoves(t *testing.T) {
 	n := space(t)
 	must(t, n.AddBridge("br0", nil, 1500))
 	for _, port := range []string{"p0", "p1"} {
-		must(t, change.AddVeth(change.VethEnd{In: n, Name: port}, change.VethEnd{In: n, Name: port + "x"}, 1500))
+		must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: port}, netcfg.VethEnd{In: n, Name: port + "x"}, 1500))
 	}
 	run(t, n.Path(), `for d in br0 p0 p1 p0x p1x; do ip link set $d up; done
 		ip link set p0 master br0; ip link set p1 master br0

@@ -10,8 +10,8 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // unseen is an attribute that no kernel has yet.
@@ -155,7 +155,7 @@ func TestRulingsOfSets(t *testing.T) {
 		if c.later != "" {
 			later = "add rule ip t " + c.later
 		}
-		nft := change.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}
+		nft := netcfg.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}
 		_, err := n.Run(t.Context(), nft, input)
 		if err == nil {
 			_, err = n.Run(t.Context(), nft, later)
@@ -192,7 +192,7 @@ func TestRulingsWriteMarks(t *testing.T) {
 	} {
 		input := "flush ruleset\ntable ip t {\nchain marks { meta mark set 5; }\nchain nat { type nat hook postrouting priority 100; meta mark set 5; }\n" +
 			"chain first {\ntype filter hook " + c.hook + " priority 5\n" + c.rules + "\n}\n}\n"
-		if _, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, input); err != nil {
+		if _, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, input); err != nil {
 			t.Errorf("%s: %v", c.rules, err)
 			continue
 		}

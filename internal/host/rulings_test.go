@@ -9,12 +9,12 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-func rulings(t *testing.T, n *change.Namespace, port uint16) (r host.Rulings) {
+func rulings(t *testing.T, n *netcfg.Namespace, port uint16) (r host.Rulings) {
 	t.Helper()
 	testenv.In(t, n.Path(), func() (err error) {
 		r, err = host.ReadRulings(port)
@@ -144,7 +144,7 @@ func TestRulings(t *testing.T) {
 			"chain first {\ntype filter hook " + c.hook + " priority 5\n" + c.rules + "\n}\n" +
 			"chain nat {\ntype nat hook postrouting priority 100\nnumgen random mod 2 0 masquerade\n}\n}\n" +
 			"table ip6 t {\nchain first {\ntype filter hook forward priority 5\nlimit rate 10/second accept\n}\n}\n"
-		if _, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, input); err != nil {
+		if _, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, input); err != nil {
 			t.Errorf("%s: %v", c.rules, err)
 			continue
 		}
@@ -195,7 +195,7 @@ func TestRulingsOfIPTables(t *testing.T) {
 		{[]string{"-j CONNMARK --save-mark", "-j CONNMARK --set-mark 5"}, ""},
 	} {
 		restore := "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD " + strings.Join(c.rules, "\n-A FORWARD ") + "\nCOMMIT\n"
-		if _, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "iptables-nft-restore")}, Env: os.Environ()}, restore); err != nil {
+		if _, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "iptables-nft-restore")}, Env: os.Environ()}, restore); err != nil {
 			t.Logf("%s: this machine cannot: %v", c.rules, err)
 			continue
 		}
@@ -212,7 +212,7 @@ func TestRulingsAtDevices(t *testing.T) {
 		must(t, n.AddBridge(name, nil, 1500))
 	}
 	input := "table netdev t {\nchain a { type filter hook ingress device d0 priority 0; }\nchain b { type filter hook egress devices = { d0, d1 } priority 0; }\n}\n"
-	_, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, input)
+	_, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, input)
 	must(t, err)
 	got := rulings(t, n, 0)
 	want := map[string]host.Sides{"d0": host.In | host.Out, "d1": host.Out}
@@ -252,7 +252,7 @@ const kubeProxy = `table ip kube-proxy {
 // of established flows meet.
 func TestRulingsOfKubeProxy(t *testing.T) {
 	n := space(t)
-	_, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, kubeProxy)
+	_, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, kubeProxy)
 	must(t, err)
 	if got := rulings(t, n, 8472); got.Fickle != "" {
 		t.Errorf("they are fickle: %s", got.Fickle)
@@ -318,7 +318,7 @@ COMMIT
 		{nat + filter + input, 8472, "ip filter KUBE-IPVS-FILTER" + set},
 		{nat + filter + restricted, 0, "ip filter KUBE-PROXY-FIREWALL" + set},
 	} {
-		if _, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "iptables-nft-restore")}, Env: os.Environ()}, c.rules+"COMMIT\n"); err != nil {
+		if _, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "iptables-nft-restore")}, Env: os.Environ()}, c.rules+"COMMIT\n"); err != nil {
 			t.Skipf("this machine cannot: %v", err)
 		}
 		if got := rulings(t, n, c.port).Fickle; got != c.fickle {

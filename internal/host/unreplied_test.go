@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // Rules that may judge a packet otherwise once its connection has seen an answer are
@@ -46,7 +46,7 @@ func TestRulingsOfUnreplied(t *testing.T) {
 	} {
 		input := "flush ruleset\ntable ip t {\nchain other { limit rate 10/second accept; }\n" +
 			"chain first {\ntype filter hook " + c.hook + " priority 5\n" + c.rules + "\n}\n}\n"
-		if _, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, input); err != nil {
+		if _, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, input); err != nil {
 			t.Errorf("%s: %v", c.rules, err)
 			continue
 		}
@@ -73,7 +73,7 @@ func TestRulingsOfUnrepliedOfIPTables(t *testing.T) {
 		"-m conntrack --ctstate NEW -m limit --limit 10/s -j ACCEPT": "ip filter FORWARD: limit",
 	} {
 		restore := "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD " + rule + "\nCOMMIT\n"
-		if _, err := n.Run(t.Context(), change.Command{Args: []string{program(t, "iptables-nft-restore")}, Env: os.Environ()}, restore); err != nil {
+		if _, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "iptables-nft-restore")}, Env: os.Environ()}, restore); err != nil {
 			t.Logf("%s: this machine cannot: %v", rule, err)
 			continue
 		}

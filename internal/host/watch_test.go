@@ -11,8 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -24,7 +24,7 @@ const (
 var newsPatience = host.Patience(20 * time.Second)
 
 // watch watches a namespace until the test is over.
-func watch(t *testing.T, n *change.Namespace, tell func(host.Changed)) {
+func watch(t *testing.T, n *netcfg.Namespace, tell func(host.Changed)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended <-chan error
@@ -69,7 +69,7 @@ func quiet(news <-chan host.Changed) {
 func TestWatch(t *testing.T) {
 	n := space(t)
 	must(t, n.AddBridge("br0", nil, 1500))
-	must(t, change.AddVeth(change.VethEnd{In: n, Name: "a0"}, change.VethEnd{In: n, Name: "b0"}, 1500))
+	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
 	news := make(chan host.Changed, 1000)
 	watch(t, n, func(c host.Changed) { news <- c })
 	for _, c := range []struct {
@@ -111,7 +111,7 @@ func TestWatch(t *testing.T) {
 // as changed; and what was known before is not taken for what is known.
 func TestWatchOverrun(t *testing.T) {
 	n := space(t)
-	must(t, change.AddVeth(change.VethEnd{In: n, Name: "a0"}, change.VethEnd{In: n, Name: "b0"}, 1500))
+	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
 	must(t, n.AddAddr("a0", netip.MustParsePrefix("10.0.0.1/8")))
 	news, held := make(chan host.Changed, 10000), make(chan struct{})
 	const slow = 5

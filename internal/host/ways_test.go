@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -72,9 +72,9 @@ func TestReadWays(t *testing.T) {
 // machineAndPod makes a machine of a script, and the namespace of its pod.
 func machineAndPod(t *testing.T, script string) (m, pod string) {
 	t.Helper()
-	w, err := change.Owned(testenv.Claim(t))
+	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)
-	var spaces []*change.Namespace
+	var spaces []*netcfg.Namespace
 	for _, name := range []string{"m1", "p1"} {
 		n, err := w.Create(w.Name(name))
 		must(t, err)
@@ -82,7 +82,7 @@ func machineAndPod(t *testing.T, script string) (m, pod string) {
 		spaces = append(spaces, n)
 	}
 	for device, inside := range map[string]string{"w0": "w1", "p0": "eth0"} {
-		must(t, change.AddVeth(change.VethEnd{In: spaces[0], Name: device}, change.VethEnd{In: spaces[1], Name: inside}, 1500))
+		must(t, netcfg.AddVeth(netcfg.VethEnd{In: spaces[0], Name: device}, netcfg.VethEnd{In: spaces[1], Name: inside}, 1500))
 	}
 	run(t, spaces[0].Path(), script)
 	return spaces[0].Path(), spaces[1].Path()

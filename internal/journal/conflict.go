@@ -3,14 +3,14 @@ package journal
 import (
 	"slices"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // Conflicts looks which open writes an undo would report and leave alone now, for
 // somebody else has changed their value since; by the numbers of the writes. What
 // cannot be read is left out. Nothing is written, and nobody is waited for.
-func (h History) Conflicts(cells *change.Cells) map[int]*ConflictError {
+func (h History) Conflicts(cells *setting.Cells) map[int]*ConflictError {
 	boot, err := host.BootID()
 	if err != nil {
 		return nil
@@ -37,7 +37,7 @@ func (h History) Conflicts(cells *change.Cells) map[int]*ConflictError {
 // what that one found. Nil: there is none, or nobody knows.
 func (j *Journal) conflict(e *Entry) *ConflictError {
 	if j.h.above(e, e.id) != nil {
-		_, foreign := j.h.chain(e, e.Cell, e.id, func(v change.Value) bool { return j.ours(e, v) }, e.Old)
+		_, foreign := j.h.chain(e, e.Cell, e.id, func(v setting.Value) bool { return j.ours(e, v) }, e.Old)
 		if foreign == nil {
 			return nil
 		}

@@ -3,7 +3,7 @@ package journal
 import (
 	"slices"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // A write is in doubt whose process was killed between its record and its mark.
@@ -57,7 +57,7 @@ func (j *Journal) settleDoubt(e *Entry) error {
 // unexplained is a cell around a write in doubt that is not as it was, although
 // the write's own cell is: somebody else changed it since, or a driver that
 // refused the write reset it all the same. Nil: there is none.
-func (j *Journal) unexplained(e *Entry, current change.Value) *Kept {
+func (j *Journal) unexplained(e *Entry, current setting.Value) *Kept {
 	if e.State != InDoubt || e.turn != nil || !current.Equal(e.first()) {
 		return nil
 	}

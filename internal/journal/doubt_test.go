@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // What became of a write whose process was killed is settled as soon as somebody
@@ -34,7 +34,7 @@ func TestDoubtIsSettled(t *testing.T) {
 				}
 			}
 			dead, err := w.process(func(j *Journal) error {
-				_, err := begun(t, j).Set("", change.Write{Cell: cell("ring"), Value: change.Text("512")})
+				_, err := begun(t, j).Set("", setting.Write{Cell: cell("ring"), Value: setting.Text("512")})
 				return err
 			})
 			if !dead || err != nil {

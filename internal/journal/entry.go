@@ -3,12 +3,12 @@ package journal
 import (
 	"slices"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // aside gives what is known of a cell around the entry's own. One that is not
 // known yet did not exist before the write.
-func (e *Entry) aside(cell change.Cell) *aside {
+func (e *Entry) aside(cell setting.Cell) *aside {
 	id := cell.ID()
 	if k := e.asideOf(id); k != nil {
 		return k
@@ -33,7 +33,7 @@ func (e *Entry) touches(is func(id string) bool) bool {
 }
 
 // left is what the write left of the cell around, as far as is known.
-func (k *aside) left() change.Value {
+func (k *aside) left() setting.Value {
 	if k.after != nil {
 		return *k.after
 	}
@@ -41,7 +41,7 @@ func (k *aside) left() change.Value {
 }
 
 // written is what the entry's write made of its cell, as far as is known.
-func (e *Entry) written() change.Value {
+func (e *Entry) written() setting.Value {
 	if e.Found != nil {
 		return *e.Found
 	}
@@ -49,7 +49,7 @@ func (e *Entry) written() change.Value {
 }
 
 // side is the new value, or the old one.
-func (e *Entry) side(on bool) change.Value {
+func (e *Entry) side(on bool) setting.Value {
 	if on {
 		return e.written()
 	}
@@ -58,7 +58,7 @@ func (e *Entry) side(on bool) change.Value {
 
 // first is what the cell held when the write was about to happen, whatever old
 // value it was handed since.
-func (e *Entry) first() change.Value {
+func (e *Entry) first() setting.Value {
 	if len(e.once) > 0 {
 		return e.once[0]
 	}
@@ -66,25 +66,25 @@ func (e *Entry) first() change.Value {
 }
 
 // wasBefore tells whether the cell held a value before the write.
-func (e *Entry) wasBefore(v change.Value) bool {
+func (e *Entry) wasBefore(v setting.Value) bool {
 	return v.Equal(e.Old) || slices.ContainsFunc(e.once, v.Equal)
 }
 
 // wrote tells whether a value is what the entry's write makes of its cell.
-func (j *Journal) wrote(e *Entry, v change.Value) bool {
+func (j *Journal) wrote(e *Entry, v setting.Value) bool {
 	return v.Equal(e.written()) || e.State == InDoubt && j.cells.Alike(e.Cell, e.New, v)
 }
 
 // ours tells whether the entry may have left its cell with a value: the new one,
 // or an old one, for it may be in doubt, or have been swung back; or with what a
 // write of either leaves that was killed in the middle.
-func (j *Journal) ours(e *Entry, v change.Value) bool {
+func (j *Journal) ours(e *Entry, v setting.Value) bool {
 	halfway := j.cells.Halfway(e.Cell, e.written(), v) || j.cells.Halfway(e.Cell, e.Old, v)
 	return halfway || j.wrote(e, v) || e.wasBefore(v)
 }
 
 // found is what a write found in a cell, its own or one around it.
-func (e *Entry) found(id string) (v change.Value, known bool) {
+func (e *Entry) found(id string) (v setting.Value, known bool) {
 	if e.id == id {
 		return e.Old, true
 	}
@@ -95,7 +95,7 @@ func (e *Entry) found(id string) (v change.Value, known bool) {
 }
 
 // made is what a write made of a cell, its own or one around it.
-func (e *Entry) made(id string) change.Value {
+func (e *Entry) made(id string) setting.Value {
 	if k := e.asideOf(id); k != nil {
 		return k.left()
 	}
@@ -154,9 +154,9 @@ func (h *history) between(e, above *Entry) bool {
 // beneath them: those that found what fits, as far as the first that changed
 // it. Foreign: what one of them found does not fit, so somebody else changed it
 // before.
-func (h *history) chain(e *Entry, cell change.Cell, id string, fits func(change.Value) bool, old change.Value) (tell []handOn, foreign *Entry) {
-	var swung []change.Value // what writes made of it that were swung back since
-	doubt := false           // there is one that may have changed it
+func (h *history) chain(e *Entry, cell setting.Cell, id string, fits func(setting.Value) bool, old setting.Value) (tell []handOn, foreign *Entry) {
+	var swung []setting.Value // what writes made of it that were swung back since
+	doubt := false            // there is one that may have changed it
 	for _, l := range h.later(e) {
 		v, known := l.found(id)
 		if !known {

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -97,7 +97,7 @@ func TestFolderIsDurable(t *testing.T) {
 
 func TestFolderThatIsRelative(t *testing.T) {
 	t.Chdir(t.TempDir())
-	_, err := Open(Options{Folder: "x", Cells: change.NewCells(), Boot: "this"})
+	_, err := Open(Options{Folder: "x", Cells: setting.NewCells(), Boot: "this"})
 	_, look := Look("x")
 	if _, made := os.Stat("x"); verr.Code(err) != verr.Usage || verr.Code(look) != verr.Usage || made == nil {
 		t.Errorf("open it: %v; look at it: %v", err, look)

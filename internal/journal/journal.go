@@ -19,8 +19,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -34,7 +34,7 @@ const FolderVariable = "VENTURI_JOURNAL"
 // Options say how to open a journal for changing.
 type Options struct {
 	Folder  string // empty: [Folder]
-	Cells   *change.Cells
+	Cells   *setting.Cells
 	Who     string // who changes the machine
 	Command string // by which command
 	Version string // of this program
@@ -66,7 +66,7 @@ const (
 // open, nobody else can open it so. It is for one goroutine at a time.
 type Journal struct {
 	options Options
-	cells   *change.Cells
+	cells   *setting.Cells
 	log     *log
 	h       *history
 }

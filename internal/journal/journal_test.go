@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // fixture is a machine of files below a folder, and a journal beside it.
@@ -21,10 +21,10 @@ func fixture(t *testing.T, files map[string]string) (root string, o Options) {
 			t.Fatal(err)
 		}
 	}
-	return root, Options{Folder: filepath.Join(t.TempDir(), "journal"), Cells: change.NewCells(change.Stores(root)...), Boot: "this", Who: "a test"}
+	return root, Options{Folder: filepath.Join(t.TempDir(), "journal"), Cells: setting.NewCells(setting.Stores(root)...), Boot: "this", Who: "a test"}
 }
 
-func file(name string) change.Cell { return change.Cell{Store: "file", Key: name} }
+func file(name string) setting.Cell { return setting.Cell{Store: "file", Key: name} }
 
 func TestSetAndUndo(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/etc/a": "one\n"})
@@ -37,7 +37,7 @@ func TestSetAndUndo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"two\n", "three\n"} {
-		if _, err := tx.Set("a.knob", change.Write{Cell: file("/etc/a"), Value: change.Text(text)}); err != nil {
+		if _, err := tx.Set("a.knob", setting.Write{Cell: file("/etc/a"), Value: setting.Text(text)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,13 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
 func set(t *testing.T, tx *Tx, name, text string) *Entry {
 	t.Helper()
-	e, err := tx.Set("a.knob", change.Write{Cell: file(name), Value: change.Text(text)})
+	e, err := tx.Set("a.knob", setting.Write{Cell: file(name), Value: setting.Text(text)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestDamagedInTheMiddle(t *testing.T) {
 
 // Whatever a log holds, it can be read; and what was added to it is there.
 func FuzzParse(f *testing.F) {
-	line, err := encode(record{Intent: &intent{Txn: 1, Entry: 1, Cell: file("/a"), Old: change.Text("one"), New: change.Value{Data: []byte{0xff}, Present: true}}})
+	line, err := encode(record{Intent: &intent{Txn: 1, Entry: 1, Cell: file("/a"), Old: setting.Text("one"), New: setting.Value{Data: []byte{0xff}, Present: true}}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -165,8 +165,8 @@ func FuzzParse(f *testing.F) {
 		// The same with a checksum that fits, so that what is in it is looked at.
 		replay(slices.Concat(line, sealed(string(text))))
 
-		old := change.Value{Data: []byte(value), Present: true}
-		more, err := encode(record{Intent: &intent{Txn: 1, Entry: 7, Cell: change.Cell{Store: "file", Key: "/b"}, Old: old}})
+		old := setting.Value{Data: []byte(value), Present: true}
+		more, err := encode(record{Intent: &intent{Txn: 1, Entry: 7, Cell: setting.Cell{Store: "file", Key: "/b"}, Old: old}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +260,7 @@ func TestFullDisk(t *testing.T) {
 		if i > 0 {
 			last = contents(t, root, "/b")
 		}
-		_, err = tx.Set("a.knob", change.Write{Cell: file("/b"), Value: change.Text(strings.Repeat(string(rune('a'+i)), 8192))})
+		_, err = tx.Set("a.knob", setting.Write{Cell: file("/b"), Value: setting.Text(strings.Repeat(string(rune('a'+i)), 8192))})
 	}
 	if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "nothing was written") || contents(t, root, "/b") != last {
 		t.Errorf("%v; it holds %.20q", err, contents(t, root, "/b"))
@@ -317,7 +317,7 @@ func TestDiskFailsAtTheMark(t *testing.T) {
 		}
 	}
 	j = open(t, o)
-	_, err := begun(t, j).Set("a.knob", change.Write{Cell: file("/a"), Value: change.Text("two")})
+	_, err := begun(t, j).Set("a.knob", setting.Write{Cell: file("/a"), Value: setting.Text("two")})
 	if err == nil || !strings.Contains(err.Error(), "the old value stands again") || contents(t, root, "/a") != "one" {
 		t.Errorf("%v; it holds %q", err, contents(t, root, "/a"))
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // device plays a network device whose driver forgets things: new channels make
@@ -68,18 +68,18 @@ func (d *device) set(key, value string) {
 	}
 }
 
-func (d *device) store() change.Store {
-	return change.Store{
+func (d *device) store() setting.Store {
+	return setting.Store{
 		Name: "device",
-		Read: func(c change.Cell) (change.Value, error) {
+		Read: func(c setting.Cell) (setting.Value, error) {
 			d.step()
 			v, ok := d.cells[c.Key]
 			if !ok {
-				return change.Value{}, os.ErrNotExist
+				return setting.Value{}, os.ErrNotExist
 			}
-			return change.Text(v), nil
+			return setting.Text(v), nil
 		},
-		Write: func(c change.Cell, v change.Value) error {
+		Write: func(c setting.Cell, v setting.Value) error {
 			if _, ok := d.cells[c.Key]; !ok {
 				return os.ErrNotExist
 			}
@@ -93,17 +93,17 @@ func (d *device) store() change.Store {
 			d.set(c.Key, v.String())
 			return nil
 		},
-		Alike: func(_ change.Cell, asked, found change.Value) bool {
+		Alike: func(_ setting.Cell, asked, found setting.Value) bool {
 			n, err := strconv.Atoi(asked.String())
 			return err == nil && strconv.Itoa((n+7)/8*8) == found.String()
 		},
-		Around: func(c change.Cell) (around []change.Cell, err error) {
+		Around: func(c setting.Cell) (around []setting.Cell, err error) {
 			if c.Key != "chan" && c.Key != "ring" {
 				return nil, nil
 			}
 			for _, key := range slices.Sorted(maps.Keys(d.cells)) {
 				if key != c.Key {
-					around = append(around, change.Cell{Store: "device", Key: key})
+					around = append(around, setting.Cell{Store: "device", Key: key})
 				}
 			}
 			return around, nil
@@ -144,7 +144,7 @@ type world struct {
 
 func newWorld(t testing.TB, folder string) *world {
 	w := &world{t: t, dev: newDevice()}
-	w.o = Options{Folder: folder, Cells: change.NewCells(w.dev.store()), Boot: "this"}
+	w.o = Options{Folder: folder, Cells: setting.NewCells(w.dev.store()), Boot: "this"}
 	w.o.At = func(Point) { w.dev.step() }
 	if err := os.RemoveAll(filepath.Join(folder, logName)); err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func (w *world) process(fn func(*Journal) error) (dead bool, err error) {
 	return false, fn(j)
 }
 
-func cell(key string) change.Cell { return change.Cell{Store: "device", Key: key} }
+func cell(key string) setting.Cell { return setting.Cell{Store: "device", Key: key} }
 
 var values = map[string][]string{
 	"chan": {"1", "2", "3", "4"}, "ring": {"256", "500", "1001"}, "coal": {"0", "8", "16"},
@@ -199,7 +199,7 @@ func (w *world) act(j *Journal, r *rand.Rand, txs *[]*Tx, entries *[]*Entry) err
 		key := keys[r.IntN(len(keys))]
 		value := values[key][r.IntN(len(values[key]))]
 		note("%d: set %s=%s", tx.ID(), key, value)
-		e, err := tx.Set("", change.Write{Cell: cell(key), Value: change.Text(value)})
+		e, err := tx.Set("", setting.Write{Cell: cell(key), Value: setting.Text(value)})
 		if e != nil {
 			*entries = append(*entries, e)
 		}

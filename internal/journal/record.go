@@ -3,7 +3,7 @@ package journal
 import (
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // record is one line of the journal. Exactly one of its pointers is set.
@@ -30,19 +30,19 @@ type begin struct {
 }
 
 type intent struct {
-	Txn    int          `json:"txn"`
-	Entry  int          `json:"entry"`
-	Knob   string       `json:"knob,omitempty"`
-	Cell   change.Cell  `json:"cell"`
-	Old    change.Value `json:"old"`
-	New    change.Value `json:"new"`
-	Around []Kept       `json:"around,omitempty"` // what else the write may change, and its value before
+	Txn    int           `json:"txn"`
+	Entry  int           `json:"entry"`
+	Knob   string        `json:"knob,omitempty"`
+	Cell   setting.Cell  `json:"cell"`
+	Old    setting.Value `json:"old"`
+	New    setting.Value `json:"new"`
+	Around []Kept        `json:"around,omitempty"` // what else the write may change, and its value before
 }
 
 type done struct {
-	Entry  int          `json:"entry"`
-	Found  change.Value `json:"found"`            // what was read after the write
-	Around []Kept       `json:"around,omitempty"` // what else it changed, and its value after
+	Entry  int           `json:"entry"`
+	Found  setting.Value `json:"found"`            // what was read after the write
+	Around []Kept        `json:"around,omitempty"` // what else it changed, and its value after
 }
 
 // turn and turned are recorded only where there are cells around: what they hold is lost
@@ -75,11 +75,11 @@ type end struct {
 // handOn gives a later write another old value: an earlier one was undone
 // beneath it.
 type handOn struct {
-	Entry int          `json:"entry"`          // the later one
-	Cell  *change.Cell `json:"cell,omitempty"` // one around it; nil: its own
-	Old   change.Value `json:"old"`
-	All   bool         `json:"all,omitempty"` // of a cell around: the later one stands for what the earlier one made of it too
-	Left  change.Value `json:"left,omitzero"` // with All: that
+	Entry int           `json:"entry"`          // the later one
+	Cell  *setting.Cell `json:"cell,omitempty"` // one around it; nil: its own
+	Old   setting.Value `json:"old"`
+	All   bool          `json:"all,omitempty"` // of a cell around: the later one stands for what the earlier one made of it too
+	Left  setting.Value `json:"left,omitzero"` // with All: that
 }
 
 type confirm struct {
@@ -93,8 +93,8 @@ type cut struct {
 
 // Kept is the value of a cell that a write to another one may change too.
 type Kept struct {
-	Cell  change.Cell  `json:"cell"`
-	Value change.Value `json:"value"`
+	Cell  setting.Cell  `json:"cell"`
+	Value setting.Value `json:"value"`
 }
 
 // Lease is the time after which whoever holds the lease undoes the transaction.
@@ -132,19 +132,19 @@ func (s State) Open() bool { return s == InDoubt || s == Done }
 
 // Entry is one write that was recorded.
 type Entry struct {
-	ID     int           `json:"id"`
-	Txn    int           `json:"txn"`
-	Knob   string        `json:"knob,omitempty"`
-	Cell   change.Cell   `json:"cell"`
-	Old    change.Value  `json:"old"`
-	New    change.Value  `json:"new"`             // as asked for
-	Found  *change.Value `json:"found,omitempty"` // read after the write; nil while in doubt
-	State  State         `json:"state"`
-	Why    string        `json:"why,omitempty"` // of the state
-	Closed time.Time     `json:"closed,omitzero"`
+	ID     int            `json:"id"`
+	Txn    int            `json:"txn"`
+	Knob   string         `json:"knob,omitempty"`
+	Cell   setting.Cell   `json:"cell"`
+	Old    setting.Value  `json:"old"`
+	New    setting.Value  `json:"new"`             // as asked for
+	Found  *setting.Value `json:"found,omitempty"` // read after the write; nil while in doubt
+	State  State          `json:"state"`
+	Why    string         `json:"why,omitempty"` // of the state
+	Closed time.Time      `json:"closed,omitzero"`
 
-	id     string         // of the cell
-	once   []change.Value // old values that it had before it was handed others
+	id     string          // of the cell
+	once   []setting.Value // old values that it had before it was handed others
 	around []*aside
 	turn   *turn // the last one that was begun and not finished
 	off    bool  // it was swung back, and the cells around with it
@@ -152,10 +152,10 @@ type Entry struct {
 
 // aside is a cell around that of a write.
 type aside struct {
-	cell   change.Cell
+	cell   setting.Cell
 	id     string
-	before change.Value
-	after  *change.Value // what the write made of it; nil: it left it alone, or that is not known
+	before setting.Value
+	after  *setting.Value // what the write made of it; nil: it left it alone, or that is not known
 }
 
 // Txn is a transaction as the journal tells of it: writes that belong together.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // The machine refuses to take an old value back. Only what that entry touches
@@ -13,10 +13,10 @@ import (
 func TestUndoRefused(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/a": "one"})
 	w := newWorld(t, o.Folder)
-	o.Cells = change.NewCells(append(change.Stores(root), w.dev.store())...)
+	o.Cells = setting.NewCells(append(setting.Stores(root), w.dev.store())...)
 	j := open(t, o)
 	set(t, begun(t, j), "/a", "two")
-	if _, err := begun(t, j).Set("", change.Write{Cell: cell("ring"), Value: change.Text("512")}); err != nil {
+	if _, err := begun(t, j).Set("", setting.Write{Cell: cell("ring"), Value: setting.Text("512")}); err != nil {
 		t.Fatal(err)
 	}
 	w.dev.fail = 1
@@ -40,7 +40,7 @@ func TestUndoRefused(t *testing.T) {
 	if outcomes, err := j.Undo([]int{1, 3}, How{}); err != nil || len(outcomes) != 2 || contents(t, root, "/a") != "one" {
 		t.Errorf("what has nothing to do with it: %v, %v", outcomes, err)
 	}
-	_, err := begun(t, j).Set("", change.Write{Cell: cell("coal"), Value: change.Text("16")})
+	_, err := begun(t, j).Set("", setting.Write{Cell: cell("coal"), Value: setting.Text("16")})
 	if !errors.Is(err, errInjected) || !strings.Contains(err.Error(), "undo 2 --leave") {
 		t.Errorf("a cell around it: %v", err)
 	}
@@ -48,7 +48,7 @@ func TestUndoRefused(t *testing.T) {
 	if err != nil || len(outcomes) != 1 || outcomes[0].Err != nil || outcomes[0].Entry.State != Left || w.dev.cells["ring"] != "512" {
 		t.Errorf("given up: %v, %v; the ring is %s", outcomes, err, w.dev.cells["ring"])
 	}
-	if _, err := begun(t, j).Set("", change.Write{Cell: cell("coal"), Value: change.Text("16")}); err != nil {
+	if _, err := begun(t, j).Set("", setting.Write{Cell: cell("coal"), Value: setting.Text("16")}); err != nil {
 		t.Errorf("a cell around it, then: %v", err)
 	}
 }
@@ -58,7 +58,7 @@ func TestRefusedAndLeft(t *testing.T) {
 	_, o := fixture(t, nil)
 	w := newWorld(t, o.Folder)
 	j := open(t, w.o)
-	if _, err := begun(t, j).Set("", change.Write{Cell: cell("mtu"), Value: change.Text("9000")}); err != nil {
+	if _, err := begun(t, j).Set("", setting.Write{Cell: cell("mtu"), Value: setting.Text("9000")}); err != nil {
 		t.Fatal(err)
 	}
 	w.dev.fail = 1
@@ -78,7 +78,7 @@ func TestRoundedIsNotTheSame(t *testing.T) {
 	w.dev.cells["ring"] = "504"
 	tx := begun(t, open(t, w.o))
 	for asked, written := range map[string]bool{"500": true, "504": false} {
-		e, err := tx.Set("", change.Write{Cell: cell("ring"), Value: change.Text(asked)})
+		e, err := tx.Set("", setting.Write{Cell: cell("ring"), Value: setting.Text(asked)})
 		if err != nil || (e != nil) != written {
 			t.Errorf("asked for %s, where 504 is: %+v, %v", asked, e, err)
 		}
@@ -95,16 +95,16 @@ func TestGiveBackLeavesOthers(t *testing.T) {
 		}
 	}
 	read := store.Read
-	store.Read = func(c change.Cell) (change.Value, error) {
+	store.Read = func(c setting.Cell) (setting.Value, error) {
 		if after++; after == 3 { // the second after the write
 			w.dev.cells["fixed"] = "9"
 		}
 		return read(c)
 	}
-	w.o.Cells = change.NewCells(store)
+	w.o.Cells = setting.NewCells(store)
 	j := open(t, w.o)
 	after = -100
-	_, err := begun(t, j).Set("", change.Write{Cell: cell("fixed"), Value: change.Text("2")})
+	_, err := begun(t, j).Set("", setting.Write{Cell: cell("fixed"), Value: setting.Text("2")})
 	conflict := new(ConflictError)
 	if !errors.Is(err, ErrIgnored) || !errors.As(err, &conflict) || w.dev.cells["fixed"] != "9" {
 		t.Errorf("%v; it holds %s", err, w.dev.cells["fixed"])

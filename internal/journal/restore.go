@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // turnTo makes an entry's cell hold its old value, or with on its new one,
@@ -19,10 +19,10 @@ func (j *Journal) turnTo(e *Entry, on, tried bool) error {
 }
 
 // near runs fn while cells of the same device as this one are reached faster.
-func (j *Journal) near(cell change.Cell, fn func() error) error {
+func (j *Journal) near(cell setting.Cell, fn func() error) error {
 	far := j.cells
 	defer func() { j.cells = far }()
-	return far.Near(cell.Place, func(c *change.Cells) error {
+	return far.Near(cell.Place, func(c *setting.Cells) error {
 		j.cells = c
 		return fn()
 	})
@@ -65,7 +65,7 @@ func (j *Journal) turn(e *Entry, on bool) error {
 
 // beginTurn makes durable what the cells around hold. If a process was killed in
 // the same turn and has written the cell already, what it recorded holds.
-func (j *Journal) beginTurn(e *Entry, current change.Value, on, tried bool) error {
+func (j *Journal) beginTurn(e *Entry, current setting.Value, on, tried bool) error {
 	halfway := e.turn != nil && current.Equal(e.side(e.turn.On)) // it may have reset the cells around
 	if halfway && e.turn.On == on {
 		return nil
@@ -87,7 +87,7 @@ func (j *Journal) beginTurn(e *Entry, current change.Value, on, tried bool) erro
 }
 
 // last is what a cell around held before the turn that was begun last.
-func (j *Journal) last(e *Entry, k *aside) change.Value {
+func (j *Journal) last(e *Entry, k *aside) setting.Value {
 	for _, had := range e.turn.Around {
 		if had.Cell.ID() == k.id {
 			return had.Value
@@ -99,7 +99,7 @@ func (j *Journal) last(e *Entry, k *aside) change.Value {
 // want is what a cell around shall hold after a turn that was begun. What the
 // write changed is turned with it; what somebody did since, or a later write,
 // stays.
-func (j *Journal) want(e *Entry, k *aside, on bool) change.Value {
+func (j *Journal) want(e *Entry, k *aside, on bool) setting.Value {
 	last, from, there := j.last(e, k), k.left(), k.before
 	if on {
 		from, there = there, from
@@ -107,7 +107,7 @@ func (j *Journal) want(e *Entry, k *aside, on bool) change.Value {
 	above := j.h.above(e, k.id)
 	switch {
 	case j.otherBoot(e) && !j.cells.Lasts(k.cell), !there.Present:
-		return change.Value{} // there is no such cell then
+		return setting.Value{} // there is no such cell then
 	case above != nil && !last.Present && !from.Present:
 		return above.made(k.id) // it went away with the turn before
 	case above != nil:
@@ -144,7 +144,7 @@ func (j *Journal) settle(wants []Kept) error {
 }
 
 // exactly makes a cell hold a value, byte for byte, if it does not.
-func (j *Journal) exactly(cell change.Cell, want change.Value) (wrote bool, err error) {
+func (j *Journal) exactly(cell setting.Cell, want setting.Value) (wrote bool, err error) {
 	now, err := j.cells.Read(cell)
 	if err != nil && !missing(err) {
 		return false, err
@@ -171,16 +171,16 @@ func missing(err error) bool {
 }
 
 // read reads a cell around another one. What does not exist is absent.
-func (j *Journal) read(cell change.Cell) (change.Value, error) {
+func (j *Journal) read(cell setting.Cell) (setting.Value, error) {
 	v, err := j.cells.Read(cell)
 	if err != nil && missing(err) {
-		return change.Value{}, nil
+		return setting.Value{}, nil
 	}
 	return v, err
 }
 
 // around reads what a write to a cell may change too.
-func (j *Journal) around(cell change.Cell) ([]Kept, error) {
+func (j *Journal) around(cell setting.Cell) ([]Kept, error) {
 	cells, err := j.cells.Around(cell)
 	if err != nil {
 		return nil, fmt.Errorf("list what else changes with %s: %w", cell, err)
@@ -208,7 +208,7 @@ func (j *Journal) changedAround(e *Entry) ([]Kept, error) {
 	for _, k := range now {
 		id := k.Cell.ID()
 		listed[id] = true
-		var before change.Value
+		var before setting.Value
 		if known := e.asideOf(id); known != nil {
 			before = known.before
 		}

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // Tx is a transaction that is being written.
@@ -57,7 +57,7 @@ var ErrIgnored = errors.New("the machine did not take it")
 // back. Where the cell holds the value already, nothing is written, and the entry
 // is nil. On an error the old value stands again, or else the error says so and
 // the entry stays open for [Journal.Undo].
-func (t *Tx) Set(knob string, w change.Write) (e *Entry, err error) {
+func (t *Tx) Set(knob string, w setting.Write) (e *Entry, err error) {
 	if err := t.j.finishFor(w.Cell); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (t *Tx) Set(knob string, w change.Write) (e *Entry, err error) {
 	return e, err
 }
 
-func (t *Tx) setNear(knob string, w change.Write) (*Entry, error) {
+func (t *Tx) setNear(knob string, w setting.Write) (*Entry, error) {
 	j := t.j
 	old, err := j.cells.Read(w.Cell)
 	if err != nil {
@@ -111,7 +111,7 @@ func (j *Journal) intend(i *intent) error {
 
 // mark reads what the machine made of a write, and records that. It
 // gives what was read, if anything.
-func (j *Journal) mark(e *Entry) (*change.Value, error) {
+func (j *Journal) mark(e *Entry) (*setting.Value, error) {
 	found, err := j.cells.Read(e.Cell)
 	if err != nil {
 		return nil, err
@@ -129,11 +129,11 @@ func (j *Journal) mark(e *Entry) (*change.Value, error) {
 // giveBack brings the old value back after a write that went wrong, and gives
 // the error with what became of that. What was found directly after the write is
 // what came of that; another value since is somebody else's, and stands.
-func (j *Journal) giveBack(e *Entry, found *change.Value, why error) error {
+func (j *Journal) giveBack(e *Entry, found *setting.Value, why error) error {
 	state := Failed
 	err := j.cells.Sweep(e.Cell)
 	if err == nil && found != nil {
-		var now change.Value
+		var now setting.Value
 		if now, err = j.cells.Read(e.Cell); err == nil && !now.Equal(*found) && !j.ours(e, now) {
 			err = &ConflictError{Entry: e, Now: now}
 		}

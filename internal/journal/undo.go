@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -22,7 +22,7 @@ type How struct {
 // nor what was written: somebody else changed it since.
 type ConflictError struct {
 	Entry  *Entry
-	Now    change.Value
+	Now    setting.Value
 	Around *Kept // a cell around that is another one now, where it is not known whether the write did that; nil: it is about the entry's own
 }
 
@@ -116,7 +116,7 @@ func (j *Journal) begun() []*Entry {
 
 // finishFor does so before a cell is written: what lies around it is to be
 // known, and nothing else is touched. Error: that went wrong.
-func (j *Journal) finishFor(cell change.Cell) error {
+func (j *Journal) finishFor(cell setting.Cell) error {
 	if len(j.begun()) == 0 {
 		return nil
 	}
@@ -261,7 +261,7 @@ func (j *Journal) undoRun(run []*Entry, how How, state State, why string) error 
 // pass undoes a write beneath a later one of the same cell: the later one's old
 // value becomes that of this one, and the machine is not touched.
 func (j *Journal) pass(e, above *Entry, how How) error {
-	fits := func(v change.Value) bool { return how.Force || j.ours(e, v) }
+	fits := func(v setting.Value) bool { return how.Force || j.ours(e, v) }
 	tell, foreign := j.h.chain(e, e.Cell, e.id, fits, e.Old)
 	if foreign != nil {
 		v, _ := foreign.found(e.id)
@@ -309,7 +309,7 @@ func (j *Journal) passAround(e *Entry, k *aside, above *Entry) []handOn {
 // leftOf is what a write made of a cell around its own; nil: it left it alone, or
 // nobody knows. Happened: that a write in doubt did. What it changed was not
 // recorded then, but the next that came by has seen it.
-func (j *Journal) leftOf(e *Entry, k *aside, happened bool) *change.Value {
+func (j *Journal) leftOf(e *Entry, k *aside, happened bool) *setting.Value {
 	if e.State == InDoubt && happened {
 		for _, l := range j.h.later(e) {
 			if v, known := l.found(k.id); known {
@@ -323,7 +323,7 @@ func (j *Journal) leftOf(e *Entry, k *aside, happened bool) *change.Value {
 // close says that there is nothing left to undo of an entry, and tells later
 // writes that had found its new value.
 func (j *Journal) close(e *Entry, state State, why string) error {
-	fits := func(v change.Value) bool { return j.wrote(e, v) }
+	fits := func(v setting.Value) bool { return j.wrote(e, v) }
 	tell, _ := j.h.chain(e, e.Cell, e.id, fits, e.Old)
 	for _, k := range e.around {
 		if left := j.leftOf(e, k, e.turn != nil && e.turn.Wrote); left != nil {

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-func kernelFile(name string) change.Cell { return change.Cell{Store: "kernel", Key: name} }
+func kernelFile(name string) setting.Cell { return setting.Cell{Store: "kernel", Key: name} }
 
 func put(t *testing.T, root, name, text string) {
 	t.Helper()
@@ -28,7 +28,7 @@ func TestAnotherBoot(t *testing.T) {
 	j := open(t, o)
 	tx := begun(t, j)
 	set(t, tx, "/etc/a", "two")
-	if _, err := tx.Set("a.knob", change.Write{Cell: kernelFile("/sys/a"), Value: change.Text("2")}); err != nil {
+	if _, err := tx.Set("a.knob", setting.Write{Cell: kernelFile("/sys/a"), Value: setting.Text("2")}); err != nil {
 		t.Fatal(err)
 	}
 	j.Close()
@@ -97,7 +97,7 @@ func TestSomebodyBetween(t *testing.T) {
 		}
 		first := outcomes[len(outcomes)-1]
 		conflict := new(ConflictError)
-		if first.Entry.Txn != 1 || !errors.As(first.Err, &conflict) || !conflict.Now.Equal(change.Text("theirs")) {
+		if first.Entry.Txn != 1 || !errors.As(first.Err, &conflict) || !conflict.Now.Equal(setting.Text("theirs")) {
 			t.Errorf("undo %v: %+v", only, first)
 		}
 		want := "theirs"
@@ -153,7 +153,7 @@ func TestUndoInTheMiddle(t *testing.T) {
 func TestIgnored(t *testing.T) {
 	w := newWorld(t, shm(t))
 	j := open(t, w.o)
-	_, err := begun(t, j).Set("", change.Write{Cell: cell("fixed"), Value: change.Text("2")})
+	_, err := begun(t, j).Set("", setting.Write{Cell: cell("fixed"), Value: setting.Text("2")})
 	if !errors.Is(err, ErrIgnored) {
 		t.Errorf("%v", err)
 	}

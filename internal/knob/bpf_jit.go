@@ -15,8 +15,8 @@ var bpfJIT = Entry{
 		Undo:     "the old values are written back; programs that were loaded meanwhile stay as they are",
 		Never:    "it trades security: doctor tells when eBPF is not translated, a person decides",
 	},
-	Knob: settings{
-		parts: []setting{
+	Knob: sysctlGroup{
+		parts: []groupMember{
 			{"enable", sysctl{name: "net.core.bpf_jit_enable", global: true, check: number(0, 2)}},
 			{"harden", sysctl{name: "net.core.bpf_jit_harden", global: true, check: number(0, 2)}},
 		},

@@ -15,8 +15,8 @@ var bridgeNF = Entry{
 		Undo:     "the old values are written back",
 		Never:    "a cluster's Services and policies may depend on it",
 	},
-	Knob: settings{
-		parts: []setting{
+	Knob: sysctlGroup{
+		parts: []groupMember{
 			{"iptables", sysctl{name: "net.bridge.bridge-nf-call-iptables", onOff: true, check: either("0", "1")}},
 			{"ip6tables", sysctl{name: "net.bridge.bridge-nf-call-ip6tables", onOff: true, check: either("0", "1")}},
 			{"arptables", sysctl{name: "net.bridge.bridge-nf-call-arptables", onOff: true, check: either("0", "1")}},

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -25,7 +25,7 @@ type advice struct {
 func (k advice) Get(m Machine, _ Target) (Reading, error) { return k.get(m) }
 
 // Plan is of [Knob]: there is none.
-func (k advice) Plan(Machine, Target, string) ([]change.Write, error) {
+func (k advice) Plan(Machine, Target, string) ([]setting.Write, error) {
 	return nil, verr.New(verr.Missing, "cannot set "+k.name, k.why, k.do)
 }
 
@@ -48,7 +48,7 @@ var cpuSMT = Entry{
 		name: "cpu.smt", why: "cores that go away take masks and pins with them, which no undo brings back",
 		do: "set it in the firmware, or by nosmt on the kernel's command line",
 		get: func(m Machine) (Reading, error) {
-			v, err := m.Cells.Read(change.Cell{Store: "kernel", Key: cpuFolder + "smt/control"})
+			v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: cpuFolder + "smt/control"})
 			if errors.Is(err, os.ErrNotExist) {
 				return Reading{}, noFiles(m, "cpu.smt", "it takes a kernel with CONFIG_HOTPLUG_SMT")
 			}
@@ -96,7 +96,7 @@ var bootCmdline = Entry{
 		name: "boot.cmdline", why: "it takes a restart of the machine",
 		do: "change it by the boot loader's own tools, such as grubby or /etc/default/grub",
 		get: func(m Machine) (Reading, error) {
-			v, err := m.Cells.Read(change.Cell{Store: "kernel", Key: "/proc/cmdline"})
+			v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: "/proc/cmdline"})
 			if err != nil {
 				return Reading{}, err
 			}

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -49,7 +49,7 @@ func coreFiles(m Machine, pattern string) ([]queue, error) {
 	var found []queue
 	for _, file := range files {
 		key := "/" + strings.TrimPrefix(strings.TrimPrefix(file, root), "/")
-		cell := change.Cell{Store: "kernel", Key: key}
+		cell := setting.Cell{Store: "kernel", Key: key}
 		v, err := m.Cells.Read(cell)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -102,7 +102,7 @@ func (k cpuFiles) Get(m Machine, _ Target) (Reading, error) {
 }
 
 // Plan is of [Knob]: one after the other.
-func (k cpuFiles) Plan(m Machine, _ Target, value string) ([]change.Write, error) {
+func (k cpuFiles) Plan(m Machine, _ Target, value string) ([]setting.Write, error) {
 	files, err := k.read(m)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (k cpuFiles) Plan(m Machine, _ Target, value string) ([]change.Write, error
 	if err != nil {
 		return nil, noSense(k.name, value, err)
 	}
-	var writes []change.Write
+	var writes []setting.Write
 	for _, f := range files {
 		text, named := wanted[f.name]
 		if !named {
@@ -130,7 +130,7 @@ func (k cpuFiles) Plan(m Machine, _ Target, value string) ([]change.Write, error
 				return nil, err
 			}
 		}
-		writes = append(writes, change.Write{Cell: f.cell, Value: change.Text(text)})
+		writes = append(writes, setting.Write{Cell: f.cell, Value: setting.Text(text)})
 	}
 	return writes, nil
 }
@@ -140,7 +140,7 @@ func (k cpuFiles) takes(m Machine, f queue, text string) error {
 	if k.check != nil {
 		return k.check(text)
 	}
-	v, err := m.Cells.Read(change.Cell{Store: "kernel", Key: filepath.Join(filepath.Dir(f.cell.Key), k.choices)})
+	v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: filepath.Join(filepath.Dir(f.cell.Key), k.choices)})
 	if errors.Is(err, os.ErrNotExist) && text != "" {
 		return nil // the kernel will say so if it does not
 	}

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -28,7 +28,7 @@ var cpuGovernor = Entry{
 		name: "cpu.governor", pattern: "cpufreq/policy*/scaling_governor", choices: "scaling_available_governors",
 		trials: []string{"performance", "schedutil"}, needs: noCpufreq,
 		note: func(m Machine, q queue) string {
-			v, err := m.Cells.Read(change.Cell{Store: "kernel", Key: filepath.Join(filepath.Dir(q.cell.Key), "scaling_driver")})
+			v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: filepath.Join(filepath.Dir(q.cell.Key), "scaling_driver")})
 			if err != nil {
 				return ""
 			}
@@ -59,7 +59,7 @@ var cpuEPP = powerHint(Facts{
 	pattern: "cpufreq/policy*/" + eppFile, choices: "energy_performance_available_preferences",
 	trials: []string{"performance", "balance_performance"}, needs: "it takes a driver that lets the hardware choose: intel_pstate or amd_pstate",
 	refuse: func(m Machine, q queue) error {
-		v, err := m.Cells.Read(change.Cell{Store: "kernel", Key: filepath.Join(filepath.Dir(q.cell.Key), "scaling_governor")})
+		v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: filepath.Join(filepath.Dir(q.cell.Key), "scaling_governor")})
 		if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(v.String()) != "performance" {
 			return nil
 		}
@@ -150,7 +150,7 @@ func (k boost) Get(m Machine, _ Target) (Reading, error) {
 }
 
 // Plan is of [Knob].
-func (k boost) Plan(m Machine, _ Target, value string) ([]change.Write, error) {
+func (k boost) Plan(m Machine, _ Target, value string) ([]setting.Write, error) {
 	file, on, off, err := k.read(m)
 	if err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func (k boost) Plan(m Machine, _ Target, value string) ([]change.Write, error) {
 	if !ok {
 		return nil, noSense("cpu.boost", value, errors.New("want on or off"))
 	}
-	return []change.Write{{Cell: file.cell, Value: change.Text(digit)}}, nil
+	return []setting.Write{{Cell: file.cell, Value: setting.Text(digit)}}, nil
 }
 
 // Range is of [Ranger].

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // cpuResumeLatency caps how deep single cores sleep.
@@ -55,7 +55,7 @@ func (k resumeLatency) Get(m Machine, _ Target) (Reading, error) {
 }
 
 // Plan is of [Knob].
-func (k resumeLatency) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (k resumeLatency) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	parts := strings.Fields(value)
 	for i, p := range parts {
 		if name, v, named := strings.Cut(p, "="); named && v == "off" {
@@ -112,7 +112,7 @@ func (idleDisable) read(m Machine) ([]idleState, error) {
 	var states []idleState
 	for _, f := range files {
 		beside := func(name string) string {
-			v, err := m.Cells.Read(change.Cell{Store: "kernel", Key: filepath.Join(filepath.Dir(f.cell.Key), name)})
+			v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: filepath.Join(filepath.Dir(f.cell.Key), name)})
 			if err != nil {
 				return ""
 			}
@@ -164,7 +164,7 @@ func namesOf(states []idleState) (names []string) {
 }
 
 // Plan is of [Knob].
-func (k idleDisable) Plan(m Machine, _ Target, value string) ([]change.Write, error) {
+func (k idleDisable) Plan(m Machine, _ Target, value string) ([]setting.Write, error) {
 	states, err := k.read(m)
 	if err != nil {
 		return nil, err
@@ -178,13 +178,13 @@ func (k idleDisable) Plan(m Machine, _ Target, value string) ([]change.Write, er
 			return nil, noSense("cpu.idle_disable", value, fmt.Errorf("there is no state %q: there are %s", name, strings.Join(namesOf(states), ", ")))
 		}
 	}
-	var writes []change.Write
+	var writes []setting.Write
 	for _, s := range states {
 		digit := "0"
 		if slices.Contains(off, s.called) {
 			digit = "1"
 		}
-		writes = append(writes, change.Write{Cell: s.cell, Value: change.Text(digit)})
+		writes = append(writes, setting.Write{Cell: s.cell, Value: setting.Text(digit)})
 	}
 	return writes, nil
 }

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // cpuLatency caps how deep all cores sleep.
@@ -30,16 +30,16 @@ type latency struct{}
 
 const latencyFile = "/dev/cpu_dma_latency"
 
-var latencyCell = change.Cell{Store: "held", Key: latencyFile}
+var latencyCell = setting.Cell{Store: "held", Key: latencyFile}
 
-func (latency) read(m Machine) (change.Value, error) {
+func (latency) read(m Machine) (setting.Value, error) {
 	idle, err := coreFiles(m, "cpu[0-9]*/cpuidle/state[0-9]*/latency")
 	if err != nil {
-		return change.Value{}, err
+		return setting.Value{}, err
 	}
 	v, err := m.Cells.Read(latencyCell)
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(idle) == 0 {
-		return change.Value{}, noFiles(m, "cpu.dma_latency", "it takes a kernel with cpuidle, and a driver of idle states")
+		return setting.Value{}, noFiles(m, "cpu.dma_latency", "it takes a kernel with cpuidle, and a driver of idle states")
 	}
 	return v, err
 }
@@ -50,7 +50,7 @@ func (k latency) Get(m Machine, _ Target) (Reading, error) {
 	if err != nil {
 		return Reading{}, err
 	}
-	least, err := change.HeldNumber(filepath.Join("/", m.Root, latencyFile))
+	least, err := setting.HeldNumber(filepath.Join("/", m.Root, latencyFile))
 	if err != nil {
 		return Reading{}, err
 	}
@@ -69,18 +69,18 @@ func (k latency) Get(m Machine, _ Target) (Reading, error) {
 const unlimited = 2_000_000_000
 
 // Plan is of [Knob].
-func (k latency) Plan(m Machine, _ Target, value string) ([]change.Write, error) {
+func (k latency) Plan(m Machine, _ Target, value string) ([]setting.Write, error) {
 	if _, err := k.read(m); err != nil {
 		return nil, err
 	}
 	if value == "off" {
-		return []change.Write{{Cell: latencyCell}}, nil
+		return []setting.Write{{Cell: latencyCell}}, nil
 	}
 	if err := number(0, unlimited-1)(value); err != nil {
 		return nil, noSense("cpu.dma_latency", value, err)
 	}
 	n, err := strconv.Atoi(value)
-	return []change.Write{{Cell: latencyCell, Value: change.Text(strconv.Itoa(n))}}, err
+	return []setting.Write{{Cell: latencyCell, Value: setting.Text(strconv.Itoa(n))}}, err
 }
 
 // Range is of [Ranger]: what the shallowest state that is a sleep takes.

@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // hold is the role of a process that keeps a file open.
 func hold(args []string) int {
-	if len(args) != 5 || change.HoldDone(args[2]) != nil {
+	if len(args) != 5 || setting.HoldDone(args[2]) != nil {
 		return 1
 	}
 	for { // an empty select would be taken for a deadlock
@@ -32,7 +32,7 @@ func latencyBench(t *testing.T) (b bench, shows func() int) {
 	files["/dev/cpu_dma_latency"] = string(binary.NativeEndian.AppendUint32(nil, 2_000_000_000))
 	b = fixture(t, files)
 	return b, func() int {
-		n, err := change.HeldNumber(filepath.Join(b.m.Root, "dev/cpu_dma_latency"))
+		n, err := setting.HeldNumber(filepath.Join(b.m.Root, "dev/cpu_dma_latency"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func latencyBench(t *testing.T) (b bench, shows func() int) {
 // The limit holds while a process lives that holds it, and an undo ends that.
 func TestLatencyIsHeld(t *testing.T) {
 	b, shows := latencyBench(t)
-	cell := change.Cell{Store: "held", Key: "/dev/cpu_dma_latency"}
+	cell := setting.Cell{Store: "held", Key: "/dev/cpu_dma_latency"}
 	b.turns("cpu.dma_latency", knob.Target{}, "10", "10")
 	if n := shows(); n != 10 {
 		t.Errorf("the kernel was told %d", n)
@@ -84,7 +84,7 @@ func TestLatencyHeldByAnotherVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	cmd := exec.Command(other, change.HoldArgs(name, 7)...)
+	cmd := exec.Command(other, setting.HoldArgs(name, 7)...)
 	cmd.ExtraFiles = []*os.File{file}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // ctSize is how many connections are tracked at once.
@@ -22,8 +22,8 @@ var ctSize = Entry{
 		Evidence: "tuned and every cluster raise it, without a number: a full table drops new connections",
 		Undo:     "the old values are written back; connections beyond the old maximum stay until they end",
 	},
-	Knob: tracking{settings{
-		parts: []setting{
+	Knob: tracking{sysctlGroup{
+		parts: []groupMember{
 			{"max", sysctl{name: "net.netfilter.nf_conntrack_max", global: true, check: number(1, 1<<30)}},
 			{bucketsWord, sysctl{name: "net.netfilter.nf_conntrack_buckets", global: true, check: number(1, 1<<26)}},
 		},
@@ -35,12 +35,12 @@ var ctSize = Entry{
 const bucketsWord = "buckets"
 
 // tracking is the knob of the table of connections.
-type tracking struct{ settings }
+type tracking struct{ sysctlGroup }
 
 // Plan is of [Knob]. The kernel makes the table of whole pages: what it will
 // show is what is planned.
-func (k tracking) Plan(m Machine, t Target, value string) ([]change.Write, error) {
-	writes, err := k.settings.Plan(m, t, value)
+func (k tracking) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
+	writes, err := k.sysctlGroup.Plan(m, t, value)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (k tracking) Plan(m Machine, t Target, value string) ([]change.Write, error
 			if err != nil {
 				return nil, fmt.Errorf("read number of buckets: %w", err)
 			}
-			writes[i].Value = change.Text(strconv.Itoa((n + perPage - 1) / perPage * perPage))
+			writes[i].Value = setting.Text(strconv.Itoa((n + perPage - 1) / perPage * perPage))
 		}
 	}
 	return writes, nil

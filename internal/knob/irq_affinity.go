@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -66,7 +66,7 @@ func (affinity) read(m Machine, t Target) (c interrupts, err error) {
 		return c, err
 	}
 	for _, irq := range c.irqs {
-		cell := change.IRQCell(irq)
+		cell := setting.IRQCell(irq)
 		v, err := m.Cells.Read(cell)
 		if err != nil {
 			return c, err
@@ -88,7 +88,7 @@ func (k affinity) Get(m Machine, t Target) (Reading, error) {
 		return r, nil
 	}
 	for i, irq := range c.irqs {
-		v, err := m.Cells.Read(change.Cell{Store: "kernel", Key: fmt.Sprintf("/proc/irq/%d/effective_affinity_list", irq.Number)})
+		v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: fmt.Sprintf("/proc/irq/%d/effective_affinity_list", irq.Number)})
 		if err != nil {
 			continue // before Linux 4.13
 		}
@@ -102,7 +102,7 @@ func (k affinity) Get(m Machine, t Target) (Reading, error) {
 }
 
 // Plan is of [Knob].
-func (k affinity) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (k affinity) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	c, err := k.read(m, t)
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (k affinity) Plan(m Machine, t Target, value string) ([]change.Write, error
 	if err != nil {
 		return nil, noSense("irq.affinity", value, err)
 	}
-	var writes []change.Write
+	var writes []setting.Write
 	for _, irq := range c.all {
 		list, named := lists[irq.name]
 		if !named {
@@ -141,7 +141,7 @@ func (k affinity) Plan(m Machine, t Target, value string) ([]change.Write, error
 		if err != nil {
 			return nil, noSense("irq.affinity", value, err)
 		}
-		writes = append(writes, change.Write{Cell: irq.cell, Value: change.Text(spans(cores))})
+		writes = append(writes, setting.Write{Cell: irq.cell, Value: setting.Text(spans(cores))})
 	}
 	return writes, nil
 }

@@ -6,7 +6,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -35,15 +35,15 @@ const (
 
 type balance struct{}
 
-func (balance) read(m Machine) (u change.Unit, config change.Cell, text change.Value, err error) {
-	u, err = change.ReadUnit(balanceUnit)
+func (balance) read(m Machine) (u setting.Unit, config setting.Cell, text setting.Value, err error) {
+	u, err = setting.ReadUnit(balanceUnit)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, errors.ErrUnsupported) {
 		return u, config, text, verr.Wrap(verr.Missing, "cannot read irq.balance", err, "it takes irqbalance as a service of systemd; without it, nothing moves interrupts but irq.affinity")
 	}
 	if err != nil || u.Config == "" {
 		return u, config, text, err
 	}
-	config = change.Cell{Store: "unit-config", Key: balanceUnit + " " + u.Config}
+	config = setting.Cell{Store: "unit-config", Key: balanceUnit + " " + u.Config}
 	text, err = m.Cells.Read(config)
 	return u, config, text, err
 }
@@ -70,32 +70,32 @@ func (k balance) Get(m Machine, _ Target) (Reading, error) {
 	if !u.Active {
 		return Reading{Value: "off", Note: "it is " + u.Enabled}, nil
 	}
-	r := Reading{Value: banOf(change.Variables(balanceUnit, string(text.Data)))}
-	if runs, err := change.UnitVariables(balanceUnit, u.PID); err == nil {
+	r := Reading{Value: banOf(setting.Variables(balanceUnit, string(text.Data)))}
+	if runs, err := setting.UnitVariables(balanceUnit, u.PID); err == nil {
 		r.Effective = banOf(runs)
 	}
 	return r, nil
 }
 
 // Plan is of [Knob].
-func (k balance) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (k balance) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	u, config, text, err := k.read(m)
 	if err != nil {
 		return nil, err
 	}
-	runs := change.Cell{Store: "unit", Key: balanceUnit}
-	starts := change.Cell{Store: "unit-file", Key: balanceUnit}
-	var writes []change.Write
+	runs := setting.Cell{Store: "unit", Key: balanceUnit}
+	starts := setting.Cell{Store: "unit-file", Key: balanceUnit}
+	var writes []setting.Write
 	startsToo := func(state string) {
 		if u.Enabled == "enabled" || u.Enabled == "disabled" { // others are nobody's choice
-			writes = append(writes, change.Write{Cell: starts, Value: change.Text(state)})
+			writes = append(writes, setting.Write{Cell: starts, Value: setting.Text(state)})
 		}
 	}
 	list, bans := strings.CutPrefix(value, "ban=")
 	switch {
 	case value == "off":
 		startsToo("disabled")
-		return append(writes, change.Write{Cell: runs, Value: change.Text("inactive")}), nil
+		return append(writes, setting.Write{Cell: runs, Value: setting.Text("inactive")}), nil
 	case value == "on":
 		list = ""
 	case !bans:
@@ -105,14 +105,14 @@ func (k balance) Plan(m Machine, t Target, value string) ([]change.Write, error)
 			return nil, noSense("irq.balance", value, err)
 		}
 	}
-	if now := banOf(change.Variables(balanceUnit, string(text.Data))); now != value && (bans || now != "on") {
+	if now := banOf(setting.Variables(balanceUnit, string(text.Data))); now != value && (bans || now != "on") {
 		if config.Key == "" {
 			return nil, verr.New(verr.Missing, "cannot set irq.balance to "+value, "its unit reads no file below /etc", "ban cores by the arguments in its unit")
 		}
-		writes = append(writes, change.Write{Cell: config, Value: change.Text(banned(string(text.Data), list))})
+		writes = append(writes, setting.Write{Cell: config, Value: setting.Text(banned(string(text.Data), list))})
 	}
 	startsToo("enabled")
-	return append(writes, change.Write{Cell: runs, Value: change.Text("active")}), nil
+	return append(writes, setting.Write{Cell: runs, Value: setting.Text("active")}), nil
 }
 
 // some checks a list of cores, of which some must be left over.

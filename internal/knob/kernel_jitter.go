@@ -14,8 +14,8 @@ var jitter = Entry{
 		Evidence: "values of tuned's network-latency, without a number",
 		Undo:     "the old values are written back",
 	},
-	Knob: settings{
-		parts: []setting{
+	Knob: sysctlGroup{
+		parts: []groupMember{
 			{"numa_balancing", sysctl{name: "kernel.numa_balancing", global: true, check: number(0, 3)}},
 			{"timer_migration", sysctl{name: "kernel.timer_migration", global: true, check: number(0, 1)}},
 			{"nmi_watchdog", sysctl{name: "kernel.nmi_watchdog", global: true, check: number(0, 1)}},

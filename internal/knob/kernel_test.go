@@ -7,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -42,7 +43,7 @@ func fixture(t *testing.T, files map[string]string) bench {
 func benchOn(t *testing.T, root string) bench {
 	t.Helper()
 	b := bench{t: t}
-	b.m.Root, b.m.Cells = root, change.NewCells(tune.Stores(root)...)
+	b.m.Root, b.m.Cells = root, setting.NewCells(tune.Stores(root)...)
 	b.options = journal.Options{Folder: t.TempDir(), Cells: b.m.Cells, Who: "a test"}
 	return b
 }
@@ -224,7 +225,7 @@ func TestKernelRanges(t *testing.T) {
 // netns is a namespace that goes away with the test.
 func netns(t *testing.T) knob.Target {
 	t.Helper()
-	w, err := change.Owned(testenv.Claim(t))
+	w, err := netcfg.Owned(testenv.Claim(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -18,7 +18,7 @@ import (
 // machine that the process runs on.
 type Machine struct {
 	host.Reader
-	Cells *change.Cells
+	Cells *setting.Cells
 }
 
 // Target is what a knob is turned on. What of it is used, the knob's scope says.
@@ -40,11 +40,11 @@ func (t Target) String() string {
 }
 
 // Place is the target's namespace, or its device if it names one.
-func (t Target) Place() (change.Place, error) {
+func (t Target) Place() (setting.Place, error) {
 	if t.Device != "" {
-		return change.OnDevice(t.Netns, t.Device)
+		return setting.OnDevice(t.Netns, t.Device)
 	}
-	return change.InNetns(t.Netns)
+	return setting.InNetns(t.Netns)
 }
 
 // Knob is one thing that can be tuned.
@@ -56,7 +56,7 @@ type Knob interface {
 	// Plan gives the writes that make the knob's value another one, in order;
 	// those of cells that hold theirs already may be among them. It changes
 	// nothing. Error: a value that makes no sense, or that the target cannot have.
-	Plan(m Machine, t Target, value string) ([]change.Write, error)
+	Plan(m Machine, t Target, value string) ([]setting.Write, error)
 }
 
 // Ranger is a knob that knows which values are worth a trial on a target, the
@@ -138,7 +138,7 @@ const seeValues = "see what it takes with: venturi knob ls"
 
 // Plan is of [Knob]. A value that makes no sense is an error that names the knob,
 // and the values that it has.
-func (e Entry) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (e Entry) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	writes, err := e.Knob.Plan(m, t, value)
 	if v := new(verr.Error); errors.As(err, &v) && v.Do == seeValues {
 		what := fmt.Sprintf("cannot set %s to %q", e.Name, value)

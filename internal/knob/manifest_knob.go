@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -42,19 +42,19 @@ type inManifest struct {
 	trials []string
 }
 
-func (k inManifest) cell(t Target) (change.Cell, error) {
+func (k inManifest) cell(t Target) (setting.Cell, error) {
 	if t.File == "" {
-		return change.Cell{}, verr.New(verr.Usage, "cannot tell which file to read", "no manifest is named", "name one with --manifest FILE")
+		return setting.Cell{}, verr.New(verr.Usage, "cannot tell which file to read", "no manifest is named", "name one with --manifest FILE")
 	}
 	file, err := filepath.Abs(t.File)
 	if err != nil {
-		return change.Cell{}, fmt.Errorf("name %s in full: %w", t.File, err)
+		return setting.Cell{}, fmt.Errorf("name %s in full: %w", t.File, err)
 	}
-	return change.Cell{Store: "file", Key: file}, nil
+	return setting.Cell{Store: "file", Key: file}, nil
 }
 
 // load reads the file of a target and finds the settings in it.
-func (k inManifest) load(m Machine, t Target) (change.Cell, *manifest, fileSettings, error) {
+func (k inManifest) load(m Machine, t Target) (setting.Cell, *manifest, fileSettings, error) {
 	cell, err := k.cell(t)
 	if err != nil {
 		return cell, nil, nil, err
@@ -71,11 +71,11 @@ func (k inManifest) load(m Machine, t Target) (change.Cell, *manifest, fileSetti
 // looked for in it: what is not there has none of them. Error: it cannot (exit
 // code 2).
 func CheckManifest(m Machine, file string) error {
-	_, err := readManifest(m, change.Cell{Store: "file", Key: file})
+	_, err := readManifest(m, setting.Cell{Store: "file", Key: file})
 	return err
 }
 
-func readManifest(m Machine, cell change.Cell) (*manifest, error) {
+func readManifest(m Machine, cell setting.Cell) (*manifest, error) {
 	what := "cannot read " + cell.Key
 	v, err := m.Cells.Read(cell)
 	switch {
@@ -104,7 +104,7 @@ func (k inManifest) Get(m Machine, t Target) (Reading, error) {
 }
 
 // Plan is of [Knob].
-func (k inManifest) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (k inManifest) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	cell, f, s, err := k.load(m, t)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (k inManifest) Plan(m Machine, t Target, value string) ([]change.Write, err
 			return nil, verr.Wrap(verr.Failed, fmt.Sprintf("cannot change %s in %s", p.key, t.File), err, "change it by hand; nothing was written")
 		}
 	}
-	return []change.Write{{Cell: cell, Value: change.Value{Data: f.text, Present: true}}}, nil
+	return []setting.Write{{Cell: cell, Value: setting.Value{Data: f.text, Present: true}}}, nil
 }
 
 func writePair(s fileSettings, p filePair) error {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -20,7 +20,7 @@ func manifestAt(t *testing.T, text string) (Machine, Target) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Machine{Cells: change.NewCells(change.Stores("")...)}, Target{File: file}
+	return Machine{Cells: setting.NewCells(setting.Stores("")...)}, Target{File: file}
 }
 
 func fixture(t *testing.T, name string) string {
@@ -276,7 +276,7 @@ func TestManifestSetAndUndo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cell := change.Cell{Store: "file", Key: target.File}
+			cell := setting.Cell{Store: "file", Key: target.File}
 			before, err := m.Cells.Read(cell)
 			if err != nil {
 				t.Fatal(err)

@@ -14,8 +14,8 @@ var budget = Entry{
 		Evidence: "negative: raising it without bound did harm where a larger backlog was what was needed (bpftune issue 178)",
 		Undo:     "the old values are written back",
 	},
-	Knob: settings{
-		parts: []setting{
+	Knob: sysctlGroup{
+		parts: []groupMember{
 			{"packets", sysctl{name: "net.core.netdev_budget", global: true, check: number(1, 1<<20)}},
 			{"usecs", sysctl{name: "net.core.netdev_budget_usecs", global: true, check: number(1, mostBudget)}},
 			{"weight", sysctl{name: "net.core.dev_weight", global: true, check: number(1, 1<<16)}},

@@ -14,8 +14,8 @@ var busyPoll = Entry{
 		Evidence: "mean latency 47.5 to 16.4 µs with SO_BUSY_POLL, packets 10 ms apart, one machine (B2BITS); C: tuned sets 50, the guide of Amazon's ENA 70",
 		Undo:     "the old values are written back; sockets that were opened meanwhile keep theirs",
 	},
-	Knob: settings{
-		parts: []setting{
+	Knob: sysctlGroup{
+		parts: []groupMember{
 			{"read", sysctl{name: "net.core.busy_read", global: true, check: number(0, 100000)}},
 			{"poll", sysctl{name: "net.core.busy_poll", global: true, check: number(0, 100000)}},
 		},

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -41,7 +41,7 @@ func (c coreMask) Get(m Machine, t Target) (Reading, error) {
 }
 
 // Plan is of [Knob].
-func (c coreMask) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (c coreMask) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	mask, err := maskOfCores(value)
 	if err != nil {
 		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %s to %q", c.name, value), err.Error(), "write cores as 0-3,8, or none")
@@ -55,7 +55,7 @@ func (c coreMask) Range(m Machine, t Target) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := m.Cells.Read(change.Cell{Store: "kernel", Key: "/sys/devices/system/cpu/online"})
+	v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: "/sys/devices/system/cpu/online"})
 	if all := strings.TrimSpace(v.String()); err == nil && all != now.Value {
 		return []string{all}, nil
 	}

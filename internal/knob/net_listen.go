@@ -14,8 +14,8 @@ var listen = Entry{
 		Evidence: "tuned raises somaxconn to 2048 at least, without a number",
 		Undo:     "the old values are written back; sockets that were told to listen meanwhile keep theirs",
 	},
-	Knob: settings{
-		parts: []setting{
+	Knob: sysctlGroup{
+		parts: []groupMember{
 			{"accept", sysctl{name: "net.core.somaxconn", check: number(1, 1<<20)}},
 			{"syn", sysctl{name: "net.ipv4.tcp_max_syn_backlog", check: number(1, 1<<20)}},
 		},

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"strconv"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -91,7 +91,7 @@ func readRFS(m Machine, t Target) (queues []queue, table int, err error) {
 
 // Plan is of [Knob]. The kernel rounds up to powers of two, so that is what is
 // asked for. The machine's table is no device's to change.
-func (rfs) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (rfs) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	queues, table, err := readRFS(m, t)
 	if err != nil {
 		return nil, err
@@ -107,9 +107,9 @@ func (rfs) Plan(m Machine, t Target, value string) ([]change.Write, error) {
 		return nil, verr.New(verr.Missing, fmt.Sprintf("cannot set net.rfs of %s to %s", t.Device, value),
 			fmt.Sprintf("the machine remembers %d flows, and these are %d", table, all), fmt.Sprintf("first: venturi knob set net.rfs_table %d", all))
 	}
-	var writes []change.Write
+	var writes []setting.Write
 	for _, q := range queues {
-		writes = append(writes, change.Write{Cell: q.cell, Value: change.Text(strconv.Itoa(each))})
+		writes = append(writes, setting.Write{Cell: q.cell, Value: setting.Text(strconv.Itoa(each))})
 	}
 	return writes, nil
 }

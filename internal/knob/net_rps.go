@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // netRPS spreads what a receive queue brings over several cores.
@@ -38,7 +38,7 @@ func (rps) Get(m Machine, t Target) (Reading, error) {
 }
 
 // Plan is of [Knob].
-func (rps) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (rps) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	queues, err := masksOf(m, t, rpsFile)
 	if err != nil {
 		return nil, err

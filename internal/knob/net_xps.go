@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -68,7 +68,7 @@ func oneToOne(queues []queue) []queue {
 }
 
 // Plan is of [Knob].
-func (xps) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (xps) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	queues, err := masksOf(m, t, xpsCPUs)
 	if err != nil {
 		return nil, err
@@ -89,18 +89,18 @@ func (xps) Plan(m Machine, t Target, value string) ([]change.Write, error) {
 		return nil, noSense("net.xps", value, err)
 	}
 	for _, q := range received {
-		writes = append(writes, change.Write{Cell: q.cell, Value: change.Text("0")})
+		writes = append(writes, setting.Write{Cell: q.cell, Value: setting.Text("0")})
 	}
 	return writes, nil
 }
 
 // planReceived plans that queues send what receive queues brought: rest says
 // which, or is empty for one to one.
-func planReceived(value, rest string, received []queue) ([]change.Write, error) {
+func planReceived(value, rest string, received []queue) ([]setting.Write, error) {
 	if len(received) == 0 {
 		return nil, verr.New(verr.Missing, "cannot set net.xps to "+value, "this kernel has no xps_rxqs", "set cores instead")
 	}
-	rx, err := change.DeviceFiles(received[0].cell.Place, "queues/rx-*")
+	rx, err := setting.DeviceFiles(received[0].cell.Place, "queues/rx-*")
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -25,7 +25,7 @@ var ctNotrack = Entry{
 		Evidence: "the table of connections filled up with a tunnel's random source ports (OpenStack's neutron charm), without a number",
 		Undo:     "the table is deleted; nobody else's rules are touched",
 	},
-	Knob: ownTable{key: change.NotrackTable, on: []string{"4789", "6081", "8472"}, text: notrackText, check: isPort},
+	Knob: ownTable{key: setting.NotrackTable, on: []string{"4789", "6081", "8472"}, text: notrackText, check: isPort},
 }
 
 // nftFlowtable lets established connections pass by the rules.
@@ -43,7 +43,7 @@ var nftFlowtable = Entry{
 		Undo:     "the table is deleted, and connections in it go the whole way again",
 		Never:    "it takes packets past rules that somebody may count on",
 	},
-	Knob: ownTable{key: change.FlowTable, text: change.Flowtable, check: isDevice},
+	Knob: ownTable{key: setting.FlowTable, text: setting.Flowtable, check: isDevice},
 }
 
 func notrackText(ports []string) string {
@@ -52,7 +52,7 @@ func notrackText(ports []string) string {
 		n, _ := strconv.Atoi(p) // checked before
 		numbers = append(numbers, n)
 	}
-	return change.Notrack(numbers)
+	return setting.Notrack(numbers)
 }
 
 func isPort(word string) error { return number(1, 65535)(word) }
@@ -79,12 +79,12 @@ const (
 	foreign = "changed by somebody else"
 )
 
-func (o ownTable) cell(t Target) (change.Cell, error) {
-	place, err := change.InNetns(t.Netns)
+func (o ownTable) cell(t Target) (setting.Cell, error) {
+	place, err := setting.InNetns(t.Netns)
 	if err != nil {
-		return change.Cell{}, noNetns(t, err)
+		return setting.Cell{}, noNetns(t, err)
 	}
-	return change.Cell{Store: "nft", Place: place, Key: o.key}, nil
+	return setting.Cell{Store: "nft", Place: place, Key: o.key}, nil
 }
 
 // Get is of [Knob].
@@ -122,7 +122,7 @@ func (o ownTable) wordsIn(text string) (words []string) {
 }
 
 // Plan is of [Knob].
-func (o ownTable) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (o ownTable) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	now, err := o.Get(m, t)
 	if err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (o ownTable) Plan(m Machine, t Target, value string) ([]change.Write, error
 		return nil, verr.New(verr.Failed, what, "somebody else has put something into it", "see it with: nft list table inet "+o.key)
 	}
 	if value == off {
-		return []change.Write{{Cell: cell}}, nil
+		return []setting.Write{{Cell: cell}}, nil
 	}
 	words := strings.Split(value, ",")
 	if value == "on" && o.on != nil {
@@ -147,7 +147,7 @@ func (o ownTable) Plan(m Machine, t Target, value string) ([]change.Write, error
 			return nil, verr.New(verr.Usage, what, fmt.Sprintf("%q makes no sense in it, or comes twice", w), seeValues)
 		}
 	}
-	return []change.Write{{Cell: cell, Value: change.Text(o.text(words))}}, nil
+	return []setting.Write{{Cell: cell, Value: setting.Text(o.text(words))}}, nil
 }
 
 // Range is of [Ranger].

@@ -3,8 +3,8 @@ package knob_test
 import (
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -50,7 +50,7 @@ func TestFlowtable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := b.m.Cells.Read(change.Cell{Store: "nft", Place: place, Key: change.FlowTable})
+	v, err := b.m.Cells.Read(setting.Cell{Store: "nft", Place: place, Key: setting.FlowTable})
 	if err != nil || v.Present {
 		t.Errorf("left is %q, %v", v, err)
 	}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -38,24 +38,24 @@ const (
 )
 
 // on gives the cell of the filter, and those of the queues.
-func (arfs) on(m Machine, t Target) (filter change.Cell, queues []change.Cell, err error) {
+func (arfs) on(m Machine, t Target) (filter setting.Cell, queues []setting.Cell, err error) {
 	place, err := devicePlace(t)
 	if err != nil {
 		return filter, nil, err
 	}
-	filter = change.Cell{Store: "feature", Place: place, Key: filterFeature}
+	filter = setting.Cell{Store: "feature", Place: place, Key: filterFeature}
 	if _, err := m.Cells.Read(filter); err != nil {
 		if errors.Is(err, errors.ErrUnsupported) {
 			err = errors.New("it cannot filter packets, or its driver fixes that")
 		}
 		return filter, nil, hasNone(t, err)
 	}
-	files, err := change.DeviceFiles(place, flowFiles)
+	files, err := setting.DeviceFiles(place, flowFiles)
 	if err == nil && len(files) == 0 {
 		err = hasNone(t, errors.New("this kernel does not steer flows"))
 	}
 	for _, f := range files {
-		queues = append(queues, change.Cell{Store: "net", Place: place, Key: f})
+		queues = append(queues, setting.Cell{Store: "net", Place: place, Key: f})
 	}
 	return filter, queues, err
 }
@@ -77,7 +77,7 @@ func (k arfs) Get(m Machine, t Target) (Reading, error) {
 	if v.String() == "off" || least == "0" {
 		return Reading{Value: "off"}, nil
 	}
-	features, err := change.DeviceFeatures(filter.Place)
+	features, err := setting.DeviceFeatures(filter.Place)
 	if err != nil {
 		return Reading{}, err
 	}
@@ -89,7 +89,7 @@ func (k arfs) Get(m Machine, t Target) (Reading, error) {
 }
 
 // least is the smallest number of flows of the queues.
-func (arfs) least(m Machine, queues []change.Cell) (string, error) {
+func (arfs) least(m Machine, queues []setting.Cell) (string, error) {
 	var numbers []int
 	for _, q := range queues {
 		v, err := m.Cells.Read(q)
@@ -106,20 +106,20 @@ func (arfs) least(m Machine, queues []change.Cell) (string, error) {
 }
 
 // Plan is of [Knob].
-func (k arfs) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (k arfs) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	filter, queues, err := k.on(m, t)
 	if err != nil {
 		return nil, err
 	}
 	if value == "off" {
-		rules, err := change.FilterRules(filter.Place)
+		rules, err := setting.FilterRules(filter.Place)
 		if err != nil {
 			return nil, fmt.Errorf("count the rules of %s: %w", t.Device, err)
 		}
 		if err := keepsRules(t.Device, rules); err != nil {
 			return nil, err
 		}
-		return []change.Write{{Cell: filter, Value: change.Text("off")}}, nil
+		return []setting.Write{{Cell: filter, Value: setting.Text("off")}}, nil
 	}
 	if value == "on" {
 		if value, err = k.least(m, queues); err != nil {
@@ -132,11 +132,11 @@ func (k arfs) Plan(m Machine, t Target, value string) ([]change.Write, error) {
 	if err := number(1, 1<<20)(value); err != nil {
 		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set nic.arfs to %q", value), "it is neither on nor off, and no number of flows: "+err.Error(), "write it like on, off, or "+flowsAQueue)
 	}
-	var writes []change.Write
+	var writes []setting.Write
 	for _, q := range queues {
-		writes = append(writes, change.Write{Cell: q, Value: change.Text(value)})
+		writes = append(writes, setting.Write{Cell: q, Value: setting.Text(value)})
 	}
-	return append(writes, change.Write{Cell: filter, Value: change.Text("on")}), nil
+	return append(writes, setting.Write{Cell: filter, Value: setting.Text("on")}), nil
 }
 
 // keepsRules refuses to turn the filter off while it has rules of somebody's: the

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // nicBigTCP is how large a segment that is cut or put together late may be.
@@ -46,7 +46,7 @@ type bigTCP struct{ deviceNumbers }
 
 // most is the largest segment that the device can cut; 0 if it does not tell.
 func (k bigTCP) most(m Machine, found []deviceIs) uint64 {
-	v, err := m.Cells.Read(change.Cell{Store: "link", Place: found[0].cell.Place, Key: "tso_max_size"})
+	v, err := m.Cells.Read(setting.Cell{Store: "link", Place: found[0].cell.Place, Key: "tso_max_size"})
 	if err != nil {
 		return 0
 	}
@@ -55,7 +55,7 @@ func (k bigTCP) most(m Machine, found []deviceIs) uint64 {
 }
 
 // Plan is of [Knob].
-func (k bigTCP) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (k bigTCP) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	found, err := k.now(m, t)
 	if err != nil {
 		return nil, err
@@ -79,10 +79,10 @@ func (k bigTCP) Plan(m Machine, t Target, value string) ([]change.Write, error) 
 	for _, f := range found {
 		ipv6 := strings.Replace(f.cell.Key, "_ipv4", "", 1)
 		named := func(key string) bool {
-			return slices.ContainsFunc(writes, func(w change.Write) bool { return w.Cell.Key == key })
+			return slices.ContainsFunc(writes, func(w setting.Write) bool { return w.Cell.Key == key })
 		}
 		if ipv6 != f.cell.Key && named(ipv6) && !named(f.cell.Key) {
-			writes = append(writes, change.Write{Cell: f.cell, Value: change.Text(f.value)})
+			writes = append(writes, setting.Write{Cell: f.cell, Value: setting.Text(f.value)})
 		}
 	}
 	return writes, nil

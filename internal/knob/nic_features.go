@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -31,8 +31,8 @@ type offload struct {
 
 // here is a knob's features on one device.
 type here struct {
-	place change.Place
-	all   map[string]change.Feature
+	place setting.Place
+	all   map[string]setting.Feature
 	parts []offload // with only what can be set
 }
 
@@ -43,7 +43,7 @@ func (k features) on(t Target) (h here, err error) {
 	if len(k.kinds) > 0 && !slices.Contains(k.kinds, h.place.Device.Kind) {
 		return h, hasNone(t, fmt.Errorf("it is of kind %s, not %s", h.place.Device.Kind, strings.Join(k.kinds, " or ")))
 	}
-	if h.all, err = change.DeviceFeatures(h.place); err != nil {
+	if h.all, err = setting.DeviceFeatures(h.place); err != nil {
 		return h, hasNone(t, err)
 	}
 	var fixed []string
@@ -138,7 +138,7 @@ func (k features) Get(_ Machine, t Target) (Reading, error) {
 }
 
 // Plan is of [Knob].
-func (k features) Plan(_ Machine, t Target, value string) ([]change.Write, error) {
+func (k features) Plan(_ Machine, t Target, value string) ([]setting.Write, error) {
 	h, err := k.on(t)
 	if err != nil {
 		return nil, err
@@ -147,12 +147,12 @@ func (k features) Plan(_ Machine, t Target, value string) ([]change.Write, error
 	if err != nil {
 		return nil, err
 	}
-	var writes []change.Write
+	var writes []setting.Write
 	for _, p := range h.parts {
 		for _, name := range p.names {
 			if on, asked := want[name]; asked {
-				cell := change.Cell{Store: "feature", Place: h.place, Key: name}
-				writes = append(writes, change.Write{Cell: cell, Value: change.Text(onOff(on))})
+				cell := setting.Cell{Store: "feature", Place: h.place, Key: name}
+				writes = append(writes, setting.Write{Cell: cell, Value: setting.Text(onOff(on))})
 			}
 		}
 	}
@@ -221,9 +221,9 @@ func (k features) Range(m Machine, t Target) ([]string, error) {
 }
 
 // devicePlace is the device of a target.
-func devicePlace(t Target) (change.Place, error) {
+func devicePlace(t Target) (setting.Place, error) {
 	if t.Device == "" {
-		return change.Place{}, verr.New(verr.Usage, "cannot tell which device is meant", "none is named", "name one with --dev, as `ip link` shows it")
+		return setting.Place{}, verr.New(verr.Usage, "cannot tell which device is meant", "none is named", "name one with --dev, as `ip link` shows it")
 	}
 	p, err := t.Place()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -33,7 +33,7 @@ func (f fieldSet) number(name string) int {
 
 // fieldsHere is what a device has of a knob's fields.
 type fieldsHere struct {
-	cell  change.Cell
+	cell  setting.Cell
 	order []string // names, as they are told
 	now   fieldSet
 	most  fieldSet
@@ -44,7 +44,7 @@ func (k fields) on(m Machine, t Target) (h fieldsHere, err error) {
 	if err != nil {
 		return h, err
 	}
-	h.cell = change.Cell{Store: k.store, Place: place}
+	h.cell = setting.Cell{Store: k.store, Place: place}
 	v, err := m.Cells.Read(h.cell)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return h, hasNone(t, err)
@@ -52,7 +52,7 @@ func (k fields) on(m Machine, t Target) (h fieldsHere, err error) {
 	if err != nil {
 		return h, err
 	}
-	if h.now, err = change.Fields(v.String()); err != nil {
+	if h.now, err = setting.Fields(v.String()); err != nil {
 		return h, err
 	}
 	for item := range strings.SplitSeq(v.String(), ",") {
@@ -63,7 +63,7 @@ func (k fields) on(m Machine, t Target) (h fieldsHere, err error) {
 	if len(k.largest) == 0 {
 		return h, nil
 	}
-	most, err := change.Maxima(h.cell)
+	most, err := setting.Maxima(h.cell)
 	for name, n := range most {
 		h.most[name] = strconv.Itoa(n)
 	}
@@ -103,7 +103,7 @@ func (h fieldsHere) text(others fieldSet) string {
 }
 
 // Plan is of [Knob].
-func (k fields) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (k fields) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	h, err := k.on(m, t)
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (k fields) Plan(m Machine, t Target, value string) ([]change.Write, error) 
 	if err != nil {
 		return nil, err
 	}
-	return []change.Write{{Cell: h.cell, Value: change.Text(h.text(want))}}, nil
+	return []setting.Write{{Cell: h.cell, Value: setting.Text(h.text(want))}}, nil
 }
 
 func (k fields) parse(h fieldsHere, t Target, value string) (want fieldSet, err error) {

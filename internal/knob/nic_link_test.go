@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -16,7 +17,7 @@ import (
 // space is a namespace with a veth pair of four queues each, va and vb, that are up.
 func space(t *testing.T) (netns string, ip func(args ...string)) {
 	t.Helper()
-	w, err := change.Owned(testenv.Claim(t))
+	w, err := netcfg.Owned(testenv.Claim(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func everything(t *testing.T, b bench, on knob.Target) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells, err := change.DeviceCells(place)
+	cells, err := setting.DeviceCells(place)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,14 +191,14 @@ func TestThreadedNAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := change.NAPICells(place, "gro_flush_timeout")
+	own, err := setting.NAPICells(place, "gro_flush_timeout")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(own) == 0 {
 		t.Skip("this kernel has no settings of single NAPIs")
 	}
-	if err := b.m.Cells.Write(own[0], change.Text("7000")); err != nil {
+	if err := b.m.Cells.Write(own[0], setting.Text("7000")); err != nil {
 		t.Fatal(err)
 	}
 	before := everything(t, b, on)

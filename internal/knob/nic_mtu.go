@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -35,7 +35,7 @@ const leastIPv6 = 1280
 type mtu struct{ deviceNumbers }
 
 // Plan is of [Knob]. It refuses what no undo could take back.
-func (k mtu) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (k mtu) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	writes, err := k.deviceNumbers.Plan(m, t, value)
 	if err != nil {
 		return nil, err
@@ -51,14 +51,14 @@ func (k mtu) Plan(m Machine, t Target, value string) ([]change.Write, error) {
 	if place.Device.Kind == "bridge" {
 		return nil, verr.New(verr.Usage, "cannot set the MTU of bridge "+t.Device, "a bridge whose MTU was once set no longer follows its ports, and nothing takes that back", "set that of its ports")
 	}
-	ipv6, err := m.Cells.Read(change.Sysctl(place, "net/ipv6/conf/"+place.Device.Name+"/mtu"))
+	ipv6, err := m.Cells.Read(setting.Sysctl(place, "net/ipv6/conf/"+place.Device.Name+"/mtu"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	if ipv6.Present && wanted < leastIPv6 {
 		return nil, noSense(k.name, value, fmt.Errorf("the device has IPv6, which would go with all its addresses and routes below %d", leastIPv6))
 	}
-	routes, err := change.RoutesWithMTU(place)
+	routes, err := setting.RoutesWithMTU(place)
 	if err != nil {
 		return nil, err
 	}
@@ -69,9 +69,9 @@ func (k mtu) Plan(m Machine, t Target, value string) ([]change.Write, error) {
 }
 
 // takes checks the limits that the driver tells; 0 is none.
-func (mtu) takes(m Machine, place change.Place, wanted int) error {
+func (mtu) takes(m Machine, place setting.Place, wanted int) error {
 	limit := func(key string) int {
-		v, err := m.Cells.Read(change.Cell{Store: "link", Place: place, Key: key})
+		v, err := m.Cells.Read(setting.Cell{Store: "link", Place: place, Key: key})
 		if err != nil {
 			return 0
 		}

@@ -5,7 +5,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -56,12 +56,12 @@ var nicThreadedNAPI = Entry{
 type threaded struct{}
 
 // read gives what the device says, and what each of its NAPIs does.
-func (threaded) read(m Machine, t Target) (of change.Cell, device string, each []queue, err error) {
+func (threaded) read(m Machine, t Target) (of setting.Cell, device string, each []queue, err error) {
 	place, err := onDevice(t)
 	if err != nil {
 		return of, "", nil, err
 	}
-	of = change.Cell{Store: "net", Place: place, Key: "threaded"}
+	of = setting.Cell{Store: "net", Place: place, Key: "threaded"}
 	v, err := m.Cells.Read(of)
 	if errors.Is(err, os.ErrNotExist) {
 		return of, "", nil, verr.New(verr.Missing, "cannot read nic.napi_threaded of "+t.Device, "this kernel does not have it", "it takes Linux 5.12")
@@ -69,7 +69,7 @@ func (threaded) read(m Machine, t Target) (of change.Cell, device string, each [
 	if err != nil {
 		return of, "", nil, err
 	}
-	cells, err := change.NAPICells(place, "threaded")
+	cells, err := setting.NAPICells(place, "threaded")
 	if err != nil {
 		return of, "", nil, err
 	}
@@ -106,7 +106,7 @@ func (k threaded) Get(m Machine, t Target) (Reading, error) {
 }
 
 // Plan is of [Knob].
-func (k threaded) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (k threaded) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	of, _, each, err := k.read(m, t)
 	if err != nil {
 		return nil, err
@@ -115,9 +115,9 @@ func (k threaded) Plan(m Machine, t Target, value string) ([]change.Write, error
 	if !ok {
 		return nil, noSense("nic.napi_threaded", value, errors.New("want on or off"))
 	}
-	writes := []change.Write{{Cell: of, Value: change.Text(digit)}}
+	writes := []setting.Write{{Cell: of, Value: setting.Text(digit)}}
 	for _, q := range each {
-		writes = append(writes, change.Write{Cell: q.cell, Value: change.Text(digit)})
+		writes = append(writes, setting.Write{Cell: q.cell, Value: setting.Text(digit)})
 	}
 	return writes, nil
 }

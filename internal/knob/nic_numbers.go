@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -33,7 +33,7 @@ type deviceNumbers struct {
 // deviceIs is what a device has of one part.
 type deviceIs struct {
 	deviceNumber
-	cell  change.Cell
+	cell  setting.Cell
 	value string
 }
 
@@ -45,7 +45,7 @@ func (k deviceNumbers) now(m Machine, t Target) ([]deviceIs, error) {
 	}
 	var found []deviceIs
 	for _, p := range k.parts {
-		cell := change.Cell{Store: p.store, Place: place, Key: p.key}
+		cell := setting.Cell{Store: p.store, Place: place, Key: p.key}
 		v, err := m.Cells.Read(cell)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -87,7 +87,7 @@ func (k deviceNumbers) spell(found []deviceIs) string {
 }
 
 // Plan is of [Knob].
-func (k deviceNumbers) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (k deviceNumbers) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	found, err := k.now(m, t)
 	if err != nil {
 		return nil, err
@@ -95,12 +95,12 @@ func (k deviceNumbers) Plan(m Machine, t Target, value string) ([]change.Write, 
 	return k.plan(found, value)
 }
 
-func (k deviceNumbers) plan(found []deviceIs, value string) ([]change.Write, error) {
+func (k deviceNumbers) plan(found []deviceIs, value string) ([]setting.Write, error) {
 	named, err := k.parse(found, value)
 	if err != nil {
 		return nil, err
 	}
-	var writes []change.Write
+	var writes []setting.Write
 	for _, f := range found {
 		text, ok := named[f.word]
 		if !ok {
@@ -111,7 +111,7 @@ func (k deviceNumbers) plan(found []deviceIs, value string) ([]change.Write, err
 		if err != nil || n < f.least || n > f.most {
 			return nil, noSense(k.name, value, fmt.Errorf("want for %s a number from %d to %d", f.key, f.least, f.most))
 		}
-		writes = append(writes, change.Write{Cell: f.cell, Value: change.Text(strconv.FormatUint(n, 10))})
+		writes = append(writes, setting.Write{Cell: f.cell, Value: setting.Text(strconv.FormatUint(n, 10))})
 	}
 	for word := range named {
 		return nil, noSense(k.name, value, fmt.Errorf("there is no %s of this device", word))

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -30,12 +30,12 @@ var privateFlags = Entry{
 
 type privFlags struct{}
 
-func (privFlags) on(t Target) (change.Place, map[string]bool, error) {
+func (privFlags) on(t Target) (setting.Place, map[string]bool, error) {
 	place, err := devicePlace(t)
 	if err != nil {
 		return place, nil, err
 	}
-	all, err := change.PrivateFlags(place)
+	all, err := setting.PrivateFlags(place)
 	if err != nil {
 		return place, nil, hasNone(t, err)
 	}
@@ -56,7 +56,7 @@ func (k privFlags) Get(_ Machine, t Target) (Reading, error) {
 }
 
 // Plan is of [Knob].
-func (k privFlags) Plan(_ Machine, t Target, value string) ([]change.Write, error) {
+func (k privFlags) Plan(_ Machine, t Target, value string) ([]setting.Write, error) {
 	place, all, err := k.on(t)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (k privFlags) Plan(_ Machine, t Target, value string) ([]change.Write, erro
 	if err != nil {
 		return nil, err
 	}
-	var writes []change.Write
+	var writes []setting.Write
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if _, known := all[name]; !known {
 			return nil, verr.New(verr.Missing, fmt.Sprintf("cannot set %q of %s", name, t.Device), "its driver knows no such switch", "name one that it has: "+strings.Join(slices.Sorted(maps.Keys(all)), ", "))
@@ -73,7 +73,7 @@ func (k privFlags) Plan(_ Machine, t Target, value string) ([]change.Write, erro
 		if err := either("on", "off")(want[name]); err != nil {
 			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q of %s to %q", name, t.Device, want[name]), err.Error(), "write it like "+name+"=on")
 		}
-		writes = append(writes, change.Write{Cell: change.Cell{Store: "privflag", Place: place, Key: name}, Value: change.Text(want[name])})
+		writes = append(writes, setting.Write{Cell: setting.Cell{Store: "privflag", Place: place, Key: name}, Value: setting.Text(want[name])})
 	}
 	return writes, nil
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -16,7 +16,7 @@ var nicQdisc = Entry{
 	Facts: Facts{
 		Name:     "nic.qdisc",
 		Title:    "In what order packets wait for a device (queueing discipline)",
-		Values:   strings.Join(change.QdiscKinds(), ", ") + "; a device that has mq gets it below each queue",
+		Values:   strings.Join(setting.QdiscKinds(), ", ") + "; a device that has mq gets it below each queue",
 		Scope:    OfDevice,
 		Helps:    []Effect{Throughput, Drops},
 		Risk:     "packets that wait are lost; flows get other shares, and what is not fq paces by timers of TCP's own",
@@ -30,20 +30,20 @@ var nicQdisc = Entry{
 
 type qdisc struct{}
 
-func (qdisc) read(m Machine, t Target) (change.Cell, change.Qdisc, error) {
+func (qdisc) read(m Machine, t Target) (setting.Cell, setting.Qdisc, error) {
 	place, err := onDevice(t)
 	if err != nil {
-		return change.Cell{}, change.Qdisc{}, err
+		return setting.Cell{}, setting.Qdisc{}, err
 	}
-	cell := change.QdiscCell(place)
+	cell := setting.QdiscCell(place)
 	v, err := m.Cells.Read(cell)
 	if errors.Is(err, os.ErrNotExist) {
-		return cell, change.Qdisc{}, verr.Wrap(verr.Missing, "cannot read the qdisc of "+t.Device, err, "bring the device up")
+		return cell, setting.Qdisc{}, verr.Wrap(verr.Missing, "cannot read the qdisc of "+t.Device, err, "bring the device up")
 	}
 	if err != nil {
-		return cell, change.Qdisc{}, err
+		return cell, setting.Qdisc{}, err
 	}
-	q, err := change.ReadQdisc(v)
+	q, err := setting.ReadQdisc(v)
 	return cell, q, err
 }
 
@@ -62,7 +62,7 @@ func (k qdisc) Get(m Machine, t Target) (Reading, error) {
 }
 
 // kindsOf lists the kinds in which packets really wait.
-func kindsOf(q change.Qdisc) []string {
+func kindsOf(q setting.Qdisc) []string {
 	if q.Kind != "mq" || len(q.Leaves) == 0 {
 		return []string{q.Kind}
 	}
@@ -75,13 +75,13 @@ func kindsOf(q change.Qdisc) []string {
 }
 
 // Plan is of [Knob]. It refuses to replace what could not be made again.
-func (k qdisc) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (k qdisc) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	cell, q, err := k.read(m, t)
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Contains(change.QdiscKinds(), value) {
-		return nil, noSense("nic.qdisc", value, errors.New("want one of "+strings.Join(change.QdiscKinds(), ", ")))
+	if !slices.Contains(setting.QdiscKinds(), value) {
+		return nil, noSense("nic.qdisc", value, errors.New("want one of "+strings.Join(setting.QdiscKinds(), ", ")))
 	}
 	if slices.Equal(kindsOf(q), []string{value}) {
 		return nil, nil
@@ -90,7 +90,7 @@ func (k qdisc) Plan(m Machine, t Target, value string) ([]change.Write, error) {
 		return nil, verr.Wrap(verr.Missing, "cannot replace the qdisc of "+t.Device, err, "it was somebody's choice: change it with the tc command, or by what set it up")
 	}
 	v, err := q.Instead(value)
-	return []change.Write{{Cell: cell, Value: v}}, err
+	return []setting.Write{{Cell: cell, Value: v}}, err
 }
 
 // Range is of [Ranger]: those that are recommended, where the present one can be

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -25,7 +25,7 @@ func tree(t *testing.T, b bench, on knob.Target) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := b.m.Cells.Read(change.QdiscCell(place))
+	v, err := b.m.Cells.Read(setting.QdiscCell(place))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -33,14 +33,14 @@ type udpHash struct{}
 
 var udpFlows = []string{"udp4", "udp6"}
 
-func (udpHash) on(m Machine, t Target) (place change.Place, now map[string]string, err error) {
+func (udpHash) on(m Machine, t Target) (place setting.Place, now map[string]string, err error) {
 	if place, err = devicePlace(t); err != nil {
 		return place, nil, err
 	}
 	now = map[string]string{}
 	var missing error
 	for _, flow := range udpFlows {
-		v, err := m.Cells.Read(change.Cell{Store: "flowhash", Place: place, Key: flow})
+		v, err := m.Cells.Read(setting.Cell{Store: "flowhash", Place: place, Key: flow})
 		switch {
 		case err == nil:
 			now[flow] = v.String()
@@ -75,7 +75,7 @@ func (k udpHash) Get(m Machine, t Target) (Reading, error) {
 }
 
 // Plan is of [Knob].
-func (k udpHash) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (k udpHash) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	place, now, err := k.on(m, t)
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (k udpHash) Plan(m Machine, t Target, value string) ([]change.Write, error)
 			want[flow] = value
 		}
 	}
-	var writes []change.Write
+	var writes []setting.Write
 	for _, flow := range udpFlows {
 		fields, asked := want[flow]
 		delete(want, flow)
@@ -103,7 +103,7 @@ func (k udpHash) Plan(m Machine, t Target, value string) ([]change.Write, error)
 		if fields == "" || strings.Trim(fields, "mvtsdfn") != "" && fields != "none" {
 			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set nic.rss_udp to %q", fields), "it is not made of the letters m, v, t, s, d, f and n", "write it like sdfn")
 		}
-		writes = append(writes, change.Write{Cell: change.Cell{Store: "flowhash", Place: place, Key: flow}, Value: change.Text(fields)})
+		writes = append(writes, setting.Write{Cell: setting.Cell{Store: "flowhash", Place: place, Key: flow}, Value: setting.Text(fields)})
 	}
 	for word := range want {
 		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q", word), "there is no such part of nic.rss_udp", "name udp4 or udp6")
@@ -139,12 +139,12 @@ var hashTable = Entry{
 
 type rssTable struct{}
 
-func (rssTable) on(m Machine, t Target) (change.Cell, map[string]string, error) {
+func (rssTable) on(m Machine, t Target) (setting.Cell, map[string]string, error) {
 	place, err := devicePlace(t)
 	if err != nil {
-		return change.Cell{}, nil, err
+		return setting.Cell{}, nil, err
 	}
-	cell := change.Cell{Store: "rss", Place: place}
+	cell := setting.Cell{Store: "rss", Place: place}
 	v, err := m.Cells.Read(cell)
 	if errors.Is(err, errors.ErrUnsupported) {
 		err = hasNone(t, err)
@@ -152,7 +152,7 @@ func (rssTable) on(m Machine, t Target) (change.Cell, map[string]string, error) 
 	if err != nil {
 		return cell, nil, err
 	}
-	now, err := change.Fields(v.String())
+	now, err := setting.Fields(v.String())
 	return cell, now, err
 }
 
@@ -177,7 +177,7 @@ func (k rssTable) Get(m Machine, t Target) (Reading, error) {
 }
 
 // Plan is of [Knob].
-func (k rssTable) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (k rssTable) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	cell, now, err := k.on(m, t)
 	if err != nil {
 		return nil, err
@@ -194,8 +194,8 @@ func (k rssTable) Plan(m Machine, t Target, value string) ([]change.Write, error
 			return nil, verr.New(verr.Missing, fmt.Sprintf("cannot set %q of %s", name, t.Device), "its driver has no such part of the hash", "read what it has with: venturi knob get nic.rss_table --dev "+sanitize.Shell(t.Device))
 		}
 		if name == "table" {
-			if word, err = change.HashTable(cell.Place, word); err != nil {
-				return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set the table of %s to %q", t.Device, word), err.Error(), "write it like 0:1, with queues that there are, or "+change.DefaultTable)
+			if word, err = setting.HashTable(cell.Place, word); err != nil {
+				return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set the table of %s to %q", t.Device, word), err.Error(), "write it like 0:1, with queues that there are, or "+setting.DefaultTable)
 			}
 		}
 		now[name] = word
@@ -206,7 +206,7 @@ func (k rssTable) Plan(m Machine, t Target, value string) ([]change.Write, error
 			items = append(items, name+"="+v)
 		}
 	}
-	return []change.Write{{Cell: cell, Value: change.Text(strings.Join(items, ","))}}, nil
+	return []setting.Write{{Cell: cell, Value: setting.Text(strings.Join(items, ","))}}, nil
 }
 
 // Range is of [Ranger].
@@ -215,14 +215,14 @@ func (k rssTable) Range(m Machine, t Target) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	trials := []string{change.DefaultTable}
+	trials := []string{setting.DefaultTable}
 	place, err := devicePlace(t)
 	if err != nil {
 		return nil, err
 	}
 	// The first half of the queues: the others are left to what is steered there.
 	var half []string
-	for i := range change.ReceiveRings(place) / 2 {
+	for i := range setting.ReceiveRings(place) / 2 {
 		half = append(half, strconv.Itoa(i))
 	}
 	if len(half) > 0 {

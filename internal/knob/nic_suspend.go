@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -35,7 +35,7 @@ func (suspend) read(m Machine, t Target) ([]queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	cells, err := change.NAPICells(place, change.SuspendTimeout)
+	cells, err := setting.NAPICells(place, setting.SuspendTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (k suspend) Get(m Machine, t Target) (Reading, error) {
 }
 
 // Plan is of [Knob].
-func (k suspend) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (k suspend) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	each, err := k.read(m, t)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (k suspend) Plan(m Machine, t Target, value string) ([]change.Write, error)
 	if err != nil {
 		return nil, noSense("nic.irq_suspend", value, err)
 	}
-	var writes []change.Write
+	var writes []setting.Write
 	for _, q := range each {
 		word, named := lists[q.name]
 		if !named {
@@ -94,7 +94,7 @@ func (k suspend) Plan(m Machine, t Target, value string) ([]change.Write, error)
 		if n, err := strconv.ParseInt(word, 10, 64); err != nil || n < 0 || n > longestTimer {
 			return nil, noSense("nic.irq_suspend", value, fmt.Errorf("want ns, up to %d, or off", longestTimer))
 		}
-		writes = append(writes, change.Write{Cell: q.cell, Value: change.Text(word)})
+		writes = append(writes, setting.Write{Cell: q.cell, Value: setting.Text(word)})
 	}
 	return writes, nil
 }

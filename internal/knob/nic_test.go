@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -20,7 +20,7 @@ func (b bench) wholeDevice(on knob.Target) string {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	cells, err := change.DeviceCells(place)
+	cells, err := setting.DeviceCells(place)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func (b bench) wholeDevice(on knob.Target) string {
 		}
 		text += fmt.Sprintf("%s %s %q\n", c.Store, c.Key, v)
 	}
-	features, err := change.DeviceFeatures(place)
+	features, err := setting.DeviceFeatures(place)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -3,8 +3,8 @@ package knob
 import (
 	"fmt"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/ovs"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -51,7 +51,7 @@ func (balancing) Get(_ Machine, t Target) (Reading, error) {
 }
 
 // Plan is of [Knob].
-func (k balancing) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (k balancing) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	now, err := k.Get(m, t)
 	if err != nil || value == now.Value {
 		return nil, err
@@ -60,10 +60,10 @@ func (k balancing) Plan(m Machine, t Target, value string) ([]change.Write, erro
 		return nil, verr.New(verr.Usage, "cannot set ovn.lb to "+value, "which load balancers a switch had, only the journal knows", "set it to off, or bring back what was with: venturi undo")
 	}
 	_, switches, err := ovs.Balancers(t.Switch)
-	var writes []change.Write
+	var writes []setting.Write
 	for _, s := range switches {
 		if s.Own > 0 {
-			writes = append(writes, change.Write{Cell: s.Cell, Value: change.Text("")})
+			writes = append(writes, setting.Write{Cell: s.Cell, Value: setting.Text("")})
 		}
 	}
 	return writes, err

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/ovs"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -34,7 +34,7 @@ type ovsSettings struct {
 // ovsSetting is one key.
 type ovsSetting struct {
 	word  string
-	cell  func(socket, key string) change.Cell
+	cell  func(socket, key string) setting.Cell
 	key   string
 	onOff bool // it is true or false, and called on and off
 	check func(string) error
@@ -127,7 +127,7 @@ func (s ovsSettings) Get(m Machine, t Target) (Reading, error) {
 }
 
 // Plan is of [Knob].
-func (s ovsSettings) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (s ovsSettings) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	if _, err := s.now(m, t); err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (s ovsSettings) Plan(m Machine, t Target, value string) ([]change.Write, er
 			return nil, err
 		}
 	}
-	var writes []change.Write
+	var writes []setting.Write
 	for _, p := range s.parts {
 		v, ok := named[p.word]
 		if !ok {
@@ -148,12 +148,12 @@ func (s ovsSettings) Plan(m Machine, t Target, value string) ([]change.Write, er
 		if truth, ok := map[string]string{"on": "true", off: "false"}[v]; ok && p.onOff {
 			v = truth
 		}
-		w := change.Write{Cell: p.cell(t.Switch, p.key)}
+		w := setting.Write{Cell: p.cell(t.Switch, p.key)}
 		if v != byDefault {
 			if err := p.check(v); err != nil {
 				return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %s to %q", p.key, v), err.Error(), seeValues)
 			}
-			w.Value = change.Text(v)
+			w.Value = setting.Text(v)
 		}
 		writes = append(writes, w)
 	}

@@ -9,25 +9,25 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // onDevice gives the place of the target's device.
-func onDevice(t Target) (change.Place, error) {
+func onDevice(t Target) (setting.Place, error) {
 	if t.Device == "" {
-		return change.Place{}, verr.New(verr.Usage, "cannot tell which device is meant", "none is named", "name it with --dev")
+		return setting.Place{}, verr.New(verr.Usage, "cannot tell which device is meant", "none is named", "name it with --dev")
 	}
-	if p, err := change.InNetns(t.Netns); err != nil {
+	if p, err := setting.InNetns(t.Netns); err != nil {
 		return p, noNetns(t, err)
 	}
-	return change.OnDevice(t.Netns, t.Device)
+	return setting.OnDevice(t.Netns, t.Device)
 }
 
 // queue is what one queue of a device has in one of its files.
 type queue struct {
 	name string // "rx-0"
-	cell change.Cell
+	cell setting.Cell
 	now  string // without white space around it
 }
 
@@ -38,13 +38,13 @@ func queuesOf(m Machine, t Target, pattern string) ([]queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := change.DeviceFiles(place, pattern)
+	keys, err := setting.DeviceFiles(place, pattern)
 	if err != nil {
 		return nil, err
 	}
 	var queues []queue
 	for _, key := range keys {
-		cell := change.Cell{Store: "net", Place: place, Key: key}
+		cell := setting.Cell{Store: "net", Place: place, Key: key}
 		v, err := m.Cells.Read(cell)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // a device of one queue has the file, and does not let it be read
@@ -115,8 +115,8 @@ func listsFor(value string, queues []queue, spread func(list string) ([]string, 
 
 // maskWrites gives the writes of lists to queues. Most is how many bits there
 // are, 0 if that is not known.
-func maskWrites(queues []queue, lists map[string]string, most int) ([]change.Write, error) {
-	var writes []change.Write
+func maskWrites(queues []queue, lists map[string]string, most int) ([]setting.Write, error) {
+	var writes []setting.Write
 	for _, q := range queues {
 		list, named := lists[q.name]
 		if !named {
@@ -136,7 +136,7 @@ func maskWrites(queues []queue, lists map[string]string, most int) ([]change.Wri
 		if n := len(numbers); n > 0 && most > 0 && numbers[n-1] >= most {
 			return nil, fmt.Errorf("there is no %d: the last one is %d", numbers[n-1], most-1)
 		}
-		writes = append(writes, change.Write{Cell: q.cell, Value: change.Text(mask)})
+		writes = append(writes, setting.Write{Cell: q.cell, Value: setting.Text(mask)})
 	}
 	return writes, nil
 }
@@ -167,7 +167,7 @@ func numbersIn(list string) ([]int, error) {
 
 // coresOn lists the cores that are on; none if that cannot be read.
 func coresOn(m Machine) []int {
-	v, err := m.Cells.Read(change.Cell{Store: "kernel", Key: "/sys/devices/system/cpu/online"})
+	v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: "/sys/devices/system/cpu/online"})
 	if err != nil {
 		return nil
 	}

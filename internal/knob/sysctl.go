@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -24,19 +24,19 @@ type sysctl struct {
 	note   string                    // what else to know, whatever the value
 }
 
-func (s sysctl) cell(t Target) (change.Cell, error) {
+func (s sysctl) cell(t Target) (setting.Cell, error) {
 	if s.global {
-		return change.Cell{Store: "kernel", Key: "/proc/sys/" + host.SysctlFile(s.name)}, nil
+		return setting.Cell{Store: "kernel", Key: "/proc/sys/" + host.SysctlFile(s.name)}, nil
 	}
-	place, err := change.InNetns(t.Netns)
+	place, err := setting.InNetns(t.Netns)
 	if err != nil {
-		return change.Cell{}, noNetns(t, err)
+		return setting.Cell{}, noNetns(t, err)
 	}
-	return change.Sysctl(place, s.name), nil
+	return setting.Sysctl(place, s.name), nil
 }
 
 // read gives the cell and the numbers, or words, that it holds.
-func (s sysctl) read(m Machine, t Target) (change.Cell, []string, error) {
+func (s sysctl) read(m Machine, t Target) (setting.Cell, []string, error) {
 	cell, err := s.cell(t)
 	if err != nil {
 		return cell, nil, err
@@ -69,7 +69,7 @@ func (s sysctl) Get(m Machine, t Target) (Reading, error) {
 }
 
 // Plan is of [Knob].
-func (s sysctl) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (s sysctl) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	cell, fields, err := s.read(m, t)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (s sysctl) Plan(m Machine, t Target, value string) ([]change.Write, error) 
 		fields[s.field-1] = value
 		value = strings.Join(fields, " ")
 	}
-	return []change.Write{{Cell: cell, Value: change.Text(value)}}, nil
+	return []setting.Write{{Cell: cell, Value: setting.Text(value)}}, nil
 }
 
 // Range is of [Ranger].

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -40,11 +40,11 @@ func (c congestion) choices(m Machine, t Target) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	place, err := change.InNetns(t.Netns)
+	place, err := setting.InNetns(t.Netns)
 	if err != nil {
 		return nil, noNetns(t, err)
 	}
-	if place.Netns.Path == change.HomeNetns {
+	if place.Netns.Path == setting.HomeNetns {
 		return all, nil
 	}
 	// Only the machine's first namespace may have those that are not allowed to
@@ -54,7 +54,7 @@ func (c congestion) choices(m Machine, t Target) ([]string, error) {
 }
 
 // Plan is of [Knob].
-func (c congestion) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (c congestion) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	writes, err := c.sysctl.Plan(m, t, value)
 	if err != nil {
 		return nil, err

@@ -19,8 +19,8 @@ var tcpMem = Entry{
 		Evidence: "tuned sets 16 MiB, ESnet up to 2 GiB for 100 Gbit/s and long ways; useless at the round trips of a LAN",
 		Undo:     "the old values are written back; open connections keep what they have grown to",
 	},
-	Knob: settings{
-		parts: []setting{
+	Knob: sysctlGroup{
+		parts: []groupMember{
 			{"rmem", sysctl{name: "net.ipv4.tcp_rmem", field: 3, check: number(4096, maxBuffer)}},
 			{"wmem", sysctl{name: "net.ipv4.tcp_wmem", field: 3, check: number(4096, maxBuffer)}},
 		},
@@ -44,8 +44,8 @@ var sockMem = Entry{
 		Evidence: "ESnet recommends it for 10 Gbit/s and more, without a number for a LAN",
 		Undo:     "the old values are written back; open sockets keep theirs",
 	},
-	Knob: settings{
-		parts: []setting{
+	Knob: sysctlGroup{
+		parts: []groupMember{
 			{"rmem_max", sysctl{name: "net.core.rmem_max", global: true, check: number(2304, maxBuffer)}},
 			{"wmem_max", sysctl{name: "net.core.wmem_max", global: true, check: number(4608, maxBuffer)}},
 			{"rmem_default", sysctl{name: "net.core.rmem_default", global: true, check: number(2304, maxBuffer)}},

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -33,7 +33,7 @@ type tunedKnob struct{}
 
 const none = "none"
 
-func (tunedKnob) cell() change.Cell { return change.Cell{Store: "tuned", Key: "profile"} }
+func (tunedKnob) cell() setting.Cell { return setting.Cell{Store: "tuned", Key: "profile"} }
 
 // profiles lists those that tuned finds. A newer version keeps its own in a
 // folder below.
@@ -62,7 +62,7 @@ func (k tunedKnob) Get(m Machine, _ Target) (Reading, error) {
 	if err != nil {
 		return Reading{}, err
 	}
-	state, err := change.TunedStateOf(v)
+	state, err := setting.TunedStateOf(v)
 	if err != nil {
 		return Reading{}, err
 	}
@@ -90,7 +90,7 @@ func (tunedKnob) running(m Machine) bool {
 }
 
 // Plan is of [Knob].
-func (k tunedKnob) Plan(m Machine, t Target, value string) ([]change.Write, error) {
+func (k tunedKnob) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	if _, err := k.Get(m, t); err != nil {
 		return nil, err
 	}
@@ -111,8 +111,8 @@ func (k tunedKnob) Plan(m Machine, t Target, value string) ([]change.Write, erro
 			return nil, verr.New(verr.Usage, what, "tuned has no such profile", "take one of: "+strings.Join(known, ", "))
 		}
 	}
-	v, err := change.TunedState{Profile: &profile, Mode: &mode}.Text()
-	return []change.Write{{Cell: k.cell(), Value: v}}, err
+	v, err := setting.TunedState{Profile: &profile, Mode: &mode}.Text()
+	return []setting.Write{{Cell: k.cell(), Value: v}}, err
 }
 
 // Range is of [Ranger]: the two profiles for networks that it does not have.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 var (
@@ -31,7 +31,7 @@ func (b *builder) agents(ctx context.Context, o Options) error {
 		if o.Keep {
 			args = append(args, "--detach")
 		}
-		child, err := b.machine[i].Start(change.Command{Args: args, Log: agentLog(m), Detach: o.Keep})
+		child, err := b.machine[i].Start(netcfg.Command{Args: args, Log: agentLog(m), Detach: o.Keep})
 		if err != nil {
 			return err
 		}

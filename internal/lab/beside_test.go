@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -108,8 +108,8 @@ func upAndDown(name string, keep bool, during func() error) error {
 
 // nothingOf tells what is left of a lab.
 func nothingOf(name string) error {
-	mark := change.Mark + name + "."
-	names, err := change.Namespaces()
+	mark := netcfg.Mark + name + "."
+	names, err := netcfg.Namespaces()
 	if i := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, mark) }); i >= 0 {
 		err = errors.Join(err, fmt.Errorf("%s is there", names[i]))
 	}
@@ -142,7 +142,7 @@ func outOfReach(name, elsewhere string) error {
 	err := upAndDown(name, true, func() error {
 		return sh(fmt.Sprintf("mount --rbind /run %[1]s; mount --make-rprivate %[1]s; mount -t tmpfs t %[1]s", elsewhere))
 	})
-	if err == nil || !strings.Contains(err.Error(), elsewhere+"/netns/"+change.Mark+name+".m1") {
+	if err == nil || !strings.Contains(err.Error(), elsewhere+"/netns/"+netcfg.Mark+name+".m1") {
 		told = fmt.Errorf("taken down: %v, want an error that says where m1 is mounted", err)
 	}
 	if _, err := os.Stat(folder(name)); err == nil {

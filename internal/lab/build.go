@@ -6,21 +6,21 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // builder holds the namespaces of a lab open while it is being built.
 type builder struct {
 	lab     *Lab
 	keep    bool
-	machine []*change.Namespace
+	machine []*netcfg.Namespace
 	wired   Wire
 
 	mu      sync.Mutex // paths are built at once, and all they ask for is noted here
-	toClose []*change.Namespace
-	spaces  []*change.Namespace // of switches
-	fabric  *change.Namespace   // nil as long as there is none
+	toClose []*netcfg.Namespace
+	spaces  []*netcfg.Namespace // of switches
+	fabric  *netcfg.Namespace   // nil as long as there is none
 	held    map[host.NamespaceID]string
 }
 
@@ -32,7 +32,7 @@ func (b *builder) close() {
 
 // base is how every namespace of a lab begins. A new one takes some of its
 // settings from the machine's own, and a measurement must not depend on those.
-var base = []change.Setting{
+var base = []netcfg.Setting{
 	// A machine whose default is bbr would measure that algorithm's timers;
 	// reno is the one that every kernel has and every namespace may use.
 	{Name: "net.ipv4.tcp_congestion_control", Value: "reno"},
@@ -53,7 +53,7 @@ var base = []change.Setting{
 }
 
 // create makes a namespace with the base settings.
-func (b *builder) create(rest string) (*change.Namespace, error) {
+func (b *builder) create(rest string) (*netcfg.Namespace, error) {
 	n, err := b.lab.writer.Create(b.lab.writer.Name(rest))
 	if err != nil {
 		return nil, err
@@ -87,9 +87,9 @@ func (b *builder) machines(ctx context.Context, o Options) error {
 // wire joins the machines, and tells each where the others are.
 func (b *builder) wire(ctx context.Context, o Options) error {
 	b.wired = o.Wire
-	ends := make([]change.VethEnd, len(b.machine))
+	ends := make([]netcfg.VethEnd, len(b.machine))
 	for i, n := range b.machine {
-		ends[i] = change.VethEnd{In: n, Name: wireDevice, MAC: wireMAC(i)}
+		ends[i] = netcfg.VethEnd{In: n, Name: wireDevice, MAC: wireMAC(i)}
 	}
 	if err := b.join(wireDevice, ends); err != nil {
 		return err
@@ -116,9 +116,9 @@ func (b *builder) wire(ctx context.Context, o Options) error {
 // join makes a network card for each end and joins them: two by a cable, more
 // by a switch, which is a bridge of that name in a namespace of its own. It
 // makes sure that the cards are what the wire was asked to be.
-func (b *builder) join(name string, ends []change.VethEnd) error {
+func (b *builder) join(name string, ends []netcfg.VethEnd) error {
 	if len(ends) == 2 {
-		if err := change.AddVeth(ends[0], ends[1], b.wired.MTU); err != nil {
+		if err := netcfg.AddVeth(ends[0], ends[1], b.wired.MTU); err != nil {
 			return err
 		}
 		return b.play(ends...)
@@ -133,8 +133,8 @@ func (b *builder) join(name string, ends []change.VethEnd) error {
 	for i, end := range ends {
 		// The kernel merges what a card receives only when the other side of the
 		// cable does not, so the switch's ports are like the cards.
-		port := change.VethEnd{In: fabric, Name: fmt.Sprintf("%s.%d", name, i+1)}
-		if err := change.AddVeth(end, port, b.wired.MTU); err != nil {
+		port := netcfg.VethEnd{In: fabric, Name: fmt.Sprintf("%s.%d", name, i+1)}
+		if err := netcfg.AddVeth(end, port, b.wired.MTU); err != nil {
 			return err
 		}
 		if err := fabric.Enslave(port.Name, name, false); err != nil {
@@ -148,7 +148,7 @@ func (b *builder) join(name string, ends []change.VethEnd) error {
 }
 
 // play lets devices have the offloads of the wire, and its bounds.
-func (b *builder) play(ends ...change.VethEnd) error {
+func (b *builder) play(ends ...netcfg.VethEnd) error {
 	for _, end := range ends {
 		err := end.In.Features(end.Name, b.wired.features())
 		if err == nil && b.wired.GSOMax != maxGSO {
@@ -163,7 +163,7 @@ func (b *builder) play(ends ...change.VethEnd) error {
 
 // theFabric is the namespace of the switches between machines. The wire is its
 // first user, before paths are built at once.
-func (b *builder) theFabric() (n *change.Namespace, err error) {
+func (b *builder) theFabric() (n *netcfg.Namespace, err error) {
 	if b.fabric == nil {
 		b.fabric, err = b.create("fabric")
 	}

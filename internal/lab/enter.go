@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -27,12 +27,12 @@ func Exec(name, where string, args []string) error {
 	if err != nil {
 		return err
 	}
-	w, err := change.Owned(name)
+	w, err := netcfg.Owned(name)
 	if err != nil {
 		return err
 	}
 	err = w.Exec(filepath.Base(namespace), args)
-	if errors.Is(err, change.ErrNoProgram) {
+	if errors.Is(err, netcfg.ErrNoProgram) {
 		return verr.Wrap(verr.Missing, what, err, "install it, or give the path of its file")
 	}
 	return verr.Wrap(verr.Failed, what, err, "if the namespace is gone, take the lab down and raise it again")
@@ -52,7 +52,7 @@ func (l *Lab) find(what, where string) (namespace string, err error) {
 	// A path without pods of its own, such as host, has its ends on the machine.
 	for _, a := range l.Arms {
 		for _, ends := range a.Ends {
-			own := strings.HasPrefix(filepath.Base(ends[0].Namespace), change.Mark+l.Name+".")
+			own := strings.HasPrefix(filepath.Base(ends[0].Namespace), netcfg.Mark+l.Name+".")
 			if own && ends[0].Machine+"/"+a.Name == where {
 				return ends[0].Namespace, nil
 			}

@@ -6,8 +6,8 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -18,7 +18,7 @@ import (
 
 // guard locks one of the lab's namespaces itself for as long as the claim holds:
 // whoever sees the namespace sees the lock.
-func (c *Claim) guard(n *change.Namespace) error {
+func (c *Claim) guard(n *netcfg.Namespace) error {
 	f, free, err := lockNamespace(n.Path())
 	if err == nil && !free {
 		err = errors.New("somebody else has locked it")
@@ -63,7 +63,7 @@ func lockNamespace(path string) (f *os.File, free bool, err error) {
 // users tells who uses the namespaces of a lab, for people: processes in them, or
 // the owner, who has locked one. Empty: nobody.
 func users(name string) (string, error) {
-	w, err := change.Owned(name)
+	w, err := netcfg.Owned(name)
 	if err != nil {
 		return "", err
 	}

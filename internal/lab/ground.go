@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -19,7 +19,7 @@ import (
 // daemon is a process that a path needs.
 type daemon struct {
 	arm, machine string
-	child        *change.Child
+	child        *netcfg.Child
 }
 
 // paths builds all arms at once: most of the time goes by in waiting for
@@ -75,12 +75,12 @@ func (b *builder) site(arm path.Arm, mtu int, o Options, made *Arm) *path.Site {
 		})
 	}
 	s.Ground = path.Ground{
-		Pod:    func(i, n int) (*change.Namespace, error) { return b.pod(i, n, arm.Name) },
-		Space:  func(i int, name string) (*change.Namespace, error) { return b.space(i, arm.Name+"."+name) },
-		Cards:  func(ends []change.VethEnd) error { return b.join(fmt.Sprintf("card%d", arm.Index), ends) },
+		Pod:    func(i, n int) (*netcfg.Namespace, error) { return b.pod(i, n, arm.Name) },
+		Space:  func(i int, name string) (*netcfg.Namespace, error) { return b.space(i, arm.Name+"."+name) },
+		Cards:  func(ends []netcfg.VethEnd) error { return b.join(fmt.Sprintf("card%d", arm.Index), ends) },
 		Hold:   func(i int, path string) (string, error) { return b.hold(i, arm.Name, path) },
 		Folder: func(i int) (string, error) { return b.folder(i, arm.Name) },
-		Start: func(i int, in *change.Namespace, c change.Command) (*change.Child, error) {
+		Start: func(i int, in *netcfg.Namespace, c netcfg.Command) (*netcfg.Child, error) {
 			return b.start(i, arm.Name, in, c)
 		},
 		Program:  o.Program,
@@ -105,7 +105,7 @@ func (b *builder) site(arm path.Arm, mtu int, o Options, made *Arm) *path.Site {
 
 // pod makes the n-th pod of an arm on a machine. The first is called as the
 // arm, the next one arm.p2.
-func (b *builder) pod(i, n int, arm string) (*change.Namespace, error) {
+func (b *builder) pod(i, n int, arm string) (*netcfg.Namespace, error) {
 	if n > 0 {
 		arm = fmt.Sprintf("%s.p%d", arm, n+1)
 	}
@@ -118,7 +118,7 @@ func (b *builder) pod(i, n int, arm string) (*change.Namespace, error) {
 	return made, err
 }
 
-func (b *builder) space(i int, name string) (*change.Namespace, error) {
+func (b *builder) space(i int, name string) (*netcfg.Namespace, error) {
 	made, named, err := b.below(i, name)
 	if err == nil {
 		b.mu.Lock()
@@ -130,7 +130,7 @@ func (b *builder) space(i int, name string) (*change.Namespace, error) {
 }
 
 // below makes a namespace that belongs to a machine.
-func (b *builder) below(i int, name string) (*change.Namespace, host.Named, error) {
+func (b *builder) below(i int, name string) (*netcfg.Namespace, host.Named, error) {
 	n, err := b.create(machineName(i) + "." + name)
 	if err != nil {
 		return nil, host.Named{}, err
@@ -193,7 +193,7 @@ func (b *builder) folder(i int, arm string) (string, error) {
 	return path, nil
 }
 
-func (b *builder) start(i int, arm string, in *change.Namespace, c change.Command) (*change.Child, error) {
+func (b *builder) start(i int, arm string, in *netcfg.Namespace, c netcfg.Command) (*netcfg.Child, error) {
 	c.Detach = b.keep
 	child, err := in.Start(c)
 	if err == nil {

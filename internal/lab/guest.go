@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -47,7 +47,7 @@ func UpElsewhere(ctx context.Context, name string, h Holding, raise func(context
 	l := &Lab{Name: name, claim: claim}
 	g := Guest{Kernel: h.Kernel, Socket: filepath.Join(folder(name), "vm.sock")}
 	var raised *Lab
-	if l.writer, err = change.Owned(name); err == nil {
+	if l.writer, err = netcfg.Owned(name); err == nil {
 		err = l.hold(ctx, g, h)
 	}
 	if err == nil {
@@ -80,7 +80,7 @@ func (l *Lab) hold(ctx context.Context, g Guest, h Holding) error {
 		return fmt.Errorf("write configuration of the virtual machine: %w", err)
 	}
 	log := filepath.Join(folder(l.Name), "vm.log")
-	child, err := space.Start(change.Command{
+	child, err := space.Start(netcfg.Command{
 		Args: append(h.Command, "--config", config, "--socket", g.Socket, "--detach"), Log: log, Detach: true,
 	})
 	if err != nil {
@@ -106,7 +106,7 @@ func (g *Guest) alive(name string) (bool, error) {
 	if g == nil {
 		return true, nil
 	}
-	w, err := change.Owned(name)
+	w, err := netcfg.Owned(name)
 	if err != nil {
 		return false, err
 	}

@@ -18,9 +18,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -66,8 +66,8 @@ type Lab struct {
 	Guest    *Guest    `json:"guest,omitempty"` // the virtual machine that it is in; nil: this machine
 
 	claim   *Claim
-	writer  *change.Writer
-	agents  []*change.Child
+	writer  *netcfg.Writer
+	agents  []*netcfg.Child
 	daemons []daemon
 	held    []*host.Held
 }
@@ -139,7 +139,7 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{Name: o.Name, Wire: o.Wire.String(), Services: o.Services, claim: claim}
-	if l.writer, err = change.Owned(o.Name); err == nil {
+	if l.writer, err = netcfg.Owned(o.Name); err == nil {
 		err = l.build(ctx, o, arms)
 	}
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -48,7 +48,7 @@ func (b *builder) services(ctx context.Context, o Options) error {
 		// Where br_netfilter is not loaded the rules see what is routed, which is
 		// all that the lab's paths carry from one machine to the other. To load
 		// it would switch it on for the machine's own bridges as well.
-		if err := n.Sysctl(change.Setting{Name: "net.bridge.bridge-nf-call-iptables", Value: "1", Optional: true}); err != nil {
+		if err := n.Sysctl(netcfg.Setting{Name: "net.bridge.bridge-nf-call-iptables", Value: "1", Optional: true}); err != nil {
 			return err
 		}
 		if err := n.AddTables(nat, filter); err != nil {
@@ -100,44 +100,44 @@ func tag(name string) string {
 }
 
 // rules gives the rule that finds the service, and its two chains.
-func (s service) rules() (entry change.Rule, chains []change.Chain) {
+func (s service) rules() (entry netcfg.Rule, chains []netcfg.Chain) {
 	pod := netip.PrefixFrom(s.endpoint.Addr(), 32)
-	entry = change.Rule{change.TCP(), change.Dst(s.clusterIP), change.Dport(servicePort), change.Jump(s.svc)}
-	chains = []change.Chain{
-		{Name: s.svc, Rules: []change.Rule{
+	entry = netcfg.Rule{netcfg.TCP(), netcfg.Dst(s.clusterIP), netcfg.Dport(servicePort), netcfg.Jump(s.svc)}
+	chains = []netcfg.Chain{
+		{Name: s.svc, Rules: []netcfg.Rule{
 			// Who is no pod gets an answer only if it seems to come from here.
-			{change.TCP(), change.NotSrc(clusterPods), change.Dst(s.clusterIP), change.Dport(servicePort), change.Jump("KUBE-MARK-MASQ")},
-			{change.Jump(s.sep)},
+			{netcfg.TCP(), netcfg.NotSrc(clusterPods), netcfg.Dst(s.clusterIP), netcfg.Dport(servicePort), netcfg.Jump("KUBE-MARK-MASQ")},
+			{netcfg.Jump(s.sep)},
 		}},
-		{Name: s.sep, Rules: []change.Rule{
+		{Name: s.sep, Rules: []netcfg.Rule{
 			// So does a pod that reaches itself.
-			{change.Src(pod), change.Jump("KUBE-MARK-MASQ")},
-			{change.TCP(), change.DNAT(s.endpoint)},
+			{netcfg.Src(pod), netcfg.Jump("KUBE-MARK-MASQ")},
+			{netcfg.TCP(), netcfg.DNAT(s.endpoint)},
 		}},
 	}
 	return entry, chains
 }
 
-func natTable(services int) change.Table {
-	var find []change.Rule
-	var chains []change.Chain
+func natTable(services int) netcfg.Table {
+	var find []netcfg.Rule
+	var chains []netcfg.Chain
 	for i := range services {
 		entry, own := makeService(i).rules()
 		find, chains = append(find, entry), append(chains, own...)
 	}
-	find = append(find, change.Rule{change.ToLocal(), change.Jump("KUBE-NODEPORTS")})
-	toServices := []change.Rule{{change.Jump("KUBE-SERVICES")}}
-	return change.Table{Name: "nat", Chains: append([]change.Chain{
-		{Name: "PREROUTING", Hook: change.NATPrerouting, Rules: toServices},
-		{Name: "OUTPUT", Hook: change.NATOutput, Rules: toServices},
-		{Name: "POSTROUTING", Hook: change.NATPostrouting, Rules: []change.Rule{{change.Jump("KUBE-POSTROUTING")}}},
+	find = append(find, netcfg.Rule{netcfg.ToLocal(), netcfg.Jump("KUBE-NODEPORTS")})
+	toServices := []netcfg.Rule{{netcfg.Jump("KUBE-SERVICES")}}
+	return netcfg.Table{Name: "nat", Chains: append([]netcfg.Chain{
+		{Name: "PREROUTING", Hook: netcfg.NATPrerouting, Rules: toServices},
+		{Name: "OUTPUT", Hook: netcfg.NATOutput, Rules: toServices},
+		{Name: "POSTROUTING", Hook: netcfg.NATPostrouting, Rules: []netcfg.Rule{{netcfg.Jump("KUBE-POSTROUTING")}}},
 		{Name: "KUBE-SERVICES", Rules: find},
 		{Name: "KUBE-NODEPORTS"},
-		{Name: "KUBE-MARK-MASQ", Rules: []change.Rule{{change.SetMark(masqMark)}}},
-		{Name: "KUBE-POSTROUTING", Rules: []change.Rule{
-			{change.NotMarked(masqMark), change.Return()},
-			{change.FlipMark(masqMark)},
-			{change.Masquerade()},
+		{Name: "KUBE-MARK-MASQ", Rules: []netcfg.Rule{{netcfg.SetMark(masqMark)}}},
+		{Name: "KUBE-POSTROUTING", Rules: []netcfg.Rule{
+			{netcfg.NotMarked(masqMark), netcfg.Return()},
+			{netcfg.FlipMark(masqMark)},
+			{netcfg.Masquerade()},
 		}},
 	}, chains...)}
 }
@@ -145,7 +145,7 @@ func natTable(services int) change.Table {
 // filterTable holds what every packet meets, whatever the number of Services:
 // those with endpoints leave no rule in it. The comments are kube-proxy's; what
 // jumps to KUBE-FIREWALL is of the kubelet, and has none.
-func filterTable() change.Table {
+func filterTable() netcfg.Table {
 	const (
 		balancer = "kubernetes load balancer firewall"
 		health   = "kubernetes health check service ports"
@@ -153,32 +153,32 @@ func filterTable() change.Table {
 		portals  = "kubernetes service portals"
 		forward  = "kubernetes forwarding rules"
 	)
-	fresh := func(comment, chain string) change.Rule {
-		return change.Rule{change.InState(change.New), change.Comment(comment), change.Jump(chain)}
+	fresh := func(comment, chain string) netcfg.Rule {
+		return netcfg.Rule{netcfg.InState(netcfg.New), netcfg.Comment(comment), netcfg.Jump(chain)}
 	}
-	always := func(comment, chain string) change.Rule {
-		return change.Rule{change.Comment(comment), change.Jump(chain)}
+	always := func(comment, chain string) netcfg.Rule {
+		return netcfg.Rule{netcfg.Comment(comment), netcfg.Jump(chain)}
 	}
-	firewall := change.Rule{change.Jump("KUBE-FIREWALL")}
-	return change.Table{Name: "filter", Chains: []change.Chain{
-		{Name: "INPUT", Hook: change.FilterInput, Rules: []change.Rule{
+	firewall := netcfg.Rule{netcfg.Jump("KUBE-FIREWALL")}
+	return netcfg.Table{Name: "filter", Chains: []netcfg.Chain{
+		{Name: "INPUT", Hook: netcfg.FilterInput, Rules: []netcfg.Rule{
 			fresh(balancer, "KUBE-PROXY-FIREWALL"), always(health, "KUBE-NODEPORTS"), fresh(outside, "KUBE-EXTERNAL-SERVICES"), firewall,
 		}},
-		{Name: "FORWARD", Hook: change.FilterForward, Rules: []change.Rule{
+		{Name: "FORWARD", Hook: netcfg.FilterForward, Rules: []netcfg.Rule{
 			fresh(balancer, "KUBE-PROXY-FIREWALL"), always(forward, "KUBE-FORWARD"), fresh(portals, "KUBE-SERVICES"), fresh(outside, "KUBE-EXTERNAL-SERVICES"),
 		}},
-		{Name: "OUTPUT", Hook: change.FilterOutput, Rules: []change.Rule{
+		{Name: "OUTPUT", Hook: netcfg.FilterOutput, Rules: []netcfg.Rule{
 			fresh(balancer, "KUBE-PROXY-FIREWALL"), fresh(portals, "KUBE-SERVICES"), firewall,
 		}},
-		{Name: "KUBE-FORWARD", Rules: []change.Rule{
-			{change.InState(change.Invalid), change.Drop()},
-			{change.Comment(forward), change.Marked(masqMark), change.Accept()},
-			{change.Comment("kubernetes forwarding conntrack rule"), change.InState(change.Related | change.Established), change.Accept()},
+		{Name: "KUBE-FORWARD", Rules: []netcfg.Rule{
+			{netcfg.InState(netcfg.Invalid), netcfg.Drop()},
+			{netcfg.Comment(forward), netcfg.Marked(masqMark), netcfg.Accept()},
+			{netcfg.Comment("kubernetes forwarding conntrack rule"), netcfg.InState(netcfg.Related | netcfg.Established), netcfg.Accept()},
 		}},
-		{Name: "KUBE-FIREWALL", Rules: []change.Rule{
+		{Name: "KUBE-FIREWALL", Rules: []netcfg.Rule{
 			{
-				change.NotSrc(loopback), change.Dst(loopback), change.Comment("block incoming localnet connections"),
-				change.NotInState(change.Related | change.Established), change.NotTranslated(), change.Drop(),
+				netcfg.NotSrc(loopback), netcfg.Dst(loopback), netcfg.Comment("block incoming localnet connections"),
+				netcfg.NotInState(netcfg.Related | netcfg.Established), netcfg.NotTranslated(), netcfg.Drop(),
 			},
 		}},
 		{Name: "KUBE-SERVICES"},

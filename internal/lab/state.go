@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -102,10 +102,10 @@ type Claim struct {
 // NewClaim takes a name, after removing what dead owners left. A name in use is
 // an error for a user.
 func NewClaim(ctx context.Context, name string) (*Claim, error) {
-	if !change.ValidLab(name) {
+	if !netcfg.ValidLab(name) {
 		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot name a lab %q", name),
 			"namespaces and sockets carry the name",
-			fmt.Sprintf("use at most %d of a-z, 0-9 and -, beginning with a letter or digit", change.MaxLab))
+			fmt.Sprintf("use at most %d of a-z, 0-9 and -, beginning with a letter or digit", netcfg.MaxLab))
 	}
 	if err := needRoot("cannot raise a lab"); err != nil {
 		return nil, err
@@ -217,16 +217,16 @@ func names() ([]string, error) {
 		return nil, fmt.Errorf("list labs: %w", err)
 	}
 	for _, e := range entries {
-		if e.IsDir() && change.ValidLab(e.Name()) {
+		if e.IsDir() && netcfg.ValidLab(e.Name()) {
 			seen[e.Name()] = true
 		}
 	}
-	spaces, err := change.Namespaces()
+	spaces, err := netcfg.Namespaces()
 	if err != nil {
 		return nil, err
 	}
 	for _, space := range spaces {
-		if lab, ok := change.LabOf(space); ok {
+		if lab, ok := netcfg.LabOf(space); ok {
 			seen[lab] = true
 		}
 	}

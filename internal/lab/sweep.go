@@ -10,8 +10,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -119,7 +120,7 @@ func tryOwner(name string, owner int) (lock *os.File, free bool, err error) {
 }
 
 func anyNamespace(name string) (bool, error) {
-	w, err := change.Owned(name)
+	w, err := netcfg.Owned(name)
 	if err != nil {
 		return false, err
 	}
@@ -203,7 +204,7 @@ func Remove(ctx context.Context, name string) error {
 // cannot be removed holds up nothing else. The caller holds the table, and nobody
 // holds the lab.
 func demolish(name string) error {
-	w, err := change.Owned(name)
+	w, err := netcfg.Owned(name)
 	if err != nil {
 		return err
 	}
@@ -218,7 +219,7 @@ func demolish(name string) error {
 	for _, n := range slices.Backward(list) { // a pod's name sorts after its machine's
 		failed = append(failed, w.Delete(n))
 	}
-	failed = append(failed, change.DropPins(folder(name)), os.RemoveAll(folder(name)))
+	failed = append(failed, kernel.DropPins(folder(name)), os.RemoveAll(folder(name)))
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("remove lab %s: %w", name, err)
 	}

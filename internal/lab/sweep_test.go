@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -25,10 +25,10 @@ import (
 // there tells whether anything of a lab is on the machine.
 func there(t *testing.T, name string) bool {
 	t.Helper()
-	all, err := change.Namespaces()
+	all, err := netcfg.Namespaces()
 	must(t, err)
 	_, err = os.Stat(folder(name))
-	return err == nil || slices.ContainsFunc(all, func(n string) bool { return strings.HasPrefix(n, change.Mark+name+".") })
+	return err == nil || slices.ContainsFunc(all, func(n string) bool { return strings.HasPrefix(n, netcfg.Mark+name+".") })
 }
 
 // remains makes what a killed run can leave: any part of a lab, but no lock.
@@ -43,7 +43,7 @@ func remains(t *testing.T, folders, namespaces, state bool) string {
 		must(t, os.WriteFile(filepath.Join(folder(name), "state.json"), []byte(`{"owner": 1, "cut off`), 0o600))
 	}
 	if namespaces {
-		w, err := change.Owned(name)
+		w, err := netcfg.Owned(name)
 		must(t, err)
 		for _, rest := range []string{"m1", "m1.vxlan"} {
 			n, err := w.Create(w.Name(rest))

@@ -6,8 +6,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 )
 
 // pinnedTables makes the tables of a fast path that a meter reads, pinned in a folder.
@@ -16,8 +16,8 @@ func pinnedTables(t testing.TB) (pins string, counts, flows *ebpf.Map) {
 	Root(t)
 	below := t.TempDir()
 	pins = filepath.Join(below, "bpf")
-	must(t, change.PinFolder(pins))
-	t.Cleanup(func() { must(t, change.DropPins(below)) })
+	must(t, kernel.PinFolder(pins))
+	t.Cleanup(func() { must(t, kernel.DropPins(below)) })
 	pin := func(name string, spec ebpf.MapSpec) *ebpf.Map {
 		m, err := ebpf.NewMap(&spec)
 		must(t, err)

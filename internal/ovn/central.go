@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/ovs"
 )
 
@@ -49,14 +49,14 @@ type Central struct {
 	place   ovs.Place
 	north   *northbound
 	ports   []Port
-	daemons []*change.Child
+	daemons []*netcfg.Child
 }
 
 // StartCentral starts a central for one network, and returns when it has been
 // translated for controllers. Only then may they start: one that finds nothing
 // there at all dies (seen of OVN 23.03).
 func StartCentral(ctx context.Context, p ovs.Place, n Network) (*Central, error) {
-	var servers [2]*change.Child
+	var servers [2]*netcfg.Child
 	group, groupCtx := errgroup.WithContext(ctx)
 	for i, db := range []struct{ name, schema string }{{northName, northSchema.Path}, {southName, southSchema.Path}} {
 		group.Go(func() (err error) {
@@ -121,7 +121,7 @@ func (c *Central) Close() {
 // Wait returns when every pod's port is bound by a machine, and all machines
 // have the flows for all of them. Error: a daemon of the central or one of the
 // controllers ended, or it takes longer than anything could.
-func (c *Central) Wait(ctx context.Context, controllers ...*change.Child) error {
+func (c *Central) Wait(ctx context.Context, controllers ...*netcfg.Child) error {
 	err := c.while(ctx, func(ctx context.Context) error { return c.north.wait(ctx, c.ports) }, controllers...)
 	if err == nil {
 		return nil
@@ -133,7 +133,7 @@ func (c *Central) Wait(ctx context.Context, controllers ...*change.Child) error 
 }
 
 // while runs fn as long as the daemons of the central and the given ones live.
-func (c *Central) while(ctx context.Context, fn func(context.Context) error, others ...*change.Child) error {
+func (c *Central) while(ctx context.Context, fn func(context.Context) error, others ...*netcfg.Child) error {
 	return ovs.While(ctx, patience, fn, slices.Concat(others, c.daemons)...)
 }
 
@@ -149,7 +149,7 @@ type Chassis struct {
 }
 
 // StartController puts a switch under a central. The bridge must be there.
-func StartController(ctx context.Context, p ovs.Place, s *ovs.Switch, c Chassis) (*change.Child, error) {
+func StartController(ctx context.Context, p ovs.Place, s *ovs.Switch, c Chassis) (*netcfg.Child, error) {
 	// All of it before the controller starts: one that reads an empty
 	// database does not look again.
 	ids := map[string]string{

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/ovn"
 	"github.com/venturi-net/venturi/internal/ovs"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { testenv.Main(m, nil) }
 
 // place gives a place whose daemons end with the test, and the list of them.
-func place(t *testing.T) (ovs.Place, *[]*change.Child) {
+func place(t *testing.T) (ovs.Place, *[]*netcfg.Child) {
 	t.Helper()
 	return testenv.Place(t, slices.Concat(ovs.Needs(), ovn.Needs())...)
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/ovn-org/libovsdb/model"
 	"github.com/ovn-org/libovsdb/ovsdb"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // StartDatabase makes a database and starts a server for it alone. name is
 // that of its file and of its socket; schema is the file of its schema, empty
 // for that of a switch. The server is up when this returns.
-func StartDatabase(ctx context.Context, p Place, name, schema string) (*change.Child, error) {
+func StartDatabase(ctx context.Context, p Place, name, schema string) (*netcfg.Child, error) {
 	create := []string{"create", p.file(name + ".db")}
 	if schema != "" {
 		create = append(create, schema)

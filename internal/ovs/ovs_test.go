@@ -9,14 +9,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/ovs"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // place gives a place whose daemons end with the test, and the list of them.
-func place(t *testing.T) (ovs.Place, *[]*change.Child) {
+func place(t *testing.T) (ovs.Place, *[]*netcfg.Child) {
 	t.Helper()
 	return testenv.Place(t, ovs.Needs()...)
 }

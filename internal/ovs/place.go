@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // The programs that this package runs.
@@ -33,13 +33,13 @@ func Needs() []feature.Need {
 
 // Place is where daemons live and how they are started.
 type Place struct {
-	In *change.Namespace
+	In *netcfg.Namespace
 	// Folder holds their databases, sockets and logs. It must be there, and its
 	// path short enough for sockets in it.
 	Folder string
 	// Start starts a daemon inside of In. Whoever gives it also ends what it
 	// started: nothing here does.
-	Start func(change.Command) (*change.Child, error)
+	Start func(netcfg.Command) (*netcfg.Child, error)
 }
 
 // file is the path of a file in the folder.
@@ -48,10 +48,10 @@ func (p Place) file(name string) string { return filepath.Join(p.Folder, name) }
 // Command makes the command of one of the programs of Open vSwitch and OVN. The
 // environment keeps it from using the folders of the machine's own, in which
 // there may even be what overrides what it is told.
-func (p Place) Command(program feature.Program, args ...string) (change.Command, error) {
+func (p Place) Command(program feature.Program, args ...string) (netcfg.Command, error) {
 	file, err := program.Find()
 	if err != nil {
-		return change.Command{}, err
+		return netcfg.Command{}, err
 	}
 	var env []string
 	for _, suite := range []string{"OVS_", "OVN_"} {
@@ -59,7 +59,7 @@ func (p Place) Command(program feature.Program, args ...string) (change.Command,
 			env = append(env, suite+folder+"="+p.Folder)
 		}
 	}
-	return change.Command{Args: append([]string{file}, args...), Env: env}, nil
+	return netcfg.Command{Args: append([]string{file}, args...), Env: env}, nil
 }
 
 // run runs a program to its end, for which it gets [patience].
@@ -76,7 +76,7 @@ func (p Place) run(ctx context.Context, input string, program feature.Program, a
 
 // Daemon starts a daemon of Open vSwitch or OVN. What it logs goes to a file
 // of its name in the folder, and it takes commands there; see [Place.Ask].
-func (p Place) Daemon(name string, program feature.Program, args ...string) (*change.Child, error) {
+func (p Place) Daemon(name string, program feature.Program, args ...string) (*netcfg.Child, error) {
 	// Nothing is written to the machine's own log, and to the file only what
 	// somebody should read who wonders why the daemon ended.
 	args = append(args, "-vsyslog:off", "-vconsole:warn", "--unixctl="+p.control(name))
@@ -97,7 +97,7 @@ var patience = host.Patience(30 * time.Second)
 
 // While runs fn with a context that ends when one of the daemons does, or after
 // limit. If fn fails for that, the error says so.
-func While(ctx context.Context, limit time.Duration, fn func(context.Context) error, daemons ...*change.Child) error {
+func While(ctx context.Context, limit time.Duration, fn func(context.Context) error, daemons ...*netcfg.Child) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %v", limit))
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)

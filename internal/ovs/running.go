@@ -14,8 +14,8 @@ import (
 	"github.com/ovn-org/libovsdb/client"
 	"github.com/ovn-org/libovsdb/ovsdb"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // Running is what there is to know of a switch that somebody else runs.
@@ -96,8 +96,8 @@ func Tunnels(socket string) (csum map[string]string, err error) {
 // Balanced is a logical switch that has load balancers.
 type Balanced struct {
 	Name string
-	Cell change.Cell // which of them it has
-	Own  int         // how many
+	Cell setting.Cell // which of them it has
+	Own  int          // how many
 }
 
 // Balancers counts the load balancers of a northbound database, and lists the

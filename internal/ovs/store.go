@@ -14,8 +14,8 @@ import (
 	"github.com/ovn-org/libovsdb/model"
 	"github.com/ovn-org/libovsdb/ovsdb"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // Where the databases of a machine's own Open vSwitch and OVN are, when nobody
@@ -42,13 +42,13 @@ type field struct {
 const onlyRow = "."
 
 // cell names the field: the socket, a blank, and the rest with slashes.
-func (f field) cell() change.Cell {
-	return change.Cell{Store: storeName, Key: f.socket + " " + strings.Join([]string{f.database, f.table, f.row, f.column, f.key}, "/")}
+func (f field) cell() setting.Cell {
+	return setting.Cell{Store: storeName, Key: f.socket + " " + strings.Join([]string{f.database, f.table, f.row, f.column, f.key}, "/")}
 }
 
 const storeName = "ovsdb"
 
-func fieldOf(c change.Cell) (field, error) {
+func fieldOf(c setting.Cell) (field, error) {
 	at := strings.LastIndexByte(c.Key, ' ')
 	parts := strings.Split(c.Key[at+1:], "/")
 	if at <= 0 || len(parts) != 5 {
@@ -59,12 +59,12 @@ func fieldOf(c change.Cell) (field, error) {
 
 // OtherConfig is the cell of a key of the switch's other_config, ExternalID that
 // of one of its external_ids. An empty socket is [SwitchSocket].
-func OtherConfig(socket, key string) change.Cell { return rootKey(socket, "other_config", key) }
+func OtherConfig(socket, key string) setting.Cell { return rootKey(socket, "other_config", key) }
 
 // ExternalID is as OtherConfig.
-func ExternalID(socket, key string) change.Cell { return rootKey(socket, "external_ids", key) }
+func ExternalID(socket, key string) setting.Cell { return rootKey(socket, "external_ids", key) }
 
-func rootKey(socket, column, key string) change.Cell {
+func rootKey(socket, column, key string) setting.Cell {
 	return field{orElse(socket, SwitchSocket), switchDatabase, tableRoot, onlyRow, column, key}.cell()
 }
 
@@ -145,11 +145,11 @@ func Select(ctx context.Context, c client.Client, table string, where []ovsdb.Co
 // A key names the socket, the database, table, row, column, and the key in a
 // column that is a map; that may be absent. The value of a column that is a set
 // of rows is their UUIDs, sorted, one a line.
-func Store() change.Store {
-	return change.Store{
+func Store() setting.Store {
+	return setting.Store{
 		Name:  storeName,
 		Lasts: true,
-		Read: func(c change.Cell) (v change.Value, err error) {
+		Read: func(c setting.Cell) (v setting.Value, err error) {
 			f, err := fieldOf(c)
 			if err != nil {
 				return v, err
@@ -163,7 +163,7 @@ func Store() change.Store {
 			})
 			return v, err
 		},
-		Write: func(c change.Cell, v change.Value) error {
+		Write: func(c setting.Cell, v setting.Value) error {
 			f, err := fieldOf(c)
 			if err != nil {
 				return err
@@ -174,20 +174,20 @@ func Store() change.Store {
 }
 
 // value is what a column holds for the field.
-func (f field) value(column any) (change.Value, error) {
+func (f field) value(column any) (setting.Value, error) {
 	if f.key == "" {
 		ids, err := uuids(column)
-		return change.Text(strings.Join(ids, "\n")), err
+		return setting.Text(strings.Join(ids, "\n")), err
 	}
 	m, ok := column.(ovsdb.OvsMap)
 	if !ok {
-		return change.Value{}, fmt.Errorf("column %s is no map", f.column)
+		return setting.Value{}, fmt.Errorf("column %s is no map", f.column)
 	}
 	text, there := m.GoMap[f.key]
 	if !there {
-		return change.Value{}, nil
+		return setting.Value{}, nil
 	}
-	return change.Text(fmt.Sprint(text)), nil
+	return setting.Text(fmt.Sprint(text)), nil
 }
 
 // uuids reads a set of rows; one of a single row is shown as that row.
@@ -214,7 +214,7 @@ func uuids(column any) (ids []string, err error) {
 
 // write makes the field hold a value, in one transaction, and gives a switch
 // time to follow.
-func (f field) write(ctx context.Context, c client.Client, v change.Value) error {
+func (f field) write(ctx context.Context, c client.Client, v setting.Value) error {
 	id, _, err := f.find(ctx, c)
 	if err != nil {
 		return err

@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/ovs"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // socket is that of the database of the switch in a place.
@@ -19,8 +19,8 @@ func socket(p ovs.Place) string { return filepath.Join(p.Folder, "conf.sock") }
 func TestStore(t *testing.T) {
 	p, children := place(t)
 	s := start(t, p)
-	cells := change.NewCells(ovs.Store())
-	holds := func(c change.Cell, want change.Value) {
+	cells := setting.NewCells(ovs.Store())
+	holds := func(c setting.Cell, want setting.Value) {
 		t.Helper()
 		if v, err := cells.Read(c); err != nil || !v.Equal(want) {
 			t.Fatalf("%s holds %q, %v; want %q", c, v, err, want)
@@ -30,28 +30,28 @@ func TestStore(t *testing.T) {
 	limit, idle := ovs.OtherConfig(socket(p), "flow-limit"), ovs.OtherConfig("unix:"+socket(p), "max-idle")
 	csum := ovs.ExternalID(socket(p), "ovn-encap-csum")
 	other := ovs.OtherConfig(socket(p), "vlan-limit")
-	for _, c := range []change.Cell{limit, idle, csum} {
-		holds(c, change.Value{})
-		for _, v := range []change.Value{change.Text("1000"), change.Text("a \"b\""), change.Text(""), {}, {}, change.Text("7")} {
+	for _, c := range []setting.Cell{limit, idle, csum} {
+		holds(c, setting.Value{})
+		for _, v := range []setting.Value{setting.Text("1000"), setting.Text("a \"b\""), setting.Text(""), {}, {}, setting.Text("7")} {
 			must(t, cells.Write(c, v))
 			holds(c, v)
 		}
-		must(t, cells.Write(c, change.Value{}))
+		must(t, cells.Write(c, setting.Value{}))
 	}
-	holds(other, change.Text("2")) // nobody else's key is touched
+	holds(other, setting.Text("2")) // nobody else's key is touched
 
 	// What the daemon does not follow stands all the same.
 	must(t, unix.Kill((*children)[1].Pid, unix.SIGSTOP))
-	must(t, cells.Write(limit, change.Text("5")))
+	must(t, cells.Write(limit, setting.Text("5")))
 	must(t, unix.Kill((*children)[1].Pid, unix.SIGCONT))
-	holds(limit, change.Text("5"))
+	holds(limit, setting.Text("5"))
 
 	for _, key := range []string{"", "flow-limit", socket(p) + " Open_vSwitch/Open_vSwitch/./other_config"} {
-		if _, err := cells.Read(change.Cell{Store: "ovsdb", Key: key}); err == nil {
+		if _, err := cells.Read(setting.Cell{Store: "ovsdb", Key: key}); err == nil {
 			t.Errorf("read %q", key)
 		}
 	}
-	_, err := cells.Read(change.Cell{Store: "ovsdb", Key: socket(p) + " Open_vSwitch/Bridge/8f1a6a1c-0000-4000-8000-000000000000/other_config/x"})
+	_, err := cells.Read(setting.Cell{Store: "ovsdb", Key: socket(p) + " Open_vSwitch/Bridge/8f1a6a1c-0000-4000-8000-000000000000/other_config/x"})
 	wantError(t, err, host.ErrGone.Error())
 	_, err = cells.Read(ovs.OtherConfig(p.Folder+"/nothere", "x"))
 	wantError(t, err, ovs.ErrNoDatabase.Error())

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/ovs"
 )
 
@@ -27,7 +27,7 @@ func enough(t *testing.T) context.Context {
 func TestStuckAtStart(t *testing.T) {
 	p, _ := place(t)
 	start := p.Start
-	p.Start = func(c change.Command) (*change.Child, error) {
+	p.Start = func(c netcfg.Command) (*netcfg.Child, error) {
 		child, err := start(c)
 		if err == nil {
 			must(t, unix.Kill(child.Pid, unix.SIGSTOP))

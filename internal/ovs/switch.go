@@ -9,7 +9,7 @@ import (
 
 	"github.com/ovn-org/libovsdb/ovsdb"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // Names of the daemons of a switch.
@@ -24,8 +24,8 @@ type Switch struct {
 
 	place  Place
 	db     *database
-	server *change.Child
-	daemon *change.Child
+	server *netcfg.Child
+	daemon *netcfg.Child
 }
 
 // Start starts the daemons of a switch. It has no bridges yet.

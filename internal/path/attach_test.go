@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -21,7 +21,7 @@ import (
 func TestAttach(t *testing.T) {
 	const mtu = 1400
 	made := testenv.Containers(t, mtu)
-	child, err := made[1].In.Start(change.Command{Args: []string{"/bin/cat"}})
+	child, err := made[1].In.Start(netcfg.Command{Args: []string{"/bin/cat"}})
 	must(t, err)
 	defer child.Stop(patience)
 	spec := fmt.Sprintf("attach:from=ns:%s,to=pid:%d", made[0].In.Name(), child.Pid)
@@ -95,7 +95,7 @@ func TestAttachRefuses(t *testing.T) {
 	other := testenv.Containers(t, 1500) // with the same addresses
 	must(t, other[0].In.AddAddr("eth0", netip.MustParsePrefix("10.9.0.1/16")))
 	must(t, other[1].In.AddAddr("eth0", netip.MustParsePrefix("10.7.0.1/32")))
-	w, err := change.Owned(testenv.Claim(t))
+	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)
 	bare, err := w.Create(w.Name("bare"))
 	must(t, err)

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/bgp"
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -58,7 +58,7 @@ var bgpReady = host.Patience(40 * time.Second)
 var bgpCluster = netip.MustParseAddr("244.0.0.1")
 
 func bgpUp(ctx context.Context, s *Site) (Ends, error) {
-	speakers := make([]*change.Child, len(s.Machines))
+	speakers := make([]*netcfg.Child, len(s.Machines))
 	states := make([]string, len(s.Machines))
 	ends, err := s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
 		end, err := s.routedPod(i)
@@ -81,7 +81,7 @@ func bgpUp(ctx context.Context, s *Site) (Ends, error) {
 }
 
 // bgpSpeaker starts the speaker of a machine and gives the file of its state.
-func (s *Site) bgpSpeaker(i int) (*change.Child, string, error) {
+func (s *Site) bgpSpeaker(i int) (*netcfg.Child, string, error) {
 	folder, err := s.Folder(i)
 	if err != nil {
 		return nil, "", err
@@ -92,7 +92,7 @@ func (s *Site) bgpSpeaker(i int) (*change.Child, string, error) {
 	if err := c.Write(file); err != nil {
 		return nil, "", err
 	}
-	child, err := s.Start(i, s.Machines[i].In, change.Command{
+	child, err := s.Start(i, s.Machines[i].In, netcfg.Command{
 		Args: append(append([]string{}, s.Program...), "speaker", "--config", file),
 		Log:  filepath.Join(folder, "speaker.log"),
 	})

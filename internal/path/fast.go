@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // Paths with Venturi's fast path over them: the same devices, and a daemon on each
@@ -108,7 +108,7 @@ func (s *Site) accelerate(ctx context.Context, i int, c fastpath.Config) error {
 	if err := c.Write(file); err != nil {
 		return err
 	}
-	child, err := s.Start(i, s.Machines[i].In, change.Command{
+	child, err := s.Start(i, s.Machines[i].In, netcfg.Command{
 		Args: append(append([]string{}, s.Program...), "fastpath", "--config", file),
 		Log:  filepath.Join(folder, "fast.log"),
 	})

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -42,7 +42,7 @@ func TestFastPathLeavesDetours(t *testing.T) {
 // a network namespace of its own, {between} in scripts.
 func detour(t *testing.T, l *lab.Lab, w watched) (words *strings.Replacer) {
 	t.Helper()
-	writer, err := change.Owned(l.Name)
+	writer, err := netcfg.Owned(l.Name)
 	must(t, err)
 	m := l.Machines[0]
 	n, err := writer.Create(writer.Name(m.Name + ".between" + w.words.Replace("{n}")))

@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // move is how the address of the second machine's pod comes to another pod.
@@ -126,7 +126,7 @@ func (m move) check(t *testing.T, l *lab.Lab, flows []*steady) {
 // newPod makes the pod that is to have the address, and its link.
 func (m move) newPod(t *testing.T, l *lab.Lab, w watched) host.Endpoint {
 	t.Helper()
-	writer, err := change.Owned(l.Name)
+	writer, err := netcfg.Owned(l.Name)
 	must(t, err)
 	node := l.Machines[m.on]
 	n, err := writer.Create(writer.Name(node.Name + ".new" + w.words.Replace("{n}")))

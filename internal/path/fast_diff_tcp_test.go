@@ -3,7 +3,7 @@ package path_test
 import (
 	"slices"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 )
 
 var fragmentsOf = []replayed{
@@ -175,7 +175,7 @@ func (s *scene) stream(size, mss int, id uint16, flags uint8, kind uint8) frame 
 
 // takesBursts tells whether the kernel takes datagrams to be cut from a packet socket: it
 // does since 6.2, and is taken for older without tcx.
-func takesBursts() bool { return change.HasTCX() }
+func takesBursts() bool { return kernel.HasTCX() }
 
 // burst is a buffer that is cut into datagrams of a size.
 func (s *scene) burst(length, size int, id uint16, kind uint8) frame {

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -20,7 +20,7 @@ const (
 // firewalls makes a namespace on each machine which forwards what is led through it,
 // and counts it for each path.
 func firewalls(t *testing.T, l *lab.Lab) (namespaces []string) {
-	w, err := change.Owned(testenv.Claim(t))
+	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)
 	for _, m := range l.Machines {
 		n, err := w.Create(w.Name(m.Name))

@@ -14,9 +14,9 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -167,7 +167,7 @@ func TestFastPathWithoutPins(t *testing.T) {
 	talk(t, arm, func(exchange func(time.Duration) error) {
 		untilCarried(t, arm, exchange)
 		pid := daemonOf(t, l.Machines[0].Namespace, configOf(arm))
-		must(t, change.DropPins(filepath.Dir(arm.Pins[0])))
+		must(t, kernel.DropPins(filepath.Dir(arm.Pins[0])))
 		eventually(t, "the daemon ends", func() bool {
 			must(t, exchange(patience))
 			return len(host.Reader{}.Command(pid)) == 0

@@ -14,11 +14,11 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -131,35 +131,35 @@ func TestNetkitWays(t *testing.T) {
 	l2 := l3
 	l2.Mode = vnl.NETKIT_MODE_L2
 	with := func(nk vnl.Netkit, set func(*vnl.Netkit)) vnl.Netkit { set(&nk); return nk }
-	route := func(to netip.Prefix) func(*change.Namespace) error {
-		return func(n *change.Namespace) error { return n.AddRoute(change.Route{Dst: to, Device: device}) }
+	route := func(to netip.Prefix) func(*netcfg.Namespace) error {
+		return func(n *netcfg.Namespace) error { return n.AddRoute(netcfg.Route{Dst: to, Device: device}) }
 	}
-	neighbour := func(n *change.Namespace) error { return n.AddNeighbour(device, addr.Addr(), peerMAC) }
+	neighbour := func(n *netcfg.Namespace) error { return n.AddNeighbour(device, addr.Addr(), peerMAC) }
 	for _, c := range []struct {
 		name    string
 		is      vnl.Netkit
 		swapped bool // the primary device is the pod's
-		steps   []func(*change.Namespace) error
+		steps   []func(*netcfg.Namespace) error
 		mac     string // of the pod; empty: it is none
 		refused string
 	}{
-		{name: "l3", is: l3, steps: []func(*change.Namespace) error{route(addr)}, mac: "00:00:00:00:00:00"},
+		{name: "l3", is: l3, steps: []func(*netcfg.Namespace) error{route(addr)}, mac: "00:00:00:00:00:00"},
 		{name: "l3, no route", is: l3},
-		{name: "l3, two routes", is: l3, steps: []func(*change.Namespace) error{route(addr), route(other)}},
-		{name: "l3, more than an address", is: l3, steps: []func(*change.Namespace) error{route(netip.MustParsePrefix("10.9.0.0/24"))}},
-		{name: "l3, a neighbour", is: l3, steps: []func(*change.Namespace) error{route(addr), neighbour}},
-		{name: "l2", is: l2, steps: []func(*change.Namespace) error{route(addr), neighbour}, mac: "02:00:00:00:00:02"},
-		{name: "l2, no neighbour", is: l2, steps: []func(*change.Namespace) error{route(addr)}},
+		{name: "l3, two routes", is: l3, steps: []func(*netcfg.Namespace) error{route(addr), route(other)}},
+		{name: "l3, more than an address", is: l3, steps: []func(*netcfg.Namespace) error{route(netip.MustParsePrefix("10.9.0.0/24"))}},
+		{name: "l3, a neighbour", is: l3, steps: []func(*netcfg.Namespace) error{route(addr), neighbour}},
+		{name: "l2", is: l2, steps: []func(*netcfg.Namespace) error{route(addr), neighbour}, mac: "02:00:00:00:00:02"},
+		{name: "l2, no neighbour", is: l2, steps: []func(*netcfg.Namespace) error{route(addr)}},
 		{name: "drops what it sends", is: with(l3, func(nk *vnl.Netkit) { nk.Policy = vnl.NETKIT_POLICY_BLACKHOLE }),
-			steps: []func(*change.Namespace) error{route(addr)}, refused: "drops what no program lets through"},
+			steps: []func(*netcfg.Namespace) error{route(addr)}, refused: "drops what no program lets through"},
 		{name: "drops what the pod sends", is: with(l3, func(nk *vnl.Netkit) { nk.PeerPolicy = vnl.NETKIT_POLICY_BLACKHOLE }),
-			steps: []func(*change.Namespace) error{route(addr)}, refused: "drops what no program lets through"},
+			steps: []func(*netcfg.Namespace) error{route(addr)}, refused: "drops what no program lets through"},
 		{name: "leaves marks", is: with(l3, func(nk *vnl.Netkit) { nk.PeerScrub = vnl.NETKIT_SCRUB_NONE }),
-			steps: []func(*change.Namespace) error{route(addr)}, refused: "leaves marks on packets that pass it"},
-		{name: "not the primary device", is: l3, swapped: true, steps: []func(*change.Namespace) error{route(addr)}, refused: "is not the primary device of its pair"},
+			steps: []func(*netcfg.Namespace) error{route(addr)}, refused: "leaves marks on packets that pass it"},
+		{name: "not the primary device", is: l3, swapped: true, steps: []func(*netcfg.Namespace) error{route(addr)}, refused: "is not the primary device of its pair"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w, err := change.Owned(testenv.Claim(t))
+			w, err := netcfg.Owned(testenv.Claim(t))
 			must(t, err)
 			m, err := w.Create(w.Name("m1"))
 			must(t, err)

@@ -14,8 +14,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	vnl "github.com/vishvananda/netlink"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -113,7 +113,7 @@ func TestFastPathRefuses(t *testing.T) {
 // sees what is carried all the same: the fast path goes behind it.
 func TestFastPathBehindProgram(t *testing.T) {
 	needsFast(t)
-	if !change.HasTCX() {
+	if !kernel.HasTCX() {
 		t.Skip("this kernel has no tcx")
 	}
 	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()[1:2]})
@@ -214,7 +214,7 @@ func attach(t *testing.T, m lab.Machine, device string, at ebpf.AttachType) (see
 func program(at ebpf.AttachType) func(t *testing.T, m lab.Machine, pod, inside string) func() {
 	return func(t *testing.T, m lab.Machine, pod, _ string) func() {
 		t.Helper()
-		if !change.HasTCX() {
+		if !kernel.HasTCX() {
 			return nil
 		}
 		_, detach := attach(t, m, pod, at)
@@ -288,7 +288,7 @@ func silentXDP(t *testing.T, m lab.Machine, pod, inside string) (detach func()) 
 // by which it may go.
 func markedProgram(t *testing.T, m lab.Machine, _, _ string) (detach func()) {
 	t.Helper()
-	if !change.HasTCX() {
+	if !kernel.HasTCX() {
 		return nil
 	}
 	_, remove := attach(t, m, "wire0", ebpf.AttachTCXEgress)

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // geneve is as vxlan, with Geneve between the machines. A geneve device has one
@@ -48,7 +48,7 @@ func (s *Site) geneveMachine(i int) ([]host.Endpoint, error) {
 		return nil, err
 	}
 	device := fmt.Sprintf("geneve%d", s.Index)
-	err := in.AddGeneve(change.Geneve{Name: device, MAC: s.tunnelMAC(i, 0), MTU: s.MTU, Port: s.Port})
+	err := in.AddGeneve(netcfg.Geneve{Name: device, MAC: s.tunnelMAC(i, 0), MTU: s.MTU, Port: s.Port})
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (s *Site) geneveTunnel(i, n int, device string) error {
 		if err := m.In.AddNeighbour(device, hop, s.tunnelMAC(j, 0)); err != nil {
 			return err
 		}
-		err := m.In.AddRoute(change.Route{Dst: behind, Via: hop, Device: device, OnLink: true, Encap: &change.Encap{
+		err := m.In.AddRoute(netcfg.Route{Dst: behind, Via: hop, Device: device, OnLink: true, Encap: &netcfg.Encap{
 			ID: s.Options.Int("vni") + n, Src: s.tunnelAddr(i, n), Dst: s.tunnelAddr(j, n),
 			TTL: outerTTL, Csum: s.Options.On("csum"),
 		}})

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -109,7 +109,7 @@ func (s *Site) ipipUnderlay(i int) error {
 	for j, other := range s.others(i) {
 		there := s.ipipNode(j)
 		if subnet := there.Masked(); !known[subnet] {
-			if err := m.In.AddRoute(change.Route{Dst: subnet, Device: m.Wire}); err != nil {
+			if err := m.In.AddRoute(netcfg.Route{Dst: subnet, Device: m.Wire}); err != nil {
 				return err
 			}
 			known[subnet] = true
@@ -126,7 +126,7 @@ func (s *Site) ipipUnderlay(i int) error {
 // the others. A namespace can have one such device for each local address.
 func (s *Site) ipipDevice(i int) error {
 	m, device := s.Machines[i], fmt.Sprintf("ipip%d", s.Index)
-	err := m.In.AddIPIP(change.IPIP{Name: device, MTU: s.MTU, Local: s.ipipNode(i).Addr(), Device: m.Wire})
+	err := m.In.AddIPIP(netcfg.IPIP{Name: device, MTU: s.MTU, Local: s.ipipNode(i).Addr(), Device: m.Wire})
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (s *Site) ipipDevice(i int) error {
 		return err
 	}
 	for j := range s.others(i) {
-		route := change.Route{Dst: s.block(j), Via: s.ipipNode(j).Addr(), Device: device, OnLink: true}
+		route := netcfg.Route{Dst: s.block(j), Via: s.ipipNode(j).Addr(), Device: device, OnLink: true}
 		if s.Options["mode"] == ipipCross && s.ipipInOneSubnet(i, j) {
 			route.Device, route.OnLink = m.Wire, false
 		}

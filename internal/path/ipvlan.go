@@ -4,9 +4,9 @@ import (
 	"context"
 	"net"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // ipvlan puts pods straight on a network card, as macvlan, but with the card's
@@ -49,7 +49,7 @@ func (s *Site) ipvlanPod(i int) (host.Endpoint, error) {
 		return host.Endpoint{}, err
 	}
 	m, end, mode := s.Machines[i], s.pod(i, 0, pod), s.Options["mode"]
-	err = m.In.AddIPVLAN(s.card(), change.IPVLAN{In: pod, Name: podDevice, Mode: mode, MTU: s.MTU})
+	err = m.In.AddIPVLAN(s.card(), netcfg.IPVLAN{In: pod, Name: podDevice, Mode: mode, MTU: s.MTU})
 	if err != nil {
 		return end, err
 	}
@@ -59,7 +59,7 @@ func (s *Site) ipvlanPod(i int) (host.Endpoint, error) {
 	if err := pod.AddAddr(podDevice, single(end.Addr)); err != nil {
 		return end, err
 	}
-	if err := pod.AddRoute(change.Route{Dst: anywhere, Device: podDevice}); err != nil {
+	if err := pod.AddRoute(netcfg.Route{Dst: anywhere, Device: podDevice}); err != nil {
 		return end, err
 	}
 	return end, s.ipvlanRoutes(i)
@@ -76,7 +76,7 @@ func (s *Site) ipvlanRoutes(i int) error {
 		if err := in.AddNeighbour(s.card(), s.outer(j, 0), s.mac(j, roleCard)); err != nil {
 			return err
 		}
-		err := in.AddRoute(change.Route{Dst: s.block(j), Via: s.outer(j, 0), Device: s.card(), OnLink: true})
+		err := in.AddRoute(netcfg.Route{Dst: s.block(j), Via: s.outer(j, 0), Device: s.card(), OnLink: true})
 		if err != nil {
 			return err
 		}

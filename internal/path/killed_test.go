@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -89,9 +89,9 @@ func killBuilder(t *testing.T, args []string, after time.Duration) {
 
 func namespacesOf(t *testing.T, name string) []string {
 	t.Helper()
-	all, err := change.Namespaces()
+	all, err := netcfg.Namespaces()
 	must(t, err)
-	return slices.DeleteFunc(all, func(n string) bool { return !strings.HasPrefix(n, change.Mark+name+".") })
+	return slices.DeleteFunc(all, func(n string) bool { return !strings.HasPrefix(n, netcfg.Mark+name+".") })
 }
 
 // processesOf lists the processes that were told of a file in the lab's folder.

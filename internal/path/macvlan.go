@@ -3,9 +3,9 @@ package path
 import (
 	"context"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // macvlan puts pods straight on a network card, each with a MAC and an address
@@ -39,7 +39,7 @@ func (s *Site) macvlanPod(i int) (host.Endpoint, error) {
 		return host.Endpoint{}, err
 	}
 	m, end := s.Machines[i], s.pod(i, 0, pod)
-	err = m.In.AddMACVLAN(s.card(), change.MACVLAN{In: pod, Name: podDevice, MAC: s.podMAC(i, 0), MTU: s.MTU})
+	err = m.In.AddMACVLAN(s.card(), netcfg.MACVLAN{In: pod, Name: podDevice, MAC: s.podMAC(i, 0), MTU: s.MTU})
 	if err != nil {
 		return end, err
 	}

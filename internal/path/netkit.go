@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // netkit is routed with a pair of netkit devices in place of each veth: the
@@ -42,10 +42,10 @@ func (s *Site) netkitPod(i int) (host.Endpoint, error) {
 		return host.Endpoint{}, err
 	}
 	end, in := s.pod(i, 0, pod), s.Machines[i].In
-	outside := change.VethEnd{In: in, Name: s.netkitDevice(), MAC: routedMAC}
-	inside := change.VethEnd{In: pod, Name: podDevice, MAC: s.podMAC(i, 0)}
+	outside := netcfg.VethEnd{In: in, Name: s.netkitDevice(), MAC: routedMAC}
+	inside := netcfg.VethEnd{In: pod, Name: podDevice, MAC: s.podMAC(i, 0)}
 	link := s.Options["mode"] != netkitL3
-	if err := change.AddNetkit(outside, inside, link, s.MTU); err != nil {
+	if err := netcfg.AddNetkit(outside, inside, link, s.MTU); err != nil {
 		return end, err
 	}
 	if link {
@@ -62,19 +62,19 @@ func (s *Site) netkitDevice() string { return fmt.Sprintf("nk%d", s.Index) }
 
 // netkitRoutes says on both sides that the other is behind the devices, which
 // have no MAC to ask for.
-func (s *Site) netkitRoutes(i int, pod *change.Namespace, outside string) error {
+func (s *Site) netkitRoutes(i int, pod *netcfg.Namespace, outside string) error {
 	addr, in := s.podAddr(i, 0), s.Machines[i].In
 	if err := pod.AddAddr(podDevice, single(addr)); err != nil {
 		return err
 	}
-	if err := pod.AddRoute(change.Route{Dst: anywhere, Device: podDevice}); err != nil {
+	if err := pod.AddRoute(netcfg.Route{Dst: anywhere, Device: podDevice}); err != nil {
 		return err
 	}
 	if err := forward(in); err != nil {
 		return err
 	}
-	if err := in.AddRoute(change.Route{Dst: single(addr), Device: outside}); err != nil {
+	if err := in.AddRoute(netcfg.Route{Dst: single(addr), Device: outside}); err != nil {
 		return err
 	}
-	return in.AddRoute(change.Route{Dst: s.block(i), Blackhole: true})
+	return in.AddRoute(netcfg.Route{Dst: s.block(i), Blackhole: true})
 }

@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/ovn"
 	"github.com/venturi-net/venturi/internal/ovs"
 )
@@ -56,7 +56,7 @@ type ovnWay struct {
 	// join makes ready what the bridges need when they are there.
 	join func(ctx context.Context, h *ovsHost) error
 	// pod tells a pod what it needs to know beside its peers; nil: nothing.
-	pod func(pod *change.Namespace) error
+	pod func(pod *netcfg.Namespace) error
 	// chassis completes what OVN is told of a machine.
 	chassis func(h *ovsHost, c *ovn.Chassis)
 }
@@ -96,7 +96,7 @@ func (w ovnWay) up(ctx context.Context, s *Site) (Ends, error) {
 	}
 	// A controller comes last: one that finds no central, or no bridge, waits
 	// a whole second before it looks again.
-	controllers := make([]*change.Child, len(hosts))
+	controllers := make([]*netcfg.Child, len(hosts))
 	for i, h := range hosts {
 		c := ovn.Chassis{
 			Name: s.Machines[i].Name, Remote: central.Remote(), Bridge: ovsBridge, Datapath: s.Options["datapath"],

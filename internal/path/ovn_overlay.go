@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/netip"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/ovn"
 )
 
@@ -27,11 +27,11 @@ var ovnOverlay = Driver{
 			network: ovn.Network{Router: &ovn.Router{MAC: gatewayMAC, Addr: netip.PrefixFrom(gateway, Pods.Bits())}},
 			bridges: (*ovsHost).underlay,
 			join:    func(ctx context.Context, h *ovsHost) error { return h.tunnelAddrs(ctx, 1) },
-			pod: func(pod *change.Namespace) error {
+			pod: func(pod *netcfg.Namespace) error {
 				if err := pod.AddNeighbour(s.device(0), gateway, gatewayMAC); err != nil {
 					return err
 				}
-				return pod.AddRoute(change.Route{Dst: anywhere, Via: gateway, Device: s.device(0)})
+				return pod.AddRoute(netcfg.Route{Dst: anywhere, Via: gateway, Device: s.device(0)})
 			},
 			chassis: func(_ *ovsHost, c *ovn.Chassis) { c.Csum = s.Options.On("csum") },
 		}.up(ctx, s)

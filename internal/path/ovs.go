@@ -6,9 +6,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/ovs"
 )
 
@@ -107,7 +107,7 @@ type ovsWay struct {
 type ovsHost struct {
 	*Site
 	i      int // of the machine
-	in     *change.Namespace
+	in     *netcfg.Namespace
 	place  ovs.Place // of the daemons, in there
 	sw     *ovs.Switch
 	daemon bool // the switch's own process forwards
@@ -116,7 +116,7 @@ type ovsHost struct {
 // ovsHosts gives every machine a namespace for its switch, with a card.
 func ovsHosts(s *Site) ([]*ovsHost, error) {
 	hosts := make([]*ovsHost, len(s.Machines))
-	cards := make([]change.VethEnd, len(s.Machines))
+	cards := make([]netcfg.VethEnd, len(s.Machines))
 	for i := range hosts {
 		in, err := s.Space(i, "ovs")
 		if err != nil {
@@ -126,11 +126,11 @@ func ovsHosts(s *Site) ([]*ovsHost, error) {
 		if err != nil {
 			return nil, err
 		}
-		place := ovs.Place{In: in, Folder: folder, Start: func(c change.Command) (*change.Child, error) {
+		place := ovs.Place{In: in, Folder: folder, Start: func(c netcfg.Command) (*netcfg.Child, error) {
 			return s.Start(i, in, c)
 		}}
 		hosts[i] = &ovsHost{Site: s, i: i, in: in, place: place, daemon: s.Options["datapath"] == ovsDaemon}
-		cards[i] = change.VethEnd{In: in, Name: ovsCard, MAC: s.mac(i, roleCard)}
+		cards[i] = netcfg.VethEnd{In: in, Name: ovsCard, MAC: s.mac(i, roleCard)}
 	}
 	return hosts, s.Cards(cards)
 }
@@ -165,7 +165,7 @@ func (w ovsWay) host(ctx context.Context, h *ovsHost) (ends []host.Endpoint, err
 	if err := h.sw.Configure(ctx, w.config); err != nil {
 		return nil, err
 	}
-	pods := make([]*change.Namespace, w.pods)
+	pods := make([]*netcfg.Namespace, w.pods)
 	for n := range pods {
 		if pods[n], err = h.Pod(h.i, n); err != nil {
 			return nil, err
@@ -228,13 +228,13 @@ func ovsPodDevice(n int) string { return fmt.Sprintf("pod%d", n) }
 
 // podPort makes the link of a pod, unless the switch is to, and gives the port
 // for it.
-func (h *ovsHost) podPort(n int, pod *change.Namespace) (ovs.Port, error) {
+func (h *ovsHost) podPort(n int, pod *netcfg.Namespace) (ovs.Port, error) {
 	port := ovs.Port{Name: h.podDeviceOf(n), Number: ovsFirstPod + n}
 	if h.Options["port"] == ovsInternal {
 		port.Type, port.MAC, port.MTU = ovsInternal, h.podMAC(h.i, n), h.MTU
 		return port, nil
 	}
-	if err := h.plug(h.i, n, pod, change.VethEnd{In: h.in, Name: port.Name}); err != nil {
+	if err := h.plug(h.i, n, pod, netcfg.VethEnd{In: h.in, Name: port.Name}); err != nil {
 		return port, err
 	}
 	if !h.daemon {
@@ -249,7 +249,7 @@ func (h *ovsHost) podPort(n int, pod *change.Namespace) (ovs.Port, error) {
 }
 
 // podEnd makes a pod an end of traffic, when the switch has its port.
-func (h *ovsHost) podEnd(n int, pod *change.Namespace) (host.Endpoint, error) {
+func (h *ovsHost) podEnd(n int, pod *netcfg.Namespace) (host.Endpoint, error) {
 	end := h.pod(h.i, n, pod)
 	if h.Options["port"] == ovsInternal {
 		if err := h.in.Move(h.podDeviceOf(n), pod, h.device(n)); err != nil {

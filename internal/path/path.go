@@ -17,9 +17,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -123,7 +123,7 @@ type Site struct {
 // Machine is one of the machines, as a driver sees it.
 type Machine struct {
 	Name string
-	In   *change.Namespace
+	In   *netcfg.Namespace
 	Wire string           // name of the device that leads to the other machines
 	MAC  net.HardwareAddr // of that device
 	Addr netip.Addr       // on the wire
@@ -145,14 +145,14 @@ func (s *Site) others(i int) iter.Seq2[int, Machine] {
 // their index; what is made belongs to the arm and goes with the lab.
 type Ground struct {
 	// Pod makes the n-th pod of this arm on a machine.
-	Pod func(machine, n int) (*change.Namespace, error)
+	Pod func(machine, n int) (*netcfg.Namespace, error)
 	// Space makes a further namespace of a machine, for a switch that cannot
 	// share the machine's own.
-	Space func(machine int, name string) (*change.Namespace, error)
+	Space func(machine int, name string) (*netcfg.Namespace, error)
 	// Cards gives every machine one more network card, with the wire's offloads
 	// and MTU, and joins them as the wire joins the machines. There is one end
 	// for each machine, in order.
-	Cards func(ends []change.VethEnd) error
+	Cards func(ends []netcfg.VethEnd) error
 	// Folder makes the arm's private folder on a machine, for sockets and files
 	// of its daemons, and gives its path.
 	Folder func(machine int) (string, error)
@@ -162,7 +162,7 @@ type Ground struct {
 	Hold func(machine int, path string) (string, error)
 	// Start starts a daemon of the arm on a machine. Of the command, Detach is
 	// filled in.
-	Start func(machine int, in *change.Namespace, c change.Command) (*change.Child, error)
+	Start func(machine int, in *netcfg.Namespace, c netcfg.Command) (*netcfg.Child, error)
 	// Pins notes where the fast path of a machine keeps its tables.
 	Pins func(machine int, folder string)
 	// Report notes the version of a project whose programs carry the path:
@@ -172,7 +172,7 @@ type Ground struct {
 	Program []string
 	// Settings are those that every namespace of the lab begins with, and that a
 	// virtual machine needs to have too.
-	Settings []change.Setting
+	Settings []netcfg.Setting
 	// Kept: the lab stays when the process that raises it ends.
 	Kept bool
 }

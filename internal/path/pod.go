@@ -6,8 +6,8 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -135,8 +135,8 @@ func (s *Site) tunnelMAC(machine, n int) net.HardwareAddr { return s.mac(machine
 
 // plug makes the veth pair of a pod: eth0 inside of it, device outside. The
 // MAC of the outer end is drawn by the kernel when it is nil.
-func (s *Site) plug(i, n int, pod *change.Namespace, outside change.VethEnd) error {
-	return change.AddVeth(outside, change.VethEnd{In: pod, Name: podDevice, MAC: s.podMAC(i, n)}, s.MTU)
+func (s *Site) plug(i, n int, pod *netcfg.Namespace, outside netcfg.VethEnd) error {
+	return netcfg.AddVeth(outside, netcfg.VethEnd{In: pod, Name: podDevice, MAC: s.podMAC(i, n)}, s.MTU)
 }
 
 // card is the name of the arm's card on each machine.
@@ -144,15 +144,15 @@ func (s *Site) card() string { return fmt.Sprintf("card%d", s.Index) }
 
 // ownCards gives every machine a card for this arm alone.
 func (s *Site) ownCards() error {
-	cards := make([]change.VethEnd, len(s.Machines))
+	cards := make([]netcfg.VethEnd, len(s.Machines))
 	for i, m := range s.Machines {
-		cards[i] = change.VethEnd{In: m.In, Name: s.card(), MAC: s.mac(i, roleCard)}
+		cards[i] = netcfg.VethEnd{In: m.In, Name: s.card(), MAC: s.mac(i, roleCard)}
 	}
 	return s.Cards(cards)
 }
 
 // pod is the n-th pod of a machine as an end of traffic.
-func (s *Site) pod(i, n int, in *change.Namespace) host.Endpoint {
+func (s *Site) pod(i, n int, in *netcfg.Namespace) host.Endpoint {
 	return host.Endpoint{
 		Machine: s.Machines[i].Name, Namespace: in.Path(), Device: s.device(n), Addr: s.podAddr(i, n), MTU: s.MTU,
 	}
@@ -160,12 +160,12 @@ func (s *Site) pod(i, n int, in *change.Namespace) host.Endpoint {
 
 // onOneLink gives the n-th pod of a machine its address and tells it where its
 // peers are, where all pods are in one subnet.
-func (s *Site) onOneLink(i, n int, pod *change.Namespace) error {
+func (s *Site) onOneLink(i, n int, pod *netcfg.Namespace) error {
 	return s.onOneSubnet(i, n, pod, func(j int) net.HardwareAddr { return s.podMAC(j, n) })
 }
 
 // onOneSubnet does the same where macOf gives the MAC that a machine's pod has.
-func (s *Site) onOneSubnet(i, n int, pod *change.Namespace, macOf func(j int) net.HardwareAddr) error {
+func (s *Site) onOneSubnet(i, n int, pod *netcfg.Namespace, macOf func(j int) net.HardwareAddr) error {
 	if err := pod.AddAddr(s.device(n), netip.PrefixFrom(s.podAddr(i, n), Pods.Bits())); err != nil {
 		return err
 	}
@@ -200,6 +200,6 @@ var anywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
 // forward lets a machine pass packets on between its devices.
-func forward(n *change.Namespace) error {
-	return n.Sysctl(change.Setting{Name: "net.ipv4.ip_forward", Value: "1"})
+func forward(n *netcfg.Namespace) error {
+	return n.Sysctl(netcfg.Setting{Name: "net.ipv4.ip_forward", Value: "1"})
 }

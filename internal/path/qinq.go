@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // qinq is as vlan, with an 802.1ad tag outside of the pods' 802.1Q tag: for each
@@ -26,13 +26,13 @@ var qinq = Driver{
 		return s.tagged(ctx, func(i, n int) (string, error) {
 			in := s.Machines[i].In
 			outer, inner := fmt.Sprintf("svlan%d.%d", s.Index, n+1), fmt.Sprintf("vlan%d.%d", s.Index, n+1)
-			err := in.AddVLAN(s.card(), change.VLAN{
+			err := in.AddVLAN(s.card(), netcfg.VLAN{
 				Name: outer, ID: s.Options.Int("vlan") + n, Service: true, MTU: s.MTU + tagSize,
 			})
 			if err != nil {
 				return "", err
 			}
-			return inner, in.AddVLAN(outer, change.VLAN{Name: inner, ID: s.Options.Int("inner"), MTU: s.MTU})
+			return inner, in.AddVLAN(outer, netcfg.VLAN{Name: inner, ID: s.Options.Int("inner"), MTU: s.MTU})
 		})
 	},
 }

@@ -6,8 +6,8 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // routed forwards between pod and wire with nothing around the packets. Each
@@ -47,7 +47,7 @@ func (s *Site) routedPod(i int) (host.Endpoint, error) {
 		return host.Endpoint{}, err
 	}
 	device := s.routedDevice()
-	if err := s.plug(i, 0, pod, change.VethEnd{In: s.Machines[i].In, Name: device, MAC: routedMAC}); err != nil {
+	if err := s.plug(i, 0, pod, netcfg.VethEnd{In: s.Machines[i].In, Name: device, MAC: routedMAC}); err != nil {
 		return host.Endpoint{}, err
 	}
 	end := s.pod(i, 0, pod)
@@ -64,7 +64,7 @@ func (s *Site) routedDevice() string { return fmt.Sprintf("cali%d", s.Index) }
 func (s *Site) routedOthers(i int) error {
 	m := s.Machines[i]
 	for j, other := range s.others(i) {
-		if err := m.In.AddRoute(change.Route{Dst: s.block(j), Via: other.Addr, Device: m.Wire}); err != nil {
+		if err := m.In.AddRoute(netcfg.Route{Dst: s.block(j), Via: other.Addr, Device: m.Wire}); err != nil {
 			return err
 		}
 	}
@@ -72,14 +72,14 @@ func (s *Site) routedOthers(i int) error {
 }
 
 // routedInside gives the pod its address and its way out.
-func routedInside(pod *change.Namespace, addr netip.Addr) error {
+func routedInside(pod *netcfg.Namespace, addr netip.Addr) error {
 	if err := pod.AddAddr(podDevice, single(addr)); err != nil {
 		return err
 	}
-	if err := pod.AddRoute(change.Route{Dst: single(routedGateway), Device: podDevice}); err != nil {
+	if err := pod.AddRoute(netcfg.Route{Dst: single(routedGateway), Device: podDevice}); err != nil {
 		return err
 	}
-	if err := pod.AddRoute(change.Route{Dst: anywhere, Via: routedGateway, Device: podDevice}); err != nil {
+	if err := pod.AddRoute(netcfg.Route{Dst: anywhere, Via: routedGateway, Device: podDevice}); err != nil {
 		return err
 	}
 	return pod.AddNeighbour(podDevice, routedGateway, routedMAC)
@@ -91,18 +91,18 @@ func (s *Site) routedOutside(i int, device string, addr netip.Addr) error {
 	// The machine answers for the gateway's address on this link, and takes
 	// from it only packets that it would send there.
 	err := in.Sysctl(
-		change.Setting{Name: "net.ipv4.ip_forward", Value: "1"},
-		change.Setting{Name: "net/ipv4/conf/" + device + "/proxy_arp", Value: "1"},
-		change.Setting{Name: "net/ipv4/conf/" + device + "/rp_filter", Value: "1"})
+		netcfg.Setting{Name: "net.ipv4.ip_forward", Value: "1"},
+		netcfg.Setting{Name: "net/ipv4/conf/" + device + "/proxy_arp", Value: "1"},
+		netcfg.Setting{Name: "net/ipv4/conf/" + device + "/rp_filter", Value: "1"})
 	if err != nil {
 		return err
 	}
-	if err := in.AddRoute(change.Route{Dst: single(addr), Device: device}); err != nil {
+	if err := in.AddRoute(netcfg.Route{Dst: single(addr), Device: device}); err != nil {
 		return err
 	}
 	if err := in.AddNeighbour(device, addr, s.podMAC(i, 0)); err != nil {
 		return err
 	}
 	// What no pod has ends here instead of wandering off by a default route.
-	return in.AddRoute(change.Route{Dst: s.block(i), Blackhole: true})
+	return in.AddRoute(netcfg.Route{Dst: s.block(i), Blackhole: true})
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // vlan is an underlay of the kernel's own devices: for each id a VLAN device on
@@ -26,7 +26,7 @@ var vlan = Driver{
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
 		return s.tagged(ctx, func(i, n int) (string, error) {
 			device := fmt.Sprintf("vlan%d.%d", s.Index, n+1)
-			return device, s.Machines[i].In.AddVLAN(s.card(), change.VLAN{
+			return device, s.Machines[i].In.AddVLAN(s.card(), netcfg.VLAN{
 				Name: device, ID: s.Options.Int("vlan") + n, MTU: s.MTU,
 			})
 		})
@@ -68,7 +68,7 @@ func (s *Site) taggedPod(i, n int, uplink string) (host.Endpoint, error) {
 	if err := in.AddBridge(bridge, nil, s.MTU); err != nil {
 		return end, err
 	}
-	if err := s.plug(i, n, pod, change.VethEnd{In: in, Name: port}); err != nil {
+	if err := s.plug(i, n, pod, netcfg.VethEnd{In: in, Name: port}); err != nil {
 		return end, err
 	}
 	for _, device := range []string{uplink, port} {

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/kernel"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/ovs"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/internal/vm"
@@ -184,7 +184,7 @@ type vmHost struct {
 	kernel kernel.Kernel
 	socket string // leads to the agent in the virtual machine
 	log    string // file of what the holder says
-	holder *change.Child
+	holder *netcfg.Child
 }
 
 // build starts the virtual machine first: it boots while its switch is made.
@@ -218,14 +218,14 @@ func (h *vmHost) build(ctx context.Context, way ovsWay) ([]host.Endpoint, error)
 
 // plugIn makes what is between the virtual machine and the switch.
 func (h *vmHost) plugIn() error {
-	if err := h.in.AddTap(change.Tap{Name: vmTap, MTU: h.MTU, Queues: h.Options.Int("queues")}); err != nil {
+	if err := h.in.AddTap(netcfg.Tap{Name: vmTap, MTU: h.MTU, Queues: h.Options.Int("queues")}); err != nil {
 		return err
 	}
 	if err := h.in.AddBridge(vmBridge, nil, h.MTU); err != nil {
 		return err
 	}
 	port := h.podDeviceOf(0)
-	if err := change.AddVeth(change.VethEnd{In: h.in, Name: port}, change.VethEnd{In: h.in, Name: vmVeth}, h.MTU); err != nil {
+	if err := netcfg.AddVeth(netcfg.VethEnd{In: h.in, Name: port}, netcfg.VethEnd{In: h.in, Name: vmVeth}, h.MTU); err != nil {
 		return err
 	}
 	for _, device := range []string{vmTap, vmVeth} {
@@ -268,7 +268,7 @@ func (h *vmHost) boot() error {
 		args = append(args, "--detach")
 	}
 	h.log = filepath.Join(folder, "vm.log")
-	h.holder, err = h.Start(h.i, h.in, change.Command{Args: args, Log: h.log})
+	h.holder, err = h.Start(h.i, h.in, netcfg.Command{Args: args, Log: h.log})
 	return err
 }
 

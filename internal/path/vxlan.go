@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // vxlan is the kernel's overlay as Flannel wires it: pods on a bridge that is
@@ -101,7 +101,7 @@ func (s *Site) vxlanDevice(i, n int, name string) error {
 	if err := s.outerAddrs(i, n); err != nil {
 		return err
 	}
-	err := m.In.AddVXLAN(change.VXLAN{
+	err := m.In.AddVXLAN(netcfg.VXLAN{
 		Name: name, MAC: s.tunnelMAC(i, n), MTU: s.MTU, VNI: s.VNI + n, Port: s.Options.Int("port"),
 		Local: s.tunnelAddr(i, n), Device: m.Wire, NoCsum: !s.Options.On("csum"),
 	})
@@ -135,7 +135,7 @@ func (s *Site) vxlanTunnel(i, n int) error {
 		if err := in.AddNeighbour(device, hop, s.tunnelMAC(j, n)); err != nil {
 			return err
 		}
-		if err := in.AddRoute(change.Route{Dst: behind, Via: hop, Device: device, OnLink: true}); err != nil {
+		if err := in.AddRoute(netcfg.Route{Dst: behind, Via: hop, Device: device, OnLink: true}); err != nil {
 			return err
 		}
 	}
@@ -179,11 +179,11 @@ func (s *Site) vxlanPod(i, n int) (host.Endpoint, error) {
 	}
 	end := s.pod(i, n, pod)
 	port := s.vxlanPort(n)
-	outside, inside := change.VethEnd{In: in, Name: port}, change.VethEnd{In: pod, Name: podDevice, MAC: s.podMAC(i, n)}
+	outside, inside := netcfg.VethEnd{In: in, Name: port}, netcfg.VethEnd{In: pod, Name: podDevice, MAC: s.podMAC(i, n)}
 	if s.Options["pods"] == podsNetkit {
-		err = change.AddNetkit(outside, inside, true, s.MTU)
+		err = netcfg.AddNetkit(outside, inside, true, s.MTU)
 	} else {
-		err = change.AddVeth(outside, inside, s.MTU)
+		err = netcfg.AddVeth(outside, inside, s.MTU)
 	}
 	if err != nil {
 		return end, err
@@ -197,7 +197,7 @@ func (s *Site) vxlanPod(i, n int) (host.Endpoint, error) {
 	if err := pod.AddAddr(podDevice, netip.PrefixFrom(end.Addr, blockBits)); err != nil {
 		return end, err
 	}
-	if err := pod.AddRoute(change.Route{Dst: anywhere, Via: s.gateway(i), Device: podDevice}); err != nil {
+	if err := pod.AddRoute(netcfg.Route{Dst: anywhere, Via: s.gateway(i), Device: podDevice}); err != nil {
 		return end, err
 	}
 	return end, pod.AddNeighbour(podDevice, s.gateway(i), s.mac(i, roleGateway))

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // vxlanDev is a vxlan device on the machine itself, with the address on it: no
@@ -51,7 +51,7 @@ func (s *Site) vxlanEnd(i, n int) (host.Endpoint, error) {
 		if err := in.AddNeighbour(end.Device, there, s.tunnelMAC(j, n)); err != nil {
 			return end, err
 		}
-		if err := in.AddRoute(change.Route{Dst: single(there), Device: end.Device}); err != nil {
+		if err := in.AddRoute(netcfg.Route{Dst: single(there), Device: end.Device}); err != nil {
 			return end, err
 		}
 	}

@@ -8,15 +8,15 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // Container is a network namespace that no lab built.
 type Container struct {
-	In   *change.Namespace
+	In   *netcfg.Namespace
 	Addr netip.Addr
 
-	bridge *change.Namespace
+	bridge *netcfg.Namespace
 	port   string
 }
 
@@ -25,12 +25,12 @@ type Container struct {
 func Containers(t testing.TB, mtu int) (made [2]Container) {
 	t.Helper()
 	name := Claim(t)
-	w, err := change.Owned(name)
-	create := func(rest string) *change.Namespace {
+	w, err := netcfg.Owned(name)
+	create := func(rest string) *netcfg.Namespace {
 		if err != nil {
 			t.Fatalf("make containers: %v", err)
 		}
-		var n *change.Namespace
+		var n *netcfg.Namespace
 		if n, err = w.Create(w.Name(rest)); err != nil {
 			t.Fatalf("make containers: %v", err)
 		}
@@ -43,7 +43,7 @@ func Containers(t testing.TB, mtu int) (made [2]Container) {
 		c := Container{In: create(rest), Addr: netip.AddrFrom4([4]byte{172, 17, 0, byte(i + 2)}), bridge: bridge, port: fmt.Sprintf("veth%d", i)}
 		steps := []func() error{
 			func() error {
-				return change.AddVeth(change.VethEnd{In: bridge, Name: c.port}, change.VethEnd{In: c.In, Name: "eth0"}, mtu)
+				return netcfg.AddVeth(netcfg.VethEnd{In: bridge, Name: c.port}, netcfg.VethEnd{In: c.In, Name: "eth0"}, mtu)
 			},
 			func() error { return bridge.Enslave(c.port, "docker0", false) },
 			func() error { return c.In.AddAddr("eth0", netip.PrefixFrom(c.Addr, 16)) },

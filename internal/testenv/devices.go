@@ -6,14 +6,14 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // Devices makes a namespace with some devices to turn knobs on, all up: veth0 with
 // four queues (its other end, veth1, is in the same namespace), vxlan0 and br0.
 func Devices(t testing.TB) (netns string) {
 	t.Helper()
-	w, err := change.Owned(Claim(t))
+	w, err := netcfg.Owned(Claim(t))
 	if err != nil {
 		t.Fatalf("make devices: %v", err)
 	}

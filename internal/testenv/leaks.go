@@ -13,9 +13,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // seen is what a package's tests must leave as it was, each thing a line that
@@ -71,12 +71,12 @@ func look() (seen, error) {
 // namespaces leaves out those of labs that another living process owns: a
 // person may use the machine while tests run.
 func namespaces(s seen) error {
-	names, err := change.Namespaces()
+	names, err := netcfg.Namespaces()
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if of, _ := change.LabOf(name); !othersLab(of) {
+		if of, _ := netcfg.LabOf(name); !othersLab(of) {
 			s["namespace "+name] = true
 		}
 	}

@@ -4,15 +4,15 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/ovs"
 )
 
 // Place gives a place for daemons of Open vSwitch and OVN, which end with the
 // test, and the list of them as they are started. Without what the machine
 // needs for them the test is skipped.
-func Place(t testing.TB, needs ...feature.Need) (ovs.Place, *[]*change.Child) {
+func Place(t testing.TB, needs ...feature.Need) (ovs.Place, *[]*netcfg.Child) {
 	t.Helper()
 	Root(t)
 	for _, n := range needs {
@@ -21,7 +21,7 @@ func Place(t testing.TB, needs ...feature.Need) (ovs.Place, *[]*change.Child) {
 			t.Skipf("%s: %s", lacks, get)
 		}
 	}
-	w, err := change.Owned(Claim(t))
+	w, err := netcfg.Owned(Claim(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,8 +30,8 @@ func Place(t testing.TB, needs ...feature.Need) (ovs.Place, *[]*change.Child) {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.Close)
-	var children []*change.Child
-	p := ovs.Place{In: n, Folder: t.TempDir(), Start: func(c change.Command) (*change.Child, error) {
+	var children []*netcfg.Child
+	p := ovs.Place{In: n, Folder: t.TempDir(), Start: func(c netcfg.Command) (*netcfg.Child, error) {
 		child, err := n.Start(c)
 		if err == nil {
 			children = append(children, child)

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -25,7 +25,7 @@ type Trial struct {
 // the transaction's number and the writes that were needed; without any there is
 // no transaction, and the number is 0. When a wish fails, or ctx ends, what was
 // written is undone, the last first.
-func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, stores []change.Store, wishes []Wish, trial Trial) (txn int, entries []*journal.Entry, err error) {
+func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, stores []setting.Store, wishes []Wish, trial Trial) (txn int, entries []*journal.Entry, err error) {
 	planned, err := Rehearse(m, stores, wishes)
 	if err != nil || len(Total(planned)) == 0 {
 		return 0, nil, err

@@ -10,16 +10,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // shelf is a machine whose cells are words on a shelf, with a journal.
 type shelf struct {
 	words   map[string]string
-	stores  []change.Store
+	stores  []setting.Store
 	m       knob.Machine
 	folder  string
 	written func(key string) error // told of each write before it happens
@@ -28,16 +28,16 @@ type shelf struct {
 func newShelf(t *testing.T, words map[string]string) *shelf {
 	t.Helper()
 	s := &shelf{words: words, folder: t.TempDir(), written: func(string) error { return nil }}
-	s.stores = []change.Store{{
+	s.stores = []setting.Store{{
 		Name: "shelf",
-		Read: func(c change.Cell) (change.Value, error) {
+		Read: func(c setting.Cell) (setting.Value, error) {
 			w, ok := s.words[c.Key]
 			if !ok {
-				return change.Value{}, os.ErrNotExist
+				return setting.Value{}, os.ErrNotExist
 			}
-			return change.Text(w), nil
+			return setting.Text(w), nil
 		},
-		Write: func(c change.Cell, v change.Value) error {
+		Write: func(c setting.Cell, v setting.Value) error {
 			if err := s.written(c.Key); err != nil {
 				return err
 			}
@@ -45,7 +45,7 @@ func newShelf(t *testing.T, words map[string]string) *shelf {
 			return nil
 		},
 	}}
-	s.m = knob.Machine{Cells: change.NewCells(s.stores...)}
+	s.m = knob.Machine{Cells: setting.NewCells(s.stores...)}
 	return s
 }
 
@@ -62,18 +62,18 @@ func (s *shelf) open(t *testing.T) *journal.Journal {
 // word is a knob that is one word on the shelf. It takes no empty one.
 type word struct{ key, effective string }
 
-func (w word) cell() change.Cell { return change.Cell{Store: "shelf", Key: w.key} }
+func (w word) cell() setting.Cell { return setting.Cell{Store: "shelf", Key: w.key} }
 
 func (w word) Get(m knob.Machine, _ knob.Target) (knob.Reading, error) {
 	v, err := m.Cells.Read(w.cell())
 	return knob.Reading{Value: v.String(), Effective: w.effective}, err
 }
 
-func (w word) Plan(_ knob.Machine, _ knob.Target, value string) ([]change.Write, error) {
+func (w word) Plan(_ knob.Machine, _ knob.Target, value string) ([]setting.Write, error) {
 	if value == "" {
 		return nil, errors.New("a word wants letters")
 	}
-	return []change.Write{{Cell: w.cell(), Value: change.Text(value)}}, nil
+	return []setting.Write{{Cell: w.cell(), Value: setting.Text(value)}}, nil
 }
 
 func wish(key, value string) Wish {
@@ -198,8 +198,8 @@ func TestRehearse(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "f"), []byte("a\nb\nc\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	stores := change.Stores(root)
-	m := knob.Machine{Cells: change.NewCells(stores...)}
+	stores := setting.Stores(root)
+	m := knob.Machine{Cells: setting.NewCells(stores...)}
 	planned, err := Rehearse(m, stores, []Wish{
 		{Knob: knob.Entry{Facts: knob.Facts{Name: "first"}, Knob: line{"a", "A"}}, Value: "x"},
 		{Knob: knob.Entry{Facts: knob.Facts{Name: "second"}, Knob: line{"c", "C"}}, Value: "x"},
@@ -225,24 +225,24 @@ type line struct{ from, to string }
 
 func (l line) Get(knob.Machine, knob.Target) (knob.Reading, error) { return knob.Reading{}, nil }
 
-func (l line) Plan(m knob.Machine, _ knob.Target, _ string) ([]change.Write, error) {
-	cell := change.Cell{Store: "file", Key: "/f"}
+func (l line) Plan(m knob.Machine, _ knob.Target, _ string) ([]setting.Write, error) {
+	cell := setting.Cell{Store: "file", Key: "/f"}
 	v, err := m.Cells.Read(cell)
-	return []change.Write{{Cell: cell, Value: change.Text(strings.Replace(string(v.Data), l.from+"\n", l.to+"\n", 1))}}, err
+	return []setting.Write{{Cell: cell, Value: setting.Text(strings.Replace(string(v.Data), l.from+"\n", l.to+"\n", 1))}}, err
 }
 
 func TestDiff(t *testing.T) {
-	absent := change.Value{}
+	absent := setting.Value{}
 	for _, c := range []struct {
 		store    string
-		old, new change.Value
+		old, new setting.Value
 		want     string
 	}{
-		{"sysctl", change.Text("1\n"), change.Text("2"), "@@ -1,1 +1,1 @@\n-1\n+2\n"},
-		{"file", absent, change.Text("x\n"), "@@ -0,0 +1,1 @@\n+x\n"},
-		{"file", change.Text("x\n"), change.Text("x"), "@@ -1,1 +1,1 @@\n-x\n+x\n\\ No newline at end of file\n"},
+		{"sysctl", setting.Text("1\n"), setting.Text("2"), "@@ -1,1 +1,1 @@\n-1\n+2\n"},
+		{"file", absent, setting.Text("x\n"), "@@ -0,0 +1,1 @@\n+x\n"},
+		{"file", setting.Text("x\n"), setting.Text("x"), "@@ -1,1 +1,1 @@\n-x\n+x\n\\ No newline at end of file\n"},
 	} {
-		got := Change{change.Cell{Store: c.store, Key: "k"}, c.old, c.new}.Diff()
+		got := Change{setting.Cell{Store: c.store, Key: "k"}, c.old, c.new}.Diff()
 		if want := "--- " + c.store + " k\n+++ " + c.store + " k\n" + c.want; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}

@@ -12,10 +12,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/doctor"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 	"github.com/venturi-net/venturi/internal/tune"
@@ -33,7 +33,7 @@ func must(t *testing.T, err error) {
 type card struct {
 	driver  string
 	on      knob.Target
-	place   change.Place
+	place   setting.Place
 	m       knob.Machine
 	options journal.Options
 }
@@ -53,7 +53,7 @@ func cardOf(t *testing.T, driver string) card {
 		c.on.Device = filepath.Base(filepath.Dir(filepath.Dir(link)))
 		c.place, err = c.on.Place()
 		must(t, err)
-		c.m.Cells = change.NewCells(tune.Stores("")...)
+		c.m.Cells = setting.NewCells(tune.Stores("")...)
 		c.options = journal.Options{Folder: t.TempDir(), Cells: c.m.Cells, Who: "a test"}
 		return c
 	}
@@ -64,10 +64,10 @@ func cardOf(t *testing.T, driver string) card {
 // whole reads every value of the card, and which of its offloads are in effect.
 func (c card) whole(t *testing.T) map[string]string {
 	t.Helper()
-	cells, err := change.DeviceCells(c.place)
+	cells, err := setting.DeviceCells(c.place)
 	must(t, err)
 	all := map[string]string{}
-	must(t, c.m.Cells.Near(c.place, func(near *change.Cells) error {
+	must(t, c.m.Cells.Near(c.place, func(near *setting.Cells) error {
 		for _, cell := range cells {
 			if cell.Store == "feature" {
 				continue // all at once, below
@@ -80,7 +80,7 @@ func (c card) whole(t *testing.T) map[string]string {
 		}
 		return nil
 	}))
-	features, err := change.DeviceFeatures(c.place)
+	features, err := setting.DeviceFeatures(c.place)
 	must(t, err)
 	for name, f := range features {
 		all["feature "+name] = fmt.Sprintf("%+v", f)
@@ -176,7 +176,7 @@ func TestCardsHere(t *testing.T) {
 	t.Run("rules of the filter", func(t *testing.T) {
 		for _, driver := range drivers {
 			// None of them has a filter, and each has its own way to say so.
-			if n, err := change.FilterRules(cardOf(t, driver).place); n != 0 || err != nil {
+			if n, err := setting.FilterRules(cardOf(t, driver).place); n != 0 || err != nil {
 				t.Errorf("%s has %d rules, %v", driver, n, err)
 			}
 		}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -17,7 +17,7 @@ import (
 func moved(t *testing.T, c card) {
 	e, err := knob.Find("nic.txqueuelen")
 	must(t, err)
-	w, err := change.Owned(testenv.Claim(t))
+	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)
 	n, err := w.Create(w.Name("away"))
 	must(t, err)

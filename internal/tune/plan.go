@@ -6,9 +6,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -21,16 +21,16 @@ type Planned struct {
 
 // Change is one write that would change what a cell holds.
 type Change struct {
-	Cell change.Cell  `json:"cell"`
-	Old  change.Value `json:"old"`
-	New  change.Value `json:"new"`
+	Cell setting.Cell  `json:"cell"`
+	Old  setting.Value `json:"old"`
+	New  setting.Value `json:"new"`
 }
 
 // Rehearse carries wishes out, one after the other, on cells that only remember
 // what is written to them: two settings of one file are two changes of it, and
 // what a knob refuses is known before anything is changed. Stores are those of
 // m.Cells. Error: the first wish that cannot be.
-func Rehearse(m knob.Machine, stores []change.Store, wishes []Wish) ([]Planned, error) {
+func Rehearse(m knob.Machine, stores []setting.Store, wishes []Wish) ([]Planned, error) {
 	m.Cells = rehearsal(stores)
 	var all []Planned
 	for _, w := range wishes {
@@ -71,25 +71,25 @@ func rehearse(m knob.Machine, w Wish) (Planned, error) {
 
 // rehearsal makes cells that show what was written to them, while the machine
 // keeps what it has.
-func rehearsal(stores []change.Store) *change.Cells {
-	written := map[string]change.Value{}
-	var pretend []change.Store
+func rehearsal(stores []setting.Store) *setting.Cells {
+	written := map[string]setting.Value{}
+	var pretend []setting.Store
 	for _, s := range stores {
 		read := s.Read
-		s.Read = func(c change.Cell) (change.Value, error) {
+		s.Read = func(c setting.Cell) (setting.Value, error) {
 			if v, ok := written[c.ID()]; ok {
 				return v, nil
 			}
 			return read(c)
 		}
-		s.Write = func(c change.Cell, v change.Value) error {
+		s.Write = func(c setting.Cell, v setting.Value) error {
 			written[c.ID()] = v
 			return nil
 		}
 		s.Around, s.Sweep = nil, nil
 		pretend = append(pretend, s)
 	}
-	return change.NewCells(pretend...)
+	return setting.NewCells(pretend...)
 }
 
 // Total puts changes of one cell together: from what it holds now to what it
@@ -114,7 +114,7 @@ func Total(planned []Planned) []Change {
 // Diff is the change as a unified diff: of a file by its lines, of any other value
 // as a text of its own. It can be shown on a terminal.
 func (c Change) Diff() string {
-	whole := func(v change.Value) []byte {
+	whole := func(v setting.Value) []byte {
 		text := string(v.Data)
 		if v.Present && c.Cell.Store != "file" && !strings.HasSuffix(text, "\n") {
 			text += "\n" // else each of them would be told to lack its line end

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/search"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -77,7 +77,7 @@ func fixtureMachine(t *testing.T, files map[string]string) knob.Machine {
 			t.Fatal(err)
 		}
 	}
-	m := knob.Machine{Cells: change.NewCells(Stores(root)...)}
+	m := knob.Machine{Cells: setting.NewCells(Stores(root)...)}
 	m.Root = root
 	return m
 }

@@ -15,9 +15,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // order is what a child is told to do, in one line.
@@ -36,7 +36,7 @@ type order struct {
 // answer is what a child says before it ends, if it does.
 type answer struct {
 	Sets      map[string]int // knobs that were turned
-	Conflicts []change.Cell
+	Conflicts []setting.Cell
 	Errors    []string
 }
 
@@ -116,13 +116,13 @@ func (a *actor) note(format string, args ...any) { fmt.Fprintf(a.log, format+"\n
 var errFault = errors.New("injected")
 
 // wrap puts a store under the orders of the test.
-func (a *actor) wrap(s change.Store) change.Store {
+func (a *actor) wrap(s setting.Store) setting.Store {
 	read, write := s.Read, s.Write
-	s.Read = func(c change.Cell) (change.Value, error) {
+	s.Read = func(c setting.Cell) (setting.Value, error) {
 		a.pass("before a read")
 		return read(c)
 	}
-	s.Write = func(c change.Cell, v change.Value) error {
+	s.Write = func(c setting.Cell, v setting.Value) error {
 		a.pass("before a write")
 		defer a.pass("after a write")
 		a.writes++
@@ -279,8 +279,8 @@ func (a *actor) meddle(r *rand.Rand, entries []*journal.Entry) error {
 	if n > math.MaxInt32-500 { // as large as can be, some are by default
 		other = 2*n - other
 	}
-	foreign := change.Text(fmt.Sprintf("%d\n", other))
-	text, err := json.Marshal(change.Write{Cell: e.Cell, Value: foreign})
+	foreign := setting.Text(fmt.Sprintf("%d\n", other))
+	text, err := json.Marshal(setting.Write{Cell: e.Cell, Value: foreign})
 	if err != nil {
 		return err
 	}
@@ -289,7 +289,7 @@ func (a *actor) meddle(r *rand.Rand, entries []*journal.Entry) error {
 		return err
 	}
 	a.note("somebody else: %s = %s", e.Cell, foreign)
-	plain := a.w.machine(func(s change.Store) change.Store { return s })
+	plain := a.w.machine(func(s setting.Store) setting.Store { return s })
 	if err := plain.Cells.Write(e.Cell, foreign); err != nil {
 		return errors.Join(err, f.Close())
 	}

@@ -8,9 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -43,7 +44,7 @@ func newPlace(t testing.TB) *place {
 	}
 	t.Cleanup(func() { os.RemoveAll(folder) })
 	w := &place{folder: folder, Root: filepath.Join(folder, "root"), Journal: filepath.Join(folder, "journal")}
-	owner, err := change.Owned(testenv.Claim(t))
+	owner, err := netcfg.Owned(testenv.Claim(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func (w *place) fixture(t testing.TB) {
 }
 
 // machine is the place as knobs see it, by stores that may be wrapped.
-func (w *place) machine(wrap func(change.Store) change.Store) knob.Machine {
+func (w *place) machine(wrap func(setting.Store) setting.Store) knob.Machine {
 	stores := Stores(w.Root)
 	for i := range stores {
 		if stores[i].Name == "sysctl" {
@@ -139,29 +140,29 @@ func (w *place) machine(wrap func(change.Store) change.Store) knob.Machine {
 		}
 		stores[i] = wrap(stores[i])
 	}
-	return knob.Machine{Reader: host.Reader{Root: w.Root}, Cells: change.NewCells(stores...)}
+	return knob.Machine{Reader: host.Reader{Root: w.Root}, Cells: setting.NewCells(stores...)}
 }
 
 // sysctls takes those of the machine as a whole from the fixture: a namespace of
 // its own does not have them.
-func (w *place) sysctls(real change.Store) change.Store {
-	fixture := map[string]change.Store{}
-	for _, s := range change.Stores(w.Root) {
+func (w *place) sysctls(real setting.Store) setting.Store {
+	fixture := map[string]setting.Store{}
+	for _, s := range setting.Stores(w.Root) {
 		fixture[s.Name] = s
 	}
-	file := func(c change.Cell) (change.Cell, bool) {
+	file := func(c setting.Cell) (setting.Cell, bool) {
 		name := "/proc/sys/" + c.Key
 		_, of := machineFiles[name]
-		return change.Cell{Store: "kernel", Key: name}, of
+		return setting.Cell{Store: "kernel", Key: name}, of
 	}
 	read, write := real.Read, real.Write
-	real.Read = func(c change.Cell) (change.Value, error) {
+	real.Read = func(c setting.Cell) (setting.Value, error) {
 		if k, of := file(c); of {
 			return fixture["kernel"].Read(k)
 		}
 		return read(c)
 	}
-	real.Write = func(c change.Cell, v change.Value) error {
+	real.Write = func(c setting.Cell, v setting.Value) error {
 		if k, of := file(c); of {
 			return fixture["kernel"].Write(k, v)
 		}
@@ -196,7 +197,7 @@ func (w *place) targets(scope knob.Scope) (all []knob.Target) {
 // cook finds which knobs can be turned on what, and to which values.
 func (w *place) cook(t testing.TB) {
 	t.Helper()
-	m := w.machine(func(s change.Store) change.Store { return s })
+	m := w.machine(func(s setting.Store) setting.Store { return s })
 	for _, e := range knob.Table() {
 		if e.Knob == nil {
 			continue

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -287,10 +287,10 @@ func (p *player) others(o *order, a answer, r *played) error {
 	if err != nil {
 		return err
 	}
-	cells := p.place.machine(func(s change.Store) change.Store { return s }).Cells
-	stands := map[string]change.Write{}
+	cells := p.place.machine(func(s setting.Store) setting.Store { return s }).Cells
+	stands := map[string]setting.Write{}
 	for line := range strings.Lines(string(text)) {
-		var w change.Write
+		var w setting.Write
 		if err := json.Unmarshal([]byte(line), &w); err != nil {
 			return err
 		}

@@ -7,18 +7,18 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/ovs"
 	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // Stores are all kinds of values that any knob writes: whoever opens the journal
 // hands it these, so that everything in it can be undone.
-func Stores(root string) []change.Store {
-	return append(change.Stores(root), ovs.Store())
+func Stores(root string) []setting.Store {
+	return append(setting.Stores(root), ovs.Store())
 }
 
 // Wish is one knob that shall have a value.

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/search"
+	"github.com/venturi-net/venturi/internal/setting"
 )
 
 // switches turn candidates on and off, any number of times, inside of one
@@ -25,10 +25,10 @@ type switches struct {
 
 // switched is one cell that candidates write.
 type switched struct {
-	cell   change.Cell
+	cell   setting.Cell
 	knob   string
-	base   change.Value
-	values map[int]change.Value // by candidate
+	base   setting.Value
+	values map[int]setting.Value // by candidate
 	// entry of a cell that a single candidate writes, which is swung: both values
 	// are on disk. A cell that several write is written by the journal each time,
 	// for it must know which of them stands.
@@ -138,7 +138,7 @@ func (s *switches) learn(candidate int, e *journal.Entry, shared bool) {
 			return
 		}
 	}
-	c := &switched{cell: e.Cell, knob: e.Knob, base: e.Old, values: map[int]change.Value{candidate: *e.Found}}
+	c := &switched{cell: e.Cell, knob: e.Knob, base: e.Old, values: map[int]setting.Value{candidate: *e.Found}}
 	if !shared {
 		c.entry = e
 	}
@@ -146,7 +146,7 @@ func (s *switches) learn(candidate int, e *journal.Entry, shared bool) {
 }
 
 // want is what the cell holds in a state.
-func (c *switched) want(state search.State) change.Value {
+func (c *switched) want(state search.State) setting.Value {
 	v := c.base
 	for _, k := range state {
 		if own, writes := c.values[k]; writes {
@@ -184,10 +184,10 @@ func (s *switches) turn(to search.State) error {
 	return nil
 }
 
-func (s *switches) write(c *switched, v change.Value) error {
+func (s *switches) write(c *switched, v setting.Value) error {
 	if c.entry != nil {
 		return s.tx.Swing(c.entry, !v.Equal(c.base))
 	}
-	_, err := s.tx.Set(c.knob, change.Write{Cell: c.cell, Value: v})
+	_, err := s.tx.Set(c.knob, setting.Write{Cell: c.cell, Value: v})
 	return err
 }

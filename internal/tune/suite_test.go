@@ -3,9 +3,9 @@ package tune
 import (
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -106,7 +106,7 @@ func TestEveryKnob(t *testing.T) {
 // everyValue turns a knob on one target, and gives how many of its values were
 // other ones than it had.
 func (p *player) everyValue(t *testing.T, e knob.Entry, d dish) (turned int) {
-	m := p.place.machine(func(s change.Store) change.Store { return s })
+	m := p.place.machine(func(s setting.Store) setting.Store { return s })
 	now, err := e.Get(m, d.Target)
 	if err != nil {
 		t.Fatal(err)

@@ -13,10 +13,10 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
@@ -283,7 +283,7 @@ func newBeside(pins, name, namespace string, counts bpf.Count) (b *beside, err e
 	if err != nil {
 		return nil, errors.Join(err, b.close())
 	}
-	if b.attached, err = change.AttachAhead(namespace, b.empty, int(info.TCX().Ifindex), change.Ingress); err != nil {
+	if b.attached, err = kernel.AttachAhead(namespace, b.empty, int(info.TCX().Ifindex), kernel.Ingress); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
 	return b, nil

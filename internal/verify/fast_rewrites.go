@@ -9,9 +9,9 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -104,7 +104,7 @@ func judgeRewrites(path string, seen []moment) (bars []bar) {
 
 // rewriter rewrites a table of its own on the machines of a lab.
 type rewriter struct {
-	spaces []*change.Namespace
+	spaces []*netcfg.Namespace
 	stop   context.CancelFunc // nil: it rests
 	done   chan error
 	times  int
@@ -171,12 +171,12 @@ func (r *rewriter) close() error {
 
 // rewritten is the table: chains that no packet comes to, as those of a Service that
 // nobody talks to.
-var rewritten = func() change.Table {
-	t := change.Table{Name: "venturi-rewritten"}
+var rewritten = func() netcfg.Table {
+	t := netcfg.Table{Name: "venturi-rewritten"}
 	for i := range rewrittenChains {
-		t.Chains = append(t.Chains, change.Chain{
+		t.Chains = append(t.Chains, netcfg.Chain{
 			Name:  fmt.Sprintf("chain-%d", i),
-			Rules: []change.Rule{{change.Dst(netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 32)), change.Return()}},
+			Rules: []netcfg.Rule{{netcfg.Dst(netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 32)), netcfg.Return()}},
 		})
 	}
 	return t

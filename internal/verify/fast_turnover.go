@@ -9,8 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/lab"
 )
 
@@ -40,7 +40,7 @@ func (c churning) turnover(ctx context.Context, l *lab.Lab, arm lab.Arm) (came i
 		return 0, fmt.Errorf("open the fast path's table: %w", err)
 	}
 	defer table.Close()
-	played, err := change.PlayConnections(space)
+	played, err := kernel.PlayConnections(space)
 	if err != nil {
 		return 0, err
 	}
@@ -94,17 +94,17 @@ func tenantOf(ctx context.Context, table *ebpf.Map) (uint32, error) {
 // turning are the flows, by number: those from gone on, to came, are there.
 type turning struct {
 	table      *ebpf.Map
-	played     *change.Played
+	played     *kernel.Played
 	tenant     uint32
 	came, gone int
 }
 
 // connection is that of a flow: no two at a time are alike.
-func (t *turning) connection(n int) change.Connection {
+func (t *turning) connection(n int) kernel.Connection {
 	at := func(second byte) netip.AddrPort {
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, second, byte(n >> 16), byte(n >> 8)}), 1024+uint16(n&0xff))
 	}
-	return change.Connection{Protocol: ipUDP, A: at(18), B: at(19)}
+	return kernel.Connection{Protocol: ipUDP, A: at(18), B: at(19)}
 }
 
 func (t *turning) key(n int) bpf.FlowKey {
@@ -141,7 +141,7 @@ func (t *turning) end(before int) error {
 }
 
 // connections are those of flows, by number.
-func (t *turning) connections(from, to int) (all []change.Connection) {
+func (t *turning) connections(from, to int) (all []kernel.Connection) {
 	for n := from; n < to; n++ {
 		all = append(all, t.connection(n))
 	}

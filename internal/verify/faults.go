@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -140,9 +140,9 @@ func placeboWishes(m knob.Machine, t tune.Targets) ([]tune.Candidate, error) {
 // plain is a sysctl as a knob of its own.
 type plain string
 
-func (s plain) cell(t knob.Target) (change.Cell, error) {
+func (s plain) cell(t knob.Target) (setting.Cell, error) {
 	place, err := t.Place()
-	return change.Sysctl(place, string(s)), err
+	return setting.Sysctl(place, string(s)), err
 }
 
 // Get is of [knob.Knob].
@@ -156,7 +156,7 @@ func (s plain) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 }
 
 // Plan is of [knob.Knob].
-func (s plain) Plan(_ knob.Machine, t knob.Target, value string) ([]change.Write, error) {
+func (s plain) Plan(_ knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	c, err := s.cell(t)
-	return []change.Write{{Cell: c, Value: change.Text(value)}}, err
+	return []setting.Write{{Cell: c, Value: setting.Text(value)}}, err
 }

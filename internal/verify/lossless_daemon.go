@@ -11,21 +11,21 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // fastDaemon is the fast path's daemon of one machine, which comes and goes.
 type fastDaemon struct {
-	space    *change.Namespace
+	space    *netcfg.Namespace
 	program  []string
 	pins     string
 	config   string
 	pid      int
-	started  []*change.Child
+	started  []*netcfg.Child
 	attached []string // pins of the programs that belong there
 }
 
@@ -65,7 +65,7 @@ func (d *fastDaemon) start(replace bool) error {
 	if replace {
 		args = append(args, "--replace")
 	}
-	child, err := d.space.Start(change.Command{Args: args, Log: filepath.Join(filepath.Dir(d.config), "again.log")})
+	child, err := d.space.Start(netcfg.Command{Args: args, Log: filepath.Join(filepath.Dir(d.config), "again.log")})
 	if err != nil {
 		return err
 	}

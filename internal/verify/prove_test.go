@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/search"
+	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -22,7 +22,7 @@ func proofs(t *testing.T) Proofs {
 	t.Helper()
 	testenv.Root(t)
 	c := DefaultProofs()
-	c.Machine = knob.Machine{Cells: change.NewCells(tune.Stores("")...)}
+	c.Machine = knob.Machine{Cells: setting.NewCells(tune.Stores("")...)}
 	j, err := journal.Open(journal.Options{Folder: t.TempDir() + "/j", Cells: c.Machine.Cells, Who: "a test"})
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,7 @@ package vm
 import (
 	"fmt"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // Models are all that there are.
@@ -22,8 +22,8 @@ const cardQueues = 4
 // Cards makes the host's side of network cards that are joined to nothing, for
 // trying what their drivers do: a guest with these NICs must be started in the
 // namespace, which goes with the guest once it is closed. It takes privileges.
-func Cards(models []Model) (nics []NIC, in *change.Namespace, err error) {
-	in, err = change.Nameless()
+func Cards(models []Model) (nics []NIC, in *netcfg.Namespace, err error) {
+	in, err = netcfg.Nameless()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -32,7 +32,7 @@ func Cards(models []Model) (nics []NIC, in *change.Namespace, err error) {
 		if model == Virtio {
 			n.Queues, n.Hash = cardQueues, true
 		}
-		if err := in.AddTap(change.Tap{Name: n.Tap, MTU: 1500, Queues: n.Queues}); err != nil {
+		if err := in.AddTap(netcfg.Tap{Name: n.Tap, MTU: 1500, Queues: n.Queues}); err != nil {
 			in.Close()
 			return nil, nil, err
 		}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/hashicorp/yamux"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/guest"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -31,7 +31,7 @@ type Guest struct {
 	accel   Accel
 	notKVM  string
 	hello   guest.Hello
-	child   *change.Child
+	child   *netcfg.Child
 	session *yamux.Session
 	console *tail
 	said    *tail // by qemu

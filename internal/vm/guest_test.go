@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/internal/vm"
 )
@@ -28,8 +28,8 @@ func must(t *testing.T, err error) {
 
 func asError(err error, e **verr.Error) bool { return errors.As(err, e) }
 
-func settings(name, value string) []change.Setting {
-	return []change.Setting{{Name: name, Value: value}}
+func settings(name, value string) []netcfg.Setting {
+	return []netcfg.Setting{{Name: name, Value: value}}
 }
 
 // runner is a guest, near or behind a socket.

@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/guest"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // qemu is the program that plays the machine.
@@ -24,7 +24,7 @@ func Version(ctx context.Context) (string, error) {
 		return "", err
 	}
 	var out strings.Builder
-	child, err := change.BoundCommand{Args: []string{program, "--version"}, Output: &out}.Start(nil)
+	child, err := netcfg.BoundCommand{Args: []string{program, "--version"}, Output: &out}.Start(nil)
 	if err != nil {
 		return "", err
 	}

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/guest"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -101,7 +101,7 @@ func (g *Guest) launch(program string, files *os.File) error {
 		ours.Close()
 		return err
 	}
-	command := change.BoundCommand{
+	command := netcfg.BoundCommand{
 		Args: append([]string{program}, g.config.arguments(g.accel)...),
 		// What qemu would look for in a person's environment is not for it.
 		Env:   []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "TMPDIR=/tmp"},

@@ -10,9 +10,9 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/guest"
 	"github.com/venturi-net/venturi/internal/kernel"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // Accel is what runs the machine's instructions.
@@ -48,14 +48,14 @@ type Config struct {
 	Modules []string
 	NICs    []NIC // they are eth0, eth1, ... in the guest
 	// Settings are sysctls of the guest, set before anything else runs there.
-	Settings []change.Setting
+	Settings []netcfg.Setting
 	// Agent makes the guest serve package agent, as the machine of this name, to
 	// those who speak to one; to all others it runs commands. Empty: it runs
 	// commands only.
 	Agent   string
 	Console string // file that gets the console's output; empty: none
 	// In is where qemu is started, and where the taps are; nil: here.
-	In *change.Namespace `json:"-"`
+	In *netcfg.Namespace `json:"-"`
 
 	StartLimit   time.Duration // how long it may take to start; zero: 3 minutes, 10 emulated
 	SilenceLimit time.Duration // after how long without an answer it counts as hung; zero: 45 seconds, 4 minutes emulated

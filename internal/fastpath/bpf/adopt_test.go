@@ -7,8 +7,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/venturi-net/venturi/internal/change"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -55,8 +55,8 @@ func TestAdopt(t *testing.T) {
 				}
 			}
 			pins := filepath.Join(t.TempDir(), "pins")
-			must(change.PinFolder(pins))
-			t.Cleanup(func() { must(change.DropPins(filepath.Dir(pins))) })
+			must(kernel.PinFolder(pins))
+			t.Cleanup(func() { must(kernel.DropPins(filepath.Dir(pins))) })
 			first, err := bpf.NewVXLAN(bpf.Options{Pins: pins, Detach: os.Remove}, port)
 			must(err)
 			defer first.Close()

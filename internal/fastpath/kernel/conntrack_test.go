@@ -1,0 +1,276 @@
+package kernel_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ti-mo/conntrack"
+
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// tracked is a namespace that tracks what is sent over its loopback device.
+func tracked(t *testing.T) *netcfg.Namespace {
+	t.Helper()
+	w, err := netcfg.Owned(testenv.Claim(t))
+	must(t, err)
+	n, err := w.Create(w.Name("track"))
+	must(t, err)
+	t.Cleanup(n.Close)
+	must(t, n.Up("lo"))
+	testenv.Track(t, n.Path())
+	return n
+}
+
+var loopback = netip.MustParseAddr("127.0.0.1")
+
+// dialTCP opens a connection in a namespace.
+func dialTCP(t *testing.T, n *netcfg.Namespace) (client, server net.Conn) {
+	t.Helper()
+	testenv.In(t, n.Path(), func() error {
+		l, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(loopback, 0)))
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		if client, err = net.Dial("tcp4", l.Addr().String()); err != nil {
+			return err
+		}
+		server, err = l.Accept()
+		return err
+	})
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return client, server
+}
+
+// dialUDP sends datagrams there and back in a namespace.
+func dialUDP(t *testing.T, n *netcfg.Namespace) (client net.Conn) {
+	t.Helper()
+	testenv.In(t, n.Path(), func() error {
+		server, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(loopback, 0)))
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { server.Close() })
+		if client, err = net.Dial("udp4", server.LocalAddr().String()); err != nil {
+			return err
+		}
+		t.Cleanup(func() { client.Close() })
+		if _, err := client.Write([]byte("there")); err != nil {
+			return err
+		}
+		buf := make([]byte, 16)
+		_, from, err := server.ReadFromUDPAddrPort(buf)
+		if err != nil {
+			return err
+		}
+		_, err = server.WriteToUDPAddrPort([]byte("back"), from)
+		return err
+	})
+	return client
+}
+
+func connectionOf(protocol uint8, c net.Conn) kernel.Connection {
+	return kernel.Connection{Protocol: protocol, A: addrPort(c.LocalAddr()), B: addrPort(c.RemoteAddr())}
+}
+
+func addrPort(a net.Addr) netip.AddrPort { return netip.MustParseAddrPort(a.String()) }
+
+func reversed(c kernel.Connection) kernel.Connection { c.A, c.B = c.B, c.A; return c }
+
+func update(t *testing.T, c *kernel.Conntrack, all ...kernel.Update) (is []kernel.Tracked) {
+	t.Helper()
+	is = make([]kernel.Tracked, len(all))
+	must(t, c.Update(all, func(i int, now kernel.Tracked) { is[i] = now }))
+	return is
+}
+
+// events says for which connections that begin from now on events are told.
+func events(t *testing.T, n *netcfg.Namespace, value string) {
+	t.Helper()
+	must(t, n.Sysctl(netcfg.Setting{Name: "net.netfilter.nf_conntrack_events", Value: value}))
+}
+
+// What conntrack says of connections: of those that it tells the end of, of those
+// that were there before anybody listened, and of none.
+func TestConntrackUpdate(t *testing.T) {
+	n := tracked(t)
+	events(t, n, "0")
+	old := dialUDP(t, n)
+	events(t, n, "2")
+	ends, err := kernel.OpenEndings(n)
+	must(t, err)
+	defer ends.Close()
+	udp := dialUDP(t, n)
+	tcp, _ := dialTCP(t, n)
+	half, farEnd := dialTCP(t, n)
+	must(t, farEnd.(*net.TCPConn).CloseWrite())
+	_, err = half.Read(make([]byte, 1)) // until its end has come
+	if err == nil {
+		t.Fatal("something came")
+	}
+	c, err := kernel.OpenConntrack(n)
+	must(t, err)
+	defer c.Close()
+	none := connectionOf(17, udp)
+	none.A = netip.AddrPortFrom(loopback, 1)
+	got := update(t, c,
+		kernel.Update{Of: connectionOf(17, udp)},
+		kernel.Update{Of: none},
+		kernel.Update{Of: reversed(connectionOf(17, udp)), Alive: time.Hour},
+		kernel.Update{Of: connectionOf(17, old)},
+		kernel.Update{Of: connectionOf(6, tcp), Liberal: true},
+		kernel.Update{Of: connectionOf(6, half), Liberal: true, Alive: time.Minute},
+		kernel.Update{Of: reversed(connectionOf(6, tcp)), Alive: time.Hour},
+	)
+	want := []kernel.Tracked{kernel.TrackedOpen, kernel.NotTracked, kernel.TrackedOpen, kernel.TrackedMute,
+		kernel.TrackedOpen, kernel.TrackedClosing, kernel.TrackedOpen}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// A connection whose windows go unwatched is not thought to have sent what nobody has
+// acknowledged: its next packet leaves it as long to live as any.
+func TestConntrackLiberal(t *testing.T) {
+	const unacknowledged, liberal = 0x10, 0x08 // IP_CT_TCP_FLAG_
+	n := tracked(t)
+	ends, err := kernel.OpenEndings(n)
+	must(t, err)
+	defer ends.Close()
+	client, _ := dialTCP(t, n)
+	of := connectionOf(6, client)
+	c, err := kernel.OpenConntrack(n)
+	must(t, err)
+	defer c.Close()
+	var peer *conntrack.Conn
+	testenv.In(t, n.Path(), func() (err error) {
+		peer, err = conntrack.Dial(nil)
+		return err
+	})
+	defer peer.Close()
+	flow := conntrack.NewFlow(of.Protocol, 0, of.A.Addr(), of.B.Addr(), of.A.Port(), of.B.Port(), 0, 0)
+	flags := func() [2]uint16 {
+		is, err := peer.Get(flow)
+		must(t, err)
+		return [2]uint16{is.ProtoInfo.TCP.OriginalFlags >> 8, is.ProtoInfo.TCP.ReplyFlags >> 8}
+	}
+	const set = unacknowledged<<8 | unacknowledged // flags, and a mask
+	flow.ProtoInfo.TCP = &conntrack.ProtoInfoTCP{State: 3, OriginalFlags: set, ReplyFlags: set}
+	must(t, peer.Update(flow))
+	for _, f := range flags() {
+		if f&unacknowledged == 0 || f&liberal != 0 {
+			t.Fatalf("before, its flags are %#x", f)
+		}
+	}
+	if is := update(t, c, kernel.Update{Of: of, Liberal: true}); is[0] != kernel.TrackedOpen {
+		t.Errorf("it is %v", is[0])
+	}
+	for _, f := range flags() {
+		if f&unacknowledged != 0 || f&liberal == 0 {
+			t.Errorf("its flags are %#x", f)
+		}
+	}
+}
+
+// More requests than are sent at once are answered each.
+func TestConntrackUpdateMany(t *testing.T) {
+	n := tracked(t)
+	ends, err := kernel.OpenEndings(n)
+	must(t, err)
+	defer ends.Close()
+	udp := dialUDP(t, n)
+	c, err := kernel.OpenConntrack(n)
+	must(t, err)
+	defer c.Close()
+	all := make([]kernel.Update, 3000)
+	want := make([]kernel.Tracked, len(all))
+	for i := range all {
+		all[i].Of, want[i] = connectionOf(17, udp), kernel.TrackedOpen
+		if i%3 == 1 {
+			all[i].Of.A, want[i] = netip.AddrPortFrom(loopback, uint16(i)%1000+1), kernel.NotTracked
+		}
+	}
+	if got := update(t, c, all...); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// Every end is told, however many come at once.
+func TestConntrackEnds(t *testing.T) {
+	n := tracked(t)
+	ends, err := kernel.OpenEndings(n)
+	must(t, err)
+	defer ends.Close()
+	waiting := map[kernel.Connection]bool{}
+	for range 300 {
+		waiting[connectionOf(17, dialUDP(t, n))] = true
+	}
+	testenv.In(t, n.Path(), func() error {
+		c, err := conntrack.Dial(nil)
+		if err != nil {
+			return err
+		}
+		return errors.Join(c.Flush(), c.Close())
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must(t, ends.Follow(ctx, func(ended []kernel.Connection, lost bool) error {
+		if lost {
+			t.Error("some were lost")
+		}
+		for _, e := range ended {
+			delete(waiting, e)
+		}
+		if len(waiting) == 0 {
+			cancel()
+		}
+		return nil
+	}))
+	if len(waiting) > 0 {
+		t.Errorf("the end of %d was not told", len(waiting))
+	}
+}
+
+// When more end than the kernel keeps, that is said last of all.
+func TestConntrackEndsLost(t *testing.T) {
+	const many = 40_000
+	n := tracked(t)
+	ends, err := kernel.OpenEndings(n)
+	must(t, err)
+	defer ends.Close()
+	testenv.In(t, n.Path(), func() error {
+		c, err := conntrack.Dial(nil)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		status := conntrack.StatusSeenReply | conntrack.StatusAssured | conntrack.StatusConfirmed
+		for i := range many {
+			if err := c.Create(conntrack.NewFlow(17, status, loopback, loopback, uint16(i+1), 53, 600, 0)); err != nil {
+				return err
+			}
+		}
+		return c.Flush()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	said, last := 0, false
+	must(t, ends.Follow(ctx, func(ended []kernel.Connection, lost bool) error {
+		said, last = said+len(ended), lost
+		if len(ended) < 256 {
+			cancel() // there is no more
+		}
+		return nil
+	}))
+	if said >= many || !last {
+		t.Errorf("of %d ends, %d were told, and at last that some were lost: %v", many, said, last)
+	}
+}

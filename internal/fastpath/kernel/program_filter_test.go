@@ -1,0 +1,251 @@
+package kernel_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	tcx "github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+const device1 = 1 // the loopback device of any namespace
+
+// programNamed is one that leaves every packet to others.
+func programNamed(t *testing.T, name string) *ebpf.Program {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: name, Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// pinFolder is one for programs, which goes with the test.
+func pinFolder(t *testing.T) string {
+	t.Helper()
+	pins := filepath.Join(t.TempDir(), "pins")
+	if err := kernel.PinFolder(pins); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := kernel.DropPins(filepath.Dir(pins)); err != nil {
+			t.Error(err)
+		}
+	})
+	return pins
+}
+
+// tc is what traffic control has at the loopback device of a namespace: its qdiscs, and
+// the filters of both sides, by the names of their programs.
+func tc(t *testing.T, n *netcfg.Namespace) (qdiscs, filters []string) {
+	t.Helper()
+	err := host.Do(n.Path(), func() error {
+		device := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: device1}}
+		all, err := netlink.QdiscList(device)
+		for _, q := range all {
+			qdiscs = append(qdiscs, q.Type())
+		}
+		for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
+			found, failed := netlink.FilterList(device, parent)
+			err = errors.Join(err, failed)
+			for _, f := range found {
+				p, failed := ebpf.NewProgramFromID(ebpf.ProgramID(f.(*netlink.BpfFilter).Id))
+				if failed != nil {
+					return failed
+				}
+				info, failed := p.Info()
+				err = errors.Join(err, failed, p.Close())
+				filters = append(filters, info.Name)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return qdiscs, filters
+}
+
+// A program is attached as a tc filter, exchanged in its place, and taken away with all
+// that it needed, however much of it was known to who attached it.
+func TestFilter(t *testing.T) {
+	testenv.Root(t)
+	n, err := netcfg.Nameless()
+	must(t, err)
+	defer n.Close()
+	pins := pinFolder(t)
+	in, out := filepath.Join(pins, "in_1"), filepath.Join(pins, "out_1")
+	want := func(when string, qdiscs, filters string) {
+		t.Helper()
+		q, f := tc(t, n)
+		if got := strings.Join(f, " "); got != filters {
+			t.Errorf("%s: filters are %q, want %q", when, got, filters)
+		}
+		if got := strings.Join(q, " "); got != qdiscs {
+			t.Errorf("%s: qdiscs are %q, want %q", when, got, qdiscs)
+		}
+	}
+	first, second := programNamed(t, "first"), programNamed(t, "second")
+	before, _ := tc(t, n)
+	bare := strings.Join(before, " ")
+	clsact := strings.TrimSpace(bare + " clsact")
+
+	must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
+	must(t, kernel.AttachProgram(n, first, device1, kernel.FilterEgress, out))
+	want("attached", clsact, "first first")
+	must(t, kernel.AttachProgram(n, second, device1, kernel.FilterIngress, in))
+	want("exchanged", clsact, "second first")
+	for at, want := range map[kernel.Attach]bool{kernel.FilterIngress: true, kernel.FilterEgress: false} {
+		if there, err := kernel.Attached(n, in, device1, at); err != nil || there != want {
+			t.Errorf("attached to point %d: %v, %v; want %v", at, there, err, want)
+		}
+	}
+	must(t, kernel.DetachProgram(n, in))
+	want("one is detached", clsact, "first")
+	must(t, kernel.DetachProgram(n, out))
+	want("both are detached", clsact, "")
+	must(t, kernel.DropClsacts(n, pins))
+	want("for good", bare, "")
+
+	// Somebody has taken the pins away: what they stood for is found, and exchanged.
+	must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
+	must(t, os.Remove(in))
+	left, err := kernel.Filters(n, pins)
+	if err != nil || len(left) != 1 || left[0] != in {
+		t.Errorf("found without its pin: %v, %v", left, err)
+	}
+	must(t, kernel.AttachProgram(n, second, device1, kernel.FilterIngress, in))
+	want("attached anew", clsact, "second")
+	must(t, os.Remove(in))
+	must(t, kernel.DetachProgram(n, in))
+	must(t, kernel.DropClsacts(n, pins))
+	want("detached without its pin", bare, "")
+
+	// A clsact of somebody else stays, and so does one in which he has put a filter.
+	must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
+	must(t, host.Do(n.Path(), func() error { return theirs(second, netlink.FilterAdd) }))
+	must(t, kernel.DetachProgram(n, in))
+	must(t, kernel.DropClsacts(n, pins))
+	want("beside another filter", clsact, "second")
+	must(t, host.Do(n.Path(), func() error { return theirs(second, netlink.FilterDel) }))
+	must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
+	must(t, kernel.DetachProgram(n, in))
+	must(t, kernel.DropClsacts(n, pins))
+	want("in a clsact that was there", clsact, "")
+
+	if err := kernel.AttachProgram(n, first, 4711, kernel.FilterIngress, in); !errors.Is(err, host.ErrGone) {
+		t.Errorf("at no device: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(pins, "*_*")); err != nil || len(left) > 0 {
+		t.Errorf("left in the folder: %v, %v", left, err)
+	}
+}
+
+// What is detached is gone at once: the same program can be attached again.
+func TestProgramDetachedAtOnce(t *testing.T) {
+	testenv.Root(t)
+	if !kernel.HasTCX() {
+		t.Skip("this kernel has no tcx")
+	}
+	n, err := netcfg.Nameless()
+	must(t, err)
+	defer n.Close()
+	pin, p := filepath.Join(pinFolder(t), "in_1"), programNamed(t, "first")
+	for i := range 20 {
+		must(t, kernel.AttachProgram(n, p, device1, kernel.Ingress, pin))
+		must(t, kernel.DetachProgram(n, pin))
+		var left *tcx.QueryResult
+		err := host.Do(n.Path(), func() (err error) {
+			left, err = tcx.QueryPrograms(tcx.QueryOptions{Target: device1, Attach: ebpf.AttachTCXIngress})
+			return err
+		})
+		if err != nil && !errors.Is(err, os.ErrNotExist) || err == nil && len(left.Programs) > 0 {
+			t.Fatalf("in turn %d it is still there: %v, %+v", i, err, left)
+		}
+	}
+}
+
+// A program of tcx is exchanged in its place and taken away, as one that is a filter.
+func TestProgramOfTCX(t *testing.T) {
+	testenv.Root(t)
+	if !kernel.HasTCX() {
+		t.Skip("this kernel has no tcx")
+	}
+	n, err := netcfg.Nameless()
+	must(t, err)
+	defer n.Close()
+	pin := filepath.Join(pinFolder(t), "in_1")
+	for _, p := range []*ebpf.Program{programNamed(t, "first"), programNamed(t, "second")} {
+		must(t, kernel.AttachProgram(n, p, device1, kernel.Ingress, pin))
+		if there, err := kernel.Attached(n, pin, device1, kernel.Ingress); err != nil || !there {
+			t.Errorf("attached: %v, %v", there, err)
+		}
+	}
+	if there, err := kernel.Attached(n, pin, device1, kernel.FilterIngress); err != nil || there {
+		t.Errorf("attached as a filter: %v, %v", there, err)
+	}
+	// Another kind takes its place, and it goes.
+	must(t, kernel.AttachProgram(n, programNamed(t, "third"), device1, kernel.FilterIngress, pin))
+	if _, filters := tc(t, n); len(filters) != 1 || filters[0] != "third" {
+		t.Errorf("filters are %v", filters)
+	}
+	must(t, kernel.AttachProgram(n, programNamed(t, "fourth"), device1, kernel.Ingress, pin))
+	if _, filters := tc(t, n); len(filters) != 0 {
+		t.Errorf("filters are %v", filters)
+	}
+	must(t, kernel.DetachProgram(n, pin))
+	if _, err := os.Lstat(pin); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the pin is left: %v", err)
+	}
+	var list *tcx.QueryResult
+	must(t, host.Do(n.Path(), func() (err error) {
+		list, err = tcx.QueryPrograms(tcx.QueryOptions{Target: device1, Attach: ebpf.AttachTCXIngress})
+		return err
+	}))
+	if len(list.Programs) > 0 {
+		t.Errorf("left attached: %v", list.Programs)
+	}
+}
+
+// theirs does something with a filter of somebody else.
+func theirs(p *ebpf.Program, do func(netlink.Filter) error) error {
+	return do(&netlink.BpfFilter{
+		FilterAttrs:  netlink.FilterAttrs{LinkIndex: device1, Parent: netlink.HANDLE_MIN_EGRESS, Protocol: 3, Priority: 7, Handle: 1},
+		Fd:           p.FD(),
+		Name:         "theirs",
+		DirectAction: true,
+	})
+}
+
+// A device at which an ingress qdisc stands has no place for programs: as if it were
+// gone, for there is news of that.
+func TestFilterBesideIngress(t *testing.T) {
+	testenv.Root(t)
+	n, err := netcfg.Nameless()
+	must(t, err)
+	defer n.Close()
+	pins := pinFolder(t)
+	must(t, host.Do(n.Path(), func() error {
+		return netlink.QdiscAdd(&netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Parent: netlink.HANDLE_INGRESS}})
+	}))
+	pin := filepath.Join(pins, "in_1")
+	if err := kernel.AttachProgram(n, programNamed(t, "first"), device1, kernel.FilterIngress, pin); !errors.Is(err, host.ErrGone) {
+		t.Errorf("attached beside ingress: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(pins, "*_*")); err != nil || len(left) > 0 {
+		t.Errorf("left in the folder: %v, %v", left, err)
+	}
+}

@@ -1,0 +1,93 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"golang.org/x/sys/unix"
+)
+
+// TryTCX tries whether the kernel has such points to attach to.
+func TryTCX(n *netcfg.Namespace) error { return tryAttach(n, Ingress) }
+
+// TryPrograms tries whether a program can put the headers of a tunnel around a packet,
+// and see those of a device: as a tc filter where there is no tcx.
+func TryPrograms(n *netcfg.Namespace) error {
+	if err := tryHeaders(); err != nil {
+		return fmt.Errorf("put headers around a packet: %w", err)
+	}
+	if HasTCX() {
+		return tryAttach(n, Ingress)
+	}
+	return tryAttach(n, FilterIngress)
+}
+
+// tryAttach attaches a program that leaves every packet to others.
+func tryAttach(n *netcfg.Namespace, at Attach) error {
+	p, err := filter(asm.Mov.Imm(asm.R0, -1), asm.Return())
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	const loopback = 1
+	return n.Wrap("attach a program to a device", n.Do(func() error {
+		if at.ofFilter() {
+			return errors.Join(n.Handle().QdiscAdd(clsact(loopback)), addFilter(n, p, loopback, at, "probe"))
+		}
+		l, err := at.attach(p, loopback)
+		switch {
+		case err == nil:
+			err = l.Close()
+		case errors.Is(err, ebpf.ErrNotSupported): // the library found that out, not the kernel
+			err = fmt.Errorf("%w: %w", err, unix.EOPNOTSUPP)
+		}
+		return err
+	}))
+}
+
+func filter(code ...asm.Instruction) (*ebpf.Program, error) {
+	return ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: code})
+}
+
+// Of linux/bpf.h: room behind the Ethernet header, and what it is for.
+const (
+	roomMAC    = 1
+	roomVXLAN  = 1<<0 | 1<<1 | 1<<4 | 1<<6 | ethLen<<56 // FIXED_GSO, ENCAP_L3_IPV4, ENCAP_L4_UDP, ENCAP_L2_ETH, ENCAP_L2
+	roomLength = 50
+	ethLen     = 14
+)
+
+// tryHeaders runs a program on a packet, which reads a number and adds to it in one step,
+// as since Linux 5.12, and makes room for headers around an Ethernet frame, as since 5.13.
+func tryHeaders() error {
+	p, err := filter(
+		asm.Mov.Imm(asm.R2, 1),
+		asm.StoreMem(asm.RFP, -8, asm.R2, asm.DWord),
+		asm.FetchAdd.Mem(asm.RFP, asm.R2, asm.DWord, -8),
+		asm.Mov.Imm(asm.R2, roomLength),
+		asm.Mov.Imm(asm.R3, roomMAC),
+		asm.LoadImm(asm.R4, roomVXLAN, asm.DWord),
+		asm.FnSkbAdjustRoom.Call(),
+		asm.Return(),
+	)
+	if errors.Is(err, unix.EINVAL) { // a verifier that does not know the instruction
+		return fmt.Errorf("%w: %w", err, unix.EOPNOTSUPP)
+	}
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	packet := make([]byte, 64)
+	packet[12], packet[14] = 0x08, 0x45 // IPv4
+	result, err := p.Run(&ebpf.RunOptions{Data: packet})
+	if errno := syscall.Errno(-int32(result)); err == nil && errno == unix.EINVAL {
+		return unix.EOPNOTSUPP
+	} else if err == nil && errno != 0 {
+		return errno
+	}
+	return err
+}

@@ -1,0 +1,77 @@
+package kernel_test
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+)
+
+// One has a seat, until another asks for it and it leaves.
+func TestSeat(t *testing.T) {
+	folder := t.TempDir()
+	first, err := kernel.TakeSeat(t.Context(), folder, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wanted, err := first.Look(); wanted || err != nil {
+		t.Fatalf("nobody asks for the seat, but: %v, %v", wanted, err)
+	}
+	if _, err := kernel.TakeSeat(t.Context(), folder, false); !errors.Is(err, kernel.ErrTaken) {
+		t.Fatalf("a second one was let in: %v", err)
+	}
+	got := make(chan error)
+	go func() {
+		second, err := kernel.TakeSeat(t.Context(), folder, true)
+		if err == nil {
+			second.Close()
+		}
+		got <- err
+	}()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		wanted, err := first.Look()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wanted {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("who has the seat never learns that it is wanted")
+		}
+	}
+	select {
+	case err := <-got:
+		t.Fatalf("the seat was given before it was left: %v", err)
+	default:
+	}
+	first.Close()
+	if err := <-got; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Who has the seat of a folder that was taken away learns of it, also when
+// there is another at its place.
+func TestSeatOfNoFolder(t *testing.T) {
+	folder := t.TempDir() + "/pins"
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.Mkdir(folder, 0o700))
+	s, err := kernel.TakeSeat(t.Context(), folder, false)
+	must(err)
+	defer s.Close()
+	must(os.Rename(folder, folder+".old"))
+	for range 2 {
+		if _, err := s.Look(); !errors.Is(err, kernel.ErrNoFolder) {
+			t.Fatalf("nobody says that the folder is gone: %v", err)
+		}
+		_ = os.Mkdir(folder, 0o700)
+	}
+}

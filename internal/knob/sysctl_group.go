@@ -1,0 +1,171 @@
+package knob
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/setting"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// sysctlGroup is a knob of sysctls that belong together. Its value names each:
+// "packets=600,usecs=8000". What a kernel lacks of them is left out.
+type sysctlGroup struct {
+	parts  []groupMember
+	all    bool     // a value without a name is for all parts; else for the first
+	trials []string // values worth a trial
+	note   string   // what else to know, whatever the value
+}
+
+// groupMember is one sysctl of a sysctlGroup.
+type groupMember struct {
+	word string
+	sysctl
+}
+
+// is is a value of one part.
+type is struct {
+	groupMember
+	value string
+}
+
+// now reads the parts that there are. Error: there is none, or it cannot be read.
+func (s sysctlGroup) now(m Machine, t Target) ([]is, error) {
+	var found []is
+	var missing error
+	for _, p := range s.parts {
+		r, err := p.sysctl.Get(m, t)
+		switch {
+		case err == nil:
+			found = append(found, is{p, r.Value})
+		case lacking(err):
+			missing = err
+		default:
+			return nil, err
+		}
+	}
+	if len(found) == 0 {
+		return nil, missing
+	}
+	return found, nil
+}
+
+// lacking tells whether the error says that the target has no such thing.
+func lacking(err error) bool {
+	var v *verr.Error
+	return errors.As(err, &v) && v.Code == verr.Missing
+}
+
+// Get is of [Knob].
+func (s sysctlGroup) Get(m Machine, t Target) (Reading, error) {
+	found, err := s.now(m, t)
+	if err != nil {
+		return Reading{}, err
+	}
+	var parts []string
+	for _, p := range found {
+		parts = append(parts, p.word+"="+p.value)
+	}
+	return Reading{Value: strings.Join(parts, ","), Note: s.note}, nil
+}
+
+// Plan is of [Knob].
+func (s sysctlGroup) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
+	found, err := s.now(m, t)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := s.parse(value, found)
+	if err != nil {
+		return nil, err
+	}
+	var writes []setting.Write
+	for _, p := range wanted {
+		w, err := p.sysctl.Plan(m, t, p.value)
+		if err != nil {
+			return nil, err
+		}
+		writes = append(writes, w...)
+	}
+	return writes, nil
+}
+
+// parse reads what parts shall become. There are those of found.
+func (s sysctlGroup) parse(value string, found []is) ([]is, error) {
+	if !strings.Contains(value, "=") {
+		if !s.all {
+			found = found[:1]
+		}
+		var wanted []is
+		for _, p := range found {
+			wanted = append(wanted, is{p.groupMember, value})
+		}
+		return wanted, nil
+	}
+	named, err := assignments(value)
+	if err != nil {
+		return nil, err
+	}
+	var wanted []is
+	for _, p := range s.parts {
+		if v, ok := named[p.word]; ok {
+			wanted = append(wanted, is{p, v})
+			delete(named, p.word)
+		}
+	}
+	for word := range named {
+		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q", value), fmt.Sprintf("there is no %q in it here, only %s", word, strings.Join(s.words(), ", ")), seeValues)
+	}
+	return wanted, nil
+}
+
+func (s sysctlGroup) words() (words []string) {
+	for _, p := range s.parts {
+		words = append(words, p.word)
+	}
+	return words
+}
+
+// assignments reads "a=1,b=2".
+func assignments(value string) (map[string]string, error) {
+	named := map[string]string{}
+	for part := range strings.SplitSeq(value, ",") {
+		word, v, ok := strings.Cut(part, "=")
+		word, v = strings.TrimSpace(word), strings.TrimSpace(v)
+		if _, twice := named[word]; !ok || twice || word == "" || v == "" {
+			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot understand %q", value), fmt.Sprintf("%q is none of its values, and not word=value with each word once", part), seeValues)
+		}
+		named[word] = v
+	}
+	return named, nil
+}
+
+// Range is of [Ranger]: the trials that make sense here and change something.
+func (s sysctlGroup) Range(m Machine, t Target) ([]string, error) {
+	found, err := s.now(m, t)
+	if err != nil {
+		return nil, err
+	}
+	var worth []string
+	for _, trial := range s.trials {
+		wanted, err := s.parse(trial, found)
+		if err != nil {
+			return nil, err
+		}
+		var parts []string
+		changes := false
+		for _, w := range wanted {
+			for _, f := range found {
+				if f.word == w.word {
+					parts = append(parts, w.word+"="+w.value)
+					changes = changes || f.value != w.value
+				}
+			}
+		}
+		if _, err := s.Plan(m, t, strings.Join(parts, ",")); err == nil && changes {
+			worth = append(worth, strings.Join(parts, ","))
+		}
+	}
+	return worth, nil
+}

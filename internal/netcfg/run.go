@@ -1,0 +1,41 @@
+package netcfg
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/host"
+)
+
+// Run runs a command inside the namespace, gives it input to read, and waits
+// for its end. What it writes to its standard output is returned; what it
+// writes to its standard error is part of the error. When ctx is done it is
+// killed. Of the command, Log and Detach are not used.
+func (n *Namespace) Run(ctx context.Context, c Command, input string) (string, error) {
+	var out, said bytes.Buffer
+	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
+	cmd.Env = c.Env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = host.Patience(time.Second) // for a grandchild that keeps the pipes open
+	// A new process is in the namespace of the thread that forks it.
+	err := n.Do(cmd.Start)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	} else if text := strings.TrimSpace(said.String()); err != nil && text != "" {
+		err = errors.New(text)
+	}
+	if err != nil {
+		return "", n.Wrap("run "+filepath.Base(c.Args[0]), err)
+	}
+	return out.String(), nil
+}

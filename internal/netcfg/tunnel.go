@@ -1,0 +1,96 @@
+package netcfg
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// VXLAN is what a vxlan device is made of. All that is not here is left to the
+// kernel's defaults.
+type VXLAN struct {
+	Name   string
+	MAC    net.HardwareAddr
+	MTU    int
+	VNI    int
+	Port   int        // UDP, destination
+	Local  netip.Addr // outer source
+	Device string     // that the outer packets leave by
+	NoCsum bool       // leave the checksum of the outer UDP header out
+}
+
+// AddVXLAN makes a vxlan device that learns nothing, and brings it up. The
+// message is put together here because the library cannot say that the outer
+// checksum is to be left out: it says yes, or nothing, which the kernel takes
+// for a yes.
+func (n *Namespace) AddVXLAN(v VXLAN) error {
+	under, err := n.link(v.Device)
+	if err != nil {
+		return err
+	}
+	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(v.Name)))
+	req.AddData(nl.NewRtAttr(unix.IFLA_ADDRESS, v.MAC))
+	req.AddData(nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(v.MTU))))
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("vxlan"))
+	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+	data.AddRtAttr(nl.IFLA_VXLAN_ID, nl.Uint32Attr(uint32(v.VNI)))
+	data.AddRtAttr(nl.IFLA_VXLAN_LINK, nl.Uint32Attr(uint32(under.Attrs().Index)))
+	data.AddRtAttr(nl.IFLA_VXLAN_LOCAL, v.Local.AsSlice())
+	data.AddRtAttr(nl.IFLA_VXLAN_PORT, binary.BigEndian.AppendUint16(nil, uint16(v.Port)))
+	data.AddRtAttr(nl.IFLA_VXLAN_LEARNING, nl.Uint8Attr(0))
+	if v.NoCsum {
+		data.AddRtAttr(nl.IFLA_VXLAN_UDP_CSUM, nl.Uint8Attr(0))
+	}
+	req.AddData(info)
+	err = n.Do(func() error {
+		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+		return err
+	})
+	if err != nil {
+		return n.Wrap("add vxlan "+v.Name, err)
+	}
+	return n.Up(v.Name)
+}
+
+// AddFDB tells a vxlan device, for good, behind which outer address a MAC is.
+func (n *Namespace) AddFDB(device string, mac net.HardwareAddr, behind netip.Addr) error {
+	link, err := n.link(device)
+	if err != nil {
+		return err
+	}
+	return n.Wrap("add FDB entry "+mac.String(), n.h.NeighSet(&netlink.Neigh{
+		LinkIndex:    link.Attrs().Index,
+		State:        netlink.NUD_PERMANENT,
+		Family:       unix.AF_BRIDGE,
+		Flags:        netlink.NTF_SELF,
+		IP:           behind.AsSlice(),
+		HardwareAddr: mac,
+	}))
+}
+
+// Geneve is what a geneve device is made of.
+type Geneve struct {
+	Name string
+	MAC  net.HardwareAddr
+	MTU  int // bytes
+	Port int // UDP, destination; a namespace can have one such device for each
+}
+
+// AddGeneve makes a geneve device that takes its other end from what sends by
+// it, a switch or a route's [Encap], and brings it up. Everything that comes by
+// the port is the device's, whatever its VNI.
+func (n *Namespace) AddGeneve(g Geneve) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.HardwareAddr, attrs.MTU = g.Name, g.MAC, g.MTU
+	if err := n.h.LinkAdd(&netlink.Geneve{LinkAttrs: attrs, FlowBased: true, Dport: uint16(g.Port)}); err != nil {
+		return n.Wrap("add geneve "+g.Name, err)
+	}
+	return n.Up(g.Name)
+}
