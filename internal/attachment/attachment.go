@@ -1,0 +1,125 @@
+// Package attachment finds the ends of a network that somebody else built: the network
+// namespace that a user names, its address, and the route from there to another
+// end. It reads, and writes nothing.
+package attachment
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// End is one end of what somebody else built.
+type End struct {
+	Option string // the option that names it: from or to
+	Text   string // the namespace, as the user named it; see [host.NamespaceFile]
+	Path   string // file of the namespace
+	ID     host.NamespaceID
+	host.Address
+	Route host.Way // to the other end, once [End.Reach] found it
+}
+
+// Find opens the namespace of an end, and chooses its address: the only one, or that
+// which is wanted. hold is told of the namespace's file and gives the path to use from
+// there. Errors are for a user.
+func Find(option, text, wanted string, hold func(path string) (string, error)) (e End, err error) {
+	e = End{Option: option, Text: text}
+	if err := e.open(hold); err != nil {
+		return e, err
+	}
+	return e, e.choose(wanted)
+}
+
+// Join finds how two ends reach each other. Errors are for a user.
+func Join(from, to *End) error {
+	if from.ID == to.ID {
+		return from.refuse(fmt.Sprintf("%s is the same namespace, and traffic in it would cross no network", to.Text),
+			"name two that differ")
+	}
+	if err := from.Reach(to.Addr, to.Text, to.Option); err != nil {
+		return err
+	}
+	return to.Reach(from.Addr, from.Text, from.Option)
+}
+
+// open makes sure that the end's namespace is one that the user can mean.
+func (e *End) open(hold func(string) (string, error)) error {
+	file, err := host.NamespaceFile(e.Text)
+	if err != nil {
+		return err // refused when it was read
+	}
+	if e.Path, err = hold(file); err == nil {
+		e.ID, err = host.ID(e.Path)
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist) && strings.HasPrefix(e.Text, "pid:"):
+		return e.refuse("there is no such process",
+			"give the number of a process in the container, such as `docker inspect -f '{{.State.Pid}}' NAME` or `crictl inspect` prints")
+	case errors.Is(err, os.ErrNotExist):
+		return e.refuse("there is no "+file, "see which there are with `ip netns ls`, or give a process in the container: pid:N")
+	case err != nil:
+		return e.refuse(err.Error(), "give the file of a network namespace, or a process in it: pid:N")
+	}
+	if own, err := host.ID("/proc/self/ns/net"); err == nil && own == e.ID && e.Text != host.OwnNetwork {
+		return e.refuse("that is the machine's own network",
+			"give "+e.Option+"="+host.OwnNetwork+" if that is what you mean, or else a process in a container with a network of its own")
+	}
+	return nil
+}
+
+// choose finds the end's address: the only one, or the one that was asked for.
+func (e *End) choose(wanted string) error {
+	var all []host.Address
+	err := host.Do(e.Path, func() (err error) {
+		all, err = host.Addresses()
+		return err
+	})
+	if err != nil {
+		return e.refuse(err.Error(), "see that it is a network namespace, and still there")
+	}
+	var names []string
+	for _, a := range all {
+		if wanted == a.Addr.String() || wanted == "" && len(all) == 1 {
+			e.Address = a
+			return nil
+		}
+		names = append(names, a.String())
+	}
+	list := strings.Join(names, ", ")
+	switch {
+	case len(all) == 0:
+		return e.refuse("it has no IPv4 address on a device that is up", "connect it to a network first")
+	case wanted != "":
+		return e.refuse(fmt.Sprintf("it does not have the address %s on a device that is up", wanted),
+			fmt.Sprintf("give %s-addr= one of %s", e.Option, list))
+	}
+	return e.refuse("it has several addresses", fmt.Sprintf("give %s-addr= one of %s", e.Option, list))
+}
+
+// Reach finds the route from the end to the address of another, which the user named
+// by text, as the value of an option.
+func (e *End) Reach(addr netip.Addr, text, option string) error {
+	err := host.Do(e.Path, func() (err error) {
+		e.Route, err = host.WayTo(addr, e.Addr)
+		return err
+	})
+	switch {
+	case err != nil:
+		return e.refuse(fmt.Sprintf("it has no route from %s to %s, the address of %s: %v", e.Addr, addr, text, err),
+			"join the two with a network, or choose other addresses with from-addr= and to-addr=")
+	case e.Route.Local:
+		return e.refuse(fmt.Sprintf("it has the address %s of %s itself", addr, text),
+			"choose another address with "+option+"-addr=")
+	}
+	return nil
+}
+
+// refuse is the error for a user whose end cannot be attached to.
+func (e *End) refuse(why, do string) error {
+	return verr.New(verr.Usage, fmt.Sprintf("cannot attach to %s=%s", e.Option, e.Text), why, do)
+}
