@@ -15,33 +15,34 @@ import (
 // is shown.
 var shorter = []string{"--series", "--rounds", "--slice", "--budget", "--seed", "--out"}
 
-// Every command that the README shows is run by a script, or is a target of
-// the Makefile.
+// Every command that the README and docs/commands.md show is run by a script, or
+// is a target of the Makefile.
 func TestReadmeCommands(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
 	run := scriptCommands(t)
-	shown := 0
-	for _, line := range shellLines(string(readme)) {
-		shown++
-		if target, ok := strings.CutPrefix(line, "make "); ok {
-			if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target) + `:`).Match(makefile) {
-				t.Errorf("README: %q: the Makefile has no such target", line)
+	for _, page := range []string{"README.md", "docs/commands.md"} {
+		text, err := os.ReadFile("../../" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := shellLines(string(text))
+		for _, line := range lines {
+			if target, ok := strings.CutPrefix(line, "make "); ok {
+				if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target) + `:`).Match(makefile) {
+					t.Errorf("%s: %q: the Makefile has no such target", page, line)
+				}
+				continue
 			}
-			continue
+			if !slices.ContainsFunc(run, func(command string) bool { return runs(command, line) }) {
+				t.Errorf("%s: %q: no script runs that", page, line)
+			}
 		}
-		if !slices.ContainsFunc(run, func(command string) bool { return runs(command, line) }) {
-			t.Errorf("README: %q: no script runs that", line)
+		if len(lines) < 5 {
+			t.Errorf("%s shows %d commands: does the test still know their shape?", page, len(lines))
 		}
-	}
-	if shown < 5 {
-		t.Errorf("the README shows %d commands: does the test still know their shape?", shown)
 	}
 }
 
@@ -61,11 +62,12 @@ func runs(command, shown string) bool {
 	return true
 }
 
-// shellLines gives the commands of the fenced blocks that are marked sh.
+// shellLines gives the commands of the fenced blocks that are marked sh, without comments.
 func shellLines(markdown string) []string {
 	var lines []string
 	inside := false
 	for line := range strings.Lines(markdown) {
+		line, _, _ = strings.Cut(strings.TrimSpace(line), "  #")
 		line = strings.TrimSpace(line)
 		switch {
 		case strings.HasPrefix(line, "```"):
