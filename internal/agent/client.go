@@ -21,18 +21,18 @@ import (
 
 // dialPatience is how long Dial waits for an agent that is still starting,
 // when ctx does not say.
-var dialPatience = host.Patience(10 * time.Second)
+var dialPatience = host.ScaleTimeout(10 * time.Second)
 
 // shortCall bounds a call that does no measuring, beside what it takes for each
 // end: see forEnds.
-var shortCall = host.Patience(30 * time.Second)
+var shortCall = host.ScaleTimeout(30 * time.Second)
 
 // perEnd is how long it may take to open, greet or close one flow's end: far
 // more than it does, also on an emulated CPU that hundreds of them share.
 const perEnd = 20 * time.Millisecond
 
 // forEnds is how much longer a call may take for the ends that it opens or closes.
-func forEnds(ends int) time.Duration { return host.Patience(time.Duration(ends) * perEnd) }
+func forEnds(ends int) time.Duration { return host.ScaleTimeout(time.Duration(ends) * perEnd) }
 
 // endsOf counts the ends that a plan has on one side.
 func endsOf(p load.Plan) int { return len(p.Arms) * p.Flows }

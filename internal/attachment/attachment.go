@@ -21,7 +21,7 @@ type End struct {
 	Path   string // file of the namespace
 	ID     host.NamespaceID
 	host.Address
-	Route host.Way // to the other end, once [End.Reach] found it
+	Route host.ResolvedRoute // to the other end, once [End.Reach] found it
 }
 
 // Find opens the namespace of an end, and chooses its address: the only one, or that
@@ -105,7 +105,7 @@ func (e *End) choose(wanted string) error {
 // by text, as the value of an option.
 func (e *End) Reach(addr netip.Addr, text, option string) error {
 	err := host.Do(e.Path, func() (err error) {
-		e.Route, err = host.WayTo(addr, e.Addr)
+		e.Route, err = host.RouteTo(addr, e.Addr)
 		return err
 	})
 	switch {

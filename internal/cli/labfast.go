@@ -95,7 +95,7 @@ func printFastPaths(out io.Writer, all []laidFastPath) error {
 		}
 		if f.State != nil {
 			for _, r := range f.State.Refused {
-				say("left slow by "+r.Device+": "+r.Why, "-")
+				say("left slow by "+r.Device+": "+r.Reason, "-")
 			}
 		}
 	}

@@ -36,7 +36,7 @@ func fastPathsOff(l *lab.Lab) []result.Warning {
 				off = append(off, on+state.Off)
 			}
 			for _, r := range state.Refused {
-				refused = append(refused, fmt.Sprintf("%sby %s: %s", on, r.Device, r.Why))
+				refused = append(refused, fmt.Sprintf("%sby %s: %s", on, r.Device, r.Reason))
 			}
 		}
 		warn("fast-path-off", "its fast path carried nothing", off)

@@ -87,7 +87,7 @@ func (s *Session) Spaces() (out Spaces, err error) {
 		err := host.Do(space, func() error {
 			links, err := host.Links()
 			if device, theirs := carries[space]; theirs {
-				links = host.Beneath(links, device)
+				links = host.LowerDevices(links, device)
 			}
 			for _, l := range links {
 				a := l.Attrs()

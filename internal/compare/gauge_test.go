@@ -86,7 +86,7 @@ func TestSpacesOfAttached(t *testing.T) {
 		links, err := netlink.LinkList()
 		for device, want := range map[string][]string{"eth0": {"eth0"}, "over": {"over", "eth0"}, "theirs": {"theirs"}} {
 			var got []string
-			for _, l := range host.Beneath(links, device) {
+			for _, l := range host.LowerDevices(links, device) {
 				got = append(got, l.Attrs().Name)
 			}
 			slices.Sort(got)

@@ -47,11 +47,11 @@ func (q Request) checkThreads() error {
 func roomFor(ends int, threads, files host.Limit) error {
 	what := fmt.Sprintf("cannot compare with %d flows over all paths", ends)
 	if need := 2*ends + spareThreads; threads.Room < need {
-		return verr.New(verr.Usage, what, fmt.Sprintf("they need %d threads, and %s", need, threads.By),
+		return verr.New(verr.Usage, what, fmt.Sprintf("they need %d threads, and %s", need, threads.Source),
 			"choose fewer flows or fewer paths, or raise that limit")
 	}
 	if need := filesPerEnd*ends + spareFiles; files.Room < need {
-		return verr.New(verr.Usage, what, fmt.Sprintf("they need %d open files in one program, and %s", need, files.By),
+		return verr.New(verr.Usage, what, fmt.Sprintf("they need %d open files in one program, and %s", need, files.Source),
 			"choose fewer flows or fewer paths, or raise that limit")
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 // More ends than the machine has threads or files for are refused, with what
 // bounds them; few are never asked about.
 func TestRoomFor(t *testing.T) {
-	much := host.Limit{Room: 1 << 20, By: "nothing"}
-	little := host.Limit{Room: 8000, By: "pids.max of /x is 8000, of which 0 are used"}
+	much := host.Limit{Room: 1 << 20, Source: "nothing"}
+	little := host.Limit{Room: 8000, Source: "pids.max of /x is 8000, of which 0 are used"}
 	for _, c := range []struct {
 		ends           int
 		threads, files host.Limit

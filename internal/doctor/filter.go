@@ -106,10 +106,10 @@ const deepest = 16
 func (w walk) chain(rules []host.FilterRule, depth int) (n int, ended bool) {
 	for _, r := range rules {
 		n++
-		if !w.nat && (r.Established && r.Verdict != "" || r.Verdict == "offload") && r.Verdict != "return" && r.To == "" {
+		if !w.nat && (r.Established && r.Verdict != "" || r.Verdict == "offload") && r.Verdict != "return" && r.TargetChain == "" {
 			return n, true
 		}
-		if !r.Always {
+		if !r.MatchesAll {
 			continue
 		}
 		switch r.Verdict {
@@ -118,7 +118,7 @@ func (w walk) chain(rules []host.FilterRule, depth int) (n int, ended bool) {
 		case "return":
 			return n, false
 		case "jump", "goto":
-			more, over := w.to(r.To, depth)
+			more, over := w.to(r.TargetChain, depth)
 			n += more
 			if over || r.Verdict == "goto" {
 				return n, over

@@ -44,7 +44,7 @@ func (v *View) comesCut(s *Space, d *host.NetDevice) (Evidence, bool) {
 	if peer == nil || tunnel == nil {
 		return Evidence{}, false
 	}
-	if tso := peer.Features[tsoFeature]; tso.Can && !tso.On {
+	if tso := peer.Features[tsoFeature]; tso.Settable && !tso.On {
 		return Evidence{"ethtool features of " + peer.Name + ", its other end", tsoFeature + ": off, so packets come cut; " + tunnel.Name + " receives by it"}, true
 	}
 	if peer.Features[groFeature].On {

@@ -48,7 +48,7 @@ var tuners = []string{"irqbalance", "tuned", "bpftune", "openshift-tuned", "sapt
 func Look(ctx context.Context, o Options) (*View, error) {
 	r := host.Reader{}
 	v := &View{Hypervisor: r.Hypervisor(), Governors: r.Governors(), Modules: r.Modules(), Owners: r.Running(tuners...), IRQs: map[string][]host.IRQ{}}
-	found, hidden, err := r.Find()
+	found, hidden, err := r.FindNetns()
 	if err != nil {
 		return nil, verr.Wrap(verr.Failed, "cannot look at the machine", err, "is /proc mounted?")
 	}
@@ -91,13 +91,13 @@ func (s *Space) notSeen(what, why string) { s.unseen = append(s.unseen, Unseen{w
 const atOnce = 16
 
 // lookInto reads every namespace that can be entered.
-func (v *View) lookInto(ctx context.Context, r host.Reader, found []host.Found) error {
+func (v *View) lookInto(ctx context.Context, r host.Reader, found []host.Netns) error {
 	home, _ := host.ID(host.HomeNetns)
 	spaces, failed := make([]*Space, len(found)), make([]error, len(found))
 	var work errgroup.Group
 	work.SetLimit(atOnce)
 	for i, f := range found {
-		spaces[i] = &Space{Found: f, Tracked: -1, Home: f.ID == home}
+		spaces[i] = &Space{Netns: f, Tracked: -1, Home: f.ID == home}
 		work.Go(func() error {
 			if failed[i] = ctx.Err(); failed[i] == nil {
 				failed[i] = host.Do(f.Path, func() error { return spaces[i].read(r) })
@@ -235,7 +235,7 @@ func (s *Space) carriers() map[int]int {
 // says, or else its own address, or else the default route; empty: none tells.
 func sendsBy(t *host.Tunnel) string {
 	if t.Remote.Is4() && !t.Remote.IsUnspecified() && !t.Remote.IsMulticast() {
-		way, err := host.WayTo(t.Remote, netip.Addr{})
+		way, err := host.RouteTo(t.Remote, netip.Addr{})
 		if err != nil || way.Local {
 			return ""
 		}
@@ -249,7 +249,7 @@ func sendsBy(t *host.Tunnel) string {
 			}
 		}
 	}
-	way, err := host.WayTo(anywhere, netip.Addr{})
+	way, err := host.RouteTo(anywhere, netip.Addr{})
 	if err != nil {
 		return ""
 	}
@@ -322,12 +322,12 @@ func (v *View) lookAround(o Options) {
 
 func (v *View) ways(s *Space, peers []netip.Addr) {
 	for _, peer := range peers {
-		way, err := host.WayTo(peer, netip.Addr{})
+		way, err := host.RouteTo(peer, netip.Addr{})
 		if err != nil {
 			v.unseen(fmt.Sprintf("the way from %s to %s", s.name(), peer), err.Error())
 			continue
 		}
-		w := Way{Space: s, Peer: peer.String(), Way: way}
+		w := Way{Space: s, Peer: peer.String(), ResolvedRoute: way}
 		if d := s.named(way.Device); d != nil {
 			w.DeviceMTU = d.MTU
 		}

@@ -24,16 +24,16 @@ type rig struct {
 func allOn() map[string]host.Feature {
 	all := map[string]host.Feature{}
 	for _, name := range []string{txChecksum, rxChecksum, gatherFeature, tsoFeature, tso6Feature, gsoFeature, tunnelFeature, tunnelCsumFeature, groFeature} {
-		all[name] = host.Feature{Can: true, Wanted: true, On: true}
+		all[name] = host.Feature{Settable: true, Wanted: true, On: true}
 	}
-	all[lroFeature] = host.Feature{Can: true}
+	all[lroFeature] = host.Feature{Settable: true}
 	return all
 }
 
 // switchOff plays ethtool -K.
 func switchOff(d *host.NetDevice, features ...string) {
 	for _, name := range features {
-		d.Features[name] = host.Feature{Can: true}
+		d.Features[name] = host.Feature{Settable: true}
 	}
 }
 
@@ -44,7 +44,7 @@ func device(index int, name, kind string, mtu int) host.NetDevice {
 func healthy() rig {
 	v := &View{CPUs: 4, Governors: map[string]int{"performance": 4}, Modules: map[string]bool{"openvswitch": false, "vxlan": false}, Owners: map[string]int{}, IRQs: map[string][]host.IRQ{}}
 	space := func(ino uint64, path, name string) *Space {
-		s := &Space{Found: host.Found{ID: host.NamespaceID{Ino: ino}, Path: path, Name: name}, Tracked: -1, Carrier: map[int]int{}, Numbers: map[int]host.NamespaceID{},
+		s := &Space{Netns: host.Netns{ID: host.NamespaceID{Ino: ino}, Path: path, Name: name}, Tracked: -1, Carrier: map[int]int{}, Numbers: map[int]host.NamespaceID{},
 			Sysctls: map[string]string{congestion: "cubic", allowed: "reno cubic bbr", maxBacklog: "1000", "net.core.netdev_budget": "300", "net.core.netdev_budget_usecs": "2000", "net.ipv4.ip_forward": "1", "net.core.bpf_jit_enable": "1",
 				"net.bridge.bridge-nf-call-iptables": "1", conntrackCount: "100", conntrackMax: "262144"}}
 		v.Spaces = append(v.Spaces, s)
@@ -134,9 +134,9 @@ var faults = []struct {
 	{"mtu-pod-above-tunnel", Note, "eth0 shop", "venturi knob set nic.mtu 1400 --dev eth0 --netns shop", func(r rig) { r.ipip.MTU, r.card.Gateways = 1400, 2 }},
 	{"mtu-pod-below-tunnel", Warning, "eth0 shop", "venturi knob set nic.mtu 8950 --dev eth0 --netns shop", func(r rig) { r.ipip.MTU, r.wire.MTU, r.peer.MTU = 8950, 9000, 9000 }},
 	{"mtu-peer", Note, " ", "", func(r rig) {
-		r.Ways = append(r.Ways, Way{Space: r.home, Peer: "10.0.0.7", Way: host.Way{Device: "eth0", MTU: 1400}, DeviceMTU: 1500})
+		r.Ways = append(r.Ways, Way{Space: r.home, Peer: "10.0.0.7", ResolvedRoute: host.ResolvedRoute{Device: "eth0", MTU: 1400}, DeviceMTU: 1500})
 	}},
-	{"lro-forwarding", Error, "eth0 ", "venturi knob set nic.lro off --dev eth0", func(r rig) { r.card.Features[lroFeature] = host.Feature{Can: true, Wanted: true, On: true} }},
+	{"lro-forwarding", Error, "eth0 ", "venturi knob set nic.lro off --dev eth0", func(r rig) { r.card.Features[lroFeature] = host.Feature{Settable: true, Wanted: true, On: true} }},
 	{"conntrack-full", Warning, " shop", "venturi knob set ct.size max=524288", func(r rig) { r.pod.Sysctls[conntrackCount] = "220000" }},
 	{"conntrack-full", Error, " shop", "venturi knob set ct.size max=524288", func(r rig) { r.pod.Sysctls[conntrackCount] = "262000" }},
 	{"tunnel-checksum-errors", Warning, "vx ", "venturi knob set virt.tx_csum off --dev vx", func(r rig) {
@@ -185,7 +185,7 @@ var faults = []struct {
 		r.IRQs["eth0"] = []host.IRQ{{CPUs: "0-3"}, {CPUs: "0"}, {CPUs: "1"}, {CPUs: "2"}, {CPUs: "3"}}
 	}},
 	{"filter-long-chain", Warning, " shop", "", func(r rig) {
-		r.pod.Chains = []host.FilterChain{base("filter", "input", []host.FilterRule{{Always: true, Verdict: "jump", To: "LONG"}}), {Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
+		r.pod.Chains = []host.FilterChain{base("filter", "input", []host.FilterRule{{MatchesAll: true, Verdict: "jump", TargetChain: "LONG"}}), {Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
 	}},
 	{"filter-long-chain", Warning, " shop", "", func(r rig) { r.pod.Legacy = []host.LegacyTable{{Name: "filter", Entries: 2000}} }},
 	{"filter-long-nat", Note, " shop", "", func(r rig) { r.pod.Chains = []host.FilterChain{base("nat", "prerouting", rules(2000))} }},
@@ -239,7 +239,7 @@ var well = map[string]func(rig){
 		switchOff(r.eth0, groFeature, tsoFeature)
 		r.eth0.Features[tsoFeature] = r.port.Features[tsoFeature]
 	},
-	"segmentation that is off for want of checksums": func(r rig) { r.card.Features[tsoFeature] = host.Feature{Can: true, Wanted: true} },
+	"segmentation that is off for want of checksums": func(r rig) { r.card.Features[tsoFeature] = host.Feature{Settable: true, Wanted: true} },
 	"an offload that the device cannot have":         func(r rig) { r.card.Features[tsoFeature] = host.Feature{} },
 	"a device that is down": func(r rig) {
 		switchOff(r.vx, txChecksum, groFeature)
@@ -288,13 +288,13 @@ var well = map[string]func(rig){
 		r.pod.Chains = []host.FilterChain{base("filter", "forward", rules(2000, host.FilterRule{Verdict: "offload"}))}
 	},
 	"a long chain for new connections": func(r rig) {
-		r.pod.Chains = []host.FilterChain{base("filter", "forward", []host.FilterRule{{New: true, Verdict: "jump", To: "LONG"}}), {Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
+		r.pod.Chains = []host.FilterChain{base("filter", "forward", []host.FilterRule{{NewOnly: true, Verdict: "jump", TargetChain: "LONG"}}), {Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
 	},
 	"a long chain that nothing leads to": func(r rig) {
 		r.pod.Chains = []host.FilterChain{{Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
 	},
 	"chains that jump in a circle": func(r rig) {
-		r.pod.Chains = []host.FilterChain{base("filter", "forward", []host.FilterRule{{Always: true, Verdict: "jump", To: "BASE"}})}
+		r.pod.Chains = []host.FilterChain{base("filter", "forward", []host.FilterRule{{MatchesAll: true, Verdict: "jump", TargetChain: "BASE"}})}
 	},
 	"a long chain without a bridge": func(r rig) {
 		r.vx.Master = 0
@@ -304,7 +304,7 @@ var well = map[string]func(rig){
 	"reno where cubic is not allowed": func(r rig) { r.pod.Sysctls[congestion], r.pod.Sysctls[allowed] = "reno", "reno bbr" },
 	"a virtual machine's governor":    func(r rig) { r.Hypervisor, r.Governors = "KVM", map[string]int{"powersave": 4} },
 	"the way to a peer": func(r rig) {
-		r.Ways = []Way{{Space: r.home, Peer: "10.0.0.7", Way: host.Way{Device: "eth0", MTU: 1500}, DeviceMTU: 1500}}
+		r.Ways = []Way{{Space: r.home, Peer: "10.0.0.7", ResolvedRoute: host.ResolvedRoute{Device: "eth0", MTU: 1500}, DeviceMTU: 1500}}
 	},
 	"a table of connections that cannot be read": func(r rig) { delete(r.home.Sysctls, conntrackMax); delete(r.home.Sysctls, conntrackCount) },
 }

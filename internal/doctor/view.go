@@ -28,7 +28,7 @@ type View struct {
 
 // Space is a network namespace.
 type Space struct {
-	host.Found
+	host.Netns
 	Devices []host.NetDevice
 	Sysctls map[string]string
 	Chains  []host.FilterChain
@@ -44,7 +44,7 @@ type Space struct {
 type Way struct {
 	Space *Space
 	Peer  string
-	host.Way
+	host.ResolvedRoute
 	DeviceMTU int
 }
 
@@ -185,7 +185,7 @@ func features(d *host.NetDevice, names ...string) Evidence {
 // could have them. What is off for want of another one is not lost by itself.
 func lost(d *host.NetDevice, names ...string) (off []string) {
 	for _, n := range names {
-		if f, known := d.Features[n]; known && f.Can && !f.Wanted && !f.On {
+		if f, known := d.Features[n]; known && f.Settable && !f.Wanted && !f.On {
 			off = append(off, n)
 		}
 	}

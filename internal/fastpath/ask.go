@@ -15,7 +15,7 @@ const askEvery = 30 // ticks
 func (d *daemon) askUnplaced() error {
 	asked := map[host.Neighbour]uint32{}
 	var ask []host.BridgeNeighbour
-	for _, n := range d.ways.Unplaced {
+	for _, n := range d.ways.MissingFDB {
 		last, known := d.asked[n.Neighbour]
 		if !known || last != d.tick {
 			ask = append(ask, n)
@@ -29,7 +29,7 @@ func (d *daemon) askUnplaced() error {
 // askNew has pods speak that are new, or have changed: nothing is carried into a pod
 // before it has shown that it goes by the MAC that the network knows of it.
 func (d *daemon) askNew() error {
-	var ask []host.PodWay
+	var ask []host.LocalPod
 	for device, p := range d.tables.ask {
 		if d.attached[d.pin(d.place("from_pod", device))] { // else nobody hears it
 			ask = append(ask, p)
@@ -40,18 +40,18 @@ func (d *daemon) askNew() error {
 }
 
 // neighbours are pods as their devices' neighbours.
-func neighbours(pods []host.PodWay) (all []host.BridgeNeighbour) {
+func neighbours(pods []host.LocalPod) (all []host.BridgeNeighbour) {
 	for _, p := range pods {
-		all = append(all, host.BridgeNeighbour{Neighbour: host.Neighbour{Device: p.On, Addr: p.Addr}, MAC: p.MAC, From: p.Gateway})
+		all = append(all, host.BridgeNeighbour{Neighbour: host.Neighbour{Device: p.NeighDevice, Addr: p.Addr}, MAC: p.MAC, BridgeMAC: p.Gateway})
 	}
 	return all
 }
 
 // askSome has some of the pods behind bridges speak: all of them in askEvery ticks.
 func (d *daemon) askSome() error {
-	var pods []host.PodWay
+	var pods []host.LocalPod
 	for i, p := range d.ways.Pods {
-		if p.On != p.Device && uint32(i)%askEvery == d.tick%askEvery {
+		if p.NeighDevice != p.Device && uint32(i)%askEvery == d.tick%askEvery {
 			pods = append(pods, p)
 		}
 	}

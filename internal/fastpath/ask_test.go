@@ -37,19 +37,19 @@ func TestAsk(t *testing.T) {
 		netcfg.AddVeth(netcfg.VethEnd{In: m, Name: "p0"}, netcfg.VethEnd{In: pod, Name: "eth0", MAC: mac}, 1500),
 		m.Enslave("p0", "br0", false),
 		pod.AddAddr("eth0", netip.PrefixFrom(addr, 24))))
-	way := host.PodWay{On: index(t, m, "br0"), Device: index(t, m, "p0"), Addr: addr, MAC: mac, Gateway: net.HardwareAddr{2, 0, 0, 0, 0, 1}}
+	way := host.LocalPod{NeighDevice: index(t, m, "br0"), Device: index(t, m, "p0"), Addr: addr, MAC: mac, Gateway: net.HardwareAddr{2, 0, 0, 0, 0, 1}}
 	nobody := way
 	nobody.Addr, nobody.MAC = netip.MustParseAddr("192.0.2.3"), net.HardwareAddr{2, 0, 0, 0, 0, 3}
 	gone := way
-	gone.On = 1000
-	unplaced := func(p host.PodWay) host.BridgeNeighbour {
-		return host.BridgeNeighbour{Neighbour: host.Neighbour{Device: p.On, Addr: p.Addr}, MAC: p.MAC, From: p.Gateway}
+	gone.NeighDevice = 1000
+	unplaced := func(p host.LocalPod) host.BridgeNeighbour {
+		return host.BridgeNeighbour{Neighbour: host.Neighbour{Device: p.NeighDevice, Addr: p.Addr}, MAC: p.MAC, BridgeMAC: p.Gateway}
 	}
-	for name, ways := range map[string]host.Ways{
-		"known":    {Pods: []host.PodWay{gone, nobody, way}},
-		"unplaced": {Unplaced: []host.BridgeNeighbour{unplaced(gone), unplaced(nobody), unplaced(way)}},
+	for name, ways := range map[string]host.Topology{
+		"known":    {Pods: []host.LocalPod{gone, nobody, way}},
+		"unplaced": {MissingFDB: []host.BridgeNeighbour{unplaced(gone), unplaced(nobody), unplaced(way)}},
 	} {
-		end := time.Now().Add(host.Patience(10 * time.Second))
+		end := time.Now().Add(host.ScaleTimeout(10 * time.Second))
 		for tick := uint32(1); !forgets(t, m, mac); tick++ { // it may be learning just now
 			if time.Now().After(end) {
 				t.Fatalf("%s: the bridge goes on to know the pod", name)

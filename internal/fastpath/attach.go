@@ -63,7 +63,7 @@ func (d *daemon) place(name string, device int) place {
 	case "to_pod":
 		return place{d.fast.ToPod, name, device, d.egress()}
 	case "from_pod":
-		return place{d.fast.FromPod, name, device, d.fromPod(d.ways.Devices[device])}
+		return place{d.fast.FromPod, name, device, d.fromPod(d.ways.TC[device])}
 	}
 	return place{d.fast.FromWire, name, device, d.ingress()}
 }
@@ -233,7 +233,7 @@ func (c *Config) egress() kernel.Attach {
 
 // fromPod is where what a pod sends is seen: of a netkit pair, in the pod's own
 // transmission, from which it goes to the wire without waiting in a queue.
-func (c *Config) fromPod(w host.DeviceWay) kernel.Attach {
+func (c *Config) fromPod(w host.TCState) kernel.Attach {
 	if w.Netkit {
 		return kernel.NetkitPeer
 	}

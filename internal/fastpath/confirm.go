@@ -15,11 +15,11 @@ const measures = 4
 // resized tells whether packets to some of the peers and pods may be of another size
 // than they were. It takes them in turns.
 func (d *daemon) resized() bool {
-	if len(d.unmeasured.Peers)+len(d.unmeasured.Pods)+len(d.unmeasured.WithXDP) == 0 {
+	if len(d.unmeasured.NextHops)+len(d.unmeasured.Pods)+len(d.unmeasured.PodsWithXDP) == 0 {
 		d.unmeasured = d.ways
 	}
-	pods := slices.Concat(some(&d.unmeasured.Pods), some(&d.unmeasured.WithXDP))
-	return d.unsaid.Resized(pods, some(&d.unmeasured.Peers))
+	pods := slices.Concat(some(&d.unmeasured.Pods), some(&d.unmeasured.PodsWithXDP))
+	return d.unsaid.MTUsChanged(pods, some(&d.unmeasured.NextHops))
 }
 
 // some takes as many as are looked at in one glance.
@@ -38,10 +38,10 @@ func (d *daemon) confirm() error {
 		return err
 	}
 	for _, p := range d.ways.Pods {
-		err = errors.Join(err, d.use(stale, p.On, p.Addr))
+		err = errors.Join(err, d.use(stale, p.NeighDevice, p.Addr))
 	}
-	for _, p := range d.ways.Peers {
-		err = errors.Join(err, d.use(stale, p.Wire, p.Hop))
+	for _, p := range d.ways.NextHops {
+		err = errors.Join(err, d.use(stale, p.WireDevice, p.Addr))
 	}
 	return err
 }

@@ -104,27 +104,27 @@ type daemon struct {
 	synced   bool            // everybody was told of, and every program that is attached is this daemon's
 	off      string          // why nothing is carried: legacy, fickle, torn, or routes that are fickle
 	told     *State
-	readWays func(host.TunnelsAndPods) (host.Ways, error) // [host.ReadWays], but in tests
+	readWays func(host.DeviceNames) (host.Topology, error) // [host.ReadWays], but in tests
 
-	unsaid       *host.Silent
+	unsaid       *host.Poller
 	links        filterLinks // where hooks are not told
 	legacy       string      // what judges packets, and tells nobody of its changes
 	fickle       string      // rules that no verdict can be learned from
 	waits        *string     // why flows wait for a reply; nil: that is not known yet, and they do
 	torn         string      // tables that could not be read
-	rulings      host.Rulings
-	ways         host.Ways // of what is carried
-	names        []string  // of our programs
+	rulings      host.RulesetAudit
+	ways         host.Topology // of what is carried
+	names        []string      // of our programs
 	ids          []ebpf.ProgramID
 	revisions    map[hook]uint64
 	programNames map[ebpf.ProgramID]string
 	settings     []string                  // that rules and headers depend on, as they were last
 	asked        map[host.Neighbour]uint32 // when they were, in ticks
 	turn         []hook                    // to be looked at next
-	objects      host.BPFObjects           // of the machine
+	objects      host.BPFObjectIDs         // of the machine
 	suspect      int                       // looks that are to be at all places
 	rested       time.Time                 // when the next of these may be
-	unmeasured   host.Ways                 // of them, pods and peers to be measured next
+	unmeasured   host.Topology             // of them, pods and peers to be measured next
 	unchecked    []string                  // pins to be looked at next
 }
 
@@ -154,7 +154,7 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 	if end, err := d.fast.EndWithProcess(); err == nil { // else programs find out at the deadline
 		defer end.Close()
 	}
-	if d.unsaid, err = host.OpenSilent(); err != nil {
+	if d.unsaid, err = host.OpenPoller(); err != nil {
 		return err
 	}
 	defer d.unsaid.Close()
@@ -175,7 +175,7 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 
 func newDaemon(c *Config) *daemon {
 	c.TC = c.TC || !kernel.HasTCX()
-	return &daemon{Config: c, attached: map[string]bool{}, programNames: map[ebpf.ProgramID]string{}, readWays: host.ReadWays}
+	return &daemon{Config: c, attached: map[string]bool{}, programNames: map[ebpf.ProgramID]string{}, readWays: host.ReadTopology}
 }
 
 // load loads the programs, with what is pinned of a daemon before.
@@ -199,7 +199,7 @@ func (d *daemon) begin() (err error) {
 		return err
 	}
 	d.tables = newTables(d.fast, d.policy.epoch)
-	d.fickle, d.settings = unread, d.unsaid.Settings()
+	d.fickle, d.settings = unread, d.unsaid.Sysctls()
 	if err := d.fast.SetUnreplied(false); err != nil {
 		return err
 	}
@@ -236,12 +236,12 @@ func (d *daemon) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-d.inbox.filled:
-			var changed host.Changed
+			var changed host.Changes
 			changed, err = d.inbox.take()
 			if changed&host.RulesChanged != 0 && judge == nil {
 				judge = time.After(max(gather, time.Until(rested)))
 			}
-			if changed&host.WaysChanged != 0 && resync == nil {
+			if changed&host.TopologyChanged != 0 && resync == nil {
 				resync = time.After(gather)
 			}
 		case <-resync:
@@ -298,7 +298,7 @@ func (d *daemon) resync() error {
 	if err != nil {
 		return err
 	}
-	d.turn, d.unmeasured = nil, host.Ways{}
+	d.turn, d.unmeasured = nil, host.Topology{}
 	d.inbox.know(d.ways)
 	if err := d.tables.sync(d.ways); err != nil {
 		return err
@@ -322,7 +322,7 @@ func (d *daemon) resync() error {
 // tell writes the state, where it has changed.
 func (d *daemon) tell() error {
 	waiting := d.waiting()
-	now := &State{Off: d.off, Unreplied: d.unreplied(), Pods: len(d.tables.pods) - waiting, Waiting: waiting, Peers: len(d.tables.peers), Refused: d.ways.Refused}
+	now := &State{Off: d.off, Unreplied: d.unreplied(), Pods: len(d.tables.pods) - waiting, Waiting: waiting, Peers: len(d.tables.peers), Refused: d.ways.Refusals}
 	if reflect.DeepEqual(now, d.told) {
 		return nil
 	}

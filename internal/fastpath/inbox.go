@@ -15,8 +15,8 @@ type inbox struct {
 	filled chan struct{} // there is something in it
 
 	mu      sync.Mutex
-	changed host.Changed
-	ways    host.Ways               // of what is carried
+	changed host.Changes
+	ways    host.Topology           // of what is carried
 	others  map[host.Neighbour]bool // that it does not go to, and that are others now
 	failed  error
 }
@@ -26,19 +26,19 @@ func newInbox(p *policy) *inbox {
 }
 
 // put takes news in.
-func (i *inbox) put(n host.News) {
+func (i *inbox) put(n host.Event) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if n.Changed&host.RulesChanged != 0 && !meets(i.ways, n.Neighbour) {
-		n.Changed &^= host.RulesChanged
+	if n.Changes&host.RulesChanged != 0 && !meets(i.ways, n.Neighbour) {
+		n.Changes &^= host.RulesChanged
 		i.others[n.Neighbour] = true
 	}
-	i.add(n.Changed)
+	i.add(n.Changes)
 }
 
 // know says by which ways packets are carried from now on. They were read a while ago:
 // one of the neighbours that they lead to may have become another one since.
-func (i *inbox) know(w host.Ways) {
+func (i *inbox) know(w host.Topology) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.ways = w
@@ -50,7 +50,7 @@ func (i *inbox) know(w host.Ways) {
 	}
 }
 
-func (i *inbox) add(what host.Changed) {
+func (i *inbox) add(what host.Changes) {
 	if what&host.RulesChanged != 0 && i.failed == nil {
 		i.failed = i.policy.raise()
 	}
@@ -63,7 +63,7 @@ func (i *inbox) add(what host.Changed) {
 
 // take empties it, and says what has changed. Rules and ways that are read from then
 // on are no older than the epoch.
-func (i *inbox) take() (changed host.Changed, err error) {
+func (i *inbox) take() (changed host.Changes, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	changed, i.changed = i.changed, 0
@@ -74,10 +74,10 @@ func (i *inbox) take() (changed host.Changed, err error) {
 // meets tells whether packets that are carried by ways may go to a neighbour that news
 // are of; zero: they are of more. Which of a tunnel's next hops leads where, routes say,
 // and any machine on the wire may be the way to pods that nothing is put around.
-func meets(w host.Ways, n host.Neighbour) bool {
+func meets(w host.Topology, n host.Neighbour) bool {
 	return n == host.Neighbour{} ||
-		slices.ContainsFunc(w.Pods, func(p host.PodWay) bool { return n == host.Neighbour{Device: p.On, Addr: p.Addr} }) ||
-		slices.ContainsFunc(w.Peers, func(p host.PeerWay) bool {
-			return n.Device == p.Device || n == host.Neighbour{Device: p.Wire, Addr: p.Hop}
+		slices.ContainsFunc(w.Pods, func(p host.LocalPod) bool { return n == host.Neighbour{Device: p.NeighDevice, Addr: p.Addr} }) ||
+		slices.ContainsFunc(w.NextHops, func(p host.NextHop) bool {
+			return n.Device == p.Device || n == host.Neighbour{Device: p.WireDevice, Addr: p.Addr}
 		})
 }

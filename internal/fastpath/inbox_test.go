@@ -30,18 +30,18 @@ func TestInbox(t *testing.T) {
 	fast := newFast(t)
 	box, err := fastpath.NewInbox(fast)
 	must(t, err)
-	const rules, ways = host.RulesChanged, host.WaysChanged
+	const rules, ways = host.RulesChanged, host.TopologyChanged
 	hop := host.Neighbour{Device: 7, Addr: netip.MustParseAddr("10.0.0.1")}
 	pod := host.Neighbour{Device: 8, Addr: netip.MustParseAddr("10.0.0.2")}
-	known := host.Ways{Pods: []host.PodWay{{On: pod.Device, Addr: pod.Addr}}, Peers: []host.PeerWay{{Device: 9, Wire: hop.Device, Hop: hop.Addr}}}
-	put := func(c host.Changed, n host.Neighbour) func() {
-		return func() { box.Put(host.News{Changed: c, Neighbour: n}) }
+	known := host.Topology{Pods: []host.LocalPod{{NeighDevice: pod.Device, Addr: pod.Addr}}, NextHops: []host.NextHop{{Device: 9, WireDevice: hop.Device, Addr: hop.Addr}}}
+	put := func(c host.Changes, n host.Neighbour) func() {
+		return func() { box.Put(host.Event{Changes: c, Neighbour: n}) }
 	}
 	for _, step := range []struct {
 		what   string
 		do     func()
 		raised uint32
-		found  host.Changed // when it is emptied then
+		found  host.Changes // when it is emptied then
 	}{
 		{"nothing", func() {}, 0, 0},
 		{"a device", put(ways, host.Neighbour{}), 0, ways},
@@ -57,7 +57,7 @@ func TestInbox(t *testing.T) {
 		{"a pod", put(rules|ways, pod), 1, rules | ways},
 		{"another neighbour", put(rules|ways, host.Neighbour{Device: 8, Addr: hop.Addr}), 0, ways},
 		{"a pod that was found while the ways were read", func() {
-			box.Know(host.Ways{})
+			box.Know(host.Topology{})
 			put(rules|ways, pod)()
 			box.Know(known)
 		}, 1, rules | ways},
@@ -75,7 +75,7 @@ func TestInbox(t *testing.T) {
 
 // follow runs a daemon in a namespace of its own that reads ways as it is told to. It
 // gives the daemon's inbox and state, and what to end it by, which gives its error.
-func follow(t *testing.T, fast *bpf.Fast, n *netcfg.Namespace, read func() (host.Ways, error)) (box *fastpath.Inbox, off func() string, end func() error) {
+func follow(t *testing.T, fast *bpf.Fast, n *netcfg.Namespace, read func() (host.Topology, error)) (box *fastpath.Inbox, off func() string, end func() error) {
 	t.Helper()
 	c := &fastpath.Config{Kind: fastpath.Routed, Port: 4789, Pins: t.TempDir(), State: filepath.Join(t.TempDir(), "state")}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -105,12 +105,12 @@ func TestNewsWhileBusy(t *testing.T) {
 	fast, n := newFast(t), space(t)
 	busy, done := make(chan bool), make(chan bool)
 	var first sync.Once
-	_, off, end := follow(t, fast, n, func() (host.Ways, error) {
+	_, off, end := follow(t, fast, n, func() (host.Topology, error) {
 		first.Do(func() {
 			close(busy)
 			<-done
 		})
-		return host.Ways{}, nil
+		return host.Topology{}, nil
 	})
 	goOn := sync.OnceFunc(func() { close(done) })
 	defer goOn()
@@ -135,12 +135,12 @@ func TestInterrupted(t *testing.T) {
 	fast, n := newFast(t), space(t)
 	var fails atomic.Pointer[error]
 	var reads atomic.Int32
-	box, off, end := follow(t, fast, n, func() (host.Ways, error) {
+	box, off, end := follow(t, fast, n, func() (host.Topology, error) {
 		reads.Add(1)
 		if err := fails.Load(); err != nil {
-			return host.Ways{}, *err
+			return host.Topology{}, *err
 		}
-		return host.Ways{}, nil
+		return host.Topology{}, nil
 	})
 	carries := func(want bool) {
 		t.Helper()
@@ -154,7 +154,7 @@ func TestInterrupted(t *testing.T) {
 	for range 2 {
 		before, torn := epochNow(t, fast), fmt.Errorf("list devices: %w", host.ErrInterrupted)
 		fails.Store(&torn)
-		box.Put(host.News{Changed: host.WaysChanged})
+		box.Put(host.Event{Changes: host.TopologyChanged})
 		carries(false)
 		if epochNow(t, fast) == before {
 			t.Error("what was learned holds")
@@ -168,7 +168,7 @@ func TestInterrupted(t *testing.T) {
 	other := errors.New("no memory")
 	tried := reads.Load()
 	fails.Store(&other)
-	box.Put(host.News{Changed: host.WaysChanged})
+	box.Put(host.Event{Changes: host.TopologyChanged})
 	until(t, "it has tried", func() bool { return reads.Load() > tried })
 	if err := end(); !errors.Is(err, other) {
 		t.Errorf("it ended with %v", err)

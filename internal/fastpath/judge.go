@@ -28,7 +28,7 @@ const restAtMost = 50 * time.Millisecond
 // once more anyway.
 func (d *daemon) judge() (again <-chan time.Time, rest time.Duration, err error) {
 	begin := time.Now()
-	rulings, err := host.ReadRulings(d.Port)
+	rulings, err := host.AuditRuleset(d.Port)
 	rest = min(10*time.Since(begin), restAtMost)
 	if err != nil {
 		// They change while they are read, as like as not.
@@ -44,15 +44,15 @@ func (d *daemon) judge() (again <-chan time.Time, rest time.Duration, err error)
 		return nil, 0, err
 	case ipsec:
 		d.fickle = "there are IPsec policies, which apply behind what is skipped"
-	case rulings.Fickle != "":
-		d.fickle = fmt.Sprintf("a rule may judge packets of one flow differently (%s)", rulings.Fickle)
+	case rulings.PerPacket != "":
+		d.fickle = fmt.Sprintf("a rule may judge packets of one flow differently (%s)", rulings.PerPacket)
 	default:
 		d.fickle = ""
 	}
-	if err := d.askReplies(rulings.Unreplied); err != nil {
+	if err := d.askReplies(rulings.PerPacketUnreplied); err != nil {
 		return nil, 0, err
 	}
-	moved := !maps.Equal(rulings.Devices, d.rulings.Devices) || rulings.Marks != d.rulings.Marks
+	moved := !maps.Equal(rulings.DeviceChains, d.rulings.DeviceChains) || rulings.MarkChain != d.rulings.MarkChain
 	if d.rulings = rulings; moved {
 		return nil, rest, d.resync() // and only then is anything carried
 	}
@@ -86,7 +86,7 @@ func (d *daemon) glance() error {
 			return err
 		}
 	}
-	if settings := d.unsaid.Settings(); !slices.Equal(settings, d.settings) {
+	if settings := d.unsaid.Sysctls(); !slices.Equal(settings, d.settings) {
 		d.settings = settings
 		return errors.Join(d.policy.raise(), d.resync())
 	}
@@ -110,7 +110,7 @@ func (d *daemon) silent() (string, error) {
 		return fmt.Sprintf("iptables-legacy has rules (%s), and tells nobody when they change", strings.Join(tables, ", ")), nil
 	}
 	bridges := d.bridged()
-	function, told, err := d.unsaid.Hooks.Foreign(d.Port != 0, bridges)
+	function, told, err := d.unsaid.Hooks.UnknownFunction(d.Port != 0, bridges)
 	if err != nil {
 		return "", err
 	}
@@ -137,7 +137,7 @@ func (d *daemon) silent() (string, error) {
 
 // bridged tells whether there are pods behind bridges.
 func (d *daemon) bridged() bool {
-	return slices.ContainsFunc(d.ways.Pods, func(p host.PodWay) bool { return p.On != p.Device })
+	return slices.ContainsFunc(d.ways.Pods, func(p host.LocalPod) bool { return p.NeighDevice != p.Device })
 }
 
 // torn is why nothing is carried while it is not known where everybody is.
@@ -146,8 +146,8 @@ const torn = "tables of the network change while they are read"
 // judged switches everything off, or on, if there is a reason now that was not.
 func (d *daemon) judged() error {
 	off := cmp.Or(d.legacy, d.fickle, d.torn)
-	if off == "" && d.ways.Fickle != "" {
-		off = fmt.Sprintf("packets of one flow may be routed differently (%s)", d.ways.Fickle)
+	if off == "" && d.ways.PerPacket != "" {
+		off = fmt.Sprintf("packets of one flow may be routed differently (%s)", d.ways.PerPacket)
 	}
 	if off == d.off {
 		return nil

@@ -47,7 +47,7 @@ func newNode(t testing.TB, pods, peers int) *node {
 	folder := t.TempDir()
 	n.config = filepath.Join(folder, "config")
 	n.Config = fastpath.Config{
-		Kind: fastpath.Routed, Devices: host.TunnelsAndPods{Wire: "wire"},
+		Kind: fastpath.Routed, Devices: host.DeviceNames{Wire: "wire"},
 		Pins: filepath.Join(folder, "bpf"), State: filepath.Join(folder, "state"),
 	}
 	for i := range pods {

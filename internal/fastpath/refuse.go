@@ -19,7 +19,7 @@ import (
 // passage is a device that packets pass, as those that are carried do not.
 type passage struct {
 	index int
-	way   host.DeviceWay
+	way   host.TCState
 	begin kernel.Attach // where the fast path itself stands, programs ahead of it still run; 0: nowhere
 	only  bool          // packets that are carried are sent by it, too, by its queue and programs
 }
@@ -33,7 +33,7 @@ type hook struct {
 // refuse leaves out the ways on which packets meet something that they would not
 // meet any more: a limit, a filter, a program of somebody else. What only counts
 // or records is no less skipped, but cannot be told from that.
-func (d *daemon) refuse(w host.Ways) (host.Ways, error) {
+func (d *daemon) refuse(w host.Topology) (host.Topology, error) {
 	d.revisions = map[hook]uint64{}
 	if len(d.programNames) > maxNames {
 		clear(d.programNames)
@@ -43,15 +43,15 @@ func (d *daemon) refuse(w host.Ways) (host.Ways, error) {
 		if known, ok := why[index]; ok {
 			return known, nil
 		}
-		reason, err := d.skips(passage{index, w.Devices[index], at, only})
+		reason, err := d.skips(passage{index, w.TC[index], at, only})
 		why[index] = reason
 		return reason, err
 	}
-	var peers []host.PeerWay
-	for _, p := range w.Peers {
-		onWire, err := look(p.Wire, d.ingress(), true)
+	var peers []host.NextHop
+	for _, p := range w.NextHops {
+		onWire, err := look(p.WireDevice, d.ingress(), true)
 		behind, also := "", error(nil)
-		if p.Device != p.Wire {
+		if p.Device != p.WireDevice {
 			behind, also = look(p.Device, 0, false)
 		}
 		if err := errors.Join(err, also); err != nil {
@@ -59,40 +59,40 @@ func (d *daemon) refuse(w host.Ways) (host.Ways, error) {
 		}
 		switch {
 		case onWire != "":
-			w.Refused = append(w.Refused, host.Refusal{Device: w.Devices[p.Wire].Name, Why: onWire})
+			w.Refusals = append(w.Refusals, host.Refusal{Device: w.TC[p.WireDevice].Name, Reason: onWire})
 		case behind != "":
-			w.Refused = append(w.Refused, host.Refusal{Device: w.Devices[p.Device].Name, Why: behind})
+			w.Refusals = append(w.Refusals, host.Refusal{Device: w.TC[p.Device].Name, Reason: behind})
 		default:
 			peers = append(peers, p)
 		}
 	}
-	var pods []host.PodWay
+	var pods []host.LocalPod
 	for _, p := range w.Pods {
-		reason, err := look(p.Device, d.fromPod(w.Devices[p.Device]), false)
-		if err == nil && reason == "" && p.On != p.Device {
-			if reason, err = look(p.On, 0, false); reason != "" {
-				reason = w.Devices[p.On].Name + " " + reason
+		reason, err := look(p.Device, d.fromPod(w.TC[p.Device]), false)
+		if err == nil && reason == "" && p.NeighDevice != p.Device {
+			if reason, err = look(p.NeighDevice, 0, false); reason != "" {
+				reason = w.TC[p.NeighDevice].Name + " " + reason
 			}
 		}
 		if err != nil {
 			return w, err
 		}
 		if reason != "" {
-			w.Refused = append(w.Refused, host.Refusal{Device: w.Devices[p.Device].Name, Why: reason})
+			w.Refusals = append(w.Refusals, host.Refusal{Device: w.TC[p.Device].Name, Reason: reason})
 			continue
 		}
 		pods = append(pods, p)
 	}
-	w.Peers, w.Pods = peers, pods
-	slices.SortFunc(w.Refused, func(a, b host.Refusal) int {
-		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Why, b.Why))
+	w.NextHops, w.Pods = peers, pods
+	slices.SortFunc(w.Refusals, func(a, b host.Refusal) int {
+		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Reason, b.Reason))
 	})
-	w.Refused = slices.Compact(w.Refused)
+	w.Refusals = slices.Compact(w.Refusals)
 	return w, nil
 }
 
 var (
-	sideNames  = map[host.Sides]string{host.In: "ingress", host.Out: "egress"}
+	sideNames  = map[host.Direction]string{host.Ingress: "ingress", host.Egress: "egress"}
 	pointNames = map[kernel.Attach]string{
 		kernel.Ingress: "ingress", kernel.Egress: "egress",
 		kernel.NetkitPeer: "netkit peer hook", kernel.NetkitPrimary: "netkit primary hook", express: "XDP hook",
@@ -104,11 +104,11 @@ var (
 const express = kernel.Attach(ebpf.AttachXDP)
 
 // points are where packets meet programs of BPF on one side of a device.
-func points(w host.DeviceWay, side host.Sides) []kernel.Attach {
+func points(w host.TCState, side host.Direction) []kernel.Attach {
 	switch {
-	case side == host.In && w.Netkit:
+	case side == host.Ingress && w.Netkit:
 		return []kernel.Attach{kernel.NetkitPeer, express, kernel.Ingress}
-	case side == host.In:
+	case side == host.Ingress:
 		return []kernel.Attach{kernel.Ingress}
 	case w.Netkit:
 		return []kernel.Attach{kernel.Egress, kernel.NetkitPrimary}
@@ -118,25 +118,25 @@ func points(w host.DeviceWay, side host.Sides) []kernel.Attach {
 
 // skips says what at a device carried packets would skip; "": nothing.
 func (d *daemon) skips(p passage) (string, error) {
-	if p.way.Queue != "" && !p.only {
-		return "has a queueing discipline " + p.way.Queue, nil
+	if p.way.Qdisc != "" && !p.only {
+		return "has a queueing discipline " + p.way.Qdisc, nil
 	}
-	if d.TC && p.way.Ingress {
+	if d.TC && p.way.IngressQdisc {
 		return "has the queueing discipline ingress, which leaves no place for clsact", nil
 	}
-	chains := d.rulings.At(p.way.Name)
-	for _, side := range []host.Sides{host.In, host.Out} {
+	chains := d.rulings.DirectionsAt(p.way.Name)
+	for _, side := range []host.Direction{host.Ingress, host.Egress} {
 		// A packet that is redirected where it came in passes no chain where it goes out.
 		if chains&side != 0 {
 			return "has an nftables chain at its " + sideNames[side], nil
 		}
-		if side == host.Out && p.only {
+		if side == host.Egress && p.only {
 			if reason, err := d.readsMore(p); reason != "" || err != nil {
 				return reason, err
 			}
 			continue
 		}
-		if p.way.Filters&side != 0 {
+		if p.way.ForeignFilters&side != 0 {
 			return "has tc filters at its " + sideNames[side], nil
 		}
 		for _, at := range points(p.way, side) {
@@ -164,24 +164,24 @@ func (d *daemon) skips(p passage) (string, error) {
 // packets have in common with those that the network sends: the marks that rules give
 // those; "": nothing.
 func (d *daemon) readsMore(p passage) (string, error) {
-	if p.way.Unproven != "" {
-		return "has " + p.way.Unproven + ", which may go by more than what is in a packet", nil
+	if p.way.UnknownReader != "" {
+		return "has " + p.way.UnknownReader + ", which may go by more than what is in a packet", nil
 	}
-	if d.rulings.Marks == "" {
+	if d.rulings.MarkChain == "" {
 		return "", nil
 	}
 	names, _, err := d.programs(hook{p.index, kernel.Egress})
 	if err != nil {
 		return "", err
 	}
-	by := p.way.ByMarks
+	by := p.way.MarkReader
 	if i := slices.IndexFunc(names, func(name string) bool { return !d.own(name) }); i >= 0 {
 		by = fmt.Sprintf("a BPF program %s at its egress", names[i])
 	}
 	if by == "" {
 		return "", nil
 	}
-	return fmt.Sprintf("has %s, which may go by marks that rules give (%s)", by, d.rulings.Marks), nil
+	return fmt.Sprintf("has %s, which may go by marks that rules give (%s)", by, d.rulings.MarkChain), nil
 }
 
 // own tells programs of fast paths, of which a machine may have several, from those
@@ -284,7 +284,7 @@ const glances = 32
 // it asks the machine once; and at some anyway, in turns, for a program can be attached
 // without a link long after it was loaded.
 func (d *daemon) moved() (bool, error) {
-	if d.objects.Grown() {
+	if d.objects.HasNew() {
 		d.suspect = 2 // it may be attached a moment later
 	}
 	if len(d.turn) == 0 {

@@ -18,12 +18,12 @@ import (
 // tables are the pods and peers that the programs know.
 type tables struct {
 	fast  *bpf.Fast
-	pods  map[int]podIn       // by index of the device
-	peers map[hop]peerIn      // by how the network addresses them
-	free  []uint32            // numbers of peers that are not used
-	next  uint32              // the first number that was never used
-	epoch uint32              // of the pod or peer that changed last; never 0
-	ask   map[int]host.PodWay // that are new, or have changed: until they are heard, nothing is carried to them
+	pods  map[int]podIn         // by index of the device
+	peers map[hop]peerIn        // by how the network addresses them
+	free  []uint32              // numbers of peers that are not used
+	next  uint32                // the first number that was never used
+	epoch uint32                // of the pod or peer that changed last; never 0
+	ask   map[int]host.LocalPod // that are new, or have changed: until they are heard, nothing is carried to them
 }
 
 type podIn struct {
@@ -43,16 +43,16 @@ type peerIn struct {
 }
 
 func newTables(f *bpf.Fast, epoch uint32) *tables {
-	return &tables{fast: f, pods: map[int]podIn{}, peers: map[hop]peerIn{}, ask: map[int]host.PodWay{}, epoch: epoch}
+	return &tables{fast: f, pods: map[int]podIn{}, peers: map[hop]peerIn{}, ask: map[int]host.LocalPod{}, epoch: epoch}
 }
 
 // sync makes the tables say what the network says now. What has changed gets a new
 // epoch, by which all flows that stood on it end at once.
-func (t *tables) sync(w host.Ways) error {
+func (t *tables) sync(w host.Topology) error {
 	tenant := uint32(0) // of all pods: a network of several is not for this fast path
-	for _, p := range w.Peers {
-		if p.Tunnel != nil {
-			tenant = uint32(p.Tunnel.VNI)
+	for _, p := range w.NextHops {
+		if p.Encap != nil {
+			tenant = uint32(p.Encap.VNI)
 		}
 	}
 	if err := t.fast.Tenant.Set(tenant); err != nil {
@@ -61,7 +61,7 @@ func (t *tables) sync(w host.Ways) error {
 	if err := t.syncPods(w.Pods, tenant); err != nil {
 		return fmt.Errorf("write pods: %w", err)
 	}
-	if err := t.syncPeers(w.Peers); err != nil {
+	if err := t.syncPeers(w.NextHops); err != nil {
 		return fmt.Errorf("write peers: %w", err)
 	}
 	return nil
@@ -75,10 +75,10 @@ func (t *tables) fresh() uint32 {
 	return t.epoch
 }
 
-func (t *tables) syncPods(ways []host.PodWay, tenant uint32) error {
+func (t *tables) syncPods(ways []host.LocalPod, tenant uint32) error {
 	// On a machine that has seen many pods come and go, indices grow beyond the table:
 	// pods there go slow.
-	ways = slices.DeleteFunc(slices.Clone(ways), func(w host.PodWay) bool {
+	ways = slices.DeleteFunc(slices.Clone(ways), func(w host.LocalPod) bool {
 		return w.Device >= int(t.fast.Pods.MaxEntries())
 	})
 	there := map[int]bool{}
@@ -95,7 +95,7 @@ func (t *tables) syncPods(ways []host.PodWay, tenant uint32) error {
 	for _, w := range ways {
 		was, known := t.pods[w.Device]
 		is := bpf.NewPod(was.entry.Epoch, tenant, uint16(size(w.MTU)), w.Addr, w.MAC, w.Gateway)
-		is.Receiver, is.Heard = uint32(w.On), was.entry.Heard
+		is.Receiver, is.Heard = uint32(w.NeighDevice), was.entry.Heard
 		if known && is == was.entry {
 			continue
 		}
@@ -150,7 +150,7 @@ func (t *tables) dropPod(device int, p podIn) error {
 	return absent(t.fast.PodAt.Delete(key))
 }
 
-func (t *tables) syncPeers(ways []host.PeerWay) error {
+func (t *tables) syncPeers(ways []host.NextHop) error {
 	there := map[hop]bool{}
 	for _, w := range ways {
 		there[hopOf(w)] = true
@@ -176,8 +176,8 @@ func (t *tables) syncPeers(ways []host.PeerWay) error {
 			}
 			was.number = number
 		}
-		if w.Tunnel != nil {
-			was.tenant = uint32(w.Tunnel.VNI)
+		if w.Encap != nil {
+			was.tenant = uint32(w.Encap.VNI)
 		}
 		is.Epoch = t.fresh()
 		blank := is
@@ -218,22 +218,22 @@ func (t *tables) number() (uint32, bool) {
 
 // hopOf is how packets for a peer leave the machine: by the wire, whatever device of a
 // tunnel is in front of that, and to which MAC, within the tunnel if there is one.
-func hopOf(w host.PeerWay) hop { return hop{w.Wire, string(w.MAC)} }
+func hopOf(w host.NextHop) hop { return hop{w.WireDevice, string(w.MAC)} }
 
 func (h hop) key() bpf.HopKey {
 	return bpf.HopKey{Ifindex: uint32(h.device), Mac: [6]uint8([]byte(h.mac))}
 }
 
 // entryOf writes the headers that lead to a peer.
-func entryOf(w host.PeerWay, epoch uint32) (p bpf.Peer) {
+func entryOf(w host.NextHop, epoch uint32) (p bpf.Peer) {
 	defer func() { p.Receiver = uint32(w.Device) }()
-	if w.Tunnel == nil {
-		return bpf.RoutedPeer(epoch, uint32(w.Wire), size(w.Size), w.From, w.To)
+	if w.Encap == nil {
+		return bpf.RoutedPeer(epoch, uint32(w.WireDevice), size(w.MTU), w.SrcMAC, w.DstMAC)
 	}
-	return bpf.VXLANPeer(epoch, uint32(w.Wire), size(w.Size), bpf.Outer{
-		From: w.From, To: w.To, Local: w.Tunnel.Local, Remote: w.Tunnel.Remote,
-		DSCP: uint8(w.Tunnel.DSCP), TTL: uint8(w.Tunnel.TTL), DontFragment: w.Tunnel.DontFragment, Port: uint16(w.Tunnel.Port), VNI: uint32(w.Tunnel.VNI),
-		InnerFrom: w.Tunnel.MAC, InnerTo: net.HardwareAddr(w.MAC),
+	return bpf.VXLANPeer(epoch, uint32(w.WireDevice), size(w.MTU), bpf.Outer{
+		From: w.SrcMAC, To: w.DstMAC, Local: w.Encap.Local, Remote: w.Encap.Remote,
+		DSCP: uint8(w.Encap.DSCP), TTL: uint8(w.Encap.TTL), DontFragment: w.Encap.DontFragment, Port: uint16(w.Encap.Port), VNI: uint32(w.Encap.VNI),
+		InnerFrom: w.Encap.MAC, InnerTo: net.HardwareAddr(w.MAC),
 	})
 }
 

@@ -21,14 +21,14 @@ func TestTablesFull(t *testing.T) {
 	}
 	defer fast.Close()
 	mac := func(n int) net.HardwareAddr { return binary.BigEndian.AppendUint32([]byte{2, 0}, uint32(n)) }
-	var w host.Ways
+	var w host.Topology
 	for _, device := range []int{7, int(fast.Pods.MaxEntries()) - 1, int(fast.Pods.MaxEntries()), 1 << 30} {
 		addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(w.Pods))})
-		w.Pods = append(w.Pods, host.PodWay{Device: device, Addr: addr, MAC: mac(1), Gateway: mac(2)})
+		w.Pods = append(w.Pods, host.LocalPod{Device: device, Addr: addr, MAC: mac(1), Gateway: mac(2)})
 	}
 	most := int(fast.Peers.MaxEntries())
 	for n := range most + 3 {
-		w.Peers = append(w.Peers, host.PeerWay{Device: 3, Wire: 3, Size: 1500, MAC: mac(n), From: mac(2), To: mac(n)})
+		w.NextHops = append(w.NextHops, host.NextHop{Device: 3, WireDevice: 3, MTU: 1500, MAC: mac(n), SrcMAC: mac(2), DstMAC: mac(n)})
 	}
 	pods, peers, err := fastpath.SyncTables(fast, w)
 	if err != nil {

@@ -180,7 +180,7 @@ func TestSizes(t *testing.T) {
 	expect := func(text string) {
 		t.Helper()
 		b := make([]byte, 100)
-		late := time.AfterFunc(host.Patience(time.Minute), func() { out.CloseWithError(errors.New("nothing more within a minute")) })
+		late := time.AfterFunc(host.ScaleTimeout(time.Minute), func() { out.CloseWithError(errors.New("nothing more within a minute")) })
 		defer late.Stop()
 		for !strings.Contains(said.String(), text) {
 			n, err := out.Read(b)

@@ -14,18 +14,18 @@ const (
 	bpfLinkNextID = 31
 )
 
-// BPFObjects follows whether programs of BPF and links of them come on this machine, in
+// BPFObjectIDs follows whether programs of BPF and links of them come on this machine, in
 // whatever namespace. Their numbers go up.
-type BPFObjects struct{ program, link uint32 }
+type BPFObjectIDs struct{ program, link uint32 }
 
-// Grown tells whether some have come since the last look. It tells of none where it may
+// HasNew tells whether some have come since the last look. It tells of none where it may
 // not look at them.
-func (o *BPFObjects) Grown() bool {
-	programs, links := grown(bpfProgNextID, &o.program), grown(bpfLinkNextID, &o.link)
+func (o *BPFObjectIDs) HasNew() bool {
+	programs, links := advance(bpfProgNextID, &o.program), advance(bpfLinkNextID, &o.link)
 	return programs || links
 }
 
-func grown(command uintptr, last *uint32) (is bool) {
+func advance(command uintptr, last *uint32) (is bool) {
 	for {
 		attr := struct{ start, next, flags uint32 }{start: *last}
 		if err := bpf(command, unsafe.Pointer(&attr), unsafe.Sizeof(attr)); err != nil {

@@ -19,14 +19,14 @@ func TestBPFObjects(t *testing.T) {
 	if !kernel.HasTCX() {
 		t.Skip("this kernel has no tcx")
 	}
-	n := space(t)
-	var objects host.BPFObjects
-	objects.Grown()
+	n := newNetns(t)
+	var objects host.BPFObjectIDs
+	objects.HasNew()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}})
 	must(t, err)
 	defer p.Close()
-	if !objects.Grown() {
+	if !objects.HasNew() {
 		t.Error("a program that was loaded is not seen")
 	}
 	const loopback, ingress = 1, uint32(ebpf.AttachTCXIngress)
@@ -41,7 +41,7 @@ func TestBPFObjects(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if !objects.Grown() {
+		if !objects.HasNew() {
 			t.Error("a link that was made is not seen")
 		}
 		during := revision()

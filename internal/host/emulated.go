@@ -20,19 +20,19 @@ func (r Reader) emulated(c cpuinfo) bool {
 	return strings.HasPrefix(c.model, "QEMU TCG CPU")
 }
 
-// slower is by how much longer an emulated CPU takes than a real one, roughly
+// emulationFactor is by how much longer an emulated CPU takes than a real one, roughly
 // and at worst.
-const slower = 10
+const emulationFactor = 10
 
 // Emulated tells whether the CPU of this machine is emulated, as far as the CPU
 // says it.
 func Emulated() bool { return cpuid.CPU.HypervisorVendorString == tcg }
 
-// Patience is how long to wait, on this machine, for what takes no longer than
+// ScaleTimeout is how long to wait, on this machine, for what takes no longer than
 // limit on any real one.
-func Patience(limit time.Duration) time.Duration {
+func ScaleTimeout(limit time.Duration) time.Duration {
 	if Emulated() {
-		return slower * limit
+		return emulationFactor * limit
 	}
 	return limit
 }

@@ -64,7 +64,7 @@ func (r Reader) Facts(name string, spaces ...Named) (result.Facts, []error) {
 		}
 	}
 	own := spaces[0].Path
-	note("read sysctls", r.in(own, func() error { f.Sysctls = r.readSysctls(); return nil }))
+	note("read sysctls", r.inNetns(own, func() error { f.Sysctls = r.readSysctls(); return nil }))
 	r.addGlobalSysctls(f.Sysctls)
 	f.Congestion = f.Sysctls["net.ipv4.tcp_congestion_control"]
 	if r.Root != "" {
@@ -85,8 +85,8 @@ func (r Reader) Facts(name string, spaces ...Named) (result.Facts, []error) {
 	return f, problems
 }
 
-// in runs fn in a namespace, or right here when the reader is on a fixture.
-func (r Reader) in(path string, fn func() error) error {
+// inNetns runs fn in a namespace, or right here when the reader is on a fixture.
+func (r Reader) inNetns(path string, fn func() error) error {
 	if r.Root != "" {
 		return fn()
 	}

@@ -23,11 +23,11 @@ type FilterChain struct {
 
 // FilterRule is what of a rule decides whether packets go on behind it.
 type FilterRule struct {
-	Always      bool   // it looks at nothing: every packet takes its verdict
+	MatchesAll  bool   // it looks at nothing: every packet takes its verdict
 	Established bool   // it is for packets of known connections
-	New         bool   // it is for the first packet of a connection only
+	NewOnly     bool   // it is for the first packet of a connection only
 	Verdict     string // "accept", "drop", "return", "jump", "goto", "offload", "notrack", "other"; empty: the next rule
-	To          string // chain of a jump or goto
+	TargetChain string // chain of a jump or goto
 	Ports       []int  // UDP or TCP destination ports that it compares with
 }
 
@@ -142,7 +142,7 @@ func readRule(message []byte) (chain [3]string, rule FilterRule, err error) {
 			if err != nil {
 				return chain, rule, err
 			}
-			r := ruleReader{FilterRule: FilterRule{Always: true}}
+			r := ruleReader{FilterRule: FilterRule{MatchesAll: true}}
 			for _, e := range elems {
 				if err := r.expression(e.Value); err != nil {
 					return chain, rule, err
@@ -152,7 +152,7 @@ func readRule(message []byte) (chain [3]string, rule FilterRule, err error) {
 		}
 	}
 	if attrs != nil && rule.Verdict == "" && !hasExpressions(attrs) {
-		rule.Always = true
+		rule.MatchesAll = true
 	}
 	return chain, rule, err
 }
@@ -226,7 +226,7 @@ func (r *ruleReader) expression(elem []byte) error {
 			return nil
 		}
 	}
-	r.Always = false
+	r.MatchesAll = false
 	return nil
 }
 
@@ -241,7 +241,7 @@ func (r *ruleReader) compare(data exprData) {
 		case !equal && v == 0:
 			r.states(r.mask)
 		case equal: // in none of the states
-			r.New = r.New || r.mask&stateEstablished != 0
+			r.NewOnly = r.NewOnly || r.mask&stateEstablished != 0
 		}
 	case r.port && len(value) >= 2:
 		r.Ports = append(r.Ports, int(binary.BigEndian.Uint16(value)))
@@ -251,7 +251,7 @@ func (r *ruleReader) compare(data exprData) {
 
 func (r *ruleReader) states(mask uint32) {
 	r.Established = r.Established || mask&stateEstablished != 0
-	r.New = r.New || mask&stateNew != 0 && mask&stateEstablished == 0
+	r.NewOnly = r.NewOnly || mask&stateNew != 0 && mask&stateEstablished == 0
 }
 
 // Where of the structures of iptables' extensions what is wanted stands.
@@ -322,7 +322,7 @@ func (r *ruleReader) verdict(data exprData) error {
 			case unix.NFTA_VERDICT_CODE:
 				r.Verdict = verdicts[int32(binary.BigEndian.Uint32(append(slices.Clone(p.Value), 0, 0, 0, 0)))]
 			case unix.NFTA_VERDICT_CHAIN:
-				r.To = strings.TrimRight(string(p.Value), "\x00")
+				r.TargetChain = strings.TrimRight(string(p.Value), "\x00")
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-func space(t *testing.T) *netcfg.Namespace {
+func newNetns(t *testing.T) *netcfg.Namespace {
 	t.Helper()
 	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)
@@ -25,24 +25,24 @@ func space(t *testing.T) *netcfg.Namespace {
 
 // Rules are read as whoever wrote them meant them.
 func TestFilter(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	for _, c := range []struct {
 		rule string
 		want host.FilterRule
 	}{
-		{"accept", host.FilterRule{Always: true, Verdict: "accept"}},
-		{"counter drop comment \"all\"", host.FilterRule{Always: true, Verdict: "drop"}},
-		{"jump other", host.FilterRule{Always: true, Verdict: "jump", To: "other"}},
-		{"ip saddr 192.0.2.1 goto other", host.FilterRule{Verdict: "goto", To: "other"}},
+		{"accept", host.FilterRule{MatchesAll: true, Verdict: "accept"}},
+		{"counter drop comment \"all\"", host.FilterRule{MatchesAll: true, Verdict: "drop"}},
+		{"jump other", host.FilterRule{MatchesAll: true, Verdict: "jump", TargetChain: "other"}},
+		{"ip saddr 192.0.2.1 goto other", host.FilterRule{Verdict: "goto", TargetChain: "other"}},
 		{"ct state established,related accept", host.FilterRule{Established: true, Verdict: "accept"}},
 		{"ct state established accept", host.FilterRule{Established: true, Verdict: "accept"}},
 		{"ct state vmap { established : accept, invalid : drop }", host.FilterRule{Established: true, Verdict: "other"}},
-		{"ct state new jump other", host.FilterRule{New: true, Verdict: "jump", To: "other"}},
+		{"ct state new jump other", host.FilterRule{NewOnly: true, Verdict: "jump", TargetChain: "other"}},
 		{"ct state != established drop", host.FilterRule{Verdict: "drop"}},
 		{"udp dport 4789 notrack", host.FilterRule{Verdict: "notrack", Ports: []int{4789}}},
-		{"meta mark set 5", host.FilterRule{Always: true}},
+		{"meta mark set 5", host.FilterRule{MatchesAll: true}},
 		{"ip daddr 192.0.2.1 return", host.FilterRule{Verdict: "return"}},
-		{"reject", host.FilterRule{Always: true, Verdict: "other"}},
+		{"reject", host.FilterRule{MatchesAll: true, Verdict: "other"}},
 	} {
 		input := "flush ruleset\ntable ip t {\nchain other { }\nchain first {\ntype filter hook input priority 5\n" + c.rule + "\n}\n}\n"
 		if _, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, input); err != nil {
@@ -62,7 +62,7 @@ func TestFilter(t *testing.T) {
 			}
 			// A comparison with "not established" may be written in two ways.
 			if strings.Contains(c.rule, "!=") && len(got.Rules) == 1 {
-				got.Rules[0].New = false
+				got.Rules[0].NewOnly = false
 			}
 			if !reflect.DeepEqual(got.Rules, []host.FilterRule{c.want}) {
 				t.Errorf("%s is read as %+v, want %+v", c.rule, got.Rules, c.want)
@@ -74,17 +74,17 @@ func TestFilter(t *testing.T) {
 
 // So are those of iptables, which come wrapped.
 func TestFilterOfIPTables(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	for _, c := range []struct {
 		rule string
 		want host.FilterRule
 	}{
 		{"-m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT", host.FilterRule{Established: true, Verdict: "accept"}},
 		{"-m state --state ESTABLISHED -j ACCEPT", host.FilterRule{Established: true, Verdict: "accept"}},
-		{"-m conntrack --ctstate NEW -j DROP", host.FilterRule{New: true, Verdict: "drop"}},
-		{"-m comment --comment text -j DROP", host.FilterRule{Always: true, Verdict: "drop"}},
+		{"-m conntrack --ctstate NEW -j DROP", host.FilterRule{NewOnly: true, Verdict: "drop"}},
+		{"-m comment --comment text -j DROP", host.FilterRule{MatchesAll: true, Verdict: "drop"}},
 		{"-s 192.0.2.1 -j DROP", host.FilterRule{Verdict: "drop"}},
-		{"-j ACCEPT", host.FilterRule{Always: true, Verdict: "accept"}},
+		{"-j ACCEPT", host.FilterRule{MatchesAll: true, Verdict: "accept"}},
 	} {
 		restore := "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT " + c.rule + "\nCOMMIT\n"
 		if _, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "iptables-nft-restore")}, Env: os.Environ()}, restore); err != nil {
@@ -104,7 +104,7 @@ func TestFilterOfIPTables(t *testing.T) {
 
 // Legacy tables that are there are counted, and none is made by asking.
 func TestLegacyTables(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	count := func() (tables []host.LegacyTable) {
 		testenv.In(t, n.Path(), func() (err error) {
 			tables, err = host.LegacyTables()

@@ -11,20 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hooks tells which functions of the kernel packets meet at netfilter's hooks, in the
+// HookPoller tells which functions of the kernel packets meet at netfilter's hooks, in the
 // namespace that it was opened in. It keeps its socket: to close one of netfilter's
 // waits for whoever is changing rules.
-type Hooks struct {
-	conn   *netlink.Conn
-	untold bool
-	looks  int
-	found  map[hookPoint]string // what is foreign there, as of the last look; empty: nothing
+type HookPoller struct {
+	conn        *netlink.Conn
+	unsupported bool
+	polls       int
+	unknown     map[hookPoint]string // what is foreign there, as of the last look; empty: nothing
 }
 
-// harmless are functions that carry out what is judged elsewhere, or that treat all
+// harmlessFunctions are functions that carry out what is judged elsewhere, or that treat all
 // packets alike of a flow that is established and not translated.
-var harmless = set(
-	// Rules, see [ReadRulings].
+var harmlessFunctions = set(
+	// Rules, see [AuditRuleset].
 	"nft_do_chain_ipv4", "nft_do_chain_inet", "nft_do_chain_bridge", "nf_route_table_hook4", "nf_route_table_inet",
 	// Tracking and translation of connections, and IPVS, which translates its own.
 	"ipv4_conntrack_defrag", "ipv4_conntrack_in", "ipv4_conntrack_local", "nf_confirm",
@@ -59,49 +59,49 @@ const (
 	hookModule   = 5                          // NFNLA_HOOK_MODULE_NAME
 )
 
-// hooksAtOnce is at how many hooks it is looked at once, in turns: to list one takes
+// hooksPerPoll is at how many hooks it is looked at once, in turns: to list one takes
 // some 30 us, and 4 for each function there, whose name the kernel searches for. So 20
 // looks a second take 0.3 % of a core.
-const hooksAtOnce = 3
+const hooksPerPoll = 3
 
-// OpenHooks opens that of the calling thread's namespace.
-func OpenHooks() (*Hooks, error) {
+// OpenHookPoller opens that of the calling thread's namespace.
+func OpenHookPoller() (*HookPoller, error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	return &Hooks{conn: conn, found: map[hookPoint]string{}}, nil
+	return &HookPoller{conn: conn, unknown: map[hookPoint]string{}}, nil
 }
 
 // Close ends it.
-func (h *Hooks) Close() error { return h.conn.Close() }
+func (h *HookPoller) Close() error { return h.conn.Close() }
 
-// Foreign names a function that packets of TCP and UDP meet which are forwarded, and of
+// UnknownFunction names a function that packets of TCP and UDP meet which are forwarded, and of
 // which it is not known that it is harmless; empty: there is none. With tunnels, those
 // count too that tunnels' packets meet, and with bridges those at bridges. At each hook
 // it is looked by the third call. This kernel may not tell. It takes privileges over the
 // namespace.
-func (h *Hooks) Foreign(tunnels, bridges bool) (function string, told bool, err error) {
+func (h *HookPoller) UnknownFunction(tunnels, bridges bool) (function string, told bool, err error) {
 	var points []hookPoint
 	for _, p := range hookPoints {
 		if (tunnels || !p.tunnels) && (bridges || p.family != unix.NFPROTO_BRIDGE) {
 			points = append(points, p)
 		}
 	}
-	h.looks++
-	turns := (len(points) + hooksAtOnce - 1) / hooksAtOnce
+	h.polls++
+	turns := (len(points) + hooksPerPoll - 1) / hooksPerPoll
 	for i, p := range points {
-		if _, known := h.found[p]; (!known || i%turns == h.looks%turns) && !h.untold {
-			if h.found[p], err = h.foreignAt(p); err != nil {
+		if _, known := h.unknown[p]; (!known || i%turns == h.polls%turns) && !h.unsupported {
+			if h.unknown[p], err = h.unknownAt(p); err != nil {
 				return "", true, err
 			}
 		}
-		function = cmp.Or(function, h.found[p])
+		function = cmp.Or(function, h.unknown[p])
 	}
-	return function, !h.untold, nil
+	return function, !h.unsupported, nil
 }
 
-func (h *Hooks) foreignAt(p hookPoint) (function string, err error) {
+func (h *HookPoller) unknownAt(p hookPoint) (function string, err error) {
 	number, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: hookNumber, Data: binary.BigEndian.AppendUint32(nil, p.number)}})
 	if err != nil {
 		return "", err
@@ -111,7 +111,7 @@ func (h *Hooks) foreignAt(p hookPoint) (function string, err error) {
 		Data:   append([]byte{p.family, unix.NFNETLINK_V0, 0, 0}, number...),
 	})
 	if errors.Is(err, unix.EINVAL) {
-		h.untold = true // nor is it asked again: the kernel looks for a module each time
+		h.unsupported = true // nor is it asked again: the kernel looks for a module each time
 		return "", nil
 	}
 	if err != nil {
@@ -124,7 +124,7 @@ func (h *Hooks) foreignAt(p hookPoint) (function string, err error) {
 		}
 		data := dataOf(attrs)
 		name, _, _ := strings.Cut(data.text(hookFunction), ".") // compilers append to it
-		if harmless[name] {
+		if harmlessFunctions[name] {
 			continue
 		}
 		if name == "" {

@@ -15,15 +15,15 @@ import (
 )
 
 // hooks opens those of a namespace, where this kernel tells of them.
-func hooks(t *testing.T, n *netcfg.Namespace) *host.Hooks {
+func hooks(t *testing.T, n *netcfg.Namespace) *host.HookPoller {
 	t.Helper()
-	var h *host.Hooks
+	var h *host.HookPoller
 	testenv.In(t, n.Path(), func() (err error) {
-		h, err = host.OpenHooks()
+		h, err = host.OpenHookPoller()
 		return err
 	})
 	t.Cleanup(func() { must(t, h.Close()) })
-	if _, told, err := h.Foreign(true, true); err != nil || !told {
+	if _, told, err := h.UnknownFunction(true, true); err != nil || !told {
 		must(t, err)
 		t.Skip("this kernel does not tell of netfilter's hooks (CONFIG_NETFILTER_NETLINK_HOOK)")
 	}
@@ -55,7 +55,7 @@ table bridge t {
 // What the kernel calls for packets because of rules is no news; a program is, where
 // packets meet it that are asked for.
 func TestHooks(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	h := hooks(t, n)
 	if _, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, manyHooks); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestHooks(t *testing.T) {
 		for range 3 {
 			var told bool
 			var err error
-			if what, told, err = h.Foreign(tunnels, bridges); err != nil || !told {
+			if what, told, err = h.UnknownFunction(tunnels, bridges); err != nil || !told {
 				t.Fatalf("told: %v, %v", told, err)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-const here = "/proc/thread-self/ns/net"
+const currentNetns = "/proc/thread-self/ns/net"
 
 func TestDoWithoutNamespace(t *testing.T) {
 	want := errors.New("mine")
@@ -42,7 +42,7 @@ func TestIDOfAFile(t *testing.T) {
 // afterwards is.
 func TestDo(t *testing.T) {
 	l := testenv.Lab(t, lab.Options{})
-	home, err := host.ID(here)
+	home, err := host.ID(currentNetns)
 	must(t, err)
 	var wg sync.WaitGroup
 	for i := range 64 {
@@ -54,7 +54,7 @@ func TestDo(t *testing.T) {
 			}
 			err = host.Do(space, func() error {
 				for range 10 {
-					if now, err := host.ID(here); err != nil || now != want {
+					if now, err := host.ID(currentNetns); err != nil || now != want {
 						t.Errorf("inside of %v (%v), want %v", now, err, want)
 					}
 					runtime.Gosched()
@@ -96,12 +96,12 @@ func TestNamedFile(t *testing.T) {
 	l := testenv.Lab(t, lab.Options{})
 	space := l.Machines[0].Namespace
 	must(t, host.Do(space, func() error {
-		if got := host.NamedFile(here); got != space {
+		if got := host.NamedFile(currentNetns); got != space {
 			t.Errorf("inside of it: %s, want %s", got, space)
 		}
 		return nil
 	}))
-	for _, path := range []string{here, "/no/such/file"} {
+	for _, path := range []string{currentNetns, "/no/such/file"} {
 		if got := host.NamedFile(path); got != path {
 			t.Errorf("%s is called %s", path, got)
 		}

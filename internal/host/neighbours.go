@@ -18,8 +18,8 @@ type Neighbour struct {
 	Addr   netip.Addr
 }
 
-// stateOfNdMsg is where the state is in a struct ndmsg.
-const stateOfNdMsg = 8
+// ndmState is where the state is in a struct ndmsg.
+const ndmState = 8
 
 // StaleNeighbours are those of the calling thread's namespace that the kernel would
 // send to, and ask again whether they are there as soon as it did. Where they change
@@ -35,11 +35,11 @@ func StaleNeighbours() (map[Neighbour]bool, error) {
 	}
 	stale := map[Neighbour]bool{}
 	for _, m := range all {
-		if len(m) < unix.SizeofNdMsg || binary.NativeEndian.Uint16(m[stateOfNdMsg:])&unix.NUD_STALE == 0 {
+		if len(m) < unix.SizeofNdMsg || binary.NativeEndian.Uint16(m[ndmState:])&unix.NUD_STALE == 0 {
 			continue // most are not: what else they are is not read
 		}
 		if n, err := netlink.NeighDeserialize(m); err == nil {
-			stale[Neighbour{n.LinkIndex, addrOf(n.IP)}] = true
+			stale[Neighbour{n.LinkIndex, toAddr(n.IP)}] = true
 		}
 	}
 	return stale, nil
@@ -48,18 +48,18 @@ func StaleNeighbours() (map[Neighbour]bool, error) {
 // neighbourEntry is a neighbour, or a forwarding entry of a bridge or a tunnel.
 type neighbourEntry struct {
 	netlink.Neigh
-	unproven string // attribute of which it is not known what it does; "": it has none
-	rest     string // what is told of it, but for what passes by itself
+	unknownAttr string // attribute of which it is not known what it does; "": it has none
+	stableRest  string // what is told of it, but for what passes by itself
 }
 
 // What is told of an entry, and passes by itself: when it was used and asked for. Its
 // name and its state are looked at by themselves.
-var passesOfNeighbour = map[uint16]bool{unix.NDA_DST: true, unix.NDA_LLADDR: true, unix.NDA_CACHEINFO: true, unix.NDA_PROBES: true}
+var volatileNeighbourAttrs = map[uint16]bool{unix.NDA_DST: true, unix.NDA_LLADDR: true, unix.NDA_CACHEINFO: true, unix.NDA_PROBES: true}
 
 const (
-	ndmSize  = 12   // struct ndmsg
-	ndmFlags = 10   // where in it the flags are
-	ndmUsed  = 0x21 // NTF_USE, NTF_OFFLOADED: how it came, and who knows it, too
+	ndmSize          = 12   // struct ndmsg
+	ndmFlags         = 10   // where in it the flags are
+	ndmVolatileFlags = 0x21 // NTF_USE, NTF_OFFLOADED: how it came, and who knows it, too
 )
 
 func readNeighbour(message []byte) (e neighbourEntry, err error) {
@@ -84,8 +84,8 @@ func readNeighbour(message []byte) (e neighbourEntry, err error) {
 	}
 	// The kernel gives them in no certain order.
 	slices.SortStableFunc(attrs, func(a, b nlAttr) int { return int(attrType(a.Attr.Type)) - int(attrType(b.Attr.Type)) })
-	e.unproven = proven.unproven(attrs)
-	e.rest = fmt.Sprint(message[ndmFlags]&^ndmUsed, lasting(attrs, passesOfNeighbour))
+	e.unknownAttr = proven.firstUnknown(attrs)
+	e.stableRest = fmt.Sprint(message[ndmFlags]&^ndmVolatileFlags, stableAttrs(attrs, volatileNeighbourAttrs))
 	return e, nil
 }
 

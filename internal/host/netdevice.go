@@ -41,9 +41,9 @@ type NetDevice struct {
 
 // Feature is an offload of a device.
 type Feature struct {
-	Can    bool // it could be switched on
-	Wanted bool // nobody switched it off; it may be off for want of another one
-	On     bool
+	Settable bool // it could be switched on
+	Wanted   bool // nobody switched it off; it may be off for want of another one
+	On       bool
 }
 
 // Rings are a card's numbers of descriptors; 0: it has none, or does not tell.
@@ -108,7 +108,7 @@ func (d *NetDevice) askDriver(tool *ethtool.Ethtool) {
 	}
 	if all, err := tool.FeaturesWithState(d.Name); err == nil {
 		for name, s := range all {
-			d.Features[name] = Feature{Can: s.Available && !s.NeverChanged, Wanted: s.Requested, On: s.Active}
+			d.Features[name] = Feature{Settable: s.Available && !s.NeverChanged, Wanted: s.Requested, On: s.Active}
 		}
 	}
 	if !d.Card {
@@ -189,15 +189,15 @@ const (
 func tunnelOf(link netlink.Link) *Tunnel {
 	switch t := link.(type) {
 	case *netlink.Vxlan:
-		return &Tunnel{Port: t.Port, Overhead: overheadVXLAN, Device: t.VtepDevIndex, Local: addrOf(t.SrcAddr), Remote: addrOf(t.Group), Shared: t.FlowBased}
+		return &Tunnel{Port: t.Port, Overhead: overheadVXLAN, Device: t.VtepDevIndex, Local: toAddr(t.SrcAddr), Remote: toAddr(t.Group), Shared: t.FlowBased}
 	case *netlink.Geneve:
-		return &Tunnel{Port: int(t.Dport), Overhead: overheadVXLAN, Device: int(t.Link), Remote: addrOf(t.Remote), Shared: t.FlowBased}
+		return &Tunnel{Port: int(t.Dport), Overhead: overheadVXLAN, Device: int(t.Link), Remote: toAddr(t.Remote), Shared: t.FlowBased}
 	case *netlink.Iptun:
-		return &Tunnel{Overhead: overheadIPIP, Device: int(t.Link), Local: addrOf(t.Local), Remote: addrOf(t.Remote), Shared: t.FlowBased}
+		return &Tunnel{Overhead: overheadIPIP, Device: int(t.Link), Local: toAddr(t.Local), Remote: toAddr(t.Remote), Shared: t.FlowBased}
 	case *netlink.Gretap:
-		return &Tunnel{Overhead: overheadGRE + 14, Device: int(t.Link), Local: addrOf(t.Local), Remote: addrOf(t.Remote), Shared: t.FlowBased}
+		return &Tunnel{Overhead: overheadGRE + 14, Device: int(t.Link), Local: toAddr(t.Local), Remote: toAddr(t.Remote), Shared: t.FlowBased}
 	case *netlink.Gretun:
-		return &Tunnel{Overhead: overheadGRE, Device: int(t.Link), Local: addrOf(t.Local), Remote: addrOf(t.Remote), Shared: t.FlowBased}
+		return &Tunnel{Overhead: overheadGRE, Device: int(t.Link), Local: toAddr(t.Local), Remote: toAddr(t.Remote), Shared: t.FlowBased}
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func gateways(h *netlink.Handle) map[int]int {
 		return count
 	}
 	for _, r := range routes {
-		if len(r.Gw) > 0 && prefixOf(r.Dst).Bits() > 0 {
+		if len(r.Gw) > 0 && toPrefix(r.Dst).Bits() > 0 {
 			count[r.LinkIndex]++
 		}
 	}

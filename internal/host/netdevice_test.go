@@ -59,7 +59,7 @@ func TestNetDevices(t *testing.T) {
 		if vx.Tunnel == nil || vx.Tunnel.Port != 4789 || vx.Tunnel.Device != wire.Index || vx.Tunnel.Local != outer || vx.Tunnel.Shared {
 			t.Errorf("the tunnel is read as %+v", vx.Tunnel)
 		}
-		if csum, tso := vx.Features["tx-checksum-ip-generic"], vx.Features["tx-tcp-segmentation"]; csum.On || csum.Wanted || !csum.Can || tso.On || !tso.Wanted {
+		if csum, tso := vx.Features["tx-checksum-ip-generic"], vx.Features["tx-tcp-segmentation"]; csum.On || csum.Wanted || !csum.Settable || tso.On || !tso.Wanted {
 			t.Errorf("offloads of the tunnel: %+v, and for want of it %+v", csum, tso)
 		}
 		return nil
@@ -67,15 +67,15 @@ func TestNetDevices(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	id, err := host.ID(n.Path())
 	must(t, err)
-	found, _, err := host.Reader{}.Find()
+	found, _, err := host.Reader{}.FindNetns()
 	must(t, err)
 	if len(found) == 0 || found[0].Path != "" || found[0].Name != "" {
 		t.Errorf("the first is not the process's own: %+v", found)
 	}
-	if !slices.Contains(found, host.Found{ID: id, Path: n.Path(), Name: n.Name()}) {
+	if !slices.Contains(found, host.Netns{ID: id, Path: n.Path(), Name: n.Name()}) {
 		t.Errorf("%s is not among %+v", n.Name(), found)
 	}
 }

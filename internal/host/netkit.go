@@ -12,16 +12,16 @@ import (
 
 const kindNetkit = "netkit"
 
-// unfit says why packets of a pod must not be carried past its link, of whose other end
+// unsupportedReason says why packets of a pod must not be carried past its link, of whose other end
 // is known what [ownEnd] tells; "": they may.
 //
 // On a netkit pair a program decides whatever it decides, so that one that drops what
 // no program lets through would drop nothing any more. And the marks that a pod sets
 // must not reach rules: they would be the packet's and not the flow's.
-func unfit(l, own netlink.Link) string {
+func unsupportedReason(l, own netlink.Link) string {
 	nk, ok := l.(*netlink.Netkit)
 	switch {
-	case !ok && express(own):
+	case !ok && hasXDP(own):
 		return "leads to a device with an XDP program"
 	case !ok:
 		return ""
@@ -35,32 +35,32 @@ func unfit(l, own netlink.Link) string {
 	return ""
 }
 
-// bare tells whether a device carries IP packets without MACs: what is in front of
+// isL3 tells whether a device carries IP packets without MACs: what is in front of
 // them is all zeros, both ways.
-func bare(l netlink.Link) bool {
+func isL3(l netlink.Link) bool {
 	nk, ok := l.(*netlink.Netkit)
 	return ok && nk.Mode == netlink.NETKIT_MODE_L3
 }
 
-// behindBare finds the pod behind such a device: the one address that is routed to
+// podBehindL3 finds the pod behind such a device: the one address that is routed to
 // it. A neighbour that somebody has entered would be sent to by its MAC, which is not
 // the pod's.
-func (r *waysReader) behindBare(l netlink.Link) (PodWay, bool) {
+func (r *topologyReader) podBehindL3(l netlink.Link) (LocalPod, bool) {
 	a := l.Attrs()
 	none := make(net.HardwareAddr, macLen)
-	pod := PodWay{Device: a.Index, On: a.Index, MAC: none, Gateway: none}
-	for _, route := range r.routes {
-		to := prefixOf(route.Dst)
+	pod := LocalPod{Device: a.Index, NeighDevice: a.Index, MAC: none, Gateway: none}
+	for _, route := range r.mainRoutes {
+		to := toPrefix(route.Dst)
 		if route.LinkIndex != a.Index || route.Gw != nil || !to.IsSingleIP() || to.Addr() == pod.Addr {
 			continue
 		}
 		if pod.Addr.IsValid() {
-			return PodWay{}, false
+			return LocalPod{}, false
 		}
 		pod.Addr = to.Addr()
 	}
 	entered := slices.ContainsFunc(r.arp, func(n neighbourEntry) bool {
-		return n.LinkIndex == a.Index && addrOf(n.IP) == pod.Addr && n.State != netlink.NUD_NOARP
+		return n.LinkIndex == a.Index && toAddr(n.IP) == pod.Addr && n.State != netlink.NUD_NOARP
 	})
 	return pod, pod.Addr.Is4() && !entered
 }
@@ -70,7 +70,7 @@ func (r *waysReader) behindBare(l netlink.Link) (PodWay, bool) {
 // attached by a link of its own.
 func XDPProgram(device int) (program uint32, err error) {
 	const withoutCounters = 1 << 3 // RTEXT_FILTER_SKIP_STATS
-	message, err := oneDevice(nil, device, nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(withoutCounters)))
+	message, err := readLink(nil, device, nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(withoutCounters)))
 	if errors.Is(err, unix.ENODEV) {
 		return 0, nil
 	}

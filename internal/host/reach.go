@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Held is a network namespace that is kept open. It stays the same one,
+// NetnsHandle is a network namespace that is kept open. It stays the same one,
 // whatever becomes of the name or the process that it was found by.
-type Held struct{ file *os.File }
+type NetnsHandle struct{ file *os.File }
 
-// Hold opens the namespace whose file is path. It is an error if the file is
+// OpenNetns opens the namespace whose file is path. It is an error if the file is
 // not a namespace.
-func Hold(path string) (*Held, error) {
+func OpenNetns(path string) (*NetnsHandle, error) {
 	if _, err := ID(path); err != nil { // to open anything else might wait, or do something
 		return nil, err
 	}
@@ -24,15 +24,15 @@ func Hold(path string) (*Held, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open namespace: %w", err)
 	}
-	return &Held{file}, nil
+	return &NetnsHandle{file}, nil
 }
 
 // Path is a file of the namespace, for other processes of the same user too,
 // until Close.
-func (h *Held) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), h.file.Fd()) }
+func (h *NetnsHandle) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), h.file.Fd()) }
 
 // Close lets go of the namespace.
-func (h *Held) Close() error { return h.file.Close() }
+func (h *NetnsHandle) Close() error { return h.file.Close() }
 
 // Address is an IPv4 address of a device.
 type Address struct {
@@ -61,38 +61,38 @@ func Addresses() ([]Address, error) {
 		}
 		for _, a := range all {
 			if a.Scope == int(netlink.SCOPE_UNIVERSE) {
-				found = append(found, Address{addrOf(a.IP), link.Attrs().Name})
+				found = append(found, Address{toAddr(a.IP), link.Attrs().Name})
 			}
 		}
 	}
 	return found, nil
 }
 
-// Way is how packets leave a namespace for an address.
-type Way struct {
+// ResolvedRoute is how packets leave a namespace for an address.
+type ResolvedRoute struct {
 	Device string
 	MTU    int  // bytes, of the device, or of the route where that is less
 	Local  bool // they do not leave: the address is the namespace's own
 }
 
-// WayTo asks the kernel how packets would go from one of the addresses of the
+// RouteTo asks the kernel how packets would go from one of the addresses of the
 // calling thread's namespace to another address. Error: they would not.
-func WayTo(to, from netip.Addr) (Way, error) {
+func RouteTo(to, from netip.Addr) (ResolvedRoute, error) {
 	h, err := netlink.NewHandle(netlinkRoute)
 	if err != nil {
-		return Way{}, fmt.Errorf("open netlink: %w", err)
+		return ResolvedRoute{}, fmt.Errorf("open netlink: %w", err)
 	}
 	defer h.Close()
 	routes, err := h.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{SrcAddr: from.AsSlice()})
 	if err != nil {
-		return Way{}, fmt.Errorf("get route: %w", err)
+		return ResolvedRoute{}, fmt.Errorf("get route: %w", err)
 	}
 	r := routes[0]
 	link, err := h.LinkByIndex(r.LinkIndex)
 	if err != nil {
-		return Way{}, fmt.Errorf("get device of route: %w", err)
+		return ResolvedRoute{}, fmt.Errorf("get device of route: %w", err)
 	}
-	w := Way{Device: link.Attrs().Name, MTU: link.Attrs().MTU, Local: r.Type == unix.RTN_LOCAL}
+	w := ResolvedRoute{Device: link.Attrs().Name, MTU: link.Attrs().MTU, Local: r.Type == unix.RTN_LOCAL}
 	if r.MTU > 0 {
 		w.MTU = min(w.MTU, r.MTU)
 	}

@@ -34,21 +34,21 @@ func Routes(protocol int) ([]Route, error) {
 	}
 	routes := make([]Route, 0, len(found))
 	for _, r := range found {
-		routes = append(routes, Route{Dst: prefixOf(r.Dst), Via: addrOf(r.Gw)})
+		routes = append(routes, Route{Dst: toPrefix(r.Dst), Via: toAddr(r.Gw)})
 	}
 	return routes, nil
 }
 
-// prefixOf reads a destination; none is that of a default route.
-func prefixOf(n *net.IPNet) netip.Prefix {
+// toPrefix reads a destination; none is that of a default route.
+func toPrefix(n *net.IPNet) netip.Prefix {
 	if n == nil {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	}
 	bits, _ := n.Mask.Size()
-	return netip.PrefixFrom(addrOf(n.IP), bits)
+	return netip.PrefixFrom(toAddr(n.IP), bits)
 }
 
-func addrOf(ip net.IP) netip.Addr {
+func toAddr(ip net.IP) netip.Addr {
 	addr, _ := netip.AddrFromSlice(ip)
 	return addr.Unmap()
 }

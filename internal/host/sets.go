@@ -10,19 +10,19 @@ import (
 
 // setReader reads sets of nftables, each once.
 type setReader struct {
-	known map[setName]*filterSet
-	heads map[setName][]byte // messages of sets, by their names
-	asked map[[2]string]bool // of which families and tables
-	fed   map[setName]bool   // by rules, without a word; nil: not read yet
+	cache   map[setName]*filterSet
+	heads   map[setName][]byte // messages of sets, by their names
+	asked   map[[2]string]bool // of which families and tables
+	dynamic map[setName]bool   // by rules, without a word; nil: not read yet
 }
 
 type setName struct{ family, table, set string }
 
 // filterSet is a set of nftables.
 type filterSet struct {
-	flags    uint32
-	fickle   string // why what is found in it says nothing of the next packet; "": it does
-	elements []element
+	flags     uint32
+	perPacket string // why what is found in it says nothing of the next packet; "": it does
+	elements  []element
 }
 
 // element is one of a set: its key, and what it says is to be done.
@@ -32,7 +32,7 @@ type element struct {
 }
 
 func newSetReader() *setReader {
-	return &setReader{known: map[setName]*filterSet{}, heads: map[setName][]byte{}, asked: map[[2]string]bool{}}
+	return &setReader{cache: map[setName]*filterSet{}, heads: map[setName][]byte{}, asked: map[[2]string]bool{}}
 }
 
 // setFlagsProven are those of sets whose elements change by a word of somebody's alone:
@@ -52,14 +52,14 @@ const (
 // that there is news to come.
 func (r *setReader) read(c chainName, name string) (*filterSet, error) {
 	at := setName{c.family, c.table, name}
-	if s := r.known[at]; s != nil {
+	if s := r.cache[at]; s != nil {
 		return s, nil
 	}
-	if err := r.list(c); err != nil {
+	if err := r.listSets(c); err != nil {
 		return nil, err
 	}
 	s := &filterSet{}
-	r.known[at] = s
+	r.cache[at] = s
 	head := r.heads[at]
 	if head == nil {
 		return s, nil
@@ -68,20 +68,20 @@ func (r *setReader) read(c chainName, name string) (*filterSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.head(name, attrs)
-	if s.fickle == "" && s.flags&(unix.NFT_SET_CONSTANT|unix.NFT_SET_INTERVAL) == 0 {
-		if err := r.follow(); err != nil {
+	s.auditHead(name, attrs)
+	if s.perPacket == "" && s.flags&(unix.NFT_SET_CONSTANT|unix.NFT_SET_INTERVAL) == 0 {
+		if err := r.readDynamicSets(); err != nil {
 			return nil, err
 		}
-		if r.fed[at] {
-			s.fickle = "elements of set " + name + " come and go by themselves"
+		if r.dynamic[at] {
+			s.perPacket = "elements of set " + name + " come and go by themselves"
 		}
 	}
-	return s, s.list(c, name)
+	return s, s.readElements(c, name)
 }
 
-// list notes the sets of a chain's table.
-func (r *setReader) list(c chainName) error {
+// listSets notes the sets of a chain's table.
+func (r *setReader) listSets(c chainName) error {
 	table := [2]string{c.family, c.table}
 	if r.asked[table] {
 		return nil
@@ -101,21 +101,21 @@ func (r *setReader) list(c chainName) error {
 	return nil
 }
 
-// head judges what a set says of itself.
-func (s *filterSet) head(name string, attrs nlAttrs) {
+// auditHead judges what a set says of itself.
+func (s *filterSet) auditHead(name string, attrs nlAttrs) {
 	data := dataOf(attrs)
 	s.flags = uint32(max(0, data.number(unix.NFTA_SET_FLAGS)))
 	switch {
 	case s.flags&(unix.NFT_SET_TIMEOUT|unix.NFT_SET_EVAL) != 0 || data.has(unix.NFTA_SET_TIMEOUT):
-		s.fickle = "elements of set " + name + " come and go by themselves"
+		s.perPacket = "elements of set " + name + " come and go by themselves"
 	case s.flags&^setFlagsProven != 0:
-		s.fickle = fmt.Sprintf("set %s has flags %#x", name, s.flags&^setFlagsProven)
+		s.perPacket = fmt.Sprintf("set %s has flags %#x", name, s.flags&^setFlagsProven)
 	default:
-		if s.fickle = expressionOfSet(data[setExpression], data[setExpressionList]); s.fickle == "" {
-			s.fickle = provenSet.unproven(attrs)
+		if s.perPacket = expressionOfSet(data[setExpression], data[setExpressionList]); s.perPacket == "" {
+			s.perPacket = provenSet.firstUnknown(attrs)
 		}
-		if s.fickle != "" {
-			s.fickle = fmt.Sprintf("set %s: %s", name, s.fickle)
+		if s.perPacket != "" {
+			s.perPacket = fmt.Sprintf("set %s: %s", name, s.perPacket)
 		}
 	}
 }
@@ -148,8 +148,8 @@ func expressionOfSet(one, list []byte) string {
 	return ""
 }
 
-// list reads the elements.
-func (s *filterSet) list(c chainName, set string) error {
+// readElements reads the elements.
+func (s *filterSet) readElements(c chainName, set string) error {
 	found, err := askFilter(unix.NFT_MSG_GETSETELEM, c.family,
 		nl.NewRtAttr(unix.NFTA_SET_ELEM_LIST_TABLE, nl.ZeroTerminated(c.table)), nl.NewRtAttr(unix.NFTA_SET_ELEM_LIST_SET, nl.ZeroTerminated(set)))
 	if err != nil {
@@ -169,8 +169,8 @@ func (s *filterSet) list(c chainName, set string) error {
 			if err != nil {
 				return err
 			}
-			if fickle != "" && s.fickle == "" {
-				s.fickle = fmt.Sprintf("an element of set %s: %s", set, fickle)
+			if fickle != "" && s.perPacket == "" {
+				s.perPacket = fmt.Sprintf("an element of set %s: %s", set, fickle)
 			}
 			s.elements = append(s.elements, read)
 		}
@@ -186,7 +186,7 @@ func readElement(message []byte) (e element, fickle string, err error) {
 	data := dataOf(parts)
 	e.key = data.nested(unix.NFTA_SET_ELEM_KEY)
 	if fickle = expressionOfSet(data[unix.NFTA_SET_ELEM_EXPR], data[elemExpressionList]); fickle == "" {
-		fickle = provenElement.unproven(parts)
+		fickle = provenElement.firstUnknown(parts)
 	}
 	if value, err := nl.ParseRouteAttr(data[unix.NFTA_SET_ELEM_DATA]); err == nil {
 		if verdict := dataOf(value)[unix.NFTA_DATA_VERDICT]; verdict != nil {
@@ -199,13 +199,13 @@ func readElement(message []byte) (e element, fickle string, err error) {
 	return e, fickle, nil
 }
 
-// follow notes the sets that rules change, whatever packets meet those: the kernel tells
+// readDynamicSets notes the sets that rules change, whatever packets meet those: the kernel tells
 // nobody of elements that a packet adds, takes out or makes anew.
-func (r *setReader) follow() error {
-	if r.fed != nil {
+func (r *setReader) readDynamicSets() error {
+	if r.dynamic != nil {
 		return nil
 	}
-	r.fed = map[setName]bool{}
+	r.dynamic = map[setName]bool{}
 	found, err := dumpFilter(unix.NFT_MSG_GETRULE)
 	if err != nil {
 		return fmt.Errorf("dump nftables rules: %w", err)
@@ -229,7 +229,7 @@ func (r *setReader) follow() error {
 				return err
 			}
 			if name == "dynset" {
-				r.fed[setName{family, data.text(unix.NFTA_RULE_TABLE), expression.text(unix.NFTA_DYNSET_SET_NAME)}] = true
+				r.dynamic[setName{family, data.text(unix.NFTA_RULE_TABLE), expression.text(unix.NFTA_DYNSET_SET_NAME)}] = true
 			}
 		}
 	}

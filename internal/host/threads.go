@@ -13,8 +13,8 @@ import (
 
 // Limit is how much of something a process may still have, and what says so.
 type Limit struct {
-	Room int
-	By   string
+	Room   int
+	Source string
 }
 
 // ThreadRoom tells how many more threads can be started from here: the least of

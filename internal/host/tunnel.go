@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fickleOuter are the attributes of a vxlan device by which outer headers differ
+// perPacketVXLAN are the attributes of a vxlan device by which outer headers differ
 // from packet to packet, or have more than others; some are flags, some a byte.
-var fickleOuter = []struct {
+var perPacketVXLAN = []struct {
 	number uint16 // IFLA_VXLAN_*
 	value  uint8
 	name   string
@@ -28,10 +28,10 @@ var fickleOuter = []struct {
 
 const vxlanDF = 29 // of which 1 is: always
 
-// outer reads how a vxlan device writes outer headers: whether they are never to be
+// readVXLANHeader reads how a vxlan device writes outer headers: whether they are never to be
 // fragmented, and why they are not the same for all packets to a peer; "": they are.
-func outer(device int) (dontFragment bool, fickle string, err error) {
-	message, err := oneDevice(nil, device)
+func readVXLANHeader(device int) (dontFragment bool, fickle string, err error) {
+	message, err := readLink(nil, device)
 	if err != nil {
 		return false, "", err
 	}
@@ -43,24 +43,24 @@ func outer(device int) (dontFragment bool, fickle string, err error) {
 		}
 		data = dataOf(attrs)[part]
 	}
-	return readOuter(data)
+	return parseVXLANHeader(data)
 }
 
-// readOuter reads that in the attributes of a vxlan device.
-func readOuter(data []byte) (dontFragment bool, fickle string, err error) {
+// parseVXLANHeader reads that in the attributes of a vxlan device.
+func parseVXLANHeader(data []byte) (dontFragment bool, fickle string, err error) {
 	attrs, err := nl.ParseRouteAttr(data)
 	if err != nil {
 		return false, "", err
 	}
 	is := dataOf(attrs)
 	var names []string
-	for _, f := range fickleOuter {
+	for _, f := range perPacketVXLAN {
 		value, there := is[f.number]
 		if there && (f.value == 0 || len(value) > 0 && value[0] == f.value) {
 			names = append(names, f.name)
 		}
 	}
-	if why := provenVXLAN.unproven(attrs); why != "" {
+	if why := provenVXLAN.firstUnknown(attrs); why != "" {
 		names = append(names, why)
 	}
 	df := is[vxlanDF]

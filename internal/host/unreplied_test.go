@@ -11,7 +11,7 @@ import (
 // Rules that may judge a packet otherwise once its connection has seen an answer are
 // found, and those that judge each packet of before it by itself.
 func TestRulingsOfUnreplied(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	for _, c := range []struct{ hook, rules, why string }{
 		{"forward", "ip saddr 192.0.2.1 udp dport 80 accept; drop", ""},
 		{"forward", "ct state invalid drop", ""},
@@ -50,7 +50,7 @@ func TestRulingsOfUnreplied(t *testing.T) {
 			t.Errorf("%s: %v", c.rules, err)
 			continue
 		}
-		if got := rulings(t, n, 4789).Unreplied; got != c.why {
+		if got := chainWalker(t, n, 4789).PerPacketUnreplied; got != c.why {
 			t.Errorf("%s: unreplied %q, want %q", c.rules, got, c.why)
 		}
 	}
@@ -58,7 +58,7 @@ func TestRulingsOfUnreplied(t *testing.T) {
 
 // iptables says the same in its own words.
 func TestRulingsOfUnrepliedOfIPTables(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	for rule, why := range map[string]string{
 		"-p udp --dport 80 -j ACCEPT":                                "",
 		"-m conntrack --ctstate INVALID -j DROP":                     "",
@@ -77,7 +77,7 @@ func TestRulingsOfUnrepliedOfIPTables(t *testing.T) {
 			t.Logf("%s: this machine cannot: %v", rule, err)
 			continue
 		}
-		if got := rulings(t, n, 0).Unreplied; strings.ReplaceAll(got, "match limit", "limit") != why {
+		if got := chainWalker(t, n, 0).PerPacketUnreplied; strings.ReplaceAll(got, "match limit", "limit") != why {
 			t.Errorf("%s: unreplied %q, want %q", rule, got, why)
 		}
 	}

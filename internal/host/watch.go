@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Changed says what has changed in the network of a namespace.
-type Changed uint8
+// Changes says what has changed in the network of a namespace.
+type Changes uint8
 
 // What can change.
 const (
-	RulesChanged Changed = 1 << iota // how packets are judged: nftables, routes, policy rules, addresses, forwarding, IPsec, bridges
-	WaysChanged                      // how they get there: devices and what stands at them, neighbours, forwarding entries
+	RulesChanged    Changes = 1 << iota // how packets are judged: nftables, routes, policy rules, addresses, forwarding, IPsec, bridges
+	TopologyChanged                     // how they get there: devices and what stands at them, neighbours, forwarding entries
 )
 
-// News is what is told of a change.
-type News struct {
-	Changed
+// Event is what is told of a change.
+type Event struct {
+	Changes
 	// Neighbour is the one that alone it is about: packets that do not go to it go as
 	// before. Zero: there is more to it.
 	Neighbour Neighbour
@@ -34,18 +34,18 @@ type News struct {
 // both where the kernel had to leave some out. Programs of BPF come and go without
 // such news. What is only said again, such as a neighbour that was confirmed, is no
 // change. The channel gets the error that ended it, if one did, and is closed.
-func Watch(ctx context.Context, tell func(News)) (<-chan error, error) {
-	route, err := join(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR,
+func Watch(ctx context.Context, tell func(Event)) (<-chan error, error) {
+	route, err := subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_TC)
 	if err != nil {
 		return nil, err
 	}
-	rules, err := join(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
+	rules, err := subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
 	if err != nil {
 		route.Close()
 		return nil, err
 	}
-	ipsec, err := join(unix.NETLINK_XFRM, nl.XFRMNLGRP_POLICY)
+	ipsec, err := subscribe(unix.NETLINK_XFRM, nl.XFRMNLGRP_POLICY)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		ipsec, err = nil, nil // nor has this kernel policies
 	}
@@ -54,13 +54,13 @@ func Watch(ctx context.Context, tell func(News)) (<-chan error, error) {
 		rules.Close()
 		return nil, err
 	}
-	ended, events := make(chan error, 3), make(chan News)
-	known := newRouteNews()
-	known.learn()
-	go receive(ctx, route, known.judge, known.learn, events, ended)
-	go receive(ctx, rules, judgeRules, func() {}, events, ended)
+	ended, events := make(chan error, 3), make(chan Event)
+	known := newRtnlFilter()
+	known.resync()
+	go receive(ctx, route, known.event, known.resync, events, ended)
+	go receive(ctx, rules, nftEvent, func() {}, events, ended)
 	if ipsec != nil {
-		go receive(ctx, ipsec, func(netlink.Message) News { return News{Changed: RulesChanged} }, func() {}, events, ended)
+		go receive(ctx, ipsec, func(netlink.Message) Event { return Event{Changes: RulesChanged} }, func() {}, events, ended)
 	}
 	done := make(chan error, 1)
 	go func() {
@@ -85,7 +85,7 @@ func Watch(ctx context.Context, tell func(News)) (<-chan error, error) {
 	return done, nil
 }
 
-func join(family int, groups ...uint32) (*netlink.Conn, error) {
+func subscribe(family int, groups ...uint32) (*netlink.Conn, error) {
 	c, err := netlink.Dial(family, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
@@ -102,40 +102,40 @@ func join(family int, groups ...uint32) (*netlink.Conn, error) {
 // receive hands on what is judged to be a change. When the kernel has left something
 // out, it goes on to do so until it has no more to hand out, and says that only once:
 // until then everything may have changed, and what was known is to be forgotten.
-func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) News, forget func(), events chan<- News, ended chan<- error) {
+func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) Event, forget func(), events chan<- Event, ended chan<- error) {
 	lost := false
 	for ctx.Err() == nil {
-		var what Changed
+		var what Changes
 		messages, err := c.Receive()
 		switch {
 		case errors.Is(err, unix.ENOBUFS):
 			lost, err = true, nil
 		case lost && errors.Is(err, os.ErrDeadlineExceeded):
 			// Where this thread was held up, time is over before all was read.
-			if lost, err = waiting(c); !lost && err == nil {
+			if lost, err = hasPending(c); !lost && err == nil {
 				forget()
 				err = c.SetReadDeadline(time.Time{})
 			}
-			what = RulesChanged | WaysChanged
+			what = RulesChanged | TopologyChanged
 		}
 		if lost && err == nil {
-			err = c.SetReadDeadline(time.Now().Add(noMore))
-			what = RulesChanged | WaysChanged
+			err = c.SetReadDeadline(time.Now().Add(drainTimeout))
+			what = RulesChanged | TopologyChanged
 		}
 		if err != nil {
 			ended <- fmt.Errorf("listen to the kernel's news: %w", err)
 			return
 		}
-		var news []News
+		var news []Event
 		for _, m := range messages {
 			if n := judge(m); n.Neighbour != (Neighbour{}) {
 				news = append(news, n)
 			} else {
-				what |= n.Changed
+				what |= n.Changes
 			}
 		}
 		if what != 0 {
-			news = append(news, News{Changed: what})
+			news = append(news, Event{Changes: what})
 		}
 		for _, n := range news {
 			select {
@@ -147,8 +147,8 @@ func receive(ctx context.Context, c *netlink.Conn, judge func(netlink.Message) N
 	}
 }
 
-// waiting tells whether there is something to be received.
-func waiting(c *netlink.Conn) (is bool, err error) {
+// hasPending tells whether there is something to be received.
+func hasPending(c *netlink.Conn) (is bool, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return false, err
@@ -164,13 +164,13 @@ func waiting(c *netlink.Conn) (is bool, err error) {
 	return !errors.Is(failed, unix.EAGAIN), err
 }
 
-// noMore is how long nothing comes when there is no more.
-const noMore = 5 * time.Millisecond
+// drainTimeout is how long nothing comes when there is no more.
+const drainTimeout = 5 * time.Millisecond
 
-// judgeRules: each commit of rules ends with news of a generation.
-func judgeRules(m netlink.Message) (n News) {
+// nftEvent: each commit of rules ends with news of a generation.
+func nftEvent(m netlink.Message) (n Event) {
 	if m.Header.Type == netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN) {
-		n.Changed = RulesChanged
+		n.Changes = RulesChanged
 	}
 	return n
 }

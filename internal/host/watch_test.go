@@ -18,18 +18,18 @@ import (
 
 const (
 	rules = host.RulesChanged
-	ways  = host.WaysChanged
+	ways  = host.TopologyChanged
 )
 
-var newsPatience = host.Patience(20 * time.Second)
+var eventTimeout = host.ScaleTimeout(20 * time.Second)
 
 // watch watches a namespace until the test is over.
-func watch(t *testing.T, n *netcfg.Namespace, tell func(host.Changed)) {
+func watch(t *testing.T, n *netcfg.Namespace, tell func(host.Changes)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended <-chan error
 	testenv.In(t, n.Path(), func() (err error) {
-		ended, err = host.Watch(ctx, func(n host.News) { tell(n.Changed) })
+		ended, err = host.Watch(ctx, func(n host.Event) { tell(n.Changes) })
 		return err
 	})
 	t.Cleanup(func() {
@@ -41,21 +41,21 @@ func watch(t *testing.T, n *netcfg.Namespace, tell func(host.Changed)) {
 }
 
 // await waits until all of what is wanted has been told.
-func await(t *testing.T, news <-chan host.Changed, wanted host.Changed) {
+func await(t *testing.T, news <-chan host.Changes, wanted host.Changes) {
 	t.Helper()
-	end := time.After(newsPatience)
-	for got := host.Changed(0); got&wanted != wanted; {
+	end := time.After(eventTimeout)
+	for got := host.Changes(0); got&wanted != wanted; {
 		select {
 		case c := <-news:
 			got |= c
 		case <-end:
-			t.Fatalf("after %v only %b was told, and not %b", newsPatience, got, wanted)
+			t.Fatalf("after %v only %b was told, and not %b", eventTimeout, got, wanted)
 		}
 	}
 }
 
 // quiet waits until nothing has been told for a moment.
-func quiet(news <-chan host.Changed) {
+func quiet(news <-chan host.Changes) {
 	for {
 		select {
 		case <-news:
@@ -67,14 +67,14 @@ func quiet(news <-chan host.Changed) {
 
 // Each change of a machine's network is told of, as what it is.
 func TestWatch(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	must(t, n.AddBridge("br0", nil, 1500))
 	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
-	news := make(chan host.Changed, 1000)
-	watch(t, n, func(c host.Changed) { news <- c })
+	news := make(chan host.Changes, 1000)
+	watch(t, n, func(c host.Changes) { news <- c })
 	for _, c := range []struct {
 		command string
-		want    host.Changed
+		want    host.Changes
 	}{
 		{"ip addr add 192.0.2.1/24 dev a0", rules | ways},
 		{"ip route add 198.51.100.0/24 via 192.0.2.2", rules | ways},
@@ -110,13 +110,13 @@ func TestWatch(t *testing.T) {
 // When more happens than the kernel keeps for who is slow to read, everything counts
 // as changed; and what was known before is not taken for what is known.
 func TestWatchOverrun(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
 	must(t, n.AddAddr("a0", netip.MustParsePrefix("10.0.0.1/8")))
-	news, held := make(chan host.Changed, 10000), make(chan struct{})
+	news, held := make(chan host.Changes, 10000), make(chan struct{})
 	const slow = 5
 	told := 0
-	watch(t, n, func(c host.Changed) {
+	watch(t, n, func(c host.Changes) {
 		news <- c
 		<-held
 		if told++; told <= slow+1 {

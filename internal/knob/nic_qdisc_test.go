@@ -215,7 +215,7 @@ func undoneWhileSending(t *testing.T, b bench, on knob.Target) {
 	before, counted := tree(t, b, on), direct(t, on)
 	stop := sending(t, on.Netns)
 	err := b.set("nic.mtu", on, "1350")
-	for end := time.Now().Add(host.Patience(10 * time.Second)); err == nil && direct(t, on) == counted; {
+	for end := time.Now().Add(host.ScaleTimeout(10 * time.Second)); err == nil && direct(t, on) == counted; {
 		if time.Now().After(end) {
 			err = fmt.Errorf("no packet was counted in %s", counted)
 		}

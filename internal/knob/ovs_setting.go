@@ -42,7 +42,7 @@ type ovsSetting struct {
 
 // followed is how long a switch may take to do what its database says, and how
 // often it is looked at meanwhile.
-var followed = host.Patience(time.Second)
+var followed = host.ScaleTimeout(time.Second)
 
 const followedPoll = 50 * time.Millisecond
 

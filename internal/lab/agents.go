@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	agentStart = host.Patience(10 * time.Second) // for an agent to listen
-	agentStop  = host.Patience(2 * time.Second)  // for each of the steps of ending one
+	agentStart = host.ScaleTimeout(10 * time.Second) // for an agent to listen
+	agentStop  = host.ScaleTimeout(2 * time.Second)  // for each of the steps of ending one
 )
 
 // agents starts an agent on each of the machines that are measured, and waits

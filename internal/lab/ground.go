@@ -167,7 +167,7 @@ func (b *builder) keepOpen(path string) (string, error) {
 	if b.keep {
 		return path, nil
 	}
-	held, err := host.Hold(path)
+	held, err := host.OpenNetns(path)
 	if err != nil {
 		return "", err
 	}

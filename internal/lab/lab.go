@@ -69,7 +69,7 @@ type Lab struct {
 	writer  *netcfg.Writer
 	agents  []*netcfg.Child
 	daemons []daemon
-	held    []*host.Held
+	held    []*host.NetnsHandle
 }
 
 // measured is how many of the machines have agents: the first ones. Traffic is

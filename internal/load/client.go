@@ -71,7 +71,7 @@ func startActive(l Load, plan *Plan, arm, flow int) (*active, error) {
 		clock:   newClock(),
 		timeout: maxTimeout, // until the warm-up has shown what the arm takes
 
-		patience: ioTimeout + host.Patience(time.Duration(plan.Flows-1)*flowPatience),
+		patience: ioTimeout + host.ScaleTimeout(time.Duration(plan.Flows-1)*flowPatience),
 		tasks:    make(chan func(*active) error),
 		errs:     make(chan error, 1),
 	}

@@ -173,7 +173,7 @@ func (c *Child) Stop(grace time.Duration) {
 const killPoll = 5 * time.Millisecond
 
 // killLimit is how long Kill waits for killed processes to vanish.
-var killLimit = host.Patience(10 * time.Second)
+var killLimit = host.ScaleTimeout(10 * time.Second)
 
 // Kill ends every process whose network namespace is one of those named: it
 // asks them to end, and after grace kills them. It returns when none is left.

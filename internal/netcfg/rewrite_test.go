@@ -28,7 +28,7 @@ func TestRewriteTable(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	watching := make(chan (<-chan error), 1)
 	must(t, host.Do(n.Path(), func() error {
-		ended, err := host.Watch(ctx, func(host.News) { news.Add(1) })
+		ended, err := host.Watch(ctx, func(host.Event) { news.Add(1) })
 		watching <- ended
 		return err
 	}))

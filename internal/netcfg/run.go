@@ -23,7 +23,7 @@ func (n *Namespace) Run(ctx context.Context, c Command, input string) (string, e
 	cmd.Env = c.Env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = host.Patience(time.Second) // for a grandchild that keeps the pipes open
+	cmd.WaitDelay = host.ScaleTimeout(time.Second) // for a grandchild that keeps the pipes open
 	// A new process is in the namespace of the thread that forks it.
 	err := n.Do(cmd.Start)
 	if err == nil {

@@ -16,7 +16,7 @@ import (
 
 // patience is how long a network gets to stand: far more than it needs on a
 // busy machine, so that only a hang exceeds it.
-var patience = host.Patience(60 * time.Second)
+var patience = host.ScaleTimeout(60 * time.Second)
 
 // northbound is a connection to a northbound database.
 type northbound struct{ client.Client }

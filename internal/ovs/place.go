@@ -93,7 +93,7 @@ func (p Place) control(name string) string { return p.file(name + ".ctl") }
 
 // patience is how long a daemon gets for one thing that is asked of it: far
 // more than it needs on a busy machine, so that only a hang exceeds it.
-var patience = host.Patience(30 * time.Second)
+var patience = host.ScaleTimeout(30 * time.Second)
 
 // While runs fn with a context that ends when one of the daemons does, or after
 // limit. If fn fails for that, the error says so.

@@ -79,7 +79,7 @@ func orElse(socket, usual string) string {
 var ErrNoDatabase = errors.New("no database answers")
 
 // askLimit is how long a database gets to answer.
-var askLimit = host.Patience(5 * time.Second)
+var askLimit = host.ScaleTimeout(5 * time.Second)
 
 // ask connects to the database of that name behind a socket.
 func ask(socket, name string, fn func(context.Context, client.Client) error) error {
@@ -257,4 +257,4 @@ func (f field) write(ctx context.Context, c client.Client, v setting.Value) erro
 }
 
 // followLimit is how long a switch gets to take what its database says.
-var followLimit = host.Patience(2 * time.Second)
+var followLimit = host.ScaleTimeout(2 * time.Second)

@@ -51,7 +51,7 @@ const maxReflectors = 249
 // bgpReady is how long the machines may take to learn of all blocks. The
 // library lets two seconds go by before it dials, and as many before the next
 // time; the rest is for many speakers on few cores.
-var bgpReady = host.Patience(40 * time.Second)
+var bgpReady = host.ScaleTimeout(40 * time.Second)
 
 // bgpCluster is the cluster that all reflectors of an arm stand for, the
 // address that Calico's documentation takes.

@@ -18,15 +18,15 @@ import (
 // machine that carries established flows past them.
 var (
 	routedFast = fast(routed, func(s *Site, i int) fastpath.Config {
-		return fastpath.Config{Kind: fastpath.Routed, Devices: host.TunnelsAndPods{Pods: []string{s.routedDevice()}}}
+		return fastpath.Config{Kind: fastpath.Routed, Devices: host.DeviceNames{Pods: []string{s.routedDevice()}}}
 	})
 	netkitFast = fast(netkit, func(s *Site, i int) fastpath.Config {
-		return fastpath.Config{Kind: fastpath.Routed, Devices: host.TunnelsAndPods{Pods: []string{s.netkitDevice()}}}
+		return fastpath.Config{Kind: fastpath.Routed, Devices: host.DeviceNames{Pods: []string{s.netkitDevice()}}}
 	})
 	vxlanFast = fast(vxlan, func(s *Site, i int) fastpath.Config {
 		return fastpath.Config{
 			Kind: fastpath.VXLAN, Port: uint16(s.Options.Int("port")),
-			Devices: host.TunnelsAndPods{Tunnels: []string{s.vxlanTunnelDevice(0)}, Pods: []string{s.vxlanPort(0)}},
+			Devices: host.DeviceNames{Tunnels: []string{s.vxlanTunnelDevice(0)}, Pods: []string{s.vxlanPort(0)}},
 		}
 	})
 )
@@ -94,7 +94,7 @@ func (s *Site) headroomDevice() string { return fmt.Sprintf("room%d", s.Index) }
 const fastPaths = 16
 
 // fastReady is how long the daemon may take until it knows its peers and pods.
-var fastReady = host.Patience(10 * time.Second)
+var fastReady = host.ScaleTimeout(10 * time.Second)
 
 // accelerate starts the fast path's daemon on a machine.
 func (s *Site) accelerate(ctx context.Context, i int, c fastpath.Config) error {

@@ -17,7 +17,7 @@ import (
 )
 
 // pace is how often an end of a steady flow sends.
-var pace = host.Patience(2 * time.Millisecond)
+var pace = host.ScaleTimeout(2 * time.Millisecond)
 
 // sender sends datagrams all the time, whoever gets them.
 type sender struct {
@@ -183,7 +183,7 @@ func (s *stream) last(what fate, from, to time.Time) time.Duration {
 const enough = 25
 
 // underWay is for how long a datagram may be between two sockets of this machine.
-var underWay = host.Patience(10 * time.Millisecond)
+var underWay = host.ScaleTimeout(10 * time.Millisecond)
 
 // wish is what is to become of what is sent.
 type wish struct {

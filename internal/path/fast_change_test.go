@@ -37,7 +37,7 @@ type situation struct {
 
 // takesHold is within what time a change does, at the latest: the best of a few
 // tries must, as this machine may have other things to do meanwhile.
-var takesHold = host.Patience(100 * time.Millisecond)
+var takesHold = host.ScaleTimeout(100 * time.Millisecond)
 
 const changeTries = 5
 

@@ -76,7 +76,7 @@ func TestFastPathOfFilters(t *testing.T) {
 		eventually(t, "the daemon says so", func() bool {
 			_ = exchange(time.Millisecond) // as above
 			refused := stateOf(t, arm).Refused
-			return len(refused) == 1 && strings.Contains(refused[0].Why, "discipline ingress")
+			return len(refused) == 1 && strings.Contains(refused[0].Reason, "discipline ingress")
 		})
 		onPod(func(at vnl.QdiscAttrs) error { return vnl.QdiscDel(&vnl.Ingress{QdiscAttrs: at}) })
 		eventually(t, "a pod's packets are carried once ingress has gone", func() bool {

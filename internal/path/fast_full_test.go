@@ -236,7 +236,7 @@ func echoes(t *testing.T, conn net.Conn, path string) {
 func noConnection(t *testing.T, w watched, to *steady) {
 	t.Helper()
 	must(t, host.Do(w.From().Namespace, func() error {
-		d := net.Dialer{Timeout: host.Patience(50 * time.Millisecond)} // nobody listens, and would say so at once
+		d := net.Dialer{Timeout: host.ScaleTimeout(50 * time.Millisecond)} // nobody listens, and would say so at once
 		conn, err := d.Dial("tcp4", addrPort(to.b).String())
 		var timeout net.Error
 		if err == nil {

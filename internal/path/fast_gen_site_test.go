@@ -24,7 +24,7 @@ const genPace = 2 * time.Millisecond
 
 // genSettle is for how long nothing is sent after a change: by then the daemons know of
 // it, so that twins have sent the same when it takes hold.
-var genSettle = host.Patience(200 * time.Millisecond)
+var genSettle = host.ScaleTimeout(200 * time.Millisecond)
 
 // genPath is a path in a generated case. Those without a fast path have an even number,
 // their twins the next.

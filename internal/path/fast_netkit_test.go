@@ -88,7 +88,7 @@ func TestNetkitDrops(t *testing.T) {
 			untilCarried(t, arm, exchange)
 			setPolicy(t, m, device, policy, vnl.NETKIT_POLICY_BLACKHOLE)
 			untilAnswer(t, exchange, false)
-			if s := stateOf(t, arm); len(s.Refused) != 1 || !strings.Contains(s.Refused[0].Why, "drops what no program lets through") {
+			if s := stateOf(t, arm); len(s.Refused) != 1 || !strings.Contains(s.Refused[0].Reason, "drops what no program lets through") {
 				t.Errorf("of a pair that drops everything the daemon says %+v", s)
 			}
 			setPolicy(t, m, device, policy, vnl.NETKIT_POLICY_FORWARD)
@@ -190,19 +190,19 @@ func TestNetkitWays(t *testing.T) {
 			for _, step := range c.steps {
 				must(t, step(m))
 			}
-			var ways host.Ways
+			var ways host.Topology
 			testenv.In(t, m.Path(), func() (err error) {
-				ways, err = host.ReadWays(host.TunnelsAndPods{Wire: "none", Pods: []string{device}})
+				ways, err = host.ReadTopology(host.DeviceNames{Wire: "none", Pods: []string{device}})
 				return err
 			})
 			mac, refused := "", ""
 			for _, p := range ways.Pods {
-				if mac = p.MAC.String(); p.Addr != addr.Addr() || !ways.Devices[p.Device].Netkit {
+				if mac = p.MAC.String(); p.Addr != addr.Addr() || !ways.TC[p.Device].Netkit {
 					t.Errorf("the pod is %+v", p)
 				}
 			}
-			for _, r := range ways.Refused {
-				refused += r.Why
+			for _, r := range ways.Refusals {
+				refused += r.Reason
 			}
 			if mac != c.mac || refused != c.refused {
 				t.Errorf("pod %q, refused %q; want %q and %q", mac, refused, c.mac, c.refused)

@@ -29,7 +29,7 @@ func TestFastPathFollowsPathMTU(t *testing.T) {
 		t.Fatalf("packets to a peer may have %d bytes before anything is learned", was)
 	}
 	fragmentationNeeded(t, l.Machines[0], l.Machines[1], least)
-	limit := host.Patience(5 * time.Second) // later, news of something else may lead to it
+	limit := host.ScaleTimeout(5 * time.Second) // later, news of something else may lead to it
 	for end := time.Now().Add(limit); peerSize(t, arm.Pins[0]) != least-overhead; {
 		if time.Now().After(end) {
 			t.Fatalf("after %v packets to a peer may still have %d bytes", limit, peerSize(t, arm.Pins[0]))

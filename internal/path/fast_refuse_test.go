@@ -94,7 +94,7 @@ func TestFastPathRefuses(t *testing.T) {
 						if o.where == "" {
 							return strings.Contains(s.Off, why)
 						}
-						return s.Off == "" && len(s.Refused) == 1 && s.Refused[0].Device == where && strings.Contains(s.Refused[0].Why, why)
+						return s.Off == "" && len(s.Refused) == 1 && s.Refused[0].Device == where && strings.Contains(s.Refused[0].Reason, why)
 					})
 					untilSlow(t, arm, exchange)
 					if s := stateOf(t, other); o.where == "POD" && len(s.Refused) > 0 {
@@ -301,7 +301,7 @@ func markedProgram(t *testing.T, m lab.Machine, _, _ string) (detach func()) {
 }
 
 // devicesOf gives the devices of a path their names.
-func devicesOf(t *testing.T, d host.TunnelsAndPods, m lab.Machine) *strings.Replacer {
+func devicesOf(t *testing.T, d host.DeviceNames, m lab.Machine) *strings.Replacer {
 	t.Helper()
 	names := []string{"POD", d.Pods[0], "WIRE", d.Wire}
 	testenv.In(t, m.Namespace, func() error {
@@ -331,7 +331,7 @@ func stateOf(t *testing.T, arm lab.Arm) *fastpath.State {
 // wanted.
 func untilState(t *testing.T, arm lab.Arm, exchange func(time.Duration) error, wanted func(*fastpath.State) bool) {
 	t.Helper()
-	limit := host.Patience(5 * time.Second) // later, news of something else may lead to it
+	limit := host.ScaleTimeout(5 * time.Second) // later, news of something else may lead to it
 	for end := time.Now().Add(limit); ; {
 		s := stateOf(t, arm)
 		if wanted(s) {

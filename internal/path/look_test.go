@@ -33,7 +33,7 @@ func TestOnTheWire(t *testing.T) {
 // atOnce is how many variants are raised at once: all, but on an emulated CPU,
 // where so many daemons would wait for each other all too long.
 func atOnce() int {
-	if host.Patience(1) > 1 {
+	if host.ScaleTimeout(1) > 1 {
 		return 8
 	}
 	return 1 << 10

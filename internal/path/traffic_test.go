@@ -15,7 +15,7 @@ import (
 )
 
 // patience bounds every wait of these tests; nothing is asserted on speed.
-var patience = host.Patience(30 * time.Second)
+var patience = host.ScaleTimeout(30 * time.Second)
 
 const content = 4 << 20 // bytes over TCP, each way
 

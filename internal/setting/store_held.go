@@ -166,7 +166,7 @@ func (h holder) isOurs() bool {
 }
 
 // endLimit is how long a holder may take to end.
-var endLimit = host.Patience(5 * time.Second)
+var endLimit = host.ScaleTimeout(5 * time.Second)
 
 // end ends the process, and waits until it is gone. A descriptor of it is opened
 // before it is looked at once more, so that a number that was given to another

@@ -18,7 +18,7 @@ import (
 // whatever namespace, and the bridge that it is a port of.
 func aroundMTU(p Place) ([]Cell, error) {
 	cells := []Cell{ipv6MTU(p)}
-	spaces, _, err := host.Reader{}.Find()
+	spaces, _, err := host.Reader{}.FindNetns()
 	if err != nil {
 		return nil, err
 	}

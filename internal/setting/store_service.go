@@ -25,7 +25,7 @@ type Unit struct {
 }
 
 // systemctlLimit is how long systemd may take to start or stop a service.
-var systemctlLimit = host.Patience(60 * time.Second)
+var systemctlLimit = host.ScaleTimeout(60 * time.Second)
 
 // systemctl runs the program of that name. Error: errors.ErrUnsupported where
 // there is none, or no systemd.
@@ -41,7 +41,7 @@ func systemctl(args ...string) (string, error) {
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "SYSTEMD_COLORS=0")
 	cmd.Stdout, cmd.Stderr = &out, &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = host.Patience(time.Second)
+	cmd.WaitDelay = host.ScaleTimeout(time.Second)
 	err = cmd.Run()
 	text := strings.Join(strings.Fields(said.String()), " ")
 	if err != nil && (strings.Contains(text, "not been booted with systemd") || strings.Contains(text, "Failed to connect to bus")) {

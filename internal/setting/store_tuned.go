@@ -52,7 +52,7 @@ func (s TunedState) Name() string {
 
 // tunedLimit is how long tuned gets to change its profile: its own limit is a
 // minute.
-var tunedLimit = host.Patience(90 * time.Second)
+var tunedLimit = host.ScaleTimeout(90 * time.Second)
 
 // tunedStore is the profile of tuned. It is changed by its own program, which
 // tells the daemon; then its files are made what they shall be to the byte, which

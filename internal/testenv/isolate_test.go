@@ -65,7 +65,7 @@ func TestIsolateLeavesNothing(t *testing.T) {
 // gone waits until no process has mark on its command line.
 func gone(t *testing.T, mark string) {
 	t.Helper()
-	for end := time.Now().Add(host.Patience(20 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(host.ScaleTimeout(20 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
 		var left []string
 		processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, file := range processes {

@@ -25,7 +25,7 @@ type seen map[string]bool
 // settle is how long things get to vanish: a killed process, a connection in
 // the hands of a goroutine that is about to end.
 var (
-	settle     = host.Patience(5 * time.Second)
+	settle     = host.ScaleTimeout(5 * time.Second)
 	settlePoll = 20 * time.Millisecond
 )
 

@@ -38,7 +38,7 @@ const (
 
 // livePatience bounds the wait until all are learned, which takes half a minute
 // where nothing else goes on.
-var livePatience = host.Patience(2 * time.Minute)
+var livePatience = host.ScaleTimeout(2 * time.Minute)
 
 // live are those of a path.
 type live struct {

@@ -257,7 +257,7 @@ type slice struct{ real, empty float64 }
 
 func newBeside(pins, name, namespace string, counts bpf.Count) (b *beside, err error) {
 	var links []string
-	for end := time.Now().Add(host.Patience(10 * time.Second)); len(links) != 1; {
+	for end := time.Now().Add(host.ScaleTimeout(10 * time.Second)); len(links) != 1; {
 		if time.Now().After(end) {
 			return nil, fmt.Errorf("%s is attached at %d places, not one", name, len(links))
 		}

@@ -30,7 +30,7 @@ type fastDaemon struct {
 }
 
 // daemonPatience bounds every wait for a daemon, and for what it is to bring about.
-var daemonPatience = host.Patience(30 * time.Second)
+var daemonPatience = host.ScaleTimeout(30 * time.Second)
 
 const daemonPoll = 5 * time.Millisecond
 

@@ -38,7 +38,7 @@ const (
 )
 
 // trafficPatience bounds every wait for the other end.
-var trafficPatience = host.Patience(20 * time.Second)
+var trafficPatience = host.ScaleTimeout(20 * time.Second)
 
 // startTraffic starts it between two ends. It goes on until it is stopped.
 func startTraffic(ctx context.Context, from, to host.Endpoint, r trafficRate) (*traffic, error) {
@@ -289,7 +289,7 @@ func (t *traffic) take() (now tally) {
 }
 
 // quiet is how long nothing must have come until what has not is lost.
-var quiet = host.Patience(time.Second)
+var quiet = host.ScaleTimeout(time.Second)
 
 func (t *traffic) tally() tally {
 	now := tally{opened: t.opened.Load(), bytes: t.bytes.Load()}

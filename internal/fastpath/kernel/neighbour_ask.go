@@ -48,11 +48,11 @@ const macBytes = 6
 
 // probe is a frame that asks a neighbour.
 func probe(n host.BridgeNeighbour) []byte {
-	frame := append(slices.Clone([]byte(n.MAC)), n.From...)
+	frame := append(slices.Clone([]byte(n.MAC)), n.BridgeMAC...)
 	for _, word := range []uint16{unix.ETH_P_ARP, unix.ARPHRD_ETHER, unix.ETH_P_IP, macBytes<<8 | 4, 1} { // a request
 		frame = binary.BigEndian.AppendUint16(frame, word)
 	}
-	frame = append(append(frame, n.From...), 0, 0, 0, 0)
+	frame = append(append(frame, n.BridgeMAC...), 0, 0, 0, 0)
 	return append(append(frame, make([]byte, macBytes)...), n.Addr.AsSlice()...)
 }
 

@@ -36,7 +36,7 @@ const (
 )
 
 // seatLeaving is for how long one that was asked for it may.
-var seatLeaving = host.Patience(10 * time.Second)
+var seatLeaving = host.ScaleTimeout(10 * time.Second)
 
 // TakeSeat takes the seat of a folder. A process that has it is asked to leave, and
 // waited for, if it is to be replaced; see [Seat.Look].

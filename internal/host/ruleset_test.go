@@ -14,10 +14,10 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-func rulings(t *testing.T, n *netcfg.Namespace, port uint16) (r host.Rulings) {
+func chainWalker(t *testing.T, n *netcfg.Namespace, port uint16) (r host.RulesetAudit) {
 	t.Helper()
 	testenv.In(t, n.Path(), func() (err error) {
-		r, err = host.ReadRulings(port)
+		r, err = host.AuditRuleset(port)
 		return err
 	})
 	return r
@@ -26,7 +26,7 @@ func rulings(t *testing.T, n *netcfg.Namespace, port uint16) (r host.Rulings) {
 // Rules that judge all packets of an established flow alike are told from those
 // that do not.
 func TestRulings(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	const tunnel = 4789
 	for _, c := range []struct {
 		hook, rules, fickle string
@@ -148,11 +148,11 @@ func TestRulings(t *testing.T) {
 			t.Errorf("%s: %v", c.rules, err)
 			continue
 		}
-		if got := rulings(t, n, tunnel); got.Fickle != c.fickle || len(got.Devices) > 0 {
-			t.Errorf("%s: fickle %q, want %q; devices %v", c.rules, got.Fickle, c.fickle, got.Devices)
+		if got := chainWalker(t, n, tunnel); got.PerPacket != c.fickle || len(got.DeviceChains) > 0 {
+			t.Errorf("%s: fickle %q, want %q; devices %v", c.rules, got.PerPacket, c.fickle, got.DeviceChains)
 		}
 		own := c.hook == "input" || c.hook == "output" || strings.Contains(c.rules, "ct state new limit")
-		if own && rulings(t, n, 0).Fickle != "" {
+		if own && chainWalker(t, n, 0).PerPacket != "" {
 			t.Errorf("%s is fickle where there are no tunnels", c.rules)
 		}
 	}
@@ -160,7 +160,7 @@ func TestRulings(t *testing.T) {
 
 // So are those of iptables, which come wrapped.
 func TestRulingsOfIPTables(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	testenv.In(t, n.Path(), func() error { return netlink.IpsetCreate("ours", "hash:ip", netlink.IpsetCreateOptions{}) })
 	for _, c := range []struct {
 		rules  []string
@@ -199,7 +199,7 @@ func TestRulingsOfIPTables(t *testing.T) {
 			t.Logf("%s: this machine cannot: %v", c.rules, err)
 			continue
 		}
-		if got := rulings(t, n, 0).Fickle; strings.ReplaceAll(got, "match limit", "limit") != c.fickle {
+		if got := chainWalker(t, n, 0).PerPacket; strings.ReplaceAll(got, "match limit", "limit") != c.fickle {
 			t.Errorf("%s: fickle %q, want %q", c.rules, got, c.fickle)
 		}
 	}
@@ -207,17 +207,17 @@ func TestRulingsOfIPTables(t *testing.T) {
 
 // Chains that stand at devices are found, on their sides.
 func TestRulingsAtDevices(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	for _, name := range []string{"d0", "d1"} {
 		must(t, n.AddBridge(name, nil, 1500))
 	}
 	input := "table netdev t {\nchain a { type filter hook ingress device d0 priority 0; }\nchain b { type filter hook egress devices = { d0, d1 } priority 0; }\n}\n"
 	_, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, input)
 	must(t, err)
-	got := rulings(t, n, 0)
-	want := map[string]host.Sides{"d0": host.In | host.Out, "d1": host.Out}
-	if !maps.Equal(got.Devices, want) || got.At("d1") != host.Out || got.At("lo") != 0 {
-		t.Errorf("chains stand at %v, want %v", got.Devices, want)
+	got := chainWalker(t, n, 0)
+	want := map[string]host.Direction{"d0": host.Ingress | host.Egress, "d1": host.Egress}
+	if !maps.Equal(got.DeviceChains, want) || got.DirectionsAt("d1") != host.Egress || got.DirectionsAt("lo") != 0 {
+		t.Errorf("chains stand at %v, want %v", got.DeviceChains, want)
 	}
 }
 
@@ -251,11 +251,11 @@ const kubeProxy = `table ip kube-proxy {
 // How connections are dealt out to the endpoints of Services is nothing that packets
 // of established flows meet.
 func TestRulingsOfKubeProxy(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	_, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "nft"), "-f", "-"}, Env: os.Environ()}, kubeProxy)
 	must(t, err)
-	if got := rulings(t, n, 8472); got.Fickle != "" {
-		t.Errorf("they are fickle: %s", got.Fickle)
+	if got := chainWalker(t, n, 8472); got.PerPacket != "" {
+		t.Errorf("they are fickle: %s", got.PerPacket)
 	}
 }
 
@@ -263,7 +263,7 @@ func TestRulingsOfKubeProxy(t *testing.T) {
 // in what is for the machine match sets, too, and packets of a tunnel are for the
 // machine; and where Services restrict who may come, so do those for what is forwarded.
 func TestRulingsOfIPVS(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	testenv.In(t, n.Path(), func() (err error) {
 		for name, kind := range map[string]string{"KUBE-CLUSTER-IP": "hash:ip,port", "KUBE-LOAD-BALANCER-FW": "hash:ip,port",
 			"KUBE-HEALTH-CHECK-NODE-PORT": "bitmap:port", "KUBE-IPVS-IPS": "hash:ip", "KUBE-LOOP-BACK": "hash:ip,port,ip"} {
@@ -321,7 +321,7 @@ COMMIT
 		if _, err := n.Run(t.Context(), netcfg.Command{Args: []string{program(t, "iptables-nft-restore")}, Env: os.Environ()}, c.rules+"COMMIT\n"); err != nil {
 			t.Skipf("this machine cannot: %v", err)
 		}
-		if got := rulings(t, n, c.port).Fickle; got != c.fickle {
+		if got := chainWalker(t, n, c.port).PerPacket; got != c.fickle {
 			t.Errorf("with port %d: fickle %q, want %q, of\n%s", c.port, got, c.fickle, c.rules)
 		}
 	}

@@ -54,13 +54,13 @@ func TestReadWays(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", c.options)+c.more)
-			ways := waysOf(t, m)
+			ways := topologyOf(t, m)
 			size, df := 0, false
-			for _, p := range ways.Peers {
-				size, df = p.Size, p.Tunnel.DontFragment
+			for _, p := range ways.NextHops {
+				size, df = p.MTU, p.Encap.DontFragment
 			}
-			if len(ways.Pods) != c.pods || len(ways.Peers) > 1 || size != c.size || df != c.df {
-				t.Errorf("pods %+v and peers %+v, want %d and one for packets of %d bytes", ways.Pods, ways.Peers, c.pods, c.size)
+			if len(ways.Pods) != c.pods || len(ways.NextHops) > 1 || size != c.size || df != c.df {
+				t.Errorf("pods %+v and peers %+v, want %d and one for packets of %d bytes", ways.Pods, ways.NextHops, c.pods, c.size)
 			}
 			if got := refusals(ways); got != c.refused {
 				t.Errorf("refused: %q, want %q", got, c.refused)
@@ -100,25 +100,25 @@ func run(t *testing.T, namespace, script string) {
 	})
 }
 
-func waysOf(t *testing.T, m string) (ways host.Ways) {
+func topologyOf(t *testing.T, m string) (ways host.Topology) {
 	t.Helper()
 	testenv.In(t, m, func() (err error) {
-		ways, err = host.ReadWays(host.TunnelsAndPods{Wire: "w0", Tunnels: []string{"v0"}, Pods: []string{"p0"}})
+		ways, err = host.ReadTopology(host.DeviceNames{Wire: "w0", Tunnels: []string{"v0"}, Pods: []string{"p0"}})
 		return err
 	})
 	return ways
 }
 
-func refusals(w host.Ways) string {
+func refusals(w host.Topology) string {
 	var all []string
-	for _, r := range w.Refused {
-		all = append(all, r.Device+" "+r.Why)
+	for _, r := range w.Refusals {
+		all = append(all, r.Device+" "+r.Reason)
 	}
 	return strings.Join(all, "; ")
 }
 
-// can runs a script in a namespace, and tells whether this kernel knows what it is about.
-func can(t *testing.T, namespace, script string) (is bool) {
+// hasOption runs a script in a namespace, and tells whether this kernel knows what it is about.
+func hasOption(t *testing.T, namespace, script string) (is bool) {
 	t.Helper()
 	is = true
 	testenv.In(t, namespace, func() error {
@@ -151,17 +151,17 @@ func TestReadersOfWire(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", ""))
-			if !can(t, m, c.more) {
+			if !hasOption(t, m, c.more) {
 				t.Skip("this kernel cannot")
 			}
-			ways := waysOf(t, m)
-			for _, p := range ways.Peers {
-				if w := ways.Devices[p.Wire]; w.ByMarks != c.byMarks || w.Unproven != c.unproven {
-					t.Errorf("by marks %q, unproven %q, want %q and %q", w.ByMarks, w.Unproven, c.byMarks, c.unproven)
+			ways := topologyOf(t, m)
+			for _, p := range ways.NextHops {
+				if w := ways.TC[p.WireDevice]; w.MarkReader != c.byMarks || w.UnknownReader != c.unproven {
+					t.Errorf("by marks %q, unproven %q, want %q and %q", w.MarkReader, w.UnknownReader, c.byMarks, c.unproven)
 				}
 			}
-			if len(ways.Peers) != 1 {
-				t.Errorf("peers %+v, want one", ways.Peers)
+			if len(ways.NextHops) != 1 {
+				t.Errorf("peers %+v, want one", ways.NextHops)
 			}
 		})
 	}

@@ -24,17 +24,17 @@ func TestLegacyBridgeTables(t *testing.T) {
 
 // Settings that change without a word are seen to change.
 func TestSilentSettings(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	testenv.In(t, n.Path(), func() error {
-		s, err := host.OpenSilent()
+		s, err := host.OpenPoller()
 		must(t, err)
 		defer s.Close()
-		before := s.Settings()
-		if again := s.Settings(); !slices.Equal(before, again) || !slices.Contains(before, "64\n") {
+		before := s.Sysctls()
+		if again := s.Sysctls(); !slices.Equal(before, again) || !slices.Contains(before, "64\n") {
 			t.Errorf("settings are %q, and read again %q", before, again)
 		}
 		must(t, os.WriteFile("/proc/sys/net/ipv4/ip_default_ttl", []byte("77"), 0))
-		if after := s.Settings(); slices.Equal(before, after) {
+		if after := s.Sysctls(); slices.Equal(before, after) {
 			t.Errorf("settings are %q still", after)
 		}
 		return nil

@@ -11,14 +11,14 @@ import (
 // What is said again is no change of rules, and what has changed is, also right after
 // that.
 func TestWatchOfWhatIsSaidAgain(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	must(t, n.AddBridge("br0", nil, 1500))
 	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
 	run(t, n.Path(), `ip link set br0 up; ip link set a0 up; ip link set b0 master br0 up
 		ip addr add 192.0.2.1/24 dev a0 valid_lft 5000 preferred_lft 5000
 		ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:01 dev a0 nud stale`)
-	news := make(chan host.Changed, 10000)
-	watch(t, n, func(c host.Changed) { news <- c })
+	news := make(chan host.Changes, 10000)
+	watch(t, n, func(c host.Changes) { news <- c })
 	const forget = "ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:01 dev a0 nud stale"
 	for _, c := range []struct{ again, real, back string }{
 		{
@@ -52,7 +52,7 @@ func TestWatchOfWhatIsSaidAgain(t *testing.T) {
 // A MAC that comes back to a port where it was before is told of, and so is each other
 // change of a forwarding entry.
 func TestWatchOfMoves(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	must(t, n.AddBridge("br0", nil, 1500))
 	for _, port := range []string{"p0", "p1"} {
 		must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: port}, netcfg.VethEnd{In: n, Name: port + "x"}, 1500))
@@ -62,8 +62,8 @@ func TestWatchOfMoves(t *testing.T) {
 		ip link add v0 up type vxlan id 7 dstport 4789 local 192.0.2.1 nolearning
 		bridge fdb add 02:00:00:00:00:08 dev p0 master static
 		bridge fdb add 02:00:00:00:00:09 dev v0 dst 192.0.2.2`)
-	news := make(chan host.Changed, 1000)
-	watch(t, n, func(c host.Changed) { news <- c })
+	news := make(chan host.Changes, 1000)
+	watch(t, n, func(c host.Changes) { news <- c })
 	for _, command := range []string{
 		"bridge fdb replace 02:00:00:00:00:08 dev p1 master static",
 		"bridge fdb replace 02:00:00:00:00:08 dev p0 master static",
@@ -82,9 +82,9 @@ func TestWatchOfMoves(t *testing.T) {
 }
 
 // ofRules waits for so many changes of rules, and until there are no more.
-func ofRules(t *testing.T, news <-chan host.Changed, least int) (got int) {
+func ofRules(t *testing.T, news <-chan host.Changes, least int) (got int) {
 	t.Helper()
-	end := time.After(newsPatience)
+	end := time.After(eventTimeout)
 	for {
 		calm := time.Duration(1<<63 - 1)
 		if got >= least {
@@ -98,7 +98,7 @@ func ofRules(t *testing.T, news <-chan host.Changed, least int) (got int) {
 		case <-time.After(calm):
 			return got
 		case <-end:
-			t.Fatalf("after %v only %d changes of rules were told, of %d", newsPatience, got, least)
+			t.Fatalf("after %v only %d changes of rules were told, of %d", eventTimeout, got, least)
 		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 // sockets are those that requests to the kernel go by; nil: by one of their own, each.
 type sockets map[int]*nl.SocketHandle
 
-// oneDevice gives what the kernel tells of a device of the calling thread's namespace,
+// readLink gives what the kernel tells of a device of the calling thread's namespace,
 // by its index; attributes say what is to be told, or of which namespace else.
-func oneDevice(by sockets, index int, how ...*nl.RtAttr) (message []byte, err error) {
+func readLink(by sockets, index int, how ...*nl.RtAttr) (message []byte, err error) {
 	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
 	req.Sockets = by
 	of := nl.NewIfInfomsg(unix.AF_UNSPEC)

@@ -11,40 +11,40 @@ import (
 
 // readRoutes reads the routes of all tables: which of them a packet meets is up to
 // policy rules, and what those go by.
-func (r *waysReader) readRoutes() (err error) {
+func (r *topologyReader) readRoutes() (err error) {
 	all := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
-	r.every, err = dump(func() ([]netlink.Route, error) {
+	r.allRoutes, err = dump(func() ([]netlink.Route, error) {
 		return r.h.RouteListFiltered(netlink.FAMILY_V4, all, netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {
 		return fmt.Errorf("list routes: %w", err)
 	}
-	r.routes = slices.DeleteFunc(slices.Clone(r.every), func(route netlink.Route) bool { return route.Table != unix.RT_TABLE_MAIN })
-	for _, route := range r.every {
+	r.mainRoutes = slices.DeleteFunc(slices.Clone(r.allRoutes), func(route netlink.Route) bool { return route.Table != unix.RT_TABLE_MAIN })
+	for _, route := range r.allRoutes {
 		if route.Tos != 0 {
-			r.fickle = fmt.Sprintf("the route to %v in table %d goes by the TOS", prefixOf(route.Dst), route.Table)
+			r.perPacket = fmt.Sprintf("the route to %v in table %d goes by the TOS", toPrefix(route.Dst), route.Table)
 		}
 	}
-	if err := r.readUnproven(); err != nil {
+	if err := r.auditRoutes(); err != nil {
 		return err
 	}
-	return r.readRules()
+	return r.auditPolicyRules()
 }
 
-// routesMTU is that of the routes by a device, and by a next hop if one is given,
+// leastRouteMTU is that of the routes by a device, and by a next hop if one is given,
 // that has the smallest, of whatever table; at most that of the device.
-func (r *waysReader) routesMTU(device int, hop net.IP, least int) int {
-	for _, route := range r.every {
-		if route.MTU > 0 && mayLead(route, device, hop) {
+func (r *topologyReader) leastRouteMTU(device int, hop net.IP, least int) int {
+	for _, route := range r.allRoutes {
+		if route.MTU > 0 && mayUse(route, device, hop) {
 			least = min(least, route.MTU)
 		}
 	}
 	return least
 }
 
-// mayLead tells whether packets may take a route by a device, and by a next hop if one
+// mayUse tells whether packets may take a route by a device, and by a next hop if one
 // is given. One that says nothing of either goes by an object, which may be anything.
-func mayLead(route netlink.Route, device int, hop net.IP) bool {
+func mayUse(route netlink.Route, device int, hop net.IP) bool {
 	by := func(index int, gateway net.IP) bool {
 		return index == device && (hop == nil || gateway == nil || hop.Equal(gateway))
 	}

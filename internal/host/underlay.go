@@ -10,13 +10,13 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// reach finds out how outer packets of a tunnel go out.
-func (r *waysReader) reach(p *PeerWay, tunnel *netlink.Vxlan) bool {
-	if !p.Tunnel.Remote.Is4() {
+// resolveUnderlay finds out how outer packets of a tunnel go out.
+func (r *topologyReader) resolveUnderlay(p *NextHop, tunnel *netlink.Vxlan) bool {
+	if !p.Encap.Remote.Is4() {
 		return false
 	}
 	o := &netlink.RouteGetOptions{OifIndex: tunnel.VtepDevIndex, SrcAddr: tunnel.SrcAddr}
-	routes, err := r.h.RouteGetWithOptions(p.Tunnel.Remote.AsSlice(), o)
+	routes, err := r.h.RouteGetWithOptions(p.Encap.Remote.AsSlice(), o)
 	if err != nil || len(routes) != 1 {
 		return false // there is no way now
 	}
@@ -25,29 +25,29 @@ func (r *waysReader) reach(p *PeerWay, tunnel *netlink.Vxlan) bool {
 	if !ok || wire.Attrs().Flags&net.FlagUp == 0 {
 		return false
 	}
-	hop := p.Tunnel.Remote
+	hop := p.Encap.Remote
 	if route.Gw != nil {
-		hop = addrOf(route.Gw)
+		hop = toAddr(route.Gw)
 	}
-	if !p.Tunnel.Local.IsValid() {
-		p.Tunnel.Local = addrOf(route.Src)
+	if !p.Encap.Local.IsValid() {
+		p.Encap.Local = toAddr(route.Src)
 	}
-	if why := r.unsure[route.LinkIndex]; why != "" {
+	if why := r.uncertainDevices[route.LinkIndex]; why != "" {
 		r.refuse(wire, why)
 		return false
 	}
-	p.Wire, p.From, p.Size = route.LinkIndex, wire.Attrs().HardwareAddr, wire.Attrs().MTU
+	p.WireDevice, p.SrcMAC, p.MTU = route.LinkIndex, wire.Attrs().HardwareAddr, wire.Attrs().MTU
 	if p.RouteMTU = route.MTU; p.RouteMTU > 0 {
-		p.Size = min(p.Size, p.RouteMTU)
+		p.MTU = min(p.MTU, p.RouteMTU)
 	}
 	for _, n := range r.arp {
-		if n.LinkIndex == p.Wire && addrOf(n.IP) == hop && len(n.HardwareAddr) == macLen && usable(n.State) {
-			if n.unproven != "" {
-				r.refuse(wire, fmt.Sprintf("its neighbour %v has %s", n.IP, n.unproven))
+		if n.LinkIndex == p.WireDevice && toAddr(n.IP) == hop && len(n.HardwareAddr) == macLen && isUsableState(n.State) {
+			if n.unknownAttr != "" {
+				r.refuse(wire, fmt.Sprintf("its neighbour %v has %s", n.IP, n.unknownAttr))
 				return false
 			}
-			p.To, p.Hop = n.HardwareAddr, hop
-			return p.Tunnel.Local.Is4()
+			p.DstMAC, p.Addr = n.HardwareAddr, hop
+			return p.Encap.Local.Is4()
 		}
 	}
 	return false

@@ -9,34 +9,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prober asks the kernel about single devices and routes, again and again: by one socket
+// rtnlQuerier asks the kernel about single devices and routes, again and again: by one socket
 // and in memory of its own. The library takes 64 KB for each answer.
-type prober struct {
-	fd       int
-	seq      uint32
-	question []byte
-	answer   [1 << 14]byte
+type rtnlQuerier struct {
+	fd      int
+	seq     uint32
+	request []byte
+	reply   [1 << 14]byte
 }
 
-func openProber() (*prober, error) {
+func openRtnlQuerier() (*rtnlQuerier, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	return &prober{fd: fd}, nil
+	return &rtnlQuerier{fd: fd}, nil
 }
 
-func (p *prober) close() { unix.Close(p.fd) }
+func (p *rtnlQuerier) close() { unix.Close(p.fd) }
 
 // device gives the MTU of a device in the namespace that has a number here, and tells
 // whether it has an XDP program.
-func (p *prober) device(space, index int) (mtu int, xdp bool, err error) {
+func (p *rtnlQuerier) device(space, index int) (mtu int, xdp bool, err error) {
 	const withoutCounters = 1 << 3 // RTEXT_FILTER_SKIP_STATS
-	p.begin(unix.RTM_GETLINK, nl.NewIfInfomsg(unix.AF_UNSPEC).Serialize())
-	binary.NativeEndian.PutUint32(p.question[unix.SizeofNlMsghdr+4:], uint32(index))
-	p.add(unix.IFLA_TARGET_NETNSID, uint32(space))
-	p.add(unix.IFLA_EXT_MASK, withoutCounters)
-	attrs, err := p.ask(unix.SizeofIfInfomsg)
+	p.startRequest(unix.RTM_GETLINK, nl.NewIfInfomsg(unix.AF_UNSPEC).Serialize())
+	binary.NativeEndian.PutUint32(p.request[unix.SizeofNlMsghdr+4:], uint32(index))
+	p.addUint32(unix.IFLA_TARGET_NETNSID, uint32(space))
+	p.addUint32(unix.IFLA_EXT_MASK, withoutCounters)
+	attrs, err := p.roundTrip(unix.SizeofIfInfomsg)
 	if err != nil {
 		return 0, false, err
 	}
@@ -57,21 +57,21 @@ func (p *prober) device(space, index int) (mtu int, xdp bool, err error) {
 
 // routeMTU gives the MTU that the route to an address has, or has learned; 0: none. The
 // source may be no address, and the device 0.
-func (p *prober) routeMTU(to, from netip.Addr, device int) (mtu int, err error) {
+func (p *rtnlQuerier) routeMTU(to, from netip.Addr, device int) (mtu int, err error) {
 	m := nl.RtMsg{}
 	m.Family, m.Dst_len = unix.AF_INET, 32
 	if from.Is4() {
 		m.Src_len = 32
 	}
-	p.begin(unix.RTM_GETROUTE, m.Serialize())
-	p.add(unix.RTA_DST, binary.NativeEndian.Uint32(to.AsSlice()))
+	p.startRequest(unix.RTM_GETROUTE, m.Serialize())
+	p.addUint32(unix.RTA_DST, binary.NativeEndian.Uint32(to.AsSlice()))
 	if from.Is4() {
-		p.add(unix.RTA_SRC, binary.NativeEndian.Uint32(from.AsSlice()))
+		p.addUint32(unix.RTA_SRC, binary.NativeEndian.Uint32(from.AsSlice()))
 	}
 	if device != 0 {
-		p.add(unix.RTA_OIF, uint32(device))
+		p.addUint32(unix.RTA_OIF, uint32(device))
 	}
-	attrs, err := p.ask(unix.SizeofRtMsg)
+	attrs, err := p.roundTrip(unix.SizeofRtMsg)
 	if err != nil {
 		return 0, err
 	}
@@ -88,36 +88,36 @@ func (p *prober) routeMTU(to, from netip.Addr, device int) (mtu int, err error) 
 	return mtu, nil
 }
 
-// begin begins a question, which add adds attributes of 32 bits to.
-func (p *prober) begin(kind uint16, header []byte) {
+// startRequest begins a question, which add adds attributes of 32 bits to.
+func (p *rtnlQuerier) startRequest(kind uint16, header []byte) {
 	p.seq++
-	q := binary.NativeEndian.AppendUint32(p.question[:0], 0) // the length is not known yet
+	q := binary.NativeEndian.AppendUint32(p.request[:0], 0) // the length is not known yet
 	q = binary.NativeEndian.AppendUint16(q, kind)
 	q = binary.NativeEndian.AppendUint16(q, unix.NLM_F_REQUEST)
 	q = binary.NativeEndian.AppendUint32(q, p.seq)
 	q = binary.NativeEndian.AppendUint32(q, 0)
-	p.question = append(q, header...)
+	p.request = append(q, header...)
 }
 
-func (p *prober) add(kind uint16, value uint32) {
-	p.question = binary.NativeEndian.AppendUint16(p.question, unix.SizeofRtAttr+4)
-	p.question = binary.NativeEndian.AppendUint16(p.question, kind)
-	p.question = binary.NativeEndian.AppendUint32(p.question, value)
+func (p *rtnlQuerier) addUint32(kind uint16, value uint32) {
+	p.request = binary.NativeEndian.AppendUint16(p.request, unix.SizeofRtAttr+4)
+	p.request = binary.NativeEndian.AppendUint16(p.request, kind)
+	p.request = binary.NativeEndian.AppendUint32(p.request, value)
 }
 
-// ask sends the question, and gives the attributes of the answer, behind its headers.
+// roundTrip sends the question, and gives the attributes of the answer, behind its headers.
 // They hold until the next question.
-func (p *prober) ask(header int) (attrs []byte, err error) {
-	binary.NativeEndian.PutUint32(p.question, uint32(len(p.question)))
-	if err := unix.Sendto(p.fd, p.question, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+func (p *rtnlQuerier) roundTrip(header int) (attrs []byte, err error) {
+	binary.NativeEndian.PutUint32(p.request, uint32(len(p.request)))
+	if err := unix.Sendto(p.fd, p.request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, fmt.Errorf("ask the kernel: %w", err)
 	}
 	for {
-		n, _, err := unix.Recvfrom(p.fd, p.answer[:], 0)
+		n, _, err := unix.Recvfrom(p.fd, p.reply[:], 0)
 		if err != nil {
 			return nil, fmt.Errorf("ask the kernel: %w", err)
 		}
-		m := p.answer[:n]
+		m := p.reply[:n]
 		if n < unix.SizeofNlMsghdr || binary.NativeEndian.Uint32(m[8:]) != p.seq {
 			continue // to an earlier question
 		}

@@ -9,13 +9,13 @@ import (
 // BridgeNeighbour is a neighbour on a bridge, and who asks for it.
 type BridgeNeighbour struct {
 	Neighbour
-	MAC  net.HardwareAddr
-	From net.HardwareAddr // of the bridge
+	MAC       net.HardwareAddr
+	BridgeMAC net.HardwareAddr // of the bridge
 }
 
-// unplaced are the neighbours on the bridges of pods of which those do not know behind
+// missingFDB are the neighbours on the bridges of pods of which those do not know behind
 // which port they are: they have sent nothing yet, or not for long.
-func (r *waysReader) unplaced(pods []string) (found []BridgeNeighbour) {
+func (r *topologyReader) missingFDB(pods []string) (found []BridgeNeighbour) {
 	bridges := map[int]net.HardwareAddr{}
 	for _, name := range pods {
 		l, ok := r.byName[name]
@@ -36,11 +36,11 @@ func (r *waysReader) unplaced(pods []string) (found []BridgeNeighbour) {
 	}
 	for _, n := range r.arp {
 		from, ok := bridges[n.LinkIndex]
-		if !ok || len(n.HardwareAddr) != macLen || !usable(n.State) || len(from) != macLen {
+		if !ok || len(n.HardwareAddr) != macLen || !isUsableState(n.State) || len(from) != macLen {
 			continue
 		}
 		if !placed[place{n.LinkIndex, string(n.HardwareAddr)}] {
-			found = append(found, BridgeNeighbour{Neighbour{n.LinkIndex, addrOf(n.IP)}, n.HardwareAddr, from})
+			found = append(found, BridgeNeighbour{Neighbour{n.LinkIndex, toAddr(n.IP)}, n.HardwareAddr, from})
 		}
 	}
 	return found

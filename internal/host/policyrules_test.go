@@ -32,7 +32,7 @@ func TestFickleRoutes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", "")+c.more)
-			if got := waysOf(t, m).Fickle; got != c.fickle {
+			if got := topologyOf(t, m).PerPacket; got != c.fickle {
 				t.Errorf("fickle: %q, want %q", got, c.fickle)
 			}
 		})

@@ -7,18 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Proof is one row of what is proven to treat all packets of a flow alike, so that who
+// AllowlistRow is one row of what is proven to treat all packets of a flow alike, so that who
 // has seen some of them knows what becomes of the next. A flow is carried only where
-// everything on its way is in a row of [Proven]: what is not is refused by its name.
-type Proof struct {
-	Of    string   // kind of object that the kernel tells of
+// everything on its way is in a row of [Allowlist]: what is not is refused by its name.
+type AllowlistRow struct {
+	Kind  string   // kind of object that the kernel tells of
 	Names []string // of what is proven: its attributes, or kinds
 	Test  string   // that shows it
 }
 
-// Proven lists all rows.
-func Proven() []Proof {
-	rows := []Proof{
+// Allowlist lists all rows.
+func Allowlist() []AllowlistRow {
+	rows := []AllowlistRow{
 		{"expression of nftables", keysOf(provenExpressions), "TestRulings"},
 		{"meta key that rules read", namesOf(provenMeta), "TestRulings"},
 		{"meta key that rules write", namesOf(provenMetaWrites), "TestRulingsWriteMarks"},
@@ -29,30 +29,30 @@ func Proven() []Proof {
 		{"match of iptables", keysOf(provenMatches), "TestRulingsOfIPTables"},
 		{"target of iptables", keysOf(provenTargets), "TestRulingsOfIPTables"},
 		{"expression of a set's element", keysOf(provenElementExpressions), "TestRulingsOfSets"},
-		{"selector of a policy rule", namesOf(steadySelectors), "TestFickleRoutes"},
-		{"queueing discipline of a pod", keysOf(idle), "TestFastPathRefuses"},
+		{"selector of a policy rule", namesOf(flowInvariantSelectors), "TestFickleRoutes"},
+		{"queueing discipline of a pod", keysOf(plainQdiscs), "TestFastPathRefuses"},
 		{"queueing discipline of the wire", keysOf(provenQueues), "TestReadersOfWire"},
 		{"filter of the wire, where it sends", keysOf(provenFilters), "TestReadersOfWire"},
-		{"function at a hook of netfilter", keysOf(harmless), "TestHooks"},
+		{"function at a hook of netfilter", keysOf(harmlessFunctions), "TestHooks"},
 	}
 	for _, a := range provenAttributes {
-		rows = append(rows, Proof{"attribute of " + a.of, namesOf(a.numbers), a.test})
+		rows = append(rows, AllowlistRow{"attribute of " + a.object, namesOf(a.numbers), a.test})
 	}
 	return rows
 }
 
-// attributes are those of one kind of object that are proven, by their numbers.
-type attributes struct {
-	of      string
+// allowlist are those of one kind of object that are proven, by their numbers.
+type allowlist struct {
+	object  string
 	numbers map[uint16]string
 	test    string
 }
 
-// unproven names the first attribute that is not proven; "": there is none.
-func (a *attributes) unproven(list nlAttrs) string {
+// firstUnknown names the first attribute that is not proven; "": there is none.
+func (a *allowlist) firstUnknown(list nlAttrs) string {
 	for _, one := range list {
 		if number := attrType(one.Attr.Type); a.numbers[number] == "" {
-			return fmt.Sprintf("attribute %d of %s", number, a.of)
+			return fmt.Sprintf("attribute %d of %s", number, a.object)
 		}
 	}
 	return ""
@@ -70,21 +70,21 @@ func numbered(first uint16, names ...string) map[uint16]string {
 }
 
 var (
-	provenRule = attributes{"a rule of nftables", numbered(1, "table", "chain", "handle", "expressions", "compat", "position", "userdata", "pad", "id", "position id", "chain id"), "TestUnprovenRules"}
-	provenSet  = attributes{"a set of nftables", numbered(1, "table", "name", "flags", "key type", "key length", "data type", "data length", "policy", "description", "id",
+	provenRule = allowlist{"a rule of nftables", numbered(1, "table", "chain", "handle", "expressions", "compat", "position", "userdata", "pad", "id", "position id", "chain id"), "TestUnprovenRules"}
+	provenSet  = allowlist{"a set of nftables", numbered(1, "table", "name", "flags", "key type", "key length", "data type", "data length", "policy", "description", "id",
 		"", "gc interval", "userdata", "pad", "object type", "handle", "expression", "expressions", "type", "count"), "TestUnprovenSets"}
-	provenElement = attributes{"an element of a set", numbered(1, "key", "data", "flags", "", "", "userdata", "expression", "pad", "", "key end", "expressions"), "TestUnprovenSets"}
-	provenRoutes  = attributes{"a route", numbered(1, "destination", "", "", "device", "gateway", "priority", "source", "metrics", "", "", "realms", "cache", "", "", "table", "", "", "", "", "preference", "", "", "", "pad", "", "ttl propagation", "", "", "", "next hop"), "TestUnprovenRoutes"}
-	provenMetrics = attributes{"the metrics of a route", numbered(1, "lock", "mtu", "window", "rtt", "rttvar", "ssthresh", "cwnd", "advmss", "reordering", "hoplimit",
+	provenElement = allowlist{"an element of a set", numbered(1, "key", "data", "flags", "", "", "userdata", "expression", "pad", "", "key end", "expressions"), "TestUnprovenSets"}
+	provenRoutes  = allowlist{"a route", numbered(1, "destination", "", "", "device", "gateway", "priority", "source", "metrics", "", "", "realms", "cache", "", "", "table", "", "", "", "", "preference", "", "", "", "pad", "", "ttl propagation", "", "", "", "next hop"), "TestUnprovenRoutes"}
+	provenMetrics = allowlist{"the metrics of a route", numbered(1, "lock", "mtu", "window", "rtt", "rttvar", "ssthresh", "cwnd", "advmss", "reordering", "hoplimit",
 		"initcwnd", "features", "rto_min", "initrwnd", "quickack", "congctl", "fastopen_no_cookie"), "TestUnprovenRoutes"}
-	provenNexthop   = attributes{"a next hop", numbered(1, "id", "", "", "blackhole", "device", "gateway"), "TestUnprovenRoutes"}
-	provenNeighbour = attributes{"a neighbour", numbered(1, "address", "MAC", "cache", "probes", "", "", "", "", "", "", "", "protocol", "", "", "flags"), "TestUnprovenNeighbours"}
-	provenPort      = attributes{"a bridge's forwarding entry", numbered(1, "", "MAC", "cache", "", "VLAN", "", "", "", "master", "", "", "protocol", "", "", "flags"), "TestUnprovenNeighbours"}
-	provenTunnel    = attributes{"a tunnel's forwarding entry", numbered(1, "address", "MAC", "cache", "", "", "", "", "", "master", "", "", "protocol", "", "", "flags"), "TestUnprovenNeighbours"}
-	provenVXLAN     = attributes{"a vxlan device", numbered(1, "id", "group", "device", "local", "ttl", "tos", "learning", "ageing", "limit", "ports", "proxy", "rsc", "l2miss", "l3miss", "port",
+	provenNexthop   = allowlist{"a next hop", numbered(1, "id", "", "", "blackhole", "device", "gateway"), "TestUnprovenRoutes"}
+	provenNeighbour = allowlist{"a neighbour", numbered(1, "address", "MAC", "cache", "probes", "", "", "", "", "", "", "", "protocol", "", "", "flags"), "TestUnprovenNeighbours"}
+	provenPort      = allowlist{"a bridge's forwarding entry", numbered(1, "", "MAC", "cache", "", "VLAN", "", "", "", "master", "", "", "protocol", "", "", "flags"), "TestUnprovenNeighbours"}
+	provenTunnel    = allowlist{"a tunnel's forwarding entry", numbered(1, "address", "MAC", "cache", "", "", "", "", "", "master", "", "", "protocol", "", "", "flags"), "TestUnprovenNeighbours"}
+	provenVXLAN     = allowlist{"a vxlan device", numbered(1, "id", "group", "device", "local", "ttl", "tos", "learning", "ageing", "limit", "ports", "proxy", "rsc", "l2miss", "l3miss", "port",
 		"group6", "local6", "udpcsum", "udp6zerocsumtx", "udp6zerocsumrx", "remcsumtx", "remcsumrx", "gbp", "remcsum_nopartial", "external", "label", "gpe", "ttl inherit", "df",
 		"vnifilter", "localbypass", "label policy", "reserved bits", "mcroute"), "TestUnprovenTunnels"}
-	provenAttributes = []*attributes{&provenRule, &provenSet, &provenElement, &provenRoutes, &provenMetrics, &provenNexthop, &provenNeighbour, &provenPort, &provenTunnel, &provenVXLAN}
+	provenAttributes = []*allowlist{&provenRule, &provenSet, &provenElement, &provenRoutes, &provenMetrics, &provenNexthop, &provenNeighbour, &provenPort, &provenTunnel, &provenVXLAN}
 )
 
 // provenExpressions are those of rules by which all packets of a flow are judged alike,

@@ -11,29 +11,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routeNews judges what the kernel tells of devices, addresses, neighbours and
+// rtnlFilter judges what the kernel tells of devices, addresses, neighbours and
 // routes. Much is told again that has not changed: when a timer of a bridge ends, a
 // neighbour is confirmed, or an address gets a new lease. So it keeps what was told
 // last, by the names of things.
-type routeNews struct {
+type rtnlFilter struct {
 	neighbours map[string]string
 	devices    map[string]string // what rules and bridges go by
 	addresses  map[string]string
 }
 
-func newRouteNews() *routeNews {
-	return &routeNews{map[string]string{}, map[string]string{}, map[string]string{}}
+func newRtnlFilter() *rtnlFilter {
+	return &rtnlFilter{map[string]string{}, map[string]string{}, map[string]string{}}
 }
 
-// learn begins anew with what there is. What cannot be read is not known.
-func (n *routeNews) learn() {
+// resync begins anew with what there is. What cannot be read is not known.
+func (n *rtnlFilter) resync() {
 	clear(n.neighbours)
 	clear(n.devices)
 	clear(n.addresses)
 	for _, family := range []int{unix.AF_INET, familyBridge} {
 		all, _ := dumpNeighbours(family)
 		for _, e := range all {
-			n.neighbours[nameOf(&e)] = fingerprint(&e)
+			n.neighbours[neighbourKey(&e)] = neighbourFingerprint(&e)
 		}
 	}
 	for _, family := range []int{unix.AF_UNSPEC, familyBridge} {
@@ -41,7 +41,7 @@ func (n *routeNews) learn() {
 		vlans := nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(bridgeVLANs))
 		for _, m := range dumpRoute(unix.RTM_GETLINK, nl.NewIfInfomsg(family), vlans) {
 			if d, ok := readDevice(m); ok {
-				n.devices[d.name] = d.is
+				n.devices[d.key] = d.fingerprint
 			}
 		}
 	}
@@ -66,37 +66,37 @@ func dumpRoute(message int, data ...nl.NetlinkRequestData) [][]byte {
 	return found
 }
 
-func (n *routeNews) judge(m netlink.Message) News {
+func (n *rtnlFilter) event(m netlink.Message) Event {
 	if m.Header.Type == unix.RTM_NEWNEIGH || m.Header.Type == unix.RTM_DELNEIGH {
-		return n.neighbour(m)
+		return n.neighbourEvent(m)
 	}
-	return News{Changed: n.changed(m)}
+	return Event{Changes: n.changes(m)}
 }
 
-func (n *routeNews) changed(m netlink.Message) Changed {
+func (n *rtnlFilter) changes(m netlink.Message) Changes {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
-		return WaysChanged | n.device(m)
+		return TopologyChanged | n.deviceChanges(m)
 	case unix.RTM_NEWQDISC, unix.RTM_DELQDISC, unix.RTM_NEWTFILTER, unix.RTM_DELTFILTER, unix.RTM_NEWCHAIN, unix.RTM_DELCHAIN:
-		return WaysChanged
+		return TopologyChanged
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
-		return n.address(m)
+		return n.addressChanges(m)
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE,
 		unix.RTM_NEWRULE, unix.RTM_DELRULE, unix.RTM_NEWNETCONF, unix.RTM_DELNETCONF,
 		unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP, unix.RTM_NEWNEXTHOPBUCKET, unix.RTM_DELNEXTHOPBUCKET:
-		return RulesChanged | WaysChanged
+		return RulesChanged | TopologyChanged
 	}
 	return 0
 }
 
-// nameOf names a neighbour or forwarding entry. A MAC is behind one port of a bridge at
+// neighbourKey names a neighbour or forwarding entry. A MAC is behind one port of a bridge at
 // a time, or one place of a tunnel, and there is no word of the place before; but what
 // goes to all goes to many.
-func nameOf(e *neighbourEntry) string {
+func neighbourKey(e *neighbourEntry) string {
 	switch {
 	case e.Family == familyBridge && e.MasterIndex != 0:
 		return fmt.Sprint(e.Family, "bridge", e.MasterIndex, e.Vlan, e.HardwareAddr)
-	case e.Family == familyBridge && e.HardwareAddr.String() == noMAC:
+	case e.Family == familyBridge && e.HardwareAddr.String() == zeroMAC:
 		return fmt.Sprint(e.Family, e.LinkIndex, e.Vlan, e.HardwareAddr, e.IP)
 	case e.Family == familyBridge:
 		return fmt.Sprint(e.Family, e.LinkIndex, e.Vlan, e.HardwareAddr)
@@ -104,21 +104,21 @@ func nameOf(e *neighbourEntry) string {
 	return fmt.Sprint(e.Family, e.LinkIndex, e.IP)
 }
 
-// fingerprint gives what matters of one; of a neighbour that the kernel does not send to,
+// neighbourFingerprint gives what matters of one; of a neighbour that the kernel does not send to,
 // nothing does.
-func fingerprint(e *neighbourEntry) string {
+func neighbourFingerprint(e *neighbourEntry) string {
 	switch {
 	case e.Family == familyBridge:
-		return fmt.Sprint(e.LinkIndex, e.IP, e.State&vnl.NUD_PERMANENT, e.rest)
-	case usable(e.State):
-		return fmt.Sprint(e.HardwareAddr, e.rest)
+		return fmt.Sprint(e.LinkIndex, e.IP, e.State&vnl.NUD_PERMANENT, e.stableRest)
+	case isUsableState(e.State):
+		return fmt.Sprint(e.HardwareAddr, e.stableRest)
 	}
 	return ""
 }
 
-// told notes what is told of a thing, or that it is gone, and gives what was told of it
+// dedup notes what is told of a thing, or that it is gone, and gives what was told of it
 // before; again: that is the same.
-func told(all map[string]string, name, is string, gone bool) (was string, again bool) {
+func dedup(all map[string]string, name, is string, gone bool) (was string, again bool) {
 	was, known := all[name]
 	if gone {
 		delete(all, name)
@@ -128,69 +128,69 @@ func told(all map[string]string, name, is string, gone bool) (was string, again 
 	return was, known && was == is
 }
 
-// neighbour judges news of one. Where an IPv4 neighbour that packets may have gone to
+// neighbourEvent judges news of one. Where an IPv4 neighbour that packets may have gone to
 // is another one now, or gone, they go elsewhere or nowhere from now on, though no
 // route has changed. One that is new takes nothing from what went another way.
-func (n *routeNews) neighbour(m netlink.Message) News {
+func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
 	e, err := readNeighbour(m.Data)
 	if err != nil {
-		return News{Changed: RulesChanged | WaysChanged}
+		return Event{Changes: RulesChanged | TopologyChanged}
 	}
-	was, again := told(n.neighbours, nameOf(&e), fingerprint(&e), m.Header.Type == unix.RTM_DELNEIGH)
+	was, again := dedup(n.neighbours, neighbourKey(&e), neighbourFingerprint(&e), m.Header.Type == unix.RTM_DELNEIGH)
 	if again {
-		return News{}
+		return Event{}
 	}
 	if e.Family == unix.AF_INET && was != "" {
-		return News{RulesChanged | WaysChanged, Neighbour{e.LinkIndex, addrOf(e.IP)}}
+		return Event{RulesChanged | TopologyChanged, Neighbour{e.LinkIndex, toAddr(e.IP)}}
 	}
-	return News{Changed: WaysChanged}
+	return Event{Changes: TopologyChanged}
 }
 
-// device judges news of one. What a bridge or its port lets pass is among their
+// deviceChanges judges news of one. What a bridge or its port lets pass is among their
 // settings, and rules know devices by their names, groups and masters. Any other that
 // is new takes nothing from what went another way.
-func (n *routeNews) device(m netlink.Message) Changed {
+func (n *rtnlFilter) deviceChanges(m netlink.Message) Changes {
 	d, ok := readDevice(m.Data)
 	if !ok {
 		return RulesChanged
 	}
-	was, known := n.devices[d.name]
+	was, known := n.devices[d.key]
 	if m.Header.Type == unix.RTM_DELLINK {
-		delete(n.devices, d.name)
+		delete(n.devices, d.key)
 		known = false
 	} else {
-		n.devices[d.name] = d.is
+		n.devices[d.key] = d.fingerprint
 	}
-	if known && was != d.is || !known && d.bridged {
+	if known && was != d.fingerprint || !known && d.bridged {
 		return RulesChanged
 	}
 	return 0
 }
 
-// deviceNews is what was told of a device.
-type deviceNews struct {
-	name    string // not that of the device: what else is told of it has another
-	is      string
-	bridged bool // it is a bridge, or a port of one
+// deviceFingerprint is what was told of a device.
+type deviceFingerprint struct {
+	key         string // not that of the device: what else is told of it has another
+	fingerprint string
+	bridged     bool // it is a bridge, or a port of one
 }
 
 // What is told of a bridge and of a port, and passes by itself: times until something
 // ends, and how much was learned.
 var (
-	passesOfBridge = map[uint16]bool{unix.IFLA_BR_HELLO_TIMER: true, unix.IFLA_BR_TCN_TIMER: true,
+	volatileBridgeAttrs = map[uint16]bool{unix.IFLA_BR_HELLO_TIMER: true, unix.IFLA_BR_TCN_TIMER: true,
 		unix.IFLA_BR_TOPOLOGY_CHANGE_TIMER: true, unix.IFLA_BR_GC_TIMER: true, unix.IFLA_BR_FDB_N_LEARNED: true}
-	passesOfPort = map[uint16]bool{unix.IFLA_BRPORT_MESSAGE_AGE_TIMER: true, unix.IFLA_BRPORT_FORWARD_DELAY_TIMER: true,
+	volatilePortAttrs = map[uint16]bool{unix.IFLA_BRPORT_MESSAGE_AGE_TIMER: true, unix.IFLA_BRPORT_FORWARD_DELAY_TIMER: true,
 		unix.IFLA_BRPORT_HOLD_TIMER: true, unix.IFLA_BRPORT_MCAST_EHT_HOSTS_CNT: true, unix.IFLA_BRPORT_MCAST_N_GROUPS: true}
 )
 
-// apart is looked at by itself, and what the flags of a device say, too.
-var apart = map[uint16]bool{unix.IFLA_PROTINFO: true, unix.IFLA_OPERSTATE: true}
+// separateAttrs is looked at by itself, and what the flags of a device say, too.
+var separateAttrs = map[uint16]bool{unix.IFLA_PROTINFO: true, unix.IFLA_OPERSTATE: true}
 
-// listened are flags of a device on which somebody listens: packets go as before.
-const listened = unix.IFF_PROMISC | unix.IFF_ALLMULTI
+// listenerFlags are flags of a device on which somebody listens: packets go as before.
+const listenerFlags = unix.IFF_PROMISC | unix.IFF_ALLMULTI
 
 // readDevice reads a message of a device, or of a port as its bridge tells of it.
-func readDevice(message []byte) (d deviceNews, ok bool) {
+func readDevice(message []byte) (d deviceFingerprint, ok bool) {
 	if len(message) < unix.SizeofIfInfomsg {
 		return d, false
 	}
@@ -199,15 +199,15 @@ func readDevice(message []byte) (d deviceNews, ok bool) {
 		return d, false
 	}
 	family, index := message[0], message[4:8]
-	flags := binary.NativeEndian.Uint32(message[8:]) &^ listened
-	d.name = fmt.Sprint(family, index)
+	flags := binary.NativeEndian.Uint32(message[8:]) &^ listenerFlags
+	d.key = fmt.Sprint(family, index)
 	data := dataOf(attrs)
 	if family == familyBridge {
 		d.bridged = true
-		d.is = fmt.Sprint(flags, lasting(attrs, apart), nested(data[unix.IFLA_PROTINFO], passesOfPort))
+		d.fingerprint = fmt.Sprint(flags, stableAttrs(attrs, separateAttrs), stableNestedAttrs(data[unix.IFLA_PROTINFO], volatilePortAttrs))
 		return d, true
 	}
-	d.is = fmt.Sprint(data[unix.IFLA_IFNAME], data[unix.IFLA_GROUP], data[unix.IFLA_MASTER])
+	d.fingerprint = fmt.Sprint(data[unix.IFLA_IFNAME], data[unix.IFLA_GROUP], data[unix.IFLA_MASTER])
 	info, err := nl.ParseRouteAttr(data[unix.IFLA_LINKINFO])
 	if err != nil {
 		return d, false
@@ -215,26 +215,26 @@ func readDevice(message []byte) (d deviceNews, ok bool) {
 	kind := dataOf(info)
 	if kind.text(nl.IFLA_INFO_KIND) == "bridge" {
 		d.bridged = true
-		d.is += fmt.Sprint(flags, data[unix.IFLA_MTU], data[unix.IFLA_ADDRESS], nested(kind[nl.IFLA_INFO_DATA], passesOfBridge))
+		d.fingerprint += fmt.Sprint(flags, data[unix.IFLA_MTU], data[unix.IFLA_ADDRESS], stableNestedAttrs(kind[nl.IFLA_INFO_DATA], volatileBridgeAttrs))
 	}
 	if kind.text(nl.IFLA_INFO_SLAVE_KIND) == "bridge" {
 		d.bridged = true
-		d.is += nested(kind[nl.IFLA_INFO_SLAVE_DATA], passesOfPort)
+		d.fingerprint += stableNestedAttrs(kind[nl.IFLA_INFO_SLAVE_DATA], volatilePortAttrs)
 	}
 	return d, true
 }
 
-// nested gives what is within an attribute, but for what passes. What cannot be read
+// stableNestedAttrs gives what is within an attribute, but for what passes. What cannot be read
 // is as it is.
-func nested(value []byte, passes map[uint16]bool) string {
+func stableNestedAttrs(value []byte, passes map[uint16]bool) string {
 	attrs, err := nl.ParseRouteAttr(value)
 	if err != nil {
 		return fmt.Sprint(value)
 	}
-	return lasting(attrs, passes)
+	return stableAttrs(attrs, passes)
 }
 
-func lasting(attrs nlAttrs, passes map[uint16]bool) string {
+func stableAttrs(attrs nlAttrs, passes map[uint16]bool) string {
 	var is strings.Builder
 	for _, a := range attrs {
 		if number := attrType(a.Attr.Type); !passes[number] {
@@ -244,20 +244,20 @@ func lasting(attrs nlAttrs, passes map[uint16]bool) string {
 	return is.String()
 }
 
-// address judges news of one: how long it is lent for is no change.
-func (n *routeNews) address(m netlink.Message) Changed {
+// addressChanges judges news of one: how long it is lent for is no change.
+func (n *rtnlFilter) addressChanges(m netlink.Message) Changes {
 	name, is, ok := readAddress(m.Data)
 	if !ok {
-		return RulesChanged | WaysChanged
+		return RulesChanged | TopologyChanged
 	}
-	if _, again := told(n.addresses, name, is, m.Header.Type == unix.RTM_DELADDR); again {
+	if _, again := dedup(n.addresses, name, is, m.Header.Type == unix.RTM_DELADDR); again {
 		return 0
 	}
-	return RulesChanged | WaysChanged
+	return RulesChanged | TopologyChanged
 }
 
-// passesOfAddress are the times of its lease.
-var passesOfAddress = map[uint16]bool{unix.IFA_CACHEINFO: true}
+// volatileAddressAttrs are the times of its lease.
+var volatileAddressAttrs = map[uint16]bool{unix.IFA_CACHEINFO: true}
 
 func readAddress(message []byte) (name, is string, ok bool) {
 	if len(message) < unix.SizeofIfAddrmsg {
@@ -270,5 +270,5 @@ func readAddress(message []byte) (name, is string, ok bool) {
 	data := dataOf(attrs)
 	family, bits, index := message[0], message[1], message[4:8]
 	name = fmt.Sprint(family, bits, index, data[unix.IFA_LOCAL], data[unix.IFA_ADDRESS])
-	return name, fmt.Sprint(message[2:4], lasting(attrs, passesOfAddress)), true
+	return name, fmt.Sprint(message[2:4], stableAttrs(attrs, volatileAddressAttrs)), true
 }

@@ -12,27 +12,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rulings is what somebody must know of the packet filter of a namespace who lets
+// RulesetAudit is what somebody must know of the packet filter of a namespace who lets
 // the packets of an established flow pass it by, once it has judged some of them.
-type Rulings struct {
-	// Fickle names a rule that may judge the next packet of an established flow
+type RulesetAudit struct {
+	// PerPacket names a rule that may judge the next packet of an established flow
 	// otherwise, or does more to it than to let it pass; empty: there is none.
-	Fickle string
-	// Unreplied says why packets must not pass the filter by of a connection that has
+	PerPacket string
+	// PerPacketUnreplied says why packets must not pass the filter by of a connection that has
 	// seen no answer yet: a rule may judge them otherwise once there is one, or judges
 	// each of them by itself; empty: they may, if there is nothing Fickle.
-	Unreplied string
-	// Marks names the chain of a rule that gives packets marks, which those that are
+	PerPacketUnreplied string
+	// MarkChain names the chain of a rule that gives packets marks, which those that are
 	// carried do not have; empty: there is none.
-	Marks string
-	// Devices are the sides on which chains stand at devices themselves, by their
+	MarkChain string
+	// DeviceChains are the sides on which chains stand at devices themselves, by their
 	// names; one that ends in * stands for all names that begin so.
-	Devices map[string]Sides
+	DeviceChains map[string]Direction
 }
 
-// At gives the sides on which chains stand at a device.
-func (r Rulings) At(device string) (sides Sides) {
-	for name, s := range r.Devices {
+// DirectionsAt gives the sides on which chains stand at a device.
+func (r RulesetAudit) DirectionsAt(device string) (sides Direction) {
+	for name, s := range r.DeviceChains {
 		prefix, all := strings.CutSuffix(name, "*")
 		if name == device || all && strings.HasPrefix(device, prefix) {
 			sides |= s
@@ -41,19 +41,19 @@ func (r Rulings) At(device string) (sides Sides) {
 	return sides
 }
 
-// ReadRulings reads the rules that IPv4 packets of TCP and UDP meet which are
+// AuditRuleset reads the rules that IPv4 packets of TCP and UDP meet which are
 // forwarded in the calling thread's namespace; with a port, those too that tunnels
 // with that UDP port meet. Chains that translate addresses see the first packet of
 // a connection only, and are not looked at. It takes privileges over the namespace.
-func ReadRulings(port uint16) (Rulings, error) {
+func AuditRuleset(port uint16) (RulesetAudit, error) {
 	chains, err := dumpFilter(unix.NFT_MSG_GETCHAIN)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
-		return Rulings{}, nil // this kernel has no nftables
+		return RulesetAudit{}, nil // this kernel has no nftables
 	}
 	if err != nil {
-		return Rulings{}, fmt.Errorf("dump nftables chains: %w", err)
+		return RulesetAudit{}, fmt.Errorf("dump nftables chains: %w", err)
 	}
-	is := Rulings{Devices: map[string]Sides{}}
+	is := RulesetAudit{DeviceChains: map[string]Direction{}}
 	var begins []chainName
 	for _, m := range chains {
 		c, err := readChain(m)
@@ -68,7 +68,7 @@ func ReadRulings(port uint16) (Rulings, error) {
 			return is, fmt.Errorf("parse nftables chain: %w", err)
 		}
 		for _, d := range devices {
-			is.Devices[d] |= side
+			is.DeviceChains[d] |= side
 		}
 		if len(devices) > 0 || c.Type == "nat" {
 			continue
@@ -81,7 +81,7 @@ func ReadRulings(port uint16) (Rulings, error) {
 			begins = append(begins, chainName{c.Family, c.Table, c.Name, true})
 		}
 	}
-	r := rulings{port: port, sets: newSetReader()}
+	r := chainWalker{port: port, sets: newSetReader()}
 	// Where something is not tracked, it is in no state: then the rules are read
 	// once more, as such packets meet them.
 	for range 2 {
@@ -96,15 +96,15 @@ func ReadRulings(port uint16) (Rulings, error) {
 		}
 		r.stateless = true
 	}
-	is.Fickle, is.Marks = r.found, r.marking
-	is.Unreplied, err = readUnreplied(port, begins, r.sets)
+	is.PerPacket, is.MarkChain = r.finding, r.markChain
+	is.PerPacketUnreplied, err = auditUnreplied(port, begins, r.sets)
 	return is, err
 }
 
-// readUnreplied goes through chains as packets do that nobody has answered yet: to
+// auditUnreplied goes through chains as packets do that nobody has answered yet: to
 // connection tracking each is the first of its connection, until one is.
-func readUnreplied(port uint16, begins []chainName, sets *setReader) (why string, err error) {
-	r := rulings{port: port, unreplied: true, walked: map[chainName]bool{}, sets: sets}
+func auditUnreplied(port uint16, begins []chainName, sets *setReader) (why string, err error) {
+	r := chainWalker{port: port, unreplied: true, walked: map[chainName]bool{}, sets: sets}
 	for _, c := range begins {
 		if c.outer {
 			continue // nobody answers those, and they are judged as such anyway
@@ -113,11 +113,11 @@ func readUnreplied(port uint16, begins []chainName, sets *setReader) (why string
 			return "", err
 		}
 	}
-	return r.found, nil
+	return r.finding, nil
 }
 
 // chainDevices reads at which devices a chain stands.
-func chainDevices(message []byte) (names []string, side Sides, err error) {
+func chainDevices(message []byte) (names []string, side Direction, err error) {
 	attrs, _, err := filterAttrs(message)
 	if err != nil {
 		return nil, 0, err
@@ -133,9 +133,9 @@ func chainDevices(message []byte) (names []string, side Sides, err error) {
 		for _, h := range hook {
 			switch attrType(h.Attr.Type) {
 			case unix.NFTA_HOOK_HOOKNUM:
-				side = In // NF_NETDEV_INGRESS, or NF_INET_INGRESS of an inet table
+				side = Ingress // NF_NETDEV_INGRESS, or NF_INET_INGRESS of an inet table
 				if binary.BigEndian.Uint32(h.Value) == netdevEgress {
-					side = Out
+					side = Egress
 				}
 			case hookDevices:
 				list, err := nl.ParseRouteAttr(h.Value)
@@ -166,20 +166,20 @@ type chainName struct {
 	outer                bool // what meets it are packets of a tunnel, not of pods
 }
 
-// rulings walks through chains as the packets of established flows do.
-type rulings struct {
+// chainWalker walks through chains as the packets of established flows do.
+type chainWalker struct {
 	port      uint16
 	stateless bool               // connections are not tracked, or some are not
 	unreplied bool               // their packets are those of before the first answer
 	untracked bool               // that was found
-	found     string             // what is fickle
-	marking   string             // where a rule gives packets marks
+	finding   string             // what is fickle
+	markChain string             // where a rule gives packets marks
 	walked    map[chainName]bool // whether all packets end there
 	sets      *setReader
 }
 
 // walk goes through a chain and all that it jumps to. ends: no packet leaves it.
-func (r *rulings) walk(c chainName) (ends bool, err error) {
+func (r *chainWalker) walk(c chainName) (ends bool, err error) {
 	if ends, known := r.walked[c]; known {
 		return ends, nil
 	}
@@ -193,18 +193,18 @@ func (r *rulings) walk(c chainName) (ends bool, err error) {
 		if err != nil {
 			return false, fmt.Errorf("parse nftables rule of %s %s %s: %w", c.family, c.table, c.chain, err)
 		}
-		if rule.others {
+		if rule.neverMatches {
 			continue
 		}
-		r.untracked = r.untracked || rule.verdict == "notrack" && !rule.tunnel
-		if why := cmp.Or(rule.fickle, rule.reply); why != "" {
-			r.found = fmt.Sprintf("%s %s %s: %s", c.family, c.table, c.chain, why)
+		r.untracked = r.untracked || rule.verdict == "notrack" && !rule.tunnelOnly
+		if why := cmp.Or(rule.perPacket, rule.replyDependent); why != "" {
+			r.finding = fmt.Sprintf("%s %s %s: %s", c.family, c.table, c.chain, why)
 		}
-		if rule.marks {
-			r.marking = fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)
+		if rule.setsMark {
+			r.markChain = fmt.Sprintf("%s %s %s", c.family, c.table, c.chain)
 		}
-		all := len(rule.to) > 0
-		for _, to := range rule.to {
+		all := len(rule.targets) > 0
+		for _, to := range rule.targets {
 			ends, err := r.walk(chainName{c.family, c.table, to, c.outer})
 			if err != nil {
 				return false, err
@@ -212,7 +212,7 @@ func (r *rulings) walk(c chainName) (ends bool, err error) {
 			all = all && ends
 		}
 		switch {
-		case !rule.certain:
+		case !rule.alwaysMatches:
 		case rule.verdict == "accept" || rule.verdict == "drop" || all:
 			r.walked[c] = true
 			return true, nil

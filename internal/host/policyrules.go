@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// steadySelectors are what policy rules may go by that all packets of an established
+// flowInvariantSelectors are what policy rules may go by that all packets of an established
 // flow have in common, and what a rule says of itself. Marks are among them: the rules
-// that give them are judged for themselves, see [ReadRulings].
-var steadySelectors = map[uint16]bool{
+// that give them are judged for themselves, see [AuditRuleset].
+var flowInvariantSelectors = map[uint16]bool{
 	unix.FRA_DST: true, unix.FRA_SRC: true, unix.FRA_IIFNAME: true, unix.FRA_OIFNAME: true, unix.FRA_L3MDEV: true,
 	unix.FRA_FWMARK: true, unix.FRA_FWMASK: true, unix.FRA_UID_RANGE: true,
 	unix.FRA_IP_PROTO: true, unix.FRA_SPORT_RANGE: true, unix.FRA_DPORT_RANGE: true, fraPortMask: true, fraPortMask + 1: true,
@@ -28,8 +28,8 @@ const (
 	ruleTOS    = 3  // where in it the TOS is
 )
 
-// readRules looks at the policy rules of the namespace: a packet may meet any.
-func (r *waysReader) readRules() error {
+// auditPolicyRules looks at the policy rules of the namespace: a packet may meet any.
+func (r *topologyReader) auditPolicyRules() error {
 	rules, err := dump(func() ([][]byte, error) {
 		req := nl.NewNetlinkRequest(unix.RTM_GETRULE, unix.NLM_F_DUMP)
 		req.AddData(&nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET}})
@@ -42,20 +42,20 @@ func (r *waysReader) readRules() error {
 		return fmt.Errorf("list policy rules: %w", err)
 	}
 	for _, message := range rules {
-		by, number, err := fickleSelector(message)
+		by, number, err := perPacketSelector(message)
 		if err != nil {
 			return fmt.Errorf("parse policy rule: %w", err)
 		}
 		if by != "" {
-			r.fickle = fmt.Sprintf("policy rule %d goes by %s", number, by)
+			r.perPacket = fmt.Sprintf("policy rule %d goes by %s", number, by)
 		}
 	}
 	return nil
 }
 
-// fickleSelector says by what a policy rule goes that packets of one flow need not have
+// perPacketSelector says by what a policy rule goes that packets of one flow need not have
 // in common; "": nothing.
-func fickleSelector(message []byte) (by string, number uint32, err error) {
+func perPacketSelector(message []byte) (by string, number uint32, err error) {
 	if len(message) < sizeofRule {
 		return "", 0, fmt.Errorf("message of %d bytes is too short", len(message))
 	}
@@ -72,7 +72,7 @@ func fickleSelector(message []byte) (by string, number uint32, err error) {
 			number = binary.NativeEndian.Uint32(a.Value)
 		case kind == fraDSCP:
 			by = "the DSCP"
-		case !steadySelectors[kind] && by == "":
+		case !flowInvariantSelectors[kind] && by == "":
 			by = fmt.Sprintf("attribute %d", kind)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 )
 
-// native is a number as the kernel's route messages have them.
-func native(kind int, value uint32) *nl.RtAttr { return nl.NewRtAttr(kind, nl.Uint32Attr(value)) }
+// nativeUint32 is a number as the kernel's route messages have them.
+func nativeUint32(kind int, value uint32) *nl.RtAttr { return nl.NewRtAttr(kind, nl.Uint32Attr(value)) }
 
 func message(header []byte, attrs ...*nl.RtAttr) []byte {
 	m := slices.Clone(header)
@@ -36,19 +36,19 @@ func TestUnprovenRoutes(t *testing.T) {
 	hops := make([]byte, unix.SizeofRtNexthop)
 	binary.NativeEndian.PutUint16(hops, unix.SizeofRtNexthop)
 	hops[4] = 9
-	device := native(unix.RTA_OIF, 5)
+	device := nativeUint32(unix.RTA_OIF, 5)
 	for _, c := range []struct {
 		why     string
 		message []byte
 		devices []int
 	}{
-		{"", message(route, device, native(unix.RTA_PRIORITY, 1), within(unix.RTA_METRICS, native(unix.RTAX_MTU, 1400))), []int{5}},
-		{"an encapsulation", message(route, device, native(unix.RTA_ENCAP, 1)), []int{5}},
+		{"", message(route, device, nativeUint32(unix.RTA_PRIORITY, 1), nestedAttr(unix.RTA_METRICS, nativeUint32(unix.RTAX_MTU, 1400))), []int{5}},
+		{"an encapsulation", message(route, device, nativeUint32(unix.RTA_ENCAP, 1)), []int{5}},
 		{"an encapsulation", message(route, device, nl.NewRtAttr(unix.RTA_ENCAP_TYPE, []byte{6, 0})), []int{5}},
-		{"a next hop of another family", message(route, device, native(unix.RTA_VIA, 1)), []int{5}},
+		{"a next hop of another family", message(route, device, nativeUint32(unix.RTA_VIA, 1)), []int{5}},
 		{"several next hops", message(route, nl.NewRtAttr(unix.RTA_MULTIPATH, append(hops, hops...))), []int{9, 9}},
-		{"attribute 99 of the metrics of a route", message(route, device, within(unix.RTA_METRICS, native(99, 1))), []int{5}},
-		{"attribute 200 of a route", message(route, device, native(unseen, 1)), []int{5}},
+		{"attribute 99 of the metrics of a route", message(route, device, nestedAttr(unix.RTA_METRICS, nativeUint32(99, 1))), []int{5}},
+		{"attribute 200 of a route", message(route, device, nativeUint32(unseen, 1)), []int{5}},
 		{"type 77", message(special, device), []int{5}},
 		{"a source that it is for", message(from, device), []int{5}},
 	} {
@@ -62,12 +62,12 @@ func TestUnprovenRoutes(t *testing.T) {
 	other := bytes.Clone(hop)
 	other[0] = unix.AF_INET6
 	for want, m := range map[string][]byte{
-		"":                             message(hop, native(unix.NHA_ID, 1), native(unix.NHA_OIF, 2), native(unix.NHA_GATEWAY, 3)),
-		"several next hops":            message(hop, native(unix.NHA_ID, 1), nl.NewRtAttr(unix.NHA_GROUP, make([]byte, 8))),
-		"an encapsulation":             message(hop, native(unix.NHA_ID, 1), native(unix.NHA_ENCAP, 1)),
-		"a next hop of another family": message(other, native(unix.NHA_ID, 1), native(unix.NHA_GATEWAY, 3)),
-		"attribute 12 of a next hop":   message(hop, native(unix.NHA_ID, 1), native(12, 1)),
-		"attribute 200 of a next hop":  message(hop, native(unix.NHA_ID, 1), native(unseen, 1)),
+		"":                             message(hop, nativeUint32(unix.NHA_ID, 1), nativeUint32(unix.NHA_OIF, 2), nativeUint32(unix.NHA_GATEWAY, 3)),
+		"several next hops":            message(hop, nativeUint32(unix.NHA_ID, 1), nl.NewRtAttr(unix.NHA_GROUP, make([]byte, 8))),
+		"an encapsulation":             message(hop, nativeUint32(unix.NHA_ID, 1), nativeUint32(unix.NHA_ENCAP, 1)),
+		"a next hop of another family": message(other, nativeUint32(unix.NHA_ID, 1), nativeUint32(unix.NHA_GATEWAY, 3)),
+		"attribute 12 of a next hop":   message(hop, nativeUint32(unix.NHA_ID, 1), nativeUint32(12, 1)),
+		"attribute 200 of a next hop":  message(hop, nativeUint32(unix.NHA_ID, 1), nativeUint32(unseen, 1)),
 	} {
 		if why, err := host.NexthopOf(m); err != nil || why != want {
 			t.Errorf("%q, want %q; %v", why, want, err)
@@ -83,28 +83,28 @@ func TestUnprovenNeighbours(t *testing.T) {
 		head[0], head[4], head[8] = family, 5, unix.NUD_REACHABLE
 		return message(head, append(attrs, nl.NewRtAttr(unix.NDA_LLADDR, []byte{2, 0, 0, 0, 0, 1}))...)
 	}
-	master, address := native(unix.NDA_MASTER, 7), native(unix.NDA_DST, 8)
+	master, address := nativeUint32(unix.NDA_MASTER, 7), nativeUint32(unix.NDA_DST, 8)
 	for _, c := range []struct {
 		why     string
 		message []byte
 	}{
 		{"", entry(unix.AF_INET, address)},
-		{"attribute 200 of a neighbour", entry(unix.AF_INET, address, native(unseen, 1))},
+		{"attribute 200 of a neighbour", entry(unix.AF_INET, address, nativeUint32(unseen, 1))},
 		{"", entry(unix.AF_BRIDGE, master)},
-		{"attribute 13 of a bridge's forwarding entry", entry(unix.AF_BRIDGE, master, native(13, 1))},
-		{"attribute 200 of a bridge's forwarding entry", entry(unix.AF_BRIDGE, master, native(unseen, 1))},
+		{"attribute 13 of a bridge's forwarding entry", entry(unix.AF_BRIDGE, master, nativeUint32(13, 1))},
+		{"attribute 200 of a bridge's forwarding entry", entry(unix.AF_BRIDGE, master, nativeUint32(unseen, 1))},
 		{"", entry(unix.AF_BRIDGE, address)},
 		{"attribute 6 of a tunnel's forwarding entry", entry(unix.AF_BRIDGE, address, nl.NewRtAttr(unix.NDA_PORT, []byte{1, 2}))},
-		{"attribute 7 of a tunnel's forwarding entry", entry(unix.AF_BRIDGE, address, native(unix.NDA_VNI, 1))},
-		{"attribute 8 of a tunnel's forwarding entry", entry(unix.AF_BRIDGE, address, native(unix.NDA_IFINDEX, 1))},
-		{"attribute 13 of a tunnel's forwarding entry", entry(unix.AF_BRIDGE, native(13, 1))},
-		{"attribute 200 of a tunnel's forwarding entry", entry(unix.AF_BRIDGE, address, native(unseen, 1))},
+		{"attribute 7 of a tunnel's forwarding entry", entry(unix.AF_BRIDGE, address, nativeUint32(unix.NDA_VNI, 1))},
+		{"attribute 8 of a tunnel's forwarding entry", entry(unix.AF_BRIDGE, address, nativeUint32(unix.NDA_IFINDEX, 1))},
+		{"attribute 13 of a tunnel's forwarding entry", entry(unix.AF_BRIDGE, nativeUint32(13, 1))},
+		{"attribute 200 of a tunnel's forwarding entry", entry(unix.AF_BRIDGE, address, nativeUint32(unseen, 1))},
 	} {
 		why, name, value, err := host.NeighbourOf(c.message)
 		if err != nil || why != c.why {
 			t.Errorf("%q, want %q; %v", why, c.why, err)
 		}
-		changed := append(bytes.Clone(c.message), native(unseen+1, 2).Serialize()...)
+		changed := append(bytes.Clone(c.message), nativeUint32(unseen+1, 2).Serialize()...)
 		if _, now, is, err := host.NeighbourOf(changed); err != nil || now != name || is == value {
 			t.Errorf("of %q, one more attribute is no change: %q of %q; %v", name, is, value, err)
 		}
@@ -151,13 +151,13 @@ func TestUnprovenWays(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", ""))
-			if !can(t, m, c.more) {
+			if !hasOption(t, m, c.more) {
 				t.Skip("this kernel cannot")
 			}
-			ways := waysOf(t, m)
-			refused := slices.ContainsFunc(ways.Refused, func(r host.Refusal) bool { return r.Why == c.refused })
-			if len(ways.Pods) != c.pods || len(ways.Peers) != c.peers || refused != (c.refused != "") || ways.Fickle != "" {
-				t.Errorf("pods %+v, peers %+v, refused %+v, fickle %q", ways.Pods, ways.Peers, ways.Refused, ways.Fickle)
+			ways := topologyOf(t, m)
+			refused := slices.ContainsFunc(ways.Refusals, func(r host.Refusal) bool { return r.Reason == c.refused })
+			if len(ways.Pods) != c.pods || len(ways.NextHops) != c.peers || refused != (c.refused != "") || ways.PerPacket != "" {
+				t.Errorf("pods %+v, peers %+v, refused %+v, fickle %q", ways.Pods, ways.NextHops, ways.Refusals, ways.PerPacket)
 			}
 		})
 	}

@@ -21,7 +21,7 @@ func text(number int, value string) *nl.RtAttr { return nl.NewRtAttr(number, nl.
 
 func number(kind int, value uint32) *nl.RtAttr { return nl.NewRtAttr(kind, nl.BEUint32Attr(value)) }
 
-func within(kind int, parts ...*nl.RtAttr) *nl.RtAttr {
+func nestedAttr(kind int, parts ...*nl.RtAttr) *nl.RtAttr {
 	a := nl.NewRtAttr(kind, nil)
 	for _, p := range parts {
 		a.AddChild(p)
@@ -33,9 +33,9 @@ func within(kind int, parts ...*nl.RtAttr) *nl.RtAttr {
 func expression(name string, data ...*nl.RtAttr) *nl.RtAttr {
 	parts := []*nl.RtAttr{text(unix.NFTA_EXPR_NAME, name)}
 	if len(data) > 0 {
-		parts = append(parts, within(unix.NFTA_EXPR_DATA, data...))
+		parts = append(parts, nestedAttr(unix.NFTA_EXPR_DATA, data...))
 	}
-	return within(unix.NFTA_LIST_ELEM, parts...)
+	return nestedAttr(unix.NFTA_LIST_ELEM, parts...)
 }
 
 // filterMessage is one of the packet filter of IPv4.
@@ -72,23 +72,23 @@ func TestUnprovenRules(t *testing.T) {
 		{"target NOVELTY", []*nl.RtAttr{expression("target", text(1, "NOVELTY"))}},
 		{"target MARK of revision 9", []*nl.RtAttr{expression("target", text(1, "MARK"), number(2, 9))}},
 		{"a verdict that is not known", []*nl.RtAttr{expression("immediate", number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT),
-			within(unix.NFTA_IMMEDIATE_DATA, within(unix.NFTA_DATA_VERDICT, number(unix.NFTA_VERDICT_CODE, 77))))}},
+			nestedAttr(unix.NFTA_IMMEDIATE_DATA, nestedAttr(unix.NFTA_DATA_VERDICT, number(unix.NFTA_VERDICT_CODE, 77))))}},
 	} {
-		got, err := host.RuleOf(filterMessage(within(unix.NFTA_RULE_EXPRESSIONS, c.parts...)))
+		got, err := host.RuleOf(filterMessage(nestedAttr(unix.NFTA_RULE_EXPRESSIONS, c.parts...)))
 		if err != nil || got != c.fickle {
 			t.Errorf("%q: fickle %q, %v", c.fickle, got, err)
 		}
 	}
-	got, err := host.RuleOf(filterMessage(within(unix.NFTA_RULE_EXPRESSIONS, meta(unix.NFT_META_MARK)), number(unseen, 1)))
+	got, err := host.RuleOf(filterMessage(nestedAttr(unix.NFTA_RULE_EXPRESSIONS, meta(unix.NFT_META_MARK)), number(unseen, 1)))
 	if want := fmt.Sprintf("attribute %d of a rule of nftables", unseen); err != nil || got != want {
 		t.Errorf("fickle %q, want %q; %v", got, want, err)
 	}
-	for _, p := range host.Proven() {
-		if p.Of != "expression of nftables" {
+	for _, p := range host.Allowlist() {
+		if p.Kind != "expression of nftables" {
 			continue
 		}
 		for _, name := range p.Names {
-			got, err := host.RuleOf(filterMessage(within(unix.NFTA_RULE_EXPRESSIONS, expression(name, number(unseen, 1)))))
+			got, err := host.RuleOf(filterMessage(nestedAttr(unix.NFTA_RULE_EXPRESSIONS, expression(name, number(unseen, 1)))))
 			if err != nil || got == "" {
 				t.Errorf("%s with an attribute that nobody knows: fickle %q, %v", name, got, err)
 			}
@@ -102,9 +102,9 @@ func TestUnprovenSets(t *testing.T) {
 	counter := expression("counter")
 	for want, attrs := range map[string][]*nl.RtAttr{
 		"":                        {number(unix.NFTA_SET_FLAGS, unix.NFT_SET_ANONYMOUS|unix.NFT_SET_CONSTANT)},
-		"set s: limit":            {within(17, text(unix.NFTA_EXPR_NAME, "limit"))},
-		"set s: quota":            {within(18, counter, expression("quota"))},
-		"set s: novelty":          {within(18, expression("novelty"))},
+		"set s: limit":            {nestedAttr(17, text(unix.NFTA_EXPR_NAME, "limit"))},
+		"set s: quota":            {nestedAttr(18, counter, expression("quota"))},
+		"set s: novelty":          {nestedAttr(18, expression("novelty"))},
 		"set s has flags 0x10000": {number(unix.NFTA_SET_FLAGS, 1<<16|unix.NFT_SET_MAP)},
 		"set s has flags 0x40":    {number(unix.NFTA_SET_FLAGS, unix.NFT_SET_OBJECT)},
 		"set s: attribute 200 of a set of nftables": {number(unseen, 1)},
@@ -114,13 +114,13 @@ func TestUnprovenSets(t *testing.T) {
 		}
 	}
 	for want, attrs := range map[string][]*nl.RtAttr{
-		"":                                     {within(11, counter, expression("last"))},
-		"limit":                                {within(11, counter, limit)},
-		"quota":                                {within(unix.NFTA_SET_ELEM_EXPR, text(unix.NFTA_EXPR_NAME, "quota"))},
+		"":                                     {nestedAttr(11, counter, expression("last"))},
+		"limit":                                {nestedAttr(11, counter, limit)},
+		"quota":                                {nestedAttr(unix.NFTA_SET_ELEM_EXPR, text(unix.NFTA_EXPR_NAME, "quota"))},
 		"attribute 9 of an element of a set":   {text(unix.NFTA_SET_ELEM_OBJREF, "q")},
 		"attribute 4 of an element of a set":   {number(unix.NFTA_SET_ELEM_TIMEOUT, 1)},
 		"attribute 200 of an element of a set": {number(unseen, 1)},
-		"a verdict that is not known":          {within(unix.NFTA_SET_ELEM_DATA, within(unix.NFTA_DATA_VERDICT, number(unix.NFTA_VERDICT_CODE, 77)))},
+		"a verdict that is not known":          {nestedAttr(unix.NFTA_SET_ELEM_DATA, nestedAttr(unix.NFTA_DATA_VERDICT, number(unix.NFTA_VERDICT_CODE, 77)))},
 	} {
 		var message []byte
 		for _, a := range attrs {
@@ -135,7 +135,7 @@ func TestUnprovenSets(t *testing.T) {
 // What is found in a set says nothing of the next packet where the set counts, or where
 // packets change it, whichever those are.
 func TestRulingsOfSets(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	for _, c := range []struct{ more, rules, later, fickle string }{
 		{"set s { type ipv4_addr; counter; elements = { 192.0.2.1 }; }", "ip saddr @s accept; drop", "", ""},
 		{"set s { type ipv4_addr; limit rate 50/second; elements = { 192.0.2.1 }; }", "ip saddr @s accept; drop", "", "ip t first: set s: limit"},
@@ -164,7 +164,7 @@ func TestRulingsOfSets(t *testing.T) {
 			t.Errorf("%s: %v", c.more, err)
 			continue
 		}
-		if got := rulings(t, n, 0).Fickle; got != c.fickle {
+		if got := chainWalker(t, n, 0).PerPacket; got != c.fickle {
 			t.Errorf("%s\n%s: fickle %q, want %q", c.more, c.rules, got, c.fickle)
 		}
 	}
@@ -174,7 +174,7 @@ const fed = "ip t first: elements of set bad come and go by themselves"
 
 // A rule that gives packets marks is found, because those that are carried have none.
 func TestRulingsWriteMarks(t *testing.T) {
-	n := space(t)
+	n := newNetns(t)
 	for _, c := range []struct {
 		hook, rules string
 		port        uint16
@@ -196,8 +196,8 @@ func TestRulingsWriteMarks(t *testing.T) {
 			t.Errorf("%s: %v", c.rules, err)
 			continue
 		}
-		if got := rulings(t, n, c.port); got.Marks != c.marks || got.Fickle != "" {
-			t.Errorf("%s: marks are given by %q, want %q; fickle %q", c.rules, got.Marks, c.marks, got.Fickle)
+		if got := chainWalker(t, n, c.port); got.MarkChain != c.marks || got.PerPacket != "" {
+			t.Errorf("%s: marks are given by %q, want %q; fickle %q", c.rules, got.MarkChain, c.marks, got.PerPacket)
 		}
 	}
 }
@@ -211,10 +211,10 @@ func TestProofs(t *testing.T) {
 		tests[line] = true
 	}
 	rows := map[string]bool{}
-	for _, p := range host.Proven() {
-		if !tests[p.Test] || len(p.Names) == 0 || rows[p.Of] {
-			t.Errorf("%s: its test %s is none, or it names nothing, or is there twice: %q", p.Of, p.Test, p.Names)
+	for _, p := range host.Allowlist() {
+		if !tests[p.Test] || len(p.Names) == 0 || rows[p.Kind] {
+			t.Errorf("%s: its test %s is none, or it names nothing, or is there twice: %q", p.Kind, p.Test, p.Names)
 		}
-		rows[p.Of] = true
+		rows[p.Kind] = true
 	}
 }

@@ -11,31 +11,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sides of a device, as the machine sees it.
-type Sides uint8
+// Direction of a device, as the machine sees it.
+type Direction uint8
 
 // In is where packets come in by the device, Out where they are sent by it.
 const (
-	In Sides = 1 << iota
-	Out
+	Ingress Direction = 1 << iota
+	Egress
 )
 
-// DeviceWay is what traffic control does to the packets of a device.
-type DeviceWay struct {
-	Name    string
-	Queue   string // kind of the queueing discipline, if it does more than let packets wait: "htb"
-	Filters Sides  // where packets meet filters of ingress or clsact that are no fast path's
-	Ingress bool   // its filters are those of ingress, which leaves no place for clsact
-	Netkit  bool   // it is one of a netkit pair, which runs programs of its own
+// TCState is what traffic control does to the packets of a device.
+type TCState struct {
+	Name           string
+	Qdisc          string    // kind of the queueing discipline, if it does more than let packets wait: "htb"
+	ForeignFilters Direction // where packets meet filters of ingress or clsact that are no fast path's
+	IngressQdisc   bool      // its filters are those of ingress, which leaves no place for clsact
+	Netkit         bool      // it is one of a netkit pair, which runs programs of its own
 	// Of the wire, and of what it stands on: what may go by the marks of packets that
 	// are sent, and what is not proven to go by nothing that those which are carried
 	// lack; empty: nothing.
-	ByMarks, Unproven string
+	MarkReader, UnknownReader string
 }
 
-// idle are the queueing disciplines that do nothing to packets while the device
+// plainQdiscs are the queueing disciplines that do nothing to packets while the device
 // takes them, and a device that is no hardware always does.
-var idle = map[string]bool{"noqueue": true, "pfifo_fast": true, "pfifo": true, "bfifo": true, "mq": true}
+var plainQdiscs = map[string]bool{"noqueue": true, "pfifo_fast": true, "pfifo": true, "bfifo": true, "mq": true}
 
 // Parents of the filters of clsact and ingress: TC_H_CLSACT, and TC_H_MIN_INGRESS and
 // TC_H_MIN_EGRESS below it.
@@ -45,31 +45,31 @@ const (
 	parentEgress  = 0xfffffff3
 )
 
-// deviceWays reads what traffic control does at devices.
-func (r *waysReader) deviceWays(devices, wires map[int]bool) (map[int]DeviceWay, error) {
+// tcStates reads what traffic control does at devices.
+func (r *topologyReader) tcStates(devices, wires map[int]bool) (map[int]TCState, error) {
 	queues, err := dump(func() ([]netlink.Qdisc, error) { return r.h.QdiscList(nil) })
 	if err != nil {
 		return nil, fmt.Errorf("list queueing disciplines: %w", err)
 	}
-	ways := map[int]DeviceWay{}
+	ways := map[int]TCState{}
 	for device := range devices {
 		if l, ok := r.byIndex[device]; ok {
-			ways[device] = DeviceWay{Name: l.Attrs().Name, Netkit: l.Type() == kindNetkit}
+			ways[device] = TCState{Name: l.Attrs().Name, Netkit: l.Type() == kindNetkit}
 		}
 	}
 	for _, q := range queues {
 		a := q.Attrs()
 		way, ok := ways[a.LinkIndex]
 		switch {
-		case !ok || idle[q.Type()]:
+		case !ok || plainQdiscs[q.Type()]:
 			continue
 		case a.Parent == parentClsact: // "ingress" stands there, too
-			way.Ingress = q.Type() == "ingress"
-			if way.Filters, err = filters(a.LinkIndex); err != nil {
+			way.IngressQdisc = q.Type() == "ingress"
+			if way.ForeignFilters, err = foreignDirections(a.LinkIndex); err != nil {
 				return nil, err
 			}
 		default:
-			way.Queue = q.Type()
+			way.Qdisc = q.Type()
 		}
 		ways[a.LinkIndex] = way
 	}
@@ -78,7 +78,7 @@ func (r *waysReader) deviceWays(devices, wires map[int]bool) (map[int]DeviceWay,
 		if !ok {
 			continue
 		}
-		if way.ByMarks, way.Unproven, err = r.readers(way.Name, queues); err != nil {
+		if way.MarkReader, way.UnknownReader, err = r.packetReaders(way.Name, queues); err != nil {
 			return nil, err
 		}
 		ways[wire] = way
@@ -86,14 +86,14 @@ func (r *waysReader) deviceWays(devices, wires map[int]bool) (map[int]DeviceWay,
 	return ways, nil
 }
 
-// readers finds what of a wire, and of the devices that it stands on, looks at more of a
+// packetReaders finds what of a wire, and of the devices that it stands on, looks at more of a
 // packet that is sent than what is in it.
-func (r *waysReader) readers(wire string, queues []netlink.Qdisc) (byMarks, unproven string, err error) {
+func (r *topologyReader) packetReaders(wire string, queues []netlink.Qdisc) (byMarks, unproven string, err error) {
 	var links []netlink.Link
 	for _, l := range r.byIndex {
 		links = append(links, l)
 	}
-	for _, l := range Beneath(links, wire) {
+	for _, l := range LowerDevices(links, wire) {
 		for _, q := range queues {
 			a := q.Attrs()
 			if a.LinkIndex != l.Attrs().Index {
@@ -162,13 +162,13 @@ func dumpFilters(device int, parent uint32) ([][]byte, error) {
 	return found, nil
 }
 
-// OwnFilter begins the names of tc filters that are the programs of a fast path.
-const OwnFilter = "venturi "
+// OwnFilterPrefix begins the names of tc filters that are the programs of a fast path.
+const OwnFilterPrefix = "venturi "
 
-// filters tells on which sides a device with clsact or ingress has filters of
+// foreignDirections tells on which sides a device with clsact or ingress has filters of
 // others.
-func filters(device int) (sides Sides, err error) {
-	for parent, side := range map[uint32]Sides{parentIngress: In, parentEgress: Out} {
+func foreignDirections(device int) (sides Direction, err error) {
+	for parent, side := range map[uint32]Direction{parentIngress: Ingress, parentEgress: Egress} {
 		found, err := dumpFilters(device, parent)
 		if err != nil {
 			return 0, err
@@ -191,5 +191,5 @@ func foreignFilter(answer []byte) bool {
 		return false
 	}
 	options, err := nl.ParseRouteAttrAsMap(attrs[nl.TCA_OPTIONS].Value)
-	return err != nil || !strings.HasPrefix(string(options[nl.TCA_BPF_NAME].Value), OwnFilter)
+	return err != nil || !strings.HasPrefix(string(options[nl.TCA_BPF_NAME].Value), OwnFilterPrefix)
 }

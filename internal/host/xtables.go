@@ -7,38 +7,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func (r *rulingReader) target(data exprData) {
+func (r *exprEvaluator) target(data exprData) {
 	target, revision, info := data.text(1), data.number(unix.NFTA_TARGET_REV), data.bytes(3) // NFTA_TARGET_NAME, NFTA_TARGET_INFO
 	latest, proven := provenTargets[target]
 	switch {
 	case !proven || target == "CONNMARK" && restoresMark(revision, info):
-		r.fickle = "target " + target
+		r.perPacket = "target " + target
 	case revision > latest:
-		r.fickle = fmt.Sprintf("target %s of revision %d", target, revision)
+		r.perPacket = fmt.Sprintf("target %s of revision %d", target, revision)
 	}
-	r.marks = r.marks || target == "MARK"
+	r.setsMark = r.setsMark || target == "MARK"
 	if target == "NOTRACK" || target == "CT" && len(info) > 0 && info[0]&1 != 0 {
 		r.verdict = "notrack"
 	}
 }
 
-func (r *rulingReader) match(data exprData) {
+func (r *exprEvaluator) match(data exprData) {
 	name, revision, info := data.text(1), data.number(unix.NFTA_MATCH_REV), data.bytes(3) // NFTA_MATCH_NAME, NFTA_MATCH_INFO
 	switch latest, proven := provenMatches[name]; {
 	case !proven:
-		r.fickle = "match " + name
+		r.perPacket = "match " + name
 	case revision > latest:
-		r.fickle = fmt.Sprintf("match %s of revision %d", name, revision)
+		r.perPacket = fmt.Sprintf("match %s of revision %d", name, revision)
 	}
 	switch name {
 	case "set":
-		r.fickle = "an ipset, which changes without a word"
+		r.perPacket = "an ipset, which changes without a word"
 	case "comment":
 		return
 	case "icmp", "icmp6", "sctp", "dccp", "ah", "esp":
-		r.others = true
+		r.neverMatches = true
 	case "tcp":
-		r.others = r.others || r.chain.outer
+		r.neverMatches = r.neverMatches || r.chain.outer
 		r.matchTCP(info)
 	case "conntrack":
 		if len(info) < conntrackState+2 {
@@ -46,17 +46,17 @@ func (r *rulingReader) match(data exprData) {
 		}
 		flags := binary.NativeEndian.Uint16(info[conntrackFlags:])
 		if flags&trackExpire != 0 {
-			r.fickle = "ctexpire"
+			r.perPacket = "ctexpire"
 		}
 		if flags&(trackStatus|trackDirection) != 0 {
-			r.asks("ct status or direction")
+			r.dependsOnReply("ct status or direction")
 		}
 		if flags&trackStatus != 0 && statusOf(info, revision)&^statusLasting != 0 {
-			r.fickle = "ct status"
+			r.perPacket = "ct status"
 		}
 		if flags&1 != 0 && !r.stateless {
 			inverted := info[conntrackInvert]&1 != 0
-			r.among(func(state uint32) bool { return info[conntrackState]&uint8(state) != 0 != inverted })
+			r.matchStates(func(state uint32) bool { return info[conntrackState]&uint8(state) != 0 != inverted })
 			if flags == 1 {
 				return
 			}
@@ -64,11 +64,11 @@ func (r *rulingReader) match(data exprData) {
 	case "state":
 		if len(info) >= 4 && !r.stateless {
 			with := binary.NativeEndian.Uint32(info)
-			r.among(func(state uint32) bool { return with&state != 0 })
+			r.matchStates(func(state uint32) bool { return with&state != 0 })
 			return
 		}
 	}
-	r.certain = false
+	r.alwaysMatches = false
 }
 
 // statusOf gives the bits of a connection's status that a match asks for, which stand

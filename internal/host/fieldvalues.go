@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// varying is a part of a header that may differ between packets of one flow though all
+// fieldValues is a part of a header that may differ between packets of one flow though all
 // of them are carried.
-type varying struct {
+type fieldValues struct {
 	name   string
 	values [][]byte // that it may have in them
 }
@@ -25,8 +25,8 @@ const (
 
 // carriedFlags are those of TCP: with SYN, FIN or RST, or without ACK, nothing is
 // carried.
-func carriedFlags() *varying {
-	v := &varying{name: "tcp flags"}
+func carriedFlags() *fieldValues {
+	v := &fieldValues{name: "tcp flags"}
 	for flags := range 1 << 8 {
 		if flags&^(pushOrUrgent|congestion) == acknowledges {
 			v.values = append(v.values, []byte{byte(flags)})
@@ -37,27 +37,27 @@ func carriedFlags() *varying {
 
 // carriedFragment is where fragments are told apart, in its first bytes: none is
 // carried, and the others may be cut on their way or not.
-func carriedFragment(size int) *varying {
+func carriedFragment(size int) *fieldValues {
 	whole, uncut := []byte{0, 0}, []byte{0x40, 0}
-	return &varying{"ip frag-off", [][]byte{whole[:size], uncut[:size]}}
+	return &fieldValues{"ip frag-off", [][]byte{whole[:size], uncut[:size]}}
 }
 
 // fits tells whether the keys of a set are such parts, and nothing more.
-func (v *varying) fits(list []element) bool {
+func (v *fieldValues) fits(list []element) bool {
 	return !slices.ContainsFunc(list, func(e element) bool { return len(e.key) != 0 && len(e.key) != len(v.values[0]) })
 }
 
-// differ judges a rule that lets packets pass by such a part.
-func (r *rulingReader) differ(v *varying, passes func(value []byte) bool) {
-	some, all := split(v.values, passes)
-	r.others = r.others || !some
+// matchField judges a rule that lets packets pass by such a part.
+func (r *exprEvaluator) matchField(v *fieldValues, passes func(value []byte) bool) {
+	some, all := matchCounts(v.values, passes)
+	r.neverMatches = r.neverMatches || !some
 	if some && !all {
-		r.fickle = v.name
+		r.perPacket = v.name
 	}
 }
 
-// split tells whether some pass, and whether all do.
-func split[T any](of []T, passes func(T) bool) (some, all bool) {
+// matchCounts tells whether some pass, and whether all do.
+func matchCounts[T any](of []T, passes func(T) bool) (some, all bool) {
 	n := 0
 	for _, one := range of {
 		if passes(one) {
@@ -67,13 +67,13 @@ func split[T any](of []T, passes func(T) bool) (some, all bool) {
 	return n > 0, n == len(of)
 }
 
-// maskPart notes what becomes of such a part that a mask is laid on.
-func (r *rulingReader) maskPart(data exprData) {
+// maskField notes what becomes of such a part that a mask is laid on.
+func (r *exprEvaluator) maskField(data exprData) {
 	mask, xor := data.nested(unix.NFTA_BITWISE_MASK), data.nested(unix.NFTA_BITWISE_XOR)
-	v := varying{name: r.part.name}
-	for _, value := range r.part.values {
+	v := fieldValues{name: r.field.name}
+	for _, value := range r.field.values {
 		if data.number(bitwiseOp) > 0 || len(mask) != len(value) || len(xor) != len(value) {
-			r.fickle, r.part, r.unread = v.name, nil, false
+			r.perPacket, r.field, r.pending = v.name, nil, false
 			return
 		}
 		value = slices.Clone(value)
@@ -82,30 +82,30 @@ func (r *rulingReader) maskPart(data exprData) {
 		}
 		v.values = append(v.values, value)
 	}
-	r.part = &v
+	r.field = &v
 }
 
 const bitwiseOp = 6 // NFTA_BITWISE_OP; 0: with a mask
 
-// comparePart judges a comparison of such a part. Which is greater, nobody asks.
-func (r *rulingReader) comparePart(value []byte, op int) {
-	r.unread = false
-	if len(value) != len(r.part.values[0]) || op != unix.NFT_CMP_EQ && op != unix.NFT_CMP_NEQ {
-		r.fickle = r.part.name
+// compareField judges a comparison of such a part. Which is greater, nobody asks.
+func (r *exprEvaluator) compareField(value []byte, op int) {
+	r.pending = false
+	if len(value) != len(r.field.values[0]) || op != unix.NFT_CMP_EQ && op != unix.NFT_CMP_NEQ {
+		r.perPacket = r.field.name
 		return
 	}
-	r.differ(r.part, func(is []byte) bool { return bytes.Equal(is, value) == (op == unix.NFT_CMP_EQ) })
+	r.matchField(r.field, func(is []byte) bool { return bytes.Equal(is, value) == (op == unix.NFT_CMP_EQ) })
 }
 
 // matchTCP judges a match of TCP of iptables: struct xt_tcp.
-func (r *rulingReader) matchTCP(info []byte) {
+func (r *exprEvaluator) matchTCP(info []byte) {
 	const option, mask, want, inverted, size = 8, 9, 10, 11, 12
 	const flagsInverted = 1 << 2
 	if len(info) < size || info[option] != 0 {
-		r.fickle = "tcp option"
+		r.perPacket = "tcp option"
 	}
 	if len(info) >= size {
-		r.differ(carriedFlags(), func(is []byte) bool {
+		r.matchField(carriedFlags(), func(is []byte) bool {
 			return is[0]&info[mask] == info[want] != (info[inverted]&flagsInverted != 0)
 		})
 	}

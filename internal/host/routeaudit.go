@@ -15,7 +15,7 @@ import (
 type routeMessage struct {
 	to      netip.Prefix
 	table   uint32
-	why     string // they may not; "": they do
+	reason  string // they may not; "": they do
 	devices []int  // that it leads to
 	object  uint32 // next hop object that it goes by; 0: none
 }
@@ -34,8 +34,8 @@ const (
 
 // Names of what routes and next hops are refused for.
 var (
-	namedOfRoute   = map[uint16]string{unix.RTA_MULTIPATH: "several next hops", unix.RTA_ENCAP: "an encapsulation", unix.RTA_ENCAP_TYPE: "an encapsulation", unix.RTA_VIA: "a next hop of another family"}
-	namedOfNexthop = map[uint16]string{unix.NHA_GROUP: "several next hops", unix.NHA_ENCAP: "an encapsulation", unix.NHA_ENCAP_TYPE: "an encapsulation"}
+	routeReasons   = map[uint16]string{unix.RTA_MULTIPATH: "several next hops", unix.RTA_ENCAP: "an encapsulation", unix.RTA_ENCAP_TYPE: "an encapsulation", unix.RTA_VIA: "a next hop of another family"}
+	nexthopReasons = map[uint16]string{unix.NHA_GROUP: "several next hops", unix.NHA_ENCAP: "an encapsulation", unix.NHA_ENCAP_TYPE: "an encapsulation"}
 )
 
 func readRouteMessage(message []byte) (m routeMessage, err error) {
@@ -47,14 +47,14 @@ func readRouteMessage(message []byte) (m routeMessage, err error) {
 		return m, err
 	}
 	data := dataOf(attrs)
-	m.table = cmp.Or(native(data[unix.RTA_TABLE]), uint32(message[rtTable]))
-	m.object = native(data[rtNexthop])
+	m.table = cmp.Or(nativeUint32(data[unix.RTA_TABLE]), uint32(message[rtTable]))
+	m.object = nativeUint32(data[rtNexthop])
 	to, _ := netip.AddrFromSlice(data[unix.RTA_DST])
 	if !to.IsValid() {
 		to = netip.IPv4Unspecified()
 	}
 	m.to = netip.PrefixFrom(to, int(message[rtDestinationBits]))
-	if device := native(data[unix.RTA_OIF]); device != 0 {
+	if device := nativeUint32(data[unix.RTA_OIF]); device != 0 {
 		m.devices = append(m.devices, int(device))
 	}
 	m.devices = append(m.devices, devicesOfHops(data[unix.RTA_MULTIPATH])...)
@@ -64,11 +64,11 @@ func readRouteMessage(message []byte) (m routeMessage, err error) {
 	}
 	switch kind := message[rtType]; {
 	case kind == 0 || kind > latestRoute:
-		m.why = fmt.Sprintf("type %d", kind)
+		m.reason = fmt.Sprintf("type %d", kind)
 	case message[rtSourceBits] != 0:
-		m.why = "a source that it is for"
+		m.reason = "a source that it is for"
 	default:
-		m.why = cmp.Or(provenRoutes.named(attrs, namedOfRoute), provenMetrics.unproven(metrics))
+		m.reason = cmp.Or(provenRoutes.firstUnknownNamed(attrs, routeReasons), provenMetrics.firstUnknown(metrics))
 	}
 	return m, nil
 }
@@ -86,30 +86,30 @@ func devicesOfHops(list []byte) (devices []int) {
 	return devices
 }
 
-// native reads a number of the kernel's; 0: it is not there.
-func native(value []byte) uint32 {
+// nativeUint32 reads a number of the kernel's; 0: it is not there.
+func nativeUint32(value []byte) uint32 {
 	if len(value) < 4 {
 		return 0
 	}
 	return binary.NativeEndian.Uint32(value)
 }
 
-// named names the first attribute that is not proven, where there is a name for it by
+// firstUnknownNamed names the first attribute that is not proven, where there is a name for it by
 // that.
-func (a *attributes) named(list nlAttrs, names map[uint16]string) string {
+func (a *allowlist) firstUnknownNamed(list nlAttrs, names map[uint16]string) string {
 	for _, one := range list {
 		if name := names[attrType(one.Attr.Type)]; name != "" {
 			return name
 		}
 	}
-	return a.unproven(list)
+	return a.firstUnknown(list)
 }
 
 // nexthopMessage is what of a next hop object decides that.
 type nexthopMessage struct {
 	id, device uint32
 	members    []uint32
-	why        string
+	reason     string
 }
 
 func readNexthop(message []byte) (m nexthopMessage, err error) {
@@ -121,20 +121,20 @@ func readNexthop(message []byte) (m nexthopMessage, err error) {
 		return m, err
 	}
 	data := dataOf(attrs)
-	m.id, m.device = native(data[unix.NHA_ID]), native(data[unix.NHA_OIF])
+	m.id, m.device = nativeUint32(data[unix.NHA_ID]), nativeUint32(data[unix.NHA_OIF])
 	for list := data[unix.NHA_GROUP]; len(list) >= nexthopMember; list = list[nexthopMember:] {
-		m.members = append(m.members, native(list))
+		m.members = append(m.members, nativeUint32(list))
 	}
-	if m.why = provenNexthop.named(attrs, namedOfNexthop); m.why == "" && message[0] != unix.AF_INET && data[unix.NHA_GATEWAY] != nil {
-		m.why = "a next hop of another family"
+	if m.reason = provenNexthop.firstUnknownNamed(attrs, nexthopReasons); m.reason == "" && message[0] != unix.AF_INET && data[unix.NHA_GATEWAY] != nil {
+		m.reason = "a next hop of another family"
 	}
 	return m, nil
 }
 
-// readUnproven finds the devices by which routes lead that may send the next packet of a
+// auditRoutes finds the devices by which routes lead that may send the next packet of a
 // flow otherwise than those before, or do more to it.
-func (r *waysReader) readUnproven() error {
-	r.unsure = map[int]string{}
+func (r *topologyReader) auditRoutes() error {
+	r.uncertainDevices = map[int]string{}
 	var nexthops map[uint32]nexthopMessage
 	found, err := dumpFamily(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, &nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET}})
 	if err != nil {
@@ -151,39 +151,39 @@ func (r *waysReader) readUnproven() error {
 			}
 		}
 		if m.object != 0 {
-			m.follow(nexthops)
+			m.applyNexthop(nexthops)
 		}
-		r.note(m)
+		r.markUncertain(m)
 	}
 	return nil
 }
 
-// follow judges a route by the object that it goes by, too.
-func (m *routeMessage) follow(nexthops map[uint32]nexthopMessage) {
+// applyNexthop judges a route by the object that it goes by, too.
+func (m *routeMessage) applyNexthop(nexthops map[uint32]nexthopMessage) {
 	object, ok := nexthops[m.object]
 	if !ok {
 		return // it has gone since, and of that there is news to come
 	}
-	m.why = cmp.Or(object.why, m.why)
+	m.reason = cmp.Or(object.reason, m.reason)
 	for _, id := range append(object.members, object.id) {
 		if device := nexthops[id].device; device != 0 {
 			m.devices = append(m.devices, int(device))
 		}
-		m.why = cmp.Or(m.why, nexthops[id].why)
+		m.reason = cmp.Or(m.reason, nexthops[id].reason)
 	}
 }
 
-// note refuses the devices that a route leads to; where none is known, everything.
-func (r *waysReader) note(m routeMessage) {
-	if m.why == "" {
+// markUncertain refuses the devices that a route leads to; where none is known, everything.
+func (r *topologyReader) markUncertain(m routeMessage) {
+	if m.reason == "" {
 		return
 	}
-	why := fmt.Sprintf("the route to %v in table %d has %s", m.to, m.table, m.why)
+	why := fmt.Sprintf("the route to %v in table %d has %s", m.to, m.table, m.reason)
 	for _, device := range m.devices {
-		r.unsure[device] = why
+		r.uncertainDevices[device] = why
 	}
 	if len(m.devices) == 0 {
-		r.fickle = why
+		r.perPacket = why
 	}
 }
 

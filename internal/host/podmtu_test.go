@@ -24,22 +24,22 @@ func TestPodSize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, pod := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", "")+c.outside)
-			before := waysOf(t, m).Pods
+			before := topologyOf(t, m).Pods
 			run(t, pod, "true; "+c.inside)
 			moved := false
 			testenv.In(t, m, func() error {
-				s, err := host.OpenSilent()
+				s, err := host.OpenPoller()
 				if err != nil {
 					return err
 				}
 				defer s.Close()
-				moved = s.Resized(before, nil)
+				moved = s.MTUsChanged(before, nil)
 				return nil
 			})
 			if moved != (c.inside != "") {
 				t.Errorf("the pod's own end has changed: %v", moved)
 			}
-			if now := waysOf(t, m).Pods; len(now) != 1 || now[0].MTU != c.want {
+			if now := topologyOf(t, m).Pods; len(now) != 1 || now[0].MTU != c.want {
 				t.Errorf("pods %+v, want one that takes %d bytes", now, c.want)
 			}
 		})

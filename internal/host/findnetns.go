@@ -9,22 +9,22 @@ import (
 	"strconv"
 )
 
-// Found is a network namespace that was found on the machine.
-type Found struct {
+// Netns is a network namespace that was found on the machine.
+type Netns struct {
 	ID   NamespaceID
 	Path string // a file of it; empty: the namespace of the process
 	Name string // as a person would call it; empty: the namespace of the process
 }
 
-// Find lists the network namespaces of the machine: first that of the process,
+// FindNetns lists the network namespaces of the machine: first that of the process,
 // then those with a name, then those of processes. Hidden is the number of
 // processes that may not be looked at, of which nobody knows where they are.
-func (r Reader) Find() (found []Found, hidden int, err error) {
+func (r Reader) FindNetns() (found []Netns, hidden int, err error) {
 	known := map[NamespaceID]bool{}
 	add := func(id NamespaceID, path, name string) {
 		if !known[id] {
 			known[id] = true
-			found = append(found, Found{ID: id, Path: path, Name: name})
+			found = append(found, Netns{ID: id, Path: path, Name: name})
 		}
 	}
 	own, err := ID("/proc/self/ns/net")
