@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/doctor"
 	"github.com/venturi-net/venturi/internal/progress"
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -58,7 +60,12 @@ Exit code 0 when there is nothing but notes, 8 when there are warnings or errors
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if d.markdown {
-				return doctor.Page(env.Stdout)
+				var page strings.Builder
+				if err := doctor.Page(&page); err != nil {
+					return err
+				}
+				_, err := sanitize.Fprint(env.Stdout, sanitize.Safe(wrapPage(page.String())))
+				return err
 			}
 			return d.run(cmd.Context(), env)
 		},

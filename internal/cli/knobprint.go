@@ -172,10 +172,12 @@ func cardOf(f knob.Facts) (rows []row) {
 // markdownKnobs prints docs/knobs.md.
 func markdownKnobs(out io.Writer) error {
 	var b strings.Builder
-	b.WriteString("# Knobs\n\nWritten by `venturi knob ls --md`; a test keeps it so. How to use them: [tuning](tuning.md).\n\n" +
-		"The grade of evidence says how good that of others is: **A** repeated runs with their spread, **B** a number by a weak method,\n" +
-		"**C** a recommendation without a number, **D** sources that contradict each other. None of it was measured on your machine:\n" +
-		"that is what `venturi tune --prove` is for.\n")
+	b.WriteString("# Knobs\n\n" +
+		"Look up what a knob changes, what it may help, its risk and how it is undone. [Tuning](tuning.md) explains how to set and undo knobs. " +
+		"`venturi knob ls --md` writes this page; a test keeps it so.\n\n" +
+		"The grade says how good the published evidence is. None of it was measured on your host: `venturi tune --prove` does that.\n\n" +
+		"| grade | evidence |\n|---|---|\n| A | repeated runs with their spread |\n| B | a number by a weak method |\n" +
+		"| C | a recommendation without a number |\n| D | sources that contradict each other |\n")
 	cell := func(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
 	for _, s := range knob.Sections() {
 		if len(s.Entries) == 0 {
@@ -192,7 +194,7 @@ func markdownKnobs(out io.Writer) error {
 			}
 		}
 	}
-	_, err := sanitize.Fprint(out, sanitize.Safe(b.String()))
+	_, err := sanitize.Fprint(out, sanitize.Safe(wrapPage(b.String())))
 	return err
 }
 

@@ -173,11 +173,13 @@ func defaultText(o pathOption) string {
 // markdownPaths prints docs/paths.md.
 func markdownPaths(out io.Writer, all []pathInfo) error {
 	var b strings.Builder
-	b.WriteString("# Paths\n\nWritten by `venturi path ls --md`; a test keeps it so.\n\n" +
-		"A path is given by its name, and by options behind a colon: `vxlan:vni=42,tunnels=5`. The same path can be given\n" +
-		"several times with other options. Overhead is what a path adds to each packet on the wire, with its default options.\n\n" +
-		"All are compared with `host`, the lab's own wire. That is so for `attach` too: its ratio is not to the network that lies\n" +
-		"under the containers. To compare two such networks with each other, attach to both in a study with a baseline.\n\n" +
+	b.WriteString("# Paths\n\n" +
+		"Choose what to compare with the host network. Give a path by its name, and its options behind a colon: `vxlan:vni=42,tunnels=5`. " +
+		"The same path can be given several times with other options. `venturi path show NAME` says what this host lacks for one. " +
+		"`venturi path ls --md` writes this page; a test keeps it so.\n\n" +
+		"Overhead is what a path adds to each packet on the wire, with its default options.\n\n" +
+		"All paths are compared with `host`, the lab's own wire. That holds for `attach` too: its ratio is not to the network that lies " +
+		"under the containers. To compare two such networks with each other, attach to both in a [study](studies/README.md) with a baseline.\n\n" +
 		"| path | what it is | who wires it so | overhead | needs |\n|---|---|---|---|---|\n")
 	for _, p := range all {
 		sanitize.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %d B | %s |\n", p.Name, anchor(p.Name), p.Summary, p.Like, p.Overhead, p.needs.text(feature.Need.String))
@@ -197,6 +199,6 @@ func markdownPaths(out io.Writer, all []pathInfo) error {
 			sanitize.Fprintf(&b, "| `%s=%s` | %s | %s |\n", o.Name, strings.ReplaceAll(o.Value, "|", "\\|"), preset, o.Help)
 		}
 	}
-	_, err := sanitize.Fprint(out, sanitize.Safe(b.String()))
+	_, err := sanitize.Fprint(out, sanitize.Safe(wrapPage(b.String())))
 	return err
 }
