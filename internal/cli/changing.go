@@ -22,7 +22,7 @@ import (
 
 // thisMachine is what knobs read.
 func thisMachine() knob.Machine {
-	return knob.Machine{Cells: setting.NewCells(tune.Stores("")...)}
+	return knob.Machine{Settings: setting.NewSettings(tune.Backends("")...)}
 }
 
 // journalFolder is where this machine's journal is.
@@ -50,8 +50,8 @@ func openAfter(env *Env, wait time.Duration, first func(*journal.Journal) error)
 		return nil, err
 	}
 	j, err := journal.Open(journal.Options{
-		Folder: folder, Cells: thisMachine().Cells, Wait: wait,
-		Who: who(env), Command: sanitize.Command(ownCommand(env)...), Version: Version(),
+		Folder: folder, Settings: thisMachine().Settings, Wait: wait,
+		User: who(env), Command: sanitize.Command(ownCommand(env)...), Version: Version(),
 	})
 	if err != nil {
 		return nil, denied("cannot open the journal of changes", err)
@@ -109,7 +109,7 @@ func changing(env *Env) string {
 	if err != nil {
 		return ""
 	}
-	h, err := journal.Look(folder)
+	h, err := journal.ReadHistory(folder)
 	if err != nil || len(h.Txns) == 0 {
 		return ""
 	}
@@ -117,7 +117,7 @@ func changing(env *Env) string {
 	if t.Ended {
 		return ""
 	}
-	return fmt.Sprintf(": transaction %d of %s, %s", t.ID, t.Who, t.Command)
+	return fmt.Sprintf(": transaction %d of %s, %s", t.ID, t.User, t.Command)
 }
 
 // holder gives what starts the process that undoes a transaction at the end of its
@@ -140,12 +140,12 @@ func holder(env *Env) func(txn int) error {
 // that trials were not undone when they ended.
 func tellTrouble(w io.Writer, h journal.History, folder string) error {
 	for _, d := range h.Damaged {
-		if d.Told {
+		if d.Acknowledged {
 			continue
 		}
 		sanitize.Fprintf(w, "venturi: the journal of changes is damaged: %s; all other records hold\n", d)
 	}
-	for _, s := range h.Strange {
+	for _, s := range h.Inconsistent {
 		sanitize.Fprintf(w, "venturi: the journal of changes has %s\n", s)
 	}
 	trials, err := tune.Trials(h, folder)
@@ -243,7 +243,7 @@ func (c *committing) check(f *pflag.FlagSet, wishes []tune.Wish) error {
 		return verr.New(verr.Usage, "cannot make a trial of "+c.trial.String(), "it is shorter than a second", "give a time such as 120s or 5m")
 	}
 	for _, w := range wishes {
-		if w.Knob.Scope != knob.OfManifest && os.Geteuid() != 0 {
+		if w.Knob.Scope != knob.ScopeManifest && os.Geteuid() != 0 {
 			return verr.New(verr.Permission, "cannot set "+w.Knob.Name, "only root may change a machine", "run it as root, or through sudo")
 		}
 	}
@@ -269,7 +269,7 @@ func (c *committing) commit(ctx context.Context, env *Env, planned []tune.Planne
 	for _, p := range planned {
 		wishes = append(wishes, p.Wish)
 	}
-	txn, _, err := tune.Apply(ctx, j, thisMachine(), tune.Stores(""), wishes, trial)
+	txn, _, err := tune.Apply(ctx, j, thisMachine(), tune.Backends(""), wishes, trial)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func TestOverdue(t *testing.T) {
 // A trial that the machine's last start ended is told of, loudly.
 func TestTellTroubleAfterReboot(t *testing.T) {
 	var out bytes.Buffer
-	h := journal.History{Txns: []*journal.Txn{{ID: 5, Boot: "another", Lease: &journal.Lease{Until: 1 << 60}, Entries: []*journal.Entry{{State: journal.Done}}}}}
+	h := journal.History{Txns: []*journal.Txn{{ID: 5, Boot: "another", Lease: &journal.Lease{Until: 1 << 60}, Entries: []*journal.Entry{{State: journal.Applied}}}}}
 	if err := tellTrouble(&out, h, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestOpenToChangeAfterReboot(t *testing.T) {
 	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	j, err := journal.Open(journal.Options{Folder: folder, Cells: thisMachine().Cells, Boot: "another"})
+	j, err := journal.Open(journal.Options{Folder: folder, Settings: thisMachine().Settings, Boot: "another"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestOpenToChangeAfterReboot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Set("test", setting.Write{Cell: setting.Cell{Store: "file", Key: file}, Value: setting.Text("new")}); err != nil {
+	if _, err := tx.Set("test", setting.Write{Setting: setting.Setting{Backend: "file", Key: file}, Value: setting.Text("new")}); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.End(); err != nil {
@@ -115,7 +115,7 @@ func TestTellProofs(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		_, err = tx.Set("test", setting.Write{Cell: setting.Cell{Store: "file", Key: file}, Value: setting.Text("tried")})
+		_, err = tx.Set("test", setting.Write{Setting: setting.Setting{Backend: "file", Key: file}, Value: setting.Text("tried")})
 		return err
 	})
 	told("stands until its lease ends (transaction 1)", "confirm", func(j *journal.Journal) error {
@@ -128,7 +128,7 @@ func TestTellProofs(t *testing.T) {
 				t.Errorf("confirm %v: %v", args, err)
 			}
 		}
-		_, err := j.Undo([]int{1}, journal.How{})
+		_, err := j.Undo([]int{1}, journal.UndoOptions{})
 		return err
 	})
 	told("was undone (transaction 1)", "stands", func(j *journal.Journal) error {
@@ -141,7 +141,7 @@ func TestTellProofs(t *testing.T) {
 // Who waits for the journal is told of who has it.
 func TestWaitForJournal(t *testing.T) {
 	folder := t.TempDir()
-	j, err := journal.Open(journal.Options{Folder: folder, Cells: thisMachine().Cells, Who: "alice", Command: "venturi tune --prove"})
+	j, err := journal.Open(journal.Options{Folder: folder, Settings: thisMachine().Settings, User: "alice", Command: "venturi tune --prove"})
 	if err != nil {
 		t.Fatal(err)
 	}

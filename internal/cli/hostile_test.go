@@ -33,12 +33,12 @@ func tainted[T any](v T, keep ...string) T {
 
 func hostileTxn() (*journal.Txn, *journal.ConflictError) {
 	found := setting.Text("3")
-	place := setting.Place{Netns: &setting.NetnsID{Path: "/run/netns/a", Inode: 1}, Device: &setting.DeviceID{Name: "eth0", Index: 2, Kind: "veth"}}
-	entry := func(id int, state journal.State, value string) *journal.Entry {
-		return &journal.Entry{ID: id, Txn: 7, Knob: "knob", Cell: setting.Cell{Store: "net", Place: place, Key: "mtu"}, Old: setting.Text(value), New: setting.Text("2"), Found: &found, State: state, Why: "why"}
+	place := setting.Scope{Netns: &setting.NetnsID{Path: "/run/netns/a", Inode: 1}, Device: &setting.DeviceID{Name: "eth0", Index: 2, Kind: "veth"}}
+	entry := func(id int, state journal.EntryState, value string) *journal.Entry {
+		return &journal.Entry{ID: id, Txn: 7, Knob: "knob", Setting: setting.Setting{Backend: "net", Scope: place, Key: "mtu"}, Old: setting.Text(value), New: setting.Text("2"), Readback: &found, State: state, Reason: "why"}
 	}
-	txn := &journal.Txn{ID: 7, Who: "who", Command: "command", Version: "version", Entries: []*journal.Entry{
-		entry(1, journal.Done, "1"), entry(2, journal.Undone, "1"), entry(3, journal.Left, "a\nlong\n"+fmt.Sprint(make([]int, 100))), entry(4, journal.Done, "4")}}
+	txn := &journal.Txn{ID: 7, User: "who", Command: "command", Version: "version", Entries: []*journal.Entry{
+		entry(1, journal.Applied, "1"), entry(2, journal.Undone, "1"), entry(3, journal.Abandoned, "a\nlong\n"+fmt.Sprint(make([]int, 100))), entry(4, journal.Applied, "4")}}
 	testenv.Taint(txn, "State", "Kind")
 	return txn, &journal.ConflictError{Entry: txn.Entries[0], Now: setting.Text(testenv.Hostile)}
 }
@@ -55,7 +55,7 @@ func hostilePlan() []tune.Planned {
 	entry := knob.Entry{Facts: knob.Facts{Name: "knob"}}
 	return []tune.Planned{tainted(tune.Planned{
 		Wish: tune.Wish{Knob: entry, Target: knob.Target{Device: "eth0", Netns: "/run/netns/a", File: "/f", Switch: "s"}, Value: "1", Ladder: []string{"1", "2"}, Step: &tune.Step{Name: "step", Why: "why", Note: "note"}},
-		Now:  knob.Reading{Value: "1", Effective: "2", Note: "note"}, Changes: []tune.Change{{Cell: setting.Cell{Store: "file", Key: "/f"}, Old: old, New: now}},
+		Now:  knob.Reading{Value: "1", Effective: "2", Note: "note"}, Changes: []tune.Change{{Cell: setting.Setting{Backend: "file", Key: "/f"}, Old: old, New: now}},
 	}, "Entry")}
 }
 
@@ -81,7 +81,7 @@ func clearly(print func(io.Writer)) func(io.Writer) error {
 // hostilePrinters are all printers of this package, each given hostile names.
 func hostilePrinters() map[string]func(io.Writer) error {
 	txn, conflict := hostileTxn()
-	h := tainted(journal.History{Damaged: []journal.Damage{{Why: "why"}}, Strange: []string{"strange"}})
+	h := tainted(journal.History{Damaged: []journal.Damage{{Reason: "why"}}, Inconsistent: []string{"strange"}})
 	h.Txns = []*journal.Txn{txn}
 	at, info, evil := conflicts{1: conflict}, hostileLab(), testenv.Hostile
 	outcomes := []journal.Outcome{{Entry: txn.Entries[0], Err: conflict}, {Entry: txn.Entries[1]}, {Entry: txn.Entries[2]}, {Entry: txn.Entries[3], Err: errors.New(evil)}}

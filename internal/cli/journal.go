@@ -46,7 +46,7 @@ That of a conflict is looked at now, where the value can be read.`,
 			if err != nil {
 				return err
 			}
-			h, err := journal.Look(folder)
+			h, err := journal.ReadHistory(folder)
 			if err != nil {
 				return denied("cannot read the journal of changes", err)
 			}
@@ -57,7 +57,7 @@ That of a conflict is looked at now, where the value can be read.`,
 			if err != nil {
 				return err
 			}
-			conflicts := h.Conflicts(thisMachine().Cells)
+			conflicts := h.Conflicts(thisMachine().Settings)
 			if len(args) == 1 {
 				t, err := txnNamed(h, args[0], "show")
 				if err != nil {
@@ -98,7 +98,7 @@ func printHistoryJSON(out io.Writer, txns []*journal.Txn, h journal.History, con
 	if err != nil {
 		return err
 	}
-	return printJSON(out, toldHistory{told, h.Damaged, h.Strange})
+	return printJSON(out, toldHistory{told, h.Damaged, h.Inconsistent})
 }
 
 func printTxns(out io.Writer, txns []*journal.Txn, trials []tune.OnTrial, conflicts conflicts) error {
@@ -109,14 +109,14 @@ func printTxns(out io.Writer, txns []*journal.Txn, trials []tune.OnTrial, confli
 	w := columns(out)
 	sanitize.Fprintf(w, "TXN\tWHEN\tSTATE\tWRITES\tWHO\tCOMMAND\n")
 	for _, t := range txns {
-		sanitize.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", t.ID, when(t.Time), stateOf(t, trials, conflicts), len(t.Entries), t.Who, t.Command)
+		sanitize.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", t.ID, when(t.Time), stateOf(t, trials, conflicts), len(t.Entries), t.User, t.Command)
 	}
 	return w.Flush()
 }
 
 func printTxn(out io.Writer, t *journal.Txn, trials []tune.OnTrial, conflicts conflicts) error {
 	w := columns(out)
-	sanitize.Fprintf(w, "transaction\t%d\nwhen\t%s\nwho\t%s\ncommand\t%s\nversion\t%s\nstate\t%s\n", t.ID, when(t.Time), t.Who, t.Command, t.Version, stateOf(t, trials, conflicts))
+	sanitize.Fprintf(w, "transaction\t%d\nwhen\t%s\nwho\t%s\ncommand\t%s\nversion\t%s\nstate\t%s\n", t.ID, when(t.Time), t.User, t.Command, t.Version, stateOf(t, trials, conflicts))
 	if t.Lease != nil {
 		sanitize.Fprintf(w, "%s\t%v\n", t.Lease.Kind, t.Lease.Length)
 	}
@@ -128,12 +128,12 @@ func printTxn(out io.Writer, t *journal.Txn, trials []tune.OnTrial, conflicts co
 	}
 	for _, e := range t.Entries {
 		found := e.New
-		if e.Found != nil {
-			found = *e.Found
+		if e.Readback != nil {
+			found = *e.Readback
 		}
-		sanitize.Fprintf(out, "\n%s: %s\n", e.Knob, e.Cell)
+		sanitize.Fprintf(out, "\n%s: %s\n", e.Knob, e.Setting)
 		if isLong(e.Old, found) {
-			sanitize.Fprint(out, sanitize.Safe(tune.Change{Cell: e.Cell, Old: e.Old, New: found}.Diff()))
+			sanitize.Fprint(out, sanitize.Safe(tune.Change{Cell: e.Setting, Old: e.Old, New: found}.Diff()))
 		} else {
 			sanitize.Fprintf(out, "  %s -> %s\n", brief(e.Old), brief(found))
 		}
@@ -145,8 +145,8 @@ func printTxn(out io.Writer, t *journal.Txn, trials []tune.OnTrial, conflicts co
 		if !e.Closed.IsZero() {
 			sanitize.Fprintf(out, ", %s", when(e.Closed))
 		}
-		if e.Why != "" {
-			sanitize.Fprintf(out, ": %s", shortened(e.Why, whyWidth))
+		if e.Reason != "" {
+			sanitize.Fprintf(out, ": %s", shortened(e.Reason, whyWidth))
 		}
 		sanitize.Fprintln(out)
 	}
@@ -156,10 +156,10 @@ func printTxn(out io.Writer, t *journal.Txn, trials []tune.OnTrial, conflicts co
 // stands says what of somebody else's stands.
 func stands(c *journal.ConflictError) sanitize.Safe {
 	switch {
-	case c.Around != nil:
+	case c.SideEffect != nil:
 		return sanitize.Sprintf("  %s: %s\n", conflictWord, shortened(c.Error(), whyWidth))
 	case isLong(c.Entry.New, c.Now):
-		return sanitize.Sprintf("  %s: somebody else has changed it since:\n", conflictWord) + sanitize.Safe(tune.Change{Cell: c.Entry.Cell, Old: c.Entry.New, New: c.Now}.Diff())
+		return sanitize.Sprintf("  %s: somebody else has changed it since:\n", conflictWord) + sanitize.Safe(tune.Change{Cell: c.Entry.Setting, Old: c.Entry.New, New: c.Now}.Diff())
 	}
 	return sanitize.Sprintf("  %s: somebody else has changed it since, to %s\n", conflictWord, brief(c.Now))
 }
@@ -204,8 +204,8 @@ const conflictWord = "conflict"
 type conflicts map[int]*journal.ConflictError
 
 // stateWord is what a person calls the state of a write.
-func stateWord(s journal.State) string {
-	if s == journal.Done {
+func stateWord(s journal.EntryState) string {
+	if s == journal.Applied {
 		return "open"
 	}
 	return string(s)

@@ -251,7 +251,7 @@ A knob that is never used automatically can be set here, by its name.`,
 					return err
 				}
 			}
-			planned, err := tune.Rehearse(thisMachine(), tune.Stores(""), wishes)
+			planned, err := tune.Rehearse(thisMachine(), tune.Backends(""), wishes)
 			if err != nil {
 				return denied("cannot read the knobs", err)
 			}

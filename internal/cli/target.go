@@ -91,15 +91,15 @@ func missing(file string) error {
 func fits(e knob.Entry, t knob.Target) bool {
 	elsewhere := t.File != "" || t.Switch != ""
 	switch e.Scope {
-	case knob.OfMachine:
+	case knob.ScopeMachine:
 		return t.Netns == "" && !elsewhere
-	case knob.OfNetns:
+	case knob.ScopeNetns:
 		return !elsewhere
-	case knob.OfDevice:
+	case knob.ScopeDevice:
 		return t.Device != ""
-	case knob.OfManifest:
+	case knob.ScopeManifest:
 		return t.File != ""
-	case knob.OfSwitch:
+	case knob.ScopeSwitch:
 		return t.Switch != ""
 	}
 	return false
@@ -110,19 +110,19 @@ func fits(e knob.Entry, t knob.Target) bool {
 func on(e knob.Entry, t knob.Target) (knob.Target, error) {
 	what := "cannot use knob " + e.Name
 	switch e.Scope {
-	case knob.OfMachine:
+	case knob.ScopeMachine:
 		if t.Netns != "" {
 			return t, verr.New(verr.Usage, what, "it is of the machine as a whole, and a network namespace is named", "leave --netns out if the whole machine is meant")
 		}
 		return knob.Target{}, nil
-	case knob.OfNetns:
+	case knob.ScopeNetns:
 		return knob.Target{Netns: t.Netns}, nil
-	case knob.OfDevice:
+	case knob.ScopeDevice:
 		if t.Device == "" {
 			return t, verr.New(verr.Usage, what, "it is of a network device, and none is named", "name one with --dev")
 		}
 		return knob.Target{Netns: t.Netns, Device: t.Device}, nil
-	case knob.OfManifest:
+	case knob.ScopeManifest:
 		if t.File == "" {
 			return t, verr.New(verr.Usage, what, "it is in a manifest, and none is named", "name a file with --manifest")
 		}

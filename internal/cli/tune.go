@@ -128,7 +128,7 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 			return err
 		}
 	}
-	planned, err := tune.Rehearse(thisMachine(), tune.Stores(""), wishes)
+	planned, err := tune.Rehearse(thisMachine(), tune.Backends(""), wishes)
 	if err != nil {
 		return denied(what, err)
 	}

@@ -63,7 +63,7 @@ func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more 
 	if err != nil {
 		return err
 	}
-	h, err := journal.Look(folder)
+	h, err := journal.ReadHistory(folder)
 	if err == nil {
 		err = noTrial(h, folder)
 	}

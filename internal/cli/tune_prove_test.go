@@ -53,7 +53,7 @@ func TestProofLease(t *testing.T) {
 
 // A proof has the journal for long: it does not begin while something is on trial.
 func TestNoProofBesideTrial(t *testing.T) {
-	h := journal.History{Txns: []*journal.Txn{{ID: 3, Lease: &journal.Lease{Until: 1 << 60}, Entries: []*journal.Entry{{State: journal.Done}}}}}
+	h := journal.History{Txns: []*journal.Txn{{ID: 3, Lease: &journal.Lease{Until: 1 << 60}, Entries: []*journal.Entry{{State: journal.Applied}}}}}
 	if err := noTrial(h, t.TempDir()); verr.Code(err) != verr.Busy {
 		t.Errorf("%v", err)
 	}

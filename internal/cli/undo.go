@@ -17,7 +17,7 @@ import (
 
 func newUndo(env *Env) *cobra.Command {
 	var (
-		how         journal.How
+		how         journal.UndoOptions
 		all, asJSON bool
 	)
 	cmd := &cobra.Command{
@@ -129,17 +129,17 @@ func printUndone(out io.Writer, outcomes []journal.Outcome) error {
 	conflicts, failed := 0, []error{}
 	for _, o := range outcomes {
 		e, conflict, long := o.Entry, new(journal.ConflictError), false
-		line := fmt.Sprintf("%-10s %s: %s", e.State, e.Cell, shortened(e.Why, whyWidth))
+		line := fmt.Sprintf("%-10s %s: %s", e.State, e.Setting, shortened(e.Reason, whyWidth))
 		switch {
 		case errors.As(o.Err, &conflict):
-			line = fmt.Sprintf("conflict   %s: was %s, we wrote %s, is %s", e.Cell, brief(conflict.Entry.Old), brief(conflict.Entry.New), brief(conflict.Now))
-			if long = conflict.Around == nil && isLong(conflict.Entry.New, conflict.Now); long {
-				line = fmt.Sprintf("conflict   %s: somebody else has changed what we wrote:", e.Cell)
+			line = fmt.Sprintf("conflict   %s: was %s, we wrote %s, is %s", e.Setting, brief(conflict.Entry.Old), brief(conflict.Entry.New), brief(conflict.Now))
+			if long = conflict.SideEffect == nil && isLong(conflict.Entry.New, conflict.Now); long {
+				line = fmt.Sprintf("conflict   %s: somebody else has changed what we wrote:", e.Setting)
 			}
 		case o.Err != nil:
-			line = fmt.Sprintf("not undone %s: %v", e.Cell, o.Err)
+			line = fmt.Sprintf("not undone %s: %v", e.Setting, o.Err)
 		case e.State == journal.Undone:
-			line = fmt.Sprintf("restored   %s: %s", e.Cell, brief(e.Old))
+			line = fmt.Sprintf("restored   %s: %s", e.Setting, brief(e.Old))
 		}
 		if told[line] {
 			continue
@@ -147,12 +147,12 @@ func printUndone(out io.Writer, outcomes []journal.Outcome) error {
 		told[line] = true
 		sanitize.Fprintln(out, line)
 		if long {
-			sanitize.Fprint(out, sanitize.Safe(tune.Change{Cell: e.Cell, Old: conflict.Entry.New, New: conflict.Now}.Diff()))
+			sanitize.Fprint(out, sanitize.Safe(tune.Change{Cell: e.Setting, Old: conflict.Entry.New, New: conflict.Now}.Diff()))
 		}
 		if conflict.Entry != nil {
 			conflicts++
 		} else if o.Err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", e.Cell, o.Err))
+			failed = append(failed, fmt.Errorf("%s: %w", e.Setting, o.Err))
 		}
 	}
 	if len(told) == 0 {

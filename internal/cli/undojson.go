@@ -42,14 +42,14 @@ type toldLease struct {
 
 // toldWrite is a write, or one that is planned.
 type toldWrite struct {
-	Knob     string         `json:"knob"`
-	Cell     setting.Cell   `json:"cell"`
-	Old      setting.Value  `json:"old"`
-	New      setting.Value  `json:"new"`             // as asked for
-	Found    *setting.Value `json:"found,omitempty"` // read after the write; in a conflict, read now
-	State    string         `json:"state,omitempty"` // empty: it is only planned
-	Conflict bool           `json:"conflict"`
-	Why      string         `json:"why,omitempty"` // of the state, or why it is still open
+	Knob     string          `json:"knob"`
+	Cell     setting.Setting `json:"cell"`
+	Old      setting.Value   `json:"old"`
+	New      setting.Value   `json:"new"`             // as asked for
+	Found    *setting.Value  `json:"found,omitempty"` // read after the write; in a conflict, read now
+	State    string          `json:"state,omitempty"` // empty: it is only planned
+	Conflict bool            `json:"conflict"`
+	Why      string          `json:"why,omitempty"` // of the state, or why it is still open
 }
 
 // tellTxns puts transactions in their form for machines.
@@ -64,7 +64,7 @@ func tellTxns(txns []*journal.Txn, conflicts conflicts) (toldTxns, error) {
 		return all, err
 	}
 	for _, t := range txns {
-		told := toldTxn{ID: t.ID, Time: t.Time, Who: t.Who, Command: t.Command, Confirmed: t.Confirmed, State: txnState(t, conflicts), Writes: []toldWrite{}}
+		told := toldTxn{ID: t.ID, Time: t.Time, Who: t.User, Command: t.Command, Confirmed: t.Confirmed, State: txnState(t, conflicts), Writes: []toldWrite{}}
 		if t.Lease != nil {
 			until := t.Time.Add(t.Lease.Length)
 			if t.Boot == boot {
@@ -81,7 +81,7 @@ func tellTxns(txns []*journal.Txn, conflicts conflicts) (toldTxns, error) {
 }
 
 func tellWrite(e *journal.Entry, conflict *journal.ConflictError) toldWrite {
-	w := toldWrite{Knob: e.Knob, Cell: e.Cell, Old: e.Old, New: e.New, Found: e.Found, State: stateWord(e.State), Why: e.Why}
+	w := toldWrite{Knob: e.Knob, Cell: e.Setting, Old: e.Old, New: e.New, Found: e.Readback, State: stateWord(e.State), Why: e.Reason}
 	if conflict != nil {
 		w.Conflict, w.State, w.Found, w.Why = true, conflictWord, &conflict.Now, conflict.Error()
 	}
@@ -97,7 +97,7 @@ func txnState(t *journal.Txn, conflicts conflicts) string {
 	if t.Lease != nil && t.Confirmed.IsZero() && t.Open() && !has[conflictWord] {
 		return "on trial"
 	}
-	for _, state := range []journal.State{conflictWord, journal.InDoubt, journal.Done, journal.Left, journal.Failed, journal.Undone, journal.Passed, journal.Gone} {
+	for _, state := range []journal.EntryState{conflictWord, journal.InDoubt, journal.Applied, journal.Abandoned, journal.Failed, journal.Undone, journal.Superseded, journal.Vanished} {
 		if word := stateWord(state); has[word] {
 			return word
 		}

@@ -17,7 +17,7 @@ import (
 // The names in what machines read stay: docs/tuning.md promises them.
 func TestToldNames(t *testing.T) {
 	found := setting.Text("2")
-	e := &journal.Entry{ID: 1, Txn: 3, Knob: "net.listen", Cell: setting.Cell{Store: "sysctl", Key: "a"}, Old: setting.Text("1"), New: setting.Text("2"), Found: &found, State: journal.Undone, Why: "why"}
+	e := &journal.Entry{ID: 1, Txn: 3, Knob: "net.listen", Setting: setting.Setting{Backend: "sysctl", Key: "a"}, Old: setting.Text("1"), New: setting.Text("2"), Readback: &found, State: journal.Undone, Reason: "why"}
 	h := journal.History{Txns: []*journal.Txn{{ID: 3, Lease: &journal.Lease{Length: time.Minute}, Confirmed: time.Now(), Entries: []*journal.Entry{e}}}}
 	told, err := undoneTxns(h, []int{3}, nil)
 	if err != nil {
@@ -65,8 +65,8 @@ func TestTellTxns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &journal.Entry{ID: 9, Old: setting.Text("1"), New: setting.Text("2"), State: journal.Done}
-	lease := &journal.Lease{Length: time.Hour, Until: now + time.Hour, Kind: journal.Trial}
+	e := &journal.Entry{ID: 9, Old: setting.Text("1"), New: setting.Text("2"), State: journal.Applied}
+	lease := &journal.Lease{Length: time.Hour, Until: now + time.Hour, Kind: journal.TrialLease}
 	trial := &journal.Txn{ID: 1, Boot: boot, Lease: lease, Entries: []*journal.Entry{e}}
 	for _, c := range []struct {
 		txn       *journal.Txn
@@ -77,7 +77,7 @@ func TestTellTxns(t *testing.T) {
 		{&journal.Txn{Entries: []*journal.Entry{e, {State: journal.Undone}}}, nil, "open"},
 		{trial, nil, "on trial"},
 		{trial, conflicts{9: {Entry: e, Now: setting.Text("3")}}, "conflict"},
-		{&journal.Txn{Entries: []*journal.Entry{{State: journal.Gone}, {State: journal.Undone}}}, nil, "undone"},
+		{&journal.Txn{Entries: []*journal.Entry{{State: journal.Vanished}, {State: journal.Undone}}}, nil, "undone"},
 	} {
 		told, err := tellTxns([]*journal.Txn{c.txn}, c.conflicts)
 		if err != nil {

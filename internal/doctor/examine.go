@@ -95,14 +95,14 @@ func (r Rule) complete(f Finding) Finding {
 // mend is the command that turns the knob, with what of the place its scope asks for.
 func mend(f Finding) string {
 	words := []string{"venturi", "knob", "set", f.Knob, f.Value}
-	scope := knob.OfDevice
+	scope := knob.ScopeDevice
 	if e, err := knob.Find(f.Knob); err == nil {
 		scope = e.Scope
 	}
-	if f.Device != "" && scope == knob.OfDevice {
+	if f.Device != "" && scope == knob.ScopeDevice {
 		words = append(words, "--dev", f.Device)
 	}
-	if f.Netns != "" && scope != knob.OfMachine {
+	if f.Netns != "" && scope != knob.ScopeMachine {
 		words = append(words, "--netns", f.Netns)
 	}
 	return sanitize.Command(words...)

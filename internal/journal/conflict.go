@@ -10,7 +10,7 @@ import (
 // Conflicts looks which open writes an undo would report and leave alone now, for
 // somebody else has changed their value since; by the numbers of the writes. What
 // cannot be read is left out. Nothing is written, and nobody is waited for.
-func (h History) Conflicts(cells *setting.Cells) map[int]*ConflictError {
+func (h History) Conflicts(cells *setting.Settings) map[int]*ConflictError {
 	boot, err := host.BootID()
 	if err != nil {
 		return nil
@@ -20,10 +20,10 @@ func (h History) Conflicts(cells *setting.Cells) map[int]*ConflictError {
 		all.entries = append(all.entries, t.Entries...)
 	}
 	slices.SortFunc(all.entries, func(a, b *Entry) int { return a.ID - b.ID })
-	j := &Journal{options: Options{Boot: boot}, cells: cells, h: all}
+	j := &Journal{options: Options{Boot: boot}, settings: cells, h: all}
 	found := map[int]*ConflictError{}
 	for _, e := range all.entries {
-		if !e.State.Open() || j.otherBoot(e) && !cells.Lasts(e.Cell) {
+		if !e.State.Open() || j.otherBoot(e) && !cells.Persistent(e.Setting) {
 			continue
 		}
 		if c := j.conflict(e); c != nil {
@@ -33,26 +33,26 @@ func (h History) Conflicts(cells *setting.Cells) map[int]*ConflictError {
 	return found
 }
 
-// conflict looks for one in the cell of an open write; beneath a later write, in
+// conflict looks for one in the setting of an open write; beneath a later write, in
 // what that one found. Nil: there is none, or nobody knows.
 func (j *Journal) conflict(e *Entry) *ConflictError {
-	if j.h.above(e, e.id) != nil {
-		_, foreign := j.h.chain(e, e.Cell, e.id, func(v setting.Value) bool { return j.ours(e, v) }, e.Old)
+	if j.h.nextChange(e, e.id) != nil {
+		_, foreign := j.h.handovers(e, e.Setting, e.id, func(v setting.Value) bool { return j.explains(e, v) }, e.Old)
 		if foreign == nil {
 			return nil
 		}
-		v, _ := foreign.found(e.id)
+		v, _ := foreign.oldOf(e.id)
 		return &ConflictError{Entry: e, Now: v}
 	}
-	current, err := j.cells.Read(e.Cell)
+	current, err := j.settings.Read(e.Setting)
 	if err != nil {
 		return nil
 	}
-	if !j.ours(e, current) {
+	if !j.explains(e, current) {
 		return &ConflictError{Entry: e, Now: current}
 	}
 	if k := j.unexplained(e, current); k != nil {
-		return &ConflictError{Entry: e, Now: current, Around: k}
+		return &ConflictError{Entry: e, Now: current, SideEffect: k}
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 func TestConflictsLook(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/etc/a": "1", "/etc/b": "1", "/etc/c": "1", "/etc/d": "1"})
 	j := open(t, o)
-	tx := begun(t, j)
+	tx := beginTx(t, j)
 	for _, name := range []string{"/etc/a", "/etc/b", "/etc/c", "/etc/d"} {
 		set(t, tx, name, "2")
 	}
@@ -20,11 +20,11 @@ func TestConflictsLook(t *testing.T) {
 	put(t, root, "/etc/d", "1")
 	set(t, tx, "/etc/b", "3")
 	j.Close()
-	h, err := Look(o.Folder)
+	h, err := ReadHistory(o.Folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := h.Conflicts(o.Cells)
+	found := h.Conflicts(o.Settings)
 	if got := slices.Sorted(maps.Keys(found)); !slices.Equal(got, []int{1, 2}) {
 		t.Fatalf("writes %v, want 1 (on top) and 2 (beneath)", got)
 	}
@@ -33,7 +33,7 @@ func TestConflictsLook(t *testing.T) {
 			t.Errorf("%d: %v", id, c)
 		}
 	}
-	if state := h.Txns[0].Entries[0].State; state != Done {
+	if state := h.Txns[0].Entries[0].State; state != Applied {
 		t.Errorf("looking made it %s", state)
 	}
 }

@@ -30,37 +30,37 @@ func CheckFolder(folder string) error {
 func openIn(folder string, flags int) (*os.File, error) {
 	dir, err := os.OpenFile(folder, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, linked(folder, err)
+		return nil, symlinkError(folder, err)
 	}
 	defer dir.Close()
-	if err := ownAlone(dir); err != nil {
+	if err := checkOwner(dir); err != nil {
 		return nil, err
 	}
 	name := filepath.Join(folder, logName)
 	// Neither does it wait for the other end of a pipe.
 	fd, err := unix.Openat(int(dir.Fd()), logName, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return nil, linked(name, &os.PathError{Op: "open", Path: name, Err: err})
+		return nil, symlinkError(name, &os.PathError{Op: "open", Path: name, Err: err})
 	}
 	file := os.NewFile(uintptr(fd), name)
-	if err := ownAlone(file); err != nil {
+	if err := checkOwner(file); err != nil {
 		file.Close()
 		return nil, err
 	}
 	return file, nil
 }
 
-// linked says what is wrong with a symbolic link, which the kernel's error does not.
-func linked(name string, err error) error {
+// symlinkError says what is wrong with a symbolic link, which the kernel's error does not.
+func symlinkError(name string, err error) error {
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
 		return unsafe(fmt.Sprintf("%s is a symbolic link, or of another kind than it must be", name), "name the folder itself in "+FolderVariable)
 	}
 	return err
 }
 
-// ownAlone tells whether a folder or a file is ours or root's, and nobody else may
+// checkOwner tells whether a folder or a file is ours or root's, and nobody else may
 // write to it.
-func ownAlone(f *os.File) error {
+func checkOwner(f *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return &os.PathError{Op: "stat", Path: f.Name(), Err: err}

@@ -47,12 +47,12 @@ func TestFolderOfOthers(t *testing.T) {
 			}
 			_, o := fixture(t, map[string]string{"/a": "one"})
 			j := open(t, o)
-			set(t, begun(t, j), "/a", "two")
+			set(t, beginTx(t, j), "/a", "two")
 			j.Close()
 			if err := c.spoil(o.Folder, filepath.Join(o.Folder, logName)); err != nil {
 				t.Fatal(err)
 			}
-			_, look := Look(o.Folder)
+			_, look := ReadHistory(o.Folder)
 			j, err := Open(o)
 			if err == nil {
 				j.Close()
@@ -80,25 +80,25 @@ func TestFolderIsDurable(t *testing.T) {
 		return nil
 	}
 	want := []string{"/var/lib/venturi/journal", "/var/lib/venturi", "/var/lib", "/var", "/"}
-	if err := syncUp(want[0], sync); err != nil || !slices.Equal(synced, want) {
+	if err := syncParents(want[0], sync); err != nil || !slices.Equal(synced, want) {
 		t.Errorf("synced %v, %v; want %v", synced, err, want)
 	}
 	for _, folder := range []string{"/var/lib/venturi/journal", "/var/lib"} {
 		full = folder
-		if err := syncUp(want[0], sync); !errors.Is(err, unix.EIO) {
+		if err := syncParents(want[0], sync); !errors.Is(err, unix.EIO) {
 			t.Errorf("%s cannot be synced: %v", folder, err)
 		}
 	}
 	denied = want[0]
-	if err := syncUp(want[0], sync); !errors.Is(err, os.ErrPermission) {
+	if err := syncParents(want[0], sync); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("its own folder cannot be synced: %v", err)
 	}
 }
 
 func TestFolderThatIsRelative(t *testing.T) {
 	t.Chdir(t.TempDir())
-	_, err := Open(Options{Folder: "x", Cells: setting.NewCells(), Boot: "this"})
-	_, look := Look("x")
+	_, err := Open(Options{Folder: "x", Settings: setting.NewSettings(), Boot: "this"})
+	_, look := ReadHistory("x")
 	if _, made := os.Stat("x"); verr.Code(err) != verr.Usage || verr.Code(look) != verr.Usage || made == nil {
 		t.Errorf("open it: %v; look at it: %v", err, look)
 	}

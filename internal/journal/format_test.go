@@ -14,7 +14,7 @@ func TestUndoesJournalOfEarlierVersion(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/etc/a": "four\n", "/etc/b": "old\n", "/etc/d": "D\n"})
 	d := newDevice()
 	d.cells = map[string]string{"chan": "4", "coal": "8", "fixed": "1", "mtu": "1500", "q0": "0", "q1": "0", "q2": "0", "q3": "0", "ring": "504"}
-	o.Cells = setting.NewCells(append(setting.Stores(root), d.store())...)
+	o.Settings = setting.NewSettings(append(setting.Backends(root), d.store())...)
 	text, err := os.ReadFile("testdata/v1/journal")
 	if err != nil {
 		t.Fatal(err)
@@ -27,13 +27,13 @@ func TestUndoesJournalOfEarlierVersion(t *testing.T) {
 	}
 	j := open(t, o)
 	h := j.History()
-	if len(h.Txns) != 5 || len(h.Damaged) > 0 || len(h.Strange) > 0 {
-		t.Errorf("%d transactions, damaged %v, strange %v", len(h.Txns), h.Damaged, h.Strange)
+	if len(h.Txns) != 5 || len(h.Damaged) > 0 || len(h.Inconsistent) > 0 {
+		t.Errorf("%d transactions, damaged %v, strange %v", len(h.Txns), h.Damaged, h.Inconsistent)
 	}
-	if made := j.h.entry(8).Old.Made; made == nil || *made != (setting.FileMode{Mode: "0640"}) {
+	if made := j.h.entry(8).Old.Mode; made == nil || *made != (setting.FileMode{Mode: "0640"}) {
 		t.Errorf("the removed file is made with %v", made)
 	}
-	outcomes, err := j.Undo(nil, How{})
+	outcomes, err := j.Undo(nil, UndoOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestUndoesJournalOfEarlierVersion(t *testing.T) {
 			t.Errorf("write %d: %v", out.Entry.ID, out.Err)
 		}
 	}
-	want := map[int]State{1: Passed, 2: Passed, 3: Undone, 4: Undone, 5: Undone, 6: Undone, 7: Undone, 8: Undone, 9: Undone, 100: Gone, 101: Gone}
+	want := map[int]EntryState{1: Superseded, 2: Superseded, 3: Undone, 4: Undone, 5: Undone, 6: Undone, 7: Undone, 8: Undone, 9: Undone, 100: Vanished, 101: Vanished}
 	for _, e := range j.h.entries {
 		if e.State != want[e.ID] && (root0 || e.ID != 8) {
 			t.Errorf("write %d is %s, want %s", e.ID, e.State, want[e.ID])

@@ -5,7 +5,7 @@
 // are on disk, then the new one is written, then what the machine made of it is
 // read and recorded. Whatever ends a process, at whatever point, another one
 // finds in the journal all that may have been changed, and from what. It knows
-// cells and values, and no knobs: any version can undo what any other did.
+// settings and values, and no knobs: any version can undo what any other did.
 //
 // Undo brings the old bytes back, not defaults. It writes only where it finds
 // what the journal says was written: anything else is somebody else's, and is
@@ -33,18 +33,18 @@ const FolderVariable = "VENTURI_JOURNAL"
 
 // Options say how to open a journal for changing.
 type Options struct {
-	Folder  string // empty: [Folder]
-	Cells   *setting.Cells
-	Who     string // who changes the machine
-	Command string // by which command
-	Version string // of this program
-	Boot    string // the kernel's boot id; empty: it is asked
+	Folder   string // empty: [Folder]
+	Settings *setting.Settings
+	User     string // who changes the machine
+	Command  string // by which command
+	Version  string // of this program
+	Boot     string // the kernel's boot id; empty: it is asked
 
 	// Wait is how long to wait for somebody else who is changing the machine.
 	Wait time.Duration
 
-	// At is told of each point of the protocol as it is passed; nil: nobody is.
-	At func(Point)
+	// OnPoint is told of each point of the protocol as it is passed; nil: nobody is.
+	OnPoint func(Point)
 }
 
 // Point is a point between two steps of the protocol, at which a process may
@@ -53,22 +53,22 @@ type Point string
 
 // The points, in the order in which a write and its undo pass them.
 const (
-	Read     Point = "read"     // the old value is known, nothing is recorded
-	Recorded Point = "recorded" // the intent is on disk, nothing is written
-	Written  Point = "written"  // the cell was written, that is not on disk
-	Marked   Point = "marked"   // that it was written is on disk
-	Undoing  Point = "undoing"  // the intent to undo is on disk
-	Restored Point = "restored" // the old value stands, that is not on disk
-	Closed   Point = "closed"   // that the old value stands is on disk
+	PointRead     Point = "read"     // the old value is known, nothing is recorded
+	PointRecorded Point = "recorded" // the intent is on disk, nothing is written
+	PointWritten  Point = "written"  // the setting was written, that is not on disk
+	PointMarked   Point = "marked"   // that it was written is on disk
+	PointUndoing  Point = "undoing"  // the intent to undo is on disk
+	PointRestored Point = "restored" // the old value stands, that is not on disk
+	PointClosed   Point = "closed"   // that the old value stands is on disk
 )
 
 // Journal is the journal of this machine, open for changing it. While it is
 // open, nobody else can open it so. It is for one goroutine at a time.
 type Journal struct {
-	options Options
-	cells   *setting.Cells
-	log     *log
-	h       *history
+	options  Options
+	settings *setting.Settings
+	log      *log
+	h        *history
 }
 
 // Open opens the journal, and waits for whoever has it open. It is made if there
@@ -86,8 +86,8 @@ func Open(o Options) (*Journal, error) {
 			return nil, err
 		}
 	}
-	if o.At == nil {
-		o.At = func(Point) {}
+	if o.OnPoint == nil {
+		o.OnPoint = func(Point) {}
 	}
 	const poll = 20 * time.Millisecond
 	l, text, err := openLog(o.Folder)
@@ -105,8 +105,8 @@ func Open(o Options) (*Journal, error) {
 	if err != nil {
 		return nil, verr.Wrap(verr.Failed, what, err, "nothing was changed; see that "+o.Folder+" can be written to, or name another folder in "+FolderVariable)
 	}
-	j := &Journal{options: o, cells: o.Cells, log: l, h: replay(text)}
-	j.settleDoubts()
+	j := &Journal{options: o, settings: o.Settings, log: l, h: replay(text)}
+	j.resolveDoubts()
 	return j, nil
 }
 
@@ -115,20 +115,20 @@ func (j *Journal) Close() error { return j.log.close() }
 
 // History is what a journal tells.
 type History struct {
-	Txns    []*Txn   `json:"transactions"`
-	Damaged []Damage `json:"damaged,omitempty"`
-	Strange []string `json:"strange,omitempty"` // records that do not fit to those before them
+	Txns         []*Txn   `json:"transactions"`
+	Damaged      []Damage `json:"damaged,omitempty"`
+	Inconsistent []string `json:"strange,omitempty"` // records that do not fit to those before them
 }
 
-func (h *history) tell() History { return History{h.txns, h.damaged, h.strange} }
+func (h *history) export() History { return History{h.txns, h.damaged, h.inconsistent} }
 
 // History gives all that the journal tells, with what was done since it was opened.
-func (j *Journal) History() History { return j.h.tell() }
+func (j *Journal) History() History { return j.h.export() }
 
-// Look reads a journal without opening it for changing; empty means [Folder].
+// ReadHistory reads a journal without opening it for changing; empty means [Folder].
 // One that does not exist tells nothing. Errors: that others may write to it
 // (exit code 3); a relative path (2).
-func Look(folder string) (History, error) {
+func ReadHistory(folder string) (History, error) {
 	if folder == "" {
 		folder = Folder
 	}
@@ -144,7 +144,7 @@ func Look(folder string) (History, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return History{}, verr.Wrap(verr.Failed, "cannot read the journal of changes", err, "run it as root, or name another folder in "+FolderVariable)
 	}
-	return replay(text).tell(), nil
+	return replay(text).export(), nil
 }
 
 // add makes records durable, and knows them from then on.
@@ -176,7 +176,7 @@ func (j *Journal) Confirm(txn int) error {
 	case len(t.Entries) > 0 && !t.Open():
 		return verr.New(verr.Failed, what, "it was undone already", "look at it with: venturi journal; set what you want once more")
 	}
-	return j.add(record{Confirm: &confirm{Txn: txn, Time: time.Now()}})
+	return j.add(record{Confirm: &confirmRecord{Txn: txn, Time: time.Now()}})
 }
 
 // Expired lists the transactions whose lease ended without being confirmed,

@@ -21,10 +21,10 @@ func fixture(t *testing.T, files map[string]string) (root string, o Options) {
 			t.Fatal(err)
 		}
 	}
-	return root, Options{Folder: filepath.Join(t.TempDir(), "journal"), Cells: setting.NewCells(setting.Stores(root)...), Boot: "this", Who: "a test"}
+	return root, Options{Folder: filepath.Join(t.TempDir(), "journal"), Settings: setting.NewSettings(setting.Backends(root)...), Boot: "this", User: "a test"}
 }
 
-func file(name string) setting.Cell { return setting.Cell{Store: "file", Key: name} }
+func file(name string) setting.Setting { return setting.Setting{Backend: "file", Key: name} }
 
 func TestSetAndUndo(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/etc/a": "one\n"})
@@ -37,7 +37,7 @@ func TestSetAndUndo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"two\n", "three\n"} {
-		if _, err := tx.Set("a.knob", setting.Write{Cell: file("/etc/a"), Value: setting.Text(text)}); err != nil {
+		if _, err := tx.Set("a.knob", setting.Write{Setting: file("/etc/a"), Value: setting.Text(text)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,7 +49,7 @@ func TestSetAndUndo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	outcomes, err := j.Undo(nil, How{})
+	outcomes, err := j.Undo(nil, UndoOptions{})
 	if err != nil || len(outcomes) != 2 {
 		t.Fatalf("%v, %v", outcomes, err)
 	}

@@ -52,18 +52,18 @@ func decode(line []byte) (record, error) {
 
 // Damage is a line of the log that cannot be read.
 type Damage struct {
-	Offset int64  `json:"offset"` // of its first byte
-	Bytes  int    `json:"bytes"`
-	Last   bool   `json:"last"` // it is the last one, and has no end: it was cut off
-	Told   bool   `json:"told"` // it was cut off, and who changed something next was told, and recorded that
-	Why    string `json:"why"`
+	Offset       int64  `json:"offset"` // of its first byte
+	Bytes        int    `json:"bytes"`
+	Last         bool   `json:"last"` // it is the last one, and has no end: it was cut off
+	Acknowledged bool   `json:"told"` // it was cut off, and who changed something next was told, and recorded that
+	Reason       string `json:"why"`
 }
 
 func (d Damage) String() string {
 	if d.Last {
 		return fmt.Sprintf("it ends in the middle of a record, at byte %d", d.Offset)
 	}
-	return fmt.Sprintf("the %d bytes from byte %d on are no record: %s", d.Bytes, d.Offset, d.Why)
+	return fmt.Sprintf("the %d bytes from byte %d on are no record: %s", d.Bytes, d.Offset, d.Reason)
 }
 
 // parse reads all records of a log, and what of it is damaged.
@@ -75,7 +75,7 @@ func parse(text []byte) (records []record, damaged []Damage) {
 		switch {
 		case err == nil && r.Cut != nil:
 			if bad {
-				damaged[len(damaged)-1].Told = true
+				damaged[len(damaged)-1].Acknowledged = true
 			}
 			bad = false
 		case err == nil:
@@ -83,7 +83,7 @@ func parse(text []byte) (records []record, damaged []Damage) {
 			records = append(records, r) // one that lacks only its end is whole
 		case len(line) > 0:
 			bad = true
-			damaged = append(damaged, Damage{Offset: offset, Bytes: len(line), Last: !whole, Why: err.Error()})
+			damaged = append(damaged, Damage{Offset: offset, Bytes: len(line), Last: !whole, Reason: err.Error()})
 		}
 		offset += int64(len(line) + 1)
 		text = rest
@@ -96,8 +96,8 @@ const logName = "journal"
 
 // log is the file, open for adding, and locked.
 type log struct {
-	file *os.File
-	torn bool // its last line has no end
+	file        *os.File
+	partialLine bool // its last line has no end
 }
 
 // errBusy: somebody else has the journal open for writing.
@@ -125,7 +125,7 @@ func openLog(folder string) (*log, []byte, error) {
 		return nil, nil, fmt.Errorf("lock %s: %w", name, err)
 	}
 	if missing != nil { // the file's own name must be durable too
-		if err := syncUp(folder, syncFolder); err != nil {
+		if err := syncParents(folder, syncFolder); err != nil {
 			file.Close()
 			return nil, nil, err
 		}
@@ -135,15 +135,15 @@ func openLog(folder string) (*log, []byte, error) {
 		file.Close()
 		return nil, nil, err
 	}
-	l.torn = len(text) > 0 && text[len(text)-1] != '\n'
+	l.partialLine = len(text) > 0 && text[len(text)-1] != '\n'
 	return l, text, nil
 }
 
-// syncUp makes the names on the way to a folder durable, from that of the file in it
+// syncParents makes the names on the way to a folder durable, from that of the file in it
 // up: any of the folders may have just been made, also by a process that was killed
 // before it came to this. Those above that may not be read, or that are on a file
 // system which does not sync folders, nobody made for this.
-func syncUp(folder string, sync func(string) error) error {
+func syncParents(folder string, sync func(string) error) error {
 	if err := sync(folder); err != nil {
 		return err
 	}
@@ -168,8 +168,8 @@ func syncFolder(folder string) error {
 // to the file is cut off, or if that fails too, stays there without its end.
 func (l *log) add(records ...record) error {
 	var text []byte
-	if l.torn {
-		line, err := encode(record{Cut: &cut{Time: time.Now()}})
+	if l.partialLine {
+		line, err := encode(record{Cut: &cutRecord{Time: time.Now()}})
 		if err != nil {
 			return err
 		}
@@ -191,12 +191,12 @@ func (l *log) add(records ...record) error {
 		err = l.file.Sync()
 	}
 	if err == nil {
-		l.torn = false
+		l.partialLine = false
 		return nil
 	}
 	// A disk that is full takes a part of it.
 	if cut := l.file.Truncate(size); cut != nil {
-		l.torn = true
+		l.partialLine = true
 	}
 	return err
 }
@@ -212,16 +212,16 @@ func (l *log) reserve() error {
 	if err != nil {
 		return err
 	}
-	err = again(func() error { return unix.Fallocate(int(l.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, size, room) })
+	err = retryInterrupted(func() error { return unix.Fallocate(int(l.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, size, room) })
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
 		return nil
 	}
 	return err
 }
 
-// again calls fn until no signal interrupts it. On older kernels any signal ends
+// retryInterrupted calls fn until no signal interrupts it. On older kernels any signal ends
 // the keeping of room in memory, and Go's runtime sends some.
-func again(fn func() error) error {
+func retryInterrupted(fn func() error) error {
 	for {
 		if err := fn(); !errors.Is(err, unix.EINTR) {
 			return err

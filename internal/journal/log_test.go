@@ -18,7 +18,7 @@ import (
 
 func set(t *testing.T, tx *Tx, name, text string) *Entry {
 	t.Helper()
-	e, err := tx.Set("a.knob", setting.Write{Cell: file(name), Value: setting.Text(text)})
+	e, err := tx.Set("a.knob", setting.Write{Setting: file(name), Value: setting.Text(text)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func open(t *testing.T, o Options) *Journal {
 	return j
 }
 
-func begun(t *testing.T, j *Journal) *Tx {
+func beginTx(t *testing.T, j *Journal) *Tx {
 	t.Helper()
 	tx, err := j.Begin(0)
 	if err != nil {
@@ -59,7 +59,7 @@ func TestCutAnywhere(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/a": "one"})
 	o.Folder = shm(t)
 	j := open(t, o)
-	tx := begun(t, j)
+	tx := beginTx(t, j)
 	set(t, tx, "/a", "two")
 	set(t, tx, "/a", "three")
 	if err := tx.End(); err != nil {
@@ -88,7 +88,7 @@ func TestCutAnywhere(t *testing.T) {
 		if bad != nil && bytes.Contains(rest, []byte(`{"intent"`)) {
 			known--
 		}
-		outcomes, err := j.Undo(nil, How{})
+		outcomes, err := j.Undo(nil, UndoOptions{})
 		if err != nil || len(outcomes) != known {
 			t.Fatalf("cut at %d: %d outcomes for %d writes, %v", at, len(outcomes), known, err)
 		}
@@ -98,15 +98,15 @@ func TestCutAnywhere(t *testing.T) {
 		if got := contents(t, root, "/a"); got != want {
 			t.Errorf("cut at %d, with %d writes known: it holds %q, want %q", at, known, got, want)
 		}
-		set(t, begun(t, j), "/a", "four")
+		set(t, beginTx(t, j), "/a", "four")
 		j.Close()
-		h, err := Look(o.Folder)
-		if last := h.Txns[len(h.Txns)-1]; err != nil || len(last.Entries) != 1 || last.Entries[0].State != Done {
+		h, err := ReadHistory(o.Folder)
+		if last := h.Txns[len(h.Txns)-1]; err != nil || len(last.Entries) != 1 || last.Entries[0].State != Applied {
 			t.Errorf("cut at %d: what was added is not there: %+v, %v", at, last, err)
 		}
 		for _, d := range h.Damaged {
-			if !d.Told || len(h.Strange) > 0 {
-				t.Errorf("cut at %d: it will be told of for ever: %v, %v", at, d, h.Strange)
+			if !d.Acknowledged || len(h.Inconsistent) > 0 {
+				t.Errorf("cut at %d: it will be told of for ever: %v, %v", at, d, h.Inconsistent)
 			}
 		}
 	}
@@ -116,7 +116,7 @@ func TestCutAnywhere(t *testing.T) {
 func TestDamagedInTheMiddle(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/a": "one", "/b": "uno"})
 	j := open(t, o)
-	tx := begun(t, j)
+	tx := beginTx(t, j)
 	set(t, tx, "/a", "two")
 	set(t, tx, "/b", "due")
 	j.Close()
@@ -132,10 +132,10 @@ func TestDamagedInTheMiddle(t *testing.T) {
 	}
 	j = open(t, o)
 	h := j.History()
-	if len(h.Damaged) != 1 || h.Damaged[0].Last || h.Damaged[0].Told || !strings.Contains(h.Damaged[0].String(), "checksum") || len(h.Strange) == 0 {
-		t.Errorf("it tells of %v and %v", h.Damaged, h.Strange)
+	if len(h.Damaged) != 1 || h.Damaged[0].Last || h.Damaged[0].Acknowledged || !strings.Contains(h.Damaged[0].String(), "checksum") || len(h.Inconsistent) == 0 {
+		t.Errorf("it tells of %v and %v", h.Damaged, h.Inconsistent)
 	}
-	if _, err := j.Undo(nil, How{}); err != nil {
+	if _, err := j.Undo(nil, UndoOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if a, b := contents(t, root, "/a"), contents(t, root, "/b"); a != "two" || b != "uno" {
@@ -145,7 +145,7 @@ func TestDamagedInTheMiddle(t *testing.T) {
 
 // Whatever a log holds, it can be read; and what was added to it is there.
 func FuzzParse(f *testing.F) {
-	line, err := encode(record{Intent: &intent{Txn: 1, Entry: 1, Cell: file("/a"), Old: setting.Text("one"), New: setting.Value{Data: []byte{0xff}, Present: true}}})
+	line, err := encode(record{Intent: &intentRecord{Txn: 1, Entry: 1, Setting: file("/a"), Old: setting.Text("one"), New: setting.Value{Data: []byte{0xff}, Present: true}}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -160,13 +160,13 @@ func FuzzParse(f *testing.F) {
 		h := replay(text)
 		h.next()
 		for _, e := range h.entries {
-			h.above(e, e.id)
+			h.nextChange(e, e.id)
 		}
 		// The same with a checksum that fits, so that what is in it is looked at.
 		replay(slices.Concat(line, sealed(string(text))))
 
 		old := setting.Value{Data: []byte(value), Present: true}
-		more, err := encode(record{Intent: &intent{Txn: 1, Entry: 7, Cell: setting.Cell{Store: "file", Key: "/b"}, Old: old}})
+		more, err := encode(record{Intent: &intentRecord{Txn: 1, Entry: 7, Setting: setting.Setting{Backend: "file", Key: "/b"}, Old: old}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func TestBusy(t *testing.T) {
 	if _, err := Open(o); verr.Code(err) != verr.Busy {
 		t.Errorf("a second one opened it too: %v", err)
 	}
-	if _, err := Look(o.Folder); err != nil {
+	if _, err := ReadHistory(o.Folder); err != nil {
 		t.Errorf("look at it meanwhile: %v", err)
 	}
 	time.AfterFunc(50*time.Millisecond, func() { j.Close() })
@@ -250,7 +250,7 @@ func TestFullDisk(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/a": "one", "/b": "uno"})
 	o.Folder = full(t, "4m")
 	j := open(t, o)
-	tx := begun(t, j)
+	tx := beginTx(t, j)
 	set(t, tx, "/a", "two")
 	fill(t, o.Folder)
 	// The room that is kept may do for one more.
@@ -260,14 +260,14 @@ func TestFullDisk(t *testing.T) {
 		if i > 0 {
 			last = contents(t, root, "/b")
 		}
-		_, err = tx.Set("a.knob", setting.Write{Cell: file("/b"), Value: setting.Text(strings.Repeat(string(rune('a'+i)), 8192))})
+		_, err = tx.Set("a.knob", setting.Write{Setting: file("/b"), Value: setting.Text(strings.Repeat(string(rune('a'+i)), 8192))})
 	}
 	if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "nothing was written") || contents(t, root, "/b") != last {
 		t.Errorf("%v; it holds %.20q", err, contents(t, root, "/b"))
 	}
 	j.Close()
 	j = open(t, o)
-	outcomes, err := j.Undo(nil, How{})
+	outcomes, err := j.Undo(nil, UndoOptions{})
 	for _, out := range outcomes {
 		err = errors.Join(err, out.Err)
 	}
@@ -275,7 +275,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%v; they hold %q and %.20q", err, contents(t, root, "/a"), contents(t, root, "/b"))
 	}
 	j.Close()
-	if h, err := Look(o.Folder); err != nil || h.Txns[0].Open() || len(h.Damaged) > 0 {
+	if h, err := ReadHistory(o.Folder); err != nil || h.Txns[0].Open() || len(h.Damaged) > 0 {
 		t.Errorf("%+v, %v", h, err)
 	}
 }
@@ -286,7 +286,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/a": "one"})
 	o.Folder = full(t, "4m")
 	j := open(t, o)
-	set(t, begun(t, j), "/a", "two")
+	set(t, beginTx(t, j), "/a", "two")
 	j.Close()
 	if err := unix.Mount("", o.Folder, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
@@ -295,13 +295,13 @@ func TestReadOnlyDisk(t *testing.T) {
 	if e := new(verr.Error); !errors.As(err, &e) || !errors.Is(err, unix.EROFS) || e.Code != verr.Failed || !strings.Contains(e.Do, FolderVariable) {
 		t.Errorf("%v", err)
 	}
-	if h, err := Look(o.Folder); err != nil || len(h.Txns) != 1 || !h.Txns[0].Open() || contents(t, root, "/a") != "two" {
+	if h, err := ReadHistory(o.Folder); err != nil || len(h.Txns) != 1 || !h.Txns[0].Open() || contents(t, root, "/a") != "two" {
 		t.Errorf("%+v, %v; it holds %q", h, err, contents(t, root, "/a"))
 	}
 	if err := unix.Mount("", o.Folder, "", unix.MS_REMOUNT, ""); err != nil {
 		t.Fatal(err)
 	}
-	if outcomes, err := open(t, o).Undo(nil, How{}); err != nil || len(outcomes) != 1 || contents(t, root, "/a") != "one" {
+	if outcomes, err := open(t, o).Undo(nil, UndoOptions{}); err != nil || len(outcomes) != 1 || contents(t, root, "/a") != "one" {
 		t.Errorf("%v, %v; it holds %q", outcomes, err, contents(t, root, "/a"))
 	}
 }
@@ -311,19 +311,19 @@ func TestDiskFailsAtTheMark(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/a": "one"})
 	o.Folder = full(t, "4m")
 	var j *Journal
-	o.At = func(p Point) {
-		if p == Written {
+	o.OnPoint = func(p Point) {
+		if p == PointWritten {
 			j.log.file.Close()
 		}
 	}
 	j = open(t, o)
-	_, err := begun(t, j).Set("a.knob", setting.Write{Cell: file("/a"), Value: setting.Text("two")})
+	_, err := beginTx(t, j).Set("a.knob", setting.Write{Setting: file("/a"), Value: setting.Text("two")})
 	if err == nil || !strings.Contains(err.Error(), "the old value stands again") || contents(t, root, "/a") != "one" {
 		t.Errorf("%v; it holds %q", err, contents(t, root, "/a"))
 	}
-	o.At = nil
+	o.OnPoint = nil
 	j = open(t, o)
-	if outcomes, err := j.Undo(nil, How{}); err != nil || len(outcomes) != 1 || outcomes[0].Err != nil || outcomes[0].Entry.State != Undone {
+	if outcomes, err := j.Undo(nil, UndoOptions{}); err != nil || len(outcomes) != 1 || outcomes[0].Err != nil || outcomes[0].Entry.State != Undone {
 		t.Errorf("%v, %v", outcomes, err)
 	}
 }
@@ -332,7 +332,7 @@ func TestDiskFailsAtTheMark(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	for _, last := range []error{nil, unix.ENOSPC} {
 		answers := []error{unix.EINTR, unix.EINTR, last}
-		err := again(func() error {
+		err := retryInterrupted(func() error {
 			answer := answers[0]
 			answers = answers[1:]
 			return answer

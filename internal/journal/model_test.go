@@ -18,10 +18,10 @@ import (
 // device plays a network device whose driver forgets things: new channels make
 // its queues anew, new rings reset its coalescing, and odd sizes are rounded.
 type device struct {
-	cells map[string]string
-	steps int // reads and writes until it ends the process; 0: never
-	fail  int // the write that goes wrong, counted down; 0: none
-	how   func(d *device, key, value string) error
+	cells    map[string]string
+	steps    int // reads and writes until it ends the process; 0: never
+	fail     int // the write that goes wrong, counted down; 0: none
+	failMode func(d *device, key, value string) error
 }
 
 func newDevice() *device {
@@ -68,10 +68,10 @@ func (d *device) set(key, value string) {
 	}
 }
 
-func (d *device) store() setting.Store {
-	return setting.Store{
+func (d *device) store() setting.Backend {
+	return setting.Backend{
 		Name: "device",
-		Read: func(c setting.Cell) (setting.Value, error) {
+		Read: func(c setting.Setting) (setting.Value, error) {
 			d.step()
 			v, ok := d.cells[c.Key]
 			if !ok {
@@ -79,7 +79,7 @@ func (d *device) store() setting.Store {
 			}
 			return setting.Text(v), nil
 		},
-		Write: func(c setting.Cell, v setting.Value) error {
+		Write: func(c setting.Setting, v setting.Value) error {
 			if _, ok := d.cells[c.Key]; !ok {
 				return os.ErrNotExist
 			}
@@ -87,23 +87,23 @@ func (d *device) store() setting.Store {
 			defer d.step()
 			if d.fail > 0 {
 				if d.fail--; d.fail == 0 {
-					return d.how(d, c.Key, v.String())
+					return d.failMode(d, c.Key, v.String())
 				}
 			}
 			d.set(c.Key, v.String())
 			return nil
 		},
-		Alike: func(_ setting.Cell, asked, found setting.Value) bool {
+		Matches: func(_ setting.Setting, asked, found setting.Value) bool {
 			n, err := strconv.Atoi(asked.String())
 			return err == nil && strconv.Itoa((n+7)/8*8) == found.String()
 		},
-		Around: func(c setting.Cell) (around []setting.Cell, err error) {
+		SideEffects: func(c setting.Setting) (around []setting.Setting, err error) {
 			if c.Key != "chan" && c.Key != "ring" {
 				return nil, nil
 			}
 			for _, key := range slices.Sorted(maps.Keys(d.cells)) {
 				if key != c.Key {
-					around = append(around, setting.Cell{Store: "device", Key: key})
+					around = append(around, setting.Setting{Backend: "device", Key: key})
 				}
 			}
 			return around, nil
@@ -144,8 +144,8 @@ type world struct {
 
 func newWorld(t testing.TB, folder string) *world {
 	w := &world{t: t, dev: newDevice()}
-	w.o = Options{Folder: folder, Cells: setting.NewCells(w.dev.store()), Boot: "this"}
-	w.o.At = func(Point) { w.dev.step() }
+	w.o = Options{Folder: folder, Settings: setting.NewSettings(w.dev.store()), Boot: "this"}
+	w.o.OnPoint = func(Point) { w.dev.step() }
 	if err := os.RemoveAll(filepath.Join(folder, logName)); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func (w *world) process(fn func(*Journal) error) (dead bool, err error) {
 	return false, fn(j)
 }
 
-func cell(key string) setting.Cell { return setting.Cell{Store: "device", Key: key} }
+func cell(key string) setting.Setting { return setting.Setting{Backend: "device", Key: key} }
 
 var values = map[string][]string{
 	"chan": {"1", "2", "3", "4"}, "ring": {"256", "500", "1001"}, "coal": {"0", "8", "16"},
@@ -199,7 +199,7 @@ func (w *world) act(j *Journal, r *rand.Rand, txs *[]*Tx, entries *[]*Entry) err
 		key := keys[r.IntN(len(keys))]
 		value := values[key][r.IntN(len(values[key]))]
 		note("%d: set %s=%s", tx.ID(), key, value)
-		e, err := tx.Set("", setting.Write{Cell: cell(key), Value: setting.Text(value)})
+		e, err := tx.Set("", setting.Write{Setting: cell(key), Value: setting.Text(value)})
 		if e != nil {
 			*entries = append(*entries, e)
 		}
@@ -209,11 +209,11 @@ func (w *world) act(j *Journal, r *rand.Rand, txs *[]*Tx, entries *[]*Entry) err
 	case n < 8 && len(*entries) > 0:
 		e := (*entries)[r.IntN(len(*entries))]
 		on := r.IntN(2) == 0
-		if e.State != Done || j.h.above(e, e.id) != nil {
+		if e.State != Applied || j.h.nextChange(e, e.id) != nil {
 			break
 		}
-		note("swing %s %v", e.Cell.Key, on)
-		if err := (*txs)[0].Swing(e, on); err != nil {
+		note("swing %s %v", e.Setting.Key, on)
+		if err := (*txs)[0].Toggle(e, on); err != nil {
 			if conflict := new(ConflictError); errors.As(err, &conflict) || errors.Is(err, os.ErrNotExist) || errors.Is(err, errInjected) {
 				return nil // another write of ours reset it, or took it away
 			}
@@ -222,7 +222,7 @@ func (w *world) act(j *Journal, r *rand.Rand, txs *[]*Tx, entries *[]*Entry) err
 	case n == 8:
 		id := (*txs)[r.IntN(len(*txs))].ID()
 		note("undo %d", id)
-		if _, err := j.Undo([]int{id}, How{}); err != nil {
+		if _, err := j.Undo([]int{id}, UndoOptions{}); err != nil {
 			return err
 		}
 	}
@@ -256,7 +256,7 @@ func exact(t *testing.T, folder string, seed uint64) bool {
 		}
 		if r.IntN(3) == 0 {
 			w.dev.fail = 1 + r.IntN(6)
-			w.dev.how = faults[r.IntN(len(faults))]
+			w.dev.failMode = faults[r.IntN(len(faults))]
 		}
 		var txs []*Tx
 		var entries []*Entry
@@ -300,11 +300,11 @@ func exact(t *testing.T, folder string, seed uint64) bool {
 // something, it was us.
 func undoAll(j *Journal) error {
 	for {
-		outcomes, err := j.Undo(nil, How{})
+		outcomes, err := j.Undo(nil, UndoOptions{})
 		doubt := 0
 		for _, o := range outcomes {
 			conflict := new(ConflictError)
-			if errors.As(o.Err, &conflict) && conflict.Around != nil {
+			if errors.As(o.Err, &conflict) && conflict.SideEffect != nil {
 				doubt = o.Entry.Txn
 			}
 			err = errors.Join(err, o.Err)
@@ -312,7 +312,7 @@ func undoAll(j *Journal) error {
 		if doubt == 0 {
 			return err
 		}
-		if _, err := j.Undo([]int{doubt}, How{Force: true}); err != nil {
+		if _, err := j.Undo([]int{doubt}, UndoOptions{Force: true}); err != nil {
 			return err
 		}
 	}

@@ -13,14 +13,14 @@ import (
 func TestUndoRefused(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/a": "one"})
 	w := newWorld(t, o.Folder)
-	o.Cells = setting.NewCells(append(setting.Stores(root), w.dev.store())...)
+	o.Settings = setting.NewSettings(append(setting.Backends(root), w.dev.store())...)
 	j := open(t, o)
-	set(t, begun(t, j), "/a", "two")
-	if _, err := begun(t, j).Set("", setting.Write{Cell: cell("ring"), Value: setting.Text("512")}); err != nil {
+	set(t, beginTx(t, j), "/a", "two")
+	if _, err := beginTx(t, j).Set("", setting.Write{Setting: cell("ring"), Value: setting.Text("512")}); err != nil {
 		t.Fatal(err)
 	}
 	w.dev.fail = 1
-	w.dev.how = func(d *device, key, value string) error {
+	w.dev.failMode = func(d *device, key, value string) error {
 		d.fail = 1
 		if key == "ring" {
 			return errInjected
@@ -29,26 +29,26 @@ func TestUndoRefused(t *testing.T) {
 		return nil
 	}
 	for range 2 {
-		outcomes, err := j.Undo([]int{2}, How{})
+		outcomes, err := j.Undo([]int{2}, UndoOptions{})
 		if err != nil || len(outcomes) != 1 || !errors.Is(outcomes[0].Err, errInjected) {
 			t.Fatalf("%v, %v", outcomes, err)
 		}
 		j.Close()
 		j = open(t, o)
 	}
-	set(t, begun(t, j), "/a", "three")
-	if outcomes, err := j.Undo([]int{1, 3}, How{}); err != nil || len(outcomes) != 2 || contents(t, root, "/a") != "one" {
+	set(t, beginTx(t, j), "/a", "three")
+	if outcomes, err := j.Undo([]int{1, 3}, UndoOptions{}); err != nil || len(outcomes) != 2 || contents(t, root, "/a") != "one" {
 		t.Errorf("what has nothing to do with it: %v, %v", outcomes, err)
 	}
-	_, err := begun(t, j).Set("", setting.Write{Cell: cell("coal"), Value: setting.Text("16")})
+	_, err := beginTx(t, j).Set("", setting.Write{Setting: cell("coal"), Value: setting.Text("16")})
 	if !errors.Is(err, errInjected) || !strings.Contains(err.Error(), "undo 2 --leave") {
 		t.Errorf("a cell around it: %v", err)
 	}
-	outcomes, err := j.Undo(nil, How{Leave: true})
-	if err != nil || len(outcomes) != 1 || outcomes[0].Err != nil || outcomes[0].Entry.State != Left || w.dev.cells["ring"] != "512" {
+	outcomes, err := j.Undo(nil, UndoOptions{Leave: true})
+	if err != nil || len(outcomes) != 1 || outcomes[0].Err != nil || outcomes[0].Entry.State != Abandoned || w.dev.cells["ring"] != "512" {
 		t.Errorf("given up: %v, %v; the ring is %s", outcomes, err, w.dev.cells["ring"])
 	}
-	if _, err := begun(t, j).Set("", setting.Write{Cell: cell("coal"), Value: setting.Text("16")}); err != nil {
+	if _, err := beginTx(t, j).Set("", setting.Write{Setting: cell("coal"), Value: setting.Text("16")}); err != nil {
 		t.Errorf("a cell around it, then: %v", err)
 	}
 }
@@ -58,16 +58,16 @@ func TestRefusedAndLeft(t *testing.T) {
 	_, o := fixture(t, nil)
 	w := newWorld(t, o.Folder)
 	j := open(t, w.o)
-	if _, err := begun(t, j).Set("", setting.Write{Cell: cell("mtu"), Value: setting.Text("9000")}); err != nil {
+	if _, err := beginTx(t, j).Set("", setting.Write{Setting: cell("mtu"), Value: setting.Text("9000")}); err != nil {
 		t.Fatal(err)
 	}
 	w.dev.fail = 1
-	w.dev.how = func(d *device, _, _ string) error {
+	w.dev.failMode = func(d *device, _, _ string) error {
 		d.fail = 1
 		return errInjected
 	}
-	outcomes, err := j.Undo(nil, How{Leave: true})
-	if err != nil || len(outcomes) != 1 || outcomes[0].Err != nil || outcomes[0].Entry.State != Left {
+	outcomes, err := j.Undo(nil, UndoOptions{Leave: true})
+	if err != nil || len(outcomes) != 1 || outcomes[0].Err != nil || outcomes[0].Entry.State != Abandoned {
 		t.Errorf("%v, %v", outcomes, err)
 	}
 }
@@ -76,9 +76,9 @@ func TestRefusedAndLeft(t *testing.T) {
 func TestRoundedIsNotTheSame(t *testing.T) {
 	w := newWorld(t, shm(t))
 	w.dev.cells["ring"] = "504"
-	tx := begun(t, open(t, w.o))
+	tx := beginTx(t, open(t, w.o))
 	for asked, written := range map[string]bool{"500": true, "504": false} {
-		e, err := tx.Set("", setting.Write{Cell: cell("ring"), Value: setting.Text(asked)})
+		e, err := tx.Set("", setting.Write{Setting: cell("ring"), Value: setting.Text(asked)})
 		if err != nil || (e != nil) != written {
 			t.Errorf("asked for %s, where 504 is: %+v, %v", asked, e, err)
 		}
@@ -89,22 +89,22 @@ func TestRoundedIsNotTheSame(t *testing.T) {
 func TestGiveBackLeavesOthers(t *testing.T) {
 	w := newWorld(t, shm(t))
 	store, after := w.dev.store(), 0
-	w.o.At = func(p Point) {
-		if p == Written {
+	w.o.OnPoint = func(p Point) {
+		if p == PointWritten {
 			after = 1
 		}
 	}
 	read := store.Read
-	store.Read = func(c setting.Cell) (setting.Value, error) {
+	store.Read = func(c setting.Setting) (setting.Value, error) {
 		if after++; after == 3 { // the second after the write
 			w.dev.cells["fixed"] = "9"
 		}
 		return read(c)
 	}
-	w.o.Cells = setting.NewCells(store)
+	w.o.Settings = setting.NewSettings(store)
 	j := open(t, w.o)
 	after = -100
-	_, err := begun(t, j).Set("", setting.Write{Cell: cell("fixed"), Value: setting.Text("2")})
+	_, err := beginTx(t, j).Set("", setting.Write{Setting: cell("fixed"), Value: setting.Text("2")})
 	conflict := new(ConflictError)
 	if !errors.Is(err, ErrIgnored) || !errors.As(err, &conflict) || w.dev.cells["fixed"] != "9" {
 		t.Errorf("%v; it holds %s", err, w.dev.cells["fixed"])

@@ -7,10 +7,10 @@ import (
 
 // history is what the records of a log say, put together.
 type history struct {
-	txns    []*Txn
-	entries []*Entry // in the order of their writes
-	damaged []Damage
-	strange []string // records that make no sense after those before them
+	txns         []*Txn
+	entries      []*Entry // in the order of their writes
+	damaged      []Damage
+	inconsistent []string // records that make no sense after those before them
 }
 
 func replay(text []byte) *history {
@@ -28,32 +28,32 @@ func (h *history) apply(r record) {
 	case r.Begin != nil:
 		b := r.Begin
 		if b.Lease != nil && b.Lease.Kind == "" {
-			b.Lease.Kind = Trial
+			b.Lease.Kind = TrialLease
 		}
-		h.txns = append(h.txns, &Txn{ID: b.Txn, Time: b.Time, Boot: b.Boot, Who: b.Who, Command: b.Command, Version: b.Version, Lease: b.Lease})
+		h.txns = append(h.txns, &Txn{ID: b.Txn, Time: b.Time, Boot: b.Boot, User: b.User, Command: b.Command, Version: b.Version, Lease: b.Lease})
 	case r.Intent != nil:
-		h.intend(r.Intent)
+		h.addIntent(r.Intent)
 	case r.Done != nil:
 		if e := h.entry(r.Done.Entry); e != nil {
-			e.State, e.Found = Done, &r.Done.Found
-			for _, k := range r.Done.Around {
-				e.aside(k.Cell).after = &k.Value
+			e.State, e.Readback = Applied, &r.Done.Readback
+			for _, k := range r.Done.SideEffects {
+				e.addSideEffect(k.Setting).new = &k.Value
 			}
 		}
-	case r.Turn != nil:
-		if e := h.entry(r.Turn.Entry); e != nil {
-			e.turn = r.Turn
+	case r.Restore != nil:
+		if e := h.entry(r.Restore.Entry); e != nil {
+			e.restore = r.Restore
 		}
-	case r.Turned != nil:
-		if e := h.entry(r.Turned.Entry); e != nil && e.turn != nil {
-			e.off, e.turn = !e.turn.On, nil
+	case r.Restored != nil:
+		if e := h.entry(r.Restored.Entry); e != nil && e.restore != nil {
+			e.toggledOff, e.restore = !e.restore.On, nil
 		}
 	case r.Closed != nil:
 		if e := h.entry(r.Closed.Entry); e != nil {
-			e.State, e.Why, e.Closed = r.Closed.State, r.Closed.Why, r.Closed.Time
+			e.State, e.Reason, e.Closed = r.Closed.State, r.Closed.Reason, r.Closed.Time
 		}
-		for _, to := range r.Closed.HandOn {
-			h.take(to)
+		for _, to := range r.Closed.Handovers {
+			h.inherit(to)
 		}
 	case r.End != nil:
 		if t := h.txn(r.End.Txn); t != nil {
@@ -64,11 +64,11 @@ func (h *history) apply(r record) {
 			t.Confirmed = r.Confirm.Time
 		}
 	default:
-		h.strange = append(h.strange, "a record of a kind that this version does not know")
+		h.inconsistent = append(h.inconsistent, "a record of a kind that this version does not know")
 	}
 }
 
-func (h *history) intend(i *intent) {
+func (h *history) addIntent(i *intentRecord) {
 	t := h.txn(i.Txn)
 	if t == nil {
 		// Its beginning was lost. That of another boot would be, too: without a
@@ -76,26 +76,26 @@ func (h *history) intend(i *intent) {
 		t = &Txn{ID: i.Txn}
 		h.txns = append(h.txns, t)
 	}
-	e := &Entry{ID: i.Entry, Txn: i.Txn, Knob: i.Knob, Cell: i.Cell, Old: i.Old, New: i.New, State: InDoubt, id: i.Cell.ID()}
-	for _, k := range i.Around {
-		e.aside(k.Cell).before = k.Value
+	e := &Entry{ID: i.Entry, Txn: i.Txn, Knob: i.Knob, Setting: i.Setting, Old: i.Old, New: i.New, State: InDoubt, id: i.Setting.ID()}
+	for _, k := range i.SideEffects {
+		e.addSideEffect(k.Setting).old = k.Value
 	}
 	t.Entries = append(t.Entries, e)
 	h.entries = append(h.entries, e)
 }
 
-func (h *history) take(to handOn) {
+func (h *history) inherit(to handover) {
 	e := h.entry(to.Entry)
 	switch {
 	case e == nil:
-	case to.Cell == nil:
-		e.once = append(e.once, e.Old)
+	case to.Setting == nil:
+		e.earlierOld = append(e.earlierOld, e.Old)
 		e.Old = to.Old
 	default:
-		k := e.aside(*to.Cell)
-		k.before = to.Old
+		k := e.addSideEffect(*to.Setting)
+		k.old = to.Old
 		if to.All {
-			k.after = &to.Left
+			k.new = &to.Result
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (h *history) entry(id int) *Entry {
 			return e
 		}
 	}
-	h.strange = append(h.strange, fmt.Sprintf("a record of write %d, whose beginning is not there", id))
+	h.inconsistent = append(h.inconsistent, fmt.Sprintf("a record of write %d, whose beginning is not there", id))
 	return nil
 }
 

@@ -9,129 +9,129 @@ import (
 	"github.com/venturi-net/venturi/internal/setting"
 )
 
-// turnTo makes an entry's cell hold its old value, or with on its new one,
+// restoreTo makes an entry's setting hold its old value, or with on its new one,
 // exactly, and puts right what that write, and the one that it takes back,
-// changed in the cells around. Tried: a write in doubt is known to have been
-// tried, whatever its cell shows. Should the process end in the midst of it,
+// changed in the settings around. Tried: a write in doubt is known to have been
+// tried, whatever its setting shows. Should the process end in the midst of it,
 // another one can begin again.
-func (j *Journal) turnTo(e *Entry, on, tried bool) error {
-	return j.near(e.Cell, func() error { return j.turnNear(e, on, tried) })
+func (j *Journal) restoreTo(e *Entry, on, tried bool) error {
+	return j.withEntered(e.Setting, func() error { return j.restoreEntered(e, on, tried) })
 }
 
-// near runs fn while cells of the same device as this one are reached faster.
-func (j *Journal) near(cell setting.Cell, fn func() error) error {
-	far := j.cells
-	defer func() { j.cells = far }()
-	return far.Near(cell.Place, func(c *setting.Cells) error {
-		j.cells = c
+// withEntered runs fn while settings of the same device as this one are reached faster.
+func (j *Journal) withEntered(cell setting.Setting, fn func() error) error {
+	far := j.settings
+	defer func() { j.settings = far }()
+	return far.WithEntered(cell.Scope, func(c *setting.Settings) error {
+		j.settings = c
 		return fn()
 	})
 }
 
-func (j *Journal) turnNear(e *Entry, on, tried bool) error {
-	current, err := j.cells.Read(e.Cell)
+func (j *Journal) restoreEntered(e *Entry, on, tried bool) error {
+	current, err := j.settings.Read(e.Setting)
 	if err != nil {
 		return err
 	}
-	if len(e.around) > 0 {
-		if err := j.beginTurn(e, current, on, tried); err != nil {
+	if len(e.sideEffects) > 0 {
+		if err := j.beginRestore(e, current, on, tried); err != nil {
 			return err
 		}
 	}
-	j.options.At(Undoing)
-	wants := []Kept{{e.Cell, e.side(on)}}
-	for _, k := range e.around {
-		if want := j.want(e, k, on); want.Present {
-			wants = append(wants, Kept{k.cell, want})
+	j.options.OnPoint(PointUndoing)
+	wants := []Snapshot{{e.Setting, e.valueFor(on)}}
+	for _, k := range e.sideEffects {
+		if want := j.targetValue(e, k, on); want.Present {
+			wants = append(wants, Snapshot{k.setting, want})
 		}
 	}
 	if err := j.settle(wants); err != nil {
 		return err
 	}
-	j.options.At(Restored)
+	j.options.OnPoint(PointRestored)
 	return nil
 }
 
-// turn turns an entry that stays open.
-func (j *Journal) turn(e *Entry, on bool) error {
-	if err := j.turnTo(e, on, false); err != nil {
+// restore turns an entry that stays open.
+func (j *Journal) restore(e *Entry, on bool) error {
+	if err := j.restoreTo(e, on, false); err != nil {
 		return err
 	}
-	if e.turn == nil {
+	if e.restore == nil {
 		return nil
 	}
-	return j.add(record{Turned: &turned{e.ID}})
+	return j.add(record{Restored: &restoredRecord{e.ID}})
 }
 
-// beginTurn makes durable what the cells around hold. If a process was killed in
-// the same turn and has written the cell already, what it recorded holds.
-func (j *Journal) beginTurn(e *Entry, current setting.Value, on, tried bool) error {
-	halfway := e.turn != nil && current.Equal(e.side(e.turn.On)) // it may have reset the cells around
-	if halfway && e.turn.On == on {
+// beginRestore makes durable what the settings around hold. If a process was killed in
+// the same turn and has written the setting already, what it recorded holds.
+func (j *Journal) beginRestore(e *Entry, current setting.Value, on, tried bool) error {
+	halfway := e.restore != nil && current.Equal(e.valueFor(e.restore.On)) // it may have reset the settings around
+	if halfway && e.restore.On == on {
 		return nil
 	}
-	t := &turn{Entry: e.ID, On: on, Wrote: tried || e.State == InDoubt && !current.Equal(e.first())}
-	for _, k := range e.around {
-		now, err := j.read(k.cell)
+	t := &restoreRecord{Entry: e.ID, On: on, Attempted: tried || e.State == InDoubt && !current.Equal(e.original())}
+	for _, k := range e.sideEffects {
+		now, err := j.readOptional(k.setting)
 		if err != nil {
 			return err
 		}
 		if halfway {
-			now = j.last(e, k)
+			now = j.recordedValue(e, k)
 		}
-		if !now.Equal(k.left()) {
-			t.Around = append(t.Around, Kept{k.cell, now})
+		if !now.Equal(k.result()) {
+			t.SideEffects = append(t.SideEffects, Snapshot{k.setting, now})
 		}
 	}
-	return j.add(record{Turn: t})
+	return j.add(record{Restore: t})
 }
 
-// last is what a cell around held before the turn that was begun last.
-func (j *Journal) last(e *Entry, k *aside) setting.Value {
-	for _, had := range e.turn.Around {
-		if had.Cell.ID() == k.id {
+// recordedValue is what a setting around held before the turn that was begun last.
+func (j *Journal) recordedValue(e *Entry, k *sideEffect) setting.Value {
+	for _, had := range e.restore.SideEffects {
+		if had.Setting.ID() == k.id {
 			return had.Value
 		}
 	}
-	return k.left()
+	return k.result()
 }
 
-// want is what a cell around shall hold after a turn that was begun. What the
+// targetValue is what a setting around shall hold after a turn that was begun. What the
 // write changed is turned with it; what somebody did since, or a later write,
 // stays.
-func (j *Journal) want(e *Entry, k *aside, on bool) setting.Value {
-	last, from, there := j.last(e, k), k.left(), k.before
+func (j *Journal) targetValue(e *Entry, k *sideEffect, on bool) setting.Value {
+	last, from, there := j.recordedValue(e, k), k.result(), k.old
 	if on {
 		from, there = there, from
 	}
-	above := j.h.above(e, k.id)
+	above := j.h.nextChange(e, k.id)
 	switch {
-	case j.otherBoot(e) && !j.cells.Lasts(k.cell), !there.Present:
-		return setting.Value{} // there is no such cell then
+	case j.otherBoot(e) && !j.settings.Persistent(k.setting), !there.Present:
+		return setting.Value{} // there is no such setting then
 	case above != nil && !last.Present && !from.Present:
-		return above.made(k.id) // it went away with the turn before
+		return above.resultOf(k.id) // it went away with the turn before
 	case above != nil:
 		return last
-	case !on && e.State == InDoubt && e.turn.Wrote:
-		return k.before // what the write changed is not known: all that is other now
+	case !on && e.State == InDoubt && e.restore.Attempted:
+		return k.old // what the write changed is not known: all that is other now
 	case last.Equal(from):
 		return there
 	}
 	return last
 }
 
-// settle makes cells hold values, byte for byte, in their order, and again where
+// settle makes settings hold values, byte for byte, in their order, and again where
 // writing one has changed another. The first is the one that it is about.
-func (j *Journal) settle(wants []Kept) error {
+func (j *Journal) settle(wants []Snapshot) error {
 	const passes = 4
 	var failed error
 	for range passes {
 		failed = nil
 		calm := true
 		for i, w := range wants {
-			wrote, err := j.exactly(w.Cell, w.Value)
-			if i > 0 && err != nil && missing(err) {
-				continue // a cell around that is not there with this value, or that went away
+			wrote, err := j.writeExact(w.Setting, w.Value)
+			if i > 0 && err != nil && isMissing(err) {
+				continue // a setting around that is not there with this value, or that went away
 			}
 			failed = errors.Join(failed, err)
 			calm = calm && !wrote
@@ -143,19 +143,19 @@ func (j *Journal) settle(wants []Kept) error {
 	return failed
 }
 
-// exactly makes a cell hold a value, byte for byte, if it does not.
-func (j *Journal) exactly(cell setting.Cell, want setting.Value) (wrote bool, err error) {
-	now, err := j.cells.Read(cell)
-	if err != nil && !missing(err) {
+// writeExact makes a setting hold a value, byte for byte, if it does not.
+func (j *Journal) writeExact(cell setting.Setting, want setting.Value) (wrote bool, err error) {
+	now, err := j.settings.Read(cell)
+	if err != nil && !isMissing(err) {
 		return false, err
 	}
 	if err == nil && now.Equal(want) {
 		return false, nil
 	}
-	if err := j.cells.Write(cell, want); err != nil {
+	if err := j.settings.Write(cell, want); err != nil {
 		return true, err
 	}
-	if now, err = j.cells.Read(cell); err != nil {
+	if now, err = j.settings.Read(cell); err != nil {
 		return true, err
 	}
 	if !now.Equal(want) {
@@ -164,68 +164,68 @@ func (j *Journal) exactly(cell setting.Cell, want setting.Value) (wrote bool, er
 	return true, nil
 }
 
-// missing tells whether an error of reading a cell says that there is no such
+// isMissing tells whether an error of reading a setting says that there is no such
 // value.
-func missing(err error) bool {
+func isMissing(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, host.ErrGone) || errors.Is(err, errors.ErrUnsupported)
 }
 
-// read reads a cell around another one. What does not exist is absent.
-func (j *Journal) read(cell setting.Cell) (setting.Value, error) {
-	v, err := j.cells.Read(cell)
-	if err != nil && missing(err) {
+// readOptional reads a setting around another one. What does not exist is absent.
+func (j *Journal) readOptional(cell setting.Setting) (setting.Value, error) {
+	v, err := j.settings.Read(cell)
+	if err != nil && isMissing(err) {
 		return setting.Value{}, nil
 	}
 	return v, err
 }
 
-// around reads what a write to a cell may change too.
-func (j *Journal) around(cell setting.Cell) ([]Kept, error) {
-	cells, err := j.cells.Around(cell)
+// snapshotSideEffects reads what a write to a setting may change too.
+func (j *Journal) snapshotSideEffects(cell setting.Setting) ([]Snapshot, error) {
+	cells, err := j.settings.SideEffects(cell)
 	if err != nil {
 		return nil, fmt.Errorf("list what else changes with %s: %w", cell, err)
 	}
-	kept := make([]Kept, 0, len(cells))
+	kept := make([]Snapshot, 0, len(cells))
 	for _, c := range cells {
-		v, err := j.read(c)
+		v, err := j.readOptional(c)
 		if err != nil {
 			return nil, err
 		}
-		kept = append(kept, Kept{c, v})
+		kept = append(kept, Snapshot{c, v})
 	}
 	return kept, nil
 }
 
-// changedAround reads what a write changed around its cell, and what came into
+// changedSideEffects reads what a write changed around its setting, and what came into
 // being there by it.
-func (j *Journal) changedAround(e *Entry) ([]Kept, error) {
-	now, err := j.around(e.Cell)
+func (j *Journal) changedSideEffects(e *Entry) ([]Snapshot, error) {
+	now, err := j.snapshotSideEffects(e.Setting)
 	if err != nil {
 		return nil, err
 	}
 	listed := map[string]bool{}
-	var changed []Kept
+	var changed []Snapshot
 	for _, k := range now {
-		id := k.Cell.ID()
+		id := k.Setting.ID()
 		listed[id] = true
 		var before setting.Value
-		if known := e.asideOf(id); known != nil {
-			before = known.before
+		if known := e.sideEffect(id); known != nil {
+			before = known.old
 		}
 		if !k.Value.Equal(before) {
 			changed = append(changed, k)
 		}
 	}
-	for _, k := range e.around { // one that is not listed any more went away
-		if listed[k.id] || !k.before.Present {
+	for _, k := range e.sideEffects { // one that is not listed any more went away
+		if listed[k.id] || !k.old.Present {
 			continue
 		}
-		v, err := j.read(k.cell)
+		v, err := j.readOptional(k.setting)
 		if err != nil {
 			return nil, err
 		}
-		if !v.Equal(k.before) {
-			changed = append(changed, Kept{k.cell, v})
+		if !v.Equal(k.old) {
+			changed = append(changed, Snapshot{k.setting, v})
 		}
 	}
 	return changed, nil

@@ -18,17 +18,17 @@ type Tx struct {
 
 // Begin begins a transaction. With a lease of more than 0 it is a trial: it is
 // to be undone when the lease ends, unless it is confirmed.
-func (j *Journal) Begin(lease time.Duration) (*Tx, error) { return j.begin(lease, Trial) }
+func (j *Journal) Begin(lease time.Duration) (*Tx, error) { return j.begin(lease, TrialLease) }
 
 // BeginProof begins a transaction that is undone in any case: when its lease
 // ends, if nobody does before. With a lease of 0 it is as any other one.
-func (j *Journal) BeginProof(lease time.Duration) (*Tx, error) { return j.begin(lease, Proof) }
+func (j *Journal) BeginProof(lease time.Duration) (*Tx, error) { return j.begin(lease, ProofLease) }
 
 func (j *Journal) begin(lease time.Duration, kind LeaseKind) (*Tx, error) {
 	id, _ := j.h.next()
-	b := &begin{
+	b := &beginRecord{
 		Txn: id, Time: time.Now(), Boot: j.options.Boot,
-		Who: j.options.Who, Command: j.options.Command, Version: j.options.Version,
+		User: j.options.User, Command: j.options.Command, Version: j.options.Version,
 	}
 	if lease > 0 {
 		now, err := host.SinceBootAsleep()
@@ -47,102 +47,102 @@ func (j *Journal) begin(lease time.Duration, kind LeaseKind) (*Tx, error) {
 func (t *Tx) ID() int { return t.id }
 
 // End says that the transaction has written all that it wanted.
-func (t *Tx) End() error { return t.j.add(record{End: &end{t.id}}) }
+func (t *Tx) End() error { return t.j.add(record{End: &endRecord{t.id}}) }
 
 // ErrIgnored is wrapped by the error of a write that the kernel took, and that
 // did not change what it shows.
 var ErrIgnored = errors.New("the machine did not take it")
 
-// Set writes a cell: it records the old value and the new one, writes, and reads
-// back. Where the cell holds the value already, nothing is written, and the entry
+// Set writes a setting: it records the old value and the new one, writes, and reads
+// back. Where the setting holds the value already, nothing is written, and the entry
 // is nil. On an error the old value stands again, or else the error says so and
 // the entry stays open for [Journal.Undo].
 func (t *Tx) Set(knob string, w setting.Write) (e *Entry, err error) {
-	if err := t.j.finishFor(w.Cell); err != nil {
+	if err := t.j.finishRestoresFor(w.Setting); err != nil {
 		return nil, err
 	}
-	err = t.j.near(w.Cell, func() error {
-		e, err = t.setNear(knob, w)
+	err = t.j.withEntered(w.Setting, func() error {
+		e, err = t.setEntered(knob, w)
 		return err
 	})
 	return e, err
 }
 
-func (t *Tx) setNear(knob string, w setting.Write) (*Entry, error) {
+func (t *Tx) setEntered(knob string, w setting.Write) (*Entry, error) {
 	j := t.j
-	old, err := j.cells.Read(w.Cell)
+	old, err := j.settings.Read(w.Setting)
 	if err != nil {
 		return nil, err
 	}
-	if j.cells.Same(w.Cell, w.Value, old) {
+	if j.settings.Equivalent(w.Setting, w.Value, old) {
 		return nil, nil
 	}
-	before, err := j.around(w.Cell)
+	before, err := j.snapshotSideEffects(w.Setting)
 	if err != nil {
 		return nil, err
 	}
 	_, id := j.h.next()
-	j.options.At(Read)
-	err = j.intend(&intent{Txn: t.id, Entry: id, Knob: knob, Cell: w.Cell, Old: old, New: w.Value, Around: before})
+	j.options.OnPoint(PointRead)
+	err = j.recordIntent(&intentRecord{Txn: t.id, Entry: id, Knob: knob, Setting: w.Setting, Old: old, New: w.Value, SideEffects: before})
 	if err != nil {
 		return nil, fmt.Errorf("%w; nothing was written", err)
 	}
 	e := j.h.entry(id)
-	j.options.At(Recorded)
-	if err := j.cells.Write(w.Cell, w.Value); err != nil {
-		return nil, j.giveBack(e, nil, err)
+	j.options.OnPoint(PointRecorded)
+	if err := j.settings.Write(w.Setting, w.Value); err != nil {
+		return nil, j.rollback(e, nil, err)
 	}
-	j.options.At(Written)
-	if found, err := j.mark(e); err != nil {
-		return nil, j.giveBack(e, found, err)
+	j.options.OnPoint(PointWritten)
+	if found, err := j.readBack(e); err != nil {
+		return nil, j.rollback(e, found, err)
 	}
-	j.options.At(Marked)
+	j.options.OnPoint(PointMarked)
 	return e, nil
 }
 
-// intend makes durable what is about to be written, if there is room left to
+// recordIntent makes durable what is about to be written, if there is room left to
 // undo it too.
-func (j *Journal) intend(i *intent) error {
+func (j *Journal) recordIntent(i *intentRecord) error {
 	if err := j.log.reserve(); err != nil {
 		return fmt.Errorf("keep room in the journal for undoing it: %w", err)
 	}
 	return j.add(record{Intent: i})
 }
 
-// mark reads what the machine made of a write, and records that. It
+// readBack reads what the machine made of a write, and records that. It
 // gives what was read, if anything.
-func (j *Journal) mark(e *Entry) (*setting.Value, error) {
-	found, err := j.cells.Read(e.Cell)
+func (j *Journal) readBack(e *Entry) (*setting.Value, error) {
+	found, err := j.settings.Read(e.Setting)
 	if err != nil {
 		return nil, err
 	}
-	if !j.cells.Alike(e.Cell, e.New, found) {
-		return &found, fmt.Errorf("write %s: %w: asked for %q, it shows %q", e.Cell, ErrIgnored, e.New, found)
+	if !j.settings.Matches(e.Setting, e.New, found) {
+		return &found, fmt.Errorf("write %s: %w: asked for %q, it shows %q", e.Setting, ErrIgnored, e.New, found)
 	}
-	changed, err := j.changedAround(e)
+	changed, err := j.changedSideEffects(e)
 	if err != nil {
 		return &found, err
 	}
-	return &found, j.add(record{Done: &done{Entry: e.ID, Found: found, Around: changed}})
+	return &found, j.add(record{Done: &doneRecord{Entry: e.ID, Readback: found, SideEffects: changed}})
 }
 
-// giveBack brings the old value back after a write that went wrong, and gives
+// rollback brings the old value back after a write that went wrong, and gives
 // the error with what became of that. What was found directly after the write is
 // what came of that; another value since is somebody else's, and stands.
-func (j *Journal) giveBack(e *Entry, found *setting.Value, why error) error {
+func (j *Journal) rollback(e *Entry, found *setting.Value, why error) error {
 	state := Failed
-	err := j.cells.Sweep(e.Cell)
+	err := j.settings.Sweep(e.Setting)
 	if err == nil && found != nil {
 		var now setting.Value
-		if now, err = j.cells.Read(e.Cell); err == nil && !now.Equal(*found) && !j.ours(e, now) {
+		if now, err = j.settings.Read(e.Setting); err == nil && !now.Equal(*found) && !j.explains(e, now) {
 			err = &ConflictError{Entry: e, Now: now}
 		}
 	}
 	if err == nil {
-		err = j.turnTo(e, false, true)
+		err = j.restoreTo(e, false, true)
 	}
 	if errors.Is(err, host.ErrGone) {
-		state, err = Gone, nil
+		state, err = Vanished, nil
 	}
 	if err != nil {
 		return fmt.Errorf("%w; bringing the old value back went wrong too, \"venturi undo %d\" tries again: %w", why, e.Txn, err)
@@ -156,7 +156,7 @@ func (j *Journal) giveBack(e *Entry, found *setting.Value, why error) error {
 // Revert undoes writes of this transaction that had no effect, and closes them
 // as failed.
 func (t *Tx) Revert(entries []*Entry, why string) error {
-	outcomes := t.j.undo(slices.DeleteFunc(slices.Clone(entries), func(e *Entry) bool { return !e.State.Open() }), How{}, Failed, why)
+	outcomes := t.j.undo(slices.DeleteFunc(slices.Clone(entries), func(e *Entry) bool { return !e.State.Open() }), UndoOptions{}, Failed, why)
 	var failed []error
 	for _, o := range outcomes {
 		if o.Err != nil {
@@ -166,24 +166,24 @@ func (t *Tx) Revert(entries []*Entry, why string) error {
 	return errors.Join(failed...)
 }
 
-// Swing makes an entry's cell hold the old value, or with on true the new one
-// again, with what belongs to that in the cells around. The entry stays as it
+// Toggle makes an entry's setting hold the old value, or with on true the new one
+// again, with what belongs to that in the settings around. The entry stays as it
 // is: whichever value stands when the process ends, it is known to be ours.
 // Errors: a *[ConflictError]; the machine did not take the value.
-func (t *Tx) Swing(e *Entry, on bool) error {
+func (t *Tx) Toggle(e *Entry, on bool) error {
 	j := t.j
-	if e.State != Done {
-		return fmt.Errorf("swing %s: it is %s", e.Cell, e.State)
+	if e.State != Applied {
+		return fmt.Errorf("swing %s: it is %s", e.Setting, e.State)
 	}
-	current, err := j.cells.Read(e.Cell)
+	current, err := j.settings.Read(e.Setting)
 	if err != nil {
 		return err
 	}
-	if current.Equal(e.side(on)) && e.turn == nil {
+	if current.Equal(e.valueFor(on)) && e.restore == nil {
 		return nil
 	}
-	if !j.ours(e, current) {
-		return fmt.Errorf("%s: %w", e.Cell, &ConflictError{Entry: e, Now: current})
+	if !j.explains(e, current) {
+		return fmt.Errorf("%s: %w", e.Setting, &ConflictError{Entry: e, Now: current})
 	}
-	return j.turn(e, on)
+	return j.restore(e, on)
 }

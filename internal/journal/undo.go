@@ -12,28 +12,28 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// How says what undo does where somebody else has changed a value since.
-type How struct {
+// UndoOptions says what undo does where somebody else has changed a value since.
+type UndoOptions struct {
 	Force bool // overwrite it with the old value
 	Leave bool // let it stand, and forget the change; also where the machine refuses the old value
 }
 
-// ConflictError tells that a cell holds neither what was there before a write
+// ConflictError tells that a setting holds neither what was there before a write
 // nor what was written: somebody else changed it since.
 type ConflictError struct {
-	Entry  *Entry
-	Now    setting.Value
-	Around *Kept // a cell around that is another one now, where it is not known whether the write did that; nil: it is about the entry's own
+	Entry      *Entry
+	Now        setting.Value
+	SideEffect *Snapshot // a setting around that is another one now, where it is not known whether the write did that; nil: it is about the entry's own
 }
 
 func (e *ConflictError) Error() string {
-	if e.Around != nil {
-		return fmt.Sprintf("it was not written, and still %s is %q now: it is not known whether that came by trying to", e.Around.Cell, e.Around.Value)
+	if e.SideEffect != nil {
+		return fmt.Sprintf("it was not written, and still %s is %q now: it is not known whether that came by trying to", e.SideEffect.Setting, e.SideEffect.Value)
 	}
 	if e.Entry.State == InDoubt {
 		return fmt.Sprintf("it is not known whether it was written: it was %q, we were to write %q, it is %q", e.Entry.Old, e.Entry.New, e.Now)
 	}
-	return fmt.Sprintf("somebody else has changed it: it was %q, we wrote %q, it is %q", e.Entry.Old, e.Entry.written(), e.Now)
+	return fmt.Sprintf("somebody else has changed it: it was %q, we wrote %q, it is %q", e.Entry.Old, e.Entry.result(), e.Now)
 }
 
 // Outcome is what became of one entry in an undo.
@@ -43,10 +43,10 @@ type Outcome struct {
 }
 
 // Undo undoes all open writes of some transactions, the last first; none named
-// means all. Writes of one cell that follow each other are undone in one step,
+// means all. Writes of one setting that follow each other are undone in one step,
 // to the value before the first. It goes on after an error: an outcome tells it.
 // Error: a transaction that does not exist (exit code 2); then nothing was done.
-func (j *Journal) Undo(txns []int, how How) ([]Outcome, error) {
+func (j *Journal) Undo(txns []int, how UndoOptions) ([]Outcome, error) {
 	for _, id := range txns {
 		if j.h.txn(id) == nil {
 			return nil, noTxn("undo", id)
@@ -62,17 +62,17 @@ func (j *Journal) Undo(txns []int, how How) ([]Outcome, error) {
 	for _, e := range chosen {
 		e.touches(func(id string) bool { touched[id] = true; return false })
 	}
-	stuck := j.finish(touched, chosen)
+	stuck := j.finishRestores(touched, chosen)
 	var outcomes []Outcome
 	var free []*Entry
 	for _, e := range slices.Backward(chosen) {
 		if stuck[e] != nil && how.Leave {
-			outcomes = append(outcomes, Outcome{e, j.closeAll([]*Entry{e}, Left, stuck[e].Error())})
+			outcomes = append(outcomes, Outcome{e, j.closeAll([]*Entry{e}, Abandoned, stuck[e].Error())})
 			delete(stuck, e)
 		}
 	}
 	for _, e := range chosen {
-		if err := blocked(e, stuck); err != nil {
+		if err := blockedBy(e, stuck); err != nil {
 			outcomes = append(outcomes, Outcome{e, err})
 		} else if e.State.Open() {
 			free = append(free, e)
@@ -81,46 +81,46 @@ func (j *Journal) Undo(txns []int, how How) ([]Outcome, error) {
 	return append(outcomes, j.undo(free, how, Undone, "")...), nil
 }
 
-// finish brings to their ends the turns that were begun and not finished, of the
-// entries that touch one of some cells, by their ids: what the cells around hold
+// finishRestores brings to their ends the turns that were begun and not finished, of the
+// entries that touch one of some settings, by their ids: what the settings around hold
 // is known then. Those of the entries that are to be undone end with the old
 // value. It gives the entries for which that went wrong.
-func (j *Journal) finish(touched map[string]bool, undo []*Entry) map[*Entry]error {
+func (j *Journal) finishRestores(touched map[string]bool, undo []*Entry) map[*Entry]error {
 	stuck := map[*Entry]error{}
-	for _, e := range j.begun() {
+	for _, e := range j.unfinishedRestores() {
 		if !e.touches(func(id string) bool { return touched[id] }) {
 			continue
 		}
-		current, err := j.cells.Read(e.Cell)
-		if err == nil && j.ours(e, current) {
-			err = j.turn(e, e.turn.On && !slices.Contains(undo, e))
+		current, err := j.settings.Read(e.Setting)
+		if err == nil && j.explains(e, current) {
+			err = j.restore(e, e.restore.On && !slices.Contains(undo, e))
 		}
-		if err != nil && !missing(err) {
+		if err != nil && !isMissing(err) {
 			stuck[e] = fmt.Errorf("finish what was begun in transaction %d (\"venturi undo %d --leave\" gives it up): %w", e.Txn, e.Txn, err)
 		}
 	}
 	return stuck
 }
 
-// begun are the entries whose turn was begun and not finished: a process was
+// unfinishedRestores are the entries whose turn was begun and not finished: a process was
 // killed in it, or the machine refused it.
-func (j *Journal) begun() []*Entry {
+func (j *Journal) unfinishedRestores() []*Entry {
 	var begun []*Entry
 	for _, e := range j.h.entries {
-		if e.turn != nil && e.State.Open() && !j.otherBoot(e) && j.h.above(e, e.id) == nil {
+		if e.restore != nil && e.State.Open() && !j.otherBoot(e) && j.h.nextChange(e, e.id) == nil {
 			begun = append(begun, e)
 		}
 	}
 	return begun
 }
 
-// finishFor does so before a cell is written: what lies around it is to be
+// finishRestoresFor does so before a setting is written: what lies around it is to be
 // known, and nothing else is touched. Error: that went wrong.
-func (j *Journal) finishFor(cell setting.Cell) error {
-	if len(j.begun()) == 0 {
+func (j *Journal) finishRestoresFor(cell setting.Setting) error {
+	if len(j.unfinishedRestores()) == 0 {
 		return nil
 	}
-	around, err := j.cells.Around(cell)
+	around, err := j.settings.SideEffects(cell)
 	if err != nil {
 		return fmt.Errorf("list what else changes with %s: %w", cell, err)
 	}
@@ -128,17 +128,17 @@ func (j *Journal) finishFor(cell setting.Cell) error {
 	for _, c := range around {
 		touched[c.ID()] = true
 	}
-	for _, err := range j.finish(touched, nil) {
+	for _, err := range j.finishRestores(touched, nil) {
 		return err
 	}
 	return nil
 }
 
-// blocked is why an entry cannot be undone yet: its turn, or that of one which
-// touches the same cells, could not be finished. Nil: it can.
-func blocked(e *Entry, stuck map[*Entry]error) error {
+// blockedBy is why an entry cannot be undone yet: its turn, or that of one which
+// touches the same settings, could not be finished. Nil: it can.
+func blockedBy(e *Entry, stuck map[*Entry]error) error {
 	for s, err := range stuck {
-		if s == e || s.touches(func(id string) bool { return e.id == id || e.asideOf(id) != nil }) {
+		if s == e || s.touches(func(id string) bool { return e.id == id || e.sideEffect(id) != nil }) {
 			return err
 		}
 	}
@@ -151,12 +151,12 @@ func noTxn(what string, id int) error {
 
 // undo undoes open entries, which are in the order of their writes, and closes
 // them with the state and why.
-func (j *Journal) undo(chosen []*Entry, how How, state State, why string) []Outcome {
+func (j *Journal) undo(chosen []*Entry, how UndoOptions, state EntryState, why string) []Outcome {
 	var outcomes []Outcome
 	var live []*Entry
 	for _, e := range chosen {
-		if j.otherBoot(e) && !j.cells.Lasts(e.Cell) {
-			err := j.closeAll([]*Entry{e}, Gone, "the machine was started anew since")
+		if j.otherBoot(e) && !j.settings.Persistent(e.Setting) {
+			err := j.closeAll([]*Entry{e}, Vanished, "the machine was started anew since")
 			outcomes = append(outcomes, Outcome{e, err})
 			continue
 		}
@@ -174,19 +174,19 @@ func (j *Journal) undo(chosen []*Entry, how How, state State, why string) []Outc
 }
 
 // topRun takes the last of the entries, and those before it that wrote the same
-// cell, with nobody else's write of it between them, and no write of ours to what
+// setting, with nobody else's write of it between them, and no write of ours to what
 // they may have changed around it; in the order of their writes.
 func (j *Journal) topRun(chosen []*Entry) []*Entry {
 	top := chosen[len(chosen)-1]
 	run := []*Entry{top}
-	if j.h.above(top, top.id) != nil {
+	if j.h.nextChange(top, top.id) != nil {
 		return run
 	}
 	for _, e := range slices.Backward(chosen[:len(chosen)-1]) {
 		if e.id != top.id {
 			continue
 		}
-		if j.h.above(e, e.id) != run[0] || !j.ours(e, run[0].Old) || j.h.between(e, run[0]) {
+		if j.h.nextChange(e, e.id) != run[0] || !j.explains(e, run[0].Old) || j.h.interleaved(e, run[0]) {
 			break
 		}
 		run = slices.Insert(run, 0, e)
@@ -201,22 +201,22 @@ func (j *Journal) otherBoot(e *Entry) bool {
 	return t != nil && t.Boot != "" && t.Boot != j.options.Boot
 }
 
-func (j *Journal) undoRun(run []*Entry, how How, state State, why string) error {
+func (j *Journal) undoRun(run []*Entry, how UndoOptions, state EntryState, why string) error {
 	top := run[len(run)-1]
-	if above := j.h.above(top, top.id); above != nil {
-		return j.pass(top, above, how)
+	if above := j.h.nextChange(top, top.id); above != nil {
+		return j.supersede(top, above, how)
 	}
-	err := j.cells.Sweep(top.Cell)
+	err := j.settings.Sweep(top.Setting)
 	if err != nil && !errors.Is(err, host.ErrGone) {
 		return err
 	}
-	current, err := j.cells.Read(top.Cell)
+	current, err := j.settings.Read(top.Setting)
 	if errors.Is(err, host.ErrGone) {
-		return j.closeAll(run, Gone, err.Error())
+		return j.closeAll(run, Vanished, err.Error())
 	}
-	if errors.Is(err, os.ErrNotExist) && !j.cells.Lasts(top.Cell) {
+	if errors.Is(err, os.ErrNotExist) && !j.settings.Persistent(top.Setting) {
 		for _, e := range slices.Backward(run) {
-			if err := j.close(e, Gone, "there is no such value any more"); err != nil {
+			if err := j.close(e, Vanished, "there is no such value any more"); err != nil {
 				return err
 			}
 		}
@@ -226,119 +226,119 @@ func (j *Journal) undoRun(run []*Entry, how How, state State, why string) error 
 		return err
 	}
 	old := run[0].Old
-	if !current.Equal(old) && !j.ours(top, current) && !how.Force {
+	if !current.Equal(old) && !j.explains(top, current) && !how.Force {
 		if how.Leave {
-			return j.closeAll(run, Left, fmt.Sprintf("somebody else's %q stands", current))
+			return j.closeAll(run, Abandoned, fmt.Sprintf("somebody else's %q stands", current))
 		}
 		return &ConflictError{Entry: top, Now: current}
 	}
 	if k := j.unexplained(top, current); k != nil && !how.Force {
 		if how.Leave {
-			return j.closeAll(run, Left, fmt.Sprintf("%s stays %q", k.Cell, k.Value))
+			return j.closeAll(run, Abandoned, fmt.Sprintf("%s stays %q", k.Setting, k.Value))
 		}
-		return &ConflictError{Entry: top, Now: current, Around: k}
+		return &ConflictError{Entry: top, Now: current, SideEffect: k}
 	}
 	// Those beneath hand their old values on first: should the process end in
 	// between, the top alone stands for all of them.
 	for i, e := range run[:len(run)-1] {
-		if err := j.pass(e, run[i+1], how); err != nil {
+		if err := j.supersede(e, run[i+1], how); err != nil {
 			return err
 		}
 	}
-	if err := j.turnTo(top, false, how.Force); err != nil {
+	if err := j.restoreTo(top, false, how.Force); err != nil {
 		if how.Leave {
-			return j.closeAll(run, Left, "it cannot be undone: "+err.Error())
+			return j.closeAll(run, Abandoned, "it cannot be undone: "+err.Error())
 		}
 		return err
 	}
 	if err := j.close(top, state, why); err != nil {
 		return err
 	}
-	j.options.At(Closed)
+	j.options.OnPoint(PointClosed)
 	return j.closeAll(run[:len(run)-1], state, why)
 }
 
-// pass undoes a write beneath a later one of the same cell: the later one's old
+// supersede undoes a write beneath a later one of the same setting: the later one's old
 // value becomes that of this one, and the machine is not touched.
-func (j *Journal) pass(e, above *Entry, how How) error {
-	fits := func(v setting.Value) bool { return how.Force || j.ours(e, v) }
-	tell, foreign := j.h.chain(e, e.Cell, e.id, fits, e.Old)
+func (j *Journal) supersede(e, above *Entry, how UndoOptions) error {
+	fits := func(v setting.Value) bool { return how.Force || j.explains(e, v) }
+	tell, foreign := j.h.handovers(e, e.Setting, e.id, fits, e.Old)
 	if foreign != nil {
-		v, _ := foreign.found(e.id)
+		v, _ := foreign.oldOf(e.id)
 		if how.Leave {
-			return j.closeAll([]*Entry{e}, Left, fmt.Sprintf("somebody else had changed it to %q", v))
+			return j.closeAll([]*Entry{e}, Abandoned, fmt.Sprintf("somebody else had changed it to %q", v))
 		}
 		return &ConflictError{Entry: e, Now: v}
 	}
 	if above.id == e.id {
 		// Both list all that existed. What only one of them knows came into being by
 		// a write, or went away, and that was killed before it saw it.
-		for _, k := range above.around {
-			e.aside(k.cell)
+		for _, k := range above.sideEffects {
+			e.addSideEffect(k.setting)
 		}
-		for _, k := range e.around {
-			above.aside(k.cell)
+		for _, k := range e.sideEffects {
+			above.addSideEffect(k.setting)
 		}
 	}
-	for _, k := range e.around {
-		tell = append(tell, j.passAround(e, k, above)...)
+	for _, k := range e.sideEffects {
+		tell = append(tell, j.supersedeSideEffect(e, k, above)...)
 	}
 	why := fmt.Sprintf("its old value is now that of transaction %d", above.Txn)
-	return j.add(record{Closed: &closed{Entry: e.ID, State: Passed, Time: time.Now(), Why: why, HandOn: tell}})
+	return j.add(record{Closed: &closedRecord{Entry: e.ID, State: Superseded, Time: time.Now(), Reason: why, Handovers: tell}})
 }
 
-// passAround hands on what a write that is passed changed around its cell: to
+// supersedeSideEffect hands on what a write that is passed changed around its setting: to
 // who changed that again, or else to the one above it, who stands for it from
 // then on.
-func (j *Journal) passAround(e *Entry, k *aside, above *Entry) []handOn {
-	left := j.leftOf(e, k, !above.first().Equal(e.first()))
-	if left == nil || left.Equal(k.before) {
+func (j *Journal) supersedeSideEffect(e *Entry, k *sideEffect, above *Entry) []handover {
+	left := j.sideEffectResult(e, k, !above.original().Equal(e.original()))
+	if left == nil || left.Equal(k.old) {
 		return nil
 	}
-	tell, foreign := j.h.chain(e, k.cell, k.id, left.Equal, k.before)
+	tell, foreign := j.h.handovers(e, k.setting, k.id, left.Equal, k.old)
 	if foreign != nil {
 		return nil
 	}
 	if len(tell) > 0 && j.h.changes(j.h.entry(tell[len(tell)-1].Entry), k.id) {
 		return tell
 	}
-	upTo := slices.DeleteFunc(tell, func(to handOn) bool { return to.Entry >= above.ID })
-	return append(upTo, handOn{Entry: above.ID, Cell: &k.cell, Old: k.before, All: true, Left: *left})
+	upTo := slices.DeleteFunc(tell, func(to handover) bool { return to.Entry >= above.ID })
+	return append(upTo, handover{Entry: above.ID, Setting: &k.setting, Old: k.old, All: true, Result: *left})
 }
 
-// leftOf is what a write made of a cell around its own; nil: it left it alone, or
+// sideEffectResult is what a write made of a setting around its own; nil: it left it alone, or
 // nobody knows. Happened: that a write in doubt did. What it changed was not
 // recorded then, but the next that came by has seen it.
-func (j *Journal) leftOf(e *Entry, k *aside, happened bool) *setting.Value {
+func (j *Journal) sideEffectResult(e *Entry, k *sideEffect, happened bool) *setting.Value {
 	if e.State == InDoubt && happened {
-		for _, l := range j.h.later(e) {
-			if v, known := l.found(k.id); known {
+		for _, l := range j.h.laterOpen(e) {
+			if v, known := l.oldOf(k.id); known {
 				return &v
 			}
 		}
 	}
-	return k.after
+	return k.new
 }
 
 // close says that there is nothing left to undo of an entry, and tells later
 // writes that had found its new value.
-func (j *Journal) close(e *Entry, state State, why string) error {
-	fits := func(v setting.Value) bool { return j.wrote(e, v) }
-	tell, _ := j.h.chain(e, e.Cell, e.id, fits, e.Old)
-	for _, k := range e.around {
-		if left := j.leftOf(e, k, e.turn != nil && e.turn.Wrote); left != nil {
-			around, _ := j.h.chain(e, k.cell, k.id, left.Equal, k.before)
+func (j *Journal) close(e *Entry, state EntryState, why string) error {
+	fits := func(v setting.Value) bool { return j.isResult(e, v) }
+	tell, _ := j.h.handovers(e, e.Setting, e.id, fits, e.Old)
+	for _, k := range e.sideEffects {
+		if left := j.sideEffectResult(e, k, e.restore != nil && e.restore.Attempted); left != nil {
+			around, _ := j.h.handovers(e, k.setting, k.id, left.Equal, k.old)
 			tell = append(tell, around...)
 		}
 	}
-	return j.add(record{Closed: &closed{Entry: e.ID, State: state, Time: time.Now(), Why: why, HandOn: tell}})
+	return j.add(record{Closed: &closedRecord{Entry: e.ID, State: state, Time: time.Now(), Reason: why, Handovers: tell}})
 }
 
 // closeAll does the same where no later write can have found anything of it.
-func (j *Journal) closeAll(entries []*Entry, state State, why string) error {
+func (j *Journal) closeAll(entries []*Entry, state EntryState, why string) error {
 	var records []record
 	for _, e := range entries {
-		records = append(records, record{Closed: &closed{Entry: e.ID, State: state, Time: time.Now(), Why: why}})
+		records = append(records, record{Closed: &closedRecord{Entry: e.ID, State: state, Time: time.Now(), Reason: why}})
 	}
 	if len(records) == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-func kernelFile(name string) setting.Cell { return setting.Cell{Store: "kernel", Key: name} }
+func kernelFile(name string) setting.Setting { return setting.Setting{Backend: "kernel", Key: name} }
 
 func put(t *testing.T, root, name, text string) {
 	t.Helper()
@@ -26,22 +26,22 @@ func put(t *testing.T, root, name, text string) {
 func TestAnotherBoot(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/etc/a": "one", "/sys/a": "1"})
 	j := open(t, o)
-	tx := begun(t, j)
+	tx := beginTx(t, j)
 	set(t, tx, "/etc/a", "two")
-	if _, err := tx.Set("a.knob", setting.Write{Cell: kernelFile("/sys/a"), Value: setting.Text("2")}); err != nil {
+	if _, err := tx.Set("a.knob", setting.Write{Setting: kernelFile("/sys/a"), Value: setting.Text("2")}); err != nil {
 		t.Fatal(err)
 	}
 	j.Close()
 	o.Boot = "another"
 	j = open(t, o)
-	outcomes, err := j.Undo(nil, How{})
+	outcomes, err := j.Undo(nil, UndoOptions{})
 	if err != nil || len(outcomes) != 2 {
 		t.Fatalf("%v, %v", outcomes, err)
 	}
 	for _, out := range outcomes {
-		want := map[string]State{"file": Undone, "kernel": Gone}[out.Entry.Cell.Store]
+		want := map[string]EntryState{"file": Undone, "kernel": Vanished}[out.Entry.Setting.Backend]
 		if out.Err != nil || out.Entry.State != want {
-			t.Errorf("%s is %s (%s), %v", out.Entry.Cell, out.Entry.State, out.Entry.Why, out.Err)
+			t.Errorf("%s is %s (%s), %v", out.Entry.Setting, out.Entry.State, out.Entry.Reason, out.Err)
 		}
 	}
 	if a, b := contents(t, root, "/etc/a"), contents(t, root, "/sys/a"); a != "one" || b != "2" {
@@ -54,17 +54,17 @@ func TestAnotherBoot(t *testing.T) {
 func TestConflict(t *testing.T) {
 	for _, c := range []struct {
 		name, holds string
-		how         How
-		state       State
+		how         UndoOptions
+		state       EntryState
 	}{
-		{"left alone", "theirs", How{}, Done},
-		{"overwritten", "one", How{Force: true}, Undone},
-		{"left for good", "theirs", How{Leave: true}, Left},
+		{"left alone", "theirs", UndoOptions{}, Applied},
+		{"overwritten", "one", UndoOptions{Force: true}, Undone},
+		{"left for good", "theirs", UndoOptions{Leave: true}, Abandoned},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root, o := fixture(t, map[string]string{"/a": "one"})
 			j := open(t, o)
-			set(t, begun(t, j), "/a", "two")
+			set(t, beginTx(t, j), "/a", "two")
 			put(t, root, "/a", "theirs")
 			outcomes, err := j.Undo(nil, c.how)
 			if err != nil || len(outcomes) != 1 {
@@ -72,10 +72,10 @@ func TestConflict(t *testing.T) {
 			}
 			out := outcomes[0]
 			conflict := new(ConflictError)
-			if errors.As(out.Err, &conflict) != (c.state == Done) || out.Entry.State != c.state || contents(t, root, "/a") != c.holds {
+			if errors.As(out.Err, &conflict) != (c.state == Applied) || out.Entry.State != c.state || contents(t, root, "/a") != c.holds {
 				t.Errorf("%s, %v; it holds %q", out.Entry.State, out.Err, contents(t, root, "/a"))
 			}
-			if c.state == Done && !strings.Contains(out.Err.Error(), "somebody else") {
+			if c.state == Applied && !strings.Contains(out.Err.Error(), "somebody else") {
 				t.Errorf("it says %v", out.Err)
 			}
 		})
@@ -88,10 +88,10 @@ func TestSomebodyBetween(t *testing.T) {
 	for _, only := range [][]int{nil, {1}} {
 		root, o := fixture(t, map[string]string{"/a": "one"})
 		j := open(t, o)
-		set(t, begun(t, j), "/a", "two")
+		set(t, beginTx(t, j), "/a", "two")
 		put(t, root, "/a", "theirs")
-		set(t, begun(t, j), "/a", "three")
-		outcomes, err := j.Undo(only, How{})
+		set(t, beginTx(t, j), "/a", "three")
+		outcomes, err := j.Undo(only, UndoOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestSomebodyBetween(t *testing.T) {
 		if got := contents(t, root, "/a"); got != want {
 			t.Errorf("undo %v: it holds %q, want %q", only, got, want)
 		}
-		if _, err := j.Undo(nil, How{Force: true}); err != nil || contents(t, root, "/a") != "one" {
+		if _, err := j.Undo(nil, UndoOptions{Force: true}); err != nil || contents(t, root, "/a") != "one" {
 			t.Errorf("undo %v, then all by force: it holds %q, %v", only, contents(t, root, "/a"), err)
 		}
 	}
@@ -130,12 +130,12 @@ func TestUndoInTheMiddle(t *testing.T) {
 		root, o := fixture(t, map[string]string{"/a": "one"})
 		j := open(t, o)
 		for _, text := range []string{"two", "three", "four"} {
-			set(t, begun(t, j), "/a", text)
+			set(t, beginTx(t, j), "/a", text)
 		}
 		for i, id := range c.order {
 			j.Close()
 			j = open(t, o) // all that it needs is on disk
-			outcomes, err := j.Undo([]int{id}, How{})
+			outcomes, err := j.Undo([]int{id}, UndoOptions{})
 			if err != nil || len(outcomes) != 1 || outcomes[0].Err != nil {
 				t.Fatalf("%v: undo %d: %+v, %v", c.order, id, outcomes, err)
 			}
@@ -143,7 +143,7 @@ func TestUndoInTheMiddle(t *testing.T) {
 				t.Errorf("%v: after undo %d it holds %q, want %q", c.order, id, got, c.holds[i])
 			}
 		}
-		if outcomes, err := j.Undo(nil, How{}); err != nil || len(outcomes) != 0 {
+		if outcomes, err := j.Undo(nil, UndoOptions{}); err != nil || len(outcomes) != 0 {
 			t.Errorf("%v: there is more to undo: %v, %v", c.order, outcomes, err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestUndoInTheMiddle(t *testing.T) {
 func TestIgnored(t *testing.T) {
 	w := newWorld(t, shm(t))
 	j := open(t, w.o)
-	_, err := begun(t, j).Set("", setting.Write{Cell: cell("fixed"), Value: setting.Text("2")})
+	_, err := beginTx(t, j).Set("", setting.Write{Setting: cell("fixed"), Value: setting.Text("2")})
 	if !errors.Is(err, ErrIgnored) {
 		t.Errorf("%v", err)
 	}
@@ -207,13 +207,13 @@ func TestLease(t *testing.T) {
 	if late, err := j.Expired(); err != nil || len(late) != 3 || late[1] != ids[1] || late[2] != proof.ID() {
 		t.Errorf("after a reboot, expired are %v, %v", late, err)
 	}
-	if _, err := j.Undo([]int{ids[0]}, How{}); err != nil {
+	if _, err := j.Undo([]int{ids[0]}, UndoOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Confirm(ids[0]); err == nil {
 		t.Error("what was undone was confirmed")
 	}
-	if _, err := j.Undo([]int{99}, How{}); verr.Code(err) != verr.Usage {
+	if _, err := j.Undo([]int{99}, UndoOptions{}); verr.Code(err) != verr.Usage {
 		t.Errorf("undo what is not there: %v", err)
 	}
 }
@@ -221,7 +221,7 @@ func TestLease(t *testing.T) {
 // A journal that does not say what a lease is for has trials only.
 func TestLeaseWithoutKind(t *testing.T) {
 	h := replay(slices.Concat(sealed(`{"begin":{"txn":1,"lease":{"length":1,"until":2}}}`), sealed(`{"begin":{"txn":2,"lease":{"length":1,"until":2,"kind":"proof"}}}`)))
-	if h.txns[0].Lease.Kind != Trial || h.txns[0].OfProof() || !h.txns[1].OfProof() {
+	if h.txns[0].Lease.Kind != TrialLease || h.txns[0].OfProof() || !h.txns[1].OfProof() {
 		t.Errorf("they are %+v and %+v", h.txns[0].Lease, h.txns[1].Lease)
 	}
 }

@@ -6,7 +6,7 @@ var backlog = Entry{
 		Name:     "net.backlog",
 		Title:    "Packets that may wait for a core when they came by a virtual device or by RPS",
 		Values:   "packets, such as 2000",
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{Drops, Throughput},
 		Risk:     "memory, and latency when the queue is long",
 		Needs:    "helps only when the second column of /proc/net/softnet_stat (drops) grows; all veth pairs of a core share the queue",

@@ -6,7 +6,7 @@ var bpfJIT = Entry{
 		Name:     "bpf.jit",
 		Title:    "Whether eBPF is translated for the processor, and hardened",
 		Values:   "enable=1,harden=0 (enable: 0 to 2; harden: 0, 1 for programs of users, 2 for all), or some of it",
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{CPU},
 		Risk:     "harden=0 takes away a defence against code that is sprayed into the kernel",
 		Needs:    "a network of eBPF. A kernel that always translates does not take enable=0; programs that are loaded stay as they are",

@@ -6,7 +6,7 @@ var bridgeNF = Entry{
 		Name:     "net.bridge_nf",
 		Title:    "Whether packets between ports of a Linux bridge go through iptables and its like (bridge-nf)",
 		Values:   "iptables=off,ip6tables=off,arptables=off, or some of it; on or off alone is for all",
-		Scope:    OfNetns,
+		Scope:    ScopeNetns,
 		Helps:    []Effect{CPU, Latency},
 		Risk:     "off: Services and policies no longer hold between pods on one bridge, as kube-proxy and most clusters need it on",
 		Needs:    "a bridge whose traffic no rule must see, such as that of virtual machines. The module br_netfilter; before kernel 5.3 all namespaces share it",

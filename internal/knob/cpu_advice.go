@@ -35,7 +35,7 @@ var cpuSMT = Entry{
 		Name:     "cpu.smt",
 		Title:    "Whether each core runs two threads (SMT, Hyper-Threading)",
 		Values:   "only read",
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{Throughput, Latency},
 		Risk:     "half of the cores go away: masks of interrupts and of RPS shift, and pinned pods lose theirs",
 		Needs:    "a machine, not a virtual one",
@@ -48,7 +48,7 @@ var cpuSMT = Entry{
 		name: "cpu.smt", why: "cores that go away take masks and pins with them, which no undo brings back",
 		do: "set it in the firmware, or by nosmt on the kernel's command line",
 		get: func(m Machine) (Reading, error) {
-			v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: cpuFolder + "smt/control"})
+			v, err := m.Settings.Read(setting.Setting{Backend: "kernel", Key: cpuFolder + "smt/control"})
 			if errors.Is(err, os.ErrNotExist) {
 				return Reading{}, noFiles(m, "cpu.smt", "it takes a kernel with CONFIG_HOTPLUG_SMT")
 			}
@@ -63,7 +63,7 @@ var vmTHP = Entry{
 		Name:     "vm.thp",
 		Title:    "Which memory gets large pages by itself (transparent huge pages)",
 		Values:   "always, madvise, never",
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency},
 		Risk:     "programs that use much memory may slow down",
 		Needs:    "worth it where latency has outliers that the kernel's compaction explains",
@@ -83,7 +83,7 @@ var bootCmdline = Entry{
 		Name:     "boot.cmdline",
 		Title:    "What the kernel was started with that bears on networks",
 		Values:   "only read: iommu=pt, skew_tick=1, nohz_full, isolcpus, intel_idle.max_cstate, mitigations and the like",
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency, Throughput},
 		Risk:     "the machine must be started anew, and may not come up",
 		Needs:    "a hand on the boot loader",
@@ -96,7 +96,7 @@ var bootCmdline = Entry{
 		name: "boot.cmdline", why: "it takes a restart of the machine",
 		do: "change it by the boot loader's own tools, such as grubby or /etc/default/grub",
 		get: func(m Machine) (Reading, error) {
-			v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: "/proc/cmdline"})
+			v, err := m.Settings.Read(setting.Setting{Backend: "kernel", Key: "/proc/cmdline"})
 			if err != nil {
 				return Reading{}, err
 			}
@@ -126,7 +126,7 @@ var numaPlace = Entry{
 		Name:     "numa.place",
 		Title:    "Whether pods and switches run on the card's side of the machine (NUMA)",
 		Values:   "only read: the node of each network card",
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency, Throughput},
 		Risk:     "pods find no room when they may run on one side only",
 		Needs:    "more than one node",

@@ -49,8 +49,8 @@ func coreFiles(m Machine, pattern string) ([]queue, error) {
 	var found []queue
 	for _, file := range files {
 		key := "/" + strings.TrimPrefix(strings.TrimPrefix(file, root), "/")
-		cell := setting.Cell{Store: "kernel", Key: key}
-		v, err := m.Cells.Read(cell)
+		cell := setting.Setting{Backend: "kernel", Key: key}
+		v, err := m.Settings.Read(cell)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -130,7 +130,7 @@ func (k cpuFiles) Plan(m Machine, _ Target, value string) ([]setting.Write, erro
 				return nil, err
 			}
 		}
-		writes = append(writes, setting.Write{Cell: f.cell, Value: setting.Text(text)})
+		writes = append(writes, setting.Write{Setting: f.cell, Value: setting.Text(text)})
 	}
 	return writes, nil
 }
@@ -140,7 +140,7 @@ func (k cpuFiles) takes(m Machine, f queue, text string) error {
 	if k.check != nil {
 		return k.check(text)
 	}
-	v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: filepath.Join(filepath.Dir(f.cell.Key), k.choices)})
+	v, err := m.Settings.Read(setting.Setting{Backend: "kernel", Key: filepath.Join(filepath.Dir(f.cell.Key), k.choices)})
 	if errors.Is(err, os.ErrNotExist) && text != "" {
 		return nil // the kernel will say so if it does not
 	}

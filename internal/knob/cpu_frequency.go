@@ -16,7 +16,7 @@ var cpuGovernor = Entry{
 		Name:     "cpu.governor",
 		Title:    "Who chooses the clock of the cores (cpufreq governor)",
 		Values:   `performance, powersave, schedutil or what else there is, for all; or for each group of cores "policy0=performance policy1=powersave"`,
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency, Throughput},
 		Risk:     "power and heat, and less of a budget for the highest clock",
 		Needs:    "a machine, not a virtual one, whose driver is of cpufreq",
@@ -28,7 +28,7 @@ var cpuGovernor = Entry{
 		name: "cpu.governor", pattern: "cpufreq/policy*/scaling_governor", choices: "scaling_available_governors",
 		trials: []string{"performance", "schedutil"}, needs: noCpufreq,
 		note: func(m Machine, q queue) string {
-			v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: filepath.Join(filepath.Dir(q.cell.Key), "scaling_driver")})
+			v, err := m.Settings.Read(setting.Setting{Backend: "kernel", Key: filepath.Join(filepath.Dir(q.cell.Key), "scaling_driver")})
 			if err != nil {
 				return ""
 			}
@@ -41,7 +41,7 @@ const noCpufreq = "the firmware may keep it to itself: look for a setting such a
 
 // powerHint is a knob that weighs speed against power, as the profiles of tuned do.
 func powerHint(f Facts, k cpuFiles) Entry {
-	f.Scope, f.Helps, f.Grade = OfMachine, []Effect{Latency}, GradeC
+	f.Scope, f.Helps, f.Grade = ScopeMachine, []Effect{Latency}, GradeC
 	f.Evidence = "set by the profiles of tuned, without a number"
 	k.name = f.Name
 	return Entry{Facts: f, Knob: k}
@@ -59,7 +59,7 @@ var cpuEPP = powerHint(Facts{
 	pattern: "cpufreq/policy*/" + eppFile, choices: "energy_performance_available_preferences",
 	trials: []string{"performance", "balance_performance"}, needs: "it takes a driver that lets the hardware choose: intel_pstate or amd_pstate",
 	refuse: func(m Machine, q queue) error {
-		v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: filepath.Join(filepath.Dir(q.cell.Key), "scaling_governor")})
+		v, err := m.Settings.Read(setting.Setting{Backend: "kernel", Key: filepath.Join(filepath.Dir(q.cell.Key), "scaling_governor")})
 		if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(v.String()) != "performance" {
 			return nil
 		}
@@ -104,7 +104,7 @@ var cpuBoost = Entry{
 		Name:     "cpu.boost",
 		Title:    "Whether cores go beyond their base clock while there is room for it (turbo)",
 		Values:   "on, off",
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency, Throughput},
 		Risk:     "on: the clock varies with heat and with what the neighbours do; off: everything is slower",
 		Needs:    "a machine, not a virtual one",
@@ -159,7 +159,7 @@ func (k boost) Plan(m Machine, _ Target, value string) ([]setting.Write, error) 
 	if !ok {
 		return nil, noSense("cpu.boost", value, errors.New("want on or off"))
 	}
-	return []setting.Write{{Cell: file.cell, Value: setting.Text(digit)}}, nil
+	return []setting.Write{{Setting: file.cell, Value: setting.Text(digit)}}, nil
 }
 
 // Range is of [Ranger].

@@ -17,7 +17,7 @@ var cpuResumeLatency = Entry{
 		Name:     "cpu.resume_latency",
 		Title:    "The longest time that a core may take to wake up, for single cores",
 		Values:   `us, such as "cpu0=20 cpu1=20", or one for all; off: however long; n/a: it does not sleep`,
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency},
 		Risk:     "power, less than for all cores (cpu.dma_latency)",
 		Needs:    "idle states; worth it for the cores that take a card's interrupts",
@@ -84,7 +84,7 @@ var cpuIdleDisable = Entry{
 		Name:     "cpu.idle_disable",
 		Title:    "Which idle states the cores may not enter (C-states)",
 		Values:   "names, such as C6 or C1E,C6; off: they may enter all",
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency},
 		Risk:     "power; cores that do not sleep leave others less room for a high clock",
 		Needs:    "idle states, and a machine that is idle between packets",
@@ -112,7 +112,7 @@ func (idleDisable) read(m Machine) ([]idleState, error) {
 	var states []idleState
 	for _, f := range files {
 		beside := func(name string) string {
-			v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: filepath.Join(filepath.Dir(f.cell.Key), name)})
+			v, err := m.Settings.Read(setting.Setting{Backend: "kernel", Key: filepath.Join(filepath.Dir(f.cell.Key), name)})
 			if err != nil {
 				return ""
 			}
@@ -184,7 +184,7 @@ func (k idleDisable) Plan(m Machine, _ Target, value string) ([]setting.Write, e
 		if slices.Contains(off, s.called) {
 			digit = "1"
 		}
-		writes = append(writes, setting.Write{Cell: s.cell, Value: setting.Text(digit)})
+		writes = append(writes, setting.Write{Setting: s.cell, Value: setting.Text(digit)})
 	}
 	return writes, nil
 }

@@ -15,7 +15,7 @@ var cpuLatency = Entry{
 		Name:     "cpu.dma_latency",
 		Title:    "The longest time that any core may take to wake up (PM QoS)",
 		Values:   "us, such as 10, 0 for no sleep at all; off",
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency},
 		Risk:     "power; cores that do not sleep leave others less room for a high clock",
 		Needs:    "a machine with idle states, not a virtual one, that is idle between packets; a process of venturi stays to hold it, as the kernel wants it",
@@ -30,14 +30,14 @@ type latency struct{}
 
 const latencyFile = "/dev/cpu_dma_latency"
 
-var latencyCell = setting.Cell{Store: "held", Key: latencyFile}
+var latencyCell = setting.Setting{Backend: "held", Key: latencyFile}
 
 func (latency) read(m Machine) (setting.Value, error) {
 	idle, err := coreFiles(m, "cpu[0-9]*/cpuidle/state[0-9]*/latency")
 	if err != nil {
 		return setting.Value{}, err
 	}
-	v, err := m.Cells.Read(latencyCell)
+	v, err := m.Settings.Read(latencyCell)
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(idle) == 0 {
 		return setting.Value{}, noFiles(m, "cpu.dma_latency", "it takes a kernel with cpuidle, and a driver of idle states")
 	}
@@ -74,13 +74,13 @@ func (k latency) Plan(m Machine, _ Target, value string) ([]setting.Write, error
 		return nil, err
 	}
 	if value == "off" {
-		return []setting.Write{{Cell: latencyCell}}, nil
+		return []setting.Write{{Setting: latencyCell}}, nil
 	}
 	if err := number(0, unlimited-1)(value); err != nil {
 		return nil, noSense("cpu.dma_latency", value, err)
 	}
 	n, err := strconv.Atoi(value)
-	return []setting.Write{{Cell: latencyCell, Value: setting.Text(strconv.Itoa(n))}}, err
+	return []setting.Write{{Setting: latencyCell, Value: setting.Text(strconv.Itoa(n))}}, err
 }
 
 // Range is of [Ranger]: what the shallowest state that is a sleep takes.

@@ -43,12 +43,12 @@ func latencyBench(t *testing.T) (b bench, shows func() int) {
 // The limit holds while a process lives that holds it, and an undo ends that.
 func TestLatencyIsHeld(t *testing.T) {
 	b, shows := latencyBench(t)
-	cell := setting.Cell{Store: "held", Key: "/dev/cpu_dma_latency"}
+	cell := setting.Setting{Backend: "held", Key: "/dev/cpu_dma_latency"}
 	b.turns("cpu.dma_latency", knob.Target{}, "10", "10")
 	if n := shows(); n != 10 {
 		t.Errorf("the kernel was told %d", n)
 	}
-	if v, err := b.m.Cells.Read(cell); err != nil || v.Present {
+	if v, err := b.m.Settings.Read(cell); err != nil || v.Present {
 		t.Errorf("undone, and %v us are held (%v)", v, err)
 	}
 	for _, value := range []string{"30", "20", "off", "5"} {
@@ -60,7 +60,7 @@ func TestLatencyIsHeld(t *testing.T) {
 		}
 	}
 	b.undo()
-	if v, err := b.m.Cells.Read(cell); err != nil || v.Present {
+	if v, err := b.m.Settings.Read(cell); err != nil || v.Present {
 		t.Errorf("undone, and %v us are held (%v)", v, err)
 	}
 	b.refused("cpu.dma_latency", knob.Target{}, verr.Usage, "-1", "x", "2000000000")

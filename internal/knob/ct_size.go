@@ -14,7 +14,7 @@ var ctSize = Entry{
 		Name:     "ct.size",
 		Title:    "Connections that are tracked at once (conntrack), and buckets of the table that they are looked up in",
 		Values:   "max=262144,buckets=65536, or some of it; a number alone is max. Buckets are rounded up to whole pages",
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{Drops},
 		Risk:     "memory: about 300 bytes a connection",
 		Needs:    "net.netfilter.nf_conntrack_count near the maximum, or \"table full\" in the kernel's log. The module nf_conntrack",
@@ -51,7 +51,7 @@ func (k tracking) Plan(m Machine, t Target, value string) ([]setting.Write, erro
 			if err != nil {
 				return nil, err
 			}
-			if p.word != bucketsWord || cell != w.Cell {
+			if p.word != bucketsWord || cell != w.Setting {
 				continue
 			}
 			n, err := strconv.Atoi(w.Value.String())

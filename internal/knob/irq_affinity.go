@@ -21,7 +21,7 @@ var irqAffinity = Entry{
 		Name:     "irq.affinity",
 		Title:    "Which cores take the interrupts of a card's queues",
 		Values:   `cores that the queues are dealt to one by one, such as 2-5; near: to those of the card's NUMA node, and not to the first core where there are enough without it; or for each interrupt its own, such as "eth0-TxRx-0=2 eth0-TxRx-1=3"`,
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Latency, Throughput, Packets},
 		Risk:     "a core that gets more than it can handle; some drivers forget it when the device comes up anew",
 		Needs:    "a card with interrupts that the driver does not spread itself; no irqbalance that moves them again (irq.balance)",
@@ -66,8 +66,8 @@ func (affinity) read(m Machine, t Target) (c interrupts, err error) {
 		return c, err
 	}
 	for _, irq := range c.irqs {
-		cell := setting.IRQCell(irq)
-		v, err := m.Cells.Read(cell)
+		cell := setting.IRQSetting(irq)
+		v, err := m.Settings.Read(cell)
 		if err != nil {
 			return c, err
 		}
@@ -88,7 +88,7 @@ func (k affinity) Get(m Machine, t Target) (Reading, error) {
 		return r, nil
 	}
 	for i, irq := range c.irqs {
-		v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: fmt.Sprintf("/proc/irq/%d/effective_affinity_list", irq.Number)})
+		v, err := m.Settings.Read(setting.Setting{Backend: "kernel", Key: fmt.Sprintf("/proc/irq/%d/effective_affinity_list", irq.Number)})
 		if err != nil {
 			continue // before Linux 4.13
 		}
@@ -141,7 +141,7 @@ func (k affinity) Plan(m Machine, t Target, value string) ([]setting.Write, erro
 		if err != nil {
 			return nil, noSense("irq.affinity", value, err)
 		}
-		writes = append(writes, setting.Write{Cell: irq.cell, Value: setting.Text(spans(cores))})
+		writes = append(writes, setting.Write{Setting: irq.cell, Value: setting.Text(spans(cores))})
 	}
 	return writes, nil
 }

@@ -16,7 +16,7 @@ var irqBalance = Entry{
 		Name:     "irq.balance",
 		Title:    "Which cores irqbalance keeps interrupts away from, and whether it runs",
 		Values:   "ban=2-3: it runs, and moves none to these cores; on: it runs, and may move all; off: it is stopped, and stays so",
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency, Drops},
 		Risk:     "off: interrupts pile up on one core, unless irq.affinity deals them out; it is started anew for a ban, and moves interrupts then",
 		Needs:    "irqbalance 1.8 as a service of systemd",
@@ -35,7 +35,7 @@ const (
 
 type balance struct{}
 
-func (balance) read(m Machine) (u setting.Unit, config setting.Cell, text setting.Value, err error) {
+func (balance) read(m Machine) (u setting.Unit, config setting.Setting, text setting.Value, err error) {
 	u, err = setting.ReadUnit(balanceUnit)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, errors.ErrUnsupported) {
 		return u, config, text, verr.Wrap(verr.Missing, "cannot read irq.balance", err, "it takes irqbalance as a service of systemd; without it, nothing moves interrupts but irq.affinity")
@@ -43,8 +43,8 @@ func (balance) read(m Machine) (u setting.Unit, config setting.Cell, text settin
 	if err != nil || u.Config == "" {
 		return u, config, text, err
 	}
-	config = setting.Cell{Store: "unit-config", Key: balanceUnit + " " + u.Config}
-	text, err = m.Cells.Read(config)
+	config = setting.Setting{Backend: "unit-config", Key: balanceUnit + " " + u.Config}
+	text, err = m.Settings.Read(config)
 	return u, config, text, err
 }
 
@@ -83,19 +83,19 @@ func (k balance) Plan(m Machine, t Target, value string) ([]setting.Write, error
 	if err != nil {
 		return nil, err
 	}
-	runs := setting.Cell{Store: "unit", Key: balanceUnit}
-	starts := setting.Cell{Store: "unit-file", Key: balanceUnit}
+	runs := setting.Setting{Backend: "unit", Key: balanceUnit}
+	starts := setting.Setting{Backend: "unit-file", Key: balanceUnit}
 	var writes []setting.Write
 	startsToo := func(state string) {
 		if u.Enabled == "enabled" || u.Enabled == "disabled" { // others are nobody's choice
-			writes = append(writes, setting.Write{Cell: starts, Value: setting.Text(state)})
+			writes = append(writes, setting.Write{Setting: starts, Value: setting.Text(state)})
 		}
 	}
 	list, bans := strings.CutPrefix(value, "ban=")
 	switch {
 	case value == "off":
 		startsToo("disabled")
-		return append(writes, setting.Write{Cell: runs, Value: setting.Text("inactive")}), nil
+		return append(writes, setting.Write{Setting: runs, Value: setting.Text("inactive")}), nil
 	case value == "on":
 		list = ""
 	case !bans:
@@ -109,10 +109,10 @@ func (k balance) Plan(m Machine, t Target, value string) ([]setting.Write, error
 		if config.Key == "" {
 			return nil, verr.New(verr.Missing, "cannot set irq.balance to "+value, "its unit reads no file below /etc", "ban cores by the arguments in its unit")
 		}
-		writes = append(writes, setting.Write{Cell: config, Value: setting.Text(banned(string(text.Data), list))})
+		writes = append(writes, setting.Write{Setting: config, Value: setting.Text(banned(string(text.Data), list))})
 	}
 	startsToo("enabled")
-	return append(writes, setting.Write{Cell: runs, Value: setting.Text("active")}), nil
+	return append(writes, setting.Write{Setting: runs, Value: setting.Text("active")}), nil
 }
 
 // some checks a list of cores, of which some must be left over.

@@ -6,7 +6,7 @@ var jitter = Entry{
 		Name:     "kernel.jitter",
 		Title:    "Work that the kernel does now and then on any core: moving memory between nodes and timers between cores, watching for lockups, summing up statistics",
 		Values:   "numa_balancing=0,timer_migration=0,nmi_watchdog=0,stat_interval=10 (seconds), or some of it",
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency},
 		Risk:     "nmi_watchdog=0: a core that hangs is no longer noticed; numa_balancing=0: memory stays on a far node",
 		Needs:    "long tails of latency that nothing else explains",

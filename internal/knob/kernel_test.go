@@ -43,8 +43,8 @@ func fixture(t *testing.T, files map[string]string) bench {
 func benchOn(t *testing.T, root string) bench {
 	t.Helper()
 	b := bench{t: t}
-	b.m.Root, b.m.Cells = root, setting.NewCells(tune.Stores(root)...)
-	b.options = journal.Options{Folder: t.TempDir(), Cells: b.m.Cells, Who: "a test"}
+	b.m.Root, b.m.Settings = root, setting.NewSettings(tune.Backends(root)...)
+	b.options = journal.Options{Folder: t.TempDir(), Settings: b.m.Settings, User: "a test"}
 	return b
 }
 
@@ -90,13 +90,13 @@ func (b bench) undo() {
 		b.t.Fatal(err)
 	}
 	defer j.Close()
-	outcomes, err := j.Undo(nil, journal.How{})
+	outcomes, err := j.Undo(nil, journal.UndoOptions{})
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	for _, o := range outcomes {
 		if o.Err != nil {
-			b.t.Errorf("undo %s: %v", o.Entry.Cell, o.Err)
+			b.t.Errorf("undo %s: %v", o.Entry.Setting, o.Err)
 		}
 	}
 }
@@ -109,11 +109,11 @@ func (b bench) there(name string, on knob.Target, value string) (held []string) 
 		b.t.Fatalf("plan %s=%s: %v", name, value, err)
 	}
 	for _, w := range writes {
-		v, err := b.m.Cells.Read(w.Cell)
+		v, err := b.m.Settings.Read(w.Setting)
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		held = append(held, w.Cell.Key+": "+v.String())
+		held = append(held, w.Setting.Key+": "+v.String())
 	}
 	return held
 }

@@ -18,7 +18,7 @@ import (
 // machine that the process runs on.
 type Machine struct {
 	host.Reader
-	Cells *setting.Cells
+	Settings *setting.Settings
 }
 
 // Target is what a knob is turned on. What of it is used, the knob's scope says.
@@ -40,11 +40,11 @@ func (t Target) String() string {
 }
 
 // Place is the target's namespace, or its device if it names one.
-func (t Target) Place() (setting.Place, error) {
+func (t Target) Place() (setting.Scope, error) {
 	if t.Device != "" {
-		return setting.OnDevice(t.Netns, t.Device)
+		return setting.DeviceScope(t.Netns, t.Device)
 	}
-	return setting.InNetns(t.Netns)
+	return setting.NetnsScope(t.Netns)
 }
 
 // Knob is one thing that can be tuned.
@@ -75,16 +75,16 @@ type Reading struct {
 	First []string `json:"first,omitempty"`
 }
 
-// Scope is what a knob is turned on.
-type Scope string
+// ScopeKind is what a knob is turned on.
+type ScopeKind string
 
 // Scopes.
 const (
-	OfMachine  Scope = "machine"  // all of it, whatever the namespace
-	OfNetns    Scope = "netns"    // one network namespace: a pod's, or the machine's own
-	OfDevice   Scope = "device"   // one network device, physical or virtual
-	OfSwitch   Scope = "switch"   // Open vSwitch or OVN, by their databases
-	OfManifest Scope = "manifest" // a file that somebody will apply to a cluster
+	ScopeMachine  ScopeKind = "machine"  // all of it, whatever the namespace
+	ScopeNetns    ScopeKind = "netns"    // one network namespace: a pod's, or the machine's own
+	ScopeDevice   ScopeKind = "device"   // one network device, physical or virtual
+	ScopeSwitch   ScopeKind = "switch"   // Open vSwitch or OVN, by their databases
+	ScopeManifest ScopeKind = "manifest" // a file that somebody will apply to a cluster
 )
 
 // Effect is what a knob may help.
@@ -112,18 +112,18 @@ const (
 
 // Facts are what there is to know of a knob without a machine.
 type Facts struct {
-	Name     string   `json:"name"` // "net.backlog"
-	Title    string   `json:"title"`
-	Values   string   `json:"values"` // what can be set: "packets, such as 2000"
-	Scope    Scope    `json:"scope"`
-	Helps    []Effect `json:"helps"`
-	Risk     string   `json:"risk"`
-	Needs    string   `json:"needs"` // when it can be set, and when it is worth it
-	Grade    Grade    `json:"grade"`
-	Evidence string   `json:"evidence"`          // with its source
-	Undo     string   `json:"undo"`              // how it is undone, and what stays
-	Never    string   `json:"never,omitempty"`   // why it is never used automatically
-	Instead  string   `json:"instead,omitempty"` // obsolete: what to do instead. It has no Knob
+	Name     string    `json:"name"` // "net.backlog"
+	Title    string    `json:"title"`
+	Values   string    `json:"values"` // what can be set: "packets, such as 2000"
+	Scope    ScopeKind `json:"scope"`
+	Helps    []Effect  `json:"helps"`
+	Risk     string    `json:"risk"`
+	Needs    string    `json:"needs"` // when it can be set, and when it is worth it
+	Grade    Grade     `json:"grade"`
+	Evidence string    `json:"evidence"`          // with its source
+	Undo     string    `json:"undo"`              // how it is undone, and what stays
+	Never    string    `json:"never,omitempty"`   // why it is never used automatically
+	Instead  string    `json:"instead,omitempty"` // obsolete: what to do instead. It has no Knob
 }
 
 // Entry is a line of the table.

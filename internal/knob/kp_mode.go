@@ -15,7 +15,7 @@ func kubeProxyKnobs() []Entry {
 			Name:     "kp.mode",
 			Title:    "What kube-proxy makes Services with",
 			Values:   "iptables, ipvs, nftables",
-			Scope:    OfManifest,
+			Scope:    ScopeManifest,
 			Helps:    []Effect{Latency},
 			Risk:     "node ports on localhost and pods that reach themselves by a Service work otherwise; rules of the old mode stay until kube-proxy cleans up",
 			Needs:    "nftables: kernel 5.13, and Kubernetes 1.31 (1.33: no longer beta); it is worth it with more than about 1000 Services",

@@ -42,19 +42,19 @@ type inManifest struct {
 	trials []string
 }
 
-func (k inManifest) cell(t Target) (setting.Cell, error) {
+func (k inManifest) cell(t Target) (setting.Setting, error) {
 	if t.File == "" {
-		return setting.Cell{}, verr.New(verr.Usage, "cannot tell which file to read", "no manifest is named", "name one with --manifest FILE")
+		return setting.Setting{}, verr.New(verr.Usage, "cannot tell which file to read", "no manifest is named", "name one with --manifest FILE")
 	}
 	file, err := filepath.Abs(t.File)
 	if err != nil {
-		return setting.Cell{}, fmt.Errorf("name %s in full: %w", t.File, err)
+		return setting.Setting{}, fmt.Errorf("name %s in full: %w", t.File, err)
 	}
-	return setting.Cell{Store: "file", Key: file}, nil
+	return setting.Setting{Backend: "file", Key: file}, nil
 }
 
 // load reads the file of a target and finds the settings in it.
-func (k inManifest) load(m Machine, t Target) (setting.Cell, *manifest, fileSettings, error) {
+func (k inManifest) load(m Machine, t Target) (setting.Setting, *manifest, fileSettings, error) {
 	cell, err := k.cell(t)
 	if err != nil {
 		return cell, nil, nil, err
@@ -71,13 +71,13 @@ func (k inManifest) load(m Machine, t Target) (setting.Cell, *manifest, fileSett
 // looked for in it: what is not there has none of them. Error: it cannot (exit
 // code 2).
 func CheckManifest(m Machine, file string) error {
-	_, err := readManifest(m, setting.Cell{Store: "file", Key: file})
+	_, err := readManifest(m, setting.Setting{Backend: "file", Key: file})
 	return err
 }
 
-func readManifest(m Machine, cell setting.Cell) (*manifest, error) {
+func readManifest(m Machine, cell setting.Setting) (*manifest, error) {
 	what := "cannot read " + cell.Key
-	v, err := m.Cells.Read(cell)
+	v, err := m.Settings.Read(cell)
 	switch {
 	case err != nil:
 		return nil, verr.Wrap(verr.Usage, what, err, "name a file that can be read")
@@ -122,7 +122,7 @@ func (k inManifest) Plan(m Machine, t Target, value string) ([]setting.Write, er
 			return nil, verr.Wrap(verr.Failed, fmt.Sprintf("cannot change %s in %s", p.key, t.File), err, "change it by hand; nothing was written")
 		}
 	}
-	return []setting.Write{{Cell: cell, Value: setting.Value{Data: f.text, Present: true}}}, nil
+	return []setting.Write{{Setting: cell, Value: setting.Value{Data: f.text, Present: true}}}, nil
 }
 
 func writePair(s fileSettings, p filePair) error {

@@ -20,7 +20,7 @@ func manifestAt(t *testing.T, text string) (Machine, Target) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Machine{Cells: setting.NewCells(setting.Stores("")...)}, Target{File: file}
+	return Machine{Settings: setting.NewSettings(setting.Backends("")...)}, Target{File: file}
 }
 
 func fixture(t *testing.T, name string) string {
@@ -46,9 +46,9 @@ func turn(t *testing.T, m Machine, target Target, name, value string) (old, now 
 	if len(writes) != 1 {
 		t.Fatalf("%s=%s: %d writes, want the file alone", name, value, len(writes))
 	}
-	was, err := m.Cells.Read(writes[0].Cell)
+	was, err := m.Settings.Read(writes[0].Setting)
 	if err == nil {
-		err = m.Cells.Write(writes[0].Cell, writes[0].Value)
+		err = m.Settings.Write(writes[0].Setting, writes[0].Value)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -276,8 +276,8 @@ func TestManifestSetAndUndo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cell := setting.Cell{Store: "file", Key: target.File}
-			before, err := m.Cells.Read(cell)
+			cell := setting.Setting{Backend: "file", Key: target.File}
+			before, err := m.Settings.Read(cell)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -288,7 +288,7 @@ func TestManifestSetAndUndo(t *testing.T) {
 				turn(t, m, target, e.Name, value)
 				turned++
 			}
-			if err := m.Cells.Write(cell, before); err != nil {
+			if err := m.Settings.Write(cell, before); err != nil {
 				t.Fatal(err)
 			}
 			if now, err := os.ReadFile(target.File); err != nil || !bytes.Equal(now, []byte(text)) {

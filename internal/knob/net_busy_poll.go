@@ -6,7 +6,7 @@ var busyPoll = Entry{
 		Name:     "net.busy_poll",
 		Title:    "How long a program that waits for a packet asks the device itself, instead of sleeping until the interrupt",
 		Values:   "microseconds: read=50,poll=50 (blocking reads, and poll or select), or one number for both; 0: never",
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency},
 		Risk:     "burns processor time and power while it waits",
 		Needs:    "a device with NAPI, and cores to spare; nothing happens for packets whose last hop is a veth without NAPI",

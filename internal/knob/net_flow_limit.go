@@ -16,7 +16,7 @@ var flowLimit = Entry{
 		Name:     "net.flow_limit",
 		Title:    "On which cores one large flow may not fill the backlog at the cost of small ones",
 		Values:   "cores, such as 0-3,8; none",
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency, Drops},
 		Risk:     "packets of large flows are dropped once the backlog is half full",
 		Needs:    "RPS, and cores whose backlog fills; it is the cores that take the interrupts. CONFIG_NET_FLOW_LIMIT",
@@ -55,7 +55,7 @@ func (c coreMask) Range(m Machine, t Target) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: "/sys/devices/system/cpu/online"})
+	v, err := m.Settings.Read(setting.Setting{Backend: "kernel", Key: "/sys/devices/system/cpu/online"})
 	if all := strings.TrimSpace(v.String()); err == nil && all != now.Value {
 		return []string{all}, nil
 	}

@@ -6,7 +6,7 @@ var listen = Entry{
 		Name:     "net.listen",
 		Title:    "Connections that may wait at a listening socket: made ones, and half made ones",
 		Values:   "accept=4096,syn=4096, or one number for both",
-		Scope:    OfNetns,
+		Scope:    ScopeNetns,
 		Helps:    []Effect{Drops},
 		Risk:     "memory; a server that cannot keep up answers later instead of refusing",
 		Needs:    "bursts of new connections: TcpExtListenDrops or TcpExtListenOverflows of /proc/net/netstat grow. The program must ask for as many in listen()",

@@ -15,7 +15,7 @@ var netRFS = Entry{
 		Name:     "net.rfs",
 		Title:    "How many flows of a device are brought to the core of their program (RFS)",
 		Values:   "flows of the device, shared among its queues, such as 32768; off",
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Latency, CPU},
 		Risk:     "memory",
 		Needs:    "RPS on (net.rps), and room in the machine's table of flows (net.rfs_table), which is for all devices",
@@ -32,7 +32,7 @@ var rfsTable = Entry{
 		Name:     "net.rfs_table",
 		Title:    "How many flows the machine remembers the core of (RFS)",
 		Values:   "flows of all devices together, such as 32768; the kernel rounds up to a power of two. 0: none, and net.rfs does nothing",
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency, CPU},
 		Risk:     "memory, and a little work for each packet that a program receives",
 		Needs:    "net.rfs on a device; of no use by itself",
@@ -109,7 +109,7 @@ func (rfs) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	}
 	var writes []setting.Write
 	for _, q := range queues {
-		writes = append(writes, setting.Write{Cell: q.cell, Value: setting.Text(strconv.Itoa(each))})
+		writes = append(writes, setting.Write{Setting: q.cell, Value: setting.Text(strconv.Itoa(each))})
 	}
 	return writes, nil
 }

@@ -13,7 +13,7 @@ var netRPS = Entry{
 		Name:     "net.rps",
 		Title:    "Which cores handle the packets of a receive queue (RPS)",
 		Values:   `cores for all queues, such as 0-3,8; for each its own, such as "rx-0=0-1 rx-1=2-3"; off`,
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Packets, Throughput},
 		Risk:     "an interrupt from core to core for each batch, and latency with it; redundant where the card has as many queues as there are cores",
 		Needs:    "fewer queues than cores, and one core whose softirq is full; cores near the card, and not the siblings of those that take its interrupts",

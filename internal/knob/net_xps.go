@@ -14,7 +14,7 @@ var netXPS = Entry{
 		Name:     "net.xps",
 		Title:    "Which cores send by which transmit queue (XPS)",
 		Values:   `cores to share the queues among, such as 0-3; for each queue its own, such as "tx-0=0 tx-1=1"; rxqs: each queue sends what the receive queue of its number brought; off`,
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Packets, CPU},
 		Risk:     "packets of a flow can change their order when its process moves to another core",
 		Needs:    "a device with several transmit queues; drivers of network cards mostly set it by themselves",
@@ -89,7 +89,7 @@ func (xps) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 		return nil, noSense("net.xps", value, err)
 	}
 	for _, q := range received {
-		writes = append(writes, setting.Write{Cell: q.cell, Value: setting.Text("0")})
+		writes = append(writes, setting.Write{Setting: q.cell, Value: setting.Text("0")})
 	}
 	return writes, nil
 }
@@ -100,7 +100,7 @@ func planReceived(value, rest string, received []queue) ([]setting.Write, error)
 	if len(received) == 0 {
 		return nil, verr.New(verr.Missing, "cannot set net.xps to "+value, "this kernel has no xps_rxqs", "set cores instead")
 	}
-	rx, err := setting.DeviceFiles(received[0].cell.Place, "queues/rx-*")
+	rx, err := setting.DeviceFiles(received[0].cell.Scope, "queues/rx-*")
 	if err != nil {
 		return nil, err
 	}

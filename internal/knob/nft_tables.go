@@ -17,7 +17,7 @@ var ctNotrack = Entry{
 		Name:     "ct.notrack",
 		Title:    "Whether the outer packets of tunnels are kept out of connection tracking, by an nftables table of Venturi's own",
 		Values:   "on (UDP ports 4789, 6081 and 8472), off, or the ports: 4789,6081",
-		Scope:    OfNetns,
+		Scope:    ScopeNetns,
 		Helps:    []Effect{Packets, Drops, CPU},
 		Risk:     "rules of this namespace that look at the state of a tunnel's outer packets no longer match; a rule that drops invalid or untracked ones drops them",
 		Needs:    "a namespace that tracks connections and that tunnels end in: each outer source port is a connection of its own. nftables in the kernel",
@@ -34,7 +34,7 @@ var nftFlowtable = Entry{
 		Name:     "nft.flowtable",
 		Title:    "Whether established connections that are forwarded between devices pass by the rules, by an nftables table of Venturi's own",
 		Values:   "the devices, such as eth0,cali1; off",
-		Scope:    OfNetns,
+		Scope:    ScopeNetns,
 		Helps:    []Effect{Throughput, Packets, CPU},
 		Risk:     "skips all later hooks: marks, limits of connections and packets, and counters no longer see these packets (calico issue 13495)",
 		Needs:    "a namespace that forwards and tracks connections; modules nf_flow_table and nft_flow_offload. The devices must stay: one that goes away leaves the table without it",
@@ -79,12 +79,12 @@ const (
 	foreign = "changed by somebody else"
 )
 
-func (o ownTable) cell(t Target) (setting.Cell, error) {
-	place, err := setting.InNetns(t.Netns)
+func (o ownTable) cell(t Target) (setting.Setting, error) {
+	place, err := setting.NetnsScope(t.Netns)
 	if err != nil {
-		return setting.Cell{}, noNetns(t, err)
+		return setting.Setting{}, noNetns(t, err)
 	}
-	return setting.Cell{Store: "nft", Place: place, Key: o.key}, nil
+	return setting.Setting{Backend: "nft", Scope: place, Key: o.key}, nil
 }
 
 // Get is of [Knob].
@@ -93,7 +93,7 @@ func (o ownTable) Get(m Machine, t Target) (Reading, error) {
 	if err != nil {
 		return Reading{}, err
 	}
-	v, err := m.Cells.Read(cell)
+	v, err := m.Settings.Read(cell)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return Reading{}, verr.Wrap(verr.Missing, "cannot read nftables", err, "take a kernel with nftables")
 	}
@@ -136,7 +136,7 @@ func (o ownTable) Plan(m Machine, t Target, value string) ([]setting.Write, erro
 		return nil, verr.New(verr.Failed, what, "somebody else has put something into it", "see it with: nft list table inet "+o.key)
 	}
 	if value == off {
-		return []setting.Write{{Cell: cell}}, nil
+		return []setting.Write{{Setting: cell}}, nil
 	}
 	words := strings.Split(value, ",")
 	if value == "on" && o.on != nil {
@@ -147,7 +147,7 @@ func (o ownTable) Plan(m Machine, t Target, value string) ([]setting.Write, erro
 			return nil, verr.New(verr.Usage, what, fmt.Sprintf("%q makes no sense in it, or comes twice", w), seeValues)
 		}
 	}
-	return []setting.Write{{Cell: cell, Value: setting.Text(o.text(words))}}, nil
+	return []setting.Write{{Setting: cell, Value: setting.Text(o.text(words))}}, nil
 }
 
 // Range is of [Ranger].

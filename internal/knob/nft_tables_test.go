@@ -50,7 +50,7 @@ func TestFlowtable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := b.m.Cells.Read(setting.Cell{Store: "nft", Place: place, Key: setting.FlowTable})
+	v, err := b.m.Settings.Read(setting.Setting{Backend: "nft", Scope: place, Key: setting.FlowTable})
 	if err != nil || v.Present {
 		t.Errorf("left is %q, %v", v, err)
 	}

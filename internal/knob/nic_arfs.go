@@ -17,7 +17,7 @@ var steering = Entry{
 		Name:     "nic.arfs",
 		Title:    "Receive flow steering by the card: packets come to the processor where they are read",
 		Values:   "off, on, or flows a queue, such as 4096",
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Latency, CPU},
 		Risk:     "filters come and go with many short flows",
 		Needs:    "a card that filters (ntuple) and steers, few long flows, and net.rfs on",
@@ -38,13 +38,13 @@ const (
 )
 
 // on gives the cell of the filter, and those of the queues.
-func (arfs) on(m Machine, t Target) (filter setting.Cell, queues []setting.Cell, err error) {
+func (arfs) on(m Machine, t Target) (filter setting.Setting, queues []setting.Setting, err error) {
 	place, err := devicePlace(t)
 	if err != nil {
 		return filter, nil, err
 	}
-	filter = setting.Cell{Store: "feature", Place: place, Key: filterFeature}
-	if _, err := m.Cells.Read(filter); err != nil {
+	filter = setting.Setting{Backend: "feature", Scope: place, Key: filterFeature}
+	if _, err := m.Settings.Read(filter); err != nil {
 		if errors.Is(err, errors.ErrUnsupported) {
 			err = errors.New("it cannot filter packets, or its driver fixes that")
 		}
@@ -55,7 +55,7 @@ func (arfs) on(m Machine, t Target) (filter setting.Cell, queues []setting.Cell,
 		err = hasNone(t, errors.New("this kernel does not steer flows"))
 	}
 	for _, f := range files {
-		queues = append(queues, setting.Cell{Store: "net", Place: place, Key: f})
+		queues = append(queues, setting.Setting{Backend: "net", Scope: place, Key: f})
 	}
 	return filter, queues, err
 }
@@ -66,7 +66,7 @@ func (k arfs) Get(m Machine, t Target) (Reading, error) {
 	if err != nil {
 		return Reading{}, err
 	}
-	v, err := m.Cells.Read(filter)
+	v, err := m.Settings.Read(filter)
 	if err != nil {
 		return Reading{}, err
 	}
@@ -77,7 +77,7 @@ func (k arfs) Get(m Machine, t Target) (Reading, error) {
 	if v.String() == "off" || least == "0" {
 		return Reading{Value: "off"}, nil
 	}
-	features, err := setting.DeviceFeatures(filter.Place)
+	features, err := setting.DeviceFeatures(filter.Scope)
 	if err != nil {
 		return Reading{}, err
 	}
@@ -89,10 +89,10 @@ func (k arfs) Get(m Machine, t Target) (Reading, error) {
 }
 
 // least is the smallest number of flows of the queues.
-func (arfs) least(m Machine, queues []setting.Cell) (string, error) {
+func (arfs) least(m Machine, queues []setting.Setting) (string, error) {
 	var numbers []int
 	for _, q := range queues {
-		v, err := m.Cells.Read(q)
+		v, err := m.Settings.Read(q)
 		if err != nil {
 			return "", err
 		}
@@ -112,14 +112,14 @@ func (k arfs) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 		return nil, err
 	}
 	if value == "off" {
-		rules, err := setting.FilterRules(filter.Place)
+		rules, err := setting.FilterRules(filter.Scope)
 		if err != nil {
 			return nil, fmt.Errorf("count the rules of %s: %w", t.Device, err)
 		}
 		if err := keepsRules(t.Device, rules); err != nil {
 			return nil, err
 		}
-		return []setting.Write{{Cell: filter, Value: setting.Text("off")}}, nil
+		return []setting.Write{{Setting: filter, Value: setting.Text("off")}}, nil
 	}
 	if value == "on" {
 		if value, err = k.least(m, queues); err != nil {
@@ -134,9 +134,9 @@ func (k arfs) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	}
 	var writes []setting.Write
 	for _, q := range queues {
-		writes = append(writes, setting.Write{Cell: q, Value: setting.Text(value)})
+		writes = append(writes, setting.Write{Setting: q, Value: setting.Text(value)})
 	}
-	return append(writes, setting.Write{Cell: filter, Value: setting.Text("on")}), nil
+	return append(writes, setting.Write{Setting: filter, Value: setting.Text("on")}), nil
 }
 
 // keepsRules refuses to turn the filter off while it has rules of somebody's: the

@@ -15,7 +15,7 @@ var nicBigTCP = Entry{
 		Name:     "nic.big_tcp",
 		Title:    "How large a packet may be before it is cut for the wire, and after it is put together (BIG TCP)",
 		Values:   "bytes for all, such as 196608; or gso=65536,gro=65536,gso_ipv4=65536,gro_ipv4=65536; off is 65536",
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, CPU},
 		Risk:     "tunnels on older kernels cannot be set up over it (Cilium issue 46337), or it has no effect (32942); programs that look into packets may not take such long ones",
 		Needs:    "Linux 5.19 for IPv6 and 6.3 for IPv4; a tso_max_size of the device that is as large; both ends of a veth pair",
@@ -46,7 +46,7 @@ type bigTCP struct{ deviceNumbers }
 
 // most is the largest segment that the device can cut; 0 if it does not tell.
 func (k bigTCP) most(m Machine, found []deviceIs) uint64 {
-	v, err := m.Cells.Read(setting.Cell{Store: "link", Place: found[0].cell.Place, Key: "tso_max_size"})
+	v, err := m.Settings.Read(setting.Setting{Backend: "link", Scope: found[0].cell.Scope, Key: "tso_max_size"})
 	if err != nil {
 		return 0
 	}
@@ -71,7 +71,7 @@ func (k bigTCP) Plan(m Machine, t Target, value string) ([]setting.Write, error)
 	most := k.most(m, found)
 	for _, w := range writes {
 		n, err := strconv.ParseUint(w.Value.String(), 10, 64)
-		if err == nil && strings.HasPrefix(w.Cell.Key, "gso") && most > 0 && n > most {
+		if err == nil && strings.HasPrefix(w.Setting.Key, "gso") && most > 0 && n > most {
 			return nil, noSense(k.name, value, fmt.Errorf("the device can cut up to %d bytes: its tso_max_size", most))
 		}
 	}
@@ -79,10 +79,10 @@ func (k bigTCP) Plan(m Machine, t Target, value string) ([]setting.Write, error)
 	for _, f := range found {
 		ipv6 := strings.Replace(f.cell.Key, "_ipv4", "", 1)
 		named := func(key string) bool {
-			return slices.ContainsFunc(writes, func(w setting.Write) bool { return w.Cell.Key == key })
+			return slices.ContainsFunc(writes, func(w setting.Write) bool { return w.Setting.Key == key })
 		}
 		if ipv6 != f.cell.Key && named(ipv6) && !named(f.cell.Key) {
-			writes = append(writes, setting.Write{Cell: f.cell, Value: setting.Text(f.value)})
+			writes = append(writes, setting.Write{Setting: f.cell, Value: setting.Text(f.value)})
 		}
 	}
 	return writes, nil

@@ -6,7 +6,7 @@ var channels = Entry{
 		Name:     "nic.channels",
 		Title:    "Queues of a device",
 		Values:   "queues of each kind that the device has, such as combined=4, or rx=4,tx=4, or max",
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Latency, Packets, CPU},
 		Risk:     "packets are dropped while the queues are made anew; fewer than a table of the receive hash names cannot be set",
 		Needs:    "a device with several queues; as many as there are processors near the card for latency, the fewest that do not overflow for the cost in processors",

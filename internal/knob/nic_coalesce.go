@@ -6,7 +6,7 @@ var coalesce = Entry{
 		Name:     "nic.coalesce",
 		Title:    "How long a card waits for more packets before it interrupts",
 		Values:   "what the driver has, such as adaptive-rx=off,rx-usecs=8,tx-usecs=64, with the names of `ethtool -c`",
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Latency, CPU, Throughput},
 		Risk:     "short waits cost processor time, and may starve other work by interrupts",
 		Needs:    "a card whose driver can; which of the settings it has, reading tells. It is refused where single queues were told to wait otherwise (ethtool -Q), as are nic.channels and nic.ring: that would be lost",

@@ -31,7 +31,7 @@ type offload struct {
 
 // here is a knob's features on one device.
 type here struct {
-	place setting.Place
+	place setting.Scope
 	all   map[string]setting.Feature
 	parts []offload // with only what can be set
 }
@@ -151,8 +151,8 @@ func (k features) Plan(_ Machine, t Target, value string) ([]setting.Write, erro
 	for _, p := range h.parts {
 		for _, name := range p.names {
 			if on, asked := want[name]; asked {
-				cell := setting.Cell{Store: "feature", Place: h.place, Key: name}
-				writes = append(writes, setting.Write{Cell: cell, Value: setting.Text(onOff(on))})
+				cell := setting.Setting{Backend: "feature", Scope: h.place, Key: name}
+				writes = append(writes, setting.Write{Setting: cell, Value: setting.Text(onOff(on))})
 			}
 		}
 	}
@@ -221,9 +221,9 @@ func (k features) Range(m Machine, t Target) ([]string, error) {
 }
 
 // devicePlace is the device of a target.
-func devicePlace(t Target) (setting.Place, error) {
+func devicePlace(t Target) (setting.Scope, error) {
 	if t.Device == "" {
-		return setting.Place{}, verr.New(verr.Usage, "cannot tell which device is meant", "none is named", "name one with --dev, as `ip link` shows it")
+		return setting.Scope{}, verr.New(verr.Usage, "cannot tell which device is meant", "none is named", "name one with --dev, as `ip link` shows it")
 	}
 	p, err := t.Place()
 	if err != nil {

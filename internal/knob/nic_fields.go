@@ -33,7 +33,7 @@ func (f fieldSet) number(name string) int {
 
 // fieldsHere is what a device has of a knob's fields.
 type fieldsHere struct {
-	cell  setting.Cell
+	cell  setting.Setting
 	order []string // names, as they are told
 	now   fieldSet
 	most  fieldSet
@@ -44,8 +44,8 @@ func (k fields) on(m Machine, t Target) (h fieldsHere, err error) {
 	if err != nil {
 		return h, err
 	}
-	h.cell = setting.Cell{Store: k.store, Place: place}
-	v, err := m.Cells.Read(h.cell)
+	h.cell = setting.Setting{Backend: k.store, Scope: place}
+	v, err := m.Settings.Read(h.cell)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return h, hasNone(t, err)
 	}
@@ -112,7 +112,7 @@ func (k fields) Plan(m Machine, t Target, value string) ([]setting.Write, error)
 	if err != nil {
 		return nil, err
 	}
-	return []setting.Write{{Cell: h.cell, Value: setting.Text(h.text(want))}}, nil
+	return []setting.Write{{Setting: h.cell, Value: setting.Text(h.text(want))}}, nil
 }
 
 func (k fields) parse(h fieldsHere, t Target, value string) (want fieldSet, err error) {

@@ -66,13 +66,13 @@ func everything(t *testing.T, b bench, on knob.Target) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells, err := setting.DeviceCells(place)
+	cells, err := setting.DeviceSettings(place)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var text strings.Builder
 	for _, c := range cells {
-		v, err := b.m.Cells.Read(c)
+		v, err := b.m.Settings.Read(c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,14 +191,14 @@ func TestThreadedNAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := setting.NAPICells(place, "gro_flush_timeout")
+	own, err := setting.NAPISettings(place, "gro_flush_timeout")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(own) == 0 {
 		t.Skip("this kernel has no settings of single NAPIs")
 	}
-	if err := b.m.Cells.Write(own[0], setting.Text("7000")); err != nil {
+	if err := b.m.Settings.Write(own[0], setting.Text("7000")); err != nil {
 		t.Fatal(err)
 	}
 	before := everything(t, b, on)
@@ -210,7 +210,7 @@ func TestThreadedNAPI(t *testing.T) {
 	if after := everything(t, b, on); after != before {
 		t.Errorf("undone:\n%s, want\n%s", after, before)
 	}
-	if v, err := b.m.Cells.Read(own[0]); err != nil || v.String() != "7000" {
+	if v, err := b.m.Settings.Read(own[0]); err != nil || v.String() != "7000" {
 		t.Errorf("the NAPI's own number is %q (%v), want 7000", v, err)
 	}
 }

@@ -17,7 +17,7 @@ var nicMTU = Entry{
 		Name:     "nic.mtu",
 		Title:    "The largest packet that a device sends (MTU)",
 		Values:   "bytes, such as 9000",
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, CPU},
 		Risk:     "packets that a device on the way does not take are lost without a word; pods keep the MTU that they were made with; some drivers take the link down",
 		Needs:    "each device of the path, switches among them, takes packets of this size: begin with those below, and probe the path with packets that may not be cut",
@@ -40,7 +40,7 @@ func (k mtu) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	if err != nil {
 		return nil, err
 	}
-	place := writes[0].Cell.Place
+	place := writes[0].Setting.Scope
 	wanted, err := strconv.Atoi(writes[0].Value.String())
 	if err != nil {
 		return nil, noSense(k.name, value, err)
@@ -51,7 +51,7 @@ func (k mtu) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	if place.Device.Kind == "bridge" {
 		return nil, verr.New(verr.Usage, "cannot set the MTU of bridge "+t.Device, "a bridge whose MTU was once set no longer follows its ports, and nothing takes that back", "set that of its ports")
 	}
-	ipv6, err := m.Cells.Read(setting.Sysctl(place, "net/ipv6/conf/"+place.Device.Name+"/mtu"))
+	ipv6, err := m.Settings.Read(setting.Sysctl(place, "net/ipv6/conf/"+place.Device.Name+"/mtu"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -69,9 +69,9 @@ func (k mtu) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 }
 
 // takes checks the limits that the driver tells; 0 is none.
-func (mtu) takes(m Machine, place setting.Place, wanted int) error {
+func (mtu) takes(m Machine, place setting.Scope, wanted int) error {
 	limit := func(key string) int {
-		v, err := m.Cells.Read(setting.Cell{Store: "link", Place: place, Key: key})
+		v, err := m.Settings.Read(setting.Setting{Backend: "link", Scope: place, Key: key})
 		if err != nil {
 			return 0
 		}

@@ -18,7 +18,7 @@ var nicDeferIRQ = Entry{
 		Name:     "nic.defer_irq",
 		Title:    "How often a queue is polled by a timer before its interrupt is allowed again",
 		Values:   "irqs=10,timeout=20000 (polls that found nothing, and ns between them); off",
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, CPU, Packets},
 		Risk:     "a packet that comes to an idle queue waits for the timer",
 		Needs:    "Linux 5.8; a device that is busy most of the time",
@@ -42,7 +42,7 @@ var nicThreadedNAPI = Entry{
 		Name:     "nic.napi_threaded",
 		Title:    "Whether packets are received by threads in place of softirqs",
 		Values:   "on, off",
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput},
 		Risk:     "costs CPU: the scheduler may put threads on any core, and they compete with programs",
 		Needs:    "Linux 5.12 and a device that uses NAPI; a veth pair does with GRO on. Helps where many tunnels share one core",
@@ -56,25 +56,25 @@ var nicThreadedNAPI = Entry{
 type threaded struct{}
 
 // read gives what the device says, and what each of its NAPIs does.
-func (threaded) read(m Machine, t Target) (of setting.Cell, device string, each []queue, err error) {
+func (threaded) read(m Machine, t Target) (of setting.Setting, device string, each []queue, err error) {
 	place, err := onDevice(t)
 	if err != nil {
 		return of, "", nil, err
 	}
-	of = setting.Cell{Store: "net", Place: place, Key: "threaded"}
-	v, err := m.Cells.Read(of)
+	of = setting.Setting{Backend: "net", Scope: place, Key: "threaded"}
+	v, err := m.Settings.Read(of)
 	if errors.Is(err, os.ErrNotExist) {
 		return of, "", nil, verr.New(verr.Missing, "cannot read nic.napi_threaded of "+t.Device, "this kernel does not have it", "it takes Linux 5.12")
 	}
 	if err != nil {
 		return of, "", nil, err
 	}
-	cells, err := setting.NAPICells(place, "threaded")
+	cells, err := setting.NAPISettings(place, "threaded")
 	if err != nil {
 		return of, "", nil, err
 	}
 	for _, c := range cells {
-		v, err := m.Cells.Read(c)
+		v, err := m.Settings.Read(c)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -115,9 +115,9 @@ func (k threaded) Plan(m Machine, t Target, value string) ([]setting.Write, erro
 	if !ok {
 		return nil, noSense("nic.napi_threaded", value, errors.New("want on or off"))
 	}
-	writes := []setting.Write{{Cell: of, Value: setting.Text(digit)}}
+	writes := []setting.Write{{Setting: of, Value: setting.Text(digit)}}
 	for _, q := range each {
-		writes = append(writes, setting.Write{Cell: q.cell, Value: setting.Text(digit)})
+		writes = append(writes, setting.Write{Setting: q.cell, Value: setting.Text(digit)})
 	}
 	return writes, nil
 }

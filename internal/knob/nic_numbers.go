@@ -33,7 +33,7 @@ type deviceNumbers struct {
 // deviceIs is what a device has of one part.
 type deviceIs struct {
 	deviceNumber
-	cell  setting.Cell
+	cell  setting.Setting
 	value string
 }
 
@@ -45,8 +45,8 @@ func (k deviceNumbers) now(m Machine, t Target) ([]deviceIs, error) {
 	}
 	var found []deviceIs
 	for _, p := range k.parts {
-		cell := setting.Cell{Store: p.store, Place: place, Key: p.key}
-		v, err := m.Cells.Read(cell)
+		cell := setting.Setting{Backend: p.store, Scope: place, Key: p.key}
+		v, err := m.Settings.Read(cell)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -111,7 +111,7 @@ func (k deviceNumbers) plan(found []deviceIs, value string) ([]setting.Write, er
 		if err != nil || n < f.least || n > f.most {
 			return nil, noSense(k.name, value, fmt.Errorf("want for %s a number from %d to %d", f.key, f.least, f.most))
 		}
-		writes = append(writes, setting.Write{Cell: f.cell, Value: setting.Text(strconv.FormatUint(n, 10))})
+		writes = append(writes, setting.Write{Setting: f.cell, Value: setting.Text(strconv.FormatUint(n, 10))})
 	}
 	for word := range named {
 		return nil, noSense(k.name, value, fmt.Errorf("there is no %s of this device", word))

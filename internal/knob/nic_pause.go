@@ -6,7 +6,7 @@ var pause = Entry{
 		Name:     "nic.pause",
 		Title:    "Pause frames, by which the two ends of a cable slow each other down",
 		Values:   "autoneg, rx and tx, each on or off, such as autoneg=off,rx=on,tx=on",
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Drops},
 		Risk:     "one slow receiver holds up others behind the same switch; the link may go down for a moment",
 		Needs:    "a card, and a switch at its other end that does the same",

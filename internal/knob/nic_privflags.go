@@ -16,7 +16,7 @@ var privateFlags = Entry{
 		Name:     "nic.privflags",
 		Title:    "Switches that only a card's own driver has",
 		Values:   "those of the driver, each on or off, such as rx_striding_rq=on",
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Packets},
 		Risk:     "each driver's own; many make the card anew",
 		Needs:    "a driver that has some, such as mlx5 and ice; what they do, its guide tells",
@@ -30,7 +30,7 @@ var privateFlags = Entry{
 
 type privFlags struct{}
 
-func (privFlags) on(t Target) (setting.Place, map[string]bool, error) {
+func (privFlags) on(t Target) (setting.Scope, map[string]bool, error) {
 	place, err := devicePlace(t)
 	if err != nil {
 		return place, nil, err
@@ -73,7 +73,7 @@ func (k privFlags) Plan(_ Machine, t Target, value string) ([]setting.Write, err
 		if err := either("on", "off")(want[name]); err != nil {
 			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q of %s to %q", name, t.Device, want[name]), err.Error(), "write it like "+name+"=on")
 		}
-		writes = append(writes, setting.Write{Cell: setting.Cell{Store: "privflag", Place: place, Key: name}, Value: setting.Text(want[name])})
+		writes = append(writes, setting.Write{Setting: setting.Setting{Backend: "privflag", Scope: place, Key: name}, Value: setting.Text(want[name])})
 	}
 	return writes, nil
 }

@@ -17,7 +17,7 @@ var nicQdisc = Entry{
 		Name:     "nic.qdisc",
 		Title:    "In what order packets wait for a device (queueing discipline)",
 		Values:   strings.Join(setting.QdiscKinds(), ", ") + "; a device that has mq gets it below each queue",
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, Drops},
 		Risk:     "packets that wait are lost; flows get other shares, and what is not fq paces by timers of TCP's own",
 		Needs:    "a device that is up; fq where programs pace, bbr among them; noqueue for virtual devices that hand on at once",
@@ -30,13 +30,13 @@ var nicQdisc = Entry{
 
 type qdisc struct{}
 
-func (qdisc) read(m Machine, t Target) (setting.Cell, setting.Qdisc, error) {
+func (qdisc) read(m Machine, t Target) (setting.Setting, setting.Qdisc, error) {
 	place, err := onDevice(t)
 	if err != nil {
-		return setting.Cell{}, setting.Qdisc{}, err
+		return setting.Setting{}, setting.Qdisc{}, err
 	}
-	cell := setting.QdiscCell(place)
-	v, err := m.Cells.Read(cell)
+	cell := setting.QdiscSetting(place)
+	v, err := m.Settings.Read(cell)
 	if errors.Is(err, os.ErrNotExist) {
 		return cell, setting.Qdisc{}, verr.Wrap(verr.Missing, "cannot read the qdisc of "+t.Device, err, "bring the device up")
 	}
@@ -89,8 +89,8 @@ func (k qdisc) Plan(m Machine, t Target, value string) ([]setting.Write, error) 
 	if err := q.Exact(); err != nil {
 		return nil, verr.Wrap(verr.Missing, "cannot replace the qdisc of "+t.Device, err, "it was somebody's choice: change it with the tc command, or by what set it up")
 	}
-	v, err := q.Instead(value)
-	return []setting.Write{{Cell: cell, Value: v}}, err
+	v, err := q.Replacement(value)
+	return []setting.Write{{Setting: cell, Value: v}}, err
 }
 
 // Range is of [Ranger]: those that are recommended, where the present one can be

@@ -25,7 +25,7 @@ func tree(t *testing.T, b bench, on knob.Target) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := b.m.Cells.Read(setting.QdiscCell(place))
+	v, err := b.m.Settings.Read(setting.QdiscSetting(place))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestQdiscHalfWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		outcomes, err := j.Undo(nil, journal.How{})
+		outcomes, err := j.Undo(nil, journal.UndoOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestQdiscHalfWay(t *testing.T) {
 		if after := tree(t, b, on); c.ours && after != before || !c.ours && after != found {
 			t.Errorf("%s: %s, before %s, found %s", c.name, after, before, found)
 		}
-		if _, err := j.Undo(nil, journal.How{Leave: true}); err != nil {
+		if _, err := j.Undo(nil, journal.UndoOptions{Leave: true}); err != nil {
 			t.Fatal(err)
 		}
 		j.Close()
@@ -175,7 +175,7 @@ func TestQdiscOfTheKernel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		outcomes, err := j.Undo(nil, journal.How{})
+		outcomes, err := j.Undo(nil, journal.UndoOptions{})
 		j.Close()
 		if err != nil || len(outcomes) != 1 || outcomes[0].Err == nil || !strings.Contains(outcomes[0].Err.Error(), "bring it up") {
 			t.Errorf("undone while it is down: %+v, %v", outcomes, err)
@@ -278,7 +278,7 @@ func undone(b bench) error {
 		return err
 	}
 	defer j.Close()
-	outcomes, err := j.Undo(nil, journal.How{})
+	outcomes, err := j.Undo(nil, journal.UndoOptions{})
 	if err == nil && len(outcomes) == 0 {
 		err = errors.New("there was nothing to undo")
 	}

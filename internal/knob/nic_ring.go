@@ -6,7 +6,7 @@ var ring = Entry{
 		Name:     "nic.ring",
 		Title:    "Entries of a card's receive and transmit rings",
 		Values:   "entries of each, such as rx=4096,tx=1024, or max for the largest of both",
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Drops, Throughput},
 		Risk:     "the link goes down for a moment, for seconds on some cards; large rings fall out of the cache, and add latency",
 		Needs:    "larger ones help only where counters of missed packets grow (rx_missed_errors, rx_fifo_errors, rx_no_buffer)",

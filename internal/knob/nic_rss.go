@@ -18,7 +18,7 @@ var hashFields = Entry{
 		Name:     "nic.rss_udp",
 		Title:    "What of a UDP packet chooses its receive queue",
 		Values:   "letters as in `ethtool -N`: sdfn for addresses and ports, sd for addresses; or each: udp4=sdfn,udp6=sd",
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, Packets},
 		Risk:     "fragments of a packet have no ports, and are reordered; on Azure (netvsc) fragmented UDP is lost",
 		Needs:    "a card with several queues; a tunnel over UDP (4789, 6081, 8472) between two machines, of which one queue is busy",
@@ -33,14 +33,14 @@ type udpHash struct{}
 
 var udpFlows = []string{"udp4", "udp6"}
 
-func (udpHash) on(m Machine, t Target) (place setting.Place, now map[string]string, err error) {
+func (udpHash) on(m Machine, t Target) (place setting.Scope, now map[string]string, err error) {
 	if place, err = devicePlace(t); err != nil {
 		return place, nil, err
 	}
 	now = map[string]string{}
 	var missing error
 	for _, flow := range udpFlows {
-		v, err := m.Cells.Read(setting.Cell{Store: "flowhash", Place: place, Key: flow})
+		v, err := m.Settings.Read(setting.Setting{Backend: "flowhash", Scope: place, Key: flow})
 		switch {
 		case err == nil:
 			now[flow] = v.String()
@@ -103,7 +103,7 @@ func (k udpHash) Plan(m Machine, t Target, value string) ([]setting.Write, error
 		if fields == "" || strings.Trim(fields, "mvtsdfn") != "" && fields != "none" {
 			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set nic.rss_udp to %q", fields), "it is not made of the letters m, v, t, s, d, f and n", "write it like sdfn")
 		}
-		writes = append(writes, setting.Write{Cell: setting.Cell{Store: "flowhash", Place: place, Key: flow}, Value: setting.Text(fields)})
+		writes = append(writes, setting.Write{Setting: setting.Setting{Backend: "flowhash", Scope: place, Key: flow}, Value: setting.Text(fields)})
 	}
 	for word := range want {
 		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q", word), "there is no such part of nic.rss_udp", "name udp4 or udp6")
@@ -126,7 +126,7 @@ var hashTable = Entry{
 		Name:     "nic.rss_table",
 		Title:    "How the receive hash shares packets out among queues",
 		Values:   "default, or a list of queues that is repeated to fill the table, such as 0:1 or 0:0:1; with key=HEX and hash=NAME too: table=0:1,hash=toeplitz",
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, Packets},
 		Risk:     "a queue that gets too much; fewer channels than the table names cannot be set while it stands",
 		Needs:    "a card with several queues and a table",
@@ -139,13 +139,13 @@ var hashTable = Entry{
 
 type rssTable struct{}
 
-func (rssTable) on(m Machine, t Target) (setting.Cell, map[string]string, error) {
+func (rssTable) on(m Machine, t Target) (setting.Setting, map[string]string, error) {
 	place, err := devicePlace(t)
 	if err != nil {
-		return setting.Cell{}, nil, err
+		return setting.Setting{}, nil, err
 	}
-	cell := setting.Cell{Store: "rss", Place: place}
-	v, err := m.Cells.Read(cell)
+	cell := setting.Setting{Backend: "rss", Scope: place}
+	v, err := m.Settings.Read(cell)
 	if errors.Is(err, errors.ErrUnsupported) {
 		err = hasNone(t, err)
 	}
@@ -194,7 +194,7 @@ func (k rssTable) Plan(m Machine, t Target, value string) ([]setting.Write, erro
 			return nil, verr.New(verr.Missing, fmt.Sprintf("cannot set %q of %s", name, t.Device), "its driver has no such part of the hash", "read what it has with: venturi knob get nic.rss_table --dev "+sanitize.Shell(t.Device))
 		}
 		if name == "table" {
-			if word, err = setting.HashTable(cell.Place, word); err != nil {
+			if word, err = setting.HashTable(cell.Scope, word); err != nil {
 				return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set the table of %s to %q", t.Device, word), err.Error(), "write it like 0:1, with queues that there are, or "+setting.DefaultTable)
 			}
 		}
@@ -206,7 +206,7 @@ func (k rssTable) Plan(m Machine, t Target, value string) ([]setting.Write, erro
 			items = append(items, name+"="+v)
 		}
 	}
-	return []setting.Write{{Cell: cell, Value: setting.Text(strings.Join(items, ","))}}, nil
+	return []setting.Write{{Setting: cell, Value: setting.Text(strings.Join(items, ","))}}, nil
 }
 
 // Range is of [Ranger].

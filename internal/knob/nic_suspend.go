@@ -17,7 +17,7 @@ var nicIRQSuspend = Entry{
 		Name:     "nic.irq_suspend",
 		Title:    "How long a queue's interrupts stay away while its program asks for packets itself",
 		Values:   "ns, such as 20000000; off",
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Latency, CPU},
 		Risk:     "packets of a program that stops asking wait so long",
 		Needs:    "Linux 6.13; a program that polls through epoll and prefers that (EPIOCSPARAMS), and nic.defer_irq. Of no use by itself",
@@ -35,13 +35,13 @@ func (suspend) read(m Machine, t Target) ([]queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	cells, err := setting.NAPICells(place, setting.SuspendTimeout)
+	cells, err := setting.NAPISettings(place, setting.SuspendTimeout)
 	if err != nil {
 		return nil, err
 	}
 	var each []queue
 	for _, c := range cells {
-		v, err := m.Cells.Read(c)
+		v, err := m.Settings.Read(c)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // it has gone since
 		}
@@ -94,7 +94,7 @@ func (k suspend) Plan(m Machine, t Target, value string) ([]setting.Write, error
 		if n, err := strconv.ParseInt(word, 10, 64); err != nil || n < 0 || n > longestTimer {
 			return nil, noSense("nic.irq_suspend", value, fmt.Errorf("want ns, up to %d, or off", longestTimer))
 		}
-		writes = append(writes, setting.Write{Cell: q.cell, Value: setting.Text(word)})
+		writes = append(writes, setting.Write{Setting: q.cell, Value: setting.Text(word)})
 	}
 	return writes, nil
 }

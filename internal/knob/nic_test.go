@@ -20,17 +20,17 @@ func (b bench) wholeDevice(on knob.Target) string {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	cells, err := setting.DeviceCells(place)
+	cells, err := setting.DeviceSettings(place)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	text := ""
 	for _, c := range cells {
-		v, err := b.m.Cells.Read(c)
+		v, err := b.m.Settings.Read(c)
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		text += fmt.Sprintf("%s %s %q\n", c.Store, c.Key, v)
+		text += fmt.Sprintf("%s %s %q\n", c.Backend, c.Key, v)
 	}
 	features, err := setting.DeviceFeatures(place)
 	if err != nil {

@@ -6,7 +6,7 @@ var nicTxQueueLen = Entry{
 		Name:     "nic.txqueuelen",
 		Title:    "Packets that the queue of a device takes, for the kinds of queue that ask for it",
 		Values:   "packets, such as 1000",
-		Scope:    OfDevice,
+		Scope:    ScopeDevice,
 		Helps:    []Effect{Drops},
 		Risk:     "packets that wait in a long queue come late",
 		Needs:    "a queue that takes its length from the device: pfifo_fast, pfifo, bfifo; noqueue and fq do not",

@@ -14,7 +14,7 @@ var encapCsum = Entry{
 		Name:     "ovn.encap_csum",
 		Title:    "Whether OVN's tunnels that come to this machine carry a UDP checksum in the outer header",
 		Values:   "on, off, or default (the setting is taken away: on)",
-		Scope:    OfSwitch,
+		Scope:    ScopeSwitch,
 		Helps:    []Effect{Throughput, CPU},
 		Risk:     "off: what the wire damages in the outer header goes unnoticed",
 		Needs:    "cards that do not compute it for tunnels (tx-udp_tnl-csum-segmentation). A machine says it for what others send to it: set it on all. Kube-OVN writes it anew from --encap-checksum",

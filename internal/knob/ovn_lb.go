@@ -14,7 +14,7 @@ var ovnLB = Entry{
 		Name:     "ovn.lb",
 		Title:    "Whether OVN's logical switches have load balancers, for which every packet is tracked",
 		Values:   "off; on is what undo brings back",
-		Scope:    OfSwitch,
+		Scope:    ScopeSwitch,
 		Helps:    []Effect{CPU, Latency, Packets},
 		Risk:     "Services stop where nothing else (kube-proxy) does them: in underlays and custom VPCs they always do",
 		Needs:    "the socket of the northbound database, and kube-proxy. Kube-OVN's controller gives switches their balancers again: there it is its argument --enable-lb, see kubeovn.lb",
@@ -63,7 +63,7 @@ func (k balancing) Plan(m Machine, t Target, value string) ([]setting.Write, err
 	var writes []setting.Write
 	for _, s := range switches {
 		if s.Own > 0 {
-			writes = append(writes, setting.Write{Cell: s.Cell, Value: setting.Text("")})
+			writes = append(writes, setting.Write{Setting: s.Cell, Value: setting.Text("")})
 		}
 	}
 	return writes, err

@@ -8,7 +8,7 @@ var ovsOffload = Entry{
 		Name:     "ovs.hw_offload",
 		Title:    "Whether Open vSwitch hands flows to the network card (TC flower)",
 		Values:   "offload=on,tc-policy=skip_sw (none, skip_sw or skip_hw), or one of them; default takes the setting away",
-		Scope:    OfSwitch,
+		Scope:    ScopeSwitch,
 		Helps:    []Effect{Throughput, Packets, CPU},
 		Risk:     "the daemon has to be started anew, which cuts traffic off; flows that a card gets wrong",
 		Needs:    "a card in switchdev mode, and no bond in the way (Kube-OVN's page on Mellanox). Kube-OVN's start script sets it anew from HW_OFFLOAD",

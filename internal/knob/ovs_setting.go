@@ -34,7 +34,7 @@ type ovsSettings struct {
 // ovsSetting is one key.
 type ovsSetting struct {
 	word  string
-	cell  func(socket, key string) setting.Cell
+	cell  func(socket, key string) setting.Setting
 	key   string
 	onOff bool // it is true or false, and called on and off
 	check func(string) error
@@ -59,7 +59,7 @@ func (s ovsSettings) now(m Machine, t Target) (map[string]string, error) {
 	}
 	values := map[string]string{}
 	for _, p := range s.parts {
-		v, err := m.Cells.Read(p.cell(t.Switch, p.key))
+		v, err := m.Settings.Read(p.cell(t.Switch, p.key))
 		if err != nil {
 			return nil, err
 		}
@@ -148,7 +148,7 @@ func (s ovsSettings) Plan(m Machine, t Target, value string) ([]setting.Write, e
 		if truth, ok := map[string]string{"on": "true", off: "false"}[v]; ok && p.onOff {
 			v = truth
 		}
-		w := setting.Write{Cell: p.cell(t.Switch, p.key)}
+		w := setting.Write{Setting: p.cell(t.Switch, p.key)}
 		if v != byDefault {
 			if err := p.check(v); err != nil {
 				return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %s to %q", p.key, v), err.Error(), seeValues)

@@ -14,7 +14,7 @@ var ovsThreads = Entry{
 		Name:     "ovs.threads",
 		Title:    "Threads of Open vSwitch that take in packets without a flow, and that look flows over",
 		Values:   "handlers=4,revalidators=2, or one of them; a number alone is handlers; default takes the setting away",
-		Scope:    OfSwitch,
+		Scope:    ScopeSwitch,
 		Helps:    []Effect{Drops, Latency},
 		Risk:     "memory: a switch went from 10 to 96 handlers and ran out of it (ovn-kubernetes issue 3842)",
 		Needs:    "handlers hold only where the kernel hands packets over by port: since 2.16 it does so by core, and there is one a core, whatever is set. Kube-OVN's start script sets both anew",

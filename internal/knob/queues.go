@@ -14,20 +14,20 @@ import (
 )
 
 // onDevice gives the place of the target's device.
-func onDevice(t Target) (setting.Place, error) {
+func onDevice(t Target) (setting.Scope, error) {
 	if t.Device == "" {
-		return setting.Place{}, verr.New(verr.Usage, "cannot tell which device is meant", "none is named", "name it with --dev")
+		return setting.Scope{}, verr.New(verr.Usage, "cannot tell which device is meant", "none is named", "name it with --dev")
 	}
-	if p, err := setting.InNetns(t.Netns); err != nil {
+	if p, err := setting.NetnsScope(t.Netns); err != nil {
 		return p, noNetns(t, err)
 	}
-	return setting.OnDevice(t.Netns, t.Device)
+	return setting.DeviceScope(t.Netns, t.Device)
 }
 
 // queue is what one queue of a device has in one of its files.
 type queue struct {
 	name string // "rx-0"
-	cell setting.Cell
+	cell setting.Setting
 	now  string // without white space around it
 }
 
@@ -44,8 +44,8 @@ func queuesOf(m Machine, t Target, pattern string) ([]queue, error) {
 	}
 	var queues []queue
 	for _, key := range keys {
-		cell := setting.Cell{Store: "net", Place: place, Key: key}
-		v, err := m.Cells.Read(cell)
+		cell := setting.Setting{Backend: "net", Scope: place, Key: key}
+		v, err := m.Settings.Read(cell)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // a device of one queue has the file, and does not let it be read
 		}
@@ -136,7 +136,7 @@ func maskWrites(queues []queue, lists map[string]string, most int) ([]setting.Wr
 		if n := len(numbers); n > 0 && most > 0 && numbers[n-1] >= most {
 			return nil, fmt.Errorf("there is no %d: the last one is %d", numbers[n-1], most-1)
 		}
-		writes = append(writes, setting.Write{Cell: q.cell, Value: setting.Text(mask)})
+		writes = append(writes, setting.Write{Setting: q.cell, Value: setting.Text(mask)})
 	}
 	return writes, nil
 }
@@ -167,7 +167,7 @@ func numbersIn(list string) ([]int, error) {
 
 // coresOn lists the cores that are on; none if that cannot be read.
 func coresOn(m Machine) []int {
-	v, err := m.Cells.Read(setting.Cell{Store: "kernel", Key: "/sys/devices/system/cpu/online"})
+	v, err := m.Settings.Read(setting.Setting{Backend: "kernel", Key: "/sys/devices/system/cpu/online"})
 	if err != nil {
 		return nil
 	}

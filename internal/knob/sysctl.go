@@ -24,24 +24,24 @@ type sysctl struct {
 	note   string                    // what else to know, whatever the value
 }
 
-func (s sysctl) cell(t Target) (setting.Cell, error) {
+func (s sysctl) cell(t Target) (setting.Setting, error) {
 	if s.global {
-		return setting.Cell{Store: "kernel", Key: "/proc/sys/" + host.SysctlFile(s.name)}, nil
+		return setting.Setting{Backend: "kernel", Key: "/proc/sys/" + host.SysctlFile(s.name)}, nil
 	}
-	place, err := setting.InNetns(t.Netns)
+	place, err := setting.NetnsScope(t.Netns)
 	if err != nil {
-		return setting.Cell{}, noNetns(t, err)
+		return setting.Setting{}, noNetns(t, err)
 	}
 	return setting.Sysctl(place, s.name), nil
 }
 
 // read gives the cell and the numbers, or words, that it holds.
-func (s sysctl) read(m Machine, t Target) (setting.Cell, []string, error) {
+func (s sysctl) read(m Machine, t Target) (setting.Setting, []string, error) {
 	cell, err := s.cell(t)
 	if err != nil {
 		return cell, nil, err
 	}
-	v, err := m.Cells.Read(cell)
+	v, err := m.Settings.Read(cell)
 	if errors.Is(err, os.ErrNotExist) {
 		return cell, nil, verr.New(verr.Missing, "cannot read sysctl "+s.name, "this kernel, or this namespace, does not have it", "it belongs to the machine's first namespace, to a module that is not loaded, or to a newer kernel")
 	}
@@ -91,7 +91,7 @@ func (s sysctl) Plan(m Machine, t Target, value string) ([]setting.Write, error)
 		fields[s.field-1] = value
 		value = strings.Join(fields, " ")
 	}
-	return []setting.Write{{Cell: cell, Value: setting.Text(value)}}, nil
+	return []setting.Write{{Setting: cell, Value: setting.Text(value)}}, nil
 }
 
 // Range is of [Ranger].

@@ -32,7 +32,7 @@ func TestTableIsComplete(t *testing.T) {
 			if !slices.Contains([]Grade{GradeA, GradeB, GradeC, GradeD}, e.Grade) {
 				t.Errorf("%s: there is no grade %s", e.Name, e.Grade)
 			}
-			if !slices.Contains([]Scope{OfMachine, OfNetns, OfDevice, OfSwitch, OfManifest}, e.Scope) {
+			if !slices.Contains([]ScopeKind{ScopeMachine, ScopeNetns, ScopeDevice, ScopeSwitch, ScopeManifest}, e.Scope) {
 				t.Errorf("%s: there is no scope %s", e.Name, e.Scope)
 			}
 			if (e.Knob == nil) != (e.Instead != "") {

@@ -14,7 +14,7 @@ var tcpCC = Entry{
 		Name:     "tcp.cc",
 		Title:    "The algorithm by which TCP chooses how fast to send (congestion control)",
 		Values:   "the name of one, such as cubic, reno, bbr or dctcp",
-		Scope:    OfNetns,
+		Scope:    ScopeNetns,
 		Helps:    []Effect{Throughput, Latency},
 		Risk:     "unfair to others on the same way; more retransmits",
 		Needs:    "one that the namespace has (net.ipv4.tcp_available_congestion_control). bbr and its like want qdisc fq on the device; dctcp wants switches that mark",
@@ -40,7 +40,7 @@ func (c congestion) choices(m Machine, t Target) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	place, err := setting.InNetns(t.Netns)
+	place, err := setting.NetnsScope(t.Netns)
 	if err != nil {
 		return nil, noNetns(t, err)
 	}

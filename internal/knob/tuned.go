@@ -16,7 +16,7 @@ var tunedProfile = Entry{
 		Name:     "tuned.profile",
 		Title:    "The profile of tuned",
 		Values:   "the name of one, such as network-latency, or several with blanks between; none",
-		Scope:    OfMachine,
+		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency, Throughput},
 		Risk:     "changes much at once. network-latency and other profiles also write the boot line, which the next boot takes; power; and none of tuned's network profiles touches rings, coalescing, interrupts, RPS, offloads or a virtual device",
 		Needs:    "tuned, running (systemctl start tuned)",
@@ -33,7 +33,7 @@ type tunedKnob struct{}
 
 const none = "none"
 
-func (tunedKnob) cell() setting.Cell { return setting.Cell{Store: "tuned", Key: "profile"} }
+func (tunedKnob) cell() setting.Setting { return setting.Setting{Backend: "tuned", Key: "profile"} }
 
 // profiles lists those that tuned finds. A newer version keeps its own in a
 // folder below.
@@ -58,7 +58,7 @@ func (k tunedKnob) Get(m Machine, _ Target) (Reading, error) {
 	if len(k.profiles(m)) == 0 {
 		return Reading{}, verr.New(verr.Missing, "cannot read the profile of tuned", "there is no tuned on this machine", "install it (package tuned), or take the single knobs")
 	}
-	v, err := m.Cells.Read(k.cell())
+	v, err := m.Settings.Read(k.cell())
 	if err != nil {
 		return Reading{}, err
 	}
@@ -112,7 +112,7 @@ func (k tunedKnob) Plan(m Machine, t Target, value string) ([]setting.Write, err
 		}
 	}
 	v, err := setting.TunedState{Profile: &profile, Mode: &mode}.Text()
-	return []setting.Write{{Cell: k.cell(), Value: v}}, err
+	return []setting.Write{{Setting: k.cell(), Value: v}}, err
 }
 
 // Range is of [Ranger]: the two profiles for networks that it does not have.

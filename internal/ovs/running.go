@@ -96,8 +96,8 @@ func Tunnels(socket string) (csum map[string]string, err error) {
 // Balanced is a logical switch that has load balancers.
 type Balanced struct {
 	Name string
-	Cell setting.Cell // which of them it has
-	Own  int          // how many
+	Cell setting.Setting // which of them it has
+	Own  int             // how many
 }
 
 // Balancers counts the load balancers of a northbound database, and lists the

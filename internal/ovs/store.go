@@ -42,13 +42,13 @@ type field struct {
 const onlyRow = "."
 
 // cell names the field: the socket, a blank, and the rest with slashes.
-func (f field) cell() setting.Cell {
-	return setting.Cell{Store: storeName, Key: f.socket + " " + strings.Join([]string{f.database, f.table, f.row, f.column, f.key}, "/")}
+func (f field) cell() setting.Setting {
+	return setting.Setting{Backend: storeName, Key: f.socket + " " + strings.Join([]string{f.database, f.table, f.row, f.column, f.key}, "/")}
 }
 
 const storeName = "ovsdb"
 
-func fieldOf(c setting.Cell) (field, error) {
+func fieldOf(c setting.Setting) (field, error) {
 	at := strings.LastIndexByte(c.Key, ' ')
 	parts := strings.Split(c.Key[at+1:], "/")
 	if at <= 0 || len(parts) != 5 {
@@ -59,12 +59,12 @@ func fieldOf(c setting.Cell) (field, error) {
 
 // OtherConfig is the cell of a key of the switch's other_config, ExternalID that
 // of one of its external_ids. An empty socket is [SwitchSocket].
-func OtherConfig(socket, key string) setting.Cell { return rootKey(socket, "other_config", key) }
+func OtherConfig(socket, key string) setting.Setting { return rootKey(socket, "other_config", key) }
 
 // ExternalID is as OtherConfig.
-func ExternalID(socket, key string) setting.Cell { return rootKey(socket, "external_ids", key) }
+func ExternalID(socket, key string) setting.Setting { return rootKey(socket, "external_ids", key) }
 
-func rootKey(socket, column, key string) setting.Cell {
+func rootKey(socket, column, key string) setting.Setting {
 	return field{orElse(socket, SwitchSocket), switchDatabase, tableRoot, onlyRow, column, key}.cell()
 }
 
@@ -141,15 +141,15 @@ func Select(ctx context.Context, c client.Client, table string, where []ovsdb.Co
 	return results[0].Rows, nil
 }
 
-// Store is the values in the databases of Open vSwitch and OVN that knobs turn.
+// Backend is the values in the databases of Open vSwitch and OVN that knobs turn.
 // A key names the socket, the database, table, row, column, and the key in a
 // column that is a map; that may be absent. The value of a column that is a set
 // of rows is their UUIDs, sorted, one a line.
-func Store() setting.Store {
-	return setting.Store{
-		Name:  storeName,
-		Lasts: true,
-		Read: func(c setting.Cell) (v setting.Value, err error) {
+func Backend() setting.Backend {
+	return setting.Backend{
+		Name:       storeName,
+		Persistent: true,
+		Read: func(c setting.Setting) (v setting.Value, err error) {
 			f, err := fieldOf(c)
 			if err != nil {
 				return v, err
@@ -163,7 +163,7 @@ func Store() setting.Store {
 			})
 			return v, err
 		},
-		Write: func(c setting.Cell, v setting.Value) error {
+		Write: func(c setting.Setting, v setting.Value) error {
 			f, err := fieldOf(c)
 			if err != nil {
 				return err

@@ -19,8 +19,8 @@ func socket(p ovs.Place) string { return filepath.Join(p.Folder, "conf.sock") }
 func TestStore(t *testing.T) {
 	p, children := place(t)
 	s := start(t, p)
-	cells := setting.NewCells(ovs.Store())
-	holds := func(c setting.Cell, want setting.Value) {
+	cells := setting.NewSettings(ovs.Backend())
+	holds := func(c setting.Setting, want setting.Value) {
 		t.Helper()
 		if v, err := cells.Read(c); err != nil || !v.Equal(want) {
 			t.Fatalf("%s holds %q, %v; want %q", c, v, err, want)
@@ -30,7 +30,7 @@ func TestStore(t *testing.T) {
 	limit, idle := ovs.OtherConfig(socket(p), "flow-limit"), ovs.OtherConfig("unix:"+socket(p), "max-idle")
 	csum := ovs.ExternalID(socket(p), "ovn-encap-csum")
 	other := ovs.OtherConfig(socket(p), "vlan-limit")
-	for _, c := range []setting.Cell{limit, idle, csum} {
+	for _, c := range []setting.Setting{limit, idle, csum} {
 		holds(c, setting.Value{})
 		for _, v := range []setting.Value{setting.Text("1000"), setting.Text("a \"b\""), setting.Text(""), {}, {}, setting.Text("7")} {
 			must(t, cells.Write(c, v))
@@ -47,11 +47,11 @@ func TestStore(t *testing.T) {
 	holds(limit, setting.Text("5"))
 
 	for _, key := range []string{"", "flow-limit", socket(p) + " Open_vSwitch/Open_vSwitch/./other_config"} {
-		if _, err := cells.Read(setting.Cell{Store: "ovsdb", Key: key}); err == nil {
+		if _, err := cells.Read(setting.Setting{Backend: "ovsdb", Key: key}); err == nil {
 			t.Errorf("read %q", key)
 		}
 	}
-	_, err := cells.Read(setting.Cell{Store: "ovsdb", Key: socket(p) + " Open_vSwitch/Bridge/8f1a6a1c-0000-4000-8000-000000000000/other_config/x"})
+	_, err := cells.Read(setting.Setting{Backend: "ovsdb", Key: socket(p) + " Open_vSwitch/Bridge/8f1a6a1c-0000-4000-8000-000000000000/other_config/x"})
 	wantError(t, err, host.ErrGone.Error())
 	_, err = cells.Read(ovs.OtherConfig(p.Folder+"/nothere", "x"))
 	wantError(t, err, ovs.ErrNoDatabase.Error())

@@ -24,7 +24,7 @@ func TestDeviceFilesOfAnyName(t *testing.T) {
 		return errors.Join(failed...)
 	})
 	for _, name := range hostile {
-		place, err := setting.OnDevice(a.Path(), name)
+		place, err := setting.DeviceScope(a.Path(), name)
 		if err != nil {
 			t.Errorf("%q: %v", name, err)
 			continue

@@ -22,11 +22,11 @@ type ethConn struct {
 
 // withEthtool runs fn for the device of a place.
 // Errors: [host.ErrGone], or one that is errors.ErrUnsupported on a kernel without it.
-func withEthtool(p Place, fn func(*ethConn) error) error {
+func withEthtool(p Scope, fn func(*ethConn) error) error {
 	if p.Device == nil {
 		return errors.New("no device is named")
 	}
-	if in := p.inside; in != nil {
+	if in := p.entered; in != nil {
 		if in.eth == nil {
 			e, err := dialEthtool(in.device)
 			if err != nil {
@@ -136,12 +136,12 @@ func refusal(err error) error {
 	if said.Message != "" {
 		return fmt.Errorf("%s: %w", said.Message, number)
 	}
-	return lacking(number)
+	return driverError(number)
 }
 
-// lacking says in words that the driver of a device has not what was asked of it:
+// driverError says in words that the driver of a device has not what was asked of it:
 // which has what differs from kernel to kernel.
-func lacking(number unix.Errno) error {
+func driverError(number unix.Errno) error {
 	if number == unix.EOPNOTSUPP {
 		return fmt.Errorf("the device's driver, as it is in this kernel, cannot do that: %w", number)
 	}

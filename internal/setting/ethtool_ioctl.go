@@ -52,11 +52,11 @@ func byIoctl(device string, request unsafe.Pointer) error {
 	case unix.ENODEV:
 		return fmt.Errorf("%w: %w", host.ErrGone, number)
 	}
-	return lacking(number)
+	return driverError(number)
 }
 
 // onDevice runs fn in the namespace of a place, with the name of its device.
-func onDevice(p Place, fn func(device string) error) error {
+func onDevice(p Scope, fn func(device string) error) error {
 	if p.Device == nil {
 		return errors.New("no device is named")
 	}
@@ -74,7 +74,7 @@ func receiveRings(device string) int {
 
 // FilterRules is how many rules somebody gave a device to sort packets by (ntuple);
 // 0 where it takes none.
-func FilterRules(p Place) (n int, err error) {
+func FilterRules(p Scope) (n int, err error) {
 	err = onDevice(p, func(device string) error {
 		r := flowRequest{command: countRules}
 		err := byIoctl(device, unsafe.Pointer(&r))

@@ -25,7 +25,7 @@ type Trial struct {
 // the transaction's number and the writes that were needed; without any there is
 // no transaction, and the number is 0. When a wish fails, or ctx ends, what was
 // written is undone, the last first.
-func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, stores []setting.Store, wishes []Wish, trial Trial) (txn int, entries []*journal.Entry, err error) {
+func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, stores []setting.Backend, wishes []Wish, trial Trial) (txn int, entries []*journal.Entry, err error) {
 	planned, err := Rehearse(m, stores, wishes)
 	if err != nil || len(Total(planned)) == 0 {
 		return 0, nil, err
@@ -64,19 +64,19 @@ func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, stores []set
 func settled(m knob.Machine, entries []*journal.Entry) error {
 	last := map[string]*journal.Entry{}
 	for _, e := range entries {
-		last[e.Cell.ID()] = e
+		last[e.Setting.ID()] = e
 	}
 	for _, e := range entries {
-		if last[e.Cell.ID()] != e {
+		if last[e.Setting.ID()] != e {
 			continue
 		}
-		now, err := m.Cells.Read(e.Cell)
+		now, err := m.Settings.Read(e.Setting)
 		if err != nil {
 			return err
 		}
-		if e.Found != nil && !now.Equal(*e.Found) {
+		if e.Readback != nil && !now.Equal(*e.Readback) {
 			return verr.New(verr.Failed, "cannot set "+e.Knob+" together with the others",
-				fmt.Sprintf("%s was set to %q, and after the other settings shows %q", e.Cell, e.New, now), "set "+e.Knob+" in a transaction of its own")
+				fmt.Sprintf("%s was set to %q, and after the other settings shows %q", e.Setting, e.New, now), "set "+e.Knob+" in a transaction of its own")
 		}
 	}
 	return nil

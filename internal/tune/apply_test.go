@@ -19,7 +19,7 @@ import (
 // shelf is a machine whose cells are words on a shelf, with a journal.
 type shelf struct {
 	words   map[string]string
-	stores  []setting.Store
+	stores  []setting.Backend
 	m       knob.Machine
 	folder  string
 	written func(key string) error // told of each write before it happens
@@ -28,16 +28,16 @@ type shelf struct {
 func newShelf(t *testing.T, words map[string]string) *shelf {
 	t.Helper()
 	s := &shelf{words: words, folder: t.TempDir(), written: func(string) error { return nil }}
-	s.stores = []setting.Store{{
+	s.stores = []setting.Backend{{
 		Name: "shelf",
-		Read: func(c setting.Cell) (setting.Value, error) {
+		Read: func(c setting.Setting) (setting.Value, error) {
 			w, ok := s.words[c.Key]
 			if !ok {
 				return setting.Value{}, os.ErrNotExist
 			}
 			return setting.Text(w), nil
 		},
-		Write: func(c setting.Cell, v setting.Value) error {
+		Write: func(c setting.Setting, v setting.Value) error {
 			if err := s.written(c.Key); err != nil {
 				return err
 			}
@@ -45,13 +45,13 @@ func newShelf(t *testing.T, words map[string]string) *shelf {
 			return nil
 		},
 	}}
-	s.m = knob.Machine{Cells: setting.NewCells(s.stores...)}
+	s.m = knob.Machine{Settings: setting.NewSettings(s.stores...)}
 	return s
 }
 
 func (s *shelf) open(t *testing.T) *journal.Journal {
 	t.Helper()
-	j, err := journal.Open(journal.Options{Folder: s.folder, Cells: s.m.Cells, Who: "a test"})
+	j, err := journal.Open(journal.Options{Folder: s.folder, Settings: s.m.Settings, User: "a test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,10 +62,10 @@ func (s *shelf) open(t *testing.T) *journal.Journal {
 // word is a knob that is one word on the shelf. It takes no empty one.
 type word struct{ key, effective string }
 
-func (w word) cell() setting.Cell { return setting.Cell{Store: "shelf", Key: w.key} }
+func (w word) cell() setting.Setting { return setting.Setting{Backend: "shelf", Key: w.key} }
 
 func (w word) Get(m knob.Machine, _ knob.Target) (knob.Reading, error) {
-	v, err := m.Cells.Read(w.cell())
+	v, err := m.Settings.Read(w.cell())
 	return knob.Reading{Value: v.String(), Effective: w.effective}, err
 }
 
@@ -73,7 +73,7 @@ func (w word) Plan(_ knob.Machine, _ knob.Target, value string) ([]setting.Write
 	if value == "" {
 		return nil, errors.New("a word wants letters")
 	}
-	return []setting.Write{{Cell: w.cell(), Value: setting.Text(value)}}, nil
+	return []setting.Write{{Setting: w.cell(), Value: setting.Text(value)}}, nil
 }
 
 func wish(key, value string) Wish {
@@ -177,7 +177,7 @@ func TestApplyCannotTakeBack(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	s.written = func(string) error { return nil }
-	if outcomes, err := j.Undo(nil, journal.How{}); err != nil || len(outcomes) == 0 || s.words["a"] != "1" {
+	if outcomes, err := j.Undo(nil, journal.UndoOptions{}); err != nil || len(outcomes) == 0 || s.words["a"] != "1" {
 		t.Errorf("%v, %v, %v", outcomes, err, s.words)
 	}
 }
@@ -198,8 +198,8 @@ func TestRehearse(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "f"), []byte("a\nb\nc\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	stores := setting.Stores(root)
-	m := knob.Machine{Cells: setting.NewCells(stores...)}
+	stores := setting.Backends(root)
+	m := knob.Machine{Settings: setting.NewSettings(stores...)}
 	planned, err := Rehearse(m, stores, []Wish{
 		{Knob: knob.Entry{Facts: knob.Facts{Name: "first"}, Knob: line{"a", "A"}}, Value: "x"},
 		{Knob: knob.Entry{Facts: knob.Facts{Name: "second"}, Knob: line{"c", "C"}}, Value: "x"},
@@ -226,9 +226,9 @@ type line struct{ from, to string }
 func (l line) Get(knob.Machine, knob.Target) (knob.Reading, error) { return knob.Reading{}, nil }
 
 func (l line) Plan(m knob.Machine, _ knob.Target, _ string) ([]setting.Write, error) {
-	cell := setting.Cell{Store: "file", Key: "/f"}
-	v, err := m.Cells.Read(cell)
-	return []setting.Write{{Cell: cell, Value: setting.Text(strings.Replace(string(v.Data), l.from+"\n", l.to+"\n", 1))}}, err
+	cell := setting.Setting{Backend: "file", Key: "/f"}
+	v, err := m.Settings.Read(cell)
+	return []setting.Write{{Setting: cell, Value: setting.Text(strings.Replace(string(v.Data), l.from+"\n", l.to+"\n", 1))}}, err
 }
 
 func TestDiff(t *testing.T) {
@@ -242,7 +242,7 @@ func TestDiff(t *testing.T) {
 		{"file", absent, setting.Text("x\n"), "@@ -0,0 +1,1 @@\n+x\n"},
 		{"file", setting.Text("x\n"), setting.Text("x"), "@@ -1,1 +1,1 @@\n-x\n+x\n\\ No newline at end of file\n"},
 	} {
-		got := Change{setting.Cell{Store: c.store, Key: "k"}, c.old, c.new}.Diff()
+		got := Change{setting.Setting{Backend: c.store, Key: "k"}, c.old, c.new}.Diff()
 		if want := "--- " + c.store + " k\n+++ " + c.store + " k\n" + c.want; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}

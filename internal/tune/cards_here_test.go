@@ -33,7 +33,7 @@ func must(t *testing.T, err error) {
 type card struct {
 	driver  string
 	on      knob.Target
-	place   setting.Place
+	place   setting.Scope
 	m       knob.Machine
 	options journal.Options
 }
@@ -53,8 +53,8 @@ func cardOf(t *testing.T, driver string) card {
 		c.on.Device = filepath.Base(filepath.Dir(filepath.Dir(link)))
 		c.place, err = c.on.Place()
 		must(t, err)
-		c.m.Cells = setting.NewCells(tune.Stores("")...)
-		c.options = journal.Options{Folder: t.TempDir(), Cells: c.m.Cells, Who: "a test"}
+		c.m.Settings = setting.NewSettings(tune.Backends("")...)
+		c.options = journal.Options{Folder: t.TempDir(), Settings: c.m.Settings, User: "a test"}
 		return c
 	}
 	t.Fatalf("no card has the driver %s", driver)
@@ -64,19 +64,19 @@ func cardOf(t *testing.T, driver string) card {
 // whole reads every value of the card, and which of its offloads are in effect.
 func (c card) whole(t *testing.T) map[string]string {
 	t.Helper()
-	cells, err := setting.DeviceCells(c.place)
+	cells, err := setting.DeviceSettings(c.place)
 	must(t, err)
 	all := map[string]string{}
-	must(t, c.m.Cells.Near(c.place, func(near *setting.Cells) error {
+	must(t, c.m.Settings.WithEntered(c.place, func(near *setting.Settings) error {
 		for _, cell := range cells {
-			if cell.Store == "feature" {
+			if cell.Backend == "feature" {
 				continue // all at once, below
 			}
 			v, err := near.Read(cell)
 			if err != nil {
 				return err
 			}
-			all[cell.Store+" "+cell.Key] = v.String()
+			all[cell.Backend+" "+cell.Key] = v.String()
 		}
 		return nil
 	}))
@@ -122,11 +122,11 @@ func (c card) undo(t *testing.T) {
 	j, err := journal.Open(c.options)
 	must(t, err)
 	defer j.Close()
-	outcomes, err := j.Undo(nil, journal.How{})
+	outcomes, err := j.Undo(nil, journal.UndoOptions{})
 	must(t, err)
 	for _, o := range outcomes {
 		if o.Err != nil {
-			t.Errorf("%s: undo %s: %v", c.driver, o.Entry.Cell, o.Err)
+			t.Errorf("%s: undo %s: %v", c.driver, o.Entry.Setting, o.Err)
 		}
 	}
 }
@@ -293,12 +293,12 @@ func (c card) turn(t *testing.T, e knob.Entry, value string, before map[string]s
 		return false, err
 	}
 	for _, w := range writes {
-		now, err := c.m.Cells.Read(w.Cell)
+		now, err := c.m.Settings.Read(w.Setting)
 		must(t, err)
-		if !c.m.Cells.Alike(w.Cell, w.Value, now) {
-			t.Errorf("%s: %s shows %s", what, w.Cell, now)
+		if !c.m.Settings.Matches(w.Setting, w.Value, now) {
+			t.Errorf("%s: %s shows %s", what, w.Setting, now)
 		}
-		set = set || now.String() != before[w.Cell.Store+" "+w.Cell.Key]
+		set = set || now.String() != before[w.Setting.Backend+" "+w.Setting.Key]
 	}
 	if flap {
 		c.downUp(t)

@@ -98,5 +98,5 @@ func matrix(t *testing.T, k kernel.Kernel, said string) string {
 
 // deviceKnobs are the knobs that are turned on devices.
 func deviceKnobs() []knob.Entry {
-	return slices.DeleteFunc(knob.Table(), func(e knob.Entry) bool { return e.Scope != knob.OfDevice || e.Knob == nil })
+	return slices.DeleteFunc(knob.Table(), func(e knob.Entry) bool { return e.Scope != knob.ScopeDevice || e.Knob == nil })
 }

@@ -56,7 +56,7 @@ func Hold(ctx context.Context, folder string, txn int, open func() (*journal.Jou
 // hold waits and undoes, and tells whether it is over.
 func hold(ctx context.Context, folder string, txn int, open func() (*journal.Journal, error)) (over bool, err error) {
 	for {
-		h, err := journal.Look(folder)
+		h, err := journal.ReadHistory(folder)
 		if err != nil {
 			return false, err
 		}
@@ -85,7 +85,7 @@ func hold(ctx context.Context, folder string, txn int, open func() (*journal.Jou
 	if waiting(j.History(), txn) == nil {
 		return true, nil // confirmed while the journal was waited for
 	}
-	outcomes, err := j.Undo([]int{txn}, journal.How{})
+	outcomes, err := j.Undo([]int{txn}, journal.UndoOptions{})
 	over, failed := err == nil, []error{err}
 	for _, o := range outcomes {
 		failed = append(failed, o.Err)
@@ -114,7 +114,7 @@ func EndExpired(j *journal.Journal) (ended []int, outcomes []journal.Outcome, er
 	if len(ended) == 0 {
 		return nil, nil, nil // none named would mean all
 	}
-	outcomes, err = j.Undo(ended, journal.How{})
+	outcomes, err = j.Undo(ended, journal.UndoOptions{})
 	return ended, outcomes, err
 }
 

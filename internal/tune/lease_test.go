@@ -20,7 +20,7 @@ import (
 func trial(t *testing.T, s *shelf, lease time.Duration) (open func() (*journal.Journal, error)) {
 	t.Helper()
 	open = func() (*journal.Journal, error) {
-		return journal.Open(journal.Options{Folder: s.folder, Cells: s.m.Cells, Wait: time.Minute})
+		return journal.Open(journal.Options{Folder: s.folder, Settings: s.m.Settings, Wait: time.Minute})
 	}
 	j, err := open()
 	if err != nil {
@@ -84,7 +84,7 @@ func TestHoldMeetsSomebodyElse(t *testing.T) {
 func TestEndExpired(t *testing.T) {
 	s := newShelf(t, map[string]string{"a": "1", "b": "2"})
 	for i, boot := range []string{"another", ""} {
-		j, err := journal.Open(journal.Options{Folder: s.folder, Cells: s.m.Cells, Boot: boot})
+		j, err := journal.Open(journal.Options{Folder: s.folder, Settings: s.m.Settings, Boot: boot})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestHoldEnds(t *testing.T) {
 			}
 		},
 		"undone": func(t *testing.T, s *shelf, j *journal.Journal) {
-			if _, err := j.Undo(nil, journal.How{}); err != nil {
+			if _, err := j.Undo(nil, journal.UndoOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			s.words["a"] = "one"
@@ -159,7 +159,7 @@ func TestHoldIsStopped(t *testing.T) {
 func TestTrials(t *testing.T) {
 	s := newShelf(t, map[string]string{"a": "1"})
 	open := trial(t, s, time.Hour)
-	h, err := journal.Look(s.folder)
+	h, err := journal.ReadHistory(s.folder)
 	if err != nil {
 		t.Fatal(err)
 	}

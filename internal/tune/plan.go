@@ -21,17 +21,17 @@ type Planned struct {
 
 // Change is one write that would change what a cell holds.
 type Change struct {
-	Cell setting.Cell  `json:"cell"`
-	Old  setting.Value `json:"old"`
-	New  setting.Value `json:"new"`
+	Cell setting.Setting `json:"cell"`
+	Old  setting.Value   `json:"old"`
+	New  setting.Value   `json:"new"`
 }
 
 // Rehearse carries wishes out, one after the other, on cells that only remember
 // what is written to them: two settings of one file are two changes of it, and
 // what a knob refuses is known before anything is changed. Stores are those of
 // m.Cells. Error: the first wish that cannot be.
-func Rehearse(m knob.Machine, stores []setting.Store, wishes []Wish) ([]Planned, error) {
-	m.Cells = rehearsal(stores)
+func Rehearse(m knob.Machine, stores []setting.Backend, wishes []Wish) ([]Planned, error) {
+	m.Settings = rehearsal(stores)
 	var all []Planned
 	for _, w := range wishes {
 		p, err := rehearse(m, w)
@@ -54,42 +54,42 @@ func rehearse(m knob.Machine, w Wish) (Planned, error) {
 		return p, err
 	}
 	for _, write := range writes {
-		old, err := m.Cells.Read(write.Cell)
+		old, err := m.Settings.Read(write.Setting)
 		if err != nil {
 			return p, err
 		}
-		if m.Cells.Same(write.Cell, write.Value, old) {
+		if m.Settings.Equivalent(write.Setting, write.Value, old) {
 			continue
 		}
-		if err := m.Cells.Write(write.Cell, write.Value); err != nil {
+		if err := m.Settings.Write(write.Setting, write.Value); err != nil {
 			return p, err
 		}
-		p.Changes = append(p.Changes, Change{write.Cell, old, write.Value})
+		p.Changes = append(p.Changes, Change{write.Setting, old, write.Value})
 	}
 	return p, nil
 }
 
 // rehearsal makes cells that show what was written to them, while the machine
 // keeps what it has.
-func rehearsal(stores []setting.Store) *setting.Cells {
+func rehearsal(stores []setting.Backend) *setting.Settings {
 	written := map[string]setting.Value{}
-	var pretend []setting.Store
+	var pretend []setting.Backend
 	for _, s := range stores {
 		read := s.Read
-		s.Read = func(c setting.Cell) (setting.Value, error) {
+		s.Read = func(c setting.Setting) (setting.Value, error) {
 			if v, ok := written[c.ID()]; ok {
 				return v, nil
 			}
 			return read(c)
 		}
-		s.Write = func(c setting.Cell, v setting.Value) error {
+		s.Write = func(c setting.Setting, v setting.Value) error {
 			written[c.ID()] = v
 			return nil
 		}
-		s.Around, s.Sweep = nil, nil
+		s.SideEffects, s.Sweep = nil, nil
 		pretend = append(pretend, s)
 	}
-	return setting.NewCells(pretend...)
+	return setting.NewSettings(pretend...)
 }
 
 // Total puts changes of one cell together: from what it holds now to what it
@@ -116,7 +116,7 @@ func Total(planned []Planned) []Change {
 func (c Change) Diff() string {
 	whole := func(v setting.Value) []byte {
 		text := string(v.Data)
-		if v.Present && c.Cell.Store != "file" && !strings.HasSuffix(text, "\n") {
+		if v.Present && c.Cell.Backend != "file" && !strings.HasSuffix(text, "\n") {
 			text += "\n" // else each of them would be told to lack its line end
 		}
 		return []byte(text)

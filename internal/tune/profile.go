@@ -151,7 +151,7 @@ func FindProfile(name string) (Profile, error) {
 // What one target does not have is no error: it is skipped there. Error: m has
 // no cells to read.
 func (p Profile) Wishes(m knob.Machine, targets Targets) (wishes []Wish, skipped []Skipped, err error) {
-	if m.Cells == nil {
+	if m.Settings == nil {
 		return nil, nil, errors.New("list wishes: there are no cells to read")
 	}
 	owners := othersOn(m)
@@ -303,11 +303,11 @@ func already(m knob.Machine, w Wish) (bool, error) {
 		return false, err
 	}
 	for _, write := range writes {
-		now, err := m.Cells.Read(write.Cell)
+		now, err := m.Settings.Read(write.Setting)
 		if err != nil {
 			return false, err
 		}
-		if !m.Cells.Same(write.Cell, write.Value, now) {
+		if !m.Settings.Equivalent(write.Setting, write.Value, now) {
 			return false, nil
 		}
 	}

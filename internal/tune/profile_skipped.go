@@ -63,7 +63,7 @@ func (p Profile) Tries(named Targets) (n int) {
 	ofPath := []Group{NICs, Tunnels, Veths, Machines, Pods}
 	for _, s := range p.Steps {
 		entry, err := knob.Find(s.Knob)
-		if err != nil || s.barred() != "" || entry.Never != "" || entry.Scope == knob.OfManifest {
+		if err != nil || s.barred() != "" || entry.Never != "" || entry.Scope == knob.ScopeManifest {
 			continue
 		}
 		if slices.Contains(ofPath, s.On) || len(named.of(s.On)) > 0 {
@@ -80,7 +80,7 @@ func (p Profile) Tries(named Targets) (n int) {
 func Measurable(all []Wish) (wishes []Wish, skipped []Skipped) {
 	for _, w := range all {
 		s := Skipped{Target: w.Target, Reason: Unmeasurable}
-		if w.Knob.Scope == knob.OfManifest {
+		if w.Knob.Scope == knob.ScopeManifest {
 			s.Why = "a file changes nothing that could be measured here: apply it to a pair of nodes, and compare those"
 		} else if s.Why = tooSlow(w.Knob.Name, all); s.Why == "" {
 			wishes = append(wishes, w)

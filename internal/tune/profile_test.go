@@ -21,9 +21,9 @@ func TestProfiles(t *testing.T) {
 	for _, e := range knob.Table() {
 		entries[e.Name] = e
 	}
-	scopes := map[Group]knob.Scope{
-		Host: knob.OfMachine, NICs: knob.OfDevice, Tunnels: knob.OfDevice, Veths: knob.OfDevice,
-		Machines: knob.OfNetns, Pods: knob.OfNetns, Manifests: knob.OfManifest, Switches: knob.OfSwitch, Centrals: knob.OfSwitch,
+	scopes := map[Group]knob.ScopeKind{
+		Host: knob.ScopeMachine, NICs: knob.ScopeDevice, Tunnels: knob.ScopeDevice, Veths: knob.ScopeDevice,
+		Machines: knob.ScopeNetns, Pods: knob.ScopeNetns, Manifests: knob.ScopeManifest, Switches: knob.ScopeSwitch, Centrals: knob.ScopeSwitch,
 	}
 	for _, p := range Profiles() {
 		if got, err := FindProfile(p.Name); err != nil || got.Title != p.Title {
@@ -77,7 +77,7 @@ func fixtureMachine(t *testing.T, files map[string]string) knob.Machine {
 			t.Fatal(err)
 		}
 	}
-	m := knob.Machine{Cells: setting.NewCells(Stores(root)...)}
+	m := knob.Machine{Settings: setting.NewSettings(Backends(root)...)}
 	m.Root = root
 	return m
 }
@@ -140,7 +140,7 @@ func TestWishesOfCilium(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	// What is planned one after the other is in effect in the end.
-	planned, err := Rehearse(m, Stores(m.Root), wishes)
+	planned, err := Rehearse(m, Backends(m.Root), wishes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ var ringDrops = Condition{Text: "the card dropped packets for lack of room (rx_m
 	var seen []string
 	holds := false
 	for _, counter := range []string{"rx_missed_errors", "rx_fifo_errors"} {
-		v, err := m.Cells.Read(setting.Cell{Store: "net", Place: place, Key: "statistics/" + counter})
+		v, err := m.Settings.Read(setting.Setting{Backend: "net", Scope: place, Key: "statistics/" + counter})
 		if err != nil {
 			return false, "", err
 		}

@@ -36,14 +36,14 @@ type order struct {
 // answer is what a child says before it ends, if it does.
 type answer struct {
 	Sets      map[string]int // knobs that were turned
-	Conflicts []setting.Cell
+	Conflicts []setting.Setting
 	Errors    []string
 }
 
 // points are those of the protocol, and before and after each call of the system.
 var points = []string{
-	string(journal.Read), string(journal.Recorded), string(journal.Written), string(journal.Marked),
-	string(journal.Undoing), string(journal.Restored), string(journal.Closed), "before a read", "before a write", "after a write",
+	string(journal.PointRead), string(journal.PointRecorded), string(journal.PointWritten), string(journal.PointMarked),
+	string(journal.PointUndoing), string(journal.PointRestored), string(journal.PointClosed), "before a read", "before a write", "after a write",
 }
 
 // faults are what can go wrong with a write.
@@ -116,13 +116,13 @@ func (a *actor) note(format string, args ...any) { fmt.Fprintf(a.log, format+"\n
 var errFault = errors.New("injected")
 
 // wrap puts a store under the orders of the test.
-func (a *actor) wrap(s setting.Store) setting.Store {
+func (a *actor) wrap(s setting.Backend) setting.Backend {
 	read, write := s.Read, s.Write
-	s.Read = func(c setting.Cell) (setting.Value, error) {
+	s.Read = func(c setting.Setting) (setting.Value, error) {
 		a.pass("before a read")
 		return read(c)
 	}
-	s.Write = func(c setting.Cell, v setting.Value) error {
+	s.Write = func(c setting.Setting, v setting.Value) error {
 		a.pass("before a write")
 		defer a.pass("after a write")
 		a.writes++
@@ -148,7 +148,7 @@ func (a *actor) act() error {
 	}
 	defer a.log.Close()
 	a.m = a.w.machine(a.wrap)
-	a.j, err = journal.Open(journal.Options{Folder: a.w.Journal, Cells: a.m.Cells, Who: "a test", At: func(p journal.Point) { a.pass(string(p)) }})
+	a.j, err = journal.Open(journal.Options{Folder: a.w.Journal, Settings: a.m.Settings, User: "a test", OnPoint: func(p journal.Point) { a.pass(string(p)) }})
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (a *actor) act() error {
 
 func (a *actor) undo() error {
 	a.note("undo all, %+v", a.order)
-	outcomes, err := a.j.Undo(nil, journal.How{Force: a.order.Force})
+	outcomes, err := a.j.Undo(nil, journal.UndoOptions{Force: a.order.Force})
 	if err != nil {
 		return err
 	}
@@ -169,11 +169,11 @@ func (a *actor) undo() error {
 		conflict := new(journal.ConflictError)
 		switch {
 		case errors.As(o.Err, &conflict):
-			a.answer.Conflicts = append(a.answer.Conflicts, o.Entry.Cell)
+			a.answer.Conflicts = append(a.answer.Conflicts, o.Entry.Setting)
 		case o.Err != nil:
-			a.answer.Errors = append(a.answer.Errors, fmt.Sprintf("%s: %v", o.Entry.Cell, o.Err))
+			a.answer.Errors = append(a.answer.Errors, fmt.Sprintf("%s: %v", o.Entry.Setting, o.Err))
 		}
-		a.note("  %s: %s %s %v", o.Entry.Cell, o.Entry.State, o.Entry.Why, o.Err)
+		a.note("  %s: %s %s %v", o.Entry.Setting, o.Entry.State, o.Entry.Reason, o.Err)
 	}
 	return nil
 }
@@ -216,12 +216,12 @@ func (a *actor) play(r *rand.Rand) error {
 		case n == 8 && len(entries) > 0:
 			e := entries[r.IntN(len(entries))]
 			for _, on := range []bool{false, true, r.IntN(2) == 0} {
-				if e.State == journal.Done {
-					a.note("swing %s %v: %v", e.Cell, on, tx.Swing(e, on))
+				if e.State == journal.Applied {
+					a.note("swing %s %v: %v", e.Setting, on, tx.Toggle(e, on))
 				}
 			}
 		case n == 9:
-			_, err := a.j.Undo([]int{tx.ID()}, journal.How{})
+			_, err := a.j.Undo([]int{tx.ID()}, journal.UndoOptions{})
 			a.note("undo %d: %v", tx.ID(), err)
 		case n == 10:
 			a.note("confirm %d: %v", tx.ID(), a.j.Confirm(tx.ID()))
@@ -261,13 +261,13 @@ func (a *actor) turn(tx *journal.Tx, d dish, value string) []*journal.Entry {
 // somebody who knows nothing of the journal.
 func (a *actor) meddle(r *rand.Rand, entries []*journal.Entry) error {
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e *journal.Entry) bool {
-		return e.Cell.Store != "sysctl" || e.State != journal.Done
+		return e.Setting.Backend != "sysctl" || e.State != journal.Applied
 	})
 	if len(entries) == 0 {
 		return nil
 	}
 	e := entries[r.IntN(len(entries))]
-	now, err := a.m.Cells.Read(e.Cell)
+	now, err := a.m.Settings.Read(e.Setting)
 	if err != nil {
 		return err
 	}
@@ -280,7 +280,7 @@ func (a *actor) meddle(r *rand.Rand, entries []*journal.Entry) error {
 		other = 2*n - other
 	}
 	foreign := setting.Text(fmt.Sprintf("%d\n", other))
-	text, err := json.Marshal(setting.Write{Cell: e.Cell, Value: foreign})
+	text, err := json.Marshal(setting.Write{Setting: e.Setting, Value: foreign})
 	if err != nil {
 		return err
 	}
@@ -288,9 +288,9 @@ func (a *actor) meddle(r *rand.Rand, entries []*journal.Entry) error {
 	if err != nil {
 		return err
 	}
-	a.note("somebody else: %s = %s", e.Cell, foreign)
-	plain := a.w.machine(func(s setting.Store) setting.Store { return s })
-	if err := plain.Cells.Write(e.Cell, foreign); err != nil {
+	a.note("somebody else: %s = %s", e.Setting, foreign)
+	plain := a.w.machine(func(s setting.Backend) setting.Backend { return s })
+	if err := plain.Settings.Write(e.Setting, foreign); err != nil {
 		return errors.Join(err, f.Close())
 	}
 	_, err = fmt.Fprintf(f, "%s\n", text)

@@ -132,37 +132,37 @@ func (w *place) fixture(t testing.TB) {
 }
 
 // machine is the place as knobs see it, by stores that may be wrapped.
-func (w *place) machine(wrap func(setting.Store) setting.Store) knob.Machine {
-	stores := Stores(w.Root)
+func (w *place) machine(wrap func(setting.Backend) setting.Backend) knob.Machine {
+	stores := Backends(w.Root)
 	for i := range stores {
 		if stores[i].Name == "sysctl" {
 			stores[i] = w.sysctls(stores[i])
 		}
 		stores[i] = wrap(stores[i])
 	}
-	return knob.Machine{Reader: host.Reader{Root: w.Root}, Cells: setting.NewCells(stores...)}
+	return knob.Machine{Reader: host.Reader{Root: w.Root}, Settings: setting.NewSettings(stores...)}
 }
 
 // sysctls takes those of the machine as a whole from the fixture: a namespace of
 // its own does not have them.
-func (w *place) sysctls(real setting.Store) setting.Store {
-	fixture := map[string]setting.Store{}
-	for _, s := range setting.Stores(w.Root) {
+func (w *place) sysctls(real setting.Backend) setting.Backend {
+	fixture := map[string]setting.Backend{}
+	for _, s := range setting.Backends(w.Root) {
 		fixture[s.Name] = s
 	}
-	file := func(c setting.Cell) (setting.Cell, bool) {
+	file := func(c setting.Setting) (setting.Setting, bool) {
 		name := "/proc/sys/" + c.Key
 		_, of := machineFiles[name]
-		return setting.Cell{Store: "kernel", Key: name}, of
+		return setting.Setting{Backend: "kernel", Key: name}, of
 	}
 	read, write := real.Read, real.Write
-	real.Read = func(c setting.Cell) (setting.Value, error) {
+	real.Read = func(c setting.Setting) (setting.Value, error) {
 		if k, of := file(c); of {
 			return fixture["kernel"].Read(k)
 		}
 		return read(c)
 	}
-	real.Write = func(c setting.Cell, v setting.Value) error {
+	real.Write = func(c setting.Setting, v setting.Value) error {
 		if k, of := file(c); of {
 			return fixture["kernel"].Write(k, v)
 		}
@@ -172,21 +172,21 @@ func (w *place) sysctls(real setting.Store) setting.Store {
 }
 
 // targets lists what a knob can be turned on here.
-func (w *place) targets(scope knob.Scope) (all []knob.Target) {
+func (w *place) targets(scope knob.ScopeKind) (all []knob.Target) {
 	switch scope {
-	case knob.OfMachine:
+	case knob.ScopeMachine:
 		return []knob.Target{{Netns: w.Netns[0]}}
-	case knob.OfNetns:
+	case knob.ScopeNetns:
 		for _, n := range w.Netns {
 			all = append(all, knob.Target{Netns: n})
 		}
-	case knob.OfDevice:
+	case knob.ScopeDevice:
 		for _, n := range w.Netns {
 			for _, d := range w.devices(n) {
 				all = append(all, knob.Target{Netns: n, Device: d})
 			}
 		}
-	case knob.OfManifest:
+	case knob.ScopeManifest:
 		for _, f := range w.Files {
 			all = append(all, knob.Target{File: f})
 		}
@@ -197,7 +197,7 @@ func (w *place) targets(scope knob.Scope) (all []knob.Target) {
 // cook finds which knobs can be turned on what, and to which values.
 func (w *place) cook(t testing.TB) {
 	t.Helper()
-	m := w.machine(func(s setting.Store) setting.Store { return s })
+	m := w.machine(func(s setting.Backend) setting.Backend { return s })
 	for _, e := range knob.Table() {
 		if e.Knob == nil {
 			continue

@@ -287,22 +287,22 @@ func (p *player) others(o *order, a answer, r *played) error {
 	if err != nil {
 		return err
 	}
-	cells := p.place.machine(func(s setting.Store) setting.Store { return s }).Cells
+	cells := p.place.machine(func(s setting.Backend) setting.Backend { return s }).Settings
 	stands := map[string]setting.Write{}
 	for line := range strings.Lines(string(text)) {
 		var w setting.Write
 		if err := json.Unmarshal([]byte(line), &w); err != nil {
 			return err
 		}
-		stands[w.Cell.ID()] = w
+		stands[w.Setting.ID()] = w
 	}
 	for _, w := range stands {
-		now, err := cells.Read(w.Cell)
+		now, err := cells.Read(w.Setting)
 		if err != nil {
 			return err
 		}
 		if !now.Equal(w.Value) {
-			return fmt.Errorf("somebody else had set %s to %q, and now it is %q", w.Cell, w.Value, now)
+			return fmt.Errorf("somebody else had set %s to %q, and now it is %q", w.Setting, w.Value, now)
 		}
 		r.conflicts++
 	}

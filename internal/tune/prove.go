@@ -134,11 +134,11 @@ func LeastBudget(least time.Duration) string {
 // search is interrupted, this still has to be done.
 func (p Proof) takeBack(tx *journal.Tx) error {
 	failed := []error{tx.End()}
-	outcomes, err := p.Journal.Undo([]int{tx.ID()}, journal.How{})
+	outcomes, err := p.Journal.Undo([]int{tx.ID()}, journal.UndoOptions{})
 	failed = append(failed, err)
 	for _, o := range outcomes {
 		if o.Err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", o.Entry.Cell, o.Err))
+			failed = append(failed, fmt.Errorf("%s: %w", o.Entry.Setting, o.Err))
 		}
 	}
 	return verr.Wrap(verr.Failed, "cannot take back all that was tried", errors.Join(failed...), fmt.Sprintf("try again with: venturi undo %d", tx.ID()))

@@ -140,12 +140,12 @@ func TestProofKilled(t *testing.T) {
 			return err
 		}
 		other.folder += "/j"
-		j, err := journal.Open(journal.Options{Folder: other.folder, Cells: other.m.Cells})
+		j, err := journal.Open(journal.Options{Folder: other.folder, Settings: other.m.Settings})
 		if err != nil {
 			return err
 		}
 		defer j.Close()
-		outcomes, err := j.Undo(nil, journal.How{})
+		outcomes, err := j.Undo(nil, journal.UndoOptions{})
 		for _, o := range outcomes {
 			err = errors.Join(err, o.Err)
 		}

@@ -15,10 +15,10 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Stores are all kinds of values that any knob writes: whoever opens the journal
+// Backends are all kinds of values that any knob writes: whoever opens the journal
 // hands it these, so that everything in it can be undone.
-func Stores(root string) []setting.Store {
-	return append(setting.Stores(root), ovs.Store())
+func Backends(root string) []setting.Backend {
+	return append(setting.Backends(root), ovs.Backend())
 }
 
 // Wish is one knob that shall have a value.

@@ -25,7 +25,7 @@ type switches struct {
 
 // switched is one cell that candidates write.
 type switched struct {
-	cell   setting.Cell
+	cell   setting.Setting
 	knob   string
 	base   setting.Value
 	values map[int]setting.Value // by candidate
@@ -73,7 +73,7 @@ func prepare(ctx context.Context, j *journal.Journal, tx *journal.Tx, m knob.Mac
 		n := len(fit)
 		fit = append(fit, c)
 		for _, e := range entries {
-			s.learn(n, e, shared[e.Cell.ID()])
+			s.learn(n, e, shared[e.Setting.ID()])
 		}
 		s.now = search.State{n}
 		if err := s.turn(nil); err != nil {
@@ -121,7 +121,7 @@ func sharedCells(m knob.Machine, all []Candidate) map[string]bool {
 				continue // setting it will say why
 			}
 			for _, write := range writes {
-				id := write.Cell.ID()
+				id := write.Setting.ID()
 				shared[id] = once[id]
 				once[id] = true
 			}
@@ -133,12 +133,12 @@ func sharedCells(m knob.Machine, all []Candidate) map[string]bool {
 // learn notes what a candidate wrote.
 func (s *switches) learn(candidate int, e *journal.Entry, shared bool) {
 	for _, c := range s.cells {
-		if c.cell.ID() == e.Cell.ID() {
-			c.values[candidate], c.entry = *e.Found, nil
+		if c.cell.ID() == e.Setting.ID() {
+			c.values[candidate], c.entry = *e.Readback, nil
 			return
 		}
 	}
-	c := &switched{cell: e.Cell, knob: e.Knob, base: e.Old, values: map[int]setting.Value{candidate: *e.Found}}
+	c := &switched{cell: e.Setting, knob: e.Knob, base: e.Old, values: map[int]setting.Value{candidate: *e.Readback}}
 	if !shared {
 		c.entry = e
 	}
@@ -166,7 +166,7 @@ func (s *switches) turn(to search.State) error {
 		if want.Equal(c.want(s.now)) {
 			continue
 		}
-		settle = max(settle, shortSettling, settling[c.cell.Store])
+		settle = max(settle, shortSettling, settling[c.cell.Backend])
 		if want.Equal(c.base) {
 			back = append(back, c)
 		} else {
@@ -186,8 +186,8 @@ func (s *switches) turn(to search.State) error {
 
 func (s *switches) write(c *switched, v setting.Value) error {
 	if c.entry != nil {
-		return s.tx.Swing(c.entry, !v.Equal(c.base))
+		return s.tx.Toggle(c.entry, !v.Equal(c.base))
 	}
-	_, err := s.tx.Set(c.knob, setting.Write{Cell: c.cell, Value: v})
+	_, err := s.tx.Set(c.knob, setting.Write{Setting: c.cell, Value: v})
 	return err
 }

@@ -106,7 +106,7 @@ func TestEveryKnob(t *testing.T) {
 // everyValue turns a knob on one target, and gives how many of its values were
 // other ones than it had.
 func (p *player) everyValue(t *testing.T, e knob.Entry, d dish) (turned int) {
-	m := p.place.machine(func(s setting.Store) setting.Store { return s })
+	m := p.place.machine(func(s setting.Backend) setting.Backend { return s })
 	now, err := e.Get(m, d.Target)
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func (p *player) everyValue(t *testing.T, e knob.Entry, d dish) (turned int) {
 		if turned++; turned > 1 {
 			continue
 		}
-		for _, point := range []journal.Point{journal.Recorded, journal.Written} {
+		for _, point := range []journal.Point{journal.PointRecorded, journal.PointWritten} {
 			o := order{Dish: &dish{e.Name, d.Target, []string{value}}, Point: string(point)}
 			if _, killed, err := p.tell(o); err != nil || !killed {
 				t.Errorf("%s of %s: it was not killed at %q: %v", value, d.Target, point, err)
@@ -140,7 +140,7 @@ func (p *player) everyValue(t *testing.T, e knob.Entry, d dish) (turned int) {
 // or the kernel refused the value, of which nothing may stay.
 func (p *player) setAndUndo(t *testing.T, m knob.Machine, w Wish) bool {
 	t.Helper()
-	j, err := journal.Open(journal.Options{Folder: p.place.Journal, Cells: m.Cells, Who: "a test"})
+	j, err := journal.Open(journal.Options{Folder: p.place.Journal, Settings: m.Settings, User: "a test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,10 +169,10 @@ func (p *player) setAndUndo(t *testing.T, m knob.Machine, w Wish) bool {
 			t.Errorf("%s of %s: %d writes changed nothing", w.Value, w.Target, len(entries))
 		}
 	}
-	outcomes, err := j.Undo(nil, journal.How{})
+	outcomes, err := j.Undo(nil, journal.UndoOptions{})
 	for _, o := range outcomes {
 		if o.Err != nil {
-			t.Errorf("%s of %s: undo %s: %v", w.Value, w.Target, o.Entry.Cell, o.Err)
+			t.Errorf("%s of %s: undo %s: %v", w.Value, w.Target, o.Entry.Setting, o.Err)
 		}
 	}
 	if err != nil {

@@ -20,7 +20,7 @@ var vethKinds = map[string]bool{"veth": true, "netkit": true}
 // AddDevice adds a device to the group that its kind belongs to. Error: there is
 // no such device (exit code 2).
 func (t *Targets) AddDevice(on knob.Target) error {
-	place, err := setting.OnDevice(on.Netns, on.Device)
+	place, err := setting.DeviceScope(on.Netns, on.Device)
 	if err != nil {
 		return verr.Wrap(verr.Usage, fmt.Sprintf("cannot tune %s", on), err, "see which devices there are with: ip link")
 	}

@@ -115,7 +115,7 @@ var placebos = []struct {
 func placeboWishes(m knob.Machine, t tune.Targets) ([]tune.Candidate, error) {
 	var all []tune.Candidate
 	for _, p := range placebos {
-		entry := knob.Entry{Facts: knob.Facts{Name: p.name, Scope: knob.OfNetns}, Knob: plain(p.name)}
+		entry := knob.Entry{Facts: knob.Facts{Name: p.name, Scope: knob.ScopeNetns}, Knob: plain(p.name)}
 		if p.knob != "" {
 			var err error
 			if entry, err = knob.Find(p.knob); err != nil {
@@ -140,7 +140,7 @@ func placeboWishes(m knob.Machine, t tune.Targets) ([]tune.Candidate, error) {
 // plain is a sysctl as a knob of its own.
 type plain string
 
-func (s plain) cell(t knob.Target) (setting.Cell, error) {
+func (s plain) cell(t knob.Target) (setting.Setting, error) {
 	place, err := t.Place()
 	return setting.Sysctl(place, string(s)), err
 }
@@ -151,12 +151,12 @@ func (s plain) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 	if err != nil {
 		return knob.Reading{}, err
 	}
-	v, err := m.Cells.Read(c)
+	v, err := m.Settings.Read(c)
 	return knob.Reading{Value: strings.Join(strings.Fields(v.String()), " ")}, err
 }
 
 // Plan is of [knob.Knob].
 func (s plain) Plan(_ knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
 	c, err := s.cell(t)
-	return []setting.Write{{Cell: c, Value: setting.Text(value)}}, err
+	return []setting.Write{{Setting: c, Value: setting.Text(value)}}, err
 }

@@ -197,7 +197,7 @@ func (c Proofs) proof(ctx context.Context, p *Prove, f Fault, targets tune.Targe
 		return nil, err
 	}
 	defer func() {
-		outcomes, uerr := c.Journal.Undo([]int{tx.ID()}, journal.How{})
+		outcomes, uerr := c.Journal.Undo([]int{tx.ID()}, journal.UndoOptions{})
 		err = errors.Join(err, uerr)
 		for _, o := range outcomes {
 			err = errors.Join(err, o.Err)

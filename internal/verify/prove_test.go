@@ -22,8 +22,8 @@ func proofs(t *testing.T) Proofs {
 	t.Helper()
 	testenv.Root(t)
 	c := DefaultProofs()
-	c.Machine = knob.Machine{Cells: setting.NewCells(tune.Stores("")...)}
-	j, err := journal.Open(journal.Options{Folder: t.TempDir() + "/j", Cells: c.Machine.Cells, Who: "a test"})
+	c.Machine = knob.Machine{Settings: setting.NewSettings(tune.Backends("")...)}
+	j, err := journal.Open(journal.Options{Folder: t.TempDir() + "/j", Settings: c.Machine.Settings, User: "a test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestFaultsCanBePlanted(t *testing.T) {
 			if err := tx.End(); err != nil {
 				t.Error(err)
 			}
-			outcomes, err := c.Journal.Undo([]int{tx.ID()}, journal.How{})
+			outcomes, err := c.Journal.Undo([]int{tx.ID()}, journal.UndoOptions{})
 			for _, o := range outcomes {
 				err = errors.Join(err, o.Err)
 			}

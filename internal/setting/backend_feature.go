@@ -1,0 +1,158 @@
+package setting
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/mdlayher/netlink"
+	vlink "github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Feature is one offload of a device.
+type Feature struct {
+	Wanted   bool // what was asked for
+	Active   bool // what is in effect
+	Settable bool // it is not fixed
+}
+
+// DeviceFeatures gives all offloads that the kernel knows of a device, by the
+// names that `ethtool -k` prints for single bits.
+func DeviceFeatures(p Scope) (all map[string]Feature, err error) {
+	err = withEthtool(p, func(e *ethConn) error {
+		all, err = e.features()
+		return err
+	})
+	return all, err
+}
+
+func (e *ethConn) features() (map[string]Feature, error) {
+	hardware, wanted, active, fixed := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	err := e.get(unix.ETHTOOL_MSG_FEATURES_GET, func(d *netlink.AttributeDecoder) error {
+		switch d.Type() {
+		case unix.ETHTOOL_A_FEATURES_HW:
+			return decodeBits(d, hardware)
+		case unix.ETHTOOL_A_FEATURES_WANTED:
+			return decodeBits(d, wanted)
+		case unix.ETHTOOL_A_FEATURES_ACTIVE:
+			return decodeBits(d, active)
+		case unix.ETHTOOL_A_FEATURES_NOCHANGE:
+			return decodeBits(d, fixed)
+		}
+		return nil
+	})
+	all := map[string]Feature{}
+	for name, can := range hardware {
+		all[name] = Feature{Wanted: wanted[name], Active: active[name], Settable: can && !fixed[name]}
+	}
+	return all, err
+}
+
+// featureBackend is the offloads of devices, one a setting. A key is its name, the
+// value "on" or "off": what is wanted, for that is what the kernel keeps. What is
+// in effect follows from it, and from other offloads. A feature that is fixed
+// is not supported.
+func featureBackend() Backend {
+	return Backend{
+		Name: "feature",
+		Read: func(c Setting) (Value, error) {
+			all, err := DeviceFeatures(c.Scope)
+			if err != nil {
+				return Value{}, err
+			}
+			f, known := all[c.Key]
+			switch {
+			case !known:
+				return Value{}, fmt.Errorf("this kernel knows no such feature: %w", os.ErrNotExist)
+			case !f.Settable:
+				return Value{}, fmt.Errorf("it is fixed: %w", errors.ErrUnsupported)
+			}
+			return Text(onOrOff(f.Wanted)), nil
+		},
+		Write: func(c Setting, v Value) error {
+			on, err := isOn(v)
+			if err != nil {
+				return err
+			}
+			return withEthtool(c.Scope, func(e *ethConn) error {
+				return e.set(unix.ETHTOOL_MSG_FEATURES_SET, func(a *netlink.AttributeEncoder) error {
+					encodeBit(a, unix.ETHTOOL_A_FEATURES_WANTED, c.Key, on)
+					return nil
+				})
+			})
+		},
+		SideEffects: lowerFeatures,
+	}
+}
+
+func isOn(v Value) (bool, error) {
+	switch {
+	case v.Equal(Text("on")):
+		return true, nil
+	case v.Equal(Text("off")):
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is neither on nor off", v)
+}
+
+// lro is the one feature that a device which loses it takes from those below
+// it too, such as a bond from its cards: for good, as if somebody had asked.
+const lro = "rx-lro"
+
+func lowerFeatures(c Setting) ([]Setting, error) {
+	if c.Key != lro {
+		return nil, nil
+	}
+	places, err := lowerScopes(c.Scope)
+	var cells []Setting
+	for seen := map[int]bool{}; len(places) > 0 && err == nil; {
+		p := places[0]
+		var more []Scope
+		if !seen[p.Device.Index] {
+			seen[p.Device.Index] = true
+			if all, err := DeviceFeatures(p); err == nil && all[lro].Settable {
+				cells = append(cells, Setting{Backend: c.Backend, Scope: p, Key: lro})
+			}
+			more, err = lowerScopes(p)
+		}
+		places = append(places[1:], more...)
+	}
+	return cells, err
+}
+
+// lowerScopes lists the devices in the same namespace that a device stands on.
+func lowerScopes(p Scope) (places []Scope, err error) {
+	err = p.Enter(func(device string) error {
+		h, err := vlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		links, err := h.LinkList()
+		if err != nil {
+			return fmt.Errorf("list devices: %w", err)
+		}
+		on := 0
+		for _, l := range links {
+			if a := l.Attrs(); a.Index == p.Device.Index && l.Type() != "veth" {
+				on = a.ParentIndex
+			}
+		}
+		for _, l := range links {
+			if a := l.Attrs(); a.MasterIndex == p.Device.Index || on != 0 && on == a.Index && a.Index != p.Device.Index {
+				places = append(places, Scope{Netns: p.Netns, Device: deviceID(l)})
+			}
+		}
+		return nil
+	})
+	return places, err
+}
+
+// onOrOff is how ethtool(8) writes a flag.
+func onOrOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}

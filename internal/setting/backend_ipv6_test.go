@@ -1,0 +1,41 @@
+package setting_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/setting"
+)
+
+// TestIPv6Renamed: a device's setting is found by its name of today, and that of
+// the device which has its old name by now stays.
+func TestIPv6Renamed(t *testing.T) {
+	_, n := namespace(t)
+	ip := func(args ...string) {
+		t.Helper()
+		args = append([]string{"-n", filepath.Base(n.Path())}, args...)
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %v: %v: %s", args, err, out)
+		}
+	}
+	cell := func(device string) setting.Setting {
+		place, err := setting.DeviceScope(n.Path(), device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return setting.Setting{Backend: "ipv6", Scope: place, Key: "mtu"}
+	}
+	ip("link", "add", "name", "a", "type", "veth", "peer", "name", "b")
+	cells, first := setting.NewSettings(setting.Backends("")...), cell("a")
+	ip("link", "set", "dev", "a", "name", "c")
+	ip("link", "set", "dev", "b", "name", "a")
+	if err := cells.Write(first, setting.Text("1400")); err != nil {
+		t.Fatal(err)
+	}
+	for device, want := range map[string]string{"c": "1400\n", "a": "1500\n"} {
+		if v, err := cells.Read(cell(device)); err != nil || v.String() != want {
+			t.Errorf("%s has %q, %v; want %q", device, v, err, want)
+		}
+	}
+}

@@ -1,0 +1,18 @@
+package setting
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var pause = fields{
+	backendName: "pause", get: unix.ETHTOOL_MSG_PAUSE_GET, set: unix.ETHTOOL_MSG_PAUSE_SET,
+	list: []field{
+		{"autoneg", unix.ETHTOOL_A_PAUSE_AUTONEG, flag, 0},
+		{"rx", unix.ETHTOOL_A_PAUSE_RX, flag, 0},
+		{"tx", unix.ETHTOOL_A_PAUSE_TX, flag, 0},
+	},
+	// Some drivers show what the two ends of the cable agree upon.
+	settles: 5 * time.Second,
+}

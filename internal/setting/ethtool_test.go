@@ -1,0 +1,219 @@
+package setting_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/setting"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// whole reads every value of a device, and what of its features is in effect.
+func whole(t *testing.T, cells *setting.Settings, p setting.Scope) map[string]string {
+	t.Helper()
+	list, err := setting.DeviceSettings(p)
+	must(t, err)
+	all := map[string]string{}
+	for _, c := range list {
+		v, err := cells.Read(c)
+		must(t, err)
+		all[c.String()] = v.String()
+	}
+	features, err := setting.DeviceFeatures(p)
+	must(t, err)
+	for name, f := range features {
+		all["active "+name] = fmt.Sprint(f.Active)
+	}
+	return all
+}
+
+// differ lists what is different in two snapshots.
+func differ(a, b map[string]string) (list []string) {
+	names := maps.Clone(a)
+	maps.Copy(names, b)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if a[name] != b[name] {
+			list = append(list, fmt.Sprintf("%s: %q, then %q", name, a[name], b[name]))
+		}
+	}
+	return list
+}
+
+func openJournal(t *testing.T, cells *setting.Settings) (*journal.Journal, *journal.Tx) {
+	t.Helper()
+	j, err := journal.Open(journal.Options{Folder: t.TempDir(), Settings: cells, User: "a test"})
+	must(t, err)
+	t.Cleanup(func() { j.Close() })
+	tx, err := j.Begin(0)
+	must(t, err)
+	return j, tx
+}
+
+func undoAll(t *testing.T, j *journal.Journal) {
+	t.Helper()
+	outcomes, err := j.Undo(nil, journal.UndoOptions{})
+	must(t, err)
+	for _, o := range outcomes {
+		if o.Err != nil {
+			t.Errorf("undo %s: %v", o.Entry.Setting, o.Err)
+		}
+	}
+}
+
+// What is written is in effect, and undone brings the whole device back: what
+// was not written too.
+func TestDeviceStores(t *testing.T) {
+	testenv.Root(t)
+	netns := testenv.Devices(t)
+	cells := setting.NewSettings(setting.Backends("")...)
+	for _, c := range []struct {
+		device, store, key string
+		values             []string
+		moves              []string // what moves along
+	}{
+		{"veth0", "feature", "rx-gro", []string{"on", "off"}, nil},
+		{"veth0", "feature", "tx-scatter-gather", []string{"off"}, []string{"tx-tcp-segmentation", "tx-generic-segmentation"}},
+		{"veth0", "feature", "tx-udp_tnl-segmentation", []string{"off"}, nil},
+		{"veth0", "feature", "rx-udp-gro-forwarding", []string{"on"}, nil},
+		{"vxlan0", "feature", "tx-checksum-ip-generic", []string{"off", "on", "off"}, []string{"tx-tcp-segmentation"}},
+		{"br0", "feature", "tx-tcp-segmentation", []string{"off"}, nil},
+		{"veth0", "channel", "", []string{"rx=1,tx=1", "rx=3,tx=2", "rx=2,tx=4"}, nil},
+	} {
+		t.Run(c.device+" "+c.store+" "+c.key, func(t *testing.T) {
+			place, err := setting.DeviceScope(netns, c.device)
+			must(t, err)
+			cell := setting.Setting{Backend: c.store, Scope: place, Key: c.key}
+			before := whole(t, cells, place)
+			j, tx := openJournal(t, cells)
+			for _, value := range c.values {
+				_, err := tx.Set("", setting.Write{Setting: cell, Value: setting.Text(value)})
+				must(t, err)
+				now, err := cells.Read(cell)
+				must(t, err)
+				if now.String() != value {
+					t.Errorf("it shows %s, want %s", now, value)
+				}
+				after := whole(t, cells, place)
+				if name := "active " + c.key; c.store == "feature" && after[name] != fmt.Sprint(value == "on") {
+					t.Errorf("%s is in effect: %s", value, after[name])
+				}
+				for _, other := range c.moves {
+					if value == "off" && after["active "+other] != "false" {
+						t.Errorf("%s is off, and %s in effect", c.key, other)
+					}
+				}
+			}
+			undoAll(t, j)
+			for _, d := range differ(before, whole(t, cells, place)) {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// A device with fewer channels forgets what was set for the queues that it lost.
+func TestChannelsForgetQueues(t *testing.T) {
+	testenv.Root(t)
+	netns := testenv.Devices(t)
+	cells := setting.NewSettings(setting.Backends("")...)
+	place, err := setting.DeviceScope(netns, "veth0")
+	must(t, err)
+	file := func(key string) setting.Setting { return setting.Setting{Backend: "net", Scope: place, Key: key} }
+	channel := setting.Setting{Backend: "channel", Scope: place}
+	must(t, cells.Write(channel, setting.Text("rx=4,tx=4")))
+	for key, value := range map[string]string{
+		"queues/rx-0/rps_cpus": "1", "queues/rx-3/rps_cpus": "3", "queues/rx-3/rps_flow_cnt": "256",
+		"queues/tx-0/xps_cpus": "1", "queues/tx-3/xps_cpus": "2",
+	} {
+		must(t, cells.Write(file(key), setting.Text(value)))
+	}
+	before := whole(t, cells, place)
+	j, tx := openJournal(t, cells)
+	_, err = tx.Set("", setting.Write{Setting: channel, Value: setting.Text("rx=1,tx=1")})
+	must(t, err)
+	if _, err := cells.Read(file("queues/rx-3/rps_cpus")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the fourth queue is still there: %v", err)
+	}
+	undoAll(t, j)
+	for _, d := range differ(before, whole(t, cells, place)) {
+		t.Error(d)
+	}
+}
+
+func TestDeviceStoresRefuse(t *testing.T) {
+	testenv.Root(t)
+	netns := testenv.Devices(t)
+	cells := setting.NewSettings(setting.Backends("")...)
+	for _, c := range []struct {
+		device, store, key, value string
+		read, write               error // nil: it succeeds; errAny: any
+	}{
+		{"veth0", "feature", "rx-vlan-filter", "on", errors.ErrUnsupported, nil}, // fixed: the kernel ignores it
+		{"veth0", "feature", "no-such", "on", os.ErrNotExist, errAny},
+		{"veth0", "feature", "rx-gro", "maybe", nil, errAny},
+		{"br0", "ring", "", "rx=1", errors.ErrUnsupported, errAny},
+		{"br0", "coalesce", "", "rx-usecs=1", errors.ErrUnsupported, errAny},
+		{"br0", "pause", "", "rx=on", errors.ErrUnsupported, errAny},
+		{"br0", "rss", "", "table=default", errors.ErrUnsupported, errAny},
+		{"br0", "flowhash", "udp4", "sdfn", errors.ErrUnsupported, errAny},
+		{"br0", "flowhash", "udp9", "sdfn", os.ErrNotExist, errAny},
+		{"br0", "privflag", "x", "on", errors.ErrUnsupported, errAny},
+		{"veth0", "channel", "", "rx=99", nil, errAny},
+		{"veth0", "channel", "", "rx=one", nil, errAny},
+		{"veth0", "channel", "", "ry=1", nil, errAny},
+	} {
+		t.Run(c.device+" "+c.store+" "+c.key+" "+c.value, func(t *testing.T) {
+			place, err := setting.DeviceScope(netns, c.device)
+			must(t, err)
+			cell := setting.Setting{Backend: c.store, Scope: place, Key: c.key}
+			if _, err := cells.Read(cell); !errors.Is(err, c.read) {
+				t.Errorf("reading it gives %v, want %v", err, c.read)
+			}
+			before := whole(t, cells, place)
+			if err := cells.Write(cell, setting.Text(c.value)); (err == nil) != (c.write == nil) {
+				t.Errorf("writing it gives %v", err)
+			}
+			for _, d := range differ(before, whole(t, cells, place)) {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+var errAny = errors.New("any error")
+
+// A device that went away says so, whichever way it is asked.
+func TestDeviceStoresGone(t *testing.T) {
+	testenv.Root(t)
+	netns := testenv.Devices(t)
+	cells := setting.NewSettings(setting.Backends("")...)
+	place, err := setting.DeviceScope(netns, "veth0")
+	must(t, err)
+	testenv.In(t, netns, func() error {
+		l, err := netlink.LinkByName("veth0")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkDel(l)
+	})
+	for store, value := range map[string]string{
+		"feature": "on", "privflag": "on", "channel": "rx=1", "ring": "rx=1", "coalesce": "rx-usecs=1", "pause": "rx=on",
+		"rss": "table=default", "flowhash": "sd",
+	} {
+		cell := setting.Setting{Backend: store, Scope: place, Key: "udp4"}
+		if _, err := cells.Read(cell); !errors.Is(err, host.ErrGone) {
+			t.Errorf("reading %s gives %v", store, err)
+		}
+		if err := cells.Write(cell, setting.Text(value)); !errors.Is(err, host.ErrGone) {
+			t.Errorf("writing %s gives %v", store, err)
+		}
+	}
+}

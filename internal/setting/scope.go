@@ -1,0 +1,308 @@
+package setting
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/sanitize"
+)
+
+// Scope is where a setting is. The zero Place is the whole host.
+type Scope struct {
+	Netns  *NetnsID  `json:"netns,omitempty"`  // a network namespace
+	Device *DeviceID `json:"device,omitempty"` // a device in it
+
+	entered *entered // what the calling thread has at hand of it; nil: it is elsewhere
+}
+
+// NetnsID identifies a network namespace for as long as the machine runs: not
+// by its name, which others may take away and give to another one.
+type NetnsID struct {
+	Path   string `json:"path"`             // by which it was found
+	Inode  uint64 `json:"inode"`            // of its file: given again to others when it is gone
+	Cookie uint64 `json:"cookie,omitempty"` // never given again; 0 on kernels before 5.14
+}
+
+// DeviceID identifies a network device in its namespace.
+type DeviceID struct {
+	Name  string `json:"name"` // by which it was found; it may have another one now
+	Index int    `json:"index"`
+	Kind  string `json:"kind"`          // as `ip -d link` names it: "veth", "vxlan", "device"
+	MAC   string `json:"mac,omitempty"` // the permanent address, of those that have one
+}
+
+func (p Scope) String() string {
+	switch {
+	case p.Netns == nil:
+		return ""
+	case p.Device != nil && p.Netns.Path == HomeNetns:
+		return "of " + p.Device.Name
+	case p.Device != nil:
+		return "of " + p.Device.Name + " in " + p.Netns.Path
+	case p.Netns.Path == HomeNetns:
+		return ""
+	}
+	return "in " + p.Netns.Path
+}
+
+// identity is what of a place never changes.
+func (p Scope) identity() any {
+	var id struct {
+		Inode, Cookie uint64
+		Index         int
+	}
+	if p.Netns != nil {
+		id.Inode, id.Cookie = p.Netns.Inode, p.Netns.Cookie
+	}
+	if p.Device != nil {
+		id.Index = p.Device.Index
+	}
+	return id
+}
+
+// HomeNetns is the file of the namespace that the machine itself lives in.
+const HomeNetns = host.HomeNetns
+
+// NetnsScope gives the place that the namespace with this file is; an empty path
+// means the one that this process is in.
+func NetnsScope(path string) (Scope, error) {
+	if path == "" {
+		path = "/proc/self/ns/net"
+		own, err := host.ID(path)
+		if err != nil {
+			return Scope{}, err
+		}
+		if home, err := host.ID(HomeNetns); err == nil && home == own {
+			path = HomeNetns
+		}
+	}
+	if path != HomeNetns {
+		path = host.NamedFile(path)
+	}
+	id, err := netnsID(path)
+	if err != nil {
+		return Scope{}, err
+	}
+	return Scope{Netns: id}, nil
+}
+
+// DeviceScope gives the place that a device in a namespace is.
+func DeviceScope(netns, device string) (Scope, error) {
+	p, err := NetnsScope(netns)
+	if err != nil {
+		return p, err
+	}
+	err = host.Do(p.Netns.Path, func() error {
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		link, err := h.LinkByName(device)
+		if err != nil {
+			return fmt.Errorf("find %s: %w", device, err)
+		}
+		p.Device = deviceID(link)
+		return nil
+	})
+	return p, err
+}
+
+func deviceID(link netlink.Link) *DeviceID {
+	a := link.Attrs()
+	id := &DeviceID{Name: a.Name, Index: a.Index, Kind: link.Type()}
+	if len(a.PermHWAddr) > 0 {
+		id.MAC = a.PermHWAddr.String()
+	}
+	return id
+}
+
+func netnsID(path string) (*NetnsID, error) {
+	id, err := host.ID(path)
+	if err != nil {
+		return nil, err
+	}
+	n := &NetnsID{Path: path, Inode: id.Ino}
+	err = host.Do(path, func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open a socket: %w", err)
+		}
+		defer unix.Close(fd)
+		n.Cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+		if errors.Is(err, unix.ENOPROTOOPT) {
+			return nil
+		}
+		return err
+	})
+	return n, err
+}
+
+// find gives a file of the namespace, which may have another name than it had.
+// That it is gone is only said when all that there are were looked at: else its
+// values would be given up while they stand.
+func (n *NetnsID) find() (string, error) {
+	it, unseen := n.isFile(n.Path)
+	if it {
+		return n.Path, nil
+	}
+	files, unread := namespaceFiles(n.Inode)
+	unseen = errors.Join(unseen, unread)
+	for _, path := range files {
+		it, err := n.isFile(path)
+		if it {
+			return path, nil
+		}
+		unseen = errors.Join(unseen, ignorePermission(err))
+	}
+	if unseen != nil {
+		return "", fmt.Errorf("network namespace %s: it is not there by that name, and not all others could be looked at: %w", n.Path, unseen)
+	}
+	return "", fmt.Errorf("network namespace %s: %w", n.Path, host.ErrGone)
+}
+
+// namespaceFiles lists the files of all namespaces that have a name, or processes,
+// and those by which the one with this inode, or with 0 any, is held elsewhere.
+// Error: there may be more.
+func namespaceFiles(inode uint64) ([]string, error) {
+	named, err1 := sanitize.Files(host.NamespaceFolder, "*")
+	processes, err2 := sanitize.Files("/proc", "[0-9]*/ns/net")
+	table, err3 := os.ReadFile("/proc/self/mountinfo")
+	return slices.Concat(named, processes, netnsMounts(string(table), inode)), errors.Join(err1, err2, err3)
+}
+
+// netnsMounts lists the files, in a table of mounts (/proc/PID/mountinfo), by
+// which a namespace is held, or with inode 0 any: container engines have folders
+// of their own.
+func netnsMounts(table string, inode uint64) (files []string) {
+	spaces := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	root := fmt.Sprintf("net:[%d]", inode)
+	for line := range strings.Lines(table) {
+		f := strings.Fields(line)
+		if len(f) > 4 && (f[3] == root || inode == 0 && strings.HasPrefix(f[3], "net:[")) {
+			files = append(files, spaces.Replace(f[4]))
+		}
+	}
+	return files
+}
+
+// isFile tells whether a file is of this namespace. The cheap question comes first:
+// all processes of a machine may be asked. Error: it cannot be told.
+func (n *NetnsID) isFile(path string) (bool, error) {
+	id, err := host.ID(path)
+	switch {
+	case err == nil && id.Ino != n.Inode:
+		return false, nil
+	case err == nil:
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ESRCH), errors.Is(err, unix.ENOTDIR), !errors.As(err, new(unix.Errno)):
+		return false, nil // it went away meanwhile, or is no namespace
+	default:
+		return false, err
+	}
+	now, err := netnsID(path)
+	if err != nil {
+		if _, err := host.ID(path); err != nil {
+			return false, nil
+		}
+		return false, err
+	}
+	return now.Cookie == n.Cookie, nil
+}
+
+// Enter runs fn inside the namespace of the place, or where the process is if
+// the place is in none. The device's name of today is handed to it.
+// Error: [host.ErrGone].
+func (p Scope) Enter(fn func(device string) error) error {
+	if p.Netns == nil {
+		return fn("")
+	}
+	if p.entered != nil {
+		return fn(p.entered.device)
+	}
+	path, err := p.Netns.find()
+	if err == nil && p.Device == nil {
+		return host.Do(path, func() error { return fn("") })
+	}
+	var gone error
+	if err == nil {
+		if gone, err = p.Device.enter(path, fn); gone == nil {
+			return err
+		}
+	} else if gone = err; !errors.Is(err, host.ErrGone) || p.Device == nil || !p.Device.identifiable() {
+		return err // other devices end with their namespace
+	}
+	path, now, err := p.relocate(gone)
+	if err != nil {
+		return err
+	}
+	if gone, err = now.enter(path, fn); gone != nil {
+		return gone
+	}
+	return err
+}
+
+// enter runs fn in a namespace with the name that the device has there; gone: it is
+// not there.
+func (d *DeviceID) enter(path string, fn func(device string) error) (gone, err error) {
+	err = host.Do(path, func() error {
+		name, err := d.find()
+		if errors.Is(err, host.ErrGone) {
+			gone = err
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return fn(name)
+	})
+	return gone, err
+}
+
+// find gives the name that the device has now, in the calling thread's namespace.
+func (d *DeviceID) find() (string, error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return "", err
+	}
+	defer h.Close()
+	link, err := h.LinkByIndex(d.Index)
+	var none netlink.LinkNotFoundError
+	if errors.As(err, &none) || errors.Is(err, unix.ENODEV) {
+		return "", fmt.Errorf("device %s: %w: it was removed, or moved to another network namespace", d.Name, host.ErrGone)
+	}
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", d.Name, err)
+	}
+	// A namespace that was emptied gives its numbers again.
+	if now := deviceID(link); now.Kind != d.Kind || now.MAC != d.MAC {
+		return "", fmt.Errorf("device %s: %w: number %d is another one now", d.Name, host.ErrGone, d.Index)
+	}
+	return link.Attrs().Name, nil
+}
+
+// UnmarshalJSON reads a place as it was written, and refuses one that could lead
+// somewhere else than meant.
+func (p *Scope) UnmarshalJSON(text []byte) error {
+	type plain Scope
+	if err := json.Unmarshal(text, (*plain)(p)); err != nil {
+		return err
+	}
+	if p.Device != nil && p.Netns == nil {
+		return errors.New("a device without a network namespace")
+	}
+	if p.Netns != nil && (p.Netns.Path == "" || p.Netns.Inode == 0) {
+		return errors.New("a network namespace without a path or inode")
+	}
+	return nil
+}
+
+// sysfs runs fn with the folder that shows the namespace's own devices.
+func sysfs(fn func(root string) error) error { return host.Sysfs(fn) }

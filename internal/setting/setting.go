@@ -1,0 +1,261 @@
+package setting
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+)
+
+// Setting is one value of a machine that can be read and written whole: a sysctl
+// of a namespace, the rings of a device, a file. It says all that is needed to
+// find the value again, by another process or another version of this program.
+type Setting struct {
+	Backend string `json:"store"`          // which kind of value, the name of a [Backend]
+	Scope   Scope  `json:"place,omitzero"` // where
+	Key     string `json:"key,omitempty"`  // which one there, in the words of the backend
+}
+
+// String is the setting as a person reads it: "sysctl net/core/somaxconn in /run/netns/a".
+func (c Setting) String() string {
+	text := c.Backend
+	if c.Key != "" {
+		text += " " + c.Key
+	}
+	if place := c.Scope.String(); place != "" {
+		text += " " + place
+	}
+	return text
+}
+
+// ID is equal for two settings that are the same value, whatever they are called by now.
+func (c Setting) ID() string {
+	text, err := json.Marshal([]any{c.Backend, c.Scope.identity(), c.Key})
+	if err != nil {
+		panic(err) // strings and numbers always can be written
+	}
+	return string(text)
+}
+
+// Value is what a setting holds, byte for byte. The zero Value is that of a setting
+// that may be absent and is, such as a file that does not exist.
+type Value struct {
+	Data    []byte
+	Present bool
+
+	// Mode is how a file is made anew that was removed; nil: as any new one. Two
+	// values that differ in this alone are the same.
+	Mode *FileMode
+}
+
+// Text makes a Value of text.
+func Text(s string) Value { return Value{Data: []byte(s), Present: true} }
+
+// Equal tells whether two values are the same, byte for byte.
+func (v Value) Equal(w Value) bool { return v.Present == w.Present && string(v.Data) == string(w.Data) }
+
+func (v Value) String() string {
+	if !v.Present {
+		return "(absent)"
+	}
+	return string(v.Data)
+}
+
+// encoded is how a value that is not text alone is written as JSON.
+type encoded struct {
+	Text   string    `json:"text,omitempty"`
+	Base64 string    `json:"base64,omitempty"`
+	Mode   *FileMode `json:"made,omitempty"`
+}
+
+// MarshalJSON writes null for an absent value, a string for text, and an object
+// for everything else: text, or base64 of what is none, and how its file is made.
+func (v Value) MarshalJSON() ([]byte, error) {
+	text := utf8.Valid(v.Data)
+	switch {
+	case !v.Present:
+		return []byte("null"), nil
+	case text && v.Mode == nil:
+		return json.Marshal(string(v.Data))
+	case text:
+		return json.Marshal(encoded{Text: string(v.Data), Mode: v.Mode})
+	}
+	return json.Marshal(encoded{Base64: base64.StdEncoding.EncodeToString(v.Data), Mode: v.Mode})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (v *Value) UnmarshalJSON(text []byte) error {
+	*v = Value{}
+	if string(text) == "null" {
+		return nil
+	}
+	var s string
+	if json.Unmarshal(text, &s) == nil {
+		*v = Text(s)
+		return nil
+	}
+	var e encoded
+	if err := json.Unmarshal(text, &e); err != nil {
+		return fmt.Errorf("read value: %w", err)
+	}
+	data, err := base64.StdEncoding.DecodeString(e.Base64)
+	if err != nil {
+		return fmt.Errorf("read value: %w", err)
+	}
+	*v = Value{Data: append([]byte(e.Text), data...), Present: true, Mode: e.Mode}
+	return nil
+}
+
+// Write is one write that somebody wants: a setting, and what it shall hold.
+type Write struct {
+	Setting Setting `json:"cell"`
+	Value   Value   `json:"value"`
+}
+
+// Backend is one kind of settings, such as the sysctls. Only Name, Read and Write
+// must be there. One write is one call of the kernel, or a file renamed into its
+// place: nobody ever finds half of it, but where Halfway says what that looks like.
+type Backend struct {
+	Name string
+
+	// Read gives what the setting holds. What it gives, Write takes, and brings back
+	// exactly: where the kernel shows a value in other words than it takes it
+	// ("always [madvise] never"), Read translates.
+	Read func(Setting) (Value, error)
+
+	// Write makes the setting hold the value. That the kernel took it is for the
+	// caller to see, by Read.
+	Write func(Setting, Value) error
+
+	// Matches tells whether found is what asked becomes when it is written: the
+	// kernel cleans white space, or rounds up to a power of two. Nil: only what is
+	// equal is alike.
+	Matches func(c Setting, asked, found Value) bool
+
+	// Equivalent tells whether a setting that holds found need not be written to hold asked:
+	// it says the same in other words, and nothing was rounded. Nil: only what is
+	// equal is the same.
+	Equivalent func(c Setting, asked, found Value) bool
+
+	// PartialWrite tells whether found is what a write of asked leaves that was killed
+	// in the middle. Nil: a write has no middle.
+	PartialWrite func(asked, found Value) bool
+
+	// Persistent: the values outlive a reboot.
+	Persistent bool
+
+	// SideEffects lists the other settings that a write to this one may change too, such
+	// as what a driver forgets when its rings are made anew. Nil: none.
+	SideEffects func(Setting) ([]Setting, error)
+
+	// Sweep removes what a write that was killed half-way left behind, such as a
+	// file that did not come to its name. Nil: nothing is ever left.
+	Sweep func(Setting) error
+}
+
+// Settings reads and writes settings of the backends in a table.
+type Settings struct {
+	backends map[string]Backend
+	scope    Scope // of which values are reached faster; zero: none
+}
+
+// NewSettings makes Settings of backends; no two of them may have the same name.
+func NewSettings(stores ...Backend) *Settings {
+	c := &Settings{backends: map[string]Backend{}}
+	for _, s := range stores {
+		if _, twice := c.backends[s.Name]; twice {
+			panic("two stores are called " + s.Name)
+		}
+		c.backends[s.Name] = s
+	}
+	return c
+}
+
+func (c *Settings) backend(cell Setting) (Backend, error) {
+	s, ok := c.backends[cell.Backend]
+	if !ok {
+		return s, fmt.Errorf("%s: this version knows no store %q", cell, cell.Backend)
+	}
+	return s, nil
+}
+
+// Read gives what a setting holds.
+func (c *Settings) Read(cell Setting) (Value, error) {
+	s, err := c.backend(cell)
+	if err != nil {
+		return Value{}, err
+	}
+	v, err := s.Read(c.resolve(cell))
+	if err != nil {
+		return Value{}, fmt.Errorf("read %s: %w", cell, err)
+	}
+	return v, nil
+}
+
+// Write writes a setting. Only package journal calls it, which knows the old value
+// to be on disk.
+func (c *Settings) Write(cell Setting, v Value) error {
+	s, err := c.backend(cell)
+	if err != nil {
+		return err
+	}
+	if err := s.Write(c.resolve(cell), v); err != nil {
+		return fmt.Errorf("write %s: %w", cell, err)
+	}
+	return nil
+}
+
+// Matches tells whether found is what asked becomes in this setting.
+func (c *Settings) Matches(cell Setting, asked, found Value) bool {
+	if asked.Equal(found) {
+		return true
+	}
+	s, err := c.backend(cell)
+	return err == nil && s.Matches != nil && asked.Present && found.Present && s.Matches(cell, asked, found)
+}
+
+// Equivalent tells whether a setting that holds found has what is asked for already: the
+// same value, if perhaps in other words. What a write would become by rounding is
+// [Settings.Matches], and not the same.
+func (c *Settings) Equivalent(cell Setting, asked, found Value) bool {
+	if asked.Equal(found) {
+		return true
+	}
+	s, err := c.backend(cell)
+	return err == nil && s.Equivalent != nil && asked.Present && found.Present && s.Equivalent(cell, asked, found)
+}
+
+// PartialWrite tells whether found is what a write of asked to this setting leaves that
+// was killed in the middle.
+func (c *Settings) PartialWrite(cell Setting, asked, found Value) bool {
+	s, err := c.backend(cell)
+	return err == nil && s.PartialWrite != nil && asked.Present && found.Present && s.PartialWrite(asked, found)
+}
+
+// Persistent tells whether a setting's value outlives a reboot.
+func (c *Settings) Persistent(cell Setting) bool {
+	s, err := c.backend(cell)
+	return err == nil && s.Persistent
+}
+
+// SideEffects lists the other settings that a write to this one may change.
+func (c *Settings) SideEffects(cell Setting) ([]Setting, error) {
+	s, err := c.backend(cell)
+	if err != nil || s.SideEffects == nil {
+		return nil, err
+	}
+	cells, err := s.SideEffects(c.resolve(cell))
+	for i := range cells {
+		cells[i].Scope.entered = nil // they outlive it
+	}
+	return cells, err
+}
+
+// Sweep removes what a write to a setting that was killed half-way left behind.
+func (c *Settings) Sweep(cell Setting) error {
+	s, err := c.backend(cell)
+	if err != nil || s.Sweep == nil {
+		return err
+	}
+	return s.Sweep(cell)
+}
