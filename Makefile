@@ -1,6 +1,6 @@
-# Two targets matter to a user: `make compare` and `make test`. Both install
-# what they need (and say so) and work as root or through sudo. Other kernels are
-# not installed, but kept in /var/lib/venturi/kernels.
+# Users need two targets: `make compare` and `make test`. Both install what they
+# need (and say so), and run as root or through sudo. Other kernels are kept in
+# /var/lib/venturi/kernels, and not installed.
 
 GO   ?= go
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
@@ -11,7 +11,7 @@ BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(if $(VERSION),auto,fa
 	-ldflags "-s -w -X github.com/venturi-net/venturi/internal/cli.version=$(VERSION)"
 SOURCES := go.mod go.sum $(shell find cmd internal result studies -name '*.go' -not -name '*_test.go') $(wildcard studies/*.yaml)
 
-# What the tests drive beside our own code: PROGRAM:PACKAGE.
+# Programs that the tests run: PROGRAM:PACKAGE.
 TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2 nft:nftables iptables-nft:iptables /usr/sbin/ethtool:ethtool \
 	/usr/sbin/sysctl:procps /usr/sbin/ovs-vswitchd:openvswitch-switch \
 	/usr/bin/ovn-northd:ovn-central /usr/bin/ovn-controller:ovn-host /usr/sbin/bird:bird2 \
@@ -21,9 +21,9 @@ TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2 nft:nftables iptables-nft:ip
 # The race detector is linked with C.
 RACE_TOOLS := gcc:gcc /usr/include/stdlib.h:libc6-dev
 
-# Kernels for tests in virtual machines: one that most of these run under, and
-# one that has all that any path is made of. TEST_KERNELS are those of the matrix,
-# under which a PART of the tests runs.
+# Kernels for tests in virtual machines: one that most of them run under, and one
+# that has everything that any path needs. A PART of the tests runs under each of
+# TEST_KERNELS.
 KERNELS      := 6.1 6.12
 TEST_KERNELS ?= 5.10 6.1 6.12
 PART         ?= suite
@@ -33,31 +33,31 @@ PART         ?= suite
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  %-12s %s\n' "$$t" "$$d"; done
 
-compare: setup bin/venturi ## measure host, routed and vxlan in a lab (ARGS='...' is handed on)
+compare: setup bin/venturi ## measure host, routed and vxlan in a lab (about 90 seconds; ARGS='...' is passed on)
 	$(SUDO) bin/venturi compare $(ARGS)
 
-test: setup-test bin/venturi ## lint and run the tests, the privileged ones included (13 minutes on two cores)
+test: setup-test bin/venturi ## lint, and run the tests, the privileged ones included (13 minutes on two cores)
 	$(SUDO) bin/venturi kernel fetch $(KERNELS)
 	GO=$(GO) exec scripts/test
 
-test-long: setup-race bin/venturi ## run in full size what takes minutes, and what is concurrent with the race detector (25 minutes)
+test-long: setup-race bin/venturi ## run the long tests in full size, and concurrent code with the race detector (25 minutes)
 	$(SUDO) bin/venturi kernel fetch $(KERNELS)
 	GO=$(GO) exec scripts/test long
 
-test-kernels: setup-test bin/venturi ## run the knobs of devices and the whole suite of paths under several kernels (less than 30 minutes; PART=all: and the fast path, half an hour a kernel)
+test-kernels: setup-test bin/venturi ## run the tests of paths and of devices' knobs under several kernels (less than 30 minutes; PART=all: the fast path too, half an hour a kernel)
 	$(SUDO) bin/venturi kernel fetch $(sort $(KERNELS) $(TEST_KERNELS))
 	GO=$(GO) scripts/test-kernels $(PART) $(TEST_KERNELS)
 
-agree: setup-test bin/venturi ## hold our figures against qperf's and iperf3's (about 15 minutes)
+agree: setup-test bin/venturi ## compare our figures with those of qperf and iperf3 (about 15 minutes)
 	$(SUDO) bin/venturi verify agree $(ARGS)
 
-bench-stats: setup bin/venturi ## count false alarms and missed differences (about 25 minutes)
+bench-stats: setup bin/venturi ## count false alarms and missed differences of verdicts (about 25 minutes)
 	$(SUDO) bin/venturi verify stats $(ARGS)
 
-bench-tune: setup bin/venturi ## plant faults, and count which of them tune --prove mends (up to 4 hours)
+bench-tune: setup bin/venturi ## plant faults, and count which of them tune --prove fixes (up to 4 hours)
 	$(SUDO) bin/venturi verify proofs $(ARGS)
 
-bench-fast: setup bin/venturi ## hold the fast path against the host network (about an hour; ARGS='--only connections')
+bench-fast: setup bin/venturi ## compare the fast path with the host network (about an hour; ARGS='--only connections')
 	$(SUDO) bin/venturi verify fast $(ARGS)
 
 bench-undo: setup-test ## play 20,000 random sequences of knobs, kill each, and compare every byte after undo (about an hour; SEQUENCES='N [FIRST]')
@@ -65,10 +65,10 @@ bench-undo: setup-test ## play 20,000 random sequences of knobs, kill each, and 
 
 PACKETS ?= 5000
 CASES   ?= 1000
-bench-replay: setup-test ## replay packets changed at random, and 1,000 generated cases of rules and wirings, with and without the fast path (about an hour; PACKETS and CASES: 'N' or 'SEED:N')
+bench-replay: setup-test ## replay random packets and 1,000 generated cases with and without the fast path (about an hour; PACKETS and CASES: 'N' or 'SEED:N')
 	GO=$(GO) scripts/bench-replay $(PACKETS) $(CASES)
 
-bench-up: setup-test ## time how long labs take to come up, each beside its bar
+bench-up: setup-test ## time how long labs take to come up, each with its bar
 	$(GO) test -count=1 -run '^$$' -bench Up -benchtime 5x $(if $(SUDO),-exec 'sudo --preserve-env=PATH') ./internal/path
 
 build: setup bin/venturi ## build bin/venturi
@@ -79,15 +79,15 @@ bin/venturi: $(SOURCES)
 dist: setup ## build one static binary, dist/venturi
 	$(BUILD) -o dist/venturi ./cmd/venturi
 
-lint: setup ## gofmt, go vet, staticcheck
+lint: setup ## run gofmt, go vet and staticcheck
 	GO=$(GO) scripts/lint
 
-generate: setup ## write generated code anew (needs protoc, clang 14 and libbpf's headers)
+generate: setup ## regenerate code (needs protoc, clang 14 and libbpf's headers)
 	$(GO) generate ./...
 
 # Runs of each fuzz test, or a time: 20s.
 FUZZTIME ?= 100000x
-fuzz: setup ## run every fuzz test for a short time
+fuzz: setup ## run every fuzz test for a short time (FUZZTIME=20s)
 	GO=$(GO) scripts/fuzz $(FUZZTIME)
 
 clean: ## remove what was built (not venturi-runs/)
