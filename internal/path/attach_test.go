@@ -12,6 +12,7 @@ import (
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -22,13 +23,13 @@ func TestAttach(t *testing.T) {
 	const mtu = 1400
 	made := testenv.Containers(t, mtu)
 	child, err := made[1].In.Start(netcfg.Command{Args: []string{"/bin/cat"}})
-	must(t, err)
-	defer child.Stop(patience)
+	testenv.Must(t, err)
+	defer child.Stop(testenv.Timeout)
 	spec := fmt.Sprintf("attach:from=ns:%s,to=pid:%d", made[0].In.Name(), child.Pid)
 	file := fmt.Sprintf("attach:from=ns:%s,to=ns:%s,to-addr=%s", made[1].In.Path(), made[0].In.Name(), made[0].Addr)
 
 	l := testenv.Lab(t, lab.Options{Paths: []string{"host", spec, file}})
-	child.Stop(patience)
+	child.Stop(testenv.Timeout)
 	for i, want := range [][2]testenv.Container{{made[0], made[1]}, {made[1], made[0]}} {
 		arm := l.Arms[i+1]
 		from, to := arm.From(), arm.To()
@@ -43,8 +44,8 @@ func TestAttach(t *testing.T) {
 				t.Errorf("%s: device %s with MTU %d, want eth0 with %d", arm.Name, end.device, end.mtu, mtu)
 			}
 		}
-		checkTCP(t, from, to)
-		checkUDP(t, from, to, []int{1, mtu - 28, 3 * mtu})
+		traffic.CheckTCP(t, from, to)
+		traffic.CheckUDP(t, from, to, []int{1, mtu - 28, 3 * mtu})
 	}
 	if l.Arms[1].Options != strings.TrimPrefix(spec, "attach:") {
 		t.Errorf("options %q", l.Arms[1].Options)
@@ -93,12 +94,12 @@ func TestAttachRefuses(t *testing.T) {
 	made := testenv.Containers(t, 1500)
 	a, b := made[0], made[1]
 	other := testenv.Containers(t, 1500) // with the same addresses
-	must(t, other[0].In.AddAddr("eth0", netip.MustParsePrefix("10.9.0.1/16")))
-	must(t, other[1].In.AddAddr("eth0", netip.MustParsePrefix("10.7.0.1/32")))
+	testenv.Must(t, other[0].In.AddAddr("eth0", netip.MustParsePrefix("10.9.0.1/16")))
+	testenv.Must(t, other[1].In.AddAddr("eth0", netip.MustParsePrefix("10.7.0.1/32")))
 	w, err := netcfg.Owned(testenv.Claim(t))
-	must(t, err)
+	testenv.Must(t, err)
 	bare, err := w.Create(w.Name("bare"))
-	must(t, err)
+	testenv.Must(t, err)
 	defer bare.Close()
 	for name, c := range map[string]struct{ from, to, why, do string }{
 		"no namespace":    {"ns:venturi.nowhere", "ns:" + b.In.Name(), "there is no /run/netns/venturi.nowhere", "ip netns"},

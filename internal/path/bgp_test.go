@@ -8,6 +8,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -48,7 +49,7 @@ func TestBGP(t *testing.T) {
 					for j, other := range l.Machines {
 						if j != i && arm.Path == "bgp" {
 							block, err := arm.Ends[j][0].Addr.Prefix(26)
-							must(t, err)
+							testenv.Must(t, err)
 							want = append(want, fmt.Sprintf("%s via %s", block, other.Addr))
 						}
 					}
@@ -60,9 +61,9 @@ func TestBGP(t *testing.T) {
 			}
 			for _, arm := range l.Arms {
 				for j := 1; j < c.hosts; j++ {
-					checkTCP(t, arm.Ends[0][0], arm.Ends[j][0])
+					traffic.CheckTCP(t, arm.Ends[0][0], arm.Ends[j][0])
 				}
-				checkTCP(t, arm.Ends[c.hosts-1][0], arm.Ends[1][0])
+				traffic.CheckTCP(t, arm.Ends[c.hosts-1][0], arm.Ends[1][0])
 			}
 		})
 	}

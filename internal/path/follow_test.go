@@ -11,6 +11,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
 )
 
 // A device on a card says that it can cut and sum whatever the card can do. What
@@ -49,7 +50,7 @@ func TestTunnelsFollowTheWire(t *testing.T) {
 		for i, arm := range l.Arms {
 			t.Run(fmt.Sprintf("wire=%q,%s", wire, follow[i].spec), func(t *testing.T) {
 				r, most, whole := newReader(l, i), 14+arm.From().MTU+arm.Overhead, 0
-				frames := capture(t, l.Machines[1].Namespace, "wire0", func() { checkTCP(t, arm.From(), arm.To()) })
+				frames := traffic.Capture(t, l.Machines[1].Namespace, "wire0", func() { traffic.CheckTCP(t, arm.From(), arm.To()) })
 				for _, f := range frames {
 					if text, _ := r.read(f); strings.Contains(text, ".pod1") && len(f) > most {
 						whole++
@@ -66,7 +67,7 @@ func TestTunnelsFollowTheWire(t *testing.T) {
 // onCardOf counts the frames of TCP on the card of an arm: all, those that are
 // not cut, and of the others those that are not summed.
 func onCardOf(t *testing.T, l *lab.Lab, index int, arm lab.Arm) (tcp, whole, partial int) {
-	frames := capture(t, l.Machines[1].Namespace, fmt.Sprintf("card%d", index), func() { checkTCP(t, arm.From(), arm.To()) })
+	frames := traffic.Capture(t, l.Machines[1].Namespace, fmt.Sprintf("card%d", index), func() { traffic.CheckTCP(t, arm.From(), arm.To()) })
 	for _, f := range frames {
 		for kind := binary.BigEndian.Uint16(f[12:]); kind == unix.ETH_P_8021Q || kind == unix.ETH_P_8021AD; kind = binary.BigEndian.Uint16(f[12:]) {
 			f = f[4:]

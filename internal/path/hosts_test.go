@@ -15,6 +15,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
 )
 
 // With more than two machines every pod reaches its counterpart on each other
@@ -62,7 +63,7 @@ func newMesh(t *testing.T, pods []host.Endpoint) *mesh {
 	t.Helper()
 	m := &mesh{came: map[[2]int]bool{}}
 	for _, pod := range pods {
-		m.conns = append(m.conns, listenUDP(t, pod))
+		m.conns = append(m.conns, traffic.ListenUDP(t, pod))
 	}
 	for to, conn := range m.conns {
 		m.done.Go(func() { m.listen(conn, to) })
@@ -103,7 +104,7 @@ func (m *mesh) addr(i int) netip.AddrPort { return m.conns[i].LocalAddr().(*net.
 
 // talk sends every letter, again if it does not come, and tells which never came.
 func (m *mesh) talk() (missing []string) {
-	for range tries {
+	for range traffic.Tries {
 		for from, conn := range m.conns {
 			for to := range m.conns {
 				if from != to && !m.has(from, to) {

@@ -18,6 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
 	"github.com/venturi-net/venturi/internal/vm"
 )
 
@@ -68,8 +70,8 @@ func doInside(args []string) error {
 	if err != nil {
 		return err
 	}
-	errs := []error{carryTCP(from, to), segmentsInside(from, to, mtu), mtuInside(from, to, mtu)}
-	for _, size := range []int{1, mtu - headers, mtu - headers + 1, 3*mtu + 7, maxPayload} {
+	errs := []error{traffic.CarryTCP(from, to), segmentsInside(from, to, mtu), mtuInside(from, to, mtu)}
+	for _, size := range []int{1, mtu - traffic.UDPHeaders, mtu - traffic.UDPHeaders + 1, 3*mtu + 7, traffic.MaxPayload} {
 		payload := make([]byte, size)
 		rand.Read(payload)
 		if err := pingInside(from, to, payload); err != nil {
@@ -89,12 +91,12 @@ func echoInside(addr netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	if err := control(server, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20); err != nil {
+	if err := traffic.SetSocketOption(server, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20); err != nil {
 		return err
 	}
-	echoUDP(server)
+	traffic.EchoUDP(server)
 	go func() {
-		for echoTCP(listener) == nil {
+		for traffic.EchoTCP(listener) == nil {
 		}
 	}()
 	fmt.Println("ready")
@@ -108,7 +110,7 @@ func pingInside(from netip.Addr, to netip.AddrPort, payload []byte) error {
 		return err
 	}
 	defer client.Close()
-	return pingUDP(client, to, payload)
+	return traffic.PingUDP(client, to, payload)
 }
 
 // segmentsInside sends a buffer at once which the kernel, or the card, cuts into
@@ -119,13 +121,13 @@ func segmentsInside(from netip.Addr, to netip.AddrPort, mtu int) (err error) {
 		return err
 	}
 	defer client.Close()
-	size := mtu - headers
-	err = errors.Join(control(client, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20), control(client, unix.SOL_UDP, unix.UDP_SEGMENT, size))
+	size := mtu - traffic.UDPHeaders
+	err = errors.Join(traffic.SetSocketOption(client, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20), traffic.SetSocketOption(client, unix.SOL_UDP, unix.UDP_SEGMENT, size))
 	if err != nil {
 		return err
 	}
-	sent := make([]byte, min(maxSegments, maxPayload/size)*size)
-	for range tries {
+	sent := make([]byte, min(traffic.MaxSegments, traffic.MaxPayload/size)*size)
+	for range traffic.Tries {
 		rand.Read(sent)
 		for i := range len(sent) / size {
 			binary.BigEndian.PutUint16(sent[i*size:], uint16(i))
@@ -133,7 +135,7 @@ func segmentsInside(from netip.Addr, to netip.AddrPort, mtu int) (err error) {
 		if _, err := client.WriteToUDPAddrPort(sent, to); err != nil {
 			return fmt.Errorf("send segments: %w", err)
 		}
-		if err = allCome(client, sent, size); !errors.Is(err, errLost) {
+		if err = traffic.ReceiveSegments(client, sent, size); !errors.Is(err, traffic.ErrLost) {
 			break
 		}
 	}
@@ -149,14 +151,14 @@ func mtuInside(from netip.Addr, to netip.AddrPort, mtu int) error {
 		return err
 	}
 	defer client.Close()
-	if err := control(client, unix.SOL_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO); err != nil {
+	if err := traffic.SetSocketOption(client, unix.SOL_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO); err != nil {
 		return err
 	}
-	if err := pingUDP(client, to, make([]byte, mtu-headers)); err != nil {
-		return fmt.Errorf("%d bytes that may not be cut: %w", mtu-headers, err)
+	if err := traffic.PingUDP(client, to, make([]byte, mtu-traffic.UDPHeaders)); err != nil {
+		return fmt.Errorf("%d bytes that may not be cut: %w", mtu-traffic.UDPHeaders, err)
 	}
-	if _, err := client.WriteToUDPAddrPort(make([]byte, mtu-headers+1), to); !errors.Is(err, unix.EMSGSIZE) {
-		return fmt.Errorf("%d bytes that may not be cut: %v, want %v", mtu-headers+1, err, unix.EMSGSIZE)
+	if _, err := client.WriteToUDPAddrPort(make([]byte, mtu-traffic.UDPHeaders+1), to); !errors.Is(err, unix.EMSGSIZE) {
+		return fmt.Errorf("%d bytes that may not be cut: %v, want %v", mtu-traffic.UDPHeaders+1, err, unix.EMSGSIZE)
 	}
 	return nil
 }
@@ -192,5 +194,5 @@ func echoing(t *testing.T, end host.Endpoint) {
 	})
 	ready := make([]byte, len("ready\n"))
 	_, err := io.ReadFull(said, ready)
-	must(t, err)
+	testenv.Must(t, err)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -19,7 +20,7 @@ func TestIPIPAcrossSubnets(t *testing.T) {
 		t.Skip("this kernel has no ipip device")
 	}
 	wire, err := lab.ParseWire("csum=off")
-	must(t, err)
+	testenv.Must(t, err)
 	l := testenv.Lab(t, lab.Options{Wire: wire, Hosts: 4, Paths: []string{"ipip", "ipip:mode=cross-subnet,subnets=2"}})
 	arm, r := l.Arms[1], newReader(l, 1)
 	for to, want := range []string{
@@ -34,8 +35,8 @@ func TestIPIPAcrossSubnets(t *testing.T) {
 		}
 		payload := make([]byte, 100)
 		rand.Read(payload)
-		frames := capture(t, l.Machines[0].Namespace, "wire0", func() {
-			must(t, exchange(t, arm.Ends[0][0], arm.Ends[to][0], payload))
+		frames := traffic.Capture(t, l.Machines[0].Namespace, "wire0", func() {
+			testenv.Must(t, traffic.Exchange(t, arm.Ends[0][0], arm.Ends[to][0], payload))
 		})
 		var got []string
 		for _, f := range frames {
@@ -53,7 +54,7 @@ func TestIPIPAcrossSubnets(t *testing.T) {
 func TestIPIPSubnets(t *testing.T) {
 	for spec, hosts := range map[string]int{"ipip:subnets=2": 124, "ipip": 250, "ipip:mode=cross-subnet,subnets=4": 248} {
 		arms, err := path.Arms([]string{spec}, nil)
-		must(t, err)
+		testenv.Must(t, err)
 		if err := path.Fit(arms, hosts); err != nil {
 			t.Errorf("%s on %d machines: %v", spec, hosts, err)
 		}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/venturi-net/venturi/internal/kernel"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -13,26 +12,8 @@ import (
 	"github.com/venturi-net/venturi/internal/vm"
 )
 
-const (
-	partEnv   = "VENTURI_TEST_PART"   // which part of the tests runs in a guest
-	matrixEnv = "VENTURI_TEST_MATRIX" // file that gets the matrix: go test shows nothing of what passes
-)
-
-// part is how much of the tests runs in a guest; nothing: the suite in short.
-type part string
-
-const (
-	whole part = "suite" // the suite of paths, with every variant
-	every part = "all"   // and every other test of what goes through the kernel
-)
-
-func chosen() part { return part(os.Getenv(partEnv)) }
-
-// defaultKernel is one that can do all that any driver is made of.
-const defaultKernel = "6.12"
-
-// guestLimit is how long the suite may take in a guest: far more than it does.
-const guestLimit = time.Hour
+// matrixEnv names a file that gets the matrix: go test shows nothing of what passes.
+const matrixEnv = "VENTURI_TEST_MATRIX"
 
 // guests are the ledgers of the suite's runs under other kernels.
 var guests []column
@@ -43,13 +24,13 @@ var guests []column
 func TestKernels(t *testing.T) {
 	testenv.Root(t)
 	testenv.NeedsLong(t)
-	agenttest.UnderKernels(t, defaultKernel, underKernel)
+	agenttest.UnderKernels(t, agenttest.DefaultKernel, underKernel)
 }
 
 func underKernel(t *testing.T, k kernel.Kernel) {
 	column := column{kernel: k.Release, book: map[string]outcome{}}
 	defer func() { guests = append(guests, column) }()
-	said, code := agenttest.Inside(t, vm.Config{Kernel: k, Memory: 3 << 10}, suiteArgs(), partEnv+"="+string(chosen()))
+	said, code := agenttest.Inside(t, vm.Config{Kernel: k, Memory: 3 << 10}, suiteArgs())
 	if book := hear(said); book != nil {
 		column.book = book
 	}
@@ -66,20 +47,16 @@ func underKernel(t *testing.T, k kernel.Kernel) {
 }
 
 // suiteArgs choose what runs in a guest. Tests about single drivers and their daemons
-// are in no part: they are alike under any kernel. Those of the fast path are there
-// for the netkit devices, which this machine's own kernel has not, and for tc filters in
-// the place of tcx.
+// are in no part: they are alike under any kernel.
 func suiteArgs() []string {
-	run := "TestOnTheWire|TestFastPathConntrackFull"
-	switch chosen() {
-	case whole:
+	run := "TestOnTheWire"
+	switch agenttest.ChosenPart() {
+	case agenttest.Suite:
 		run += "|TestTraffic"
-	case every:
-		run += "|TestTraffic|TestTrafficBehindServices|TestVariants|TestFourMachines|TestHostTwice|TestTunnelsAskNobody" +
-			"|TestNetkitWays|TestNetkitHooks|TestNetkitDrops|TestFastPathCarries|TestFastPathObeysNewRules|TestFastPathRefuses|TestFastPathBehindProgram" +
-			"|TestFastPathWithoutDaemon|TestFastPathReplays"
+	case agenttest.All:
+		run += "|TestTraffic|TestTrafficBehindServices|TestVariants|TestFourMachines|TestHostTwice|TestTunnelsAskNobody"
 	}
-	return []string{"-test.v", "-test.timeout=" + guestLimit.String(), "-test.run=^(" + run + ")$"}
+	return agenttest.RunArgs(run)
 }
 
 // sumUp says which driver ran under which kernel, when TestKernels looked, and

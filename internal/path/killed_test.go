@@ -41,8 +41,8 @@ func killBuilders(t *testing.T, paths []string, kills int, daemons bool) {
 	testenv.Root(t)
 	start := time.Now()
 	l, err := lab.Up(t.Context(), lab.Options{Name: testenv.LabName(), Paths: paths, Services: 20, Program: testenv.Program(t)})
-	must(t, err)
-	must(t, l.Down())
+	testenv.Must(t, err)
+	testenv.Must(t, l.Down())
 	took := time.Since(start)
 	halfBuilt, running := 0, 0
 	for i := range kills {
@@ -78,9 +78,9 @@ func killBuilder(t *testing.T, args []string, after time.Duration) {
 	cmd := exec.Command(command[0], command[1:]...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
-	must(t, cmd.Start())
+	testenv.Must(t, cmd.Start())
 	time.Sleep(after)
-	must(t, cmd.Process.Kill())
+	testenv.Must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	if said.Len() > 0 {
 		t.Fatalf("builder: %s", &said)
@@ -90,7 +90,7 @@ func killBuilder(t *testing.T, args []string, after time.Duration) {
 func namespacesOf(t *testing.T, name string) []string {
 	t.Helper()
 	all, err := netcfg.Namespaces()
-	must(t, err)
+	testenv.Must(t, err)
 	return slices.DeleteFunc(all, func(n string) bool { return !strings.HasPrefix(n, netcfg.Mark+name+".") })
 }
 
@@ -98,7 +98,7 @@ func namespacesOf(t *testing.T, name string) []string {
 func processesOf(t *testing.T, name string) (list []string) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
-	must(t, err)
+	testenv.Must(t, err)
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -124,7 +124,7 @@ func nothingOf(t *testing.T, name string) {
 		t.Errorf("folder of the lab is left (%v)", err)
 	}
 	labs, err := lab.List(t.Context())
-	must(t, err)
+	testenv.Must(t, err)
 	for _, l := range labs {
 		if l.Name == name {
 			t.Errorf("lab is still listed: %+v", l)

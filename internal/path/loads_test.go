@@ -10,6 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // measures: every path can be measured by the loads that a comparison runs,
@@ -74,9 +75,9 @@ func measure(t *testing.T, p load.Plan) (failed []load.Arm, why error) {
 	t.Helper()
 	guests := agent.NewGuests(nil)
 	server, err := load.Serve(p, nil, guests)
-	must(t, err)
+	testenv.Must(t, err)
 	results, err := load.Run(t.Context(), p, nil, guests)
-	must(t, err)
+	testenv.Must(t, err)
 	problems := map[int]error{}
 	for _, r := range results {
 		switch {

@@ -12,6 +12,8 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
+	"github.com/venturi-net/venturi/internal/testenv/fastpathtest"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
 )
 
 // What is on the wire is what the table of variants says, and what the driver
@@ -22,7 +24,7 @@ import (
 func TestOnTheWire(t *testing.T) {
 	testenv.Root(t)
 	list := all(t)
-	if agenttest.InGuest() && chosen() == "" {
+	if agenttest.InGuest() && agenttest.ChosenPart() == "" {
 		list = pick(t, first)
 	}
 	for list := range slices.Chunk(list, atOnce()) {
@@ -49,13 +51,13 @@ func onTheWire(t *testing.T, list []variant) {
 		if list[i].run(t, arm.Name, func(t *testing.T) {
 			looks(t, l, i, list[i])
 			if len(arm.Pins) > 0 {
-				carriesUntilForbidden(t, arm, l.Machines[1])
+				fastpathtest.CheckForbid(t, arm, l.Machines[1])
 			}
 		}) {
 			good = append(good, list[i])
 		}
 	}
-	must(t, l.Down())
+	testenv.Must(t, l.Down())
 	for _, v := range good {
 		suite.set(v.spec, ran)
 	}
@@ -64,14 +66,14 @@ func onTheWire(t *testing.T, list []variant) {
 func looks(t *testing.T, l *lab.Lab, index int, v variant) {
 	arm, r := l.Arms[index], newReader(l, index)
 	const size = 100
-	const inner = 14 + headers + size
+	const inner = 14 + traffic.UDPHeaders + size
 	payloads := make([][]byte, v.pods)
 	namespace, device := v.card.find(t, l, arm)
-	frames := capture(t, namespace, device, func() {
+	frames := traffic.Capture(t, namespace, device, func() {
 		for k := range payloads {
 			payloads[k] = make([]byte, size)
 			rand.Read(payloads[k])
-			must(t, exchange(t, arm.Ends[0][k], arm.Ends[1][k], payloads[k]))
+			testenv.Must(t, traffic.Exchange(t, arm.Ends[0][k], arm.Ends[1][k], payloads[k]))
 		}
 	})
 	for k, payload := range payloads {
@@ -92,9 +94,9 @@ func looks(t *testing.T, l *lab.Lab, index int, v variant) {
 func wholeOutside(t *testing.T, l *lab.Lab, index int, v variant) {
 	arm, r := l.Arms[index], newReader(l, index)
 	namespace, device := v.card.find(t, l, arm)
-	frames := capture(t, namespace, device, func() {
-		checkTCP(t, arm.From(), arm.To())
-		checkUDP(t, arm.From(), arm.To(), []int{3 * arm.From().MTU})
+	frames := traffic.Capture(t, namespace, device, func() {
+		traffic.CheckTCP(t, arm.From(), arm.To())
+		traffic.CheckUDP(t, arm.From(), arm.To(), []int{3 * arm.From().MTU})
 	})
 	most, many := 14+arm.From().MTU+arm.Overhead, 0
 	for _, f := range frames {
@@ -110,8 +112,8 @@ func wholeOutside(t *testing.T, l *lab.Lab, index int, v variant) {
 			many++
 		}
 	}
-	if many < content/most {
-		t.Errorf("%s: on %s are %d frames of %d bytes, want at least %d", v.spec, device, many, most, content/most)
+	if many < traffic.ContentBytes/most {
+		t.Errorf("%s: on %s are %d frames of %d bytes, want at least %d", v.spec, device, many, most, traffic.ContentBytes/most)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
 )
 
 // The loss that tests of the instrument make is there on the one arm, as large
@@ -17,16 +18,16 @@ func TestLose(t *testing.T) {
 	for i, drop := range []uint32{oneIn, 0} {
 		arm := l.Arms[i]
 		testenv.Lose(t, arm.To().Namespace, drop)
-		server, client := listenUDP(t, arm.To()), listenUDP(t, arm.From())
+		server, client := traffic.ListenUDP(t, arm.To()), traffic.ListenUDP(t, arm.From())
 		defer server.Close()
 		defer client.Close()
-		must(t, server.SetReadBuffer(4<<20)) // all may wait there at once
+		testenv.Must(t, server.SetReadBuffer(4<<20)) // all may wait there at once
 		to := netip.MustParseAddrPort(server.LocalAddr().String())
 		got := 0
 		buf := make([]byte, 16)
 		for n := range sent {
 			_, err := client.WriteToUDPAddrPort(buf[:1], to)
-			must(t, err)
+			testenv.Must(t, err)
 			if n%200 == 199 {
 				got += drain(server.ReadFromUDPAddrPort, server.SetReadDeadline, buf)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
 )
 
 // With load balancers all that pods send and get is tracked and looked up once
@@ -27,8 +28,8 @@ func TestOVNBalancer(t *testing.T) {
 	for i, services := range []int{100, 0, 37, 0} {
 		arm := l.Arms[i]
 		t.Run(arm.Name, func(t *testing.T) {
-			checkTCP(t, arm.From(), arm.To())
-			checkUDP(t, arm.To(), arm.From(), []int{100})
+			traffic.CheckTCP(t, arm.From(), arm.To())
+			traffic.CheckUDP(t, arm.To(), arm.From(), []int{100})
 			folder := filepath.Join(lab.Folder, l.Name, "m1", arm.Name)
 			ask := func(args ...string) string {
 				return run(t, append([]string{"ovs-appctl", "-t", filepath.Join(folder, "vswitchd.ctl")}, args...)...)
@@ -86,7 +87,7 @@ func TestOVNService(t *testing.T) {
 	answered := map[string]bool{}
 	for _, end := range []host.Endpoint{from, to} {
 		var listener net.Listener
-		must(t, host.Do(end.Namespace, func() (err error) {
+		testenv.Must(t, host.Do(end.Namespace, func() (err error) {
 			listener, err = net.Listen("tcp", netip.AddrPortFrom(end.Addr, port).String())
 			return err
 		}))
@@ -102,9 +103,9 @@ func TestOVNService(t *testing.T) {
 			}
 		}()
 	}
-	for end := time.Now().Add(patience); len(answered) < 2 && time.Now().Before(end); {
-		must(t, host.Do(from.Namespace, func() error {
-			conn, err := net.DialTimeout("tcp4", "10.96.0.3:80", patience)
+	for end := time.Now().Add(testenv.Timeout); len(answered) < 2 && time.Now().Before(end); {
+		testenv.Must(t, host.Do(from.Namespace, func() error {
+			conn, err := net.DialTimeout("tcp4", "10.96.0.3:80", testenv.Timeout)
 			if err != nil {
 				return err
 			}
@@ -130,7 +131,7 @@ func TestOVNHosts(t *testing.T) {
 			for i := range arm.Ends {
 				for j := range arm.Ends {
 					if i != j {
-						checkUDP(t, arm.Ends[i][0], arm.Ends[j][0], []int{1, arm.Ends[i][0].MTU - 28})
+						traffic.CheckUDP(t, arm.Ends[i][0], arm.Ends[j][0], []int{1, arm.Ends[i][0].MTU - 28})
 					}
 				}
 			}
@@ -143,7 +144,7 @@ func TestOVNHosts(t *testing.T) {
 func TestOVNSmallFragments(t *testing.T) {
 	l := testenv.Lab(t, lab.Options{Paths: []string{"ovn-overlay:datapath=netdev,mtu=408", "ovn-overlay:datapath=netdev,mtu=1207"}})
 	for _, arm := range l.Arms {
-		checkUDP(t, arm.From(), arm.To(), []int{arm.From().MTU, 3 * arm.From().MTU})
-		checkUDP(t, arm.To(), arm.From(), []int{arm.From().MTU, 3 * arm.From().MTU})
+		traffic.CheckUDP(t, arm.From(), arm.To(), []int{arm.From().MTU, 3 * arm.From().MTU})
+		traffic.CheckUDP(t, arm.To(), arm.From(), []int{arm.From().MTU, 3 * arm.From().MTU})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -24,9 +25,9 @@ func TestOVSPods(t *testing.T) {
 		t.Run(arm.Name, func(t *testing.T) {
 			for k := range arm.Ends[0] {
 				from, to := arm.Ends[0][k], arm.Ends[1][k]
-				checkTCP(t, from, to)
-				checkUDP(t, from, to, []int{1, from.MTU - 28, from.MTU - 27, 60000})
-				checkUDP(t, to, from, []int{1, from.MTU - 28, from.MTU - 27, 60000})
+				traffic.CheckTCP(t, from, to)
+				traffic.CheckUDP(t, from, to, []int{1, from.MTU - 28, from.MTU - 27, 60000})
+				traffic.CheckUDP(t, to, from, []int{1, from.MTU - 28, from.MTU - 27, 60000})
 			}
 		})
 	}
@@ -45,7 +46,7 @@ func TestOVSHosts(t *testing.T) {
 			for j := range arm.Ends {
 				for k := range arm.Ends[i] {
 					if i != j {
-						checkUDP(t, arm.Ends[i][k], arm.Ends[j][k], []int{1, 3 * arm.Ends[i][k].MTU})
+						traffic.CheckUDP(t, arm.Ends[i][k], arm.Ends[j][k], []int{1, 3 * arm.Ends[i][k].MTU})
 					}
 				}
 			}
@@ -57,13 +58,13 @@ func TestOVSHosts(t *testing.T) {
 // than that daemon takes it for, and streams pass.
 func TestOVSInternalMTU(t *testing.T) {
 	wire, err := lab.ParseWire("mtu=9000")
-	must(t, err)
+	testenv.Must(t, err)
 	l := testenv.Lab(t, lab.Options{Wire: wire, Paths: []string{"ovs-vxlan:datapath=netdev,port=internal"}})
 	from, to := l.Arms[0].From(), l.Arms[0].To()
 	if from.MTU != 1500 || to.MTU != 1500 {
 		t.Errorf("MTU %d and %d, want 1500", from.MTU, to.MTU)
 	}
-	checkTCP(t, from, to)
+	traffic.CheckTCP(t, from, to)
 }
 
 func TestOVSOptions(t *testing.T) {

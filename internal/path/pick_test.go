@@ -6,6 +6,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/path"
+	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 )
 
@@ -88,7 +89,7 @@ func (v variant) lacking(t *testing.T) string {
 		return "" // it cannot be read without what is to be there before
 	}
 	arms, err := path.Arms([]string{v.spec}, nil)
-	must(t, err)
+	testenv.Must(t, err)
 	for _, n := range arms[0].Needs() {
 		if probe, ok := n.(*feature.Probe); ok {
 			if answer, _ := probe.Ask(); answer == feature.No {

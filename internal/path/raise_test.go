@@ -22,7 +22,7 @@ func labOf(t *testing.T, list []variant, text string) lab.Options {
 	t.Helper()
 	testenv.Root(t)
 	wire, err := lab.ParseWire(text)
-	must(t, err)
+	testenv.Must(t, err)
 	o := lab.Options{Name: testenv.LabName(), Wire: wire, Program: testenv.Program(t)}
 	for _, v := range list {
 		o.Paths = append(o.Paths, v.text(t, wire.MTU))
@@ -60,14 +60,14 @@ func inTurn(t *testing.T, labs []lab.Options, use func(l *lab.Lab, o lab.Options
 		cancel()
 		for r := range ready {
 			if r.err == nil {
-				must(t, r.l.Down())
+				testenv.Must(t, r.l.Down())
 			}
 		}
 	}()
 	for _, o := range labs {
 		r := <-ready
-		must(t, r.err)
+		testenv.Must(t, r.err)
 		use(r.l, o)
-		must(t, r.l.Down())
+		testenv.Must(t, r.l.Down())
 	}
 }

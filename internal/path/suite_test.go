@@ -4,30 +4,22 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
 )
-
-// wires are the network cards that every driver is checked over.
-var wires = []string{
-	"",
-	"tunnel-tso=off",
-	"tso=off,tunnel-tso=off,gro=on",
-	"csum=off",
-	"mtu=9000",
-	"mtu=576",
-}
 
 // Every path of the table carries content unharmed, both ways, whatever the
 // wire's cards can do, and two arms of one path do not disturb each other.
 // Whether anything is left afterwards is what TestMain looks for.
 func TestTraffic(t *testing.T) {
-	if agenttest.InGuest() && chosen() != every { // an emulated CPU takes ten minutes for all of it
+	if agenttest.InGuest() && agenttest.ChosenPart() != agenttest.All { // an emulated CPU takes ten minutes for all of it
 		carryOver(t, []string{"", "tso=off,tunnel-tso=off,gro=on"}, 0, pick(t, first))
 		return
 	}
-	carryOver(t, wires, 0, pick(t, func(v variant, nth int) int {
+	carryOver(t, traffic.Wires, 0, pick(t, func(v variant, nth int) int {
 		switch {
 		case nth > 0:
 			return 0
@@ -72,22 +64,25 @@ func carryTogether(t *testing.T, wires []string, services int, list []variant) {
 	})
 }
 
+// pair is two ends of traffic.
+type pair struct{ from, to host.Endpoint }
+
 func carries(t *testing.T, arm lab.Arm, mtu, parts int) {
 	from, to := arm.From(), arm.To()
 	if from.MTU != mtu || to.MTU != mtu {
 		t.Errorf("MTU %d and %d, want %d", from.MTU, to.MTU, mtu)
 	}
-	most := from.MTU - headers
+	most := from.MTU - traffic.UDPHeaders
 	greatest := 65507
 	if parts > 0 {
 		greatest = min(greatest, parts*((from.MTU-20)&^7)-8) // what one fragment carries is whole blocks of 8
 	}
 	sizes := []int{1, most, most + 1, 3*from.MTU + 7, greatest}
 	for _, way := range []pair{{from, to}, {to, from}} {
-		checkTCP(t, way.from, way.to)
-		checkUDP(t, way.from, way.to, sizes)
-		checkSegments(t, way.from, way.to)
-		checkMTU(t, way.from, way.to)
+		traffic.CheckTCP(t, way.from, way.to)
+		traffic.CheckUDP(t, way.from, way.to, sizes)
+		traffic.CheckSegments(t, way.from, way.to)
+		traffic.CheckMTU(t, way.from, way.to)
 	}
 }
 
@@ -117,9 +112,9 @@ func podsTalk(t *testing.T, arm lab.Arm, v variant) {
 		if want := lab.DefaultWire().MTU - v.less; a.MTU != want || b.MTU != want {
 			t.Errorf("%s, pod %d: MTU %d and %d, want %d", v.spec, k+1, a.MTU, b.MTU, want)
 		}
-		checkTCP(t, a, b)
-		checkUDP(t, b, a, []int{1, a.MTU - headers, 3 * a.MTU})
-		checkMTU(t, a, b)
+		traffic.CheckTCP(t, a, b)
+		traffic.CheckUDP(t, b, a, []int{1, a.MTU - traffic.UDPHeaders, 3 * a.MTU})
+		traffic.CheckMTU(t, a, b)
 	}
 }
 

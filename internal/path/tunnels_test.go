@@ -7,6 +7,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
 )
 
 // Both drivers of kernel vxlan can have one port, and no tunnel ever asks where
@@ -15,8 +16,8 @@ func TestTunnelsAskNobody(t *testing.T) {
 	l := testenv.Lab(t, lab.Options{Hosts: 3, Paths: []string{"vxlan:port=4789,tunnels=3", "vxlan-dev:tunnels=2", "vxlan-dev"}})
 	for _, arm := range l.Arms {
 		for k := range arm.Ends[0] {
-			checkUDP(t, arm.Ends[0][k], arm.Ends[1][k], []int{100})
-			checkUDP(t, arm.Ends[2][k], arm.Ends[0][k], []int{100})
+			traffic.CheckUDP(t, arm.Ends[0][k], arm.Ends[1][k], []int{100})
+			traffic.CheckUDP(t, arm.Ends[2][k], arm.Ends[0][k], []int{100})
 		}
 	}
 	for _, m := range l.Machines {

@@ -13,6 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
 )
 
 // Paths between virtual machines carry content unharmed, are on the wire what
@@ -48,7 +49,7 @@ func TestVirtualMachines(t *testing.T) {
 func needKernel(t *testing.T, v variant) {
 	t.Helper()
 	arms, err := path.Arms([]string{v.spec}, nil)
-	must(t, err)
+	testenv.Must(t, err)
 	for _, n := range arms[0].Needs() {
 		if answer, why := n.Ask(); answer == feature.No && !testenv.Required() {
 			t.Skipf("%s: %v", n, why)
@@ -71,7 +72,7 @@ func throughMachines(t *testing.T, l *lab.Lab, v variant) bool {
 	echoing(t, far)
 	good := t.Run("content", func(t *testing.T) {
 		for _, way := range []pair{{near, far}, {far, near}} {
-			must(t, command(t.Context(), way.from, nil, nil, "carry", way.from.Addr.String(), way.to.Addr.String(), fmt.Sprint(way.from.MTU)))
+			testenv.Must(t, command(t.Context(), way.from, nil, nil, "carry", way.from.Addr.String(), way.to.Addr.String(), fmt.Sprint(way.from.MTU)))
 		}
 	})
 	good = t.Run("wire", func(t *testing.T) { machinesLook(t, l, v) }) && good
@@ -87,16 +88,16 @@ func machinesLook(t *testing.T, l *lab.Lab, v variant) {
 	const size = 100
 	payload := make([]byte, size)
 	rand.Read(payload)
-	frames := capture(t, namespace, device, func() {
-		must(t, command(t.Context(), arm.From(), nil, nil, "ping", near, far, hex.EncodeToString(payload)))
+	frames := traffic.Capture(t, namespace, device, func() {
+		testenv.Must(t, command(t.Context(), arm.From(), nil, nil, "ping", near, far, hex.EncodeToString(payload)))
 	})
-	there := fmt.Sprintf("%s %d bytes", v.frame(1), 14+headers+size+arm.Overhead)
+	there := fmt.Sprintf("%s %d bytes", v.frame(1), 14+traffic.UDPHeaders+size+arm.Overhead)
 	want := []string{there, mirror(there)}
 	if got := slices.Compact(r.find(frames, payload)); !slices.Equal(got, want) {
 		t.Errorf("on %s are\n  %s\nwant\n  %s", device, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 	}
-	frames = capture(t, namespace, device, func() {
-		must(t, command(t.Context(), arm.From(), nil, nil, "carry", near, far, fmt.Sprint(arm.From().MTU)))
+	frames = traffic.Capture(t, namespace, device, func() {
+		testenv.Must(t, command(t.Context(), arm.From(), nil, nil, "carry", near, far, fmt.Sprint(arm.From().MTU)))
 	})
 	most, many := 14+arm.From().MTU+arm.Overhead, 0
 	for _, f := range frames {
@@ -107,7 +108,7 @@ func machinesLook(t *testing.T, l *lab.Lab, v variant) {
 			many++
 		}
 	}
-	if many < content/most {
-		t.Errorf("on %s are %d frames of %d bytes, want at least %d", device, many, most, content/most)
+	if many < traffic.ContentBytes/most {
+		t.Errorf("on %s are %d frames of %d bytes, want at least %d", device, many, most, traffic.ContentBytes/most)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -181,6 +182,17 @@ func AgentCommand(t testing.TB) []string { return RoleCommand(t, "agent") }
 // RoleCommand is the command of a process in which this test binary plays a
 // role. It holds until the test is over.
 func RoleCommand(t testing.TB, role string) []string { return append(Program(t), role) }
+
+// Timeout bounds the waits of tests: nothing is asserted on speed.
+var Timeout = host.ScaleTimeout(30 * time.Second)
+
+// Must fails the test with an error, if there is one.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // Program is this test binary, as something that plays the role which its
 // first argument names. It holds until the test is over.

@@ -16,7 +16,31 @@ import (
 const (
 	kernelsEnv = "VENTURI_TEST_KERNELS" // under which kernels tests run themselves once more: "5.10 6.1 6.12"
 	guestEnv   = "VENTURI_TEST_GUEST"   // 1: this is such a machine
+	partEnv    = "VENTURI_TEST_PART"    // which part of the tests runs in such a machine
 )
+
+// Part is how much of a package's tests runs in a guest; nothing: its suite in short.
+type Part string
+
+const (
+	Suite Part = "suite" // the suite, with every variant
+	All   Part = "all"   // and every other test of what goes through the kernel
+)
+
+// ChosenPart is what somebody chose for this run, or for the run that started this guest.
+func ChosenPart() Part { return Part(os.Getenv(partEnv)) }
+
+// DefaultKernel is one that can do all that any path and the fast path are made of.
+const DefaultKernel = "6.12"
+
+// guestLimit is how long tests may take in a guest: far more than they do.
+const guestLimit = time.Hour
+
+// RunArgs are a test binary's arguments for [Inside]: run the tests of these names, with a bar
+// between them.
+func RunArgs(names string) []string {
+	return []string{"-test.v", "-test.timeout=" + guestLimit.String(), "-test.run=^(" + names + ")$"}
+}
 
 // InGuest tells whether the test runs in a machine that [Inside] started.
 func InGuest() bool { return os.Getenv(guestEnv) == "1" }
@@ -72,7 +96,7 @@ func Inside(t *testing.T, c vm.Config, args []string, env ...string) (said strin
 	if testing.Verbose() {
 		out = io.MultiWriter(out, os.Stderr)
 	}
-	env = append([]string{"HOME=/root", "LANG=C.UTF-8", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", guestEnv + "=1", testenv.RequireRoot}, env...)
+	env = append([]string{"HOME=/root", "LANG=C.UTF-8", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", guestEnv + "=1", testenv.RequireRoot, partEnv + "=" + os.Getenv(partEnv)}, env...)
 	code, err = g.Run(t.Context(), vm.Command{Args: append(testenv.Program(t), args...), Dir: dir, Stdout: out, Stderr: out, Env: env})
 	t.Logf("%s on %s: it started in %v, and took %v", c.Kernel.Release, g.Accel(), up.Sub(start).Round(time.Second/10), time.Since(up).Round(time.Second/10))
 	if err != nil {

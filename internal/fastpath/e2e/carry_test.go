@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
+	"github.com/venturi-net/venturi/internal/testenv/fastpathtest"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
+)
+
+var fastPathsOf = []string{"routed+fast", "vxlan+fast"}
+
+// fastPathsHere are those that this kernel can do; in a guest, those that it has for
+// them alone.
+func fastPathsHere() []string {
+	var netkits []string
+	if answer, _ := feature.Netkit.Ask(); answer == feature.Yes {
+		netkits = []string{"netkit+fast", "netkit+fast:mode=l2", "vxlan+fast:pods=netkit"}
+	}
+	switch {
+	case !kernel.HasTCX():
+		return fastPathsOf
+	case len(netkits) > 0 && agenttest.InGuest():
+		return netkits
+	}
+	return slices.Concat(fastPathsOf, []string{withFilters}, netkits)
+}
+
+// withFilters is a path whose programs are tc filters, whatever the kernel has.
+const withFilters = "vxlan+fast:attach=tc"
+
+// Established flows are carried, both ways on both machines, whether conntrack
+// follows them or not.
+func TestFastPathCarries(t *testing.T) {
+	needsFast(t)
+	for _, services := range []int{0, 30} {
+		l := testenv.Lab(t, lab.Options{Paths: fastPathsHere(), Services: services})
+		for _, arm := range l.Arms {
+			t.Run(arm.Name, func(t *testing.T) {
+				traffic.CheckTCP(t, arm.From(), arm.To())
+				fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) { fastpathtest.WaitCarried(t, arm, exchange) })
+			})
+		}
+	}
+}
+
+func needsFast(t *testing.T) {
+	t.Helper()
+	testenv.Root(t)
+	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
+		t.Skipf("this kernel has no fast path: %v", err)
+	}
+}
+
+// A rule that forbids what is carried takes hold by itself, and so does its end.
+func TestFastPathObeysNewRules(t *testing.T) {
+	needsFast(t)
+	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()})
+	for _, arm := range l.Arms {
+		for i, m := range l.Machines {
+			t.Run(arm.Name+" "+m.Name, func(t *testing.T) {
+				fastpathtest.WithFlow(t, arm, func(exchange func(wait time.Duration) error) {
+					fastpathtest.WaitCarried(t, arm, exchange)
+					allow := testenv.Forbid(t, m.Namespace)
+					fastpathtest.WaitAnswered(t, exchange, false)
+					before := fastpathtest.CarriedPackets(t, arm)
+					for range 20 {
+						_ = exchange(time.Millisecond) // nothing is to come back
+					}
+					if now := fastpathtest.CarriedPackets(t, arm); now[2*i] != before[2*i] {
+						t.Errorf("%s carries what its rules forbid: %v, before %v", m.Name, now, before)
+					}
+					allow()
+					fastpathtest.WaitAnswered(t, exchange, true)
+					fastpathtest.WaitCarried(t, arm, exchange)
+				})
+			})
+		}
+	}
+}
+
+// When its daemon is killed, the fast path gives up by itself, and loses nothing.
+// The next daemon takes over.
+func TestFastPathWithoutDaemon(t *testing.T) {
+	needsFast(t)
+	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()})
+	for _, arm := range l.Arms {
+		t.Run(arm.Name, func(t *testing.T) {
+			fastpathtest.WithFlow(t, arm, func(exchange func(wait time.Duration) error) {
+				fastpathtest.WaitCarried(t, arm, exchange)
+				config := filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json")
+				testenv.Must(t, unix.Kill(daemonOf(t, l.Machines[0].Namespace, config), unix.SIGKILL))
+				untilSlow(t, arm, exchange)
+				again := exec.Command(testenv.Program(t)[0], "fastpath", "--config", config)
+				again.Stderr = t.Output()
+				testenv.Must(t, host.Do(l.Machines[0].Namespace, again.Start))
+				defer func() {
+					testenv.Must(t, again.Process.Signal(unix.SIGTERM))
+					testenv.Must(t, again.Wait())
+				}()
+				fastpathtest.WaitCarried(t, arm, exchange)
+			})
+		})
+	}
+}
+
+// daemonOf finds the daemon with a config.
+func daemonOf(t *testing.T, namespace, config string) int {
+	t.Helper()
+	id, err := host.ID(namespace)
+	testenv.Must(t, err)
+	pids, err := host.Reader{}.ProcessesIn(id)
+	testenv.Must(t, err)
+	for _, pid := range pids {
+		if slices.Contains(host.Reader{}.Command(pid), config) {
+			return pid
+		}
+	}
+	t.Fatalf("there is no daemon with config %s", config)
+	return 0
+}
+
+// untilSlow exchanges datagrams until a hundred in a row are carried by nobody on
+// the first machine: not one of them may be lost.
+func untilSlow(t *testing.T, arm lab.Arm, exchange func(wait time.Duration) error) {
+	t.Helper()
+	end := time.Now().Add(testenv.Timeout)
+	before := fastpathtest.CarriedPackets(t, arm)
+	for row := 0; row < 100; row++ {
+		testenv.Must(t, exchange(testenv.Timeout))
+		if now := fastpathtest.CarriedPackets(t, arm); now[0] != before[0] || now[1] != before[1] {
+			before, row = now, 0
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v without a daemon, packets are still carried", testenv.Timeout)
+		}
+	}
+}

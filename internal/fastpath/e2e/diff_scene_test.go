@@ -1,0 +1,244 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
+)
+
+// Ports of the flows between the pods a and b, and of a path's tunnels.
+const (
+	portA, portB        = 20001, 20002
+	markA, markB        = 20011, 20012
+	closedPort          = 20099 // where nobody listens
+	vxlanPort           = 8472
+	firstTCP            = 21000 // of connections, from here on
+	gatewayRole         = 0x01
+	tunnelRole          = 0x10
+	podRole             = 0x20
+	echoID              = 0x4d4b
+	seqA, seqB   uint32 = 1_000_000, 5_000_000 // of TCP, behind the handshake
+)
+
+// scene is one path of a lab, between whose pods frames are sent as they are: from
+// pod a to pod b, or on the wire, as the first machine would send them to the second.
+type scene struct {
+	t    *testing.T
+	arm  lab.Arm
+	view view
+	fast bool
+	// tracked tells that the machines track connections, and drop what is invalid.
+	tracked bool
+	a, b    int // sockets: of the pods' devices,
+	out, w  int // of the first machine's on the wire, and of the second's
+	socket  int // of UDP in b, which gets what the pod's programs would
+	wires   [2]net.HardwareAddr
+	marks   uint32
+	tcps    uint16
+	narrow  bool // pod a's link drops what is too large for it, and says so
+	whole   bool // the wire takes streams as they are
+	seen    map[string][]frame
+	flow    tcpFlow // that all cases share
+}
+
+// newScene opens the sockets. Nobody in a pod answers TCP: segments are the test's.
+func newScene(t *testing.T, l *lab.Lab, index int) *scene {
+	arm := l.Arms[index]
+	s := &scene{t: t, arm: arm, view: view{index: index, vni: uint32(sceneVNI + index)}, fast: len(arm.Pins) > 0, tracked: l.Services > 0, seen: map[string][]frame{}}
+	wire, err := lab.ParseWire(l.Wire)
+	testenv.Must(t, err)
+	s.whole = wire.TSO && (wire.TunnelTSO || !s.tunnels())
+	for i, m := range l.Machines {
+		quiet(t, m.Namespace)
+		quiet(t, arm.Ends[i][0].Namespace)
+		testenv.ForbidTCP(t, arm.Ends[i][0].Namespace)
+		s.wires[i] = net.HardwareAddr{0x0a, 0x76, 1, 0, 0, byte(i + 1)}
+	}
+	s.a = s.open(arm.From().Namespace, arm.From().Device)
+	s.b = s.open(arm.To().Namespace, arm.To().Device)
+	s.out = s.open(l.Machines[0].Namespace, "wire0")
+	s.w = s.open(l.Machines[1].Namespace, "wire0")
+	s.listen(arm.From(), portA)
+	s.listen(arm.From(), markA)
+	s.listen(arm.To(), markB)
+	s.socket = s.listen(arm.To(), portB)
+	return s
+}
+
+// open gives a socket that gets what comes in by a device, and sends by it.
+func (s *scene) open(namespace, device string) int {
+	fd := traffic.OpenTap(s.t, namespace, device)
+	s.t.Cleanup(func() { unix.Close(fd) })
+	for _, o := range []int{unix.PACKET_VNET_HDR, unix.PACKET_IGNORE_OUTGOING} {
+		testenv.Must(s.t, unix.SetsockoptInt(fd, unix.SOL_PACKET, o, 1))
+	}
+	testenv.Must(s.t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 32<<20))
+	return fd
+}
+
+func (s *scene) listen(at host.Endpoint, port int) (fd int) {
+	testenv.Must(s.t, host.Do(at.Namespace, func() (err error) {
+		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
+			return err
+		}
+		return unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: at.Addr.As4()})
+	}))
+	s.t.Cleanup(func() { unix.Close(fd) })
+	testenv.Must(s.t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 32<<20))
+	return fd
+}
+
+// quiet takes the bounds off the number of ICMP errors: which of many are told would
+// be chance.
+func quiet(t *testing.T, namespace string) {
+	testenv.In(t, namespace, func() error {
+		for name, value := range map[string]string{"icmp_ratelimit": "0", "icmp_msgs_per_sec": "1000000", "icmp_msgs_burst": "1000000"} {
+			if err := os.WriteFile("/proc/sys/net/ipv4/"+name, []byte(value), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// mac is that of a device, which the pods' have none of on a path of bare IP packets.
+func (s *scene) mac(machine int, role byte) net.HardwareAddr {
+	if role == podRole && s.bare() {
+		return make(net.HardwareAddr, 6)
+	}
+	return net.HardwareAddr{0x0a, 0x76, byte(s.view.index >> 8), byte(s.view.index), byte(machine), role}
+}
+
+// tunnels tells whether the path puts VXLAN around packets.
+func (s *scene) tunnels() bool { return strings.HasPrefix(s.arm.Path, "vxlan") }
+
+// bare tells whether the pods' devices have no MACs.
+func (s *scene) bare() bool {
+	return strings.HasPrefix(s.arm.Path, "netkit") && !strings.Contains(s.arm.Options, "mode=l2")
+}
+
+// gateway is the next hop of a machine's pod.
+func (s *scene) gateway(machine int) net.HardwareAddr {
+	switch {
+	case s.tunnels():
+		return s.mac(machine, gatewayRole)
+	case s.bare():
+		return s.mac(machine, podRole)
+	}
+	return net.HardwareAddr{0xee, 0xee, 0xee, 0xee, 0xee, 0xee}
+}
+
+// from is the frame of a pod's packet to its gateway.
+func (s *scene) from(machine int, p ip4) frame {
+	return frame{bytes: eth(s.gateway(machine), s.mac(machine, podRole), unix.ETH_P_IP, p.bytes())}
+}
+
+// pod gives frames of the first machine's pod.
+func (s *scene) pod(packets ...ip4) (frames []frame) {
+	for _, p := range packets {
+		frames = append(frames, s.from(0, p))
+	}
+	return frames
+}
+
+// there is a packet from pod a to pod b; back is one the other way.
+func (s *scene) there() ip4 {
+	return ip4{ttl: 64, id: 0x1234, frag: dontFragment, src: s.arm.From().Addr, dst: s.arm.To().Addr}
+}
+
+func (s *scene) back() ip4 {
+	p := s.there()
+	p.src, p.dst = p.dst, p.src
+	return p
+}
+
+// udp is a datagram of the flow between the pods that is carried.
+func (s *scene) udp(payload []byte) ip4 {
+	return udp4{from: portA, to: portB, payload: payload}.in(s.there())
+}
+
+func (s *scene) send(fd int, frames ...frame) {
+	s.t.Helper()
+	for _, f := range frames {
+		head, err := binary.Append(nil, binary.LittleEndian, f.vnet)
+		testenv.Must(s.t, err)
+		if _, err := unix.Writev(fd, [][]byte{head, f.bytes}); err != nil && !(s.narrow && err == unix.ENOBUFS) {
+			s.t.Fatalf("%s: send %d bytes, %+v: %v", s.arm.Name, len(f.bytes), f.vnet, err)
+		}
+	}
+}
+
+// take reads what has come so far.
+func (s *scene) take() {
+	for name, fd := range map[string]int{"a": s.a, "b": s.b, "wire": s.w} {
+		for buf := make([]byte, 1<<17); ; {
+			got, err := readWhole(fd, buf)
+			if err == unix.EAGAIN {
+				break
+			}
+			testenv.Must(s.t, err)
+			s.seen[name] = append(s.seen[name], got)
+		}
+	}
+}
+
+// readWhole reads a frame, with what the kernel tells beside it.
+func readWhole(fd int, buf []byte) (f frame, err error) {
+	var beside [128]byte
+	n, besideN, _, _, err := unix.Recvmsg(fd, buf, beside[:], 0)
+	if err != nil {
+		return f, err
+	}
+	if _, err := binary.Decode(buf[:vnetLen], binary.LittleEndian, &f.vnet); err != nil {
+		return f, err
+	}
+	f.bytes, err = traffic.RestoreTag(buf[vnetLen:n], beside[:besideN])
+	return f, err
+}
+
+// marker begins what is sent to mark an end.
+const marker = "mark"
+
+// sync proves that everything which was sent has arrived, or never will: what is
+// sent behind it has. There are two queues, of what is carried and of what is not,
+// and cards that merge packets may hold the last of them back for one more.
+func (s *scene) sync() {
+	s.t.Helper()
+	for range 2 {
+		s.marks++
+		mark := binary.BigEndian.AppendUint32([]byte(marker), s.marks)
+		s.send(s.a, s.pod(udp4{from: markA, to: markB, payload: mark}.in(s.there()),
+			icmp4(s.there(), 8, 0, echoID<<16|s.marks&0xffff, mark))...)
+		isMark := func(f frame) bool { return bytes.Contains(f.bytes, mark) }
+		for end := time.Now().Add(testenv.Timeout); ; {
+			s.take()
+			n := 0
+			for _, f := range s.seen["b"] {
+				if isMark(f) {
+					n++
+				}
+			}
+			if n == 2 && slices.ContainsFunc(s.seen["a"], isMark) {
+				break
+			}
+			if time.Now().After(end) {
+				s.t.Fatalf("%s: what is sent to mark the end does not arrive", s.arm.Name)
+			}
+			fds := []unix.PollFd{{Fd: int32(s.a), Events: unix.POLLIN}, {Fd: int32(s.b), Events: unix.POLLIN}}
+			_, _ = unix.Poll(fds, 10)
+		}
+	}
+	s.take()
+}

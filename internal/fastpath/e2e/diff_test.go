@@ -1,0 +1,189 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
+)
+
+// replayed is a case of the suite: frames which are sent over a path without the
+// fast path and with it, while their flows are carried there. What arrives must be
+// the same.
+type replayed struct {
+	name   string
+	frames func(s *scene) []frame
+	wire   bool // they are put on the wire, not sent by the pod
+	// carried: some of them are, so that it is not two slow paths that are compared.
+	carried bool
+	// bursts: they are datagrams to be cut; see takesBursts.
+	bursts bool
+	// only: there is nothing to see on other paths; empty: all.
+	only string
+	// but is what may differ, and why; nil: nothing.
+	but *accepted
+}
+
+// accepted is a difference that is meant to be.
+type accepted struct {
+	why string
+	// more tells of a line which the fast path alone gives that it may, and less the
+	// same of the slow path alone; nil: none may.
+	more, less func(line string) bool
+	tracked    bool // only where connections are tracked
+}
+
+// Differences that are meant to be. What else is different on the wire is left out
+// when frames are read, see [view]: the outer UDP source port and checksum, the
+// outer number of the packet; and padding behind a packet.
+var (
+	badSum = &accepted{
+		why:  "the checksum of a pod's own IP header is left to the pod, which drops the packet: to compute it would cost each packet",
+		more: func(line string) bool { return strings.Contains(line, " bad-ip-sum ") },
+	}
+	invalid = &accepted{
+		why: "kube-proxy drops what conntrack calls invalid, for the sake of addresses that are then not translated back; of the fast path's\n" +
+			"flows none are translated, conntrack does not see all of their segments, and a checksum of all that is in a packet costs as much as\n" +
+			"to carry it: so the pod judges, as it does without a packet filter. Its sockets get no more",
+		more:    func(line string) bool { return !strings.HasPrefix(line, "socket:") },
+		tracked: true,
+	}
+	congested = &accepted{
+		why: "where a pod has marked congestion itself, RFC 6040 says so outside, too; the kernel still keeps to RFC 3168, which says that it could be marked",
+		more: func(line string) bool {
+			return strings.HasPrefix(line, "wire: ") && strings.Contains(line, " tos03 frag0000 ")
+		},
+		less: func(line string) bool {
+			return strings.HasPrefix(line, "wire: ") && strings.Contains(line, " tos02 frag0000 ")
+		},
+	}
+)
+
+func (a *accepted) says(line string, more, tracked bool) bool {
+	if a == nil || a.tracked && !tracked {
+		return false
+	}
+	says := a.less
+	if more {
+		says = a.more
+	}
+	return says != nil && says(line)
+}
+
+// sceneVNI is that of the first path of a lab.
+const sceneVNI = 100
+
+// scenes are the paths of a lab for replays: each beside itself, accelerated. In a
+// guest they are those that it has for them alone.
+func scenes() []string {
+	if answer, _ := feature.Netkit.Ask(); answer == feature.Yes && agenttest.InGuest() {
+		return []string{"netkit", "netkit+fast", "netkit:mode=l2", "netkit+fast:mode=l2"}
+	}
+	return []string{"vxlan:vni=100", "vxlan+fast:vni=101", "routed", "routed+fast"}
+}
+
+// replayLab is a lab for replays.
+type replayLab struct {
+	wire     string
+	services int
+}
+
+// The fast path delivers what the slow path does, with the same headers, and drops
+// what it drops. Frames are made by hand, so nothing is left to a kernel's choice,
+// and none is waited for that is not to come: marks behind it come instead.
+func TestFastPathReplays(t *testing.T) {
+	needsFast(t)
+	labs := []replayLab{{"", 30}, {"tunnel-tso=off", 0}, {"csum=off", 30}, {"tso=off,gro=on", 0}}
+	if agenttest.InGuest() {
+		labs = labs[:1] // its CPU takes its time
+	}
+	if os.Getenv(replaysEnv) != "" {
+		labs = nil
+		for _, wire := range append(traffic.Wires[:5:5], "tso=off,gro=on") { // all on which the frames fit
+			labs = append(labs, replayLab{wire, 0}, replayLab{wire, 30})
+		}
+	}
+	for _, o := range labs {
+		wire, err := lab.ParseWire(o.wire)
+		testenv.Must(t, err)
+		l := testenv.Lab(t, lab.Options{Paths: scenes(), Wire: wire, Services: o.services})
+		t.Run(fmt.Sprintf("%s %d services", wire, o.services), func(t *testing.T) { replay(t, l) })
+		testenv.Must(t, l.Down())
+	}
+}
+
+func replay(t *testing.T, l *lab.Lab) {
+	pin(t)
+	seed, many := random(t)
+	for i := 0; i < len(l.Arms); i += 2 {
+		slow, fast := newScene(t, l, i), newScene(t, l, i+1)
+		for _, c := range slices.Concat(podReplays, wireReplays) {
+			if (c.only == "" || strings.HasPrefix(slow.arm.Path, c.only)) && (!c.bursts || takesBursts()) {
+				c.compare(t, slow, fast)
+			}
+		}
+		if l.Services == 0 { // where connections are tracked, those that end leave traces
+			replayRandom(t, slow, fast, seed, many)
+		}
+		replayNarrow(t, l, slow, fast)
+	}
+}
+
+// pin keeps the test on one CPU, and with it all that the kernel does for packets
+// which it sends: so they stay in their order.
+func pin(t *testing.T) {
+	runtime.LockOSThread()
+	var all, one unix.CPUSet
+	testenv.Must(t, unix.SchedGetaffinity(0, &all))
+	for cpu := range 1 << 10 {
+		if all.IsSet(cpu) {
+			one.Set(cpu)
+			break
+		}
+	}
+	testenv.Must(t, unix.SchedSetaffinity(0, &one))
+	t.Cleanup(func() {
+		testenv.Must(t, unix.SchedSetaffinity(0, &all))
+		runtime.UnlockOSThread()
+	})
+}
+
+func (c replayed) compare(t *testing.T, slow, fast *scene) {
+	t.Helper()
+	want, _ := slow.play(c)
+	got, many := fast.play(c)
+	more, less := c.refused(want, got, slow.tracked)
+	if len(more)+len(less) > 0 {
+		t.Errorf("%s, %s: with the fast path alone\n  %s\nwithout it alone\n  %s", fast.arm.Name, c.name, few(more), few(less))
+	}
+	if c.carried && many <= 0 {
+		t.Errorf("%s, %s: nothing of it was carried", fast.arm.Name, c.name)
+	}
+}
+
+// refused gives what only the fast path let through, and what only the slow one did,
+// but for what may be.
+func (c replayed) refused(slow, fast []string, tracked bool) (more, less []string) {
+	more, less = differ(slow, fast)
+	more = slices.DeleteFunc(more, func(line string) bool { return c.but.says(line, true, tracked) })
+	less = slices.DeleteFunc(less, func(line string) bool { return c.but.says(line, false, tracked) })
+	return more, less
+}
+
+func few(lines []string) string {
+	const most = 12
+	if len(lines) > most {
+		lines = append(lines[:most:most], "...")
+	}
+	return strings.Join(lines, "\n  ")
+}

@@ -1,0 +1,226 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
+)
+
+// casesEnv is how many cases to generate and play, from a seed that is new each time; or
+// SEED:N, as a failure names it.
+const casesEnv = "VENTURI_CASES"
+
+// Without it they are the same few each time.
+const (
+	fewCases  = 30
+	firstSeed = 1
+	// carriedShare is in one of how many cases packets have to be carried: a generator of
+	// which all cases are refused tests nothing.
+	carriedShare = 4
+)
+
+// Whatever rulesets, sets, routes, policy rules, queues and wirings a machine has, and
+// whatever of it changes, the same traffic has the same fate with the fast path and
+// without.
+func TestFastPathGenerated(t *testing.T) {
+	needsFast(t)
+	needsPrograms(t)
+	if agenttest.InGuest() {
+		t.Skip("its CPU takes its time")
+	}
+	seed, many := uint64(firstSeed), fewCases
+	if text := os.Getenv(casesEnv); text != "" {
+		seed = uint64(time.Now().UnixNano())
+		if before, after, ok := strings.Cut(text, ":"); ok {
+			var err error
+			seed, err = strconv.ParseUint(before, 10, 64)
+			testenv.Must(t, err)
+			text = after
+		}
+		var err error
+		many, err = strconv.Atoi(text)
+		testenv.Must(t, err)
+	}
+	s := newGenSite(t)
+	for i, c := range knownCases {
+		c.machine = i % len(s.lab.Machines)
+		s.playAs(t, c)
+	}
+	count := map[string]int{}
+	for i := range uint64(many) {
+		count[s.playAs(t, generate(seed+i)).what()]++
+	}
+	t.Logf("of %d cases: %v", many, count)
+	if at := count[isCarried] + count[isSlow]; at >= fewCases/2 && count[isCarried]*carriedShare < at {
+		t.Errorf("packets were carried in only %d of %d cases", count[isCarried], at)
+	}
+	if many >= fewCases && count[isImpossible]*4 > many {
+		t.Errorf("%d of %d cases are impossible here", count[isImpossible], many)
+	}
+}
+
+// playAs plays a case as a test of its own.
+func (s *genSite) playAs(t *testing.T, c generated) (o played) {
+	o.skipped = true
+	t.Run(c.name, func(t *testing.T) {
+		if s.dirty {
+			t.Skip("a case before could not be taken back")
+		}
+		o = s.play(t, c)
+	})
+	return o
+}
+
+// played is what became of a case.
+type played struct {
+	carried    bool
+	impossible bool // this kernel, nft or ip does not take it
+	skipped    bool
+}
+
+// What becomes of cases.
+const (
+	isCarried    = "carried"
+	isSlow       = "slow"
+	isImpossible = "impossible"
+	isSkipped    = "skipped"
+)
+
+func (p played) what() string {
+	switch {
+	case p.skipped:
+		return isSkipped
+	case p.impossible:
+		return isImpossible
+	case p.carried:
+		return isCarried
+	}
+	return isSlow
+}
+
+// Rounds of datagrams.
+const (
+	leastWarm, mostWarm = 16, 60
+	measuredRounds      = 60
+	windows             = 3 // a difference that is not there in the last was one of time
+)
+
+// play plays a case with and without the fast path.
+func (s *genSite) play(t *testing.T, c generated) (o played) {
+	t.Helper()
+	s.prepare(t, c)
+	defer func() {
+		s.undo(t, c)
+		for _, p := range s.paths {
+			p.closeFlows()
+		}
+		s.tcp = false
+	}()
+	if err := s.do(c, c.setup...); err != nil {
+		t.Logf("%s is impossible: %v", c.name, err)
+		return played{impossible: true}
+	}
+	time.Sleep(genSettle)
+	if s.tcp = c.tcp; s.tcp {
+		s.connectTCP(t, c)
+	}
+	s.warm(t, c)
+	carried, differed := s.same(t, c, "before the change")
+	if !carried && testing.Verbose() {
+		t.Logf("nothing is carried:\n%s%s", c.text(), s.states(t, c))
+	}
+	if o.carried = carried; differed {
+		return o
+	}
+	if err := s.do(c, c.change); err != nil {
+		t.Logf("%s is impossible: %v", c.name, err)
+		return played{impossible: true}
+	}
+	if c.change.forgets {
+		forgetConnections(t, s.lab.Machines[c.machine])
+	}
+	if c.change.knocks {
+		s.knocks()
+	}
+	time.Sleep(genSettle)
+	carried, _ = s.same(t, c, "after the change")
+	o.carried = o.carried || carried
+	return o
+}
+
+// warm sends until the fast paths of the case's machine carry, or it has become unlikely
+// that they will.
+func (s *genSite) warm(t *testing.T, c generated) {
+	before := s.carried(t, c)
+	for n := range mostWarm {
+		s.round()
+		if n >= leastWarm && n%4 == 0 && rose(before, s.carried(t, c)) {
+			break
+		}
+	}
+	s.drain()
+}
+
+// carried is what each fast path of the case's machine has carried.
+func (s *genSite) carried(t *testing.T, c generated) (counts []uint64) {
+	t.Helper()
+	for _, p := range s.paths {
+		if p.fast {
+			counts = append(counts, p.carried(t, c.machine))
+		}
+	}
+	return counts
+}
+
+// same sends some rounds and compares paths with their twins. A difference has to be
+// there again: what a slow machine does to one window it does not do to all.
+func (s *genSite) same(t *testing.T, c generated, when string) (carried, differed bool) {
+	t.Helper()
+	var differences []string
+	for range windows {
+		before := s.measure(t, c)
+		for range measuredRounds {
+			s.round()
+		}
+		s.drain()
+		after := s.measure(t, c)
+		differences = nil
+		for i := 0; i < len(s.paths); i += 2 {
+			plain, fast := after[i].since(before[i]), after[i+1].since(before[i+1])
+			carried = carried || fast.carried > measuredRounds/2
+			for _, d := range plain.differs(fast, c) {
+				differences = append(differences, s.paths[i+1].Name+": "+d)
+			}
+		}
+		if len(differences) == 0 {
+			return carried, false
+		}
+		time.Sleep(genSettle)
+	}
+	t.Errorf("%s%s, on %s:\n%s\n%s%s", c.again(), when, s.lab.Machines[c.machine].Name, strings.Join(differences, "\n"), c.text(), s.states(t, c))
+	return carried, true
+}
+
+// again says how to play a case again.
+func (c generated) again() string {
+	if c.seed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s=%d:1 plays it again; ", casesEnv, c.seed)
+}
+
+// states is what the daemons of the case's machine say.
+func (s *genSite) states(t *testing.T, c generated) (text string) {
+	for _, p := range s.paths {
+		if p.fast {
+			text += fmt.Sprintf("%s: %+v\n", p.Name, genState(t, p, c.machine))
+		}
+	}
+	return text
+}

@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/fastpathtest"
+	"github.com/venturi-net/venturi/internal/testenv/traffic"
+)
+
+// Datagrams that nobody answers are carried as soon as the network has forwarded some,
+// where nothing is tracked, and where it is and no rule asks for replies.
+func TestFastPathCarriesOneWay(t *testing.T) {
+	needsFast(t)
+	needsPrograms(t)
+	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()})
+	for _, rules := range []string{"", `nft 'table ip tracks { chain c { type nat hook postrouting priority 100; }; }'`} {
+		for _, m := range l.Machines {
+			shell(t, m, nil, rules)
+		}
+		for _, arm := range l.Arms {
+			t.Run(arm.Name+" "+rules, func(t *testing.T) {
+				a, b := traffic.ListenUDP(t, arm.From()), traffic.ListenUDP(t, arm.To())
+				defer a.Close()
+				defer b.Close()
+				untilOneWay(t, arm, a, b)
+				sendsOneWay(t, arm, a, b)
+				// With an answer it is another flow, to connection tracking. What goes on is carried.
+				before := fastpathtest.CarriedPackets(t, arm)
+				_, err := b.WriteToUDPAddrPort([]byte("!"), addrPort(a))
+				testenv.Must(t, err)
+				untilOneWay(t, arm, a, b)
+				sendsOneWay(t, arm, a, b)
+				if now := fastpathtest.CarriedPackets(t, arm); now[1] != before[1] || now[2] != before[2] {
+					t.Errorf("a single answer was carried: machines had carried %v, and then %v", before, now)
+				}
+			})
+		}
+	}
+}
+
+// untilOneWay sends until what is sent is carried, on both machines.
+func untilOneWay(t *testing.T, arm lab.Arm, from, to *net.UDPConn) {
+	t.Helper()
+	before := fastpathtest.CarriedPackets(t, arm)
+	for end := time.Now().Add(testenv.Timeout); ; {
+		_, err := from.WriteToUDPAddrPort([]byte("!"), addrPort(to))
+		testenv.Must(t, err)
+		now := fastpathtest.CarriedPackets(t, arm)
+		if now[0] > before[0] && now[3] > before[3] {
+			return
+		}
+		if time.Now().After(end) {
+			stats, _ := fastpath.ReadStats(arm.Pins[0])
+			far, _ := fastpath.ReadStats(arm.Pins[1])
+			t.Fatalf("after %v, machines carried %v, and %v before: %v, %v", testenv.Timeout, now, before, stats, far)
+		}
+	}
+}
+
+// sendsOneWay sends datagrams that are to be carried, nearly all of them.
+func sendsOneWay(t *testing.T, arm lab.Arm, from, to *net.UDPConn) {
+	t.Helper()
+	const many = 2000
+	before := fastpathtest.CarriedPackets(t, arm)
+	for range many {
+		_, err := from.WriteToUDPAddrPort([]byte("!"), addrPort(to))
+		testenv.Must(t, err)
+	}
+	for end := time.Now().Add(testenv.Timeout); ; time.Sleep(time.Millisecond) {
+		now := fastpathtest.CarriedPackets(t, arm)
+		if now[0]-before[0] >= many*99/100 && now[3]-before[3] >= many*99/100 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("of %d datagrams that nobody answers, machines carried %d and %d", many, now[0]-before[0], now[3]-before[3])
+		}
+	}
+}
+
+// Where rules go by whether there was an answer, what is sent without waits for one.
+func TestFastPathWaitsForAnswers(t *testing.T) {
+	needsFast(t)
+	needsPrograms(t)
+	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf})
+	for _, m := range l.Machines {
+		shell(t, m, nil, `nft 'table ip asks { chain c { type filter hook forward priority 0; ct state established counter accept; }; }'`)
+	}
+	for _, arm := range l.Arms {
+		t.Run(arm.Name, func(t *testing.T) {
+			for _, pins := range arm.Pins {
+				for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) {
+					state, err := fastpath.ReadState(fastpath.StateFile(pins))
+					testenv.Must(t, err)
+					if state.Unreplied != "" {
+						break
+					}
+					if time.Now().After(end) {
+						t.Fatalf("after %v, the daemon says %+v", testenv.Timeout, state)
+					}
+				}
+			}
+			a, b := traffic.ListenUDP(t, arm.From()), traffic.ListenUDP(t, arm.To())
+			defer a.Close()
+			defer b.Close()
+			before := fastpathtest.CarriedPackets(t, arm)
+			for range 200 {
+				_, err := a.WriteToUDPAddrPort([]byte("!"), addrPort(b))
+				testenv.Must(t, err)
+			}
+			if now := fastpathtest.CarriedPackets(t, arm); rose(before[:1], now[:1]) || rose(before[3:], now[3:]) {
+				t.Errorf("it did not wait: machines had carried %v, and then %v", before, now)
+			}
+			fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) { fastpathtest.WaitCarried(t, arm, exchange) })
+		})
+	}
+}

@@ -1,0 +1,346 @@
+package e2e
+
+import (
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
+	"github.com/cilium/ebpf/link"
+	vnl "github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/fastpathtest"
+)
+
+// obstacle is something that packets meet on the slow path alone.
+type obstacle struct {
+	name     string
+	only     string                                                                // on such paths; empty: on all
+	add, del string                                                                // commands; POD, TUNNEL, BRIDGE and WIRE stand for devices of the path
+	where    string                                                                // whose device is refused: POD, TUNNEL or WIRE; empty: everything is off
+	why      string                                                                // part of the reason
+	by       func(t *testing.T, m lab.Machine, pod, inside string) (remove func()) // instead of commands
+}
+
+const (
+	someFilter = " protocol ip prio 7 u32 match u32 0 0 flowid 1:1"
+	marks      = "nft 'table ip obstacle { chain c { type filter hook forward priority 0; meta mark set 7; }; }'; "
+	nftChain   = "; add chain netdev obstacle c { type filter hook "
+)
+
+var obstacles = []obstacle{
+	{name: "rate limit", add: "tc qdisc add dev POD root tbf rate 10gbit burst 10mb latency 1s", del: "tc qdisc del dev POD root", where: "POD", why: "discipline tbf"},
+	{name: "filter in", add: "tc qdisc add dev POD clsact || true; tc filter add dev POD ingress" + someFilter, del: "tc filter del dev POD ingress prio 7", where: "POD", why: "tc filters at its ingress"},
+	{name: "filter out", add: "tc qdisc add dev POD clsact || true; tc filter add dev POD egress" + someFilter, del: "tc filter del dev POD egress prio 7", where: "POD", why: "tc filters at its egress"},
+	{name: "chain in", add: "nft 'add table netdev obstacle" + nftChain + "ingress device POD priority 0; }'", del: "nft 'delete table netdev obstacle'", where: "POD", why: "chain at its ingress"},
+	{name: "chain out", add: "nft 'add table netdev obstacle" + nftChain + "egress device POD priority 0; }'", del: "nft 'delete table netdev obstacle'", where: "POD", why: "chain at its egress"},
+	{name: "program out", by: program(ebpf.AttachTCXEgress), where: "POD", why: "BPF program obstacle at its egress"},
+	{name: "program in", only: "netkit+fast", by: program(ebpf.AttachTCXIngress), where: "POD", why: "BPF program obstacle at its ingress"},
+	{name: "program of the pair, out", only: "netkit+fast", by: program(ebpf.AttachNetkitPrimary), where: "POD", why: "BPF program obstacle at its netkit primary hook"},
+	{name: "XDP program", by: xdpProgram, where: "POD", why: "XDP"},
+	{name: "XDP program, of which the pod's link says nothing", by: silentXDP, where: "POD", why: "XDP"},
+	{name: "VLANs", only: "vxlan+fast", add: "ip link set BRIDGE type bridge vlan_filtering 1", del: "ip link set BRIDGE type bridge vlan_filtering 0", where: "POD", why: "BRIDGE filters VLANs"},
+	{name: "filter of a bridge", only: "vxlan+fast", add: "tc qdisc add dev BRIDGE clsact; tc filter add dev BRIDGE ingress" + someFilter, del: "tc qdisc del dev BRIDGE clsact", where: "POD", why: "BRIDGE has tc filters"},
+	{name: "filter of the wire", add: "tc qdisc add dev WIRE clsact || true; tc filter add dev WIRE ingress" + someFilter, del: "tc filter del dev WIRE ingress prio 7", where: "WIRE", why: "tc filters at its ingress"},
+	{name: "chain of the wire, out", add: "nft 'add table netdev obstacle" + nftChain + "egress device WIRE priority 0; }'", del: "nft 'delete table netdev obstacle'", where: "WIRE", why: "chain at its egress"},
+	{name: "rate limit of a tunnel", only: "vxlan+fast", add: "tc qdisc add dev TUNNEL root tbf rate 10gbit burst 10mb latency 1s", del: "tc qdisc del dev TUNNEL root", where: "TUNNEL", why: "discipline tbf"},
+	{name: "rule that counts", add: "nft 'add table ip obstacle; add chain ip obstacle c { type filter hook forward priority 0; }; add rule ip obstacle c limit rate 1000000/second accept'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: limit)"},
+	{name: "rule on flags of TCP", add: "nft 'add table ip obstacle; add chain ip obstacle c { type filter hook forward priority 0; }; add rule ip obstacle c tcp flags psh drop'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: tcp flags)"},
+	{name: "set that counts", add: "nft 'table ip obstacle { set s { type ipv4_addr; limit rate 1000000/second; elements = { 203.0.113.1 }; }; chain c { type filter hook forward priority 0; ip saddr @s drop; }; }'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: set s: limit)"},
+	{name: "set that rules for new connections fill", add: "nft 'table ip obstacle { set bad { type ipv4_addr; }; chain c { type filter hook forward priority 0; ip saddr @bad drop; }; }'; nft 'add rule ip obstacle c ct state new udp dport 9999 add @bad { ip saddr }'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: elements of set bad come and go by themselves)"},
+	{name: "route that encapsulates", add: "ip route add 203.0.113.0/24 encap ip id 7 dst 203.0.113.1 dev WIRE", del: "ip route del 203.0.113.0/24 dev WIRE", where: "WIRE", why: "the route to 203.0.113.0/24 in table 254 has an encapsulation"},
+	{name: "route of several next hops", only: "vxlan+fast", add: "ip route add 203.0.113.0/24 nexthop dev TUNNEL nexthop dev WIRE", del: "ip route del 203.0.113.0/24", where: "TUNNEL", why: "the route to 203.0.113.0/24 in table 254 has several next hops"},
+	{name: "marks and classes of the wire", add: marks + "tc qdisc add dev WIRE root handle 7: htb default 1; tc filter add dev WIRE parent 7:" + someFilter, del: "tc qdisc del dev WIRE root; nft 'delete table ip obstacle'", where: "WIRE", why: "has a queueing discipline htb with filters, which may go by marks that rules give (ip obstacle c)"},
+	{name: "marks and a program of the wire", by: markedProgram, where: "WIRE", why: "has a BPF program obstacle at its egress, which may go by marks that rules give (ip obstacle c)"},
+	{name: "rule by TOS", add: "ip rule add tos 0x08 blackhole pref 100", del: "ip rule del pref 100", why: "(policy rule 100 goes by the TOS)"},
+	{name: "route by TOS", add: "ip route add blackhole 203.0.113.1 tos 0x08", del: "ip route del blackhole 203.0.113.1 tos 0x08", why: "(the route to 203.0.113.1/32 in table 254 goes by the TOS)"},
+	{name: "program at a hook of netfilter", by: netfilterProgram, why: "netfilter"},
+	{name: "IPsec", add: "ip xfrm policy add src 203.0.113.0/24 dst 203.0.113.1 dir out action allow", del: "ip xfrm policy deleteall", why: "IPsec"},
+}
+
+// What carried packets would not meet any more keeps them on the slow path, and the
+// daemon says why; what does not concern them goes on being carried.
+func TestFastPathRefuses(t *testing.T) {
+	needsFast(t)
+	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()})
+	m := l.Machines[0]
+	for n, arm := range l.Arms {
+		config, err := fastpath.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
+		testenv.Must(t, err)
+		other := l.Arms[(n+1)%len(l.Arms)]
+		fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) {
+			fastpathtest.WaitCarried(t, arm, exchange)
+			for _, o := range obstacles {
+				if o.only != "" && o.only != arm.Path {
+					continue
+				}
+				t.Run(arm.Path+" "+o.name, func(t *testing.T) {
+					words := devicesOf(t, config.Devices, m)
+					where, why := words.Replace(o.where), words.Replace(o.why)
+					remove := o.put(t, words, m, config.Devices.Pods[0], arm.From().Namespace)
+					if remove == nil {
+						t.Skip("this kernel has no such thing")
+					}
+					untilState(t, arm, exchange, func(s *fastpath.State) bool {
+						if o.where == "" {
+							return strings.Contains(s.Off, why)
+						}
+						return s.Off == "" && len(s.Refused) == 1 && s.Refused[0].Device == where && strings.Contains(s.Refused[0].Reason, why)
+					})
+					untilSlow(t, arm, exchange)
+					if s := stateOf(t, other); o.where == "POD" && len(s.Refused) > 0 {
+						t.Errorf("of a path that this is none of, %+v is refused", s.Refused)
+					}
+					remove()
+					untilState(t, arm, exchange, func(s *fastpath.State) bool { return s.Off == "" && len(s.Refused) == 0 })
+					fastpathtest.WaitCarried(t, arm, exchange)
+				})
+			}
+		})
+	}
+}
+
+// A program that comes behind the fast path's own on a pod's device, or on the wire,
+// sees what is carried all the same: the fast path goes behind it.
+func TestFastPathBehindProgram(t *testing.T) {
+	needsFast(t)
+	if !kernel.HasTCX() {
+		t.Skip("this kernel has no tcx")
+	}
+	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()[1:2]})
+	arm, m := l.Arms[0], l.Machines[0]
+	config, err := fastpath.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
+	testenv.Must(t, err)
+	for way, device := range []string{config.Devices.Pods[0], config.Devices.Wire} {
+		fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) {
+			fastpathtest.WaitCarried(t, arm, exchange)
+			at := ebpf.AttachTCXIngress
+			if device != config.Devices.Wire && arm.Path == "netkit+fast" {
+				at = ebpf.AttachNetkitPeer
+			}
+			seen, detach := attach(t, m, device, at)
+			defer detach()
+			for end := time.Now().Add(testenv.Timeout); ; {
+				before, saw := fastpathtest.CarriedPackets(t, arm)[way], seen()
+				for range 100 {
+					testenv.Must(t, exchange(testenv.Timeout))
+				}
+				now, sees := fastpathtest.CarriedPackets(t, arm)[way]-before, seen()-saw
+				if now >= 100 && sees >= now {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatalf("of %d packets that were carried, a program at %s saw %d; %+v", now, device, sees, stateOf(t, arm))
+				}
+			}
+		})
+	}
+}
+
+// put lays an obstacle on a machine; nil: the kernel has no such thing.
+func (o obstacle) put(t *testing.T, words *strings.Replacer, m lab.Machine, pod, inside string) (remove func()) {
+	t.Helper()
+	if o.by != nil {
+		return o.by(t, m, pod, inside)
+	}
+	lacks := false
+	run := func(script string) {
+		t.Helper()
+		cmd := exec.Command("sh", "-e", "-c", words.Replace(script))
+		testenv.In(t, m.Namespace, func() error {
+			out, err := cmd.CombinedOutput()
+			t.Logf("%s\n%s", cmd.Args[3], out)
+			if lacks = strings.Contains(string(out), "not supported"); lacks {
+				return nil
+			}
+			return err
+		})
+	}
+	if run(o.add); lacks {
+		return nil
+	}
+	return func() { t.Helper(); run(o.del) }
+}
+
+// attach attaches a program that does nothing but count, behind all others.
+func attach(t *testing.T, m lab.Machine, device string, at ebpf.AttachType) (seen func() uint64, detach func()) {
+	t.Helper()
+	count, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	testenv.Must(t, err)
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "obstacle", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+			asm.LoadMapValue(asm.R1, count.FD(), 0),
+			asm.Mov.Imm(asm.R2, 1),
+			asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, 0),
+			asm.Mov.Imm(asm.R0, -1),
+			asm.Return(),
+		},
+	})
+	testenv.Must(t, err)
+	defer p.Close()
+	var l link.Link
+	testenv.In(t, m.Namespace, func() error {
+		on, err := vnl.LinkByName(device)
+		if err != nil {
+			return err
+		}
+		if at == ebpf.AttachNetkitPeer || at == ebpf.AttachNetkitPrimary {
+			l, err = link.AttachNetkit(link.NetkitOptions{Interface: on.Attrs().Index, Program: p, Attach: at})
+			return err
+		}
+		l, err = link.AttachTCX(link.TCXOptions{Interface: on.Attrs().Index, Program: p, Attach: at})
+		return err
+	})
+	seen = func() (n uint64) {
+		testenv.Must(t, count.Lookup(uint32(0), &n))
+		return n
+	}
+	return seen, func() {
+		testenv.Must(t, l.Close())
+		testenv.Must(t, count.Close())
+	}
+}
+
+// program is an obstacle of attach on a pod's device.
+func program(at ebpf.AttachType) func(t *testing.T, m lab.Machine, pod, inside string) func() {
+	return func(t *testing.T, m lab.Machine, pod, _ string) func() {
+		t.Helper()
+		if !kernel.HasTCX() {
+			return nil
+		}
+		_, detach := attach(t, m, pod, at)
+		return detach
+	}
+}
+
+// netfilterProgram attaches one that lets everything pass to netfilter's hook for what
+// is forwarded.
+func netfilterProgram(t *testing.T, m lab.Machine, _, _ string) (detach func()) {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "obstacle", Type: ebpf.Netfilter, AttachType: ebpf.AttachNetfilter, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 1 /* NF_ACCEPT */), asm.Return()},
+	})
+	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(features.HaveProgramType(ebpf.Netfilter), ebpf.ErrNotSupported) {
+		return nil
+	}
+	testenv.Must(t, err)
+	defer p.Close()
+	var l link.Link
+	testenv.In(t, m.Namespace, func() (err error) {
+		l, err = link.AttachNetfilter(link.NetfilterOptions{Program: p, ProtocolFamily: link.NetfilterProtoIPv4, Hook: link.NetfilterInetForward, Priority: 7})
+		return err
+	})
+	return func() { testenv.Must(t, l.Close()) }
+}
+
+// xdpProgram attaches one that does nothing where it would be skipped: in the pod, to
+// which a veth sends past it; of a netkit pair, at the machine's device.
+func xdpProgram(t *testing.T, m lab.Machine, pod, inside string) (detach func()) {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "obstacle", Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2 /* XDP_PASS */), asm.Return()},
+	})
+	testenv.Must(t, err)
+	defer p.Close()
+	var l link.Link
+	on := func(namespace string, wanted func(vnl.Link) bool) {
+		t.Helper()
+		testenv.In(t, namespace, func() error {
+			all, err := vnl.LinkList()
+			for _, on := range all {
+				if wanted(on) {
+					l, err = link.AttachXDP(link.XDPOptions{Program: p, Interface: on.Attrs().Index})
+				}
+			}
+			return err
+		})
+	}
+	on(inside, func(l vnl.Link) bool { return l.Type() == "veth" })
+	if l == nil {
+		on(m.Namespace, func(l vnl.Link) bool { return l.Attrs().Name == pod })
+	}
+	return func() { testenv.Must(t, l.Close()) }
+}
+
+// silentXDP does so where a pod's device segments nothing anyway, so that the machine's
+// end of its link does not change.
+func silentXDP(t *testing.T, m lab.Machine, pod, inside string) (detach func()) {
+	t.Helper()
+	const features = " gso off tso off gro off tx-udp-segmentation off tx-sctp-segmentation off tx-gso-list off || true"
+	for _, at := range []struct{ space, device string }{{m.Namespace, pod}, {inside, "eth0"}} {
+		testenv.In(t, at.space, func() error { return runs("ethtool -K " + at.device + features) })
+	}
+	time.Sleep(200 * time.Millisecond) // of those changes there is news, and that is over then
+	return xdpProgram(t, m, pod, inside)
+}
+
+// markedProgram is a program where the wire sends, and a rule that gives packets marks,
+// by which it may go.
+func markedProgram(t *testing.T, m lab.Machine, _, _ string) (detach func()) {
+	t.Helper()
+	if !kernel.HasTCX() {
+		return nil
+	}
+	_, remove := attach(t, m, "wire0", ebpf.AttachTCXEgress)
+	testenv.In(t, m.Namespace, func() error { return runs(marks) })
+	return func() {
+		t.Helper()
+		testenv.In(t, m.Namespace, func() error { return runs("nft 'delete table ip obstacle'") })
+		remove()
+	}
+}
+
+// devicesOf gives the devices of a path their names.
+func devicesOf(t *testing.T, d host.DeviceNames, m lab.Machine) *strings.Replacer {
+	t.Helper()
+	names := []string{"POD", d.Pods[0], "WIRE", d.Wire}
+	testenv.In(t, m.Namespace, func() error {
+		pod, err := vnl.LinkByName(d.Pods[0])
+		if err != nil {
+			return err
+		}
+		if bridge, err := vnl.LinkByIndex(pod.Attrs().MasterIndex); err == nil {
+			names = append(names, "BRIDGE", bridge.Attrs().Name)
+		}
+		return nil
+	})
+	if len(d.Tunnels) > 0 {
+		names = append(names, "TUNNEL", d.Tunnels[0])
+	}
+	return strings.NewReplacer(names...)
+}
+
+func stateOf(t *testing.T, arm lab.Arm) *fastpath.State {
+	t.Helper()
+	s, err := fastpath.ReadState(fastpath.StateFile(arm.Pins[0]))
+	testenv.Must(t, err)
+	return s
+}
+
+// untilState exchanges datagrams until the first machine's daemon says what is
+// wanted.
+func untilState(t *testing.T, arm lab.Arm, exchange func(time.Duration) error, wanted func(*fastpath.State) bool) {
+	t.Helper()
+	limit := host.ScaleTimeout(5 * time.Second) // later, news of something else may lead to it
+	for end := time.Now().Add(limit); ; {
+		s := stateOf(t, arm)
+		if wanted(s) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v the daemon says %+v", limit, s)
+		}
+		testenv.Must(t, exchange(testenv.Timeout))
+	}
+}

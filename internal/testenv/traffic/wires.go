@@ -1,0 +1,11 @@
+package traffic
+
+// Wires are the kinds of network cards that every path is checked over, as lab.ParseWire reads them.
+var Wires = []string{
+	"",
+	"tunnel-tso=off",
+	"tso=off,tunnel-tso=off,gro=on",
+	"csum=off",
+	"mtu=9000",
+	"mtu=576",
+}
