@@ -53,14 +53,14 @@ type Options struct {
 
 // Engine is what offers the traffic: package load, but for tests.
 type Engine struct {
-	Serve func(load.Plan, load.Probe, load.Away) (load.Served, error)
-	Run   func(context.Context, load.Plan, load.Probe, load.Away) ([]load.SliceResult, error)
+	Serve func(load.Plan, load.SliceObserver, load.GuestDialer) (load.GuestServer, error)
+	Run   func(context.Context, load.Plan, load.SliceObserver, load.GuestDialer) ([]load.SliceResult, error)
 }
 
 func (e Engine) orLoad() Engine {
 	if e.Serve == nil {
-		e.Serve = func(p load.Plan, probe load.Probe, away load.Away) (load.Served, error) {
-			return load.Serve(p, probe, away)
+		e.Serve = func(p load.Plan, probe load.SliceObserver, guests load.GuestDialer) (load.GuestServer, error) {
+			return load.Serve(p, probe, guests)
 		}
 	}
 	if e.Run == nil {

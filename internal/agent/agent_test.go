@@ -149,7 +149,7 @@ func TestStopOvertakesRun(t *testing.T) {
 func TestOneSeriesPerRole(t *testing.T) {
 	ends := &nopCloser{}
 	e := endless()
-	e.Serve = func(load.Plan, load.Probe, load.Away) (load.Served, error) { return ends, nil }
+	e.Serve = func(load.Plan, load.SliceObserver, load.GuestDialer) (load.GuestServer, error) { return ends, nil }
 	c, _ := start(t, e)
 	if _, err := c.Serve(t.Context(), plan(1), nil); err != nil {
 		t.Fatal(err)
@@ -188,8 +188,8 @@ func TestOneSeriesPerRole(t *testing.T) {
 func TestErrorsArriveWhole(t *testing.T) {
 	known := verr.New(verr.Missing, "what", "why", "do")
 	e := agent.Engine{
-		Serve: func(load.Plan, load.Probe, load.Away) (load.Served, error) { return nil, known },
-		Run: func(context.Context, load.Plan, load.Probe, load.Away) ([]load.SliceResult, error) {
+		Serve: func(load.Plan, load.SliceObserver, load.GuestDialer) (load.GuestServer, error) { return nil, known },
+		Run: func(context.Context, load.Plan, load.SliceObserver, load.GuestDialer) ([]load.SliceResult, error) {
 			return []load.SliceResult{{Start: time.Unix(0, 1)}}, known
 		},
 	}
@@ -216,7 +216,7 @@ func TestErrorsArriveWhole(t *testing.T) {
 func TestShutArms(t *testing.T) {
 	known := verr.New(verr.Missing, "what", "why", "do")
 	e := endless()
-	e.Serve = func(load.Plan, load.Probe, load.Away) (load.Served, error) {
+	e.Serve = func(load.Plan, load.SliceObserver, load.GuestDialer) (load.GuestServer, error) {
 		return &nopCloser{shut: map[int]error{1: known, 2: errors.New("plain")}}, nil
 	}
 	c, _ := start(t, e)
@@ -283,7 +283,7 @@ func TestFactsArrive(t *testing.T) {
 // TestLongSeries: what a series of tens of thousands of slices weighs passes.
 func TestLongSeries(t *testing.T) {
 	const n = 20_000
-	e := agent.Engine{Run: func(context.Context, load.Plan, load.Probe, load.Away) ([]load.SliceResult, error) {
+	e := agent.Engine{Run: func(context.Context, load.Plan, load.SliceObserver, load.GuestDialer) ([]load.SliceResult, error) {
 		slices := make([]load.SliceResult, n)
 		for i := range slices {
 			slices[i] = load.SliceResult{Round: i, Start: time.Unix(0, 1), Latency: &result.Latency{RTT: make([]byte, 1024)}}
@@ -324,8 +324,8 @@ func TestCollectorIsOffInBetween(t *testing.T) {
 // stuck is a passive end that does not close until it is let go.
 type stuck chan struct{}
 
-func (s stuck) Close() error      { <-s; return nil }
-func (stuck) Shut() map[int]error { return nil }
+func (s stuck) Close() error            { <-s; return nil }
+func (stuck) FailedArms() map[int]error { return nil }
 
 // TestStuckSeriesDoesNotKeepTheAgent: whatever hangs, the agent ends when it
 // is told to, finished series or not.
@@ -336,8 +336,8 @@ func TestStuckSeriesDoesNotKeepTheAgent(t *testing.T) {
 			hang := make(stuck)
 			defer close(hang)
 			e := agent.Engine{
-				Serve: func(load.Plan, load.Probe, load.Away) (load.Served, error) { return hang, nil },
-				Run: func(context.Context, load.Plan, load.Probe, load.Away) ([]load.SliceResult, error) {
+				Serve: func(load.Plan, load.SliceObserver, load.GuestDialer) (load.GuestServer, error) { return hang, nil },
+				Run: func(context.Context, load.Plan, load.SliceObserver, load.GuestDialer) ([]load.SliceResult, error) {
 					<-hang
 					return nil, nil
 				},
@@ -387,7 +387,7 @@ func TestNamespaceIsMeteredOnce(t *testing.T) {
 		{[]string{pod}, []string{own}, []string{pod}, []string{pod, own}},
 		{[]string{pod, other, pod}, []string{own, other}, []string{pod, other}, []string{pod, other, own}},
 	} {
-		arm := load.Arm{Name: "some", NearSpaces: c.spaces, FarSpaces: []string{"/run/netns/far"}}
+		arm := load.Arm{Name: "some", ClientNetns: c.spaces, ServerNetns: []string{"/run/netns/far"}}
 		for _, ns := range c.from {
 			arm.Ends = append(arm.Ends, load.Pair{From: host.Endpoint{Namespace: ns}})
 		}

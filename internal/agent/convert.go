@@ -25,7 +25,7 @@ func planToPB(p load.Plan) (*agentpb.Plan, error) {
 	for _, a := range p.Arms {
 		arm := &agentpb.Arm{
 			Name: a.Name, Spin: int64(a.Spin), ServerPort: int64(a.ServerPort), ClientPort: int64(a.ClientPort),
-			NearSpaces: a.NearSpaces, FarSpaces: a.FarSpaces, NearPins: a.NearPins, FarPins: a.FarPins,
+			NearSpaces: a.ClientNetns, FarSpaces: a.ServerNetns, NearPins: a.ClientPins, FarPins: a.ServerPins,
 		}
 		for _, ends := range a.Ends {
 			pair, err := pairToPB(ends)
@@ -57,7 +57,7 @@ func planFromPB(p *agentpb.Plan) (load.Plan, error) {
 		arm := load.Arm{
 			Name: a.GetName(), Spin: time.Duration(a.GetSpin()),
 			ServerPort: int(a.GetServerPort()), ClientPort: int(a.GetClientPort()),
-			NearSpaces: a.GetNearSpaces(), FarSpaces: a.GetFarSpaces(), NearPins: a.GetNearPins(), FarPins: a.GetFarPins(),
+			ClientNetns: a.GetNearSpaces(), ServerNetns: a.GetFarSpaces(), ClientPins: a.GetNearPins(), ServerPins: a.GetFarPins(),
 		}
 		for _, ends := range a.GetEnds() {
 			pair, err := pairFromPB(ends)

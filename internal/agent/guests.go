@@ -89,8 +89,8 @@ func (g *Guests) dial(ctx context.Context, socket string) (*Client, error) {
 	return Dial(ctx, socket)
 }
 
-// Serve is of [load.Away].
-func (g *Guests) Serve(socket string, plan load.Plan) (load.Served, error) {
+// Serve is of [load.GuestDialer].
+func (g *Guests) Serve(socket string, plan load.Plan) (load.GuestServer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), guestCall+forEnds(endsOf(plan)))
 	defer cancel()
 	c, err := g.dial(ctx, socket)
@@ -118,10 +118,10 @@ type servedGuest struct {
 	shut   map[int]error
 }
 
-// Shut is of [load.Served].
-func (s *servedGuest) Shut() map[int]error { return s.shut }
+// FailedArms is of [load.GuestServer].
+func (s *servedGuest) FailedArms() map[int]error { return s.shut }
 
-// Close is of [load.Served].
+// Close is of [load.GuestServer].
 func (s *servedGuest) Close() error {
 	defer s.client.Close()
 	sums, err := s.client.finish(context.Background(), s.token, guestCall)
@@ -132,7 +132,7 @@ func (s *servedGuest) Close() error {
 	return nil
 }
 
-// Open is of [load.Away].
+// Open is of [load.GuestDialer].
 func (g *Guests) Open(ctx context.Context, socket string, plan load.Plan) (load.Client, error) {
 	c, err := g.dial(ctx, socket)
 	if err != nil {

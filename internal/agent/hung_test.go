@@ -31,8 +31,8 @@ func silent(t *testing.T) string {
 // unclosing are passive ends that do not close before they are let go.
 type unclosing struct{ letGo chan struct{} }
 
-func (s unclosing) Close() error        { <-s.letGo; return nil }
-func (s unclosing) Shut() map[int]error { return nil }
+func (s unclosing) Close() error              { <-s.letGo; return nil }
+func (s unclosing) FailedArms() map[int]error { return nil }
 
 // TestGuestsHang: virtual machines that do not answer cost their own arms, with
 // the reason, whenever they begin to; the other arms' meters come home.
@@ -40,7 +40,7 @@ func TestGuestsHang(t *testing.T) {
 	agent.ShortGuestCall(t, 300*time.Millisecond)
 	agent.ShortGrace(t)
 	ends := unclosing{make(chan struct{})}
-	_, late := start(t, agent.Engine{Serve: func(load.Plan, load.Probe, load.Away) (load.Served, error) { return ends, nil }})
+	_, late := start(t, agent.Engine{Serve: func(load.Plan, load.SliceObserver, load.GuestDialer) (load.GuestServer, error) { return ends, nil }})
 	t.Cleanup(func() { close(ends.letGo) }) // before the agent ends
 	far, _ := start(t, agent.Engine{})
 	near, _ := spawn(t, "agent")

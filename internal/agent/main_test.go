@@ -75,14 +75,16 @@ type nopCloser struct {
 	shut   map[int]error
 }
 
-func (c *nopCloser) Close() error        { c.closed++; return nil }
-func (c *nopCloser) Shut() map[int]error { return c.shut }
+func (c *nopCloser) Close() error              { c.closed++; return nil }
+func (c *nopCloser) FailedArms() map[int]error { return c.shut }
 
 // endless is an engine whose Run makes one slice, then waits to be stopped.
 func endless() agent.Engine {
 	return agent.Engine{
-		Serve: func(load.Plan, load.Probe, load.Away) (load.Served, error) { return &nopCloser{}, nil },
-		Run: func(ctx context.Context, p load.Plan, probe load.Probe, _ load.Away) ([]load.SliceResult, error) {
+		Serve: func(load.Plan, load.SliceObserver, load.GuestDialer) (load.GuestServer, error) {
+			return &nopCloser{}, nil
+		},
+		Run: func(ctx context.Context, p load.Plan, probe load.SliceObserver, _ load.GuestDialer) ([]load.SliceResult, error) {
 			probe.Begin(0)
 			probe.End(0)
 			<-ctx.Done()

@@ -20,13 +20,13 @@ type side struct {
 var (
 	nearSide = side{
 		func(p load.Pair) host.Endpoint { return p.From },
-		func(a load.Arm) []string { return a.NearSpaces },
-		func(a load.Arm) string { return a.NearPins },
+		func(a load.Arm) []string { return a.ClientNetns },
+		func(a load.Arm) string { return a.ClientPins },
 	}
 	farSide = side{
 		func(p load.Pair) host.Endpoint { return p.To },
-		func(a load.Arm) []string { return a.FarSpaces },
-		func(a load.Arm) string { return a.FarPins },
+		func(a load.Arm) []string { return a.ServerNetns },
+		func(a load.Arm) string { return a.ServerPins },
 	}
 )
 

@@ -31,7 +31,7 @@ type server struct {
 // passive is a series whose passive ends are here.
 type passive struct {
 	token  uint64
-	ends   load.Served
+	ends   load.GuestServer
 	meter  *meter.Recorder
 	guests *Guests
 	quiet  func()
@@ -103,7 +103,7 @@ func (s *server) Serve(ctx context.Context, req *agentpb.SeriesRequest) (*agentp
 	}
 	s.passive = opened
 	reply := &agentpb.ServeReply{Shut: map[int64]*agentpb.Failure{}}
-	for arm, why := range ends.Shut() {
+	for arm, why := range ends.FailedArms() {
 		reply.Shut[int64(arm)] = failureToPB(why)
 	}
 	return reply, nil

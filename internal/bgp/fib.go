@@ -46,17 +46,17 @@ func (f *fib) sync(wanted map[netip.Prefix]netip.Addr) (problems []string) {
 		return err == nil
 	}
 	for dst := range f.installed {
-		if _, ok := wanted[dst]; !ok && did(f.space.DeleteLearned(netcfg.Learned{Dst: dst, Protocol: protocol})) {
+		if _, ok := wanted[dst]; !ok && did(f.space.DeleteDynamicRoute(netcfg.DynamicRoute{Dst: dst, Protocol: protocol})) {
 			delete(f.installed, dst)
 		}
 	}
 	for dst, via := range wanted {
-		route := netcfg.Learned{Dst: dst, Via: via, Protocol: protocol}
+		route := netcfg.DynamicRoute{Dst: dst, Via: via, Protocol: protocol}
 		old, there := f.installed[dst]
 		switch {
-		case !there && did(f.space.AddLearned(route)):
+		case !there && did(f.space.AddDynamicRoute(route)):
 			f.installed[dst] = via
-		case there && old != via && did(f.space.ReplaceLearned(route)):
+		case there && old != via && did(f.space.ReplaceDynamicRoute(route)):
 			f.installed[dst] = via
 		}
 	}

@@ -56,7 +56,7 @@ func Main(ctx context.Context, o Options) error {
 }
 
 func speak(ctx context.Context, c *Config, log io.Writer) error {
-	space, err := netcfg.Here()
+	space, err := netcfg.CurrentNetns()
 	if err != nil {
 		return err
 	}

@@ -105,9 +105,9 @@ func TestKilledAndEnded(t *testing.T) {
 	// Its peer notices the connection's end, not the hold time.
 	r.awaitRoutes(0, protoBGP)
 	stale := block(7, 0)
-	must(t, r.at[1].AddLearned(netcfg.Learned{Dst: stale, Via: addr(0), Protocol: protoBGP}))
-	foreign := netcfg.Learned{Dst: block(8, 0), Via: addr(0), Protocol: protoBIRD}
-	must(t, r.at[1].AddLearned(foreign))
+	must(t, r.at[1].AddDynamicRoute(netcfg.DynamicRoute{Dst: stale, Via: addr(0), Protocol: protoBGP}))
+	foreign := netcfg.DynamicRoute{Dst: block(8, 0), Via: addr(0), Protocol: protoBIRD}
+	must(t, r.at[1].AddDynamicRoute(foreign))
 
 	near = r.speak(1, c)
 	r.awaitRoutes(1, protoBGP) // both of before are gone before the session is up
@@ -149,7 +149,7 @@ func TestRepair(t *testing.T) {
 	awaitState(t, "one route, and a problem with the other", c, func(s *bgp.State) bool {
 		return len(s.Routes) == 1 && len(s.Problems) == 1
 	})
-	must(t, r.at[1].DeleteLearned(netcfg.Learned{Dst: block(0, 0), Protocol: protoBGP}))
+	must(t, r.at[1].DeleteDynamicRoute(netcfg.DynamicRoute{Dst: block(0, 0), Protocol: protoBGP}))
 	r.awaitRoutes(1, protoBGP, via(0, 0))
 }
 

@@ -132,7 +132,7 @@ func holder(env *Env) func(txn int) error {
 		if err != nil {
 			return err
 		}
-		return netcfg.Detached(append(command, tune.HolderArgs(folder, txn)...), env.Environ())
+		return netcfg.StartDetached(append(command, tune.HolderArgs(folder, txn)...), env.Environ())
 	}
 }
 

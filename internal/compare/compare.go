@@ -197,15 +197,15 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 		}
 	}
 	run := experiment.Run{
-		Plan: &rec.Plan, Ends: ends, Near: s.agents[0], Far: s.agents[1],
+		Plan: &rec.Plan, Ends: ends, Client: s.agents[0], Server: s.agents[1],
 		Write: write, Watch: s.host.Watch, Tools: tools(q.With),
-		Died: func(arm int) error { return s.lab.Died(strings.TrimSuffix(arms[arm].Name, copySuffix)) },
-		Last: func() []result.Warning { return fastPathsOff(s.lab) },
+		DaemonExit:    func(arm int) error { return s.lab.Died(strings.TrimSuffix(arms[arm].Name, copySuffix)) },
+		FinalWarnings: func() []result.Warning { return fastPathsOff(s.lab) },
 		// Both agents see the same cores, so only one of them counts those.
-		NearMeter: meter.Names(), FarMeter: []string{"tcp", "udp", "links", "accel"}, Congestion: own.Congestion,
+		ClientMeters: meter.Names(), ServerMeters: []string{"tcp", "udp", "links", "accel"}, Congestion: own.Congestion,
 	}
 	if plan.Precision > 0 {
-		run.Look = func(rec *result.Record) (bool, error) {
+		run.StopRule = func(rec *result.Record) (bool, error) {
 			sum, err := analysis.Analyze(rec, analysis.Options{Live: true})
 			return err == nil && sum.Stop, err
 		}
@@ -228,10 +228,10 @@ func (s *Session) arms(q Request) ([]result.Arm, []experiment.Ends) {
 		}
 		paths = append(paths, arm)
 		e := experiment.Ends{
-			Spin: q.Spin[i], Near: crossed(s.lab.Machines[0], a.Name), Far: crossed(s.lab.Machines[1], a.Name),
+			Spin: q.Spin[i], ClientNetns: crossed(s.lab.Machines[0], a.Name), ServerNetns: crossed(s.lab.Machines[1], a.Name),
 		}
 		if len(a.Pins) > 1 {
-			e.NearPins, e.FarPins = a.Pins[0], a.Pins[1]
+			e.ClientPins, e.ServerPins = a.Pins[0], a.Pins[1]
 		}
 		for n, from := range a.Ends[0] {
 			e.Pairs = append(e.Pairs, load.Pair{From: from, To: a.Ends[1][n]})

@@ -37,14 +37,14 @@ func (s *Session) Gauge(q Request) (*Gauge, error) {
 	}
 	plan.Series = 1
 	return &Gauge{experiment.Run{
-		Plan: plan, Ends: ends[:1], Near: s.agents[0], Far: s.agents[1],
-		Died:      func(int) error { return s.lab.Died(strings.TrimSuffix(arms[0].Name, copySuffix)) },
-		NearMeter: []string{"cpu", "softnet", "tcp", "udp", "links"}, FarMeter: []string{"tcp", "udp", "links"},
+		Plan: plan, Ends: ends[:1], Client: s.agents[0], Server: s.agents[1],
+		DaemonExit:   func(int) error { return s.lab.Died(strings.TrimSuffix(arms[0].Name, copySuffix)) },
+		ClientMeters: []string{"cpu", "softnet", "tcp", "udp", "links"}, ServerMeters: []string{"tcp", "udp", "links"},
 	}}, nil
 }
 
-// Once measures every cell once, on fresh sockets. See [experiment.Run.Once].
-func (g *Gauge) Once(ctx context.Context) (*result.Record, error) { return g.run.Once(ctx) }
+// Once measures every cell once, on fresh sockets. See [experiment.Run.MeasureOnce].
+func (g *Gauge) Once(ctx context.Context) (*result.Record, error) { return g.run.MeasureOnce(ctx) }
 
 // Foretold is how long one measurement takes, about.
 func (g *Gauge) Foretold() time.Duration { return experiment.Duration(g.run.Plan, Slow()) }

@@ -89,7 +89,7 @@ func (q Request) plan(arms []result.Arm) (*result.Plan, error) {
 // beside the timed parts of a run: 1, or more when its CPU is emulated.
 func Slow() int {
 	if host.Emulated() {
-		return experiment.Slow
+		return experiment.EmulationSlowdown
 	}
 	return 1
 }

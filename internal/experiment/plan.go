@@ -29,10 +29,10 @@ const (
 	mostRounds  = 100
 )
 
-// Slow is by how much longer an emulated machine takes for what is beside the
+// EmulationSlowdown is how many times longer an emulated machine takes for what is outside the
 // timed parts of a run, as measured under QEMU's TCG. The timed parts take as
 // long as anywhere.
-const Slow = 15
+const EmulationSlowdown = 15
 
 // What a slice and a series cost beside their timed parts, as measured on a
 // 2-core machine. They only serve to foretell how long a run takes.
@@ -47,15 +47,15 @@ const (
 type Ends struct {
 	Pairs []load.Pair   // see load.Arm; a tool uses the first
 	Spin  time.Duration // likewise
-	// Near and Far are the namespaces that the traffic passes beside those of
-	// the ends, on the machines of these agents.
-	Near, Far []string
-	// NearPins and FarPins are folders of those machines; see load.Arm.
-	NearPins, FarPins string
+	// ClientNetns and ServerNetns are the namespaces that the traffic passes besides those
+	// of the ends, on the clients' and on the servers' machine.
+	ClientNetns, ServerNetns []string
+	// ClientPins and ServerPins are folders of those machines; see load.Arm.
+	ClientPins, ServerPins string
 }
 
 // Duration foretells how long the plan takes: series times what one series of
-// every cell takes. slow is 1, and [Slow] for an emulated machine.
+// every cell takes. slow is 1, and [EmulationSlowdown] for an emulated machine.
 func Duration(p *result.Plan, slow int) time.Duration {
 	return time.Duration(p.Series) * seriesDuration(p, time.Duration(slow))
 }
@@ -121,11 +121,11 @@ func shrink(n *int, free bool, least int, fits func() bool) {
 	}
 }
 
-// ports hands out port numbers so that a series never meets the closed
+// portAllocator hands out port numbers so that a series never meets the closed
 // connections of an earlier one, and all arms of a series use the same ones
 // as far as they live in different namespaces: a hash over ports then treats
 // them alike.
-type ports struct{ next int }
+type portAllocator struct{ next int }
 
 const (
 	clientPorts = 10000 // first of portSpan ports, outside of the kernel's ephemeral range
@@ -134,7 +134,7 @@ const (
 )
 
 // take gives the offset of a block of n ports in both ranges.
-func (p *ports) take(n int) int {
+func (p *portAllocator) take(n int) int {
 	if p.next+n > portSpan {
 		p.next = 0
 	}
@@ -175,7 +175,7 @@ func (r *Run) seriesPlan(cell result.Cell, arms []int) load.Plan {
 		e, at := r.Ends[arm], base+nth[i]*width
 		plan.Arms = append(plan.Arms, load.Arm{
 			Name: r.Plan.Arms[arm].Name, Ends: e.Pairs, Spin: e.Spin,
-			NearSpaces: e.Near, FarSpaces: e.Far, NearPins: e.NearPins, FarPins: e.FarPins,
+			ClientNetns: e.ClientNetns, ServerNetns: e.ServerNetns, ClientPins: e.ClientPins, ServerPins: e.ServerPins,
 			ClientPort: clientPorts + at, ServerPort: serverPorts + at,
 		})
 	}

@@ -53,11 +53,11 @@ func TestFitEmulated(t *testing.T) {
 		budget      time.Duration
 	}{{3, 4, 20 * time.Second}, {3, 1, 20 * time.Second}, {4, 4, time.Minute}, {7, 15, 5 * time.Minute}} {
 		p := plan(c.arms, c.cells, c.budget)
-		if err := Fit(p, Slow, false, false); err != nil {
+		if err := Fit(p, EmulationSlowdown, false, false); err != nil {
 			t.Errorf("%+v: %v", c, err)
 			continue
 		}
-		took := Duration(p, Slow)
+		took := Duration(p, EmulationSlowdown)
 		t.Logf("%+v: %d series of %d rounds, %v", c, p.Series, p.Rounds, took)
 		if took > c.budget || took < c.budget*7/10 || p.Series < leastSeries {
 			t.Errorf("%+v: %d series of %d rounds take %v", c, p.Series, p.Rounds, took)
@@ -128,7 +128,7 @@ func TestConnectionPorts(t *testing.T) {
 // TestPorts wants blocks that do not overlap before the range is used up, and
 // none beyond its end.
 func TestPorts(t *testing.T) {
-	p := ports{next: portSpan - 100}
+	p := portAllocator{next: portSpan - 100}
 	used := map[int]bool{}
 	for i := range 50 {
 		at := p.take(30)

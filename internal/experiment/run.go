@@ -13,15 +13,15 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// Near is the agent of the machine that the clients are on.
-type Near interface {
+// ClientAgent is the agent of the clients' machine.
+type ClientAgent interface {
 	// Run drives a series and returns its slices. When ctx ends it returns what
 	// was measured until the next slice boundary, with the context's error.
 	Run(ctx context.Context, plan load.Plan, meters []string) ([]load.SliceResult, []result.Meter, error)
 }
 
-// Far is the agent of the machine that the servers are on.
-type Far interface {
+// ServerAgent is the agent of the servers' machine.
+type ServerAgent interface {
 	// Serve opens the servers of a series. Arms whose ends could not be opened
 	// are shut, each for a reason; the others wait for their clients.
 	Serve(ctx context.Context, plan load.Plan, meters []string) (shut map[int]error, err error)
@@ -37,38 +37,38 @@ type Watch interface {
 // Event is where a run stands.
 type Event struct {
 	Series, Cell int           // that begin now, from 0; Series == Plan.Series when all is done
-	Left         time.Duration // foretold from how long it took until now
+	Remaining    time.Duration // foretold from how long it took until now
 	Record       *result.Record
 	CellDone     bool // a cell has new slices since the last event
 }
 
-// Look decides at a pre-set point whether the run is precise enough to stop.
-type Look func(rec *result.Record) (enough bool, err error)
+// StopRule decides, at the plan's looks, whether the run is precise enough to stop.
+type StopRule func(rec *result.Record) (enough bool, err error)
 
 // Run is one comparison.
 type Run struct {
-	Plan      *result.Plan
-	Ends      []Ends // of Plan.Arms; ignored for the arm of a tool
-	Tools     map[string]Tool
-	Near      Near
-	Far       Far
-	NearMeter []string // names of meters
-	FarMeter  []string
+	Plan         *result.Plan
+	Ends         []Ends // of Plan.Arms; ignored for the arm of a tool
+	Tools        map[string]Tool
+	Client       ClientAgent
+	Server       ServerAgent
+	ClientMeters []string // names of meters
+	ServerMeters []string
 	// Congestion is the congestion control of TCP; see load.Plan.
 	Congestion string
 	Write      func(result.Line) error
 	Watch      Watch
-	Look       Look // nil: never stop early
-	// Died tells what an arm needed and what has ended since, such as a daemon;
-	// nil error: nothing. The function may be nil.
-	Died func(arm int) error
-	// Last gives what is to be warned of when all was measured; may be nil.
-	Last func() []result.Warning
+	StopRule   StopRule // nil: never stop early
+	// DaemonExit tells which process that an arm needs has exited; nil: none. The
+	// function may be nil.
+	DaemonExit func(arm int) error
+	// FinalWarnings gives the warnings that are due when all is measured; may be nil.
+	FinalWarnings func() []result.Warning
 
 	rec      *result.Record
 	rng      *rand.Rand
-	ports    ports
-	dead     map[place]bool // where an arm failed, and is left out from there
+	ports    portAllocator
+	disabled map[armCell]bool // where an arm failed, and is left out from there
 	start    time.Time
 	deadline time.Time // zero: none
 }
@@ -81,7 +81,7 @@ func (r *Run) Do(ctx context.Context, rec *result.Record) error {
 	r.rec, r.start = rec, time.Now()
 	r.rng = rand.New(rand.NewPCG(r.Plan.Seed, 0x76656e74757269))
 	r.ports.next = r.rng.IntN(portSpan / 2)
-	r.dead = map[place]bool{}
+	r.disabled = map[armCell]bool{}
 	if r.Plan.Budget > 0 {
 		r.deadline = r.start.Add(r.Plan.Budget)
 	}
@@ -97,8 +97,8 @@ func (r *Run) Do(ctx context.Context, rec *result.Record) error {
 	if errors.Is(err, ErrRecord) {
 		return err
 	}
-	if r.Last != nil {
-		for _, w := range r.Last() {
+	if r.FinalWarnings != nil {
+		for _, w := range r.FinalWarnings() {
 			if werr := r.warn(w); werr != nil {
 				return werr
 			}
@@ -120,14 +120,14 @@ func (r *Run) series(ctx context.Context, end *result.End) error {
 			return nil
 		}
 		for i, cell := range r.rng.Perm(len(r.Plan.Cells)) {
-			r.tell(s, cell, i)
+			r.reportProgress(s, cell, i)
 			if err := r.cell(ctx, s, r.Plan.Cells[cell]); err != nil {
 				return err
 			}
 		}
 		end.Series = s + 1
-		if r.Look != nil && slices.Contains(r.Plan.Looks, s+1) && s+1 < r.Plan.Series {
-			enough, err := r.Look(r.rec)
+		if r.StopRule != nil && slices.Contains(r.Plan.Looks, s+1) && s+1 < r.Plan.Series {
+			enough, err := r.StopRule(r.rec)
 			if err != nil {
 				return err
 			}
@@ -137,7 +137,7 @@ func (r *Run) series(ctx context.Context, end *result.End) error {
 			}
 		}
 	}
-	r.tell(r.Plan.Series, 0, 0)
+	r.reportProgress(r.Plan.Series, 0, 0)
 	return nil
 }
 
@@ -150,32 +150,32 @@ func (r *Run) outOfTime(done int) bool {
 	return time.Now().Add(each * 9 / 10).After(r.deadline)
 }
 
-func (r *Run) tell(series, cell, nth int) {
+func (r *Run) reportProgress(series, cell, nth int) {
 	if r.Watch == nil {
 		return
 	}
 	cells := len(r.Plan.Cells)
-	left := Duration(r.Plan, r.slow())
+	left := Duration(r.Plan, r.slowdown())
 	if done := series*cells + nth; done > 0 {
 		left = time.Since(r.start) / time.Duration(done) * time.Duration(r.Plan.Series*cells-done)
 	}
 	if !r.deadline.IsZero() { // no series begins that would end after it
 		left = min(left, max(0, time.Until(r.deadline)))
 	}
-	r.Watch.Event(Event{Series: series, Cell: cell, Left: left, Record: r.rec, CellDone: series+nth > 0})
+	r.Watch.Event(Event{Series: series, Cell: cell, Remaining: left, Record: r.rec, CellDone: series+nth > 0})
 }
 
-// slow is by how much longer than a real machine this one takes; see [Duration].
-func (r *Run) slow() int {
+// slowdown is how many times longer this machine takes than a real one; see [Duration].
+func (r *Run) slowdown() int {
 	if slices.ContainsFunc(r.rec.Facts, func(f result.Facts) bool { return f.Emulated }) {
-		return Slow
+		return EmulationSlowdown
 	}
 	return 1
 }
 
-// place is one arm in one cell: a path that cannot carry one size may well
+// armCell is one arm in one cell: a path that cannot carry one size may well
 // carry all others.
-type place struct {
+type armCell struct {
 	cell string
 	arm  int
 }
@@ -187,14 +187,14 @@ func (r *Run) cell(ctx context.Context, series int, cell result.Cell) error {
 	}
 	var arms []int
 	for i := range r.Plan.Arms {
-		if !r.dead[place{cell.Name, i}] {
+		if !r.disabled[armCell{cell.Name, i}] {
 			arms = append(arms, i)
 		}
 	}
 	switch {
-	case r.hopeless():
+	case r.baselineFailed():
 		return r.noBaseline()
-	case r.dead[place{cell.Name, r.baseline()}]:
+	case r.disabled[armCell{cell.Name, r.baseline()}]:
 		return nil // nothing to compare with
 	case len(r.Tools) > 0:
 		return r.alternate(ctx, series, cell, arms)
@@ -205,7 +205,7 @@ func (r *Run) cell(ctx context.Context, series int, cell result.Cell) error {
 // interleave runs one series of a cell over some arms, slice by slice.
 func (r *Run) interleave(ctx context.Context, series int, cell result.Cell, arms []int) error {
 	plan := r.seriesPlan(cell, arms)
-	shut, err := r.Far.Serve(ctx, plan, r.FarMeter)
+	shut, err := r.Server.Serve(ctx, plan, r.ServerMeters)
 	if err != nil {
 		return fmt.Errorf("open servers for %s: %w", cell.Name, err)
 	}
@@ -213,14 +213,14 @@ func (r *Run) interleave(ctx context.Context, series int, cell result.Cell, arms
 		for i, round := range plan.Schedule {
 			plan.Schedule[i] = slices.DeleteFunc(round, func(a int) bool { return a == arm })
 		}
-		if err := r.keep(series, cell, arms, load.SliceResult{Arm: arm, Start: time.Now(), Err: why}); err != nil {
+		if err := r.recordSlice(series, cell, arms, load.SliceResult{Arm: arm, Start: time.Now(), Err: why}); err != nil {
 			return err
 		}
 	}
-	results, near, runErr := r.Near.Run(ctx, plan, r.NearMeter)
-	far, err := r.Far.Finish(ctx, plan.Token)
+	results, near, runErr := r.Client.Run(ctx, plan, r.ClientMeters)
+	far, err := r.Server.Finish(ctx, plan.Token)
 	for _, s := range results {
-		if werr := r.keep(series, cell, arms, s); werr != nil {
+		if werr := r.recordSlice(series, cell, arms, s); werr != nil {
 			return werr
 		}
 	}
@@ -233,9 +233,9 @@ func (r *Run) interleave(ctx context.Context, series int, cell result.Cell, arms
 	switch {
 	case runErr != nil:
 		return runErr
-	case r.hopeless() && err != nil:
+	case r.baselineFailed() && err != nil:
 		return err // the far agent has gone, and took the baseline with it
-	case r.hopeless():
+	case r.baselineFailed():
 		return r.noBaseline()
 	case err != nil && ctx.Err() == nil:
 		// The slices are there; what failed at the far end shows in them.
@@ -244,10 +244,10 @@ func (r *Run) interleave(ctx context.Context, series int, cell result.Cell, arms
 	return nil
 }
 
-// hopeless tells whether the baseline has failed in every cell.
-func (r *Run) hopeless() bool {
+// baselineFailed tells whether the baseline has failed in every cell.
+func (r *Run) baselineFailed() bool {
 	for _, c := range r.Plan.Cells {
-		if !r.dead[place{c.Name, r.baseline()}] {
+		if !r.disabled[armCell{c.Name, r.baseline()}] {
 			return false
 		}
 	}
@@ -261,15 +261,15 @@ func (r *Run) noBaseline() error {
 	return verr.Wrap(verr.Failed, "cannot go on without "+r.Plan.Arms[r.baseline()].Name, errNoBaseline, "see the warnings above; is the path up?")
 }
 
-// checkArms buries the arms that lack what they need. A path may well forward
+// checkArms disables the arms that lack what they need. A path may well forward
 // when a daemon of it has ended, and is then not the path that was asked for.
 func (r *Run) checkArms(cell result.Cell) error {
 	for arm := range r.Plan.Arms {
-		if r.Died == nil || r.dead[place{cell.Name, arm}] {
+		if r.DaemonExit == nil || r.disabled[armCell{cell.Name, arm}] {
 			continue
 		}
-		if ended := r.Died(arm); ended != nil {
-			if err := r.bury(cell, arm, ended); err != nil {
+		if ended := r.DaemonExit(arm); ended != nil {
+			if err := r.disableArm(cell, arm, ended); err != nil {
 				return err
 			}
 		}
@@ -281,8 +281,8 @@ func (r *Run) baseline() int {
 	return slices.IndexFunc(r.Plan.Arms, func(a result.Arm) bool { return a.Role == result.RoleBaseline })
 }
 
-// keep writes one slice, or buries the arm that failed in it.
-func (r *Run) keep(series int, cell result.Cell, arms []int, s load.SliceResult) error {
+// recordSlice writes one slice, and disables the arm that failed in it.
+func (r *Run) recordSlice(series int, cell result.Cell, arms []int, s load.SliceResult) error {
 	arm := arms[s.Arm]
 	name := r.Plan.Arms[arm].Name
 	slice := result.Slice{
@@ -292,24 +292,24 @@ func (r *Run) keep(series int, cell result.Cell, arms []int, s load.SliceResult)
 	}
 	if s.Err != nil {
 		slice.Failed = s.Err.Error()
-		if err := r.bury(cell, arm, s.Err); err != nil {
+		if err := r.disableArm(cell, arm, s.Err); err != nil {
 			return err
 		}
 	}
 	return r.add(result.Line{Slice: &slice})
 }
 
-// bury leaves an arm out of a cell from here; out of all of them if what it
-// needs has ended.
-func (r *Run) bury(cell result.Cell, arm int, why error) error {
+// disableArm leaves an arm out of the rest of a cell, or of all cells if a process that
+// it needs has exited.
+func (r *Run) disableArm(cell result.Cell, arm int, why error) error {
 	w := result.Warning{Code: "arm-failed", Arm: r.Plan.Arms[arm].Name, Cell: cell.Name,
 		Text: "left out of this cell from here: " + why.Error()}
-	r.dead[place{cell.Name, arm}] = true
-	if r.Died != nil {
-		if ended := r.Died(arm); ended != nil {
+	r.disabled[armCell{cell.Name, arm}] = true
+	if r.DaemonExit != nil {
+		if ended := r.DaemonExit(arm); ended != nil {
 			w.Cell, w.Text = "", "left out from here: "+ended.Error()
 			for _, c := range r.Plan.Cells {
-				r.dead[place{c.Name, arm}] = true
+				r.disabled[armCell{c.Name, arm}] = true
 			}
 		}
 	}

@@ -22,7 +22,7 @@ type agents struct {
 	fail   string // name of an arm that fails
 	blank  string // name of an arm through which nothing comes
 	shut   string // name of an arm that cannot be served
-	after  func()
+	onRun  func()
 }
 
 func (a *agents) Serve(_ context.Context, p load.Plan, _ []string) (map[int]error, error) {
@@ -63,8 +63,8 @@ func (a *agents) Run(ctx context.Context, p load.Plan, _ []string) ([]load.Slice
 			out = append(out, s)
 		}
 	}
-	if a.after != nil {
-		a.after()
+	if a.onRun != nil {
+		a.onRun()
 	}
 	return out, nil, ctx.Err()
 }
@@ -89,7 +89,7 @@ func newRun(a *agents, series int) (*Run, *result.Record) {
 	}}
 	return &Run{
 		Plan: &rec.Plan, Ends: []Ends{ends("10.0.0.1"), ends("10.0.0.1"), ends("10.0.0.2")},
-		Near: a, Far: a, Write: func(result.Line) error { return nil },
+		Client: a, Server: a, Write: func(result.Line) error { return nil },
 	}, rec
 }
 
@@ -192,7 +192,7 @@ func TestArmLacksSomething(t *testing.T) {
 	}{"vxlan": {5*3 + 2*5*2, 3, result.Complete}, "host": {5 * 3, 1, result.Failed}} {
 		a := &agents{t: t, served: map[uint64]bool{}}
 		r, rec := newRun(a, 3)
-		r.Died = func(arm int) error {
+		r.DaemonExit = func(arm int) error {
 			if r.Plan.Arms[arm].Name == lost && len(a.plans) > 0 {
 				return errors.New("on m1 a daemon ended: killed")
 			}
@@ -240,7 +240,7 @@ func TestBaselineFails(t *testing.T) {
 
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	a := &agents{t: t, served: map[uint64]bool{}, after: cancel}
+	a := &agents{t: t, served: map[uint64]bool{}, onRun: cancel}
 	r, rec := newRun(a, 3)
 	if err := r.Do(ctx, rec); err != nil {
 		t.Fatal(err)
@@ -271,7 +271,7 @@ func TestLook(t *testing.T) {
 	r, rec := newRun(a, 9)
 	r.Plan.Looks = []int{3, 6, 9}
 	var looked []int
-	r.Look = func(*result.Record) (bool, error) {
+	r.StopRule = func(*result.Record) (bool, error) {
 		looked = append(looked, len(a.plans))
 		return len(looked) == 2, nil
 	}
@@ -287,7 +287,7 @@ func TestLook(t *testing.T) {
 func TestLastWords(t *testing.T) {
 	r, rec := newRun(&agents{t: t, served: map[uint64]bool{}}, 2)
 	measured := 0
-	r.Last = func() []result.Warning {
+	r.FinalWarnings = func() []result.Warning {
 		measured = len(rec.Slices)
 		return []result.Warning{{Code: "odd", Arm: "vxlan"}}
 	}

@@ -133,7 +133,7 @@ var errReplaced = errors.New("another daemon takes over")
 
 func serve(ctx context.Context, c *Config, replace bool) (err error) {
 	d := newDaemon(c)
-	if d.space, err = netcfg.Here(); err != nil {
+	if d.space, err = netcfg.CurrentNetns(); err != nil {
 		return err
 	}
 	defer d.space.Close()

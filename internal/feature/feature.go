@@ -69,7 +69,7 @@ func (p *Probe) Ask() (Answer, error) {
 		f := known.(finding)
 		return f.answer, f.why
 	}
-	err := netcfg.Scratch(p.Try)
+	err := netcfg.WithScratch(p.Try)
 	f := finding{answer: classify(err), why: err}
 	if f.answer != Unknown {
 		answers.Store(p.Name, f)

@@ -12,7 +12,7 @@ import (
 // setUpNetwork brings up the loopback device and the cards, behind the settings
 // that may hold for them.
 func setUpNetwork(c Config) error {
-	n, err := netcfg.Guest()
+	n, err := netcfg.OpenGuest()
 	if err != nil {
 		return err
 	}

@@ -92,6 +92,6 @@ func (l *Lab) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case i := <-which:
-		return fmt.Errorf("agent of %s: %w", l.Machines[i].Name, agents[i].Ended())
+		return fmt.Errorf("agent of %s: %w", l.Machines[i].Name, agents[i].ExitError())
 	}
 }

@@ -213,7 +213,7 @@ func (l *Lab) Died(arm string) error {
 		}
 		select {
 		case <-d.child.Done:
-			return fmt.Errorf("on %s %w", d.machine, d.child.Ended())
+			return fmt.Errorf("on %s %w", d.machine, d.child.ExitError())
 		default:
 		}
 	}

@@ -25,8 +25,8 @@ const (
 	maxTimeout = time.Second
 )
 
-// flowPatience is added to ioTimeout for each further flow of an arm.
-const flowPatience = 20 * time.Millisecond
+// flowAnswerTimeout is added to ioTimeout for each further flow of an arm.
+const flowAnswerTimeout = 20 * time.Millisecond
 
 var errNoAnswer = errors.New("the other end did not answer")
 
@@ -42,17 +42,17 @@ type active struct {
 	out  *batch // for Batch > 1
 
 	// trip makes one request and waits for its reply; false: it is lost.
-	trip  func(a *active, message []byte) (bool, error)
-	calls *calls // of an engine that connects for each request
-	space string // namespace that its thread works in; empty: any
+	trip      func(a *active, message []byte) (bool, error)
+	calls     *calls // of an engine that connects for each request
+	namespace string // namespace that its thread works in; empty: any
 
 	clock   clock
 	number  uint64 // of the last request
 	since   int64  // ns, when it was sent, where many flows share a thread; 0: it is answered
 	timeout time.Duration
-	// patience is how long the other end may take to answer a control frame. Where
+	// answerTimeout is how long the other end may take to answer a control frame. Where
 	// hundreds of flows have filled their buffers, all of that comes before it.
-	patience time.Duration
+	answerTimeout time.Duration
 
 	rtt   *hdrhistogram.Histogram
 	ping  pingCounts
@@ -71,9 +71,9 @@ func startActive(l Load, plan *Plan, arm, flow int) (*active, error) {
 		clock:   newClock(),
 		timeout: maxTimeout, // until the warm-up has shown what the arm takes
 
-		patience: ioTimeout + host.ScaleTimeout(time.Duration(plan.Flows-1)*flowPatience),
-		tasks:    make(chan func(*active) error),
-		errs:     make(chan error, 1),
+		answerTimeout: ioTimeout + host.ScaleTimeout(time.Duration(plan.Flows-1)*flowAnswerTimeout),
+		tasks:         make(chan func(*active) error),
+		errs:          make(chan error, 1),
 	}
 	if l.Kind.timed() {
 		a.rtt, a.trip = result.NewRTT(), (*active).roundTrip
@@ -81,24 +81,24 @@ func startActive(l Load, plan *Plan, arm, flow int) (*active, error) {
 	if plan.Batch > 1 {
 		a.out = newBatch(plan.Batch, plan.Size, a.buf)
 	}
-	if err := a.reach(flow); err != nil {
+	if err := a.connect(flow); err != nil {
 		return nil, err
 	}
 	go a.work()
-	if err := a.do((*active).greet); err != nil {
+	if err := a.do((*active).sendHello); err != nil {
 		a.stop()
 		return nil, err
 	}
 	return a, nil
 }
 
-// reach connects the flow, or prepares to connect time and again.
-func (a *active) reach(flow int) (err error) {
+// connect connects the flow, or prepares to connect time and again.
+func (a *active) connect(flow int) (err error) {
 	arm := a.plan.Arms[a.arm]
 	ends := arm.pair(flow)
 	if a.load.Kind == Connect {
 		a.calls, err = newCalls(a.load, a.plan, arm, flow)
-		a.trip, a.space = (*active).transact, ends.From.Namespace
+		a.trip, a.namespace = (*active).transact, ends.From.Namespace
 		return err
 	}
 	a.conn, err = dialIn(ends.From.Namespace, a.load.Transport, a.plan.Congestion,
@@ -109,7 +109,7 @@ func (a *active) reach(flow int) (err error) {
 
 // work runs tasks on one thread, which ends with it.
 func (a *active) work() {
-	err := host.Do(a.space, func() error {
+	err := host.Do(a.namespace, func() error {
 		a.serve(pin(a.plan.ClientCPU))
 		return nil
 	})
@@ -149,14 +149,14 @@ func (a *active) stop() {
 	a.conn.close()
 }
 
-func (a *active) greet() error {
+func (a *active) sendHello() error {
 	if a.tcp && a.load.Kind != Connect {
 		if a.load.Kind == PingPong {
 			if err := a.conn.noDelay(); err != nil {
 				return err
 			}
 		}
-		if err := a.conn.setTimeout(unix.SO_RCVTIMEO, a.patience); err != nil {
+		if err := a.conn.setTimeout(unix.SO_RCVTIMEO, a.answerTimeout); err != nil {
 			return fmt.Errorf("set receive timeout: %w", err)
 		}
 	}
@@ -184,7 +184,7 @@ func (a *active) ask(f frame, want frameKind) (frame, error) {
 		return a.askAnew(f, want)
 	}
 	wait := firstAnswer
-	for waited := time.Duration(0); waited < a.patience; waited += wait {
+	for waited := time.Duration(0); waited < a.answerTimeout; waited += wait {
 		if !a.tcp {
 			wait = min(2*wait, lastAnswer)
 			if err := a.conn.setTimeout(unix.SO_RCVTIMEO, wait); err != nil {

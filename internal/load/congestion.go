@@ -22,7 +22,7 @@ func (s socket) congest(algorithm string) error {
 // have a congestion control. The loads go on with the namespace's own where they
 // cannot, so who makes a plan asks before, and tells of it.
 func TryCongestion(namespace, algorithm string) error {
-	return inside(namespace, "tcp", func(s socket) error {
+	return withSocket(namespace, "tcp", func(s socket) error {
 		defer s.close()
 		return s.congest(algorithm)
 	})

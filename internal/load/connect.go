@@ -57,7 +57,7 @@ func newCalls(l Load, plan *Plan, arm Arm, flow int) (*calls, error) {
 		from: unix.SockaddrInet4{Addr: ends.From.Addr.As4()}, first: arm.ClientPort, ports: l.ClientPorts(plan.Flows),
 		to: unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: ends.To.Addr.As4(), Port: networkOrder(arm.ServerPort + flow)},
 	}
-	err := inside(ends.From.Namespace, l.Transport, func(s socket) error {
+	err := withSocket(ends.From.Namespace, l.Transport, func(s socket) error {
 		defer s.close()
 		if has, err := unix.GetsockoptString(s.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION); err != nil || has != plan.Congestion {
 			c.congestion = plan.Congestion
@@ -180,7 +180,7 @@ func (s socket) exchangeOn(request, reply []byte) error {
 func (a *active) transact(message []byte) (bool, error) {
 	s, err := a.calls.connect(a.timeout)
 	if err != nil {
-		return false, hopeless(err)
+		return false, fatalConnectError(err)
 	}
 	err = s.exchangeOn(message, message)
 	if err == nil && !hasNumber(message, a.number) {
@@ -192,8 +192,8 @@ func (a *active) transact(message []byte) (bool, error) {
 	return err == nil, nil
 }
 
-// hopeless hands on an error of this end, with which no connection can be had.
-func hopeless(err error) error {
+// fatalConnectError hands on an error of this end, with which no connection can be had.
+func fatalConnectError(err error) error {
 	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRINUSE, unix.EADDRNOTAVAIL, unix.EACCES, unix.EPERM} {
 		if errors.Is(err, e) {
 			return fmt.Errorf("connect: %w", err)
@@ -207,7 +207,7 @@ func hopeless(err error) error {
 func (a *active) askAnew(f frame, want frameKind) (frame, error) {
 	var err error
 	wait := firstAnswer
-	for end := a.clock.now() + a.patience.Nanoseconds(); a.clock.now() < end; wait = min(2*wait, lastAnswer) {
+	for end := a.clock.now() + a.answerTimeout.Nanoseconds(); a.clock.now() < end; wait = min(2*wait, lastAnswer) {
 		var answer frame
 		answer, err = a.askOnce(f)
 		if err == nil && answer.kind == want && answer.slice == f.slice {

@@ -98,8 +98,8 @@ func answerMost(l net.Listener, token uint64, bad func(net.Conn, []net.Conn) []n
 // TestConnectRefused gives an arm up that nobody serves, in time.
 func TestConnectRefused(t *testing.T) {
 	p := loopback(t, "tcp_crr", 1, 1, 1, 26200)
-	a := &active{load: tcpCRR, plan: &p, buf: make([]byte, frameSize), clock: newClock(), patience: 50 * time.Millisecond}
-	if err := a.reach(0); err != nil {
+	a := &active{load: tcpCRR, plan: &p, buf: make([]byte, frameSize), clock: newClock(), answerTimeout: 50 * time.Millisecond}
+	if err := a.connect(0); err != nil {
 		t.Fatal(err)
 	}
 	_, err := a.ask(frame{kind: frameHello}, frameReady)
@@ -110,7 +110,7 @@ func TestConnectRefused(t *testing.T) {
 		t.Errorf("a refused connection: %v, %v", got, err)
 	}
 	p.Arms[0].Ends[0].From.Addr = netip.MustParseAddr("192.0.2.1") // nobody's
-	if err := a.reach(0); err != nil {
+	if err := a.connect(0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.transact(a.buf[:1]); !errors.Is(err, unix.EADDRNOTAVAIL) {

@@ -98,7 +98,7 @@ func TestShut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shut := s.Shut(); len(shut) != 1 || !errors.Is(shut[1], unix.EADDRNOTAVAIL) {
+	if shut := s.FailedArms(); len(shut) != 1 || !errors.Is(shut[1], unix.EADDRNOTAVAIL) {
 		t.Errorf("shut %v", shut)
 	}
 	p.Schedule = [][]int{{0, 2}, {2, 0}}
@@ -114,7 +114,7 @@ func TestShut(t *testing.T) {
 	}
 }
 
-// onEnd is a probe that calls itself at the end of each slice.
+// onEnd is a observer that calls itself at the end of each slice.
 type onEnd func()
 
 func (onEnd) Begin(int) {}

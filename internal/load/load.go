@@ -67,15 +67,15 @@ type Arm struct {
 	// Ends are the pairs that the flows are dealt out to in turn, at least one.
 	// With fewer flows than pairs the last pairs carry nothing.
 	Ends []Pair
-	// NearSpaces and FarSpaces are the namespaces that the arm's packets pass on
+	// ClientNetns and ServerNetns are the namespaces that the arm's packets pass on
 	// the client's and on the server's machine beside those of the ends, as paths
 	// of files: where devices can drop them.
-	NearSpaces, FarSpaces []string
-	// NearPins and FarPins are the folders on both machines where the arm's fast
+	ClientNetns, ServerNetns []string
+	// ClientPins and ServerPins are the folders on both machines where the arm's fast
 	// path keeps its tables; empty: it has none.
-	NearPins, FarPins string
-	ServerPort        int // first of Flows consecutive ports, one a flow, whatever its pair
-	ClientPort        int // first of [Load.ClientPorts], at the client's ends
+	ClientPins, ServerPins string
+	ServerPort             int // first of Flows consecutive ports, one a flow, whatever its pair
+	ClientPort             int // first of [Load.ClientPorts], at the client's ends
 	// Spin makes the server busy for this long before each echo. It is how the
 	// instrument is tested: a difference of known size.
 	Spin time.Duration
@@ -109,9 +109,9 @@ func (p Plan) check() (Load, error) {
 	return Find(p.Load)
 }
 
-// Probe is told when the slices of an arm begin and end, on the machine where
-// it runs, outside of the timed part. Meters hang on it.
-type Probe interface {
+// SliceObserver is called when a slice of an arm begins and ends, on the machine where it
+// runs and outside the timed part. Meters sample there.
+type SliceObserver interface {
 	Begin(arm int)
 	End(arm int)
 }

@@ -19,13 +19,13 @@ import (
 // own, and of two datagrams in a row no two are of one flow. It is for what depends
 // on how many flows there are at a time.
 type RoundRobin struct {
-	near, far []socket
-	to        []*unix.SockaddrInet4 // of far
-	cpu       int                   // of the client's thread
-	next      int                   // flow
-	number    uint64
-	clock     clock
-	buf       []byte
+	clients, servers []socket
+	to               []*unix.SockaddrInet4 // of far
+	cpu              int                   // of the client's thread
+	next             int                   // flow
+	number           uint64
+	clock            clock
+	buf              []byte
 
 	wait   sync.WaitGroup // the server's threads
 	mu     sync.Mutex
@@ -43,7 +43,7 @@ type Trips struct {
 // have no reply is shorter.
 const (
 	numberAt    = 0
-	nearAt      = 8
+	clientAt    = 8
 	requestSize = 10
 	silentSize  = 1
 )
@@ -65,47 +65,47 @@ func OpenRoundRobin(ends Pair, near, far, clientPort, serverPort, clientCPU, ser
 		return all, at, nil
 	}
 	var from []*unix.SockaddrInet4
-	if r.near, from, err = open(ends.From.Namespace, ends.From.Addr, clientPort, near); err != nil {
+	if r.clients, from, err = open(ends.From.Namespace, ends.From.Addr, clientPort, near); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	if r.far, r.to, err = open(ends.To.Namespace, ends.To.Addr, serverPort, far); err != nil {
+	if r.servers, r.to, err = open(ends.To.Namespace, ends.To.Addr, serverPort, far); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	for _, s := range r.near {
+	for _, s := range r.clients {
 		if err := s.setTimeout(unix.SO_RCVTIMEO, hotTimeout); err != nil {
 			return nil, errors.Join(fmt.Errorf("set receive timeout: %w", err), r.Close())
 		}
 	}
-	for _, s := range r.far {
+	for _, s := range r.servers {
 		back := make([]*unix.SockaddrInet4, len(from)) // a thread's own: sending writes into it
 		for i, at := range from {
 			mine := *at
 			back[i] = &mine
 		}
-		r.wait.Go(func() { r.note(r.echo(s, back, serverCPU)) })
+		r.wait.Go(func() { r.recordError(r.echo(s, back, serverCPU)) })
 	}
 	return r, nil
 }
 
 // Flows is how many there are.
-func (r *RoundRobin) Flows() int { return len(r.near) * len(r.far) }
+func (r *RoundRobin) Flows() int { return len(r.clients) * len(r.servers) }
 
 // Close ends the traffic, and gives the first error that the server met.
 func (r *RoundRobin) Close() error {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
-	for _, s := range r.far {
+	for _, s := range r.servers {
 		s.wake()
 	}
 	r.wait.Wait()
-	for _, s := range append(r.near, r.far...) {
+	for _, s := range append(r.clients, r.servers...) {
 		s.close()
 	}
 	return r.failed
 }
 
-func (r *RoundRobin) note(err error) {
+func (r *RoundRobin) recordError(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil && !r.closed && r.failed == nil {
@@ -124,7 +124,7 @@ func (r *RoundRobin) echo(s socket, back []*unix.SockaddrInet4, cpu int) error {
 		if err != nil || n == 0 {
 			return err
 		}
-		from := int(binary.LittleEndian.Uint16(buf[nearAt:]))
+		from := int(binary.LittleEndian.Uint16(buf[clientAt:]))
 		if n != requestSize || from >= len(back) {
 			continue
 		}
@@ -159,7 +159,7 @@ func (r *RoundRobin) Send(d time.Duration) error {
 	return r.do(func() error {
 		for end := r.clock.now() + d.Nanoseconds(); r.clock.now() < end; r.turn() {
 			from, to := r.pair()
-			if err := r.near[from].sendTo(r.buf[:silentSize], r.to[to]); err != nil && !lossy(err) {
+			if err := r.clients[from].sendTo(r.buf[:silentSize], r.to[to]); err != nil && !lossy(err) {
 				return fmt.Errorf("send: %w", err)
 			}
 		}
@@ -168,7 +168,7 @@ func (r *RoundRobin) Send(d time.Duration) error {
 }
 
 // pair gives the sockets of the flow whose turn it is.
-func (r *RoundRobin) pair() (near, far int) { return r.next % len(r.near), r.next / len(r.near) }
+func (r *RoundRobin) pair() (near, far int) { return r.next % len(r.clients), r.next / len(r.clients) }
 
 func (r *RoundRobin) turn() { r.next = (r.next + 1) % r.Flows() }
 
@@ -217,12 +217,12 @@ func (r *RoundRobin) trip() (bool, error) {
 	request := r.buf[:requestSize]
 	r.number++
 	binary.LittleEndian.PutUint64(request[numberAt:], r.number)
-	binary.LittleEndian.PutUint16(request[nearAt:], uint16(near))
-	if err := r.near[near].sendTo(request, r.to[far]); err != nil && !lossy(err) {
+	binary.LittleEndian.PutUint16(request[clientAt:], uint16(near))
+	if err := r.clients[near].sendTo(request, r.to[far]); err != nil && !lossy(err) {
 		return false, fmt.Errorf("send request: %w", err)
 	}
 	for {
-		n, err := r.near[near].recv(r.buf)
+		n, err := r.clients[near].recv(r.buf)
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 			return false, nil

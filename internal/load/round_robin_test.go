@@ -46,8 +46,8 @@ func TestRoundRobin(t *testing.T) {
 	// A reply that is late is not taken for one to the request of now.
 	var late [requestSize]byte
 	binary.LittleEndian.PutUint64(late[numberAt:], 1)
-	for i := range r.near {
-		if err := r.far[0].sendTo(late[:], &unix.SockaddrInet4{Port: 27700 + i, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+	for i := range r.clients {
+		if err := r.servers[0].sendTo(late[:], &unix.SockaddrInet4{Port: 27700 + i, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,7 +58,7 @@ func TestRoundRobin(t *testing.T) {
 	if err := r.Send(time.Millisecond); err != nil {
 		t.Error(err)
 	}
-	if _, err := r.near[0].recv(r.buf); err != unix.EAGAIN {
+	if _, err := r.clients[0].recv(r.buf); err != unix.EAGAIN {
 		t.Errorf("a reply to what is to have none, or %v", err)
 	}
 	if err := r.Close(); err != nil {
@@ -69,7 +69,7 @@ func TestRoundRobin(t *testing.T) {
 // Requests that nobody answers are counted, and hold up no other flow.
 func TestRoundRobinLost(t *testing.T) {
 	r := openRound(t, 27720)
-	r.far[1].wake()
+	r.servers[1].wake()
 	if trips, err := r.Tour(0, r.Flows(), 1); err != nil || trips.Requests != roundNear*roundFar || trips.Lost != roundNear || trips.Median <= 0 {
 		t.Errorf("%+v, %v; want all of one socket's lost", trips, err)
 	}

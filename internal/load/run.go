@@ -17,12 +17,12 @@ type Client interface {
 }
 
 // Run drives the active ends through the schedule of the plan. Arms that are
-// not in it are left alone. probe may be nil, and so may away if no end is in a
+// not in it are left alone. observer may be nil, and so may guests if no end is in a
 // virtual machine. When ctx ends it stops before the next slice and returns
 // what it has with the context's error. An arm that fails is reported in one
 // result with Err set and left out from there; the others go on.
-func Run(ctx context.Context, plan Plan, probe Probe, away Away) ([]SliceResult, error) {
-	c, err := Open(ctx, plan, probe, away)
+func Run(ctx context.Context, plan Plan, observer SliceObserver, guests GuestDialer) ([]SliceResult, error) {
+	c, err := Open(ctx, plan, observer, guests)
 	if err != nil {
 		return nil, err
 	}
@@ -47,22 +47,22 @@ func Run(ctx context.Context, plan Plan, probe Probe, away Away) ([]SliceResult,
 
 // Open connects the active ends of all arms that are scheduled, and warms each
 // arm up. Its arguments are those of [Run]; when ctx ends, arms stay unopened.
-func Open(ctx context.Context, plan Plan, probe Probe, away Away) (Client, error) {
+func Open(ctx context.Context, plan Plan, observer SliceObserver, guests GuestDialer) (Client, error) {
 	l, err := plan.check()
 	if err != nil {
 		return nil, err
 	}
-	c := &clients{of: make([]Client, len(plan.Arms))}
-	for _, g := range plan.behind(fromEnd) {
+	c := &clients{byArm: make([]Client, len(plan.Arms))}
+	for _, g := range plan.groupByAgent(clientEnd) {
 		var opened Client
 		if g.agent == "" {
-			opened = openHere(ctx, l, &plan, g.arms, probe)
+			opened = openLocalClient(ctx, l, &plan, g.arms, observer)
 		} else {
-			opened = openAway(ctx, plan, g, probe, away)
+			opened = openGuestClient(ctx, plan, g, observer, guests)
 		}
 		c.all = append(c.all, opened)
 		for _, arm := range g.arms {
-			c.of[arm] = opened
+			c.byArm[arm] = opened
 		}
 	}
 	return c, nil
@@ -70,11 +70,11 @@ func Open(ctx context.Context, plan Plan, probe Probe, away Away) (Client, error
 
 // clients are the active ends of all arms, wherever they are.
 type clients struct {
-	of  []Client // by arm
-	all []Client
+	byArm []Client // by arm
+	all   []Client
 }
 
-func (c *clients) Measure(arm, round int) SliceResult { return c.of[arm].Measure(arm, round) }
+func (c *clients) Measure(arm, round int) SliceResult { return c.byArm[arm].Measure(arm, round) }
 
 func (c *clients) Close() {
 	for _, client := range c.all {
@@ -82,7 +82,7 @@ func (c *clients) Close() {
 	}
 }
 
-// broken is the result of an arm that cannot be measured.
-func broken(arm, round int, err error) SliceResult {
+// failedSlice is the result of an arm that cannot be measured.
+func failedSlice(arm, round int, err error) SliceResult {
 	return SliceResult{Arm: arm, Round: round, Start: time.Now(), Err: err}
 }

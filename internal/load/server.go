@@ -10,17 +10,17 @@ import (
 )
 
 // Server is the passive end of a series: it echoes or counts, on one thread a flow
-// (see [Plan.crowded] for where it is one for all flows of an arm), all of them
+// (see [Plan.sharesThread] for where it is one for all flows of an arm), all of them
 // asleep but for those of the arm whose slice runs.
 type Server struct {
-	load  Load
-	plan  Plan
-	probe Probe
-	ends  []*passive
-	away  []Served      // ends in virtual machines
-	shut  map[int]error // arms that could not be opened
-	clock clock         // one for all: see account
-	wait  sync.WaitGroup
+	load       Load
+	plan       Plan
+	observer   SliceObserver
+	ends       []*passive
+	guests     []GuestServer // ends in virtual machines
+	failedArms map[int]error // arms that could not be opened
+	clock      clock         // one for all: see account
+	wait       sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
@@ -28,28 +28,28 @@ type Server struct {
 }
 
 // Serve opens the passive ends of every arm of the plan and returns when all
-// of them can be reached, but for those of the arms that [Server.Shut] names.
-// probe may be nil, and so may away if no end is in a virtual machine.
-func Serve(plan Plan, probe Probe, away Away) (*Server, error) {
+// of them can be reached, but for those of the arms that [Server.FailedArms] names.
+// observer may be nil, and so may guests if no end is in a virtual machine.
+func Serve(plan Plan, observer SliceObserver, guests GuestDialer) (*Server, error) {
 	l, err := plan.check()
 	if err != nil {
 		return nil, err
 	}
 	l.reserve(plan.threads(l))
-	s := &Server{load: l, plan: plan, probe: probe, shut: map[int]error{}, clock: newClock()}
-	var elsewhere []group
-	for _, g := range plan.behind(toEnd) {
+	s := &Server{load: l, plan: plan, observer: observer, failedArms: map[int]error{}, clock: newClock()}
+	var elsewhere []agentArms
+	for _, g := range plan.groupByAgent(serverEnd) {
 		if g.agent != "" {
 			elsewhere = append(elsewhere, g)
 			continue
 		}
 		for _, arm := range g.arms {
 			if err := s.serve(arm); err != nil {
-				s.shut[arm] = fmt.Errorf("open server end: %w", err)
+				s.failedArms[arm] = fmt.Errorf("open server end: %w", err)
 			}
 		}
 	}
-	s.serveAway(elsewhere, away)
+	s.serveGuests(elsewhere, guests)
 	return s, nil
 }
 
@@ -67,20 +67,20 @@ func (s *Server) serve(arm int) error {
 		ends = append(ends, end)
 	}
 	s.ends = append(s.ends, ends...)
-	if s.plan.crowded(s.load) {
-		s.wait.Go(func() { s.note(s.echoAll(ends)) })
+	if s.plan.sharesThread(s.load) {
+		s.wait.Go(func() { s.recordError(s.echoAll(ends)) })
 		return nil
 	}
 	for _, end := range ends {
-		s.wait.Go(func() { s.note(end.run()) })
+		s.wait.Go(func() { s.recordError(end.run()) })
 	}
 	return nil
 }
 
-// Shut gives the arms whose ends could not be opened, each with the reason. An
+// FailedArms gives the arms whose ends could not be opened, each with the reason. An
 // end that somebody else made may be gone by now, or have its port in use; that
 // is no reason not to serve the others.
-func (s *Server) Shut() map[int]error { return s.shut }
+func (s *Server) FailedArms() map[int]error { return s.failedArms }
 
 // Close ends all passive ends, waits for their threads, and gives the first
 // error that one of them met.
@@ -101,11 +101,11 @@ func (s *Server) Close() error {
 			end.conn.close()
 		}
 	}
-	return errors.Join(s.failed, s.closeAway())
+	return errors.Join(s.failed, s.closeGuests())
 }
 
-// note keeps the first error that is not just the end of the series.
-func (s *Server) note(err error) {
+// recordError keeps the first error that is not just the end of the series.
+func (s *Server) recordError(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil || s.closed || s.failed != nil || errors.Is(err, errPeerGone) ||
@@ -159,7 +159,7 @@ func (p *passive) run() error {
 	if p.server.load.Kind == Connect {
 		return p.takeCalls()
 	}
-	if err := p.meet(); err != nil {
+	if err := p.awaitClient(); err != nil {
 		return err
 	}
 	if p.server.load.Kind == PingPong {
@@ -171,21 +171,21 @@ func (p *passive) run() error {
 	return p.sink()
 }
 
-// meet waits for the client's hello and ties the socket to that client.
-func (p *passive) meet() error {
+// awaitClient waits for the client's hello and ties the socket to that client.
+func (p *passive) awaitClient() error {
 	if p.tcp {
-		return p.admit()
+		return p.acceptConn()
 	}
 	for {
-		if met, err := p.hear(0); met || err != nil {
+		if met, err := p.recvHello(0); met || err != nil {
 			return err
 		}
 	}
 }
 
-// hear takes one datagram, and ties the socket to who sent it if it is the client's
+// recvHello takes one datagram, and ties the socket to who sent it if it is the client's
 // hello.
-func (p *passive) hear(flags int) (met bool, err error) {
+func (p *passive) recvHello(flags int) (met bool, err error) {
 	n, from, err := unix.Recvfrom(p.conn.fd, p.buf, flags)
 	switch {
 	case err == unix.EINTR:
@@ -205,8 +205,8 @@ func (p *passive) hear(flags int) (met bool, err error) {
 	return true, p.control(&p.conn, p.buf[:n])
 }
 
-// admit takes the client's connection.
-func (p *passive) admit() error {
+// acceptConn takes the client's connection.
+func (p *passive) acceptConn() error {
 	conn, err := p.entry.accept()
 	if err != nil {
 		return err
@@ -298,7 +298,7 @@ func (p *passive) control(conn *socket, b []byte) error {
 // metered tells whether a frame brackets a slice for the meters. Flow 0 begins
 // first and ends last, so its frames do; a warm-up is not measured.
 func (p *passive) metered(f frame) bool {
-	return p.flow == 0 && p.server.probe != nil && f.slice&warmSlice == 0
+	return p.flow == 0 && p.server.observer != nil && f.slice&warmSlice == 0
 }
 
 func (p *passive) act(f frame) frame {
@@ -307,11 +307,11 @@ func (p *passive) act(f frame) frame {
 	case frameBegin:
 		p.counts.reset()
 		if p.metered(f) {
-			p.server.probe.Begin(p.arm)
+			p.server.observer.Begin(p.arm)
 		}
 	case frameEnd:
 		if p.metered(f) {
-			p.server.probe.End(p.arm)
+			p.server.observer.End(p.arm)
 		}
 		answer.kind = frameDone
 		answer.values = p.counts.account().values()

@@ -6,13 +6,13 @@ package load
 type sinkCounts struct {
 	messages int64
 
-	every     int64 // the clock is read at every such message, less one as a mask
+	clockMask int64 // the clock is read at every such message, less one as a mask
 	head      int64 // ns
 	first     int64 // ns, when the slice's first reading was
 	from, now mark
 }
 
-type mark struct{ messages, at int64 }
+type mark struct{ messages, ns int64 }
 
 // newSinkCounts reads the clock at every message from 1 KiB on, where it costs
 // nothing, and at each sixteenth below.
@@ -21,14 +21,14 @@ func newSinkCounts(size int, head int64) sinkCounts {
 	if size >= 1024 {
 		every = 1
 	}
-	return sinkCounts{every: every - 1, head: head}
+	return sinkCounts{clockMask: every - 1, head: head}
 }
 
-func (c *sinkCounts) reset() { *c = sinkCounts{every: c.every, head: c.head} }
+func (c *sinkCounts) reset() { *c = sinkCounts{clockMask: c.clockMask, head: c.head} }
 
 func (c *sinkCounts) add(clock clock) {
 	c.messages++
-	if c.messages&c.every == 0 {
+	if c.messages&c.clockMask == 0 {
 		c.read(clock.now())
 	}
 }
@@ -40,7 +40,7 @@ func (c *sinkCounts) read(at int64) {
 		if c.head == 0 {
 			c.from = mark{c.messages, at}
 		}
-	case c.from.at != 0:
+	case c.from.ns != 0:
 		c.now = mark{c.messages, at}
 	case at-c.first >= c.head:
 		c.from = mark{c.messages, at}
@@ -57,8 +57,8 @@ type account struct {
 
 func (c *sinkCounts) account() account {
 	a := account{messages: c.messages}
-	if c.now.at > c.from.at && c.from.at != 0 {
-		a.window, a.from, a.to = c.now.messages-c.from.messages, c.from.at, c.now.at
+	if c.now.ns > c.from.ns && c.from.ns != 0 {
+		a.window, a.from, a.to = c.now.messages-c.from.messages, c.from.ns, c.now.ns
 	}
 	return a
 }

@@ -148,7 +148,7 @@ func (s socket) connected(patience time.Duration) error {
 
 // openIn makes a socket bound to at, hands it to use, and closes it if use fails.
 func openIn(namespace, transport, congestion string, at netip.AddrPort, use func(socket) error) error {
-	return inside(namespace, transport, func(s socket) error {
+	return withSocket(namespace, transport, func(s socket) error {
 		if transport == "tcp" {
 			_ = s.congest(congestion) // see TryCongestion
 		}
@@ -163,8 +163,8 @@ func openIn(namespace, transport, congestion string, at netip.AddrPort, use func
 	})
 }
 
-// inside makes a socket in a namespace. It is use's to close.
-func inside(namespace, transport string, use func(socket) error) error {
+// withSocket makes a socket in a namespace. It is use's to close.
+func withSocket(namespace, transport string, use func(socket) error) error {
 	return host.Do(namespace, func() error {
 		kind := unix.SOCK_STREAM
 		if transport == "udp" {

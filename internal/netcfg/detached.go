@@ -6,11 +6,11 @@ import (
 	"syscall"
 )
 
-// Detached starts this very program once more, to outlive the process that
+// StartDetached starts this very program once more, to outlive the process that
 // starts it: in a session of its own, so that the end of a terminal does not
 // reach it, without anything to read from or write to, and in the root folder,
 // so that it holds up no unmounting. Env nil means the process's own.
-func Detached(args, env []string) error {
+func StartDetached(args, env []string) error {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env, cmd.Dir = env, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

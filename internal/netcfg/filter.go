@@ -116,7 +116,7 @@ func conntrack(key expr.CtKey, bits uint32, states uint16, none bool) Clause {
 		compareWithZero = expr.CmpOpEq
 	}
 	return match(&expr.Ct{Key: key, Register: register}, and(bits, 0),
-		&expr.Cmp{Register: register, Op: compareWithZero, Data: make([]byte, 4)}).or(wrappedState(states, none))
+		&expr.Cmp{Register: register, Op: compareWithZero, Data: make([]byte, 4)}).iptablesForm(wrappedState(states, none))
 }
 
 // Marked matches packets that carry all bits of mark, NotMarked the others.

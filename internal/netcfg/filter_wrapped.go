@@ -13,11 +13,11 @@ const wrappedDNAT = 1 << 7
 // where iptables-nft would call an extension for it.
 func Comment(text string) Clause {
 	comment := xt.Comment(text)
-	return match().or(&expr.Match{Name: "comment", Info: &comment})
+	return match().iptablesForm(&expr.Match{Name: "comment", Info: &comment})
 }
 
-// or gives a clause the form that iptables-nft writes.
-func (c Clause) or(wrapped ...expr.Any) Clause {
+// iptablesForm gives a clause the form that iptables-nft writes.
+func (c Clause) iptablesForm(wrapped ...expr.Any) Clause {
 	c.wrapped = wrapped
 	return c
 }

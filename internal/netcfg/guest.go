@@ -5,11 +5,11 @@ import (
 	"os"
 )
 
-// Guest opens the network of a whole machine, for the first process of a virtual
+// OpenGuest opens the network of a whole machine, for the first process of a virtual
 // one that is all ours. Any other process is refused.
-func Guest() (*Namespace, error) {
+func OpenGuest() (*Namespace, error) {
 	if os.Getpid() != 1 {
 		return nil, errors.New("open the network of this machine: not its first process")
 	}
-	return hold("the virtual machine", "/proc/self/ns/net")
+	return openFile("the virtual machine", "/proc/self/ns/net")
 }

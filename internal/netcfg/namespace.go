@@ -30,11 +30,11 @@ func (w *Writer) Open(name string) (*Namespace, error) {
 	if _, err := w.ownID(name); err != nil {
 		return nil, err
 	}
-	return hold(name, host.NamespacePath(name))
+	return openFile(name, host.NamespacePath(name))
 }
 
-// hold opens the namespace whose file is path.
-func hold(name, path string) (*Namespace, error) {
+// openFile opens the namespace whose file is path.
+func openFile(name, path string) (*Namespace, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open namespace: %w", err)
@@ -51,9 +51,9 @@ func hold(name, path string) (*Namespace, error) {
 	return n, nil
 }
 
-// Scratch gives fn a nameless namespace that is gone when fn returns. It is
+// WithScratch gives fn a nameless namespace that is gone when fn returns. It is
 // for asking the kernel what it can do, by trying.
-func Scratch(fn func(*Namespace) error) error {
+func WithScratch(fn func(*Namespace) error) error {
 	return host.InThread(func() error {
 		n, err := unshare()
 		if err != nil {
@@ -64,9 +64,9 @@ func Scratch(fn func(*Namespace) error) error {
 	})
 }
 
-// Nameless makes a namespace that nobody finds by a name. It is gone when it is
+// NewAnonymous makes a namespace that nobody finds by a name. It is gone when it is
 // closed, and what was started in it has ended.
-func Nameless() (n *Namespace, err error) {
+func NewAnonymous() (n *Namespace, err error) {
 	err = host.InThread(func() error {
 		n, err = unshare()
 		return err
@@ -79,7 +79,7 @@ func unshare() (*Namespace, error) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return nil, fmt.Errorf("make a namespace: %w", err)
 	}
-	n, err := hold("a nameless namespace", "/proc/thread-self/ns/net")
+	n, err := openFile("a nameless namespace", "/proc/thread-self/ns/net")
 	if err == nil {
 		n.path = fmt.Sprintf("/proc/self/fd/%d", n.file.Fd())
 	}

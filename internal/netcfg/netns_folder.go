@@ -68,12 +68,12 @@ func lockFolder(folder *os.File) {
 	}
 }
 
-// removeCovered removes a name on which something is mounted that cannot be
+// removeHidden removes a name on which something is mounted that cannot be
 // reached, because another mount lies over it. The kernel refuses that only where
 // the mount is: in a mount namespace without it the name goes, and with it what is
 // mounted on it anywhere. So this is done in a copy of the mounts of this process,
 // where what lies over the name is taken away first.
-func removeCovered(path string) error {
+func removeHidden(path string) error {
 	folder, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
@@ -90,15 +90,15 @@ func removeCovered(path string) error {
 			if listErr != nil {
 				return errors.Join(err, listErr)
 			}
-			if !uncover(append(mounted, filepath.Dir(path), filepath.Dir(filepath.Dir(path)))) {
+			if !unmountFirst(append(mounted, filepath.Dir(path), filepath.Dir(filepath.Dir(path)))) {
 				return fmt.Errorf("%w: another mount hides what is mounted at %s; unmount that, and try again", err, strings.Join(mounted, ", "))
 			}
 		}
 	})
 }
 
-// uncover takes away the first of some mounts that can be.
-func uncover(mounts []string) bool {
+// unmountFirst takes away the first of some mounts that can be.
+func unmountFirst(mounts []string) bool {
 	return slices.ContainsFunc(mounts, func(path string) bool {
 		return unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) == nil
 	})

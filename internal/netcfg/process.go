@@ -67,7 +67,7 @@ func (n *Namespace) Start(c Command) (*Child, error) {
 	}
 	// A new process is in the namespace of the thread that forks it.
 	if err := n.Do(cmd.Start); err != nil {
-		child.cut()
+		child.closeLifeline()
 		return nil, n.Wrap("start "+c.Args[0], err)
 	}
 	done := make(chan struct{})
@@ -82,14 +82,14 @@ func (n *Namespace) Start(c Command) (*Child, error) {
 // Err says how the process ended; call it when Done is closed.
 func (c *Child) Err() error { return c.err }
 
-// Ended is an error that tells how the process ended and what it said last;
+// ExitError is an error that tells how the process ended and what it said last;
 // call it when Done is closed.
-func (c *Child) Ended() error {
+func (c *Child) ExitError() error {
 	how := "with success"
 	if c.err != nil {
 		how = c.err.Error()
 	}
-	return fmt.Errorf("%s ended (%s)%s", filepath.Base(c.cmd.Path), how, c.said())
+	return fmt.Errorf("%s ended (%s)%s", filepath.Base(c.cmd.Path), how, c.lastOutput())
 }
 
 const (
@@ -111,20 +111,20 @@ func (c *Child) Await(ctx context.Context, limit time.Duration, ready func(conte
 		}
 		select {
 		case <-c.Done:
-			return c.Ended()
+			return c.ExitError()
 		case <-asking.Done():
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			// Not wrapped: that asking was broken off is no interruption.
-			return fmt.Errorf("%s is not ready after %v: %v%s", filepath.Base(c.cmd.Path), limit, err, c.said())
+			return fmt.Errorf("%s is not ready after %v: %v%s", filepath.Base(c.cmd.Path), limit, err, c.lastOutput())
 		case <-time.After(readyPoll):
 		}
 	}
 }
 
-// said gives the end of what the process wrote, its lines in one.
-func (c *Child) said() string {
+// lastOutput gives the end of what the process wrote, its lines in one.
+func (c *Child) lastOutput() string {
 	if c.log == "" {
 		return ""
 	}
@@ -144,7 +144,7 @@ func (c *Child) said() string {
 	return "; it said: " + strings.Join(lines, "; ")
 }
 
-func (c *Child) cut() {
+func (c *Child) closeLifeline() {
 	if c.lifeline != nil {
 		c.lifeline.Close()
 	}
@@ -153,7 +153,7 @@ func (c *Child) cut() {
 // Stop ends the process: it cuts the lifeline, after grace asks it to end, and
 // after grace once more kills it. It returns when the process is gone.
 func (c *Child) Stop(grace time.Duration) {
-	c.cut()
+	c.closeLifeline()
 	for _, step := range []os.Signal{nil, unix.SIGTERM, unix.SIGKILL} {
 		if step != nil {
 			_ = c.cmd.Process.Signal(step) // it may have ended just now
@@ -196,7 +196,7 @@ func (w *Writer) Kill(names []string, grace time.Duration) error {
 	start := time.Now()
 	asked := map[int]bool{}
 	for {
-		pids, err := others(ids)
+		pids, err := otherProcesses(ids)
 		if err != nil || len(pids) == 0 {
 			return err
 		}
@@ -217,7 +217,7 @@ func (w *Writer) Kill(names []string, grace time.Duration) error {
 	}
 }
 
-func others(ids []host.NamespaceID) ([]int, error) {
+func otherProcesses(ids []host.NamespaceID) ([]int, error) {
 	pids, err := host.Reader{}.ProcessesIn(ids...)
 	self := os.Getpid()
 	for i, pid := range pids {

@@ -27,7 +27,7 @@ func namespace(t *testing.T) (*netcfg.Writer, *netcfg.Namespace) {
 	return w, n
 }
 
-func ended(t *testing.T, c *netcfg.Child) {
+func awaitExit(t *testing.T, c *netcfg.Child) {
 	t.Helper()
 	select {
 	case <-c.Done:
@@ -36,7 +36,7 @@ func ended(t *testing.T, c *netcfg.Child) {
 	}
 }
 
-func inside(t *testing.T, n *netcfg.Namespace) []int {
+func processesIn(t *testing.T, n *netcfg.Namespace) []int {
 	t.Helper()
 	id, err := host.ID(n.Path())
 	must(t, err)
@@ -49,7 +49,7 @@ func TestStartInside(t *testing.T) {
 	_, n := namespace(t)
 	c, err := n.Start(netcfg.Command{Args: testenv.RoleCommand(t, "reader")})
 	must(t, err)
-	if pids := inside(t, n); len(pids) != 1 || pids[0] != c.Pid {
+	if pids := processesIn(t, n); len(pids) != 1 || pids[0] != c.Pid {
 		t.Errorf("processes inside: %v, want %d", pids, c.Pid)
 	}
 	// A long grace: only the lifeline can have ended it before.
@@ -78,7 +78,7 @@ func TestStopDeaf(t *testing.T) {
 	must(t, err)
 	awaitText(t, log, "deaf")
 	c.Stop(50 * time.Millisecond)
-	ended(t, c)
+	awaitExit(t, c)
 	if c.Err() == nil || !strings.Contains(c.Err().Error(), "killed") {
 		t.Errorf("it ended with %v, want killed", c.Err())
 	}
@@ -95,11 +95,11 @@ func TestKillFindsWhoIsInside(t *testing.T) {
 	bystander := exec.Command("sleep", "60")
 	must(t, bystander.Start())
 	must(t, w.Kill([]string{n.Name()}, 50*time.Millisecond))
-	if pids := inside(t, n); len(pids) != 0 {
+	if pids := processesIn(t, n); len(pids) != 0 {
 		t.Errorf("still inside: %v", pids)
 	}
-	ended(t, detached)
-	ended(t, attached)
+	awaitExit(t, detached)
+	awaitExit(t, attached)
 	attached.Stop(long) // closes its lifeline
 	if err := bystander.Process.Signal(os.Interrupt); err != nil {
 		t.Errorf("a process outside was ended too: %v", err)

@@ -45,7 +45,7 @@ func TestRunKilled(t *testing.T) {
 	if time.Since(start) > long {
 		t.Error("it was not killed")
 	}
-	if pids := inside(t, n); len(pids) != 0 {
+	if pids := processesIn(t, n); len(pids) != 0 {
 		t.Errorf("still inside: %v", pids)
 	}
 }

@@ -77,9 +77,9 @@ func openTap(name string, flags uint16) (*os.File, error) {
 
 // A namespace without a name is entered by its file while it is held, and found
 // by nobody else.
-func TestNameless(t *testing.T) {
+func TestNewAnonymous(t *testing.T) {
 	testenv.Root(t)
-	n, err := netcfg.Nameless()
+	n, err := netcfg.NewAnonymous()
 	must(t, err)
 	defer n.Close()
 	must(t, n.AddTap(netcfg.Tap{Name: "tap0", MTU: 1450}))

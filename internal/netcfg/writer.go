@@ -202,7 +202,7 @@ func (w *Writer) Delete(name string) error {
 	}
 	err := os.Remove(path)
 	if errors.Is(err, unix.EBUSY) {
-		err = removeCovered(path)
+		err = removeHidden(path)
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("delete namespace %s: %w", name, err)

@@ -225,9 +225,9 @@ func TestFeaturesAreReadBack(t *testing.T) {
 
 // Scratch leaves nothing; that the process' own namespace is untouched is what
 // the leak check of TestMain sees.
-func TestScratch(t *testing.T) {
+func TestWithScratch(t *testing.T) {
 	testenv.Root(t)
-	err := netcfg.Scratch(func(n *netcfg.Namespace) error {
+	err := netcfg.WithScratch(func(n *netcfg.Namespace) error {
 		return n.AddBridge("scratch0", nil, 1500)
 	})
 	must(t, err)

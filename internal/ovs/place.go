@@ -106,7 +106,7 @@ func While(ctx context.Context, limit time.Duration, fn func(context.Context) er
 		watched.Go(func() {
 			select {
 			case <-daemon.Done:
-				end(daemon.Ended())
+				end(daemon.ExitError())
 			case <-ctx.Done():
 			}
 		})

@@ -83,7 +83,7 @@ func (p *Progress) Event(e experiment.Event) {
 		done = float64(e.Series) / float64(plan.Series)
 	}
 	lines := []string{fmt.Sprintf("%s series %d/%d, now %s, about %s left  (Ctrl-C ends and reports)",
-		bar(done), e.Series+1, plan.Series, plan.Cells[e.Cell].Name, left(e.Left))}
+		bar(done), e.Series+1, plan.Series, plan.Cells[e.Cell].Name, left(e.Remaining))}
 	lines = append(lines, p.estimate(e.Record)...)
 	p.erase()
 	p.draw(lines)
@@ -111,7 +111,7 @@ func (p *Progress) plain(e experiment.Event) {
 		return
 	}
 	p.told = e.Series
-	line := fmt.Sprintf("venturi: series %d/%d, about %s left", e.Series+1, e.Record.Plan.Series, left(e.Left))
+	line := fmt.Sprintf("venturi: series %d/%d, about %s left", e.Series+1, e.Record.Plan.Series, left(e.Remaining))
 	if s, err := analysis.Analyze(e.Record, analysis.Options{Live: true}); err == nil && s.Series >= stats.MinSeries {
 		line += fmt.Sprintf(", widest interval ±%.1f %%", 100*s.Worst)
 	}

@@ -44,7 +44,7 @@ func events() []experiment.Event {
 	var out []experiment.Event
 	for s := range 3 {
 		for c := range 2 {
-			out = append(out, experiment.Event{Series: s + 2, Cell: c, Left: 90 * time.Second, Record: rec})
+			out = append(out, experiment.Event{Series: s + 2, Cell: c, Remaining: 90 * time.Second, Record: rec})
 		}
 	}
 	return append(out, experiment.Event{Series: rec.Plan.Series, Record: rec})

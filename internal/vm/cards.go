@@ -23,7 +23,7 @@ const cardQueues = 4
 // trying what their drivers do: a guest with these NICs must be started in the
 // namespace, which goes with the guest once it is closed. It takes privileges.
 func Cards(models []Model) (nics []NIC, in *netcfg.Namespace, err error) {
-	in, err = netcfg.Nameless()
+	in, err = netcfg.NewAnonymous()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -83,7 +83,7 @@ func tc(t *testing.T, n *netcfg.Namespace) (qdiscs, filters []string) {
 // that it needed, however much of it was known to who attached it.
 func TestFilter(t *testing.T) {
 	testenv.Root(t)
-	n, err := netcfg.Nameless()
+	n, err := netcfg.NewAnonymous()
 	must(t, err)
 	defer n.Close()
 	pins := pinFolder(t)
@@ -160,7 +160,7 @@ func TestProgramDetachedAtOnce(t *testing.T) {
 	if !kernel.HasTCX() {
 		t.Skip("this kernel has no tcx")
 	}
-	n, err := netcfg.Nameless()
+	n, err := netcfg.NewAnonymous()
 	must(t, err)
 	defer n.Close()
 	pin, p := filepath.Join(pinFolder(t), "in_1"), programNamed(t, "first")
@@ -184,7 +184,7 @@ func TestProgramOfTCX(t *testing.T) {
 	if !kernel.HasTCX() {
 		t.Skip("this kernel has no tcx")
 	}
-	n, err := netcfg.Nameless()
+	n, err := netcfg.NewAnonymous()
 	must(t, err)
 	defer n.Close()
 	pin := filepath.Join(pinFolder(t), "in_1")
@@ -234,7 +234,7 @@ func theirs(p *ebpf.Program, do func(netlink.Filter) error) error {
 // gone, for there is news of that.
 func TestFilterBesideIngress(t *testing.T) {
 	testenv.Root(t)
-	n, err := netcfg.Nameless()
+	n, err := netcfg.NewAnonymous()
 	must(t, err)
 	defer n.Close()
 	pins := pinFolder(t)

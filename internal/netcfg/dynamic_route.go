@@ -12,29 +12,29 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 )
 
-// Learned is a route that a routing protocol brought.
-type Learned struct {
+// DynamicRoute is a route that a routing protocol brought.
+type DynamicRoute struct {
 	Dst      netip.Prefix
 	Via      netip.Addr // the kernel itself finds the device that leads there
 	Protocol int        // of those that rtnetlink(7) lists, such as RTPROT_BGP
 }
 
-// AddLearned installs a route. It is an error that wraps EEXIST if there is
+// AddDynamicRoute installs a route. It is an error that wraps EEXIST if there is
 // one to the same destination, whoever made that.
-func (n *Namespace) AddLearned(r Learned) error {
+func (n *Namespace) AddDynamicRoute(r DynamicRoute) error {
 	return n.Wrap("add route "+r.Dst.String(), n.h.RouteAdd(r.route()))
 }
 
-// ReplaceLearned changes where a route leads, with no moment between in which
+// ReplaceDynamicRoute changes where a route leads, with no moment between in which
 // there is none. The kernel does not look at whose route it replaces: call it
 // for own ones only.
-func (n *Namespace) ReplaceLearned(r Learned) error {
+func (n *Namespace) ReplaceDynamicRoute(r DynamicRoute) error {
 	return n.Wrap("replace route "+r.Dst.String(), n.h.RouteReplace(r.route()))
 }
 
-// DeleteLearned removes the route to r.Dst if it is of r.Protocol; Via does not
+// DeleteDynamicRoute removes the route to r.Dst if it is of r.Protocol; Via does not
 // matter. One that is not there is no error.
-func (n *Namespace) DeleteLearned(r Learned) error {
+func (n *Namespace) DeleteDynamicRoute(r DynamicRoute) error {
 	r.Via = netip.Addr{}
 	err := n.h.RouteDel(r.route())
 	if errors.Is(err, unix.ESRCH) {
@@ -43,7 +43,7 @@ func (n *Namespace) DeleteLearned(r Learned) error {
 	return n.Wrap("delete route "+r.Dst.String(), err)
 }
 
-func (r Learned) route() *netlink.Route {
+func (r DynamicRoute) route() *netlink.Route {
 	route := &netlink.Route{Dst: ipNet(r.Dst), Protocol: netlink.RouteProtocol(r.Protocol)}
 	if r.Via.IsValid() {
 		route.Gw = r.Via.AsSlice()
@@ -51,10 +51,10 @@ func (r Learned) route() *netlink.Route {
 	return route
 }
 
-// Here opens the namespace that this process lives in, for a process of a lab
+// CurrentNetns opens the namespace that this process lives in, for a process of a lab
 // that keeps part of it up to date. It is refused if that is not a lab's: run
 // by hand, such a process must not write to the machine itself.
-func Here() (*Namespace, error) {
+func CurrentNetns() (*Namespace, error) {
 	own, err := host.ID("/proc/self/ns/net")
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func Here() (*Namespace, error) {
 				continue // a link leads to what is somebody else's
 			}
 			if id, err := host.ID(path); err == nil && id == own {
-				return hold(name, path)
+				return openFile(name, path)
 			}
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forever is a time for [crowd.wait].
+// forever is no limit for [epollGroup.wait].
 const forever = time.Duration(-1)
 
 // echoAll is the passive end of all flows of an arm, on one thread.
@@ -15,7 +15,7 @@ func (s *Server) echoAll(ends []*passive) error {
 	if err := pin(s.plan.ServerCPU); err != nil {
 		return err
 	}
-	c, err := newCrowd(len(ends))
+	c, err := newEpollGroup(len(ends))
 	if err != nil {
 		return err
 	}
@@ -53,11 +53,11 @@ func (s *Server) echoAll(ends []*passive) error {
 				err = p.answerReady(conn)
 				c.hot = conn.hot
 			default:
-				met[e.Fd], err = p.meetReady(c, conn, int(e.Fd))
+				met[e.Fd], err = p.acceptReady(c, conn, int(e.Fd))
 			}
 			if err != nil {
-				s.note(err)
-				c.leave(*conn)
+				s.recordError(err)
+				c.remove(*conn)
 				open--
 			}
 		}
@@ -76,19 +76,19 @@ func coolAll(conns []socket) error {
 	return nil
 }
 
-// meetReady does for one flow of many what meet does; false: it was no client.
-func (p *passive) meetReady(c *crowd, conn *socket, number int) (bool, error) {
+// acceptReady is awaitClient for one flow of many; false: it was no client.
+func (p *passive) acceptReady(c *epollGroup, conn *socket, number int) (bool, error) {
 	if !p.tcp {
-		met, err := p.hear(unix.MSG_DONTWAIT)
+		met, err := p.recvHello(unix.MSG_DONTWAIT)
 		if errors.Is(err, unix.EAGAIN) {
 			err = nil
 		}
 		return met, err
 	}
-	if err := p.admit(); err != nil {
+	if err := p.acceptConn(); err != nil {
 		return false, err
 	}
-	c.leave(p.entry)
+	c.remove(p.entry)
 	*conn = p.conn
 	return true, c.add(*conn, number)
 }

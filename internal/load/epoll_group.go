@@ -10,43 +10,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// crowdSize is the size of messages up to which one thread serves all flows of an
+// sharedThreadSize is the size of messages up to which one thread serves all flows of an
 // end, bytes. Whatever is sent of that size the other end's kernel takes, so a send
 // never waits for a thread that waits to send, too.
-const crowdSize = 16 << 10
+const sharedThreadSize = 16 << 10
 
-// crowded tells whether all flows of an arm share a thread at either end. They
-// share a core in any case, and threads that take turns there cost as much as the
-// packets.
-func (p *Plan) crowded(l Load) bool {
-	return l.Kind == PingPong && p.Flows > 1 && p.Size <= crowdSize
+// sharesThread tells whether all flows of an arm share one thread at each end. They
+// share a core in any case, and switching threads there costs as much as the packets.
+func (p *Plan) sharesThread(l Load) bool {
+	return l.Kind == PingPong && p.Flows > 1 && p.Size <= sharedThreadSize
 }
 
 // threads is how many an end has while a slice runs.
 func (p *Plan) threads(l Load) int {
-	if p.crowded(l) {
+	if p.sharesThread(l) {
 		return 1
 	}
 	return p.Flows
 }
 
-// crowd waits for any of many sockets.
-type crowd struct {
+// epollGroup waits on many sockets at once.
+type epollGroup struct {
 	fd     int
 	events []unix.EpollEvent
 	hot    bool // see socket
 }
 
-func newCrowd(sockets int) (*crowd, error) {
+func newEpollGroup(sockets int) (*epollGroup, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("open epoll: %w", err)
 	}
-	return &crowd{fd: fd, events: make([]unix.EpollEvent, sockets)}, nil
+	return &epollGroup{fd: fd, events: make([]unix.EpollEvent, sockets)}, nil
 }
 
-// add has the crowd wait for a socket too; events name it by a number.
-func (c *crowd) add(s socket, number int) error {
+// add makes the group wait for a socket too; events carry its number.
+func (c *epollGroup) add(s socket, number int) error {
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(number)}
 	if err := unix.EpollCtl(c.fd, unix.EPOLL_CTL_ADD, s.fd, &event); err != nil {
 		return fmt.Errorf("wait for a socket: %w", err)
@@ -54,12 +53,11 @@ func (c *crowd) add(s socket, number int) error {
 	return nil
 }
 
-// leave ends that.
-func (c *crowd) leave(s socket) { _ = unix.EpollCtl(c.fd, unix.EPOLL_CTL_DEL, s.fd, nil) }
+// remove takes a socket out.
+func (c *epollGroup) remove(s socket) { _ = unix.EpollCtl(c.fd, unix.EPOLL_CTL_DEL, s.fd, nil) }
 
-// wait waits until there is something to read; none: the time is over. A negative
-// time has no end.
-func (c *crowd) wait(d time.Duration) ([]unix.EpollEvent, error) {
+// wait returns what can be read; nothing: the time is over. A negative time is no limit.
+func (c *epollGroup) wait(d time.Duration) ([]unix.EpollEvent, error) {
 	ms := int(d.Milliseconds())
 	if d < 0 {
 		ms = -1
@@ -82,7 +80,7 @@ func (c *crowd) wait(d time.Duration) ([]unix.EpollEvent, error) {
 	}
 }
 
-func (c *crowd) close() { _ = unix.Close(c.fd) }
+func (c *epollGroup) close() { _ = unix.Close(c.fd) }
 
 // recvReady takes the message that a socket is said to have; EAGAIN: there is none
 // after all.
@@ -93,9 +91,9 @@ func (s socket) recvReady(tcp bool, b []byte, size int) (int, error) {
 	return s.call(unix.SYS_RECVFROM, unsafe.Pointer(unsafe.SliceData(b)), len(b), unix.MSG_DONTWAIT)
 }
 
-// gather opens the crowd of an arm's flows.
-func gather(flows []*active) (*crowd, error) {
-	c, err := newCrowd(len(flows))
+// groupFlows opens the group of an arm's flows.
+func groupFlows(flows []*active) (*epollGroup, error) {
+	c, err := newEpollGroup(len(flows))
 	if err != nil {
 		return nil, err
 	}
@@ -110,13 +108,13 @@ func gather(flows []*active) (*crowd, error) {
 
 // pingPong is the slice of all flows of an arm, on the calling thread; see
 // [active.pingPong].
-func (c *crowd) pingPong(flows []*active, head, timed time.Duration) (err error) {
+func (c *epollGroup) pingPong(flows []*active, head, timed time.Duration) (err error) {
 	for _, a := range flows {
 		a.ping, a.sent = pingCounts{}, sendCounts{}
 		if err := a.conn.heat(true, hotTimeout); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, a.conn.heat(false, a.patience)) }()
+		defer func() { err = errors.Join(err, a.conn.heat(false, a.answerTimeout)) }()
 	}
 	c.hot = true
 	defer func() { c.hot = false }()
@@ -132,7 +130,7 @@ func (c *crowd) pingPong(flows []*active, head, timed time.Duration) (err error)
 
 // exchange keeps one request outstanding on each flow for d, and waits for the last
 // replies. The end of one request is the start of the next, as in [active.exchange].
-func (c *crowd) exchange(flows []*active, d time.Duration) error {
+func (c *epollGroup) exchange(flows []*active, d time.Duration) error {
 	clock := flows[0].clock
 	now := clock.now()
 	end, checked := now+d.Nanoseconds(), now

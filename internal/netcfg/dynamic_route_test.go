@@ -14,13 +14,13 @@ import (
 )
 
 // Learned routes are told apart by their protocol, and only own ones go.
-func TestLearned(t *testing.T) {
+func TestDynamicRoute(t *testing.T) {
 	const protocol, other = 186, 12
 	_, n := namespace(t)
 	must(t, n.AddBridge("br0", nil, 1500))
 	must(t, n.AddAddr("br0", netip.MustParsePrefix("10.0.0.1/24")))
 	dst := netip.MustParsePrefix("10.245.0.0/26")
-	first := netcfg.Learned{Dst: dst, Via: netip.MustParseAddr("10.0.0.2"), Protocol: protocol}
+	first := netcfg.DynamicRoute{Dst: dst, Via: netip.MustParseAddr("10.0.0.2"), Protocol: protocol}
 	second := first
 	second.Via = netip.MustParseAddr("10.0.0.3")
 	has := func(protocol int, want ...host.Route) {
@@ -34,31 +34,31 @@ func TestLearned(t *testing.T) {
 		})
 	}
 
-	must(t, n.AddLearned(first))
+	must(t, n.AddDynamicRoute(first))
 	has(protocol, host.Route{Dst: dst, Via: first.Via})
-	if err := n.AddLearned(second); !errors.Is(err, unix.EEXIST) {
+	if err := n.AddDynamicRoute(second); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("a second route to the same destination: %v, want EEXIST", err)
 	}
-	must(t, n.ReplaceLearned(second))
+	must(t, n.ReplaceDynamicRoute(second))
 	has(protocol, host.Route{Dst: dst, Via: second.Via})
 
-	must(t, n.DeleteLearned(netcfg.Learned{Dst: dst, Protocol: other}))
+	must(t, n.DeleteDynamicRoute(netcfg.DynamicRoute{Dst: dst, Protocol: other}))
 	has(protocol, host.Route{Dst: dst, Via: second.Via})
 	has(other)
-	must(t, n.DeleteLearned(first))
+	must(t, n.DeleteDynamicRoute(first))
 	has(protocol)
-	must(t, n.DeleteLearned(first)) // it is gone already
+	must(t, n.DeleteDynamicRoute(first)) // it is gone already
 
-	lost := netcfg.Learned{Dst: dst, Via: netip.MustParseAddr("192.0.2.1"), Protocol: protocol}
-	if err := n.AddLearned(lost); err == nil {
+	lost := netcfg.DynamicRoute{Dst: dst, Via: netip.MustParseAddr("192.0.2.1"), Protocol: protocol}
+	if err := n.AddDynamicRoute(lost); err == nil {
 		t.Error("a next hop that cannot be reached was taken")
 	}
 }
 
 // This process lives where the machine does, which is nobody's to write to.
-func TestHereIsNotOurs(t *testing.T) {
+func TestCurrentNetnsIsNotOurs(t *testing.T) {
 	testenv.Root(t)
-	if n, err := netcfg.Here(); !errors.Is(err, netcfg.ErrNotOwned) {
+	if n, err := netcfg.CurrentNetns(); !errors.Is(err, netcfg.ErrNotOwned) {
 		t.Errorf("opened %v, %v, want %v", n, err, netcfg.ErrNotOwned)
 	}
 }

@@ -15,21 +15,21 @@ func TestCrowd(t *testing.T) {
 	const flows = 40
 	port := 27000
 	for _, name := range []string{"udp_rr", "tcp_rr"} {
-		for _, size := range []int{1, crowdSize, crowdSize + 1} {
+		for _, size := range []int{1, sharedThreadSize, sharedThreadSize + 1} {
 			t.Run(CellName(name, size, flows, 0), func(t *testing.T) {
 				patiently(t, func(slice time.Duration) error {
 					port += 2 * flows
 					p := loopback(t, name, 1, flows, size, port)
 					p.Slice = slice
-					return crowded(t, p, size <= crowdSize)
+					return checkSharedThread(t, p, size <= sharedThreadSize)
 				})
 			})
 		}
 	}
 }
 
-// crowded runs three slices of a plan, and tells what was wrong with them.
-func crowded(t *testing.T, p Plan, shared bool) (failed error) {
+// checkSharedThread runs three slices of a plan, and tells what was wrong with them.
+func checkSharedThread(t *testing.T, p Plan, shared bool) (failed error) {
 	l, err := Find(p.Load)
 	if err != nil {
 		t.Fatal(err)
@@ -38,8 +38,8 @@ func crowded(t *testing.T, p Plan, shared bool) (failed error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := openHere(context.Background(), l, &p, []int{0}, nil)
-	if got := len(h.arms[0]) > 0 && h.crowds[0] != nil; got != shared {
+	h := openLocalClient(context.Background(), l, &p, []int{0}, nil)
+	if got := len(h.arms[0]) > 0 && h.epolls[0] != nil; got != shared {
 		t.Errorf("shares a thread: %v, want %v", got, shared)
 	}
 	for round := range 3 {

@@ -1,0 +1,193 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// localClient is the active end of the arms whose clients are in this process.
+type localClient struct {
+	load     Load
+	plan     *Plan
+	observer SliceObserver
+	arms     [][]*active   // their flows; none of an arm that failed or is elsewhere
+	epolls   []*epollGroup // of those that share a thread; nil of the others
+	openErrs []error       // why an arm could not be opened
+	slice    uint64
+}
+
+// openLocalClient opens all flows of some arms, and warms each arm up: neighbours,
+// conntrack, congestion window, and the request timeout that the arm calls for.
+func openLocalClient(ctx context.Context, l Load, plan *Plan, arms []int, observer SliceObserver) *localClient {
+	l.reserve(plan.threads(l))
+	h := &localClient{
+		load: l, plan: plan, observer: observer,
+		arms: make([][]*active, len(plan.Arms)), openErrs: make([]error, len(plan.Arms)), epolls: make([]*epollGroup, len(plan.Arms)),
+	}
+	for _, arm := range arms {
+		if ctx.Err() != nil {
+			break
+		}
+		if !plan.schedules(arm) {
+			continue
+		}
+		if h.openErrs[arm] = h.open(arm); h.openErrs[arm] != nil {
+			h.drop(arm)
+		}
+	}
+	return h
+}
+
+func (h *localClient) open(arm int) error {
+	for flow := range h.plan.Flows {
+		a, err := startActive(h.load, h.plan, arm, flow)
+		if err != nil {
+			return err
+		}
+		h.arms[arm] = append(h.arms[arm], a)
+	}
+	if h.plan.sharesThread(h.load) {
+		var err error
+		if h.epolls[arm], err = groupFlows(h.arms[arm]); err != nil {
+			return err
+		}
+	}
+	warm := max(h.plan.Head, 5*time.Millisecond)
+	h.slice |= warmSlice
+	err := h.runSlice(arm, 0, warm, nil)
+	h.slice &^= warmSlice
+	if err != nil || !h.load.Kind.timed() {
+		return err
+	}
+	for _, a := range h.arms[arm] {
+		p99 := time.Duration(a.rtt.ValueAtQuantile(99))
+		a.timeout = min(max(10*p99, minTimeout), maxTimeout)
+	}
+	return nil
+}
+
+// Close implements [Client].
+func (h *localClient) Close() {
+	for arm := range h.arms {
+		h.drop(arm)
+	}
+}
+
+func (h *localClient) drop(arm int) {
+	for _, a := range h.arms[arm] {
+		a.stop()
+	}
+	h.arms[arm] = nil
+	if c := h.epolls[arm]; c != nil {
+		c.close()
+		h.epolls[arm] = nil
+	}
+}
+
+// Measure implements [Client].
+func (h *localClient) Measure(arm, round int) SliceResult {
+	flows := h.arms[arm]
+	if len(flows) == 0 {
+		err := h.openErrs[arm]
+		if err == nil {
+			err = errors.New("its ends are not open")
+		}
+		return failedSlice(arm, round, err)
+	}
+	s := SliceResult{Arm: arm, Round: round, Start: time.Now()}
+	s.Err = h.runSlice(arm, h.plan.Head, h.plan.Slice, h.observer)
+	switch {
+	case s.Err != nil:
+	case h.load.Kind.timed():
+		s.Latency, s.Elapsed, s.Err = sumPings(flows)
+	default:
+		s.Stream, s.Elapsed = sumStreams(flows)
+	}
+	if s.Err != nil {
+		h.drop(arm)
+	}
+	return s
+}
+
+// runSlice runs one slice on all flows of an arm.
+func (h *localClient) runSlice(arm int, head, timed time.Duration, observer SliceObserver) error {
+	h.slice++
+	flows := h.arms[arm]
+	// One after the other, flow 0 first: its begin opens the server's meters.
+	for _, a := range flows {
+		if err := a.do(func(a *active) error { return a.begin(h.slice) }); err != nil {
+			return fmt.Errorf("begin slice: %w", err)
+		}
+	}
+	if observer != nil {
+		observer.Begin(arm)
+	}
+	if err := h.runFlows(arm, head, timed); err != nil {
+		return err
+	}
+	for _, a := range slices.Backward(flows) { // flow 0 last: its end closes the server's meters
+		if err := a.do(func(a *active) error { return a.end(h.slice) }); err != nil {
+			return fmt.Errorf("end slice: %w", err)
+		}
+	}
+	if observer != nil { // not after a failure: the wait for it was no work of the arm
+		observer.End(arm)
+	}
+	return nil
+}
+
+// runFlows runs the traffic of a slice: each flow on its own thread, or all of them on the
+// first flow's thread where the arm's flows share one. It returns the first flow's error:
+// hundreds may say the same.
+func (h *localClient) runFlows(arm int, head, timed time.Duration) (failed error) {
+	flows := h.arms[arm]
+	if group := h.epolls[arm]; group != nil {
+		return flows[0].do(func(*active) error { return group.pingPong(flows, head, timed) })
+	}
+	for _, a := range flows {
+		a.start(func(a *active) error { return a.run(head, timed) })
+	}
+	for _, a := range flows {
+		if err := a.finish(); failed == nil {
+			failed = err
+		}
+	}
+	return failed
+}
+
+// run is one slice of a flow that has a thread of its own.
+func (a *active) run(head, timed time.Duration) error {
+	switch {
+	case a.load.Kind == Connect:
+		a.calls.hot = true
+		defer func() { a.calls.hot = false }()
+		return a.pingPong(head, timed)
+	case a.load.heats():
+		return a.runHot(head, timed)
+	}
+	return a.exchangeMessages(head, timed)
+}
+
+// runHot is such a slice on a hot socket.
+func (a *active) runHot(head, timed time.Duration) (err error) {
+	timeout := a.timeout // a lost datagram costs its own timeout
+	if a.tcp {
+		timeout = hotTimeout // a TCP reply is only late
+	}
+	if err := a.conn.heat(true, timeout); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.conn.heat(false, a.answerTimeout)) }()
+	return a.exchangeMessages(head, timed)
+}
+
+// exchangeMessages runs the engine of a load with one connection a flow.
+func (a *active) exchangeMessages(head, timed time.Duration) error {
+	if a.load.Kind == Stream {
+		return a.stream(head + timed)
+	}
+	return a.pingPong(head, timed)
+}
