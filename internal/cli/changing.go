@@ -71,7 +71,7 @@ func openAfter(env *Env, wait time.Duration, first func(*journal.Journal) error)
 // trial when the machine was started anew.
 func openToChange(env *Env, wait time.Duration) (*journal.Journal, error) {
 	return openAfter(env, wait, func(j *journal.Journal) error {
-		ended, outcomes, err := tune.EndExpired(j)
+		ended, outcomes, err := tune.UndoExpired(j)
 		if err != nil || len(ended) == 0 {
 			return err
 		}
@@ -148,7 +148,7 @@ func tellTrouble(w io.Writer, h journal.History, folder string) error {
 	for _, s := range h.Inconsistent {
 		sanitize.Fprintf(w, "venturi: the journal of changes has %s\n", s)
 	}
-	trials, err := tune.Trials(h, folder)
+	trials, err := tune.OpenLeases(h, folder)
 	for _, t := range trials {
 		if why := overdue(t); why != "" {
 			verr.Print(w, verr.New(verr.Failed, fmt.Sprintf("transaction %d is still %s, and nothing undoes it", t.Txn, leased(t)), why, endLease(t)))
@@ -158,7 +158,7 @@ func tellTrouble(w io.Writer, h journal.History, folder string) error {
 }
 
 // leased is what a transaction with a lease is, for people.
-func leased(t tune.OnTrial) string {
+func leased(t tune.Lease) string {
 	if t.Proof {
 		return "what a proof tried"
 	}
@@ -166,7 +166,7 @@ func leased(t tune.OnTrial) string {
 }
 
 // endLease says how a lease can be ended before its time.
-func endLease(t tune.OnTrial) string {
+func endLease(t tune.Lease) string {
 	if t.Proof {
 		return fmt.Sprintf("undo it: venturi undo %d", t.Txn)
 	}
@@ -192,18 +192,18 @@ func tellProofs(w io.Writer, h journal.History) {
 const holderLate = 10 * time.Second
 
 // overdue is why a trial is not going to end by itself; empty: it is.
-func overdue(t tune.OnTrial) string {
+func overdue(t tune.Lease) string {
 	switch {
 	case t.Rebooted:
 		return "the machine was started anew before it was confirmed"
-	case t.Held && t.Left > -holderLate:
+	case t.HasHolder && t.Remaining > -holderLate:
 		return ""
-	case t.Held:
-		return fmt.Sprintf("it ended %v ago; the process that undoes it could not until now, and goes on trying", (-t.Left).Round(time.Second))
-	case t.Left > 0:
-		return fmt.Sprintf("it has %v left, and the process that was to undo it then is gone", t.Left.Round(time.Second))
+	case t.HasHolder:
+		return fmt.Sprintf("it ended %v ago; the process that undoes it could not until now, and goes on trying", (-t.Remaining).Round(time.Second))
+	case t.Remaining > 0:
+		return fmt.Sprintf("it has %v left, and the process that was to undo it then is gone", t.Remaining.Round(time.Second))
 	}
-	return fmt.Sprintf("it ended %v ago; the process that was to undo it is gone, or could not", (-t.Left).Round(time.Second))
+	return fmt.Sprintf("it ended %v ago; the process that was to undo it is gone, or could not", (-t.Remaining).Round(time.Second))
 }
 
 // who is who changes the machine.
@@ -238,7 +238,7 @@ func (c *committing) flags(f *pflag.FlagSet) {
 }
 
 // check refuses what makes no sense, or may not be, before anything is read.
-func (c *committing) check(f *pflag.FlagSet, wishes []tune.Wish) error {
+func (c *committing) check(f *pflag.FlagSet, wishes []tune.Assignment) error {
 	if f.Changed("trial") && c.trial < time.Second {
 		return verr.New(verr.Usage, "cannot make a trial of "+c.trial.String(), "it is shorter than a second", "give a time such as 120s or 5m")
 	}
@@ -264,10 +264,10 @@ func (c *committing) commit(ctx context.Context, env *Env, planned []tune.Planne
 		return err
 	}
 	defer j.Close()
-	trial := tune.Trial{Lease: c.trial, Hold: holder(env)}
-	var wishes []tune.Wish
+	trial := tune.TrialOptions{Lease: c.trial, Hold: holder(env)}
+	var wishes []tune.Assignment
 	for _, p := range planned {
-		wishes = append(wishes, p.Wish)
+		wishes = append(wishes, p.Assignment)
 	}
 	txn, _, err := tune.Apply(ctx, j, thisMachine(), tune.Backends(""), wishes, trial)
 	if err != nil {
@@ -299,14 +299,14 @@ func (c *committing) print(out io.Writer, h journal.History, txn int, planned []
 	}
 	done := committed{toldTxns: told, Knobs: []turned{}}
 	for _, p := range planned {
-		now, err := p.Wish.Knob.Get(thisMachine(), p.Wish.Target)
+		now, err := p.Assignment.Knob.Get(thisMachine(), p.Assignment.Target)
 		if err != nil && txn > 0 {
-			return verr.Wrap(verr.Failed, "cannot read "+p.Wish.Knob.Name+" once more", err, fmt.Sprintf("the changes stand; undo them with: venturi undo %d", txn))
+			return verr.Wrap(verr.Failed, "cannot read "+p.Assignment.Knob.Name+" once more", err, fmt.Sprintf("the changes stand; undo them with: venturi undo %d", txn))
 		}
 		if err != nil {
 			return err
 		}
-		done.Knobs = append(done.Knobs, turned{p.Wish.Knob.Name, p.Wish.Target, p.Now, now})
+		done.Knobs = append(done.Knobs, turned{p.Assignment.Knob.Name, p.Assignment.Target, p.Now, now})
 	}
 	if txn > 0 {
 		done.Undo = fmt.Sprintf("venturi undo %d", txn)

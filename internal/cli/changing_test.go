@@ -18,15 +18,15 @@ import (
 
 func TestOverdue(t *testing.T) {
 	for _, c := range []struct {
-		trial tune.OnTrial
+		trial tune.Lease
 		want  string // in the reason; empty: it is not overdue
 	}{
-		{tune.OnTrial{Left: time.Minute, Held: true}, ""},
-		{tune.OnTrial{Left: -time.Millisecond, Held: true}, ""}, // it is at it
-		{tune.OnTrial{Left: -time.Minute, Held: true}, "goes on trying"},
-		{tune.OnTrial{Left: time.Minute}, "1m0s left, and the process"},
-		{tune.OnTrial{Left: -time.Hour}, "ended 1h0m0s ago"},
-		{tune.OnTrial{Left: time.Minute, Rebooted: true}, "started anew"},
+		{tune.Lease{Remaining: time.Minute, HasHolder: true}, ""},
+		{tune.Lease{Remaining: -time.Millisecond, HasHolder: true}, ""}, // it is at it
+		{tune.Lease{Remaining: -time.Minute, HasHolder: true}, "goes on trying"},
+		{tune.Lease{Remaining: time.Minute}, "1m0s left, and the process"},
+		{tune.Lease{Remaining: -time.Hour}, "ended 1h0m0s ago"},
+		{tune.Lease{Remaining: time.Minute, Rebooted: true}, "started anew"},
 	} {
 		if why := overdue(c.trial); (why == "") != (c.want == "") || !strings.Contains(why, c.want) {
 			t.Errorf("%+v: %q, want %q", c.trial, why, c.want)

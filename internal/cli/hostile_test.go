@@ -54,8 +54,8 @@ func hostilePlan() []tune.Planned {
 	old, now := setting.Text("a: b\n"), setting.Text("a: c\n")
 	entry := knob.Entry{Facts: knob.Facts{Name: "knob"}}
 	return []tune.Planned{tainted(tune.Planned{
-		Wish: tune.Wish{Knob: entry, Target: knob.Target{Device: "eth0", Netns: "/run/netns/a", File: "/f", Switch: "s"}, Value: "1", Ladder: []string{"1", "2"}, Step: &tune.Step{Name: "step", Why: "why", Note: "note"}},
-		Now:  knob.Reading{Value: "1", Effective: "2", Note: "note"}, Changes: []tune.Change{{Cell: setting.Setting{Backend: "file", Key: "/f"}, Old: old, New: now}},
+		Assignment: tune.Assignment{Knob: entry, Target: knob.Target{Device: "eth0", Netns: "/run/netns/a", File: "/f", Switch: "s"}, Value: "1", Ladder: []string{"1", "2"}, Step: &tune.Step{Name: "step", Reason: "why", Note: "note"}},
+		Now:        knob.Reading{Value: "1", Effective: "2", Note: "note"}, Changes: []tune.Change{{Cell: setting.Setting{Backend: "file", Key: "/f"}, Old: old, New: now}},
 	}, "Entry")}
 }
 
@@ -64,12 +64,12 @@ func hostileReadings() []reading {
 }
 
 func hostileProof() provedReport {
-	r := &search.Result{Set: []string{"knob"}, Why: "why", Rows: []search.Row{{Knob: "knob", Why: "why", For: "for", Effects: []search.Effect{{Metric: "rtt"}}}, {Knob: "knob", Why: "why", Verdict: search.NotTried}}}
-	skipped := []tune.Skipped{{Step: tune.Step{Name: "step"}, Target: knob.Target{Device: "d"}, Why: "why"}}
-	out := tainted(provedReport{Profile: "profile", Path: "path", Proved: &tune.Proved{Result: r}, Skipped: skipped}, "Verdict", "Reason")
-	wish := hostilePlan()[0].Wish
+	r := &search.Result{Set: []string{"knob"}, Reason: "why", Rows: []search.Row{{Knob: "knob", Reason: "why", Metric: "for", Effects: []search.Effect{{Metric: "rtt"}}}, {Knob: "knob", Reason: "why", Verdict: search.VerdictNotTried}}}
+	skipped := []tune.Skipped{{Step: tune.Step{Name: "step"}, Target: knob.Target{Device: "d"}, Reason: "why"}}
+	out := tainted(provedReport{Profile: "profile", Path: "path", ProofResult: &tune.ProofResult{Result: r}, Skipped: skipped}, "Verdict", "Reason")
+	wish := hostilePlan()[0].Assignment
 	wish.Step = nil
-	out.Commands = tune.Candidate{Wishes: []tune.Wish{wish}}.Commands(true)
+	out.Commands = tune.Candidate{Assignments: []tune.Assignment{wish}}.Commands(true)
 	return out
 }
 
@@ -90,7 +90,7 @@ func hostilePrinters() map[string]func(io.Writer) error {
 	paths := []pathInfo{tainted(pathInfo{Name: "vxlan", Summary: "summary", Like: "like", With: "with", Here: "yes", Options: []pathOption{{Name: "n", Value: "v", Default: "d", Help: "h"}}})}
 	paths[0].lacks = errors.New(evil)
 	done := committed{Knobs: []turned{tainted(turned{Knob: "knob", Target: knob.Target{Device: "d"}, Old: knob.Reading{Value: "1"}, New: knob.Reading{Value: "2", Note: "note"}})}}
-	skipped := []tune.Skipped{tainted(tune.Skipped{Step: tune.Step{Name: "step"}, Target: knob.Target{Device: "d"}, Why: "why"})}
+	skipped := []tune.Skipped{tainted(tune.Skipped{Step: tune.Step{Name: "step"}, Target: knob.Target{Device: "d"}, Reason: "why"})}
 	profile := tune.Profile{Name: evil, Title: evil}
 	return map[string]func(io.Writer) error{
 		"error in three parts": clearly(func(w io.Writer) { verr.Print(w, verr.New(verr.Usage, evil, evil, evil)) }),

@@ -53,7 +53,7 @@ That of a conflict is looked at now, where the value can be read.`,
 			if err := tellTrouble(env.Stderr, h, folder); err != nil {
 				return err
 			}
-			trials, err := tune.Trials(h, folder)
+			trials, err := tune.OpenLeases(h, folder)
 			if err != nil {
 				return err
 			}
@@ -101,7 +101,7 @@ func printHistoryJSON(out io.Writer, txns []*journal.Txn, h journal.History, con
 	return printJSON(out, toldHistory{told, h.Damaged, h.Inconsistent})
 }
 
-func printTxns(out io.Writer, txns []*journal.Txn, trials []tune.OnTrial, conflicts conflicts) error {
+func printTxns(out io.Writer, txns []*journal.Txn, trials []tune.Lease, conflicts conflicts) error {
 	if len(txns) == 0 {
 		_, err := sanitize.Fprintf(out, "nothing was changed\n")
 		return err
@@ -114,7 +114,7 @@ func printTxns(out io.Writer, txns []*journal.Txn, trials []tune.OnTrial, confli
 	return w.Flush()
 }
 
-func printTxn(out io.Writer, t *journal.Txn, trials []tune.OnTrial, conflicts conflicts) error {
+func printTxn(out io.Writer, t *journal.Txn, trials []tune.Lease, conflicts conflicts) error {
 	w := columns(out)
 	sanitize.Fprintf(w, "transaction\t%d\nwhen\t%s\nwho\t%s\ncommand\t%s\nversion\t%s\nstate\t%s\n", t.ID, when(t.Time), t.User, t.Command, t.Version, stateOf(t, trials, conflicts))
 	if t.Lease != nil {
@@ -170,26 +170,26 @@ func isLong(a, b setting.Value) bool { return strings.Contains(brief(a)+brief(b)
 func when(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
 // stateOf is the state of a transaction in a few words.
-func stateOf(t *journal.Txn, trials []tune.OnTrial, conflicts conflicts) string {
+func stateOf(t *journal.Txn, trials []tune.Lease, conflicts conflicts) string {
 	var words []string
 	for _, e := range t.Entries {
 		if word := tellWrite(e, conflicts[e.ID]).State; !slices.Contains(words, word) {
 			words = append(words, word)
 		}
 	}
-	i := slices.IndexFunc(trials, func(o tune.OnTrial) bool { return o.Txn == t.ID })
+	i := slices.IndexFunc(trials, func(o tune.Lease) bool { return o.Txn == t.ID })
 	if len(words) == 0 {
 		return "empty"
 	}
 	if i < 0 {
 		return strings.Join(words, ", ")
 	}
-	text := fmt.Sprintf("on trial, %v left", trials[i].Left.Round(time.Second))
+	text := fmt.Sprintf("on trial, %v left", trials[i].Remaining.Round(time.Second))
 	switch {
 	case overdue(trials[i]) != "":
 		text = string(t.Lease.Kind) + " OVERDUE"
 	case t.OfProof():
-		text = fmt.Sprintf("of a proof, %v left", trials[i].Left.Round(time.Second))
+		text = fmt.Sprintf("of a proof, %v left", trials[i].Remaining.Round(time.Second))
 	}
 	if slices.Contains(words, conflictWord) {
 		text += ", " + conflictWord

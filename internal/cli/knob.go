@@ -251,13 +251,13 @@ A knob that is never used automatically can be set here, by its name.`,
 					return err
 				}
 			}
-			planned, err := tune.Rehearse(thisMachine(), tune.Backends(""), wishes)
+			planned, err := tune.DryRun(thisMachine(), tune.Backends(""), wishes)
 			if err != nil {
 				return denied("cannot read the knobs", err)
 			}
 			for _, w := range wishes {
-				if w.Knob.Never != "" {
-					sanitize.Fprintf(env.Stderr, "venturi: %s is never set automatically: %s\n", w.Knob.Name, w.Knob.Never)
+				if w.Knob.ManualOnly != "" {
+					sanitize.Fprintf(env.Stderr, "venturi: %s is never set automatically: %s\n", w.Knob.Name, w.Knob.ManualOnly)
 				}
 			}
 			if plan {
@@ -275,7 +275,7 @@ A knob that is never used automatically can be set here, by its name.`,
 }
 
 // wishesOf reads names and values in turn.
-func wishesOf(args []string, t knob.Target) (wishes []tune.Wish, err error) {
+func wishesOf(args []string, t knob.Target) (wishes []tune.Assignment, err error) {
 	if len(args) == 0 || len(args)%2 != 0 {
 		return nil, verr.New(verr.Usage, "cannot set "+strings.Join(append([]string{"knobs"}, args...), " "), "each knob wants a value", "give NAME VALUE, as often as you like")
 	}
@@ -289,11 +289,11 @@ func wishesOf(args []string, t knob.Target) (wishes []tune.Wish, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(wishes, func(w tune.Wish) bool { return w.Knob.Name == e.Name }) {
+		if slices.ContainsFunc(wishes, func(w tune.Assignment) bool { return w.Knob.Name == e.Name }) {
 			return nil, verr.New(verr.Usage, "cannot set "+e.Name+" twice", "one of the values would be lost", "name each knob once; one that has parts takes them in one value, such as rx=512,tx=512")
 		}
 		targets = append(targets, to)
-		wishes = append(wishes, tune.Wish{Knob: e, Target: to, Value: args[i+1]})
+		wishes = append(wishes, tune.Assignment{Knob: e, Target: to, Value: args[i+1]})
 	}
 	return wishes, unused(t, targets)
 }
@@ -310,7 +310,7 @@ type plannedKnob struct {
 func plannedKnobs(planned []tune.Planned) []plannedKnob {
 	list := []plannedKnob{}
 	for _, p := range planned {
-		list = append(list, plannedKnob{p.Wish.Knob.Name, p.Wish.Target, p.Now, p.Wish.Value, plannedWrites(p)})
+		list = append(list, plannedKnob{p.Assignment.Knob.Name, p.Assignment.Target, p.Now, p.Assignment.Value, plannedWrites(p)})
 	}
 	return list
 }

@@ -100,7 +100,7 @@ func printKnobs(out io.Writer, list []reading) error {
 		switch {
 		case r.Instead != "":
 			title = "obsolete: " + title
-		case r.Never != "":
+		case r.ManualOnly != "":
 			title = "(never automatic) " + title
 		}
 		sanitize.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, r.Scope, now, helps(r.Facts), title)
@@ -165,7 +165,7 @@ func cardOf(f knob.Facts) (rows []row) {
 	add("risk", f.Risk)
 	add("evidence", fmt.Sprintf("%s: %s", f.Grade, f.Evidence))
 	add("undo", f.Undo)
-	add("never", f.Never)
+	add("never", f.ManualOnly)
 	return rows
 }
 

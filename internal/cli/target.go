@@ -155,7 +155,7 @@ func unplanned(profile tune.Profile, targets tune.Targets, skipped []tune.Skippe
 		e, err := knob.Find(s.Step.Knob)
 		whole := s.Step.On == tune.Host && targets.Host || s.Step.On == tune.Machines && slices.Contains(targets.Machines, "")
 		proof := s.Step.Value == "" && s.Step.Ladder == nil // whatever it reads, a plan has no value for it
-		if err != nil || e.Never != "" || s.Step.State == tune.NeverAutomatic || proof || s.Target == (knob.Target{}) && !whole {
+		if err != nil || e.ManualOnly != "" || s.Step.State == tune.NeverAutomatic || proof || s.Target == (knob.Target{}) && !whole {
 			continue
 		}
 		if _, err := e.Get(thisMachine(), s.Target); errors.Is(err, fs.ErrPermission) && !slices.Contains(names, e.Name) {

@@ -118,7 +118,7 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 	if t.trial != 0 && !t.apply {
 		return verr.New(verr.Usage, what+" on trial", "nothing is changed without --apply", "give --apply too, or leave --trial out")
 	}
-	wishes, skipped, err := profile.Wishes(thisMachine(), targets)
+	wishes, skipped, err := profile.Assignments(thisMachine(), targets)
 	if err != nil {
 		return denied(what, err)
 	}
@@ -128,7 +128,7 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 			return err
 		}
 	}
-	planned, err := tune.Rehearse(thisMachine(), tune.Backends(""), wishes)
+	planned, err := tune.DryRun(thisMachine(), tune.Backends(""), wishes)
 	if err != nil {
 		return denied(what, err)
 	}
@@ -146,11 +146,11 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 // settledOn parts the wishes for a value from those for whatever value a proof
 // finds to be the best. Of a ladder the first value is wished for; where that
 // stands already, or cannot be, the next one would be a guess.
-func settledOn(all []tune.Wish) (wishes []tune.Wish, open []tune.Skipped) {
+func settledOn(all []tune.Assignment) (wishes []tune.Assignment, open []tune.Skipped) {
 	for _, w := range all {
 		s := w.Step
 		if s.Value == "" && (s.Ladder == nil || w.Value != s.Ladder[0]) {
-			open = append(open, tune.Skipped{Step: *s, Target: w.Target, Reason: tune.Open, Why: "which value helps here, only a proof can tell: " + strings.Join(w.Ladder, ", ")})
+			open = append(open, tune.Skipped{Step: *s, Target: w.Target, Kind: tune.Open, Reason: "which value helps here, only a proof can tell: " + strings.Join(w.Ladder, ", ")})
 			continue
 		}
 		wishes = append(wishes, w)

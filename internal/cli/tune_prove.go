@@ -125,7 +125,7 @@ func (p *proving) mayTouch(onHost bool) error {
 // noTrial refuses while something has a lease: a proof has the journal for so long
 // that a trial could not be undone at its end.
 func noTrial(h journal.History, folder string) error {
-	trials, err := tune.Trials(h, folder)
+	trials, err := tune.OpenLeases(h, folder)
 	if err != nil || len(trials) == 0 {
 		return err
 	}
@@ -137,23 +137,23 @@ func noTrial(h journal.History, folder string) error {
 const leaseMargin = 5 * time.Minute
 
 // lease is that of a proof; none where all that it changes goes with the lab.
-func (p *proving) lease(env *Env, more tune.Targets) tune.Trial {
+func (p *proving) lease(env *Env, more tune.Targets) tune.TrialOptions {
 	if !p.attached() && reflect.DeepEqual(more, tune.Targets{}) {
-		return tune.Trial{}
+		return tune.TrialOptions{}
 	}
-	return tune.Trial{Lease: p.budget + leaseMargin, Hold: holder(env)}
+	return tune.TrialOptions{Lease: p.budget + leaseMargin, Hold: holder(env)}
 }
 
 // attached tells whether the path is one that somebody else built.
 func (p *proving) attached() bool { return strings.HasPrefix(p.path, "attach") }
 
 // search proves in a path that is up.
-func (p *proving) search(ctx context.Context, env *Env, s *verify.Prove, show *progress.Progress, profile tune.Profile, more tune.Targets) (*tune.Proved, []tune.Skipped, error) {
+func (p *proving) search(ctx context.Context, env *Env, s *verify.Prove, show *progress.Progress, profile tune.Profile, more tune.Targets) (*tune.ProofResult, []tune.Skipped, error) {
 	targets, err := s.Targets(more)
 	if err != nil {
 		return nil, nil, err
 	}
-	wishes, skipped, err := profile.Wishes(thisMachine(), targets)
+	wishes, skipped, err := profile.Assignments(thisMachine(), targets)
 	if err != nil {
 		return nil, skipped, err
 	}
@@ -178,13 +178,13 @@ func (p *proving) search(ctx context.Context, env *Env, s *verify.Prove, show *p
 	proof := tune.Proof{
 		Journal: j, Machine: thisMachine(), Gauge: s.Gauge,
 		Metrics: tune.Metrics(profile.Name), Candidates: tune.Candidates(wishes),
-		Options: search.Options{Seed: s.Seed, Budget: p.budget, Now: time.Now, Each: s.Pair, MDE: p.effect},
+		Options: search.Options{Seed: s.Seed, Budget: p.budget, Now: time.Now, PairTime: s.Pair, MDE: p.effect},
 		Lease:   p.lease(env, more),
 	}
 	proof.Options.Watch = func(at search.Progress) {
 		if at.Stage != stage {
 			stage = at.Stage
-			show.Say("%s: %d pairs measured, about %s left", stageWords[stage], at.Pairs, at.Left.Round(time.Second))
+			show.Say("%s: %d pairs measured, about %s left", stageWords[stage], at.Pairs, at.Remaining.Round(time.Second))
 		}
 	}
 	proved, err := proof.Do(ctx)
@@ -205,13 +205,13 @@ type provedReport struct {
 	Version int    `json:"version"`
 	Profile string `json:"profile"`
 	Path    string `json:"path"`
-	*tune.Proved
+	*tune.ProofResult
 	Commands []string       `json:"commands"` // that would make the proven changes
 	Skipped  []tune.Skipped `json:"skipped"`
 }
 
-func (p *proving) print(out io.Writer, profile tune.Profile, proved *tune.Proved, skipped []tune.Skipped, asJSON, all bool) error {
-	r := provedReport{Version: jsonVersion, Profile: profile.Name, Path: p.path, Proved: proved, Commands: []string{}, Skipped: append([]tune.Skipped{}, skipped...)}
+func (p *proving) print(out io.Writer, profile tune.Profile, proved *tune.ProofResult, skipped []tune.Skipped, asJSON, all bool) error {
+	r := provedReport{Version: jsonVersion, Profile: profile.Name, Path: p.path, ProofResult: proved, Commands: []string{}, Skipped: append([]tune.Skipped{}, skipped...)}
 	for _, c := range proved.Keep {
 		r.Commands = append(r.Commands, c.Commands(p.attached())...)
 	}
@@ -233,8 +233,8 @@ func (r provedReport) print(out io.Writer, all bool) error {
 	w := columns(out)
 	sanitize.Fprintf(w, "change\tverdict\t%s\tpairs\n", tabbed(heads))
 	for _, row := range r.Rows {
-		if row.Verdict == search.NotTried {
-			sanitize.Fprintf(w, "%s\t%s: %s\n", row.Knob, row.Verdict, row.Why)
+		if row.Verdict == search.VerdictNotTried {
+			sanitize.Fprintf(w, "%s\t%s: %s\n", row.Knob, row.Verdict, row.Reason)
 			continue
 		}
 		sanitize.Fprintf(w, "%s\t%s\t%s\t%d\n", row.Knob, verdictOf(row), tabbed(cellsOf(heads, row.Effects)), row.Pairs)
@@ -254,10 +254,10 @@ func (r provedReport) print(out io.Writer, all bool) error {
 	if len(finest) > 0 {
 		sanitize.Fprintf(out, "\nsmallest effects that would have been seen: %s\n", strings.Join(finest, ", "))
 	}
-	if r.Why != "" {
-		sanitize.Fprintf(out, "a set was found and is not proven: %s\n", r.Why)
+	if r.Reason != "" {
+		sanitize.Fprintf(out, "a set was found and is not proven: %s\n", r.Reason)
 	}
-	printSkipped(out, slices.DeleteFunc(slices.Clone(r.Skipped), func(s tune.Skipped) bool { return s.Seen != "" }), all) // those have rows
+	printSkipped(out, slices.DeleteFunc(slices.Clone(r.Skipped), func(s tune.Skipped) bool { return s.Observed != "" }), all) // those have rows
 	if len(r.Skipped) > 0 {
 		sanitize.Fprintln(out)
 	}
@@ -284,8 +284,8 @@ func tabbed(cells []string) sanitize.Safe {
 }
 
 func verdictOf(row search.Row) string {
-	if row.For != "" {
-		return fmt.Sprintf("%s (%s)", row.Verdict, row.For)
+	if row.Metric != "" {
+		return fmt.Sprintf("%s (%s)", row.Verdict, row.Metric)
 	}
 	return string(row.Verdict)
 }

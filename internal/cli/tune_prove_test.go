@@ -81,20 +81,20 @@ func TestProofBudget(t *testing.T) {
 // What was not tried is told with its reason, and as such to machines too.
 func TestProvedReport(t *testing.T) {
 	result := &search.Result{Pairs: 60, Noise: []search.Noise{{Metric: "latency"}}, Set: []string{}, Rows: []search.Row{
-		{Knob: "a", Verdict: search.NotShown, Pairs: 8, Effects: []search.Effect{{Metric: "latency", Value: 1, Open: true}}},
-		{Knob: "b", Verdict: search.NotTried, Why: "time was up before its turn"},
+		{Knob: "a", Verdict: search.VerdictNotShown, Pairs: 8, Effects: []search.Effect{{Metric: "latency", Value: 1, Open: true}}},
+		{Knob: "b", Verdict: search.VerdictNotTried, Reason: "time was up before its turn"},
 	}}
 	step := tune.Step{Name: "checksums", State: tune.NotShown}
 	skipped := []tune.Skipped{
-		{Step: step, Reason: tune.Already, Why: "it is on already"},
-		{Step: step, Reason: tune.Unfounded, Why: "only when it drops", Seen: "drops 0"}, // which has a row
+		{Step: step, Kind: tune.AlreadySet, Reason: "it is on already"},
+		{Step: step, Kind: tune.Unfounded, Reason: "only when it drops", Observed: "drops 0"}, // which has a row
 	}
 	for asJSON, want := range map[bool][]string{
 		false: {"a       not shown", "b       not tried: time was up before its turn\n", "left out (each, and why: --all):\n    1  it is so already\n\nnothing was proven"},
 		true:  {`"version": 1`, `"verdict": "not tried"`, `"why": "time was up before its turn"`},
 	} {
 		var out bytes.Buffer
-		if err := new(proving).print(&out, tune.Profile{Name: "x"}, &tune.Proved{Result: result}, skipped, asJSON, false); err != nil {
+		if err := new(proving).print(&out, tune.Profile{Name: "x"}, &tune.ProofResult{Result: result}, skipped, asJSON, false); err != nil {
 			t.Fatal(err)
 		}
 		for _, text := range want {

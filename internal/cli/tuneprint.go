@@ -13,19 +13,19 @@ import (
 // plannedStep is a step that would change something, for machines.
 type plannedStep struct {
 	plannedKnob
-	State tune.State `json:"state"`
-	Name  string     `json:"name"`
-	Why   string     `json:"why"`
-	Note  string     `json:"note,omitempty"`
-	Next  []string   `json:"next,omitempty"` // values that a proof tries after this one
+	State tune.StepState `json:"state"`
+	Name  string         `json:"name"`
+	Why   string         `json:"why"`
+	Note  string         `json:"note,omitempty"`
+	Next  []string       `json:"next,omitempty"` // values that a proof tries after this one
 }
 
 // printTuning prints what a profile would change, what it would not, and why.
 func printTuning(out io.Writer, profile tune.Profile, planned []tune.Planned, skipped []tune.Skipped, asJSON, all bool) error {
 	steps := []plannedStep{}
 	for i, k := range plannedKnobs(planned) {
-		w := planned[i].Wish
-		s := plannedStep{plannedKnob: k, State: w.Step.State, Name: w.Step.Name, Why: w.Step.Why, Note: w.Step.Note}
+		w := planned[i].Assignment
+		s := plannedStep{plannedKnob: k, State: w.Step.State, Name: w.Step.Name, Why: w.Step.Reason, Note: w.Step.Note}
 		if len(w.Ladder) > 1 {
 			s.Next = w.Ladder[1:]
 		}
@@ -67,7 +67,7 @@ func printSkipped(out io.Writer, skipped []tune.Skipped, all bool) {
 	if all {
 		sanitize.Fprintf(out, "\nleft out:\n")
 		for _, s := range grouped(skipped) {
-			sanitize.Fprintf(out, "  %s%s  [%s]\n      %s\n", hanging(s.Step.Name, "    "), where(s.Target), s.Step.State, hanging(s.Why, "      "))
+			sanitize.Fprintf(out, "  %s%s  [%s]\n      %s\n", hanging(s.Step.Name, "    "), where(s.Target), s.Step.State, hanging(s.Reason, "      "))
 		}
 		return
 	}
@@ -87,16 +87,16 @@ func printSkipped(out io.Writer, skipped []tune.Skipped, all bool) {
 
 // whyLeft is the kind of a reason in words, with what would bring the step in.
 func whyLeft(s tune.Skipped) string {
-	switch s.Reason {
-	case tune.Unnamed:
+	switch s.Kind {
+	case tune.NotNamed:
 		if flag := namedBy[s.Step.On]; flag != "" && s.Target == (knob.Target{}) {
-			return s.Why + ": " + flag
+			return s.Reason + ": " + flag
 		}
-		return s.Why
+		return s.Reason
 	case tune.Open:
-		return string(s.Reason) + ": --prove"
+		return string(s.Kind) + ": --prove"
 	}
-	return string(s.Reason)
+	return string(s.Kind)
 }
 
 // namedBy are the flags that name what steps are of.
@@ -111,8 +111,8 @@ var namedBy = map[tune.Group]string{
 func grouped(skipped []tune.Skipped) (groups []tune.Skipped) {
 	at := map[[2]string]int{}
 	for _, s := range skipped {
-		s.Why = strings.TrimPrefix(s.Why, string(s.Step.State)+": ")
-		key := [2]string{string(s.Step.State), s.Why}
+		s.Reason = strings.TrimPrefix(s.Reason, string(s.Step.State)+": ")
+		key := [2]string{string(s.Step.State), s.Reason}
 		i, known := at[key]
 		switch {
 		case known && s.Target == (knob.Target{}):

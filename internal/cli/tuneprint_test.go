@@ -14,12 +14,12 @@ import (
 func TestPlanFoldsWhatIsLeftOut(t *testing.T) {
 	step := func(name string, on tune.Group) tune.Step { return tune.Step{Name: name, On: on, State: tune.NotShown} }
 	skipped := []tune.Skipped{
-		{Step: step("rings", tune.NICs), Reason: tune.Unnamed, Why: "no nics are named"},
-		{Step: step("channels", tune.NICs), Reason: tune.Unnamed, Why: "no nics are named"},
-		{Step: step("governor", tune.Host), Reason: tune.Unnamed, Why: "the machine as a whole is not named"},
-		{Step: step("merging", tune.Veths), Target: knob.Target{Device: "v0"}, Reason: tune.Already, Why: "it is on already"},
-		{Step: step("merging", tune.Veths), Target: knob.Target{Device: "v1"}, Reason: tune.Already, Why: "it is max already"},
-		{Step: step("buffers", tune.Pods), Reason: tune.Open, Why: "which value helps here"},
+		{Step: step("rings", tune.NICs), Kind: tune.NotNamed, Reason: "no nics are named"},
+		{Step: step("channels", tune.NICs), Kind: tune.NotNamed, Reason: "no nics are named"},
+		{Step: step("governor", tune.Host), Kind: tune.NotNamed, Reason: "the machine as a whole is not named"},
+		{Step: step("merging", tune.Veths), Target: knob.Target{Device: "v0"}, Kind: tune.AlreadySet, Reason: "it is on already"},
+		{Step: step("merging", tune.Veths), Target: knob.Target{Device: "v1"}, Kind: tune.AlreadySet, Reason: "it is max already"},
+		{Step: step("buffers", tune.Pods), Kind: tune.Open, Reason: "which value helps here"},
 	}
 	for all, want := range map[bool][]string{
 		false: {"  2  no nics are named: --dev CARD\n", "  1  the machine as a whole is not named: --host\n", "  2  it is so already\n", "only a proof can tell which value helps: --prove\n", "--all"},

@@ -157,7 +157,7 @@ func printUndoneJSON(out io.Writer, h journal.History, txns []int, outcomes []jo
 func plannedWrites(p tune.Planned) []toldWrite {
 	writes := []toldWrite{}
 	for _, c := range p.Changes {
-		writes = append(writes, toldWrite{Knob: p.Wish.Knob.Name, Cell: c.Cell, Old: c.Old, New: c.New})
+		writes = append(writes, toldWrite{Knob: p.Assignment.Knob.Name, Cell: c.Cell, Old: c.Old, New: c.New})
 	}
 	return writes
 }

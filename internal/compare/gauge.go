@@ -43,8 +43,8 @@ func (s *Session) Gauge(q Request) (*Gauge, error) {
 	}}, nil
 }
 
-// Once measures every cell once, on fresh sockets. See [experiment.Run.MeasureOnce].
-func (g *Gauge) Once(ctx context.Context) (*result.Record, error) { return g.run.MeasureOnce(ctx) }
+// Measure measures every cell once, on fresh sockets. See [experiment.Run.MeasureOnce].
+func (g *Gauge) Measure(ctx context.Context) (*result.Record, error) { return g.run.MeasureOnce(ctx) }
 
 // Foretold is how long one measurement takes, about.
 func (g *Gauge) Foretold() time.Duration { return experiment.Duration(g.run.Plan, Slow()) }

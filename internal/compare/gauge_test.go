@@ -30,7 +30,7 @@ func TestGauge(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		rec, err := g.Once(t.Context())
+		rec, err := g.Measure(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +136,7 @@ func TestGaugeOfCutPath(t *testing.T) {
 		return netlink.LinkSetDown(link)
 	})
 	for range 2 {
-		rec, err := g.Once(t.Context())
+		rec, err := g.Measure(t.Context())
 		if err != nil || len(rec.Warnings) == 0 || len(rec.Slices) > 0 && rec.Slices[0].Failed == "" {
 			t.Errorf("cut: %d slices, warnings %v, error %v", len(rec.Slices), rec.Warnings, err)
 		}

@@ -23,7 +23,7 @@ var backlogDrops = Rule{
 		if n == 0 {
 			return nil
 		}
-		f := of(nil, nil, counted("/proc/net/softnet_stat", "column 2 (dropped)", n, v.seconds()), sysctl(maxBacklog, v.Sysctls))
+		f := finding(nil, nil, counted("/proc/net/softnet_stat", "column 2 (dropped)", n, v.seconds()), sysctl(maxBacklog, v.Sysctls))
 		if now := number(v.Sysctls, maxBacklog); now > 0 {
 			f.Value = fmt.Sprint(max(2*now, usualBacklog))
 		}
@@ -33,8 +33,8 @@ var backlogDrops = Rule{
 
 // softnetGrew sums how much a counter of all CPUs grew; they have 32 bits.
 func (v *View) softnetGrew(counter func(host.CPUCounters) uint64) (sum uint64) {
-	for n, after := range v.After.CPUs {
-		sum += uint64(uint32(counter(after)) - uint32(counter(v.Before.CPUs[n])))
+	for n, after := range v.Second.CPUs {
+		sum += uint64(uint32(counter(after)) - uint32(counter(v.First.CPUs[n])))
 	}
 	return sum
 }
@@ -55,7 +55,7 @@ var backlogSmall = Rule{
 		if n := number(v.Sysctls, maxBacklog); n < 0 || n >= usualBacklog {
 			return nil
 		}
-		return []Finding{of(nil, nil, sysctl(maxBacklog, v.Sysctls))}
+		return []Finding{finding(nil, nil, sysctl(maxBacklog, v.Sysctls))}
 	},
 }
 
@@ -77,13 +77,13 @@ var timeSqueeze = Rule{
 	Check: func(v *View) []Finding {
 		n := v.softnetGrew(func(c host.CPUCounters) uint64 { return c.Squeezed })
 		var runs uint64
-		for cpu, after := range v.After.CPUs {
-			runs += grew(v.Before.CPUs[cpu].NetRX, after.NetRX)
+		for cpu, after := range v.Second.CPUs {
+			runs += grew(v.First.CPUs[cpu].NetRX, after.NetRX)
 		}
 		if n == 0 || float64(n) < squeezeRate*v.seconds() || float64(n) < squeezeOf*float64(runs) {
 			return nil
 		}
-		return []Finding{of(nil, nil, counted("/proc/net/softnet_stat", "column 3 (time_squeeze)", n, v.seconds()),
+		return []Finding{finding(nil, nil, counted("/proc/net/softnet_stat", "column 3 (time_squeeze)", n, v.seconds()),
 			sysctl("net.core.netdev_budget", v.Sysctls), sysctl("net.core.netdev_budget_usecs", v.Sysctls))}
 	},
 }

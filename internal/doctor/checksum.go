@@ -24,11 +24,11 @@ var tunnelChecksumOff = Rule{
 		Do: "somebody may have switched it off because the card below breaks checksums (Calico does): see after the change whether retransmissions grow",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
-			if d.Tunnel == nil || len(lost(d, txChecksum)) == 0 {
+		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
+			if d.Tunnel == nil || len(disabledFeatures(d, txChecksum)) == 0 {
 				return nil
 			}
-			f := of(s, d, features(d, txChecksum))
+			f := finding(s, d, features(d, txChecksum))
 			if d.Kind != "vxlan" && d.Kind != "geneve" {
 				f.Knob, f.Value = "nic.csum", "tx=on"
 			}
@@ -47,14 +47,14 @@ var virtualChecksumOff = Rule{
 		Knob:     "nic.csum", Value: "tx=on",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
-			if d.Tunnel != nil || d.Card || len(lost(d, txChecksum)) == 0 {
+		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
+			if d.Tunnel != nil || d.Card || len(disabledFeatures(d, txChecksum)) == 0 {
 				return nil
 			}
-			if there, _ := v.peer(s, d); there != nil && there.named(userspaceSwitch) != nil {
+			if there, _ := v.peer(s, d); there != nil && there.deviceByName(userspaceSwitch) != nil {
 				return nil // it computes no checksums itself
 			}
-			return []Finding{of(s, d, features(d, txChecksum))}
+			return []Finding{finding(s, d, features(d, txChecksum))}
 		})
 	},
 }
@@ -74,19 +74,19 @@ var cardChecksumOff = Rule{
 		Do: "somebody may have switched it off because the card is broken: see after the change whether retransmissions grow",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
-			off := lost(d, txChecksum, txChecksumV4, txChecksumV6, rxChecksum)
+		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
+			off := disabledFeatures(d, txChecksum, txChecksumV4, txChecksumV6, rxChecksum)
 			if !d.Card || len(off) == 0 {
 				return nil
 			}
-			return []Finding{of(s, d, features(d, off...))}
+			return []Finding{finding(s, d, features(d, off...))}
 		})
 	},
 }
 
 // eachDevice collects what check finds of all devices that are up.
-func eachDevice(v *View, check func(*Space, *host.NetDevice) []Finding) (all []Finding) {
-	for _, s := range v.Spaces {
+func eachDevice(v *View, check func(*Netns, *host.NetDevice) []Finding) (all []Finding) {
+	for _, s := range v.Netns {
 		for i := range s.Devices {
 			if s.Devices[i].Up {
 				all = append(all, check(s, &s.Devices[i])...)

@@ -18,17 +18,17 @@ var tunnelChecksumErrors = Rule{
 	},
 	Check: func(v *View) []Finding {
 		var evidence []Evidence
-		for _, s := range v.Spaces {
+		for _, s := range v.Netns {
 			evidence = append(evidence, v.troubles(s)...)
 		}
 		if len(evidence) == 0 {
 			return nil
 		}
-		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
+		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
 			if d.Tunnel == nil || !d.Features[txChecksum].On {
 				return nil
 			}
-			return []Finding{of(s, d, append([]Evidence{features(d, txChecksum)}, evidence...)...)}
+			return []Finding{finding(s, d, append([]Evidence{features(d, txChecksum)}, evidence...)...)}
 		})
 	},
 }
@@ -39,8 +39,8 @@ const (
 )
 
 // troubles are signs in a namespace's counters that packets arrive broken.
-func (v *View) troubles(s *Space) (found []Evidence) {
-	if !v.twice() {
+func (v *View) troubles(s *Netns) (found []Evidence) {
+	if !v.hasInterval() {
 		return nil
 	}
 	for _, name := range []string{"Tcp/InCsumErrors", "Udp/InCsumErrors"} {

@@ -25,12 +25,12 @@ var congestionOdd = Rule{
 		Knob:     "tcp.cc", Value: "cubic",
 	},
 	Check: func(v *View) (all []Finding) {
-		for _, s := range v.Spaces {
+		for _, s := range v.Netns {
 			cc := s.Sysctls[congestion]
 			if cc == "" || slices.Contains(usual, cc) || !slices.Contains(strings.Fields(s.Sysctls[allowed]), "cubic") || len(s.Devices) == 0 {
 				continue
 			}
-			f := of(s, nil, sysctl(congestion, s.Sysctls), sysctl(allowed, s.Sysctls))
+			f := finding(s, nil, sysctl(congestion, s.Sysctls), sysctl(allowed, s.Sysctls))
 			if cc == "reno" {
 				f.Severity = Note // of old, and fair
 			}
@@ -52,12 +52,12 @@ var congestionDiffers = Rule{
 	},
 	Check: func(v *View) (all []Finding) {
 		machines := v.Sysctls[congestion]
-		for _, s := range v.Spaces {
+		for _, s := range v.Netns {
 			cc := s.Sysctls[congestion]
 			if machines == "" || cc == "" || cc == machines || s.Home || len(s.Devices) == 0 {
 				continue
 			}
-			all = append(all, of(s, nil, sysctl(congestion, s.Sysctls), Evidence{congestion + " of the machine", machines}))
+			all = append(all, finding(s, nil, sysctl(congestion, s.Sysctls), Evidence{congestion + " of the machine", machines}))
 		}
 		return all
 	},
@@ -74,11 +74,11 @@ var bbrWithoutFQ = Rule{
 		Do:       "or keep bbr, and give the device the discipline: venturi knob set nic.qdisc fq --dev DEVICE",
 	},
 	Check: func(v *View) (all []Finding) {
-		for _, s := range v.Spaces {
+		for _, s := range v.Netns {
 			if s.Sysctls[congestion] != "bbr" || len(s.Devices) == 0 || slices.ContainsFunc(s.Devices, paces) {
 				continue
 			}
-			f := of(s, nil, sysctl(congestion, s.Sysctls), Evidence{"queueing disciplines", disciplines(s)})
+			f := finding(s, nil, sysctl(congestion, s.Sysctls), Evidence{"queueing disciplines", disciplines(s)})
 			others := v.joined(s)
 			f.Value = "reno"
 			if slices.Contains(strings.Fields(s.Sysctls[allowed]), "cubic") {
@@ -98,7 +98,7 @@ var bbrWithoutFQ = Rule{
 
 func paces(d host.NetDevice) bool { return d.Qdisc == "fq" || slices.Contains(d.Leaves, "fq") }
 
-func disciplines(s *Space) string {
+func disciplines(s *Netns) string {
 	var list []string
 	for _, d := range s.Devices {
 		if d.Qdisc == "" {
@@ -111,8 +111,8 @@ func disciplines(s *Space) string {
 
 // joined lists the namespaces at the other ends of a namespace's pairs, and the
 // machine's own, that send TCP by another algorithm.
-func (v *View) joined(s *Space) (others []*Space) {
-	differ := func(t *Space) {
+func (v *View) joined(s *Netns) (others []*Netns) {
+	differ := func(t *Netns) {
 		if t != nil && t.Sysctls[congestion] != "" && t.Sysctls[congestion] != s.Sysctls[congestion] && !slices.Contains(others, t) {
 			others = append(others, t)
 		}

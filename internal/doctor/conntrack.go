@@ -25,12 +25,12 @@ var conntrackFull = Rule{
 		Do:       "see what fills it first: packets of tunnels need not be tracked (finding tunnel-conntracked)",
 	},
 	Check: func(v *View) (all []Finding) {
-		for _, s := range v.Spaces {
+		for _, s := range v.Netns {
 			count, most := number(s.Sysctls, conntrackCount), number(s.Sysctls, conntrackMax)
 			if most <= 0 || float64(count) < fullShare*float64(most) {
 				continue
 			}
-			f := of(s, nil, sysctl(conntrackCount, s.Sysctls), sysctl(conntrackMax, s.Sysctls))
+			f := finding(s, nil, sysctl(conntrackCount, s.Sysctls), sysctl(conntrackMax, s.Sysctls))
 			f.Value = fmt.Sprintf("max=%d", 2*most)
 			f.Severity = Warning
 			if float64(count) >= lossShare*float64(most) {
@@ -53,7 +53,7 @@ var tunnelConntracked = Rule{
 		Do:       "stateful rules for the outer packets no longer hold then",
 	},
 	Check: func(v *View) (all []Finding) {
-		for _, s := range v.Spaces {
+		for _, s := range v.Netns {
 			if s.Tracked <= 0 {
 				continue
 			}
@@ -63,7 +63,7 @@ var tunnelConntracked = Rule{
 					ports = append(ports, fmt.Sprint(d.Tunnel.Port))
 				}
 			}
-			f := of(s, nil, Evidence{"conntrack table", fmt.Sprintf("%d connections to UDP port %s", s.Tracked, strings.Join(ports, ", "))})
+			f := finding(s, nil, Evidence{"conntrack table", fmt.Sprintf("%d connections to UDP port %s", s.Tracked, strings.Join(ports, ", "))})
 			if most := number(s.Sysctls, conntrackMax); most <= 0 || float64(s.Tracked) < tunnelShare*float64(most) {
 				f.Severity = Note
 			}

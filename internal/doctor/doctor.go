@@ -64,20 +64,20 @@ type Finding struct {
 	Effect   Effect     `json:"effect"`
 	Knob     string     `json:"knob,omitempty"`
 	Value    string     `json:"value,omitempty"`
-	Mend     string     `json:"mend,omitempty"` // the command that mends it
+	Fix      string     `json:"mend,omitempty"` // the command that mends it
 	Do       string     `json:"do,omitempty"`
 
-	where where
+	location location
 }
 
-// where says what a finding is of.
-type where struct {
-	space  *Space // nil: the machine as a whole
+// location says what a finding is of.
+type location struct {
+	netns  *Netns // nil: the machine as a whole
 	device *host.NetDevice
 }
 
-// of makes a finding of a device, or of a namespace when it is nil, or of the
+// finding makes a finding of a device, or of a namespace when it is nil, or of the
 // machine as a whole when both are.
-func of(s *Space, d *host.NetDevice, evidence ...Evidence) Finding {
-	return Finding{Evidence: evidence, where: where{s, d}}
+func finding(s *Netns, d *host.NetDevice, evidence ...Evidence) Finding {
+	return Finding{Evidence: evidence, location: location{s, d}}
 }

@@ -12,20 +12,20 @@ import (
 type Report struct {
 	Version  int       `json:"version"` // of this form: 1
 	Findings []Finding `json:"findings"`
-	Looked   Looked    `json:"looked"`
+	Coverage Coverage  `json:"looked"`
 }
 
-// Looked says how much was looked at.
-type Looked struct {
+// Coverage says how much was looked at.
+type Coverage struct {
 	Namespaces int     `json:"namespaces"`
 	Devices    int     `json:"devices"`
 	Rules      int     `json:"rules"`
 	Seconds    float64 `json:"seconds"` // between the two readings of counters; 0: there was one
 }
 
-// Examine looks at the machine and judges it. Errors are those of [Look].
+// Examine looks at the machine and judges it. Errors are those of [Read].
 func Examine(ctx context.Context, o Options) (*Report, error) {
-	v, err := Look(ctx, o)
+	v, err := Read(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -35,20 +35,20 @@ func Examine(ctx context.Context, o Options) (*Report, error) {
 // Judge applies all rules to a view, and keeps what was asked for: the worst
 // first, and what is alike together.
 func Judge(v *View, o Options) *Report {
-	r := &Report{Version: 1, Findings: []Finding{}, Looked: Looked{Rules: len(Table), Seconds: v.seconds()}}
-	for _, s := range v.Spaces {
-		if o.wanted(where{s, nil}) {
-			r.Looked.Namespaces++
+	r := &Report{Version: 1, Findings: []Finding{}, Coverage: Coverage{Rules: len(Table), Seconds: v.seconds()}}
+	for _, s := range v.Netns {
+		if o.wanted(location{s, nil}) {
+			r.Coverage.Namespaces++
 		}
 		for i := range s.Devices {
-			if o.wanted(where{s, &s.Devices[i]}) {
-				r.Looked.Devices++
+			if o.wanted(location{s, &s.Devices[i]}) {
+				r.Coverage.Devices++
 			}
 		}
 	}
 	for _, rule := range Table {
 		for _, f := range rule.Check(v) {
-			if o.wanted(f.where) {
+			if o.wanted(f.location) {
 				r.Findings = append(r.Findings, rule.complete(f))
 			}
 		}
@@ -80,20 +80,20 @@ func (r Rule) complete(f Finding) Finding {
 	orElse(&f.Do, r.Do)
 	orElse(&f.Knob, r.Knob)
 	orElse(&f.Value, r.Value)
-	if f.where.space != nil {
-		f.Netns = f.where.space.argument()
+	if f.location.netns != nil {
+		f.Netns = f.location.netns.argument()
 	}
-	if f.where.device != nil {
-		f.Device = f.where.device.Name
+	if f.location.device != nil {
+		f.Device = f.location.device.Name
 	}
 	if f.Knob != "" && f.Value != "" {
-		f.Mend = mend(f)
+		f.Fix = fixCommand(f)
 	}
 	return f
 }
 
-// mend is the command that turns the knob, with what of the place its scope asks for.
-func mend(f Finding) string {
+// fixCommand is the command that turns the knob, with what of the place its scope asks for.
+func fixCommand(f Finding) string {
 	words := []string{"venturi", "knob", "set", f.Knob, f.Value}
 	scope := knob.ScopeDevice
 	if e, err := knob.Find(f.Knob); err == nil {

@@ -23,7 +23,7 @@ var filterLongChain = Rule{
 		Do:       "accept established connections in the first rule (ct state established,related accept), or put addresses and ports into sets; a flow table lets forwarded connections go round it, and later hooks too",
 	},
 	Check: func(v *View) (all []Finding) {
-		for _, s := range v.Spaces {
+		for _, s := range v.Netns {
 			var found []Evidence
 			for _, c := range s.Chains {
 				if !onTheWay(c) || c.Type == "nat" {
@@ -39,7 +39,7 @@ var filterLongChain = Rule{
 				}
 			}
 			if len(found) > 0 {
-				all = append(all, of(s, nil, found...))
+				all = append(all, finding(s, nil, found...))
 			}
 		}
 		return all
@@ -56,7 +56,7 @@ var filterLongNAT = Rule{
 		Do:       "kube-proxy's modes nftables and ipvs, and replacements by eBPF, look Services up in maps",
 	},
 	Check: func(v *View) (all []Finding) {
-		for _, s := range v.Spaces {
+		for _, s := range v.Netns {
 			var found []Evidence
 			for _, c := range s.Chains {
 				if !onTheWay(c) || c.Type != "nat" {
@@ -72,7 +72,7 @@ var filterLongNAT = Rule{
 				}
 			}
 			if len(found) > 0 {
-				all = append(all, of(s, nil, found...))
+				all = append(all, finding(s, nil, found...))
 			}
 		}
 		return all
@@ -86,7 +86,7 @@ func onTheWay(c host.FilterChain) bool {
 
 // walked is how many rules an average packet is compared with in a chain and
 // those that it is always sent on to.
-func (s *Space) walked(c host.FilterChain) int {
+func (s *Netns) walked(c host.FilterChain) int {
 	w := walk{space: s, family: c.Family, table: c.Table, nat: c.Type == "nat"}
 	n, _ := w.chain(c.Rules, 0)
 	return n
@@ -95,7 +95,7 @@ func (s *Space) walked(c host.FilterChain) int {
 // walk follows a packet through chains. What a rule with conditions does is
 // taken as not done, but for those that let known connections pass.
 type walk struct {
-	space         *Space
+	space         *Netns
 	family, table string
 	nat           bool // the packet is the first of its connection
 }
@@ -118,7 +118,7 @@ func (w walk) chain(rules []host.FilterRule, depth int) (n int, ended bool) {
 		case "return":
 			return n, false
 		case "jump", "goto":
-			more, over := w.to(r.TargetChain, depth)
+			more, over := w.jump(r.TargetChain, depth)
 			n += more
 			if over || r.Verdict == "goto" {
 				return n, over
@@ -128,7 +128,7 @@ func (w walk) chain(rules []host.FilterRule, depth int) (n int, ended bool) {
 	return n, false
 }
 
-func (w walk) to(name string, depth int) (n int, ended bool) {
+func (w walk) jump(name string, depth int) (n int, ended bool) {
 	if depth >= deepest {
 		return 0, false
 	}
@@ -151,7 +151,7 @@ var bridgeNFLongChain = Rule{
 		Do: "not where Services or policies must hold between pods on one bridge, as most clusters need: make the chain short instead",
 	},
 	Check: func(v *View) (all []Finding) {
-		for _, s := range v.Spaces {
+		for _, s := range v.Netns {
 			bridge := s.busyBridge()
 			if bridge == "" || s.Sysctls["net.bridge.bridge-nf-call-iptables"] != "1" {
 				continue
@@ -168,7 +168,7 @@ var bridgeNFLongChain = Rule{
 				}
 			}
 			if most >= manyRules {
-				all = append(all, of(s, nil, sysctl("net.bridge.bridge-nf-call-iptables", s.Sysctls),
+				all = append(all, finding(s, nil, sysctl("net.bridge.bridge-nf-call-iptables", s.Sysctls),
 					Evidence{"bridge", bridge}, Evidence{"longest chain", fmt.Sprintf("%d rules", most)}))
 			}
 		}
@@ -177,7 +177,7 @@ var bridgeNFLongChain = Rule{
 }
 
 // busyBridge names a bridge that joins at least two devices; empty: there is none.
-func (s *Space) busyBridge() string {
+func (s *Netns) busyBridge() string {
 	ports := map[int]int{}
 	for _, d := range s.Devices {
 		if m := s.device(d.Master); m != nil && m.Kind == "bridge" {

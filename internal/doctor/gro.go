@@ -20,8 +20,8 @@ var groOff = Rule{
 		Do: "some eBPF programs want small packets (Calico's bpfDisableGROForIfaces)",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
-			if len(lost(d, groFeature)) == 0 {
+		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
+			if len(disabledFeatures(d, groFeature)) == 0 {
 				return nil
 			}
 			found := []Evidence{features(d, groFeature)}
@@ -32,15 +32,15 @@ var groOff = Rule{
 				}
 				found = append(found, why)
 			}
-			return []Finding{of(s, d, found...)}
+			return []Finding{finding(s, d, found...)}
 		})
 	},
 }
 
 // comesCut tells why a veth would do well to merge what it receives.
-func (v *View) comesCut(s *Space, d *host.NetDevice) (Evidence, bool) {
+func (v *View) comesCut(s *Netns, d *host.NetDevice) (Evidence, bool) {
 	_, peer := v.peer(s, d)
-	tunnel := s.under()[d.Index]
+	tunnel := s.tunnelCarriers()[d.Index]
 	if peer == nil || tunnel == nil {
 		return Evidence{}, false
 	}
@@ -63,7 +63,7 @@ var lroForwarding = Rule{
 		Knob:     "nic.lro", Value: "off",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
+		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
 			if !d.Features[lroFeature].On || !s.forwards() && d.Master == 0 {
 				return nil
 			}
@@ -74,7 +74,7 @@ var lroForwarding = Rule{
 			if m := s.device(d.Master); m != nil {
 				found = append(found, Evidence{"master of " + d.Name, m.Name + " (" + m.Kind + ")"})
 			}
-			return []Finding{of(s, d, found...)}
+			return []Finding{finding(s, d, found...)}
 		})
 	},
 }

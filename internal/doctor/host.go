@@ -25,7 +25,7 @@ var governor = Rule{
 		if v.Hypervisor != "" || len(others) == 0 {
 			return nil
 		}
-		return []Finding{of(nil, nil, Evidence{"/sys/devices/system/cpu/cpufreq/policy*/scaling_governor", strings.Join(others, ", ")})}
+		return []Finding{finding(nil, nil, Evidence{"/sys/devices/system/cpu/cpufreq/policy*/scaling_governor", strings.Join(others, ", ")})}
 	},
 }
 
@@ -44,17 +44,17 @@ var steal = Rule{
 		Do:       "give the virtual machine CPUs of its own, or move it",
 	},
 	Check: func(v *View) []Finding {
-		if !v.twice() || len(v.After.CPUs) == 0 {
+		if !v.hasInterval() || len(v.Second.CPUs) == 0 {
 			return nil
 		}
 		share := 0.0
-		for n, after := range v.After.CPUs {
-			share += loadOf(v.Before.CPUs[n], after).steal / float64(len(v.After.CPUs))
+		for n, after := range v.Second.CPUs {
+			share += loadOf(v.First.CPUs[n], after).steal / float64(len(v.Second.CPUs))
 		}
 		if share < someSteal {
 			return nil
 		}
-		f := of(nil, nil, Evidence{"/proc/stat", fmt.Sprintf("steal is %.1f %% of the time of %d CPUs", 100*share, len(v.After.CPUs))})
+		f := finding(nil, nil, Evidence{"/proc/stat", fmt.Sprintf("steal is %.1f %% of the time of %d CPUs", 100*share, len(v.Second.CPUs))})
 		if share < muchSteal {
 			f.Severity = Note
 		}
@@ -75,6 +75,6 @@ var bpfJIT = Rule{
 		if v.Sysctls["net.core.bpf_jit_enable"] != "0" {
 			return nil
 		}
-		return []Finding{of(nil, nil, sysctl("net.core.bpf_jit_enable", v.Sysctls))}
+		return []Finding{finding(nil, nil, sysctl("net.core.bpf_jit_enable", v.Sysctls))}
 	},
 }

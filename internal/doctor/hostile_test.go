@@ -34,7 +34,7 @@ func TestMendIsSafeToPaste(t *testing.T) {
 		mend := ""
 		for _, f := range report.Findings {
 			if f.Code == "mtu-pair" {
-				mend = f.Mend
+				mend = f.Fix
 			}
 		}
 		if !strings.Contains(text.String(), "    mend    "+mend+"\n") {

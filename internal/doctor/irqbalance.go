@@ -31,10 +31,10 @@ var irqbalancePinned = Rule{
 			if !inOrder {
 				continue
 			}
-			f := of(nil, nil,
+			f := finding(nil, nil,
 				Evidence{"/proc/irq/*/smp_affinity_list", fmt.Sprintf("%d interrupts of %s on CPUs %d, %d, ... one by one", len(v.IRQs[name]), name, from, from+1)},
 				Evidence{"process", fmt.Sprintf("irqbalance, pid %d", pid)})
-			f.where = v.homeDevice(name)
+			f.location = v.homeDevice(name)
 			all = append(all, f)
 		}
 		return all
@@ -63,12 +63,12 @@ func placed(irqs []host.IRQ) (first int, inOrder bool) {
 }
 
 // homeDevice is a device of the machine's own namespace.
-func (v *View) homeDevice(name string) where {
+func (v *View) homeDevice(name string) location {
 	home := v.home()
 	for i := range home.Devices {
 		if home.Devices[i].Name == name {
-			return where{home, &home.Devices[i]}
+			return location{home, &home.Devices[i]}
 		}
 	}
-	return where{}
+	return location{}
 }

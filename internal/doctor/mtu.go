@@ -6,7 +6,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 )
 
-func mtuOf(s *Space, d *host.NetDevice) Evidence {
+func mtuOf(s *Netns, d *host.NetDevice) Evidence {
 	return Evidence{"MTU of " + d.Name + " in " + s.name(), fmt.Sprint(d.MTU)}
 }
 
@@ -20,12 +20,12 @@ var mtuPair = Rule{
 		Knob:     "nic.mtu",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
+		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
 			there, peer := v.peer(s, d)
 			if peer == nil || !peer.Up || d.MTU <= peer.MTU {
 				return nil
 			}
-			f := of(s, d, mtuOf(s, d), mtuOf(there, peer))
+			f := finding(s, d, mtuOf(s, d), mtuOf(there, peer))
 			f.Value = fmt.Sprint(peer.MTU)
 			return []Finding{f}
 		})
@@ -43,7 +43,7 @@ var mtuBridge = Rule{
 		Do:       "the MTU of the pods' own devices must go down with it",
 	},
 	Check: func(v *View) (all []Finding) {
-		for _, s := range v.Spaces {
+		for _, s := range v.Netns {
 			for i := range s.Devices {
 				if b := &s.Devices[i]; b.Kind == "bridge" && b.Up {
 					all = append(all, bridgeMTU(s, b)...)
@@ -55,7 +55,7 @@ var mtuBridge = Rule{
 }
 
 // bridgeMTU compares the ports of a bridge: each that is too large is named.
-func bridgeMTU(s *Space, bridge *host.NetDevice) (all []Finding) {
+func bridgeMTU(s *Netns, bridge *host.NetDevice) (all []Finding) {
 	var least *host.NetDevice
 	var ports []*host.NetDevice
 	for i := range s.Devices {
@@ -72,7 +72,7 @@ func bridgeMTU(s *Space, bridge *host.NetDevice) (all []Finding) {
 		if d.MTU == least.MTU || !isLeaf(d) {
 			continue
 		}
-		f := of(s, d, mtuOf(s, d), mtuOf(s, least), Evidence{"ports of " + bridge.Name, d.Name + " and " + least.Name})
+		f := finding(s, d, mtuOf(s, d), mtuOf(s, least), Evidence{"ports of " + bridge.Name, d.Name + " and " + least.Name})
 		f.Value = fmt.Sprint(least.MTU)
 		if isLeaf(least) {
 			f.Severity = Note
@@ -98,7 +98,7 @@ var mtuTunnel = Rule{
 		Do:       "the MTU of the pods' devices must go down with it, or that of the device below up",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
+		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
 			below := s.carrier(d)
 			if d.Tunnel == nil || below == nil {
 				return nil
@@ -111,19 +111,19 @@ var mtuTunnel = Rule{
 	},
 }
 
-func tooLarge(s *Space, d, tunnel, below *host.NetDevice) []Finding {
+func tooLarge(s *Netns, d, tunnel, below *host.NetDevice) []Finding {
 	room := below.MTU - tunnel.Tunnel.Overhead
 	if d.MTU <= room {
 		return nil
 	}
-	f := of(s, d, mtuOf(s, d), mtuOf(s, below), Evidence{"what " + tunnel.Name + " adds", fmt.Sprintf("%d bytes", tunnel.Tunnel.Overhead)})
+	f := finding(s, d, mtuOf(s, d), mtuOf(s, below), Evidence{"what " + tunnel.Name + " adds", fmt.Sprintf("%d bytes", tunnel.Tunnel.Overhead)})
 	f.Value = fmt.Sprint(room)
 	return []Finding{f}
 }
 
 // switchMTU looks at the ports of the switch that uses a tunnel; one that also
 // has a card as a port may serve pods whose packets go by that.
-func switchMTU(s *Space, tunnel, below *host.NetDevice) (all []Finding) {
+func switchMTU(s *Netns, tunnel, below *host.NetDevice) (all []Finding) {
 	if m := s.device(tunnel.Master); m == nil || m.Kind != "openvswitch" {
 		return nil
 	}

@@ -17,7 +17,7 @@ var mtuPodAbove = Rule{
 		Knob:     "nic.mtu",
 	},
 	Check: func(v *View) []Finding {
-		return eachPod(v, func(s *Space, pod, tunnel *host.NetDevice) bool { return pod.MTU > tunnel.MTU })
+		return eachPod(v, func(s *Netns, pod, tunnel *host.NetDevice) bool { return pod.MTU > tunnel.MTU })
 	},
 }
 
@@ -35,7 +35,7 @@ var mtuPodBelow = Rule{
 		Do:       "pods keep the MTU that they were made with: change what makes them",
 	},
 	Check: func(v *View) []Finding {
-		return eachPod(v, func(s *Space, pod, tunnel *host.NetDevice) bool {
+		return eachPod(v, func(s *Netns, pod, tunnel *host.NetDevice) bool {
 			return float64(pod.MTU) < farBelow*float64(tunnel.MTU)
 		})
 	},
@@ -44,8 +44,8 @@ var mtuPodBelow = Rule{
 // eachPod finds the pods of which off holds, with a tunnel of their machine. It
 // is a note where routes with a next hop lead round the tunnels too: nobody knows
 // which of them the pod's packets take.
-func eachPod(v *View, off func(s *Space, pod, tunnel *host.NetDevice) bool) []Finding {
-	return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
+func eachPod(v *View, off func(s *Netns, pod, tunnel *host.NetDevice) bool) []Finding {
+	return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
 		there, pod := v.peer(s, d)
 		if pod == nil || !pod.Up || there == s || !s.forwards() || s.underlies(d) || slices.ContainsFunc(there.Devices, isTunnel) {
 			return nil
@@ -55,7 +55,7 @@ func eachPod(v *View, off func(s *Space, pod, tunnel *host.NetDevice) bool) []Fi
 			if !isTunnel(*t) || t.Tunnel.Shared || t.Gateways == 0 || !t.Up || t.Master != 0 && t.Master == d.Master || !off(s, pod, t) {
 				continue
 			}
-			f := of(there, pod, mtuOf(there, pod), mtuOf(s, t), Evidence{"other end of " + pod.Name, d.Name + " in " + s.name()})
+			f := finding(there, pod, mtuOf(there, pod), mtuOf(s, t), Evidence{"other end of " + pod.Name, d.Name + " in " + s.name()})
 			f.Value = fmt.Sprint(t.MTU)
 			for _, direct := range s.Devices {
 				if !isTunnel(direct) && direct.Gateways > 0 {
@@ -72,7 +72,7 @@ func eachPod(v *View, off func(s *Space, pod, tunnel *host.NetDevice) bool) []Fi
 func isTunnel(d host.NetDevice) bool { return d.Tunnel != nil }
 
 // underlies tells whether a tunnel sends by a device.
-func (s *Space) underlies(d *host.NetDevice) bool { return s.under()[d.Index] != nil }
+func (s *Netns) underlies(d *host.NetDevice) bool { return s.tunnelCarriers()[d.Index] != nil }
 
 var mtuPeer = Rule{
 	Facts: Facts{
@@ -88,7 +88,7 @@ var mtuPeer = Rule{
 			if w.MTU >= w.DeviceMTU {
 				continue
 			}
-			all = append(all, of(w.Space, nil,
+			all = append(all, finding(w.Space, nil,
 				Evidence{"route to " + w.Peer, fmt.Sprintf("MTU %d by %s", w.MTU, w.Device)},
 				Evidence{"MTU of " + w.Device, fmt.Sprint(w.DeviceMTU)}))
 		}

@@ -47,11 +47,11 @@ var obsoleteSTT = Rule{
 	},
 	Check: func(v *View) []Finding {
 		all := v.modules(func(name string, _ bool) bool { return name == "vport_stt" || name == "stt" })
-		return append(all, eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
+		return append(all, eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
 			if d.Kind != "stt" && !strings.HasPrefix(d.Name, "stt_sys") {
 				return nil
 			}
-			return []Finding{of(s, d, Evidence{"device", d.Name + " (" + d.Kind + ")"})}
+			return []Finding{finding(s, d, Evidence{"device", d.Name + " (" + d.Kind + ")"})}
 		})...)
 	},
 }
@@ -64,7 +64,7 @@ func (v *View) modules(wanted func(name string, foreign bool) bool) (all []Findi
 			if v.Modules[name] {
 				text += ", and was not built with the kernel"
 			}
-			all = append(all, of(nil, nil, Evidence{"/proc/modules", text}))
+			all = append(all, finding(nil, nil, Evidence{"/proc/modules", text}))
 		}
 	}
 	return all

@@ -13,7 +13,7 @@ var otherOwner = Rule{
 	},
 	Check: func(v *View) (all []Finding) {
 		for _, name := range sorted(v.Owners) {
-			all = append(all, of(nil, nil, Evidence{"process", fmt.Sprintf("%s, pid %d", name, v.Owners[name])}))
+			all = append(all, finding(nil, nil, Evidence{"process", fmt.Sprintf("%s, pid %d", name, v.Owners[name])}))
 		}
 		return all
 	},
@@ -29,16 +29,16 @@ var notSeen = Rule{
 		Do:       "run it as root, on the machine itself rather than in a container",
 	},
 	Check: func(v *View) []Finding {
-		if len(v.Unseen) == 0 && v.twice() {
+		if len(v.Unread) == 0 && v.hasInterval() {
 			return nil
 		}
 		var all []Evidence
-		for _, u := range v.Unseen {
-			all = append(all, Evidence{u.What, u.Why})
+		for _, u := range v.Unread {
+			all = append(all, Evidence{u.Subject, u.Reason})
 		}
-		if !v.twice() {
+		if !v.hasInterval() {
 			all = append(all, Evidence{"counters that grow", "they were read once: give an --interval above 0"})
 		}
-		return []Finding{of(nil, nil, all...)}
+		return []Finding{finding(nil, nil, all...)}
 	},
 }

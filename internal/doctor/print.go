@@ -8,9 +8,9 @@ import (
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
-// morePlaces is how many places of one kind of finding are shown; the others
+// maxPlaces is how many places of one kind of finding are shown; the others
 // are counted.
-const morePlaces = 5
+const maxPlaces = 5
 
 // Print writes a report for a person: by severity, and each code once with all
 // the places where it was found.
@@ -29,9 +29,9 @@ func Print(w io.Writer, r *Report) error {
 	if len(r.Findings) == 0 {
 		b.WriteString("Nothing is off.\n\n")
 	}
-	sanitize.Fprintf(&b, "%s. Looked at %s of %s by %s", summary(r), many(r.Looked.Devices, "device"), many(r.Looked.Namespaces, "network namespace"), many(r.Looked.Rules, "rule"))
-	if r.Looked.Seconds > 0 {
-		sanitize.Fprintf(&b, ", at counters twice within %.1f s", r.Looked.Seconds)
+	sanitize.Fprintf(&b, "%s. Looked at %s of %s by %s", summary(r), many(r.Coverage.Devices, "device"), many(r.Coverage.Namespaces, "network namespace"), many(r.Coverage.Rules, "rule"))
+	if r.Coverage.Seconds > 0 {
+		sanitize.Fprintf(&b, ", at counters twice within %.1f s", r.Coverage.Seconds)
 	}
 	b.WriteString("; changed nothing.\n")
 	_, err := sanitize.Fprint(w, sanitize.Safe(b.String()))
@@ -60,7 +60,7 @@ func printGroup(b *strings.Builder, g []Finding) {
 	first := g[0]
 	sanitize.Fprintf(b, "  %s  %s\n", first.Code, first.Title)
 	for i, f := range g {
-		if i == morePlaces {
+		if i == maxPlaces {
 			sanitize.Fprintf(b, "    and at %s more (see all with --json)\n", many(len(g)-i, "place"))
 			break
 		}
@@ -68,12 +68,12 @@ func printGroup(b *strings.Builder, g []Finding) {
 		for _, e := range f.Evidence {
 			sanitize.Fprintf(b, "    read    %s: %s\n", e.Read, e.Value)
 		}
-		if f.Mend != "" {
-			sanitize.Fprintf(b, "    mend    %s\n", f.Mend)
+		if f.Fix != "" {
+			sanitize.Fprintf(b, "    mend    %s\n", f.Fix)
 		}
 	}
 	sanitize.Fprintf(b, "    effect  %s (%s; grade %s)\n", first.Effect.Size, first.Effect.Source, first.Effect.Grade)
-	if first.Mend == "" && first.Knob != "" {
+	if first.Fix == "" && first.Knob != "" {
 		sanitize.Fprintf(b, "    knob    %s\n", first.Knob)
 	}
 	if first.Do != "" {
@@ -85,12 +85,12 @@ func printGroup(b *strings.Builder, g []Finding) {
 // place is where a finding is, in a sentence.
 func (f Finding) place() string {
 	switch {
-	case f.where.space == nil:
+	case f.location.netns == nil:
 		return "the machine as a whole"
-	case f.where.device == nil:
-		return f.where.space.name()
+	case f.location.device == nil:
+		return f.location.netns.name()
 	}
-	return f.Device + " in " + f.where.space.name()
+	return f.Device + " in " + f.location.netns.name()
 }
 
 func summary(r *Report) string {

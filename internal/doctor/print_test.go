@@ -74,7 +74,7 @@ func TestJSON(t *testing.T) {
 	if err != nil || string(text) != asJSON {
 		t.Errorf("%s (%v), want\n%s", text, err, asJSON)
 	}
-	if r.Version != 1 || r.Looked.Seconds != 2 || r.Worst() != Error {
+	if r.Version != 1 || r.Coverage.Seconds != 2 || r.Worst() != Error {
 		t.Errorf("report %+v", r)
 	}
 	if text, _ := json.Marshal(Judge(healthy().View, Options{})); !strings.Contains(string(text), `"findings":[]`) {

@@ -18,7 +18,7 @@ var ringDrops = Rule{
 		Do: "the link may go down for some seconds. If the ring is at its largest, spread the load over more queues",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
+		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
 			if !d.Card {
 				return nil
 			}
@@ -29,8 +29,8 @@ var ringDrops = Rule{
 
 const missedShare = 1e-4
 
-func (v *View) ringDrops(s *Space, d *host.NetDevice) []Finding {
-	now := v.After.Devices[deviceKey{s.ID, d.Index}]
+func (v *View) ringDrops(s *Netns, d *host.NetDevice) []Finding {
+	now := v.Second.Devices[deviceKey{s.ID, d.Index}]
 	told, below := d.Rings.RXMax > 0, d.Rings.RX < d.Rings.RXMax
 	ring := Evidence{"ethtool rings of " + d.Name, fmt.Sprintf("rx %d of at most %d", d.Rings.RX, d.Rings.RXMax)}
 	if !told {
@@ -48,12 +48,12 @@ func (v *View) ringDrops(s *Space, d *host.NetDevice) []Finding {
 			before = append(before, Evidence{"statistics of " + d.Name, fmt.Sprintf("%s: %d of %d packets", name, now[name], now["rx_packets"])})
 		}
 	}
-	f := of(s, d, append(growing, ring)...)
+	f := finding(s, d, append(growing, ring)...)
 	if len(growing) == 0 {
 		if len(before) == 0 || !below {
 			return nil
 		}
-		f = of(s, d, append(before, ring)...)
+		f = finding(s, d, append(before, ring)...)
 		f.Severity = Note
 	}
 	if !below {

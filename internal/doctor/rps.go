@@ -23,12 +23,12 @@ var rpsOneCPU = Rule{
 		if v.CPUs < 2 {
 			return nil
 		}
-		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
+		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
 			cpu, one := onlyCPU(d.RPS)
 			if !one {
 				return nil
 			}
-			return []Finding{of(s, d, Evidence{
+			return []Finding{finding(s, d, Evidence{
 				fmt.Sprintf("/sys/class/net/%s/queues/rx-*/rps_cpus", d.Name),
 				fmt.Sprintf("%s on each of %d queues: CPU %d alone, of %d", d.RPS[0], len(d.RPS), cpu, v.CPUs)})}
 		})

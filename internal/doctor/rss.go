@@ -17,8 +17,8 @@ var rssIgnoresPorts = Rule{
 		Do: "fragments of UDP packets may overtake each other then",
 	},
 	Check: func(v *View) (all []Finding) {
-		for _, s := range v.Spaces {
-			under := s.under()
+		for _, s := range v.Netns {
+			under := s.tunnelCarriers()
 			for _, index := range sorted(under) {
 				d, tunnel := s.device(index), under[index]
 				if !d.Card || d.Queues < 2 || tunnel.Tunnel.Port == 0 {
@@ -28,11 +28,11 @@ var rssIgnoresPorts = Rule{
 				read := "ethtool receive hash of " + d.Name + " for udp4"
 				switch {
 				case d.UDPHash == nil:
-					f := of(s, d, Evidence{read, "could not tell: the driver does not say"}, way)
+					f := finding(s, d, Evidence{read, "could not tell: the driver does not say"}, way)
 					f.Severity = Note
 					all = append(all, f)
 				case !slices.Contains(d.UDPHash, "sport"):
-					all = append(all, of(s, d, Evidence{read, strings.Join(d.UDPHash, ", ")}, way))
+					all = append(all, finding(s, d, Evidence{read, strings.Join(d.UDPHash, ", ")}, way))
 				}
 			}
 		}

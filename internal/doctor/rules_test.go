@@ -16,7 +16,7 @@ import (
 // routed into, wg, and its other end is in a namespace of its own.
 type rig struct {
 	*View
-	home, pod, far               *Space
+	home, pod, remote            *Netns
 	card, vx, bridge, port, wire *host.NetDevice
 	eth0, peer, ipip             *host.NetDevice
 }
@@ -43,22 +43,22 @@ func device(index int, name, kind string, mtu int) host.NetDevice {
 
 func healthy() rig {
 	v := &View{CPUs: 4, Governors: map[string]int{"performance": 4}, Modules: map[string]bool{"openvswitch": false, "vxlan": false}, Owners: map[string]int{}, IRQs: map[string][]host.IRQ{}}
-	space := func(ino uint64, path, name string) *Space {
-		s := &Space{Netns: host.Netns{ID: host.NamespaceID{Ino: ino}, Path: path, Name: name}, Tracked: -1, Carrier: map[int]int{}, Numbers: map[int]host.NamespaceID{},
+	space := func(ino uint64, path, name string) *Netns {
+		s := &Netns{Netns: host.Netns{ID: host.NamespaceID{Ino: ino}, Path: path, Name: name}, Tracked: -1, Carrier: map[int]int{}, Numbers: map[int]host.NamespaceID{},
 			Sysctls: map[string]string{congestion: "cubic", allowed: "reno cubic bbr", maxBacklog: "1000", "net.core.netdev_budget": "300", "net.core.netdev_budget_usecs": "2000", "net.ipv4.ip_forward": "1", "net.core.bpf_jit_enable": "1",
 				"net.bridge.bridge-nf-call-iptables": "1", conntrackCount: "100", conntrackMax: "262144"}}
-		v.Spaces = append(v.Spaces, s)
+		v.Netns = append(v.Netns, s)
 		return s
 	}
-	r := rig{View: v, home: space(1, "", ""), pod: space(2, "/run/netns/shop", "shop"), far: space(3, "/proc/77/ns/net", "pid 77 (far)")}
+	r := rig{View: v, home: space(1, "", ""), pod: space(2, "/run/netns/shop", "shop"), remote: space(3, "/proc/77/ns/net", "pid 77 (far)")}
 	r.home.Home = true
 	v.Sysctls = r.home.Sysctls
 	r.home.Devices = []host.NetDevice{device(2, "eth0", "device", 1500), device(3, "vx", "vxlan", 1450), device(4, "cni0", "bridge", 1450), device(5, "pod1", "veth", 1450), device(6, "wire", "veth", 1500), device(7, "tunl0", "ipip", 1450)}
 	r.pod.Devices = []host.NetDevice{device(2, "eth0", "veth", 1450)}
-	r.far.Devices = []host.NetDevice{device(9, "uplink", "veth", 1500)}
+	r.remote.Devices = []host.NetDevice{device(9, "uplink", "veth", 1500)}
 	h := r.home.Devices
 	r.card, r.vx, r.bridge, r.port, r.wire, r.ipip = &h[0], &h[1], &h[2], &h[3], &h[4], &h[5]
-	r.eth0, r.peer = &r.pod.Devices[0], &r.far.Devices[0]
+	r.eth0, r.peer = &r.pod.Devices[0], &r.remote.Devices[0]
 	r.card.Card, r.card.Driver, r.card.Queues, r.card.Qdisc = true, "ixgbe", 8, "mq"
 	r.card.Rings, r.card.UDPHash = host.Rings{RX: 512, RXMax: 4096}, []string{"src", "dst", "sport", "dport"}
 	r.ipip.Gateways = 3
@@ -69,8 +69,8 @@ func healthy() rig {
 	r.eth0.Lower, r.eth0.LowerSpace = 5, 0
 	r.peer.Lower, r.peer.LowerSpace = 6, 0
 	r.home.Carrier[3], r.home.Carrier[7] = 2, 6
-	r.home.Numbers = map[int]host.NamespaceID{0: r.pod.ID, 1: r.far.ID}
-	r.pod.Numbers[0], r.far.Numbers[0] = r.home.ID, r.home.ID
+	r.home.Numbers = map[int]host.NamespaceID{0: r.pod.ID, 1: r.remote.ID}
+	r.pod.Numbers[0], r.remote.Numbers[0] = r.home.ID, r.home.ID
 	r.count()
 	return r
 }
@@ -78,11 +78,11 @@ func healthy() rig {
 // count makes two readings, 2 s apart, between which little happened.
 func (r rig) count() {
 	read := func(at time.Time) Counters {
-		c := Counters{At: at, CPUs: map[int]host.CPUCounters{}, Devices: map[deviceKey]map[string]uint64{}, Protocols: map[host.NamespaceID]map[string]uint64{}}
+		c := Counters{Time: at, CPUs: map[int]host.CPUCounters{}, Devices: map[deviceKey]map[string]uint64{}, Protocols: map[host.NamespaceID]map[string]uint64{}}
 		for n := range r.CPUs {
 			c.CPUs[n] = host.CPUCounters{Total: 1000, Softirq: 10, Packets: 1 << 31, Dropped: 5, Squeezed: 7, NetRX: 100}
 		}
-		for _, s := range r.Spaces {
+		for _, s := range r.Netns {
 			c.Protocols[s.ID] = map[string]uint64{"Tcp/InCsumErrors": 3, "Udp/InCsumErrors": 1, "Tcp/RetransSegs": 50, "Tcp/OutSegs": 1000}
 			for _, d := range s.Devices {
 				c.Devices[deviceKey{s.ID, d.Index}] = map[string]uint64{"rx_packets": 1e6, "rx_missed_errors": 0, "rx_dropped": 400}
@@ -90,17 +90,17 @@ func (r rig) count() {
 		}
 		return c
 	}
-	r.Before, r.After = read(time.Unix(100, 0)), read(time.Unix(102, 0))
-	for n, c := range r.After.CPUs {
+	r.First, r.Second = read(time.Unix(100, 0)), read(time.Unix(102, 0))
+	for n, c := range r.Second.CPUs {
 		c.Total, c.Softirq, c.Packets = c.Total+200, c.Softirq+10, c.Packets+500
-		r.After.CPUs[n] = c
+		r.Second.CPUs[n] = c
 	}
 }
 
 func (r rig) cpu(n int, change func(*host.CPUCounters)) {
-	c := r.After.CPUs[n]
+	c := r.Second.CPUs[n]
 	change(&c)
-	r.After.CPUs[n] = c
+	r.Second.CPUs[n] = c
 }
 
 // rules makes a chain of n rules that look at something.
@@ -140,12 +140,12 @@ var faults = []struct {
 	{"conntrack-full", Warning, " shop", "venturi knob set ct.size max=524288", func(r rig) { r.pod.Sysctls[conntrackCount] = "220000" }},
 	{"conntrack-full", Error, " shop", "venturi knob set ct.size max=524288", func(r rig) { r.pod.Sysctls[conntrackCount] = "262000" }},
 	{"tunnel-checksum-errors", Warning, "vx ", "venturi knob set virt.tx_csum off --dev vx", func(r rig) {
-		r.After.Protocols[r.pod.ID]["Tcp/InCsumErrors"]++
+		r.Second.Protocols[r.pod.ID]["Tcp/InCsumErrors"]++
 		r.ipip.Tunnel = nil
 	}},
 	{"tunnel-checksum-errors", Warning, "vx ", "venturi knob set virt.tx_csum off --dev vx", func(r rig) {
-		r.After.Protocols[r.pod.ID]["Tcp/RetransSegs"] += 30
-		r.After.Protocols[r.pod.ID]["Tcp/OutSegs"] += 900
+		r.Second.Protocols[r.pod.ID]["Tcp/RetransSegs"] += 30
+		r.Second.Protocols[r.pod.ID]["Tcp/OutSegs"] += 900
 		r.ipip.Tunnel = nil
 	}},
 	{"tunnel-checksum-off", Warning, "vx ", "venturi knob set virt.tx_csum on --dev vx", func(r rig) { switchOff(r.vx, txChecksum) }},
@@ -161,21 +161,21 @@ var faults = []struct {
 	{"rss-ignores-ports", Note, "eth0 ", "venturi knob set nic.rss_udp sdfn --dev eth0", func(r rig) { r.card.UDPHash = nil }},
 	{"rps-one-cpu", Warning, "wire ", "venturi knob set net.rps off --dev wire", func(r rig) { r.wire.RPS = []string{"00000001,00000000", "00000001,00000000"} }},
 	{"softirq-hot-core", Warning, "eth0 ", "", func(r rig) {
-		r.After.Devices[deviceKey{r.home.ID, 2}]["rx_packets"] += 50000
+		r.Second.Devices[deviceKey{r.home.ID, 2}]["rx_packets"] += 50000
 		r.cpu(2, func(c *host.CPUCounters) { c.Softirq, c.Packets = c.Softirq+150, c.Packets+1<<31+20000 })
 	}},
-	{"ring-drops", Warning, "eth0 ", "venturi knob set nic.ring rx=max --dev eth0", func(r rig) { r.After.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9 }},
+	{"ring-drops", Warning, "eth0 ", "venturi knob set nic.ring rx=max --dev eth0", func(r rig) { r.Second.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9 }},
 	{"ring-drops", Warning, "eth0 ", "venturi knob set nic.channels max --dev eth0", func(r rig) {
 		r.card.Rings.RX = 4096
-		r.After.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9
+		r.Second.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9
 	}},
 	{"ring-drops", Warning, "eth0 ", "venturi knob set nic.channels max --dev eth0", func(r rig) { // a driver that does not tell
 		r.card.Rings = host.Rings{}
-		r.After.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9
+		r.Second.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9
 	}},
 	{"ring-drops", Note, "eth0 ", "venturi knob set nic.ring rx=max --dev eth0", func(r rig) {
-		r.Before.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9000
-		r.After.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9000
+		r.First.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9000
+		r.Second.Devices[deviceKey{r.home.ID, 2}]["rx_missed_errors"] = 9000
 	}},
 	{"backlog-drops", Warning, " ", "venturi knob set net.backlog 2000", func(r rig) { r.cpu(0, func(c *host.CPUCounters) { c.Dropped++ }) }},
 	{"backlog-small", Warning, " ", "venturi knob set net.backlog 1000", func(r rig) { r.Sysctls[maxBacklog] = "8" }},
@@ -197,7 +197,7 @@ var faults = []struct {
 	{"congestion-differs", Note, " shop", "", func(r rig) { r.pod.Sysctls[congestion] = "dctcp" }},
 	{"bbr-without-fq", Warning, " shop", "venturi knob set tcp.cc cubic --netns shop", func(r rig) { r.pod.Sysctls[congestion] = "bbr" }},
 	{"bbr-without-fq", Note, " shop", "venturi knob set tcp.cc cubic --netns shop", func(r rig) {
-		for _, s := range r.Spaces {
+		for _, s := range r.Netns {
 			s.Sysctls[congestion] = "bbr"
 		}
 		r.card.Leaves, r.peer.Qdisc = []string{"fq"}, "fq"
@@ -210,8 +210,8 @@ var faults = []struct {
 	{"obsolete-ovs-module", Warning, " ", "", func(r rig) { r.Modules["openvswitch"] = true }},
 	{"obsolete-stt", Warning, " ", "", func(r rig) { r.Modules["vport_stt"] = true }},
 	{"other-owner", Note, " ", "", func(r rig) { r.Owners["tuned"] = 12 }},
-	{"not-seen", Note, " ", "", func(r rig) { r.Unseen = []Unseen{{"something", "not permitted"}} }},
-	{"not-seen", Note, " ", "", func(r rig) { r.After = r.Before }},
+	{"not-seen", Note, " ", "", func(r rig) { r.Unread = []Unread{{"something", "not permitted"}} }},
+	{"not-seen", Note, " ", "", func(r rig) { r.Second = r.First }},
 }
 
 // alsoFound are findings that a fault of another code rightly has besides.
@@ -226,13 +226,13 @@ var alsoFound = map[string][]string{
 }
 
 func TestHealthy(t *testing.T) {
-	if r := Judge(healthy().View, Options{}); len(r.Findings) > 0 || r.Looked.Namespaces != 3 || r.Looked.Devices != 8 || r.Worst() != "" {
+	if r := Judge(healthy().View, Options{}); len(r.Findings) > 0 || r.Coverage.Namespaces != 3 || r.Coverage.Devices != 8 || r.Worst() != "" {
 		t.Errorf("on a machine that is well: %+v", r)
 	}
 }
 
-// well are machines that look odd and are not: no rule may say more than a note.
-var well = map[string]func(rig){
+// healthyVariants are machines that look odd and are not: no rule may say more than a note.
+var healthyVariants = map[string]func(rig){
 	"a veth that receives packets uncut needs no GRO": func(r rig) { switchOff(r.wire, groFeature); switchOff(r.peer, groFeature) },
 	"nor does one that carries no tunnel": func(r rig) {
 		switchOff(r.port, groFeature)
@@ -261,17 +261,17 @@ var well = map[string]func(rig){
 	"RPS on one of two": func(r rig) { r.wire.RPS = []string{"1", "0"} },
 	"one CPU, and RPS":  func(r rig) { r.View.CPUs, r.wire.RPS = 1, []string{"1"} },
 	"a busy machine": func(r rig) {
-		for n := range r.After.CPUs {
+		for n := range r.Second.CPUs {
 			r.cpu(n, func(c *host.CPUCounters) { c.Softirq, c.Packets = c.Softirq+150, c.Packets+50000 })
 		}
 	},
 	"counters that began anew": func(r rig) {
-		r.After.Protocols[r.pod.ID] = map[string]uint64{"Tcp/InCsumErrors": 0}
-		r.After.Devices[deviceKey{r.home.ID, 2}] = map[string]uint64{}
+		r.Second.Protocols[r.pod.ID] = map[string]uint64{"Tcp/InCsumErrors": 0}
+		r.Second.Devices[deviceKey{r.home.ID, 2}] = map[string]uint64{}
 	},
 	"a few segments sent again": func(r rig) {
-		r.After.Protocols[r.pod.ID]["Tcp/RetransSegs"] += 30
-		r.After.Protocols[r.pod.ID]["Tcp/OutSegs"] += 90000
+		r.Second.Protocols[r.pod.ID]["Tcp/RetransSegs"] += 30
+		r.Second.Protocols[r.pod.ID]["Tcp/OutSegs"] += 90000
 	},
 	"irqbalance that was told": func(r rig) {
 		r.Owners["irqbalance"], r.Balancer = 7, "irqbalance --banirq=30"
@@ -310,7 +310,7 @@ var well = map[string]func(rig){
 }
 
 func TestWell(t *testing.T) {
-	for what, change := range well {
+	for what, change := range healthyVariants {
 		r := healthy()
 		change(r)
 		for _, f := range Judge(r.View, Options{}).Findings {
@@ -330,7 +330,7 @@ func TestFaults(t *testing.T) {
 		c.plant(r)
 		found := map[string]Finding{}
 		for _, f := range Judge(r.View, Options{}).Findings {
-			if _, twice := found[f.Code]; !twice || f.where.space != nil {
+			if _, twice := found[f.Code]; !twice || f.location.netns != nil {
 				found[f.Code] = f
 			}
 			if f.Code != c.code && !slices.Contains(alsoFound[c.code], f.Code) {
@@ -348,8 +348,8 @@ func TestFaults(t *testing.T) {
 		if f.Severity != c.severity {
 			t.Errorf("%s: severity %s, want %s", c.code, f.Severity, c.severity)
 		}
-		if f.Mend != c.mend {
-			t.Errorf("%s: mend %q, want %q", c.code, f.Mend, c.mend)
+		if f.Fix != c.mend {
+			t.Errorf("%s: mend %q, want %q", c.code, f.Fix, c.mend)
 		}
 		if len(f.Evidence) == 0 || slices.ContainsFunc(f.Evidence, func(e Evidence) bool { return e.Read == "" || strings.TrimSpace(e.Value) == "" }) {
 			t.Errorf("%s: evidence %+v", c.code, f.Evidence)

@@ -28,12 +28,12 @@ var segmentationOff = Rule{
 		Do:       "somebody may have switched it off because the driver is broken (e1000e is known for it)",
 	},
 	Check: func(v *View) []Finding {
-		return eachDevice(v, func(s *Space, d *host.NetDevice) []Finding {
-			off := lost(d, gatherFeature, tsoFeature, tso6Feature, gsoFeature)
+		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
+			off := disabledFeatures(d, gatherFeature, tsoFeature, tso6Feature, gsoFeature)
 			if len(off) == 0 {
 				return nil
 			}
-			f := of(s, d, features(d, off...))
+			f := finding(s, d, features(d, off...))
 			f.Value = wordsOf(off, map[string]string{gatherFeature: "sg", tsoFeature: "tso", tso6Feature: "tso", gsoFeature: "gso"})
 			return []Finding{f}
 		})
@@ -62,15 +62,15 @@ var tunnelSegmentationOff = Rule{
 		Do:       "old firmware of some cards sends wrong checksums with it: see after the change whether retransmissions grow",
 	},
 	Check: func(v *View) (all []Finding) {
-		for _, s := range v.Spaces {
-			under := s.under()
+		for _, s := range v.Netns {
+			under := s.tunnelCarriers()
 			for _, index := range sorted(under) {
 				d, tunnel := s.device(index), under[index]
-				off := lost(d, tunnelFeature, tunnelCsumFeature)
+				off := disabledFeatures(d, tunnelFeature, tunnelCsumFeature)
 				if tunnel.Tunnel.Port == 0 || len(off) == 0 {
 					continue
 				}
-				f := of(s, d, features(d, off...), Evidence{"way of " + tunnel.Name, "it sends by " + d.Name})
+				f := finding(s, d, features(d, off...), Evidence{"way of " + tunnel.Name, "it sends by " + d.Name})
 				f.Value = wordsOf(off, map[string]string{tunnelFeature: "seg", tunnelCsumFeature: "csum"})
 				all = append(all, f)
 			}

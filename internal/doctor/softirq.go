@@ -23,13 +23,13 @@ var hotCore = Rule{
 		Do:       "a single flow always stays on one CPU. Else see first whether the card could use more queues (knobs nic.channels, nic.rss_udp, irq.affinity), then spread by software: venturi knob set net.rps 0-3 --dev DEVICE",
 	},
 	Check: func(v *View) []Finding {
-		if !v.twice() || len(v.After.CPUs) < 2 {
+		if !v.hasInterval() || len(v.Second.CPUs) < 2 {
 			return nil
 		}
 		load := map[int]cpuLoad{}
 		var packets uint64
-		for n, after := range v.After.CPUs {
-			load[n] = loadOf(v.Before.CPUs[n], after)
+		for n, after := range v.Second.CPUs {
+			load[n] = loadOf(v.First.CPUs[n], after)
 			packets += load[n].packets
 		}
 		hot := hottest(load)
@@ -43,11 +43,11 @@ var hotCore = Rule{
 		if l.softirq < hotShare || others >= coolShare || 2*l.packets < packets || float64(l.packets) < hotRate*v.seconds() {
 			return nil
 		}
-		f := of(nil, nil,
+		f := finding(nil, nil,
 			Evidence{"/proc/stat", fmt.Sprintf("CPU %d in softirqs for %.0f %% of its time, the others for %.0f %%", hot, 100*l.softirq, 100*others)},
 			Evidence{"/proc/net/softnet_stat", fmt.Sprintf("CPU %d took %d of %d packets in %.1f s", hot, l.packets, packets, v.seconds())},
 			Evidence{"/proc/softirqs", fmt.Sprintf("NET_RX of CPU %d grew by %d", hot, l.netRX)})
-		f.where = v.busiest()
+		f.location = v.busiest()
 		return []Finding{f}
 	},
 }
@@ -79,12 +79,12 @@ func hottest(load map[int]cpuLoad) int {
 }
 
 // busiest is the card that received most; nothing when there is none.
-func (v *View) busiest() (w where) {
+func (v *View) busiest() (w location) {
 	var most uint64
-	for _, s := range v.Spaces {
+	for _, s := range v.Netns {
 		for i := range s.Devices {
 			if n := v.deviceGrew(s, &s.Devices[i], "rx_packets"); s.Devices[i].Card && n > most {
-				most, w = n, where{s, &s.Devices[i]}
+				most, w = n, location{s, &s.Devices[i]}
 			}
 		}
 	}

@@ -18,16 +18,16 @@ type View struct {
 	Owners     map[string]int  // programs that tune the machine too, and their pids
 	Balancer   string          // what irqbalance was told, by its command line and its file
 	Sysctls    map[string]string
-	Spaces     []*Space              // the first is that of the process
+	Netns      []*Netns              // the first is that of the process
 	IRQs       map[string][]host.IRQ // by the device, of the first namespace
 	Ways       []Way
-	Before     Counters
-	After      Counters // later than Before, unless only one reading was asked for
-	Unseen     []Unseen
+	First      Counters
+	Second     Counters // later than Before, unless only one reading was asked for
+	Unread     []Unread
 }
 
-// Space is a network namespace.
-type Space struct {
+// Netns is a network namespace.
+type Netns struct {
 	host.Netns
 	Devices []host.NetDevice
 	Sysctls map[string]string
@@ -37,23 +37,23 @@ type Space struct {
 	Tracked int                      // connections to UDP ports of tunnels; -1: not counted
 	Carrier map[int]int              // by which device the packets of a tunnel leave; both are indexes
 	Home    bool                     // it is the one of the machine's first process
-	unseen  []Unseen
+	unread  []Unread
 }
 
 // Way is how packets leave a namespace for a peer that the user named.
 type Way struct {
-	Space *Space
+	Space *Netns
 	Peer  string
 	host.ResolvedRoute
 	DeviceMTU int
 }
 
-// Unseen is what could not be read, and why.
-type Unseen struct{ What, Why string }
+// Unread is what could not be read, and why.
+type Unread struct{ Subject, Reason string }
 
-// space finds a namespace; nil: it was not seen.
-func (v *View) space(id host.NamespaceID) *Space {
-	for _, s := range v.Spaces {
+// findNetns finds a namespace; nil: it was not seen.
+func (v *View) findNetns(id host.NamespaceID) *Netns {
+	for _, s := range v.Netns {
 		if s.ID == id {
 			return s
 		}
@@ -62,8 +62,8 @@ func (v *View) space(id host.NamespaceID) *Space {
 }
 
 // home is the namespace of the machine itself; nil: it was not seen.
-func (v *View) home() *Space {
-	for _, s := range v.Spaces {
+func (v *View) home() *Netns {
+	for _, s := range v.Netns {
 		if s.Home {
 			return s
 		}
@@ -72,7 +72,7 @@ func (v *View) home() *Space {
 }
 
 // device finds a device by its index; nil: there is none.
-func (s *Space) device(index int) *host.NetDevice {
+func (s *Netns) device(index int) *host.NetDevice {
 	for i := range s.Devices {
 		if index != 0 && s.Devices[i].Index == index {
 			return &s.Devices[i]
@@ -81,8 +81,8 @@ func (s *Space) device(index int) *host.NetDevice {
 	return nil
 }
 
-// named finds a device by its name; nil: there is none.
-func (s *Space) named(name string) *host.NetDevice {
+// deviceByName finds a device by its name; nil: there is none.
+func (s *Netns) deviceByName(name string) *host.NetDevice {
 	for i := range s.Devices {
 		if s.Devices[i].Name == name {
 			return &s.Devices[i]
@@ -93,7 +93,7 @@ func (s *Space) named(name string) *host.NetDevice {
 
 // lower gives the device below one, or the other end of its pair, with its
 // namespace; nil: there is none, or it is in a namespace that was not seen.
-func (v *View) lower(s *Space, d *host.NetDevice) (*Space, *host.NetDevice) {
+func (v *View) lower(s *Netns, d *host.NetDevice) (*Netns, *host.NetDevice) {
 	if d.LowerSpace < 0 {
 		return s, s.device(d.Lower)
 	}
@@ -101,7 +101,7 @@ func (v *View) lower(s *Space, d *host.NetDevice) (*Space, *host.NetDevice) {
 	if !known {
 		return nil, nil
 	}
-	there := v.space(id)
+	there := v.findNetns(id)
 	if there == nil {
 		return nil, nil
 	}
@@ -109,7 +109,7 @@ func (v *View) lower(s *Space, d *host.NetDevice) (*Space, *host.NetDevice) {
 }
 
 // peer gives the other end of a pair; nil: the device is none of a pair.
-func (v *View) peer(s *Space, d *host.NetDevice) (*Space, *host.NetDevice) {
+func (v *View) peer(s *Netns, d *host.NetDevice) (*Netns, *host.NetDevice) {
 	if d.Kind != "veth" && d.Kind != "netkit" {
 		return nil, nil
 	}
@@ -122,10 +122,10 @@ func (v *View) peer(s *Space, d *host.NetDevice) (*Space, *host.NetDevice) {
 
 // carrier gives the device that a tunnel's packets leave by; nil when that is not
 // known.
-func (s *Space) carrier(d *host.NetDevice) *host.NetDevice { return s.device(s.Carrier[d.Index]) }
+func (s *Netns) carrier(d *host.NetDevice) *host.NetDevice { return s.device(s.Carrier[d.Index]) }
 
-// under lists the devices that carry tunnels, each with the first tunnel on it.
-func (s *Space) under() map[int]*host.NetDevice {
+// tunnelCarriers lists the devices that carry tunnels, each with the first tunnel on it.
+func (s *Netns) tunnelCarriers() map[int]*host.NetDevice {
 	found := map[int]*host.NetDevice{}
 	for i := range s.Devices {
 		d := &s.Devices[i]
@@ -140,10 +140,10 @@ func (s *Space) under() map[int]*host.NetDevice {
 }
 
 // forwards tells whether a namespace hands packets on between its devices.
-func (s *Space) forwards() bool { return s.Sysctls["net.ipv4.ip_forward"] == "1" }
+func (s *Netns) forwards() bool { return s.Sysctls["net.ipv4.ip_forward"] == "1" }
 
 // name is what the namespace is called in a sentence.
-func (s *Space) name() string {
+func (s *Netns) name() string {
 	switch {
 	case s.Name == "" && s.Home:
 		return "the machine's own namespace"
@@ -154,7 +154,7 @@ func (s *Space) name() string {
 }
 
 // argument is how --netns names the namespace; empty: it is that of the process.
-func (s *Space) argument() string {
+func (s *Netns) argument() string {
 	if pid, isPid := strings.CutPrefix(s.Name, "pid "); isPid {
 		pid, _, _ = strings.Cut(pid, " ")
 		return pid
@@ -162,8 +162,8 @@ func (s *Space) argument() string {
 	return s.Name
 }
 
-// on writes whether something is on, as ethtool does.
-func on(yes bool) string {
+// onOff writes whether something is on, as ethtool does.
+func onOff(yes bool) string {
 	if yes {
 		return "on"
 	}
@@ -175,15 +175,15 @@ func features(d *host.NetDevice, names ...string) Evidence {
 	var values []string
 	for _, n := range names {
 		if f, known := d.Features[n]; known {
-			values = append(values, n+": "+on(f.On))
+			values = append(values, n+": "+onOff(f.On))
 		}
 	}
 	return Evidence{"ethtool features of " + d.Name, strings.Join(values, ", ")}
 }
 
-// lost gives those of some offloads that somebody switched off, though the device
+// disabledFeatures gives those of some offloads that somebody switched off, though the device
 // could have them. What is off for want of another one is not lost by itself.
-func lost(d *host.NetDevice, names ...string) (off []string) {
+func disabledFeatures(d *host.NetDevice, names ...string) (off []string) {
 	for _, n := range names {
 		if f, known := d.Features[n]; known && f.Settable && !f.Wanted && !f.On {
 			off = append(off, n)

@@ -18,7 +18,7 @@ func calicoObject(f *manifest, kind string) (fileSettings, error) {
 	if err != nil {
 		return nil, err
 	}
-	return inMapping{f: f, at: o.at, keys: belowKeys("spec")}, nil
+	return mappingSettings{f: f, pos: o.pos, keys: belowKeys("spec")}, nil
 }
 
 // calicoPoolKnobs are those of addresses of pods.
@@ -43,17 +43,17 @@ func calicoPoolKnobs() []Entry {
 		},
 		{
 			Facts: Facts{
-				Name:     "cal.nat",
-				Title:    "Calico hides pods behind their node when they speak with the outside",
-				Values:   "on, off",
-				Scope:    ScopeManifest,
-				Helps:    []Effect{CPU, Packets},
-				Risk:     "off, pods reach nothing outside of a network that does not route their addresses back",
-				Needs:    "a network that routes the pods' addresses",
-				Grade:    GradeC,
-				Evidence: "Calico's documentation, without a number",
-				Undo:     undoCalico,
-				Never:    "off, pods lose the outside unless the whole network routes their addresses: only a person can know that",
+				Name:       "cal.nat",
+				Title:      "Calico hides pods behind their node when they speak with the outside",
+				Values:     "on, off",
+				Scope:      ScopeManifest,
+				Helps:      []Effect{CPU, Packets},
+				Risk:       "off, pods reach nothing outside of a network that does not route their addresses back",
+				Needs:      "a network that routes the pods' addresses",
+				Grade:      GradeC,
+				Evidence:   "Calico's documentation, without a number",
+				Undo:       undoCalico,
+				ManualOnly: "off, pods lose the outside unless the whole network routes their addresses: only a person can know that",
 			},
 			Knob: toggleIn(calicoPool, "natOutgoing").noted(ownCalico),
 		},

@@ -43,23 +43,23 @@ var ciliumRoots = []string{"routingMode", "tunnel", "tunnelProtocol", "autoDirec
 func ciliumIn(f *manifest) (fileSettings, error) {
 	o, err := f.the("ConfigMap", "cilium-config")
 	if err == nil {
-		return inMapping{f: f, at: o.at, keys: inData("data"), strings: true}, nil
+		return mappingSettings{f: f, pos: o.pos, keys: inData("data"), strings: true}, nil
 	}
 	if verr.Code(err) != verr.Missing {
 		return nil, err
 	}
 	if o, found := renamedConfig(f); found {
-		return inMapping{f: f, at: o.at, keys: inData("data"), strings: true}, nil
+		return mappingSettings{f: f, pos: o.pos, keys: inData("data"), strings: true}, nil
 	}
 	node, nodeErr := f.the("CiliumNodeConfig", "")
 	if nodeErr == nil {
-		return inMapping{f: f, at: node.at, keys: inData("spec", "defaults"), strings: true, some: true}, nil
+		return mappingSettings{f: f, pos: node.pos, keys: inData("spec", "defaults"), strings: true, fragment: true}, nil
 	}
 	if verr.Code(nodeErr) != verr.Missing {
 		return nil, nodeErr
 	}
 	if all := f.objects(); len(all) == 1 && all[0].kind == "" && slices.ContainsFunc(ciliumRoots, func(k string) bool { return indexOf(all[0].node, k) >= 0 }) {
-		return inMapping{f: f, at: all[0].at, keys: func(key string) []string { return strings.Split(ciliumValues[key], ".") }}, nil
+		return mappingSettings{f: f, pos: all[0].pos, keys: func(key string) []string { return strings.Split(ciliumValues[key], ".") }}, nil
 	}
 	return nil, err
 }

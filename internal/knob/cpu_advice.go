@@ -15,10 +15,10 @@ import (
 
 // advice is a knob that is only read: what it shows is changed by other means.
 type advice struct {
-	name string
-	get  func(Machine) (Reading, error)
-	why  string // it is not changed here
-	do   string // instead
+	name   string
+	get    func(Machine) (Reading, error)
+	reason string // it is not changed here
+	do     string // instead
 }
 
 // Get is of [Knob].
@@ -26,26 +26,26 @@ func (k advice) Get(m Machine, _ Target) (Reading, error) { return k.get(m) }
 
 // Plan is of [Knob]: there is none.
 func (k advice) Plan(Machine, Target, string) ([]setting.Write, error) {
-	return nil, verr.New(verr.Missing, "cannot set "+k.name, k.why, k.do)
+	return nil, verr.New(verr.Missing, "cannot set "+k.name, k.reason, k.do)
 }
 
 // cpuSMT is two threads to a core.
 var cpuSMT = Entry{
 	Facts: Facts{
-		Name:     "cpu.smt",
-		Title:    "Whether each core runs two threads (SMT, Hyper-Threading)",
-		Values:   "only read",
-		Scope:    ScopeMachine,
-		Helps:    []Effect{Throughput, Latency},
-		Risk:     "half of the cores go away: masks of interrupts and of RPS shift, and pinned pods lose theirs",
-		Needs:    "a machine, not a virtual one",
-		Grade:    GradeC,
-		Evidence: "ESnet: very inconsistent results, especially on AMD",
-		Undo:     "it is not changed",
-		Never:    "taking cores away moves what no undo brings back exactly, and a kubelet does not expect it",
+		Name:       "cpu.smt",
+		Title:      "Whether each core runs two threads (SMT, Hyper-Threading)",
+		Values:     "only read",
+		Scope:      ScopeMachine,
+		Helps:      []Effect{Throughput, Latency},
+		Risk:       "half of the cores go away: masks of interrupts and of RPS shift, and pinned pods lose theirs",
+		Needs:      "a machine, not a virtual one",
+		Grade:      GradeC,
+		Evidence:   "ESnet: very inconsistent results, especially on AMD",
+		Undo:       "it is not changed",
+		ManualOnly: "taking cores away moves what no undo brings back exactly, and a kubelet does not expect it",
 	},
 	Knob: advice{
-		name: "cpu.smt", why: "cores that go away take masks and pins with them, which no undo brings back",
+		name: "cpu.smt", reason: "cores that go away take masks and pins with them, which no undo brings back",
 		do: "set it in the firmware, or by nosmt on the kernel's command line",
 		get: func(m Machine) (Reading, error) {
 			v, err := m.Settings.Read(setting.Setting{Backend: "kernel", Key: cpuFolder + "smt/control"})
@@ -72,7 +72,7 @@ var vmTHP = Entry{
 		Undo:     "the old choice is written back; memory that was given stays as it is",
 	},
 	Knob: cpuFiles{
-		name: "vm.thp", pattern: "/sys/kernel/mm/transparent_hugepage/enabled", check: either("always", "madvise", "never"),
+		name: "vm.thp", pattern: "/sys/kernel/mm/transparent_hugepage/enabled", check: oneOf("always", "madvise", "never"),
 		trials: []string{"never", "madvise"}, needs: "it takes a kernel with CONFIG_TRANSPARENT_HUGEPAGE",
 	},
 }
@@ -80,20 +80,20 @@ var vmTHP = Entry{
 // bootCmdline is what the kernel was started with.
 var bootCmdline = Entry{
 	Facts: Facts{
-		Name:     "boot.cmdline",
-		Title:    "What the kernel was started with that bears on networks",
-		Values:   "only read: iommu=pt, skew_tick=1, nohz_full, isolcpus, intel_idle.max_cstate, mitigations and the like",
-		Scope:    ScopeMachine,
-		Helps:    []Effect{Latency, Throughput},
-		Risk:     "the machine must be started anew, and may not come up",
-		Needs:    "a hand on the boot loader",
-		Grade:    GradeB,
-		Evidence: "up to 40 % for iommu=pt at 100 Gb/s (ESnet)",
-		Undo:     "it is not changed",
-		Never:    "it takes a restart of the machine",
+		Name:       "boot.cmdline",
+		Title:      "What the kernel was started with that bears on networks",
+		Values:     "only read: iommu=pt, skew_tick=1, nohz_full, isolcpus, intel_idle.max_cstate, mitigations and the like",
+		Scope:      ScopeMachine,
+		Helps:      []Effect{Latency, Throughput},
+		Risk:       "the machine must be started anew, and may not come up",
+		Needs:      "a hand on the boot loader",
+		Grade:      GradeB,
+		Evidence:   "up to 40 % for iommu=pt at 100 Gb/s (ESnet)",
+		Undo:       "it is not changed",
+		ManualOnly: "it takes a restart of the machine",
 	},
 	Knob: advice{
-		name: "boot.cmdline", why: "it takes a restart of the machine",
+		name: "boot.cmdline", reason: "it takes a restart of the machine",
 		do: "change it by the boot loader's own tools, such as grubby or /etc/default/grub",
 		get: func(m Machine) (Reading, error) {
 			v, err := m.Settings.Read(setting.Setting{Backend: "kernel", Key: "/proc/cmdline"})
@@ -123,20 +123,20 @@ var bootWords = []string{
 // numaPlace is on which side of a machine what runs.
 var numaPlace = Entry{
 	Facts: Facts{
-		Name:     "numa.place",
-		Title:    "Whether pods and switches run on the card's side of the machine (NUMA)",
-		Values:   "only read: the node of each network card",
-		Scope:    ScopeMachine,
-		Helps:    []Effect{Latency, Throughput},
-		Risk:     "pods find no room when they may run on one side only",
-		Needs:    "more than one node",
-		Grade:    GradeB,
-		Evidence: "the wrong socket can halve throughput (ESnet, for interrupts and programs together)",
-		Undo:     "it is not changed",
-		Never:    "it takes a kubelet with another policy, and new pods",
+		Name:       "numa.place",
+		Title:      "Whether pods and switches run on the card's side of the machine (NUMA)",
+		Values:     "only read: the node of each network card",
+		Scope:      ScopeMachine,
+		Helps:      []Effect{Latency, Throughput},
+		Risk:       "pods find no room when they may run on one side only",
+		Needs:      "more than one node",
+		Grade:      GradeB,
+		Evidence:   "the wrong socket can halve throughput (ESnet, for interrupts and programs together)",
+		Undo:       "it is not changed",
+		ManualOnly: "it takes a kubelet with another policy, and new pods",
 	},
 	Knob: advice{
-		name: "numa.place", why: "where pods run is the scheduler's to say",
+		name: "numa.place", reason: "where pods run is the scheduler's to say",
 		do: "set topologyManagerPolicy and cpuManagerPolicy of the kubelet, and make the pods anew", get: cardsNodes,
 	},
 }

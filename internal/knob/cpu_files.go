@@ -163,5 +163,5 @@ func (k cpuFiles) Range(m Machine, t Target) ([]string, error) {
 		_, err := k.Plan(m, t, v)
 		return err != nil
 	})
-	return always(possible...)(now.Value), nil
+	return otherThan(possible...)(now.Value), nil
 }

@@ -168,5 +168,5 @@ func (k boost) Range(m Machine, t Target) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return always("on", "off")(now.Value), nil
+	return otherThan("on", "off")(now.Value), nil
 }

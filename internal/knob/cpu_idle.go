@@ -75,7 +75,7 @@ func (k resumeLatency) Range(m Machine, t Target) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return always(k.trials...)(now.Value), nil
+	return otherThan(k.trials...)(now.Value), nil
 }
 
 // cpuIdleDisable forbids single idle states.
@@ -204,5 +204,5 @@ func (k idleDisable) Range(m Machine, t Target) ([]string, error) {
 	if deepest.latency < long {
 		return nil, nil
 	}
-	return always(deepest.called, "off")(now.Value), nil
+	return otherThan(deepest.called, "off")(now.Value), nil
 }

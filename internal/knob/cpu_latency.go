@@ -95,7 +95,7 @@ func (k latency) Range(m Machine, t Target) ([]string, error) {
 	}
 	for _, s := range states {
 		if s.now != "0" {
-			return always(s.now)(now.Value), nil
+			return otherThan(s.now)(now.Value), nil
 		}
 	}
 	return nil, nil

@@ -81,7 +81,7 @@ func TestProcessorKnobs(t *testing.T) {
 			t.Errorf("%s is %q, want %q", read.knob, got, read.shows)
 		}
 		b.refused(read.knob, knob.Target{}, verr.Missing, "off")
-		if entry(t, read.knob).Never == "" {
+		if entry(t, read.knob).ManualOnly == "" {
 			t.Errorf("%s might be used automatically", read.knob)
 		}
 	}
@@ -100,10 +100,10 @@ func TestGovernorBeforePreference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tune.Set(tx, b.m, tune.Wish{Knob: entry(t, "cpu.epp"), Value: "power"}); err != nil {
+	if _, err := tune.Set(tx, b.m, tune.Assignment{Knob: entry(t, "cpu.epp"), Value: "power"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tune.Set(tx, b.m, tune.Wish{Knob: entry(t, "cpu.governor"), Value: "performance"}); err != nil {
+	if _, err := tune.Set(tx, b.m, tune.Assignment{Knob: entry(t, "cpu.governor"), Value: "performance"}); err != nil {
 		t.Fatal(err)
 	}
 	j.Close()

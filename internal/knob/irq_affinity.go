@@ -36,9 +36,9 @@ type affinity struct{}
 
 // interrupts are those of a card, where each may go, and the cores near the card.
 type interrupts struct {
-	all  []queue
-	irqs []host.IRQ // of each
-	near []int      // ascending; none: that is not known
+	all   []queue
+	irqs  []host.IRQ // of each
+	local []int      // ascending; none: that is not known
 }
 
 func (affinity) read(m Machine, t Target) (c interrupts, err error) {
@@ -49,7 +49,7 @@ func (affinity) read(m Machine, t Target) (c interrupts, err error) {
 	find := func(sys string) (err error) {
 		r := host.Reader{Root: m.Root}
 		c.irqs, err = r.IRQs(sys, t.Device)
-		c.near, _ = numbersIn(r.CardCores(sys, t.Device))
+		c.local, _ = numbersIn(r.CardCores(sys, t.Device))
 		return err
 	}
 	if m.Root != "" {
@@ -113,11 +113,11 @@ func (k affinity) Plan(m Machine, t Target, value string) ([]setting.Write, erro
 	case strings.Contains(value, "="):
 		lists, err = listsFor(value, c.all, nil)
 	case value == "near":
-		lists, err = c.dealt(c.nearest(on))
+		lists, err = c.spread(c.nearest(on))
 	default:
 		var cores []int
 		if cores, err = numbersIn(value); err == nil {
-			lists, err = c.dealt(cores)
+			lists, err = c.spread(cores)
 		}
 	}
 	if err != nil {
@@ -159,9 +159,9 @@ func queueOf(irq queue) (int, bool) {
 	return n, err == nil && !noQueue.MatchString(name)
 }
 
-// dealt gives each queue one of some cores: those of the same number, such as the
+// spread gives each queue one of some cores: those of the same number, such as the
 // two directions of virtio's, the same.
-func (c interrupts) dealt(cores []int) (map[string]string, error) {
+func (c interrupts) spread(cores []int) (map[string]string, error) {
 	if len(cores) == 0 {
 		return nil, errors.New("want cores, such as 2-5")
 	}
@@ -181,7 +181,7 @@ func (c interrupts) dealt(cores []int) (map[string]string, error) {
 // are on. The first core has most else to do: it is left out where each queue has
 // one of its own without it.
 func (c interrupts) nearest(on []int) []int {
-	cores := slices.DeleteFunc(slices.Clone(c.near), func(core int) bool { return !slices.Contains(on, core) })
+	cores := slices.DeleteFunc(slices.Clone(c.local), func(core int) bool { return !slices.Contains(on, core) })
 	if len(cores) == 0 {
 		cores = on
 	}
@@ -234,7 +234,7 @@ func (k affinity) Range(m Machine, t Target) ([]string, error) {
 		value string
 		cores []int
 	}{{"near", c.nearest(on)}, {spans(on), on}, {spans(on[1:]), on[1:]}} {
-		lists, err := c.dealt(try.cores)
+		lists, err := c.spread(try.cores)
 		if err == nil && !slices.ContainsFunc(seen, func(other map[string]string) bool { return maps.Equal(other, lists) }) {
 			seen, values = append(seen, lists), append(values, try.value)
 		}

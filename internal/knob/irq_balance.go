@@ -101,7 +101,7 @@ func (k balance) Plan(m Machine, t Target, value string) ([]setting.Write, error
 	case !bans:
 		return nil, noSense("irq.balance", value, errors.New("want ban=CORES, on or off"))
 	default:
-		if list, err = k.some(m, list); err != nil {
+		if list, err = k.parseBanned(m, list); err != nil {
 			return nil, noSense("irq.balance", value, err)
 		}
 	}
@@ -115,8 +115,8 @@ func (k balance) Plan(m Machine, t Target, value string) ([]setting.Write, error
 	return append(writes, setting.Write{Setting: runs, Value: setting.Text("active")}), nil
 }
 
-// some checks a list of cores, of which some must be left over.
-func (balance) some(m Machine, list string) (string, error) {
+// parseBanned checks a list of cores, of which some must be left over.
+func (balance) parseBanned(m Machine, list string) (string, error) {
 	cores, err := numbersIn(list)
 	if err != nil {
 		return "", err

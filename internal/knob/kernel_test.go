@@ -78,7 +78,7 @@ func (b bench) set(name string, on knob.Target, value string) error {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	_, err = tune.Set(tx, b.m, tune.Wish{Knob: entry(b.t, name), Target: on, Value: value})
+	_, err = tune.Set(tx, b.m, tune.Assignment{Knob: entry(b.t, name), Target: on, Value: value})
 	return err
 }
 
@@ -101,8 +101,8 @@ func (b bench) undo() {
 	}
 }
 
-// there reads the cells that a knob's plan for a value names.
-func (b bench) there(name string, on knob.Target, value string) (held []string) {
+// settings reads the settings that a knob's plan for a value names.
+func (b bench) settings(name string, on knob.Target, value string) (held []string) {
 	b.t.Helper()
 	writes, err := entry(b.t, name).Plan(b.m, on, value)
 	if err != nil {
@@ -122,7 +122,7 @@ func (b bench) there(name string, on knob.Target, value string) (held []string) 
 // is what it was.
 func (b bench) turns(name string, on knob.Target, value, shows string) {
 	b.t.Helper()
-	before, was := b.there(name, on, value), b.get(name, on)
+	before, was := b.settings(name, on, value), b.get(name, on)
 	if err := b.set(name, on, value); err != nil {
 		b.t.Errorf("set %s to %s: %v", name, value, err)
 		return
@@ -130,11 +130,11 @@ func (b bench) turns(name string, on knob.Target, value, shows string) {
 	if got := b.get(name, on); got != shows {
 		b.t.Errorf("%s was set to %s, and shows %s, want %s", name, value, got, shows)
 	}
-	if was != shows && slices.Equal(b.there(name, on, value), before) {
+	if was != shows && slices.Equal(b.settings(name, on, value), before) {
 		b.t.Errorf("%s was set to %s, and nothing was written", name, value)
 	}
 	b.undo()
-	if after := b.there(name, on, value); !slices.Equal(after, before) {
+	if after := b.settings(name, on, value); !slices.Equal(after, before) {
 		b.t.Errorf("%s undone: %q, want %q", name, after, before)
 	}
 }

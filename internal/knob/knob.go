@@ -1,5 +1,5 @@
 // Package knob holds what can be tuned: one file a knob, or a few of a kind, and
-// a line in the table. A knob knows how to read its value and which cells must
+// a line in the table. A knob knows how to read its value and which settings must
 // be written for another one. It writes nothing itself: package tune does, by
 // the journal.
 package knob
@@ -14,7 +14,7 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Machine is what knobs read: cells, and files below a root. The zero Root is the
+// Machine is what knobs read: settings, and files below a root. The zero Root is the
 // machine that the process runs on.
 type Machine struct {
 	host.Reader
@@ -54,7 +54,7 @@ type Knob interface {
 	Get(Machine, Target) (Reading, error)
 
 	// Plan gives the writes that make the knob's value another one, in order;
-	// those of cells that hold theirs already may be among them. It changes
+	// those of settings that hold theirs already may be among them. It changes
 	// nothing. Error: a value that makes no sense, or that the target cannot have.
 	Plan(m Machine, t Target, value string) ([]setting.Write, error)
 }
@@ -112,18 +112,18 @@ const (
 
 // Facts are what there is to know of a knob without a machine.
 type Facts struct {
-	Name     string    `json:"name"` // "net.backlog"
-	Title    string    `json:"title"`
-	Values   string    `json:"values"` // what can be set: "packets, such as 2000"
-	Scope    ScopeKind `json:"scope"`
-	Helps    []Effect  `json:"helps"`
-	Risk     string    `json:"risk"`
-	Needs    string    `json:"needs"` // when it can be set, and when it is worth it
-	Grade    Grade     `json:"grade"`
-	Evidence string    `json:"evidence"`          // with its source
-	Undo     string    `json:"undo"`              // how it is undone, and what stays
-	Never    string    `json:"never,omitempty"`   // why it is never used automatically
-	Instead  string    `json:"instead,omitempty"` // obsolete: what to do instead. It has no Knob
+	Name       string    `json:"name"` // "net.backlog"
+	Title      string    `json:"title"`
+	Values     string    `json:"values"` // what can be set: "packets, such as 2000"
+	Scope      ScopeKind `json:"scope"`
+	Helps      []Effect  `json:"helps"`
+	Risk       string    `json:"risk"`
+	Needs      string    `json:"needs"` // when it can be set, and when it is worth it
+	Grade      Grade     `json:"grade"`
+	Evidence   string    `json:"evidence"`          // with its source
+	Undo       string    `json:"undo"`              // how it is undone, and what stays
+	ManualOnly string    `json:"never,omitempty"`   // why it is never used automatically
+	Instead    string    `json:"instead,omitempty"` // obsolete: what to do instead. It has no Knob
 }
 
 // Entry is a line of the table.

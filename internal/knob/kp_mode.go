@@ -38,7 +38,7 @@ func kubeProxyKnobs() []Entry {
 func kubeProxy(f *manifest) (fileSettings, error) {
 	own, err := f.the("KubeProxyConfiguration", "")
 	if err == nil {
-		return inMapping{f: f, at: own.at, keys: belowKeys()}, nil
+		return mappingSettings{f: f, pos: own.pos, keys: belowKeys()}, nil
 	}
 	if verr.Code(err) != verr.Missing {
 		return nil, err
@@ -47,66 +47,66 @@ func kubeProxy(f *manifest) (fileSettings, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := inText{f: f, at: o.at}
+	s := textSettings{f: f, pos: o.pos}
 	for _, key := range []string{"data", "config.conf"} {
-		i := indexOf(f.node(s.at), key)
+		i := indexOf(f.node(s.pos), key)
 		if i < 0 {
 			return nil, verr.New(verr.Missing, "cannot find kube-proxy's configuration", "ConfigMap kube-proxy has no "+key, "name the file with the one that kubeadm made")
 		}
-		s.at = s.at.below(i + 1)
+		s.pos = s.pos.child(i + 1)
 	}
-	if n := f.node(s.at); n.Kind != yaml.ScalarNode {
+	if n := f.node(s.pos); n.Kind != yaml.ScalarNode {
 		return nil, verr.New(verr.Usage, "cannot read kube-proxy's configuration", fmt.Sprintf("line %d: config.conf is no text of its own", n.Line), "write it out")
 	}
-	if _, _, err := s.inside(); err != nil {
+	if _, _, err := s.parse(); err != nil {
 		return nil, verr.Wrap(verr.Usage, "cannot read kube-proxy's configuration", err, "see what is in config.conf")
 	}
 	return s, nil
 }
 
-// inText are settings of an object that is the text of a value of another one.
-type inText struct {
-	f  *manifest
-	at nodeAt // of the value
+// textSettings are settings of an object that is the text of a value of another one.
+type textSettings struct {
+	f   *manifest
+	pos nodePath // of the value
 }
 
-func (s inText) inside() (*manifest, inMapping, error) {
-	f, err := parseManifest([]byte(s.f.node(s.at).Value))
+func (s textSettings) parse() (*manifest, mappingSettings, error) {
+	f, err := parseManifest([]byte(s.f.node(s.pos).Value))
 	if err != nil {
-		return nil, inMapping{}, err
+		return nil, mappingSettings{}, err
 	}
 	all := f.objects()
 	if len(all) != 1 {
-		return nil, inMapping{}, fmt.Errorf("it has %d objects, want one", len(all))
+		return nil, mappingSettings{}, fmt.Errorf("it has %d objects, want one", len(all))
 	}
-	return f, inMapping{f: f, at: all[0].at, keys: belowKeys()}, nil
+	return f, mappingSettings{f: f, pos: all[0].pos, keys: belowKeys()}, nil
 }
 
-func (s inText) get(key string) (string, bool) {
-	_, in, err := s.inside()
+func (s textSettings) get(key string) (string, bool) {
+	_, in, err := s.parse()
 	if err != nil {
 		return "", false
 	}
 	return in.get(key)
 }
 
-func (s inText) set(key, text string) error {
-	return s.change(func(in inMapping) error { return in.set(key, text) })
+func (s textSettings) set(key, text string) error {
+	return s.change(func(in mappingSettings) error { return in.set(key, text) })
 }
 
-func (s inText) drop(key string) error {
-	return s.change(func(in inMapping) error { return in.drop(key) })
+func (s textSettings) drop(key string) error {
+	return s.change(func(in mappingSettings) error { return in.drop(key) })
 }
 
-func (s inText) change(by func(inMapping) error) error {
-	f, in, err := s.inside()
+func (s textSettings) change(by func(mappingSettings) error) error {
+	f, in, err := s.parse()
 	if err == nil {
 		err = by(in)
 	}
 	if err != nil {
 		return err
 	}
-	return s.f.setText(s.at, string(f.text))
+	return s.f.setText(s.pos, string(f.text))
 }
 
-func (s inText) partial() bool { return false }
+func (s textSettings) partial() bool { return false }

@@ -107,17 +107,17 @@ func kubeOVNKnobs() []Entry {
 		},
 		{
 			Facts: Facts{
-				Name:     "kubeovn.np",
-				Title:    "Kube-OVN enforces network policies",
-				Values:   "on, off",
-				Scope:    ScopeManifest,
-				Helps:    []Effect{Packets},
-				Risk:     "off, no network policy holds: everybody reaches everybody",
-				Needs:    "a cluster that needs no policies",
-				Grade:    GradeB,
-				Evidence: "a lock of connection tracking for each UDP packet was found with policies, without a figure",
-				Undo:     undoController,
-				Never:    "it takes protection away: only a person can know that nobody needs it",
+				Name:       "kubeovn.np",
+				Title:      "Kube-OVN enforces network policies",
+				Values:     "on, off",
+				Scope:      ScopeManifest,
+				Helps:      []Effect{Packets},
+				Risk:       "off, no network policy holds: everybody reaches everybody",
+				Needs:      "a cluster that needs no policies",
+				Grade:      GradeB,
+				Evidence:   "a lock of connection tracking for each UDP packet was found with policies, without a figure",
+				Undo:       undoController,
+				ManualOnly: "it takes protection away: only a person can know that nobody needs it",
 			},
 			Knob: toggleIn(kubeOVNController, "enable-np").noted(rollController),
 		},
@@ -138,17 +138,17 @@ func kubeOVNKnobs() []Entry {
 		},
 		{
 			Facts: Facts{
-				Name:     "kubeovn.encap",
-				Title:    "The tunnel that Kube-OVN takes from node to node",
-				Values:   "geneve, vxlan",
-				Scope:    ScopeManifest,
-				Helps:    []Effect{Latency, Throughput},
-				Risk:     "all nodes must change together: until then those of one kind do not reach the other; with vxlan some network policies do not hold",
-				Needs:    "the DaemonSets ovs-ovn and kube-ovn-cni in one file, or one file after the other",
-				Grade:    GradeB,
-				Evidence: "overlay to underlay took latency from 15.2 to 14.3 microseconds and UDP of 1 KiB from 2.77 to 3.22 Gb/s, but TCP of 4 KiB from 16.0 to 15.1 (Kube-OVN's documentation); nothing on vxlan",
-				Undo:     "the files get their old bytes back; all nodes change together once more, with another outage",
-				Never:    "it cuts the network of the whole cluster while it is changed",
+				Name:       "kubeovn.encap",
+				Title:      "The tunnel that Kube-OVN takes from node to node",
+				Values:     "geneve, vxlan",
+				Scope:      ScopeManifest,
+				Helps:      []Effect{Latency, Throughput},
+				Risk:       "all nodes must change together: until then those of one kind do not reach the other; with vxlan some network policies do not hold",
+				Needs:      "the DaemonSets ovs-ovn and kube-ovn-cni in one file, or one file after the other",
+				Grade:      GradeB,
+				Evidence:   "overlay to underlay took latency from 15.2 to 14.3 microseconds and UDP of 1 KiB from 2.77 to 3.22 Gb/s, but TCP of 4 KiB from 16.0 to 15.1 (Kube-OVN's documentation); nothing on vxlan",
+				Undo:       "the files get their old bytes back; all nodes change together once more, with another outage",
+				ManualOnly: "it cuts the network of the whole cluster while it is changed",
 			},
 			Knob: choiceIn(kubeOVNTunnel, "tunnel", []string{"geneve", "geneve"}, []string{"vxlan", "vxlan"}).judged(func(s fileSettings, r Reading) Reading {
 				r.Note = "in effect when ovs-ovn and kube-ovn-cni have restarted on all nodes"
@@ -183,8 +183,8 @@ func networkList(value string) error {
 
 // tunnelOf is the one setting of Kube-OVN that two programs must have alike.
 type tunnelOf struct {
-	switches *inVariable  // of ovs-ovn; nil: it is not in the file
-	agent    *inArguments // of kube-ovn-cni
+	switches *variableSetting  // of ovs-ovn; nil: it is not in the file
+	agent    *argumentSettings // of kube-ovn-cni
 }
 
 func kubeOVNTunnel(f *manifest) (fileSettings, error) {

@@ -10,10 +10,10 @@ import (
 
 // textEdit is one change of a text, and what it shall mean.
 type textEdit struct {
-	from, to int    // these bytes
-	text     string // become these
-	at       nodeAt // where the meaning changes
-	how      textChange
+	from, to int      // these bytes
+	text     string   // become these
+	pos      nodePath // where the meaning changes
+	change   textChange
 	value    []*meaning // what is there then
 }
 
@@ -21,9 +21,9 @@ type textEdit struct {
 type textChange int
 
 const (
-	replaced textChange = iota // the node there becomes another one
-	added                      // nodes come in before the place
-	removed                    // as many nodes go as there are in value
+	replaceNode textChange = iota // the node there becomes another one
+	addNodes                      // nodes come in before the place
+	removeNodes                   // as many nodes go as there are in value
 )
 
 // apply carries out an edit. Error: the text would then mean anything but the
@@ -39,16 +39,16 @@ func (f *manifest) apply(e textEdit) error {
 		return err
 	}
 	list := &want.parts
-	for _, i := range e.at[:len(e.at)-1] {
+	for _, i := range e.pos[:len(e.pos)-1] {
 		list = &(*list)[i].parts
 	}
-	i := e.at[len(e.at)-1]
-	switch e.how {
-	case replaced:
+	i := e.pos[len(e.pos)-1]
+	switch e.change {
+	case replaceNode:
 		*list = slices.Replace(*list, i, i+1, e.value...)
-	case added:
+	case addNodes:
 		*list = slices.Insert(*list, i, e.value...)
-	case removed:
+	case removeNodes:
 		*list = slices.Delete(*list, i, i+len(e.value))
 	}
 	got, err := after.meaning()

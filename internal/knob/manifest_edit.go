@@ -12,7 +12,7 @@ import (
 // set makes the value below a mapping another one: it changes the text of the
 // scalar there, in the quotes that it has, or adds a line in the style of its
 // neighbours.
-func (f *manifest) set(at nodeAt, keys []string, s scalar) error {
+func (f *manifest) set(at nodePath, keys []string, s scalar) error {
 	n := f.node(at)
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -28,11 +28,11 @@ func (f *manifest) set(at nodeAt, keys []string, s scalar) error {
 	case i < 0:
 		return f.addLine(at, n, keys, s)
 	case noValue(n.Content[i+1]):
-		return f.fill(at.below(i+1), n, i, keys[1:], s)
+		return f.fill(at.child(i+1), n, i, keys[1:], s)
 	case len(keys) > 1:
-		return f.set(at.below(i+1), keys[1:], s)
+		return f.set(at.child(i+1), keys[1:], s)
 	}
-	return f.replace(at.below(i+1), inFlow(n), s)
+	return f.replace(at.child(i+1), inFlow(n), s)
 }
 
 // noValue tells whether nothing is written where a value could be ("key:").
@@ -43,7 +43,7 @@ func noValue(n *yaml.Node) bool {
 func inFlow(n *yaml.Node) bool { return n.Style&yaml.FlowStyle != 0 }
 
 // replace writes another scalar where one is.
-func (f *manifest) replace(at nodeAt, flow bool, s scalar) error {
+func (f *manifest) replace(at nodePath, flow bool, s scalar) error {
 	n := f.node(at)
 	from, to, err := f.span(n)
 	if err != nil {
@@ -52,11 +52,11 @@ func (f *manifest) replace(at nodeAt, flow bool, s scalar) error {
 	if strings.Contains(n.Value, "{{") {
 		return errTemplate
 	}
-	return f.apply(textEdit{from: from, to: to, text: s.render(n.Style, flow), at: at, how: replaced, value: []*meaning{s.meaning()}})
+	return f.apply(textEdit{from: from, to: to, text: s.render(n.Style, flow), pos: at, change: replaceNode, value: []*meaning{s.meaning()}})
 }
 
 // fill writes a value behind a key that has none.
-func (f *manifest) fill(at nodeAt, n *yaml.Node, i int, belowKeys []string, s scalar) error {
+func (f *manifest) fill(at nodePath, n *yaml.Node, i int, belowKeys []string, s scalar) error {
 	_, end, err := f.span(n.Content[i])
 	if err != nil {
 		return err
@@ -70,12 +70,12 @@ func (f *manifest) fill(at nodeAt, n *yaml.Node, i int, belowKeys []string, s sc
 		value = &meaning{kind: yaml.MappingNode, parts: mapped(belowKeys, s)}
 		text = inBraces(belowKeys, s, 0)
 	}
-	return f.apply(textEdit{from: colon + 1, to: colon + 1, text: " " + text, at: at, how: replaced, value: []*meaning{value}})
+	return f.apply(textEdit{from: colon + 1, to: colon + 1, text: " " + text, pos: at, change: replaceNode, value: []*meaning{value}})
 }
 
 // addLine adds a key to a mapping of lines, behind the last neighbour that is
 // one line, or else before the first.
-func (f *manifest) addLine(at nodeAt, n *yaml.Node, keys []string, s scalar) error {
+func (f *manifest) addLine(at nodePath, n *yaml.Node, keys []string, s scalar) error {
 	if len(n.Content) == 0 {
 		return fmt.Errorf("line %d: it is empty", n.Line)
 	}
@@ -94,7 +94,7 @@ func (f *manifest) addLine(at nodeAt, n *yaml.Node, keys []string, s scalar) err
 			} else {
 				text = end + text
 			}
-			return f.apply(textEdit{from: to, to: to, text: text, at: at.below(i + 2), how: added, value: mapped(keys, s)})
+			return f.apply(textEdit{from: to, to: to, text: text, pos: at.child(i + 2), change: addNodes, value: mapped(keys, s)})
 		}
 	}
 	first, err := f.offset(n.Content[0])
@@ -108,7 +108,7 @@ func (f *manifest) addLine(at nodeAt, n *yaml.Node, keys []string, s scalar) err
 	for line > 0 && strings.HasPrefix(strings.TrimSpace(string(f.text[f.lines[line-1]:f.lines[line]])), "#") {
 		line-- // a comment belongs to what follows
 	}
-	return f.apply(textEdit{from: f.lines[line], to: f.lines[line], text: text + end, at: at.below(0), how: added, value: mapped(keys, s)})
+	return f.apply(textEdit{from: f.lines[line], to: f.lines[line], text: text + end, pos: at.child(0), change: addNodes, value: mapped(keys, s)})
 }
 
 // line gives the whole lines of an entry: its key (nil: it has none) is the first
@@ -148,7 +148,7 @@ func (f *manifest) line(key, value *yaml.Node) (from, to int, err error) {
 var beginsLine = regexp.MustCompile(`^(\x{feff})?[ ]*(- +)*$`)
 
 // addInFlow adds a key to a mapping in braces, as its first.
-func (f *manifest) addInFlow(at nodeAt, n *yaml.Node, keys []string, s scalar) error {
+func (f *manifest) addInFlow(at nodePath, n *yaml.Node, keys []string, s scalar) error {
 	open, err := f.offset(n)
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func (f *manifest) addInFlow(at nodeAt, n *yaml.Node, keys []string, s scalar) e
 		}
 		text += "," + blank
 	}
-	return f.apply(textEdit{from: to, to: to, text: text, at: at.below(0), how: added, value: mapped(keys, s)})
+	return f.apply(textEdit{from: to, to: to, text: text, pos: at.child(0), change: addNodes, value: mapped(keys, s)})
 }
 
 // inBraces writes a value below keys in one line.
@@ -181,7 +181,7 @@ func inBraces(keys []string, s scalar, style yaml.Style) string {
 }
 
 // drop removes a key. One that is not there is no error.
-func (f *manifest) drop(at nodeAt, keys []string) error {
+func (f *manifest) drop(at nodePath, keys []string) error {
 	n := f.node(at)
 	i := indexOf(n, keys[0])
 	switch {
@@ -194,10 +194,10 @@ func (f *manifest) drop(at nodeAt, keys []string) error {
 	case len(keys) > 1 && noValue(n.Content[i+1]):
 		return nil
 	case len(keys) > 1:
-		return f.drop(at.below(i+1), keys[1:])
+		return f.drop(at.child(i+1), keys[1:])
 	}
 	key, value := n.Content[i], n.Content[i+1]
-	gone := textEdit{at: at.below(i), how: removed, value: []*meaning{{}, {}}}
+	gone := textEdit{pos: at.child(i), change: removeNodes, value: []*meaning{{}, {}}}
 	var err error
 	switch {
 	case inFlow(n):

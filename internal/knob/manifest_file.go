@@ -91,13 +91,13 @@ func sensible(n *yaml.Node) error {
 	return nil
 }
 
-// nodeAt is where a node is: indexes into Content, from the list of documents on.
-type nodeAt []int
+// nodePath is where a node is: indexes into Content, from the list of documents on.
+type nodePath []int
 
-func (p nodeAt) below(i ...int) nodeAt { return append(slices.Clone(p), i...) }
+func (p nodePath) child(i ...int) nodePath { return append(slices.Clone(p), i...) }
 
 // node gives the node of a place.
-func (f *manifest) node(p nodeAt) *yaml.Node {
+func (f *manifest) node(p nodePath) *yaml.Node {
 	n := f.docs[p[0]]
 	for _, i := range p[1:] {
 		n = n.Content[i]
@@ -107,7 +107,7 @@ func (f *manifest) node(p nodeAt) *yaml.Node {
 
 // object is one thing of a cluster in a file, or a file of settings that is none.
 type object struct {
-	at   nodeAt // of its mapping
+	pos  nodePath // of its mapping
 	kind string
 	name string
 	node *yaml.Node
@@ -115,16 +115,16 @@ type object struct {
 
 // objects lists what the file holds; what is in a List is taken out of it.
 func (f *manifest) objects() (found []object) {
-	var add func(at nodeAt)
-	add = func(at nodeAt) {
+	var add func(at nodePath)
+	add = func(at nodePath) {
 		n := f.node(at)
 		if n.Kind != yaml.MappingNode {
 			return
 		}
-		o := object{at: at, node: n, kind: scalarAt(n, "kind"), name: scalarAt(n, "metadata", "name")}
+		o := object{pos: at, node: n, kind: scalarAt(n, "kind"), name: scalarAt(n, "metadata", "name")}
 		if i := indexOf(n, "items"); i >= 0 && strings.HasSuffix(o.kind, "List") {
 			for k := range n.Content[i+1].Content {
-				add(at.below(i+1, k))
+				add(at.child(i+1, k))
 			}
 			return
 		}
@@ -132,7 +132,7 @@ func (f *manifest) objects() (found []object) {
 	}
 	for i, doc := range f.docs {
 		if len(doc.Content) == 1 {
-			add(nodeAt{i, 0})
+			add(nodePath{i, 0})
 		}
 	}
 	return found

@@ -57,8 +57,8 @@ func byText(v any) any {
 	return v
 }
 
-// with gives a mapping with another value below keys; drop: without it.
-func with(m any, keys []string, value any, drop bool) (any, bool) {
+// editMapping gives a mapping with another value below keys; drop: without it.
+func editMapping(m any, keys []string, value any, drop bool) (any, bool) {
 	old, ok := m.(map[string]any)
 	if !ok && m != nil {
 		return m, drop // nothing is below a text
@@ -72,7 +72,7 @@ func with(m any, keys []string, value any, drop bool) (any, bool) {
 	case drop && !there:
 	case drop && len(keys) > 1 && now[keys[0]] == nil:
 	case len(keys) > 1:
-		if now[keys[0]], ok = with(now[keys[0]], keys[1:], value, drop); !ok {
+		if now[keys[0]], ok = editMapping(now[keys[0]], keys[1:], value, drop); !ok {
 			return nil, false
 		}
 	case drop:
@@ -144,9 +144,9 @@ func tryEdit(t *testing.T, text []byte, key, value string, how uint8) bool {
 		}
 	}
 	if drop {
-		err = m.drop(nodeAt{0, 0}, keys)
+		err = m.drop(nodePath{0, 0}, keys)
 	} else {
-		err = m.set(nodeAt{0, 0}, keys, scalar{text: value, bare: bare})
+		err = m.set(nodePath{0, 0}, keys, scalar{text: value, bare: bare})
 	}
 	if err != nil {
 		if !bytes.Equal(m.text, text) {
@@ -158,7 +158,7 @@ func tryEdit(t *testing.T, text []byte, key, value string, how uint8) bool {
 	if err != nil {
 		t.Fatalf("nobody can read it any more: %v\n%q\n%q", err, text, m.text)
 	}
-	changed, ok := with(before[0], keys, want, drop)
+	changed, ok := editMapping(before[0], keys, want, drop)
 	if !ok {
 		t.Fatalf("set below what is no mapping:\n%q\n%q", text, m.text)
 	}

@@ -11,19 +11,19 @@ import (
 )
 
 // setItem writes another text where the item of a list is.
-func (f *manifest) setItem(at nodeAt, i int, text string) error {
-	return f.replace(at.below(i), inFlow(f.node(at)), scalar{text: text})
+func (f *manifest) setItem(at nodePath, i int, text string) error {
+	return f.replace(at.child(i), inFlow(f.node(at)), scalar{text: text})
 }
 
 // addItem adds a text to the end of a list, in the style of those that are there.
-func (f *manifest) addItem(at nodeAt, text string) error {
+func (f *manifest) addItem(at nodePath, text string) error {
 	n := f.node(at)
 	last := len(n.Content) - 1
 	if n.Kind != yaml.SequenceNode || last < 0 {
 		return fmt.Errorf("line %d: there is no list to add to", n.Line)
 	}
 	s := scalar{text: text}
-	e := textEdit{at: at.below(last + 1), how: added, value: []*meaning{s.meaning()}}
+	e := textEdit{pos: at.child(last + 1), change: addNodes, value: []*meaning{s.meaning()}}
 	if inFlow(n) {
 		_, to, err := f.span(n.Content[last])
 		if err != nil {
@@ -60,12 +60,12 @@ func (f *manifest) addItem(at nodeAt, text string) error {
 }
 
 // dropItem removes an item of a list that has others.
-func (f *manifest) dropItem(at nodeAt, i int) error {
+func (f *manifest) dropItem(at nodePath, i int) error {
 	n := f.node(at)
 	if len(n.Content) < 2 {
 		return fmt.Errorf("line %d: it is the only item of its list", n.Line)
 	}
-	e := textEdit{at: at.below(i), how: removed, value: []*meaning{{}}}
+	e := textEdit{pos: at.child(i), change: removeNodes, value: []*meaning{{}}}
 	var err error
 	if inFlow(n) {
 		e.from, e.to, err = f.inRow(n, i, 1)
@@ -80,9 +80,9 @@ func (f *manifest) dropItem(at nodeAt, i int) error {
 
 // setText writes another text where one of several lines is, so that its lines
 // that stay are not touched.
-func (f *manifest) setText(at nodeAt, text string) error {
+func (f *manifest) setText(at nodePath, text string) error {
 	n := f.node(at)
-	e := textEdit{at: at, how: replaced, value: []*meaning{scalar{text: text}.meaning()}}
+	e := textEdit{pos: at, change: replaceNode, value: []*meaning{scalar{text: text}.meaning()}}
 	var err error
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Style&yaml.LiteralStyle != 0:

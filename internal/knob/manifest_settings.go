@@ -10,17 +10,17 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// inMapping are settings that are keys of an object.
-type inMapping struct {
-	f       *manifest
-	at      nodeAt                    // of the object
-	keys    func(key string) []string // the way to a setting in it
-	strings bool                      // all values are strings, "true" too
-	some    bool                      // of [fileSettings.partial]
+// mappingSettings are settings that are keys of an object.
+type mappingSettings struct {
+	f        *manifest
+	pos      nodePath                  // of the object
+	keys     func(key string) []string // the way to a setting in it
+	strings  bool                      // all values are strings, "true" too
+	fragment bool                      // of [fileSettings.partial]
 }
 
-func (s inMapping) get(key string) (string, bool) {
-	n := s.f.node(s.at)
+func (s mappingSettings) get(key string) (string, bool) {
+	n := s.f.node(s.pos)
 	for _, k := range s.keys(key) {
 		if n = lookupKey(n, k); n == nil {
 			return "", false
@@ -32,14 +32,14 @@ func (s inMapping) get(key string) (string, bool) {
 	return n.Value, true
 }
 
-func (s inMapping) set(key, text string) error {
+func (s mappingSettings) set(key, text string) error {
 	v := scalar{text: text}
 	v.bare = !s.strings && (&yaml.Node{Kind: yaml.ScalarNode, Value: text}).ShortTag() != "!!str"
-	return s.f.set(s.at, s.keys(key), v)
+	return s.f.set(s.pos, s.keys(key), v)
 }
 
-func (s inMapping) drop(key string) error { return s.f.drop(s.at, s.keys(key)) }
-func (s inMapping) partial() bool         { return s.some }
+func (s mappingSettings) drop(key string) error { return s.f.drop(s.pos, s.keys(key)) }
+func (s mappingSettings) partial() bool         { return s.fragment }
 
 // belowKeys gives the way to keys that are below others in the same object.
 func belowKeys(prefix ...string) func(string) []string {
@@ -91,48 +91,48 @@ func (f *manifest) has() string {
 	return "; it has " + strings.Join(names, ", ")
 }
 
-// inArguments are settings that are arguments of a program in a container.
-type inArguments struct {
+// argumentSettings are settings that are arguments of a program in a container.
+type argumentSettings struct {
 	f        *manifest
-	at       nodeAt // of the list
-	separate bool   // "--name" may have its value in the next item
+	pos      nodePath // of the list
+	separate bool     // "--name" may have its value in the next item
 }
 
 // argumentsOf finds the arguments of a container of a workload.
-func (f *manifest) argumentsOf(kind, name, container string) (inArguments, error) {
+func (f *manifest) argumentsOf(kind, name, container string) (argumentSettings, error) {
 	o, err := f.the(kind, name)
 	if err != nil {
-		return inArguments{}, err
+		return argumentSettings{}, err
 	}
 	at, err := f.container(o, container)
 	if err != nil {
-		return inArguments{}, err
+		return argumentSettings{}, err
 	}
 	n := f.node(at)
 	for _, key := range []string{"args", "command"} {
 		if i := indexOf(n, key); i >= 0 && n.Content[i+1].Kind == yaml.SequenceNode {
-			return inArguments{f: f, at: at.below(i + 1)}, nil
+			return argumentSettings{f: f, pos: at.child(i + 1)}, nil
 		}
 	}
-	return inArguments{}, verr.New(verr.Missing, "cannot find the arguments of "+container, "its container has none in this file", "add args to it")
+	return argumentSettings{}, verr.New(verr.Missing, "cannot find the arguments of "+container, "its container has none in this file", "add args to it")
 }
 
 // container finds one of a workload: by its name, or it is the only one.
-func (f *manifest) container(o object, name string) (nodeAt, error) {
-	at, n := o.at, o.node
+func (f *manifest) container(o object, name string) (nodePath, error) {
+	at, n := o.pos, o.node
 	for _, key := range []string{"spec", "template", "spec", "containers"} {
 		i := indexOf(n, key)
 		if i < 0 || n.Content[i+1].Kind == yaml.AliasNode {
 			return nil, verr.New(verr.Missing, "cannot find container "+name, fmt.Sprintf("%s %s has no %s of its own", o.kind, o.name, key), "name the file that has all of it")
 		}
-		at, n = at.below(i+1), n.Content[i+1]
+		at, n = at.child(i+1), n.Content[i+1]
 	}
-	var found []nodeAt
+	var found []nodePath
 	for i, c := range n.Content {
 		if scalarAt(c, "name") == name {
-			return at.below(i), nil
+			return at.child(i), nil
 		}
-		found = append(found, at.below(i))
+		found = append(found, at.child(i))
 	}
 	if len(found) == 1 {
 		return found[0], nil
@@ -140,27 +140,27 @@ func (f *manifest) container(o object, name string) (nodeAt, error) {
 	return nil, verr.New(verr.Missing, "cannot find container "+name, fmt.Sprintf("%s %s has %d, none of that name", o.kind, o.name, len(found)), "name the file of the program's own release")
 }
 
-func (s inArguments) get(key string) (string, bool) {
-	i, value, _ := argument(s.f.node(s.at).Content, key, s.separate)
+func (s argumentSettings) get(key string) (string, bool) {
+	i, value, _ := argument(s.f.node(s.pos).Content, key, s.separate)
 	return value, i >= 0
 }
 
-func (s inArguments) set(key, text string) error {
-	list := s.f.node(s.at).Content
+func (s argumentSettings) set(key, text string) error {
+	list := s.f.node(s.pos).Content
 	i, _, two := argument(list, key, s.separate)
 	switch {
 	case arguments(list, key) > 1:
 		return fmt.Errorf("--%s is given twice", key)
 	case i < 0:
-		return s.f.addItem(s.at, "--"+key+"="+text)
+		return s.f.addItem(s.pos, "--"+key+"="+text)
 	case two:
-		return s.f.setItem(s.at, i+1, text)
+		return s.f.setItem(s.pos, i+1, text)
 	}
-	return s.f.setItem(s.at, i, "--"+key+"="+text)
+	return s.f.setItem(s.pos, i, "--"+key+"="+text)
 }
 
-func (s inArguments) drop(key string) error {
-	list := s.f.node(s.at).Content
+func (s argumentSettings) drop(key string) error {
+	list := s.f.node(s.pos).Content
 	i, _, two := argument(list, key, s.separate)
 	switch {
 	case i < 0:
@@ -168,11 +168,11 @@ func (s inArguments) drop(key string) error {
 	case arguments(list, key) > 1:
 		return fmt.Errorf("--%s is given twice", key)
 	case two:
-		if err := s.f.dropItem(s.at, i+1); err != nil {
+		if err := s.f.dropItem(s.pos, i+1); err != nil {
 			return err
 		}
 	}
-	return s.f.dropItem(s.at, i)
+	return s.f.dropItem(s.pos, i)
 }
 
-func (s inArguments) partial() bool { return false }
+func (s argumentSettings) partial() bool { return false }

@@ -61,8 +61,8 @@ func renderText(text string, style yaml.Style, flow bool) string {
 // harmless is what may be in a value of ours: nothing that a quote could be ended by.
 var harmless = regexp.MustCompile(`^[-A-Za-z0-9_.,:/=+]*$`)
 
-// spoken are words that some parsers of YAML take for true and false.
-var spoken = regexp.MustCompile(`^(?i:y|yes|n|no|on|off|true|false|null)$`)
+// booleanWords are words that some parsers of YAML take for true and false.
+var booleanWords = regexp.MustCompile(`^(?i:y|yes|n|no|on|off|true|false|null)$`)
 
 // wordStart: it begins with a letter, a digit or a dash that an argument begins with.
 var wordStart = regexp.MustCompile(`^(--)?[A-Za-z0-9]`)
@@ -70,7 +70,7 @@ var wordStart = regexp.MustCompile(`^(--)?[A-Za-z0-9]`)
 // readsAsText tells whether a text without quotes is a string to all parsers of YAML.
 func readsAsText(text string, flow bool) bool {
 	digits := regexp.MustCompile(`^[0-9.:_]+$`).MatchString(text)
-	if !wordStart.MatchString(text) || spoken.MatchString(text) || digits || text[len(text)-1] == ':' {
+	if !wordStart.MatchString(text) || booleanWords.MatchString(text) || digits || text[len(text)-1] == ':' {
 		return false
 	}
 	if flow && slices.ContainsFunc([]byte(text), func(b byte) bool { return b == ',' || b == ':' }) {

@@ -132,5 +132,5 @@ func (k rfs) Range(m Machine, t Target) ([]string, error) {
 	if _, err := k.Plan(m, t, recommended); err == nil {
 		values = append(values, recommended)
 	}
-	return always(values...)(now.Value), nil
+	return otherThan(values...)(now.Value), nil
 }

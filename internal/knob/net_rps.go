@@ -74,5 +74,5 @@ func (k rps) Range(m Machine, t Target) ([]string, error) {
 	} else {
 		values = append(values, strconv.Itoa(last))
 	}
-	return always(values...)(now.Value), nil
+	return otherThan(values...)(now.Value), nil
 }

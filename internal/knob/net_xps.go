@@ -41,7 +41,7 @@ func (xps) Get(m Machine, t Target) (Reading, error) {
 	}
 	cores := eachQueue(queues)
 	received, err := masksOf(m, t, xpsQueue)
-	if lacking(err) { // kernels before 4.18
+	if isMissing(err) { // kernels before 4.18
 		return Reading{Value: cores}, nil
 	}
 	if err != nil {
@@ -74,7 +74,7 @@ func (xps) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 		return nil, err
 	}
 	received, err := masksOf(m, t, xpsQueue)
-	if err != nil && !lacking(err) {
+	if err != nil && !isMissing(err) {
 		return nil, err
 	}
 	if rest, ok := strings.CutPrefix(value, byQueue); ok {
@@ -157,5 +157,5 @@ func (k xps) Range(m Machine, t Target) ([]string, error) {
 	for i := range shares {
 		queues[i].now = shares[i]
 	}
-	return always(eachQueue(queues))(now.Value), err
+	return otherThan(eachQueue(queues))(now.Value), err
 }

@@ -31,17 +31,17 @@ var ctNotrack = Entry{
 // nftFlowtable lets established connections pass by the rules.
 var nftFlowtable = Entry{
 	Facts: Facts{
-		Name:     "nft.flowtable",
-		Title:    "Whether established connections that are forwarded between devices pass by the rules, by an nftables table of Venturi's own",
-		Values:   "the devices, such as eth0,cali1; off",
-		Scope:    ScopeNetns,
-		Helps:    []Effect{Throughput, Packets, CPU},
-		Risk:     "skips all later hooks: marks, limits of connections and packets, and counters no longer see these packets (calico issue 13495)",
-		Needs:    "a namespace that forwards and tracks connections; modules nf_flow_table and nft_flow_offload. The devices must stay: one that goes away leaves the table without it",
-		Grade:    GradeA,
-		Evidence: "ten runs with their deviation in firewalld's blog; the figures are in a graph only",
-		Undo:     "the table is deleted, and connections in it go the whole way again",
-		Never:    "it takes packets past rules that somebody may count on",
+		Name:       "nft.flowtable",
+		Title:      "Whether established connections that are forwarded between devices pass by the rules, by an nftables table of Venturi's own",
+		Values:     "the devices, such as eth0,cali1; off",
+		Scope:      ScopeNetns,
+		Helps:      []Effect{Throughput, Packets, CPU},
+		Risk:       "skips all later hooks: marks, limits of connections and packets, and counters no longer see these packets (calico issue 13495)",
+		Needs:      "a namespace that forwards and tracks connections; modules nf_flow_table and nft_flow_offload. The devices must stay: one that goes away leaves the table without it",
+		Grade:      GradeA,
+		Evidence:   "ten runs with their deviation in firewalld's blog; the figures are in a graph only",
+		Undo:       "the table is deleted, and connections in it go the whole way again",
+		ManualOnly: "it takes packets past rules that somebody may count on",
 	},
 	Knob: ownTable{key: setting.FlowTable, text: setting.Flowtable, check: isDevice},
 }

@@ -37,8 +37,8 @@ const (
 	flowsAQueue   = "4096" // what "on" means where no number was set
 )
 
-// on gives the cell of the filter, and those of the queues.
-func (arfs) on(m Machine, t Target) (filter setting.Setting, queues []setting.Setting, err error) {
+// read gives the setting of the filter, and those of the queues.
+func (arfs) read(m Machine, t Target) (filter setting.Setting, queues []setting.Setting, err error) {
 	place, err := devicePlace(t)
 	if err != nil {
 		return filter, nil, err
@@ -62,7 +62,7 @@ func (arfs) on(m Machine, t Target) (filter setting.Setting, queues []setting.Se
 
 // Get is of [Knob].
 func (k arfs) Get(m Machine, t Target) (Reading, error) {
-	filter, queues, err := k.on(m, t)
+	filter, queues, err := k.read(m, t)
 	if err != nil {
 		return Reading{}, err
 	}
@@ -107,7 +107,7 @@ func (arfs) least(m Machine, queues []setting.Setting) (string, error) {
 
 // Plan is of [Knob].
 func (k arfs) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
-	filter, queues, err := k.on(m, t)
+	filter, queues, err := k.read(m, t)
 	if err != nil {
 		return nil, err
 	}

@@ -44,8 +44,8 @@ const (
 
 type bigTCP struct{ deviceNumbers }
 
-// most is the largest segment that the device can cut; 0 if it does not tell.
-func (k bigTCP) most(m Machine, found []deviceIs) uint64 {
+// maxSegment is the largest segment that the device can cut; 0 if it does not tell.
+func (k bigTCP) maxSegment(m Machine, found []numberValue) uint64 {
 	v, err := m.Settings.Read(setting.Setting{Backend: "link", Scope: found[0].cell.Scope, Key: "tso_max_size"})
 	if err != nil {
 		return 0
@@ -68,7 +68,7 @@ func (k bigTCP) Plan(m Machine, t Target, value string) ([]setting.Write, error)
 	if err != nil {
 		return nil, err
 	}
-	most := k.most(m, found)
+	most := k.maxSegment(m, found)
 	for _, w := range writes {
 		n, err := strconv.ParseUint(w.Value.String(), 10, 64)
 		if err == nil && strings.HasPrefix(w.Setting.Key, "gso") && most > 0 && n > most {
@@ -91,13 +91,13 @@ func (k bigTCP) Plan(m Machine, t Target, value string) ([]setting.Write, error)
 // Range is of [Ranger]: what Cilium sets, where the device can cut it.
 func (k bigTCP) Range(m Machine, t Target) ([]string, error) {
 	found, err := k.now(m, t)
-	if err != nil || len(found) < len(k.parts) || k.most(m, found) < ciliumGSO {
+	if err != nil || len(found) < len(k.parts) || k.maxSegment(m, found) < ciliumGSO {
 		return nil, err
 	}
-	large, plain := make([]deviceIs, len(found)), make([]deviceIs, len(found))
+	large, plain := make([]numberValue, len(found)), make([]numberValue, len(found))
 	for i, f := range found {
 		large[i], plain[i] = f, f
 		large[i].value, plain[i].value = strconv.Itoa(ciliumGSO), strconv.Itoa(plainGSO)
 	}
-	return always(k.spell(large), k.spell(plain))(k.spell(found)), nil
+	return otherThan(k.spell(large), k.spell(plain))(k.spell(found)), nil
 }

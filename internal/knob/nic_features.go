@@ -29,14 +29,14 @@ type offload struct {
 	clash bool     // it is off whether the knob is on or off
 }
 
-// here is a knob's features on one device.
-type here struct {
+// featureReading is a knob's features on one device.
+type featureReading struct {
 	place setting.Scope
 	all   map[string]setting.Feature
 	parts []offload // with only what can be set
 }
 
-func (k features) on(t Target) (h here, err error) {
+func (k features) read(t Target) (h featureReading, err error) {
 	if h.place, err = devicePlace(t); err != nil {
 		return h, err
 	}
@@ -68,7 +68,7 @@ func (k features) on(t Target) (h here, err error) {
 }
 
 // text tells the features in a knob's words.
-func (h here) text(is func(name string) bool) string {
+func (h featureReading) text(is func(name string) bool) string {
 	on, off, words := true, true, []string(nil)
 	for _, p := range h.parts {
 		first, mixed := is(p.names[0]), false
@@ -100,9 +100,9 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// inEffect tells whether a feature is, or is not because of another wish: that
+// inEffect tells whether a feature is, or is not because of another assignment: that
 // what it needs be off.
-func (h here) inEffect(p offload, name string) bool {
+func (h featureReading) inEffect(p offload, name string) bool {
 	f := h.all[name]
 	if f.Active || !f.Wanted {
 		return f.Active
@@ -114,7 +114,7 @@ func (h here) inEffect(p offload, name string) bool {
 
 // Get is of [Knob].
 func (k features) Get(_ Machine, t Target) (Reading, error) {
-	h, err := k.on(t)
+	h, err := k.read(t)
 	if err != nil {
 		return Reading{}, err
 	}
@@ -139,7 +139,7 @@ func (k features) Get(_ Machine, t Target) (Reading, error) {
 
 // Plan is of [Knob].
 func (k features) Plan(_ Machine, t Target, value string) ([]setting.Write, error) {
-	h, err := k.on(t)
+	h, err := k.read(t)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (k features) Plan(_ Machine, t Target, value string) ([]setting.Write, erro
 }
 
 // parse gives what each feature shall be that a value names.
-func (h here) parse(t Target, value string) (map[string]bool, error) {
+func (h featureReading) parse(t Target, value string) (map[string]bool, error) {
 	want := map[string]bool{}
 	if value == "on" || value == "off" {
 		for _, p := range h.parts {
@@ -180,7 +180,7 @@ func (h here) parse(t Target, value string) (map[string]bool, error) {
 			return nil, verr.New(verr.Missing, fmt.Sprintf("cannot set %q of %s", word, t.Device),
 				"the knob has no such part, or it is fixed on this device", "name what can be changed: "+strings.Join(h.words(), ", "))
 		}
-		if err := either("on", "off")(items[word]); err != nil {
+		if err := oneOf("on", "off")(items[word]); err != nil {
 			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q of %s to %q", word, t.Device, items[word]), err.Error(), "write it like "+word+"=on")
 		}
 		for _, name := range names {
@@ -192,7 +192,7 @@ func (h here) parse(t Target, value string) (map[string]bool, error) {
 
 // names gives the features that a word means: those of a part, or one by its own
 // name.
-func (h here) names(word string) []string {
+func (h featureReading) names(word string) []string {
 	for _, p := range h.parts {
 		if p.word == word {
 			return p.names
@@ -204,7 +204,7 @@ func (h here) names(word string) []string {
 	return nil
 }
 
-func (h here) words() (words []string) {
+func (h featureReading) words() (words []string) {
 	for _, p := range h.parts {
 		words = append(words, p.word)
 	}
@@ -217,7 +217,7 @@ func (k features) Range(m Machine, t Target) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return always("on", "off")(now.Value), nil
+	return otherThan("on", "off")(now.Value), nil
 }
 
 // devicePlace is the device of a target.

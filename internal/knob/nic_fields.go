@@ -31,15 +31,15 @@ func (f fieldSet) number(name string) int {
 	return n
 }
 
-// fieldsHere is what a device has of a knob's fields.
-type fieldsHere struct {
+// fieldsReading is what a device has of a knob's fields.
+type fieldsReading struct {
 	cell  setting.Setting
 	order []string // names, as they are told
 	now   fieldSet
-	most  fieldSet
+	max   fieldSet
 }
 
-func (k fields) on(m Machine, t Target) (h fieldsHere, err error) {
+func (k fields) read(m Machine, t Target) (h fieldsReading, err error) {
 	place, err := devicePlace(t)
 	if err != nil {
 		return h, err
@@ -59,27 +59,27 @@ func (k fields) on(m Machine, t Target) (h fieldsHere, err error) {
 		name, _, _ := strings.Cut(item, "=")
 		h.order = append(h.order, name)
 	}
-	h.most = fieldSet{}
+	h.max = fieldSet{}
 	if len(k.largest) == 0 {
 		return h, nil
 	}
 	most, err := setting.Maxima(h.cell)
 	for name, n := range most {
-		h.most[name] = strconv.Itoa(n)
+		h.max[name] = strconv.Itoa(n)
 	}
 	return h, err
 }
 
 // Get is of [Knob].
 func (k fields) Get(m Machine, t Target) (Reading, error) {
-	h, err := k.on(m, t)
+	h, err := k.read(m, t)
 	if err != nil {
 		return Reading{}, err
 	}
 	r := Reading{Value: h.text(nil)}
 	var most []string
 	for _, name := range h.order {
-		if n, told := h.most[name]; told {
+		if n, told := h.max[name]; told {
 			most = append(most, name+"="+n)
 		}
 	}
@@ -90,7 +90,7 @@ func (k fields) Get(m Machine, t Target) (Reading, error) {
 }
 
 // text writes all fields, with some in the place of what there is.
-func (h fieldsHere) text(others fieldSet) string {
+func (h fieldsReading) text(others fieldSet) string {
 	items := make([]string, len(h.order))
 	for i, name := range h.order {
 		value, other := others[name]
@@ -104,7 +104,7 @@ func (h fieldsHere) text(others fieldSet) string {
 
 // Plan is of [Knob].
 func (k fields) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
-	h, err := k.on(m, t)
+	h, err := k.read(m, t)
 	if err != nil {
 		return nil, err
 	}
@@ -115,12 +115,12 @@ func (k fields) Plan(m Machine, t Target, value string) ([]setting.Write, error)
 	return []setting.Write{{Setting: h.cell, Value: setting.Text(h.text(want))}}, nil
 }
 
-func (k fields) parse(h fieldsHere, t Target, value string) (want fieldSet, err error) {
+func (k fields) parse(h fieldsReading, t Target, value string) (want fieldSet, err error) {
 	if value == "max" && len(k.largest) > 0 {
 		want = fieldSet{}
 		for _, name := range k.largest {
 			// Cards that can have queues of both kinds together seldom take them apart as well.
-			if most, told := h.most[name]; told && (name == "combined" || h.most["combined"] == "") {
+			if most, told := h.max[name]; told && (name == "combined" || h.max["combined"] == "") {
 				want[name] = most
 			}
 		}
@@ -130,7 +130,7 @@ func (k fields) parse(h fieldsHere, t Target, value string) (want fieldSet, err 
 		return nil, err
 	}
 	for name, word := range want {
-		most, limited := h.most[name]
+		most, limited := h.max[name]
 		if _, has := h.now[name]; !has {
 			return nil, verr.New(verr.Missing, fmt.Sprintf("cannot set %q of %s", name, t.Device), "its driver has no such setting", "name what it has: "+strings.Join(h.order, ", "))
 		}
@@ -146,29 +146,29 @@ func (k fields) parse(h fieldsHere, t Target, value string) (want fieldSet, err 
 }
 
 // check refuses what makes no sense in the place of what a field holds.
-func (h fieldsHere) check(name, word string) error {
+func (h fieldsReading) check(name, word string) error {
 	switch now := h.now[name]; now {
 	case "auto":
-		return either("auto", "on", "off")(word)
+		return oneOf("auto", "on", "off")(word)
 	case "on", "off":
-		return either("on", "off", "auto")(word)
+		return oneOf("on", "off", "auto")(word)
 	}
 	most := 1<<32 - 1
-	if _, limited := h.most[name]; limited {
-		most = h.most.number(name)
+	if _, limited := h.max[name]; limited {
+		most = h.max.number(name)
 	}
 	return number(0, most)(word)
 }
 
 // Range is of [Ranger].
 func (k fields) Range(m Machine, t Target) ([]string, error) {
-	h, err := k.on(m, t)
+	h, err := k.read(m, t)
 	if err != nil || k.trials == nil {
 		return nil, err
 	}
 	var worth []string
 	now := h.text(nil)
-	for _, trial := range k.trials(h.now, h.most) {
+	for _, trial := range k.trials(h.now, h.max) {
 		want, err := k.parse(h, t, trial)
 		if err != nil {
 			continue // this device lacks what it names

@@ -14,17 +14,17 @@ import (
 // nicMTU is the largest packet that a device sends whole.
 var nicMTU = Entry{
 	Facts: Facts{
-		Name:     "nic.mtu",
-		Title:    "The largest packet that a device sends (MTU)",
-		Values:   "bytes, such as 9000",
-		Scope:    ScopeDevice,
-		Helps:    []Effect{Throughput, CPU},
-		Risk:     "packets that a device on the way does not take are lost without a word; pods keep the MTU that they were made with; some drivers take the link down",
-		Needs:    "each device of the path, switches among them, takes packets of this size: begin with those below, and probe the path with packets that may not be cut",
-		Grade:    GradeB,
-		Evidence: "10 to 30 % on a page of recipes, without a method; MTUs that do not fit are a common trouble (Calico issues 8868 and 5575)",
-		Undo:     "the old number is written back, also to devices on top whose MTU followed",
-		Never:    "nobody but its owner knows what the network between the machines carries",
+		Name:       "nic.mtu",
+		Title:      "The largest packet that a device sends (MTU)",
+		Values:     "bytes, such as 9000",
+		Scope:      ScopeDevice,
+		Helps:      []Effect{Throughput, CPU},
+		Risk:       "packets that a device on the way does not take are lost without a word; pods keep the MTU that they were made with; some drivers take the link down",
+		Needs:      "each device of the path, switches among them, takes packets of this size: begin with those below, and probe the path with packets that may not be cut",
+		Grade:      GradeB,
+		Evidence:   "10 to 30 % on a page of recipes, without a method; MTUs that do not fit are a common trouble (Calico issues 8868 and 5575)",
+		Undo:       "the old number is written back, also to devices on top whose MTU followed",
+		ManualOnly: "nobody but its owner knows what the network between the machines carries",
 	},
 	Knob: mtu{deviceNumbers{name: "nic.mtu", parts: []deviceNumber{{"", "link", "mtu", 1, 1 << 31}}}},
 }

@@ -129,5 +129,5 @@ func (k threaded) Range(m Machine, t Target) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return always("on", "off")(r.Value), nil
+	return otherThan("on", "off")(r.Value), nil
 }

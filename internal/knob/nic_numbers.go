@@ -16,8 +16,8 @@ type deviceNumber struct {
 	word  string // in the knob's values
 	store string // "link" or "net"
 	key   string
-	least uint64
-	most  uint64
+	min   uint64
+	max   uint64
 }
 
 // deviceNumbers is a knob of numbers of a device. With more than one, a value
@@ -30,20 +30,20 @@ type deviceNumbers struct {
 	trials []string // values worth a trial
 }
 
-// deviceIs is what a device has of one part.
-type deviceIs struct {
+// numberValue is what a device has of one part.
+type numberValue struct {
 	deviceNumber
 	cell  setting.Setting
 	value string
 }
 
 // now reads the parts that there are. Error: there is none, or it cannot be read.
-func (k deviceNumbers) now(m Machine, t Target) ([]deviceIs, error) {
+func (k deviceNumbers) now(m Machine, t Target) ([]numberValue, error) {
 	place, err := onDevice(t)
 	if err != nil {
 		return nil, err
 	}
-	var found []deviceIs
+	var found []numberValue
 	for _, p := range k.parts {
 		cell := setting.Setting{Backend: p.store, Scope: place, Key: p.key}
 		v, err := m.Settings.Read(cell)
@@ -53,7 +53,7 @@ func (k deviceNumbers) now(m Machine, t Target) ([]deviceIs, error) {
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, deviceIs{p, cell, strings.TrimSpace(v.String())})
+		found = append(found, numberValue{p, cell, strings.TrimSpace(v.String())})
 	}
 	if len(found) == 0 {
 		return nil, verr.New(verr.Missing, "cannot read "+k.name+" of "+t.Device, "this kernel does not have it", "it takes a newer one")
@@ -70,7 +70,7 @@ func (k deviceNumbers) Get(m Machine, t Target) (Reading, error) {
 	return Reading{Value: k.spell(found)}, nil
 }
 
-func (k deviceNumbers) spell(found []deviceIs) string {
+func (k deviceNumbers) spell(found []numberValue) string {
 	if len(k.parts) == 1 {
 		return found[0].value
 	}
@@ -95,7 +95,7 @@ func (k deviceNumbers) Plan(m Machine, t Target, value string) ([]setting.Write,
 	return k.plan(found, value)
 }
 
-func (k deviceNumbers) plan(found []deviceIs, value string) ([]setting.Write, error) {
+func (k deviceNumbers) plan(found []numberValue, value string) ([]setting.Write, error) {
 	named, err := k.parse(found, value)
 	if err != nil {
 		return nil, err
@@ -108,8 +108,8 @@ func (k deviceNumbers) plan(found []deviceIs, value string) ([]setting.Write, er
 		}
 		delete(named, f.word)
 		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil || n < f.least || n > f.most {
-			return nil, noSense(k.name, value, fmt.Errorf("want for %s a number from %d to %d", f.key, f.least, f.most))
+		if err != nil || n < f.min || n > f.max {
+			return nil, noSense(k.name, value, fmt.Errorf("want for %s a number from %d to %d", f.key, f.min, f.max))
 		}
 		writes = append(writes, setting.Write{Setting: f.cell, Value: setting.Text(strconv.FormatUint(n, 10))})
 	}
@@ -120,7 +120,7 @@ func (k deviceNumbers) plan(found []deviceIs, value string) ([]setting.Write, er
 }
 
 // parse gives the text of each part that is named.
-func (k deviceNumbers) parse(found []deviceIs, value string) (map[string]string, error) {
+func (k deviceNumbers) parse(found []numberValue, value string) (map[string]string, error) {
 	if strings.Contains(value, "=") {
 		return assignments(value)
 	}
@@ -142,5 +142,5 @@ func (k deviceNumbers) Range(m Machine, t Target) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return always(k.trials...)(now.Value), nil
+	return otherThan(k.trials...)(now.Value), nil
 }

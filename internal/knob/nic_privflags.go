@@ -13,24 +13,24 @@ import (
 // privateFlags are switches that only one driver has.
 var privateFlags = Entry{
 	Facts: Facts{
-		Name:     "nic.privflags",
-		Title:    "Switches that only a card's own driver has",
-		Values:   "those of the driver, each on or off, such as rx_striding_rq=on",
-		Scope:    ScopeDevice,
-		Helps:    []Effect{Packets},
-		Risk:     "each driver's own; many make the card anew",
-		Needs:    "a driver that has some, such as mlx5 and ice; what they do, its guide tells",
-		Grade:    GradeC,
-		Evidence: "guides of vendors",
-		Undo:     "each switch is set back",
-		Never:    "what a switch does is known to its driver only",
+		Name:       "nic.privflags",
+		Title:      "Switches that only a card's own driver has",
+		Values:     "those of the driver, each on or off, such as rx_striding_rq=on",
+		Scope:      ScopeDevice,
+		Helps:      []Effect{Packets},
+		Risk:       "each driver's own; many make the card anew",
+		Needs:      "a driver that has some, such as mlx5 and ice; what they do, its guide tells",
+		Grade:      GradeC,
+		Evidence:   "guides of vendors",
+		Undo:       "each switch is set back",
+		ManualOnly: "what a switch does is known to its driver only",
 	},
 	Knob: privFlags{},
 }
 
 type privFlags struct{}
 
-func (privFlags) on(t Target) (setting.Scope, map[string]bool, error) {
+func (privFlags) read(t Target) (setting.Scope, map[string]bool, error) {
 	place, err := devicePlace(t)
 	if err != nil {
 		return place, nil, err
@@ -44,7 +44,7 @@ func (privFlags) on(t Target) (setting.Scope, map[string]bool, error) {
 
 // Get is of [Knob].
 func (k privFlags) Get(_ Machine, t Target) (Reading, error) {
-	_, all, err := k.on(t)
+	_, all, err := k.read(t)
 	if err != nil {
 		return Reading{}, err
 	}
@@ -57,7 +57,7 @@ func (k privFlags) Get(_ Machine, t Target) (Reading, error) {
 
 // Plan is of [Knob].
 func (k privFlags) Plan(_ Machine, t Target, value string) ([]setting.Write, error) {
-	place, all, err := k.on(t)
+	place, all, err := k.read(t)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (k privFlags) Plan(_ Machine, t Target, value string) ([]setting.Write, err
 		if _, known := all[name]; !known {
 			return nil, verr.New(verr.Missing, fmt.Sprintf("cannot set %q of %s", name, t.Device), "its driver knows no such switch", "name one that it has: "+strings.Join(slices.Sorted(maps.Keys(all)), ", "))
 		}
-		if err := either("on", "off")(want[name]); err != nil {
+		if err := oneOf("on", "off")(want[name]); err != nil {
 			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q of %s to %q", name, t.Device, want[name]), err.Error(), "write it like "+name+"=on")
 		}
 		writes = append(writes, setting.Write{Setting: setting.Setting{Backend: "privflag", Scope: place, Key: name}, Value: setting.Text(want[name])})

@@ -100,5 +100,5 @@ func (k qdisc) Range(m Machine, t Target) ([]string, error) {
 	if err != nil || q.Exact() != nil || q.Kind == "noqueue" {
 		return nil, err
 	}
-	return always("fq", "fq_codel")(strings.Join(kindsOf(q), ",")), nil
+	return otherThan("fq", "fq_codel")(strings.Join(kindsOf(q), ",")), nil
 }

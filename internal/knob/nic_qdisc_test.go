@@ -18,7 +18,7 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// tree is the qdiscs of a device as its cell holds them.
+// tree is the qdiscs of a device as its setting holds them.
 func tree(t *testing.T, b bench, on knob.Target) string {
 	t.Helper()
 	place, err := on.Place()

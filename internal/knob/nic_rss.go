@@ -33,7 +33,7 @@ type udpHash struct{}
 
 var udpFlows = []string{"udp4", "udp6"}
 
-func (udpHash) on(m Machine, t Target) (place setting.Scope, now map[string]string, err error) {
+func (udpHash) read(m Machine, t Target) (place setting.Scope, now map[string]string, err error) {
 	if place, err = devicePlace(t); err != nil {
 		return place, nil, err
 	}
@@ -58,7 +58,7 @@ func (udpHash) on(m Machine, t Target) (place setting.Scope, now map[string]stri
 
 // Get is of [Knob].
 func (k udpHash) Get(m Machine, t Target) (Reading, error) {
-	_, now, err := k.on(m, t)
+	_, now, err := k.read(m, t)
 	if err != nil {
 		return Reading{}, err
 	}
@@ -76,7 +76,7 @@ func (k udpHash) Get(m Machine, t Target) (Reading, error) {
 
 // Plan is of [Knob].
 func (k udpHash) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
-	place, now, err := k.on(m, t)
+	place, now, err := k.read(m, t)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (k udpHash) Range(m Machine, t Target) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return always("sdfn", "sd")(now.Value), nil
+	return otherThan("sdfn", "sd")(now.Value), nil
 }
 
 // hashTable shares packets out among receive queues.
@@ -139,7 +139,7 @@ var hashTable = Entry{
 
 type rssTable struct{}
 
-func (rssTable) on(m Machine, t Target) (setting.Setting, map[string]string, error) {
+func (rssTable) read(m Machine, t Target) (setting.Setting, map[string]string, error) {
 	place, err := devicePlace(t)
 	if err != nil {
 		return setting.Setting{}, nil, err
@@ -158,7 +158,7 @@ func (rssTable) on(m Machine, t Target) (setting.Setting, map[string]string, err
 
 // Get is of [Knob].
 func (k rssTable) Get(m Machine, t Target) (Reading, error) {
-	_, now, err := k.on(m, t)
+	_, now, err := k.read(m, t)
 	if err != nil {
 		return Reading{}, err
 	}
@@ -178,7 +178,7 @@ func (k rssTable) Get(m Machine, t Target) (Reading, error) {
 
 // Plan is of [Knob].
 func (k rssTable) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
-	cell, now, err := k.on(m, t)
+	cell, now, err := k.read(m, t)
 	if err != nil {
 		return nil, err
 	}
@@ -228,5 +228,5 @@ func (k rssTable) Range(m Machine, t Target) ([]string, error) {
 	if len(half) > 0 {
 		trials = append(trials, strings.Join(half, ":"))
 	}
-	return always(trials...)(now.Value), nil
+	return otherThan(trials...)(now.Value), nil
 }

@@ -23,7 +23,7 @@ var encapCsum = Entry{
 		Undo:     "the old value is written into the database; a key that was absent is absent again",
 	},
 	Knob: ovsSettings{
-		parts:  []ovsSetting{{"csum", ovs.ExternalID, "ovn-encap-csum", true, either("true", "false")}},
+		parts:  []ovsSetting{{"csum", ovs.ExternalID, "ovn-encap-csum", true, oneOf("true", "false")}},
 		trials: []string{off, "on"},
 		effect: tunnelsHere,
 	},

@@ -11,17 +11,17 @@ import (
 // ovnLB is whether logical switches balance Services.
 var ovnLB = Entry{
 	Facts: Facts{
-		Name:     "ovn.lb",
-		Title:    "Whether OVN's logical switches have load balancers, for which every packet is tracked",
-		Values:   "off; on is what undo brings back",
-		Scope:    ScopeSwitch,
-		Helps:    []Effect{CPU, Latency, Packets},
-		Risk:     "Services stop where nothing else (kube-proxy) does them: in underlays and custom VPCs they always do",
-		Needs:    "the socket of the northbound database, and kube-proxy. Kube-OVN's controller gives switches their balancers again: there it is its argument --enable-lb, see kubeovn.lb",
-		Grade:    GradeB,
-		Evidence: "about 20 % of CPU (Kube-OVN's documentation); all traffic of a switch with one is tracked (kube-ovn issue 1155)",
-		Undo:     "each logical switch gets the balancers again that it had; one that was deleted meanwhile stays away, and is reported",
-		Never:    "Services may depend on it",
+		Name:       "ovn.lb",
+		Title:      "Whether OVN's logical switches have load balancers, for which every packet is tracked",
+		Values:     "off; on is what undo brings back",
+		Scope:      ScopeSwitch,
+		Helps:      []Effect{CPU, Latency, Packets},
+		Risk:       "Services stop where nothing else (kube-proxy) does them: in underlays and custom VPCs they always do",
+		Needs:      "the socket of the northbound database, and kube-proxy. Kube-OVN's controller gives switches their balancers again: there it is its argument --enable-lb, see kubeovn.lb",
+		Grade:      GradeB,
+		Evidence:   "about 20 % of CPU (Kube-OVN's documentation); all traffic of a switch with one is tracked (kube-ovn issue 1155)",
+		Undo:       "each logical switch gets the balancers again that it had; one that was deleted meanwhile stays away, and is reported",
+		ManualOnly: "Services may depend on it",
 	},
 	Knob: balancing{},
 }

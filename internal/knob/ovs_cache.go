@@ -48,7 +48,7 @@ var ovsUserspace = Entry{
 	Knob: ovsSettings{
 		parts: []ovsSetting{
 			{"emc", ovs.OtherConfig, "emc-insert-inv-prob", false, number(0, 1<<31-1)},
-			{"smc", ovs.OtherConfig, "smc-enable", true, either("true", "false")},
+			{"smc", ovs.OtherConfig, "smc-enable", true, oneOf("true", "false")},
 		},
 		trials: []string{"emc=20", "emc=0", "smc=on"},
 		fits: func(r ovs.Running) string {

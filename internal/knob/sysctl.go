@@ -35,7 +35,7 @@ func (s sysctl) cell(t Target) (setting.Setting, error) {
 	return setting.Sysctl(place, s.name), nil
 }
 
-// read gives the cell and the numbers, or words, that it holds.
+// read gives the setting and the numbers, or words, that it holds.
 func (s sysctl) read(m Machine, t Target) (setting.Setting, []string, error) {
 	cell, err := s.cell(t)
 	if err != nil {
@@ -121,8 +121,8 @@ func less(a, b string) bool {
 	return err1 == nil && err2 == nil && x < y
 }
 
-// either checks that a value is one of some.
-func either(values ...string) func(string) error {
+// oneOf checks that a value is one of some.
+func oneOf(values ...string) func(string) error {
 	return func(value string) error {
 		if !slices.Contains(values, value) {
 			return fmt.Errorf("want one of %s", strings.Join(values, ", "))
@@ -131,8 +131,8 @@ func either(values ...string) func(string) error {
 	}
 }
 
-// always gives the values of a list that are not the present one.
-func always(values ...string) func(string) []string {
+// otherThan gives the values of a list that are not the present one.
+func otherThan(values ...string) func(string) []string {
 	return func(now string) (others []string) {
 		for _, v := range values {
 			if v != now {

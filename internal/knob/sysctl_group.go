@@ -24,22 +24,22 @@ type groupMember struct {
 	sysctl
 }
 
-// is is a value of one part.
-type is struct {
+// groupValue is a value of one part.
+type groupValue struct {
 	groupMember
 	value string
 }
 
 // now reads the parts that there are. Error: there is none, or it cannot be read.
-func (s sysctlGroup) now(m Machine, t Target) ([]is, error) {
-	var found []is
+func (s sysctlGroup) now(m Machine, t Target) ([]groupValue, error) {
+	var found []groupValue
 	var missing error
 	for _, p := range s.parts {
 		r, err := p.sysctl.Get(m, t)
 		switch {
 		case err == nil:
-			found = append(found, is{p, r.Value})
-		case lacking(err):
+			found = append(found, groupValue{p, r.Value})
+		case isMissing(err):
 			missing = err
 		default:
 			return nil, err
@@ -51,8 +51,8 @@ func (s sysctlGroup) now(m Machine, t Target) ([]is, error) {
 	return found, nil
 }
 
-// lacking tells whether the error says that the target has no such thing.
-func lacking(err error) bool {
+// isMissing tells whether the error says that the target has no such thing.
+func isMissing(err error) bool {
 	var v *verr.Error
 	return errors.As(err, &v) && v.Code == verr.Missing
 }
@@ -92,14 +92,14 @@ func (s sysctlGroup) Plan(m Machine, t Target, value string) ([]setting.Write, e
 }
 
 // parse reads what parts shall become. There are those of found.
-func (s sysctlGroup) parse(value string, found []is) ([]is, error) {
+func (s sysctlGroup) parse(value string, found []groupValue) ([]groupValue, error) {
 	if !strings.Contains(value, "=") {
 		if !s.all {
 			found = found[:1]
 		}
-		var wanted []is
+		var wanted []groupValue
 		for _, p := range found {
-			wanted = append(wanted, is{p.groupMember, value})
+			wanted = append(wanted, groupValue{p.groupMember, value})
 		}
 		return wanted, nil
 	}
@@ -107,10 +107,10 @@ func (s sysctlGroup) parse(value string, found []is) ([]is, error) {
 	if err != nil {
 		return nil, err
 	}
-	var wanted []is
+	var wanted []groupValue
 	for _, p := range s.parts {
 		if v, ok := named[p.word]; ok {
-			wanted = append(wanted, is{p, v})
+			wanted = append(wanted, groupValue{p, v})
 			delete(named, p.word)
 		}
 	}

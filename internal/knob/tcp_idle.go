@@ -17,7 +17,7 @@ var tcpNotsent = Entry{
 		Evidence: "tuned sets 131072 on the machine, where pods do not get it; no number",
 		Undo:     "the old value is written back",
 	},
-	Knob: sysctl{name: "net.ipv4.tcp_notsent_lowat", check: number(1, 1<<32-1), steps: always("131072"), note: notInherited},
+	Knob: sysctl{name: "net.ipv4.tcp_notsent_lowat", check: number(1, 1<<32-1), steps: otherThan("131072"), note: notInherited},
 }
 
 // tcpIdle is whether a connection forgets its speed when it pauses.
@@ -34,7 +34,7 @@ var tcpIdle = Entry{
 		Evidence: "tuned turns it off on the machine, where pods do not get it; no number",
 		Undo:     "the old value is written back",
 	},
-	Knob: sysctl{name: "net.ipv4.tcp_slow_start_after_idle", onOff: true, check: either("0", "1"), steps: always("off", "on"), note: notInherited},
+	Knob: sysctl{name: "net.ipv4.tcp_slow_start_after_idle", onOff: true, check: oneOf("0", "1"), steps: otherThan("off", "on"), note: notInherited},
 }
 
 // tcpFastopen is data in the first packet of a connection.
@@ -51,5 +51,5 @@ var tcpFastopen = Entry{
 		Evidence: "tuned sets 3 on the machine, where pods do not get it; no number",
 		Undo:     "the old value is written back",
 	},
-	Knob: sysctl{name: "net.ipv4.tcp_fastopen", check: number(0, 0x7fff), steps: always("3"), note: notInherited},
+	Knob: sysctl{name: "net.ipv4.tcp_fastopen", check: number(0, 0x7fff), steps: otherThan("3"), note: notInherited},
 }

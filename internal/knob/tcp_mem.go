@@ -70,11 +70,11 @@ var udpMem = Entry{
 		Evidence: "bpftune raises it when UDP comes near it, without a number",
 		Undo:     "the old value is written back",
 	},
-	Knob: sysctl{name: "net.ipv4.udp_mem", global: true, field: 3, check: number(1, maxBuffer), steps: twice, note: "it holds for pods too: the machine has one value for all namespaces"},
+	Knob: sysctl{name: "net.ipv4.udp_mem", global: true, field: 3, check: number(1, maxBuffer), steps: doubled, note: "it holds for pods too: the machine has one value for all namespaces"},
 }
 
-// twice is the one value worth a trial that is double the present one.
-func twice(now string) []string {
+// doubled is the one value worth a trial that is double the present one.
+func doubled(now string) []string {
 	n, err := strconv.Atoi(now)
 	if err != nil || n > maxBuffer/2 {
 		return nil

@@ -13,17 +13,17 @@ import (
 // tunedProfile is the profile of tuned, a program that tunes machines.
 var tunedProfile = Entry{
 	Facts: Facts{
-		Name:     "tuned.profile",
-		Title:    "The profile of tuned",
-		Values:   "the name of one, such as network-latency, or several with blanks between; none",
-		Scope:    ScopeMachine,
-		Helps:    []Effect{Latency, Throughput},
-		Risk:     "changes much at once. network-latency and other profiles also write the boot line, which the next boot takes; power; and none of tuned's network profiles touches rings, coalescing, interrupts, RPS, offloads or a virtual device",
-		Needs:    "tuned, running (systemctl start tuned)",
-		Grade:    GradeC,
-		Evidence: "tuned's own profiles carry no numbers; network-throughput says of itself that it is for old processors and 40 Gbit/s",
-		Undo:     "tuned-adm turns the old profile, or none, on again, and its files get their old bytes. What the profile had changed tuned brings back itself, by what it remembers",
-		Never:    "it changes many things at once, some of them in the boot line: take the single knobs",
+		Name:       "tuned.profile",
+		Title:      "The profile of tuned",
+		Values:     "the name of one, such as network-latency, or several with blanks between; none",
+		Scope:      ScopeMachine,
+		Helps:      []Effect{Latency, Throughput},
+		Risk:       "changes much at once. network-latency and other profiles also write the boot line, which the next boot takes; power; and none of tuned's network profiles touches rings, coalescing, interrupts, RPS, offloads or a virtual device",
+		Needs:      "tuned, running (systemctl start tuned)",
+		Grade:      GradeC,
+		Evidence:   "tuned's own profiles carry no numbers; network-throughput says of itself that it is for old processors and 40 Gbit/s",
+		Undo:       "tuned-adm turns the old profile, or none, on again, and its files get their old bytes. What the profile had changed tuned brings back itself, by what it remembers",
+		ManualOnly: "it changes many things at once, some of them in the boot line: take the single knobs",
 	},
 	Knob: tunedKnob{},
 }
@@ -31,7 +31,7 @@ var tunedProfile = Entry{
 // tunedKnob is the knob of tuned's profile.
 type tunedKnob struct{}
 
-const none = "none"
+const noProfile = "none"
 
 func (tunedKnob) cell() setting.Setting { return setting.Setting{Backend: "tuned", Key: "profile"} }
 
@@ -66,7 +66,7 @@ func (k tunedKnob) Get(m Machine, _ Target) (Reading, error) {
 	if err != nil {
 		return Reading{}, err
 	}
-	r := Reading{Value: none}
+	r := Reading{Value: noProfile}
 	if name := state.Name(); name != "" {
 		r.Value = name
 	}
@@ -101,7 +101,7 @@ func (k tunedKnob) Plan(m Machine, t Target, value string) ([]setting.Write, err
 	names := strings.Fields(value)
 	known := k.profiles(m)
 	profile, mode := strings.Join(names, " ")+"\n", "manual\n"
-	if value == none {
+	if value == noProfile {
 		names, profile = nil, ""
 	} else if len(names) == 0 {
 		names = []string{value}

@@ -12,11 +12,11 @@ import (
 func TestBudgetEndsSearch(t *testing.T) {
 	b := quiet(helps)
 	now := time.Unix(0, 0)
-	b.spoil = func(_, _ State, _, _ *Sample) error { now = now.Add(time.Second); return nil }
+	b.spoil = func(_, _ Subset, _, _ *Sample) error { now = now.Add(time.Second); return nil }
 	got, err := Do(context.Background(), problem("a", "b", "c", "d"), b, Options{
 		Seed: 1, Budget: 100 * time.Second, Now: func() time.Time { return now }})
 	if err != nil || !slices.Equal(got.Set, []string{"b"}) {
-		t.Errorf("set %q, error %v, why %q", got.Set, err, got.Why)
+		t.Errorf("set %q, error %v, why %q", got.Set, err, got.Reason)
 	}
 	if took := now.Sub(time.Unix(0, 0)); took > 105*time.Second {
 		t.Errorf("it took %s of 100s", took)
@@ -27,17 +27,17 @@ func TestBudgetTooSmall(t *testing.T) {
 	var short *ShortError
 	four := problem("a", "b", "c", "d")
 	got, err := Do(context.Background(), four, quiet(helps), Options{Seed: 1, Pairs: Least(4) - 1})
-	if !errors.As(err, &short) || short.Left != short.Need-1 || short.Need != Least(4) || got.Pairs != 0 {
+	if !errors.As(err, &short) || short.Available != short.Need-1 || short.Need != Least(4) || got.Pairs != 0 {
 		t.Errorf("pairs: %+v, %d pairs", err, got.Pairs)
 	}
 	now := time.Unix(0, 0)
-	o := Options{Seed: 1, Budget: time.Duration(Least(4))*time.Second - 1, Now: func() time.Time { return now }, Each: time.Second}
+	o := Options{Seed: 1, Budget: time.Duration(Least(4))*time.Second - 1, Now: func() time.Time { return now }, PairTime: time.Second}
 	got, err = Do(context.Background(), four, quiet(helps), o)
 	if !errors.As(err, &short) || short.Least != time.Duration(Least(4))*time.Second || got.Pairs != 0 {
 		t.Errorf("foretold: %+v, %d pairs", err, got.Pairs)
 	}
 	slow := quiet(helps)
-	slow.spoil = func(_, _ State, _, _ *Sample) error { now = now.Add(2 * time.Second); return nil }
+	slow.spoil = func(_, _ Subset, _, _ *Sample) error { now = now.Add(2 * time.Second); return nil }
 	o.Budget++
 	got, err = Do(context.Background(), four, slow, o)
 	if !errors.As(err, &short) || short.Least != time.Duration(2*Least(4))*time.Second || got.Pairs != GatePairs {
@@ -49,7 +49,7 @@ func TestBudgetTooSmall(t *testing.T) {
 func TestNotTried(t *testing.T) {
 	b := quiet(helps)
 	now, pairs := time.Unix(0, 0), 0
-	b.spoil = func(_, _ State, _, _ *Sample) error {
+	b.spoil = func(_, _ Subset, _, _ *Sample) error {
 		now = now.Add(time.Second)
 		if pairs++; pairs > GatePairs {
 			now = now.Add(time.Minute) // the machine has become slow
@@ -61,10 +61,10 @@ func TestNotTried(t *testing.T) {
 	got, err := Do(context.Background(), four, b, o)
 	untried := 0
 	for _, row := range got.Rows {
-		if (row.Pairs == 0) != (row.Verdict == NotTried) || row.Verdict == NotTried && row.Why != "time was up before its turn" {
+		if (row.Pairs == 0) != (row.Verdict == VerdictNotTried) || row.Verdict == VerdictNotTried && row.Reason != "time was up before its turn" {
 			t.Errorf("%+v", row)
 		}
-		if row.Verdict == NotTried {
+		if row.Verdict == VerdictNotTried {
 			untried++
 		}
 	}
@@ -73,7 +73,7 @@ func TestNotTried(t *testing.T) {
 	}
 	b.spoil, b.cv = nil, 0.4
 	got, err = Do(context.Background(), four, b, Options{Seed: 1})
-	if err == nil || got.Rows[0].Verdict != NotTried || got.Rows[0].Why != "the search ended before its turn" {
+	if err == nil || got.Rows[0].Verdict != VerdictNotTried || got.Rows[0].Reason != "the search ended before its turn" {
 		t.Errorf("%v, %+v", err, got.Rows[0])
 	}
 }
@@ -88,9 +88,9 @@ func TestBudgetIsKept(t *testing.T) {
 		b := &lines{world: world{rng: rand.New(rand.NewPCG(seed, 3)), cv: 0.03,
 			truth: func(on func(int) bool, m int) float64 { return tr.gain(0.045, on, m) }}}
 		now := time.Unix(0, 0)
-		b.spoil = func(first, second State, _, _ *Sample) error {
+		b.spoil = func(first, second Subset, _, _ *Sample) error {
 			now = now.Add(900*time.Millisecond + time.Duration(b.rng.IntN(300))*time.Millisecond)
-			for _, s := range []State{first, second} {
+			for _, s := range []Subset{first, second} {
 				if slices.Contains(s, 4) {
 					now = now.Add(time.Second) // a card makes its rings anew
 				}
@@ -102,7 +102,7 @@ func TestBudgetIsKept(t *testing.T) {
 			return nil
 		}
 		p := problem("0", "1", "2", "3", "rings", "cut", "6", "7", "8", "9", "10")
-		got, err := Do(context.Background(), p, b, Options{Seed: seed, Budget: budget, Now: func() time.Time { return now }, Each: time.Second})
+		got, err := Do(context.Background(), p, b, Options{Seed: seed, Budget: budget, Now: func() time.Time { return now }, PairTime: time.Second})
 		took := now.Sub(time.Unix(0, 0))
 		if err != nil || took > budget {
 			t.Errorf("seed %d, %s: %s of %s, error %v", seed, tr.name, took, budget, err)

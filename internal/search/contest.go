@@ -12,14 +12,14 @@ import (
 
 // contest is what was measured of one state against another.
 type contest struct {
-	from, to State
+	from, to Subset
 	pairs    int
 	gains    [][]float64 // by metric, of each pair: log of how much better to is
 	growth   [][]float64 // by trouble, of each pair: how much more of it to has
 	broken   error       // why to cannot be measured at all
 }
 
-func (r *run) contest(from, to State) *contest {
+func (r *run) contest(from, to Subset) *contest {
 	return &contest{from: from, to: to, gains: make([][]float64, len(r.Metrics)), growth: make([][]float64, len(r.Troubles))}
 }
 
@@ -32,12 +32,12 @@ const (
 // measure adds pairs to a contest, until it has so many or there is no budget for
 // another. A state that is broken gets no more.
 func (r *run) measure(ctx context.Context, stage Stage, c *contest, pairs int) error {
-	for c.pairs < pairs && c.broken == nil && r.left() > 0 {
+	for c.pairs < pairs && c.broken == nil && r.pairsLeft() > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if r.Watch != nil {
-			r.Watch(Progress{Stage: stage, From: c.from, To: c.to, Pairs: r.used, Left: r.timeLeft()})
+			r.Watch(Progress{Stage: stage, From: c.from, To: c.to, Pairs: r.used, Remaining: r.timeLeft()})
 		}
 		if err := r.pair(ctx, c); err != nil {
 			return err
@@ -95,11 +95,11 @@ func (r *run) pair(ctx context.Context, c *contest) error {
 // be measured now.
 type VoidError struct {
 	Void, Used int    // pairs
-	Why        string // the last of them
+	Reason     string // the last of them
 }
 
 func (e *VoidError) Error() string {
-	return fmt.Sprintf("%d of %d pairs could not be used: %s", e.Void, e.Used, e.Why)
+	return fmt.Sprintf("%d of %d pairs could not be used: %s", e.Void, e.Used, e.Reason)
 }
 
 // gain is the estimate of a metric: Hodges and Lehmann's, which a few wild pairs
@@ -141,9 +141,9 @@ func (r *run) z(c *contest, m int) float64 {
 	return c.gain(m) / e
 }
 
-// harmed tells what a contest makes worse by more than the margin, judged with
+// harm tells what a contest makes worse by more than the margin, judged with
 // some certainty in standard errors; "" for nothing.
-func (r *run) harmed(c *contest, sure float64) string {
+func (r *run) harm(c *contest, sure float64) string {
 	if c.broken != nil {
 		return "nothing gets through: " + c.broken.Error()
 	}
@@ -151,12 +151,12 @@ func (r *run) harmed(c *contest, sure float64) string {
 		// Of a metric that few pairs give, such as a percentile of few round trips, the gate
 		// may know no noise at all, and then one wild pair is much.
 		few := len(c.gains[m]) < min(c.pairs, screenPairs[1])
-		if metric.Role != Shown && !few && c.gain(m)+sure*r.error(c, m) < -r.margin(m) {
+		if metric.Role != Reported && !few && c.gain(m)+sure*r.error(c, m) < -r.margin(m) {
 			return metric.Name
 		}
 	}
 	for t, name := range r.Troubles {
-		if grown(c.growth[t]) {
+		if troubleGrew(c.growth[t]) {
 			return name
 		}
 	}
@@ -170,8 +170,8 @@ const (
 	troubleSure   = 0.005
 )
 
-// grown tells whether a trouble is shown to grow by more than nothing to speak of.
-func grown(growth []float64) bool {
+// troubleGrew tells whether a trouble is shown to grow by more than nothing to speak of.
+func troubleGrew(growth []float64) bool {
 	if len(growth) == 0 || stats.Median(growth) <= troubleMargin {
 		return false
 	}
@@ -179,7 +179,7 @@ func grown(growth []float64) bool {
 	for i, g := range growth {
 		above[i] = g - troubleMargin
 	}
-	return better(above) < troubleSure
+	return signedRankP(above) < troubleSure
 }
 
 // margin is by how much a metric may become worse, as a logarithm: what is asked

@@ -51,21 +51,21 @@ func (n *Noise) set(sigma float64) {
 
 // NoisyError is the gate's refusal.
 type NoisyError struct {
-	Why []string
-	MDE float64 // that would have had to be allowed, as a share; 0: no such would have helped
+	Reasons []string
+	MDE     float64 // that would have had to be allowed, as a share; 0: no such would have helped
 }
 
-func (e *NoisyError) Error() string { return strings.Join(e.Why, "; ") }
+func (e *NoisyError) Error() string { return strings.Join(e.Reasons, "; ") }
 
 // ShortError tells that the budget is not enough for every knob to be tried.
 type ShortError struct {
-	Knobs      int
-	Need, Left int           // pairs
-	Least      time.Duration // budget that would be enough; 0: a pair was not timed
+	Knobs           int
+	Need, Available int           // pairs
+	Least           time.Duration // budget that would be enough; 0: a pair was not timed
 }
 
 func (e *ShortError) Error() string {
-	return fmt.Sprintf("%d knobs want %d pairs of measurements at the least, and there is budget for %d", e.Knobs, e.Need, e.Left)
+	return fmt.Sprintf("%d knobs want %d pairs of measurements at the least, and there is budget for %d", e.Knobs, e.Need, e.Available)
 }
 
 // Least is how many pairs a search wants at the least: those of the gate, so that
@@ -76,8 +76,8 @@ func Least(arms int) int { return GatePairs + arms*screenPairs[0] + reserve(1) }
 func (r *run) enough() error {
 	least := Least(len(r.arms))
 	need := max(least-r.used, least-GatePairs) // void pairs of the gate do not count
-	if left := r.left(); left < need {
-		return &ShortError{Knobs: len(r.Knobs), Need: need, Left: left, Least: time.Duration(least) * r.each()}
+	if left := r.pairsLeft(); left < need {
+		return &ShortError{Knobs: len(r.Knobs), Need: need, Available: left, Least: time.Duration(least) * r.pairTime()}
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (r *run) gate(ctx context.Context) error {
 	if c.pairs < GatePairs {
 		return r.enough() // it is not
 	}
-	r.same = c
+	r.gateContest = c
 	why := r.judgeGate(c)
 	for m, metric := range r.Metrics {
 		if metric.Role == Goal && !r.noisy[m] {
@@ -134,7 +134,7 @@ func (r *run) judgeGate(c *contest) (why []string) {
 			r.noisy[m] = metric.Role == Goal
 			n.Out = fmt.Sprintf("%s is so noisy (%.1f %% from run to run) that nothing below %.1f %% could be shown", metric.Name, 100*n.Spread, 100*n.MDE)
 		}
-		if n.Out == "" || metric.Role == Shown {
+		if n.Out == "" || metric.Role == Reported {
 			continue
 		}
 		if metric.Role == Goal {

@@ -13,9 +13,9 @@ import (
 var looks = [...]int{6, 10, 16, fullPairs}
 
 const (
-	// falsely is the chance, of one search, that going backward keeps anything that
+	// falseAlarmRate is the chance, of one search, that going backward keeps anything that
 	// does nothing.
-	falsely = 0.05
+	falseAlarmRate = 0.05
 	// futile: a proof is given up when so many standard errors above its estimate
 	// lies below this share of what is looked for.
 	futileErrors = 2.0
@@ -23,34 +23,34 @@ const (
 	confirmSure  = 0.05
 )
 
-// spent is how much of a chance of error may be spent when a share of all pairs is
+// alphaSpent is how much of a chance of error may be spent when a share of all pairs is
 // there: O'Brien and Fleming's bounds as Lan and DeMets have them.
-func spent(alpha, share float64) float64 {
+func alphaSpent(alpha, share float64) float64 {
 	return 2 * distuv.UnitNormal.Survival(distuv.UnitNormal.Quantile(1-alpha/2)/math.Sqrt(share))
 }
 
 // proof is what going backward measured of a knob: the set without it against the set.
 type proof struct {
 	*contest
-	metric int
-	proven bool
+	metric      int
+	significant bool
 }
 
 // backward takes the knobs of a set away, one at a time and the weakest first, and
 // gives what is left: the knobs that are missed.
-func (r *run) backward(ctx context.Context, set State, claims map[int][]int) (State, map[int]*proof, error) {
+func (r *run) backward(ctx context.Context, set Subset, claims map[int][]int) (Subset, map[int]*proof, error) {
 	proofs := map[int]*proof{}
 	order := slices.Clone(set)
 	slices.SortStableFunc(order, func(a, b int) int { return sign(r.strength(a, claims[a][0]) - r.strength(b, claims[b][0])) })
-	alpha := falsely / float64(max(1, len(order)))
+	alpha := falseAlarmRate / float64(max(1, len(order)))
 	for _, k := range order {
-		p := &proof{contest: r.contest(set.without(k), set), metric: claims[k][0]}
+		p := &proof{contest: r.contest(set.remove(k), set), metric: claims[k][0]}
 		proofs[k] = p
 		if err := r.prove(ctx, p, claims[k], alpha); err != nil {
 			return nil, proofs, err
 		}
-		if !p.proven {
-			set = set.without(k)
+		if !p.significant {
+			set = set.remove(k)
 		}
 	}
 	return set, proofs, nil
@@ -81,11 +81,11 @@ func (r *run) prove(ctx context.Context, p *proof, metrics []int, alpha float64)
 		if p.pairs < n {
 			return nil // time is up
 		}
-		now := spent(alpha, float64(n)/fullPairs)
+		now := alphaSpent(alpha, float64(n)/fullPairs)
 		hope := false
 		for _, m := range metrics {
-			if better(p.gains[m]) <= (now-before)/float64(len(metrics)) {
-				p.proven, p.metric = true, m
+			if signedRankP(p.gains[m]) <= (now-before)/float64(len(metrics)) {
+				p.significant, p.metric = true, m
 				return nil
 			}
 			hope = hope || n < looks[1] || p.gain(m)+futileErrors*r.error(p.contest, m) >= futileWorth*r.worth(m)
@@ -104,7 +104,7 @@ func (r *run) prove(ctx context.Context, p *proof, metrics []int, alpha float64)
 // Where the set is a single knob, going backward has measured the same two states. Those
 // pairs were looked at until they showed what the knob was chosen for, so that is for the
 // fresh ones to show again; but of what it leaves as it was they say as much.
-func (r *run) confirm(ctx context.Context, set State, proofs map[int]*proof) (State, error) {
+func (r *run) confirm(ctx context.Context, set Subset, proofs map[int]*proof) (Subset, error) {
 	c := r.contest(nil, set)
 	known := r.contest(nil, set)
 	if p := proofs[set[0]]; len(set) == 1 && len(p.from) == 0 {
@@ -112,19 +112,19 @@ func (r *run) confirm(ctx context.Context, set State, proofs map[int]*proof) (St
 	}
 	pairs := fullPairs
 	for {
-		pairs = min(pairs, c.pairs+r.left())
+		pairs = min(pairs, c.pairs+r.pairsLeft())
 		if err := r.measure(ctx, StageConfirm, c, pairs); err != nil {
 			return nil, err
 		}
 		unsure := r.unsure(known, c)
-		if unsure == "" || pairs >= confirmMost || r.left() == 0 || r.harmed(c, harmErrors) != "" {
+		if unsure == "" || pairs >= confirmMost || r.pairsLeft() == 0 || r.harm(c, harmErrors) != "" {
 			break
 		}
 		pairs += screenPairs[1]
 	}
 	r.out.Confirm = r.effects(c)
-	if why := r.against(known, c, set, proofs); why != "" {
-		r.out.Why = why
+	if why := r.objection(known, c, set, proofs); why != "" {
+		r.out.Reason = why
 		return nil, nil
 	}
 	return set, nil
@@ -138,16 +138,16 @@ func (r *run) unsure(known, fresh *contest) string {
 			continue
 		}
 		all := slices.Concat(known.gains[m], fresh.gains[m])
-		if lo, ok := atLeast(all, confirmSure); !ok || lo < -r.margin(m) {
+		if lo, ok := lowerBound(all, confirmSure); !ok || lo < -r.margin(m) {
 			return metric.Name
 		}
 	}
 	return ""
 }
 
-// against is what speaks against a set as a whole; "" for nothing.
-func (r *run) against(known, c *contest, set State, proofs map[int]*proof) string {
-	if harm := r.harmed(c, harmErrors); harm != "" {
+// objection is what speaks against a set as a whole; "" for nothing.
+func (r *run) objection(known, c *contest, set Subset, proofs map[int]*proof) string {
+	if harm := r.harm(c, harmErrors); harm != "" {
 		return "together they make it worse: " + harm
 	}
 	if name := r.unsure(known, c); name != "" {
@@ -158,7 +158,7 @@ func (r *run) against(known, c *contest, set State, proofs map[int]*proof) strin
 		claimed[proofs[k].metric] = true
 	}
 	for m := range claimed {
-		if better(c.gains[m]) <= confirmSure/float64(len(claimed)) {
+		if signedRankP(c.gains[m]) <= confirmSure/float64(len(claimed)) {
 			return ""
 		}
 	}
@@ -169,10 +169,10 @@ func (r *run) against(known, c *contest, set State, proofs map[int]*proof) strin
 // as far as the budget goes.
 func (r *run) suspects(ctx context.Context) error {
 	for _, a := range r.arms {
-		if a.best == nil || a.best.broken != nil || a.best.pairs == 0 || r.harmed(a.best, harmErrors) == "" {
+		if a.best == nil || a.best.broken != nil || a.best.pairs == 0 || r.harm(a.best, harmErrors) == "" {
 			continue
 		}
-		if r.left() < suspectPairs {
+		if r.pairsLeft() < suspectPairs {
 			return nil
 		}
 		if err := r.measure(ctx, StageConfirm, a.best, suspectPairs); err != nil {

@@ -13,7 +13,7 @@ type Result struct {
 	Rows    []Row    `json:"rows"`              // one a knob
 	Set     []string `json:"set"`               // the smallest set that was proven; may be empty
 	Confirm []Effect `json:"confirm,omitempty"` // the set against the untouched state
-	Why     string   `json:"why,omitempty"`     // a set was found, and not confirmed
+	Reason  string   `json:"why,omitempty"`     // a set was found, and not confirmed
 	Pairs   int      `json:"pairs"`             // that were measured
 	Void    int      `json:"void,omitempty"`    // that could not be used
 }
@@ -23,18 +23,18 @@ type Verdict string
 
 // The verdicts.
 const (
-	Proven   Verdict = "proven"
-	NotShown Verdict = "not shown"
-	Harmful  Verdict = "harmful"
-	NotTried Verdict = "not tried" // nothing was measured of it: Why says why not
+	VerdictProven   Verdict = "proven"
+	VerdictNotShown Verdict = "not shown"
+	VerdictHarmful  Verdict = "harmful"
+	VerdictNotTried Verdict = "not tried" // nothing was measured of it: Why says why not
 )
 
 // Row is what was found of a knob.
 type Row struct {
 	Knob    string   `json:"knob"`
 	Verdict Verdict  `json:"verdict"`
-	For     string   `json:"for,omitempty"` // the metric that it was proven for, or harms
-	Why     string   `json:"why,omitempty"`
+	Metric  string   `json:"for,omitempty"` // the metric that it was proven for, or harms
+	Reason  string   `json:"why,omitempty"`
 	On      []string `json:"on,omitempty"` // the knobs that were on beside it
 	Pairs   int      `json:"pairs"`
 	Effects []Effect `json:"effects,omitempty"`
@@ -76,45 +76,45 @@ func (r *run) effects(c *contest) []Effect {
 }
 
 // report fills in the rows of a search that ended with an error, or with none.
-func (r *run) report(set State, proofs map[int]*proof, ended error) {
+func (r *run) report(set Subset, proofs map[int]*proof, ended error) {
 	r.out.Pairs, r.out.Void = r.used, r.void
 	r.out.Set = r.names(set)
 	harmful := r.harmful()
 	for k, knob := range r.Knobs {
-		row := Row{Knob: knob.Name, Verdict: NotShown}
+		row := Row{Knob: knob.Name, Verdict: VerdictNotShown}
 		c := r.arms[k].best
 		switch p := proofs[k]; {
 		case slices.Contains(set, k):
-			row.Verdict, row.For, c = Proven, r.Metrics[p.metric].Name, p.contest
+			row.Verdict, row.Metric, c = VerdictProven, r.Metrics[p.metric].Name, p.contest
 		case harmful[k] != "":
-			row.Verdict, row.For = Harmful, harmful[k]
+			row.Verdict, row.Metric = VerdictHarmful, harmful[k]
 		case p != nil && p.pairs == 0:
-			row.Why = "time was up before it could be shown by taking it away"
-		case p != nil && p.proven:
-			row.Why, c = "it was, but the set that it is in was not confirmed", p.contest
+			row.Reason = "time was up before it could be shown by taking it away"
+		case p != nil && p.significant:
+			row.Reason, c = "it was, but the set that it is in was not confirmed", p.contest
 		case p != nil:
-			row.Why, c = "taking it away again was not missed", p.contest
+			row.Reason, c = "taking it away again was not missed", p.contest
 		case r.arms[k].harm != "":
-			row.Why = "given up: it seemed to make " + r.arms[k].harm + " worse"
+			row.Reason = "given up: it seemed to make " + r.arms[k].harm + " worse"
 		}
 		switch {
 		case c == nil || c.pairs == 0 && c.broken == nil:
-			row.Verdict, row.Why = NotTried, "time was up before its turn"
+			row.Verdict, row.Reason = VerdictNotTried, "time was up before its turn"
 			if ended != nil {
-				row.Why = "the search ended before its turn"
+				row.Reason = "the search ended before its turn"
 			}
 		default:
 			row.Pairs, row.Effects = c.pairs, r.effects(c)
-			row.On = r.names(State(slices.DeleteFunc(slices.Clone(c.to), func(o int) bool { return o == k })))
+			row.On = r.names(Subset(slices.DeleteFunc(slices.Clone(c.to), func(o int) bool { return o == k })))
 			if c.broken != nil {
-				row.Why = c.broken.Error()
+				row.Reason = c.broken.Error()
 			}
 		}
 		r.out.Rows = append(r.out.Rows, row)
 	}
 }
 
-func (r *run) names(s State) []string {
+func (r *run) names(s Subset) []string {
 	names := make([]string, len(s))
 	for i, k := range s {
 		names[i] = r.Knobs[k].Name
@@ -136,13 +136,13 @@ func (r *run) harmful() map[int]string {
 			continue
 		}
 		for m, metric := range r.Metrics {
-			worse := len(c.gains[m]) > 0 && metric.Role != Shown && c.gain(m) < -r.worth(m) && stats.Median(c.gains[m]) < 0
+			worse := len(c.gains[m]) > 0 && metric.Role != Reported && c.gain(m) < -r.worth(m) && stats.Median(c.gains[m]) < 0
 			if worse && stats.SignedRank(c.gains[m])*float64(len(r.Knobs)*len(r.Metrics)) <= 0.05 {
 				out[k] = metric.Name
 			}
 		}
 		for t, name := range r.Troubles {
-			if grown(c.growth[t]) {
+			if troubleGrew(c.growth[t]) {
 				out[k] = name
 			}
 		}

@@ -14,9 +14,9 @@ const (
 
 	harmErrors = 3.0 // and as harmful, when so many above it is beyond the margin
 
-	rivalZ  = 1.5 // who is measured on, and anew when another one was added
-	acceptZ = 2.5 // who is added
-	surelyZ = 4.0 // without more pairs
+	rivalZ   = 1.5 // who is measured on, and anew when another one was added
+	acceptZ  = 2.5 // who is added
+	certainZ = 4.0 // without more pairs
 	// coupleZ is by how much a couple must look better than one of its knobs.
 	coupleZ = 1.5
 )
@@ -44,7 +44,7 @@ func (r *run) harms(c *contest) string {
 	if c.pairs < screenPairs[1] {
 		return ""
 	}
-	return r.harmed(c, harmErrors)
+	return r.harm(c, harmErrors)
 }
 
 // hopeless tells whether to drop an arm, and notes if that is for harm.
@@ -59,10 +59,10 @@ func (r *run) hopeless(a *arm) bool {
 // reserve is how many pairs the steps after going forward want, for a set of a size.
 func reserve(set int) int { return fullPairs + set*screenPairs[2] }
 
-// kept is how many of what is left a stage must not take. To look at what would go on
+// reservedPairs is how many of what is left a stage must not take. To look at what would go on
 // top of a set is worth less than to confirm that: a right set of which the last pairs
 // cannot tell yet is lost.
-func kept(stage Stage, set int) int {
+func reservedPairs(stage Stage, set int) int {
 	if stage == StageForward {
 		return reserve(set) + confirmMost - fullPairs
 	}
@@ -71,20 +71,20 @@ func kept(stage Stage, set int) int {
 
 // screen measures arms on top of a state, all in turn so that what the machine does
 // meanwhile falls on all, and gives those that are not dropped.
-func (r *run) screen(ctx context.Context, stage Stage, on State, arms []*arm) ([]*arm, error) {
+func (r *run) screen(ctx context.Context, stage Stage, on Subset, arms []*arm) ([]*arm, error) {
 	alive := slices.Clone(arms)
 	for _, a := range alive {
-		a.last = r.contest(on, r.with(on, a.knobs...))
+		a.last = r.contest(on, r.add(on, a.knobs...))
 		if len(on) == 0 {
 			a.best = a.last
 		}
 	}
 	for _, pairs := range screenPairs[:2] {
-		keep := kept(stage, len(on)+1)
-		if r.left()-keep < len(alive) {
+		keep := reservedPairs(stage, len(on)+1)
+		if r.pairsLeft()-keep < len(alive) {
 			break
 		}
-		if err := r.inTurn(ctx, stage, alive, pairs, keep); err != nil {
+		if err := r.interleave(ctx, stage, alive, pairs, keep); err != nil {
 			return nil, err
 		}
 		r.pool()
@@ -97,7 +97,7 @@ func (r *run) screen(ctx context.Context, stage Stage, on State, arms []*arm) ([
 // the gate alone is some fifth off.
 func (r *run) pool() {
 	for m := range r.noise {
-		groups := [][]float64{r.same.gains[m]}
+		groups := [][]float64{r.gateContest.gains[m]}
 		for _, a := range r.arms {
 			if a.best != nil {
 				groups = append(groups, a.best.gains[m])
@@ -107,12 +107,12 @@ func (r *run) pool() {
 	}
 }
 
-// inTurn brings the contests of arms to a number of pairs, each a pair at a time, as
+// interleave brings the contests of arms to a number of pairs, each a pair at a time, as
 // long as more is left than is to be kept.
-func (r *run) inTurn(ctx context.Context, stage Stage, arms []*arm, pairs, keep int) error {
+func (r *run) interleave(ctx context.Context, stage Stage, arms []*arm, pairs, keep int) error {
 	for n := 1; n <= pairs; n++ {
 		for _, i := range r.rng.Perm(len(arms)) {
-			if r.left() <= keep {
+			if r.pairsLeft() <= keep {
 				return nil
 			}
 			if err := r.measure(ctx, stage, arms[i].last, n); err != nil {
@@ -139,8 +139,8 @@ func (r *run) strongest(c *contest) (metric int, z float64) {
 
 // forward adds knobs to the untouched state, the best first, and gives the set and
 // for which metric each knob of it was added.
-func (r *run) forward(ctx context.Context, alive []*arm) (State, map[int][]int, error) {
-	var set State
+func (r *run) forward(ctx context.Context, alive []*arm) (Subset, map[int][]int, error) {
+	var set Subset
 	claims := map[int][]int{}
 	for again := 0; ; {
 		best, metric, err := r.pick(ctx, set, alive)
@@ -149,8 +149,8 @@ func (r *run) forward(ctx context.Context, alive []*arm) (State, map[int][]int, 
 		}
 		if best == nil {
 			// What was dropped may have been hidden by what has been mended since.
-			others := r.outside(set)
-			if again++; len(set) == 0 || again > 1 || len(others) == 0 || r.left() < kept(StageForward, len(set)+1)+screenPairs[0]*len(others) {
+			others := r.excluded(set)
+			if again++; len(set) == 0 || again > 1 || len(others) == 0 || r.pairsLeft() < reservedPairs(StageForward, len(set)+1)+screenPairs[0]*len(others) {
 				return set, claims, nil
 			}
 			if alive, err = r.screen(ctx, StageForward, set, others); err != nil {
@@ -161,13 +161,13 @@ func (r *run) forward(ctx context.Context, alive []*arm) (State, map[int][]int, 
 			}
 			continue
 		}
-		set = r.with(set, best.knobs...)
+		set = r.add(set, best.knobs...)
 		for _, k := range best.knobs {
 			claims[k] = r.claims(best, metric)
 		}
 		rivals := slices.DeleteFunc(slices.Clone(alive), func(a *arm) bool {
 			_, z := r.strongest(a.last)
-			return z < rivalZ || r.within(a, set)
+			return z < rivalZ || r.isIncluded(a, set)
 		})
 		if alive, err = r.screen(ctx, StageForward, set, rivals); err != nil {
 			return nil, nil, err
@@ -187,20 +187,20 @@ func (r *run) claims(a *arm, metric int) []int {
 	return claims
 }
 
-// within tells whether adding an arm to a state would change nothing.
-func (r *run) within(a *arm, set State) bool { return slices.Equal(r.with(set, a.knobs...), set) }
+// isIncluded tells whether adding an arm to a state would change nothing.
+func (r *run) isIncluded(a *arm, set Subset) bool { return slices.Equal(r.add(set, a.knobs...), set) }
 
-// outside are the arms that would change a state, and are not known to do harm.
-func (r *run) outside(set State) []*arm {
+// excluded are the arms that would change a state, and are not known to do harm.
+func (r *run) excluded(set Subset) []*arm {
 	return slices.DeleteFunc(slices.Clone(r.arms), func(a *arm) bool {
-		return r.within(a, set) || a.last.broken != nil
+		return r.isIncluded(a, set) || a.last.broken != nil
 	})
 }
 
 // pick chooses the arm to add, and the goal that it is added for; nil for none. Who
 // does not look like much is measured on only when nobody else is left, for the
 // first of a set.
-func (r *run) pick(ctx context.Context, set State, alive []*arm) (*arm, int, error) {
+func (r *run) pick(ctx context.Context, set Subset, alive []*arm) (*arm, int, error) {
 	likely := slices.DeleteFunc(slices.Clone(alive), func(a *arm) bool {
 		_, z := r.strongest(a.last)
 		return z < rivalZ
@@ -220,7 +220,7 @@ func (r *run) pickOf(ctx context.Context, alive []*arm) (*arm, int, error) {
 			return sign(x - y)
 		})
 		metric, z := r.strongest(best.last)
-		if z < surelyZ && best.last.pairs < screenPairs[2] && r.left() > reserve(len(best.last.to)) {
+		if z < certainZ && best.last.pairs < screenPairs[2] && r.pairsLeft() > reserve(len(best.last.to)) {
 			if err := r.measure(ctx, StageForward, best.last, screenPairs[2]); err != nil {
 				return nil, 0, err
 			}

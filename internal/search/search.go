@@ -31,12 +31,12 @@ import (
 	"time"
 )
 
-// State is the knobs that are on, by their index, ascending. None: untouched.
-type State []int
+// Subset is the knobs that are on, by their index, ascending. None: untouched.
+type Subset []int
 
-// with is the state with some knobs on, and those off that exclude them.
-func (p *Problem) with(s State, knobs ...int) State {
-	var next State
+// add is the state with some knobs on, and those off that exclude them.
+func (p *Problem) add(s Subset, knobs ...int) Subset {
+	var next Subset
 	for _, k := range s {
 		excluded := slices.ContainsFunc(knobs, func(n int) bool {
 			return n == k || p.Knobs[n].Group != "" && p.Knobs[n].Group == p.Knobs[k].Group
@@ -50,8 +50,8 @@ func (p *Problem) with(s State, knobs ...int) State {
 	return next
 }
 
-// without is the state with one knob off.
-func (s State) without(knob int) State {
+// remove is the state with one knob off.
+func (s Subset) remove(knob int) Subset {
 	return slices.DeleteFunc(slices.Clone(s), func(k int) bool { return k == knob })
 }
 
@@ -60,10 +60,10 @@ type Role string
 
 // The roles.
 const (
-	Goal    Role = "goal"    // a knob is kept for what it does to this
-	Guard   Role = "guard"   // must be shown not to become worse by more than the margin
-	Watched Role = "watched" // must not be shown to become worse by more than the margin
-	Shown   Role = "shown"   // decides nothing
+	Goal     Role = "goal"    // a knob is kept for what it does to this
+	Guard    Role = "guard"   // must be shown not to become worse by more than the margin
+	Watched  Role = "watched" // must not be shown to become worse by more than the margin
+	Reported Role = "shown"   // decides nothing
 )
 
 // Metric is one figure of a state.
@@ -74,15 +74,15 @@ type Metric struct {
 	Margin        float64 // of a goal, guard or watched metric: 0.03 is 3 %
 }
 
-// Knob is one thing that can be on or off. Of the knobs of a group, not "", at
+// Factor is one thing that can be on or off. Of the knobs of a group, not "", at
 // most one is on: they are values of one setting.
-type Knob struct{ Name, Group string }
+type Factor struct{ Name, Group string }
 
 // Problem is what to search in.
 type Problem struct {
 	Metrics  []Metric
 	Troubles []string // what else must not grow, as shares of the packets: retransmits, drops
-	Knobs    []Knob
+	Knobs    []Factor
 	Couples  [][]int // knobs that may help only together, by their index
 }
 
@@ -98,12 +98,12 @@ type Bench interface {
 	// Pair measures two states, one right after the other, in this order. Error: a
 	// [BrokenError] for a state in which nothing can be measured; anything else
 	// ends the search.
-	Pair(ctx context.Context, first, second State) (a, b Sample, err error)
+	Pair(ctx context.Context, first, second Subset) (a, b Sample, err error)
 }
 
 // BrokenError tells that a state does not work at all.
 type BrokenError struct {
-	State State
+	State Subset
 	Err   error
 }
 
@@ -112,11 +112,11 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 
 // Options of a search.
 type Options struct {
-	Seed   uint64
-	Pairs  int           // at most; 0: 2000
-	Budget time.Duration // by Now; 0: as long as it takes
-	Now    func() time.Time
-	Each   time.Duration // foretold for a pair; 0: it is not known before some were measured
+	Seed     uint64
+	Pairs    int           // at most; 0: 2000
+	Budget   time.Duration // by Now; 0: as long as it takes
+	Now      func() time.Time
+	PairTime time.Duration // foretold for a pair; 0: it is not known before some were measured
 	// Effect is the smallest effect worth the while: 0.02. MDE is what the gate
 	// must be able to show of a goal, or else it refuses: 0.1.
 	Effect, MDE float64
@@ -137,11 +137,11 @@ const (
 
 // Progress is where a search stands.
 type Progress struct {
-	Stage Stage
-	From  State // that are being measured
-	To    State
-	Pairs int           // measured until now
-	Left  time.Duration // of the budget; 0: none was set
+	Stage     Stage
+	From      Subset // that are being measured
+	To        Subset
+	Pairs     int           // measured until now
+	Remaining time.Duration // of the budget; 0: none was set
 }
 
 // Defaults.
@@ -163,10 +163,10 @@ type run struct {
 	noise []Noise
 	noisy []bool // by metric: a goal that the gate found to be too noisy
 
-	longest time.Duration // of the pairs
-	same    *contest      // the gate's
-	arms    []*arm
-	out     *Result
+	longest     time.Duration // of the pairs
+	gateContest *contest      // the gate's
+	arms        []*arm
+	out         *Result
 }
 
 // arm is knobs that are tried together: one, or a couple.
@@ -207,7 +207,7 @@ func Do(ctx context.Context, p Problem, b Bench, o Options) (*Result, error) {
 
 // steps goes through the stages, and gives the set that was confirmed, with what
 // going backward measured of each knob of it and of those that it took out.
-func (r *run) steps(ctx context.Context) (State, map[int]*proof, error) {
+func (r *run) steps(ctx context.Context) (Subset, map[int]*proof, error) {
 	if err := r.enough(); err != nil {
 		return nil, nil, err
 	}
@@ -235,10 +235,10 @@ func (r *run) steps(ctx context.Context) (State, map[int]*proof, error) {
 	return set, proofs, r.suspects(ctx)
 }
 
-// left is how many pairs there is budget for.
-func (r *run) left() int {
+// pairsLeft is how many pairs there is budget for.
+func (r *run) pairsLeft() int {
 	left := r.Pairs - r.used
-	if each := r.each(); each > 0 && r.Budget > 0 && r.Now != nil {
+	if each := r.pairTime(); each > 0 && r.Budget > 0 && r.Now != nil {
 		left = min(left, int(r.timeLeft()/each))
 		if r.timeLeft() < r.longest*3/2 {
 			return 0 // the next one may be as long, and longer still
@@ -247,11 +247,11 @@ func (r *run) left() int {
 	return max(0, left)
 }
 
-// each is how long a pair takes: as those did that were measured, and before that
+// pairTime is how long a pair takes: as those did that were measured, and before that
 // as it was foretold. 0: nobody knows.
-func (r *run) each() time.Duration {
+func (r *run) pairTime() time.Duration {
 	if r.used == 0 || r.Now == nil {
-		return r.Each
+		return r.PairTime
 	}
 	return r.Now().Sub(r.start) / time.Duration(r.used)
 }

@@ -13,10 +13,10 @@ import (
 // lines is a world whose pairs a test can spoil.
 type lines struct {
 	world
-	spoil func(first, second State, a, b *Sample) error
+	spoil func(first, second Subset, a, b *Sample) error
 }
 
-func (l *lines) Pair(ctx context.Context, first, second State) (a, b Sample, err error) {
+func (l *lines) Pair(ctx context.Context, first, second Subset) (a, b Sample, err error) {
 	a, b, err = l.world.Pair(ctx, first, second)
 	if err == nil && l.spoil != nil {
 		err = l.spoil(first, second, &a, &b)
@@ -41,7 +41,7 @@ func helps(on func(int) bool, m int) float64 {
 func problem(knobs ...string) Problem {
 	p := Problem{Metrics: slices.Clone(goals), Troubles: []string{"retransmits"}}
 	for _, k := range knobs {
-		p.Knobs = append(p.Knobs, Knob{Name: k})
+		p.Knobs = append(p.Knobs, Factor{Name: k})
 	}
 	return p
 }
@@ -72,13 +72,13 @@ func TestRowsTellEffectAndVerdict(t *testing.T) {
 		t.Fatalf("set %q", got.Set)
 	}
 	good := row(t, got, "good")
-	if e := good.Effects[1]; good.Verdict != Proven || good.For != "throughput" || e.Open || e.Lo > math.Exp(0.2) || e.Hi < math.Exp(0.2) || e.Hi/e.Lo > 1.05 {
+	if e := good.Effects[1]; good.Verdict != VerdictProven || good.Metric != "throughput" || e.Open || e.Lo > math.Exp(0.2) || e.Hi < math.Exp(0.2) || e.Hi/e.Lo > 1.05 {
 		t.Errorf("good: %+v", good)
 	}
-	if bad := row(t, got, "bad"); bad.Verdict != Harmful || bad.For != "latency" || bad.Effects[0].Value < 1.05 {
+	if bad := row(t, got, "bad"); bad.Verdict != VerdictHarmful || bad.Metric != "latency" || bad.Effects[0].Value < 1.05 {
 		t.Errorf("bad: %+v", bad)
 	}
-	if p := row(t, got, "placebo"); p.Verdict != NotShown {
+	if p := row(t, got, "placebo"); p.Verdict != VerdictNotShown {
 		t.Errorf("placebo: %+v", p)
 	}
 	if len(got.Confirm) == 0 || got.Confirm[1].Lo <= 1 {
@@ -91,8 +91,8 @@ func TestSeedDecidesOrder(t *testing.T) {
 	asked := func(seed uint64) string {
 		var s strings.Builder
 		b := quiet(helps)
-		b.spoil = func(first, second State, _, _ *Sample) error {
-			for _, state := range []State{first, second} {
+		b.spoil = func(first, second Subset, _, _ *Sample) error {
+			for _, state := range []Subset{first, second} {
 				s.WriteByte('|')
 				for _, k := range state {
 					s.WriteByte(byte('0' + k))
@@ -122,7 +122,7 @@ func TestGateRefusesNoise(t *testing.T) {
 	}
 	got, err := Do(context.Background(), problem("a"), quieter(0.4), Options{Seed: 1})
 	var noisy *NoisyError
-	if !errors.As(err, &noisy) || len(noisy.Why) != 3 || !strings.Contains(err.Error(), "latency is so noisy") {
+	if !errors.As(err, &noisy) || len(noisy.Reasons) != 3 || !strings.Contains(err.Error(), "latency is so noisy") {
 		t.Fatalf("error %v", err)
 	}
 	least := min(got.Noise[0].MDE, got.Noise[1].MDE, got.Noise[2].MDE)
@@ -154,7 +154,7 @@ func TestGateSeesBias(t *testing.T) {
 // large effect does.
 func TestGateTakesOneNoisyGoal(t *testing.T) {
 	b := quiet(helps)
-	b.spoil = func(_, _ State, x, y *Sample) error {
+	b.spoil = func(_, _ Subset, x, y *Sample) error {
 		x.Values[0] *= math.Exp(b.rng.NormFloat64())
 		y.Values[0] *= math.Exp(b.rng.NormFloat64())
 		return nil
@@ -170,9 +170,9 @@ func TestGateTakesOneNoisyGoal(t *testing.T) {
 
 func TestNoisyGoalShowsLargeEffect(t *testing.T) {
 	b := quiet(nothing)
-	b.spoil = func(first, second State, x, y *Sample) error {
+	b.spoil = func(first, second Subset, x, y *Sample) error {
 		for _, of := range []struct {
-			state State
+			state Subset
 			*Sample
 		}{{first, x}, {second, y}} {
 			of.Values[0] *= math.Exp(0.3 * b.rng.NormFloat64())
@@ -190,8 +190,8 @@ func TestNoisyGoalShowsLargeEffect(t *testing.T) {
 
 func TestBrokenStateIsHarmful(t *testing.T) {
 	b := quiet(helps)
-	b.spoil = func(first, second State, _, _ *Sample) error {
-		for _, s := range []State{first, second} {
+	b.spoil = func(first, second Subset, _, _ *Sample) error {
+		for _, s := range []Subset{first, second} {
 			if slices.Contains(s, 0) {
 				return &BrokenError{s, errors.New("no reply")}
 			}
@@ -202,7 +202,7 @@ func TestBrokenStateIsHarmful(t *testing.T) {
 	if err != nil || !slices.Equal(got.Set, []string{"good"}) {
 		t.Fatalf("set %q, error %v", got.Set, err)
 	}
-	if r := row(t, got, "cut"); r.Verdict != Harmful || r.Why != "no reply" {
+	if r := row(t, got, "cut"); r.Verdict != VerdictHarmful || r.Reason != "no reply" {
 		t.Errorf("cut: %+v", r)
 	}
 }
@@ -210,8 +210,8 @@ func TestBrokenStateIsHarmful(t *testing.T) {
 // What helps at the price of lost packets is not kept.
 func TestTroubleIsHarm(t *testing.T) {
 	b := quiet(helps)
-	b.spoil = func(first, second State, x, y *Sample) error {
-		for i, s := range []State{first, second} {
+	b.spoil = func(first, second Subset, x, y *Sample) error {
+		for i, s := range []Subset{first, second} {
 			if slices.Contains(s, 1) {
 				[]*Sample{x, y}[i].Troubles[0] = 0.02 + 0.001*b.rng.Float64()
 			}
@@ -222,7 +222,7 @@ func TestTroubleIsHarm(t *testing.T) {
 	if err != nil || len(got.Set) != 0 {
 		t.Fatalf("set %q, error %v", got.Set, err)
 	}
-	if r := row(t, got, "b"); r.Verdict != Harmful || r.For != "retransmits" {
+	if r := row(t, got, "b"); r.Verdict != VerdictHarmful || r.Metric != "retransmits" {
 		t.Errorf("b: %+v", r)
 	}
 }
@@ -230,7 +230,7 @@ func TestTroubleIsHarm(t *testing.T) {
 // What only some pairs give, and then wild, is nothing that a knob did.
 func TestFewValuesAreNoHarm(t *testing.T) {
 	b, pairs := quiet(helps), 0
-	b.spoil = func(first, second State, x, y *Sample) error {
+	b.spoil = func(first, second Subset, x, y *Sample) error {
 		x.Values[3], y.Values[3] = math.NaN(), math.NaN()
 		if pairs++; pairs%6 == 0 {
 			x.Values[3], y.Values[3] = 100, 100 // and so the gate takes it for quiet
@@ -245,7 +245,7 @@ func TestFewValuesAreNoHarm(t *testing.T) {
 	}
 	got, err := Do(context.Background(), problem("a", "b"), b, Options{Seed: 1})
 	if err != nil || !slices.Equal(got.Set, []string{"b"}) {
-		t.Fatalf("set %q, error %v, why %q", got.Set, err, got.Why)
+		t.Fatalf("set %q, error %v, why %q", got.Set, err, got.Reason)
 	}
 }
 
@@ -260,7 +260,7 @@ func TestGuardsHold(t *testing.T) {
 	p := problem("a", "b")
 	p.Metrics[0].Role = Guard
 	got, err := Do(context.Background(), p, b, Options{Seed: 1})
-	if err != nil || len(got.Set) != 0 || row(t, got, "b").Verdict != Harmful {
+	if err != nil || len(got.Set) != 0 || row(t, got, "b").Verdict != VerdictHarmful {
 		t.Fatalf("set %q, error %v", got.Set, err)
 	}
 }
@@ -301,7 +301,7 @@ func TestCancelEndsSearch(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := quiet(helps)
 	n := 0
-	b.spoil = func(_, _ State, _, _ *Sample) error {
+	b.spoil = func(_, _ Subset, _, _ *Sample) error {
 		if n++; n == 30 {
 			cancel()
 		}
@@ -323,7 +323,7 @@ func TestBetterIsExact(t *testing.T) {
 			for i := range x {
 				x[i] = rng.NormFloat64() * math.Exp(2*rng.NormFloat64()) // wild
 			}
-			if better(x) <= 0.05 {
+			if signedRankP(x) <= 0.05 {
 				sure++
 			}
 		}
@@ -331,13 +331,13 @@ func TestBetterIsExact(t *testing.T) {
 			t.Errorf("of %d pairs: sure in %.1f %%", n, 100*share)
 		}
 	}
-	if p := better([]float64{1, 2, 3, 4, 5, 6}); p != 1.0/64 {
+	if p := signedRankP([]float64{1, 2, 3, 4, 5, 6}); p != 1.0/64 {
 		t.Errorf("six for six: %v", p)
 	}
-	if lo, ok := atLeast([]float64{1, 1, 1, 1, 1, 1, 1, 1}, 0.05); !ok || lo < 0.99 || lo > 1.01 {
+	if lo, ok := lowerBound([]float64{1, 1, 1, 1, 1, 1, 1, 1}, 0.05); !ok || lo < 0.99 || lo > 1.01 {
 		t.Errorf("bound of eight equal pairs: %v %v", lo, ok)
 	}
-	if _, ok := atLeast([]float64{1, 2}, 0.05); ok {
+	if _, ok := lowerBound([]float64{1, 2}, 0.05); ok {
 		t.Error("a bound of two pairs")
 	}
 }
@@ -348,15 +348,15 @@ func TestConfirmationKnowsWhatWasMeasured(t *testing.T) {
 	const fresh, before = 8, 16
 	spreadOut := func(i, n int) float64 { return 0.3 * (float64(i)/float64(n-1) - 0.5) } // of no mean
 	for name, c := range map[string]struct {
-		from State
+		from Subset
 		why  string
 	}{
 		"the same states": {nil, ""},
-		"others":          {State{1}, "together they were not shown to leave latency as good as it was"},
+		"others":          {Subset{1}, "together they were not shown to leave latency as good as it was"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, i := quiet(nothing), 0
-			b.spoil = func(first, second State, x, y *Sample) error {
+			b.spoil = func(first, second Subset, x, y *Sample) error {
 				for m := range goals {
 					x.Values[m], y.Values[m] = 100, 100
 				}
@@ -373,13 +373,13 @@ func TestConfirmationKnowsWhatWasMeasured(t *testing.T) {
 			for m := range r.noise {
 				r.noise[m].set(0.055) // so that 0.047 is no worse
 			}
-			p := &proof{contest: r.contest(c.from, State{0}), metric: 1, proven: true}
+			p := &proof{contest: r.contest(c.from, Subset{0}), metric: 1, significant: true}
 			for j := range before {
 				p.gains[0] = append(p.gains[0], spreadOut(j, before))
 			}
-			set, err := r.confirm(t.Context(), State{0}, map[int]*proof{0: p})
-			if err != nil || (len(set) > 0) != (c.why == "") || r.out.Why != c.why {
-				t.Errorf("set %v, error %v, why %q, want %q", set, err, r.out.Why, c.why)
+			set, err := r.confirm(t.Context(), Subset{0}, map[int]*proof{0: p})
+			if err != nil || (len(set) > 0) != (c.why == "") || r.out.Reason != c.why {
+				t.Errorf("set %v, error %v, why %q, want %q", set, err, r.out.Reason, c.why)
 			}
 			if got := r.out.Confirm[0].Pairs; got != fresh {
 				t.Errorf("the confirmation tells of %d pairs, not of the %d fresh ones", got, fresh)

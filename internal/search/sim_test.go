@@ -45,7 +45,7 @@ func (w *world) noise() float64 {
 	return w.cv * w.rng.NormFloat64()
 }
 
-func (w *world) sample(s State) Sample {
+func (w *world) sample(s Subset) Sample {
 	on := func(k int) bool { return slices.Contains(s, k) }
 	w.drift = w.phi*w.drift + w.slow*math.Sqrt(1-w.phi*w.phi)*w.rng.NormFloat64()
 	out := Sample{Troubles: []float64{0}}
@@ -62,7 +62,7 @@ func (w *world) sample(s State) Sample {
 	return out
 }
 
-func (w *world) Pair(_ context.Context, first, second State) (a, b Sample, err error) {
+func (w *world) Pair(_ context.Context, first, second Subset) (a, b Sample, err error) {
 	return w.sample(first), w.sample(second), nil
 }
 
@@ -108,8 +108,8 @@ type truth struct {
 	gain  func(size float64, on func(int) bool, metric int) float64
 }
 
-// at gives a size if it is the metric's.
-func at(metric, want int, size float64) float64 {
+// sizeFor gives a size if it is the metric's.
+func sizeFor(metric, want int, size float64) float64 {
 	if metric == want {
 		return size
 	}
@@ -119,7 +119,7 @@ func at(metric, want int, size float64) float64 {
 var truths = []truth{
 	{"one", [][]int{{0}}, func(size float64, on func(int) bool, m int) float64 {
 		if on(0) {
-			return at(m, 0, size)
+			return sizeFor(m, 0, size)
 		}
 		return 0
 	}},
@@ -127,7 +127,7 @@ var truths = []truth{
 		sum := 0.0
 		for k := range 3 {
 			if on(k) {
-				sum += at(m, k, size)
+				sum += sizeFor(m, k, size)
 			}
 		}
 		return sum
@@ -135,36 +135,36 @@ var truths = []truth{
 	{"two of one metric, one a factor of three", [][]int{{0}, {1}}, func(size float64, on func(int) bool, m int) float64 {
 		sum := 0.0
 		if on(0) {
-			sum += at(m, 1, 1.1)
+			sum += sizeFor(m, 1, 1.1)
 		}
 		if on(1) {
-			sum += at(m, 1, size)
+			sum += sizeFor(m, 1, size)
 		}
 		return sum
 	}},
 	{"two that mend the same thing", [][]int{{0, 1}, {2}}, func(size float64, on func(int) bool, m int) float64 {
 		sum := 0.0
 		if on(0) || on(1) {
-			sum += at(m, 1, size)
+			sum += sizeFor(m, 1, size)
 		}
 		if on(2) {
-			sum += at(m, 0, size)
+			sum += sizeFor(m, 0, size)
 		}
 		return sum
 	}},
 	{"one hides another", [][]int{{0}, {1}}, func(size float64, on func(int) bool, m int) float64 {
 		switch {
 		case on(0) && on(1):
-			return at(m, 1, 2.5*size)
+			return sizeFor(m, 1, 2.5*size)
 		case on(0):
-			return at(m, 1, 1.25*size)
+			return sizeFor(m, 1, 1.25*size)
 		}
 		return 0
 	}},
 	{"two only together, and one that harms", [][]int{{0}, {1}}, func(size float64, on func(int) bool, m int) float64 {
 		sum := 0.0
 		if on(0) && on(1) {
-			sum += at(m, 2, size)
+			sum += sizeFor(m, 2, size)
 		}
 		if on(2) {
 			sum -= 0.5
@@ -175,14 +175,14 @@ var truths = []truth{
 
 // tally counts decisions.
 type tally struct {
-	needs, met, placebos, kept, refused, pairs, searches int
+	needs, found, placebos, placebosKept, refused, pairs, searches int
 }
 
 func (t *tally) add(o tally) {
 	t.needs += o.needs
-	t.met += o.met
+	t.found += o.found
 	t.placebos += o.placebos
-	t.kept += o.kept
+	t.placebosKept += o.placebosKept
 	t.refused += o.refused
 	t.pairs += o.pairs
 	t.searches += o.searches
@@ -190,7 +190,7 @@ func (t *tally) add(o tally) {
 
 func (t tally) String() string {
 	return fmt.Sprintf("%d of %d effects kept, %d of %d placebos kept, %d of %d searches refused, %d pairs each",
-		t.met, t.needs, t.kept, t.placebos, t.refused, t.searches, t.pairs/max(1, t.searches))
+		t.found, t.needs, t.placebosKept, t.placebos, t.refused, t.searches, t.pairs/max(1, t.searches))
 }
 
 // trial is one simulated search.
@@ -206,7 +206,7 @@ func trial(t *testing.T, k kind, truth truth, seed uint64, size float64) tally {
 	}
 	p := Problem{Metrics: slices.Clone(goals), Troubles: []string{"retransmits"}, Couples: [][]int{{at[0], at[1]}}}
 	for range at {
-		p.Knobs = append(p.Knobs, Knob{})
+		p.Knobs = append(p.Knobs, Factor{})
 	}
 	for i, j := range at {
 		p.Knobs[j].Name = fmt.Sprint(i)
@@ -233,7 +233,7 @@ func trial(t *testing.T, k kind, truth truth, seed uint64, size float64) tally {
 			}
 		}
 		if kept == 1 {
-			out.met++
+			out.found++
 		}
 	}
 	for i := range at {
@@ -242,7 +242,7 @@ func trial(t *testing.T, k kind, truth truth, seed uint64, size float64) tally {
 		}
 		out.placebos++
 		if slices.Contains(res.Set, fmt.Sprint(i)) {
-			out.kept++
+			out.placebosKept++
 		}
 	}
 	return out
@@ -267,11 +267,11 @@ func TestSearchKeepsEffectsAndNoPlacebos(t *testing.T) {
 		}
 	}
 	t.Logf("all: %v", all)
-	if float64(all.met) < 0.95*float64(all.needs) {
-		t.Errorf("%d of %d effects kept, want 95 %%", all.met, all.needs)
+	if float64(all.found) < 0.95*float64(all.needs) {
+		t.Errorf("%d of %d effects kept, want 95 %%", all.found, all.needs)
 	}
-	if float64(all.kept) > 0.02*float64(all.placebos) {
-		t.Errorf("%d of %d placebos kept, want 2 %% at most", all.kept, all.placebos)
+	if float64(all.placebosKept) > 0.02*float64(all.placebos) {
+		t.Errorf("%d of %d placebos kept, want 2 %% at most", all.placebosKept, all.placebos)
 	}
 	if float64(all.refused) > 0.02*float64(all.searches) {
 		t.Errorf("%d of %d searches refused", all.refused, all.searches)

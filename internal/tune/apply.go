@@ -12,8 +12,8 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Trial is how long a transaction stays without being confirmed.
-type Trial struct {
+// TrialOptions is how long a transaction stays without being confirmed.
+type TrialOptions struct {
 	Lease time.Duration // 0: it is no trial
 
 	// Hold sees to it that the transaction is undone when its lease ends, whatever
@@ -21,12 +21,12 @@ type Trial struct {
 	Hold func(txn int) error
 }
 
-// Apply carries wishes out in one transaction: all of them, or none. It gives
+// Apply carries assignments out in one transaction: all of them, or none. It gives
 // the transaction's number and the writes that were needed; without any there is
-// no transaction, and the number is 0. When a wish fails, or ctx ends, what was
+// no transaction, and the number is 0. When a assignment fails, or ctx ends, what was
 // written is undone, the last first.
-func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, stores []setting.Backend, wishes []Wish, trial Trial) (txn int, entries []*journal.Entry, err error) {
-	planned, err := Rehearse(m, stores, wishes)
+func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, stores []setting.Backend, wishes []Assignment, trial TrialOptions) (txn int, entries []*journal.Entry, err error) {
+	planned, err := DryRun(m, stores, wishes)
 	if err != nil || len(Total(planned)) == 0 {
 		return 0, nil, err
 	}
@@ -46,10 +46,10 @@ func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, stores []set
 		entries = append(entries, written...)
 	}
 	if err == nil {
-		err = settled(m, entries)
+		err = checkUndisturbed(m, entries)
 	}
 	if err != nil {
-		err = takeBack(ctx, tx, entries, err)
+		err = rollback(ctx, tx, entries, err)
 		return 0, nil, errors.Join(err, tx.End())
 	}
 	if err := tx.End(); err != nil {
@@ -59,9 +59,9 @@ func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, stores []set
 	return tx.ID(), entries, nil
 }
 
-// settled sees that no write was disturbed by a later one, such as a setting
+// checkUndisturbed sees that no write was disturbed by a later one, such as a setting
 // that a driver forgets when another one is made.
-func settled(m knob.Machine, entries []*journal.Entry) error {
+func checkUndisturbed(m knob.Machine, entries []*journal.Entry) error {
 	last := map[string]*journal.Entry{}
 	for _, e := range entries {
 		last[e.Setting.ID()] = e
@@ -82,8 +82,8 @@ func settled(m knob.Machine, entries []*journal.Entry) error {
 	return nil
 }
 
-// takeBack undoes a transaction that cannot be whole, and tells why.
-func takeBack(ctx context.Context, tx *journal.Tx, entries []*journal.Entry, why error) error {
+// rollback undoes a transaction that cannot be whole, and tells why.
+func rollback(ctx context.Context, tx *journal.Tx, entries []*journal.Entry, why error) error {
 	failed := verr.Error{What: "cannot make all the changes", Why: why.Error(), Do: "nothing is left changed", Code: verr.Failed, Err: why}
 	if known := new(verr.Error); errors.As(why, &known) {
 		failed = *known

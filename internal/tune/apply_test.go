@@ -16,40 +16,40 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// shelf is a machine whose cells are words on a shelf, with a journal.
-type shelf struct {
-	words   map[string]string
-	stores  []setting.Backend
-	m       knob.Machine
-	folder  string
-	written func(key string) error // told of each write before it happens
+// fakeHost is a machine whose settings are words on a shelf, with a journal.
+type fakeHost struct {
+	values   map[string]string
+	backends []setting.Backend
+	m        knob.Machine
+	folder   string
+	onWrite  func(key string) error // told of each write before it happens
 }
 
-func newShelf(t *testing.T, words map[string]string) *shelf {
+func newFakeHost(t *testing.T, words map[string]string) *fakeHost {
 	t.Helper()
-	s := &shelf{words: words, folder: t.TempDir(), written: func(string) error { return nil }}
-	s.stores = []setting.Backend{{
+	s := &fakeHost{values: words, folder: t.TempDir(), onWrite: func(string) error { return nil }}
+	s.backends = []setting.Backend{{
 		Name: "shelf",
 		Read: func(c setting.Setting) (setting.Value, error) {
-			w, ok := s.words[c.Key]
+			w, ok := s.values[c.Key]
 			if !ok {
 				return setting.Value{}, os.ErrNotExist
 			}
 			return setting.Text(w), nil
 		},
 		Write: func(c setting.Setting, v setting.Value) error {
-			if err := s.written(c.Key); err != nil {
+			if err := s.onWrite(c.Key); err != nil {
 				return err
 			}
-			s.words[c.Key] = string(v.Data)
+			s.values[c.Key] = string(v.Data)
 			return nil
 		},
 	}}
-	s.m = knob.Machine{Settings: setting.NewSettings(s.stores...)}
+	s.m = knob.Machine{Settings: setting.NewSettings(s.backends...)}
 	return s
 }
 
-func (s *shelf) open(t *testing.T) *journal.Journal {
+func (s *fakeHost) open(t *testing.T) *journal.Journal {
 	t.Helper()
 	j, err := journal.Open(journal.Options{Folder: s.folder, Settings: s.m.Settings, User: "a test"})
 	if err != nil {
@@ -76,25 +76,25 @@ func (w word) Plan(_ knob.Machine, _ knob.Target, value string) ([]setting.Write
 	return []setting.Write{{Setting: w.cell(), Value: setting.Text(value)}}, nil
 }
 
-func wish(key, value string) Wish {
-	return Wish{Knob: knob.Entry{Facts: knob.Facts{Name: key}, Knob: word{key: key}}, Value: value}
+func assign(key, value string) Assignment {
+	return Assignment{Knob: knob.Entry{Facts: knob.Facts{Name: key}, Knob: word{key: key}}, Value: value}
 }
 
 func TestApply(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "1", "b": "2", "c": "3"})
+	s := newFakeHost(t, map[string]string{"a": "1", "b": "2", "c": "3"})
 	j := s.open(t)
-	txn, entries, err := Apply(t.Context(), j, s.m, s.stores, []Wish{wish("a", "one"), wish("b", "2"), wish("c", "three")}, Trial{})
+	txn, entries, err := Apply(t.Context(), j, s.m, s.backends, []Assignment{assign("a", "one"), assign("b", "2"), assign("c", "three")}, TrialOptions{})
 	if err != nil || txn != 1 || len(entries) != 2 {
 		t.Fatalf("transaction %d with %d writes, %v", txn, len(entries), err)
 	}
-	if want := map[string]string{"a": "one", "b": "2", "c": "three"}; !maps.Equal(s.words, want) {
-		t.Errorf("%v, want %v", s.words, want)
+	if want := map[string]string{"a": "one", "b": "2", "c": "three"}; !maps.Equal(s.values, want) {
+		t.Errorf("%v, want %v", s.values, want)
 	}
 	if h := j.History(); len(h.Txns) != 1 || !h.Txns[0].Ended {
 		t.Errorf("%+v", h.Txns)
 	}
 	// What has its value already is no transaction.
-	txn, entries, err = Apply(t.Context(), j, s.m, s.stores, []Wish{wish("a", "one")}, Trial{})
+	txn, entries, err = Apply(t.Context(), j, s.m, s.backends, []Assignment{assign("a", "one")}, TrialOptions{})
 	if err != nil || txn != 0 || len(entries) != 0 || len(j.History().Txns) != 1 {
 		t.Errorf("transaction %d with %d writes, %v", txn, len(entries), err)
 	}
@@ -102,52 +102,52 @@ func TestApply(t *testing.T) {
 
 // Whatever goes wrong, nothing is left changed, and the error says why.
 func TestApplyAllOrNothing(t *testing.T) {
-	ineffective := wish("b", "two")
+	ineffective := assign("b", "two")
 	ineffective.Knob.Knob = word{key: "b", effective: "2"}
 	cases := []struct {
 		name   string
-		wishes []Wish
-		upset  func(s *shelf, stop context.CancelFunc) // before it begins
+		wishes []Assignment
+		upset  func(s *fakeHost, stop context.CancelFunc) // before it begins
 		txns   int
 		why    string
 	}{
-		{"the plan is refused", []Wish{wish("a", "one"), wish("b", "")}, nil, 0, "wants letters"},
-		{"a write fails", []Wish{wish("a", "one"), wish("b", "two")}, func(s *shelf, _ context.CancelFunc) {
-			s.written = func(key string) error {
-				if key == "b" && s.words["b"] == "2" {
+		{"the plan is refused", []Assignment{assign("a", "one"), assign("b", "")}, nil, 0, "wants letters"},
+		{"a write fails", []Assignment{assign("a", "one"), assign("b", "two")}, func(s *fakeHost, _ context.CancelFunc) {
+			s.onWrite = func(key string) error {
+				if key == "b" && s.values["b"] == "2" {
 					return errors.New("no room")
 				}
 				return nil
 			}
 		}, 1, "no room"},
-		{"one has no effect", []Wish{wish("a", "one"), ineffective}, nil, 1, "2 is in effect"},
-		{"a later one disturbs an earlier", []Wish{wish("a", "one"), wish("b", "two")}, func(s *shelf, _ context.CancelFunc) {
-			s.written = func(key string) error {
-				if key == "b" && s.words["a"] == "one" {
-					s.words["a"] = "1"
+		{"one has no effect", []Assignment{assign("a", "one"), ineffective}, nil, 1, "2 is in effect"},
+		{"a later one disturbs an earlier", []Assignment{assign("a", "one"), assign("b", "two")}, func(s *fakeHost, _ context.CancelFunc) {
+			s.onWrite = func(key string) error {
+				if key == "b" && s.values["a"] == "one" {
+					s.values["a"] = "1"
 				}
 				return nil
 			}
 		}, 1, "after the other settings shows"},
-		{"it is interrupted", []Wish{wish("a", "one"), wish("b", "two")}, func(s *shelf, stop context.CancelFunc) {
-			s.written = func(string) error { stop(); return nil }
+		{"it is interrupted", []Assignment{assign("a", "one"), assign("b", "two")}, func(s *fakeHost, stop context.CancelFunc) {
+			s.onWrite = func(string) error { stop(); return nil }
 		}, 1, "context canceled"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			s := newShelf(t, map[string]string{"a": "1", "b": "2"})
+			s := newFakeHost(t, map[string]string{"a": "1", "b": "2"})
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			if c.upset != nil {
 				c.upset(s, stop)
 			}
 			j := s.open(t)
-			_, _, err := Apply(ctx, j, s.m, s.stores, c.wishes, Trial{})
+			_, _, err := Apply(ctx, j, s.m, s.backends, c.wishes, TrialOptions{})
 			if err == nil || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("error %v, want one with %q", err, c.why)
 			}
-			if want := map[string]string{"a": "1", "b": "2"}; !maps.Equal(s.words, want) {
-				t.Errorf("%v, want %v", s.words, want)
+			if want := map[string]string{"a": "1", "b": "2"}; !maps.Equal(s.values, want) {
+				t.Errorf("%v, want %v", s.values, want)
 			}
 			h := j.History()
 			if len(h.Txns) != c.txns {
@@ -164,31 +164,31 @@ func TestApplyAllOrNothing(t *testing.T) {
 
 // Where taking back fails too, the error says how to try again.
 func TestApplyCannotTakeBack(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "1", "b": "2"})
-	s.written = func(key string) error {
-		if s.words["a"] == "one" {
+	s := newFakeHost(t, map[string]string{"a": "1", "b": "2"})
+	s.onWrite = func(key string) error {
+		if s.values["a"] == "one" {
 			return errors.New("no room")
 		}
 		return nil
 	}
 	j := s.open(t)
-	_, _, err := Apply(t.Context(), j, s.m, s.stores, []Wish{wish("a", "one"), wish("b", "two")}, Trial{})
+	_, _, err := Apply(t.Context(), j, s.m, s.backends, []Assignment{assign("a", "one"), assign("b", "two")}, TrialOptions{})
 	if err == nil || !strings.Contains(err.Error(), "venturi undo 1") || verr.Code(err) != verr.Failed {
 		t.Errorf("%v", err)
 	}
-	s.written = func(string) error { return nil }
-	if outcomes, err := j.Undo(nil, journal.UndoOptions{}); err != nil || len(outcomes) == 0 || s.words["a"] != "1" {
-		t.Errorf("%v, %v, %v", outcomes, err, s.words)
+	s.onWrite = func(string) error { return nil }
+	if outcomes, err := j.Undo(nil, journal.UndoOptions{}); err != nil || len(outcomes) == 0 || s.values["a"] != "1" {
+		t.Errorf("%v, %v, %v", outcomes, err, s.values)
 	}
 }
 
 // A trial whose holder cannot be started changes nothing.
 func TestApplyWithoutHolder(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "1"})
+	s := newFakeHost(t, map[string]string{"a": "1"})
 	j := s.open(t)
-	_, _, err := Apply(t.Context(), j, s.m, s.stores, []Wish{wish("a", "one")}, Trial{Lease: time.Hour, Hold: func(int) error { return errors.New("no process") }})
-	if err == nil || !strings.Contains(err.Error(), "no process") || s.words["a"] != "1" || len(j.History().Txns[0].Entries) != 0 {
-		t.Errorf("%v, %v", err, s.words)
+	_, _, err := Apply(t.Context(), j, s.m, s.backends, []Assignment{assign("a", "one")}, TrialOptions{Lease: time.Hour, Hold: func(int) error { return errors.New("no process") }})
+	if err == nil || !strings.Contains(err.Error(), "no process") || s.values["a"] != "1" || len(j.History().Txns[0].Entries) != 0 {
+		t.Errorf("%v, %v", err, s.values)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestRehearse(t *testing.T) {
 	}
 	stores := setting.Backends(root)
 	m := knob.Machine{Settings: setting.NewSettings(stores...)}
-	planned, err := Rehearse(m, stores, []Wish{
+	planned, err := DryRun(m, stores, []Assignment{
 		{Knob: knob.Entry{Facts: knob.Facts{Name: "first"}, Knob: line{"a", "A"}}, Value: "x"},
 		{Knob: knob.Entry{Facts: knob.Facts{Name: "second"}, Knob: line{"c", "C"}}, Value: "x"},
 	})

@@ -12,9 +12,9 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// moved undoes what was set on a card that went to another namespace since, and
+// movedToNetns undoes what was set on a card that went to another namespace since, and
 // on one that came home when its namespace ended.
-func moved(t *testing.T, c card) {
+func movedToNetns(t *testing.T, c card) {
 	e, err := knob.Find("nic.txqueuelen")
 	must(t, err)
 	w, err := netcfg.Owned(testenv.Claim(t))

@@ -19,9 +19,9 @@ type Config struct {
 	Unknown   []string // names that mean nothing here
 }
 
-// assignment is a line of such a file. A word is bare or in one pair of quotes;
+// configLine is a line of such a file. A word is bare or in one pair of quotes;
 // nothing is expanded.
-var assignment = regexp.MustCompile(`^(?:export\s+)?([A-Za-z_]\w*)=(?:'([^']*)'|"([^"$` + "`" + `\\]*)"|([^\s'"$` + "`" + `\\;&|<>()]*))\s*(?:#.*)?$`)
+var configLine = regexp.MustCompile(`^(?:export\s+)?([A-Za-z_]\w*)=(?:'([^']*)'|"([^"$` + "`" + `\\]*)"|([^\s'"$` + "`" + `\\;&|<>()]*))\s*(?:#.*)?$`)
 
 // ReadConfig reads such a file. Nothing in it is carried out. Errors: it cannot be
 // read, or it does more than to assign words (exit code 2).
@@ -39,7 +39,7 @@ func ReadConfig(file string) (Config, error) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		m := assignment.FindStringSubmatch(line)
+		m := configLine.FindStringSubmatch(line)
 		if m == nil {
 			return Config{}, verr.New(verr.Usage, what, fmt.Sprintf("line %d is more than NAME=WORD: %q", number, line), "write out what it stands for; nothing of it is run")
 		}

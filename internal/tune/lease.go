@@ -17,9 +17,9 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// look is how often the holder of a lease looks whether there is still something
+// leasePoll is how often the holder of a lease looks whether there is still something
 // to wait for.
-const look = time.Second
+const leasePoll = time.Second
 
 // HolderArgs are the arguments of the command that holds the lease of a
 // transaction in a journal's folder. By them others find it.
@@ -27,9 +27,9 @@ func HolderArgs(folder string, txn int) []string {
 	return []string{"lease", "--journal", folder, "--txn", strconv.Itoa(txn)}
 }
 
-// longestPause is how long the holder of a lease waits at most until it tries
+// maxPause is how long the holder of a lease waits at most until it tries
 // again what went wrong.
-const longestPause = time.Minute
+const maxPause = time.Minute
 
 // Hold waits for the end of a transaction's lease and undoes it then. It returns
 // when there is nothing to wait for any more: the transaction was confirmed or
@@ -37,13 +37,13 @@ const longestPause = time.Minute
 // changed. What else goes wrong it tries again and again, for nobody else undoes
 // it. When ctx ends it returns, and undoes nothing. Open opens the journal.
 func Hold(ctx context.Context, folder string, txn int, open func() (*journal.Journal, error)) error {
-	for pause := look; ; pause = min(2*pause, longestPause) {
+	for pause := leasePoll; ; pause = min(2*pause, maxPause) {
 		over, err := hold(ctx, folder, txn, open)
 		if over {
 			return err
 		}
 		if verr.Code(err) == verr.Busy {
-			pause = look // who has the journal may be done any time
+			pause = leasePoll // who has the journal may be done any time
 		}
 		select {
 		case <-ctx.Done():
@@ -60,7 +60,7 @@ func hold(ctx context.Context, folder string, txn int, open func() (*journal.Jou
 		if err != nil {
 			return false, err
 		}
-		t := waiting(h, txn)
+		t := pendingLease(h, txn)
 		if t == nil {
 			return true, nil
 		}
@@ -74,7 +74,7 @@ func hold(ctx context.Context, folder string, txn int, open func() (*journal.Jou
 		select {
 		case <-ctx.Done():
 			return true, context.Cause(ctx)
-		case <-time.After(min(look, t.Lease.Until-now)):
+		case <-time.After(min(leasePoll, t.Lease.Until-now)):
 		}
 	}
 	j, err := open()
@@ -82,7 +82,7 @@ func hold(ctx context.Context, folder string, txn int, open func() (*journal.Jou
 		return false, err
 	}
 	defer j.Close()
-	if waiting(j.History(), txn) == nil {
+	if pendingLease(j.History(), txn) == nil {
 		return true, nil // confirmed while the journal was waited for
 	}
 	outcomes, err := j.Undo([]int{txn}, journal.UndoOptions{})
@@ -95,9 +95,9 @@ func hold(ctx context.Context, folder string, txn int, open func() (*journal.Jou
 	return over, errors.Join(failed...)
 }
 
-// EndExpired undoes the leases that the machine's last start has ended: those who
+// UndoExpired undoes the leases that the machine's last start has ended: those who
 // were to undo them ended with it. It gives what became of each of their writes.
-func EndExpired(j *journal.Journal) (ended []int, outcomes []journal.Outcome, err error) {
+func UndoExpired(j *journal.Journal) (ended []int, outcomes []journal.Outcome, err error) {
 	expired, err := j.Expired()
 	if err != nil {
 		return nil, nil, err
@@ -118,8 +118,8 @@ func EndExpired(j *journal.Journal) (ended []int, outcomes []journal.Outcome, er
 	return ended, outcomes, err
 }
 
-// waiting gives a transaction whose lease is still to end; nil: there is none.
-func waiting(h journal.History, txn int) *journal.Txn {
+// pendingLease gives a transaction whose lease is still to end; nil: there is none.
+func pendingLease(h journal.History, txn int) *journal.Txn {
 	for _, t := range h.Txns {
 		done := t.Lease == nil || !t.Confirmed.IsZero() || t.Ended && !t.Open()
 		if t.ID == txn && !done {
@@ -129,18 +129,18 @@ func waiting(h journal.History, txn int) *journal.Txn {
 	return nil
 }
 
-// OnTrial is a transaction with a lease that nobody has confirmed, and that was
+// Lease is a transaction with a lease that nobody has confirmed, and that was
 // not undone.
-type OnTrial struct {
-	Txn      int
-	Proof    bool          // it is of a proof, and nothing to keep
-	Left     time.Duration // until its lease ends; 0 or less: it has ended
-	Rebooted bool          // the machine was started anew since, and the lease ended by that
-	Held     bool          // a process is there that undoes it when its lease ends
+type Lease struct {
+	Txn       int
+	Proof     bool          // it is of a proof, and nothing to keep
+	Remaining time.Duration // until its lease ends; 0 or less: it has ended
+	Rebooted  bool          // the machine was started anew since, and the lease ended by that
+	HasHolder bool          // a process is there that undoes it when its lease ends
 }
 
-// Trials lists the transactions of a journal that are on trial, or of a proof.
-func Trials(h journal.History, folder string) ([]OnTrial, error) {
+// OpenLeases lists the transactions of a journal that are on trial, or of a proof.
+func OpenLeases(h journal.History, folder string) ([]Lease, error) {
 	now, err := host.SinceBootAsleep()
 	if err != nil {
 		return nil, err
@@ -149,13 +149,13 @@ func Trials(h journal.History, folder string) ([]OnTrial, error) {
 	if err != nil {
 		return nil, err
 	}
-	var trials []OnTrial
+	var trials []Lease
 	for _, t := range h.Txns {
 		if t.Lease == nil || !t.Confirmed.IsZero() || !t.Open() {
 			continue
 		}
-		trial := OnTrial{Txn: t.ID, Proof: t.OfProof(), Left: t.Lease.Until - now, Rebooted: t.Boot != boot}
-		if trial.Held, err = held(folder, t.ID); err != nil {
+		trial := Lease{Txn: t.ID, Proof: t.OfProof(), Remaining: t.Lease.Until - now, Rebooted: t.Boot != boot}
+		if trial.HasHolder, err = hasHolder(folder, t.ID); err != nil {
 			return nil, err
 		}
 		trials = append(trials, trial)
@@ -163,9 +163,9 @@ func Trials(h journal.History, folder string) ([]OnTrial, error) {
 	return trials, nil
 }
 
-// held tells whether there is a process that holds the lease of a transaction: one
+// hasHolder tells whether there is a process that holds the lease of a transaction: one
 // of root's, or of the user whose journal it is. Anybody can start one that is called so.
-func held(folder string, txn int) (bool, error) {
+func hasHolder(folder string, txn int) (bool, error) {
 	processes, err := sanitize.Files("/proc", "[0-9]*")
 	if err != nil {
 		return false, fmt.Errorf("list processes: %w", err)

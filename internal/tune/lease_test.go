@@ -17,7 +17,7 @@ import (
 )
 
 // trial makes a transaction with a lease, and gives what opens its journal.
-func trial(t *testing.T, s *shelf, lease time.Duration) (open func() (*journal.Journal, error)) {
+func trial(t *testing.T, s *fakeHost, lease time.Duration) (open func() (*journal.Journal, error)) {
 	t.Helper()
 	open = func() (*journal.Journal, error) {
 		return journal.Open(journal.Options{Folder: s.folder, Settings: s.m.Settings, Wait: time.Minute})
@@ -28,8 +28,8 @@ func trial(t *testing.T, s *shelf, lease time.Duration) (open func() (*journal.J
 	}
 	defer j.Close()
 	held := false
-	txn, _, err := Apply(t.Context(), j, s.m, s.stores, []Wish{wish("a", "one")}, Trial{Lease: lease, Hold: func(int) error {
-		held = s.words["a"] == "1" // before anything is written
+	txn, _, err := Apply(t.Context(), j, s.m, s.backends, []Assignment{assign("a", "one")}, TrialOptions{Lease: lease, Hold: func(int) error {
+		held = s.values["a"] == "1" // before anything is written
 		return nil
 	}})
 	if err != nil || txn != 1 || !held {
@@ -39,19 +39,19 @@ func trial(t *testing.T, s *shelf, lease time.Duration) (open func() (*journal.J
 }
 
 func TestHoldUndoes(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "1"})
+	s := newFakeHost(t, map[string]string{"a": "1"})
 	open := trial(t, s, time.Millisecond)
-	if err := Hold(t.Context(), s.folder, 1, open); err != nil || s.words["a"] != "1" {
-		t.Errorf("%v, %v", err, s.words)
+	if err := Hold(t.Context(), s.folder, 1, open); err != nil || s.values["a"] != "1" {
+		t.Errorf("%v, %v", err, s.values)
 	}
 }
 
 // What goes wrong is tried again, until it is undone.
 func TestHoldTriesAgain(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "1"})
+	s := newFakeHost(t, map[string]string{"a": "1"})
 	open := trial(t, s, time.Millisecond)
 	opened := 0
-	s.written = func(string) error {
+	s.onWrite = func(string) error {
 		if opened < 3 {
 			return errors.New("not now")
 		}
@@ -63,71 +63,71 @@ func TestHoldTriesAgain(t *testing.T) {
 		}
 		return open()
 	})
-	if err != nil || s.words["a"] != "1" || opened != 3 {
-		t.Errorf("%v, %v; opened %d times", err, s.words, opened)
+	if err != nil || s.values["a"] != "1" || opened != 3 {
+		t.Errorf("%v, %v; opened %d times", err, s.values, opened)
 	}
 }
 
 // Somebody else's value stands: that is not tried again.
 func TestHoldMeetsSomebodyElse(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "1"})
+	s := newFakeHost(t, map[string]string{"a": "1"})
 	open := trial(t, s, time.Millisecond)
-	s.words["a"] = "theirs"
+	s.values["a"] = "theirs"
 	var conflict *journal.ConflictError
-	if err := Hold(t.Context(), s.folder, 1, open); !errors.As(err, &conflict) || s.words["a"] != "theirs" {
-		t.Errorf("%v, %v", err, s.words)
+	if err := Hold(t.Context(), s.folder, 1, open); !errors.As(err, &conflict) || s.values["a"] != "theirs" {
+		t.Errorf("%v, %v", err, s.values)
 	}
 }
 
 // A trial that the machine's start has ended is undone by the next who changes it;
 // one of this start is left to its holder.
 func TestEndExpired(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "1", "b": "2"})
+	s := newFakeHost(t, map[string]string{"a": "1", "b": "2"})
 	for i, boot := range []string{"another", ""} {
 		j, err := journal.Open(journal.Options{Folder: s.folder, Settings: s.m.Settings, Boot: boot})
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := []Wish{wish("a", "one"), wish("b", "two")}[i]
-		if _, _, err := Apply(t.Context(), j, s.m, s.stores, []Wish{w}, Trial{Lease: time.Millisecond, Hold: func(int) error { return nil }}); err != nil {
+		w := []Assignment{assign("a", "one"), assign("b", "two")}[i]
+		if _, _, err := Apply(t.Context(), j, s.m, s.backends, []Assignment{w}, TrialOptions{Lease: time.Millisecond, Hold: func(int) error { return nil }}); err != nil {
 			t.Fatal(err)
 		}
 		j.Close()
 	}
 	j := s.open(t)
 	for _, want := range [][]int{{1}, nil} {
-		ended, outcomes, err := EndExpired(j)
+		ended, outcomes, err := UndoExpired(j)
 		if err != nil || !slices.Equal(ended, want) || len(outcomes) != len(want) {
 			t.Fatalf("ended %v with %+v, %v; want %v", ended, outcomes, err, want)
 		}
-		if s.words["b"] != "two" || j.History().Txns[0].Open() {
-			t.Errorf("left %v, %+v", s.words, j.History().Txns[0])
+		if s.values["b"] != "two" || j.History().Txns[0].Open() {
+			t.Errorf("left %v, %+v", s.values, j.History().Txns[0])
 		}
 	}
 }
 
 // What nobody has to wait for any more ends the holder, long before the lease.
 func TestHoldEnds(t *testing.T) {
-	for name, act := range map[string]func(*testing.T, *shelf, *journal.Journal){
-		"confirmed": func(t *testing.T, _ *shelf, j *journal.Journal) {
+	for name, act := range map[string]func(*testing.T, *fakeHost, *journal.Journal){
+		"confirmed": func(t *testing.T, _ *fakeHost, j *journal.Journal) {
 			if err := j.Confirm(1); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"undone": func(t *testing.T, s *shelf, j *journal.Journal) {
+		"undone": func(t *testing.T, s *fakeHost, j *journal.Journal) {
 			if _, err := j.Undo(nil, journal.UndoOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			s.words["a"] = "one"
+			s.values["a"] = "one"
 		},
-		"gone": func(t *testing.T, s *shelf, _ *journal.Journal) {
+		"gone": func(t *testing.T, s *fakeHost, _ *journal.Journal) {
 			if err := os.RemoveAll(s.folder); err != nil {
 				t.Fatal(err)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newShelf(t, map[string]string{"a": "1"})
+			s := newFakeHost(t, map[string]string{"a": "1"})
 			open := trial(t, s, time.Hour)
 			j, err := open()
 			if err != nil {
@@ -135,8 +135,8 @@ func TestHoldEnds(t *testing.T) {
 			}
 			act(t, s, j)
 			j.Close()
-			if err := Hold(t.Context(), s.folder, 1, open); err != nil || s.words["a"] != "one" {
-				t.Errorf("%v, %v", err, s.words)
+			if err := Hold(t.Context(), s.folder, 1, open); err != nil || s.values["a"] != "one" {
+				t.Errorf("%v, %v", err, s.values)
 			}
 			if _, err := os.Stat(s.folder); name == "gone" && err == nil {
 				t.Error("the journal was made anew")
@@ -147,28 +147,28 @@ func TestHoldEnds(t *testing.T) {
 
 // Nothing is undone because the holder ends.
 func TestHoldIsStopped(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "1"})
+	s := newFakeHost(t, map[string]string{"a": "1"})
 	open := trial(t, s, time.Hour)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if err := Hold(ctx, s.folder, 1, open); !errors.Is(err, context.Canceled) || s.words["a"] != "one" {
-		t.Errorf("%v, %v", err, s.words)
+	if err := Hold(ctx, s.folder, 1, open); !errors.Is(err, context.Canceled) || s.values["a"] != "one" {
+		t.Errorf("%v, %v", err, s.values)
 	}
 }
 
 func TestTrials(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "1"})
+	s := newFakeHost(t, map[string]string{"a": "1"})
 	open := trial(t, s, time.Hour)
 	h, err := journal.ReadHistory(s.folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	trials, err := Trials(h, s.folder)
-	if err != nil || len(trials) != 1 || trials[0].Left <= 59*time.Minute || trials[0].Held || trials[0].Rebooted {
+	trials, err := OpenLeases(h, s.folder)
+	if err != nil || len(trials) != 1 || trials[0].Remaining <= 59*time.Minute || trials[0].HasHolder || trials[0].Rebooted {
 		t.Fatalf("%+v, %v", trials, err)
 	}
 	h.Txns[0].Boot = "another"
-	if trials, err = Trials(h, s.folder); err != nil || !trials[0].Rebooted {
+	if trials, err = OpenLeases(h, s.folder); err != nil || !trials[0].Rebooted {
 		t.Errorf("%+v, %v", trials, err)
 	}
 	j, err := open()
@@ -179,7 +179,7 @@ func TestTrials(t *testing.T) {
 	if err := j.Confirm(1); err != nil {
 		t.Fatal(err)
 	}
-	if trials, err = Trials(j.History(), s.folder); err != nil || len(trials) != 0 {
+	if trials, err = OpenLeases(j.History(), s.folder); err != nil || len(trials) != 0 {
 		t.Errorf("%+v, %v", trials, err)
 	}
 }
@@ -200,7 +200,7 @@ func TestHeldByWhom(t *testing.T) {
 			t.Fatal(err)
 		}
 		stop := pretend(t, folder, uint32(c.uid))
-		if got, err := held(folder, 1); err != nil || got != c.held {
+		if got, err := hasHolder(folder, 1); err != nil || got != c.held {
 			t.Errorf("uid %d in the folder of uid %d: %v, %v; want %v", c.uid, c.owner, got, err, c.held)
 		}
 		stop()

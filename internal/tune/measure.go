@@ -13,9 +13,9 @@ import (
 
 // Gauge measures a path as it is now, on fresh sockets.
 type Gauge interface {
-	// Once measures every load once. A load that does not get through has no
+	// Measure measures every load once. A load that does not get through has no
 	// figures, and a warning says why. Error: nothing can be measured any more.
-	Once(ctx context.Context) (*result.Record, error)
+	Measure(ctx context.Context) (*result.Record, error)
 }
 
 // The loads that a gauge must measure: each figure is read from one of them.
@@ -47,9 +47,9 @@ var figures = []struct {
 // that ten are longer, else p99, of which there are always enough. One of both is
 // measured in a proof, for figures of two kinds cannot be compared.
 const (
-	p99      = "p99"
-	p999     = "p99.9"
-	leastFor = 10_000 // round trips
+	p99        = "p99"
+	p999       = "p99.9"
+	minReplies = 10_000 // round trips
 )
 
 // withTail takes that tail out of metrics for which the others of a record like this
@@ -62,14 +62,14 @@ func withTail(all []search.Metric, rec *result.Record) []search.Metric {
 		}
 	}
 	other := p999
-	if replies >= leastFor {
+	if replies >= minReplies {
 		other = p99
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(m search.Metric) bool { return m.Name == other })
 }
 
-// given is by how much a profile lets that become worse which it is not there for.
-const given = 0.25
+// relaxedMargin is by how much a profile lets that become worse which it is not there for.
+const relaxedMargin = 0.25
 
 // Metrics gives what is measured, and what decides for a profile: all that it is
 // meant to make better is a goal, of what is not the common figures are guarded. The
@@ -79,17 +79,17 @@ func Metrics(profile string) []search.Metric {
 	var gives []string
 	switch profile {
 	case "latency":
-		roles["throughput"], roles["packets"], roles["cpu"] = search.Guard, search.Guard, search.Shown
+		roles["throughput"], roles["packets"], roles["cpu"] = search.Guard, search.Guard, search.Reported
 		gives = []string{"throughput", "packets"}
 	case "throughput":
-		roles["latency"], roles["cpu"] = search.Guard, search.Shown
+		roles["latency"], roles["cpu"] = search.Guard, search.Reported
 		gives = []string{"latency", "packets"}
 	}
 	var all []search.Metric
 	for _, f := range figures {
 		m := search.Metric{Name: f.name, LowerIsBetter: f.lowerIsBetter, Role: roles[f.name], Margin: f.margin}
 		if slices.Contains(gives, f.name) {
-			m.Margin = given
+			m.Margin = relaxedMargin
 		}
 		all = append(all, m)
 	}
@@ -108,9 +108,9 @@ var troubles = []struct {
 	}},
 }
 
-// mostSteal is the share of the time in which the machine may have been taken away
+// maxSteal is the share of the time in which the machine may have been taken away
 // from us; in more, a measurement is void.
-const mostSteal = 0.05
+const maxSteal = 0.05
 
 // sampleOf reads the figures of some metrics off a record.
 func sampleOf(r *result.Record, metrics []search.Metric) search.Sample {
@@ -130,14 +130,14 @@ func sampleOf(r *result.Record, metrics []search.Metric) search.Sample {
 			steal += float64(m.Values["steal"])
 		}
 	}
-	if wall > 0 && steal/wall > mostSteal {
+	if wall > 0 && steal/wall > maxSteal {
 		s.Void = fmt.Sprintf("the hypervisor took the CPU away for %.0f %% of the time", 100*steal/wall)
 	}
 	return s
 }
 
-// through tells whether anything came through at all; else why not.
-func through(r *result.Record) error {
+// delivered tells whether anything came through at all; else why not.
+func delivered(r *result.Record) error {
 	for _, s := range r.Slices {
 		if s.Latency != nil && s.Latency.Replies > 0 || s.Stream != nil && max(s.Stream.RecvMessages, s.Stream.RateMessages) > 0 {
 			return nil

@@ -41,7 +41,7 @@ func TestSampleOfRecord(t *testing.T) {
 		}
 	}
 	// Which tail is watched, the number of round trips decides.
-	for replies, want := range map[int64]string{1: p99, leastFor - 1: p99, leastFor: p999} {
+	for replies, want := range map[int64]string{1: p99, minReplies - 1: p99, minReplies: p999} {
 		rec.Slices[1].Latency.Replies = replies
 		some := withTail(metrics, rec)
 		if len(some) != len(metrics)-1 || some[1].Name != want || len(sampleOf(rec, some).Values) != len(some) {
@@ -68,11 +68,11 @@ func TestSampleOfRecord(t *testing.T) {
 		if got := medianRate(packetLoad)(rec); math.Float64bits(got) != math.Float64bits(c.want) && got != c.want {
 			t.Errorf("%+v is a rate of %v, want %v", c.stream, got, c.want)
 		}
-		if err := through(rec); (err == nil) != (c.stream.RecvMessages > 0) {
+		if err := delivered(rec); (err == nil) != (c.stream.RecvMessages > 0) {
 			t.Errorf("%+v came through: %v", c.stream, err)
 		}
 	}
-	if err := through(&result.Record{Warnings: []result.Warning{{Cell: "l", Text: "shut"}}}); err == nil || err.Error() != "l: shut" {
+	if err := delivered(&result.Record{Warnings: []result.Warning{{Cell: "l", Text: "shut"}}}); err == nil || err.Error() != "l: shut" {
 		t.Errorf("error %v", err)
 	}
 }

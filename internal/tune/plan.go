@@ -12,29 +12,29 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Planned is what a wish would come to.
+// Planned is what a assignment would come to.
 type Planned struct {
-	Wish    Wish
-	Now     knob.Reading
-	Changes []Change // none: the knob has the value already
+	Assignment Assignment
+	Now        knob.Reading
+	Changes    []Change // none: the knob has the value already
 }
 
-// Change is one write that would change what a cell holds.
+// Change is one write that would change what a setting holds.
 type Change struct {
 	Cell setting.Setting `json:"cell"`
 	Old  setting.Value   `json:"old"`
 	New  setting.Value   `json:"new"`
 }
 
-// Rehearse carries wishes out, one after the other, on cells that only remember
+// DryRun carries assignments out, one after the other, on settings that only remember
 // what is written to them: two settings of one file are two changes of it, and
 // what a knob refuses is known before anything is changed. Stores are those of
-// m.Cells. Error: the first wish that cannot be.
-func Rehearse(m knob.Machine, stores []setting.Backend, wishes []Wish) ([]Planned, error) {
-	m.Settings = rehearsal(stores)
+// m.Settings. Error: the first assignment that cannot be.
+func DryRun(m knob.Machine, stores []setting.Backend, wishes []Assignment) ([]Planned, error) {
+	m.Settings = overlay(stores)
 	var all []Planned
 	for _, w := range wishes {
-		p, err := rehearse(m, w)
+		p, err := dryRun(m, w)
 		if err != nil {
 			return nil, verr.Wrap(verr.Failed, fmt.Sprintf("cannot set %s to %s", w.Knob.Name, w.Value), err, "nothing was changed")
 		}
@@ -43,8 +43,8 @@ func Rehearse(m knob.Machine, stores []setting.Backend, wishes []Wish) ([]Planne
 	return all, nil
 }
 
-func rehearse(m knob.Machine, w Wish) (Planned, error) {
-	p := Planned{Wish: w}
+func dryRun(m knob.Machine, w Assignment) (Planned, error) {
+	p := Planned{Assignment: w}
 	var err error
 	if p.Now, err = w.Knob.Get(m, w.Target); err != nil {
 		return p, err
@@ -69,9 +69,9 @@ func rehearse(m knob.Machine, w Wish) (Planned, error) {
 	return p, nil
 }
 
-// rehearsal makes cells that show what was written to them, while the machine
+// overlay makes settings that show what was written to them, while the machine
 // keeps what it has.
-func rehearsal(stores []setting.Backend) *setting.Settings {
+func overlay(stores []setting.Backend) *setting.Settings {
 	written := map[string]setting.Value{}
 	var pretend []setting.Backend
 	for _, s := range stores {
@@ -92,7 +92,7 @@ func rehearsal(stores []setting.Backend) *setting.Settings {
 	return setting.NewSettings(pretend...)
 }
 
-// Total puts changes of one cell together: from what it holds now to what it
+// Total puts changes of one setting together: from what it holds now to what it
 // would hold in the end, in the order of their first ones.
 func Total(planned []Planned) []Change {
 	var total []Change

@@ -18,29 +18,29 @@ type Profile struct {
 	Steps []Step `json:"steps"`
 }
 
-// State is what is known of a step.
-type State string
+// StepState is what is known of a step.
+type StepState string
 
 // States.
 const (
-	NotShown       State = "not shown"       // nobody has shown here that it helps
-	Obsolete       State = "obsolete"        // there is no such thing any more: the note says what to do instead
-	WrongWayRound  State = "wrong way round" // the published list sets the opposite of what it says: the step here is what it meant
-	NeverAutomatic State = "never automatic" // left to a person: the note says why
+	NotShown       StepState = "not shown"       // nobody has shown here that it helps
+	Obsolete       StepState = "obsolete"        // there is no such thing any more: the note says what to do instead
+	WrongWayRound  StepState = "wrong way round" // the published list sets the opposite of what it says: the step here is what it meant
+	NeverAutomatic StepState = "never automatic" // left to a person: the note says why
 )
 
 // Step is one entry of a profile.
 type Step struct {
-	Name   string    `json:"name"`             // what the published list calls it
-	Knob   string    `json:"knob,omitempty"`   // which knob; empty: none can do it
-	On     Group     `json:"on,omitempty"`     // which targets
-	Value  string    `json:"value,omitempty"`  // what it shall be set to
-	Ladder []string  `json:"ladder,omitempty"` // or the values to try, in this order. Neither: those that the knob finds worth a trial
-	When   Condition `json:"when,omitzero"`    // only where this holds
-	Needs  []Need    `json:"needs,omitempty"`  // only where these are so, or a step before makes them so
-	Why    string    `json:"why"`
-	State  State     `json:"state"`
-	Note   string    `json:"note,omitempty"`
+	Name      string    `json:"name"`             // what the published list calls it
+	Knob      string    `json:"knob,omitempty"`   // which knob; empty: none can do it
+	On        Group     `json:"on,omitempty"`     // which targets
+	Value     string    `json:"value,omitempty"`  // what it shall be set to
+	Ladder    []string  `json:"ladder,omitempty"` // or the values to try, in this order. Neither: those that the knob finds worth a trial
+	Condition Condition `json:"when,omitzero"`    // only where this holds
+	Needs     []Need    `json:"needs,omitempty"`  // only where these are so, or a step before makes them so
+	Reason    string    `json:"why"`
+	State     StepState `json:"state"`
+	Note      string    `json:"note,omitempty"`
 }
 
 // Condition is when a step is worth a trial.
@@ -62,7 +62,7 @@ type Group string
 
 // Groups of targets.
 const (
-	Host      Group = "host"      // the machine as a whole
+	Host      Group = "host"      // the whole host
 	NICs      Group = "nics"      // devices that packets leave the machine by
 	Tunnels   Group = "tunnels"   // devices that put packets into others: vxlan, geneve, ipip
 	Veths     Group = "veths"     // ends of pods' devices
@@ -75,7 +75,7 @@ const (
 
 // Targets is what a profile may touch: nothing else is.
 type Targets struct {
-	Host      bool          // the machine as a whole
+	Host      bool          // the whole host
 	NICs      []knob.Target // each a device in a namespace
 	Tunnels   []knob.Target
 	Veths     []knob.Target
@@ -86,8 +86,8 @@ type Targets struct {
 	Centrals  []string
 }
 
-// of lists the targets of a group.
-func (t Targets) of(g Group) []knob.Target {
+// Of lists the targets of a group.
+func (t Targets) Of(g Group) []knob.Target {
 	list := func(words []string, to func(string) knob.Target) (targets []knob.Target) {
 		for _, w := range words {
 			targets = append(targets, to(w))
@@ -146,19 +146,19 @@ func FindProfile(name string) (Profile, error) {
 	return Profile{}, verr.New(verr.Usage, fmt.Sprintf("cannot use profile %q", name), "there is none of that name", "take one of: "+strings.Join(names, ", "))
 }
 
-// Wishes gives what the profile would have set on a machine, and why not the
-// rest. Steps that are obsolete or never automatic are never among the wishes.
+// Assignments gives what the profile would have set on a machine, and why not the
+// rest. Steps that are obsolete or never automatic are never among the assignments.
 // What one target does not have is no error: it is skipped there. Error: m has
-// no cells to read.
-func (p Profile) Wishes(m knob.Machine, targets Targets) (wishes []Wish, skipped []Skipped, err error) {
+// no settings to read.
+func (p Profile) Assignments(m knob.Machine, targets Targets) (wishes []Assignment, skipped []Skipped, err error) {
 	if m.Settings == nil {
 		return nil, nil, errors.New("list wishes: there are no cells to read")
 	}
-	owners := othersOn(m)
+	owners := findOwners(m)
 	for i := range p.Steps {
 		step := &p.Steps[i]
-		skip := func(kind Reason, why string) {
-			skipped = append(skipped, Skipped{Step: *step, Reason: kind, Why: why})
+		skip := func(kind SkipKind, why string) {
+			skipped = append(skipped, Skipped{Step: *step, Kind: kind, Reason: why})
 		}
 		if why := step.barred(); why != "" {
 			skip(LeftToPerson, why)
@@ -169,17 +169,17 @@ func (p Profile) Wishes(m knob.Machine, targets Targets) (wishes []Wish, skipped
 			skip(Unable, reason(err))
 			continue
 		}
-		if entry.Never != "" {
-			skip(LeftToPerson, string(NeverAutomatic)+": "+entry.Never)
+		if entry.ManualOnly != "" {
+			skip(LeftToPerson, string(NeverAutomatic)+": "+entry.ManualOnly)
 			continue
 		}
-		if why := owners.of(step.Knob, wishes); why != "" {
-			skip(Owned, why)
+		if why := owners.ownerOf(step.Knob, wishes); why != "" {
+			skip(OwnedByOther, why)
 			continue
 		}
-		on := targets.of(step.On)
+		on := targets.Of(step.On)
 		if len(on) == 0 {
-			skip(Unnamed, step.On.absent())
+			skip(NotNamed, step.On.absent())
 		}
 		found := len(on) == 1
 		for _, t := range on {
@@ -188,26 +188,26 @@ func (p Profile) Wishes(m knob.Machine, targets Targets) (wishes []Wish, skipped
 				continue // it is of another file
 			}
 			found = true
-			left := Skipped{Step: *step, Target: t, Reason: Unmet, Why: unmet(m, t, step.Needs, wishes)}
-			if left.Why == "" && err == nil {
-				left.Reason = Unfounded
-				left.Why, left.Seen = step.when(m, t)
+			left := Skipped{Step: *step, Target: t, Kind: Unmet, Reason: unmet(m, t, step.Needs, wishes)}
+			if left.Reason == "" && err == nil {
+				left.Kind = Unfounded
+				left.Reason, left.Observed = step.unmetCondition(m, t)
 			}
-			w := Wish{}
-			if left.Why == "" {
-				w, left.Reason, left.Why = step.wish(m, entry, t)
+			w := Assignment{}
+			if left.Reason == "" {
+				w, left.Kind, left.Reason = step.assignment(m, entry, t)
 			}
-			if left.Why != "" {
+			if left.Reason != "" {
 				skipped = append(skipped, left)
 				continue
 			}
 			wishes = append(wishes, w)
 		}
 		if len(on) > 0 && !found {
-			skip(Unnamed, "none of the files has what it is about")
+			skip(NotNamed, "none of the files has what it is about")
 		}
 	}
-	wishes, left := abandoned(wishes, skipped)
+	wishes, left := dropUnowned(wishes, skipped)
 	return wishes, append(skipped, left...), nil
 }
 
@@ -222,27 +222,27 @@ func (s *Step) barred() string {
 	return ""
 }
 
-// when says why a step's condition does not hold, and the values that say so; "": it does.
-func (s *Step) when(m knob.Machine, t knob.Target) (why, seen string) {
-	if s.When.Holds == nil {
+// unmetCondition says why a step's condition does not hold, and the values that say so; "": it does.
+func (s *Step) unmetCondition(m knob.Machine, t knob.Target) (why, seen string) {
+	if s.Condition.Holds == nil {
 		return "", ""
 	}
-	switch holds, seen, err := s.When.Holds(m, t); {
+	switch holds, seen, err := s.Condition.Holds(m, t); {
 	case err != nil:
 		return reason(err), ""
 	case !holds:
-		return "only when " + s.When.Text + "; found: " + seen, seen
+		return "only when " + s.Condition.Text + "; found: " + seen, seen
 	}
 	return "", ""
 }
 
-// wish is what a step comes to on one target, or why to nothing.
-func (s *Step) wish(m knob.Machine, entry knob.Entry, t knob.Target) (Wish, Reason, string) {
+// assignment is what a step comes to on one target, or why to nothing.
+func (s *Step) assignment(m knob.Machine, entry knob.Entry, t knob.Target) (Assignment, SkipKind, string) {
 	now, err := entry.Get(m, t)
 	if err != nil {
-		return Wish{}, Unable, reason(err)
+		return Assignment{}, Unable, reason(err)
 	}
-	w := Wish{Knob: entry, Target: t, Value: s.Value, Step: s}
+	w := Assignment{Knob: entry, Target: t, Value: s.Value, Step: s}
 	values := []string{s.Value}
 	if s.Value == "" {
 		values = s.Ladder
@@ -252,15 +252,15 @@ func (s *Step) wish(m knob.Machine, entry knob.Entry, t knob.Target) (Wish, Reas
 			}
 		}
 	}
-	kind, why := Already, "no other value is worth a trial here"
+	kind, why := AlreadySet, "no other value is worth a trial here"
 	for _, v := range values {
 		w.Value = v
-		same, err := already(m, w)
+		same, err := isApplied(m, w)
 		switch {
 		case err != nil:
 			kind, why = Unable, reason(err)
 		case same:
-			kind, why = Already, "it is "+now.Value+" already"
+			kind, why = AlreadySet, "it is "+now.Value+" already"
 		default:
 			w.Ladder = append(w.Ladder, v)
 		}
@@ -276,9 +276,9 @@ func (s *Step) wish(m knob.Machine, entry knob.Entry, t knob.Target) (Wish, Reas
 }
 
 // unmet says which need of a step is neither met nor wished for before; "": none.
-func unmet(m knob.Machine, t knob.Target, needs []Need, wishes []Wish) string {
+func unmet(m knob.Machine, t knob.Target, needs []Need, wishes []Assignment) string {
 	for _, n := range needs {
-		if slices.ContainsFunc(wishes, func(w Wish) bool { return w.Knob.Name == n.Knob && w.Value == n.Value && w.Target == t }) {
+		if slices.ContainsFunc(wishes, func(w Assignment) bool { return w.Knob.Name == n.Knob && w.Value == n.Value && w.Target == t }) {
 			continue
 		}
 		e, err := knob.Find(n.Knob)
@@ -296,8 +296,8 @@ func unmet(m knob.Machine, t knob.Target, needs []Need, wishes []Wish) string {
 	return ""
 }
 
-// already tells whether all that a wish would write stands there.
-func already(m knob.Machine, w Wish) (bool, error) {
+// isApplied tells whether all that a assignment would write stands there.
+func isApplied(m knob.Machine, w Assignment) (bool, error) {
 	writes, err := w.Knob.Plan(m, w.Target, w.Value)
 	if err != nil {
 		return false, err

@@ -7,42 +7,42 @@ import (
 	"github.com/venturi-net/venturi/internal/search"
 )
 
-// Reason is the kind of a reason for which a step is left out.
-type Reason string
+// SkipKind is the kind of a reason for which a step is left out.
+type SkipKind string
 
 // Reasons.
 const (
-	Unnamed      Reason = "nothing of its kind is named"
-	LeftToPerson Reason = "obsolete, or left to a person"
-	Owned        Reason = "another program looks after it"
-	Unmet        Reason = "it needs something else first"
-	Unfounded    Reason = "what it helps against was not seen here"
-	Already      Reason = "it is so already"
-	Unable       Reason = "it is not there, or cannot be read or set"
-	Open         Reason = "only a proof can tell which value helps"
-	Unmeasurable Reason = "nothing that a proof measures would show it"
+	NotNamed     SkipKind = "nothing of its kind is named"
+	LeftToPerson SkipKind = "obsolete, or left to a person"
+	OwnedByOther SkipKind = "another program looks after it"
+	Unmet        SkipKind = "it needs something else first"
+	Unfounded    SkipKind = "what it helps against was not seen here"
+	AlreadySet   SkipKind = "it is so already"
+	Unable       SkipKind = "it is not there, or cannot be read or set"
+	Open         SkipKind = "only a proof can tell which value helps"
+	Unmeasurable SkipKind = "nothing that a proof measures would show it"
 )
 
-// Skipped is a step that gives no wish on a target, or on none of its group.
+// Skipped is a step that gives no assignment on a target, or on none of its group.
 type Skipped struct {
-	Step   Step        `json:"step"`
-	Target knob.Target `json:"target,omitzero"` // zero: the machine, or there is no target of its group
-	Reason Reason      `json:"reason"`
-	Why    string      `json:"why"`
-	Seen   string      `json:"seen,omitempty"` // the values for which the step's condition does not hold
+	Step     Step        `json:"step"`
+	Target   knob.Target `json:"target,omitzero"` // zero: the machine, or there is no target of its group
+	Kind     SkipKind    `json:"reason"`
+	Reason   string      `json:"why"`
+	Observed string      `json:"seen,omitempty"` // the values for which the step's condition does not hold
 }
 
 // Pruned are the rows of a proof for steps that were not tried because of what the
 // machine's counters and settings say.
 func Pruned(skipped []Skipped) (rows []search.Row) {
 	for _, s := range skipped {
-		if s.Seen == "" {
+		if s.Observed == "" {
 			continue
 		}
-		w := Wish{Knob: knob.Entry{Facts: knob.Facts{Name: s.Step.Knob}}, Step: &s.Step}
-		row := search.Row{Knob: w.Knob.Name + stepOf(w), Verdict: search.NotTried, Why: s.Why}
+		w := Assignment{Knob: knob.Entry{Facts: knob.Facts{Name: s.Step.Knob}}, Step: &s.Step}
+		row := search.Row{Knob: w.Knob.Name + stepOf(w), Verdict: search.VerdictNotTried, Reason: s.Reason}
 		if on := s.Target.String(); on != "" {
-			row.Why = on + ": " + s.Why
+			row.Reason = on + ": " + s.Reason
 		}
 		rows = append(rows, row)
 	}
@@ -63,26 +63,26 @@ func (p Profile) Tries(named Targets) (n int) {
 	ofPath := []Group{NICs, Tunnels, Veths, Machines, Pods}
 	for _, s := range p.Steps {
 		entry, err := knob.Find(s.Knob)
-		if err != nil || s.barred() != "" || entry.Never != "" || entry.Scope == knob.ScopeManifest {
+		if err != nil || s.barred() != "" || entry.ManualOnly != "" || entry.Scope == knob.ScopeManifest {
 			continue
 		}
-		if slices.Contains(ofPath, s.On) || len(named.of(s.On)) > 0 {
+		if slices.Contains(ofPath, s.On) || len(named.Of(s.On)) > 0 {
 			n += max(1, len(s.Ladder))
 		}
 	}
 	return n
 }
 
-// Measurable parts wishes that a measurement here can judge from those that it
+// Measurable parts assignments that a measurement here can judge from those that it
 // cannot: of a file nothing comes until somebody applies it, and what ends another
 // program, or is its own until then, would have to be so for longer than the moment
 // that a proof gives it.
-func Measurable(all []Wish) (wishes []Wish, skipped []Skipped) {
+func Measurable(all []Assignment) (wishes []Assignment, skipped []Skipped) {
 	for _, w := range all {
-		s := Skipped{Target: w.Target, Reason: Unmeasurable}
+		s := Skipped{Target: w.Target, Kind: Unmeasurable}
 		if w.Knob.Scope == knob.ScopeManifest {
-			s.Why = "a file changes nothing that could be measured here: apply it to a pair of nodes, and compare those"
-		} else if s.Why = tooSlow(w.Knob.Name, all); s.Why == "" {
+			s.Reason = "a file changes nothing that could be measured here: apply it to a pair of nodes, and compare those"
+		} else if s.Reason = tooSlow(w.Knob.Name, all); s.Reason == "" {
 			wishes = append(wishes, w)
 			continue
 		}

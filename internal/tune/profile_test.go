@@ -36,7 +36,7 @@ func TestProfiles(t *testing.T) {
 			switch {
 			case s.Knob != "" && !known:
 				t.Errorf("%s, %s: there is no knob %s", p.Name, s.Name, s.Knob)
-			case s.Why == "" || s.Name == "":
+			case s.Reason == "" || s.Name == "":
 				t.Errorf("%s, %s: no reason is given", p.Name, s.Name)
 			case seen[key]:
 				t.Errorf("%s, %s: it is there twice", p.Name, s.Name)
@@ -45,7 +45,7 @@ func TestProfiles(t *testing.T) {
 			case s.State == Obsolete && e.Instead == "":
 				t.Errorf("%s, %s: knob %s is not obsolete", p.Name, s.Name, s.Knob)
 			case s.State == Obsolete || s.State == NeverAutomatic:
-			case e.Never != "" || e.Instead != "":
+			case e.ManualOnly != "" || e.Instead != "":
 				t.Errorf("%s, %s: knob %s is never automatic", p.Name, s.Name, s.Knob)
 			case e.Scope != scopes[s.On]:
 				t.Errorf("%s, %s: knob %s is of a %s, not of %s", p.Name, s.Name, s.Knob, e.Scope, s.On)
@@ -86,8 +86,8 @@ func named(skipped []Skipped, knob string) []Skipped {
 	return slices.DeleteFunc(slices.Clone(skipped), func(s Skipped) bool { return s.Step.Knob != knob })
 }
 
-func wished(wishes []Wish, knob string) []Wish {
-	return slices.DeleteFunc(slices.Clone(wishes), func(w Wish) bool { return w.Knob.Name != knob })
+func wished(wishes []Assignment, knob string) []Assignment {
+	return slices.DeleteFunc(slices.Clone(wishes), func(w Assignment) bool { return w.Knob.Name != knob })
 }
 
 func TestWishesOfCilium(t *testing.T) {
@@ -98,7 +98,7 @@ func TestWishesOfCilium(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wishes, skipped, err := p.Wishes(m, Targets{Manifests: []string{"/cm.yaml"}})
+	wishes, skipped, err := p.Assignments(m, Targets{Manifests: []string{"/cm.yaml"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestWishesOfCilium(t *testing.T) {
 		"cil.kpr": "it is on already", "cil.noct": "it needs cil.native to be native first, which is tunnel", "cil.native": "ipv4-native-routing-cidr", "cil.bbr": "never automatic", "tuned.profile": "never automatic",
 		"cpu.governor": "the machine as a whole is not named", "nic.ring": "no nics are named",
 	} {
-		if s := named(skipped, name); len(s) != 1 || !strings.Contains(s[0].Why, why) {
+		if s := named(skipped, name); len(s) != 1 || !strings.Contains(s[0].Reason, why) {
 			t.Errorf("%s: %+v, want %q", name, s, why)
 		}
 	}
@@ -131,16 +131,16 @@ func TestWishesOfCilium(t *testing.T) {
 		"cm.yaml":  "kind: ConfigMap\nmetadata: {name: cilium-config}\ndata:\n  ipv4-native-routing-cidr: 10.0.0.0/8\n  kube-proxy-replacement: strict\n",
 		"own.yaml": "kind: ConfigMap\nmetadata: {name: other}\ndata:\n  a: b\n",
 	})
-	second, passed, err := p.Wishes(ready, Targets{Manifests: []string{"/own.yaml", "/cm.yaml"}})
+	second, passed, err := p.Assignments(ready, Targets{Manifests: []string{"/own.yaml", "/cm.yaml"}})
 	if w := wished(second, "cil.noct"); err != nil || len(w) != 1 || len(named(passed, "cil.noct")) != 0 {
 		t.Errorf("%+v, %+v, %v", w, named(passed, "cil.noct"), err)
 	}
-	_, passed, err = p.Wishes(ready, Targets{Manifests: []string{"/own.yaml", "/own.yaml"}})
-	if s := named(passed, "cil.hubble"); err != nil || len(s) != 1 || !strings.Contains(s[0].Why, "none of the files") {
+	_, passed, err = p.Assignments(ready, Targets{Manifests: []string{"/own.yaml", "/own.yaml"}})
+	if s := named(passed, "cil.hubble"); err != nil || len(s) != 1 || !strings.Contains(s[0].Reason, "none of the files") {
 		t.Errorf("%+v, %v", s, err)
 	}
 	// What is planned one after the other is in effect in the end.
-	planned, err := Rehearse(m, Backends(m.Root), wishes)
+	planned, err := DryRun(m, Backends(m.Root), wishes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,16 +157,16 @@ func TestWishesOfKubeOVN(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wishes, skipped, err := p.Wishes(m, Targets{Manifests: []string{"/ovn.yaml"}})
+	wishes, skipped, err := p.Assignments(m, Targets{Manifests: []string{"/ovn.yaml"}})
 	if err != nil || len(wishes) != 1 || wishes[0].Knob.Name != "kubeovn.lb" || wishes[0].Value != "off" {
 		t.Errorf("%+v, %v", wishes, err)
 	}
 	for _, name := range []string{"kubeovn.fastpath", "ovs.kmod_simd", "ovs.stt"} {
-		if s := named(skipped, name); len(s) != 1 || !strings.HasPrefix(s[0].Why, "obsolete: ") {
+		if s := named(skipped, name); len(s) != 1 || !strings.HasPrefix(s[0].Reason, "obsolete: ") {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
-	if _, _, err := p.Wishes(knob.Machine{}, Targets{}); err == nil {
+	if _, _, err := p.Assignments(knob.Machine{}, Targets{}); err == nil {
 		t.Error("without cells nothing can be read")
 	}
 }
@@ -192,7 +192,7 @@ func TestWishesByCounters(t *testing.T) {
 		if err != nil || holds != c.wanted || !strings.Contains(seen, "netdev_max_backlog "+strings.TrimSpace(c.backlog)) {
 			t.Errorf("%+v: %v, %q, %v", c, holds, seen, err)
 		}
-		wishes, skipped, err := p.Wishes(m, Targets{Host: true})
+		wishes, skipped, err := p.Assignments(m, Targets{Host: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,7 +203,7 @@ func TestWishesByCounters(t *testing.T) {
 		if c.wanted != (len(pruned) == 0) {
 			t.Errorf("%+v: pruned %+v", c, pruned)
 		}
-		if !c.wanted && (pruned[0].Verdict != search.NotTried || !strings.Contains(pruned[0].Why, "0 of them, netdev_max_backlog 1000")) {
+		if !c.wanted && (pruned[0].Verdict != search.VerdictNotTried || !strings.Contains(pruned[0].Reason, "0 of them, netdev_max_backlog 1000")) {
 			t.Errorf("pruned %+v", pruned)
 		}
 	}
@@ -221,19 +221,19 @@ func TestCouples(t *testing.T) {
 
 func TestOtherOwners(t *testing.T) {
 	m := fixtureMachine(t, map[string]string{"proc/12/comm": "tuned\n", "proc/13/comm": "irqbalance\n"})
-	r := othersOn(m)
+	r := findOwners(m)
 	for _, c := range []struct {
 		knob   string
-		wishes []Wish
+		wishes []Assignment
 		why    string
 	}{
 		{"cpu.governor", nil, "tuned (pid 12) owns it"},
 		{"irq.affinity", nil, "irqbalance (pid 13) owns it"},
-		{"irq.affinity", []Wish{{Knob: knob.Entry{Facts: knob.Facts{Name: "irq.balance"}}}}, ""},
+		{"irq.affinity", []Assignment{{Knob: knob.Entry{Facts: knob.Facts{Name: "irq.balance"}}}}, ""},
 		{"nic.ring", nil, ""},
 		{"net.backlog", nil, ""},
 	} {
-		if why := r.of(c.knob, c.wishes); c.why == "" && why != "" || !strings.HasPrefix(why, c.why) {
+		if why := r.ownerOf(c.knob, c.wishes); c.why == "" && why != "" || !strings.HasPrefix(why, c.why) {
 			t.Errorf("%s: %q, want %q", c.knob, why, c.why)
 		}
 	}
@@ -242,36 +242,36 @@ func TestOtherOwners(t *testing.T) {
 		"irq.affinity": "irqbalance would move it",
 		"nic.ring":     "",
 	} {
-		ends := Wish{Knob: knob.Entry{Facts: knob.Facts{Name: "irq.balance"}}}
-		one := Wish{Knob: knob.Entry{Facts: knob.Facts{Name: name}}}
-		if kept, _ := Measurable([]Wish{one}); (len(kept) == 1) != (name != "irq.balance") {
+		ends := Assignment{Knob: knob.Entry{Facts: knob.Facts{Name: "irq.balance"}}}
+		one := Assignment{Knob: knob.Entry{Facts: knob.Facts{Name: name}}}
+		if kept, _ := Measurable([]Assignment{one}); (len(kept) == 1) != (name != "irq.balance") {
 			t.Errorf("%s, of itself: %d kept", name, len(kept))
 		}
-		kept, left := Measurable([]Wish{ends, one})
-		if (len(kept) == 1) != (want == "") || !strings.Contains(left[len(left)-1].Why, cmp.Or(want, "seconds")) {
+		kept, left := Measurable([]Assignment{ends, one})
+		if (len(kept) == 1) != (want == "") || !strings.Contains(left[len(left)-1].Reason, cmp.Or(want, "seconds")) {
 			t.Errorf("%s: %d kept, %+v", name, len(kept), left)
 		}
 	}
-	pins := Wish{Knob: knob.Entry{Facts: knob.Facts{Name: "irq.affinity"}}, Step: &Step{}}
-	ends := Wish{Knob: knob.Entry{Facts: knob.Facts{Name: "irq.balance"}}, Step: &Step{}}
-	placed := Skipped{Step: Step{Knob: "irq.affinity"}, Reason: Already}
+	pins := Assignment{Knob: knob.Entry{Facts: knob.Facts{Name: "irq.affinity"}}, Step: &Step{}}
+	ends := Assignment{Knob: knob.Entry{Facts: knob.Facts{Name: "irq.balance"}}, Step: &Step{}}
+	placed := Skipped{Step: Step{Knob: "irq.affinity"}, Kind: AlreadySet}
 	for i, c := range []struct {
-		wishes  []Wish
+		wishes  []Assignment
 		skipped []Skipped
 		kept    int
 	}{
-		{[]Wish{ends, pins}, nil, 2},
-		{[]Wish{ends}, []Skipped{placed}, 1},
-		{[]Wish{ends}, nil, 0},
-		{[]Wish{pins}, nil, 1},
+		{[]Assignment{ends, pins}, nil, 2},
+		{[]Assignment{ends}, []Skipped{placed}, 1},
+		{[]Assignment{ends}, nil, 0},
+		{[]Assignment{pins}, nil, 1},
 	} {
-		if kept, left := abandoned(c.wishes, c.skipped); len(kept) != c.kept || len(left) != len(c.wishes)-c.kept {
+		if kept, left := dropUnowned(c.wishes, c.skipped); len(kept) != c.kept || len(left) != len(c.wishes)-c.kept {
 			t.Errorf("%d: kept %+v, left %+v", i, kept, left)
 		}
 	}
 	p := Profile{Name: "x", Steps: []Step{{Name: "budget", Knob: "net.busy_poll", On: Host, Value: "0", State: NotShown}}}
-	wishes, skipped, err := p.Wishes(m, Targets{Host: true})
-	if err != nil || len(wishes) > 0 || len(skipped) != 1 || !strings.Contains(skipped[0].Why, "tuned") {
+	wishes, skipped, err := p.Assignments(m, Targets{Host: true})
+	if err != nil || len(wishes) > 0 || len(skipped) != 1 || !strings.Contains(skipped[0].Reason, "tuned") {
 		t.Errorf("%+v, %+v, %v", wishes, skipped, err)
 	}
 }

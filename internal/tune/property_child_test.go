@@ -20,17 +20,17 @@ import (
 	"github.com/venturi-net/venturi/internal/setting"
 )
 
-// order is what a child is told to do, in one line.
-type order struct {
-	Seed    uint64
-	Undo    bool   // undo all, and else play a sequence
-	Force   bool   // also what somebody else changed
-	Point   string // at which it kills itself; empty: nowhere
-	After   int    // how often it passes that before
-	Fault   string // what goes wrong with a write
-	FaultAt int    // with which, from 1 on
-	Others  bool   // somebody else changes things in between
-	Dish    *dish  // set this to its first value, and nothing else
+// childOrder is what a child is told to do, in one line.
+type childOrder struct {
+	Seed         uint64
+	Undo         bool      // undo all, and else play a sequence
+	Force        bool      // also what somebody else changed
+	Point        string    // at which it kills itself; empty: nowhere
+	Passes       int       // how often it passes that before
+	Fault        string    // what goes wrong with a write
+	FaultAt      int       // with which, from 1 on
+	ForeignEdits bool      // somebody else changes things in between
+	Case         *knobCase // set this to its first value, and nothing else
 }
 
 // answer is what a child says before it ends, if it does.
@@ -52,25 +52,25 @@ var faults = []string{"", "", "nothing happens, and it says no", "it happens, an
 // child carries out orders from its standard input: "undo" in one process,
 // sequences in others, so that nothing is known but what the journal tells.
 func child(args []string) int {
-	if err := obey(args[1]); err != nil {
+	if err := runOrder(args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "child:", err)
 		return 1
 	}
 	return 0
 }
 
-func obey(file string) error {
-	w, err := loadPlace(file)
+func runOrder(file string) error {
+	w, err := loadTestbed(file)
 	if err != nil {
 		return err
 	}
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
-		var o order
+		var o childOrder
 		if err := json.Unmarshal(in.Bytes(), &o); err != nil {
 			return err
 		}
-		c := &actor{w: w, order: o, left: o.After, answer: answer{Sets: map[string]int{}}}
+		c := &actor{w: w, order: o, passesLeft: o.Passes, answer: answer{Sets: map[string]int{}}}
 		if err := c.act(); err != nil {
 			return err
 		}
@@ -87,23 +87,23 @@ func obey(file string) error {
 
 // actor is a child while it carries out one order.
 type actor struct {
-	w      *place
-	order  order
-	answer answer
-	left   int // passes of the point until it is killed
-	writes int
-	m      knob.Machine
-	j      *journal.Journal
-	txs    []*journal.Tx
-	log    *os.File
+	w          *testbed
+	order      childOrder
+	answer     answer
+	passesLeft int // passes of the point until it is killed
+	writes     int
+	m          knob.Machine
+	j          *journal.Journal
+	txs        []*journal.Tx
+	log        *os.File
 }
 
-// pass kills the process at the point that was ordered.
-func (a *actor) pass(point string) {
+// passPoint kills the process at the point that was ordered.
+func (a *actor) passPoint(point string) {
 	if point != a.order.Point {
 		return
 	}
-	if a.left--; a.left < 0 {
+	if a.passesLeft--; a.passesLeft < 0 {
 		a.note("killed at %q", point)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		time.Sleep(time.Hour)
@@ -115,16 +115,16 @@ func (a *actor) note(format string, args ...any) { fmt.Fprintf(a.log, format+"\n
 // errFault is the error of a write that was made to go wrong.
 var errFault = errors.New("injected")
 
-// wrap puts a store under the orders of the test.
+// wrap puts a backend under the orders of the test.
 func (a *actor) wrap(s setting.Backend) setting.Backend {
 	read, write := s.Read, s.Write
 	s.Read = func(c setting.Setting) (setting.Value, error) {
-		a.pass("before a read")
+		a.passPoint("before a read")
 		return read(c)
 	}
 	s.Write = func(c setting.Setting, v setting.Value) error {
-		a.pass("before a write")
-		defer a.pass("after a write")
+		a.passPoint("before a write")
+		defer a.passPoint("after a write")
 		a.writes++
 		if a.writes != a.order.FaultAt || a.order.Fault == "" {
 			return write(c, v)
@@ -148,7 +148,7 @@ func (a *actor) act() error {
 	}
 	defer a.log.Close()
 	a.m = a.w.machine(a.wrap)
-	a.j, err = journal.Open(journal.Options{Folder: a.w.Journal, Settings: a.m.Settings, User: "a test", OnPoint: func(p journal.Point) { a.pass(string(p)) }})
+	a.j, err = journal.Open(journal.Options{Folder: a.w.Journal, Settings: a.m.Settings, User: "a test", OnPoint: func(p journal.Point) { a.passPoint(string(p)) }})
 	if err != nil {
 		return err
 	}
@@ -181,17 +181,17 @@ func (a *actor) undo() error {
 // play plays a sequence of what users do, at random.
 func (a *actor) play(r *rand.Rand) error {
 	a.note("sequence %+v", a.order)
-	if d := a.order.Dish; d != nil {
+	if d := a.order.Case; d != nil {
 		tx, err := a.j.Begin(0)
 		if err != nil {
 			return err
 		}
-		a.turn(tx, *d, d.Values[0])
+		a.setKnob(tx, *d, d.Values[0])
 		return tx.End()
 	}
 	var entries []*journal.Entry
 	steps := 2 + r.IntN(5)
-	if a.order.Others {
+	if a.order.ForeignEdits {
 		steps += 8
 	}
 	for range steps {
@@ -204,8 +204,8 @@ func (a *actor) play(r *rand.Rand) error {
 			a.txs = append(a.txs, tx)
 		}
 		tx := a.txs[r.IntN(len(a.txs))]
-		if a.order.Others && len(entries) > 0 && r.IntN(2) == 0 {
-			if err := a.meddle(r, entries); err != nil {
+		if a.order.ForeignEdits && len(entries) > 0 && r.IntN(2) == 0 {
+			if err := a.editForeign(r, entries); err != nil {
 				return err
 			}
 			continue
@@ -232,21 +232,21 @@ func (a *actor) play(r *rand.Rand) error {
 
 func (a *actor) set(r *rand.Rand, tx *journal.Tx) []*journal.Entry {
 	d := a.w.Menu[r.IntN(len(a.w.Menu))]
-	for d.Target.File != "" && r.IntN(4) > 0 || a.order.Others && d.Target.Device+d.Target.File != "" && r.IntN(8) > 0 {
+	for d.Target.File != "" && r.IntN(4) > 0 || a.order.ForeignEdits && d.Target.Device+d.Target.File != "" && r.IntN(8) > 0 {
 		d = a.w.Menu[r.IntN(len(a.w.Menu))] // of files there are many; somebody else changes sysctls
 	}
-	return a.turn(tx, d, d.Values[r.IntN(len(d.Values))])
+	return a.setKnob(tx, d, d.Values[r.IntN(len(d.Values))])
 }
 
-// turn turns a knob.
-func (a *actor) turn(tx *journal.Tx, d dish, value string) []*journal.Entry {
+// setKnob turns a knob.
+func (a *actor) setKnob(tx *journal.Tx, d knobCase, value string) []*journal.Entry {
 	e, err := knob.Find(d.Knob)
 	if err != nil {
 		a.note("%v", err)
 		return nil
 	}
 	a.note("%d: set %s of %s to %s", tx.ID(), d.Knob, d.Target, value)
-	entries, err := Set(tx, a.m, Wish{Knob: e, Target: d.Target, Value: value})
+	entries, err := Set(tx, a.m, Assignment{Knob: e, Target: d.Target, Value: value})
 	a.note("  %d writes, %v", len(entries), err)
 	if err != nil {
 		a.answer.Errors = append(a.answer.Errors, err.Error())
@@ -257,9 +257,9 @@ func (a *actor) turn(tx *journal.Tx, d dish, value string) []*journal.Entry {
 	return entries
 }
 
-// meddle changes a number that we have changed, to one that nobody else sets, as
+// editForeign changes a number that we have changed, to one that nobody else sets, as
 // somebody who knows nothing of the journal.
-func (a *actor) meddle(r *rand.Rand, entries []*journal.Entry) error {
+func (a *actor) editForeign(r *rand.Rand, entries []*journal.Entry) error {
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e *journal.Entry) bool {
 		return e.Setting.Backend != "sysctl" || e.State != journal.Applied
 	})

@@ -20,8 +20,8 @@ import (
 
 // snapshot writes down all of a place: what ip, tc and ioctls of ethtool say,
 // every file of sysfs' queues and of /proc/sys/net, and every file of a fixture.
-// It shares no code with the stores, so that it sees what they overlook.
-func (w *place) snapshot(t testing.TB) string {
+// It shares no code with the backends, so that it sees what they overlook.
+func (w *testbed) snapshot(t testing.TB) string {
 	t.Helper()
 	var b strings.Builder
 	for _, netns := range w.Netns {
@@ -32,10 +32,10 @@ func (w *place) snapshot(t testing.TB) string {
 		fmt.Fprint(&b, run(t, "tc", netns, tcCommands(w.devices(netns))))
 		testenv.In(t, netns, func() error {
 			fmt.Fprintf(&b, "%s\n", testenv.Ruleset(t))
-			return host.Sysfs(func(root string) error { return snapSpace(&b, root) })
+			return host.Sysfs(func(root string) error { return snapshotNetns(&b, root) })
 		})
 	}
-	if err := snapFiles(&b, w.Root); err != nil {
+	if err := snapshotFiles(&b, w.Root); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -68,7 +68,7 @@ func tcCommands(devices []string) string {
 // facts and statistics.
 var settings = []string{"mtu", "tx_queue_len", "threaded", "napi_defer_hard_irqs", "gro_flush_timeout", "flags", "queues/*/*", "queues/*/byte_queue_limits/limit_m*"}
 
-func snapSpace(b *strings.Builder, sysfs string) error {
+func snapshotNetns(b *strings.Builder, sysfs string) error {
 	devices, err := filepath.Glob(filepath.Join(sysfs, "class/net/*"))
 	if err != nil {
 		return err
@@ -112,13 +112,13 @@ func snapSpace(b *strings.Builder, sysfs string) error {
 		flags, err := tool.PrivFlags(device)
 		show("private flags", flags, err)
 	}
-	return snapFiles(b, "/proc/sys/net")
+	return snapshotFiles(b, "/proc/sys/net")
 }
 
 // restless are files below /proc/sys/net that change by themselves.
 var restless = regexp.MustCompile(`nf_conntrack_count|fastopen_key|/(base_)?reachable_time|retrans_time`)
 
-func snapFiles(b *strings.Builder, root string) error {
+func snapshotFiles(b *strings.Builder, root string) error {
 	return filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || restless.MatchString(file) {
 			return err

@@ -55,7 +55,7 @@ func TestExactUndo(t *testing.T) {
 	var group sync.WaitGroup
 	seeds := make(chan uint64)
 	for range players {
-		p := newPlayer(t, program)
+		p := newRunner(t, program)
 		group.Go(func() {
 			for seed := range seeds {
 				if total.failed() < 3 {
@@ -86,15 +86,15 @@ type tally struct {
 	wrong     []string
 }
 
-// played is what came of one.
-type played struct {
+// outcome is what came of one.
+type outcome struct {
 	kills     []string
 	sets      map[string]int
 	conflicts int
 	wrong     string
 }
 
-func (s *tally) add(r played) {
+func (s *tally) add(r outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.kills == nil {
@@ -138,32 +138,32 @@ func (s *tally) report(t *testing.T) {
 	}
 }
 
-// player plays sequences in a place of its own.
-type player struct {
+// runner plays sequences in a place of its own.
+type runner struct {
 	t       testing.TB
 	program []string
-	place   *place
+	place   *testbed
 	file    string
-	before  string
+	initial string
 
 	cmd *exec.Cmd // the child that waits for its next order
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-func newPlayer(t testing.TB, program []string) *player {
-	p := &player{t: t, program: program, place: newPlace(t)}
-	p.place.cook(t)
+func newRunner(t testing.TB, program []string) *runner {
+	p := &runner{t: t, program: program, place: newTestbed(t)}
+	p.place.prepare(t)
 	p.file = p.place.save(t)
-	p.before = p.place.snapshot(t)
-	if again := p.place.snapshot(t); again != p.before {
-		t.Fatalf("the place changes by itself:\n%s", differences(p.before, again))
+	p.initial = p.place.snapshot(t)
+	if again := p.place.snapshot(t); again != p.initial {
+		t.Fatalf("the place changes by itself:\n%s", differences(p.initial, again))
 	}
 	return p
 }
 
-// tell has a child carry out an order. Killed: it died of it, as it was told to.
-func (p *player) tell(o order) (a answer, killed bool, err error) {
+// send has a child carry out an order. Killed: it died of it, as it was told to.
+func (p *runner) send(o childOrder) (a answer, killed bool, err error) {
 	if p.cmd == nil {
 		p.cmd = exec.Command(p.program[0], append(p.program[1:], p.file)...)
 		p.cmd.Stderr = os.Stderr
@@ -202,7 +202,7 @@ func (p *player) tell(o order) (a answer, killed bool, err error) {
 }
 
 // end lets the child go.
-func (p *player) end() {
+func (p *runner) end() {
 	if p.cmd != nil {
 		p.in.Close()
 		_ = p.cmd.Wait()
@@ -210,7 +210,7 @@ func (p *player) end() {
 	}
 }
 
-func (p *player) play(seed uint64) (r played) {
+func (p *runner) play(seed uint64) (r outcome) {
 	for _, name := range []string{"log", "others", "journal"} {
 		if name != "journal" || seed%4 == 0 { // some find what others left in it
 			os.RemoveAll(filepath.Join(p.place.folder, name))
@@ -221,24 +221,24 @@ func (p *player) play(seed uint64) (r played) {
 		r.wrong = fmt.Sprintf("sequence %d: %v\nIt was:\n%s\nTo repeat it: %s=%d go test -count=1 -run TestExactUndo ./internal/tune", seed, err, log, seedVariable, seed)
 		// The next one gets a place that is as it should be.
 		p.end()
-		p.place = newPlace(p.t)
-		p.place.cook(p.t)
-		p.file, p.before = p.place.save(p.t), p.place.snapshot(p.t)
+		p.place = newTestbed(p.t)
+		p.place.prepare(p.t)
+		p.file, p.initial = p.place.save(p.t), p.place.snapshot(p.t)
 	}
 	return r
 }
 
-func (p *player) sequence(seed uint64, r *played) error {
+func (p *runner) sequence(seed uint64, r *outcome) error {
 	random := rand.New(rand.NewPCG(seed, 7))
-	o := order{Seed: seed, Others: random.IntN(5) == 0, Fault: faults[random.IntN(len(faults))], FaultAt: 1 + random.IntN(6)}
+	o := childOrder{Seed: seed, ForeignEdits: random.IntN(5) == 0, Fault: faults[random.IntN(len(faults))], FaultAt: 1 + random.IntN(6)}
 	if random.IntN(8) > 0 {
 		o.Point = points[random.IntN(len(points))]
-		o.After = random.IntN(4)
+		o.Passes = random.IntN(4)
 		if o.Point == points[7] {
-			o.After = random.IntN(300) // there are many
+			o.Passes = random.IntN(300) // there are many
 		}
 	}
-	a, killed, err := p.tell(o)
+	a, killed, err := p.send(o)
 	if err != nil {
 		return err
 	}
@@ -251,8 +251,8 @@ func (p *player) sequence(seed uint64, r *played) error {
 	o.Fault, o.Undo, o.Point = "", true, ""
 	if random.IntN(3) == 0 { // who undoes is killed too
 		o.Point = points[3+random.IntN(len(points)-3)]
-		o.After = random.IntN(3)
-		if a, killed, err = p.tell(o); err != nil {
+		o.Passes = random.IntN(3)
+		if a, killed, err = p.send(o); err != nil {
 			return err
 		}
 		if killed {
@@ -260,23 +260,23 @@ func (p *player) sequence(seed uint64, r *played) error {
 		}
 		o.Point = ""
 	}
-	if a, _, err = p.tell(o); err != nil {
+	if a, _, err = p.send(o); err != nil {
 		return err
 	}
-	if err := p.others(&o, a, r); err != nil {
+	if err := p.checkForeignEdits(&o, a, r); err != nil {
 		return err
 	}
 	if len(a.Errors) > 0 {
 		return errors.New(strings.Join(a.Errors, "; "))
 	}
-	if diff := differences(p.before, p.place.snapshot(p.t)); diff != "" {
+	if diff := differences(p.initial, p.place.snapshot(p.t)); diff != "" {
 		return fmt.Errorf("it is not as it was (-: before, +: after):\n%s", diff)
 	}
 	return nil
 }
 
-// others looks that what somebody else wrote last stands, and puts it back.
-func (p *player) others(o *order, a answer, r *played) error {
+// checkForeignEdits looks that what somebody else wrote last stands, and puts it back.
+func (p *runner) checkForeignEdits(o *childOrder, a answer, r *outcome) error {
 	text, err := os.ReadFile(filepath.Join(p.place.folder, "others"))
 	if errors.Is(err, os.ErrNotExist) {
 		if len(a.Conflicts) > 0 {
@@ -307,7 +307,7 @@ func (p *player) others(o *order, a answer, r *played) error {
 		r.conflicts++
 	}
 	o.Force = true
-	if a, _, err := p.tell(*o); err != nil || len(a.Errors)+len(a.Conflicts) > 0 {
+	if a, _, err := p.send(*o); err != nil || len(a.Errors)+len(a.Conflicts) > 0 {
 		return fmt.Errorf("undo with force: %v %v %w", a.Errors, a.Conflicts, err)
 	}
 	return nil

@@ -19,9 +19,9 @@ import (
 
 // Candidate is one value of one knob that may help, with all that it is turned on.
 type Candidate struct {
-	Name   string // unique: "tcp.cc=bbr on pods"
-	Group  string // of candidates that exclude each other: values of one ladder; empty: none
-	Wishes []Wish
+	Name        string // unique: "tcp.cc=bbr on pods"
+	Group       string // of candidates that exclude each other: values of one ladder; empty: none
+	Assignments []Assignment
 }
 
 // Proof is a search for the smallest set of candidates that helps.
@@ -35,12 +35,12 @@ type Proof struct {
 
 	// Lease is for a proof that changes what no lab takes down: of a process that
 	// is killed its holder undoes what it left, at the end of that time.
-	Lease Trial
+	Lease TrialOptions
 }
 
-// Proved is what a proof found. Candidates that could not be set have their rows
+// ProofResult is what a proof found. Candidates that could not be set have their rows
 // too, behind the others.
-type Proved struct {
+type ProofResult struct {
 	*search.Result
 	Keep []Candidate `json:"-"` // of Result.Set
 }
@@ -49,8 +49,8 @@ type Proved struct {
 // is killed "venturi undo" takes back what it left. The result is there, as far as
 // it came, also with an error. Errors: the machine is too noisy for anything to be
 // shown; a value could not be brought back.
-func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
-	found = &Proved{Result: &search.Result{Set: []string{}}}
+func (p Proof) Do(ctx context.Context) (found *ProofResult, err error) {
+	found = &ProofResult{Result: &search.Result{Set: []string{}}}
 	spent := p.clock()
 	tx, err := p.Journal.BeginProof(p.Lease.Lease)
 	if err != nil {
@@ -67,7 +67,7 @@ func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
 	if err != nil || len(fit) == 0 {
 		return found, err
 	}
-	first, err := p.Gauge.Once(ctx)
+	first, err := p.Gauge.Measure(ctx)
 	if err != nil {
 		return found, err
 	}
@@ -76,7 +76,7 @@ func (p Proof) Do(ctx context.Context) (found *Proved, err error) {
 		problem.Troubles = append(problem.Troubles, t.name)
 	}
 	for _, c := range fit {
-		problem.Knobs = append(problem.Knobs, search.Knob{Name: c.Name, Group: c.Group})
+		problem.Knobs = append(problem.Knobs, search.Factor{Name: c.Name, Group: c.Group})
 	}
 	o := p.Options
 	if o.Budget > 0 {
@@ -146,18 +146,18 @@ func (p Proof) takeBack(tx *journal.Tx) error {
 
 // bench measures states by switching to them.
 type bench struct {
-	states  *switches
+	states  *toggles
 	gauge   Gauge
 	metrics []search.Metric // those that are read off, in the order of figures
 }
 
 // Pair is of [search.Bench].
-func (b bench) Pair(ctx context.Context, first, second search.State) (x, y search.Sample, err error) {
+func (b bench) Pair(ctx context.Context, first, second search.Subset) (x, y search.Sample, err error) {
 	// There and back again: a machine that gets slower or faster meanwhile does so
 	// for both.
 	var all [PairOnces]search.Sample
-	for i, s := range [PairOnces]search.State{first, second, second, first} {
-		if all[i], err = b.one(ctx, s); err != nil {
+	for i, s := range [PairOnces]search.Subset{first, second, second, first} {
+		if all[i], err = b.measure(ctx, s); err != nil {
 			return x, y, err
 		}
 	}
@@ -180,15 +180,15 @@ func mean(a, b search.Sample) search.Sample {
 	return m
 }
 
-func (b bench) one(ctx context.Context, s search.State) (search.Sample, error) {
-	if err := b.states.turn(s); err != nil {
+func (b bench) measure(ctx context.Context, s search.Subset) (search.Sample, error) {
+	if err := b.states.switchTo(s); err != nil {
 		return search.Sample{}, err
 	}
-	rec, err := b.gauge.Once(ctx)
+	rec, err := b.gauge.Measure(ctx)
 	if err != nil {
 		return search.Sample{}, err
 	}
-	if why := through(rec); why != nil {
+	if why := delivered(rec); why != nil {
 		return search.Sample{}, &search.BrokenError{State: s, Err: why}
 	}
 	return sampleOf(rec, b.metrics), nil
@@ -208,7 +208,7 @@ var couple = [][2]string{
 func couples(all []Candidate) (pairs [][]int) {
 	first := func(name string) int {
 		for i, c := range all {
-			if c.Wishes[0].Knob.Name == name {
+			if c.Assignments[0].Knob.Name == name {
 				return i
 			}
 		}
@@ -222,9 +222,9 @@ func couples(all []Candidate) (pairs [][]int) {
 	return pairs
 }
 
-// Candidates puts the wishes of a profile together: all targets of a step are one
+// Candidates puts the assignments of a profile together: all targets of a step are one
 // candidate, and each value of its ladder is.
-func Candidates(wishes []Wish) []Candidate {
+func Candidates(wishes []Assignment) []Candidate {
 	var all []Candidate
 	at := map[string]int{}
 	for _, w := range wishes {
@@ -237,18 +237,18 @@ func Candidates(wishes []Wish) []Candidate {
 			own.Value, own.Ladder = v, nil
 			name := w.Knob.Name + "=" + v + stepOf(w)
 			if i, known := at[name]; known {
-				all[i].Wishes = append(all[i].Wishes, own)
+				all[i].Assignments = append(all[i].Assignments, own)
 				continue
 			}
 			at[name] = len(all)
-			all = append(all, Candidate{Name: name, Group: group, Wishes: []Wish{own}})
+			all = append(all, Candidate{Name: name, Group: group, Assignments: []Assignment{own}})
 		}
 	}
 	return all
 }
 
 // stepOf tells steps of a profile that turn one knob apart.
-func stepOf(w Wish) string {
+func stepOf(w Assignment) string {
 	if w.Step == nil || w.Step.On == "" {
 		return ""
 	}
@@ -264,7 +264,7 @@ var places = map[Group]string{
 // what kind of target they are to be made on; exact is for one that stays.
 func (c Candidate) Commands(exact bool) []string {
 	var all []string
-	for _, w := range c.Wishes {
+	for _, w := range c.Assignments {
 		words := []string{"venturi", "knob", "set", w.Knob.Name, w.Value}
 		placeholder := ""
 		if place, gone := places[group(w)]; gone && !exact {
@@ -280,7 +280,7 @@ func (c Candidate) Commands(exact bool) []string {
 	return all
 }
 
-func group(w Wish) Group {
+func group(w Assignment) Group {
 	if w.Step == nil {
 		return ""
 	}
@@ -295,6 +295,3 @@ func flags(t knob.Target) (words []string) {
 	}
 	return words
 }
-
-// Of lists the targets of a group.
-func (t Targets) Of(g Group) []knob.Target { return t.of(g) }

@@ -21,24 +21,24 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// scales measure a shelf: how fast it is, its words say.
-type scales struct {
-	s     *shelf
-	rng   *rand.Rand
-	noise float64
-	speed func(words map[string]string) (latency, rate float64) // as factors, 1 being usual
-	seen  func(nth int) error                                   // told of each measurement; may be nil
-	n     int
+// fakeGauge measure a shelf: how fast it is, its words say.
+type fakeGauge struct {
+	host      *fakeHost
+	rng       *rand.Rand
+	noise     float64
+	speed     func(words map[string]string) (latency, rate float64) // as factors, 1 being usual
+	onMeasure func(nth int) error                                   // told of each measurement; may be nil
+	n         int
 }
 
-func (g *scales) Once(context.Context) (*result.Record, error) {
+func (g *fakeGauge) Measure(context.Context) (*result.Record, error) {
 	g.n++
-	if g.seen != nil {
-		if err := g.seen(g.n); err != nil {
+	if g.onMeasure != nil {
+		if err := g.onMeasure(g.n); err != nil {
 			return nil, err
 		}
 	}
-	latency, rate := g.speed(g.s.words)
+	latency, rate := g.speed(g.host.values)
 	vary := func(v float64) int64 { return int64(v * math.Exp(g.noise*g.rng.NormFloat64())) }
 	rec := &result.Record{}
 	for _, load := range ProveLoads() {
@@ -57,20 +57,20 @@ func (g *scales) Once(context.Context) (*result.Record, error) {
 	return rec, nil
 }
 
-func weigh(s *shelf, speed func(map[string]string) (latency, rate float64)) *scales {
-	return &scales{s: s, rng: rand.New(rand.NewPCG(1, 2)), noise: 0.01, speed: speed}
+func newFakeGauge(s *fakeHost, speed func(map[string]string) (latency, rate float64)) *fakeGauge {
+	return &fakeGauge{host: s, rng: rand.New(rand.NewPCG(1, 2)), noise: 0.01, speed: speed}
 }
 
 func candidate(key, value string) Candidate {
-	return Candidate{Name: key + "=" + value, Wishes: []Wish{wish(key, value)}}
+	return Candidate{Name: key + "=" + value, Assignments: []Assignment{assign(key, value)}}
 }
 
-func (s *shelf) proof(j *journal.Journal, g Gauge, candidates ...Candidate) Proof {
+func (s *fakeHost) proof(j *journal.Journal, g Gauge, candidates ...Candidate) Proof {
 	return Proof{Journal: j, Machine: s.m, Gauge: g, Metrics: Metrics("balanced"), Candidates: candidates, Options: search.Options{Seed: 5}}
 }
 
-// fast is a shelf on which a word that is good halves the latency.
-func fast(words map[string]string) (latency, rate float64) {
+// goodIsFast is a shelf on which a word that is good halves the latency.
+func goodIsFast(words map[string]string) (latency, rate float64) {
 	if words["a"] == "good" {
 		return 0.5, 1
 	}
@@ -79,20 +79,20 @@ func fast(words map[string]string) (latency, rate float64) {
 
 func TestProofFindsWhatHelpsAndLeavesNothing(t *testing.T) {
 	before := map[string]string{"a": "bad", "b": "2", "c": "3", "d": "4"}
-	s := newShelf(t, maps.Clone(before))
+	s := newFakeHost(t, maps.Clone(before))
 	j := s.open(t)
-	got, err := s.proof(j, weigh(s, fast), candidate("a", "good"), candidate("b", "two"), candidate("c", "three"), candidate("d", "4")).Do(t.Context())
+	got, err := s.proof(j, newFakeGauge(s, goodIsFast), candidate("a", "good"), candidate("b", "two"), candidate("c", "three"), candidate("d", "4")).Do(t.Context())
 	if err != nil || !slices.Equal(got.Set, []string{"a=good"}) || len(got.Keep) != 1 {
 		t.Fatalf("set %q, kept %d, error %v", got.Set, len(got.Keep), err)
 	}
-	if r := got.Rows[len(got.Rows)-1]; len(got.Rows) != 4 || r.Knob != "d=4" || r.Verdict != search.NotTried || r.Why != "it is so already" {
+	if r := got.Rows[len(got.Rows)-1]; len(got.Rows) != 4 || r.Knob != "d=4" || r.Verdict != search.VerdictNotTried || r.Reason != "it is so already" {
 		t.Errorf("rows %+v", got.Rows)
 	}
 	if e := got.Confirm[0]; e.Metric != "latency" || e.Hi > 0.55 || e.Lo < 0.45 {
 		t.Errorf("confirmed %+v", got.Confirm)
 	}
-	if !maps.Equal(s.words, before) {
-		t.Errorf("left %v", s.words)
+	if !maps.Equal(s.values, before) {
+		t.Errorf("left %v", s.values)
 	}
 	for _, txn := range j.History().Txns {
 		if txn.Open() || !txn.Ended {
@@ -103,7 +103,7 @@ func TestProofFindsWhatHelpsAndLeavesNothing(t *testing.T) {
 
 // Values of one setting share a cell: each is tried from the same base.
 func TestProofOfLadder(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "1", "b": "x"})
+	s := newFakeHost(t, map[string]string{"a": "1", "b": "x"})
 	var ladder []Candidate
 	for _, v := range []string{"2", "3", "4"} {
 		c := candidate("a", v)
@@ -113,9 +113,9 @@ func TestProofOfLadder(t *testing.T) {
 	speed := func(words map[string]string) (float64, float64) {
 		return 1, map[string]float64{"1": 1, "2": 1.2, "3": 1.6, "4": 1.3}[words["a"]]
 	}
-	got, err := s.proof(s.open(t), weigh(s, speed), append(ladder, candidate("b", "y"))...).Do(t.Context())
-	if err != nil || !slices.Equal(got.Set, []string{"a=3"}) || s.words["a"] != "1" || s.words["b"] != "x" {
-		t.Fatalf("set %q, left %v, error %v", got.Set, s.words, err)
+	got, err := s.proof(s.open(t), newFakeGauge(s, speed), append(ladder, candidate("b", "y"))...).Do(t.Context())
+	if err != nil || !slices.Equal(got.Set, []string{"a=3"}) || s.values["a"] != "1" || s.values["b"] != "x" {
+		t.Fatalf("set %q, left %v, error %v", got.Set, s.values, err)
 	}
 }
 
@@ -123,19 +123,19 @@ func TestProofOfLadder(t *testing.T) {
 // the search was: single cells and such that several candidates write.
 func TestProofKilled(t *testing.T) {
 	before := map[string]string{"a": "bad", "b": "1"}
-	s := newShelf(t, maps.Clone(before))
-	g := weigh(s, fast)
+	s := newFakeHost(t, maps.Clone(before))
+	g := newFakeGauge(s, goodIsFast)
 	checked, dirty := 0, 0
-	g.seen = func(n int) error {
+	g.onMeasure = func(n int) error {
 		if n%7 != 0 {
 			return nil
 		}
 		checked++
-		if !maps.Equal(s.words, before) {
+		if !maps.Equal(s.values, before) {
 			dirty++
 		}
 		// What is on disk now is all that the next process has.
-		other := newShelf(t, maps.Clone(s.words))
+		other := newFakeHost(t, maps.Clone(s.values))
 		if err := os.CopyFS(other.folder+"/j", os.DirFS(s.folder)); err != nil {
 			return err
 		}
@@ -149,8 +149,8 @@ func TestProofKilled(t *testing.T) {
 		for _, o := range outcomes {
 			err = errors.Join(err, o.Err)
 		}
-		if err != nil || !maps.Equal(other.words, before) {
-			t.Errorf("measurement %d: from %v undone to %v, %v", n, s.words, other.words, err)
+		if err != nil || !maps.Equal(other.values, before) {
+			t.Errorf("measurement %d: from %v undone to %v, %v", n, s.values, other.values, err)
 		}
 		return nil
 	}
@@ -166,66 +166,66 @@ func TestProofKilled(t *testing.T) {
 
 func TestProofInterrupted(t *testing.T) {
 	before := map[string]string{"a": "bad", "b": "1"}
-	s := newShelf(t, maps.Clone(before))
+	s := newFakeHost(t, maps.Clone(before))
 	ctx, stop := context.WithCancel(t.Context())
-	g := weigh(s, fast)
-	g.seen = func(n int) error {
+	g := newFakeGauge(s, goodIsFast)
+	g.onMeasure = func(n int) error {
 		if n == 60 {
 			stop()
 		}
 		return ctx.Err()
 	}
 	got, err := s.proof(s.open(t), g, candidate("a", "good"), candidate("b", "2")).Do(ctx)
-	if !errors.Is(err, context.Canceled) || !maps.Equal(s.words, before) || len(got.Set) != 0 {
-		t.Errorf("set %q, left %v, error %v", got.Set, s.words, err)
+	if !errors.Is(err, context.Canceled) || !maps.Equal(s.values, before) || len(got.Set) != 0 {
+		t.Errorf("set %q, left %v, error %v", got.Set, s.values, err)
 	}
 }
 
 // Where somebody else changes what is being tried, his value stands, and the error
 // says how to go on.
 func TestProofMeetsSomebodyElse(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "bad", "b": "1"})
-	g := weigh(s, fast)
-	g.seen = func(n int) error {
+	s := newFakeHost(t, map[string]string{"a": "bad", "b": "1"})
+	g := newFakeGauge(s, goodIsFast)
+	g.onMeasure = func(n int) error {
 		if n == 60 {
-			s.words["b"] = "theirs"
+			s.values["b"] = "theirs"
 		}
 		return nil
 	}
 	_, err := s.proof(s.open(t), g, candidate("a", "good"), candidate("b", "2")).Do(t.Context())
 	var conflict *journal.ConflictError
-	if !errors.As(err, &conflict) || s.words["b"] != "theirs" || s.words["a"] != "bad" || !strings.Contains(err.Error(), "venturi undo 1") {
-		t.Errorf("left %v, error %v", s.words, err)
+	if !errors.As(err, &conflict) || s.values["b"] != "theirs" || s.values["a"] != "bad" || !strings.Contains(err.Error(), "venturi undo 1") {
+		t.Errorf("left %v, error %v", s.values, err)
 	}
 }
 
 // A change that cuts the path is harmful, and the path works again.
 func TestProofOfCut(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "bad", "b": "1"})
+	s := newFakeHost(t, map[string]string{"a": "bad", "b": "1"})
 	speed := func(words map[string]string) (latency, rate float64) {
 		if words["b"] == "cut" {
 			return 1, 0
 		}
-		return fast(words)
+		return goodIsFast(words)
 	}
-	got, err := s.proof(s.open(t), weigh(s, speed), candidate("a", "good"), candidate("b", "cut")).Do(t.Context())
+	got, err := s.proof(s.open(t), newFakeGauge(s, speed), candidate("a", "good"), candidate("b", "cut")).Do(t.Context())
 	if err != nil || !slices.Equal(got.Set, []string{"a=good"}) {
 		t.Fatalf("set %q, error %v", got.Set, err)
 	}
-	if r := got.Rows[1]; r.Verdict != search.Harmful || !strings.Contains(r.Why, "no route to host") {
+	if r := got.Rows[1]; r.Verdict != search.VerdictHarmful || !strings.Contains(r.Reason, "no route to host") {
 		t.Errorf("%+v", r)
 	}
 }
 
 func TestProofRefusedByNoise(t *testing.T) {
 	for noise, want := range map[float64]string{0.3: `--effect 14%$`, 5: `meanwhile$`} {
-		s := newShelf(t, map[string]string{"a": "bad"})
-		g := weigh(s, fast)
+		s := newFakeHost(t, map[string]string{"a": "bad"})
+		g := newFakeGauge(s, goodIsFast)
 		g.noise = noise
 		_, err := s.proof(s.open(t), g, candidate("a", "good")).Do(t.Context())
 		var noisy *search.NoisyError
-		if !errors.As(err, &noisy) || verr.Code(err) != verr.Failed || s.words["a"] != "bad" {
-			t.Fatalf("left %v, error %v", s.words, err)
+		if !errors.As(err, &noisy) || verr.Code(err) != verr.Failed || s.values["a"] != "bad" {
+			t.Fatalf("left %v, error %v", s.values, err)
 		}
 		var v *verr.Error
 		if !errors.As(err, &v) || !regexp.MustCompile(want).MatchString(v.Do) {
@@ -235,15 +235,15 @@ func TestProofRefusedByNoise(t *testing.T) {
 }
 
 func TestProofOfRefusedValue(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "bad", "b": "1"})
-	s.written = func(key string) error {
+	s := newFakeHost(t, map[string]string{"a": "bad", "b": "1"})
+	s.onWrite = func(key string) error {
 		if key == "b" {
 			return errors.New("not here")
 		}
 		return nil
 	}
-	got, err := s.proof(s.open(t), weigh(s, fast), candidate("a", "good"), candidate("b", "2")).Do(t.Context())
-	if err != nil || got.Rows[1].Verdict != search.NotTried || !strings.Contains(got.Rows[1].Why, "not here") || !slices.Equal(got.Set, []string{"a=good"}) {
+	got, err := s.proof(s.open(t), newFakeGauge(s, goodIsFast), candidate("a", "good"), candidate("b", "2")).Do(t.Context())
+	if err != nil || got.Rows[1].Verdict != search.VerdictNotTried || !strings.Contains(got.Rows[1].Reason, "not here") || !slices.Equal(got.Set, []string{"a=good"}) {
 		t.Errorf("%+v, error %v", got, err)
 	}
 }
@@ -251,14 +251,14 @@ func TestProofOfRefusedValue(t *testing.T) {
 func TestCandidatesAndTheirCommands(t *testing.T) {
 	entry := knob.Entry{Facts: knob.Facts{Name: "nic.ring"}, Knob: word{key: "a"}}
 	step := &Step{On: NICs}
-	all := Candidates([]Wish{
+	all := Candidates([]Assignment{
 		{Knob: entry, Target: knob.Target{Device: "eth0", Netns: "/run/netns/x"}, Value: "rx=1", Ladder: []string{"rx=1", "rx=2"}, Step: step},
 		{Knob: entry, Target: knob.Target{Device: "eth1"}, Value: "rx=1", Ladder: []string{"rx=1"}, Step: step},
 		{Knob: entry, Target: knob.Target{Device: "eth2"}, Value: "rx=9"},
 	})
 	var got []string
 	for _, c := range all {
-		got = append(got, fmt.Sprintf("%s (%s) %d: %s", c.Name, c.Group, len(c.Wishes), strings.Join(c.Commands(true), "; ")))
+		got = append(got, fmt.Sprintf("%s (%s) %d: %s", c.Name, c.Group, len(c.Assignments), strings.Join(c.Commands(true), "; ")))
 	}
 	want := []string{
 		"nic.ring=rx=1 on nics (nic.ring on nics) 2: venturi knob set nic.ring rx=1 --dev eth0 --netns /run/netns/x; venturi knob set nic.ring rx=1 --dev eth1",
@@ -274,7 +274,7 @@ func TestCandidatesAndTheirCommands(t *testing.T) {
 }
 
 func TestTurnSettles(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "bad"})
+	s := newFakeHost(t, map[string]string{"a": "bad"})
 	j := s.open(t)
 	tx, err := j.Begin(0)
 	if err != nil {
@@ -285,25 +285,25 @@ func TestTurnSettles(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	if err := states.turn(search.State{0}); err != nil || s.words["a"] != "good" {
-		t.Fatalf("%v, %v", s.words, err)
+	if err := states.switchTo(search.Subset{0}); err != nil || s.values["a"] != "good" {
+		t.Fatalf("%v, %v", s.values, err)
 	}
-	if time.Since(start) < shortSettling {
+	if time.Since(start) < minSettle {
 		t.Error("it did not wait")
 	}
-	if err := states.turn(nil); err != nil || s.words["a"] != "bad" {
-		t.Fatalf("%v, %v", s.words, err)
+	if err := states.switchTo(nil); err != nil || s.values["a"] != "bad" {
+		t.Fatalf("%v, %v", s.values, err)
 	}
 }
 
 // A proof with a lease has its holder before anything is written, and leaves nothing
 // to wait for.
 func TestProofWithLease(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "bad"})
-	p := s.proof(s.open(t), weigh(s, fast), candidate("a", "good"))
+	s := newFakeHost(t, map[string]string{"a": "bad"})
+	p := s.proof(s.open(t), newFakeGauge(s, goodIsFast), candidate("a", "good"))
 	held := 0
-	p.Lease = Trial{Lease: time.Hour, Hold: func(txn int) error {
-		if held = txn; s.words["a"] != "bad" {
+	p.Lease = TrialOptions{Lease: time.Hour, Hold: func(txn int) error {
+		if held = txn; s.values["a"] != "bad" {
 			t.Error("it was written before")
 		}
 		return nil
@@ -312,16 +312,16 @@ func TestProofWithLease(t *testing.T) {
 		t.Fatalf("held %d, %v", held, err)
 	}
 	h := p.Journal.History()
-	if h.Txns[0].Lease == nil || waiting(h, 1) != nil {
+	if h.Txns[0].Lease == nil || pendingLease(h, 1) != nil {
 		t.Errorf("%+v", h.Txns[0])
 	}
 }
 
 // What cannot be taken back ends the proof: all else would be measured on top of it.
 func TestProofEndsWhereNothingCanBeTakenBack(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "bad", "b": "1"})
+	s := newFakeHost(t, map[string]string{"a": "bad", "b": "1"})
 	writes := 0
-	s.written = func(key string) error {
+	s.onWrite = func(key string) error {
 		if key != "b" {
 			return nil
 		}
@@ -331,8 +331,8 @@ func TestProofEndsWhereNothingCanBeTakenBack(t *testing.T) {
 		return nil
 	}
 	both := candidate("b", "2")
-	both.Wishes = append(both.Wishes, wish("c", "no such word"))
-	g := weigh(s, fast)
+	both.Assignments = append(both.Assignments, assign("c", "no such word"))
+	g := newFakeGauge(s, goodIsFast)
 	got, err := s.proof(s.open(t), g, both, candidate("a", "good")).Do(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "stuck") || g.n != 0 || len(got.Rows) != 0 {
 		t.Errorf("error %v after %d measurements, rows %+v", err, g.n, got.Rows)
@@ -342,10 +342,10 @@ func TestProofEndsWhereNothingCanBeTakenBack(t *testing.T) {
 // Setting each change once, before anything is measured, is part of the budget, and so
 // is taking all back.
 func TestProofKeepsBudget(t *testing.T) {
-	s := newShelf(t, map[string]string{"a": "bad", "b": "1"})
+	s := newFakeHost(t, map[string]string{"a": "bad", "b": "1"})
 	now := time.Unix(0, 0)
-	g := weigh(s, fast)
-	s.written = func(string) error {
+	g := newFakeGauge(s, goodIsFast)
+	s.onWrite = func(string) error {
 		if g.n == 0 {
 			now = now.Add(2 * time.Second)
 		}
@@ -354,7 +354,7 @@ func TestProofKeepsBudget(t *testing.T) {
 	p := s.proof(s.open(t), g, candidate("a", "good"), candidate("b", "2"))
 	p.Options.Budget, p.Options.Now = 6*time.Minute, func() time.Time { return now }
 	left := time.Duration(0)
-	p.Options.Watch = func(at search.Progress) { left = max(left, at.Left) }
+	p.Options.Watch = func(at search.Progress) { left = max(left, at.Remaining) }
 	_, err := p.Do(t.Context())
 	if want := p.Options.Budget - 2*4*2*time.Second; err != nil || left != want {
 		t.Errorf("%s to measure in, want %s; error %v", left, want, err)

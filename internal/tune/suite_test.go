@@ -70,8 +70,8 @@ const enough = 2
 // was killed before the write or after it.
 func TestEveryKnob(t *testing.T) {
 	testenv.Root(t)
-	p := newPlayer(t, testenv.RoleCommand(t, "child"))
-	dishes := map[string][]dish{}
+	p := newRunner(t, testenv.RoleCommand(t, "child"))
+	dishes := map[string][]knobCase{}
 	for _, d := range p.place.Menu {
 		dishes[d.Knob] = append(dishes[d.Knob], d)
 	}
@@ -105,29 +105,29 @@ func TestEveryKnob(t *testing.T) {
 
 // everyValue turns a knob on one target, and gives how many of its values were
 // other ones than it had.
-func (p *player) everyValue(t *testing.T, e knob.Entry, d dish) (turned int) {
+func (p *runner) everyValue(t *testing.T, e knob.Entry, d knobCase) (turned int) {
 	m := p.place.machine(func(s setting.Backend) setting.Backend { return s })
 	now, err := e.Get(m, d.Target)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, value := range d.Values {
-		if value == now.Value || turned == enough || !p.setAndUndo(t, m, Wish{Knob: e, Target: d.Target, Value: value}) {
+		if value == now.Value || turned == enough || !p.setAndUndo(t, m, Assignment{Knob: e, Target: d.Target, Value: value}) {
 			continue
 		}
 		if turned++; turned > 1 {
 			continue
 		}
 		for _, point := range []journal.Point{journal.PointRecorded, journal.PointWritten} {
-			o := order{Dish: &dish{e.Name, d.Target, []string{value}}, Point: string(point)}
-			if _, killed, err := p.tell(o); err != nil || !killed {
+			o := childOrder{Case: &knobCase{e.Name, d.Target, []string{value}}, Point: string(point)}
+			if _, killed, err := p.send(o); err != nil || !killed {
 				t.Errorf("%s of %s: it was not killed at %q: %v", value, d.Target, point, err)
 			}
-			a, _, err := p.tell(order{Undo: true})
+			a, _, err := p.send(childOrder{Undo: true})
 			if err != nil || len(a.Errors)+len(a.Conflicts) > 0 {
 				t.Errorf("%s of %s, killed at %q: %v %v %v", value, d.Target, point, a.Errors, a.Conflicts, err)
 			}
-			if diff := differences(p.before, p.place.snapshot(t)); diff != "" {
+			if diff := differences(p.initial, p.place.snapshot(t)); diff != "" {
 				t.Errorf("%s of %s, killed at %q: it is not as it was:\n%s", value, d.Target, point, diff)
 			}
 			p.end() // who holds the journal
@@ -138,7 +138,7 @@ func (p *player) everyValue(t *testing.T, e knob.Entry, d dish) (turned int) {
 
 // setAndUndo turns a knob and undoes it. False: it needed no write, or the knob
 // or the kernel refused the value, of which nothing may stay.
-func (p *player) setAndUndo(t *testing.T, m knob.Machine, w Wish) bool {
+func (p *runner) setAndUndo(t *testing.T, m knob.Machine, w Assignment) bool {
 	t.Helper()
 	j, err := journal.Open(journal.Options{Folder: p.place.Journal, Settings: m.Settings, User: "a test"})
 	if err != nil {
@@ -165,7 +165,7 @@ func (p *player) setAndUndo(t *testing.T, m knob.Machine, w Wish) bool {
 				t.Errorf("%s of %s: it shows %s, and setting it to %s once more took %d writes, %v", w.Value, w.Target, shown.Value, value, len(more), err)
 			}
 		}
-		if p.place.snapshot(t) == p.before {
+		if p.place.snapshot(t) == p.initial {
 			t.Errorf("%s of %s: %d writes changed nothing", w.Value, w.Target, len(entries))
 		}
 	}
@@ -178,7 +178,7 @@ func (p *player) setAndUndo(t *testing.T, m knob.Machine, w Wish) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := differences(p.before, p.place.snapshot(t)); diff != "" {
+	if diff := differences(p.initial, p.place.snapshot(t)); diff != "" {
 		t.Errorf("%s of %s: it is not as it was:\n%s", w.Value, w.Target, diff)
 	}
 	return len(entries) > 0

@@ -69,12 +69,12 @@ func FindFault(name string, lastCPU int) (Fault, error) {
 
 // wishes are those of one value of the fault's knob, on all that it is planted on. A
 // device that has no such thing is left out.
-func (f Fault) wishes(m knob.Machine, t tune.Targets, value string) ([]tune.Wish, error) {
+func (f Fault) wishes(m knob.Machine, t tune.Targets, value string) ([]tune.Assignment, error) {
 	entry, err := knob.Find(f.Knob)
 	if err != nil {
 		return nil, err
 	}
-	var wishes []tune.Wish
+	var wishes []tune.Assignment
 	var why error
 	for _, g := range f.On {
 		for _, on := range t.Of(g) {
@@ -82,7 +82,7 @@ func (f Fault) wishes(m knob.Machine, t tune.Targets, value string) ([]tune.Wish
 				why = err
 				continue
 			}
-			wishes = append(wishes, tune.Wish{Knob: entry, Target: on, Value: value})
+			wishes = append(wishes, tune.Assignment{Knob: entry, Target: on, Value: value})
 		}
 	}
 	if len(wishes) == 0 && why != nil {
@@ -128,9 +128,9 @@ func placeboWishes(m knob.Machine, t tune.Targets) ([]tune.Candidate, error) {
 			targets = t.Of(map[tune.Group]tune.Group{tune.Pods: tune.Machines, tune.Veths: tune.NICs}[p.on])
 		}
 		for _, on := range targets {
-			c.Wishes = append(c.Wishes, tune.Wish{Knob: entry, Target: on, Value: p.value})
+			c.Assignments = append(c.Assignments, tune.Assignment{Knob: entry, Target: on, Value: p.value})
 		}
-		if len(c.Wishes) > 0 {
+		if len(c.Assignments) > 0 {
 			all = append(all, c)
 		}
 	}

@@ -186,7 +186,7 @@ func rest(ctx context.Context) error {
 }
 
 // proof plants the fault, proves, and takes the fault back.
-func (c Proofs) proof(ctx context.Context, p *Prove, f Fault, targets tune.Targets, seed uint64) (proved *tune.Proved, err error) {
+func (c Proofs) proof(ctx context.Context, p *Prove, f Fault, targets tune.Targets, seed uint64) (proved *tune.ProofResult, err error) {
 	start := time.Now()
 	bad, err := f.wishes(c.Machine, targets, f.Bad)
 	if err != nil {
@@ -219,15 +219,15 @@ func (c Proofs) proof(ctx context.Context, p *Prove, f Fault, targets tune.Targe
 	if err != nil {
 		return nil, err
 	}
-	candidates = append(candidates, tune.Candidate{Name: mendName, Wishes: good})
+	candidates = append(candidates, tune.Candidate{Name: mendName, Assignments: good})
 	return tune.Proof{
 		Journal: c.Journal, Machine: c.Machine, Gauge: p.Gauge, Metrics: tune.Metrics(cmp.Or(f.Profile, "balanced")), Candidates: candidates,
-		Options: search.Options{Seed: seed, Budget: max(1, c.Budget-2*time.Since(start)), Now: time.Now, Each: p.Pair, MDE: c.MDE},
+		Options: search.Options{Seed: seed, Budget: max(1, c.Budget-2*time.Since(start)), Now: time.Now, PairTime: p.Pair, MDE: c.MDE},
 	}.Do(ctx)
 }
 
 // countOf counts one proof. One that was refused has judged no placebo.
-func countOf(p *tune.Proved, refused bool) (c Counts) {
+func countOf(p *tune.ProofResult, refused bool) (c Counts) {
 	if refused {
 		return Counts{Misses: 1, Refused: 1}
 	}
@@ -240,12 +240,12 @@ func countOf(p *tune.Proved, refused bool) (c Counts) {
 		if row.Knob == mendName {
 			continue
 		}
-		if row.Verdict == search.NotTried {
+		if row.Verdict == search.VerdictNotTried {
 			c.Untried++
 			continue
 		}
 		c.Placebos++
-		if row.Verdict == search.Proven {
+		if row.Verdict == search.VerdictProven {
 			c.Alarms++
 		}
 	}
@@ -253,24 +253,24 @@ func countOf(p *tune.Proved, refused bool) (c Counts) {
 }
 
 // tell is one proof in a line.
-func tell(p *tune.Proved, noisy *search.NoisyError) string {
+func tell(p *tune.ProofResult, noisy *search.NoisyError) string {
 	if noisy != nil {
 		return "refused: " + noisy.Error()
 	}
 	parts := []string{fmt.Sprintf("%d pairs, kept: %s", p.Pairs, strings.Join(p.Set, ", "))}
 	for _, row := range p.Rows {
 		switch {
-		case row.Verdict == search.NotTried:
-			parts = append(parts, row.Knob+" not tried: "+row.Why)
+		case row.Verdict == search.VerdictNotTried:
+			parts = append(parts, row.Knob+" not tried: "+row.Reason)
 		case row.Knob == mendName:
-			parts = append(parts, strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", row.Verdict, row.For, row.Why)), " "))
+			parts = append(parts, strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", row.Verdict, row.Metric, row.Reason)), " "))
 			parts = append(parts, effectsOf(row.Effects, "")...)
-		case row.Verdict == search.Proven:
-			parts = append(parts, "FALSE ALARM "+row.Knob+": "+strings.Join(effectsOf(row.Effects, row.For), ""))
+		case row.Verdict == search.VerdictProven:
+			parts = append(parts, "FALSE ALARM "+row.Knob+": "+strings.Join(effectsOf(row.Effects, row.Metric), ""))
 		}
 	}
-	if p.Why != "" {
-		parts = append(parts, p.Why)
+	if p.Reason != "" {
+		parts = append(parts, p.Reason)
 	}
 	if len(p.Confirm) > 0 {
 		parts = append(parts, fmt.Sprintf("the set in %d fresh pairs: %s", p.Confirm[0].Pairs, strings.Join(effectsOf(p.Confirm, ""), " ")))

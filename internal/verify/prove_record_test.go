@@ -70,10 +70,10 @@ func TestRecordOfAnotherBuild(t *testing.T) {
 // Of each placebo that was kept the report says for what, and how sure.
 func TestTellFalseAlarm(t *testing.T) {
 	effects := []search.Effect{{Metric: "latency", Value: 0.9, Lo: 0.85, Hi: 0.95}, {Metric: "packets", Value: 1, Open: true}}
-	p := &tune.Proved{Result: &search.Result{Set: []string{"placebo x"}, Rows: []search.Row{
-		{Knob: "placebo x", Verdict: search.Proven, For: "latency", Effects: effects},
-		{Knob: "placebo y", Verdict: search.NotTried, Why: "time was up"},
-		{Knob: mendName, Verdict: search.NotShown, Effects: effects},
+	p := &tune.ProofResult{Result: &search.Result{Set: []string{"placebo x"}, Rows: []search.Row{
+		{Knob: "placebo x", Verdict: search.VerdictProven, Metric: "latency", Effects: effects},
+		{Knob: "placebo y", Verdict: search.VerdictNotTried, Reason: "time was up"},
+		{Knob: mendName, Verdict: search.VerdictNotShown, Effects: effects},
 	}}}
 	got := tell(p, nil)
 	for _, want := range []string{"FALSE ALARM placebo x: latency 0.900 [0.850, 0.950];", "placebo y not tried: time was up", "not shown; latency 0.900 [0.850, 0.950]; packets 1.000"} {

@@ -83,7 +83,7 @@ func TestFaultsCanBePlanted(t *testing.T) {
 				t.Fatalf("%d placebos, %v", len(all), err)
 			}
 			for _, placebo := range all {
-				for _, w := range placebo.Wishes {
+				for _, w := range placebo.Assignments {
 					if entries, err := tune.Set(tx, c.Machine, w); err != nil || len(entries) == 0 {
 						t.Errorf("%s on %s: %d writes, %v", placebo.Name, w.Target, len(entries), err)
 					}
@@ -133,8 +133,8 @@ func TestProofsRefuse(t *testing.T) {
 }
 
 func TestCountOfProofs(t *testing.T) {
-	rows := []search.Row{{Knob: mendName, Verdict: search.Proven}, {Knob: "a", Verdict: search.Proven}, {Knob: "b", Verdict: search.NotShown}, {Knob: "c", Verdict: search.NotTried}}
-	got := countOf(&tune.Proved{Result: &search.Result{Rows: rows, Set: []string{"a", mendName}}}, false)
+	rows := []search.Row{{Knob: mendName, Verdict: search.VerdictProven}, {Knob: "a", Verdict: search.VerdictProven}, {Knob: "b", Verdict: search.VerdictNotShown}, {Knob: "c", Verdict: search.VerdictNotTried}}
+	got := countOf(&tune.ProofResult{Result: &search.Result{Rows: rows, Set: []string{"a", mendName}}}, false)
 	if want := (Counts{Hits: 1, Alarms: 1, Placebos: 2, Untried: 1}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

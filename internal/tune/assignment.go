@@ -21,19 +21,19 @@ func Backends(root string) []setting.Backend {
 	return append(setting.Backends(root), ovs.Backend())
 }
 
-// Wish is one knob that shall have a value.
-type Wish struct {
+// Assignment is one knob that shall have a value.
+type Assignment struct {
 	Knob   knob.Entry
 	Target knob.Target
 	Value  string
 	Ladder []string // all values worth a trial, Value the first of them; nil: Value alone
-	Step   *Step    // of the profile that wishes it; nil: somebody asked for it
+	Step   *Step    // of the profile that assignments it; nil: somebody asked for it
 }
 
 // Set turns one knob inside of a transaction, and sees that the value is in
 // effect. The entries are the writes that were needed; none if the knob had the
 // value already. On an error what it wrote is undone.
-func Set(tx *journal.Tx, m knob.Machine, w Wish) ([]*journal.Entry, error) {
+func Set(tx *journal.Tx, m knob.Machine, w Assignment) ([]*journal.Entry, error) {
 	writes, err := w.Knob.Plan(m, w.Target, w.Value)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func Set(tx *journal.Tx, m knob.Machine, w Wish) ([]*journal.Entry, error) {
 	for _, write := range writes {
 		e, err := tx.Set(w.Knob.Name, write)
 		if err != nil {
-			return nil, giveUp(tx, w, entries, err)
+			return nil, rollbackKnob(tx, w, entries, err)
 		}
 		if e != nil {
 			entries = append(entries, e)
@@ -53,14 +53,14 @@ func Set(tx *journal.Tx, m knob.Machine, w Wish) ([]*journal.Entry, error) {
 		err = noEffect(w, now)
 	}
 	if err != nil {
-		return nil, giveUp(tx, w, entries, err)
+		return nil, rollbackKnob(tx, w, entries, err)
 	}
 	return entries, nil
 }
 
 // noEffect is the error of a value that stands and does nothing, with what to set
 // before it where the knob knows.
-func noEffect(w Wish, now knob.Reading) error {
+func noEffect(w Assignment, now knob.Reading) error {
 	why := fmt.Sprintf("it was set to %s, and %s is in effect", now.Value, now.Effective)
 	if len(now.First) == 0 {
 		return errors.New(why)
@@ -72,8 +72,8 @@ func noEffect(w Wish, now knob.Reading) error {
 	return verr.New(verr.Failed, fmt.Sprintf("cannot set %s to %s", w.Knob.Name, w.Value), why+": "+now.Note, do+" (nothing was left changed)")
 }
 
-// giveUp undoes what of a knob was written, and tells why.
-func giveUp(tx *journal.Tx, w Wish, entries []*journal.Entry, why error) error {
+// rollbackKnob undoes what of a knob was written, and tells why.
+func rollbackKnob(tx *journal.Tx, w Assignment, entries []*journal.Entry, why error) error {
 	what := fmt.Sprintf("cannot set %s to %s", w.Knob.Name, w.Value)
 	do, code := "nothing of it was left changed", verr.Failed
 	if errors.Is(why, errors.ErrUnsupported) {

@@ -15,35 +15,35 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// place is what sequences change: two namespaces with devices, and a fixture of
-// what belongs to a machine as a whole. It is handed to child processes as JSON.
-type place struct {
+// testbed is what sequences change: two namespaces with devices, and a fixture of
+// what belongs to a whole host. It is handed to child processes as JSON.
+type testbed struct {
 	Root    string // of the fixture
 	Journal string // its folder
 	Netns   []string
 	Files   []string // manifests
-	Menu    []dish
+	Menu    []knobCase
 
 	folder string
 }
 
-// dish is a knob on a target, with values worth a trial.
-type dish struct {
+// knobCase is a knob on a target, with values worth a trial.
+type knobCase struct {
 	Knob   string
 	Target knob.Target
 	Values []string
 }
 
-// newPlace makes namespaces with devices of several kinds, some of them set up
+// newTestbed makes namespaces with devices of several kinds, some of them set up
 // unlike the kernel does.
-func newPlace(t testing.TB) *place {
+func newTestbed(t testing.TB) *testbed {
 	t.Helper()
 	folder, err := os.MkdirTemp("/dev/shm", "venturi-test-") // processes are killed, no machine: nothing needs to come to a disk
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(folder) })
-	w := &place{folder: folder, Root: filepath.Join(folder, "root"), Journal: filepath.Join(folder, "journal")}
+	w := &testbed{folder: folder, Root: filepath.Join(folder, "root"), Journal: filepath.Join(folder, "journal")}
 	owner, err := netcfg.Owned(testenv.Claim(t))
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ rule add from 10.97.0.0/16 lookup 77
 }
 
 // devices are those of one of the namespaces.
-func (w *place) devices(netns string) []string {
+func (w *testbed) devices(netns string) []string {
 	if netns == w.Netns[0] {
 		return []string{"lo", "veth0", "port0", "port1", "br0", "mac0", "vxlan0"}
 	}
@@ -102,7 +102,7 @@ func setSysctls(settings ...string) error {
 }
 
 // fixture makes the files of a machine with two cores and a card, and manifests.
-func (w *place) fixture(t testing.TB) {
+func (w *testbed) fixture(t testing.TB) {
 	t.Helper()
 	put := func(name, text string) {
 		name = filepath.Join(w.Root, name)
@@ -131,8 +131,8 @@ func (w *place) fixture(t testing.TB) {
 	}
 }
 
-// machine is the place as knobs see it, by stores that may be wrapped.
-func (w *place) machine(wrap func(setting.Backend) setting.Backend) knob.Machine {
+// machine is the place as knobs see it, by backends that may be wrapped.
+func (w *testbed) machine(wrap func(setting.Backend) setting.Backend) knob.Machine {
 	stores := Backends(w.Root)
 	for i := range stores {
 		if stores[i].Name == "sysctl" {
@@ -143,9 +143,9 @@ func (w *place) machine(wrap func(setting.Backend) setting.Backend) knob.Machine
 	return knob.Machine{Reader: host.Reader{Root: w.Root}, Settings: setting.NewSettings(stores...)}
 }
 
-// sysctls takes those of the machine as a whole from the fixture: a namespace of
+// sysctls takes those of the whole host from the fixture: a namespace of
 // its own does not have them.
-func (w *place) sysctls(real setting.Backend) setting.Backend {
+func (w *testbed) sysctls(real setting.Backend) setting.Backend {
 	fixture := map[string]setting.Backend{}
 	for _, s := range setting.Backends(w.Root) {
 		fixture[s.Name] = s
@@ -172,7 +172,7 @@ func (w *place) sysctls(real setting.Backend) setting.Backend {
 }
 
 // targets lists what a knob can be turned on here.
-func (w *place) targets(scope knob.ScopeKind) (all []knob.Target) {
+func (w *testbed) targets(scope knob.ScopeKind) (all []knob.Target) {
 	switch scope {
 	case knob.ScopeMachine:
 		return []knob.Target{{Netns: w.Netns[0]}}
@@ -194,8 +194,8 @@ func (w *place) targets(scope knob.ScopeKind) (all []knob.Target) {
 	return all
 }
 
-// cook finds which knobs can be turned on what, and to which values.
-func (w *place) cook(t testing.TB) {
+// prepare finds which knobs can be turned on what, and to which values.
+func (w *testbed) prepare(t testing.TB) {
 	t.Helper()
 	m := w.machine(func(s setting.Backend) setting.Backend { return s })
 	for _, e := range knob.Table() {
@@ -215,14 +215,14 @@ func (w *place) cook(t testing.TB) {
 			}
 			values = append(values, samples[e.Name]...)
 			if len(values) > 0 {
-				w.Menu = append(w.Menu, dish{e.Name, target, append(values, now.Value)})
+				w.Menu = append(w.Menu, knobCase{e.Name, target, append(values, now.Value)})
 			}
 		}
 	}
 }
 
 // save writes the place down for child processes.
-func (w *place) save(t testing.TB) (file string) {
+func (w *testbed) save(t testing.TB) (file string) {
 	t.Helper()
 	text, err := json.Marshal(w)
 	if err != nil {
@@ -235,12 +235,12 @@ func (w *place) save(t testing.TB) (file string) {
 	return file
 }
 
-func loadPlace(file string) (*place, error) {
+func loadTestbed(file string) (*testbed, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	w := &place{folder: filepath.Dir(file)}
+	w := &testbed{folder: filepath.Dir(file)}
 	if err := json.Unmarshal(text, w); err != nil {
 		return nil, fmt.Errorf("read the place: %w", err)
 	}

@@ -8,21 +8,21 @@ import (
 
 // Counters are readings that only count up.
 type Counters struct {
-	At        time.Time
+	Time      time.Time
 	CPUs      map[int]host.CPUCounters
 	Devices   map[deviceKey]map[string]uint64
 	Protocols map[host.NamespaceID]map[string]uint64
 }
 
 type deviceKey struct {
-	space host.NamespaceID
+	netns host.NamespaceID
 	index int
 }
 
-// twice tells whether there are two readings, some time apart.
-func (v *View) twice() bool { return v.After.At.After(v.Before.At) }
+// hasInterval tells whether there are two readings, some time apart.
+func (v *View) hasInterval() bool { return v.Second.Time.After(v.First.Time) }
 
-func (v *View) seconds() float64 { return v.After.At.Sub(v.Before.At).Seconds() }
+func (v *View) seconds() float64 { return v.Second.Time.Sub(v.First.Time).Seconds() }
 
 // grew is by how much a counter grew between the two readings; 0 if it began anew.
 func grew[T uint32 | uint64](before, after T) T {
@@ -32,28 +32,28 @@ func grew[T uint32 | uint64](before, after T) T {
 	return after - before
 }
 
-func (v *View) deviceGrew(s *Space, d *host.NetDevice, counter string) uint64 {
+func (v *View) deviceGrew(s *Netns, d *host.NetDevice, counter string) uint64 {
 	key := deviceKey{s.ID, d.Index}
-	before, known := v.Before.Devices[key][counter]
+	before, known := v.First.Devices[key][counter]
 	if !known {
 		return 0
 	}
-	return grew(before, v.After.Devices[key][counter])
+	return grew(before, v.Second.Devices[key][counter])
 }
 
-func (v *View) protocolGrew(s *Space, counter string) uint64 {
-	before, known := v.Before.Protocols[s.ID][counter]
+func (v *View) protocolGrew(s *Netns, counter string) uint64 {
+	before, known := v.First.Protocols[s.ID][counter]
 	if !known {
 		return 0
 	}
-	return grew(before, v.After.Protocols[s.ID][counter])
+	return grew(before, v.Second.Protocols[s.ID][counter])
 }
 
 // count reads all counters.
 func (v *View) count(r host.Reader) Counters {
-	c := Counters{At: time.Now(), CPUs: r.CPUCounters(), Devices: map[deviceKey]map[string]uint64{}, Protocols: map[host.NamespaceID]map[string]uint64{}}
-	for _, s := range v.Spaces {
-		again := v.Before.Devices != nil
+	c := Counters{Time: time.Now(), CPUs: r.CPUCounters(), Devices: map[deviceKey]map[string]uint64{}, Protocols: map[host.NamespaceID]map[string]uint64{}}
+	for _, s := range v.Netns {
+		again := v.First.Devices != nil
 		_ = host.Do(s.Path, func() error { // one that went away counts no more
 			if id, err := host.ID("/proc/thread-self/ns/net"); err != nil || id != s.ID {
 				return err

@@ -12,11 +12,11 @@ import (
 // Wilcoxon, which pairs that were spoiled make blind; with little it is the sign test.
 const cappedAt = 0.5
 
-// better is the exact one-sided p of "no better": of all ways to flip the signs of
+// signedRankP is the exact one-sided p of "no better": of all ways to flip the signs of
 // the pairs, the share that speaks as loudly for it. A pair speaks by its rank
 // among all by size, up to a cap. It holds whatever the noise, as long as two
 // equal states are exchangeable.
-func better(gains []float64) float64 {
+func signedRankP(gains []float64) float64 {
 	x := stats.BySize(gains)
 	limit := max(1, int(math.Ceil(cappedAt*float64(len(x)))))
 	scores, sum := make([]int, len(x)), 0
@@ -33,10 +33,10 @@ func better(gains []float64) float64 {
 	return min(1, p)
 }
 
-// atLeast is the one-sided bound of the gain at a level of error that belongs to
+// lowerBound is the one-sided bound of the gain at a level of error that belongs to
 // the same test: the most that can be taken off each pair so that it is still sure.
 // False: there are too few pairs.
-func atLeast(gains []float64, alpha float64) (float64, bool) {
+func lowerBound(gains []float64, alpha float64) (float64, bool) {
 	if math.Ldexp(1, -len(gains)) > alpha {
 		return 0, false
 	}
@@ -52,7 +52,7 @@ func atLeast(gains []float64, alpha float64) (float64, bool) {
 		for i, g := range gains {
 			off[i] = g - theta
 		}
-		if better(off) <= alpha {
+		if signedRankP(off) <= alpha {
 			return -1
 		}
 		return 1

@@ -42,10 +42,10 @@ var settings = []string{
 // tuners are programs that turn the same knobs, by the names of their processes.
 var tuners = []string{"irqbalance", "tuned", "bpftune", "openshift-tuned", "saptune", "keentuned", "atuned", "powertop"}
 
-// Look reads the machine. All namespaces are read, also those that are not asked
+// Read reads the machine. All namespaces are read, also those that are not asked
 // for: paths lead through them. Error: a namespace or device that is named is not
 // there, or ctx ended.
-func Look(ctx context.Context, o Options) (*View, error) {
+func Read(ctx context.Context, o Options) (*View, error) {
 	r := host.Reader{}
 	v := &View{Hypervisor: r.Hypervisor(), Governors: r.Governors(), Modules: r.Modules(), Owners: r.Running(tuners...), IRQs: map[string][]host.IRQ{}}
 	found, hidden, err := r.FindNetns()
@@ -53,21 +53,21 @@ func Look(ctx context.Context, o Options) (*View, error) {
 		return nil, verr.Wrap(verr.Failed, "cannot look at the machine", err, "is /proc mounted?")
 	}
 	if hidden > 0 {
-		v.unseen("the namespaces of other users' processes", many(hidden, "process")+" may not be looked at")
+		v.addUnread("the namespaces of other users' processes", many(hidden, "process")+" may not be looked at")
 	}
 	if pid := v.Owners["irqbalance"]; pid > 0 {
 		v.Balancer = strings.Join(r.Command(pid), " ") + "\n" + r.Text("etc/default/irqbalance") + "\n" + r.Text("etc/sysconfig/irqbalance")
 	}
-	if err := v.lookInto(ctx, r, found); err != nil {
+	if err := v.readNetns(ctx, r, found); err != nil {
 		return nil, err
 	}
 	if err := v.check(o); err != nil {
 		return nil, err
 	}
-	v.lookAround(o)
-	v.Before = v.count(r)
-	v.After = v.Before
-	v.CPUs = len(v.Before.CPUs)
+	v.readLinks(o)
+	v.First = v.count(r)
+	v.Second = v.First
+	v.CPUs = len(v.First.CPUs)
 	if o.Interval <= 0 {
 		return v, nil
 	}
@@ -79,25 +79,25 @@ func Look(ctx context.Context, o Options) (*View, error) {
 		return nil, ctx.Err()
 	case <-time.After(o.Interval):
 	}
-	v.After = v.count(r)
+	v.Second = v.count(r)
 	return v, nil
 }
 
-func (v *View) unseen(what, why string) { v.Unseen = append(v.Unseen, Unseen{what, why}) }
+func (v *View) addUnread(what, why string) { v.Unread = append(v.Unread, Unread{what, why}) }
 
-func (s *Space) notSeen(what, why string) { s.unseen = append(s.unseen, Unseen{what, why}) }
+func (s *Netns) addUnread(what, why string) { s.unread = append(s.unread, Unread{what, why}) }
 
-// atOnce is how many namespaces are read at the same time: most of it is waiting.
-const atOnce = 16
+// parallelReads is how many namespaces are read at the same time: most of it is waiting.
+const parallelReads = 16
 
-// lookInto reads every namespace that can be entered.
-func (v *View) lookInto(ctx context.Context, r host.Reader, found []host.Netns) error {
+// readNetns reads every namespace that can be entered.
+func (v *View) readNetns(ctx context.Context, r host.Reader, found []host.Netns) error {
 	home, _ := host.ID(host.HomeNetns)
-	spaces, failed := make([]*Space, len(found)), make([]error, len(found))
+	spaces, failed := make([]*Netns, len(found)), make([]error, len(found))
 	var work errgroup.Group
-	work.SetLimit(atOnce)
+	work.SetLimit(parallelReads)
 	for i, f := range found {
-		spaces[i] = &Space{Netns: f, Tracked: -1, Home: f.ID == home}
+		spaces[i] = &Netns{Netns: f, Tracked: -1, Home: f.ID == home}
 		work.Go(func() error {
 			if failed[i] = ctx.Err(); failed[i] == nil {
 				failed[i] = host.Do(f.Path, func() error { return spaces[i].read(r) })
@@ -113,23 +113,23 @@ func (v *View) lookInto(ctx context.Context, r host.Reader, found []host.Netns) 
 	for i, s := range spaces {
 		switch err := failed[i]; {
 		case err == nil:
-			v.Spaces = append(v.Spaces, s)
-			v.Unseen = append(v.Unseen, s.unseen...)
+			v.Netns = append(v.Netns, s)
+			v.Unread = append(v.Unread, s.unread...)
 		case errors.Is(err, fs.ErrPermission):
 			refused++
 		case errors.Is(err, fs.ErrNotExist): // it went away meanwhile
 		default:
-			v.unseen(s.name(), err.Error())
+			v.addUnread(s.name(), err.Error())
 		}
 	}
 	if refused > 0 {
-		v.unseen(many(refused, "other network namespace"), "they may not be entered")
+		v.addUnread(many(refused, "other network namespace"), "they may not be entered")
 	}
-	if len(v.Spaces) == 0 {
-		return verr.New(verr.Failed, "cannot look at the machine", "no network namespace could be read: "+v.why(), "run it as root")
+	if len(v.Netns) == 0 {
+		return verr.New(verr.Failed, "cannot look at the machine", "no network namespace could be read: "+v.lastUnreadReason(), "run it as root")
 	}
 	if v.home() == nil {
-		v.Spaces[0].Home = true // the machine's own cannot be seen: this is as near as it gets
+		v.Netns[0].Home = true // the machine's own cannot be seen: this is as near as it gets
 	}
 	v.Sysctls = v.home().Sysctls
 	for _, d := range v.home().Devices {
@@ -140,16 +140,16 @@ func (v *View) lookInto(ctx context.Context, r host.Reader, found []host.Netns) 
 	return nil
 }
 
-// why is the last reason why something could not be read.
-func (v *View) why() string {
-	if len(v.Unseen) == 0 {
+// lastUnreadReason is the last reason why something could not be read.
+func (v *View) lastUnreadReason() string {
+	if len(v.Unread) == 0 {
 		return "they went away"
 	}
-	return v.Unseen[len(v.Unseen)-1].Why
+	return v.Unread[len(v.Unread)-1].Reason
 }
 
 // read fills in what is read inside of a namespace.
-func (s *Space) read(r host.Reader) error {
+func (s *Netns) read(r host.Reader) error {
 	s.Sysctls = map[string]string{}
 	for _, name := range settings {
 		if value, err := r.Sysctl(name); err == nil {
@@ -166,19 +166,19 @@ func (s *Space) read(r host.Reader) error {
 	}
 	s.Carrier = s.carriers()
 	if s.Chains, err = host.Filter(); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.notSeen("the packet filter of "+s.name(), short(err))
+		s.addUnread("the packet filter of "+s.name(), short(err))
 	}
 	if s.Legacy, err = host.LegacyTables(); err != nil {
-		s.notSeen("legacy iptables of "+s.name(), short(err))
+		s.addUnread("legacy iptables of "+s.name(), short(err))
 	}
 	s.readTracked()
 	return nil
 }
 
-// mostTracked bounds how large a table of connections is read for one number.
-const mostTracked = 100_000
+// maxTracked bounds how large a table of connections is read for one number.
+const maxTracked = 100_000
 
-func (s *Space) readTracked() {
+func (s *Netns) readTracked() {
 	ports := map[int]bool{}
 	for _, d := range s.Devices {
 		if d.Tunnel != nil && d.Tunnel.Port > 0 && d.Up {
@@ -189,13 +189,13 @@ func (s *Space) readTracked() {
 	if len(ports) == 0 || n <= 0 {
 		return
 	}
-	if n > mostTracked {
-		s.notSeen("which connections "+s.name()+" tracks", fmt.Sprintf("there are %d, more than are read for this", n))
+	if n > maxTracked {
+		s.addUnread("which connections "+s.name()+" tracks", fmt.Sprintf("there are %d, more than are read for this", n))
 		return
 	}
 	tracked, err := host.TrackedUDP(ports)
 	if err != nil {
-		s.notSeen("which connections "+s.name()+" tracks", short(err))
+		s.addUnread("which connections "+s.name()+" tracks", short(err))
 		return
 	}
 	s.Tracked = tracked
@@ -209,18 +209,18 @@ func short(err error) string {
 	return err.Error()
 }
 
-// anywhere is an address that only the default route leads to.
-var anywhere = netip.MustParseAddr("192.0.2.1")
+// defaultProbe is an address that only the default route leads to.
+var defaultProbe = netip.MustParseAddr("192.0.2.1")
 
 // carriers finds the devices that tunnels send by, in the calling thread's namespace.
-func (s *Space) carriers() map[int]int {
+func (s *Netns) carriers() map[int]int {
 	found := map[int]int{}
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		if d.Tunnel == nil || !d.Up {
 			continue
 		}
-		below := s.named(sendsBy(d.Tunnel))
+		below := s.deviceByName(egressDevice(d.Tunnel))
 		if d.Tunnel.Device != 0 {
 			below = s.device(d.Tunnel.Device)
 		}
@@ -231,9 +231,9 @@ func (s *Space) carriers() map[int]int {
 	return found
 }
 
-// sendsBy names the device that a tunnel sends by: as the route to its other end
+// egressDevice names the device that a tunnel sends by: as the route to its other end
 // says, or else its own address, or else the default route; empty: none tells.
-func sendsBy(t *host.Tunnel) string {
+func egressDevice(t *host.Tunnel) string {
 	if t.Remote.Is4() && !t.Remote.IsUnspecified() && !t.Remote.IsMulticast() {
 		way, err := host.RouteTo(t.Remote, netip.Addr{})
 		if err != nil || way.Local {
@@ -249,7 +249,7 @@ func sendsBy(t *host.Tunnel) string {
 			}
 		}
 	}
-	way, err := host.RouteTo(anywhere, netip.Addr{})
+	way, err := host.RouteTo(defaultProbe, netip.Addr{})
 	if err != nil {
 		return ""
 	}
@@ -263,7 +263,7 @@ func (v *View) check(o Options) error {
 		if err != nil {
 			return verr.Wrap(verr.Usage, "cannot look at network namespace "+path, err, "see which there are with `ip netns ls`, or give a process in it")
 		}
-		if v.space(id) == nil {
+		if v.findNetns(id) == nil {
 			return verr.New(verr.Permission, "cannot look at network namespace "+path, "it may not be entered", "run it as root")
 		}
 	}
@@ -276,9 +276,9 @@ func (v *View) check(o Options) error {
 }
 
 func (v *View) anyDevice(o Options, name string) bool {
-	for _, s := range v.Spaces {
+	for _, s := range v.Netns {
 		for i := range s.Devices {
-			if s.Devices[i].Name == name && o.wanted(where{s, &s.Devices[i]}) {
+			if s.Devices[i].Name == name && o.wanted(location{s, &s.Devices[i]}) {
 				return true
 			}
 		}
@@ -286,11 +286,11 @@ func (v *View) anyDevice(o Options, name string) bool {
 	return false
 }
 
-// lookAround reads what joins namespaces, and the ways to peers.
-func (v *View) lookAround(o Options) {
+// readLinks reads what joins namespaces, and the ways to peers.
+func (v *View) readLinks(o Options) {
 	files := map[string]host.NamespaceID{}
 	var order []string
-	for _, s := range v.Spaces {
+	for _, s := range v.Netns {
 		path := s.Path
 		if path == "" {
 			path = "/proc/self/ns/net"
@@ -298,7 +298,7 @@ func (v *View) lookAround(o Options) {
 		files[path] = s.ID
 		order = append(order, path)
 	}
-	for _, s := range v.Spaces {
+	for _, s := range v.Netns {
 		wanted := map[int]bool{}
 		for _, d := range s.Devices {
 			if d.LowerSpace >= 0 {
@@ -312,7 +312,7 @@ func (v *View) lookAround(o Options) {
 					s.Numbers[n] = files[path]
 				}
 			}
-			if o.wanted(where{s, nil}) && (len(o.Netns) > 0 || s == v.Spaces[0]) {
+			if o.wanted(location{s, nil}) && (len(o.Netns) > 0 || s == v.Netns[0]) {
 				v.ways(s, o.Peers)
 			}
 			return nil
@@ -320,15 +320,15 @@ func (v *View) lookAround(o Options) {
 	}
 }
 
-func (v *View) ways(s *Space, peers []netip.Addr) {
+func (v *View) ways(s *Netns, peers []netip.Addr) {
 	for _, peer := range peers {
 		way, err := host.RouteTo(peer, netip.Addr{})
 		if err != nil {
-			v.unseen(fmt.Sprintf("the way from %s to %s", s.name(), peer), err.Error())
+			v.addUnread(fmt.Sprintf("the way from %s to %s", s.name(), peer), err.Error())
 			continue
 		}
 		w := Way{Space: s, Peer: peer.String(), ResolvedRoute: way}
-		if d := s.named(way.Device); d != nil {
+		if d := s.deviceByName(way.Device); d != nil {
 			w.DeviceMTU = d.MTU
 		}
 		v.Ways = append(v.Ways, w)
@@ -337,15 +337,15 @@ func (v *View) ways(s *Space, peers []netip.Addr) {
 
 // wanted tells whether a finding of a place was asked for. What is of the machine
 // as a whole always is.
-func (o Options) wanted(w where) bool {
-	if w.space == nil {
+func (o Options) wanted(w location) bool {
+	if w.netns == nil {
 		return true
 	}
 	if len(o.Netns) > 0 {
 		in := false
 		for _, path := range o.Netns {
 			id, err := host.ID(path)
-			in = in || err == nil && id == w.space.ID
+			in = in || err == nil && id == w.netns.ID
 		}
 		if !in {
 			return false

@@ -61,8 +61,8 @@ func cardOf(t *testing.T, driver string) card {
 	return card{}
 }
 
-// whole reads every value of the card, and which of its offloads are in effect.
-func (c card) whole(t *testing.T) map[string]string {
+// snapshot reads every value of the card, and which of its offloads are in effect.
+func (c card) snapshot(t *testing.T) map[string]string {
 	t.Helper()
 	cells, err := setting.DeviceSettings(c.place)
 	must(t, err)
@@ -88,10 +88,10 @@ func (c card) whole(t *testing.T) map[string]string {
 	return all
 }
 
-// same tells what is different from before.
-func (c card) same(t *testing.T, what string, before map[string]string) {
+// checkSame tells what is different from before.
+func (c card) checkSame(t *testing.T, what string, before map[string]string) {
 	t.Helper()
-	now := c.whole(t)
+	now := c.snapshot(t)
 	names := maps.Clone(before)
 	maps.Copy(names, now)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -109,7 +109,7 @@ func (c card) set(t *testing.T, e knob.Entry, value string) error {
 	defer j.Close()
 	tx, err := j.Begin(0)
 	must(t, err)
-	_, err = tune.Set(tx, c.m, tune.Wish{Knob: e, Target: c.on, Value: value})
+	_, err = tune.Set(tx, c.m, tune.Assignment{Knob: e, Target: c.on, Value: value})
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func TestCardsHere(t *testing.T) {
 	must(t, os.WriteFile("/proc/sys/net/core/rps_sock_flow_entries", []byte("32768"), 0o644))
 	for _, driver := range drivers {
 		for _, e := range deviceKnobs() {
-			t.Run(driver+" "+e.Name, func(t *testing.T) { turn(t, cardOf(t, driver), e) })
+			t.Run(driver+" "+e.Name, func(t *testing.T) { setAndUndo(t, cardOf(t, driver), e) })
 		}
 	}
 	t.Run("a tiny backlog", tinyBacklog)
@@ -172,7 +172,7 @@ func TestCardsHere(t *testing.T) {
 	for _, driver := range drivers {
 		t.Run("interrupts of other rings, "+driver, func(t *testing.T) { interruptsAnew(t, cardOf(t, driver), "nic.ring") })
 	}
-	t.Run("moved to another namespace", func(t *testing.T) { moved(t, cardOf(t, "e1000e")) })
+	t.Run("moved to another namespace", func(t *testing.T) { movedToNetns(t, cardOf(t, "e1000e")) })
 	t.Run("rules of the filter", func(t *testing.T) {
 		for _, driver := range drivers {
 			// None of them has a filter, and each has its own way to say so.
@@ -236,8 +236,8 @@ func flowTable(t *testing.T, c card) {
 	shows("off")
 }
 
-// turn tries every value of a knob on a card, and tells the outcome.
-func turn(t *testing.T, c card, e knob.Entry) {
+// setAndUndo tries every value of a knob on a card, and tells the outcome.
+func setAndUndo(t *testing.T, c card, e knob.Entry) {
 	outcome := "lacks it"
 	defer func() { fmt.Printf("\n%s%s %s %s\n", outcomePrefix, c.driver, e.Name, outcome) }()
 	if _, err := e.Get(c.m, c.on); verr.Code(err) == verr.Missing {
@@ -253,9 +253,9 @@ func turn(t *testing.T, c card, e knob.Entry) {
 		values = append(more, values...)
 	}
 	ran, refused := 0, 0
-	before := c.whole(t)
+	before := c.snapshot(t)
 	for _, value := range values {
-		switch set, err := c.turn(t, e, value, before, ran == 0); {
+		switch set, err := c.setAndCheck(t, e, value, before, ran == 0); {
 		case set:
 			ran++
 		case err != nil:
@@ -279,9 +279,9 @@ func turn(t *testing.T, c card, e knob.Entry) {
 	}
 }
 
-// turn sets a value and undoes it; set: it was another one. With flap the card
+// setAndCheck sets a value and undoes it; set: it was another one. With flap the card
 // goes down and up between.
-func (c card) turn(t *testing.T, e knob.Entry, value string, before map[string]string, flap bool) (set bool, err error) {
+func (c card) setAndCheck(t *testing.T, e knob.Entry, value string, before map[string]string, flap bool) (set bool, err error) {
 	t.Helper()
 	what := e.Name + "=" + value
 	writes, err := e.Plan(c.m, c.on, value)
@@ -289,7 +289,7 @@ func (c card) turn(t *testing.T, e knob.Entry, value string, before map[string]s
 		return false, err
 	}
 	if err := c.set(t, e, value); err != nil {
-		c.same(t, what+" was refused", before)
+		c.checkSame(t, what+" was refused", before)
 		return false, err
 	}
 	for _, w := range writes {
@@ -304,14 +304,14 @@ func (c card) turn(t *testing.T, e knob.Entry, value string, before map[string]s
 		c.downUp(t)
 	}
 	c.undo(t)
-	c.same(t, what+" was undone", before)
+	c.checkSame(t, what+" was undone", before)
 	return set, nil
 }
 
 // A table that somebody set stays when rings are made anew, and when that is
 // undone; and fewer channels than it names are refused.
 func tableUnderRings(t *testing.T, c card) {
-	before := c.whole(t)
+	before := c.snapshot(t)
 	if before["rss "] == "" {
 		t.Skip("its driver has no table of a hash: that is so before Linux 5.18")
 	}
@@ -322,10 +322,10 @@ func tableUnderRings(t *testing.T, c card) {
 	}
 	must(t, set("nic.channels", "combined=4"))
 	must(t, set("nic.rss_table", "0:0:3"))
-	table := c.whole(t)["rss "]
+	table := c.snapshot(t)["rss "]
 	for _, step := range []struct{ knob, value string }{{"nic.ring", "rx=128"}, {"nic.ring", "tx=128"}} {
 		must(t, set(step.knob, step.value))
-		if now := c.whole(t)["rss "]; now != table {
+		if now := c.snapshot(t)["rss "]; now != table {
 			t.Errorf("after %s=%s the hash is %s, was %s", step.knob, step.value, now, table)
 		}
 	}
@@ -333,5 +333,5 @@ func tableUnderRings(t *testing.T, c card) {
 		t.Error("fewer channels than the table names were set")
 	}
 	c.undo(t)
-	c.same(t, "all was undone", before)
+	c.checkSame(t, "all was undone", before)
 }

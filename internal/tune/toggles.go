@@ -13,43 +13,43 @@ import (
 	"github.com/venturi-net/venturi/internal/setting"
 )
 
-// switches turn candidates on and off, any number of times, inside of one
+// toggles turn candidates on and off, any number of times, inside of one
 // transaction that is undone in the end. Each candidate was set once, by the
 // journal's rules, so that a process that is killed leaves nothing that
 // "venturi undo" does not know.
-type switches struct {
+type toggles struct {
 	tx    *journal.Tx
-	cells []*switched // in the order of their writes
-	now   search.State
+	cells []*toggledSetting // in the order of their writes
+	now   search.Subset
 }
 
-// switched is one cell that candidates write.
-type switched struct {
+// toggledSetting is one setting that candidates write.
+type toggledSetting struct {
 	cell   setting.Setting
 	knob   string
 	base   setting.Value
 	values map[int]setting.Value // by candidate
-	// entry of a cell that a single candidate writes, which is swung: both values
-	// are on disk. A cell that several write is written by the journal each time,
+	// entry of a setting that a single candidate writes, which is swung: both values
+	// are on disk. A setting that several write is written by the journal each time,
 	// for it must know which of them stands.
 	entry *journal.Entry
 }
 
-// settling is how long what a write of a kind disturbs takes to calm down; all
+// settleTime is how long what a write of a kind disturbs takes to calm down; all
 // others take hardly any time.
-var settling = map[string]time.Duration{
+var settleTime = map[string]time.Duration{
 	"rings": time.Second, "ring": time.Second, "channels": time.Second, "mtu": 500 * time.Millisecond,
 	"link": 100 * time.Millisecond, "qdisc": 50 * time.Millisecond, "feature": 20 * time.Millisecond,
 	"rss": 200 * time.Millisecond, "coalesce": 20 * time.Millisecond,
 }
 
-const shortSettling = 2 * time.Millisecond
+const minSettle = 2 * time.Millisecond
 
 // prepare sets each candidate once, sees that it takes effect, and takes it back.
 // It gives the candidates that can be switched, and rows that say why the others cannot. Error: one
 // could not be taken back.
-func prepare(ctx context.Context, j *journal.Journal, tx *journal.Tx, m knob.Machine, all []Candidate) (*switches, []Candidate, []search.Row, error) {
-	s := &switches{tx: tx}
+func prepare(ctx context.Context, j *journal.Journal, tx *journal.Tx, m knob.Machine, all []Candidate) (*toggles, []Candidate, []search.Row, error) {
+	s := &toggles{tx: tx}
 	shared := sharedCells(m, all)
 	var fit []Candidate
 	var unfit []search.Row
@@ -63,30 +63,30 @@ func prepare(ctx context.Context, j *journal.Journal, tx *journal.Tx, m knob.Mac
 			return s, nil, nil, fmt.Errorf("take %s back: %w", c.Name, err)
 		}
 		if err == nil && len(entries) == 0 {
-			unfit = append(unfit, search.Row{Knob: c.Name, Verdict: search.NotTried, Why: "it is so already"})
+			unfit = append(unfit, search.Row{Knob: c.Name, Verdict: search.VerdictNotTried, Reason: "it is so already"})
 			continue
 		}
 		if err != nil {
-			unfit = append(unfit, search.Row{Knob: c.Name, Verdict: search.NotTried, Why: reason(err)})
+			unfit = append(unfit, search.Row{Knob: c.Name, Verdict: search.VerdictNotTried, Reason: reason(err)})
 			continue
 		}
 		n := len(fit)
 		fit = append(fit, c)
 		for _, e := range entries {
-			s.learn(n, e, shared[e.Setting.ID()])
+			s.record(n, e, shared[e.Setting.ID()])
 		}
-		s.now = search.State{n}
-		if err := s.turn(nil); err != nil {
+		s.now = search.Subset{n}
+		if err := s.switchTo(nil); err != nil {
 			return s, nil, nil, fmt.Errorf("take %s back: %w", c.Name, err)
 		}
 	}
 	return s, fit, unfit, nil
 }
 
-// setAll sets a candidate's wishes, all or none.
+// setAll sets a candidate's assignments, all or none.
 func setAll(tx *journal.Tx, m knob.Machine, c Candidate) ([]*journal.Entry, error) {
 	var entries []*journal.Entry
-	for _, w := range c.Wishes {
+	for _, w := range c.Assignments {
 		written, err := Set(tx, m, w)
 		if err != nil {
 			return nil, errors.Join(err, tx.Revert(entries, "another write of "+c.Name+" failed"))
@@ -111,11 +111,11 @@ func openWrites(j *journal.Journal, tx *journal.Tx) (n int) {
 	return n
 }
 
-// sharedCells tells which cells would be written more than once.
+// sharedCells tells which settings would be written more than once.
 func sharedCells(m knob.Machine, all []Candidate) map[string]bool {
 	once, shared := map[string]bool{}, map[string]bool{}
 	for _, c := range all {
-		for _, w := range c.Wishes {
+		for _, w := range c.Assignments {
 			writes, err := w.Knob.Plan(m, w.Target, w.Value)
 			if err != nil {
 				continue // setting it will say why
@@ -130,23 +130,23 @@ func sharedCells(m knob.Machine, all []Candidate) map[string]bool {
 	return shared
 }
 
-// learn notes what a candidate wrote.
-func (s *switches) learn(candidate int, e *journal.Entry, shared bool) {
+// record notes what a candidate wrote.
+func (s *toggles) record(candidate int, e *journal.Entry, shared bool) {
 	for _, c := range s.cells {
 		if c.cell.ID() == e.Setting.ID() {
 			c.values[candidate], c.entry = *e.Readback, nil
 			return
 		}
 	}
-	c := &switched{cell: e.Setting, knob: e.Knob, base: e.Old, values: map[int]setting.Value{candidate: *e.Readback}}
+	c := &toggledSetting{cell: e.Setting, knob: e.Knob, base: e.Old, values: map[int]setting.Value{candidate: *e.Readback}}
 	if !shared {
 		c.entry = e
 	}
 	s.cells = append(s.cells, c)
 }
 
-// want is what the cell holds in a state.
-func (c *switched) want(state search.State) setting.Value {
+// valueIn is what the setting holds in a state.
+func (c *toggledSetting) valueIn(state search.Subset) setting.Value {
 	v := c.base
 	for _, k := range state {
 		if own, writes := c.values[k]; writes {
@@ -156,17 +156,17 @@ func (c *switched) want(state search.State) setting.Value {
 	return v
 }
 
-// turn brings the machine into a state: first what goes back, in the opposite order
+// switchTo brings the machine into a state: first what goes back, in the opposite order
 // of how it was written, then what is turned on.
-func (s *switches) turn(to search.State) error {
-	var back, on []*switched
+func (s *toggles) switchTo(to search.Subset) error {
+	var back, on []*toggledSetting
 	settle := time.Duration(0)
 	for _, c := range s.cells {
-		want := c.want(to)
-		if want.Equal(c.want(s.now)) {
+		want := c.valueIn(to)
+		if want.Equal(c.valueIn(s.now)) {
 			continue
 		}
-		settle = max(settle, shortSettling, settling[c.cell.Backend])
+		settle = max(settle, minSettle, settleTime[c.cell.Backend])
 		if want.Equal(c.base) {
 			back = append(back, c)
 		} else {
@@ -175,7 +175,7 @@ func (s *switches) turn(to search.State) error {
 	}
 	slices.Reverse(back)
 	for _, c := range append(back, on...) {
-		if err := s.write(c, c.want(to)); err != nil {
+		if err := s.write(c, c.valueIn(to)); err != nil {
 			return err
 		}
 	}
@@ -184,7 +184,7 @@ func (s *switches) turn(to search.State) error {
 	return nil
 }
 
-func (s *switches) write(c *switched, v setting.Value) error {
+func (s *toggles) write(c *toggledSetting, v setting.Value) error {
 	if c.entry != nil {
 		return s.tx.Toggle(c.entry, !v.Equal(c.base))
 	}
