@@ -30,24 +30,25 @@ func newCompare(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare [PATH...]",
 		Short: "Measure data paths against the host network, interleaved",
-		Long: `Raise machines, two unless --hosts says more, with a wire between them, lay every
-PATH from each to the others, and measure the paths between the first two in turn,
-in random order, a few hundredths of a second each, over connections that stay open. What comes out is the ratio of each path
-to the host network in the same rounds, with a 95 % interval, and a verdict:
+		Long: `Compare data paths with the host network. Venturi raises two machines (--hosts for
+more) with a wire between them, builds every PATH on them, and measures the paths
+between the first two in turn: in random order, a few hundredths of a second each,
+over connections that stay open. The result is the ratio of each path to the host
+network in the same rounds, with a 95 % interval and a verdict:
 
   same          the whole interval is within the margin around 1
   faster/slower the interval excludes 1
   cannot tell   neither; with the smallest difference that would have shown
 
-The host network is always measured, named or not, and the others are compared
-with it. A second copy of it is measured as if it were another path: how far its
-ratio may stray from 1 is the noise floor, and no smaller difference is claimed.
-Where the copy itself differs, it is TOO NOISY, and nothing is judged.
+The host network is always measured. A second copy of it is measured as if it were
+another path: how far its ratio may stray from 1 is the noise floor, and no smaller
+difference is claimed. Where the copy itself differs, the result is TOO NOISY, and
+nothing is judged.
 
 ` + compareTables() + `
 
-It needs root. It changes nothing but network namespaces of its own, and removes
-what a killed run left of such.`,
+It needs root. It changes only its own network namespaces, and removes those that
+a killed run left.`,
 		Example: `  venturi compare
   venturi compare vxlan --load tcp_lat,udp_lat --budget 30s
   venturi compare --wire tso=on,tunnel-tso=off --load tcp_bw
@@ -88,20 +89,20 @@ what a killed run left of such.`,
 	f.StringSliceVar(&q.Loads, "load", nil, "loads to measure (default "+strings.Join(load.Default, ",")+")")
 	f.StringVar(&q.Sizes, "sizes", "", "message sizes: 64, or 1,1K,64K, or 8:256K:*2 (inclusive; K=1024, k=1000); default: each load's own")
 	f.IntSliceVar(&q.Flows, "flows", []int{1}, "connections at a time; 1,8 measures both")
-	f.IntVar(&q.Batch, "batch", 0, "datagrams a system call, for udp_bw; 0: one")
-	f.DurationVar(&q.Budget, "budget", 0, "time to measure in; rounds and series are fitted to it")
+	f.IntVar(&q.Batch, "batch", 0, "datagrams per system call, for udp_bw; 0: one")
+	f.DurationVar(&q.Budget, "budget", 0, "time to measure; rounds and series are chosen to fit")
 	f.Var((*share)(&q.Precision), "precision", "stop early once every interval is within this, e.g. 2%")
 	f.Var((*share)(&q.Margin), "margin", "differences within this are \"same\" (default 3%)")
 	f.Var(number{&q.Series, 1, compare.MaxSeries}, "series", fmt.Sprintf("sets of fresh connections (default %d)", experiment.DefaultSeries))
-	f.Var(number{&q.Rounds, 1, compare.MaxRounds}, "rounds", fmt.Sprintf("times that every path is measured in a series (default %d)", experiment.DefaultRounds))
-	f.DurationVar(&q.Slice, "slice", 0, "time that a path is measured at once (default 25ms for latency, 50ms for streams)")
+	f.Var(number{&q.Rounds, 1, compare.MaxRounds}, "rounds", fmt.Sprintf("times that each path is measured in a series (default %d)", experiment.DefaultRounds))
+	f.DurationVar(&q.Slice, "slice", 0, "time that a path is measured at a stretch (default 25ms for latency, 50ms for streams)")
 	f.StringVar(&q.Wire, "wire", "", lab.WireHelp)
 	f.Var(hostsFlag(&q.Hosts), "hosts", lab.HostsHelp)
-	f.Var(servicesFlag(&q.Services), "services", "let the machines carry kube-proxy's rules for so many Services")
+	f.Var(servicesFlag(&q.Services), "services", "give the machines kube-proxy's rules for this many Services")
 	f.StringSliceVar(&q.With, "with", nil, "run a real tool beside our loads on the host network: qperf, iperf3")
 	u.flags(f)
 	runFlags(f, &q)
-	f.StringVar(&opt.Style, "style", "", "print in the manner of another tool: "+strings.Join(report.Styles(), ", "))
+	f.StringVar(&opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
 	accelStatsFlag(f, &opt)
 	f.BoolVar(&json, "json", false, "print the report as JSON")
 	return cmd

@@ -16,9 +16,9 @@ func newConfirm(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm [TXN]",
 		Short: "Keep what was changed on trial",
-		Long: `Keep what was changed with --trial: it is not undone when the time of the trial
-ends. It can still be undone by "venturi undo". Without a number it keeps the only
-transaction that is on trial.`,
+		Long: `Keep what was changed with --trial: it is not undone when the time of the trial ends.
+"venturi undo" can still undo it. Without a number it confirms the only transaction that
+is on trial.`,
 		Example: "  venturi confirm\n  venturi confirm 7",
 		Args:    atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -31,31 +31,30 @@ func newDoctor(env *Env) *cobra.Command {
 	var d diagnosis
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Read the machine and its devices, and name what is off; change nothing",
-		Long: `Read the machine and its devices, in all network namespaces that can be seen, and
-name what is off with the network: offloads that were lost, on virtual devices too;
-MTUs that do not fit together along a path; one CPU that does everybody's work;
-queues that overflow; long chains of netfilter rules; and more ("doctor --md" lists
-all). Nothing is changed.
+		Short: "Read the host and its devices, and name what is off; change nothing",
+		Long: `Read the host and its devices, in all visible network namespaces, and name what is
+off with the network: lost offloads, on virtual devices too; MTUs that do not fit
+together along a path; one CPU that does all the work; queues that overflow; long
+chains of netfilter rules; and more ("doctor --md" lists all). Nothing is changed.
 
-Each finding has a code that stays the same, what was read, how large the effect was
-for others and who says so, and the command that mends it. Three severities:
+Each finding has a stable code, what was read, how large the effect was for others
+and who says so, and the command that fixes it. There are three severities:
 
   error    packets are lost, or will be
   warning  the network is slower, or costs more, than it need be
-  note     good to know; it may be as somebody wants it
+  note     good to know; it may be intended
 
-What counts up is read twice, --interval apart: let the traffic that is slow run
-meanwhile. With --netns and --dev only what is found there, and what is of the
-machine as a whole, is told; the other namespaces are read all the same, because
-paths lead through them. To see other namespaces than one's own, and the packet
-filter, takes root; what could not be told is a note ("not-seen").
+Counters are read twice, --interval apart: let the slow traffic run meanwhile. With
+--netns and --dev, only findings there and of the host as a whole are printed; the
+other namespaces are still read, because paths lead through them. Other namespaces
+and the packet filter can only be read as root; what could not be read is a note
+("not-seen").
 
-Exit code 0 when there is nothing but notes, 8 when there are warnings or errors.`,
+The exit code is 0 if there are only notes, and 8 if there are warnings or errors.`,
 		Example: `  venturi doctor
   venturi doctor --interval 30s            while the slow traffic runs
   venturi doctor --netns shop --dev eth0   one device of one pod
-  venturi doctor --peer 10.0.0.7           and the way to that machine
+  venturi doctor --peer 10.0.0.7           and the path to that machine
   venturi doctor --json | jq -r '.findings[] | select(.severity != "note") | .mend // empty'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -73,10 +72,10 @@ Exit code 0 when there is nothing but notes, 8 when there are warnings or errors
 	f := cmd.Flags()
 	f.Var(givenList{&d.dev}, "dev", "network device (can be given several times, as all below; default: all)")
 	f.VarP(givenList{&d.netns}, "netns", "n", "network namespace: its name, its file, or a process in it; \"self\": this one\n(default: all that can be seen)")
-	f.Var(givenList{&d.peer}, "peer", "IP address of another machine or pod: look at the way there too")
-	f.DurationVar(&d.interval, "interval", defaultInterval, "time between two readings of what counts up; 0: read it once")
+	f.Var(givenList{&d.peer}, "peer", "IP address of another machine or pod: check the path to it too")
+	f.DurationVar(&d.interval, "interval", defaultInterval, "time between two readings of counters; 0: read them once")
 	f.BoolVar(&d.asJSON, "json", false, "print the findings as JSON")
-	f.BoolVar(&d.markdown, "md", false, "print what is looked for, as Markdown, and look at nothing")
+	f.BoolVar(&d.markdown, "md", false, "print all rules as Markdown, and read nothing")
 	cmd.MarkFlagsMutuallyExclusive("json", "md")
 	return cmd
 }

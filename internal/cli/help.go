@@ -15,26 +15,26 @@ var exitCodes = []struct {
 	Code int
 	Text string
 }{
-	{verr.OK, "done, whatever the verdicts were"},
+	{verr.OK, "done, whatever the verdicts are"},
 	{verr.Failed, "something that should work did not"},
-	{verr.Usage, "the request makes no sense; nothing was changed"},
+	{verr.Usage, "the command line is wrong; nothing was changed"},
 	{verr.Permission, "not root, or not allowed"},
-	{verr.Missing, "the kernel or the machine lacks something that was asked for"},
-	{verr.Busy, "another run holds the lock, or another command is changing the machine"},
+	{verr.Missing, "the kernel or the host lacks something that was asked for"},
+	{verr.Busy, "another run holds the lock, or another command is changing the host"},
 	{verr.BadRecord, "a record is truncated, newer than this program, or not a record"},
-	{verr.Partial, "the run ended with some arms failed, and the others are reported; or some of what was\n       to be undone was left, because somebody else has changed it since"},
-	{verr.Findings, "doctor found something that is off: errors or warnings, not only notes"},
-	{verr.Interrupted, "stopped by Ctrl-C; what was measured until then is reported"},
+	{verr.Partial, "some arms of the run failed, and the others are reported; or undo left some values\n       alone, because somebody else has changed them since"},
+	{verr.Findings, "doctor found errors or warnings, not only notes"},
+	{verr.Interrupted, "interrupted (Ctrl-C); what was measured until then is reported"},
 }
 
 // newExitCodes is a topic: a command that cannot run, only be read.
 func newExitCodes(*Env) *cobra.Command {
 	var text strings.Builder
-	text.WriteString("What venturi's exit code means. A number never changes its meaning.\n\n")
+	text.WriteString("What Venturi's exit codes mean. A number never changes its meaning.\n\n")
 	for _, c := range exitCodes {
 		sanitize.Fprintf(&text, "  %3d  %s\n", c.Code, sanitize.Safe(c.Text))
 	}
-	text.WriteString("\nEvery error is printed on standard error in three parts: what failed, why, and\nwhat to do about it.")
+	text.WriteString("\nErrors go to standard error, in three parts: what failed, why, and what to do.")
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit code means", Long: text.String()}
 }
 

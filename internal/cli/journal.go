@@ -21,22 +21,22 @@ func newJournal(env *Env) *cobra.Command {
 	var asJSON, open bool
 	cmd := &cobra.Command{
 		Use:   "journal [TXN]",
-		Short: "Tell what was changed, by whom, and from what to what",
+		Short: "List what was changed, by whom, and from what to what",
 		Long: `List the transactions in which Venturi changed this machine: when, by whom, and by
 which command; with a number, every write of one, from what to what.
 
-  open       it stands, and can be undone
-  on trial   it is undone when the time ends, unless it is confirmed
-  undone     the old value stands again
-  passed     the same, beneath a later transaction of the same value
-  failed     it took no effect, and the old value stands
+  open       in effect, and can be undone
+  on trial   undone when the time ends, unless it is confirmed
+  undone     the old value is back
+  passed     undone, beneath a later transaction of the same value
+  failed     it had no effect, and the old value stayed
   gone       the value went away, with a reboot, its device or its namespace
-  left       given up: somebody else's value stands, or ours that could not be undone
-  in-doubt   whoever wrote it was killed: it may have happened, undo will see
+  left       given up: somebody else's value stays, or ours that could not be undone
+  in-doubt   the writer was killed: it may have been written, undo will check
   conflict   somebody else has changed it since: undo will leave it alone
   empty      nothing was written
 
-That of a conflict is looked at now, where the value can be read.`,
+A conflict is looked for now, where the value can be read.`,
 		Example: `  venturi journal
   venturi journal 7
   venturi journal --open --json`,

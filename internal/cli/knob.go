@@ -20,11 +20,11 @@ import (
 func newKnob(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "knob",
-		Short: "List what can be tuned, read it and set it, with an exact undo",
-		Long: `A knob is one thing that can be tuned: of the machine as a whole, of a network
-namespace, of a network device, of Open vSwitch or OVN, or in a file of Kubernetes
-objects. What it is turned on is named as ip does: --dev, --netns; and --manifest,
---db. Nothing else is touched, and "venturi undo" brings every byte back.`,
+		Short: "List, read and set what can be tuned, with an exact undo",
+		Long: `A knob is one thing that can be tuned: of the host as a whole, of a network namespace,
+of a network device, of Open vSwitch or OVN, or in a file of Kubernetes objects. Name
+the target with --dev and --netns, as for ip, or with --manifest or --db. Nothing else
+is touched, and "venturi undo" restores every byte.`,
 		Example: `  venturi knob ls
   venturi knob ls net.backlog
   venturi knob get --all --dev eth0
@@ -78,10 +78,9 @@ func knobGet(out, say io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get NAME...|--all",
 		Short: "Read knobs",
-		Long: `Read the values of knobs on what is named: a device, a network namespace, a file,
-a database; without any, the machine itself. What is in effect is told where that
-is another value than the one that was set. --all leaves out what is not there, and
-what else there is to know of each.`,
+		Long: `Read the values of knobs on a target: a device, a network namespace, a file, a
+database; by default, the host itself. The value in effect is printed where it differs
+from the one that was set. --all omits knobs that the target does not have.`,
 		Example: `  venturi knob get net.backlog
   venturi knob get tcp.cc -n shop
   venturi knob get --all --dev eth0 --json`,
@@ -111,7 +110,7 @@ what else there is to know of each.`,
 		},
 	}
 	t.flags(cmd.Flags())
-	cmd.Flags().BoolVar(&all, "all", false, "all knobs of what is named")
+	cmd.Flags().BoolVar(&all, "all", false, "all knobs of the target")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print them as JSON")
 	return cmd
 }
@@ -228,10 +227,10 @@ func knobSet(env *Env, t *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME VALUE [NAME VALUE...]",
 		Short: "Set knobs, all in one transaction",
-		Long: `Set knobs on what is named, all of them in one transaction or none: the old values
-are on disk before the first is written, each new one is read back, and one that
-does not take effect is undone with all the others. What was changed stays until
-"venturi undo"; with --trial until the time ends, unless "venturi confirm" comes.
+		Long: `Set knobs on a target, in one transaction, all or none. The old values are on disk
+before the first write, and each new value is read back; if one has no effect, all are
+undone. A change stays until "venturi undo", or with --trial until the time ends unless
+"venturi confirm" comes first.
 
 A knob that is never used automatically can be set here, by its name.`,
 		Example: `  venturi knob set net.backlog 4000

@@ -20,9 +20,9 @@ func knobList(out, say io.Writer) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "ls [NAME]",
-		Short: "List the knobs; with a name, tell all of one",
-		Long: `List what can be tuned, on what, with the present value there, and what it may help.
-With a NAME, tell all of one: its values, risk, prerequisites, evidence with its
+		Short: "List the knobs, or describe one",
+		Long: `List what can be tuned, on what target, with the present value there, and what it may help.
+With a NAME, describe one: its values, risk, prerequisites, evidence with its
 source, and how it is undone. The grade of evidence:
 
   A  repeated runs with their spread

@@ -21,13 +21,12 @@ func newLab(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "Raise a lab by hand, look at it, work in it, take it down",
-		Long: `A lab is machines, two or more, called m1, m2 and so on, played by network
-namespaces that a wire joins, and paths between them with pods of their own.
-"venturi compare" raises one for a run and takes it down again. With these commands
-a lab stays until it is taken down, to look at how a path is wired or to try
-something in it.
+		Long: `A lab has two or more machines, called m1, m2 and so on. Each is a network namespace; a
+wire joins them, and each path between them has pods of its own. "venturi compare"
+raises a lab for a run and takes it down again. With these commands a lab stays until
+you take it down, so you can see how a path is wired or try something in it.
 
-Everything of a lab carries its name: the namespaces venturi.LAB.m1, venturi.LAB.m2
+Everything in a lab carries its name: the namespaces venturi.LAB.m1, venturi.LAB.m2
 and those of pods and switches, such as venturi.LAB.m1.vxlan, and the folder
 ` + lab.Folder + `/LAB.`,
 		Example: `  venturi lab up
@@ -57,9 +56,9 @@ func labUp(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up [PATH...]",
 		Short: "Raise a lab that stays until it is taken down",
-		Long: `Raise machines, the wire between them, and every PATH, all at once. A path named
-twice is built twice, the second as PATH.2; options follow its name behind a
-colon, as "venturi path ls" and "venturi path show PATH" tell.
+		Long: `Raise machines, the wire between them, and every PATH, all at once. A path that is
+named twice is built twice, the second as PATH.2. Options follow its name after a
+colon; "venturi path show PATH" lists them.
 
 Paths:
 ` + pathHelp(),
@@ -102,7 +101,7 @@ Paths:
 	f.StringVar(&o.Name, "name", lab.DefaultName, "name of the lab")
 	f.StringVar(&wire, "wire", "", lab.WireHelp)
 	f.Var(hostsFlag(&o.Hosts), "hosts", lab.HostsHelp)
-	f.Var(servicesFlag(&o.Services), "services", "let the machines' packet filter carry what kube-proxy writes for so many\nServices, with connection tracking on")
+	f.Var(servicesFlag(&o.Services), "services", "give the machines' packet filter what kube-proxy writes for this many\nServices, with connection tracking on")
 	u.flags(f)
 	f.BoolVar(&asJSON, "json", false, "print the lab as JSON")
 	return cmd
@@ -135,15 +134,15 @@ func labList(out io.Writer) *cobra.Command {
 	var asJSON, stats bool
 	cmd := &cobra.Command{
 		Use:   "ls",
-		Short: "List the labs that are on this machine",
-		Long: `List the labs that are on this machine. A lab is
+		Short: "List the labs on this machine",
+		Long: `List the labs on this machine. A lab is
 
   kept      raised by "venturi lab up": stays until it is taken down
   running   in use by a process, which takes it down itself
   dead      left by a process that was killed: the next command removes it
 
-With --accel-stats it tells in place of that what the labs' fast paths have carried
-since they were laid, what went slow, and why; docs/fast-path.md explains each.`,
+With --accel-stats it shows instead what the labs' fast paths have carried since they
+were raised, what went slow, and why; docs/fast-path.md explains each reason.`,
 		Example: `  venturi lab ls
   venturi lab ls --accel-stats
   venturi lab ls --json`,
@@ -192,11 +191,11 @@ func labExec(env *Env) *cobra.Command {
   m1/PATH.p2   its second pod, where the path has several tunnels or tags
   m1/PATH.ovs  its switch, where the path has one
 
-Only the network is the machine's: files, /sys among them, are not.
-The exit code is that of the command.
+Only the network is the machine's: files, including /sys, are this host's. The exit
+code is that of the command.
 
 The daemons of a path keep sockets, databases and logs in ` + lab.Folder + `/LAB/m1/PATH.
-A switch's flows are read through the socket of its bridge there, from anywhere.`,
+A switch's flows can be read through the socket of its bridge there, from anywhere.`,
 		Example: `  venturi lab exec m1 ip -brief address
   venturi lab exec m1/vxlan -- ip route
   venturi lab exec m1/ovs-vxlan.ovs -- ovs-ofctl dump-flows unix:` + lab.Folder + `/lab/m1/ovs-vxlan/br-int.mgmt
@@ -231,9 +230,9 @@ func labDown(out io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Take a lab down, and remove what killed runs left",
-		Long: `Take a lab down: end what runs in it, delete its namespaces and its folder. Labs
-whose process was killed are removed too, whatever their names. A lab that a
-process is using is left to that process.`,
+		Long: `Take a lab down: end what runs in it, and delete its namespaces and its folder. Labs
+whose process was killed are removed too, whatever their names. A lab in use by a
+process is left to that process.`,
 		Example: `  venturi lab down              the lab called ` + lab.DefaultName + `, and what killed runs left
   venturi lab down --name busy  another one
   venturi lab down --all        all that are kept`,
@@ -268,7 +267,7 @@ process is using is left to that process.`,
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", lab.DefaultName, "name of the lab")
-	cmd.Flags().BoolVar(&all, "all", false, "take down all labs that are kept")
+	cmd.Flags().BoolVar(&all, "all", false, "take down all kept labs")
 	cmd.MarkFlagsMutuallyExclusive("name", "all")
 	return cmd
 }

@@ -18,9 +18,9 @@ func newPath(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "path",
 		Short: "List the data paths that can be built, and what each needs",
-		Long: `A path is what lies between two ends of traffic. It is given by its name, and by
-options behind a colon where there are any: vxlan:vni=42,tunnels=5. The same path
-can be given several times, with other options.`,
+		Long: `A path is what lies between two ends of traffic. Give its name, and options after a
+colon: vxlan:vni=42,tunnels=5. The same path can be given several times, with other
+options.`,
 		Example: `  venturi path ls
   venturi path show ovs-vxlan
   venturi path show ovs-vxlan:datapath=netdev`,
@@ -34,10 +34,10 @@ func pathList(out io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the paths",
-		Long: `List the paths: what each is, which system wires it so, how many bytes it adds to
-each packet on the wire, what it needs of the kernel and of Debian's packages, and
-whether it can be built here with its default options, or else with which. A "?"
-could not be told: most of what the kernel can do, only root can find out.`,
+		Long: `List the paths: what each is, which system uses it, how many bytes it adds to each
+packet on the wire, what it needs of the kernel and of Debian's packages, and whether
+it can be built here, with its default options or with others. "?" means unknown:
+most of what the kernel can do, only root can find out.`,
 		Example: "  venturi path ls\n  venturi path ls --json",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -108,9 +108,9 @@ func pathShow(out io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show PATH[:OPTIONS]",
 		Short: "Show one path with its options and needs",
-		Long: `Show what a path is, its options with their defaults, what it needs, and what of
-that this machine lacks. With options behind its name, overhead and needs are
-those of the path with these.`,
+		Long: `Show what a path is, its options with their defaults, what it needs, and what this
+machine lacks. With options after its name, overhead and needs are those of the path
+with these options.`,
 		Example: `  venturi path show vxlan
   venturi path show ovs-vxlan:datapath=netdev,tunnels=5`,
 		Args: cobra.ExactArgs(1),

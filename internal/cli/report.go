@@ -33,14 +33,14 @@ func newReport(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [RUN]",
 		Short: "Print the report of a run, from its record",
-		Long: `Print the report of a run once more, at any later time and in any format. All
-that a report says is made from the record, which keeps every slice.
+		Long: `Print the report of a run again, at any later time and in any format. Every report is
+made from the record, which keeps every slice.
 
-RUN is the folder of a run, or the record in it (` + result.FileName + `). Without RUN it is
-the newest run below ` + runsFolder + `/. No root is needed.
+RUN is the folder of a run, or the record in it (` + result.FileName + `). The default is the
+newest run below ` + runsFolder + `/. No root is needed.
 
-With --study, the tables of that study are printed in place of everything: of a
-run of the study, or of any other run with the same paths and loads.`,
+With --study, only the tables of that study are printed: of a run of the study, or of
+any other run with the same paths and loads.`,
 		Example: `  venturi report                              the newest run
   venturi report ` + runsFolder + `/20260102-150405 --format md
   venturi report --format benchstat > new.txt  for golang.org/x/perf/cmd/benchstat
@@ -67,10 +67,10 @@ run of the study, or of any other run with the same paths and loads.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&opt.Format, "format", report.Formats()[0], "one of "+strings.Join(report.Formats(), ", "))
-	f.StringVar(&opt.Style, "style", "", "print in the manner of another tool: "+strings.Join(report.Styles(), ", "))
+	f.StringVar(&opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
 	accelStatsFlag(f, &opt)
 	f.StringVar(&tables, "study", "", "print the tables of a study: its name, or a study file")
-	f.BoolVar(&partial, "partial", false, "report what there is of a record that was cut off")
+	f.BoolVar(&partial, "partial", false, "report what a truncated record holds")
 	return cmd
 }
 

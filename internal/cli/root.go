@@ -43,14 +43,13 @@ var commands = []func(*Env) *cobra.Command{
 }
 
 const about = `Venturi measures the data paths of virtual networks against the host network,
-in the same minutes on the same machine, and says with a confidence interval
-how much slower or faster each of them is. It tunes them, and brings every byte
-back that it changed.
+in the same minutes on the same machine. It says how much slower or faster each
+path is, with a confidence interval. It also tunes, and undoes every change to
+the byte.
 
-Measuring happens in a lab: machines, two or more, played by network namespaces
-that Venturi makes and removes. The machine's own interfaces and settings are
-touched by "venturi knob set" and "venturi tune" only, and of them only what is
-named there.`
+It measures in a lab: two or more machines, played by network namespaces that
+Venturi makes and removes. Only "venturi knob set" and "venturi tune" write to
+this machine's own interfaces and settings, and only to those that you name.`
 
 // Run runs one command line and returns the exit code of the process. Results
 // go to env.Stdout; errors and progress go to env.Stderr.

@@ -21,8 +21,8 @@ import (
 // studyExample is a study file with every part that there is.
 const studyExample = `name: my-overlay
 title: My overlay against plain routes
-machines: {hosts: 2, services: 1000}      # may be left out
-wires: [{name: hw, options: {tso: on}}]   # too; one comparison a wire
+machines: {hosts: 2, services: 1000}      # optional
+wires: [{name: hw, options: {tso: on}}]   # optional; one comparison per wire
 paths:                                    # the host network is always measured
   - path: routed
   - {name: mine, path: vxlan, options: {vni: 42}}
@@ -49,9 +49,9 @@ func newStudy(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "study",
 		Short: "Repeat a published experiment, and print its table",
-		Long: `A study is a file that says which paths and loads to compare, for how long, and
-which tables to print of it. Some come with Venturi, each after a published
-write-up; "venturi study ls" names them. A file of one's own looks like this:
+		Long: `A study is a file that says which paths and loads to compare, for how long, and which
+tables to print. Some come with Venturi, each after a published write-up; "venturi
+study ls" lists them. A file of your own looks like this:
 
 ` + indented(studyExample),
 		Example: `  venturi study ls
@@ -106,9 +106,9 @@ func studyShow(env *Env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show NAME|FILE",
-		Short: "Tell what a study does, how long it takes, and whether it can run here",
-		Long: `Tell what a study compares, how long that takes, and what this machine lacks for
-it. Nothing is raised or measured. As root the kernel can be asked for more.`,
+		Short: "Show what a study does, how long it takes, and whether it can run here",
+		Long: `Show what a study compares, how long that takes, and what this machine lacks for it.
+Nothing is raised or measured. As root, more can be asked of the kernel.`,
 		Example: `  venturi study show calico-bgp-vs-ovs
   venturi study show ./my-overlay.yaml`,
 		Args: oneStudy,
@@ -140,16 +140,16 @@ func studyRun(env *Env) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "run NAME|FILE",
-		Short: "Carry a study out, and print its tables",
-		Long: `Carry a study out: one comparison for each of its wires, as "venturi compare"
-makes it. Then print its tables. The record keeps more than these: "venturi
-report" shows all of it, and "venturi report --study" the tables once more.
+		Short: "Run a study, and print its tables",
+		Long: `Run a study: one comparison for each of its wires, as "venturi compare" makes it. Then
+print its tables. The record keeps more than these: "venturi report" shows all of it,
+and "venturi report --study" prints the tables again.
 
-With several wires there is a record for each, in a folder of the wire's name.
-Tables that go by wires are printed after the last.
+With several wires there is a record for each, in a folder named after the wire.
+Tables that go by wires are printed after the last one.
 
-It needs root. It changes nothing but network namespaces of its own, and removes
-what a killed run left of such.`,
+It needs root. It changes only its own network namespaces, and removes those that a
+killed run left.`,
 		Example: `  venturi study run calico-bgp-vs-ovs
   venturi study run ./my-overlay.yaml --budget 5m --out mine
   venturi study run calico-bgp-vs-ovs --kernel 6.1`,
@@ -173,7 +173,7 @@ what a killed run left of such.`,
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&q.Budget, "budget", 0, "time to measure in, over all wires, in place of the study's own")
+	f.DurationVar(&q.Budget, "budget", 0, "time to measure, over all wires, in place of the study's own")
 	u.flags(f)
 	runFlags(f, &q)
 	accelStatsFlag(f, &opt)

@@ -28,7 +28,7 @@ func (t *target) flags(f *pflag.FlagSet) {
 	f.Var(given{&t.db}, "db", "socket of the database of Open vSwitch or OVN, for their knobs (default: where\ntheir package puts it)")
 }
 
-const netnsHelp = "network namespace: its name in " + host.NamespaceFolder + ", its file, or a process in it\n(default: the machine's own)"
+const netnsHelp = "network namespace: its name in " + host.NamespaceFolder + ", its file, or a process in it\n(default: the host's own)"
 
 // read checks what was named. Error: it is not there (exit code 2), or may not be
 // looked into (3).

@@ -30,28 +30,28 @@ func newTune(env *Env) *cobra.Command {
 	var t tuning
 	cmd := &cobra.Command{
 		Use:   "tune --profile PROFILE [--plan|--prove|--apply]",
-		Short: "Plan, prove and make the changes that a list of tunings proposes",
-		Long: `Go through a list of tunings, and say of each what it would change here, or why it
-is left out. Only what is named is touched: --host is the machine as a whole and
-its own network namespace, --dev a device, --netns a pod's namespace, --manifest a
-file, --db a database of Open vSwitch or OVN.
+		Short: "Plan, prove and apply a list of tunings",
+		Long: `Go through a list of tunings, and say what each would change here, or why it is left
+out. Only what you name is touched: --host is the host as a whole and its own network
+namespace, --dev a device, --netns a pod's namespace, --manifest a file, --db a
+database of Open vSwitch or OVN.
 
---plan is what it does without being told otherwise: it changes nothing, and prints
-exactly what would be written, old and new, as a diff. --apply makes these changes
-in one transaction, all or none; "venturi undo" brings every byte back, and with
---trial that happens by itself unless "venturi confirm" comes.
+--plan is the default: it changes nothing, and prints exactly what would be written,
+old and new, as a diff. --apply makes these changes in one transaction, all or none.
+"venturi undo" restores every byte; with --trial that happens by itself unless
+"venturi confirm" comes first.
 
 --prove finds the smallest set of changes that helps, by measuring. It raises a lab
-with a path, or takes two namespaces that are there (--path attach:...), and tries
-the changes on that path in turn, in random order, with what is named beside it; the
-machine as a whole is touched with --host only. First the path is compared with
-itself: what is too noisy to be judged is said. A change is kept when taking it away
-from the set was a loss, in fresh measurements, and the set when it does no harm to
-any other figure. Everything is undone in the end.
+with a path, or takes two existing namespaces (--path attach:...), and tries the
+changes on that path and on what you name, in turn and in random order. The host as a
+whole is touched with --host only. First the path is compared with itself, to find what
+is too noisy to be judged. A change is kept if removing it from the set was a loss in
+fresh measurements; the set is kept if it harms no other figure. Everything is undone
+in the end.
 
-In a plan each step is marked: not shown (nobody has shown here that it helps),
+In a plan each step has a mark: not shown (nobody has shown here that it helps),
 obsolete, wrong way round (the published list sets the opposite of what it says),
-never automatic (left to a person). Which steps help, the table of --prove tells;
+never automatic (left to a person). Only the table of --prove says which steps help;
 it is not remembered.
 
 Profiles:
@@ -67,7 +67,7 @@ Profiles:
 	f.StringVar(&t.profile, "profile", "", "list of tunings, one of those above")
 	f.BoolVar(&t.plan, "plan", false, "change nothing; print what would be written (the default)")
 	f.BoolVar(&t.apply, "apply", false, "make the changes")
-	f.BoolVar(&t.all, "all", false, "print of each step that is left out what it is and why, not only how many are")
+	f.BoolVar(&t.all, "all", false, "list each step that is left out, and why, not only their number")
 	f.Var(given{&t.config}, "config", configHelp)
 	t.may.flags(f)
 	t.committing.flags(f)
@@ -165,7 +165,7 @@ type mayTouch struct {
 }
 
 func (n *mayTouch) flags(f *pflag.FlagSet) {
-	f.BoolVar(&n.host, "host", false, "the machine as a whole, and its own network namespace")
+	f.BoolVar(&n.host, "host", false, "the host as a whole, and its own network namespace")
 	f.Var(givenList{&n.dev}, "dev", "network device, in the namespace of --netns if one is given, or as DEVICE@NETNS\n(can be given several times, as all below)")
 	f.VarP(givenList{&n.netns}, "netns", "n", "network namespace of a pod: its name, its file, or a process in it")
 	f.Var(givenList{&n.manifest}, "manifest", "file with Kubernetes objects")

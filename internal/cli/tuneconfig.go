@@ -11,7 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-const configHelp = "file with DEVICE, TUNING_CILIUM, CILIUM_NAMESPACE and CILIUM_CONFIG_MAP_NAME, as the\npublished script for Cilium reads it: DEVICE is one more --dev, and manifests are left\nalone unless TUNING_CILIUM is true"
+const configHelp = "file with DEVICE, TUNING_CILIUM, CILIUM_NAMESPACE and CILIUM_CONFIG_MAP_NAME, as the\npublished script for Cilium reads it: DEVICE counts as one more --dev, and manifests\nare left alone unless TUNING_CILIUM is true"
 
 // heed adds what such a file names.
 func (n *mayTouch) heed(file string, say io.Writer) error {

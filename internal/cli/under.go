@@ -38,7 +38,7 @@ type under struct {
 }
 
 func (u *under) flags(f *pflag.FlagSet) {
-	f.StringVar(&u.spec, "kernel", "", "run all of it under another kernel, in a virtual machine: a version that\n\"venturi kernel ls\" lists, such as 6.1, or the file of a bzImage")
+	f.StringVar(&u.spec, "kernel", "", "run everything under another kernel, in a virtual machine: a version that\n\"venturi kernel ls\" lists, such as 6.1, or a bzImage file")
 	f.Var(&u.accel, "accel", "what runs the virtual machine: auto, kvm, or tcg (emulation)")
 }
 

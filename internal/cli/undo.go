@@ -23,15 +23,16 @@ func newUndo(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "undo [TXN...|--all]",
 		Short: "Undo what was changed, to the byte",
-		Long: `Write back what stood there before a transaction: the old bytes, not defaults.
-Without a number it undoes the only transaction that is open; if there are
-several, it asks for one.
+		Long: `Write back what was there before a transaction: the old bytes, not defaults. Without a
+number it undoes the only open transaction; if there are several, it asks for one.
 
-A value that somebody else has changed since is reported and left alone, and all
-others are undone; then the exit code is 7. --force overwrites it, --leave lets it
-stand and forgets the change; so it does where the machine refuses the old value,
-which else stays open and holds up changes of the same device. What went away by itself, with a reboot, a device or a
-namespace, needs no undoing. Undoing twice does no harm.`,
+A value that somebody else has changed since is reported and left alone, all others
+are undone, and the exit code is 7. --force overwrites it; --leave keeps it and forgets
+the change. --leave also gives up a value that the host refuses to take back: otherwise
+it stays open and blocks changes to that device.
+
+What went away by itself, with a reboot, a device or a namespace, needs no undo. Undoing
+twice does no harm.`,
 		Example: `  venturi undo
   venturi undo 7
   venturi undo --all
@@ -67,9 +68,9 @@ namespace, needs no undoing. Undoing twice does no harm.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&all, "all", false, "undo all transactions that are open")
+	f.BoolVar(&all, "all", false, "undo all open transactions")
 	f.BoolVar(&how.Force, "force", false, "overwrite what somebody else has changed since")
-	f.BoolVar(&how.Leave, "leave", false, "let stand what somebody else has changed since, or what the machine refuses to take back, and\nforget our change")
+	f.BoolVar(&how.Leave, "leave", false, "keep what somebody else has changed since, or what the host refuses to take back, and\nforget our change")
 	f.BoolVar(&asJSON, "json", false, "print what became of each value as JSON")
 	cmd.MarkFlagsMutuallyExclusive("force", "leave")
 	return cmd

@@ -20,10 +20,10 @@ func newVerify(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check the instrument itself, on this machine",
-		Long: `Check the instrument itself, on this machine: that its figures are those of the
-tools that people know, and that its verdicts hold what they promise. Each check
-prints what it measured and whether its bars hold; exit code 1 says that one
-does not. Let the machine do nothing else meanwhile.`,
+		Long: `Check the instrument itself, on this machine: that its figures agree with those of
+well-known tools, and that its verdicts are right as often as they promise. Each check
+prints what it measured and whether its bars hold; exit code 1 means that one does not.
+Let the machine do nothing else meanwhile.`,
 		Example: `  venturi verify agree      against qperf and iperf3, about 15 minutes
   venturi verify stats      false alarms and missed differences, about 25 minutes
   venturi verify proofs     faults that tune --prove must mend, up to 5 hours
@@ -51,9 +51,9 @@ func newVerifyAgree(env *Env) *cobra.Command {
 	c := verify.DefaultAgree()
 	cmd := &cobra.Command{
 		Use:   "agree",
-		Short: "Hold our figures against those of qperf and iperf3",
-		Long: `Run the real qperf and iperf3 on the host path of a lab, in turn with our own
-loads: same link, same cores, same socket buffers, one message a system call.
+		Short: "Compare our figures with those of qperf and iperf3",
+		Long: `Run the real qperf and iperf3 on the host path of a lab, in turn with our own loads:
+same link, same cores, same socket buffers, one message per system call.
 The median of the paired ratios must be within 0.95 and 1.05, and our loads must
 not cost more CPU time per byte or packet than theirs.`,
 		Example: `  venturi verify agree
@@ -62,9 +62,9 @@ not cost more CPU time per byte or packet than theirs.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runCheck(cmd.Context(), env, c) },
 	}
 	f := cmd.Flags()
-	f.IntVar(&c.Pairs, "pairs", c.Pairs, "runs of each tool and of ours, a load")
+	f.IntVar(&c.Pairs, "pairs", c.Pairs, "runs of each tool and of ours, per load")
 	f.DurationVar(&c.Slice, "slice", c.Slice, "length of a run; whole seconds, 2s at least")
-	f.Uint64Var(&c.Seed, "seed", c.Seed, "of the random order")
+	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the random order")
 	return cmd
 }
 
@@ -73,10 +73,9 @@ func newVerifyStats(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "Count false alarms and missed differences",
-		Long: `Make many comparisons of two identical paths, and many in which the responder of
-one is busy for a known share of the round trip, in random order. At most 8 % of
-the first may end in faster or slower; at least 90 % of the others must end in
-slower.`,
+		Long: `Make many comparisons of two identical paths, and many in which the responder of one is
+busy for a known share of the round trip, in random order. At most 8 % of the first may
+end in faster or slower; at least 90 % of the others must end in slower.`,
 		Example: `  venturi verify stats
   venturi verify stats --same 20 --slower 10 --effect 5% --budget 10s`,
 		Args: noArgs,
@@ -85,11 +84,11 @@ slower.`,
 	f := cmd.Flags()
 	f.IntVar(&c.Same, "same", c.Same, "comparisons of identical paths")
 	f.IntVar(&c.Slower, "slower", c.Slower, "comparisons with a slower path")
-	f.Var((*share)(&c.Effect), "effect", "how much slower that is")
+	f.Var((*share)(&c.Effect), "effect", "how much slower the slower path is")
 	f.Var((*share)(&c.Margin), "margin", "differences within this are \"same\"")
 	f.DurationVar(&c.Budget, "budget", c.Budget, "time for one comparison")
-	f.DurationVar(&c.Slice, "slice", c.Slice, "time that a path is measured at once")
-	f.Uint64Var(&c.Seed, "seed", c.Seed, "of the random order")
+	f.DurationVar(&c.Slice, "slice", c.Slice, "time that a path is measured at a stretch")
+	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the random order")
 	return cmd
 }
 
@@ -137,7 +136,7 @@ Proofs of another build, budget, effect or seed do not count together.`,
 	f.DurationVar(&c.Budget, "budget", c.Budget, "time for one proof")
 	f.Var(given{&c.Record}, "record", "file that each finished proof is added to; those that it holds count towards\n--repeat, and are not made again")
 	f.Var(effect{(*share)(&c.MDE)}, "effect", "refuse if nothing as small as this could be shown")
-	f.Uint64Var(&c.Seed, "seed", c.Seed, "of the random order")
+	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the random order")
 	return cmd
 }
 
@@ -160,7 +159,7 @@ that of rewritten rules is beside what the same path does while they are left al
 	f := cmd.Flags()
 	f.StringSliceVar(&c.Only, "only", nil, "sections to run (default all)")
 	f.DurationVar(&c.Budget, "budget", 0, "time for each comparison, in place of what is listed")
-	f.Uint64Var(&c.Seed, "seed", c.Seed, "of the random order")
+	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the random order")
 	return cmd
 }
 

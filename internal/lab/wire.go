@@ -48,9 +48,9 @@ func DefaultWire() Wire {
 
 // WireHelp explains the option's text, for --help.
 const WireHelp = "what the wire's network cards can do, as `KEY=VALUE,...`; the defaults are\n" +
-	"tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500. csum=off takes both TSO with it;\n" +
-	"gro=on merges packets only when tso is off; gso-max-size=BYTES (of 65536) is what the\n" +
-	"cards take of a stream at once"
+	"tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500. csum=off turns both TSO off;\n" +
+	"gro=on merges packets only when tso is off; gso-max-size=BYTES (default 65536) is how\n" +
+	"much of a stream the cards take at once"
 
 // String gives the normal form, as ParseWire takes it: all that cards differ in, and
 // what few have only where it is said.
