@@ -26,12 +26,12 @@ func TestBIRDPeer(t *testing.T) {
 	c := r.config(0, 1)
 	r.bird(1, withBIRD(0, ""))
 	r.speak(0, c)
-	r.awaitRoutes(0, protoBGP, via(1, 0), via(1, 1))
-	r.awaitRoutes(1, protoBIRD, via(0, 0))
+	r.awaitRoutes(0, protoBGP, routeVia(1, 0), routeVia(1, 1))
+	r.awaitRoutes(1, protoBIRD, routeVia(0, 0))
 
 	// BIRD takes one block back.
 	r.editBIRD(1, fmt.Sprintf("\troute %s blackhole;\n", block(1, 1)), "")
-	r.awaitRoutes(0, protoBGP, via(1, 0))
+	r.awaitRoutes(0, protoBGP, routeVia(1, 0))
 	if s := state(c); s.Peers[0].Down != "" {
 		t.Errorf("the session went down: %s", s.Peers[0].Down)
 	}
@@ -45,8 +45,8 @@ func TestBIRDReflects(t *testing.T) {
 	for _, i := range []int{1, 2} {
 		r.speak(i, r.config(i, 0))
 	}
-	r.awaitRoutes(1, protoBGP, via(0, 0), via(0, 1), via(2, 0))
-	r.awaitRoutes(2, protoBGP, via(0, 0), via(0, 1), via(1, 0))
+	r.awaitRoutes(1, protoBGP, routeVia(0, 0), routeVia(0, 1), routeVia(2, 0))
+	r.awaitRoutes(2, protoBGP, routeVia(0, 0), routeVia(0, 1), routeVia(1, 0))
 }
 
 // A speaker reflects between two BIRDs and another speaker.
@@ -62,9 +62,9 @@ func TestReflectsForBIRD(t *testing.T) {
 	r.bird(1, withBIRD(0, ""))
 	r.bird(2, withBIRD(0, ""))
 	r.speak(3, r.config(3, 0))
-	r.awaitRoutes(1, protoBIRD, via(0, 0), via(2, 0), via(2, 1), via(3, 0))
-	r.awaitRoutes(2, protoBIRD, via(0, 0), via(1, 0), via(1, 1), via(3, 0))
-	r.awaitRoutes(3, protoBGP, via(0, 0), via(1, 0), via(1, 1), via(2, 0), via(2, 1))
+	r.awaitRoutes(1, protoBIRD, routeVia(0, 0), routeVia(2, 0), routeVia(2, 1), routeVia(3, 0))
+	r.awaitRoutes(2, protoBIRD, routeVia(0, 0), routeVia(1, 0), routeVia(1, 1), routeVia(3, 0))
+	r.awaitRoutes(3, protoBGP, routeVia(0, 0), routeVia(1, 0), routeVia(1, 1), routeVia(2, 0), routeVia(2, 1))
 	// RFC 4456: a reflected route says whose it is and which cluster it crossed.
 	route := r.birdc(1, "show", "route", "all", block(2, 0).String())
 	for _, want := range []string{"BGP.originator_id: " + addr(2).String(), "BGP.cluster_list: 244.0.0.1"} {
@@ -83,13 +83,13 @@ func TestSilentDeath(t *testing.T) {
 	victim := r.bird(1, withBIRD(0, ""))
 	r.bird(2, withBIRD(0, ""))
 	r.speak(0, c)
-	r.awaitRoutes(0, protoBGP, via(1, 0), via(1, 1), via(2, 0), via(2, 1))
+	r.awaitRoutes(0, protoBGP, routeVia(1, 0), routeVia(1, 1), routeVia(2, 0), routeVia(2, 1))
 
 	cut(t, r.fabric, "port1")
 	silent := time.Now()
 	must(t, unix.Kill(victim.Pid, unix.SIGKILL))
 	ended(t, victim)
-	r.awaitRoutes(0, protoBGP, via(2, 0), via(2, 1))
+	r.awaitRoutes(0, protoBGP, routeVia(2, 0), routeVia(2, 1))
 	// The last keepalive came up to a second before the link went.
 	took := time.Since(silent)
 	hold := time.Duration(c.Hold) * time.Second
@@ -111,7 +111,7 @@ func TestSilentDeath(t *testing.T) {
 // cut takes a link down.
 func cut(t *testing.T, in *netcfg.Namespace, device string) {
 	t.Helper()
-	testenv.In(t, in.Path(), func() error {
+	testenv.InNetns(t, in.Path(), func() error {
 		link, err := netlink.LinkByName(device)
 		if err != nil {
 			return err

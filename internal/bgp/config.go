@@ -208,8 +208,8 @@ func (c *Config) checkNeighbours() error {
 	return nil
 }
 
-// mine tells whether a learned prefix is this speaker's to install.
-func (c *Config) mine(p netip.Prefix) bool {
+// accepts tells whether a learned prefix is this speaker's to install.
+func (c *Config) accepts(p netip.Prefix) bool {
 	return len(c.Accept) == 0 || slices.ContainsFunc(c.Accept, func(a netip.Prefix) bool {
 		return a.Bits() <= p.Bits() && a.Contains(p.Addr())
 	})

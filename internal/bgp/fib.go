@@ -16,7 +16,7 @@ const protocol = 186
 // fib keeps the kernel's routes as they should be.
 type fib struct {
 	space     *netcfg.Namespace
-	mine      func(netip.Prefix) bool
+	accepts   func(netip.Prefix) bool
 	installed map[netip.Prefix]netip.Addr // next hop of each
 }
 
@@ -29,7 +29,7 @@ func (f *fib) scan() error {
 	}
 	f.installed = map[netip.Prefix]netip.Addr{}
 	for _, r := range routes {
-		if f.mine(r.Dst) {
+		if f.accepts(r.Dst) {
 			f.installed[r.Dst] = r.Via
 		}
 	}

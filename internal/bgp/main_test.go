@@ -8,5 +8,5 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, testenv.Roles{"speaker": agenttest.Speak})
+	testenv.Main(m, testenv.Roles{"speaker": agenttest.RunSpeaker})
 }

@@ -26,7 +26,7 @@ func good() []byte { return attributes(origin, asPath, nextHop, localPref) }
 type updateCase struct {
 	name       string // the number is that of the section of RFC 7606
 	attributes []byte
-	kept       bool
+	accepted   bool
 }
 
 // malformed are updates and what RFC 7606 wants to be done with the routes in
@@ -80,21 +80,21 @@ func TestMalformed(t *testing.T) {
 	r.bird(2, withBIRD(0, ""))
 	awaitState(t, "the speaker to know whom to expect", c, func(s *bgp.State) bool { return len(s.Peers) == 2 })
 	raw := r.rawPeer(1, 0)
-	others := []string{via(2, 0), via(2, 1)}
+	others := []string{routeVia(2, 0), routeVia(2, 1)}
 	for n, m := range slices.Concat(malformed, deviations) {
 		t.Run(m.name, func(t *testing.T) {
-			sub := &rig{t: t, at: r.at}
+			sub := &rig{t: t, hosts: r.hosts}
 			victim, bystander, last := prefix(n, 0), prefix(n, 1), prefix(n, 2)
 			raw.update(good(), victim, bystander)
-			others = append(others, through(bystander))
-			sub.awaitThese(0, append(others[:len(others):len(others)], through(victim)))
+			others = append(others, routeVia1(bystander))
+			sub.awaitThese(0, append(others[:len(others):len(others)], routeVia1(victim)))
 			raw.update(m.attributes, victim)
 			// When the next update has arrived, this one has been dealt with.
 			raw.update(good(), last)
-			others = append(others, through(last))
+			others = append(others, routeVia1(last))
 			sub.awaitThese(0, others)
-			if got := slices.Contains(sub.routes(0, protoBGP), through(victim)); got != m.kept {
-				t.Errorf("the route is there: %v, want %v", got, m.kept)
+			if got := slices.Contains(sub.routes(0, protoBGP), routeVia1(victim)); got != m.accepted {
+				t.Errorf("the route is there: %v, want %v", got, m.accepted)
 			}
 			for _, p := range state(c).Peers {
 				if p.State != bgp.Established || p.Down != "" {
@@ -116,8 +116,8 @@ func prefix(n, which int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 246, byte(n), byte(which * 64)}), 26)
 }
 
-// through is the route to a prefix of machine 1.
-func through(p netip.Prefix) string { return fmt.Sprintf("%s via %s", p, addr(1)) }
+// routeVia1 is the route to a prefix of machine 1.
+func routeVia1(p netip.Prefix) string { return fmt.Sprintf("%s via %s", p, addr(1)) }
 
 // awaitThese waits until all these routes of BGP are on machine i, whatever
 // others are.

@@ -30,7 +30,7 @@ type rawPeer struct {
 func (r *rig) rawPeer(i, to int) *rawPeer {
 	r.t.Helper()
 	p := &rawPeer{t: r.t, end: make(chan error, 1)}
-	testenv.In(r.t, r.at[i].Path(), func() (err error) {
+	testenv.InNetns(r.t, r.hosts[i].Path(), func() (err error) {
 		p.conn, err = net.DialTimeout("tcp4", netip.AddrPortFrom(addr(to), 179).String(), long)
 		return err
 	})

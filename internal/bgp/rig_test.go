@@ -30,7 +30,7 @@ const (
 type rig struct {
 	t      *testing.T
 	fabric *netcfg.Namespace
-	at     []*netcfg.Namespace // machine i has address addr(i)
+	hosts  []*netcfg.Namespace // machine i has address addr(i)
 	folder string
 }
 
@@ -53,7 +53,7 @@ func newRig(t *testing.T, machines int) *rig {
 			netcfg.VethEnd{In: m, Name: "wire0"}, netcfg.VethEnd{In: r.fabric, Name: port}, 1500))
 		must(t, r.fabric.Enslave(port, "br0", false))
 		must(t, m.AddAddr("wire0", netip.PrefixFrom(addr(i), 24)))
-		r.at = append(r.at, m)
+		r.hosts = append(r.hosts, m)
 	}
 	return r
 }
@@ -93,7 +93,7 @@ func (r *rig) speak(i int, c *bgp.Config) *netcfg.Child {
 func (r *rig) start(i int, log string, args ...string) *netcfg.Child {
 	r.t.Helper()
 	log = filepath.Join(r.folder, log)
-	child, err := r.at[i].Start(netcfg.Command{Args: args, Log: log})
+	child, err := r.hosts[i].Start(netcfg.Command{Args: args, Log: log})
 	must(r.t, err)
 	r.t.Cleanup(func() {
 		child.Stop(2 * time.Second)
@@ -176,7 +176,7 @@ func birdProgram(t *testing.T, name string) string {
 func (r *rig) routes(i, protocol int) []string {
 	r.t.Helper()
 	var list []string
-	testenv.In(r.t, r.at[i].Path(), func() error {
+	testenv.InNetns(r.t, r.hosts[i].Path(), func() error {
 		routes, err := host.Routes(protocol)
 		for _, route := range routes {
 			list = append(list, fmt.Sprintf("%s via %s", route.Dst, route.Via))
@@ -197,8 +197,8 @@ func (r *rig) awaitRoutes(i, protocol int, want ...string) {
 	})
 }
 
-// via is a route to the n-th block of machine i.
-func via(i, n int) string { return fmt.Sprintf("%s via %s", block(i, n), addr(i)) }
+// routeVia is a route to the n-th block of machine i.
+func routeVia(i, n int) string { return fmt.Sprintf("%s via %s", block(i, n), addr(i)) }
 
 // state reads what a speaker says of itself; an empty one if it has not begun.
 func state(c *bgp.Config) *bgp.State {

@@ -36,7 +36,7 @@ func start(ctx context.Context, c *Config, t *table, log io.Writer) (*server.Bgp
 			}, server.WatchBestPath(false), server.WatchPeer())
 		},
 		func() error { return announce(s, c) },
-		func() error { return meet(ctx, s, c) },
+		func() error { return addNeighbours(ctx, s, c) },
 	} {
 		if err := step(); err != nil {
 			s.Stop()
@@ -69,10 +69,10 @@ func announce(s *server.BgpServer, c *Config) error {
 	return nil
 }
 
-// meet adds the neighbours. That a malformed route is treated as withdrawn
+// addNeighbours adds the neighbours. That a malformed route is treated as withdrawn
 // instead of ending the session (RFC 7606) is how the library begins; its API
 // has no word for it.
-func meet(ctx context.Context, s *server.BgpServer, c *Config) error {
+func addNeighbours(ctx context.Context, s *server.BgpServer, c *Config) error {
 	for _, n := range c.Neighbours {
 		peer := &api.Peer{
 			Conf: &api.PeerConf{NeighborAddress: n.Address.String(), PeerAsn: n.ASN},

@@ -31,9 +31,9 @@ type Options struct {
 	Log   io.Writer // gets what a person should know, such as sessions that fail
 }
 
-// gather is how long a change waits for others, so that a burst of routes is
+// gatherDelay is how long a change waits for others, so that a burst of routes is
 // one state and not many.
-const gather = 5 * time.Millisecond
+const gatherDelay = 5 * time.Millisecond
 
 // Main is the speaker: it speaks until ctx ends or the lifeline does, then
 // removes the routes that it installed.
@@ -48,20 +48,20 @@ func Main(ctx context.Context, o Options) error {
 	runtime.GOMAXPROCS(1)
 	ctx, cancel := host.WithLifeline(ctx, o.Stdin)
 	defer cancel()
-	if err := speak(ctx, c, o.Log); err != nil {
+	if err := runSpeaker(ctx, c, o.Log); err != nil {
 		return verr.Wrap(verr.Failed, "the BGP speaker "+c.RouterID.String()+" ended badly", err,
 			"see that nothing else listens on "+c.Listen.String()+", and run the command again")
 	}
 	return nil
 }
 
-func speak(ctx context.Context, c *Config, log io.Writer) error {
+func runSpeaker(ctx context.Context, c *Config, log io.Writer) error {
 	space, err := netcfg.CurrentNetns()
 	if err != nil {
 		return err
 	}
 	defer space.Close()
-	f := &fib{space: space, mine: c.mine}
+	f := &fib{space: space, accepts: c.accepts}
 	if err := f.scan(); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func follow(ctx context.Context, c *Config, t *table, f *fib) error {
 		case <-ctx.Done():
 			return nil
 		case <-t.changed:
-			time.Sleep(gather)
+			time.Sleep(gatherDelay)
 		case <-tick.C:
 			if err := f.scan(); err != nil {
 				return err

@@ -18,18 +18,18 @@ func TestMesh(t *testing.T) {
 	testenv.Root(t)
 	r := newRig(t, 3)
 	var configs []*bgp.Config
-	for i := range r.at {
+	for i := range r.hosts {
 		others := []int{0, 1, 2}
 		c := r.config(i, append(others[:i:i], others[i+1:]...)...)
 		configs = append(configs, c)
 		r.speak(i, c)
 	}
-	r.awaitRoutes(0, protoBGP, via(1, 0), via(2, 0))
-	r.awaitRoutes(1, protoBGP, via(0, 0), via(2, 0))
-	r.awaitRoutes(2, protoBGP, via(0, 0), via(1, 0))
+	r.awaitRoutes(0, protoBGP, routeVia(1, 0), routeVia(2, 0))
+	r.awaitRoutes(1, protoBGP, routeVia(0, 0), routeVia(2, 0))
+	r.awaitRoutes(2, protoBGP, routeVia(0, 0), routeVia(1, 0))
 	awaitState(t, "all of it in the state", configs[1], func(s *bgp.State) bool {
-		_, one := s.Via(block(0, 0))
-		_, other := s.Via(block(2, 0))
+		_, one := s.NextHop(block(0, 0))
+		_, other := s.NextHop(block(2, 0))
 		return one && other && len(s.Problems) == 0 &&
 			s.Peers[0].State == bgp.Established && s.Peers[1].State == bgp.Established
 	})
@@ -41,7 +41,7 @@ func TestTwoReflectors(t *testing.T) {
 	testenv.Root(t)
 	r := newRig(t, 4)
 	var all []*netcfg.Child
-	for i := range r.at {
+	for i := range r.hosts {
 		var c *bgp.Config
 		if i < 2 {
 			c = r.config(i, []int{1 - i, 2, 3}...)
@@ -52,18 +52,18 @@ func TestTwoReflectors(t *testing.T) {
 		}
 		all = append(all, r.speak(i, c))
 	}
-	r.awaitRoutes(0, protoBGP, via(1, 0), via(2, 0), via(3, 0))
-	r.awaitRoutes(1, protoBGP, via(0, 0), via(2, 0), via(3, 0))
-	r.awaitRoutes(2, protoBGP, via(0, 0), via(1, 0), via(3, 0))
-	r.awaitRoutes(3, protoBGP, via(0, 0), via(1, 0), via(2, 0))
+	r.awaitRoutes(0, protoBGP, routeVia(1, 0), routeVia(2, 0), routeVia(3, 0))
+	r.awaitRoutes(1, protoBGP, routeVia(0, 0), routeVia(2, 0), routeVia(3, 0))
+	r.awaitRoutes(2, protoBGP, routeVia(0, 0), routeVia(1, 0), routeVia(3, 0))
+	r.awaitRoutes(3, protoBGP, routeVia(0, 0), routeVia(1, 0), routeVia(2, 0))
 
 	must(t, unix.Kill(all[0].Pid, unix.SIGKILL))
-	r.awaitRoutes(2, protoBGP, via(1, 0), via(3, 0))
-	r.awaitRoutes(3, protoBGP, via(1, 0), via(2, 0))
+	r.awaitRoutes(2, protoBGP, routeVia(1, 0), routeVia(3, 0))
+	r.awaitRoutes(3, protoBGP, routeVia(1, 0), routeVia(2, 0))
 
 	must(t, unix.Kill(all[3].Pid, unix.SIGKILL))
-	r.awaitRoutes(1, protoBGP, via(2, 0))
-	r.awaitRoutes(2, protoBGP, via(1, 0))
+	r.awaitRoutes(1, protoBGP, routeVia(2, 0))
+	r.awaitRoutes(2, protoBGP, routeVia(1, 0))
 }
 
 // Two speakers of one machine, on ports of their own, leave each other's
@@ -71,7 +71,7 @@ func TestTwoReflectors(t *testing.T) {
 func TestTwoOfAMachine(t *testing.T) {
 	testenv.Root(t)
 	r := newRig(t, 2)
-	for i := range r.at {
+	for i := range r.hosts {
 		for n, port := range []uint16{179, 1179} {
 			c := r.config(i, 1-i)
 			c.Listen = netip.AddrPortFrom(addr(i), port)
@@ -82,8 +82,8 @@ func TestTwoOfAMachine(t *testing.T) {
 			r.speak(i, c)
 		}
 	}
-	r.awaitRoutes(0, protoBGP, via(1, 0), via(1, 1))
-	r.awaitRoutes(1, protoBGP, via(0, 0), via(0, 1))
+	r.awaitRoutes(0, protoBGP, routeVia(1, 0), routeVia(1, 1))
+	r.awaitRoutes(1, protoBGP, routeVia(0, 0), routeVia(0, 1))
 }
 
 // A killed speaker leaves its routes; the next one removes them before it
@@ -94,8 +94,8 @@ func TestKilledAndEnded(t *testing.T) {
 	far := r.speak(0, r.config(0, 1))
 	c := r.config(1, 0)
 	near := r.speak(1, c)
-	r.awaitRoutes(1, protoBGP, via(0, 0))
-	r.awaitRoutes(0, protoBGP, via(1, 0))
+	r.awaitRoutes(1, protoBGP, routeVia(0, 0))
+	r.awaitRoutes(0, protoBGP, routeVia(1, 0))
 
 	must(t, unix.Kill(near.Pid, unix.SIGKILL))
 	ended(t, near)
@@ -105,14 +105,14 @@ func TestKilledAndEnded(t *testing.T) {
 	// Its peer notices the connection's end, not the hold time.
 	r.awaitRoutes(0, protoBGP)
 	stale := block(7, 0)
-	must(t, r.at[1].AddDynamicRoute(netcfg.DynamicRoute{Dst: stale, Via: addr(0), Protocol: protoBGP}))
+	must(t, r.hosts[1].AddDynamicRoute(netcfg.DynamicRoute{Dst: stale, Via: addr(0), Protocol: protoBGP}))
 	foreign := netcfg.DynamicRoute{Dst: block(8, 0), Via: addr(0), Protocol: protoBIRD}
-	must(t, r.at[1].AddDynamicRoute(foreign))
+	must(t, r.hosts[1].AddDynamicRoute(foreign))
 
 	near = r.speak(1, c)
 	r.awaitRoutes(1, protoBGP) // both of before are gone before the session is up
-	r.awaitRoutes(1, protoBGP, via(0, 0))
-	r.awaitRoutes(0, protoBGP, via(1, 0))
+	r.awaitRoutes(1, protoBGP, routeVia(0, 0))
+	r.awaitRoutes(0, protoBGP, routeVia(1, 0))
 	if got := r.routes(1, protoBIRD); len(got) != 1 {
 		t.Errorf("routes of another protocol: %v, want the one that was there", got)
 	}
@@ -139,7 +139,7 @@ func TestRepair(t *testing.T) {
 	testenv.Root(t)
 	r := newRig(t, 2)
 	taken := netcfg.Route{Dst: block(0, 1), Blackhole: true}
-	must(t, r.at[1].AddRoute(taken))
+	must(t, r.hosts[1].AddRoute(taken))
 	far := r.config(0, 1)
 	far.Announce = append(far.Announce, taken.Dst)
 	r.speak(0, far)
@@ -149,8 +149,8 @@ func TestRepair(t *testing.T) {
 	awaitState(t, "one route, and a problem with the other", c, func(s *bgp.State) bool {
 		return len(s.Routes) == 1 && len(s.Problems) == 1
 	})
-	must(t, r.at[1].DeleteDynamicRoute(netcfg.DynamicRoute{Dst: block(0, 0), Protocol: protoBGP}))
-	r.awaitRoutes(1, protoBGP, via(0, 0))
+	must(t, r.hosts[1].DeleteDynamicRoute(netcfg.DynamicRoute{Dst: block(0, 0), Protocol: protoBGP}))
+	r.awaitRoutes(1, protoBGP, routeVia(0, 0))
 }
 
 func ended(t *testing.T, c *netcfg.Child) {

@@ -52,8 +52,8 @@ func (s *State) write(file string) error {
 	return nil
 }
 
-// Via says where the route to a prefix leads; false if none is installed.
-func (s *State) Via(p netip.Prefix) (netip.Addr, bool) {
+// NextHop says where the route to a prefix leads; false if none is installed.
+func (s *State) NextHop(p netip.Prefix) (netip.Addr, bool) {
 	for _, r := range s.Routes {
 		if r.Prefix == p {
 			return r.Via, true

@@ -15,7 +15,7 @@ import (
 // table is what the protocol says at the moment: who is there, and what the
 // best way to each block is. The library tells it from goroutines of its own.
 type table struct {
-	mine    func(netip.Prefix) bool
+	accepts func(netip.Prefix) bool
 	changed chan struct{} // holds a token when something has changed since it was looked at
 
 	up chan struct{} // likewise, when a session has come up
@@ -28,7 +28,7 @@ type table struct {
 
 func newTable(c *Config) *table {
 	t := &table{
-		mine:    c.mine,
+		accepts: c.accepts,
 		changed: make(chan struct{}, 1),
 		up:      make(chan struct{}, 1),
 		best:    map[netip.Prefix]netip.Addr{},
@@ -56,14 +56,14 @@ func (t *table) onBestPath(paths []*apiutil.Path, _ time.Time) {
 		}
 		block, hop := nlri.Prefix.Masked(), nextHop(p)
 		switch {
-		case !t.mine(block):
+		case !t.accepts(block):
 		case p.Withdrawal || !hop.IsValid() || own(p):
 			delete(t.best, block)
 		default:
 			t.best[block] = hop
 		}
 	}
-	poke(t.changed)
+	signal(t.changed)
 }
 
 // own tells whether this speaker itself announced the path.
@@ -92,10 +92,10 @@ func (t *table) onPeer(e *apiutil.WatchEventMessage_PeerEvent, _ time.Time) {
 	}
 	if p.State != Established && state == Established {
 		t.fresh = append(t.fresh, p.Address)
-		poke(t.up)
+		signal(t.up)
 	}
 	p.State = state
-	poke(t.changed)
+	signal(t.changed)
 }
 
 // takeFresh gives the neighbours whose session has come up, each once.
@@ -107,7 +107,7 @@ func (t *table) takeFresh() []netip.Addr {
 	return fresh
 }
 
-func poke(c chan<- struct{}) {
+func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default: // the token is there already

@@ -125,7 +125,7 @@ func notRaised(name string, err error) error {
 func pathHelp() string {
 	var b strings.Builder
 	for _, d := range path.Table {
-		sanitize.Fprintf(&b, "  %-12s %s\n               (like %s)\n", d.Name, d.Summary, d.Like)
+		sanitize.Fprintf(&b, "  %-12s %s\n               (like %s)\n", d.Name, d.Summary, d.Example)
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
@@ -284,7 +284,7 @@ func downTargets(cmd *cobra.Command, name string, all bool) ([]string, error) {
 	}
 	var targets []string
 	for _, i := range list {
-		if all && i.Status == lab.Kept || !all && i.Name == name {
+		if all && i.Status == lab.StatusKept || !all && i.Name == name {
 			targets = append(targets, i.Name)
 		}
 	}

@@ -53,8 +53,8 @@ func printLab(out io.Writer, l *lab.Lab) error {
 func inside(l *lab.Lab) string {
 	place := l.Machines[0].Name
 	for _, a := range l.Arms {
-		for _, space := range l.Machines[0].Spaces() {
-			if space.Path == a.From().Namespace {
+		for _, space := range l.Machines[0].Namespaces() {
+			if space.Path == a.Client().Namespace {
 				place = space.Name
 			}
 		}
@@ -82,13 +82,13 @@ func printList(out io.Writer, list []lab.Info) error {
 		if !i.Since.IsZero() {
 			since = i.Since.Format(time.DateTime)
 		}
-		if i.Status == lab.Running && i.Owner != 0 {
+		if i.Status == lab.StatusRunning && i.Owner != 0 {
 			owner = fmt.Sprint(i.Owner)
 		}
 		switch {
 		case i.Lab != nil:
 			paths = strings.Join(armNames(i.Lab), " ")
-		case i.Status == lab.Running && i.Owner != 0:
+		case i.Status == lab.StatusRunning && i.Owner != 0:
 			paths = "(being raised)"
 		}
 		if i.Lab != nil && i.Lab.Guest != nil {

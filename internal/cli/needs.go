@@ -63,7 +63,7 @@ func describe(d *path.Driver, given path.Values) pathInfo {
 	}
 	arm := path.Arm{Name: d.Name, Driver: d, Options: options}
 	info := pathInfo{
-		Name: d.Name, Summary: d.Summary, Like: d.Like, Overhead: arm.Overhead(),
+		Name: d.Name, Summary: d.Summary, Like: d.Example, Overhead: arm.Overhead(),
 		Needs: []string{}, Options: []pathOption{},
 		needs: needs{always: arm.Needs()},
 	}
@@ -74,7 +74,7 @@ func describe(d *path.Driver, given path.Values) pathInfo {
 		info.Needs = append(info.Needs, n.String())
 	}
 	if given != nil {
-		info.With, info.Here = arm.Said(), hereWith(d, given)
+		info.With, info.Here = arm.GivenOptions(), hereWith(d, given)
 	} else {
 		info.Here = here(d, options)
 		info.needs.split(d, options)
@@ -195,7 +195,7 @@ func here(d *path.Driver, preset path.Values) string {
 }
 
 func hereWith(d *path.Driver, v path.Values) string {
-	if answer := (path.Arm{Driver: d, Options: v}).Here(); answer != feature.Unknown {
+	if answer := (path.Arm{Driver: d, Options: v}).Supported(); answer != feature.Unknown {
 		return answer.String()
 	}
 	return notTold

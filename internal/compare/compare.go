@@ -199,7 +199,7 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 	run := experiment.Run{
 		Plan: &rec.Plan, Ends: ends, Client: s.agents[0], Server: s.agents[1],
 		Write: write, Watch: s.host.Watch, Tools: tools(q.With),
-		DaemonExit:    func(arm int) error { return s.lab.Died(strings.TrimSuffix(arms[arm].Name, copySuffix)) },
+		DaemonExit:    func(arm int) error { return s.lab.DaemonExit(strings.TrimSuffix(arms[arm].Name, copySuffix)) },
 		FinalWarnings: func() []result.Warning { return fastPathsOff(s.lab) },
 		// Both agents see the same cores, so only one of them counts those.
 		ClientMeters: meter.Names(), ServerMeters: []string{"tcp", "udp", "links", "accel"}, Congestion: own.Congestion,
@@ -219,8 +219,8 @@ func (s *Session) arms(q Request) ([]result.Arm, []experiment.Ends) {
 	var lead []experiment.Ends // where each path leads
 	for i, a := range s.lab.Arms {
 		arm := result.Arm{
-			Name: a.Name, Path: a.Path, Options: a.Options, MTU: a.From().MTU, Overhead: a.Overhead,
-			From: a.From().Addr.String(), To: a.To().Addr.String(), Versions: a.Versions,
+			Name: a.Name, Path: a.Path, Options: a.Options, MTU: a.Client().MTU, Overhead: a.Overhead,
+			From: a.Client().Addr.String(), To: a.Server().Addr.String(), Versions: a.Versions,
 			Emulated: s.emulated[a.Name],
 		}
 		if n := len(a.Ends[0]); n > 1 {
@@ -259,7 +259,7 @@ func (s *Session) preamble(ctx context.Context, q Request, plan *result.Plan, ad
 	}
 	for i := range s.agents {
 		m := s.lab.Machines[i]
-		facts, warnings, err := s.agents[i].Facts(ctx, append(m.Spaces()[1:], m.Attached...))
+		facts, warnings, err := s.agents[i].Facts(ctx, append(m.Namespaces()[1:], m.Attached...))
 		if err != nil {
 			return err
 		}

@@ -126,8 +126,8 @@ func lossy(t *testing.T) analysis.Row {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	testenv.Lose(t, s.lab.Arms[0].To().Namespace, 0)
-	testenv.Lose(t, s.lab.Arms[1].To().Namespace, 10_000)
+	testenv.Lose(t, s.lab.Arms[0].Server().Namespace, 0)
+	testenv.Lose(t, s.lab.Arms[1].Server().Namespace, 10_000)
 	rec, err := s.Compare(t.Context(), q, func(result.Line) error { return nil })
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func (b *breaker) Event(e experiment.Event) {
 	if e.Series != 1 {
 		return
 	}
-	testenv.In(b.t, "/run/netns/venturi."+b.lab+".m2.vxlan", func() error {
+	testenv.InNetns(b.t, "/run/netns/venturi."+b.lab+".m2.vxlan", func() error {
 		links, err := netlink.LinkList()
 		for _, l := range links {
 			if l.Type() == "veth" {

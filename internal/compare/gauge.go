@@ -38,7 +38,7 @@ func (s *Session) Gauge(q Request) (*Gauge, error) {
 	plan.Series = 1
 	return &Gauge{experiment.Run{
 		Plan: plan, Ends: ends[:1], Client: s.agents[0], Server: s.agents[1],
-		DaemonExit:   func(int) error { return s.lab.Died(strings.TrimSuffix(arms[0].Name, copySuffix)) },
+		DaemonExit:   func(int) error { return s.lab.DaemonExit(strings.TrimSuffix(arms[0].Name, copySuffix)) },
 		ClientMeters: []string{"cpu", "softnet", "tcp", "udp", "links"}, ServerMeters: []string{"tcp", "udp", "links"},
 	}}, nil
 }

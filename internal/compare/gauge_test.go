@@ -67,7 +67,7 @@ func TestGauge(t *testing.T) {
 func TestSpacesOfAttached(t *testing.T) {
 	h := testHost(t, deaf{})
 	c := testenv.Containers(t, 1400)
-	testenv.In(t, c[0].In.Path(), func() error {
+	testenv.InNetns(t, c[0].In.Path(), func() error {
 		eth0, err := netlink.LinkByName("eth0")
 		if err != nil {
 			return err
@@ -128,7 +128,7 @@ func TestGaugeOfCutPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := s.lab.Arms[0].Ends[0][0]
-	testenv.In(t, pod.Namespace, func() error {
+	testenv.InNetns(t, pod.Namespace, func() error {
 		link, err := netlink.LinkByName(pod.Device)
 		if err != nil {
 			return err

@@ -54,7 +54,7 @@ func asSlice(cell result.Cell, r tool.Result) result.Slice {
 	s := result.Slice{Elapsed: ns}
 	if cell.Metric == result.OneWay {
 		s.Latency = &result.Latency{
-			Requests: r.Sent.Messages, Replies: r.Received.Messages, Lost: r.Lost(cell.Metric),
+			Requests: r.Sent.Messages, Replies: r.Received.Messages, Lost: r.LostMessages(cell.Metric),
 			RTTSum: int64(2 * r.Value * float64(r.Received.Messages)),
 		}
 		return s

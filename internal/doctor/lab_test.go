@@ -170,7 +170,7 @@ func anyError(all ...error) error {
 }
 
 func allowedIn(t *testing.T, n *netcfg.Namespace, cc string) (ok bool) {
-	testenv.In(t, n.Path(), func() error {
+	testenv.InNetns(t, n.Path(), func() error {
 		text, err := host.Reader{}.Sysctl("net.ipv4.tcp_allowed_congestion_control")
 		ok = slices.Contains(strings.Fields(text), cc)
 		return err
@@ -180,7 +180,7 @@ func allowedIn(t *testing.T, n *netcfg.Namespace, cc string) (ok bool) {
 
 // bridgeFilter tells whether the kernel lets a bridge's packets through iptables.
 func bridgeFilter(t *testing.T, n *netcfg.Namespace) (on bool) {
-	testenv.In(t, n.Path(), func() error {
+	testenv.InNetns(t, n.Path(), func() error {
 		value, _ := host.Reader{}.Sysctl("net.bridge.bridge-nf-call-iptables")
 		on = value == "1"
 		return nil

@@ -28,7 +28,7 @@ func TestAsk(t *testing.T) {
 	pod, err := w.Create(w.Name("p1"))
 	must(t, err)
 	defer pod.Close()
-	testenv.In(t, pod.Path(), func() error { // nor is it to speak by itself
+	testenv.InNetns(t, pod.Path(), func() error { // nor is it to speak by itself
 		return os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
 	})
 	addr, mac := netip.MustParseAddr("192.0.2.2"), net.HardwareAddr{2, 0, 0, 0, 0, 2}
@@ -67,7 +67,7 @@ func TestAsk(t *testing.T) {
 
 func index(t *testing.T, n *netcfg.Namespace, name string) (is int) {
 	t.Helper()
-	testenv.In(t, n.Path(), func() error {
+	testenv.InNetns(t, n.Path(), func() error {
 		l, err := vnl.LinkByName(name)
 		if err == nil {
 			is = l.Attrs().Index
@@ -87,7 +87,7 @@ func knows(t *testing.T, n *netcfg.Namespace, mac net.HardwareAddr) bool {
 func forgets(t *testing.T, n *netcfg.Namespace, mac net.HardwareAddr) bool {
 	t.Helper()
 	if e := entry(t, n, mac); e != nil {
-		testenv.In(t, n.Path(), func() error {
+		testenv.InNetns(t, n.Path(), func() error {
 			e.Flags = vnl.NTF_MASTER
 			return vnl.NeighDel(e)
 		})
@@ -97,7 +97,7 @@ func forgets(t *testing.T, n *netcfg.Namespace, mac net.HardwareAddr) bool {
 
 func entry(t *testing.T, n *netcfg.Namespace, mac net.HardwareAddr) (found *vnl.Neigh) {
 	t.Helper()
-	testenv.In(t, n.Path(), func() error {
+	testenv.InNetns(t, n.Path(), func() error {
 		all, err := vnl.NeighList(0, unix.AF_BRIDGE)
 		for _, e := range all {
 			if e.MasterIndex != 0 && e.HardwareAddr.String() == mac.String() {

@@ -30,7 +30,7 @@ func TestFilterLinks(t *testing.T) {
 	defer p.Close()
 	attach := func(family link.NetfilterProtocolFamily, hook link.NetfilterInetHook) (l link.Link) {
 		t.Helper()
-		testenv.In(t, m.Path(), func() (err error) {
+		testenv.InNetns(t, m.Path(), func() (err error) {
 			l, err = link.AttachNetfilter(link.NetfilterOptions{Program: p, ProtocolFamily: family, Hook: hook, Priority: 7})
 			return err
 		})

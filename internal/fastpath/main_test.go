@@ -7,4 +7,4 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m, testenv.Roles{"fastpath": agenttest.Accelerate}) }
+func TestMain(m *testing.M) { testenv.Main(m, testenv.Roles{"fastpath": agenttest.RunFastPath}) }

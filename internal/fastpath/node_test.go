@@ -55,7 +55,7 @@ func newNode(t testing.TB, pods, peers int) *node {
 	}
 	must(t, n.Write(n.config))
 	t.Cleanup(func() { must(t, kernel.DropPins(folder)) })
-	testenv.In(t, n.netns.Path(), func() error {
+	testenv.InNetns(t, n.netns.Path(), func() error {
 		if err := n.link("wire"); err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func (n *node) state() fastpath.State {
 // index is that of a device of the node.
 func (n *node) index(t testing.TB, name string) (index int) {
 	t.Helper()
-	testenv.In(t, n.netns.Path(), func() error {
+	testenv.InNetns(t, n.netns.Path(), func() error {
 		l, err := vnl.LinkByName(name)
 		if err == nil {
 			index = l.Attrs().Index

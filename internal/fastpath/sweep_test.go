@@ -132,7 +132,7 @@ func TestLifetimes(t *testing.T) {
 		for name, value := range map[string]string{"established": c.established, "unacknowledged": c.unacknowledged, "max_retrans": c.retrans} {
 			must(t, n.Sysctl(netcfg.Setting{Name: "net.netfilter.nf_conntrack_tcp_timeout_" + name, Value: value}))
 		}
-		testenv.In(t, n.Path(), func() error {
+		testenv.InNetns(t, n.Path(), func() error {
 			silent, least, err := fastpath.Lifetimes(tcp)
 			if fmt.Sprint(silent, least) != c.established+" "+c.least {
 				t.Errorf("%+v: silent ones live for %d s, others for %d at least", c, silent, least)
@@ -257,7 +257,7 @@ func TestSweepKeepsAlive(t *testing.T) {
 	must(t, err)
 	defer ends.Close()
 	var from, to netip.AddrPort
-	testenv.In(t, n.Path(), func() error {
+	testenv.InNetns(t, n.Path(), func() error {
 		a, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
 		if err != nil {
 			return err
@@ -272,7 +272,7 @@ func TestSweepKeepsAlive(t *testing.T) {
 		return errors.Join(err, err2, a.Close(), b.Close())
 	})
 	lives := func() (seconds uint32) {
-		testenv.In(t, n.Path(), func() error {
+		testenv.InNetns(t, n.Path(), func() error {
 			c, err := conntrack.Dial(nil)
 			if err != nil {
 				return err

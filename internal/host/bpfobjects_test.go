@@ -30,7 +30,7 @@ func TestBPFObjects(t *testing.T) {
 		t.Error("a program that was loaded is not seen")
 	}
 	const loopback, ingress = 1, uint32(ebpf.AttachTCXIngress)
-	testenv.In(t, n.Path(), func() error {
+	testenv.InNetns(t, n.Path(), func() error {
 		revision := func() uint64 {
 			r, err := host.ProgramsRevision(loopback, ingress)
 			must(t, err)

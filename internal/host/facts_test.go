@@ -67,7 +67,7 @@ func TestCommand(t *testing.T) {
 func TestFactsOfLab(t *testing.T) {
 	l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan"}})
 	m := l.Machines[0]
-	f, problems := host.Reader{}.Facts(m.Name, m.Spaces()...)
+	f, problems := host.Reader{}.Facts(m.Name, m.Namespaces()...)
 	if len(problems) > 0 {
 		t.Errorf("problems: %v", problems)
 	}

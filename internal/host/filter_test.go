@@ -49,7 +49,7 @@ func TestFilter(t *testing.T) {
 			t.Errorf("%s: %v", c.rule, err)
 			continue
 		}
-		testenv.In(t, n.Path(), func() error {
+		testenv.InNetns(t, n.Path(), func() error {
 			chains, err := host.Filter()
 			i := slices.IndexFunc(chains, func(c host.FilterChain) bool { return c.Name == "first" })
 			if i < 0 || len(chains) != 2 {
@@ -91,7 +91,7 @@ func TestFilterOfIPTables(t *testing.T) {
 			t.Logf("%s: this machine cannot: %v", c.rule, err)
 			continue
 		}
-		testenv.In(t, n.Path(), func() error {
+		testenv.InNetns(t, n.Path(), func() error {
 			chains, err := host.Filter()
 			i := slices.IndexFunc(chains, func(c host.FilterChain) bool { return c.Name == "INPUT" })
 			if i < 0 || !reflect.DeepEqual(chains[i].Rules, []host.FilterRule{c.want}) {
@@ -106,7 +106,7 @@ func TestFilterOfIPTables(t *testing.T) {
 func TestLegacyTables(t *testing.T) {
 	n := newNetns(t)
 	count := func() (tables []host.LegacyTable) {
-		testenv.In(t, n.Path(), func() (err error) {
+		testenv.InNetns(t, n.Path(), func() (err error) {
 			tables, err = host.LegacyTables()
 			return err
 		})

@@ -18,7 +18,7 @@ import (
 func hooks(t *testing.T, n *netcfg.Namespace) *host.HookPoller {
 	t.Helper()
 	var h *host.HookPoller
-	testenv.In(t, n.Path(), func() (err error) {
+	testenv.InNetns(t, n.Path(), func() (err error) {
 		h, err = host.OpenHookPoller()
 		return err
 	})
@@ -109,7 +109,7 @@ func netfilterProgram(t *testing.T, n *netcfg.Namespace, family link.NetfilterPr
 	must(t, err)
 	defer p.Close()
 	var l link.Link
-	testenv.In(t, n.Path(), func() (err error) {
+	testenv.InNetns(t, n.Path(), func() (err error) {
 		l, err = link.AttachNetfilter(link.NetfilterOptions{Program: p, ProtocolFamily: family, Hook: hook, Priority: 7})
 		return err
 	})

@@ -29,7 +29,7 @@ func TestNetDevices(t *testing.T) {
 	must(t, n.Enslave("cali0", "cni0", false))
 	must(t, n.Features("vx", map[string]bool{"tx-checksum-ip-generic": false}))
 	must(t, n.AddRoute(netcfg.Route{Dst: netip.MustParsePrefix("198.51.100.0/24"), Via: netip.MustParseAddr("192.0.2.9"), Device: "wire"}))
-	testenv.In(t, n.Path(), func() error {
+	testenv.InNetns(t, n.Path(), func() error {
 		var list []host.NetDevice
 		err := host.Sysfs(func(root string) (err error) {
 			list, err = host.NetDevices(root)

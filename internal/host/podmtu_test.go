@@ -27,7 +27,7 @@ func TestPodSize(t *testing.T) {
 			before := topologyOf(t, m).Pods
 			run(t, pod, "true; "+c.inside)
 			moved := false
-			testenv.In(t, m, func() error {
+			testenv.InNetns(t, m, func() error {
 				s, err := host.OpenPoller()
 				if err != nil {
 					return err

@@ -25,7 +25,7 @@ func TestLegacyBridgeTables(t *testing.T) {
 // Settings that change without a word are seen to change.
 func TestSilentSettings(t *testing.T) {
 	n := newNetns(t)
-	testenv.In(t, n.Path(), func() error {
+	testenv.InNetns(t, n.Path(), func() error {
 		s, err := host.OpenPoller()
 		must(t, err)
 		defer s.Close()

@@ -16,7 +16,7 @@ import (
 
 func chainWalker(t *testing.T, n *netcfg.Namespace, port uint16) (r host.RulesetAudit) {
 	t.Helper()
-	testenv.In(t, n.Path(), func() (err error) {
+	testenv.InNetns(t, n.Path(), func() (err error) {
 		r, err = host.AuditRuleset(port)
 		return err
 	})
@@ -161,7 +161,7 @@ func TestRulings(t *testing.T) {
 // So are those of iptables, which come wrapped.
 func TestRulingsOfIPTables(t *testing.T) {
 	n := newNetns(t)
-	testenv.In(t, n.Path(), func() error { return netlink.IpsetCreate("ours", "hash:ip", netlink.IpsetCreateOptions{}) })
+	testenv.InNetns(t, n.Path(), func() error { return netlink.IpsetCreate("ours", "hash:ip", netlink.IpsetCreateOptions{}) })
 	for _, c := range []struct {
 		rules  []string
 		fickle string
@@ -264,7 +264,7 @@ func TestRulingsOfKubeProxy(t *testing.T) {
 // machine; and where Services restrict who may come, so do those for what is forwarded.
 func TestRulingsOfIPVS(t *testing.T) {
 	n := newNetns(t)
-	testenv.In(t, n.Path(), func() (err error) {
+	testenv.InNetns(t, n.Path(), func() (err error) {
 		for name, kind := range map[string]string{"KUBE-CLUSTER-IP": "hash:ip,port", "KUBE-LOAD-BALANCER-FW": "hash:ip,port",
 			"KUBE-HEALTH-CHECK-NODE-PORT": "bitmap:port", "KUBE-IPVS-IPS": "hash:ip", "KUBE-LOOP-BACK": "hash:ip,port,ip"} {
 			o := netlink.IpsetCreateOptions{}

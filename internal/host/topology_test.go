@@ -91,7 +91,7 @@ func machineAndPod(t *testing.T, script string) (m, pod string) {
 // run runs a script in a namespace.
 func run(t *testing.T, namespace, script string) {
 	t.Helper()
-	testenv.In(t, namespace, func() error {
+	testenv.InNetns(t, namespace, func() error {
 		out, err := exec.Command("sh", "-e", "-c", script).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w\n%s", err, out)
@@ -102,7 +102,7 @@ func run(t *testing.T, namespace, script string) {
 
 func topologyOf(t *testing.T, m string) (ways host.Topology) {
 	t.Helper()
-	testenv.In(t, m, func() (err error) {
+	testenv.InNetns(t, m, func() (err error) {
 		ways, err = host.ReadTopology(host.DeviceNames{Wire: "w0", Tunnels: []string{"v0"}, Pods: []string{"p0"}})
 		return err
 	})
@@ -121,7 +121,7 @@ func refusals(w host.Topology) string {
 func hasOption(t *testing.T, namespace, script string) (is bool) {
 	t.Helper()
 	is = true
-	testenv.In(t, namespace, func() error {
+	testenv.InNetns(t, namespace, func() error {
 		out, err := exec.Command("sh", "-e", "-c", script).CombinedOutput()
 		for _, lacks := range []string{"not supported", "Unknown device type", "qdisc kind is unknown", "Specified filter", "TC classifier not found", "lwt encapsulation type"} {
 			if err != nil && strings.Contains(string(out), lacks) {

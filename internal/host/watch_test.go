@@ -28,7 +28,7 @@ func watch(t *testing.T, n *netcfg.Namespace, tell func(host.Changes)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended <-chan error
-	testenv.In(t, n.Path(), func() (err error) {
+	testenv.InNetns(t, n.Path(), func() (err error) {
 		ended, err = host.Watch(ctx, func(n host.Event) { tell(n.Changes) })
 		return err
 	})
@@ -96,7 +96,7 @@ func TestWatch(t *testing.T) {
 		{"bridge fdb add 02:00:00:00:00:03 dev b0 master", ways},
 	} {
 		quiet(news)
-		testenv.In(t, n.Path(), func() error {
+		testenv.InNetns(t, n.Path(), func() error {
 			out, err := exec.Command("sh", "-c", c.command).CombinedOutput()
 			if err != nil {
 				err = fmt.Errorf("%s: %w\n%s", c.command, err, out)
@@ -125,7 +125,7 @@ func TestWatchOverrun(t *testing.T) {
 	})
 	neighbours := func(mac byte, from, to int) {
 		t.Helper()
-		testenv.In(t, n.Path(), func() error {
+		testenv.InNetns(t, n.Path(), func() error {
 			on, err := netlink.LinkByName("a0")
 			for i := from; i < to && err == nil; i++ {
 				err = netlink.NeighSet(&netlink.Neigh{LinkIndex: on.Attrs().Index, Family: netlink.FAMILY_V4, State: netlink.NUD_PERMANENT,

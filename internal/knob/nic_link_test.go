@@ -182,7 +182,7 @@ func TestRFSNeedsTheTable(t *testing.T) {
 func TestThreadedNAPI(t *testing.T) {
 	netns, _ := space(t)
 	b, on := onRoot(t), knob.Target{Netns: netns, Device: "va"}
-	testenv.In(t, netns, func() error {
+	testenv.InNetns(t, netns, func() error {
 		return exec.Command("ethtool", "-K", "va", "gro", "on").Run()
 	})
 	b.turns("nic.napi_threaded", on, "on", "on")

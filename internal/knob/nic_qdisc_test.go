@@ -236,7 +236,7 @@ func undoneWhileSending(t *testing.T, b bench, on knob.Target) {
 func sending(t *testing.T, netns string) (stop func()) {
 	t.Helper()
 	var socket net.Conn
-	testenv.In(t, netns, func() (err error) {
+	testenv.InNetns(t, netns, func() (err error) {
 		socket, err = net.Dial("udp", "192.0.2.2:9")
 		return err
 	})

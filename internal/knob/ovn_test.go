@@ -28,9 +28,9 @@ func tool(t *testing.T, program, remote string, args ...string) string {
 }
 
 // onCentral is an OVN of one pod, with a load balancer or without.
-func onCentral(t *testing.T, services map[netip.AddrPort][]netip.AddrPort) (ovs.Place, *ovn.Central) {
+func onCentral(t *testing.T, services map[netip.AddrPort][]netip.AddrPort) (ovs.Runtime, *ovn.Central) {
 	t.Helper()
-	p, _ := testenv.Place(t, slices.Concat(ovs.Needs(), ovn.Needs())...)
+	p, _ := testenv.OVSRuntime(t, slices.Concat(ovs.Needs(), ovn.Needs())...)
 	pod := ovn.Port{Name: "m1.pod-0", MAC: net.HardwareAddr{10, 0, 0, 0, 0, 1}, Addr: netip.MustParseAddr("10.244.0.2")}
 	c, err := ovn.StartCentral(t.Context(), p, ovn.Network{Ports: []ovn.Port{pod}, Services: services})
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 // onSwitch is a switch without bridges.
 func onSwitch(t *testing.T) (*ovs.Switch, knob.Target) {
 	t.Helper()
-	p, _ := testenv.Place(t, ovs.Needs()...)
+	p, _ := testenv.OVSRuntime(t, ovs.Needs()...)
 	return switchIn(t, p)
 }
 
-func switchIn(t *testing.T, p ovs.Place) (*ovs.Switch, knob.Target) {
+func switchIn(t *testing.T, p ovs.Runtime) (*ovs.Switch, knob.Target) {
 	t.Helper()
 	s, err := ovs.Start(t.Context(), p)
 	if err != nil {
@@ -72,7 +72,7 @@ func TestSwitchKnobs(t *testing.T) {
 
 // What the switch does not do is undone and told: here a daemon that hangs.
 func TestThreadsWithoutEffect(t *testing.T) {
-	p, children := testenv.Place(t, ovs.Needs()...)
+	p, children := testenv.OVSRuntime(t, ovs.Needs()...)
 	s, on := switchIn(t, p)
 	b := benchOn(t, "")
 	if err := s.AddBridges(t.Context(), ovs.Bridge{Name: "br0", Datapath: ovs.Daemon}); err != nil {

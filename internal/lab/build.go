@@ -17,11 +17,11 @@ type builder struct {
 	machine []*netcfg.Namespace
 	wired   Wire
 
-	mu      sync.Mutex // paths are built at once, and all they ask for is noted here
-	toClose []*netcfg.Namespace
-	spaces  []*netcfg.Namespace // of switches
-	fabric  *netcfg.Namespace   // nil as long as there is none
-	held    map[host.NamespaceID]string
+	mu           sync.Mutex // paths are built at once, and all they ask for is noted here
+	toClose      []*netcfg.Namespace
+	spaces       []*netcfg.Namespace // of switches
+	fabric       *netcfg.Namespace   // nil as long as there is none
+	foreignPaths map[host.NamespaceID]string
 }
 
 func (b *builder) close() {
@@ -30,9 +30,9 @@ func (b *builder) close() {
 	}
 }
 
-// base is how every namespace of a lab begins. A new one takes some of its
+// baseSettings is how every namespace of a lab begins. A new one takes some of its
 // settings from the machine's own, and a measurement must not depend on those.
-var base = []netcfg.Setting{
+var baseSettings = []netcfg.Setting{
 	// A machine whose default is bbr would measure that algorithm's timers;
 	// reno is the one that every kernel has and every namespace may use.
 	{Name: "net.ipv4.tcp_congestion_control", Value: "reno"},
@@ -61,7 +61,7 @@ func (b *builder) create(rest string) (*netcfg.Namespace, error) {
 	b.mu.Lock()
 	b.toClose = append(b.toClose, n)
 	b.mu.Unlock()
-	return n, n.Sysctl(base...)
+	return n, n.Sysctl(baseSettings...)
 }
 
 func (b *builder) machines(ctx context.Context, o Options) error {
@@ -121,9 +121,9 @@ func (b *builder) join(name string, ends []netcfg.VethEnd) error {
 		if err := netcfg.AddVeth(ends[0], ends[1], b.wired.MTU); err != nil {
 			return err
 		}
-		return b.play(ends...)
+		return b.setOffloads(ends...)
 	}
-	fabric, err := b.theFabric()
+	fabric, err := b.fabricNetns()
 	if err != nil {
 		return err
 	}
@@ -140,15 +140,15 @@ func (b *builder) join(name string, ends []netcfg.VethEnd) error {
 		if err := fabric.Enslave(port.Name, name, false); err != nil {
 			return err
 		}
-		if err := b.play(end, port); err != nil {
+		if err := b.setOffloads(end, port); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// play lets devices have the offloads of the wire, and its bounds.
-func (b *builder) play(ends ...netcfg.VethEnd) error {
+// setOffloads lets devices have the offloads of the wire, and its bounds.
+func (b *builder) setOffloads(ends ...netcfg.VethEnd) error {
 	for _, end := range ends {
 		err := end.In.Features(end.Name, b.wired.features())
 		if err == nil && b.wired.GSOMax != maxGSO {
@@ -161,9 +161,9 @@ func (b *builder) play(ends ...netcfg.VethEnd) error {
 	return nil
 }
 
-// theFabric is the namespace of the switches between machines. The wire is its
+// fabricNetns is the namespace of the switches between machines. The wire is its
 // first user, before paths are built at once.
-func (b *builder) theFabric() (n *netcfg.Namespace, err error) {
+func (b *builder) fabricNetns() (n *netcfg.Namespace, err error) {
 	if b.fabric == nil {
 		b.fabric, err = b.create("fabric")
 	}

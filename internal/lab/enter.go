@@ -42,7 +42,7 @@ func Exec(name, where string, args []string) error {
 func (l *Lab) find(what, where string) (namespace string, err error) {
 	var known []string
 	for _, m := range l.Machines {
-		for _, space := range m.Spaces() {
+		for _, space := range m.Namespaces() {
 			if space.Name == where {
 				return space.Path, nil
 			}

@@ -22,7 +22,7 @@ func TestPathFails(t *testing.T) {
 	if !errors.As(err, &told) || told.What != "cannot raise path bgp" || told.Do != "see whether it comes up alone with: venturi lab up bgp:hold=9" {
 		t.Errorf("told %+v", told)
 	}
-	if there(t, o.Name) {
+	if hasTraces(t, o.Name) {
 		t.Error("something of the lab is there")
 	}
 }
@@ -39,7 +39,7 @@ func TestUpInterrupted(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || errors.As(err, &told) {
 		t.Errorf("Up = %v, want that it was interrupted", err)
 	}
-	if there(t, o.Name) {
+	if hasTraces(t, o.Name) {
 		t.Error("something of the lab is there")
 	}
 }

@@ -27,11 +27,11 @@ func TestSweepSparesForeign(t *testing.T) {
 		o.Name, o.Paths = testenv.LabName(), []string{"routed"}
 		l, err := lab.Up(t.Context(), o)
 		must(t, err)
-		out, err := testenv.Apart(t, lab.Folder, "stranger", l.Name)
+		out, err := testenv.RunIsolated(t, lab.Folder, "stranger", l.Name)
 		if err != nil {
 			t.Errorf("%s: %v: %s", what, err, out)
 		}
-		if !there(t, l.Name) {
+		if !hasTraces(t, l.Name) {
 			t.Errorf("%s: it is gone", what)
 		}
 		for _, m := range l.Machines {
@@ -72,7 +72,7 @@ func leavesAlone(ctx context.Context, name string) error {
 		return fmt.Errorf("sweep removed %v (%w)", removed, err)
 	}
 	infos, err := lab.List(ctx)
-	if i := slices.IndexFunc(infos, func(i lab.Info) bool { return i.Name == name }); err != nil || i < 0 || infos[i].Status != lab.Running {
+	if i := slices.IndexFunc(infos, func(i lab.Info) bool { return i.Name == name }); err != nil || i < 0 || infos[i].Status != lab.StatusRunning {
 		return fmt.Errorf("List = %+v (%w), want %s as running", infos, err, name)
 	}
 	_, claim := lab.NewClaim(ctx, name)

@@ -55,7 +55,7 @@ func UpElsewhere(ctx context.Context, name string, h Holding, raise func(context
 	}
 	if err == nil {
 		raised.Guest = &g
-		claim.state.Lab, claim.state.Kept = raised, true
+		claim.state.Lab, claim.state.Keep = raised, true
 		err = claim.save()
 	}
 	if err != nil {

@@ -65,11 +65,11 @@ type Lab struct {
 	Arms     []Arm     `json:"arms"`
 	Guest    *Guest    `json:"guest,omitempty"` // the virtual machine that it is in; nil: this machine
 
-	claim   *Claim
-	writer  *netcfg.Writer
-	agents  []*netcfg.Child
-	daemons []daemon
-	held    []*host.NetnsHandle
+	claim        *Claim
+	writer       *netcfg.Writer
+	agents       []*netcfg.Child
+	daemons      []daemon
+	foreignNetns []*host.NetnsHandle
 }
 
 // measured is how many of the machines have agents: the first ones. Traffic is
@@ -88,9 +88,9 @@ type Machine struct {
 	AgentPid  int          `json:"agent_pid,omitempty"`
 }
 
-// Spaces lists the machine's own namespace and those of its pods and switches,
+// Namespaces lists the machine's own namespace and those of its pods and switches,
 // as facts about a machine want them.
-func (m Machine) Spaces() []host.Named {
+func (m Machine) Namespaces() []host.Named {
 	return slices.Concat([]host.Named{{Name: m.Name, Path: m.Namespace}}, m.Pods, m.Switches)
 }
 
@@ -109,10 +109,10 @@ type Arm struct {
 	Pins []string `json:"pins,omitempty"`
 }
 
-// From is the end of the first pod on the first machine, where the client is;
+// Client is the end of the first pod on the first machine, where the client is;
 // To is its counterpart on the second machine.
-func (a Arm) From() host.Endpoint { return a.Ends[0][0] }
-func (a Arm) To() host.Endpoint   { return a.Ends[1][0] }
+func (a Arm) Client() host.Endpoint { return a.Ends[0][0] }
+func (a Arm) Server() host.Endpoint { return a.Ends[1][0] }
 
 // The wire: its device on each machine, and the machines' addresses on it.
 const wireDevice = "wire0"
@@ -188,10 +188,10 @@ func (o *Options) arms() ([]path.Arm, error) {
 		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot raise a lab of %d machines", o.Hosts),
 			fmt.Sprintf("a lab has %d to %d", DefaultHosts, MaxHosts), "give a number in that range")
 	}
-	if err := path.Room(len(arms), o.Hosts); err != nil {
+	if err := path.CheckCapacity(len(arms), o.Hosts); err != nil {
 		return nil, err
 	}
-	if err := path.Fit(arms, o.Hosts); err != nil {
+	if err := path.Allocate(arms, o.Hosts); err != nil {
 		return nil, err
 	}
 	for _, arm := range arms {
@@ -226,7 +226,7 @@ func (o *Options) check() ([]path.Arm, error) {
 }
 
 func (l *Lab) build(ctx context.Context, o Options, arms []path.Arm) error {
-	b := builder{lab: l, keep: o.Keep, held: map[host.NamespaceID]string{}}
+	b := builder{lab: l, keep: o.Keep, foreignPaths: map[host.NamespaceID]string{}}
 	defer b.close() // an open handle would keep a namespace beyond its deletion
 	steps := []func(context.Context, Options) error{
 		b.machines,
@@ -247,7 +247,7 @@ func (l *Lab) build(ctx context.Context, o Options, arms []path.Arm) error {
 			return fmt.Errorf("raise lab %s: %w", l.Name, err)
 		}
 	}
-	l.claim.state.Lab, l.claim.state.Kept = l, o.Keep
+	l.claim.state.Lab, l.claim.state.Keep = l, o.Keep
 	return l.claim.save()
 }
 
@@ -255,7 +255,7 @@ func (l *Lab) build(ctx context.Context, o Options, arms []path.Arm) error {
 // namespaces, the namespaces, the folder. Doing it again does nothing.
 func (l *Lab) Down() error {
 	l.stopAgents()
-	l.letGo()
+	l.closeForeign()
 	// Not bound to a context: when a run was interrupted, this still has to be done.
 	return withTable(context.Background(), func() error {
 		defer l.claim.Release()

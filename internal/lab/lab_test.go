@@ -44,8 +44,8 @@ func TestSettings(t *testing.T) {
 		"net.ipv4.tcp_slow_start_after_idle": "0",
 	}
 	for _, m := range l.Machines {
-		for _, space := range m.Spaces() {
-			testenv.In(t, space.Path, func() error {
+		for _, space := range m.Namespaces() {
+			testenv.InNetns(t, space.Path, func() error {
 				for name, value := range want {
 					if got, err := (host.Reader{}).Sysctl(name); got != value {
 						t.Errorf("%s: %s is %q (%v), want %q", space.Name, name, got, err, value)
@@ -67,7 +67,7 @@ func TestServices(t *testing.T) {
 	for services, rules := range map[int]int{0: 0, 10: 10*5 + 23} {
 		l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan"}, Services: services})
 		for _, m := range l.Machines {
-			f, problems := host.Reader{}.Facts(m.Name, m.Spaces()...)
+			f, problems := host.Reader{}.Facts(m.Name, m.Namespaces()...)
 			if len(problems) > 0 {
 				t.Errorf("facts: %v", problems)
 			}
@@ -94,7 +94,7 @@ func TestServicesToIPTables(t *testing.T) {
 	}
 	l := testenv.Lab(t, lab.Options{Services: 1})
 	var out []byte
-	testenv.In(t, l.Machines[0].Namespace, func() (err error) {
+	testenv.InNetns(t, l.Machines[0].Namespace, func() (err error) {
 		out, err = exec.CommandContext(t.Context(), save, "-t", "filter").Output()
 		return err
 	})

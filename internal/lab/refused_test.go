@@ -28,7 +28,7 @@ func refused(t *testing.T, o lab.Options, code int, why string) {
 	o.Name = testenv.LabName()
 	_, err := lab.Up(t.Context(), o)
 	checkRefusal(t, err, code, why)
-	if there(t, o.Name) {
+	if hasTraces(t, o.Name) {
 		t.Error("something of the lab is there")
 	}
 }
@@ -126,7 +126,7 @@ func TestProgramMissing(t *testing.T) {
 		t.Run(d.Name, func(t *testing.T) {
 			name := testenv.LabName()
 			told := raiseBare(t, name, spec)
-			if there(t, name) {
+			if hasTraces(t, name) {
 				t.Error("something of the lab is there")
 			}
 			i := slices.IndexFunc(programs, func(p feature.Program) bool { return strings.Contains(told.Why, "no program "+p.Name) })

@@ -37,7 +37,7 @@ type state struct {
 	Command []string  `json:"command"` // of the owner
 	Since   time.Time `json:"since"`
 	Boot    string    `json:"boot"` // id of the boot it was made in
-	Kept    bool      `json:"kept"` // stays when the owner ends
+	Keep    bool      `json:"kept"` // stays when the owner ends
 	Lab     *Lab      `json:"lab,omitempty"`
 }
 
@@ -129,7 +129,7 @@ func NewClaim(ctx context.Context, name string) (*Claim, error) {
 			}
 			return fmt.Errorf("make folder of lab %s: %w", name, err)
 		}
-		err = c.occupy(ctx)
+		err = c.lockFolder(ctx)
 		if err != nil {
 			c.Release()
 			err = errors.Join(err, os.RemoveAll(folder(name)))
@@ -142,8 +142,8 @@ func NewClaim(ctx context.Context, name string) (*Claim, error) {
 	return c, nil
 }
 
-// occupy locks the claim's folder and writes who has it.
-func (c *Claim) occupy(ctx context.Context) (err error) {
+// lockFolder locks the claim's folder and writes who has it.
+func (c *Claim) lockFolder(ctx context.Context) (err error) {
 	if c.lock, _, err = flock(ctx, filepath.Join(folder(c.Name), ownerLock), false); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func inUse(name string, left error) error {
 		why = "the lab that had the name is dead, and something of it could not be removed: " + left.Error()
 		do = fmt.Sprintf("mend that, and take it down with `venturi lab down --name %s`, or give another --name", name)
 	} else if err == nil {
-		if s.Kept {
+		if s.Keep {
 			why = "a lab of that name was raised and is kept"
 			do = fmt.Sprintf("take it down with `venturi lab down --name %s`, or give another --name", sanitize.Shell(name))
 		} else {
@@ -241,8 +241,8 @@ func names() ([]string, error) {
 // Owner gives the pid of the process that holds a lab, if one does.
 func Owner(name string) (pid int, held bool) {
 	_ = withTable(context.Background(), func() error {
-		info, err := look(name)
-		pid, held = info.Owner, err == nil && info.Status == Running
+		info, err := inspect(name)
+		pid, held = info.Owner, err == nil && info.Status == StatusRunning
 		return err
 	})
 	return pid, held

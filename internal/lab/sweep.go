@@ -22,9 +22,9 @@ const killGrace = time.Second
 
 // Status of a lab.
 const (
-	Running = "running" // its owner lives; one that has no folder here is in use
-	Kept    = "kept"    // stays until it is taken down
-	Dead    = "dead"    // its owner died: the next sweep removes it
+	StatusRunning = "running" // its owner lives; one that has no folder here is in use
+	StatusKept    = "kept"    // stays until it is taken down
+	StatusDead    = "dead"    // its owner died: the next sweep removes it
 )
 
 // Info is one line of a list of labs.
@@ -49,7 +49,7 @@ func List(ctx context.Context) ([]Info, error) {
 			return err
 		}
 		for _, name := range all {
-			info, err := look(name)
+			info, err := inspect(name)
 			if err != nil {
 				return err
 			}
@@ -60,9 +60,9 @@ func List(ctx context.Context) ([]Info, error) {
 	return list, err
 }
 
-// look finds out how a lab is. The caller holds the table.
-func look(name string) (Info, error) {
-	info := Info{Name: name, Status: Dead}
+// inspect finds out how a lab is. The caller holds the table.
+func inspect(name string) (Info, error) {
+	info := Info{Name: name, Status: StatusDead}
 	s, readErr := readState(name)
 	if readErr == nil {
 		info.Owner, info.Command, info.Since, info.Lab = s.Owner, s.Command, s.Since, s.Lab
@@ -70,7 +70,7 @@ func look(name string) (Info, error) {
 	if _, err := os.Stat(folder(name)); errors.Is(err, os.ErrNotExist) {
 		who, err := users(name) // of namespaces without a folder
 		if who != "" {
-			info.Status = Running
+			info.Status = StatusRunning
 		}
 		return info, err
 	}
@@ -79,11 +79,11 @@ func look(name string) (Info, error) {
 		return info, err
 	}
 	if !free {
-		info.Status = Running
+		info.Status = StatusRunning
 		return info, nil
 	}
 	lock.Close()
-	if readErr != nil || !s.Kept || s.Boot != (host.Reader{}).BootID() {
+	if readErr != nil || !s.Keep || s.Boot != (host.Reader{}).BootID() {
 		return info, nil
 	}
 	if there, err := anyNamespace(name); err != nil || !there {
@@ -92,7 +92,7 @@ func look(name string) (Info, error) {
 	if alive, err := s.Lab.Guest.alive(name); err != nil || !alive {
 		return info, err
 	}
-	info.Status = Kept
+	info.Status = StatusKept
 	return info, nil
 }
 
@@ -154,8 +154,8 @@ func sweepAll() (removed []string, failed map[string]error, err error) {
 	}
 	failed = map[string]error{}
 	for _, name := range all {
-		info, err := look(name)
-		if err == nil && info.Status == Dead {
+		info, err := inspect(name)
+		if err == nil && info.Status == StatusDead {
 			if err = demolish(name); err == nil {
 				removed = append(removed, name)
 			}
@@ -186,11 +186,11 @@ func Remove(ctx context.Context, name string) error {
 			if err := foreign(what, name); err != nil {
 				return err
 			}
-			info, err := look(name)
+			info, err := inspect(name)
 			if err != nil {
 				return err
 			}
-			if info.Status == Running {
+			if info.Status == StatusRunning {
 				return verr.New(verr.Busy, what, fmt.Sprintf("process %d is using it", info.Owner),
 					"end that process first: it takes its lab down itself")
 			}

@@ -22,8 +22,8 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// there tells whether anything of a lab is on the machine.
-func there(t *testing.T, name string) bool {
+// hasTraces tells whether anything of a lab is on the machine.
+func hasTraces(t *testing.T, name string) bool {
 	t.Helper()
 	all, err := netcfg.Namespaces()
 	must(t, err)
@@ -68,8 +68,8 @@ func TestSweepRemains(t *testing.T) {
 	} {
 		name := remains(t, c.folder, c.namespaces, c.state)
 		removed, err := lab.Sweep(t.Context())
-		if err != nil || !slices.Contains(removed, name) || there(t, name) {
-			t.Errorf("%s: sweep removed %v (%v), %s is there: %v", c.what, removed, err, name, there(t, name))
+		if err != nil || !slices.Contains(removed, name) || hasTraces(t, name) {
+			t.Errorf("%s: sweep removed %v (%v), %s is there: %v", c.what, removed, err, name, hasTraces(t, name))
 		}
 	}
 }
@@ -84,7 +84,7 @@ func TestUpSweepsFirst(t *testing.T) {
 func TestSweepSparesTheLiving(t *testing.T) {
 	l := testenv.Lab(t, lab.Options{Paths: []string{"routed"}})
 	removed, err := lab.Sweep(t.Context())
-	if err != nil || slices.Contains(removed, l.Name) || !there(t, l.Name) {
+	if err != nil || slices.Contains(removed, l.Name) || !hasTraces(t, l.Name) {
 		t.Errorf("sweep removed %v (%v)", removed, err)
 	}
 }
@@ -101,16 +101,16 @@ func TestSweepSparesTheKept(t *testing.T) {
 	infos, err := lab.List(t.Context())
 	must(t, err)
 	i := slices.IndexFunc(infos, func(i lab.Info) bool { return i.Name == name })
-	if i < 0 || infos[i].Status != lab.Kept || infos[i].Lab == nil {
+	if i < 0 || infos[i].Status != lab.StatusKept || infos[i].Lab == nil {
 		t.Fatalf("List = %+v, want %s as kept", infos, name)
 	}
 	loaded, err := lab.Load(name)
 	must(t, err)
-	if loaded.Arms[0].From() != l.Arms[0].From() || loaded.Machines[0].AgentPid != l.Machines[0].AgentPid {
+	if loaded.Arms[0].Client() != l.Arms[0].Client() || loaded.Machines[0].AgentPid != l.Machines[0].AgentPid {
 		t.Errorf("loaded %+v, want %+v", loaded, l)
 	}
 	must(t, lab.Remove(t.Context(), name))
-	if there(t, name) {
+	if hasTraces(t, name) {
 		t.Error("it is still there after it was removed")
 	}
 }
@@ -130,7 +130,7 @@ func TestConcurrentSweeps(t *testing.T) {
 	}
 	wg.Wait()
 	for _, name := range names {
-		if there(t, name) {
+		if hasTraces(t, name) {
 			t.Errorf("%s is still there", name)
 		}
 	}
@@ -164,7 +164,7 @@ func TestOwnerKilled(t *testing.T) {
 		_ = cmd.Wait()
 		_, err = lab.Sweep(t.Context())
 		must(t, err)
-		if there(t, name) {
+		if hasTraces(t, name) {
 			t.Errorf("something of the lab is left (agents killed: %v)", agentsToo)
 		}
 		for _, m := range l.Machines {
@@ -207,7 +207,7 @@ func TestSweepWaitsForTheHalfStarted(t *testing.T) {
 	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 	time.AfterFunc(200*time.Millisecond, func() { lock.Close() })
 	removed, err := lab.Sweep(t.Context())
-	if err != nil || !slices.Contains(removed, name) || there(t, name) {
-		t.Errorf("sweep removed %v (%v), %s is there: %v", removed, err, name, there(t, name))
+	if err != nil || !slices.Contains(removed, name) || hasTraces(t, name) {
+		t.Errorf("sweep removed %v (%v), %s is there: %v", removed, err, name, hasTraces(t, name))
 	}
 }

@@ -77,7 +77,7 @@ func TestWireTakes(t *testing.T) {
 		must(t, err)
 		l := testenv.Lab(t, lab.Options{Wire: w, Paths: []string{"vxlan"}})
 		for _, m := range l.Machines {
-			facts, problems := host.Reader{}.Facts(m.Name, m.Spaces()...)
+			facts, problems := host.Reader{}.Facts(m.Name, m.Namespaces()...)
 			if len(problems) > 0 {
 				t.Errorf("facts of %s: %v", m.Name, problems)
 			}

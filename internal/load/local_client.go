@@ -35,7 +35,7 @@ func openLocalClient(ctx context.Context, l Load, plan *Plan, arms []int, observ
 			continue
 		}
 		if h.openErrs[arm] = h.open(arm); h.openErrs[arm] != nil {
-			h.drop(arm)
+			h.closeArm(arm)
 		}
 	}
 	return h
@@ -72,11 +72,11 @@ func (h *localClient) open(arm int) error {
 // Close implements [Client].
 func (h *localClient) Close() {
 	for arm := range h.arms {
-		h.drop(arm)
+		h.closeArm(arm)
 	}
 }
 
-func (h *localClient) drop(arm int) {
+func (h *localClient) closeArm(arm int) {
 	for _, a := range h.arms[arm] {
 		a.stop()
 	}
@@ -107,7 +107,7 @@ func (h *localClient) Measure(arm, round int) SliceResult {
 		s.Stream, s.Elapsed = sumStreams(flows)
 	}
 	if s.Err != nil {
-		h.drop(arm)
+		h.closeArm(arm)
 	}
 	return s
 }

@@ -96,7 +96,7 @@ func (r *RoundRobin) Close() error {
 	r.closed = true
 	r.mu.Unlock()
 	for _, s := range r.servers {
-		s.wake()
+		s.shutdown()
 	}
 	r.wait.Wait()
 	for _, s := range append(r.clients, r.servers...) {

@@ -69,7 +69,7 @@ func TestRoundRobin(t *testing.T) {
 // Requests that nobody answers are counted, and hold up no other flow.
 func TestRoundRobinLost(t *testing.T) {
 	r := openRound(t, 27720)
-	r.servers[1].wake()
+	r.servers[1].shutdown()
 	if trips, err := r.Tour(0, r.Flows(), 1); err != nil || trips.Requests != roundNear*roundFar || trips.Lost != roundNear || trips.Median <= 0 {
 		t.Errorf("%+v, %v; want all of one socket's lost", trips, err)
 	}

@@ -88,9 +88,9 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	for _, end := range s.ends {
-		end.entry.wake()
+		end.entry.shutdown()
 		if end.conn != end.entry {
-			end.conn.wake()
+			end.conn.shutdown()
 		}
 	}
 	s.mu.Unlock()
@@ -214,7 +214,7 @@ func (p *passive) acceptConn() error {
 	p.server.mu.Lock()
 	p.conn = conn
 	if p.server.closed {
-		conn.wake()
+		conn.shutdown()
 	}
 	p.server.mu.Unlock()
 	return conn.noDelay()

@@ -306,8 +306,8 @@ func (s socket) recvAny(tcp bool, b []byte, size int) (int, error) {
 	return n, err
 }
 
-// wake ends every blocked call on the socket, and every later one.
-func (s socket) wake() { _ = unix.Shutdown(s.fd, unix.SHUT_RDWR) }
+// shutdown ends every blocked call on the socket, and every later one.
+func (s socket) shutdown() { _ = unix.Shutdown(s.fd, unix.SHUT_RDWR) }
 
 func (s socket) close() { _ = unix.Close(s.fd) }
 

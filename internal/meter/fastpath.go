@@ -25,7 +25,7 @@ type fastPaths struct {
 // fastPath is that of one arm.
 type fastPath struct {
 	counts *ebpf.Map
-	flows  *holding
+	flows  *mapUsage
 }
 
 // flowsKey is the last key: a level and no sum.
@@ -65,7 +65,7 @@ func openFastPath(pins string) (p *fastPath, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p.flows, err = openHolding(bpf.TableFile(pins, "flows"))
+	p.flows, err = openMapUsage(bpf.TableFile(pins, "flows"))
 	return p, err
 }
 

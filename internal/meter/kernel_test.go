@@ -252,7 +252,7 @@ func TestNamespacesAreApart(t *testing.T) {
 	const datagrams = 10
 	for arm := range arms {
 		r.Begin(arm)
-		in(t, busy, func() error {
+		inNetns(t, busy, func() error {
 			for i := range datagrams {
 				c, err := net.Dial("udp4", fmt.Sprint("127.0.0.1:", 9000+i))
 				if err != nil {
@@ -337,8 +337,8 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// in runs fn inside a namespace, given by its file.
-func in(t *testing.T, namespace string, fn func() error) {
+// inNetns runs fn inside a namespace, given by its file.
+func inNetns(t *testing.T, namespace string, fn func() error) {
 	t.Helper()
 	if err := host.Do(namespace, fn); err != nil {
 		t.Fatal(err)

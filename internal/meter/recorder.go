@@ -16,11 +16,11 @@ type Recorder struct {
 	mu      sync.Mutex
 	machine string
 	arms    []Arm
-	runs    []running
+	runs    []openMeter
 }
 
-// running is one open meter with its sums.
-type running struct {
+// openMeter is one open meter with its sums.
+type openMeter struct {
 	name    string
 	sampler Sampler
 	keys    []string
@@ -31,14 +31,14 @@ type running struct {
 
 // account holds what one meter knows about one arm.
 type account struct {
-	open   bool
-	begun  time.Time
-	begin  []int64
-	sum    []int64
-	wall   time.Duration
-	slices int
-	failed int   // slices without a sample at either end
-	err    error // the last reason for it
+	open    bool
+	started time.Time
+	begin   []int64
+	sum     []int64
+	wall    time.Duration
+	slices  int
+	failed  int   // slices without a sample at either end
+	err     error // the last reason for it
 }
 
 // NewRecorder opens the named meters for the arms on a machine. Without names
@@ -64,7 +64,7 @@ func NewRecorder(machine string, names []string, s Setup) (*Recorder, error) {
 
 func (r *Recorder) add(name string, s Sampler) {
 	keys := s.Keys()
-	run := running{name: name, sampler: s, keys: keys, level: make([]bool, len(keys)), now: make([]int64, len(keys)), arms: make([]account, len(r.arms))}
+	run := openMeter{name: name, sampler: s, keys: keys, level: make([]bool, len(keys)), now: make([]int64, len(keys)), arms: make([]account, len(r.arms))}
 	if some, ok := s.(leveled); ok {
 		for k := range keys {
 			run.level[k] = some.Level(k)
@@ -93,7 +93,7 @@ func (r *Recorder) Begin(arm int) {
 		run := &r.runs[i]
 		a := &run.arms[arm]
 		a.open = true
-		a.begun = time.Now()
+		a.started = time.Now()
 		if err := run.sampler.Sample(arm, a.begin); err != nil {
 			a.open = false
 			a.fail(err)
@@ -128,7 +128,7 @@ func (r *Recorder) End(arm int) {
 			}
 			a.sum[k] += v - a.begin[k]
 		}
-		a.wall += now.Sub(a.begun)
+		a.wall += now.Sub(a.started)
 		a.slices++
 	}
 }
@@ -167,7 +167,7 @@ func (r *Recorder) Meters() []result.Meter {
 }
 
 // values gives the sums of an arm by key, nil when there are none.
-func (run *running) values(a *account) map[string]int64 {
+func (run *openMeter) values(a *account) map[string]int64 {
 	if a.slices == 0 || a.failed > 0 {
 		return nil
 	}
@@ -178,7 +178,7 @@ func (run *running) values(a *account) map[string]int64 {
 	return values
 }
 
-func (run *running) resolution(a *account) string {
+func (run *openMeter) resolution(a *account) string {
 	if a.failed == 0 {
 		return run.sampler.Resolution()
 	}

@@ -24,7 +24,7 @@ func TestDevicesUnderKernel(t *testing.T) {
 	testenv.Root(t)
 	testenv.NeedsLong(t)
 	agenttest.UnderKernels(t, "6.12", func(t *testing.T, k kernel.Kernel) {
-		if said, code := agenttest.Inside(t, vm.Config{Kernel: k, Memory: 1 << 10}, []string{"-test.v", "-test.run=^TestDevices$"}); code != 0 || !strings.Contains(said, "--- PASS: TestDevices ") {
+		if said, code := agenttest.RunInGuest(t, vm.Config{Kernel: k, Memory: 1 << 10}, []string{"-test.v", "-test.run=^TestDevices$"}); code != 0 || !strings.Contains(said, "--- PASS: TestDevices ") {
 			t.Errorf("it ended with code %d:\n%s", code, said)
 		}
 	})
@@ -88,7 +88,7 @@ func TestDevices(t *testing.T) {
 // isUp looks whether a device is there, up and has its MTU.
 func isUp(t *testing.T, n *netcfg.Namespace, device string, mtu int) {
 	t.Helper()
-	testenv.In(t, n.Path(), func() error {
+	testenv.InNetns(t, n.Path(), func() error {
 		links, err := host.Links()
 		for _, l := range links {
 			if a := l.Attrs(); a.Name == device {

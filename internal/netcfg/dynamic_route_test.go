@@ -13,7 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// Learned routes are told apart by their protocol, and only own ones go.
+// Dynamic routes are told apart by their protocol, and only own ones go.
 func TestDynamicRoute(t *testing.T) {
 	const protocol, other = 186, 12
 	_, n := namespace(t)
@@ -25,7 +25,7 @@ func TestDynamicRoute(t *testing.T) {
 	second.Via = netip.MustParseAddr("10.0.0.3")
 	has := func(protocol int, want ...host.Route) {
 		t.Helper()
-		testenv.In(t, n.Path(), func() error {
+		testenv.InNetns(t, n.Path(), func() error {
 			got, err := host.Routes(protocol)
 			if !slices.Equal(got, want) {
 				t.Errorf("routes of protocol %d: %v, want %v", protocol, got, want)

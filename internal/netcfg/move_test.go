@@ -16,7 +16,7 @@ func TestMove(t *testing.T) {
 	must(t, netcfg.AddVeth(netcfg.VethEnd{In: from, Name: "port", MAC: []byte{2, 0, 0, 0, 0, 5}},
 		netcfg.VethEnd{In: from, Name: "peer"}, 1400))
 	must(t, from.Move("port", to, "eth0"))
-	testenv.In(t, to.Path(), func() error {
+	testenv.InNetns(t, to.Path(), func() error {
 		links, err := host.Links()
 		for _, l := range links {
 			if a := l.Attrs(); a.Name == "eth0" {

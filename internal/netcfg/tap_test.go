@@ -22,7 +22,7 @@ func TestTap(t *testing.T) {
 		if err := n.AddTap(netcfg.Tap{Name: name, MTU: 1450}); err == nil {
 			t.Errorf("made %s twice", name)
 		}
-		testenv.In(t, n.Path(), func() error {
+		testenv.InNetns(t, n.Path(), func() error {
 			links, err := host.Links()
 			found := false
 			for _, l := range links {

@@ -147,7 +147,7 @@ func TestSysctl(t *testing.T) {
 	must(t, err)
 	for _, value := range []string{"1", "0"} {
 		must(t, n.Sysctl(netcfg.Setting{Name: name, Value: value}))
-		testenv.In(t, n.Path(), func() error {
+		testenv.InNetns(t, n.Path(), func() error {
 			if got, err := (host.Reader{}).Sysctl(name); got != value {
 				t.Errorf("%s inside is %q (%v), want %q", name, got, err, value)
 			}
@@ -207,7 +207,7 @@ func TestFeaturesAreReadBack(t *testing.T) {
 	defer n.Close()
 	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a"}, netcfg.VethEnd{In: n, Name: "b"}, 1500))
 	must(t, n.Features("a", map[string]bool{"tx-tcp-segmentation": false, "rx-gro": true}))
-	testenv.In(t, n.Path(), func() error {
+	testenv.InNetns(t, n.Path(), func() error {
 		got, err := host.Features("a")
 		if got["tx-tcp-segmentation"] || !got["rx-gro"] {
 			t.Errorf("TSO %v and GRO %v, want off and on", got["tx-tcp-segmentation"], got["rx-gro"])
@@ -223,7 +223,7 @@ func TestFeaturesAreReadBack(t *testing.T) {
 	}
 }
 
-// Scratch leaves nothing; that the process' own namespace is untouched is what
+// WithScratch leaves nothing; that the process' own namespace is untouched is what
 // the leak check of TestMain sees.
 func TestWithScratch(t *testing.T) {
 	testenv.Root(t)

@@ -46,7 +46,7 @@ const (
 type Central struct {
 	Version string // such as 23.03.1
 
-	place   ovs.Place
+	runtime ovs.Runtime
 	north   *northbound
 	ports   []Port
 	daemons []*netcfg.Child
@@ -55,7 +55,7 @@ type Central struct {
 // StartCentral starts a central for one network, and returns when it has been
 // translated for controllers. Only then may they start: one that finds nothing
 // there at all dies (seen of OVN 23.03).
-func StartCentral(ctx context.Context, p ovs.Place, n Network) (*Central, error) {
+func StartCentral(ctx context.Context, p ovs.Runtime, n Network) (*Central, error) {
 	var servers [2]*netcfg.Child
 	group, groupCtx := errgroup.WithContext(ctx)
 	for i, db := range []struct{ name, schema string }{{northName, northSchema.Path}, {southName, southSchema.Path}} {
@@ -67,7 +67,7 @@ func StartCentral(ctx context.Context, p ovs.Place, n Network) (*Central, error)
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	c := &Central{place: p, ports: n.Ports, daemons: servers[:]}
+	c := &Central{runtime: p, ports: n.Ports, daemons: servers[:]}
 	if err := c.start(ctx, n); err != nil {
 		c.Close()
 		return nil, err
@@ -77,7 +77,7 @@ func StartCentral(ctx context.Context, p ovs.Place, n Network) (*Central, error)
 
 func (c *Central) start(ctx context.Context, n Network) error {
 	err := c.while(ctx, func(ctx context.Context) (err error) {
-		if c.north, err = connect(ctx, c.place.Remote(northName)); err != nil {
+		if c.north, err = connect(ctx, c.runtime.Remote(northName)); err != nil {
 			return err
 		}
 		return c.north.write(ctx, n)
@@ -87,14 +87,14 @@ func (c *Central) start(ctx context.Context, n Network) error {
 	}
 	// Only now: it would make a row of its own in a database that is empty,
 	// where there can be only one.
-	northd, err := c.place.Daemon(northdName, northdProgram,
-		"--ovnnb-db="+c.place.Remote(northName), "--ovnsb-db="+c.Remote())
+	northd, err := c.runtime.Daemon(northdName, northdProgram,
+		"--ovnnb-db="+c.runtime.Remote(northName), "--ovnsb-db="+c.Remote())
 	if err != nil {
 		return err
 	}
 	c.daemons = append(c.daemons, northd)
-	err = northd.Await(ctx, patience, func(ctx context.Context) (err error) {
-		c.Version, err = c.place.Version(ctx, northdName)
+	err = northd.Await(ctx, daemonTimeout, func(ctx context.Context) (err error) {
+		c.Version, err = c.runtime.Version(ctx, northdName)
 		return err
 	})
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *Central) start(ctx context.Context, n Network) error {
 }
 
 // Remote is how controllers are told of the southbound database.
-func (c *Central) Remote() string { return c.place.Remote(southName) }
+func (c *Central) Remote() string { return c.runtime.Remote(southName) }
 
 // Close closes the connection to the database. The daemons go on.
 func (c *Central) Close() {
@@ -134,7 +134,7 @@ func (c *Central) Wait(ctx context.Context, controllers ...*netcfg.Child) error 
 
 // while runs fn as long as the daemons of the central and the given ones live.
 func (c *Central) while(ctx context.Context, fn func(context.Context) error, others ...*netcfg.Child) error {
-	return ovs.While(ctx, patience, fn, slices.Concat(others, c.daemons)...)
+	return ovs.While(ctx, daemonTimeout, fn, slices.Concat(others, c.daemons)...)
 }
 
 // Chassis is one machine, as OVN knows it.
@@ -149,7 +149,7 @@ type Chassis struct {
 }
 
 // StartController puts a switch under a central. The bridge must be there.
-func StartController(ctx context.Context, p ovs.Place, s *ovs.Switch, c Chassis) (*netcfg.Child, error) {
+func StartController(ctx context.Context, p ovs.Runtime, s *ovs.Switch, c Chassis) (*netcfg.Child, error) {
 	// All of it before the controller starts: one that reads an empty
 	// database does not look again.
 	ids := map[string]string{

@@ -14,9 +14,9 @@ import (
 	"github.com/venturi-net/venturi/internal/ovs"
 )
 
-// patience is how long a network gets to stand: far more than it needs on a
+// daemonTimeout is how long a network gets to stand: far more than it needs on a
 // busy machine, so that only a hang exceeds it.
-var patience = host.ScaleTimeout(60 * time.Second)
+var daemonTimeout = host.ScaleTimeout(60 * time.Second)
 
 // northbound is a connection to a northbound database.
 type northbound struct{ client.Client }
@@ -61,7 +61,7 @@ func (nb *northbound) wait(ctx context.Context, ports []Port) error {
 	// First the ports: the count does not wait for a machine that is not known.
 	var bound []ovsdb.Operation
 	for _, p := range ports {
-		bound = append(bound, until(tablePort, ovsdb.Row{"name": p.Name},
+		bound = append(bound, waitOp(tablePort, ovsdb.Row{"name": p.Name},
 			ovsdb.NewCondition("name", ovsdb.ConditionEqual, p.Name), ovsdb.NewCondition("up", ovsdb.ConditionEqual, true)))
 	}
 	if _, err := ovs.Transact(ctx, nb, bound...); err != nil {
@@ -93,14 +93,14 @@ func (nb *northbound) follow(ctx context.Context, column string) error {
 	if !ok {
 		return fmt.Errorf("%s in the northbound database is %v", count, rows[0][count])
 	}
-	_, err = ovs.Transact(ctx, nb, until(tableGlobal, ovsdb.Row{count: int(step)},
+	_, err = ovs.Transact(ctx, nb, waitOp(tableGlobal, ovsdb.Row{count: int(step)},
 		ovsdb.NewCondition(column, ovsdb.ConditionGreaterThanOrEqual, int(step))))
 	return err
 }
 
-// until waits until the row, as far as it is given, is the one that meets the
+// waitOp waits until the row, as far as it is given, is the one that meets the
 // conditions.
-func until(table string, row ovsdb.Row, where ...ovsdb.Condition) ovsdb.Operation {
+func waitOp(table string, row ovsdb.Row, where ...ovsdb.Condition) ovsdb.Operation {
 	var columns []string
 	for column := range row {
 		columns = append(columns, column)

@@ -21,12 +21,12 @@ import (
 func TestMain(m *testing.M) { testenv.Main(m, nil) }
 
 // place gives a place whose daemons end with the test, and the list of them.
-func place(t *testing.T) (ovs.Place, *[]*netcfg.Child) {
+func place(t *testing.T) (ovs.Runtime, *[]*netcfg.Child) {
 	t.Helper()
-	return testenv.Place(t, slices.Concat(ovs.Needs(), ovn.Needs())...)
+	return testenv.OVSRuntime(t, slices.Concat(ovs.Needs(), ovn.Needs())...)
 }
 
-func central(t *testing.T, p ovs.Place, n ovn.Network) *ovn.Central {
+func central(t *testing.T, p ovs.Runtime, n ovn.Network) *ovn.Central {
 	t.Helper()
 	c, err := ovn.StartCentral(t.Context(), p, n)
 	must(t, err)

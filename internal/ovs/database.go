@@ -16,7 +16,7 @@ import (
 // StartDatabase makes a database and starts a server for it alone. name is
 // that of its file and of its socket; schema is the file of its schema, empty
 // for that of a switch. The server is up when this returns.
-func StartDatabase(ctx context.Context, p Place, name, schema string) (*netcfg.Child, error) {
+func StartDatabase(ctx context.Context, p Runtime, name, schema string) (*netcfg.Child, error) {
 	create := []string{"create", p.file(name + ".db")}
 	if schema != "" {
 		create = append(create, schema)
@@ -29,7 +29,7 @@ func StartDatabase(ctx context.Context, p Place, name, schema string) (*netcfg.C
 		return nil, err
 	}
 	// It takes commands when its database is open and it listens.
-	err = server.Await(ctx, patience, func(ctx context.Context) error {
+	err = server.Await(ctx, daemonTimeout, func(ctx context.Context) error {
 		_, err := p.Ask(ctx, name, "version")
 		return err
 	})
@@ -40,7 +40,7 @@ func StartDatabase(ctx context.Context, p Place, name, schema string) (*netcfg.C
 }
 
 // Remote is how clients are told of the database of that name.
-func (p Place) Remote(name string) string { return "unix:" + p.file(name+".sock") }
+func (p Runtime) Remote(name string) string { return "unix:" + p.file(name+".sock") }
 
 // database is a connection to the database of a switch.
 type database struct {

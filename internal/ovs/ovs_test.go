@@ -16,12 +16,12 @@ import (
 )
 
 // place gives a place whose daemons end with the test, and the list of them.
-func place(t *testing.T) (ovs.Place, *[]*netcfg.Child) {
+func place(t *testing.T) (ovs.Runtime, *[]*netcfg.Child) {
 	t.Helper()
-	return testenv.Place(t, ovs.Needs()...)
+	return testenv.OVSRuntime(t, ovs.Needs()...)
 }
 
-func start(t *testing.T, p ovs.Place) *ovs.Switch {
+func start(t *testing.T, p ovs.Runtime) *ovs.Switch {
 	t.Helper()
 	s, err := ovs.Start(t.Context(), p)
 	must(t, err)
@@ -87,7 +87,7 @@ type machineLink struct {
 }
 
 func links(t *testing.T, namespace string) (found []machineLink) {
-	testenv.In(t, namespace, func() error {
+	testenv.InNetns(t, namespace, func() error {
 		list, err := host.Links()
 		for _, l := range list {
 			a := l.Attrs()

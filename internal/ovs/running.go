@@ -121,7 +121,7 @@ func Balancers(socket string) (all int, switches []Balanced, err error) {
 				return errors.Join(errors.New("read logical switches"), err)
 			}
 			f := field{socket, northboundDatabase, "Logical_Switch", id.GoUUID, "load_balancer", ""}
-			switches = append(switches, Balanced{fmt.Sprint(row["name"]), f.cell(), len(own)})
+			switches = append(switches, Balanced{fmt.Sprint(row["name"]), f.setting(), len(own)})
 		}
 		return nil
 	})

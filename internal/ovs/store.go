@@ -41,8 +41,8 @@ type field struct {
 
 const onlyRow = "."
 
-// cell names the field: the socket, a blank, and the rest with slashes.
-func (f field) cell() setting.Setting {
+// setting names the field: the socket, a blank, and the rest with slashes.
+func (f field) setting() setting.Setting {
 	return setting.Setting{Backend: storeName, Key: f.socket + " " + strings.Join([]string{f.database, f.table, f.row, f.column, f.key}, "/")}
 }
 
@@ -65,7 +65,7 @@ func OtherConfig(socket, key string) setting.Setting { return rootKey(socket, "o
 func ExternalID(socket, key string) setting.Setting { return rootKey(socket, "external_ids", key) }
 
 func rootKey(socket, column, key string) setting.Setting {
-	return field{orElse(socket, SwitchSocket), switchDatabase, tableRoot, onlyRow, column, key}.cell()
+	return field{orElse(socket, SwitchSocket), switchDatabase, tableRoot, onlyRow, column, key}.setting()
 }
 
 func orElse(socket, usual string) string {
@@ -105,8 +105,8 @@ func ask(socket, name string, fn func(context.Context, client.Client) error) err
 	return fn(ctx, c)
 }
 
-// where are the conditions that meet the row.
-func (f field) where() []ovsdb.Condition {
+// conditions are the conditions that meet the row.
+func (f field) conditions() []ovsdb.Condition {
 	if f.row == onlyRow {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (f field) where() []ovsdb.Condition {
 
 // find reads the row: its UUID, and the column.
 func (f field) find(ctx context.Context, c client.Client) (id ovsdb.UUID, column any, err error) {
-	rows, err := Select(ctx, c, f.table, f.where(), "_uuid", f.column)
+	rows, err := Select(ctx, c, f.table, f.conditions(), "_uuid", f.column)
 	if err != nil {
 		return id, nil, err
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // socket is that of the database of the switch in a place.
-func socket(p ovs.Place) string { return filepath.Join(p.Folder, "conf.sock") }
+func socket(p ovs.Runtime) string { return filepath.Join(p.Folder, "conf.sock") }
 
 func TestStore(t *testing.T) {
 	p, children := place(t)

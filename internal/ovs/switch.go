@@ -22,20 +22,20 @@ const (
 type Switch struct {
 	Version string // of the switch daemon, such as 3.1.0
 
-	place  Place
-	db     *database
-	server *netcfg.Child
-	daemon *netcfg.Child
+	runtime Runtime
+	db      *database
+	server  *netcfg.Child
+	daemon  *netcfg.Child
 }
 
 // Start starts the daemons of a switch. It has no bridges yet.
-func Start(ctx context.Context, p Place) (*Switch, error) {
+func Start(ctx context.Context, p Runtime) (*Switch, error) {
 	server, err := StartDatabase(ctx, p, databaseName, "")
 	if err != nil {
 		return nil, err
 	}
-	s := &Switch{place: p, server: server}
-	err = While(ctx, patience, func(ctx context.Context) (err error) {
+	s := &Switch{runtime: p, server: server}
+	err = While(ctx, daemonTimeout, func(ctx context.Context) (err error) {
 		s.db, err = connect(ctx, s.Remote())
 		return err
 	}, server)
@@ -51,11 +51,11 @@ func Start(ctx context.Context, p Place) (*Switch, error) {
 
 // start starts the switch daemon, which is up when it takes commands.
 func (s *Switch) start(ctx context.Context) (err error) {
-	if s.daemon, err = s.place.Daemon(switchName, switchProgram, s.Remote()); err != nil {
+	if s.daemon, err = s.runtime.Daemon(switchName, switchProgram, s.Remote()); err != nil {
 		return err
 	}
-	return s.daemon.Await(ctx, patience, func(ctx context.Context) (err error) {
-		s.Version, err = s.place.Version(ctx, switchName)
+	return s.daemon.Await(ctx, daemonTimeout, func(ctx context.Context) (err error) {
+		s.Version, err = s.runtime.Version(ctx, switchName)
 		return err
 	})
 }
@@ -64,7 +64,7 @@ func (s *Switch) start(ctx context.Context) (err error) {
 func (s *Switch) Close() { s.db.client.Close() }
 
 // Remote is how other daemons are told of the switch's database.
-func (s *Switch) Remote() string { return s.place.Remote(databaseName) }
+func (s *Switch) Remote() string { return s.runtime.Remote(databaseName) }
 
 // Datapaths that a bridge can have.
 const (
@@ -184,7 +184,7 @@ func (s *Switch) apply(ctx context.Context, ops []ovsdb.Operation, ports []Port)
 			return err
 		}
 		for i, p := range ports {
-			if err := judge(found[i].Rows); err != nil {
+			if err := interfaceErrors(found[i].Rows); err != nil {
 				return fmt.Errorf("add port %s: %w", p.Name, err)
 			}
 		}
@@ -192,8 +192,8 @@ func (s *Switch) apply(ctx context.Context, ops []ovsdb.Operation, ports []Port)
 	})
 }
 
-// judge reads from the row of an interface whether the switch has it.
-func judge(rows []ovsdb.Row) error {
+// interfaceErrors reads from the row of an interface whether the switch has it.
+func interfaceErrors(rows []ovsdb.Row) error {
 	if len(rows) != 1 {
 		// A port that no bridge has is removed in the transaction that makes it.
 		return fmt.Errorf("there is no such bridge")
@@ -209,7 +209,7 @@ func judge(rows []ovsdb.Row) error {
 
 // while runs fn as long as both daemons live.
 func (s *Switch) while(ctx context.Context, fn func(context.Context) error) error {
-	return While(ctx, patience, fn, s.server, s.daemon)
+	return While(ctx, daemonTimeout, fn, s.server, s.daemon)
 }
 
 // Configure sets keys of the switch's other_config, such as vlan-limit. It
@@ -232,8 +232,8 @@ const openAgain = 50 * time.Millisecond
 func (s *Switch) AddFlows(ctx context.Context, bridge string, flows ...string) error {
 	err := s.while(ctx, func(ctx context.Context) error {
 		for {
-			err := s.place.run(ctx, strings.Join(flows, "\n")+"\n", flowsProgram, "--protocols=OpenFlow13", "--bundle",
-				"add-flows", "unix:"+s.place.file(bridge+".mgmt"), "-")
+			err := s.runtime.run(ctx, strings.Join(flows, "\n")+"\n", flowsProgram, "--protocols=OpenFlow13", "--bundle",
+				"add-flows", "unix:"+s.runtime.file(bridge+".mgmt"), "-")
 			// A switch that looks its bridges over once more closes what is being
 			// opened to one of them.
 			if err == nil || !strings.Contains(err.Error(), "failed to connect to socket") {

@@ -20,7 +20,7 @@ const poll = 2 * time.Millisecond
 func (s *Switch) Reach(ctx context.Context, bridge string, addr netip.Addr, mac net.HardwareAddr) error {
 	err := s.while(ctx, func(ctx context.Context) error {
 		for {
-			answer, err := s.place.Ask(ctx, switchName, "ovs/route/lookup", addr.String())
+			answer, err := s.runtime.Ask(ctx, switchName, "ovs/route/lookup", addr.String())
 			if err == nil && strings.Contains(answer, "dev "+bridge+"\n") {
 				return nil
 			}

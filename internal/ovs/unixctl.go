@@ -12,14 +12,14 @@ import (
 // answer. Error: what the daemon says of a command that failed.
 func (s *Switch) Ask(ctx context.Context, command string, args ...string) (answer string, err error) {
 	err = s.while(ctx, func(ctx context.Context) (err error) {
-		answer, err = s.place.Ask(ctx, switchName, command, args...)
+		answer, err = s.runtime.Ask(ctx, switchName, command, args...)
 		return err
 	})
 	return answer, err
 }
 
 // Ask gives a command to the daemon of that name and returns its answer.
-func (p Place) Ask(ctx context.Context, daemon, ask string, args ...string) (string, error) {
+func (p Runtime) Ask(ctx context.Context, daemon, ask string, args ...string) (string, error) {
 	return command(ctx, p.control(daemon), ask, args...)
 }
 
@@ -63,7 +63,7 @@ func command(ctx context.Context, socket, command string, args ...string) (strin
 }
 
 // Version asks the daemon of that name for its version, such as 3.1.0.
-func (p Place) Version(ctx context.Context, daemon string) (string, error) {
+func (p Runtime) Version(ctx context.Context, daemon string) (string, error) {
 	text, err := p.Ask(ctx, daemon, "version")
 	line, _, _ := strings.Cut(text, "\n")
 	return line[strings.LastIndexByte(line, ' ')+1:], err // ovs-vswitchd (Open vSwitch) 3.1.0

@@ -26,14 +26,14 @@ import (
 var attach = Driver{
 	Name:    "attach",
 	Summary: "two network namespaces that are there already: containers, pods, machines of another lab",
-	Like:    "any two containers or pods on this machine, whatever joins them",
+	Example: "any two containers or pods on this machine, whatever joins them",
 	Options: []Option{
 		namespace("from", "where the client is"),
 		namespace("to", "where the server is"),
 		address("from-addr", "the client's address, where from has several"),
 		address("to-addr", "the server's, where to has several"),
 	},
-	Settle: func(v Values) error {
+	Resolve: func(v Values) error {
 		if v["from"] == "" || v["to"] == "" {
 			return errors.New("it needs both from and to")
 		}
@@ -44,7 +44,7 @@ var attach = Driver{
 		return err
 	},
 	Up: func(_ context.Context, s *Site) (Ends, error) {
-		made, err := attachTo(s.Options, s.Hold)
+		made, err := attachTo(s.Options, s.HoldNetns)
 		if err != nil {
 			return nil, err
 		}

@@ -32,7 +32,7 @@ func TestAttach(t *testing.T) {
 	child.Stop(testenv.Timeout)
 	for i, want := range [][2]testenv.Container{{made[0], made[1]}, {made[1], made[0]}} {
 		arm := l.Arms[i+1]
-		from, to := arm.From(), arm.To()
+		from, to := arm.Client(), arm.Server()
 		if from.Addr != want[0].Addr || to.Addr != want[1].Addr || from.Machine != "m1" || to.Machine != "m2" {
 			t.Errorf("%s: ends %+v and %+v", arm.Name, from, to)
 		}
@@ -57,7 +57,7 @@ func TestAttachMTUOfRoute(t *testing.T) {
 	made := testenv.Containers(t, 1500)
 	testenv.RouteMTU(t, made[0].In.Path(), made[1].Addr, 1300)
 	l := testenv.Lab(t, lab.Options{Paths: []string{"attach:from=ns:" + made[0].In.Name() + ",to=ns:" + made[1].In.Name()}})
-	if from, to := l.Arms[0].From().MTU, l.Arms[0].To().MTU; from != 1300 || to != 1500 {
+	if from, to := l.Arms[0].Client().MTU, l.Arms[0].Server().MTU; from != 1300 || to != 1500 {
 		t.Errorf("MTU %d and %d, want 1300 and 1500", from, to)
 	}
 }

@@ -19,14 +19,14 @@ import (
 var overBGP = Driver{
 	Name:    "bgp",
 	Summary: "as routed, with the other machines' blocks learned by BGP",
-	Like:    "Calico with BGP, without encapsulation",
+	Example: "Calico with BGP, without encapsulation",
 	Options: []Option{
 		number(bgpReflectors, 0, maxReflectors, "0", "machines that are route reflectors for the others; 0: each speaks with all"),
 		number(bgpASN, 1, 1<<32-1, "64512", "number of the autonomous system"),
 		number(bgpHold, bgp.MinHold, bgp.MaxHold, fmt.Sprint(bgp.DefaultHold), "hold time, seconds: after so long a silence a speaker is taken for dead"),
 		mtu,
 	},
-	Fits: func(a Arm, hosts int) error {
+	CheckHosts: func(a Arm, hosts int) error {
 		n := a.Options.Int(bgpReflectors)
 		if n < hosts {
 			return nil
@@ -60,7 +60,7 @@ var bgpCluster = netip.MustParseAddr("244.0.0.1")
 func bgpUp(ctx context.Context, s *Site) (Ends, error) {
 	speakers := make([]*netcfg.Child, len(s.Machines))
 	states := make([]string, len(s.Machines))
-	ends, err := s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
+	ends, err := s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
 		end, err := s.routedPod(i)
 		if err != nil {
 			return nil, err
@@ -113,7 +113,7 @@ func (s *Site) bgpConfig(i int) *bgp.Config {
 	if s.reflects(i) {
 		c.ClusterID = bgpCluster
 	}
-	for j, other := range s.others(i) {
+	for j, other := range s.otherMachines(i) {
 		// Speakers of other arms on this machine have blocks of their own.
 		c.Accept = append(c.Accept, s.block(j))
 		if s.Options.Int(bgpReflectors) > 0 && !s.reflects(i) && !s.reflects(j) {
@@ -147,8 +147,8 @@ func (s *Site) bgpLearned(i int, file string) error {
 	if err != nil {
 		return err
 	}
-	for j, other := range s.others(i) {
-		if via, ok := state.Via(s.block(j)); !ok || via != other.Addr {
+	for j, other := range s.otherMachines(i) {
+		if via, ok := state.NextHop(s.block(j)); !ok || via != other.Addr {
 			return fmt.Errorf("no route to %s of %s; %s", s.block(j), other.Name, s.bgpMissing(state))
 		}
 	}

@@ -18,7 +18,7 @@ const protoBGP = 186
 // learned lists the routes that a machine learned by BGP, as PREFIX via ADDR.
 func learned(t *testing.T, m lab.Machine) (list []string) {
 	t.Helper()
-	testenv.In(t, m.Namespace, func() error {
+	testenv.InNetns(t, m.Namespace, func() error {
 		routes, err := host.Routes(protoBGP)
 		for _, r := range routes {
 			list = append(list, fmt.Sprintf("%s via %s", r.Dst, r.Via))

@@ -12,61 +12,61 @@ import "fmt"
 //     machine as far as its ttl tells.
 var deviceVariants = map[string][]variant{
 	"ipip": {{
-		spec: "ipip", pods: 1, less: 20, twice: true,
-		frame: same("eth ip(m1>m2 df ttl63) ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+		spec: "ipip", pods: 1, less: 20, pairable: true,
+		frame: onePod("eth ip(m1>m2 df ttl63) ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}, {
-		spec: "ipip:mode=cross-subnet", pods: 1, less: 20, frame: same("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+		spec: "ipip:mode=cross-subnet", pods: 1, less: 20, frame: onePod("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}, {
 		spec: "ipip:mode=cross-subnet,subnets=2,mtu=1400", pods: 1, less: 100,
-		frame: same("eth ip(m1.t1>m2.t1 df ttl63) ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+		frame: onePod("eth ip(m1.t1>m2.t1 df ttl63) ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}},
 	"geneve": {{
-		spec: "geneve", pods: 1, less: 50, twice: true,
-		frame: same("eth ip(m1>m2 ttl64) udp(6081 nosum) geneve(1) eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+		spec: "geneve", pods: 1, less: 50, pairable: true,
+		frame: onePod("eth ip(m1>m2 ttl64) udp(6081 nosum) geneve(1) eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}, {
 		spec: "geneve:tunnels=5,vni=700,port=6090,csum=on", pods: 5, less: 50, frame: func(k int) string {
 			return fmt.Sprintf("eth ip(m1.t%d>m2.t%[1]d ttl64) udp(6090 sum) geneve(%d) eth ip(m1.pod%[1]d>m2.pod%[1]d df ttl63) udp(sum)", k, 699+k)
 		},
 	}},
 	"vlan": {{
-		spec: "vlan", pods: 1, twice: true, card: onCard, frame: same("eth 8100(100) ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
+		spec: "vlan", pods: 1, pairable: true, card: onCard, frame: onePod("eth 8100(100) ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
 	}, {
 		spec: "vlan:ids=5,vlan=4090,mtu=1400", pods: 5, less: 100, card: onCard, frame: func(k int) string {
 			return fmt.Sprintf("eth 8100(%d) ip(m1.pod%d>m2.pod%[2]d df ttl64) udp(sum)", 4089+k, k)
 		},
 	}},
 	"qinq": {{
-		spec: "qinq", pods: 1, less: 8, twice: true, card: onCard,
-		frame: same("eth 88a8(100) 8100(1) ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
+		spec: "qinq", pods: 1, less: 8, pairable: true, card: onCard,
+		frame: onePod("eth 88a8(100) 8100(1) ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
 	}, {
 		spec: "qinq:ids=5,vlan=11,inner=7", pods: 5, less: 8, card: onCard, frame: func(k int) string {
 			return fmt.Sprintf("eth 88a8(%d) 8100(7) ip(m1.pod%d>m2.pod%[2]d df ttl64) udp(sum)", 10+k, k)
 		},
 	}},
 	"ipvlan": {{
-		spec: "ipvlan", pods: 1, twice: true, card: onCard, frame: same("eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
+		spec: "ipvlan", pods: 1, pairable: true, card: onCard, frame: onePod("eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
 	}, {
-		spec: "ipvlan:mode=l3,mtu=1400", pods: 1, less: 100, card: onCard, frame: same("eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
+		spec: "ipvlan:mode=l3,mtu=1400", pods: 1, less: 100, card: onCard, frame: onePod("eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
 	}, {
-		spec: "ipvlan:mode=l3s", pods: 1, card: onCard, frame: same("eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
+		spec: "ipvlan:mode=l3s", pods: 1, card: onCard, frame: onePod("eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
 	}},
 	"netkit": {{
-		spec: "netkit", pods: 1, twice: true, frame: same("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+		spec: "netkit", pods: 1, pairable: true, frame: onePod("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}, {
-		spec: "netkit:mode=l2,mtu=1400", pods: 1, less: 100, frame: same("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+		spec: "netkit:mode=l2,mtu=1400", pods: 1, less: 100, frame: onePod("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}},
 	"vxlan": {{
 		spec: "vxlan:pods=netkit,vni=9", pods: 1, less: 50,
-		frame: same("eth ip(m1>m2 ttl64) udp(8472 sum) vxlan(9) eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+		frame: onePod("eth ip(m1>m2 ttl64) udp(8472 sum) vxlan(9) eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}},
 	"vxlan+fast": {{
 		spec: "vxlan+fast:pods=netkit,vni=8", pods: 1, less: 50,
-		frame: same("eth ip(m1>m2 ttl64) udp(8472 sum) vxlan(8) eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+		frame: onePod("eth ip(m1>m2 ttl64) udp(8472 sum) vxlan(8) eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}},
 	// The first packets of a flow go the slow way, which is what is captured.
 	"netkit+fast": {{
-		spec: "netkit+fast", pods: 1, twice: true, frame: same("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+		spec: "netkit+fast", pods: 1, pairable: true, frame: onePod("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}, {
-		spec: "netkit+fast:mode=l2", pods: 1, frame: same("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
+		spec: "netkit+fast:mode=l2", pods: 1, frame: onePod("eth ip(m1.pod1>m2.pod1 df ttl63) udp(sum)"),
 	}},
 }

@@ -19,7 +19,7 @@ import (
 // would seem faster than any that pays for it.
 func TestDevicesFollowTheWire(t *testing.T) {
 	follow := []variant{{spec: "macvlan"}, {spec: "ipvlan"}, {spec: "ipvlan:mode=l3"}, {spec: "vlan"}, {spec: "qinq"}}
-	follow = slices.DeleteFunc(follow, func(v variant) bool { return v.lacking(t) != "" })
+	follow = slices.DeleteFunc(follow, func(v variant) bool { return v.missingFeature(t) != "" })
 	for _, c := range []struct {
 		wire           string
 		whole, partial bool // frames that are not cut, not summed
@@ -44,13 +44,13 @@ func TestDevicesFollowTheWire(t *testing.T) {
 // in tunnels.
 func TestTunnelsFollowTheWire(t *testing.T) {
 	follow := []variant{{spec: "vxlan"}, {spec: "vxlan:csum=off"}, {spec: "geneve"}, {spec: "geneve:csum=on"}, {spec: "ipip"}}
-	follow = slices.DeleteFunc(follow, func(v variant) bool { return v.lacking(t) != "" })
+	follow = slices.DeleteFunc(follow, func(v variant) bool { return v.missingFeature(t) != "" })
 	for wire, want := range map[string]bool{"": true, "tunnel-tso=off": false, "tso=off": false} {
 		l := testenv.Lab(t, labOf(t, follow, wire))
 		for i, arm := range l.Arms {
 			t.Run(fmt.Sprintf("wire=%q,%s", wire, follow[i].spec), func(t *testing.T) {
-				r, most, whole := newReader(l, i), 14+arm.From().MTU+arm.Overhead, 0
-				frames := traffic.Capture(t, l.Machines[1].Namespace, "wire0", func() { traffic.CheckTCP(t, arm.From(), arm.To()) })
+				r, most, whole := newReader(l, i), 14+arm.Client().MTU+arm.Overhead, 0
+				frames := traffic.Capture(t, l.Machines[1].Namespace, "wire0", func() { traffic.CheckTCP(t, arm.Client(), arm.Server()) })
 				for _, f := range frames {
 					if text, _ := r.read(f); strings.Contains(text, ".pod1") && len(f) > most {
 						whole++
@@ -67,7 +67,7 @@ func TestTunnelsFollowTheWire(t *testing.T) {
 // onCardOf counts the frames of TCP on the card of an arm: all, those that are
 // not cut, and of the others those that are not summed.
 func onCardOf(t *testing.T, l *lab.Lab, index int, arm lab.Arm) (tcp, whole, partial int) {
-	frames := traffic.Capture(t, l.Machines[1].Namespace, fmt.Sprintf("card%d", index), func() { traffic.CheckTCP(t, arm.From(), arm.To()) })
+	frames := traffic.Capture(t, l.Machines[1].Namespace, fmt.Sprintf("card%d", index), func() { traffic.CheckTCP(t, arm.Client(), arm.Server()) })
 	for _, f := range frames {
 		for kind := binary.BigEndian.Uint16(f[12:]); kind == unix.ETH_P_8021Q || kind == unix.ETH_P_8021AD; kind = binary.BigEndian.Uint16(f[12:]) {
 			f = f[4:]
@@ -76,7 +76,7 @@ func onCardOf(t *testing.T, l *lab.Lab, index int, arm lab.Arm) (tcp, whole, par
 			continue
 		}
 		tcp++
-		if len(f) > 14+arm.From().MTU {
+		if len(f) > 14+arm.Client().MTU {
 			whole++
 		} else if !summed(f[14:]) {
 			partial++

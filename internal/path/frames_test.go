@@ -15,18 +15,18 @@ import (
 
 // reader writes frames of an arm down as text, with names for addresses.
 type reader struct {
-	names  map[netip.Addr]string
-	before int // blocks of outer addresses of other arms
+	names       map[netip.Addr]string
+	outerOffset int // blocks of outer addresses of other arms
 }
 
-// outside is the range of tunnels' addresses: a block for each arm on each
+// outerRange is the range of tunnels' addresses: a block for each arm on each
 // machine.
-var outside = netip.MustParsePrefix("10.222.0.0/16")
+var outerRange = netip.MustParsePrefix("10.222.0.0/16")
 
 const outsideBlock = 64 // addresses
 
 func newReader(l *lab.Lab, index int) reader {
-	r := reader{names: map[netip.Addr]string{}, before: index * len(l.Machines)}
+	r := reader{names: map[netip.Addr]string{}, outerOffset: index * len(l.Machines)}
 	for i, m := range l.Machines {
 		for k, end := range l.Arms[index].Ends[i] {
 			r.names[end.Addr] = fmt.Sprintf("%s.pod%d", m.Name, k+1)
@@ -43,10 +43,10 @@ func (r reader) name(ip net.IP) string {
 	if name, ok := r.names[addr]; ok {
 		return name
 	}
-	if outside.Contains(addr) {
+	if outerRange.Contains(addr) {
 		b := addr.As4()
 		n := int(b[2])<<8 + int(b[3])
-		return fmt.Sprintf("m%d.t%d", n/outsideBlock-r.before+1, n%outsideBlock)
+		return fmt.Sprintf("m%d.t%d", n/outsideBlock-r.outerOffset+1, n%outsideBlock)
 	}
 	return addr.String()
 }
@@ -105,9 +105,9 @@ func (r reader) read(frame []byte) (text string, payload []byte) {
 	return strings.Join(said, " "), left
 }
 
-// dealt is the first of the ports that sockets are dealt: those below are
+// firstEphemeral is the first of the ports that sockets are dealt: those below are
 // tunnels'.
-const dealt = 32768
+const firstEphemeral = 32768
 
 // genevePort and the next ones are Geneve's, of which every path has its own;
 // all other tunnels are VXLAN.
@@ -115,7 +115,7 @@ const genevePort, genevePorts = 6081, 16
 
 func tunnel(port layers.UDPPort) gopacket.LayerType {
 	switch {
-	case port >= dealt:
+	case port >= firstEphemeral:
 		return gopacket.LayerTypeZero
 	case port >= genevePort && port < genevePort+genevePorts:
 		return layers.LayerTypeGeneve
@@ -143,7 +143,7 @@ func (r reader) ip(l *layers.IPv4) string {
 
 func udp(l *layers.UDP, ip *layers.IPv4) string {
 	text := ""
-	if l.DstPort < dealt {
+	if l.DstPort < firstEphemeral {
 		text = fmt.Sprintf("%d ", l.DstPort)
 	}
 	_ = l.SetNetworkLayerForChecksum(ip)

@@ -20,7 +20,7 @@ import (
 var geneve = Driver{
 	Name:    "geneve",
 	Summary: "pods on a bridge, kernel Geneve between the machines",
-	Like:    "Cilium with Geneve, without its BPF programs",
+	Example: "Cilium with Geneve, without its BPF programs",
 	Options: []Option{
 		number("vni", 1, maxVNI, "1", "virtual network identifier, of the first tunnel"),
 		number("port", 1, 65535, "", "UDP port; 6081, which is the assigned one, or the next that is free on the machines when not given"),
@@ -28,12 +28,12 @@ var geneve = Driver{
 		number("tunnels", 1, maxPods, "1", "tunnels to outer addresses of their own, each with a pod; flows are dealt out to them"),
 		mtu,
 	},
-	Settle:   vxlanSettle,
+	Resolve:  checkVNIs,
 	OwnPort:  genevePort,
 	Overhead: func(Values) int { return geneveOverhead },
 	Needs:    func(Values) []feature.Need { return []feature.Need{feature.Bridge, feature.Geneve, feature.Encap} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return s.eachMachine(ctx, s.geneveMachine)
+		return s.buildMachines(ctx, s.geneveMachine)
 	},
 }
 
@@ -44,7 +44,7 @@ const (
 
 func (s *Site) geneveMachine(i int) ([]host.Endpoint, error) {
 	in := s.Machines[i].In
-	if err := s.vxlanBridge(i); err != nil {
+	if err := s.addPodBridge(i); err != nil {
 		return nil, err
 	}
 	device := fmt.Sprintf("geneve%d", s.Index)
@@ -52,7 +52,7 @@ func (s *Site) geneveMachine(i int) ([]host.Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := in.AddAddr(device, single(s.block(i).Addr())); err != nil {
+	if err := in.AddAddr(device, hostPrefix(s.block(i).Addr())); err != nil {
 		return nil, err
 	}
 	if err := forward(in); err != nil {
@@ -63,7 +63,7 @@ func (s *Site) geneveMachine(i int) ([]host.Endpoint, error) {
 		if err := s.geneveTunnel(i, n, device); err != nil {
 			return nil, err
 		}
-		end, err := s.vxlanPod(i, n)
+		end, err := s.bridgedPod(i, n)
 		if err != nil {
 			return nil, err
 		}
@@ -79,17 +79,17 @@ func (s *Site) geneveTunnel(i, n int, device string) error {
 	if err := s.outerAddrs(i, n); err != nil {
 		return err
 	}
-	for j := range s.others(i) {
+	for j := range s.otherMachines(i) {
 		hop, behind := s.block(j).Addr(), s.block(j)
 		if s.Options.Int("tunnels") > 1 {
-			behind = single(s.podAddr(j, n))
+			behind = hostPrefix(s.podAddr(j, n))
 		}
 		if err := m.In.AddNeighbour(device, hop, s.tunnelMAC(j, 0)); err != nil {
 			return err
 		}
 		err := m.In.AddRoute(netcfg.Route{Dst: behind, Via: hop, Device: device, OnLink: true, Encap: &netcfg.Encap{
 			ID: s.Options.Int("vni") + n, Src: s.tunnelAddr(i, n), Dst: s.tunnelAddr(j, n),
-			TTL: outerTTL, Csum: s.Options.On("csum"),
+			TTL: outerTTL, Csum: s.Options.Enabled("csum"),
 		}})
 		if err != nil {
 			return err

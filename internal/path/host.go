@@ -11,7 +11,7 @@ import (
 var hostDriver = Driver{
 	Name:    "host",
 	Summary: "the machines' own network, no pods: what the others are compared with",
-	Like:    "a pod with hostNetwork, or a process outside of any container",
+	Example: "a pod with hostNetwork, or a process outside of any container",
 	Up: func(_ context.Context, s *Site) (Ends, error) {
 		var ends Ends
 		for _, m := range s.Machines {

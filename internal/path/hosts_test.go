@@ -113,7 +113,7 @@ func (m *mesh) talk() (missing []string) {
 			}
 		}
 		for wait := time.Now().Add(time.Second); time.Now().Before(wait); time.Sleep(time.Millisecond) {
-			if missing = m.missing(); len(missing) == 0 {
+			if missing = m.undelivered(); len(missing) == 0 {
 				return nil
 			}
 		}
@@ -127,7 +127,7 @@ func (m *mesh) has(from, to int) bool {
 	return m.came[[2]int{from, to}]
 }
 
-func (m *mesh) missing() (list []string) {
+func (m *mesh) undelivered() (list []string) {
 	for from := range m.conns {
 		for to := range m.conns {
 			if from != to && !m.has(from, to) {

@@ -24,14 +24,14 @@ import (
 var ipip = Driver{
 	Name:    "ipip",
 	Summary: "as routed, with a second IP header between the machines (IPIP)",
-	Like:    "Calico with IPIP",
+	Example: "Calico with IPIP",
 	Options: []Option{
 		choice("mode", []string{ipipAlways, ipipCross}, ipipAlways,
 			"which machines the header is for: all others, or those in other subnets only"),
 		number("subnets", 1, maxSubnets, "1", "subnets that the machines are dealt out to, in turn: m1 is in the first, m2 in the second"),
 		mtu,
 	},
-	Fits: ipipFits,
+	CheckHosts: ipipCheckHosts,
 	// The two machines between which is measured are in two subnets if there are
 	// two.
 	Overhead: func(v Values) int {
@@ -43,7 +43,7 @@ var ipip = Driver{
 	MTU:   func(wire int, _ Values) int { return wire - ipipOverhead },
 	Needs: func(Values) []feature.Need { return []feature.Need{feature.IPIP} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
+		return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
 			end, err := s.routedPod(i)
 			if err == nil {
 				err = s.ipipUnderlay(i)
@@ -63,8 +63,8 @@ const (
 	maxSubnets   = 16
 )
 
-// ipipFits: a subnet is as large as a block.
-func ipipFits(a Arm, hosts int) error {
+// ipipCheckHosts: a subnet is as large as a block.
+func ipipCheckHosts(a Arm, hosts int) error {
 	const room = blockSize - 2
 	subnets := a.Options.Int("subnets")
 	if subnets == 1 || hosts <= subnets*room {
@@ -81,10 +81,10 @@ func ipipFits(a Arm, hosts int) error {
 func (s *Site) ipipNode(i int) netip.Prefix {
 	if subnets := s.Options.Int("subnets"); subnets > 1 {
 		subnet := s.blockIn(outerNet, i%subnets)
-		return netip.PrefixFrom(within(subnet, 1+i/subnets), blockBits)
+		return netip.PrefixFrom(nthAddr(subnet, 1+i/subnets), blockBits)
 	}
 	if s.Nth == 0 {
-		return single(s.Machines[i].Addr)
+		return hostPrefix(s.Machines[i].Addr)
 	}
 	return netip.PrefixFrom(s.outer(i, 0), outerNet.Bits())
 }
@@ -106,7 +106,7 @@ func (s *Site) ipipUnderlay(i int) error {
 		return err
 	}
 	known := map[netip.Prefix]bool{own.Masked(): true}
-	for j, other := range s.others(i) {
+	for j, other := range s.otherMachines(i) {
 		there := s.ipipNode(j)
 		if subnet := there.Masked(); !known[subnet] {
 			if err := m.In.AddRoute(netcfg.Route{Dst: subnet, Device: m.Wire}); err != nil {
@@ -131,10 +131,10 @@ func (s *Site) ipipDevice(i int) error {
 		return err
 	}
 	// The machine's own packets to pods come from here: it is one of its block.
-	if err := m.In.AddAddr(device, single(s.block(i).Addr())); err != nil {
+	if err := m.In.AddAddr(device, hostPrefix(s.block(i).Addr())); err != nil {
 		return err
 	}
-	for j := range s.others(i) {
+	for j := range s.otherMachines(i) {
 		route := netcfg.Route{Dst: s.block(j), Via: s.ipipNode(j).Addr(), Device: device, OnLink: true}
 		if s.Options["mode"] == ipipCross && s.ipipInOneSubnet(i, j) {
 			route.Device, route.OnLink = m.Wire, false

@@ -55,13 +55,13 @@ func TestIPIPSubnets(t *testing.T) {
 	for spec, hosts := range map[string]int{"ipip:subnets=2": 124, "ipip": 250, "ipip:mode=cross-subnet,subnets=4": 248} {
 		arms, err := path.Arms([]string{spec}, nil)
 		testenv.Must(t, err)
-		if err := path.Fit(arms, hosts); err != nil {
+		if err := path.Allocate(arms, hosts); err != nil {
 			t.Errorf("%s on %d machines: %v", spec, hosts, err)
 		}
 		if arms[0].Options.Int("subnets") == 1 {
 			continue
 		}
-		if err := path.Fit(arms, hosts+1); verr.Code(err) != verr.Usage {
+		if err := path.Allocate(arms, hosts+1); verr.Code(err) != verr.Usage {
 			t.Errorf("%s on %d machines: %v, want an error for a user", spec, hosts+1, err)
 		}
 	}

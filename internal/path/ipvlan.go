@@ -17,7 +17,7 @@ import (
 var ipvlan = Driver{
 	Name:    "ipvlan",
 	Summary: "pods as ipvlan devices on a network card: an underlay with one MAC a machine",
-	Like:    "the ipvlan CNI plugin; clouds that allow one MAC a card",
+	Example: "the ipvlan CNI plugin; clouds that allow one MAC a card",
 	Options: []Option{
 		choice("mode", []string{"l2", "l3", ipvlanFiltered}, "l2",
 			"what pods see: one link; the machine's routes; those, through the machine's packet filter"),
@@ -34,7 +34,7 @@ var ipvlan = Driver{
 		if err := s.ownCards(); err != nil {
 			return nil, err
 		}
-		return s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
+		return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
 			end, err := s.ipvlanPod(i)
 			return []host.Endpoint{end}, err
 		})
@@ -48,18 +48,18 @@ func (s *Site) ipvlanPod(i int) (host.Endpoint, error) {
 	if err != nil {
 		return host.Endpoint{}, err
 	}
-	m, end, mode := s.Machines[i], s.pod(i, 0, pod), s.Options["mode"]
+	m, end, mode := s.Machines[i], s.podEndpoint(i, 0, pod), s.Options["mode"]
 	err = m.In.AddIPVLAN(s.card(), netcfg.IPVLAN{In: pod, Name: podDevice, Mode: mode, MTU: s.MTU})
 	if err != nil {
 		return end, err
 	}
 	if mode == "l2" {
-		return end, s.onOneSubnet(i, 0, pod, func(j int) net.HardwareAddr { return s.mac(j, roleCard) })
+		return end, s.joinSubnetVia(i, 0, pod, func(j int) net.HardwareAddr { return s.mac(j, roleCard) })
 	}
-	if err := pod.AddAddr(podDevice, single(end.Addr)); err != nil {
+	if err := pod.AddAddr(podDevice, hostPrefix(end.Addr)); err != nil {
 		return end, err
 	}
-	if err := pod.AddRoute(netcfg.Route{Dst: anywhere, Device: podDevice}); err != nil {
+	if err := pod.AddRoute(netcfg.Route{Dst: defaultDst, Device: podDevice}); err != nil {
 		return end, err
 	}
 	return end, s.ipvlanRoutes(i)
@@ -69,10 +69,10 @@ func (s *Site) ipvlanPod(i int) (host.Endpoint, error) {
 // cards.
 func (s *Site) ipvlanRoutes(i int) error {
 	in := s.Machines[i].In
-	if err := in.AddAddr(s.card(), single(s.outer(i, 0))); err != nil {
+	if err := in.AddAddr(s.card(), hostPrefix(s.outer(i, 0))); err != nil {
 		return err
 	}
-	for j := range s.others(i) {
+	for j := range s.otherMachines(i) {
 		if err := in.AddNeighbour(s.card(), s.outer(j, 0), s.mac(j, roleCard)); err != nil {
 			return err
 		}

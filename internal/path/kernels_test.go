@@ -30,7 +30,7 @@ func TestKernels(t *testing.T) {
 func underKernel(t *testing.T, k kernel.Kernel) {
 	column := column{kernel: k.Release, book: map[string]outcome{}}
 	defer func() { guests = append(guests, column) }()
-	said, code := agenttest.Inside(t, vm.Config{Kernel: k, Memory: 3 << 10}, suiteArgs())
+	said, code := agenttest.RunInGuest(t, vm.Config{Kernel: k, Memory: 3 << 10}, suiteArgs())
 	if book := hear(said); book != nil {
 		column.book = book
 	}
@@ -51,9 +51,9 @@ func underKernel(t *testing.T, k kernel.Kernel) {
 func suiteArgs() []string {
 	run := "TestOnTheWire"
 	switch agenttest.ChosenPart() {
-	case agenttest.Suite:
+	case agenttest.SuiteOnly:
 		run += "|TestTraffic"
-	case agenttest.All:
+	case agenttest.AllTests:
 		run += "|TestTraffic|TestTrafficBehindServices|TestVariants|TestFourMachines|TestHostTwice|TestTunnelsAskNobody"
 	}
 	return agenttest.RunArgs(run)

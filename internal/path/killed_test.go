@@ -27,7 +27,7 @@ func TestKilledWhileBuilding(t *testing.T) {
 	for _, v := range pick(t, first) {
 		spec := v.text(t, lab.DefaultWire().MTU)
 		everything = append(everything, spec)
-		if v.twice {
+		if v.pairable {
 			devices = append(devices, spec)
 		}
 	}

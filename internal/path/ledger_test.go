@@ -65,21 +65,21 @@ func (l *ledger) lacks(spec, what string) {
 	l.set(spec, outcome("lacks "+strings.TrimPrefix(what, "this kernel has no ")))
 }
 
-// told begins the line on which the suite in a guest says what is in its ledger.
-const told = "suite: "
+// ledgerPrefix begins the line on which the suite in a guest says what is in its ledger.
+const ledgerPrefix = "suite: "
 
 func (l *ledger) tell() {
 	text, err := json.Marshal(l.book)
 	if err != nil {
 		panic(err)
 	}
-	fmt.Printf("\n%s%s\n", told, text)
+	fmt.Printf("\n%s%s\n", ledgerPrefix, text)
 }
 
 // hear reads that line from what a guest printed; nil: it is not there.
 func hear(text string) (book map[string]outcome) {
 	for line := range strings.Lines(text) {
-		if said, ok := strings.CutPrefix(strings.TrimSpace(line), told); ok {
+		if said, ok := strings.CutPrefix(strings.TrimSpace(line), ledgerPrefix); ok {
 			_ = json.Unmarshal([]byte(said), &book) // nil if it is cut off
 		}
 	}
@@ -181,7 +181,7 @@ func TestMatrix(t *testing.T) {
 			t.Errorf("the matrix has no %q:\n%s", want, text)
 		}
 	}
-	if book := hear("ok\n" + told + `{"host":"ran"}` + "\nexit 0\n"); book["host"] != ran || hear("ok\n") != nil || hear(told+`{"ho`) != nil {
+	if book := hear("ok\n" + ledgerPrefix + `{"host":"ran"}` + "\nexit 0\n"); book["host"] != ran || hear("ok\n") != nil || hear(ledgerPrefix+`{"ho`) != nil {
 		t.Errorf("heard %v", book)
 	}
 }

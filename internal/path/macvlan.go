@@ -19,14 +19,14 @@ import (
 var macvlan = Driver{
 	Name:    "macvlan",
 	Summary: "pods as macvlan devices on a network card: an underlay without a bridge",
-	Like:    "the macvlan CNI plugin, Multus' usual second network",
+	Example: "the macvlan CNI plugin, Multus' usual second network",
 	Options: []Option{mtu},
 	Needs:   func(Values) []feature.Need { return []feature.Need{feature.MACVLAN} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
 		if err := s.ownCards(); err != nil {
 			return nil, err
 		}
-		return s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
+		return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
 			end, err := s.macvlanPod(i)
 			return []host.Endpoint{end}, err
 		})
@@ -38,10 +38,10 @@ func (s *Site) macvlanPod(i int) (host.Endpoint, error) {
 	if err != nil {
 		return host.Endpoint{}, err
 	}
-	m, end := s.Machines[i], s.pod(i, 0, pod)
+	m, end := s.Machines[i], s.podEndpoint(i, 0, pod)
 	err = m.In.AddMACVLAN(s.card(), netcfg.MACVLAN{In: pod, Name: podDevice, MAC: s.podMAC(i, 0), MTU: s.MTU})
 	if err != nil {
 		return end, err
 	}
-	return end, s.onOneLink(i, 0, pod)
+	return end, s.joinSubnet(i, 0, pod)
 }

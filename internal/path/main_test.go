@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 	testenv.Main(reporting{m}, testenv.Roles{
-		"builder": builder, "speaker": agenttest.Speak, "fastpath": agenttest.Accelerate, "guest": agenttest.HoldGuest, "inside": inside,
+		"builder": builder, "speaker": agenttest.RunSpeaker, "fastpath": agenttest.RunFastPath, "guest": agenttest.HoldGuest, "inside": guestRole,
 	})
 }
 

@@ -17,14 +17,14 @@ import (
 var netkit = Driver{
 	Name:    "netkit",
 	Summary: "as routed, with netkit devices in place of veths",
-	Like:    "Cilium with netkit and native routing, without its BPF programs",
+	Example: "Cilium with netkit and native routing, without its BPF programs",
 	Options: []Option{
 		choice("mode", []string{netkitL3, "l2"}, netkitL3, "what the devices carry: IP packets, or Ethernet frames"),
 		mtu,
 	},
 	Needs: func(Values) []feature.Need { return []feature.Need{feature.Netkit} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
+		return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
 			end, err := s.netkitPod(i)
 			if err == nil {
 				err = s.routedOthers(i)
@@ -41,7 +41,7 @@ func (s *Site) netkitPod(i int) (host.Endpoint, error) {
 	if err != nil {
 		return host.Endpoint{}, err
 	}
-	end, in := s.pod(i, 0, pod), s.Machines[i].In
+	end, in := s.podEndpoint(i, 0, pod), s.Machines[i].In
 	outside := netcfg.VethEnd{In: in, Name: s.netkitDevice(), MAC: routedMAC}
 	inside := netcfg.VethEnd{In: pod, Name: podDevice, MAC: s.podMAC(i, 0)}
 	link := s.Options["mode"] != netkitL3
@@ -64,16 +64,16 @@ func (s *Site) netkitDevice() string { return fmt.Sprintf("nk%d", s.Index) }
 // have no MAC to ask for.
 func (s *Site) netkitRoutes(i int, pod *netcfg.Namespace, outside string) error {
 	addr, in := s.podAddr(i, 0), s.Machines[i].In
-	if err := pod.AddAddr(podDevice, single(addr)); err != nil {
+	if err := pod.AddAddr(podDevice, hostPrefix(addr)); err != nil {
 		return err
 	}
-	if err := pod.AddRoute(netcfg.Route{Dst: anywhere, Device: podDevice}); err != nil {
+	if err := pod.AddRoute(netcfg.Route{Dst: defaultDst, Device: podDevice}); err != nil {
 		return err
 	}
 	if err := forward(in); err != nil {
 		return err
 	}
-	if err := in.AddRoute(netcfg.Route{Dst: single(addr), Device: outside}); err != nil {
+	if err := in.AddRoute(netcfg.Route{Dst: hostPrefix(addr), Device: outside}); err != nil {
 		return err
 	}
 	return in.AddRoute(netcfg.Route{Dst: s.block(i), Blackhole: true})

@@ -73,5 +73,5 @@ func (v Values) Int(name string) int {
 	return n
 }
 
-// On tells whether a switch is on.
-func (v Values) On(name string) bool { return v[name] == "on" }
+// Enabled tells whether a switch is on.
+func (v Values) Enabled(name string) bool { return v[name] == "on" }

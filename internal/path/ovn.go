@@ -80,7 +80,7 @@ func (w ovnWay) up(ctx context.Context, s *Site) (Ends, error) {
 	ends := make(Ends, len(hosts))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		if central, err = ovn.StartCentral(groupCtx, hosts[0].place, w.whole(s)); err == nil {
+		if central, err = ovn.StartCentral(groupCtx, hosts[0].runtime, w.whole(s)); err == nil {
 			s.Report("ovn", central.Version)
 		}
 		return err
@@ -103,7 +103,7 @@ func (w ovnWay) up(ctx context.Context, s *Site) (Ends, error) {
 			EncapIP: s.outer(i, 0),
 		}
 		w.chassis(h, &c)
-		if controllers[i], err = ovn.StartController(ctx, h.place, h.sw, c); err != nil {
+		if controllers[i], err = ovn.StartController(ctx, h.runtime, h.sw, c); err != nil {
 			return nil, err
 		}
 	}
@@ -118,10 +118,10 @@ func (w ovnWay) whole(s *Site) ovn.Network {
 		n.Ports = append(n.Ports, ovn.Port{Name: ovnPort(s, i), MAC: s.podMAC(i, 0), Addr: s.podAddr(i, 0)})
 		endpoints = append(endpoints, netip.AddrPortFrom(s.podAddr(i, 0), servicePort))
 	}
-	if s.Options.On("lb") {
+	if s.Options.Enabled("lb") {
 		n.Services = map[netip.AddrPort][]netip.AddrPort{}
 		for k := range s.Options.Int("services") {
-			n.Services[netip.AddrPortFrom(within(serviceNet, 1+k), servicePort)] = endpoints
+			n.Services[netip.AddrPortFrom(nthAddr(serviceNet, 1+k), servicePort)] = endpoints
 		}
 	}
 	return n
@@ -142,7 +142,7 @@ func (w ovnWay) host(ctx context.Context, h *ovsHost) ([]host.Endpoint, error) {
 	if err := h.start(ctx); err != nil {
 		return nil, err
 	}
-	pod, err := h.Pod(h.i, 0)
+	pod, err := h.Pod(h.machine, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (w ovnWay) host(ctx context.Context, h *ovsHost) ([]host.Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	port.ExternalIDs = map[string]string{"iface-id": ovnPort(h.Site, h.i)}
+	port.ExternalIDs = map[string]string{"iface-id": ovnPort(h.Site, h.machine)}
 	own := ovs.Bridge{Name: ovsBridge, Datapath: h.Options["datapath"], Ports: []ovs.Port{port}}
 	if err := h.sw.AddBridges(ctx, append(w.bridges(h), own)...); err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ const (
 
 // ovnLeast: with a smaller MTU no datagram in fragments would come through.
 func ovnLeast(v Values) int {
-	if v["datapath"] == ovsDaemon && v.On("lb") {
+	if v["datapath"] == ovsDaemon && v.Enabled("lb") {
 		return fragmentBound + fragmentStep
 	}
 	return minMTU

@@ -14,12 +14,12 @@ import (
 var ovnOverlay = Driver{
 	Name:     "ovn-overlay",
 	Summary:  "pods on a logical switch of OVN, Geneve between the machines",
-	Like:     "Kube-OVN's overlay",
+	Example:  "Kube-OVN's overlay",
 	Options:  ovnOptions("on", onOff("csum", "on", "compute the checksum of the outer UDP header")),
-	Settle:   ovsSettle,
+	Resolve:  ovsSettle,
 	Overhead: func(Values) int { return geneveOverhead + ovnOption },
 	MTU:      ovsMTU(geneveOverhead + ovnOption),
-	Least:    ovnLeast,
+	MinMTU:   ovnLeast,
 	Needs:    func(v Values) []feature.Need { return ovnNeeds(v, feature.Geneve) },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
 		gateway, gatewayMAC := s.gateway(0), s.mac(0, roleGateway)
@@ -31,9 +31,9 @@ var ovnOverlay = Driver{
 				if err := pod.AddNeighbour(s.device(0), gateway, gatewayMAC); err != nil {
 					return err
 				}
-				return pod.AddRoute(netcfg.Route{Dst: anywhere, Via: gateway, Device: s.device(0)})
+				return pod.AddRoute(netcfg.Route{Dst: defaultDst, Via: gateway, Device: s.device(0)})
 			},
-			chassis: func(_ *ovsHost, c *ovn.Chassis) { c.Csum = s.Options.On("csum") },
+			chassis: func(_ *ovsHost, c *ovn.Chassis) { c.Csum = s.Options.Enabled("csum") },
 		}.up(ctx, s)
 	},
 }

@@ -28,8 +28,8 @@ func TestOVNBalancer(t *testing.T) {
 	for i, services := range []int{100, 0, 37, 0} {
 		arm := l.Arms[i]
 		t.Run(arm.Name, func(t *testing.T) {
-			traffic.CheckTCP(t, arm.From(), arm.To())
-			traffic.CheckUDP(t, arm.To(), arm.From(), []int{100})
+			traffic.CheckTCP(t, arm.Client(), arm.Server())
+			traffic.CheckUDP(t, arm.Server(), arm.Client(), []int{100})
 			folder := filepath.Join(lab.Folder, l.Name, "m1", arm.Name)
 			ask := func(args ...string) string {
 				return run(t, append([]string{"ovs-appctl", "-t", filepath.Join(folder, "vswitchd.ctl")}, args...)...)
@@ -43,7 +43,7 @@ func TestOVNBalancer(t *testing.T) {
 					t.Errorf("with %d Services, some flow has %q: %t\n%s", services, action, got, flows)
 				}
 			}
-			tracked := strings.Contains(ask("dpctl/dump-conntrack"), "src="+arm.From().Addr.String())
+			tracked := strings.Contains(ask("dpctl/dump-conntrack"), "src="+arm.Client().Addr.String())
 			if tracked != (services > 0) {
 				t.Errorf("with %d Services, the pod's connections are tracked: %t", services, tracked)
 			}
@@ -82,7 +82,7 @@ func run(t *testing.T, args ...string) string {
 // machine.
 func TestOVNService(t *testing.T) {
 	l := testenv.Lab(t, lab.Options{Paths: []string{"ovn-overlay:datapath=netdev,services=3"}})
-	from, to := l.Arms[0].From(), l.Arms[0].To()
+	from, to := l.Arms[0].Client(), l.Arms[0].Server()
 	const port = 80
 	answered := map[string]bool{}
 	for _, end := range []host.Endpoint{from, to} {
@@ -144,7 +144,7 @@ func TestOVNHosts(t *testing.T) {
 func TestOVNSmallFragments(t *testing.T) {
 	l := testenv.Lab(t, lab.Options{Paths: []string{"ovn-overlay:datapath=netdev,mtu=408", "ovn-overlay:datapath=netdev,mtu=1207"}})
 	for _, arm := range l.Arms {
-		traffic.CheckUDP(t, arm.From(), arm.To(), []int{arm.From().MTU, 3 * arm.From().MTU})
-		traffic.CheckUDP(t, arm.To(), arm.From(), []int{arm.From().MTU, 3 * arm.From().MTU})
+		traffic.CheckUDP(t, arm.Client(), arm.Server(), []int{arm.Client().MTU, 3 * arm.Client().MTU})
+		traffic.CheckUDP(t, arm.Server(), arm.Client(), []int{arm.Client().MTU, 3 * arm.Client().MTU})
 	}
 }

@@ -15,14 +15,14 @@ import (
 var ovnUnderlay = Driver{
 	Name:     "ovn-underlay",
 	Summary:  "pods on a logical switch of OVN, one VLAN tag on the wire",
-	Like:     "Kube-OVN's underlay",
+	Example:  "Kube-OVN's underlay",
 	Options:  ovnOptions("off", number("vlan", 1, maxVLAN, "100", "id of the tag on the wire")),
-	Settle:   ovsSettle,
+	Resolve:  ovsSettle,
 	Overhead: func(Values) int { return tagSize },
 	// A card carries one tag beyond its MTU.
-	MTU:   ovsMTU(0),
-	Least: ovnLeast,
-	Needs: func(v Values) []feature.Need { return ovnNeeds(v) },
+	MTU:    ovsMTU(0),
+	MinMTU: ovnLeast,
+	Needs:  func(v Values) []feature.Need { return ovnNeeds(v) },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
 		return ovnWay{
 			network: ovn.Network{Localnet: &ovn.Localnet{Name: ovnProvider, VLAN: s.Options.Int("vlan")}},

@@ -106,11 +106,11 @@ type ovsWay struct {
 // ovsHost is one machine's part of a path.
 type ovsHost struct {
 	*Site
-	i      int // of the machine
-	in     *netcfg.Namespace
-	place  ovs.Place // of the daemons, in there
-	sw     *ovs.Switch
-	daemon bool // the switch's own process forwards
+	machine int // of the machine
+	in      *netcfg.Namespace
+	runtime ovs.Runtime // of the daemons, in there
+	sw      *ovs.Switch
+	daemon  bool // the switch's own process forwards
 }
 
 // ovsHosts gives every machine a namespace for its switch, with a card.
@@ -118,7 +118,7 @@ func ovsHosts(s *Site) ([]*ovsHost, error) {
 	hosts := make([]*ovsHost, len(s.Machines))
 	cards := make([]netcfg.VethEnd, len(s.Machines))
 	for i := range hosts {
-		in, err := s.Space(i, "ovs")
+		in, err := s.SwitchNetns(i, "ovs")
 		if err != nil {
 			return nil, err
 		}
@@ -126,10 +126,10 @@ func ovsHosts(s *Site) ([]*ovsHost, error) {
 		if err != nil {
 			return nil, err
 		}
-		place := ovs.Place{In: in, Folder: folder, Start: func(c netcfg.Command) (*netcfg.Child, error) {
+		place := ovs.Runtime{In: in, Folder: folder, Start: func(c netcfg.Command) (*netcfg.Child, error) {
 			return s.Start(i, in, c)
 		}}
-		hosts[i] = &ovsHost{Site: s, i: i, in: in, place: place, daemon: s.Options["datapath"] == ovsDaemon}
+		hosts[i] = &ovsHost{Site: s, machine: i, in: in, runtime: place, daemon: s.Options["datapath"] == ovsDaemon}
 		cards[i] = netcfg.VethEnd{In: in, Name: ovsCard, MAC: s.mac(i, roleCard)}
 	}
 	return hosts, s.Cards(cards)
@@ -167,7 +167,7 @@ func (w ovsWay) host(ctx context.Context, h *ovsHost) (ends []host.Endpoint, err
 	}
 	pods := make([]*netcfg.Namespace, w.pods)
 	for n := range pods {
-		if pods[n], err = h.Pod(h.i, n); err != nil {
+		if pods[n], err = h.Pod(h.machine, n); err != nil {
 			return nil, err
 		}
 	}
@@ -204,7 +204,7 @@ func (h *ovsHost) start(ctx context.Context) (err error) {
 	if err := h.wholeFrames(ovsCard); err != nil {
 		return err
 	}
-	if h.sw, err = ovs.Start(ctx, h.place); err != nil {
+	if h.sw, err = ovs.Start(ctx, h.runtime); err != nil {
 		return err
 	}
 	h.Report("openvswitch", h.sw.Version)
@@ -231,10 +231,10 @@ func ovsPodDevice(n int) string { return fmt.Sprintf("pod%d", n) }
 func (h *ovsHost) podPort(n int, pod *netcfg.Namespace) (ovs.Port, error) {
 	port := ovs.Port{Name: h.podDeviceOf(n), Number: ovsFirstPod + n}
 	if h.Options["port"] == ovsInternal {
-		port.Type, port.MAC, port.MTU = ovsInternal, h.podMAC(h.i, n), h.MTU
+		port.Type, port.MAC, port.MTU = ovsInternal, h.podMAC(h.machine, n), h.MTU
 		return port, nil
 	}
-	if err := h.plug(h.i, n, pod, netcfg.VethEnd{In: h.in, Name: port.Name}); err != nil {
+	if err := h.addPodVeth(h.machine, n, pod, netcfg.VethEnd{In: h.in, Name: port.Name}); err != nil {
 		return port, err
 	}
 	if !h.daemon {
@@ -250,7 +250,7 @@ func (h *ovsHost) podPort(n int, pod *netcfg.Namespace) (ovs.Port, error) {
 
 // podEnd makes a pod an end of traffic, when the switch has its port.
 func (h *ovsHost) podEnd(n int, pod *netcfg.Namespace) (host.Endpoint, error) {
-	end := h.pod(h.i, n, pod)
+	end := h.podEndpoint(h.machine, n, pod)
 	if h.Options["port"] == ovsInternal {
 		if err := h.in.Move(h.podDeviceOf(n), pod, h.device(n)); err != nil {
 			return end, err
@@ -261,7 +261,7 @@ func (h *ovsHost) podEnd(n int, pod *netcfg.Namespace) (host.Endpoint, error) {
 			return end, err
 		}
 	}
-	return end, h.onOneLink(h.i, n, pod)
+	return end, h.joinSubnet(h.machine, n, pod)
 }
 
 // ovsCardPort is the network card as a port.

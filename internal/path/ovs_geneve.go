@@ -7,9 +7,9 @@ import "github.com/venturi-net/venturi/internal/feature"
 var ovsGeneve = Driver{
 	Name:     "ovs-geneve",
 	Summary:  "pods on Open vSwitch, Geneve between the machines",
-	Like:     "Antrea with its default encapsulation",
+	Example:  "Antrea with its default encapsulation",
 	Options:  ovsTunnelOptions("6081"),
-	Settle:   ovsSettle,
+	Resolve:  ovsSettle,
 	Overhead: func(Values) int { return geneveOverhead },
 	MTU:      ovsMTU(geneveOverhead),
 	Needs:    func(v Values) []feature.Need { return ovsNeeds(v, feature.Geneve) },

@@ -12,9 +12,9 @@ import (
 var ovsQinQ = Driver{
 	Name:     "ovs-qinq",
 	Summary:  "pods on Open vSwitch, two VLAN tags on the wire (802.1ad)",
-	Like:     "tenants' VLANs over a provider's network",
+	Example:  "tenants' VLANs over a provider's network",
 	Options:  ovsOptions(append(vlanOptions(), innerVLAN)...),
-	Settle:   vlanSettle,
+	Resolve:  vlanSettle,
 	Overhead: func(Values) int { return 2 * tagSize },
 	// A card carries one tag beyond its MTU, but for sure only one of 802.1Q.
 	MTU:   ovsMTU(2 * tagSize),

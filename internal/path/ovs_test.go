@@ -60,7 +60,7 @@ func TestOVSInternalMTU(t *testing.T) {
 	wire, err := lab.ParseWire("mtu=9000")
 	testenv.Must(t, err)
 	l := testenv.Lab(t, lab.Options{Wire: wire, Paths: []string{"ovs-vxlan:datapath=netdev,port=internal"}})
-	from, to := l.Arms[0].From(), l.Arms[0].To()
+	from, to := l.Arms[0].Client(), l.Arms[0].Server()
 	if from.MTU != 1500 || to.MTU != 1500 {
 		t.Errorf("MTU %d and %d, want 1500", from.MTU, to.MTU)
 	}

@@ -40,7 +40,7 @@ func (h *ovsHost) tunnelPort(kind string) ovs.Port {
 		"remote_ip": "flow",
 		"key":       h.Options["vni"],
 		"dst_port":  h.Options["udp-port"],
-		"csum":      strconv.FormatBool(h.Options.On("csum")),
+		"csum":      strconv.FormatBool(h.Options.Enabled("csum")),
 	}}
 }
 
@@ -52,7 +52,7 @@ func (h *ovsHost) underlay() []ovs.Bridge {
 		return nil
 	}
 	return []ovs.Bridge{{
-		Name: ovsUnderlay, Datapath: ovsDaemon, MAC: h.tunnelMAC(h.i, 0), Ports: []ovs.Port{ovsCardPort()},
+		Name: ovsUnderlay, Datapath: ovsDaemon, MAC: h.tunnelMAC(h.machine, 0), Ports: []ovs.Port{ovsCardPort()},
 	}}
 }
 
@@ -78,11 +78,11 @@ func (h *ovsHost) tunnelAddrs(ctx context.Context, tunnels int) error {
 		}
 	}
 	for n := range tunnels {
-		if err := h.in.AddAddr(device, netip.PrefixFrom(h.outer(h.i, n), outerNet.Bits())); err != nil {
+		if err := h.in.AddAddr(device, netip.PrefixFrom(h.outer(h.machine, n), outerNet.Bits())); err != nil {
 			return err
 		}
 	}
-	for j := range h.others(h.i) {
+	for j := range h.otherMachines(h.machine) {
 		for n := range tunnels {
 			if err := h.tunnelPeer(ctx, device, j, n); err != nil {
 				return err
@@ -105,8 +105,8 @@ func (h *ovsHost) tunnelPeer(ctx context.Context, device string, j, n int) error
 func (h *ovsHost) tunnelFlows() (flows []string) {
 	for n := range h.Options.Int("tunnels") {
 		pod := ovsFirstPod + n
-		flows = append(flows, fmt.Sprintf("in_port=%d,tun_dst=%s,actions=output:%d", ovsUplink, h.outer(h.i, n), pod))
-		for j := range h.others(h.i) {
+		flows = append(flows, fmt.Sprintf("in_port=%d,tun_dst=%s,actions=output:%d", ovsUplink, h.outer(h.machine, n), pod))
+		for j := range h.otherMachines(h.machine) {
 			match := fmt.Sprintf("in_port=%d", pod)
 			if len(h.Machines) > 2 {
 				// There is more than one machine that it may be for.

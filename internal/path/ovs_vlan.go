@@ -12,9 +12,9 @@ import (
 var ovsVLAN = Driver{
 	Name:     "ovs-vlan",
 	Summary:  "pods on Open vSwitch, one VLAN tag on the wire",
-	Like:     "OpenStack provider networks",
+	Example:  "OpenStack provider networks",
 	Options:  ovsOptions(vlanOptions()...),
-	Settle:   vlanSettle,
+	Resolve:  vlanSettle,
 	Overhead: func(Values) int { return tagSize },
 	MTU:      ovsMTU(0), // a card carries one tag beyond its MTU
 	Needs:    func(v Values) []feature.Need { return ovsNeeds(v) },

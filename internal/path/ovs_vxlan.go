@@ -6,9 +6,9 @@ import "github.com/venturi-net/venturi/internal/feature"
 var ovsVXLAN = Driver{
 	Name:     "ovs-vxlan",
 	Summary:  "pods on Open vSwitch, VXLAN between the machines",
-	Like:     "OpenShift SDN; OpenStack with Open vSwitch and VXLAN",
+	Example:  "OpenShift SDN; OpenStack with Open vSwitch and VXLAN",
 	Options:  ovsTunnelOptions("4789"),
-	Settle:   ovsSettle,
+	Resolve:  ovsSettle,
 	Overhead: func(Values) int { return vxlanOverhead },
 	MTU:      ovsMTU(vxlanOverhead),
 	Needs:    func(v Values) []feature.Need { return ovsNeeds(v, feature.VXLAN) },

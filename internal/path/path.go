@@ -27,30 +27,30 @@ import (
 type Driver struct {
 	Name    string
 	Summary string // one line for --help
-	Like    string // the system that wires it so
+	Example string // the system that wires it so
 	Options []Option
-	// Settle refuses options that do not go together, and fills in those that
+	// Resolve refuses options that do not go together, and fills in those that
 	// depend on the machine; nil: all go together.
-	Settle func(Values) error
-	// Tunnels: it is made of the kernel's vxlan devices, in the machines' own
-	// namespaces, by the options vni, port and tunnels; see [Fit].
-	Tunnels bool
+	Resolve func(Values) error
+	// KernelVXLAN: it is made of the kernel's vxlan devices, in the machines' own
+	// namespaces, by the options vni, port and tunnels; see [Allocate].
+	KernelVXLAN bool
 	// OwnPort is the UDP port that its devices in the machines' own namespaces
 	// have, which is then nobody else's; option port says another one. 0: none.
 	OwnPort int
 	// InVMs: the ends are in virtual machines, where programs of this machine
 	// cannot run.
 	InVMs bool
-	// Fits refuses a number of machines that the path cannot be on; nil: it can
+	// CheckHosts refuses a number of machines that the path cannot be on; nil: it can
 	// be on any. Errors are for a user.
-	Fits func(a Arm, hosts int) error
+	CheckHosts func(a Arm, hosts int) error
 	// Overhead is what it adds to each packet on the wire, bytes; nil: nothing.
 	Overhead func(Values) int
 	// MTU is the most that the pods can have over a wire with the given one,
 	// bytes; nil: the wire's less the overhead.
 	MTU func(wire int, v Values) int
-	// Least is the least that the pods can have, bytes; nil: what IPv4 needs.
-	Least func(Values) int
+	// MinMTU is the least that the pods can have, bytes; nil: what IPv4 needs.
+	MinMTU func(Values) int
 	// Needs is what it needs beyond what the lab itself does; nil: nothing.
 	Needs func(Values) []feature.Need
 	// Check looks whether what the path is to use of others is there; nil: it
@@ -84,9 +84,9 @@ func (a Arm) Check() error {
 	return nil
 }
 
-// Here tells whether the machine has what the path needs: no if one thing is
+// Supported tells whether the machine has what the path needs: no if one thing is
 // lacking, else unknown if one could not be told.
-func (a Arm) Here() feature.Answer {
+func (a Arm) Supported() feature.Answer {
 	answer := feature.Yes
 	for _, n := range a.Needs() {
 		switch found, _ := n.Ask(); found {
@@ -117,7 +117,7 @@ type Site struct {
 	Port     int // UDP, of drivers with OwnPort
 	MTU      int // of the pods, bytes
 	Machines []Machine
-	Ground
+	Env
 }
 
 // Machine is one of the machines, as a driver sees it.
@@ -130,8 +130,8 @@ type Machine struct {
 	MTU  int              // of the wire, bytes
 }
 
-// others goes through the machines but the i-th, with their indices.
-func (s *Site) others(i int) iter.Seq2[int, Machine] {
+// otherMachines goes through the machines but the i-th, with their indices.
+func (s *Site) otherMachines(i int) iter.Seq2[int, Machine] {
 	return func(yield func(int, Machine) bool) {
 		for j, m := range s.Machines {
 			if j != i && !yield(j, m) {
@@ -141,14 +141,14 @@ func (s *Site) others(i int) iter.Seq2[int, Machine] {
 	}
 }
 
-// Ground is what the lab gives a driver to build on. Machines are given by
+// Env is what the lab gives a driver to build on. Machines are given by
 // their index; what is made belongs to the arm and goes with the lab.
-type Ground struct {
+type Env struct {
 	// Pod makes the n-th pod of this arm on a machine.
 	Pod func(machine, n int) (*netcfg.Namespace, error)
-	// Space makes a further namespace of a machine, for a switch that cannot
+	// SwitchNetns makes a further namespace of a machine, for a switch that cannot
 	// share the machine's own.
-	Space func(machine int, name string) (*netcfg.Namespace, error)
+	SwitchNetns func(machine int, name string) (*netcfg.Namespace, error)
 	// Cards gives every machine one more network card, with the wire's offloads
 	// and MTU, and joins them as the wire joins the machines. There is one end
 	// for each machine, in order.
@@ -156,10 +156,10 @@ type Ground struct {
 	// Folder makes the arm's private folder on a machine, for sockets and files
 	// of its daemons, and gives its path.
 	Folder func(machine int) (string, error)
-	// Hold keeps a namespace that is not the lab's for as long as the lab is up,
+	// HoldNetns keeps a namespace that is not the lab's for as long as the lab is up,
 	// and gives the path by which it is found from there, whatever becomes of
 	// the old one.
-	Hold func(machine int, path string) (string, error)
+	HoldNetns func(machine int, path string) (string, error)
 	// Start starts a daemon of the arm on a machine. Of the command, Detach is
 	// filled in.
 	Start func(machine int, in *netcfg.Namespace, c netcfg.Command) (*netcfg.Child, error)
@@ -173,8 +173,8 @@ type Ground struct {
 	// Settings are those that every namespace of the lab begins with, and that a
 	// virtual machine needs to have too.
 	Settings []netcfg.Setting
-	// Kept: the lab stays when the process that raises it ends.
-	Kept bool
+	// Keep: the lab stays when the process that raises it ends.
+	Keep bool
 }
 
 // Lookup finds a driver by name. An unknown name is an error for a user.

@@ -11,7 +11,7 @@ import (
 
 func TestTable(t *testing.T) {
 	for _, d := range path.Table {
-		if d.Name == "" || d.Summary == "" || d.Like == "" || d.Up == nil {
+		if d.Name == "" || d.Summary == "" || d.Example == "" || d.Up == nil {
 			t.Errorf("driver %q does not say all that its users need", d.Name)
 		}
 		if strings.ContainsAny(d.Name, "./ ") || strings.ToLower(d.Name) != d.Name {
@@ -50,7 +50,7 @@ func TestRoom(t *testing.T) {
 		arms, hosts int
 		ok          bool
 	}{{512, 2, true}, {513, 2, false}, {20, 50, true}, {21, 50, false}} {
-		if err := path.Room(c.arms, c.hosts); (err == nil) != c.ok || !c.ok && verr.Code(err) != verr.Usage {
+		if err := path.CheckCapacity(c.arms, c.hosts); (err == nil) != c.ok || !c.ok && verr.Code(err) != verr.Usage {
 			t.Errorf("%d arms on %d machines: %v, want room %v", c.arms, c.hosts, err, c.ok)
 		}
 	}
@@ -90,7 +90,7 @@ func TestSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := arms[0].Said(); said != "vni=7,tunnels=5" || arms[0].Spec() != "vxlan:vni=7,tunnels=5" || arms[0].Name != "five" {
+	if said := arms[0].GivenOptions(); said != "vni=7,tunnels=5" || arms[0].Spec() != "vxlan:vni=7,tunnels=5" || arms[0].Name != "five" {
 		t.Errorf("%s: %q, want five with vni=7,tunnels=5", arms[0].Name, said)
 	}
 	for _, name := range []string{"A", "a/b", "-a", "a.2", "x.ovs", strings.Repeat("x", 25), "host"} {

@@ -26,10 +26,10 @@ func pick(t *testing.T, count func(v variant, nth int) int) []variant {
 		}
 		nth := 0
 		for _, v := range variants[d.Name] {
-			if v.apart || v.elsewhere() {
+			if v.inVM || v.elsewhere() {
 				continue
 			}
-			if what := v.lacking(t); what != "" {
+			if what := v.missingFeature(t); what != "" {
 				t.Logf("%s is left out: %s", v.spec, what)
 				suite.lacks(v.spec, what)
 				continue
@@ -81,11 +81,11 @@ func (v variant) elsewhere() bool {
 	return strings.HasPrefix(v.spec, "vm-")
 }
 
-// lacking says what the kernel lacks for the variant; empty: nothing. A program
+// missingFeature says what the kernel lacks for the variant; empty: nothing. A program
 // that lacks is not told of here: raising the path fails then, and says so.
-func (v variant) lacking(t *testing.T) string {
+func (v variant) missingFeature(t *testing.T) string {
 	t.Helper()
-	if v.before != nil {
+	if v.prepare != nil {
 		return "" // it cannot be read without what is to be there before
 	}
 	arms, err := path.Arms([]string{v.spec}, nil)

@@ -42,9 +42,9 @@ const (
 	maxPods = 16
 )
 
-// Room tells whether there are addresses for so many arms on so many machines.
+// CheckCapacity tells whether there are addresses for so many arms on so many machines.
 // Error, for a user: there are not.
-func Room(arms, hosts int) error {
+func CheckCapacity(arms, hosts int) error {
 	if arms*hosts <= blocks {
 		return nil
 	}
@@ -58,16 +58,16 @@ func (s *Site) block(machine int) netip.Prefix { return s.blockIn(Pods, machine)
 
 // outer is the address outside of the n-th tunnel of this arm on a machine.
 func (s *Site) outer(machine, n int) netip.Addr {
-	return within(s.blockIn(outerNet, machine), 1+n)
+	return nthAddr(s.blockIn(outerNet, machine), 1+n)
 }
 
 func (s *Site) blockIn(all netip.Prefix, machine int) netip.Prefix {
 	n := s.Index*len(s.Machines) + machine
-	return netip.PrefixFrom(within(all, n*blockSize), blockBits)
+	return netip.PrefixFrom(nthAddr(all, n*blockSize), blockBits)
 }
 
-// within gives the n-th address of a prefix.
-func within(p netip.Prefix, n int) netip.Addr {
+// nthAddr gives the n-th address of a prefix.
+func nthAddr(p netip.Prefix, n int) netip.Addr {
 	a := p.Masked().Addr().As4()
 	sum := uint32(a[0])<<24 | uint32(a[1])<<16 | uint32(a[2])<<8 | uint32(a[3])
 	sum += uint32(n)
@@ -76,10 +76,10 @@ func within(p netip.Prefix, n int) netip.Addr {
 
 // podAddr is the address of the n-th pod of a block; before it come the
 // network's own and the gateway's.
-func (s *Site) podAddr(machine, n int) netip.Addr { return within(s.block(machine), 2+n) }
+func (s *Site) podAddr(machine, n int) netip.Addr { return nthAddr(s.block(machine), 2+n) }
 
 // gateway is the address of the pods' next hop, where it is one of the block's.
-func (s *Site) gateway(machine int) netip.Addr { return within(s.block(machine), 1) }
+func (s *Site) gateway(machine int) netip.Addr { return nthAddr(s.block(machine), 1) }
 
 // tunnelAddr is the address outside of the n-th of the kernel's tunnels on a
 // machine. A single tunnel has that of the machine on the wire, as Flannel's
@@ -104,7 +104,7 @@ func (s *Site) outerAddrs(i, n int) error {
 	}
 	// As the lab does for the addresses on the wire: to ask for one would take
 	// time out of the first measurement, and now and then of another.
-	for j, other := range s.others(i) {
+	for j, other := range s.otherMachines(i) {
 		if err := m.In.AddNeighbour(m.Wire, s.outer(j, n), other.MAC); err != nil {
 			return err
 		}
@@ -133,9 +133,9 @@ func (s *Site) podMAC(machine, n int) net.HardwareAddr { return s.mac(machine, r
 // tunnelMAC is the address of the n-th tunnel's inner end.
 func (s *Site) tunnelMAC(machine, n int) net.HardwareAddr { return s.mac(machine, roleTunnel+byte(n)) }
 
-// plug makes the veth pair of a pod: eth0 inside of it, device outside. The
+// addPodVeth makes the veth pair of a pod: eth0 inside of it, device outside. The
 // MAC of the outer end is drawn by the kernel when it is nil.
-func (s *Site) plug(i, n int, pod *netcfg.Namespace, outside netcfg.VethEnd) error {
+func (s *Site) addPodVeth(i, n int, pod *netcfg.Namespace, outside netcfg.VethEnd) error {
 	return netcfg.AddVeth(outside, netcfg.VethEnd{In: pod, Name: podDevice, MAC: s.podMAC(i, n)}, s.MTU)
 }
 
@@ -151,25 +151,25 @@ func (s *Site) ownCards() error {
 	return s.Cards(cards)
 }
 
-// pod is the n-th pod of a machine as an end of traffic.
-func (s *Site) pod(i, n int, in *netcfg.Namespace) host.Endpoint {
+// podEndpoint is the n-th pod of a machine as an end of traffic.
+func (s *Site) podEndpoint(i, n int, in *netcfg.Namespace) host.Endpoint {
 	return host.Endpoint{
 		Machine: s.Machines[i].Name, Namespace: in.Path(), Device: s.device(n), Addr: s.podAddr(i, n), MTU: s.MTU,
 	}
 }
 
-// onOneLink gives the n-th pod of a machine its address and tells it where its
+// joinSubnet gives the n-th pod of a machine its address and tells it where its
 // peers are, where all pods are in one subnet.
-func (s *Site) onOneLink(i, n int, pod *netcfg.Namespace) error {
-	return s.onOneSubnet(i, n, pod, func(j int) net.HardwareAddr { return s.podMAC(j, n) })
+func (s *Site) joinSubnet(i, n int, pod *netcfg.Namespace) error {
+	return s.joinSubnetVia(i, n, pod, func(j int) net.HardwareAddr { return s.podMAC(j, n) })
 }
 
-// onOneSubnet does the same where macOf gives the MAC that a machine's pod has.
-func (s *Site) onOneSubnet(i, n int, pod *netcfg.Namespace, macOf func(j int) net.HardwareAddr) error {
+// joinSubnetVia does the same where macOf gives the MAC that a machine's pod has.
+func (s *Site) joinSubnetVia(i, n int, pod *netcfg.Namespace, macOf func(j int) net.HardwareAddr) error {
 	if err := pod.AddAddr(s.device(n), netip.PrefixFrom(s.podAddr(i, n), Pods.Bits())); err != nil {
 		return err
 	}
-	for j := range s.others(i) {
+	for j := range s.otherMachines(i) {
 		if err := pod.AddNeighbour(s.device(n), s.podAddr(j, n), macOf(j)); err != nil {
 			return err
 		}
@@ -177,9 +177,9 @@ func (s *Site) onOneSubnet(i, n int, pod *netcfg.Namespace, macOf func(j int) ne
 	return nil
 }
 
-// eachMachine builds the ends machine by machine, for paths that need not have
+// buildMachines builds the ends machine by machine, for paths that need not have
 // built one machine before the next.
-func (s *Site) eachMachine(ctx context.Context, build func(i int) ([]host.Endpoint, error)) (Ends, error) {
+func (s *Site) buildMachines(ctx context.Context, build func(i int) ([]host.Endpoint, error)) (Ends, error) {
 	ends := make(Ends, len(s.Machines))
 	for i := range s.Machines {
 		if err := ctx.Err(); err != nil {
@@ -193,11 +193,11 @@ func (s *Site) eachMachine(ctx context.Context, build func(i int) ([]host.Endpoi
 	return ends, nil
 }
 
-// anywhere is the destination of a default route.
-var anywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+// defaultDst is the destination of a default route.
+var defaultDst = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// single is the prefix that holds only addr.
-func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
+// hostPrefix is the prefix that holds only addr.
+func hostPrefix(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
 // forward lets a machine pass packets on between its devices.
 func forward(n *netcfg.Namespace) error {

@@ -14,16 +14,16 @@ import (
 var qinq = Driver{
 	Name:    "qinq",
 	Summary: "pods on bridges over VLAN devices, two VLAN tags on the wire (802.1ad)",
-	Like:    "tenants' VLANs over a provider's network; Kube-OVN's underlay on such",
+	Example: "tenants' VLANs over a provider's network; Kube-OVN's underlay on such",
 	Options: append(vlanOptions(), innerVLAN, mtu),
-	Settle:  lastVLAN,
+	Resolve: lastVLAN,
 	// A card carries one tag beyond its MTU, but for sure only one of 802.1Q.
 	Overhead: func(Values) int { return 2 * tagSize },
 	Needs: func(Values) []feature.Need {
 		return []feature.Need{feature.Bridge, feature.VLAN, feature.QinQ}
 	},
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return s.tagged(ctx, func(i, n int) (string, error) {
+		return s.vlanPods(ctx, func(i, n int) (string, error) {
 			in := s.Machines[i].In
 			outer, inner := fmt.Sprintf("svlan%d.%d", s.Index, n+1), fmt.Sprintf("vlan%d.%d", s.Index, n+1)
 			err := in.AddVLAN(s.card(), netcfg.VLAN{

@@ -17,10 +17,10 @@ import (
 var routed = Driver{
 	Name:    "routed",
 	Summary: "pods on veths, kernel forwarding, no encapsulation",
-	Like:    "Calico without encapsulation",
+	Example: "Calico without encapsulation",
 	Options: []Option{mtu},
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
+		return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
 			end, err := s.routedPod(i)
 			if err == nil {
 				err = s.routedOthers(i)
@@ -47,10 +47,10 @@ func (s *Site) routedPod(i int) (host.Endpoint, error) {
 		return host.Endpoint{}, err
 	}
 	device := s.routedDevice()
-	if err := s.plug(i, 0, pod, netcfg.VethEnd{In: s.Machines[i].In, Name: device, MAC: routedMAC}); err != nil {
+	if err := s.addPodVeth(i, 0, pod, netcfg.VethEnd{In: s.Machines[i].In, Name: device, MAC: routedMAC}); err != nil {
 		return host.Endpoint{}, err
 	}
-	end := s.pod(i, 0, pod)
+	end := s.podEndpoint(i, 0, pod)
 	if err := routedInside(pod, end.Addr); err != nil {
 		return end, err
 	}
@@ -63,7 +63,7 @@ func (s *Site) routedDevice() string { return fmt.Sprintf("cali%d", s.Index) }
 // routedOthers tells a machine that the blocks of the others are behind those.
 func (s *Site) routedOthers(i int) error {
 	m := s.Machines[i]
-	for j, other := range s.others(i) {
+	for j, other := range s.otherMachines(i) {
 		if err := m.In.AddRoute(netcfg.Route{Dst: s.block(j), Via: other.Addr, Device: m.Wire}); err != nil {
 			return err
 		}
@@ -73,13 +73,13 @@ func (s *Site) routedOthers(i int) error {
 
 // routedInside gives the pod its address and its way out.
 func routedInside(pod *netcfg.Namespace, addr netip.Addr) error {
-	if err := pod.AddAddr(podDevice, single(addr)); err != nil {
+	if err := pod.AddAddr(podDevice, hostPrefix(addr)); err != nil {
 		return err
 	}
-	if err := pod.AddRoute(netcfg.Route{Dst: single(routedGateway), Device: podDevice}); err != nil {
+	if err := pod.AddRoute(netcfg.Route{Dst: hostPrefix(routedGateway), Device: podDevice}); err != nil {
 		return err
 	}
-	if err := pod.AddRoute(netcfg.Route{Dst: anywhere, Via: routedGateway, Device: podDevice}); err != nil {
+	if err := pod.AddRoute(netcfg.Route{Dst: defaultDst, Via: routedGateway, Device: podDevice}); err != nil {
 		return err
 	}
 	return pod.AddNeighbour(podDevice, routedGateway, routedMAC)
@@ -97,7 +97,7 @@ func (s *Site) routedOutside(i int, device string, addr netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	if err := in.AddRoute(netcfg.Route{Dst: single(addr), Device: device}); err != nil {
+	if err := in.AddRoute(netcfg.Route{Dst: hostPrefix(addr), Device: device}); err != nil {
 		return err
 	}
 	if err := in.AddNeighbour(device, addr, s.podMAC(i, 0)); err != nil {

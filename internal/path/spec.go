@@ -16,8 +16,8 @@ type Arm struct {
 	Nth     int // among those of the same driver, accelerated or not, from 0
 	Driver  *Driver
 	Options Values
-	VNI     int // of the first tunnel, of drivers with Tunnels; given by [Fit]
-	Port    int // UDP, of drivers with OwnPort; given by [Fit]
+	VNI     int // of the first tunnel, of drivers with Tunnels; given by [Allocate]
+	Port    int // UDP, of drivers with OwnPort; given by [Allocate]
 }
 
 // Arms reads a list of paths as a user gives them, NAME or NAME:KEY=VALUE,...
@@ -86,8 +86,8 @@ func ParseSpec(text string) (*Driver, Values, error) {
 			given[o.Name] = o.Default
 		}
 	}
-	if d.Settle != nil {
-		if err := d.Settle(given); err != nil {
+	if d.Resolve != nil {
+		if err := d.Resolve(given); err != nil {
 			return nil, nil, d.refuse(text, err.Error())
 		}
 	}
@@ -129,9 +129,9 @@ func (d *Driver) refuse(text, why string) error {
 	return verr.New(verr.Usage, fmt.Sprintf("cannot read path %q", text), why, do)
 }
 
-// Said gives the options that differ from the defaults, in the driver's order,
+// GivenOptions gives the options that differ from the defaults, in the driver's order,
 // as ParseSpec takes them: "datapath=netdev,tunnels=5".
-func (a Arm) Said() string {
+func (a Arm) GivenOptions() string {
 	var said []string
 	for _, o := range a.Driver.Options {
 		if v := a.Options[o.Name]; v != o.Default {
@@ -143,7 +143,7 @@ func (a Arm) Said() string {
 
 // Spec is the path as ParseSpec takes it, without the defaults.
 func (a Arm) Spec() string {
-	if said := a.Said(); said != "" {
+	if said := a.GivenOptions(); said != "" {
 		return a.Driver.Name + ":" + said
 	}
 	return a.Driver.Name
@@ -161,18 +161,18 @@ func (a Arm) Overhead() int {
 // for a user: the wire carries less than the path was asked to, or either is
 // less than the path can do with.
 func (a Arm) MTU(wire int) (int, error) {
-	most, least, asked := a.most(wire), minMTU, a.Options.Int(mtuName)
-	if a.Driver.Least != nil {
-		least = a.Driver.Least(a.Options)
+	most, least, asked := a.largestMTU(wire), minMTU, a.Options.Int(mtuName)
+	if a.Driver.MinMTU != nil {
+		least = a.Driver.MinMTU(a.Options)
 	}
 	switch {
 	case most < least:
 		return 0, verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s on a wire with MTU %d", a.Name, wire),
-			fmt.Sprintf("it leaves %d bytes for the pods, and %s", most, needs(least)), a.widen("", wire, most, least))
+			fmt.Sprintf("it leaves %d bytes for the pods, and %s", most, needs(least)), a.adviseMTU("", wire, most, least))
 	case asked > most:
 		return 0, verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s with mtu=%d", a.Name, asked),
 			fmt.Sprintf("the wire's MTU of %d leaves %d bytes for the pods", wire, most),
-			a.widen(fmt.Sprintf("give mtu=%d or less", most), wire, most, asked))
+			a.adviseMTU(fmt.Sprintf("give mtu=%d or less", most), wire, most, asked))
 	case asked > 0 && asked < least:
 		return 0, verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s with mtu=%d", a.Name, asked),
 			needs(least), fmt.Sprintf("give mtu=%d or more", least))
@@ -189,21 +189,21 @@ func needs(least int) string {
 	return fmt.Sprintf("with such options the path needs %d", least)
 }
 
-// most is the greatest MTU that the pods can have.
-func (a Arm) most(wire int) int {
+// largestMTU is the greatest MTU that the pods can have.
+func (a Arm) largestMTU(wire int) int {
 	if a.Driver.MTU != nil {
 		return a.Driver.MTU(wire, a.Options)
 	}
 	return wire - a.Overhead()
 }
 
-// widen tells what to do so that the pods can have the MTU want, where the wire
+// adviseMTU tells what to do so that the pods can have the MTU want, where the wire
 // leaves them most: besides what else can be done, to take a wider wire, if
 // there is one that helps.
-func (a Arm) widen(also string, wire, most, want int) string {
+func (a Arm) adviseMTU(also string, wire, most, want int) string {
 	wider := wire + want - most
 	switch {
-	case wider > maxMTU || a.most(wider) < want:
+	case wider > maxMTU || a.largestMTU(wider) < want:
 		return strings.TrimPrefix(also+"; the path carries no more over any wire", "; ")
 	case also == "":
 		return fmt.Sprintf("give --wire mtu=%d or more", wider)

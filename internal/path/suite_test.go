@@ -15,7 +15,7 @@ import (
 // wire's cards can do, and two arms of one path do not disturb each other.
 // Whether anything is left afterwards is what TestMain looks for.
 func TestTraffic(t *testing.T) {
-	if agenttest.InGuest() && agenttest.ChosenPart() != agenttest.All { // an emulated CPU takes ten minutes for all of it
+	if agenttest.InGuest() && agenttest.ChosenPart() != agenttest.AllTests { // an emulated CPU takes ten minutes for all of it
 		carryOver(t, []string{"", "tso=off,tunnel-tso=off,gro=on"}, 0, pick(t, first))
 		return
 	}
@@ -23,7 +23,7 @@ func TestTraffic(t *testing.T) {
 		switch {
 		case nth > 0:
 			return 0
-		case v.twice:
+		case v.pairable:
 			return 2
 		}
 		return 1
@@ -34,7 +34,7 @@ func TestTraffic(t *testing.T) {
 // it. What daemons do has nothing to do with that.
 func TestTrafficBehindServices(t *testing.T) {
 	carryOver(t, []string{"", "tso=off,tunnel-tso=off,gro=on", "csum=off"}, 30, pick(t, func(v variant, nth int) int {
-		if nth == 0 && v.twice {
+		if nth == 0 && v.pairable {
 			return 1
 		}
 		return 0
@@ -68,7 +68,7 @@ func carryTogether(t *testing.T, wires []string, services int, list []variant) {
 type pair struct{ from, to host.Endpoint }
 
 func carries(t *testing.T, arm lab.Arm, mtu, parts int) {
-	from, to := arm.From(), arm.To()
+	from, to := arm.Client(), arm.Server()
 	if from.MTU != mtu || to.MTU != mtu {
 		t.Errorf("MTU %d and %d, want %d", from.MTU, to.MTU, mtu)
 	}
@@ -126,7 +126,7 @@ func TestHostTwice(t *testing.T) {
 	if a.Name != "host" || b.Name != "host.2" {
 		t.Errorf("arms are called %s and %s, want host and host.2", a.Name, b.Name)
 	}
-	if a.From() != b.From() || a.To() != b.To() {
+	if a.Client() != b.Client() || a.Server() != b.Server() {
 		t.Errorf("ends differ: %v and %v", a, b)
 	}
 	if pods := len(l.Machines[0].Pods) + len(l.Machines[1].Pods); pods != 0 {

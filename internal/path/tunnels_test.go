@@ -21,7 +21,7 @@ func TestTunnelsAskNobody(t *testing.T) {
 		}
 	}
 	for _, m := range l.Machines {
-		testenv.In(t, m.Namespace, func() error {
+		testenv.InNetns(t, m.Namespace, func() error {
 			wire, err := netlink.LinkByName("wire0")
 			if err != nil {
 				return err

@@ -17,14 +17,14 @@ import (
 var vlan = Driver{
 	Name:     "vlan",
 	Summary:  "pods on a bridge over a VLAN device, one VLAN tag on the wire",
-	Like:     "the bridge and vlan CNI plugins; Kube-OVN's underlay without its switch",
+	Example:  "the bridge and vlan CNI plugins; Kube-OVN's underlay without its switch",
 	Options:  append(vlanOptions(), mtu),
-	Settle:   lastVLAN,
+	Resolve:  lastVLAN,
 	Overhead: func(Values) int { return tagSize },
 	MTU:      func(wire int, _ Values) int { return wire }, // a card carries one tag beyond its MTU
 	Needs:    func(Values) []feature.Need { return []feature.Need{feature.Bridge, feature.VLAN} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return s.tagged(ctx, func(i, n int) (string, error) {
+		return s.vlanPods(ctx, func(i, n int) (string, error) {
 			device := fmt.Sprintf("vlan%d.%d", s.Index, n+1)
 			return device, s.Machines[i].In.AddVLAN(s.card(), netcfg.VLAN{
 				Name: device, ID: s.Options.Int("vlan") + n, MTU: s.MTU,
@@ -33,20 +33,20 @@ var vlan = Driver{
 	},
 }
 
-// tagged builds pods on bridges, one for each id, whose other port is what
+// vlanPods builds pods on bridges, one for each id, whose other port is what
 // uplink makes on the arm's card for the n-th id.
-func (s *Site) tagged(ctx context.Context, uplink func(i, n int) (string, error)) (Ends, error) {
+func (s *Site) vlanPods(ctx context.Context, uplink func(i, n int) (string, error)) (Ends, error) {
 	if err := s.ownCards(); err != nil {
 		return nil, err
 	}
-	return s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
+	return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
 		var ends []host.Endpoint
 		for n := range s.Options.Int("ids") {
 			device, err := uplink(i, n)
 			if err != nil {
 				return nil, err
 			}
-			end, err := s.taggedPod(i, n, device)
+			end, err := s.vlanPod(i, n, device)
 			if err != nil {
 				return nil, err
 			}
@@ -56,19 +56,19 @@ func (s *Site) tagged(ctx context.Context, uplink func(i, n int) (string, error)
 	})
 }
 
-// taggedPod joins the n-th pod of a machine to an uplink.
-func (s *Site) taggedPod(i, n int, uplink string) (host.Endpoint, error) {
+// vlanPod joins the n-th pod of a machine to an uplink.
+func (s *Site) vlanPod(i, n int, uplink string) (host.Endpoint, error) {
 	in := s.Machines[i].In
 	pod, err := s.Pod(i, n)
 	if err != nil {
 		return host.Endpoint{}, err
 	}
-	end := s.pod(i, n, pod)
+	end := s.podEndpoint(i, n, pod)
 	bridge, port := fmt.Sprintf("br%d.%d", s.Index, n+1), fmt.Sprintf("veth%d.%d", s.Index, n)
 	if err := in.AddBridge(bridge, nil, s.MTU); err != nil {
 		return end, err
 	}
-	if err := s.plug(i, n, pod, netcfg.VethEnd{In: in, Name: port}); err != nil {
+	if err := s.addPodVeth(i, n, pod, netcfg.VethEnd{In: in, Name: port}); err != nil {
 		return end, err
 	}
 	for _, device := range []string{uplink, port} {
@@ -76,5 +76,5 @@ func (s *Site) taggedPod(i, n int, uplink string) (host.Endpoint, error) {
 			return end, err
 		}
 	}
-	return end, s.onOneLink(i, n, pod)
+	return end, s.joinSubnet(i, n, pod)
 }

@@ -113,7 +113,7 @@ func vmFits(a Arm, hosts int) error {
 func vmNeeds(v Values, switchNeeds []feature.Need) []feature.Need {
 	needs := append(switchNeeds, vm.Needs()...)
 	needs = append(needs, keptKernel(v["kernel"]), feature.Tap, feature.Bridge)
-	if v.On("vhost") {
+	if v.Enabled("vhost") {
 		needs = append(needs, feature.VhostNet)
 	}
 	return needs
@@ -211,8 +211,8 @@ func (h *vmHost) build(ctx context.Context, way ovsWay) ([]host.Endpoint, error)
 	h.Report("qemu", version)
 	h.Report("guest-linux", h.kernel.Release)
 	return []host.Endpoint{{
-		Machine: h.Machines[h.i].Name, Namespace: h.in.Path(), Device: podDevice,
-		Addr: h.podAddr(h.i, 0), MTU: h.MTU, Agent: h.socket,
+		Machine: h.Machines[h.machine].Name, Namespace: h.in.Path(), Device: podDevice,
+		Addr: h.podAddr(h.machine, 0), MTU: h.MTU, Agent: h.socket,
 	}}, nil
 }
 
@@ -254,7 +254,7 @@ const (
 
 // boot starts the holder of the virtual machine.
 func (h *vmHost) boot() error {
-	folder, err := h.Folder(h.i)
+	folder, err := h.Folder(h.machine)
 	if err != nil {
 		return err
 	}
@@ -264,28 +264,28 @@ func (h *vmHost) boot() error {
 		return err
 	}
 	args := append(slices.Clone(h.Program), "guest", "--config", file, "--socket", h.socket)
-	if h.Kept {
+	if h.Keep {
 		args = append(args, "--detach")
 	}
 	h.log = filepath.Join(folder, "vm.log")
-	h.holder, err = h.Start(h.i, h.in, netcfg.Command{Args: args, Log: h.log})
+	h.holder, err = h.Start(h.machine, h.in, netcfg.Command{Args: args, Log: h.log})
 	return err
 }
 
 func (h *vmHost) config() vm.Config {
 	c := vm.Config{
-		Kernel: h.kernel, Program: h.Program, Name: strings.ReplaceAll(h.Machines[h.i].Name+"-"+h.Arm, ".", "-"),
-		CPUs: h.Options.Int("cpus"), Memory: h.Options.Int("memory"), Agent: h.Machines[h.i].Name,
+		Kernel: h.kernel, Program: h.Program, Name: strings.ReplaceAll(h.Machines[h.machine].Name+"-"+h.Arm, ".", "-"),
+		CPUs: h.Options.Int("cpus"), Memory: h.Options.Int("memory"), Agent: h.Machines[h.machine].Name,
 		NICs: []vm.NIC{{
-			Tap: vmTap, MAC: h.podMAC(h.i, 0).String(), MTU: h.MTU, Queues: h.Options.Int("queues"), Vhost: h.Options.On("vhost"),
-			Addr: netip.PrefixFrom(h.podAddr(h.i, 0), Pods.Bits()),
+			Tap: vmTap, MAC: h.podMAC(h.machine, 0).String(), MTU: h.MTU, Queues: h.Options.Int("queues"), Vhost: h.Options.Enabled("vhost"),
+			Addr: netip.PrefixFrom(h.podAddr(h.machine, 0), Pods.Bits()),
 		}},
 		Settings: h.Settings,
 	}
 	if accel := h.Options["accel"]; accel != vmAuto {
 		c.Accel = vm.Accel(accel)
 	}
-	for j := range h.others(h.i) {
+	for j := range h.otherMachines(h.machine) {
 		c.NICs[0].Neighbours = append(c.NICs[0].Neighbours, vm.Neighbour{Addr: h.podAddr(j, 0), MAC: h.podMAC(j, 0).String()})
 	}
 	return c

@@ -26,7 +26,7 @@ func TestVirtualMachines(t *testing.T) {
 	}
 	for _, d := range path.Table {
 		for nth, v := range variants[d.Name] {
-			if !v.apart {
+			if !v.inVM {
 				continue
 			}
 			t.Run(v.spec, func(t *testing.T) {
@@ -59,7 +59,7 @@ func needKernel(t *testing.T, v variant) {
 
 func throughMachines(t *testing.T, l *lab.Lab, v variant) bool {
 	arm := l.Arms[0]
-	near, far := arm.From(), arm.To()
+	near, far := arm.Client(), arm.Server()
 	for _, end := range []string{near.Agent, far.Agent, arm.Versions["qemu"], arm.Versions["guest-linux"]} {
 		if end == "" {
 			t.Errorf("something of the virtual machines is not told: %+v, %v", arm.Ends, arm.Versions)
@@ -83,13 +83,13 @@ func throughMachines(t *testing.T, l *lab.Lab, v variant) bool {
 // machinesLook is what looks and wholeOutside are for other paths.
 func machinesLook(t *testing.T, l *lab.Lab, v variant) {
 	arm, r := l.Arms[0], newReader(l, 0)
-	near, far := arm.From().Addr.String(), arm.To().Addr.String()
+	near, far := arm.Client().Addr.String(), arm.Server().Addr.String()
 	namespace, device := v.card.find(t, l, arm)
 	const size = 100
 	payload := make([]byte, size)
 	rand.Read(payload)
 	frames := traffic.Capture(t, namespace, device, func() {
-		testenv.Must(t, command(t.Context(), arm.From(), nil, nil, "ping", near, far, hex.EncodeToString(payload)))
+		testenv.Must(t, command(t.Context(), arm.Client(), nil, nil, "ping", near, far, hex.EncodeToString(payload)))
 	})
 	there := fmt.Sprintf("%s %d bytes", v.frame(1), 14+traffic.UDPHeaders+size+arm.Overhead)
 	want := []string{there, mirror(there)}
@@ -97,9 +97,9 @@ func machinesLook(t *testing.T, l *lab.Lab, v variant) {
 		t.Errorf("on %s are\n  %s\nwant\n  %s", device, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 	}
 	frames = traffic.Capture(t, namespace, device, func() {
-		testenv.Must(t, command(t.Context(), arm.From(), nil, nil, "carry", near, far, fmt.Sprint(arm.From().MTU)))
+		testenv.Must(t, command(t.Context(), arm.Client(), nil, nil, "carry", near, far, fmt.Sprint(arm.Client().MTU)))
 	})
-	most, many := 14+arm.From().MTU+arm.Overhead, 0
+	most, many := 14+arm.Client().MTU+arm.Overhead, 0
 	for _, f := range frames {
 		if text, _ := r.read(f); len(f) > most || arm.Overhead > 0 && cutOutside(text) {
 			t.Fatalf("on %s is %s of %d bytes, want none cut outside and none above %d", device, text, len(f), most)

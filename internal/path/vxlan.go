@@ -24,12 +24,12 @@ import (
 var vxlan = Driver{
 	Name:    "vxlan",
 	Summary: "pods on a bridge, kernel vxlan between the machines",
-	Like:    "Flannel with its vxlan backend",
+	Example: "Flannel with its vxlan backend",
 	Options: append(vxlanOptions("8472", "UDP port; 8472 is Flannel's, and the kernel's own default"),
 		choice("pods", []string{podsVeth, podsNetkit}, podsVeth, "what joins pods to the bridge: veths, or netkit devices that carry Ethernet frames")),
-	Settle:   vxlanSettle,
-	Tunnels:  true,
-	Overhead: func(Values) int { return vxlanOverhead },
+	Resolve:     checkVNIs,
+	KernelVXLAN: true,
+	Overhead:    func(Values) int { return vxlanOverhead },
 	Needs: func(v Values) []feature.Need {
 		needs := []feature.Need{feature.Bridge, feature.VXLAN}
 		if v["pods"] == podsNetkit {
@@ -38,8 +38,8 @@ var vxlan = Driver{
 		return needs
 	},
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
-			if err := s.vxlanBridge(i); err != nil {
+		return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
+			if err := s.addPodBridge(i); err != nil {
 				return nil, err
 			}
 			var ends []host.Endpoint
@@ -47,7 +47,7 @@ var vxlan = Driver{
 				if err := s.vxlanTunnel(i, n); err != nil {
 					return nil, err
 				}
-				end, err := s.vxlanPod(i, n)
+				end, err := s.bridgedPod(i, n)
 				if err != nil {
 					return nil, err
 				}
@@ -80,8 +80,8 @@ func vxlanOptions(port, portHelp string) []Option {
 	}
 }
 
-// vxlanSettle: every tunnel has a VNI.
-func vxlanSettle(v Values) error {
+// checkVNIs: every tunnel has a VNI.
+func checkVNIs(v Values) error {
 	if last := v.Int("vni") + v.Int("tunnels") - 1; last > maxVNI {
 		return fmt.Errorf("the last of %d tunnels from vni %d on would have %d, and the greatest is %d",
 			v.Int("tunnels"), v.Int("vni"), last, maxVNI)
@@ -89,9 +89,9 @@ func vxlanSettle(v Values) error {
 	return nil
 }
 
-// tunnelNumber counts the tunnels of all arms of a driver from 1: the first is
+// tunnelIndex counts the tunnels of all arms of a driver from 1: the first is
 // Flannel's own flannel.1.
-func tunnelNumber(nth, n int) int { return 1 + nth*maxPods + n }
+func tunnelIndex(nth, n int) int { return 1 + nth*maxPods + n }
 
 // vxlanDevice makes the device of one tunnel on a machine, and tells it where
 // the same tunnel ends on the other machines. A single tunnel uses the
@@ -103,12 +103,12 @@ func (s *Site) vxlanDevice(i, n int, name string) error {
 	}
 	err := m.In.AddVXLAN(netcfg.VXLAN{
 		Name: name, MAC: s.tunnelMAC(i, n), MTU: s.MTU, VNI: s.VNI + n, Port: s.Options.Int("port"),
-		Local: s.tunnelAddr(i, n), Device: m.Wire, NoCsum: !s.Options.On("csum"),
+		Local: s.tunnelAddr(i, n), Device: m.Wire, NoCsum: !s.Options.Enabled("csum"),
 	})
 	if err != nil {
 		return err
 	}
-	for j := range s.others(i) {
+	for j := range s.otherMachines(i) {
 		if err := m.In.AddFDB(name, s.tunnelMAC(j, n), s.tunnelAddr(j, n)); err != nil {
 			return err
 		}
@@ -124,13 +124,13 @@ func (s *Site) vxlanTunnel(i, n int) error {
 	if err := s.vxlanDevice(i, n, device); err != nil {
 		return err
 	}
-	if err := in.AddAddr(device, single(s.vxlanHop(i, n))); err != nil {
+	if err := in.AddAddr(device, hostPrefix(s.vxlanHop(i, n))); err != nil {
 		return err
 	}
-	for j := range s.others(i) {
+	for j := range s.otherMachines(i) {
 		hop, behind := s.vxlanHop(j, n), s.block(j)
 		if s.Options.Int("tunnels") > 1 {
-			behind = single(s.podAddr(j, n))
+			behind = hostPrefix(s.podAddr(j, n))
 		}
 		if err := in.AddNeighbour(device, hop, s.tunnelMAC(j, n)); err != nil {
 			return err
@@ -148,11 +148,11 @@ func (s *Site) vxlanHop(i, n int) netip.Addr {
 	if n == 0 {
 		return s.block(i).Addr()
 	}
-	return within(s.block(i), 2+maxPods+n)
+	return nthAddr(s.block(i), 2+maxPods+n)
 }
 
-// vxlanBridge builds the bridge of one machine.
-func (s *Site) vxlanBridge(i int) error {
+// addPodBridge builds the bridge of one machine.
+func (s *Site) addPodBridge(i int) error {
 	in := s.Machines[i].In
 	if err := in.AddBridge(s.bridge(), s.mac(i, roleGateway), s.MTU); err != nil {
 		return err
@@ -164,21 +164,21 @@ func (s *Site) bridge() string { return fmt.Sprintf("cni%d", s.Index) }
 
 // vxlanTunnelDevice is the device of the n-th tunnel.
 func (s *Site) vxlanTunnelDevice(n int) string {
-	return fmt.Sprintf("flannel.%d", tunnelNumber(s.Nth, n))
+	return fmt.Sprintf("flannel.%d", tunnelIndex(s.Nth, n))
 }
 
-// vxlanPort is the machine's end of the n-th pod's link.
-func (s *Site) vxlanPort(n int) string { return fmt.Sprintf("veth%d.%d", s.Index, n) }
+// bridgePort is the machine's end of the n-th pod's link.
+func (s *Site) bridgePort(n int) string { return fmt.Sprintf("veth%d.%d", s.Index, n) }
 
-// vxlanPod builds the n-th pod on the bridge of one machine.
-func (s *Site) vxlanPod(i, n int) (host.Endpoint, error) {
+// bridgedPod builds the n-th pod on the bridge of one machine.
+func (s *Site) bridgedPod(i, n int) (host.Endpoint, error) {
 	in := s.Machines[i].In
 	pod, err := s.Pod(i, n)
 	if err != nil {
 		return host.Endpoint{}, err
 	}
-	end := s.pod(i, n, pod)
-	port := s.vxlanPort(n)
+	end := s.podEndpoint(i, n, pod)
+	port := s.bridgePort(n)
 	outside, inside := netcfg.VethEnd{In: in, Name: port}, netcfg.VethEnd{In: pod, Name: podDevice, MAC: s.podMAC(i, n)}
 	if s.Options["pods"] == podsNetkit {
 		err = netcfg.AddNetkit(outside, inside, true, s.MTU)
@@ -197,7 +197,7 @@ func (s *Site) vxlanPod(i, n int) (host.Endpoint, error) {
 	if err := pod.AddAddr(podDevice, netip.PrefixFrom(end.Addr, blockBits)); err != nil {
 		return end, err
 	}
-	if err := pod.AddRoute(netcfg.Route{Dst: anywhere, Via: s.gateway(i), Device: podDevice}); err != nil {
+	if err := pod.AddRoute(netcfg.Route{Dst: defaultDst, Via: s.gateway(i), Device: podDevice}); err != nil {
 		return end, err
 	}
 	return end, pod.AddNeighbour(podDevice, s.gateway(i), s.mac(i, roleGateway))

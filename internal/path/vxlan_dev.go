@@ -13,16 +13,16 @@ import (
 // bridge, no pod, no forwarding. What it costs beyond the host network is the
 // encapsulation alone.
 var vxlanDev = Driver{
-	Name:     "vxlan-dev",
-	Summary:  "a kernel vxlan device on the machine itself: encapsulation alone",
-	Like:     "`ip link add type vxlan` between two hosts",
-	Options:  vxlanOptions("4789", "UDP port; 4789 is the assigned one"),
-	Settle:   vxlanSettle,
-	Tunnels:  true,
-	Overhead: func(Values) int { return vxlanOverhead },
-	Needs:    func(Values) []feature.Need { return []feature.Need{feature.VXLAN} },
+	Name:        "vxlan-dev",
+	Summary:     "a kernel vxlan device on the machine itself: encapsulation alone",
+	Example:     "`ip link add type vxlan` between two hosts",
+	Options:     vxlanOptions("4789", "UDP port; 4789 is the assigned one"),
+	Resolve:     checkVNIs,
+	KernelVXLAN: true,
+	Overhead:    func(Values) int { return vxlanOverhead },
+	Needs:       func(Values) []feature.Need { return []feature.Need{feature.VXLAN} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
+		return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
 			var ends []host.Endpoint
 			for n := range s.Options.Int("tunnels") {
 				end, err := s.vxlanEnd(i, n)
@@ -38,20 +38,20 @@ var vxlanDev = Driver{
 
 func (s *Site) vxlanEnd(i, n int) (host.Endpoint, error) {
 	in := s.Machines[i].In
-	end := s.pod(i, n, in)
+	end := s.podEndpoint(i, n, in)
 	end.Device = fmt.Sprintf("vxlan%d.%d", s.Index, n)
 	if err := s.vxlanDevice(i, n, end.Device); err != nil {
 		return end, err
 	}
-	if err := in.AddAddr(end.Device, single(end.Addr)); err != nil {
+	if err := in.AddAddr(end.Device, hostPrefix(end.Addr)); err != nil {
 		return end, err
 	}
-	for j := range s.others(i) {
+	for j := range s.otherMachines(i) {
 		there := s.podAddr(j, n)
 		if err := in.AddNeighbour(end.Device, there, s.tunnelMAC(j, n)); err != nil {
 			return end, err
 		}
-		if err := in.AddRoute(netcfg.Route{Dst: single(there), Device: end.Device}); err != nil {
+		if err := in.AddRoute(netcfg.Route{Dst: hostPrefix(there), Device: end.Device}); err != nil {
 			return end, err
 		}
 	}

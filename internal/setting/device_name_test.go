@@ -16,7 +16,7 @@ import (
 func TestDeviceFilesOfAnyName(t *testing.T) {
 	a, _ := spaces(t)
 	hostile := []string{"a[b", "*", "?", `a\b`, "a{b", "e\x1b[2J", "\xff"}
-	testenv.In(t, a.Path(), func() error {
+	testenv.InNetns(t, a.Path(), func() error {
 		var failed []error
 		for i, name := range hostile {
 			failed = append(failed, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: fmt.Sprintf("peer%d", i)}))

@@ -197,7 +197,7 @@ func TestDeviceStoresGone(t *testing.T) {
 	cells := setting.NewSettings(setting.Backends("")...)
 	place, err := setting.DeviceScope(netns, "veth0")
 	must(t, err)
-	testenv.In(t, netns, func() error {
+	testenv.InNetns(t, netns, func() error {
 		l, err := netlink.LinkByName("veth0")
 		if err != nil {
 			return err

@@ -39,14 +39,14 @@ func spaces(t *testing.T) (a, b *netcfg.Namespace) {
 
 func addVeth(t *testing.T, n *netcfg.Namespace) {
 	t.Helper()
-	testenv.In(t, n.Path(), func() error {
+	testenv.InNetns(t, n.Path(), func() error {
 		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "veth0"}, PeerName: "veth1"})
 	})
 }
 
 func link(t *testing.T, n *netcfg.Namespace, name string, do func(netlink.Link) error) {
 	t.Helper()
-	testenv.In(t, n.Path(), func() error {
+	testenv.InNetns(t, n.Path(), func() error {
 		l, err := netlink.LinkByName(name)
 		if err != nil {
 			return err

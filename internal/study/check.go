@@ -179,7 +179,7 @@ func (c *checker) machines() (err error) {
 	if s.Hosts, err = number(m.Hosts, "hosts", lab.DefaultHosts, lab.MaxHosts); err != nil {
 		return err
 	}
-	if err := path.Room(len(c.arms), max(s.Hosts, lab.DefaultHosts)); err != nil {
+	if err := path.CheckCapacity(len(c.arms), max(s.Hosts, lab.DefaultHosts)); err != nil {
 		return because(m.Hosts.line, err)
 	}
 	if s.Services, err = number(m.Services, "services", 0, lab.MaxServices); err != nil {

@@ -83,7 +83,7 @@ func (s *Study) Explain(w io.Writer) error {
 	}
 	line("\nPaths")
 	for _, a := range arms {
-		line("  %s\t%s\t%s%s", a.Name, strings.TrimSuffix(a.Driver.Name+":"+a.Said(), ":"), a.Driver.Summary, onlyOn(s.Only[a.Name]))
+		line("  %s\t%s\t%s%s", a.Name, strings.TrimSuffix(a.Driver.Name+":"+a.GivenOptions(), ":"), a.Driver.Summary, onlyOn(s.Only[a.Name]))
 	}
 	line("\nLoads")
 	for _, l := range s.Loads {
@@ -168,7 +168,7 @@ func sides(side string, by []report.Axis) string {
 // and what to do if not.
 func raisable(a path.Arm) (here, remedy string) {
 	err := a.Check()
-	if err == nil && a.Here() == feature.Unknown {
+	if err == nil && a.Supported() == feature.Unknown {
 		return "could not be told: ask as root", ""
 	}
 	if known := new(verr.Error); errors.As(err, &known) {

@@ -93,7 +93,7 @@ func (s *Study) Summary() (Summary, error) {
 		sum.Wires = append(sum.Wires, SummaryWire{w.Name, full.String()})
 	}
 	for i, a := range arms {
-		p := SummaryPath{Name: a.Name, Wires: s.Only[a.Name], Path: s.Paths[i].Spec, Here: a.Here().String()}
+		p := SummaryPath{Name: a.Name, Wires: s.Only[a.Name], Path: s.Paths[i].Spec, Here: a.Supported().String()}
 		if err := a.Check(); err != nil {
 			p.Here, p.Lacks = feature.No.String(), err.Error()
 		}

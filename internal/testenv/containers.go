@@ -61,7 +61,7 @@ func Containers(t testing.TB, mtu int) (made [2]Container) {
 // Unplug takes a container's network away, as stopping it does.
 func (c Container) Unplug(t testing.TB) {
 	t.Helper()
-	In(t, c.bridge.Path(), func() error {
+	InNetns(t, c.bridge.Path(), func() error {
 		link, err := netlink.LinkByName(c.port)
 		if err != nil {
 			return err
@@ -74,7 +74,7 @@ func (c Container) Unplug(t testing.TB) {
 // device, bytes.
 func RouteMTU(t testing.TB, namespace string, to netip.Addr, mtu int) {
 	t.Helper()
-	In(t, namespace, func() error {
+	InNetns(t, namespace, func() error {
 		link, err := netlink.LinkByName("eth0")
 		if err != nil {
 			return err

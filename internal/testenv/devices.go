@@ -22,7 +22,7 @@ func Devices(t testing.TB) (netns string) {
 		t.Fatalf("make devices: %v", err)
 	}
 	t.Cleanup(n.Close)
-	In(t, n.Path(), func() error {
+	InNetns(t, n.Path(), func() error {
 		veth := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: "veth1", PeerNumTxQueues: 4, PeerNumRxQueues: 4}
 		veth.Name, veth.NumTxQueues, veth.NumRxQueues = "veth0", 4, 4
 		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}

@@ -29,7 +29,7 @@ func drop(t testing.TB, namespace, name string, hook *nftables.ChainHook, protoc
 	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: name}
 	filter := func(change func(*nftables.Conn)) {
 		t.Helper()
-		In(t, namespace, func() error {
+		InNetns(t, namespace, func() error {
 			c, err := nftables.New()
 			if err != nil {
 				return err

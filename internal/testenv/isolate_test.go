@@ -53,7 +53,7 @@ func TestIsolateLeavesNothing(t *testing.T) {
 				t.Errorf("it says %q, %v", line, err)
 			}
 			c.end(script, lock)
-			gone(t, mark)
+			awaitExit(t, mark)
 			err = script.Wait()
 			if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != c.code {
 				t.Errorf("it ended with %v, want exit code %d", err, c.code)
@@ -62,8 +62,8 @@ func TestIsolateLeavesNothing(t *testing.T) {
 	}
 }
 
-// gone waits until no process has mark on its command line.
-func gone(t *testing.T, mark string) {
+// awaitExit waits until no process has mark on its command line.
+func awaitExit(t *testing.T, mark string) {
 	t.Helper()
 	for end := time.Now().Add(host.ScaleTimeout(20 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
 		var left []string

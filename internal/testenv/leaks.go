@@ -18,9 +18,9 @@ import (
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
-// seen is what a package's tests must leave as it was, each thing a line that
+// hostState is what a package's tests must leave as it was, each thing a line that
 // says what it is.
-type seen map[string]bool
+type hostState map[string]bool
 
 // settle is how long things get to vanish: a killed process, a connection in
 // the hands of a goroutine that is about to end.
@@ -30,7 +30,7 @@ var (
 )
 
 // leaks lists what is there now and was not before.
-func leaks(before seen) []string {
+func leaks(before hostState) []string {
 	left, err := newSince(before)
 	for end := time.Now().Add(settle); len(left) > 0 && err == nil && time.Now().Before(end); {
 		time.Sleep(settlePoll)
@@ -46,8 +46,8 @@ func leaks(before seen) []string {
 	return left
 }
 
-func newSince(before seen) ([]string, error) {
-	now, err := look()
+func newSince(before hostState) ([]string, error) {
+	now, err := readHostState()
 	var left []string
 	for thing := range now {
 		if !before[thing] {
@@ -58,9 +58,9 @@ func newSince(before seen) ([]string, error) {
 	return left, err
 }
 
-func look() (seen, error) {
-	s := seen{}
-	for _, find := range []func(seen) error{namespaces, folders, files, links, descriptors, processes} {
+func readHostState() (hostState, error) {
+	s := hostState{}
+	for _, find := range []func(hostState) error{namespaces, folders, files, links, descriptors, processes} {
 		if err := find(s); err != nil {
 			return s, err
 		}
@@ -70,7 +70,7 @@ func look() (seen, error) {
 
 // namespaces leaves out those of labs that another living process owns: a
 // person may use the machine while tests run.
-func namespaces(s seen) error {
+func namespaces(s hostState) error {
 	names, err := netcfg.Namespaces()
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func namespaces(s seen) error {
 	return nil
 }
 
-func folders(s seen) error {
+func folders(s hostState) error {
 	entries, err := os.ReadDir(lab.Folder)
 	if err != nil && !os.IsNotExist(err) {
 		return err
@@ -104,7 +104,7 @@ var homes = []string{"/run", "/var/log", "/var/lib", "/etc"}
 // ovs-vswitchd.123.ctl, bird.ctl.
 var households = []string{"openvswitch", "ovs", "ovn", "bird"}
 
-func files(s seen) error {
+func files(s hostState) error {
 	for _, home := range homes {
 		for _, household := range households {
 			found, err := filepath.Glob(filepath.Join(home, household+"*"))
@@ -131,7 +131,7 @@ func othersLab(name string) bool {
 // links leaves out the device that the kernel itself makes in each namespace,
 // the machine's own too, when its module for IPIP is loaded; nobody can take
 // that away again.
-func links(s seen) error {
+func links(s hostState) error {
 	list, err := host.Links()
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func links(s seen) error {
 }
 
 // descriptors leaves out those that the Go runtime opens once and keeps.
-func descriptors(s seen) error {
+func descriptors(s hostState) error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func descriptors(s seen) error {
 // processes finds children of this process, others that run its program, for
 // what tests start plays a role of their own binary, and daemons of labs, which
 // are told of files in the lab's folder.
-func processes(s seen) error {
+func processes(s hostState) error {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ func Main(m interface{ Run() int }, roles Roles) {
 			fmt.Fprintf(os.Stderr, "testenv: no role %q\n", role)
 			os.Exit(2)
 		}
-		if err := hide(); err != nil {
+		if err := hideFolder(); err != nil {
 			fmt.Fprintln(os.Stderr, "testenv:", err)
 			os.Exit(1)
 		}
@@ -70,7 +70,7 @@ func Run(m interface{ Run() int }) int {
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 		return 1
 	}
-	before, err := look()
+	before, err := readHostState()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 		return 1
@@ -206,9 +206,9 @@ func Program(t testing.TB) []string {
 	return []string{exe}
 }
 
-// In runs fn inside a namespace, given by its file, and fails the test with
+// InNetns runs fn inside a namespace, given by its file, and fails the test with
 // its error.
-func In(t testing.TB, namespace string, fn func() error) {
+func InNetns(t testing.TB, namespace string, fn func() error) {
 	t.Helper()
 	if err := host.Do(namespace, fn); err != nil {
 		t.Fatalf("in %s: %v", filepath.Base(namespace), err)

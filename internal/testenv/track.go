@@ -11,7 +11,7 @@ import (
 // gets a rule that asks for their state, and lets everything pass.
 func Track(t testing.TB, namespace string) {
 	t.Helper()
-	In(t, namespace, func() error {
+	InNetns(t, namespace, func() error {
 		c, err := nftables.New()
 		if err != nil {
 			return err

@@ -98,15 +98,15 @@ func TestParseRefuses(t *testing.T) {
 
 func TestLost(t *testing.T) {
 	r := Result{Sent: Count{Messages: 10}, Received: Count{Messages: 9}}
-	if got := r.Lost(result.Messages); got != 1 {
+	if got := r.LostMessages(result.Messages); got != 1 {
 		t.Errorf("stream: %d lost, want 1", got)
 	}
-	if got := r.Lost(result.OneWay); got != 0 {
+	if got := r.LostMessages(result.OneWay); got != 0 {
 		t.Errorf("ping-pong: %d lost, want 0: the last request was still out", got)
 	}
 	// A receiver may have read what the sender had not counted yet.
 	r.Received.Messages = 11
-	if got := r.Lost(result.Messages); got != 0 {
+	if got := r.LostMessages(result.Messages); got != 0 {
 		t.Errorf("more received than sent: %d lost, want 0", got)
 	}
 }

@@ -71,9 +71,9 @@ type Result struct {
 	Elapsed        time.Duration // of the side that the figure is from
 }
 
-// Lost is how many messages (or replies) went missing. A reply that was still
+// LostMessages is how many messages (or replies) went missing. A reply that was still
 // on its way when time was up is not one.
-func (r Result) Lost(m result.Metric) int64 {
+func (r Result) LostMessages(m result.Metric) int64 {
 	lost := r.Sent.Messages - r.Received.Messages
 	if m == result.OneWay {
 		lost--

@@ -41,7 +41,7 @@ func job(load string, size int, d time.Duration, ends [2]host.Endpoint) Job {
 func pair(t *testing.T) [2]host.Endpoint {
 	t.Helper()
 	l := testenv.Lab(t, lab.Options{Paths: []string{"host"}})
-	ends := [2]host.Endpoint{l.Arms[0].From(), l.Arms[0].To()}
+	ends := [2]host.Endpoint{l.Arms[0].Client(), l.Arms[0].Server()}
 	// Runs before the lab goes down, which would end whoever is in it.
 	t.Cleanup(func() { awaitNobody(t, ends, 0) })
 	return ends
@@ -53,7 +53,7 @@ func awaitNobody(t *testing.T, ends [2]host.Endpoint, patience time.Duration) {
 	t.Helper()
 	var pids []int
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		if pids = inside(t, ends); len(pids) == 0 {
+		if pids = processesIn(t, ends); len(pids) == 0 {
 			return
 		}
 		if !time.Now().Before(end) {
@@ -66,7 +66,7 @@ func awaitNobody(t *testing.T, ends [2]host.Endpoint, patience time.Duration) {
 	}
 }
 
-func inside(t *testing.T, ends [2]host.Endpoint) []int {
+func processesIn(t *testing.T, ends [2]host.Endpoint) []int {
 	t.Helper()
 	var ids []host.NamespaceID
 	for _, e := range ends {
@@ -151,7 +151,7 @@ func TestPinned(t *testing.T) {
 	if !strings.Contains(string(text), "Cpus_allowed_list:\t0\n") {
 		t.Errorf("not bound to cpu 0:\n%s", text)
 	}
-	if pids := inside(t, ends); len(pids) != 1 || pids[0] != p.cmd.Process.Pid {
+	if pids := processesIn(t, ends); len(pids) != 1 || pids[0] != p.cmd.Process.Pid {
 		t.Errorf("processes in the namespace: %v, want just %d", pids, p.cmd.Process.Pid)
 	}
 	if _, err := start(ends[0].Namespace, 5000, []string{"sleep", "60"}); err == nil {
@@ -217,9 +217,9 @@ func TestKilledParent(t *testing.T) {
 	child.Stderr = os.Stderr
 	check(t, child.Start())
 	const all = 3 // client, server, and the server's fork
-	for end := time.Now().Add(30 * time.Second); len(inside(t, ends)) < all; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); len(processesIn(t, ends)) < all; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Errorf("only these run: %v", inside(t, ends))
+			t.Errorf("only these run: %v", processesIn(t, ends))
 			break
 		}
 	}

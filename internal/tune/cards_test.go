@@ -45,7 +45,7 @@ func cardsUnder(t *testing.T, k kernel.Kernel) {
 	must(t, err)
 	t.Cleanup(in.Close)
 	c := vm.Config{Kernel: k, Memory: 1 << 10, NICs: nics, In: in, StartLimit: cardsLimit, SilenceLimit: cardsLimit}
-	said, code := agenttest.Inside(t, c, []string{"-test.v", "-test.run=^TestCardsHere$"})
+	said, code := agenttest.RunInGuest(t, c, []string{"-test.v", "-test.run=^TestCardsHere$"})
 	if code != 0 {
 		t.Errorf("it ended with code %d:\n%s", code, said)
 	}

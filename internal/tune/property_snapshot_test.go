@@ -30,7 +30,7 @@ func (w *testbed) snapshot(t testing.TB) string {
 			fmt.Fprint(&b, run(t, "ip", netns, "link show\naddr show\nroute show table all\nrule show\nneigh show nud permanent\n", family))
 		}
 		fmt.Fprint(&b, run(t, "tc", netns, tcCommands(w.devices(netns))))
-		testenv.In(t, netns, func() error {
+		testenv.InNetns(t, netns, func() error {
 			fmt.Fprintf(&b, "%s\n", testenv.Ruleset(t))
 			return host.Sysfs(func(root string) error { return snapshotNetns(&b, root) })
 		})

@@ -56,10 +56,10 @@ func newTestbed(t testing.TB) *testbed {
 		t.Cleanup(n.Close)
 		w.Netns = append(w.Netns, n.Path())
 	}
-	testenv.In(t, w.Netns[0], func() error {
+	testenv.InNetns(t, w.Netns[0], func() error {
 		return setSysctls("net/ipv6/conf/default/accept_dad=0", "net/ipv4/tcp_notsent_lowat=65535")
 	})
-	testenv.In(t, w.Netns[1], func() error { return setSysctls("net/ipv6/conf/default/accept_dad=0") })
+	testenv.InNetns(t, w.Netns[1], func() error { return setSysctls("net/ipv6/conf/default/accept_dad=0") })
 	other := filepath.Base(w.Netns[1])
 	run(t, "ip", w.Netns[0], `link add veth0 numtxqueues 4 numrxqueues 4 txqueuelen 1234 type veth peer name veth0 netns `+other+` numtxqueues 4 numrxqueues 4
 link add port0 numtxqueues 2 numrxqueues 2 type veth peer name port1

@@ -116,7 +116,7 @@ func (c churning) watch(ctx context.Context, arm lab.Arm, beside func(context.Co
 // ping sends datagrams to and fro until ctx ends.
 func ping(ctx context.Context, arm lab.Arm) (p pings, err error) {
 	var ends [2]*net.UDPConn
-	for i, at := range []host.Endpoint{arm.From(), arm.To()} {
+	for i, at := range []host.Endpoint{arm.Client(), arm.Server()} {
 		err := host.Do(at.Namespace, func() (err error) {
 			ends[i], err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(at.Addr, 0)))
 			return err
@@ -173,8 +173,8 @@ func ping(ctx context.Context, arm lab.Arm) (p pings, err error) {
 // resets it.
 func (c churning) connect(ctx context.Context, arm lab.Arm, opened *atomic.Int64) error {
 	var listener *net.TCPListener
-	err := host.Do(arm.To().Namespace, func() (err error) {
-		listener, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(arm.To().Addr, 0)))
+	err := host.Do(arm.Server().Namespace, func() (err error) {
+		listener, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(arm.Server().Addr, 0)))
 		return err
 	})
 	if err != nil {
@@ -197,7 +197,7 @@ func (c churning) connect(ctx context.Context, arm lab.Arm, opened *atomic.Int64
 	work, ctx := errgroup.WithContext(ctx)
 	for range churnWorkers {
 		work.Go(func() error {
-			return host.Do(arm.From().Namespace, func() error {
+			return host.Do(arm.Client().Namespace, func() error {
 				for ctx.Err() == nil {
 					n := opened.Add(1)
 					time.Sleep(time.Until(began.Add(time.Duration(n) * time.Second / time.Duration(c.rate))))

@@ -47,7 +47,7 @@ type live struct {
 }
 
 func openLive(arm lab.Arm) (*live, error) {
-	r, err := load.OpenRoundRobin(load.Pair{From: arm.From(), To: arm.To()}, liveNear, liveFar, liveClientPort, liveServerPort, 0, 1)
+	r, err := load.OpenRoundRobin(load.Pair{From: arm.Client(), To: arm.Server()}, liveNear, liveFar, liveClientPort, liveServerPort, 0, 1)
 	if err != nil {
 		return nil, fmt.Errorf("open %d flows on %s: %w", liveFlows, arm.Name, err)
 	}

@@ -124,7 +124,7 @@ func (t *peerTable) measure(ctx context.Context, l peerLoad, rounds int) ([]peer
 				return nil, err
 			}
 			r, err := l.tool.Run(ctx, tool.Job{Load: l.load, Size: l.size, Metric: l.metric, Duration: tool.MinDuration,
-				From: arm.From(), To: arm.To(), ClientCPU: t.client, ServerCPU: t.server})
+				From: arm.Client(), To: arm.Server(), ClientCPU: t.client, ServerCPU: t.server})
 			if err != nil {
 				return nil, fmt.Errorf("measure %s: %w", arm.Name, err)
 			}

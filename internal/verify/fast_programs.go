@@ -133,7 +133,7 @@ func (c fastPrograms) path(ctx context.Context, h compare.Host, path string) (al
 	}()
 	plan := load.Plan{
 		Slice: c.slice, Head: programHead, ClientCPU: 0, ServerCPU: 1,
-		Arms: []load.Arm{{Name: path, Ends: []load.Pair{{From: l.Arms[0].From(), To: l.Arms[0].To()}}, ServerPort: 21000, ClientPort: 22000}},
+		Arms: []load.Arm{{Name: path, Ends: []load.Pair{{From: l.Arms[0].Client(), To: l.Arms[0].Server()}}, ServerPort: 21000, ClientPort: 22000}},
 	}
 	for range c.rounds {
 		plan.Schedule = append(plan.Schedule, []int{0})

@@ -90,7 +90,7 @@ func carriedOf(before, after [bpf.Counts]uint64) float64 {
 type udpTurns struct{ *load.RoundRobin }
 
 func openUDPTurns(arm lab.Arm, flows int) (turns, error) {
-	r, err := load.OpenRoundRobin(load.Pair{From: arm.From(), To: arm.To()}, liveNear, flows/liveNear, liveClientPort, liveServerPort, 0, 1)
+	r, err := load.OpenRoundRobin(load.Pair{From: arm.Client(), To: arm.Server()}, liveNear, flows/liveNear, liveClientPort, liveServerPort, 0, 1)
 	return udpTurns{r}, err
 }
 
@@ -110,8 +110,8 @@ type tcpTurns struct {
 
 func openTCPTurns(arm lab.Arm, flows int) (turns, error) {
 	t := &tcpTurns{}
-	err := host.Do(arm.To().Namespace, func() (err error) {
-		t.listener, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(arm.To().Addr, 0)))
+	err := host.Do(arm.Server().Namespace, func() (err error) {
+		t.listener, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(arm.Server().Addr, 0)))
 		return err
 	})
 	if err != nil {
@@ -120,7 +120,7 @@ func openTCPTurns(arm lab.Arm, flows int) (turns, error) {
 	go t.serve()
 	at := t.listener.Addr().(*net.TCPAddr).AddrPort()
 	for range flows {
-		c, err := dialFrom(arm.From(), at)
+		c, err := dialFrom(arm.Client(), at)
 		if err != nil {
 			return nil, errors.Join(err, t.Close())
 		}

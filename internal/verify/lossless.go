@@ -191,7 +191,7 @@ func (c Lossless) path(ctx context.Context, h compare.Host, name string) (all []
 		defer d.close()
 		r.daemons = append(r.daemons, d)
 	}
-	r.traffic, err = startTraffic(ctx, r.arm.From(), r.arm.To(), trafficRate{c.Datagrams, c.Streams, c.Rate})
+	r.traffic, err = startTraffic(ctx, r.arm.Client(), r.arm.Server(), trafficRate{c.Datagrams, c.Streams, c.Rate})
 	if err != nil {
 		return nil, err
 	}
@@ -334,7 +334,7 @@ func (r *run) look() (s seen, err error) {
 	for _, cpu := range (host.Reader{}).CPUCounters() {
 		s.backlog += cpu.Dropped
 	}
-	for _, pod := range []host.Endpoint{r.arm.From(), r.arm.To()} {
+	for _, pod := range []host.Endpoint{r.arm.Client(), r.arm.Server()} {
 		err := host.Do(pod.Namespace, func() error {
 			counters := host.Reader{}.Protocols()
 			s.receiver += counters["Udp/RcvbufErrors"]

@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, testenv.Roles{"agent": agenttest.Play, "fastpath": agenttest.Accelerate})
+	testenv.Main(m, testenv.Roles{"agent": agenttest.RunAgent, "fastpath": agenttest.RunFastPath})
 }
 
 // deaf watches nothing.

@@ -51,7 +51,7 @@ func TestCandidates(t *testing.T) {
 			m := &manyFlows{t, r.fast.FromPod, ebpf.RunOptions{Data: p.bytes(t), Context: skb{Ifindex: uint32(r.pod)}}}
 			learned := make([]bool, c.flows)
 			next, short, many := uint32(1<<20), 0, 0
-			testenv.In(t, r.netns, func() error {
+			testenv.InNetns(t, r.netns, func() error {
 				for range 16 {
 					for n := range learned {
 						if !learned[n] && m.send(uint32(n)) {

@@ -34,7 +34,7 @@ func TestPriorities(t *testing.T) {
 					_        [39]uint32
 				}
 				o := ebpf.RunOptions{Data: packet, DataOut: make([]byte, len(packet)+256), Context: skb{Ifindex: uint32(device)}, ContextOut: &out}
-				testenv.In(t, r.netns, func() error {
+				testenv.InNetns(t, r.netns, func() error {
 					verdict, err := program.Run(&o)
 					if verdict != redirect {
 						t.Fatalf("%s %s, TOS %#x: verdict %d", kind, way, tos, int32(verdict))

@@ -70,7 +70,7 @@ const peerNumber = 3
 func newRig(t *testing.T, kind string, protocol layers.IPProtocol) *rig {
 	t.Helper()
 	r := &rig{netns: testenv.Devices(t), protocol: protocol, epoch: 1, deadline: 1 << 62}
-	testenv.In(t, r.netns, func() error {
+	testenv.InNetns(t, r.netns, func() error {
 		pod, err := netlink.LinkByName("veth0")
 		if err != nil {
 			return err
@@ -137,7 +137,7 @@ type skb struct {
 func (r *rig) run(t *testing.T, p *ebpf.Program, device int, packet []byte) (verdict uint32, out []byte) {
 	t.Helper()
 	o := ebpf.RunOptions{Data: packet, DataOut: make([]byte, len(packet)+256), Context: skb{Ifindex: uint32(device)}}
-	testenv.In(t, r.netns, func() (err error) {
+	testenv.InNetns(t, r.netns, func() (err error) {
 		verdict, err = p.Run(&o)
 		return err
 	})

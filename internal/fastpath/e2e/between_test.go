@@ -72,6 +72,6 @@ func detour(t *testing.T, l *lab.Lab, w watched) (words *strings.Replacer) {
 		ip route add {pod} via 10.99.{n}.6 table 11{n}
 		ip rule add iif {gate} to {peer} lookup 10{n} pref 10{n}
 		ip rule add iif {out} to {pod} lookup 11{n} pref 11{n}`)
-	testenv.In(t, n.Path(), func() error { return runs("ip -4 route get " + w.To().Addr.String()) })
+	testenv.InNetns(t, n.Path(), func() error { return runs("ip -4 route get " + w.Server().Addr.String()) })
 	return words
 }

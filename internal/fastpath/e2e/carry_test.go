@@ -48,7 +48,7 @@ func TestFastPathCarries(t *testing.T) {
 		l := testenv.Lab(t, lab.Options{Paths: fastPathsHere(), Services: services})
 		for _, arm := range l.Arms {
 			t.Run(arm.Name, func(t *testing.T) {
-				traffic.CheckTCP(t, arm.From(), arm.To())
+				traffic.CheckTCP(t, arm.Client(), arm.Server())
 				fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) { fastpathtest.WaitCarried(t, arm, exchange) })
 			})
 		}

@@ -56,7 +56,7 @@ func steadyLab(t *testing.T, services int, paths ...string) (*lab.Lab, []*steady
 // steadyFlow lets a flow begin between the pods of a path.
 func steadyFlow(t *testing.T, arm lab.Arm) *steady {
 	t.Helper()
-	s := &steady{a: traffic.ListenUDP(t, arm.From()), b: traffic.ListenUDP(t, arm.To()), ab: stream{sender: new(sender)}, ba: stream{sender: new(sender)}}
+	s := &steady{a: traffic.ListenUDP(t, arm.Client()), b: traffic.ListenUDP(t, arm.Server()), ab: stream{sender: new(sender)}, ba: stream{sender: new(sender)}}
 	for _, c := range []*net.UDPConn{s.a, s.b} {
 		// A receiver that this machine lets wait loses nothing.
 		testenv.Must(t, traffic.SetSocketOption(c, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20))
@@ -73,8 +73,8 @@ func steadyFlow(t *testing.T, arm lab.Arm) *steady {
 // other.
 func oneWayFlows(t *testing.T, arm lab.Arm) *steady {
 	t.Helper()
-	s := &steady{a: traffic.ListenUDP(t, arm.From()), b: traffic.ListenUDP(t, arm.To()), ab: stream{sender: new(sender)}, ba: stream{sender: new(sender)}}
-	toA, toB := traffic.ListenUDP(t, arm.From()), traffic.ListenUDP(t, arm.To())
+	s := &steady{a: traffic.ListenUDP(t, arm.Client()), b: traffic.ListenUDP(t, arm.Server()), ab: stream{sender: new(sender)}, ba: stream{sender: new(sender)}}
+	toA, toB := traffic.ListenUDP(t, arm.Client()), traffic.ListenUDP(t, arm.Server())
 	s.finished.Go(func() { s.ab.send(s.a, addrPort(toB)) })
 	s.finished.Go(func() { s.ba.send(s.b, addrPort(toA)) })
 	s.finished.Go(func() { s.ab.receive(toB, addrPort(s.a)) })

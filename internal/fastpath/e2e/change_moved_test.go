@@ -120,7 +120,7 @@ func (m move) check(t *testing.T, l *lab.Lab, flows []*steady) {
 		return
 	}
 	for i, w := range paths { // the fast path knows the new pod
-		server, c := serve(t, pods[i]), clientAt(t, w.From())
+		server, c := serve(t, pods[i]), clientAt(t, w.Client())
 		carriedNow(t, w.Arm, func() { c.ask(t, server, 1) }, 0, 1, 2, 3)
 	}
 }
@@ -137,7 +137,7 @@ func (m move) newPod(t *testing.T, l *lab.Lab, w watched) host.Endpoint {
 		n.Close()
 		testenv.Must(t, writer.Delete(n.Name()))
 	})
-	pod := host.Endpoint{Namespace: n.Path(), Addr: w.To().Addr}
+	pod := host.Endpoint{Namespace: n.Path(), Addr: w.Server().Addr}
 	here := []watched{w}
 	shell(t, node, here, `ip link add new{n} mtu {podmtu} type veth peer name eth0 address `+movedMAC+` netns `+n.Path()+`
 		[ {gate} != {port} ] || ip link set new{n} address {gatemac}

@@ -28,7 +28,7 @@ func TestFastPathConnectionsLiveOnThroughChanges(t *testing.T) {
 	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf, Services: 30})
 	for _, arm := range l.Arms {
 		t.Run(arm.Name, func(t *testing.T) {
-			conn := dial(t, arm.From(), serve(t, arm.To()))
+			conn := dial(t, arm.Client(), serve(t, arm.Server()))
 			stop, done := make(chan struct{}), make(chan error, 1)
 			var echoed atomic.Int64
 			go func() { done <- chunks(conn, stop, &echoed) }()

@@ -31,11 +31,11 @@ var narrows = []struct {
 		wire, err := lab.ParseWire(l.Wire)
 		testenv.Must(s.t, err)
 		mtu := map[bool]int{true: narrowMTU, false: wire.MTU}[narrow]
-		testenv.In(s.t, l.Machines[0].Namespace, func() error { return setMTU("wire0", mtu) })
+		testenv.InNetns(s.t, l.Machines[0].Namespace, func() error { return setMTU("wire0", mtu) })
 	}},
 	{"the routes on the wire", "", false, false, func(s *scene, l *lab.Lab, narrow bool) {
 		mtu := map[bool]int{true: narrowMTU, false: 0}[narrow]
-		testenv.In(s.t, l.Machines[0].Namespace, func() error { return setRoutes("wire0", mtu) })
+		testenv.InNetns(s.t, l.Machines[0].Namespace, func() error { return setRoutes("wire0", mtu) })
 	}},
 	{"an error of a router between the machines", "vxlan", false, false, func(s *scene, l *lab.Lab, narrow bool) {
 		if !narrow {
@@ -53,11 +53,11 @@ var narrows = []struct {
 	}},
 	{"the routes to the pod", "", true, false, func(s *scene, l *lab.Lab, narrow bool) {
 		mtu := map[bool]int{true: narrowMTU, false: 0}[narrow]
-		testenv.In(s.t, l.Machines[1].Namespace, func() error { return setRoutes(s.podLink(l, 1, true), mtu) })
+		testenv.InNetns(s.t, l.Machines[1].Namespace, func() error { return setRoutes(s.podLink(l, 1, true), mtu) })
 	}},
 	{"the pod's own end", "", true, true, func(s *scene, l *lab.Lab, narrow bool) {
-		to := s.arm.To()
-		testenv.In(s.t, to.Namespace, func() error { return setMTU(to.Device, map[bool]int{true: narrowMTU, false: to.MTU}[narrow]) })
+		to := s.arm.Server()
+		testenv.InNetns(s.t, to.Namespace, func() error { return setMTU(to.Device, map[bool]int{true: narrowMTU, false: to.MTU}[narrow]) })
 	}},
 }
 
@@ -65,14 +65,14 @@ var narrows = []struct {
 // routes to the pod lead to: that, or the bridge whose port it is.
 func (s *scene) podLink(l *lab.Lab, at int, routed bool) (name string) {
 	pod, index := s.arm.Ends[at][0], 0
-	testenv.In(s.t, pod.Namespace, func() error {
+	testenv.InNetns(s.t, pod.Namespace, func() error {
 		link, err := netlink.LinkByName(pod.Device)
 		if err == nil {
 			index = link.Attrs().ParentIndex
 		}
 		return err
 	})
-	testenv.In(s.t, l.Machines[at].Namespace, func() error {
+	testenv.InNetns(s.t, l.Machines[at].Namespace, func() error {
 		link, err := netlink.LinkByIndex(index)
 		if err == nil && routed && link.Attrs().MasterIndex != 0 {
 			link, err = netlink.LinkByIndex(link.Attrs().MasterIndex)
@@ -89,7 +89,7 @@ func (s *scene) narrowPod(l *lab.Lab, at int, narrow bool) {
 	mtu := map[bool]int{true: narrowMTU, false: s.arm.Ends[at][0].MTU}[narrow]
 	device := s.podLink(l, at, false)
 	s.narrow = narrow && at == 0
-	testenv.In(s.t, l.Machines[at].Namespace, func() error { return setMTU(device, mtu) })
+	testenv.InNetns(s.t, l.Machines[at].Namespace, func() error { return setMTU(device, mtu) })
 }
 
 func setMTU(device string, mtu int) error {
@@ -183,7 +183,7 @@ func (s *scene) widest() (size int) {
 // forgetWays makes machines forget what they have learned of how much fits.
 func forgetWays(t *testing.T, l *lab.Lab) {
 	for _, m := range l.Machines {
-		testenv.In(t, m.Namespace, func() error { return os.WriteFile("/proc/sys/net/ipv4/route/flush", []byte("1"), 0) })
+		testenv.InNetns(t, m.Namespace, func() error { return os.WriteFile("/proc/sys/net/ipv4/route/flush", []byte("1"), 0) })
 	}
 }
 
@@ -198,7 +198,7 @@ func (s *scene) inPods(c replayed) []string {
 // takes the length of a tag more than it says. inner is that of [narrows].
 func tooLarge(inner bool) func(s *scene) []frame {
 	return func(s *scene) (frames []frame) {
-		fits, mtu := narrowMTU, s.arm.From().MTU
+		fits, mtu := narrowMTU, s.arm.Client().MTU
 		if s.tunnels() && !inner {
 			fits -= s.arm.Overhead
 		}

@@ -45,22 +45,22 @@ func upTo(n int) (list []int) {
 
 var sizesOf = []replayed{
 	{name: "UDP of every size class", carried: true, frames: each(func(s *scene) (packets []ip4) {
-		mtu := s.arm.From().MTU
+		mtu := s.arm.Client().MTU
 		for _, size := range []int{0, 1, 2, 17, 18, 19, 63, 64, 65, 511, 1024, 1300, mtu - traffic.UDPHeaders - 1, mtu - traffic.UDPHeaders} {
 			packets = append(packets, s.udp(stuff(size, 3)))
 		}
 		return packets
 	})},
 	{name: "UDP of 64 K in fragments", frames: each(func(s *scene) (packets []ip4) {
-		for _, size := range []int{s.arm.From().MTU - traffic.UDPHeaders + 1, 1473, 9000, 65000, traffic.MaxPayload} {
+		for _, size := range []int{s.arm.Client().MTU - traffic.UDPHeaders + 1, 1473, 9000, 65000, traffic.MaxPayload} {
 			p := s.udp(stuff(size, 4))
 			p.frag, p.id = 0, uint16(size)
-			packets = append(packets, cut(p, (s.arm.From().MTU-ipLen)&^7)...)
+			packets = append(packets, cut(p, (s.arm.Client().MTU-ipLen)&^7)...)
 		}
 		return packets
 	})},
 	{name: "TCP of every size class", carried: true, frames: each(func(s *scene) (packets []ip4) {
-		for _, size := range []int{0, 1, 2, 5, 6, 7, 536, 1024, s.arm.From().MTU - ipLen - tcpLen} {
+		for _, size := range []int{0, 1, 2, 5, 6, 7, 536, 1024, s.arm.Client().MTU - ipLen - tcpLen} {
 			packets = append(packets, s.tcp(ack, stuff(size, 5)))
 		}
 		return packets
@@ -78,7 +78,7 @@ var headersOf = []replayed{
 	{name: "header lengths", frames: varied([]int{1, 4, 6, 15}, func(p *ip4, words int) { p.words = uint8(words) })},
 	{name: "total lengths", but: invalid, frames: varied([]int{1, 19, 20, 27, 28, 29, 37, 38, 39, 40, 1000, 65535}, func(p *ip4, length int) { p.length = uint16(length) })},
 	{name: "options", frames: each(func(s *scene) (packets []ip4) {
-		hop := s.arm.To().Addr.As4()
+		hop := s.arm.Server().Addr.As4()
 		for i, o := range [][]byte{
 			{1, 1, 1, 1}, {0, 0, 0, 0}, {7, 7, 4, 0, 0, 0, 0, 0}, {68, 8, 5, 0, 0, 0, 0, 0}, {148, 4, 0, 0},
 			{131, 7, 4, hop[0], hop[1], hop[2], hop[3], 0}, {137, 7, 4, hop[0], hop[1], hop[2], hop[3], 0}, {130, 3, 0, 0}, {7, 200, 4, 0}, {99, 4, 1, 2},
@@ -138,7 +138,7 @@ var brokenOf = []replayed{
 	{name: "headers that are not in one piece", carried: true, frames: func(s *scene) (frames []frame) {
 		for _, p := range []ip4{s.udp(stuff(3000, 1)), s.tcp(ack, stuff(1300, 2))} {
 			f := s.from(0, p)
-			if len(f.bytes) > s.arm.From().MTU {
+			if len(f.bytes) > s.arm.Client().MTU {
 				f = s.from(0, s.udp(stuff(1300, 1)))
 			}
 			for _, linear := range []uint16{14, 20, 34, 36, 42, 54} {

@@ -66,14 +66,14 @@ func newScene(t *testing.T, l *lab.Lab, index int) *scene {
 		testenv.ForbidTCP(t, arm.Ends[i][0].Namespace)
 		s.wires[i] = net.HardwareAddr{0x0a, 0x76, 1, 0, 0, byte(i + 1)}
 	}
-	s.a = s.open(arm.From().Namespace, arm.From().Device)
-	s.b = s.open(arm.To().Namespace, arm.To().Device)
+	s.a = s.open(arm.Client().Namespace, arm.Client().Device)
+	s.b = s.open(arm.Server().Namespace, arm.Server().Device)
 	s.out = s.open(l.Machines[0].Namespace, "wire0")
 	s.w = s.open(l.Machines[1].Namespace, "wire0")
-	s.listen(arm.From(), portA)
-	s.listen(arm.From(), markA)
-	s.listen(arm.To(), markB)
-	s.socket = s.listen(arm.To(), portB)
+	s.listen(arm.Client(), portA)
+	s.listen(arm.Client(), markA)
+	s.listen(arm.Server(), markB)
+	s.socket = s.listen(arm.Server(), portB)
 	return s
 }
 
@@ -103,7 +103,7 @@ func (s *scene) listen(at host.Endpoint, port int) (fd int) {
 // quiet takes the bounds off the number of ICMP errors: which of many are told would
 // be chance.
 func quiet(t *testing.T, namespace string) {
-	testenv.In(t, namespace, func() error {
+	testenv.InNetns(t, namespace, func() error {
 		for name, value := range map[string]string{"icmp_ratelimit": "0", "icmp_msgs_per_sec": "1000000", "icmp_msgs_burst": "1000000"} {
 			if err := os.WriteFile("/proc/sys/net/ipv4/"+name, []byte(value), 0); err != nil {
 				return err
@@ -155,7 +155,7 @@ func (s *scene) pod(packets ...ip4) (frames []frame) {
 
 // there is a packet from pod a to pod b; back is one the other way.
 func (s *scene) there() ip4 {
-	return ip4{ttl: 64, id: 0x1234, frag: dontFragment, src: s.arm.From().Addr, dst: s.arm.To().Addr}
+	return ip4{ttl: 64, id: 0x1234, frag: dontFragment, src: s.arm.Client().Addr, dst: s.arm.Server().Addr}
 }
 
 func (s *scene) back() ip4 {

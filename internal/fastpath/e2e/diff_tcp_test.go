@@ -121,7 +121,7 @@ func ofConnection(fn func(c tcpFlow) []tcp4) func(s *scene) []frame {
 
 var gsoOf = []replayed{
 	{name: "streams that the card cuts", carried: true, frames: func(s *scene) (frames []frame) {
-		mss := s.arm.From().MTU - ipLen - tcpLen
+		mss := s.arm.Client().MTU - ipLen - tcpLen
 		for i, size := range []int{mss + 1, 2 * mss, 9000, 20*mss + 7, 44 * mss} {
 			size = min(size, 65000)
 			frames = append(frames, s.stream(size, mss, uint16(1000*i), ack|psh, gsoTCP), s.stream(size, 536, uint16(1000*i), ack, gsoTCP))
@@ -147,13 +147,13 @@ var gsoOf = []replayed{
 	}},
 	{name: "datagrams that the card cuts into fragments", frames: func(s *scene) (frames []frame) {
 		for i, length := range []int{2000, 9000, 60000} {
-			f := s.burst(length, (s.arm.From().MTU-ipLen)&^7, uint16(1000*i), gsoUFO)
+			f := s.burst(length, (s.arm.Client().MTU-ipLen)&^7, uint16(1000*i), gsoUFO)
 			frames = append(frames, f)
 		}
 		return frames
 	}},
 	{name: "datagrams that the card cuts", bursts: true, carried: true, frames: func(s *scene) (frames []frame) {
-		most := s.arm.From().MTU - traffic.UDPHeaders
+		most := s.arm.Client().MTU - traffic.UDPHeaders
 		for i, size := range []int{1, 100, 1000, most} {
 			for _, count := range []int{2, 7, 40} {
 				frames = append(frames, s.burst(min(size*count, 65000)-min(size-1, 3), size, uint16(1000*i+count), gsoUDP))

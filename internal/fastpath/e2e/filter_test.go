@@ -34,7 +34,7 @@ func TestFastPathOfFilters(t *testing.T) {
 	}
 	// clsact and ingress have one place.
 	onPod := func(do func(at vnl.QdiscAttrs) error) {
-		testenv.In(t, m.Namespace, func() error {
+		testenv.InNetns(t, m.Namespace, func() error {
 			pod, err := vnl.LinkByName(config.Devices.Pods[0])
 			if err != nil {
 				return err
@@ -92,7 +92,7 @@ func TestFastPathOfFilters(t *testing.T) {
 // clsacts lists the devices of a machine that have the queueing discipline clsact.
 func clsacts(t *testing.T, m lab.Machine) (devices []string) {
 	t.Helper()
-	testenv.In(t, m.Namespace, func() error {
+	testenv.InNetns(t, m.Namespace, func() error {
 		all, err := vnl.QdiscList(nil)
 		for _, q := range all {
 			if q.Type() != "clsact" {
@@ -114,7 +114,7 @@ func clsacts(t *testing.T, m lab.Machine) (devices []string) {
 func TestFastPathOfOlderKernel(t *testing.T) {
 	testenv.Root(t)
 	agenttest.UnderKernels(t, "6.1", func(t *testing.T, k kernel.Kernel) {
-		said, code := agenttest.Inside(t, vm.Config{Kernel: k, Memory: 3 << 10}, []string{"-test.v", "-test.run=^TestFastPathObeysNewRules$"})
+		said, code := agenttest.RunInGuest(t, vm.Config{Kernel: k, Memory: 3 << 10}, []string{"-test.v", "-test.run=^TestFastPathObeysNewRules$"})
 		if ran := strings.Contains(said, "--- PASS: TestFastPathObeysNewRules/vxlan+fast"); code != 0 || !ran {
 			t.Errorf("it ended with code %d:\n%s", code, said)
 		}

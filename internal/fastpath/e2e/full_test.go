@@ -66,7 +66,7 @@ func TestFastPathConntrackFull(t *testing.T) {
 	l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan", "vxlan+fast"}, Services: 3})
 	var conns []net.Conn // the table is never empty
 	for _, arm := range l.Arms {
-		conns = append(conns, dial(t, arm.From(), serve(t, arm.To())))
+		conns = append(conns, dial(t, arm.Client(), serve(t, arm.Server())))
 	}
 	for _, arm := range l.Arms {
 		t.Run("given up for others on "+arm.Name, func(t *testing.T) { checkGivenUp(t, l.Machines[0], arm) })
@@ -76,7 +76,7 @@ func TestFastPathConntrackFull(t *testing.T) {
 		flows = append(flows, steadyFlow(t, arm))
 	}
 	for _, f := range fulls {
-		if f.tunnels && agenttest.ChosenPart() == agenttest.All {
+		if f.tunnels && agenttest.ChosenPart() == agenttest.AllTests {
 			t.Run(f.name+", tunnels are tracked", func(t *testing.T) { f.check(t, l, watch(t, l, flows, 0, ""), conns) })
 		}
 	}
@@ -85,7 +85,7 @@ func TestFastPathConntrackFull(t *testing.T) {
 		forgetUDP(t, m, true) // they count as young, since each goes one way only, and would be given up for a new flow
 	}
 	for _, f := range fulls {
-		if !f.short && agenttest.ChosenPart() != agenttest.All {
+		if !f.short && agenttest.ChosenPart() != agenttest.AllTests {
 			continue
 		}
 		t.Run(f.name, func(t *testing.T) { f.check(t, l, watch(t, l, flows, 0, ""), conns) })
@@ -236,7 +236,7 @@ func echoes(t *testing.T, conn net.Conn, path string) {
 // noConnection wants no new connection to come about.
 func noConnection(t *testing.T, w watched, to *steady) {
 	t.Helper()
-	testenv.Must(t, host.Do(w.From().Namespace, func() error {
+	testenv.Must(t, host.Do(w.Client().Namespace, func() error {
 		d := net.Dialer{Timeout: host.ScaleTimeout(50 * time.Millisecond)} // nobody listens, and would say so at once
 		conn, err := d.Dial("tcp4", addrPort(to.b).String())
 		var timeout net.Error

@@ -51,7 +51,7 @@ func givenUp(t *testing.T, m lab.Machine, arm lab.Arm, exchange func(time.Durati
 	}
 	free := setting(t, limitFile, "1")
 	defer free()
-	others := traffic.ListenUDP(t, arm.From())
+	others := traffic.ListenUDP(t, arm.Client())
 	defer others.Close()
 	for port := uint16(30000); ; port++ {
 		if port%100 == 0 {
@@ -61,7 +61,7 @@ func givenUp(t *testing.T, m lab.Machine, arm lab.Arm, exchange func(time.Durati
 				return 0, false
 			}
 		}
-		_, _ = others.WriteToUDPAddrPort([]byte("new"), netip.AddrPortFrom(arm.To().Addr, port)) // most are dropped
+		_, _ = others.WriteToUDPAddrPort([]byte("new"), netip.AddrPortFrom(arm.Server().Addr, port)) // most are dropped
 	}
 	forgetFlows(t, m) // of the others: they would be given up for it in turn
 	gone := time.Now()
@@ -99,7 +99,7 @@ func flowOf(t *testing.T, m lab.Machine, arm lab.Arm) *conntrack.Flow {
 	all, err := c.Dump(nil)
 	testenv.Must(t, err)
 	for _, f := range all {
-		if f.TupleOrig.Proto.Protocol == 17 && f.TupleOrig.IP.SourceAddress == arm.From().Addr && f.Status.SeenReply() {
+		if f.TupleOrig.Proto.Protocol == 17 && f.TupleOrig.IP.SourceAddress == arm.Client().Addr && f.Status.SeenReply() {
 			return &f
 		}
 	}

@@ -17,7 +17,7 @@ func TestKernels(t *testing.T) {
 	testenv.Root(t)
 	testenv.NeedsLong(t)
 	agenttest.UnderKernels(t, agenttest.DefaultKernel, func(t *testing.T, k kernel.Kernel) {
-		said, code := agenttest.Inside(t, vm.Config{Kernel: k, Memory: 3 << 10}, guestArgs())
+		said, code := agenttest.RunInGuest(t, vm.Config{Kernel: k, Memory: 3 << 10}, guestArgs())
 		if code != 0 || strings.Contains(said, "no tests to run") {
 			t.Errorf("the tests ended with code %d:\n%s", code, said)
 		}
@@ -27,7 +27,7 @@ func TestKernels(t *testing.T) {
 // guestArgs choose what runs in a guest.
 func guestArgs() []string {
 	run := "TestFastPathConntrackFull"
-	if agenttest.ChosenPart() == agenttest.All {
+	if agenttest.ChosenPart() == agenttest.AllTests {
 		run += "|TestNetkitWays|TestNetkitHooks|TestNetkitDrops|TestFastPathCarries|TestFastPathObeysNewRules|TestFastPathRefuses" +
 			"|TestFastPathBehindProgram|TestFastPathWithoutDaemon|TestFastPathReplays"
 	}

@@ -13,5 +13,5 @@ func TestMain(m *testing.M) {
 	if code, ok := guest.Main(os.Args, os.Stderr); ok {
 		os.Exit(code)
 	}
-	testenv.Main(m, testenv.Roles{"fastpath": agenttest.Accelerate})
+	testenv.Main(m, testenv.Roles{"fastpath": agenttest.RunFastPath})
 }

@@ -58,7 +58,7 @@ func netkitOf(t *testing.T, arm lab.Arm) string {
 func programsAt(t *testing.T, m lab.Machine, device string) map[ebpf.AttachType]int {
 	t.Helper()
 	at := map[ebpf.AttachType]int{}
-	testenv.In(t, m.Namespace, func() error {
+	testenv.InNetns(t, m.Namespace, func() error {
 		on, err := vnl.LinkByName(device)
 		if err != nil {
 			return err
@@ -102,7 +102,7 @@ func TestNetkitDrops(t *testing.T) {
 // setPolicy says what a netkit pair does with packets that no program has judged.
 func setPolicy(t *testing.T, m lab.Machine, device string, which int, policy vnl.NetkitPolicy) {
 	t.Helper()
-	testenv.In(t, m.Namespace, func() error {
+	testenv.InNetns(t, m.Namespace, func() error {
 		l, err := vnl.LinkByName(device)
 		if err != nil {
 			return err
@@ -176,7 +176,7 @@ func TestNetkitWays(t *testing.T) {
 				here, there = pod, m
 				c.is.Name, inside.Name = inside.Name, device
 			}
-			testenv.In(t, here.Path(), func() error {
+			testenv.InNetns(t, here.Path(), func() error {
 				space, err := os.Open(there.Path())
 				if err != nil {
 					return err
@@ -192,7 +192,7 @@ func TestNetkitWays(t *testing.T) {
 				testenv.Must(t, step(m))
 			}
 			var ways host.Topology
-			testenv.In(t, m.Path(), func() (err error) {
+			testenv.InNetns(t, m.Path(), func() (err error) {
 				ways, err = host.ReadTopology(host.DeviceNames{Wire: "none", Pods: []string{device}})
 				return err
 			})

@@ -61,7 +61,7 @@ func peerSize(t *testing.T, pins string) (size int) {
 func fragmentationNeeded(t *testing.T, m, other lab.Machine, mtu uint16) {
 	t.Helper()
 	var own *net.UDPConn
-	testenv.In(t, m.Namespace, func() (err error) {
+	testenv.InNetns(t, m.Namespace, func() (err error) {
 		own, err = net.DialUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(m.Addr, 0)), net.UDPAddrFromAddrPort(netip.AddrPortFrom(other.Addr, 9)))
 		return err
 	})
@@ -77,7 +77,7 @@ func fragmentationNeeded(t *testing.T, m, other lab.Machine, mtu uint16) {
 	}
 	sum = sum>>16 + sum&0xffff
 	binary.BigEndian.PutUint16(message[2:], ^uint16(sum>>16+sum))
-	testenv.In(t, other.Namespace, func() error {
+	testenv.InNetns(t, other.Namespace, func() error {
 		raw, err := net.ListenIP("ip4:icmp", &net.IPAddr{IP: other.Addr.AsSlice()})
 		if err != nil {
 			return err
@@ -98,7 +98,7 @@ func TestFastPathConfirmsNeighbours(t *testing.T) {
 		fastpathtest.WaitCarried(t, arm, exchange)
 		var was *vnl.Neigh
 		wrong := net.HardwareAddr{2, 0, 0, 0, 9, 9}
-		testenv.In(t, m.Namespace, func() error {
+		testenv.InNetns(t, m.Namespace, func() error {
 			was = neighbourAt(t, other.Addr)
 			wire, err := vnl.LinkByIndex(was.LinkIndex)
 			testenv.Must(t, err)
@@ -112,7 +112,7 @@ func TestFastPathConfirmsNeighbours(t *testing.T) {
 		// Nothing is sent: if the kernel asks, it is not for a packet.
 		for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) {
 			var is *vnl.Neigh
-			testenv.In(t, m.Namespace, func() error {
+			testenv.InNetns(t, m.Namespace, func() error {
 				is = neighbourAt(t, other.Addr)
 				return nil
 			})

@@ -24,7 +24,7 @@ func TestFastPathCarriesOneWay(t *testing.T) {
 		}
 		for _, arm := range l.Arms {
 			t.Run(arm.Name+" "+rules, func(t *testing.T) {
-				a, b := traffic.ListenUDP(t, arm.From()), traffic.ListenUDP(t, arm.To())
+				a, b := traffic.ListenUDP(t, arm.Client()), traffic.ListenUDP(t, arm.Server())
 				defer a.Close()
 				defer b.Close()
 				untilOneWay(t, arm, a, b)
@@ -104,7 +104,7 @@ func TestFastPathWaitsForAnswers(t *testing.T) {
 					}
 				}
 			}
-			a, b := traffic.ListenUDP(t, arm.From()), traffic.ListenUDP(t, arm.To())
+			a, b := traffic.ListenUDP(t, arm.Client()), traffic.ListenUDP(t, arm.Server())
 			defer a.Close()
 			defer b.Close()
 			before := fastpathtest.CarriedPackets(t, arm)

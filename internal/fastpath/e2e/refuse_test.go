@@ -87,7 +87,7 @@ func TestFastPathRefuses(t *testing.T) {
 				t.Run(arm.Path+" "+o.name, func(t *testing.T) {
 					words := devicesOf(t, config.Devices, m)
 					where, why := words.Replace(o.where), words.Replace(o.why)
-					remove := o.put(t, words, m, config.Devices.Pods[0], arm.From().Namespace)
+					remove := o.put(t, words, m, config.Devices.Pods[0], arm.Client().Namespace)
 					if remove == nil {
 						t.Skip("this kernel has no such thing")
 					}
@@ -157,7 +157,7 @@ func (o obstacle) put(t *testing.T, words *strings.Replacer, m lab.Machine, pod,
 	run := func(script string) {
 		t.Helper()
 		cmd := exec.Command("sh", "-e", "-c", words.Replace(script))
-		testenv.In(t, m.Namespace, func() error {
+		testenv.InNetns(t, m.Namespace, func() error {
 			out, err := cmd.CombinedOutput()
 			t.Logf("%s\n%s", cmd.Args[3], out)
 			if lacks = strings.Contains(string(out), "not supported"); lacks {
@@ -189,7 +189,7 @@ func attach(t *testing.T, m lab.Machine, device string, at ebpf.AttachType) (see
 	testenv.Must(t, err)
 	defer p.Close()
 	var l link.Link
-	testenv.In(t, m.Namespace, func() error {
+	testenv.InNetns(t, m.Namespace, func() error {
 		on, err := vnl.LinkByName(device)
 		if err != nil {
 			return err
@@ -237,7 +237,7 @@ func netfilterProgram(t *testing.T, m lab.Machine, _, _ string) (detach func()) 
 	testenv.Must(t, err)
 	defer p.Close()
 	var l link.Link
-	testenv.In(t, m.Namespace, func() (err error) {
+	testenv.InNetns(t, m.Namespace, func() (err error) {
 		l, err = link.AttachNetfilter(link.NetfilterOptions{Program: p, ProtocolFamily: link.NetfilterProtoIPv4, Hook: link.NetfilterInetForward, Priority: 7})
 		return err
 	})
@@ -256,7 +256,7 @@ func xdpProgram(t *testing.T, m lab.Machine, pod, inside string) (detach func())
 	var l link.Link
 	on := func(namespace string, wanted func(vnl.Link) bool) {
 		t.Helper()
-		testenv.In(t, namespace, func() error {
+		testenv.InNetns(t, namespace, func() error {
 			all, err := vnl.LinkList()
 			for _, on := range all {
 				if wanted(on) {
@@ -279,7 +279,7 @@ func silentXDP(t *testing.T, m lab.Machine, pod, inside string) (detach func()) 
 	t.Helper()
 	const features = " gso off tso off gro off tx-udp-segmentation off tx-sctp-segmentation off tx-gso-list off || true"
 	for _, at := range []struct{ space, device string }{{m.Namespace, pod}, {inside, "eth0"}} {
-		testenv.In(t, at.space, func() error { return runs("ethtool -K " + at.device + features) })
+		testenv.InNetns(t, at.space, func() error { return runs("ethtool -K " + at.device + features) })
 	}
 	time.Sleep(200 * time.Millisecond) // of those changes there is news, and that is over then
 	return xdpProgram(t, m, pod, inside)
@@ -293,10 +293,10 @@ func markedProgram(t *testing.T, m lab.Machine, _, _ string) (detach func()) {
 		return nil
 	}
 	_, remove := attach(t, m, "wire0", ebpf.AttachTCXEgress)
-	testenv.In(t, m.Namespace, func() error { return runs(marks) })
+	testenv.InNetns(t, m.Namespace, func() error { return runs(marks) })
 	return func() {
 		t.Helper()
-		testenv.In(t, m.Namespace, func() error { return runs("nft 'delete table ip obstacle'") })
+		testenv.InNetns(t, m.Namespace, func() error { return runs("nft 'delete table ip obstacle'") })
 		remove()
 	}
 }
@@ -305,7 +305,7 @@ func markedProgram(t *testing.T, m lab.Machine, _, _ string) (detach func()) {
 func devicesOf(t *testing.T, d host.DeviceNames, m lab.Machine) *strings.Replacer {
 	t.Helper()
 	names := []string{"POD", d.Pods[0], "WIRE", d.Wire}
-	testenv.In(t, m.Namespace, func() error {
+	testenv.InNetns(t, m.Namespace, func() error {
 		pod, err := vnl.LinkByName(d.Pods[0])
 		if err != nil {
 			return err

@@ -54,7 +54,7 @@ func TestFastPathChurn(t *testing.T) {
 func churn(t *testing.T, arm lab.Arm, connections int) {
 	t.Helper()
 	const atOnce, echoes = 10, 40
-	l := listenTCP(t, arm.To())
+	l := listenTCP(t, arm.Server())
 	defer l.Close()
 	go func() {
 		for {
@@ -74,7 +74,7 @@ func churn(t *testing.T, arm lab.Arm, connections int) {
 	for range atOnce {
 		work.Go(func() error {
 			// All of a worker's sockets are made on its thread, in the pod.
-			return host.Do(arm.From().Namespace, func() error {
+			return host.Do(arm.Client().Namespace, func() error {
 				for i := range connections / atOnce {
 					if err := converse(ctx, l.Addr().String(), echoes); err != nil {
 						return fmt.Errorf("connection %d: %w", i, err)

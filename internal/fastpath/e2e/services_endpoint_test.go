@@ -113,7 +113,7 @@ func checkEndpointGoes(t *testing.T, l *lab.Lab, n int) {
 
 func endpointGoes(t *testing.T, l *lab.Lab, n int) (took time.Duration) {
 	arm, service := l.Arms[n], virtual(n)
-	goes, stays := serveNamed(t, arm.To()), serveNamed(t, arm.To())
+	goes, stays := serveNamed(t, arm.Server()), serveNamed(t, arm.Server())
 	here := []watched{{words: placed(t, l, n, 0)}}
 	rule := func(which string, to netip.AddrPort) string {
 		return fmt.Sprintf("meta l4proto { tcp, udp } %s dnat to %s;", which, to)
@@ -127,15 +127,15 @@ func endpointGoes(t *testing.T, l *lab.Lab, n int) (took time.Duration) {
 		return c
 	}
 	end := time.Now().Add(testenv.Timeout)
-	c := directly(clientAt(t, arm.From()))
+	c := directly(clientAt(t, arm.Client()))
 	for answered := c.answerer(t, service); answered != goes.Port(); answered = c.answerer(t, service) {
 		if time.Now().After(end) {
 			t.Fatalf("within %v no client of datagrams was given port %d; the last one got %d", testenv.Timeout, goes.Port(), answered)
 		}
-		c = directly(clientAt(t, arm.From()))
+		c = directly(clientAt(t, arm.Client()))
 	}
-	conn := dial(t, arm.From(), service)
-	for ; ; conn = dial(t, arm.From(), service) {
+	conn := dial(t, arm.Client(), service)
+	for ; ; conn = dial(t, arm.Client(), service) {
 		port, err := answererOn(conn)
 		testenv.Must(t, err)
 		if port == goes.Port() {
@@ -191,8 +191,8 @@ func endpointGoes(t *testing.T, l *lab.Lab, n int) (took time.Duration) {
 func lastAt(t *testing.T, arm lab.Arm, service netip.AddrPort, endpoint uint16) (last time.Duration) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < 3*takesHold; time.Sleep(pace) {
-		c := clientAt(t, arm.From())
-		conn := dial(t, arm.From(), service)
+		c := clientAt(t, arm.Client())
+		conn := dial(t, arm.Client(), service)
 		over, err := answererOn(conn)
 		testenv.Must(t, err)
 		if c.answerer(t, service) == endpoint || over == endpoint {

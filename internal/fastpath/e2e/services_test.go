@@ -196,9 +196,9 @@ func provide(t *testing.T, l *lab.Lab, n int, rules ...string) (withdraw func())
 // pod behind it is asked directly from the same port, and that is carried.
 func checkService(t *testing.T, l *lab.Lab, n int) {
 	arm := l.Arms[n]
-	pod := serve(t, arm.To())
+	pod := serve(t, arm.Server())
 	t.Cleanup(provide(t, l, n, fmt.Sprintf("meta l4proto { tcp, udp } dnat to %s;", pod)))
-	c := clientAt(t, arm.From())
+	c := clientAt(t, arm.Client())
 	carriedNow(t, arm, func() { c.ask(t, pod, 1) }, 0, 1, 2, 3)
 	slowly(t, arm, func() { c.ask(t, virtual(n), questions) })
 	for range questions {
@@ -206,7 +206,7 @@ func checkService(t *testing.T, l *lab.Lab, n int) {
 		c.ask(t, pod, 1)
 	}
 	slowly(t, arm, func() { c.ask(t, virtual(n), questions) })
-	slowly(t, arm, func() { connects(t, arm.From(), virtual(n)) })
+	slowly(t, arm, func() { connects(t, arm.Client(), virtual(n)) })
 	carriedNow(t, arm, func() { c.ask(t, pod, 1) }, 0, 1, 2, 3)
 }
 
@@ -214,14 +214,14 @@ func checkService(t *testing.T, l *lab.Lab, n int) {
 // second machine.
 func checkNodePort(t *testing.T, l *lab.Lab, n int) {
 	arm := l.Arms[n]
-	pod := serve(t, arm.To())
+	pod := serve(t, arm.Server())
 	node := netip.AddrPortFrom(l.Machines[0].Addr, uint16(30080+n))
 	on(t, l, n, fmt.Sprintf(`nft 'table ip node{n} {
 		chain c { type nat hook prerouting priority -100; fib daddr type local meta l4proto { tcp, udp } th dport %d meta mark set 0x4000 dnat to %s; }; }'`,
 		node.Port(), pod), `nft delete table ip node{n}`)
 	other := host.Endpoint{Namespace: l.Machines[1].Namespace, Addr: l.Machines[1].Addr}
 	slowly(t, arm, func() {
-		for _, from := range []host.Endpoint{arm.From(), other} {
+		for _, from := range []host.Endpoint{arm.Client(), other} {
 			clientAt(t, from).ask(t, node, questions)
 			connects(t, from, node)
 		}
@@ -231,35 +231,35 @@ func checkNodePort(t *testing.T, l *lab.Lab, n int) {
 // checkHairpin: a pod reaches itself by its Service.
 func checkHairpin(t *testing.T, l *lab.Lab, n int) {
 	arm := l.Arms[n]
-	pod := serve(t, arm.From())
+	pod := serve(t, arm.Client())
 	t.Cleanup(provide(t, l, n, fmt.Sprintf("meta l4proto { tcp, udp } meta mark set 0x4000 dnat to %s;", pod)))
 	slowly(t, arm, func() {
-		clientAt(t, arm.From()).ask(t, virtual(n), questions)
-		connects(t, arm.From(), virtual(n))
+		clientAt(t, arm.Client()).ask(t, virtual(n), questions)
+		connects(t, arm.Client(), virtual(n))
 	})
 }
 
 // checkBeside: pods of one machine reach each other, of whatever paths.
 func checkBeside(t *testing.T, l *lab.Lab, n int) {
 	arm, beside := l.Arms[n], l.Arms[(n+1)%len(l.Arms)]
-	pod := serve(t, beside.From())
+	pod := serve(t, beside.Client())
 	slowly(t, arm, func() {
-		clientAt(t, arm.From()).ask(t, pod, questions)
-		connects(t, arm.From(), pod)
+		clientAt(t, arm.Client()).ask(t, pod, questions)
+		connects(t, arm.Client(), pod)
 	})
 }
 
 // checkMachines: a pod and both machines reach each other.
 func checkMachines(t *testing.T, l *lab.Lab, n int) {
 	arm := l.Arms[n]
-	pod := serve(t, arm.From())
+	pod := serve(t, arm.Client())
 	for _, m := range l.Machines {
 		host := host.Endpoint{Namespace: m.Namespace, Addr: m.Addr}
 		clientAt(t, host).ask(t, pod, questions)
 		connects(t, host, pod)
 		server := serve(t, host)
-		clientAt(t, arm.From()).ask(t, server, questions)
-		connects(t, arm.From(), server)
+		clientAt(t, arm.Client()).ask(t, server, questions)
+		connects(t, arm.Client(), server)
 	}
 }
 
@@ -282,8 +282,8 @@ func checkOutside(t *testing.T, l *lab.Lab, n int) {
 		`ip route del `+beyond+`; nft delete table ip outside`)
 	server := serve(t, host.Endpoint{Namespace: l.Machines[1].Namespace, Addr: netip.MustParseAddr(beyond)})
 	slowly(t, arm, func() {
-		clientAt(t, arm.From()).ask(t, server, questions)
-		connects(t, arm.From(), server)
+		clientAt(t, arm.Client()).ask(t, server, questions)
+		connects(t, arm.Client(), server)
 	})
 }
 
@@ -291,22 +291,22 @@ func checkOutside(t *testing.T, l *lab.Lab, n int) {
 // though the kernel takes it for encapsulated still.
 func checkSendsOn(t *testing.T, l *lab.Lab, n int) {
 	arm := l.Arms[n]
-	pod := serve(t, arm.From())
-	gate := netip.AddrPortFrom(arm.To().Addr, 7000)
-	testenv.Must(t, host.Do(arm.To().Namespace, func() error {
+	pod := serve(t, arm.Client())
+	gate := netip.AddrPortFrom(arm.Server().Addr, 7000)
+	testenv.Must(t, host.Do(arm.Server().Namespace, func() error {
 		return runs(fmt.Sprintf(`echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/conf/all/send_redirects
 			echo 0 > /proc/sys/net/ipv4/conf/eth0/send_redirects
 			nft 'table ip gate { chain pre { type nat hook prerouting priority -100; meta l4proto { tcp, udp } th dport %d dnat to %s; };
 				chain post { type nat hook postrouting priority 100; masquerade; }; }'`, gate.Port(), pod))
 	}))
 	t.Cleanup(func() {
-		testenv.Must(t, host.Do(arm.To().Namespace, func() error { return runs("nft delete table ip gate") }))
+		testenv.Must(t, host.Do(arm.Server().Namespace, func() error { return runs("nft delete table ip gate") }))
 	})
-	c := clientAt(t, arm.From())
+	c := clientAt(t, arm.Client())
 	carriedNow(t, arm, func() { c.ask(t, gate, 1) }, 0, 3)
 	before := encapsulated(t, arm)
 	c.ask(t, gate, questions)
-	connects(t, arm.From(), gate)
+	connects(t, arm.Client(), gate)
 	if now := encapsulated(t, arm); arm.Path == "vxlan+fast" && now == before {
 		t.Error("nothing was sent on that was encapsulated still")
 	}

@@ -30,7 +30,7 @@ func TestFastPathFindsSilentPods(t *testing.T) {
 			t.Fatalf("%s does not know its pod", m.Name)
 		}
 		port, mac := fmt.Sprintf("veth%d.0", 0), ""
-		testenv.In(t, m.Namespace, func() error {
+		testenv.InNetns(t, m.Namespace, func() error {
 			mac = neighbourAt(t, arm.Ends[i][0].Addr).HardwareAddr.String()
 			return runs("bridge fdb del " + mac + " dev " + port + " master")
 		})
@@ -49,7 +49,7 @@ func TestFastPathFindsSilentPods(t *testing.T) {
 // placedMAC tells whether a bridge of a machine knows where a MAC is.
 func placedMAC(t *testing.T, m lab.Machine, mac string) (is bool) {
 	t.Helper()
-	testenv.In(t, m.Namespace, func() error {
+	testenv.InNetns(t, m.Namespace, func() error {
 		all, err := vnl.NeighList(0, unix.AF_BRIDGE)
 		for _, n := range all {
 			is = is || n.MasterIndex != 0 && n.HardwareAddr.String() == mac

@@ -26,7 +26,7 @@ func TestFastPathLeavesTimeoutPolicies(t *testing.T) {
 		t.Run(arm.Name, func(t *testing.T) {
 			// Others are carried.
 			fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) { fastpathtest.WaitCarried(t, arm, exchange) })
-			server, clients := serveAt(t, arm, 7000), traffic.ListenUDP(t, arm.From())
+			server, clients := serveAt(t, arm, 7000), traffic.ListenUDP(t, arm.Client())
 			defer clients.Close()
 			before := fastpathtest.CarriedPackets(t, arm)
 			for range 200 {

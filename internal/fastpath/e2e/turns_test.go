@@ -24,7 +24,7 @@ func TestFastPathLearnsFlowsInTurn(t *testing.T) {
 			server := echo(t, arm)
 			var clients []*net.UDPConn
 			for range flows {
-				c := traffic.ListenUDP(t, arm.From())
+				c := traffic.ListenUDP(t, arm.Client())
 				defer c.Close()
 				clients = append(clients, c)
 			}
@@ -61,7 +61,7 @@ func echo(t *testing.T, arm lab.Arm) *net.UDPAddr { return serveAt(t, arm, 0) }
 // serveAt does so at a port; 0: at any.
 func serveAt(t *testing.T, arm lab.Arm, port uint16) *net.UDPAddr {
 	t.Helper()
-	server := listenAt(t, arm.To(), netip.AddrPortFrom(arm.To().Addr, port))
+	server := listenAt(t, arm.Server(), netip.AddrPortFrom(arm.Server().Addr, port))
 	t.Cleanup(func() { server.Close() })
 	go func() {
 		for buf := make([]byte, 64); ; {

@@ -34,7 +34,7 @@ var loopback = netip.MustParseAddr("127.0.0.1")
 // dialTCP opens a connection in a namespace.
 func dialTCP(t *testing.T, n *netcfg.Namespace) (client, server net.Conn) {
 	t.Helper()
-	testenv.In(t, n.Path(), func() error {
+	testenv.InNetns(t, n.Path(), func() error {
 		l, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(loopback, 0)))
 		if err != nil {
 			return err
@@ -53,7 +53,7 @@ func dialTCP(t *testing.T, n *netcfg.Namespace) (client, server net.Conn) {
 // dialUDP sends datagrams there and back in a namespace.
 func dialUDP(t *testing.T, n *netcfg.Namespace) (client net.Conn) {
 	t.Helper()
-	testenv.In(t, n.Path(), func() error {
+	testenv.InNetns(t, n.Path(), func() error {
 		server, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(loopback, 0)))
 		if err != nil {
 			return err
@@ -151,7 +151,7 @@ func TestConntrackLiberal(t *testing.T) {
 	must(t, err)
 	defer c.Close()
 	var peer *conntrack.Conn
-	testenv.In(t, n.Path(), func() (err error) {
+	testenv.InNetns(t, n.Path(), func() (err error) {
 		peer, err = conntrack.Dial(nil)
 		return err
 	})
@@ -213,7 +213,7 @@ func TestConntrackEnds(t *testing.T) {
 	for range 300 {
 		waiting[connectionOf(17, dialUDP(t, n))] = true
 	}
-	testenv.In(t, n.Path(), func() error {
+	testenv.InNetns(t, n.Path(), func() error {
 		c, err := conntrack.Dial(nil)
 		if err != nil {
 			return err
@@ -246,7 +246,7 @@ func TestConntrackEndsLost(t *testing.T) {
 	ends, err := kernel.OpenEndings(n)
 	must(t, err)
 	defer ends.Close()
-	testenv.In(t, n.Path(), func() error {
+	testenv.InNetns(t, n.Path(), func() error {
 		c, err := conntrack.Dial(nil)
 		if err != nil {
 			return err

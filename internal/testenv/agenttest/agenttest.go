@@ -11,9 +11,9 @@ import (
 	"github.com/venturi-net/venturi/internal/agent"
 )
 
-// Play is the role of an agent for testenv.Main: args are those that a lab
+// RunAgent is the role of an agent for testenv.Main: args are those that a lab
 // starts one with. It returns the exit code.
-func Play(args []string) int {
+func RunAgent(args []string) int {
 	err := agent.Main(context.Background(), agent.Options{
 		Machine: valueOf(args, "--machine"), Socket: valueOf(args, "--socket"), Stdin: os.Stdin})
 	if err != nil {

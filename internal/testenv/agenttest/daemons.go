@@ -12,17 +12,17 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath"
 )
 
-// Speak is the role of a BGP speaker, which paths of labs may need: args are
+// RunSpeaker is the role of a BGP speaker, which paths of labs may need: args are
 // those of `venturi speaker`. It returns the exit code.
-func Speak(args []string) int {
+func RunSpeaker(args []string) int {
 	return serve(func(ctx context.Context) error {
 		return bgp.Main(ctx, bgp.Options{Config: valueOf(args, "--config"), Stdin: os.Stdin, Log: os.Stderr})
 	})
 }
 
-// Accelerate is the role of a fast path's daemon: args are those of `venturi
+// RunFastPath is the role of a fast path's daemon: args are those of `venturi
 // fastpath`. It returns the exit code.
-func Accelerate(args []string) int {
+func RunFastPath(args []string) int {
 	return serve(func(ctx context.Context) error {
 		return fastpath.Main(ctx, fastpath.Options{Config: valueOf(args, "--config"), Stdin: os.Stdin, Replace: slices.Contains(args, "--replace")})
 	})

@@ -23,8 +23,8 @@ const (
 type Part string
 
 const (
-	Suite Part = "suite" // the suite, with every variant
-	All   Part = "all"   // and every other test of what goes through the kernel
+	SuiteOnly Part = "suite" // the suite, with every variant
+	AllTests  Part = "all"   // and every other test of what goes through the kernel
 )
 
 // ChosenPart is what somebody chose for this run, or for the run that started this guest.
@@ -36,13 +36,13 @@ const DefaultKernel = "6.12"
 // guestLimit is how long tests may take in a guest: far more than they do.
 const guestLimit = time.Hour
 
-// RunArgs are a test binary's arguments for [Inside]: run the tests of these names, with a bar
+// RunArgs are a test binary's arguments for [RunInGuest]: run the tests of these names, with a bar
 // between them.
 func RunArgs(names string) []string {
 	return []string{"-test.v", "-test.timeout=" + guestLimit.String(), "-test.run=^(" + names + ")$"}
 }
 
-// InGuest tells whether the test runs in a machine that [Inside] started.
+// InGuest tells whether the test runs in a machine that [RunInGuest] started.
 func InGuest() bool { return os.Getenv(guestEnv) == "1" }
 
 // UnderKernels runs fn as a subtest for each kernel that somebody chose for such
@@ -70,10 +70,10 @@ func UnderKernels(t *testing.T, orElse string, fn func(*testing.T, kernel.Kernel
 	}
 }
 
-// Inside runs this very test binary with arguments in a virtual machine, where a
+// RunInGuest runs this very test binary with arguments in a virtual machine, where a
 // privileged test that would skip fails, and gives what it said and its exit
 // code. The binary must call guest.Main before anything else.
-func Inside(t *testing.T, c vm.Config, args []string, env ...string) (said string, code int) {
+func RunInGuest(t *testing.T, c vm.Config, args []string, env ...string) (said string, code int) {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // answered; exchange sends one and waits for the answer.
 func WithFlow(t *testing.T, arm lab.Arm, with func(exchange func(wait time.Duration) error)) {
 	t.Helper()
-	server, client := traffic.ListenUDP(t, arm.To()), traffic.ListenUDP(t, arm.From())
+	server, client := traffic.ListenUDP(t, arm.Server()), traffic.ListenUDP(t, arm.Client())
 	defer server.Close()
 	defer client.Close()
 	go func() {

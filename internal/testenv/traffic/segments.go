@@ -63,7 +63,7 @@ func CheckSegments(t *testing.T, from, to host.Endpoint) {
 // sums tells whether the device of an end computes checksums.
 func sums(t *testing.T, end host.Endpoint) (on bool) {
 	t.Helper()
-	testenv.In(t, end.Namespace, func() error {
+	testenv.InNetns(t, end.Namespace, func() error {
 		tool, err := ethtool.NewEthtool()
 		if err != nil {
 			return err

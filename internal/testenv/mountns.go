@@ -13,10 +13,10 @@ import (
 // hideEnv is the folder that a role of the test binary hides before it begins.
 const hideEnv = "VENTURI_TEST_HIDE"
 
-// Apart runs a role of the test binary in a mount namespace of its own, where an
+// RunIsolated runs a role of the test binary in a mount namespace of its own, where an
 // empty file system lies over a folder: /run is there as after a start of the
 // machine. It gives what the role wrote, and an error if that failed.
-func Apart(t testing.TB, folder, role string, args ...string) (out string, err error) {
+func RunIsolated(t testing.TB, folder, role string, args ...string) (out string, err error) {
 	t.Helper()
 	Root(t)
 	command := append(RoleCommand(t, role), args...)
@@ -27,9 +27,9 @@ func Apart(t testing.TB, folder, role string, args ...string) (out string, err e
 	return string(text), err
 }
 
-// hide lays an empty file system over the folder that this process is to hide. What
+// hideFolder lays an empty file system over the folder that this process is to hide. What
 // it starts hides nothing again.
-func hide() error {
+func hideFolder() error {
 	folder := os.Getenv(hideEnv)
 	if folder == "" {
 		return nil

@@ -17,27 +17,27 @@ import (
 // Paths with Venturi's fast path over them: the same devices, and a daemon on each
 // machine that carries established flows past them.
 var (
-	routedFast = fast(routed, func(s *Site, i int) fastpath.Config {
+	routedFast = withFastPath(routed, func(s *Site, i int) fastpath.Config {
 		return fastpath.Config{Kind: fastpath.Routed, Devices: host.DeviceNames{Pods: []string{s.routedDevice()}}}
 	})
-	netkitFast = fast(netkit, func(s *Site, i int) fastpath.Config {
+	netkitFast = withFastPath(netkit, func(s *Site, i int) fastpath.Config {
 		return fastpath.Config{Kind: fastpath.Routed, Devices: host.DeviceNames{Pods: []string{s.netkitDevice()}}}
 	})
-	vxlanFast = fast(vxlan, func(s *Site, i int) fastpath.Config {
+	vxlanFast = withFastPath(vxlan, func(s *Site, i int) fastpath.Config {
 		return fastpath.Config{
 			Kind: fastpath.VXLAN, Port: uint16(s.Options.Int("port")),
-			Devices: host.DeviceNames{Tunnels: []string{s.vxlanTunnelDevice(0)}, Pods: []string{s.vxlanPort(0)}},
+			Devices: host.DeviceNames{Tunnels: []string{s.vxlanTunnelDevice(0)}, Pods: []string{s.bridgePort(0)}},
 		}
 	})
 )
 
-// fast gives a driver that lays the fast path over the path of another. devices
+// withFastPath gives a driver that lays the fast path over the path of another. devices
 // says what the fast path of the i-th machine joins.
-func fast(over Driver, devices func(s *Site, i int) fastpath.Config) Driver {
+func withFastPath(over Driver, devices func(s *Site, i int) fastpath.Config) Driver {
 	d := over
 	d.Name += "+fast"
 	d.Summary += ", and Venturi's fast path"
-	d.Like += ", accelerated"
+	d.Example += ", accelerated"
 	d.Options = append(slices.Clip(over.Options), choice("attach", []string{attachAuto, attachTCX, attachTC}, attachAuto,
 		"what the fast path's programs are at devices: tcx (kernel 6.6), tc filters as before it, or the first of them that there is"))
 	d.Needs = func(v Values) []feature.Need {
@@ -50,21 +50,21 @@ func fast(over Driver, devices func(s *Site, i int) fastpath.Config) Driver {
 		}
 		return append(needs, feature.Programs)
 	}
-	d.Settle = func(v Values) error {
+	d.Resolve = func(v Values) error {
 		if v["tunnels"] != "" && v.Int("tunnels") != 1 {
 			return errors.New("the fast path knows one tunnel")
 		}
-		if over.Settle == nil {
+		if over.Resolve == nil {
 			return nil
 		}
-		return over.Settle(v)
+		return over.Resolve(v)
 	}
 	d.Up = func(ctx context.Context, s *Site) (Ends, error) {
 		ends, err := over.Up(ctx, s)
 		if err != nil {
 			return nil, err
 		}
-		_, err = s.eachMachine(ctx, func(i int) ([]host.Endpoint, error) {
+		_, err = s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
 			c := devices(s, i)
 			if c.Kind == fastpath.VXLAN {
 				if err := s.Machines[i].In.AddHeadroom(s.headroomDevice(), s.bridge()); err != nil {
@@ -73,7 +73,7 @@ func fast(over Driver, devices func(s *Site, i int) fastpath.Config) Driver {
 			}
 			c.Devices.Wire, c.Stamp = s.Machines[i].Wire, uint8(s.Index%fastPaths)
 			c.TC = s.Options["attach"] == attachTC
-			return nil, s.accelerate(ctx, i, c)
+			return nil, s.startFastPath(ctx, i, c)
 		})
 		return ends, err
 	}
@@ -96,8 +96,8 @@ const fastPaths = 16
 // fastReady is how long the daemon may take until it knows its peers and pods.
 var fastReady = host.ScaleTimeout(10 * time.Second)
 
-// accelerate starts the fast path's daemon on a machine.
-func (s *Site) accelerate(ctx context.Context, i int, c fastpath.Config) error {
+// startFastPath starts the fast path's daemon on a machine.
+func (s *Site) startFastPath(ctx context.Context, i int, c fastpath.Config) error {
 	folder, err := s.Folder(i)
 	if err != nil {
 		return err

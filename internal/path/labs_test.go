@@ -11,10 +11,10 @@ import (
 // text is the spec, when what it needs is there.
 func (v variant) text(t *testing.T, mtu int) string {
 	t.Helper()
-	if v.before == nil {
+	if v.prepare == nil {
 		return v.spec
 	}
-	return v.spec + v.before(t, mtu)
+	return v.spec + v.prepare(t, mtu)
 }
 
 // labOf asks for a lab with the given variants over a wire, as text.

@@ -9,10 +9,10 @@ import (
 	"github.com/venturi-net/venturi/internal/ovs"
 )
 
-// Place gives a place for daemons of Open vSwitch and OVN, which end with the
+// OVSRuntime gives a place for daemons of Open vSwitch and OVN, which end with the
 // test, and the list of them as they are started. Without what the machine
 // needs for them the test is skipped.
-func Place(t testing.TB, needs ...feature.Need) (ovs.Place, *[]*netcfg.Child) {
+func OVSRuntime(t testing.TB, needs ...feature.Need) (ovs.Runtime, *[]*netcfg.Child) {
 	t.Helper()
 	Root(t)
 	for _, n := range needs {
@@ -31,7 +31,7 @@ func Place(t testing.TB, needs ...feature.Need) (ovs.Place, *[]*netcfg.Child) {
 	}
 	t.Cleanup(n.Close)
 	var children []*netcfg.Child
-	p := ovs.Place{In: n, Folder: t.TempDir(), Start: func(c netcfg.Command) (*netcfg.Child, error) {
+	p := ovs.Runtime{In: n, Folder: t.TempDir(), Start: func(c netcfg.Command) (*netcfg.Child, error) {
 		child, err := n.Start(c)
 		if err == nil {
 			children = append(children, child)

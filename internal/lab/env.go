@@ -60,7 +60,7 @@ func (b *builder) path(ctx context.Context, o Options, arm path.Arm, made *Arm) 
 		return err
 	}
 	*made = Arm{
-		Name: arm.Name, Path: arm.Driver.Name, Options: arm.Said(), Overhead: arm.Overhead(), Versions: map[string]string{},
+		Name: arm.Name, Path: arm.Driver.Name, Options: arm.GivenOptions(), Overhead: arm.Overhead(), Versions: map[string]string{},
 	}
 	made.Ends, err = arm.Driver.Up(ctx, b.site(arm, mtu, o, made))
 	return err
@@ -74,18 +74,18 @@ func (b *builder) site(arm path.Arm, mtu int, o Options, made *Arm) *path.Site {
 			Name: machineName(i), In: n, Wire: wireDevice, MAC: wireMAC(i), Addr: wireAddr(i), MTU: o.Wire.MTU,
 		})
 	}
-	s.Ground = path.Ground{
-		Pod:    func(i, n int) (*netcfg.Namespace, error) { return b.pod(i, n, arm.Name) },
-		Space:  func(i int, name string) (*netcfg.Namespace, error) { return b.space(i, arm.Name+"."+name) },
-		Cards:  func(ends []netcfg.VethEnd) error { return b.join(fmt.Sprintf("card%d", arm.Index), ends) },
-		Hold:   func(i int, path string) (string, error) { return b.hold(i, arm.Name, path) },
-		Folder: func(i int) (string, error) { return b.folder(i, arm.Name) },
+	s.Env = path.Env{
+		Pod:         func(i, n int) (*netcfg.Namespace, error) { return b.pod(i, n, arm.Name) },
+		SwitchNetns: func(i int, name string) (*netcfg.Namespace, error) { return b.switchNetns(i, arm.Name+"."+name) },
+		Cards:       func(ends []netcfg.VethEnd) error { return b.join(fmt.Sprintf("card%d", arm.Index), ends) },
+		HoldNetns:   func(i int, path string) (string, error) { return b.hold(i, arm.Name, path) },
+		Folder:      func(i int) (string, error) { return b.folder(i, arm.Name) },
 		Start: func(i int, in *netcfg.Namespace, c netcfg.Command) (*netcfg.Child, error) {
 			return b.start(i, arm.Name, in, c)
 		},
 		Program:  o.Program,
-		Settings: base,
-		Kept:     b.keep,
+		Settings: baseSettings,
+		Keep:     b.keep,
 		Report: func(component, version string) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -109,7 +109,7 @@ func (b *builder) pod(i, n int, arm string) (*netcfg.Namespace, error) {
 	if n > 0 {
 		arm = fmt.Sprintf("%s.p%d", arm, n+1)
 	}
-	made, named, err := b.below(i, arm)
+	made, named, err := b.createFor(i, arm)
 	if err == nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -118,8 +118,8 @@ func (b *builder) pod(i, n int, arm string) (*netcfg.Namespace, error) {
 	return made, err
 }
 
-func (b *builder) space(i int, name string) (*netcfg.Namespace, error) {
-	made, named, err := b.below(i, name)
+func (b *builder) switchNetns(i int, name string) (*netcfg.Namespace, error) {
+	made, named, err := b.createFor(i, name)
 	if err == nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -129,8 +129,8 @@ func (b *builder) space(i int, name string) (*netcfg.Namespace, error) {
 	return made, err
 }
 
-// below makes a namespace that belongs to a machine.
-func (b *builder) below(i int, name string) (*netcfg.Namespace, host.Named, error) {
+// createFor makes a namespace that belongs to a machine.
+func (b *builder) createFor(i int, name string) (*netcfg.Namespace, host.Named, error) {
 	n, err := b.create(machineName(i) + "." + name)
 	if err != nil {
 		return nil, host.Named{}, err
@@ -149,12 +149,12 @@ func (b *builder) hold(i int, arm, path string) (string, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	known, ok := b.held[id]
+	known, ok := b.foreignPaths[id]
 	if !ok {
 		if known, err = b.keepOpen(path); err != nil {
 			return "", err
 		}
-		b.held[id] = known
+		b.foreignPaths[id] = known
 	}
 	m := &b.lab.Machines[i]
 	m.Attached = append(m.Attached, host.Named{Name: m.Name + "/" + arm, Path: known})
@@ -171,16 +171,16 @@ func (b *builder) keepOpen(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	b.lab.held = append(b.lab.held, held)
+	b.lab.foreignNetns = append(b.lab.foreignNetns, held)
 	return held.Path(), nil
 }
 
-// letGo closes the namespaces that are not the lab's.
-func (l *Lab) letGo() {
-	for _, h := range l.held {
+// closeForeign closes the namespaces that are not the lab's.
+func (l *Lab) closeForeign() {
+	for _, h := range l.foreignNetns {
 		_ = h.Close() // a descriptor of a namespace has nothing to lose
 	}
-	l.held = nil
+	l.foreignNetns = nil
 }
 
 // folder makes an arm's folder on a machine. It is in one of the machine's, so
@@ -204,9 +204,9 @@ func (b *builder) start(i int, arm string, in *netcfg.Namespace, c netcfg.Comman
 	return child, err
 }
 
-// Died tells which daemon of an arm has ended while the lab is up, and how; nil:
+// DaemonExit tells which daemon of an arm has ended while the lab is up, and how; nil:
 // none that this process started.
-func (l *Lab) Died(arm string) error {
+func (l *Lab) DaemonExit(arm string) error {
 	for _, d := range l.daemons {
 		if d.arm != arm {
 			continue

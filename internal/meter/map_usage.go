@@ -9,18 +9,18 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// holding tells how many entries a hash table of BPF holds. The kernel does not say,
+// mapUsage tells how many entries a hash table of BPF holds. The kernel does not say,
 // and to go through a table of a million places would take longer than a slice; but
 // it does say what memory the table takes, which grows by the same for each entry.
-type holding struct {
-	table       *ebpf.Map
-	info        *file
-	empty, each int64 // bytes
+type mapUsage struct {
+	table           *ebpf.Map
+	info            *file
+	empty, perEntry int64 // bytes
 }
 
-// openHolding opens a pinned table whose memory is not set aside beforehand.
-func openHolding(pin string) (h *holding, err error) {
-	h = new(holding)
+// openMapUsage opens a pinned table whose memory is not set aside beforehand.
+func openMapUsage(pin string) (h *mapUsage, err error) {
+	h = new(mapUsage)
 	if h.table, err = ebpf.LoadPinnedMap(pin, &ebpf.LoadPinOptions{ReadOnly: true}); err != nil {
 		return nil, err
 	}
@@ -35,13 +35,13 @@ func openHolding(pin string) (h *holding, err error) {
 
 // calibrate finds out what tables of such entries take: with one place and with two,
 // empty and with an entry.
-func (h *holding) calibrate() error {
-	one, err := h.like(1)
+func (h *mapUsage) calibrate() error {
+	one, err := h.newSized(1)
 	if err != nil {
 		return err
 	}
 	defer one.close()
-	two, err := h.like(2)
+	two, err := h.newSized(2)
 	if err != nil {
 		return err
 	}
@@ -62,15 +62,15 @@ func (h *holding) calibrate() error {
 		return err
 	}
 	places := int64(1) << bits.Len32(h.table.MaxEntries()-1)
-	h.empty, h.each = first+(places-1)*(second-first), filled-first
-	if h.each <= 0 {
+	h.empty, h.perEntry = first+(places-1)*(second-first), filled-first
+	if h.perEntry <= 0 {
 		return errors.New("its memory does not grow with its entries")
 	}
 	return nil
 }
 
-// like makes an empty table of the same entries, with fewer places.
-func (h *holding) like(places uint32) (*holding, error) {
+// newSized makes an empty table of the same entries, with fewer places.
+func (h *mapUsage) newSized(places uint32) (*mapUsage, error) {
 	table, err := ebpf.NewMap(&ebpf.MapSpec{Type: h.table.Type(), Flags: h.table.Flags(),
 		KeySize: h.table.KeySize(), ValueSize: h.table.ValueSize(), MaxEntries: places})
 	if err != nil {
@@ -80,7 +80,7 @@ func (h *holding) like(places uint32) (*holding, error) {
 	if err != nil {
 		return nil, errors.Join(err, table.Close())
 	}
-	return &holding{table: table, info: info}, nil
+	return &mapUsage{table: table, info: info}, nil
 }
 
 // openMapInfo opens the file in which the kernel tells of a table.
@@ -89,7 +89,7 @@ func openMapInfo(m *ebpf.Map) (*file, error) {
 }
 
 // memory is what the table takes, bytes.
-func (h *holding) memory() (int64, error) {
+func (h *mapUsage) memory() (int64, error) {
 	b, err := h.info.read()
 	if err != nil {
 		return 0, err
@@ -103,12 +103,12 @@ func (h *holding) memory() (int64, error) {
 }
 
 // entries is how many there are.
-func (h *holding) entries() (int64, error) {
+func (h *mapUsage) entries() (int64, error) {
 	n, err := h.memory()
-	return (n - h.empty) / h.each, err
+	return (n - h.empty) / h.perEntry, err
 }
 
-func (h *holding) close() error {
+func (h *mapUsage) close() error {
 	if h.info == nil {
 		return h.table.Close()
 	}

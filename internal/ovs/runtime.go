@@ -31,8 +31,8 @@ func Needs() []feature.Need {
 	return []feature.Need{switchProgram, serverProgram, toolProgram, flowsProgram}
 }
 
-// Place is where daemons live and how they are started.
-type Place struct {
+// Runtime is where daemons live and how they are started.
+type Runtime struct {
 	In *netcfg.Namespace
 	// Folder holds their databases, sockets and logs. It must be there, and its
 	// path short enough for sockets in it.
@@ -43,12 +43,12 @@ type Place struct {
 }
 
 // file is the path of a file in the folder.
-func (p Place) file(name string) string { return filepath.Join(p.Folder, name) }
+func (p Runtime) file(name string) string { return filepath.Join(p.Folder, name) }
 
 // Command makes the command of one of the programs of Open vSwitch and OVN. The
 // environment keeps it from using the folders of the machine's own, in which
 // there may even be what overrides what it is told.
-func (p Place) Command(program feature.Program, args ...string) (netcfg.Command, error) {
+func (p Runtime) Command(program feature.Program, args ...string) (netcfg.Command, error) {
 	file, err := program.Find()
 	if err != nil {
 		return netcfg.Command{}, err
@@ -62,21 +62,21 @@ func (p Place) Command(program feature.Program, args ...string) (netcfg.Command,
 	return netcfg.Command{Args: append([]string{file}, args...), Env: env}, nil
 }
 
-// run runs a program to its end, for which it gets [patience].
-func (p Place) run(ctx context.Context, input string, program feature.Program, args ...string) error {
+// run runs a program to its end, for which it gets [daemonTimeout].
+func (p Runtime) run(ctx context.Context, input string, program feature.Program, args ...string) error {
 	c, err := p.Command(program, args...)
 	if err != nil {
 		return err
 	}
-	return While(ctx, patience, func(ctx context.Context) error {
+	return While(ctx, daemonTimeout, func(ctx context.Context) error {
 		_, err := p.In.Run(ctx, c, input)
 		return err
 	})
 }
 
 // Daemon starts a daemon of Open vSwitch or OVN. What it logs goes to a file
-// of its name in the folder, and it takes commands there; see [Place.Ask].
-func (p Place) Daemon(name string, program feature.Program, args ...string) (*netcfg.Child, error) {
+// of its name in the folder, and it takes commands there; see [Runtime.Ask].
+func (p Runtime) Daemon(name string, program feature.Program, args ...string) (*netcfg.Child, error) {
 	// Nothing is written to the machine's own log, and to the file only what
 	// somebody should read who wonders why the daemon ended.
 	args = append(args, "-vsyslog:off", "-vconsole:warn", "--unixctl="+p.control(name))
@@ -89,11 +89,11 @@ func (p Place) Daemon(name string, program feature.Program, args ...string) (*ne
 }
 
 // control is the socket over which a daemon takes commands.
-func (p Place) control(name string) string { return p.file(name + ".ctl") }
+func (p Runtime) control(name string) string { return p.file(name + ".ctl") }
 
-// patience is how long a daemon gets for one thing that is asked of it: far
+// daemonTimeout is how long a daemon gets for one thing that is asked of it: far
 // more than it needs on a busy machine, so that only a hang exceeds it.
-var patience = host.ScaleTimeout(30 * time.Second)
+var daemonTimeout = host.ScaleTimeout(30 * time.Second)
 
 // While runs fn with a context that ends when one of the daemons does, or after
 // limit. If fn fails for that, the error says so.

@@ -17,8 +17,8 @@ func TestLose(t *testing.T) {
 	const sent, oneIn = 2000, 4
 	for i, drop := range []uint32{oneIn, 0} {
 		arm := l.Arms[i]
-		testenv.Lose(t, arm.To().Namespace, drop)
-		server, client := traffic.ListenUDP(t, arm.To()), traffic.ListenUDP(t, arm.From())
+		testenv.Lose(t, arm.Server().Namespace, drop)
+		server, client := traffic.ListenUDP(t, arm.Server()), traffic.ListenUDP(t, arm.Client())
 		defer server.Close()
 		defer client.Close()
 		testenv.Must(t, server.SetReadBuffer(4<<20)) // all may wait there at once

@@ -28,25 +28,25 @@ import (
 
 // insidePort is where the far end echoes, over TCP and UDP. It is none that
 // could be a tunnel's.
-const insidePort = dealt + 7
+const insidePort = firstEphemeral + 7
 
 // insideFile is this program in a virtual machine.
 const insideFile = "/init"
 
-// inside is the role in a virtual machine:
+// guestRole is the role in a virtual machine:
 //
 //	echo ADDR            send back what comes, until standard input ends
 //	carry FROM TO MTU    check that content of all sizes comes back unharmed
 //	ping FROM TO HEX     check that one datagram does
-func inside(args []string) int {
-	if err := doInside(args[1:]); err != nil {
+func guestRole(args []string) int {
+	if err := runGuestRole(args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-func doInside(args []string) error {
+func runGuestRole(args []string) error {
 	from, err := netip.ParseAddr(args[1])
 	if err != nil {
 		return err

@@ -6,30 +6,30 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Fit makes the arms of a lab fit together, on so many machines: it gives the
+// Allocate makes the arms of a lab fit together, on so many machines: it gives the
 // tunnels VNIs and ports that do not say which, and refuses what cannot be up at once.
 // Errors are for a user.
-func Fit(arms []Arm, hosts int) error {
+func Allocate(arms []Arm, hosts int) error {
 	for _, a := range arms {
-		if a.Driver.Fits == nil {
+		if a.Driver.CheckHosts == nil {
 			continue
 		}
-		if err := a.Driver.Fits(a, hosts); err != nil {
+		if err := a.Driver.CheckHosts(a, hosts); err != nil {
 			return err
 		}
 	}
-	if err := fitVNIs(arms); err != nil {
+	if err := allocateVNIs(arms); err != nil {
 		return err
 	}
-	return fitPorts(arms)
+	return allocatePorts(arms)
 }
 
-// fitPorts sees that no other device of a machine has the port of one that
+// allocatePorts sees that no other device of a machine has the port of one that
 // takes all that comes by it. It does as fitVNIs does.
-func fitPorts(arms []Arm) error {
+func allocatePorts(arms []Arm) error {
 	taken := map[int]string{} // by which arm
 	for _, a := range arms {
-		if a.Driver.Tunnels {
+		if a.Driver.KernelVXLAN {
 			taken[a.Options.Int("port")] = a.Name
 		}
 	}
@@ -62,34 +62,34 @@ func fitPorts(arms []Arm) error {
 // tunnelID is what tells the kernel's vxlan devices of one namespace apart.
 type tunnelID struct{ vni, port int }
 
-// fitVNIs sees that no two vxlan devices of a machine have both VNI and port.
+// allocateVNIs sees that no two vxlan devices of a machine have both VNI and port.
 // What was asked for is dealt out first; the others get the next that is free.
-func fitVNIs(arms []Arm) error {
+func allocateVNIs(arms []Arm) error {
 	taken := map[tunnelID]string{} // by which arm
 	for i := range arms {
 		a := &arms[i]
-		if !a.Driver.Tunnels || a.Options.Int("vni") == 0 {
+		if !a.Driver.KernelVXLAN || a.Options.Int("vni") == 0 {
 			continue
 		}
 		a.VNI = a.Options.Int("vni")
-		if id, other := a.meets(taken); other != "" {
+		if id, other := a.conflict(taken); other != "" {
 			return verr.New(verr.Usage, fmt.Sprintf("cannot raise path %s beside %s", a.Name, other),
 				fmt.Sprintf("both have a tunnel with VNI %d on UDP port %d, and a machine can have only one", id.vni, id.port),
 				"give one of them another vni= or port=")
 		}
-		a.take(taken)
+		a.reserve(taken)
 	}
 	for i := range arms {
 		a := &arms[i]
-		if !a.Driver.Tunnels || a.VNI > 0 {
+		if !a.Driver.KernelVXLAN || a.VNI > 0 {
 			continue
 		}
-		for a.VNI = tunnelNumber(a.Nth, 0); ; a.VNI++ {
-			if _, other := a.meets(taken); other == "" {
+		for a.VNI = tunnelIndex(a.Nth, 0); ; a.VNI++ {
+			if _, other := a.conflict(taken); other == "" {
 				break
 			}
 		}
-		a.take(taken)
+		a.reserve(taken)
 	}
 	return nil
 }
@@ -103,8 +103,8 @@ func (a Arm) tunnels() []tunnelID {
 	return ids
 }
 
-// meets gives the arm that has one of this one's tunnels already; "": none has.
-func (a Arm) meets(taken map[tunnelID]string) (id tunnelID, arm string) {
+// conflict gives the arm that has one of this one's tunnels already; "": none has.
+func (a Arm) conflict(taken map[tunnelID]string) (id tunnelID, arm string) {
 	for _, id := range a.tunnels() {
 		if arm := taken[id]; arm != "" {
 			return id, arm
@@ -113,7 +113,7 @@ func (a Arm) meets(taken map[tunnelID]string) (id tunnelID, arm string) {
 	return tunnelID{}, ""
 }
 
-func (a Arm) take(taken map[tunnelID]string) {
+func (a Arm) reserve(taken map[tunnelID]string) {
 	for _, id := range a.tunnels() {
 		taken[id] = a.Name
 	}

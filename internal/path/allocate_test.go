@@ -27,7 +27,7 @@ func TestFitVNIs(t *testing.T) {
 	} {
 		arms, err := path.Arms(strings.Fields(c.paths), nil)
 		if err == nil {
-			err = path.Fit(arms, 2)
+			err = path.Allocate(arms, 2)
 		}
 		var got []int
 		for _, a := range arms {
@@ -51,7 +51,7 @@ func TestFitPorts(t *testing.T) {
 	} {
 		arms, err := path.Arms(strings.Fields(c.paths), nil)
 		if err == nil {
-			err = path.Fit(arms, 2)
+			err = path.Allocate(arms, 2)
 		}
 		var got []int
 		for _, a := range arms {
@@ -74,7 +74,7 @@ func TestFitRefuses(t *testing.T) {
 	} {
 		arms, err := path.Arms(strings.Fields(paths), nil)
 		if err == nil {
-			err = path.Fit(arms, 2)
+			err = path.Allocate(arms, 2)
 		}
 		if verr.Code(err) != verr.Usage || !strings.HasPrefix(err.Error(), what) {
 			t.Errorf("%s: %v, want %s", paths, err, what)
@@ -90,10 +90,10 @@ func TestFitMachines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := path.Fit(arms, 4); err != nil {
+		if err := path.Allocate(arms, 4); err != nil {
 			t.Errorf("%s on 4 machines: %v", spec, err)
 		}
-		if err := path.Fit(arms, 5); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "512 MiB and 2 CPUs on each") {
+		if err := path.Allocate(arms, 5); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "512 MiB and 2 CPUs on each") {
 			t.Errorf("%s on 5 machines: %v", spec, err)
 		}
 	}

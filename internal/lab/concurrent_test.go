@@ -27,10 +27,10 @@ func sh(script string) error {
 	return nil
 }
 
-// others are what other programs do to the folder of namespaces while a lab is up
+// otherTools are what other programs do to the folder of namespaces while a lab is up
 // that is the first to use it since the machine was started, and what they do when
 // it is down again.
-var others = []struct{ name, up, down string }{
+var otherTools = []struct{ name, up, down string }{
 	{"ip", "ip netns add first", "ip netns del first"},
 	{"ip, many at once", "for i in 1 2 3 4 5 6 7 8; do ip netns add x$i & done; wait", "for i in 1 2 3 4 5 6 7 8; do ip netns del x$i; done"},
 	{"the folder bound over itself", "mount --rbind /run/netns /run/netns", "umount -l /run/netns"},
@@ -44,8 +44,8 @@ var others = []struct{ name, up, down string }{
 // whole, and another one can have its name.
 func TestFolderOfNamespacesChanges(t *testing.T) {
 	testenv.Root(t)
-	for i, o := range others {
-		if out, err := testenv.Apart(t, "/run", "beside", fmt.Sprint(i), testenv.LabName()); err != nil {
+	for i, o := range otherTools {
+		if out, err := testenv.RunIsolated(t, "/run", "beside", fmt.Sprint(i), testenv.LabName()); err != nil {
 			t.Errorf("%s: %v: %s", o.name, err, out)
 		}
 	}
@@ -76,8 +76,8 @@ func amongOthers(name, which string) error {
 		return err
 	}
 	for _, keep := range []bool{true, false} {
-		err := upAndDown(name, keep, func() error { return sh(others[i].up) })
-		if err := errors.Join(err, sh(others[i].down)); err != nil {
+		err := upAndDown(name, keep, func() error { return sh(otherTools[i].up) })
+		if err := errors.Join(err, sh(otherTools[i].down)); err != nil {
 			return err
 		}
 	}
@@ -132,7 +132,7 @@ func nothingOf(name string) error {
 // the rest of the lab goes, and another one can have its name.
 func TestNameOutOfReach(t *testing.T) {
 	testenv.Root(t)
-	if out, err := testenv.Apart(t, "/run", "beside", "reach", testenv.LabName(), t.TempDir()); err != nil {
+	if out, err := testenv.RunIsolated(t, "/run", "beside", "reach", testenv.LabName(), t.TempDir()); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -160,7 +160,7 @@ func TestContainersComeAndGo(t *testing.T) {
 		t.Skip("needs runc: apt-get install runc")
 	}
 	for _, propagation := range []string{"private", "rslave", "rshared"} {
-		if out, err := testenv.Apart(t, "/run", "beside", "runc", testenv.LabName(), bundle(t, propagation)); err != nil {
+		if out, err := testenv.RunIsolated(t, "/run", "beside", "runc", testenv.LabName(), bundle(t, propagation)); err != nil {
 			t.Errorf("%s: %v: %s", propagation, err, out)
 		}
 	}

@@ -95,10 +95,10 @@ func wholeOutside(t *testing.T, l *lab.Lab, index int, v variant) {
 	arm, r := l.Arms[index], newReader(l, index)
 	namespace, device := v.card.find(t, l, arm)
 	frames := traffic.Capture(t, namespace, device, func() {
-		traffic.CheckTCP(t, arm.From(), arm.To())
-		traffic.CheckUDP(t, arm.From(), arm.To(), []int{3 * arm.From().MTU})
+		traffic.CheckTCP(t, arm.Client(), arm.Server())
+		traffic.CheckUDP(t, arm.Client(), arm.Server(), []int{3 * arm.Client().MTU})
 	})
-	most, many := 14+arm.From().MTU+arm.Overhead, 0
+	most, many := 14+arm.Client().MTU+arm.Overhead, 0
 	for _, f := range frames {
 		text, _ := r.read(f)
 		if overwritten(text) {
@@ -149,7 +149,7 @@ func (c card) find(t *testing.T, l *lab.Lab, arm lab.Arm) (namespace, device str
 		index := slices.IndexFunc(l.Arms, func(a lab.Arm) bool { return a.Name == arm.Name })
 		return m.Namespace, fmt.Sprintf("card%d", index)
 	case onPod:
-		return arm.From().Namespace, arm.From().Device
+		return arm.Client().Namespace, arm.Client().Device
 	}
 	for _, s := range m.Switches {
 		if s.Name == m.Name+"/"+arm.Name+".ovs" {
