@@ -19,33 +19,33 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv/traffic"
 )
 
-var fastPathsOf = []string{"routed+fast", "vxlan+fast"}
+var basicFastPaths = []string{"routed+fast", "vxlan+fast"}
 
-// fastPathsHere are those that this kernel can do; in a guest, those that it has for
+// supportedFastPaths are those that this kernel can do; in a guest, those that it has for
 // them alone.
-func fastPathsHere() []string {
+func supportedFastPaths() []string {
 	var netkits []string
 	if answer, _ := feature.Netkit.Ask(); answer == feature.Yes {
 		netkits = []string{"netkit+fast", "netkit+fast:mode=l2", "vxlan+fast:pods=netkit"}
 	}
 	switch {
 	case !kernel.HasTCX():
-		return fastPathsOf
+		return basicFastPaths
 	case len(netkits) > 0 && agenttest.InGuest():
 		return netkits
 	}
-	return slices.Concat(fastPathsOf, []string{withFilters}, netkits)
+	return slices.Concat(basicFastPaths, []string{tcFilterPath}, netkits)
 }
 
-// withFilters is a path whose programs are tc filters, whatever the kernel has.
-const withFilters = "vxlan+fast:attach=tc"
+// tcFilterPath is a path whose programs are tc filters, whatever the kernel has.
+const tcFilterPath = "vxlan+fast:attach=tc"
 
 // Established flows are carried, both ways on both machines, whether conntrack
 // follows them or not.
 func TestFastPathCarries(t *testing.T) {
-	needsFast(t)
+	requireFastPath(t)
 	for _, services := range []int{0, 30} {
-		l := testenv.Lab(t, lab.Options{Paths: fastPathsHere(), Services: services})
+		l := testenv.Lab(t, lab.Options{Paths: supportedFastPaths(), Services: services})
 		for _, arm := range l.Arms {
 			t.Run(arm.Name, func(t *testing.T) {
 				traffic.CheckTCP(t, arm.Client(), arm.Server())
@@ -55,7 +55,7 @@ func TestFastPathCarries(t *testing.T) {
 	}
 }
 
-func needsFast(t *testing.T) {
+func requireFastPath(t *testing.T) {
 	t.Helper()
 	testenv.Root(t)
 	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
@@ -65,8 +65,8 @@ func needsFast(t *testing.T) {
 
 // A rule that forbids what is carried takes hold by itself, and so does its end.
 func TestFastPathObeysNewRules(t *testing.T) {
-	needsFast(t)
-	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()})
+	requireFastPath(t)
+	l := testenv.Lab(t, lab.Options{Paths: supportedFastPaths()})
 	for _, arm := range l.Arms {
 		for i, m := range l.Machines {
 			t.Run(arm.Name+" "+m.Name, func(t *testing.T) {
@@ -93,15 +93,15 @@ func TestFastPathObeysNewRules(t *testing.T) {
 // When its daemon is killed, the fast path gives up by itself, and loses nothing.
 // The next daemon takes over.
 func TestFastPathWithoutDaemon(t *testing.T) {
-	needsFast(t)
-	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()})
+	requireFastPath(t)
+	l := testenv.Lab(t, lab.Options{Paths: supportedFastPaths()})
 	for _, arm := range l.Arms {
 		t.Run(arm.Name, func(t *testing.T) {
 			fastpathtest.WithFlow(t, arm, func(exchange func(wait time.Duration) error) {
 				fastpathtest.WaitCarried(t, arm, exchange)
 				config := filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json")
-				testenv.Must(t, unix.Kill(daemonOf(t, l.Machines[0].Namespace, config), unix.SIGKILL))
-				untilSlow(t, arm, exchange)
+				testenv.Must(t, unix.Kill(findDaemon(t, l.Machines[0].Namespace, config), unix.SIGKILL))
+				waitSlow(t, arm, exchange)
 				again := exec.Command(testenv.Program(t)[0], "fastpath", "--config", config)
 				again.Stderr = t.Output()
 				testenv.Must(t, host.Do(l.Machines[0].Namespace, again.Start))
@@ -115,8 +115,8 @@ func TestFastPathWithoutDaemon(t *testing.T) {
 	}
 }
 
-// daemonOf finds the daemon with a config.
-func daemonOf(t *testing.T, namespace, config string) int {
+// findDaemon finds the daemon with a config.
+func findDaemon(t *testing.T, namespace, config string) int {
 	t.Helper()
 	id, err := host.ID(namespace)
 	testenv.Must(t, err)
@@ -131,9 +131,9 @@ func daemonOf(t *testing.T, namespace, config string) int {
 	return 0
 }
 
-// untilSlow exchanges datagrams until a hundred in a row are carried by nobody on
+// waitSlow exchanges datagrams until a hundred in a row are carried by nobody on
 // the first machine: not one of them may be lost.
-func untilSlow(t *testing.T, arm lab.Arm, exchange func(wait time.Duration) error) {
+func waitSlow(t *testing.T, arm lab.Arm, exchange func(wait time.Duration) error) {
 	t.Helper()
 	end := time.Now().Add(testenv.Timeout)
 	before := fastpathtest.CarriedPackets(t, arm)

@@ -180,39 +180,39 @@ func (s *stream) last(what fate, from, to time.Time) time.Duration {
 	return 0
 }
 
-// enough is how many datagrams in a row show what becomes of all.
-const enough = 25
+// minPackets is how many datagrams in a row show what becomes of all.
+const minPackets = 25
 
-// underWay is for how long a datagram may be between two sockets of this machine.
-var underWay = host.ScaleTimeout(10 * time.Millisecond)
+// settleTime is for how long a datagram may be between two sockets of this machine.
+var settleTime = host.ScaleTimeout(10 * time.Millisecond)
 
-// wish is what is to become of what is sent.
-type wish struct {
+// expectation is what is to become of what is sent.
+type expectation struct {
 	way  *stream
 	want fate
 	name string
 }
 
 // holds tells whether it became of all that was sent between two instants.
-func (w wish) holds(from, to time.Time) bool {
+func (w expectation) holds(from, to time.Time) bool {
 	of := w.way.count(from, to)
-	return of[w.want] >= enough/2 && of[!w.want] == 0
+	return of[w.want] >= minPackets/2 && of[!w.want] == 0
 }
 
-// until waits until wishes hold, all at the same time, and gives that time.
-func until(t *testing.T, wishes []wish, since time.Time) time.Time {
+// waitAll waits until wishes hold, all at the same time, and gives that time.
+func waitAll(t *testing.T, wishes []expectation, since time.Time) time.Time {
 	t.Helper()
 	for end := time.Now().Add(testenv.Timeout); time.Now().Before(end); {
 		mark := time.Now()
-		time.Sleep(enough * pace)
+		time.Sleep(minPackets * pace)
 		now := time.Now()
-		time.Sleep(underWay)
-		if !slices.ContainsFunc(wishes, func(w wish) bool { return !w.holds(mark, now) }) {
+		time.Sleep(settleTime)
+		if !slices.ContainsFunc(wishes, func(w expectation) bool { return !w.holds(mark, now) }) {
 			return now
 		}
 	}
 	for _, w := range wishes {
-		if mark := time.Now().Add(-time.Second); !w.holds(mark, time.Now().Add(-underWay)) {
+		if mark := time.Now().Add(-time.Second); !w.holds(mark, time.Now().Add(-settleTime)) {
 			of := w.way.count(since, time.Now())
 			t.Errorf("%s: after %v, not all that is sent is %v: %d datagrams arrived, and %d did not", w.name, testenv.Timeout, w.want, of[delivered], of[dropped])
 		}

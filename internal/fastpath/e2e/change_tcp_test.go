@@ -23,9 +23,9 @@ import (
 // their windows have moved on since connection tracking saw a packet of them, and
 // the rules of Services drop what is out of window.
 func TestFastPathConnectionsLiveOnThroughChanges(t *testing.T) {
-	needsFast(t)
-	needsPrograms(t)
-	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf, Services: 30})
+	requireFastPath(t)
+	requireTools(t)
+	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths, Services: 30})
 	for _, arm := range l.Arms {
 		t.Run(arm.Name, func(t *testing.T) {
 			conn := dial(t, arm.Client(), serve(t, arm.Server()))
@@ -103,8 +103,8 @@ func chunks(conn net.Conn, stop <-chan struct{}, echoed *atomic.Int64) error {
 	}
 }
 
-// needsPrograms skips a test where there is not what it changes machines with.
-func needsPrograms(t *testing.T) {
+// requireTools skips a test where there is not what it changes machines with.
+func requireTools(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"ip", "bridge", "nft", "iptables-nft", "nsenter"} {
 		if _, err := exec.LookPath(name); err != nil && !testenv.Required() {

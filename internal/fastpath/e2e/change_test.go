@@ -20,26 +20,26 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv/fastpathtest"
 )
 
-// situation is a change of a machine while flows of its pods are carried. What
+// change is a change of a machine while flows of its pods are carried. What
 // becomes of their packets is said here, shown on the path that has no fast path,
 // and then wanted of the one that has.
-type situation struct {
+type change struct {
 	name     string
-	only     string // on this path and its fast twin; empty: on all
+	path     string // on this path and its fast twin; empty: on all
 	services bool   // on machines that track connections, with the rules of Services
 	// What is done on the machine, as a shell does it; words in braces stand for
-	// what they are there, see [placed]: with one of them, it is done for each path.
-	before, do, undo, after string
-	act                     func(t *testing.T, m lab.Machine) // instead of do
-	out, in                 fate                              // of what the machine's pod sends, and of what it is sent
-	rebuild                 bool                              // undo leaves addresses, neighbours and routes away
-	answered                bool                              // flows that are sent one way only are denied from the start
-	again                   bool                              // it is made more than once: what comes back is no news to who forgets nothing
+	// what they are there, see [placeholders]: with one of them, it is done for each path.
+	setup, do, undo, teardown string
+	act                       func(t *testing.T, m lab.Machine) // instead of do
+	out, in                   fate                              // of what the machine's pod sends, and of what it is sent
+	rebuild                   bool                              // undo leaves addresses, neighbours and routes away
+	answered                  bool                              // flows that are sent one way only are denied from the start
+	repeated                  bool                              // it is made more than once: what comes back is no news to who forgets nothing
 }
 
-// takesHold is within what time a change does, at the latest: the best of a few
+// changeLimit is within what time a change does, at the latest: the best of a few
 // tries must, as this machine may have other things to do meanwhile.
-var takesHold = host.ScaleTimeout(100 * time.Millisecond)
+var changeLimit = host.ScaleTimeout(100 * time.Millisecond)
 
 const changeTries = 5
 
@@ -50,11 +50,11 @@ const changesEnv = "VENTURI_FAST_CHANGES"
 // the slow path would take them, soon after the change; and when it is taken back
 // they are carried again.
 func TestFastPathFollowsChanges(t *testing.T) {
-	needsFast(t)
-	needsPrograms(t)
+	requireFastPath(t)
+	requireTools(t)
 	for _, services := range []int{0, 30} {
 		l, flows := steadyLab(t, services, "vxlan", "routed", "vxlan+fast", "routed+fast")
-		for n, s := range situations {
+		for n, s := range changes {
 			if s.services == (services == 0) {
 				continue
 			}
@@ -66,7 +66,7 @@ func TestFastPathFollowsChanges(t *testing.T) {
 // watched is a path in a situation.
 type watched struct {
 	lab.Arm
-	fast    bool
+	isFast  bool
 	flow    *steady
 	out, in *stream
 	// The same of flows that are sent one way only; nil: there are none.
@@ -74,23 +74,23 @@ type watched struct {
 	words           *strings.Replacer
 }
 
-// wishes are what is to become of what the machine's pod sends, and of what it is sent.
-func (w watched) wishes(out, in fate) []wish {
-	all := []wish{{w.out, out, w.Path + " out"}, {w.in, in, w.Path + " in"}}
+// expect are what is to become of what the machine's pod sends, and of what it is sent.
+func (w watched) expect(out, in fate) []expectation {
+	all := []expectation{{w.out, out, w.Path + " out"}, {w.in, in, w.Path + " in"}}
 	if w.onlyOut == nil {
 		return all
 	}
-	return append(all, wish{w.onlyOut, out, w.Path + " out, unanswered"}, wish{w.onlyIn, in, w.Path + " in, unanswered"})
+	return append(all, expectation{w.onlyOut, out, w.Path + " out, unanswered"}, expectation{w.onlyIn, in, w.Path + " in, unanswered"})
 }
 
-// watch gives a path and its fast twin, or all paths, as the i-th machine sees them.
-func watch(t *testing.T, l *lab.Lab, flows []*steady, i int, only string) (paths []watched) {
+// watchPaths gives a path and its fast twin, or all paths, as the i-th machine sees them.
+func watchPaths(t *testing.T, l *lab.Lab, flows []*steady, i int, only string) (paths []watched) {
 	t.Helper()
 	for n, arm := range l.Arms {
 		if only != "" && strings.TrimSuffix(arm.Path, "+fast") != only {
 			continue
 		}
-		w := watched{Arm: arm, fast: len(arm.Pins) > 0, flow: flows[n], out: &flows[n].ab, in: &flows[n].ba, words: placed(t, l, n, i)}
+		w := watched{Arm: arm, isFast: len(arm.Pins) > 0, flow: flows[n], out: &flows[n].ab, in: &flows[n].ba, words: placeholders(t, l, n, i)}
 		if one := flows[n].oneWay; one != nil {
 			w.onlyOut, w.onlyIn = &one.ab, &one.ba
 		}
@@ -104,8 +104,8 @@ func watch(t *testing.T, l *lab.Lab, flows []*steady, i int, only string) (paths
 }
 
 // check lets a situation arise on the i-th machine.
-func (s situation) check(t *testing.T, l *lab.Lab, flows []*steady, i int) {
-	paths := watch(t, l, flows, i, s.only)
+func (s change) check(t *testing.T, l *lab.Lab, flows []*steady, i int) {
+	paths := watchPaths(t, l, flows, i, s.path)
 	if s.answered {
 		for n := range paths {
 			paths[n].onlyOut, paths[n].onlyIn = nil, nil
@@ -114,34 +114,34 @@ func (s situation) check(t *testing.T, l *lab.Lab, flows []*steady, i int) {
 	m := l.Machines[i]
 	restore := func() {}
 	if s.rebuild {
-		restore = addressing(t, m)
+		restore = saveAddressing(t, m)
 	}
 	var took []time.Duration
 	times, _ := strconv.Atoi(os.Getenv(changesEnv))
-	if s.again {
+	if s.repeated {
 		times = max(times, 2)
 	}
 	for try := 1; ; try++ {
-		took = append(took, s.once(t, m, paths, restore))
-		if try >= times && (slices.Min(took) <= takesHold || try >= changeTries) {
+		took = append(took, s.playOnce(t, m, paths, restore))
+		if try >= times && (slices.Min(took) <= changeLimit || try >= changeTries) {
 			break
 		}
 	}
-	work(t, paths)
+	checkWorking(t, paths)
 	slices.Sort(took)
 	t.Logf("on %s, took hold after %v (of %d: %v to %v)", m.Name, took[len(took)/2], len(took), took[0], took[len(took)-1])
-	if took[0] > takesHold {
+	if took[0] > changeLimit {
 		t.Errorf("the change took hold after %v at best, of %d tries", took[0], len(took))
 	}
 }
 
-// once makes the change, waits until it has taken hold, tells how long that took
+// playOnce makes the change, waits until it has taken hold, tells how long that took
 // where there is a fast path, and takes it back.
-func (s situation) once(t *testing.T, m lab.Machine, paths []watched, restore func()) (took time.Duration) {
+func (s change) playOnce(t *testing.T, m lab.Machine, paths []watched, restore func()) (took time.Duration) {
 	t.Helper()
-	shell(t, m, paths, s.before)
-	defer shell(t, m, paths, s.after)
-	work(t, paths)
+	shell(t, m, paths, s.setup)
+	defer shell(t, m, paths, s.teardown)
+	checkWorking(t, paths)
 	defer restore()
 	defer shell(t, m, paths, s.undo)
 	shell(t, m, paths, s.do)
@@ -149,20 +149,20 @@ func (s situation) once(t *testing.T, m lab.Machine, paths []watched, restore fu
 		s.act(t, m)
 	}
 	changed := time.Now()
-	var wishes []wish
+	var wishes []expectation
 	for _, w := range paths {
-		wishes = append(wishes, w.wishes(s.out, s.in)...)
+		wishes = append(wishes, w.expect(s.out, s.in)...)
 	}
-	settled := until(t, wishes, changed)
+	settled := waitAll(t, wishes, changed)
 	for i, w := range wishes {
 		one := w.way.last(!w.want, changed, settled)
-		if paths[i*len(paths)/len(wishes)].fast {
+		if paths[i*len(paths)/len(wishes)].isFast {
 			took = max(took, one)
-		} else if one > takesHold {
+		} else if one > changeLimit {
 			t.Logf("%s took %v", w.name, one)
 		}
 	}
-	until(t, wishes, changed)
+	waitAll(t, wishes, changed)
 	for _, w := range wishes { // and so it stays
 		if of := w.way.count(settled, time.Now()); w.want == dropped && of[delivered] > 0 {
 			t.Errorf("%s: %d datagrams were delivered after all", w.name, of[delivered])
@@ -171,16 +171,16 @@ func (s situation) once(t *testing.T, m lab.Machine, paths []watched, restore fu
 	return took
 }
 
-// work waits until all paths deliver, and fast ones carry, both ways.
-func work(t *testing.T, paths []watched) {
+// checkWorking waits until all paths deliver, and fast ones carry, both ways.
+func checkWorking(t *testing.T, paths []watched) {
 	t.Helper()
-	var wishes []wish
+	var wishes []expectation
 	for _, w := range paths {
-		wishes = append(wishes, w.wishes(delivered, delivered)...)
+		wishes = append(wishes, w.expect(delivered, delivered)...)
 	}
-	until(t, wishes, time.Now())
+	waitAll(t, wishes, time.Now())
 	for _, w := range paths {
-		if w.fast {
+		if w.isFast {
 			w.carries(t)
 		}
 	}
@@ -195,7 +195,7 @@ func (w watched) carries(t *testing.T) {
 		for i, now := range fastpathtest.CarriedPackets(t, w.Arm) {
 			least = min(least, now-before[i])
 		}
-		if least >= enough {
+		if least >= minPackets {
 			return
 		}
 		if time.Now().After(end) {
@@ -220,13 +220,13 @@ func shell(t *testing.T, m lab.Machine, paths []watched, script string) {
 		}
 	}
 	text := strings.Join(each, "\n")
-	if err := host.Do(m.Namespace, func() error { return runs(text) }); err != nil {
+	if err := host.Do(m.Namespace, func() error { return runScript(text) }); err != nil {
 		t.Fatalf("on %s: %v", m.Name, err)
 	}
 }
 
-// runs runs a script in the calling thread's namespace.
-func runs(script string) error {
+// runScript runs a script in the calling thread's namespace.
+func runScript(script string) error {
 	said, err := exec.Command("sh", "-euc", script).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s\nof: %s", err, said, script)
@@ -234,8 +234,8 @@ func runs(script string) error {
 	return nil
 }
 
-// placed gives the words of situations on the i-th machine, for the n-th path.
-func placed(t *testing.T, l *lab.Lab, n, i int) *strings.Replacer {
+// placeholders gives the words of situations on the i-th machine, for the n-th path.
+func placeholders(t *testing.T, l *lab.Lab, n, i int) *strings.Replacer {
 	t.Helper()
 	arm := l.Arms[n]
 	pod, peer := arm.Ends[i][0], arm.Ends[1-i][0]
@@ -282,9 +282,9 @@ func placed(t *testing.T, l *lab.Lab, n, i int) *strings.Replacer {
 	return strings.NewReplacer(words...)
 }
 
-// addressing remembers what a machine has been told of addresses, neighbours,
+// saveAddressing remembers what a machine has been told of addresses, neighbours,
 // forwarding entries and routes; restore tells it again what it has forgotten.
-func addressing(t *testing.T, m lab.Machine) (restore func()) {
+func saveAddressing(t *testing.T, m lab.Machine) (restore func()) {
 	t.Helper()
 	var told strings.Builder
 	read := func(command string, line func(fields []string) string) {

@@ -10,11 +10,11 @@ import (
 // have, as a shell makes it.
 type production struct {
 	name string // of the production and what was chosen in it
-	only string // on paths of this kind alone; empty: on all
+	path string // on paths of this kind alone; empty: on all
 	// resource is what it takes for itself, such as the qdisc of a device: a case has no
 	// two of these.
 	resource string
-	do, undo string // words in braces stand for what they are on a path, see [placed]
+	do, undo string // words in braces stand for what they are on a path, see [placeholders]
 	// approximate: what passes depends on time or chance, so shares are compared and not
 	// numbers.
 	approximate bool
@@ -126,7 +126,7 @@ func (c *generated) free(resource string) bool {
 
 // part is anything that a machine can have.
 func (g *grammar) part() production {
-	return g.any([]weighted{{10, g.ruleset}, {3, g.set}, {3, g.route}, {2, g.policy}, {1, g.queue}, {1, g.mark}, {1, g.linkRules}, {3, g.neighbour}})
+	return g.pick([]weighted{{10, g.ruleset}, {3, g.set}, {3, g.route}, {2, g.policy}, {1, g.queue}, {1, g.mark}, {1, g.linkRules}, {3, g.neighbour}})
 }
 
 // changes is what changes in the middle of a case.
@@ -136,9 +136,9 @@ func (g *grammar) changes(c generated) production {
 	}
 	if len(c.setup) > 0 && g.chance(1, 8) {
 		was := choose(g, c.setup...)
-		return production{name: "no more " + was.name, only: was.only, do: was.undo}
+		return production{name: "no more " + was.name, path: was.path, do: was.undo}
 	}
-	return g.any([]weighted{{6, g.part}, {4, g.deny}, {4, g.knock}, {1, g.forget}, {1, g.nothing}, {2, g.setting}, {1, g.xdp}, {1, g.ipsec}, {1, g.linkRules}, {1, g.queue}})
+	return g.pick([]weighted{{6, g.part}, {4, g.deny}, {4, g.knock}, {1, g.forget}, {1, g.nothing}, {2, g.setting}, {1, g.xdp}, {1, g.ipsec}, {1, g.linkRules}, {1, g.queue}})
 }
 
 func (g *grammar) flows() []flow {
@@ -158,7 +158,7 @@ type weighted struct {
 	make   func() production
 }
 
-func (g *grammar) any(of []weighted) production {
+func (g *grammar) pick(of []weighted) production {
 	total := 0
 	for _, w := range of {
 		total += w.weight

@@ -16,11 +16,11 @@ import (
 
 // measured is what has become of a path's packets.
 type measured struct {
-	flows   []sockets // counts of them
-	conn    connection
-	carried uint64         // by the case's machine
-	seen    int            // by the firewall namespace
-	hits    map[string]int // of counters of the path's rules, by the number of the part
+	flows      []sockets // counts of them
+	conn       connection
+	carried    uint64         // by the case's machine
+	firewalled int            // by the firewall namespace
+	hits       map[string]int // of counters of the path's rules, by the number of the part
 }
 
 // measure reads all counts.
@@ -31,8 +31,8 @@ func (s *genSite) measure(t *testing.T, c generated) (all []measured) {
 		seen = counters(t, s.firewalls[c.machine])
 	}
 	for i, p := range s.paths {
-		m := measured{flows: slices.Clone(p.flows), conn: p.conn, hits: map[string]int{}, seen: seen[fmt.Sprintf("seen seen%d", i)]}
-		if p.fast {
+		m := measured{flows: slices.Clone(p.flows), conn: p.conn, hits: map[string]int{}, firewalled: seen[fmt.Sprintf("seen seen%d", i)]}
+		if p.isFast {
 			m.carried = p.carried(t, c.machine)
 		}
 		for name, packets := range hits {
@@ -71,7 +71,7 @@ func counters(t *testing.T, namespace string) map[string]int {
 
 // since is what came about after another measurement.
 func (m measured) since(before measured) measured {
-	d := measured{carried: m.carried - before.carried, seen: m.seen - before.seen, hits: map[string]int{}}
+	d := measured{carried: m.carried - before.carried, firewalled: m.firewalled - before.firewalled, hits: map[string]int{}}
 	for i, f := range m.flows {
 		b := before.flows[i]
 		f.sentOut, f.sentIn, f.arrivedOut, f.arrivedIn = f.sentOut-b.sentOut, f.sentIn-b.sentIn, f.arrivedOut-b.arrivedOut, f.arrivedIn-b.arrivedIn
@@ -109,7 +109,7 @@ func (m measured) differs(fast measured, c generated) (differences []string) {
 		}
 	}
 	if c.firewall() {
-		compare("the firewall namespace saw", sent, m.seen, fast.seen, acks)
+		compare("the firewall namespace saw", sent, m.firewalled, fast.firewalled, acks)
 	}
 	if fast.carried == 0 {
 		for part, packets := range m.hits {

@@ -12,7 +12,7 @@ func (g *grammar) linkRules() production {
 		rule = "ether type ip " + rule
 	}
 	return production{
-		name: family + " rules at " + hook, only: only,
+		name: family + " rules at " + hook, path: only,
 		do: fmt.Sprintf("nft 'table %s gen%dx{n} { counter hits { }; chain c { type filter hook %s priority %d; %s; }; }'",
 			family, k, hook, choose(g, -200, 0, 300), rule),
 		undo: fmt.Sprintf("nft delete table %s gen%dx{n}", family, k),
@@ -31,7 +31,7 @@ func (g *grammar) neighbour() production {
 		return production{name: "neighbour: pod", resource: "neighbour of the pod", do: pod + choose(g, "", " router", " protocol static"), undo: pod}
 	}
 	attributes := choose(g, "", "port 9999", "vni 999", "via wire0")
-	return production{name: "forwarding entry: " + attributes, only: "vxlan", resource: "forwarding entry", do: entry + " " + attributes, undo: entry}
+	return production{name: "forwarding entry: " + attributes, path: "vxlan", resource: "forwarding entry", do: entry + " " + attributes, undo: entry}
 }
 
 // ipsec is a policy of IPsec.

@@ -34,12 +34,12 @@ func (g *grammar) queue() production {
 	default:
 		return g.class(device)
 	}
-	return once(p, device)
+	return oncePerWire(p, device)
 }
 
 // class is a slow class, and who gets into it.
 func (g *grammar) class(device string) production {
-	return once(slowClassOf(device, choose(g, byMark7, byPriority, byPriority, byNobody, "")), device)
+	return oncePerWire(slowClassOf(device, choose(g, byMark7, byPriority, byPriority, byNobody, "")), device)
 }
 
 // slowClassOf is one that a classifier puts packets into; without, those get there whose
@@ -56,10 +56,10 @@ func slowClassOf(device, classifier string) production {
 	return p
 }
 
-// once keeps what is done to the wire from being done for each path.
-func once(p production, device string) production {
+// oncePerWire keeps what is done to the wire from being done for each path.
+func oncePerWire(p production, device string) production {
 	if device == "{out}" {
-		p.only = "vxlan" // of routed pods that is the wire
+		p.path = "vxlan" // of routed pods that is the wire
 	}
 	return p
 }

@@ -30,7 +30,7 @@ var genSettle = host.ScaleTimeout(200 * time.Millisecond)
 // their twins the next.
 type genPath struct {
 	lab.Arm
-	fast               bool
+	isFast             bool
 	words              [2]*strings.Replacer // by the machine that a case is played on
 	flows              []sockets
 	knockFrom, knockAt int
@@ -55,9 +55,9 @@ func newGenSite(t *testing.T) *genSite {
 	l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan", "vxlan+fast", "routed", "routed+fast"}})
 	s := &genSite{lab: l, firewalls: firewalls(t, l), programs: genPrograms(t)}
 	for n, arm := range l.Arms {
-		p := &genPath{Arm: arm, fast: len(arm.Pins) > 0}
+		p := &genPath{Arm: arm, isFast: len(arm.Pins) > 0}
 		for i := range p.words {
-			p.words[i] = placed(t, l, n, i)
+			p.words[i] = placeholders(t, l, n, i)
 		}
 		s.paths = append(s.paths, p)
 	}
@@ -124,7 +124,7 @@ func (s *genSite) snapshot(t *testing.T, i int) string {
 // same for several paths is done once.
 func (s *genSite) scripts(c generated, p production, script string) (scripts []string) {
 	for _, path := range s.paths {
-		if p.only != "" && !strings.HasPrefix(path.Path, p.only) {
+		if p.path != "" && !strings.HasPrefix(path.Path, p.path) {
 			continue
 		}
 		for paragraph := range strings.SplitSeq(s.words.Replace(path.words[c.machine].Replace(script)), "\n\n") {
@@ -141,7 +141,7 @@ func (s *genSite) run(c generated, scripts []string) error {
 	if len(scripts) == 0 {
 		return nil
 	}
-	return host.Do(s.lab.Machines[c.machine].Namespace, func() error { return runs(strings.Join(scripts, "\n")) })
+	return host.Do(s.lab.Machines[c.machine].Namespace, func() error { return runScript(strings.Join(scripts, "\n")) })
 }
 
 // do makes a machine have productions; what cannot be done is an error.

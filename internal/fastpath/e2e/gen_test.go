@@ -29,8 +29,8 @@ const (
 // whatever of it changes, the same traffic has the same fate with the fast path and
 // without.
 func TestFastPathGenerated(t *testing.T) {
-	needsFast(t)
-	needsPrograms(t)
+	requireFastPath(t)
+	requireTools(t)
 	if agenttest.InGuest() {
 		t.Skip("its CPU takes its time")
 	}
@@ -54,7 +54,7 @@ func TestFastPathGenerated(t *testing.T) {
 	}
 	count := map[string]int{}
 	for i := range uint64(many) {
-		count[s.playAs(t, generate(seed+i)).what()]++
+		count[s.playAs(t, generate(seed+i)).summary()]++
 	}
 	t.Logf("of %d cases: %v", many, count)
 	if at := count[isCarried] + count[isSlow]; at >= fewCases/2 && count[isCarried]*carriedShare < at {
@@ -92,7 +92,7 @@ const (
 	isSkipped    = "skipped"
 )
 
-func (p played) what() string {
+func (p played) summary() string {
 	switch {
 	case p.skipped:
 		return isSkipped
@@ -131,7 +131,7 @@ func (s *genSite) play(t *testing.T, c generated) (o played) {
 		s.connectTCP(t, c)
 	}
 	s.warm(t, c)
-	carried, differed := s.same(t, c, "before the change")
+	carried, differed := s.replaySame(t, c, "before the change")
 	if !carried && testing.Verbose() {
 		t.Logf("nothing is carried:\n%s%s", c.text(), s.states(t, c))
 	}
@@ -149,7 +149,7 @@ func (s *genSite) play(t *testing.T, c generated) (o played) {
 		s.knocks()
 	}
 	time.Sleep(genSettle)
-	carried, _ = s.same(t, c, "after the change")
+	carried, _ = s.replaySame(t, c, "after the change")
 	o.carried = o.carried || carried
 	return o
 }
@@ -160,7 +160,7 @@ func (s *genSite) warm(t *testing.T, c generated) {
 	before := s.carried(t, c)
 	for n := range mostWarm {
 		s.round()
-		if n >= leastWarm && n%4 == 0 && rose(before, s.carried(t, c)) {
+		if n >= leastWarm && n%4 == 0 && increased(before, s.carried(t, c)) {
 			break
 		}
 	}
@@ -171,16 +171,16 @@ func (s *genSite) warm(t *testing.T, c generated) {
 func (s *genSite) carried(t *testing.T, c generated) (counts []uint64) {
 	t.Helper()
 	for _, p := range s.paths {
-		if p.fast {
+		if p.isFast {
 			counts = append(counts, p.carried(t, c.machine))
 		}
 	}
 	return counts
 }
 
-// same sends some rounds and compares paths with their twins. A difference has to be
+// replaySame sends some rounds and compares paths with their twins. A difference has to be
 // there again: what a slow machine does to one window it does not do to all.
-func (s *genSite) same(t *testing.T, c generated, when string) (carried, differed bool) {
+func (s *genSite) replaySame(t *testing.T, c generated, when string) (carried, differed bool) {
 	t.Helper()
 	var differences []string
 	for range windows {
@@ -203,12 +203,12 @@ func (s *genSite) same(t *testing.T, c generated, when string) (carried, differe
 		}
 		time.Sleep(genSettle)
 	}
-	t.Errorf("%s%s, on %s:\n%s\n%s%s", c.again(), when, s.lab.Machines[c.machine].Name, strings.Join(differences, "\n"), c.text(), s.states(t, c))
+	t.Errorf("%s%s, on %s:\n%s\n%s%s", c.command(), when, s.lab.Machines[c.machine].Name, strings.Join(differences, "\n"), c.text(), s.states(t, c))
 	return carried, true
 }
 
-// again says how to play a case again.
-func (c generated) again() string {
+// command says how to play a case again.
+func (c generated) command() string {
 	if c.seed == 0 {
 		return ""
 	}
@@ -218,7 +218,7 @@ func (c generated) again() string {
 // states is what the daemons of the case's machine say.
 func (s *genSite) states(t *testing.T, c generated) (text string) {
 	for _, p := range s.paths {
-		if p.fast {
+		if p.isFast {
 			text += fmt.Sprintf("%s: %+v\n", p.Name, genState(t, p, c.machine))
 		}
 	}

@@ -101,7 +101,7 @@ func (s *genSite) round() {
 // drain counts what has arrived, until no more does.
 func (s *genSite) drain() {
 	quiet := time.Now()
-	for end := time.Now().Add(testenv.Timeout); time.Since(quiet) < underWay && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testenv.Timeout); time.Since(quiet) < settleTime && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		for _, p := range s.paths {
 			if s.tcp && p.conn.receive() {
 				quiet = time.Now()

@@ -27,7 +27,7 @@ func firewalls(t *testing.T, l *lab.Lab) (namespaces []string) {
 		testenv.Must(t, err)
 		t.Cleanup(n.Close)
 		testenv.Must(t, host.Do(m.Namespace, func() error {
-			return runs(fmt.Sprintf(`
+			return runScript(fmt.Sprintf(`
 				ip link add fw0 type veth peer name in0 netns %[1]s
 				ip link add fw1 type veth peer name in1 netns %[1]s
 				ip addr add 192.0.2.1/30 dev fw0
@@ -51,7 +51,7 @@ func firewalls(t *testing.T, l *lab.Lab) (namespaces []string) {
 		for i := range l.Arms {
 			pod := l.Arms[i].Ends[len(namespaces)][0].Addr
 			testenv.Must(t, host.Do(n.Path(), func() error {
-				return runs(fmt.Sprintf(`ip route add %[1]s via 192.0.2.1
+				return runScript(fmt.Sprintf(`ip route add %[1]s via 192.0.2.1
 					nft 'table ip seen { counter seen%[2]d { }; chain c { type filter hook forward priority -300; ip saddr %[1]s counter name seen%[2]d; ip daddr %[1]s counter name seen%[2]d; }; }'`, pod, i))
 			}))
 		}
@@ -81,7 +81,7 @@ func throughFirewall() production {
 // twoBridges puts a bridge between a pod and its own.
 func twoBridges() production {
 	return production{
-		name: "two bridges", only: "vxlan", resource: "wiring",
+		name: "two bridges", path: "vxlan", resource: "wiring",
 		do: `ip link add second{n} up type bridge
 			ip link add up{n} up type veth peer name down{n}
 			ip link set down{n} up

@@ -49,7 +49,7 @@ func stopDaemon(t *testing.T, cmd *exec.Cmd, said *bytes.Buffer) {
 // killDaemon kills the first machine's daemon, and waits until it is dead.
 func killDaemon(t *testing.T, l *lab.Lab, arm lab.Arm) {
 	t.Helper()
-	pid := daemonOf(t, l.Machines[0].Namespace, configOf(arm))
+	pid := findDaemon(t, l.Machines[0].Namespace, configOf(arm))
 	testenv.Must(t, unix.Kill(pid, unix.SIGKILL))
 	eventually(t, "the daemon is dead", func() bool { return len(host.Reader{}.Command(pid)) == 0 })
 }
@@ -76,12 +76,12 @@ func attachedTo(t *testing.T, arm lab.Arm) (names []string) {
 // One daemon at a time serves a folder of pins; another is told so, and changes
 // nothing. One that is to replace it does.
 func TestFastPathOneDaemon(t *testing.T) {
-	needsFast(t)
-	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf[:1]})
+	requireFastPath(t)
+	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths[:1]})
 	arm := l.Arms[0]
 	fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) {
 		fastpathtest.WaitCarried(t, arm, exchange)
-		first := daemonOf(t, l.Machines[0].Namespace, configOf(arm))
+		first := findDaemon(t, l.Machines[0].Namespace, configOf(arm))
 		second, said := startDaemon(t, l, arm)
 		if err := second.Wait(); err == nil || !strings.Contains(said.String(), "another daemon serves these pins") {
 			t.Fatalf("a second daemon ended with %v, and said: %s", err, said)
@@ -104,8 +104,8 @@ func TestFastPathOneDaemon(t *testing.T) {
 // What another version has pinned, with other tables, is not taken over; and what
 // is attached where nothing belongs is detached.
 func TestFastPathOfAnotherVersion(t *testing.T) {
-	needsFast(t)
-	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf[1:]})
+	requireFastPath(t)
+	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths[1:]})
 	arm := l.Arms[0]
 	fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) {
 		for _, another := range []bool{false, true} {
@@ -162,12 +162,12 @@ func strayProgram(t *testing.T, l *lab.Lab, arm lab.Arm) (pin string) {
 // A daemon whose folder of pins is taken away ends, and says so; the next one makes
 // another.
 func TestFastPathWithoutPins(t *testing.T) {
-	needsFast(t)
-	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf[:1]})
+	requireFastPath(t)
+	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths[:1]})
 	arm := l.Arms[0]
 	fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) {
 		fastpathtest.WaitCarried(t, arm, exchange)
-		pid := daemonOf(t, l.Machines[0].Namespace, configOf(arm))
+		pid := findDaemon(t, l.Machines[0].Namespace, configOf(arm))
 		testenv.Must(t, kernel.DropPins(filepath.Dir(arm.Pins[0])))
 		eventually(t, "the daemon ends", func() bool {
 			testenv.Must(t, exchange(testenv.Timeout))
@@ -201,14 +201,14 @@ func TestFastPathWithoutPins(t *testing.T) {
 // debugger, is as good as none; when it goes on, nothing holds that was learned
 // before.
 func TestFastPathHeldUp(t *testing.T) {
-	needsFast(t)
-	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf[1:]})
+	requireFastPath(t)
+	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths[1:]})
 	arm := l.Arms[0]
 	fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) {
 		fastpathtest.WaitCarried(t, arm, exchange)
-		pid := daemonOf(t, l.Machines[0].Namespace, configOf(arm))
+		pid := findDaemon(t, l.Machines[0].Namespace, configOf(arm))
 		testenv.Must(t, unix.Kill(pid, unix.SIGSTOP))
-		untilSlow(t, arm, exchange)
+		waitSlow(t, arm, exchange)
 		before, err := fastpath.ReadStats(arm.Pins[0])
 		testenv.Must(t, err)
 		testenv.Must(t, unix.Kill(pid, unix.SIGCONT))
@@ -224,8 +224,8 @@ func TestFastPathHeldUp(t *testing.T) {
 // With a table of flows that is full, those that are not in it go slow, are counted as
 // such, and nothing is lost.
 func TestFastPathFull(t *testing.T) {
-	needsFast(t)
-	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf[:1]})
+	requireFastPath(t)
+	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths[:1]})
 	arm := l.Arms[0]
 	fill(t, arm.Pins[0])
 	fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) {

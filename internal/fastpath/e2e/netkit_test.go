@@ -25,7 +25,7 @@ import (
 
 func needsNetkit(t *testing.T) {
 	t.Helper()
-	needsFast(t)
+	requireFastPath(t)
 	if answer, err := feature.Netkit.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no netkit devices: %v", err)
 	}

@@ -15,9 +15,9 @@ import (
 // Datagrams that nobody answers are carried as soon as the network has forwarded some,
 // where nothing is tracked, and where it is and no rule asks for replies.
 func TestFastPathCarriesOneWay(t *testing.T) {
-	needsFast(t)
-	needsPrograms(t)
-	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()})
+	requireFastPath(t)
+	requireTools(t)
+	l := testenv.Lab(t, lab.Options{Paths: supportedFastPaths()})
 	for _, rules := range []string{"", `nft 'table ip tracks { chain c { type nat hook postrouting priority 100; }; }'`} {
 		for _, m := range l.Machines {
 			shell(t, m, nil, rules)
@@ -84,9 +84,9 @@ func sendsOneWay(t *testing.T, arm lab.Arm, from, to *net.UDPConn) {
 
 // Where rules go by whether there was an answer, what is sent without waits for one.
 func TestFastPathWaitsForAnswers(t *testing.T) {
-	needsFast(t)
-	needsPrograms(t)
-	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf})
+	requireFastPath(t)
+	requireTools(t)
+	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths})
 	for _, m := range l.Machines {
 		shell(t, m, nil, `nft 'table ip asks { chain c { type filter hook forward priority 0; ct state established counter accept; }; }'`)
 	}
@@ -112,7 +112,7 @@ func TestFastPathWaitsForAnswers(t *testing.T) {
 				_, err := a.WriteToUDPAddrPort([]byte("!"), addrPort(b))
 				testenv.Must(t, err)
 			}
-			if now := fastpathtest.CarriedPackets(t, arm); rose(before[:1], now[:1]) || rose(before[3:], now[3:]) {
+			if now := fastpathtest.CarriedPackets(t, arm); increased(before[:1], now[:1]) || increased(before[3:], now[3:]) {
 				t.Errorf("it did not wait: machines had carried %v, and then %v", before, now)
 			}
 			fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) { fastpathtest.WaitCarried(t, arm, exchange) })

@@ -25,11 +25,11 @@ import (
 // obstacle is something that packets meet on the slow path alone.
 type obstacle struct {
 	name     string
-	only     string                                                                // on such paths; empty: on all
+	path     string                                                                // on such paths; empty: on all
 	add, del string                                                                // commands; POD, TUNNEL, BRIDGE and WIRE stand for devices of the path
-	where    string                                                                // whose device is refused: POD, TUNNEL or WIRE; empty: everything is off
-	why      string                                                                // part of the reason
-	by       func(t *testing.T, m lab.Machine, pod, inside string) (remove func()) // instead of commands
+	device   string                                                                // whose device is refused: POD, TUNNEL or WIRE; empty: everything is off
+	reason   string                                                                // part of the reason
+	build    func(t *testing.T, m lab.Machine, pod, inside string) (remove func()) // instead of commands
 }
 
 const (
@@ -39,40 +39,40 @@ const (
 )
 
 var obstacles = []obstacle{
-	{name: "rate limit", add: "tc qdisc add dev POD root tbf rate 10gbit burst 10mb latency 1s", del: "tc qdisc del dev POD root", where: "POD", why: "discipline tbf"},
-	{name: "filter in", add: "tc qdisc add dev POD clsact || true; tc filter add dev POD ingress" + someFilter, del: "tc filter del dev POD ingress prio 7", where: "POD", why: "tc filters at its ingress"},
-	{name: "filter out", add: "tc qdisc add dev POD clsact || true; tc filter add dev POD egress" + someFilter, del: "tc filter del dev POD egress prio 7", where: "POD", why: "tc filters at its egress"},
-	{name: "chain in", add: "nft 'add table netdev obstacle" + nftChain + "ingress device POD priority 0; }'", del: "nft 'delete table netdev obstacle'", where: "POD", why: "chain at its ingress"},
-	{name: "chain out", add: "nft 'add table netdev obstacle" + nftChain + "egress device POD priority 0; }'", del: "nft 'delete table netdev obstacle'", where: "POD", why: "chain at its egress"},
-	{name: "program out", by: program(ebpf.AttachTCXEgress), where: "POD", why: "BPF program obstacle at its egress"},
-	{name: "program in", only: "netkit+fast", by: program(ebpf.AttachTCXIngress), where: "POD", why: "BPF program obstacle at its ingress"},
-	{name: "program of the pair, out", only: "netkit+fast", by: program(ebpf.AttachNetkitPrimary), where: "POD", why: "BPF program obstacle at its netkit primary hook"},
-	{name: "XDP program", by: xdpProgram, where: "POD", why: "XDP"},
-	{name: "XDP program, of which the pod's link says nothing", by: silentXDP, where: "POD", why: "XDP"},
-	{name: "VLANs", only: "vxlan+fast", add: "ip link set BRIDGE type bridge vlan_filtering 1", del: "ip link set BRIDGE type bridge vlan_filtering 0", where: "POD", why: "BRIDGE filters VLANs"},
-	{name: "filter of a bridge", only: "vxlan+fast", add: "tc qdisc add dev BRIDGE clsact; tc filter add dev BRIDGE ingress" + someFilter, del: "tc qdisc del dev BRIDGE clsact", where: "POD", why: "BRIDGE has tc filters"},
-	{name: "filter of the wire", add: "tc qdisc add dev WIRE clsact || true; tc filter add dev WIRE ingress" + someFilter, del: "tc filter del dev WIRE ingress prio 7", where: "WIRE", why: "tc filters at its ingress"},
-	{name: "chain of the wire, out", add: "nft 'add table netdev obstacle" + nftChain + "egress device WIRE priority 0; }'", del: "nft 'delete table netdev obstacle'", where: "WIRE", why: "chain at its egress"},
-	{name: "rate limit of a tunnel", only: "vxlan+fast", add: "tc qdisc add dev TUNNEL root tbf rate 10gbit burst 10mb latency 1s", del: "tc qdisc del dev TUNNEL root", where: "TUNNEL", why: "discipline tbf"},
-	{name: "rule that counts", add: "nft 'add table ip obstacle; add chain ip obstacle c { type filter hook forward priority 0; }; add rule ip obstacle c limit rate 1000000/second accept'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: limit)"},
-	{name: "rule on flags of TCP", add: "nft 'add table ip obstacle; add chain ip obstacle c { type filter hook forward priority 0; }; add rule ip obstacle c tcp flags psh drop'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: tcp flags)"},
-	{name: "set that counts", add: "nft 'table ip obstacle { set s { type ipv4_addr; limit rate 1000000/second; elements = { 203.0.113.1 }; }; chain c { type filter hook forward priority 0; ip saddr @s drop; }; }'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: set s: limit)"},
-	{name: "set that rules for new connections fill", add: "nft 'table ip obstacle { set bad { type ipv4_addr; }; chain c { type filter hook forward priority 0; ip saddr @bad drop; }; }'; nft 'add rule ip obstacle c ct state new udp dport 9999 add @bad { ip saddr }'", del: "nft 'delete table ip obstacle'", why: "(ip obstacle c: elements of set bad come and go by themselves)"},
-	{name: "route that encapsulates", add: "ip route add 203.0.113.0/24 encap ip id 7 dst 203.0.113.1 dev WIRE", del: "ip route del 203.0.113.0/24 dev WIRE", where: "WIRE", why: "the route to 203.0.113.0/24 in table 254 has an encapsulation"},
-	{name: "route of several next hops", only: "vxlan+fast", add: "ip route add 203.0.113.0/24 nexthop dev TUNNEL nexthop dev WIRE", del: "ip route del 203.0.113.0/24", where: "TUNNEL", why: "the route to 203.0.113.0/24 in table 254 has several next hops"},
-	{name: "marks and classes of the wire", add: marks + "tc qdisc add dev WIRE root handle 7: htb default 1; tc filter add dev WIRE parent 7:" + someFilter, del: "tc qdisc del dev WIRE root; nft 'delete table ip obstacle'", where: "WIRE", why: "has a queueing discipline htb with filters, which may go by marks that rules give (ip obstacle c)"},
-	{name: "marks and a program of the wire", by: markedProgram, where: "WIRE", why: "has a BPF program obstacle at its egress, which may go by marks that rules give (ip obstacle c)"},
-	{name: "rule by TOS", add: "ip rule add tos 0x08 blackhole pref 100", del: "ip rule del pref 100", why: "(policy rule 100 goes by the TOS)"},
-	{name: "route by TOS", add: "ip route add blackhole 203.0.113.1 tos 0x08", del: "ip route del blackhole 203.0.113.1 tos 0x08", why: "(the route to 203.0.113.1/32 in table 254 goes by the TOS)"},
-	{name: "program at a hook of netfilter", by: netfilterProgram, why: "netfilter"},
-	{name: "IPsec", add: "ip xfrm policy add src 203.0.113.0/24 dst 203.0.113.1 dir out action allow", del: "ip xfrm policy deleteall", why: "IPsec"},
+	{name: "rate limit", add: "tc qdisc add dev POD root tbf rate 10gbit burst 10mb latency 1s", del: "tc qdisc del dev POD root", device: "POD", reason: "discipline tbf"},
+	{name: "filter in", add: "tc qdisc add dev POD clsact || true; tc filter add dev POD ingress" + someFilter, del: "tc filter del dev POD ingress prio 7", device: "POD", reason: "tc filters at its ingress"},
+	{name: "filter out", add: "tc qdisc add dev POD clsact || true; tc filter add dev POD egress" + someFilter, del: "tc filter del dev POD egress prio 7", device: "POD", reason: "tc filters at its egress"},
+	{name: "chain in", add: "nft 'add table netdev obstacle" + nftChain + "ingress device POD priority 0; }'", del: "nft 'delete table netdev obstacle'", device: "POD", reason: "chain at its ingress"},
+	{name: "chain out", add: "nft 'add table netdev obstacle" + nftChain + "egress device POD priority 0; }'", del: "nft 'delete table netdev obstacle'", device: "POD", reason: "chain at its egress"},
+	{name: "program out", build: program(ebpf.AttachTCXEgress), device: "POD", reason: "BPF program obstacle at its egress"},
+	{name: "program in", path: "netkit+fast", build: program(ebpf.AttachTCXIngress), device: "POD", reason: "BPF program obstacle at its ingress"},
+	{name: "program of the pair, out", path: "netkit+fast", build: program(ebpf.AttachNetkitPrimary), device: "POD", reason: "BPF program obstacle at its netkit primary hook"},
+	{name: "XDP program", build: xdpProgram, device: "POD", reason: "XDP"},
+	{name: "XDP program, of which the pod's link says nothing", build: silentXDP, device: "POD", reason: "XDP"},
+	{name: "VLANs", path: "vxlan+fast", add: "ip link set BRIDGE type bridge vlan_filtering 1", del: "ip link set BRIDGE type bridge vlan_filtering 0", device: "POD", reason: "BRIDGE filters VLANs"},
+	{name: "filter of a bridge", path: "vxlan+fast", add: "tc qdisc add dev BRIDGE clsact; tc filter add dev BRIDGE ingress" + someFilter, del: "tc qdisc del dev BRIDGE clsact", device: "POD", reason: "BRIDGE has tc filters"},
+	{name: "filter of the wire", add: "tc qdisc add dev WIRE clsact || true; tc filter add dev WIRE ingress" + someFilter, del: "tc filter del dev WIRE ingress prio 7", device: "WIRE", reason: "tc filters at its ingress"},
+	{name: "chain of the wire, out", add: "nft 'add table netdev obstacle" + nftChain + "egress device WIRE priority 0; }'", del: "nft 'delete table netdev obstacle'", device: "WIRE", reason: "chain at its egress"},
+	{name: "rate limit of a tunnel", path: "vxlan+fast", add: "tc qdisc add dev TUNNEL root tbf rate 10gbit burst 10mb latency 1s", del: "tc qdisc del dev TUNNEL root", device: "TUNNEL", reason: "discipline tbf"},
+	{name: "rule that counts", add: "nft 'add table ip obstacle; add chain ip obstacle c { type filter hook forward priority 0; }; add rule ip obstacle c limit rate 1000000/second accept'", del: "nft 'delete table ip obstacle'", reason: "(ip obstacle c: limit)"},
+	{name: "rule on flags of TCP", add: "nft 'add table ip obstacle; add chain ip obstacle c { type filter hook forward priority 0; }; add rule ip obstacle c tcp flags psh drop'", del: "nft 'delete table ip obstacle'", reason: "(ip obstacle c: tcp flags)"},
+	{name: "set that counts", add: "nft 'table ip obstacle { set s { type ipv4_addr; limit rate 1000000/second; elements = { 203.0.113.1 }; }; chain c { type filter hook forward priority 0; ip saddr @s drop; }; }'", del: "nft 'delete table ip obstacle'", reason: "(ip obstacle c: set s: limit)"},
+	{name: "set that rules for new connections fill", add: "nft 'table ip obstacle { set bad { type ipv4_addr; }; chain c { type filter hook forward priority 0; ip saddr @bad drop; }; }'; nft 'add rule ip obstacle c ct state new udp dport 9999 add @bad { ip saddr }'", del: "nft 'delete table ip obstacle'", reason: "(ip obstacle c: elements of set bad come and go by themselves)"},
+	{name: "route that encapsulates", add: "ip route add 203.0.113.0/24 encap ip id 7 dst 203.0.113.1 dev WIRE", del: "ip route del 203.0.113.0/24 dev WIRE", device: "WIRE", reason: "the route to 203.0.113.0/24 in table 254 has an encapsulation"},
+	{name: "route of several next hops", path: "vxlan+fast", add: "ip route add 203.0.113.0/24 nexthop dev TUNNEL nexthop dev WIRE", del: "ip route del 203.0.113.0/24", device: "TUNNEL", reason: "the route to 203.0.113.0/24 in table 254 has several next hops"},
+	{name: "marks and classes of the wire", add: marks + "tc qdisc add dev WIRE root handle 7: htb default 1; tc filter add dev WIRE parent 7:" + someFilter, del: "tc qdisc del dev WIRE root; nft 'delete table ip obstacle'", device: "WIRE", reason: "has a queueing discipline htb with filters, which may go by marks that rules give (ip obstacle c)"},
+	{name: "marks and a program of the wire", build: markedProgram, device: "WIRE", reason: "has a BPF program obstacle at its egress, which may go by marks that rules give (ip obstacle c)"},
+	{name: "rule by TOS", add: "ip rule add tos 0x08 blackhole pref 100", del: "ip rule del pref 100", reason: "(policy rule 100 goes by the TOS)"},
+	{name: "route by TOS", add: "ip route add blackhole 203.0.113.1 tos 0x08", del: "ip route del blackhole 203.0.113.1 tos 0x08", reason: "(the route to 203.0.113.1/32 in table 254 goes by the TOS)"},
+	{name: "program at a hook of netfilter", build: netfilterProgram, reason: "netfilter"},
+	{name: "IPsec", add: "ip xfrm policy add src 203.0.113.0/24 dst 203.0.113.1 dir out action allow", del: "ip xfrm policy deleteall", reason: "IPsec"},
 }
 
 // What carried packets would not meet any more keeps them on the slow path, and the
 // daemon says why; what does not concern them goes on being carried.
 func TestFastPathRefuses(t *testing.T) {
-	needsFast(t)
-	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()})
+	requireFastPath(t)
+	l := testenv.Lab(t, lab.Options{Paths: supportedFastPaths()})
 	m := l.Machines[0]
 	for n, arm := range l.Arms {
 		config, err := fastpath.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
@@ -81,24 +81,24 @@ func TestFastPathRefuses(t *testing.T) {
 		fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) {
 			fastpathtest.WaitCarried(t, arm, exchange)
 			for _, o := range obstacles {
-				if o.only != "" && o.only != arm.Path {
+				if o.path != "" && o.path != arm.Path {
 					continue
 				}
 				t.Run(arm.Path+" "+o.name, func(t *testing.T) {
 					words := devicesOf(t, config.Devices, m)
-					where, why := words.Replace(o.where), words.Replace(o.why)
+					where, why := words.Replace(o.device), words.Replace(o.reason)
 					remove := o.put(t, words, m, config.Devices.Pods[0], arm.Client().Namespace)
 					if remove == nil {
 						t.Skip("this kernel has no such thing")
 					}
 					untilState(t, arm, exchange, func(s *fastpath.State) bool {
-						if o.where == "" {
+						if o.device == "" {
 							return strings.Contains(s.Off, why)
 						}
 						return s.Off == "" && len(s.Refused) == 1 && s.Refused[0].Device == where && strings.Contains(s.Refused[0].Reason, why)
 					})
-					untilSlow(t, arm, exchange)
-					if s := stateOf(t, other); o.where == "POD" && len(s.Refused) > 0 {
+					waitSlow(t, arm, exchange)
+					if s := stateOf(t, other); o.device == "POD" && len(s.Refused) > 0 {
 						t.Errorf("of a path that this is none of, %+v is refused", s.Refused)
 					}
 					remove()
@@ -113,11 +113,11 @@ func TestFastPathRefuses(t *testing.T) {
 // A program that comes behind the fast path's own on a pod's device, or on the wire,
 // sees what is carried all the same: the fast path goes behind it.
 func TestFastPathBehindProgram(t *testing.T) {
-	needsFast(t)
+	requireFastPath(t)
 	if !kernel.HasTCX() {
 		t.Skip("this kernel has no tcx")
 	}
-	l := testenv.Lab(t, lab.Options{Paths: fastPathsHere()[1:2]})
+	l := testenv.Lab(t, lab.Options{Paths: supportedFastPaths()[1:2]})
 	arm, m := l.Arms[0], l.Machines[0]
 	config, err := fastpath.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
 	testenv.Must(t, err)
@@ -150,8 +150,8 @@ func TestFastPathBehindProgram(t *testing.T) {
 // put lays an obstacle on a machine; nil: the kernel has no such thing.
 func (o obstacle) put(t *testing.T, words *strings.Replacer, m lab.Machine, pod, inside string) (remove func()) {
 	t.Helper()
-	if o.by != nil {
-		return o.by(t, m, pod, inside)
+	if o.build != nil {
+		return o.build(t, m, pod, inside)
 	}
 	lacks := false
 	run := func(script string) {
@@ -279,7 +279,7 @@ func silentXDP(t *testing.T, m lab.Machine, pod, inside string) (detach func()) 
 	t.Helper()
 	const features = " gso off tso off gro off tx-udp-segmentation off tx-sctp-segmentation off tx-gso-list off || true"
 	for _, at := range []struct{ space, device string }{{m.Namespace, pod}, {inside, "eth0"}} {
-		testenv.InNetns(t, at.space, func() error { return runs("ethtool -K " + at.device + features) })
+		testenv.InNetns(t, at.space, func() error { return runScript("ethtool -K " + at.device + features) })
 	}
 	time.Sleep(200 * time.Millisecond) // of those changes there is news, and that is over then
 	return xdpProgram(t, m, pod, inside)
@@ -293,10 +293,10 @@ func markedProgram(t *testing.T, m lab.Machine, _, _ string) (detach func()) {
 		return nil
 	}
 	_, remove := attach(t, m, "wire0", ebpf.AttachTCXEgress)
-	testenv.InNetns(t, m.Namespace, func() error { return runs(marks) })
+	testenv.InNetns(t, m.Namespace, func() error { return runScript(marks) })
 	return func() {
 		t.Helper()
-		testenv.InNetns(t, m.Namespace, func() error { return runs("nft 'delete table ip obstacle'") })
+		testenv.InNetns(t, m.Namespace, func() error { return runScript("nft 'delete table ip obstacle'") })
 		remove()
 	}
 }

@@ -24,7 +24,7 @@ import (
 // Tracked connections that come and go lose nothing, are carried in between, and
 // leave nothing behind.
 func TestFastPathChurn(t *testing.T) {
-	needsFast(t)
+	requireFastPath(t)
 	l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan+fast"}, Services: 30})
 	arm := l.Arms[0]
 	before := fastpathtest.CarriedPackets(t, arm)

@@ -101,12 +101,12 @@ func checkEndpointGoes(t *testing.T, l *lab.Lab, n int) {
 	var took time.Duration
 	for try := 1; ; try++ {
 		took = endpointGoes(t, l, n)
-		if took <= takesHold || try >= changeTries {
+		if took <= changeLimit || try >= changeTries {
 			break
 		}
 	}
 	t.Logf("took hold after %v", took)
-	if len(l.Arms[n].Pins) > 0 && took > takesHold {
+	if len(l.Arms[n].Pins) > 0 && took > changeLimit {
 		t.Errorf("that an endpoint went took hold after %v at best", took)
 	}
 }
@@ -114,7 +114,7 @@ func checkEndpointGoes(t *testing.T, l *lab.Lab, n int) {
 func endpointGoes(t *testing.T, l *lab.Lab, n int) (took time.Duration) {
 	arm, service := l.Arms[n], virtual(n)
 	goes, stays := serveNamed(t, arm.Server()), serveNamed(t, arm.Server())
-	here := []watched{{words: placed(t, l, n, 0)}}
+	here := []watched{{words: placeholders(t, l, n, 0)}}
 	rule := func(which string, to netip.AddrPort) string {
 		return fmt.Sprintf("meta l4proto { tcp, udp } %s dnat to %s;", which, to)
 	}
@@ -190,7 +190,7 @@ func endpointGoes(t *testing.T, l *lab.Lab, n int) (took time.Duration) {
 // first the last one of them got to an endpoint.
 func lastAt(t *testing.T, arm lab.Arm, service netip.AddrPort, endpoint uint16) (last time.Duration) {
 	t.Helper()
-	for began := time.Now(); time.Since(began) < 3*takesHold; time.Sleep(pace) {
+	for began := time.Now(); time.Since(began) < 3*changeLimit; time.Sleep(pace) {
 		c := clientAt(t, arm.Client())
 		conn := dial(t, arm.Client(), service)
 		over, err := answererOn(conn)

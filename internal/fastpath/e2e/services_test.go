@@ -41,8 +41,8 @@ var relations = []struct {
 // Traffic of Services, of machines and of pods that are more than an end of a flow
 // is what it is without a fast path.
 func TestFastPathServices(t *testing.T) {
-	needsFast(t)
-	needsPrograms(t)
+	requireFastPath(t)
+	requireTools(t)
 	l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan", "routed", "vxlan+fast", "routed+fast"}, Services: 30})
 	for _, r := range relations {
 		for n, arm := range l.Arms {
@@ -128,10 +128,10 @@ func connects(t *testing.T, from host.Endpoint, to netip.AddrPort) {
 	testenv.Must(t, host.Do(from.Namespace, func() error { return traffic.CarryTCP(from.Addr, to) }))
 }
 
-// on does something on the first machine for the n-th path, see [placed].
-func on(t *testing.T, l *lab.Lab, n int, do, undo string) {
+// runOn does something on the first machine for the n-th path, see [placeholders].
+func runOn(t *testing.T, l *lab.Lab, n int, do, undo string) {
 	t.Helper()
-	here := []watched{{words: placed(t, l, n, 0)}}
+	here := []watched{{words: placeholders(t, l, n, 0)}}
 	shell(t, l.Machines[0], here, do)
 	t.Cleanup(func() { shell(t, l.Machines[0], here, undo) })
 }
@@ -182,7 +182,7 @@ func virtual(n int) netip.AddrPort {
 // earlier one would be sent to the endpoint which that one had.
 func provide(t *testing.T, l *lab.Lab, n int, rules ...string) (withdraw func()) {
 	t.Helper()
-	here := []watched{{words: placed(t, l, n, 0)}}
+	here := []watched{{words: placeholders(t, l, n, 0)}}
 	to := fmt.Sprintf("ip daddr %s ", virtual(n).Addr())
 	shell(t, l.Machines[0], here, `nft 'table ip service{n} { chain c { type nat hook prerouting priority -100; `+
 		to+strings.Join(rules, to)+` }; }'`)
@@ -216,7 +216,7 @@ func checkNodePort(t *testing.T, l *lab.Lab, n int) {
 	arm := l.Arms[n]
 	pod := serve(t, arm.Server())
 	node := netip.AddrPortFrom(l.Machines[0].Addr, uint16(30080+n))
-	on(t, l, n, fmt.Sprintf(`nft 'table ip node{n} {
+	runOn(t, l, n, fmt.Sprintf(`nft 'table ip node{n} {
 		chain c { type nat hook prerouting priority -100; fib daddr type local meta l4proto { tcp, udp } th dport %d meta mark set 0x4000 dnat to %s; }; }'`,
 		node.Port(), pod), `nft delete table ip node{n}`)
 	other := host.Endpoint{Namespace: l.Machines[1].Namespace, Addr: l.Machines[1].Addr}
@@ -263,24 +263,24 @@ func checkMachines(t *testing.T, l *lab.Lab, n int) {
 	}
 }
 
-// beyond is an address that is no pod's, behind the second machine.
-const beyond = "192.0.2.1"
+// outsideAddr is an address that is no pod's, behind the second machine.
+const outsideAddr = "192.0.2.1"
 
 // checkOutside: answers come back to a pod whose address is not known outside.
 func checkOutside(t *testing.T, l *lab.Lab, n int) {
 	arm := l.Arms[n]
 	testenv.Must(t, host.Do(l.Machines[1].Namespace, func() error {
-		return runs("ip addr add " + beyond + "/32 dev wire0")
+		return runScript("ip addr add " + outsideAddr + "/32 dev wire0")
 	}))
 	t.Cleanup(func() {
 		testenv.Must(t, host.Do(l.Machines[1].Namespace, func() error {
-			return runs("ip addr del " + beyond + "/32 dev wire0")
+			return runScript("ip addr del " + outsideAddr + "/32 dev wire0")
 		}))
 	})
-	on(t, l, n, `ip route add `+beyond+` via {other}
-		nft 'table ip outside { chain c { type nat hook postrouting priority 100; ip daddr `+beyond+` masquerade; }; }'`,
-		`ip route del `+beyond+`; nft delete table ip outside`)
-	server := serve(t, host.Endpoint{Namespace: l.Machines[1].Namespace, Addr: netip.MustParseAddr(beyond)})
+	runOn(t, l, n, `ip route add `+outsideAddr+` via {other}
+		nft 'table ip outside { chain c { type nat hook postrouting priority 100; ip daddr `+outsideAddr+` masquerade; }; }'`,
+		`ip route del `+outsideAddr+`; nft delete table ip outside`)
+	server := serve(t, host.Endpoint{Namespace: l.Machines[1].Namespace, Addr: netip.MustParseAddr(outsideAddr)})
 	slowly(t, arm, func() {
 		clientAt(t, arm.Client()).ask(t, server, questions)
 		connects(t, arm.Client(), server)
@@ -294,13 +294,13 @@ func checkSendsOn(t *testing.T, l *lab.Lab, n int) {
 	pod := serve(t, arm.Client())
 	gate := netip.AddrPortFrom(arm.Server().Addr, 7000)
 	testenv.Must(t, host.Do(arm.Server().Namespace, func() error {
-		return runs(fmt.Sprintf(`echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/conf/all/send_redirects
+		return runScript(fmt.Sprintf(`echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/conf/all/send_redirects
 			echo 0 > /proc/sys/net/ipv4/conf/eth0/send_redirects
 			nft 'table ip gate { chain pre { type nat hook prerouting priority -100; meta l4proto { tcp, udp } th dport %d dnat to %s; };
 				chain post { type nat hook postrouting priority 100; masquerade; }; }'`, gate.Port(), pod))
 	}))
 	t.Cleanup(func() {
-		testenv.Must(t, host.Do(arm.Server().Namespace, func() error { return runs("nft delete table ip gate") }))
+		testenv.Must(t, host.Do(arm.Server().Namespace, func() error { return runScript("nft delete table ip gate") }))
 	})
 	c := clientAt(t, arm.Client())
 	carriedNow(t, arm, func() { c.ask(t, gate, 1) }, 0, 3)
@@ -330,10 +330,12 @@ func checkTunnelOfPods(t *testing.T, l *lab.Lab, n int) {
 	for i, pods := range arm.Ends[:2] {
 		end, addr := pods[0], netip.AddrFrom4([4]byte{10, 99, 0, byte(i + 1)})
 		testenv.Must(t, host.Do(end.Namespace, func() error { // one flow both ways, of the kind that is carried
-			return runs(fmt.Sprintf(`ip link add inner type vxlan id 99 local %s remote %s dstport 4790 srcport 4790 4791 dev eth0
+			return runScript(fmt.Sprintf(`ip link add inner type vxlan id 99 local %s remote %s dstport 4790 srcport 4790 4791 dev eth0
 				ip addr add %s/24 dev inner; ip link set inner up`, end.Addr, arm.Ends[1-i][0].Addr, addr))
 		}))
-		t.Cleanup(func() { testenv.Must(t, host.Do(end.Namespace, func() error { return runs("ip link del inner") })) })
+		t.Cleanup(func() {
+			testenv.Must(t, host.Do(end.Namespace, func() error { return runScript("ip link del inner") }))
+		})
 		end.Addr = addr
 		ends = append(ends, end)
 	}

@@ -13,9 +13,9 @@ import (
 // A flow whose connection lives as long as a rule says is left to the network, which
 // knows for how long.
 func TestFastPathLeavesTimeoutPolicies(t *testing.T) {
-	needsFast(t)
-	needsPrograms(t)
-	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf})
+	requireFastPath(t)
+	requireTools(t)
+	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths})
 	for _, m := range l.Machines {
 		shell(t, m, nil, `nft 'table ip lives {
 			ct timeout short { protocol udp; l3proto ip; policy = { unreplied : 20, replied : 20 }; };

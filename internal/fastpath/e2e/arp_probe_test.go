@@ -17,7 +17,7 @@ import (
 // A pod is known before it has sent anything, and stays known when its bridge forgets
 // it: its packets must not have to go slow for that.
 func TestFastPathFindsSilentPods(t *testing.T) {
-	needsFast(t)
+	requireFastPath(t)
 	l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan+fast"}})
 	arm := l.Arms[0]
 	for i, m := range l.Machines {
@@ -32,7 +32,7 @@ func TestFastPathFindsSilentPods(t *testing.T) {
 		port, mac := fmt.Sprintf("veth%d.0", 0), ""
 		testenv.InNetns(t, m.Namespace, func() error {
 			mac = neighbourAt(t, arm.Ends[i][0].Addr).HardwareAddr.String()
-			return runs("bridge fdb del " + mac + " dev " + port + " master")
+			return runScript("bridge fdb del " + mac + " dev " + port + " master")
 		})
 		for end := time.Now().Add(testenv.Timeout); ; time.Sleep(10 * time.Millisecond) {
 			if placedMAC(t, m, mac) && known() {

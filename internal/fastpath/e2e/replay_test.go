@@ -28,19 +28,19 @@ type replayed struct {
 	carried bool
 	// bursts: they are datagrams to be cut; see takesBursts.
 	bursts bool
-	// only: there is nothing to see on other paths; empty: all.
-	only string
-	// but is what may differ, and why; nil: nothing.
-	but *accepted
+	// kind: there is nothing to see on other paths; empty: all.
+	kind string
+	// allowed is what may differ, and why; nil: nothing.
+	allowed *accepted
 }
 
 // accepted is a difference that is meant to be.
 type accepted struct {
-	why string
-	// more tells of a line which the fast path alone gives that it may, and less the
+	reason string
+	// fastOnly tells of a line which the fast path alone gives that it may, and less the
 	// same of the slow path alone; nil: none may.
-	more, less func(line string) bool
-	tracked    bool // only where connections are tracked
+	fastOnly, slowOnly func(line string) bool
+	tracked            bool // only where connections are tracked
 }
 
 // Differences that are meant to be. What else is different on the wire is left out
@@ -48,22 +48,22 @@ type accepted struct {
 // outer number of the packet; and padding behind a packet.
 var (
 	badSum = &accepted{
-		why:  "the checksum of a pod's own IP header is left to the pod, which drops the packet: to compute it would cost each packet",
-		more: func(line string) bool { return strings.Contains(line, " bad-ip-sum ") },
+		reason:   "the checksum of a pod's own IP header is left to the pod, which drops the packet: to compute it would cost each packet",
+		fastOnly: func(line string) bool { return strings.Contains(line, " bad-ip-sum ") },
 	}
 	invalid = &accepted{
-		why: "kube-proxy drops what conntrack calls invalid, for the sake of addresses that are then not translated back; of the fast path's\n" +
+		reason: "kube-proxy drops what conntrack calls invalid, for the sake of addresses that are then not translated back; of the fast path's\n" +
 			"flows none are translated, conntrack does not see all of their segments, and a checksum of all that is in a packet costs as much as\n" +
 			"to carry it: so the pod judges, as it does without a packet filter. Its sockets get no more",
-		more:    func(line string) bool { return !strings.HasPrefix(line, "socket:") },
-		tracked: true,
+		fastOnly: func(line string) bool { return !strings.HasPrefix(line, "socket:") },
+		tracked:  true,
 	}
 	congested = &accepted{
-		why: "where a pod has marked congestion itself, RFC 6040 says so outside, too; the kernel still keeps to RFC 3168, which says that it could be marked",
-		more: func(line string) bool {
+		reason: "where a pod has marked congestion itself, RFC 6040 says so outside, too; the kernel still keeps to RFC 3168, which says that it could be marked",
+		fastOnly: func(line string) bool {
 			return strings.HasPrefix(line, "wire: ") && strings.Contains(line, " tos03 frag0000 ")
 		},
-		less: func(line string) bool {
+		slowOnly: func(line string) bool {
 			return strings.HasPrefix(line, "wire: ") && strings.Contains(line, " tos02 frag0000 ")
 		},
 	}
@@ -73,9 +73,9 @@ func (a *accepted) says(line string, more, tracked bool) bool {
 	if a == nil || a.tracked && !tracked {
 		return false
 	}
-	says := a.less
+	says := a.slowOnly
 	if more {
-		says = a.more
+		says = a.fastOnly
 	}
 	return says != nil && says(line)
 }
@@ -102,7 +102,7 @@ type replayLab struct {
 // what it drops. Frames are made by hand, so nothing is left to a kernel's choice,
 // and none is waited for that is not to come: marks behind it come instead.
 func TestFastPathReplays(t *testing.T) {
-	needsFast(t)
+	requireFastPath(t)
 	labs := []replayLab{{"", 30}, {"tunnel-tso=off", 0}, {"csum=off", 30}, {"tso=off,gro=on", 0}}
 	if agenttest.InGuest() {
 		labs = labs[:1] // its CPU takes its time
@@ -128,7 +128,7 @@ func replay(t *testing.T, l *lab.Lab) {
 	for i := 0; i < len(l.Arms); i += 2 {
 		slow, fast := newScene(t, l, i), newScene(t, l, i+1)
 		for _, c := range slices.Concat(podReplays, wireReplays) {
-			if (c.only == "" || strings.HasPrefix(slow.arm.Path, c.only)) && (!c.bursts || takesBursts()) {
+			if (c.kind == "" || strings.HasPrefix(slow.arm.Path, c.kind)) && (!c.bursts || takesBursts()) {
 				c.compare(t, slow, fast)
 			}
 		}
@@ -164,7 +164,7 @@ func (c replayed) compare(t *testing.T, slow, fast *scene) {
 	got, many := fast.play(c)
 	more, less := c.refused(want, got, slow.tracked)
 	if len(more)+len(less) > 0 {
-		t.Errorf("%s, %s: with the fast path alone\n  %s\nwithout it alone\n  %s", fast.arm.Name, c.name, few(more), few(less))
+		t.Errorf("%s, %s: with the fast path alone\n  %s\nwithout it alone\n  %s", fast.arm.Name, c.name, firstLines(more), firstLines(less))
 	}
 	if c.carried && many <= 0 {
 		t.Errorf("%s, %s: nothing of it was carried", fast.arm.Name, c.name)
@@ -175,12 +175,12 @@ func (c replayed) compare(t *testing.T, slow, fast *scene) {
 // but for what may be.
 func (c replayed) refused(slow, fast []string, tracked bool) (more, less []string) {
 	more, less = differ(slow, fast)
-	more = slices.DeleteFunc(more, func(line string) bool { return c.but.says(line, true, tracked) })
-	less = slices.DeleteFunc(less, func(line string) bool { return c.but.says(line, false, tracked) })
+	more = slices.DeleteFunc(more, func(line string) bool { return c.allowed.says(line, true, tracked) })
+	less = slices.DeleteFunc(less, func(line string) bool { return c.allowed.says(line, false, tracked) })
 	return more, less
 }
 
-func few(lines []string) string {
+func firstLines(lines []string) string {
 	const most = 12
 	if len(lines) > most {
 		lines = append(lines[:most:most], "...")

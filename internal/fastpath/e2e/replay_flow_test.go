@@ -34,11 +34,11 @@ func (s *scene) connect() tcpFlow {
 	open.seq, open.ack, open.options = seqA-1, 0, options
 	reply := c.answer(syn|ack, nil)
 	reply.seq, reply.options = seqB-1, options
-	s.send(s.a, s.from(0, open.in(s.there())))
+	s.send(s.a, s.podFrame(0, open.packetIn(s.request())))
 	s.sync()
-	s.send(s.b, s.from(1, reply.in(s.back())))
+	s.send(s.b, s.podFrame(1, reply.packetIn(s.reply())))
 	s.sync()
-	s.send(s.a, s.from(0, c.segment(ack, nil).in(s.there())))
+	s.send(s.a, s.podFrame(0, c.segment(ack, nil).packetIn(s.request())))
 	s.sync()
 	return c
 }
@@ -49,17 +49,17 @@ func (s *scene) carry(there, back ip4) {
 	s.t.Helper()
 	for end := time.Now().Add(testenv.Timeout); ; {
 		before := s.counts()
-		s.send(s.a, s.from(0, there))
-		s.send(s.b, s.from(1, back))
-		if !s.fast {
+		s.send(s.a, s.podFrame(0, there))
+		s.send(s.b, s.podFrame(1, back))
+		if !s.isFast {
 			break
 		}
 		now := s.counts()
-		for wait := time.Millisecond / 8; wait < 4*time.Millisecond && !rose(before, now); wait *= 2 {
+		for wait := time.Millisecond / 8; wait < 4*time.Millisecond && !increased(before, now); wait *= 2 {
 			time.Sleep(wait)
 			now = s.counts()
 		}
-		if rose(before, now) {
+		if increased(before, now) {
 			break
 		}
 		if time.Now().After(end) {
@@ -69,14 +69,14 @@ func (s *scene) carry(there, back ip4) {
 }
 
 func (s *scene) counts() []uint64 {
-	if !s.fast {
+	if !s.isFast {
 		return nil
 	}
 	return fastpathtest.CarriedPackets(s.t, s.arm)
 }
 
-// rose tells whether all counts did.
-func rose(before, now []uint64) bool {
+// increased tells whether all counts did.
+func increased(before, now []uint64) bool {
 	for i := range now {
 		if now[i] == before[i] {
 			return false
@@ -92,14 +92,14 @@ func (s *scene) ready() {
 		s.flow = s.connect()
 	}
 	s.carryTCP(s.flow)
-	s.carry(udp4{from: markA, to: markB}.in(s.there()), udp4{from: markB, to: markA}.in(s.back()))
-	s.carry(s.udp(nil), udp4{from: portB, to: portA}.in(s.back()))
+	s.carry(udp4{from: markA, to: markB}.packetIn(s.request()), udp4{from: markB, to: markA}.packetIn(s.reply()))
+	s.carry(s.udp(nil), udp4{from: portB, to: portA}.packetIn(s.reply()))
 	s.sync()
 }
 
 func (s *scene) carryTCP(c tcpFlow) {
 	s.t.Helper()
-	s.carry(c.segment(ack, nil).in(s.there()), c.answer(ack, nil).in(s.back()))
+	s.carry(c.segment(ack, nil).packetIn(s.request()), c.answer(ack, nil).packetIn(s.reply()))
 }
 
 // backlog is of how many frames the kernel certainly drops none.
@@ -113,7 +113,7 @@ func (s *scene) play(c replayed) (lines []string, many int) {
 	s.ready()
 	frames := c.frames(s)
 	s.sync()
-	s.seen = map[string][]frame{}
+	s.captured = map[string][]frame{}
 	_ = s.received()
 	before, marks := s.counts(), s.marks
 	fd := s.a
@@ -124,13 +124,13 @@ func (s *scene) play(c replayed) (lines []string, many int) {
 		s.send(fd, some...)
 		s.sync()
 	}
-	for name, frames := range s.seen {
+	for name, frames := range s.captured {
 		v := s.view
 		if v.wire = name == "wire"; v.wire && c.wire {
 			continue // it is what was sent
 		}
 		for _, f := range frames {
-			if !ours(f.bytes) || bytes.Contains(f.bytes, []byte(marker)) {
+			if !isNoise(f.bytes) || bytes.Contains(f.bytes, []byte(marker)) {
 				continue
 			}
 			for _, line := range v.read(f) {
@@ -140,7 +140,7 @@ func (s *scene) play(c replayed) (lines []string, many int) {
 	}
 	lines = append(lines, s.received()...)
 	slices.Sort(lines)
-	if s.fast {
+	if s.isFast {
 		at := 0
 		if c.wire {
 			at = 3

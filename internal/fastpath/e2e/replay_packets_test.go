@@ -46,8 +46,8 @@ type sum int
 
 const (
 	right sum = iota
-	wrong
-	none    // of UDP: zero
+	wrongSum
+	noSum   // of UDP: zero
 	partial // the card is to compute it
 )
 
@@ -124,16 +124,16 @@ func seal(segment []byte, offset int, src, dst netip.Addr, proto uint8, state su
 	start := pseudo(src.AsSlice(), dst.AsSlice(), proto, len(segment))
 	check := uint16(0)
 	switch state {
-	case right, wrong:
+	case right, wrongSum:
 		if check = ^ones(start, segment); check == 0 {
 			check = 0xffff
 		}
-		if state == wrong {
+		if state == wrongSum {
 			check ^= 0x1010
 		}
 	case partial:
 		check = ones(start, nil)
-	case none:
+	case noSum:
 	}
 	binary.BigEndian.PutUint16(segment[offset:], check)
 }
@@ -148,8 +148,8 @@ type udp4 struct {
 
 const udpSum, tcpSum = 6, 16 // offsets of the checksums
 
-// in puts it into a packet.
-func (u udp4) in(p ip4) ip4 {
+// packetIn puts it into a packet.
+func (u udp4) packetIn(p ip4) ip4 {
 	b := make([]byte, udpLen, udpLen+len(u.payload))
 	b = append(b, u.payload...)
 	binary.BigEndian.PutUint16(b, u.from)
@@ -186,7 +186,7 @@ const (
 	cwr
 )
 
-func (s tcp4) in(p ip4) ip4 {
+func (s tcp4) packetIn(p ip4) ip4 {
 	b := make([]byte, tcpLen, tcpLen+len(s.options)+len(s.payload))
 	b = append(append(b, s.options...), s.payload...)
 	words := s.words
@@ -238,8 +238,8 @@ func eth(dst, src net.HardwareAddr, kind uint16, payload []byte, tags ...uint16)
 	return append(binary.BigEndian.AppendUint16(b, kind), payload...)
 }
 
-// stuff is a payload of so many bytes, which is known again.
-func stuff(size int, what byte) []byte {
+// pattern is a payload of so many bytes, which is known again.
+func pattern(size int, what byte) []byte {
 	b := make([]byte, size)
 	for i := range b {
 		b[i] = what + byte(i*7) + byte(i>>8)

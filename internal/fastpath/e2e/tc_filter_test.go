@@ -23,8 +23,8 @@ import (
 // A fast path whose programs are tc filters: what somebody takes away with their qdisc
 // is put back, another version's are exchanged, and nothing of them stays in the end.
 func TestFastPathOfFilters(t *testing.T) {
-	needsFast(t)
-	l := testenv.Lab(t, lab.Options{Paths: []string{withFilters}})
+	requireFastPath(t)
+	l := testenv.Lab(t, lab.Options{Paths: []string{tcFilterPath}})
 	arm, m := l.Arms[0], l.Machines[0]
 	config, err := fastpath.Load(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json"))
 	testenv.Must(t, err)

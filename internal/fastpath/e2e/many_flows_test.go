@@ -16,9 +16,9 @@ import (
 // Flows that take turns are learned from what they send by themselves, many more than
 // cores have slots for, while none sends two packets in a row.
 func TestFastPathLearnsFlowsInTurn(t *testing.T) {
-	needsFast(t)
+	requireFastPath(t)
 	const flows, rounds = 2000, 16
-	l := testenv.Lab(t, lab.Options{Paths: fastPathsOf})
+	l := testenv.Lab(t, lab.Options{Paths: basicFastPaths})
 	for _, arm := range l.Arms {
 		t.Run(arm.Name, func(t *testing.T) {
 			server := echo(t, arm)

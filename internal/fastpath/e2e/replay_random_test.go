@@ -47,7 +47,7 @@ func random(t *testing.T) (seed uint64, many int) {
 func replayRandom(t *testing.T, slow, fast *scene, seed uint64, many int) {
 	for n := range (many + atATime - 1) / atATime {
 		c := replayed{
-			name: fmt.Sprintf("%s=%d:%d, the %d. of those that are sent together", replaysEnv, seed, many, n+1), wire: n%2 == 1, but: anyhow,
+			name: fmt.Sprintf("%s=%d:%d, the %d. of those that are sent together", replaysEnv, seed, many, n+1), wire: n%2 == 1, allowed: anyOutput,
 			frames: func(s *scene) (frames []frame) {
 				s.flow = s.connect()
 				s.carryTCP(s.flow)
@@ -63,11 +63,11 @@ func replayRandom(t *testing.T, slow, fast *scene, seed uint64, many int) {
 	}
 }
 
-// anyhow are the differences that random changes come upon.
-var anyhow = &accepted{
-	why:  badSum.why + "; " + congested.why,
-	more: func(line string) bool { return badSum.more(line) || congested.more(line) },
-	less: congested.less,
+// anyOutput are the differences that random changes come upon.
+var anyOutput = &accepted{
+	reason:   badSum.reason + "; " + congested.reason,
+	fastOnly: func(line string) bool { return badSum.fastOnly(line) || congested.fastOnly(line) },
+	slowOnly: congested.slowOnly,
 }
 
 // Parts of a packet that are changed: addresses are not, they differ by path.
@@ -80,9 +80,9 @@ const (
 // changed is a packet of the flows that has been changed here and there.
 func (s *scene) changed(r *rand.Rand, i int, wire bool) frame {
 	size := r.IntN(1200)
-	p, check := s.udp(stuff(size, byte(i))), udpSum
+	p, check := s.udp(pattern(size, byte(i))), udpSum
 	if r.IntN(2) == 0 {
-		p, check = s.tcp(ack, stuff(size, byte(i))), tcpSum
+		p, check = s.tcp(ack, pattern(size, byte(i))), tcpSum
 	}
 	p.id = uint16(i)
 	if wire {
@@ -109,12 +109,12 @@ func (s *scene) changed(r *rand.Rand, i int, wire bool) frame {
 	case 0:
 		b = b[:len(b)-r.IntN(len(b)-ipLen)]
 	case 1:
-		b = append(b, stuff(1+r.IntN(40), 1)...)
+		b = append(b, pattern(1+r.IntN(40), 1)...)
 	}
 	if wire {
-		return s.wrap(s.around(), b)
+		return s.wrap(s.tunnelHeaders(), b)
 	}
-	return frame{bytes: append(s.from(0, p).bytes[:ethLen:ethLen], b...)}
+	return frame{bytes: append(s.podFrame(0, p).bytes[:ethLen:ethLen], b...)}
 }
 
 // fixSums makes the checksums of a packet right, as far as it still is one.

@@ -25,8 +25,8 @@ const (
 	bucketsFile = "/sys/module/nf_conntrack/parameters/hashsize"
 )
 
-// full is what happens on the first machine while the table of connections is full.
-type full struct {
+// tableFull is what happens on the first machine while the table of connections is full.
+type tableFull struct {
 	name     string
 	do, undo string // as a shell does it
 	act      func(t *testing.T, m lab.Machine)
@@ -37,7 +37,7 @@ type full struct {
 }
 
 // New flows are dropped in all of them.
-var fulls = []full{
+var tableFullCases = []tableFull{
 	{name: "nothing", old: delivered, connect: true, short: true},
 	{name: "rules change", do: "nft add table ip nothing", undo: "nft delete table ip nothing", old: delivered, short: true, tunnels: true},
 	{name: "connections are forgotten", act: forgetFlows, old: dropped, tunnels: true, short: true},
@@ -58,8 +58,8 @@ const untracked = `nft 'table ip raw {
 // new ones fare as on the slow path: the machine drops them. When there is room
 // again, they are learned. It runs in a virtual machine, see TestKernels.
 func TestFastPathConntrackFull(t *testing.T) {
-	needsFast(t)
-	needsPrograms(t)
+	requireFastPath(t)
+	requireTools(t)
 	if !agenttest.InGuest() {
 		t.Skip("the limit of connections is the whole machine's")
 	}
@@ -75,46 +75,46 @@ func TestFastPathConntrackFull(t *testing.T) {
 	for _, arm := range l.Arms {
 		flows = append(flows, steadyFlow(t, arm))
 	}
-	for _, f := range fulls {
+	for _, f := range tableFullCases {
 		if f.tunnels && agenttest.ChosenPart() == agenttest.AllTests {
-			t.Run(f.name+", tunnels are tracked", func(t *testing.T) { f.check(t, l, watch(t, l, flows, 0, ""), conns) })
+			t.Run(f.name+", tunnels are tracked", func(t *testing.T) { f.check(t, l, watchPaths(t, l, flows, 0, ""), conns) })
 		}
 	}
 	for _, m := range l.Machines {
 		shell(t, m, nil, untracked)
 		forgetUDP(t, m, true) // they count as young, since each goes one way only, and would be given up for a new flow
 	}
-	for _, f := range fulls {
+	for _, f := range tableFullCases {
 		if !f.short && agenttest.ChosenPart() != agenttest.AllTests {
 			continue
 		}
-		t.Run(f.name, func(t *testing.T) { f.check(t, l, watch(t, l, flows, 0, ""), conns) })
+		t.Run(f.name, func(t *testing.T) { f.check(t, l, watchPaths(t, l, flows, 0, ""), conns) })
 	}
 }
 
 // check lets it happen. Conns are connections of the paths.
-func (f full) check(t *testing.T, l *lab.Lab, paths []watched, conns []net.Conn) {
-	soon(t, func() time.Duration { return f.once(t, l.Machines[0], paths, conns) })
+func (f tableFull) check(t *testing.T, l *lab.Lab, paths []watched, conns []net.Conn) {
+	retryUntilFast(t, func() time.Duration { return f.playOnce(t, l.Machines[0], paths, conns) })
 }
 
-// soon wants something to take hold soon, at least in one of a few tries.
-func soon(t *testing.T, try func() (took time.Duration)) {
+// retryUntilFast wants something to take hold soon, at least in one of a few tries.
+func retryUntilFast(t *testing.T, try func() (took time.Duration)) {
 	t.Helper()
 	const tries = 3
 	best := try()
-	for n := 1; best > takesHold && n < tries; n++ {
+	for n := 1; best > changeLimit && n < tries; n++ {
 		best = min(best, try())
 	}
-	if best > takesHold {
+	if best > changeLimit {
 		t.Errorf("it took hold after %v at best, of %d tries", best, tries)
 	}
 }
 
-// once fills the table and lets it happen, and tells how long the fast path went on with
+// playOnce fills the table and lets it happen, and tells how long the fast path went on with
 // flows that are to be dropped.
-func (f full) once(t *testing.T, m lab.Machine, paths []watched, conns []net.Conn) (took time.Duration) {
+func (f tableFull) playOnce(t *testing.T, m lab.Machine, paths []watched, conns []net.Conn) (took time.Duration) {
 	t.Helper()
-	work(t, paths)
+	checkWorking(t, paths)
 	before := turnedAway(t, m)
 	free := setting(t, limitFile, "1") // the connections alone are more
 	defer free()
@@ -123,22 +123,22 @@ func (f full) once(t *testing.T, m lab.Machine, paths []watched, conns []net.Con
 		f.act(t, m)
 	}
 	changed := time.Now()
-	var olds, news []wish
+	var olds, news []expectation
 	var freshes []*steady
 	for _, w := range paths {
 		fresh := steadyFlow(t, w.Arm)
 		freshes = append(freshes, fresh)
-		olds = append(olds, wish{w.out, f.old, w.Path + " out"}, wish{w.in, f.old, w.Path + " in"})
-		news = append(news, wish{&fresh.ab, dropped, "new on " + w.Path + ", there"}, wish{&fresh.ba, dropped, "new on " + w.Path + ", back"})
+		olds = append(olds, expectation{w.out, f.old, w.Path + " out"}, expectation{w.in, f.old, w.Path + " in"})
+		news = append(news, expectation{&fresh.ab, dropped, "new on " + w.Path + ", there"}, expectation{&fresh.ba, dropped, "new on " + w.Path + ", back"})
 	}
-	settled := until(t, append(olds, news...), changed)
+	settled := waitAll(t, append(olds, news...), changed)
 	for i, w := range olds {
-		if paths[i/2].fast && f.old == dropped {
+		if paths[i/2].isFast && f.old == dropped {
 			took = max(took, w.way.last(delivered, changed, settled))
 		}
 	}
 	for i, w := range paths {
-		if w.fast && f.old == delivered {
+		if w.isFast && f.old == delivered {
 			w.carriesOnly(t, w.flow)
 		}
 		if f.connect {
@@ -146,7 +146,7 @@ func (f full) once(t *testing.T, m lab.Machine, paths []watched, conns []net.Con
 			noConnection(t, w, freshes[i])
 		}
 	}
-	until(t, append(olds, news...), changed)
+	waitAll(t, append(olds, news...), changed)
 	for _, w := range olds {
 		if of := w.way.count(settled, time.Now()); w.want == dropped && of[delivered] > 0 {
 			t.Errorf("%s: %d datagrams were delivered after all", w.name, of[delivered])
@@ -166,9 +166,9 @@ func (f full) once(t *testing.T, m lab.Machine, paths []watched, conns []net.Con
 	for i := range news {
 		olds[i].want, news[i].want = delivered, delivered
 	}
-	until(t, append(olds, news...), time.Now())
+	waitAll(t, append(olds, news...), time.Now())
 	for i, w := range paths {
-		if w.fast {
+		if w.isFast {
 			w.carriesOnly(t, w.flow, freshes[i])
 		}
 	}
@@ -192,13 +192,13 @@ func (w watched) carriesOnly(t *testing.T, flows ...*steady) {
 	for end := time.Now().Add(testenv.Timeout); ; {
 		before := fastpathtest.CarriedPackets(t, w.Arm)
 		there, back := sent()
-		time.Sleep(enough * pace)
+		time.Sleep(minPackets * pace)
 		now := fastpathtest.CarriedPackets(t, w.Arm)
 		thereNow, backNow := sent()
 		fits := true
 		for i, of := range []uint64{thereNow - there, backNow - back, backNow - back, thereNow - there} {
 			many := now[i] - before[i]
-			fits = fits && of >= enough/2 && 4*many >= 3*of && 4*many <= 5*of
+			fits = fits && of >= minPackets/2 && 4*many >= 3*of && 4*many <= 5*of
 		}
 		if fits {
 			return

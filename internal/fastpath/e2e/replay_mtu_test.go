@@ -41,7 +41,7 @@ var narrows = []struct {
 		if !narrow {
 			return
 		}
-		about := s.around().tunnelled(routedOn(s.udp(stuff(1400, 1))))
+		about := s.tunnelHeaders().tunnelled(routedOn(s.udp(pattern(1400, 1))))
 		told := icmp4(ip4{ttl: 64, src: about.dst, dst: about.src}, 3, 4, narrowMTU, about.bytes()[:128])
 		s.send(s.w, frame{bytes: eth(s.wires[0], s.wires[1], unix.ETH_P_IP, told.bytes())})
 	}},
@@ -139,7 +139,7 @@ func replayNarrow(t *testing.T, l *lab.Lab, slow, fast *scene) {
 		for end := time.Now().Add(testenv.Timeout); ; {
 			want, got := slow.inPods(c), fast.inPods(c)
 			more, less := c.refused(want, got, slow.tracked)
-			if !slices.ContainsFunc(slow.seen["wire"], isCut) && slices.Equal(want, wide) {
+			if !slices.ContainsFunc(slow.captured["wire"], isCut) && slices.Equal(want, wide) {
 				t.Fatalf("%s: it did not get narrower by %s", slow.arm.Name, n.name)
 			}
 			// Kernels let segments of UDP through a tunnel that are some bytes too large.
@@ -148,7 +148,7 @@ func replayNarrow(t *testing.T, l *lab.Lab, slow, fast *scene) {
 			}
 			if time.Now().After(end) {
 				t.Errorf("%s, %s: packets of up to %d bytes, with the fast path alone\n  %s\nwithout it alone\n  %s",
-					fast.arm.Name, c.name, fast.widest(), few(more), few(less))
+					fast.arm.Name, c.name, fast.widest(), firstLines(more), firstLines(less))
 				break
 			}
 		}
@@ -166,7 +166,7 @@ func isCut(f frame) bool {
 // widest is the size of the largest IP packet that was on the wire last, when all is
 // cut that a card is to cut.
 func (s *scene) widest() (size int) {
-	for _, f := range s.seen["wire"] {
+	for _, f := range s.captured["wire"] {
 		if f.GSO == 0 {
 			size = max(size, len(f.bytes)-ethLen)
 			continue
@@ -204,14 +204,14 @@ func tooLarge(inner bool) func(s *scene) []frame {
 		}
 		for _, size := range []int{fits - 1, fits, fits + 1, fits + tagLen, fits + tagLen + 1, mtu} {
 			for _, bits := range []uint16{0, dontFragment} {
-				for _, p := range []ip4{s.udp(stuff(size-traffic.UDPHeaders, 1)), s.tcp(ack, stuff(size-ipLen-tcpLen, 1))} {
+				for _, p := range []ip4{s.udp(pattern(size-traffic.UDPHeaders, 1)), s.tcp(ack, pattern(size-ipLen-tcpLen, 1))} {
 					p.frag, p.id = bits, uint16(size)+bits>>8
-					frames = append(frames, s.from(0, p))
+					frames = append(frames, s.podFrame(0, p))
 				}
 			}
 			// Where segments are merged again on the way, a pod's link takes or refuses those
 			// together which happened to be.
-			if size <= fits || !inner || s.whole {
+			if size <= fits || !inner || s.takesStreams {
 				frames = append(frames, s.stream(9000, size-ipLen-tcpLen, uint16(size+100), ack, gsoTCP))
 			}
 			if takesBursts() {

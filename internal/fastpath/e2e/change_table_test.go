@@ -1,9 +1,9 @@
 package e2e
 
-// situations are the changes that a fast path must follow. The gate is the device
+// changes are the changes that a fast path must follow. The gate is the device
 // by which the machine's network takes what a pod sends: the bridge, or the port
 // itself where there is none; out is that by which it leaves.
-var situations = []situation{
+var changes = []change{
 	// Rules.
 	{
 		name: "nft deny",
@@ -24,37 +24,37 @@ var situations = []situation{
 		out:  dropped, in: dropped,
 	},
 	{
-		name:   "nft element of a set",
-		before: `nft 'table ip deny{n} { set bad { type ipv4_addr; }; chain c { type filter hook forward priority 0; ip saddr @bad drop; }; }'`,
-		do:     `nft 'add element ip deny{n} bad { {pod} }'`,
-		undo:   `nft 'delete element ip deny{n} bad { {pod} }'`,
-		after:  `nft delete table ip deny{n}`,
-		out:    dropped, in: delivered,
+		name:     "nft element of a set",
+		setup:    `nft 'table ip deny{n} { set bad { type ipv4_addr; }; chain c { type filter hook forward priority 0; ip saddr @bad drop; }; }'`,
+		do:       `nft 'add element ip deny{n} bad { {pod} }'`,
+		undo:     `nft 'delete element ip deny{n} bad { {pod} }'`,
+		teardown: `nft delete table ip deny{n}`,
+		out:      dropped, in: delivered,
 	},
 	{
 		name: "nft element of a map of verdicts",
-		before: `nft 'table ip deny{n} { map verdicts { type ipv4_addr : verdict; };
+		setup: `nft 'table ip deny{n} { map verdicts { type ipv4_addr : verdict; };
 			chain c { type filter hook forward priority 0; ip daddr vmap @verdicts; }; }'`,
-		do:    `nft 'add element ip deny{n} verdicts { {pod} : drop }'`,
-		undo:  `nft 'delete element ip deny{n} verdicts { {pod} }'`,
-		after: `nft delete table ip deny{n}`,
-		out:   delivered, in: dropped,
+		do:       `nft 'add element ip deny{n} verdicts { {pod} : drop }'`,
+		undo:     `nft 'delete element ip deny{n} verdicts { {pod} }'`,
+		teardown: `nft delete table ip deny{n}`,
+		out:      delivered, in: dropped,
 	},
 	{
 		name: "iptables-nft deny",
 		do:   `iptables-nft -A FORWARD -p udp -j DROP`,
 		undo: `iptables-nft -D FORWARD -p udp -j DROP`,
 		out:  dropped, in: dropped,
-		after: `nft delete table ip filter`,
+		teardown: `nft delete table ip filter`,
 	},
 	{
-		name: "nft deny on the bridge, out", only: "vxlan",
+		name: "nft deny on the bridge, out", path: "vxlan",
 		do:   `nft 'table bridge deny{n} { chain c { type filter hook prerouting priority 0; iifname "{port}" ether type ip drop; }; }'`,
 		undo: `nft delete table bridge deny{n}`,
 		out:  dropped, in: delivered,
 	},
 	{
-		name: "nft deny on the bridge, in", only: "vxlan",
+		name: "nft deny on the bridge, in", path: "vxlan",
 		do:   `nft 'table bridge deny{n} { chain c { type filter hook postrouting priority 0; oifname "{port}" ether type ip drop; }; }'`,
 		undo: `nft delete table bridge deny{n}`,
 		out:  delivered, in: dropped,
@@ -78,13 +78,13 @@ var situations = []situation{
 		out:  delivered, in: dropped,
 	},
 	{
-		name: "nft deny of what the machine sends, its tunnel with it", only: "vxlan",
+		name: "nft deny of what the machine sends, its tunnel with it", path: "vxlan",
 		do:   `nft 'table ip deny { chain c { type filter hook output priority 0; meta l4proto udp drop; }; }'`,
 		undo: `nft delete table ip deny`,
 		out:  dropped, in: delivered,
 	},
 	{
-		name: "nft deny of what is for the machine, its tunnel with it", only: "vxlan",
+		name: "nft deny of what is for the machine, its tunnel with it", path: "vxlan",
 		do:   `nft 'table ip deny { chain c { type filter hook input priority 0; meta l4proto udp drop; }; }'`,
 		undo: `nft delete table ip deny`,
 		out:  delivered, in: dropped,
@@ -109,18 +109,18 @@ var situations = []situation{
 		out:  dropped, in: delivered,
 	},
 	{
-		name: "policy rule that drops what is for the pod", only: "vxlan",
+		name: "policy rule that drops what is for the pod", path: "vxlan",
 		do:   `ip rule add iif {out} to {pod} blackhole pref 100`,
 		undo: `ip rule del iif {out} to {pod} blackhole pref 100`,
 		out:  delivered, in: dropped,
 	},
 	{
-		name:   "mark that a policy rule drops",
-		before: `ip rule add fwmark 7 blackhole pref 100`,
-		do:     `nft 'table ip marks { chain c { type filter hook prerouting priority -150; meta l4proto udp meta mark set 7; }; }'`,
-		undo:   `nft delete table ip marks`,
-		after:  `ip rule del fwmark 7 blackhole pref 100`,
-		out:    dropped, in: dropped,
+		name:     "mark that a policy rule drops",
+		setup:    `ip rule add fwmark 7 blackhole pref 100`,
+		do:       `nft 'table ip marks { chain c { type filter hook prerouting priority -150; meta l4proto udp meta mark set 7; }; }'`,
+		undo:     `nft delete table ip marks`,
+		teardown: `ip rule del fwmark 7 blackhole pref 100`,
+		out:      dropped, in: dropped,
 	},
 	{
 		name: "policy rule by TOS, and the pod sets it",
@@ -147,7 +147,7 @@ var situations = []situation{
 		out:  dropped, in: delivered,
 	},
 	{
-		name: "blackhole route to the pod", only: "vxlan",
+		name: "blackhole route to the pod", path: "vxlan",
 		do:   `ip route add blackhole {pod}`,
 		undo: `ip route del blackhole {pod}`,
 		out:  delivered, in: dropped,
@@ -160,12 +160,12 @@ var situations = []situation{
 	},
 	{
 		name: "next hop object that turns into a blackhole",
-		before: `echo 0 > /proc/sys/net/ipv4/nexthop_compat_mode
+		setup: `echo 0 > /proc/sys/net/ipv4/nexthop_compat_mode
 			ip nexthop add id 10{n} via {hop} dev {out} onlink
 			ip route add {peer} nhid 10{n}`,
 		do:   `ip nexthop replace id 10{n} blackhole`,
 		undo: `ip nexthop replace id 10{n} via {hop} dev {out} onlink`,
-		after: `ip route del {peer} nhid 10{n}
+		teardown: `ip route del {peer} nhid 10{n}
 			ip nexthop del id 10{n}`,
 		out: dropped, in: delivered,
 	},
@@ -190,13 +190,13 @@ var situations = []situation{
 	},
 	{
 		name: "reverse path filter where the reverse path is elsewhere",
-		before: `ip route add {peer} via {hop} dev {out} onlink table 10{n}
+		setup: `ip route add {peer} via {hop} dev {out} onlink table 10{n}
 			nft 'table ip marks{n} { chain c { type filter hook prerouting priority -150; iifname "{gate}" meta mark set 10{n}; }; }'
 			ip rule add fwmark 10{n} lookup 10{n} pref 10{n}
 			ip route add blackhole {peer}`,
 		do:   `echo 1 > /proc/sys/net/ipv4/conf/{out}/rp_filter`,
 		undo: `echo 0 > /proc/sys/net/ipv4/conf/{out}/rp_filter`,
-		after: `ip route del blackhole {peer}
+		teardown: `ip route del blackhole {peer}
 			ip rule del pref 10{n}
 			nft delete table ip marks{n}
 			ip route flush table 10{n}`,
@@ -216,7 +216,7 @@ var situations = []situation{
 		out:  delivered, in: delivered,
 	},
 	{
-		name: "neighbour: the tunnel's next hop is gone", only: "vxlan",
+		name: "neighbour: the tunnel's next hop is gone", path: "vxlan",
 		do:   `ip neigh del {hop} dev {out}`,
 		undo: `ip neigh replace {hop} lladdr {hopmac} dev {out} nud permanent`,
 		out:  dropped, in: delivered,
@@ -240,19 +240,19 @@ var situations = []situation{
 		out:  dropped, in: delivered,
 	},
 	{
-		name: "forwarding entry gone", only: "vxlan",
+		name: "forwarding entry gone", path: "vxlan",
 		do:   `bridge fdb del {hopmac} dev {out} dst {other} self`,
 		undo: `bridge fdb add {hopmac} dev {out} dst {other} self permanent`,
 		out:  dropped, in: delivered,
 	},
 	{
-		name: "forwarding entry that leads elsewhere", only: "vxlan", again: true,
+		name: "forwarding entry that leads elsewhere", path: "vxlan", repeated: true,
 		do:   `bridge fdb replace {hopmac} dev {out} dst 10.200.0.99 self permanent`,
 		undo: `bridge fdb replace {hopmac} dev {out} dst {other} self permanent`,
 		out:  dropped, in: delivered,
 	},
 	{
-		name: "forwarding entry of another port", only: "vxlan",
+		name: "forwarding entry of another port", path: "vxlan",
 		do:   `bridge fdb replace {hopmac} dev {out} dst {other} port 9999 self permanent`,
 		undo: `bridge fdb replace {hopmac} dev {out} dst {other} self permanent`,
 		out:  dropped, in: delivered,
@@ -277,13 +277,13 @@ var situations = []situation{
 		out:  delivered, in: delivered,
 	},
 	{
-		name: "tunnel down", only: "vxlan", rebuild: true,
+		name: "tunnel down", path: "vxlan", rebuild: true,
 		do:   `ip link set {out} down`,
 		undo: `ip link set {out} up`,
 		out:  dropped, in: dropped,
 	},
 	{
-		name: "bridge down", only: "vxlan", rebuild: true,
+		name: "bridge down", path: "vxlan", rebuild: true,
 		do:   `ip link set {gate} down`,
 		undo: `ip link set {gate} up`,
 		out:  dropped, in: dropped,
@@ -296,26 +296,26 @@ var situations = []situation{
 		out:  delivered, in: dropped,
 	},
 	{
-		name: "bridge has another MAC", only: "vxlan", rebuild: true,
+		name: "bridge has another MAC", path: "vxlan", rebuild: true,
 		do:   `ip link set {gate} address 02:76:00:00:00:99`,
 		undo: `ip link set {gate} address {gatemac}`,
 		out:  dropped, in: delivered,
 	},
 	{
-		name: "bridge has no address", only: "vxlan", rebuild: true,
+		name: "bridge has no address", path: "vxlan", rebuild: true,
 		do:   `ip addr flush dev {gate}`,
 		undo: `true`,
 		out:  delivered, in: dropped,
 	},
 	{
-		name: "machine has another address, its tunnel the one before", only: "vxlan", rebuild: true,
+		name: "machine has another address, its tunnel the one before", path: "vxlan", rebuild: true,
 		do: `ip addr del {address}/24 dev wire0
 			ip addr add 10.200.0.77/24 dev wire0`,
 		undo: `ip addr flush dev wire0`,
 		out:  dropped, in: dropped,
 	},
 	{
-		name: "machine has another address", only: "routed", rebuild: true,
+		name: "machine has another address", path: "routed", rebuild: true,
 		do: `ip addr add 10.200.0.77/25 dev wire0
 			ip addr del {address}/24 dev wire0`,
 		undo: `ip addr add {address}/24 dev wire0
@@ -323,26 +323,26 @@ var situations = []situation{
 		out: delivered, in: delivered,
 	},
 	{
-		name: "port off the bridge", only: "vxlan",
+		name: "port off the bridge", path: "vxlan",
 		do:   `ip link set {port} nomaster`,
 		undo: `ip link set {port} master {gate}`,
 		out:  dropped, in: dropped,
 	},
 	{
-		name: "port blocked by the bridge", only: "vxlan",
+		name: "port blocked by the bridge", path: "vxlan",
 		do:   `bridge link set dev {port} state 0`,
 		undo: `bridge link set dev {port} state 3`,
 		out:  dropped, in: dropped,
 	},
 	{
-		name: "tunnel made anew", only: "vxlan", rebuild: true,
+		name: "tunnel made anew", path: "vxlan", rebuild: true,
 		do: `ip link del {out}`,
 		undo: `ip link add {out} address {outmac} mtu {mtu} type vxlan id {vni} local {address} dev wire0 dstport {udp} nolearning
 			ip link set {out} up`,
 		out: dropped, in: dropped,
 	},
 	{
-		name: "bridge made anew", only: "vxlan", rebuild: true,
+		name: "bridge made anew", path: "vxlan", rebuild: true,
 		do: `ip link del {gate}`,
 		undo: `ip link add {gate} address {gatemac} mtu {mtu} type bridge
 			ip link set {gate} up
@@ -387,10 +387,10 @@ var situations = []situation{
 	},
 	{
 		name: "connections forgotten, and new ones denied", services: true, answered: true,
-		before: `nft 'table ip new { chain c { type filter hook forward priority 0; ct state new meta l4proto udp drop; }; }'`,
-		act:    forgetConnections,
-		undo:   `nft flush table ip new`,
-		after:  `nft delete table ip new`,
-		out:    dropped, in: dropped,
+		setup:    `nft 'table ip new { chain c { type filter hook forward priority 0; ct state new meta l4proto udp drop; }; }'`,
+		act:      forgetConnections,
+		undo:     `nft flush table ip new`,
+		teardown: `nft delete table ip new`,
+		out:      dropped, in: dropped,
 	},
 }

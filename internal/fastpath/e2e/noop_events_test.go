@@ -9,7 +9,7 @@ import (
 )
 
 // harmless is what the kernel tells of though nothing has changed for packets. Words
-// in braces are those of [situation].
+// in braces are those of [change].
 var harmless = []struct{ name, only, do string }{
 	{"neighbours are confirmed", "", `
 		for state in stale delay probe reachable permanent; do
@@ -38,17 +38,17 @@ var harmless = []struct{ name, only, do string }{
 
 // News of what is as it was ends nothing that was learned.
 func TestFastPathHeedsNoIdleTalk(t *testing.T) {
-	needsFast(t)
+	requireFastPath(t)
 	l, flows := steadyLab(t, 0, "vxlan+fast", "routed+fast")
 	for _, h := range harmless {
 		t.Run(h.name, func(t *testing.T) {
-			paths := watch(t, l, flows, 0, h.only)
-			work(t, paths)
+			paths := watchPaths(t, l, flows, 0, h.only)
+			checkWorking(t, paths)
 			before := stale(t, paths)
 			for range 5 {
 				shell(t, l.Machines[0], paths, h.do)
 			}
-			work(t, paths)
+			checkWorking(t, paths)
 			if now := stale(t, paths); now != before {
 				t.Errorf("%d packets went slow because something had changed", now-before)
 			}

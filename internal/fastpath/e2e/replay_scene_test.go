@@ -35,34 +35,34 @@ const (
 // scene is one path of a lab, between whose pods frames are sent as they are: from
 // pod a to pod b, or on the wire, as the first machine would send them to the second.
 type scene struct {
-	t    *testing.T
-	arm  lab.Arm
-	view view
-	fast bool
+	t      *testing.T
+	arm    lab.Arm
+	view   view
+	isFast bool
 	// tracked tells that the machines track connections, and drop what is invalid.
-	tracked bool
-	a, b    int // sockets: of the pods' devices,
-	out, w  int // of the first machine's on the wire, and of the second's
-	socket  int // of UDP in b, which gets what the pod's programs would
-	wires   [2]net.HardwareAddr
-	marks   uint32
-	tcps    uint16
-	narrow  bool // pod a's link drops what is too large for it, and says so
-	whole   bool // the wire takes streams as they are
-	seen    map[string][]frame
-	flow    tcpFlow // that all cases share
+	tracked      bool
+	a, b         int // sockets: of the pods' devices,
+	out, w       int // of the first machine's on the wire, and of the second's
+	socket       int // of UDP in b, which gets what the pod's programs would
+	wires        [2]net.HardwareAddr
+	marks        uint32
+	tcps         uint16
+	narrow       bool // pod a's link drops what is too large for it, and says so
+	takesStreams bool // the wire takes streams as they are
+	captured     map[string][]frame
+	flow         tcpFlow // that all cases share
 }
 
 // newScene opens the sockets. Nobody in a pod answers TCP: segments are the test's.
 func newScene(t *testing.T, l *lab.Lab, index int) *scene {
 	arm := l.Arms[index]
-	s := &scene{t: t, arm: arm, view: view{index: index, vni: uint32(sceneVNI + index)}, fast: len(arm.Pins) > 0, tracked: l.Services > 0, seen: map[string][]frame{}}
+	s := &scene{t: t, arm: arm, view: view{index: index, vni: uint32(sceneVNI + index)}, isFast: len(arm.Pins) > 0, tracked: l.Services > 0, captured: map[string][]frame{}}
 	wire, err := lab.ParseWire(l.Wire)
 	testenv.Must(t, err)
-	s.whole = wire.TSO && (wire.TunnelTSO || !s.tunnels())
+	s.takesStreams = wire.TSO && (wire.TunnelTSO || !s.tunnels())
 	for i, m := range l.Machines {
-		quiet(t, m.Namespace)
-		quiet(t, arm.Ends[i][0].Namespace)
+		silenceNDP(t, m.Namespace)
+		silenceNDP(t, arm.Ends[i][0].Namespace)
 		testenv.ForbidTCP(t, arm.Ends[i][0].Namespace)
 		s.wires[i] = net.HardwareAddr{0x0a, 0x76, 1, 0, 0, byte(i + 1)}
 	}
@@ -100,9 +100,9 @@ func (s *scene) listen(at host.Endpoint, port int) (fd int) {
 	return fd
 }
 
-// quiet takes the bounds off the number of ICMP errors: which of many are told would
+// silenceNDP takes the bounds off the number of ICMP errors: which of many are told would
 // be chance.
-func quiet(t *testing.T, namespace string) {
+func silenceNDP(t *testing.T, namespace string) {
 	testenv.InNetns(t, namespace, func() error {
 		for name, value := range map[string]string{"icmp_ratelimit": "0", "icmp_msgs_per_sec": "1000000", "icmp_msgs_burst": "1000000"} {
 			if err := os.WriteFile("/proc/sys/net/ipv4/"+name, []byte(value), 0); err != nil {
@@ -115,7 +115,7 @@ func quiet(t *testing.T, namespace string) {
 
 // mac is that of a device, which the pods' have none of on a path of bare IP packets.
 func (s *scene) mac(machine int, role byte) net.HardwareAddr {
-	if role == podRole && s.bare() {
+	if role == podRole && s.isL3() {
 		return make(net.HardwareAddr, 6)
 	}
 	return net.HardwareAddr{0x0a, 0x76, byte(s.view.index >> 8), byte(s.view.index), byte(machine), role}
@@ -124,8 +124,8 @@ func (s *scene) mac(machine int, role byte) net.HardwareAddr {
 // tunnels tells whether the path puts VXLAN around packets.
 func (s *scene) tunnels() bool { return strings.HasPrefix(s.arm.Path, "vxlan") }
 
-// bare tells whether the pods' devices have no MACs.
-func (s *scene) bare() bool {
+// isL3 tells whether the pods' devices have no MACs.
+func (s *scene) isL3() bool {
 	return strings.HasPrefix(s.arm.Path, "netkit") && !strings.Contains(s.arm.Options, "mode=l2")
 }
 
@@ -134,39 +134,39 @@ func (s *scene) gateway(machine int) net.HardwareAddr {
 	switch {
 	case s.tunnels():
 		return s.mac(machine, gatewayRole)
-	case s.bare():
+	case s.isL3():
 		return s.mac(machine, podRole)
 	}
 	return net.HardwareAddr{0xee, 0xee, 0xee, 0xee, 0xee, 0xee}
 }
 
-// from is the frame of a pod's packet to its gateway.
-func (s *scene) from(machine int, p ip4) frame {
+// podFrame is the frame of a pod's packet to its gateway.
+func (s *scene) podFrame(machine int, p ip4) frame {
 	return frame{bytes: eth(s.gateway(machine), s.mac(machine, podRole), unix.ETH_P_IP, p.bytes())}
 }
 
 // pod gives frames of the first machine's pod.
 func (s *scene) pod(packets ...ip4) (frames []frame) {
 	for _, p := range packets {
-		frames = append(frames, s.from(0, p))
+		frames = append(frames, s.podFrame(0, p))
 	}
 	return frames
 }
 
-// there is a packet from pod a to pod b; back is one the other way.
-func (s *scene) there() ip4 {
+// request is a packet from pod a to pod b; back is one the other way.
+func (s *scene) request() ip4 {
 	return ip4{ttl: 64, id: 0x1234, frag: dontFragment, src: s.arm.Client().Addr, dst: s.arm.Server().Addr}
 }
 
-func (s *scene) back() ip4 {
-	p := s.there()
+func (s *scene) reply() ip4 {
+	p := s.request()
 	p.src, p.dst = p.dst, p.src
 	return p
 }
 
 // udp is a datagram of the flow between the pods that is carried.
 func (s *scene) udp(payload []byte) ip4 {
-	return udp4{from: portA, to: portB, payload: payload}.in(s.there())
+	return udp4{from: portA, to: portB, payload: payload}.packetIn(s.request())
 }
 
 func (s *scene) send(fd int, frames ...frame) {
@@ -180,22 +180,22 @@ func (s *scene) send(fd int, frames ...frame) {
 	}
 }
 
-// take reads what has come so far.
-func (s *scene) take() {
+// capture reads what has come so far.
+func (s *scene) capture() {
 	for name, fd := range map[string]int{"a": s.a, "b": s.b, "wire": s.w} {
 		for buf := make([]byte, 1<<17); ; {
-			got, err := readWhole(fd, buf)
+			got, err := readFrame(fd, buf)
 			if err == unix.EAGAIN {
 				break
 			}
 			testenv.Must(s.t, err)
-			s.seen[name] = append(s.seen[name], got)
+			s.captured[name] = append(s.captured[name], got)
 		}
 	}
 }
 
-// readWhole reads a frame, with what the kernel tells beside it.
-func readWhole(fd int, buf []byte) (f frame, err error) {
+// readFrame reads a frame, with what the kernel tells beside it.
+func readFrame(fd int, buf []byte) (f frame, err error) {
 	var beside [128]byte
 	n, besideN, _, _, err := unix.Recvmsg(fd, buf, beside[:], 0)
 	if err != nil {
@@ -219,18 +219,18 @@ func (s *scene) sync() {
 	for range 2 {
 		s.marks++
 		mark := binary.BigEndian.AppendUint32([]byte(marker), s.marks)
-		s.send(s.a, s.pod(udp4{from: markA, to: markB, payload: mark}.in(s.there()),
-			icmp4(s.there(), 8, 0, echoID<<16|s.marks&0xffff, mark))...)
+		s.send(s.a, s.pod(udp4{from: markA, to: markB, payload: mark}.packetIn(s.request()),
+			icmp4(s.request(), 8, 0, echoID<<16|s.marks&0xffff, mark))...)
 		isMark := func(f frame) bool { return bytes.Contains(f.bytes, mark) }
 		for end := time.Now().Add(testenv.Timeout); ; {
-			s.take()
+			s.capture()
 			n := 0
-			for _, f := range s.seen["b"] {
+			for _, f := range s.captured["b"] {
 				if isMark(f) {
 					n++
 				}
 			}
-			if n == 2 && slices.ContainsFunc(s.seen["a"], isMark) {
+			if n == 2 && slices.ContainsFunc(s.captured["a"], isMark) {
 				break
 			}
 			if time.Now().After(end) {
@@ -240,5 +240,5 @@ func (s *scene) sync() {
 			_, _ = unix.Poll(fds, 10)
 		}
 	}
-	s.take()
+	s.capture()
 }

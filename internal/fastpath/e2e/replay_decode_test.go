@@ -36,9 +36,9 @@ func (v view) ip(b []byte) string {
 	return addr.String()
 }
 
-// ours tells whether a frame belongs to the traffic of pods. Machines and pods ask
+// isNoise tells whether a frame belongs to the traffic of pods. Machines and pods ask
 // for addresses, and announce what they are there for, when they like.
-func ours(b []byte) bool {
+func isNoise(b []byte) bool {
 	if len(b) < ethLen+1 {
 		return true
 	}
@@ -46,18 +46,18 @@ func ours(b []byte) bool {
 	case kind == unix.ETH_P_ARP, kind == unix.ETH_P_IPV6:
 		return false
 	case kind == unix.ETH_P_IP && len(b) > ethLen+ipLen+1 && b[ethLen+9] == unix.IPPROTO_IGMP:
-		return b[ethLen+1] != ofKernel
+		return b[ethLen+1] != fromKernel
 	case kind == unix.ETH_P_IP && len(b) > ethLen+ipLen+1 && b[ethLen+9] == unix.IPPROTO_ICMP:
 		// Fragments that never become whole, and addresses that nobody has, are given
 		// up long after; and of ways that are not there only the first few are told.
 		kind, code := b[ethLen+ipLen], b[ethLen+ipLen+1]
-		return (kind != 11 || code != 1) && (kind != 3 || code > 1 || b[ethLen+1] != ofKernel)
+		return (kind != 11 || code != 1) && (kind != 3 || code > 1 || b[ethLen+1] != fromKernel)
 	}
 	return true
 }
 
-// ofKernel is the TOS of what the kernel tells by itself.
-const ofKernel = 0xc0
+// fromKernel is the TOS of what the kernel tells by itself.
+const fromKernel = 0xc0
 
 // read gives a line for each packet that a frame is, or is to be cut into.
 func (v view) read(f frame) (lines []string) {

@@ -17,11 +17,11 @@ import (
 
 // move is how the address of the second machine's pod comes to another pod.
 type move struct {
-	name string
-	on   int    // machine of the new pod
-	only string // as of a situation
+	name    string
+	machine int    // machine of the new pod
+	path    string // as of a situation
 	// What is done there when the new pod's link is made, its port being new{n}, and
-	// undone: see [placed]. The old pod lives on.
+	// undone: see [placeholders]. The old pod lives on.
 	do, undo string
 	old      fate // of what the old pod sends, which still believes that it has the address
 }
@@ -31,19 +31,19 @@ const movedMAC = "02:76:00:00:01:01"
 // moves are tried in this order. The last takes the old pod's link away for good.
 var moves = []move{
 	{
-		name: "to the same machine", on: 1, only: "vxlan", old: delivered,
+		name: "to the same machine", machine: 1, path: "vxlan", old: delivered,
 		do: `ip link set new{n} master {gate}
 			ip neigh replace {pod} lladdr ` + movedMAC + ` dev {gate} nud permanent`,
 		undo: `ip neigh replace {pod} lladdr {podmac} dev {gate} nud permanent`,
 	},
 	{
-		name: "to the same machine", on: 1, only: "routed", old: dropped, // what its port does not lead to
+		name: "to the same machine", machine: 1, path: "routed", old: dropped, // what its port does not lead to
 		do: `ip route replace {pod} dev new{n}
 			ip neigh replace {pod} lladdr ` + movedMAC + ` dev new{n} nud permanent`,
 		undo: `ip route replace {pod} dev {port}`,
 	},
 	{
-		name: "to the other machine", on: 0, only: "vxlan", old: delivered,
+		name: "to the other machine", machine: 0, path: "vxlan", old: delivered,
 		do: `ip link set new{n} master {gate}
 			ip neigh replace {peer} lladdr ` + movedMAC + ` dev {gate} nud permanent
 			ip route add {peer} dev {gate}`,
@@ -52,20 +52,20 @@ var moves = []move{
 			nsenter --net={podns} ip route flush cache`,
 	},
 	{
-		name: "to the other machine", on: 0, only: "routed", old: delivered,
+		name: "to the other machine", machine: 0, path: "routed", old: delivered,
 		do: `ip neigh replace {peer} lladdr ` + movedMAC + ` dev new{n} nud permanent
 			ip route add {peer} dev new{n}`,
 		undo: `ip route del {peer} dev new{n}`,
 	},
 	{
-		name: "under the same name", on: 1, only: "vxlan", old: dropped,
+		name: "under the same name", machine: 1, path: "vxlan", old: dropped,
 		do: `ip link del {port}
 			ip link set new{n} down
 			ip link set new{n} name {port} master {gate} up
 			ip neigh replace {pod} lladdr ` + movedMAC + ` dev {gate} nud permanent`,
 	},
 	{
-		name: "under the same name", on: 1, only: "routed", old: dropped,
+		name: "under the same name", machine: 1, path: "routed", old: dropped,
 		do: `ip link del {port}
 			ip link set new{n} down
 			ip link set new{n} name {port} up
@@ -77,38 +77,38 @@ var moves = []move{
 // When a pod's address is given to another pod, packets of a flow that was carried
 // reach the new pod and no more the old one.
 func TestFastPathFollowsAddresses(t *testing.T) {
-	needsFast(t)
-	needsPrograms(t)
+	requireFastPath(t)
+	requireTools(t)
 	for _, services := range []int{0, 30} {
 		l, flows := steadyLab(t, services, "vxlan", "routed", "vxlan+fast", "routed+fast")
 		for _, m := range moves {
-			t.Run(m.name+" "+m.only, func(t *testing.T) { m.check(t, l, flows) })
+			t.Run(m.name+" "+m.path, func(t *testing.T) { m.check(t, l, flows) })
 		}
 	}
 }
 
 func (m move) check(t *testing.T, l *lab.Lab, flows []*steady) {
-	paths := watch(t, l, flows, m.on, m.only)
-	work(t, paths)
-	node := l.Machines[m.on]
-	var wishes []wish
+	paths := watchPaths(t, l, flows, m.machine, m.path)
+	checkWorking(t, paths)
+	node := l.Machines[m.machine]
+	var wishes []expectation
 	var pods []host.Endpoint
 	for _, w := range paths {
 		pod := m.newPod(t, l, w)
 		there := &stream{sender: w.flow.ab.sender}
 		again := listenAt(t, pod, addrPort(w.flow.b))
 		t.Cleanup(receiving(there, again, addrPort(w.flow.a)))
-		wishes = append(wishes, wish{&w.flow.ab, dropped, w.Path + " to the old pod"},
-			wish{there, delivered, w.Path + " to the new pod"}, wish{&w.flow.ba, m.old, w.Path + " from the old pod"})
+		wishes = append(wishes, expectation{&w.flow.ab, dropped, w.Path + " to the old pod"},
+			expectation{there, delivered, w.Path + " to the new pod"}, expectation{&w.flow.ba, m.old, w.Path + " from the old pod"})
 		pods = append(pods, pod)
 	}
 	shell(t, node, paths, m.do)
 	moved := time.Now()
-	settled := until(t, wishes, moved)
+	settled := waitAll(t, wishes, moved)
 	for _, w := range wishes {
 		t.Logf("%s: took hold after %v", w.name, w.way.last(!w.want, moved, settled))
 	}
-	until(t, wishes, moved)
+	waitAll(t, wishes, moved)
 	for _, w := range wishes { // and so it stays
 		if of := w.way.count(settled, time.Now()); w.want == dropped && of[delivered] > 0 {
 			t.Errorf("%s: %d datagrams were delivered after all", w.name, of[delivered])
@@ -116,7 +116,7 @@ func (m move) check(t *testing.T, l *lab.Lab, flows []*steady) {
 	}
 	if m.undo != "" {
 		shell(t, node, paths, m.undo)
-		work(t, paths)
+		checkWorking(t, paths)
 		return
 	}
 	for i, w := range paths { // the fast path knows the new pod
@@ -130,7 +130,7 @@ func (m move) newPod(t *testing.T, l *lab.Lab, w watched) host.Endpoint {
 	t.Helper()
 	writer, err := netcfg.Owned(l.Name)
 	testenv.Must(t, err)
-	node := l.Machines[m.on]
+	node := l.Machines[m.machine]
 	n, err := writer.Create(writer.Name(node.Name + ".new" + w.words.Replace("{n}")))
 	testenv.Must(t, err)
 	t.Cleanup(func() {

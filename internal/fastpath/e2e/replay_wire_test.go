@@ -23,12 +23,12 @@ type outer struct {
 	innerIs  uint16   // kind
 }
 
-// around is that, as the path has it. Without a tunnel there is only Ethernet.
-func (s *scene) around() outer {
+// tunnelHeaders is that, as the path has it. Without a tunnel there is only Ethernet.
+func (s *scene) tunnelHeaders() outer {
 	return outer{
 		dst: s.wires[1], src: s.wires[0], kind: unix.ETH_P_IP,
 		ip:       ip4{ttl: 64, id: 0x77, src: netip.MustParseAddr("10.200.0.1"), dst: netip.MustParseAddr("10.200.0.2")},
-		udp:      udp4{from: 50000, to: vxlanPort, sum: none},
+		udp:      udp4{from: 50000, to: vxlanPort, sum: noSum},
 		vxlan:    [2]uint32{1 << 27, s.view.vni << 8},
 		innerDst: s.mac(1, tunnelRole), innerSrc: s.mac(0, tunnelRole), innerIs: unix.ETH_P_IP,
 	}
@@ -45,7 +45,7 @@ func (s *scene) wrap(o outer, packet []byte) frame {
 func (o outer) tunnelled(packet []byte) ip4 {
 	head := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, o.vxlan[0]), o.vxlan[1])
 	o.udp.payload = append(head, eth(o.innerDst, o.innerSrc, o.innerIs, packet, o.inner...)...)
-	return o.udp.in(o.ip)
+	return o.udp.packetIn(o.ip)
 }
 
 // routedOn is a packet that the first machine has forwarded.
@@ -60,7 +60,7 @@ func routedOn(p ip4) []byte {
 func wired(fn func(s *scene) []frame) func(s *scene) []frame {
 	return func(s *scene) (frames []frame) {
 		for _, f := range fn(s) {
-			frames = append(frames, frame{s.wrap(s.around(), f.bytes[ethLen:]).bytes, f.vnet})
+			frames = append(frames, frame{s.wrap(s.tunnelHeaders(), f.bytes[ethLen:]).bytes, f.vnet})
 		}
 		return frames
 	}
@@ -68,7 +68,7 @@ func wired(fn func(s *scene) []frame) func(s *scene) []frame {
 
 // flows are packets of those that are carried, made known by a number.
 func (s *scene) flows(n int) []ip4 {
-	return []ip4{s.udp(stuff(10+n, 5)), s.tcp(ack|psh, stuff(10+n, 6))}
+	return []ip4{s.udp(pattern(10+n, 5)), s.tcp(ack|psh, pattern(10+n, 6))}
 }
 
 // outers varies what is around the packets of the flows.
@@ -76,7 +76,7 @@ func outers(values []int, change func(s *scene, o *outer, value int)) func(s *sc
 	return func(s *scene) (frames []frame) {
 		for i, value := range values {
 			for _, p := range s.flows(i) {
-				o := s.around()
+				o := s.tunnelHeaders()
 				change(s, &o, value)
 				frames = append(frames, s.wrap(o, routedOn(p)))
 			}
@@ -86,12 +86,12 @@ func outers(values []int, change func(s *scene, o *outer, value int)) func(s *sc
 }
 
 // wireReplays are cases of what can be on the wire. Those of pods are played there, too.
-var wireReplays = slices.Concat(again(sizesOf[:1], headersOf, brokenOf[:3], fragmentsOf, segmentsOf), only("routed", again(gsoOf)), []replayed{
-	{name: "marks of congestion, outside and inside", wire: true, carried: true, only: "vxlan", frames: func(s *scene) (frames []frame) {
+var wireReplays = slices.Concat(onWire(sizesOf[:1], headersOf, brokenOf[:3], fragmentsOf, segmentsOf), forKind("routed", onWire(gsoOf)), []replayed{
+	{name: "marks of congestion, outside and inside", wire: true, carried: true, kind: "vxlan", frames: func(s *scene) (frames []frame) {
 		for outside := range uint8(4) {
 			for inside := range uint8(4) {
 				for _, p := range s.flows(int(outside*4 + inside)) {
-					o := s.around()
+					o := s.tunnelHeaders()
 					o.ip.tos, p.tos = outside|0xb8, inside|0x28
 					frames = append(frames, s.wrap(o, routedOn(p)))
 				}
@@ -99,9 +99,9 @@ var wireReplays = slices.Concat(again(sizesOf[:1], headersOf, brokenOf[:3], frag
 		}
 		return frames
 	}},
-	{name: "outer TTLs", wire: true, carried: true, only: "vxlan", frames: outers([]int{0, 1, 2, 255}, func(_ *scene, o *outer, ttl int) { o.ip.ttl = uint8(ttl) })},
-	{name: "outer bits", wire: true, carried: true, only: "vxlan", frames: outers([]int{0, dontFragment, evilBit}, func(_ *scene, o *outer, bits int) { o.ip.frag = uint16(bits) })},
-	{name: "outer addresses", wire: true, only: "vxlan", frames: outers(upTo(5), func(_ *scene, o *outer, i int) {
+	{name: "outer TTLs", wire: true, carried: true, kind: "vxlan", frames: outers([]int{0, 1, 2, 255}, func(_ *scene, o *outer, ttl int) { o.ip.ttl = uint8(ttl) })},
+	{name: "outer bits", wire: true, carried: true, kind: "vxlan", frames: outers([]int{0, dontFragment, evilBit}, func(_ *scene, o *outer, bits int) { o.ip.frag = uint16(bits) })},
+	{name: "outer addresses", wire: true, kind: "vxlan", frames: outers(upTo(5), func(_ *scene, o *outer, i int) {
 		other := []netip.Addr{netip.MustParseAddr("10.200.0.9"), netip.MustParseAddr("10.200.0.2"), netip.MustParseAddr("127.0.0.1")}
 		if i < len(other) {
 			o.ip.src = other[i]
@@ -109,16 +109,16 @@ var wireReplays = slices.Concat(again(sizesOf[:1], headersOf, brokenOf[:3], frag
 			o.ip.dst = netip.MustParseAddr([]string{"10.200.0.9", "10.200.0.255"}[i-len(other)])
 		}
 	})},
-	{name: "outer checksums of UDP", wire: true, only: "vxlan", frames: outers([]int{int(right), int(wrong)}, func(_ *scene, o *outer, state int) { o.udp.sum = sum(state) })},
-	{name: "outer checksum of IP", wire: true, only: "vxlan", frames: outers([]int{0}, func(_ *scene, o *outer, _ int) { o.ip.badSum = true })},
-	{name: "outer versions", wire: true, only: "vxlan", frames: outers([]int{5, 6, 15}, func(_ *scene, o *outer, version int) { o.ip.version = uint8(version) })},
-	{name: "outer lengths", wire: true, only: "vxlan", frames: outers([]int{20, 28, 36, 50, 60, 80, 2000}, func(_ *scene, o *outer, n int) { o.ip.length = uint16(n) })},
-	{name: "outer lengths of UDP", wire: true, only: "vxlan", frames: outers([]int{1, 8, 16, 40, 60, 2000}, func(_ *scene, o *outer, n int) { o.udp.length = uint16(n) })},
-	{name: "outer options", wire: true, only: "vxlan", frames: outers([]int{1, 7}, func(_ *scene, o *outer, kind int) { o.ip.options = []byte{byte(kind), byte(kind), 4, 0} })},
-	{name: "outer ports", wire: true, carried: true, only: "vxlan", frames: outers([]int{0, 1, 8472, 65535}, func(_ *scene, o *outer, port int) { o.udp.from = uint16(port) })},
-	{name: "outer fragments", wire: true, only: "vxlan", frames: func(s *scene) (frames []frame) {
+	{name: "outer checksums of UDP", wire: true, kind: "vxlan", frames: outers([]int{int(right), int(wrongSum)}, func(_ *scene, o *outer, state int) { o.udp.sum = sum(state) })},
+	{name: "outer checksum of IP", wire: true, kind: "vxlan", frames: outers([]int{0}, func(_ *scene, o *outer, _ int) { o.ip.badSum = true })},
+	{name: "outer versions", wire: true, kind: "vxlan", frames: outers([]int{5, 6, 15}, func(_ *scene, o *outer, version int) { o.ip.version = uint8(version) })},
+	{name: "outer lengths", wire: true, kind: "vxlan", frames: outers([]int{20, 28, 36, 50, 60, 80, 2000}, func(_ *scene, o *outer, n int) { o.ip.length = uint16(n) })},
+	{name: "outer lengths of UDP", wire: true, kind: "vxlan", frames: outers([]int{1, 8, 16, 40, 60, 2000}, func(_ *scene, o *outer, n int) { o.udp.length = uint16(n) })},
+	{name: "outer options", wire: true, kind: "vxlan", frames: outers([]int{1, 7}, func(_ *scene, o *outer, kind int) { o.ip.options = []byte{byte(kind), byte(kind), 4, 0} })},
+	{name: "outer ports", wire: true, carried: true, kind: "vxlan", frames: outers([]int{0, 1, 8472, 65535}, func(_ *scene, o *outer, port int) { o.udp.from = uint16(port) })},
+	{name: "outer fragments", wire: true, kind: "vxlan", frames: func(s *scene) (frames []frame) {
 		for i, p := range s.flows(1) {
-			o := s.around()
+			o := s.tunnelHeaders()
 			o.ip.id = uint16(0x4400 + i)
 			for _, part := range cut(o.tunnelled(routedOn(p)), 72) {
 				frames = append(frames, frame{bytes: eth(o.dst, o.src, o.kind, part.bytes())})
@@ -126,13 +126,13 @@ var wireReplays = slices.Concat(again(sizesOf[:1], headersOf, brokenOf[:3], frag
 		}
 		return frames
 	}},
-	{name: "headers of VXLAN", wire: true, only: "vxlan", frames: outers(upTo(9), func(s *scene, o *outer, i int) {
+	{name: "headers of VXLAN", wire: true, kind: "vxlan", frames: outers(upTo(9), func(s *scene, o *outer, i int) {
 		o.vxlan = [][2]uint32{
 			{0, o.vxlan[1]}, {1<<27 | 1, o.vxlan[1]}, {1<<27 | 1<<31, o.vxlan[1]}, {1<<27 | 1<<21, o.vxlan[1]}, {1 << 27, o.vxlan[1] | 1},
 			{1 << 27, o.vxlan[1] | 0xff}, {1 << 27, 0}, {1 << 27, 0xfffff00}, {1<<32 - 1, o.vxlan[1]},
 		}[i]
 	})},
-	{name: "inner MACs", wire: true, only: "vxlan", frames: outers(upTo(6), func(s *scene, o *outer, i int) {
+	{name: "inner MACs", wire: true, kind: "vxlan", frames: outers(upTo(6), func(s *scene, o *outer, i int) {
 		switch list := []net.HardwareAddr{{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {1, 0, 0x5e, 1, 2, 3}, s.mac(1, podRole), s.mac(0, tunnelRole)}; {
 		case i < len(list):
 			o.innerDst = list[i]
@@ -140,11 +140,11 @@ var wireReplays = slices.Concat(again(sizesOf[:1], headersOf, brokenOf[:3], frag
 			o.innerSrc = []net.HardwareAddr{{0, 0, 0, 0, 0, 0}, {1, 0, 0x5e, 1, 2, 3}}[i-len(list)]
 		}
 	})},
-	{name: "the receiver's own MAC as inner source", wire: true, only: "vxlan", frames: outers([]int{0}, func(s *scene, o *outer, _ int) {
+	{name: "the receiver's own MAC as inner source", wire: true, kind: "vxlan", frames: outers([]int{0}, func(s *scene, o *outer, _ int) {
 		o.innerSrc = s.mac(1, tunnelRole)
 	})},
-	{name: "inner tags", wire: true, only: "vxlan", frames: outers([]int{0, 5}, func(_ *scene, o *outer, tag int) { o.inner = []uint16{uint16(tag)} })},
-	{name: "inner protocols of Ethernet", wire: true, only: "vxlan", frames: outers([]int{0x801, unix.ETH_P_IPV6, unix.ETH_P_ARP, 40}, func(_ *scene, o *outer, kind int) { o.innerIs = uint16(kind) })},
+	{name: "inner tags", wire: true, kind: "vxlan", frames: outers([]int{0, 5}, func(_ *scene, o *outer, tag int) { o.inner = []uint16{uint16(tag)} })},
+	{name: "inner protocols of Ethernet", wire: true, kind: "vxlan", frames: outers([]int{0x801, unix.ETH_P_IPV6, unix.ETH_P_ARP, 40}, func(_ *scene, o *outer, kind int) { o.innerIs = uint16(kind) })},
 	{name: "MACs on the wire", wire: true, frames: outers(upTo(6), func(_ *scene, o *outer, i int) {
 		other := []net.HardwareAddr{{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {1, 0, 0x5e, 1, 2, 3}, {2, 9, 9, 9, 9, 9}}[i%3]
 		if i < 3 {
@@ -157,9 +157,9 @@ var wireReplays = slices.Concat(again(sizesOf[:1], headersOf, brokenOf[:3], frag
 	{name: "padding on the wire", wire: true, carried: true, frames: func(s *scene) (frames []frame) {
 		for _, n := range []int{1, 6, 18, 100} {
 			for _, p := range s.flows(n) {
-				f := s.wrap(s.around(), routedOn(p))
-				f.bytes = append(f.bytes, stuff(n, 1)...)
-				frames = append(frames, f, s.wrap(s.around(), append(routedOn(p), stuff(n, 1)...)))
+				f := s.wrap(s.tunnelHeaders(), routedOn(p))
+				f.bytes = append(f.bytes, pattern(n, 1)...)
+				frames = append(frames, f, s.wrap(s.tunnelHeaders(), append(routedOn(p), pattern(n, 1)...)))
 			}
 		}
 		return frames
@@ -167,7 +167,7 @@ var wireReplays = slices.Concat(again(sizesOf[:1], headersOf, brokenOf[:3], frag
 	{name: "frames that are cut off", wire: true, frames: func(s *scene) (frames []frame) {
 		for _, n := range []int{1, 9, 20, 30, 45, 60} {
 			for _, p := range s.flows(n) {
-				f := s.wrap(s.around(), routedOn(p))
+				f := s.wrap(s.tunnelHeaders(), routedOn(p))
 				f.bytes = f.bytes[:max(ethLen+1, len(f.bytes)-n)]
 				frames = append(frames, f)
 			}
@@ -182,16 +182,16 @@ var wireReplays = slices.Concat(again(sizesOf[:1], headersOf, brokenOf[:3], frag
 	}))},
 })
 
-// only leaves cases to paths of a kind.
-func only(kind string, cases []replayed) []replayed {
+// forKind leaves cases to paths of a kind.
+func forKind(kind string, cases []replayed) []replayed {
 	for i := range cases {
-		cases[i].only = kind
+		cases[i].kind = kind
 	}
 	return cases
 }
 
-// again plays cases of the pod on the wire.
-func again(lists ...[]replayed) (cases []replayed) {
+// onWire plays cases of the pod on the wire.
+func onWire(lists ...[]replayed) (cases []replayed) {
 	for _, c := range slices.Concat(lists...) {
 		c.name += ", on the wire"
 		c.frames, c.wire = wired(c.frames), true

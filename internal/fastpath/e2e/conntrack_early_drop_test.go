@@ -18,7 +18,7 @@ import (
 func checkGivenUp(t *testing.T, m lab.Machine, arm lab.Arm) {
 	defer setting(t, bucketsFile, "512")() // one that is new is likely to meet one that is there
 	const young = 20
-	soon(t, func() (took time.Duration) {
+	retryUntilFast(t, func() (took time.Duration) {
 		for range young {
 			done := false
 			fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) { took, done = givenUp(t, m, arm, exchange) })
@@ -42,7 +42,7 @@ func givenUp(t *testing.T, m lab.Machine, arm lab.Arm, exchange func(time.Durati
 		}
 	} else {
 		before := fastpathtest.CarriedPackets(t, arm)
-		for end := time.Now().Add(testenv.Timeout); !rose(before, fastpathtest.CarriedPackets(t, arm)); {
+		for end := time.Now().Add(testenv.Timeout); !increased(before, fastpathtest.CarriedPackets(t, arm)); {
 			testenv.Must(t, exchange(testenv.Timeout))
 			if time.Now().After(end) {
 				t.Fatalf("after %v, machines carried %v, and %v before", testenv.Timeout, fastpathtest.CarriedPackets(t, arm), before)

@@ -22,7 +22,7 @@ import (
 // What the network between the machines turns out to take is what packets to a peer
 // may have, though the kernel tells nobody when it learns of it.
 func TestFastPathFollowsPathMTU(t *testing.T) {
-	needsFast(t)
+	requireFastPath(t)
 	l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan+fast"}})
 	arm := l.Arms[0]
 	const least, overhead = 1300, 50
@@ -91,7 +91,7 @@ func fragmentationNeeded(t *testing.T, m, other lab.Machine, mtu uint16) {
 // Neighbours that only carried packets go to are asked whether they are there, as the
 // kernel does for its own; and one that has become another is noticed.
 func TestFastPathConfirmsNeighbours(t *testing.T) {
-	needsFast(t)
+	requireFastPath(t)
 	l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan+fast"}})
 	arm, m, other := l.Arms[0], l.Machines[0], l.Machines[1]
 	fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) {

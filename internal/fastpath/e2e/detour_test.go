@@ -13,27 +13,27 @@ import (
 // What passes another network namespace on its way is for that to judge, packet by
 // packet: a rule that begins to drop there takes hold, as it does without a fast path.
 func TestFastPathLeavesDetours(t *testing.T) {
-	needsFast(t)
-	needsPrograms(t)
+	requireFastPath(t)
+	requireTools(t)
 	l, flows := steadyLab(t, 0, "vxlan", "routed", "vxlan+fast", "routed+fast")
-	paths := watch(t, l, flows, 0, "")
-	work(t, paths)
+	paths := watchPaths(t, l, flows, 0, "")
+	checkWorking(t, paths)
 	for _, w := range paths {
 		t.Run(w.Path, func(t *testing.T) {
 			between := detour(t, l, w)
 			all := []watched{w}
-			until(t, w.wishes(delivered, delivered), time.Now())
-			time.Sleep(enough * pace) // long enough to learn from
+			waitAll(t, w.expect(delivered, delivered), time.Now())
+			time.Sleep(minPackets * pace) // long enough to learn from
 			shell(t, l.Machines[0], all, between.Replace(`nsenter --net={between} nft 'table ip deny { chain c { type filter hook forward priority 0; drop; }; }'`))
 			dropping := time.Now()
-			settled := until(t, w.wishes(dropped, dropped), dropping)
-			for _, wish := range w.wishes(dropped, dropped) {
-				if took := wish.way.last(delivered, dropping, settled); took > takesHold {
+			settled := waitAll(t, w.expect(dropped, dropped), dropping)
+			for _, wish := range w.expect(dropped, dropped) {
+				if took := wish.way.last(delivered, dropping, settled); took > changeLimit {
 					t.Errorf("%s: delivered for %v more", wish.name, took)
 				}
 			}
 			shell(t, l.Machines[0], all, between.Replace(`nsenter --net={between} nft delete table ip deny`))
-			until(t, w.wishes(delivered, delivered), time.Now())
+			waitAll(t, w.expect(delivered, delivered), time.Now())
 		})
 	}
 }
@@ -72,6 +72,6 @@ func detour(t *testing.T, l *lab.Lab, w watched) (words *strings.Replacer) {
 		ip route add {pod} via 10.99.{n}.6 table 11{n}
 		ip rule add iif {gate} to {peer} lookup 10{n} pref 10{n}
 		ip rule add iif {out} to {pod} lookup 11{n} pref 11{n}`)
-	testenv.InNetns(t, n.Path(), func() error { return runs("ip -4 route get " + w.Server().Addr.String()) })
+	testenv.InNetns(t, n.Path(), func() error { return runScript("ip -4 route get " + w.Server().Addr.String()) })
 	return words
 }
