@@ -27,6 +27,7 @@ var only = []struct {
 	{"internal/setting", []string{"result", "internal/verr", "internal/host"}, "it does single writes, and knows nobody's purpose"},
 	{"internal/netcfg", []string{"internal/host"}, "it writes to namespaces of ours, for whoever hands it one"},
 	{"internal/fastpath/kernel", []string{"internal/host", "internal/netcfg"}, "it is the fast path's kernel calls, and knows nothing of when they are due"},
+	{"internal/remote", []string{"internal/sanitize", "internal/verr"}, "it carries a stream to a machine, and knows nothing of what is said"},
 	{"internal/attachment", []string{"internal/host", "internal/verr"}, "it looks at what somebody else built: it has no writer in reach"},
 	{"internal/journal", []string{"internal/setting", "internal/host", "internal/verr"}, "it undoes what any version of any knob wrote: it knows cells, not purposes"},
 	{"internal/knob", []string{"internal/host", "internal/setting", "internal/feature", "internal/verr", "internal/ovs"}, "a knob says what is to be written; tune writes it, by the journal"},
@@ -88,8 +89,8 @@ var reserved = []struct {
 	tests bool // holds for tests too
 	why   string
 }{
-	{"os/exec", []string{"internal/guest", "internal/tool", "internal/netcfg", "internal/setting", "internal/kernel", "internal/testenv"}, false,
-		"no product code asks a program what the kernel could tell: tools are run by tool, agents started by netcfg, packages fetched by the package manager, commands in a virtual machine run by guest, roles of a test binary by testenv"},
+	{"os/exec", []string{"internal/guest", "internal/tool", "internal/remote", "internal/netcfg", "internal/setting", "internal/kernel", "internal/testenv"}, false,
+		"no product code asks a program what the kernel could tell: tools are run by tool, agents started by netcfg and, on other machines, by remote through ssh, packages fetched by the package manager, commands in a virtual machine run by guest, roles of a test binary by testenv"},
 	{"golang.org/x/sys/unix", []string{"internal/host", "internal/netcfg", "internal/setting", "internal/fastpath/kernel", "internal/load", "internal/meter", "internal/guest", "internal/vm", "internal/journal", "internal/testenv", "internal/testenv/traffic"}, false,
 		"raw system calls stay where their pitfalls are known"},
 	{"github.com/vishvananda/netns", nil, true,

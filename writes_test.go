@@ -23,6 +23,7 @@ var writers = []struct {
 			"internal/netcfg":          "the machine, inside the lab's namespaces",
 			"internal/setting":         "one value of the machine, as the journal asks",
 			"internal/fastpath/kernel": "pins of programs",
+			"internal/remote":          "the folder that ssh has put this very program in",
 			"internal/lab":             "its lock and its private folder below /run",
 			"internal/agent":           "its own socket",
 			"internal/compare":         "the folder of a run, as the user asked for it",
@@ -58,7 +59,7 @@ var writers = []struct {
 	{
 		"syscall",
 		regexp.MustCompile(`^(Mount|Unmount|Unshare|Kill|Exec|ForkExec|StartProcess)$`),
-		map[string]string{"internal/netcfg": "processes of the lab", "internal/setting": "the process that holds a setting"},
+		map[string]string{"internal/testenv": "what tests need", "internal/netcfg": "processes of the lab", "internal/setting": "the process that holds a setting"},
 		"namespaces and processes are made and ended by netcfg alone",
 	},
 	{

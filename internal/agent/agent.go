@@ -47,6 +47,9 @@ type Options struct {
 	Stdin io.Reader
 	// Detach leaves the agent running when its controller dies.
 	Detach bool
+	// Lock makes sure that nobody else measures on the machine; nil: whoever started the
+	// agent has.
+	Lock func(ctx context.Context, wait bool, command string) (unlock func(), err error)
 	// Engine replaces the load engine in tests.
 	Engine Engine
 }
@@ -95,6 +98,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := newServer(o.Machine, o.Version, o.Engine.orLoad())
+	s.abandon, s.lock = cancel, o.Lock
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.UnaryInterceptor(withDetails), grpc.StreamInterceptor(streamWithDetails))
 	agentpb.RegisterAgentServer(g, s)
@@ -108,6 +112,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	cancel()
 	serving.Wait()
 	s.close()
+	s.release()
 	if err = ignoreStopped(err); err != nil {
 		return verr.Wrap(verr.Failed, "the agent of "+o.Machine+" ended badly", err, "run the command again")
 	}

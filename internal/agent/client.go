@@ -43,31 +43,40 @@ type Client struct {
 	conn    *grpc.ClientConn
 	api     agentpb.AgentClient
 	machine string
-	serves  atomic.Int64 // how many ends the last series that it serves has
+	cpus    []int
+	live    *Liveness                  // of the client's machine; nil: a dead agent shows at once
+	lost    atomic.Pointer[verr.Error] // why nothing more is to be had of it; nil: it is there
+	ahead   time.Duration              // by which its clock is ahead of ours
+	serves  atomic.Int64               // how many ends the last series that it serves has
 }
 
 // Dial waits until the agent on the socket answers, and checks that it speaks
 // our language.
 func Dial(ctx context.Context, socket string) (*Client, error) {
+	return dial(ctx, socket, "unix:"+socket,
+		// The socket's permissions and the peer check are the credentials.
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		// An agent starts in milliseconds: gRPC's second between tries is too long.
+		// Nor does gRPC give an attempt longer than such a pause unless told: on an
+		// emulated CPU an agent takes longer to greet.
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: dialPatience, Backoff: backoff.Config{
+			BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 100 * time.Millisecond}}))
+}
+
+// dial is Dial by any way to the agent.
+func dial(ctx context.Context, socket, target string, options ...grpc.DialOption) (*Client, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, dialPatience)
 		defer cancel()
 	}
-	conn, err := grpc.NewClient("unix:"+socket,
-		// The socket's permissions and the peer check are the credentials.
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
-		// An agent starts in milliseconds: gRPC's second between tries is too long.
-		// Nor does gRPC give an attempt longer than such a pause unless told: on an
-		// emulated CPU an agent takes longer to greet.
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: dialPatience, Backoff: backoff.Config{
-			BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 100 * time.Millisecond}}),
-	)
+	conn, err := grpc.NewClient(target, append(options,
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))...)
 	if err != nil {
 		return nil, fmt.Errorf("dial agent on %s: %w", socket, err)
 	}
 	c := &Client{conn: conn, api: agentpb.NewAgentClient(conn), machine: socket}
+	asked := time.Now()
 	v, err := c.api.Version(ctx, &agentpb.VersionRequest{}, grpc.WaitForReady(true))
 	if err != nil {
 		conn.Close()
@@ -80,6 +89,10 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 			"end it with lab down, and run the command again")
 	}
 	c.machine = v.GetMachine()
+	if dialed := time.Now(); v.GetNow() != 0 {
+		c.ahead = time.Unix(0, v.GetNow()).Sub(asked.Add(dialed.Sub(asked) / 2))
+	}
+	c.cpus = convert(v.GetCpus(), func(cpu int64) int { return int(cpu) })
 	return c, nil
 }
 
@@ -98,8 +111,23 @@ func dialError(ctx context.Context, socket string, err error) error {
 // Machine is the name of the agent's machine.
 func (c *Client) Machine() string { return c.machine }
 
+// Lock makes sure that nobody else measures on the agent's machine for as long as the
+// channel lives. command is what to tell others. Errors are for people.
+func (c *Client) Lock(ctx context.Context, wait bool, command string) error {
+	_, err := c.api.Lock(ctx, &agentpb.LockRequest{Wait: wait, Command: command})
+	return fromStatus(c.machine, err)
+}
+
+// CPUs are those that the agent may run on.
+func (c *Client) CPUs() []int { return c.cpus }
+
 // Close hangs up. The agent goes on.
-func (c *Client) Close() error { return c.conn.Close() }
+func (c *Client) Close() error {
+	if err := c.conn.Close(); c.lost.Load() == nil {
+		return err
+	}
+	return nil // it was hung up on before
+}
 
 // Facts reads the machine, with the devices of some namespaces beside its own.
 // What could not be read is told in the warnings.
@@ -153,6 +181,9 @@ func (c *Client) finish(ctx context.Context, token uint64, limit time.Duration) 
 	ctx, cancel := context.WithTimeout(ctx, limit+forEnds(int(c.serves.Load())))
 	defer cancel()
 	reply, err := c.api.Finish(ctx, &agentpb.FinishRequest{Token: token})
+	if why := c.lost.Load(); err != nil && why != nil {
+		return nil, why
+	}
 	if err != nil {
 		return nil, fromStatus(c.machine, err)
 	}
@@ -176,15 +207,27 @@ func (c *Client) Run(ctx context.Context, plan load.Plan, meters []string) ([]lo
 	defer abandon()
 	unhook := context.AfterFunc(ctx, func() { c.wind(call, abandon, plan) })
 	defer unhook()
+	defer c.live.begin(plan.Token, plan.Slice+plan.Head+time.Second+forEnds(endsOf(plan)))()
 	reply, err := c.api.Run(call, &agentpb.SeriesRequest{Plan: p, Meters: meters})
 	if err != nil {
+		if why := c.lost.Load(); why != nil {
+			return nil, nil, why
+		}
 		if ctx.Err() != nil && !Gone(fromStatus(c.machine, err)) {
 			return nil, nil, ctx.Err()
 		}
 		return nil, nil, fromStatus(c.machine, err)
 	}
 	slices, sums := convert(reply.GetSlices(), sliceFromPB), convert(reply.GetMeters(), meterFromPB)
+	if c.live != nil { // the agent's clock is not ours
+		for i := range slices {
+			slices[i].Start = slices[i].Start.Add(-c.ahead)
+		}
+	}
+	lost := c.lost.Load()
 	switch {
+	case reply.GetStopped() && lost != nil:
+		return slices, sums, lost
 	case reply.GetStopped() && ctx.Err() != nil:
 		return slices, sums, ctx.Err()
 	case reply.GetStopped():

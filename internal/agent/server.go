@@ -24,8 +24,14 @@ type server struct {
 
 	mu      sync.Mutex
 	closing bool
-	passive *passive
-	active  *active
+	// namespaces are held open, by the files that they were found at.
+	namespaces map[string]*host.NetnsHandle
+	pulse      pulse
+	abandon    func() // ends the agent: nobody speaks to it any more
+	lock       func(ctx context.Context, wait bool, command string) (unlock func(), err error)
+	unlock     func()
+	passive    *passive
+	active     *active
 }
 
 // passive is a series whose passive ends are here.
@@ -46,11 +52,16 @@ type active struct {
 }
 
 func newServer(machine, version string, e Engine) *server {
-	return &server{machine: machine, version: version, engine: e}
+	return &server{abandon: func() {}, machine: machine, version: version, engine: e, namespaces: map[string]*host.NetnsHandle{}}
 }
 
 func (s *server) Version(context.Context, *agentpb.VersionRequest) (*agentpb.VersionReply, error) {
-	return &agentpb.VersionReply{Protocol: Protocol, Venturi: s.version, Machine: s.machine}, nil
+	cpus, err := host.AllowedCPUs()
+	if err != nil {
+		return nil, err
+	}
+	return &agentpb.VersionReply{Protocol: Protocol, Venturi: s.version, Machine: s.machine,
+		Now: time.Now().UnixNano(), Cpus: convert(cpus, func(cpu int) int64 { return int64(cpu) })}, nil
 }
 
 func (s *server) Facts(_ context.Context, req *agentpb.FactsRequest) (*agentpb.FactsReply, error) {
@@ -66,6 +77,21 @@ func (s *server) Facts(_ context.Context, req *agentpb.FactsRequest) (*agentpb.F
 		return nil, fmt.Errorf("encode facts: %w", err)
 	}
 	return &agentpb.FactsReply{Facts: b, Missing: convert(problems, error.Error)}, nil
+}
+
+// Lock is of [agentpb.AgentServer]. The lock is given back when the agent ends.
+func (s *server) Lock(ctx context.Context, req *agentpb.LockRequest) (*agentpb.LockReply, error) {
+	if s.lock == nil {
+		return &agentpb.LockReply{}, nil // whoever started the agent has it
+	}
+	unlock, err := s.lock(ctx, req.GetWait(), req.GetCommand())
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unlock = unlock
+	return &agentpb.LockReply{}, nil
 }
 
 // Serve opens the passive ends. The same series twice is refused too: its
@@ -167,7 +193,7 @@ func (s *server) Run(ctx context.Context, req *agentpb.SeriesRequest) (*agentpb.
 	}
 	quiet := hush()
 	guests := NewGuests(req.GetMeters())
-	slices, err := s.engine.Run(ctx, plan, rec, guests)
+	slices, err := s.engine.Run(ctx, plan, pausing{rec, ctx, &s.pulse}, guests)
 	quiet()
 	sums := append(withoutGuests(rec.Meters(), plan), guests.sums...)
 	reply := &agentpb.RunReply{Slices: convert(slices, sliceToPB), Meters: convert(sums, meterToPB)}

@@ -24,10 +24,15 @@ type End struct {
 	Route host.ResolvedRoute // to the other end, once [End.Reach] found it
 }
 
-// Find opens the namespace of an end, and chooses its address: the only one, or that
-// which is wanted. hold is told of the namespace's file and gives the path to use from
+// Wanted says which of several addresses is meant. The zero value: the only one.
+type Wanted struct {
+	Addr   string
+	Device string // that has the address
+}
+
+// Find opens the namespace of an end, and chooses its address. hold is told of the namespace's file and gives the path to use from
 // there. Errors are for a user.
-func Find(option, text, wanted string, hold func(path string) (string, error)) (e End, err error) {
+func Find(option, text string, wanted Wanted, hold func(path string) (string, error)) (e End, err error) {
 	e = End{Option: option, Text: text}
 	if err := e.open(hold); err != nil {
 		return e, err
@@ -73,7 +78,7 @@ func (e *End) open(hold func(string) (string, error)) error {
 }
 
 // choose finds the end's address: the only one, or the one that was asked for.
-func (e *End) choose(wanted string) error {
+func (e *End) choose(wanted Wanted) error {
 	var all []host.Address
 	err := host.Do(e.Path, func() (err error) {
 		all, err = host.Addresses()
@@ -83,20 +88,28 @@ func (e *End) choose(wanted string) error {
 		return e.refuse(err.Error(), "see that it is a network namespace, and still there")
 	}
 	var names []string
+	var fit []host.Address
 	for _, a := range all {
-		if wanted == a.Addr.String() || wanted == "" && len(all) == 1 {
-			e.Address = a
-			return nil
+		if (wanted.Addr == "" || wanted.Addr == a.Addr.String()) && (wanted.Device == "" || wanted.Device == a.Device) {
+			fit = append(fit, a)
 		}
 		names = append(names, a.String())
+	}
+	if len(fit) == 1 {
+		e.Address = fit[0]
+		return nil
 	}
 	list := strings.Join(names, ", ")
 	switch {
 	case len(all) == 0:
 		return e.refuse("it has no IPv4 address on a device that is up", "connect it to a network first")
-	case wanted != "":
-		return e.refuse(fmt.Sprintf("it does not have the address %s on a device that is up", wanted),
+	case wanted.Addr != "":
+		return e.refuse(fmt.Sprintf("it does not have the address %s on a device that is up", wanted.Addr),
 			fmt.Sprintf("give %s-addr= one of %s", e.Option, list))
+	}
+	if wanted.Device != "" && len(fit) == 0 {
+		return e.refuse(fmt.Sprintf("it has no device %s that is up and has an IPv4 address", wanted.Device),
+			"name one of the devices of "+list)
 	}
 	return e.refuse("it has several addresses", fmt.Sprintf("give %s-addr= one of %s", e.Option, list))
 }

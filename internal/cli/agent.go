@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -11,6 +14,8 @@ import (
 // people have no use for it.
 func newAgent(env *Env) *cobra.Command {
 	o := agent.Options{Version: Version()}
+	var stdio bool
+	var folder string
 	cmd := &cobra.Command{
 		Use:    "agent --machine NAME --socket PATH",
 		Short:  "Be the agent of a machine",
@@ -18,6 +23,12 @@ func newAgent(env *Env) *cobra.Command {
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if stdio && o.Machine != "" {
+				o.Lock = func(ctx context.Context, wait bool, command string) (func(), error) {
+					return lab.LockMeasure(ctx, wait, command, nil)
+				}
+				return agent.Stdio(cmd.Context(), env.Stdin, env.Stdout, folder, o)
+			}
 			if o.Machine == "" || o.Socket == "" {
 				return verr.New(verr.Usage, "cannot start an agent", "--machine or --socket is missing",
 					"give both; venturi itself starts agents when it needs them")
@@ -29,5 +40,7 @@ func newAgent(env *Env) *cobra.Command {
 	cmd.Flags().StringVar(&o.Machine, "machine", "", "name of the machine")
 	cmd.Flags().StringVar(&o.Socket, "socket", "", "path of the unix socket to listen on; its folder must have mode 0700")
 	cmd.Flags().BoolVar(&o.Detach, "detach", false, "go on when standard input ends")
+	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve on standard input and output, until either ends")
+	cmd.Flags().StringVar(&folder, "remove", "", "folder of this program, which is removed as soon as it runs")
 	return cmd
 }

@@ -26,6 +26,7 @@ func newCompare(env *Env) *cobra.Command {
 		opt  = report.Options{Format: report.Formats()[0]}
 		json bool
 		u    under
+		far  machinesFlag
 	)
 	cmd := &cobra.Command{
 		Use:   "compare [PATH...]",
@@ -61,6 +62,10 @@ a killed run left.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Paths, q.Command = args, ownCommand(env)
+			var err error
+			if q.Remote, err = far.remote(); err != nil {
+				return err
+			}
 			if json {
 				opt.Format = "json"
 			}
@@ -101,6 +106,7 @@ a killed run left.`,
 	f.Var(servicesFlag(&q.Services), "services", "give the machines kube-proxy's rules for this many Services")
 	f.StringSliceVar(&q.With, "with", nil, "run a real tool beside our loads on the host network: qperf, iperf3")
 	u.flags(f)
+	far.flags(f)
 	runFlags(f, &q)
 	f.StringVar(&opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
 	accelStatsFlag(f, &opt)

@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 //	code N PROGRAM...   run a program that must end with exit code N
 //	nobody N PROGRAM... the same, as a user without privileges
 //	errors              the last standard error must be one three-part error
+//	sshmachines A B     two machines that are joined by a wire, and reached by $SSH
 //
 // the conditions fast and long,
 // and in its folder await.sh, bzImage (the head of a kernel's file) and the runs good, cut (no end), bare (cut before its plan),
@@ -64,12 +65,25 @@ func params(dir string) testscript.Params {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"code":   func(ts *testscript.TestScript, _ bool, args []string) { code(ts, args[0], args[1:]) },
-			"nobody": nobody,
-			"errors": threeParts,
+			"code":        func(ts *testscript.TestScript, _ bool, args []string) { code(ts, args[0], args[1:]) },
+			"nobody":      nobody,
+			"sshmachines": sshMachines,
+			"errors":      threeParts,
 		},
 	}
 }
+
+// sshMachines makes two machines of these names, which share nothing with this one but
+// the kernel.
+func sshMachines(ts *testscript.TestScript, _ bool, args []string) {
+	t := ts.Value(testKey{}).(*testing.T)
+	a, b := testenv.NewSSHMachine(t, args[0]), testenv.NewSSHMachine(t, args[1])
+	testenv.Join(t, a, b)
+	ts.Setenv("SSH", strings.Join(testenv.SSHCommand(t, a, b), " "))
+}
+
+// testKey is under which a script's values have its test.
+type testKey struct{}
 
 // condition knows fast, that this kernel has what a fast path is made of, and long,
 // that tests run in full size.
@@ -95,6 +109,10 @@ type oneByOne struct{ *testing.T }
 func runOneByOne(t *testing.T, p testscript.Params) {
 	t.Helper()
 	p.Deadline, _ = t.Deadline()
+	p.Setup = func(env *testscript.Env) error {
+		env.Values[testKey{}] = t
+		return setup(env)
+	}
 	testscript.RunT(oneByOne{t}, p)
 }
 

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/agent"
@@ -15,6 +16,7 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/meter"
+	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/tool"
 	"github.com/venturi-net/venturi/result"
 )
@@ -41,6 +43,10 @@ type Session struct {
 	lab    *lab.Lab
 	unlock func()
 	agents [2]*agent.Client
+	// remote machines were not raised, and are not taken down; streams lead to them.
+	remote  bool
+	streams [2]*remote.Stream
+	live    *agent.Liveness
 	// emulated are the arms with an end in a virtual machine whose CPU is.
 	emulated map[string]bool
 }
@@ -71,6 +77,9 @@ func (q Request) Check() error {
 	o, err := q.planned()
 	if err != nil {
 		return err
+	}
+	if len(q.Remote.Machines) > 0 {
+		return q.withDefaults().checkMachines()
 	}
 	if err := q.withDefaults().checkThreads(); err != nil {
 		return err
@@ -123,6 +132,9 @@ func (q Request) labOptions(h Host) (lab.Options, error) {
 // Open takes the lock, raises the lab with the request's paths, and connects to the agents.
 func Open(ctx context.Context, q Request, h Host) (*Session, error) {
 	q = q.withDefaults()
+	if len(q.Remote.Machines) > 0 {
+		return openMachines(ctx, q, h)
+	}
 	o, err := q.labOptions(h)
 	if err != nil {
 		return nil, err
@@ -152,12 +164,22 @@ func Open(ctx context.Context, q Request, h Host) (*Session, error) {
 
 // Close takes the lab down and gives the lock back.
 func (s *Session) Close() (err error) {
+	if s.live != nil {
+		s.live.Close()
+	}
 	for _, a := range s.agents {
 		if a != nil {
 			err = errors.Join(err, a.Close())
 		}
 	}
-	if s.lab != nil {
+	var closing sync.WaitGroup
+	for _, stream := range s.streams {
+		if stream != nil {
+			closing.Go(func() { _ = stream.Close() }) // it is over, however ssh ends
+		}
+	}
+	closing.Wait()
+	if s.lab != nil && !s.remote {
 		err = errors.Join(err, s.lab.Down())
 	}
 	if s.unlock != nil {
@@ -179,6 +201,11 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 		return nil, err
 	}
 	plan.Wire = s.lab.Wire
+	serverMeters := []string{"tcp", "udp", "links", "accel"} // both agents see the same cores: one counts them
+	if s.remote {
+		plan.SharedCores, serverMeters = false, meter.Names()
+		plan.ClientCPU, plan.ServerCPU = s.cpus()
+	}
 	rec := &result.Record{}
 	add := func(l result.Line) error {
 		rec.Add(l)
@@ -191,9 +218,11 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 		return rec, err
 	}
 	own := rec.Facts[0] // of the client's machine
-	for _, w := range unlike(plan, ends, q.With, own.Sysctls) {
-		if err := add(result.Line{Warning: &w}); err != nil {
-			return rec, recordError(err)
+	if !s.remote {
+		for _, w := range unlike(plan, ends, q.With, own.Sysctls) {
+			if err := add(result.Line{Warning: &w}); err != nil {
+				return rec, recordError(err)
+			}
 		}
 	}
 	run := experiment.Run{
@@ -201,8 +230,7 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 		Write: write, Watch: s.host.Watch, Tools: tools(q.With),
 		DaemonExit:    func(arm int) error { return s.lab.DaemonExit(strings.TrimSuffix(arms[arm].Name, copySuffix)) },
 		FinalWarnings: func() []result.Warning { return fastPathsOff(s.lab) },
-		// Both agents see the same cores, so only one of them counts those.
-		ClientMeters: meter.Names(), ServerMeters: []string{"tcp", "udp", "links", "accel"}, Congestion: own.Congestion,
+		ClientMeters:  meter.Names(), ServerMeters: serverMeters, Congestion: own.Congestion,
 	}
 	if plan.Precision > 0 {
 		run.StopRule = func(rec *result.Record) (bool, error) {
@@ -228,7 +256,10 @@ func (s *Session) arms(q Request) ([]result.Arm, []experiment.Ends) {
 		}
 		paths = append(paths, arm)
 		e := experiment.Ends{
-			Spin: q.Spin[i], ClientNetns: crossed(s.lab.Machines[0], a.Name), ServerNetns: crossed(s.lab.Machines[1], a.Name),
+			Spin: q.Spin[i],
+		}
+		if !s.remote {
+			e.ClientNetns, e.ServerNetns = crossed(s.lab.Machines[0], a.Name), crossed(s.lab.Machines[1], a.Name)
 		}
 		if len(a.Pins) > 1 {
 			e.ClientPins, e.ServerPins = a.Pins[0], a.Pins[1]
@@ -282,7 +313,7 @@ func (s *Session) preamble(ctx context.Context, q Request, plan *result.Plan, ad
 			}
 		}
 	}
-	if plan.ClientCPU == plan.ServerCPU {
+	if plan.SharedCores && plan.ClientCPU == plan.ServerCPU {
 		w := result.Warning{Code: "one-core", Text: "client and server share one core: latency lacks the wake-up of another core"}
 		return recordError(add(result.Line{Warning: &w}))
 	}

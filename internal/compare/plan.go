@@ -3,7 +3,6 @@ package compare
 import (
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/host"
-	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/result"
 )
@@ -17,7 +16,7 @@ func (q Request) Plan() (*result.Plan, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	paths, err := path.Arms(q.Paths, q.Names)
+	paths, err := q.pathArms()
 	if err != nil {
 		return nil, err
 	}

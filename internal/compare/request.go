@@ -45,6 +45,8 @@ type Request struct {
 
 	assumed bool // Loads are the defaults: those that do not fit are left out
 
+	Remote Remote
+
 	Out     string // folder for the record
 	Wait    bool   // for another run that measures
 	Command []string
@@ -73,6 +75,9 @@ func (q Request) withDefaults() Request {
 		for _, l := range q.Loads {
 			q.Cells = append(q.Cells, CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows})
 		}
+	}
+	if len(q.Remote.Machines) > 0 {
+		set(&q.Paths, []string{baseline})
 	}
 	set(&q.Paths, []string{baseline, "routed", "vxlan"})
 	if !q.NoHost {

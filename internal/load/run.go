@@ -16,6 +16,10 @@ type Client interface {
 	Close()
 }
 
+// Pauser is what a [SliceObserver] may be besides: it is told when no slice runs, and none
+// begins until it returns.
+type Pauser interface{ Pause() }
+
 // Run drives the active ends through the schedule of the plan. Arms that are
 // not in it are left alone. observer may be nil, and so may guests if no end is in a
 // virtual machine. When ctx ends it stops before the next slice and returns
@@ -29,6 +33,7 @@ func Run(ctx context.Context, plan Plan, observer SliceObserver, guests GuestDia
 	defer c.Close()
 	var results []SliceResult
 	failed := map[int]bool{}
+	pauser, pauses := observer.(Pauser)
 	for round, order := range plan.Schedule {
 		for _, arm := range order {
 			if err := ctx.Err(); err != nil {
@@ -36,6 +41,9 @@ func Run(ctx context.Context, plan Plan, observer SliceObserver, guests GuestDia
 			}
 			if failed[arm] {
 				continue
+			}
+			if pauses {
+				pauser.Pause()
 			}
 			s := c.Measure(arm, round)
 			failed[arm] = s.Err != nil

@@ -92,7 +92,7 @@ func address(name, help string) Option {
 // there. Errors are for a user.
 func attachTo(v Values, hold func(end int, path string) (string, error)) (ends [2]attachment.End, err error) {
 	for i, option := range []string{"from", "to"} {
-		ends[i], err = attachment.Find(option, v[option], v[option+"-addr"], func(path string) (string, error) { return hold(i, path) })
+		ends[i], err = attachment.Find(option, v[option], attachment.Wanted{Addr: v[option+"-addr"]}, func(path string) (string, error) { return hold(i, path) })
 		if err != nil {
 			return ends, err
 		}

@@ -26,6 +26,58 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Beat_Kind int32
+
+const (
+	Beat_CALL   Beat_Kind = 0 // controller: are you there?
+	Beat_ANSWER Beat_Kind = 1 // agent: yes
+	Beat_PAUSE  Beat_Kind = 2 // agent: no slice runs, and none begins before you let it
+	Beat_GO     Beat_Kind = 3 // controller: it may
+)
+
+// Enum value maps for Beat_Kind.
+var (
+	Beat_Kind_name = map[int32]string{
+		0: "CALL",
+		1: "ANSWER",
+		2: "PAUSE",
+		3: "GO",
+	}
+	Beat_Kind_value = map[string]int32{
+		"CALL":   0,
+		"ANSWER": 1,
+		"PAUSE":  2,
+		"GO":     3,
+	}
+)
+
+func (x Beat_Kind) Enum() *Beat_Kind {
+	p := new(Beat_Kind)
+	*p = x
+	return p
+}
+
+func (x Beat_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Beat_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_agent_proto_enumTypes[0].Descriptor()
+}
+
+func (Beat_Kind) Type() protoreflect.EnumType {
+	return &file_agent_proto_enumTypes[0]
+}
+
+func (x Beat_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Beat_Kind.Descriptor instead.
+func (Beat_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{4, 0}
+}
+
 type VersionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -67,6 +119,8 @@ type VersionReply struct {
 	Protocol      int64                  `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"` // both ends must have the same
 	Venturi       string                 `protobuf:"bytes,2,opt,name=venturi,proto3" json:"venturi,omitempty"`
 	Machine       string                 `protobuf:"bytes,3,opt,name=machine,proto3" json:"machine,omitempty"`
+	Cpus          []int64                `protobuf:"varint,4,rep,packed,name=cpus,proto3" json:"cpus,omitempty"` // that it may run on
+	Now           int64                  `protobuf:"varint,5,opt,name=now,proto3" json:"now,omitempty"`          // ns since 1970 by the agent's clock
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -122,6 +176,288 @@ func (x *VersionReply) GetMachine() string {
 	return ""
 }
 
+func (x *VersionReply) GetCpus() []int64 {
+	if x != nil {
+		return x.Cpus
+	}
+	return nil
+}
+
+func (x *VersionReply) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+type LockRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Wait          bool                   `protobuf:"varint,1,opt,name=wait,proto3" json:"wait,omitempty"`      // for another run that measures
+	Command       string                 `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"` // what to tell others
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockRequest) Reset() {
+	*x = LockRequest{}
+	mi := &file_agent_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockRequest) ProtoMessage() {}
+
+func (x *LockRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockRequest.ProtoReflect.Descriptor instead.
+func (*LockRequest) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *LockRequest) GetWait() bool {
+	if x != nil {
+		return x.Wait
+	}
+	return false
+}
+
+func (x *LockRequest) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+type LockReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockReply) Reset() {
+	*x = LockReply{}
+	mi := &file_agent_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockReply) ProtoMessage() {}
+
+func (x *LockReply) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockReply.ProtoReflect.Descriptor instead.
+func (*LockReply) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{3}
+}
+
+type Beat struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          Beat_Kind              `protobuf:"varint,1,opt,name=kind,proto3,enum=venturi.agent.v1.Beat_Kind" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Beat) Reset() {
+	*x = Beat{}
+	mi := &file_agent_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Beat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Beat) ProtoMessage() {}
+
+func (x *Beat) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Beat.ProtoReflect.Descriptor instead.
+func (*Beat) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Beat) GetKind() Beat_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Beat_CALL
+}
+
+type LocateRequest struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Option          string                 `protobuf:"bytes,1,opt,name=option,proto3" json:"option,omitempty"`       // by which the user named it: from or to
+	Namespace       string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"` // as the user named it
+	Addr            []byte                 `protobuf:"bytes,3,opt,name=addr,proto3" json:"addr,omitempty"`           // the address that is wanted, as netip.Addr marshals itself; empty: the only one
+	Device          string                 `protobuf:"bytes,4,opt,name=device,proto3" json:"device,omitempty"`       // or the device whose address is wanted
+	Toward          []byte                 `protobuf:"bytes,5,opt,name=toward,proto3" json:"toward,omitempty"`       // the address of the other end; empty: no route is asked for
+	TowardNamespace string                 `protobuf:"bytes,6,opt,name=toward_namespace,json=towardNamespace,proto3" json:"toward_namespace,omitempty"`
+	TowardOption    string                 `protobuf:"bytes,7,opt,name=toward_option,json=towardOption,proto3" json:"toward_option,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *LocateRequest) Reset() {
+	*x = LocateRequest{}
+	mi := &file_agent_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LocateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LocateRequest) ProtoMessage() {}
+
+func (x *LocateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LocateRequest.ProtoReflect.Descriptor instead.
+func (*LocateRequest) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *LocateRequest) GetOption() string {
+	if x != nil {
+		return x.Option
+	}
+	return ""
+}
+
+func (x *LocateRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *LocateRequest) GetAddr() []byte {
+	if x != nil {
+		return x.Addr
+	}
+	return nil
+}
+
+func (x *LocateRequest) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *LocateRequest) GetToward() []byte {
+	if x != nil {
+		return x.Toward
+	}
+	return nil
+}
+
+func (x *LocateRequest) GetTowardNamespace() string {
+	if x != nil {
+		return x.TowardNamespace
+	}
+	return ""
+}
+
+func (x *LocateRequest) GetTowardOption() string {
+	if x != nil {
+		return x.TowardOption
+	}
+	return ""
+}
+
+type LocateReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	End           *Endpoint              `protobuf:"bytes,1,opt,name=end,proto3" json:"end,omitempty"` // with the MTU of the route
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LocateReply) Reset() {
+	*x = LocateReply{}
+	mi := &file_agent_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LocateReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LocateReply) ProtoMessage() {}
+
+func (x *LocateReply) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LocateReply.ProtoReflect.Descriptor instead.
+func (*LocateReply) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *LocateReply) GetEnd() *Endpoint {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
 type FactsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Spaces        []*Space               `protobuf:"bytes,2,rep,name=spaces,proto3" json:"spaces,omitempty"` // whose devices are wanted beside the machine's own
@@ -131,7 +467,7 @@ type FactsRequest struct {
 
 func (x *FactsRequest) Reset() {
 	*x = FactsRequest{}
-	mi := &file_agent_proto_msgTypes[2]
+	mi := &file_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -143,7 +479,7 @@ func (x *FactsRequest) String() string {
 func (*FactsRequest) ProtoMessage() {}
 
 func (x *FactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[2]
+	mi := &file_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -156,7 +492,7 @@ func (x *FactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsRequest.ProtoReflect.Descriptor instead.
 func (*FactsRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{2}
+	return file_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FactsRequest) GetSpaces() []*Space {
@@ -176,7 +512,7 @@ type Space struct {
 
 func (x *Space) Reset() {
 	*x = Space{}
-	mi := &file_agent_proto_msgTypes[3]
+	mi := &file_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -188,7 +524,7 @@ func (x *Space) String() string {
 func (*Space) ProtoMessage() {}
 
 func (x *Space) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[3]
+	mi := &file_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -201,7 +537,7 @@ func (x *Space) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Space.ProtoReflect.Descriptor instead.
 func (*Space) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{3}
+	return file_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Space) GetName() string {
@@ -229,7 +565,7 @@ type FactsReply struct {
 
 func (x *FactsReply) Reset() {
 	*x = FactsReply{}
-	mi := &file_agent_proto_msgTypes[4]
+	mi := &file_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -241,7 +577,7 @@ func (x *FactsReply) String() string {
 func (*FactsReply) ProtoMessage() {}
 
 func (x *FactsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[4]
+	mi := &file_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -254,7 +590,7 @@ func (x *FactsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsReply.ProtoReflect.Descriptor instead.
 func (*FactsReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{4}
+	return file_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FactsReply) GetFacts() []byte {
@@ -281,7 +617,7 @@ type SeriesRequest struct {
 
 func (x *SeriesRequest) Reset() {
 	*x = SeriesRequest{}
-	mi := &file_agent_proto_msgTypes[5]
+	mi := &file_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -293,7 +629,7 @@ func (x *SeriesRequest) String() string {
 func (*SeriesRequest) ProtoMessage() {}
 
 func (x *SeriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[5]
+	mi := &file_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -306,7 +642,7 @@ func (x *SeriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeriesRequest.ProtoReflect.Descriptor instead.
 func (*SeriesRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{5}
+	return file_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SeriesRequest) GetPlan() *Plan {
@@ -332,7 +668,7 @@ type ServeReply struct {
 
 func (x *ServeReply) Reset() {
 	*x = ServeReply{}
-	mi := &file_agent_proto_msgTypes[6]
+	mi := &file_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -344,7 +680,7 @@ func (x *ServeReply) String() string {
 func (*ServeReply) ProtoMessage() {}
 
 func (x *ServeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[6]
+	mi := &file_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -357,7 +693,7 @@ func (x *ServeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeReply.ProtoReflect.Descriptor instead.
 func (*ServeReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{6}
+	return file_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ServeReply) GetShut() map[int64]*Failure {
@@ -376,7 +712,7 @@ type FinishRequest struct {
 
 func (x *FinishRequest) Reset() {
 	*x = FinishRequest{}
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -388,7 +724,7 @@ func (x *FinishRequest) String() string {
 func (*FinishRequest) ProtoMessage() {}
 
 func (x *FinishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -401,7 +737,7 @@ func (x *FinishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishRequest.ProtoReflect.Descriptor instead.
 func (*FinishRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{7}
+	return file_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FinishRequest) GetToken() uint64 {
@@ -421,7 +757,7 @@ type FinishReply struct {
 
 func (x *FinishReply) Reset() {
 	*x = FinishReply{}
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -433,7 +769,7 @@ func (x *FinishReply) String() string {
 func (*FinishReply) ProtoMessage() {}
 
 func (x *FinishReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -446,7 +782,7 @@ func (x *FinishReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishReply.ProtoReflect.Descriptor instead.
 func (*FinishReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{8}
+	return file_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FinishReply) GetMeters() []*Meter {
@@ -475,7 +811,7 @@ type RunReply struct {
 
 func (x *RunReply) Reset() {
 	*x = RunReply{}
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -487,7 +823,7 @@ func (x *RunReply) String() string {
 func (*RunReply) ProtoMessage() {}
 
 func (x *RunReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -500,7 +836,7 @@ func (x *RunReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunReply.ProtoReflect.Descriptor instead.
 func (*RunReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{9}
+	return file_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RunReply) GetSlices() []*Slice {
@@ -541,7 +877,7 @@ type StepsRequest struct {
 
 func (x *StepsRequest) Reset() {
 	*x = StepsRequest{}
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -553,7 +889,7 @@ func (x *StepsRequest) String() string {
 func (*StepsRequest) ProtoMessage() {}
 
 func (x *StepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -566,7 +902,7 @@ func (x *StepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepsRequest.ProtoReflect.Descriptor instead.
 func (*StepsRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{10}
+	return file_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StepsRequest) GetSeries() *SeriesRequest {
@@ -593,7 +929,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -605,7 +941,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -618,7 +954,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{11}
+	return file_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Step) GetArm() int64 {
@@ -645,7 +981,7 @@ type StepsReply struct {
 
 func (x *StepsReply) Reset() {
 	*x = StepsReply{}
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +993,7 @@ func (x *StepsReply) String() string {
 func (*StepsReply) ProtoMessage() {}
 
 func (x *StepsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +1006,7 @@ func (x *StepsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepsReply.ProtoReflect.Descriptor instead.
 func (*StepsReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{12}
+	return file_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StepsReply) GetSlice() *Slice {
@@ -696,7 +1032,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +1044,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +1057,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{13}
+	return file_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StopRequest) GetToken() uint64 {
@@ -740,7 +1076,7 @@ type StopReply struct {
 
 func (x *StopReply) Reset() {
 	*x = StopReply{}
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -752,7 +1088,7 @@ func (x *StopReply) String() string {
 func (*StopReply) ProtoMessage() {}
 
 func (x *StopReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -765,7 +1101,7 @@ func (x *StopReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopReply.ProtoReflect.Descriptor instead.
 func (*StopReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{14}
+	return file_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StopReply) GetRunning() bool {
@@ -789,7 +1125,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -801,7 +1137,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -814,7 +1150,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{15}
+	return file_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Failure) GetText() string {
@@ -873,7 +1209,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -885,7 +1221,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -898,7 +1234,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{16}
+	return file_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Plan) GetToken() uint64 {
@@ -994,7 +1330,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1006,7 +1342,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1019,7 +1355,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{17}
+	return file_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Round) GetArms() []int64 {
@@ -1046,7 +1382,7 @@ type Arm struct {
 
 func (x *Arm) Reset() {
 	*x = Arm{}
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1394,7 @@ func (x *Arm) String() string {
 func (*Arm) ProtoMessage() {}
 
 func (x *Arm) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1407,7 @@ func (x *Arm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arm.ProtoReflect.Descriptor instead.
 func (*Arm) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{18}
+	return file_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Arm) GetName() string {
@@ -1147,7 +1483,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1495,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1508,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{19}
+	return file_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Pair) GetFrom() *Endpoint {
@@ -1203,7 +1539,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1551,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1564,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{20}
+	return file_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Endpoint) GetMachine() string {
@@ -1289,7 +1625,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1301,7 +1637,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1314,7 +1650,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{21}
+	return file_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Slice) GetArm() int64 {
@@ -1384,7 +1720,7 @@ type Latency struct {
 
 func (x *Latency) Reset() {
 	*x = Latency{}
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1732,7 @@ func (x *Latency) String() string {
 func (*Latency) ProtoMessage() {}
 
 func (x *Latency) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1745,7 @@ func (x *Latency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Latency.ProtoReflect.Descriptor instead.
 func (*Latency) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{22}
+	return file_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Latency) GetRequests() int64 {
@@ -1494,7 +1830,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1842,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1855,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{23}
+	return file_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Stream) GetSentMessages() int64 {
@@ -1610,7 +1946,7 @@ type Meter struct {
 
 func (x *Meter) Reset() {
 	*x = Meter{}
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1958,7 @@ func (x *Meter) String() string {
 func (*Meter) ProtoMessage() {}
 
 func (x *Meter) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1971,7 @@ func (x *Meter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meter.ProtoReflect.Descriptor instead.
 func (*Meter) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{24}
+	return file_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Meter) GetCell() string {
@@ -1699,11 +2035,35 @@ var File_agent_proto protoreflect.FileDescriptor
 const file_agent_proto_rawDesc = "" +
 	"\n" +
 	"\vagent.proto\x12\x10venturi.agent.v1\"\x10\n" +
-	"\x0eVersionRequest\"^\n" +
+	"\x0eVersionRequest\"\x84\x01\n" +
 	"\fVersionReply\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x03R\bprotocol\x12\x18\n" +
 	"\aventuri\x18\x02 \x01(\tR\aventuri\x12\x18\n" +
-	"\amachine\x18\x03 \x01(\tR\amachine\"E\n" +
+	"\amachine\x18\x03 \x01(\tR\amachine\x12\x12\n" +
+	"\x04cpus\x18\x04 \x03(\x03R\x04cpus\x12\x10\n" +
+	"\x03now\x18\x05 \x01(\x03R\x03now\";\n" +
+	"\vLockRequest\x12\x12\n" +
+	"\x04wait\x18\x01 \x01(\bR\x04wait\x12\x18\n" +
+	"\acommand\x18\x02 \x01(\tR\acommand\"\v\n" +
+	"\tLockReply\"h\n" +
+	"\x04Beat\x12/\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1b.venturi.agent.v1.Beat.KindR\x04kind\"/\n" +
+	"\x04Kind\x12\b\n" +
+	"\x04CALL\x10\x00\x12\n" +
+	"\n" +
+	"\x06ANSWER\x10\x01\x12\t\n" +
+	"\x05PAUSE\x10\x02\x12\x06\n" +
+	"\x02GO\x10\x03\"\xd9\x01\n" +
+	"\rLocateRequest\x12\x16\n" +
+	"\x06option\x18\x01 \x01(\tR\x06option\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04addr\x18\x03 \x01(\fR\x04addr\x12\x16\n" +
+	"\x06device\x18\x04 \x01(\tR\x06device\x12\x16\n" +
+	"\x06toward\x18\x05 \x01(\fR\x06toward\x12)\n" +
+	"\x10toward_namespace\x18\x06 \x01(\tR\x0ftowardNamespace\x12#\n" +
+	"\rtoward_option\x18\a \x01(\tR\ftowardOption\";\n" +
+	"\vLocateReply\x12,\n" +
+	"\x03end\x18\x01 \x01(\v2\x1a.venturi.agent.v1.EndpointR\x03end\"E\n" +
 	"\fFactsRequest\x12/\n" +
 	"\x06spaces\x18\x02 \x03(\v2\x17.venturi.agent.v1.SpaceR\x06spacesJ\x04\b\x01\x10\x02\"/\n" +
 	"\x05Space\x12\x12\n" +
@@ -1844,9 +2204,12 @@ const file_agent_proto_rawDesc = "" +
 	"resolution\x1a9\n" +
 	"\vValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\x80\x04\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\xcb\x05\n" +
 	"\x05Agent\x12K\n" +
-	"\aVersion\x12 .venturi.agent.v1.VersionRequest\x1a\x1e.venturi.agent.v1.VersionReply\x12E\n" +
+	"\aVersion\x12 .venturi.agent.v1.VersionRequest\x1a\x1e.venturi.agent.v1.VersionReply\x12H\n" +
+	"\x06Locate\x12\x1f.venturi.agent.v1.LocateRequest\x1a\x1d.venturi.agent.v1.LocateReply\x12B\n" +
+	"\x04Lock\x12\x1d.venturi.agent.v1.LockRequest\x1a\x1b.venturi.agent.v1.LockReply\x12;\n" +
+	"\x05Beats\x12\x16.venturi.agent.v1.Beat\x1a\x16.venturi.agent.v1.Beat(\x010\x01\x12E\n" +
 	"\x05Facts\x12\x1e.venturi.agent.v1.FactsRequest\x1a\x1c.venturi.agent.v1.FactsReply\x12F\n" +
 	"\x05Serve\x12\x1f.venturi.agent.v1.SeriesRequest\x1a\x1c.venturi.agent.v1.ServeReply\x12H\n" +
 	"\x06Finish\x12\x1f.venturi.agent.v1.FinishRequest\x1a\x1d.venturi.agent.v1.FinishReply\x12B\n" +
@@ -1866,78 +2229,93 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_agent_proto_goTypes = []any{
-	(*VersionRequest)(nil), // 0: venturi.agent.v1.VersionRequest
-	(*VersionReply)(nil),   // 1: venturi.agent.v1.VersionReply
-	(*FactsRequest)(nil),   // 2: venturi.agent.v1.FactsRequest
-	(*Space)(nil),          // 3: venturi.agent.v1.Space
-	(*FactsReply)(nil),     // 4: venturi.agent.v1.FactsReply
-	(*SeriesRequest)(nil),  // 5: venturi.agent.v1.SeriesRequest
-	(*ServeReply)(nil),     // 6: venturi.agent.v1.ServeReply
-	(*FinishRequest)(nil),  // 7: venturi.agent.v1.FinishRequest
-	(*FinishReply)(nil),    // 8: venturi.agent.v1.FinishReply
-	(*RunReply)(nil),       // 9: venturi.agent.v1.RunReply
-	(*StepsRequest)(nil),   // 10: venturi.agent.v1.StepsRequest
-	(*Step)(nil),           // 11: venturi.agent.v1.Step
-	(*StepsReply)(nil),     // 12: venturi.agent.v1.StepsReply
-	(*StopRequest)(nil),    // 13: venturi.agent.v1.StopRequest
-	(*StopReply)(nil),      // 14: venturi.agent.v1.StopReply
-	(*Failure)(nil),        // 15: venturi.agent.v1.Failure
-	(*Plan)(nil),           // 16: venturi.agent.v1.Plan
-	(*Round)(nil),          // 17: venturi.agent.v1.Round
-	(*Arm)(nil),            // 18: venturi.agent.v1.Arm
-	(*Pair)(nil),           // 19: venturi.agent.v1.Pair
-	(*Endpoint)(nil),       // 20: venturi.agent.v1.Endpoint
-	(*Slice)(nil),          // 21: venturi.agent.v1.Slice
-	(*Latency)(nil),        // 22: venturi.agent.v1.Latency
-	(*Stream)(nil),         // 23: venturi.agent.v1.Stream
-	(*Meter)(nil),          // 24: venturi.agent.v1.Meter
-	nil,                    // 25: venturi.agent.v1.ServeReply.ShutEntry
-	nil,                    // 26: venturi.agent.v1.Meter.ValuesEntry
+	(Beat_Kind)(0),         // 0: venturi.agent.v1.Beat.Kind
+	(*VersionRequest)(nil), // 1: venturi.agent.v1.VersionRequest
+	(*VersionReply)(nil),   // 2: venturi.agent.v1.VersionReply
+	(*LockRequest)(nil),    // 3: venturi.agent.v1.LockRequest
+	(*LockReply)(nil),      // 4: venturi.agent.v1.LockReply
+	(*Beat)(nil),           // 5: venturi.agent.v1.Beat
+	(*LocateRequest)(nil),  // 6: venturi.agent.v1.LocateRequest
+	(*LocateReply)(nil),    // 7: venturi.agent.v1.LocateReply
+	(*FactsRequest)(nil),   // 8: venturi.agent.v1.FactsRequest
+	(*Space)(nil),          // 9: venturi.agent.v1.Space
+	(*FactsReply)(nil),     // 10: venturi.agent.v1.FactsReply
+	(*SeriesRequest)(nil),  // 11: venturi.agent.v1.SeriesRequest
+	(*ServeReply)(nil),     // 12: venturi.agent.v1.ServeReply
+	(*FinishRequest)(nil),  // 13: venturi.agent.v1.FinishRequest
+	(*FinishReply)(nil),    // 14: venturi.agent.v1.FinishReply
+	(*RunReply)(nil),       // 15: venturi.agent.v1.RunReply
+	(*StepsRequest)(nil),   // 16: venturi.agent.v1.StepsRequest
+	(*Step)(nil),           // 17: venturi.agent.v1.Step
+	(*StepsReply)(nil),     // 18: venturi.agent.v1.StepsReply
+	(*StopRequest)(nil),    // 19: venturi.agent.v1.StopRequest
+	(*StopReply)(nil),      // 20: venturi.agent.v1.StopReply
+	(*Failure)(nil),        // 21: venturi.agent.v1.Failure
+	(*Plan)(nil),           // 22: venturi.agent.v1.Plan
+	(*Round)(nil),          // 23: venturi.agent.v1.Round
+	(*Arm)(nil),            // 24: venturi.agent.v1.Arm
+	(*Pair)(nil),           // 25: venturi.agent.v1.Pair
+	(*Endpoint)(nil),       // 26: venturi.agent.v1.Endpoint
+	(*Slice)(nil),          // 27: venturi.agent.v1.Slice
+	(*Latency)(nil),        // 28: venturi.agent.v1.Latency
+	(*Stream)(nil),         // 29: venturi.agent.v1.Stream
+	(*Meter)(nil),          // 30: venturi.agent.v1.Meter
+	nil,                    // 31: venturi.agent.v1.ServeReply.ShutEntry
+	nil,                    // 32: venturi.agent.v1.Meter.ValuesEntry
 }
 var file_agent_proto_depIdxs = []int32{
-	3,  // 0: venturi.agent.v1.FactsRequest.spaces:type_name -> venturi.agent.v1.Space
-	16, // 1: venturi.agent.v1.SeriesRequest.plan:type_name -> venturi.agent.v1.Plan
-	25, // 2: venturi.agent.v1.ServeReply.shut:type_name -> venturi.agent.v1.ServeReply.ShutEntry
-	24, // 3: venturi.agent.v1.FinishReply.meters:type_name -> venturi.agent.v1.Meter
-	15, // 4: venturi.agent.v1.FinishReply.failure:type_name -> venturi.agent.v1.Failure
-	21, // 5: venturi.agent.v1.RunReply.slices:type_name -> venturi.agent.v1.Slice
-	24, // 6: venturi.agent.v1.RunReply.meters:type_name -> venturi.agent.v1.Meter
-	15, // 7: venturi.agent.v1.RunReply.failure:type_name -> venturi.agent.v1.Failure
-	5,  // 8: venturi.agent.v1.StepsRequest.series:type_name -> venturi.agent.v1.SeriesRequest
-	11, // 9: venturi.agent.v1.StepsRequest.step:type_name -> venturi.agent.v1.Step
-	21, // 10: venturi.agent.v1.StepsReply.slice:type_name -> venturi.agent.v1.Slice
-	24, // 11: venturi.agent.v1.StepsReply.meters:type_name -> venturi.agent.v1.Meter
-	18, // 12: venturi.agent.v1.Plan.arms:type_name -> venturi.agent.v1.Arm
-	17, // 13: venturi.agent.v1.Plan.schedule:type_name -> venturi.agent.v1.Round
-	19, // 14: venturi.agent.v1.Arm.ends:type_name -> venturi.agent.v1.Pair
-	20, // 15: venturi.agent.v1.Pair.from:type_name -> venturi.agent.v1.Endpoint
-	20, // 16: venturi.agent.v1.Pair.to:type_name -> venturi.agent.v1.Endpoint
-	22, // 17: venturi.agent.v1.Slice.latency:type_name -> venturi.agent.v1.Latency
-	23, // 18: venturi.agent.v1.Slice.stream:type_name -> venturi.agent.v1.Stream
-	15, // 19: venturi.agent.v1.Slice.failure:type_name -> venturi.agent.v1.Failure
-	26, // 20: venturi.agent.v1.Meter.values:type_name -> venturi.agent.v1.Meter.ValuesEntry
-	15, // 21: venturi.agent.v1.ServeReply.ShutEntry.value:type_name -> venturi.agent.v1.Failure
-	0,  // 22: venturi.agent.v1.Agent.Version:input_type -> venturi.agent.v1.VersionRequest
-	2,  // 23: venturi.agent.v1.Agent.Facts:input_type -> venturi.agent.v1.FactsRequest
-	5,  // 24: venturi.agent.v1.Agent.Serve:input_type -> venturi.agent.v1.SeriesRequest
-	7,  // 25: venturi.agent.v1.Agent.Finish:input_type -> venturi.agent.v1.FinishRequest
-	5,  // 26: venturi.agent.v1.Agent.Run:input_type -> venturi.agent.v1.SeriesRequest
-	10, // 27: venturi.agent.v1.Agent.Steps:input_type -> venturi.agent.v1.StepsRequest
-	13, // 28: venturi.agent.v1.Agent.Stop:input_type -> venturi.agent.v1.StopRequest
-	1,  // 29: venturi.agent.v1.Agent.Version:output_type -> venturi.agent.v1.VersionReply
-	4,  // 30: venturi.agent.v1.Agent.Facts:output_type -> venturi.agent.v1.FactsReply
-	6,  // 31: venturi.agent.v1.Agent.Serve:output_type -> venturi.agent.v1.ServeReply
-	8,  // 32: venturi.agent.v1.Agent.Finish:output_type -> venturi.agent.v1.FinishReply
-	9,  // 33: venturi.agent.v1.Agent.Run:output_type -> venturi.agent.v1.RunReply
-	12, // 34: venturi.agent.v1.Agent.Steps:output_type -> venturi.agent.v1.StepsReply
-	14, // 35: venturi.agent.v1.Agent.Stop:output_type -> venturi.agent.v1.StopReply
-	29, // [29:36] is the sub-list for method output_type
-	22, // [22:29] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	0,  // 0: venturi.agent.v1.Beat.kind:type_name -> venturi.agent.v1.Beat.Kind
+	26, // 1: venturi.agent.v1.LocateReply.end:type_name -> venturi.agent.v1.Endpoint
+	9,  // 2: venturi.agent.v1.FactsRequest.spaces:type_name -> venturi.agent.v1.Space
+	22, // 3: venturi.agent.v1.SeriesRequest.plan:type_name -> venturi.agent.v1.Plan
+	31, // 4: venturi.agent.v1.ServeReply.shut:type_name -> venturi.agent.v1.ServeReply.ShutEntry
+	30, // 5: venturi.agent.v1.FinishReply.meters:type_name -> venturi.agent.v1.Meter
+	21, // 6: venturi.agent.v1.FinishReply.failure:type_name -> venturi.agent.v1.Failure
+	27, // 7: venturi.agent.v1.RunReply.slices:type_name -> venturi.agent.v1.Slice
+	30, // 8: venturi.agent.v1.RunReply.meters:type_name -> venturi.agent.v1.Meter
+	21, // 9: venturi.agent.v1.RunReply.failure:type_name -> venturi.agent.v1.Failure
+	11, // 10: venturi.agent.v1.StepsRequest.series:type_name -> venturi.agent.v1.SeriesRequest
+	17, // 11: venturi.agent.v1.StepsRequest.step:type_name -> venturi.agent.v1.Step
+	27, // 12: venturi.agent.v1.StepsReply.slice:type_name -> venturi.agent.v1.Slice
+	30, // 13: venturi.agent.v1.StepsReply.meters:type_name -> venturi.agent.v1.Meter
+	24, // 14: venturi.agent.v1.Plan.arms:type_name -> venturi.agent.v1.Arm
+	23, // 15: venturi.agent.v1.Plan.schedule:type_name -> venturi.agent.v1.Round
+	25, // 16: venturi.agent.v1.Arm.ends:type_name -> venturi.agent.v1.Pair
+	26, // 17: venturi.agent.v1.Pair.from:type_name -> venturi.agent.v1.Endpoint
+	26, // 18: venturi.agent.v1.Pair.to:type_name -> venturi.agent.v1.Endpoint
+	28, // 19: venturi.agent.v1.Slice.latency:type_name -> venturi.agent.v1.Latency
+	29, // 20: venturi.agent.v1.Slice.stream:type_name -> venturi.agent.v1.Stream
+	21, // 21: venturi.agent.v1.Slice.failure:type_name -> venturi.agent.v1.Failure
+	32, // 22: venturi.agent.v1.Meter.values:type_name -> venturi.agent.v1.Meter.ValuesEntry
+	21, // 23: venturi.agent.v1.ServeReply.ShutEntry.value:type_name -> venturi.agent.v1.Failure
+	1,  // 24: venturi.agent.v1.Agent.Version:input_type -> venturi.agent.v1.VersionRequest
+	6,  // 25: venturi.agent.v1.Agent.Locate:input_type -> venturi.agent.v1.LocateRequest
+	3,  // 26: venturi.agent.v1.Agent.Lock:input_type -> venturi.agent.v1.LockRequest
+	5,  // 27: venturi.agent.v1.Agent.Beats:input_type -> venturi.agent.v1.Beat
+	8,  // 28: venturi.agent.v1.Agent.Facts:input_type -> venturi.agent.v1.FactsRequest
+	11, // 29: venturi.agent.v1.Agent.Serve:input_type -> venturi.agent.v1.SeriesRequest
+	13, // 30: venturi.agent.v1.Agent.Finish:input_type -> venturi.agent.v1.FinishRequest
+	11, // 31: venturi.agent.v1.Agent.Run:input_type -> venturi.agent.v1.SeriesRequest
+	16, // 32: venturi.agent.v1.Agent.Steps:input_type -> venturi.agent.v1.StepsRequest
+	19, // 33: venturi.agent.v1.Agent.Stop:input_type -> venturi.agent.v1.StopRequest
+	2,  // 34: venturi.agent.v1.Agent.Version:output_type -> venturi.agent.v1.VersionReply
+	7,  // 35: venturi.agent.v1.Agent.Locate:output_type -> venturi.agent.v1.LocateReply
+	4,  // 36: venturi.agent.v1.Agent.Lock:output_type -> venturi.agent.v1.LockReply
+	5,  // 37: venturi.agent.v1.Agent.Beats:output_type -> venturi.agent.v1.Beat
+	10, // 38: venturi.agent.v1.Agent.Facts:output_type -> venturi.agent.v1.FactsReply
+	12, // 39: venturi.agent.v1.Agent.Serve:output_type -> venturi.agent.v1.ServeReply
+	14, // 40: venturi.agent.v1.Agent.Finish:output_type -> venturi.agent.v1.FinishReply
+	15, // 41: venturi.agent.v1.Agent.Run:output_type -> venturi.agent.v1.RunReply
+	18, // 42: venturi.agent.v1.Agent.Steps:output_type -> venturi.agent.v1.StepsReply
+	20, // 43: venturi.agent.v1.Agent.Stop:output_type -> venturi.agent.v1.StopReply
+	34, // [34:44] is the sub-list for method output_type
+	24, // [24:34] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_agent_proto_init() }
@@ -1950,13 +2328,14 @@ func file_agent_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   27,
+			NumEnums:      1,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_agent_proto_goTypes,
 		DependencyIndexes: file_agent_proto_depIdxs,
+		EnumInfos:         file_agent_proto_enumTypes,
 		MessageInfos:      file_agent_proto_msgTypes,
 	}.Build()
 	File_agent_proto = out.File

@@ -25,6 +25,9 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Agent_Version_FullMethodName = "/venturi.agent.v1.Agent/Version"
+	Agent_Locate_FullMethodName  = "/venturi.agent.v1.Agent/Locate"
+	Agent_Lock_FullMethodName    = "/venturi.agent.v1.Agent/Lock"
+	Agent_Beats_FullMethodName   = "/venturi.agent.v1.Agent/Beats"
 	Agent_Facts_FullMethodName   = "/venturi.agent.v1.Agent/Facts"
 	Agent_Serve_FullMethodName   = "/venturi.agent.v1.Agent/Serve"
 	Agent_Finish_FullMethodName  = "/venturi.agent.v1.Agent/Finish"
@@ -39,6 +42,15 @@ const (
 type AgentClient interface {
 	// Version says who answers, so that unlike programs part early.
 	Version(ctx context.Context, in *VersionRequest, opts ...grpc.CallOption) (*VersionReply, error)
+	// Locate finds an end of traffic on the machine: a namespace, its address, and the
+	// route from there to another end.
+	Locate(ctx context.Context, in *LocateRequest, opts ...grpc.CallOption) (*LocateReply, error)
+	// Lock makes sure that nobody else measures on the machine, until the channel ends.
+	Lock(ctx context.Context, in *LockRequest, opts ...grpc.CallOption) (*LockReply, error)
+	// Beats tell either end that the other is alive, where a dead one would not show:
+	// between machines. Nothing passes while a slice runs: the agent that has the active
+	// ends asks for a pause between two slices, in which the controller calls the other.
+	Beats(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Beat, Beat], error)
 	// Facts reads the machine.
 	Facts(ctx context.Context, in *FactsRequest, opts ...grpc.CallOption) (*FactsReply, error)
 	// Serve opens the passive ends of a series and returns when they listen, but
@@ -78,6 +90,39 @@ func (c *agentClient) Version(ctx context.Context, in *VersionRequest, opts ...g
 	}
 	return out, nil
 }
+
+func (c *agentClient) Locate(ctx context.Context, in *LocateRequest, opts ...grpc.CallOption) (*LocateReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LocateReply)
+	err := c.cc.Invoke(ctx, Agent_Locate_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentClient) Lock(ctx context.Context, in *LockRequest, opts ...grpc.CallOption) (*LockReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LockReply)
+	err := c.cc.Invoke(ctx, Agent_Lock_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentClient) Beats(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Beat, Beat], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Agent_ServiceDesc.Streams[0], Agent_Beats_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[Beat, Beat]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Agent_BeatsClient = grpc.BidiStreamingClient[Beat, Beat]
 
 func (c *agentClient) Facts(ctx context.Context, in *FactsRequest, opts ...grpc.CallOption) (*FactsReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -121,7 +166,7 @@ func (c *agentClient) Run(ctx context.Context, in *SeriesRequest, opts ...grpc.C
 
 func (c *agentClient) Steps(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[StepsRequest, StepsReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Agent_ServiceDesc.Streams[0], Agent_Steps_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Agent_ServiceDesc.Streams[1], Agent_Steps_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -148,6 +193,15 @@ func (c *agentClient) Stop(ctx context.Context, in *StopRequest, opts ...grpc.Ca
 type AgentServer interface {
 	// Version says who answers, so that unlike programs part early.
 	Version(context.Context, *VersionRequest) (*VersionReply, error)
+	// Locate finds an end of traffic on the machine: a namespace, its address, and the
+	// route from there to another end.
+	Locate(context.Context, *LocateRequest) (*LocateReply, error)
+	// Lock makes sure that nobody else measures on the machine, until the channel ends.
+	Lock(context.Context, *LockRequest) (*LockReply, error)
+	// Beats tell either end that the other is alive, where a dead one would not show:
+	// between machines. Nothing passes while a slice runs: the agent that has the active
+	// ends asks for a pause between two slices, in which the controller calls the other.
+	Beats(grpc.BidiStreamingServer[Beat, Beat]) error
 	// Facts reads the machine.
 	Facts(context.Context, *FactsRequest) (*FactsReply, error)
 	// Serve opens the passive ends of a series and returns when they listen, but
@@ -180,6 +234,15 @@ type UnimplementedAgentServer struct{}
 
 func (UnimplementedAgentServer) Version(context.Context, *VersionRequest) (*VersionReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Version not implemented")
+}
+func (UnimplementedAgentServer) Locate(context.Context, *LocateRequest) (*LocateReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Locate not implemented")
+}
+func (UnimplementedAgentServer) Lock(context.Context, *LockRequest) (*LockReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Lock not implemented")
+}
+func (UnimplementedAgentServer) Beats(grpc.BidiStreamingServer[Beat, Beat]) error {
+	return status.Error(codes.Unimplemented, "method Beats not implemented")
 }
 func (UnimplementedAgentServer) Facts(context.Context, *FactsRequest) (*FactsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Facts not implemented")
@@ -237,6 +300,49 @@ func _Agent_Version_Handler(srv interface{}, ctx context.Context, dec func(inter
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _Agent_Locate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LocateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServer).Locate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Agent_Locate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServer).Locate(ctx, req.(*LocateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Agent_Lock_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LockRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServer).Lock(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Agent_Lock_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServer).Lock(ctx, req.(*LockRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Agent_Beats_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(AgentServer).Beats(&grpc.GenericServerStream[Beat, Beat]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Agent_BeatsServer = grpc.BidiStreamingServer[Beat, Beat]
 
 func _Agent_Facts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(FactsRequest)
@@ -347,6 +453,14 @@ var Agent_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Agent_Version_Handler,
 		},
 		{
+			MethodName: "Locate",
+			Handler:    _Agent_Locate_Handler,
+		},
+		{
+			MethodName: "Lock",
+			Handler:    _Agent_Lock_Handler,
+		},
+		{
 			MethodName: "Facts",
 			Handler:    _Agent_Facts_Handler,
 		},
@@ -368,6 +482,12 @@ var Agent_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Beats",
+			Handler:       _Agent_Beats_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
 		{
 			StreamName:    "Steps",
 			Handler:       _Agent_Steps_Handler,

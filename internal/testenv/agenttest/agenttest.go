@@ -14,8 +14,14 @@ import (
 // RunAgent is the role of an agent for testenv.Main: args are those that a lab
 // starts one with. It returns the exit code.
 func RunAgent(args []string) int {
-	err := agent.Main(context.Background(), agent.Options{
-		Machine: valueOf(args, "--machine"), Socket: valueOf(args, "--socket"), Stdin: os.Stdin})
+	o := agent.Options{Machine: valueOf(args, "--machine"), Socket: valueOf(args, "--socket"), Stdin: os.Stdin}
+	start := func() error { return agent.Main(context.Background(), o) }
+	if slices.Contains(args, "--stdio") {
+		start = func() error {
+			return agent.Stdio(context.Background(), os.Stdin, os.Stdout, valueOf(args, "--remove"), o)
+		}
+	}
+	err := start()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

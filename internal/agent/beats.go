@@ -1,0 +1,301 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/agent/agentpb"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Between machines a channel may die without a word: a cable is drawn, a machine loses
+// its power. Each end then finds out by itself.
+var (
+	beatEvery = time.Second                                // between two calls, and at most so often a pause
+	answerBy  = host.ScaleTimeout(2500 * time.Millisecond) // after a call; a line may stall for two seconds
+	deadAfter = host.ScaleTimeout(4 * time.Second)         // an agent that hears nothing ends
+)
+
+// pulse is the agent's side of [agentpb.Agent.Beats].
+type pulse struct {
+	mu     sync.Mutex
+	last   time.Time // when the controller was heard; zero: there are no beats
+	send   func(agentpb.Beat_Kind) error
+	resume chan struct{}
+}
+
+// Beats is of [agentpb.AgentServer].
+func (s *server) Beats(stream agentpb.Agent_BeatsServer) error {
+	p := &s.pulse
+	p.mu.Lock()
+	p.last, p.resume = time.Now(), make(chan struct{}, 1)
+	p.send = func(k agentpb.Beat_Kind) error { return stream.Send(&agentpb.Beat{Kind: k}) }
+	p.mu.Unlock()
+	go p.watch(stream.Context(), s.abandon)
+	for {
+		beat, err := stream.Recv()
+		if err != nil {
+			s.abandon()
+			return nil //nolint:nilerr // the channel ended, and with it the agent
+		}
+		p.hear(beat.GetKind())
+	}
+}
+
+func (p *pulse) hear(kind agentpb.Beat_Kind) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = time.Now()
+	switch kind {
+	case agentpb.Beat_CALL:
+		_ = p.send(agentpb.Beat_ANSWER) // an error shows as silence
+	case agentpb.Beat_GO:
+		select {
+		case p.resume <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// watch calls abandon when the controller has not been heard for too long.
+func (p *pulse) watch(ctx context.Context, abandon func()) {
+	for tick := time.NewTicker(beatEvery / 4); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+		p.mu.Lock()
+		silent := time.Since(p.last) > deadAfter
+		p.mu.Unlock()
+		if silent {
+			abandon()
+		}
+	}
+}
+
+// pause lets the controller speak between two slices, if it is time. It returns when the
+// controller lets go on, or the agent ends.
+func (p *pulse) pause(ctx context.Context) {
+	p.mu.Lock()
+	if p.send == nil || time.Since(p.last) < beatEvery {
+		p.mu.Unlock()
+		return
+	}
+	err := p.send(agentpb.Beat_PAUSE)
+	p.mu.Unlock()
+	if err != nil {
+		return
+	}
+	select {
+	case <-p.resume:
+	case <-ctx.Done():
+	case <-time.After(deadAfter):
+	}
+}
+
+// pausing is an observer of slices that lets the controller speak between them.
+type pausing struct {
+	load.SliceObserver
+	ctx   context.Context
+	pulse *pulse
+}
+
+// Pause is of [load.Pauser].
+func (p pausing) Pause() { p.pulse.pause(p.ctx) }
+
+// Liveness keeps two agents and their controller sure of each other.
+type Liveness struct {
+	mu      sync.Mutex
+	idle    sync.Cond // no call is under way
+	running bool      // a series runs: the client's agent says when to speak
+	calling bool
+	limit   time.Duration // of the client's agent's silence while it runs
+	token   uint64        // of the series
+	ends    [2]*beating
+	cancel  context.CancelFunc
+}
+
+// beating is the controller's side of one agent's beats.
+type beating struct {
+	client *Client
+	stream agentpb.Agent_BeatsClient
+	answer chan struct{}
+	mu     sync.Mutex
+	last   time.Time
+}
+
+// Watch begins to call both agents, the client's and the server's, about once a second. One
+// that does not answer is hung up on, so that calls to it fail. End it with Close.
+func Watch(ctx context.Context, client, server *Client) (*Liveness, error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l := &Liveness{cancel: cancel}
+	l.idle.L = &l.mu
+	for i, c := range []*Client{client, server} {
+		stream, err := c.api.Beats(ctx)
+		if err != nil {
+			cancel()
+			return nil, fromStatus(c.machine, err)
+		}
+		l.ends[i] = &beating{client: c, stream: stream, last: time.Now(), answer: make(chan struct{}, 1)}
+	}
+	for _, b := range l.ends {
+		go l.listen(b)
+	}
+	go l.callEvery(ctx)
+	client.live = l
+	return l, nil
+}
+
+// Close ends the calls.
+func (l *Liveness) Close() { l.cancel() }
+
+// begin keeps the channel silent but for pauses, until the function that it returns is
+// called: a series runs, whose slices and whose opening take no longer than busy.
+func (l *Liveness) begin(token uint64, busy time.Duration) (end func()) {
+	if l == nil {
+		return func() {}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.calling {
+		l.idle.Wait()
+	}
+	l.running, l.token, l.limit = true, token, beatEvery+busy
+	l.ends[0].heard()
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.running = false
+	}
+}
+
+// callEvery calls both agents while no series runs, and watches over the silence of one
+// that does.
+func (l *Liveness) callEvery(ctx context.Context) {
+	for tick := time.NewTicker(beatEvery); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+		l.mu.Lock()
+		running := l.running
+		l.calling = !running
+		limit := l.limit
+		l.mu.Unlock()
+		if running {
+			if l.ends[0].silence() > limit { // a slice takes longer than any should: who is it?
+				l.callBoth(ctx)
+			}
+			continue
+		}
+		l.callBoth(ctx)
+		l.mu.Lock()
+		l.calling = false
+		l.idle.Broadcast()
+		l.mu.Unlock()
+	}
+}
+
+// callBoth calls both agents, and ends the series that one of them is lost to.
+func (l *Liveness) callBoth(ctx context.Context) {
+	var wait sync.WaitGroup
+	for _, b := range l.ends {
+		wait.Go(func() { b.answers(ctx) })
+	}
+	wait.Wait()
+	if l.ends[1].client.lost.Load() != nil {
+		l.stop()
+	}
+}
+
+// listen hears an agent until its channel ends.
+func (l *Liveness) listen(b *beating) {
+	for {
+		beat, err := b.stream.Recv()
+		if err != nil {
+			return
+		}
+		b.heard()
+		switch beat.GetKind() {
+		case agentpb.Beat_ANSWER:
+			select {
+			case b.answer <- struct{}{}:
+			default:
+			}
+		case agentpb.Beat_PAUSE:
+			if !l.ends[1].answers(b.stream.Context()) {
+				l.stop()
+			}
+			_ = b.stream.Send(&agentpb.Beat{Kind: agentpb.Beat_GO})
+		}
+	}
+}
+
+func (b *beating) heard() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last = time.Now()
+}
+
+// stop ends the series whose servers are lost. What was measured of it is there.
+func (l *Liveness) stop() {
+	l.mu.Lock()
+	token := l.token
+	l.mu.Unlock()
+	client, server := l.ends[0].client, l.ends[1].client
+	if why := server.lost.Load(); why != nil {
+		client.lose(why)
+	}
+	go func() {
+		_, _ = client.api.Stop(l.ends[0].stream.Context(), &agentpb.StopRequest{Token: token}) // one that is over is no error
+	}()
+}
+
+// answers asks an agent whether it is there, and hangs up on one that does not say so.
+func (b *beating) answers(ctx context.Context) bool {
+	select {
+	case <-b.answer: // late, of a call before
+	default:
+	}
+	if b.stream.Send(&agentpb.Beat{Kind: agentpb.Beat_CALL}) != nil {
+		b.hangUp()
+		return false
+	}
+	select {
+	case <-b.answer:
+		return true
+	case <-ctx.Done():
+		return true
+	case <-time.After(answerBy):
+		b.hangUp()
+		return false
+	}
+}
+
+func (b *beating) silence() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Since(b.last)
+}
+
+// hangUp makes all calls to the agent fail, with silence as the reason.
+func (b *beating) hangUp() {
+	c := b.client
+	c.lose(gone(c.machine, fmt.Sprintf("it did not answer within %v", answerBy)))
+	_ = c.conn.Close()
+}
+
+// lose notes why nothing more is to be had of an agent; the first reason counts.
+func (c *Client) lose(why error) {
+	if why, ok := why.(*verr.Error); ok {
+		c.lost.CompareAndSwap(nil, why)
+	}
+}

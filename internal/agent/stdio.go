@@ -1,0 +1,40 @@
+package agent
+
+import (
+	"context"
+	"io"
+	"net"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/venturi-net/venturi/internal/remote"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Stdio is the agent behind a stream that ssh carries: it serves on its standard input and
+// output until either ends. Whoever may start it may command it. folder, if not empty, holds
+// the copy of this program, and is removed.
+func Stdio(ctx context.Context, in io.Reader, out io.Writer, folder string, o Options) error {
+	l, err := remote.Stdio(in, out, folder)
+	if err != nil {
+		return verr.Wrap(verr.Failed, "cannot start the agent of "+o.Machine, err, "run the command again")
+	}
+	return Serve(ctx, l, o)
+}
+
+// DialStream is [Dial] over a stream, which it takes over. machine is what the user
+// calls the other side.
+func DialStream(ctx context.Context, stream net.Conn, machine string) (*Client, error) {
+	once := make(chan net.Conn, 1)
+	once <- stream
+	return dial(ctx, machine, "passthrough:///"+machine, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			select {
+			case conn := <-once:
+				return conn, nil
+			default:
+				return nil, net.ErrClosed // a stream that broke is not made again
+			}
+		}))
+}

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/remote"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// machinesFlag says between which machines is measured, in place of a lab's.
+type machinesFlag struct {
+	machines, ssh string
+	noCopy        bool
+}
+
+func (m *machinesFlag) flags(f *pflag.FlagSet) {
+	f.StringVar(&m.machines, "machines", "", "measure between these machines, reached by ssh, in place of a lab's:\na=ssh://[USER@]HOST[:PORT][?addr=ADDRESS][&dev=DEVICE],b=...")
+	f.StringVar(&m.ssh, "ssh", "ssh", "the ssh command for --machines, with its options")
+	f.BoolVar(&m.noCopy, "no-copy", false, "run the venturi that is on the machines' PATH: copy nothing there")
+}
+
+// remote is what the flags ask for. Errors are for people.
+func (m *machinesFlag) remote() (r compare.Remote, err error) {
+	if m.machines == "" {
+		return r, nil
+	}
+	if r.Machines, err = remote.ParseMachines(m.machines); err != nil {
+		return r, err
+	}
+	program, err := program()
+	if err != nil {
+		return r, err
+	}
+	words := strings.Fields(m.ssh)
+	if len(words) == 0 {
+		return r, verr.New(verr.Usage, "cannot use --ssh", "it is empty", "leave it out, or name a command such as: ssh -F FILE")
+	}
+	r.Options = remote.Options{Program: program[0], NoCopy: m.noCopy, SSH: words}
+	return r, nil
+}

@@ -1,0 +1,120 @@
+package compare
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/remote"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/result"
+)
+
+// Two machines that share nothing but the kernel, reached by ssh alone.
+func TestMachines(t *testing.T) {
+	a, b := testenv.NewSSHMachine(t, "client"), testenv.NewSSHMachine(t, "server")
+	testenv.Join(t, a, b)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range []*testenv.SSHMachine{a, b} {
+		m.Do(t, "ip", "netns", "add", "red")
+		m.Do(t, "ip", "link", "add", "pod0", "link", "eth0", "netns", "red", "type", "macvlan", "mode", "bridge")
+		m.Do(t, "ip", "-n", "red", "address", "add", fmt.Sprintf("198.51.100.%d/24", i+1), "dev", "pod0")
+		m.Do(t, "ip", "-n", "red", "link", "set", "pod0", "up")
+	}
+	q := Request{
+		Paths: []string{"host", "attach:from=a/ns:red,to=b/ns:red"}, Loads: []string{"tcp_lat", "udp_lat", "tcp_bw"}, Series: 2, Rounds: 3, Slice: 20 * time.Millisecond, Out: t.TempDir(),
+		Remote: Remote{
+			Machines: []remote.Machine{{Name: "a", Host: "client"}, {Name: "b", Host: "server"}},
+			Options:  remote.Options{Program: program, SSH: testenv.SSHCommand(t, a, b)},
+		},
+	}
+	rec, _, err := Do(t.Context(), q, Host{Watch: deaf{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices := map[string]int{}
+	for _, s := range rec.Slices {
+		if s.Failed == "" && (s.Latency != nil && s.Latency.Replies > 0 || s.Stream != nil && s.Stream.RecvBytes > 0) {
+			slices[s.Arm]++
+		}
+	}
+	for _, arm := range []string{"host", "host.copy", "attach"} {
+		if want := 2 * 3 * 3; slices[arm] != want {
+			t.Errorf("%d slices of %s carried something, want %d", slices[arm], arm, want)
+		}
+	}
+	for _, w := range rec.Warnings {
+		t.Errorf("warning: %s %s", w.Code, w.Text)
+	}
+	meters := map[string]bool{}
+	for _, m := range rec.Meters {
+		meters[m.Machine+"/"+m.Name] = true
+	}
+	for i, name := range []string{"a", "b"} {
+		if rec.Facts[i].Machine != name || !meters[name+"/cpu"] {
+			t.Errorf("facts %d are of %s, meters: %v", i, rec.Facts[i].Machine, meters)
+		}
+	}
+	if rec.Plan.SharedCores {
+		t.Error("two machines are said to share their cores")
+	}
+}
+
+// start measures between two machines in the background, and returns when slices run.
+func startOnMachines(t *testing.T, a, b *testenv.SSHMachine, then func()) (rec *result.Record, err error) {
+	t.Helper()
+	program, execErr := os.Executable()
+	if execErr != nil {
+		t.Fatal(execErr)
+	}
+	q := Request{
+		Paths: []string{"host"}, Loads: []string{"tcp_lat"}, Series: 100, Rounds: 10, Slice: 20 * time.Millisecond, Out: t.TempDir(),
+		Remote: Remote{
+			Machines: []remote.Machine{{Name: "a", Host: a.Name}, {Name: "b", Host: b.Name}},
+			Options:  remote.Options{Program: program, SSH: testenv.SSHCommand(t, a, b)},
+		},
+	}
+	rec, _, err = Do(t.Context(), q, Host{Watch: &firstSeries{then: then}})
+	return rec, err
+}
+
+// firstSeries does something once, half a second after the first series has ended.
+type firstSeries struct {
+	deaf
+	once sync.Once
+	then func()
+}
+
+func (f *firstSeries) Event(e experiment.Event) {
+	if e.Series > 0 {
+		f.once.Do(func() { time.AfterFunc(500*time.Millisecond, f.then) })
+	}
+}
+
+// A machine that falls silent, without its channel ending, is given up; the other one's agent ends too.
+func TestMachineFallsSilent(t *testing.T) {
+	for i, name := range []string{"client", "server"} {
+		t.Run(name, func(t *testing.T) {
+			m := []*testenv.SSHMachine{testenv.NewSSHMachine(t, "client"), testenv.NewSSHMachine(t, "server")}
+			testenv.Join(t, m[0], m[1])
+			var stopped time.Time
+			rec, err := startOnMachines(t, m[0], m[1], func() {
+				stopped = time.Now()
+				m[i].Stop(t)
+			})
+			t.Logf("%v after the machine stopped: %v", time.Since(stopped).Round(time.Millisecond), err)
+			if err == nil || stopped.IsZero() {
+				t.Fatalf("no error, the machine stopped at %v", stopped)
+			}
+			if rec == nil || len(rec.Slices) == 0 {
+				t.Error("what was measured is lost")
+			}
+		})
+	}
+}

@@ -1,0 +1,188 @@
+package remote_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/remote"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+func open(t *testing.T, m *testenv.SSHMachine, change func(*remote.Options)) (*remote.Stream, error) {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := remote.Options{Program: program, SSH: m.SSH}
+	if change != nil {
+		change(&o)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	return remote.Open(ctx, remote.Machine{Name: "a", Host: m.Name}, o)
+}
+
+// says sends a text through the stream, and wants it back.
+func says(t *testing.T, s *remote.Stream, text string) {
+	t.Helper()
+	if _, err := io.WriteString(s, text); err != nil {
+		t.Fatalf("write: %v", err)
+	}
+	_ = s.SetReadDeadline(time.Now().Add(20 * time.Second))
+	back := make([]byte, len(text))
+	if _, err := io.ReadFull(s, back); err != nil || string(back) != text {
+		t.Fatalf("read %q, %v, want %q", back, err, text)
+	}
+}
+
+// leftovers lists the files of ours on a machine.
+func leftovers(t *testing.T, m *testenv.SSHMachine) (files []string) {
+	t.Helper()
+	for _, folder := range []string{"run", "tmp", "var/tmp", "dev/shm", "root"} {
+		found, err := filepath.Glob(filepath.Join(m.Root(), folder, "venturi*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	return files
+}
+
+// processes lists the commands that run on a machine, but for its first.
+func processes(t *testing.T, m *testenv.SSHMachine) (commands []string) {
+	t.Helper()
+	entries, _ := filepath.Glob(m.Root() + "/proc/[0-9]*/cmdline")
+	for _, file := range entries {
+		text, _ := os.ReadFile(file)
+		if command := strings.ReplaceAll(string(text), "\x00", " "); command != "" && !strings.HasPrefix(command, "sleep infinity") {
+			commands = append(commands, command)
+		}
+	}
+	return commands
+}
+
+// nothingLeft waits until no process of ours is on the machine.
+func nothingLeft(t *testing.T, m *testenv.SSHMachine) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		left := processes(t, m)
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("still running after 20 s: %q", left)
+		}
+	}
+	if files := leftovers(t, m); len(files) > 0 {
+		t.Errorf("left behind: %q", files)
+	}
+}
+
+func TestCopy(t *testing.T) {
+	m := testenv.NewSSHMachine(t, "copied")
+	s, err := open(t, m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files := leftovers(t, m); len(files) > 0 {
+		t.Errorf("while it runs there are %q", files)
+	}
+	says(t, s, "hello\n")
+	if s.Copied == 0 || s.As != "root" {
+		t.Errorf("copied %d bytes, as %s", s.Copied, s.As)
+	}
+	_ = s.Close()
+	nothingLeft(t, m)
+}
+
+// A killed controller closes nothing: its end of the stream just goes away.
+func TestCutLeavesNothing(t *testing.T) {
+	m := testenv.NewSSHMachine(t, "cut")
+	s, err := open(t, m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Conn.Close()
+	nothingLeft(t, m)
+	_ = s.Close()
+}
+
+func TestNoCopy(t *testing.T) {
+	m := testenv.NewSSHMachine(t, "closed")
+	_, err := open(t, m, func(o *remote.Options) { o.NoCopy = true })
+	if err == nil || !strings.Contains(err.Error(), "--no-copy") {
+		t.Errorf("error %v does not name --no-copy", err)
+	}
+	nothingLeft(t, m)
+}
+
+// A login shell that prints what it likes is passed over.
+func TestNoise(t *testing.T) {
+	m := testenv.NewSSHMachine(t, "noisy")
+	m.Do(t, "mount", "-t", "tmpfs", "none", "/root")
+	if err := os.WriteFile(filepath.Join(m.Root(), "root", ".bashrc"), []byte("echo welcome; echo more >&2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := open(t, m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, s, "hello\n")
+	_ = s.Close()
+	nothingLeft(t, m)
+}
+
+// The program that is there is not brought again.
+func TestSameProgram(t *testing.T) {
+	m := testenv.NewSSHMachine(t, "same")
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Do(t, "mount", "-t", "tmpfs", "none", "/usr/local/bin")
+	if err := os.WriteFile(m.Root()+"/usr/local/bin/venturi", text, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, noCopy := range []bool{false, true} {
+		s, err := open(t, m, func(o *remote.Options) { o.NoCopy = noCopy })
+		if err != nil {
+			t.Fatal(err)
+		}
+		says(t, s, "hello\n")
+		if s.Copied != 0 {
+			t.Errorf("%d bytes were copied", s.Copied)
+		}
+		_ = s.Close()
+	}
+	nothingLeft(t, m)
+}
+
+// Where every folder is closed to programs, the error says so, and nothing is left.
+func TestNoFolderToRunIn(t *testing.T) {
+	m := testenv.NewSSHMachine(t, "noexec")
+	m.Remount(t, "noexec", "/run", "/tmp", "/var/tmp", "/dev/shm")
+	m.Do(t, "mount", "-t", "tmpfs", "-o", "noexec", "none", "/root")
+	_, err := open(t, m, nil)
+	if err == nil || !strings.Contains(err.Error(), "noexec") {
+		t.Errorf("error %v", err)
+	}
+	nothingLeft(t, m)
+}
+
+func TestUnreachable(t *testing.T) {
+	m := testenv.NewSSHMachine(t, "there")
+	_, err := remote.Open(t.Context(), remote.Machine{Name: "b", Host: "elsewhere"}, remote.Options{Program: "/proc/self/exe", SSH: append(m.SSH, "-o", "ProxyCommand=false")})
+	if err == nil || !strings.Contains(err.Error(), "cannot reach machine b (elsewhere)") {
+		t.Errorf("error %v", err)
+	}
+}

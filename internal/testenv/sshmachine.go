@@ -1,0 +1,165 @@
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// SSHMachine is a machine that is reached by OpenSSH: network, processes, mounts and
+// host name are its own, and so are /run, /tmp, /var/tmp, /dev/shm and /var/lib.
+type SSHMachine struct {
+	Name string
+	Pid  int      // of a process in it that lives as long as the test
+	SSH  []string // the ssh command that knows how to reach it, by its name
+
+	config string // of ssh
+}
+
+// SSHCommand is the ssh command that knows how to reach several machines.
+func SSHCommand(t testing.TB, machines ...*SSHMachine) []string {
+	t.Helper()
+	var all string
+	for _, m := range machines {
+		all += m.config
+	}
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, []byte(all), 0o600); err != nil {
+		t.Fatalf("write ssh's configuration: %v", err)
+	}
+	return []string{"ssh", "-F", file}
+}
+
+// Root is its file system, seen from here.
+func (m *SSHMachine) Root() string { return fmt.Sprintf("/proc/%d/root", m.Pid) }
+
+// sshd is read by name, not by $PATH, as it insists on an absolute path.
+const sshd = "/usr/sbin/sshd"
+
+// NewSSHMachine makes a machine; it is gone after the test. Programs that are started in it
+// play roles of the test binary, as [Main] says.
+func NewSSHMachine(t testing.TB, name string) *SSHMachine {
+	t.Helper()
+	Root(t)
+	must := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("ssh machine %s: %s: %v", name, what, err)
+		}
+	}
+	setup := `set -e; hostname "$0"
+for d in /run /tmp /var/tmp /dev/shm /var/lib; do mount -t tmpfs -o mode=1777 none $d; done
+mkdir -p /run/sshd /run/ssh; ip link set lo up; echo ready; exec sleep infinity`
+	cmd := exec.Command("unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc", "--propagation", "private", "sh", "-c", setup, name)
+	out, err := cmd.StdoutPipe()
+	must("start", err)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	must("start", cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	ready := make([]byte, 6)
+	_, err = out.Read(ready)
+	must("set up", err)
+	m := &SSHMachine{Name: name, Pid: childOf(t, cmd.Process.Pid)}
+
+	dir := t.TempDir()
+	for _, key := range []string{"user", "host"} {
+		text, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, key)).CombinedOutput()
+		must("make a key: "+string(text), err)
+	}
+	put := func(file string, text []byte) {
+		must("write "+file, os.WriteFile(m.Root()+"/run/ssh/"+file, text, 0o600))
+	}
+	for from, to := range map[string]string{"host": "host", "user.pub": "keys"} {
+		text, err := os.ReadFile(filepath.Join(dir, from))
+		must("read a key", err)
+		put(to, text)
+	}
+	put("config", fmt.Appendf(nil, "HostKey /run/ssh/host\nAuthorizedKeysFile /run/ssh/keys\nUsePAM no\nPermitRootLogin yes\n"+
+		"StrictModes no\nPidFile none\nPasswordAuthentication no\nSetEnv %s=1\n", roleEnv))
+	hostKey, err := os.ReadFile(filepath.Join(dir, "host.pub"))
+	must("read a key", err)
+	must("write", os.WriteFile(filepath.Join(dir, "known"), fmt.Appendf(nil, "%s %s", name, hostKey), 0o600))
+	config := fmt.Sprintf("Host %s\n  User root\n  IdentityFile %s/user\n  UserKnownHostsFile %s/known\n  HostKeyAlias %s\n"+
+		"  ProxyCommand nsenter --target %d --mount --pid --net --uts --ipc %s -i -f /run/ssh/config\n", name, dir, dir, name, m.Pid, sshd)
+	m.config = config
+	m.SSH = SSHCommand(t, m)
+	return m
+}
+
+// childOf waits for the one child of a process.
+func childOf(t testing.TB, pid int) int {
+	t.Helper()
+	for range 200 {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+		var child int
+		if n, _ := fmt.Sscan(strings.TrimSpace(string(text)), &child); n == 1 {
+			return child
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("process %d has no child after 2 s", pid)
+	return 0
+}
+
+// Do runs a command in the machine, and fails the test with what it said.
+func (m *SSHMachine) Do(t testing.TB, command ...string) {
+	t.Helper()
+	args := append([]string{"--target", fmt.Sprint(m.Pid), "--mount", "--pid", "--net", "--uts", "--ipc"}, command...)
+	if text, err := exec.Command("nsenter", args...).CombinedOutput(); err != nil {
+		t.Fatalf("ssh machine %s: %s: %v: %s", m.Name, strings.Join(command, " "), err, text)
+	}
+}
+
+// Remount mounts folders of the machine again, with an option.
+func (m *SSHMachine) Remount(t testing.TB, option string, folders ...string) {
+	t.Helper()
+	for _, folder := range folders {
+		m.Do(t, "mount", "-o", "remount,"+option, folder)
+	}
+}
+
+// Join wires two machines by a veth pair, each with the device eth0, and gives them the
+// addresses 192.0.2.1 and 192.0.2.2.
+func Join(t testing.TB, a, b *SSHMachine) {
+	t.Helper()
+	// Of the machines only the network is entered: the processes' numbers are ours.
+	text, err := exec.Command("nsenter", "--target", fmt.Sprint(a.Pid), "--net", "ip", "link", "add", "eth0", "type", "veth",
+		"peer", "name", "eth0", "netns", fmt.Sprint(b.Pid)).CombinedOutput()
+	if err != nil {
+		t.Fatalf("join ssh machines: %v: %s", err, text)
+	}
+	for i, m := range []*SSHMachine{a, b} {
+		m.Do(t, "ip", "address", "add", fmt.Sprintf("192.0.2.%d/24", i+1), "dev", "eth0")
+		m.Do(t, "ip", "link", "set", "eth0", "up")
+	}
+}
+
+// Stop halts every process of the machine, as if it were paused, until the test is over.
+func (m *SSHMachine) Stop(t testing.TB) {
+	t.Helper()
+	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+		signalAll := func() {
+			own, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", m.Pid))
+			files, _ := filepath.Glob("/proc/[0-9]*/ns/pid")
+			for _, file := range files {
+				if is, _ := os.Readlink(file); is == own && own != "" {
+					var pid int
+					if n, _ := fmt.Sscanf(file, "/proc/%d/", &pid); n == 1 {
+						_ = syscall.Kill(pid, signal)
+					}
+				}
+			}
+		}
+		if signal == syscall.SIGSTOP {
+			signalAll()
+		} else {
+			t.Cleanup(signalAll)
+		}
+	}
+}
