@@ -16,7 +16,7 @@ var backlogDrops = Rule{
 		Looks:    "two readings of the second column of softnet_stat: it grows. All veth pairs of a CPU, and RPS, share that queue",
 		Effect:   Effect{"a longer queue ended the loss of a Kubernetes network over VXLAN, where a larger budget had not", "bpftune issue 178", "B"},
 		Knob:     "net.backlog",
-		Do:       "a longer queue is more latency when it is full",
+		Do:       "a longer queue adds latency when it is full",
 	},
 	Check: func(v *View) []Finding {
 		n := v.softnetGrew(func(c host.CPUCounters) uint64 { return c.Dropped })
@@ -69,10 +69,10 @@ var timeSqueeze = Rule{
 		Code:     "time-squeeze",
 		Title:    "CPUs run out of time or budget while they receive",
 		Severity: Warning,
-		Looks:    "two readings of the third column of softnet_stat: it grows by ten a second or more, and by 1 % of the softirqs that receive",
+		Looks:    "two readings of the third column of softnet_stat: it grows by ten a second or more, and by 1 % of the receive softirqs",
 		Effect:   Effect{"packets wait longer; more budget alone did not end losses, and 300 ms of it starved other work", "bpftune issue 178", "B"},
 		Knob:     "net.budget",
-		Do:       "look first at one hot CPU and at drops of the backlog; then raise it in steps of two: venturi knob set net.budget 600",
+		Do:       "first check for one hot CPU and for backlog drops; then double it step by step: venturi knob set net.budget 600",
 	},
 	Check: func(v *View) []Finding {
 		n := v.softnetGrew(func(c host.CPUCounters) uint64 { return c.Squeezed })

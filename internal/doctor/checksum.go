@@ -16,12 +16,12 @@ const (
 var tunnelChecksumOff = Rule{
 	Facts: Facts{
 		Code:     "tunnel-checksum-off",
-		Title:    "A tunnel computes checksums in software, and so cannot hand on large packets",
+		Title:    "A tunnel computes checksums in software, and so cannot pass on large packets",
 		Severity: Warning,
-		Looks:    "the offload " + txChecksum + " of vxlan, geneve, ipip and gre devices: switched off, though the device can have it",
-		Effect:   Effect{"a significant loss where the card below is in order: each packet is cut and summed before the tunnel", "Kube-OVN FAQ; the other way round see tunnel-checksum-errors", "B"},
+		Looks:    "the offload " + txChecksum + " of vxlan, geneve, ipip and gre devices: off, though the device supports it",
+		Effect:   Effect{"a significant loss where the card below works: each packet is segmented and checksummed before the tunnel", "Kube-OVN FAQ; for the opposite see tunnel-checksum-errors", "B"},
 		Knob:     "virt.tx_csum", Value: "on",
-		Do: "somebody may have switched it off because the card below breaks checksums (Calico does): see after the change whether retransmissions grow",
+		Do: "somebody may have switched it off because the card below breaks checksums (Calico does): after the change, check whether retransmissions grow",
 	},
 	Check: func(v *View) []Finding {
 		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {
@@ -40,9 +40,9 @@ var tunnelChecksumOff = Rule{
 var virtualChecksumOff = Rule{
 	Facts: Facts{
 		Code:     "virtual-checksum-off",
-		Title:    "A virtual device computes checksums in software, and so cannot hand on large packets",
+		Title:    "A virtual device computes checksums in software, and so cannot pass on large packets",
 		Severity: Warning,
-		Looks:    "the offload " + txChecksum + " of veth, bridge and other virtual devices that are no tunnels: switched off, though the device can have it. Not at an Open vSwitch that forwards in its own process, which needs it so",
+		Looks:    "the offload " + txChecksum + " of veth, bridge and other virtual devices that are not tunnels: off, though the device supports it. Not where Open vSwitch forwards in its own process, which needs it off",
 		Effect:   Effect{"segmentation goes with it, so throughput of TCP drops to that of single packets", "the kernel's rule that no large packet is sent without checksum offload; no isolated number was found", "C"},
 		Knob:     "nic.csum", Value: "tx=on",
 	},
@@ -68,10 +68,10 @@ var cardChecksumOff = Rule{
 		Code:     "nic-checksum-off",
 		Title:    "A network card leaves checksums to the CPU",
 		Severity: Warning,
-		Looks:    "the offloads of a card for checksums: switched off, though it can have them",
-		Effect:   Effect{"CPU for each byte, and no segmentation offload when it is that of sending", "kernel documentation of segmentation offloads; no isolated number was found", "C"},
+		Looks:    "a card's checksum offloads: off, though it supports them",
+		Effect:   Effect{"CPU for each byte, and without transmit checksums no segmentation offload", "kernel documentation of segmentation offloads; no isolated number was found", "C"},
 		Knob:     "nic.csum", Value: "on",
-		Do: "somebody may have switched it off because the card is broken: see after the change whether retransmissions grow",
+		Do: "somebody may have switched it off because the card is broken: after the change, check whether retransmissions grow",
 	},
 	Check: func(v *View) []Finding {
 		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {

@@ -18,10 +18,10 @@ var usual = []string{"cubic", "bbr", "dctcp"}
 var congestionOdd = Rule{
 	Facts: Facts{
 		Code:     "congestion-odd",
-		Title:    "TCP is told to send by an unusual algorithm",
+		Title:    "TCP uses an unusual congestion control",
 		Severity: Warning,
-		Looks:    "sysctl " + congestion + " of every namespace: neither cubic, bbr nor dctcp, though the namespace may have cubic. For reno it is a note",
-		Effect:   Effect{"less throughput on long or lossy ways; nothing on a clean short one", "bpftune: a clean link did best with dctcp, a lossy one with bbr", "B"},
+		Looks:    "sysctl " + congestion + " of every namespace: neither cubic, bbr nor dctcp, though cubic is available. For reno it is a note",
+		Effect:   Effect{"less throughput on long or lossy links; nothing on a clean short one", "bpftune: a clean link did best with dctcp, a lossy one with bbr", "B"},
 		Knob:     "tcp.cc", Value: "cubic",
 	},
 	Check: func(v *View) (all []Finding) {
@@ -43,12 +43,12 @@ var congestionOdd = Rule{
 var congestionDiffers = Rule{
 	Facts: Facts{
 		Code:     "congestion-differs",
-		Title:    "A namespace sends TCP by another algorithm than the machine",
+		Title:    "A namespace uses another congestion control than the host",
 		Severity: Note,
-		Looks:    "sysctl " + congestion + " of every namespace with devices, against that of the machine. A namespace copies it when it is made, and keeps it when the machine's changes",
-		Effect:   Effect{"flows of both share a link unfairly; what was tuned on the machine does not hold in the pod", "kernel: a new namespace copies only some settings", "C"},
+		Looks:    "sysctl " + congestion + " of every namespace with devices, against that of the host. A namespace copies it when it is created, and keeps it when the host's changes",
+		Effect:   Effect{"flows of both share a link unfairly; what was tuned on the host does not apply in the pod", "kernel: a new namespace copies only some settings", "C"},
 		Knob:     "tcp.cc",
-		Do:       "pods that run keep theirs: set it in each, or make them anew",
+		Do:       "running pods keep theirs: set it in each, or recreate them",
 	},
 	Check: func(v *View) (all []Finding) {
 		machines := v.Sysctls[congestion]
@@ -66,12 +66,12 @@ var congestionDiffers = Rule{
 var bbrWithoutFQ = Rule{
 	Facts: Facts{
 		Code:     "bbr-without-fq",
-		Title:    "TCP sends by bbr, and no device paces it",
+		Title:    "TCP uses bbr, and no device paces it",
 		Severity: Warning,
-		Looks:    "namespaces with " + congestion + " bbr and no queueing discipline fq on their devices. It is a note where the machine and all namespaces joined to it do the same",
-		Effect:   Effect{"TCP paces with timers of its own, which costs CPU; on a clean short way bbr is no gain: 58 to 490 Mbit/s at 10 % loss, but dctcp best on a clean link", "bpftune; ESnet recommends fq", "B"},
+		Looks:    "namespaces with " + congestion + " bbr and no queueing discipline fq on their devices. It is a note where the host and all namespaces joined to it do the same",
+		Effect:   Effect{"TCP paces with its own timers, which costs CPU; on a clean short link bbr is no gain: 58 to 490 Mbit/s at 10 % loss, but dctcp best on a clean link", "bpftune; ESnet recommends fq", "B"},
 		Knob:     "tcp.cc",
-		Do:       "or keep bbr, and give the device the discipline: venturi knob set nic.qdisc fq --dev DEVICE",
+		Do:       "or keep bbr, and set the queueing discipline: venturi knob set nic.qdisc fq --dev DEVICE",
 	},
 	Check: func(v *View) (all []Finding) {
 		for _, s := range v.Netns {

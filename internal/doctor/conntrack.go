@@ -22,7 +22,7 @@ var conntrackFull = Rule{
 		Looks:    "the connections that each namespace tracks, against the most that it may: 80 % is a warning, 95 % an error",
 		Effect:   Effect{"when it is full, packets of new connections are dropped", "kernel: nf_conntrack: table full, dropping packet", "C"},
 		Knob:     "ct.size",
-		Do:       "see what fills it first: packets of tunnels need not be tracked (finding tunnel-conntracked)",
+		Do:       "first see what fills it: packets of tunnels need no tracking (finding tunnel-conntracked)",
 	},
 	Check: func(v *View) (all []Finding) {
 		for _, s := range v.Netns {
@@ -50,7 +50,7 @@ var tunnelConntracked = Rule{
 		Looks:    "tracked connections to the UDP ports of tunnels in their namespace: a note, or a warning when they take 20 % of the table",
 		Effect:   Effect{"work for each packet, and a table full of random source ports", "OpenStack's neutron charm saw it full of them", "C"},
 		Knob:     "ct.notrack",
-		Do:       "stateful rules for the outer packets no longer hold then",
+		Do:       "stateful rules for the outer packets then have no effect",
 	},
 	Check: func(v *View) (all []Finding) {
 		for _, s := range v.Netns {

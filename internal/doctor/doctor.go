@@ -64,7 +64,7 @@ type Finding struct {
 	Effect   Effect     `json:"effect"`
 	Knob     string     `json:"knob,omitempty"`
 	Value    string     `json:"value,omitempty"`
-	Fix      string     `json:"mend,omitempty"` // the command that mends it
+	Fix      string     `json:"mend,omitempty"` // the command that fixes it
 	Do       string     `json:"do,omitempty"`
 
 	location location

@@ -17,10 +17,10 @@ var filterLongChain = Rule{
 		Code:     "filter-long-chain",
 		Title:    "Every packet walks many netfilter rules",
 		Severity: Warning,
-		Looks:    "nftables, and iptables that write such: for each hook, the rules that a packet of a known connection is compared with before one accepts it: 100 or more. Legacy iptables: 100 or more rules in a table other than nat",
+		Looks:    "nftables, and iptables-nft: for each hook, the rules that a packet of a known connection is compared with before one accepts it: 100 or more. iptables-legacy: 100 or more rules in a table other than nat",
 		Effect:   Effect{"cost grows with the rules, O(n); sets, maps or an early rule for established connections make it O(1). EKS advises it above 1000 Services", "Kubernetes and EKS on kube-proxy's modes; TKE saw no gain at small scale", "D"},
 		Knob:     "nft.flowtable",
-		Do:       "accept established connections in the first rule (ct state established,related accept), or put addresses and ports into sets; a flow table lets forwarded connections go round it, and later hooks too",
+		Do:       "accept established connections in the first rule (ct state established,related accept), or put addresses and ports into sets; a flow table lets forwarded connections bypass it, and later hooks too",
 	},
 	Check: func(v *View) (all []Finding) {
 		for _, s := range v.Netns {
@@ -51,9 +51,9 @@ var filterLongNAT = Rule{
 		Code:     "filter-long-nat",
 		Title:    "The first packet of every connection walks many netfilter rules",
 		Severity: Note,
-		Looks:    "chains of type nat: a new connection is compared with 1000 rules or more, as kube-proxy's are in mode iptables. Legacy iptables: 1000 or more rules in table nat",
-		Effect:   Effect{"latency of new connections grows with the number of Services; in Cilium's favour from 20,000 Services on, in that of iptables below", "TKE benchmark, EKS", "D"},
-		Do:       "kube-proxy's modes nftables and ipvs, and replacements by eBPF, look Services up in maps",
+		Looks:    "chains of type nat: a new connection is compared with 1000 rules or more, as with kube-proxy in iptables mode. iptables-legacy: 1000 or more rules in table nat",
+		Effect:   Effect{"latency of new connections grows with the number of Services; Cilium is ahead from 20,000 Services on, iptables below", "TKE benchmark, EKS", "D"},
+		Do:       "kube-proxy's modes nftables and ipvs, and eBPF replacements, look Services up in maps",
 	},
 	Check: func(v *View) (all []Finding) {
 		for _, s := range v.Netns {
@@ -143,12 +143,12 @@ func (w walk) jump(name string, depth int) (n int, ended bool) {
 var bridgeNFLongChain = Rule{
 	Facts: Facts{
 		Code:     "bridge-nf-long-chain",
-		Title:    "Packets between ports of a bridge walk a long chain of iptables",
+		Title:    "Packets between ports of a bridge walk a long iptables chain",
 		Severity: Warning,
 		Looks:    "sysctl net.bridge.bridge-nf-call-iptables, bridges with two ports or more, and chains of 100 rules or more for IPv4",
-		Effect:   Effect{"what a bridge alone could hand on goes through the rules of IP, and once more where it is routed", "kernel documentation of br_netfilter; no isolated number was found", "C"},
+		Effect:   Effect{"what a bridge could forward alone goes through the IP rules, and again where it is routed", "kernel documentation of br_netfilter; no isolated number was found", "C"},
 		Knob:     "net.bridge_nf", Value: "iptables=off",
-		Do: "not where Services or policies must hold between pods on one bridge, as most clusters need: make the chain short instead",
+		Do: "leave it on where Services or policies must hold between pods on one bridge, as most clusters need; shorten the chain instead",
 	},
 	Check: func(v *View) (all []Finding) {
 		for _, s := range v.Netns {

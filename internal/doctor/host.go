@@ -37,11 +37,11 @@ const (
 var steal = Rule{
 	Facts: Facts{
 		Code:     "steal",
-		Title:    "The machine below takes CPU time away from this virtual machine",
+		Title:    "The hypervisor takes CPU time away from this virtual machine",
 		Severity: Warning,
 		Looks:    "two readings of /proc/stat in a virtual machine: steal time is 1 % of all (a note), or 5 %",
-		Effect:   Effect{"latency in waves of milliseconds, which nothing in here can mend; figures that were measured meanwhile mean little", "no number was found", "C"},
-		Do:       "give the virtual machine CPUs of its own, or move it",
+		Effect:   Effect{"latency in waves of milliseconds, which nothing inside can fix; figures measured meanwhile mean little", "no number was found", "C"},
+		Do:       "give the virtual machine dedicated CPUs, or move it",
 	},
 	Check: func(v *View) []Finding {
 		if !v.hasInterval() || len(v.Second.CPUs) == 0 {

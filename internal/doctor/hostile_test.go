@@ -37,7 +37,7 @@ func TestMendIsSafeToPaste(t *testing.T) {
 				mend = f.Fix
 			}
 		}
-		if !strings.Contains(text.String(), "    mend    "+mend+"\n") {
+		if !strings.Contains(text.String(), "    fix     "+mend+"\n") {
 			t.Errorf("%q: %q is not printed as it is in JSON", name, mend)
 		}
 		folder := t.TempDir()

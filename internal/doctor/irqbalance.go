@@ -14,12 +14,12 @@ const fewQueues = 4
 var irqbalancePinned = Rule{
 	Facts: Facts{
 		Code:     "irqbalance-pinned",
-		Title:    "irqbalance runs against interrupts that somebody placed",
+		Title:    "irqbalance moves interrupts that somebody has pinned",
 		Severity: Warning,
-		Looks:    "the interrupts of cards: four or more, each on one CPU, in the order of the CPUs; and irqbalance, which was not told to leave any alone (--banirq, --policyscript)",
+		Looks:    "the interrupts of cards: four or more, each on one CPU, in the order of the CPUs; and irqbalance, which is not configured to leave any alone (--banirq, --policyscript)",
 		Effect:   Effect{"it moves them again within ten seconds. Off (Kube-OVN, Cilium, ESnet) against on (AWS): sources contradict; wrong socket up to 2x slower (ESnet)", "Kube-OVN, Cilium, ESnet, AWS ENA guide", "D"},
 		Knob:     "irq.balance",
-		Do:       "tell it to leave these interrupts alone, or take the placing back: one of the two",
+		Do:       "either tell it to leave these interrupts alone, or undo the pinning",
 	},
 	Check: func(v *View) (all []Finding) {
 		pid := v.Owners["irqbalance"]

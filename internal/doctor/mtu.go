@@ -16,7 +16,7 @@ var mtuPair = Rule{
 		Title:    "The two ends of a veth pair have different MTUs",
 		Severity: Error,
 		Looks:    "the MTUs of both ends of each veth or netkit pair, also where the ends are in different namespaces",
-		Effect:   Effect{"what the larger end sends beyond the smaller MTU is dropped without a word", "kernel: a veth drops what its other end would not take; mismatches of pods in Calico issues 8868 and 5575", "B"},
+		Effect:   Effect{"what the larger end sends beyond the smaller MTU is silently dropped", "kernel: a veth drops what its other end would not accept; mismatches of pods in Calico issues 8868 and 5575", "B"},
 		Knob:     "nic.mtu",
 	},
 	Check: func(v *View) []Finding {
@@ -37,8 +37,8 @@ var mtuBridge = Rule{
 		Code:     "mtu-bridge",
 		Title:    "A bridge leads into a device with a smaller MTU than its other ports have",
 		Severity: Error,
-		Looks:    "the MTUs of all ports of a Linux bridge: a tunnel, card or other way out below a port of a pod or virtual machine. Where only pods differ among themselves it is a note",
-		Effect:   Effect{"a bridge drops what is too large for a port without a word: connections hang as soon as they send much", "kernel: a bridge sends no message that a packet is too big; Calico issues 8868 and 5575", "B"},
+		Looks:    "the MTUs of all ports of a Linux bridge: a tunnel, card or other uplink with a smaller MTU than a port of a pod or virtual machine. Where only pods differ it is a note",
+		Effect:   Effect{"a bridge silently drops what is too large for a port: connections hang as soon as they send much", "kernel: a bridge sends no message that a packet is too big; Calico issues 8868 and 5575", "B"},
 		Knob:     "nic.mtu",
 		Do:       "the MTU of the pods' own devices must go down with it",
 	},
@@ -92,10 +92,10 @@ var mtuTunnel = Rule{
 		Code:     "mtu-tunnel",
 		Title:    "A tunnel's packets do not fit into the device below",
 		Severity: Error,
-		Looks:    "the MTU of each tunnel, and what it adds, against the MTU of the device that it sends by. Where Open vSwitch chooses the tunnel for each packet, the MTUs of the switch's ports",
-		Effect:   Effect{"every full packet is cut into two, or lost: an overlay adds 50 bytes (VXLAN, Geneve without options) or 20 (IPIP)", "kernel documentation; no isolated number was found", "C"},
+		Looks:    "the MTU of each tunnel, and what it adds, against the MTU of the device below. Where Open vSwitch chooses the tunnel for each packet, the MTUs of the switch's ports",
+		Effect:   Effect{"every full packet is fragmented, or lost: an overlay adds 50 bytes (VXLAN, Geneve without options) or 20 (IPIP)", "kernel documentation; no isolated number was found", "C"},
 		Knob:     "nic.mtu",
-		Do:       "the MTU of the pods' devices must go down with it, or that of the device below up",
+		Do:       "the MTU of the pods' devices must go down with it, or raise that of the device below",
 	},
 	Check: func(v *View) []Finding {
 		return eachDevice(v, func(s *Netns, d *host.NetDevice) []Finding {

@@ -12,8 +12,8 @@ var mtuPodAbove = Rule{
 		Code:     "mtu-pod-above-tunnel",
 		Title:    "A pod's MTU is larger than that of the tunnel it is routed into",
 		Severity: Warning,
-		Looks:    "the devices of pods in a namespace that forwards, against its tunnels that routes with a next hop lead to; a note where such routes lead round the tunnels too",
-		Effect:   Effect{"each new connection first loses a full packet and learns; UDP is cut; where the message about it is filtered, connections hang", "Calico issue 5575", "B"},
+		Looks:    "the devices of pods in a namespace that forwards, against its tunnels that routes with a next hop lead to; a note if such routes also bypass the tunnels",
+		Effect:   Effect{"each new connection first loses a full packet, and then learns the MTU; UDP is fragmented; where the ICMP message is filtered, connections hang", "Calico issue 5575", "B"},
 		Knob:     "nic.mtu",
 	},
 	Check: func(v *View) []Finding {
@@ -29,10 +29,10 @@ var mtuPodBelow = Rule{
 		Code:     "mtu-pod-below-tunnel",
 		Title:    "A pod's MTU is far below what its tunnel can carry",
 		Severity: Warning,
-		Looks:    "the devices of pods in a namespace that forwards, below 60 % of the MTU of its tunnels that routes with a next hop lead to; a note where such routes lead round the tunnels too",
-		Effect:   Effect{"10 to 30 % of throughput, as other gains by jumbo frames", "pods with MTU 1500 below 8950 in Calico issue 8868; the size from recipes without a method", "C"},
+		Looks:    "the devices of pods in a namespace that forwards, below 60 % of the MTU of its tunnels that routes with a next hop lead to; a note if such routes also bypass the tunnels",
+		Effect:   Effect{"10 to 30 % of throughput, like other gains from jumbo frames", "pods with MTU 1500 below 8950 in Calico issue 8868; the size from recipes without a method", "C"},
 		Knob:     "nic.mtu",
-		Do:       "pods keep the MTU that they were made with: change what makes them",
+		Do:       "pods keep the MTU that they were created with: change what creates them",
 	},
 	Check: func(v *View) []Finding {
 		return eachPod(v, func(s *Netns, pod, tunnel *host.NetDevice) bool {
@@ -77,11 +77,11 @@ func (s *Netns) underlies(d *host.NetDevice) bool { return s.tunnelCarriers()[d.
 var mtuPeer = Rule{
 	Facts: Facts{
 		Code:     "mtu-peer",
-		Title:    "The way to a peer carries less than its device",
+		Title:    "The path to a peer has a smaller MTU than its device",
 		Severity: Note,
-		Looks:    "the route to each --peer: its MTU is below that of the device, as a router told, or as the route was made",
-		Effect:   Effect{"smaller packets than the device could send; while it is found out, losses", "kernel: path MTU discovery", "C"},
-		Do:       "if the way should carry more, find the device on it with the smaller MTU: ping -M do -s SIZE",
+		Looks:    "the route to each --peer: its MTU is below that of the device, because a router reported it or the route has one",
+		Effect:   Effect{"smaller packets than the device could send; losses until the path MTU is known", "kernel: path MTU discovery", "C"},
+		Do:       "if the path should carry more, find the device with the smaller MTU on it: ping -M do -s SIZE",
 	},
 	Check: func(v *View) (all []Finding) {
 		for _, w := range v.Ways {

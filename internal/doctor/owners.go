@@ -5,11 +5,11 @@ import "fmt"
 var otherOwner = Rule{
 	Facts: Facts{
 		Code:     "other-owner",
-		Title:    "Another program tunes this machine too",
+		Title:    "Another program tunes this host too",
 		Severity: Note,
 		Looks:    "processes of irqbalance, tuned, bpftune and their like",
-		Effect:   Effect{"it may write the same values again: tuned overwrites sysctls of a CNI when its profile changes, bpftune lets go of those that somebody else writes", "tuned issue 816, bpftune", "C"},
-		Do:       "let one of them own a value; what is changed behind Venturi's back, its undo leaves alone and reports",
+		Effect:   Effect{"it may write the same values again: tuned overwrites sysctls of a CNI when its profile changes, bpftune gives up those that somebody else writes", "tuned issue 816, bpftune", "C"},
+		Do:       "let one program own each value; Venturi's undo leaves alone and reports what others have changed",
 	},
 	Check: func(v *View) (all []Finding) {
 		for _, name := range sorted(v.Owners) {
@@ -22,11 +22,11 @@ var otherOwner = Rule{
 var notSeen = Rule{
 	Facts: Facts{
 		Code:     "not-seen",
-		Title:    "Something could not be looked at",
+		Title:    "Something could not be read",
 		Severity: Note,
 		Looks:    "what the kernel did not let this user read, or does not tell",
-		Effect:   Effect{"what is off there, if anything is, could not be told", "this command", "C"},
-		Do:       "run it as root, on the machine itself rather than in a container",
+		Effect:   Effect{"problems there, if any, are not found", "this command", "C"},
+		Do:       "run it as root, on the host itself rather than in a container",
 	},
 	Check: func(v *View) []Finding {
 		if len(v.Unread) == 0 && v.hasInterval() {

@@ -69,7 +69,7 @@ func printGroup(b *strings.Builder, g []Finding) {
 			sanitize.Fprintf(b, "    read    %s: %s\n", e.Read, e.Value)
 		}
 		if f.Fix != "" {
-			sanitize.Fprintf(b, "    mend    %s\n", f.Fix)
+			sanitize.Fprintf(b, "    fix     %s\n", f.Fix)
 		}
 	}
 	sanitize.Fprintf(b, "    effect  %s (%s; grade %s)\n", first.Effect.Size, first.Effect.Source, first.Effect.Grade)
@@ -77,7 +77,7 @@ func printGroup(b *strings.Builder, g []Finding) {
 		sanitize.Fprintf(b, "    knob    %s\n", first.Knob)
 	}
 	if first.Do != "" {
-		sanitize.Fprintf(b, "    think   %s\n", first.Do)
+		sanitize.Fprintf(b, "    note    %s\n", first.Do)
 	}
 	b.WriteString("\n")
 }
@@ -86,7 +86,7 @@ func printGroup(b *strings.Builder, g []Finding) {
 func (f Finding) place() string {
 	switch {
 	case f.location.netns == nil:
-		return "the machine as a whole"
+		return "the host as a whole"
 	case f.location.device == nil:
 		return f.location.netns.name()
 	}
@@ -133,12 +133,12 @@ func Page(w io.Writer) error {
 		sanitize.Fprintf(&b, "| [`%s`](#%[1]s) | %s | %s |\n", r.Code, r.Severity, r.Title)
 	}
 	for _, r := range Table {
-		sanitize.Fprintf(&b, "\n## %s\n\n%s (%s).\n\n- Looks at: %s.\n- Effect: %s (%s; grade %s).\n", r.Code, r.Title, r.Severity, r.Looks, r.Effect.Size, r.Effect.Source, r.Effect.Grade)
+		sanitize.Fprintf(&b, "\n## %s\n\n%s (%s).\n\n- Reads: %s.\n- Effect: %s (%s; grade %s).\n", r.Code, r.Title, r.Severity, r.Looks, r.Effect.Size, r.Effect.Source, r.Effect.Grade)
 		if r.Knob != "" {
 			sanitize.Fprintf(&b, "- Knob: `%s`.\n", strings.TrimSpace(r.Knob+" "+r.Value))
 		}
 		if r.Do != "" {
-			sanitize.Fprintf(&b, "- Think of: %s.\n", r.Do)
+			sanitize.Fprintf(&b, "- Note: %s.\n", r.Do)
 		}
 	}
 	_, err := sanitize.Fprint(w, sanitize.Safe(b.String()))

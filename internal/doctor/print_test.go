@@ -27,21 +27,21 @@ const printed = `ERROR
     at      pod1 in the machine's own namespace
     read    MTU of pod1 in the machine's own namespace: 1450
     read    MTU of eth0 in shop: 1440
-    mend    venturi knob set nic.mtu 1440 --dev pod1
-    effect  what the larger end sends beyond the smaller MTU is dropped without a word (kernel: a veth drops what its other end would not take; mismatches of pods in Calico issues 8868 and 5575; grade B)
+    fix     venturi knob set nic.mtu 1440 --dev pod1
+    effect  what the larger end sends beyond the smaller MTU is silently dropped (kernel: a veth drops what its other end would not accept; mismatches of pods in Calico issues 8868 and 5575; grade B)
 
 WARNING
-  tunnel-checksum-off  A tunnel computes checksums in software, and so cannot hand on large packets
+  tunnel-checksum-off  A tunnel computes checksums in software, and so cannot pass on large packets
     at      vx in the machine's own namespace
     read    ethtool features of vx: tx-checksum-ip-generic: off
-    mend    venturi knob set virt.tx_csum on --dev vx
-    effect  a significant loss where the card below is in order: each packet is cut and summed before the tunnel (Kube-OVN FAQ; the other way round see tunnel-checksum-errors; grade B)
-    think   somebody may have switched it off because the card below breaks checksums (Calico does): see after the change whether retransmissions grow
+    fix     venturi knob set virt.tx_csum on --dev vx
+    effect  a significant loss where the card below works: each packet is segmented and checksummed before the tunnel (Kube-OVN FAQ; for the opposite see tunnel-checksum-errors; grade B)
+    note    somebody may have switched it off because the card below breaks checksums (Calico does): after the change, check whether retransmissions grow
 
   segmentation-off  Large TCP packets are cut too early
     at      poda in the machine's own namespace
     read    ethtool features of poda: tx-tcp-segmentation: off
-    mend    venturi knob set nic.seg tso=on --dev poda
+    fix     venturi knob set nic.seg tso=on --dev poda
 `
 
 // A person sees the worst first, each code once, and not the same thing a hundred times.
@@ -64,7 +64,7 @@ func TestPrint(t *testing.T) {
 
 const asJSON = `{"code":"mtu-pair","severity":"error","title":"The two ends of a veth pair have different MTUs","device":"pod1",` +
 	`"evidence":[{"read":"MTU of pod1 in the machine's own namespace","value":"1450"},{"read":"MTU of eth0 in shop","value":"1440"}],` +
-	`"effect":{"size":"what the larger end sends beyond the smaller MTU is dropped without a word","source":"kernel: a veth drops what its other end would not take; mismatches of pods in Calico issues 8868 and 5575","grade":"B"},` +
+	`"effect":{"size":"what the larger end sends beyond the smaller MTU is silently dropped","source":"kernel: a veth drops what its other end would not accept; mismatches of pods in Calico issues 8868 and 5575","grade":"B"},` +
 	`"knob":"nic.mtu","value":"1440","mend":"venturi knob set nic.mtu 1440 --dev pod1"}`
 
 // Programs read the JSON: its keys do not change.

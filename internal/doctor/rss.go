@@ -9,12 +9,12 @@ import (
 var rssIgnoresPorts = Rule{
 	Facts: Facts{
 		Code:     "rss-ignores-ports",
-		Title:    "All packets of a tunnel come by one queue of the card",
+		Title:    "All packets of a tunnel arrive on one queue of the card",
 		Severity: Warning,
-		Looks:    "what a card with several queues, by which a tunnel over UDP is received, chooses the queue by: addresses only. Tunnels tell their flows by the source port",
+		Looks:    "the receive hash of a card with several queues that a tunnel over UDP uses: addresses only. Tunnels put the flow into the source port",
 		Effect:   Effect{"VXLAN reached 2 to 3 of 10 Gbit/s with hashes of addresses only (ixgbe)", "Cumulus knowledge base", "B"},
 		Knob:     "nic.rss_udp", Value: "sdfn",
-		Do: "fragments of UDP packets may overtake each other then",
+		Do: "fragments of UDP packets may then be reordered",
 	},
 	Check: func(v *View) (all []Finding) {
 		for _, s := range v.Netns {

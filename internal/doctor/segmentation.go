@@ -22,8 +22,8 @@ var segmentationOff = Rule{
 		Code:     "segmentation-off",
 		Title:    "Large TCP packets are cut too early",
 		Severity: Warning,
-		Looks:    "scatter-gather, TSO and GSO of cards and virtual devices: switched off, though the device can have them",
-		Effect:   Effect{"every packet of 1,500 bytes takes the way of up to 64 KiB: several times less throughput for a core", "kernel documentation of segmentation offloads; no isolated number was found", "C"},
+		Looks:    "scatter-gather, TSO and GSO of cards and virtual devices: off, though the device supports them",
+		Effect:   Effect{"each packet of 1,500 bytes goes down the stack alone, instead of up to 64 KiB at once: several times less throughput per core", "kernel documentation of segmentation offloads; no isolated number was found", "C"},
 		Knob:     "nic.seg",
 		Do:       "somebody may have switched it off because the driver is broken (e1000e is known for it)",
 	},
@@ -54,12 +54,12 @@ func wordsOf(off []string, words map[string]string) string {
 var tunnelSegmentationOff = Rule{
 	Facts: Facts{
 		Code:     "tunnel-segmentation-off",
-		Title:    "A device cannot cut packets inside of tunnels, though it could",
+		Title:    "A device does not segment packets inside tunnels, though it could",
 		Severity: Warning,
-		Looks:    "the offload " + tunnelFeature + " of the device that a vxlan or geneve tunnel sends by: switched off",
+		Looks:    "the offload " + tunnelFeature + " of the device below a vxlan or geneve tunnel: off",
 		Effect:   Effect{"VXLAN on 10 Gbit/s and MTU 1500: 4 to 7 Gbit/s without, more than 8 with it", "vswitchzero, measured on ESXi", "B"},
 		Knob:     "nic.tnl_seg",
-		Do:       "old firmware of some cards sends wrong checksums with it: see after the change whether retransmissions grow",
+		Do:       "old firmware of some cards sends wrong checksums with it: after the change, check whether retransmissions grow",
 	},
 	Check: func(v *View) (all []Finding) {
 		for _, s := range v.Netns {
