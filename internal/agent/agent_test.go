@@ -64,7 +64,7 @@ func TestLifeline(t *testing.T) {
 				t.Errorf("ended with %v", err)
 			}
 			cancel()
-			if !gone(socket) {
+			if !lostError(socket) {
 				t.Error("left its socket")
 			}
 		})

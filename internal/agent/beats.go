@@ -99,15 +99,15 @@ func (p *pulse) pause(ctx context.Context) {
 	}
 }
 
-// pausing is an observer of slices that lets the controller speak between them.
-type pausing struct {
+// pauseObserver is an observer of slices that lets the controller speak between them.
+type pauseObserver struct {
 	load.SliceObserver
 	ctx   context.Context
 	pulse *pulse
 }
 
 // Pause is of [load.Pauser].
-func (p pausing) Pause() { p.pulse.pause(p.ctx) }
+func (p pauseObserver) Pause() { p.pulse.pause(p.ctx) }
 
 // Liveness keeps two agents and their controller sure of each other.
 type Liveness struct {
@@ -117,12 +117,12 @@ type Liveness struct {
 	calling bool
 	limit   time.Duration // of the client's agent's silence while it runs
 	token   uint64        // of the series
-	ends    [2]*beating
+	ends    [2]*agentBeats
 	cancel  context.CancelFunc
 }
 
-// beating is the controller's side of one agent's beats.
-type beating struct {
+// agentBeats is the controller's side of one agent's beats.
+type agentBeats struct {
 	client *Client
 	stream agentpb.Agent_BeatsClient
 	answer chan struct{}
@@ -142,13 +142,13 @@ func Watch(ctx context.Context, client, server *Client) (*Liveness, error) {
 			cancel()
 			return nil, fromStatus(c.machine, err)
 		}
-		l.ends[i] = &beating{client: c, stream: stream, last: time.Now(), answer: make(chan struct{}, 1)}
+		l.ends[i] = &agentBeats{client: c, stream: stream, last: time.Now(), answer: make(chan struct{}, 1)}
 	}
 	for _, b := range l.ends {
 		go l.listen(b)
 	}
 	go l.callEvery(ctx)
-	client.live = l
+	client.liveness = l
 	return l, nil
 }
 
@@ -167,7 +167,7 @@ func (l *Liveness) begin(token uint64, busy time.Duration) (end func()) {
 		l.idle.Wait()
 	}
 	l.running, l.token, l.limit = true, token, beatEvery+busy
-	l.ends[0].heard()
+	l.ends[0].markHeard()
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -217,13 +217,13 @@ func (l *Liveness) callBoth(ctx context.Context) {
 }
 
 // listen hears an agent until its channel ends.
-func (l *Liveness) listen(b *beating) {
+func (l *Liveness) listen(b *agentBeats) {
 	for {
 		beat, err := b.stream.Recv()
 		if err != nil {
 			return
 		}
-		b.heard()
+		b.markHeard()
 		switch beat.GetKind() {
 		case agentpb.Beat_ANSWER:
 			select {
@@ -239,7 +239,7 @@ func (l *Liveness) listen(b *beating) {
 	}
 }
 
-func (b *beating) heard() {
+func (b *agentBeats) markHeard() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last = time.Now()
@@ -260,7 +260,7 @@ func (l *Liveness) stop() {
 }
 
 // answers asks an agent whether it is there, and hangs up on one that does not say so.
-func (b *beating) answers(ctx context.Context) bool {
+func (b *agentBeats) answers(ctx context.Context) bool {
 	select {
 	case <-b.answer: // late, of a call before
 	default:
@@ -280,16 +280,16 @@ func (b *beating) answers(ctx context.Context) bool {
 	}
 }
 
-func (b *beating) silence() time.Duration {
+func (b *agentBeats) silence() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return time.Since(b.last)
 }
 
 // hangUp makes all calls to the agent fail, with silence as the reason.
-func (b *beating) hangUp() {
+func (b *agentBeats) hangUp() {
 	c := b.client
-	c.lose(gone(c.machine, fmt.Sprintf("it did not answer within %v", answerBy)))
+	c.lose(lostError(c.machine, fmt.Sprintf("it did not answer within %v", answerBy)))
 	_ = c.conn.Close()
 }
 

@@ -40,14 +40,14 @@ func endsOf(p load.Plan) int { return len(p.Arms) * p.Flows }
 // Client is the controller's end of the channel to one agent. Its methods may
 // be called at the same time.
 type Client struct {
-	conn    *grpc.ClientConn
-	api     agentpb.AgentClient
-	machine string
-	cpus    []int
-	live    *Liveness                  // of the client's machine; nil: a dead agent shows at once
-	lost    atomic.Pointer[verr.Error] // why nothing more is to be had of it; nil: it is there
-	ahead   time.Duration              // by which its clock is ahead of ours
-	serves  atomic.Int64               // how many ends the last series that it serves has
+	conn        *grpc.ClientConn
+	api         agentpb.AgentClient
+	machine     string
+	cpus        []int
+	liveness    *Liveness                  // of the client's machine; nil: a dead agent shows at once
+	lost        atomic.Pointer[verr.Error] // why nothing more is to be had of it; nil: it is there
+	clockOffset time.Duration              // by which its clock is ahead of ours
+	serves      atomic.Int64               // how many ends the last series that it serves has
 }
 
 // Dial waits until the agent on the socket answers, and checks that it speaks
@@ -90,7 +90,7 @@ func dial(ctx context.Context, socket, target string, options ...grpc.DialOption
 	}
 	c.machine = v.GetMachine()
 	if dialed := time.Now(); v.GetNow() != 0 {
-		c.ahead = time.Unix(0, v.GetNow()).Sub(asked.Add(dialed.Sub(asked) / 2))
+		c.clockOffset = time.Unix(0, v.GetNow()).Sub(asked.Add(dialed.Sub(asked) / 2))
 	}
 	c.cpus = convert(v.GetCpus(), func(cpu int64) int { return int(cpu) })
 	return c, nil
@@ -207,7 +207,7 @@ func (c *Client) Run(ctx context.Context, plan load.Plan, meters []string) ([]lo
 	defer abandon()
 	unhook := context.AfterFunc(ctx, func() { c.wind(call, abandon, plan) })
 	defer unhook()
-	defer c.live.begin(plan.Token, plan.Slice+plan.Head+time.Second+forEnds(endsOf(plan)))()
+	defer c.liveness.begin(plan.Token, plan.Slice+plan.Head+time.Second+forEnds(endsOf(plan)))()
 	reply, err := c.api.Run(call, &agentpb.SeriesRequest{Plan: p, Meters: meters})
 	if err != nil {
 		if why := c.lost.Load(); why != nil {
@@ -219,9 +219,9 @@ func (c *Client) Run(ctx context.Context, plan load.Plan, meters []string) ([]lo
 		return nil, nil, fromStatus(c.machine, err)
 	}
 	slices, sums := convert(reply.GetSlices(), sliceFromPB), convert(reply.GetMeters(), meterFromPB)
-	if c.live != nil { // the agent's clock is not ours
+	if c.liveness != nil { // the agent's clock is not ours
 		for i := range slices {
-			slices[i].Start = slices[i].Start.Add(-c.ahead)
+			slices[i].Start = slices[i].Start.Add(-c.clockOffset)
 		}
 	}
 	lost := c.lost.Load()

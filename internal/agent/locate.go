@@ -17,8 +17,8 @@ type Location struct {
 	Addr      netip.Addr // the zero value: the only one that there is
 	Device    string     // whose address is wanted; empty: any
 	// Toward is the other end's address; the zero value: no route is asked for yet.
-	Toward                        netip.Addr
-	TowardNamespace, TowardOption string
+	PeerAddr                  netip.Addr
+	PeerNamespace, PeerOption string
 }
 
 // Locate finds an end on the agent's machine. The agent holds its namespace open from
@@ -28,12 +28,12 @@ func (c *Client) Locate(ctx context.Context, l Location) (host.Endpoint, error) 
 	ctx, cancel := context.WithTimeout(ctx, shortCall)
 	defer cancel()
 	req := &agentpb.LocateRequest{Option: l.Option, Namespace: l.Namespace, Device: l.Device,
-		TowardNamespace: l.TowardNamespace, TowardOption: l.TowardOption}
+		TowardNamespace: l.PeerNamespace, TowardOption: l.PeerOption}
 	var err error
 	if req.Addr, err = l.Addr.MarshalBinary(); err != nil {
 		return host.Endpoint{}, err
 	}
-	if req.Toward, err = l.Toward.MarshalBinary(); err != nil {
+	if req.Toward, err = l.PeerAddr.MarshalBinary(); err != nil {
 		return host.Endpoint{}, err
 	}
 	reply, err := c.api.Locate(ctx, req)

@@ -143,7 +143,7 @@ func within[T any](t *testing.T, what string, c <-chan T) T {
 }
 
 // gone tells whether the socket's file is away.
-func gone(socket string) bool {
+func lostError(socket string) bool {
 	_, err := os.Lstat(socket)
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOENT)
 }

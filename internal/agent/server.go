@@ -193,7 +193,7 @@ func (s *server) Run(ctx context.Context, req *agentpb.SeriesRequest) (*agentpb.
 	}
 	quiet := hush()
 	guests := NewGuests(req.GetMeters())
-	slices, err := s.engine.Run(ctx, plan, pausing{rec, ctx, &s.pulse}, guests)
+	slices, err := s.engine.Run(ctx, plan, pauseObserver{rec, ctx, &s.pulse}, guests)
 	quiet()
 	sums := append(withoutGuests(rec.Meters(), plan), guests.sums...)
 	reply := &agentpb.RunReply{Slices: convert(slices, sliceToPB), Meters: convert(sums, meterToPB)}

@@ -56,7 +56,7 @@ func fromStatus(machine string, err error) error {
 	case codes.DeadlineExceeded:
 		return context.DeadlineExceeded
 	case codes.Unavailable:
-		return gone(machine, "its process ended or does not answer ("+st.Message()+")")
+		return lostError(machine, "its process ended or does not answer ("+st.Message()+")")
 	case codes.Unimplemented:
 		return verr.New(verr.Failed, "cannot use the agent of "+machine, "it is another version of this program ("+st.Message()+")",
 			"end it with lab down, and run the command again")
@@ -65,7 +65,7 @@ func fromStatus(machine string, err error) error {
 	}
 }
 
-func gone(machine, why string) *verr.Error {
+func lostError(machine, why string) *verr.Error {
 	return &verr.Error{
 		What: "lost the agent of " + machine, Why: why,
 		Do: "run the command again; if it happens again, look in the kernel's log for what killed it", Code: verr.Failed,

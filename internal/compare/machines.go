@@ -182,7 +182,7 @@ func (s *Session) locate(ctx context.Context, ends [2]agent.Location) (found pat
 		ends[i].Addr = e.Addr
 	}
 	for i, other := range []int{1, 0} {
-		ends[i].Toward, ends[i].TowardNamespace, ends[i].TowardOption = ends[other].Addr, ends[other].Namespace, ends[other].Option
+		ends[i].PeerAddr, ends[i].PeerNamespace, ends[i].PeerOption = ends[other].Addr, ends[other].Namespace, ends[other].Option
 		e, err := s.agents[i].Locate(ctx, ends[i])
 		if err != nil {
 			return nil, err

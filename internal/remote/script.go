@@ -56,15 +56,15 @@ const folderPrefix = "venturi-copy."
 // command is what ssh hands to the login shell.
 func command() string { return fmt.Sprintf("exec /bin/sh -c '%s'", script) }
 
-// hello is what the script says of the machine.
-type hello struct {
+// greeting is what the script says of the machine.
+type greeting struct {
 	system, arch string
-	as           string // root, sudo or user
+	runsAs       string // root, sudo or user
 	gzip         bool
 	program, sum string // a program of that name on its PATH
 }
 
-func parseHello(line string) (h hello, err error) {
+func parseHello(line string) (h greeting, err error) {
 	words := strings.Fields(line)
 	if len(words) < 7 || words[0] != helloWord {
 		return h, fmt.Errorf("it did not say what it is: %q", line)
@@ -72,7 +72,7 @@ func parseHello(line string) (h hello, err error) {
 	if words[1] != "1" {
 		return h, fmt.Errorf("it speaks version %s of the greeting, not 1", words[1])
 	}
-	h = hello{system: words[2], arch: words[3], as: words[4], gzip: words[5] == "gzip", program: words[6]}
+	h = greeting{system: words[2], arch: words[3], runsAs: words[4], gzip: words[5] == "gzip", program: words[6]}
 	if len(words) > 7 {
 		h.sum = words[7]
 	}

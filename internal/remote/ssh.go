@@ -37,13 +37,13 @@ type Options struct {
 type Stream struct {
 	net.Conn
 	Machine Machine
-	As      string // how it runs there: root, sudo or user
+	RunsAs  string // how it runs there: root, sudo or user
 	Copied  int64  // bytes that were sent to bring the program there; 0: it was there
 
-	cmd    *exec.Cmd
-	stderr *tail
-	once   sync.Once
-	err    error // of ssh, once it has ended
+	cmd       *exec.Cmd
+	stderr    *tail
+	closeOnce sync.Once
+	err       error // of ssh, once it has ended
 }
 
 // Open starts the agent on a machine, and returns when it is ready to be spoken
@@ -69,7 +69,7 @@ func Open(ctx context.Context, m Machine, o Options) (*Stream, error) {
 	}
 	_ = s.Close()
 	var known *verr.Error
-	var no refused
+	var no refusal
 	switch {
 	case errors.As(err, &known), errors.Is(err, context.Canceled):
 		return nil, err
@@ -145,11 +145,11 @@ func (s *Stream) greet(o Options, limit time.Duration) error {
 	if err != nil {
 		return err
 	}
-	s.As = h.as
-	if err := suits(s.Machine, h); err != nil {
+	s.RunsAs = h.runsAs
+	if err := checkPlatform(s.Machine, h); err != nil {
 		return err
 	}
-	if err := s.bring(o, h); err != nil {
+	if err := s.provideProgram(o, h); err != nil {
 		return err
 	}
 	_ = s.SetDeadline(time.Now().Add(limit))
@@ -157,8 +157,8 @@ func (s *Stream) greet(o Options, limit time.Duration) error {
 	return err
 }
 
-// suits refuses a machine that this program does not run on.
-func suits(m Machine, h hello) error {
+// checkPlatform refuses a machine that this program does not run on.
+func checkPlatform(m Machine, h greeting) error {
 	arch, known := map[string]string{"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "riscv64": "riscv64", "ppc64le": "ppc64le", "s390x": "s390x"}[h.arch]
 	switch {
 	case h.system != "Linux":
@@ -170,9 +170,9 @@ func suits(m Machine, h hello) error {
 	return nil
 }
 
-// bring has the script run the program: the one that is there, if it is the same or
+// provideProgram has the script run the program: the one that is there, if it is the same or
 // nothing may be copied; else a copy of ours.
-func (s *Stream) bring(o Options, h hello) error {
+func (s *Stream) provideProgram(o Options, h greeting) error {
 	sum, size, err := digest(o.Program)
 	if err != nil {
 		return err
@@ -253,10 +253,10 @@ func packed(file string, compress bool) (body []byte, encoding string, err error
 	return b.Bytes(), "gzip", err
 }
 
-// refused is what the script gives as the reason for going no further.
-type refused string
+// refusal is what the script gives as the reason for going no further.
+type refusal string
 
-func (r refused) Error() string { return string(r) }
+func (r refusal) Error() string { return string(r) }
 
 // maxNoise bounds what a login shell may print before the word that is waited for.
 const maxNoise = 64 << 10
@@ -271,7 +271,7 @@ func readWord(in *bufio.Reader, word string) (string, error) {
 		read += len(line)
 		line = strings.TrimSpace(line)
 		if rest, bad := strings.CutPrefix(line, errorWord+" "); bad {
-			return "", refused(rest)
+			return "", refusal(rest)
 		}
 		if line == word || strings.HasPrefix(line, word+" ") {
 			return line, nil
@@ -283,7 +283,7 @@ func readWord(in *bufio.Reader, word string) (string, error) {
 // Close ends the program on the other side, and ssh. The error is that of the way
 // ssh ended, if it did by itself.
 func (s *Stream) Close() error {
-	s.once.Do(func() {
+	s.closeOnce.Do(func() {
 		_ = s.Conn.Close()
 		ended := make(chan error, 1)
 		go func() { ended <- s.cmd.Wait() }()

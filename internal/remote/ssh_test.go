@@ -94,8 +94,8 @@ func TestCopy(t *testing.T) {
 		t.Errorf("while it runs there are %q", files)
 	}
 	says(t, s, "hello\n")
-	if s.Copied == 0 || s.As != "root" {
-		t.Errorf("copied %d bytes, as %s", s.Copied, s.As)
+	if s.Copied == 0 || s.RunsAs != "root" {
+		t.Errorf("copied %d bytes, as %s", s.Copied, s.RunsAs)
 	}
 	_ = s.Close()
 	nothingLeft(t, m)

@@ -21,20 +21,20 @@ func Stdio(in io.Reader, out io.Writer, folder string) (net.Listener, error) {
 	if _, err := fmt.Fprintln(out, agentWord, "1"); err != nil {
 		return nil, err
 	}
-	l := &single{conn: make(chan net.Conn, 1), closed: make(chan struct{})}
-	l.conn <- &stdio{in: in, out: out, closed: l.Close}
+	l := &oneConn{conn: make(chan net.Conn, 1), closed: make(chan struct{})}
+	l.conn <- &stdioConn{in: in, out: out, closed: l.Close}
 	return l, nil
 }
 
-// single is a listener with one connection.
-type single struct {
-	conn   chan net.Conn
-	once   sync.Once
-	closed chan struct{}
+// oneConn is a listener with one connection.
+type oneConn struct {
+	conn      chan net.Conn
+	closeOnce sync.Once
+	closed    chan struct{}
 }
 
 // Accept gives the connection once; after that it waits for its end.
-func (l *single) Accept() (net.Conn, error) {
+func (l *oneConn) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conn:
 		return c, nil
@@ -43,26 +43,26 @@ func (l *single) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *single) Close() error {
-	l.once.Do(func() { close(l.closed) })
+func (l *oneConn) Close() error {
+	l.closeOnce.Do(func() { close(l.closed) })
 	return nil
 }
 
-func (l *single) Addr() net.Addr { return stdioAddr{} }
+func (l *oneConn) Addr() net.Addr { return stdioAddr{} }
 
 type stdioAddr struct{}
 
 func (stdioAddr) Network() string { return "stdio" }
 func (stdioAddr) String() string  { return "stdio" }
 
-// stdio is a connection without deadlines.
-type stdio struct {
+// stdioConn is a connection without deadlines.
+type stdioConn struct {
 	in     io.Reader
 	out    io.Writer
 	closed func() error
 }
 
-func (s *stdio) Read(p []byte) (int, error) {
+func (s *stdioConn) Read(p []byte) (int, error) {
 	n, err := s.in.Read(p)
 	if err != nil && n == 0 {
 		_ = s.closed()
@@ -73,9 +73,9 @@ func (s *stdio) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (s *stdio) Write(p []byte) (int, error) { return s.out.Write(p) }
+func (s *stdioConn) Write(p []byte) (int, error) { return s.out.Write(p) }
 
-func (s *stdio) Close() error {
+func (s *stdioConn) Close() error {
 	_ = s.closed()
 	for _, end := range []any{s.out, s.in} {
 		if c, ok := end.(io.Closer); ok {
@@ -85,8 +85,8 @@ func (s *stdio) Close() error {
 	return nil
 }
 
-func (s *stdio) LocalAddr() net.Addr                { return stdioAddr{} }
-func (s *stdio) RemoteAddr() net.Addr               { return stdioAddr{} }
-func (s *stdio) SetDeadline(t time.Time) error      { return nil }
-func (s *stdio) SetReadDeadline(t time.Time) error  { return nil }
-func (s *stdio) SetWriteDeadline(t time.Time) error { return nil }
+func (s *stdioConn) LocalAddr() net.Addr                { return stdioAddr{} }
+func (s *stdioConn) RemoteAddr() net.Addr               { return stdioAddr{} }
+func (s *stdioConn) SetDeadline(t time.Time) error      { return nil }
+func (s *stdioConn) SetReadDeadline(t time.Time) error  { return nil }
+func (s *stdioConn) SetWriteDeadline(t time.Time) error { return nil }
