@@ -49,7 +49,7 @@ var writers = []struct {
 		regexp.MustCompile(`^(Mount|Unmount|Unshare|Kill|Tgkill|PidfdSendSignal|Reboot|Sethostname)$`),
 		map[string]string{
 			"internal/netcfg":          "namespaces and processes of the lab",
-			"internal/setting":         "the process that holds a setting, and its own view of /sys",
+			"internal/setting":         "the process with which an earlier version held a setting, and its own view of /sys",
 			"internal/fastpath/kernel": "the bpffs that the programs of a fast path are pinned in",
 			"internal/guest":           "the virtual machine whose first process it is",
 			"internal/testenv":         "what tests need",
@@ -59,7 +59,7 @@ var writers = []struct {
 	{
 		"syscall",
 		regexp.MustCompile(`^(Mount|Unmount|Unshare|Kill|Exec|ForkExec|StartProcess)$`),
-		map[string]string{"internal/testenv": "what tests need", "internal/netcfg": "processes of the lab", "internal/setting": "the process that holds a setting"},
+		map[string]string{"internal/testenv": "what tests need", "internal/netcfg": "processes of the lab"},
 		"namespaces and processes are made and ended by netcfg alone",
 	},
 	{

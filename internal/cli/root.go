@@ -34,7 +34,6 @@ var commands = []func(*Env) *cobra.Command{
 	newJournal,
 	newConfirm,
 	newLease,
-	newHold,
 	newLab,
 	newPath,
 	newKernel,

@@ -6,4 +6,4 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m, testenv.Roles{"hold": hold}) }
+func TestMain(m *testing.M) { testenv.Main(m, nil) }

@@ -9,7 +9,7 @@ func Backends(root string) []Backend {
 		kernelFileBackend(root),
 		fileBackend(root),
 		irqBackend(root),
-		heldBackend(root),
+		pmqosBackend(root),
 		unitBackend(),
 		unitFileBackend(),
 		unitConfigBackend(root),

@@ -7,7 +7,7 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m, nil) }
+func TestMain(m *testing.M) { testenv.Main(m, testenv.Roles{"hold": hold}) }
 
 // namespace makes a namespace of our own that is gone after the test.
 func namespace(t *testing.T) (*netcfg.Writer, *netcfg.Namespace) {

@@ -10,7 +10,7 @@ func latency() Profile {
 		[]Step{
 			{Name: "CPU governor", Knob: "cpu.governor", On: Host, Value: "performance", Reason: "a core that is slow when a packet comes takes time to become fast"},
 			{Name: "energy preference", Knob: "cpu.epp", On: Host, Value: "performance", Reason: "as the governor, for processors that choose themselves"},
-			{Name: "idle states", Knob: "cpu.dma_latency", On: Host, Reason: "a core that sleeps deeply takes up to hundreds of microseconds to wake"},
+			{Name: "idle states", Knob: "cpu.resume_latency", On: Host, Reason: "a core that sleeps deeply takes up to hundreds of microseconds to wake"},
 			{Name: "coalescing", Knob: "nic.coalesce", On: NICs, Ladder: []string{"adaptive-rx=off,rx-usecs=0", "adaptive-rx=off,rx-usecs=2", "adaptive-rx=off,rx-usecs=8"}, Reason: "packets wait in the card for others to come"},
 			{Name: "rings", Knob: "nic.ring", On: NICs, Reason: "a packet in a long ring waits behind all others: the smallest that drops nothing", Note: "the link goes down and comes up: some cards take seconds"},
 			{Name: "channels", Knob: "nic.channels", On: NICs, Reason: "a queue for each core near the card spares a wait for another one", Note: "the link may go down and come up"},

@@ -198,7 +198,7 @@ func (b bench) measure(ctx context.Context, s search.Subset) (search.Sample, err
 var couple = [][2]string{
 	{"nic.coalesce", "net.busy_poll"},
 	{"net.busy_poll", "nic.defer_irq"},
-	{"cpu.governor", "cpu.dma_latency"},
+	{"cpu.governor", "cpu.resume_latency"},
 	{"nic.ring", "net.budget"},
 	{"nic.seg", "virt.tx_csum"},
 	{"tcp.cc", "nic.qdisc"},

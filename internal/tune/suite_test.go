@@ -32,7 +32,6 @@ var refused = map[string]string{
 // elsewhere are the knobs that nothing here can be turned by, and why.
 var elsewhere = map[string]string{
 	"cpu.smt":         onlyRead,
-	"cpu.dma_latency": "a process of ours holds it, which package knob starts in its tests",
 	"numa.place":      onlyRead,
 	"boot.cmdline":    onlyRead,
 	"irq.balance":     "it needs a service manager, which package knob plays in its tests",

@@ -23,10 +23,10 @@ func TestHolderOfOthers(t *testing.T) {
 		}()
 		other = cmd.Process.Pid
 	}
-	if (holder{other, 5}).isOurs() {
+	if (pmqosHolder{other, 5}).isOurs() {
 		t.Error("a process of another user is taken for ours")
 	}
-	if !(holder{os.Getpid(), 5}).isOurs() {
+	if !(pmqosHolder{os.Getpid(), 5}).isOurs() {
 		t.Error("this process is not taken for ours")
 	}
 }
