@@ -12,6 +12,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/doctor"
 	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
@@ -85,7 +86,7 @@ func hostilePrinters() map[string]func(io.Writer) error {
 	h.Txns = []*journal.Txn{txn}
 	at, info, evil := conflicts{1: conflict}, hostileLab(), testenv.Hostile
 	outcomes := []journal.Outcome{{Entry: txn.Entries[0], Err: conflict}, {Entry: txn.Entries[1]}, {Entry: txn.Entries[2]}, {Entry: txn.Entries[3], Err: errors.New(evil)}}
-	laid := []laidFastPath{tainted(laidFastPath{Lab: "lab", Path: "path", Machine: "m1", Packets: map[string]int64{"carried": 1}, Into: map[string]int64{"carried": 1}, State: &fastpath.State{Off: "off", Refused: []host.Refusal{{}}}})}
+	laid := []laidFastPath{tainted(laidFastPath{Lab: "lab", Path: "path", Machine: "m1", Packets: map[string]int64{"carried": 1}, Into: map[string]int64{"carried": 1}, State: &fastpath.State{Off: "off", Refused: []topology.Refusal{{}}}})}
 	kernels := []keptKernel{tainted(keptKernel{Release: "6.1", Use: []string{"6.1"}, Source: "source"})}
 	paths := []pathInfo{tainted(pathInfo{Name: "vxlan", Summary: "summary", Like: "like", With: "with", Here: "yes", Options: []pathOption{{Name: "n", Value: "v", Default: "d", Help: "h"}}})}
 	paths[0].lacks = errors.New(evil)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/nft"
 )
 
 const (
@@ -80,13 +80,13 @@ var filterLongNAT = Rule{
 }
 
 // onTheWay tells whether packets of IP enter at a chain.
-func onTheWay(c host.FilterChain) bool {
+func onTheWay(c nft.ChainSummary) bool {
 	return c.Hook != "" && c.Hook != "other" && slices.Contains([]string{"ip", "ip6", "inet", "bridge"}, c.Family)
 }
 
 // walked is how many rules an average packet is compared with in a chain and
 // those that it is always sent on to.
-func (s *Netns) walked(c host.FilterChain) int {
+func (s *Netns) walked(c nft.ChainSummary) int {
 	w := walk{space: s, family: c.Family, table: c.Table, nat: c.Type == "nat"}
 	n, _ := w.chain(c.Rules, 0)
 	return n
@@ -103,7 +103,7 @@ type walk struct {
 // deepest is how many chains the kernel lets call each other.
 const deepest = 16
 
-func (w walk) chain(rules []host.FilterRule, depth int) (n int, ended bool) {
+func (w walk) chain(rules []nft.RuleSummary, depth int) (n int, ended bool) {
 	for _, r := range rules {
 		n++
 		if !w.nat && (r.Established && r.Verdict != "" || r.Verdict == "offload") && r.Verdict != "return" && r.TargetChain == "" {

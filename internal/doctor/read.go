@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/nft"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/venturi-net/venturi/internal/host"
@@ -165,10 +167,10 @@ func (s *Netns) read(r host.Reader) error {
 		return err
 	}
 	s.Carrier = s.carriers()
-	if s.Chains, err = host.Filter(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if s.Chains, err = nft.SummarizeRuleset(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.addUnread("the packet filter of "+s.name(), short(err))
 	}
-	if s.Legacy, err = host.LegacyTables(); err != nil {
+	if s.Legacy, err = nft.LegacyTables(); err != nil {
 		s.addUnread("legacy iptables of "+s.name(), short(err))
 	}
 	s.readTracked()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/nft"
 )
 
 // The spaces and devices of the healthy machine: a card eth0 by which a tunnel vx
@@ -104,12 +105,12 @@ func (r rig) cpu(n int, change func(*host.CPUCounters)) {
 }
 
 // rules makes a chain of n rules that look at something.
-func rules(n int, first ...host.FilterRule) []host.FilterRule {
-	return append(first, slices.Repeat([]host.FilterRule{{Verdict: "drop"}}, n)...)
+func rules(n int, first ...nft.RuleSummary) []nft.RuleSummary {
+	return append(first, slices.Repeat([]nft.RuleSummary{{Verdict: "drop"}}, n)...)
 }
 
-func base(kind, hook string, rules []host.FilterRule) host.FilterChain {
-	return host.FilterChain{Family: "ip", Table: "filter", Name: "BASE", Hook: hook, Type: kind, Rules: rules}
+func base(kind, hook string, rules []nft.RuleSummary) nft.ChainSummary {
+	return nft.ChainSummary{Family: "ip", Table: "filter", Name: "BASE", Hook: hook, Type: kind, Rules: rules}
 }
 
 // faults is one for every rule: what is planted, how much it matters, where, and the command.
@@ -185,11 +186,11 @@ var faults = []struct {
 		r.IRQs["eth0"] = []host.IRQ{{CPUs: "0-3"}, {CPUs: "0"}, {CPUs: "1"}, {CPUs: "2"}, {CPUs: "3"}}
 	}},
 	{"filter-long-chain", Warning, " shop", "", func(r rig) {
-		r.pod.Chains = []host.FilterChain{base("filter", "input", []host.FilterRule{{MatchesAll: true, Verdict: "jump", TargetChain: "LONG"}}), {Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
+		r.pod.Chains = []nft.ChainSummary{base("filter", "input", []nft.RuleSummary{{MatchesAll: true, Verdict: "jump", TargetChain: "LONG"}}), {Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
 	}},
-	{"filter-long-chain", Warning, " shop", "", func(r rig) { r.pod.Legacy = []host.LegacyTable{{Name: "filter", Entries: 2000}} }},
-	{"filter-long-nat", Note, " shop", "", func(r rig) { r.pod.Chains = []host.FilterChain{base("nat", "prerouting", rules(2000))} }},
-	{"bridge-nf-long-chain", Warning, " ", "venturi knob set net.bridge_nf iptables=off", func(r rig) { r.home.Chains = []host.FilterChain{base("filter", "forward", rules(2000))} }},
+	{"filter-long-chain", Warning, " shop", "", func(r rig) { r.pod.Legacy = []nft.LegacyTable{{Name: "filter", Entries: 2000}} }},
+	{"filter-long-nat", Note, " shop", "", func(r rig) { r.pod.Chains = []nft.ChainSummary{base("nat", "prerouting", rules(2000))} }},
+	{"bridge-nf-long-chain", Warning, " ", "venturi knob set net.bridge_nf iptables=off", func(r rig) { r.home.Chains = []nft.ChainSummary{base("filter", "forward", rules(2000))} }},
 	{"tunnel-conntracked", Note, " ", "", func(r rig) { r.home.Tracked = 30 }},
 	{"tunnel-conntracked", Warning, " ", "", func(r rig) { r.home.Tracked = 90000 }},
 	{"congestion-odd", Warning, " shop", "venturi knob set tcp.cc cubic --netns shop", func(r rig) { r.pod.Sysctls[congestion] = "vegas" }},
@@ -282,23 +283,23 @@ var healthyVariants = map[string]func(rig){
 		r.IRQs["eth0"] = []host.IRQ{{CPUs: "0"}, {CPUs: "2"}, {CPUs: "1"}, {CPUs: "3"}}
 	},
 	"known connections are accepted first": func(r rig) {
-		r.pod.Chains = []host.FilterChain{base("filter", "forward", rules(2000, host.FilterRule{Established: true, Verdict: "accept"}))}
+		r.pod.Chains = []nft.ChainSummary{base("filter", "forward", rules(2000, nft.RuleSummary{Established: true, Verdict: "accept"}))}
 	},
 	"known connections go round it": func(r rig) {
-		r.pod.Chains = []host.FilterChain{base("filter", "forward", rules(2000, host.FilterRule{Verdict: "offload"}))}
+		r.pod.Chains = []nft.ChainSummary{base("filter", "forward", rules(2000, nft.RuleSummary{Verdict: "offload"}))}
 	},
 	"a long chain for new connections": func(r rig) {
-		r.pod.Chains = []host.FilterChain{base("filter", "forward", []host.FilterRule{{NewOnly: true, Verdict: "jump", TargetChain: "LONG"}}), {Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
+		r.pod.Chains = []nft.ChainSummary{base("filter", "forward", []nft.RuleSummary{{NewOnly: true, Verdict: "jump", TargetChain: "LONG"}}), {Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
 	},
 	"a long chain that nothing leads to": func(r rig) {
-		r.pod.Chains = []host.FilterChain{{Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
+		r.pod.Chains = []nft.ChainSummary{{Family: "ip", Table: "filter", Name: "LONG", Rules: rules(2000)}}
 	},
 	"chains that jump in a circle": func(r rig) {
-		r.pod.Chains = []host.FilterChain{base("filter", "forward", []host.FilterRule{{MatchesAll: true, Verdict: "jump", TargetChain: "BASE"}})}
+		r.pod.Chains = []nft.ChainSummary{base("filter", "forward", []nft.RuleSummary{{MatchesAll: true, Verdict: "jump", TargetChain: "BASE"}})}
 	},
 	"a long chain without a bridge": func(r rig) {
 		r.vx.Master = 0
-		r.home.Chains = []host.FilterChain{base("nat", "prerouting", rules(2000))}
+		r.home.Chains = []nft.ChainSummary{base("nat", "prerouting", rules(2000))}
 	},
 	"bbr with fq":                     func(r rig) { r.home.Sysctls[congestion] = "bbr"; r.card.Leaves = []string{"fq"} },
 	"reno where cubic is not allowed": func(r rig) { r.pod.Sysctls[congestion], r.pod.Sysctls[allowed] = "reno", "reno bbr" },

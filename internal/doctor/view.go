@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/nft"
 )
 
 // View is what was read of a machine.
@@ -31,8 +32,8 @@ type Netns struct {
 	host.Netns
 	Devices []host.NetDevice
 	Sysctls map[string]string
-	Chains  []host.FilterChain
-	Legacy  []host.LegacyTable
+	Chains  []nft.ChainSummary
+	Legacy  []nft.LegacyTable
 	Numbers map[int]host.NamespaceID // what the numbers of other namespaces mean here
 	Tracked int                      // connections to UDP ports of tunnels; -1: not counted
 	Carrier map[int]int              // by which device the packets of a tunnel leave; both are indexes

@@ -2,7 +2,7 @@ package fastpath
 
 import (
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
-	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
 // askEvery is how often pods behind bridges are asked whether they are there: a bridge
@@ -13,8 +13,8 @@ const askEvery = 30 // ticks
 // askUnplaced has pods speak that their bridges do not know where they are, each once
 // in a tick at the most.
 func (d *daemon) askUnplaced() error {
-	asked := map[host.Neighbour]uint32{}
-	var ask []host.BridgeNeighbour
+	asked := map[topology.Neighbour]uint32{}
+	var ask []topology.BridgeNeighbour
 	for _, n := range d.ways.MissingFDB {
 		last, known := d.asked[n.Neighbour]
 		if !known || last != d.tick {
@@ -29,7 +29,7 @@ func (d *daemon) askUnplaced() error {
 // askNew has pods speak that are new, or have changed: nothing is carried into a pod
 // before it has shown that it goes by the MAC that the network knows of it.
 func (d *daemon) askNew() error {
-	var ask []host.LocalPod
+	var ask []topology.LocalPod
 	for device, p := range d.tables.ask {
 		if d.attached[d.pin(d.place("from_pod", device))] { // else nobody hears it
 			ask = append(ask, p)
@@ -40,16 +40,16 @@ func (d *daemon) askNew() error {
 }
 
 // neighbours are pods as their devices' neighbours.
-func neighbours(pods []host.LocalPod) (all []host.BridgeNeighbour) {
+func neighbours(pods []topology.LocalPod) (all []topology.BridgeNeighbour) {
 	for _, p := range pods {
-		all = append(all, host.BridgeNeighbour{Neighbour: host.Neighbour{Device: p.NeighDevice, Addr: p.Addr}, MAC: p.MAC, BridgeMAC: p.Gateway})
+		all = append(all, topology.BridgeNeighbour{Neighbour: topology.Neighbour{Device: p.NeighDevice, Addr: p.Addr}, MAC: p.MAC, BridgeMAC: p.Gateway})
 	}
 	return all
 }
 
 // askSome has some of the pods behind bridges speak: all of them in askEvery ticks.
 func (d *daemon) askSome() error {
-	var pods []host.LocalPod
+	var pods []topology.LocalPod
 	for i, p := range d.ways.Pods {
 		if p.NeighDevice != p.Device && uint32(i)%askEvery == d.tick%askEvery {
 			pods = append(pods, p)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/fastpath"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -37,17 +38,17 @@ func TestAsk(t *testing.T) {
 		netcfg.AddVeth(netcfg.VethEnd{In: m, Name: "p0"}, netcfg.VethEnd{In: pod, Name: "eth0", MAC: mac}, 1500),
 		m.Enslave("p0", "br0", false),
 		pod.AddAddr("eth0", netip.PrefixFrom(addr, 24))))
-	way := host.LocalPod{NeighDevice: index(t, m, "br0"), Device: index(t, m, "p0"), Addr: addr, MAC: mac, Gateway: net.HardwareAddr{2, 0, 0, 0, 0, 1}}
+	way := topology.LocalPod{NeighDevice: index(t, m, "br0"), Device: index(t, m, "p0"), Addr: addr, MAC: mac, Gateway: net.HardwareAddr{2, 0, 0, 0, 0, 1}}
 	nobody := way
 	nobody.Addr, nobody.MAC = netip.MustParseAddr("192.0.2.3"), net.HardwareAddr{2, 0, 0, 0, 0, 3}
 	gone := way
 	gone.NeighDevice = 1000
-	unplaced := func(p host.LocalPod) host.BridgeNeighbour {
-		return host.BridgeNeighbour{Neighbour: host.Neighbour{Device: p.NeighDevice, Addr: p.Addr}, MAC: p.MAC, BridgeMAC: p.Gateway}
+	unplaced := func(p topology.LocalPod) topology.BridgeNeighbour {
+		return topology.BridgeNeighbour{Neighbour: topology.Neighbour{Device: p.NeighDevice, Addr: p.Addr}, MAC: p.MAC, BridgeMAC: p.Gateway}
 	}
-	for name, ways := range map[string]host.Topology{
-		"known":    {Pods: []host.LocalPod{gone, nobody, way}},
-		"unplaced": {MissingFDB: []host.BridgeNeighbour{unplaced(gone), unplaced(nobody), unplaced(way)}},
+	for name, ways := range map[string]topology.Topology{
+		"known":    {Pods: []topology.LocalPod{gone, nobody, way}},
+		"unplaced": {MissingFDB: []topology.BridgeNeighbour{unplaced(gone), unplaced(nobody), unplaced(way)}},
 	} {
 		end := time.Now().Add(host.ScaleTimeout(10 * time.Second))
 		for tick := uint32(1); !forgets(t, m, mac); tick++ { // it may be learning just now

@@ -12,6 +12,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 )
 
@@ -233,7 +234,7 @@ func (c *Config) egress() kernel.Attach {
 
 // fromPod is where what a pod sends is seen: of a netkit pair, in the pod's own
 // transmission, from which it goes to the wire without waiting in a queue.
-func (c *Config) fromPod(w host.TCState) kernel.Attach {
+func (c *Config) fromPod(w topology.TCState) kernel.Attach {
 	if w.Netkit {
 		return kernel.NetkitPeer
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
@@ -13,12 +14,12 @@ type Config struct {
 	Kind string `json:"kind"` // of [Kinds]
 	// Devices are those of the machine that packets take, by name. They may come
 	// and go while the daemon runs.
-	Devices host.DeviceNames `json:"devices"`
-	Port    uint16           `json:"port,omitempty"` // UDP, of the tunnels
-	Stamp   uint8            `json:"stamp"`          // tells fast paths of one machine apart, to 15
-	TC      bool             `json:"tc,omitempty"`   // programs are tc filters, as where the kernel has no tcx
-	Pins    string           `json:"pins"`           // folder for what outlives the daemon
-	State   string           `json:"state"`          // file that the daemon replaces whenever its state changes
+	Devices topology.DeviceNames `json:"devices"`
+	Port    uint16               `json:"port,omitempty"` // UDP, of the tunnels
+	Stamp   uint8                `json:"stamp"`          // tells fast paths of one machine apart, to 15
+	TC      bool                 `json:"tc,omitempty"`   // programs are tc filters, as where the kernel has no tcx
+	Pins    string               `json:"pins"`           // folder for what outlives the daemon
+	State   string               `json:"state"`          // file that the daemon replaces whenever its state changes
 }
 
 // Kinds of fast path.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 )
 
@@ -33,7 +34,7 @@ func some[T any](of *[]T) (first []T) {
 // heard of for a while: packets that are carried do not make it ask. A pod's answer
 // also keeps its MAC known to its bridge.
 func (d *daemon) confirm() error {
-	stale, err := host.StaleNeighbours()
+	stale, err := topology.StaleNeighbours()
 	if err != nil {
 		return err
 	}
@@ -46,8 +47,8 @@ func (d *daemon) confirm() error {
 	return err
 }
 
-func (d *daemon) use(stale map[host.Neighbour]bool, device int, addr netip.Addr) error {
-	n := host.Neighbour{Device: device, Addr: addr}
+func (d *daemon) use(stale map[topology.Neighbour]bool, device int, addr netip.Addr) error {
+	n := topology.Neighbour{Device: device, Addr: addr}
 	if !stale[n] {
 		return nil
 	}

@@ -22,10 +22,13 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -104,28 +107,28 @@ type daemon struct {
 	synced   bool            // everybody was told of, and every program that is attached is this daemon's
 	off      string          // why nothing is carried: legacy, fickle, torn, or routes that are fickle
 	told     *State
-	readWays func(host.DeviceNames) (host.Topology, error) // [host.ReadWays], but in tests
+	readWays func(topology.DeviceNames) (topology.Topology, error) // [host.ReadWays], but in tests
 
-	unsaid       *host.Poller
+	unsaid       *topology.Poller
 	links        filterLinks // where hooks are not told
 	legacy       string      // what judges packets, and tells nobody of its changes
 	fickle       string      // rules that no verdict can be learned from
 	waits        *string     // why flows wait for a reply; nil: that is not known yet, and they do
 	torn         string      // tables that could not be read
-	rulings      host.RulesetAudit
-	ways         host.Topology // of what is carried
-	names        []string      // of our programs
+	rulings      audit.RulesetAudit
+	ways         topology.Topology // of what is carried
+	names        []string          // of our programs
 	ids          []ebpf.ProgramID
 	revisions    map[hook]uint64
 	programNames map[ebpf.ProgramID]string
-	settings     []string                  // that rules and headers depend on, as they were last
-	asked        map[host.Neighbour]uint32 // when they were, in ticks
-	turn         []hook                    // to be looked at next
-	objects      host.BPFObjectIDs         // of the machine
-	suspect      int                       // looks that are to be at all places
-	rested       time.Time                 // when the next of these may be
-	unmeasured   host.Topology             // of them, pods and peers to be measured next
-	unchecked    []string                  // pins to be looked at next
+	settings     []string                      // that rules and headers depend on, as they were last
+	asked        map[topology.Neighbour]uint32 // when they were, in ticks
+	turn         []hook                        // to be looked at next
+	objects      topology.BPFObjectIDs         // of the machine
+	suspect      int                           // looks that are to be at all places
+	rested       time.Time                     // when the next of these may be
+	unmeasured   topology.Topology             // of them, pods and peers to be measured next
+	unchecked    []string                      // pins to be looked at next
 }
 
 // errReplaced is why a daemon ends that another takes over from.
@@ -154,7 +157,7 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 	if end, err := d.fast.EndWithProcess(); err == nil { // else programs find out at the deadline
 		defer end.Close()
 	}
-	if d.unsaid, err = host.OpenPoller(); err != nil {
+	if d.unsaid, err = topology.OpenPoller(); err != nil {
 		return err
 	}
 	defer d.unsaid.Close()
@@ -175,7 +178,7 @@ func serve(ctx context.Context, c *Config, replace bool) (err error) {
 
 func newDaemon(c *Config) *daemon {
 	c.TC = c.TC || !kernel.HasTCX()
-	return &daemon{Config: c, attached: map[string]bool{}, programNames: map[ebpf.ProgramID]string{}, readWays: host.ReadTopology}
+	return &daemon{Config: c, attached: map[string]bool{}, programNames: map[ebpf.ProgramID]string{}, readWays: topology.Read}
 }
 
 // load loads the programs, with what is pinned of a daemon before.
@@ -216,7 +219,7 @@ func (d *daemon) begin() (err error) {
 func (d *daemon) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watching, err := host.Watch(ctx, d.inbox.put)
+	watching, err := topology.Watch(ctx, d.inbox.put)
 	if err != nil {
 		return err
 	}
@@ -236,12 +239,12 @@ func (d *daemon) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-d.inbox.filled:
-			var changed host.Changes
+			var changed topology.Changes
 			changed, err = d.inbox.take()
-			if changed&host.RulesChanged != 0 && judge == nil {
+			if changed&topology.RulesChanged != 0 && judge == nil {
 				judge = time.After(max(gather, time.Until(rested)))
 			}
-			if changed&host.TopologyChanged != 0 && resync == nil {
+			if changed&topology.TopologyChanged != 0 && resync == nil {
 				resync = time.After(gather)
 			}
 		case <-resync:
@@ -261,7 +264,7 @@ func (d *daemon) follow(ctx context.Context) error {
 		case err = <-watching:
 		case err = <-keeping:
 		}
-		if errors.Is(err, host.ErrInterrupted) {
+		if errors.Is(err, nlmsg.ErrInterrupted) {
 			// What was learned may lead where nobody is any more.
 			d.torn = torn
 			resync, err = time.After(glance), d.judged()
@@ -298,7 +301,7 @@ func (d *daemon) resync() error {
 	if err != nil {
 		return err
 	}
-	d.turn, d.unmeasured = nil, host.Topology{}
+	d.turn, d.unmeasured = nil, topology.Topology{}
 	d.inbox.know(d.ways)
 	if err := d.tables.sync(d.ways); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
@@ -96,16 +97,16 @@ func NewInbox(fast *bpf.Fast) (*Inbox, error) {
 	return newInbox(p), err
 }
 
-func (i *inbox) Put(n host.Event)            { i.put(n) }
-func (i *inbox) Know(w host.Topology)        { i.know(w) }
-func (i *inbox) Take() (host.Changes, error) { return i.take() }
+func (i *inbox) Put(n topology.Event)            { i.put(n) }
+func (i *inbox) Know(w topology.Topology)        { i.know(w) }
+func (i *inbox) Take() (topology.Changes, error) { return i.take() }
 
 // Follow is a daemon in a namespace, the calling thread's, that reads ways as it is
 // told to, until ctx ends. It gives its inbox away before it reads any.
-func Follow(ctx context.Context, c *Config, n *netcfg.Namespace, fast *bpf.Fast, inbox chan<- *Inbox, read func() (host.Topology, error)) (err error) {
+func Follow(ctx context.Context, c *Config, n *netcfg.Namespace, fast *bpf.Fast, inbox chan<- *Inbox, read func() (topology.Topology, error)) (err error) {
 	d := newDaemon(c)
 	d.space, d.fast = n, fast
-	d.readWays = func(host.DeviceNames) (host.Topology, error) { return read() }
+	d.readWays = func(topology.DeviceNames) (topology.Topology, error) { return read() }
 	if d.jiffy, err = host.Jiffy(); err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func Follow(ctx context.Context, c *Config, n *netcfg.Namespace, fast *bpf.Fast,
 		return err
 	}
 	defer d.seat.Close()
-	if d.unsaid, err = host.OpenPoller(); err != nil {
+	if d.unsaid, err = topology.OpenPoller(); err != nil {
 		return err
 	}
 	defer d.unsaid.Close()
@@ -129,10 +130,10 @@ func (f *filterLinks) Look(tunnels bool) (hook string, err error) { return f.loo
 // NewTables are tables that nothing is in yet.
 func NewTables(fast *bpf.Fast) *tables { return newTables(fast, 1) }
 
-func (t *tables) Sync(w host.Topology) error { return t.sync(w) }
+func (t *tables) Sync(w topology.Topology) error { return t.sync(w) }
 
 // Ask has the pods of a machine speak, those that are known and those that are not.
-func Ask(m *netcfg.Namespace, ways host.Topology) error {
+func Ask(m *netcfg.Namespace, ways topology.Topology) error {
 	d := &daemon{space: m, ways: ways}
 	for range askEvery {
 		if err := d.askSome(); err != nil {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
 // inbox keeps news until the daemon has time for them. What they end of what was
@@ -15,22 +15,22 @@ type inbox struct {
 	filled chan struct{} // there is something in it
 
 	mu      sync.Mutex
-	changed host.Changes
-	ways    host.Topology           // of what is carried
-	others  map[host.Neighbour]bool // that it does not go to, and that are others now
+	changed topology.Changes
+	ways    topology.Topology           // of what is carried
+	others  map[topology.Neighbour]bool // that it does not go to, and that are others now
 	failed  error
 }
 
 func newInbox(p *policy) *inbox {
-	return &inbox{policy: p, filled: make(chan struct{}, 1), others: map[host.Neighbour]bool{}}
+	return &inbox{policy: p, filled: make(chan struct{}, 1), others: map[topology.Neighbour]bool{}}
 }
 
 // put takes news in.
-func (i *inbox) put(n host.Event) {
+func (i *inbox) put(n topology.Event) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if n.Changes&host.RulesChanged != 0 && !meets(i.ways, n.Neighbour) {
-		n.Changes &^= host.RulesChanged
+	if n.Changes&topology.RulesChanged != 0 && !meets(i.ways, n.Neighbour) {
+		n.Changes &^= topology.RulesChanged
 		i.others[n.Neighbour] = true
 	}
 	i.add(n.Changes)
@@ -38,20 +38,20 @@ func (i *inbox) put(n host.Event) {
 
 // know says by which ways packets are carried from now on. They were read a while ago:
 // one of the neighbours that they lead to may have become another one since.
-func (i *inbox) know(w host.Topology) {
+func (i *inbox) know(w topology.Topology) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.ways = w
 	for n := range i.others {
 		if meets(w, n) {
-			i.add(host.RulesChanged)
+			i.add(topology.RulesChanged)
 			return
 		}
 	}
 }
 
-func (i *inbox) add(what host.Changes) {
-	if what&host.RulesChanged != 0 && i.failed == nil {
+func (i *inbox) add(what topology.Changes) {
+	if what&topology.RulesChanged != 0 && i.failed == nil {
 		i.failed = i.policy.raise()
 	}
 	i.changed |= what
@@ -63,7 +63,7 @@ func (i *inbox) add(what host.Changes) {
 
 // take empties it, and says what has changed. Rules and ways that are read from then
 // on are no older than the epoch.
-func (i *inbox) take() (changed host.Changes, err error) {
+func (i *inbox) take() (changed topology.Changes, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	changed, i.changed = i.changed, 0
@@ -74,10 +74,10 @@ func (i *inbox) take() (changed host.Changes, err error) {
 // meets tells whether packets that are carried by ways may go to a neighbour that news
 // are of; zero: they are of more. Which of a tunnel's next hops leads where, routes say,
 // and any machine on the wire may be the way to pods that nothing is put around.
-func meets(w host.Topology, n host.Neighbour) bool {
-	return n == host.Neighbour{} ||
-		slices.ContainsFunc(w.Pods, func(p host.LocalPod) bool { return n == host.Neighbour{Device: p.NeighDevice, Addr: p.Addr} }) ||
-		slices.ContainsFunc(w.NextHops, func(p host.NextHop) bool {
-			return n.Device == p.Device || n == host.Neighbour{Device: p.WireDevice, Addr: p.Addr}
+func meets(w topology.Topology, n topology.Neighbour) bool {
+	return n == topology.Neighbour{} ||
+		slices.ContainsFunc(w.Pods, func(p topology.LocalPod) bool { return n == topology.Neighbour{Device: p.NeighDevice, Addr: p.Addr} }) ||
+		slices.ContainsFunc(w.NextHops, func(p topology.NextHop) bool {
+			return n.Device == p.Device || n == topology.Neighbour{Device: p.WireDevice, Addr: p.Addr}
 		})
 }

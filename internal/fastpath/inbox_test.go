@@ -13,8 +13,10 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -30,34 +32,34 @@ func TestInbox(t *testing.T) {
 	fast := newFast(t)
 	box, err := fastpath.NewInbox(fast)
 	must(t, err)
-	const rules, ways = host.RulesChanged, host.TopologyChanged
-	hop := host.Neighbour{Device: 7, Addr: netip.MustParseAddr("10.0.0.1")}
-	pod := host.Neighbour{Device: 8, Addr: netip.MustParseAddr("10.0.0.2")}
-	known := host.Topology{Pods: []host.LocalPod{{NeighDevice: pod.Device, Addr: pod.Addr}}, NextHops: []host.NextHop{{Device: 9, WireDevice: hop.Device, Addr: hop.Addr}}}
-	put := func(c host.Changes, n host.Neighbour) func() {
-		return func() { box.Put(host.Event{Changes: c, Neighbour: n}) }
+	const rules, ways = topology.RulesChanged, topology.TopologyChanged
+	hop := topology.Neighbour{Device: 7, Addr: netip.MustParseAddr("10.0.0.1")}
+	pod := topology.Neighbour{Device: 8, Addr: netip.MustParseAddr("10.0.0.2")}
+	known := topology.Topology{Pods: []topology.LocalPod{{NeighDevice: pod.Device, Addr: pod.Addr}}, NextHops: []topology.NextHop{{Device: 9, WireDevice: hop.Device, Addr: hop.Addr}}}
+	put := func(c topology.Changes, n topology.Neighbour) func() {
+		return func() { box.Put(topology.Event{Changes: c, Neighbour: n}) }
 	}
 	for _, step := range []struct {
 		what   string
 		do     func()
 		raised uint32
-		found  host.Changes // when it is emptied then
+		found  topology.Changes // when it is emptied then
 	}{
 		{"nothing", func() {}, 0, 0},
-		{"a device", put(ways, host.Neighbour{}), 0, ways},
+		{"a device", put(ways, topology.Neighbour{}), 0, ways},
 		{"rules, twice, and a device", func() {
-			put(rules, host.Neighbour{})()
-			put(rules, host.Neighbour{})()
-			put(ways, host.Neighbour{})()
+			put(rules, topology.Neighbour{})()
+			put(rules, topology.Neighbour{})()
+			put(ways, topology.Neighbour{})()
 		}, 2, rules | ways},
 		{"a neighbour that nobody goes to", put(rules|ways, hop), 0, ways},
 		{"the ways, which lead to it", func() { box.Know(known) }, 0, 0},
 		{"the hop to a peer", put(rules|ways, hop), 1, rules | ways},
-		{"a neighbour of a tunnel's device", put(rules|ways, host.Neighbour{Device: 9, Addr: pod.Addr}), 1, rules | ways},
+		{"a neighbour of a tunnel's device", put(rules|ways, topology.Neighbour{Device: 9, Addr: pod.Addr}), 1, rules | ways},
 		{"a pod", put(rules|ways, pod), 1, rules | ways},
-		{"another neighbour", put(rules|ways, host.Neighbour{Device: 8, Addr: hop.Addr}), 0, ways},
+		{"another neighbour", put(rules|ways, topology.Neighbour{Device: 8, Addr: hop.Addr}), 0, ways},
 		{"a pod that was found while the ways were read", func() {
-			box.Know(host.Topology{})
+			box.Know(topology.Topology{})
 			put(rules|ways, pod)()
 			box.Know(known)
 		}, 1, rules | ways},
@@ -75,7 +77,7 @@ func TestInbox(t *testing.T) {
 
 // follow runs a daemon in a namespace of its own that reads ways as it is told to. It
 // gives the daemon's inbox and state, and what to end it by, which gives its error.
-func follow(t *testing.T, fast *bpf.Fast, n *netcfg.Namespace, read func() (host.Topology, error)) (box *fastpath.Inbox, off func() string, end func() error) {
+func follow(t *testing.T, fast *bpf.Fast, n *netcfg.Namespace, read func() (topology.Topology, error)) (box *fastpath.Inbox, off func() string, end func() error) {
 	t.Helper()
 	c := &fastpath.Config{Kind: fastpath.Routed, Port: 4789, Pins: t.TempDir(), State: filepath.Join(t.TempDir(), "state")}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -105,12 +107,12 @@ func TestNewsWhileBusy(t *testing.T) {
 	fast, n := newFast(t), space(t)
 	busy, done := make(chan bool), make(chan bool)
 	var first sync.Once
-	_, off, end := follow(t, fast, n, func() (host.Topology, error) {
+	_, off, end := follow(t, fast, n, func() (topology.Topology, error) {
 		first.Do(func() {
 			close(busy)
 			<-done
 		})
-		return host.Topology{}, nil
+		return topology.Topology{}, nil
 	})
 	goOn := sync.OnceFunc(func() { close(done) })
 	defer goOn()
@@ -135,12 +137,12 @@ func TestInterrupted(t *testing.T) {
 	fast, n := newFast(t), space(t)
 	var fails atomic.Pointer[error]
 	var reads atomic.Int32
-	box, off, end := follow(t, fast, n, func() (host.Topology, error) {
+	box, off, end := follow(t, fast, n, func() (topology.Topology, error) {
 		reads.Add(1)
 		if err := fails.Load(); err != nil {
-			return host.Topology{}, *err
+			return topology.Topology{}, *err
 		}
-		return host.Topology{}, nil
+		return topology.Topology{}, nil
 	})
 	carries := func(want bool) {
 		t.Helper()
@@ -152,9 +154,9 @@ func TestInterrupted(t *testing.T) {
 	}
 	carries(true)
 	for range 2 {
-		before, torn := epochNow(t, fast), fmt.Errorf("list devices: %w", host.ErrInterrupted)
+		before, torn := epochNow(t, fast), fmt.Errorf("list devices: %w", nlmsg.ErrInterrupted)
 		fails.Store(&torn)
-		box.Put(host.Event{Changes: host.TopologyChanged})
+		box.Put(topology.Event{Changes: topology.TopologyChanged})
 		carries(false)
 		if epochNow(t, fast) == before {
 			t.Error("what was learned holds")
@@ -168,7 +170,7 @@ func TestInterrupted(t *testing.T) {
 	other := errors.New("no memory")
 	tried := reads.Load()
 	fails.Store(&other)
-	box.Put(host.Event{Changes: host.TopologyChanged})
+	box.Put(topology.Event{Changes: topology.TopologyChanged})
 	until(t, "it has tried", func() bool { return reads.Load() > tried })
 	if err := end(); !errors.Is(err, other) {
 		t.Errorf("it ended with %v", err)

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/nft"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // unread is why nothing is carried at first.
@@ -28,16 +31,16 @@ const restAtMost = 50 * time.Millisecond
 // once more anyway.
 func (d *daemon) judge() (again <-chan time.Time, rest time.Duration, err error) {
 	begin := time.Now()
-	rulings, err := host.AuditRuleset(d.Port)
+	rulings, err := audit.Ruleset(d.Port)
 	rest = min(10*time.Since(begin), restAtMost)
 	if err != nil {
 		// They change while they are read, as like as not.
 		d.fickle = fmt.Sprintf("the packet filter cannot be read: %v", err)
 		return time.After(judgeAgain), 0, d.judged()
 	}
-	ipsec, err := host.IPsec()
+	ipsec, err := audit.IPsec()
 	switch {
-	case errors.Is(err, host.ErrInterrupted):
+	case errors.Is(err, nlmsg.ErrInterrupted):
 		d.fickle = fmt.Sprintf("the policies of IPsec cannot be read: %v", err)
 		return time.After(judgeAgain), 0, d.judged()
 	case err != nil:
@@ -121,7 +124,7 @@ func (d *daemon) silent() (string, error) {
 		return "", nil
 	}
 	if bridges {
-		if tables := host.LegacyBridgeTables("/sys"); len(tables) > 0 {
+		if tables := nft.LegacyBridgeTables("/sys"); len(tables) > 0 {
 			return fmt.Sprintf("ebtables-legacy is loaded (%s), and tells nobody when its rules change", strings.Join(tables, ", ")), nil
 		}
 	}
@@ -137,7 +140,7 @@ func (d *daemon) silent() (string, error) {
 
 // bridged tells whether there are pods behind bridges.
 func (d *daemon) bridged() bool {
-	return slices.ContainsFunc(d.ways.Pods, func(p host.LocalPod) bool { return p.NeighDevice != p.Device })
+	return slices.ContainsFunc(d.ways.Pods, func(p topology.LocalPod) bool { return p.NeighDevice != p.Device })
 }
 
 // torn is why nothing is carried while it is not known where everybody is.

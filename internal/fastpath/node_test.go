@@ -16,6 +16,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -47,7 +48,7 @@ func newNode(t testing.TB, pods, peers int) *node {
 	folder := t.TempDir()
 	n.config = filepath.Join(folder, "config")
 	n.Config = fastpath.Config{
-		Kind: fastpath.Routed, Devices: host.DeviceNames{Wire: "wire"},
+		Kind: fastpath.Routed, Devices: topology.DeviceNames{Wire: "wire"},
 		Pins: filepath.Join(folder, "bpf"), State: filepath.Join(folder, "state"),
 	}
 	for i := range pods {

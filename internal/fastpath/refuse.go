@@ -12,14 +12,15 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
-	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
 // passage is a device that packets pass, as those that are carried do not.
 type passage struct {
 	index int
-	way   host.TCState
+	way   topology.TCState
 	begin kernel.Attach // where the fast path itself stands, programs ahead of it still run; 0: nowhere
 	only  bool          // packets that are carried are sent by it, too, by its queue and programs
 }
@@ -33,7 +34,7 @@ type hook struct {
 // refuse leaves out the ways on which packets meet something that they would not
 // meet any more: a limit, a filter, a program of somebody else. What only counts
 // or records is no less skipped, but cannot be told from that.
-func (d *daemon) refuse(w host.Topology) (host.Topology, error) {
+func (d *daemon) refuse(w topology.Topology) (topology.Topology, error) {
 	d.revisions = map[hook]uint64{}
 	if len(d.programNames) > maxNames {
 		clear(d.programNames)
@@ -47,7 +48,7 @@ func (d *daemon) refuse(w host.Topology) (host.Topology, error) {
 		why[index] = reason
 		return reason, err
 	}
-	var peers []host.NextHop
+	var peers []topology.NextHop
 	for _, p := range w.NextHops {
 		onWire, err := look(p.WireDevice, d.ingress(), true)
 		behind, also := "", error(nil)
@@ -59,14 +60,14 @@ func (d *daemon) refuse(w host.Topology) (host.Topology, error) {
 		}
 		switch {
 		case onWire != "":
-			w.Refusals = append(w.Refusals, host.Refusal{Device: w.TC[p.WireDevice].Name, Reason: onWire})
+			w.Refusals = append(w.Refusals, topology.Refusal{Device: w.TC[p.WireDevice].Name, Reason: onWire})
 		case behind != "":
-			w.Refusals = append(w.Refusals, host.Refusal{Device: w.TC[p.Device].Name, Reason: behind})
+			w.Refusals = append(w.Refusals, topology.Refusal{Device: w.TC[p.Device].Name, Reason: behind})
 		default:
 			peers = append(peers, p)
 		}
 	}
-	var pods []host.LocalPod
+	var pods []topology.LocalPod
 	for _, p := range w.Pods {
 		reason, err := look(p.Device, d.fromPod(w.TC[p.Device]), false)
 		if err == nil && reason == "" && p.NeighDevice != p.Device {
@@ -78,13 +79,13 @@ func (d *daemon) refuse(w host.Topology) (host.Topology, error) {
 			return w, err
 		}
 		if reason != "" {
-			w.Refusals = append(w.Refusals, host.Refusal{Device: w.TC[p.Device].Name, Reason: reason})
+			w.Refusals = append(w.Refusals, topology.Refusal{Device: w.TC[p.Device].Name, Reason: reason})
 			continue
 		}
 		pods = append(pods, p)
 	}
 	w.NextHops, w.Pods = peers, pods
-	slices.SortFunc(w.Refusals, func(a, b host.Refusal) int {
+	slices.SortFunc(w.Refusals, func(a, b topology.Refusal) int {
 		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Reason, b.Reason))
 	})
 	w.Refusals = slices.Compact(w.Refusals)
@@ -92,7 +93,7 @@ func (d *daemon) refuse(w host.Topology) (host.Topology, error) {
 }
 
 var (
-	sideNames  = map[host.Direction]string{host.Ingress: "ingress", host.Egress: "egress"}
+	sideNames  = map[audit.Direction]string{audit.Ingress: "ingress", audit.Egress: "egress"}
 	pointNames = map[kernel.Attach]string{
 		kernel.Ingress: "ingress", kernel.Egress: "egress",
 		kernel.NetkitPeer: "netkit peer hook", kernel.NetkitPrimary: "netkit primary hook", express: "XDP hook",
@@ -104,11 +105,11 @@ var (
 const express = kernel.Attach(ebpf.AttachXDP)
 
 // points are where packets meet programs of BPF on one side of a device.
-func points(w host.TCState, side host.Direction) []kernel.Attach {
+func points(w topology.TCState, side audit.Direction) []kernel.Attach {
 	switch {
-	case side == host.Ingress && w.Netkit:
+	case side == audit.Ingress && w.Netkit:
 		return []kernel.Attach{kernel.NetkitPeer, express, kernel.Ingress}
-	case side == host.Ingress:
+	case side == audit.Ingress:
 		return []kernel.Attach{kernel.Ingress}
 	case w.Netkit:
 		return []kernel.Attach{kernel.Egress, kernel.NetkitPrimary}
@@ -125,12 +126,12 @@ func (d *daemon) skips(p passage) (string, error) {
 		return "has the queueing discipline ingress, which leaves no place for clsact", nil
 	}
 	chains := d.rulings.DirectionsAt(p.way.Name)
-	for _, side := range []host.Direction{host.Ingress, host.Egress} {
+	for _, side := range []audit.Direction{audit.Ingress, audit.Egress} {
 		// A packet that is redirected where it came in passes no chain where it goes out.
 		if chains&side != 0 {
 			return "has an nftables chain at its " + sideNames[side], nil
 		}
-		if side == host.Egress && p.only {
+		if side == audit.Egress && p.only {
 			if reason, err := d.readsMore(p); reason != "" || err != nil {
 				return reason, err
 			}
@@ -249,7 +250,7 @@ func query(h hook) (list *link.QueryResult, err error) {
 
 // queryExpress does so for XDP, of which a device runs one program.
 func queryExpress(device int) (*link.QueryResult, error) {
-	id, err := host.XDPProgram(device)
+	id, err := topology.XDPProgram(device)
 	list := &link.QueryResult{Revision: uint64(id)}
 	if id != 0 {
 		list.Programs = []link.AttachedProgram{{ID: ebpf.ProgramID(id)}}
@@ -324,7 +325,7 @@ func revisionAt(h hook) (uint64, error) {
 		}
 		return list.Revision, nil
 	}
-	return host.ProgramsRevision(h.device, uint32(h.at))
+	return topology.ProgramsRevision(h.device, uint32(h.at))
 }
 
 // noteOwn notes that this daemon has changed the programs of a place, once. If somebody

@@ -17,6 +17,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -50,7 +51,7 @@ func TestNewsDuringSweep(t *testing.T) {
 	const flows = 200_000
 	netns, folder := testenv.Devices(t), t.TempDir()
 	c := &fastpath.Config{
-		Kind: fastpath.Routed, Devices: host.DeviceNames{Wire: "veth1", Pods: []string{"veth0"}},
+		Kind: fastpath.Routed, Devices: topology.DeviceNames{Wire: "veth1", Pods: []string{"veth0"}},
 		Pins: filepath.Join(folder, "bpf"), State: filepath.Join(folder, "state"),
 	}
 	file := filepath.Join(folder, "config")
@@ -148,10 +149,10 @@ func TestAddressHandedOn(t *testing.T) {
 	defer fast.Close()
 	addr := netip.MustParseAddr("10.0.0.1")
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
-	was, is := host.LocalPod{Device: 10, Addr: addr, MAC: mac, Gateway: mac}, host.LocalPod{Device: 20, Addr: addr, MAC: mac, Gateway: mac}
+	was, is := topology.LocalPod{Device: 10, Addr: addr, MAC: mac, Gateway: mac}, topology.LocalPod{Device: 20, Addr: addr, MAC: mac, Gateway: mac}
 	tables := fastpath.NewTables(fast)
-	for _, pods := range [][]host.LocalPod{{was}, {was, is}, {is}} {
-		must(t, tables.Sync(host.Topology{Pods: pods}))
+	for _, pods := range [][]topology.LocalPod{{was}, {was, is}, {is}} {
+		must(t, tables.Sync(topology.Topology{Pods: pods}))
 		var device uint32
 		key := bpf.PodKey{Addr: bpf.NewPod(1, 0, 1500, addr, mac, mac).Addr}
 		must(t, fast.PodAt.Lookup(key, &device))

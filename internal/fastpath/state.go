@@ -3,6 +3,7 @@ package fastpath
 import (
 	"fmt"
 
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
@@ -17,7 +18,7 @@ type State struct {
 	Waiting   int    `json:"waiting,omitempty"` // pods whose programs are yet to be attached: they are slow
 	Peers     int    `json:"peers"`             // that are known
 	// Refused are ways that are left to the slow path, each for a reason of its own.
-	Refused []host.Refusal `json:"refused,omitempty"`
+	Refused []topology.Refusal `json:"refused,omitempty"`
 }
 
 // ReadState reads a daemon's state. Until it has begun there is no file, and the

@@ -12,18 +12,18 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
-	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
 // tables are the pods and peers that the programs know.
 type tables struct {
 	fast  *bpf.Fast
-	pods  map[int]podIn         // by index of the device
-	peers map[hop]peerIn        // by how the network addresses them
-	free  []uint32              // numbers of peers that are not used
-	next  uint32                // the first number that was never used
-	epoch uint32                // of the pod or peer that changed last; never 0
-	ask   map[int]host.LocalPod // that are new, or have changed: until they are heard, nothing is carried to them
+	pods  map[int]podIn             // by index of the device
+	peers map[hop]peerIn            // by how the network addresses them
+	free  []uint32                  // numbers of peers that are not used
+	next  uint32                    // the first number that was never used
+	epoch uint32                    // of the pod or peer that changed last; never 0
+	ask   map[int]topology.LocalPod // that are new, or have changed: until they are heard, nothing is carried to them
 }
 
 type podIn struct {
@@ -43,12 +43,12 @@ type peerIn struct {
 }
 
 func newTables(f *bpf.Fast, epoch uint32) *tables {
-	return &tables{fast: f, pods: map[int]podIn{}, peers: map[hop]peerIn{}, ask: map[int]host.LocalPod{}, epoch: epoch}
+	return &tables{fast: f, pods: map[int]podIn{}, peers: map[hop]peerIn{}, ask: map[int]topology.LocalPod{}, epoch: epoch}
 }
 
 // sync makes the tables say what the network says now. What has changed gets a new
 // epoch, by which all flows that stood on it end at once.
-func (t *tables) sync(w host.Topology) error {
+func (t *tables) sync(w topology.Topology) error {
 	tenant := uint32(0) // of all pods: a network of several is not for this fast path
 	for _, p := range w.NextHops {
 		if p.Encap != nil {
@@ -75,10 +75,10 @@ func (t *tables) fresh() uint32 {
 	return t.epoch
 }
 
-func (t *tables) syncPods(ways []host.LocalPod, tenant uint32) error {
+func (t *tables) syncPods(ways []topology.LocalPod, tenant uint32) error {
 	// On a machine that has seen many pods come and go, indices grow beyond the table:
 	// pods there go slow.
-	ways = slices.DeleteFunc(slices.Clone(ways), func(w host.LocalPod) bool {
+	ways = slices.DeleteFunc(slices.Clone(ways), func(w topology.LocalPod) bool {
 		return w.Device >= int(t.fast.Pods.MaxEntries())
 	})
 	there := map[int]bool{}
@@ -150,7 +150,7 @@ func (t *tables) dropPod(device int, p podIn) error {
 	return absent(t.fast.PodAt.Delete(key))
 }
 
-func (t *tables) syncPeers(ways []host.NextHop) error {
+func (t *tables) syncPeers(ways []topology.NextHop) error {
 	there := map[hop]bool{}
 	for _, w := range ways {
 		there[hopOf(w)] = true
@@ -218,14 +218,14 @@ func (t *tables) number() (uint32, bool) {
 
 // hopOf is how packets for a peer leave the machine: by the wire, whatever device of a
 // tunnel is in front of that, and to which MAC, within the tunnel if there is one.
-func hopOf(w host.NextHop) hop { return hop{w.WireDevice, string(w.MAC)} }
+func hopOf(w topology.NextHop) hop { return hop{w.WireDevice, string(w.MAC)} }
 
 func (h hop) key() bpf.HopKey {
 	return bpf.HopKey{Ifindex: uint32(h.device), Mac: [6]uint8([]byte(h.mac))}
 }
 
 // entryOf writes the headers that lead to a peer.
-func entryOf(w host.NextHop, epoch uint32) (p bpf.Peer) {
+func entryOf(w topology.NextHop, epoch uint32) (p bpf.Peer) {
 	defer func() { p.Receiver = uint32(w.Device) }()
 	if w.Encap == nil {
 		return bpf.RoutedPeer(epoch, uint32(w.WireDevice), size(w.MTU), w.SrcMAC, w.DstMAC)

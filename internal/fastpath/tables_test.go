@@ -8,7 +8,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
-	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -21,14 +21,14 @@ func TestTablesFull(t *testing.T) {
 	}
 	defer fast.Close()
 	mac := func(n int) net.HardwareAddr { return binary.BigEndian.AppendUint32([]byte{2, 0}, uint32(n)) }
-	var w host.Topology
+	var w topology.Topology
 	for _, device := range []int{7, int(fast.Pods.MaxEntries()) - 1, int(fast.Pods.MaxEntries()), 1 << 30} {
 		addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(w.Pods))})
-		w.Pods = append(w.Pods, host.LocalPod{Device: device, Addr: addr, MAC: mac(1), Gateway: mac(2)})
+		w.Pods = append(w.Pods, topology.LocalPod{Device: device, Addr: addr, MAC: mac(1), Gateway: mac(2)})
 	}
 	most := int(fast.Peers.MaxEntries())
 	for n := range most + 3 {
-		w.NextHops = append(w.NextHops, host.NextHop{Device: 3, WireDevice: 3, MTU: 1500, MAC: mac(n), SrcMAC: mac(2), DstMAC: mac(n)})
+		w.NextHops = append(w.NextHops, topology.NextHop{Device: 3, WireDevice: 3, MTU: 1500, MAC: mac(n), SrcMAC: mac(2), DstMAC: mac(n)})
 	}
 	pods, peers, err := fastpath.SyncTables(fast, w)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 
+	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -83,7 +84,7 @@ func openLinks() (h *netlink.Handle, links []netlink.Link, err error) {
 	if h, err = netlink.NewHandle(netlinkRoute); err != nil {
 		return nil, nil, fmt.Errorf("open netlink: %w", err)
 	}
-	for range dumpTries {
+	for range nlmsg.DumpTries {
 		if links, err = h.LinkList(); err == nil {
 			return h, links, nil
 		}
@@ -92,10 +93,7 @@ func openLinks() (h *netlink.Handle, links []netlink.Link, err error) {
 	return nil, nil, fmt.Errorf("list links: %w", err)
 }
 
-const (
-	netlinkRoute = 0 // NETLINK_ROUTE
-	dumpTries    = 3
-)
+const netlinkRoute = 0 // NETLINK_ROUTE
 
 // qdisc names the root queueing discipline. A device without one says so with
 // the word the kernel uses.

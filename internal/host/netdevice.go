@@ -13,6 +13,7 @@ import (
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 
+	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
@@ -189,15 +190,15 @@ const (
 func tunnelOf(link netlink.Link) *Tunnel {
 	switch t := link.(type) {
 	case *netlink.Vxlan:
-		return &Tunnel{Port: t.Port, Overhead: overheadVXLAN, Device: t.VtepDevIndex, Local: toAddr(t.SrcAddr), Remote: toAddr(t.Group), Shared: t.FlowBased}
+		return &Tunnel{Port: t.Port, Overhead: overheadVXLAN, Device: t.VtepDevIndex, Local: nlmsg.ToAddr(t.SrcAddr), Remote: nlmsg.ToAddr(t.Group), Shared: t.FlowBased}
 	case *netlink.Geneve:
-		return &Tunnel{Port: int(t.Dport), Overhead: overheadVXLAN, Device: int(t.Link), Remote: toAddr(t.Remote), Shared: t.FlowBased}
+		return &Tunnel{Port: int(t.Dport), Overhead: overheadVXLAN, Device: int(t.Link), Remote: nlmsg.ToAddr(t.Remote), Shared: t.FlowBased}
 	case *netlink.Iptun:
-		return &Tunnel{Overhead: overheadIPIP, Device: int(t.Link), Local: toAddr(t.Local), Remote: toAddr(t.Remote), Shared: t.FlowBased}
+		return &Tunnel{Overhead: overheadIPIP, Device: int(t.Link), Local: nlmsg.ToAddr(t.Local), Remote: nlmsg.ToAddr(t.Remote), Shared: t.FlowBased}
 	case *netlink.Gretap:
-		return &Tunnel{Overhead: overheadGRE + 14, Device: int(t.Link), Local: toAddr(t.Local), Remote: toAddr(t.Remote), Shared: t.FlowBased}
+		return &Tunnel{Overhead: overheadGRE + 14, Device: int(t.Link), Local: nlmsg.ToAddr(t.Local), Remote: nlmsg.ToAddr(t.Remote), Shared: t.FlowBased}
 	case *netlink.Gretun:
-		return &Tunnel{Overhead: overheadGRE, Device: int(t.Link), Local: toAddr(t.Local), Remote: toAddr(t.Remote), Shared: t.FlowBased}
+		return &Tunnel{Overhead: overheadGRE, Device: int(t.Link), Local: nlmsg.ToAddr(t.Local), Remote: nlmsg.ToAddr(t.Remote), Shared: t.FlowBased}
 	}
 	return nil
 }
@@ -211,7 +212,7 @@ func gateways(h *netlink.Handle) map[int]int {
 		return count
 	}
 	for _, r := range routes {
-		if len(r.Gw) > 0 && toPrefix(r.Dst).Bits() > 0 {
+		if len(r.Gw) > 0 && nlmsg.ToPrefix(r.Dst).Bits() > 0 {
 			count[r.LinkIndex]++
 		}
 	}

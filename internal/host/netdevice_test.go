@@ -67,7 +67,7 @@ func TestNetDevices(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	n := newNetns(t)
+	n := testenv.Netns(t)
 	id, err := host.ID(n.Path())
 	must(t, err)
 	found, _, err := host.Reader{}.FindNetns()

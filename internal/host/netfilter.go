@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/venturi-net/venturi/internal/nft"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -28,7 +30,7 @@ func (r Reader) netfilter() (netfilterState, error) {
 	if n, _ := strconv.Atoi(r.line("proc/sys/net/netfilter/nf_conntrack_count")); n > 0 {
 		s.conntrack = true
 	}
-	for _, table := range strings.Fields(r.line(legacyNames)) {
+	for _, table := range strings.Fields(r.line(nft.LegacyTablesFile)) {
 		if table == "nat" {
 			s.conntrack = true
 		}
@@ -98,7 +100,7 @@ func expressionNames(message []byte) ([]string, error) {
 	}
 	var names []string
 	for _, a := range attrs {
-		if attrType(a.Attr.Type) != unix.NFTA_RULE_EXPRESSIONS {
+		if nlmsg.Number(a.Attr.Type) != unix.NFTA_RULE_EXPRESSIONS {
 			continue
 		}
 		elems, err := nl.ParseRouteAttr(a.Value)
@@ -123,7 +125,7 @@ func expressionName(elem []byte) (string, error) {
 	}
 	var name, extension string
 	for _, a := range attrs {
-		switch attrType(a.Attr.Type) {
+		switch nlmsg.Number(a.Attr.Type) {
 		case unix.NFTA_EXPR_NAME:
 			name = nl.BytesToString(a.Value)
 		case unix.NFTA_EXPR_DATA:
@@ -133,7 +135,7 @@ func expressionName(elem []byte) (string, error) {
 			}
 			for _, d := range data {
 				// 1 is both NFTA_MATCH_NAME and NFTA_TARGET_NAME.
-				if attrType(d.Attr.Type) == 1 {
+				if nlmsg.Number(d.Attr.Type) == 1 {
 					extension = nl.BytesToString(d.Value)
 				}
 			}
@@ -144,7 +146,3 @@ func expressionName(elem []byte) (string, error) {
 	}
 	return name, nil
 }
-
-// attrType strips the two flag bits that share the field with an attribute's
-// number.
-func attrType(t uint16) uint16 { return t &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER) }

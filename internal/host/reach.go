@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 
+	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -61,7 +62,7 @@ func Addresses() ([]Address, error) {
 		}
 		for _, a := range all {
 			if a.Scope == int(netlink.SCOPE_UNIVERSE) {
-				found = append(found, Address{toAddr(a.IP), link.Attrs().Name})
+				found = append(found, Address{nlmsg.ToAddr(a.IP), link.Attrs().Name})
 			}
 		}
 	}

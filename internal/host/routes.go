@@ -2,9 +2,9 @@ package host
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 
+	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink"
 )
 
@@ -24,7 +24,7 @@ func Routes(protocol int) ([]Route, error) {
 	defer h.Close()
 	filter := &netlink.Route{Protocol: netlink.RouteProtocol(protocol)}
 	var found []netlink.Route
-	for range dumpTries {
+	for range nlmsg.DumpTries {
 		if found, err = h.RouteListFiltered(netlink.FAMILY_V4, filter, netlink.RT_FILTER_PROTOCOL); err == nil {
 			break
 		}
@@ -34,21 +34,7 @@ func Routes(protocol int) ([]Route, error) {
 	}
 	routes := make([]Route, 0, len(found))
 	for _, r := range found {
-		routes = append(routes, Route{Dst: toPrefix(r.Dst), Via: toAddr(r.Gw)})
+		routes = append(routes, Route{Dst: nlmsg.ToPrefix(r.Dst), Via: nlmsg.ToAddr(r.Gw)})
 	}
 	return routes, nil
-}
-
-// toPrefix reads a destination; none is that of a default route.
-func toPrefix(n *net.IPNet) netip.Prefix {
-	if n == nil {
-		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	}
-	bits, _ := n.Mask.Size()
-	return netip.PrefixFrom(toAddr(n.IP), bits)
-}
-
-func toAddr(ip net.IP) netip.Addr {
-	addr, _ := netip.AddrFromSlice(ip)
-	return addr.Unmap()
 }

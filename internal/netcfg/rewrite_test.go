@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
@@ -28,7 +29,7 @@ func TestRewriteTable(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	watching := make(chan (<-chan error), 1)
 	must(t, host.Do(n.Path(), func() error {
-		ended, err := host.Watch(ctx, func(host.Event) { news.Add(1) })
+		ended, err := topology.Watch(ctx, func(topology.Event) { news.Add(1) })
 		watching <- ended
 		return err
 	}))

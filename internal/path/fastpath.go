@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
+
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
@@ -18,15 +20,15 @@ import (
 // machine that carries established flows past them.
 var (
 	routedFast = withFastPath(routed, func(s *Site, i int) fastpath.Config {
-		return fastpath.Config{Kind: fastpath.Routed, Devices: host.DeviceNames{Pods: []string{s.routedDevice()}}}
+		return fastpath.Config{Kind: fastpath.Routed, Devices: topology.DeviceNames{Pods: []string{s.routedDevice()}}}
 	})
 	netkitFast = withFastPath(netkit, func(s *Site, i int) fastpath.Config {
-		return fastpath.Config{Kind: fastpath.Routed, Devices: host.DeviceNames{Pods: []string{s.netkitDevice()}}}
+		return fastpath.Config{Kind: fastpath.Routed, Devices: topology.DeviceNames{Pods: []string{s.netkitDevice()}}}
 	})
 	vxlanFast = withFastPath(vxlan, func(s *Site, i int) fastpath.Config {
 		return fastpath.Config{
 			Kind: fastpath.VXLAN, Port: uint16(s.Options.Int("port")),
-			Devices: host.DeviceNames{Tunnels: []string{s.vxlanTunnelDevice(0)}, Pods: []string{s.bridgePort(0)}},
+			Devices: topology.DeviceNames{Tunnels: []string{s.vxlanTunnelDevice(0)}, Pods: []string{s.bridgePort(0)}},
 		}
 	})
 )

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
+
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	vnl "github.com/vishvananda/netlink"
@@ -16,7 +18,6 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/feature"
-	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -191,9 +192,9 @@ func TestNetkitWays(t *testing.T) {
 			for _, step := range c.steps {
 				testenv.Must(t, step(m))
 			}
-			var ways host.Topology
+			var ways topology.Topology
 			testenv.InNetns(t, m.Path(), func() (err error) {
-				ways, err = host.ReadTopology(host.DeviceNames{Wire: "none", Pods: []string{device}})
+				ways, err = topology.Read(topology.DeviceNames{Wire: "none", Pods: []string{device}})
 				return err
 			})
 			mac, refused := "", ""

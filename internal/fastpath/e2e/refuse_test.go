@@ -16,6 +16,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -302,7 +303,7 @@ func markedProgram(t *testing.T, m lab.Machine, _, _ string) (detach func()) {
 }
 
 // devicesOf gives the devices of a path their names.
-func devicesOf(t *testing.T, d host.DeviceNames, m lab.Machine) *strings.Replacer {
+func devicesOf(t *testing.T, d topology.DeviceNames, m lab.Machine) *strings.Replacer {
 	t.Helper()
 	names := []string{"POD", d.Pods[0], "WIRE", d.Wire}
 	testenv.InNetns(t, m.Namespace, func() error {

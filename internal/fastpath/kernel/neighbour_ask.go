@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
@@ -15,7 +15,7 @@ import (
 // ARP and in nobody's name (as RFC 5227 probes): their answers tell the bridges where
 // they are, and nobody learns anything else. It waits for none, and leaves out those
 // whose bridge is gone or has no room.
-func AskNeighbours(n *netcfg.Namespace, all []host.BridgeNeighbour) error {
+func AskNeighbours(n *netcfg.Namespace, all []topology.BridgeNeighbour) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -47,7 +47,7 @@ var passing = []error{unix.ENODEV, unix.ENXIO, unix.ENETDOWN, unix.EAGAIN, unix.
 const macBytes = 6
 
 // probe is a frame that asks a neighbour.
-func probe(n host.BridgeNeighbour) []byte {
+func probe(n topology.BridgeNeighbour) []byte {
 	frame := append(slices.Clone([]byte(n.MAC)), n.BridgeMAC...)
 	for _, word := range []uint16{unix.ETH_P_ARP, unix.ARPHRD_ETHER, unix.ETH_P_IP, macBytes<<8 | 4, 1} { // a request
 		frame = binary.BigEndian.AppendUint16(frame, word)

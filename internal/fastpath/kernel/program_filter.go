@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/sanitize"
@@ -54,7 +55,7 @@ func putFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at Attach, pin 
 		f.Fd = p.FD()
 		err = n.Handle().FilterReplace(f)
 	} else if err = needClsact(n, device, filepath.Dir(pin)); err == nil {
-		err = addFilter(n, p, device, at, host.OwnFilterPrefix+pin)
+		err = addFilter(n, p, device, at, topology.OwnFilterPrefix+pin)
 	}
 	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EEXIST) { // another qdisc is in the place of clsact
 		return errors.Join(host.ErrGone, os.Remove(pin))
@@ -93,7 +94,7 @@ func pinAnew(p *ebpf.Program, pin string) error {
 func filterOf(n *netcfg.Namespace, pin string, device int, at Attach) (*netlink.BpfFilter, error) {
 	all, err := filters(n, device, at)
 	for _, f := range all {
-		if f, ok := f.(*netlink.BpfFilter); ok && f.Name == host.OwnFilterPrefix+pin {
+		if f, ok := f.(*netlink.BpfFilter); ok && f.Name == topology.OwnFilterPrefix+pin {
 			return f, nil
 		}
 	}
@@ -158,7 +159,7 @@ func hasClsact(n *netcfg.Namespace, device int) (bool, error) {
 // not there any more.
 func Filters(n *netcfg.Namespace, folder string) (pins []string, err error) {
 	err = eachFilter(n, func(f *netlink.BpfFilter) error {
-		if pin, ours := strings.CutPrefix(f.Name, host.OwnFilterPrefix); ours && filepath.Dir(pin) == filepath.Clean(folder) {
+		if pin, ours := strings.CutPrefix(f.Name, topology.OwnFilterPrefix); ours && filepath.Dir(pin) == filepath.Clean(folder) {
 			pins = append(pins, pin)
 		}
 		return nil
@@ -169,7 +170,7 @@ func Filters(n *netcfg.Namespace, folder string) (pins []string, err error) {
 // dropFilter takes away the filter of a pin, wherever it is.
 func dropFilter(n *netcfg.Namespace, pin string) error {
 	return eachFilter(n, func(f *netlink.BpfFilter) error {
-		if f.Name != host.OwnFilterPrefix+pin {
+		if f.Name != topology.OwnFilterPrefix+pin {
 			return nil
 		}
 		return n.Handle().FilterDel(f)

@@ -1,0 +1,121 @@
+package audit
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
+	"golang.org/x/sys/unix"
+)
+
+// fieldValues is a part of a header that may differ between packets of one flow though all
+// of them are carried.
+type fieldValues struct {
+	name   string
+	values [][]byte // that it may have in them
+}
+
+const (
+	flagsTCP = 13 // offset of the byte in the header
+	fragment = 6  // offset of the two bytes in the header of IPv4
+
+	pushOrUrgent = 0x28
+	congestion   = 0xc0 // CWR and ECE
+	acknowledges = 0x10
+)
+
+// carriedFlags are those of TCP: with SYN, FIN or RST, or without ACK, nothing is
+// carried.
+func carriedFlags() *fieldValues {
+	v := &fieldValues{name: "tcp flags"}
+	for flags := range 1 << 8 {
+		if flags&^(pushOrUrgent|congestion) == acknowledges {
+			v.values = append(v.values, []byte{byte(flags)})
+		}
+	}
+	return v
+}
+
+// carriedFragment is where fragments are told apart, in its first bytes: none is
+// carried, and the others may be cut on their way or not.
+func carriedFragment(size int) *fieldValues {
+	whole, uncut := []byte{0, 0}, []byte{0x40, 0}
+	return &fieldValues{"ip frag-off", [][]byte{whole[:size], uncut[:size]}}
+}
+
+// fits tells whether the keys of a set are such parts, and nothing more.
+func (v *fieldValues) fits(list []element) bool {
+	return !slices.ContainsFunc(list, func(e element) bool { return len(e.key) != 0 && len(e.key) != len(v.values[0]) })
+}
+
+// matchField judges a rule that lets packets pass by such a part.
+func (r *exprEvaluator) matchField(v *fieldValues, passes func(value []byte) bool) {
+	some, all := matchCounts(v.values, passes)
+	r.neverMatches = r.neverMatches || !some
+	if some && !all {
+		r.perPacket = v.name
+	}
+}
+
+// matchCounts tells whether some pass, and whether all do.
+func matchCounts[T any](of []T, passes func(T) bool) (some, all bool) {
+	n := 0
+	for _, one := range of {
+		if passes(one) {
+			n++
+		}
+	}
+	return n > 0, n == len(of)
+}
+
+// maskField notes what becomes of such a part that a mask is laid on.
+func (r *exprEvaluator) maskField(data nlmsg.Map) {
+	mask, xor := data.DataValue(unix.NFTA_BITWISE_MASK), data.DataValue(unix.NFTA_BITWISE_XOR)
+	v := fieldValues{name: r.field.name}
+	for _, value := range r.field.values {
+		if data.BigEndian32(bitwiseOp) > 0 || len(mask) != len(value) || len(xor) != len(value) {
+			r.perPacket, r.field, r.pending = v.name, nil, false
+			return
+		}
+		value = slices.Clone(value)
+		for i := range value {
+			value[i] = value[i]&mask[i] ^ xor[i]
+		}
+		v.values = append(v.values, value)
+	}
+	r.field = &v
+}
+
+const bitwiseOp = 6 // NFTA_BITWISE_OP; 0: with a mask
+
+// compareField judges a comparison of such a part. Which is greater, nobody asks.
+func (r *exprEvaluator) compareField(value []byte, op int) {
+	r.pending = false
+	if len(value) != len(r.field.values[0]) || op != unix.NFT_CMP_EQ && op != unix.NFT_CMP_NEQ {
+		r.perPacket = r.field.name
+		return
+	}
+	r.matchField(r.field, func(is []byte) bool { return bytes.Equal(is, value) == (op == unix.NFT_CMP_EQ) })
+}
+
+// matchTCP judges a match of TCP of iptables: struct xt_tcp.
+func (r *exprEvaluator) matchTCP(info []byte) {
+	const option, mask, want, inverted, size = 8, 9, 10, 11, 12
+	const flagsInverted = 1 << 2
+	if len(info) < size || info[option] != 0 {
+		r.perPacket = "tcp option"
+	}
+	if len(info) >= size {
+		r.matchField(carriedFlags(), func(is []byte) bool {
+			return is[0]&info[mask] == info[want] != (info[inverted]&flagsInverted != 0)
+		})
+	}
+}
+
+// restoresMark tells whether a target CONNMARK gives packets the mark of their
+// connection: struct xt_connmark_tginfo1, and 2, which shifts it, too.
+func restoresMark(revision int, info []byte) bool {
+	const restore = 2
+	at := map[bool]int{false: 12, true: 14}[revision >= 2]
+	return len(info) <= at || info[at] == restore
+}

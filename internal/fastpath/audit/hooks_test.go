@@ -1,0 +1,116 @@
+package audit_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// hooks opens those of a namespace, where this kernel tells of them.
+func hooks(t *testing.T, n *netcfg.Namespace) *audit.HookPoller {
+	t.Helper()
+	var h *audit.HookPoller
+	testenv.InNetns(t, n.Path(), func() (err error) {
+		h, err = audit.OpenHookPoller()
+		return err
+	})
+	t.Cleanup(func() { must(t, h.Close()) })
+	if _, told, err := h.UnknownFunction(true, true); err != nil || !told {
+		must(t, err)
+		t.Skip("this kernel does not tell of netfilter's hooks (CONFIG_NETFILTER_NETLINK_HOOK)")
+	}
+	return h
+}
+
+// manyHooks are rules of all kinds that have the kernel call something for packets.
+const manyHooks = `
+table inet t {
+	chain in { type filter hook prerouting priority 0; ct state invalid drop; }
+	chain through { type filter hook forward priority 0; meta mark 7 drop; }
+	chain out { type route hook output priority 0; }
+}
+table ip t {
+	chain in { type filter hook input priority 0; }
+	chain out { type route hook output priority 0; }
+	chain to { type nat hook prerouting priority -100; tcp dport 80 dnat to 192.0.2.1; }
+	chain from { type nat hook postrouting priority 100; masquerade; }
+}
+table ip nat {
+	chain in { type nat hook input priority 100; snat to 192.0.2.2; }
+	chain out { type nat hook output priority -100; tcp dport 80 dnat to 192.0.2.1; }
+}
+table bridge t {
+	chain in { type filter hook prerouting priority 0; }
+	chain out { type filter hook postrouting priority 0; ct state established accept; }
+}`
+
+// What the kernel calls for packets because of rules is no news; a program is, where
+// packets meet it that are asked for.
+func TestHooks(t *testing.T) {
+	n := testenv.Netns(t)
+	h := hooks(t, n)
+	if err := testenv.Load(t, n, manyHooks, "nft", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	foreign := func(tunnels, bridges bool) (what string) {
+		t.Helper()
+		for range 3 {
+			var told bool
+			var err error
+			if what, told, err = h.UnknownFunction(tunnels, bridges); err != nil || !told {
+				t.Fatalf("told: %v, %v", told, err)
+			}
+		}
+		return what
+	}
+	if got := foreign(true, true); got != "" {
+		t.Errorf("with rules alone, %s is foreign", got)
+	}
+	for _, c := range []struct {
+		family         link.NetfilterProtocolFamily
+		hook           link.NetfilterInetHook
+		plain, tunnels string
+	}{
+		{link.NetfilterProtoIPv4, link.NetfilterInetPreRouting, "nf_hook_run_bpf at ip prerouting", "nf_hook_run_bpf at ip prerouting"},
+		{link.NetfilterProtoIPv4, link.NetfilterInetLocalIn, "", "nf_hook_run_bpf at ip input"},
+		{link.NetfilterProtoIPv4, link.NetfilterInetForward, "nf_hook_run_bpf at ip forward", "nf_hook_run_bpf at ip forward"},
+		{link.NetfilterProtoIPv4, link.NetfilterInetLocalOut, "", "nf_hook_run_bpf at ip output"},
+		{link.NetfilterProtoIPv4, link.NetfilterInetPostRouting, "nf_hook_run_bpf at ip postrouting", "nf_hook_run_bpf at ip postrouting"},
+		{link.NetfilterProtoIPv6, link.NetfilterInetForward, "", ""},
+	} {
+		remove := netfilterProgram(t, n, c.family, c.hook)
+		if plain, tunnels := foreign(false, false), foreign(true, false); plain != c.plain || tunnels != c.tunnels {
+			t.Errorf("family %v, hook %v: foreign is %q, and with tunnels %q, want %q and %q", c.family, c.hook, plain, tunnels, c.plain, c.tunnels)
+		}
+		remove()
+		if got := foreign(true, true); got != "" {
+			t.Errorf("with nothing but rules again, %s is foreign", got)
+		}
+	}
+}
+
+// netfilterProgram attaches a program that lets everything pass.
+func netfilterProgram(t *testing.T, n *netcfg.Namespace, family link.NetfilterProtocolFamily, hook link.NetfilterInetHook) (remove func()) {
+	t.Helper()
+	const accept = 1 // NF_ACCEPT
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "foreign", Type: ebpf.Netfilter, AttachType: ebpf.AttachNetfilter, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, accept), asm.Return()}})
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		t.Skip("this kernel has no programs at netfilter's hooks")
+	}
+	must(t, err)
+	defer p.Close()
+	var l link.Link
+	testenv.InNetns(t, n.Path(), func() (err error) {
+		l, err = link.AttachNetfilter(link.NetfilterOptions{Program: p, ProtocolFamily: family, Hook: hook, Priority: 7})
+		return err
+	})
+	return func() { must(t, l.Close()) }
+}

@@ -1,0 +1,96 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
+	"golang.org/x/sys/unix"
+)
+
+// lookup judges whom a set lets pass, and where a map of verdicts leads them.
+func (r *exprEvaluator) lookup(data nlmsg.Map) error {
+	name := data.Text(unix.NFTA_LOOKUP_SET)
+	of, err := r.sets.read(r.chain, name)
+	if err != nil {
+		return err
+	}
+	if of.perPacket != "" {
+		r.perPacket = of.perPacket
+	}
+	mapped := data.Has(unix.NFTA_LOOKUP_DREG)
+	verdicts := mapped && data.BigEndian32(unix.NFTA_LOOKUP_DREG) == verdictReg
+	last, part := r.loaded, r.field
+	r.loaded, r.field, r.pending = otherField, nil, false
+	if !verdicts && last != trackState && part == nil {
+		r.alwaysMatches = false
+		return nil
+	}
+	list := of.elements
+	if last == trackState && slices.ContainsFunc(list, func(e element) bool { return len(e.key) != 0 && len(e.key) != 4 }) {
+		r.dependsOnReply("ct state") // it is a part of what is looked for
+		last, r.alwaysMatches = otherField, false
+	}
+	s := setSearch{list: list, inverted: max(0, data.BigEndian32(unix.NFTA_LOOKUP_FLAGS))&1 != 0}
+	switch {
+	case part != nil && (of.flags&unix.NFT_SET_INTERVAL != 0 || !part.fits(list)):
+		r.perPacket = part.name
+	case part != nil:
+		r.matchField(part, func(value []byte) bool {
+			return s.matches(func(e element) bool { return bytes.Equal(e.key, value) })
+		})
+		if list = s.hitElements(); mapped && len(list) > 1 {
+			r.perPacket = part.name
+		}
+	case last == trackState:
+		r.matchStates(func(state uint32) bool {
+			return s.matches(func(e element) bool { return len(e.key) == 4 && binary.NativeEndian.Uint32(e.key) == state&r.mask })
+		})
+		if list = s.hitElements(); mapped && len(list) > 1 {
+			r.dependsOnReply("ct state")
+		}
+		r.alwaysMatches = r.alwaysMatches && len(list) <= 1
+	default:
+		r.alwaysMatches = false
+	}
+	if !verdicts || r.neverMatches {
+		return nil
+	}
+	for _, e := range list {
+		if e.to != "" {
+			r.targets = append(r.targets, e.to)
+		}
+		if len(list) == 1 {
+			r.verdict = e.verdict
+		}
+	}
+	return nil
+}
+
+// setSearch is one in the elements of a set, for several packets.
+type setSearch struct {
+	list     []element
+	inverted bool // who is not found passes
+	hits     []int
+}
+
+// matches tells whether a packet passes.
+func (s *setSearch) matches(is func(e element) bool) bool {
+	i := slices.IndexFunc(s.list, is)
+	if i < 0 { // one without a key is for all others
+		i = slices.IndexFunc(s.list, func(e element) bool { return len(e.key) == 0 })
+	}
+	if i >= 0 && !slices.Contains(s.hits, i) {
+		s.hits = append(s.hits, i)
+	}
+	return i >= 0 != s.inverted
+}
+
+// hitElements are the elements that were, for whatever packet.
+func (s *setSearch) hitElements() (list []element) {
+	for _, i := range s.hits {
+		list = append(list, s.list[i])
+	}
+	return list
+}

@@ -1,0 +1,327 @@
+package audit_test
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+func auditRuleset(t *testing.T, n *netcfg.Namespace, port uint16) (r audit.RulesetAudit) {
+	t.Helper()
+	testenv.InNetns(t, n.Path(), func() (err error) {
+		r, err = audit.Ruleset(port)
+		return err
+	})
+	return r
+}
+
+// Rules that judge all packets of an established flow alike are told from those
+// that do not.
+func TestRulings(t *testing.T) {
+	n := testenv.Netns(t)
+	const tunnel = 4789
+	for _, c := range []struct {
+		hook, rules, fickle string
+	}{
+		{"forward", "ip saddr 192.0.2.1 tcp dport 80 accept", ""},
+		{"forward", "udp sport 5 drop; counter log accept", ""},
+		{"forward", "tcp flags & (syn|ack) == syn tcp option maxseg size set 1400", ""},
+		{"forward", "limit rate 10/second accept", "ip t first: limit"},
+		{"prerouting", "quota over 1 mbytes drop", "ip t first: quota"},
+		{"postrouting", "numgen random mod 10 0 drop", "ip t first: numgen"},
+		{"forward", "meta hour 10:00-12:00 drop", "ip t first: meta hour"},
+		{"forward", "meta length 1000-1200 drop", "ip t first: meta length"},
+		{"forward", "ct bytes > 1000000 drop", "ip t first: ct bytes"},
+		{"forward", "ct count over 10 drop", "ip t first: connlimit"},
+		{"forward", "ct status assured accept; drop", "ip t first: ct status"},
+		{"forward", "ct status != 0 drop", "ip t first: ct status"},
+		{"forward", "ct status dnat,seen-reply accept", ""},
+		{"prerouting", "socket transparent 1 accept", "ip t first: socket"},
+		{"forward", "rt mtu > 1400 drop", "ip t first: rt mtu"},
+		{"forward", "rt classid 7 drop", ""},
+		{"forward", "fib daddr type local drop", ""},
+		{"forward", "ip dscp ef drop", "ip t first: bytes 1 to 1 of a header"},
+		{"forward", "udp length > 500 drop", "ip t first: bytes 4 to 5 of a header"},
+		{"forward", "ip frag-off & 0x1fff != 0 limit rate 10/second drop", ""},
+		{"forward", "ip frag-off & 0x4000 == 0 drop", "ip t first: ip frag-off"},
+		{"forward", "ip frag-off 0 drop", "ip t first: ip frag-off"},
+		{"forward", "@nh,48,24 0x400040 drop", "ip t first: bytes 6 to 8 of a header"},
+		{"forward", "ip option rr exists limit rate 10/second drop", "ip t first: limit"},
+		{"forward", "ip option rr exists drop", ""},
+		{"forward", "meta l4proto > 17 accept; limit rate 10/second accept", "ip t first: limit"},
+		{"forward", "ip dscp set cs1", "ip t first: writes packets"},
+		{"forward", "reset tcp option timestamp", "ip t first: writes packets"},
+		{"forward", "tcp flags syn reset tcp option timestamp", ""},
+		{"forward", "tcp option maxseg size set 1400", "ip t first: writes packets"},
+		{"forward", "tcp flags syn / fin,syn,rst tcp option maxseg size set rt mtu", ""},
+		{"forward", "tcp option timestamp exists drop", "ip t first: tcp option"},
+		{"forward", "tcp flags syn tcp option maxseg size 1-500 drop", ""},
+		{"output", "tcp option timestamp exists drop", ""},
+		// Flags of TCP that carried packets may have or not, and those that none has.
+		{"forward", "tcp flags & psh == psh drop", "ip t first: tcp flags"},
+		{"forward", "tcp flags psh drop", "ip t first: tcp flags"},
+		{"forward", "tcp flags & urg == 0 accept", "ip t first: tcp flags"},
+		{"forward", "tcp flags ecn,cwr drop", "ip t first: tcp flags"},
+		{"forward", "tcp flags == ack accept", "ip t first: tcp flags"},
+		{"forward", "ip protocol tcp tcp flags & (ack|psh) == ack accept", "ip t first: tcp flags"},
+		{"forward", "tcp flags & (fin|psh|urg) == fin|psh|urg limit rate 10/second drop", ""},
+		{"forward", "tcp flags & (fin|syn|rst|psh|ack|urg) == 0 limit rate 10/second drop", ""},
+		{"forward", "tcp flags & (fin|syn|rst|ack) == ack limit rate 10/second drop", "ip t first: limit"},
+		{"forward", "tcp flags & (fin|syn|rst|ack) == ack drop", ""},
+		{"forward", "tcp flags == syn limit rate 10/second drop", ""},
+		{"forward", "tcp flags != syn drop", ""},
+		{"forward", "tcp flags { syn, syn|ack } limit rate 10/second drop", ""},
+		{"forward", "tcp flags { ack, ack|psh } drop", "ip t first: tcp flags"},
+		{"forward", "tcp flags != { syn, rst } drop", ""},
+		{"forward", "tcp flags 0x10-0x20 drop", "ip t first: tcp flags"},
+		{"forward", "tcp flags | psh == 0x18 accept", "ip t first: tcp flags"},
+		{"forward", "tcp flags & 0x17 == ack drop", ""},
+		{"forward", "tcp dport . tcp flags { 80 . psh } drop", "ip t first: tcp flags"},
+		{"forward", "tcp flags . tcp dport { psh . 80 } drop", "ip t first: tcp flags"},
+		{"forward", "tcp flags vmap { syn : jump other, rst : drop }", ""},
+		{"forward", "tcp flags vmap { syn : jump other, ack : drop }", "ip t first: tcp flags"},
+		{"forward", "tcp flags & (syn|ack) vmap { syn : drop, ack : jump other }", "ip t other: limit"},
+		{"forward", "meta mark set tcp flags map { ack : 1, ack|psh : 2 }", "ip t first: tcp flags"},
+		{"forward", "jhash tcp flags mod 2 0 drop", "ip t first: tcp flags"},
+		{"forward", "@th,104,8 & 8 == 8 drop", "ip t first: bytes 13 to 13 of a header"},
+		{"forward", "tcp doff > 5 drop", "ip t first: bytes 12 to 12 of a header"},
+		{"forward", "update @young { ip saddr } accept", "ip t first: dynset"},
+		{"forward", "ip saddr @young drop", "ip t first: elements of set young come and go by themselves"},
+		{"forward", "ip saddr @still drop", ""},
+		{"forward", "ip saddr 192.0.2.1 jump other", "ip t other: limit"},
+		{"forward", "tcp dport vmap { 80 : accept, 81 : jump other }", "ip t other: limit"},
+		// Not for the packets of established flows of TCP and UDP.
+		{"forward", "ct state new limit rate 10/second accept", ""},
+		{"forward", "ct state new jump other", ""},
+		{"forward", "ct state invalid limit rate 10/second log", ""},
+		{"forward", "ct state != established limit rate 10/second accept", ""},
+		{"forward", "ct state established,related accept; limit rate 10/second accept", ""},
+		{"forward", "ct state established accept; limit rate 10/second accept", ""},
+		{"forward", "ct state { established, related } accept; limit rate 10/second accept", ""},
+		{"forward", "ct state vmap { established : accept, invalid : drop }; limit rate 10/second accept", ""},
+		{"forward", "ct state vmap { established : jump other, invalid : drop }", "ip t other: limit"},
+		{"forward", "ct state vmap { new : jump other, invalid : drop }", ""},
+		{"forward", "ct state vmap { invalid : drop, * : jump other }", "ip t other: limit"},
+		{"forward", "jump done; limit rate 10/second accept", ""},
+		{"forward", "ip saddr 192.0.2.1 jump done; limit rate 10/second accept", "ip t first: limit"},
+		{"forward", "ip saddr 192.0.2.1 ct state established accept; limit rate 10/second accept", "ip t first: limit"},
+		{"forward", "ct state related accept; limit rate 10/second accept", "ip t first: limit"},
+		{"forward", "icmp type echo-request limit rate 1/second accept", ""},
+		{"forward", "accept; limit rate 10/second accept", ""},
+		{"prerouting", "notrack; ct state established accept; limit rate 10/second accept", "ip t first: limit"},
+		{"prerouting", "udp dport 4789 notrack; ct state established accept; udp dport 80 limit rate 10/second accept", ""},
+		// Of the machine's own packets, those of tunnels count.
+		{"input", "tcp dport 22 limit rate 10/second accept", ""},
+		{"input", "udp dport 53 limit rate 10/second accept", ""},
+		{"input", "udp dport 4789 limit rate 10/second accept", "ip t first: limit"},
+		{"output", "limit rate 10/second accept", "ip t first: limit"},
+		{"input", "udp dport 4789 accept; limit rate 10/second accept", ""},
+		{"input", "udp dport != 4790 accept; limit rate 10/second accept", "ip t first: limit"},
+		{"input", "udp dport & 0xff00 == 0x1200 accept; limit rate 10/second accept", "ip t first: limit"},
+		// Nobody answers packets of a tunnel from the ports that they are for.
+		{"input", "ct state new limit rate 10/second accept", "ip t first: limit"},
+		{"input", "ct state untracked limit rate 10/second accept", "ip t first: limit"},
+		{"input", "ct state established accept; limit rate 10/second accept", "ip t first: limit"},
+		{"input", "ct state new,established,untracked accept; limit rate 10/second accept", ""},
+		{"input", "ct state { new, established } accept; limit rate 10/second accept", "ip t first: limit"},
+		{"input", "ct state vmap { new : jump other, established : accept }", "ip t other: limit"},
+		{"input", "ct state vmap { new : accept, established : accept, invalid : jump other }", ""},
+		{"output", "ct state invalid limit rate 10/second accept", ""},
+		{"prerouting", "udp dport 4789 ct state new limit rate 10/second accept", "ip t first: limit"},
+		{"postrouting", "ct state new limit rate 10/second accept", "ip t first: limit"},
+		{"postrouting", "udp dport 80 ct state new limit rate 10/second accept", ""},
+	} {
+		input := "flush ruleset\ntable ip t {\nset young { type ipv4_addr; flags dynamic,timeout; timeout 1m; }\nset still { type ipv4_addr; }\n" +
+			"chain other { limit rate 10/second accept; }\nchain done { ct state established accept; }\n" +
+			"chain first {\ntype filter hook " + c.hook + " priority 5\n" + c.rules + "\n}\n" +
+			"chain nat {\ntype nat hook postrouting priority 100\nnumgen random mod 2 0 masquerade\n}\n}\n" +
+			"table ip6 t {\nchain first {\ntype filter hook forward priority 5\nlimit rate 10/second accept\n}\n}\n"
+		if err := testenv.Load(t, n, input, "nft", "-f", "-"); err != nil {
+			t.Errorf("%s: %v", c.rules, err)
+			continue
+		}
+		if got := auditRuleset(t, n, tunnel); got.PerPacket != c.fickle || len(got.DeviceChains) > 0 {
+			t.Errorf("%s: fickle %q, want %q; devices %v", c.rules, got.PerPacket, c.fickle, got.DeviceChains)
+		}
+		own := c.hook == "input" || c.hook == "output" || strings.Contains(c.rules, "ct state new limit")
+		if own && auditRuleset(t, n, 0).PerPacket != "" {
+			t.Errorf("%s is fickle where there are no tunnels", c.rules)
+		}
+	}
+}
+
+// So are those of iptables, which come wrapped.
+func TestRulingsOfIPTables(t *testing.T) {
+	n := testenv.Netns(t)
+	testenv.InNetns(t, n.Path(), func() error { return netlink.IpsetCreate("ours", "hash:ip", netlink.IpsetCreateOptions{}) })
+	for _, c := range []struct {
+		rules  []string
+		fickle string
+	}{
+		{[]string{"-s 192.0.2.1 -p tcp --dport 80 -j ACCEPT", "-m comment --comment text -j MARK --set-xmark 0x1/0x1"}, ""},
+		{[]string{"-m conntrack --ctstatus ASSURED -j ACCEPT"}, "ip filter FORWARD: ct status"},
+		{[]string{"-m conntrack --ctstatus SEEN_REPLY -j ACCEPT"}, ""},
+		{[]string{"-m limit --limit 10/s -j ACCEPT"}, "ip filter FORWARD: limit"},
+		{[]string{"-m statistic --mode random --probability 0.5 -j DROP"}, "ip filter FORWARD: match statistic"},
+		{[]string{"-m recent --name x --set"}, "ip filter FORWARD: match recent"},
+		{[]string{"-m length --length 1000:2000 -j DROP"}, "ip filter FORWARD: match length"},
+		{[]string{"-m set --match-set ours src -j ACCEPT"}, "ip filter FORWARD: an ipset, which changes without a word"},
+		{[]string{"-j TEE --gateway 192.0.2.1"}, "ip filter FORWARD: target TEE"},
+		{[]string{"-m conntrack --ctstate NEW -m limit --limit 10/s -j ACCEPT"}, ""},
+		{[]string{"-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT", "-m limit --limit 10/s -j ACCEPT"}, ""},
+		{[]string{"-m conntrack ! --ctstate RELATED,ESTABLISHED -m limit --limit 10/s -j ACCEPT"}, ""},
+		{[]string{"-p icmp -m limit --limit 10/s -j ACCEPT"}, ""},
+		{[]string{"-p tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu"}, ""},
+		{[]string{"-p tcp --tcp-flags SYN,RST SYN -m tcpmss --mss 1400:65535 -j TCPMSS --set-mss 1400"}, ""},
+		{[]string{"-p tcp -j TCPMSS --set-mss 1400"}, "ip filter FORWARD: target TCPMSS"},
+		{[]string{"-p tcp -m tcpmss --mss 1400:65535 -j DROP"}, "ip filter FORWARD: match tcpmss"},
+		{[]string{"-p tcp --tcp-flags PSH PSH -j DROP"}, "ip filter FORWARD: tcp flags"},
+		{[]string{"-p tcp ! --tcp-flags ALL ACK -j DROP"}, "ip filter FORWARD: tcp flags"},
+		{[]string{"-p tcp --tcp-flags ALL FIN,PSH,URG -m limit --limit 10/s -j DROP", "-p tcp ! --syn -j ACCEPT"}, ""},
+		{[]string{"-p tcp --tcp-option 8 -j DROP"}, "ip filter FORWARD: tcp option"},
+		{[]string{"-p tcp --tcp-option 8 --tcp-flags PSH PSH -j DROP"}, "ip filter FORWARD: tcp flags"},
+		{[]string{"-p tcp --tcp-option 8 --syn -j DROP"}, ""},
+		{[]string{"-f -j DROP"}, ""},
+		{[]string{"-j CONNMARK --restore-mark"}, "ip filter FORWARD: target CONNMARK"},
+		{[]string{"-j CONNMARK --restore-mark --nfmask 0xff --ctmask 0xff"}, "ip filter FORWARD: target CONNMARK"},
+		{[]string{"-j CONNMARK --save-mark", "-j CONNMARK --set-mark 5"}, ""},
+	} {
+		restore := "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD " + strings.Join(c.rules, "\n-A FORWARD ") + "\nCOMMIT\n"
+		if err := testenv.Load(t, n, restore, "iptables-nft-restore"); err != nil {
+			t.Logf("%s: this machine cannot: %v", c.rules, err)
+			continue
+		}
+		if got := auditRuleset(t, n, 0).PerPacket; strings.ReplaceAll(got, "match limit", "limit") != c.fickle {
+			t.Errorf("%s: fickle %q, want %q", c.rules, got, c.fickle)
+		}
+	}
+}
+
+// Chains that stand at devices are found, on their sides.
+func TestRulingsAtDevices(t *testing.T) {
+	n := testenv.Netns(t)
+	for _, name := range []string{"d0", "d1"} {
+		must(t, n.AddBridge(name, nil, 1500))
+	}
+	input := "table netdev t {\nchain a { type filter hook ingress device d0 priority 0; }\nchain b { type filter hook egress devices = { d0, d1 } priority 0; }\n}\n"
+	err := testenv.Load(t, n, input, "nft", "-f", "-")
+	must(t, err)
+	got := auditRuleset(t, n, 0)
+	want := map[string]audit.Direction{"d0": audit.Ingress | audit.Egress, "d1": audit.Egress}
+	if !maps.Equal(got.DeviceChains, want) || got.DirectionsAt("d1") != audit.Egress || got.DirectionsAt("lo") != 0 {
+		t.Errorf("chains stand at %v, want %v", got.DeviceChains, want)
+	}
+}
+
+// kubeProxy are rules as kube-proxy writes them for nftables, with two endpoints of a
+// Service that keeps a client to one of them.
+const kubeProxy = `table ip kube-proxy {
+	set cluster-ips { type ipv4_addr; elements = { 10.96.0.10 }; }
+	set affinity { type ipv4_addr; flags dynamic,timeout; timeout 3h; }
+	map service-ips { type ipv4_addr . inet_proto . inet_service : verdict; elements = { 10.96.0.10 . tcp . 53 : goto service }; }
+	map no-endpoint-services { type ipv4_addr . inet_proto . inet_service : verdict; elements = { 10.96.0.99 . tcp . 80 : goto rejected }; }
+	chain rejected { reject; }
+	chain endpoint-a { update @affinity { ip saddr }; meta l4proto tcp dnat to 10.0.0.1:53; }
+	chain endpoint-b { meta l4proto tcp dnat to 10.0.0.2:53; }
+	chain service {
+		ip saddr @affinity goto endpoint-a
+		numgen random mod 2 vmap { 0 : goto endpoint-a, 1 : goto endpoint-b }
+	}
+	chain services { ip daddr . meta l4proto . th dport vmap @service-ips; }
+	chain endpoints-check { ip daddr . meta l4proto . th dport vmap @no-endpoint-services; }
+	chain cluster-ips-check { ip daddr @cluster-ips reject; }
+	chain filter-prerouting { type filter hook prerouting priority -110; ct state new jump endpoints-check; }
+	chain filter-forward {
+		type filter hook forward priority -110
+		ct state new jump endpoints-check
+		ct state new jump cluster-ips-check
+	}
+	chain nat-prerouting { type nat hook prerouting priority -100; jump services; }
+	chain nat-postrouting { type nat hook postrouting priority 100; meta mark & 0x4000 == 0 return; meta mark set mark and 0xffffbfff; masquerade random; }
+}`
+
+// How connections are dealt out to the endpoints of Services is nothing that packets
+// of established flows meet.
+func TestRulingsOfKubeProxy(t *testing.T) {
+	n := testenv.Netns(t)
+	err := testenv.Load(t, n, kubeProxy, "nft", "-f", "-")
+	must(t, err)
+	if got := auditRuleset(t, n, 8472); got.PerPacket != "" {
+		t.Errorf("they are fickle: %s", got.PerPacket)
+	}
+}
+
+// Of kube-proxy in its IPVS mode, the rules that translate do not count. Those that let
+// in what is for the machine match sets, too, and packets of a tunnel are for the
+// machine; and where Services restrict who may come, so do those for what is forwarded.
+func TestRulingsOfIPVS(t *testing.T) {
+	n := testenv.Netns(t)
+	testenv.InNetns(t, n.Path(), func() (err error) {
+		for name, kind := range map[string]string{"KUBE-CLUSTER-IP": "hash:ip,port", "KUBE-LOAD-BALANCER-FW": "hash:ip,port",
+			"KUBE-HEALTH-CHECK-NODE-PORT": "bitmap:port", "KUBE-IPVS-IPS": "hash:ip", "KUBE-LOOP-BACK": "hash:ip,port,ip"} {
+			o := netlink.IpsetCreateOptions{}
+			if kind == "bitmap:port" {
+				o.PortTo = 65535
+			}
+			err = errors.Join(err, netlink.IpsetCreate(name, kind, o))
+		}
+		return err
+	})
+	const nat = `*nat
+:PREROUTING ACCEPT [0:0]
+:KUBE-SERVICES - [0:0]
+:KUBE-POSTROUTING - [0:0]
+-A PREROUTING -j KUBE-SERVICES
+-A POSTROUTING -j KUBE-POSTROUTING
+-A KUBE-SERVICES -m set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT
+-A KUBE-POSTROUTING -m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE
+-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
+-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0
+-A KUBE-POSTROUTING -j MASQUERADE
+COMMIT
+`
+	const filter = `*filter
+:KUBE-FORWARD - [0:0]
+:KUBE-IPVS-FILTER - [0:0]
+:KUBE-NODE-PORT - [0:0]
+:KUBE-PROXY-FIREWALL - [0:0]
+:KUBE-SOURCE-RANGES-FIREWALL - [0:0]
+-A FORWARD -j KUBE-PROXY-FIREWALL
+-A FORWARD -j KUBE-FORWARD
+-A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT
+-A KUBE-FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A KUBE-SOURCE-RANGES-FIREWALL -j DROP
+`
+	const input = `-A INPUT -j KUBE-NODE-PORT
+-A INPUT -j KUBE-IPVS-FILTER
+-A KUBE-NODE-PORT -m set --match-set KUBE-HEALTH-CHECK-NODE-PORT dst -j ACCEPT
+-A KUBE-IPVS-FILTER -m set --match-set KUBE-CLUSTER-IP dst,dst -j RETURN
+-A KUBE-IPVS-FILTER -m conntrack --ctstate NEW -m set --match-set KUBE-IPVS-IPS dst -j REJECT --reject-with icmp-port-unreachable
+`
+	const restricted = "-A KUBE-PROXY-FIREWALL -m set --match-set KUBE-LOAD-BALANCER-FW dst,dst -j KUBE-SOURCE-RANGES-FIREWALL\n"
+	const set = ": an ipset, which changes without a word"
+	for _, c := range []struct {
+		rules  string
+		port   uint16
+		fickle string
+	}{
+		{nat + filter + input, 0, ""},
+		{nat + filter, 8472, ""},
+		{nat + filter + input, 8472, "ip filter KUBE-IPVS-FILTER" + set},
+		{nat + filter + restricted, 0, "ip filter KUBE-PROXY-FIREWALL" + set},
+	} {
+		if err := testenv.Load(t, n, c.rules+"COMMIT\n", "iptables-nft-restore"); err != nil {
+			t.Skipf("this machine cannot: %v", err)
+		}
+		if got := auditRuleset(t, n, c.port).PerPacket; got != c.fickle {
+			t.Errorf("with port %d: fickle %q, want %q, of\n%s", c.port, got, c.fickle, c.rules)
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package audit
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/venturi-net/venturi/internal/nft"
+	"github.com/venturi-net/venturi/internal/nlmsg"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// setReader reads sets of nftables, each once.
+type setReader struct {
+	cache   map[setName]*filterSet
+	heads   map[setName][]byte // messages of sets, by their names
+	asked   map[[2]string]bool // of which families and tables
+	dynamic map[setName]bool   // by rules, without a word; nil: not read yet
+}
+
+type setName struct{ family, table, set string }
+
+// filterSet is a set of nftables.
+type filterSet struct {
+	flags     uint32
+	perPacket string // why what is found in it says nothing of the next packet; "": it does
+	elements  []element
+}
+
+// element is one of a set: its key, and what it says is to be done.
+type element struct {
+	key         []byte
+	verdict, to string
+}
+
+func newSetReader() *setReader {
+	return &setReader{cache: map[setName]*filterSet{}, heads: map[setName][]byte{}, asked: map[[2]string]bool{}}
+}
+
+// setFlagsProven are those of sets whose elements change by a word of somebody's alone:
+// anonymous, constant, of intervals, maps, of concatenations, with expressions.
+const setFlagsProven = unix.NFT_SET_ANONYMOUS | unix.NFT_SET_CONSTANT | unix.NFT_SET_INTERVAL | unix.NFT_SET_MAP | setConcat | setExpressions
+
+const (
+	setConcat      = 1 << 7 // NFT_SET_CONCAT
+	setExpressions = 1 << 8 // NFT_SET_EXPR
+
+	setExpression      = 17 // NFTA_SET_EXPR
+	setExpressionList  = 18 // NFTA_SET_EXPRESSIONS
+	elemExpressionList = 11 // NFTA_SET_ELEM_EXPRESSIONS
+)
+
+// read reads a set of the table of a chain. One that has gone since is empty, and of
+// that there is news to come.
+func (r *setReader) read(c chainName, name string) (*filterSet, error) {
+	at := setName{c.family, c.table, name}
+	if s := r.cache[at]; s != nil {
+		return s, nil
+	}
+	if err := r.listSets(c); err != nil {
+		return nil, err
+	}
+	s := &filterSet{}
+	r.cache[at] = s
+	head := r.heads[at]
+	if head == nil {
+		return s, nil
+	}
+	attrs, _, err := nft.FilterAttrs(head)
+	if err != nil {
+		return nil, err
+	}
+	s.auditHead(name, attrs)
+	if s.perPacket == "" && s.flags&(unix.NFT_SET_CONSTANT|unix.NFT_SET_INTERVAL) == 0 {
+		if err := r.readDynamicSets(); err != nil {
+			return nil, err
+		}
+		if r.dynamic[at] {
+			s.perPacket = "elements of set " + name + " come and go by themselves"
+		}
+	}
+	return s, s.readElements(c, name)
+}
+
+// listSets notes the sets of a chain's table.
+func (r *setReader) listSets(c chainName) error {
+	table := [2]string{c.family, c.table}
+	if r.asked[table] {
+		return nil
+	}
+	r.asked[table] = true
+	found, err := askFilter(unix.NFT_MSG_GETSET, c.family, nl.NewRtAttr(unix.NFTA_SET_TABLE, nl.ZeroTerminated(c.table)))
+	if err != nil {
+		return err
+	}
+	for _, m := range found {
+		attrs, _, err := nft.FilterAttrs(m)
+		if err != nil {
+			return err
+		}
+		r.heads[setName{c.family, c.table, nlmsg.ByNumber(attrs).Text(unix.NFTA_SET_NAME)}] = m
+	}
+	return nil
+}
+
+// auditHead judges what a set says of itself.
+func (s *filterSet) auditHead(name string, attrs nlmsg.Attrs) {
+	data := nlmsg.ByNumber(attrs)
+	s.flags = uint32(max(0, data.BigEndian32(unix.NFTA_SET_FLAGS)))
+	switch {
+	case s.flags&(unix.NFT_SET_TIMEOUT|unix.NFT_SET_EVAL) != 0 || data.Has(unix.NFTA_SET_TIMEOUT):
+		s.perPacket = "elements of set " + name + " come and go by themselves"
+	case s.flags&^setFlagsProven != 0:
+		s.perPacket = fmt.Sprintf("set %s has flags %#x", name, s.flags&^setFlagsProven)
+	default:
+		if s.perPacket = expressionOfSet(data[setExpression], data[setExpressionList]); s.perPacket == "" {
+			s.perPacket = provenSet.FirstUnknown(attrs)
+		}
+		if s.perPacket != "" {
+			s.perPacket = fmt.Sprintf("set %s: %s", name, s.perPacket)
+		}
+	}
+}
+
+// expressionOfSet names what a set, or an element of it, does to packets that decides
+// something; "": nothing.
+func expressionOfSet(one, list []byte) string {
+	all := [][]byte{}
+	if one != nil {
+		all = append(all, one)
+	}
+	attrs, err := nl.ParseRouteAttr(list)
+	for _, a := range attrs {
+		all = append(all, a.Value)
+	}
+	for _, e := range all {
+		name := "an expression that cannot be read"
+		if err == nil {
+			if read, _, failed := nft.ExpressionData(e); failed == nil {
+				name = read
+			}
+		}
+		if !provenElementExpressions[name] {
+			return name
+		}
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// readElements reads the elements.
+func (s *filterSet) readElements(c chainName, set string) error {
+	found, err := askFilter(unix.NFT_MSG_GETSETELEM, c.family,
+		nl.NewRtAttr(unix.NFTA_SET_ELEM_LIST_TABLE, nl.ZeroTerminated(c.table)), nl.NewRtAttr(unix.NFTA_SET_ELEM_LIST_SET, nl.ZeroTerminated(set)))
+	if err != nil {
+		return err
+	}
+	for _, m := range found {
+		attrs, _, err := nft.FilterAttrs(m)
+		if err != nil {
+			return err
+		}
+		elems, err := nl.ParseRouteAttr(nlmsg.ByNumber(attrs)[unix.NFTA_SET_ELEM_LIST_ELEMENTS])
+		if err != nil {
+			return err
+		}
+		for _, e := range elems {
+			read, fickle, err := readElement(e.Value)
+			if err != nil {
+				return err
+			}
+			if fickle != "" && s.perPacket == "" {
+				s.perPacket = fmt.Sprintf("an element of set %s: %s", set, fickle)
+			}
+			s.elements = append(s.elements, read)
+		}
+	}
+	return nil
+}
+
+func readElement(message []byte) (e element, fickle string, err error) {
+	parts, err := nl.ParseRouteAttr(message)
+	if err != nil {
+		return e, "", err
+	}
+	data := nlmsg.ByNumber(parts)
+	e.key = data.DataValue(unix.NFTA_SET_ELEM_KEY)
+	if fickle = expressionOfSet(data[unix.NFTA_SET_ELEM_EXPR], data[elemExpressionList]); fickle == "" {
+		fickle = provenElement.FirstUnknown(parts)
+	}
+	if value, err := nl.ParseRouteAttr(data[unix.NFTA_SET_ELEM_DATA]); err == nil {
+		if verdict := nlmsg.ByNumber(value)[unix.NFTA_DATA_VERDICT]; verdict != nil {
+			known := false
+			if e.verdict, e.to, known = verdictOf(verdict); !known {
+				fickle = "a verdict that is not known"
+			}
+		}
+	}
+	return e, fickle, nil
+}
+
+// readDynamicSets notes the sets that rules change, whatever packets meet those: the kernel tells
+// nobody of elements that a packet adds, takes out or makes anew.
+func (r *setReader) readDynamicSets() error {
+	if r.dynamic != nil {
+		return nil
+	}
+	r.dynamic = map[setName]bool{}
+	found, err := nft.DumpFilter(unix.NFT_MSG_GETRULE)
+	if err != nil {
+		return fmt.Errorf("dump nftables rules: %w", err)
+	}
+	for _, m := range found {
+		if !bytes.Contains(m, []byte("dynset\x00")) {
+			continue
+		}
+		attrs, family, err := nft.FilterAttrs(m)
+		if err != nil {
+			return err
+		}
+		data := nlmsg.ByNumber(attrs)
+		elems, err := nl.ParseRouteAttr(data[unix.NFTA_RULE_EXPRESSIONS])
+		if err != nil {
+			return err
+		}
+		for _, e := range elems {
+			name, expression, err := nft.ExpressionData(e.Value)
+			if err != nil {
+				return err
+			}
+			if name == "dynset" {
+				r.dynamic[setName{family, data.Text(unix.NFTA_RULE_TABLE), expression.Text(unix.NFTA_DYNSET_SET_NAME)}] = true
+			}
+		}
+	}
+	return nil
+}

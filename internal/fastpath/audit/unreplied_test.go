@@ -1,0 +1,83 @@
+package audit_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// Rules that may judge a packet otherwise once its connection has seen an answer are
+// found, and those that judge each packet of before it by itself.
+func TestRulingsOfUnreplied(t *testing.T) {
+	n := testenv.Netns(t)
+	for _, c := range []struct{ hook, rules, why string }{
+		{"forward", "ip saddr 192.0.2.1 udp dport 80 accept; drop", ""},
+		{"forward", "ct state invalid drop", ""},
+		{"forward", "ct state untracked,invalid drop; accept", ""},
+		{"forward", "ct state vmap { invalid : drop }", ""},
+		{"forward", "ct state vmap { invalid : drop, * : accept }", ""},
+		{"forward", "ct state new,established,related accept; drop", ""},
+		{"forward", "icmp type echo-request ct state new limit rate 1/second accept", ""},
+		{"forward", "ct state established accept", "ip t first: ct state"},
+		{"forward", "ct state related accept", "ip t first: ct state"},
+		{"forward", "ct state established,related accept; drop", "ip t first: ct state"},
+		{"forward", "ct state { established, related } accept", "ip t first: ct state"},
+		{"forward", "ct state new drop", "ip t first: ct state"},
+		{"forward", "ct state != established drop", "ip t first: ct state"},
+		{"forward", "ct state & (new|invalid) == 0 accept", "ip t first: ct state"},
+		{"forward", "ct state & (new|invalid) { 0 } accept", "ip t first: ct state"},
+		{"forward", "ct state > 2 accept", "ip t first: ct state"},
+		{"forward", "ct state 2-8 accept", "ip t first: ct state"},
+		{"forward", "ct state vmap { new : accept, established : accept, related : jump other }", "ip t other: limit"},
+		{"forward", "ct state vmap { new : accept, established : accept, related : accept }", "ip t first: ct state"},
+		{"forward", "ct state . ip saddr { new . 192.0.2.1 } drop", "ip t first: ct state"},
+		{"forward", "ip saddr . ct state { 192.0.2.1 . new } drop", "ip t first: ct state"},
+		{"forward", "meta mark set ct state map { new : 1, established : 2, related : 1 }", "ip t first: ct state"},
+		{"forward", "ct status assured accept", "ip t first: ct status"},
+		{"forward", "ct status seen-reply accept", "ip t first: ct status"},
+		{"forward", "ct direction original accept", "ip t first: ct direction"},
+		{"forward", "limit rate 10/second accept", "ip t first: limit"},
+		{"forward", "jump other", "ip t other: limit"},
+		// Of the machine's own packets, none of a pod is.
+		{"input", "ct state established accept; drop", ""},
+		{"output", "ct state new limit rate 10/second accept", ""},
+	} {
+		input := "flush ruleset\ntable ip t {\nchain other { limit rate 10/second accept; }\n" +
+			"chain first {\ntype filter hook " + c.hook + " priority 5\n" + c.rules + "\n}\n}\n"
+		if err := testenv.Load(t, n, input, "nft", "-f", "-"); err != nil {
+			t.Errorf("%s: %v", c.rules, err)
+			continue
+		}
+		if got := auditRuleset(t, n, 4789).PerPacketUnreplied; got != c.why {
+			t.Errorf("%s: unreplied %q, want %q", c.rules, got, c.why)
+		}
+	}
+}
+
+// iptables says the same in its own words.
+func TestRulingsOfUnrepliedOfIPTables(t *testing.T) {
+	n := testenv.Netns(t)
+	for rule, why := range map[string]string{
+		"-p udp --dport 80 -j ACCEPT":                                "",
+		"-m conntrack --ctstate INVALID -j DROP":                     "",
+		"-m state --state INVALID -j DROP":                           "",
+		"-m conntrack --ctstate NEW -j DROP":                         "ip filter FORWARD: ct state",
+		"-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT":       "ip filter FORWARD: ct state",
+		"-m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP":       "ip filter FORWARD: ct state",
+		"-m state --state ESTABLISHED -j ACCEPT":                     "ip filter FORWARD: ct state",
+		"-m conntrack --ctstatus SEEN_REPLY -j ACCEPT":               "ip filter FORWARD: ct status or direction",
+		"-m conntrack --ctdir ORIGINAL -j ACCEPT":                    "ip filter FORWARD: ct status or direction",
+		"-m conntrack --ctproto udp -j ACCEPT":                       "",
+		"-m conntrack --ctstate NEW -m limit --limit 10/s -j ACCEPT": "ip filter FORWARD: limit",
+	} {
+		restore := "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD " + rule + "\nCOMMIT\n"
+		if err := testenv.Load(t, n, restore, "iptables-nft-restore"); err != nil {
+			t.Logf("%s: this machine cannot: %v", rule, err)
+			continue
+		}
+		if got := auditRuleset(t, n, 0).PerPacketUnreplied; strings.ReplaceAll(got, "match limit", "limit") != why {
+			t.Errorf("%s: unreplied %q, want %q", rule, got, why)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package topology
+
+import "github.com/venturi-net/venturi/internal/fastpath/allowlist"
+
+// Allowlist lists what is proven of routes, neighbours, tunnels and traffic control.
+func Allowlist() []allowlist.Row {
+	rows := []allowlist.Row{
+		{Kind: "selector of a policy rule", Names: allowlist.Names(flowInvariantSelectors), Test: "TestFickleRoutes"},
+		{Kind: "queueing discipline of a pod", Names: allowlist.Keys(plainQdiscs), Test: "TestFastPathRefuses"},
+		{Kind: "queueing discipline of the wire", Names: allowlist.Keys(provenQueues), Test: "TestReadersOfWire"},
+		{Kind: "filter of the wire, where it sends", Names: allowlist.Keys(provenFilters), Test: "TestReadersOfWire"},
+	}
+	for _, a := range topologyAttributes {
+		rows = append(rows, allowlist.Row{Kind: "attribute of " + a.Object, Names: allowlist.Names(a.Names), Test: a.Test})
+	}
+	return rows
+}
+
+var (
+	provenRoutes  = allowlist.Attrs{Object: "a route", Names: allowlist.NamesFrom(1, "destination", "", "", "device", "gateway", "priority", "source", "metrics", "", "", "realms", "cache", "", "", "table", "", "", "", "", "preference", "", "", "", "pad", "", "ttl propagation", "", "", "", "next hop"), Test: "TestUnprovenRoutes"}
+	provenMetrics = allowlist.Attrs{Object: "the metrics of a route", Names: allowlist.NamesFrom(1, "lock", "mtu", "window", "rtt", "rttvar", "ssthresh", "cwnd", "advmss", "reordering", "hoplimit",
+		"initcwnd", "features", "rto_min", "initrwnd", "quickack", "congctl", "fastopen_no_cookie"), Test: "TestUnprovenRoutes"}
+	provenNexthop   = allowlist.Attrs{Object: "a next hop", Names: allowlist.NamesFrom(1, "id", "", "", "blackhole", "device", "gateway"), Test: "TestUnprovenRoutes"}
+	provenNeighbour = allowlist.Attrs{Object: "a neighbour", Names: allowlist.NamesFrom(1, "address", "MAC", "cache", "probes", "", "", "", "", "", "", "", "protocol", "", "", "flags"), Test: "TestUnprovenNeighbours"}
+	provenPort      = allowlist.Attrs{Object: "a bridge's forwarding entry", Names: allowlist.NamesFrom(1, "", "MAC", "cache", "", "VLAN", "", "", "", "master", "", "", "protocol", "", "", "flags"), Test: "TestUnprovenNeighbours"}
+	provenTunnel    = allowlist.Attrs{Object: "a tunnel's forwarding entry", Names: allowlist.NamesFrom(1, "address", "MAC", "cache", "", "", "", "", "", "master", "", "", "protocol", "", "", "flags"), Test: "TestUnprovenNeighbours"}
+	provenVXLAN     = allowlist.Attrs{Object: "a vxlan device", Names: allowlist.NamesFrom(1, "id", "group", "device", "local", "ttl", "tos", "learning", "ageing", "limit", "ports", "proxy", "rsc", "l2miss", "l3miss", "port",
+		"group6", "local6", "udpcsum", "udp6zerocsumtx", "udp6zerocsumrx", "remcsumtx", "remcsumrx", "gbp", "remcsum_nopartial", "external", "label", "gpe", "ttl inherit", "df",
+		"vnifilter", "localbypass", "label policy", "reserved bits", "mcroute"), Test: "TestUnprovenTunnels"}
+	topologyAttributes = []*allowlist.Attrs{&provenRoutes, &provenMetrics, &provenNexthop, &provenNeighbour, &provenPort, &provenTunnel, &provenVXLAN}
+)
+
+// provenQueues are the queueing disciplines of the wire that look at nothing but what
+// carried packets have, too; true: at marks, if it has filters.
+var provenQueues = map[string]bool{
+	"noqueue": false, "pfifo_fast": false, "pfifo": false, "bfifo": false, "mq": false, "fq": false, "codel": false, "pie": false, "clsact": false, "ingress": false,
+	"fq_codel": true, "fq_pie": true, "sfq": true, "tbf": true, "netem": true, "red": true, "htb": true, "hfsc": true, "drr": true, "cake": true,
+}
+
+// provenFilters are the kinds of tc filters where the wire sends that look at nothing but
+// what carried packets have, too, and at marks.
+var provenFilters = allowlist.NameSet("u32", "flower", "matchall", "fw", "bpf")

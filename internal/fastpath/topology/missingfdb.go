@@ -1,0 +1,48 @@
+package topology
+
+import (
+	"net"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
+	"github.com/vishvananda/netlink"
+)
+
+// BridgeNeighbour is a neighbour on a bridge, and who asks for it.
+type BridgeNeighbour struct {
+	Neighbour
+	MAC       net.HardwareAddr
+	BridgeMAC net.HardwareAddr // of the bridge
+}
+
+// missingFDB are the neighbours on the bridges of pods of which those do not know behind
+// which port they are: they have sent nothing yet, or not for long.
+func (r *reader) missingFDB(pods []string) (found []BridgeNeighbour) {
+	bridges := map[int]net.HardwareAddr{}
+	for _, name := range pods {
+		l, ok := r.byName[name]
+		if !ok {
+			continue
+		}
+		if bridge, ok := r.byIndex[l.Attrs().MasterIndex].(*netlink.Bridge); ok && bridge.Flags&net.FlagUp != 0 {
+			bridges[bridge.Index] = bridge.HardwareAddr
+		}
+	}
+	type place struct {
+		bridge int
+		mac    string
+	}
+	placed := map[place]bool{}
+	for _, e := range r.fdb {
+		placed[place{e.MasterIndex, string(e.HardwareAddr)}] = true
+	}
+	for _, n := range r.arp {
+		from, ok := bridges[n.LinkIndex]
+		if !ok || len(n.HardwareAddr) != macLen || !isUsableState(n.State) || len(from) != macLen {
+			continue
+		}
+		if !placed[place{n.LinkIndex, string(n.HardwareAddr)}] {
+			found = append(found, BridgeNeighbour{Neighbour{n.LinkIndex, nlmsg.ToAddr(n.IP)}, n.HardwareAddr, from})
+		}
+	}
+	return found
+}

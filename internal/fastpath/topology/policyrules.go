@@ -1,0 +1,81 @@
+package topology
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// flowInvariantSelectors are what policy rules may go by that all packets of an established
+// flow have in common, and what a rule says of itself. Marks are among them: the rules
+// that give them are judged for themselves, see [Ruleset].
+var flowInvariantSelectors = map[uint16]bool{
+	unix.FRA_DST: true, unix.FRA_SRC: true, unix.FRA_IIFNAME: true, unix.FRA_OIFNAME: true, unix.FRA_L3MDEV: true,
+	unix.FRA_FWMARK: true, unix.FRA_FWMASK: true, unix.FRA_UID_RANGE: true,
+	unix.FRA_IP_PROTO: true, unix.FRA_SPORT_RANGE: true, unix.FRA_DPORT_RANGE: true, fraPortMask: true, fraPortMask + 1: true,
+	unix.FRA_PRIORITY: true, unix.FRA_TABLE: true, unix.FRA_GOTO: true, unix.FRA_FLOW: true, unix.FRA_PROTOCOL: true, unix.FRA_PAD: true,
+	unix.FRA_SUPPRESS_IFGROUP: true, unix.FRA_SUPPRESS_PREFIXLEN: true,
+}
+
+const (
+	fraDSCP     = 25 // FRA_DSCP
+	fraPortMask = 28 // FRA_SPORT_MASK; FRA_DPORT_MASK follows
+
+	sizeofRule = 12 // struct fib_rule_hdr
+	ruleTOS    = 3  // where in it the TOS is
+)
+
+// auditPolicyRules looks at the policy rules of the namespace: a packet may meet any.
+func (r *reader) auditPolicyRules() error {
+	rules, err := nlmsg.Dump(func() ([][]byte, error) {
+		req := nl.NewNetlinkRequest(unix.RTM_GETRULE, unix.NLM_F_DUMP)
+		req.AddData(&nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET}})
+		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWRULE)
+	})
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
+		return nil // this kernel has no policy rules
+	}
+	if err != nil {
+		return fmt.Errorf("list policy rules: %w", err)
+	}
+	for _, message := range rules {
+		by, number, err := perPacketSelector(message)
+		if err != nil {
+			return fmt.Errorf("parse policy rule: %w", err)
+		}
+		if by != "" {
+			r.perPacket = fmt.Sprintf("policy rule %d goes by %s", number, by)
+		}
+	}
+	return nil
+}
+
+// perPacketSelector says by what a policy rule goes that packets of one flow need not have
+// in common; "": nothing.
+func perPacketSelector(message []byte) (by string, number uint32, err error) {
+	if len(message) < sizeofRule {
+		return "", 0, fmt.Errorf("message of %d bytes is too short", len(message))
+	}
+	attrs, err := nl.ParseRouteAttr(message[sizeofRule:])
+	if err != nil {
+		return "", 0, err
+	}
+	if message[ruleTOS] != 0 {
+		by = "the TOS"
+	}
+	for _, a := range attrs {
+		switch kind := nlmsg.Number(a.Attr.Type); {
+		case kind == unix.FRA_PRIORITY && len(a.Value) >= 4:
+			number = binary.NativeEndian.Uint32(a.Value)
+		case kind == fraDSCP:
+			by = "the DSCP"
+		case !flowInvariantSelectors[kind] && by == "":
+			by = fmt.Sprintf("attribute %d", kind)
+		}
+	}
+	return by, number, nil
+}

@@ -1,0 +1,68 @@
+package topology_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
+)
+
+// Routes and policy rules that tell packets of one flow apart are found, in whatever
+// table they are.
+func TestFickleRoutes(t *testing.T) {
+	for _, c := range []struct{ name, more, fickle string }{
+		{"none", "", ""},
+		{"rule by TOS", "ip rule add tos 0x08 blackhole pref 100", "policy rule 100 goes by the TOS"},
+		{"rule by TOS and more", "ip rule add from 10.0.1.2 tos 0x10 lookup 100 pref 0", "policy rule 0 goes by the TOS"},
+		{"rule by what is not the TOS", "ip rule add not tos 0x10 lookup 100 pref 99", "policy rule 99 goes by the TOS"},
+		{"rule by the metadata of a tunnel", "ip rule add tun_id 7 lookup 100 pref 98", "policy rule 98 goes by attribute 12"},
+		{"rules by what a flow shares", `
+			ip rule add from 10.0.1.0/24 to 10.0.2.0/24 iif br0 ipproto tcp sport 80 dport 1000-2000 lookup 100
+			ip rule add fwmark 0x80/0x80 lookup main
+			ip rule add oif w0 uidrange 0-1000 lookup 70000
+			ip rule add pref 500 goto 32766
+			ip rule add lookup main suppress_prefixlength 0 suppress_ifgroup 3
+			ip rule add to 10.0.3.0/24 realms 3/4 protocol static prohibit`, ""},
+		{"rule of IPv6", "ip -6 rule add tos 0x10 lookup 100", ""},
+		{"route", "ip route add blackhole 10.0.2.0/24 tos 0x08", "the route to 10.0.2.0/24 in table 254 goes by the TOS"},
+		{"route of another table", "ip route add default dev w0 tos 0x10 table 70000", "the route to 0.0.0.0/0 in table 70000 goes by the TOS"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", "")+c.more)
+			if got := topologyOf(t, m).PerPacket; got != c.fickle {
+				t.Errorf("fickle: %q, want %q", got, c.fickle)
+			}
+		})
+	}
+}
+
+// What a policy rule may go by that this kernel's tools cannot say is found, too.
+func TestFickleSelectors(t *testing.T) {
+	for _, c := range []struct {
+		tos   byte
+		attrs []uint16
+		by    string
+	}{
+		{0, []uint16{unix.FRA_PRIORITY, unix.FRA_TABLE, unix.FRA_FWMARK, unix.FRA_SPORT_RANGE, 28, 29}, ""},
+		{0x20, []uint16{unix.FRA_PRIORITY, 26}, "the TOS"},
+		{0, []uint16{unix.FRA_PRIORITY, 25}, "the DSCP"},
+		{0, []uint16{30, unix.FRA_PRIORITY, 25}, "the DSCP"},
+		{0, []uint16{26, unix.FRA_PRIORITY}, "attribute 26"},
+		{0, []uint16{unix.FRA_PRIORITY, 31}, "attribute 31"},
+	} {
+		message := append([]byte{unix.AF_INET, 0, 0, c.tos}, make([]byte, 8)...)
+		for _, kind := range c.attrs {
+			message = append(message, nl.NewRtAttr(int(kind), nl.Uint32Attr(77)).Serialize()...)
+		}
+		by, number, err := topology.FickleSelector(message)
+		if by != c.by || number != 77 || err != nil {
+			t.Errorf("rule %d with TOS %#x and attributes %v goes by %q (%v), want %q", number, c.tos, c.attrs, by, err, c.by)
+		}
+		if _, _, err := topology.FickleSelector(message[:8]); err == nil {
+			t.Error("half a rule was read")
+		}
+	}
+}

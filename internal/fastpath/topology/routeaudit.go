@@ -1,0 +1,207 @@
+package topology
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// routeMessage is what of a route decides whether packets of one flow go alike.
+type routeMessage struct {
+	to      netip.Prefix
+	table   uint32
+	reason  string // they may not; "": they do
+	devices []int  // that it leads to
+	object  uint32 // next hop object that it goes by; 0: none
+}
+
+const (
+	rtDestinationBits = 1 // where in struct rtmsg these are
+	rtSourceBits      = 2
+	rtTable           = 4
+	rtType            = 7
+	rtNexthop         = 30 // RTA_NH_ID
+	latestRoute       = unix.RTN_THROW
+
+	nexthopSize   = 8 // struct nhmsg
+	nexthopMember = 8 // struct nexthop_grp
+)
+
+// Names of what routes and next hops are refused for.
+var (
+	routeReasons   = map[uint16]string{unix.RTA_MULTIPATH: "several next hops", unix.RTA_ENCAP: "an encapsulation", unix.RTA_ENCAP_TYPE: "an encapsulation", unix.RTA_VIA: "a next hop of another family"}
+	nexthopReasons = map[uint16]string{unix.NHA_GROUP: "several next hops", unix.NHA_ENCAP: "an encapsulation", unix.NHA_ENCAP_TYPE: "an encapsulation"}
+)
+
+func readRouteMessage(message []byte) (m routeMessage, err error) {
+	if len(message) < unix.SizeofRtMsg {
+		return m, fmt.Errorf("message of %d bytes is too short", len(message))
+	}
+	attrs, err := nl.ParseRouteAttr(message[unix.SizeofRtMsg:])
+	if err != nil {
+		return m, err
+	}
+	data := nlmsg.ByNumber(attrs)
+	m.table = cmp.Or(nlmsg.NativeUint32(data[unix.RTA_TABLE]), uint32(message[rtTable]))
+	m.object = nlmsg.NativeUint32(data[rtNexthop])
+	to, _ := netip.AddrFromSlice(data[unix.RTA_DST])
+	if !to.IsValid() {
+		to = netip.IPv4Unspecified()
+	}
+	m.to = netip.PrefixFrom(to, int(message[rtDestinationBits]))
+	if device := nlmsg.NativeUint32(data[unix.RTA_OIF]); device != 0 {
+		m.devices = append(m.devices, int(device))
+	}
+	m.devices = append(m.devices, devicesOfHops(data[unix.RTA_MULTIPATH])...)
+	metrics, err := nl.ParseRouteAttr(data[unix.RTA_METRICS])
+	if err != nil {
+		return m, err
+	}
+	switch kind := message[rtType]; {
+	case kind == 0 || kind > latestRoute:
+		m.reason = fmt.Sprintf("type %d", kind)
+	case message[rtSourceBits] != 0:
+		m.reason = "a source that it is for"
+	default:
+		m.reason = cmp.Or(provenRoutes.FirstUnknownNamed(attrs, routeReasons), provenMetrics.FirstUnknown(metrics))
+	}
+	return m, nil
+}
+
+// devicesOfHops are those of several next hops: each begins with a struct rtnexthop.
+func devicesOfHops(list []byte) (devices []int) {
+	for len(list) >= unix.SizeofRtNexthop {
+		size := int(binary.NativeEndian.Uint16(list))
+		devices = append(devices, int(int32(binary.NativeEndian.Uint32(list[4:]))))
+		if size = (size + 3) &^ 3; size < unix.SizeofRtNexthop || size > len(list) {
+			break
+		}
+		list = list[size:]
+	}
+	return devices
+}
+
+// nexthopMessage is what of a next hop object decides that.
+type nexthopMessage struct {
+	id, device uint32
+	members    []uint32
+	reason     string
+}
+
+func readNexthop(message []byte) (m nexthopMessage, err error) {
+	if len(message) < nexthopSize {
+		return m, fmt.Errorf("message of %d bytes is too short", len(message))
+	}
+	attrs, err := nl.ParseRouteAttr(message[nexthopSize:])
+	if err != nil {
+		return m, err
+	}
+	data := nlmsg.ByNumber(attrs)
+	m.id, m.device = nlmsg.NativeUint32(data[unix.NHA_ID]), nlmsg.NativeUint32(data[unix.NHA_OIF])
+	for list := data[unix.NHA_GROUP]; len(list) >= nexthopMember; list = list[nexthopMember:] {
+		m.members = append(m.members, nlmsg.NativeUint32(list))
+	}
+	if m.reason = provenNexthop.FirstUnknownNamed(attrs, nexthopReasons); m.reason == "" && message[0] != unix.AF_INET && data[unix.NHA_GATEWAY] != nil {
+		m.reason = "a next hop of another family"
+	}
+	return m, nil
+}
+
+// auditRoutes finds the devices by which routes lead that may send the next packet of a
+// flow otherwise than those before, or do more to it.
+func (r *reader) auditRoutes() error {
+	r.uncertainDevices = map[int]string{}
+	var nexthops map[uint32]nexthopMessage
+	found, err := dumpFamily(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, &nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET}})
+	if err != nil {
+		return fmt.Errorf("list routes: %w", err)
+	}
+	for _, message := range found {
+		m, err := readRouteMessage(message)
+		if err != nil {
+			return fmt.Errorf("parse route: %w", err)
+		}
+		if m.object != 0 && nexthops == nil {
+			if nexthops, err = readNexthops(); err != nil {
+				return err
+			}
+		}
+		if m.object != 0 {
+			m.applyNexthop(nexthops)
+		}
+		r.markUncertain(m)
+	}
+	return nil
+}
+
+// applyNexthop judges a route by the object that it goes by, too.
+func (m *routeMessage) applyNexthop(nexthops map[uint32]nexthopMessage) {
+	object, ok := nexthops[m.object]
+	if !ok {
+		return // it has gone since, and of that there is news to come
+	}
+	m.reason = cmp.Or(object.reason, m.reason)
+	for _, id := range append(object.members, object.id) {
+		if device := nexthops[id].device; device != 0 {
+			m.devices = append(m.devices, int(device))
+		}
+		m.reason = cmp.Or(m.reason, nexthops[id].reason)
+	}
+}
+
+// markUncertain refuses the devices that a route leads to; where none is known, everything.
+func (r *reader) markUncertain(m routeMessage) {
+	if m.reason == "" {
+		return
+	}
+	why := fmt.Sprintf("the route to %v in table %d has %s", m.to, m.table, m.reason)
+	for _, device := range m.devices {
+		r.uncertainDevices[device] = why
+	}
+	if len(m.devices) == 0 {
+		r.perPacket = why
+	}
+}
+
+func readNexthops() (map[uint32]nexthopMessage, error) {
+	all := map[uint32]nexthopMessage{}
+	found, err := dumpFamily(unix.RTM_GETNEXTHOP, unix.RTM_NEWNEXTHOP, &nexthopRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list next hops: %w", err)
+	}
+	for _, message := range found {
+		m, err := readNexthop(message)
+		if err != nil {
+			return nil, fmt.Errorf("parse next hop: %w", err)
+		}
+		all[m.id] = m
+	}
+	return all, nil
+}
+
+// nexthopRequest is a struct nhmsg that asks for all.
+type nexthopRequest struct{}
+
+func (*nexthopRequest) Len() int { return nexthopSize }
+
+func (*nexthopRequest) Serialize() []byte { return make([]byte, nexthopSize) }
+
+// dumpFamily lists what a message asks for; where a kernel has no such things, there are
+// none.
+func dumpFamily(message int, answer uint16, data nl.NetlinkRequestData) ([][]byte, error) {
+	found, err := nlmsg.Dump(func() ([][]byte, error) {
+		req := nl.NewNetlinkRequest(message, unix.NLM_F_DUMP)
+		req.AddData(data)
+		return req.Execute(unix.NETLINK_ROUTE, answer)
+	})
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
+		return nil, nil
+	}
+	return found, err
+}

@@ -1,0 +1,56 @@
+package topology
+
+import (
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// readRoutes reads the routes of all tables: which of them a packet meets is up to
+// policy rules, and what those go by.
+func (r *reader) readRoutes() (err error) {
+	all := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
+	r.allRoutes, err = nlmsg.Dump(func() ([]netlink.Route, error) {
+		return r.h.RouteListFiltered(netlink.FAMILY_V4, all, netlink.RT_FILTER_TABLE)
+	})
+	if err != nil {
+		return fmt.Errorf("list routes: %w", err)
+	}
+	r.mainRoutes = slices.DeleteFunc(slices.Clone(r.allRoutes), func(route netlink.Route) bool { return route.Table != unix.RT_TABLE_MAIN })
+	for _, route := range r.allRoutes {
+		if route.Tos != 0 {
+			r.perPacket = fmt.Sprintf("the route to %v in table %d goes by the TOS", nlmsg.ToPrefix(route.Dst), route.Table)
+		}
+	}
+	if err := r.auditRoutes(); err != nil {
+		return err
+	}
+	return r.auditPolicyRules()
+}
+
+// leastRouteMTU is that of the routes by a device, and by a next hop if one is given,
+// that has the smallest, of whatever table; at most that of the device.
+func (r *reader) leastRouteMTU(device int, hop net.IP, least int) int {
+	for _, route := range r.allRoutes {
+		if route.MTU > 0 && mayUse(route, device, hop) {
+			least = min(least, route.MTU)
+		}
+	}
+	return least
+}
+
+// mayUse tells whether packets may take a route by a device, and by a next hop if one
+// is given. One that says nothing of either goes by an object, which may be anything.
+func mayUse(route netlink.Route, device int, hop net.IP) bool {
+	by := func(index int, gateway net.IP) bool {
+		return index == device && (hop == nil || gateway == nil || hop.Equal(gateway))
+	}
+	if len(route.MultiPath) > 0 {
+		return slices.ContainsFunc(route.MultiPath, func(n *netlink.NexthopInfo) bool { return by(n.LinkIndex, n.Gw) })
+	}
+	return route.LinkIndex == 0 || by(route.LinkIndex, route.Gw)
+}

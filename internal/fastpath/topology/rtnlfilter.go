@@ -1,0 +1,275 @@
+package topology
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/mdlayher/netlink"
+	"github.com/venturi-net/venturi/internal/nlmsg"
+	vnl "github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// rtnlFilter judges what the kernel tells of devices, addresses, neighbours and
+// routes. Much is told again that has not changed: when a timer of a bridge ends, a
+// neighbour is confirmed, or an address gets a new lease. So it keeps what was told
+// last, by the names of things.
+type rtnlFilter struct {
+	neighbours map[string]string
+	devices    map[string]string // what rules and bridges go by
+	addresses  map[string]string
+}
+
+func newRtnlFilter() *rtnlFilter {
+	return &rtnlFilter{map[string]string{}, map[string]string{}, map[string]string{}}
+}
+
+// resync begins anew with what there is. What cannot be read is not known.
+func (n *rtnlFilter) resync() {
+	clear(n.neighbours)
+	clear(n.devices)
+	clear(n.addresses)
+	for _, family := range []int{unix.AF_INET, familyBridge} {
+		all, _ := dumpNeighbours(family)
+		for _, e := range all {
+			n.neighbours[neighbourKey(&e)] = neighbourFingerprint(&e)
+		}
+	}
+	for _, family := range []int{unix.AF_UNSPEC, familyBridge} {
+		// Of VLANs, a bridge tells as it does in its news.
+		vlans := nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(bridgeVLANs))
+		for _, m := range dumpRoute(unix.RTM_GETLINK, nl.NewIfInfomsg(family), vlans) {
+			if d, ok := readDevice(m); ok {
+				n.devices[d.key] = d.fingerprint
+			}
+		}
+	}
+	for _, m := range dumpRoute(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_INET)) {
+		if name, is, ok := readAddress(m); ok {
+			n.addresses[name] = is
+		}
+	}
+}
+
+const bridgeVLANs = 1 << 2 // RTEXT_FILTER_BRVLAN_COMPRESSED
+
+// dumpRoute lists what a message asks for; what cannot be read is left out.
+func dumpRoute(message int, data ...nl.NetlinkRequestData) [][]byte {
+	found, _ := nlmsg.Dump(func() ([][]byte, error) {
+		req := nl.NewNetlinkRequest(message, unix.NLM_F_DUMP)
+		for _, d := range data {
+			req.AddData(d)
+		}
+		return req.Execute(unix.NETLINK_ROUTE, 0)
+	})
+	return found
+}
+
+func (n *rtnlFilter) event(m netlink.Message) Event {
+	if m.Header.Type == unix.RTM_NEWNEIGH || m.Header.Type == unix.RTM_DELNEIGH {
+		return n.neighbourEvent(m)
+	}
+	return Event{Changes: n.changes(m)}
+}
+
+func (n *rtnlFilter) changes(m netlink.Message) Changes {
+	switch m.Header.Type {
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		return TopologyChanged | n.deviceChanges(m)
+	case unix.RTM_NEWQDISC, unix.RTM_DELQDISC, unix.RTM_NEWTFILTER, unix.RTM_DELTFILTER, unix.RTM_NEWCHAIN, unix.RTM_DELCHAIN:
+		return TopologyChanged
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		return n.addressChanges(m)
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE,
+		unix.RTM_NEWRULE, unix.RTM_DELRULE, unix.RTM_NEWNETCONF, unix.RTM_DELNETCONF,
+		unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP, unix.RTM_NEWNEXTHOPBUCKET, unix.RTM_DELNEXTHOPBUCKET:
+		return RulesChanged | TopologyChanged
+	}
+	return 0
+}
+
+// neighbourKey names a neighbour or forwarding entry. A MAC is behind one port of a bridge at
+// a time, or one place of a tunnel, and there is no word of the place before; but what
+// goes to all goes to many.
+func neighbourKey(e *neighbourEntry) string {
+	switch {
+	case e.Family == familyBridge && e.MasterIndex != 0:
+		return fmt.Sprint(e.Family, "bridge", e.MasterIndex, e.Vlan, e.HardwareAddr)
+	case e.Family == familyBridge && e.HardwareAddr.String() == zeroMAC:
+		return fmt.Sprint(e.Family, e.LinkIndex, e.Vlan, e.HardwareAddr, e.IP)
+	case e.Family == familyBridge:
+		return fmt.Sprint(e.Family, e.LinkIndex, e.Vlan, e.HardwareAddr)
+	}
+	return fmt.Sprint(e.Family, e.LinkIndex, e.IP)
+}
+
+// neighbourFingerprint gives what matters of one; of a neighbour that the kernel does not send to,
+// nothing does.
+func neighbourFingerprint(e *neighbourEntry) string {
+	switch {
+	case e.Family == familyBridge:
+		return fmt.Sprint(e.LinkIndex, e.IP, e.State&vnl.NUD_PERMANENT, e.stableRest)
+	case isUsableState(e.State):
+		return fmt.Sprint(e.HardwareAddr, e.stableRest)
+	}
+	return ""
+}
+
+// dedup notes what is told of a thing, or that it is gone, and gives what was told of it
+// before; again: that is the same.
+func dedup(all map[string]string, name, is string, gone bool) (was string, again bool) {
+	was, known := all[name]
+	if gone {
+		delete(all, name)
+		return was, false
+	}
+	all[name] = is
+	return was, known && was == is
+}
+
+// neighbourEvent judges news of one. Where an IPv4 neighbour that packets may have gone to
+// is another one now, or gone, they go elsewhere or nowhere from now on, though no
+// route has changed. One that is new takes nothing from what went another way.
+func (n *rtnlFilter) neighbourEvent(m netlink.Message) Event {
+	e, err := readNeighbour(m.Data)
+	if err != nil {
+		return Event{Changes: RulesChanged | TopologyChanged}
+	}
+	was, again := dedup(n.neighbours, neighbourKey(&e), neighbourFingerprint(&e), m.Header.Type == unix.RTM_DELNEIGH)
+	if again {
+		return Event{}
+	}
+	if e.Family == unix.AF_INET && was != "" {
+		return Event{RulesChanged | TopologyChanged, Neighbour{e.LinkIndex, nlmsg.ToAddr(e.IP)}}
+	}
+	return Event{Changes: TopologyChanged}
+}
+
+// deviceChanges judges news of one. What a bridge or its port lets pass is among their
+// settings, and rules know devices by their names, groups and masters. Any other that
+// is new takes nothing from what went another way.
+func (n *rtnlFilter) deviceChanges(m netlink.Message) Changes {
+	d, ok := readDevice(m.Data)
+	if !ok {
+		return RulesChanged
+	}
+	was, known := n.devices[d.key]
+	if m.Header.Type == unix.RTM_DELLINK {
+		delete(n.devices, d.key)
+		known = false
+	} else {
+		n.devices[d.key] = d.fingerprint
+	}
+	if known && was != d.fingerprint || !known && d.bridged {
+		return RulesChanged
+	}
+	return 0
+}
+
+// deviceFingerprint is what was told of a device.
+type deviceFingerprint struct {
+	key         string // not that of the device: what else is told of it has another
+	fingerprint string
+	bridged     bool // it is a bridge, or a port of one
+}
+
+// What is told of a bridge and of a port, and passes by itself: times until something
+// ends, and how much was learned.
+var (
+	volatileBridgeAttrs = map[uint16]bool{unix.IFLA_BR_HELLO_TIMER: true, unix.IFLA_BR_TCN_TIMER: true,
+		unix.IFLA_BR_TOPOLOGY_CHANGE_TIMER: true, unix.IFLA_BR_GC_TIMER: true, unix.IFLA_BR_FDB_N_LEARNED: true}
+	volatilePortAttrs = map[uint16]bool{unix.IFLA_BRPORT_MESSAGE_AGE_TIMER: true, unix.IFLA_BRPORT_FORWARD_DELAY_TIMER: true,
+		unix.IFLA_BRPORT_HOLD_TIMER: true, unix.IFLA_BRPORT_MCAST_EHT_HOSTS_CNT: true, unix.IFLA_BRPORT_MCAST_N_GROUPS: true}
+)
+
+// separateAttrs is looked at by itself, and what the flags of a device say, too.
+var separateAttrs = map[uint16]bool{unix.IFLA_PROTINFO: true, unix.IFLA_OPERSTATE: true}
+
+// listenerFlags are flags of a device on which somebody listens: packets go as before.
+const listenerFlags = unix.IFF_PROMISC | unix.IFF_ALLMULTI
+
+// readDevice reads a message of a device, or of a port as its bridge tells of it.
+func readDevice(message []byte) (d deviceFingerprint, ok bool) {
+	if len(message) < unix.SizeofIfInfomsg {
+		return d, false
+	}
+	attrs, err := nl.ParseRouteAttr(message[unix.SizeofIfInfomsg:])
+	if err != nil {
+		return d, false
+	}
+	family, index := message[0], message[4:8]
+	flags := binary.NativeEndian.Uint32(message[8:]) &^ listenerFlags
+	d.key = fmt.Sprint(family, index)
+	data := nlmsg.ByNumber(attrs)
+	if family == familyBridge {
+		d.bridged = true
+		d.fingerprint = fmt.Sprint(flags, stableAttrs(attrs, separateAttrs), stableNestedAttrs(data[unix.IFLA_PROTINFO], volatilePortAttrs))
+		return d, true
+	}
+	d.fingerprint = fmt.Sprint(data[unix.IFLA_IFNAME], data[unix.IFLA_GROUP], data[unix.IFLA_MASTER])
+	info, err := nl.ParseRouteAttr(data[unix.IFLA_LINKINFO])
+	if err != nil {
+		return d, false
+	}
+	kind := nlmsg.ByNumber(info)
+	if kind.Text(nl.IFLA_INFO_KIND) == "bridge" {
+		d.bridged = true
+		d.fingerprint += fmt.Sprint(flags, data[unix.IFLA_MTU], data[unix.IFLA_ADDRESS], stableNestedAttrs(kind[nl.IFLA_INFO_DATA], volatileBridgeAttrs))
+	}
+	if kind.Text(nl.IFLA_INFO_SLAVE_KIND) == "bridge" {
+		d.bridged = true
+		d.fingerprint += stableNestedAttrs(kind[nl.IFLA_INFO_SLAVE_DATA], volatilePortAttrs)
+	}
+	return d, true
+}
+
+// stableNestedAttrs gives what is within an attribute, but for what passes. What cannot be read
+// is as it is.
+func stableNestedAttrs(value []byte, passes map[uint16]bool) string {
+	attrs, err := nl.ParseRouteAttr(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return stableAttrs(attrs, passes)
+}
+
+func stableAttrs(attrs nlmsg.Attrs, passes map[uint16]bool) string {
+	var is strings.Builder
+	for _, a := range attrs {
+		if number := nlmsg.Number(a.Attr.Type); !passes[number] {
+			fmt.Fprint(&is, number, a.Value)
+		}
+	}
+	return is.String()
+}
+
+// addressChanges judges news of one: how long it is lent for is no change.
+func (n *rtnlFilter) addressChanges(m netlink.Message) Changes {
+	name, is, ok := readAddress(m.Data)
+	if !ok {
+		return RulesChanged | TopologyChanged
+	}
+	if _, again := dedup(n.addresses, name, is, m.Header.Type == unix.RTM_DELADDR); again {
+		return 0
+	}
+	return RulesChanged | TopologyChanged
+}
+
+// volatileAddressAttrs are the times of its lease.
+var volatileAddressAttrs = map[uint16]bool{unix.IFA_CACHEINFO: true}
+
+func readAddress(message []byte) (name, is string, ok bool) {
+	if len(message) < unix.SizeofIfAddrmsg {
+		return "", "", false
+	}
+	attrs, err := nl.ParseRouteAttr(message[unix.SizeofIfAddrmsg:])
+	if err != nil {
+		return "", "", false
+	}
+	data := nlmsg.ByNumber(attrs)
+	family, bits, index := message[0], message[1], message[4:8]
+	name = fmt.Sprint(family, bits, index, data[unix.IFA_LOCAL], data[unix.IFA_ADDRESS])
+	return name, fmt.Sprint(message[2:4], stableAttrs(attrs, volatileAddressAttrs)), true
+}

@@ -1,0 +1,105 @@
+package topology_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// What is said again is no change of rules, and what has changed is, also right after
+// that.
+func TestWatchOfWhatIsSaidAgain(t *testing.T) {
+	n := testenv.Netns(t)
+	must(t, n.AddBridge("br0", nil, 1500))
+	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
+	testenv.Shell(t, n.Path(), `ip link set br0 up; ip link set a0 up; ip link set b0 master br0 up
+		ip addr add 192.0.2.1/24 dev a0 valid_lft 5000 preferred_lft 5000
+		ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:01 dev a0 nud stale`)
+	news := make(chan topology.Changes, 10000)
+	watch(t, n, func(c topology.Changes) { news <- c })
+	const forget = "ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:01 dev a0 nud stale"
+	for _, c := range []struct{ again, real, back string }{
+		{
+			"bridge link set dev b0 learning on; ip link set b0 type bridge_slave learning on",
+			"bridge link set dev b0 state 0", "bridge link set dev b0 state 3",
+		},
+		{"ip link set b0 type bridge_slave isolated off", "ip link set b0 type bridge_slave isolated on", "ip link set b0 type bridge_slave isolated off"},
+		{"ip link set br0 type bridge ageing_time 30000", "ip link set br0 type bridge ageing_time 100", "ip link set br0 type bridge ageing_time 30000"},
+		{"ip link set br0 promisc on; ip link set br0 promisc off", "ip link set br0 address 02:00:00:00:00:77", "true"},
+		{"ip link set a0 promisc on; ip link set a0 promisc off", "ip link set a0 group 7", "ip link set a0 group 0"},
+		{"ip addr replace 192.0.2.1/24 dev a0 valid_lft 600$i preferred_lft 600$i", "ip addr del 192.0.2.1/24 dev a0", "ip addr add 192.0.2.1/24 dev a0 valid_lft 5000 preferred_lft 5000; " + forget},
+		{
+			"for s in delay probe reachable stale; do ip neigh replace 192.0.2.2 lladdr 02:00:00:00:00:01 dev a0 nud $s; done",
+			"ip neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev a0 nud stale", "ip neigh replace 192.0.2.2 lladdr 02:00:00:00:00:01 dev a0 nud stale",
+		},
+		{"ip neigh replace 192.0.2.2 lladdr 02:00:00:00:00:01 dev a0 nud reachable", "ip neigh replace 192.0.2.2 dev a0 nud failed", "ip neigh del 192.0.2.2 dev a0; " + forget},
+		{"ip neigh replace 192.0.2.2 lladdr 02:00:00:00:00:01 dev a0 nud reachable", "ip neigh del 192.0.2.2 dev a0", forget},
+	} {
+		quiet(news)
+		// So many times that none of it can be taken for the last two.
+		testenv.Shell(t, n.Path(), "for i in 1 2 3 4 5; do "+c.again+"; done; ip rule add pref 100 lookup main; ip rule del pref 100")
+		if got := ofRules(t, news, 2); got != 2 {
+			t.Errorf("%s: %d changes of rules were told, of another 2", c.again, got)
+		}
+		testenv.Shell(t, n.Path(), c.real)
+		await(t, news, rules)
+		testenv.Shell(t, n.Path(), c.back)
+	}
+}
+
+// A MAC that comes back to a port where it was before is told of, and so is each other
+// change of a forwarding entry.
+func TestWatchOfMoves(t *testing.T) {
+	n := testenv.Netns(t)
+	must(t, n.AddBridge("br0", nil, 1500))
+	for _, port := range []string{"p0", "p1"} {
+		must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: port}, netcfg.VethEnd{In: n, Name: port + "x"}, 1500))
+	}
+	testenv.Shell(t, n.Path(), `for d in br0 p0 p1 p0x p1x; do ip link set $d up; done
+		ip link set p0 master br0; ip link set p1 master br0
+		ip link add v0 up type vxlan id 7 dstport 4789 local 192.0.2.1 nolearning
+		bridge fdb add 02:00:00:00:00:08 dev p0 master static
+		bridge fdb add 02:00:00:00:00:09 dev v0 dst 192.0.2.2`)
+	news := make(chan topology.Changes, 1000)
+	watch(t, n, func(c topology.Changes) { news <- c })
+	for _, command := range []string{
+		"bridge fdb replace 02:00:00:00:00:08 dev p1 master static",
+		"bridge fdb replace 02:00:00:00:00:08 dev p0 master static",
+		"bridge fdb replace 02:00:00:00:00:08 dev p1 master static",
+		"bridge fdb replace 02:00:00:00:00:09 dev v0 dst 192.0.2.2 port 9999",
+		"bridge fdb replace 02:00:00:00:00:09 dev v0 dst 192.0.2.2",
+		"bridge fdb replace 02:00:00:00:00:09 dev v0 dst 192.0.2.2 vni 999",
+		"bridge fdb replace 02:00:00:00:00:09 dev v0 dst 192.0.2.2 via br0",
+		"bridge fdb replace 02:00:00:00:00:09 dev v0 dst 192.0.2.3 via br0",
+	} {
+		quiet(news)
+		testenv.Shell(t, n.Path(), command)
+		t.Log(command)
+		await(t, news, ways)
+	}
+}
+
+// ofRules waits for so many changes of rules, and until there are no more.
+func ofRules(t *testing.T, news <-chan topology.Changes, least int) (got int) {
+	t.Helper()
+	end := time.After(eventTimeout)
+	for {
+		calm := time.Duration(1<<63 - 1)
+		if got >= least {
+			calm = 100 * time.Millisecond
+		}
+		select {
+		case c := <-news:
+			if c&rules != 0 {
+				got++
+			}
+		case <-time.After(calm):
+			return got
+		case <-end:
+			t.Fatalf("after %v only %d changes of rules were told, of %d", eventTimeout, got, least)
+		}
+	}
+}

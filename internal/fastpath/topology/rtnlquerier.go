@@ -1,0 +1,134 @@
+package topology
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// rtnlQuerier asks the kernel about single devices and routes, again and again: by one socket
+// and in memory of its own. The library takes 64 KB for each answer.
+type rtnlQuerier struct {
+	fd      int
+	seq     uint32
+	request []byte
+	reply   [1 << 14]byte
+}
+
+func openRtnlQuerier() (*rtnlQuerier, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	return &rtnlQuerier{fd: fd}, nil
+}
+
+func (p *rtnlQuerier) close() { unix.Close(p.fd) }
+
+// device gives the MTU of a device in the namespace that has a number here, and tells
+// whether it has an XDP program.
+func (p *rtnlQuerier) device(space, index int) (mtu int, xdp bool, err error) {
+	const withoutCounters = 1 << 3 // RTEXT_FILTER_SKIP_STATS
+	p.startRequest(unix.RTM_GETLINK, nl.NewIfInfomsg(unix.AF_UNSPEC).Serialize())
+	binary.NativeEndian.PutUint32(p.request[unix.SizeofNlMsghdr+4:], uint32(index))
+	p.addUint32(unix.IFLA_TARGET_NETNSID, uint32(space))
+	p.addUint32(unix.IFLA_EXT_MASK, withoutCounters)
+	attrs, err := p.roundTrip(unix.SizeofIfInfomsg)
+	if err != nil {
+		return 0, false, err
+	}
+	nlmsg.EachAttr(attrs, func(kind uint16, value []byte) {
+		switch {
+		case kind == unix.IFLA_MTU && len(value) == 4:
+			mtu = int(binary.NativeEndian.Uint32(value))
+		case kind == unix.IFLA_XDP:
+			nlmsg.EachAttr(value, func(kind uint16, value []byte) {
+				if kind == unix.IFLA_XDP_ATTACHED && len(value) > 0 {
+					xdp = value[0] != 0
+				}
+			})
+		}
+	})
+	return mtu, xdp, nil
+}
+
+// routeMTU gives the MTU that the route to an address has, or has learned; 0: none. The
+// source may be no address, and the device 0.
+func (p *rtnlQuerier) routeMTU(to, from netip.Addr, device int) (mtu int, err error) {
+	m := nl.RtMsg{}
+	m.Family, m.Dst_len = unix.AF_INET, 32
+	if from.Is4() {
+		m.Src_len = 32
+	}
+	p.startRequest(unix.RTM_GETROUTE, m.Serialize())
+	p.addUint32(unix.RTA_DST, binary.NativeEndian.Uint32(to.AsSlice()))
+	if from.Is4() {
+		p.addUint32(unix.RTA_SRC, binary.NativeEndian.Uint32(from.AsSlice()))
+	}
+	if device != 0 {
+		p.addUint32(unix.RTA_OIF, uint32(device))
+	}
+	attrs, err := p.roundTrip(unix.SizeofRtMsg)
+	if err != nil {
+		return 0, err
+	}
+	nlmsg.EachAttr(attrs, func(kind uint16, value []byte) {
+		if kind != unix.RTA_METRICS {
+			return
+		}
+		nlmsg.EachAttr(value, func(kind uint16, value []byte) {
+			if kind == unix.RTAX_MTU && len(value) == 4 {
+				mtu = int(binary.NativeEndian.Uint32(value))
+			}
+		})
+	})
+	return mtu, nil
+}
+
+// startRequest begins a question, which add adds attributes of 32 bits to.
+func (p *rtnlQuerier) startRequest(kind uint16, header []byte) {
+	p.seq++
+	q := binary.NativeEndian.AppendUint32(p.request[:0], 0) // the length is not known yet
+	q = binary.NativeEndian.AppendUint16(q, kind)
+	q = binary.NativeEndian.AppendUint16(q, unix.NLM_F_REQUEST)
+	q = binary.NativeEndian.AppendUint32(q, p.seq)
+	q = binary.NativeEndian.AppendUint32(q, 0)
+	p.request = append(q, header...)
+}
+
+func (p *rtnlQuerier) addUint32(kind uint16, value uint32) {
+	p.request = binary.NativeEndian.AppendUint16(p.request, unix.SizeofRtAttr+4)
+	p.request = binary.NativeEndian.AppendUint16(p.request, kind)
+	p.request = binary.NativeEndian.AppendUint32(p.request, value)
+}
+
+// roundTrip sends the question, and gives the attributes of the answer, behind its headers.
+// They hold until the next question.
+func (p *rtnlQuerier) roundTrip(header int) (attrs []byte, err error) {
+	binary.NativeEndian.PutUint32(p.request, uint32(len(p.request)))
+	if err := unix.Sendto(p.fd, p.request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return nil, fmt.Errorf("ask the kernel: %w", err)
+	}
+	for {
+		n, _, err := unix.Recvfrom(p.fd, p.reply[:], 0)
+		if err != nil {
+			return nil, fmt.Errorf("ask the kernel: %w", err)
+		}
+		m := p.reply[:n]
+		if n < unix.SizeofNlMsghdr || binary.NativeEndian.Uint32(m[8:]) != p.seq {
+			continue // to an earlier question
+		}
+		kind, body := binary.NativeEndian.Uint16(m[4:]), m[unix.SizeofNlMsghdr:]
+		switch {
+		case kind == unix.NLMSG_ERROR && len(body) >= 4:
+			return nil, fmt.Errorf("ask the kernel: %w", unix.Errno(-int32(binary.NativeEndian.Uint32(body))))
+		case kind == unix.NLMSG_ERROR || len(body) < header:
+			return nil, fmt.Errorf("ask the kernel: an answer of %d bytes", n)
+		}
+		return body[header:], nil
+	}
+}

@@ -1,0 +1,345 @@
+package topology
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Topology is how the network of a namespace brings packets to its pods, and to other
+// machines, as far as the kernel's tables tell.
+type Topology struct {
+	Pods     []LocalPod
+	NextHops []NextHop
+	TC       map[int]TCState // by index: those that packets of pods and peers pass
+	Refusals []Refusal
+	// PodsWithXDP are the own ends of pods that are left out for the XDP programs there.
+	PodsWithXDP []LocalPod
+	// PerPacket names a route or policy rule that goes by more than what all packets of
+	// an established flow share, so that the next one may go elsewhere; empty: there
+	// is none.
+	PerPacket string
+	// MissingFDB are neighbours that may be pods, and of which their bridge does not know
+	// where they are.
+	MissingFDB []BridgeNeighbour
+}
+
+// Refusal is a way that packets could take, and that is left out.
+type Refusal struct {
+	Device string `json:"device"`
+	Reason string `json:"why"`
+}
+
+// LocalPod leads to a pod of this machine.
+type LocalPod struct {
+	Device      int    // index of the machine's end of the pod's link
+	NeighDevice int    // index of the device whose neighbour the pod is: that, or the bridge whose port it is
+	MTU         int    // of the largest IP packet that reaches it whole, bytes
+	PodEnd      PodEnd // zero: it makes no difference, or is gone
+	Addr        netip.Addr
+	MAC         net.HardwareAddr // of the pod
+	Gateway     net.HardwareAddr // that the pod sees packets come from
+}
+
+// NextHop leads to a next hop outside.
+type NextHop struct {
+	Device         int              // index of the device that the network sends by: a tunnel, or the wire
+	MAC            net.HardwareAddr // of the next hop, as that device addresses it
+	MTU            int              // of the largest IP packet that goes there whole, bytes
+	RouteMTU       int              // that the route to the tunnel's other end has, or has learned, bytes; 0: none
+	WireDevice     int              // index of the device on the wire
+	SrcMAC, DstMAC net.HardwareAddr // on the wire
+	Addr           netip.Addr       // of the next hop on the wire
+	Encap          *Encap           // nil: there is none
+}
+
+// Encap is what a tunnel puts around packets.
+type Encap struct {
+	Local, Remote netip.Addr
+	MAC           net.HardwareAddr // of the tunnel's device
+	VNI, Port     int
+	DSCP, TTL     int
+	DontFragment  bool
+	LowerDevice   int    // index of the device that it is bound to; 0: none
+	BoundAddr     net.IP // that it is bound to; nil: none
+}
+
+// DeviceNames names the devices that [Read] looks at.
+type DeviceNames struct {
+	Wire    string
+	Tunnels []string // vxlan devices; none: the wire itself leads to the peers
+	Pods    []string // the machine's ends of pods' links
+}
+
+// Read reads the ways of the calling thread's namespace. A device that is not
+// there, and a pod or a peer of which too little is known, are left out. The error
+// wraps [ErrInterrupted] if that is all that is wrong.
+func Read(of DeviceNames) (Topology, error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return Topology{}, fmt.Errorf("open netlink: %w", err)
+	}
+	defer h.Close()
+	r := reader{h: h, byIndex: map[int]netlink.Link{}, byName: map[string]netlink.Link{}}
+	if err := r.read(); err != nil {
+		return Topology{}, err
+	}
+	var w Topology
+	for _, name := range of.Pods {
+		if pod, ok := r.pod(name); ok {
+			pod.MTU = r.podMTU(pod)
+			w.Pods = append(w.Pods, pod)
+		}
+	}
+	if len(of.Tunnels) == 0 {
+		w.NextHops = r.wireNextHops(of.Wire)
+	}
+	for _, name := range of.Tunnels {
+		peers, err := r.tunnelNextHops(name)
+		if err != nil {
+			return Topology{}, err
+		}
+		w.NextHops = append(w.NextHops, peers...)
+	}
+	devices, wires := map[int]bool{}, map[int]bool{}
+	for _, p := range w.Pods {
+		devices[p.Device], devices[p.NeighDevice] = true, true
+	}
+	for _, p := range w.NextHops {
+		devices[p.Device], devices[p.WireDevice], wires[p.WireDevice] = true, true, true
+	}
+	w.TC, err = r.tcStates(devices, wires)
+	w.Refusals, w.PodsWithXDP, w.PerPacket, w.MissingFDB = r.refused, r.withXDP, r.perPacket, r.missingFDB(of.Pods)
+	return w, err
+}
+
+// reader holds the tables, read once.
+type reader struct {
+	h                *netlink.Handle
+	byIndex          map[int]netlink.Link
+	byName           map[string]netlink.Link
+	arp              []neighbourEntry // IPv4
+	fdb              []neighbourEntry
+	mainRoutes       []netlink.Route // of the main table
+	allRoutes        []netlink.Route // of all tables
+	refused          []Refusal
+	withXDP          []LocalPod     // as of [Ways]
+	perPacket        string         // as of [Ways]
+	uncertainDevices map[int]string // why packets by a device, of its index, may go otherwise than those before
+}
+
+func (r *reader) refuse(l netlink.Link, why string) {
+	r.refused = append(r.refused, Refusal{l.Attrs().Name, why})
+}
+
+func (r *reader) read() error {
+	links, err := nlmsg.Dump(r.h.LinkList)
+	if err != nil {
+		return fmt.Errorf("list devices: %w", err)
+	}
+	for _, l := range links {
+		r.byIndex[l.Attrs().Index], r.byName[l.Attrs().Name] = l, l
+	}
+	if r.arp, err = dumpNeighbours(unix.AF_INET); err != nil {
+		return fmt.Errorf("list neighbours: %w", err)
+	}
+	if r.fdb, err = dumpNeighbours(familyBridge); err != nil {
+		return fmt.Errorf("list forwarding entries: %w", err)
+	}
+	return r.readRoutes()
+}
+
+const familyBridge = 7 // AF_BRIDGE
+
+// pod finds the one address that is behind a pod's link: of a port of a bridge,
+// what the bridge's neighbour is whose MAC lives there; of any other, what is
+// routed to it.
+func (r *reader) pod(name string) (LocalPod, bool) {
+	l, ok := r.byName[name]
+	if !ok || l.Type() != "veth" && l.Type() != kindNetkit || l.Attrs().NetNsID < 0 || l.Attrs().Flags&net.FlagUp == 0 {
+		return LocalPod{}, false // its other end must be in another namespace
+	}
+	a := l.Attrs()
+	var own netlink.Link
+	if l.Type() != kindNetkit {
+		own = readPodEnd(nil, a.NetNsID, a.ParentIndex)
+	}
+	if why := unsupportedReason(l, own); why != "" {
+		if r.refuse(l, why); own != nil {
+			r.withXDP = append(r.withXDP, LocalPod{PodEnd: PodEnd{a.NetNsID, a.ParentIndex, own.Attrs().MTU, true}})
+		}
+		return LocalPod{}, false
+	}
+	if isL3(l) {
+		return r.podBehindL3(l)
+	}
+	on, gateway := a.Index, a.HardwareAddr
+	there := func(_ net.HardwareAddr, addr netip.Addr) bool { return r.hasHostRoute(addr, a.Index) }
+	if bridge, ok := r.byIndex[a.MasterIndex]; ok {
+		b := bridge.Attrs()
+		on, gateway = b.Index, b.HardwareAddr
+		if why := unsupportedBridgeReason(bridge); why != "" {
+			r.refuse(l, why)
+			return LocalPod{}, false
+		}
+		there = func(mac net.HardwareAddr, _ netip.Addr) bool { return r.hasFDBEntry(mac, a.Index) }
+	}
+	if why := cmp.Or(r.uncertainDevices[a.Index], r.uncertainDevices[on]); why != "" {
+		r.refuse(l, why)
+		return LocalPod{}, false
+	}
+	pod, found := LocalPod{Device: a.Index, NeighDevice: on, Gateway: gateway}, 0
+	if own != nil {
+		pod.PodEnd = PodEnd{a.NetNsID, a.ParentIndex, own.Attrs().MTU, false}
+	}
+	for _, n := range r.arp {
+		addr := nlmsg.ToAddr(n.IP)
+		if n.LinkIndex == on && len(n.HardwareAddr) == macLen && isUsableState(n.State) && there(n.HardwareAddr, addr) {
+			if why := cmp.Or(n.unknownAttr, r.unknownFDBAttr(n.HardwareAddr, a.Index)); why != "" {
+				r.refuse(l, "its pod has "+why)
+				return LocalPod{}, false
+			}
+			pod.Addr, pod.MAC = addr, n.HardwareAddr
+			found++
+		}
+	}
+	return pod, found == 1
+}
+
+const macLen = 6
+
+// isUsableState tells whether the kernel sends to a neighbour in such a state.
+func isUsableState(state int) bool { return state&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE) == 0 }
+
+// hasFDBEntry tells whether a bridge has a MAC behind a port.
+func (r *reader) hasFDBEntry(mac net.HardwareAddr, port int) bool {
+	for _, n := range r.fdb {
+		if n.LinkIndex == port && n.MasterIndex != 0 && n.HardwareAddr.String() == mac.String() {
+			return true
+		}
+	}
+	return false
+}
+
+// unknownFDBAttr says what a bridge has of a MAC behind a port of which it is not known what
+// it does; "": nothing.
+func (r *reader) unknownFDBAttr(mac net.HardwareAddr, port int) (why string) {
+	for _, n := range r.fdb {
+		if n.LinkIndex == port && n.MasterIndex != 0 && bytes.Equal(n.HardwareAddr, mac) {
+			why = cmp.Or(why, n.unknownAttr)
+		}
+	}
+	return why
+}
+
+// unsupportedBridgeReason says why packets of its ports must not be carried past a device; "": they
+// may.
+func unsupportedBridgeReason(l netlink.Link) string {
+	b, ok := l.(*netlink.Bridge)
+	switch {
+	case !ok:
+		return fmt.Sprintf("is a port of %s, which is no bridge but of kind %s", l.Attrs().Name, l.Type())
+	case b.VlanFiltering != nil && *b.VlanFiltering:
+		return b.Name + " filters VLANs"
+	}
+	return ""
+}
+
+// hasHostRoute tells whether the most special route to an address leads to a device,
+// without a next hop.
+func (r *reader) hasHostRoute(addr netip.Addr, device int) bool {
+	for _, route := range r.mainRoutes {
+		if route.LinkIndex == device && route.Gw == nil && nlmsg.ToPrefix(route.Dst) == netip.PrefixFrom(addr, addr.BitLen()) {
+			return true
+		}
+	}
+	return false
+}
+
+// wireNextHops gives the neighbours on a wire.
+func (r *reader) wireNextHops(name string) (peers []NextHop) {
+	l, ok := r.byName[name]
+	if !ok || l.Attrs().Flags&net.FlagUp == 0 {
+		return nil
+	}
+	a := l.Attrs()
+	if why := r.uncertainDevices[a.Index]; why != "" {
+		r.refuse(l, why)
+		return nil
+	}
+	for _, n := range r.arp {
+		if n.LinkIndex == a.Index && len(n.HardwareAddr) == macLen && isUsableState(n.State) {
+			if n.unknownAttr != "" {
+				r.refuse(l, fmt.Sprintf("its neighbour %v has %s", n.IP, n.unknownAttr))
+				continue
+			}
+			size := r.leastRouteMTU(a.Index, n.IP, a.MTU)
+			peers = append(peers, NextHop{Device: a.Index, MAC: n.HardwareAddr, MTU: size, WireDevice: a.Index, SrcMAC: a.HardwareAddr, DstMAC: n.HardwareAddr, Addr: nlmsg.ToAddr(n.IP)})
+		}
+	}
+	return peers
+}
+
+// tunnelNextHops gives what is behind a tunnel's device.
+func (r *reader) tunnelNextHops(name string) (peers []NextHop, err error) {
+	l, ok := r.byName[name]
+	tunnel, isTunnel := l.(*netlink.Vxlan)
+	if !ok || !isTunnel || l.Attrs().Flags&net.FlagUp == 0 {
+		return nil, nil
+	}
+	a := tunnel.Attrs()
+	whole, fickle, err := readVXLANHeader(a.Index)
+	switch {
+	case errors.Is(err, unix.ENODEV):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read tunnel %s: %w", name, err)
+	case fickle != "":
+		r.refuse(l, "its outer headers are not the same for all packets ("+fickle+")")
+		return nil, nil
+	}
+	if why := r.uncertainDevices[a.Index]; why != "" {
+		r.refuse(l, why)
+		return nil, nil
+	}
+	ttl := tunnel.TTL
+	if ttl == 0 {
+		if ttl, err = defaultTTL(); err != nil {
+			return nil, err
+		}
+	}
+	for _, n := range r.fdb {
+		if n.LinkIndex != a.Index || len(n.HardwareAddr) != macLen || n.MasterIndex != 0 || n.HardwareAddr.String() == zeroMAC {
+			continue
+		}
+		if n.unknownAttr != "" {
+			r.refuse(l, fmt.Sprintf("its entry for %v has %s", n.HardwareAddr, n.unknownAttr))
+			continue
+		}
+		if n.IP == nil {
+			continue
+		}
+		peer := NextHop{Device: a.Index, MAC: n.HardwareAddr, Encap: &Encap{
+			Local: nlmsg.ToAddr(tunnel.SrcAddr), Remote: nlmsg.ToAddr(n.IP), MAC: a.HardwareAddr,
+			VNI: tunnel.VxlanId, Port: tunnel.Port, DSCP: tunnel.TOS >> 2, TTL: ttl, DontFragment: whole,
+			LowerDevice: tunnel.VtepDevIndex, BoundAddr: tunnel.SrcAddr,
+		}}
+		if r.resolveUnderlay(&peer, tunnel) {
+			peer.MTU = min(a.MTU, peer.MTU-vxlanOverhead, r.leastRouteMTU(a.Index, nil, a.MTU))
+			peers = append(peers, peer)
+		}
+	}
+	return peers, nil
+}
+
+const (
+	zeroMAC       = "00:00:00:00:00:00" // of a forwarding entry: to all
+	vxlanOverhead = 50                  // IPv4, UDP, VXLAN and Ethernet
+)

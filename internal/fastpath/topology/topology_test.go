@@ -1,0 +1,156 @@
+package topology_test
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// overlay is a machine that has a pod on a bridge, and a tunnel to another over a
+// wire.
+const overlay = `
+ip link set w0 up
+ip addr add 192.0.2.1/24 dev w0
+ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev w0
+ip link add br0 address 02:00:00:00:01:00 mtu 1450 type bridge
+ip link set br0 up
+ip addr add 10.0.1.1/24 dev br0
+ip link set p0 mtu 1450 master br0 up
+ip neigh add 10.0.1.2 lladdr 02:00:00:00:01:02 dev br0
+bridge fdb add 02:00:00:00:01:02 dev p0 master static
+ip link add v0 address 02:00:00:00:03:01 mtu 1450 type vxlan id 7 dstport 4789 local 192.0.2.1 dev w0 nolearning OPTIONS
+ip link set v0 up
+bridge fdb append 02:00:00:00:03:02 dev v0 dst 192.0.2.2
+`
+
+// The kernel's tables are read as its packets go.
+func TestReadWays(t *testing.T) {
+	const none = 0
+	for _, c := range []struct {
+		name, options, more string
+		pods, size          int // 0: there is no peer
+		df                  bool
+		refused             string
+	}{
+		{name: "overlay", pods: 1, size: 1450},
+		{name: "df", options: "df set", pods: 1, size: 1450, df: true},
+		{name: "ttl inherit", options: "ttl inherit", pods: 1, size: none, refused: "v0 its outer headers are not the same for all packets (ttl inherit)"},
+		{name: "tos inherit", options: "tos inherit", pods: 1, size: none, refused: "v0 its outer headers are not the same for all packets (tos inherit)"},
+		{name: "df inherit", options: "df inherit", pods: 1, size: none, refused: "v0 its outer headers are not the same for all packets (df inherit)"},
+		{name: "gbp", options: "gbp", pods: 1, size: none, refused: "v0 its outer headers are not the same for all packets (gbp)"},
+		{name: "wire", more: "ip link set w0 mtu 1400", pods: 1, size: 1350},
+		{name: "tunnel", more: "ip link set v0 mtu 1300", pods: 1, size: 1300},
+		{name: "route of the wire", more: "ip route add 192.0.2.2 dev w0 mtu 1200", pods: 1, size: 1150},
+		{name: "route of the tunnel", more: "ip route add 10.0.2.0/24 dev v0 mtu 1100", pods: 1, size: 1100},
+		{name: "stale", more: "ip neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev w0 nud stale", pods: 1, size: 1450},
+		{name: "failed", more: "ip neigh replace 192.0.2.2 dev w0 nud failed", pods: 1, size: none},
+		{name: "wire down", more: "ip link set w0 down", pods: 1, size: none},
+		{name: "not on a bridge", more: "ip link set p0 nomaster", pods: 0, size: 1450},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", c.options)+c.more)
+			ways := topologyOf(t, m)
+			size, df := 0, false
+			for _, p := range ways.NextHops {
+				size, df = p.MTU, p.Encap.DontFragment
+			}
+			if len(ways.Pods) != c.pods || len(ways.NextHops) > 1 || size != c.size || df != c.df {
+				t.Errorf("pods %+v and peers %+v, want %d and one for packets of %d bytes", ways.Pods, ways.NextHops, c.pods, c.size)
+			}
+			if got := refusals(ways); got != c.refused {
+				t.Errorf("refused: %q, want %q", got, c.refused)
+			}
+		})
+	}
+}
+
+// machineAndPod makes a machine of a script, and the namespace of its pod.
+func machineAndPod(t *testing.T, script string) (m, pod string) {
+	t.Helper()
+	w, err := netcfg.Owned(testenv.Claim(t))
+	must(t, err)
+	var spaces []*netcfg.Namespace
+	for _, name := range []string{"m1", "p1"} {
+		n, err := w.Create(w.Name(name))
+		must(t, err)
+		t.Cleanup(n.Close)
+		spaces = append(spaces, n)
+	}
+	for device, inside := range map[string]string{"w0": "w1", "p0": "eth0"} {
+		must(t, netcfg.AddVeth(netcfg.VethEnd{In: spaces[0], Name: device}, netcfg.VethEnd{In: spaces[1], Name: inside}, 1500))
+	}
+	testenv.Shell(t, spaces[0].Path(), script)
+	return spaces[0].Path(), spaces[1].Path()
+}
+
+func topologyOf(t *testing.T, m string) (ways topology.Topology) {
+	t.Helper()
+	testenv.InNetns(t, m, func() (err error) {
+		ways, err = topology.Read(topology.DeviceNames{Wire: "w0", Tunnels: []string{"v0"}, Pods: []string{"p0"}})
+		return err
+	})
+	return ways
+}
+
+func refusals(w topology.Topology) string {
+	var all []string
+	for _, r := range w.Refusals {
+		all = append(all, r.Device+" "+r.Reason)
+	}
+	return strings.Join(all, "; ")
+}
+
+// hasOption runs a script in a namespace, and tells whether this kernel knows what it is about.
+func hasOption(t *testing.T, namespace, script string) (is bool) {
+	t.Helper()
+	is = true
+	testenv.InNetns(t, namespace, func() error {
+		out, err := exec.Command("sh", "-e", "-c", script).CombinedOutput()
+		for _, lacks := range []string{"not supported", "Unknown device type", "qdisc kind is unknown", "Specified filter", "TC classifier not found", "lwt encapsulation type"} {
+			if err != nil && strings.Contains(string(out), lacks) {
+				is, err = false, nil
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		return nil
+	})
+	return is
+}
+
+// What looks at more than what is in a packet is found where the wire sends, also on what
+// it stands on.
+func TestReadersOfWire(t *testing.T) {
+	const filter = " protocol ip prio 7 u32 match u32 0 0 flowid 1:1; "
+	for _, c := range []struct{ name, more, byMarks, unproven string }{
+		{"nothing", "", "", ""},
+		{"classes", "tc qdisc add dev w0 root handle 1: htb default 1", "", ""},
+		{"classes and filters", "tc qdisc add dev w0 root handle 1: htb default 1; tc filter add dev w0 parent 1:" + filter, "a queueing discipline htb with filters", ""},
+		{"rate limit", "tc qdisc add dev w0 root handle 1: tbf rate 1gbit burst 1mb latency 1s", "", ""},
+		{"filters in front of all", "tc qdisc add dev w0 clsact; tc filter add dev w0 egress" + filter, "a queueing discipline clsact with filters", ""},
+		{"filters where it receives", "tc qdisc add dev w0 clsact; tc filter add dev w0 ingress" + filter, "", ""},
+		{"bands by priority", "tc qdisc add dev w0 root handle 1: prio", "", "a queueing discipline prio"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, _ := machineAndPod(t, strings.ReplaceAll(overlay, "OPTIONS", ""))
+			if !hasOption(t, m, c.more) {
+				t.Skip("this kernel cannot")
+			}
+			ways := topologyOf(t, m)
+			for _, p := range ways.NextHops {
+				if w := ways.TC[p.WireDevice]; w.MarkReader != c.byMarks || w.UnknownReader != c.unproven {
+					t.Errorf("by marks %q, unproven %q, want %q and %q", w.MarkReader, w.UnknownReader, c.byMarks, c.unproven)
+				}
+			}
+			if len(ways.NextHops) != 1 {
+				t.Errorf("peers %+v, want one", ways.NextHops)
+			}
+		})
+	}
+}

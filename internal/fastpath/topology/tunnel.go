@@ -1,0 +1,69 @@
+package topology
+
+import (
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// perPacketVXLAN are the attributes of a vxlan device by which outer headers differ
+// from packet to packet, or have more than others; some are flags, some a byte.
+var perPacketVXLAN = []struct {
+	number uint16 // IFLA_VXLAN_*
+	value  uint8
+	name   string
+}{
+	{6, 1, "tos inherit"},
+	{12, 1, "rsc"},
+	{21, 1, "remcsumtx"},
+	{22, 1, "remcsumrx"},
+	{nl.IFLA_VXLAN_GBP, 0, "gbp"},
+	{nl.IFLA_VXLAN_FLOWBASED, 1, "external"},
+	{27, 0, "gpe"},
+	{28, 1, "ttl inherit"},
+	{30, 1, "vnifilter"},
+	{vxlanDF, 2, "df inherit"},
+}
+
+const vxlanDF = 29 // of which 1 is: always
+
+// readVXLANHeader reads how a vxlan device writes outer headers: whether they are never to be
+// fragmented, and why they are not the same for all packets to a peer; "": they are.
+func readVXLANHeader(device int) (dontFragment bool, fickle string, err error) {
+	message, err := readLink(nil, device)
+	if err != nil {
+		return false, "", err
+	}
+	data := message[unix.SizeofIfInfomsg:]
+	for _, part := range []uint16{unix.IFLA_LINKINFO, nl.IFLA_INFO_DATA} {
+		attrs, err := nl.ParseRouteAttr(data)
+		if err != nil {
+			return false, "", err
+		}
+		data = nlmsg.ByNumber(attrs)[part]
+	}
+	return parseVXLANHeader(data)
+}
+
+// parseVXLANHeader reads that in the attributes of a vxlan device.
+func parseVXLANHeader(data []byte) (dontFragment bool, fickle string, err error) {
+	attrs, err := nl.ParseRouteAttr(data)
+	if err != nil {
+		return false, "", err
+	}
+	is := nlmsg.ByNumber(attrs)
+	var names []string
+	for _, f := range perPacketVXLAN {
+		value, there := is[f.number]
+		if there && (f.value == 0 || len(value) > 0 && value[0] == f.value) {
+			names = append(names, f.name)
+		}
+	}
+	if why := provenVXLAN.FirstUnknown(attrs); why != "" {
+		names = append(names, why)
+	}
+	df := is[vxlanDF]
+	return len(df) > 0 && df[0] == 1, strings.Join(names, ", "), nil
+}

@@ -1,0 +1,149 @@
+package topology_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+const (
+	rules = topology.RulesChanged
+	ways  = topology.TopologyChanged
+)
+
+var eventTimeout = host.ScaleTimeout(20 * time.Second)
+
+// watch watches a namespace until the test is over.
+func watch(t *testing.T, n *netcfg.Namespace, tell func(topology.Changes)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var ended <-chan error
+	testenv.InNetns(t, n.Path(), func() (err error) {
+		ended, err = topology.Watch(ctx, func(n topology.Event) { tell(n.Changes) })
+		return err
+	})
+	t.Cleanup(func() {
+		cancel()
+		for err := range ended {
+			t.Errorf("it stopped watching: %v", err)
+		}
+	})
+}
+
+// await waits until all of what is wanted has been told.
+func await(t *testing.T, news <-chan topology.Changes, wanted topology.Changes) {
+	t.Helper()
+	end := time.After(eventTimeout)
+	for got := topology.Changes(0); got&wanted != wanted; {
+		select {
+		case c := <-news:
+			got |= c
+		case <-end:
+			t.Fatalf("after %v only %b was told, and not %b", eventTimeout, got, wanted)
+		}
+	}
+}
+
+// quiet waits until nothing has been told for a moment.
+func quiet(news <-chan topology.Changes) {
+	for {
+		select {
+		case <-news:
+		case <-time.After(100 * time.Millisecond):
+			return
+		}
+	}
+}
+
+// Each change of a machine's network is told of, as what it is.
+func TestWatch(t *testing.T) {
+	n := testenv.Netns(t)
+	must(t, n.AddBridge("br0", nil, 1500))
+	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
+	news := make(chan topology.Changes, 1000)
+	watch(t, n, func(c topology.Changes) { news <- c })
+	for _, c := range []struct {
+		command string
+		want    topology.Changes
+	}{
+		{"ip addr add 192.0.2.1/24 dev a0", rules | ways},
+		{"ip route add 198.51.100.0/24 via 192.0.2.2", rules | ways},
+		{"ip rule add pref 100 lookup main", rules | ways},
+		{"ip nexthop add id 7 via 192.0.2.2 dev a0", rules | ways},
+		{"ip nexthop replace id 7 via 192.0.2.3 dev a0", rules | ways},
+		{"nft add table ip t", rules},
+		{"ip xfrm policy add src 203.0.113.0/24 dst 203.0.113.1 dir out action allow", rules},
+		{"ip link set a0 mtu 1400", ways},
+		{"ip neigh replace 192.0.2.2 lladdr 02:00:00:00:00:01 dev a0", ways},
+		{"ip neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev a0", ways},
+		{"tc qdisc add dev a0 root tbf rate 1gbit burst 1mb latency 1s", ways},
+		{"tc qdisc add dev a0 ingress", ways},
+		{"tc filter add dev a0 ingress protocol ip prio 7 u32 match u32 0 0 flowid 1:1", ways},
+		{"tc filter del dev a0 ingress prio 7", ways},
+		{"ip link set b0 master br0", rules | ways},
+		{"bridge link set dev b0 learning off", rules | ways},
+		{"ip link set br0 type bridge ageing_time 100", rules | ways},
+		{"bridge fdb add 02:00:00:00:00:03 dev b0 master", ways},
+	} {
+		quiet(news)
+		testenv.InNetns(t, n.Path(), func() error {
+			out, err := exec.Command("sh", "-c", c.command).CombinedOutput()
+			if err != nil {
+				err = fmt.Errorf("%s: %w\n%s", c.command, err, out)
+			}
+			return err
+		})
+		await(t, news, c.want)
+	}
+}
+
+// When more happens than the kernel keeps for who is slow to read, everything counts
+// as changed; and what was known before is not taken for what is known.
+func TestWatchOverrun(t *testing.T) {
+	n := testenv.Netns(t)
+	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
+	must(t, n.AddAddr("a0", netip.MustParsePrefix("10.0.0.1/8")))
+	news, held := make(chan topology.Changes, 10000), make(chan struct{})
+	const slow = 5
+	told := 0
+	watch(t, n, func(c topology.Changes) {
+		news <- c
+		<-held
+		if told++; told <= slow+1 {
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	neighbours := func(mac byte, from, to int) {
+		t.Helper()
+		testenv.InNetns(t, n.Path(), func() error {
+			on, err := netlink.LinkByName("a0")
+			for i := from; i < to && err == nil; i++ {
+				err = netlink.NeighSet(&netlink.Neigh{LinkIndex: on.Attrs().Index, Family: netlink.FAMILY_V4, State: netlink.NUD_PERMANENT,
+					IP: net.IPv4(10, 1, byte(i>>8), byte(i)), HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, mac}})
+			}
+			return err
+		})
+	}
+	neighbours(1, 0, 1)
+	await(t, news, ways)
+	neighbours(1, 1, 3000) // some hundreds have room
+	neighbours(2, 0, 1)
+	close(held)
+	for range slow { // however long it takes to read what there was
+		await(t, news, rules|ways)
+	}
+	quiet(news)
+	neighbours(1, 0, 1) // as it was, before what was left out
+	await(t, news, ways)
+}

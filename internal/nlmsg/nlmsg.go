@@ -1,0 +1,114 @@
+package nlmsg
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+type (
+	Attr  = syscall.NetlinkRouteAttr
+	Attrs = []Attr
+)
+
+// exprData are the attributes of one expression of a rule, by their numbers.
+type Map map[uint16][]byte
+
+func (d Map) Has(number uint16) bool { return d[number] != nil }
+
+func (d Map) Bytes(number uint16) []byte { return d[number] }
+
+func (d Map) Text(number uint16) string { return strings.TrimRight(string(d[number]), "\x00") }
+
+// number reads a 32-bit number, which these messages have in network order; -1:
+// it is not there.
+func (d Map) BigEndian32(number uint16) int {
+	if len(d[number]) < 4 {
+		return -1
+	}
+	return int(binary.BigEndian.Uint32(d[number]))
+}
+
+// nested gives the value of a nested attribute of data (NFTA_DATA_VALUE).
+func (d Map) DataValue(number uint16) []byte {
+	parts, err := nl.ParseRouteAttr(d[number])
+	if err != nil {
+		return nil
+	}
+	for _, p := range parts {
+		if Number(p.Attr.Type) == unix.NFTA_DATA_VALUE {
+			return p.Value
+		}
+	}
+	return nil
+}
+
+func ByNumber(attrs Attrs) Map {
+	data := Map{}
+	for _, a := range attrs {
+		data[Number(a.Attr.Type)] = a.Value
+	}
+	return data
+}
+
+// attrType strips the two flag bits that share the field with an attribute's
+// number.
+func Number(t uint16) uint16 { return t &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER) }
+
+// eachAttr goes through attributes, as far as they are whole.
+func EachAttr(b []byte, do func(kind uint16, value []byte)) {
+	for len(b) >= unix.SizeofRtAttr {
+		n := int(binary.NativeEndian.Uint16(b))
+		if n < unix.SizeofRtAttr || n > len(b) {
+			return
+		}
+		do(Number(binary.NativeEndian.Uint16(b[2:])), b[unix.SizeofRtAttr:n])
+		b = b[min((n+3)&^3, len(b)):]
+	}
+}
+
+// nativeUint32 reads a number of the kernel's; 0: it is not there.
+func NativeUint32(value []byte) uint32 {
+	if len(value) < 4 {
+		return 0
+	}
+	return binary.NativeEndian.Uint32(value)
+}
+
+// ErrInterrupted is wrapped by errors of those who list the kernel's tables when one
+// of these changed while it was listed, however often that was tried.
+var ErrInterrupted error = netlink.ErrDumpInterrupted
+
+// dumpTries is how often an interrupted dump is tried.
+const DumpTries = 3
+
+// dump asks again when the kernel's table changed while it was listed.
+func Dump[T any](list func() ([]T, error)) (found []T, err error) {
+	for range DumpTries {
+		if found, err = list(); !errors.Is(err, ErrInterrupted) {
+			break
+		}
+	}
+	return found, err
+}
+
+// toPrefix reads a destination; none is that of a default route.
+func ToPrefix(n *net.IPNet) netip.Prefix {
+	if n == nil {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	bits, _ := n.Mask.Size()
+	return netip.PrefixFrom(ToAddr(n.IP), bits)
+}
+
+func ToAddr(ip net.IP) netip.Addr {
+	addr, _ := netip.AddrFromSlice(ip)
+	return addr.Unmap()
+}
