@@ -109,9 +109,10 @@ type oneByOne struct{ *testing.T }
 func runOneByOne(t *testing.T, p testscript.Params) {
 	t.Helper()
 	p.Deadline, _ = t.Deadline()
+	prepare := p.Setup
 	p.Setup = func(env *testscript.Env) error {
 		env.Values[testKey{}] = t
-		return setup(env)
+		return prepare(env)
 	}
 	testscript.RunT(oneByOne{t}, p)
 }
