@@ -4,14 +4,14 @@ package knob
 var backlog = Entry{
 	Facts: Facts{
 		Name:     "net.backlog",
-		Title:    "Packets that may wait for a core when they came by a virtual device or by RPS",
+		Title:    "Packets that may wait for a core after a virtual device or RPS (backlog)",
 		Values:   "packets, such as 2000",
 		Scope:    ScopeMachine,
 		Helps:    []Effect{Drops, Throughput},
 		Risk:     "memory, and latency when the queue is long",
 		Needs:    "helps only when the second column of /proc/net/softnet_stat (drops) grows; all veth pairs of a core share the queue",
 		Grade:    GradeB,
-		Evidence: "ended the loss of a Kubernetes network over VXLAN where a larger budget had not (bpftune issue 178)",
+		Evidence: "ended the loss in a Kubernetes network over VXLAN where a larger budget had not (bpftune issue 178)",
 		Undo:     "the old value is written back",
 	},
 	Knob: sysctl{name: "net.core.netdev_max_backlog", global: true, check: number(1, 1<<30), steps: otherThan("1000", "2000", "4000", "8000")},

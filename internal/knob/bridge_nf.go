@@ -4,14 +4,14 @@ package knob
 var bridgeNF = Entry{
 	Facts: Facts{
 		Name:       "net.bridge_nf",
-		Title:      "Whether packets between ports of a Linux bridge go through iptables and its like (bridge-nf)",
+		Title:      "Whether packets between ports of a Linux bridge go through iptables, ip6tables and arptables (bridge-nf)",
 		Values:     "iptables=off,ip6tables=off,arptables=off, or some of it; on or off alone is for all",
 		Scope:      ScopeNetns,
 		Helps:      []Effect{CPU, Latency},
-		Risk:       "off: Services and policies no longer hold between pods on one bridge, as kube-proxy and most clusters need it on",
-		Needs:      "a bridge whose traffic no rule must see, such as that of virtual machines. The module br_netfilter; before kernel 5.3 all namespaces share it",
+		Risk:       "off: Services and policies have no effect between pods on one bridge; kube-proxy and most clusters need it on",
+		Needs:      "a bridge whose traffic needs no rules, such as that of virtual machines. The module br_netfilter; before kernel 5.3 all namespaces share it",
 		Grade:      GradeC,
-		Evidence:   "every packet of a bridge walks the rules twice; no isolated number was found",
+		Evidence:   "every packet of a bridge walks the rules twice; no isolated figure was found",
 		Undo:       "the old values are written back",
 		ManualOnly: "a cluster's Services and policies may depend on it",
 	},

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	undoCalico = "the file gets its old bytes back; apply it: Felix takes it at once"
+	undoCalico = "the file gets its old bytes back; apply it: Felix applies it at once"
 	ownCalico  = "where Calico was installed by its operator, the Installation owns this, and writes it again"
 )
 
@@ -27,15 +27,15 @@ func calicoPoolKnobs() []Entry {
 		{
 			Facts: Facts{
 				Name:     "cal.encap",
-				Title:    "Which packets of pods Calico puts into tunnels",
-				Values:   "ipip-always, ipip-crosssubnet, vxlan-always, vxlan-crosssubnet, never; or always, crosssubnet in the tunnel that it has",
+				Title:    "Which packets of pods Calico encapsulates",
+				Values:   "ipip-always, ipip-crosssubnet, vxlan-always, vxlan-crosssubnet, never; or always, crosssubnet with the present tunnel",
 				Scope:    ScopeManifest,
 				Helps:    []Effect{Latency, Throughput, CPU},
-				Risk:     "nodes whose network does not know the pods' addresses do not reach each other; clouds drop IPIP and foreign addresses",
-				Needs:    "crosssubnet: nodes of one subnet next to each other; never: BGP up with all nodes or with the network's routers",
+				Risk:     "nodes whose network does not know the pods' addresses do not reach each other; clouds drop IPIP and unknown addresses",
+				Needs:    "crosssubnet: nodes of one subnet on one layer 2 segment; never: BGP sessions with all nodes or with the network's routers",
 				Grade:    GradeB,
 				Evidence: "IPIP to none took latency from 21.4 to 19.3 microseconds, TCP of 1 KiB from 1.45 to 3.76 Gb/s and of 4 KiB from 2.94 to 6.56 (25G, once in Kube-OVN's documentation)",
-				Undo:     undoCalico + "; routes of before drain",
+				Undo:     undoCalico + "; old routes drain",
 			},
 			Knob: inManifest{
 				open: calicoPool, keys: []string{"ipipMode", "vxlanMode"}, read: readEncap, pairs: pairsEncap, trials: []string{"crosssubnet", "never"},
@@ -44,16 +44,16 @@ func calicoPoolKnobs() []Entry {
 		{
 			Facts: Facts{
 				Name:       "cal.nat",
-				Title:      "Calico hides pods behind their node when they speak with the outside",
+				Title:      "Calico masquerades what pods send outside the cluster",
 				Values:     "on, off",
 				Scope:      ScopeManifest,
 				Helps:      []Effect{CPU, Packets},
-				Risk:       "off, pods reach nothing outside of a network that does not route their addresses back",
+				Risk:       "off, pods reach nothing outside a network that does not route their addresses",
 				Needs:      "a network that routes the pods' addresses",
 				Grade:      GradeC,
 				Evidence:   "Calico's documentation, without a number",
 				Undo:       undoCalico,
-				ManualOnly: "off, pods lose the outside unless the whole network routes their addresses: only a person can know that",
+				ManualOnly: "off, pods reach nothing outside unless the whole network routes their addresses: only a person can know that",
 			},
 			Knob: toggleIn(calicoPool, "natOutgoing").noted(ownCalico),
 		},

@@ -84,7 +84,7 @@ func renamedConfig(f *manifest) (object, bool) {
 const (
 	restartCilium = "the agents read it when they start: kubectl -n kube-system rollout restart ds/cilium; try it on one pair of nodes first, by a CiliumNodeConfig"
 	undoCilium    = "the file gets its old bytes back; apply it and restart the agents again"
-	undoPods      = undoCilium + ", and restart the pods: their devices were made as the setting was then"
+	undoPods      = undoCilium + ", and restart the pods: their devices were created with the new setting"
 )
 
 // ciliumNeeds says in a note what else must be so for a setting to do anything.
@@ -93,7 +93,7 @@ func ciliumNeeds(r Reading, what ...string) Reading {
 	return r
 }
 
-// replacesKubeProxy tells whether Cilium does the work of kube-proxy, in the old
+// replacesKubeProxy tells whether Cilium replaces kube-proxy, in the old
 // words or the new ones.
 func replacesKubeProxy(s fileSettings) bool {
 	text, _ := s.get("kube-proxy-replacement")

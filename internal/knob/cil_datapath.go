@@ -13,7 +13,7 @@ func ciliumDatapath() []Entry {
 		{
 			Facts: Facts{
 				Name:     "cil.bigtcp",
-				Title:    "Packets of more than 64 KiB inside of the nodes (BIG TCP)",
+				Title:    "Packets of more than 64 KiB inside the nodes (BIG TCP)",
 				Values:   "ipv4, ipv6, both, off",
 				Scope:    ScopeManifest,
 				Helps:    []Effect{Throughput, CPU},
@@ -31,15 +31,15 @@ func ciliumDatapath() []Entry {
 		{
 			Facts: Facts{
 				Name:     "cil.bwm",
-				Title:    "Cilium's bandwidth manager: queues that pace what pods send",
+				Title:    "Cilium's bandwidth manager: pacing of what pods send",
 				Values:   "on, off",
 				Scope:    ScopeManifest,
 				Helps:    []Effect{Throughput},
-				Risk:     "queues of kind mq and fq stay on the NICs when it is off again (cilium issue 20878), and it sets sysctls of the node",
+				Risk:     "mq and fq qdiscs stay on the NICs when it is off again (cilium issue 20878), and it sets sysctls of the node",
 				Needs:    "kube-proxy replacement",
 				Grade:    GradeC,
 				Evidence: "Cilium's documentation, without a number",
-				Undo:     undoCilium + "; the queues on the NICs stay until they are set back",
+				Undo:     undoCilium + "; the qdiscs on the NICs stay until they are set back",
 			},
 			Knob: toggleIn(ciliumIn, "enable-bandwidth-manager").judged(func(s fileSettings, r Reading) Reading {
 				if r.Value == "on" {
@@ -51,12 +51,12 @@ func ciliumDatapath() []Entry {
 		{
 			Facts: Facts{
 				Name:     "cil.bbr",
-				Title:    "Pods send by BBR congestion control",
+				Title:    "Pods use BBR congestion control",
 				Values:   "on, off",
 				Scope:    ScopeManifest,
 				Helps:    []Effect{Throughput},
-				Risk:     "unfair to others on the same way, and more retransmits",
-				Needs:    "kernel 5.18, the bandwidth manager (cil.bwm) and eBPF host routing (cil.hostroute); for ways that lose packets, not inside of a data centre",
+				Risk:     "unfair to others on the same link, and more retransmits",
+				Needs:    "kernel 5.18, the bandwidth manager (cil.bwm) and eBPF host routing (cil.hostroute); for lossy links, not inside a data centre",
 				Grade:    GradeC,
 				Evidence: "Cilium's documentation, without a number",
 				Undo:     undoPods,
@@ -79,32 +79,32 @@ func ciliumDatapath() []Entry {
 			}),
 		},
 		{
-			Facts: mapFacts("cil.maps", "How much of the memory Cilium's tables may take", "a share, such as 0.0025 (Cilium's own) or 0.08"),
+			Facts: mapFacts("cil.maps", "How much memory Cilium's maps may take", "a share, such as 0.0025 (Cilium's own) or 0.08"),
 			Knob:  textIn(ciliumIn, "bpf-map-dynamic-size-ratio", shareOfMemory, "0.0025", "0.08").noted("with 0.08 the guide also turns on cil.lru; " + restartCilium),
 		},
 		{
-			Facts: mapFacts("cil.lru", "Cilium's tables of connections have a list of their own on every CPU", "on, off"),
+			Facts: mapFacts("cil.lru", "Cilium's connection maps have an LRU list per CPU", "on, off"),
 			Knob:  toggleIn(ciliumIn, "bpf-distributed-lru").noted("tables must be larger with it (cil.maps 0.08); " + restartCilium),
 		},
 		{
-			Facts: mapFacts("cil.prealloc", "Cilium's tables are allocated before they are needed", "on, off"),
+			Facts: mapFacts("cil.prealloc", "Cilium's maps are preallocated", "on, off"),
 			Knob:  toggleIn(ciliumIn, "preallocate-bpf-maps").noted(restartCilium),
 		},
 		{
-			Facts: mapFacts("cil.clock", "Cilium reads a cheaper clock for its tables of connections", "on, off"),
+			Facts: mapFacts("cil.clock", "Cilium uses a cheaper clock for its connection maps", "on, off"),
 			Knob:  toggleIn(ciliumIn, "enable-bpf-clock-probe").noted("entries from before are misread; " + restartCilium),
 		},
 		{
 			Facts: Facts{
 				Name:     "cil.hubble",
-				Title:    "Cilium shows flows to its observer (Hubble)",
+				Title:    "Cilium exports flows to its observer (Hubble)",
 				Values:   "on, off",
 				Scope:    ScopeManifest,
 				Helps:    []Effect{CPU, Packets},
-				Risk:     "nobody can look at flows any more",
+				Risk:     "flows can no longer be observed",
 				Needs:    "nothing",
 				Grade:    GradeD,
-				Evidence: "off wins 1 to 15 % by Cilium's documentation, nothing by a benchmark on TKE",
+				Evidence: "off gains 1 to 15 % according to Cilium's documentation, and nothing in a benchmark on TKE",
 				Undo:     undoCilium,
 			},
 			Knob: toggleIn(ciliumIn, "enable-hubble").noted(restartCilium),
@@ -112,14 +112,14 @@ func ciliumDatapath() []Entry {
 		{
 			Facts: Facts{
 				Name:     "cil.monitor",
-				Title:    "How often Cilium tells its observers about the same connection",
+				Title:    "How often Cilium reports the same connection to its observers",
 				Values:   "a time, such as 5s (Cilium's own) or 10s",
 				Scope:    ScopeManifest,
 				Helps:    []Effect{CPU},
 				Risk:     "observers see less",
 				Needs:    "Hubble or another observer; monitor-aggregation medium or higher",
 				Grade:    GradeD,
-				Evidence: "Cilium's documentation names 10s to save some of Hubble's cost; see cil.hubble",
+				Evidence: "Cilium's documentation suggests 10s to reduce Hubble's cost; see cil.hubble",
 				Undo:     undoCilium,
 			},
 			Knob: textIn(ciliumIn, "monitor-aggregation-interval", timeSpan, "5s", "10s").noted(restartCilium),
@@ -132,11 +132,11 @@ func mapFacts(name, title, values string) Facts {
 		Name: name, Title: title, Values: values,
 		Scope:    ScopeManifest,
 		Helps:    []Effect{Packets},
-		Risk:     "memory; tables are made anew, which cuts connections",
+		Risk:     "memory; maps are recreated, which interrupts connections",
 		Needs:    "many new connections a second",
 		Grade:    GradeC,
-		Evidence: "Cilium's tuning guide has it in its profile, without a number of its own",
-		Undo:     undoCilium + "; connections are cut again",
+		Evidence: "in the profile of Cilium's tuning guide, without a number of its own",
+		Undo:     undoCilium + "; connections are interrupted again",
 	}
 }
 

@@ -10,14 +10,14 @@ func ciliumServices() []Entry {
 		{
 			Facts: Facts{
 				Name:     "cil.kpr",
-				Title:    "Cilium does the work of kube-proxy",
-				Values:   "on, off (true and false, or in files with the old words strict and disabled)",
+				Title:    "Cilium replaces kube-proxy",
+				Values:   "on, off (true and false, or strict and disabled in older files)",
 				Scope:    ScopeManifest,
 				Helps:    []Effect{Latency},
 				Risk:     "Services stop when it does not work; kube-proxy itself is removed last, by a person, and its manifest kept",
-				Needs:    "the agents know the API server's address by themselves (k8sServiceHost) before kube-proxy goes",
+				Needs:    "the agents know the API server's address themselves (k8sServiceHost) before kube-proxy is removed",
 				Grade:    GradeD,
-				Evidence: "needed by routing past the host's stack; a benchmark on TKE found iptables faster with few Services (14 % on kept connections, 2.2 times on short ones), Cilium from about 20,000",
+				Evidence: "needed by eBPF host routing; a benchmark on TKE found iptables faster with few Services (14 % on kept connections, 2.2 times on short ones), Cilium from about 20,000",
 				Undo:     undoCilium + "; kube-proxy must be back before",
 			},
 			Knob: inManifest{
@@ -27,11 +27,11 @@ func ciliumServices() []Entry {
 		{
 			Facts: Facts{
 				Name:     "cil.noct",
-				Title:    "Cilium installs rules that keep packets of pods from the host's connection tracking",
+				Title:    "Cilium installs rules that keep pods' packets out of the host's connection tracking",
 				Values:   "on, off",
 				Scope:    ScopeManifest,
 				Helps:    []Effect{CPU},
-				Risk:     "rules of the host that ask for the state of a connection do not match these packets",
+				Risk:     "host rules that match the connection state do not match these packets",
 				Needs:    "native routing and kube-proxy replacement; useful only without eBPF host routing",
 				Grade:    GradeC,
 				Evidence: "Cilium's tuning guide, without a number",
@@ -52,11 +52,11 @@ func ciliumServices() []Entry {
 		{
 			Facts: Facts{
 				Name:     "cil.xdp",
-				Title:    "Cilium forwards packets for Services that other nodes serve in the NIC's driver (XDP)",
+				Title:    "Cilium forwards packets of Services on other nodes in the NIC's driver (XDP)",
 				Values:   "native, best-effort, disabled",
 				Scope:    ScopeManifest,
 				Helps:    []Effect{Packets},
-				Risk:     "drivers bound the MTU and may reset the NIC when a program is attached",
+				Risk:     "drivers limit the MTU and may reset the NIC when a program is attached",
 				Needs:    "a driver with native XDP, kube-proxy replacement; for traffic from outside the cluster only",
 				Grade:    GradeC,
 				Evidence: "Cilium's documentation, without a number",
@@ -67,12 +67,12 @@ func ciliumServices() []Entry {
 		{
 			Facts: Facts{
 				Name:     "cil.dsr",
-				Title:    "How answers of Services go back to clients outside the cluster",
-				Values:   "dsr (straight to the client), snat (by the node that they came by), hybrid",
+				Title:    "How replies of Services return to clients outside the cluster",
+				Values:   "dsr (straight to the client), snat (by the node that received the request), hybrid",
 				Scope:    ScopeManifest,
 				Helps:    []Effect{Latency, Throughput},
-				Risk:     "networks that check sources, or that drop IP options, lose the packets",
-				Needs:    "kube-proxy replacement, native routing (or dsr in Geneve); a network that lets the packets pass",
+				Risk:     "networks that check source addresses, or drop IP options, drop the packets",
+				Needs:    "kube-proxy replacement, native routing (or dsr in Geneve); a network that accepts the packets",
 				Grade:    GradeC,
 				Evidence: "Cilium's documentation, without a number",
 				Undo:     undoCilium,

@@ -37,12 +37,12 @@ var cpuSMT = Entry{
 		Values:     "only read",
 		Scope:      ScopeMachine,
 		Helps:      []Effect{Throughput, Latency},
-		Risk:       "half of the cores go away: masks of interrupts and of RPS shift, and pinned pods lose theirs",
-		Needs:      "a machine, not a virtual one",
+		Risk:       "half of the cores disappear: interrupt and RPS masks shift, and pinned pods lose their cores",
+		Needs:      "bare metal",
 		Grade:      GradeC,
 		Evidence:   "ESnet: very inconsistent results, especially on AMD",
 		Undo:       "it is not changed",
-		ManualOnly: "taking cores away moves what no undo brings back exactly, and a kubelet does not expect it",
+		ManualOnly: "removing cores moves things that no undo restores exactly, and a kubelet does not expect it",
 	},
 	Knob: advice{
 		name: "cpu.smt", reason: "cores that go away take masks and pins with them, which no undo brings back",
@@ -61,15 +61,15 @@ var cpuSMT = Entry{
 var vmTHP = Entry{
 	Facts: Facts{
 		Name:     "vm.thp",
-		Title:    "Which memory gets large pages by itself (transparent huge pages)",
+		Title:    "Which memory gets huge pages automatically (transparent huge pages)",
 		Values:   "always, madvise, never",
 		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency},
 		Risk:     "programs that use much memory may slow down",
-		Needs:    "worth it where latency has outliers that the kernel's compaction explains",
+		Needs:    "latency outliers that the kernel's memory compaction explains",
 		Grade:    GradeC,
 		Evidence: "set by profiles of tuned; nobody gives a number for a network",
-		Undo:     "the old choice is written back; memory that was given stays as it is",
+		Undo:     "the old choice is written back; memory that is already allocated stays as it is",
 	},
 	Knob: cpuFiles{
 		name: "vm.thp", pattern: "/sys/kernel/mm/transparent_hugepage/enabled", check: oneOf("always", "madvise", "never"),
@@ -81,19 +81,19 @@ var vmTHP = Entry{
 var bootCmdline = Entry{
 	Facts: Facts{
 		Name:       "boot.cmdline",
-		Title:      "What the kernel was started with that bears on networks",
+		Title:      "Kernel boot parameters that affect networking",
 		Values:     "only read: iommu=pt, skew_tick=1, nohz_full, isolcpus, intel_idle.max_cstate, mitigations and the like",
 		Scope:      ScopeMachine,
 		Helps:      []Effect{Latency, Throughput},
-		Risk:       "the machine must be started anew, and may not come up",
-		Needs:      "a hand on the boot loader",
+		Risk:       "the host must reboot, and may not come up",
+		Needs:      "access to the boot loader",
 		Grade:      GradeB,
 		Evidence:   "up to 40 % for iommu=pt at 100 Gb/s (ESnet)",
 		Undo:       "it is not changed",
-		ManualOnly: "it takes a restart of the machine",
+		ManualOnly: "it needs a reboot",
 	},
 	Knob: advice{
-		name: "boot.cmdline", reason: "it takes a restart of the machine",
+		name: "boot.cmdline", reason: "it needs a reboot",
 		do: "change it by the boot loader's own tools, such as grubby or /etc/default/grub",
 		get: func(m Machine) (Reading, error) {
 			v, err := m.Settings.Read(setting.Setting{Backend: "kernel", Key: "/proc/cmdline"})
@@ -124,16 +124,16 @@ var bootWords = []string{
 var numaPlace = Entry{
 	Facts: Facts{
 		Name:       "numa.place",
-		Title:      "Whether pods and switches run on the card's side of the machine (NUMA)",
+		Title:      "Whether pods and switches run on the card's NUMA node",
 		Values:     "only read: the node of each network card",
 		Scope:      ScopeMachine,
 		Helps:      []Effect{Latency, Throughput},
-		Risk:       "pods find no room when they may run on one side only",
+		Risk:       "pods find no room when they may run on one node only",
 		Needs:      "more than one node",
 		Grade:      GradeB,
 		Evidence:   "the wrong socket can halve throughput (ESnet, for interrupts and programs together)",
 		Undo:       "it is not changed",
-		ManualOnly: "it takes a kubelet with another policy, and new pods",
+		ManualOnly: "it needs a kubelet with another policy, and new pods",
 	},
 	Knob: advice{
 		name: "numa.place", reason: "where pods run is the scheduler's to say",

@@ -14,15 +14,15 @@ import (
 var cpuGovernor = Entry{
 	Facts: Facts{
 		Name:     "cpu.governor",
-		Title:    "Who chooses the clock of the cores (cpufreq governor)",
-		Values:   `performance, powersave, schedutil or what else there is, for all; or for each group of cores "policy0=performance policy1=powersave"`,
+		Title:    "Which governor chooses the cores' clock (cpufreq)",
+		Values:   `performance, powersave, schedutil or another that is available, for all; or for each group of cores "policy0=performance policy1=powersave"`,
 		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency, Throughput},
-		Risk:     "power and heat, and less of a budget for the highest clock",
-		Needs:    "a machine, not a virtual one, whose driver is of cpufreq",
+		Risk:     "power and heat, and less headroom for the highest clock",
+		Needs:    "bare metal with a cpufreq driver",
 		Grade:    GradeC,
 		Evidence: "recommended by Kube-OVN, Cilium, and ESnet as the most important; nobody gives a number for it alone",
-		Undo:     "the old governor of each group is written back, and then the preference that it had",
+		Undo:     "the old governor of each group is written back, then its old preference",
 	},
 	Knob: cpuFiles{
 		name: "cpu.governor", pattern: "cpufreq/policy*/scaling_governor", choices: "scaling_available_governors",
@@ -50,10 +50,10 @@ func powerHint(f Facts, k cpuFiles) Entry {
 // cpuEPP is what the hardware is told to prefer.
 var cpuEPP = powerHint(Facts{
 	Name:   "cpu.epp",
-	Title:  "Whether the hardware prefers speed or power, when it chooses the clock itself (EPP)",
+	Title:  "Whether the hardware prefers speed or power when it chooses the clock itself (EPP)",
 	Values: "performance, balance_performance, balance_power, power, default; or a number to 255",
 	Risk:   "power",
-	Needs:  "intel_pstate or amd_pstate in active mode, and a governor other than performance, which has its own",
+	Needs:  "intel_pstate or amd_pstate in active mode, and a governor other than performance, which has its own preference",
 	Undo:   "the old preference of each group is written back",
 }, cpuFiles{
 	pattern: "cpufreq/policy*/" + eppFile, choices: "energy_performance_available_preferences",
@@ -78,17 +78,17 @@ var cpuEPB = powerHint(Facts{
 	Title:  "The hint to the hardware between speed and power (EPB)",
 	Values: `0 (speed) to 15 (power), for all; or "cpu0=0 cpu1=6"`,
 	Risk:   "power",
-	Needs:  "a processor of Intel's that has it",
+	Needs:  "an Intel processor that has it",
 	Undo:   "the old hint of each core is written back",
 }, cpuFiles{
 	pattern: "cpu[0-9]*/power/energy_perf_bias", check: number(0, 15),
-	trials: []string{"0"}, needs: "it takes a processor of Intel's that has it",
+	trials: []string{"0"}, needs: "it takes an Intel processor that has it",
 })
 
 // cpuMinPerf keeps the clock from going far down.
 var cpuMinPerf = powerHint(Facts{
 	Name:   "cpu.min_perf_pct",
-	Title:  "The lowest clock that the cores go down to, in percent of the highest",
+	Title:  "The lowest clock of the cores, in percent of the highest",
 	Values: "percent, such as 100",
 	Risk:   "power and heat",
 	Needs:  "driver intel_pstate in active mode",
@@ -102,14 +102,14 @@ var cpuMinPerf = powerHint(Facts{
 var cpuBoost = Entry{
 	Facts: Facts{
 		Name:     "cpu.boost",
-		Title:    "Whether cores go beyond their base clock while there is room for it (turbo)",
+		Title:    "Whether cores may exceed their base clock (turbo)",
 		Values:   "on, off",
 		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency, Throughput},
-		Risk:     "on: the clock varies with heat and with what the neighbours do; off: everything is slower",
-		Needs:    "a machine, not a virtual one",
+		Risk:     "on: the clock varies with heat and with the load of other cores; off: everything is slower",
+		Needs:    "bare metal",
 		Grade:    GradeC,
-		Evidence: "recommended both ways: on for speed, off for times that vary less; without a number",
+		Evidence: "recommended both ways: on for speed, off for less jitter; without a number",
 		Undo:     "the old setting is written back",
 	},
 	Knob: boost{},

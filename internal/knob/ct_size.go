@@ -12,11 +12,11 @@ import (
 var ctSize = Entry{
 	Facts: Facts{
 		Name:     "ct.size",
-		Title:    "Connections that are tracked at once (conntrack), and buckets of the table that they are looked up in",
+		Title:    "The most connections that conntrack tracks, and the buckets of its table",
 		Values:   "max=262144,buckets=65536, or some of it; a number alone is max. Buckets are rounded up to whole pages",
 		Scope:    ScopeMachine,
 		Helps:    []Effect{Drops},
-		Risk:     "memory: about 300 bytes a connection",
+		Risk:     "memory: about 300 bytes per connection",
 		Needs:    "net.netfilter.nf_conntrack_count near the maximum, or \"table full\" in the kernel's log. The module nf_conntrack",
 		Grade:    GradeC,
 		Evidence: "tuned and every cluster raise it, without a number: a full table drops new connections",

@@ -15,14 +15,14 @@ var irqBalance = Entry{
 	Facts: Facts{
 		Name:     "irq.balance",
 		Title:    "Which cores irqbalance keeps interrupts away from, and whether it runs",
-		Values:   "ban=2-3: it runs, and moves none to these cores; on: it runs, and may move all; off: it is stopped, and stays so",
+		Values:   "ban=2-3: it runs, and moves none to these cores; on: it runs, and may move all; off: it is stopped and disabled",
 		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency, Drops},
-		Risk:     "off: interrupts pile up on one core, unless irq.affinity deals them out; it is started anew for a ban, and moves interrupts then",
+		Risk:     "off: interrupts pile up on one core, unless irq.affinity spreads them; a ban restarts it, and it moves interrupts then",
 		Needs:    "irqbalance 1.8 as a service of systemd",
 		Grade:    GradeD,
-		Evidence: "off: Kube-OVN, Cilium, ESnet; on: Amazon. Off with pins by hand cost 30 % with 40 processes of Redis on 4 nodes (scx issue 3245)",
-		Undo:     "its file gets its old bytes back, and whether it runs and starts with the machine is as it was; where it had moved interrupts to is not",
+		Evidence: "off: Kube-OVN, Cilium, ESnet; on: Amazon. Off with pinning by hand cost 30 % with 40 processes of Redis on 4 nodes (scx issue 3245)",
+		Undo:     "its file gets its old bytes back, and its service runs and starts at boot as before; where it had moved interrupts is not restored",
 	},
 	Knob: balance{},
 }

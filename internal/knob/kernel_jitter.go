@@ -4,7 +4,7 @@ package knob
 var jitter = Entry{
 	Facts: Facts{
 		Name:     "kernel.jitter",
-		Title:    "Work that the kernel does now and then on any core: moving memory between nodes and timers between cores, watching for lockups, summing up statistics",
+		Title:    "Periodic kernel work on any core: NUMA balancing, timer migration, lockup detection, statistics",
 		Values:   "numa_balancing=0,timer_migration=0,nmi_watchdog=0,stat_interval=10 (seconds), or some of it",
 		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency},

@@ -13,14 +13,14 @@ func kubeProxyKnobs() []Entry {
 	return []Entry{{
 		Facts: Facts{
 			Name:     "kp.mode",
-			Title:    "What kube-proxy makes Services with",
+			Title:    "How kube-proxy implements Services",
 			Values:   "iptables, ipvs, nftables",
 			Scope:    ScopeManifest,
 			Helps:    []Effect{Latency},
-			Risk:     "node ports on localhost and pods that reach themselves by a Service work otherwise; rules of the old mode stay until kube-proxy cleans up",
-			Needs:    "nftables: kernel 5.13, and Kubernetes 1.31 (1.33: no longer beta); it is worth it with more than about 1000 Services",
+			Risk:     "node ports on localhost and pods that reach themselves through a Service behave differently; rules of the old mode stay until kube-proxy cleans up",
+			Needs:    "nftables: kernel 5.13, and Kubernetes 1.31 (1.33: no longer beta); useful with more than about 1000 Services",
 			Grade:    GradeD,
-			Evidence: "a first packet walks all rules of iptables and a few of nftables (Kubernetes' documentation, EKS); with few Services a benchmark on TKE found no gain",
+			Evidence: "a first packet walks all iptables rules and a few nftables rules (Kubernetes' documentation, EKS); with few Services a benchmark on TKE found no gain",
 			Undo:     "the file gets its old bytes back; apply it, clean up with kube-proxy --cleanup on each node, and restart the DaemonSet",
 		},
 		Knob: choiceIn(kubeProxy, "mode", []string{"iptables", "iptables"}, []string{"ipvs", "ipvs"}, []string{"nftables", "nftables"}).judged(func(_ fileSettings, r Reading) Reading {

@@ -11,8 +11,8 @@ import (
 
 // How changes of Kube-OVN come into effect, and how they go.
 const (
-	undoController = "the file gets its old bytes back; apply it and wait until the controller has written OVN's tables again"
-	undoAgent      = "the file gets its old bytes back; apply it and let the DaemonSet roll over the nodes again"
+	undoController = "the file gets its old bytes back; apply it and wait until the controller has rewritten OVN's tables"
+	undoAgent      = "the file gets its old bytes back; apply it and let the DaemonSet roll out again"
 	rollController = "in effect when the controller has restarted with it: kubectl -n kube-system rollout status deploy/kube-ovn-controller"
 	rollAgent      = "in effect on a node when its kube-ovn-cni has restarted with it: kubectl -n kube-system rollout status ds/kube-ovn-cni"
 )
@@ -45,10 +45,10 @@ func kubeOVNKnobs() []Entry {
 				Values:   "on, off",
 				Scope:    ScopeManifest,
 				Helps:    []Effect{CPU, Latency, Packets},
-				Risk:     "off, Services stop in underlay subnets and in VPCs of one's own",
+				Risk:     "off, Services stop in underlay subnets and in custom VPCs",
 				Needs:    "kube-proxy (or another that serves Services) on every node; overlay subnets of the default VPC only",
 				Grade:    GradeB,
-				Evidence: "about 20 % of the CPU that traffic costs (Kube-OVN's documentation): it sends every packet through connection tracking and the pipeline once more",
+				Evidence: "about 20 % of the CPU that traffic costs (Kube-OVN's documentation): it sends every packet through connection tracking and the pipeline again",
 				Undo:     undoController + "; the rows of load_balancer must be as many as before",
 			},
 			Knob: toggleIn(kubeOVNController, "enable-lb").noted(rollController + "; off, kube-proxy must serve the Services, and underlay subnets and VPCs of one's own have none"),
@@ -56,12 +56,12 @@ func kubeOVNKnobs() []Entry {
 		{
 			Facts: Facts{
 				Name:     "kubeovn.ct_skip",
-				Title:    "Destinations that OVN does not track connections to",
-				Values:   "networks with commas between them: 10.16.0.0/16,fd00:10:16::/112",
+				Title:    "Destinations to which OVN does not track connections",
+				Values:   "networks, separated by commas: 10.16.0.0/16,fd00:10:16::/112",
 				Scope:    ScopeManifest,
 				Helps:    []Effect{CPU, Packets},
-				Risk:     "network policies and Services do not hold for them",
-				Needs:    "a Kube-OVN of late 2025 or newer: older controllers do not start with an argument that they do not know",
+				Risk:     "network policies and Services have no effect for them",
+				Needs:    "a Kube-OVN of late 2025 or newer: older controllers do not start with an unknown argument",
 				Grade:    GradeC,
 				Evidence: "Kube-OVN's documentation, without a number",
 				Undo:     undoController,
@@ -97,8 +97,8 @@ func kubeOVNKnobs() []Entry {
 				Values:   "on, off",
 				Scope:    ScopeManifest,
 				Helps:    []Effect{CPU, Throughput},
-				Risk:     "off, who captures on the mirror device sees nothing more; single pods can be mirrored by an annotation",
-				Needs:    "it is worth turning off where it is on",
+				Risk:     "off, captures on the mirror device see nothing; an annotation can mirror single pods",
+				Needs:    "turn it off where it is on",
 				Grade:    GradeB,
 				Evidence: "2.96 against 3.44 Gb/s in messages of 1 KiB on one node, and 5 to 10 % of CPU (Kube-OVN's documentation)",
 				Undo:     undoAgent,
@@ -112,12 +112,12 @@ func kubeOVNKnobs() []Entry {
 				Values:     "on, off",
 				Scope:      ScopeManifest,
 				Helps:      []Effect{Packets},
-				Risk:       "off, no network policy holds: everybody reaches everybody",
+				Risk:       "off, no network policy has an effect: every pod reaches every other",
 				Needs:      "a cluster that needs no policies",
 				Grade:      GradeB,
 				Evidence:   "a lock of connection tracking for each UDP packet was found with policies, without a figure",
 				Undo:       undoController,
-				ManualOnly: "it takes protection away: only a person can know that nobody needs it",
+				ManualOnly: "it removes protection: only a person can know that nobody needs it",
 			},
 			Knob: toggleIn(kubeOVNController, "enable-np").noted(rollController),
 		},
@@ -128,8 +128,8 @@ func kubeOVNKnobs() []Entry {
 				Values:   "on, off",
 				Scope:    ScopeManifest,
 				Helps:    []Effect{Throughput, CPU},
-				Risk:     "off, damage to the outer header is not noticed",
-				Needs:    "it is worth turning off with NICs that do not do the checksums of tunnels",
+				Risk:     "off, corruption of the outer header goes unnoticed",
+				Needs:    "turn it off with NICs that do not compute tunnels' checksums",
 				Grade:    GradeC,
 				Evidence: "OVN's and Kube-OVN's documentation, without a number",
 				Undo:     undoAgent,
@@ -139,16 +139,16 @@ func kubeOVNKnobs() []Entry {
 		{
 			Facts: Facts{
 				Name:       "kubeovn.encap",
-				Title:      "The tunnel that Kube-OVN takes from node to node",
+				Title:      "The tunnel that Kube-OVN uses between nodes",
 				Values:     "geneve, vxlan",
 				Scope:      ScopeManifest,
 				Helps:      []Effect{Latency, Throughput},
-				Risk:       "all nodes must change together: until then those of one kind do not reach the other; with vxlan some network policies do not hold",
+				Risk:       "all nodes must change together: until then nodes with different tunnels do not reach each other; with vxlan some network policies have no effect",
 				Needs:      "the DaemonSets ovs-ovn and kube-ovn-cni in one file, or one file after the other",
 				Grade:      GradeB,
 				Evidence:   "overlay to underlay took latency from 15.2 to 14.3 microseconds and UDP of 1 KiB from 2.77 to 3.22 Gb/s, but TCP of 4 KiB from 16.0 to 15.1 (Kube-OVN's documentation); nothing on vxlan",
-				Undo:       "the files get their old bytes back; all nodes change together once more, with another outage",
-				ManualOnly: "it cuts the network of the whole cluster while it is changed",
+				Undo:       "the files get their old bytes back; all nodes change together again, with another outage",
+				ManualOnly: "it interrupts the network of the whole cluster during the change",
 			},
 			Knob: choiceIn(kubeOVNTunnel, "tunnel", []string{"geneve", "geneve"}, []string{"vxlan", "vxlan"}).judged(func(s fileSettings, r Reading) Reading {
 				r.Note = "in effect when ovs-ovn and kube-ovn-cni have restarted on all nodes"

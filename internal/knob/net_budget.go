@@ -4,14 +4,14 @@ package knob
 var budget = Entry{
 	Facts: Facts{
 		Name:     "net.budget",
-		Title:    "How much a core receives at one go: packets, time, and packets of one device",
+		Title:    "How much a core receives in one softirq: packets, time, and packets of one device",
 		Values:   "packets=600,usecs=8000,weight=64, or some of it; a number alone is packets",
 		Scope:    ScopeMachine,
 		Helps:    []Effect{Packets, Drops},
 		Risk:     "programs on that core wait longer; 300 ms of it made a cluster worse (bpftune issue 178)",
 		Needs:    "helps only when the third column of /proc/net/softnet_stat (time_squeeze) grows",
 		Grade:    GradeB,
-		Evidence: "negative: raising it without bound did harm where a larger backlog was what was needed (bpftune issue 178)",
+		Evidence: "negative: raising it without bound did harm where a larger backlog was needed (bpftune issue 178)",
 		Undo:     "the old values are written back",
 	},
 	Knob: sysctlGroup{

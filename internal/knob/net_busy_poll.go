@@ -4,14 +4,14 @@ package knob
 var busyPoll = Entry{
 	Facts: Facts{
 		Name:     "net.busy_poll",
-		Title:    "How long a program that waits for a packet asks the device itself, instead of sleeping until the interrupt",
+		Title:    "How long a program that waits for a packet polls the device before it sleeps (busy polling)",
 		Values:   "microseconds: read=50,poll=50 (blocking reads, and poll or select), or one number for both; 0: never",
 		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency},
-		Risk:     "burns processor time and power while it waits",
-		Needs:    "a device with NAPI, and cores to spare; nothing happens for packets whose last hop is a veth without NAPI",
+		Risk:     "burns CPU time and power while it waits",
+		Needs:    "a device with NAPI, and spare cores; no effect on packets whose last hop is a veth without NAPI",
 		Grade:    GradeB,
-		Evidence: "mean latency 47.5 to 16.4 µs with SO_BUSY_POLL, packets 10 ms apart, one machine (B2BITS); C: tuned sets 50, the guide of Amazon's ENA 70",
+		Evidence: "mean latency 47.5 to 16.4 µs with SO_BUSY_POLL, packets 10 ms apart, one machine (B2BITS); C: tuned sets 50, Amazon's ENA guide 70",
 		Undo:     "the old values are written back; sockets that were opened meanwhile keep theirs",
 	},
 	Knob: sysctlGroup{

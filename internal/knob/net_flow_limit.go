@@ -14,12 +14,12 @@ import (
 var flowLimit = Entry{
 	Facts: Facts{
 		Name:     "net.flow_limit",
-		Title:    "On which cores one large flow may not fill the backlog at the cost of small ones",
+		Title:    "On which cores a large flow may not fill the backlog at the expense of small ones",
 		Values:   "cores, such as 0-3,8; none",
 		Scope:    ScopeMachine,
 		Helps:    []Effect{Latency, Drops},
 		Risk:     "packets of large flows are dropped once the backlog is half full",
-		Needs:    "RPS, and cores whose backlog fills; it is the cores that take the interrupts. CONFIG_NET_FLOW_LIMIT",
+		Needs:    "RPS, and cores whose backlog fills: those that take the interrupts. CONFIG_NET_FLOW_LIMIT",
 		Grade:    GradeC,
 		Evidence: "the kernel's own scaling guide recommends it for servers with many connections, without a number",
 		Undo:     "the old mask is written back",

@@ -4,7 +4,7 @@ package knob
 var listen = Entry{
 	Facts: Facts{
 		Name:     "net.listen",
-		Title:    "Connections that may wait at a listening socket: made ones, and half made ones",
+		Title:    "Connections that may wait at a listening socket: established, and half-open",
 		Values:   "accept=4096,syn=4096, or one number for both",
 		Scope:    ScopeNetns,
 		Helps:    []Effect{Drops},
@@ -12,7 +12,7 @@ var listen = Entry{
 		Needs:    "bursts of new connections: TcpExtListenDrops or TcpExtListenOverflows of /proc/net/netstat grow. The program must ask for as many in listen()",
 		Grade:    GradeC,
 		Evidence: "tuned raises somaxconn to 2048 at least, without a number",
-		Undo:     "the old values are written back; sockets that were told to listen meanwhile keep theirs",
+		Undo:     "the old values are written back; sockets that began to listen meanwhile keep theirs",
 	},
 	Knob: sysctlGroup{
 		parts: []groupMember{

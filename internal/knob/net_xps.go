@@ -12,12 +12,12 @@ import (
 var netXPS = Entry{
 	Facts: Facts{
 		Name:     "net.xps",
-		Title:    "Which cores send by which transmit queue (XPS)",
-		Values:   `cores to share the queues among, such as 0-3; for each queue its own, such as "tx-0=0 tx-1=1"; rxqs: each queue sends what the receive queue of its number brought; off`,
+		Title:    "Which cores use which transmit queue (XPS)",
+		Values:   `cores to spread the queues over, such as 0-3; or for each queue, such as "tx-0=0 tx-1=1"; rxqs: each queue sends what the receive queue of the same number received; off`,
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Packets, CPU},
-		Risk:     "packets of a flow can change their order when its process moves to another core",
-		Needs:    "a device with several transmit queues; drivers of network cards mostly set it by themselves",
+		Risk:     "packets of a flow can be reordered when its process moves to another core",
+		Needs:    "a device with several transmit queues; drivers of network cards mostly set it themselves",
 		Grade:    GradeC,
 		Evidence: "the kernel's scaling guide recommends one queue to a core, without a number",
 		Undo:     "the old masks are written back",

@@ -15,12 +15,12 @@ import (
 var ctNotrack = Entry{
 	Facts: Facts{
 		Name:     "ct.notrack",
-		Title:    "Whether the outer packets of tunnels are kept out of connection tracking, by an nftables table of Venturi's own",
+		Title:    "Whether tunnels' outer packets bypass connection tracking, by Venturi's own nftables table",
 		Values:   "on (UDP ports 4789, 6081 and 8472), off, or the ports: 4789,6081",
 		Scope:    ScopeNetns,
 		Helps:    []Effect{Packets, Drops, CPU},
 		Risk:     "rules of this namespace that look at the state of a tunnel's outer packets no longer match; a rule that drops invalid or untracked ones drops them",
-		Needs:    "a namespace that tracks connections and that tunnels end in: each outer source port is a connection of its own. nftables in the kernel",
+		Needs:    "a namespace that tracks connections and in which tunnels end: each outer source port is a connection of its own. nftables in the kernel",
 		Grade:    GradeC,
 		Evidence: "the table of connections filled up with a tunnel's random source ports (OpenStack's neutron charm), without a number",
 		Undo:     "the table is deleted; nobody else's rules are touched",
@@ -32,16 +32,16 @@ var ctNotrack = Entry{
 var nftFlowtable = Entry{
 	Facts: Facts{
 		Name:       "nft.flowtable",
-		Title:      "Whether established connections that are forwarded between devices pass by the rules, by an nftables table of Venturi's own",
+		Title:      "Whether established connections that are forwarded bypass the rules, by Venturi's own nftables table",
 		Values:     "the devices, such as eth0,cali1; off",
 		Scope:      ScopeNetns,
 		Helps:      []Effect{Throughput, Packets, CPU},
 		Risk:       "skips all later hooks: marks, limits of connections and packets, and counters no longer see these packets (calico issue 13495)",
 		Needs:      "a namespace that forwards and tracks connections; modules nf_flow_table and nft_flow_offload. The devices must stay: one that goes away leaves the table without it",
 		Grade:      GradeA,
-		Evidence:   "ten runs with their deviation in firewalld's blog; the figures are in a graph only",
-		Undo:       "the table is deleted, and connections in it go the whole way again",
-		ManualOnly: "it takes packets past rules that somebody may count on",
+		Evidence:   "ten runs with their deviation on firewalld's blog; the figures are in a graph only",
+		Undo:       "the table is deleted, and its connections take the whole path again",
+		ManualOnly: "it lets packets bypass rules that somebody may rely on",
 	},
 	Knob: ownTable{key: setting.FlowTable, text: setting.Flowtable, check: isDevice},
 }

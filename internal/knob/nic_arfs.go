@@ -15,15 +15,15 @@ import (
 var steering = Entry{
 	Facts: Facts{
 		Name:     "nic.arfs",
-		Title:    "Receive flow steering by the card: packets come to the processor where they are read",
-		Values:   "off, on, or flows a queue, such as 4096",
+		Title:    "Receive flow steering by the card: packets arrive at the core that reads them (aRFS)",
+		Values:   "off, on, or flows per queue, such as 4096",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Latency, CPU},
-		Risk:     "filters come and go with many short flows",
+		Risk:     "many short flows cause many filter updates",
 		Needs:    "a card that filters (ntuple) and steers, few long flows, and net.rfs on",
 		Grade:    GradeC,
-		Evidence: "the kernel's scaling.rst; never turned on a card by us: none that qemu plays can filter and steer",
-		Undo:     "what was wanted of the filter, and each queue's number of flows, are written back",
+		Evidence: "the kernel's scaling.rst; not tested on a card: none that qemu emulates can filter and steer",
+		Undo:     "the old filter setting, and each queue's number of flows, are written back",
 	},
 	Knob: arfs{},
 }

@@ -13,14 +13,14 @@ import (
 var nicBigTCP = Entry{
 	Facts: Facts{
 		Name:     "nic.big_tcp",
-		Title:    "How large a packet may be before it is cut for the wire, and after it is put together (BIG TCP)",
+		Title:    "The largest packet before segmentation and after merging (BIG TCP)",
 		Values:   "bytes for all, such as 196608; or gso=65536,gro=65536,gso_ipv4=65536,gro_ipv4=65536; off is 65536",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, CPU},
-		Risk:     "tunnels on older kernels cannot be set up over it (Cilium issue 46337), or it has no effect (32942); programs that look into packets may not take such long ones",
-		Needs:    "Linux 5.19 for IPv6 and 6.3 for IPv4; a tso_max_size of the device that is as large; both ends of a veth pair",
+		Risk:     "tunnels on older kernels cannot be set up over it (Cilium issue 46337), or it has no effect (32942); programs that inspect packets may not accept such long ones",
+		Needs:    "Linux 5.19 for IPv6 and 6.3 for IPv4; a tso_max_size of the device that is at least as large; both ends of a veth pair",
 		Grade:    GradeC,
-		Evidence: "Cilium's documents recommend it from 100 Gb/s on; what is gained is only drawn",
+		Evidence: "Cilium's documents recommend it from 100 Gb/s on; the gain is shown in a graph only",
 		Undo:     "the old numbers are written back, IPv6 first: that of IPv4 follows it up to 65536",
 	},
 	Knob: bigTCP{deviceNumbers{

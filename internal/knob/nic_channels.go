@@ -5,14 +5,14 @@ var channels = Entry{
 	Facts: Facts{
 		Name:     "nic.channels",
 		Title:    "Queues of a device",
-		Values:   "queues of each kind that the device has, such as combined=4, or rx=4,tx=4, or max",
+		Values:   "queues of each kind, such as combined=4, or rx=4,tx=4, or max",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Latency, Packets, CPU},
-		Risk:     "packets are dropped while the queues are made anew; fewer than a table of the receive hash names cannot be set",
-		Needs:    "a device with several queues; as many as there are processors near the card for latency, the fewest that do not overflow for the cost in processors",
+		Risk:     "packets are dropped while the queues are recreated; fewer than the receive hash table uses cannot be set",
+		Needs:    "a device with several queues; for latency, one per core near the card; for CPU cost, the fewest that do not overflow",
 		Grade:    GradeC,
 		Evidence: "the kernel's scaling.rst advises both, for those two aims; tuned and the OpenShift Node Tuning Operator can set it",
-		Undo:     "the old numbers are written back, and whatever the driver forgot meanwhile: the hash table, masks of queues, queueing disciplines",
+		Undo:     "the old numbers are written back, and what the driver forgot meanwhile: the hash table, queue masks, queueing disciplines",
 	},
 	Knob: fields{store: "channel", largest: []string{"combined", "rx", "tx"}, trials: channelTrials},
 }

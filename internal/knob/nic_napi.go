@@ -16,14 +16,14 @@ const longestTimer = 1 << 40
 var nicDeferIRQ = Entry{
 	Facts: Facts{
 		Name:     "nic.defer_irq",
-		Title:    "How often a queue is polled by a timer before its interrupt is allowed again",
+		Title:    "How often a timer polls a queue before its interrupt is enabled again",
 		Values:   "irqs=10,timeout=20000 (polls that found nothing, and ns between them); off",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, CPU, Packets},
-		Risk:     "a packet that comes to an idle queue waits for the timer",
+		Risk:     "a packet that arrives at an idle queue waits for the timer",
 		Needs:    "Linux 5.8; a device that is busy most of the time",
 		Grade:    GradeB,
-		Evidence: "allowing interrupts anew cost about 20 % at 100 Gb/s with 32 queues (message of the kernel's commit)",
+		Evidence: "enabling interrupts again cost about 20 % at 100 Gb/s with 32 queues (message of the kernel's commit)",
 		Undo:     "the old numbers are written back, of the device and of each NAPI that had its own",
 	},
 	Knob: deviceNumbers{
@@ -40,7 +40,7 @@ var nicDeferIRQ = Entry{
 var nicThreadedNAPI = Entry{
 	Facts: Facts{
 		Name:     "nic.napi_threaded",
-		Title:    "Whether packets are received by threads in place of softirqs",
+		Title:    "Whether threads receive packets instead of softirqs",
 		Values:   "on, off",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput},

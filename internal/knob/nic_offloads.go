@@ -1,20 +1,20 @@
 package knob
 
 // undoFeature is how offloads are undone.
-const undoFeature = "what was wanted of each is written back; what is in effect follows"
+const undoFeature = "the old requested setting of each is written back; the effective one follows"
 
 // seg leaves the cutting of large packets to the card, or to the last moment.
 var seg = Entry{
 	Facts: Facts{
 		Name:     "nic.seg",
-		Title:    "Segmentation offloads: large packets are cut by the card, or as late as possible",
+		Title:    "Segmentation offloads: the card, or the last step of the stack, cuts large packets",
 		Values:   "on, off, or each: sg=on,tso=off,gso=on",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, CPU},
-		Risk:     "some cards cut wrongly (e1000e); off costs throughput and processor time",
+		Risk:     "some cards segment wrongly (e1000e); off costs throughput and CPU time",
 		Needs:    "sg needs transmit checksums, tso and gso need sg: see nic.csum",
 		Grade:    GradeC,
-		Evidence: "on by default everywhere, with no figure of its own; worth a look where it is off",
+		Evidence: "on by default everywhere; no figure known; check where it is off",
 		Undo:     undoFeature,
 	},
 	Knob: features{parts: []offload{
@@ -32,10 +32,10 @@ var csum = Entry{
 		Values:   "on, off, or each: tx=on,rx=off",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, CPU},
-		Risk:     "a card that computes wrong ones loses packets; off takes segmentation offloads along",
-		Needs:    "nothing; worth a look where it is off, on virtual devices too",
+		Risk:     "a card that computes them wrongly loses packets; off also turns segmentation offloads off",
+		Needs:    "nothing; check where it is off, on virtual devices too",
 		Grade:    GradeC,
-		Evidence: "on by default everywhere, with no figure of its own",
+		Evidence: "on by default everywhere; no figure known",
 		Undo:     undoFeature,
 	},
 	Knob: features{parts: []offload{
@@ -53,8 +53,8 @@ var gro = Entry{
 		Values:   "on or off",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, CPU},
-		Risk:     "eBPF programs that expect packets as they were sent see large ones",
-		Needs:    "nothing; bridging and forwarding go well with it",
+		Risk:     "eBPF programs that expect packets as sent see merged ones",
+		Needs:    "nothing; it works with bridging and forwarding",
 		Grade:    GradeC,
 		Evidence: "on by default; Calico has a setting that turns it off for its eBPF programs (bpfDisableGROForIfaces)",
 		Undo:     undoFeature,
@@ -70,8 +70,8 @@ var groHW = Entry{
 		Values:   "on or off",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, CPU},
-		Risk:     "as nic.gro; some cards are made anew for it",
-		Needs:    "a card that can, such as virtio; receive checksums, and no LRO",
+		Risk:     "as nic.gro; some cards are reset for it",
+		Needs:    "a card that supports it, such as virtio; receive checksums, and no LRO",
 		Grade:    GradeC,
 		Evidence: "no figure known; drivers choose the default",
 		Undo:     undoFeature,
@@ -83,15 +83,15 @@ var groHW = Entry{
 var lro = Entry{
 	Facts: Facts{
 		Name:     "nic.lro",
-		Title:    "Large receive offload: the card merges packets for good",
+		Title:    "Large receive offload: the card merges packets irreversibly",
 		Values:   "on or off",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, CPU},
-		Risk:     "on a machine that bridges or forwards, merged packets are too large to go on: it must be off there",
-		Needs:    "a card that can, on a machine where its packets end",
+		Risk:     "where packets are bridged or forwarded, merged packets are too large for the next device: it must be off there",
+		Needs:    "a card that supports it, on a host that neither bridges nor forwards",
 		Grade:    GradeC,
 		Evidence: "the kernel turns it off itself when a device is bridged or forwards",
-		Undo:     "what was wanted is written back, on this device and on those below it, of which the kernel takes it along",
+		Undo:     "the old requested setting is written back, on this device and on those below it that the kernel changed along",
 	},
 	Knob: features{parts: []offload{{word: "lro", names: []string{"rx-lro"}}}},
 }
@@ -100,12 +100,12 @@ var lro = Entry{
 var tunnelSeg = Entry{
 	Facts: Facts{
 		Name:     "nic.tnl_seg",
-		Title:    "Segmentation of packets inside of UDP tunnels, by the card",
+		Title:    "Segmentation of packets inside UDP tunnels, by the card",
 		Values:   "on, off, or each: seg=on,csum=off,rx=on",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, CPU},
-		Risk:     "some firmware writes wrong checksums",
-		Needs:    "VXLAN or Geneve in use, and a card that can",
+		Risk:     "some firmware computes wrong checksums",
+		Needs:    "VXLAN or Geneve in use, and a card that supports it",
 		Grade:    GradeB,
 		Evidence: "VXLAN at 10G with MTU 1500: typically 4 to 7 Gbit/s, more than 8 with it (vswitchzero, on ESXi, not Linux)",
 		Undo:     undoFeature,
@@ -125,8 +125,8 @@ var tunnelCsum = Entry{
 		Values:   "on or off",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, Drops},
-		Risk:     "off where the card does it well costs throughput; when the network's own program makes the device anew, it is on again",
-		Needs:    "a VXLAN or Geneve device; worth a trial both ways, above all when InCsumErrors or retransmits grow",
+		Risk:     "off costs throughput where the card computes checksums correctly; it is on again when the CNI recreates the device",
+		Needs:    "a VXLAN or Geneve device; try both settings, above all when InCsumErrors or retransmits grow",
 		Grade:    GradeB,
 		Evidence: "200 Mbit/s to more than 9 Gbit/s when it was turned off on vxlan.calico, kernel 6.12 (calico issue 11435), stalls of 63 s (calico issue 3145); Kube-OVN warns of \"significant degradation\" without it",
 		Undo:     undoFeature,
@@ -138,12 +138,12 @@ var tunnelCsum = Entry{
 var vethGRO = Entry{
 	Facts: Facts{
 		Name:     "virt.veth_gro",
-		Title:    "Receive merging of one end of a veth pair",
+		Title:    "GRO on one end of a veth pair",
 		Values:   "on or off",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput},
-		Risk:     "packets take one more turn, by a poll of the device's own",
-		Needs:    "a veth device; UDP tunnels forwarded over it. Spread over processors with net.rps",
+		Risk:     "packets take one more step, through the device's own poll",
+		Needs:    "a veth device; UDP tunnels forwarded over it. Spread them over cores with net.rps",
 		Grade:    GradeC,
 		Evidence: "no figure known; to be measured",
 		Undo:     undoFeature,
@@ -155,14 +155,14 @@ var vethGRO = Entry{
 var udpForward = Entry{
 	Facts: Facts{
 		Name:     "nic.udp_gro_fwd",
-		Title:    "Merging of UDP packets that are forwarded",
-		Values:   "on, which turns merging into lists off, or off; or each: forward=on,list=off",
+		Title:    "GRO of forwarded UDP packets",
+		Values:   "on (and list merging off), or off; or each: forward=on,list=off",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, CPU},
 		Risk:     "none known",
-		Needs:    "a machine that forwards UDP tunnels or QUIC; for TUN devices kernel 6.2 or later",
+		Needs:    "a host that forwards UDP tunnels or QUIC; for TUN devices kernel 6.2 or later",
 		Grade:    GradeB,
-		Evidence: "UDP segmentation and merging on TUN: 2.92 to 12.46 Gbit/s (wireguard-go commit, alike rather than the same); Tailscale looks whether it is on",
+		Evidence: "UDP segmentation and merging on TUN: 2.92 to 12.46 Gbit/s (wireguard-go commit, similar rather than the same); Tailscale checks that it is on",
 		Undo:     undoFeature,
 	},
 	Knob: features{parts: []offload{

@@ -4,15 +4,15 @@ package knob
 var pause = Entry{
 	Facts: Facts{
 		Name:     "nic.pause",
-		Title:    "Pause frames, by which the two ends of a cable slow each other down",
+		Title:    "Ethernet pause frames (flow control)",
 		Values:   "autoneg, rx and tx, each on or off, such as autoneg=off,rx=on,tx=on",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Drops},
-		Risk:     "one slow receiver holds up others behind the same switch; the link may go down for a moment",
-		Needs:    "a card, and a switch at its other end that does the same",
+		Risk:     "one slow receiver blocks others behind the same switch; the link may go down for a moment",
+		Needs:    "a card, and a link partner with the same setting",
 		Grade:    GradeC,
 		Evidence: "ESnet advises it for storage and 100G",
-		Undo:     "the old settings are written back; with autoneg it is waited until the two ends agree as before",
+		Undo:     "the old settings are written back; with autoneg, Venturi waits until the two ends agree as before",
 	},
 	Knob: fields{store: "pause", trials: func(fieldSet, fieldSet) []string {
 		return []string{"autoneg=off,rx=on,tx=on", "autoneg=off,rx=off,tx=off"}

@@ -14,16 +14,16 @@ import (
 var privateFlags = Entry{
 	Facts: Facts{
 		Name:       "nic.privflags",
-		Title:      "Switches that only a card's own driver has",
+		Title:      "Private flags of a card's driver",
 		Values:     "those of the driver, each on or off, such as rx_striding_rq=on",
 		Scope:      ScopeDevice,
 		Helps:      []Effect{Packets},
-		Risk:       "each driver's own; many make the card anew",
-		Needs:      "a driver that has some, such as mlx5 and ice; what they do, its guide tells",
+		Risk:       "depends on the driver; many flags reset the card",
+		Needs:      "a driver that has some, such as mlx5 and ice; its guide explains them",
 		Grade:      GradeC,
 		Evidence:   "guides of vendors",
-		Undo:       "each switch is set back",
-		ManualOnly: "what a switch does is known to its driver only",
+		Undo:       "each flag is set back",
+		ManualOnly: "only the driver knows what a flag does",
 	},
 	Knob: privFlags{},
 }

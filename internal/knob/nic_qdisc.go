@@ -15,15 +15,15 @@ import (
 var nicQdisc = Entry{
 	Facts: Facts{
 		Name:     "nic.qdisc",
-		Title:    "In what order packets wait for a device (queueing discipline)",
-		Values:   strings.Join(setting.QdiscKinds(), ", ") + "; a device that has mq gets it below each queue",
+		Title:    "The queueing discipline of a device",
+		Values:   strings.Join(setting.QdiscKinds(), ", ") + "; on a device with mq, it is set below each queue",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, Drops},
-		Risk:     "packets that wait are lost; flows get other shares, and what is not fq paces by timers of TCP's own",
-		Needs:    "a device that is up; fq where programs pace, bbr among them; noqueue for virtual devices that hand on at once",
+		Risk:     "waiting packets are lost; flows get other shares, and without fq TCP paces with its own timers",
+		Needs:    "a device that is up; fq for pacing, as bbr needs it; noqueue for virtual devices that forward at once",
 		Grade:    GradeC,
 		Evidence: "ESnet's guide recommends fq; tuned leaves it alone; Cilium's fq stayed after it was turned off (issue 20878)",
-		Undo:     "the old one is made again with its handle and parameters, or the kernel's own comes back; packets and counters in it are lost. One that could not be made again exactly is not touched",
+		Undo:     "the old one is recreated with its handle and parameters, or the kernel's default comes back; its packets and counters are lost. One that cannot be recreated exactly is not touched",
 	},
 	Knob: qdisc{},
 }

@@ -16,12 +16,12 @@ import (
 var hashFields = Entry{
 	Facts: Facts{
 		Name:     "nic.rss_udp",
-		Title:    "What of a UDP packet chooses its receive queue",
+		Title:    "Which fields of a UDP packet choose its receive queue",
 		Values:   "letters as in `ethtool -N`: sdfn for addresses and ports, sd for addresses; or each: udp4=sdfn,udp6=sd",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, Packets},
-		Risk:     "fragments of a packet have no ports, and are reordered; on Azure (netvsc) fragmented UDP is lost",
-		Needs:    "a card with several queues; a tunnel over UDP (4789, 6081, 8472) between two machines, of which one queue is busy",
+		Risk:     "fragments have no ports, and are reordered; on Azure (netvsc) fragmented UDP is lost",
+		Needs:    "a card with several queues, of which a UDP tunnel (4789, 6081, 8472) between two machines keeps one busy",
 		Grade:    GradeB,
 		Evidence: "2 to 3 of 10 Gbit/s over VXLAN with addresses alone, on ixgbe (Cumulus knowledge base)",
 		Undo:     "the fields that were set are written back",
@@ -124,15 +124,15 @@ func (k udpHash) Range(m Machine, t Target) ([]string, error) {
 var hashTable = Entry{
 	Facts: Facts{
 		Name:     "nic.rss_table",
-		Title:    "How the receive hash shares packets out among queues",
-		Values:   "default, or a list of queues that is repeated to fill the table, such as 0:1 or 0:0:1; with key=HEX and hash=NAME too: table=0:1,hash=toeplitz",
+		Title:    "How the receive hash spreads packets over queues",
+		Values:   "default, or a list of queues to repeat until the table is full, such as 0:1 or 0:0:1; with key=HEX and hash=NAME too: table=0:1,hash=toeplitz",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Throughput, Packets},
-		Risk:     "a queue that gets too much; fewer channels than the table names cannot be set while it stands",
+		Risk:     "a queue that gets too much; fewer channels than the table uses cannot be set meanwhile",
 		Needs:    "a card with several queues and a table",
 		Grade:    GradeC,
 		Evidence: "the kernel's scaling.rst",
-		Undo:     "the old table and key are written back; one that shares evenly among all queues is made the default again, for the kernel does not tell whether somebody asked for it",
+		Undo:     "the old table and key are written back; a table that is even over all queues becomes the default again, because the kernel does not say whether somebody set it",
 	},
 	Knob: rssTable{},
 }

@@ -15,12 +15,12 @@ import (
 var nicIRQSuspend = Entry{
 	Facts: Facts{
 		Name:     "nic.irq_suspend",
-		Title:    "How long a queue's interrupts stay away while its program asks for packets itself",
+		Title:    "How long a queue's interrupts stay suspended while its program polls",
 		Values:   "ns, such as 20000000; off",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Latency, CPU},
-		Risk:     "packets of a program that stops asking wait so long",
-		Needs:    "Linux 6.13; a program that polls through epoll and prefers that (EPIOCSPARAMS), and nic.defer_irq. Of no use by itself",
+		Risk:     "packets of a program that stops polling wait that long",
+		Needs:    "Linux 6.13; a program that polls through epoll and prefers that (EPIOCSPARAMS), and nic.defer_irq. No use alone",
 		Grade:    GradeC,
 		Evidence: "the kernel's documentation of NAPI recommends it beside such programs, without a number",
 		Undo:     "the old number of each NAPI is written back",

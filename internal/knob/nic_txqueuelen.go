@@ -4,11 +4,11 @@ package knob
 var nicTxQueueLen = Entry{
 	Facts: Facts{
 		Name:     "nic.txqueuelen",
-		Title:    "Packets that the queue of a device takes, for the kinds of queue that ask for it",
+		Title:    "The queue length of a device, for queueing disciplines that use it",
 		Values:   "packets, such as 1000",
 		Scope:    ScopeDevice,
 		Helps:    []Effect{Drops},
-		Risk:     "packets that wait in a long queue come late",
+		Risk:     "packets in a long queue arrive late",
 		Needs:    "a queue that takes its length from the device: pfifo_fast, pfifo, bfifo; noqueue and fq do not",
 		Grade:    GradeC,
 		Evidence: "common in guides, without a number",

@@ -12,15 +12,15 @@ import (
 var encapCsum = Entry{
 	Facts: Facts{
 		Name:     "ovn.encap_csum",
-		Title:    "Whether OVN's tunnels that come to this machine carry a UDP checksum in the outer header",
-		Values:   "on, off, or default (the setting is taken away: on)",
+		Title:    "Whether OVN's tunnels to this host carry a UDP checksum in the outer header",
+		Values:   "on, off, or default (the setting is removed: on)",
 		Scope:    ScopeSwitch,
 		Helps:    []Effect{Throughput, CPU},
-		Risk:     "off: what the wire damages in the outer header goes unnoticed",
-		Needs:    "cards that do not compute it for tunnels (tx-udp_tnl-csum-segmentation). A machine says it for what others send to it: set it on all. Kube-OVN writes it anew from --encap-checksum",
+		Risk:     "off: corruption of the outer header goes unnoticed",
+		Needs:    "cards that do not compute it for tunnels (tx-udp_tnl-csum-segmentation). A host sets it for what others send to it: set it on all. Kube-OVN writes it again from --encap-checksum",
 		Grade:    GradeC,
 		Evidence: "Kube-OVN's documentation, without a number",
-		Undo:     "the old value is written into the database; a key that was absent is absent again",
+		Undo:     "the old value is written into the database; a key that was absent is removed again",
 	},
 	Knob: ovsSettings{
 		parts:  []ovsSetting{{"csum", ovs.ExternalID, "ovn-encap-csum", true, oneOf("true", "false")}},

@@ -11,14 +11,14 @@ var ovsCache = Entry{
 	Facts: Facts{
 		Name:     "ovs.cache",
 		Title:    "How many flows Open vSwitch keeps in the datapath, and for how long",
-		Values:   "flow-limit=400000 (flows),max-idle=30000 (ms),max-revalidator=1000 (ms),min-revalidate-pps=5, or some of it; a number alone is flow-limit; default takes the setting away",
+		Values:   "flow-limit=400000 (flows),max-idle=30000 (ms),max-revalidator=1000 (ms),min-revalidate-pps=5, or some of it; a number alone is flow-limit; default removes the setting",
 		Scope:    ScopeSwitch,
 		Helps:    []Effect{Packets, Drops},
-		Risk:     "memory and time to look flows over; stale flows stay longer",
+		Risk:     "memory, and time to revalidate flows; stale flows stay longer",
 		Needs:    "very many flows: upcall_flow_limit_hit of `ovs-appctl coverage/show` grows",
 		Grade:    GradeC,
 		Evidence: "the manual of Open vSwitch discourages it \"unless you know\", and gives the defaults 200000, 10000 ms, 500 ms and 5",
-		Undo:     "the old values are written into the database; a key that was absent is absent again",
+		Undo:     "the old values are written into the database; a key that was absent is removed again",
 	},
 	Knob: ovsSettings{
 		parts: []ovsSetting{
@@ -36,14 +36,14 @@ var ovsUserspace = Entry{
 	Facts: Facts{
 		Name:     "ovs.emc",
 		Title:    "Caches of the datapath that runs in Open vSwitch's own process (netdev)",
-		Values:   "emc=100 (one of so many new flows goes into the exact match cache; 0: none),smc=on (signature match cache); default takes the setting away",
+		Values:   "emc=100 (one in 100 new flows goes into the exact match cache; 0: none),smc=on (signature match cache); default removes the setting",
 		Scope:    ScopeSwitch,
 		Helps:    []Effect{Packets},
 		Risk:     "a cache that thrashes costs more than none",
 		Needs:    "bridges of datapath type netdev: the kernel's datapath has no such caches",
 		Grade:    GradeC,
 		Evidence: "the manual of Open vSwitch, without a number",
-		Undo:     "the old values are written into the database; a key that was absent is absent again",
+		Undo:     "the old values are written into the database; a key that was absent is removed again",
 	},
 	Knob: ovsSettings{
 		parts: []ovsSetting{

@@ -6,16 +6,16 @@ import "github.com/venturi-net/venturi/internal/ovs"
 var ovsOffload = Entry{
 	Facts: Facts{
 		Name:       "ovs.hw_offload",
-		Title:      "Whether Open vSwitch hands flows to the network card (TC flower)",
-		Values:     "offload=on,tc-policy=skip_sw (none, skip_sw or skip_hw), or one of them; default takes the setting away",
+		Title:      "Whether Open vSwitch offloads flows to the network card (TC flower)",
+		Values:     "offload=on,tc-policy=skip_sw (none, skip_sw or skip_hw), or one of them; default removes the setting",
 		Scope:      ScopeSwitch,
 		Helps:      []Effect{Throughput, Packets, CPU},
-		Risk:       "the daemon has to be started anew, which cuts traffic off; flows that a card gets wrong",
-		Needs:      "a card in switchdev mode, and no bond in the way (Kube-OVN's page on Mellanox). Kube-OVN's start script sets it anew from HW_OFFLOAD",
+		Risk:       "the daemon must restart, which interrupts traffic; flows that a card handles wrongly",
+		Needs:      "a card in switchdev mode, and no bond (Kube-OVN's page on Mellanox). Kube-OVN's start script sets it again from HW_OFFLOAD",
 		Grade:      GradeC,
-		Evidence:   "makers of cards and Kube-OVN recommend it, without a number that could be checked",
-		Undo:       "the old values are written into the database, and hold when the daemon is started anew",
-		ManualOnly: "it does nothing until the daemon is started anew, which cuts traffic off",
+		Evidence:   "card vendors and Kube-OVN recommend it, without a figure that could be checked",
+		Undo:       "the old values are written into the database, and take effect when the daemon restarts",
+		ManualOnly: "it has no effect until the daemon restarts, which interrupts traffic",
 	},
 	Knob: ovsSettings{
 		parts: []ovsSetting{

@@ -12,15 +12,15 @@ import (
 var ovsThreads = Entry{
 	Facts: Facts{
 		Name:     "ovs.threads",
-		Title:    "Threads of Open vSwitch that take in packets without a flow, and that look flows over",
-		Values:   "handlers=4,revalidators=2, or one of them; a number alone is handlers; default takes the setting away",
+		Title:    "Threads of Open vSwitch that handle packets without a flow, and that revalidate flows",
+		Values:   "handlers=4,revalidators=2, or one of them; a number alone is handlers; default removes the setting",
 		Scope:    ScopeSwitch,
 		Helps:    []Effect{Drops, Latency},
 		Risk:     "memory: a switch went from 10 to 96 handlers and ran out of it (ovn-kubernetes issue 3842)",
-		Needs:    "handlers hold only where the kernel hands packets over by port: since 2.16 it does so by core, and there is one a core, whatever is set. Kube-OVN's start script sets both anew",
+		Needs:    "handlers matter only where the kernel sends upcalls per port: since 2.16 it does so per core, with one handler per core whatever is set. Kube-OVN's start script sets both again",
 		Grade:    GradeB,
 		Evidence: "negative: setting it had no effect, or the opposite (ovn-kubernetes issues 3842 and 3921)",
-		Undo:     "the old values are written into the database; a key that was absent is absent again",
+		Undo:     "the old values are written into the database; a key that was absent is removed again",
 	},
 	Knob: ovsSettings{
 		parts: []ovsSetting{

@@ -14,6 +14,6 @@ func Sections() []Section {
 		{"device", "Network devices, physical and virtual", deviceKnobs()},
 		{"kernel", "The kernel's network stack", kernelKnobs()},
 		{"switch", "Open vSwitch and OVN", switchKnobs()},
-		{"manifest", "What a cluster's network is configured by", manifestKnobs()},
+		{"manifest", "Manifests of a cluster's network", manifestKnobs()},
 	}
 }

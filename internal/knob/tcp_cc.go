@@ -12,15 +12,15 @@ import (
 var tcpCC = Entry{
 	Facts: Facts{
 		Name:     "tcp.cc",
-		Title:    "The algorithm by which TCP chooses how fast to send (congestion control)",
+		Title:    "TCP's congestion control",
 		Values:   "the name of one, such as cubic, reno, bbr or dctcp",
 		Scope:    ScopeNetns,
 		Helps:    []Effect{Throughput, Latency},
-		Risk:     "unfair to others on the same way; more retransmits",
-		Needs:    "one that the namespace has (net.ipv4.tcp_available_congestion_control). bbr and its like want qdisc fq on the device; dctcp wants switches that mark",
+		Risk:     "unfair to others on the same link; more retransmits",
+		Needs:    "one that is available in the namespace (net.ipv4.tcp_available_congestion_control). bbr and its like need qdisc fq on the device; dctcp needs switches that mark ECN",
 		Grade:    GradeB,
-		Evidence: "58 to 490 Mbit/s with bbr at 10 % loss; on a clean link dctcp came out best (bpftune)",
-		Undo:     "the old one is written back; open connections keep the one that they began with",
+		Evidence: "58 to 490 Mbit/s with bbr at 10 % loss; on a clean link dctcp was best (bpftune)",
+		Undo:     "the old one is written back; open connections keep theirs",
 	},
 	Knob: congestion{sysctl{name: "net.ipv4.tcp_congestion_control", note: "open sockets keep the one that they began with. A namespace copies it from the machine when it is made: pods that run keep theirs"}},
 }

@@ -7,12 +7,12 @@ const notInherited = "pods take nothing of it from the machine, whatever their a
 var tcpNotsent = Entry{
 	Facts: Facts{
 		Name:     "tcp.notsent",
-		Title:    "Bytes that wait unsent in a connection before its program is let go on writing",
+		Title:    "Unsent bytes in a connection up to which its program may write on",
 		Values:   "bytes, such as 131072; 4294967295: no limit",
 		Scope:    ScopeNetns,
 		Helps:    []Effect{Throughput, Latency},
 		Risk:     "a program is woken more often; too little starves the device",
-		Needs:    "programs that write more than the network takes",
+		Needs:    "programs that write faster than the network sends",
 		Grade:    GradeC,
 		Evidence: "tuned sets 131072 on the machine, where pods do not get it; no number",
 		Undo:     "the old value is written back",
@@ -24,7 +24,7 @@ var tcpNotsent = Entry{
 var tcpIdle = Entry{
 	Facts: Facts{
 		Name:     "tcp.ssai",
-		Title:    "Whether a connection begins slowly again after a pause (slow start after idle)",
+		Title:    "Whether a connection starts slowly again after a pause (slow start after idle)",
 		Values:   "on or off",
 		Scope:    ScopeNetns,
 		Helps:    []Effect{Throughput},

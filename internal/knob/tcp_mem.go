@@ -9,14 +9,14 @@ const maxBuffer = 1<<31 - 1
 var tcpMem = Entry{
 	Facts: Facts{
 		Name:     "tcp.mem",
-		Title:    "How far TCP lets the buffers of a connection grow",
+		Title:    "How far TCP may grow the buffers of a connection",
 		Values:   "bytes: rmem=16777216,wmem=16777216 (receive and send), or one number for both",
 		Scope:    ScopeNetns,
 		Helps:    []Effect{Throughput},
-		Risk:     "memory; long queues at the sender, so latency",
-		Needs:    "a long or very fast way: bandwidth times round trip beyond the present value. Useless within a rack",
+		Risk:     "memory; long queues at the sender, which add latency",
+		Needs:    "a long or very fast link: bandwidth times round trip above the present value. Useless within a rack",
 		Grade:    GradeC,
-		Evidence: "tuned sets 16 MiB, ESnet up to 2 GiB for 100 Gbit/s and long ways; useless at the round trips of a LAN",
+		Evidence: "tuned sets 16 MiB, ESnet up to 2 GiB for 100 Gbit/s and long links; useless at the round trips of a LAN",
 		Undo:     "the old values are written back; open connections keep what they have grown to",
 	},
 	Knob: sysctlGroup{
@@ -34,7 +34,7 @@ var tcpMem = Entry{
 var sockMem = Entry{
 	Facts: Facts{
 		Name:     "sock.mem",
-		Title:    "Buffers of sockets: what a program may ask for, and what one gets that does not ask (as UDP)",
+		Title:    "Socket buffers: what a program may request, and the default (as for UDP)",
 		Values:   "bytes: rmem_max=16777216,wmem_max=16777216,rmem_default=262144,wmem_default=262144, or some of them",
 		Scope:    ScopeMachine,
 		Helps:    []Effect{Throughput, Drops},
@@ -64,8 +64,8 @@ var udpMem = Entry{
 		Values:   "pages (getconf PAGESIZE), such as 1500000",
 		Scope:    ScopeMachine,
 		Helps:    []Effect{Drops},
-		Risk:     "memory that nothing else can have",
-		Needs:    "UdpMemErrors of /proc/net/snmp grows: rare, for the kernel takes an eighth of the machine's memory",
+		Risk:     "memory that nothing else can use",
+		Needs:    "UdpMemErrors of /proc/net/snmp grows: rare, because the kernel's default is an eighth of the host's memory",
 		Grade:    GradeC,
 		Evidence: "bpftune raises it when UDP comes near it, without a number",
 		Undo:     "the old value is written back",
