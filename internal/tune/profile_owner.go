@@ -25,13 +25,13 @@ var owners = []owner{
 	{
 		processes: []string{"bpftune"},
 		knobs:     []string{"net.backlog", "net.budget", "net.flow_limit", "tcp.*", "udp.mem", "sock.mem"},
-		behaviour: "it sets this by what it watches: let it, or stop it",
+		behaviour: "it sets this from what it observes: let it, or stop it",
 	},
 	{
 		processes:  []string{"irqbalance"},
 		knobs:      []string{"irq.affinity"},
 		disabledBy: "irq.balance",
-		behaviour:  "it moves interrupts again within ten seconds: turn irq.balance first",
+		behaviour:  "it moves interrupts again within ten seconds: set irq.balance first",
 	},
 }
 
@@ -42,7 +42,7 @@ func dropUnowned(wishes []Assignment, skipped []Skipped) (kept []Assignment, lef
 		i := slices.IndexFunc(owners, func(o owner) bool { return o.disabledBy == w.Knob.Name })
 		if i >= 0 && !owners[i].replaced(wishes, skipped) {
 			left = append(left, Skipped{Step: *w.Step, Target: w.Target, Kind: Unmet,
-				Reason: fmt.Sprintf("nothing else would set %s then: name the card, with --dev", strings.Join(owners[i].knobs, ", "))})
+				Reason: fmt.Sprintf("nothing else would set %s then: name the card with --dev", strings.Join(owners[i].knobs, ", "))})
 			continue
 		}
 		kept = append(kept, w)
@@ -66,7 +66,7 @@ func tooSlow(name string, wishes []Assignment) string {
 		case ends && name == o.disabledBy:
 			return fmt.Sprintf("%s takes seconds to act, and a proof changes faster than that: compare before and after, with --apply --trial", o.processes[0])
 		case ends && slices.Contains(o.knobs, name):
-			return fmt.Sprintf("%s would move it while the proof runs: set %s to off for as long as that takes", o.processes[0], o.disabledBy)
+			return fmt.Sprintf("%s would move it while the proof runs: set %s to off meanwhile", o.processes[0], o.disabledBy)
 		}
 	}
 	return ""
