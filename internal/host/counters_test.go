@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // fixture writes files below a folder that plays the machine's root.
@@ -16,8 +17,8 @@ func fixture(t *testing.T, files map[string]string) host.Reader {
 	root := t.TempDir()
 	for name, text := range files {
 		file := filepath.Join(root, name)
-		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		must(t, os.WriteFile(file, []byte(text), 0o644))
+		testenv.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		testenv.Must(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	return host.Reader{Root: root}
 }
@@ -80,7 +81,7 @@ func TestIRQs(t *testing.T) {
 		"proc/9/comm":                                             "tuned\n",
 		"proc/13/comm":                                            "bash\n",
 	})
-	must(t, os.Symlink(filepath.Join(r.Root, "sys/devices/pci0/virtio0"), filepath.Join(r.Root, "sys/class/net/eth0/device")))
+	testenv.Must(t, os.Symlink(filepath.Join(r.Root, "sys/devices/pci0/virtio0"), filepath.Join(r.Root, "sys/class/net/eth0/device")))
 	want := []host.IRQ{
 		{Card: "pci0", Index: 1, Number: 30, Name: "virtio0-input.0", CPUs: "0"},
 		{Card: "pci0", Index: -1, Number: 31, Name: "virtio0-output.0", CPUs: "0-1"},

@@ -43,7 +43,7 @@ func TestIDOfAFile(t *testing.T) {
 func TestDo(t *testing.T) {
 	l := testenv.Lab(t, lab.Options{})
 	home, err := host.ID(currentNetns)
-	must(t, err)
+	testenv.Must(t, err)
 	var wg sync.WaitGroup
 	for i := range 64 {
 		space := l.Machines[i%2].Namespace
@@ -68,7 +68,7 @@ func TestDo(t *testing.T) {
 	}
 	wg.Wait()
 	threads, err := os.ReadDir("/proc/self/task")
-	must(t, err)
+	testenv.Must(t, err)
 	for _, thread := range threads {
 		now, err := host.ID("/proc/self/task/" + thread.Name() + "/ns/net")
 		if err == nil && now != home {
@@ -80,12 +80,12 @@ func TestDo(t *testing.T) {
 func TestProcessesIn(t *testing.T) {
 	l := testenv.Lab(t, lab.Options{})
 	id, err := host.ID(l.Machines[0].Namespace)
-	must(t, err)
+	testenv.Must(t, err)
 	if pids, err := (host.Reader{}).ProcessesIn(id); err != nil || len(pids) != 0 {
 		t.Errorf("processes in a lab without agents: %v, %v", pids, err)
 	}
 	own, err := host.ID("/proc/self/ns/net")
-	must(t, err)
+	testenv.Must(t, err)
 	if pids, err := (host.Reader{}).ProcessesIn(own); err != nil || !slices.Contains(pids, os.Getpid()) {
 		t.Errorf("this process is not in its own namespace: %v, %v", pids, err)
 	}
@@ -95,7 +95,7 @@ func TestProcessesIn(t *testing.T) {
 func TestNamedFile(t *testing.T) {
 	l := testenv.Lab(t, lab.Options{})
 	space := l.Machines[0].Namespace
-	must(t, host.Do(space, func() error {
+	testenv.Must(t, host.Do(space, func() error {
 		if got := host.NamedFile(currentNetns); got != space {
 			t.Errorf("inside of it: %s, want %s", got, space)
 		}

@@ -13,22 +13,22 @@ import (
 // Devices are read with what joins them, across namespaces.
 func TestNetDevices(t *testing.T) {
 	w, err := netcfg.Owned(testenv.Claim(t))
-	must(t, err)
+	testenv.Must(t, err)
 	n, err := w.Create(w.Name("m1"))
-	must(t, err)
+	testenv.Must(t, err)
 	defer n.Close()
 	pod, err := w.Create(w.Name("p1"))
-	must(t, err)
+	testenv.Must(t, err)
 	defer pod.Close()
-	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "cali0"}, netcfg.VethEnd{In: pod, Name: "eth0"}, 1400))
-	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "wire"}, netcfg.VethEnd{In: n, Name: "far"}, 1500))
+	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "cali0"}, netcfg.VethEnd{In: pod, Name: "eth0"}, 1400))
+	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "wire"}, netcfg.VethEnd{In: n, Name: "far"}, 1500))
 	outer := netip.MustParseAddr("192.0.2.1")
-	must(t, n.AddAddr("wire", netip.PrefixFrom(outer, 24)))
-	must(t, n.AddVXLAN(netcfg.VXLAN{Name: "vx", MAC: []byte{2, 0, 0, 0, 0, 1}, MTU: 1450, VNI: 7, Port: 4789, Local: outer, Device: "wire"}))
-	must(t, n.AddBridge("cni0", []byte{2, 0, 0, 0, 0, 2}, 1400))
-	must(t, n.Enslave("cali0", "cni0", false))
-	must(t, n.Features("vx", map[string]bool{"tx-checksum-ip-generic": false}))
-	must(t, n.AddRoute(netcfg.Route{Dst: netip.MustParsePrefix("198.51.100.0/24"), Via: netip.MustParseAddr("192.0.2.9"), Device: "wire"}))
+	testenv.Must(t, n.AddAddr("wire", netip.PrefixFrom(outer, 24)))
+	testenv.Must(t, n.AddVXLAN(netcfg.VXLAN{Name: "vx", MAC: []byte{2, 0, 0, 0, 0, 1}, MTU: 1450, VNI: 7, Port: 4789, Local: outer, Device: "wire"}))
+	testenv.Must(t, n.AddBridge("cni0", []byte{2, 0, 0, 0, 0, 2}, 1400))
+	testenv.Must(t, n.Enslave("cali0", "cni0", false))
+	testenv.Must(t, n.Features("vx", map[string]bool{"tx-checksum-ip-generic": false}))
+	testenv.Must(t, n.AddRoute(netcfg.Route{Dst: netip.MustParsePrefix("198.51.100.0/24"), Via: netip.MustParseAddr("192.0.2.9"), Device: "wire"}))
 	testenv.InNetns(t, n.Path(), func() error {
 		var list []host.NetDevice
 		err := host.Sysfs(func(root string) (err error) {
@@ -69,9 +69,9 @@ func TestNetDevices(t *testing.T) {
 func TestFind(t *testing.T) {
 	n := testenv.Netns(t)
 	id, err := host.ID(n.Path())
-	must(t, err)
+	testenv.Must(t, err)
 	found, _, err := host.Reader{}.FindNetns()
-	must(t, err)
+	testenv.Must(t, err)
 	if len(found) == 0 || found[0].Path != "" || found[0].Name != "" {
 		t.Errorf("the first is not the process's own: %+v", found)
 	}

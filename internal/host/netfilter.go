@@ -6,10 +6,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/nft"
-	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/nft"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // netfilterState is what the packet filter of one namespace holds.
@@ -118,31 +119,13 @@ func expressionNames(message []byte) ([]string, error) {
 	return names, nil
 }
 
+// extensionName is NFTA_MATCH_NAME and NFTA_TARGET_NAME, which are the same number.
+const extensionName = 1
+
 func expressionName(elem []byte) (string, error) {
-	attrs, err := nl.ParseRouteAttr(elem)
-	if err != nil {
-		return "", err
-	}
-	var name, extension string
-	for _, a := range attrs {
-		switch nlmsg.Number(a.Attr.Type) {
-		case unix.NFTA_EXPR_NAME:
-			name = nl.BytesToString(a.Value)
-		case unix.NFTA_EXPR_DATA:
-			data, err := nl.ParseRouteAttr(a.Value)
-			if err != nil {
-				return "", err
-			}
-			for _, d := range data {
-				// 1 is both NFTA_MATCH_NAME and NFTA_TARGET_NAME.
-				if nlmsg.Number(d.Attr.Type) == 1 {
-					extension = nl.BytesToString(d.Value)
-				}
-			}
-		}
-	}
+	name, data, err := nft.ExpressionData(elem)
 	if name == "match" || name == "target" {
-		name += "/" + extension
+		name += "/" + data.Text(extensionName)
 	}
-	return name, nil
+	return name, err
 }

@@ -33,7 +33,7 @@ func TestDevicesUnderKernel(t *testing.T) {
 // Kinds of devices that not every kernel has are made as they were asked for;
 // a kernel that lacks one says so, in the way that probes understand.
 func TestDevices(t *testing.T) {
-	w, n := namespace(t)
+	w, n := testenv.Namespace(t)
 	pod, err := w.Create(w.Name("pod"))
 	must(t, err)
 	defer pod.Close()

@@ -16,7 +16,7 @@ import (
 // Dynamic routes are told apart by their protocol, and only own ones go.
 func TestDynamicRoute(t *testing.T) {
 	const protocol, other = 186, 12
-	_, n := namespace(t)
+	_, n := testenv.Namespace(t)
 	must(t, n.AddBridge("br0", nil, 1500))
 	must(t, n.AddAddr("br0", netip.MustParsePrefix("10.0.0.1/24")))
 	dst := netip.MustParsePrefix("10.245.0.0/26")

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // What a route says of its encapsulation is what `ip route add ... encap ip id
@@ -29,7 +30,7 @@ func TestEncap(t *testing.T) {
 
 // The kernel takes such a route; one without a use for it says so.
 func TestEncapRoute(t *testing.T) {
-	_, n := namespace(t)
+	_, n := testenv.Namespace(t)
 	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a"}, netcfg.VethEnd{In: n, Name: "b"}, 1500))
 	local, remote := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	err := n.AddRoute(netcfg.Route{

@@ -6,12 +6,13 @@ import (
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // More rules than one batch takes arrive, all of them, and the reader of
 // machine counts them; a rule may jump to a chain that comes later.
 func TestAddTables(t *testing.T) {
-	_, n := namespace(t)
+	_, n := testenv.Namespace(t)
 	const many = 2500
 	table := netcfg.Table{Name: "filter", Chains: []netcfg.Chain{
 		{Name: "INPUT", Hook: netcfg.FilterInput, Rules: []netcfg.Rule{{netcfg.Jump("later")}}},
@@ -33,7 +34,7 @@ func TestAddTables(t *testing.T) {
 }
 
 func TestRefusedTable(t *testing.T) {
-	_, n := namespace(t)
+	_, n := testenv.Namespace(t)
 	err := n.AddTables(netcfg.Table{Name: "filter", Chains: []netcfg.Chain{
 		{Name: "INPUT", Hook: netcfg.FilterInput, Rules: []netcfg.Rule{{netcfg.Jump("nowhere")}}},
 	}})
@@ -47,7 +48,7 @@ func TestRefusedTable(t *testing.T) {
 func TestClauses(t *testing.T) {
 	pods := netip.MustParsePrefix("10.244.0.0/16")
 	for _, wrapped := range []int{0, 4} {
-		_, n := namespace(t)
+		_, n := testenv.Namespace(t)
 		tables := []netcfg.Table{{Name: "nat", Chains: []netcfg.Chain{
 			{Name: "PREROUTING", Hook: netcfg.NATPrerouting, Rules: []netcfg.Rule{
 				{netcfg.TCP(), netcfg.Src(pods), netcfg.ToLocal(), netcfg.DNAT(netip.MustParseAddrPort("10.1.2.3:80"))},

@@ -9,13 +9,14 @@ import (
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // What is sent into a bridge comes with room for the headers of a tunnel, by ports
 // that were there before and by such that come later, and the bridge gets none of
 // what the device itself could bring.
 func TestAddHeadroom(t *testing.T) {
-	_, n := namespace(t)
+	_, n := testenv.Namespace(t)
 	must(t, n.AddBridge("br0", nil, 1400))
 	must(t, n.Up("br0"))
 	pods := []string{"pod0", "pod1"}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestMove(t *testing.T) {
-	w, from := namespace(t)
+	w, from := testenv.Namespace(t)
 	to, err := w.Create(w.Name("m2"))
 	must(t, err)
 	defer to.Close()

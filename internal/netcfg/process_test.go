@@ -18,15 +18,6 @@ import (
 // long is a wait that only a hang exceeds.
 const long = 20 * time.Second
 
-func namespace(t *testing.T) (*netcfg.Writer, *netcfg.Namespace) {
-	t.Helper()
-	w := owned(t)
-	n, err := w.Create(w.Name("m1"))
-	must(t, err)
-	t.Cleanup(n.Close)
-	return w, n
-}
-
 func awaitExit(t *testing.T, c *netcfg.Child) {
 	t.Helper()
 	select {
@@ -46,7 +37,7 @@ func processesIn(t *testing.T, n *netcfg.Namespace) []int {
 }
 
 func TestStartInside(t *testing.T) {
-	_, n := namespace(t)
+	_, n := testenv.Namespace(t)
 	c, err := n.Start(netcfg.Command{Args: testenv.RoleCommand(t, "reader")})
 	must(t, err)
 	if pids := processesIn(t, n); len(pids) != 1 || pids[0] != c.Pid {
@@ -64,7 +55,7 @@ func TestStartInside(t *testing.T) {
 }
 
 func TestStartFails(t *testing.T) {
-	_, n := namespace(t)
+	_, n := testenv.Namespace(t)
 	if _, err := n.Start(netcfg.Command{Args: []string{"/no/such/program"}}); err == nil {
 		t.Error("starting what does not exist succeeded")
 	}
@@ -72,7 +63,7 @@ func TestStartFails(t *testing.T) {
 
 // A process that listens to nothing is killed.
 func TestStopDeaf(t *testing.T) {
-	_, n := namespace(t)
+	_, n := testenv.Namespace(t)
 	log := filepath.Join(t.TempDir(), "log")
 	c, err := n.Start(netcfg.Command{Args: testenv.RoleCommand(t, "deaf"), Log: log})
 	must(t, err)
@@ -85,7 +76,7 @@ func TestStopDeaf(t *testing.T) {
 }
 
 func TestKillFindsWhoIsInside(t *testing.T) {
-	w, n := namespace(t)
+	w, n := testenv.Namespace(t)
 	log := filepath.Join(t.TempDir(), "log")
 	detached, err := n.Start(netcfg.Command{Args: testenv.RoleCommand(t, "deaf"), Log: log, Detach: true})
 	must(t, err)
@@ -120,7 +111,7 @@ func awaitText(t *testing.T, file, want string) {
 // What is asked of a process that does not answer is broken off after the
 // limit, and that is no interruption of whoever waits.
 func TestAwaitStuck(t *testing.T) {
-	_, n := namespace(t)
+	_, n := testenv.Namespace(t)
 	c, err := n.Start(netcfg.Command{Args: testenv.RoleCommand(t, "reader")})
 	must(t, err)
 	defer c.Stop(long)

@@ -10,12 +10,13 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // A table is rewritten whole, in one step, and others stay: nobody sees a moment
 // without its rules.
 func TestRewriteTable(t *testing.T) {
-	_, n := namespace(t)
+	_, n := testenv.Namespace(t)
 	rules := func(name string, count int) netcfg.Table {
 		c := netcfg.Chain{Name: "INPUT", Hook: netcfg.FilterInput}
 		for i := range count {

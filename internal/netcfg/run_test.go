@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 func TestRun(t *testing.T) {
-	_, n := namespace(t)
+	_, n := testenv.Namespace(t)
 	out, err := n.Run(t.Context(), netcfg.Command{Args: []string{"cat"}}, "what it reads")
 	if err != nil || out != "what it reads" {
 		t.Errorf("cat = %q, %v", out, err)
@@ -23,7 +24,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestRunFails(t *testing.T) {
-	_, n := namespace(t)
+	_, n := testenv.Namespace(t)
 	if _, err := n.Run(t.Context(), netcfg.Command{Args: []string{"cat", "/no/such/file"}}, ""); err == nil ||
 		!strings.Contains(err.Error(), "No such file") {
 		t.Errorf("the error does not hold what the program said: %v", err)
@@ -35,7 +36,7 @@ func TestRunFails(t *testing.T) {
 
 // A program is killed when nobody waits for it any more.
 func TestRunKilled(t *testing.T) {
-	_, n := namespace(t)
+	_, n := testenv.Namespace(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	start := time.Now()

@@ -16,7 +16,7 @@ import (
 
 // TestTap: a tap waits for a process, which may open as many queues as it has.
 func TestTap(t *testing.T) {
-	_, n := namespace(t)
+	_, n := testenv.Namespace(t)
 	for name, queues := range map[string]int{"one": 1, "four": 4} {
 		must(t, n.AddTap(netcfg.Tap{Name: name, MAC: []byte{2, 0, 0, 0, 0, 7}, MTU: 1450, Queues: queues}))
 		if err := n.AddTap(netcfg.Tap{Name: name, MTU: 1450}); err == nil {

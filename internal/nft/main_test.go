@@ -7,10 +7,3 @@ import (
 )
 
 func TestMain(m *testing.M) { testenv.Main(m, nil) }
-
-func Must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/setting"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // TestIPv6Renamed: a device's setting is found by its name of today, and that of
 // the device which has its old name by now stays.
 func TestIPv6Renamed(t *testing.T) {
-	_, n := namespace(t)
+	_, n := testenv.Namespace(t)
 	ip := func(args ...string) {
 		t.Helper()
 		args = append([]string{"-n", filepath.Base(n.Path())}, args...)

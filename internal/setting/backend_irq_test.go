@@ -9,6 +9,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/setting"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // vectors is a machine whose card has interrupts from number 30 on, in the order
@@ -25,8 +26,8 @@ func vectors(t *testing.T, names ...string) (root string) {
 	root = t.TempDir()
 	for name, text := range files {
 		name = filepath.Join(root, name)
-		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		must(t, os.WriteFile(name, []byte(text), 0o644))
+		testenv.Must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		testenv.Must(t, os.WriteFile(name, []byte(text), 0o644))
 	}
 	return root
 }
@@ -49,7 +50,7 @@ func TestIRQFoundAgain(t *testing.T) {
 		{"two ports change their names", []string{"eth1-TxRx-0", "eth1-TxRx-1", "eth1-TxRx-2", "eth1", "eth0-TxRx-0"}, []string{"0", "1", "2", "3"}},
 	} {
 		irqs, err := host.Reader{Root: vectors(t, was...)}.CardIRQs("0000:00:03.0")
-		must(t, err)
+		testenv.Must(t, err)
 		cells := setting.NewSettings(setting.Backends(vectors(t, c.now...))...)
 		for i, want := range c.core {
 			v, err := cells.Read(setting.IRQSetting(irqs[i]))

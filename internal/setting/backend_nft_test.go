@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/setting"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // nft runs the program in a namespace.
@@ -20,7 +21,7 @@ func nft(t *testing.T, namespace string, command string) string {
 }
 
 func TestNftStore(t *testing.T) {
-	_, n := namespace(t)
+	_, n := testenv.Namespace(t)
 	place, err := setting.NetnsScope(n.Path())
 	if err != nil {
 		t.Fatal(err)

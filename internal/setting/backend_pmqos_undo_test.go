@@ -29,26 +29,26 @@ func TestUndoesLatencyOfEarlierVersion(t *testing.T) {
 	for _, running := range []bool{true, false} {
 		root, folder := t.TempDir(), t.TempDir()
 		name := filepath.Join(root, "dev/cpu_dma_latency")
-		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		testenv.Must(t, os.MkdirAll(filepath.Dir(name), 0o755))
 		file, err := os.Create(name)
-		must(t, err)
+		testenv.Must(t, err)
 		defer file.Close()
 		settings := setting.NewSettings(setting.Backends(root)...)
 		ended := make(chan error, 1)
 		if running {
 			other := filepath.Join(t.TempDir(), "other")
 			own, err := os.ReadFile("/proc/self/exe")
-			must(t, err)
-			must(t, os.WriteFile(other, own, 0o755))
+			testenv.Must(t, err)
+			testenv.Must(t, os.WriteFile(other, own, 0o755))
 			cmd := exec.Command(other, "hold", "--file", name, "--number", "7")
 			cmd.ExtraFiles = []*os.File{file}
-			must(t, cmd.Start())
+			testenv.Must(t, cmd.Start())
 			go func() { ended <- cmd.Wait() }()
 		}
 		held := setting.Setting{Backend: "held", Key: "/dev/cpu_dma_latency"}
 		for start := time.Now(); running; time.Sleep(time.Millisecond) {
 			v, err := settings.Read(held)
-			must(t, err)
+			testenv.Must(t, err)
 			if v.Equal(setting.Text("7")) {
 				break
 			}
@@ -65,12 +65,12 @@ func TestUndoesLatencyOfEarlierVersion(t *testing.T) {
 		} {
 			fmt.Fprintf(&text, "%08x %s\n", crc32.Checksum([]byte(line), crc32.MakeTable(crc32.Castagnoli)), line)
 		}
-		must(t, os.WriteFile(filepath.Join(folder, "journal"), []byte(text.String()), 0o600))
+		testenv.Must(t, os.WriteFile(filepath.Join(folder, "journal"), []byte(text.String()), 0o600))
 		j, err := journal.Open(journal.Options{Folder: folder, Settings: settings, Boot: "this"})
-		must(t, err)
+		testenv.Must(t, err)
 		outcomes, err := j.Undo(nil, journal.UndoOptions{})
-		must(t, err)
-		must(t, j.Close())
+		testenv.Must(t, err)
+		testenv.Must(t, j.Close())
 		if len(outcomes) != 1 || outcomes[0].Err != nil || outcomes[0].Entry.State != journal.Undone {
 			t.Errorf("%+v", outcomes)
 		}

@@ -20,15 +20,15 @@ import (
 func whole(t *testing.T, cells *setting.Settings, p setting.Scope) map[string]string {
 	t.Helper()
 	list, err := setting.DeviceSettings(p)
-	must(t, err)
+	testenv.Must(t, err)
 	all := map[string]string{}
 	for _, c := range list {
 		v, err := cells.Read(c)
-		must(t, err)
+		testenv.Must(t, err)
 		all[c.String()] = v.String()
 	}
 	features, err := setting.DeviceFeatures(p)
-	must(t, err)
+	testenv.Must(t, err)
 	for name, f := range features {
 		all["active "+name] = fmt.Sprint(f.Active)
 	}
@@ -50,17 +50,17 @@ func differ(a, b map[string]string) (list []string) {
 func openJournal(t *testing.T, cells *setting.Settings) (*journal.Journal, *journal.Tx) {
 	t.Helper()
 	j, err := journal.Open(journal.Options{Folder: t.TempDir(), Settings: cells, User: "a test"})
-	must(t, err)
+	testenv.Must(t, err)
 	t.Cleanup(func() { j.Close() })
 	tx, err := j.Begin(0)
-	must(t, err)
+	testenv.Must(t, err)
 	return j, tx
 }
 
 func undoAll(t *testing.T, j *journal.Journal) {
 	t.Helper()
 	outcomes, err := j.Undo(nil, journal.UndoOptions{})
-	must(t, err)
+	testenv.Must(t, err)
 	for _, o := range outcomes {
 		if o.Err != nil {
 			t.Errorf("undo %s: %v", o.Entry.Setting, o.Err)
@@ -89,15 +89,15 @@ func TestDeviceStores(t *testing.T) {
 	} {
 		t.Run(c.device+" "+c.store+" "+c.key, func(t *testing.T) {
 			place, err := setting.DeviceScope(netns, c.device)
-			must(t, err)
+			testenv.Must(t, err)
 			cell := setting.Setting{Backend: c.store, Scope: place, Key: c.key}
 			before := whole(t, cells, place)
 			j, tx := openJournal(t, cells)
 			for _, value := range c.values {
 				_, err := tx.Set("", setting.Write{Setting: cell, Value: setting.Text(value)})
-				must(t, err)
+				testenv.Must(t, err)
 				now, err := cells.Read(cell)
-				must(t, err)
+				testenv.Must(t, err)
 				if now.String() != value {
 					t.Errorf("it shows %s, want %s", now, value)
 				}
@@ -125,20 +125,20 @@ func TestChannelsForgetQueues(t *testing.T) {
 	netns := testenv.Devices(t)
 	cells := setting.NewSettings(setting.Backends("")...)
 	place, err := setting.DeviceScope(netns, "veth0")
-	must(t, err)
+	testenv.Must(t, err)
 	file := func(key string) setting.Setting { return setting.Setting{Backend: "net", Scope: place, Key: key} }
 	channel := setting.Setting{Backend: "channel", Scope: place}
-	must(t, cells.Write(channel, setting.Text("rx=4,tx=4")))
+	testenv.Must(t, cells.Write(channel, setting.Text("rx=4,tx=4")))
 	for key, value := range map[string]string{
 		"queues/rx-0/rps_cpus": "1", "queues/rx-3/rps_cpus": "3", "queues/rx-3/rps_flow_cnt": "256",
 		"queues/tx-0/xps_cpus": "1", "queues/tx-3/xps_cpus": "2",
 	} {
-		must(t, cells.Write(file(key), setting.Text(value)))
+		testenv.Must(t, cells.Write(file(key), setting.Text(value)))
 	}
 	before := whole(t, cells, place)
 	j, tx := openJournal(t, cells)
 	_, err = tx.Set("", setting.Write{Setting: channel, Value: setting.Text("rx=1,tx=1")})
-	must(t, err)
+	testenv.Must(t, err)
 	if _, err := cells.Read(file("queues/rx-3/rps_cpus")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the fourth queue is still there: %v", err)
 	}
@@ -172,7 +172,7 @@ func TestDeviceStoresRefuse(t *testing.T) {
 	} {
 		t.Run(c.device+" "+c.store+" "+c.key+" "+c.value, func(t *testing.T) {
 			place, err := setting.DeviceScope(netns, c.device)
-			must(t, err)
+			testenv.Must(t, err)
 			cell := setting.Setting{Backend: c.store, Scope: place, Key: c.key}
 			if _, err := cells.Read(cell); !errors.Is(err, c.read) {
 				t.Errorf("reading it gives %v, want %v", err, c.read)
@@ -196,7 +196,7 @@ func TestDeviceStoresGone(t *testing.T) {
 	netns := testenv.Devices(t)
 	cells := setting.NewSettings(setting.Backends("")...)
 	place, err := setting.DeviceScope(netns, "veth0")
-	must(t, err)
+	testenv.Must(t, err)
 	testenv.InNetns(t, netns, func() error {
 		l, err := netlink.LinkByName("veth0")
 		if err != nil {

@@ -9,12 +9,13 @@ import (
 
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/setting"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // A namespace that lost its name and is held by a mount somewhere else, as
 // container engines do, still has the values that were set.
 func TestNamespaceHeldElsewhere(t *testing.T) {
-	w, n := namespace(t)
+	w, n := testenv.Namespace(t)
 	place, err := setting.NetnsScope(n.Path())
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 const (
@@ -173,6 +174,17 @@ func Claim(t testing.TB) (name string) {
 		}
 	})
 	return c.Name
+}
+
+// Namespace makes a namespace of our own, and its writer. It is gone after the test.
+func Namespace(t testing.TB) (*netcfg.Writer, *netcfg.Namespace) {
+	t.Helper()
+	w, err := netcfg.Owned(Claim(t))
+	Must(t, err)
+	n, err := w.Create(w.Name("m1"))
+	Must(t, err)
+	t.Cleanup(n.Close)
+	return w, n
 }
 
 // AgentCommand is the command of an agent that this test binary plays: the

@@ -21,9 +21,9 @@ func hooks(t *testing.T, n *netcfg.Namespace) *audit.HookPoller {
 		h, err = audit.OpenHookPoller()
 		return err
 	})
-	t.Cleanup(func() { must(t, h.Close()) })
+	t.Cleanup(func() { testenv.Must(t, h.Close()) })
 	if _, told, err := h.UnknownFunction(true, true); err != nil || !told {
-		must(t, err)
+		testenv.Must(t, err)
 		t.Skip("this kernel does not tell of netfilter's hooks (CONFIG_NETFILTER_NETLINK_HOOK)")
 	}
 	return h
@@ -105,12 +105,12 @@ func netfilterProgram(t *testing.T, n *netcfg.Namespace, family link.NetfilterPr
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		t.Skip("this kernel has no programs at netfilter's hooks")
 	}
-	must(t, err)
+	testenv.Must(t, err)
 	defer p.Close()
 	var l link.Link
 	testenv.InNetns(t, n.Path(), func() (err error) {
 		l, err = link.AttachNetfilter(link.NetfilterOptions{Program: p, ProtocolFamily: family, Hook: hook, Priority: 7})
 		return err
 	})
-	return func() { must(t, l.Close()) }
+	return func() { testenv.Must(t, l.Close()) }
 }

@@ -208,11 +208,11 @@ func TestRulingsOfIPTables(t *testing.T) {
 func TestRulingsAtDevices(t *testing.T) {
 	n := testenv.Netns(t)
 	for _, name := range []string{"d0", "d1"} {
-		must(t, n.AddBridge(name, nil, 1500))
+		testenv.Must(t, n.AddBridge(name, nil, 1500))
 	}
 	input := "table netdev t {\nchain a { type filter hook ingress device d0 priority 0; }\nchain b { type filter hook egress devices = { d0, d1 } priority 0; }\n}\n"
 	err := testenv.Load(t, n, input, "nft", "-f", "-")
-	must(t, err)
+	testenv.Must(t, err)
 	got := auditRuleset(t, n, 0)
 	want := map[string]audit.Direction{"d0": audit.Ingress | audit.Egress, "d1": audit.Egress}
 	if !maps.Equal(got.DeviceChains, want) || got.DirectionsAt("d1") != audit.Egress || got.DirectionsAt("lo") != 0 {
@@ -252,7 +252,7 @@ const kubeProxy = `table ip kube-proxy {
 func TestRulingsOfKubeProxy(t *testing.T) {
 	n := testenv.Netns(t)
 	err := testenv.Load(t, n, kubeProxy, "nft", "-f", "-")
-	must(t, err)
+	testenv.Must(t, err)
 	if got := auditRuleset(t, n, 8472); got.PerPacket != "" {
 		t.Errorf("they are fickle: %s", got.PerPacket)
 	}

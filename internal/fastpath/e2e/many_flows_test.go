@@ -62,16 +62,7 @@ func echo(t *testing.T, arm lab.Arm) *net.UDPAddr { return serveAt(t, arm, 0) }
 func serveAt(t *testing.T, arm lab.Arm, port uint16) *net.UDPAddr {
 	t.Helper()
 	server := listenAt(t, arm.Server(), netip.AddrPortFrom(arm.Server().Addr, port))
-	t.Cleanup(func() { server.Close() })
-	go func() {
-		for buf := make([]byte, 64); ; {
-			n, from, err := server.ReadFromUDPAddrPort(buf)
-			if err != nil {
-				return
-			}
-			_, _ = server.WriteToUDPAddrPort(buf[:n], from) // one that is lost is missed by the client
-		}
-	}()
+	t.Cleanup(traffic.EchoUDP(server))
 	return server.LocalAddr().(*net.UDPAddr)
 }
 

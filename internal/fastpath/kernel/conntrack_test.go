@@ -20,11 +20,11 @@ import (
 func tracked(t *testing.T) *netcfg.Namespace {
 	t.Helper()
 	w, err := netcfg.Owned(testenv.Claim(t))
-	must(t, err)
+	testenv.Must(t, err)
 	n, err := w.Create(w.Name("track"))
-	must(t, err)
+	testenv.Must(t, err)
 	t.Cleanup(n.Close)
-	must(t, n.Up("lo"))
+	testenv.Must(t, n.Up("lo"))
 	testenv.Track(t, n.Path())
 	return n
 }
@@ -88,14 +88,14 @@ func reversed(c kernel.Connection) kernel.Connection { c.A, c.B = c.B, c.A; retu
 func update(t *testing.T, c *kernel.Conntrack, all ...kernel.Update) (is []kernel.Tracked) {
 	t.Helper()
 	is = make([]kernel.Tracked, len(all))
-	must(t, c.Update(all, func(i int, now kernel.Tracked) { is[i] = now }))
+	testenv.Must(t, c.Update(all, func(i int, now kernel.Tracked) { is[i] = now }))
 	return is
 }
 
 // events says for which connections that begin from now on events are told.
 func events(t *testing.T, n *netcfg.Namespace, value string) {
 	t.Helper()
-	must(t, n.Sysctl(netcfg.Setting{Name: "net.netfilter.nf_conntrack_events", Value: value}))
+	testenv.Must(t, n.Sysctl(netcfg.Setting{Name: "net.netfilter.nf_conntrack_events", Value: value}))
 }
 
 // What conntrack says of connections: of those that it tells the end of, of those
@@ -106,18 +106,18 @@ func TestConntrackUpdate(t *testing.T) {
 	old := dialUDP(t, n)
 	events(t, n, "2")
 	ends, err := kernel.OpenEndings(n)
-	must(t, err)
+	testenv.Must(t, err)
 	defer ends.Close()
 	udp := dialUDP(t, n)
 	tcp, _ := dialTCP(t, n)
 	half, farEnd := dialTCP(t, n)
-	must(t, farEnd.(*net.TCPConn).CloseWrite())
+	testenv.Must(t, farEnd.(*net.TCPConn).CloseWrite())
 	_, err = half.Read(make([]byte, 1)) // until its end has come
 	if err == nil {
 		t.Fatal("something came")
 	}
 	c, err := kernel.OpenConntrack(n)
-	must(t, err)
+	testenv.Must(t, err)
 	defer c.Close()
 	none := connectionOf(17, udp)
 	none.A = netip.AddrPortFrom(loopback, 1)
@@ -143,12 +143,12 @@ func TestConntrackLiberal(t *testing.T) {
 	const unacknowledged, liberal = 0x10, 0x08 // IP_CT_TCP_FLAG_
 	n := tracked(t)
 	ends, err := kernel.OpenEndings(n)
-	must(t, err)
+	testenv.Must(t, err)
 	defer ends.Close()
 	client, _ := dialTCP(t, n)
 	of := connectionOf(6, client)
 	c, err := kernel.OpenConntrack(n)
-	must(t, err)
+	testenv.Must(t, err)
 	defer c.Close()
 	var peer *conntrack.Conn
 	testenv.InNetns(t, n.Path(), func() (err error) {
@@ -159,12 +159,12 @@ func TestConntrackLiberal(t *testing.T) {
 	flow := conntrack.NewFlow(of.Protocol, 0, of.A.Addr(), of.B.Addr(), of.A.Port(), of.B.Port(), 0, 0)
 	flags := func() [2]uint16 {
 		is, err := peer.Get(flow)
-		must(t, err)
+		testenv.Must(t, err)
 		return [2]uint16{is.ProtoInfo.TCP.OriginalFlags >> 8, is.ProtoInfo.TCP.ReplyFlags >> 8}
 	}
 	const set = unacknowledged<<8 | unacknowledged // flags, and a mask
 	flow.ProtoInfo.TCP = &conntrack.ProtoInfoTCP{State: 3, OriginalFlags: set, ReplyFlags: set}
-	must(t, peer.Update(flow))
+	testenv.Must(t, peer.Update(flow))
 	for _, f := range flags() {
 		if f&unacknowledged == 0 || f&liberal != 0 {
 			t.Fatalf("before, its flags are %#x", f)
@@ -184,11 +184,11 @@ func TestConntrackLiberal(t *testing.T) {
 func TestConntrackUpdateMany(t *testing.T) {
 	n := tracked(t)
 	ends, err := kernel.OpenEndings(n)
-	must(t, err)
+	testenv.Must(t, err)
 	defer ends.Close()
 	udp := dialUDP(t, n)
 	c, err := kernel.OpenConntrack(n)
-	must(t, err)
+	testenv.Must(t, err)
 	defer c.Close()
 	all := make([]kernel.Update, 3000)
 	want := make([]kernel.Tracked, len(all))
@@ -207,7 +207,7 @@ func TestConntrackUpdateMany(t *testing.T) {
 func TestConntrackEnds(t *testing.T) {
 	n := tracked(t)
 	ends, err := kernel.OpenEndings(n)
-	must(t, err)
+	testenv.Must(t, err)
 	defer ends.Close()
 	waiting := map[kernel.Connection]bool{}
 	for range 300 {
@@ -222,7 +222,7 @@ func TestConntrackEnds(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	must(t, ends.Follow(ctx, func(ended []kernel.Connection, lost bool) error {
+	testenv.Must(t, ends.Follow(ctx, func(ended []kernel.Connection, lost bool) error {
 		if lost {
 			t.Error("some were lost")
 		}
@@ -244,7 +244,7 @@ func TestConntrackEndsLost(t *testing.T) {
 	const many = 40_000
 	n := tracked(t)
 	ends, err := kernel.OpenEndings(n)
-	must(t, err)
+	testenv.Must(t, err)
 	defer ends.Close()
 	testenv.InNetns(t, n.Path(), func() error {
 		c, err := conntrack.Dial(nil)
@@ -263,7 +263,7 @@ func TestConntrackEndsLost(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	said, last := 0, false
-	must(t, ends.Follow(ctx, func(ended []kernel.Connection, lost bool) error {
+	testenv.Must(t, ends.Follow(ctx, func(ended []kernel.Connection, lost bool) error {
 		said, last = said+len(ended), lost
 		if len(ended) < 256 {
 			cancel() // there is no more

@@ -84,7 +84,7 @@ func tc(t *testing.T, n *netcfg.Namespace) (qdiscs, filters []string) {
 func TestFilter(t *testing.T) {
 	testenv.Root(t)
 	n, err := netcfg.NewAnonymous()
-	must(t, err)
+	testenv.Must(t, err)
 	defer n.Close()
 	pins := pinFolder(t)
 	in, out := filepath.Join(pins, "in_1"), filepath.Join(pins, "out_1")
@@ -103,47 +103,47 @@ func TestFilter(t *testing.T) {
 	bare := strings.Join(before, " ")
 	clsact := strings.TrimSpace(bare + " clsact")
 
-	must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
-	must(t, kernel.AttachProgram(n, first, device1, kernel.FilterEgress, out))
+	testenv.Must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
+	testenv.Must(t, kernel.AttachProgram(n, first, device1, kernel.FilterEgress, out))
 	want("attached", clsact, "first first")
-	must(t, kernel.AttachProgram(n, second, device1, kernel.FilterIngress, in))
+	testenv.Must(t, kernel.AttachProgram(n, second, device1, kernel.FilterIngress, in))
 	want("exchanged", clsact, "second first")
 	for at, want := range map[kernel.Attach]bool{kernel.FilterIngress: true, kernel.FilterEgress: false} {
 		if there, err := kernel.Attached(n, in, device1, at); err != nil || there != want {
 			t.Errorf("attached to point %d: %v, %v; want %v", at, there, err, want)
 		}
 	}
-	must(t, kernel.DetachProgram(n, in))
+	testenv.Must(t, kernel.DetachProgram(n, in))
 	want("one is detached", clsact, "first")
-	must(t, kernel.DetachProgram(n, out))
+	testenv.Must(t, kernel.DetachProgram(n, out))
 	want("both are detached", clsact, "")
-	must(t, kernel.DropClsacts(n, pins))
+	testenv.Must(t, kernel.DropClsacts(n, pins))
 	want("for good", bare, "")
 
 	// Somebody has taken the pins away: what they stood for is found, and exchanged.
-	must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
-	must(t, os.Remove(in))
+	testenv.Must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
+	testenv.Must(t, os.Remove(in))
 	left, err := kernel.Filters(n, pins)
 	if err != nil || len(left) != 1 || left[0] != in {
 		t.Errorf("found without its pin: %v, %v", left, err)
 	}
-	must(t, kernel.AttachProgram(n, second, device1, kernel.FilterIngress, in))
+	testenv.Must(t, kernel.AttachProgram(n, second, device1, kernel.FilterIngress, in))
 	want("attached anew", clsact, "second")
-	must(t, os.Remove(in))
-	must(t, kernel.DetachProgram(n, in))
-	must(t, kernel.DropClsacts(n, pins))
+	testenv.Must(t, os.Remove(in))
+	testenv.Must(t, kernel.DetachProgram(n, in))
+	testenv.Must(t, kernel.DropClsacts(n, pins))
 	want("detached without its pin", bare, "")
 
 	// A clsact of somebody else stays, and so does one in which he has put a filter.
-	must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
-	must(t, host.Do(n.Path(), func() error { return theirs(second, netlink.FilterAdd) }))
-	must(t, kernel.DetachProgram(n, in))
-	must(t, kernel.DropClsacts(n, pins))
+	testenv.Must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
+	testenv.Must(t, host.Do(n.Path(), func() error { return theirs(second, netlink.FilterAdd) }))
+	testenv.Must(t, kernel.DetachProgram(n, in))
+	testenv.Must(t, kernel.DropClsacts(n, pins))
 	want("beside another filter", clsact, "second")
-	must(t, host.Do(n.Path(), func() error { return theirs(second, netlink.FilterDel) }))
-	must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
-	must(t, kernel.DetachProgram(n, in))
-	must(t, kernel.DropClsacts(n, pins))
+	testenv.Must(t, host.Do(n.Path(), func() error { return theirs(second, netlink.FilterDel) }))
+	testenv.Must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
+	testenv.Must(t, kernel.DetachProgram(n, in))
+	testenv.Must(t, kernel.DropClsacts(n, pins))
 	want("in a clsact that was there", clsact, "")
 
 	if err := kernel.AttachProgram(n, first, 4711, kernel.FilterIngress, in); !errors.Is(err, host.ErrGone) {
@@ -161,12 +161,12 @@ func TestProgramDetachedAtOnce(t *testing.T) {
 		t.Skip("this kernel has no tcx")
 	}
 	n, err := netcfg.NewAnonymous()
-	must(t, err)
+	testenv.Must(t, err)
 	defer n.Close()
 	pin, p := filepath.Join(pinFolder(t), "in_1"), programNamed(t, "first")
 	for i := range 20 {
-		must(t, kernel.AttachProgram(n, p, device1, kernel.Ingress, pin))
-		must(t, kernel.DetachProgram(n, pin))
+		testenv.Must(t, kernel.AttachProgram(n, p, device1, kernel.Ingress, pin))
+		testenv.Must(t, kernel.DetachProgram(n, pin))
 		var left *tcx.QueryResult
 		err := host.Do(n.Path(), func() (err error) {
 			left, err = tcx.QueryPrograms(tcx.QueryOptions{Target: device1, Attach: ebpf.AttachTCXIngress})
@@ -185,11 +185,11 @@ func TestProgramOfTCX(t *testing.T) {
 		t.Skip("this kernel has no tcx")
 	}
 	n, err := netcfg.NewAnonymous()
-	must(t, err)
+	testenv.Must(t, err)
 	defer n.Close()
 	pin := filepath.Join(pinFolder(t), "in_1")
 	for _, p := range []*ebpf.Program{programNamed(t, "first"), programNamed(t, "second")} {
-		must(t, kernel.AttachProgram(n, p, device1, kernel.Ingress, pin))
+		testenv.Must(t, kernel.AttachProgram(n, p, device1, kernel.Ingress, pin))
 		if there, err := kernel.Attached(n, pin, device1, kernel.Ingress); err != nil || !there {
 			t.Errorf("attached: %v, %v", there, err)
 		}
@@ -198,20 +198,20 @@ func TestProgramOfTCX(t *testing.T) {
 		t.Errorf("attached as a filter: %v, %v", there, err)
 	}
 	// Another kind takes its place, and it goes.
-	must(t, kernel.AttachProgram(n, programNamed(t, "third"), device1, kernel.FilterIngress, pin))
+	testenv.Must(t, kernel.AttachProgram(n, programNamed(t, "third"), device1, kernel.FilterIngress, pin))
 	if _, filters := tc(t, n); len(filters) != 1 || filters[0] != "third" {
 		t.Errorf("filters are %v", filters)
 	}
-	must(t, kernel.AttachProgram(n, programNamed(t, "fourth"), device1, kernel.Ingress, pin))
+	testenv.Must(t, kernel.AttachProgram(n, programNamed(t, "fourth"), device1, kernel.Ingress, pin))
 	if _, filters := tc(t, n); len(filters) != 0 {
 		t.Errorf("filters are %v", filters)
 	}
-	must(t, kernel.DetachProgram(n, pin))
+	testenv.Must(t, kernel.DetachProgram(n, pin))
 	if _, err := os.Lstat(pin); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the pin is left: %v", err)
 	}
 	var list *tcx.QueryResult
-	must(t, host.Do(n.Path(), func() (err error) {
+	testenv.Must(t, host.Do(n.Path(), func() (err error) {
 		list, err = tcx.QueryPrograms(tcx.QueryOptions{Target: device1, Attach: ebpf.AttachTCXIngress})
 		return err
 	}))
@@ -235,10 +235,10 @@ func theirs(p *ebpf.Program, do func(netlink.Filter) error) error {
 func TestFilterBesideIngress(t *testing.T) {
 	testenv.Root(t)
 	n, err := netcfg.NewAnonymous()
-	must(t, err)
+	testenv.Must(t, err)
 	defer n.Close()
 	pins := pinFolder(t)
-	must(t, host.Do(n.Path(), func() error {
+	testenv.Must(t, host.Do(n.Path(), func() error {
 		return netlink.QdiscAdd(&netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device1, Parent: netlink.HANDLE_INGRESS}})
 	}))
 	pin := filepath.Join(pins, "in_1")

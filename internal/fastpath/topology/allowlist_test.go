@@ -7,12 +7,13 @@ import (
 
 	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // Each row of what is proven names a test that there is.
 func TestProofs(t *testing.T) {
 	out, err := exec.Command("grep", "-rhoE", "^func Test[A-Za-z0-9]+", "--include=*_test.go", "..").Output()
-	must(t, err)
+	testenv.Must(t, err)
 	tests := map[string]bool{}
 	for _, line := range strings.Fields(string(out)) {
 		tests[line] = true

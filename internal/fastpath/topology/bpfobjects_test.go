@@ -24,7 +24,7 @@ func TestBPFObjects(t *testing.T) {
 	objects.HasNew()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}})
-	must(t, err)
+	testenv.Must(t, err)
 	defer p.Close()
 	if !objects.HasNew() {
 		t.Error("a program that was loaded is not seen")
@@ -33,7 +33,7 @@ func TestBPFObjects(t *testing.T) {
 	testenv.InNetns(t, n.Path(), func() error {
 		revision := func() uint64 {
 			r, err := topology.ProgramsRevision(loopback, ingress)
-			must(t, err)
+			testenv.Must(t, err)
 			return r
 		}
 		before := revision()
@@ -45,7 +45,7 @@ func TestBPFObjects(t *testing.T) {
 			t.Error("a link that was made is not seen")
 		}
 		during := revision()
-		must(t, l.Close())
+		testenv.Must(t, l.Close())
 		if after := revision(); before == during || during == after {
 			t.Errorf("revisions are %d, %d with a program, and %d without it again", before, during, after)
 		}

@@ -7,10 +7,3 @@ import (
 )
 
 func TestMain(m *testing.M) { testenv.Main(m, nil) }
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

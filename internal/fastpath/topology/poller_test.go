@@ -16,8 +16,8 @@ func TestLegacyBridgeTables(t *testing.T) {
 	if got := nft.LegacyBridgeTables(sys); len(got) > 0 {
 		t.Errorf("a kernel that has loaded none has %v", got)
 	}
-	must(t, os.MkdirAll(filepath.Join(sys, "module", "ebtable_filter"), 0o700))
-	must(t, os.MkdirAll(filepath.Join(sys, "module", "ebtables"), 0o700))
+	testenv.Must(t, os.MkdirAll(filepath.Join(sys, "module", "ebtable_filter"), 0o700))
+	testenv.Must(t, os.MkdirAll(filepath.Join(sys, "module", "ebtables"), 0o700))
 	if got := nft.LegacyBridgeTables(sys); !slices.Equal(got, []string{"filter"}) {
 		t.Errorf("tables are %v, want filter", got)
 	}
@@ -28,13 +28,13 @@ func TestSilentSettings(t *testing.T) {
 	n := testenv.Netns(t)
 	testenv.InNetns(t, n.Path(), func() error {
 		s, err := topology.OpenPoller()
-		must(t, err)
+		testenv.Must(t, err)
 		defer s.Close()
 		before := s.Sysctls()
 		if again := s.Sysctls(); !slices.Equal(before, again) || !slices.Contains(before, "64\n") {
 			t.Errorf("settings are %q, and read again %q", before, again)
 		}
-		must(t, os.WriteFile("/proc/sys/net/ipv4/ip_default_ttl", []byte("77"), 0))
+		testenv.Must(t, os.WriteFile("/proc/sys/net/ipv4/ip_default_ttl", []byte("77"), 0))
 		if after := s.Sysctls(); slices.Equal(before, after) {
 			t.Errorf("settings are %q still", after)
 		}

@@ -13,8 +13,8 @@ import (
 // that.
 func TestWatchOfWhatIsSaidAgain(t *testing.T) {
 	n := testenv.Netns(t)
-	must(t, n.AddBridge("br0", nil, 1500))
-	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
+	testenv.Must(t, n.AddBridge("br0", nil, 1500))
+	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
 	testenv.Shell(t, n.Path(), `ip link set br0 up; ip link set a0 up; ip link set b0 master br0 up
 		ip addr add 192.0.2.1/24 dev a0 valid_lft 5000 preferred_lft 5000
 		ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:01 dev a0 nud stale`)
@@ -54,9 +54,9 @@ func TestWatchOfWhatIsSaidAgain(t *testing.T) {
 // change of a forwarding entry.
 func TestWatchOfMoves(t *testing.T) {
 	n := testenv.Netns(t)
-	must(t, n.AddBridge("br0", nil, 1500))
+	testenv.Must(t, n.AddBridge("br0", nil, 1500))
 	for _, port := range []string{"p0", "p1"} {
-		must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: port}, netcfg.VethEnd{In: n, Name: port + "x"}, 1500))
+		testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: port}, netcfg.VethEnd{In: n, Name: port + "x"}, 1500))
 	}
 	testenv.Shell(t, n.Path(), `for d in br0 p0 p1 p0x p1x; do ip link set $d up; done
 		ip link set p0 master br0; ip link set p1 master br0

@@ -73,16 +73,16 @@ func TestReadWays(t *testing.T) {
 func machineAndPod(t *testing.T, script string) (m, pod string) {
 	t.Helper()
 	w, err := netcfg.Owned(testenv.Claim(t))
-	must(t, err)
+	testenv.Must(t, err)
 	var spaces []*netcfg.Namespace
 	for _, name := range []string{"m1", "p1"} {
 		n, err := w.Create(w.Name(name))
-		must(t, err)
+		testenv.Must(t, err)
 		t.Cleanup(n.Close)
 		spaces = append(spaces, n)
 	}
 	for device, inside := range map[string]string{"w0": "w1", "p0": "eth0"} {
-		must(t, netcfg.AddVeth(netcfg.VethEnd{In: spaces[0], Name: device}, netcfg.VethEnd{In: spaces[1], Name: inside}, 1500))
+		testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: spaces[0], Name: device}, netcfg.VethEnd{In: spaces[1], Name: inside}, 1500))
 	}
 	testenv.Shell(t, spaces[0].Path(), script)
 	return spaces[0].Path(), spaces[1].Path()

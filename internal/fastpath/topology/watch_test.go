@@ -69,8 +69,8 @@ func quiet(news <-chan topology.Changes) {
 // Each change of a machine's network is told of, as what it is.
 func TestWatch(t *testing.T) {
 	n := testenv.Netns(t)
-	must(t, n.AddBridge("br0", nil, 1500))
-	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
+	testenv.Must(t, n.AddBridge("br0", nil, 1500))
+	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
 	news := make(chan topology.Changes, 1000)
 	watch(t, n, func(c topology.Changes) { news <- c })
 	for _, c := range []struct {
@@ -112,8 +112,8 @@ func TestWatch(t *testing.T) {
 // as changed; and what was known before is not taken for what is known.
 func TestWatchOverrun(t *testing.T) {
 	n := testenv.Netns(t)
-	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
-	must(t, n.AddAddr("a0", netip.MustParsePrefix("10.0.0.1/8")))
+	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a0"}, netcfg.VethEnd{In: n, Name: "b0"}, 1500))
+	testenv.Must(t, n.AddAddr("a0", netip.MustParsePrefix("10.0.0.1/8")))
 	news, held := make(chan topology.Changes, 10000), make(chan struct{})
 	const slow = 5
 	told := 0

@@ -22,17 +22,8 @@ import (
 func WithFlow(t *testing.T, arm lab.Arm, with func(exchange func(wait time.Duration) error)) {
 	t.Helper()
 	server, client := traffic.ListenUDP(t, arm.Server()), traffic.ListenUDP(t, arm.Client())
-	defer server.Close()
+	defer traffic.EchoUDP(server)()
 	defer client.Close()
-	go func() {
-		for buf := make([]byte, 64); ; {
-			n, from, err := server.ReadFromUDPAddrPort(buf)
-			if err != nil {
-				return
-			}
-			_, _ = server.WriteToUDPAddrPort(buf[:n], from) // one that is lost is missed by the client
-		}
-	}()
 	to := server.LocalAddr().(*net.UDPAddr).AddrPort()
 	n := uint64(0)
 	with(func(wait time.Duration) error {
