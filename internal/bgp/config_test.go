@@ -13,8 +13,8 @@ import (
 	"github.com/venturi-net/venturi/internal/bgp"
 )
 
-// whole is a config in which every field says something.
-func whole() *bgp.Config {
+// fullConfig is a config in which every field says something.
+func fullConfig() *bgp.Config {
 	return &bgp.Config{
 		ASN:      64512,
 		RouterID: netip.MustParseAddr("10.200.0.1"),
@@ -38,16 +38,16 @@ var equal = cmp.Options{
 
 func TestConfigRoundTrip(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.json")
-	must(t, whole().Write(file))
+	must(t, fullConfig().Write(file))
 	got, err := bgp.Load(file)
 	must(t, err)
-	if diff := cmp.Diff(whole(), got, equal); diff != "" {
+	if diff := cmp.Diff(fullConfig(), got, equal); diff != "" {
 		t.Errorf("written and read again (-want +got):\n%s", diff)
 	}
 }
 
 func TestConfigDefaults(t *testing.T) {
-	c := whole()
+	c := fullConfig()
 	c.Hold, c.Keepalive, c.ConnectRetry, c.Scan, c.Neighbours[0].Port = 0, 0, 0, 0, 0
 	file := filepath.Join(t.TempDir(), "config.json")
 	must(t, c.Write(file))
@@ -61,7 +61,7 @@ func TestConfigDefaults(t *testing.T) {
 
 // An error names the field that is wrong.
 func TestConfigErrors(t *testing.T) {
-	good, err := json.Marshal(whole())
+	good, err := json.Marshal(fullConfig())
 	must(t, err)
 	for _, c := range []struct{ name, old, by, want string }{
 		{"no JSON", "{", "", "invalid character"},

@@ -315,14 +315,14 @@ func (v *View) readLinks(o Options) {
 				}
 			}
 			if o.wanted(location{s, nil}) && (len(o.Netns) > 0 || s == v.Netns[0]) {
-				v.ways(s, o.Peers)
+				v.addRoutes(s, o.Peers)
 			}
 			return nil
 		})
 	}
 }
 
-func (v *View) ways(s *Netns, peers []netip.Addr) {
+func (v *View) addRoutes(s *Netns, peers []netip.Addr) {
 	for _, peer := range peers {
 		way, err := host.RouteTo(peer, netip.Addr{})
 		if err != nil {

@@ -96,19 +96,19 @@ var (
 	sideNames  = map[audit.Direction]string{audit.Ingress: "ingress", audit.Egress: "egress"}
 	pointNames = map[kernel.Attach]string{
 		kernel.Ingress: "ingress", kernel.Egress: "egress",
-		kernel.NetkitPeer: "netkit peer hook", kernel.NetkitPrimary: "netkit primary hook", express: "XDP hook",
+		kernel.NetkitPeer: "netkit peer hook", kernel.NetkitPrimary: "netkit primary hook", attachXDP: "XDP hook",
 	}
 )
 
-// express is where XDP programs are. At a veth they run ahead of everything else, and
+// attachXDP is where XDP programs are. At a veth they run ahead of everything else, and
 // for what is carried, too; at a netkit, where that never comes.
-const express = kernel.Attach(ebpf.AttachXDP)
+const attachXDP = kernel.Attach(ebpf.AttachXDP)
 
 // points are where packets meet programs of BPF on one side of a device.
 func points(w topology.TCState, side audit.Direction) []kernel.Attach {
 	switch {
 	case side == audit.Ingress && w.Netkit:
-		return []kernel.Attach{kernel.NetkitPeer, express, kernel.Ingress}
+		return []kernel.Attach{kernel.NetkitPeer, attachXDP, kernel.Ingress}
 	case side == audit.Ingress:
 		return []kernel.Attach{kernel.Ingress}
 	case w.Netkit:
@@ -231,7 +231,7 @@ func (d *daemon) programs(h hook) (names []string, ours int, err error) {
 // netkit any more, there are none.
 func query(h hook) (list *link.QueryResult, err error) {
 	switch {
-	case h.at == express:
+	case h.at == attachXDP:
 		return queryExpress(h.device)
 	case !kernel.HasTCX(): // and netkit is newer
 		return &link.QueryResult{}, nil
@@ -318,7 +318,7 @@ const restAfter = 400
 
 // revisionAt is that of the programs at a place.
 func revisionAt(h hook) (uint64, error) {
-	if h.at == express || !kernel.HasTCX() {
+	if h.at == attachXDP || !kernel.HasTCX() {
 		list, err := query(h)
 		if err != nil {
 			return 0, err

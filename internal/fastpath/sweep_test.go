@@ -191,8 +191,8 @@ func newSweep(t *testing.T, fast *bpf.Fast, n *netcfg.Namespace) (*fastpath.Swee
 	return fastpath.NewSweep(fast, track), track
 }
 
-// whole goes through all flows.
-func whole(t *testing.T, s *fastpath.Sweep, flush bool, silent map[uint8]uint32) (turns, seen int) {
+// sweepAll goes through all flows.
+func sweepAll(t *testing.T, s *fastpath.Sweep, flush bool, silent map[uint8]uint32) (turns, seen int) {
 	t.Helper()
 	turns, seen, err := s.Whole(now, flush, silent)
 	must(t, err)
@@ -230,7 +230,7 @@ func TestSweepForgets(t *testing.T) {
 		for i, c := range cases {
 			must(t, fast.Flows.Put(keys[i], c.flow))
 		}
-		whole(t, s, flush, nil)
+		sweepAll(t, s, flush, nil)
 		for i, c := range cases {
 			if forgot := !there(t, fast.Flows, keys[i]); forgot != (c.forgot || flush) {
 				t.Errorf("%s (flush: %v): forgotten: %v", c.name, flush, forgot)
@@ -238,10 +238,10 @@ func TestSweepForgets(t *testing.T) {
 		}
 	}
 	fill(t, fast.Flows, synthetic(3*fastpath.SweepTurn), bpf.Flow{Epoch: 1, Used: now - fastpath.Idle - 1})
-	if turns, _ := whole(t, s, false, nil); turns < 3 {
+	if turns, _ := sweepAll(t, s, false, nil); turns < 3 {
 		t.Errorf("%d flows took %d turns", 3*fastpath.SweepTurn, turns)
 	}
-	if _, seen := whole(t, s, false, nil); seen != 0 {
+	if _, seen := sweepAll(t, s, false, nil); seen != 0 {
 		t.Errorf("%d are left", seen)
 	}
 	must(t, s.Forget(synthetic(3))) // nothing is there, and that is no error
@@ -293,7 +293,7 @@ func TestSweepKeepsAlive(t *testing.T) {
 	must(t, fast.Flows.Put(gone, flow))
 	flow.Pinned = 0
 	must(t, fast.Flows.Put(key, flow))
-	whole(t, s, false, lifetime)
+	sweepAll(t, s, false, lifetime)
 	if l := lives(); l > 50 {
 		t.Errorf("what is not pinned is kept alive, for %d s", l)
 	}
@@ -302,7 +302,7 @@ func TestSweepKeepsAlive(t *testing.T) {
 	}
 	flow.Pinned = 1
 	must(t, fast.Flows.Put(key, flow))
-	whole(t, s, false, lifetime)
+	sweepAll(t, s, false, lifetime)
 	if l := lives(); l < 3400 || l > 3550 {
 		t.Errorf("it lives for %d s, want 3600 but for the 50 in which it was silent", l)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-// whole reads every value of a device, and what of its features is in effect.
-func whole(t *testing.T, cells *setting.Settings, p setting.Scope) map[string]string {
+// deviceValues reads every value of a device, and what of its features is in effect.
+func deviceValues(t *testing.T, cells *setting.Settings, p setting.Scope) map[string]string {
 	t.Helper()
 	list, err := setting.DeviceSettings(p)
 	testenv.Must(t, err)
@@ -91,7 +91,7 @@ func TestDeviceStores(t *testing.T) {
 			place, err := setting.DeviceScope(netns, c.device)
 			testenv.Must(t, err)
 			cell := setting.Setting{Backend: c.store, Scope: place, Key: c.key}
-			before := whole(t, cells, place)
+			before := deviceValues(t, cells, place)
 			j, tx := openJournal(t, cells)
 			for _, value := range c.values {
 				_, err := tx.Set("", setting.Write{Setting: cell, Value: setting.Text(value)})
@@ -101,7 +101,7 @@ func TestDeviceStores(t *testing.T) {
 				if now.String() != value {
 					t.Errorf("it shows %s, want %s", now, value)
 				}
-				after := whole(t, cells, place)
+				after := deviceValues(t, cells, place)
 				if name := "active " + c.key; c.store == "feature" && after[name] != fmt.Sprint(value == "on") {
 					t.Errorf("%s is in effect: %s", value, after[name])
 				}
@@ -112,7 +112,7 @@ func TestDeviceStores(t *testing.T) {
 				}
 			}
 			undoAll(t, j)
-			for _, d := range differ(before, whole(t, cells, place)) {
+			for _, d := range differ(before, deviceValues(t, cells, place)) {
 				t.Error(d)
 			}
 		})
@@ -135,7 +135,7 @@ func TestChannelsForgetQueues(t *testing.T) {
 	} {
 		testenv.Must(t, cells.Write(file(key), setting.Text(value)))
 	}
-	before := whole(t, cells, place)
+	before := deviceValues(t, cells, place)
 	j, tx := openJournal(t, cells)
 	_, err = tx.Set("", setting.Write{Setting: channel, Value: setting.Text("rx=1,tx=1")})
 	testenv.Must(t, err)
@@ -143,7 +143,7 @@ func TestChannelsForgetQueues(t *testing.T) {
 		t.Errorf("the fourth queue is still there: %v", err)
 	}
 	undoAll(t, j)
-	for _, d := range differ(before, whole(t, cells, place)) {
+	for _, d := range differ(before, deviceValues(t, cells, place)) {
 		t.Error(d)
 	}
 }
@@ -177,11 +177,11 @@ func TestDeviceStoresRefuse(t *testing.T) {
 			if _, err := cells.Read(cell); !errors.Is(err, c.read) {
 				t.Errorf("reading it gives %v, want %v", err, c.read)
 			}
-			before := whole(t, cells, place)
+			before := deviceValues(t, cells, place)
 			if err := cells.Write(cell, setting.Text(c.value)); (err == nil) != (c.write == nil) {
 				t.Errorf("writing it gives %v", err)
 			}
-			for _, d := range differ(before, whole(t, cells, place)) {
+			for _, d := range differ(before, deviceValues(t, cells, place)) {
 				t.Error(d)
 			}
 		})
