@@ -63,10 +63,11 @@ func (p *pulse) hear(kind agentpb.Beat_Kind) {
 
 // watch calls abandon when the controller has not been heard for too long.
 func (p *pulse) watch(ctx context.Context, abandon func()) {
-	for tick := time.NewTicker(beatEvery / 4); ; {
+	tick := time.NewTicker(beatEvery / 4)
+	defer tick.Stop()
+	for {
 		select {
 		case <-ctx.Done():
-			tick.Stop()
 			return
 		case <-tick.C:
 		}
@@ -123,11 +124,19 @@ type Liveness struct {
 
 // agentBeats is the controller's side of one agent's beats.
 type agentBeats struct {
-	client *Client
-	stream agentpb.Agent_BeatsClient
-	answer chan struct{}
-	mu     sync.Mutex
-	last   time.Time
+	client  *Client
+	stream  agentpb.Agent_BeatsClient
+	answer  chan struct{}
+	calling sync.Mutex // an answer is of one call
+	sending sync.Mutex // a stream takes one message at a time
+	mu      sync.Mutex
+	last    time.Time
+}
+
+func (b *agentBeats) send(kind agentpb.Beat_Kind) error {
+	b.sending.Lock()
+	defer b.sending.Unlock()
+	return b.stream.Send(&agentpb.Beat{Kind: kind})
 }
 
 // Watch begins to call both agents, the client's and the server's, about once a second. One
@@ -178,10 +187,11 @@ func (l *Liveness) begin(token uint64, busy time.Duration) (end func()) {
 // callEvery calls both agents while no series runs, and watches over the silence of one
 // that does.
 func (l *Liveness) callEvery(ctx context.Context) {
-	for tick := time.NewTicker(beatEvery); ; {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
 		select {
 		case <-ctx.Done():
-			tick.Stop()
 			return
 		case <-tick.C:
 		}
@@ -234,7 +244,7 @@ func (l *Liveness) listen(b *agentBeats) {
 			if !l.ends[1].answers(b.stream.Context()) {
 				l.stop()
 			}
-			_ = b.stream.Send(&agentpb.Beat{Kind: agentpb.Beat_GO})
+			_ = b.send(agentpb.Beat_GO) // an error shows in the series
 		}
 	}
 }
@@ -261,11 +271,13 @@ func (l *Liveness) stop() {
 
 // answers asks an agent whether it is there, and hangs up on one that does not say so.
 func (b *agentBeats) answers(ctx context.Context) bool {
+	b.calling.Lock()
+	defer b.calling.Unlock()
 	select {
 	case <-b.answer: // late, of a call before
 	default:
 	}
-	if b.stream.Send(&agentpb.Beat{Kind: agentpb.Beat_CALL}) != nil {
+	if b.send(agentpb.Beat_CALL) != nil {
 		b.hangUp()
 		return false
 	}
@@ -294,8 +306,4 @@ func (b *agentBeats) hangUp() {
 }
 
 // lose notes why nothing more is to be had of an agent; the first reason counts.
-func (c *Client) lose(why error) {
-	if why, ok := why.(*verr.Error); ok {
-		c.lost.CompareAndSwap(nil, why)
-	}
-}
+func (c *Client) lose(why *verr.Error) { c.lost.CompareAndSwap(nil, why) }

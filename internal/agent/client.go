@@ -54,8 +54,6 @@ type Client struct {
 // our language.
 func Dial(ctx context.Context, socket string) (*Client, error) {
 	return dial(ctx, socket, "unix:"+socket,
-		// The socket's permissions and the peer check are the credentials.
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		// An agent starts in milliseconds: gRPC's second between tries is too long.
 		// Nor does gRPC give an attempt longer than such a pause unless told: on an
 		// emulated CPU an agent takes longer to greet.
@@ -71,6 +69,8 @@ func dial(ctx context.Context, socket, target string, options ...grpc.DialOption
 		defer cancel()
 	}
 	conn, err := grpc.NewClient(target, append(options,
+		// The socket's permissions and the peer check are the credentials, or those of ssh.
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))...)
 	if err != nil {
 		return nil, fmt.Errorf("dial agent on %s: %w", socket, err)

@@ -16,13 +16,13 @@ type Location struct {
 	Namespace string     // see [host.NamespaceFile]
 	Addr      netip.Addr // the zero value: the only one that there is
 	Device    string     // whose address is wanted; empty: any
-	// Toward is the other end's address; the zero value: no route is asked for yet.
+	// PeerAddr is the other end's address; the zero value: no route is asked for yet.
 	PeerAddr                  netip.Addr
 	PeerNamespace, PeerOption string
 }
 
 // Locate finds an end on the agent's machine. The agent holds its namespace open from
-// there. With [Location.Toward] the endpoint has the MTU of the route. Errors are for
+// there. With [Location.PeerAddr] the endpoint has the MTU of the route. Errors are for
 // a user.
 func (c *Client) Locate(ctx context.Context, l Location) (host.Endpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, shortCall)

@@ -6,7 +6,6 @@ import (
 	"net"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -28,7 +27,7 @@ func Stdio(ctx context.Context, in io.Reader, out io.Writer, folder string, o Op
 func DialStream(ctx context.Context, stream net.Conn, machine string) (*Client, error) {
 	once := make(chan net.Conn, 1)
 	once <- stream
-	return dial(ctx, machine, "passthrough:///"+machine, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	return dial(ctx, machine, "passthrough:///"+machine,
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			select {
 			case conn := <-once:

@@ -30,8 +30,8 @@ type Wanted struct {
 	Device string // that has the address
 }
 
-// Find opens the namespace of an end, and chooses its address. hold is told of the namespace's file and gives the path to use from
-// there. Errors are for a user.
+// Find opens the namespace of an end, and chooses its address. hold is told of the
+// namespace's file and gives the path to use from there. Errors are for a user.
 func Find(option, text string, wanted Wanted, hold func(path string) (string, error)) (e End, err error) {
 	e = End{Option: option, Text: text}
 	if err := e.open(hold); err != nil {
@@ -106,8 +106,7 @@ func (e *End) choose(wanted Wanted) error {
 	case wanted.Addr != "":
 		return e.refuse(fmt.Sprintf("it does not have the address %s on a device that is up", wanted.Addr),
 			fmt.Sprintf("give %s-addr= one of %s", e.Option, list))
-	}
-	if wanted.Device != "" && len(fit) == 0 {
+	case wanted.Device != "" && len(fit) == 0:
 		return e.refuse(fmt.Sprintf("it has no device %s that is up and has an IPv4 address", wanted.Device),
 			"name one of the devices of "+list)
 	}

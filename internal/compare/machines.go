@@ -26,9 +26,6 @@ type Remote struct {
 
 // checkMachines refuses what cannot be measured between real machines.
 func (q Request) checkMachines() error {
-	if len(q.Remote.Machines) == 0 {
-		return nil
-	}
 	refuse := func(why, do string) error {
 		return verr.New(verr.Usage, "cannot compare on machines", why, do)
 	}
@@ -40,25 +37,21 @@ func (q Request) checkMachines() error {
 	case len(q.With) > 0:
 		return refuse("real tools run beside a lab only", "leave --with out")
 	}
-	for _, spec := range q.Paths {
-		if _, err := q.located(spec); err != nil {
+	arms, err := q.pathArms()
+	if err != nil {
+		return err
+	}
+	for i, arm := range arms {
+		if _, err := q.endsOf(q.Paths[i], arm); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// located gives where a path leads on the two machines: from the one, to the other.
-func (q Request) located(spec string) (ends [2]agent.Location, err error) {
-	spec, err = q.withoutMachines(spec)
-	if err != nil {
-		return ends, err
-	}
-	driver, options, err := path.ParseSpec(spec)
-	if err != nil {
-		return ends, err
-	}
-	switch driver.Name {
+// endsOf gives where the arm of a path leads on the two machines: from the one, to the other.
+func (q Request) endsOf(spec string, arm path.Arm) (ends [2]agent.Location, err error) {
+	switch arm.Driver.Name {
 	case baseline:
 		for i, option := range []string{"from", "to"} {
 			m := q.Remote.Machines[i]
@@ -66,8 +59,8 @@ func (q Request) located(spec string) (ends [2]agent.Location, err error) {
 		}
 	case "attach":
 		for i, option := range []string{"from", "to"} {
-			ends[i] = agent.Location{Option: option, Namespace: options[option]}
-			if addr := options[option+"-addr"]; addr != "" {
+			ends[i] = agent.Location{Option: option, Namespace: arm.Options[option]}
+			if addr := arm.Options[option+"-addr"]; addr != "" {
 				ends[i].Addr = netip.MustParseAddr(addr) // it was checked when it was read
 			}
 		}
@@ -158,7 +151,7 @@ func openMachines(ctx context.Context, q Request, h Host) (s *Session, err error
 		return s, err
 	}
 	for i, arm := range arms {
-		ends, err := q.located(q.Paths[i])
+		ends, err := q.endsOf(q.Paths[i], arm)
 		if err != nil {
 			return s, err
 		}

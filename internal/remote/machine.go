@@ -2,7 +2,6 @@ package remote
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -106,18 +105,4 @@ func (m *Machine) query(q url.Values) (err error) {
 		}
 	}
 	return nil
-}
-
-// String is the machine as the user wrote it.
-func (m Machine) String() string {
-	u := url.URL{Scheme: "ssh", Host: m.Host}
-	if m.Port != 0 {
-		u.Host = net.JoinHostPort(m.Host, strconv.Itoa(m.Port))
-	} else if strings.Contains(m.Host, ":") {
-		u.Host = "[" + m.Host + "]"
-	}
-	if m.User != "" {
-		u.User = url.User(m.User)
-	}
-	return m.Name + "=" + u.String()
 }

@@ -8,11 +8,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,17 +57,15 @@ func Open(ctx context.Context, m Machine, o Options) (*Stream, error) {
 	if limit == 0 {
 		limit = 30 * time.Second
 	}
-	// A deadline ends reads that ctx cannot.
-	unhook := context.AfterFunc(ctx, func() { _ = s.SetDeadline(time.Unix(1, 0)) })
-	_ = s.SetDeadline(time.Now().Add(limit))
-	err = s.greet(o, limit)
+	unhook := context.AfterFunc(ctx, s.expire)
+	err = s.greet(ctx, o, limit)
 	if !unhook() && ctx.Err() != nil {
 		err = ctx.Err()
 	}
 	if err == nil {
 		return s, s.SetDeadline(time.Time{})
 	}
-	_ = s.Close()
+	said := s.lastWords()
 	var known *verr.Error
 	var no refusal
 	switch {
@@ -76,11 +74,15 @@ func Open(ctx context.Context, m Machine, o Options) (*Stream, error) {
 	case errors.As(err, &no):
 		return nil, verr.Wrap(verr.Failed, "cannot bring venturi to machine "+m.Name, err, "make room there, or install venturi and give --no-copy")
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = fmt.Errorf("nothing came from it within %v%s", limit, s.lastWords())
-	case s.lastWords() != "":
-		err = errors.New(strings.TrimPrefix(s.lastWords(), ": "))
+		err = fmt.Errorf("nothing came from it within %v", limit)
+		if said != "" {
+			err = fmt.Errorf("%w: %s", err, said)
+		}
+	case said != "":
+		err = errors.New(said)
 	}
-	return nil, failure(m, err, "try `"+sanitize.Command(append(sshCommand(o), destination(m)...)...)+"`, which must log in without asking")
+	login := slices.Concat(sshCommand(o), destination(m))
+	return nil, failure(m, err, "try `"+sanitize.Command(login...)+"`, which must log in without asking")
 }
 
 func failure(m Machine, err error, do string) error {
@@ -120,8 +122,8 @@ func start(m Machine, o Options) (*Stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a socket pair: %w", err)
 	}
-	args := append(sshCommand(o), "-T", "-o", "BatchMode=yes", "-o", "ClearAllForwardings=yes", "-o", "ForwardX11=no")
-	args = append(append(args, destination(m)...), command())
+	quiet := []string{"-T", "-o", "BatchMode=yes", "-o", "ClearAllForwardings=yes", "-o", "ForwardX11=no"}
+	args := slices.Concat(sshCommand(o), quiet, destination(m), []string{command()})
 	s := &Stream{Conn: conn, Machine: m, cmd: exec.Command(args[0], args[1:]...), stderr: &tail{}}
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirs, theirs, s.stderr
 	// A Ctrl-C at the terminal is ours to act on; and ssh must not outlive us.
@@ -134,8 +136,20 @@ func start(m Machine, o Options) (*Stream, error) {
 	return s, nil
 }
 
+// expire ends every read and write that waits: ctx alone cannot.
+func (s *Stream) expire() { _ = s.SetDeadline(time.Unix(1, 0)) }
+
+// allow gives what follows so long, unless ctx has ended.
+func (s *Stream) allow(ctx context.Context, limit time.Duration) {
+	_ = s.SetDeadline(time.Now().Add(limit))
+	if ctx.Err() != nil {
+		s.expire()
+	}
+}
+
 // greet brings the program to the other side, and waits until it runs.
-func (s *Stream) greet(o Options, limit time.Duration) error {
+func (s *Stream) greet(ctx context.Context, o Options, limit time.Duration) error {
+	s.allow(ctx, limit)
 	in := bufio.NewReaderSize(s.Conn, 1) // no byte behind a line is ours
 	line, err := readWord(in, helloWord)
 	if err != nil {
@@ -149,10 +163,10 @@ func (s *Stream) greet(o Options, limit time.Duration) error {
 	if err := checkPlatform(s.Machine, h); err != nil {
 		return err
 	}
-	if err := s.provideProgram(o, h); err != nil {
+	if err := s.provideProgram(ctx, o, h); err != nil {
 		return err
 	}
-	_ = s.SetDeadline(time.Now().Add(limit))
+	s.allow(ctx, limit)
 	_, err = readWord(in, agentWord)
 	return err
 }
@@ -172,11 +186,12 @@ func checkPlatform(m Machine, h greeting) error {
 
 // provideProgram has the script run the program: the one that is there, if it is the same or
 // nothing may be copied; else a copy of ours.
-func (s *Stream) provideProgram(o Options, h greeting) error {
-	sum, size, err := digest(o.Program)
+func (s *Stream) provideProgram(ctx context.Context, o Options, h greeting) error {
+	program, err := os.ReadFile(o.Program)
 	if err != nil {
-		return err
+		return fmt.Errorf("read this program: %w", err)
 	}
+	sum := fmt.Sprintf("%x", sha256.Sum256(program))
 	if o.NoCopy && h.program == "none" {
 		return verr.New(verr.Missing, "cannot use machine "+s.Machine.Name, "venturi is not on its PATH, and --no-copy forbids to bring it",
 			"install venturi there, or leave --no-copy out")
@@ -185,26 +200,26 @@ func (s *Stream) provideProgram(o Options, h greeting) error {
 		_, err := fmt.Fprintf(s, "%s run\n", s.Machine.Name)
 		return err
 	}
-	body, encoding, err := packed(o.Program, h.gzip)
-	if err != nil {
-		return err
-	}
-	if encoding == "plain" {
-		body = body[:size]
+	body, encoding := program, "plain"
+	if h.gzip {
+		if body, err = zipped(program); err != nil {
+			return err
+		}
+		encoding = "gzip"
 	}
 	if _, err := fmt.Fprintf(s, "%s copy %d %s %s\n", s.Machine.Name, len(body), sum, encoding); err != nil {
 		return err
 	}
 	s.Copied = int64(len(body))
-	return s.send(body)
+	return s.send(ctx, body)
 }
 
 // chunk is what is sent within one deadline: a slow line is no broken one.
 const chunk = 1 << 20
 
-func (s *Stream) send(body []byte) error {
-	for part := range chunks(body) {
-		_ = s.SetDeadline(time.Now().Add(time.Minute))
+func (s *Stream) send(ctx context.Context, body []byte) error {
+	for part := range slices.Chunk(body, chunk) {
+		s.allow(ctx, time.Minute)
 		if _, err := s.Write(part); err != nil {
 			return fmt.Errorf("copy the program: %w", err)
 		}
@@ -212,45 +227,16 @@ func (s *Stream) send(body []byte) error {
 	return nil
 }
 
-func chunks(body []byte) func(yield func([]byte) bool) {
-	return func(yield func([]byte) bool) {
-		for len(body) > 0 {
-			n := min(chunk, len(body))
-			if !yield(body[:n]) {
-				return
-			}
-			body = body[n:]
-		}
-	}
-}
-
-func digest(file string) (sum string, size int64, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", 0, fmt.Errorf("read this program: %w", err)
-	}
-	defer f.Close()
-	h := sha256.New()
-	size, err = io.Copy(h, f)
-	return fmt.Sprintf("%x", h.Sum(nil)), size, err
-}
-
-// packed is the program as it is sent.
-func packed(file string, compress bool) (body []byte, encoding string, err error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, "", fmt.Errorf("read this program: %w", err)
-	}
-	if !compress {
-		return text, "plain", nil
-	}
+func zipped(text []byte) ([]byte, error) {
 	var b bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed)
-	if _, err := w.Write(text); err != nil {
-		return nil, "", err
+	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+	if err == nil {
+		_, err = w.Write(text)
 	}
-	err = w.Close()
-	return b.Bytes(), "gzip", err
+	if err == nil {
+		err = w.Close()
+	}
+	return b.Bytes(), err
 }
 
 // refusal is what the script gives as the reason for going no further.
@@ -297,13 +283,10 @@ func (s *Stream) Close() error {
 	return s.err
 }
 
-// lastWords are what ssh, or the program there, said last.
+// lastWords ends the stream, and gives what ssh, or the program there, said last.
 func (s *Stream) lastWords() string {
 	_ = s.Close()
-	if said := s.stderr.String(); said != "" {
-		return ": " + said
-	}
-	return ""
+	return s.stderr.String()
 }
 
 // tail keeps the end of what is written to it.

@@ -38,7 +38,7 @@ func SSHCommand(t testing.TB, machines ...*SSHMachine) []string {
 // Root is its file system, seen from here.
 func (m *SSHMachine) Root() string { return fmt.Sprintf("/proc/%d/root", m.Pid) }
 
-// sshd is read by name, not by $PATH, as it insists on an absolute path.
+// sshd insists on being started by an absolute path.
 const sshd = "/usr/sbin/sshd"
 
 // NewSSHMachine makes a machine; it is gone after the test. Programs that are started in it
@@ -86,7 +86,7 @@ mkdir -p /run/sshd /run/ssh; ip link set lo up; echo ready; exec sleep infinity`
 	must("read a key", err)
 	must("write", os.WriteFile(filepath.Join(dir, "known"), fmt.Appendf(nil, "%s %s", name, hostKey), 0o600))
 	config := fmt.Sprintf("Host %s\n  User root\n  IdentityFile %s/user\n  UserKnownHostsFile %s/known\n  HostKeyAlias %s\n"+
-		"  ProxyCommand nsenter --target %d --mount --pid --net --uts --ipc %s -i -f /run/ssh/config\n", name, dir, dir, name, m.Pid, sshd)
+		"  ProxyCommand %s %s -i -f /run/ssh/config\n", name, dir, dir, name, strings.Join(m.enter(), " "), sshd)
 	m.config = config
 	m.SSH = SSHCommand(t, m)
 	return m
@@ -107,11 +107,16 @@ func childOf(t testing.TB, pid int) int {
 	return 0
 }
 
+// enter begins a command that runs in the machine.
+func (m *SSHMachine) enter() []string {
+	return []string{"nsenter", "--target", fmt.Sprint(m.Pid), "--mount", "--pid", "--net", "--uts", "--ipc"}
+}
+
 // Do runs a command in the machine, and fails the test with what it said.
 func (m *SSHMachine) Do(t testing.TB, command ...string) {
 	t.Helper()
-	args := append([]string{"--target", fmt.Sprint(m.Pid), "--mount", "--pid", "--net", "--uts", "--ipc"}, command...)
-	if text, err := exec.Command("nsenter", args...).CombinedOutput(); err != nil {
+	args := append(m.enter(), command...)
+	if text, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("ssh machine %s: %s: %v: %s", m.Name, strings.Join(command, " "), err, text)
 	}
 }
@@ -143,23 +148,24 @@ func Join(t testing.TB, a, b *SSHMachine) {
 // Stop halts every process of the machine, as if it were paused, until the test is over.
 func (m *SSHMachine) Stop(t testing.TB) {
 	t.Helper()
-	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
-		signalAll := func() {
-			own, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", m.Pid))
-			files, _ := filepath.Glob("/proc/[0-9]*/ns/pid")
-			for _, file := range files {
-				if is, _ := os.Readlink(file); is == own && own != "" {
-					var pid int
-					if n, _ := fmt.Sscanf(file, "/proc/%d/", &pid); n == 1 {
-						_ = syscall.Kill(pid, signal)
-					}
-				}
-			}
+	m.signal(syscall.SIGSTOP)
+	t.Cleanup(func() { m.signal(syscall.SIGCONT) })
+}
+
+// signal reaches all processes in the machine's PID namespace.
+func (m *SSHMachine) signal(signal syscall.Signal) {
+	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", m.Pid))
+	if err != nil {
+		return // the machine has ended
+	}
+	files, _ := filepath.Glob("/proc/[0-9]*/ns/pid")
+	for _, file := range files {
+		var pid int
+		if is, _ := os.Readlink(file); is != own {
+			continue
 		}
-		if signal == syscall.SIGSTOP {
-			signalAll()
-		} else {
-			t.Cleanup(signalAll)
+		if n, _ := fmt.Sscanf(file, "/proc/%d/", &pid); n == 1 {
+			_ = syscall.Kill(pid, signal)
 		}
 	}
 }
