@@ -21,14 +21,14 @@ const (
 // checker holds what has been seen of a stream, so that the reader and the
 // writer enforce one grammar: what the writer lets through can be read.
 type checker struct {
-	header bool
-	plan   *Plan
-	arms   map[string]bool
-	cells  map[string]bool
-	seen   map[sliceKey]bool
-	facts  int
-	slices int
-	ended  bool
+	header    bool
+	plan      *Plan
+	arms      map[string]bool
+	cells     map[string]bool
+	sliceKeys map[sliceKey]bool
+	facts     int
+	slices    int
+	ended     bool
 }
 
 type sliceKey struct {
@@ -103,7 +103,7 @@ func (c *checker) takePlan(p *Plan) error {
 		return err
 	}
 	c.plan = p
-	c.arms, c.cells, c.seen = map[string]bool{}, map[string]bool{}, map[sliceKey]bool{}
+	c.arms, c.cells, c.sliceKeys = map[string]bool{}, map[string]bool{}, map[sliceKey]bool{}
 	for _, a := range p.Arms {
 		c.arms[a.Name] = true
 	}
@@ -124,11 +124,11 @@ func (p *Plan) check() error {
 		return fmt.Errorf("plan with %d series, must be 1 to %d", p.Series, maxSeries)
 	case p.Rounds < 1 || p.Rounds > maxRounds:
 		return fmt.Errorf("plan with %d rounds, must be 1 to %d", p.Rounds, maxRounds)
-	case !inside(p.Margin, 0, 1):
+	case !inOpenRange(p.Margin, 0, 1):
 		return fmt.Errorf("plan with margin %v, must be between 0 and 1", p.Margin)
-	case !inside(p.Confidence, 0.5, 0.999999):
+	case !inOpenRange(p.Confidence, 0.5, 0.999999):
 		return fmt.Errorf("plan with confidence %v, must be between 0.5 and 0.999999", p.Confidence)
-	case p.Precision != 0 && !inside(p.Precision, 0, 10):
+	case p.Precision != 0 && !inOpenRange(p.Precision, 0, 10):
 		return fmt.Errorf("plan with precision %v, must be between 0 and 10", p.Precision)
 	case p.Budget < 0 || p.Services < 0 || len(p.Looks) > 1000:
 		return fmt.Errorf("plan with a negative budget, negative services, or too many looks")
@@ -155,10 +155,10 @@ func (p *Plan) checkArms() error {
 			return fmt.Errorf("arm %q has unknown role %q", a.Name, a.Role)
 		}
 		roles[a.Role]++
-		if !within(int64(a.MTU), 0, 1<<30) || !within(int64(a.Overhead), -1<<20, 1<<20) {
+		if !inRange(int64(a.MTU), 0, 1<<30) || !inRange(int64(a.Overhead), -1<<20, 1<<20) {
 			return fmt.Errorf("arm %q has MTU %d and overhead %d", a.Name, a.MTU, a.Overhead)
 		}
-		if !within(int64(a.Pairs), 0, 1<<20) || len(a.Versions) > maxKeys {
+		if !inRange(int64(a.Pairs), 0, 1<<20) || len(a.Versions) > maxKeys {
 			return fmt.Errorf("arm %q has %d pairs of ends and %d versions", a.Name, a.Pairs, len(a.Versions))
 		}
 	}
@@ -183,8 +183,8 @@ func (p *Plan) checkCells() error {
 		if c.Transport != "tcp" && c.Transport != "udp" {
 			return fmt.Errorf("cell %q has unknown transport %q", c.Name, c.Transport)
 		}
-		if !within(int64(c.Size), 0, 1<<40) || !within(int64(c.Flows), 0, 1<<20) ||
-			!within(int64(c.Batch), 0, 1<<20) || c.Slice < 0 || c.Head < 0 {
+		if !inRange(int64(c.Size), 0, 1<<40) || !inRange(int64(c.Flows), 0, 1<<20) ||
+			!inRange(int64(c.Batch), 0, 1<<20) || c.Slice < 0 || c.Head < 0 {
 			return fmt.Errorf("cell %q has a size, flows, batch, slice or head out of range", c.Name)
 		}
 	}
@@ -201,7 +201,7 @@ func (c *checker) takeFacts(f *Facts) error {
 	return nil
 }
 
-func (c *checker) known(cell, arm string, series int) error {
+func (c *checker) checkRefs(cell, arm string, series int) error {
 	switch {
 	case c.plan == nil:
 		return fmt.Errorf("it comes before the plan")
@@ -216,7 +216,7 @@ func (c *checker) known(cell, arm string, series int) error {
 }
 
 func (c *checker) takeSlice(s *Slice) error {
-	if err := c.known(s.Cell, s.Arm, s.Series); err != nil {
+	if err := c.checkRefs(s.Cell, s.Arm, s.Series); err != nil {
 		return fmt.Errorf("slice: %w", err)
 	}
 	if s.Round < 0 || s.Round >= maxRounds || s.Elapsed < 0 {
@@ -243,16 +243,16 @@ func (c *checker) takeSlice(s *Slice) error {
 		return fmt.Errorf("slice: must have exactly one of latency, stream, failed; this one has %d", n)
 	}
 	key := sliceKey{s.Cell, s.Arm, s.Series, s.Round}
-	if c.seen[key] {
+	if c.sliceKeys[key] {
 		return fmt.Errorf("slice: %s of %s, series %d round %d, is there twice", s.Cell, s.Arm, s.Series, s.Round)
 	}
-	c.seen[key] = true
+	c.sliceKeys[key] = true
 	c.slices++
 	return nil
 }
 
 func (c *checker) takeMeter(m *Meter) error {
-	if err := c.known(m.Cell, m.Arm, m.Series); err != nil {
+	if err := c.checkRefs(m.Cell, m.Arm, m.Series); err != nil {
 		return fmt.Errorf("meter: %w", err)
 	}
 	if m.Name == "" || m.WallNs < 0 || len(m.Values) > maxKeys {
@@ -281,8 +281,8 @@ func anyNegative(v ...int64) bool {
 	return false
 }
 
-func within(v, lo, hi int64) bool { return v >= lo && v <= hi }
+func inRange(v, lo, hi int64) bool { return v >= lo && v <= hi }
 
-func inside(v, lo, hi float64) bool {
+func inOpenRange(v, lo, hi float64) bool {
 	return !math.IsNaN(v) && !math.IsInf(v, 0) && v > lo && v < hi
 }

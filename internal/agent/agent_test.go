@@ -28,7 +28,7 @@ func code(t *testing.T, err error, want int) {
 	if !errors.As(err, &e) {
 		t.Fatalf("error %v is not in three parts", err)
 	}
-	if e.Code != want || e.What == "" || e.Why == "" || e.Do == "" {
+	if e.Code != want || e.Summary == "" || e.Reason == "" || e.Hint == "" {
 		t.Errorf("error %+v, want code %d and three parts", e, want)
 	}
 }
@@ -60,7 +60,7 @@ func TestLifeline(t *testing.T) {
 				}
 				cancel()
 			}
-			if err := within(t, "agent", ended); err != nil {
+			if err := waitFor(t, "agent", ended); err != nil {
 				t.Errorf("ended with %v", err)
 			}
 			cancel()
@@ -91,8 +91,8 @@ func TestLifelineEndsRunningSeries(t *testing.T) {
 	}()
 	time.Sleep(50 * time.Millisecond)
 	out.Close()
-	within(t, "agent", ended)
-	if err := within(t, "run", ran); err == nil {
+	waitFor(t, "agent", ended)
+	if err := waitFor(t, "run", ran); err == nil {
 		t.Error("a run that was cut off gave no error")
 	}
 }
@@ -117,7 +117,7 @@ func TestStopGivesWhatWasMeasured(t *testing.T) {
 		t.Fatalf("stopped a series that is not there: %v, %v", running, err)
 	}
 	cancel()
-	a := within(t, "run", got)
+	a := waitFor(t, "run", got)
 	if !errors.Is(a.err, context.Canceled) {
 		t.Errorf("run ended with %v, want canceled", a.err)
 	}
@@ -140,7 +140,7 @@ func TestStopOvertakesRun(t *testing.T) {
 			done <- err
 		}()
 		cancel()
-		if err := within(t, "run", done); !errors.Is(err, context.Canceled) {
+		if err := waitFor(t, "run", done); !errors.Is(err, context.Canceled) {
 			t.Fatalf("run ended with %v", err)
 		}
 	}
@@ -173,7 +173,7 @@ func TestOneSeriesPerRole(t *testing.T) {
 	_, _, err = c.Run(t.Context(), plan(2), nil)
 	code(t, err, verr.Busy)
 	stop()
-	within(t, "run", done)
+	waitFor(t, "run", done)
 	if _, err := c.Finish(t.Context(), 1); err != nil {
 		t.Error(err)
 	}
@@ -246,9 +246,9 @@ func TestKilledAgent(t *testing.T) {
 	} {
 		ended := make(chan error, 1)
 		go func() { ended <- call() }()
-		err := within(t, what, ended)
+		err := waitFor(t, what, ended)
 		code(t, err, verr.Failed)
-		if !agent.Gone(err) {
+		if !agent.IsGone(err) {
 			t.Errorf("%s: %v does not say that the agent is gone", what, err)
 		}
 	}
@@ -369,11 +369,11 @@ func TestStuckSeriesDoesNotKeepTheAgent(t *testing.T) {
 				code(t, err, verr.Busy)
 			}
 			cancel()
-			if err := within(t, "agent", ended); err != nil {
+			if err := waitFor(t, "agent", ended); err != nil {
 				t.Errorf("ended with %v", err)
 			}
-			within(t, "call", calls)
-			within(t, "call", calls)
+			waitFor(t, "call", calls)
+			waitFor(t, "call", calls)
 		})
 	}
 }

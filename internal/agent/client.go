@@ -213,7 +213,7 @@ func (c *Client) Run(ctx context.Context, plan load.Plan, meters []string) ([]lo
 		if why := c.lost.Load(); why != nil {
 			return nil, nil, why
 		}
-		if ctx.Err() != nil && !Gone(fromStatus(c.machine, err)) {
+		if ctx.Err() != nil && !IsGone(fromStatus(c.machine, err)) {
 			return nil, nil, ctx.Err()
 		}
 		return nil, nil, fromStatus(c.machine, err)

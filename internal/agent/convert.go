@@ -202,7 +202,7 @@ func failureToPB(err error) *agentpb.Failure {
 	}
 	var e *verr.Error
 	if errors.As(err, &e) {
-		return &agentpb.Failure{Text: err.Error(), What: e.What, Why: e.Why, Do: e.Do, Code: int64(e.Code)}
+		return &agentpb.Failure{Text: err.Error(), What: e.Summary, Why: e.Reason, Do: e.Hint, Code: int64(e.Code)}
 	}
 	return &agentpb.Failure{Text: err.Error()}
 }

@@ -85,7 +85,7 @@ func wire[M proto.Message](t *testing.T, in, out M) M {
 	return out
 }
 
-var same = cmp.Options{
+var protoEqual = cmp.Options{
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 	cmp.Comparer(func(a, b error) bool {
 		return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
@@ -105,7 +105,7 @@ func TestPlanRoundTrip(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(in, out, same); diff != "" {
+			if diff := cmp.Diff(in, out, protoEqual); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -121,7 +121,7 @@ func TestSliceRoundTrip(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := sliceFromPB(wire(t, sliceToPB(in), &agentpb.Slice{}))
-			if diff := cmp.Diff(in, out, same); diff != "" {
+			if diff := cmp.Diff(in, out, protoEqual); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -144,7 +144,7 @@ func TestFailureRoundTrip(t *testing.T) {
 		t.Fatalf("%T is not a verr.Error", out)
 	}
 	known.Err = nil // the cause stays where it happened; its text is in Why
-	if diff := cmp.Diff(&known, got, same); diff != "" {
+	if diff := cmp.Diff(&known, got, protoEqual); diff != "" {
 		t.Error(diff)
 	}
 	if out := failureFromPB(failureToPB(errors.New("plain"))); out.Error() != "plain" {

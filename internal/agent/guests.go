@@ -67,7 +67,7 @@ func inVM(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return errors.New("in the virtual machine: its agent does not answer")
 	case errors.As(err, &told):
-		return fmt.Errorf("in the virtual machine: %s: %s", told.What, told.Why)
+		return fmt.Errorf("in the virtual machine: %s: %s", told.Summary, told.Reason)
 	}
 	return fmt.Errorf("in the virtual machine: %w", err)
 }

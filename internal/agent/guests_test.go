@@ -15,19 +15,19 @@ import (
 // ring are four agents: those of two machines and, behind each, one that plays
 // the agent in a virtual machine of it.
 type ring struct {
-	near, far           *agent.Client
-	nearGuest, farGuest string // sockets
-	nearProcess         *os.Process
+	client, server           *agent.Client
+	clientGuest, serverGuest string // sockets
+	nearProcess              *os.Process
 }
 
 func newRing(t *testing.T) ring {
 	t.Helper()
 	var r ring
-	r.near, _ = spawn(t, "agent")
-	r.far, _ = spawn(t, "agent")
-	r.nearGuest, r.nearProcess = spawnBehind(t, "agent")
-	r.farGuest, _ = spawnBehind(t, "agent")
-	for _, socket := range []string{r.nearGuest, r.farGuest} {
+	r.client, _ = spawn(t, "agent")
+	r.server, _ = spawn(t, "agent")
+	r.clientGuest, r.nearProcess = spawnBehind(t, "agent")
+	r.serverGuest, _ = spawnBehind(t, "agent")
+	for _, socket := range []string{r.clientGuest, r.serverGuest} {
 		c, err := agent.Dial(t.Context(), socket) // until it listens
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func (r ring) plan(name string, rounds int) load.Plan {
 		Token: 4242, Load: name, Size: 64, Flows: 2, Slice: 10 * time.Millisecond, Head: time.Millisecond,
 		ClientCPU: 0, ServerCPU: 0,
 	}
-	for i, agents := range [][2]string{{}, {r.nearGuest, r.farGuest}, {r.nearGuest, ""}, {"", r.farGuest}} {
+	for i, agents := range [][2]string{{}, {r.clientGuest, r.serverGuest}, {r.clientGuest, ""}, {"", r.serverGuest}} {
 		p.Arms = append(p.Arms, load.Arm{
 			Name: string(rune('a' + i)), ServerPort: 7100, ClientPort: 8100,
 			Ends: []load.Pair{{From: end(byte(1+i), agents[0]), To: end(byte(11+i), agents[1])}},
@@ -65,14 +65,14 @@ func TestGuests(t *testing.T) {
 	for _, name := range []string{"tcp_lat", "udp_lat", "tcp_bw", "udp_bw"} {
 		t.Run(name, func(t *testing.T) {
 			p := r.plan(name, 3)
-			if shut, err := r.far.Serve(t.Context(), p, []string{"tcp", "udp", "links"}); err != nil || len(shut) > 0 {
+			if shut, err := r.server.Serve(t.Context(), p, []string{"tcp", "udp", "links"}); err != nil || len(shut) > 0 {
 				t.Fatal(err, shut)
 			}
-			results, near, err := r.near.Run(t.Context(), p, []string{"cpu", "tcp", "udp"})
+			results, near, err := r.client.Run(t.Context(), p, []string{"cpu", "tcp", "udp"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			far, err := r.far.Finish(t.Context(), p.Token)
+			far, err := r.server.Finish(t.Context(), p.Token)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,16 +130,16 @@ func checkSlice(t *testing.T, s load.SliceResult, arm, round int) {
 func TestGuestDies(t *testing.T) {
 	r := newRing(t)
 	p := r.plan("udp_lat", 200)
-	if shut, err := r.far.Serve(t.Context(), p, nil); err != nil || len(shut) > 0 {
+	if shut, err := r.server.Serve(t.Context(), p, nil); err != nil || len(shut) > 0 {
 		t.Fatal(err, shut)
 	}
 	timer := time.AfterFunc(time.Second, func() { r.nearProcess.Kill() })
 	defer timer.Stop()
-	results, _, err := r.near.Run(t.Context(), p, nil)
+	results, _, err := r.client.Run(t.Context(), p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.far.Finish(t.Context(), p.Token); err != nil {
+	if _, err := r.server.Finish(t.Context(), p.Token); err != nil {
 		t.Error(err)
 	}
 	good, failed := map[int]int{}, map[int]error{}
@@ -168,7 +168,7 @@ func TestNoGuest(t *testing.T) {
 	near, _ := spawn(t, "agent")
 	far, _ := spawn(t, "agent")
 	nowhere := folder(t) + "/no"
-	p := ring{near: near, far: far, nearGuest: "/tmp/no", farGuest: nowhere}.plan("tcp_lat", 2)
+	p := ring{client: near, server: far, clientGuest: "/tmp/no", serverGuest: nowhere}.plan("tcp_lat", 2)
 	shut, err := far.Serve(t.Context(), p, nil)
 	if err != nil || len(shut) != 2 || shut[1] == nil || shut[3] == nil {
 		t.Fatal(err, shut)

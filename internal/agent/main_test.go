@@ -129,9 +129,9 @@ func start(t *testing.T, e agent.Engine) (*agent.Client, string) {
 	return c, socket
 }
 
-// within fails the test when what it waits for takes too long to be anything
+// waitFor fails the test when it waits for so long that it can be nothing
 // but a hang.
-func within[T any](t *testing.T, what string, c <-chan T) T {
+func waitFor[T any](t *testing.T, what string, c <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:

@@ -51,12 +51,12 @@ func meterArms(plan load.Plan, this side) []meter.Arm {
 		for _, pair := range a.Ends {
 			end := this.end(pair)
 			if end.Agent == "" {
-				ends = with(ends, end.Namespace)
+				ends = addNamespace(ends, end.Namespace)
 			}
-			all = with(all, end.Namespace)
+			all = addNamespace(all, end.Namespace)
 		}
 		for _, ns := range this.spaces(a) {
-			all = with(all, ns)
+			all = addNamespace(all, ns)
 		}
 		arms[i] = meter.Arm{Name: a.Name, Ends: ends, Crossed: all, Pins: this.pins(a)}
 	}
@@ -77,8 +77,8 @@ func withoutGuests(sums []result.Meter, plan load.Plan) []result.Meter {
 	})
 }
 
-// with adds a namespace, given by its file, to those that are another one.
-func with(spaces []string, path string) []string {
+// addNamespace adds a namespace, given by its file, unless it is in the list.
+func addNamespace(spaces []string, path string) []string {
 	if slices.Contains(spaces, path) {
 		return spaces
 	}

@@ -140,7 +140,7 @@ func TestWrongPeerIsHungUpOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer second.Close()
-	if c := within(t, "accept", accepted); c != nil {
+	if c := waitFor(t, "accept", accepted); c != nil {
 		c.Close()
 	}
 }

@@ -67,8 +67,8 @@ func fromStatus(machine string, err error) error {
 
 func lostError(machine, why string) *verr.Error {
 	return &verr.Error{
-		What: "lost the agent of " + machine, Why: why,
-		Do: "run the command again; if it happens again, look in the kernel's log for what killed it", Code: verr.Failed,
+		Summary: "lost the agent of " + machine, Reason: why,
+		Hint: "run the command again; if it happens again, look in the kernel's log for what killed it", Code: verr.Failed,
 		Err: errGone,
 	}
 }
@@ -76,5 +76,5 @@ func lostError(machine, why string) *verr.Error {
 // errGone is under every error that means that the agent's process is gone.
 var errGone = errors.New("agent is gone")
 
-// Gone tells whether err means that the agent's process is gone.
-func Gone(err error) bool { return errors.Is(err, errGone) }
+// IsGone reports whether err means that the agent's process has ended.
+func IsGone(err error) bool { return errors.Is(err, errGone) }

@@ -57,7 +57,7 @@ func TestTruthComesOut(t *testing.T) {
 		if math.Abs(slow.Ratio.Value/want-1) > 0.01 || slow.Judged.Verdict != stats.Slower {
 			t.Errorf("%s: ratio %v, want %v; verdict %q", c.Cell.Name, slow.Ratio.Value, want, slow.Judged.Verdict)
 		}
-		if same := row(t, s, c.Cell.Name, "routed"); same.Judged.Verdict != stats.Same {
+		if same := row(t, s, c.Cell.Name, "routed"); same.Judged.Verdict != stats.Equivalent {
 			t.Errorf("%s: an equal path is %q", c.Cell.Name, same.Judged.Verdict)
 		}
 		if c.Floor == nil || c.Floor.Invalid || c.Floor.Size > 0.02 {
@@ -90,8 +90,8 @@ func TestCPUCost(t *testing.T) {
 			if !shared {
 				cost *= 2
 			}
-			if cpu.Per != want.per || math.Abs(cpu.Cost/cost-1) > 0.03 {
-				t.Errorf("%s, shared %v: %v ns per %s, want %v per %s", cell, shared, cpu.Cost, cpu.Per, cost, want.per)
+			if cpu.Unit != want.per || math.Abs(cpu.Cost/cost-1) > 0.03 {
+				t.Errorf("%s, shared %v: %v ns per %s, want %v per %s", cell, shared, cpu.Cost, cpu.Unit, cost, want.per)
 			}
 			if len(cpu.ByMachine) > 0 == shared {
 				t.Errorf("%s, shared %v: by machine %v", cell, shared, cpu.ByMachine)

@@ -17,12 +17,12 @@ type Options struct {
 	Live bool
 	// Resamples of the bootstrap; 0 means 300.
 	Resamples int
-	// Against names the arm that the others are compared with; empty: the
+	// Baseline names the arm that the others are compared with; empty: the
 	// baseline of the plan. It cannot be the baseline's copy or a tool's. The
 	// noise floor stays that of the baseline's copy.
 	// The plan's baseline then has no row: its ratio is one that it has the
 	// other way round without Against, and need not be tested twice.
-	Against string
+	Baseline string
 }
 
 // ErrNoPlan is a record that was cut before its plan: there is nothing to
@@ -38,16 +38,16 @@ func Analyze(rec *result.Record, opt Options) (*Summary, error) {
 		return nil, ErrNoPlan
 	}
 	against := base
-	if opt.Against != "" {
-		against = slices.IndexFunc(p.Arms, func(a result.Arm) bool { return a.Name == opt.Against })
+	if opt.Baseline != "" {
+		against = slices.IndexFunc(p.Arms, func(a result.Arm) bool { return a.Name == opt.Baseline })
 	}
 	if against < 0 {
-		return nil, fmt.Errorf("compare with arm %q: the record has none of that name", opt.Against)
+		return nil, fmt.Errorf("compare with arm %q: the record has none of that name", opt.Baseline)
 	}
 	if _, _, tool := toolArm(p.Arms[against]); tool || p.Arms[against].Role == result.RoleCopy {
-		return nil, fmt.Errorf("compare with arm %q: it is no path of its own", opt.Against)
+		return nil, fmt.Errorf("compare with arm %q: it is no path of its own", opt.Baseline)
 	}
-	a := &analyzer{plan: p, opt: opt, base: p.Arms[base], against: p.Arms[against], data: index(rec)}
+	a := &analyzer{plan: p, opt: opt, base: p.Arms[base], baseline: p.Arms[against], data: index(rec)}
 	a.design = stats.Design{Confidence: p.Confidence, Looks: looks(p)}
 	a.emulated = slices.ContainsFunc(rec.Facts, func(f result.Facts) bool { return f.Emulated })
 	s := &Summary{Level: a.design.Level(), Looks: a.design.Looks, Emulated: a.emulated}
@@ -76,20 +76,20 @@ func looks(p *result.Plan) int {
 }
 
 type analyzer struct {
-	plan    *result.Plan
-	opt     Options
-	base    result.Arm // its copy gives the noise floor
-	against result.Arm // what the others are compared with
-	data    map[key]*armData
-	design  stats.Design
+	plan     *result.Plan
+	opt      Options
+	base     result.Arm // its copy gives the noise floor
+	baseline result.Arm // what the others are compared with
+	data     map[key]*armData
+	design   stats.Design
 
 	emulated bool // the machine's CPU is
 }
 
 // cell analyses one cell; false when nothing was measured in it.
 func (a *analyzer) cell(c result.Cell) (Cell, bool) {
-	out := Cell{Cell: c, Baseline: a.against.Name}
-	host, base := a.data[key{c.Name, a.base.Name}], a.data[key{c.Name, a.against.Name}]
+	out := Cell{Cell: c, Baseline: a.baseline.Name}
+	host, base := a.data[key{c.Name, a.base.Name}], a.data[key{c.Name, a.baseline.Name}]
 	found := false
 	for _, arm := range a.plan.Arms {
 		d := a.data[key{c.Name, arm.Name}]
@@ -112,7 +112,7 @@ func (a *analyzer) cell(c result.Cell) (Cell, bool) {
 					out.Floor = &f
 				}
 			}
-		case arm.Name == a.against.Name:
+		case arm.Name == a.baseline.Name:
 			out.Rows = slices.Insert(out.Rows, 0, a.row(c, arm, d, base))
 		case arm.Role != result.RoleBaseline:
 			out.Rows = append(out.Rows, a.row(c, arm, d, base))
@@ -144,7 +144,7 @@ func (a *analyzer) row(c result.Cell, arm result.Arm, d, base *armData) Row {
 	if v := medianOfMedians(d.values(c.Metric)); !math.IsNaN(v) {
 		r.Value = v
 	}
-	if arm.Name != a.against.Name && base != nil {
+	if arm.Name != a.baseline.Name && base != nil {
 		if ratio, ok := stats.FromRounds(pair(d, base, valueOf(c.Metric)), a.design); ok {
 			r.Ratio = &ratio
 		}
@@ -208,7 +208,7 @@ func judge(s *Summary, p *result.Plan, d stats.Design) {
 			judged := stats.Judge(*r.Ratio, r.Adjusted, rule)
 			if c.foreign(r) {
 				judged = stats.Judgement{Reason: stats.Emulated}
-			} else if c.blank(r) && judged.Verdict != stats.None && judged.Reason != stats.TooFew {
+			} else if c.blank(r) && judged.Verdict != stats.NotJudged && judged.Reason != stats.TooFew {
 				judged = stats.Judgement{Verdict: stats.CannotTell, Reason: stats.Blank}
 			}
 			r.Judged = &judged
@@ -232,7 +232,7 @@ func progress(s *Summary, p *result.Plan) {
 			}
 			half, ok := r.Ratio.HalfWidth()
 			s.Worst = max(s.Worst, half)
-			if !ok || r.Ratio.Within || half > p.Precision {
+			if !ok || r.Ratio.WithinSeries || half > p.Precision {
 				s.Precise = false
 			}
 		}

@@ -61,14 +61,14 @@ func (a *analyzer) cpu(r *Row, c result.Cell, d, base *armData) {
 	if len(cost) == 0 {
 		return
 	}
-	out := &CPU{Per: per, Classes: map[string]float64{}, ByCore: map[string]float64{}}
+	out := &CPU{Unit: per, Classes: map[string]float64{}, ByCore: map[string]float64{}}
 	var all []float64
 	for _, v := range cost {
 		all = append(all, v)
 	}
 	out.Cost = stats.Median(all)
 	d.classes(out, per, r.Fragments, a.plan.SharedCores)
-	if r.Arm.Name != a.against.Name && base != nil {
+	if r.Arm.Name != a.baseline.Name && base != nil {
 		// Per message: a path that cuts messages into more packets does not get
 		// cheaper by it.
 		logs := logRatios(d.costs(per, 1, a.plan.SharedCores), base.costs(per, 1, a.plan.SharedCores))
@@ -99,7 +99,7 @@ func logRatios(arm, base map[int]float64) []float64 {
 func (d *armData) costs(per string, fragments int, shared bool) map[int]float64 {
 	units := d.units(per, fragments)
 	busy := map[int]int64{}
-	for _, m := range d.chosen(cpuMeter, shared) {
+	for _, m := range d.selectMeters(cpuMeter, shared) {
 		busy[m.Series] += total(m, "busy")
 	}
 	out := map[int]float64{}
@@ -119,10 +119,10 @@ func (d *armData) units(per string, fragments int) map[int]float64 {
 	return units
 }
 
-// chosen gives the lines of one meter. Machines that share cores read the same
+// selectMeters returns the records of one meter. Machines that share cores read the same
 // counters, so one of them stands for all. A series that a machine could not
 // read is left out: the others' counts alone would be set against all its work.
-func (d *armData) chosen(name string, shared bool) []*result.Meter {
+func (d *armData) selectMeters(name string, shared bool) []*result.Meter {
 	var out []*result.Meter
 	first, unread := "", map[int]bool{}
 	for _, m := range d.meters {
@@ -164,7 +164,7 @@ func (d *armData) classes(out *CPU, per string, fragments int, shared bool) {
 	bySeries, seen := d.units(per, fragments), map[int]bool{}
 	byClass, byCore, byMachine := map[string]int64{}, map[string]int64{}, map[string]int64{}
 	walls := map[string]float64{}
-	for _, m := range d.chosen(cpuMeter, shared) {
+	for _, m := range d.selectMeters(cpuMeter, shared) {
 		walls[m.Machine] += float64(m.WallNs)
 		out.Resolution = m.Resolution
 		if !seen[m.Series] {
@@ -240,7 +240,7 @@ func (d *armData) counters(shared bool) map[string]int64 {
 			out[k] += v
 		}
 	}
-	for _, m := range d.chosen(softnetMeter, shared) {
+	for _, m := range d.selectMeters(softnetMeter, shared) {
 		add(m)
 	}
 	for _, m := range d.meters {

@@ -50,8 +50,8 @@ func bySeries(a, b *result.Slice) int {
 	return cmp.Or(cmp.Compare(a.Series, b.Series), cmp.Compare(a.Round, b.Round))
 }
 
-// each calls f for every series of the arm with its slices.
-func (d *armData) each(f func(series int, s []*result.Slice)) {
+// eachSeries calls f for every series of the arm with its slices.
+func (d *armData) eachSeries(f func(series int, s []*result.Slice)) {
 	for rest := d.slices; len(rest) > 0; {
 		n := 1
 		for n < len(rest) && rest[n].Series == rest[0].Series {
@@ -78,7 +78,7 @@ func valueOf(m result.Metric) figure {
 // stand beside the others are left out.
 func (d *armData) rates(f figure) [][]float64 {
 	var out [][]float64
-	d.each(func(_ int, of []*result.Slice) {
+	d.eachSeries(func(_ int, of []*result.Slice) {
 		var vs []float64
 		for _, s := range of {
 			if v, ok := f(s); ok {
@@ -159,7 +159,7 @@ func (c *Cell) agree(tool, of string, ours, theirs *armData, d stats.Design, sha
 	}
 	a := Agreement{
 		Tool: tool, Arm: of, Ratio: r,
-		Ours: medianOfMedians(ours.rates(f)), Theirs: medianOfMedians(theirs.rates(f)),
+		Venturi: medianOfMedians(ours.rates(f)), External: medianOfMedians(theirs.rates(f)),
 	}
 	per := perUnit(c.Cell)
 	cpu := logRatios(ours.costs(per, 1, shared), theirs.costs(per, 1, shared))

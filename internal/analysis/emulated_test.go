@@ -23,7 +23,7 @@ func TestEmulatedArm(t *testing.T) {
 	}
 	for _, c := range s.Cells {
 		r := row(t, s, c.Cell.Name, "vxlan")
-		if !r.Foreign() || r.Judged.Verdict != stats.None || r.Judged.Reason != stats.Emulated || r.Adjusted != 1 || r.Emulated != analysis.EmulatedPath {
+		if !r.Foreign() || r.Judged.Verdict != stats.NotJudged || r.Judged.Reason != stats.Emulated || r.Adjusted != 1 || r.Emulated != analysis.EmulatedPath {
 			t.Errorf("%s: judged %+v, adjusted %v, emulated %q", c.Cell.Name, r.Judged, r.Adjusted, r.Emulated)
 		}
 		routed, was := row(t, s, c.Cell.Name, "routed"), row(t, before, c.Cell.Name, "routed")
@@ -32,7 +32,7 @@ func TestEmulatedArm(t *testing.T) {
 		}
 	}
 	// Nor is a path compared with it.
-	against := analyze(t, rec, analysis.Options{Against: "vxlan"})
+	against := analyze(t, rec, analysis.Options{Baseline: "vxlan"})
 	if r := row(t, against, "tcp_lat/1", "routed"); !r.Foreign() || against.Tests != 0 {
 		t.Errorf("against an emulated path: %+v, %d tests", r.Judged, against.Tests)
 	}

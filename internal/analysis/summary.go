@@ -138,7 +138,7 @@ const (
 
 // CPU is what the traffic cost. In a lab both ends are in it.
 type CPU struct {
-	Per  string  `json:"per"`
+	Unit string  `json:"per"`
 	Cost float64 `json:"cost"` // ns of busy time per Per: the median over series
 	// Cores is how many cores were busy on average.
 	Cores float64 `json:"cores"`
@@ -155,10 +155,10 @@ type CPU struct {
 
 // Agreement compares our figure with that of another tool on the same path.
 type Agreement struct {
-	Tool   string  `json:"tool"`
-	Arm    string  `json:"arm"`
-	Ours   float64 `json:"ours"`   // unit of the metric
-	Theirs float64 `json:"theirs"` // unit of the metric
+	Tool     string  `json:"tool"`
+	Arm      string  `json:"arm"`
+	Venturi  float64 `json:"ours"`   // unit of the metric
+	External float64 `json:"theirs"` // unit of the metric
 	// Ratio is ours to theirs over pairs of slices from the same round.
 	Ratio stats.Ratio `json:"ratio"`
 	// CPU is the busy time per unit of work, ours to theirs; nil without meters.

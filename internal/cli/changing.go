@@ -51,14 +51,14 @@ func openAfter(env *Env, wait time.Duration, first func(*journal.Journal) error)
 	}
 	j, err := journal.Open(journal.Options{
 		Folder: folder, Settings: thisMachine().Settings, Wait: wait,
-		User: who(env), Command: sanitize.Command(ownCommand(env)...), Version: Version(),
+		User: changedBy(env), Command: sanitize.Command(ownCommand(env)...), Version: Version(),
 	})
 	if err != nil {
-		return nil, denied("cannot open the journal of changes", err)
+		return nil, permissionError("cannot open the journal of changes", err)
 	}
 	if err = first(j); err == nil {
-		tellProofs(env.Stderr, j.History())
-		err = tellTrouble(env.Stderr, j.History(), folder)
+		warnProofs(env.Stderr, j.History())
+		err = warnJournal(env.Stderr, j.History(), folder)
 	}
 	if err != nil {
 		j.Close()
@@ -136,9 +136,9 @@ func holder(env *Env) func(txn int) error {
 	}
 }
 
-// tellTrouble says what a person must know of a journal: that it is damaged, and
+// warnJournal prints what is wrong with a journal: that it is damaged, and
 // that trials were not undone when they ended.
-func tellTrouble(w io.Writer, h journal.History, folder string) error {
+func warnJournal(w io.Writer, h journal.History, folder string) error {
 	for _, d := range h.Damaged {
 		if d.Acknowledged {
 			continue
@@ -151,32 +151,32 @@ func tellTrouble(w io.Writer, h journal.History, folder string) error {
 	trials, err := tune.OpenLeases(h, folder)
 	for _, t := range trials {
 		if why := overdue(t); why != "" {
-			verr.Print(w, verr.New(verr.Failed, fmt.Sprintf("transaction %d is still %s, and nothing undoes it", t.Txn, leased(t)), why, endLease(t)))
+			verr.Print(w, verr.New(verr.Failed, fmt.Sprintf("transaction %d is still %s, and nothing undoes it", t.Txn, leaseKind(t)), why, endLeaseHint(t)))
 		}
 	}
 	return err
 }
 
-// leased is what a transaction with a lease is, for people.
-func leased(t tune.Lease) string {
+// leaseKind names the kind of a transaction with a lease.
+func leaseKind(t tune.Lease) string {
 	if t.Proof {
 		return "what a proof tried"
 	}
 	return "a trial"
 }
 
-// endLease says how a lease can be ended before its time.
-func endLease(t tune.Lease) string {
+// endLeaseHint says how to end a lease early.
+func endLeaseHint(t tune.Lease) string {
 	if t.Proof {
 		return fmt.Sprintf("undo it: venturi undo %d", t.Txn)
 	}
 	return fmt.Sprintf("undo it: venturi undo %d; or keep it: venturi confirm %[1]d", t.Txn)
 }
 
-// tellProofs tells of a proof that was killed, to who has the journal open for
+// warnProofs prints that a proof was killed, to a command that has the journal open for
 // changing, so that none runs: what it tried still stands; or, until somebody
 // changes something else, that it was undone.
-func tellProofs(w io.Writer, h journal.History) {
+func warnProofs(w io.Writer, h journal.History) {
 	for i, t := range h.Txns {
 		switch {
 		case !t.OfProof():
@@ -188,15 +188,15 @@ func tellProofs(w io.Writer, h journal.History) {
 	}
 }
 
-// holderLate is from when on it is told that a trial is still not undone.
-const holderLate = 10 * time.Second
+// holderGrace is how long after its end a trial counts as overdue.
+const holderGrace = 10 * time.Second
 
 // overdue is why a trial is not going to end by itself; empty: it is.
 func overdue(t tune.Lease) string {
 	switch {
 	case t.Rebooted:
 		return "the machine was started anew before it was confirmed"
-	case t.HasHolder && t.Remaining > -holderLate:
+	case t.HasHolder && t.Remaining > -holderGrace:
 		return ""
 	case t.HasHolder:
 		return fmt.Sprintf("it ended %v ago; the process that undoes it could not until now, and goes on trying", (-t.Remaining).Round(time.Second))
@@ -206,8 +206,8 @@ func overdue(t tune.Lease) string {
 	return fmt.Sprintf("it ended %v ago; the process that was to undo it is gone, or could not", (-t.Remaining).Round(time.Second))
 }
 
-// who is who changes the machine.
-func who(env *Env) string {
+// changedBy names the user who changes the machine.
+func changedBy(env *Env) string {
 	name := named(strconv.Itoa(os.Getuid()))
 	if by := env.Getenv("SUDO_USER"); by != "" && os.Getuid() == 0 {
 		name += ", for " + by
@@ -226,19 +226,19 @@ func named(uid string) string {
 	return "uid " + uid
 }
 
-// committing is how changes are made: the flags of all commands that do.
-type committing struct {
+// commitFlags are the flags of all commands that change settings.
+type commitFlags struct {
 	trial  time.Duration
 	asJSON bool
 }
 
-func (c *committing) flags(f *pflag.FlagSet) {
+func (c *commitFlags) flags(f *pflag.FlagSet) {
 	f.DurationVar(&c.trial, "trial", 0, "undo it after this time, such as 120s, unless \"venturi confirm\" comes before")
 	f.BoolVar(&c.asJSON, "json", false, "print it as JSON")
 }
 
 // check refuses what makes no sense, or may not be, before anything is read.
-func (c *committing) check(f *pflag.FlagSet, wishes []tune.Assignment) error {
+func (c *commitFlags) check(f *pflag.FlagSet, wishes []tune.Assignment) error {
 	if f.Changed("trial") && c.trial < time.Second {
 		return verr.New(verr.Usage, "cannot make a trial of "+c.trial.String(), "it is shorter than a second", "give a time such as 120s or 5m")
 	}
@@ -251,7 +251,7 @@ func (c *committing) check(f *pflag.FlagSet, wishes []tune.Assignment) error {
 }
 
 // commit carries wishes out in one transaction, and prints what was changed.
-func (c *committing) commit(ctx context.Context, env *Env, planned []tune.Planned) error {
+func (c *commitFlags) commit(ctx context.Context, env *Env, planned []tune.Planned) error {
 	if len(tune.Total(planned)) == 0 {
 		return c.print(env.Stdout, journal.History{}, 0, planned)
 	}
@@ -276,28 +276,28 @@ func (c *committing) commit(ctx context.Context, env *Env, planned []tune.Planne
 	return c.print(env.Stdout, j.History(), txn, planned)
 }
 
-// committed is what was changed, for machines.
-type committed struct {
-	toldTxns          // none: nothing had to be changed
-	Knobs    []turned `json:"knobs"`
-	Undo     string   `json:"undo,omitempty"`    // the command for it
-	Confirm  string   `json:"confirm,omitempty"` // of a trial
+// commitResult is the JSON form of what was changed.
+type commitResult struct {
+	jsonTxns              // none: nothing had to be changed
+	Knobs    []knobChange `json:"knobs"`
+	Undo     string       `json:"undo,omitempty"`    // the command for it
+	Confirm  string       `json:"confirm,omitempty"` // of a trial
 }
 
-// turned is a knob before and after.
-type turned struct {
+// knobChange is the value of a knob before and after.
+type knobChange struct {
 	Knob   string       `json:"knob"`
 	Target knob.Target  `json:"target,omitzero"`
 	Old    knob.Reading `json:"old"`
 	New    knob.Reading `json:"new"`
 }
 
-func (c *committing) print(out io.Writer, h journal.History, txn int, planned []tune.Planned) error {
-	told, err := tellTxns(numbered(h, txn), nil)
+func (c *commitFlags) print(out io.Writer, h journal.History, txn int, planned []tune.Planned) error {
+	told, err := toJSONTxns(numbered(h, txn), nil)
 	if err != nil {
 		return err
 	}
-	done := committed{toldTxns: told, Knobs: []turned{}}
+	done := commitResult{jsonTxns: told, Knobs: []knobChange{}}
 	for _, p := range planned {
 		now, err := p.Assignment.Knob.Get(thisMachine(), p.Assignment.Target)
 		if err != nil && txn > 0 {
@@ -306,7 +306,7 @@ func (c *committing) print(out io.Writer, h journal.History, txn int, planned []
 		if err != nil {
 			return err
 		}
-		done.Knobs = append(done.Knobs, turned{p.Assignment.Knob.Name, p.Assignment.Target, p.Now, now})
+		done.Knobs = append(done.Knobs, knobChange{p.Assignment.Knob.Name, p.Assignment.Target, p.Now, now})
 	}
 	if txn > 0 {
 		done.Undo = fmt.Sprintf("venturi undo %d", txn)
@@ -320,7 +320,7 @@ func (c *committing) print(out io.Writer, h journal.History, txn int, planned []
 	return done.print(out, c.trial)
 }
 
-func (d committed) print(out io.Writer, trial time.Duration) error {
+func (d commitResult) print(out io.Writer, trial time.Duration) error {
 	w := columns(out)
 	for _, k := range d.Knobs {
 		change := fmt.Sprintf("%s -> %s", k.Old.Value, k.New.Value)
@@ -336,7 +336,7 @@ func (d committed) print(out io.Writer, trial time.Duration) error {
 	for _, k := range d.Knobs {
 		if note := k.New.Note; note != "" && !told[note] {
 			told[note] = true
-			sanitize.Fprintf(out, "  %s: %s\n", k.Knob, hanging(note, "    "))
+			sanitize.Fprintf(out, "  %s: %s\n", k.Knob, indentWrapped(note, "    "))
 		}
 	}
 	switch {

@@ -38,7 +38,7 @@ func TestOverdue(t *testing.T) {
 func TestTellTroubleAfterReboot(t *testing.T) {
 	var out bytes.Buffer
 	h := journal.History{Txns: []*journal.Txn{{ID: 5, Boot: "another", Lease: &journal.Lease{Until: 1 << 60}, Entries: []*journal.Entry{{State: journal.Applied}}}}}
-	if err := tellTrouble(&out, h, t.TempDir()); err != nil {
+	if err := warnJournal(&out, h, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"transaction 5", "started anew", "venturi undo 5", "venturi confirm 5"} {
@@ -124,7 +124,7 @@ func TestTellProofs(t *testing.T) {
 			if err == nil {
 				err = j.Confirm(txn)
 			}
-			if e := new(verr.Error); !errors.As(err, &e) || e.Code != verr.Usage || args != nil && !strings.Contains(e.Why, "proof") {
+			if e := new(verr.Error); !errors.As(err, &e) || e.Code != verr.Usage || args != nil && !strings.Contains(e.Reason, "proof") {
 				t.Errorf("confirm %v: %v", args, err)
 			}
 		}
@@ -164,7 +164,7 @@ func TestWaitForJournal(t *testing.T) {
 func TestWho(t *testing.T) {
 	sudo := map[string]string{"SUDO_USER": "alice", "SUDO_UID": "1000"}
 	env := &Env{Getenv: func(name string) string { return sudo[name] }}
-	got := who(env)
+	got := changedBy(env)
 	if !strings.Contains(got, "uid ") || strings.Contains(got, "for alice (uid 1000) by sudo") != (os.Getuid() == 0) {
 		t.Errorf("%q", got)
 	}

@@ -25,7 +25,7 @@ func newCompare(env *Env) *cobra.Command {
 		q    = compare.Request{}
 		opt  = report.Options{Format: report.Formats()[0]}
 		json bool
-		u    under
+		u    kernelFlag
 		far  machinesFlag
 	)
 	cmd := &cobra.Command{
@@ -104,7 +104,7 @@ a killed run left.`,
 	f.StringVar(&q.Wire, "wire", "", lab.WireHelp)
 	f.Var(hostsFlag(&q.Hosts), "hosts", lab.HostsHelp)
 	f.Var(servicesFlag(&q.Services), "services", "give the machines kube-proxy's rules for this many Services")
-	f.StringSliceVar(&q.With, "with", nil, "run a real tool beside our loads on the host network: qperf, iperf3")
+	f.StringSliceVar(&q.Tools, "with", nil, "run a real tool beside our loads on the host network: qperf, iperf3")
 	u.flags(f)
 	far.flags(f)
 	runFlags(f, &q)
@@ -137,7 +137,7 @@ func runCompare(ctx context.Context, env *Env, q compare.Request, write func(fil
 	if err != nil {
 		return err
 	}
-	return outcome(ctx, rec)
+	return runResult(ctx, rec)
 }
 
 // sudoCaller is the user who called sudo, to whom a record belongs; nil: nobody.
@@ -150,22 +150,22 @@ func sudoCaller(env *Env) *compare.Owner {
 	return &compare.Owner{UID: uid, GID: gid}
 }
 
-// outcome turns how a run ended into the error that says so.
-func outcome(ctx context.Context, rec *result.Record) error {
+// runResult returns the error for how a run ended.
+func runResult(ctx context.Context, rec *result.Record) error {
 	if rec.End != nil && rec.End.Reason == result.Interrupted {
 		return context.Cause(ctx)
 	}
 	for _, w := range rec.Warnings {
 		if w.Code == "arm-failed" || w.Code == "tool-failed" {
-			return verr.New(verr.Partial, "path "+w.Arm+" was not measured to the end", why(w.Text),
+			return verr.New(verr.Partial, "path "+w.Arm+" was not measured to the end", warningReason(w.Text),
 				"the other paths are reported above; see whether this one is up with: venturi lab up "+sanitize.Shell(spec(rec, w.Arm)))
 		}
 	}
 	return nil
 }
 
-// why is the reason in a warning that says first what became of the arm.
-func why(warning string) string {
+// warningReason strips from a warning the words that say what became of the arm.
+func warningReason(warning string) string {
 	for _, before := range []string{"left out from here: ", "left out of this cell from here: "} {
 		warning = strings.TrimPrefix(warning, before)
 	}

@@ -11,10 +11,10 @@ import (
 // daemon is a process that a lab starts on each machine, told what to do by a file. It
 // is hidden: people have no use for it.
 type daemon struct {
-	name  string
-	kind  string // what it is: "BGP speaker"
-	does  string // in the imperative, until standard input ends
-	holds string // what the file says
+	name   string
+	kind   string // what it is: "BGP speaker"
+	action string // in the imperative, until standard input ends
+	holds  string // what the file says
 }
 
 func (d daemon) command(run func(ctx context.Context, config string) error) *cobra.Command {
@@ -22,7 +22,7 @@ func (d daemon) command(run func(ctx context.Context, config string) error) *cob
 	cmd := &cobra.Command{
 		Use:    d.name + " --config FILE",
 		Short:  "Be the " + d.kind + " of a machine",
-		Long:   d.does + ", until standard\ninput ends, if it is a pipe.",
+		Long:   d.action + ", until standard\ninput ends, if it is a pipe.",
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -70,9 +70,9 @@ The exit code is 0 if there are only notes, and 8 if there are warnings or error
 		},
 	}
 	f := cmd.Flags()
-	f.Var(givenList{&d.dev}, "dev", "network device (can be given several times, as all below; default: all)")
-	f.VarP(givenList{&d.netns}, "netns", "n", "network namespace: its name, its file, or a process in it; \"self\": this one\n(default: all that can be seen)")
-	f.Var(givenList{&d.peer}, "peer", "IP address of another machine or pod: check the path to it too")
+	f.Var(repeatableFlag{&d.dev}, "dev", "network device (can be given several times, as all below; default: all)")
+	f.VarP(repeatableFlag{&d.netns}, "netns", "n", "network namespace: its name, its file, or a process in it; \"self\": this one\n(default: all that can be seen)")
+	f.Var(repeatableFlag{&d.peer}, "peer", "IP address of another machine or pod: check the path to it too")
 	f.DurationVar(&d.interval, "interval", defaultInterval, "time between two readings of counters; 0: read them once")
 	f.BoolVar(&d.asJSON, "json", false, "print the findings as JSON")
 	f.BoolVar(&d.markdown, "md", false, "print all rules as Markdown, and read nothing")
@@ -101,7 +101,7 @@ func (d *diagnosis) run(ctx context.Context, env *Env) error {
 		err = doctor.Print(env.Stdout, report)
 	}
 	if worst := report.Worst(); err == nil && (worst == doctor.Error || worst == doctor.Warning) {
-		return ended(verr.Findings)
+		return exitCode(verr.Findings)
 	}
 	return err
 }

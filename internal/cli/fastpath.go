@@ -11,10 +11,10 @@ import (
 func newFastpath(env *Env) *cobra.Command {
 	o := fastpath.Options{Stdin: env.Stdin}
 	cmd := daemon{
-		name:  "fastpath",
-		kind:  "fast path",
-		does:  "Carry established flows of one machine's pods past the slow path",
-		holds: "what to carry, and where",
+		name:   "fastpath",
+		kind:   "fast path",
+		action: "Carry established flows of one machine's pods past the slow path",
+		holds:  "what to carry, and where",
 	}.command(func(ctx context.Context, config string) error {
 		o.Config = config
 		return fastpath.Main(ctx, o)

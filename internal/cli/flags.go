@@ -23,8 +23,8 @@ func ownCommand(env *Env) []string { return append([]string{"venturi"}, env.Args
 // number is a whole number on the command line, within bounds. It is 0 when it
 // is left out, and cannot be given as 0 unless the bounds allow that.
 type number struct {
-	to          *int
-	least, most int
+	to       *int
+	min, max int
 }
 
 func hostsFlag(to *int) number    { return number{to, lab.DefaultHosts, lab.MaxHosts} }
@@ -39,8 +39,8 @@ func (n number) String() string {
 
 func (n number) Set(text string) error {
 	v, err := strconv.Atoi(text)
-	if err != nil || v < n.least || v > n.most {
-		return fmt.Errorf("give a number from %d to %d", n.least, n.most)
+	if err != nil || v < n.min || v > n.max {
+		return fmt.Errorf("give a number from %d to %d", n.min, n.max)
 	}
 	*n.to = v
 	return nil

@@ -86,11 +86,11 @@ func hostilePrinters() map[string]func(io.Writer) error {
 	h.Txns = []*journal.Txn{txn}
 	at, info, evil := conflicts{1: conflict}, hostileLab(), testenv.Hostile
 	outcomes := []journal.Outcome{{Entry: txn.Entries[0], Err: conflict}, {Entry: txn.Entries[1]}, {Entry: txn.Entries[2]}, {Entry: txn.Entries[3], Err: errors.New(evil)}}
-	laid := []laidFastPath{tainted(laidFastPath{Lab: "lab", Path: "path", Machine: "m1", Packets: map[string]int64{"carried": 1}, Into: map[string]int64{"carried": 1}, State: &fastpath.State{Off: "off", Refused: []topology.Refusal{{}}}})}
-	kernels := []keptKernel{tainted(keptKernel{Release: "6.1", Use: []string{"6.1"}, Source: "source"})}
-	paths := []pathInfo{tainted(pathInfo{Name: "vxlan", Summary: "summary", Like: "like", With: "with", Here: "yes", Options: []pathOption{{Name: "n", Value: "v", Default: "d", Help: "h"}}})}
+	laid := []fastPathStatus{tainted(fastPathStatus{Lab: "lab", Path: "path", Machine: "m1", Packets: map[string]int64{"carried": 1}, SlowIngress: map[string]int64{"carried": 1}, State: &fastpath.State{Off: "off", Refused: []topology.Refusal{{}}}})}
+	kernels := []storedKernel{tainted(storedKernel{Release: "6.1", Use: []string{"6.1"}, Source: "source"})}
+	paths := []pathInfo{tainted(pathInfo{Name: "vxlan", Summary: "summary", Analogue: "like", OptionText: "with", Supported: "yes", Options: []pathOption{{Name: "n", Value: "v", Default: "d", Help: "h"}}})}
 	paths[0].lacks = errors.New(evil)
-	done := committed{Knobs: []turned{tainted(turned{Knob: "knob", Target: knob.Target{Device: "d"}, Old: knob.Reading{Value: "1"}, New: knob.Reading{Value: "2", Note: "note"}})}}
+	done := commitResult{Knobs: []knobChange{tainted(knobChange{Knob: "knob", Target: knob.Target{Device: "d"}, Old: knob.Reading{Value: "1"}, New: knob.Reading{Value: "2", Note: "note"}})}}
 	skipped := []tune.Skipped{tainted(tune.Skipped{Step: tune.Step{Name: "step"}, Target: knob.Target{Device: "d"}, Reason: "why"})}
 	profile := tune.Profile{Name: evil, Title: evil}
 	return map[string]func(io.Writer) error{
@@ -99,7 +99,7 @@ func hostilePrinters() map[string]func(io.Writer) error {
 		"journal":              func(w io.Writer) error { return printTxns(w, h.Txns, nil, at) },
 		"journal TXN":          func(w io.Writer) error { return printTxn(w, txn, nil, at) },
 		"journal --json":       func(w io.Writer) error { return printHistoryJSON(w, h.Txns, h, at) },
-		"journal's trouble":    func(w io.Writer) error { return tellTrouble(w, h, "/none") },
+		"journal's trouble":    func(w io.Writer) error { return warnJournal(w, h, "/none") },
 		"undo": func(w io.Writer) error {
 			verr.Print(w, printUndone(w, outcomes)) // that some could not be undone
 			return nil
@@ -109,7 +109,7 @@ func hostilePrinters() map[string]func(io.Writer) error {
 		"lab ls --json":        func(w io.Writer) error { return printJSON(w, info) },
 		"lab ls --accel-stats": func(w io.Writer) error { return printFastPaths(w, laid) },
 		"kernel ls":            func(w io.Writer) error { return printKernels(w, kernels) },
-		"kernel fetch":         clearly(func(w io.Writer) { (&fetching{out: w}).step(evil, 1, 2) }),
+		"kernel fetch":         clearly(func(w io.Writer) { (&fetchProgress{out: w}).step(evil, 1, 2) }),
 		"path ls":              func(w io.Writer) error { return printPaths(w, paths) },
 		"path show":            func(w io.Writer) error { return printPath(w, paths[0]) },
 		"knob ls":              func(w io.Writer) error { return printKnobs(w, hostileReadings()) },

@@ -48,9 +48,9 @@ A conflict is looked for now, where the value can be read.`,
 			}
 			h, err := journal.ReadHistory(folder)
 			if err != nil {
-				return denied("cannot read the journal of changes", err)
+				return permissionError("cannot read the journal of changes", err)
 			}
-			if err := tellTrouble(env.Stderr, h, folder); err != nil {
+			if err := warnJournal(env.Stderr, h, folder); err != nil {
 				return err
 			}
 			trials, err := tune.OpenLeases(h, folder)
@@ -88,13 +88,13 @@ A conflict is looked for now, where the value can be read.`,
 
 // toldHistory is a journal, for machines.
 type toldHistory struct {
-	toldTxns
+	jsonTxns
 	Damaged []journal.Damage `json:"damaged,omitempty"`
 	Strange []string         `json:"strange,omitempty"`
 }
 
 func printHistoryJSON(out io.Writer, txns []*journal.Txn, h journal.History, conflicts conflicts) error {
-	told, err := tellTxns(txns, conflicts)
+	told, err := toJSONTxns(txns, conflicts)
 	if err != nil {
 		return err
 	}
@@ -109,19 +109,19 @@ func printTxns(out io.Writer, txns []*journal.Txn, trials []tune.Lease, conflict
 	w := columns(out)
 	sanitize.Fprintf(w, "TXN\tWHEN\tSTATE\tWRITES\tWHO\tCOMMAND\n")
 	for _, t := range txns {
-		sanitize.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", t.ID, when(t.Time), stateOf(t, trials, conflicts), len(t.Entries), t.User, t.Command)
+		sanitize.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", t.ID, formatTime(t.Time), stateOf(t, trials, conflicts), len(t.Entries), t.User, t.Command)
 	}
 	return w.Flush()
 }
 
 func printTxn(out io.Writer, t *journal.Txn, trials []tune.Lease, conflicts conflicts) error {
 	w := columns(out)
-	sanitize.Fprintf(w, "transaction\t%d\nwhen\t%s\nwho\t%s\ncommand\t%s\nversion\t%s\nstate\t%s\n", t.ID, when(t.Time), t.User, t.Command, t.Version, stateOf(t, trials, conflicts))
+	sanitize.Fprintf(w, "transaction\t%d\nwhen\t%s\nwho\t%s\ncommand\t%s\nversion\t%s\nstate\t%s\n", t.ID, formatTime(t.Time), t.User, t.Command, t.Version, stateOf(t, trials, conflicts))
 	if t.Lease != nil {
 		sanitize.Fprintf(w, "%s\t%v\n", t.Lease.Kind, t.Lease.Length)
 	}
 	if !t.Confirmed.IsZero() {
-		sanitize.Fprintf(w, "confirmed\t%s\n", when(t.Confirmed))
+		sanitize.Fprintf(w, "confirmed\t%s\n", formatTime(t.Confirmed))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -143,7 +143,7 @@ func printTxn(out io.Writer, t *journal.Txn, trials []tune.Lease, conflicts conf
 		}
 		sanitize.Fprintf(out, "  %s", stateWord(e.State))
 		if !e.Closed.IsZero() {
-			sanitize.Fprintf(out, ", %s", when(e.Closed))
+			sanitize.Fprintf(out, ", %s", formatTime(e.Closed))
 		}
 		if e.Reason != "" {
 			sanitize.Fprintf(out, ": %s", shortened(e.Reason, whyWidth))
@@ -167,13 +167,13 @@ func stands(c *journal.ConflictError) sanitize.Safe {
 // isLong tells whether one of two values is too long for a line: a diff says more.
 func isLong(a, b setting.Value) bool { return strings.Contains(brief(a)+brief(b), " bytes, ") }
 
-func when(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+func formatTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
 // stateOf is the state of a transaction in a few words.
 func stateOf(t *journal.Txn, trials []tune.Lease, conflicts conflicts) string {
 	var words []string
 	for _, e := range t.Entries {
-		if word := tellWrite(e, conflicts[e.ID]).State; !slices.Contains(words, word) {
+		if word := toJSONWrite(e, conflicts[e.ID]).State; !slices.Contains(words, word) {
 			words = append(words, word)
 		}
 	}

@@ -41,7 +41,7 @@ func kernelFetch(env *Env) *cobra.Command {
 		Long: fmt.Sprintf(`Fetch Debian's newest kernel of each VERSION, which is one of %s
 (default: %s). This machine's own package manager fetches them from where its packages
 come from, and checks their signatures; 60 to 110 MB each. They are kept in /var/lib/venturi/kernels, for a user other than root in ~/.local/share/venturi/kernels,
-or in the folder that %s names.`, strings.Join(kernel.Known(), ", "), kernel.Default, kernel.StoreVariable),
+or in the folder that %s names.`, strings.Join(kernel.FetchableSeries(), ", "), kernel.Default, kernel.StoreVariable),
 		Example: `  venturi kernel fetch
   venturi kernel fetch 5.10 6.1 6.12
   venturi kernel fetch 6.1 --newer`,
@@ -50,7 +50,7 @@ or in the folder that %s names.`, strings.Join(kernel.Known(), ", "), kernel.Def
 			if len(args) == 0 {
 				args = []string{kernel.Default}
 			}
-			show := &fetching{out: env.Stderr, terminal: isTerminal(env.Stderr)}
+			show := &fetchProgress{out: env.Stderr, terminal: isTerminal(env.Stderr)}
 			for _, series := range args {
 				k, fresh, err := kernel.Fetch(cmd.Context(), kernel.Wanted{Series: series, Mirror: mirror, Newer: newer}, show.step)
 				show.end()
@@ -73,18 +73,18 @@ or in the folder that %s names.`, strings.Join(kernel.Known(), ", "), kernel.Def
 	return cmd
 }
 
-// fetching shows how a fetch goes on: on a terminal in one line, else a line
+// fetchProgress shows the progress of a fetch: on a terminal in one line, else a line
 // for each step.
-type fetching struct {
+type fetchProgress struct {
 	out      io.Writer
 	terminal bool
-	shown    string // the step of the line that stands unfinished
+	lineStep string // the step of the line that stands unfinished
 }
 
-func (f *fetching) step(step string, have, total int64) {
-	if step != f.shown {
+func (f *fetchProgress) step(step string, have, total int64) {
+	if step != f.lineStep {
 		f.end()
-		f.shown = step
+		f.lineStep = step
 		if !f.terminal {
 			sanitize.Fprintf(f.out, "venturi: %s%s\n", step, size(total))
 		}
@@ -105,15 +105,15 @@ func size(bytes int64) string {
 	return fmt.Sprintf(" (%d MB)", bytes/1e6)
 }
 
-func (f *fetching) end() {
-	if f.terminal && f.shown != "" {
+func (f *fetchProgress) end() {
+	if f.terminal && f.lineStep != "" {
 		sanitize.Fprintln(f.out)
 	}
-	f.shown = ""
+	f.lineStep = ""
 }
 
-// keptKernel is a line of the list of kernels.
-type keptKernel struct {
+// storedKernel is a line of the list of kernels.
+type storedKernel struct {
 	Release string    `json:"release"`
 	Series  string    `json:"series"`
 	Use     []string  `json:"names"` // what to give --kernel for it
@@ -137,14 +137,14 @@ func kernelList(env *Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list := []keptKernel{}
+			list := []storedKernel{}
 			for _, k := range kept {
-				line := keptKernel{Release: k.Release, Series: k.Series(), Use: []string{k.Release},
+				line := storedKernel{Release: k.Release, Series: k.Series(), Use: []string{k.Release},
 					Modules: k.Modules != "", Source: k.Source, Image: k.Image}
-				if line.Bytes, line.Fetched, err = k.Kept(); err != nil {
+				if line.Bytes, line.Fetched, err = k.StoredSize(); err != nil {
 					return err
 				}
-				if !slices.ContainsFunc(list, func(newer keptKernel) bool { return newer.Series == line.Series }) {
+				if !slices.ContainsFunc(list, func(newer storedKernel) bool { return newer.Series == line.Series }) {
 					line.Use = append(line.Use, line.Series)
 				}
 				list = append(list, line)
@@ -159,7 +159,7 @@ func kernelList(env *Env) *cobra.Command {
 	return cmd
 }
 
-func printKernels(out io.Writer, list []keptKernel) error {
+func printKernels(out io.Writer, list []storedKernel) error {
 	if len(list) == 0 {
 		_, err := sanitize.Fprintf(out, "no kernel is kept; fetch one: venturi kernel fetch %s\n", kernel.Default)
 		return err
@@ -202,7 +202,7 @@ func kernelRemove(env *Env) *cobra.Command {
 
 func kernelExec(env *Env) *cobra.Command {
 	var (
-		u      under
+		u      kernelFlag
 		config vm.Config
 		nics   cards
 	)

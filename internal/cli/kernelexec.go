@@ -41,7 +41,7 @@ func execWords(cmd *cobra.Command, args []string) (spec string, command []string
 }
 
 // runUnder runs a command in a virtual machine under a kernel that a user named.
-func runUnder(ctx context.Context, env *Env, u under, config vm.Config, nics cards, spec string, command []string) (err error) {
+func runUnder(ctx context.Context, env *Env, u kernelFlag, config vm.Config, nics cards, spec string, command []string) (err error) {
 	if config.Kernel, err = kernel.Find(spec); err != nil {
 		return err
 	}

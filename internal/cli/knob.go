@@ -49,10 +49,10 @@ type reading struct {
 // read says why.
 func readKnob(e knob.Entry, section string, t knob.Target) reading {
 	r := reading{Facts: e.Facts, Section: section}
-	if e.Knob == nil || !fits(e, t) {
+	if e.Knob == nil || !inScope(e, t) {
 		return r
 	}
-	to, err := on(e, t)
+	to, err := restrictTarget(e, t)
 	if err == nil {
 		var now knob.Reading
 		if now, err = e.Get(thisMachine(), to); err == nil {
@@ -62,8 +62,8 @@ func readKnob(e knob.Entry, section string, t knob.Target) reading {
 	}
 	r.denied = errors.Is(err, fs.ErrPermission)
 	known := new(verr.Error)
-	if err = denied("cannot read "+e.Name, err); errors.As(err, &known) {
-		r.Lacks = known.Why
+	if err = permissionError("cannot read "+e.Name, err); errors.As(err, &known) {
+		r.Lacks = known.Reason
 	} else {
 		r.Lacks = err.Error()
 	}
@@ -154,19 +154,19 @@ func readNamed(names []string, t knob.Target) (list []reading, err error) {
 		if err != nil {
 			return nil, err
 		}
-		to, err := on(e, t)
+		to, err := restrictTarget(e, t)
 		if err != nil {
 			return nil, err
 		}
 		targets = append(targets, to)
 		now, err := e.Get(thisMachine(), to)
 		if err != nil {
-			failed = append(failed, ofKnob(name, denied("cannot read "+name, err)))
+			failed = append(failed, ofKnob(name, permissionError("cannot read "+name, err)))
 			continue
 		}
 		list = append(list, reading{Facts: e.Facts, Section: sectionOf(name), Target: &to, Now: &now})
 	}
-	if err := unused(t, targets); err != nil {
+	if err := refuseUnusedTargets(t, targets); err != nil {
 		return nil, err
 	}
 	return list, errors.Join(failed...)
@@ -178,10 +178,10 @@ func ofKnob(name string, err error) error {
 	if !errors.As(err, &v) {
 		return fmt.Errorf("cannot read %s: %w", name, err)
 	}
-	if strings.Contains(v.What, name) {
+	if strings.Contains(v.Summary, name) {
 		return err
 	}
-	return &verr.Error{Code: v.Code, What: "cannot read " + name, Why: v.What + ": " + v.Why, Do: v.Do, Err: err}
+	return &verr.Error{Code: v.Code, Summary: "cannot read " + name, Reason: v.Summary + ": " + v.Reason, Hint: v.Hint, Err: err}
 }
 
 func sectionOf(name string) string {
@@ -205,7 +205,7 @@ func printReadings(out io.Writer, list []reading, notes bool) error {
 	}
 	for _, r := range list {
 		if r.Now.Note != "" {
-			sanitize.Fprintf(out, "  %s: %s\n", r.Name, hanging(r.Now.Note, "    "))
+			sanitize.Fprintf(out, "  %s: %s\n", r.Name, indentWrapped(r.Now.Note, "    "))
 		}
 	}
 	return nil
@@ -221,7 +221,7 @@ func inEffect(r knob.Reading) string {
 
 func knobSet(env *Env, t *target) *cobra.Command {
 	var (
-		c    committing
+		c    commitFlags
 		plan bool
 	)
 	cmd := &cobra.Command{
@@ -252,7 +252,7 @@ A knob that is never used automatically can be set here, by its name.`,
 			}
 			planned, err := tune.DryRun(thisMachine(), tune.Backends(""), wishes)
 			if err != nil {
-				return denied("cannot read the knobs", err)
+				return permissionError("cannot read the knobs", err)
 			}
 			for _, w := range wishes {
 				if w.Knob.ManualOnly != "" {
@@ -284,7 +284,7 @@ func wishesOf(args []string, t knob.Target) (wishes []tune.Assignment, err error
 		if err != nil {
 			return nil, err
 		}
-		to, err := on(e, t)
+		to, err := restrictTarget(e, t)
 		if err != nil {
 			return nil, err
 		}
@@ -294,7 +294,7 @@ func wishesOf(args []string, t knob.Target) (wishes []tune.Assignment, err error
 		targets = append(targets, to)
 		wishes = append(wishes, tune.Assignment{Knob: e, Target: to, Value: args[i+1]})
 	}
-	return wishes, unused(t, targets)
+	return wishes, refuseUnusedTargets(t, targets)
 }
 
 // plannedKnob is what would be written for one knob, for machines.
@@ -303,7 +303,7 @@ type plannedKnob struct {
 	Target knob.Target  `json:"target,omitzero"`
 	Now    knob.Reading `json:"now"`
 	Value  string       `json:"value"`
-	Writes []toldWrite  `json:"writes"`
+	Writes []jsonWrite  `json:"writes"`
 }
 
 func plannedKnobs(planned []tune.Planned) []plannedKnob {

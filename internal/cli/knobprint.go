@@ -128,7 +128,7 @@ func helps(f knob.Facts) string {
 func printKnob(out io.Writer, r reading) error {
 	w := columns(out)
 	for _, row := range cardOf(r.Facts) {
-		for i, line := range strings.Split(string(folded(row.text)), "\n") {
+		for i, line := range strings.Split(string(wrapCell(row.text)), "\n") {
 			if i == 0 {
 				sanitize.Fprintf(w, "%s\t%s\n", row.head, line)
 			} else {

@@ -49,7 +49,7 @@ func program() ([]string, error) {
 func labUp(env *Env) *cobra.Command {
 	var (
 		o      = lab.Options{Keep: true}
-		u      under
+		u      kernelFlag
 		wire   string
 		asJSON bool
 	)
@@ -110,7 +110,7 @@ Paths:
 // notRaised makes errors for a user of why a lab did not come up, and of what
 // failed when that which was built of it was taken down again.
 func notRaised(name string, err error) error {
-	failed := apart(err)
+	failed := splitJoined(err)
 	do := "what was built is gone again; the reason says what to change"
 	if len(failed) > 1 {
 		do = removeRest + "; the reason says what to change"

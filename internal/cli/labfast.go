@@ -15,21 +15,21 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// laidFastPath is what the fast path of a path has done on one machine of a lab
+// fastPathStatus is the state and the counters of a fast path on one machine of a lab
 // since it was laid.
-type laidFastPath struct {
-	Lab     string           `json:"lab"`
-	Path    string           `json:"path"`
-	Machine string           `json:"machine"`
-	State   *fastpath.State  `json:"state,omitempty"` // absent: its daemon has left none
-	Packets map[string]int64 `json:"packets"`         // by what became of them
-	Into    map[string]int64 `json:"into"`            // of those that were slow, on their way into a pod
+type fastPathStatus struct {
+	Lab         string           `json:"lab"`
+	Path        string           `json:"path"`
+	Machine     string           `json:"machine"`
+	State       *fastpath.State  `json:"state,omitempty"` // absent: its daemon has left none
+	Packets     map[string]int64 `json:"packets"`         // by what became of them
+	SlowIngress map[string]int64 `json:"into"`            // of those that were slow, on their way into a pod
 }
 
 // laidFastPaths reads them of all labs, but of those in virtual machines, which are
 // not to be seen from outside.
-func laidFastPaths(list []lab.Info) ([]laidFastPath, error) {
-	all := []laidFastPath{}
+func laidFastPaths(list []lab.Info) ([]fastPathStatus, error) {
+	all := []fastPathStatus{}
 	for _, info := range list {
 		if info.Lab == nil || info.Lab.Guest != nil {
 			continue
@@ -49,7 +49,7 @@ func laidFastPaths(list []lab.Info) ([]laidFastPath, error) {
 	return all, nil
 }
 
-func readFastPath(pins string) (f laidFastPath, err error) {
+func readFastPath(pins string) (f fastPathStatus, err error) {
 	stats, err := fastpath.ReadStats(pins)
 	if err != nil {
 		return f, err
@@ -58,14 +58,14 @@ func readFastPath(pins string) (f laidFastPath, err error) {
 	for _, s := range stats {
 		all.Add(s.What.Key(), int64(s.Packets))
 	}
-	f.Packets, f.Into = all.Packets, all.Into
+	f.Packets, f.SlowIngress = all.Packets, all.SlowIngress
 	if f.State, err = fastpath.ReadState(fastpath.StateFile(pins)); errors.Is(err, fs.ErrNotExist) {
 		return f, nil
 	}
 	return f, err
 }
 
-func printFastPaths(out io.Writer, all []laidFastPath) error {
+func printFastPaths(out io.Writer, all []fastPathStatus) error {
 	if len(all) == 0 {
 		_, err := sanitize.Fprintf(out, "no lab has a fast path that can be seen from here\n")
 		return err
@@ -80,7 +80,7 @@ func printFastPaths(out io.Writer, all []laidFastPath) error {
 		}
 		for _, key := range report.ByFate(&analysis.FastPath{Packets: f.Packets}) {
 			n := sanitize.Sprintf("%d", f.Packets[key])
-			if into, told := f.Into[key]; told {
+			if into, told := f.SlowIngress[key]; told {
 				n = sanitize.Sprintf("%d\t%d\t%d", f.Packets[key], f.Packets[key]-into, into)
 			}
 			say(report.Fate(key), n)

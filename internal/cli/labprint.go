@@ -44,13 +44,13 @@ func printLab(out io.Writer, l *lab.Lab) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := sanitize.Fprintf(out, "\nLook inside: %s %s -- ip route\n", command("exec", l.Name), sanitize.Shell(inside(l)))
+	_, err := sanitize.Fprintf(out, "\nLook inside: %s %s -- ip route\n", command("exec", l.Name), sanitize.Shell(enterNamespace(l)))
 	return err
 }
 
-// inside is the place of a lab to look into first: where the last path begins
+// enterNamespace is the namespace of a lab to enter first: where the last path begins
 // that begins in a namespace of the lab's.
-func inside(l *lab.Lab) string {
+func enterNamespace(l *lab.Lab) string {
 	place := l.Machines[0].Name
 	for _, a := range l.Arms {
 		for _, space := range l.Machines[0].Namespaces() {

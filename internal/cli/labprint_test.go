@@ -25,7 +25,7 @@ func TestInside(t *testing.T) {
 		l := &lab.Lab{Arms: c.arms, Machines: []lab.Machine{{Name: "m1", Namespace: "/ns/m1",
 			Pods:     []host.Named{{Name: "m1/vxlan", Path: "/ns/m1.vxlan"}},
 			Attached: []host.Named{{Name: "m1/attach", Path: "/proc/7/ns/net"}}}}}
-		if got := inside(l); got != c.want {
+		if got := enterNamespace(l); got != c.want {
 			t.Errorf("look into %s, want %s", got, c.want)
 		}
 	}

@@ -21,8 +21,8 @@ const bootLimit = vm.LongestStart + time.Minute
 
 // raiseUnder raises a lab under another kernel: this very command line, run in
 // a virtual machine that is held until the lab is taken down.
-func raiseUnder(ctx context.Context, env *Env, u under, o lab.Options) (*lab.Lab, error) {
-	if err := notHere(o.Paths); err != nil {
+func raiseUnder(ctx context.Context, env *Env, u kernelFlag, o lab.Options) (*lab.Lab, error) {
+	if err := refuseAttach(o.Paths); err != nil {
 		return nil, err
 	}
 	if err := o.CheckAnywhere(); err != nil {

@@ -68,11 +68,11 @@ func printPaths(out io.Writer, all []pathInfo) error {
 	sanitize.Fprintf(w, "PATH\tOVERHEAD\tHERE\tWHAT IT IS, WHO WIRES IT SO, WHAT IT NEEDS\n")
 	unknown := false
 	for _, p := range all {
-		unknown = unknown || p.Here == notTold
-		sanitize.Fprintf(w, "%s\t%d B\t%s\t%s\n", p.Name, p.Overhead, p.Here, folded(p.Summary))
-		sanitize.Fprintf(w, "\t\t\tlike %s\n", folded(p.Like))
-		if p.needs.any() {
-			sanitize.Fprintf(w, "\t\t\tneeds %s\n", folded(p.needs.text(packages)))
+		unknown = unknown || p.Supported == unknownSupport
+		sanitize.Fprintf(w, "%s\t%d B\t%s\t%s\n", p.Name, p.Overhead, p.Supported, wrapCell(p.Summary))
+		sanitize.Fprintf(w, "\t\t\tlike %s\n", wrapCell(p.Analogue))
+		if p.needs.nonEmpty() {
+			sanitize.Fprintf(w, "\t\t\tneeds %s\n", wrapCell(p.needs.text(packages)))
 		}
 	}
 	if err := w.Flush(); err != nil || !unknown {
@@ -82,8 +82,8 @@ func printPaths(out io.Writer, all []pathInfo) error {
 	return err
 }
 
-// folded breaks a text between words, for the last column of the list.
-func folded(text string) sanitize.Safe {
+// wrapCell wraps a text between words, for the last column of the list.
+func wrapCell(text string) sanitize.Safe {
 	var b strings.Builder
 	width := 0
 	for i, word := range strings.Fields(text) {
@@ -131,11 +131,11 @@ with these options.`,
 
 func printPath(out io.Writer, p pathInfo) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	sanitize.Fprintf(w, "path\t%s: %s\nlike\t%s\n", p.Name, p.Summary, p.Like)
-	if p.With != "" {
-		sanitize.Fprintf(w, "with\t%s\n", p.With)
+	sanitize.Fprintf(w, "path\t%s: %s\nlike\t%s\n", p.Name, p.Summary, p.Analogue)
+	if p.OptionText != "" {
+		sanitize.Fprintf(w, "with\t%s\n", p.OptionText)
 	}
-	sanitize.Fprintf(w, "overhead\t%d B a packet\nneeds\t%s\nhere\t%s\n", p.Overhead, p.needs.text(feature.Need.String), hereText(p.Here))
+	sanitize.Fprintf(w, "overhead\t%d B a packet\nneeds\t%s\nhere\t%s\n", p.Overhead, p.needs.text(feature.Need.String), supportText(p.Supported))
 	for i, o := range p.Options {
 		head := ""
 		if i == 0 {
@@ -153,8 +153,8 @@ func printPath(out io.Writer, p pathInfo) error {
 	return nil
 }
 
-func hereText(here string) string {
-	if here == notTold {
+func supportText(here string) string {
+	if here == unknownSupport {
 		return "could not be told: ask as root"
 	}
 	return here
@@ -182,7 +182,7 @@ func markdownPaths(out io.Writer, all []pathInfo) error {
 		"under the containers. To compare two such networks with each other, attach to both in a [study](studies/README.md) with a baseline.\n\n" +
 		"| path | what it is | who wires it so | overhead | needs |\n|---|---|---|---|---|\n")
 	for _, p := range all {
-		sanitize.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %d B | %s |\n", p.Name, anchor(p.Name), p.Summary, p.Like, p.Overhead, p.needs.text(feature.Need.String))
+		sanitize.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %d B | %s |\n", p.Name, anchor(p.Name), p.Summary, p.Analogue, p.Overhead, p.needs.text(feature.Need.String))
 	}
 	for _, p := range all {
 		sanitize.Fprintf(&b, "\n## %s\n\n", p.Name)

@@ -137,9 +137,9 @@ func openRecord(env *Env, path string, partial bool) (*result.Record, error) {
 		sanitize.Fprintf(env.Stderr, "venturi: the record of %s was cut off; this is the report of what there is\n", path)
 		return rec, nil
 	case errors.Is(err, result.ErrTruncated):
-		return nil, &verr.Error{Code: verr.BadRecord, What: what, Err: err,
-			Why: "it is truncated: the run was killed, or is still going on",
-			Do:  "add --partial to report what there is"}
+		return nil, &verr.Error{Code: verr.BadRecord, Summary: what, Err: err,
+			Reason: "it is truncated: the run was killed, or is still going on",
+			Hint:   "add --partial to report what there is"}
 	case errors.Is(err, result.ErrNewer):
 		return nil, verr.Wrap(verr.BadRecord, what, err, "use the version of venturi that wrote it, or a later one")
 	case errors.Is(err, result.ErrNotRecord):

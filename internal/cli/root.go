@@ -41,7 +41,7 @@ var commands = []func(*Env) *cobra.Command{
 	newExitCodes,
 }
 
-const about = `Venturi measures the data paths of virtual networks against the host network,
+const longHelp = `Venturi measures the data paths of virtual networks against the host network,
 in the same minutes on the same machine. It says how much slower or faster each
 path is, with a confidence interval. It also tunes, and undoes every change to
 the byte.
@@ -60,7 +60,7 @@ func Run(ctx context.Context, env *Env) int {
 	if len(failed) > 0 {
 		code = verr.Code(failed[0])
 	}
-	if elsewhere := ended(0); len(failed) > 0 && errors.As(failed[0], &elsewhere) {
+	if elsewhere := exitCode(0); len(failed) > 0 && errors.As(failed[0], &elsewhere) {
 		code, failed = int(elsewhere), failed[1:]
 	}
 	if len(failed) == 0 {
@@ -81,17 +81,17 @@ func execute(ctx context.Context, env *Env) []error {
 	// cobra takes the process's own arguments when it is given nil.
 	root.SetArgs(append([]string{}, env.Args...))
 	cmd, err := root.ExecuteContextC(ctx)
-	failed := apart(err)
+	failed := splitJoined(err)
 	switch {
 	case err == nil:
 		return nil
 	case !started:
 		// Not one line of a command has run, so it was the command line.
 		return []error{usage(cmd, err)}
-	case errors.As(failed[0], new(ended)):
+	case errors.As(failed[0], new(exitCode)):
 		return failed
 	case errors.Is(failed[0], syscall.EPIPE) && context.Cause(ctx) == errSignal:
-		failed[0] = unread // nobody is there to be told
+		failed[0] = errPipeClosed // nobody is there to be told
 		return failed
 	case stopped(err) && context.Cause(ctx) == errSignal:
 		return interrupted(slices.DeleteFunc(failed, stopped))
@@ -102,20 +102,20 @@ func execute(ctx context.Context, env *Env) []error {
 	return failed
 }
 
-// unread is how a command ends whose reader has gone: as a shell tells of those
+// errPipeClosed is how a command ends whose reader has gone: as a shell tells of those
 // that SIGPIPE ends.
-const unread = ended(bySignal + int(syscall.SIGPIPE))
+const errPipeClosed = exitCode(bySignal + int(syscall.SIGPIPE))
 
-// apart gives the errors that were joined into one. Those that stand in one
+// splitJoined returns the errors that were joined into one. Those that stand in one
 // sentence, as fmt.Errorf puts them, stay together.
-func apart(err error) []error {
+func splitJoined(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || errors.Join(joined.Unwrap()...).Error() != err.Error() {
 		return []error{err}
 	}
 	var all []error
 	for _, e := range joined.Unwrap() {
-		all = append(all, apart(e)...)
+		all = append(all, splitJoined(e)...)
 	}
 	return all
 }
@@ -146,7 +146,7 @@ func commandTree(env *Env, started *bool) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "venturi",
 		Short:         "Measure virtual networks against the host network",
-		Long:          about,
+		Long:          longHelp,
 		Version:       Version(),
 		SilenceErrors: true, // Run prints them, in three parts
 		SilenceUsage:  true,
@@ -168,13 +168,13 @@ func commandTree(env *Env, started *bool) *cobra.Command {
 	// A command that only has sub-commands is not run by itself: do not show it so.
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(),
 		"{{if .Runnable}}", "{{if and .Runnable (not .HasAvailableSubCommands)}}", 1))
-	tame(root, started)
+	applyConventions(root, started)
 	return root
 }
 
-// tame gives every command of the tree our manners: wrong arguments are
+// applyConventions applies the house rules to every command of the tree: wrong arguments are
 // refused by one rule, and *started tells whether a command's own code ran.
-func tame(cmd *cobra.Command, started *bool) {
+func applyConventions(cmd *cobra.Command, started *bool) {
 	if cmd.HasSubCommands() && cmd.RunE == nil && cmd.Run == nil {
 		cmd.Args = noSuchCommand
 		cmd.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
@@ -186,7 +186,7 @@ func tame(cmd *cobra.Command, started *bool) {
 		}
 	}
 	for _, sub := range cmd.Commands() {
-		tame(sub, started)
+		applyConventions(sub, started)
 	}
 }
 

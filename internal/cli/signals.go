@@ -77,16 +77,16 @@ func withSignals(ctx context.Context, env *Env) (context.Context, func()) {
 	}
 }
 
-// guarded is an output that tells when its reader has gone.
-type guarded struct {
+// brokenPipeWriter is an output that calls onBroken when its reader has gone.
+type brokenPipeWriter struct {
 	io.Writer
-	gone func()
+	onBroken func()
 }
 
-func (g guarded) Write(b []byte) (int, error) {
+func (g brokenPipeWriter) Write(b []byte) (int, error) {
 	n, err := g.Writer.Write(b)
 	if errors.Is(err, syscall.EPIPE) {
-		g.gone()
+		g.onBroken()
 	}
 	return n, err
 }
@@ -97,7 +97,7 @@ func guard(w io.Writer, gone func()) io.Writer {
 	if isTerminal(w) {
 		return w
 	}
-	return guarded{w, gone}
+	return brokenPipeWriter{w, gone}
 }
 
 // isTerminal tells whether a stream of the process is a terminal.

@@ -136,7 +136,7 @@ func studyRun(env *Env) *cobra.Command {
 		q    compare.Request // what the flags say of each comparison
 		opt  = report.Options{Format: report.LayoutFormats()[0]}
 		json bool
-		u    under
+		u    kernelFlag
 	)
 	cmd := &cobra.Command{
 		Use:   "run NAME|FILE",
@@ -183,7 +183,7 @@ killed run left.`,
 
 // runStudy makes one comparison after the other. What cannot be carried out is
 // refused before the first; a path that fails in one does not end the others.
-func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Request, opt report.Options, u under) error {
+func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Request, opt report.Options, u kernelFlag) error {
 	requests, folders := s.Requests(), s.Folders(flags.Out)
 	for i := range requests {
 		q := &requests[i]
@@ -214,7 +214,7 @@ func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Reques
 		}
 		sanitize.Fprintf(env.Stderr, "venturi: all that it holds is shown by: venturi report %s\n", sanitize.Path(folders[i]))
 	}
-	if err := printTables(env, s.Across(), flags.Out, recs, opt); err != nil {
+	if err := printTables(env, s.CrossWireLayout(), flags.Out, recs, opt); err != nil {
 		failed = append(failed, err)
 	}
 	return errors.Join(failed...)
@@ -263,7 +263,7 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt report.
 			return err
 		}
 	}
-	return printTables(env, s.Across(), run, recs, opt)
+	return printTables(env, s.CrossWireLayout(), run, recs, opt)
 }
 
 // recordIn tells whether there is a record in a folder.

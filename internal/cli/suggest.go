@@ -76,7 +76,7 @@ func didYouMean(err error, near string) error {
 	if near == "" || !errors.As(err, &v) || v.Code != verr.Usage {
 		return err
 	}
-	return verr.New(v.Code, v.What, v.Why, fmt.Sprintf("did you mean %s? If not, %s", near, v.Do))
+	return verr.New(v.Code, v.Summary, v.Reason, fmt.Sprintf("did you mean %s? If not, %s", near, v.Hint))
 }
 
 // distance is the number of letters to insert, delete or replace to make b of a.

@@ -22,10 +22,10 @@ import (
 type target struct{ dev, netns, manifest, db string }
 
 func (t *target) flags(f *pflag.FlagSet) {
-	f.Var(given{&t.dev}, "dev", "network device, for knobs of devices")
-	f.VarP(given{&t.netns}, "netns", "n", netnsHelp)
-	f.Var(given{&t.manifest}, "manifest", "file with Kubernetes objects, for knobs of manifests")
-	f.Var(given{&t.db}, "db", "socket of the database of Open vSwitch or OVN, for their knobs (default: where\ntheir package puts it)")
+	f.Var(onceFlag{&t.dev}, "dev", "network device, for knobs of devices")
+	f.VarP(onceFlag{&t.netns}, "netns", "n", netnsHelp)
+	f.Var(onceFlag{&t.manifest}, "manifest", "file with Kubernetes objects, for knobs of manifests")
+	f.Var(onceFlag{&t.db}, "db", "socket of the database of Open vSwitch or OVN, for their knobs (default: where\ntheir package puts it)")
 }
 
 const netnsHelp = "network namespace: its name in " + host.NamespaceFolder + ", its file, or a process in it\n(default: the host's own)"
@@ -43,7 +43,7 @@ func (t target) read() (knob.Target, error) {
 			return to, err
 		}
 	}
-	return to, there(to)
+	return to, checkTarget(to)
 }
 
 // netnsFile gives the file of a network namespace that is named as ip does: by
@@ -66,13 +66,13 @@ func netnsFile(text string) (string, error) {
 		if file, err = filepath.Abs(text); err != nil {
 			return "", err
 		}
-	case number == nil && errors.Is(missing(file), fs.ErrNotExist):
+	case number == nil && errors.Is(statFile(file), fs.ErrNotExist):
 		file = fmt.Sprintf("/proc/%s/ns/net", text)
 	}
 	_, err := host.ID(file)
 	switch {
 	case errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
-		return "", denied("cannot look into network namespace "+text, err)
+		return "", permissionError("cannot look into network namespace "+text, err)
 	case errors.Is(err, fs.ErrNotExist):
 		return "", verr.New(verr.Usage, "cannot find network namespace "+text, "there is no "+file, "see which there are with: ip netns ls")
 	case err != nil:
@@ -81,14 +81,14 @@ func netnsFile(text string) (string, error) {
 	return file, nil
 }
 
-func missing(file string) error {
+func statFile(file string) error {
 	_, err := os.Stat(file)
 	return err
 }
 
-// fits tells whether a knob can be looked at on what is named: all of them are
+// inScope reports whether a knob can be read on the named target: all knobs are
 // listed, and most want something else.
-func fits(e knob.Entry, t knob.Target) bool {
+func inScope(e knob.Entry, t knob.Target) bool {
 	elsewhere := t.File != "" || t.Switch != ""
 	switch e.Scope {
 	case knob.ScopeMachine:
@@ -105,9 +105,9 @@ func fits(e knob.Entry, t knob.Target) bool {
 	return false
 }
 
-// on is what of the named a knob is turned on. Error: what it needs is not
+// restrictTarget returns the part of the named target that a knob is set on. Error: what it needs is not
 // named, or what is named does not bound it.
-func on(e knob.Entry, t knob.Target) (knob.Target, error) {
+func restrictTarget(e knob.Entry, t knob.Target) (knob.Target, error) {
 	what := "cannot use knob " + e.Name
 	switch e.Scope {
 	case knob.ScopeMachine:
@@ -131,8 +131,8 @@ func on(e knob.Entry, t knob.Target) (knob.Target, error) {
 	return knob.Target{Switch: t.Switch}, nil
 }
 
-// unused refuses what is named and bounds none of the knobs: it was meant to.
-func unused(t knob.Target, targets []knob.Target) error {
+// refuseUnusedTargets refuses a named target that no knob uses: the user meant something by it.
+func refuseUnusedTargets(t knob.Target, targets []knob.Target) error {
 	var all knob.Target
 	for _, used := range targets {
 		all.Netns, all.Device, all.File, all.Switch = all.Netns+used.Netns, all.Device+used.Device, all.File+used.File, all.Switch+used.Switch
@@ -147,9 +147,9 @@ func unused(t knob.Target, targets []knob.Target) error {
 	return nil
 }
 
-// unplanned is the error of a plan for which not all could be read that it rests on:
+// unreadableKnobs returns the error of a plan for which some values could not be read:
 // steps were left out that root would see. Nil: all could be.
-func unplanned(profile tune.Profile, targets tune.Targets, skipped []tune.Skipped) error {
+func unreadableKnobs(profile tune.Profile, targets tune.Targets, skipped []tune.Skipped) error {
 	var names []string
 	for _, s := range skipped {
 		e, err := knob.Find(s.Step.Knob)
@@ -168,14 +168,14 @@ func unplanned(profile tune.Profile, targets tune.Targets, skipped []tune.Skippe
 	return verr.New(verr.Permission, "cannot plan all of profile "+profile.Name, "only root can read "+strings.Join(names, ", "), "run it as root, or through sudo")
 }
 
-// denied tells of what only root may do; any other error stays what it is.
-func denied(what string, err error) error {
+// permissionError explains an error of permission; any other error is returned as it is.
+func permissionError(what string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) || os.Geteuid() == 0 {
 		return err
 	}
 	why := err.Error()
 	if known := new(verr.Error); errors.As(err, &known) {
-		why = known.Why
+		why = known.Reason
 	}
-	return &verr.Error{Code: verr.Permission, What: what, Why: why, Do: "run it as root, or through sudo", Err: err}
+	return &verr.Error{Code: verr.Permission, Summary: what, Reason: why, Hint: "run it as root, or through sudo", Err: err}
 }

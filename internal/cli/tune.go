@@ -17,12 +17,12 @@ import (
 
 // tuning is what a command line of tune asks for.
 type tuning struct {
-	committing
+	commitFlags
 	profile     string
 	config      string
 	plan, apply bool
 	all         bool
-	may         mayTouch
+	targets     targetFlags
 	prove       proving
 }
 
@@ -68,9 +68,9 @@ Profiles:
 	f.BoolVar(&t.plan, "plan", false, "change nothing; print what would be written (the default)")
 	f.BoolVar(&t.apply, "apply", false, "make the changes")
 	f.BoolVar(&t.all, "all", false, "list each step that is left out, and why, not only their number")
-	f.Var(given{&t.config}, "config", configHelp)
-	t.may.flags(f)
-	t.committing.flags(f)
+	f.Var(onceFlag{&t.config}, "config", configHelp)
+	t.targets.flags(f)
+	t.commitFlags.flags(f)
 	t.prove.flags(f)
 	cmd.MarkFlagsMutuallyExclusive("plan", "apply", "prove")
 	cmd.MarkFlagsMutuallyExclusive("prove", "trial")
@@ -101,16 +101,16 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 		}
 	}
 	if t.config != "" {
-		if err := t.may.heed(t.config, env.Stderr); err != nil {
+		if err := t.targets.heed(t.config, env.Stderr); err != nil {
 			return err
 		}
 	}
-	targets, err := t.may.targets()
-	if t.prove.on && !t.may.named() {
+	targets, err := t.targets.targets()
+	if t.prove.on && !t.targets.named() {
 		err = nil // the path is what may be touched
 	}
 	if err != nil {
-		return denied(what, err)
+		return permissionError(what, err)
 	}
 	if t.prove.on {
 		return t.prove.run(cmd.Context(), env, profile, targets, t.asJSON, t.all)
@@ -120,7 +120,7 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 	}
 	wishes, skipped, err := profile.Assignments(thisMachine(), targets)
 	if err != nil {
-		return denied(what, err)
+		return permissionError(what, err)
 	}
 	wishes, open := settledOn(wishes)
 	if t.apply {
@@ -130,12 +130,12 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 	}
 	planned, err := tune.DryRun(thisMachine(), tune.Backends(""), wishes)
 	if err != nil {
-		return denied(what, err)
+		return permissionError(what, err)
 	}
 	skipped = append(skipped, open...)
 	if !t.apply {
 		err := printTuning(env.Stdout, profile, planned, skipped, t.asJSON, t.all)
-		return errors.Join(err, unplanned(profile, targets, skipped))
+		return errors.Join(err, unreadableKnobs(profile, targets, skipped))
 	}
 	if len(skipped) > 0 {
 		sanitize.Fprintf(env.Stderr, "venturi: some steps are left out; see why with --plan\n")
@@ -158,22 +158,22 @@ func settledOn(all []tune.Assignment) (wishes []tune.Assignment, open []tune.Ski
 	return wishes, open
 }
 
-// mayTouch is what a command line allows to be touched.
-type mayTouch struct {
+// targetFlags are the flags that name what may be tuned.
+type targetFlags struct {
 	host                     bool
 	dev, netns, manifest, db []string
 }
 
-func (n *mayTouch) flags(f *pflag.FlagSet) {
+func (n *targetFlags) flags(f *pflag.FlagSet) {
 	f.BoolVar(&n.host, "host", false, "the host as a whole, and its own network namespace")
-	f.Var(givenList{&n.dev}, "dev", "network device, in the namespace of --netns if one is given, or as DEVICE@NETNS\n(can be given several times, as all below)")
-	f.VarP(givenList{&n.netns}, "netns", "n", "network namespace of a pod: its name, its file, or a process in it")
-	f.Var(givenList{&n.manifest}, "manifest", "file with Kubernetes objects")
-	f.Var(givenList{&n.db}, "db", "socket of the database of Open vSwitch or OVN; \"default\": where their package\nputs it")
+	f.Var(repeatableFlag{&n.dev}, "dev", "network device, in the namespace of --netns if one is given, or as DEVICE@NETNS\n(can be given several times, as all below)")
+	f.VarP(repeatableFlag{&n.netns}, "netns", "n", "network namespace of a pod: its name, its file, or a process in it")
+	f.Var(repeatableFlag{&n.manifest}, "manifest", "file with Kubernetes objects")
+	f.Var(repeatableFlag{&n.db}, "db", "socket of the database of Open vSwitch or OVN; \"default\": where their package\nputs it")
 }
 
 // targets reads what is named. Error: nothing is, or something that is not there.
-func (n *mayTouch) targets() (t tune.Targets, err error) {
+func (n *targetFlags) targets() (t tune.Targets, err error) {
 	if t.Host = n.host; n.host {
 		t.Machines = []string{""}
 	}
@@ -186,7 +186,7 @@ func (n *mayTouch) targets() (t tune.Targets, err error) {
 			t.Machines = append(t.Machines, file)
 			continue
 		}
-		if err := there(knob.Target{Netns: file}); err != nil {
+		if err := checkTarget(knob.Target{Netns: file}); err != nil {
 			return t, err
 		}
 		t.Pods = append(t.Pods, file)
@@ -205,7 +205,7 @@ func (n *mayTouch) targets() (t tune.Targets, err error) {
 		if err != nil {
 			return t, err
 		}
-		if err := there(knob.Target{File: file}); err != nil {
+		if err := checkTarget(knob.Target{File: file}); err != nil {
 			return t, err
 		}
 		t.Manifests = append(t.Manifests, file)
@@ -214,7 +214,7 @@ func (n *mayTouch) targets() (t tune.Targets, err error) {
 		if socket == "default" {
 			socket = ""
 		}
-		if err := there(knob.Target{Switch: socket}); err != nil {
+		if err := checkTarget(knob.Target{Switch: socket}); err != nil {
 			return t, err
 		}
 		t.Switches, t.Centrals = append(t.Switches, socket), append(t.Centrals, socket)
@@ -226,12 +226,12 @@ func (n *mayTouch) targets() (t tune.Targets, err error) {
 }
 
 // named tells whether anything is.
-func (n *mayTouch) named() bool {
+func (n *targetFlags) named() bool {
 	return n.host || len(n.netns)+len(n.dev)+len(n.manifest)+len(n.db) > 0
 }
 
 // device reads DEVICE or DEVICE@NETNS.
-func (n *mayTouch) device(text string) (knob.Target, error) {
+func (n *targetFlags) device(text string) (knob.Target, error) {
 	device, netns, found := strings.Cut(text, "@")
 	switch {
 	case device == "", found && netns == "":

@@ -68,7 +68,7 @@ func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more 
 		err = noTrial(h, folder)
 	}
 	if err != nil {
-		return denied(what, err)
+		return permissionError(what, err)
 	}
 	show := progress.New(env.Stderr)
 	defer show.Done()
@@ -129,7 +129,7 @@ func noTrial(h journal.History, folder string) error {
 	if err != nil || len(trials) == 0 {
 		return err
 	}
-	return verr.New(verr.Busy, "cannot prove anything now", fmt.Sprintf("transaction %d is %s, and could not be undone meanwhile", trials[0].Txn, leased(trials[0])), endLease(trials[0]))
+	return verr.New(verr.Busy, "cannot prove anything now", fmt.Sprintf("transaction %d is %s, and could not be undone meanwhile", trials[0].Txn, leaseKind(trials[0])), endLeaseHint(trials[0]))
 }
 
 // leaseMargin is how much longer than its budget a proof may take until what it

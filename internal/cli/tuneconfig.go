@@ -14,7 +14,7 @@ import (
 const configHelp = "file with DEVICE, TUNING_CILIUM, CILIUM_NAMESPACE and CILIUM_CONFIG_MAP_NAME, as the\npublished script for Cilium reads it: DEVICE counts as one more --dev, and manifests\nare left alone unless TUNING_CILIUM is true"
 
 // heed adds what such a file names.
-func (n *mayTouch) heed(file string, say io.Writer) error {
+func (n *targetFlags) heed(file string, say io.Writer) error {
 	c, err := tune.ReadConfig(file)
 	if err != nil {
 		return err

@@ -13,11 +13,11 @@ import (
 // plannedStep is a step that would change something, for machines.
 type plannedStep struct {
 	plannedKnob
-	State tune.StepState `json:"state"`
-	Name  string         `json:"name"`
-	Why   string         `json:"why"`
-	Note  string         `json:"note,omitempty"`
-	Next  []string       `json:"next,omitempty"` // values that a proof tries after this one
+	State  tune.StepState `json:"state"`
+	Name   string         `json:"name"`
+	Reason string         `json:"why"`
+	Note   string         `json:"note,omitempty"`
+	Next   []string       `json:"next,omitempty"` // values that a proof tries after this one
 }
 
 // printTuning prints what a profile would change, what it would not, and why.
@@ -25,7 +25,7 @@ func printTuning(out io.Writer, profile tune.Profile, planned []tune.Planned, sk
 	steps := []plannedStep{}
 	for i, k := range plannedKnobs(planned) {
 		w := planned[i].Assignment
-		s := plannedStep{plannedKnob: k, State: w.Step.State, Name: w.Step.Name, Why: w.Step.Reason, Note: w.Step.Note}
+		s := plannedStep{plannedKnob: k, State: w.Step.State, Name: w.Step.Name, Reason: w.Step.Reason, Note: w.Step.Note}
 		if len(w.Ladder) > 1 {
 			s.Next = w.Ladder[1:]
 		}
@@ -39,10 +39,10 @@ func printTuning(out io.Writer, profile tune.Profile, planned []tune.Planned, sk
 		sanitize.Fprintf(out, "\nwould be changed:\n")
 	}
 	for _, s := range steps {
-		sanitize.Fprintf(out, "  %s%s: %s -> %s  [%s]\n", s.Knob, where(s.Target), shortened(s.Now.Value, 60), s.Value, s.State)
-		for _, text := range []string{s.Why, s.Note} {
+		sanitize.Fprintf(out, "  %s%s: %s -> %s  [%s]\n", s.Knob, ofTarget(s.Target), shortened(s.Now.Value, 60), s.Value, s.State)
+		for _, text := range []string{s.Reason, s.Note} {
 			if text != "" {
-				sanitize.Fprintf(out, "      %s\n", hanging(text, "      "))
+				sanitize.Fprintf(out, "      %s\n", indentWrapped(text, "      "))
 			}
 		}
 	}
@@ -67,7 +67,7 @@ func printSkipped(out io.Writer, skipped []tune.Skipped, all bool) {
 	if all {
 		sanitize.Fprintf(out, "\nleft out:\n")
 		for _, s := range grouped(skipped) {
-			sanitize.Fprintf(out, "  %s%s  [%s]\n      %s\n", hanging(s.Step.Name, "    "), where(s.Target), s.Step.State, hanging(s.Reason, "      "))
+			sanitize.Fprintf(out, "  %s%s  [%s]\n      %s\n", indentWrapped(s.Step.Name, "    "), ofTarget(s.Target), s.Step.State, indentWrapped(s.Reason, "      "))
 		}
 		return
 	}
@@ -128,15 +128,15 @@ func grouped(skipped []tune.Skipped) (groups []tune.Skipped) {
 	return groups
 }
 
-// where is a target behind the name of what is done to it.
-func where(t knob.Target) string {
+// ofTarget formats a target to follow the name of a knob.
+func ofTarget(t knob.Target) string {
 	if text := t.String(); text != "" {
 		return " of " + text
 	}
 	return ""
 }
 
-// hanging breaks a text between words, all lines but the first behind a margin.
-func hanging(text, margin string) sanitize.Safe {
-	return sanitize.Safe(strings.ReplaceAll(string(folded(text)), "\n\t\t\t", "\n"+margin))
+// indentWrapped wraps a text between words and indents all lines but the first.
+func indentWrapped(text, margin string) sanitize.Safe {
+	return sanitize.Safe(strings.ReplaceAll(string(wrapCell(text)), "\n\t\t\t", "\n"+margin))
 }

@@ -15,46 +15,46 @@ import (
 // jsonVersion is that of the form in which commands about tuning print JSON.
 const jsonVersion = 1
 
-// toldTxns are transactions, for machines.
-type toldTxns struct {
+// jsonTxns is the JSON form of transactions.
+type jsonTxns struct {
 	Version int       `json:"version"`
-	Txns    []toldTxn `json:"transactions"`
+	Txns    []jsonTxn `json:"transactions"`
 }
 
-// toldTxn is a transaction. Its state is the one of a write that matters most; of
+// jsonTxn is the JSON form of a transaction. Its state is that of its most important write; of
 // one without writes, "empty".
-type toldTxn struct {
+type jsonTxn struct {
 	ID        int         `json:"id"`
 	Time      time.Time   `json:"time"`
-	Who       string      `json:"who"`
+	User      string      `json:"who"`
 	Command   string      `json:"command"`
 	State     string      `json:"state"`
-	Lease     *toldLease  `json:"lease,omitempty"`
+	Lease     *jsonLease  `json:"lease,omitempty"`
 	Confirmed time.Time   `json:"confirmed,omitzero"`
-	Writes    []toldWrite `json:"writes"`
+	Writes    []jsonWrite `json:"writes"`
 }
 
-type toldLease struct {
+type jsonLease struct {
 	Length float64           `json:"length"` // s
 	Until  time.Time         `json:"until"`
 	Kind   journal.LeaseKind `json:"kind"`
 }
 
-// toldWrite is a write, or one that is planned.
-type toldWrite struct {
+// jsonWrite is the JSON form of a write, carried out or planned.
+type jsonWrite struct {
 	Knob     string          `json:"knob"`
 	Cell     setting.Setting `json:"cell"`
 	Old      setting.Value   `json:"old"`
 	New      setting.Value   `json:"new"`             // as asked for
-	Found    *setting.Value  `json:"found,omitempty"` // read after the write; in a conflict, read now
+	ReadBack *setting.Value  `json:"found,omitempty"` // read after the write; in a conflict, read now
 	State    string          `json:"state,omitempty"` // empty: it is only planned
 	Conflict bool            `json:"conflict"`
-	Why      string          `json:"why,omitempty"` // of the state, or why it is still open
+	Reason   string          `json:"why,omitempty"` // of the state, or why it is still open
 }
 
-// tellTxns puts transactions in their form for machines.
-func tellTxns(txns []*journal.Txn, conflicts conflicts) (toldTxns, error) {
-	all := toldTxns{Version: jsonVersion, Txns: []toldTxn{}}
+// toJSONTxns converts transactions to their JSON form.
+func toJSONTxns(txns []*journal.Txn, conflicts conflicts) (jsonTxns, error) {
+	all := jsonTxns{Version: jsonVersion, Txns: []jsonTxn{}}
 	now, err := host.SinceBootAsleep()
 	if err != nil {
 		return all, err
@@ -64,26 +64,26 @@ func tellTxns(txns []*journal.Txn, conflicts conflicts) (toldTxns, error) {
 		return all, err
 	}
 	for _, t := range txns {
-		told := toldTxn{ID: t.ID, Time: t.Time, Who: t.User, Command: t.Command, Confirmed: t.Confirmed, State: txnState(t, conflicts), Writes: []toldWrite{}}
+		told := jsonTxn{ID: t.ID, Time: t.Time, User: t.User, Command: t.Command, Confirmed: t.Confirmed, State: txnState(t, conflicts), Writes: []jsonWrite{}}
 		if t.Lease != nil {
 			until := t.Time.Add(t.Lease.Length)
 			if t.Boot == boot {
 				until = time.Now().Add(t.Lease.Until - now) // the clock may have been set since
 			}
-			told.Lease = &toldLease{Length: t.Lease.Length.Seconds(), Until: until.Round(time.Second), Kind: t.Lease.Kind}
+			told.Lease = &jsonLease{Length: t.Lease.Length.Seconds(), Until: until.Round(time.Second), Kind: t.Lease.Kind}
 		}
 		for _, e := range t.Entries {
-			told.Writes = append(told.Writes, tellWrite(e, conflicts[e.ID]))
+			told.Writes = append(told.Writes, toJSONWrite(e, conflicts[e.ID]))
 		}
 		all.Txns = append(all.Txns, told)
 	}
 	return all, nil
 }
 
-func tellWrite(e *journal.Entry, conflict *journal.ConflictError) toldWrite {
-	w := toldWrite{Knob: e.Knob, Cell: e.Setting, Old: e.Old, New: e.New, Found: e.Readback, State: stateWord(e.State), Why: e.Reason}
+func toJSONWrite(e *journal.Entry, conflict *journal.ConflictError) jsonWrite {
+	w := jsonWrite{Knob: e.Knob, Cell: e.Setting, Old: e.Old, New: e.New, ReadBack: e.Readback, State: stateWord(e.State), Reason: e.Reason}
 	if conflict != nil {
-		w.Conflict, w.State, w.Found, w.Why = true, conflictWord, &conflict.Now, conflict.Error()
+		w.Conflict, w.State, w.ReadBack, w.Reason = true, conflictWord, &conflict.Now, conflict.Error()
 	}
 	return w
 }
@@ -92,7 +92,7 @@ func tellWrite(e *journal.Entry, conflict *journal.ConflictError) toldWrite {
 func txnState(t *journal.Txn, conflicts conflicts) string {
 	has := map[string]bool{}
 	for _, e := range t.Entries {
-		has[tellWrite(e, conflicts[e.ID]).State] = true
+		has[toJSONWrite(e, conflicts[e.ID]).State] = true
 	}
 	if t.Lease != nil && t.Confirmed.IsZero() && t.Open() && !has[conflictWord] {
 		return "on trial"
@@ -106,7 +106,7 @@ func txnState(t *journal.Txn, conflicts conflicts) string {
 }
 
 // undoneTxns are the transactions of an undo, for machines.
-func undoneTxns(h journal.History, txns []int, outcomes []journal.Outcome) (toldTxns, error) {
+func undoneTxns(h journal.History, txns []int, outcomes []journal.Outcome) (jsonTxns, error) {
 	found, why := conflicts{}, map[int]string{}
 	for _, o := range outcomes {
 		if conflict := new(journal.ConflictError); errors.As(o.Err, &conflict) {
@@ -116,11 +116,11 @@ func undoneTxns(h journal.History, txns []int, outcomes []journal.Outcome) (told
 		}
 	}
 	chosen := numbered(h, txns...)
-	all, err := tellTxns(chosen, found)
+	all, err := toJSONTxns(chosen, found)
 	for i, t := range chosen {
 		for k, e := range t.Entries {
 			if text := why[e.ID]; text != "" && err == nil {
-				all.Txns[i].Writes[k].Why = text
+				all.Txns[i].Writes[k].Reason = text
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func numbered(h journal.History, txns ...int) []*journal.Txn {
 
 // printTxnJSON prints one transaction, for machines.
 func printTxnJSON(out io.Writer, h journal.History, txn int) error {
-	told, err := tellTxns(numbered(h, txn), nil)
+	told, err := toJSONTxns(numbered(h, txn), nil)
 	if err != nil {
 		return err
 	}
@@ -154,10 +154,10 @@ func printUndoneJSON(out io.Writer, h journal.History, txns []int, outcomes []jo
 }
 
 // plannedWrites are changes that a plan comes to, for machines.
-func plannedWrites(p tune.Planned) []toldWrite {
-	writes := []toldWrite{}
+func plannedWrites(p tune.Planned) []jsonWrite {
+	writes := []jsonWrite{}
 	for _, c := range p.Changes {
-		writes = append(writes, toldWrite{Knob: p.Assignment.Knob.Name, Cell: c.Cell, Old: c.Old, New: c.New})
+		writes = append(writes, jsonWrite{Knob: p.Assignment.Knob.Name, Cell: c.Cell, Old: c.Old, New: c.New})
 	}
 	return writes
 }

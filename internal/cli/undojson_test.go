@@ -79,7 +79,7 @@ func TestTellTxns(t *testing.T) {
 		{trial, conflicts{9: {Entry: e, Now: setting.Text("3")}}, "conflict"},
 		{&journal.Txn{Entries: []*journal.Entry{{State: journal.Vanished}, {State: journal.Undone}}}, nil, "undone"},
 	} {
-		told, err := tellTxns([]*journal.Txn{c.txn}, c.conflicts)
+		told, err := toJSONTxns([]*journal.Txn{c.txn}, c.conflicts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestTellTxns(t *testing.T) {
 		if got.Lease != nil && (time.Until(got.Lease.Until)-time.Hour).Abs() > time.Minute {
 			t.Errorf("a lease of an hour ends at %s", got.Lease.Until)
 		}
-		if c.conflicts != nil && (!got.Writes[0].Conflict || got.Writes[0].Found.String() != "3") {
+		if c.conflicts != nil && (!got.Writes[0].Conflict || got.Writes[0].ReadBack.String() != "3") {
 			t.Errorf("%+v", got.Writes[0])
 		}
 	}

@@ -134,7 +134,7 @@ Proofs of another build, budget, effect or seed do not count together.`,
 	f.StringSliceVar(&c.Faults, "fault", nil, "faults to plant (default all)")
 	f.IntVar(&c.Repeat, "repeat", c.Repeat, "proofs of each fault")
 	f.DurationVar(&c.Budget, "budget", c.Budget, "time for one proof")
-	f.Var(given{&c.Record}, "record", "file that each finished proof is added to; those that it holds count towards\n--repeat, and are not made again")
+	f.Var(onceFlag{&c.Record}, "record", "file that each finished proof is added to; those that it holds count towards\n--repeat, and are not made again")
 	f.Var(effect{(*share)(&c.MDE)}, "effect", "refuse if nothing as small as this could be shown")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the random order")
 	return cmd

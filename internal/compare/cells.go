@@ -64,7 +64,7 @@ func (s CellSpec) flows() []int {
 
 // toolsCarry tells whether all tools of the request have a load at a size.
 func (q Request) toolsCarry(name string, size int) bool {
-	for _, with := range q.With {
+	for _, with := range q.Tools {
 		if t, err := tool.Find(with); err == nil && t.Carries(name, size) != nil {
 			return false
 		}
@@ -83,7 +83,7 @@ func (q Request) cell(l load.Load, size, flows int) result.Cell {
 	if l.Kind == load.Stream {
 		c.Metric = load.StreamMetric(size)
 	}
-	if len(q.With) > 0 {
+	if len(q.Tools) > 0 {
 		c.Slice = toolSlice
 	}
 	if q.Slice > 0 {

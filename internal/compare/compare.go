@@ -107,7 +107,7 @@ func (q Request) planned() (lab.Options, error) {
 }
 
 func (q Request) armCount() int {
-	n := len(q.Paths) + len(q.With)
+	n := len(q.Paths) + len(q.Tools)
 	if q.hasCopy() {
 		n++
 	}
@@ -116,7 +116,7 @@ func (q Request) armCount() int {
 
 // hasCopy tells whether the first path gets a copy, for the noise floor. A real
 // tool's run has none: its question is agreement, which needs no floor.
-func (q Request) hasCopy() bool { return !q.NoCopy && len(q.With) == 0 }
+func (q Request) hasCopy() bool { return !q.NoCopy && len(q.Tools) == 0 }
 
 func (q Request) labOptions(h Host) (lab.Options, error) {
 	o := lab.Options{Name: h.LabName, Paths: q.Paths, Names: q.Names, Hosts: q.Hosts, Services: q.Services, Program: h.Program}
@@ -219,7 +219,7 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 	}
 	own := rec.Facts[0] // of the client's machine
 	if !s.remote {
-		for _, w := range unlike(plan, ends, q.With, own.Sysctls) {
+		for _, w := range congestionWarnings(plan, ends, q.Tools, own.Sysctls) {
 			if err := add(result.Line{Warning: &w}); err != nil {
 				return rec, recordError(err)
 			}
@@ -227,9 +227,9 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 	}
 	run := experiment.Run{
 		Plan: &rec.Plan, Ends: ends, Client: s.agents[0], Server: s.agents[1],
-		Write: write, Watch: s.host.Watch, Tools: tools(q.With),
+		Write: write, Watch: s.host.Watch, Tools: tools(q.Tools),
 		DaemonExit:    func(arm int) error { return s.lab.DaemonExit(strings.TrimSuffix(arms[arm].Name, copySuffix)) },
-		FinalWarnings: func() []result.Warning { return fastPathsOff(s.lab) },
+		FinalWarnings: func() []result.Warning { return fastPathWarnings(s.lab) },
 		ClientMeters:  meter.Names(), ServerMeters: serverMeters, Congestion: own.Congestion,
 	}
 	if plan.Precision > 0 {
@@ -299,7 +299,7 @@ func (s *Session) preamble(ctx context.Context, q Request, plan *result.Plan, ad
 			facts.Versions = map[string]string{}
 		}
 		facts.Versions["venturi"], facts.Versions["go"] = s.host.Version, runtime.Version()
-		for _, name := range q.With {
+		for _, name := range q.Tools {
 			if t, err := tool.Find(name); err == nil {
 				facts.Versions[name], _ = t.Version(ctx) // one that does not tell is still a tool
 			}

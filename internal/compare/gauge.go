@@ -46,33 +46,33 @@ func (s *Session) Gauge(q Request) (*Gauge, error) {
 // Measure measures every cell once, on fresh sockets. See [experiment.Run.MeasureOnce].
 func (g *Gauge) Measure(ctx context.Context) (*result.Record, error) { return g.run.MeasureOnce(ctx) }
 
-// Foretold is how long one measurement takes, about.
-func (g *Gauge) Foretold() time.Duration { return experiment.Duration(g.run.Plan, Slow()) }
+// EstimatedDuration is about how long one measurement takes.
+func (g *Gauge) EstimatedDuration() time.Duration { return experiment.Duration(g.run.Plan, Slow()) }
 
-// Spaces are where the first path of a session lies. Of one that somebody else
+// Namespaces are where the first path of a session lies. Of one that somebody else
 // built only the ends are known.
-type Spaces struct {
+type Namespaces struct {
 	Machines []string // files of network namespaces: of machines, and of switches on them
 	Pods     []string // those of the ends, where they are not machines
-	Devices  []SpaceDevice
+	Devices  []NamespaceDevice
 }
 
-// SpaceDevice is a device that is up in one of the namespaces.
-type SpaceDevice struct {
+// NamespaceDevice is a device that is up in one of the namespaces.
+type NamespaceDevice struct {
 	Namespace, Name, Kind string
 	Card                  bool // it plays a network card of a machine
 }
 
-// Spaces gives them. The loopback and bridges are left out of the devices. Of ends
+// Namespaces gives them. The loopback and bridges are left out of the devices. Of ends
 // that somebody else made there are only those that carry the path: of what else is
 // up beside them it is not known whose it is.
-func (s *Session) Spaces() (out Spaces, err error) {
+func (s *Session) Namespaces() (out Namespaces, err error) {
 	arm := s.lab.Arms[0]
 	carries := map[string]string{} // by namespace, the device of an end that is not the lab's
 	for i, m := range s.lab.Machines[:len(arm.Ends)] {
 		crossed := crossed(m, arm.Name)
 		if crossed != nil {
-			out.Machines = append(out.Machines, once(append(crossed, m.Namespace))...)
+			out.Machines = append(out.Machines, dedup(append(crossed, m.Namespace))...)
 		}
 		for _, e := range arm.Ends[i] {
 			if e.Namespace != m.Namespace {
@@ -92,7 +92,7 @@ func (s *Session) Spaces() (out Spaces, err error) {
 			for _, l := range links {
 				a := l.Attrs()
 				if a.Flags&net.FlagUp != 0 && a.Flags&net.FlagLoopback == 0 && l.Type() != "bridge" {
-					out.Devices = append(out.Devices, SpaceDevice{space, a.Name, l.Type(), lab.IsCard(a.Name)})
+					out.Devices = append(out.Devices, NamespaceDevice{space, a.Name, l.Type(), lab.IsCard(a.Name)})
 				}
 			}
 			return err

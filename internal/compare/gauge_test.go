@@ -44,7 +44,7 @@ func TestGauge(t *testing.T) {
 			t.Errorf("slices %v, %d meters, warnings %v", cells, len(rec.Meters), rec.Warnings)
 		}
 	}
-	spaces, err := s.Spaces()
+	spaces, err := s.Namespaces()
 	if err != nil || len(spaces.Machines) != 2 || len(spaces.Pods) != 2 {
 		t.Fatalf("%+v, %v", spaces, err)
 	}
@@ -57,7 +57,7 @@ func TestGauge(t *testing.T) {
 		}
 		return n
 	}
-	if has("vxlan", false) != 2 || has("veth", true) != 2 || has("veth", false) != 4 || slices.ContainsFunc(spaces.Devices, func(d SpaceDevice) bool { return d.Name == "lo" }) {
+	if has("vxlan", false) != 2 || has("veth", true) != 2 || has("veth", false) != 4 || slices.ContainsFunc(spaces.Devices, func(d NamespaceDevice) bool { return d.Name == "lo" }) {
 		t.Errorf("devices %+v", spaces.Devices)
 	}
 }
@@ -103,7 +103,7 @@ func TestSpacesOfAttached(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	spaces, err := s.Spaces()
+	spaces, err := s.Namespaces()
 	if err != nil || len(spaces.Machines) != 0 || len(spaces.Pods) != 2 || len(spaces.Devices) != 2 {
 		t.Fatalf("%+v, %v", spaces, err)
 	}

@@ -34,7 +34,7 @@ func (q Request) checkMachines() error {
 		return refuse(fmt.Sprintf("%d machines are named", len(q.Remote.Machines)), "name two: the client's and the server's")
 	case q.Wire != "" || q.Hosts != 0 || q.Services != 0:
 		return refuse("--wire, --hosts and --services describe a lab", "leave them out: the network between the machines is taken as it is")
-	case len(q.With) > 0:
+	case len(q.Tools) > 0:
 		return refuse("real tools run beside a lab only", "leave --with out")
 	}
 	arms, err := q.pathArms()

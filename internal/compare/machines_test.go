@@ -80,20 +80,20 @@ func startOnMachines(t *testing.T, a, b *testenv.SSHMachine, then func()) (rec *
 			Options:  remote.Options{Program: program, SSH: testenv.SSHCommand(t, a, b)},
 		},
 	}
-	rec, _, err = Do(t.Context(), q, Host{Watch: &firstSeries{then: then}})
+	rec, _, err = Do(t.Context(), q, Host{Watch: &firstSeries{callback: then}})
 	return rec, err
 }
 
 // firstSeries does something once, half a second after the first series has ended.
 type firstSeries struct {
 	deaf
-	once sync.Once
-	then func()
+	startOnce sync.Once
+	callback  func()
 }
 
 func (f *firstSeries) Event(e experiment.Event) {
 	if e.Series > 0 {
-		f.once.Do(func() { time.AfterFunc(500*time.Millisecond, f.then) })
+		f.startOnce.Do(func() { time.AfterFunc(500*time.Millisecond, f.callback) })
 	}
 }
 

@@ -20,10 +20,10 @@ const roomForRun = 8 << 20
 
 // output is the file of a record, in a folder of its own.
 type output struct {
-	path  string
-	made  []string // folders that were not there before, the innermost first
-	file  *os.File
-	write func(result.Line) error
+	path        string
+	createdDirs []string // folders that were not there before, the innermost first
+	file        *os.File
+	write       func(result.Line) error
 }
 
 // createRecord makes the folder and the file, and makes sure of room on the
@@ -77,7 +77,7 @@ func (o *output) create(folder string, owner *Owner) (err error) {
 		if _, err := os.Stat(f); !errors.Is(err, os.ErrNotExist) {
 			break
 		}
-		o.made = append(o.made, f)
+		o.createdDirs = append(o.createdDirs, f)
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (w *Owner) take(o *output) {
 	if w == nil {
 		return
 	}
-	for _, f := range append([]string{o.path}, o.made...) {
+	for _, f := range append([]string{o.path}, o.createdDirs...) {
 		_ = os.Lchown(f, w.UID, w.GID)
 	}
 }
@@ -125,7 +125,7 @@ func (o *output) remove() {
 }
 
 func (o *output) removeFolders() {
-	for _, f := range o.made {
+	for _, f := range o.createdDirs {
 		_ = os.Remove(f)
 	}
 }

@@ -45,7 +45,7 @@ func (q Request) withRoles(paths []result.Arm) (arms []result.Arm, of []int) {
 			add(i, arm)
 		}
 	}
-	for _, t := range q.With {
+	for _, t := range q.Tools {
 		arm := paths[0]
 		arm.Name, arm.Path = t+":"+arm.Name, t
 		add(0, arm)
@@ -64,13 +64,13 @@ func (q Request) plan(arms []result.Arm) (*result.Plan, error) {
 		Confidence: experiment.DefaultConfidence, Budget: q.Budget, Services: q.Services,
 		Series: q.Series, Rounds: q.Rounds, SharedCores: true,
 	}
-	if len(q.With) > 0 {
+	if len(q.Tools) > 0 {
 		orElse(&p.Series, toolSeries)
 		p.Rounds = 1
 	}
 	orElse(&p.Series, experiment.DefaultSeries)
 	orElse(&p.Rounds, experiment.DefaultRounds)
-	if err := experiment.Fit(p, Slow(), q.Series > 0, q.Rounds > 0 || len(q.With) > 0); err != nil {
+	if err := experiment.Fit(p, Slow(), q.Series > 0, q.Rounds > 0 || len(q.Tools) > 0); err != nil {
 		return nil, err
 	}
 	if p.Precision > 0 {

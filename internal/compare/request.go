@@ -29,7 +29,7 @@ type Request struct {
 	Cells  []CellSpec // in place of Loads, Sizes and Flows, where loads differ in these
 	Batch  int
 	Wire   string   // see lab.ParseWire
-	With   []string // real tools to run beside the first path
+	Tools  []string // real tools to run beside the first path
 	Series int
 	Rounds int
 	Slice  time.Duration
@@ -84,7 +84,7 @@ func (q Request) withDefaults() Request {
 		q.Paths, q.Names = hostFirst(q.Paths, q.Names)
 	}
 	orElse(&q.Margin, experiment.DefaultMargin)
-	q.With = once(q.With)
+	q.Tools = dedup(q.Tools)
 	if q.Seed == 0 {
 		q.Seed = uint64(time.Now().UnixNano())
 	}
@@ -92,7 +92,7 @@ func (q Request) withDefaults() Request {
 }
 
 // once leaves each value where it comes first.
-func once[T comparable](values []T) []T {
+func dedup[T comparable](values []T) []T {
 	var out []T
 	for _, v := range values {
 		if !slices.Contains(out, v) {
@@ -171,7 +171,7 @@ func (q Request) check() error {
 		return bad("precision", FormatShare(q.Precision), "the half-width of an interval is a share between 0 and 50 %", "1% is narrow, 3% is usual")
 	case q.Services < 0 || q.Services > lab.MaxServices:
 		return bad("services", q.Services, fmt.Sprintf("a lab carries 0 to %d Services", lab.MaxServices), "1000 is a usual cluster")
-	case len(q.With) > 0 && q.Slice%time.Second != 0:
+	case len(q.Tools) > 0 && q.Slice%time.Second != 0:
 		return bad("slice", q.Slice, "a real tool runs for whole seconds", "use --slice 2s or more beside --with")
 	}
 	return q.checkTools()
@@ -179,7 +179,7 @@ func (q Request) check() error {
 
 // checkToolEnds: tools run on the machines, between the ends of the first path.
 func (q Request) checkToolEnds() error {
-	if len(q.With) == 0 {
+	if len(q.Tools) == 0 {
 		return nil
 	}
 	driver, _, _ := strings.Cut(q.Paths[0], ":")
@@ -187,7 +187,7 @@ func (q Request) checkToolEnds() error {
 	if err != nil || !d.InVMs {
 		return err
 	}
-	return verr.New(verr.Usage, fmt.Sprintf("cannot run %s beside %s", strings.Join(q.With, " and "), q.Paths[0]),
+	return verr.New(verr.Usage, fmt.Sprintf("cannot run %s beside %s", strings.Join(q.Tools, " and "), q.Paths[0]),
 		"tools run on the machines, and this path's ends are in virtual ones", "put another path first, or leave --with out")
 }
 
@@ -195,7 +195,7 @@ func (q Request) checkTools() error {
 	if err := q.checkToolEnds(); err != nil {
 		return err
 	}
-	for _, name := range q.With {
+	for _, name := range q.Tools {
 		t, err := tool.Find(name)
 		if err != nil {
 			return err

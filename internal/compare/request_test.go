@@ -123,8 +123,8 @@ func TestRefused(t *testing.T) {
 		"cells":     {Request{Cells: []CellSpec{{Load: "udp_lat", Sizes: "64K"}}}, "65507"},
 		"its flows": {Request{Cells: []CellSpec{{Load: "udp_lat", Flows: []int{9999}}}}, "--flows"},
 		"names":     {Request{Paths: []string{"routed", "vxlan"}, Names: []string{"a", "a"}}, `"a"`},
-		"tool":      {Request{With: []string{"ttcp"}}, "ttcp"},
-		"tool in VM": {Request{Paths: []string{"vm-vlan", "host"}, NoHost: true, With: []string{"qperf"}},
+		"tool":      {Request{Tools: []string{"ttcp"}}, "ttcp"},
+		"tool in VM": {Request{Paths: []string{"vm-vlan", "host"}, NoHost: true, Tools: []string{"qperf"}},
 			"cannot run qperf beside vm-vlan"},
 	} {
 		err := c.q.Check()

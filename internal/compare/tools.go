@@ -15,17 +15,17 @@ func tools(names []string) map[string]experiment.Tool {
 	with := map[string]experiment.Tool{}
 	for _, name := range names {
 		if t, err := tool.Find(name); err == nil {
-			with[name] = beside{t}
+			with[name] = toolRunner{t}
 		}
 	}
 	return with
 }
 
-// beside runs a tool in the place of a slice, with the CPU meter around it: its
+// toolRunner runs a tool in place of a slice, with the CPU meter around it: its
 // start and end are in the figure, which over two seconds is below a percent.
-type beside struct{ tool *tool.Tool }
+type toolRunner struct{ tool *tool.Tool }
 
-func (b beside) Measure(ctx context.Context, cell result.Cell, ends experiment.Ends, clientCPU, serverCPU int) (s result.Slice, m []result.Meter, err error) {
+func (b toolRunner) Measure(ctx context.Context, cell result.Cell, ends experiment.Ends, clientCPU, serverCPU int) (s result.Slice, m []result.Meter, err error) {
 	pair := ends.Pairs[0]
 	if pair.From.Agent != "" || pair.To.Agent != "" {
 		return s, nil, errors.New("tools run on the machines, and this path's ends are in virtual ones")

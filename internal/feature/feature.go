@@ -60,21 +60,21 @@ var answers sync.Map // of Probe.Name to finding
 
 type finding struct {
 	answer Answer
-	why    error
+	reason error
 }
 
 // Ask tries the feature. The error says why the answer is not yes.
 func (p *Probe) Ask() (Answer, error) {
 	if known, ok := answers.Load(p.Name); ok {
 		f := known.(finding)
-		return f.answer, f.why
+		return f.answer, f.reason
 	}
 	err := netcfg.WithScratch(p.Try)
-	f := finding{answer: classify(err), why: err}
+	f := finding{answer: classify(err), reason: err}
 	if f.answer != Unknown {
 		answers.Store(p.Name, f)
 	}
-	return f.answer, f.why
+	return f.answer, f.reason
 }
 
 // String is of [Need].
@@ -114,7 +114,7 @@ func Require(what string, needs ...Need) error {
 				get += OtherKernel
 			}
 			return &verr.Error{
-				What: what, Why: fmt.Sprintf("%s: %v", lacks, why), Do: get, Code: verr.Missing, Err: why,
+				Summary: what, Reason: fmt.Sprintf("%s: %v", lacks, why), Hint: get, Code: verr.Missing, Err: why,
 			}
 		}
 	}

@@ -30,10 +30,10 @@ func TestClassify(t *testing.T) {
 
 func TestRequireSaysWhatIsMissing(t *testing.T) {
 	p := &Probe{Name: "test device", Get: "load it"}
-	answers.Store(p.Name, finding{answer: No, why: syscall.EOPNOTSUPP})
+	answers.Store(p.Name, finding{answer: No, reason: syscall.EOPNOTSUPP})
 	err := Require("cannot raise path test", p)
 	var told *verr.Error
-	if !errors.As(err, &told) || told.Code != verr.Missing || told.Do != "load it"+OtherKernel {
+	if !errors.As(err, &told) || told.Code != verr.Missing || told.Hint != "load it"+OtherKernel {
 		t.Fatalf("Require = %v, want an error for a user with code %d", err, verr.Missing)
 	}
 }

@@ -33,9 +33,9 @@ type process struct {
 	terminal *os.File // our end of it; nil: it has none
 	outputs  []output
 
-	mu    sync.Mutex
-	ended bool
-	gone  chan struct{} // closed when it is
+	mu     sync.Mutex
+	ended  bool
+	exited chan struct{} // closed when it is
 }
 
 // output is what one of the command's standard streams is copied through.
@@ -62,7 +62,7 @@ func launch(want start, streams map[part]*stream) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: &exec.Cmd{Path: file, Args: want.Args, Env: want.Env, Dir: want.Dir}, gone: make(chan struct{})}
+	p := &process{cmd: &exec.Cmd{Path: file, Args: want.Args, Env: want.Env, Dir: want.Dir}, exited: make(chan struct{})}
 	if want.TTY != nil {
 		return p, p.startOnTerminal(*want.TTY, streams)
 	}
@@ -245,7 +245,7 @@ func (p *process) wait() int {
 	p.mu.Lock()
 	p.ended = true
 	p.mu.Unlock()
-	close(p.gone)
+	close(p.exited)
 	for _, o := range p.outputs {
 		if o.from.SetReadDeadline(time.Now().Add(stayLimit)) != nil {
 			o.from.Close() // closed already, or it knows no deadlines
@@ -272,7 +272,7 @@ func (p *process) obey(s *stream) {
 		if err := readLine(s.from, &r); err != nil {
 			p.signal(unix.SIGTERM)
 			select {
-			case <-p.gone:
+			case <-p.exited:
 			case <-time.After(abandonGrace):
 				p.signal(unix.SIGKILL)
 			}

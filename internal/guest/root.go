@@ -15,19 +15,19 @@ import (
 // mount is one file system. An optional one is passed over where the kernel
 // does not have it.
 type mount struct {
-	kind, source, at string
-	flags            uintptr
-	options          string
-	optional         bool
+	kind, source, target string
+	flags                uintptr
+	options              string
+	optional             bool
 }
 
 func (m mount) do() error {
-	err := os.MkdirAll(m.at, 0o755)
+	err := os.MkdirAll(m.target, 0o755)
 	if err == nil {
-		err = unix.Mount(m.source, m.at, m.kind, m.flags, m.options)
+		err = unix.Mount(m.source, m.target, m.kind, m.flags, m.options)
 	}
 	if err != nil && !m.optional {
-		return fmt.Errorf("mount %s on %s: %w", m.kind, m.at, err)
+		return fmt.Errorf("mount %s on %s: %w", m.kind, m.target, err)
 	}
 	return nil
 }
@@ -50,20 +50,20 @@ const (
 
 // kernelMounts are what the kernel shows of itself.
 var kernelMounts = []mount{
-	{kind: "proc", source: "proc", at: "/proc", flags: plain},
-	{kind: "sysfs", source: "sysfs", at: "/sys", flags: plain},
-	{kind: "devtmpfs", source: "devtmpfs", at: "/dev", flags: unix.MS_NOSUID, options: "mode=755"},
+	{kind: "proc", source: "proc", target: "/proc", flags: plain},
+	{kind: "sysfs", source: "sysfs", target: "/sys", flags: plain},
+	{kind: "devtmpfs", source: "devtmpfs", target: "/dev", flags: unix.MS_NOSUID, options: "mode=755"},
 }
 
 // bootMounts are the others that a Debian machine has after booting.
 var bootMounts = []mount{
-	{kind: "devpts", source: "devpts", at: "/dev/pts", flags: unix.MS_NOSUID | unix.MS_NOEXEC, options: "gid=5,mode=620,ptmxmode=666"},
-	{kind: "tmpfs", source: "tmpfs", at: "/dev/shm", flags: unix.MS_NOSUID | unix.MS_NODEV, options: "mode=1777"},
-	{kind: "tmpfs", source: "tmpfs", at: "/run", flags: unix.MS_NOSUID | unix.MS_NODEV, options: "mode=755"},
-	{kind: "cgroup2", source: "cgroup2", at: "/sys/fs/cgroup", flags: plain, optional: true},
-	{kind: "bpf", source: "bpf", at: "/sys/fs/bpf", flags: plain, options: "mode=700", optional: true},
-	{kind: "debugfs", source: "debugfs", at: "/sys/kernel/debug", flags: plain, optional: true},
-	{kind: "tracefs", source: "tracefs", at: "/sys/kernel/tracing", flags: plain, optional: true},
+	{kind: "devpts", source: "devpts", target: "/dev/pts", flags: unix.MS_NOSUID | unix.MS_NOEXEC, options: "gid=5,mode=620,ptmxmode=666"},
+	{kind: "tmpfs", source: "tmpfs", target: "/dev/shm", flags: unix.MS_NOSUID | unix.MS_NODEV, options: "mode=1777"},
+	{kind: "tmpfs", source: "tmpfs", target: "/run", flags: unix.MS_NOSUID | unix.MS_NODEV, options: "mode=755"},
+	{kind: "cgroup2", source: "cgroup2", target: "/sys/fs/cgroup", flags: plain, optional: true},
+	{kind: "bpf", source: "bpf", target: "/sys/fs/bpf", flags: plain, options: "mode=700", optional: true},
+	{kind: "debugfs", source: "debugfs", target: "/sys/kernel/debug", flags: plain, optional: true},
+	{kind: "tracefs", source: "tracefs", target: "/sys/kernel/tracing", flags: plain, optional: true},
 }
 
 // mountFirst mounts what everything after it needs.
@@ -73,8 +73,8 @@ func mountFirst() error { return mountAll(kernelMounts) }
 // lies underneath, and what is written stays in memory above it.
 func enterRoot(c Config) error {
 	err := mountAll([]mount{
-		{kind: "9p", source: RootTag, at: "/lower", flags: unix.MS_RDONLY, options: share + ",cache=loose"},
-		{kind: "tmpfs", source: "tmpfs", at: "/upper", options: "mode=755"},
+		{kind: "9p", source: RootTag, target: "/lower", flags: unix.MS_RDONLY, options: share + ",cache=loose"},
+		{kind: "tmpfs", source: "tmpfs", target: "/upper", options: "mode=755"},
 	})
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func enterRoot(c Config) error {
 		}
 	}
 	const root = "/root"
-	overlay := mount{kind: "overlay", source: "overlay", at: root,
+	overlay := mount{kind: "overlay", source: "overlay", target: root,
 		options: "lowerdir=/lower,upperdir=/upper/files,workdir=/upper/work"}
 	if err := overlay.do(); err != nil {
 		return err
@@ -95,12 +95,12 @@ func enterRoot(c Config) error {
 	}
 	mounts := append(append([]mount{}, kernelMounts...), bootMounts...)
 	if c.HasKmod {
-		mounts = append(mounts, mount{kind: "9p", source: ModulesTag, at: filepath.Join("/lib/modules", c.Release),
+		mounts = append(mounts, mount{kind: "9p", source: ModulesTag, target: filepath.Join("/lib/modules", c.Release),
 			flags: unix.MS_RDONLY, options: share + ",cache=loose"})
 	}
 	for i, folder := range c.Writable {
 		// Nothing is kept back: what is written is outside when the call returns.
-		mounts = append(mounts, mount{kind: "9p", source: WritableTag(i), at: folder, options: share + ",cache=none"})
+		mounts = append(mounts, mount{kind: "9p", source: WritableTag(i), target: folder, options: share + ",cache=none"})
 	}
 	if err := mountAll(mounts); err != nil {
 		return err

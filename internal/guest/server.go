@@ -38,7 +38,7 @@ func serve(channel int, machine string) error {
 		Commands(session)
 		return nil
 	}
-	agents, others := apart(session)
+	agents, others := splitStreams(session)
 	go Commands(others)
 	return agent.Serve(context.Background(), agents, agent.Options{Machine: machine})
 }

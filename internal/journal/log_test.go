@@ -209,7 +209,7 @@ func TestFolderOfNobody(t *testing.T) {
 	_, o := fixture(t, map[string]string{"/a": "one"})
 	o.Folder = "/proc/self/journal" // there nobody can write
 	_, err := Open(o)
-	if e := new(verr.Error); !errors.As(err, &e) || !strings.Contains(e.Do, FolderVariable) && e.Code != verr.Permission {
+	if e := new(verr.Error); !errors.As(err, &e) || !strings.Contains(e.Hint, FolderVariable) && e.Code != verr.Permission {
 		t.Errorf("%v", err)
 	}
 }
@@ -292,7 +292,7 @@ func TestReadOnlyDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Open(o)
-	if e := new(verr.Error); !errors.As(err, &e) || !errors.Is(err, unix.EROFS) || e.Code != verr.Failed || !strings.Contains(e.Do, FolderVariable) {
+	if e := new(verr.Error); !errors.As(err, &e) || !errors.Is(err, unix.EROFS) || e.Code != verr.Failed || !strings.Contains(e.Hint, FolderVariable) {
 		t.Errorf("%v", err)
 	}
 	if h, err := ReadHistory(o.Folder); err != nil || len(h.Txns) != 1 || !h.Txns[0].Open() || contents(t, root, "/a") != "two" {

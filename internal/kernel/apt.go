@@ -28,7 +28,7 @@ type apt struct{ folder string }
 func (a apt) setUp(where archives, keys string, suites []string) error {
 	var sources, config strings.Builder
 	for _, suite := range suites {
-		if uri := where.of(suite); uri != "" {
+		if uri := where.forSuite(suite); uri != "" {
 			fmt.Fprintf(&sources, "deb [arch=amd64 target=Packages signed-by=%s] %s %s main\n", keys, uri, suite)
 		}
 	}

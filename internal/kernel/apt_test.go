@@ -54,7 +54,7 @@ func unsigned(t *testing.T) fetcher {
 			"Package: " + meta + "\nVersion: 6.1.1-1\nArchitecture: amd64\nMaintainer: a <a@b.test>\nFilename: meta.deb\nSize: 1\nSHA256: " + strings.Repeat("0", 64) +
 			"\nDepends: linux-image-" + release + " (= 6.1.1-1)\nDescription: d\n",
 	})
-	f.where.main = "file:" + archive
+	f.archives.main = "file:" + archive
 	if f.keys, err = keyring("/"); err != nil {
 		t.Skip(err)
 	}
@@ -90,7 +90,7 @@ func TestUnsignedArchive(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := apt{t.TempDir()}
-			if err := a.setUp(f.where, f.keys, []string{"bookworm"}); err != nil {
+			if err := a.setUp(f.archives, f.keys, []string{"bookworm"}); err != nil {
 				t.Fatal(err)
 			}
 			for _, words := range [][]string{{"update"}, {"download", "linux-image-6.1.0-1-amd64"}} {

@@ -37,7 +37,7 @@ func Fetch(ctx context.Context, w Wanted, say Progress) (k Kernel, fresh bool, e
 	what := "cannot fetch kernel " + w.Series
 	if _, ok := suites[w.Series]; !ok {
 		return k, false, verr.New(verr.Usage, what, "it is not one of the series that can be fetched",
-			"choose from "+strings.Join(Known(), ", ")+", or use the file of a bzImage")
+			"choose from "+strings.Join(FetchableSeries(), ", ")+", or use the file of a bzImage")
 	}
 	s := stores()[0]
 	kept, known := s.newest(w.Series)
@@ -69,7 +69,7 @@ func (s store) newest(series string) (newest Kernel, ok bool) {
 // fetcher knows all that fetching takes.
 type fetcher struct {
 	Wanted
-	where    archives
+	archives archives
 	keys     string
 	programs tools
 }
@@ -98,9 +98,9 @@ func prepare(what string, w Wanted) (f fetcher, err error) {
 		}
 	}
 	if w.Mirror != "" {
-		f.where, err = fromMirror(w.Mirror)
+		f.archives, err = fromMirror(w.Mirror)
 	} else {
-		f.where, err = fromMachine("/")
+		f.archives, err = fromMachine("/")
 	}
 	if err != nil {
 		return f, err
@@ -128,7 +128,7 @@ func (f fetcher) fetch(ctx context.Context, s store, say Progress) (k Kernel, fr
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 
 	a := apt{filepath.Join(folder, "apt")}
-	if err := a.setUp(f.where, f.keys, suites[f.Series]); err != nil {
+	if err := a.setUp(f.archives, f.keys, suites[f.Series]); err != nil {
 		return k, false, err
 	}
 	say("reading which kernels there are of "+f.Series, 0, 0)

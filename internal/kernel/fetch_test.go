@@ -64,7 +64,7 @@ deb cdrom:[Debian]/debian bookworm main
 
 func TestMirror(t *testing.T) {
 	a, err := fromMirror("https://m.test/pub/debian")
-	if err != nil || a.of("bookworm-security") != "https://m.test/pub/debian-security" || a.of("bookworm") != "https://m.test/pub/debian" {
+	if err != nil || a.forSuite("bookworm-security") != "https://m.test/pub/debian-security" || a.forSuite("bookworm") != "https://m.test/pub/debian" {
 		t.Errorf("a mirror is %+v, %v", a, err)
 	}
 	for _, bad := range []string{"m.test", "http://m.test/ x\ndeb http://evil.test", "http://m.test/[trusted=yes]", "%zz"} {

@@ -41,7 +41,7 @@ func open(file string) (Kernel, error) {
 		return Kernel{}, err
 	}
 	k := Kernel{Release: release, Image: image, Source: "a file"}
-	for _, folder := range k.Beside() {
+	for _, folder := range k.ModuleDirs() {
 		if info, err := os.Stat(folder); err == nil && info.IsDir() {
 			k.Modules = folder
 			break

@@ -101,8 +101,8 @@ func leading(text string, number bool) string {
 	return text
 }
 
-// Beside lists where the modules of a kernel that is a file are looked for.
-func (k Kernel) Beside() []string {
+// ModuleDirs lists the folders that may hold the modules of a kernel given as a file.
+func (k Kernel) ModuleDirs() []string {
 	folder, release := filepath.Dir(k.Image), k.Release
 	return []string{
 		filepath.Join(folder, "..", "lib", "modules", release), // a package: boot/vmlinuz-RELEASE

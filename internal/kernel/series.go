@@ -16,5 +16,5 @@ var suites = map[string][]string{
 	"6.12": {"bookworm-backports", "trixie", "trixie-security"},
 }
 
-// Known gives the series that can be fetched, the oldest first.
-func Known() []string { return slices.SortedFunc(maps.Keys(suites), compareReleases) }
+// FetchableSeries lists the kernel series that can be fetched, the oldest first.
+func FetchableSeries() []string { return slices.SortedFunc(maps.Keys(suites), compareReleases) }

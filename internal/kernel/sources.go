@@ -21,8 +21,8 @@ type archives struct {
 	security string // of the one with security updates; empty: not known
 }
 
-// of gives the archive that has a suite; empty: none.
-func (a archives) of(suite string) string {
+// forSuite returns the archive of a suite; empty: none.
+func (a archives) forSuite(suite string) string {
 	if strings.HasSuffix(suite, "-security") {
 		return a.security
 	}

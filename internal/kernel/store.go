@@ -112,7 +112,7 @@ func notKept(spec string, kept []Kernel) error {
 
 // choices are what may be named in place of a kernel that is not there.
 func choices(kept []Kernel) []string {
-	all := Known()
+	all := FetchableSeries()
 	for _, k := range kept {
 		if s := k.Series(); !slices.Contains(all, s) {
 			all = append(all, s)
@@ -121,9 +121,9 @@ func choices(kept []Kernel) []string {
 	return all
 }
 
-// Kept tells how many bytes a kernel of the store takes, and since when it has
+// StoredSize returns how many bytes a kernel of the store takes, and since when it has
 // been there.
-func (k Kernel) Kept() (bytes int64, since time.Time, err error) {
+func (k Kernel) StoredSize() (bytes int64, since time.Time, err error) {
 	folder := filepath.Dir(filepath.Dir(k.Image))
 	err = filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

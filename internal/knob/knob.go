@@ -140,9 +140,9 @@ const seeValues = "see what it takes with: venturi knob ls"
 // and the values that it has.
 func (e Entry) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	writes, err := e.Knob.Plan(m, t, value)
-	if v := new(verr.Error); errors.As(err, &v) && v.Do == seeValues {
+	if v := new(verr.Error); errors.As(err, &v) && v.Hint == seeValues {
 		what := fmt.Sprintf("cannot set %s to %q", e.Name, value)
-		return nil, &verr.Error{Code: v.Code, What: what, Why: v.Why, Do: fmt.Sprintf("it takes %s; see: venturi knob ls %s", e.Values, e.Name), Err: err}
+		return nil, &verr.Error{Code: v.Code, Summary: what, Reason: v.Reason, Hint: fmt.Sprintf("it takes %s; see: venturi knob ls %s", e.Values, e.Name), Err: err}
 	}
 	return writes, err
 }

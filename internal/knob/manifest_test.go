@@ -310,7 +310,7 @@ func TestValuesNameTheirKnob(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = e.Plan(m, on, "perhaps")
-		if v := new(verr.Error); !errors.As(err, &v) || v.Code != verr.Usage || v.What != `cannot set `+name+` to "perhaps"` || !strings.Contains(v.Do, text) {
+		if v := new(verr.Error); !errors.As(err, &v) || v.Code != verr.Usage || v.Summary != `cannot set `+name+` to "perhaps"` || !strings.Contains(v.Hint, text) {
 			t.Errorf("error is %v, want %q in what to do", err, text)
 		}
 	}

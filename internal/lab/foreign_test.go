@@ -78,7 +78,7 @@ func leavesAlone(ctx context.Context, name string) error {
 	_, claim := lab.NewClaim(ctx, name)
 	for what, err := range map[string]error{"take down": lab.Remove(ctx, name), "raise": claim} {
 		var told *verr.Error
-		if !errors.As(err, &told) || told.Code != verr.Busy || !strings.Contains(told.Why, lab.Folder) {
+		if !errors.As(err, &told) || told.Code != verr.Busy || !strings.Contains(told.Reason, lab.Folder) {
 			return fmt.Errorf("%s: %w, want that another venturi has it", what, err)
 		}
 	}

@@ -97,7 +97,7 @@ func (l *Lab) hold(ctx context.Context, g Guest, h Holding) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	return verr.Said(log, err)
+	return verr.ReadFile(log, err)
 }
 
 // alive tells whether what holds the machine of a lab still runs; on no

@@ -39,7 +39,7 @@ func checkRefusal(t *testing.T, err error, code int, why string) {
 	if !errors.As(err, &told) {
 		t.Fatalf("got %v, want an error for a user", err)
 	}
-	if told.Code != code || !strings.Contains(told.Why, why) || told.What == "" || told.Do == "" {
+	if told.Code != code || !strings.Contains(told.Reason, why) || told.Summary == "" || told.Hint == "" {
 		t.Errorf("got %q with code %d, want %d and a reason with %q", told, told.Code, code, why)
 	}
 }
@@ -129,8 +129,8 @@ func TestProgramMissing(t *testing.T) {
 			if hasTraces(t, name) {
 				t.Error("something of the lab is there")
 			}
-			i := slices.IndexFunc(programs, func(p feature.Program) bool { return strings.Contains(told.Why, "no program "+p.Name) })
-			if told.Code != verr.Missing || i < 0 || told.What == "" || !strings.Contains(told.Do, "apt-get install "+programs[i].Package) {
+			i := slices.IndexFunc(programs, func(p feature.Program) bool { return strings.Contains(told.Reason, "no program "+p.Name) })
+			if told.Code != verr.Missing || i < 0 || told.Summary == "" || !strings.Contains(told.Hint, "apt-get install "+programs[i].Package) {
 				t.Errorf("got %+v, want code %d, one of %v and how to install it", told, verr.Missing, programs)
 			}
 		})

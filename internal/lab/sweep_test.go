@@ -186,7 +186,7 @@ func TestDeadLabThatStays(t *testing.T) {
 	must(t, unix.Mount("tmpfs", busy, "tmpfs", 0, ""))
 	_, err := lab.NewClaim(t.Context(), name)
 	var told *verr.Error
-	if !errors.As(err, &told) || told.Code != verr.Busy || !strings.Contains(told.Why, busy) || strings.Contains(told.Why, fmt.Sprint(nobody)) {
+	if !errors.As(err, &told) || told.Code != verr.Busy || !strings.Contains(told.Reason, busy) || strings.Contains(told.Reason, fmt.Sprint(nobody)) {
 		t.Errorf("NewClaim = %v, want that %s stays", err, busy)
 	}
 	must(t, unix.Unmount(busy, unix.MNT_DETACH))

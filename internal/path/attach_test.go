@@ -123,7 +123,7 @@ func TestAttachRefuses(t *testing.T) {
 			if verr.Code(err) != verr.Usage || !errors.As(err, &told) {
 				t.Fatalf("%v, want a usage error", err)
 			}
-			if !strings.Contains(told.Why, c.why) || !strings.Contains(told.Do, c.do) {
+			if !strings.Contains(told.Reason, c.why) || !strings.Contains(told.Hint, c.do) {
 				t.Errorf("%v\nwant it to say %q and %q", err, c.why, c.do)
 			}
 		})

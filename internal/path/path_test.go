@@ -140,7 +140,7 @@ func TestMTUAdvice(t *testing.T) {
 		}
 		_, err = arms[0].MTU(c.wire)
 		var told *verr.Error
-		if !errors.As(err, &told) || told.Code != verr.Usage || told.Do != c.do {
+		if !errors.As(err, &told) || told.Code != verr.Usage || told.Hint != c.do {
 			t.Errorf("%s on %d: %v, want the advice %q", c.spec, c.wire, err, c.do)
 		}
 	}

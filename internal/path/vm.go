@@ -145,7 +145,7 @@ func (k keptKernel) Ask() (feature.Answer, error) {
 	}
 	if _, err := kernel.Find(string(k)); err != nil {
 		if told := new(verr.Error); errors.As(err, &told) {
-			err = errors.New(told.Why)
+			err = errors.New(told.Reason)
 		}
 		return feature.No, err
 	}
@@ -160,7 +160,7 @@ func (k keptKernel) Lack() (lacks, get string) {
 	}
 	_, err := kernel.Find(string(k))
 	if told := new(verr.Error); errors.As(err, &told) {
-		get = told.Do
+		get = told.Hint
 	}
 	return "there is no kernel " + string(k) + " for the virtual machines", get
 }
@@ -202,7 +202,7 @@ func (h *vmHost) build(ctx context.Context, way ovsWay) ([]host.Endpoint, error)
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		return nil, verr.Said(h.log, err)
+		return nil, verr.ReadFile(h.log, err)
 	}
 	version, err := vm.Version(ctx)
 	if err != nil {

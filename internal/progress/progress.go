@@ -22,13 +22,13 @@ import (
 
 // Progress writes to one stream.
 type Progress struct {
-	w        io.Writer
-	terminal bool
-	silent   bool // about the series
-	width    int
-	height   int
-	lines    int // drawn, and to be drawn over
-	told     int // series told of in plain lines
+	w              io.Writer
+	terminal       bool
+	silent         bool // about the series
+	width          int
+	height         int
+	lines          int // drawn, and to be drawn over
+	reportedSeries int // series told of in plain lines
 
 	estimates []string
 	next      time.Time // when they may be made anew
@@ -36,7 +36,7 @@ type Progress struct {
 
 // New shows progress on w; in place if w is a terminal.
 func New(w io.Writer) *Progress {
-	p := &Progress{w: w, width: 100, height: 24, told: -1}
+	p := &Progress{w: w, width: 100, height: 24, reportedSeries: -1}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		p.terminal = true
 		if width, height, err := term.GetSize(int(f.Fd())); err == nil && width > 20 && height > 2 {
@@ -83,7 +83,7 @@ func (p *Progress) Event(e experiment.Event) {
 		done = float64(e.Series) / float64(plan.Series)
 	}
 	lines := []string{fmt.Sprintf("%s series %d/%d, now %s, about %s left  (Ctrl-C ends and reports)",
-		bar(done), e.Series+1, plan.Series, plan.Cells[e.Cell].Name, left(e.Remaining))}
+		bar(done), e.Series+1, plan.Series, plan.Cells[e.Cell].Name, formatRemaining(e.Remaining))}
 	lines = append(lines, p.estimate(e.Record)...)
 	p.erase()
 	p.draw(lines)
@@ -107,11 +107,11 @@ func (p *Progress) estimate(rec *result.Record) []string {
 }
 
 func (p *Progress) plain(e experiment.Event) {
-	if e.Series == p.told {
+	if e.Series == p.reportedSeries {
 		return
 	}
-	p.told = e.Series
-	line := fmt.Sprintf("venturi: series %d/%d, about %s left", e.Series+1, e.Record.Plan.Series, left(e.Remaining))
+	p.reportedSeries = e.Series
+	line := fmt.Sprintf("venturi: series %d/%d, about %s left", e.Series+1, e.Record.Plan.Series, formatRemaining(e.Remaining))
 	if s, err := analysis.Analyze(e.Record, analysis.Options{Live: true}); err == nil && s.Series >= stats.MinSeries {
 		line += fmt.Sprintf(", widest interval ±%.1f %%", 100*s.Worst)
 	}
@@ -135,7 +135,7 @@ func estimates(s *analysis.Summary) []string {
 
 func estimate(r analysis.Row) string {
 	text := fmt.Sprintf("%s %.3f", r.Arm.Name, r.Ratio.Value)
-	if half, ok := r.Ratio.HalfWidth(); ok && !r.Ratio.Within {
+	if half, ok := r.Ratio.HalfWidth(); ok && !r.Ratio.WithinSeries {
 		text += fmt.Sprintf(" ±%.1f%%", 100*half)
 	}
 	return text
@@ -147,7 +147,7 @@ func bar(done float64) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
 }
 
-func left(d time.Duration) string { return max(d, time.Second).Round(time.Second).String() }
+func formatRemaining(d time.Duration) string { return max(d, time.Second).Round(time.Second).String() }
 
 // draw writes lines that erase takes away again: none longer than the terminal
 // is wide and not more than it is high, or they could not be counted back.

@@ -54,7 +54,7 @@ func events() []experiment.Event {
 // and nothing left at the end.
 func TestTerminal(t *testing.T) {
 	var out bytes.Buffer
-	p := &Progress{w: &out, terminal: true, width: 72, height: 24, told: -1}
+	p := &Progress{w: &out, terminal: true, width: 72, height: 24, reportedSeries: -1}
 	p.Say("raising two machines")
 	if got := screen(t, out.String()); len(got) != 1 || !strings.Contains(got[0], "raising") {
 		t.Errorf("screen %q", got)
@@ -84,7 +84,7 @@ func TestTerminal(t *testing.T) {
 // TestShortTerminal wants what does not fit counted, not drawn.
 func TestShortTerminal(t *testing.T) {
 	var out bytes.Buffer
-	p := &Progress{w: &out, terminal: true, width: 72, height: 3, told: -1}
+	p := &Progress{w: &out, terminal: true, width: 72, height: 3, reportedSeries: -1}
 	p.Event(events()[0])
 	got := screen(t, out.String())
 	if len(got) != 2 || !strings.Contains(got[1], "and 2 more") {

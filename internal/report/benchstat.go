@@ -49,7 +49,7 @@ func writeBenchstat(w io.Writer, rec *result.Record, s *analysis.Summary, _ Opti
 	var foreign bytes.Buffer
 	for i := range s.Cells {
 		c := &s.Cells[i]
-		rows, apart := apart(c.Rows)
+		rows, apart := splitEmulated(c.Rows)
 		if c.Copy != nil {
 			rows = append(rows, *c.Copy)
 		}

@@ -31,8 +31,8 @@ func cpuFields(c *analysis.Cell) []field {
 		return nil
 	}
 	return []field{
-		{column{"CPU time in", true, never}, func(r *analysis.Row) string { return classText(r.CPU) }},
-		{column{"cores busy", true, never}, func(r *analysis.Row) string { return coreText(r.CPU) }},
+		{column{"CPU time in", true, rankMarkdownOnly}, func(r *analysis.Row) string { return classText(r.CPU) }},
+		{column{"cores busy", true, rankMarkdownOnly}, func(r *analysis.Row) string { return coreText(r.CPU) }},
 	}
 }
 
@@ -53,7 +53,7 @@ type cpuLine struct{ path, classes, cores string }
 // time that the kernel accounted for. Guest time is within user's.
 func classText(c *analysis.CPU) string {
 	if c == nil {
-		return none
+		return noFigure
 	}
 	sum := 0.0
 	var names []string
@@ -76,7 +76,7 @@ func classText(c *analysis.CPU) string {
 		parts = append(parts, "steal "+percent(c.Steal)+" of a core beside it")
 	}
 	if len(parts) == 0 {
-		return none
+		return noFigure
 	}
 	return strings.Join(parts, ", ")
 }
@@ -84,7 +84,7 @@ func classText(c *analysis.CPU) string {
 // coreText says how busy the cores were, in their order.
 func coreText(c *analysis.CPU) string {
 	if c == nil || len(c.ByCore) == 0 {
-		return none
+		return noFigure
 	}
 	names := slices.SortedFunc(maps.Keys(c.ByCore), byCoreNumber)
 	busiest := slices.SortedStableFunc(slices.Values(names), func(a, b string) int {

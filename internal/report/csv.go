@@ -65,7 +65,7 @@ var csvFields = []csvField{
 	{"retransmits", ofStream(func(t *analysis.Stream) string { return strconv.FormatInt(t.Retransmits, 10) })},
 	{"packets_per_s", ofStream(func(t *analysis.Stream) string { return number(t.PacketRate) })},
 	{"fragments", func(_ *analysis.Cell, r *analysis.Row) string { return strconv.Itoa(r.Fragments) }},
-	{"cpu_per", ofCPU(func(c *analysis.CPU) string { return c.Per })},
+	{"cpu_per", ofCPU(func(c *analysis.CPU) string { return c.Unit })},
 	{"cpu_ns", ofCPU(func(c *analysis.CPU) string { return number(c.Cost) })},
 	{"cpu_ratio", ofCPURatio(func(r *stats.Ratio) string { return number(r.Value) })},
 	{"cpu_ratio_lo", ofCPURatio(func(r *stats.Ratio) string { return number(r.Lo) })},

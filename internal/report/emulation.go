@@ -34,9 +34,9 @@ func emulation(rec *result.Record, s *analysis.Summary) []string {
 		strings.Join(paths, ", ")))
 }
 
-// apart gives the rows that may be compared, and those that may not, because a
+// splitEmulated separates the rows that may be compared from those that may not, because a
 // machine that their path leads through is emulated.
-func apart(rows []analysis.Row) (alike, foreign []analysis.Row) {
+func splitEmulated(rows []analysis.Row) (alike, foreign []analysis.Row) {
 	for _, r := range rows {
 		if r.Emulated == analysis.EmulatedPath {
 			foreign = append(foreign, r)

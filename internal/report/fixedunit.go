@@ -8,8 +8,8 @@ import (
 
 // fixedUnit is a unit that a whole row of a table is in, whatever its size.
 type fixedUnit struct {
-	name string
-	per  float64 // of the base unit: 1e9 bit/s are one Gb/s
+	name   string
+	factor float64 // of the base unit: 1e9 bit/s are one Gb/s
 }
 
 // The units of each metric, the usual one first. A stream of small messages is
@@ -53,10 +53,10 @@ func inUnit(c result.Cell, v float64, unit string) (float64, bool) {
 	perMessage := 8 * float64(c.Size) // bits
 	switch u := unitsOf(c.Metric)[i]; {
 	case c.Metric == result.Messages && u != messageUnit:
-		return v * perMessage / u.per, true
+		return v * perMessage / u.factor, true
 	case c.Metric == result.Bandwidth && u == messageUnit:
 		return v / perMessage, true
 	default:
-		return v / u.per, true
+		return v / u.factor, true
 	}
 }

@@ -21,7 +21,7 @@ type grid struct {
 // path to another.
 type entry struct {
 	Path        string        `json:"path,omitempty"`
-	Against     string        `json:"against,omitempty"` // the path below the line of the ratio
+	Baseline    string        `json:"against,omitempty"` // the path below the line of the ratio
 	Wire        string        `json:"wire,omitempty"`
 	Load        string        `json:"load,omitempty"`
 	Size        int           `json:"size,omitempty"` // bytes
@@ -37,22 +37,22 @@ type entry struct {
 	NoFigure    int           `json:"no_figure,omitempty"` // slices that Value is without
 	Emulated    string        `json:"emulated,omitempty"`  // as that of the row that it is from
 
-	there  bool // the table has this combination
-	ok     bool // and the record
-	slices int  // that the record has
+	inTable  bool // the table has this combination
+	measured bool // and the record
+	slices   int  // that the record has
 }
 
 func (g grid) holdsAny() bool {
 	return slices.ContainsFunc(g.cells, func(row []entry) bool {
-		return slices.ContainsFunc(row, func(e entry) bool { return e.ok })
+		return slices.ContainsFunc(row, func(e entry) bool { return e.measured })
 	})
 }
 
-// spot is a place in a table: an index for each of [Axes].
-type spot [5]int
+// coord is the position of an entry in a table: an index for each of [Axes].
+type coord [5]int
 
 // on keeps the axes of one side.
-func (s spot) on(side []Axis) spot {
+func (s coord) project(side []Axis) coord {
 	for i, a := range Axes() {
 		if !slices.Contains(side, a) {
 			s[i] = -1
@@ -62,7 +62,7 @@ func (s spot) on(side []Axis) spot {
 }
 
 // before orders the places of one side.
-func (s spot) before(o spot, side []Axis) int {
+func (s coord) before(o coord, side []Axis) int {
 	for _, a := range side {
 		i := slices.Index(Axes(), a)
 		if s[i] != o[i] {
@@ -72,21 +72,21 @@ func (s spot) before(o spot, side []Axis) int {
 	return 0
 }
 
-// rival is a path, or a path against another one.
-type rival struct{ arm, against string }
+// pathPair is a path, or a path and the baseline that it is compared with.
+type pathPair struct{ arm, baseline string }
 
-func (r rival) String() string {
-	if r.against == "" {
+func (r pathPair) String() string {
+	if r.baseline == "" {
 		return sanitize.Text(r.arm)
 	}
-	return sanitize.Text(r.arm) + "/" + sanitize.Text(r.against)
+	return sanitize.Text(r.arm) + "/" + sanitize.Text(r.baseline)
 }
 
-// rivals lists what stands on the axis of paths.
-func (t Table) rivals(host string) []rival {
-	var out []rival
+// pathPairs lists the entries of the path axis.
+func (t Table) pathPairs(host string) []pathPair {
+	var out []pathPair
 	for _, p := range t.Paths {
-		out = append(out, rival{arm: p})
+		out = append(out, pathPair{arm: p})
 	}
 	base := t.Baseline
 	if base == "" {
@@ -99,38 +99,38 @@ func (t Table) rivals(host string) []rival {
 		for _, p := range t.Paths {
 			// The host network against the baseline is said the other way round.
 			if p != against && p != host {
-				out = append(out, rival{p, against})
+				out = append(out, pathPair{p, against})
 			}
 		}
 	}
 	return out
 }
 
-// spots lists the places of a table with what stands there.
-func (t Table) spots(host string) (places []spot, entries []entry) {
+// entries lists the coordinates of a table with their entries.
+func (t Table) entries(host string) (places []coord, entries []entry) {
 	sizes, flows, wires := t.sizes(), t.flows(), t.wires()
 	for f, fig := range t.Figures {
 		for _, size := range fig.Sizes {
 			for _, n := range fig.Flows {
-				for p, r := range t.rivals(host) {
-					if fig.beside() && r.against != "" {
+				for p, r := range t.pathPairs(host) {
+					if fig.isAuxiliary() && r.baseline != "" {
 						continue
 					}
 					for w, wire := range wires {
-						if !t.on(r.arm, wire) || r.against != "" && !t.on(r.against, wire) {
+						if !t.onWire(r.arm, wire) || r.baseline != "" && !t.onWire(r.baseline, wire) {
 							continue
 						}
 						e := entry{
-							Path: r.arm, Against: r.against, Wire: wire, Load: fig.Load, Size: size, Flows: n,
-							Retransmits: fig.Retransmits, CPU: fig.CPU, there: true,
+							Path: r.arm, Baseline: r.baseline, Wire: wire, Load: fig.Load, Size: size, Flows: n,
+							Retransmits: fig.Retransmits, CPU: fig.CPU, inTable: true,
 						}
-						if r.against == "" {
+						if r.baseline == "" {
 							e.Unit = fig.unit()
 						}
 						if fig.Runs {
 							e.Runs = &Runs{unit: fig.unit()}
 						}
-						places = append(places, spot{p, w, f, slices.Index(sizes, size), slices.Index(flows, n)})
+						places = append(places, coord{p, w, f, slices.Index(sizes, size), slices.Index(flows, n)})
 						entries = append(entries, e)
 					}
 				}
@@ -140,8 +140,8 @@ func (t Table) spots(host string) (places []spot, entries []entry) {
 	return places, entries
 }
 
-// beside tells that it is not the load's own figure, and has no ratio.
-func (f Figure) beside() bool { return f.Retransmits || f.CPU }
+// isAuxiliary reports whether a figure is not the load's own, and so has no ratio.
+func (f Figure) isAuxiliary() bool { return f.Retransmits || f.CPU }
 
 // unit is what its values are in; empty: they are counted.
 func (f Figure) unit() string {
@@ -169,9 +169,9 @@ func (t Table) wires() []string {
 	return t.Wires
 }
 
-// on tells whether an arm is on a wire.
-func (t Table) on(arm, wire string) bool {
-	only, some := t.Only[arm]
+// onWire reports whether an arm is on a wire.
+func (t Table) onWire(arm, wire string) bool {
+	only, some := t.WiresOf[arm]
 	return wire == "" || !some || slices.Contains(only, wire)
 }
 
@@ -201,10 +201,10 @@ func union[T comparable](a, b []T) []T {
 // Check tells whether each place of the table shows one thing only. The error
 // names the axis that is missing.
 func (t Table) Check() error {
-	seen := map[[2]spot]spot{}
-	places, _ := t.spots("")
+	seen := map[[2]coord]coord{}
+	places, _ := t.entries("")
 	for _, s := range places {
-		at := [2]spot{s.on(t.Rows), s.on(t.Columns)}
+		at := [2]coord{s.project(t.Rows), s.project(t.Columns)}
 		other, taken := seen[at]
 		seen[at] = s
 		if !taken {
@@ -221,7 +221,7 @@ func (t Table) Check() error {
 
 // grid lays the table out, without its figures.
 func (t Table) grid(host string) grid {
-	places, entries := t.spots(host)
+	places, entries := t.entries(host)
 	rows, columns := t.side(places, t.Rows), t.side(places, t.Columns)
 	g := grid{title: t.title(), cells: make([][]entry, len(rows))}
 	for i, s := range rows {
@@ -231,8 +231,8 @@ func (t Table) grid(host string) grid {
 		g.columns = append(g.columns, t.labels(s, t.Columns, host))
 	}
 	for n, s := range places {
-		i, j := slices.Index(rows, s.on(t.Rows)), slices.Index(columns, s.on(t.Columns))
-		if e := &g.cells[i][j]; !e.there {
+		i, j := slices.Index(rows, s.project(t.Rows)), slices.Index(columns, s.project(t.Columns))
+		if e := &g.cells[i][j]; !e.inTable {
 			*e = entries[n]
 		}
 	}
@@ -256,25 +256,25 @@ func (t Table) title() string {
 }
 
 // side lists the rows, or the columns, in order.
-func (t Table) side(places []spot, side []Axis) []spot {
-	var out []spot
-	seen := map[spot]bool{}
+func (t Table) side(places []coord, side []Axis) []coord {
+	var out []coord
+	seen := map[coord]bool{}
 	for _, s := range places {
-		if s = s.on(side); !seen[s] {
+		if s = s.project(side); !seen[s] {
 			seen[s] = true
 			out = append(out, s)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b spot) int { return a.before(b, side) })
+	slices.SortStableFunc(out, func(a, b coord) int { return a.before(b, side) })
 	return out
 }
 
-func (t Table) labels(s spot, side []Axis, host string) []string {
+func (t Table) labels(s coord, side []Axis, host string) []string {
 	var out []string
 	for _, a := range side {
 		switch i := s[slices.Index(Axes(), a)]; a {
 		case ByPath:
-			out = append(out, t.rivals(host)[i].String())
+			out = append(out, t.pathPairs(host)[i].String())
 		case ByWire:
 			out = append(out, sanitize.Text(t.wires()[i]))
 		case ByLoad:

@@ -37,7 +37,7 @@ func facts(rec *result.Record, s *analysis.Summary) [][2]string {
 		}
 		out = append(out, [2]string{"machine", machineText(f)})
 	}
-	congestion := none
+	congestion := noFigure
 	if len(rec.Facts) > 0 {
 		congestion = sanitize.Text(rec.Facts[0].Congestion)
 	}
@@ -120,7 +120,7 @@ func baseline(p *result.Plan) string {
 			return sanitize.Text(a.Name)
 		}
 	}
-	return none
+	return noFigure
 }
 
 func machineText(f result.Facts) string {
@@ -251,7 +251,7 @@ func plainVerdict(r *analysis.Row) string {
 		return "failed"
 	case r.Judged == nil:
 		return "not compared"
-	case r.Judged.Verdict == stats.None:
+	case r.Judged.Verdict == stats.NotJudged:
 		return "not judged"
 	}
 	return string(r.Judged.Verdict)

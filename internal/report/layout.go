@@ -36,8 +36,8 @@ type Table struct {
 	Baseline      string   // arm; empty: the host network
 	Wires         []string // in order, of a table that goes by them: it is of several records
 	Figures       []Figure
-	// Only are the wires that an arm is on, of those that are not on all.
-	Only map[string][]string
+	// WiresOf lists the wires of each arm that is not on all of them.
+	WiresOf map[string][]string
 }
 
 // Axis is what changes along a side of a table.
@@ -136,8 +136,8 @@ func WriteLayout(w io.Writer, recs []Wired, l Layout, opt Options) error {
 // sources are the records of a study, one a wire.
 type sources []*source
 
-// of finds the record of a wire; nil: there is none. No wire is the only one.
-func (all sources) of(wire string) *source {
+// find returns the record of a wire; nil: there is none. An empty name means the only wire.
+func (all sources) find(wire string) *source {
 	i := slices.IndexFunc(all, func(s *source) bool { return s.wire == wire || wire == "" })
 	if i < 0 {
 		return nil
@@ -172,7 +172,7 @@ func newSource(r Wired, l Layout) (*source, error) {
 		if s.sums[t.Baseline] != nil || !names[t.Baseline] {
 			continue
 		}
-		against, err := analysis.Analyze(rec, analysis.Options{Live: true, Against: t.Baseline})
+		against, err := analysis.Analyze(rec, analysis.Options{Live: true, Baseline: t.Baseline})
 		if err != nil {
 			return nil, err
 		}
@@ -209,7 +209,7 @@ func (all sources) fill(t Table) grid {
 	for i := range g.cells {
 		for j := range g.cells[i] {
 			e := &g.cells[i][j]
-			if s := all.of(e.Wire); e.there && s != nil {
+			if s := all.find(e.Wire); e.inTable && s != nil {
 				s.entry(e)
 			}
 		}
@@ -222,12 +222,12 @@ func (s *source) entry(e *entry) {
 		s.runs(e)
 		return
 	}
-	if e.Against != "" {
-		_, r := s.row(e.Against, e.Path, e.Load, e.Size, e.Flows)
+	if e.Baseline != "" {
+		_, r := s.row(e.Baseline, e.Path, e.Load, e.Size, e.Flows)
 		if r == nil || r.Ratio == nil {
 			return
 		}
-		e.Ratio, e.Emulated, e.ok = r.Ratio, r.Emulated, true
+		e.Ratio, e.Emulated, e.measured = r.Ratio, r.Emulated, true
 		if r.Judged != nil {
 			e.Verdict, e.Reason = r.Judged.Verdict, r.Judged.Reason
 		}
@@ -238,15 +238,15 @@ func (s *source) entry(e *entry) {
 	switch {
 	case r == nil:
 	case e.Retransmits && r.Stream != nil:
-		v, e.ok = r.Stream.RetransmitRate*retransmitSeconds, true
+		v, e.measured = r.Stream.RetransmitRate*retransmitSeconds, true
 	case e.Retransmits:
-	case e.CPU && r.CPU != nil && r.CPU.Per == analysis.PerGB:
-		v, e.ok = r.CPU.Cost/nsPerSecond, true
+	case e.CPU && r.CPU != nil && r.CPU.Unit == analysis.PerGB:
+		v, e.measured = r.CPU.Cost/nsPerSecond, true
 	case !e.CPU && r.Value > 0:
-		v, e.ok = inUnit(c.Cell, r.Value, e.Unit)
+		v, e.measured = inUnit(c.Cell, r.Value, e.Unit)
 		e.NoFigure, e.slices = r.NoFigure, r.Slices
 	}
-	if e.ok {
+	if e.measured {
 		e.Value, e.Emulated = &v, r.Emulated
 	}
 }

@@ -57,8 +57,8 @@ func tunnelled() *result.Record {
 	return rec
 }
 
-// alike are two paths that hardly differ, on a machine that is not quiet.
-func alike() *result.Record {
+// similarPathsRecord has two paths that hardly differ, on a noisy machine.
+func similarPathsRecord() *result.Record {
 	t := overlaysTruth()
 	t.Noise.Socket, t.Noise.Slice = 0.01, 0.03
 	t.Arms[2].Factor, t.Arms[3].Factor = 1.01, 1.03
@@ -163,7 +163,7 @@ func TestLayoutGolden(t *testing.T) {
 		{"layout-80.table", overlays, twoTables, Options{Width: 80}},
 		{"layout-200.table", overlays, twoTables, Options{Width: 200}},
 		{"layout.md", overlays, twoTables, Options{Format: "md"}},
-		{"layout-alike.table", alike, twoTables, Options{}},
+		{"layout-alike.table", similarPathsRecord, twoTables, Options{}},
 		{"layout-odd.table", odd, twoTables, Options{}},
 		{"layout-lossy.table", lossy, twoTables, Options{}},
 		{"layout-bypath.table", overlays, byPath, Options{}},
@@ -193,7 +193,7 @@ func byWire() Layout {
 	cpu.Name, cpu.Unit, cpu.CPU = "CPU", "", true
 	return Layout{Name: "qinq", Title: "Tags against tunnels", Tables: []Table{{
 		Title: "Streams", Rows: []Axis{ByPath, ByWire}, Columns: []Axis{ByLoad}, Paths: []string{"bgp", "ovs", "host"},
-		Wires: []string{"sw", "hw"}, Only: map[string][]string{"ovs": {"sw"}}, Figures: []Figure{figure, cpu},
+		Wires: []string{"sw", "hw"}, WiresOf: map[string][]string{"ovs": {"sw"}}, Figures: []Figure{figure, cpu},
 	}}}
 }
 
@@ -326,7 +326,7 @@ func TestLayoutJSON(t *testing.T) {
 	if d.Format != LayoutJSONFormat || len(d.Tables) != 2 || len(bw.Rows) != 12 || len(bw.Columns) != 16 {
 		t.Fatalf("%s: %d tables, %d rows, %d columns", d.Format, len(d.Tables), len(bw.Rows), len(bw.Columns))
 	}
-	if e := bw.Cells[3][5]; e.Path != "bgp" || e.Against != "ovs" || e.Size != 256 || math.Abs(e.Ratio.Value/2-1) > 0.02 || e.Verdict != "faster" {
+	if e := bw.Cells[3][5]; e.Path != "bgp" || e.Baseline != "ovs" || e.Size != 256 || math.Abs(e.Ratio.Value/2-1) > 0.02 || e.Verdict != "faster" {
 		t.Errorf("bgp against ovs at 256 B: %+v", e)
 	}
 	if e := bw.Cells[0][0]; e.Path != "ovs" || e.Unit != "MB/s" || math.Abs(*e.Value/(600/2.4*8/1000)-1) > 0.1 {

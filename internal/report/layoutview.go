@@ -16,7 +16,7 @@ const retransmitSeconds = 10
 
 // verdictMarks stand behind a ratio for its verdict.
 var verdictMarks = map[stats.Verdict]string{
-	stats.Faster: "+", stats.Slower: "-", stats.Same: "=", stats.CannotTell: "?", stats.None: "!",
+	stats.Faster: "+", stats.Slower: "-", stats.Equivalent: "=", stats.CannotTell: "?", stats.NotJudged: "!",
 }
 
 // layoutView puts the grids into the form that the table and Markdown print.
@@ -25,12 +25,12 @@ func layoutView(all sources, l Layout, grids []grid, opt Options) *view {
 	if l.Question != "" {
 		v.facts = append(v.facts, [2]string{"question", sanitize.Text(l.Question)})
 	}
-	v.banners = all.say(func(s *source) []string { return banners(s.rec, s.sums[s.host]) })
+	v.banners = all.mergeTexts(func(s *source) []string { return banners(s.rec, s.sums[s.host]) })
 	for _, s := range all {
 		sum := s.sums[s.host]
 		for _, f := range facts(s.rec, sum) {
 			if f[0] == "wire" || f[0] == "run" {
-				f[1] = s.said(f[1])
+				f[1] = s.labelWire(f[1])
 			}
 			// What is the same on all wires is said once; reading is about columns
 			// that are not here.
@@ -49,17 +49,17 @@ func layoutView(all sources, l Layout, grids []grid, opt Options) *view {
 	return v
 }
 
-// said puts the wire before what is said of its record.
-func (s *source) said(text string) string {
+// labelWire prefixes a text about a record with its wire.
+func (s *source) labelWire(text string) string {
 	if s.wire == "" {
 		return text
 	}
 	return sanitize.Text(s.wire) + ": " + text
 }
 
-// say joins what is said of all records: once what holds for each, and of what
+// mergeTexts merges texts about all records: once what holds for each, and of what
 // wire the rest is.
-func (all sources) say(of func(*source) []string) (out []string) {
+func (all sources) mergeTexts(of func(*source) []string) (out []string) {
 	said := map[string]int{}
 	for _, s := range all {
 		for _, text := range of(s) {
@@ -69,7 +69,7 @@ func (all sources) say(of func(*source) []string) (out []string) {
 	for _, s := range all {
 		for _, text := range of(s) {
 			if said[text] < len(all) {
-				text = s.said(text)
+				text = s.labelWire(text)
 			}
 			out = union(out, []string{text})
 		}
@@ -86,7 +86,7 @@ func (g grid) block(terminal bool) block {
 		b.labels = len(g.rows[i])
 	}
 	for range b.labels {
-		b.columns = append(b.columns, column{left: true})
+		b.columns = append(b.columns, column{leftAlign: true})
 	}
 	for j, labels := range g.columns {
 		b.columns = append(b.columns, column{head: strings.Join(labels, ", ") + g.room(j, terminal)})
@@ -98,7 +98,7 @@ func (g grid) block(terminal bool) block {
 		}
 		for j, e := range g.cells[i] {
 			text := e.text()
-			if e.Against == "" {
+			if e.Baseline == "" {
 				text += g.room(j, terminal)
 			}
 			row = append(row, text)
@@ -110,7 +110,7 @@ func (g grid) block(terminal bool) block {
 
 // room is what a figure leaves free for the marks of the ratios in its column.
 func (g grid) room(column int, terminal bool) string {
-	if terminal && slices.ContainsFunc(g.cells, func(row []entry) bool { return row[column].Against != "" }) {
+	if terminal && slices.ContainsFunc(g.cells, func(row []entry) bool { return row[column].Baseline != "" }) {
 		return "  "
 	}
 	return ""
@@ -118,13 +118,13 @@ func (g grid) room(column int, terminal bool) string {
 
 func (e entry) text() string {
 	switch {
-	case !e.there:
+	case !e.inTable:
 		return ""
-	case !e.ok:
-		return none
+	case !e.measured:
+		return noFigure
 	case e.Runs != nil:
 		return e.Runs.text()
-	case e.Against == "":
+	case e.Baseline == "":
 		return sig3(*e.Value)
 	}
 	mark := verdictMarks[e.Verdict]
@@ -139,23 +139,23 @@ func legend(all sources, grids []grid) []string {
 	var ratios []entry
 	var paths []string // with places that hold no figure
 	missing, again, cpu, average := map[string]int{}, false, false, false
-	var partly []*thin
+	var partly []*partialData
 	var unused []string
 	for _, g := range grids {
 		for _, e := range slices.Concat(g.cells...) {
-			again, cpu, average = again || e.Retransmits, cpu || e.CPU && e.ok, average || e.Runs != nil
-			if s := all.of(e.Wire); s != nil {
+			again, cpu, average = again || e.Retransmits, cpu || e.CPU && e.measured, average || e.Runs != nil
+			if s := all.find(e.Wire); s != nil {
 				unused = union(unused, s.unused(e))
 			}
 			switch {
-			case e.Against == "" && e.there && !e.ok:
+			case e.Baseline == "" && e.inTable && !e.measured:
 				if missing[e.Path]++; missing[e.Path] == 1 {
 					paths = append(paths, e.Path)
 				}
-			case e.Against != "" && e.ok && e.Runs == nil:
+			case e.Baseline != "" && e.measured && e.Runs == nil:
 				ratios = append(ratios, e)
 			case e.NoFigure > 0:
-				partly = thins(partly, e)
+				partly = countPartial(partly, e)
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func legend(all sources, grids []grid) []string {
 		paths[i] = fmt.Sprintf("%s in %s", sanitize.Text(p), plural(missing[p], "place", "places"))
 	}
 	if len(paths) > 0 {
-		say("%s: the record has no figure there (%s).", none, strings.Join(paths, ", "))
+		say("%s: the record has no figure there (%s).", noFigure, strings.Join(paths, ", "))
 	}
 	for _, text := range unused {
 		say("%s.", text)
@@ -199,14 +199,14 @@ func legend(all sources, grids []grid) []string {
 	if all[0].rec.Plan.SharedCores {
 		say("Both machines of this lab share the same cores, and their wire is a veth pair: the ratios are the result, and the absolute figures say little about any other machine.")
 	}
-	for _, text := range all.say(warned) {
+	for _, text := range all.mergeTexts(warningTexts) {
 		say("%s", text)
 	}
 	return out
 }
 
-// warned lists what a record warns of, but for what is said of every lab.
-func warned(s *source) (out []string) {
+// warningTexts lists the warnings of a record, except those that hold for every lab.
+func warningTexts(s *source) (out []string) {
 	for _, w := range s.rec.Warnings {
 		if w.Code != "shared-cores" {
 			out = append(out, sanitize.Text(strings.TrimPrefix(w.Arm+": ", ": ")+w.Text))
@@ -218,31 +218,31 @@ func warned(s *source) (out []string) {
 // unused tells of tunnels of an entry's path that have no flow.
 func (s *source) unused(e entry) []string {
 	for _, a := range s.rec.Plan.Arms {
-		if text := idle(a, e.Flows); text != "" && a.Name == e.Path && e.ok {
+		if text := idle(a, e.Flows); text != "" && a.Name == e.Path && e.measured {
 			return []string{text}
 		}
 	}
 	return nil
 }
 
-// thin is a path with figures that hold not all of their slices.
-type thin struct {
+// partialData is a path with figures that lack some of their slices.
+type partialData struct {
 	path   string
 	places int
 	worst  float64 // share of a figure's slices that had none
 }
 
-func thins(list []*thin, e entry) []*thin {
-	i := slices.IndexFunc(list, func(t *thin) bool { return t.path == e.Path })
+func countPartial(list []*partialData, e entry) []*partialData {
+	i := slices.IndexFunc(list, func(t *partialData) bool { return t.path == e.Path })
 	if i < 0 {
-		i, list = len(list), append(list, &thin{path: e.Path})
+		i, list = len(list), append(list, &partialData{path: e.Path})
 	}
 	list[i].places++
 	list[i].worst = max(list[i].worst, float64(e.NoFigure)/float64(e.slices))
 	return list
 }
 
-func (t *thin) String() string {
+func (t *partialData) String() string {
 	text := fmt.Sprintf("%s: too little arrived for a figure in up to %s of the slices (in %s); the figures there are of the others",
 		sanitize.Text(t.path), percent(t.worst), plural(t.places, "place", "places"))
 	if t.worst > analysis.MostBlank {
@@ -252,10 +252,10 @@ func (t *thin) String() string {
 }
 
 func explainMarks(s *source, ratios []entry) string {
-	first := rival{ratios[0].Path, ratios[0].Against}
+	first := pathPair{ratios[0].Path, ratios[0].Baseline}
 	text := fmt.Sprintf("%s is the ratio of %s to %s in the same rounds. + proven faster, - proven slower, = the same (the whole %s interval is within ±%s of 1), ? cannot tell",
-		first, sanitize.Text(first.arm), sanitize.Text(first.against), setting(s.sums[s.host].Level), setting(s.rec.Plan.Margin))
-	if slices.ContainsFunc(ratios, func(e entry) bool { return e.Verdict == stats.None && !e.foreign() }) {
+		first, sanitize.Text(first.arm), sanitize.Text(first.baseline), setting(s.sums[s.host].Level), setting(s.rec.Plan.Margin))
+	if slices.ContainsFunc(ratios, func(e entry) bool { return e.Verdict == stats.NotJudged && !e.foreign() }) {
 		text += ", ! not judged: two identical paths differ there"
 	}
 	if slices.ContainsFunc(ratios, entry.foreign) {
@@ -268,12 +268,12 @@ func explainMarks(s *source, ratios []entry) string {
 func families(all sources, ratios []entry) string {
 	var parts []string
 	for _, e := range ratios {
-		s := all.of(e.Wire)
+		s := all.find(e.Wire)
 		if s.sums[s.host].Series < stats.MinSeries {
 			continue // there are no verdicts
 		}
-		if tests := s.sums[e.Against].Tests; tests > 1 {
-			text := fmt.Sprintf("for all %d comparisons with %s together", tests, sanitize.Text(e.Against))
+		if tests := s.sums[e.Baseline].Tests; tests > 1 {
+			text := fmt.Sprintf("for all %d comparisons with %s together", tests, sanitize.Text(e.Baseline))
 			if e.Wire != "" {
 				text += " on wire " + sanitize.Text(e.Wire)
 			}
@@ -289,14 +289,14 @@ func families(all sources, ratios []entry) string {
 // widths says how precise the ratios are, for each pair of paths: a noisy path
 // must not hide that the others are told apart well.
 func widths(ratios []entry) string {
-	var pairs []rival
-	halves, widest := map[rival][]float64{}, 0.0
+	var pairs []pathPair
+	halves, widest := map[pathPair][]float64{}, 0.0
 	for _, e := range ratios {
 		half, ok := e.Ratio.HalfWidth()
 		if !ok {
 			continue
 		}
-		pair := rival{e.Path, e.Against}
+		pair := pathPair{e.Path, e.Baseline}
 		if halves[pair] == nil {
 			pairs = append(pairs, pair)
 		}

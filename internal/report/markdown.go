@@ -27,8 +27,8 @@ func markdownView(w io.Writer, v *view) error {
 	}
 	for _, b := range v.blocks {
 		sanitize.Fprintf(out, "\n## %s\n\n", escape(b.name))
-		if b.about != "" {
-			sanitize.Fprint(out, escape(b.about))
+		if b.caption != "" {
+			sanitize.Fprint(out, escape(b.caption))
 			if b.floor != "" {
 				sanitize.Fprintf(out, "; %s", escape(b.floor))
 			}
@@ -37,7 +37,7 @@ func markdownView(w io.Writer, v *view) error {
 		var heads, rules []string
 		for _, c := range b.columns {
 			heads = append(heads, c.head)
-			if c.left {
+			if c.leftAlign {
 				rules = append(rules, "---")
 			} else {
 				rules = append(rules, "---:")
@@ -48,8 +48,8 @@ func markdownView(w io.Writer, v *view) error {
 		for _, row := range b.rows {
 			markdownRow(out, row)
 		}
-		if b.under != "" {
-			sanitize.Fprintf(out, "\n%s\n", escape(b.under))
+		if b.footer != "" {
+			sanitize.Fprintf(out, "\n%s\n", escape(b.footer))
 		}
 	}
 	if len(v.closing) > 0 {

@@ -11,7 +11,7 @@ import (
 // average; of two paths the quotient of averages. It is shown beside the ratio of
 // interleaved rounds, which it must not be taken for.
 type Runs struct {
-	Each     []float64 `json:"each,omitempty"` // in the unit of the entry
+	Values   []float64 `json:"each,omitempty"` // in the unit of the entry
 	Average  float64   `json:"average,omitempty"`
 	Quotient float64   `json:"quotient,omitempty"` // of this path's average and that of the other
 
@@ -25,12 +25,12 @@ const runs = 3
 // median of its rounds.
 func (s *source) runs(e *entry) {
 	own := s.runsOf(e.Path, e)
-	if e.Against == "" {
-		e.Runs.Each, e.Runs.Average, e.ok = own, average(own), len(own) == runs
+	if e.Baseline == "" {
+		e.Runs.Values, e.Runs.Average, e.measured = own, average(own), len(own) == runs
 		return
 	}
-	other := s.runsOf(e.Against, e)
-	if e.ok = len(own) == runs && len(other) == runs && average(other) > 0; e.ok {
+	other := s.runsOf(e.Baseline, e)
+	if e.measured = len(own) == runs && len(other) == runs && average(other) > 0; e.measured {
 		e.Runs.Quotient = average(own) / average(other)
 	}
 }
@@ -80,7 +80,7 @@ func (r *Runs) text() string {
 		return sig3(r.Quotient)
 	}
 	var each []string
-	for _, v := range r.Each {
+	for _, v := range r.Values {
 		each = append(each, sig3(v))
 	}
 	return strings.Join(each, ", ") + ": " + sig3(r.Average)

@@ -60,9 +60,9 @@ func TestTooFewRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := entry{Path: "ovs", Load: "tcp_bw", Size: 64 << 10, Flows: 1, Runs: &Runs{unit: "Gb/s"}, there: true}
+	e := entry{Path: "ovs", Load: "tcp_bw", Size: 64 << 10, Flows: 1, Runs: &Runs{unit: "Gb/s"}, inTable: true}
 	s.entry(&e)
-	if e.ok || e.text() != none {
+	if e.measured || e.text() != noFigure {
 		t.Errorf("%+v", e)
 	}
 	if v := average(nil); v != 0 || math.IsNaN(v) {

@@ -43,7 +43,7 @@ func sameWay(cells []*analysis.Cell) bool {
 // below.
 func sweepBlock(group []*analysis.Cell, rec *result.Record, s *analysis.Summary, n *notes) block {
 	first := group[0]
-	b := block{name: strings.Replace(cellName(first.Cell), bytesSize(first.Cell.Size), "by size", 1), about: about(first.Cell)}
+	b := block{name: strings.Replace(cellName(first.Cell), bytesSize(first.Cell.Size), "by size", 1), caption: metricCaption(first.Cell)}
 	b.columns = []column{{"size", false, 0}, {"noise", false, 2}, {sanitize.Text(first.Baseline), false, 1}}
 	for _, r := range first.Rows {
 		if r.Arm.Role == "" {
@@ -52,11 +52,11 @@ func sweepBlock(group []*analysis.Cell, rec *result.Record, s *analysis.Summary,
 		}
 	}
 	for _, r := range first.Rows {
-		b.columns = append(b.columns, column{"CPU time in, " + sanitize.Text(r.Arm.Name), true, never}, column{"cores busy, " + sanitize.Text(r.Arm.Name), true, never})
+		b.columns = append(b.columns, column{"CPU time in, " + sanitize.Text(r.Arm.Name), true, rankMarkdownOnly}, column{"cores busy, " + sanitize.Text(r.Arm.Name), true, rankMarkdownOnly})
 	}
 	ratios := make([][]float64, len(first.Rows))
 	for _, c := range group {
-		line := []string{bytesSize(c.Cell.Size), shortFloor(c), none}
+		line := []string{bytesSize(c.Cell.Size), shortFloor(c), noFigure}
 		for i := range c.Rows {
 			r := &c.Rows[i]
 			if r.Arm.Role == result.RoleBaseline {
@@ -91,7 +91,7 @@ func sweepBlock(group []*analysis.Cell, rec *result.Record, s *analysis.Summary,
 	b.rows = append(b.rows, append(last, make([]string, 2*len(first.Rows))...))
 	for _, c := range group {
 		if t := trouble(c); t != "" {
-			b.under = strings.TrimPrefix(b.under+fmt.Sprintf("; %s %s", bytesSize(c.Cell.Size), t), "; ")
+			b.footer = strings.TrimPrefix(b.footer+fmt.Sprintf("; %s %s", bytesSize(c.Cell.Size), t), "; ")
 		}
 	}
 	return b
@@ -100,7 +100,7 @@ func sweepBlock(group []*analysis.Cell, rec *result.Record, s *analysis.Summary,
 func shortFloor(c *analysis.Cell) string {
 	switch f := c.Floor; {
 	case f == nil || f.Ratio.Open:
-		return none
+		return noFigure
 	case f.Invalid:
 		return "TOO NOISY"
 	default:
@@ -121,7 +121,7 @@ func cpuRatio(r *analysis.Row) string {
 		return ""
 	}
 	if r.Foreign() {
-		return none // an emulated CPU's work is not a real one's
+		return noFigure // an emulated CPU's work is not a real one's
 	}
 	return "x " + ratio(r.CPU.Ratio.Value)
 }

@@ -34,11 +34,11 @@ func tableView(w io.Writer, v *view, width int) error {
 	out := bufio.NewWriter(w)
 	sanitize.Fprintln(out, v.title)
 	for _, f := range v.facts {
-		hang(out, width, indent+pad(f[0], 10, true), f[1])
+		writeHanging(out, width, indent+pad(f[0], 10, true), f[1])
 	}
 	for _, b := range v.banners {
 		sanitize.Fprintln(out)
-		hang(out, width, "! ", b)
+		writeHanging(out, width, "! ", b)
 	}
 	for _, b := range v.blocks {
 		sanitize.Fprintln(out)
@@ -53,16 +53,16 @@ func tableView(w io.Writer, v *view, width int) error {
 		sanitize.Fprintln(out)
 	}
 	for _, line := range v.closing {
-		hang(out, width, "", line)
+		writeHanging(out, width, "", line)
 	}
 	if len(v.notes)+len(v.remarks) > 0 {
 		sanitize.Fprintln(out)
 	}
 	for i, n := range v.notes {
-		hang(out, width, pad(fmt.Sprintf("(%d) ", i+1), 5, true), n)
+		writeHanging(out, width, pad(fmt.Sprintf("(%d) ", i+1), 5, true), n)
 	}
 	for _, r := range v.remarks {
-		hang(out, width, "  *  ", r)
+		writeHanging(out, width, "  *  ", r)
 	}
 	return out.Flush()
 }
@@ -74,7 +74,7 @@ func writeBlock(out io.Writer, b block, width int) {
 	for _, w := range widths {
 		total += w + len(gap)
 	}
-	head := b.name + "   " + b.about
+	head := b.name + "   " + b.caption
 	if b.floor != "" {
 		head += strings.Repeat(" ", max(3, min(total-len(gap), width)-cells.StringWidth(head)-cells.StringWidth(b.floor))) + b.floor
 	}
@@ -88,13 +88,13 @@ func writeBlock(out io.Writer, b block, width int) {
 	for _, row := range append([][]string{line}, rows...) {
 		text := indent
 		for i, c := range columns {
-			text += pad(row[i], widths[i], c.left) + gap
+			text += pad(row[i], widths[i], c.leftAlign) + gap
 		}
 		sanitize.Fprintln(out, strings.TrimRight(text, " "))
 	}
 	writeCPU(out, b.cpu, width)
-	if b.under != "" {
-		hang(out, width, indent, b.under)
+	if b.footer != "" {
+		writeHanging(out, width, indent, b.footer)
 	}
 }
 
@@ -112,7 +112,7 @@ func writeCPU(out io.Writer, lines []cpuLine, width int) {
 		if cells.StringWidth(first+text) > width {
 			text = l.classes
 		}
-		hang(out, width, first, strings.ReplaceAll(text, gap, noBreak+noBreak))
+		writeHanging(out, width, first, strings.ReplaceAll(text, gap, noBreak+noBreak))
 	}
 }
 
@@ -130,7 +130,7 @@ func fit(b block, width int) ([]column, [][]string) {
 				worst = i
 			}
 		}
-		if (total <= width && columns[worst].rank < never) || columns[worst].rank == 0 {
+		if (total <= width && columns[worst].rank < rankMarkdownOnly) || columns[worst].rank == 0 {
 			return columns, rows
 		}
 		columns = slices.Delete(columns, worst, worst+1)
@@ -159,9 +159,9 @@ func pad(s string, width int, left bool) string {
 	return space + s
 }
 
-// hang prints text after first, wrapped to width, further lines indented to
+// writeHanging prints text after first, wrapped to width, with further lines indented to
 // where it began.
-func hang(out io.Writer, width int, first, text string) {
+func writeHanging(out io.Writer, width int, first, text string) {
 	at := cells.StringWidth(first)
 	room := max(20, width-at)
 	line := ""

@@ -10,8 +10,8 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// none stands where there is no figure.
-const none = "-"
+// noFigure is printed where there is no figure.
+const noFigure = "-"
 
 // sig3 prints v with three significant digits and no exponent.
 func sig3(v float64) string {
@@ -60,7 +60,7 @@ func count(n int64) string {
 func value(m result.Metric, v float64) string {
 	switch {
 	case v == 0:
-		return none
+		return noFigure
 	case m == result.OneWay:
 		return duration(v)
 	case m == result.Bandwidth:
@@ -77,8 +77,8 @@ func value(m result.Metric, v float64) string {
 func cost(c *analysis.CPU) string {
 	switch {
 	case c == nil:
-		return none
-	case c.Per == analysis.PerGB:
+		return noFigure
+	case c.Unit == analysis.PerGB:
 		return sig3(c.Cost/1e9) + " s"
 	}
 	return duration(c.Cost)

@@ -25,12 +25,12 @@ type view struct {
 // block is one table: a cell of the plan.
 type block struct {
 	name    string // "tcp_lat 1 B"
-	about   string // "median RTT/2, lower is better"
+	caption string // "median RTT/2, lower is better"
 	floor   string // "noise floor ±0.8 %"
 	columns []column
 	rows    [][]string
 	cpu     []cpuLine // below the rows on a terminal; elsewhere it has columns
-	under   string    // what the meters counted, below that
+	footer  string    // what the meters counted, below that
 	// labels is how many columns say what a row is. Where it is set, the others
 	// that are too many for a line go on below, each band behind these; no
 	// column is left out.
@@ -41,12 +41,12 @@ type block struct {
 // the highest rank go first; rank 0 always stays, and never is for formats
 // whose tables have no width.
 type column struct {
-	head string
-	left bool
-	rank int
+	head      string
+	leftAlign bool
+	rank      int
 }
 
-const never = 100
+const rankMarkdownOnly = 100
 
 func newView(rec *result.Record, s *analysis.Summary, opt Options) *view {
 	v := &view{title: title(rec), facts: facts(rec, s), banners: banners(rec, s)}
@@ -79,8 +79,8 @@ func cellName(c result.Cell) string {
 	return name
 }
 
-// about says what the figure is and which way is better.
-func about(c result.Cell) string {
+// metricCaption names the figure and says which direction is better.
+func metricCaption(c result.Cell) string {
 	switch c.Metric {
 	case result.OneWay:
 		if c.Flows > 1 {
@@ -113,7 +113,7 @@ func floorText(c *analysis.Cell) string {
 // cellBlock lays out one cell. The columns depend on the kind of load only, so
 // that blocks of one kind line up.
 func cellBlock(c *analysis.Cell, rec *result.Record, s *analysis.Summary, n *notes) block {
-	b := block{name: cellName(c.Cell), about: about(c.Cell), floor: floorText(c)}
+	b := block{name: cellName(c.Cell), caption: metricCaption(c.Cell), floor: floorText(c)}
 	base := sanitize.Text(c.Baseline)
 	cols := []field{
 		{column{"path", true, 0}, func(r *analysis.Row) string { return sanitize.Text(r.Arm.Name) }},
@@ -137,7 +137,7 @@ func cellBlock(c *analysis.Cell, rec *result.Record, s *analysis.Summary, n *not
 		}
 		b.rows = append(b.rows, row)
 	}
-	b.cpu, b.under = cpuLines(c), trouble(c)
+	b.cpu, b.footer = cpuLines(c), trouble(c)
 	return b
 }
 
@@ -168,7 +168,7 @@ func trafficColumns(c *analysis.Cell) []field {
 		return []field{
 			{column{what + " mean", false, 4}, func(r *analysis.Row) string {
 				if r.Latency == nil || r.Latency.MeanRTT == 0 {
-					return none
+					return noFigure
 				}
 				return duration(r.Latency.MeanRTT)
 			}},
@@ -178,7 +178,7 @@ func trafficColumns(c *analysis.Cell) []field {
 			{column{what + " p99.9", false, 6}, func(r *analysis.Row) string { return percentile(r, 0.999) }},
 			{column{"lost", false, 2}, func(r *analysis.Row) string {
 				if r.Latency == nil {
-					return none
+					return noFigure
 				}
 				return count(r.Latency.Lost)
 			}},
@@ -187,7 +187,7 @@ func trafficColumns(c *analysis.Cell) []field {
 	stream := func(f func(*analysis.Stream) string) func(*analysis.Row) string {
 		return func(r *analysis.Row) string {
 			if r.Stream == nil {
-				return none
+				return noFigure
 			}
 			return f(r.Stream)
 		}
@@ -215,13 +215,13 @@ func cpuColumns(c *analysis.Cell, base string) []field {
 		return nil
 	}
 	return []field{
-		{column{"CPU/" + c.Rows[i].CPU.Per, false, 2}, func(r *analysis.Row) string { return cost(r.CPU) }},
+		{column{"CPU/" + c.Rows[i].CPU.Unit, false, 2}, func(r *analysis.Row) string { return cost(r.CPU) }},
 		{column{"vs " + base, false, 3}, func(r *analysis.Row) string {
 			if r.CPU == nil || r.CPU.Ratio == nil {
 				return ""
 			}
 			if r.Foreign() {
-				return none // an emulated CPU's work is not a real one's
+				return noFigure // an emulated CPU's work is not a real one's
 			}
 			return plusMinus(*r.CPU.Ratio)
 		}},
@@ -236,7 +236,7 @@ func percentile(r *analysis.Row, q float64) string {
 			}
 		}
 	}
-	return none
+	return noFigure
 }
 
 func ratioText(r *analysis.Row) string {
@@ -280,7 +280,7 @@ func verdict(r *analysis.Row) string {
 			return "cannot tell < " + percent(r.Judged.Detectable)
 		}
 		return "cannot tell"
-	case stats.None:
+	case stats.NotJudged:
 		if r.Foreign() {
 			return string(r.Judged.Reason)
 		}
@@ -291,17 +291,17 @@ func verdict(r *analysis.Row) string {
 
 // agreementBlock shows the other tools that ran beside ours.
 func agreementBlock(s *analysis.Summary) (block, bool) {
-	b := block{name: "agreement", about: "ours to another tool on the same path, run by run; latency is the mean RTT/2",
+	b := block{name: "agreement", caption: "ours to another tool on the same path, run by run; latency is the mean RTT/2",
 		columns: []column{{"load", true, 0}, {"path", true, 0}, {"tool", true, 0}, {"ours", false, 1}, {"tool's", false, 1},
 			{"ours/tool", false, 0}, {setting(s.Level) + " interval", false, 0}, {"CPU ours/tool", false, 1}, {"pairs", false, 2}}}
 	for _, c := range s.Cells {
 		for _, a := range c.Agreement {
-			cpu := none
+			cpu := noFigure
 			if a.CPU != nil {
 				cpu = plusMinus(*a.CPU)
 			}
 			b.rows = append(b.rows, []string{cellName(c.Cell), sanitize.Text(a.Arm), sanitize.Text(a.Tool),
-				value(c.Cell.Metric, a.Ours), value(c.Cell.Metric, a.Theirs),
+				value(c.Cell.Metric, a.Venturi), value(c.Cell.Metric, a.External),
 				ratio(a.Ratio.Value), interval(&a.Ratio), cpu, fmt.Sprint(a.Ratio.Rounds)})
 		}
 	}

@@ -100,14 +100,14 @@ func Percentiles(slicesInOrder []Histogram, qs []float64, b Bootstrap) []Percent
 	return out
 }
 
-// cell is a bucket of one slice: which value of the grid, and how many.
-type cell struct {
-	at int32
-	n  int64
+// bucket is one bucket of the histogram of a slice: its index in the grid, and its count.
+type bucket struct {
+	index int32
+	n     int64
 }
 
 // index puts all slices on one grid of values.
-func index(hs []Histogram) (grid []int64, sparse [][]cell, total int64) {
+func index(hs []Histogram) (grid []int64, sparse [][]bucket, total int64) {
 	seen := map[int64]bool{}
 	for _, h := range hs {
 		for _, b := range h {
@@ -119,11 +119,11 @@ func index(hs []Histogram) (grid []int64, sparse [][]cell, total int64) {
 	}
 	slices.Sort(grid)
 	for _, h := range hs {
-		var row []cell
+		var row []bucket
 		for _, b := range h {
 			if b.Count > 0 {
 				at := sort.Search(len(grid), func(i int) bool { return grid[i] >= b.Value })
-				row = append(row, cell{int32(at), b.Count})
+				row = append(row, bucket{int32(at), b.Count})
 				total += b.Count
 			}
 		}
@@ -136,7 +136,7 @@ func index(hs []Histogram) (grid []int64, sparse [][]cell, total int64) {
 
 // quantiles merges the slices, each as often as its weight says, and reads the
 // percentiles off; sums is scratch space.
-func quantiles(grid []int64, sparse [][]cell, weights, sums []int64, ps []Percentile) []float64 {
+func quantiles(grid []int64, sparse [][]bucket, weights, sums []int64, ps []Percentile) []float64 {
 	clear(sums)
 	total := int64(0)
 	for i, row := range sparse {
@@ -144,7 +144,7 @@ func quantiles(grid []int64, sparse [][]cell, weights, sums []int64, ps []Percen
 			continue
 		}
 		for _, c := range row {
-			sums[c.at] += weights[i] * c.n
+			sums[c.index] += weights[i] * c.n
 			total += weights[i] * c.n
 		}
 	}

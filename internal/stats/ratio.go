@@ -38,9 +38,9 @@ type Ratio struct {
 	P      float64 `json:"p"`              // two-sided, of "the ratio is 1", looks counted in
 	Series int     `json:"series"`
 	Rounds int     `json:"rounds"` // of all series
-	// Within: the interval is over the rounds of one or two series, so it does
+	// WithinSeries: the interval is over the rounds of one or two series, so it does
 	// not hold what differs from one set of sockets to the next.
-	Within bool `json:"within_series,omitempty"`
+	WithinSeries bool `json:"within_series,omitempty"`
 	// Detectable is the smallest relative difference that would have been seen
 	// with a chance of 80 %; 0 when Open.
 	Detectable float64 `json:"detectable"`
@@ -84,7 +84,7 @@ func FromRounds(series [][]float64, d Design) (Ratio, bool) {
 		return Ratio{}, false
 	case len(medians) < MinSeries:
 		r := fromPairs(all, d)
-		r.Within, r.Series = true, len(medians)
+		r.WithinSeries, r.Series = true, len(medians)
 		return r, true
 	}
 	r := student(medians, d)
@@ -182,12 +182,12 @@ func cross(medians []float64, r Ratio, d Design) *Cross {
 	// With few series the signed-rank test cannot be sure; its smallest
 	// p-value stands in then.
 	reach := max(sure, math.Ldexp(2, -len(medians))*float64(d.looks()))
-	c.Disagree = r.P <= sure && c.P > blind || c.P <= reach && r.P > blind || !between(c.Value, r.Lo, r.Hi)
+	c.Disagree = r.P <= sure && c.P > blind || c.P <= reach && r.P > blind || !inRange(c.Value, r.Lo, r.Hi)
 	return c
 }
 
-// between allows for rounding: with no spread at all the interval is a point.
-func between(v, lo, hi float64) bool { return v >= lo*(1-1e-9) && v <= hi*(1+1e-9) }
+// inRange allows for rounding: without any spread the interval is a point.
+func inRange(v, lo, hi float64) bool { return v >= lo*(1-1e-9) && v <= hi*(1+1e-9) }
 
 // exp and expm1 stay finite, so that an interval of a few absurd values can
 // still be written as JSON.

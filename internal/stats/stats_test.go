@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), math.Abs(b)) }
+func almostEqual(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), math.Abs(b)) }
 
 func TestMedian(t *testing.T) {
 	x := []float64{3, 1, 2}
@@ -83,11 +83,11 @@ func TestSignedRankIsExact(t *testing.T) {
 		for i := range x {
 			x[i] = float64(r.IntN(6)+1) * float64(1-2*r.IntN(2)) // with ties
 		}
-		if got, want := SignedRank(x), min(1, signedRankBrute(x)); !near(got, want) {
+		if got, want := SignedRank(x), min(1, signedRankBrute(x)); !almostEqual(got, want) {
 			t.Fatalf("%v: p %v, by trying all signs %v", x, got, want)
 		}
 	}
-	if p := SignedRank([]float64{1, 2, 3, 4, 5, 6}); !near(p, 2.0/64) {
+	if p := SignedRank([]float64{1, 2, 3, 4, 5, 6}); !almostEqual(p, 2.0/64) {
 		t.Errorf("six of one sign: %v, want 2/64", p)
 	}
 	if SignedRank([]float64{0, 0}) != 1 || !math.IsNaN(SignedRank(make([]float64, 0, 1)[:0:0])) && SignedRank(nil) != 1 {
@@ -129,7 +129,7 @@ func TestStudent(t *testing.T) {
 	if want := math.Exp(2.570582 * se); !ok || est.Value != 1 || math.Abs(est.Hi-want) > 1e-5 || math.Abs(est.Lo*want-1) > 1e-5 {
 		t.Errorf("%+v, want 1 within a factor of %v", est, want)
 	}
-	if est.P != 1 || est.Series != 6 || est.Within {
+	if est.P != 1 || est.Series != 6 || est.WithinSeries {
 		t.Errorf("%+v", est)
 	}
 }
@@ -137,7 +137,7 @@ func TestStudent(t *testing.T) {
 func TestFewSeries(t *testing.T) {
 	round := []float64{.1, .11, .12, .09, .1, .1, .1, .1}
 	one, _ := FromRounds([][]float64{round, nil}, design)
-	if !one.Within || one.Open || one.Series != 1 || one.Rounds != 8 || !one.Excludes1() {
+	if !one.WithinSeries || one.Open || one.Series != 1 || one.Rounds != 8 || !one.Excludes1() {
 		t.Errorf("one series: %+v", one)
 	}
 	few, _ := FromRounds([][]float64{round[:4]}, design)
@@ -171,16 +171,16 @@ func TestJudge(t *testing.T) {
 		want   Verdict
 		reason Reason
 	}{
-		{"inside", Ratio{Value: 1.01, Lo: 1.005, Hi: 1.02}, 0, true, nil, Same, ""},
-		{"edge of the margin", Ratio{Value: 1, Lo: 0.97, Hi: 1.03}, 1, true, nil, Same, ""},
+		{"inside", Ratio{Value: 1.01, Lo: 1.005, Hi: 1.02}, 0, true, nil, Equivalent, ""},
+		{"edge of the margin", Ratio{Value: 1, Lo: 0.97, Hi: 1.03}, 1, true, nil, Equivalent, ""},
 		{"slower", Ratio{Value: 1.1, Lo: 1.05, Hi: 1.15}, 0, true, floor(.01, false), Slower, ""},
 		{"faster", Ratio{Value: 1.1, Lo: 1.05, Hi: 1.15}, 0, false, floor(.01, false), Faster, ""},
 		{"below", Ratio{Value: 0.9, Lo: 0.85, Hi: 0.95}, 0, true, nil, Faster, ""},
 		{"wide", Ratio{Value: 1.1, Lo: 0.98, Hi: 1.22}, 1, true, nil, CannotTell, TooWide},
 		{"corrected away", Ratio{Value: 1.1, Lo: 1.01, Hi: 1.2}, 0.2, true, nil, CannotTell, BelowHolm},
 		{"under the floor", Ratio{Value: 1.04, Lo: 1.035, Hi: 1.045}, 0, true, floor(.05, false), CannotTell, BelowNoise},
-		{"same needs no floor", Ratio{Value: 1, Lo: .99, Hi: 1.01}, 1, true, floor(.05, false), Same, ""},
-		{"bad floor", Ratio{Value: 2, Lo: 1.9, Hi: 2.1}, 0, true, floor(.2, true), None, BadFloor},
+		{"same needs no floor", Ratio{Value: 1, Lo: .99, Hi: 1.01}, 1, true, floor(.05, false), Equivalent, ""},
+		{"bad floor", Ratio{Value: 2, Lo: 1.9, Hi: 2.1}, 0, true, floor(.2, true), NotJudged, BadFloor},
 		{"open", Ratio{Value: 2, Open: true}, 1, true, nil, CannotTell, TooFew},
 	} {
 		j := Judge(tc.r, tc.p, Rule{Margin: 0.03, LowerIsBetter: tc.lower, Alpha: 0.05, Floor: tc.floor})
@@ -212,7 +212,7 @@ func TestFloor(t *testing.T) {
 func TestHolm(t *testing.T) {
 	got := Holm([]float64{0.04, 0.01, 0.03, 0.005})
 	for i, want := range []float64{0.06, 0.03, 0.06, 0.02} {
-		if !near(got[i], want) {
+		if !almostEqual(got[i], want) {
 			t.Errorf("%d: %v, want %v", i, got[i], want)
 		}
 	}
@@ -253,7 +253,7 @@ func TestLag1AndGeoMean(t *testing.T) {
 			t.Errorf("lag 1 of %v: %v", g, v)
 		}
 	}
-	if v := GeoMean([]float64{0.5, 2, 4}); !near(v, math.Cbrt(4)) {
+	if v := GeoMean([]float64{0.5, 2, 4}); !almostEqual(v, math.Cbrt(4)) {
 		t.Errorf("geometric mean %v", v)
 	}
 }

@@ -11,8 +11,8 @@ type Verdict string
 // The verdicts. None is for rows that are not judged: the baseline, every row of
 // a cell whose noise floor failed, and one of an emulated machine beside a real.
 const (
-	None       Verdict = ""
-	Same       Verdict = "same"
+	NotJudged  Verdict = ""
+	Equivalent Verdict = "same"
 	Faster     Verdict = "faster"
 	Slower     Verdict = "slower"
 	CannotTell Verdict = "cannot tell"
@@ -94,11 +94,11 @@ func Judge(r Ratio, adjusted float64, rule Rule) Judgement {
 	}
 	switch {
 	case rule.Floor != nil && rule.Floor.Invalid:
-		j.Verdict, j.Reason = None, BadFloor
-	case r.Open || r.Within:
+		j.Verdict, j.Reason = NotJudged, BadFloor
+	case r.Open || r.WithinSeries:
 		j.Reason, j.Detectable = TooFew, 0
 	case insideMargin(r, rule.Margin):
-		j.Verdict = Same
+		j.Verdict = Equivalent
 	case !r.Excludes1():
 		j.Reason = TooWide
 	case rule.Floor != nil && expm1(math.Abs(math.Log(r.Value))) < rule.Floor.Size:

@@ -35,7 +35,7 @@ func Parse(name string, data []byte) (*Study, error) {
 		if m.do != "" {
 			do = m.do
 		}
-		err = errors.New(m.why)
+		err = errors.New(m.reason)
 	}
 	return nil, verr.New(verr.Usage, "cannot read the study "+name, at+": "+err.Error(), do)
 }
@@ -66,9 +66,9 @@ type checker struct {
 // because turns an error for a user from another package into a mistake.
 func because(line int, err error) error {
 	if known := new(verr.Error); errors.As(err, &known) {
-		return &mistake{line: line, why: known.What + ": " + known.Why, do: known.Do}
+		return &mistake{line: line, reason: known.Summary + ": " + known.Reason, do: known.Hint}
 	}
-	return &mistake{line: line, why: err.Error()}
+	return &mistake{line: line, reason: err.Error()}
 }
 
 var goodName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
@@ -79,7 +79,7 @@ func checkName(t text) error {
 	if goodName.MatchString(t.s) {
 		return nil
 	}
-	return &mistake{line: t.line, why: fmt.Sprintf("%q cannot be a name", t.s), do: nameHelp}
+	return &mistake{line: t.line, reason: fmt.Sprintf("%q cannot be a name", t.s), do: nameHelp}
 }
 
 func (c *checker) words() error {
@@ -129,7 +129,7 @@ func (c *checker) paths() error {
 			return err
 		}
 		if seen[name.s] {
-			return &mistake{line: name.line, why: fmt.Sprintf("two paths are called %s", name.s), do: "give one of them another name"}
+			return &mistake{line: name.line, reason: fmt.Sprintf("two paths are called %s", name.s), do: "give one of them another name"}
 		}
 		seen[name.s] = true
 		if _, err := path.Arms([]string{spec}, []string{name.s}); err != nil {
@@ -222,7 +222,7 @@ func (c *checker) wires() error {
 // onWires reads on which wires paths are that are not on all.
 func (c *checker) onWires() error {
 	s := c.study
-	s.Only = map[string][]string{}
+	s.WiresOf = map[string][]string{}
 	for i, p := range c.file.Paths {
 		for _, name := range p.Wires.items {
 			if !slices.ContainsFunc(s.Wires, func(w Wire) bool { return w.Name != "" && w.Name == name }) {
@@ -235,7 +235,7 @@ func (c *checker) onWires() error {
 		if c.names[i] == s.Paths[0].Name {
 			return wrong(p.Wires.line, "the host network is on every wire")
 		}
-		s.Only[c.names[i]] = p.Wires.items
+		s.WiresOf[c.names[i]] = p.Wires.items
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func (s *Study) Explain(w io.Writer) error {
 	}
 	line("\nPaths")
 	for _, a := range arms {
-		line("  %s\t%s\t%s%s", a.Name, strings.TrimSuffix(a.Driver.Name+":"+a.GivenOptions(), ":"), a.Driver.Summary, onlyOn(s.Only[a.Name]))
+		line("  %s\t%s\t%s%s", a.Name, strings.TrimSuffix(a.Driver.Name+":"+a.GivenOptions(), ":"), a.Driver.Summary, onlyOn(s.WiresOf[a.Name]))
 	}
 	line("\nLoads")
 	for _, l := range s.Loads {
@@ -111,7 +111,7 @@ func (s *Study) Explain(w io.Writer) error {
 			remedies = append(remedies, remedy)
 		}
 	}
-	for i, r := range once(remedies) {
+	for i, r := range joinRemedies(remedies) {
 		line("  %s\t%s", []string{"to raise them", ""}[min(i, 1)], wrap(r))
 	}
 	if err := s.Requests()[0].Check(); err != nil && verr.Code(err) != verr.Missing {
@@ -172,13 +172,13 @@ func raisable(a path.Arm) (here, remedy string) {
 		return "could not be told: ask as root", ""
 	}
 	if known := new(verr.Error); errors.As(err, &known) {
-		return "no: " + known.Why, known.Do
+		return "no: " + known.Reason, known.Hint
 	}
 	return readiness(err), ""
 }
 
-// once says what several remedies have in common a single time, behind them.
-func once(remedies []string) []string {
+// joinRemedies factors out what several remedies have in common.
+func joinRemedies(remedies []string) []string {
 	var out []string
 	for _, r := range remedies {
 		out = append(out, strings.TrimSuffix(r, feature.OtherKernel))
@@ -196,7 +196,7 @@ func readiness(err error) string {
 	case err == nil:
 		return "can be raised here"
 	case errors.As(err, &known):
-		return fmt.Sprintf("%s: %s (%s)", known.What, known.Why, known.Do)
+		return fmt.Sprintf("%s: %s (%s)", known.Summary, known.Reason, known.Hint)
 	}
 	return err.Error()
 }

@@ -73,14 +73,14 @@ type fileFigure struct {
 // mistake is what is wrong with a study file, and where. A line of 0 is the
 // file as a whole.
 type mistake struct {
-	line    int
-	why, do string
+	line       int
+	reason, do string
 }
 
-func (m *mistake) Error() string { return fmt.Sprintf("line %d: %s", m.line, m.why) }
+func (m *mistake) Error() string { return fmt.Sprintf("line %d: %s", m.line, m.reason) }
 
 func wrong(line int, format string, args ...any) *mistake {
-	return &mistake{line: line, why: fmt.Sprintf(format, args...)}
+	return &mistake{line: line, reason: fmt.Sprintf(format, args...)}
 }
 
 // text is one word, number or sentence, with the line that it stands in.
@@ -194,7 +194,7 @@ func syntax(err error) error {
 	line, _ := strconv.Atoi(parts[1]) // digits, or nothing
 	why := parts[2]
 	if m := yamlField.FindStringSubmatch(why); m != nil {
-		return &mistake{line: line, why: fmt.Sprintf("there is no key %q here", m[1]), do: "the keys here are " + strings.Join(keys(m[2]), ", ")}
+		return &mistake{line: line, reason: fmt.Sprintf("there is no key %q here", m[1]), do: "the keys here are " + strings.Join(keys(m[2]), ", ")}
 	}
 	if m := yamlTwice.FindStringSubmatch(why); m != nil {
 		return wrong(line, "the key %s is there twice, first in line %s", m[1], m[2])

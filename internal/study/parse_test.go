@@ -163,12 +163,12 @@ func TestRefused(t *testing.T) {
 		line := strings.Count(before, "\n") + 1
 		_, err := Parse("bad.yaml", []byte(strings.Replace(good, c.old, c.new, 1)))
 		e := new(verr.Error)
-		if !errors.As(err, &e) || e.Code != verr.Usage || !strings.Contains(e.Why, c.why) || e.Do == "" {
+		if !errors.As(err, &e) || e.Code != verr.Usage || !strings.Contains(e.Reason, c.why) || e.Hint == "" {
 			t.Errorf("%s: %v, want %q", c.name, err, c.why)
 			continue
 		}
-		if at := atLine(t, e.Why, "bad.yaml"); at != line && c.name != "no YAML" {
-			t.Errorf("%s: line %d, want %d: %v", c.name, at, line, e.Why)
+		if at := atLine(t, e.Reason, "bad.yaml"); at != line && c.name != "no YAML" {
+			t.Errorf("%s: line %d, want %d: %v", c.name, at, line, e.Reason)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func TestWires(t *testing.T) {
 			t.Errorf("wire %d: its record is taken for one of %+v", i, w)
 		}
 	}
-	l := s.Across()
+	l := s.CrossWireLayout()
 	if len(l.Tables) != 1 || !slices.Equal(l.Tables[0].Wires, []string{"sw", "hw"}) || !l.Tables[0].Figures[1].CPU {
 		t.Errorf("over all wires: %+v", l.Tables)
 	}
@@ -320,7 +320,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := Parse("fuzz.yaml", data)
 		if err != nil {
-			if e := new(verr.Error); !errors.As(err, &e) || e.Code != verr.Usage || !strings.HasPrefix(e.Why, "fuzz.yaml:") || e.Do == "" {
+			if e := new(verr.Error); !errors.As(err, &e) || e.Code != verr.Usage || !strings.HasPrefix(e.Reason, "fuzz.yaml:") || e.Hint == "" {
 				t.Fatalf("%#v", err)
 			}
 			return
@@ -330,7 +330,7 @@ func FuzzParse(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		for _, table := range slices.Concat(s.Layout(s.Wires[0]).Tables, s.Across().Tables) {
+		for _, table := range slices.Concat(s.Layout(s.Wires[0]).Tables, s.CrossWireLayout().Tables) {
 			if err := table.Check(); err != nil {
 				t.Fatal(err)
 			}

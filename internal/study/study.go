@@ -36,12 +36,12 @@ type Study struct {
 	Services int    // whose rules the machines carry
 	Wires    []Wire // at least one
 	Paths    []Path // the host network first
-	// Only are the wires that a path is on, of those that are not on all.
-	Only   map[string][]string
-	Loads  []compare.CellSpec
-	Budget time.Duration // over all wires; 0: as long as a comparison takes by default
-	Margin float64       // 0: the default
-	Tables []report.Table
+	// WiresOf lists the wires of each path that is not on all of them.
+	WiresOf map[string][]string
+	Loads   []compare.CellSpec
+	Budget  time.Duration // over all wires; 0: as long as a comparison takes by default
+	Margin  float64       // 0: the default
+	Tables  []report.Table
 }
 
 // Wire is one way to join the machines. A study is one comparison a wire.
@@ -117,7 +117,7 @@ func (s *Study) Requests() []compare.Request {
 			Cells: s.Loads, Wire: w.Options, Hosts: s.Hosts, Services: s.Services,
 			Budget: s.Budget / time.Duration(len(s.Wires)), Margin: s.Margin,
 		}
-		for _, p := range s.on(w) {
+		for _, p := range s.pathsOn(w) {
 			q.Paths, q.Names = append(q.Paths, p.Spec), append(q.Names, p.Name)
 		}
 		all = append(all, q)
@@ -138,10 +138,10 @@ func (s *Study) Folders(run string) []string {
 	return all
 }
 
-// on lists the paths that are on a wire.
-func (s *Study) on(w Wire) []Path {
+// pathsOn lists the paths of a wire.
+func (s *Study) pathsOn(w Wire) []Path {
 	return slices.DeleteFunc(slices.Clone(s.Paths), func(p Path) bool {
-		only, some := s.Only[p.Name]
+		only, some := s.WiresOf[p.Name]
 		return some && !slices.Contains(only, w.Name)
 	})
 }
@@ -149,7 +149,7 @@ func (s *Study) on(w Wire) []Path {
 // Layout is what to print of the record of one wire.
 func (s *Study) Layout(w Wire) report.Layout {
 	var names []string
-	for _, p := range s.on(w) {
+	for _, p := range s.pathsOn(w) {
 		names = append(names, p.Name)
 	}
 	return s.layout(func(t *report.Table) bool {
@@ -158,8 +158,8 @@ func (s *Study) Layout(w Wire) report.Layout {
 	})
 }
 
-// Across is what to print of the records of all wires together.
-func (s *Study) Across() report.Layout {
+// CrossWireLayout is the layout of the tables that cover all wires.
+func (s *Study) CrossWireLayout() report.Layout {
 	return s.layout(func(t *report.Table) bool { return len(t.Wires) > 0 })
 }
 

@@ -37,11 +37,11 @@ type SummaryWire struct {
 
 // SummaryPath is one path, and whether it can be raised on this machine.
 type SummaryPath struct {
-	Name  string   `json:"name"`
-	Path  string   `json:"path"`            // with its options, as the command line takes it
-	Here  string   `json:"here"`            // yes, no, could not tell
-	Lacks string   `json:"lacks,omitempty"` // why not
-	Wires []string `json:"wires,omitempty"` // that it is on; absent: all
+	Name      string   `json:"name"`
+	Path      string   `json:"path"`            // with its options, as the command line takes it
+	Supported string   `json:"here"`            // yes, no, could not tell
+	Lacks     string   `json:"lacks,omitempty"` // why not
+	Wires     []string `json:"wires,omitempty"` // that it is on; absent: all
 }
 
 // SummaryLoad is a load with its sizes and numbers of flows; absent ones are
@@ -93,9 +93,9 @@ func (s *Study) Summary() (Summary, error) {
 		sum.Wires = append(sum.Wires, SummaryWire{w.Name, full.String()})
 	}
 	for i, a := range arms {
-		p := SummaryPath{Name: a.Name, Wires: s.Only[a.Name], Path: s.Paths[i].Spec, Here: a.Supported().String()}
+		p := SummaryPath{Name: a.Name, Wires: s.WiresOf[a.Name], Path: s.Paths[i].Spec, Supported: a.Supported().String()}
 		if err := a.Check(); err != nil {
-			p.Here, p.Lacks = feature.No.String(), err.Error()
+			p.Supported, p.Lacks = feature.No.String(), err.Error()
 		}
 		sum.Paths = append(sum.Paths, p)
 	}

@@ -92,7 +92,7 @@ func (c *checker) byWire(out *report.Table, line int) error {
 	for _, w := range c.study.Wires {
 		out.Wires = append(out.Wires, w.Name)
 	}
-	out.Only = c.study.Only
+	out.WiresOf = c.study.WiresOf
 	return nil
 }
 
@@ -107,14 +107,14 @@ func (c *checker) tablePaths(out *report.Table, t fileTable) error {
 	}
 	for i, p := range out.Paths {
 		if !slices.Contains(known, p) {
-			return &mistake{line: t.Paths.line, why: fmt.Sprintf("the study has no path %q", p), do: "its paths are " + strings.Join(known, ", ")}
+			return &mistake{line: t.Paths.line, reason: fmt.Sprintf("the study has no path %q", p), do: "its paths are " + strings.Join(known, ", ")}
 		}
 		if slices.Contains(out.Paths[:i], p) {
 			return wrong(t.Paths.line, "the table has path %s twice", p)
 		}
 	}
 	if b := t.Baseline; b.s != "" && !slices.Contains(out.Paths, b.s) {
-		return &mistake{line: b.line, why: fmt.Sprintf("the table has no path %q to compare with", b.s), do: "its paths are " + strings.Join(out.Paths, ", ")}
+		return &mistake{line: b.line, reason: fmt.Sprintf("the table has no path %q to compare with", b.s), do: "its paths are " + strings.Join(out.Paths, ", ")}
 	}
 	return nil
 }
@@ -133,29 +133,29 @@ func (c *checker) figure(f fileFigure, line int, measured []result.Cell) (report
 	}
 	for _, shown := range plan.Cells {
 		if !slices.ContainsFunc(measured, func(m result.Cell) bool { return m.Name == shown.Name }) {
-			return out, &mistake{line: line, why: shown.Name + " is shown and not measured", do: "add it to the loads of the study"}
+			return out, &mistake{line: line, reason: shown.Name + " is shown and not measured", do: "add it to the loads of the study"}
 		}
-		out.Sizes, out.Flows = with(out.Sizes, shown.Size), with(out.Flows, shown.Flows)
+		out.Sizes, out.Flows = insertMissing(out.Sizes, shown.Size), insertMissing(out.Flows, shown.Flows)
 	}
 	l, err := load.Find(cell.Load)
 	if err != nil {
 		return out, because(line, err)
 	}
 	if out.Runs = f.Show.s == runs; f.Show.s != "" && !out.Runs {
-		return out, besides(&out, f, l)
+		return out, auxiliaryFigure(&out, f, l)
 	}
 	units := report.Units(l.Metric)
 	if out.Unit == "" {
 		out.Unit = units[0]
 	}
 	if !slices.Contains(units, out.Unit) {
-		return out, &mistake{line: f.Unit.line, why: fmt.Sprintf("%s cannot be shown in %q", l.Name, out.Unit), do: "its units are " + strings.Join(units, ", ")}
+		return out, &mistake{line: f.Unit.line, reason: fmt.Sprintf("%s cannot be shown in %q", l.Name, out.Unit), do: "its units are " + strings.Join(units, ", ")}
 	}
 	return out, nil
 }
 
-// besides reads a figure of something else than its load's own.
-func besides(out *report.Figure, f fileFigure, l load.Load) error {
+// auxiliaryFigure reads a figure that is not the load's own.
+func auxiliaryFigure(out *report.Figure, f fileFigure, l load.Load) error {
 	stream := l.Kind == load.Stream
 	switch f.Show.s {
 	case retransmits:
@@ -180,8 +180,8 @@ func besides(out *report.Figure, f fileFigure, l load.Load) error {
 	return nil
 }
 
-// with adds a value that is not there.
-func with(all []int, v int) []int {
+// insertMissing adds a value unless it is present.
+func insertMissing(all []int, v int) []int {
 	if slices.Contains(all, v) {
 		return all
 	}

@@ -143,7 +143,7 @@ func TestMissing(t *testing.T) {
 	for _, tool := range Table {
 		_, err := tool.Run(t.Context(), Job{Load: "tcp_bw", Size: 65536, Duration: 2 * time.Second})
 		var e *verr.Error
-		if !errors.As(err, &e) || e.Code != verr.Missing || !strings.Contains(e.Do, "apt-get install "+tool.Package) {
+		if !errors.As(err, &e) || e.Code != verr.Missing || !strings.Contains(e.Hint, "apt-get install "+tool.Package) {
 			t.Errorf("%s: %v", tool.Name, err)
 		}
 	}

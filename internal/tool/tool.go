@@ -101,9 +101,9 @@ func Find(name string) (*Tool, error) {
 func (t *Tool) Installed() error {
 	for _, program := range []string{t.Name, cmp.Or(t.serverName, t.Name)} {
 		if _, err := exec.LookPath(program); err != nil {
-			return &verr.Error{Code: verr.Missing, What: "cannot run " + t.Name,
-				Why: fmt.Sprintf("there is no program %q on PATH", program),
-				Do:  "install it (Debian: apt-get install " + t.Package + ")", Err: err}
+			return &verr.Error{Code: verr.Missing, Summary: "cannot run " + t.Name,
+				Reason: fmt.Sprintf("there is no program %q on PATH", program),
+				Hint:   "install it (Debian: apt-get install " + t.Package + ")", Err: err}
 		}
 	}
 	return nil

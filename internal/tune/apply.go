@@ -84,12 +84,12 @@ func checkUndisturbed(m knob.Machine, entries []*journal.Entry) error {
 
 // rollback undoes a transaction that cannot be whole, and tells why.
 func rollback(ctx context.Context, tx *journal.Tx, entries []*journal.Entry, why error) error {
-	failed := verr.Error{What: "cannot make all the changes", Why: why.Error(), Do: "nothing is left changed", Code: verr.Failed, Err: why}
+	failed := verr.Error{Summary: "cannot make all the changes", Reason: why.Error(), Hint: "nothing is left changed", Code: verr.Failed, Err: why}
 	if known := new(verr.Error); errors.As(why, &known) {
 		failed = *known
 	}
-	if err := tx.Revert(entries, "the transaction could not be whole: "+failed.Why); err != nil {
-		failed.Do = fmt.Sprintf("undoing what was changed before it went wrong too (%v): try again with: venturi undo %d", err, tx.ID())
+	if err := tx.Revert(entries, "the transaction could not be whole: "+failed.Reason); err != nil {
+		failed.Hint = fmt.Sprintf("undoing what was changed before it went wrong too (%v): try again with: venturi undo %d", err, tx.ID())
 		failed.Err = err
 		return &failed
 	}
@@ -97,7 +97,7 @@ func rollback(ctx context.Context, tx *journal.Tx, entries []*journal.Entry, why
 		return context.Cause(ctx)
 	}
 	if len(entries) > 0 {
-		failed.Do += "; what was changed before it was undone too"
+		failed.Hint += "; what was changed before it was undone too"
 	}
 	return &failed
 }

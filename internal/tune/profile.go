@@ -318,7 +318,7 @@ func isApplied(m knob.Machine, w Assignment) (bool, error) {
 func reason(err error) string {
 	var v *verr.Error
 	if errors.As(err, &v) {
-		return v.Why + " (" + v.Do + ")"
+		return v.Reason + " (" + v.Hint + ")"
 	}
 	return err.Error()
 }

@@ -228,7 +228,7 @@ func TestProofRefusedByNoise(t *testing.T) {
 			t.Fatalf("left %v, error %v", s.values, err)
 		}
 		var v *verr.Error
-		if !errors.As(err, &v) || !regexp.MustCompile(want).MatchString(v.Do) {
+		if !errors.As(err, &v) || !regexp.MustCompile(want).MatchString(v.Hint) {
 			t.Errorf("noise %g: %v", noise, v)
 		}
 	}

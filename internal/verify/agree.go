@@ -68,7 +68,7 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 	var bars []bar
 	for i, run := range with {
 		q := base
-		q.With, q.Loads, q.Sizes = []string{run.tool}, run.loads, run.sizes
+		q.Tools, q.Loads, q.Sizes = []string{run.tool}, run.loads, run.sizes
 		q.Series, q.Slice, q.Seed = c.Pairs, c.Slice, c.Seed+uint64(i)
 		s, err := b.compare(ctx, q)
 		if err != nil {
@@ -106,7 +106,7 @@ func print(w io.Writer, c result.Cell, a analysis.Agreement) {
 	if a.CPU != nil {
 		cpu = fmt.Sprintf("%.3f [%.3f, %.3f]", a.CPU.Value, a.CPU.Lo, a.CPU.Hi)
 	}
-	fmt.Fprintf(w, "%-14s %-7s %12s %12s  %-26s %s\n", c.Name, a.Tool, figure(c, a.Ours), figure(c, a.Theirs),
+	fmt.Fprintf(w, "%-14s %-7s %12s %12s  %-26s %s\n", c.Name, a.Tool, figure(c, a.Venturi), figure(c, a.External),
 		fmt.Sprintf("%.3f [%.3f, %.3f]", a.Ratio.Value, a.Ratio.Lo, a.Ratio.Hi), cpu)
 }
 

@@ -60,7 +60,7 @@ func OpenProve(ctx context.Context, q compare.Request, h compare.Host) (*Prove, 
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	return &Prove{Gauge: g, Seed: q.Seed, Pair: tune.PairOnces * g.Foretold(), session: s}, nil
+	return &Prove{Gauge: g, Seed: q.Seed, Pair: tune.PairOnces * g.EstimatedDuration(), session: s}, nil
 }
 
 // Close takes the lab down.
@@ -68,7 +68,7 @@ func (p *Prove) Close() error { return p.session.Close() }
 
 // Targets adds to some targets all that the path is made of.
 func (p *Prove) Targets(t tune.Targets) (tune.Targets, error) {
-	spaces, err := p.session.Spaces()
+	spaces, err := p.session.Namespaces()
 	if err != nil {
 		return t, err
 	}

@@ -49,7 +49,7 @@ type Tally map[stats.Verdict]int
 
 func (t Tally) String() string {
 	return fmt.Sprintf("%d same, %d faster, %d slower, %d cannot tell, %d too noisy for a verdict",
-		t[stats.Same], t[stats.Faster], t[stats.Slower], t[stats.CannotTell], t[stats.None])
+		t[stats.Equivalent], t[stats.Faster], t[stats.Slower], t[stats.CannotTell], t[stats.NotJudged])
 }
 
 // Run makes the comparisons, printing each on w, and returns the verdicts on
@@ -96,7 +96,7 @@ func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (same, slow
 		}
 		tally[row.Judged.Verdict]++
 		verdict := string(row.Judged.Verdict)
-		if row.Judged.Verdict == stats.None {
+		if row.Judged.Verdict == stats.NotJudged {
 			verdict = "too noisy for a verdict"
 		}
 		fmt.Fprintf(w, "%3d/%d  %s  %-12s  %.4f [%.4f, %.4f]  floor ±%.2f %%  %s\n", i+1, c.Same+c.Slower, q.Loads[0], kind,

@@ -48,7 +48,7 @@ func TestStatsShort(t *testing.T) {
 	if alarms := same[stats.Faster] + same[stats.Slower]; alarms > 2 {
 		t.Errorf("identical arms: %v", same)
 	}
-	if slower[stats.Slower] < 1 || slower[stats.Faster]+slower[stats.Same] > 0 {
+	if slower[stats.Slower] < 1 || slower[stats.Faster]+slower[stats.Equivalent] > 0 {
 		t.Errorf("arms 60 %% slower: %v", slower)
 	}
 }

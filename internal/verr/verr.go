@@ -32,21 +32,21 @@ const (
 // Error is a failure told to a person. What, Why and Do are sentences without
 // a final full stop; none of them is empty.
 type Error struct {
-	What string // what failed: "cannot raise path vxlan"
-	Why  string // why: "this kernel has no vxlan device"
-	Do   string // what to do: "load the vxlan module, or run under another kernel"
-	Code int    // exit code, one of the constants above
-	Err  error  // the cause, if there is one to unwrap
+	Summary string // what failed: "cannot raise path vxlan"
+	Reason  string // why: "this kernel has no vxlan device"
+	Hint    string // what to do: "load the vxlan module, or run under another kernel"
+	Code    int    // exit code, one of the constants above
+	Err     error  // the cause, if there is one to unwrap
 }
 
-func (e *Error) Error() string { return e.What + ": " + e.Why + " (" + e.Do + ")" }
+func (e *Error) Error() string { return e.Summary + ": " + e.Reason + " (" + e.Hint + ")" }
 
 // Unwrap gives the cause, so that errors.Is sees through an Error.
 func (e *Error) Unwrap() error { return e.Err }
 
 // New makes an Error from its three parts.
 func New(code int, what, why, do string) *Error {
-	return &Error{What: what, Why: why, Do: do, Code: code}
+	return &Error{Summary: what, Reason: why, Hint: do, Code: code}
 }
 
 // Wrap makes an Error whose reason is the text of err. If err already is an
@@ -59,7 +59,7 @@ func Wrap(code int, what string, err error, do string) error {
 	if errors.As(err, &known) {
 		return err
 	}
-	return &Error{What: what, Why: err.Error(), Do: do, Code: code, Err: err}
+	return &Error{Summary: what, Reason: err.Error(), Hint: do, Code: code, Err: err}
 }
 
 // Code gives the exit code for err: 0 for nil, the code of an Error, else [Failed].
@@ -88,9 +88,9 @@ func Parse(code int, text string) error {
 	return New(code, lines[0], lines[1][len("  why: "):], lines[2][len("  do:  "):])
 }
 
-// Said is the Error with which another process of ours ended, by the file of what
+// ReadFile reads the Error with which another of our processes ended, from the file of what
 // it said; err if it said none.
-func Said(file string, err error) error {
+func ReadFile(file string, err error) error {
 	text, _ := os.ReadFile(file) // without it, err has to do
 	if said := Parse(Failed, string(text)); said != nil {
 		return said
@@ -103,7 +103,7 @@ func Said(file string, err error) error {
 func Print(w io.Writer, err error) {
 	var e *Error
 	if errors.As(err, &e) {
-		sanitize.Fprintf(w, "venturi: %s\n  why: %s\n  do:  %s\n", e.What, e.Why, e.Do)
+		sanitize.Fprintf(w, "venturi: %s\n  why: %s\n  do:  %s\n", e.Summary, e.Reason, e.Hint)
 		return
 	}
 	sanitize.Fprintf(w, "venturi: %v\n", err)

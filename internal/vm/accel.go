@@ -25,8 +25,8 @@ const (
 	noHolds = 10 * time.Minute
 )
 
-// known keeps what was found out about KVM while this process lives.
-var known struct {
+// kvmCache keeps the answer about KVM for the life of this process.
+var kvmCache struct {
 	sync.Mutex
 	answers map[string]answer
 }
@@ -34,7 +34,7 @@ var known struct {
 // answer is whether KVM is usable.
 type answer struct {
 	Usable bool
-	Why    string    // why not; empty: this machine has none
+	Reason string    // why not; empty: this machine has none
 	Asked  time.Time // when it was found out
 }
 
@@ -56,12 +56,12 @@ func (c Config) choose(ctx context.Context, program string) (Accel, string, erro
 		return KVM, "", nil
 	case c.Accel == KVM:
 		why := errors.New("this machine has no " + kvmDevice)
-		if a.Why != "" {
-			why = fmt.Errorf("KVM is not usable: %s", a.Why)
+		if a.Reason != "" {
+			why = fmt.Errorf("KVM is not usable: %s", a.Reason)
 		}
 		return "", "", c.cannotStart(verr.Missing, why, "run it emulated, without asking for KVM")
 	}
-	return TCG, a.Why, nil
+	return TCG, a.Reason, nil
 }
 
 // kvm finds out whether KVM is usable, for each kernel and qemu. That it is holds
@@ -72,16 +72,16 @@ func (c Config) kvm(ctx context.Context, program string) (answer, error) {
 		return answer{}, nil
 	}
 	if err != nil {
-		return answer{Why: err.Error()}, nil
+		return answer{Reason: err.Error()}, nil
 	}
 	f.Close()
-	known.Lock()
-	defer known.Unlock()
+	kvmCache.Lock()
+	defer kvmCache.Unlock()
 	key, err := probeKey(c.Kernel, program)
 	if err != nil {
 		return answer{}, c.cannotStart(verr.Failed, err, "run the command again")
 	}
-	if a, ok := known.answers[key]; ok && a.holds() {
+	if a, ok := kvmCache.answers[key]; ok && a.holds() {
 		return a, nil
 	}
 	a, ok := recall(key)
@@ -92,10 +92,10 @@ func (c Config) kvm(ctx context.Context, program string) (answer, error) {
 		}
 		remember(key, a)
 	}
-	if known.answers == nil {
-		known.answers = map[string]answer{}
+	if kvmCache.answers == nil {
+		kvmCache.answers = map[string]answer{}
 	}
-	known.answers[key] = a
+	kvmCache.answers[key] = a
 	return a, nil
 }
 
@@ -120,13 +120,13 @@ func (c Config) probe(ctx context.Context, program string) (a answer, kept bool,
 		return answer{}, false, err
 	}
 	why, _, _ := strings.Cut(reason(err), "\n")
-	return answer{Why: strings.TrimSuffix(why, ":"), Asked: time.Now()}, errors.As(err, new(stuck)), nil
+	return answer{Reason: strings.TrimSuffix(why, ":"), Asked: time.Now()}, errors.As(err, new(stuck)), nil
 }
 
 // reason is the middle part of an error for users.
 func reason(err error) string {
 	if e := new(verr.Error); errors.As(err, &e) {
-		return e.Why
+		return e.Reason
 	}
 	return err.Error()
 }

@@ -40,11 +40,11 @@ func TestAnswersAreKept(t *testing.T) {
 		there  bool
 	}{
 		{answer{Usable: true, Asked: time.Now().Add(-time.Hour)}, true},
-		{answer{Why: "it hung", Asked: time.Now()}, true},
-		{answer{Why: "it hung", Asked: time.Now().Add(-time.Hour)}, false},
+		{answer{Reason: "it hung", Asked: time.Now()}, true},
+		{answer{Reason: "it hung", Asked: time.Now().Add(-time.Hour)}, false},
 	} {
 		remember(key, c.answer)
-		if a, ok := recall(key); ok != c.there || a.Why != c.answer.Why {
+		if a, ok := recall(key); ok != c.there || a.Reason != c.answer.Reason {
 			t.Errorf("%+v: there is %+v, %v", c, a, ok)
 		}
 	}
@@ -66,7 +66,7 @@ func TestFailuresOfQemuAreNotKept(t *testing.T) {
 	}
 	c := Config{Kernel: k, Program: []string{exe}, Name: "x"}
 	a, kept, err := c.probe(context.Background(), program)
-	if err != nil || kept || a.Usable || a.Why == "" {
+	if err != nil || kept || a.Usable || a.Reason == "" {
 		t.Errorf("%+v, kept %v, %v", a, kept, err)
 	}
 }

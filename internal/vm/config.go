@@ -207,8 +207,8 @@ func (c Config) forGuest() guest.Config {
 	return g
 }
 
-// what names the machine in errors.
-func (c Config) what() string {
+// describe names the machine in errors.
+func (c Config) describe() string {
 	if c.Kernel.Release == "" {
 		return "the virtual machine"
 	}
@@ -217,5 +217,5 @@ func (c Config) what() string {
 
 // cannotStart makes the error of a machine that did not come up.
 func (c Config) cannotStart(code int, err error, do string) error {
-	return verr.Wrap(code, "cannot start "+c.what(), err, do)
+	return verr.Wrap(code, "cannot start "+c.describe(), err, do)
 }

@@ -76,8 +76,8 @@ func plain(line string) string {
 
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// after gives the rest of the last line that holds mark; empty: none does.
-func after(lines []string, mark string) string {
+// lineWith returns the rest of the last line that contains mark; empty: none does.
+func lineWith(lines []string, mark string) string {
 	found := ""
 	for _, l := range lines {
 		if _, rest, ok := strings.Cut(l, mark); ok {
@@ -88,10 +88,10 @@ func after(lines []string, mark string) string {
 }
 
 // panicked tells why a kernel panicked, from its last lines.
-func panicked(lines []string) string { return after(lines, "Kernel panic - not syncing") }
+func panicked(lines []string) string { return lineWith(lines, "Kernel panic - not syncing") }
 
 // gaveUp tells why the guest's first process did.
-func gaveUp(lines []string) string { return after(lines, guest.FailurePrefix) }
+func gaveUp(lines []string) string { return lineWith(lines, guest.FailurePrefix) }
 
 // saidLast puts the end of the console behind a reason.
 func saidLast(why string, lines []string) string {

@@ -24,7 +24,7 @@ func TestEndedWithoutModules(t *testing.T) {
 	}
 	told := new(verr.Error)
 	if err := noModules(Config{Kernel: k}); !errors.As(err, &told) || told.Code != verr.Missing ||
-		!strings.Contains(told.Why, "/k/lib/modules/"+k.Release) {
+		!strings.Contains(told.Reason, "/k/lib/modules/"+k.Release) {
 		t.Errorf("without modules it ended with %v", err)
 	}
 }

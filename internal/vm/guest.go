@@ -34,16 +34,16 @@ type Guest struct {
 	child   *netcfg.Child
 	session *yamux.Session
 	console *tail
-	said    *tail // by qemu
+	qemuLog *tail // by qemu
 	log     *os.File
 
-	up      atomic.Bool // it answered once
-	closing atomic.Bool
-	hung    atomic.Bool
-	cut     atomic.Bool // its channel broke, and it went on
-	once    sync.Once
-	done    chan struct{}
-	err     error
+	up           atomic.Bool // it answered once
+	closing      atomic.Bool
+	unresponsive atomic.Bool
+	disconnected atomic.Bool // its channel broke, and it went on
+	closeOnce    sync.Once
+	done         chan struct{}
+	err          error
 }
 
 // watch tidies up when qemu has ended.
@@ -61,12 +61,12 @@ func (g *Guest) watch() {
 
 // post tells how the machine ended by itself.
 func (g *Guest) post() error {
-	lines, how, said := g.console.lines(), g.child.Err(), strings.Join(g.said.lines(), "; ")
+	lines, how, said := g.console.lines(), g.child.Err(), strings.Join(g.qemuLog.lines(), "; ")
 	why, do := "it turned itself off", "run the command again; if it happens again, try another kernel"
 	switch {
-	case g.hung.Load():
+	case g.unresponsive.Load():
 		why = fmt.Sprintf("it hangs: it did not answer for %v", g.config.SilenceLimit)
-	case g.cut.Load():
+	case g.disconnected.Load():
 		why = "its channel broke"
 	case panicked(lines) != "":
 		why, do = "its kernel panicked: "+panicked(lines), "try another kernel, or report it to who made this one"
@@ -75,7 +75,7 @@ func (g *Guest) post() error {
 	case gaveUp(lines) != "":
 		why = gaveUp(lines)
 	case how != nil && said != "" && !g.up.Load() && len(lines) == 0:
-		return verr.New(verr.Failed, g.config.what()+" ended", "qemu does not start it: "+said,
+		return verr.New(verr.Failed, g.config.describe()+" ended", "qemu does not start it: "+said,
 			"give it what it asks for: memory that it can have (some hundred MiB, and no more than is free), a tap that is there, a folder that can be read")
 	case how != nil:
 		why = fmt.Sprintf("qemu ended: %v", how)
@@ -83,7 +83,7 @@ func (g *Guest) post() error {
 			why += ": " + said
 		}
 	}
-	return verr.New(verr.Failed, g.config.what()+" ended", saidLast(why, lines), do)
+	return verr.New(verr.Failed, g.config.describe()+" ended", saidLast(why, lines), do)
 }
 
 // mute tells whether the guest found no channel because there are no modules.
@@ -94,8 +94,8 @@ func mute(c Config, lines []string) bool {
 // noModules is the end of a guest without the drivers that it needs to be heard.
 func noModules(c Config) error {
 	k := c.Kernel
-	return verr.New(verr.Missing, c.what()+" ended",
-		fmt.Sprintf("no modules of %s were found beside %s (looked in %s)", k.Release, k.Image, strings.Join(k.Beside(), ", ")),
+	return verr.New(verr.Missing, c.describe()+" ended",
+		fmt.Sprintf("no modules of %s were found beside %s (looked in %s)", k.Release, k.Image, strings.Join(k.ModuleDirs(), ", ")),
 		fmt.Sprintf("put them at lib/modules/%s beside it, or use a kernel that has virtio_pci, virtio_console, 9p and overlay built in", k.Release))
 }
 
@@ -110,14 +110,14 @@ func (g *Guest) keepAlive() {
 			select {
 			case <-g.done:
 			case <-time.After(brokenGrace):
-				g.cut.Store(true)
+				g.disconnected.Store(true)
 				g.child.Stop(0)
 			}
 			return
 		case <-time.After(pingInterval):
 		}
 		if _, err := g.session.Ping(); errors.Is(err, yamux.ErrTimeout) || errors.Is(err, yamux.ErrConnectionWriteTimeout) {
-			g.hung.Store(true)
+			g.unresponsive.Store(true)
 			g.child.Stop(0)
 			return
 		}
@@ -129,14 +129,14 @@ func (g *Guest) keepAlive() {
 func (g *Guest) Dial(context.Context) (net.Conn, error) {
 	conn, err := g.session.Open()
 	if err != nil {
-		return nil, g.lost(err)
+		return nil, g.callError(err)
 	}
 	return conn, nil
 }
 
-// lost is the error of a call that failed: the end of the guest, if it has ended
+// callError is the error of a call that failed: the end of the guest, if it has ended
 // or is about to.
-func (g *Guest) lost(err error) error {
+func (g *Guest) callError(err error) error {
 	if !g.session.IsClosed() {
 		return err
 	}
@@ -162,7 +162,7 @@ func (g *Guest) lost(err error) error {
 func (g *Guest) Run(ctx context.Context, c Command) (exit int, err error) {
 	exit, err = guest.Run(ctx, g.Dial, c)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, guest.ErrNotStarted) {
-		err = g.lost(err)
+		err = g.callError(err)
 	}
 	return exit, runError(c, err)
 }
@@ -198,7 +198,7 @@ func (g *Guest) Clock() string { return g.hello.Clock }
 // Close ends the guest at once, and returns when nothing is left of it. What was
 // written to Writable folders stays.
 func (g *Guest) Close() error {
-	g.once.Do(func() {
+	g.closeOnce.Do(func() {
 		g.closing.Store(true)
 		g.child.Stop(0)
 	})

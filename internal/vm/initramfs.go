@@ -105,7 +105,7 @@ func (a archive) copy(name, from string) error {
 }
 
 func (a archive) header(name string, size int64) error {
-	for _, folder := range above(name) {
+	for _, folder := range parentDirs(name) {
 		if a.folders[folder] {
 			continue
 		}
@@ -118,13 +118,13 @@ func (a archive) header(name string, size int64) error {
 	return a.WriteHeader(&cpio.Header{Name: strings.TrimPrefix(name, "/"), Mode: cpio.TypeReg | 0o755, Size: size})
 }
 
-// above gives the folders that a file is in, the outermost first.
-func above(name string) []string {
+// parentDirs lists the parent folders of a file, the outermost first.
+func parentDirs(name string) []string {
 	folder := path.Dir(name)
 	if folder == "/" {
 		return nil
 	}
-	return append(above(folder), folder)
+	return append(parentDirs(folder), folder)
 }
 
 // libraryFolders are where the loader finds libraries without being told.

@@ -19,7 +19,7 @@ import (
 func (g *Guest) Serve(ctx context.Context, socket string) error {
 	l, err := agent.Listen(socket)
 	if err != nil {
-		return verr.Wrap(verr.Failed, "cannot open "+g.config.what()+" to others", err,
+		return verr.Wrap(verr.Failed, "cannot open "+g.config.describe()+" to others", err,
 			"name a socket in a folder of yours with mode 0700, where nobody else listens")
 	}
 	both, cancel := context.WithCancel(ctx)
@@ -55,7 +55,7 @@ func (g *Guest) Serve(ctx context.Context, socket string) error {
 // when it was told to end or the guest was closed.
 func (g *Guest) served(told bool, err error) error {
 	if g.session.IsClosed() {
-		err = g.lost(err)
+		err = g.callError(err)
 	}
 	select {
 	case <-g.done:
@@ -65,7 +65,7 @@ func (g *Guest) served(told bool, err error) error {
 	if told {
 		return nil
 	}
-	return verr.Wrap(verr.Failed, "cannot let others reach "+g.config.what()+" any more", err, "start it again")
+	return verr.Wrap(verr.Failed, "cannot let others reach "+g.config.describe()+" any more", err, "start it again")
 }
 
 // join hands on between a connection and a stream until both directions have

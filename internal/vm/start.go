@@ -65,7 +65,7 @@ func (c Config) start(ctx context.Context, program string, accel Accel) (*Guest,
 		return nil, c.cannotStart(verr.Failed, err, "see that the program's file and the kernel's modules can be read")
 	}
 	defer files.Close()
-	g := &Guest{config: c, accel: accel, console: &tail{}, said: &tail{}, done: make(chan struct{})}
+	g := &Guest{config: c, accel: accel, console: &tail{}, qemuLog: &tail{}, done: make(chan struct{})}
 	if c.Console != "" {
 		if g.log, err = os.OpenFile(c.Console, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 			return nil, c.cannotStart(verr.Failed, err, "name another file for the console")
@@ -105,7 +105,7 @@ func (g *Guest) launch(program string, files *os.File) error {
 		Args: append([]string{program}, g.config.arguments(g.accel)...),
 		// What qemu would look for in a person's environment is not for it.
 		Env:   []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "TMPDIR=/tmp"},
-		Files: []*os.File{theirs, files}, Output: g.console, Error: io.Writer(g.said),
+		Files: []*os.File{theirs, files}, Output: g.console, Error: io.Writer(g.qemuLog),
 	}
 	if g.child, err = command.Start(g.config.In); err != nil {
 		g.session.Close()
@@ -170,11 +170,11 @@ func (g *Guest) greet(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-limit:
 			why := fmt.Sprintf("it did not get to its first process within %v", g.config.StartLimit)
-			return verr.Wrap(verr.Failed, "cannot start "+g.config.what(), stuck(saidLast(why, g.console.lines())),
+			return verr.Wrap(verr.Failed, "cannot start "+g.config.describe(), stuck(saidLast(why, g.console.lines())),
 				"try another kernel; on a machine that is very busy, try again later")
 		case <-poll.C:
 			if why := g.kvmGaveUp(time.Since(begin)); why != "" {
-				return verr.Wrap(verr.Missing, "cannot start "+g.config.what(), stuck(why), "let it be emulated")
+				return verr.Wrap(verr.Missing, "cannot start "+g.config.describe(), stuck(why), "let it be emulated")
 			}
 		}
 	}
@@ -185,8 +185,8 @@ func (g *Guest) kvmGaveUp(since time.Duration) string {
 	silence := min(kvmSilence, g.config.StartLimit/2)
 	switch {
 	case g.accel != KVM:
-	case after(g.said.lines(), errKVM) != "":
-		return "KVM gave up: " + g.said.lines()[0]
+	case lineWith(g.qemuLog.lines(), errKVM) != "":
+		return "KVM gave up: " + g.qemuLog.lines()[0]
 	case since > silence && len(g.console.lines()) == 0:
 		return fmt.Sprintf("its kernel said nothing for %v", silence)
 	}
@@ -196,7 +196,7 @@ func (g *Guest) kvmGaveUp(since time.Duration) string {
 // notUp is how a machine ended before it answered.
 func (g *Guest) notUp() error {
 	if e := new(verr.Error); errors.As(g.err, &e) {
-		e.What = "cannot start " + g.config.what()
+		e.Summary = "cannot start " + g.config.describe()
 	}
 	return g.err
 }

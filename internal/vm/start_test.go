@@ -22,18 +22,18 @@ func config(t *testing.T) vm.Config {
 	for _, n := range vm.Needs() {
 		if lacks, get := n.Lack(); n != nil {
 			if _, err := n.Ask(); err != nil {
-				missing(t, lacks+": "+get)
+				skipIfMissing(t, lacks+": "+get)
 			}
 		}
 	}
 	k, err := kernel.Find(kernel.Default)
 	if err != nil {
-		missing(t, err.Error())
+		skipIfMissing(t, err.Error())
 	}
 	return vm.Config{Kernel: k, Program: testenv.Program(t), Accel: vm.TCG, CPUs: 2, Memory: 1024}
 }
 
-func missing(t *testing.T, what string) {
+func skipIfMissing(t *testing.T, what string) {
 	t.Helper()
 	if testenv.Required() {
 		t.Fatal(what)
@@ -51,7 +51,7 @@ func refused(t *testing.T, err error, code int, parts ...string) {
 		t.Errorf("exit code %d, want %d: %v", got, code, err)
 	}
 	var e *verr.Error
-	if !asError(err, &e) || e.What == "" || e.Why == "" || e.Do == "" {
+	if !asError(err, &e) || e.Summary == "" || e.Reason == "" || e.Hint == "" {
 		t.Errorf("%v: does not have three parts", err)
 	}
 	for _, p := range parts {

@@ -108,7 +108,7 @@ func Make(t Truth) *result.Record {
 			OS: "Debian GNU/Linux 12 (bookworm)", CPUModel: "Example CPU @ 2.50GHz", CPUs: 2, Hypervisor: "kvm",
 			ClockSource: "tsc", Congestion: "cubic", Memory: 8 << 30, BootID: "b007"})
 	}
-	m := maker{t: t, rng: rand.New(rand.NewPCG(t.Seed, 7)), rec: rec}
+	m := generator{t: t, rng: rand.New(rand.NewPCG(t.Seed, 7)), rec: rec}
 	for series := range t.Series {
 		for _, c := range t.Cells {
 			m.series(series, c)
@@ -118,15 +118,15 @@ func Make(t Truth) *result.Record {
 	return rec
 }
 
-type maker struct {
+type generator struct {
 	t     Truth
 	rng   *rand.Rand
 	rec   *result.Record
 	drift float64
-	at    int64
+	clock int64
 }
 
-func (m *maker) series(series int, c result.Cell) {
+func (m *generator) series(series int, c result.Cell) {
 	n := m.t.Noise
 	socket := make([]float64, len(m.t.Arms))
 	for i := range socket {
@@ -138,8 +138,8 @@ func (m *maker) series(series int, c result.Cell) {
 		for _, i := range m.rng.Perm(len(m.t.Arms)) {
 			a := m.t.Arms[i]
 			factor := orOne(a.Factor) * math.Exp(m.drift+socket[i]+m.slice())
-			s := result.Slice{Cell: c.Name, Arm: a.Name, Series: series, Round: round, Start: m.at, Elapsed: int64(c.Slice)}
-			m.at += int64(c.Slice + c.Head)
+			s := result.Slice{Cell: c.Name, Arm: a.Name, Series: series, Round: round, Start: m.clock, Elapsed: int64(c.Slice)}
+			m.clock += int64(c.Slice + c.Head)
 			if a.Fails != "" {
 				s.Failed = a.Fails
 			} else {
@@ -153,7 +153,7 @@ func (m *maker) series(series int, c result.Cell) {
 	}
 }
 
-func (m *maker) slice() float64 {
+func (m *generator) slice() float64 {
 	n := m.t.Noise
 	v := m.rng.NormFloat64()
 	if n.Heavy {
@@ -185,7 +185,7 @@ func (w *work) add(o work) { w.units += o.units; w.wall += o.wall }
 
 // fill gives the slice its figures: 16 us RTT, and as much for a connection, 40 Gb/s or 600 k messages/s at
 // factor 1.
-func (m *maker) fill(s *result.Slice, c result.Cell, a Arm, factor float64) work {
+func (m *generator) fill(s *result.Slice, c result.Cell, a Arm, factor float64) work {
 	wall := float64(c.Slice + c.Head)
 	whole := wall / float64(c.Slice)
 	if c.Metric == result.OneWay || c.Metric == result.Transactions || c.Metric == result.Connections {
@@ -227,7 +227,7 @@ func (m *maker) fill(s *result.Slice, c result.Cell, a Arm, factor float64) work
 }
 
 // histogram spreads n replies around rtt with a tail to the right.
-func (m *maker) histogram(rtt float64, n int64) []byte {
+func (m *generator) histogram(rtt float64, n int64) []byte {
 	h := result.NewRTT()
 	for range n {
 		v := rtt * math.Exp(0.08*m.rng.NormFloat64())
@@ -244,7 +244,7 @@ func (m *maker) histogram(rtt float64, n int64) []byte {
 }
 
 // meters writes the lines of both machines, which share their cores.
-func (m *maker) meters(series int, c result.Cell, done []work) {
+func (m *generator) meters(series int, c result.Cell, done []work) {
 	perUnit := 4000.0
 	switch { // so that two cores are enough
 	case c.Metric == result.Bandwidth:

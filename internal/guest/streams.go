@@ -9,9 +9,9 @@ import (
 // stream of a command.
 const preface = "PRI"
 
-// apart tells the streams of a listener apart: those for an agent, and those of
+// splitStreams separates the streams of a listener: those for an agent, and those of
 // commands. The agent's listener closes the one that they come from.
-func apart(l net.Listener) (agent, commands net.Listener) {
+func splitStreams(l net.Listener) (agent, commands net.Listener) {
 	ended := make(chan struct{})
 	a := &branch{Listener: l, conns: make(chan net.Conn), ended: ended}
 	c := &branch{Listener: l, conns: make(chan net.Conn), ended: ended}

@@ -37,7 +37,7 @@ func TestUnlike(t *testing.T) {
 	} {
 		own := map[string]string{congestionControl: c.congestion, idleRestart: c.restart}
 		var got []string
-		for _, w := range unlike(plan, ends, []string{"qperf"}, own) {
+		for _, w := range congestionWarnings(plan, ends, []string{"qperf"}, own) {
 			if c.congestion == "reno" && w.Code == "congestion-differs" && w.Arm == "qperf:a" {
 				continue // as the machine has it, and only a tool must take it
 			}
@@ -51,7 +51,7 @@ func TestUnlike(t *testing.T) {
 		}
 	}
 	plan.Cells = plan.Cells[:1]
-	if got := unlike(plan, ends, nil, map[string]string{idleRestart: "0"}); got != nil {
+	if got := congestionWarnings(plan, ends, nil, map[string]string{idleRestart: "0"}); got != nil {
 		t.Errorf("without TCP: %+v", got)
 	}
 }

@@ -19,7 +19,7 @@ func TestAgainstAnotherArm(t *testing.T) {
 	tr.Arms[2].Factor = 1.25
 	rec := recordtest.Make(tr)
 	host := analyze(t, rec, analysis.Options{Live: true})
-	s := analyze(t, rec, analysis.Options{Live: true, Against: "vxlan"})
+	s := analyze(t, rec, analysis.Options{Live: true, Baseline: "vxlan"})
 	if s.Tests != 2 || len(s.Cells) != 2 {
 		t.Fatalf("%d tests over %d cells", s.Tests, len(s.Cells))
 	}
@@ -43,17 +43,17 @@ func TestAgainstAnotherArm(t *testing.T) {
 			t.Errorf("%s: floor, copy or figure differ from those against the host network", c.Cell.Name)
 		}
 	}
-	if _, err := analysis.Analyze(rec, analysis.Options{Against: "geneve"}); err == nil || !strings.Contains(err.Error(), `"geneve"`) {
+	if _, err := analysis.Analyze(rec, analysis.Options{Baseline: "geneve"}); err == nil || !strings.Contains(err.Error(), `"geneve"`) {
 		t.Errorf("an arm that is not there: %v", err)
 	}
 	for _, name := range []string{"host-copy", "qperf:host"} {
 		rec := recordtest.Make(truth(recordtest.TCPLat))
 		rec.Plan.Arms = append(rec.Plan.Arms, result.Arm{Name: "qperf:host", Path: "qperf"})
-		if _, err := analysis.Analyze(rec, analysis.Options{Against: name}); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := analysis.Analyze(rec, analysis.Options{Baseline: name}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("against %s: %v", name, err)
 		}
 	}
-	named := analyze(t, rec, analysis.Options{Live: true, Against: "host"})
+	named := analyze(t, rec, analysis.Options{Live: true, Baseline: "host"})
 	if !reflect.DeepEqual(named, host) {
 		t.Error("the plan's baseline, named, gives another answer than unnamed")
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// fastPathsOff warns of the fast paths that carry nothing, or nothing by some device,
+// fastPathWarnings warns of fast paths that carry nothing, or nothing by some device,
 // and tells why. That a daemon has ended is told otherwise.
-func fastPathsOff(l *lab.Lab) []result.Warning {
+func fastPathWarnings(l *lab.Lab) []result.Warning {
 	var out []result.Warning
 	for _, arm := range l.Arms {
 		warn := func(code, what string, why []string) {

@@ -11,18 +11,18 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// given is text on the command line that is given once at most, and not empty: a
+// onceFlag is a string flag that may be given at most once and not empty: a
 // variable of a shell that is not set would mean the machine itself.
-type given struct{ to *string }
+type onceFlag struct{ to *string }
 
-func (g given) String() string {
+func (g onceFlag) String() string {
 	if g.to == nil {
 		return ""
 	}
 	return *g.to
 }
 
-func (g given) Set(text string) error {
+func (g onceFlag) Set(text string) error {
 	switch {
 	case text == "":
 		return errEmpty
@@ -33,21 +33,21 @@ func (g given) Set(text string) error {
 	return nil
 }
 
-func (g given) Type() string { return "string" }
+func (g onceFlag) Type() string { return "string" }
 
 var errEmpty = errors.New("it is empty; leave it out if nothing is meant")
 
-// givenList is the same as often as somebody likes.
-type givenList struct{ to *[]string }
+// repeatableFlag is a string flag that may be repeated. Empty values are refused.
+type repeatableFlag struct{ to *[]string }
 
-func (g givenList) String() string {
+func (g repeatableFlag) String() string {
 	if g.to == nil {
 		return ""
 	}
 	return strings.Join(*g.to, ",")
 }
 
-func (g givenList) Set(text string) error {
+func (g repeatableFlag) Set(text string) error {
 	if text == "" {
 		return errEmpty
 	}
@@ -55,12 +55,12 @@ func (g givenList) Set(text string) error {
 	return nil
 }
 
-func (g givenList) Type() string { return "stringArray" }
+func (g repeatableFlag) Type() string { return "stringArray" }
 
-// there says whether all that is named of a target is there: else nothing would be
+// checkTarget checks that everything a target names exists: otherwise nothing would be
 // found on it, and that be taken for good news. Errors: exit code 2; or 3, where
 // one may not look.
-func there(t knob.Target) error {
+func checkTarget(t knob.Target) error {
 	what := "cannot look at " + t.String()
 	if t.Netns != "" || t.Device != "" {
 		if _, err := t.Place(); err != nil {
@@ -71,22 +71,22 @@ func there(t knob.Target) error {
 			case t.Netns != "":
 				do = "see which devices there are with: nsenter --net=" + t.Netns + " ip link"
 			}
-			return denied(what, verr.Wrap(verr.Usage, "cannot find "+knob.Target{Netns: t.Netns, Device: t.Device}.String(), err, do))
+			return permissionError(what, verr.Wrap(verr.Usage, "cannot find "+knob.Target{Netns: t.Netns, Device: t.Device}.String(), err, do))
 		}
 	}
 	if t.File != "" {
 		if err := knob.CheckManifest(thisMachine(), t.File); err != nil {
-			return denied(what, err)
+			return permissionError(what, err)
 		}
 	}
 	if t.Switch != "" {
-		return denied(what, verr.Wrap(verr.Usage, "cannot ask the database of "+t.Switch, answers(t.Switch), "name the socket of one that runs, such as /run/openvswitch/db.sock"))
+		return permissionError(what, verr.Wrap(verr.Usage, "cannot ask the database of "+t.Switch, pingSocket(t.Switch), "name the socket of one that runs, such as /run/openvswitch/db.sock"))
 	}
 	return nil
 }
 
-// answers tells whether somebody is behind the socket of a database.
-func answers(socket string) error {
+// pingSocket connects to the socket of a database, to see whether a server listens.
+func pingSocket(socket string) error {
 	network, address := "unix", strings.TrimPrefix(socket, "unix:")
 	if rest, found := strings.CutPrefix(socket, "tcp:"); found {
 		network, address = "tcp", rest

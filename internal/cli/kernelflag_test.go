@@ -67,7 +67,7 @@ func TestHowItFinishedInside(t *testing.T) {
 		139: {verr.Failed, "signal 11 (segmentation fault)"},
 	} {
 		err := finished(code)
-		e := ended(verr.OK)
+		e := exitCode(verr.OK)
 		if errors.As(err, &e) {
 			if int(e) != want.code || want.says != "" {
 				t.Errorf("%d: ended with %d, want %+v", code, e, want)

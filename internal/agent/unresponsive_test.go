@@ -45,7 +45,7 @@ func TestGuestsHang(t *testing.T) {
 	far, _ := start(t, agent.Engine{})
 	near, _ := spawn(t, "agent")
 
-	p := ring{farGuest: silent(t), nearGuest: silent(t)}.plan("udp_lat", 2)
+	p := ring{serverGuest: silent(t), clientGuest: silent(t)}.plan("udp_lat", 2)
 	to := &p.Arms[1].Ends[0] // hangs at the end only
 	to.From.Agent, to.To.Agent = "", late
 	begin := time.Now()

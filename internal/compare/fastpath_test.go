@@ -75,7 +75,7 @@ func TestFastPathsOff(t *testing.T) {
 		{Code: "fast-path-off", Arm: "off", Text: "its fast path carried nothing when the run ended: on m2 of a reason"},
 		{Code: "fast-path-refused", Arm: "off", Text: "its fast path did not carry all when the run ended: on m2 by eth0: it is odd"},
 	}
-	if got := fastPathsOff(l); !slices.Equal(got, want) {
+	if got := fastPathWarnings(l); !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

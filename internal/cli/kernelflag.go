@@ -31,20 +31,20 @@ import (
 // value is the kernel's release, and after a space what the user called it.
 const insideVariable = "VENTURI_INSIDE"
 
-// under says which kernel to run a command under.
-type under struct {
+// kernelFlag holds the flags that choose the kernel to run a command under.
+type kernelFlag struct {
 	spec  string // as the user names it; empty: the running one
 	accel accel
 }
 
-func (u *under) flags(f *pflag.FlagSet) {
+func (u *kernelFlag) flags(f *pflag.FlagSet) {
 	f.StringVar(&u.spec, "kernel", "", "run everything under another kernel, in a virtual machine: a version that\n\"venturi kernel ls\" lists, such as 6.1, or a bzImage file")
 	f.Var(&u.accel, "accel", "what runs the virtual machine: auto, kvm, or tcg (emulation)")
 }
 
 // elsewhere tells whether the command is to be run under another kernel, and is
 // not the one that runs there.
-func (u *under) elsewhere(env *Env) (bool, error) {
+func (u *kernelFlag) elsewhere(env *Env) (bool, error) {
 	if u.spec == "" && u.accel != accel(vm.Auto) {
 		return false, verr.New(verr.Usage, "cannot choose --accel "+u.accel.String(), "there is no virtual machine without --kernel", "name a kernel with --kernel, or leave --accel out")
 	}
@@ -81,8 +81,8 @@ func (a *accel) Set(text string) error {
 
 func (*accel) Type() string { return "how" }
 
-// notHere refuses paths that lead to what is on this machine alone.
-func notHere(specs []string) error {
+// refuseAttach refuses paths to namespaces that exist on this machine only.
+func refuseAttach(specs []string) error {
 	for _, spec := range specs {
 		if d, _, err := path.ParseSpec(spec); err == nil && d.Name == "attach" {
 			return verr.New(verr.Usage, "cannot lay path "+spec+" under another kernel",
@@ -96,7 +96,7 @@ func notHere(specs []string) error {
 // under another kernel. Whatever does not depend on the kernel is refused here,
 // and here are made the folders of the records, all of them below out, which is
 // what the machine may write to. named tells whether the command line names it.
-func measureUnder(ctx context.Context, env *Env, u under, requests []compare.Request, out string, named bool) error {
+func measureUnder(ctx context.Context, env *Env, u kernelFlag, requests []compare.Request, out string, named bool) error {
 	k, err := u.check(requests)
 	if err != nil {
 		return err
@@ -139,16 +139,16 @@ func measureUnder(ctx context.Context, env *Env, u under, requests []compare.Req
 	if err == nil {
 		err = finished(code)
 	}
-	if err != nil && !errors.As(err, new(ended)) {
+	if err != nil && !errors.As(err, new(exitCode)) {
 		tellCut(env, folders)
 	}
 	return errors.Join(err, g.Close())
 }
 
 // check refuses what can be refused before anything is started, and finds the kernel.
-func (u under) check(requests []compare.Request) (kernel.Kernel, error) {
+func (u kernelFlag) check(requests []compare.Request) (kernel.Kernel, error) {
 	for _, q := range requests {
-		if err := notHere(q.Paths); err != nil {
+		if err := refuseAttach(q.Paths); err != nil {
 			return kernel.Kernel{}, err
 		}
 		if err := q.CheckAnywhere(); err != nil {
@@ -163,7 +163,7 @@ func (u under) check(requests []compare.Request) (kernel.Kernel, error) {
 }
 
 // boot starts a virtual machine that has this machine's files, and says so.
-func boot(ctx context.Context, u under, c vm.Config, show *progress.Progress) (*vm.Guest, error) {
+func boot(ctx context.Context, u kernelFlag, c vm.Config, show *progress.Progress) (*vm.Guest, error) {
 	var err error
 	if c.Program, err = program(); err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func withFlag(args []string, flag string) []string {
 
 // commandInside is this program, run with other arguments where env is, but inside a
 // virtual machine that is the answer to u: it takes --kernel as done.
-func commandInside(env *Env, args []string, u under, k kernel.Kernel) vm.Command {
+func commandInside(env *Env, args []string, u kernelFlag, k kernel.Kernel) vm.Command {
 	c := commandThere(env, nil)
 	if exe, err := program(); err == nil {
 		c.Args = append(exe, args...)
@@ -252,11 +252,11 @@ func tellCut(env *Env, folders []string) {
 	}
 }
 
-// ended is the exit code of a command that ran elsewhere, and said there what
+// exitCode is the exit code of a command that ran elsewhere, and said there what
 // was to say.
-type ended int
+type exitCode int
 
-func (e ended) Error() string { return fmt.Sprintf("the command ended with exit code %d", int(e)) }
+func (e exitCode) Error() string { return fmt.Sprintf("the command ended with exit code %d", int(e)) }
 
 // bySignal is above what an exit code is, for a command that a signal ended.
 const bySignal = 128
@@ -281,5 +281,5 @@ func endedWith(code int) error {
 	if code == verr.OK {
 		return nil
 	}
-	return ended(code)
+	return exitCode(code)
 }

@@ -16,7 +16,7 @@ func TestApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agents, commands := apart(l)
+	agents, commands := splitStreams(l)
 	heard := make(chan string)
 	hear := func(who string, l net.Listener) {
 		for {

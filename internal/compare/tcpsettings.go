@@ -19,10 +19,10 @@ const (
 	idleRestart       = "net.ipv4.tcp_slow_start_after_idle"
 )
 
-// unlike warns of arms whose TCP is not that of the client's machine, whose
+// congestionWarnings warns of arms whose TCP settings differ from those of the client's machine, whose
 // settings are own. Nothing is written to a namespace that a lab did not make,
 // so what a socket cannot be told stays as it is there.
-func unlike(plan *result.Plan, ends []experiment.Ends, with []string, own map[string]string) []result.Warning {
+func congestionWarnings(plan *result.Plan, ends []experiment.Ends, with []string, own map[string]string) []result.Warning {
 	if !slices.ContainsFunc(plan.Cells, func(c result.Cell) bool { return c.Transport == "tcp" }) {
 		return nil
 	}
@@ -35,11 +35,11 @@ func unlike(plan *result.Plan, ends []experiment.Ends, with []string, own map[st
 		for _, p := range ends[i].Pairs {
 			spaces = append(spaces, p.From.Namespace, p.To.Namespace)
 		}
-		for _, space := range once(spaces) {
+		for _, space := range dedup(spaces) {
 			out = append(out, unlikeEnd(arm.Name, space, own, slices.Contains(with, arm.Path))...)
 		}
 	}
-	return once(out) // both ends of an arm may be told of in the same words
+	return dedup(out) // both ends of an arm may be told of in the same words
 }
 
 // unlikeEnd looks at one end's namespace. One that cannot be read is left to

@@ -13,16 +13,16 @@ import (
 
 // pathInfo is what there is to know of a path, for people and for machines.
 type pathInfo struct {
-	Name     string       `json:"name"`
-	Summary  string       `json:"summary"`
-	Like     string       `json:"like"`
-	With     string       `json:"with,omitempty"` // the options that overhead, needs and here are told for; empty: the defaults
-	Overhead int          `json:"overhead"`       // bytes a packet
-	Needs    []string     `json:"needs"`
-	Here     string       `json:"here"` // can it be built on this machine: yes, no, ?, or "with OPTION=VALUE"
-	Options  []pathOption `json:"options"`
+	Name       string       `json:"name"`
+	Summary    string       `json:"summary"`
+	Analogue   string       `json:"like"`
+	OptionText string       `json:"with,omitempty"` // the options that overhead, needs and here refer to; empty: the defaults
+	Overhead   int          `json:"overhead"`       // bytes a packet
+	Needs      []string     `json:"needs"`
+	Supported  string       `json:"here"` // can it be built on this machine: yes, no, ?, or "with OPTION=VALUE"
+	Options    []pathOption `json:"options"`
 
-	needs needs
+	needs requirements
 	lacks error // for a user, where it cannot be built
 }
 
@@ -63,62 +63,62 @@ func describe(d *path.Driver, given path.Values) pathInfo {
 	}
 	arm := path.Arm{Name: d.Name, Driver: d, Options: options}
 	info := pathInfo{
-		Name: d.Name, Summary: d.Summary, Like: d.Example, Overhead: arm.Overhead(),
+		Name: d.Name, Summary: d.Summary, Analogue: d.Example, Overhead: arm.Overhead(),
 		Needs: []string{}, Options: []pathOption{},
-		needs: needs{always: arm.Needs()},
+		needs: requirements{common: arm.Needs()},
 	}
 	for _, o := range d.Options {
 		info.Options = append(info.Options, pathOption{o.Name, o.Value, o.Default, o.Required, o.Help})
 	}
-	for _, n := range info.needs.always {
+	for _, n := range info.needs.common {
 		info.Needs = append(info.Needs, n.String())
 	}
 	if given != nil {
-		info.With, info.Here = arm.GivenOptions(), hereWith(d, given)
+		info.OptionText, info.Supported = arm.GivenOptions(), supportedWith(d, given)
 	} else {
-		info.Here = here(d, options)
+		info.Supported = supported(d, options)
 		info.needs.split(d, options)
 	}
-	info.lacks = lacking(arm)
+	info.lacks = missingNeeds(arm)
 	return info
 }
 
-// needs is what a path needs, and what only with one of two values of an option.
-type needs struct {
-	always []feature.Need
-	with   []conditional
+// requirements lists what a path needs, and what it needs only with one of two values of an option.
+type requirements struct {
+	common   []feature.Need
+	byOption []optionNeeds
 }
 
-type conditional struct {
+type optionNeeds struct {
 	option string // OPTION=VALUE
 	needs  []feature.Need
 }
 
 // split finds out which needs go with one option, which has two values that
 // matter, such as datapath=system|netdev.
-func (n *needs) split(d *path.Driver, preset path.Values) {
+func (n *requirements) split(d *path.Driver, preset path.Values) {
 	for option, other := range alternatives(d, preset) {
 		all := path.Arm{Driver: d, Options: other}.Needs()
-		here, there := minus(n.always, all), minus(all, n.always)
+		here, there := minus(n.common, all), minus(all, n.common)
 		if len(here)+len(there) == 0 {
 			continue
 		}
 		name, _, _ := strings.Cut(option, "=")
-		n.always = minus(n.always, here)
-		n.with = append(n.with, conditional{name + "=" + preset[name], here}, conditional{option, there})
+		n.common = minus(n.common, here)
+		n.byOption = append(n.byOption, optionNeeds{name + "=" + preset[name], here}, optionNeeds{option, there})
 		return
 	}
 }
 
-func (n needs) any() bool { return len(n.always)+len(n.with) > 0 }
+func (n requirements) nonEmpty() bool { return len(n.common)+len(n.byOption) > 0 }
 
 // text lists the needs, each as name calls it and none twice.
-func (n needs) text(name func(feature.Need) string) string {
+func (n requirements) text(name func(feature.Need) string) string {
 	var parts []string
-	if len(n.always) > 0 {
-		parts = append(parts, list(n.always, name))
+	if len(n.common) > 0 {
+		parts = append(parts, list(n.common, name))
 	}
-	for _, c := range n.with {
+	for _, c := range n.byOption {
 		if len(c.needs) > 0 {
 			parts = append(parts, "with "+c.option+": "+list(c.needs, name))
 		}
@@ -173,37 +173,37 @@ func alternatives(d *path.Driver, preset path.Values) func(yield func(string, pa
 	}
 }
 
-// notTold is the third answer to whether a path can be built.
-const notTold = "?"
+// unknownSupport is printed when it is unknown whether a path can be built.
+const unknownSupport = "?"
 
-// here tells whether a path can be built on this machine: with its defaults, or
+// supported reports whether a path can be built on this machine: with its defaults, or
 // else with which option.
-func here(d *path.Driver, preset path.Values) string {
-	answer := hereWith(d, preset)
+func supported(d *path.Driver, preset path.Values) string {
+	answer := supportedWith(d, preset)
 	if answer != "no" {
 		return answer
 	}
 	for option, other := range alternatives(d, preset) {
-		switch hereWith(d, other) {
+		switch supportedWith(d, other) {
 		case "yes":
 			return "with " + option
-		case notTold:
-			answer = notTold
+		case unknownSupport:
+			answer = unknownSupport
 		}
 	}
 	return answer
 }
 
-func hereWith(d *path.Driver, v path.Values) string {
+func supportedWith(d *path.Driver, v path.Values) string {
 	if answer := (path.Arm{Driver: d, Options: v}).Supported(); answer != feature.Unknown {
 		return answer.String()
 	}
-	return notTold
+	return unknownSupport
 }
 
-// lacking is what this machine lacks for a path, as an error for a user; nil:
+// missingNeeds returns an error for the user that names what this machine lacks for a path; nil:
 // nothing, or that cannot be told.
-func lacking(a path.Arm) error {
+func missingNeeds(a path.Arm) error {
 	err := feature.Require("cannot raise path "+a.Name, a.Needs()...)
 	if missing := new(verr.Error); errors.As(err, &missing) {
 		return missing

@@ -47,14 +47,14 @@ func TestFastPathAdd(t *testing.T) {
 	for _, key := range []string{"carried_out", "carried_in", "slow_ttl"} {
 		old.Add(key, 2)
 	}
-	if !maps.Equal(old.Packets, map[string]int64{"carried_out": 2, "carried_in": 2, "slow_ttl": 2}) || old.Into != nil {
+	if !maps.Equal(old.Packets, map[string]int64{"carried_out": 2, "carried_in": 2, "slow_ttl": 2}) || old.SlowIngress != nil {
 		t.Errorf("of an older record: %+v", old)
 	}
 	for key, n := range map[string]int64{"carried_out": 1, "carried_in": 2, "slow_ttl_out": 3, "slow_ttl_in": 4, "slow_ecn_out": 5} {
 		now.Add(key, n)
 	}
 	if !maps.Equal(now.Packets, map[string]int64{"carried_out": 1, "carried_in": 2, "slow_ttl": 7, "slow_ecn": 5}) ||
-		!maps.Equal(now.Into, map[string]int64{"slow_ttl": 4, "slow_ecn": 0}) {
+		!maps.Equal(now.SlowIngress, map[string]int64{"slow_ttl": 4, "slow_ecn": 0}) {
 		t.Errorf("%+v", now)
 	}
 }

@@ -63,10 +63,10 @@ func ByFate(f *analysis.FastPath) []string {
 // fastBlock shows for each load what became of the packets of each path with a fast
 // path; false: there is none.
 func fastBlock(s *analysis.Summary) (block, bool) {
-	b := block{name: "fast path", about: "what became of the packets that its programs saw, on both machines",
+	b := block{name: "fast path", caption: "what became of the packets that its programs saw, on both machines",
 		columns: []column{{"load", true, 0}, {"path", true, 0}, {"packets", true, 0}, {"number", false, 0}, {"share", false, 0}}}
 	ways := slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool {
-		return slices.ContainsFunc(c.Rows, func(r analysis.Row) bool { return r.FastPath != nil && r.FastPath.Into != nil })
+		return slices.ContainsFunc(c.Rows, func(r analysis.Row) bool { return r.FastPath != nil && r.FastPath.SlowIngress != nil })
 	})
 	if ways {
 		b.columns = append(b.columns, column{"out of pods", false, 0}, column{"into pods", false, 0})
@@ -82,11 +82,11 @@ func fastBlock(s *analysis.Summary) (block, bool) {
 				b.rows = append(b.rows, []string{load, name, what, number, share, out, into}[:len(b.columns)])
 				load, name = "", ""
 			}
-			seen := r.FastPath.Seen()
+			seen := r.FastPath.Total()
 			for _, key := range ByFate(r.FastPath) {
 				n := r.FastPath.Packets[key]
 				out, into := "", ""
-				if of, told := r.FastPath.Into[key]; told {
+				if of, told := r.FastPath.SlowIngress[key]; told {
 					out, into = count(n-of), count(of)
 				}
 				add(Fate(key), count(n), percent(float64(n)/float64(max(seen, 1))), out, into)
@@ -155,7 +155,7 @@ func (v *view) fastPaths(all sources) {
 	some := false
 	for _, s := range all {
 		if b, ok := fastBlock(s.sums[s.host]); ok {
-			b.name, some = s.said(b.name), true
+			b.name, some = s.labelWire(b.name), true
 			v.blocks = append(v.blocks, b)
 		}
 	}

@@ -12,9 +12,9 @@ type FastPath struct {
 	// "carried_in", and "slow_..." by the reason. Programs count large packets
 	// before they are cut.
 	Packets map[string]int64 `json:"packets"`
-	// Into are those of the slow ones that were on their way into a pod; the others
+	// SlowIngress counts the slow packets on their way into a pod; the others
 	// came out of one. Nil: the record is of a time when that was not told apart.
-	Into map[string]int64 `json:"into,omitempty"`
+	SlowIngress map[string]int64 `json:"into,omitempty"`
 	// Carried is the share of all these that was carried, 0 to 1.
 	Carried float64 `json:"carried"`
 	// Flows is the most that the table of one machine held.
@@ -36,17 +36,17 @@ func (f *FastPath) Add(key string, n int64) {
 		return
 	}
 	f.Packets[what] += n
-	if f.Into == nil {
-		f.Into = map[string]int64{}
+	if f.SlowIngress == nil {
+		f.SlowIngress = map[string]int64{}
 	}
 	if !into {
 		n = 0
 	}
-	f.Into[what] += n
+	f.SlowIngress[what] += n
 }
 
-// Seen is how many packets there are.
-func (f *FastPath) Seen() int64 {
+// Total is the number of packets.
+func (f *FastPath) Total() int64 {
 	sum := int64(0)
 	for _, n := range f.Packets {
 		sum += n
@@ -57,7 +57,7 @@ func (f *FastPath) Seen() int64 {
 // fastPath sums what became of an arm's packets; nil where no fast path was read.
 func (d *armData) fastPath() *FastPath {
 	out := new(FastPath)
-	for _, m := range d.chosen(accelMeter, false) {
+	for _, m := range d.selectMeters(accelMeter, false) {
 		for key, n := range m.Values {
 			switch key = strings.TrimPrefix(key, accelMeter+"/"); key {
 			case "flows":
@@ -70,7 +70,7 @@ func (d *armData) fastPath() *FastPath {
 	if len(out.Packets) == 0 {
 		return nil
 	}
-	if seen := out.Seen(); seen > 0 {
+	if seen := out.Total(); seen > 0 {
 		out.Carried = float64(out.Packets["carried_out"]+out.Packets["carried_in"]) / float64(seen)
 	}
 	return out
