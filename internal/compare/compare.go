@@ -7,16 +7,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/meter"
-	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/tool"
 	"github.com/venturi-net/venturi/result"
 )
@@ -36,19 +32,17 @@ type Watch interface {
 	Say(format string, args ...any) // a step that is not a series
 }
 
-// Session is a lab that is up, with the lock held: any number of comparisons
-// can be made in it, one after the other.
+// Session is a testbed that is up, with the lock held: any number of comparisons
+// can be made on it, one after the other.
 type Session struct {
-	host   Host
-	lab    *lab.Lab
-	unlock func()
-	agents [2]*agent.Client
-	// remote machines were not raised, and are not taken down; streams lead to them.
-	remote  bool
-	streams [2]*remote.Stream
-	live    *agent.Liveness
-	// emulated are the arms with an end in a virtual machine whose CPU is.
-	emulated map[string]bool
+	host     Host
+	testbed  testbed
+	lab      *lab.Lab // nil: real machines
+	wire     string   // that of a lab
+	machines [2]testMachine
+	paths    []testPath // as the request orders them
+	// sharedCores tells that both machines are namespaces of this host.
+	sharedCores bool
 }
 
 // Do carries one comparison out and returns its record and the file that holds
@@ -129,67 +123,22 @@ func (q Request) labOptions(h Host) (lab.Options, error) {
 	return o, err
 }
 
-// Open takes the lock, raises the lab with the request's paths, and connects to the agents.
+// Open makes ready what the request is to be measured on: it takes the lock,
+// raises a lab with the request's paths or reaches the machines, and connects to
+// the agents.
 func Open(ctx context.Context, q Request, h Host) (*Session, error) {
 	q = q.withDefaults()
 	if len(q.Remote.Machines) > 0 {
 		return openMachines(ctx, q, h)
 	}
-	o, err := q.labOptions(h)
-	if err != nil {
-		return nil, err
-	}
-	s := &Session{host: h}
-	unlock, err := lab.LockMeasure(ctx, q.Wait, strings.Join(q.Command, " "), func(held lab.Holder) {
-		h.Watch.Say("waiting for %s", held)
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.unlock = unlock
-	h.Watch.Say("raising %d machines with %s", max(q.Hosts, lab.DefaultHosts), strings.Join(q.Paths, ", "))
-	if s.lab, err = lab.Up(ctx, o); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	for i := range s.agents {
-		if s.agents[i], err = agent.Dial(ctx, s.lab.Machines[i].Socket); err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-	}
-	if s.emulated, err = emulated(ctx, s.lab); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
+	return openLab(ctx, q, h)
 }
 
-// Close takes the lab down and gives the lock back.
-func (s *Session) Close() (err error) {
-	if s.live != nil {
-		s.live.Close()
-	}
-	for _, a := range s.agents {
-		if a != nil {
-			err = errors.Join(err, a.Close())
-		}
-	}
-	var closing sync.WaitGroup
-	for _, stream := range s.streams {
-		if stream != nil {
-			closing.Go(func() { _ = stream.Close() }) // it is over, however ssh ends
-		}
-	}
-	closing.Wait()
-	if s.lab != nil && !s.remote {
-		err = errors.Join(err, s.lab.Down())
-	}
-	if s.unlock != nil {
-		s.unlock()
-	}
-	return err
-}
+// Close takes down what was raised, and releases the lock.
+func (s *Session) Close() error { return s.testbed.close() }
 
-// Compare makes one comparison in the lab that is up. The request's paths must
-// be those that the session was opened with.
+// Compare makes one comparison. The request's paths must be those that the
+// session was opened with.
 func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line) error) (*result.Record, error) {
 	q = q.withDefaults()
 	if err := q.check(); err != nil {
@@ -200,11 +149,11 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 	if err != nil {
 		return nil, err
 	}
-	plan.Wire = s.lab.Wire
-	serverMeters := []string{"tcp", "udp", "links", "accel"} // both agents see the same cores: one counts them
-	if s.remote {
-		plan.SharedCores, serverMeters = false, meter.Names()
-		plan.ClientCPU, plan.ServerCPU = s.cpus()
+	plan.Wire, plan.SharedCores = s.wire, s.sharedCores
+	plan.ClientCPU, plan.ServerCPU = s.machines[0].cpu, s.machines[1].cpu
+	serverMeters := meter.Names()
+	if s.sharedCores {
+		serverMeters = []string{"tcp", "udp", "links", "accel"} // both agents see the same cores: one counts them
 	}
 	rec := &result.Record{}
 	add := func(l result.Line) error {
@@ -218,7 +167,7 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 		return rec, err
 	}
 	own := rec.Facts[0] // of the client's machine
-	if !s.remote {
+	if s.sharedCores {
 		for _, w := range congestionWarnings(plan, ends, q.Tools, own.Sysctls) {
 			if err := add(result.Line{Warning: &w}); err != nil {
 				return rec, recordError(err)
@@ -226,10 +175,10 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 		}
 	}
 	run := experiment.Run{
-		Plan: &rec.Plan, Ends: ends, Client: s.agents[0], Server: s.agents[1],
+		Plan: &rec.Plan, Ends: ends, Client: s.machines[0].agent, Server: s.machines[1].agent,
 		Write: write, Watch: s.host.Watch, Tools: tools(q.Tools),
-		DaemonExit:    func(arm int) error { return s.lab.DaemonExit(strings.TrimSuffix(arms[arm].Name, copySuffix)) },
-		FinalWarnings: func() []result.Warning { return fastPathWarnings(s.lab) },
+		DaemonExit:    func(arm int) error { return s.testbed.daemonExit(strings.TrimSuffix(arms[arm].Name, copySuffix)) },
+		FinalWarnings: s.testbed.warnings,
 		ClientMeters:  meter.Names(), ServerMeters: serverMeters, Congestion: own.Congestion,
 	}
 	if plan.Precision > 0 {
@@ -241,38 +190,17 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 	return rec, recordError(run.Do(ctx, rec))
 }
 
-// arms pairs the plan's arms with the lab's ends.
+// arms pairs the plan's arms with the paths' ends.
 func (s *Session) arms(q Request) ([]result.Arm, []experiment.Ends) {
-	var paths []result.Arm
-	var lead []experiment.Ends // where each path leads
-	for i, a := range s.lab.Arms {
-		arm := result.Arm{
-			Name: a.Name, Path: a.Path, Options: a.Options, MTU: a.Client().MTU, Overhead: a.Overhead,
-			From: a.Client().Addr.String(), To: a.Server().Addr.String(), Versions: a.Versions,
-			Emulated: s.emulated[a.Name],
-		}
-		if n := len(a.Ends[0]); n > 1 {
-			arm.Pairs = n
-		}
-		paths = append(paths, arm)
-		e := experiment.Ends{
-			Spin: q.Spin[i],
-		}
-		if !s.remote {
-			e.ClientNetns, e.ServerNetns = crossed(s.lab.Machines[0], a.Name), crossed(s.lab.Machines[1], a.Name)
-		}
-		if len(a.Pins) > 1 {
-			e.ClientPins, e.ServerPins = a.Pins[0], a.Pins[1]
-		}
-		for n, from := range a.Ends[0] {
-			e.Pairs = append(e.Pairs, load.Pair{From: from, To: a.Ends[1][n]})
-		}
-		lead = append(lead, e)
+	paths := make([]result.Arm, len(s.paths))
+	for i, p := range s.paths {
+		paths[i] = p.arm
 	}
 	arms, of := q.withRoles(paths)
 	ends := make([]experiment.Ends, len(arms))
 	for i, path := range of {
-		ends[i] = lead[path]
+		ends[i] = s.paths[path].ends
+		ends[i].Spin = q.Spin[path]
 	}
 	return arms, ends
 }
@@ -288,13 +216,12 @@ func (s *Session) preamble(ctx context.Context, q Request, plan *result.Plan, ad
 	if err := add(result.Line{Plan: plan}); err != nil {
 		return recordError(err)
 	}
-	for i := range s.agents {
-		m := s.lab.Machines[i]
-		facts, warnings, err := s.agents[i].Facts(ctx, append(m.Namespaces()[1:], m.Attached...))
+	for _, m := range s.machines {
+		facts, warnings, err := m.agent.Facts(ctx, m.namespaces)
 		if err != nil {
 			return err
 		}
-		facts.Machine = m.Name
+		facts.Machine = m.name
 		if facts.Versions == nil {
 			facts.Versions = map[string]string{}
 		}

@@ -37,8 +37,8 @@ func (s *Session) Gauge(q Request) (*Gauge, error) {
 	}
 	plan.Series = 1
 	return &Gauge{experiment.Run{
-		Plan: plan, Ends: ends[:1], Client: s.agents[0], Server: s.agents[1],
-		DaemonExit:   func(int) error { return s.lab.DaemonExit(strings.TrimSuffix(arms[0].Name, copySuffix)) },
+		Plan: plan, Ends: ends[:1], Client: s.machines[0].agent, Server: s.machines[1].agent,
+		DaemonExit:   func(int) error { return s.testbed.daemonExit(strings.TrimSuffix(arms[0].Name, copySuffix)) },
 		ClientMeters: []string{"cpu", "softnet", "tcp", "udp", "links"}, ServerMeters: []string{"tcp", "udp", "links"},
 	}}, nil
 }

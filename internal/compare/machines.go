@@ -7,15 +7,16 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/host"
-	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
 )
 
 // Remote says which machines are measured in place of a lab's, and how they are reached.
@@ -114,61 +115,95 @@ func (q Request) pathArms() ([]path.Arm, error) {
 	return path.Arms(specs, q.Names)
 }
 
+// remoteTestbed is two machines that ssh reaches: they are not raised, and not
+// taken down.
+type remoteTestbed struct {
+	agents  agents
+	streams [2]*remote.Stream
+	live    *agent.Liveness
+}
+
+func (*remoteTestbed) daemonExit(string) error { return nil }
+
+func (*remoteTestbed) warnings() []result.Warning { return nil }
+
+func (b *remoteTestbed) close() error {
+	if b.live != nil {
+		b.live.Close()
+	}
+	err := b.agents.close()
+	var closing sync.WaitGroup
+	for _, stream := range b.streams {
+		if stream != nil {
+			closing.Go(func() { _ = stream.Close() }) // it is over, however ssh ends
+		}
+	}
+	closing.Wait()
+	return err
+}
+
 // openMachines starts an agent on each of the machines, and finds the ends of every path.
 func openMachines(ctx context.Context, q Request, h Host) (s *Session, err error) {
-	s = &Session{host: h, remote: true, lab: &lab.Lab{}, emulated: map[string]bool{}}
+	b := &remoteTestbed{}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.Close())
+			s, err = nil, errors.Join(err, b.close())
 		}
 	}()
+	if err := b.connect(ctx, q, h.Watch); err != nil {
+		return nil, err
+	}
+	s = &Session{host: h, testbed: b}
+	for i, m := range q.Remote.Machines {
+		s.machines[i] = testMachine{name: m.Name, agent: b.agents[i], cpu: trafficCPU(b.agents[i].CPUs())}
+	}
+	arms, err := q.pathArms()
+	if err != nil {
+		return nil, err
+	}
+	for i, arm := range arms {
+		locations, err := q.endsOf(q.Paths[i], arm)
+		if err != nil {
+			return nil, err
+		}
+		ends, err := b.locate(ctx, locations)
+		if err != nil {
+			return nil, err
+		}
+		_, options, _ := strings.Cut(q.Paths[i], ":") // with the machines' names
+		s.paths = append(s.paths, newTestPath(result.Arm{Name: arm.Name, Path: arm.Driver.Name, Options: options}, ends))
+	}
+	return s, nil
+}
+
+// connect reaches both machines at once, and takes the lock on measuring on each.
+func (b *remoteTestbed) connect(ctx context.Context, q Request, watch Watch) error {
 	var g errgroup.Group
 	for i, m := range q.Remote.Machines {
-		h.Watch.Say("reaching machine %s (%s)", m.Name, m.Host)
+		watch.Say("reaching machine %s (%s)", m.Name, m.Host)
 		g.Go(func() (err error) {
 			stream, err := remote.Open(ctx, m, q.Remote.Options)
 			if err != nil {
 				return err
 			}
-			s.streams[i] = stream
-			if s.agents[i], err = agent.DialStream(ctx, stream, m.Name); err != nil {
+			b.streams[i] = stream
+			if b.agents[i], err = agent.DialStream(ctx, stream, m.Name); err != nil {
 				return err
 			}
-			return s.agents[i].Lock(ctx, q.Wait, strings.Join(q.Command, " "))
+			return b.agents[i].Lock(ctx, q.Wait, strings.Join(q.Command, " "))
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return s, err
+	err := g.Wait()
+	if err == nil {
+		b.live, err = agent.Watch(ctx, b.agents[0], b.agents[1])
 	}
-	if s.live, err = agent.Watch(ctx, s.agents[0], s.agents[1]); err != nil {
-		return s, err
-	}
-	for _, m := range q.Remote.Machines {
-		s.lab.Machines = append(s.lab.Machines, lab.Machine{Name: m.Name})
-	}
-	arms, err := q.pathArms()
-	if err != nil {
-		return s, err
-	}
-	for i, arm := range arms {
-		ends, err := q.endsOf(q.Paths[i], arm)
-		if err != nil {
-			return s, err
-		}
-		found, err := s.locate(ctx, ends)
-		if err != nil {
-			return s, err
-		}
-		_, options, _ := strings.Cut(q.Paths[i], ":") // with the machines' names
-		s.lab.Arms = append(s.lab.Arms, lab.Arm{Name: arm.Name, Path: arm.Driver.Name, Options: options, Ends: found})
-	}
-	return s, nil
+	return err
 }
 
 // locate finds both ends: first their addresses, then the routes between them.
-func (s *Session) locate(ctx context.Context, ends [2]agent.Location) (found path.Ends, err error) {
+func (b *remoteTestbed) locate(ctx context.Context, ends [2]agent.Location) (found path.Ends, err error) {
 	for i := range ends {
-		e, err := s.agents[i].Locate(ctx, ends[i])
+		e, err := b.agents[i].Locate(ctx, ends[i])
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +211,7 @@ func (s *Session) locate(ctx context.Context, ends [2]agent.Location) (found pat
 	}
 	for i, other := range []int{1, 0} {
 		ends[i].PeerAddr, ends[i].PeerNamespace, ends[i].PeerOption = ends[other].Addr, ends[other].Namespace, ends[other].Option
-		e, err := s.agents[i].Locate(ctx, ends[i])
+		e, err := b.agents[i].Locate(ctx, ends[i])
 		if err != nil {
 			return nil, err
 		}
@@ -185,18 +220,9 @@ func (s *Session) locate(ctx context.Context, ends [2]agent.Location) (found pat
 	return found, nil
 }
 
-// cpus pins the two ends, each on its own machine: beside the core that takes most
-// interrupts, the first, where there is another.
-func (s *Session) cpus() (client, server int) {
-	choose := func(c *agent.Client) int {
-		switch cpus := c.CPUs(); len(cpus) {
-		case 0:
-			return -1
-		case 1:
-			return cpus[0]
-		default:
-			return cpus[1]
-		}
-	}
-	return choose(s.agents[0]), choose(s.agents[1])
+// trafficCPU chooses the core of an end that has a machine of its own: not the
+// first, which takes most interrupts, where there is another.
+func trafficCPU(allowed []int) int {
+	_, cpu := ChooseCPUs(allowed)
+	return cpu
 }

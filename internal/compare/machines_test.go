@@ -45,8 +45,9 @@ func TestMachines(t *testing.T) {
 		}
 	}
 	for _, arm := range []string{"host", "host.copy", "attach"} {
-		if want := 2 * 3 * 3; slices[arm] != want {
-			t.Errorf("%d slices of %s carried something, want %d", slices[arm], arm, want)
+		// On a busy machine, all of 20 ms may pass without a packet.
+		if all := 2 * 3 * 3; slices[arm] < all-all/3 {
+			t.Errorf("%d of %d slices of %s carried something", slices[arm], all, arm)
 		}
 	}
 	for _, w := range rec.Warnings {

@@ -1,0 +1,89 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/result"
+)
+
+// labTestbed is a lab, with the lock on measuring.
+type labTestbed struct {
+	lab    *lab.Lab
+	agents agents
+	unlock func()
+}
+
+func (b *labTestbed) daemonExit(path string) error { return b.lab.DaemonExit(path) }
+
+func (b *labTestbed) warnings() []result.Warning { return fastPathWarnings(b.lab) }
+
+func (b *labTestbed) close() error {
+	err := b.agents.close()
+	if b.lab != nil {
+		err = errors.Join(err, b.lab.Down())
+	}
+	b.unlock()
+	return err
+}
+
+// openLab takes the lock, raises the lab with the request's paths, and connects
+// to the agents.
+func openLab(ctx context.Context, q Request, h Host) (s *Session, err error) {
+	o, err := q.labOptions(h)
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := lab.LockMeasure(ctx, q.Wait, strings.Join(q.Command, " "), func(held lab.Holder) {
+		h.Watch.Say("waiting for %s", held)
+	})
+	if err != nil {
+		return nil, err
+	}
+	b := &labTestbed{unlock: unlock}
+	defer func() {
+		if err != nil {
+			s, err = nil, errors.Join(err, b.close())
+		}
+	}()
+	h.Watch.Say("raising %d machines with %s", max(q.Hosts, lab.DefaultHosts), strings.Join(q.Paths, ", "))
+	if b.lab, err = lab.Up(ctx, o); err != nil {
+		return nil, err
+	}
+	s = &Session{host: h, testbed: b, lab: b.lab, wire: b.lab.Wire, sharedCores: true}
+	cpus, err := host.AllowedCPUs()
+	if err != nil {
+		return nil, err
+	}
+	s.machines[0].cpu, s.machines[1].cpu = ChooseCPUs(cpus)
+	for i := range s.machines {
+		m := b.lab.Machines[i]
+		if b.agents[i], err = agent.Dial(ctx, m.Socket); err != nil {
+			return nil, err
+		}
+		s.machines[i].name, s.machines[i].agent = m.Name, b.agents[i]
+		s.machines[i].namespaces = append(m.Namespaces()[1:], m.Attached...)
+	}
+	emulated, err := emulated(ctx, b.lab)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range b.lab.Arms {
+		p := newTestPath(result.Arm{Name: a.Name, Path: a.Path, Options: a.Options, Overhead: a.Overhead,
+			Versions: a.Versions, Emulated: emulated[a.Name]}, a.Ends)
+		p.ends.ClientNetns, p.ends.ServerNetns = crossed(b.lab.Machines[0], a.Name), crossed(b.lab.Machines[1], a.Name)
+		if len(a.Pins) > 1 {
+			p.ends.ClientPins, p.ends.ServerPins = a.Pins[0], a.Pins[1]
+		}
+		s.paths = append(s.paths, p)
+	}
+	return s, nil
+}
+
+// Lab is the lab of the session, for who changes the state that its paths are in
+// between two comparisons; nil: it is on real machines.
+func (s *Session) Lab() *lab.Lab { return s.lab }
