@@ -54,11 +54,11 @@ agree: setup-test bin/venturi ## compare our figures with those of qperf and ipe
 bench-stats: setup bin/venturi ## count false alarms and missed differences of verdicts (about 25 minutes)
 	$(SUDO) bin/venturi verify stats $(ARGS)
 
-bench-tune: setup bin/venturi ## plant faults, and count which of them tune --prove fixes (up to 4 hours)
-	$(SUDO) bin/venturi verify proofs $(ARGS)
+bench-tune: setup bin/venturi-bench ## plant faults, and count which of them tune --prove fixes (up to 4 hours)
+	$(SUDO) bin/venturi-bench proofs $(ARGS)
 
-bench-fast: setup bin/venturi ## compare the fast path with the host network (about an hour; ARGS='--only connections')
-	$(SUDO) bin/venturi verify fast $(ARGS)
+bench-fast: setup bin/venturi-bench ## compare the fast path with the host network (about an hour; ARGS='--only connections')
+	$(SUDO) bin/venturi-bench fast $(ARGS)
 
 bench-undo: setup-test ## play 20,000 random sequences of knobs, kill each, and compare every byte after undo (about an hour; SEQUENCES='N [FIRST]')
 	GO=$(GO) scripts/bench-undo $(SEQUENCES)
@@ -73,8 +73,8 @@ bench-up: setup-test ## time how long labs take to come up, each with its bar
 
 build: setup bin/venturi ## build bin/venturi
 
-bin/venturi: $(SOURCES)
-	$(BUILD) -o $@ ./cmd/venturi
+bin/venturi bin/venturi-bench: $(SOURCES)
+	$(BUILD) -o $@ ./cmd/$(@F)
 
 dist: setup ## build one static binary, dist/venturi
 	$(BUILD) -o dist/venturi ./cmd/venturi

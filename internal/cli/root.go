@@ -50,12 +50,31 @@ It measures in a lab: two or more machines, played by network namespaces that
 Venturi makes and removes. Only "venturi knob set" and "venturi tune" write to
 this machine's own interfaces and settings, and only to those that you name.`
 
+// product is the program of users.
+func product() Program {
+	return Program{
+		Name:  "venturi",
+		Short: "Measure virtual networks against the host network",
+		Long:  longHelp,
+		Example: `  venturi compare                      host, routed and vxlan, the default loads, about 90 s
+  venturi compare vxlan --load tcp_lat one path, one load
+  venturi report                       the newest record once more
+  venturi knob get --all               what could be tuned here, as it is now
+  venturi undo                         bring back what was changed
+  venturi lab down                     remove what a killed run left behind`,
+		Commands: commands,
+	}
+}
+
+// Run runs one command line of venturi, as [Program.Run] does.
+func Run(ctx context.Context, env *Env) int { return product().Run(ctx, env) }
+
 // Run runs one command line and returns the exit code of the process. Results
 // go to env.Stdout; errors and progress go to env.Stderr.
-func Run(ctx context.Context, env *Env) int {
+func (p Program) Run(ctx context.Context, env *Env) int {
 	ctx, stop := withSignals(ctx, env)
 	defer stop()
-	failed := execute(ctx, env)
+	failed := p.execute(ctx, env)
 	code := verr.OK
 	if len(failed) > 0 {
 		code = verr.Code(failed[0])
@@ -75,9 +94,9 @@ func Run(ctx context.Context, env *Env) int {
 
 // execute runs the command and gives what failed: first what it was asked for,
 // then what else did, such as taking down what had been built.
-func execute(ctx context.Context, env *Env) []error {
+func (p Program) execute(ctx context.Context, env *Env) []error {
 	started := false
-	root := commandTree(env, &started)
+	root := p.commandTree(env, &started)
 	// cobra takes the process's own arguments when it is given nil.
 	root.SetArgs(append([]string{}, env.Args...))
 	cmd, err := root.ExecuteContextC(ctx)
@@ -142,26 +161,21 @@ const removeRest = "remove what is left behind with `venturi lab down`"
 
 // commandTree builds the command with all that is below it. A command sets
 // *started when its own code begins.
-func commandTree(env *Env, started *bool) *cobra.Command {
+func (p Program) commandTree(env *Env, started *bool) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "venturi",
-		Short:         "Measure virtual networks against the host network",
-		Long:          longHelp,
+		Use:           p.Name,
+		Short:         p.Short,
+		Long:          p.Long,
+		Example:       p.Example,
 		Version:       Version(),
 		SilenceErrors: true, // Run prints them, in three parts
 		SilenceUsage:  true,
-		Example: `  venturi compare                      host, routed and vxlan, the default loads, about 90 s
-  venturi compare vxlan --load tcp_lat one path, one load
-  venturi report                       the newest record once more
-  venturi knob get --all               what could be tuned here, as it is now
-  venturi undo                         bring back what was changed
-  venturi lab down                     remove what a killed run left behind`,
 	}
 	root.SetIn(env.Stdin)
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	for _, construct := range commands {
+	for _, construct := range p.Commands {
 		root.AddCommand(construct(env))
 	}
 	root.SetHelpCommand(newHelp(root))

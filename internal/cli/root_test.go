@@ -174,5 +174,5 @@ func TestHelpIsThere(t *testing.T) {
 			visit(sub)
 		}
 	}
-	visit(commandTree(&Env{Stdout: new(bytes.Buffer), Stderr: new(bytes.Buffer)}, &started))
+	visit(product().commandTree(&Env{Stdout: new(bytes.Buffer), Stderr: new(bytes.Buffer)}, &started))
 }

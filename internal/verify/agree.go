@@ -54,23 +54,23 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 			"there must be 1 to 1000 pairs, of whole seconds, two at least", "30 pairs of 2s are the default")
 	}
 	base := compare.Request{Paths: []string{"host"}, Command: []string{"venturi", "verify", "agree"}, Wait: true}
-	b, err := open(ctx, base, h)
+	b, err := OpenComparer(ctx, base, h)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if cerr := b.close(); err == nil {
+		if cerr := b.Close(); err == nil {
 			err = cerr
 		}
 	}()
 	fmt.Fprintf(w, "%d pairs of runs of %s each; ratio of ours to the tool's, median with its interval\n\n", c.Pairs, c.Slice)
 	fmt.Fprintf(w, "%-14s %-7s %12s %12s  %-26s %s\n", "load", "tool", "ours", "tool's", "ratio", "CPU per unit")
-	var bars []bar
+	var bars []Bar
 	for i, run := range with {
 		q := base
 		q.Tools, q.Loads, q.Sizes = []string{run.tool}, run.loads, run.sizes
 		q.Series, q.Slice, q.Seed = c.Pairs, c.Slice, c.Seed+uint64(i)
-		s, err := b.compare(ctx, q)
+		s, err := b.Compare(ctx, q)
 		if err != nil {
 			return err
 		}
@@ -85,18 +85,18 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 		return err
 	}
 	fmt.Fprintln(w)
-	return conclude(w, "our figures are not those of the real tools", bars)
+	return CheckBars(w, "our figures are not those of the real tools", bars)
 }
 
 // batched prints what many datagrams a system call give, which neither tool can.
-func (c Agree) batched(ctx context.Context, w io.Writer, b *bench, q compare.Request) error {
+func (c Agree) batched(ctx context.Context, w io.Writer, b *Comparer, q compare.Request) error {
 	q.Loads, q.Batch, q.Seed, q.NoCopy = []string{"udp_bw"}, 32, c.Seed, true
-	s, err := b.compare(ctx, q)
+	s, err := b.Compare(ctx, q)
 	if err != nil {
 		return err
 	}
 	for _, cell := range s.Cells {
-		fmt.Fprintf(w, "%-14s %-7s %12s  batched system calls, a mode of its own\n", cell.Cell.Name, "-", figure(cell.Cell, cell.Rows[0].Value))
+		fmt.Fprintf(w, "%-14s %-7s %12s  batched system calls, a mode of its own\n", cell.Cell.Name, "-", FormatFigure(cell.Cell, cell.Rows[0].Value))
 	}
 	return nil
 }
@@ -106,11 +106,11 @@ func print(w io.Writer, c result.Cell, a analysis.Agreement) {
 	if a.CPU != nil {
 		cpu = fmt.Sprintf("%.3f [%.3f, %.3f]", a.CPU.Value, a.CPU.Lo, a.CPU.Hi)
 	}
-	fmt.Fprintf(w, "%-14s %-7s %12s %12s  %-26s %s\n", c.Name, a.Tool, figure(c, a.Venturi), figure(c, a.External),
+	fmt.Fprintf(w, "%-14s %-7s %12s %12s  %-26s %s\n", c.Name, a.Tool, FormatFigure(c, a.Venturi), FormatFigure(c, a.External),
 		fmt.Sprintf("%.3f [%.3f, %.3f]", a.Ratio.Value, a.Ratio.Lo, a.Ratio.Hi), cpu)
 }
 
-func figure(c result.Cell, v float64) string {
+func FormatFigure(c result.Cell, v float64) string {
 	switch c.Metric {
 	case result.OneWay:
 		return fmt.Sprintf("%.2f us", v/1e3)
@@ -121,21 +121,21 @@ func figure(c result.Cell, v float64) string {
 }
 
 // judge makes the bars of one load beside one tool.
-func judge(c result.Cell, a analysis.Agreement) []bar {
+func judge(c result.Cell, a analysis.Agreement) []Bar {
 	name := c.Name + " beside " + a.Tool
-	var bars []bar
+	var bars []Bar
 	// iperf3 is held to for the TCP rate alone: it spends more on a datagram.
 	if a.Tool == "qperf" || c.Transport == "tcp" {
-		bars = append(bars, bar{fmt.Sprintf("%s: ratio %.3f is within %.2f..%.2f", name, a.Ratio.Value, agreeLow, agreeHigh),
-			a.Ratio.Value >= agreeLow && a.Ratio.Value <= agreeHigh})
+		bars = append(bars, Bar{Text: fmt.Sprintf("%s: ratio %.3f is within %.2f..%.2f", name, a.Ratio.Value, agreeLow, agreeHigh),
+			Holds: a.Ratio.Value >= agreeLow && a.Ratio.Value <= agreeHigh})
 	}
 	if !slices.Contains([]result.Metric{result.Bandwidth, result.Messages}, c.Metric) {
 		return bars
 	}
-	bars = append(bars, bar{fmt.Sprintf("%s: rate reaches %.2f (interval to %.3f)", name, reachRate, a.Ratio.Hi), a.Ratio.Hi >= reachRate})
+	bars = append(bars, Bar{Text: fmt.Sprintf("%s: rate reaches %.2f (interval to %.3f)", name, reachRate, a.Ratio.Hi), Holds: a.Ratio.Hi >= reachRate})
 	cpu := math.Inf(1)
 	if a.CPU != nil {
 		cpu = a.CPU.Lo
 	}
-	return append(bars, bar{fmt.Sprintf("%s: CPU per unit reaches %.2f (interval from %.3f)", name, reachCPU, cpu), cpu <= reachCPU})
+	return append(bars, Bar{Text: fmt.Sprintf("%s: CPU per unit reaches %.2f (interval from %.3f)", name, reachCPU, cpu), Holds: cpu <= reachCPU})
 }

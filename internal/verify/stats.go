@@ -62,12 +62,12 @@ func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (same, slow
 	}
 	base := compare.Request{Paths: []string{"host", "host"}, Loads: load.Default[:1], Margin: c.Margin, Budget: c.Budget, Slice: c.Slice,
 		Command: []string{"venturi", "verify", "stats"}, Wait: true}
-	b, err := open(ctx, base, h)
+	b, err := OpenComparer(ctx, base, h)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() {
-		if cerr := b.close(); err == nil {
+		if cerr := b.Close(); err == nil {
 			err = cerr
 		}
 	}()
@@ -84,7 +84,7 @@ func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (same, slow
 				return same, slower, err
 			}
 		}
-		s, err := b.compare(ctx, q)
+		s, err := b.Compare(ctx, q)
 		if err != nil {
 			return same, slower, err
 		}
@@ -107,12 +107,12 @@ func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (same, slow
 
 // calibrate sets the spin of the second path to the wanted share of the round
 // trip, which it measures first if no comparison has yet.
-func (b *bench) calibrate(ctx context.Context, q *compare.Request, rtt map[string]float64, effect float64) error {
+func (b *Comparer) calibrate(ctx context.Context, q *compare.Request, rtt map[string]float64, effect float64) error {
 	name := q.Loads[0]
 	if rtt[name] == 0 {
 		short := *q
 		short.Budget, short.Series, short.Rounds = 0, 3, 4
-		s, err := b.compare(ctx, short)
+		s, err := b.Compare(ctx, short)
 		if err != nil {
 			return err
 		}
@@ -145,10 +145,10 @@ func (c Stats) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	fmt.Fprintf(w, "\n%d comparisons in %s, each at most %s in slices of %s, margin %.2g %%\n",
 		c.Same+c.Slower, time.Since(start).Round(time.Second), c.Budget, c.Slice, 100*c.Margin)
 	fmt.Fprintf(w, "identical arms: %v\n%.2g %% slower: %v\n", same, 100*c.Effect, slower)
-	return conclude(w, "the verdicts do not hold what they promise", []bar{
-		{fmt.Sprintf("false alarms: %d of %d, at most %.0f %%", alarms, c.Same, 100*maxFalse),
-			float64(alarms) <= maxFalse*float64(c.Same)},
-		{fmt.Sprintf("slower arms seen: %d of %d, at least %.0f %%", slower[stats.Slower], c.Slower, 100*minSeen),
-			float64(slower[stats.Slower]) >= minSeen*float64(c.Slower)},
+	return CheckBars(w, "the verdicts do not hold what they promise", []Bar{
+		{Text: fmt.Sprintf("false alarms: %d of %d, at most %.0f %%", alarms, c.Same, 100*maxFalse),
+			Holds: float64(alarms) <= maxFalse*float64(c.Same)},
+		{Text: fmt.Sprintf("slower arms seen: %d of %d, at least %.0f %%", slower[stats.Slower], c.Slower, 100*minSeen),
+			Holds: float64(slower[stats.Slower]) >= minSeen*float64(c.Slower)},
 	})
 }

@@ -18,11 +18,11 @@ import (
 )
 
 // bench runs comparisons one after the other in one lab, and keeps no records.
-type bench struct {
-	session *compare.Session
+type Comparer struct {
+	Session *compare.Session
 }
 
-func open(ctx context.Context, q compare.Request, h compare.Host) (*bench, error) {
+func OpenComparer(ctx context.Context, q compare.Request, h compare.Host) (*Comparer, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
@@ -30,14 +30,14 @@ func open(ctx context.Context, q compare.Request, h compare.Host) (*bench, error
 	if err != nil {
 		return nil, err
 	}
-	return &bench{session: s}, nil
+	return &Comparer{Session: s}, nil
 }
 
-func (b *bench) close() error { return b.session.Close() }
+func (b *Comparer) Close() error { return b.Session.Close() }
 
 // compare makes one comparison and analyses it.
-func (b *bench) compare(ctx context.Context, q compare.Request) (*analysis.Summary, error) {
-	rec, err := b.record(ctx, q)
+func (b *Comparer) Compare(ctx context.Context, q compare.Request) (*analysis.Summary, error) {
+	rec, err := b.Record(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -45,8 +45,8 @@ func (b *bench) compare(ctx context.Context, q compare.Request) (*analysis.Summa
 }
 
 // record makes one comparison.
-func (b *bench) record(ctx context.Context, q compare.Request) (*result.Record, error) {
-	rec, err := b.session.Compare(ctx, q, func(result.Line) error { return nil })
+func (b *Comparer) Record(ctx context.Context, q compare.Request) (*result.Record, error) {
+	rec, err := b.Session.Compare(ctx, q, func(result.Line) error { return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -62,21 +62,21 @@ func (b *bench) record(ctx context.Context, q compare.Request) (*result.Record, 
 }
 
 // bar is one thing that must hold.
-type bar struct {
-	what string
-	held bool
+type Bar struct {
+	Text  string
+	Holds bool
 }
 
 // conclude prints the bars and gives an error if one does not hold.
-func conclude(w io.Writer, what string, bars []bar) error {
+func CheckBars(w io.Writer, what string, bars []Bar) error {
 	missed := 0
 	for _, b := range bars {
 		mark := "holds "
-		if !b.held {
+		if !b.Holds {
 			mark = "MISSED"
 			missed++
 		}
-		fmt.Fprintf(w, "%s  %s\n", mark, b.what)
+		fmt.Fprintf(w, "%s  %s\n", mark, b.Text)
 	}
 	if missed == 0 {
 		return nil

@@ -22,16 +22,16 @@ func TestMain(m *testing.M) {
 	testenv.Main(m, testenv.Roles{"agent": agenttest.RunAgent, "fastpath": agenttest.RunFastPath})
 }
 
-// deaf watches nothing.
-type deaf struct{}
+// silent shows no progress.
+type silent struct{}
 
-func (deaf) Event(experiment.Event) {}
-func (deaf) Say(string, ...any)     {}
+func (silent) Event(experiment.Event) {}
+func (silent) Say(string, ...any)     {}
 
-func benchHost(t *testing.T) compare.Host {
+func testHost(t *testing.T) compare.Host {
 	t.Helper()
 	testenv.Root(t)
-	return compare.Host{Version: "test", LabName: testenv.LabName(), Program: testenv.Program(t), Watch: deaf{}}
+	return compare.Host{Version: "test", LabName: testenv.LabName(), Program: testenv.Program(t), Watch: silent{}}
 }
 
 // TestStatsShort is the check of the verdicts with so large a difference and so
@@ -40,7 +40,7 @@ func benchHost(t *testing.T) compare.Host {
 func TestStatsShort(t *testing.T) {
 	c := Stats{Same: 6, Slower: 4, Effect: 0.6, Margin: 0.03, Budget: 3 * time.Second, Seed: 1}
 	var out bytes.Buffer
-	same, slower, err := c.Run(t.Context(), &out, benchHost(t))
+	same, slower, err := c.Run(t.Context(), &out, testHost(t))
 	t.Logf("\n%s", out.String())
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestAgreeShort(t *testing.T) {
 func agreeOnce(t *testing.T, seed uint64) (wrong []string) {
 	t.Helper()
 	c := Agree{Pairs: 1, Slice: 2 * time.Second, Seed: seed}
-	h := benchHost(t)
+	h := testHost(t)
 	var out bytes.Buffer
 	err := c.Check(t.Context(), &out, h)
 	t.Logf("\n%s", out.String())
@@ -119,7 +119,7 @@ func TestJudge(t *testing.T) {
 	} {
 		var got []bool
 		for _, b := range judge(c.cell, c.a) {
-			got = append(got, b.held)
+			got = append(got, b.Holds)
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s %+v: %v, want %v", c.cell.Name, c.a, got, c.want)
@@ -129,10 +129,10 @@ func TestJudge(t *testing.T) {
 
 func TestConclude(t *testing.T) {
 	var out bytes.Buffer
-	if err := conclude(&out, "bad", []bar{{"one", true}, {"two", true}}); err != nil {
+	if err := CheckBars(&out, "bad", []Bar{{Text: "one", Holds: true}, {Text: "two", Holds: true}}); err != nil {
 		t.Error(err)
 	}
-	if err := conclude(&out, "bad", []bar{{"one", true}, {"two", false}}); verr.Code(err) != verr.Failed {
+	if err := CheckBars(&out, "bad", []Bar{{Text: "one", Holds: true}, {Text: "two", Holds: false}}); verr.Code(err) != verr.Failed {
 		t.Errorf("error %v", err)
 	}
 }

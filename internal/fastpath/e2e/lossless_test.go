@@ -24,7 +24,7 @@ import (
 )
 
 // What may happen to a daemon and to its pins, under traffic of which nothing may
-// be lost. The whole of it under load is verify's Lossless.
+// be lost. The whole of it under load is bench's Lossless.
 
 func configOf(arm lab.Arm) string { return filepath.Join(filepath.Dir(arm.Pins[0]), "fast.json") }
 

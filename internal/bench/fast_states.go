@@ -1,4 +1,4 @@
-package verify
+package bench
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -56,7 +57,7 @@ func (s *states) run(ctx context.Context, budget time.Duration, seed uint64) (se
 
 // byRecord measures a moment as a short comparison.
 type byRecord struct {
-	bench   *bench
+	bench   *verify.Comparer
 	request compare.Request
 	path    string
 	figure  figureOf
@@ -79,7 +80,7 @@ var typical = figureOf{(*result.Slice).Value, func(mine, host []float64) (path, 
 
 func (r *byRecord) measure(ctx context.Context, rng *rand.Rand) (moment, error) {
 	r.request.Seed = rng.Uint64()
-	rec, err := r.bench.record(ctx, r.request)
+	rec, err := r.bench.Record(ctx, r.request)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package verify
+package bench
 
 import (
 	"math"
@@ -7,14 +7,15 @@ import (
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/result"
 )
 
 // In every section that holds a ratio against a bar, the bar asks for an interval that
 // is narrow enough to mean something.
 func TestBarsAskForNarrowIntervals(t *testing.T) {
-	sections := map[string]func(r *stats.Ratio) []bar{
-		"comparisons": func(r *stats.Ratio) (bars []bar) {
+	sections := map[string]func(r *stats.Ratio) []verify.Bar{
+		"comparisons": func(r *stats.Ratio) (bars []verify.Bar) {
 			for _, c := range fastCompares {
 				s := &analysis.Summary{}
 				for _, b := range fastBars {
@@ -27,10 +28,10 @@ func TestBarsAskForNarrowIntervals(t *testing.T) {
 			}
 			return bars
 		},
-		"rewrites": func(r *stats.Ratio) []bar { return judgeRewrites("vxlan+fast", momentsOf(r)) },
-		"flows":    func(r *stats.Ratio) []bar { return judgeSame("flows", "that with 1", r) },
-		"in turn":  func(r *stats.Ratio) []bar { return judgeInTurn("flows in turn", r) },
-		"programs": func(r *stats.Ratio) []bar {
+		"rewrites": func(r *stats.Ratio) []verify.Bar { return judgeRewrites("vxlan+fast", momentsOf(r)) },
+		"flows":    func(r *stats.Ratio) []verify.Bar { return judgeSame("flows", "that with 1", r) },
+		"in turn":  func(r *stats.Ratio) []verify.Bar { return judgeInTurn("flows in turn", r) },
+		"programs": func(r *stats.Ratio) []verify.Bar {
 			return timed{program: "from_wire", load: "udp_bw", flows: 1, ratio: r}.judge("vxlan+fast")
 		},
 	}
@@ -47,7 +48,7 @@ func TestBarsAskForNarrowIntervals(t *testing.T) {
 		} {
 			bars, narrow := judge(c.ratio), 0
 			for _, b := range bars {
-				if strings.Contains(b.what, "within 4 %") && b.held == c.narrow {
+				if strings.Contains(b.Text, "within 4 %") && b.Holds == c.narrow {
 					narrow++
 				}
 			}
@@ -92,8 +93,8 @@ func TestIsNarrow(t *testing.T) {
 		{stats.Ratio{Value: 0.5, Lo: 0.47, Hi: 0.53}, false},
 		{stats.Ratio{Value: 1, Open: true}, false},
 	} {
-		if got := isNarrow("it", &c.ratio); got.held != c.want {
-			t.Errorf("%+v: %v, want %v", c.ratio, got.held, c.want)
+		if got := isNarrow("it", &c.ratio); got.Holds != c.want {
+			t.Errorf("%+v: %v, want %v", c.ratio, got.Holds, c.want)
 		}
 	}
 }
@@ -108,7 +109,7 @@ func TestJudgeSame(t *testing.T) {
 	} {
 		held := true
 		for _, b := range judgeSame("it", "that", &stats.Ratio{Value: math.Sqrt(c.lo * c.hi), Lo: c.lo, Hi: c.hi}) {
-			held = held && b.held
+			held = held && b.Holds
 		}
 		if held != c.want {
 			t.Errorf("[%v, %v]: %v, want %v", c.lo, c.hi, held, c.want)

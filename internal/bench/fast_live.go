@@ -1,4 +1,4 @@
-package verify
+package bench
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/internal/verify"
 )
 
 // Live flows send in turn, each a datagram at a time. A core keeps copies of 2,048
@@ -117,7 +118,7 @@ func (l *live) count() (packets uint64, err error) {
 
 // manyFlows measures the latency of live flows in turn, while the table holds no
 // others, and while it holds as many as make a million of them.
-func manyFlows(ctx context.Context, w io.Writer, arms []lab.Arm, tables ballasts, budget time.Duration, seed uint64) (bars []bar, err error) {
+func manyFlows(ctx context.Context, w io.Writer, arms []lab.Arm, tables ballasts, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
 	var ends [2]*live // of the host network, and of the path
 	for i, arm := range arms[:2] {
 		if ends[i], err = openLive(arm); err != nil {
@@ -159,7 +160,7 @@ func manyFlows(ctx context.Context, w io.Writer, arms []lab.Arm, tables ballasts
 const inTurn = "udp_lat"
 
 // judgeInTurn holds their latency against what that of one flow alone may be.
-func judgeInTurn(what string, r *stats.Ratio) []bar {
+func judgeInTurn(what string, r *stats.Ratio) []verify.Bar {
 	return judged(what, fmt.Sprintf("%s: %s of the host network, %s", what, interval(r), limits(true, udpLatencyBar)), r, reaches(r, udpLatencyBar, true))
 }
 

@@ -1,4 +1,4 @@
-package verify
+package bench
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -33,7 +34,7 @@ type Section struct {
 	Name    string
 	Summary string
 	Budget  time.Duration // of each of its comparisons, if none was given; 0: it takes its time
-	run     func(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) ([]bar, error)
+	run     func(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) ([]verify.Bar, error)
 }
 
 // FastSections are all parts, in the order in which they run.
@@ -46,15 +47,15 @@ var FastSections = []Section{
 	{"rewrites", "what it costs to have rules rewritten once a second, with 1000 Services", 8 * time.Minute, rewrites},
 	{"flows", "latency of one flow with 1, 1000 and a million in the table, of 10,000 in turn with a million, and what each takes of memory", 6 * time.Minute, tableful},
 	{"churn", "a flow beside thousands that come and go in a second, with the fast path and without", 0,
-		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, _ uint64) ([]bar, error) {
+		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, _ uint64) ([]verify.Bar, error) {
 			return defaultChurning().check(ctx, w, h)
 		}},
 	{"lossless", "what is lost when the fast path's daemon is stopped, replaced and killed, 20 times each", 0,
-		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, _ uint64) ([]bar, error) {
+		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, _ uint64) ([]verify.Bar, error) {
 			return DefaultLossless().check(ctx, w, h)
 		}},
 	{"programs", "each program that carries, beside an empty one", 0,
-		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, seed uint64) ([]bar, error) {
+		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, seed uint64) ([]verify.Bar, error) {
 			return defaultPrograms(seed).check(ctx, w, h)
 		}},
 }
@@ -75,7 +76,7 @@ func (c Fast) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 		return verr.New(verr.Usage, fmt.Sprintf("cannot check the fast path with --budget %s", c.Budget),
 			"nothing would come of so short a comparison", "give a minute or more; sections have three to eight by default")
 	}
-	var bars []bar
+	var bars []verify.Bar
 	for _, s := range sections {
 		budget := s.Budget
 		if c.Budget != 0 {
@@ -89,7 +90,7 @@ func (c Fast) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 		bars = append(bars, held...)
 		fmt.Fprintln(w)
 	}
-	return conclude(w, "the fast path is not what it should be", bars)
+	return verify.CheckBars(w, "the fast path is not what it should be", bars)
 }
 
 func (c Fast) sections() (all []Section, err error) {
@@ -110,18 +111,18 @@ func (c Fast) sections() (all []Section, err error) {
 
 // fastRequest is what all comparisons have in common.
 func fastRequest(paths []string, services int, seed uint64) compare.Request {
-	return compare.Request{Paths: paths, Services: services, Seed: seed, Command: []string{"venturi", "verify", "fast"}, Wait: true}
+	return compare.Request{Paths: paths, Services: services, Seed: seed, Command: []string{"venturi-bench", "fast"}, Wait: true}
 }
 
 // judged is a bar for a ratio, and one that its interval is narrow enough to mean
 // something: wherever the better end of an interval decides, a wide one reaches
 // everything.
-func judged(what, text string, r *stats.Ratio, reached bool) []bar {
-	return []bar{{text, reached}, isNarrow(what, r)}
+func judged(what, text string, r *stats.Ratio, reached bool) []verify.Bar {
+	return []verify.Bar{{Text: text, Holds: reached}, isNarrow(what, r)}
 }
 
-func isNarrow(what string, r *stats.Ratio) bar {
-	return bar{what + ": the interval is within 4 % to each side", r != nil && !r.Open && (r.Hi-r.Lo)/2 <= narrow*r.Value}
+func isNarrow(what string, r *stats.Ratio) verify.Bar {
+	return verify.Bar{Text: what + ": the interval is within 4 % to each side", Holds: r != nil && !r.Open && (r.Hi-r.Lo)/2 <= narrow*r.Value}
 }
 
 // reaches: the better end of the interval does.

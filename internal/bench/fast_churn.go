@@ -1,4 +1,4 @@
-package verify
+package bench
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/verify"
 )
 
 // churning is the check that one flow does not feel others that come and go.
@@ -59,7 +60,7 @@ func (p pings) String() string {
 func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // check measures, prints what it saw on w, and wants no stall.
-func (c churning) check(ctx context.Context, w io.Writer, h compare.Host) (bars []bar, err error) {
+func (c churning) check(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Bar, err error) {
 	// Whoever answers or waits must not wait for those that make the noise.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4 * runtime.NumCPU()))
 	l, err := lab.Up(ctx, lab.Options{Name: h.LabName, Paths: []string{"vxlan", "vxlan+fast"}, Services: c.services, Program: h.Program})
@@ -91,12 +92,12 @@ func (c churning) check(ctx context.Context, w io.Writer, h compare.Host) (bars 
 	}
 	turned := float64(came) / c.phase.Seconds()
 	fmt.Fprintf(w, "%-12s beside %6.0f played flows/s %v\n", fast.Name, turned, full)
-	return []bar{
-		{fmt.Sprintf("churn: longest wait %v, that of the slow path %v, and %v at most", busy[1].longest, busy[0].longest, stall),
-			busy[1].longest <= max(stall, busy[0].longest)},
-		{"churn: nothing is lost that the slow path does not lose", max(busy[1].lost, full.lost) <= busy[0].lost},
-		{fmt.Sprintf("churn: longest wait beside %.0f played flows a second, of %d, %v, and %v at most", turned, c.rate, full.longest, stall),
-			turned >= leastTurned*float64(c.rate) && full.longest <= max(stall, busy[0].longest)},
+	return []verify.Bar{
+		{Text: fmt.Sprintf("churn: longest wait %v, that of the slow path %v, and %v at most", busy[1].longest, busy[0].longest, stall),
+			Holds: busy[1].longest <= max(stall, busy[0].longest)},
+		{Text: "churn: nothing is lost that the slow path does not lose", Holds: max(busy[1].lost, full.lost) <= busy[0].lost},
+		{Text: fmt.Sprintf("churn: longest wait beside %.0f played flows a second, of %d, %v, and %v at most", turned, c.rate, full.longest, stall),
+			Holds: turned >= leastTurned*float64(c.rate) && full.longest <= max(stall, busy[0].longest)},
 	}, nil
 }
 

@@ -1,4 +1,4 @@
-package verify
+package bench
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/internal/verify"
 )
 
 // fastPrograms is how long the programs that carry take, beside an empty one.
@@ -67,8 +68,8 @@ var programLoads = []struct {
 }{{"udp_bw", 1, 1}, {"tcp_bw", 65536, 1}, {"udp_bw", 1, liveFlows}}
 
 // check times the programs, prints the ratios on w, and gives the bars.
-func (c fastPrograms) check(ctx context.Context, w io.Writer, h compare.Host) (bars []bar, err error) {
-	unlock, err := lab.LockMeasure(ctx, true, "venturi verify fast", nil)
+func (c fastPrograms) check(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Bar, err error) {
+	unlock, err := lab.LockMeasure(ctx, true, "venturi-bench fast", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ type timed struct {
 }
 
 // judge holds it against its bar, if it has one.
-func (t timed) judge(path string) (bars []bar) {
+func (t timed) judge(path string) (bars []verify.Bar) {
 	for _, b := range programBars {
 		if b.program == t.program && b.load == t.load && t.flows == 1 {
 			what := path + ": " + t.program

@@ -1,4 +1,4 @@
-package verify
+package bench
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/internal/verify"
 )
 
 // tableFlows are how many flows the table holds, beside that which is measured.
@@ -27,16 +28,16 @@ const sameLatency = 0.03
 // tableful measures latency with more and more flows in the tables of both machines:
 // that of one flow, of which the cores keep a copy, and then that of many in turn,
 // each of which is looked up.
-func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []bar, err error) {
+func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
 	const path = "vxlan+fast"
 	q := fastRequest([]string{path}, 0, seed)
 	q.Loads, q.NoCopy, q.Series, q.Rounds = fastLatencies, true, 1, 16
-	b, err := open(ctx, q, h)
+	b, err := verify.OpenComparer(ctx, q, h)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	tables, err := newBallasts(b.session.Lab().Arms)
+	defer func() { err = errors.Join(err, b.Close()) }()
+	tables, err := newBallasts(b.Session.Lab().Arms)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 	if err != nil {
 		return nil, err
 	}
-	arms := b.session.Lab().Arms
+	arms := b.Session.Lab().Arms
 	many, err := manyFlows(ctx, w, arms, tables, budget/2, seed)
 	if err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 }
 
 // oneFlow measures the latency of one flow.
-func oneFlow(ctx context.Context, w io.Writer, by *byRecord, tables ballasts, budget time.Duration, seed uint64) (bars []bar, err error) {
+func oneFlow(ctx context.Context, w io.Writer, by *byRecord, tables ballasts, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
 	var memory []uint64 // of the first machine's table, by state
 	s := &states{measure: by.measure, enter: func(_ context.Context, state int) error {
 		if err := tables.hold(tableFlows[state]); err != nil {
@@ -97,7 +98,7 @@ func oneFlow(ctx context.Context, w io.Writer, by *byRecord, tables ballasts, bu
 }
 
 // judgeSame holds the ratio of two latencies that are to be the same.
-func judgeSame(what, base string, r *stats.Ratio) []bar {
+func judgeSame(what, base string, r *stats.Ratio) []verify.Bar {
 	return judged(what, fmt.Sprintf("%s: %s of %s, within %.0f %%", what, interval(r), base, 100*sameLatency),
 		r, reaches(r, 1+sameLatency, true) && reaches(r, 1-sameLatency, false))
 }

@@ -1,4 +1,4 @@
-package verify
+package bench
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -56,16 +57,16 @@ var mean = figureOf{
 
 // rewrites measures the fast path while rules of the machines are rewritten once a
 // second, and while they are left alone, in turn.
-func rewrites(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []bar, err error) {
+func rewrites(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
 	const path = "vxlan+fast"
 	q := fastRequest([]string{path}, fastServices, seed)
 	q.Loads, q.NoCopy, q.Series, q.Rounds = fastLoads, true, 1, rewriteRounds
-	b, err := open(ctx, q, h)
+	b, err := verify.OpenComparer(ctx, q, h)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	r, err := newRewriter(b.session.Lab())
+	defer func() { err = errors.Join(err, b.Close()) }()
+	r, err := newRewriter(b.Session.Lab())
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func rewrites(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 }
 
 // judgeRewrites holds a path, while rules were rewritten, against the bars.
-func judgeRewrites(path string, seen []moment) (bars []bar) {
+func judgeRewrites(path string, seen []moment) (bars []verify.Bar) {
 	for _, of := range rewriteBars {
 		ratio, what := overHost(seen, of.load), fmt.Sprintf("rewrites: %s %s", path, of.load)
 		text := fmt.Sprintf("%s: %s of the host network, %s", what, interval(ratio), limits(of.below, of.bar))

@@ -1,4 +1,4 @@
-package verify
+package bench
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/internal/tool"
+	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -49,7 +50,7 @@ var peerLabs = [][]string{overlayPaths, routedPaths, {"macvlan"}}
 const oneWayShare = 0.99
 
 // peers measures all paths with the programs that are installed.
-func peers(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []bar, err error) {
+func peers(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
 	var loads []peerLoad
 	for _, l := range peerLoads {
 		if err := l.tool.Installed(); err != nil {
@@ -72,17 +73,17 @@ func peers(ctx context.Context, w io.Writer, h compare.Host, budget time.Duratio
 }
 
 // peersOf measures the paths of one lab, in turn with the host network.
-func peersOf(ctx context.Context, w io.Writer, h compare.Host, paths []string, loads []peerLoad, budget time.Duration, seed uint64) (bars []bar, err error) {
-	b, err := open(ctx, fastRequest(paths, 0, seed), h)
+func peersOf(ctx context.Context, w io.Writer, h compare.Host, paths []string, loads []peerLoad, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
+	b, err := verify.OpenComparer(ctx, fastRequest(paths, 0, seed), h)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
+	defer func() { err = errors.Join(err, b.Close()) }()
 	cpus, err := host.AllowedCPUs()
 	if err != nil {
 		return nil, err
 	}
-	t := peerTable{arms: b.session.Lab().Arms, rng: rand.New(rand.NewPCG(seed, 6))}
+	t := peerTable{arms: b.Session.Lab().Arms, rng: rand.New(rand.NewPCG(seed, 6))}
 	t.client, t.server = compare.ChooseCPUs(cpus)
 	rounds := max(leastStates, int(budget/(time.Duration(len(loads)*len(t.arms))*tool.MinDuration)))
 	fmt.Fprintf(w, "\n%s beside the host network, 0 Services, %d runs of %v each in random order\n\n",
@@ -150,7 +151,7 @@ func (r *peerRuns) add(before, after [bpf.Counts]uint64) {
 	}
 }
 
-func (t *peerTable) print(w io.Writer, l peerLoad, runs []peerRuns) (bars []bar) {
+func (t *peerTable) print(w io.Writer, l peerLoad, runs []peerRuns) (bars []verify.Bar) {
 	for i, arm := range t.arms {
 		ratio, share := "", ""
 		if i > 0 {
@@ -160,10 +161,10 @@ func (t *peerTable) print(w io.Writer, l peerLoad, runs []peerRuns) (bars []bar)
 			share = fmt.Sprintf("%.2f %%", 100*runs[i].share())
 		}
 		fmt.Fprintf(w, "%-30s %-12s %14s  %-22s %s\n", l.name, arm.Name,
-			figure(result.Cell{Metric: l.metric}, stats.Median(slices.Clone(runs[i].values))), ratio, share)
+			verify.FormatFigure(result.Cell{Metric: l.metric}, stats.Median(slices.Clone(runs[i].values))), ratio, share)
 		if arm.Pins != nil && l.load == "udp_bw" {
-			bars = append(bars, bar{fmt.Sprintf("peers: %s carries %s of the packets of %s, more than %.0f %%", arm.Name, share, l.name, 100*oneWayShare),
-				runs[i].share() > oneWayShare})
+			bars = append(bars, verify.Bar{Text: fmt.Sprintf("peers: %s carries %s of the packets of %s, more than %.0f %%", arm.Name, share, l.name, 100*oneWayShare),
+				Holds: runs[i].share() > oneWayShare})
 		}
 	}
 	return bars

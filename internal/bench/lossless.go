@@ -1,4 +1,4 @@
-package verify
+package bench
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -143,21 +144,21 @@ type Outcome struct {
 
 // check plays all cycles, and prints what became of the traffic on w: nothing is to
 // be lost.
-func (c Lossless) check(ctx context.Context, w io.Writer, h compare.Host) ([]bar, error) {
+func (c Lossless) check(ctx context.Context, w io.Writer, h compare.Host) ([]verify.Bar, error) {
 	all, err := c.Run(ctx, h)
 	if err != nil {
 		return nil, err
 	}
 	printOutcomes(w, all)
-	var bars []bar
+	var bars []verify.Bar
 	for _, o := range all {
 		if o.Cycles == 0 {
 			continue
 		}
 		what := fmt.Sprintf("%s, %s, %d cycles: ", o.Path, o.Kind, o.Cycles)
 		bars = append(bars,
-			bar{what + fmt.Sprintf("%d of %d datagrams lost, none is to be", o.Lost, o.Sent), o.Lost == 0 && o.Sent > 0},
-			bar{what + fmt.Sprintf("%d connections lost, none is to be", len(o.Broken)), len(o.Broken) == 0 && o.Opened > 0})
+			verify.Bar{Text: what + fmt.Sprintf("%d of %d datagrams lost, none is to be", o.Lost, o.Sent), Holds: o.Lost == 0 && o.Sent > 0},
+			verify.Bar{Text: what + fmt.Sprintf("%d connections lost, none is to be", len(o.Broken)), Holds: len(o.Broken) == 0 && o.Opened > 0})
 	}
 	return bars, nil
 }

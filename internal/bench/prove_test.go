@@ -1,4 +1,4 @@
-package verify
+package bench
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/tune"
+	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -41,7 +42,7 @@ func TestFaultsCanBePlanted(t *testing.T) {
 			continue // of a virtual machine
 		}
 		t.Run(f.Name, func(t *testing.T) {
-			p, err := OpenProve(t.Context(), ProveRequest(f.Path, f.Wire), benchHost(t))
+			p, err := verify.OpenProve(t.Context(), verify.ProveRequest(f.Path, f.Wire), testHost(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +110,7 @@ func TestShortProof(t *testing.T) {
 	c := proofs(t)
 	c.Faults, c.Repeat, c.Budget, c.MDE = []string{"csum"}, 1, 4*time.Second, 100
 	var out bytes.Buffer
-	err := c.Check(t.Context(), &out, benchHost(t))
+	err := c.Check(t.Context(), &out, testHost(t))
 	if err == nil || !strings.Contains(err.Error(), "budget") && !strings.Contains(err.Error(), "bars were missed") {
 		t.Errorf("%v\n%s", err, &out)
 	}

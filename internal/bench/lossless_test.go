@@ -1,16 +1,17 @@
-package verify
+package bench
 
 import (
 	"bytes"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/verify"
 )
 
 // TestLosslessShort is the check of the daemon's comings and goings with so little
 // traffic that a busy machine carries it: nothing may be lost.
 func TestLosslessShort(t *testing.T) {
-	h := benchHost(t)
+	h := testHost(t)
 	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}
@@ -19,7 +20,7 @@ func TestLosslessShort(t *testing.T) {
 	var out bytes.Buffer
 	bars, err := c.check(t.Context(), &out, h)
 	if err == nil {
-		err = conclude(&out, "something is lost", bars)
+		err = verify.CheckBars(&out, "something is lost", bars)
 	}
 	t.Logf("\n%s", out.String())
 	if err != nil {

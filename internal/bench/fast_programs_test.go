@@ -1,4 +1,4 @@
-package verify
+package bench
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 // Every program of both paths is timed, with one flow and with many in turn, and no
 // program takes less time than none.
 func TestFastProgramsShort(t *testing.T) {
-	h := benchHost(t)
+	h := testHost(t)
 	if answer, err := feature.TCX.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}

@@ -1,4 +1,4 @@
-package verify
+package bench
 
 import (
 	"cmp"
@@ -17,6 +17,7 @@ import (
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/tune"
+	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -100,11 +101,11 @@ func (c Proofs) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	all, n, took := r.sum(faults)
 	fmt.Fprintf(w, "\n%d proofs in %s, each at most %s\nhits: %d, misses: %d (%d of them refused as too noisy), false alarms: %d of %d placebos that were judged; %d were not tried\n",
 		n, took.Round(time.Second), c.Budget, all.Hits, all.Misses, all.Refused, all.Alarms, all.Placebos, all.Untried)
-	return conclude(w, "proofs do not hold what they promise", []bar{
-		{fmt.Sprintf("faults mended: %d of %d, at least %.0f %%", all.Hits, all.Hits+all.Misses, 100*minKept),
-			float64(all.Hits) >= minKept*float64(all.Hits+all.Misses)},
-		{fmt.Sprintf("placebos kept: %d of %d, at most %.0f %%", all.Alarms, all.Placebos, 100*maxKept),
-			float64(all.Alarms) <= maxKept*float64(all.Placebos)},
+	return verify.CheckBars(w, "proofs do not hold what they promise", []verify.Bar{
+		{Text: fmt.Sprintf("faults mended: %d of %d, at least %.0f %%", all.Hits, all.Hits+all.Misses, 100*minKept),
+			Holds: float64(all.Hits) >= minKept*float64(all.Hits+all.Misses)},
+		{Text: fmt.Sprintf("placebos kept: %d of %d, at most %.0f %%", all.Alarms, all.Placebos, 100*maxKept),
+			Holds: float64(all.Alarms) <= maxKept*float64(all.Placebos)},
 	})
 }
 
@@ -121,7 +122,7 @@ func (c Proofs) faults() (faults []Fault, err error) {
 		}
 		if f.OfMachine && !c.Guest {
 			return nil, verr.New(verr.Usage, "cannot plant fault "+name, "it would be one of this whole machine",
-				"plant it in a virtual one: venturi kernel exec 6.1 -- venturi verify proofs --fault "+name)
+				"plant it in a virtual one: venturi kernel exec 6.1 -- venturi-bench proofs --fault "+name)
 		}
 		faults = append(faults, f)
 	}
@@ -130,9 +131,9 @@ func (c Proofs) faults() (faults []Fault, err error) {
 
 // fault makes those proofs of one fault that are missing, in one lab.
 func (c Proofs) fault(ctx context.Context, w io.Writer, h compare.Host, f Fault, r *record) (err error) {
-	q := ProveRequest(f.Path, f.Wire)
-	q.Seed, q.Command = c.Seed, []string{"venturi", "verify", "proofs"}
-	p, err := OpenProve(ctx, q, h)
+	q := verify.ProveRequest(f.Path, f.Wire)
+	q.Seed, q.Command = c.Seed, []string{"venturi-bench", "proofs"}
+	p, err := verify.OpenProve(ctx, q, h)
 	if err != nil {
 		return err
 	}
@@ -186,7 +187,7 @@ func rest(ctx context.Context) error {
 }
 
 // proof plants the fault, proves, and takes the fault back.
-func (c Proofs) proof(ctx context.Context, p *Prove, f Fault, targets tune.Targets, seed uint64) (proved *tune.ProofResult, err error) {
+func (c Proofs) proof(ctx context.Context, p *verify.Prove, f Fault, targets tune.Targets, seed uint64) (proved *tune.ProofResult, err error) {
 	start := time.Now()
 	bad, err := f.wishes(c.Machine, targets, f.Bad)
 	if err != nil {

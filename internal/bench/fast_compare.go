@@ -1,4 +1,4 @@
-package verify
+package bench
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -78,8 +79,8 @@ var fastBars = []struct {
 }
 
 // comparing is a section that is made of comparisons.
-func comparing(names ...string) func(context.Context, io.Writer, compare.Host, time.Duration, uint64) ([]bar, error) {
-	return func(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []bar, err error) {
+func comparing(names ...string) func(context.Context, io.Writer, compare.Host, time.Duration, uint64) ([]verify.Bar, error) {
+	return func(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
 		for _, name := range names {
 			for _, c := range fastCompares {
 				if c.name != name {
@@ -100,12 +101,12 @@ func comparing(names ...string) func(context.Context, io.Writer, compare.Host, t
 func (c fastCompare) measure(ctx context.Context, h compare.Host, budget time.Duration, seed uint64) (s *analysis.Summary, err error) {
 	q := fastRequest(c.paths, c.services, seed)
 	q.Loads, q.Flows, q.Budget, q.NoHost = c.loads, c.flows, budget, c.noHost
-	b, err := open(ctx, q, h)
+	b, err := verify.OpenComparer(ctx, q, h)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	return b.compare(ctx, q)
+	defer func() { err = errors.Join(err, b.Close()) }()
+	return b.Compare(ctx, q)
 }
 
 func (c fastCompare) base() string {
@@ -137,7 +138,7 @@ func lostOf(row analysis.Row) string {
 }
 
 // judge holds the ratios against the bars of the comparison.
-func (c fastCompare) judge(s *analysis.Summary) (bars []bar) {
+func (c fastCompare) judge(s *analysis.Summary) (bars []verify.Bar) {
 	for _, b := range fastBars {
 		if b.compare != c.name {
 			continue

@@ -1,4 +1,4 @@
-package verify
+package bench
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ import (
 // The check runs to its end; whether this machine is quiet enough for its bars is not
 // asked here.
 func TestFastChurnShort(t *testing.T) {
-	h := benchHost(t)
+	h := testHost(t)
 	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}

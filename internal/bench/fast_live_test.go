@@ -1,4 +1,4 @@
-package verify
+package bench
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 
 // Flows that send in turn are all learned, and then all carried.
 func TestLive(t *testing.T) {
-	h := benchHost(t)
+	h := testHost(t)
 	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}
