@@ -76,16 +76,22 @@ a killed run left.`,
 				return verr.New(verr.Usage, "cannot compare with --margin 0",
 					"no two measurements are the same to the last digit", "name the smallest difference that matters, such as 1%")
 			}
-			if elsewhere, err := u.elsewhere(env); err != nil {
+			elsewhere, err := u.elsewhere(env)
+			if err != nil {
 				return err
-			} else if elsewhere {
-				named := q.Out != ""
-				if !named {
-					q.Out = compare.FreshFolder(time.Now())
-				}
-				return measureUnder(cmd.Context(), env, u, []compare.Request{q}, q.Out, named)
 			}
-			return runCompare(cmd.Context(), env, q, func(file string, rec *result.Record) error {
+			named := q.Out != ""
+			if elsewhere && !named {
+				q.Out = compare.FreshFolder(time.Now())
+			}
+			r, err := q.Resolve()
+			if err != nil {
+				return err
+			}
+			if elsewhere {
+				return measureUnder(cmd.Context(), env, u, []*compare.Resolved{r}, r.Out, named)
+			}
+			return runCompare(cmd.Context(), env, r, func(file string, rec *result.Record) error {
 				return printReport(env, file, rec, opt)
 			})
 		},
@@ -115,13 +121,13 @@ a killed run left.`,
 }
 
 // runCompare carries a comparison out and prints what was measured.
-func runCompare(ctx context.Context, env *Env, q compare.Request, write func(file string, rec *result.Record) error) error {
+func runCompare(ctx context.Context, env *Env, r *compare.Resolved, write func(file string, rec *result.Record) error) error {
 	program, err := program()
 	if err != nil {
 		return err
 	}
 	show := progress.New(env.Stderr)
-	rec, file, err := compare.Do(ctx, q, compare.Host{
+	rec, file, err := compare.Do(ctx, r, compare.Host{
 		Version: Version(), Program: program, Watch: show, Owner: sudoCaller(env)})
 	show.Done()
 	if rec == nil || len(rec.Slices) == 0 {

@@ -96,7 +96,7 @@ func refuseAttach(specs []string) error {
 // under another kernel. Whatever does not depend on the kernel is refused here,
 // and here are made the folders of the records, all of them below out, which is
 // what the machine may write to. named tells whether the command line names it.
-func measureUnder(ctx context.Context, env *Env, u kernelFlag, requests []compare.Request, out string, named bool) error {
+func measureUnder(ctx context.Context, env *Env, u kernelFlag, requests []*compare.Resolved, out string, named bool) error {
 	k, err := u.check(requests)
 	if err != nil {
 		return err
@@ -115,13 +115,13 @@ func measureUnder(ctx context.Context, env *Env, u kernelFlag, requests []compar
 		defer unlock()
 	}
 	var folders []string
-	for _, q := range requests {
-		tidy, err := compare.Prepare(q.Out, sudoCaller(env))
+	for _, r := range requests {
+		tidy, err := compare.Prepare(r.Out, sudoCaller(env))
 		if err != nil {
 			return err
 		}
 		defer tidy()
-		folders = append(folders, q.Out)
+		folders = append(folders, r.Out)
 	}
 	g, err := boot(ctx, u, vm.Config{Kernel: k, Writable: []string{out}}, show)
 	if err != nil {
@@ -146,12 +146,12 @@ func measureUnder(ctx context.Context, env *Env, u kernelFlag, requests []compar
 }
 
 // check refuses what can be refused before anything is started, and finds the kernel.
-func (u kernelFlag) check(requests []compare.Request) (kernel.Kernel, error) {
-	for _, q := range requests {
-		if err := refuseAttach(q.Paths); err != nil {
+func (u kernelFlag) check(requests []*compare.Resolved) (kernel.Kernel, error) {
+	for _, r := range requests {
+		if err := refuseAttach(r.Paths); err != nil {
 			return kernel.Kernel{}, err
 		}
-		if err := q.CheckAnywhere(); err != nil {
+		if err := r.CheckAnywhere(); err != nil {
 			return kernel.Kernel{}, err
 		}
 	}

@@ -184,25 +184,30 @@ killed run left.`,
 // runStudy makes one comparison after the other. What cannot be carried out is
 // refused before the first; a path that fails in one does not end the others.
 func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Request, opt report.Options, u kernelFlag) error {
-	requests, folders := s.Requests(), s.Folders(flags.Out)
-	for i := range requests {
-		q := &requests[i]
+	folders := s.Folders(flags.Out)
+	var requests []*compare.Resolved
+	for i, q := range s.Requests() {
 		q.Out, q.Seed, q.Wait, q.Command = folders[i], flags.Seed, flags.Wait, flags.Command
+		r, err := q.Resolve()
+		if err != nil {
+			return err
+		}
+		requests = append(requests, r)
 	}
 	if elsewhere, err := u.elsewhere(env); err != nil {
 		return err
 	} else if elsewhere {
 		return measureUnder(cmd.Context(), env, u, requests, flags.Out, cmd.Flags().Changed("out"))
 	}
-	for _, q := range requests {
-		if err := q.Check(); err != nil {
+	for _, r := range requests {
+		if err := r.Check(); err != nil {
 			return err
 		}
 	}
 	var failed []error
 	var recs []report.Wired
-	for i, q := range requests {
-		err := runCompare(cmd.Context(), env, q, func(file string, rec *result.Record) error {
+	for i, r := range requests {
+		err := runCompare(cmd.Context(), env, r, func(file string, rec *result.Record) error {
 			recs = append(recs, report.Wired{Wire: s.Wires[i].Name, Record: rec})
 			return printTables(env, s.Layout(s.Wires[i]), file, []report.Wired{{Record: rec}}, opt)
 		})

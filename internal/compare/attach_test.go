@@ -46,7 +46,7 @@ func TestAttach(t *testing.T) {
 			h := testHost(t, w)
 			q := short(t, "udp_lat", "tcp_bw")
 			q.Paths = []string{"host", spec(c.containers)}
-			rec, _, err := Do(t.Context(), q, h)
+			rec, _, err := Do(t.Context(), resolve(t, q), h)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func TestAttachShared(t *testing.T) {
 		"attach:from=ns:" + client.Path() + ",to=ns:" + server.Path(),
 		"attach:from=ns:" + server.Name() + ",to=ns:" + client.Name(),
 	}
-	rec, _, err := Do(t.Context(), q, h)
+	rec, _, err := Do(t.Context(), resolve(t, q), h)
 	if err != nil {
 		t.Fatal(err)
 	}

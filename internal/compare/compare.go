@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -47,91 +46,32 @@ type Session struct {
 
 // Do carries one comparison out and returns its record and the file that holds
 // it. With an error there may still be a record: of what was measured until then.
-func Do(ctx context.Context, q Request, h Host) (rec *result.Record, file string, err error) {
-	q = q.withDefaults()
-	if err := q.Check(); err != nil {
+func Do(ctx context.Context, r *Resolved, h Host) (rec *result.Record, file string, err error) {
+	if err := r.Check(); err != nil {
 		return nil, "", err
 	}
-	out, err := createRecord(q.Out, h.Owner)
+	out, err := createRecord(r.Out, h.Owner)
 	if err != nil {
 		return nil, "", err
 	}
 	defer func() { err = errors.Join(err, out.close(rec)) }()
-	s, err := Open(ctx, q, h)
+	s, err := Open(ctx, r, h)
 	if err != nil {
 		return nil, "", err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	rec, err = s.Compare(ctx, q, out.write)
+	rec, err = s.Compare(ctx, r, out.write)
 	return rec, out.path, err
-}
-
-// Check refuses whatever can be refused before anything is changed.
-func (q Request) Check() error {
-	o, err := q.planned()
-	if err != nil {
-		return err
-	}
-	if len(q.Remote.Machines) > 0 {
-		return q.withDefaults().checkMachines()
-	}
-	if err := q.withDefaults().checkThreads(); err != nil {
-		return err
-	}
-	return o.Check()
-}
-
-// CheckAnywhere refuses what can be refused whatever the kernel that it is to run
-// under.
-func (q Request) CheckAnywhere() error {
-	o, err := q.planned()
-	if err != nil {
-		return err
-	}
-	return o.CheckAnywhere()
-}
-
-// planned is the lab of a request that has a plan.
-func (q Request) planned() (lab.Options, error) {
-	q = q.withDefaults()
-	if _, err := q.Plan(); err != nil {
-		return lab.Options{}, err
-	}
-	return q.labOptions(Host{})
-}
-
-func (q Request) armCount() int {
-	n := len(q.Paths) + len(q.Tools)
-	if q.hasCopy() {
-		n++
-	}
-	return n
-}
-
-// hasCopy tells whether the first path gets a copy, for the noise floor. A real
-// tool's run has none: its question is agreement, which needs no floor.
-func (q Request) hasCopy() bool { return !q.NoCopy && len(q.Tools) == 0 }
-
-func (q Request) labOptions(h Host) (lab.Options, error) {
-	o := lab.Options{Name: h.LabName, Paths: q.Paths, Names: q.Names, Hosts: q.Hosts, Services: q.Services, Program: h.Program}
-	if len(h.Program) > 0 {
-		o.AgentCommand = append(slices.Clone(h.Program), "agent")
-	}
-	orElse(&o.Name, "compare")
-	var err error
-	o.Wire, err = lab.ParseWire(q.Wire)
-	return o, err
 }
 
 // Open makes ready what the request is to be measured on: it takes the lock,
 // raises a lab with the request's paths or reaches the machines, and connects to
 // the agents.
-func Open(ctx context.Context, q Request, h Host) (*Session, error) {
-	q = q.withDefaults()
-	if len(q.Remote.Machines) > 0 {
-		return openMachines(ctx, q, h)
+func Open(ctx context.Context, r *Resolved, h Host) (*Session, error) {
+	if r.onMachines() {
+		return openMachines(ctx, r, h)
 	}
-	return openLab(ctx, q, h)
+	return openLab(ctx, r, h)
 }
 
 // Close takes down what was raised, and releases the lock.
@@ -139,18 +79,11 @@ func (s *Session) Close() error { return s.testbed.close() }
 
 // Compare makes one comparison. The request's paths must be those that the
 // session was opened with.
-func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line) error) (*result.Record, error) {
-	q = q.withDefaults()
-	if err := q.check(); err != nil {
-		return nil, err
-	}
-	arms, ends := s.arms(q)
-	plan, err := q.plan(arms)
+func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Line) error) (*result.Record, error) {
+	plan, ends, err := s.plan(r)
 	if err != nil {
 		return nil, err
 	}
-	plan.Wire, plan.SharedCores = s.wire, s.sharedCores
-	plan.ClientCPU, plan.ServerCPU = s.machines[0].cpu, s.machines[1].cpu
 	serverMeters := meter.Names()
 	if s.sharedCores {
 		serverMeters = []string{"tcp", "udp", "links", "accel"} // both agents see the same cores: one counts them
@@ -163,12 +96,12 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 		}
 		return nil
 	}
-	if err := s.preamble(ctx, q, plan, add); err != nil {
+	if err := s.preamble(ctx, r, plan, add); err != nil {
 		return rec, err
 	}
 	own := rec.Facts[0] // of the client's machine
 	if s.sharedCores {
-		for _, w := range congestionWarnings(plan, ends, q.Tools, own.Sysctls) {
+		for _, w := range congestionWarnings(plan, ends, r.tools, own.Sysctls) {
 			if err := add(result.Line{Warning: &w}); err != nil {
 				return rec, recordError(err)
 			}
@@ -176,8 +109,8 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 	}
 	run := experiment.Run{
 		Plan: &rec.Plan, Ends: ends, Client: s.machines[0].agent, Server: s.machines[1].agent,
-		Write: write, Watch: s.host.Watch, Tools: tools(q.Tools),
-		DaemonExit:    func(arm int) error { return s.testbed.daemonExit(strings.TrimSuffix(arms[arm].Name, copySuffix)) },
+		Write: write, Watch: s.host.Watch, Tools: tools(r.tools),
+		DaemonExit:    func(arm int) error { return s.testbed.daemonExit(strings.TrimSuffix(plan.Arms[arm].Name, copySuffix)) },
 		FinalWarnings: s.testbed.warnings,
 		ClientMeters:  meter.Names(), ServerMeters: serverMeters, Congestion: own.Congestion,
 	}
@@ -190,26 +123,31 @@ func (s *Session) Compare(ctx context.Context, q Request, write func(result.Line
 	return rec, recordError(run.Do(ctx, rec))
 }
 
-// arms pairs the plan's arms with the paths' ends.
-func (s *Session) arms(q Request) ([]result.Arm, []experiment.Ends) {
-	paths := make([]result.Arm, len(s.paths))
-	for i, p := range s.paths {
-		paths[i] = p.arm
+// plan completes the plan of a request by what the testbed tells, and pairs its
+// arms with the ends of their paths.
+func (s *Session) plan(r *Resolved) (*result.Plan, []experiment.Ends, error) {
+	if len(r.arms) != len(s.paths) {
+		return nil, nil, fmt.Errorf("compare %d paths on a testbed that has %d", len(r.arms), len(s.paths))
 	}
-	arms, of := q.withRoles(paths)
-	ends := make([]experiment.Ends, len(arms))
-	for i, path := range of {
-		ends[i] = s.paths[path].ends
-		ends[i].Spin = q.Spin[path]
+	p := r.Plan()
+	p.Wire, p.SharedCores = s.wire, s.sharedCores
+	p.ClientCPU, p.ServerCPU = s.machines[0].cpu, s.machines[1].cpu
+	ends := make([]experiment.Ends, len(p.Arms))
+	for i, planned := range p.Arms {
+		path := s.paths[r.pathOf[i]]
+		p.Arms[i] = path.arm
+		p.Arms[i].Name, p.Arms[i].Path, p.Arms[i].Role = planned.Name, planned.Path, planned.Role
+		ends[i] = path.ends
+		ends[i].Spin = r.spin[r.pathOf[i]]
 	}
-	return arms, ends
+	return p, ends, nil
 }
 
 // preamble writes header, plan and the facts of both machines, with warnings of
 // what of them could not be read.
-func (s *Session) preamble(ctx context.Context, q Request, plan *result.Plan, add func(result.Line) error) error {
+func (s *Session) preamble(ctx context.Context, r *Resolved, plan *result.Plan, add func(result.Line) error) error {
 	header := result.Header{Format: result.Format, Version: result.Version, Venturi: s.host.Version,
-		Started: time.Now(), Command: q.Command}
+		Started: time.Now(), Command: r.Command}
 	if err := add(result.Line{Header: &header}); err != nil {
 		return recordError(err)
 	}
@@ -226,7 +164,7 @@ func (s *Session) preamble(ctx context.Context, q Request, plan *result.Plan, ad
 			facts.Versions = map[string]string{}
 		}
 		facts.Versions["venturi"], facts.Versions["go"] = s.host.Version, runtime.Version()
-		for _, name := range q.Tools {
+		for _, name := range r.tools {
 			if t, err := tool.Find(name); err == nil {
 				facts.Versions[name], _ = t.Version(ctx) // one that does not tell is still a tool
 			}

@@ -28,6 +28,15 @@ func short(t *testing.T, loads ...string) Request {
 	return Request{Loads: loads, Series: 3, Rounds: 4, Out: filepath.Join(t.TempDir(), "run"), Wait: true}
 }
 
+func resolve(t *testing.T, q Request) *Resolved {
+	t.Helper()
+	r, err := q.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 func analyze(t *testing.T, rec *result.Record) *analysis.Summary {
 	t.Helper()
 	s, err := analysis.Analyze(rec, analysis.Options{})
@@ -43,7 +52,7 @@ func TestDo(t *testing.T) {
 	h := testHost(t, deaf{})
 	before := testenv.Snapshot(t)
 	q := short(t)
-	rec, file, err := Do(t.Context(), q, h)
+	rec, file, err := Do(t.Context(), resolve(t, q), h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +90,7 @@ func TestServices(t *testing.T) {
 	h := testHost(t, deaf{})
 	q := short(t, "udp_lat")
 	q.Paths, q.Services = []string{"host", "vxlan"}, 50
-	rec, _, err := Do(t.Context(), q, h)
+	rec, _, err := Do(t.Context(), resolve(t, q), h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,14 +130,14 @@ func lossy(t *testing.T) analysis.Row {
 	h := testHost(t, deaf{})
 	q := short(t, "udp_lat")
 	q.Paths, q.NoHost, q.Series, q.Rounds = []string{"routed", "routed"}, true, 8, 20
-	s, err := Open(t.Context(), q, h)
+	s, err := Open(t.Context(), resolve(t, q), h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	testenv.Lose(t, s.lab.Arms[0].Server().Namespace, 0)
 	testenv.Lose(t, s.lab.Arms[1].Server().Namespace, 10_000)
-	rec, err := s.Compare(t.Context(), q, func(result.Line) error { return nil })
+	rec, err := s.Compare(t.Context(), resolve(t, q), func(result.Line) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +173,7 @@ func TestArmDies(t *testing.T) {
 	h := testHost(t, b)
 	b.lab = h.LabName
 	q := short(t, "udp_lat")
-	rec, _, err := Do(t.Context(), q, h)
+	rec, _, err := Do(t.Context(), resolve(t, q), h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +208,7 @@ func TestLock(t *testing.T) {
 	defer unlock()
 	q := short(t, "udp_lat")
 	q.Wait = false
-	_, _, err = Do(t.Context(), q, h)
+	_, _, err = Do(t.Context(), resolve(t, q), h)
 	if verr.Code(err) != verr.Busy || !strings.Contains(err.Error(), "the first run") {
 		t.Errorf("error %v", err)
 	}
@@ -214,7 +223,7 @@ func TestPrecision(t *testing.T) {
 	h := testHost(t, deaf{})
 	q := short(t, "udp_lat")
 	q.Paths, q.Series, q.Precision = []string{"host", "routed"}, 12, 0.49
-	rec, _, err := Do(t.Context(), q, h)
+	rec, _, err := Do(t.Context(), resolve(t, q), h)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestFastPathIsRecorded(t *testing.T) {
 	}
 	q := short(t, "udp_lat")
 	q.Paths, q.Rounds = []string{"vxlan", "vxlan+fast"}, 8
-	rec, _, err := Do(t.Context(), q, h)
+	rec, _, err := Do(t.Context(), resolve(t, q), h)
 	if err != nil {
 		t.Fatal(err)
 	}

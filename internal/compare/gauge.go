@@ -3,7 +3,6 @@ package compare
 import (
 	"context"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/experiment"
@@ -17,28 +16,23 @@ import (
 // it is then.
 type Gauge struct{ run experiment.Run }
 
-// Gauge readies a gauge. Of the request Cells, Rounds and Seed count; TCP has the
+// Gauge readies a gauge of the request's first path and cells; TCP has the
 // congestion control of the ends' namespaces. Error: ends in virtual machines.
-func (s *Session) Gauge(q Request) (*Gauge, error) {
-	q.NoHost, q.NoCopy, q.Series = true, true, 1
-	q = q.withDefaults()
-	if err := q.check(); err != nil {
-		return nil, err
-	}
-	arms, ends := s.arms(q)
-	for _, p := range ends[0].Pairs {
-		if p.From.Agent != "" || p.To.Agent != "" {
-			return nil, verr.New(verr.Usage, "cannot measure path "+arms[0].Name+" in several states", "its ends are in virtual machines", "choose another path")
-		}
-	}
-	plan, err := q.plan(arms[:1])
+func (s *Session) Gauge(r *Resolved) (*Gauge, error) {
+	plan, ends, err := s.plan(r)
 	if err != nil {
 		return nil, err
 	}
-	plan.Series = 1
+	path := plan.Arms[0].Name
+	for _, p := range ends[0].Pairs {
+		if p.From.Agent != "" || p.To.Agent != "" {
+			return nil, verr.New(verr.Usage, "cannot measure path "+path+" in several states", "its ends are in virtual machines", "choose another path")
+		}
+	}
+	plan.Arms, plan.Series = plan.Arms[:1], 1
 	return &Gauge{experiment.Run{
 		Plan: plan, Ends: ends[:1], Client: s.machines[0].agent, Server: s.machines[1].agent,
-		DaemonExit:   func(int) error { return s.testbed.daemonExit(strings.TrimSuffix(arms[0].Name, copySuffix)) },
+		DaemonExit:   func(int) error { return s.testbed.daemonExit(path) },
 		ClientMeters: []string{"cpu", "softnet", "tcp", "udp", "links"}, ServerMeters: []string{"tcp", "udp", "links"},
 	}}, nil
 }

@@ -16,7 +16,7 @@ import (
 func TestGauge(t *testing.T) {
 	h := testHost(t, deaf{})
 	q := Request{Paths: []string{"vxlan"}, NoHost: true, NoCopy: true, Loads: []string{"tcp_lat", "tcp_bw"}, Slice: 5e6, Rounds: 2, Wait: true}
-	s, err := Open(t.Context(), q, h)
+	s, err := Open(t.Context(), resolve(t, q), h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestGauge(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	g, err := s.Gauge(q)
+	g, err := s.Gauge(resolve(t, q))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestSpacesOfAttached(t *testing.T) {
 		return err
 	})
 	q := Request{Paths: []string{"attach:from=ns:" + c[0].In.Name() + ",to=ns:" + c[1].In.Name()}, NoHost: true, NoCopy: true, Loads: []string{"tcp_lat"}, Slice: 5e6, Rounds: 2, Wait: true}
-	s, err := Open(t.Context(), q, h)
+	s, err := Open(t.Context(), resolve(t, q), h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,12 +118,12 @@ func TestSpacesOfAttached(t *testing.T) {
 func TestGaugeOfCutPath(t *testing.T) {
 	h := testHost(t, deaf{})
 	q := Request{Paths: []string{"routed"}, NoHost: true, NoCopy: true, Loads: []string{"tcp_lat"}, Slice: 5e6, Rounds: 2, Wait: true}
-	s, err := Open(t.Context(), q, h)
+	s, err := Open(t.Context(), resolve(t, q), h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	g, err := s.Gauge(q)
+	g, err := s.Gauge(resolve(t, q))
 	if err != nil {
 		t.Fatal(err)
 	}

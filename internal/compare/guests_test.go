@@ -48,7 +48,7 @@ func TestGuestKilled(t *testing.T) {
 			kill(t, pid)
 		}
 	})
-	rec, _, err := Do(t.Context(), q, h)
+	rec, _, err := Do(t.Context(), resolve(t, q), h)
 	if err != nil {
 		t.Fatal(err)
 	}

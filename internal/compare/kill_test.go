@@ -50,7 +50,7 @@ func TestKilled(t *testing.T) {
 
 			// The next command, by another name: it sweeps before it builds.
 			h.LabName = testenv.LabName()
-			if _, _, err := Do(t.Context(), short(t, "udp_lat"), h); err != nil {
+			if _, _, err := Do(t.Context(), resolve(t, short(t, "udp_lat")), h); err != nil {
 				t.Errorf("the next run: %v", err)
 			}
 			wantGone(t, l)

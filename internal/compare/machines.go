@@ -25,10 +25,11 @@ type Remote struct {
 	Options  remote.Options
 }
 
-// checkMachines refuses what cannot be measured between real machines.
-func (q Request) checkMachines() error {
-	refuse := func(why, do string) error {
-		return verr.New(verr.Usage, "cannot compare on machines", why, do)
+// resolveMachines gives where the ends of every path are on the two machines, and
+// refuses what cannot be measured between real machines.
+func (q Request) resolveMachines(arms []path.Arm) (all [][2]agent.Location, err error) {
+	refuse := func(why, do string) ([][2]agent.Location, error) {
+		return nil, verr.New(verr.Usage, "cannot compare on machines", why, do)
 	}
 	switch {
 	case len(q.Remote.Machines) != 2:
@@ -38,16 +39,14 @@ func (q Request) checkMachines() error {
 	case len(q.Tools) > 0:
 		return refuse("real tools run beside a lab only", "leave --with out")
 	}
-	arms, err := q.pathArms()
-	if err != nil {
-		return err
-	}
 	for i, arm := range arms {
-		if _, err := q.endsOf(q.Paths[i], arm); err != nil {
-			return err
+		ends, err := q.endsOf(q.Paths[i], arm)
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, ends)
 	}
-	return nil
+	return all, nil
 }
 
 // endsOf gives where the arm of a path leads on the two machines: from the one, to the other.
@@ -143,46 +142,38 @@ func (b *remoteTestbed) close() error {
 }
 
 // openMachines starts an agent on each of the machines, and finds the ends of every path.
-func openMachines(ctx context.Context, q Request, h Host) (s *Session, err error) {
+func openMachines(ctx context.Context, r *Resolved, h Host) (s *Session, err error) {
 	b := &remoteTestbed{}
 	defer func() {
 		if err != nil {
 			s, err = nil, errors.Join(err, b.close())
 		}
 	}()
-	if err := b.connect(ctx, q, h.Watch); err != nil {
+	if err := b.connect(ctx, r, h.Watch); err != nil {
 		return nil, err
 	}
 	s = &Session{host: h, testbed: b}
-	for i, m := range q.Remote.Machines {
+	for i, m := range r.machines {
 		s.machines[i] = testMachine{name: m.Name, agent: b.agents[i], cpu: trafficCPU(b.agents[i].CPUs())}
 	}
-	arms, err := q.pathArms()
-	if err != nil {
-		return nil, err
-	}
-	for i, arm := range arms {
-		locations, err := q.endsOf(q.Paths[i], arm)
+	for i, arm := range r.arms {
+		ends, err := b.locate(ctx, r.locations[i])
 		if err != nil {
 			return nil, err
 		}
-		ends, err := b.locate(ctx, locations)
-		if err != nil {
-			return nil, err
-		}
-		_, options, _ := strings.Cut(q.Paths[i], ":") // with the machines' names
+		_, options, _ := strings.Cut(r.Paths[i], ":") // with the machines' names
 		s.paths = append(s.paths, newTestPath(result.Arm{Name: arm.Name, Path: arm.Driver.Name, Options: options}, ends))
 	}
 	return s, nil
 }
 
 // connect reaches both machines at once, and takes the lock on measuring on each.
-func (b *remoteTestbed) connect(ctx context.Context, q Request, watch Watch) error {
+func (b *remoteTestbed) connect(ctx context.Context, r *Resolved, watch Watch) error {
 	var g errgroup.Group
-	for i, m := range q.Remote.Machines {
+	for i, m := range r.machines {
 		watch.Say("reaching machine %s (%s)", m.Name, m.Host)
 		g.Go(func() (err error) {
-			stream, err := remote.Open(ctx, m, q.Remote.Options)
+			stream, err := remote.Open(ctx, m, r.reach)
 			if err != nil {
 				return err
 			}
@@ -190,7 +181,7 @@ func (b *remoteTestbed) connect(ctx context.Context, q Request, watch Watch) err
 			if b.agents[i], err = agent.DialStream(ctx, stream, m.Name); err != nil {
 				return err
 			}
-			return b.agents[i].Lock(ctx, q.Wait, strings.Join(q.Command, " "))
+			return b.agents[i].Lock(ctx, r.Wait, strings.Join(r.Command, " "))
 		})
 	}
 	err := g.Wait()

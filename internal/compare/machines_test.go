@@ -34,7 +34,7 @@ func TestMachines(t *testing.T) {
 			Options:  remote.Options{Program: program, SSH: testenv.SSHCommand(t, a, b)},
 		},
 	}
-	rec, _, err := Do(t.Context(), q, Host{Watch: deaf{}})
+	rec, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func startOnMachines(t *testing.T, a, b *testenv.SSHMachine, then func()) (rec *
 			Options:  remote.Options{Program: program, SSH: testenv.SSHCommand(t, a, b)},
 		},
 	}
-	rec, _, err = Do(t.Context(), q, Host{Watch: &firstSeries{callback: then}})
+	rec, _, err = Do(t.Context(), resolve(t, q), Host{Watch: &firstSeries{callback: then}})
 	return rec, err
 }
 

@@ -34,7 +34,11 @@ func playController(args []string) int {
 	if err != nil {
 		return 1
 	}
-	_, _, err = Do(context.Background(), q, Host{LabName: args[1], Program: []string{exe}, Watch: deaf{}})
+	r, err := q.Resolve()
+	if err != nil {
+		return 1
+	}
+	_, _, err = Do(context.Background(), r, Host{LabName: args[1], Program: []string{exe}, Watch: deaf{}})
 	if err != nil {
 		verr.Print(os.Stderr, err)
 	}

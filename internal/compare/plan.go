@@ -3,37 +3,17 @@ package compare
 import (
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/result"
 )
 
-// Plan lays the run out as it would be carried out, but for what only a lab can
-// tell: the arms have names and paths, and no addresses. Of the machine it asks
-// which cores there are, and what a path leaves for it to choose (datapath=auto);
-// whether it can carry the plan out it does not ask.
-func (q Request) Plan() (*result.Plan, error) {
-	q = q.withDefaults()
-	if err := q.check(); err != nil {
-		return nil, err
-	}
-	paths, err := q.pathArms()
-	if err != nil {
-		return nil, err
-	}
-	arms := make([]result.Arm, len(paths))
-	for i, a := range paths {
-		arms[i] = result.Arm{Name: a.Name, Path: a.Driver.Name}
-	}
-	arms, _ = q.withRoles(arms)
-	return q.plan(arms)
-}
-
 // withRoles makes the arms of a run from its paths: the first is the baseline,
-// behind it comes its copy, and at the end the tools, which use its ends. of
-// says of which path each arm is.
-func (q Request) withRoles(paths []result.Arm) (arms []result.Arm, of []int) {
+// behind it comes its copy, and at the end the tools, which use its ends.
+func (q Request) withRoles(paths []path.Arm) (arms []result.Arm, of []int) {
 	add := func(path int, arm result.Arm) { arms, of = append(arms, arm), append(of, path) }
-	for i, arm := range paths {
+	for i, p := range paths {
+		arm := result.Arm{Name: p.Name, Path: p.Driver.Name}
 		if i > 0 {
 			add(i, arm)
 			continue
@@ -46,23 +26,23 @@ func (q Request) withRoles(paths []result.Arm) (arms []result.Arm, of []int) {
 		}
 	}
 	for _, t := range q.Tools {
-		arm := paths[0]
-		arm.Name, arm.Path = t+":"+arm.Name, t
-		add(0, arm)
+		add(0, result.Arm{Name: t + ":" + paths[0].Name, Path: t})
 	}
 	return arms, of
 }
 
-// plan lays the run out, but for the arms' addresses, which the lab gives.
-func (q Request) plan(arms []result.Arm) (*result.Plan, error) {
+// plan lays the run out, but for what the testbed tells. of says of which path
+// each arm is.
+func (q Request) plan(paths []path.Arm) (p result.Plan, of []int, err error) {
 	cells, err := q.cells()
 	if err != nil {
-		return nil, err
+		return p, nil, err
 	}
-	p := &result.Plan{
+	arms, of := q.withRoles(paths)
+	p = result.Plan{
 		Arms: arms, Cells: cells, Seed: q.Seed, Margin: q.Margin, Precision: q.Precision,
 		Confidence: experiment.DefaultConfidence, Budget: q.Budget, Services: q.Services,
-		Series: q.Series, Rounds: q.Rounds, SharedCores: true,
+		Series: q.Series, Rounds: q.Rounds, SharedCores: len(q.Remote.Machines) == 0,
 	}
 	if len(q.Tools) > 0 {
 		orElse(&p.Series, toolSeries)
@@ -70,18 +50,28 @@ func (q Request) plan(arms []result.Arm) (*result.Plan, error) {
 	}
 	orElse(&p.Series, experiment.DefaultSeries)
 	orElse(&p.Rounds, experiment.DefaultRounds)
-	if err := experiment.Fit(p, Slow(), q.Series > 0, q.Rounds > 0 || len(q.Tools) > 0); err != nil {
-		return nil, err
+	if err := experiment.Fit(&p, Slow(), q.Series > 0, q.Rounds > 0 || len(q.Tools) > 0); err != nil {
+		return p, nil, err
 	}
 	if p.Precision > 0 {
 		p.Looks = stats.Looks(p.Series)
 	}
+	p.ClientCPU, p.ServerCPU, err = q.pinning()
+	return p, of, err
+}
+
+// pinning chooses the cores of client and server. Those of real machines are
+// chosen when they are reached.
+func (q Request) pinning() (client, server int, err error) {
+	if len(q.Remote.Machines) > 0 {
+		return -1, -1, nil
+	}
 	cpus, err := host.AllowedCPUs()
 	if err != nil {
-		return nil, err
+		return -1, -1, err
 	}
-	p.ClientCPU, p.ServerCPU = ChooseCPUs(cpus)
-	return p, nil
+	client, server = ChooseCPUs(cpus)
+	return client, server, nil
 }
 
 // Slow is by how much longer this machine takes than a real one for what is

@@ -18,7 +18,8 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Request is what a user asks for. The zero value of a field asks for its default.
+// Request is what a user asks for. The zero value of a field asks for its
+// default; [Request.Resolve] makes of it what can be carried out.
 type Request struct {
 	Paths  []string // as path.Arms takes them; the host network comes first, named or not
 	Names  []string // of the arms, one a path; none, or an empty one: as its driver
@@ -100,6 +101,18 @@ func dedup[T comparable](values []T) []T {
 		}
 	}
 	return out
+}
+
+// hasCopy tells whether the first path gets a copy, for the noise floor. A real
+// tool's run has none: its question is agreement, which needs no floor.
+func (q Request) hasCopy() bool { return !q.NoCopy && len(q.Tools) == 0 }
+
+func (q Request) armCount() int {
+	n := len(q.Paths) + len(q.Tools)
+	if q.hasCopy() {
+		n++
+	}
+	return n
 }
 
 // baseline is the driver of the path that all others are compared with, and

@@ -66,7 +66,7 @@ func TestHostFirst(t *testing.T) {
 		{[]string{"host", "host"}, []string{"host", "host"}},
 		{[]string{"vxlan:vni=7", "host"}, []string{"host", "vxlan:vni=7"}},
 	} {
-		if got := (Request{Paths: c.paths}).withDefaults().Paths; !slices.Equal(got, c.want) {
+		if got := resolve(t, Request{Paths: c.paths}).Paths; !slices.Equal(got, c.want) {
 			t.Errorf("%v becomes %v, want %v", c.paths, got, c.want)
 		}
 	}
@@ -127,7 +127,7 @@ func TestRefused(t *testing.T) {
 		"tool in VM": {Request{Paths: []string{"vm-vlan", "host"}, NoHost: true, Tools: []string{"qperf"}},
 			"cannot run qperf beside vm-vlan"},
 	} {
-		err := c.q.Check()
+		_, err := c.q.Resolve()
 		if verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/agent"
-	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/result"
 )
@@ -33,12 +32,8 @@ func (b *labTestbed) close() error {
 
 // openLab takes the lock, raises the lab with the request's paths, and connects
 // to the agents.
-func openLab(ctx context.Context, q Request, h Host) (s *Session, err error) {
-	o, err := q.labOptions(h)
-	if err != nil {
-		return nil, err
-	}
-	unlock, err := lab.LockMeasure(ctx, q.Wait, strings.Join(q.Command, " "), func(held lab.Holder) {
+func openLab(ctx context.Context, r *Resolved, h Host) (s *Session, err error) {
+	unlock, err := lab.LockMeasure(ctx, r.Wait, strings.Join(r.Command, " "), func(held lab.Holder) {
 		h.Watch.Say("waiting for %s", held)
 	})
 	if err != nil {
@@ -50,16 +45,12 @@ func openLab(ctx context.Context, q Request, h Host) (s *Session, err error) {
 			s, err = nil, errors.Join(err, b.close())
 		}
 	}()
-	h.Watch.Say("raising %d machines with %s", max(q.Hosts, lab.DefaultHosts), strings.Join(q.Paths, ", "))
-	if b.lab, err = lab.Up(ctx, o); err != nil {
+	h.Watch.Say("raising %d machines with %s", max(r.lab.Hosts, lab.DefaultHosts), strings.Join(r.Paths, ", "))
+	if b.lab, err = lab.Up(ctx, r.labOptions(h)); err != nil {
 		return nil, err
 	}
 	s = &Session{host: h, testbed: b, lab: b.lab, wire: b.lab.Wire, sharedCores: true}
-	cpus, err := host.AllowedCPUs()
-	if err != nil {
-		return nil, err
-	}
-	s.machines[0].cpu, s.machines[1].cpu = ChooseCPUs(cpus)
+	s.machines[0].cpu, s.machines[1].cpu = r.plan.ClientCPU, r.plan.ServerCPU
 	for i := range s.machines {
 		m := b.lab.Machines[i]
 		if b.agents[i], err = agent.Dial(ctx, m.Socket); err != nil {

@@ -19,20 +19,18 @@ const (
 )
 
 // ends is how many flows all arms have in the cell that has most.
-func (q Request) ends() int {
+func (r *Resolved) ends() int {
 	most := 0
-	for _, spec := range q.Cells {
-		for _, f := range spec.Flows {
-			most = max(most, f*q.armCount())
-		}
+	for _, c := range r.plan.Cells {
+		most = max(most, c.Flows*len(r.plan.Arms))
 	}
 	return most
 }
 
 // checkThreads refuses more ends than this machine lets programs have threads
 // and sockets for: a Go program that gets no thread dies without a word.
-func (q Request) checkThreads() error {
-	ends := q.ends()
+func (r *Resolved) checkThreads() error {
+	ends := r.ends()
 	if ends <= manyEnds {
 		return nil
 	}

@@ -28,8 +28,8 @@ func TestRoomFor(t *testing.T) {
 			t.Errorf("%d ends: %v, want %q", c.ends, err, c.text)
 		}
 	}
-	q := Request{Paths: []string{"host", "routed"}, Flows: []int{1, 600}}.withDefaults()
-	if q.ends() != 1800 || q.checkThreads() != nil {
-		t.Errorf("%d ends: %v", q.ends(), q.checkThreads())
+	r := resolve(t, Request{Paths: []string{"host", "routed"}, Flows: []int{1, 600}})
+	if r.ends() != 1800 || r.checkThreads() != nil {
+		t.Errorf("%d ends: %v", r.ends(), r.checkThreads())
 	}
 }

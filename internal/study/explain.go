@@ -114,7 +114,11 @@ func (s *Study) Explain(w io.Writer) error {
 	for i, r := range joinRemedies(remedies) {
 		line("  %s\t%s", []string{"to raise them", ""}[min(i, 1)], wrap(r))
 	}
-	if err := s.Requests()[0].Check(); err != nil && verr.Code(err) != verr.Missing {
+	r, err := s.Requests()[0].Resolve()
+	if err == nil {
+		err = r.Check()
+	}
+	if err != nil && verr.Code(err) != verr.Missing {
 		line("  to run\t%s", wrap(readiness(err)))
 	}
 	return out.Flush()

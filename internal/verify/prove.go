@@ -3,7 +3,6 @@ package verify
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/compare"
@@ -46,21 +45,22 @@ func PairTime(q compare.Request) (time.Duration, error) {
 
 // OpenProve raises the lab.
 func OpenProve(ctx context.Context, q compare.Request, h compare.Host) (*Prove, error) {
-	if q.Seed == 0 {
-		q.Seed = rand.Uint64()
+	r, err := q.Resolve()
+	if err == nil {
+		err = r.Check()
 	}
-	if err := q.Check(); err != nil {
-		return nil, err
-	}
-	s, err := compare.Open(ctx, q, h)
 	if err != nil {
 		return nil, err
 	}
-	g, err := s.Gauge(q)
+	s, err := compare.Open(ctx, r, h)
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.Gauge(r)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	return &Prove{Gauge: g, Seed: q.Seed, Pair: tune.PairOnces * g.EstimatedDuration(), session: s}, nil
+	return &Prove{Gauge: g, Seed: r.Plan().Seed, Pair: tune.PairOnces * g.EstimatedDuration(), session: s}, nil
 }
 
 // Close takes the lab down.

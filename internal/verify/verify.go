@@ -23,10 +23,14 @@ type Comparer struct {
 }
 
 func OpenComparer(ctx context.Context, q compare.Request, h compare.Host) (*Comparer, error) {
-	if err := q.Check(); err != nil {
+	r, err := q.Resolve()
+	if err == nil {
+		err = r.Check()
+	}
+	if err != nil {
 		return nil, err
 	}
-	s, err := compare.Open(ctx, q, h)
+	s, err := compare.Open(ctx, r, h)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +50,11 @@ func (b *Comparer) Compare(ctx context.Context, q compare.Request) (*analysis.Su
 
 // record makes one comparison.
 func (b *Comparer) Record(ctx context.Context, q compare.Request) (*result.Record, error) {
-	rec, err := b.Session.Compare(ctx, q, func(result.Line) error { return nil })
+	r, err := q.Resolve()
+	if err != nil {
+		return nil, err
+	}
+	rec, err := b.Session.Compare(ctx, r, func(result.Line) error { return nil })
 	if err != nil {
 		return nil, err
 	}
