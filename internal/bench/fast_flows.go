@@ -156,7 +156,7 @@ func (b *ballast) hold(flows int) error {
 		keys := ballastKeys(b.held, min(atOnce, flows-b.held))
 		values := make([]bpf.Flow, len(keys))
 		for i := range values {
-			values[i] = bpf.Flow{Epoch: 1, Used: forlong, Asked: forlong}
+			values[i] = bpf.Flow{Epoch: 1, Used: forlong, Requested: forlong}
 		}
 		n, err := b.table.BatchUpdate(keys, values, nil)
 		if b.held += n; err != nil {

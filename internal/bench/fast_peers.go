@@ -187,7 +187,7 @@ func countsOf(arm lab.Arm) (packets [bpf.Counts]uint64, err error) {
 			return packets, err
 		}
 		for _, s := range of {
-			packets[s.What] += s.Packets
+			packets[s.Count] += s.Packets
 		}
 	}
 	return packets, nil

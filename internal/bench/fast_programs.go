@@ -284,7 +284,7 @@ func newBeside(pins, name, namespace string, counts bpf.Count) (b *beside, err e
 	if err != nil {
 		return nil, errors.Join(err, b.close())
 	}
-	if b.attached, err = kernel.AttachAhead(namespace, b.empty, int(info.TCX().Ifindex), kernel.Ingress); err != nil {
+	if b.attached, err = kernel.AttachTCXHead(namespace, b.empty, int(info.TCX().Ifindex), kernel.Ingress); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
 	return b, nil

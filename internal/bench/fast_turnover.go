@@ -40,7 +40,7 @@ func (c churning) turnover(ctx context.Context, l *lab.Lab, arm lab.Arm) (came i
 		return 0, fmt.Errorf("open the fast path's table: %w", err)
 	}
 	defer table.Close()
-	played, err := kernel.PlayConnections(space)
+	played, err := kernel.OpenFakeConns(space)
 	if err != nil {
 		return 0, err
 	}
@@ -94,7 +94,7 @@ func tenantOf(ctx context.Context, table *ebpf.Map) (uint32, error) {
 // turning are the flows, by number: those from gone on, to came, are there.
 type turning struct {
 	table      *ebpf.Map
-	played     *kernel.Played
+	played     *kernel.FakeConns
 	tenant     uint32
 	came, gone int
 }
@@ -118,9 +118,9 @@ func (t *turning) begin(flows int) error {
 	}
 	keys, values := make([]bpf.FlowKey, flows), make([]bpf.Flow, flows)
 	for i := range keys {
-		keys[i], values[i] = t.key(t.came+i), bpf.Flow{Epoch: 1, Used: forlong, Asked: forlong}
+		keys[i], values[i] = t.key(t.came+i), bpf.Flow{Epoch: 1, Used: forlong, Requested: forlong}
 	}
-	if err := t.played.Begin(t.connections(t.came, t.came+flows), turnoverAlive); err != nil {
+	if err := t.played.Create(t.connections(t.came, t.came+flows), turnoverAlive); err != nil {
 		return err
 	}
 	if _, err := t.table.BatchUpdate(keys, values, nil); err != nil {
@@ -135,7 +135,7 @@ func (t *turning) end(before int) error {
 	if before <= t.gone {
 		return nil
 	}
-	err := t.played.End(t.connections(t.gone, before))
+	err := t.played.Delete(t.connections(t.gone, before))
 	t.gone = before
 	return err
 }

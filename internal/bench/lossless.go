@@ -112,7 +112,7 @@ func (d *fastDaemon) asideNow(ctx context.Context) error {
 	err = until(ctx, "packets go slow", func() (bool, error) {
 		const some = 100
 		now, err := d.counted()
-		return now[bpf.SlowNoDaemon]+now[bpf.In+bpf.SlowNoDaemon] >= before[bpf.SlowNoDaemon]+before[bpf.In+bpf.SlowNoDaemon]+some, err
+		return now[bpf.SlowNoDaemon]+now[bpf.PerDirection+bpf.SlowNoDaemon] >= before[bpf.SlowNoDaemon]+before[bpf.PerDirection+bpf.SlowNoDaemon]+some, err
 	})
 	if err != nil {
 		return err

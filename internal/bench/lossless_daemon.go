@@ -134,7 +134,7 @@ func (d *fastDaemon) counted() (of [bpf.Counts]uint64, err error) {
 		return of, nil
 	}
 	for _, s := range stats {
-		of[s.What] = s.Packets
+		of[s.Count] = s.Packets
 	}
 	return of, err
 }

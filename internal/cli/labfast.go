@@ -56,7 +56,7 @@ func readFastPath(pins string) (f fastPathStatus, err error) {
 	}
 	var all analysis.FastPath
 	for _, s := range stats {
-		all.Add(s.What.Key(), int64(s.Packets))
+		all.Add(s.Count.Key(), int64(s.Packets))
 	}
 	f.Packets, f.SlowIngress = all.Packets, all.SlowIngress
 	if f.State, err = fastpath.ReadState(fastpath.StateFile(pins)); errors.Is(err, fs.ErrNotExist) {

@@ -16,85 +16,92 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 )
 
-// To attach a program, or to detach one, the kernel waits until no packet is in the
-// device's old list of programs: some 15 ms, in which nobody else can change devices, so
-// it takes no less in parallel. To exchange one takes next to nothing. Therefore a daemon
-// exchanges all that is attached before it lets anything be carried, and attaches the
-// rest one by one, between the events that it follows: a pod is carried as soon as its
-// own programs are there.
+// To attach or detach a program takes some 15 ms: the kernel holds the RTNL lock while it
+// waits for an RCU grace period, so parallel requests take as long. To replace a program
+// takes almost no time. Therefore the daemon replaces all programs that are attached
+// before it lets anything be carried, and attaches the others one by one, between the
+// events that it handles: a pod is carried as soon as its own programs are attached.
 
-// place is where a program belongs.
-type place struct {
+// attachState is which programs are attached, and which are to be.
+type attachState struct {
+	attached  map[string]bool // by pin; false: somebody else has detached it
+	missing   []attachment    // to be attached, in this order
+	obsolete  []string        // pins of programs to be detached
+	unchecked []string        // pins of programs to be checked next
+}
+
+// attachment is where a program belongs.
+type attachment struct {
 	program *ebpf.Program
 	name    string
 	device  int
-	at      kernel.Attach
+	point   kernel.AttachPoint
 }
 
-// places are all where programs belong now: those for every pod first, then pod by pod.
-// What learns comes before what carries, which needs it.
-func (d *daemon) places() []place {
-	var all []place
+// attachments lists where programs belong: first those that every pod needs, then pod by
+// pod. Programs that learn come before those that carry, which depend on them.
+func (d *daemon) attachments() []attachment {
+	var all []attachment
 	outs := map[int]bool{}
 	for h := range d.tables.peers {
 		outs[h.device] = true
 	}
 	for device := range outs {
-		all = append(all, d.place("to_peer", device))
+		all = append(all, d.attachmentFor("to_peer", device))
 	}
 	for device := range d.tables.tunnels() {
-		all = append(all, d.place("to_tunnel", device))
+		all = append(all, d.attachmentFor("to_tunnel", device))
 	}
 	for wire := range d.tables.wires() {
-		all = append(all, d.place("from_wire", wire))
+		all = append(all, d.attachmentFor("from_wire", wire))
 	}
 	for _, device := range slices.Sorted(maps.Keys(d.tables.pods)) {
-		all = append(all, d.place("to_pod", device), d.place("from_pod", device))
+		all = append(all, d.attachmentFor("to_pod", device), d.attachmentFor("from_pod", device))
 	}
 	return all
 }
 
-// place is where a program belongs at a device.
-func (d *daemon) place(name string, device int) place {
+// attachmentFor is where a program belongs at a device.
+func (d *daemon) attachmentFor(name string, device int) attachment {
 	switch name {
 	case "to_peer":
-		return place{d.fast.ToPeer, name, device, d.egress()}
+		return attachment{d.objs.ToPeer, name, device, d.egress()}
 	case "to_tunnel":
-		return place{d.fast.ToTunnel, name, device, d.egress()}
+		return attachment{d.objs.ToTunnel, name, device, d.egress()}
 	case "to_pod":
-		return place{d.fast.ToPod, name, device, d.egress()}
+		return attachment{d.objs.ToPod, name, device, d.egress()}
 	case "from_pod":
-		return place{d.fast.FromPod, name, device, d.fromPod(d.ways.TC[device])}
+		return attachment{d.objs.FromPod, name, device, d.podIngress(d.topo.TC[device])}
 	}
-	return place{d.fast.FromWire, name, device, d.ingress()}
+	return attachment{d.objs.FromWire, name, device, d.ingress()}
 }
 
-// placeOf is what a pin was for.
-func (d *daemon) placeOf(pin string) (p place, ok bool) {
+// attachmentOfPin derives from a pin which program it is for, and where.
+func (d *daemon) attachmentOfPin(pin string) (p attachment, ok bool) {
 	i := strings.LastIndexByte(pin, '_')
 	device, err := strconv.Atoi(pin[i+1:])
 	if err != nil {
 		return p, false
 	}
-	p = d.place(filepath.Base(pin[:max(i, 0)]), device)
+	p = d.attachmentFor(filepath.Base(pin[:max(i, 0)]), device)
 	return p, d.pin(p) == pin
 }
 
-// takeOver exchanges the programs of a daemon before, which know nothing of what this
-// one knows. What cannot be exchanged is detached.
-func (d *daemon) takeOver() error {
+// replacePrograms replaces the programs of an earlier daemon, which use its tables. It
+// detaches those that it cannot replace.
+func (d *daemon) replacePrograms() error {
 	pins, err := bpf.Attached(d.Pins)
-	filters, failed := kernel.Filters(d.space, d.Pins)
+	filters, failed := kernel.Filters(d.netns, d.Pins)
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
 	for _, pin := range append(pins, filters...) {
-		if d.attached[pin] {
-			continue // it is among the links and the filters
+		if d.attach.attached[pin] {
+			continue // it is both a link and a filter
 		}
-		p, ok := d.placeOf(pin)
+		p, ok := d.attachmentOfPin(pin)
 		if ok {
-			ok, err = kernel.ExchangeProgram(d.space, p.program, p.device, p.at, pin)
+			ok, err = kernel.ReplaceProgram(d.netns, p.program, p.device, p.point, pin)
 		}
 		if err == nil && !ok {
 			err = d.detachPin(pin)
@@ -103,8 +110,8 @@ func (d *daemon) takeOver() error {
 			return err
 		}
 		if ok {
-			d.attached[pin] = true
-			if err := d.noteOwn(p); err != nil {
+			d.attach.attached[pin] = true
+			if err := d.programs.noteOwnChange(p); err != nil {
 				return err
 			}
 		}
@@ -112,66 +119,66 @@ func (d *daemon) takeOver() error {
 	return nil
 }
 
-// plan finds out where programs belong and are not yet, and where they are and do not
-// belong any more. A program of the second kind does nothing, for its device is nobody's.
-func (d *daemon) plan() {
+// planAttach finds the programs that are missing, and those that are obsolete. An obsolete
+// program does nothing: its device is not in the tables.
+func (d *daemon) planAttach() {
 	wanted := map[string]bool{}
-	d.missing, d.spare = nil, nil
-	for _, p := range d.places() {
+	d.attach.missing, d.attach.obsolete = nil, nil
+	for _, p := range d.attachments() {
 		pin := d.pin(p)
 		wanted[pin] = true
-		if !d.attached[pin] {
-			d.missing = append(d.missing, p)
+		if !d.attach.attached[pin] {
+			d.attach.missing = append(d.attach.missing, p)
 		}
 	}
-	for pin := range d.attached {
+	for pin := range d.attach.attached {
 		if !wanted[pin] {
-			d.spare = append(d.spare, pin)
+			d.attach.obsolete = append(d.attach.obsolete, pin)
 		}
 	}
 }
 
-// attachNext attaches one program that is missing, or detaches a spare one. It says so
-// when the first pod has all of its own, and the last one.
+// attachNext attaches one missing program, or detaches an obsolete one. It writes the state
+// when the first pod is complete, and when the last is.
 func (d *daemon) attachNext() error {
-	if len(d.missing) == 0 {
-		pin := d.spare[0]
-		d.spare = d.spare[1:]
-		delete(d.attached, pin)
+	if len(d.attach.missing) == 0 {
+		pin := d.attach.obsolete[0]
+		d.attach.obsolete = d.attach.obsolete[1:]
+		delete(d.attach.attached, pin)
 		return d.detachPin(pin)
 	}
-	p := d.missing[0]
-	d.missing = d.missing[1:]
-	err := kernel.AttachProgram(d.space, p.program, p.device, p.at, d.pin(p))
+	p := d.attach.missing[0]
+	d.attach.missing = d.attach.missing[1:]
+	err := kernel.AttachProgram(d.netns, p.program, p.device, p.point, d.pin(p))
 	switch {
 	case err == nil:
-		d.attached[d.pin(p)] = true
-		if err := d.noteOwn(p); err != nil {
+		d.attach.attached[d.pin(p)] = true
+		if err := d.programs.noteOwnChange(p); err != nil {
 			return err
 		}
 		if p.name == "from_pod" {
-			if err := d.askNew(); err != nil {
+			if err := d.probeNewPods(); err != nil {
 				return err
 			}
 		}
-	case !errors.Is(err, host.ErrGone): // of which there is news to come
+	case !errors.Is(err, host.ErrGone): // an event will follow
 		return err
 	}
-	if d.told.Pods == 0 || len(d.missing) == 0 {
-		return d.tell()
+	if d.lastState.Pods == 0 || len(d.attach.missing) == 0 {
+		return d.writeState()
 	}
 	return nil
 }
 
-// unattached is ready as long as there are programs to attach or detach.
-func (d *daemon) unattached() <-chan struct{} {
-	if len(d.missing)+len(d.spare) == 0 {
+// attachPending is ready while there are programs to attach or detach.
+func (d *daemon) attachPending() <-chan struct{} {
+	if len(d.attach.missing)+len(d.attach.obsolete) == 0 {
 		return nil
 	}
-	return always
+	return alwaysReady
 }
 
-var always = closedChannel()
+var alwaysReady = closedChannel()
 
 func closedChannel() <-chan struct{} {
 	c := make(chan struct{})
@@ -179,10 +186,10 @@ func closedChannel() <-chan struct{} {
 	return c
 }
 
-// waiting are the pods whose programs are missing.
-func (d *daemon) waiting() int {
+// waitingPods counts the pods whose programs are missing.
+func (d *daemon) waitingPods() int {
 	pods := map[int]bool{}
-	for _, p := range d.missing {
+	for _, p := range d.attach.missing {
 		if _, ok := d.tables.pods[p.device]; ok {
 			pods[p.device] = true
 		}
@@ -190,61 +197,61 @@ func (d *daemon) waiting() int {
 	return len(pods)
 }
 
-// nextChecks are pins that are to be looked at now: some, in turns.
+// nextChecks takes the next batch of pins to check.
 func (d *daemon) nextChecks() []string {
-	if len(d.unchecked) == 0 {
-		d.unchecked = slices.Collect(maps.Keys(d.attached))
+	if len(d.attach.unchecked) == 0 {
+		d.attach.unchecked = slices.Collect(maps.Keys(d.attach.attached))
 	}
-	n := min(checksAtOnce, len(d.unchecked))
-	now := d.unchecked[:n]
-	d.unchecked = d.unchecked[n:]
+	n := min(checkBatch, len(d.attach.unchecked))
+	now := d.attach.unchecked[:n]
+	d.attach.unchecked = d.attach.unchecked[n:]
 	return now
 }
 
-// reattach finds out what somebody has detached, to attach it again.
+// reattach finds programs that somebody else has detached, and plans to attach them again.
 func (d *daemon) reattach(pins []string) error {
 	for _, pin := range pins {
-		p, ok := d.placeOf(pin)
-		if !d.attached[pin] || !ok {
+		p, ok := d.attachmentOfPin(pin)
+		if !d.attach.attached[pin] || !ok {
 			continue
 		}
 		var err error
-		if d.attached[pin], err = kernel.Attached(d.space, pin, p.device, p.at); err != nil {
+		if d.attach.attached[pin], err = kernel.Attached(d.netns, pin, p.device, p.point); err != nil {
 			return err
 		}
 	}
-	d.plan()
+	d.planAttach()
 	return nil
 }
 
-// ingress is where what a device receives is seen, and egress where what it sends is.
-func (c *Config) ingress() kernel.Attach {
+// ingress is the attach point for what a device receives, egress that for what it sends.
+func (c *Config) ingress() kernel.AttachPoint {
 	if c.TC {
 		return kernel.FilterIngress
 	}
 	return kernel.Ingress
 }
 
-func (c *Config) egress() kernel.Attach {
+func (c *Config) egress() kernel.AttachPoint {
 	if c.TC {
 		return kernel.FilterEgress
 	}
 	return kernel.Egress
 }
 
-// fromPod is where what a pod sends is seen: of a netkit pair, in the pod's own
-// transmission, from which it goes to the wire without waiting in a queue.
-func (c *Config) fromPod(w topology.TCState) kernel.Attach {
+// podIngress is the attach point for what a pod sends. For a netkit pair it lies in the
+// pod's own transmission, from which packets reach the wire without waiting in a queue.
+func (c *Config) podIngress(w topology.TCState) kernel.AttachPoint {
 	if w.Netkit {
 		return kernel.NetkitPeer
 	}
 	return c.ingress()
 }
 
-// pin is the file that a program is attached by.
-func (d *daemon) pin(p place) string {
+// pin is the file by which a program is attached.
+func (d *daemon) pin(p attachment) string {
 	return filepath.Join(d.Pins, p.name+"_"+strconv.Itoa(p.device))
 }
 
-// detachPin takes the program off its device that is pinned at the file, and the pin.
-func (d *daemon) detachPin(pin string) error { return kernel.DetachProgram(d.space, pin) }
+// detachPin detaches the program of a pin, and removes the pin.
+func (d *daemon) detachPin(pin string) error { return kernel.DetachProgram(d.netns, pin) }

@@ -19,7 +19,7 @@ func TestManyPods(t *testing.T) {
 	const pods = 60
 	n := newNode(t, pods, 3)
 	first := n.serve(t)
-	until(t, "a pod is carried while others wait", func() bool {
+	eventually(t, "a pod is carried while others wait", func() bool {
 		s := n.state()
 		if s.Waiting == 0 && s.Pods == pods {
 			t.Fatalf("no pod was carried before the last one had its programs: %+v", s)
@@ -36,7 +36,7 @@ func TestManyPods(t *testing.T) {
 	}
 	last := n.serve(t, "--replace")
 	must(t, heir.Wait())
-	until(t, "the last daemon has taken over", func() bool { return n.exchanged(t, before) })
+	eventually(t, "the last daemon has taken over", func() bool { return n.exchanged(t, before) })
 	n.carrying(t, time.Now())
 	for pin, was := range before {
 		if is := n.links(t)[pin]; is.ID != was.ID {
@@ -45,7 +45,7 @@ func TestManyPods(t *testing.T) {
 	}
 	gone := filepath.Join(n.Pins, fmt.Sprintf("from_pod_%d", n.index(t, "pod7")))
 	must(t, os.Remove(gone))
-	until(t, "what was detached is attached again", func() bool {
+	eventually(t, "what was detached is attached again", func() bool {
 		_, err := os.Lstat(gone)
 		return err == nil
 	})

@@ -9,17 +9,17 @@ import (
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
-// Config is what a daemon is told to do, in a file.
+// Config is the configuration of a daemon, a JSON file.
 type Config struct {
-	Kind string `json:"kind"` // of [Kinds]
-	// Devices are those of the machine that packets take, by name. They may come
-	// and go while the daemon runs.
+	Kind string `json:"kind"` // [VXLAN] or [Routed]
+	// Devices are the host's devices on the path of packets, by name. They may come and
+	// go while the daemon runs.
 	Devices topology.DeviceNames `json:"devices"`
-	Port    uint16               `json:"port,omitempty"` // UDP, of the tunnels
-	Stamp   uint8                `json:"stamp"`          // tells fast paths of one machine apart, to 15
-	TC      bool                 `json:"tc,omitempty"`   // programs are tc filters, as where the kernel has no tcx
-	Pins    string               `json:"pins"`           // folder for what outlives the daemon
-	State   string               `json:"state"`          // file that the daemon replaces whenever its state changes
+	Port    uint16               `json:"port,omitempty"` // UDP port of the tunnels
+	Stamp   uint8                `json:"stamp"`          // distinguishes fast paths of one host, 0 to 15
+	TC      bool                 `json:"tc,omitempty"`   // attach programs as tc filters, as on kernels without tcx
+	Pins    string               `json:"pins"`           // folder for pinned programs and tables, which outlive the daemon
+	State   string               `json:"state"`          // file that the daemon replaces when its state changes
 }
 
 // Kinds of fast path.
@@ -49,7 +49,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Write writes the config for a daemon to be.
+// Write writes the config for a daemon to read.
 func (c *Config) Write(file string) error {
 	if err := netcfg.ReplaceJSON(file, c); err != nil {
 		return fmt.Errorf("write config: %w", err)

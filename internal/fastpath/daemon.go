@@ -1,12 +1,11 @@
-// Package fastpath is the daemon of a fast path: it attaches the programs of
-// [internal/fastpath/bpf] on a machine, tells them who is where, and ends what they have
-// learned when the machine's network changes.
+// Package fastpath is the daemon of a fast path. It attaches the programs of
+// [internal/fastpath/bpf] on a host, writes the pods and next hops into their tables, and
+// invalidates what they have learned when the host's network changes.
 //
-// It lives in the machine's network namespace, is told what to do by a file
-// ([Config]), says how things are in another ([State]), and ends when its
-// standard input does. The programs do without it for a few seconds; then they
-// leave everything to the slow path, until a daemon comes back and takes over
-// what is pinned.
+// It runs in the host's network namespace, reads a file ([Config]), writes its state to
+// another ([State]), and exits when its standard input is closed. It gives the programs a
+// lease of a few seconds. When the lease expires they leave all packets to the slow path,
+// until another daemon takes over the pins.
 package fastpath
 
 import (
@@ -22,7 +21,6 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 	"github.com/venturi-net/venturi/internal/fastpath/kernel"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
@@ -32,157 +30,145 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Options say which daemon to be.
+// Options configure [Main].
 type Options struct {
 	Config string    // file that holds a [Config]
 	Stdin  io.Reader // the lifeline; see [host.WithLifeline]
-	// Replace takes over from the daemon that lives there. It ends, and leaves in
-	// place what is attached.
+	// Replace takes over from a running daemon, which exits and leaves its programs
+	// attached.
 	Replace bool
 }
 
 const (
-	// beat is how often the daemon says that it lives.
-	beat = time.Second
-	// grace is for how long programs carry packets on its last word.
-	grace = 4 * time.Second
-	// gather is how long news of the network waits for more of it.
-	gather = 5 * time.Millisecond
-	// glance is how often that is looked at whose changes nobody tells.
-	glance = 50 * time.Millisecond
-	// checkEvery is how often attached programs are looked for, at checksAtOnce
-	// places at a time.
-	checkEvery   = 10 // ticks
-	checksAtOnce = 64
-	// confirmEvery is how often it is looked whether neighbours are still there.
-	confirmEvery = 3 // ticks
+	// heartbeat is the interval at which the daemon renews the lease.
+	heartbeat = time.Second
+	// lease is how long the programs carry packets after the last heartbeat.
+	lease = 4 * time.Second
+	// settle is the delay after an event in which further events are awaited.
+	settle = 5 * time.Millisecond
+	// pollInterval is how often state without notifications is polled.
+	pollInterval = 50 * time.Millisecond
+	// checkEvery is how often the daemon checks that its programs are still attached,
+	// checkBatch of them at a time.
+	checkEvery = 10 // ticks
+	checkBatch = 64
+	// refreshEvery is how often stale neighbours are refreshed.
+	refreshEvery = 3 // ticks
 )
 
-// Main is the daemon: it runs until ctx ends or the lifeline does, and then takes
-// the fast path away; or until another is to replace it, and leaves it to that.
+// Main runs the daemon until ctx or the lifeline ends, and then removes the fast path.
+// If another daemon takes over, it exits and removes nothing.
 func Main(ctx context.Context, o Options) error {
 	c, err := Load(o.Config)
 	if err != nil {
 		return verr.Wrap(verr.Usage, "cannot start a fast path", err,
 			"give --config the file of a fast path; venturi itself writes it when it needs one")
 	}
-	// It must not spread over the cores that traffic is measured on.
+	// Do not spread over the cores on which traffic is measured.
 	runtime.GOMAXPROCS(1)
 	ctx, cancel := host.WithLifeline(ctx, o.Stdin)
 	defer cancel()
 	err = serve(ctx, c, o.Replace)
-	if errors.Is(err, kernel.ErrTaken) {
+	if errors.Is(err, kernel.ErrLocked) {
 		return verr.Wrap(verr.Busy, "cannot start a fast path", err, adviceTaken(o.Replace))
 	}
 	if err != nil {
-		return verr.Wrap(verr.Failed, "the fast path ended badly", err, "everything goes the slow way now; run the command again")
+		return verr.Wrap(verr.Failed, "the fast path failed", err, "all packets take the slow path now; run the command again")
 	}
 	return nil
 }
 
-// adviceTaken is what to do about another daemon that has the pins.
+// adviceTaken says what to do if another daemon holds the pins.
 func adviceTaken(replace bool) string {
 	if replace {
-		return "the daemon that serves these pins does not answer: end it (it may be stopped), or wait until it has ended, and run the command again"
+		return "the daemon that holds these pins does not answer: end it (it may be stopped), or wait until it has exited, and run the command again"
 	}
-	return "another daemon serves these pins: end it, or give --replace to take over from it"
+	return "another daemon holds these pins: end it, or give --replace to take over from it"
 }
 
-// daemon is what it holds.
+// daemon serves one fast path. Its main loop is [daemon.follow].
 type daemon struct {
 	*Config
-	seat     *kernel.Seat
-	space    *netcfg.Namespace
-	fast     *bpf.Fast
-	tables   *tables
-	flows    *flows
-	policy   *policy
-	inbox    *inbox
+	lock   *kernel.PinLock
+	netns  *netcfg.Namespace
+	objs   *bpf.Objects
+	tables *tables
+	flows  *flows
+	epoch  *epoch
+	events *eventQueue
+	poller *topology.Poller
+
+	topo         topology.Topology                                     // what is carried: refused pods and next hops are left out
+	readTopology func(topology.DeviceNames) (topology.Topology, error) // [topology.Read]; tests replace it
+	synced       bool                                                  // the tables are complete, and every attached program is this daemon's
+
 	jiffy    time.Duration
 	tick     uint32
-	attached map[string]bool // by pin; false: somebody has detached it
-	missing  []place         // programs to be attached, in this order
-	spare    []string        // pins of programs to be detached
-	deadline uint64          // that the programs were told last; 0: they are to do nothing
-	synced   bool            // everybody was told of, and every program that is attached is this daemon's
-	off      string          // why nothing is carried: legacy, fickle, torn, or routes that are fickle
-	told     *State
-	readWays func(topology.DeviceNames) (topology.Topology, error) // [host.ReadWays], but in tests
+	deadline uint64 // the last one written for the programs; 0: they carry nothing
 
-	unsaid       *topology.Poller
-	links        filterLinks // where hooks are not told
-	legacy       string      // what judges packets, and tells nobody of its changes
-	fickle       string      // rules that no verdict can be learned from
-	waits        *string     // why flows wait for a reply; nil: that is not known yet, and they do
-	torn         string      // tables that could not be read
-	rulings      audit.RulesetAudit
-	ways         topology.Topology // of what is carried
-	names        []string          // of our programs
-	ids          []ebpf.ProgramID
-	revisions    map[hook]uint64
-	programNames map[ebpf.ProgramID]string
-	settings     []string                      // that rules and headers depend on, as they were last
-	asked        map[topology.Neighbour]uint32 // when they were, in ticks
-	turn         []hook                        // to be looked at next
-	objects      topology.BPFObjectIDs         // of the machine
-	suspect      int                           // looks that are to be at all places
-	rested       time.Time                     // when the next of these may be
-	unmeasured   topology.Topology             // of them, pods and peers to be measured next
-	unchecked    []string                      // pins to be looked at next
+	attach    attachState
+	audit     auditState
+	programs  programTracker
+	neigh     neighbourState
+	lastState *State // as written to the state file
 }
 
-// errReplaced is why a daemon ends that another takes over from.
+// errReplaced ends a daemon from which another takes over.
 var errReplaced = errors.New("another daemon takes over")
 
 func serve(ctx context.Context, c *Config, replace bool) (err error) {
 	d := newDaemon(c)
-	if d.space, err = netcfg.CurrentNetns(); err != nil {
+	if d.netns, err = netcfg.CurrentNetns(); err != nil {
 		return err
 	}
-	defer d.space.Close()
+	defer d.netns.Close()
 	if d.jiffy, err = host.Jiffy(); err != nil {
 		return err
 	}
-	if err := kernel.PinFolder(c.Pins); err != nil {
+	if err := kernel.MountPins(c.Pins); err != nil {
 		return err
 	}
-	if d.seat, err = kernel.TakeSeat(ctx, c.Pins, replace); err != nil {
+	if d.lock, err = kernel.AcquirePinLock(ctx, c.Pins, replace); err != nil {
 		return err
 	}
-	defer d.seat.Close()
-	if d.fast, err = d.load(); err != nil {
+	defer d.lock.Close()
+	if d.objs, err = d.load(); err != nil {
 		return err
 	}
-	defer d.fast.Close()
-	if end, err := d.fast.EndWithProcess(); err == nil { // else programs find out at the deadline
+	defer d.objs.Close()
+	if end, err := d.objs.RevokeOnExit(); err == nil { // otherwise the programs stop at the deadline
 		defer end.Close()
 	}
-	if d.unsaid, err = topology.OpenPoller(); err != nil {
+	if d.poller, err = topology.OpenPoller(); err != nil {
 		return err
 	}
-	defer d.unsaid.Close()
-	if err := d.begin(); err != nil {
+	defer d.poller.Close()
+	if err := d.start(); err != nil {
 		return err
 	}
-	debug.FreeOSMemory() // what it took to load the programs
+	debug.FreeOSMemory() // loading the programs took much of it
 	err = d.follow(ctx)
 	switch {
 	case errors.Is(err, errReplaced):
 		return nil
-	case errors.Is(err, kernel.ErrNoFolder):
-		// What is at its place is not this daemon's to take away.
-		return errors.Join(err, d.fast.Deadline.Set(uint64(0)))
+	case errors.Is(err, kernel.ErrPinsRemoved):
+		// What is there now is not this daemon's to remove.
+		return errors.Join(err, d.objs.Deadline.Set(uint64(0)))
 	}
-	return errors.Join(err, d.end())
+	return errors.Join(err, d.stop())
 }
 
 func newDaemon(c *Config) *daemon {
 	c.TC = c.TC || !kernel.HasTCX()
-	return &daemon{Config: c, attached: map[string]bool{}, programNames: map[ebpf.ProgramID]string{}, readWays: topology.Read}
+	return &daemon{
+		Config: c, readTopology: topology.Read,
+		attach:   attachState{attached: map[string]bool{}},
+		programs: programTracker{names: map[ebpf.ProgramID]string{}},
+	}
 }
 
-// load loads the programs, with what is pinned of a daemon before.
-func (d *daemon) load() (*bpf.Fast, error) {
+// load loads the programs, and adopts the tables that an earlier daemon has pinned.
+func (d *daemon) load() (*bpf.Objects, error) {
 	o := bpf.Options{Pins: d.Pins, Detach: d.detachPin, Stamp: d.Stamp}
 	if d.Kind == VXLAN {
 		return bpf.NewVXLAN(o, d.Port)
@@ -190,84 +176,84 @@ func (d *daemon) load() (*bpf.Fast, error) {
 	return bpf.NewRouted(o)
 }
 
-// begin makes sure that nothing is carried until this daemon knows everybody, by
-// programs of a daemon before neither, and that nothing holds then that was learned
-// before.
-func (d *daemon) begin() (err error) {
-	if d.policy, err = newPolicy(d.fast); err != nil {
+// start revokes the lease and bumps the epoch, so that nothing is carried before this
+// daemon has filled the tables, not even by programs of an earlier daemon, and nothing
+// that was learned before is valid afterwards.
+func (d *daemon) start() (err error) {
+	if d.epoch, err = newEpoch(d.objs); err != nil {
 		return err
 	}
-	d.inbox, d.flows = newInbox(d.policy), newFlows(d.fast, d.space, d.policy)
-	if err := errors.Join(d.fast.Deadline.Set(uint64(0)), d.policy.raise(), d.fast.Tick.Get(&d.tick)); err != nil {
+	d.events, d.flows = newEventQueue(d.epoch), newFlows(d.objs, d.netns, d.epoch)
+	if err := errors.Join(d.objs.Deadline.Set(uint64(0)), d.epoch.bump(), d.objs.Tick.Get(&d.tick)); err != nil {
 		return err
 	}
-	d.tables = newTables(d.fast, d.policy.epoch)
-	d.fickle, d.settings = unread, d.unsaid.Sysctls()
-	if err := d.fast.SetUnreplied(false); err != nil {
+	d.tables = newTables(d.objs, d.epoch.value)
+	d.audit.perPacket, d.audit.sysctls = notAuditedYet, d.poller.Sysctls()
+	if err := d.objs.SetUnreplied(false); err != nil {
 		return err
 	}
-	if err := d.ownNames(); err != nil {
+	if err := d.programs.loadOwn(d.objs); err != nil {
 		return err
 	}
-	if err := d.glance(); err != nil {
+	if err := d.poll(); err != nil {
 		return err
 	}
-	return d.tell() // whatever the daemon before has said
+	return d.writeState() // replaces the state of an earlier daemon
 }
 
-// follow follows the network until ctx ends.
+// follow is the main loop: it follows the network until ctx ends.
 func (d *daemon) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watching, err := topology.Watch(ctx, d.inbox.put)
+	watching, err := topology.Watch(ctx, d.events.push)
 	if err != nil {
 		return err
 	}
-	defer finish(cancel, watching) // a daemon that takes over must be the only one to raise the epoch
-	keeping, err := d.flows.keep(ctx)
+	defer cancelAndWait(cancel, watching) // a daemon that takes over must be the only one that bumps the epoch
+	keeping, err := d.flows.start(ctx)
 	if err != nil {
 		return err
 	}
-	defer finish(cancel, keeping) // it lets go of the tables
-	beats, glances := time.NewTicker(beat), time.NewTicker(glance)
-	defer beats.Stop()
-	defer glances.Stop()
-	resync, judge, rested := time.After(0), time.After(0), time.Now()
+	defer cancelAndWait(cancel, keeping) // releases the tables
+	heartbeats, polls := time.NewTicker(heartbeat), time.NewTicker(pollInterval)
+	defer heartbeats.Stop()
+	defer polls.Stop()
+	resync, auditDue, auditRest := time.After(0), time.After(0), time.Now()
 	for {
 		err := error(nil)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-d.inbox.filled:
+		case <-d.events.filled:
 			var changed topology.Changes
-			changed, err = d.inbox.take()
-			if changed&topology.RulesChanged != 0 && judge == nil {
-				judge = time.After(max(gather, time.Until(rested)))
+			changed, err = d.events.drain()
+			if changed&topology.RulesChanged != 0 && auditDue == nil {
+				auditDue = time.After(max(settle, time.Until(auditRest)))
 			}
 			if changed&topology.TopologyChanged != 0 && resync == nil {
-				resync = time.After(gather)
+				resync = time.After(settle)
 			}
 		case <-resync:
 			resync, err = nil, d.resync()
-		case <-judge:
+		case <-auditDue:
 			var rest time.Duration
-			judge, rest, err = d.judge()
-			rested = time.Now().Add(rest)
-		case <-beats.C:
-			err = d.beat()
-		case <-glances.C:
-			if err = d.yield(); err == nil {
-				err = d.glance()
+			auditDue, rest, err = d.auditRules()
+			auditRest = time.Now().Add(rest)
+		case <-heartbeats.C:
+			err = d.heartbeat()
+		case <-polls.C:
+			if err = d.checkTakeover(); err == nil {
+				err = d.poll()
 			}
-		case <-d.unattached():
+		case <-d.attachPending():
 			err = d.attachNext()
 		case err = <-watching:
 		case err = <-keeping:
 		}
 		if errors.Is(err, nlmsg.ErrInterrupted) {
-			// What was learned may lead where nobody is any more.
-			d.torn = torn
-			resync, err = time.After(glance), d.judged()
+			// What was learned may point to a pod or peer that is gone.
+			d.audit.interrupted = interruptedReason
+			resync, err = time.After(pollInterval), d.updateGate()
 		}
 		if err != nil {
 			return err
@@ -275,75 +261,67 @@ func (d *daemon) follow(ctx context.Context) error {
 	}
 }
 
-// finish ends what goes on until its context does, and waits for that.
-func finish(cancel context.CancelFunc, done <-chan error) {
+// cancelAndWait cancels a worker and waits until its channel is closed.
+func cancelAndWait(cancel context.CancelFunc, done <-chan error) {
 	cancel()
 	for range done {
 	}
 }
 
-// yield ends the daemon if another is to replace it.
-func (d *daemon) yield() error {
-	wanted, err := d.seat.Look()
+// checkTakeover returns errReplaced if another daemon asks to take over.
+func (d *daemon) checkTakeover() error {
+	wanted, err := d.lock.TakeoverRequested()
 	if wanted {
 		return errReplaced
 	}
 	return err
 }
 
-// resync reads where everybody is, tells the programs, and finds out where they are not
-// attached yet.
+// resync reads the topology, writes it to the tables, and plans which programs to attach.
 func (d *daemon) resync() error {
-	ways, err := d.readWays(d.Devices)
+	topo, err := d.readTopology(d.Devices)
 	if err == nil {
-		d.ways, err = d.refuse(ways)
+		d.topo, err = d.refuse(topo)
 	}
 	if err != nil {
 		return err
 	}
-	d.turn, d.unmeasured = nil, topology.Topology{}
-	d.inbox.know(d.ways)
-	if err := d.tables.sync(d.ways); err != nil {
+	d.programs.queue, d.neigh.unmeasured = nil, topology.Topology{}
+	d.events.setTopology(d.topo)
+	if err := d.tables.sync(d.topo); err != nil {
 		return err
 	}
-	d.flows.of(d.tables.tenants())
+	d.flows.setTenants(d.tables.tenants())
 	if !d.synced {
-		if err := d.takeOver(); err != nil {
+		if err := d.replacePrograms(); err != nil {
 			return err
 		}
 	}
-	if d.plan(); d.TC {
-		// Filters go with their qdisc, of which there was news maybe.
-		if err := d.reattach(slices.Collect(maps.Keys(d.attached))); err != nil {
+	if d.planAttach(); d.TC {
+		// Filters vanish with their qdisc, which may have caused the event.
+		if err := d.reattach(slices.Collect(maps.Keys(d.attach.attached))); err != nil {
 			return err
 		}
 	}
-	d.synced, d.torn = true, ""
-	return errors.Join(d.askNew(), d.askUnplaced(), d.judged(), d.beatOnce())
+	d.synced, d.audit.interrupted = true, ""
+	return errors.Join(d.probeNewPods(), d.probeMissingFDB(), d.updateGate(), d.renewLease())
 }
 
-// tell writes the state, where it has changed.
-func (d *daemon) tell() error {
-	waiting := d.waiting()
-	now := &State{Off: d.off, Unreplied: d.unreplied(), Pods: len(d.tables.pods) - waiting, Waiting: waiting, Peers: len(d.tables.peers), Refused: d.ways.Refusals}
-	if reflect.DeepEqual(now, d.told) {
+// writeState writes the state file if the state has changed.
+func (d *daemon) writeState() error {
+	waiting := d.waitingPods()
+	now := &State{Off: d.audit.off, Unreplied: d.audit.needsReply(), Pods: len(d.tables.pods) - waiting, Waiting: waiting, Peers: len(d.tables.peers), Refused: d.topo.Refusals}
+	if reflect.DeepEqual(now, d.lastState) {
 		return nil
 	}
-	d.told = now
+	d.lastState = now
 	return now.write(d.State)
 }
 
-// unreplied says why flows wait for a reply.
-func (d *daemon) unreplied() string {
-	if d.waits == nil {
-		return ""
-	}
-	return *d.waits
-}
-
-func (d *daemon) beat() error {
+// heartbeat advances the tick and does the periodic work.
+func (d *daemon) heartbeat() error {
 	d.tick++
-	if err := d.fast.Tick.Set(d.tick); err != nil {
+	if err := d.objs.Tick.Set(d.tick); err != nil {
 		return err
 	}
 	if d.tick%checkEvery == 0 {
@@ -351,46 +329,45 @@ func (d *daemon) beat() error {
 			return err
 		}
 	}
-	if d.tick%confirmEvery == 0 {
-		if err := errors.Join(d.confirm(), d.askUnplaced()); err != nil {
+	if d.tick%refreshEvery == 0 {
+		if err := errors.Join(d.refreshNeighbours(), d.probeMissingFDB()); err != nil {
 			return err
 		}
 	}
-	if err := d.askSome(); err != nil {
+	if err := d.probeSomePods(); err != nil {
 		return err
 	}
-	return d.beatOnce()
+	return d.renewLease()
 }
 
-// beatOnce gives the programs some more time, unless nothing must be carried. If they
-// have given up meanwhile, then this daemon was held up for so long that it cannot
-// answer for what was learned before: the news of it wait to be read.
-func (d *daemon) beatOnce() error {
-	now, err := d.fast.Now()
+// renewLease extends the programs' lease, or revokes it if nothing may be carried. If the
+// last lease has expired, the daemon was held up for so long that events wait unread: it
+// bumps the epoch first.
+func (d *daemon) renewLease() error {
+	now, err := d.objs.Now()
 	if err != nil {
 		return err
 	}
 	if d.deadline != 0 && now >= d.deadline {
-		if err := d.policy.raise(); err != nil {
+		if err := d.epoch.bump(); err != nil {
 			return err
 		}
 	}
 	d.deadline = 0
-	if d.off == "" && d.synced {
-		d.deadline = now + uint64(grace/d.jiffy)
+	if d.audit.off == "" && d.synced {
+		d.deadline = now + uint64(lease/d.jiffy)
 	}
-	if err := d.fast.Deadline.Set(d.deadline); err != nil {
+	if err := d.objs.Deadline.Set(d.deadline); err != nil {
 		return err
 	}
-	return d.tell()
+	return d.writeState()
 }
 
-// end takes everything away: first what carries, so that nothing is learned that
-// nobody follows.
-func (d *daemon) end() error {
-	err := d.fast.Deadline.Set(uint64(0))
-	if _, gone := d.seat.Look(); gone != nil {
+// stop revokes the lease, and then detaches and removes everything.
+func (d *daemon) stop() error {
+	err := d.objs.Deadline.Set(uint64(0))
+	if _, gone := d.lock.TakeoverRequested(); gone != nil {
 		return errors.Join(err, gone)
 	}
-	return errors.Join(err, bpf.Remove(d.Pins, d.detachPin), kernel.DropClsacts(d.space, d.Pins))
+	return errors.Join(err, bpf.Remove(d.Pins, d.detachPin), kernel.RemoveClsacts(d.netns, d.Pins))
 }

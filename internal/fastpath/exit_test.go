@@ -16,7 +16,7 @@ func TestDaemonKilled(t *testing.T) {
 	fast, err := bpf.NewRouted(bpf.Options{})
 	must(t, err)
 	defer fast.Close()
-	follows, err := fast.EndWithProcess()
+	follows, err := fast.RevokeOnExit()
 	if err != nil {
 		t.Skipf("this kernel cannot tell a program of the end of a process: %v", err)
 	}
@@ -35,5 +35,5 @@ func TestDaemonKilled(t *testing.T) {
 		t.Errorf("packets are carried until %d on the word of a daemon that was killed", left)
 	}
 	n.serve(t)
-	until(t, "the next daemon lets them be carried", func() bool { return binary.NativeEndian.Uint64(deadline()) != 0 })
+	eventually(t, "the next daemon lets them be carried", func() bool { return binary.NativeEndian.Uint64(deadline()) != 0 })
 }

@@ -14,132 +14,132 @@ import (
 // built with it.
 
 const (
-	Idle       = idle
-	Soon       = soon
-	Hurried    = hurried
-	Unproven   = unproven
-	SweepEvery = sweepEvery
-	SweepTurn  = sweepTurn
+	IdleTicks      = idleTicks
+	FirstRefresh   = firstRefresh
+	MinIdleTicks   = minIdleTicks
+	UnlearnedTicks = unlearnedTicks
+	SweepEvery     = sweepEvery
+	SweepBatch     = sweepBatch
 )
 
 var (
-	Limit = limit
-	Due   = due
+	IdleLimit = idleLimit
+	Due       = due
 )
 
 type (
-	Sweep       = sweep
-	Flows       = flows
-	FilterLinks = filterLinks
+	Sweep          = sweep
+	Flows          = flows
+	NetfilterLinks = netfilterLinks
 )
 
-func NewSweep(fast *bpf.Fast, track *kernel.Conntrack) *Sweep { return newSweep(fast, track) }
+func NewSweep(fast *bpf.Objects, track *kernel.Conntrack) *Sweep { return newSweep(fast, track) }
 
 // Whole goes through all flows, as the first sweep, and says in how many turns and how
 // many they were.
-func (s *sweep) Whole(tick uint32, flush bool, silent map[uint8]uint32) (turns, seen int, err error) {
-	s.began = 0
+func (s *sweep) Run(tick uint32, flush bool, silent map[uint8]uint32) (turns, seen int, err error) {
+	s.startTick = 0
 	s.start(tick)
 	s.flush = flush
 	for protocol, seconds := range silent {
-		s.lifetimes[protocol] = lifetime{seconds, seconds}
+		s.lifetimes[protocol] = ctTimeouts{seconds, seconds}
 	}
 	for done := false; !done && err == nil; turns++ {
-		done, err = s.turn(tick)
+		done, err = s.step(tick)
 	}
-	return turns, s.seen, err
+	return turns, s.entries, err
 }
 
 // Look looks at a flow of TCP in a sweep that began in some tick, and says for how many
 // seconds its connection is to live then; 0: as long as it does.
-func (s *sweep) Look(began, tick uint32, v bpf.Flow, limit int32, silent, least uint32) (alive uint32, forgotten bool) {
-	s.before, s.began, s.limit, s.old, s.refresh = s.began, began, limit, nil, nil
-	s.lifetimes[protoTCP] = lifetime{silent, least}
-	s.judge(bpf.FlowKey{TenantProto: protoTCP}, v, tick)
+func (s *sweep) Inspect(began, tick uint32, v bpf.Flow, limit int32, silent, least uint32) (alive uint32, forgotten bool) {
+	s.prevStart, s.startTick, s.idleLimit, s.expired, s.refresh = s.startTick, began, limit, nil, nil
+	s.lifetimes[protoTCP] = ctTimeouts{silent, least}
+	s.inspect(bpf.FlowKey{TenantProto: protoTCP}, v, tick)
 	for _, u := range s.refresh {
-		alive = uint32(u.Alive.Seconds())
+		alive = uint32(u.Timeout.Seconds())
 	}
-	return alive, len(s.old) > 0
+	return alive, len(s.expired) > 0
 }
 
 // Lifetimes are those of connections of a protocol.
-func Lifetimes(protocol uint8) (silent, least uint32, err error) {
-	all, err := lifetimes(timeouts)
-	return all[protocol].silent, all[protocol].least, err
+func ReadTimeouts(protocol uint8) (silent, least uint32, err error) {
+	all, err := readTimeouts(timeoutSysctls)
+	return all[protocol].established, all[protocol].shortest, err
 }
 
 func (s *sweep) Forget(keys []bpf.FlowKey) error { return s.forget(keys) }
 
-func NewFlows(fast *bpf.Fast, tenants []uint32) *Flows {
-	p, err := newPolicy(fast)
+func NewFlows(fast *bpf.Objects, tenants []uint32) *Flows {
+	p, err := newEpoch(fast)
 	if err != nil {
 		panic(err)
 	}
 	f := newFlows(fast, nil, p)
-	f.of(tenants)
+	f.setTenants(tenants)
 	return f
 }
 
-func (f *flows) Ended(all []kernel.Connection, lost bool) error { return f.ended(all, lost) }
+func (f *flows) Destroyed(all []kernel.Connection, lost bool) error { return f.destroyed(all, lost) }
 
 // Lost: everything is to be forgotten.
-func (f *flows) Lost() bool { return len(f.flush) > 0 }
+func (f *flows) Flushing() bool { return len(f.flush) > 0 }
 
 func (f *flows) Sweeps(ctx context.Context, track *kernel.Conntrack) error {
-	return f.sweeps(ctx, track)
+	return f.sweepLoop(ctx, track)
 }
 
 // Inbox holds news of a fast path.
-type Inbox = inbox
+type EventQueue = eventQueue
 
-func NewInbox(fast *bpf.Fast) (*Inbox, error) {
-	p, err := newPolicy(fast)
-	return newInbox(p), err
+func NewEventQueue(fast *bpf.Objects) (*EventQueue, error) {
+	p, err := newEpoch(fast)
+	return newEventQueue(p), err
 }
 
-func (i *inbox) Put(n topology.Event)            { i.put(n) }
-func (i *inbox) Know(w topology.Topology)        { i.know(w) }
-func (i *inbox) Take() (topology.Changes, error) { return i.take() }
+func (i *eventQueue) Push(n topology.Event)            { i.push(n) }
+func (i *eventQueue) SetTopology(w topology.Topology)  { i.setTopology(w) }
+func (i *eventQueue) Drain() (topology.Changes, error) { return i.drain() }
 
 // Follow is a daemon in a namespace, the calling thread's, that reads ways as it is
 // told to, until ctx ends. It gives its inbox away before it reads any.
-func Follow(ctx context.Context, c *Config, n *netcfg.Namespace, fast *bpf.Fast, inbox chan<- *Inbox, read func() (topology.Topology, error)) (err error) {
+func Follow(ctx context.Context, c *Config, n *netcfg.Namespace, fast *bpf.Objects, inbox chan<- *EventQueue, read func() (topology.Topology, error)) (err error) {
 	d := newDaemon(c)
-	d.space, d.fast = n, fast
-	d.readWays = func(topology.DeviceNames) (topology.Topology, error) { return read() }
+	d.netns, d.objs = n, fast
+	d.readTopology = func(topology.DeviceNames) (topology.Topology, error) { return read() }
 	if d.jiffy, err = host.Jiffy(); err != nil {
 		return err
 	}
-	if d.seat, err = kernel.TakeSeat(ctx, c.Pins, false); err != nil {
+	if d.lock, err = kernel.AcquirePinLock(ctx, c.Pins, false); err != nil {
 		return err
 	}
-	defer d.seat.Close()
-	if d.unsaid, err = topology.OpenPoller(); err != nil {
+	defer d.lock.Close()
+	if d.poller, err = topology.OpenPoller(); err != nil {
 		return err
 	}
-	defer d.unsaid.Close()
-	if err := d.begin(); err != nil {
+	defer d.poller.Close()
+	if err := d.start(); err != nil {
 		return err
 	}
-	inbox <- d.inbox
+	inbox <- d.events
 	return d.follow(ctx)
 }
 
-func (f *filterLinks) Look(tunnels bool) (hook string, err error) { return f.look(tunnels) }
+func (f *netfilterLinks) Look(tunnels bool) (hook string, err error) { return f.look(tunnels) }
 
 // NewTables are tables that nothing is in yet.
-func NewTables(fast *bpf.Fast) *tables { return newTables(fast, 1) }
+func NewTables(fast *bpf.Objects) *tables { return newTables(fast, 1) }
 
 func (t *tables) Sync(w topology.Topology) error { return t.sync(w) }
 
 // Ask has the pods of a machine speak, those that are known and those that are not.
-func Ask(m *netcfg.Namespace, ways topology.Topology) error {
-	d := &daemon{space: m, ways: ways}
-	for range askEvery {
-		if err := d.askSome(); err != nil {
+func SendProbes(m *netcfg.Namespace, ways topology.Topology) error {
+	d := &daemon{netns: m, topo: ways}
+	for range probeEvery {
+		if err := d.probeSomePods(); err != nil {
 			return err
 		}
 		d.tick++
 	}
-	return d.askUnplaced()
+	return d.probeMissingFDB()
 }

@@ -17,38 +17,37 @@ import (
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
-// flows keeps the flows' entries and conntrack's in step: conntrack sees next to
-// nothing of a flow that is carried, and must neither forget it nor take what it
-// sees for an intruder's.
+// flows keeps the table of flows and conntrack in step. Conntrack sees few packets of a
+// carried flow; it must neither expire its entry, nor take the packets that it does see for
+// invalid.
 //
-// There can be a million flows, and ten thousand of them can come and go in a
-// second, so nothing of this is done where the daemon waits for news of the
-// network: pins, ends and the sweep are goroutines of their own. What they share
-// is the kernel's.
+// There may be a million flows, of which ten thousand come and go in a second, so this work
+// is apart from the daemon's main loop: requests, destroy events and the sweep have a
+// goroutine each. They share only the kernel's tables.
 type flows struct {
-	fast    *bpf.Fast
-	space   *netcfg.Namespace
-	policy  *policy
-	tenants atomic.Pointer[[]uint32] // that flows can have
-	flush   chan struct{}            // whatever was learned until now is to be forgotten
+	objs    *bpf.Objects
+	netns   *netcfg.Namespace
+	epoch   *epoch
+	tenants atomic.Pointer[[]uint32] // VNIs of flows
+	flush   chan struct{}            // signals that all flows are to be deleted
 }
 
-func newFlows(fast *bpf.Fast, space *netcfg.Namespace, p *policy) *flows {
-	f := &flows{fast: fast, space: space, policy: p, flush: make(chan struct{}, 1)}
-	f.of([]uint32{0})
+func newFlows(objs *bpf.Objects, netns *netcfg.Namespace, e *epoch) *flows {
+	f := &flows{objs: objs, netns: netns, epoch: e, flush: make(chan struct{}, 1)}
+	f.setTenants([]uint32{0})
 	return f
 }
 
-// of says which tenants flows can have.
-func (f *flows) of(tenants []uint32) { f.tenants.Store(&tenants) }
+// setTenants sets the VNIs of flows.
+func (f *flows) setTenants(tenants []uint32) { f.tenants.Store(&tenants) }
 
-// pinsAtOnce is how many requests of the programs are answered together.
-const pinsAtOnce = 256
+// requestBatch is how many requests of the programs are served together.
+const requestBatch = 256
 
-// keep begins with it, and goes on until ctx ends; the channel gets the error that
-// ended it, if one did, and is closed.
-func (f *flows) keep(ctx context.Context) (<-chan error, error) {
-	ends, err := kernel.OpenEndings(f.space)
+// start starts the goroutines, which run until ctx ends. The channel gets the first error,
+// if there is one, and is closed when all have returned.
+func (f *flows) start(ctx context.Context) (<-chan error, error) {
+	ends, err := kernel.OpenDestroyEvents(f.netns)
 	if err != nil {
 		return nil, err
 	}
@@ -56,10 +55,10 @@ func (f *flows) keep(ctx context.Context) (<-chan error, error) {
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error {
 		defer ends.Close()
-		return ends.Follow(ctx, f.ended)
+		return ends.Follow(ctx, f.destroyed)
 	})
-	work.Go(func() error { return f.tracking(ctx, f.pins) })
-	work.Go(func() error { return f.tracking(ctx, f.sweeps) })
+	work.Go(func() error { return f.withConntrack(ctx, f.serveRequests) })
+	work.Go(func() error { return f.withConntrack(ctx, f.sweepLoop) })
 	go func() {
 		defer close(done)
 		if err := work.Wait(); err != nil {
@@ -69,9 +68,9 @@ func (f *flows) keep(ctx context.Context) (<-chan error, error) {
 	return done, nil
 }
 
-// tracking gives a goroutine its own way to conntrack.
-func (f *flows) tracking(ctx context.Context, run func(context.Context, *kernel.Conntrack) error) error {
-	track, err := kernel.OpenConntrack(f.space)
+// withConntrack runs a worker with a conntrack socket of its own.
+func (f *flows) withConntrack(ctx context.Context, run func(context.Context, *kernel.Conntrack) error) error {
+	track, err := kernel.OpenConntrack(f.netns)
 	if err != nil {
 		return err
 	}
@@ -79,10 +78,10 @@ func (f *flows) tracking(ctx context.Context, run func(context.Context, *kernel.
 	return run(ctx, track)
 }
 
-// pins answers the programs until ctx ends. What they ask in excess of what can be
-// answered finds no room in the ring, and is asked again by a later packet.
-func (f *flows) pins(ctx context.Context, track *kernel.Conntrack) error {
-	ring, err := ringbuf.NewReader(f.fast.Pins)
+// serveRequests serves the programs' requests until ctx ends. Requests for which the ring has
+// no room are repeated by a later packet.
+func (f *flows) serveRequests(ctx context.Context, track *kernel.Conntrack) error {
+	ring, err := ringbuf.NewReader(f.objs.Requests)
 	if err != nil {
 		return err
 	}
@@ -90,82 +89,83 @@ func (f *flows) pins(ctx context.Context, track *kernel.Conntrack) error {
 	stop := context.AfterFunc(ctx, func() { ring.Close() })
 	defer stop()
 	var record ringbuf.Record
-	var asked []bpf.Pin
+	var requests []bpf.CtRequest
 	for {
 		err := ring.ReadInto(&record)
 		if errors.Is(err, ringbuf.ErrClosed) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read what programs ask: %w", err)
+			return fmt.Errorf("read requests of the programs: %w", err)
 		}
-		var p bpf.Pin
-		if _, err := binary.Decode(record.RawSample, binary.NativeEndian, &p); err != nil {
+		var r bpf.CtRequest
+		if _, err := binary.Decode(record.RawSample, binary.NativeEndian, &r); err != nil {
 			continue // not one of ours
 		}
-		asked = append(asked, p)
-		if len(asked) < pinsAtOnce && ring.AvailableBytes() > 0 {
+		requests = append(requests, r)
+		if len(requests) < requestBatch && ring.AvailableBytes() > 0 {
 			continue
 		}
-		if err := f.pin(asked, track); err != nil {
+		if err := f.prepare(requests, track); err != nil {
 			return err
 		}
-		asked = asked[:0]
+		requests = requests[:0]
 	}
 }
 
-// pin makes conntrack's entries fit for flows, and notes that in the flows' own. What
-// conntrack does not have any more, or whose end it would tell nobody, stays slow:
-// it asks again.
-func (f *flows) pin(asked []bpf.Pin, track *kernel.Conntrack) error {
-	updates := make([]kernel.Update, len(asked))
-	for i, p := range asked {
-		updates[i] = kernel.Update{Of: connection(p.Key), Liberal: uint8(p.Key.TenantProto) == protoTCP}
+// prepare adapts conntrack's entries to flows that are to be carried, and notes that in the
+// table of flows. A flow stays slow, and requests again, if conntrack has no entry or would
+// not announce its end.
+func (f *flows) prepare(requests []bpf.CtRequest, track *kernel.Conntrack) error {
+	updates := make([]kernel.Update, len(requests))
+	for i, r := range requests {
+		updates[i] = kernel.Update{Conn: connection(r.Key), Liberal: uint8(r.Key.TenantProto) == protoTCP}
 	}
 	var failed error
-	err := track.Update(updates, func(i int, is kernel.Tracked) {
-		if is == kernel.TrackedOpen {
-			failed = errors.Join(failed, f.pinned(asked[i]))
+	err := track.Update(updates, func(i int, is kernel.ConnState) {
+		if is == kernel.ConnEstablished {
+			failed = errors.Join(failed, f.markReady(requests[i]))
 		}
 	})
 	return errors.Join(err, failed)
 }
 
-func (f *flows) pinned(p bpf.Pin) error {
+// markReady notes that the conntrack entry of a request is ready.
+func (f *flows) markReady(r bpf.CtRequest) error {
 	var flow bpf.Flow
-	if err := f.fast.Flows.Lookup(p.Key, &flow); err != nil {
-		return absent(err)
+	if err := f.objs.Flows.Lookup(r.Key, &flow); err != nil {
+		return ignoreMissing(err)
 	}
-	if flow.Pinned == p.Track {
-		return nil // it was asked twice
+	if flow.CtEntry == r.Entry {
+		return nil // a repeated request
 	}
-	// What programs write meanwhile is lost with this. So it is learned again, and nothing
-	// comes back that was ended.
-	flow.Pinned, flow.Epoch, flow.SeenOut, flow.SeenIn = p.Track, 0, 0, 0
-	return absent(f.fast.Flows.Update(p.Key, flow, ebpf.UpdateExist))
+	// This overwrites what programs write meanwhile. So the flow is learned anew, and nothing
+	// that was invalidated becomes valid again.
+	flow.CtEntry, flow.Epoch, flow.SeenOut, flow.SeenIn = r.Entry, 0, 0, 0
+	return ignoreMissing(f.objs.Flows.Update(r.Key, flow, ebpf.UpdateExist))
 }
 
-// ended forgets the flows of connections that conntrack has forgotten. If some were
-// missed, all are forgotten.
-func (f *flows) ended(all []kernel.Connection, lost bool) error {
+// destroyed deletes the flows of connections that conntrack has destroyed. If events were
+// lost, it deletes all flows.
+func (f *flows) destroyed(all []kernel.Connection, lost bool) error {
 	if lost {
 		select {
 		case f.flush <- struct{}{}:
-		default: // they are to be forgotten already
+		default: // already signalled
 		}
-		if err := f.policy.raise(); err != nil {
+		if err := f.epoch.bump(); err != nil {
 			return err
 		}
 	}
 	for _, tenant := range *f.tenants.Load() {
 		for _, c := range all {
 			for _, k := range [...]bpf.FlowKey{bpf.NewFlowKey(tenant, c.Protocol, c.A, c.B), bpf.NewFlowKey(tenant, c.Protocol, c.B, c.A)} {
-				err := f.fast.Flows.Delete(k)
+				err := f.objs.Flows.Delete(k)
 				if err == nil {
-					err = f.fast.Ended(k)
+					err = f.objs.InvalidateSlots(k)
 				}
-				if err := absent(err); err != nil {
-					return fmt.Errorf("forget a flow: %w", err)
+				if err := ignoreMissing(err); err != nil {
+					return fmt.Errorf("delete a flow: %w", err)
 				}
 			}
 		}
@@ -178,12 +178,12 @@ const (
 	protoUDP = 17
 )
 
-// connection is what conntrack calls a flow.
+// connection is the conntrack tuple of a flow.
 func connection(k bpf.FlowKey) kernel.Connection {
-	return kernel.Connection{Protocol: uint8(k.TenantProto), A: end(k.Local, k.LocalPort), B: end(k.Remote, k.RemotePort)}
+	return kernel.Connection{Protocol: uint8(k.TenantProto), A: addrPort(k.Local, k.LocalPort), B: addrPort(k.Remote, k.RemotePort)}
 }
 
-func end(addr uint32, port uint16) netip.AddrPort {
+func addrPort(addr uint32, port uint16) netip.AddrPort {
 	var b [6]byte
 	binary.NativeEndian.PutUint32(b[:], addr)
 	binary.NativeEndian.PutUint16(b[4:], port)

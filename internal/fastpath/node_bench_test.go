@@ -25,10 +25,10 @@ func BenchmarkNode(b *testing.B) {
 				begin := time.Now()
 				next := n.serve(b, "--replace")
 				must(b, s.Wait())
-				until(b, "the next daemon has begun", func() bool { return n.state().Off != "" })
+				eventually(b, "the next daemon has begun", func() bool { return n.state().Off != "" })
 				_, all = n.carrying(b, begin)
 				b.ReportMetric(float64(all.Milliseconds()), "ms/replaced")
-				idle(b, next)
+				measureIdle(b, next)
 				begin = time.Now()
 				next.end(b)
 				b.ReportMetric(float64(time.Since(begin).Milliseconds()), "ms/end")
@@ -42,17 +42,17 @@ func BenchmarkNode(b *testing.B) {
 // carrying waits until a node carries packets of its first pod, and of all.
 func (n *node) carrying(t testing.TB, begin time.Time) (first, all time.Duration) {
 	t.Helper()
-	until(t, "packets are carried", func() bool { s := n.state(); return s.Off == "" && s.Pods > 0 })
+	eventually(t, "packets are carried", func() bool { s := n.state(); return s.Off == "" && s.Pods > 0 })
 	first = time.Since(begin)
-	within(t, patience+time.Duration(len(n.Devices.Pods))*patience/100, "every pod's packets are carried", func() bool {
+	eventuallyWithin(t, patience+time.Duration(len(n.Devices.Pods))*patience/100, "every pod's packets are carried", func() bool {
 		s := n.state()
 		return s.Off == "" && s.Waiting == 0 && s.Pods == len(n.Devices.Pods)
 	})
 	return first, time.Since(begin)
 }
 
-// idle reports what a daemon takes that has nothing to do.
-func idle(b *testing.B, s *serving) {
+// measureIdle measures the CPU time of an idle daemon.
+func measureIdle(b *testing.B, s *serving) {
 	const settle, during = 3 * time.Second, 20 * time.Second
 	time.Sleep(settle)
 	before := ran(b, s.Process.Pid)

@@ -55,7 +55,7 @@ func newNode(t testing.TB, pods, peers int) *node {
 		n.Devices.Pods = append(n.Devices.Pods, fmt.Sprint("pod", i))
 	}
 	must(t, n.Write(n.config))
-	t.Cleanup(func() { must(t, kernel.DropPins(folder)) })
+	t.Cleanup(func() { must(t, kernel.UnmountPins(folder)) })
 	testenv.InNetns(t, n.netns.Path(), func() error {
 		if err := n.link("wire"); err != nil {
 			return err

@@ -31,12 +31,12 @@ func must(t testing.TB, err error) {
 
 var patience = host.ScaleTimeout(30 * time.Second)
 
-func until(t testing.TB, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	within(t, patience, what, ok)
+	eventuallyWithin(t, patience, what, ok)
 }
 
-func within(t testing.TB, limit time.Duration, what string, ok func() bool) {
+func eventuallyWithin(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -64,9 +64,9 @@ func TestNewsDuringSweep(t *testing.T) {
 	defer func() {
 		must(t, lifeline.Close())
 		must(t, daemon.Wait())
-		must(t, kernel.DropPins(folder))
+		must(t, kernel.UnmountPins(folder))
 	}()
-	until(t, "the daemon is there", func() bool {
+	eventually(t, "the daemon is there", func() bool {
 		_, err := fastpath.ReadState(c.State)
 		return !errors.Is(err, os.ErrNotExist)
 	})
@@ -80,15 +80,15 @@ func TestNewsDuringSweep(t *testing.T) {
 	if n := left(); n != flows {
 		t.Fatalf("there are %d flows, want %d", n, flows)
 	}
-	until(t, "the sweep has begun", func() bool { return left() < flows })
+	eventually(t, "the sweep has begun", func() bool { return left() < flows })
 	before := epoch()
 	allow := testenv.Forbid(t, netns)
 	defer allow()
-	until(t, "the new rule is heard", func() bool { return epoch() != before })
+	eventually(t, "the new rule is heard", func() bool { return epoch() != before })
 	if left() == 0 {
 		t.Error("the sweep was over before the new rule was heard")
 	}
-	until(t, "the sweep is over", func() bool { return left() == 0 })
+	eventually(t, "the sweep is over", func() bool { return left() == 0 })
 }
 
 // fillSilent gives a fast path flows that have sent nothing for long.

@@ -2,26 +2,27 @@ package fastpath
 
 import (
 	"fmt"
+	"path/filepath"
 
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
-// State is what a daemon says of itself.
+// State is what a daemon reports in its state file.
 type State struct {
-	// Off says why nothing is carried; empty: it is.
+	// Off says why nothing is carried; empty: packets are carried.
 	Off string `json:"off,omitempty"`
-	// Unreplied says why a flow of UDP is not carried before there was an answer.
+	// Unreplied says why a UDP flow is not carried before there was a reply.
 	Unreplied string `json:"unreplied,omitempty"`
-	Pods      int    `json:"pods"`              // that are known, with their programs attached
-	Waiting   int    `json:"waiting,omitempty"` // pods whose programs are yet to be attached: they are slow
-	Peers     int    `json:"peers"`             // that are known
-	// Refused are ways that are left to the slow path, each for a reason of its own.
+	Pods      int    `json:"pods"`              // known, with their programs attached
+	Waiting   int    `json:"waiting,omitempty"` // known, and slow until their programs are attached
+	Peers     int    `json:"peers"`             // known
+	// Refused are the devices that are left to the slow path, each with the reason.
 	Refused []topology.Refusal `json:"refused,omitempty"`
 }
 
-// ReadState reads a daemon's state. Until it has begun there is no file, and the
+// ReadState reads a daemon's state. Before the daemon has started there is no file, and the
 // error wraps os.ErrNotExist.
 func ReadState(file string) (*State, error) {
 	s := new(State)
@@ -31,10 +32,14 @@ func ReadState(file string) (*State, error) {
 	return s, nil
 }
 
-// write replaces the file: who reads it gets either the old state or the new.
+// write replaces the file atomically.
 func (s *State) write(file string) error {
 	if err := netcfg.ReplaceJSON(file, s); err != nil {
 		return fmt.Errorf("write state: %w", err)
 	}
 	return nil
 }
+
+// StateFile is the state file of a fast path whose pins are in a folder: it is beside that
+// folder.
+func StateFile(pins string) string { return filepath.Join(filepath.Dir(pins), "fast.state") }

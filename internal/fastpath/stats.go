@@ -9,28 +9,28 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
 )
 
-// Stat is what became of packets for one reason, since the fast path was laid.
+// Stat counts the packets with one outcome since the fast path was set up.
 type Stat struct {
-	What    bpf.Count
+	Count   bpf.Count
 	Packets uint64
 	Bytes   uint64
 }
 
-// ReadStats reads what a fast path has counted, from the folder of its pins, whether
-// its daemon lives or not: every reason, in their order.
+// ReadStats reads the counters of a fast path from the folder of its pins, one for every
+// outcome, in order. The daemon need not run.
 func ReadStats(pins string) ([]Stat, error) {
 	table, err := ebpf.LoadPinnedMap(bpf.TableFile(pins, "counts"), &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {
-		return nil, fmt.Errorf("read what a fast path has counted: %w", err)
+		return nil, fmt.Errorf("read the counters of a fast path: %w", err)
 	}
 	defer table.Close()
 	stats := make([]Stat, bpf.Counts)
 	for c := range bpf.Counts {
 		var cores []bpf.Counter
 		if err := table.Lookup(uint32(c), &cores); err != nil {
-			return nil, fmt.Errorf("read what a fast path has counted: %w", err)
+			return nil, fmt.Errorf("read the counters of a fast path: %w", err)
 		}
-		stats[c].What = c
+		stats[c].Count = c
 		for _, one := range cores {
 			stats[c].Packets += one.Packets
 			stats[c].Bytes += one.Bytes
@@ -39,15 +39,15 @@ func ReadStats(pins string) ([]Stat, error) {
 	return stats, nil
 }
 
-// Table is how full a fast path's table of flows is.
+// Table describes the use of a fast path's table of flows.
 type Table struct {
-	Flows  int    // that have an entry, carried or not yet
-	Room   int    // for so many
-	Memory uint64 // of the kernel, bytes
+	Flows  int    // entries, of flows that are carried or not yet
+	Room   int    // maximum number of entries
+	Memory uint64 // kernel memory, bytes
 }
 
-// ReadTable looks through the table of flows, of the folder of a fast path's pins,
-// with one call for some thousands of them.
+// ReadTable reads the table of flows from the folder of a fast path's pins, some thousands of
+// entries in one system call.
 func ReadTable(pins string) (Table, error) {
 	t, err := readTable(pins)
 	if err != nil {
@@ -69,7 +69,7 @@ func readTable(pins string) (Table, error) {
 	}
 	t.Memory, _ = info.Memlock()
 	var cursor ebpf.MapBatchCursor
-	keys, values := make([]bpf.FlowKey, sweepTurn), make([]bpf.Flow, sweepTurn)
+	keys, values := make([]bpf.FlowKey, sweepBatch), make([]bpf.Flow, sweepBatch)
 	for {
 		n, err := flows.BatchLookup(&cursor, keys, values, nil)
 		t.Flows += n

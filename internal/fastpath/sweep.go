@@ -17,51 +17,50 @@ import (
 )
 
 const (
-	// idle is for how long an entry of a flow that sends nothing is kept while there
-	// is room, in ticks. As the table fills, it becomes fewer, down to hurried.
-	idle    = 120
-	hurried = 10
-	// unproven is for how long one is kept of a flow that was never carried, or is not
-	// now: what sends one way only must not fill the table.
-	unproven = 5
-	// sweepEvery is how often entries are looked through, in ticks.
+	// idleTicks is how long the entry of a silent flow is kept while there is room. As the
+	// table fills, the time shrinks to minIdleTicks.
+	idleTicks    = 120
+	minIdleTicks = 10
+	// unlearnedTicks is how long the entry of a flow is kept that is not carried now, so
+	// that one-way flows do not fill the table.
+	unlearnedTicks = 5
+	// sweepEvery is the interval between sweeps, in ticks.
 	sweepEvery = 5
 
-	// A sweep looks at so many entries at once, and then lets others have the core:
-	// of a million entries, it takes about as long as the time until the next.
-	sweepTurn  = 4096
+	// A sweep inspects a batch of entries, and then yields the core. With a million
+	// entries it takes about as long as the interval between sweeps.
+	sweepBatch = 4096
 	sweepPause = 40 * time.Millisecond
-	// sweepRest is from one look whether another sweep is due to the next.
-	sweepRest = beat
-	// flushPause is for sweeps that forget everything.
+	// sweepCheck is how often it is checked whether a sweep is due.
+	sweepCheck = heartbeat
+	// flushPause replaces sweepPause in sweeps that delete everything.
 	flushPause = time.Millisecond
 )
 
-// sweep is a walk through all flows, in turns.
+// sweep iterates over all flows, in batches.
 type sweep struct {
-	fast      *bpf.Fast
+	objs      *bpf.Objects
 	track     *kernel.Conntrack
-	lifetimes [256]lifetime // by protocol
-	unreplied lifetime      // of UDP that nobody has replied to
-	flush     bool          // everything is to be forgotten
-	limit     int32         // ticks after which a silent one is
-	began     uint32        // tick in which it began
-	before    uint32        // and that in which the last one did
+	lifetimes [256]ctTimeouts // by protocol
+	unreplied ctTimeouts      // of UDP without a reply
+	flush     bool            // delete everything
+	idleLimit int32           // ticks after which a silent flow is deleted
+	startTick uint32          // tick in which the sweep started
+	prevStart uint32          // tick in which the previous sweep started
 
-	cursor  ebpf.MapBatchCursor
-	seen    int // entries, until now
-	keys    []bpf.FlowKey
-	values  []bpf.Flow
-	old     []bpf.FlowKey
-	refresh []kernel.Update
-	of      []bpf.FlowKey // by index in refresh
+	cursor      ebpf.MapBatchCursor
+	entries     int // seen in this sweep
+	keys        []bpf.FlowKey
+	values      []bpf.Flow
+	expired     []bpf.FlowKey
+	refresh     []kernel.Update
+	refreshKeys []bpf.FlowKey // by index in refresh
 }
 
-// sweeps looks through the flows every now and then, until ctx ends: it forgets
-// those that have sent nothing for long, and keeps alive in conntrack those that
-// were carried.
-func (f *flows) sweeps(ctx context.Context, track *kernel.Conntrack) error {
-	s := newSweep(f.fast, track)
+// sweepLoop sweeps the flows periodically, until ctx ends. It deletes flows that have been
+// silent for long, and refreshes the conntrack entries of those that were carried.
+func (f *flows) sweepLoop(ctx context.Context, track *kernel.Conntrack) error {
+	s := newSweep(f.objs, track)
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for under := false; ; {
@@ -74,28 +73,28 @@ func (f *flows) sweeps(ctx context.Context, track *kernel.Conntrack) error {
 		case <-pause.C:
 		}
 		var tick uint32
-		if err := f.fast.Tick.Get(&tick); err != nil {
+		if err := f.objs.Tick.Get(&tick); err != nil {
 			return err
 		}
 		if flush {
 			s.start(tick)
 			s.flush, under = true, true
 		}
-		if !under && int32(tick-s.began) >= sweepEvery {
+		if !under && int32(tick-s.startTick) >= sweepEvery {
 			s.start(tick)
 			s.flush, under = false, true
 			var err error
-			if s.lifetimes, err = lifetimes(timeouts); err != nil {
+			if s.lifetimes, err = readTimeouts(timeoutSysctls); err != nil {
 				return err
 			}
-			waiting, err := lifetimes(unrepliedTimeouts)
+			waiting, err := readTimeouts(unrepliedSysctls)
 			if err != nil {
 				return err
 			}
 			s.unreplied = waiting[protoUDP]
 		}
 		if under {
-			done, err := s.turn(tick)
+			done, err := s.step(tick)
 			if err != nil {
 				return err
 			}
@@ -103,7 +102,7 @@ func (f *flows) sweeps(ctx context.Context, track *kernel.Conntrack) error {
 		}
 		switch {
 		case !under:
-			pause.Reset(sweepRest)
+			pause.Reset(sweepCheck)
 		case s.flush:
 			pause.Reset(flushPause)
 		default:
@@ -112,159 +111,157 @@ func (f *flows) sweeps(ctx context.Context, track *kernel.Conntrack) error {
 	}
 }
 
-func newSweep(fast *bpf.Fast, track *kernel.Conntrack) *sweep {
-	return &sweep{fast: fast, track: track, keys: make([]bpf.FlowKey, sweepTurn), values: make([]bpf.Flow, sweepTurn)}
+func newSweep(fast *bpf.Objects, track *kernel.Conntrack) *sweep {
+	return &sweep{objs: fast, track: track, keys: make([]bpf.FlowKey, sweepBatch), values: make([]bpf.Flow, sweepBatch)}
 }
 
-// start begins anew. How many entries there were the last time says how long they
-// are kept.
+// start starts another sweep. The number of entries in the previous one decides how long
+// silent flows are kept.
 func (s *sweep) start(tick uint32) {
-	s.limit = limit(s.seen, int(s.fast.Flows.MaxEntries()))
-	s.before, s.began = s.began, tick
-	s.cursor, s.seen = ebpf.MapBatchCursor{}, 0
+	s.idleLimit = idleLimit(s.entries, int(s.objs.Flows.MaxEntries()))
+	s.prevStart, s.startTick = s.startTick, tick
+	s.cursor, s.entries = ebpf.MapBatchCursor{}, 0
 }
 
-// limit is after how many ticks a silent flow is forgotten: fewer, the more of the
-// second half of the table is used.
-func limit(entries, most int) int32 {
+// idleLimit is after how many ticks a silent flow is deleted. It shrinks as the second half
+// of the table fills.
+func idleLimit(entries, most int) int32 {
 	over := max(0, 2*entries-most)
-	return max(hurried, idle-int32((idle-hurried)*over/most))
+	return max(minIdleTicks, idleTicks-int32((idleTicks-minIdleTicks)*over/most))
 }
 
-// turn looks at some entries, and says whether they were the last.
-func (s *sweep) turn(tick uint32) (done bool, err error) {
-	n, err := s.fast.Flows.BatchLookup(&s.cursor, s.keys, s.values, nil)
+// step inspects a batch of entries, and says whether it was the last.
+func (s *sweep) step(tick uint32) (done bool, err error) {
+	n, err := s.objs.Flows.BatchLookup(&s.cursor, s.keys, s.values, nil)
 	if done = errors.Is(err, ebpf.ErrKeyNotExist); err != nil && !done {
-		return false, fmt.Errorf("go through flows: %w", err)
+		return false, fmt.Errorf("iterate over flows: %w", err)
 	}
-	s.seen += n
-	s.old, s.refresh, s.of = s.old[:0], s.refresh[:0], s.of[:0]
+	s.entries += n
+	s.expired, s.refresh, s.refreshKeys = s.expired[:0], s.refresh[:0], s.refreshKeys[:0]
 	for i, k := range s.keys[:n] {
-		s.judge(k, s.values[i], tick)
+		s.inspect(k, s.values[i], tick)
 	}
 	if err := s.keepAlive(); err != nil {
 		return false, err
 	}
-	return done, s.forget(s.old)
+	return done, s.forget(s.expired)
 }
 
-// judge decides what becomes of an entry. Whether its connection is to be kept alive is
-// asked as of when the sweep began: so each tick counts in one sweep, and in no other,
-// whenever that comes to the entry.
-func (s *sweep) judge(k bpf.FlowKey, v bpf.Flow, tick uint32) {
-	quiet := since(tick, v.Used)
-	at, last := s.began, false
+// inspect decides whether an entry is deleted or its connection refreshed. A refresh is due
+// as of the start of the sweep, so that each tick counts in exactly one sweep, whenever the
+// sweep reaches the entry.
+func (s *sweep) inspect(k bpf.FlowKey, v bpf.Flow, tick uint32) {
+	quiet := ticksSince(tick, v.Used)
+	at, last := s.startTick, false
 	switch {
-	case s.flush, v.Epoch == 0 && quiet > unproven:
-		s.old = append(s.old, k)
+	case s.flush, v.Epoch == 0 && quiet > unlearnedTicks:
+		s.expired = append(s.expired, k)
 		return
-	case quiet > s.limit:
-		s.old = append(s.old, k)
+	case quiet > s.idleLimit:
+		s.expired = append(s.expired, k)
 		at, last = tick, true
 	}
 	l := s.lifetimes[uint8(k.TenantProto)]
 	if v.Unreplied != 0 {
 		l = s.unreplied
 	}
-	every, alive := max(1, int32(l.least)/4), int32(l.silent)-quiet
-	if v.Pinned != 0 && alive > 0 && due(since(at, v.Used), since(at, v.Asked), since(s.before, v.Asked), every, last) {
+	every, alive := max(1, int32(l.shortest)/4), int32(l.established)-quiet
+	if v.CtEntry != 0 && alive > 0 && due(ticksSince(at, v.Used), ticksSince(at, v.Requested), ticksSince(s.prevStart, v.Requested), every, last) {
 		of := connection(k)
-		s.refresh = append(s.refresh, kernel.Update{Of: of, Liberal: of.Protocol == protoTCP, Unreplied: v.Unreplied != 0, Alive: time.Duration(alive) * time.Second})
-		s.of = append(s.of, k)
+		s.refresh = append(s.refresh, kernel.Update{Conn: of, Liberal: of.Protocol == protoTCP, Unreplied: v.Unreplied != 0, Timeout: time.Duration(alive) * time.Second})
+		s.refreshKeys = append(s.refreshKeys, k)
 	}
 }
 
-// since is how many ticks a tick is after another one; 0: it is before that.
-func since(tick, other uint32) int32 { return max(0, int32(tick-other)) }
+// ticksSince is how many ticks a tick is after another; 0: it is earlier.
+func ticksSince(tick, other uint32) int32 { return max(0, int32(tick-other)) }
 
-// due says whether a flow's connection is to be kept alive, as the packets would that
-// conntrack does not see: first soon after it began, because conntrack gives new ones
-// less time, and then every so many ticks. Such a moment has come if it has between
-// the ages of this look and of the one before, however far apart they are; the last
-// look, after which the flow is forgotten, does not wait for one. One that has sent
-// nothing since the moment before is left to age.
+// due tells whether a flow's connection is to be refreshed, as the packets would do that
+// conntrack does not see: the first time early, because conntrack gives new connections less
+// time, and then every so many ticks. A refresh is due if its age lies between the ages at
+// the previous sweep and at this one, however far apart these are; before the flow is
+// deleted, it is due at once. A flow that was silent since its last refresh is left to age.
 func due(quiet, age, before, every int32, last bool) bool {
-	was := moment(before, every)
-	return quiet <= age-was && (last || moment(age, every) != was)
+	was := refreshAge(before, every)
+	return quiet <= age-was && (last || refreshAge(age, every) != was)
 }
 
-// moment is the age at which a connection was to be kept alive last; 0: there was none.
-func moment(age, every int32) int32 {
-	if age < soon {
+// refreshAge is the age at which the last refresh was due; 0: there was none.
+func refreshAge(age, every int32) int32 {
+	if age < firstRefresh {
 		return 0
 	}
-	return max(soon, age-age%every)
+	return max(firstRefresh, age-age%every)
 }
 
-// soon is how old a flow is, in ticks, when its connection is kept alive at first.
-const soon = 3
+// firstRefresh is the age of a flow, in ticks, at its first refresh.
+const firstRefresh = 3
 
-// keepAlive lets connections live on in conntrack. What it does not have any more,
-// is forgotten; what has come to its end meanwhile, goes soon.
+// keepAlive refreshes connections in conntrack. A flow without a conntrack entry is deleted.
+// So is one that is closing, whose entry then expires soon.
 func (s *sweep) keepAlive() error {
 	var closing []kernel.Update
-	err := s.track.Update(s.refresh, func(i int, is kernel.Tracked) {
+	err := s.track.Update(s.refresh, func(i int, is kernel.ConnState) {
 		switch is {
-		case kernel.NotTracked:
-			s.old = append(s.old, s.of[i])
-		case kernel.TrackedClosing:
-			s.old = append(s.old, s.of[i])
-			closing = append(closing, kernel.Update{Of: s.refresh[i].Of, Alive: closed})
+		case kernel.ConnMissing:
+			s.expired = append(s.expired, s.refreshKeys[i])
+		case kernel.ConnClosing:
+			s.expired = append(s.expired, s.refreshKeys[i])
+			closing = append(closing, kernel.Update{Conn: s.refresh[i].Conn, Timeout: closedTimeout})
 		}
 	})
-	return errors.Join(err, s.track.Update(closing, func(int, kernel.Tracked) {}))
+	return errors.Join(err, s.track.Update(closing, func(int, kernel.ConnState) {}))
 }
 
-// closed is for how long conntrack remembers a TCP connection that is over.
-const closed = 2 * time.Minute
+// closedTimeout is how long conntrack keeps a TCP connection that is over.
+const closedTimeout = 2 * time.Minute
 
-// forget deletes entries; those that are not there any more, are.
+// forget deletes entries. Missing ones are not an error.
 func (s *sweep) forget(keys []bpf.FlowKey) (err error) {
 	all := keys
-	defer func() { err = errors.Join(err, s.fast.Ended(all...)) }()
+	defer func() { err = errors.Join(err, s.objs.InvalidateSlots(all...)) }()
 	for len(keys) > 0 {
-		n, err := s.fast.Flows.BatchDelete(keys, nil)
+		n, err := s.objs.Flows.BatchDelete(keys, nil)
 		if err == nil {
 			return nil
 		}
 		if !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("forget flows: %w", err)
+			return fmt.Errorf("delete flows: %w", err)
 		}
-		keys = keys[min(n+1, len(keys)):] // it ended at one that is gone
+		keys = keys[min(n+1, len(keys)):] // the batch stopped at a missing one
 	}
 	return nil
 }
 
-// lifetime is how long conntrack keeps an established connection, in seconds.
+// ctTimeouts is how long conntrack keeps an established connection, in seconds.
 //
-// A packet that goes slow sets that anew, to what conntrack makes of a connection of
-// which it has not seen the packets that were carried: it takes what it saw last for
-// unacknowledged, or for repeated, and gives up within minutes what it was told to
-// keep for days. It is told each time that all is acknowledged, which holds until it
-// sees the next segment that is within the window as it knows it. So a connection is
-// kept alive four times in the least of these, if its flow has sent something since.
+// A slow packet resets the timeout. Conntrack has not seen the carried packets, so it may
+// take what it saw last for unacknowledged or retransmitted, and choose a timeout of minutes
+// where that of the established connection is days. Each update marks everything as
+// acknowledged, which holds until conntrack sees another segment within the window that it
+// knows. So a connection is refreshed four times in the shortest of these timeouts, if its
+// flow has sent something since.
 //
-// Of a million flows that do, those are 33,000 updates a second for UDP (120 s, as the
-// kernel has it by itself), and 13,000 for TCP (300 s), of some microseconds each; and
-// when they are all due at once, a sweep pauses every 4,096 of them. What it does not
-// cost: flows that send nothing get none, and those that go on for less than a quarter
-// get one.
-type lifetime struct {
-	silent uint32 // of one that is silent from now on; 0: nothing is tracked
-	least  uint32 // after whatever packet
+// For a million active flows, that is 33,000 updates a second for UDP (timeout 120 s, the
+// default), and 13,000 for TCP (300 s), of some microseconds each. If all are due at once,
+// the sweep pauses after every 4,096. Silent flows get no refresh, and flows that last less
+// than a quarter of the timeout get one.
+type ctTimeouts struct {
+	established uint32 // of an established connection; 0: nothing is tracked
+	shortest    uint32 // that any packet may choose
 }
 
-// timeouts are settings of conntrack: of one that is silent first.
-var timeouts = map[uint8][]string{
+// timeoutSysctls are the sysctls of timeouts, that of established connections first.
+var timeoutSysctls = map[uint8][]string{
 	protoUDP: {"udp_timeout_stream"},
 	protoTCP: {"tcp_timeout_established", "tcp_timeout_unacknowledged", "tcp_timeout_max_retrans"},
 }
 
-// unrepliedTimeouts is that of a flow that nobody has replied to.
-var unrepliedTimeouts = map[uint8][]string{protoUDP: {"udp_timeout"}}
+// unrepliedSysctls are those of flows without a reply.
+var unrepliedSysctls = map[uint8][]string{protoUDP: {"udp_timeout"}}
 
-// lifetimes reads settings of conntrack, in the calling thread's namespace.
-func lifetimes(timeouts map[uint8][]string) (all [256]lifetime, err error) {
+// readTimeouts reads the timeouts in the calling thread's network namespace.
+func readTimeouts(timeouts map[uint8][]string) (all [256]ctTimeouts, err error) {
 	for protocol, names := range timeouts {
 		var seconds []uint32
 		for _, name := range names {
@@ -282,7 +279,7 @@ func lifetimes(timeouts map[uint8][]string) (all [256]lifetime, err error) {
 			seconds = append(seconds, uint32(n))
 		}
 		if len(seconds) > 0 {
-			all[protocol] = lifetime{seconds[0], slices.Min(seconds)}
+			all[protocol] = ctTimeouts{seconds[0], slices.Min(seconds)}
 		}
 	}
 	return all, nil

@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	now = 1000 // tick
-	tcp = 6
-	udp = 17
+	nowTick = 1000 // tick
+	tcp     = 6
+	udp     = 17
 )
 
 func TestLimit(t *testing.T) {
 	const most = 1 << 20
-	for entries, want := range map[int]int32{0: fastpath.Idle, most / 2: fastpath.Idle, most * 3 / 4: (fastpath.Idle + fastpath.Hurried) / 2, most: fastpath.Hurried, 2 * most: fastpath.Hurried} {
-		if got := fastpath.Limit(entries, most); got != want {
+	for entries, want := range map[int]int32{0: fastpath.IdleTicks, most / 2: fastpath.IdleTicks, most * 3 / 4: (fastpath.IdleTicks + fastpath.MinIdleTicks) / 2, most: fastpath.MinIdleTicks, 2 * most: fastpath.MinIdleTicks} {
+		if got := fastpath.IdleLimit(entries, most); got != want {
 			t.Errorf("with %d of %d entries, silent ones are kept for %d ticks, want %d", entries, most, got, want)
 		}
 	}
@@ -44,13 +44,13 @@ func TestDue(t *testing.T) {
 				kept, last, before := 0, int32(0), int32(0)
 				for i, age := 0, offset; age < 5*min(every, 10_000)+20; i++ {
 					due := fastpath.Due(0, age, before, every, false)
-					if want := age >= fastpath.Soon && (before < fastpath.Soon || age/every > before/every); due != want {
+					if want := age >= fastpath.FirstRefresh && (before < fastpath.FirstRefresh || age/every > before/every); due != want {
 						t.Fatalf("every %d: looked at with %d and %d, it is due: %v", every, before, age, due)
 					}
 					if due {
 						kept, last = kept+1, age
 					}
-					if age >= fastpath.Soon && age-last >= every {
+					if age >= fastpath.FirstRefresh && age-last >= every {
 						t.Fatalf("every %d: at %d, it was kept alive last at %d", every, age, last)
 					}
 					before, age = age, age+spacings[i%len(spacings)]
@@ -86,12 +86,12 @@ func TestDue(t *testing.T) {
 func TestKeptAlive(t *testing.T) {
 	const silent, least, began = 432_000, 300, 1000
 	for _, sweepLength := range []uint32{5, 7, 13, 40, 100} {
-		for _, limit := range []int32{fastpath.Idle, fastpath.Hurried} {
+		for _, limit := range []int32{fastpath.IdleTicks, fastpath.MinIdleTicks} {
 			for sends := uint32(1); sends < 500; sends += 3 { // ticks
 				for _, slow := range []uint32{0, sends / 2, sends} { // the last that is slow
 					name := fmt.Sprintf("looks each %d ticks, limit %d, sends for %d, slow until %d", sweepLength, limit, sends, slow)
 					s := fastpath.NewSweep(nil, nil)
-					v := bpf.Flow{Epoch: 1, Pinned: 1, Asked: began, Used: began}
+					v := bpf.Flow{Epoch: 1, CtEntry: 1, Requested: began, Used: began}
 					ends, kept, gone := uint32(began+least), 0, false
 					for tick := uint32(began); !gone; tick++ {
 						if tick > ends {
@@ -99,7 +99,7 @@ func TestKeptAlive(t *testing.T) {
 						}
 						if at := tick - sends%sweepLength; tick%sweepLength == 0 { // the sweep comes to it late
 							var alive uint32
-							if alive, gone = s.Look(at, tick, v, limit, silent, least); alive > 0 {
+							if alive, gone = s.Inspect(at, tick, v, limit, silent, least); alive > 0 {
 								ends, kept = tick+alive, kept+1
 							}
 						}
@@ -133,7 +133,7 @@ func TestLifetimes(t *testing.T) {
 			must(t, n.Sysctl(netcfg.Setting{Name: "net.netfilter.nf_conntrack_tcp_timeout_" + name, Value: value}))
 		}
 		testenv.InNetns(t, n.Path(), func() error {
-			silent, least, err := fastpath.Lifetimes(tcp)
+			silent, least, err := fastpath.ReadTimeouts(tcp)
 			if fmt.Sprint(silent, least) != c.established+" "+c.least {
 				t.Errorf("%+v: silent ones live for %d s, others for %d at least", c, silent, least)
 			}
@@ -154,7 +154,7 @@ func space(t *testing.T) *netcfg.Namespace {
 	return n
 }
 
-func newFast(t *testing.T) *bpf.Fast {
+func newFast(t *testing.T) *bpf.Objects {
 	t.Helper()
 	testenv.Root(t)
 	f, err := bpf.NewRouted(bpf.Options{})
@@ -183,7 +183,7 @@ func fill(t *testing.T, flows *ebpf.Map, keys []bpf.FlowKey, all bpf.Flow) {
 	must(t, err)
 }
 
-func newSweep(t *testing.T, fast *bpf.Fast, n *netcfg.Namespace) (*fastpath.Sweep, *kernel.Conntrack) {
+func newSweep(t *testing.T, fast *bpf.Objects, n *netcfg.Namespace) (*fastpath.Sweep, *kernel.Conntrack) {
 	t.Helper()
 	track, err := kernel.OpenConntrack(n)
 	must(t, err)
@@ -194,12 +194,12 @@ func newSweep(t *testing.T, fast *bpf.Fast, n *netcfg.Namespace) (*fastpath.Swee
 // sweepAll goes through all flows.
 func sweepAll(t *testing.T, s *fastpath.Sweep, flush bool, silent map[uint8]uint32) (turns, seen int) {
 	t.Helper()
-	turns, seen, err := s.Whole(now, flush, silent)
+	turns, seen, err := s.Run(nowTick, flush, silent)
 	must(t, err)
 	return turns, seen
 }
 
-func there(t *testing.T, flows *ebpf.Map, k bpf.FlowKey) bool {
+func hasFlow(t *testing.T, flows *ebpf.Map, k bpf.FlowKey) bool {
 	t.Helper()
 	var v bpf.Flow
 	err := flows.Lookup(k, &v)
@@ -218,12 +218,12 @@ func TestSweepForgets(t *testing.T) {
 		flow   bpf.Flow
 		forgot bool
 	}{
-		{"just carried", bpf.Flow{Epoch: 1, Used: now}, false},
-		{"carried while it is looked at", bpf.Flow{Epoch: 1, Used: now + 1}, false},
-		{"silent for a while", bpf.Flow{Epoch: 1, Used: now - fastpath.Idle}, false},
-		{"silent for long", bpf.Flow{Epoch: 1, Used: now - fastpath.Idle - 1}, true},
-		{"never carried, just seen", bpf.Flow{Used: now - fastpath.Unproven}, false},
-		{"never carried", bpf.Flow{Used: now - fastpath.Unproven - 1}, true},
+		{"just carried", bpf.Flow{Epoch: 1, Used: nowTick}, false},
+		{"carried while it is looked at", bpf.Flow{Epoch: 1, Used: nowTick + 1}, false},
+		{"silent for a while", bpf.Flow{Epoch: 1, Used: nowTick - fastpath.IdleTicks}, false},
+		{"silent for long", bpf.Flow{Epoch: 1, Used: nowTick - fastpath.IdleTicks - 1}, true},
+		{"never carried, just seen", bpf.Flow{Used: nowTick - fastpath.UnlearnedTicks}, false},
+		{"never carried", bpf.Flow{Used: nowTick - fastpath.UnlearnedTicks - 1}, true},
 	}
 	keys := synthetic(len(cases))
 	for _, flush := range []bool{false, true} {
@@ -232,14 +232,14 @@ func TestSweepForgets(t *testing.T) {
 		}
 		sweepAll(t, s, flush, nil)
 		for i, c := range cases {
-			if forgot := !there(t, fast.Flows, keys[i]); forgot != (c.forgot || flush) {
+			if forgot := !hasFlow(t, fast.Flows, keys[i]); forgot != (c.forgot || flush) {
 				t.Errorf("%s (flush: %v): forgotten: %v", c.name, flush, forgot)
 			}
 		}
 	}
-	fill(t, fast.Flows, synthetic(3*fastpath.SweepTurn), bpf.Flow{Epoch: 1, Used: now - fastpath.Idle - 1})
+	fill(t, fast.Flows, synthetic(3*fastpath.SweepBatch), bpf.Flow{Epoch: 1, Used: nowTick - fastpath.IdleTicks - 1})
 	if turns, _ := sweepAll(t, s, false, nil); turns < 3 {
-		t.Errorf("%d flows took %d turns", 3*fastpath.SweepTurn, turns)
+		t.Errorf("%d flows took %d turns", 3*fastpath.SweepBatch, turns)
 	}
 	if _, seen := sweepAll(t, s, false, nil); seen != 0 {
 		t.Errorf("%d are left", seen)
@@ -253,7 +253,7 @@ func TestSweepKeepsAlive(t *testing.T) {
 	fast := newFast(t)
 	n := space(t)
 	testenv.Track(t, n.Path())
-	ends, err := kernel.OpenEndings(n)
+	ends, err := kernel.OpenDestroyEvents(n)
 	must(t, err)
 	defer ends.Close()
 	var from, to netip.AddrPort
@@ -289,24 +289,24 @@ func TestSweepKeepsAlive(t *testing.T) {
 	s, _ := newSweep(t, fast, n)
 	lifetime := map[uint8]uint32{udp: 3600}
 	key, gone := bpf.NewFlowKey(0, udp, to, from), synthetic(1)[0]
-	flow := bpf.Flow{Epoch: 1, Pinned: 1, Asked: now - 60, Used: now - 50}
+	flow := bpf.Flow{Epoch: 1, CtEntry: 1, Requested: nowTick - 60, Used: nowTick - 50}
 	must(t, fast.Flows.Put(gone, flow))
-	flow.Pinned = 0
+	flow.CtEntry = 0
 	must(t, fast.Flows.Put(key, flow))
 	sweepAll(t, s, false, lifetime)
 	if l := lives(); l > 50 {
 		t.Errorf("what is not pinned is kept alive, for %d s", l)
 	}
-	if there(t, fast.Flows, gone) {
+	if hasFlow(t, fast.Flows, gone) {
 		t.Error("a flow that conntrack does not know stays")
 	}
-	flow.Pinned = 1
+	flow.CtEntry = 1
 	must(t, fast.Flows.Put(key, flow))
 	sweepAll(t, s, false, lifetime)
 	if l := lives(); l < 3400 || l > 3550 {
 		t.Errorf("it lives for %d s, want 3600 but for the 50 in which it was silent", l)
 	}
-	if !there(t, fast.Flows, key) {
+	if !hasFlow(t, fast.Flows, key) {
 		t.Error("it is forgotten")
 	}
 }
@@ -321,17 +321,17 @@ func TestEnded(t *testing.T) {
 	for _, k := range keys {
 		must(t, fast.Flows.Put(k, bpf.Flow{Epoch: 1}))
 	}
-	must(t, f.Ended([]kernel.Connection{{Protocol: tcp, A: a, B: b}}, false))
+	must(t, f.Destroyed([]kernel.Connection{{Protocol: tcp, A: a, B: b}}, false))
 	for i, want := range []bool{false, false, true, true} {
-		if got := there(t, fast.Flows, keys[i]); got != want {
+		if got := hasFlow(t, fast.Flows, keys[i]); got != want {
 			t.Errorf("flow %d is there: %v", i, got)
 		}
 	}
-	if before := epochNow(t, fast); f.Lost() || before != 1 {
+	if before := epochNow(t, fast); f.Flushing() || before != 1 {
 		t.Errorf("something was lost, in epoch %d", before)
 	}
-	must(t, f.Ended(nil, true))
-	if after := epochNow(t, fast); !f.Lost() || after != 2 {
+	must(t, f.Destroyed(nil, true))
+	if after := epochNow(t, fast); !f.Flushing() || after != 2 {
 		t.Errorf("ends were lost, and what was learned holds in epoch %d", after)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -339,7 +339,7 @@ func TestEnded(t *testing.T) {
 	_, track := newSweep(t, fast, space(t))
 	done := make(chan error, 1)
 	go func() { done <- f.Sweeps(ctx, track) }()
-	for there(t, fast.Flows, keys[2]) || there(t, fast.Flows, keys[3]) {
+	for hasFlow(t, fast.Flows, keys[2]) || hasFlow(t, fast.Flows, keys[3]) {
 		if ctx.Err() != nil {
 			t.Fatal("flows are left")
 		}

@@ -15,18 +15,18 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
-// tables are the pods and peers that the programs know.
+// tables mirrors the programs' tables of pods and peers.
 type tables struct {
-	fast  *bpf.Fast
-	pods  map[int]podIn             // by index of the device
-	peers map[hop]peerIn            // by how the network addresses them
-	free  []uint32                  // numbers of peers that are not used
-	next  uint32                    // the first number that was never used
-	epoch uint32                    // of the pod or peer that changed last; never 0
-	ask   map[int]topology.LocalPod // that are new, or have changed: until they are heard, nothing is carried to them
+	objs     *bpf.Objects
+	pods     map[int]podEntry          // by ifindex
+	peers    map[hop]peerEntry         // by how the network addresses the next hop
+	free     []uint32                  // unused numbers of peers
+	next     uint32                    // the lowest number never used
+	epoch    uint32                    // of the latest change of a pod or peer; never 0
+	unprobed map[int]topology.LocalPod // new or changed pods, which get an ARP probe
 }
 
-type podIn struct {
+type podEntry struct {
 	entry bpf.Pod
 	addr  netip.Addr
 }
@@ -36,26 +36,26 @@ type hop struct {
 	mac    string
 }
 
-type peerIn struct {
+type peerEntry struct {
 	entry  bpf.Peer
 	number uint32
 	tenant uint32
 }
 
-func newTables(f *bpf.Fast, epoch uint32) *tables {
-	return &tables{fast: f, pods: map[int]podIn{}, peers: map[hop]peerIn{}, ask: map[int]topology.LocalPod{}, epoch: epoch}
+func newTables(f *bpf.Objects, epoch uint32) *tables {
+	return &tables{objs: f, pods: map[int]podEntry{}, peers: map[hop]peerEntry{}, unprobed: map[int]topology.LocalPod{}, epoch: epoch}
 }
 
-// sync makes the tables say what the network says now. What has changed gets a new
-// epoch, by which all flows that stood on it end at once.
+// sync writes a topology to the tables. Each pod or peer that has changed gets a new epoch,
+// which invalidates its flows at once.
 func (t *tables) sync(w topology.Topology) error {
-	tenant := uint32(0) // of all pods: a network of several is not for this fast path
+	tenant := uint32(0) // of all pods: a network with several VNIs is not supported
 	for _, p := range w.NextHops {
 		if p.Encap != nil {
 			tenant = uint32(p.Encap.VNI)
 		}
 	}
-	if err := t.fast.Tenant.Set(tenant); err != nil {
+	if err := t.objs.Tenant.Set(tenant); err != nil {
 		return err
 	}
 	if err := t.syncPods(w.Pods, tenant); err != nil {
@@ -67,7 +67,7 @@ func (t *tables) sync(w topology.Topology) error {
 	return nil
 }
 
-func (t *tables) fresh() uint32 {
+func (t *tables) newEpoch() uint32 {
 	t.epoch++
 	if t.epoch == 0 {
 		t.epoch++
@@ -75,14 +75,14 @@ func (t *tables) fresh() uint32 {
 	return t.epoch
 }
 
-func (t *tables) syncPods(ways []topology.LocalPod, tenant uint32) error {
-	// On a machine that has seen many pods come and go, indices grow beyond the table:
-	// pods there go slow.
-	ways = slices.DeleteFunc(slices.Clone(ways), func(w topology.LocalPod) bool {
-		return w.Device >= int(t.fast.Pods.MaxEntries())
+func (t *tables) syncPods(pods []topology.LocalPod, tenant uint32) error {
+	// On a host where many pods have come and gone, an ifindex may exceed the table: such
+	// pods stay slow.
+	pods = slices.DeleteFunc(slices.Clone(pods), func(w topology.LocalPod) bool {
+		return w.Device >= int(t.objs.Pods.MaxEntries())
 	})
 	there := map[int]bool{}
-	for _, w := range ways {
+	for _, w := range pods {
 		there[w.Device] = true
 	}
 	for device, p := range t.pods {
@@ -92,10 +92,10 @@ func (t *tables) syncPods(ways []topology.LocalPod, tenant uint32) error {
 			}
 		}
 	}
-	for _, w := range ways {
+	for _, w := range pods {
 		was, known := t.pods[w.Device]
 		is := bpf.NewPod(was.entry.Epoch, tenant, uint16(size(w.MTU)), w.Addr, w.MAC, w.Gateway)
-		is.Receiver, is.Heard = uint32(w.NeighDevice), was.entry.Heard
+		is.IngressIfindex, is.MacEpoch = uint32(w.NeighDevice), was.entry.MacEpoch
 		if known && is == was.entry {
 			continue
 		}
@@ -104,55 +104,55 @@ func (t *tables) syncPods(ways []topology.LocalPod, tenant uint32) error {
 				return err
 			}
 		}
-		is.Epoch, is.Heard = t.fresh(), 0
+		is.Epoch, is.MacEpoch = t.newEpoch(), 0
 		if !hasMAC(w.MAC) {
-			is.Heard = is.Epoch // it takes whatever comes
+			is.MacEpoch = is.Epoch // it accepts any frame
 		}
-		t.ask[w.Device] = w
-		if err := t.fast.PutPodAt(bpf.PodKey{Tenant: tenant, Addr: is.Addr}, uint32(w.Device)); err != nil {
+		t.unprobed[w.Device] = w
+		if err := t.objs.PutPodAt(bpf.PodKey{Tenant: tenant, Addr: is.Addr}, uint32(w.Device)); err != nil {
 			return err
 		}
 		blank := is
 		blank.Epoch = 0
-		if err := put(t.fast.PutPod, uint32(w.Device), blank, is); err != nil {
+		if err := putBlankFirst(t.objs.PutPod, uint32(w.Device), blank, is); err != nil {
 			return err
 		}
-		t.pods[w.Device] = podIn{is, w.Addr}
+		t.pods[w.Device] = podEntry{is, w.Addr}
 	}
 	return nil
 }
 
-// hasMAC tells whether a device has a MAC: those of bare IP packets have none.
+// hasMAC tells whether a device has a MAC. Layer 3 devices have none.
 func hasMAC(mac net.HardwareAddr) bool {
 	return slices.ContainsFunc(mac, func(b byte) bool { return b != 0 })
 }
 
-// put writes an entry in two steps: programs that read it meanwhile must not take a
-// mixture of two for one of them, and so it is nobody's until all of it is there.
-func put[T any](write func(at uint32, entry T) error, at uint32, blank, entry T) error {
+// putBlankFirst writes an entry in two steps, first with epoch 0, so that programs that read
+// it meanwhile ignore a mixture of the old entry and the new.
+func putBlankFirst[T any](write func(at uint32, entry T) error, at uint32, blank, entry T) error {
 	if err := write(at, blank); err != nil {
 		return err
 	}
 	return write(at, entry)
 }
 
-func (t *tables) dropPod(device int, p podIn) error {
-	if err := t.fast.PutPod(uint32(device), bpf.Pod{}); err != nil {
+func (t *tables) dropPod(device int, p podEntry) error {
+	if err := t.objs.PutPod(uint32(device), bpf.Pod{}); err != nil {
 		return err
 	}
 	delete(t.pods, device)
-	delete(t.ask, device)
-	// Another pod may have its address by now.
+	delete(t.unprobed, device)
+	// Another pod may have taken its address.
 	at, key := uint32(0), bpf.PodKey{Tenant: p.entry.Tenant, Addr: p.entry.Addr}
-	if err := t.fast.PodAt.Lookup(key, &at); err != nil || at != uint32(device) {
-		return absent(err)
+	if err := t.objs.PodAt.Lookup(key, &at); err != nil || at != uint32(device) {
+		return ignoreMissing(err)
 	}
-	return absent(t.fast.PodAt.Delete(key))
+	return ignoreMissing(t.objs.PodAt.Delete(key))
 }
 
-func (t *tables) syncPeers(ways []topology.NextHop) error {
+func (t *tables) syncPeers(hops []topology.NextHop) error {
 	there := map[hop]bool{}
-	for _, w := range ways {
+	for _, w := range hops {
 		there[hopOf(w)] = true
 	}
 	for h, p := range t.peers {
@@ -162,71 +162,71 @@ func (t *tables) syncPeers(ways []topology.NextHop) error {
 			}
 		}
 	}
-	for _, w := range ways {
+	for _, w := range hops {
 		h := hopOf(w)
 		was, known := t.peers[h]
-		is := entryOf(w, was.entry.Epoch)
+		is := newPeer(w, was.entry.Epoch)
 		if known && is == was.entry {
 			continue
 		}
 		if !known {
 			number, ok := t.number()
 			if !ok {
-				continue // more peers than there is room for: the others go slow
+				continue // the table is full: the other peers stay slow
 			}
 			was.number = number
 		}
 		if w.Encap != nil {
 			was.tenant = uint32(w.Encap.VNI)
 		}
-		is.Epoch = t.fresh()
+		is.Epoch = t.newEpoch()
 		blank := is
 		blank.Epoch = 0
-		if err := put(t.fast.PutPeer, was.number, blank, is); err != nil {
+		if err := putBlankFirst(t.objs.PutPeer, was.number, blank, is); err != nil {
 			return err
 		}
-		if err := t.fast.Hops.Put(h.key(), bpf.Hop{Peer: was.number, Tenant: was.tenant}); err != nil {
+		if err := t.objs.Hops.Put(h.key(), bpf.Hop{Peer: was.number, Tenant: was.tenant}); err != nil {
 			return err
 		}
-		t.peers[h] = peerIn{is, was.number, was.tenant}
+		t.peers[h] = peerEntry{is, was.number, was.tenant}
 	}
 	return nil
 }
 
-func (t *tables) dropPeer(h hop, p peerIn) error {
-	if err := t.fast.PutPeer(p.number, bpf.Peer{}); err != nil {
+func (t *tables) dropPeer(h hop, p peerEntry) error {
+	if err := t.objs.PutPeer(p.number, bpf.Peer{}); err != nil {
 		return err
 	}
 	t.free = append(t.free, p.number)
 	delete(t.peers, h)
-	return absent(t.fast.Hops.Delete(h.key()))
+	return ignoreMissing(t.objs.Hops.Delete(h.key()))
 }
 
-// number gives a number for a peer.
+// number allocates a number for a peer.
 func (t *tables) number() (uint32, bool) {
 	if n := len(t.free); n > 0 {
 		number := t.free[n-1]
 		t.free = t.free[:n-1]
 		return number, true
 	}
-	if t.next >= t.fast.Peers.MaxEntries() {
+	if t.next >= t.objs.Peers.MaxEntries() {
 		return 0, false
 	}
 	t.next++
 	return t.next - 1, true
 }
 
-// hopOf is how packets for a peer leave the machine: by the wire, whatever device of a
-// tunnel is in front of that, and to which MAC, within the tunnel if there is one.
+// hopOf is how packets for a peer leave the host: by which device on the wire, and to which
+// MAC, inside the tunnel if there is one.
 func hopOf(w topology.NextHop) hop { return hop{w.WireDevice, string(w.MAC)} }
 
 func (h hop) key() bpf.HopKey {
 	return bpf.HopKey{Ifindex: uint32(h.device), Mac: [6]uint8([]byte(h.mac))}
 }
 
-// entryOf writes the headers that lead to a peer.
-func entryOf(w topology.NextHop, epoch uint32) (p bpf.Peer) {
-	defer func() { p.Receiver = uint32(w.Device) }()
+// newPeer makes the entry of a peer, with the headers that lead there.
+func newPeer(w topology.NextHop, epoch uint32) (p bpf.Peer) {
+	defer func() { p.IngressIfindex = uint32(w.Device) }()
 	if w.Encap == nil {
 		return bpf.RoutedPeer(epoch, uint32(w.WireDevice), size(w.MTU), w.SrcMAC, w.DstMAC)
 	}
@@ -237,19 +237,18 @@ func entryOf(w topology.NextHop, epoch uint32) (p bpf.Peer) {
 	})
 }
 
-// size is that of the largest IP packet that goes some way whole, bytes: there is none
-// larger than its header can say.
+// size is the largest IP packet that an MTU lets through, in bytes. The IP header limits it.
 func size(mtu int) uint32 { return uint32(min(mtu, math.MaxUint16)) }
 
-// absent takes it for done when what was to be deleted was not there.
-func absent(err error) error {
+// ignoreMissing drops the error of a missing key.
+func ignoreMissing(err error) error {
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil
 	}
 	return err
 }
 
-// tenants are those that flows can have.
+// tenants lists the VNIs of flows.
 func (t *tables) tenants() []uint32 {
 	seen := map[uint32]bool{0: true}
 	for _, p := range t.peers {
@@ -258,19 +257,18 @@ func (t *tables) tenants() []uint32 {
 	return slices.Collect(maps.Keys(seen))
 }
 
-// tunnels are the devices by which the network itself sends to peers, where there are
-// tunnels.
+// tunnels are the tunnel devices through which the network sends to peers.
 func (t *tables) tunnels() map[int]bool {
 	tunnels := map[int]bool{}
 	for _, p := range t.peers {
-		if p.entry.Receiver != p.entry.Ifindex {
-			tunnels[int(p.entry.Receiver)] = true
+		if p.entry.IngressIfindex != p.entry.Ifindex {
+			tunnels[int(p.entry.IngressIfindex)] = true
 		}
 	}
 	return tunnels
 }
 
-// wires are the devices by which peers are reached.
+// wires are the devices on the wire through which peers are reached.
 func (t *tables) wires() map[int]bool {
 	wires := map[int]bool{}
 	for _, p := range t.peers {

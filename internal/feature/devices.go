@@ -41,13 +41,13 @@ var (
 	TCX = &Probe{
 		Name: "programs on a device's packets (tcx)",
 		Get:  "run kernel 6.6 or later, built with CONFIG_BPF_SYSCALL",
-		Try:  func(n *netcfg.Namespace) error { return kernel.TryTCX(n) },
+		Try:  func(n *netcfg.Namespace) error { return kernel.ProbeTCX(n) },
 	}
 	// Programs are what a fast path is made of.
 	Programs = &Probe{
 		Name: "programs that carry a device's packets (tcx, or bpf filters of clsact)",
 		Get:  "run kernel 5.13 or later, built with CONFIG_BPF_SYSCALL, and before 6.6 with CONFIG_NET_CLS_BPF and CONFIG_NET_SCH_INGRESS",
-		Try:  func(n *netcfg.Namespace) error { return kernel.TryPrograms(n) },
+		Try:  func(n *netcfg.Namespace) error { return kernel.ProbePrograms(n) },
 	}
 	VLAN = &Probe{
 		Name: "VLAN device (802.1Q)",

@@ -219,7 +219,7 @@ func demolish(name string) error {
 	for _, n := range slices.Backward(list) { // a pod's name sorts after its machine's
 		failed = append(failed, w.Delete(n))
 	}
-	failed = append(failed, kernel.DropPins(folder(name)), os.RemoveAll(folder(name)))
+	failed = append(failed, kernel.UnmountPins(folder(name)), os.RemoveAll(folder(name)))
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("remove lab %s: %w", name, err)
 	}

@@ -16,8 +16,8 @@ func pinnedTables(t testing.TB) (pins string, counts, flows *ebpf.Map) {
 	Root(t)
 	below := t.TempDir()
 	pins = filepath.Join(below, "bpf")
-	must(t, kernel.PinFolder(pins))
-	t.Cleanup(func() { must(t, kernel.DropPins(below)) })
+	must(t, kernel.MountPins(pins))
+	t.Cleanup(func() { must(t, kernel.UnmountPins(below)) })
 	pin := func(name string, spec ebpf.MapSpec) *ebpf.Map {
 		m, err := ebpf.NewMap(&spec)
 		must(t, err)

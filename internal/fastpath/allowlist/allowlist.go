@@ -2,18 +2,19 @@ package allowlist
 
 import (
 	"fmt"
-	"github.com/venturi-net/venturi/internal/nlmsg"
 	"slices"
+
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
-// allowlist are those of one kind of object that are proven, by their numbers.
+// Attrs are the netlink attributes of one kind of object that are proven harmless, by number.
 type Attrs struct {
 	Object string
 	Names  map[uint16]string
 	Test   string
 }
 
-// firstUnknown names the first attribute that is not proven; "": there is none.
+// FirstUnknown names the first attribute that is not in the list; "": there is none.
 func (a *Attrs) FirstUnknown(list nlmsg.Attrs) string {
 	for _, one := range list {
 		if number := nlmsg.Number(one.Attr.Type); a.Names[number] == "" {
@@ -23,7 +24,7 @@ func (a *Attrs) FirstUnknown(list nlmsg.Attrs) string {
 	return ""
 }
 
-// numbered gives names to numbers, from the first on; empty ones are left out.
+// NamesFrom numbers names, from first on; empty names are left out.
 func NamesFrom(first uint16, names ...string) map[uint16]string {
 	all := map[uint16]string{}
 	for i, name := range names {
@@ -34,8 +35,8 @@ func NamesFrom(first uint16, names ...string) map[uint16]string {
 	return all
 }
 
-// firstUnknownNamed names the first attribute that is not proven, where there is a name for it by
-// that.
+// FirstUnknownNamed names the first attribute that is not in the list, by a name if there is
+// one for it.
 func (a *Attrs) FirstUnknownNamed(list nlmsg.Attrs, names map[uint16]string) string {
 	for _, one := range list {
 		if name := names[nlmsg.Number(one.Attr.Type)]; name != "" {
@@ -45,15 +46,15 @@ func (a *Attrs) FirstUnknownNamed(list nlmsg.Attrs, names map[uint16]string) str
 	return a.FirstUnknown(list)
 }
 
-// AllowlistRow is one row of what is proven to treat all packets of a flow alike, so that who
-// has seen some of them knows what becomes of the next. A flow is carried only where
-// everything on its way is in a row of [Allowlist]: what is not is refused by its name.
+// Row is one row of what is proven to treat all packets of a flow alike. A flow is carried only
+// where everything on its path is in a row; anything else is refused by name.
 type Row struct {
-	Kind  string   // kind of object that the kernel tells of
-	Names []string // of what is proven: its attributes, or kinds
-	Test  string   // that shows it
+	Kind  string   // kind of kernel object
+	Names []string // of proven attributes or kinds
+	Test  string   // the test that proves it
 }
 
+// Keys lists the keys of a map in order.
 func Keys[V any](m map[string]V) (keys []string) {
 	for k := range m {
 		keys = append(keys, k)
@@ -62,6 +63,7 @@ func Keys[V any](m map[string]V) (keys []string) {
 	return keys
 }
 
+// Names lists the values of a map in order, or its keys if the values are not names.
 func Names[K comparable, V any](m map[K]V) (names []string) {
 	for k, v := range m {
 		if name, ok := any(v).(string); ok {
@@ -74,6 +76,7 @@ func Names[K comparable, V any](m map[K]V) (names []string) {
 	return names
 }
 
+// NameSet makes a set of names.
 func NameSet(names ...string) map[string]bool {
 	all := map[string]bool{}
 	for _, n := range names {

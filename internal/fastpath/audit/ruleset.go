@@ -43,7 +43,7 @@ func (r RulesetAudit) DirectionsAt(device string) (sides Direction) {
 	return sides
 }
 
-// AuditRuleset reads the rules that IPv4 packets of TCP and UDP meet which are
+// Ruleset reads the rules that IPv4 packets of TCP and UDP meet which are
 // forwarded in the calling thread's namespace; with a port, those too that tunnels
 // with that UDP port meet. Chains that translate addresses see the first packet of
 // a connection only, and are not looked at. It takes privileges over the namespace.

@@ -15,10 +15,9 @@ import (
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
-// A fast path takes over from the one before what has been counted, and the numbers
-// by which programs that are attached still learn that nothing of what they know
-// holds any more. All else is learned again, in tables of its own: what happened
-// while nobody was there to see it is known to none.
+// A new daemon adopts two tables of the earlier one: the counters, and the globals with the
+// epochs, by which it invalidates what programs know that are still attached. Everything
+// else is learned anew, in new tables, because nobody followed the network in between.
 const (
 	countsTable = "counts"
 	dataTable   = ".data"
@@ -26,15 +25,15 @@ const (
 
 var adopted = []string{countsTable, dataTable}
 
-// layoutFile is a link that leads nowhere: its target says what the tables are like
-// that are pinned beside it. It is written last, and taken away first.
+// layoutFile is a dangling symbolic link. Its target is a hash of the layout of the tables
+// that are pinned beside it. It is written last, and removed first.
 const layoutFile = "layout"
 
-// mmapable is BPF_F_MMAPABLE, which the globals of a program are loaded with: that
-// the object's file does not say so makes them no other table.
+// mmapable is BPF_F_MMAPABLE. The library sets it when it loads a program's globals; the
+// object file does not.
 const mmapable = 1 << 10
 
-// layout tells apart tables that look alike from outside and are read differently.
+// layout is a hash of what the tables hold. Tables of the same size may differ in it.
 func layout(spec *ebpf.CollectionSpec) string {
 	var b strings.Builder
 	for _, name := range adopted {
@@ -50,9 +49,9 @@ func layout(spec *ebpf.CollectionSpec) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(b.String())))[:16]
 }
 
-// adopt opens what there is to take over. Where it is of another layout, or not
-// whole, everything in the folder is taken away, the programs that are attached
-// with it: they would be told nothing any more.
+// adopt opens the tables of an earlier daemon. If their layout differs, or one is missing,
+// everything in the folder is removed, and its programs are detached: nobody could
+// invalidate what they know.
 func adopt(spec *ebpf.CollectionSpec, o Options) (map[string]*ebpf.Map, error) {
 	kept, pins := map[string]*ebpf.Map{}, o.Pins
 	if pins == "" {
@@ -89,13 +88,13 @@ func adopt(spec *ebpf.CollectionSpec, o Options) (map[string]*ebpf.Map, error) {
 	return map[string]*ebpf.Map{}, Remove(pins, o.Detach)
 }
 
-// keep pins the tables, in place of those that are not used any more.
-func keep(tables, kept map[string]*ebpf.Map, spec *ebpf.CollectionSpec, pins string) error {
+// pinTables pins the tables, in place of the old ones.
+func pinTables(tables, kept map[string]*ebpf.Map, spec *ebpf.CollectionSpec, pins string) error {
 	if pins == "" {
 		return nil
 	}
 	for name, m := range tables {
-		if kept[name] != nil || !pinnable(name, m) {
+		if kept[name] != nil || !isPinned(name, m) {
 			continue
 		}
 		file := TableFile(pins, name)
@@ -112,13 +111,13 @@ func keep(tables, kept map[string]*ebpf.Map, spec *ebpf.CollectionSpec, pins str
 	return os.Symlink(layout(spec), filepath.Join(pins, layoutFile))
 }
 
-// pinnable: what a program is made with is no table, and a ring is for who reads it.
-func pinnable(name string, m *ebpf.Map) bool {
+// isPinned tells whether a map is pinned. Constants are not, nor is a ring.
+func isPinned(name string, m *ebpf.Map) bool {
 	return m.Type() != ebpf.RingBuf && name != ".rodata" && name != ".bss"
 }
 
-// Attached lists the files in a folder of pins that are no tables: what is attached
-// by somebody. Those with a dot in their name are the kernel's own.
+// Attached lists the pins in a folder that are not tables: those of attached programs. Files
+// with a dot in their name are the kernel's.
 func Attached(pins string) (files []string, err error) {
 	entries, err := os.ReadDir(pins)
 	for _, e := range entries {
@@ -129,8 +128,8 @@ func Attached(pins string) (files []string, err error) {
 	return files, err
 }
 
-// Remove takes away all that is pinned in a folder, and detaches what is attached by
-// that: first what is attached, and before the tables what tells their layout.
+// Remove detaches the programs that are pinned in a folder, and then removes the layout file
+// and the tables.
 func Remove(pins string, detach func(file string) error) error {
 	files, err := Attached(pins)
 	if err != nil {

@@ -55,13 +55,13 @@ func TestAdopt(t *testing.T) {
 				}
 			}
 			pins := filepath.Join(t.TempDir(), "pins")
-			must(kernel.PinFolder(pins))
-			t.Cleanup(func() { must(kernel.DropPins(filepath.Dir(pins))) })
+			must(kernel.MountPins(pins))
+			t.Cleanup(func() { must(kernel.UnmountPins(filepath.Dir(pins))) })
 			first, err := bpf.NewVXLAN(bpf.Options{Pins: pins, Detach: os.Remove}, port)
 			must(err)
 			defer first.Close()
 			must(first.Epoch.Set(uint32(7)))
-			must(first.Flows.Put(bpf.FlowKey{Local: 1}, bpf.Flow{Pinned: 1}))
+			must(first.Flows.Put(bpf.FlowKey{Local: 1}, bpf.Flow{CtEntry: 1}))
 			must(first.FromPod.Pin(filepath.Join(pins, "from_pod_1")))
 			must(c.spoil(pins))
 

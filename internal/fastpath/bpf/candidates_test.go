@@ -45,10 +45,10 @@ func TestCandidates(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := stamping(t, "routed")
 			r.put(t)
-			check(t, r.fast.Flows.Delete(r.key))
-			p := r.sent()
+			check(t, r.objs.Flows.Delete(r.key))
+			p := r.podPacket()
 			p.ip.Protocol = layers.IPProtocolUDP
-			m := &manyFlows{t, r.fast.FromPod, ebpf.RunOptions{Data: p.bytes(t), Context: skb{Ifindex: uint32(r.pod)}}}
+			m := &manyFlows{t, r.objs.FromPod, ebpf.RunOptions{Data: p.bytes(t), Context: skb{Ifindex: uint32(r.pod)}}}
 			learned := make([]bool, c.flows)
 			next, short, many := uint32(1<<20), 0, 0
 			testenv.InNetns(t, r.netns, func() error {

@@ -1,10 +1,10 @@
 package bpf
 
-// Count says what became of packets, and why, and which way they went; the order is
-// that of src/state.h.
+// Count is an outcome of packets, with its reason and direction. The order is that of
+// src/state.h.
 type Count uint32
 
-// The counts, of packets that pods send.
+// Outcomes of packets that pods send.
 const (
 	CarriedOut Count = iota
 	SlowNoDaemon
@@ -23,23 +23,23 @@ const (
 	SlowECN
 	SlowSource
 	SlowUnproven
-	In // how many there are each way: as far behind each of these is what is on its way into a pod
+	PerDirection // the number of outcomes, and the offset of those of packets on their way into a pod
 )
 
 const (
-	CarriedIn = In + CarriedOut
-	Counts    = 2 * In // how many there are
+	CarriedIn = PerDirection + CarriedOut
+	Counts    = 2 * PerDirection // the number of counters
 )
 
 // String is what a person reads.
 func (c Count) String() string {
-	if c >= In {
-		return countNames[c-In] + " (into a pod)"
+	if c >= PerDirection {
+		return countNames[c-PerDirection] + " (into a pod)"
 	}
 	return countNames[c] + " (out of a pod)"
 }
 
-var countNames = [In]string{
+var countNames = [PerDirection]string{
 	CarriedOut:       "carried",
 	SlowNoDaemon:     "slow: the daemon is gone",
 	SlowNotIPv4:      "slow: not IPv4, or too short",

@@ -3,6 +3,6 @@
 // committed, and a test makes them again and compares.
 package bpf
 
-//go:generate go tool bpf2go -target bpfel -go-package bpf -type pin -type counter -cflags "-O2 -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu" vxlan src/vxlan.c
-//go:generate go tool bpf2go -target bpfel -go-package bpf -type pin -type counter -cflags "-O2 -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu" routed src/routed.c
+//go:generate go tool bpf2go -target bpfel -go-package bpf -type ct_request -type counter -cflags "-O2 -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu" vxlan src/vxlan.c
+//go:generate go tool bpf2go -target bpfel -go-package bpf -type ct_request -type counter -cflags "-O2 -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu" routed src/routed.c
 //go:generate go tool bpf2go -target bpfel -go-package bpf -cflags "-O2 -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu" exit src/exit.c

@@ -17,7 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	exitMapShared     = "shared"
-	exitProgEnded     = "ended"
+	exitProgOnExit    = "on_exit"
 	exitVarDaemon     = "daemon"
 	exitVarDeadlineAt = "deadline_at"
 )
@@ -64,7 +64,7 @@ type exitSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type exitProgramSpecs struct {
-	Ended *ebpf.ProgramSpec `ebpf:"ended"`
+	OnExit *ebpf.ProgramSpec `ebpf:"on_exit"`
 }
 
 // exitMapSpecs contains maps before they are loaded into the kernel.
@@ -123,12 +123,12 @@ type exitVariables struct {
 //
 // It can be passed to loadExitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type exitPrograms struct {
-	Ended *ebpf.Program `ebpf:"ended"`
+	OnExit *ebpf.Program `ebpf:"on_exit"`
 }
 
 func (p *exitPrograms) Close() error {
 	return _ExitClose(
-		p.Ended,
+		p.OnExit,
 	)
 }
 

@@ -6,10 +6,10 @@ import (
 )
 
 // Slot is where cores keep a copy of a flow; src/known.h reckons it.
-func Slot(k FlowKey) uint64 { return mix(k) >> 53 }
+func Slot(k FlowKey) uint64 { return hashKey(k) >> 53 }
 
 // NewVXLANOf loads the fast path of an overlay whose table has room for so many flows.
-func NewVXLANOf(flows uint32, port uint16) (*Fast, error) {
+func NewVXLANOf(flows uint32, port uint16) (*Objects, error) {
 	spec, err := loadVxlan()
 	if err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func NewVXLANOf(flows uint32, port uint16) (*Fast, error) {
 
 // NewStamping loads a fast path whose programs that carry give the stamp that a packet
 // has behind them, in place of their verdict: the kernel's test does not tell it.
-func NewStamping(kind string, port uint16) (*Fast, error) {
+func NewStamping(kind string, port uint16) (*Objects, error) {
 	spec, err := loadRouted()
 	if kind == "vxlan" {
 		spec, err = loadVxlan()

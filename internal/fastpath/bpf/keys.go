@@ -1,16 +1,16 @@
 package bpf
 
-// Key is what records and programs call a count. It is a promise: reports of
-// records that are years old look for it. It ends with the way that packets went, as
-// those of slow packets did not always.
+// Key is the name of a count in records and for programs. It must not change: reports of old
+// records depend on it. It ends with the direction, which older records lack for slow
+// packets.
 func (c Count) Key() string {
-	if c >= In {
-		return countKeys[c-In] + "_in"
+	if c >= PerDirection {
+		return countKeys[c-PerDirection] + "_in"
 	}
 	return countKeys[c] + "_out"
 }
 
-var countKeys = [In]string{
+var countKeys = [PerDirection]string{
 	CarriedOut:       "carried",
 	SlowNoDaemon:     "slow_no_daemon",
 	SlowNotIPv4:      "slow_not_ipv4",

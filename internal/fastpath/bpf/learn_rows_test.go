@@ -18,11 +18,11 @@ import (
 // the pod.
 type learning struct {
 	*rig
-	hop    bpf.HopKey
-	behind bpf.Hop
-	stamp  uint32 // that the packet has; 0: none
-	known  bool   // the flow has an entry, which is rig's
-	podAt  bool   // the pod's address is known
+	hop      bpf.HopKey
+	nextHop  bpf.Hop
+	stamp    uint32 // that the packet has; 0: none
+	hasEntry bool   // the flow has an entry, which is rig's
+	podAt    bool   // the pod's address is known
 	// stranger: what comes in by the wire is from another machine than the peer's.
 	stranger bool
 }
@@ -31,9 +31,9 @@ func newLearning(t *testing.T, kind string, protocol layers.IPProtocol) *learnin
 	r := newRig(t, kind, protocol)
 	r.epoch = 5
 	r.flow = bpf.Flow{Pod: uint32(r.pod), PodEpoch: r.podEntry.Epoch, Peer: peerNumber, PeerEpoch: r.peer.Epoch, Used: 1}
-	l := &learning{rig: r, hop: bpf.HopKey{Ifindex: uint32(r.wire), Mac: [6]uint8(farMAC)}, behind: bpf.Hop{Peer: peerNumber}, stamp: r.epoch, podAt: true}
+	l := &learning{rig: r, hop: bpf.HopKey{Ifindex: uint32(r.wire), Mac: [6]uint8(farMAC)}, nextHop: bpf.Hop{Peer: peerNumber}, stamp: r.epoch, podAt: true}
 	if kind == "vxlan" {
-		l.hop.Mac, l.behind.Tenant, r.flow.Port = [6]uint8(farTunnelMAC), vni, wirePort(forwardedPort)
+		l.hop.Mac, l.nextHop.Tenant, r.flow.Port = [6]uint8(farTunnelMAC), vni, wirePort(forwardedPort)
 	}
 	return l
 }
@@ -47,7 +47,7 @@ func wirePort(port uint16) uint16 {
 func (l *learning) entry(t *testing.T) *bpf.Flow {
 	t.Helper()
 	var f bpf.Flow
-	if err := l.fast.Flows.Lookup(l.key, &f); errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := l.objs.Flows.Lookup(l.key, &f); errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil
 	} else if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func (l *learning) entry(t *testing.T) *bpf.Flow {
 	return &f
 }
 
-const both, outWay, inWay = "", "out", "in"
+const eitherKind, outWay, inWay = "", "out", "in"
 
 // What a packet teaches that the network hands on to a peer (out) or to a pod (in), of
 // a flow that is stamped with an epoch: the entry of its flow, or nothing. A packet
@@ -67,53 +67,53 @@ var learnRows = []struct {
 	change  func(l *learning, p *packet)
 	learned func(f *bpf.Flow) // what is new in the entry; nil: it is as before
 }{
-	{"unknown flow", both, outWay, nil, func(f *bpf.Flow) { f.SeenOut = 5 }},
-	{"unknown flow in", both, inWay, nil, func(f *bpf.Flow) { f.SeenIn, f.Port = 5, 0 }},
-	{"no reply was seen", both, outWay, func(l *learning, _ *packet) { l.known = true }, func(f *bpf.Flow) { f.SeenOut = 5 }},
-	{"a reply was seen", both, outWay, func(l *learning, _ *packet) { l.known, l.flow.SeenIn = true, 5 }, func(f *bpf.Flow) { f.SeenOut, f.Epoch = 5, 5 }},
-	{"a reply was seen under other rules", both, outWay, func(l *learning, _ *packet) { l.known, l.flow.SeenIn = true, 4 }, func(f *bpf.Flow) { f.SeenOut = 5 }},
-	{"the other way was seen", both, inWay, func(l *learning, _ *packet) { l.known, l.flow.SeenOut = true, 5 }, func(f *bpf.Flow) { f.SeenIn, f.Epoch = 5, 5 }},
-	{"the other way was not seen", both, inWay, func(l *learning, _ *packet) { l.known = true }, func(f *bpf.Flow) { f.SeenIn = 5 }},
-	{"the other way was seen under other rules", both, inWay, func(l *learning, _ *packet) { l.known, l.flow.SeenOut, l.flow.Epoch = true, 4, 4 }, func(f *bpf.Flow) { f.SeenIn = 5 }},
-	{"carried under other rules", both, outWay, func(l *learning, _ *packet) { l.known, l.flow.SeenOut, l.flow.SeenIn, l.flow.Epoch = true, 4, 4, 4 },
+	{"unknown flow", eitherKind, outWay, nil, func(f *bpf.Flow) { f.SeenOut = 5 }},
+	{"unknown flow in", eitherKind, inWay, nil, func(f *bpf.Flow) { f.SeenIn, f.Port = 5, 0 }},
+	{"no reply was seen", eitherKind, outWay, func(l *learning, _ *packet) { l.hasEntry = true }, func(f *bpf.Flow) { f.SeenOut = 5 }},
+	{"a reply was seen", eitherKind, outWay, func(l *learning, _ *packet) { l.hasEntry, l.flow.SeenIn = true, 5 }, func(f *bpf.Flow) { f.SeenOut, f.Epoch = 5, 5 }},
+	{"a reply was seen under other rules", eitherKind, outWay, func(l *learning, _ *packet) { l.hasEntry, l.flow.SeenIn = true, 4 }, func(f *bpf.Flow) { f.SeenOut = 5 }},
+	{"the other way was seen", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry, l.flow.SeenOut = true, 5 }, func(f *bpf.Flow) { f.SeenIn, f.Epoch = 5, 5 }},
+	{"the other way was not seen", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry = true }, func(f *bpf.Flow) { f.SeenIn = 5 }},
+	{"the other way was seen under other rules", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry, l.flow.SeenOut, l.flow.Epoch = true, 4, 4 }, func(f *bpf.Flow) { f.SeenIn = 5 }},
+	{"carried under other rules", eitherKind, outWay, func(l *learning, _ *packet) { l.hasEntry, l.flow.SeenOut, l.flow.SeenIn, l.flow.Epoch = true, 4, 4, 4 },
 		func(f *bpf.Flow) { f.SeenOut, f.Epoch = 5, 0 }},
 
-	{"not stamped", both, outWay, func(l *learning, _ *packet) { l.stamp = 0 }, nil},
-	{"not stamped, in", both, inWay, func(l *learning, _ *packet) { l.known, l.stamp = true, 0 }, nil},
-	{"set out under other rules", both, outWay, func(l *learning, _ *packet) { l.stamp-- }, nil},
-	{"set out under other rules, in", both, inWay, func(l *learning, _ *packet) { l.known = true; l.stamp-- }, nil},
-	{"stamped by another fast path", both, outWay, func(l *learning, _ *packet) { l.stamp |= 1 << 11 }, nil},
-	{"stamped by another fast path, in", both, inWay, func(l *learning, _ *packet) { l.known = true; l.stamp |= 1 << 11 }, nil},
+	{"not stamped", eitherKind, outWay, func(l *learning, _ *packet) { l.stamp = 0 }, nil},
+	{"not stamped, in", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry, l.stamp = true, 0 }, nil},
+	{"set out under other rules", eitherKind, outWay, func(l *learning, _ *packet) { l.stamp-- }, nil},
+	{"set out under other rules, in", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry = true; l.stamp-- }, nil},
+	{"stamped by another fast path", eitherKind, outWay, func(l *learning, _ *packet) { l.stamp |= 1 << 11 }, nil},
+	{"stamped by another fast path, in", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry = true; l.stamp |= 1 << 11 }, nil},
 
-	{"to another machine", both, outWay, func(l *learning, _ *packet) { l.hop.Mac[5]++ }, nil},
-	{"by another device", both, outWay, func(l *learning, _ *packet) { l.hop.Ifindex++ }, nil},
-	{"hop of another tenant", both, outWay, func(l *learning, _ *packet) { l.behind.Tenant++ }, nil},
+	{"to another machine", eitherKind, outWay, func(l *learning, _ *packet) { l.hop.Mac[5]++ }, nil},
+	{"by another device", eitherKind, outWay, func(l *learning, _ *packet) { l.hop.Ifindex++ }, nil},
+	{"hop of another tenant", eitherKind, outWay, func(l *learning, _ *packet) { l.nextHop.Tenant++ }, nil},
 	{"VNI of another tenant", "vxlan", outWay, func(_ *learning, p *packet) { p.vxlan.VNI++ }, nil},
-	{"no such peer", both, outWay, func(l *learning, _ *packet) { l.behind.Peer = 1 << 20 }, nil},
-	{"peer that is not known any more", both, outWay, func(l *learning, _ *packet) { l.peer.Epoch = 0 }, nil},
-	{"by another peer than before", both, outWay, func(l *learning, _ *packet) {
-		l.known, l.flow.SeenIn, l.flow.Peer, l.flow.PeerEpoch = true, 5, peerNumber+1, 99
+	{"no such peer", eitherKind, outWay, func(l *learning, _ *packet) { l.nextHop.Peer = 1 << 20 }, nil},
+	{"peer that is not known any more", eitherKind, outWay, func(l *learning, _ *packet) { l.peer.Epoch = 0 }, nil},
+	{"by another peer than before", eitherKind, outWay, func(l *learning, _ *packet) {
+		l.hasEntry, l.flow.SeenIn, l.flow.Peer, l.flow.PeerEpoch = true, 5, peerNumber+1, 99
 	}, func(f *bpf.Flow) { f.SeenOut, f.SeenIn, f.Peer, f.PeerEpoch = 5, 0, peerNumber, 5 }},
-	{"from another peer than before", both, inWay, func(l *learning, _ *packet) {
-		l.known, l.flow.SeenOut, l.flow.Peer, l.flow.PeerEpoch = true, 4, peerNumber+1, 99
+	{"from another peer than before", eitherKind, inWay, func(l *learning, _ *packet) {
+		l.hasEntry, l.flow.SeenOut, l.flow.Peer, l.flow.PeerEpoch = true, 4, peerNumber+1, 99
 	}, func(f *bpf.Flow) { f.SeenOut, f.SeenIn, f.Peer, f.PeerEpoch = 0, 5, peerNumber, 5 }},
-	{"from another peer than it goes to", both, inWay, func(l *learning, _ *packet) {
-		l.known, l.flow.SeenOut, l.flow.Peer, l.flow.PeerEpoch = true, 5, peerNumber+1, 99
+	{"from another peer than it goes to", eitherKind, inWay, func(l *learning, _ *packet) {
+		l.hasEntry, l.flow.SeenOut, l.flow.Peer, l.flow.PeerEpoch = true, 5, peerNumber+1, 99
 	}, nil},
-	{"from no peer", both, inWay, func(l *learning, _ *packet) { l.known, l.hop.Mac[5] = true, 9 }, nil},
-	{"from another machine than the peer", "vxlan", inWay, func(l *learning, _ *packet) { l.known, l.stranger = true, true }, nil},
-	{"through something else", both, outWay, func(l *learning, _ *packet) { l.known, l.podEntry.Receiver = true, 99 }, nil},
-	{"through something else, in", both, inWay, func(l *learning, _ *packet) { l.known, l.peer.Receiver = true, 99 }, nil},
-	{"peer changed", both, outWay, func(l *learning, _ *packet) { l.known = true; l.peer.Epoch = 77 }, func(f *bpf.Flow) { f.SeenOut, f.PeerEpoch = 5, 77 }},
+	{"from no peer", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry, l.hop.Mac[5] = true, 9 }, nil},
+	{"from another machine than the peer", "vxlan", inWay, func(l *learning, _ *packet) { l.hasEntry, l.stranger = true, true }, nil},
+	{"through something else", eitherKind, outWay, func(l *learning, _ *packet) { l.hasEntry, l.podEntry.IngressIfindex = true, 99 }, nil},
+	{"through something else, in", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry, l.peer.IngressIfindex = true, 99 }, nil},
+	{"peer changed", eitherKind, outWay, func(l *learning, _ *packet) { l.hasEntry = true; l.peer.Epoch = 77 }, func(f *bpf.Flow) { f.SeenOut, f.PeerEpoch = 5, 77 }},
 
-	{"of no pod", both, outWay, func(l *learning, _ *packet) { l.podAt = false }, nil},
-	{"pod that is not known any more", both, outWay, func(l *learning, _ *packet) { l.podEntry.Epoch = 0 }, nil},
-	{"pod that is not known any more, in", both, inWay, func(l *learning, _ *packet) { l.known, l.podEntry.Epoch = true, 0 }, nil},
-	{"pod changed", both, outWay, func(l *learning, _ *packet) { l.known = true; l.podEntry.Epoch = 66 }, func(f *bpf.Flow) { f.SeenOut, f.PodEpoch = 5, 66 }},
-	{"on its way through a pod", both, inWay, func(l *learning, _ *packet) { l.known = true; l.podEntry.Addr++ }, nil},
-	{"pod changed, in", both, inWay, func(l *learning, _ *packet) { l.known, l.flow.SeenOut, l.podEntry.Epoch = true, 5, 66 },
+	{"of no pod", eitherKind, outWay, func(l *learning, _ *packet) { l.podAt = false }, nil},
+	{"pod that is not known any more", eitherKind, outWay, func(l *learning, _ *packet) { l.podEntry.Epoch = 0 }, nil},
+	{"pod that is not known any more, in", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry, l.podEntry.Epoch = true, 0 }, nil},
+	{"pod changed", eitherKind, outWay, func(l *learning, _ *packet) { l.hasEntry = true; l.podEntry.Epoch = 66 }, func(f *bpf.Flow) { f.SeenOut, f.PodEpoch = 5, 66 }},
+	{"on its way through a pod", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry = true; l.podEntry.Addr++ }, nil},
+	{"pod changed, in", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry, l.flow.SeenOut, l.podEntry.Epoch = true, 5, 66 },
 		func(f *bpf.Flow) { f.SeenOut, f.SeenIn, f.PodEpoch = 0, 5, 66 }},
-	{"pod of another tenant", both, inWay, func(l *learning, _ *packet) { l.known = true; l.podEntry.Tenant++ }, nil},
+	{"pod of another tenant", eitherKind, inWay, func(l *learning, _ *packet) { l.hasEntry = true; l.podEntry.Tenant++ }, nil},
 
 	{"other source around", "vxlan", outWay, func(_ *learning, p *packet) { p.outerIP.SrcIP = []byte{192, 168, 0, 9} }, nil},
 	{"other destination around", "vxlan", outWay, func(_ *learning, p *packet) { p.outerIP.DstIP = []byte{192, 168, 0, 9} }, nil},
@@ -129,34 +129,34 @@ var learnRows = []struct {
 	{"not even the VNI is said", "vxlan", outWay, func(_ *learning, p *packet) { p.vxlan.ValidIDFlag = false }, nil},
 	{"number and congestion around are the packet's", "vxlan", outWay, func(_ *learning, p *packet) { p.outerIP.Id, p.outerIP.TOS, p.ip.TOS = 77, 2, 2 },
 		func(f *bpf.Flow) { f.SeenOut = 5 }},
-	{"other source port around", "vxlan", outWay, func(l *learning, p *packet) { l.known, l.flow.SeenIn = true, 5; p.outerUDP.SrcPort = 0x1234 },
+	{"other source port around", "vxlan", outWay, func(l *learning, p *packet) { l.hasEntry, l.flow.SeenIn = true, 5; p.outerUDP.SrcPort = 0x1234 },
 		func(f *bpf.Flow) { f.SeenOut, f.Epoch, f.Port = 5, 5, wirePort(0x1234) }},
 
-	{"opens a connection", both, outWay, func(_ *learning, p *packet) { p.tcp.SYN = true }, nil},
-	{"ends one", both, outWay, func(_ *learning, p *packet) { p.tcp.FIN = true }, nil},
-	{"resets one", both, inWay, func(l *learning, p *packet) { l.known = true; p.tcp.RST = true }, nil},
-	{"is of none", both, inWay, func(l *learning, p *packet) { l.known = true; p.tcp.ACK = false }, nil},
-	{"a fragment", both, outWay, func(_ *learning, p *packet) { p.ip.Flags = layers.IPv4MoreFragments }, nil},
-	{"a fragment in", both, inWay, func(l *learning, p *packet) { l.known = true; p.ip.Flags = layers.IPv4MoreFragments }, nil},
-	{"options", both, outWay, func(_ *learning, p *packet) { p.ip.Options = []layers.IPv4Option{{OptionType: 1}} }, nil},
-	{"another protocol", both, inWay, func(l *learning, p *packet) { l.known = true; p.ip.Protocol = layers.IPProtocolSCTP }, nil},
-	{"not IPv4", both, outWay, func(_ *learning, p *packet) { p.eth.EthernetType = layers.EthernetTypeIPv6 }, nil},
-	{"not IPv4, in", both, inWay, func(l *learning, p *packet) { l.known = true; p.eth.EthernetType = layers.EthernetTypeIPv6 }, nil},
-	{"another flow", both, inWay, func(l *learning, p *packet) { l.known = true; p.tcp.SrcPort++ }, nil},
+	{"opens a connection", eitherKind, outWay, func(_ *learning, p *packet) { p.tcp.SYN = true }, nil},
+	{"ends one", eitherKind, outWay, func(_ *learning, p *packet) { p.tcp.FIN = true }, nil},
+	{"resets one", eitherKind, inWay, func(l *learning, p *packet) { l.hasEntry = true; p.tcp.RST = true }, nil},
+	{"is of none", eitherKind, inWay, func(l *learning, p *packet) { l.hasEntry = true; p.tcp.ACK = false }, nil},
+	{"a fragment", eitherKind, outWay, func(_ *learning, p *packet) { p.ip.Flags = layers.IPv4MoreFragments }, nil},
+	{"a fragment in", eitherKind, inWay, func(l *learning, p *packet) { l.hasEntry = true; p.ip.Flags = layers.IPv4MoreFragments }, nil},
+	{"options", eitherKind, outWay, func(_ *learning, p *packet) { p.ip.Options = []layers.IPv4Option{{OptionType: 1}} }, nil},
+	{"another protocol", eitherKind, inWay, func(l *learning, p *packet) { l.hasEntry = true; p.ip.Protocol = layers.IPProtocolSCTP }, nil},
+	{"not IPv4", eitherKind, outWay, func(_ *learning, p *packet) { p.eth.EthernetType = layers.EthernetTypeIPv6 }, nil},
+	{"not IPv4, in", eitherKind, inWay, func(l *learning, p *packet) { l.hasEntry = true; p.eth.EthernetType = layers.EthernetTypeIPv6 }, nil},
+	{"another flow", eitherKind, inWay, func(l *learning, p *packet) { l.hasEntry = true; p.tcp.SrcPort++ }, nil},
 }
 
 func TestLearns(t *testing.T) {
 	testenv.Root(t)
 	for _, c := range learnRows {
 		for _, kind := range []string{"vxlan", "routed"} {
-			if c.kind != both && c.kind != kind {
+			if c.kind != eitherKind && c.kind != kind {
 				continue
 			}
 			t.Run(kind+", "+c.name, func(t *testing.T) {
 				l := newLearning(t, kind, layers.IPProtocolTCP)
-				p, program, device := l.forwarded(kind), l.fast.ToPeer, l.wire
+				p, program, device := l.forwarded(kind), l.objs.ToPeer, l.wire
 				if c.way == inWay {
-					p, program, device = hopped(l.received(false), gatewayMAC, podMAC), l.fast.ToPod, l.pod
+					p, program, device = hopped(l.received(false), gatewayMAC, podMAC), l.objs.ToPod, l.pod
 				}
 				if c.change != nil {
 					c.change(l, p)
@@ -201,12 +201,12 @@ func TestLearns(t *testing.T) {
 func (l *learning) write(t *testing.T) *bpf.Flow {
 	t.Helper()
 	l.put(t)
-	check(t, l.fast.Hops.Put(l.hop, l.behind))
+	check(t, l.objs.Hops.Put(l.hop, l.nextHop))
 	if !l.podAt {
-		check(t, l.fast.PodAt.Delete(bpf.PodKey{Tenant: l.key.TenantProto >> 8, Addr: l.key.Local}))
+		check(t, l.objs.PodAt.Delete(bpf.PodKey{Tenant: l.key.TenantProto >> 8, Addr: l.key.Local}))
 	}
-	if !l.known {
-		check(t, l.fast.Flows.Delete(l.key))
+	if !l.hasEntry {
+		check(t, l.objs.Flows.Delete(l.key))
 	}
 	return l.entry(t)
 }
@@ -219,7 +219,7 @@ func (l *learning) arrive(t *testing.T, kind string) {
 		p.outerIP.SrcIP = []byte{192, 168, 0, 9}
 	}
 	for range 8 {
-		l.run(t, l.fast.FromWire, l.wire, p.bytes(t))
+		l.run(t, l.objs.FromWire, l.wire, p.bytes(t))
 	}
 }
 
@@ -231,10 +231,10 @@ func (l *learning) enterTunnel(t *testing.T, p *packet) uint32 {
 		return 0
 	}
 	inner := *p
-	inner.around = false
-	l.run(t, stamped(t, l.fast.ToTunnel, l.stamp), l.wire, inner.bytes(t))
+	inner.encapsulated = false
+	l.run(t, stamped(t, l.objs.ToTunnel, l.stamp), l.wire, inner.bytes(t))
 	var f bpf.Flow
-	if l.fast.Flows.Lookup(l.key, &f) != nil || l.podEntry.Receiver != 0 {
+	if l.objs.Flows.Lookup(l.key, &f) != nil || l.podEntry.IngressIfindex != 0 {
 		return 0 // it takes the stamp away
 	}
 	return l.stamp | crossed
@@ -247,10 +247,10 @@ func TestLearnedAnew(t *testing.T) {
 	onCore(t, 0)
 	for kind, at := range map[string]int{"vxlan": 50, "routed": 0} { // offset of the hop's MAC
 		l := newLearning(t, kind, layers.IPProtocolUDP)
-		l.known, l.flow.Epoch, l.flow.SeenOut, l.flow.SeenIn = true, l.epoch, l.epoch, l.epoch
+		l.hasEntry, l.flow.Epoch, l.flow.SeenOut, l.flow.SeenIn = true, l.epoch, l.epoch, l.epoch
 		l.write(t)
 		goes := func() []byte {
-			verdict, out := l.run(t, l.fast.FromPod, l.pod, l.sent().bytes(t))
+			verdict, out := l.run(t, l.objs.FromPod, l.pod, l.podPacket().bytes(t))
 			if verdict != redirect {
 				t.Fatalf("%s: verdict %d, counted %v", kind, int32(verdict), l.counted(t))
 			}
@@ -264,15 +264,15 @@ func TestLearnedAnew(t *testing.T) {
 		peer := bpf.RoutedPeer(8, uint32(l.wire), 1500, l.wireMAC, gatewayMAC)
 		if kind == "vxlan" {
 			peer = bpf.VXLANPeer(8, uint32(l.wire), 1450, bpf.Outer{
-				From: l.wireMAC, To: farMAC, Local: here, Remote: there, TTL: 64, Port: port, VNI: vni, InnerFrom: tunnelMAC, InnerTo: gatewayMAC,
+				From: l.wireMAC, To: farMAC, Local: localVTEP, Remote: remoteVTEP, TTL: 64, Port: port, VNI: vni, InnerFrom: tunnelMAC, InnerTo: gatewayMAC,
 			})
 		}
 		// Nothing but the entry says so: the numbers of rules, pods and peers stay.
-		check(t, l.fast.Peers.Put(uint32(peerNumber+1), peer))
-		check(t, l.fast.Hops.Put(other, bpf.Hop{Peer: peerNumber + 1, Tenant: l.behind.Tenant}))
+		check(t, l.objs.Peers.Put(uint32(peerNumber+1), peer))
+		check(t, l.objs.Hops.Put(other, bpf.Hop{Peer: peerNumber + 1, Tenant: l.nextHop.Tenant}))
 		p := l.forwarded(kind)
 		p.eth.DstMAC = gatewayMAC
-		l.run(t, stamped(t, l.fast.ToPeer, map[string]uint32{"vxlan": crossed}[kind]|l.epoch), l.wire, p.bytes(t))
+		l.run(t, stamped(t, l.objs.ToPeer, map[string]uint32{"vxlan": crossed}[kind]|l.epoch), l.wire, p.bytes(t))
 		if got := goes(); !bytes.Equal(got, gatewayMAC) {
 			t.Errorf("%s: learned anew, it goes to % x, want % x", kind, got, gatewayMAC)
 		}

@@ -45,12 +45,12 @@ const forwardedPort = 0x9abc // outer source that the network gives a packet
 // forwarded is a packet of the flow as the network sends it to the peer.
 func (r *rig) forwarded(kind string) *packet {
 	if kind == "routed" {
-		return hopped(r.sent(), r.wireMAC, farMAC)
+		return hopped(r.podPacket(), r.wireMAC, farMAC)
 	}
-	p := hopped(r.sent(), tunnelMAC, farTunnelMAC)
-	p.around = true
+	p := hopped(r.podPacket(), tunnelMAC, farTunnelMAC)
+	p.encapsulated = true
 	p.outerEth = layers.Ethernet{SrcMAC: r.wireMAC, DstMAC: farMAC, EthernetType: layers.EthernetTypeIPv4}
-	p.outerIP = layers.IPv4{Version: 4, IHL: 5, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: here.AsSlice(), DstIP: there.AsSlice()}
+	p.outerIP = layers.IPv4{Version: 4, IHL: 5, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: localVTEP.AsSlice(), DstIP: remoteVTEP.AsSlice()}
 	p.outerUDP = layers.UDP{SrcPort: forwardedPort, DstPort: port}
 	p.vxlan = layers.VXLAN{ValidIDFlag: true, VNI: vni}
 	return p
@@ -67,14 +67,14 @@ func TestTableFull(t *testing.T) {
 	small, err := bpf.NewVXLANOf(1, port)
 	check(t, err)
 	t.Cleanup(small.Close)
-	r.fast = small
+	r.objs = small
 	other, key := r.key, r.key
 	other.LocalPort++
 	r.key = other // which takes all the room
 	r.put(t)
 	check(t, small.Tenant.Set(uint32(vni)))
 	hop := bpf.HopKey{Ifindex: uint32(r.wire), Mac: [6]uint8(farTunnelMAC)}
-	check(t, r.fast.Hops.Put(hop, bpf.Hop{Peer: peerNumber, Tenant: vni}))
+	check(t, r.objs.Hops.Put(hop, bpf.Hop{Peer: peerNumber, Tenant: vni}))
 
 	out := func(counted bpf.Count) {
 		t.Helper()
@@ -83,9 +83,9 @@ func TestTableFull(t *testing.T) {
 	learn := func() {
 		t.Helper()
 		inner := r.forwarded("vxlan")
-		inner.around = false
-		r.run(t, stamped(t, r.fast.ToTunnel, r.epoch), r.wire, inner.bytes(t))
-		if verdict, _ := r.run(t, stamped(t, r.fast.ToPeer, crossed|r.epoch), r.wire, r.forwarded("vxlan").bytes(t)); verdict != next {
+		inner.encapsulated = false
+		r.run(t, stamped(t, r.objs.ToTunnel, r.epoch), r.wire, inner.bytes(t))
+		if verdict, _ := r.run(t, stamped(t, r.objs.ToPeer, crossed|r.epoch), r.wire, r.forwarded("vxlan").bytes(t)); verdict != next {
 			t.Fatalf("verdict %d", int32(verdict))
 		}
 	}
@@ -95,16 +95,16 @@ func TestTableFull(t *testing.T) {
 	learn()
 	out(bpf.SlowFull)
 	r.way(t, "in", "vxlan", bpf.SlowFull)
-	check(t, r.fast.Tick.Set(uint32(4)))
+	check(t, r.objs.Tick.Set(uint32(4)))
 	out(bpf.SlowUnknown)
 	learn()
 	out(bpf.SlowFull)
-	check(t, r.fast.Flows.Delete(other))
+	check(t, r.objs.Flows.Delete(other))
 	learn()
 	out(bpf.Counts)
 	r.way(t, "in", "vxlan", bpf.SlowUnproven) // it was seen one way
 	var f bpf.Flow
-	if err := r.fast.Flows.Lookup(key, &f); err != nil || f.SeenOut != r.epoch {
+	if err := r.objs.Flows.Lookup(key, &f); err != nil || f.SeenOut != r.epoch {
 		t.Errorf("%v, the flow is %+v", err, f)
 	}
 	if f.Port != wirePort(forwardedPort) {

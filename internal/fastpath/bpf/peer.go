@@ -6,7 +6,7 @@ import (
 	"net/netip"
 )
 
-// Outer says what an overlay puts around packets for one peer.
+// Outer holds the outer headers of packets to one peer.
 type Outer struct {
 	From, To           net.HardwareAddr // on the wire
 	Local, Remote      netip.Addr       // IPv4
@@ -25,8 +25,8 @@ const (
 	vxlanLen = 8
 )
 
-// VXLANPeer is a peer behind a tunnel: epoch is not 0, device the index of that on
-// the wire, and size that of the largest IP packet that goes through whole, bytes.
+// VXLANPeer is a peer behind a tunnel. epoch must not be 0, device is the ifindex on the
+// wire, and size that of the largest IP packet that fits, in bytes.
 func VXLANPeer(epoch, device, size uint32, o Outer) Peer {
 	p := Peer{Epoch: epoch, Ifindex: device, Size: size}
 	h := ethernet(make([]byte, 0, 8*len(p.Header)), o.From, o.To)
@@ -51,15 +51,15 @@ func VXLANPeer(epoch, device, size uint32, o Outer) Peer {
 	return p
 }
 
-// RoutedPeer is a peer that packets go to as they are.
+// RoutedPeer is a peer without a tunnel.
 func RoutedPeer(epoch, device, size uint32, from, to net.HardwareAddr) Peer {
 	p := Peer{Epoch: epoch, Ifindex: device, Size: size}
 	p.fill(ethernet(nil, from, to))
 	return p
 }
 
-// NewPod is a pod: epoch is not 0, size that of the largest IP packet that it is sent
-// whole, bytes, and it sees packets come from gateway.
+// NewPod is a pod. epoch must not be 0, size is that of the largest IP packet that it
+// accepts, in bytes, and gateway is the source MAC of packets to it.
 func NewPod(epoch, tenant uint32, size uint16, addr netip.Addr, mac, gateway net.HardwareAddr) Pod {
 	p := Pod{Epoch: epoch, Tenant: tenant, Size: size, Addr: word(addr)}
 	h := ethernet(nil, gateway, mac)
@@ -81,7 +81,7 @@ func ethernet(b []byte, from, to net.HardwareAddr) []byte {
 	return append(append(append(b, to...), from...), 0x08, 0x00)
 }
 
-// word is an IPv4 address as it is on the wire.
+// word is an IPv4 address in network byte order.
 func word(a netip.Addr) uint32 { return binary.NativeEndian.Uint32(a.AsSlice()) }
 
 // NewFlowKey is the key of a flow; the tenant is its VNI, or 0.

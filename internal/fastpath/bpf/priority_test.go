@@ -21,9 +21,9 @@ func TestPriorities(t *testing.T) {
 		r.put(t)
 		for _, way := range []string{outWay, inWay} {
 			for tos := range 256 {
-				p, program, device := r.sent(), r.fast.FromPod, r.pod
+				p, program, device := r.podPacket(), r.objs.FromPod, r.pod
 				if way == inWay {
-					p, program, device = r.received(kind == "vxlan"), r.fast.FromWire, r.wire
+					p, program, device = r.received(kind == "vxlan"), r.objs.FromWire, r.wire
 				}
 				p.ip.TOS = uint8(tos)
 				p.outerIP.TOS = uint8(tos) & 3

@@ -31,8 +31,8 @@ const (
 var (
 	podAddr    = netip.MustParseAddr("10.244.0.2")
 	remoteAddr = netip.MustParseAddr("10.244.1.2")
-	here       = netip.MustParseAddr("192.168.0.1")
-	there      = netip.MustParseAddr("192.168.0.2")
+	localVTEP  = netip.MustParseAddr("192.168.0.1")
+	remoteVTEP = netip.MustParseAddr("192.168.0.2")
 
 	podMAC       = mac("02:00:00:00:00:01")
 	gatewayMAC   = mac("02:00:00:00:00:02")
@@ -54,7 +54,7 @@ type rig struct {
 	netns     string
 	pod, wire int // indices of devices
 	wireMAC   net.HardwareAddr
-	fast      *bpf.Fast
+	objs      *bpf.Objects
 	key       bpf.FlowKey
 	flow      bpf.Flow
 	podEntry  bpf.Pod
@@ -86,21 +86,21 @@ func newRig(t *testing.T, kind string, protocol layers.IPProtocol) *rig {
 	var err error
 	if kind == "vxlan" {
 		tenant = vni
-		r.fast, err = bpf.NewVXLAN(bpf.Options{}, port)
+		r.objs, err = bpf.NewVXLAN(bpf.Options{}, port)
 		r.peer = bpf.VXLANPeer(5, uint32(r.wire), 1450, bpf.Outer{
-			From: r.wireMAC, To: farMAC, Local: here, Remote: there, TTL: 64, Port: port, VNI: vni,
+			From: r.wireMAC, To: farMAC, Local: localVTEP, Remote: remoteVTEP, TTL: 64, Port: port, VNI: vni,
 			InnerFrom: tunnelMAC, InnerTo: farTunnelMAC,
 		})
 	} else {
-		r.fast, err = bpf.NewRouted(bpf.Options{})
+		r.objs, err = bpf.NewRouted(bpf.Options{})
 		r.peer = bpf.RoutedPeer(5, uint32(r.wire), 1500, r.wireMAC, farMAC)
 	}
 	if err != nil {
 		t.Fatalf("load: %+v", err)
 	}
-	t.Cleanup(r.fast.Close)
+	t.Cleanup(r.objs.Close)
 	r.podEntry = bpf.NewPod(6, tenant, 1500, podAddr, podMAC, gatewayMAC)
-	r.podEntry.Heard = r.podEntry.Epoch
+	r.podEntry.MacEpoch = r.podEntry.Epoch
 	r.key = bpf.NewFlowKey(tenant, uint8(protocol), netip.AddrPortFrom(podAddr, 4000), netip.AddrPortFrom(remoteAddr, 5000))
 	r.flow = bpf.Flow{Epoch: 1, SeenOut: 1, SeenIn: 1, Pod: uint32(r.pod), PodEpoch: 6, Peer: peerNumber, PeerEpoch: 5, Port: binary.NativeEndian.Uint16([]byte{0xc0, 0x01})}
 	return r
@@ -110,15 +110,15 @@ func newRig(t *testing.T, kind string, protocol layers.IPProtocol) *rig {
 func (r *rig) put(t *testing.T) {
 	t.Helper()
 	if !r.unnoted {
-		check(t, r.fast.PutPodAt(bpf.PodKey{Tenant: r.key.TenantProto >> 8, Addr: r.key.Local}, uint32(r.pod)))
+		check(t, r.objs.PutPodAt(bpf.PodKey{Tenant: r.key.TenantProto >> 8, Addr: r.key.Local}, uint32(r.pod)))
 	}
 	for _, err := range []error{
-		r.fast.Flows.Put(r.key, r.flow),
-		r.fast.Pods.Put(uint32(r.pod), r.podEntry),
-		r.fast.Peers.Put(uint32(peerNumber), r.peer),
-		r.fast.Deadline.Set(r.deadline),
-		r.fast.Epoch.Set(r.epoch),
-		r.fast.Tenant.Set(r.key.TenantProto >> 8),
+		r.objs.Flows.Put(r.key, r.flow),
+		r.objs.Pods.Put(uint32(r.pod), r.podEntry),
+		r.objs.Peers.Put(uint32(peerNumber), r.peer),
+		r.objs.Deadline.Set(r.deadline),
+		r.objs.Epoch.Set(r.epoch),
+		r.objs.Tenant.Set(r.key.TenantProto >> 8),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -150,7 +150,7 @@ func (r *rig) counted(t *testing.T) map[bpf.Count]uint64 {
 	sums := map[bpf.Count]uint64{}
 	for c := range bpf.Counts {
 		var by []bpf.Counter
-		if err := r.fast.Counts.Lookup(uint32(c), &by); err != nil {
+		if err := r.objs.Counts.Lookup(uint32(c), &by); err != nil {
 			t.Fatal(err)
 		}
 		for _, one := range by {
@@ -164,18 +164,18 @@ func (r *rig) counted(t *testing.T) map[bpf.Count]uint64 {
 
 // packet is what a test sends, as layers that it may change.
 type packet struct {
-	outerEth layers.Ethernet
-	outerIP  layers.IPv4
-	outerUDP layers.UDP
-	vxlan    layers.VXLAN
-	eth      layers.Ethernet
-	ip       layers.IPv4
-	tcp      layers.TCP
-	udp      layers.UDP
-	payload  gopacket.Payload
-	around   bool // with the outer headers
-	outerSum bool // the outer UDP header has a checksum
-	wrongSum bool // that of the outer IP header is wrong
+	outerEth     layers.Ethernet
+	outerIP      layers.IPv4
+	outerUDP     layers.UDP
+	vxlan        layers.VXLAN
+	eth          layers.Ethernet
+	ip           layers.IPv4
+	tcp          layers.TCP
+	udp          layers.UDP
+	payload      gopacket.Payload
+	encapsulated bool // with the outer headers
+	outerSum     bool // the outer UDP header has a checksum
+	wrongSum     bool // that of the outer IP header is wrong
 }
 
 // bytes writes the packet.
@@ -192,7 +192,7 @@ func (p *packet) bytes(t *testing.T) []byte {
 	b := gopacket.NewSerializeBuffer()
 	o := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
 	check(t, gopacket.SerializeLayers(b, o, append(inner, p.payload)...))
-	if !p.around {
+	if !p.encapsulated {
 		return bytes.Clone(b.Bytes())
 	}
 	whole := gopacket.NewSerializeBuffer()
@@ -219,8 +219,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// sent is a packet of the flow as the pod sends it.
-func (r *rig) sent() *packet {
+// podPacket is a packet of the flow as the pod sends it.
+func (r *rig) podPacket() *packet {
 	return &packet{
 		eth: layers.Ethernet{SrcMAC: podMAC, DstMAC: gatewayMAC, EthernetType: layers.EthernetTypeIPv4},
 		ip:  layers.IPv4{Version: 4, IHL: 5, TTL: 64, Id: 4711, Protocol: r.protocol, SrcIP: podAddr.AsSlice(), DstIP: remoteAddr.AsSlice(), Flags: layers.IPv4DontFragment},
@@ -231,7 +231,7 @@ func (r *rig) sent() *packet {
 
 // received is one of the other way, as it comes by the wire.
 func (r *rig) received(tunnel bool) *packet {
-	p := r.sent()
+	p := r.podPacket()
 	p.ip.SrcIP, p.ip.DstIP = p.ip.DstIP, p.ip.SrcIP
 	p.tcp.SrcPort, p.tcp.DstPort = p.tcp.DstPort, p.tcp.SrcPort
 	p.udp.SrcPort, p.udp.DstPort = p.udp.DstPort, p.udp.SrcPort
@@ -239,10 +239,10 @@ func (r *rig) received(tunnel bool) *packet {
 	if !tunnel {
 		return p
 	}
-	p.around = true
+	p.encapsulated = true
 	p.eth.SrcMAC, p.eth.DstMAC = farTunnelMAC, tunnelMAC
 	p.outerEth = layers.Ethernet{SrcMAC: farMAC, DstMAC: r.wireMAC, EthernetType: layers.EthernetTypeIPv4}
-	p.outerIP = layers.IPv4{Version: 4, IHL: 5, TTL: 63, Protocol: layers.IPProtocolUDP, SrcIP: there.AsSlice(), DstIP: here.AsSlice()}
+	p.outerIP = layers.IPv4{Version: 4, IHL: 5, TTL: 63, Protocol: layers.IPProtocolUDP, SrcIP: remoteVTEP.AsSlice(), DstIP: localVTEP.AsSlice()}
 	p.outerUDP = layers.UDP{SrcPort: 50000, DstPort: port}
 	p.vxlan = layers.VXLAN{ValidIDFlag: true, VNI: vni}
 	return p
@@ -251,7 +251,7 @@ func (r *rig) received(tunnel bool) *packet {
 // hopped is the same packet behind a router.
 func hopped(p *packet, from, to net.HardwareAddr) *packet {
 	p.ip.TTL--
-	p.eth.SrcMAC, p.eth.DstMAC, p.around = from, to, false
+	p.eth.SrcMAC, p.eth.DstMAC, p.encapsulated = from, to, false
 	return p
 }
 
@@ -267,17 +267,17 @@ func TestVXLANCarriesOut(t *testing.T) {
 		for _, tos := range []uint8{0, 1, 2, 3, 0xb8} {
 			r := newRig(t, "vxlan", protocol)
 			r.put(t)
-			p := r.sent()
+			p := r.podPacket()
 			p.ip.TOS = tos
-			verdict, out := r.run(t, r.fast.FromPod, r.pod, p.bytes(t))
+			verdict, out := r.run(t, r.objs.FromPod, r.pod, p.bytes(t))
 			if verdict != redirect {
 				t.Fatalf("verdict %d, counted %v", verdict, r.counted(t))
 			}
 			p.outerEth = layers.Ethernet{SrcMAC: r.wireMAC, DstMAC: farMAC, EthernetType: layers.EthernetTypeIPv4}
-			p.outerIP = layers.IPv4{Version: 4, IHL: 5, TOS: tos & 3, TTL: 64, Id: p.ip.Id, Protocol: layers.IPProtocolUDP, SrcIP: here.AsSlice(), DstIP: there.AsSlice()}
+			p.outerIP = layers.IPv4{Version: 4, IHL: 5, TOS: tos & 3, TTL: 64, Id: p.ip.Id, Protocol: layers.IPProtocolUDP, SrcIP: localVTEP.AsSlice(), DstIP: remoteVTEP.AsSlice()}
 			p.outerUDP = layers.UDP{SrcPort: 0xc001, DstPort: port}
 			p.vxlan = layers.VXLAN{ValidIDFlag: true, VNI: vni}
-			hopped(p, tunnelMAC, farTunnelMAC).around = true
+			hopped(p, tunnelMAC, farTunnelMAC).encapsulated = true
 			if want := p.bytes(t); !bytes.Equal(out, want) {
 				t.Errorf("tos %#x: out comes\n% x, want\n% x", tos, out, want)
 			}
@@ -290,7 +290,7 @@ func TestVXLANCarriesIn(t *testing.T) {
 		r := newRig(t, "vxlan", protocol)
 		r.put(t)
 		p := r.received(true)
-		verdict, out := r.run(t, r.fast.FromWire, r.wire, p.bytes(t))
+		verdict, out := r.run(t, r.objs.FromWire, r.wire, p.bytes(t))
 		if verdict != redirect {
 			t.Fatalf("verdict %d, counted %v", verdict, r.counted(t))
 		}
@@ -304,13 +304,13 @@ func TestRoutedCarries(t *testing.T) {
 	protocols(t, func(t *testing.T, protocol layers.IPProtocol) {
 		r := newRig(t, "routed", protocol)
 		r.put(t)
-		p := r.sent()
-		verdict, out := r.run(t, r.fast.FromPod, r.pod, p.bytes(t))
+		p := r.podPacket()
+		verdict, out := r.run(t, r.objs.FromPod, r.pod, p.bytes(t))
 		if want := hopped(p, r.wireMAC, farMAC).bytes(t); verdict != redirect || !bytes.Equal(out, want) {
 			t.Errorf("verdict %d, out comes\n% x, want\n% x", verdict, out, want)
 		}
 		p = r.received(false)
-		verdict, out = r.run(t, r.fast.FromWire, r.wire, p.bytes(t))
+		verdict, out = r.run(t, r.objs.FromWire, r.wire, p.bytes(t))
 		if want := hopped(p, gatewayMAC, podMAC).bytes(t); verdict != redirect || !bytes.Equal(out, want) {
 			t.Errorf("verdict %d, in comes\n% x, want\n% x", verdict, out, want)
 		}

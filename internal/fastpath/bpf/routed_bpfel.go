@@ -35,6 +35,12 @@ type routedCounter struct {
 	Bytes   uint64
 }
 
+type routedCtRequest struct {
+	_     structs.HostLayout
+	Key   routedFlowKey
+	Entry uint32
+}
+
 type routedFlow struct {
 	_         structs.HostLayout
 	Epoch     uint32
@@ -45,8 +51,8 @@ type routedFlow struct {
 	Peer      uint32
 	PeerEpoch uint32
 	Used      uint32
-	Pinned    uint32
-	Asked     uint32
+	CtEntry   uint32
+	Requested uint32
 	Port      uint16
 	Unreplied uint16
 }
@@ -74,31 +80,25 @@ type routedHopKey struct {
 }
 
 type routedPeer struct {
-	_        structs.HostLayout
-	Epoch    uint32
-	Ifindex  uint32
-	Size     uint32
-	Sum      uint32
-	Receiver uint32
-	Pad      uint32
-	Header   [8]uint64
-}
-
-type routedPin struct {
-	_     structs.HostLayout
-	Key   routedFlowKey
-	Track uint32
+	_              structs.HostLayout
+	Epoch          uint32
+	Ifindex        uint32
+	Size           uint32
+	Sum            uint32
+	IngressIfindex uint32
+	Pad            uint32
+	Header         [8]uint64
 }
 
 type routedPod struct {
-	_        structs.HostLayout
-	Epoch    uint32
-	Tenant   uint32
-	Header   [7]uint16
-	Size     uint16
-	Addr     uint32
-	Receiver uint32
-	Heard    uint32
+	_              structs.HostLayout
+	Epoch          uint32
+	Tenant         uint32
+	Header         [7]uint16
+	Size           uint16
+	Addr           uint32
+	IngressIfindex uint32
+	MacEpoch       uint32
 }
 
 type routedPodKey struct {
@@ -128,33 +128,33 @@ type routedSlot struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	routedMapCandidates = "candidates"
-	routedMapCounts     = "counts"
-	routedMapFlows      = "flows"
-	routedMapHops       = "hops"
-	routedMapPeers      = "peers"
-	routedMapPins       = "pins"
-	routedMapPodAt      = "pod_at"
-	routedMapPods       = "pods"
-	routedMapSlots      = "slots"
-	routedProgClock     = "clock"
-	routedProgFromPod   = "from_pod"
-	routedProgFromWire  = "from_wire"
-	routedProgToPeer    = "to_peer"
-	routedProgToPod     = "to_pod"
-	routedProgToTunnel  = "to_tunnel"
-	routedVarDeadline   = "deadline"
-	routedVarEnded      = "ended"
-	routedVarEpoch      = "epoch"
-	routedVarHome       = "home"
-	routedVarJiffies    = "jiffies"
-	routedVarLearnAfter = "learn_after"
-	routedVarPinLayout  = "pin_layout"
-	routedVarStampId    = "stamp_id"
-	routedVarTenant     = "tenant"
-	routedVarTick       = "tick"
-	routedVarUnreplied  = "unreplied"
-	routedVarVersion    = "version"
+	routedMapCandidates      = "candidates"
+	routedMapCounts          = "counts"
+	routedMapCtRequests      = "ct_requests"
+	routedMapFlows           = "flows"
+	routedMapHops            = "hops"
+	routedMapPeers           = "peers"
+	routedMapPodAt           = "pod_at"
+	routedMapPods            = "pods"
+	routedMapSlots           = "slots"
+	routedProgClock          = "clock"
+	routedProgFromPod        = "from_pod"
+	routedProgFromWire       = "from_wire"
+	routedProgToPeer         = "to_peer"
+	routedProgToPod          = "to_pod"
+	routedProgToTunnel       = "to_tunnel"
+	routedVarCtRequestLayout = "ct_request_layout"
+	routedVarDeadline        = "deadline"
+	routedVarEnded           = "ended"
+	routedVarEpoch           = "epoch"
+	routedVarHome            = "home"
+	routedVarJiffies         = "jiffies"
+	routedVarLearnAfter      = "learn_after"
+	routedVarStampId         = "stamp_id"
+	routedVarTenant          = "tenant"
+	routedVarTick            = "tick"
+	routedVarUnreplied       = "unreplied"
+	routedVarVersion         = "version"
 )
 
 // loadRouted returns the embedded CollectionSpec for routed.
@@ -213,10 +213,10 @@ type routedProgramSpecs struct {
 type routedMapSpecs struct {
 	Candidates *ebpf.MapSpec `ebpf:"candidates"`
 	Counts     *ebpf.MapSpec `ebpf:"counts"`
+	CtRequests *ebpf.MapSpec `ebpf:"ct_requests"`
 	Flows      *ebpf.MapSpec `ebpf:"flows"`
 	Hops       *ebpf.MapSpec `ebpf:"hops"`
 	Peers      *ebpf.MapSpec `ebpf:"peers"`
-	Pins       *ebpf.MapSpec `ebpf:"pins"`
 	PodAt      *ebpf.MapSpec `ebpf:"pod_at"`
 	Pods       *ebpf.MapSpec `ebpf:"pods"`
 	Slots      *ebpf.MapSpec `ebpf:"slots"`
@@ -226,18 +226,18 @@ type routedMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type routedVariableSpecs struct {
-	Deadline   *ebpf.VariableSpec `ebpf:"deadline"`
-	Ended      *ebpf.VariableSpec `ebpf:"ended"`
-	Epoch      *ebpf.VariableSpec `ebpf:"epoch"`
-	Home       *ebpf.VariableSpec `ebpf:"home"`
-	Jiffies    *ebpf.VariableSpec `ebpf:"jiffies"`
-	LearnAfter *ebpf.VariableSpec `ebpf:"learn_after"`
-	PinLayout  *ebpf.VariableSpec `ebpf:"pin_layout"`
-	StampId    *ebpf.VariableSpec `ebpf:"stamp_id"`
-	Tenant     *ebpf.VariableSpec `ebpf:"tenant"`
-	Tick       *ebpf.VariableSpec `ebpf:"tick"`
-	Unreplied  *ebpf.VariableSpec `ebpf:"unreplied"`
-	Version    *ebpf.VariableSpec `ebpf:"version"`
+	CtRequestLayout *ebpf.VariableSpec `ebpf:"ct_request_layout"`
+	Deadline        *ebpf.VariableSpec `ebpf:"deadline"`
+	Ended           *ebpf.VariableSpec `ebpf:"ended"`
+	Epoch           *ebpf.VariableSpec `ebpf:"epoch"`
+	Home            *ebpf.VariableSpec `ebpf:"home"`
+	Jiffies         *ebpf.VariableSpec `ebpf:"jiffies"`
+	LearnAfter      *ebpf.VariableSpec `ebpf:"learn_after"`
+	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
+	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
+	Tick            *ebpf.VariableSpec `ebpf:"tick"`
+	Unreplied       *ebpf.VariableSpec `ebpf:"unreplied"`
+	Version         *ebpf.VariableSpec `ebpf:"version"`
 }
 
 // routedObjects contains all objects after they have been loaded into the kernel.
@@ -262,10 +262,10 @@ func (o *routedObjects) Close() error {
 type routedMaps struct {
 	Candidates *ebpf.Map `ebpf:"candidates"`
 	Counts     *ebpf.Map `ebpf:"counts"`
+	CtRequests *ebpf.Map `ebpf:"ct_requests"`
 	Flows      *ebpf.Map `ebpf:"flows"`
 	Hops       *ebpf.Map `ebpf:"hops"`
 	Peers      *ebpf.Map `ebpf:"peers"`
-	Pins       *ebpf.Map `ebpf:"pins"`
 	PodAt      *ebpf.Map `ebpf:"pod_at"`
 	Pods       *ebpf.Map `ebpf:"pods"`
 	Slots      *ebpf.Map `ebpf:"slots"`
@@ -275,10 +275,10 @@ func (m *routedMaps) Close() error {
 	return _RoutedClose(
 		m.Candidates,
 		m.Counts,
+		m.CtRequests,
 		m.Flows,
 		m.Hops,
 		m.Peers,
-		m.Pins,
 		m.PodAt,
 		m.Pods,
 		m.Slots,
@@ -289,18 +289,18 @@ func (m *routedMaps) Close() error {
 //
 // It can be passed to loadRoutedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type routedVariables struct {
-	Deadline   *ebpf.Variable `ebpf:"deadline"`
-	Ended      *ebpf.Variable `ebpf:"ended"`
-	Epoch      *ebpf.Variable `ebpf:"epoch"`
-	Home       *ebpf.Variable `ebpf:"home"`
-	Jiffies    *ebpf.Variable `ebpf:"jiffies"`
-	LearnAfter *ebpf.Variable `ebpf:"learn_after"`
-	PinLayout  *ebpf.Variable `ebpf:"pin_layout"`
-	StampId    *ebpf.Variable `ebpf:"stamp_id"`
-	Tenant     *ebpf.Variable `ebpf:"tenant"`
-	Tick       *ebpf.Variable `ebpf:"tick"`
-	Unreplied  *ebpf.Variable `ebpf:"unreplied"`
-	Version    *ebpf.Variable `ebpf:"version"`
+	CtRequestLayout *ebpf.Variable `ebpf:"ct_request_layout"`
+	Deadline        *ebpf.Variable `ebpf:"deadline"`
+	Ended           *ebpf.Variable `ebpf:"ended"`
+	Epoch           *ebpf.Variable `ebpf:"epoch"`
+	Home            *ebpf.Variable `ebpf:"home"`
+	Jiffies         *ebpf.Variable `ebpf:"jiffies"`
+	LearnAfter      *ebpf.Variable `ebpf:"learn_after"`
+	StampId         *ebpf.Variable `ebpf:"stamp_id"`
+	Tenant          *ebpf.Variable `ebpf:"tenant"`
+	Tick            *ebpf.Variable `ebpf:"tick"`
+	Unreplied       *ebpf.Variable `ebpf:"unreplied"`
+	Version         *ebpf.Variable `ebpf:"version"`
 }
 
 // routedPrograms contains all programs after they have been loaded into the kernel.

@@ -24,7 +24,7 @@ func TestMarksOnTheWayIn(t *testing.T) {
 				p := r.received(true)
 				p.outerIP.TOS, p.ip.TOS, p.ip.TTL = outer, 0xb8|inner, ttl
 				packet := p.bytes(t)
-				verdict, out := r.run(t, r.fast.FromWire, r.wire, packet)
+				verdict, out := r.run(t, r.objs.FromWire, r.wire, packet)
 				want := hopped(p, gatewayMAC, podMAC).bytes(t)
 				if outer != inner {
 					want = packet
@@ -72,9 +72,9 @@ func TestSegments(t *testing.T) {
 	} {
 		r := newRig(t, c.kind, layers.IPProtocolTCP)
 		r.put(t)
-		p, program, device := r.sent(), r.fast.FromPod, r.pod
+		p, program, device := r.podPacket(), r.objs.FromPod, r.pod
 		if c.way == "in" {
-			p, program, device = r.received(false), r.fast.FromWire, r.wire
+			p, program, device = r.received(false), r.objs.FromWire, r.wire
 		}
 		p.payload = make([]byte, 3000)
 		r.segments(t, program, device, p.bytes(t), c.size, 3)
@@ -97,18 +97,18 @@ func TestFitsPod(t *testing.T) {
 			counted           bpf.Count
 		}{
 			{"fits", most - headers, 0, "in", bpf.CarriedIn},
-			{"too large", most - headers + 1, 0, "in", bpf.In + bpf.SlowSize},
+			{"too large", most - headers + 1, 0, "in", bpf.PerDirection + bpf.SlowSize},
 			{"out it is the peer's size", most - headers + 1, 0, "out", bpf.CarriedOut},
 			{"segments that fit", most - headers, 3, "in", bpf.CarriedIn},
-			{"too large segments", most - headers + 1, 3, "in", bpf.In + bpf.SlowSize},
+			{"too large segments", most - headers + 1, 3, "in", bpf.PerDirection + bpf.SlowSize},
 			{"out it is the peer's size, of segments", most - headers + 1, 3, "out", bpf.CarriedOut},
 		} {
 			r := newRig(t, kind, layers.IPProtocolTCP)
 			r.podEntry.Size = most
 			r.put(t)
-			p, program, device := r.sent(), r.fast.FromPod, r.pod
+			p, program, device := r.podPacket(), r.objs.FromPod, r.pod
 			if c.way == "in" {
-				p, program, device = r.received(kind == "vxlan"), r.fast.FromWire, r.wire
+				p, program, device = r.received(kind == "vxlan"), r.objs.FromWire, r.wire
 			}
 			p.payload = make([]byte, c.payload*max(1, c.segments))
 			if c.segments == 0 {
@@ -136,12 +136,12 @@ func TestOuterHeaderIsWhole(t *testing.T) {
 		p := r.received(true)
 		p.outerIP.Id = id
 		packet := p.bytes(t)
-		if verdict, _ := r.run(t, r.fast.FromWire, r.wire, packet); verdict != redirect {
+		if verdict, _ := r.run(t, r.objs.FromWire, r.wire, packet); verdict != redirect {
 			t.Fatalf("verdict %d, counted %v", int32(verdict), r.counted(t))
 		}
 		for bit := range 8 * 20 {
 			packet[14+bit/8] ^= 1 << (bit % 8)
-			if verdict, left := r.run(t, r.fast.FromWire, r.wire, packet); verdict != next || !bytes.Equal(left, packet) {
+			if verdict, left := r.run(t, r.objs.FromWire, r.wire, packet); verdict != next || !bytes.Equal(left, packet) {
 				t.Errorf("bit %d of byte %d: verdict %d for\n% x, left as\n% x", bit%8, bit/8, int32(verdict), packet, left)
 			}
 			packet[14+bit/8] ^= 1 << (bit % 8)
@@ -159,20 +159,20 @@ func TestAnyBytes(t *testing.T) {
 		r := newRig(t, kind, layers.IPProtocolUDP)
 		r.put(t)
 		on := r.forwarded(kind)
-		check(t, r.fast.Hops.Put(bpf.HopKey{Ifindex: uint32(r.wire), Mac: [6]uint8(on.eth.DstMAC)}, bpf.Hop{Peer: peerNumber, Tenant: r.key.TenantProto >> 8}))
-		toPeer, toPod := stamped(t, r.fast.ToPeer, r.epoch), stamped(t, r.fast.ToPod, r.epoch)
+		check(t, r.objs.Hops.Put(bpf.HopKey{Ifindex: uint32(r.wire), Mac: [6]uint8(on.eth.DstMAC)}, bpf.Hop{Peer: peerNumber, Tenant: r.key.TenantProto >> 8}))
+		toPeer, toPod := stamped(t, r.objs.ToPeer, r.epoch), stamped(t, r.objs.ToPod, r.epoch)
 		if kind == "vxlan" {
-			toPeer = stamped(t, r.fast.ToPeer, crossed|r.epoch)
+			toPeer = stamped(t, r.objs.ToPeer, crossed|r.epoch)
 		}
-		toTunnel, left := stamped(t, r.fast.ToTunnel, r.epoch), hopped(r.sent(), gatewayMAC, farMAC).bytes(t)
-		out, in := r.sent().bytes(t), r.received(kind == "vxlan").bytes(t)
+		toTunnel, left := stamped(t, r.objs.ToTunnel, r.epoch), hopped(r.podPacket(), gatewayMAC, farMAC).bytes(t)
+		out, in := r.podPacket().bytes(t), r.received(kind == "vxlan").bytes(t)
 		arrived := hopped(r.received(false), gatewayMAC, podMAC).bytes(t)
 		for i := range most {
 			for _, c := range []struct {
 				program *ebpf.Program
 				device  int
 				packet  []byte
-			}{{r.fast.FromPod, r.pod, out}, {r.fast.FromWire, r.wire, in}, {toPeer, r.wire, on.bytes(t)}, {toTunnel, r.wire, left}, {toPod, r.pod, arrived}} {
+			}{{r.objs.FromPod, r.pod, out}, {r.objs.FromWire, r.wire, in}, {toPeer, r.wire, on.bytes(t)}, {toTunnel, r.wire, left}, {toPod, r.pod, arrived}} {
 				packet := bytes.Clone(c.packet)
 				switch i % 3 {
 				case 0: // cut short

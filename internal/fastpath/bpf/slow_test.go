@@ -56,10 +56,10 @@ func TestGoesSlow(t *testing.T) {
 		{"ipv6 inside", "vxlan", tcp, in, func(_ *rig, p *packet) { p.eth.EthernetType = layers.EthernetTypeIPv6 }, bpf.SlowNotIPv4, false},
 		{"version", "vxlan", tcp, out, func(_ *rig, p *packet) { p.ip.Version = 5 }, bpf.SlowNotIPv4, false},
 		{"too large", "vxlan", udp, out, func(_ *rig, p *packet) { p.payload = make([]byte, 1450-28+1) }, bpf.SlowSize, false},
-		{"not its own address", "vxlan", udp, out, func(_ *rig, p *packet) { p.ip.SrcIP = there.AsSlice() }, bpf.SlowSource, false},
+		{"not its own address", "vxlan", udp, out, func(_ *rig, p *packet) { p.ip.SrcIP = remoteVTEP.AsSlice() }, bpf.SlowSource, false},
 		{"another pod's flow", "vxlan", udp, out, func(r *rig, _ *packet) {
 			r.flow.Pod = uint32(r.wire)
-			check(t, r.fast.PutPod(r.flow.Pod, r.podEntry))
+			check(t, r.objs.PutPod(r.flow.Pod, r.podEntry))
 		}, bpf.SlowSource, false},
 		{"not to its gateway", "vxlan", udp, out, func(_ *rig, p *packet) { p.eth.DstMAC = farMAC }, bpf.SlowSource, false},
 		{"not by its own MAC", "routed", tcp, out, func(_ *rig, p *packet) { p.eth.SrcMAC = farMAC }, bpf.SlowSource, false},
@@ -85,24 +85,24 @@ func TestGoesSlow(t *testing.T) {
 		{"for another machine", "vxlan", tcp, in, func(_ *rig, p *packet) { p.outerEth.DstMAC = farMAC }, bpf.SlowNotIPv4, false},
 		{"for another machine, routed", "routed", tcp, in, func(_ *rig, p *packet) { p.eth.DstMAC = farMAC }, none, false},
 		{"other port, routed in", "routed", tcp, in, func(_ *rig, p *packet) { p.tcp.DstPort++ }, bpf.SlowUnknown, false},
-		{"of the machine itself", "routed", tcp, in, func(_ *rig, p *packet) { p.ip.DstIP = here.AsSlice() }, none, false},
+		{"of the machine itself", "routed", tcp, in, func(_ *rig, p *packet) { p.ip.DstIP = localVTEP.AsSlice() }, none, false},
 		{"for an address that is noted of no pod", "routed", udp, in, func(r *rig, _ *packet) { r.unnoted = true }, none, false},
-		{"opens one of the machine itself", "routed", tcp, in, func(_ *rig, p *packet) { p.ip.DstIP, p.tcp.SYN = here.AsSlice(), true }, none, false},
+		{"opens one of the machine itself", "routed", tcp, in, func(_ *rig, p *packet) { p.ip.DstIP, p.tcp.SYN = localVTEP.AsSlice(), true }, none, false},
 		{"fragment for the machine itself", "routed", udp, in, func(_ *rig, p *packet) {
-			p.ip.DstIP, p.ip.Flags = here.AsSlice(), layers.IPv4MoreFragments
+			p.ip.DstIP, p.ip.Flags = localVTEP.AsSlice(), layers.IPv4MoreFragments
 		}, none, false},
-		{"of the machine itself, no daemon", "routed", udp, in, func(r *rig, p *packet) { r.deadline, p.ip.DstIP = 1, here.AsSlice() }, none, false},
-		{"to the machine itself in the tunnel", "vxlan", udp, in, func(_ *rig, p *packet) { p.ip.DstIP = here.AsSlice() }, none, false},
+		{"of the machine itself, no daemon", "routed", udp, in, func(r *rig, p *packet) { r.deadline, p.ip.DstIP = 1, localVTEP.AsSlice() }, none, false},
+		{"to the machine itself in the tunnel", "vxlan", udp, in, func(_ *rig, p *packet) { p.ip.DstIP = localVTEP.AsSlice() }, none, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, c.kind, c.protocol)
-			p, program, device := r.sent(), r.fast.FromPod, r.pod
+			p, program, device := r.podPacket(), r.objs.FromPod, r.pod
 			if c.way == in {
-				p, program, device = r.received(c.kind == "vxlan"), r.fast.FromWire, r.wire
+				p, program, device = r.received(c.kind == "vxlan"), r.objs.FromWire, r.wire
 			}
 			counted := c.counted
 			if c.way == in && counted != none {
-				counted += bpf.In
+				counted += bpf.PerDirection
 			}
 			c.change(r, p)
 			r.put(t)
@@ -119,7 +119,7 @@ func TestGoesSlow(t *testing.T) {
 				t.Errorf("counted %v, want %v", got, want)
 			}
 			var f bpf.Flow
-			if err := r.fast.Flows.Lookup(r.key, &f); errors.Is(err, ebpf.ErrKeyNotExist) != c.forgets {
+			if err := r.objs.Flows.Lookup(r.key, &f); errors.Is(err, ebpf.ErrKeyNotExist) != c.forgets {
 				t.Errorf("the flow: %v, want it forgotten: %v", err, c.forgets)
 			}
 		})
@@ -133,7 +133,7 @@ func TestCarriesPadded(t *testing.T) {
 	r.put(t)
 	p := r.received(false)
 	p.payload = []byte("x") // gopacket pads it
-	verdict, _ := r.run(t, r.fast.FromWire, r.wire, p.bytes(t))
+	verdict, _ := r.run(t, r.objs.FromWire, r.wire, p.bytes(t))
 	if verdict != redirect {
 		t.Errorf("verdict %d, counted %v", int32(verdict), r.counted(t))
 	}

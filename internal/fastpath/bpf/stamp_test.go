@@ -17,9 +17,9 @@ func stampOn(epoch uint32) uint32 { return 0x8000 | epoch }
 func stamping(t *testing.T, kind string) *rig {
 	t.Helper()
 	r := newRig(t, kind, layers.IPProtocolTCP)
-	r.fast.Close()
+	r.objs.Close()
 	var err error
-	if r.fast, err = bpf.NewStamping(kind, port); err != nil {
+	if r.objs, err = bpf.NewStamping(kind, port); err != nil {
 		t.Fatalf("load: %+v", err)
 	}
 	r.epoch = 5
@@ -48,7 +48,7 @@ func TestStampsLongFlows(t *testing.T) {
 			t.Run(kind+", "+name, func(t *testing.T) {
 				r := stamping(t, kind)
 				r.put(t)
-				check(t, r.fast.Flows.Delete(r.key))
+				check(t, r.objs.Flows.Delete(r.key))
 				for _, way := range c.before {
 					r.stampOf(t, kind, way, 0)
 				}
@@ -74,10 +74,10 @@ func ways(n int, way string) (all []string) {
 // stampOf sends a packet, with a stamp or without (0), and gives that which it has then.
 func (r *rig) stampOf(t *testing.T, kind, way string, stamp uint32) uint32 {
 	t.Helper()
-	p, program, device := r.sent(), r.fast.FromPod, r.pod
+	p, program, device := r.podPacket(), r.objs.FromPod, r.pod
 	switch way {
 	case inWay:
-		p, program, device = r.received(kind == "vxlan"), r.fast.FromWire, r.wire
+		p, program, device = r.received(kind == "vxlan"), r.objs.FromWire, r.wire
 	case "end":
 		p.tcp.FIN = true
 	case "other":
@@ -121,7 +121,7 @@ func TestStamps(t *testing.T) {
 					if kind == "vxlan" {
 						hop.Mac = [6]uint8(farTunnelMAC)
 					}
-					check(t, r.fast.Hops.Put(hop, bpf.Hop{Peer: peerNumber, Tenant: r.key.TenantProto >> 8}))
+					check(t, r.objs.Hops.Put(hop, bpf.Hop{Peer: peerNumber, Tenant: r.key.TenantProto >> 8}))
 					if got := r.stampOf(t, kind, way, c.came); got != c.want {
 						t.Errorf("stamped %#x, want %#x", got, c.want)
 					}

@@ -35,6 +35,12 @@ type vxlanCounter struct {
 	Bytes   uint64
 }
 
+type vxlanCtRequest struct {
+	_     structs.HostLayout
+	Key   vxlanFlowKey
+	Entry uint32
+}
+
 type vxlanFlow struct {
 	_         structs.HostLayout
 	Epoch     uint32
@@ -45,8 +51,8 @@ type vxlanFlow struct {
 	Peer      uint32
 	PeerEpoch uint32
 	Used      uint32
-	Pinned    uint32
-	Asked     uint32
+	CtEntry   uint32
+	Requested uint32
 	Port      uint16
 	Unreplied uint16
 }
@@ -74,31 +80,25 @@ type vxlanHopKey struct {
 }
 
 type vxlanPeer struct {
-	_        structs.HostLayout
-	Epoch    uint32
-	Ifindex  uint32
-	Size     uint32
-	Sum      uint32
-	Receiver uint32
-	Pad      uint32
-	Header   [8]uint64
-}
-
-type vxlanPin struct {
-	_     structs.HostLayout
-	Key   vxlanFlowKey
-	Track uint32
+	_              structs.HostLayout
+	Epoch          uint32
+	Ifindex        uint32
+	Size           uint32
+	Sum            uint32
+	IngressIfindex uint32
+	Pad            uint32
+	Header         [8]uint64
 }
 
 type vxlanPod struct {
-	_        structs.HostLayout
-	Epoch    uint32
-	Tenant   uint32
-	Header   [7]uint16
-	Size     uint16
-	Addr     uint32
-	Receiver uint32
-	Heard    uint32
+	_              structs.HostLayout
+	Epoch          uint32
+	Tenant         uint32
+	Header         [7]uint16
+	Size           uint16
+	Addr           uint32
+	IngressIfindex uint32
+	MacEpoch       uint32
 }
 
 type vxlanPodKey struct {
@@ -128,34 +128,34 @@ type vxlanSlot struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	vxlanMapCandidates = "candidates"
-	vxlanMapCounts     = "counts"
-	vxlanMapFlows      = "flows"
-	vxlanMapHops       = "hops"
-	vxlanMapPeers      = "peers"
-	vxlanMapPins       = "pins"
-	vxlanMapPodAt      = "pod_at"
-	vxlanMapPods       = "pods"
-	vxlanMapSlots      = "slots"
-	vxlanProgClock     = "clock"
-	vxlanProgFromPod   = "from_pod"
-	vxlanProgFromWire  = "from_wire"
-	vxlanProgToPeer    = "to_peer"
-	vxlanProgToPod     = "to_pod"
-	vxlanProgToTunnel  = "to_tunnel"
-	vxlanVarDeadline   = "deadline"
-	vxlanVarEnded      = "ended"
-	vxlanVarEpoch      = "epoch"
-	vxlanVarHome       = "home"
-	vxlanVarJiffies    = "jiffies"
-	vxlanVarLearnAfter = "learn_after"
-	vxlanVarPinLayout  = "pin_layout"
-	vxlanVarPort       = "port"
-	vxlanVarStampId    = "stamp_id"
-	vxlanVarTenant     = "tenant"
-	vxlanVarTick       = "tick"
-	vxlanVarUnreplied  = "unreplied"
-	vxlanVarVersion    = "version"
+	vxlanMapCandidates      = "candidates"
+	vxlanMapCounts          = "counts"
+	vxlanMapCtRequests      = "ct_requests"
+	vxlanMapFlows           = "flows"
+	vxlanMapHops            = "hops"
+	vxlanMapPeers           = "peers"
+	vxlanMapPodAt           = "pod_at"
+	vxlanMapPods            = "pods"
+	vxlanMapSlots           = "slots"
+	vxlanProgClock          = "clock"
+	vxlanProgFromPod        = "from_pod"
+	vxlanProgFromWire       = "from_wire"
+	vxlanProgToPeer         = "to_peer"
+	vxlanProgToPod          = "to_pod"
+	vxlanProgToTunnel       = "to_tunnel"
+	vxlanVarCtRequestLayout = "ct_request_layout"
+	vxlanVarDeadline        = "deadline"
+	vxlanVarEnded           = "ended"
+	vxlanVarEpoch           = "epoch"
+	vxlanVarHome            = "home"
+	vxlanVarJiffies         = "jiffies"
+	vxlanVarLearnAfter      = "learn_after"
+	vxlanVarPort            = "port"
+	vxlanVarStampId         = "stamp_id"
+	vxlanVarTenant          = "tenant"
+	vxlanVarTick            = "tick"
+	vxlanVarUnreplied       = "unreplied"
+	vxlanVarVersion         = "version"
 )
 
 // loadVxlan returns the embedded CollectionSpec for vxlan.
@@ -214,10 +214,10 @@ type vxlanProgramSpecs struct {
 type vxlanMapSpecs struct {
 	Candidates *ebpf.MapSpec `ebpf:"candidates"`
 	Counts     *ebpf.MapSpec `ebpf:"counts"`
+	CtRequests *ebpf.MapSpec `ebpf:"ct_requests"`
 	Flows      *ebpf.MapSpec `ebpf:"flows"`
 	Hops       *ebpf.MapSpec `ebpf:"hops"`
 	Peers      *ebpf.MapSpec `ebpf:"peers"`
-	Pins       *ebpf.MapSpec `ebpf:"pins"`
 	PodAt      *ebpf.MapSpec `ebpf:"pod_at"`
 	Pods       *ebpf.MapSpec `ebpf:"pods"`
 	Slots      *ebpf.MapSpec `ebpf:"slots"`
@@ -227,19 +227,19 @@ type vxlanMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type vxlanVariableSpecs struct {
-	Deadline   *ebpf.VariableSpec `ebpf:"deadline"`
-	Ended      *ebpf.VariableSpec `ebpf:"ended"`
-	Epoch      *ebpf.VariableSpec `ebpf:"epoch"`
-	Home       *ebpf.VariableSpec `ebpf:"home"`
-	Jiffies    *ebpf.VariableSpec `ebpf:"jiffies"`
-	LearnAfter *ebpf.VariableSpec `ebpf:"learn_after"`
-	PinLayout  *ebpf.VariableSpec `ebpf:"pin_layout"`
-	Port       *ebpf.VariableSpec `ebpf:"port"`
-	StampId    *ebpf.VariableSpec `ebpf:"stamp_id"`
-	Tenant     *ebpf.VariableSpec `ebpf:"tenant"`
-	Tick       *ebpf.VariableSpec `ebpf:"tick"`
-	Unreplied  *ebpf.VariableSpec `ebpf:"unreplied"`
-	Version    *ebpf.VariableSpec `ebpf:"version"`
+	CtRequestLayout *ebpf.VariableSpec `ebpf:"ct_request_layout"`
+	Deadline        *ebpf.VariableSpec `ebpf:"deadline"`
+	Ended           *ebpf.VariableSpec `ebpf:"ended"`
+	Epoch           *ebpf.VariableSpec `ebpf:"epoch"`
+	Home            *ebpf.VariableSpec `ebpf:"home"`
+	Jiffies         *ebpf.VariableSpec `ebpf:"jiffies"`
+	LearnAfter      *ebpf.VariableSpec `ebpf:"learn_after"`
+	Port            *ebpf.VariableSpec `ebpf:"port"`
+	StampId         *ebpf.VariableSpec `ebpf:"stamp_id"`
+	Tenant          *ebpf.VariableSpec `ebpf:"tenant"`
+	Tick            *ebpf.VariableSpec `ebpf:"tick"`
+	Unreplied       *ebpf.VariableSpec `ebpf:"unreplied"`
+	Version         *ebpf.VariableSpec `ebpf:"version"`
 }
 
 // vxlanObjects contains all objects after they have been loaded into the kernel.
@@ -264,10 +264,10 @@ func (o *vxlanObjects) Close() error {
 type vxlanMaps struct {
 	Candidates *ebpf.Map `ebpf:"candidates"`
 	Counts     *ebpf.Map `ebpf:"counts"`
+	CtRequests *ebpf.Map `ebpf:"ct_requests"`
 	Flows      *ebpf.Map `ebpf:"flows"`
 	Hops       *ebpf.Map `ebpf:"hops"`
 	Peers      *ebpf.Map `ebpf:"peers"`
-	Pins       *ebpf.Map `ebpf:"pins"`
 	PodAt      *ebpf.Map `ebpf:"pod_at"`
 	Pods       *ebpf.Map `ebpf:"pods"`
 	Slots      *ebpf.Map `ebpf:"slots"`
@@ -277,10 +277,10 @@ func (m *vxlanMaps) Close() error {
 	return _VxlanClose(
 		m.Candidates,
 		m.Counts,
+		m.CtRequests,
 		m.Flows,
 		m.Hops,
 		m.Peers,
-		m.Pins,
 		m.PodAt,
 		m.Pods,
 		m.Slots,
@@ -291,19 +291,19 @@ func (m *vxlanMaps) Close() error {
 //
 // It can be passed to loadVxlanObjects or ebpf.CollectionSpec.LoadAndAssign.
 type vxlanVariables struct {
-	Deadline   *ebpf.Variable `ebpf:"deadline"`
-	Ended      *ebpf.Variable `ebpf:"ended"`
-	Epoch      *ebpf.Variable `ebpf:"epoch"`
-	Home       *ebpf.Variable `ebpf:"home"`
-	Jiffies    *ebpf.Variable `ebpf:"jiffies"`
-	LearnAfter *ebpf.Variable `ebpf:"learn_after"`
-	PinLayout  *ebpf.Variable `ebpf:"pin_layout"`
-	Port       *ebpf.Variable `ebpf:"port"`
-	StampId    *ebpf.Variable `ebpf:"stamp_id"`
-	Tenant     *ebpf.Variable `ebpf:"tenant"`
-	Tick       *ebpf.Variable `ebpf:"tick"`
-	Unreplied  *ebpf.Variable `ebpf:"unreplied"`
-	Version    *ebpf.Variable `ebpf:"version"`
+	CtRequestLayout *ebpf.Variable `ebpf:"ct_request_layout"`
+	Deadline        *ebpf.Variable `ebpf:"deadline"`
+	Ended           *ebpf.Variable `ebpf:"ended"`
+	Epoch           *ebpf.Variable `ebpf:"epoch"`
+	Home            *ebpf.Variable `ebpf:"home"`
+	Jiffies         *ebpf.Variable `ebpf:"jiffies"`
+	LearnAfter      *ebpf.Variable `ebpf:"learn_after"`
+	Port            *ebpf.Variable `ebpf:"port"`
+	StampId         *ebpf.Variable `ebpf:"stamp_id"`
+	Tenant          *ebpf.Variable `ebpf:"tenant"`
+	Tick            *ebpf.Variable `ebpf:"tick"`
+	Unreplied       *ebpf.Variable `ebpf:"unreplied"`
+	Version         *ebpf.Variable `ebpf:"version"`
 }
 
 // vxlanPrograms contains all programs after they have been loaded into the kernel.

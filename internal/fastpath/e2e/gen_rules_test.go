@@ -33,7 +33,7 @@ func isInexact(text string) bool {
 	return false
 }
 
-// hook is where a chain is.
+// place is where a chain is.
 type place struct{ family, hook, priority string }
 
 func (g *grammar) place() place {

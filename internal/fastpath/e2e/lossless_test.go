@@ -83,7 +83,7 @@ func TestFastPathOneDaemon(t *testing.T) {
 		fastpathtest.WaitCarried(t, arm, exchange)
 		first := findDaemon(t, l.Machines[0].Namespace, configOf(arm))
 		second, said := startDaemon(t, l, arm)
-		if err := second.Wait(); err == nil || !strings.Contains(said.String(), "another daemon serves these pins") {
+		if err := second.Wait(); err == nil || !strings.Contains(said.String(), "another daemon holds these pins") {
 			t.Fatalf("a second daemon ended with %v, and said: %s", err, said)
 		}
 		fastpathtest.WaitCarried(t, arm, exchange)
@@ -168,7 +168,7 @@ func TestFastPathWithoutPins(t *testing.T) {
 	fastpathtest.WithFlow(t, arm, func(exchange func(time.Duration) error) {
 		fastpathtest.WaitCarried(t, arm, exchange)
 		pid := findDaemon(t, l.Machines[0].Namespace, configOf(arm))
-		testenv.Must(t, kernel.DropPins(filepath.Dir(arm.Pins[0])))
+		testenv.Must(t, kernel.UnmountPins(filepath.Dir(arm.Pins[0])))
 		eventually(t, "the daemon ends", func() bool {
 			testenv.Must(t, exchange(testenv.Timeout))
 			return len(host.Reader{}.Command(pid)) == 0
@@ -243,7 +243,7 @@ func TestFastPathFull(t *testing.T) {
 		}
 		stats, err := fastpath.ReadStats(arm.Pins[0])
 		testenv.Must(t, err)
-		if stats[bpf.SlowFull].Packets == 0 || stats[bpf.In+bpf.SlowFull].Packets == 0 {
+		if stats[bpf.SlowFull].Packets == 0 || stats[bpf.PerDirection+bpf.SlowFull].Packets == 0 {
 			t.Error("that there is no room is not counted both ways")
 		}
 	})

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conntrack writes the connection tracking of a namespace. It is for one goroutine.
+// Conntrack updates the connection tracking of a network namespace. It is for one goroutine.
 type Conntrack struct {
 	n        *netcfg.Namespace
 	fd       int
@@ -20,96 +20,94 @@ type Conntrack struct {
 	out, in  []byte
 }
 
-// Connection names what is tracked, IPv4, from either of its ends.
+// Connection is the tuple of an IPv4 connection, from either end.
 type Connection struct {
 	Protocol uint8
 	A, B     netip.AddrPort
 }
 
-// Update is what conntrack is to do for a connection of TCP or UDP. Without more,
-// it says how that is.
+// Update changes the conntrack entry of a TCP or UDP connection. With no other field set, it
+// only reads the state.
 type Update struct {
-	Of Connection
-	// Liberal lets a TCP connection's windows go unwatched, and takes for acknowledged
-	// what was sent: the packets that say so may be some that conntrack does not see,
-	// and until then it gives the connection minutes where that had days.
+	Conn Connection
+	// Liberal switches off TCP window checks, and marks everything as acknowledged.
+	// Conntrack may not see the acknowledgements, and until it does it uses a timeout of
+	// minutes where that of the established connection is days.
 	Liberal bool
-	// Alive is how long it lives if it is silent from now on, in whole seconds; 0: as
-	// it is. Of UDP, it also makes it one that is not given up for others.
-	Alive time.Duration
-	// Unreplied leaves it one of UDP that nobody has replied to.
+	// Timeout is the time until the entry expires, in whole seconds; 0: unchanged. For UDP
+	// it also sets the assured bit, which protects the entry from early drop.
+	Timeout time.Duration
+	// Unreplied leaves a UDP connection without a reply as it is.
 	Unreplied bool
 }
 
-// Tracked is how a connection was when it was updated.
-type Tracked uint8
+// ConnState is the state of a connection at its update.
+type ConnState uint8
 
-// How it can be.
+// States of a connection.
 const (
-	NotTold        Tracked = iota // what became of it is not known; of one with a fixed end, it is not put off
-	NotTracked                    // conntrack has no such connection
-	TrackedMute                   // conntrack has it, and will tell nobody when it forgets it
-	TrackedClosing                // TCP that is not established, or not any more
-	TrackedOpen                   // conntrack has it; of UDP, it may wait for a reply
+	ConnUnknown     ConnState = iota // the answer was lost, or the entry has a fixed timeout and was left alone
+	ConnMissing                      // there is no entry
+	ConnNoEvents                     // the kernel will not announce its end
+	ConnClosing                      // TCP, and not established
+	ConnEstablished                  // UDP may still lack a reply
 )
 
-// atOnce is how many requests are sent at once: their answers have room.
 const (
-	atOnce     = 256
-	answerRoom = 4 << 20 // bytes of the kernel's memory
+	batchSize   = 256     // requests in one call; the answers fit in the buffer
+	replyBuffer = 4 << 20 // of the socket, bytes
 )
 
-// OpenConntrack opens a namespace's connection tracking.
+// OpenConntrack opens the connection tracking of a network namespace.
 func OpenConntrack(n *netcfg.Namespace) (*Conntrack, error) {
-	fd, err := netfilter(n, answerRoom)
+	fd, err := netfilterSocket(n, replyBuffer)
 	if err != nil {
 		return nil, n.Wrap("open connection tracking", err)
 	}
 	return &Conntrack{n: n, fd: fd, in: make([]byte, os.Getpagesize())}, nil
 }
 
-// Close closes it.
+// Close closes the socket.
 func (c *Conntrack) Close() error { return unix.Close(c.fd) }
 
-// Update updates connections, and says how each of them was afterwards, by its
-// place in the list.
+// Update updates connections, and reports the state of each by its index.
 //
-// The kernel echoes an update only of connections of which it tells events: those
-// that began when somebody listened, unless net.netfilter.nf_conntrack_events is 1.
-func (c *Conntrack) Update(all []Update, tell func(i int, is Tracked)) error {
-	for at := 0; at < len(all); at += atOnce {
-		some := all[at:min(at+atOnce, len(all))]
-		if err := c.update(some, func(i int, is Tracked) { tell(at+i, is) }); err != nil {
+// The kernel echoes an update only if it sends events of the connection: if there was a
+// listener when it was created, or net.netfilter.nf_conntrack_events is 1.
+func (c *Conntrack) Update(all []Update, tell func(i int, is ConnState)) error {
+	for at := 0; at < len(all); at += batchSize {
+		some := all[at:min(at+batchSize, len(all))]
+		if err := c.update(some, func(i int, is ConnState) { tell(at+i, is) }); err != nil {
 			return c.n.Wrap("update connections", err)
 		}
 	}
 	return nil
 }
 
-// update updates no more than go at once.
-func (c *Conntrack) update(some []Update, tell func(i int, is Tracked)) error {
-	is := TrackedMute
-	return c.ask(len(some), func(b []byte, i int, sequence uint32) []byte { return some[i].append(b, sequence) },
-		func(m message) { is = m.tracked() },
+// update updates one batch.
+func (c *Conntrack) update(some []Update, tell func(i int, is ConnState)) error {
+	is := ConnNoEvents
+	return c.roundTrip(len(some), func(b []byte, i int, sequence uint32) []byte { return some[i].append(b, sequence) },
+		func(m message) { is = m.state() },
 		func(i int, result unix.Errno) {
 			switch result {
 			case 0:
 			case unix.ENOENT:
-				is = NotTracked
+				is = ConnMissing
 			default:
-				is = NotTold
+				is = ConnUnknown
 			}
 			if i >= 0 {
 				tell(i, is)
 			}
-			is = TrackedMute
+			is = ConnNoEvents
 		})
 }
 
-// ask sends requests in one call, in which the kernel does all of them, and then reads
-// what it said: of each the connection, if that is echoed, and then its result. Those of
-// a list before have number -1.
-func (c *Conntrack) ask(requests int, request func(b []byte, i int, sequence uint32) []byte, echo func(message), result func(i int, is unix.Errno)) error {
+// roundTrip sends requests in one call, in which the kernel serves them all, and then reads
+// the answers: for each request an echo of the connection, if there is one, and then the
+// result. Answers to earlier requests have index -1.
+func (c *Conntrack) roundTrip(requests int, request func(b []byte, i int, sequence uint32) []byte, echo func(message), result func(i int, is unix.Errno)) error {
 	first := c.sequence + 1
 	c.sequence += uint32(requests)
 	c.out = c.out[:0]
@@ -126,7 +124,7 @@ func (c *Conntrack) ask(requests int, request func(b []byte, i int, sequence uin
 		case errors.Is(err, unix.EINTR):
 			continue
 		case errors.Is(err, unix.ENOBUFS):
-			continue // some answers are lost: those connections are told nothing of
+			continue // some answers are lost: the state of those connections is unknown
 		case errors.Is(err, unix.EAGAIN):
 			return nil
 		case err != nil:
@@ -134,7 +132,7 @@ func (c *Conntrack) ask(requests int, request func(b []byte, i int, sequence uin
 		}
 		eachMessage(c.in[:n], func(m message) {
 			switch {
-			case m.kind == trackMessage(trackNew):
+			case m.kind == ctMessageType(ctNew):
 				echo(m)
 			case m.kind == unix.NLMSG_ERROR && len(m.body) >= 4:
 				i := int(m.sequence - first)
@@ -150,9 +148,9 @@ func (c *Conntrack) ask(requests int, request func(b []byte, i int, sequence uin
 	return nil
 }
 
-// netfilter opens a socket to the namespace's netfilter, with room for what comes,
-// in bytes of the kernel's memory.
-func netfilter(n *netcfg.Namespace, room int) (fd int, err error) {
+// netfilterSocket opens a netlink socket to the namespace's netfilter, with a receive buffer
+// of a size in bytes.
+func netfilterSocket(n *netcfg.Namespace, room int) (fd int, err error) {
 	err = n.Do(func() error {
 		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
 		return err

@@ -85,10 +85,10 @@ func addrPort(a net.Addr) netip.AddrPort { return netip.MustParseAddrPort(a.Stri
 
 func reversed(c kernel.Connection) kernel.Connection { c.A, c.B = c.B, c.A; return c }
 
-func update(t *testing.T, c *kernel.Conntrack, all ...kernel.Update) (is []kernel.Tracked) {
+func update(t *testing.T, c *kernel.Conntrack, all ...kernel.Update) (is []kernel.ConnState) {
 	t.Helper()
-	is = make([]kernel.Tracked, len(all))
-	testenv.Must(t, c.Update(all, func(i int, now kernel.Tracked) { is[i] = now }))
+	is = make([]kernel.ConnState, len(all))
+	testenv.Must(t, c.Update(all, func(i int, now kernel.ConnState) { is[i] = now }))
 	return is
 }
 
@@ -105,7 +105,7 @@ func TestConntrackUpdate(t *testing.T) {
 	events(t, n, "0")
 	old := dialUDP(t, n)
 	events(t, n, "2")
-	ends, err := kernel.OpenEndings(n)
+	ends, err := kernel.OpenDestroyEvents(n)
 	testenv.Must(t, err)
 	defer ends.Close()
 	udp := dialUDP(t, n)
@@ -122,16 +122,16 @@ func TestConntrackUpdate(t *testing.T) {
 	none := connectionOf(17, udp)
 	none.A = netip.AddrPortFrom(loopback, 1)
 	got := update(t, c,
-		kernel.Update{Of: connectionOf(17, udp)},
-		kernel.Update{Of: none},
-		kernel.Update{Of: reversed(connectionOf(17, udp)), Alive: time.Hour},
-		kernel.Update{Of: connectionOf(17, old)},
-		kernel.Update{Of: connectionOf(6, tcp), Liberal: true},
-		kernel.Update{Of: connectionOf(6, half), Liberal: true, Alive: time.Minute},
-		kernel.Update{Of: reversed(connectionOf(6, tcp)), Alive: time.Hour},
+		kernel.Update{Conn: connectionOf(17, udp)},
+		kernel.Update{Conn: none},
+		kernel.Update{Conn: reversed(connectionOf(17, udp)), Timeout: time.Hour},
+		kernel.Update{Conn: connectionOf(17, old)},
+		kernel.Update{Conn: connectionOf(6, tcp), Liberal: true},
+		kernel.Update{Conn: connectionOf(6, half), Liberal: true, Timeout: time.Minute},
+		kernel.Update{Conn: reversed(connectionOf(6, tcp)), Timeout: time.Hour},
 	)
-	want := []kernel.Tracked{kernel.TrackedOpen, kernel.NotTracked, kernel.TrackedOpen, kernel.TrackedMute,
-		kernel.TrackedOpen, kernel.TrackedClosing, kernel.TrackedOpen}
+	want := []kernel.ConnState{kernel.ConnEstablished, kernel.ConnMissing, kernel.ConnEstablished, kernel.ConnNoEvents,
+		kernel.ConnEstablished, kernel.ConnClosing, kernel.ConnEstablished}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -142,7 +142,7 @@ func TestConntrackUpdate(t *testing.T) {
 func TestConntrackLiberal(t *testing.T) {
 	const unacknowledged, liberal = 0x10, 0x08 // IP_CT_TCP_FLAG_
 	n := tracked(t)
-	ends, err := kernel.OpenEndings(n)
+	ends, err := kernel.OpenDestroyEvents(n)
 	testenv.Must(t, err)
 	defer ends.Close()
 	client, _ := dialTCP(t, n)
@@ -170,7 +170,7 @@ func TestConntrackLiberal(t *testing.T) {
 			t.Fatalf("before, its flags are %#x", f)
 		}
 	}
-	if is := update(t, c, kernel.Update{Of: of, Liberal: true}); is[0] != kernel.TrackedOpen {
+	if is := update(t, c, kernel.Update{Conn: of, Liberal: true}); is[0] != kernel.ConnEstablished {
 		t.Errorf("it is %v", is[0])
 	}
 	for _, f := range flags() {
@@ -183,7 +183,7 @@ func TestConntrackLiberal(t *testing.T) {
 // More requests than are sent at once are answered each.
 func TestConntrackUpdateMany(t *testing.T) {
 	n := tracked(t)
-	ends, err := kernel.OpenEndings(n)
+	ends, err := kernel.OpenDestroyEvents(n)
 	testenv.Must(t, err)
 	defer ends.Close()
 	udp := dialUDP(t, n)
@@ -191,11 +191,11 @@ func TestConntrackUpdateMany(t *testing.T) {
 	testenv.Must(t, err)
 	defer c.Close()
 	all := make([]kernel.Update, 3000)
-	want := make([]kernel.Tracked, len(all))
+	want := make([]kernel.ConnState, len(all))
 	for i := range all {
-		all[i].Of, want[i] = connectionOf(17, udp), kernel.TrackedOpen
+		all[i].Conn, want[i] = connectionOf(17, udp), kernel.ConnEstablished
 		if i%3 == 1 {
-			all[i].Of.A, want[i] = netip.AddrPortFrom(loopback, uint16(i)%1000+1), kernel.NotTracked
+			all[i].Conn.A, want[i] = netip.AddrPortFrom(loopback, uint16(i)%1000+1), kernel.ConnMissing
 		}
 	}
 	if got := update(t, c, all...); !slices.Equal(got, want) {
@@ -206,7 +206,7 @@ func TestConntrackUpdateMany(t *testing.T) {
 // Every end is told, however many come at once.
 func TestConntrackEnds(t *testing.T) {
 	n := tracked(t)
-	ends, err := kernel.OpenEndings(n)
+	ends, err := kernel.OpenDestroyEvents(n)
 	testenv.Must(t, err)
 	defer ends.Close()
 	waiting := map[kernel.Connection]bool{}
@@ -243,7 +243,7 @@ func TestConntrackEnds(t *testing.T) {
 func TestConntrackEndsLost(t *testing.T) {
 	const many = 40_000
 	n := tracked(t)
-	ends, err := kernel.OpenEndings(n)
+	ends, err := kernel.OpenDestroyEvents(n)
 	testenv.Must(t, err)
 	defer ends.Close()
 	testenv.InNetns(t, n.Path(), func() error {

@@ -16,10 +16,9 @@ import (
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
-// PinFolder makes a folder in which programs and tables of BPF can be pinned: they
-// stay as long as the folder does, whoever dies. One that is there is taken as
-// it is.
-func PinFolder(path string) error {
+// MountPins mounts a BPF file system at a path, unless there is one. Programs and tables
+// that are pinned there stay until it is unmounted.
+func MountPins(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err
 	}
@@ -36,9 +35,9 @@ func PinFolder(path string) error {
 	return nil
 }
 
-// DropPins takes away every folder of [PinFolder] below a path, and with it what is
-// pinned there and attached by nothing else.
-func DropPins(below string) error {
+// UnmountPins unmounts every BPF file system below a path. What is pinned there, and held by
+// nothing else, is unloaded.
+func UnmountPins(below string) error {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return err
@@ -56,48 +55,47 @@ func DropPins(below string) error {
 	return failed
 }
 
-// Attach is where a program sees the packets of a device.
-type Attach ebpf.AttachType
+// AttachPoint is where a program sees the packets of a device.
+type AttachPoint ebpf.AttachType
 
-// The points of the kernel. Programs at the first two, from Linux 6.6 on, run before tc
-// filters, such as are at [FilterIngress] and [FilterEgress]. The others are those of a
-// netkit pair, and both go by its primary device: programs there run in the transmission
-// of one end, before the other one receives anything.
+// The kernel's attach points. Programs at the first two, which exist from Linux 6.6 on, run
+// before tc filters, such as those at [FilterIngress] and [FilterEgress]. The others are
+// those of a netkit pair, both named by its primary device: programs there run in the
+// transmission of one end, before the other receives.
 const (
-	Ingress       = Attach(ebpf.AttachTCXIngress)    // what the device receives
-	Egress        = Attach(ebpf.AttachTCXEgress)     // what is sent by it
-	NetkitPeer    = Attach(ebpf.AttachNetkitPeer)    // what the other end sends
-	NetkitPrimary = Attach(ebpf.AttachNetkitPrimary) // what the device itself sends, behind Egress
+	Ingress       = AttachPoint(ebpf.AttachTCXIngress)    // what the device receives
+	Egress        = AttachPoint(ebpf.AttachTCXEgress)     // what is sent by it
+	NetkitPeer    = AttachPoint(ebpf.AttachNetkitPeer)    // what the other end sends
+	NetkitPrimary = AttachPoint(ebpf.AttachNetkitPrimary) // what the device itself sends, behind Egress
 )
 
-// ofFilter tells whether a point is one of tc filters.
-func (at Attach) ofFilter() bool { return filterParents[at] != 0 }
+// isFilter tells whether programs at the point are tc filters.
+func (at AttachPoint) isFilter() bool { return filterParents[at] != 0 }
 
-// ofNetkit tells whether a point is one of a netkit pair.
-func (at Attach) ofNetkit() bool { return at == NetkitPeer || at == NetkitPrimary }
+// isNetkit tells whether the point is that of a netkit pair.
+func (at AttachPoint) isNetkit() bool { return at == NetkitPeer || at == NetkitPrimary }
 
-// attach attaches a program by the calling thread's namespace.
-func (at Attach) attach(p *ebpf.Program, device int) (link.Link, error) {
-	if at.ofNetkit() {
+// attach attaches a program in the calling thread's network namespace.
+func (at AttachPoint) attach(p *ebpf.Program, device int) (link.Link, error) {
+	if at.isNetkit() {
 		return link.AttachNetkit(link.NetkitOptions{Interface: device, Program: p, Attach: ebpf.AttachType(at)})
 	}
 	return link.AttachTCX(link.TCXOptions{Interface: device, Program: p, Attach: ebpf.AttachType(at)})
 }
 
-// AttachProgram attaches a program to a device of the namespace, by its index, and
-// pins that: it stays until it is detached, or the device goes away. If there is a
-// program by that pin, the new one takes its place, with no packet between. The
-// error wraps [host.ErrGone] if there is no such device, or no such place at it any more.
-func AttachProgram(n *netcfg.Namespace, p *ebpf.Program, device int, at Attach, pin string) error {
+// AttachProgram attaches a program to a device of the namespace, and pins it: it stays until
+// it is detached, or the device goes away. A program with the same pin is replaced
+// atomically. The error wraps [host.ErrGone] if the device or its attach point is gone.
+func AttachProgram(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, pin string) error {
 	return n.Wrap(fmt.Sprintf("attach %s to device %d", filepath.Base(pin), device), n.Do(func() error {
-		if at.ofFilter() {
+		if at.isFilter() {
 			return putFilter(n, p, device, at, pin)
 		}
-		if replaced, err := replaceProgram(n, p, device, at, pin); replaced || err != nil {
+		if replaced, err := replaceLink(n, p, device, at, pin); replaced || err != nil {
 			return err
 		}
 		l, err := at.attach(p, device)
-		if errors.Is(err, unix.ENODEV) || at.ofNetkit() && errors.Is(err, unix.ENXIO) { // another is there by now
+		if errors.Is(err, unix.ENODEV) || at.isNetkit() && errors.Is(err, unix.ENXIO) { // another device has its index now
 			return host.ErrGone
 		}
 		if err != nil {
@@ -108,12 +106,12 @@ func AttachProgram(n *netcfg.Namespace, p *ebpf.Program, device int, at Attach, 
 	}))
 }
 
-// ExchangeProgram puts a program in the place of that which a pin attaches to a point of
-// a device, with no packet between. It tells whether there was one.
-func ExchangeProgram(n *netcfg.Namespace, p *ebpf.Program, device int, at Attach, pin string) (done bool, err error) {
+// ReplaceProgram atomically replaces the program that a pin attaches to a device. It tells
+// whether there was one.
+func ReplaceProgram(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, pin string) (done bool, err error) {
 	err = n.Do(func() error {
-		if !at.ofFilter() {
-			done, err = replaceProgram(n, p, device, at, pin)
+		if !at.isFilter() {
+			done, err = replaceLink(n, p, device, at, pin)
 			return err
 		}
 		f, err := filterOf(n, pin, device, at)
@@ -127,12 +125,12 @@ func ExchangeProgram(n *netcfg.Namespace, p *ebpf.Program, device int, at Attach
 		}
 		return err
 	})
-	return done, n.Wrap(fmt.Sprintf("exchange %s at device %d", filepath.Base(pin), device), err)
+	return done, n.Wrap(fmt.Sprintf("replace %s at device %d", filepath.Base(pin), device), err)
 }
 
-// replaceProgram puts a program in the place of a pinned link's, if that is attached
-// to the same point still. What is attached elsewhere by that pin is detached.
-func replaceProgram(n *netcfg.Namespace, p *ebpf.Program, device int, at Attach, pin string) (bool, error) {
+// replaceLink replaces the program of a pinned link, if the link is still attached at the
+// same point. A link that is attached elsewhere is detached.
+func replaceLink(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, pin string) (bool, error) {
 	if _, err := os.Lstat(pin); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -152,7 +150,7 @@ func replaceProgram(n *netcfg.Namespace, p *ebpf.Program, device int, at Attach,
 }
 
 // Attached tells whether something is attached to a point of a device by a pin.
-func Attached(n *netcfg.Namespace, pin string, device int, at Attach) (bool, error) {
+func Attached(n *netcfg.Namespace, pin string, device int, at AttachPoint) (bool, error) {
 	by, err := pinned.Load(pin, nil)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -164,14 +162,14 @@ func Attached(n *netcfg.Namespace, pin string, device int, at Attach) (bool, err
 	if l, ok := by.(link.Link); ok {
 		return attachedTo(l, device, at)
 	}
-	if !at.ofFilter() {
+	if !at.isFilter() {
 		return false, nil
 	}
 	f, err := filterOf(n, pin, device, at)
 	return f != nil, err
 }
 
-func attachedTo(l link.Link, device int, at Attach) (bool, error) {
+func attachedTo(l link.Link, device int, at AttachPoint) (bool, error) {
 	info, err := l.Info()
 	if err != nil {
 		return false, err
@@ -179,31 +177,31 @@ func attachedTo(l link.Link, device int, at Attach) (bool, error) {
 	if nk := info.Netkit(); nk != nil {
 		// The index is that of the end which sends, in the namespace where that is. There
 		// is none when it has gone, and then the pair has.
-		return Attach(nk.AttachType) == at && nk.Ifindex != 0, nil
+		return AttachPoint(nk.AttachType) == at && nk.Ifindex != 0, nil
 	}
 	tcx := info.TCX()
-	return tcx != nil && Attach(tcx.AttachType) == at && int(tcx.Ifindex) == device, nil
+	return tcx != nil && AttachPoint(tcx.AttachType) == at && int(tcx.Ifindex) == device, nil
 }
 
-// DetachProgram takes away what is attached by a pin. Where there is none, that is
-// no error.
+// DetachProgram detaches the program of a pin, and removes the pin. A missing pin is not an
+// error.
 func DetachProgram(n *netcfg.Namespace, pin string) error {
 	by, err := pinned.Load(pin, nil)
 	if err == nil {
 		defer by.Close()
 	}
 	if l, ok := by.(link.Link); ok {
-		// Without its pin it would go, too, but only some time later: until then the same
-		// program cannot be attached again.
-		err = errors.Join(l.Detach(), removed(pin))
+		// Without its pin the link would go too, but later: until then the same program
+		// cannot be attached again.
+		err = errors.Join(l.Detach(), removePin(pin))
 	} else if err == nil || errors.Is(err, os.ErrNotExist) {
-		err = errors.Join(dropFilter(n, pin), removed(pin))
+		err = errors.Join(removeFilter(n, pin), removePin(pin))
 	}
 	return n.Wrap("detach "+filepath.Base(pin), err)
 }
 
-// removed removes a pin, if it is there still.
-func removed(pin string) error {
+// removePin removes a pin, if there is one.
+func removePin(pin string) error {
 	err := os.Remove(pin)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

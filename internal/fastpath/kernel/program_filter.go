@@ -19,52 +19,52 @@ import (
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
-// Kernels before 6.6 have no tcx. A program is a filter of the device's clsact there,
-// which nobody holds, and which says of nobody that it is his: its name is that of its
-// pin, where the program itself is. A clsact that was not there before is told of in the
-// folder of pins first, by a link that leads nowhere. The kernel stops a device for a
-// moment whenever clsact comes or goes, and drops what is sent by it then: it comes with
-// the first program, and goes when all have gone for good.
+// Kernels before 6.6 have no tcx. There a program is a tc filter of the device's clsact. A
+// filter has no owner, so its name is that of the pin, and the program itself is pinned.
+// Before clsact is added to a device, a dangling symbolic link in the folder of pins records
+// that. The kernel stops a device for a moment when clsact is added or removed, and drops
+// what is sent meanwhile. So clsact is added with the first program, and removed when the
+// last is detached for good.
 
-// Points of tc filters. They are no points of the kernel's, in which filters are none.
+// Attach points of tc filters. The kernel does not number these.
 const (
-	FilterIngress = Attach(1<<16 + iota) // what the device receives
-	FilterEgress                         // what is sent by it
+	FilterIngress = AttachPoint(1<<16 + iota) // what the device receives
+	FilterEgress                              // what is sent by it
 )
 
-var filterParents = map[Attach]uint32{FilterIngress: netlink.HANDLE_MIN_INGRESS, FilterEgress: netlink.HANDLE_MIN_EGRESS}
+var filterParents = map[AttachPoint]uint32{FilterIngress: netlink.HANDLE_MIN_INGRESS, FilterEgress: netlink.HANDLE_MIN_EGRESS}
 
-// HasTCX tells whether the kernel has the points [Ingress] and [Egress].
+// HasTCX tells whether the kernel has the attach points [Ingress] and [Egress].
 var HasTCX = sync.OnceValue(func() bool {
 	const loopback = 1
 	_, err := link.QueryPrograms(link.QueryOptions{Target: loopback, Attach: ebpf.AttachTCXIngress})
 	return !errors.Is(err, unix.EINVAL)
 })
 
-// putFilter makes a program a filter at a point, or puts it in the place of that
-// filter which has its pin. A link that was pinned there is detached by that.
-func putFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at Attach, pin string) error {
+// putFilter adds a program as a filter, or replaces the filter with the same pin. A link that
+// was pinned there is detached.
+func putFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, pin string) error {
 	f, err := filterOf(n, pin, device, at)
 	if err != nil {
 		return err
 	}
-	if err := pinAnew(p, pin); err != nil {
+	if err := repin(p, pin); err != nil {
 		return err
 	}
 	if f != nil {
 		f.Fd = p.FD()
 		err = n.Handle().FilterReplace(f)
-	} else if err = needClsact(n, device, filepath.Dir(pin)); err == nil {
+	} else if err = ensureClsact(n, device, filepath.Dir(pin)); err == nil {
 		err = addFilter(n, p, device, at, topology.OwnFilterPrefix+pin)
 	}
-	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EEXIST) { // another qdisc is in the place of clsact
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EEXIST) { // another qdisc is in clsact's place
 		return errors.Join(host.ErrGone, os.Remove(pin))
 	}
 	return err
 }
 
-// addFilter adds a filter at a point, in front of those that are there.
-func addFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at Attach, name string) error {
+// addFilter adds a filter in front of the others.
+func addFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at AttachPoint, name string) error {
 	return n.Handle().FilterAdd(&netlink.BpfFilter{
 		FilterAttrs:  netlink.FilterAttrs{LinkIndex: device, Parent: filterParents[at], Protocol: unix.ETH_P_ALL},
 		Name:         name,
@@ -73,13 +73,13 @@ func addFilter(n *netcfg.Namespace, p *ebpf.Program, device int, at Attach, name
 	})
 }
 
-// pinAnew pins a program, in the place of another, with no moment between.
-func pinAnew(p *ebpf.Program, pin string) error {
+// repin pins a program, and atomically replaces another.
+func repin(p *ebpf.Program, pin string) error {
 	next := filepath.Join(filepath.Dir(pin), "next_"+filepath.Base(pin))
-	if err := removed(next); err != nil {
+	if err := removePin(next); err != nil {
 		return err
 	}
-	p, err := p.Clone() // which has one pin, as the library sees it; this one has many
+	p, err := p.Clone() // the library allows one pin for each handle
 	if err != nil {
 		return err
 	}
@@ -90,8 +90,8 @@ func pinAnew(p *ebpf.Program, pin string) error {
 	return os.Rename(next, pin)
 }
 
-// filterOf finds the filter of a pin at a point; nil: there is none.
-func filterOf(n *netcfg.Namespace, pin string, device int, at Attach) (*netlink.BpfFilter, error) {
+// filterOf finds the filter of a pin; nil: there is none.
+func filterOf(n *netcfg.Namespace, pin string, device int, at AttachPoint) (*netlink.BpfFilter, error) {
 	all, err := filters(n, device, at)
 	for _, f := range all {
 		if f, ok := f.(*netlink.BpfFilter); ok && f.Name == topology.OwnFilterPrefix+pin {
@@ -101,21 +101,21 @@ func filterOf(n *netcfg.Namespace, pin string, device int, at Attach) (*netlink.
 	return nil, err
 }
 
-// filters lists those at a point. At a device that is gone there are none.
-func filters(n *netcfg.Namespace, device int, at Attach) ([]netlink.Filter, error) {
-	all, err := n.Handle().FilterList(ofIndex(device), filterParents[at])
-	if vanished(err) {
+// filters lists the filters at a point. A device that is gone has none.
+func filters(n *netcfg.Namespace, device int, at AttachPoint) ([]netlink.Filter, error) {
+	all, err := n.Handle().FilterList(linkByIndex(device), filterParents[at])
+	if isGone(err) {
 		return nil, nil
 	}
 	return all, err
 }
 
-// vanished tells of an error that a device, its clsact or a filter there has gone.
-func vanished(err error) bool {
+// isGone tells whether an error means that a device, its clsact or a filter is gone.
+func isGone(err error) bool {
 	return errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL)
 }
 
-func ofIndex(device int) netlink.Link {
+func linkByIndex(device int) netlink.Link {
 	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: device}}
 }
 
@@ -125,12 +125,11 @@ func clsact(device int) netlink.Qdisc {
 	}}
 }
 
-// clsactPrefix begins the names of files in a folder of pins, each of which tells that a
-// device had no clsact.
+// clsactPrefix begins the names of the files that record which devices had no clsact.
 const clsactPrefix = "clsact_"
 
-// needClsact makes sure that a device has one.
-func needClsact(n *netcfg.Namespace, device int, folder string) error {
+// ensureClsact adds clsact to a device, unless it has one.
+func ensureClsact(n *netcfg.Namespace, device int, folder string) error {
 	has, err := hasClsact(n, device)
 	if has || err != nil {
 		return err
@@ -146,7 +145,7 @@ func needClsact(n *netcfg.Namespace, device int, folder string) error {
 }
 
 func hasClsact(n *netcfg.Namespace, device int) (bool, error) {
-	all, err := n.Handle().QdiscList(ofIndex(device))
+	all, err := n.Handle().QdiscList(linkByIndex(device))
 	for _, q := range all {
 		if q.Attrs().LinkIndex == device && q.Type() == "clsact" {
 			return true, nil
@@ -155,8 +154,8 @@ func hasClsact(n *netcfg.Namespace, device int) (bool, error) {
 	return false, err
 }
 
-// Filters lists the pins in a folder whose programs are filters, also those that are
-// not there any more.
+// Filters lists the pins in a folder whose programs are filters, even if the pin itself is
+// gone.
 func Filters(n *netcfg.Namespace, folder string) (pins []string, err error) {
 	err = eachFilter(n, func(f *netlink.BpfFilter) error {
 		if pin, ours := strings.CutPrefix(f.Name, topology.OwnFilterPrefix); ours && filepath.Dir(pin) == filepath.Clean(folder) {
@@ -167,8 +166,8 @@ func Filters(n *netcfg.Namespace, folder string) (pins []string, err error) {
 	return pins, err
 }
 
-// dropFilter takes away the filter of a pin, wherever it is.
-func dropFilter(n *netcfg.Namespace, pin string) error {
+// removeFilter removes the filter of a pin, at whatever device.
+func removeFilter(n *netcfg.Namespace, pin string) error {
 	return eachFilter(n, func(f *netlink.BpfFilter) error {
 		if f.Name != topology.OwnFilterPrefix+pin {
 			return nil
@@ -177,7 +176,7 @@ func dropFilter(n *netcfg.Namespace, pin string) error {
 	})
 }
 
-// eachFilter goes through all filters that are programs.
+// eachFilter calls do for each filter that is a BPF program.
 func eachFilter(n *netcfg.Namespace, do func(*netlink.BpfFilter) error) error {
 	all, err := n.Handle().QdiscList(nil)
 	for _, q := range all {
@@ -191,7 +190,7 @@ func eachFilter(n *netcfg.Namespace, do func(*netlink.BpfFilter) error) error {
 					failed = do(f)
 				}
 			}
-			if !vanished(failed) {
+			if !isGone(failed) {
 				err = errors.Join(err, failed)
 			}
 		}
@@ -199,31 +198,31 @@ func eachFilter(n *netcfg.Namespace, do func(*netlink.BpfFilter) error) error {
 	return err
 }
 
-// DropClsacts takes away from devices what was added to them for programs that are
-// pinned in a folder, where nobody has a filter there now.
-func DropClsacts(n *netcfg.Namespace, folder string) error {
+// RemoveClsacts removes the clsact qdiscs that were added for programs pinned in a folder,
+// unless there are filters of others now.
+func RemoveClsacts(n *netcfg.Namespace, folder string) error {
 	files, _ := sanitize.Files(folder, clsactPrefix+"*") // the pattern is sound
 	var failed []error
 	for _, file := range files {
 		device, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(file), clsactPrefix))
 		if err == nil {
-			err = dropClsact(n, device)
+			err = removeClsact(n, device)
 		}
 		if err == nil {
 			err = os.Remove(file)
 		}
 		failed = append(failed, err)
 	}
-	return n.Wrap("take clsact away", errors.Join(failed...))
+	return n.Wrap("remove clsact", errors.Join(failed...))
 }
 
-func dropClsact(n *netcfg.Namespace, device int) error {
+func removeClsact(n *netcfg.Namespace, device int) error {
 	for at := range filterParents {
 		if left, err := filters(n, device, at); len(left) > 0 || err != nil {
 			return err
 		}
 	}
-	if err := n.Handle().QdiscDel(clsact(device)); !vanished(err) {
+	if err := n.Handle().QdiscDel(clsact(device)); !isGone(err) {
 		return err
 	}
 	return nil

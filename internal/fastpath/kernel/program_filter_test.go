@@ -37,11 +37,11 @@ func programNamed(t *testing.T, name string) *ebpf.Program {
 func pinFolder(t *testing.T) string {
 	t.Helper()
 	pins := filepath.Join(t.TempDir(), "pins")
-	if err := kernel.PinFolder(pins); err != nil {
+	if err := kernel.MountPins(pins); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := kernel.DropPins(filepath.Dir(pins)); err != nil {
+		if err := kernel.UnmountPins(filepath.Dir(pins)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -108,7 +108,7 @@ func TestFilter(t *testing.T) {
 	want("attached", clsact, "first first")
 	testenv.Must(t, kernel.AttachProgram(n, second, device1, kernel.FilterIngress, in))
 	want("exchanged", clsact, "second first")
-	for at, want := range map[kernel.Attach]bool{kernel.FilterIngress: true, kernel.FilterEgress: false} {
+	for at, want := range map[kernel.AttachPoint]bool{kernel.FilterIngress: true, kernel.FilterEgress: false} {
 		if there, err := kernel.Attached(n, in, device1, at); err != nil || there != want {
 			t.Errorf("attached to point %d: %v, %v; want %v", at, there, err, want)
 		}
@@ -117,7 +117,7 @@ func TestFilter(t *testing.T) {
 	want("one is detached", clsact, "first")
 	testenv.Must(t, kernel.DetachProgram(n, out))
 	want("both are detached", clsact, "")
-	testenv.Must(t, kernel.DropClsacts(n, pins))
+	testenv.Must(t, kernel.RemoveClsacts(n, pins))
 	want("for good", bare, "")
 
 	// Somebody has taken the pins away: what they stood for is found, and exchanged.
@@ -131,19 +131,19 @@ func TestFilter(t *testing.T) {
 	want("attached anew", clsact, "second")
 	testenv.Must(t, os.Remove(in))
 	testenv.Must(t, kernel.DetachProgram(n, in))
-	testenv.Must(t, kernel.DropClsacts(n, pins))
+	testenv.Must(t, kernel.RemoveClsacts(n, pins))
 	want("detached without its pin", bare, "")
 
 	// A clsact of somebody else stays, and so does one in which he has put a filter.
 	testenv.Must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
 	testenv.Must(t, host.Do(n.Path(), func() error { return theirs(second, netlink.FilterAdd) }))
 	testenv.Must(t, kernel.DetachProgram(n, in))
-	testenv.Must(t, kernel.DropClsacts(n, pins))
+	testenv.Must(t, kernel.RemoveClsacts(n, pins))
 	want("beside another filter", clsact, "second")
 	testenv.Must(t, host.Do(n.Path(), func() error { return theirs(second, netlink.FilterDel) }))
 	testenv.Must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
 	testenv.Must(t, kernel.DetachProgram(n, in))
-	testenv.Must(t, kernel.DropClsacts(n, pins))
+	testenv.Must(t, kernel.RemoveClsacts(n, pins))
 	want("in a clsact that was there", clsact, "")
 
 	if err := kernel.AttachProgram(n, first, 4711, kernel.FilterIngress, in); !errors.Is(err, host.ErrGone) {

@@ -13,7 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
 )
 
-// nativeUint32 is a number as the kernel's route messages have them.
+// nativeAttr is a number as the kernel's route messages have them.
 func nativeAttr(kind int, value uint32) *nl.RtAttr { return nl.NewRtAttr(kind, nl.Uint32Attr(value)) }
 
 func message(header []byte, attrs ...*nl.RtAttr) []byte {

@@ -1,90 +1,88 @@
-/* How a flow comes to be carried: the network itself has forwarded it under the rules of
- * now; of UDP that way, and of TCP both ways.
+/* How flows are learned. A flow is carried once the network itself has forwarded it under the
+ * current rules: UDP in that direction, TCP in both.
  *
- * A packet that goes the slow way is stamped with the epoch of policy in which
- * it set out. Where the network hands it on, behind all of its rules, a second
- * program reads the stamp: of the epoch of now, it is a verdict of the rules of
- * now. The stamp is skb->tc_index, which nothing between the two looks at.
+ * A slow packet is stamped with the current policy epoch. Behind all rules, where the network
+ * hands the packet on, a second program reads the stamp. If it is that of the current epoch,
+ * the current rules have let the packet pass. The stamp is skb->tc_index, which nothing in
+ * between reads.
  *
- * It survives network namespaces. So the device by which the machine's network got the
- * packet last has to be the pod's own or the peer's: else it has passed something in
- * between that is not known. A tunnel's device takes that away from a packet, and its
- * entry of connection tracking; so what goes through a tunnel is looked at in front of it,
- * by to_tunnel, and its stamp says so. */
+ * The stamp outlives network namespaces. So the packet's last ingress device must be the pod's
+ * own or the peer's; otherwise it has crossed something unknown. A tunnel device clears the
+ * ingress device and the conntrack entry of a packet, so to_tunnel checks both in front of
+ * it, and marks the stamp. */
 #pragma once
-#include "known.h"
-#include "track.h"
+#include "slots.h"
+#include "conntrack.h"
 
 #define STAMPED 0x8000
-#define OURS 0xf800       /* the bits that say whose stamp it is */
-#define CROSSED 0x0400    /* to_tunnel has let it pass */
-#define EPOCH_BITS 0x03ff /* so many changes of rules do not happen while a packet is under way */
+#define OURS 0xf800       /* the bits that say which fast path has stamped it */
+#define CROSSED 0x0400    /* to_tunnel has checked it */
+#define EPOCH_BITS 0x03ff /* the epoch does not wrap while a packet is under way */
 
-/* Fast paths of one machine tell their stamps apart by a number, up to 15. */
+/* Distinguishes the stamps of several fast paths on one host, 0 to 15. */
 const volatile __u32 stamp_id;
 
-static __always_inline __u32 ours(void)
+static __always_inline __u32 own_stamp(void)
 {
 	return STAMPED | stamp_id << 11;
 }
 
 static __always_inline void stamp(struct __sk_buff *skb)
 {
-	skb->tc_index = ours() | (epoch & EPOCH_BITS);
+	skb->tc_index = own_stamp() | (epoch & EPOCH_BITS);
 }
 
-/* The packet set out in the epoch of now. */
+/* The packet was stamped in the current epoch. */
 static __always_inline int stamped(struct __sk_buff *skb, __u32 now)
 {
-	return skb->tc_index == (ours() | (now & EPOCH_BITS));
+	return skb->tc_index == (own_stamp() | (now & EPOCH_BITS));
 }
 
-/* It has been looked at in front of a tunnel, too. */
-static __always_inline void cross(struct __sk_buff *skb, __u32 now)
+/* Marks the stamp: the packet was checked in front of the tunnel, too. */
+static __always_inline void stamp_tunnel(struct __sk_buff *skb, __u32 now)
 {
-	skb->tc_index = ours() | CROSSED | (now & EPOCH_BITS);
+	skb->tc_index = own_stamp() | CROSSED | (now & EPOCH_BITS);
 }
 
-static __always_inline int crossed(struct __sk_buff *skb, __u32 now)
+static __always_inline int tunnel_stamped(struct __sk_buff *skb, __u32 now)
 {
-	return skb->tc_index == (ours() | CROSSED | (now & EPOCH_BITS));
+	return skb->tc_index == (own_stamp() | CROSSED | (now & EPOCH_BITS));
 }
 
-/* Only we stamp as we do: what comes with such a stamp has it from elsewhere. */
-static __always_inline void unstamp(struct __sk_buff *skb)
+/* Clears a stamp of this fast path, which a packet has from before. */
+static __always_inline void clear_stamp(struct __sk_buff *skb)
 {
 	__u32 is = skb->tc_index;
 
-	if (is && (is & OURS) == ours())
+	if (is && (is & OURS) == own_stamp())
 		skb->tc_index = 0;
 }
 
-/* Flows that are not known yet, and how many packets of each there were, either way: an
- * end that only receives must not wait for its own eighth answer. A flow of few packets
- * never costs an entry in the table of flows.
+/* Candidates: unknown flows, with the number of packets of each in both directions. Flows of
+ * few packets never get an entry in the table of flows.
  *
- * The candidates are a set-associative cache of a fixed size, of which one lookup finds
- * a set: an LRU map would take a lock, and with more flows in turn than it has room for
- * would forget each before its next packet. A newcomer takes a way that is free: one that is
- * old, or whose flow had its packets. Where none is, it takes a packet from one of them
- * at random, and the way itself if it had no more. So any number of flows that take turns
- * come to their packets, some of them at a time, and what a flood of short flows brings
- * in goes again with the flood. Cores count together, and may lose a packet of it. */
+ * They are kept in a set-associative cache of fixed size. An LRU map would take a lock, and
+ * with more flows in turn than it has room for it would evict each before its next packet.
+ * A new flow takes a free way of its set: one that is old, or whose flow has reached its
+ * number of packets. If there is none, it takes one packet off a random way, and takes the
+ * way once that has one packet left. So of any number of flows that take turns, some always
+ * get through, and what a flood of short flows brings in goes with the flood. Cores share
+ * the counts, and may lose one. */
 #define CANDIDATE_SETS 65536
 #define CANDIDATE_WAYS 4
-#define CANDIDATE_OLD 30 /* ticks in which one was not seen */
+#define CANDIDATE_OLD 30 /* ticks without a packet */
 
 struct candidate {
 	__u64 a, b;   /* the key of its flow */
-	__u32 peer, peer_epoch; /* that its last packet from the wire came from, see arrives() */
-	__u32 seal;   /* of what is above: it was written by one core */
+	__u32 peer, peer_epoch; /* source of its last packet from the wire, see note_peer() */
+	__u32 seal;   /* of the fields above, to detect a concurrent write */
 	__u8 packets;
-	__u8 seen;    /* tick, its lower bits */
-	__u8 full;    /* tick in which the table of flows had no room for it, and FULL; or 0 */
+	__u8 seen;    /* tick of the last packet, lower bits */
+	__u8 full;    /* FULL and the tick in which the table of flows had no room for it; or 0 */
 	__u8 pad;
 };
 
-#define FULL 0x80 /* beside the lower bits of a tick */
+#define FULL 0x80 /* with the lower bits of a tick */
 
 struct candidates {
 	struct candidate ways[CANDIDATE_WAYS];
@@ -97,22 +95,22 @@ struct {
 	__type(value, struct candidates);
 } candidates SEC(".maps");
 
-static __always_inline struct candidates *candidates_of(const struct parsed *p)
+static __always_inline struct candidates *candidate_set(const struct parsed *p)
 {
-	__u64 mixed = (p->a * 0x9e3779b97f4a7c15 ^ p->b) * 0xc2b2ae3d27d4eb4f;
-	__u32 set = mixed >> 48;
+	__u64 hash = (p->a * 0x9e3779b97f4a7c15 ^ p->b) * 0xc2b2ae3d27d4eb4f;
+	__u32 set = hash >> 48;
 
 	return bpf_map_lookup_elem(&candidates, &set);
 }
 
-/* The candidate of a flow; 0: it has none. */
-static __always_inline struct candidate *candidate(const struct parsed *p)
+/* Finds the candidate of a flow; 0: there is none. */
+static __always_inline struct candidate *find_candidate(const struct parsed *p)
 {
-	struct candidates *set = candidates_of(p);
+	struct candidates *set = candidate_set(p);
 	int i;
 
 	if (!set)
-		return 0; /* cannot be */
+		return 0; /* impossible */
 #pragma unroll
 	for (i = 0; i < CANDIDATE_WAYS; i++)
 		if (set->ways[i].a == p->a && set->ways[i].b == p->b)
@@ -120,22 +118,22 @@ static __always_inline struct candidate *candidate(const struct parsed *p)
 	return 0;
 }
 
-/* A candidate makes room for another. */
-static __always_inline int done(const struct candidate *c, __u8 now)
+/* The way of a candidate is free for another. */
+static __always_inline int replaceable(const struct candidate *c, __u8 now)
 {
 	return c->packets >= learn_after || !c->packets || (__u8)(now - c->seen) > CANDIDATE_OLD;
 }
 
-/* The candidate of a flow, which becomes one if it is none and there is room; else 0. */
-static __always_inline struct candidate *become_candidate(const struct parsed *p)
+/* Finds the candidate of a flow, or makes it one; 0: there is no room. */
+static __always_inline struct candidate *get_candidate(const struct parsed *p)
 {
-	struct candidates *set = candidates_of(p);
+	struct candidates *set = candidate_set(p);
 	struct candidate *room = 0;
 	__u8 now = tick;
 	int i;
 
 	if (!set)
-		return 0; /* cannot be */
+		return 0; /* impossible */
 #pragma unroll
 	for (i = 0; i < CANDIDATE_WAYS; i++) {
 		struct candidate *c = &set->ways[i];
@@ -144,7 +142,7 @@ static __always_inline struct candidate *become_candidate(const struct parsed *p
 			c->seen = now;
 			return c;
 		}
-		if (!room && done(c, now))
+		if (!room && replaceable(c, now))
 			room = c;
 	}
 	if (!room) {
@@ -162,19 +160,19 @@ static __always_inline struct candidate *become_candidate(const struct parsed *p
 	return room;
 }
 
-/* What a candidate says of a peer was written for its flow, and not by two cores at once. */
-static __always_inline __u32 seal(const struct parsed *p, __u32 peer, __u32 peer_epoch)
+/* The digest of a candidate's flow and peer. */
+static __always_inline __u32 digest(const struct parsed *p, __u32 peer, __u32 peer_epoch)
 {
-	__u64 mixed = ((p->a ^ peer) * 0x9e3779b97f4a7c15 ^ p->b ^ (__u64)peer_epoch << 16) * 0xc2b2ae3d27d4eb4f;
+	__u64 hash = ((p->a ^ peer) * 0x9e3779b97f4a7c15 ^ p->b ^ (__u64)peer_epoch << 16) * 0xc2b2ae3d27d4eb4f;
 
-	return mixed >> 32;
+	return hash >> 32;
 }
 
-/* A packet of an unknown flow. It is told whether there were enough of them to learn,
- * and why it goes slow. */
-static __always_inline int noted(const struct parsed *p, int *why)
+/* Counts a packet of an unknown flow. Returns whether the flow has sent enough to be learned;
+ * why is the reason that the packet is slow. */
+static __always_inline int count_candidate(const struct parsed *p, int *why)
 {
-	struct candidate *c = become_candidate(p);
+	struct candidate *c = get_candidate(p);
 
 	*why = SLOW_UNKNOWN;
 	if (!c)
@@ -186,59 +184,58 @@ static __always_inline int noted(const struct parsed *p, int *why)
 	return c->packets >= learn_after;
 }
 
-/* A flow would be learned, and there is no room for it. The packet was counted where
- * it set out, so that it is said of the next ones. */
-static __always_inline void no_room(const struct parsed *p)
+/* There is no room for a flow that would be learned. This packet was counted already, so the
+ * next ones give that reason. */
+static __always_inline void note_full(const struct parsed *p)
 {
-	struct candidate *c = candidate(p);
+	struct candidate *c = find_candidate(p);
 
 	if (c)
 		c->full = tick | FULL;
 }
 
-/* A packet comes by the wire from a peer, as it has made sure. If the network hands it to
- * the pod, that is learned of packets from this peer. */
-static __always_inline void arrives(struct __sk_buff *skb, const struct parsed *p, __u32 peer, __u32 peer_epoch)
+/* A packet from the wire is from this peer. If the network forwards it to the pod, the flow is
+ * learned for packets from this peer. */
+static __always_inline void note_peer(struct __sk_buff *skb, const struct parsed *p, __u32 peer, __u32 peer_epoch)
 {
-	struct candidate *c = become_candidate(p);
+	struct candidate *c = get_candidate(p);
 
 	if (!c)
 		return;
 	c->peer = peer;
 	c->peer_epoch = peer_epoch;
-	c->seal = seal(p, peer, peer_epoch);
+	c->seal = digest(p, peer, peer_epoch);
 	stamp(skb);
 }
 
-/* A packet on the wire has the headers that one would get that is carried. */
-static __always_inline int as_carried(const void *data, const struct peer *to);
+/* A packet on the wire has the headers that a carried packet would get. */
+static __always_inline int same_headers(const void *data, const struct peer *to);
 
-/* UDP is carried each way in which it was seen in this epoch, and TCP once both were. */
+/* UDP is carried in each direction seen in this epoch, and TCP once both were. */
 static __always_inline void promote(const struct flow_key *k, struct flow *f, __u32 now)
 {
 	if ((k->tenant_proto & 0xff) == IPPROTO_UDP || (f->seen_out == now && f->seen_in == now))
 		f->epoch = now;
 }
 
-/* Nothing holds any more that was learned of a flow. */
-static __always_inline void unlearn(const struct flow_key *k, struct flow *f)
+/* Invalidates what was learned of a flow. */
+static __always_inline void reset_flow(const struct flow_key *k, struct flow *f)
 {
 	f->epoch = 0;
 	f->seen_out = 0;
 	f->seen_in = 0;
-	changed(k);
+	bump_group(k);
 }
 
-/* The entry of a flow that connection tracking has nothing against, which may be a new
- * one; 0: there is none, or it is not to be carried yet. What was learned before or after the
- * first reply does not hold on the other side of that. */
-static __always_inline struct flow *learned(struct __sk_buff *skb, const struct parsed *p)
+/* Finds or makes the entry of a flow that connection tracking allows; 0: it is not to be
+ * carried yet. The first reply invalidates what was learned before it. */
+static __always_inline struct flow *get_flow(struct __sk_buff *skb, const struct parsed *p)
 {
-	struct tracked t;
+	struct ct_state t;
 	struct flow fresh = {};
 	struct flow *f;
 
-	if (!tracked_well(skb, &p->key, &t))
+	if (!conntrack_allows(skb, &p->key, &t))
 		return 0;
 	f = bpf_map_lookup_elem(&flows, &p->key);
 	if (!f) {
@@ -246,18 +243,18 @@ static __always_inline struct flow *learned(struct __sk_buff *skb, const struct 
 		bpf_map_update_elem(&flows, &p->key, &fresh, BPF_NOEXIST);
 		f = bpf_map_lookup_elem(&flows, &p->key);
 		if (!f) {
-			no_room(p);
+			note_full(p);
 			return 0;
 		}
 	}
 	if (f->unreplied != t.unreplied) {
 		f->unreplied = t.unreplied;
-		unlearn(&p->key, f);
+		reset_flow(&p->key, f);
 	}
-	return pinned(&p->key, f, &t) ? f : 0;
+	return conntrack_ready(&p->key, f, &t) ? f : 0;
 }
 
-/* The pod that has an address, and the index of its device; 0: there is none. */
+/* The pod with an address, and the ifindex of its device; 0: there is none. */
 static __always_inline struct pod *pod_of(__be32 addr, __u32 tenant, __u32 *device)
 {
 	struct pod_key who = {.tenant = tenant, .addr = addr};
@@ -271,12 +268,11 @@ static __always_inline struct pod *pod_of(__be32 addr, __u32 tenant, __u32 *devi
 	return pod && pod->epoch ? pod : 0;
 }
 
-/* The network sends a packet of a pod to a peer, behind all of its rules: also those
- * for what it puts around the packet. The pod's IP header is at an offset, the
- * address of the next hop at another. Carried packets keep the source port of what the
- * network puts around: to who tracks or spreads those, they go on as before. crossed:
- * the machine's network got the packet from its pod, and connection tracking has nothing
- * against it, as to_tunnel has seen; else that is asked here. */
+/* The network sends a pod's packet to a peer, behind all rules, also those for the outer
+ * headers. at is the offset of the pod's IP header, mac that of the next hop's MAC. Carried
+ * packets keep the outer source port, so those who track or balance the outer flow see no
+ * difference. crossed: to_tunnel has checked the ingress device and connection tracking;
+ * otherwise that is done here. */
 static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac, __u32 tenant, __be16 port, __u32 now, int crossed)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -296,17 +292,17 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac,
 		return NEXT;
 	pod = pod_of(p.key.local, tenant, &device);
 	peer = bpf_map_lookup_elem(&peers, &to->peer);
-	if (!pod || !peer || !peer->epoch || !as_carried(data, peer))
+	if (!pod || !peer || !peer->epoch || !same_headers(data, peer))
 		return NEXT;
-	if (skb->ingress_ifindex != (crossed ? 0 : pod->receiver))
+	if (skb->ingress_ifindex != (crossed ? 0 : pod->ingress_ifindex))
 		return NEXT;
 	p.key.tenant_proto |= tenant << 8;
-	f = crossed ? bpf_map_lookup_elem(&flows, &p.key) : learned(skb, &p);
+	f = crossed ? bpf_map_lookup_elem(&flows, &p.key) : get_flow(skb, &p);
 	if (!f)
 		return NEXT;
-	f->epoch = 0; /* nobody carries it while it is changed */
+	f->epoch = 0; /* not carried while it is changed */
 	if (f->pod != device || f->pod_epoch != pod->epoch || f->peer != to->peer || f->peer_epoch != peer->epoch)
-		f->seen_in = 0; /* what came in, came from elsewhere */
+		f->seen_in = 0; /* that was another pod or peer */
 	f->port = port;
 	f->pod = device;
 	f->pod_epoch = pod->epoch;
@@ -316,12 +312,12 @@ static __always_inline int learn_out(struct __sk_buff *skb, __u32 at, __u32 mac,
 	f->seen_out = now;
 	promote(&p.key, f, now);
 	if (epoch != now)
-		f->epoch = 0; /* another core may have learned it under newer rules meanwhile */
-	changed(&p.key);
+		f->epoch = 0; /* the rules have changed meanwhile */
+	bump_group(&p.key);
 	return NEXT;
 }
 
-/* The network hands a packet to a pod, behind all of its rules. */
+/* The network hands a packet to a pod, behind all rules. */
 static __always_inline int learn_in(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -338,24 +334,24 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	if (data + ETH_HLEN > end || skb->protocol != bpf_htons(ETH_P_IP) || parse(data + ETH_HLEN, end, IN, &p) || p.flags)
 		return NEXT;
 	pod = bpf_map_lookup_elem(&pods, &device);
-	/* On its way to a pod whose it is not, it has not arrived: a pod may be a router. */
+	/* A packet for another address is only passing: a pod may be a router. */
 	if (!pod || !pod->epoch || pod->addr != p.key.local)
 		return NEXT;
 	p.key.tenant_proto |= pod->tenant << 8;
-	c = candidate(&p);
+	c = find_candidate(&p);
 	if (!c)
 		return NEXT;
 	number = c->peer;
 	peer = bpf_map_lookup_elem(&peers, &number);
-	if (!peer || !peer->epoch || c->seal != seal(&p, number, peer->epoch) || peer->receiver != skb->ingress_ifindex)
+	if (!peer || !peer->epoch || c->seal != digest(&p, number, peer->epoch) || peer->ingress_ifindex != skb->ingress_ifindex)
 		return NEXT;
-	f = learned(skb, &p);
+	f = get_flow(skb, &p);
 	if (!f)
 		return NEXT;
 	if (f->pod != device || f->pod_epoch != pod->epoch || f->peer != number || f->peer_epoch != peer->epoch) {
 		if (f->seen_out == now && f->peer != number)
-			return NEXT; /* it answers by another way */
-		unlearn(&p.key, f);
+			return NEXT; /* replies come from another peer */
+		reset_flow(&p.key, f);
 		f->pod = device;
 		f->pod_epoch = pod->epoch;
 		f->peer = number;
@@ -366,11 +362,11 @@ static __always_inline int learn_in(struct __sk_buff *skb)
 	promote(&p.key, f, now);
 	if (epoch != now)
 		f->epoch = 0;
-	changed(&p.key);
+	bump_group(&p.key);
 	return NEXT;
 }
 
-/* It is that of every kind; what leads to a peer is not. */
+/* The same for both kinds; to_peer differs. */
 SEC("tc/to_pod")
 int to_pod(struct __sk_buff *skb)
 {

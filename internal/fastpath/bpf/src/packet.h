@@ -1,4 +1,4 @@
-/* Reading packets, and mending their checksums. */
+/* Parsing packets, and updating their checksums. */
 #pragma once
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -8,7 +8,7 @@
 
 #define IP_LEN 20
 #define UDP_LEN 8
-#define MAX_FRAME (65535 - HEADER_LEN) /* that can take the headers of a tunnel */
+#define MAX_FRAME (65535 - HEADER_LEN) /* with room for the headers of a tunnel */
 #define ECN_MASK 3
 #define DONT_FRAGMENT 0x4000
 
@@ -16,20 +16,20 @@
 #define TCP_SYN 0x02
 #define TCP_RST 0x04
 #define TCP_ACK 0x10
-#define TCP_FLAGS 13   /* offset of the byte in the header */
-#define TCP_OFFSET 12  /* offset of the header's length, in its upper half */
+#define TCP_FLAGS 13   /* offset in the header */
+#define TCP_OFFSET 12  /* offset of the header's length, in the upper half of the byte */
 #define TCP_LEN 20     /* without options */
 
 struct parsed {
 	union {
 		struct flow_key key; /* without the tenant */
 		struct {
-			__u64 a, b; /* the same, as it is written and compared */
+			__u64 a, b; /* the same, as two words */
 		};
 	};
 	__u32 headers;       /* IP and transport, bytes */
-	__u32 flags;         /* of TCP that open or end a connection, or that no connection has */
-	__u32 ip_len;        /* what the IP header says */
+	__u32 flags;         /* TCP: SYN, FIN, RST, or ACK missing */
+	__u32 ip_len;        /* from the IP header */
 	__be16 id;
 	__u16 check;         /* of the IP header */
 	__u8 tos, ttl;
@@ -37,9 +37,9 @@ struct parsed {
 
 #define IPV4_PLAIN 0x45 /* version, and length of a header without options */
 
-/* Reads an IPv4 packet of TCP or UDP; anything else is for the slow path, and
- * the reason is given. 0: it was read. */
-static __always_inline int parse(struct iphdr *ip, void *end, enum way way, struct parsed *p)
+/* Parses an IPv4 packet of TCP or UDP. Returns 0, or the reason for which the packet takes the
+ * slow path. */
+static __always_inline int parse(struct iphdr *ip, void *end, enum direction dir, struct parsed *p)
 {
 	__u8 *transport = (void *)ip + IP_LEN;
 	__u32 ports;
@@ -74,10 +74,10 @@ static __always_inline int parse(struct iphdr *ip, void *end, enum way way, stru
 	p->check = ip->check;
 	p->ttl = ip->ttl;
 	ports = *(__u32 *)transport;
-	if (way == IN)
+	if (dir == IN)
 		ports = ports >> 16 | ports << 16;
-	p->a = (__u64)(way == OUT ? ip->saddr : ip->daddr) << 32 | ip->protocol;
-	p->b = (__u64)ports << 32 | (way == OUT ? ip->daddr : ip->saddr);
+	p->a = (__u64)(dir == OUT ? ip->saddr : ip->daddr) << 32 | ip->protocol;
+	p->b = (__u64)ports << 32 | (dir == OUT ? ip->daddr : ip->saddr);
 	return 0;
 }
 
@@ -89,8 +89,8 @@ static __always_inline __u16 fold(__u32 sum)
 	return ~sum;
 }
 
-/* A header without options is as it was sent, by its checksum. */
-static __always_inline int sums_up(const struct iphdr *ip)
+/* The checksum of a header without options is right. */
+static __always_inline int ip_csum_ok(const struct iphdr *ip)
 {
 	const __u32 *words = (const void *)ip;
 	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
@@ -101,9 +101,9 @@ static __always_inline int sums_up(const struct iphdr *ip)
 	return sum == 0xffff;
 }
 
-/* One hop less to go, as a router does it. Nothing is read from the packet: what
- * the kernel has just moved it with makes readers wait. */
-static __always_inline void hop(struct iphdr *ip, const struct parsed *p)
+/* Decrements the TTL, as a router does. It does not read the packet, which the kernel has just
+ * moved: a load would wait for those stores. */
+static __always_inline void decrement_ttl(struct iphdr *ip, const struct parsed *p)
 {
 	__u32 sum = p->check + bpf_htons(0x0100);
 
@@ -111,8 +111,8 @@ static __always_inline void hop(struct iphdr *ip, const struct parsed *p)
 	ip->ttl = p->ttl - 1;
 }
 
-/* The priority that a router gives to a packet by its TOS, for queues behind it:
- * rt_tos2priority(), four bits for each of the sixteen kinds of service. */
+/* The priority that forwarding derives from the TOS: rt_tos2priority(), four bits for each of
+ * sixteen values. */
 static __always_inline __u32 priority_of(__u8 tos)
 {
 	return 0x4444666622220000ULL >> ((tos & 0x1e) << 1) & 0xf;
@@ -123,8 +123,8 @@ static __always_inline int same_mac(const void *a, const void *b)
 	return *(__u32 *)a == *(__u32 *)b && *(__u16 *)(a + 4) == *(__u16 *)(b + 4);
 }
 
-/* The header of Ethernet in front of a packet, from its two addresses. */
-static __always_inline void deliver(void *eth, const void *macs)
+/* Writes the Ethernet header of a packet, from its two addresses. */
+static __always_inline void write_eth(void *eth, const void *macs)
 {
 	*(__u64 *)eth = *(__u64 *)macs;
 	*(__u32 *)(eth + 8) = *(__u32 *)(macs + 8);

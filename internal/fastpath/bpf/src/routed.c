@@ -1,8 +1,8 @@
 //go:build ignore
 
-/* The fast path of a network that routes pods' packets as they are: four
- * programs, as in vxlan.c, without headers around. What the network forwards by
- * itself leaves by the wire too, so it is there that flows out are learned. */
+/* The fast path of a network that routes pods' packets without a tunnel: the programs of
+ * vxlan.c without outer headers. Slow packets leave through the wire too, so outgoing flows
+ * are learned there. */
 #include "carry.h"
 
 SEC("tc/from_pod")
@@ -10,21 +10,21 @@ int from_pod(struct __sk_buff *skb)
 {
 	struct carried c;
 	void *eth;
-	int why = find_out(skb, &c);
+	int why = lookup_out(skb, &c);
 
 	if (why)
 		return slow(skb, OUT, why);
 	eth = (void *)(long)skb->data;
 	if (eth + ETH_HLEN + IP_LEN > (void *)(long)skb->data_end)
-		return NEXT; /* cannot be: these bytes were read above */
-	deliver(eth, (void *)c.to->header);
-	hop(eth + ETH_HLEN, &c.p);
+		return NEXT; /* impossible: these bytes were read above */
+	write_eth(eth, (void *)c.to->header);
+	decrement_ttl(eth + ETH_HLEN, &c.p);
 	skb->priority = priority_of(c.p.tos);
 	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
 }
 
-/* The hop is what the peer was found by. */
-static __always_inline int as_carried(const void *data, const struct peer *to)
+/* The peer was found by the MAC: there is nothing else to compare. */
+static __always_inline int same_headers(const void *data, const struct peer *to)
 {
 	return 1;
 }
@@ -42,14 +42,14 @@ int to_peer(struct __sk_buff *skb)
 	return learn_out(skb, ETH_HLEN, 0, 0, 0, now, 0);
 }
 
-/* There is no tunnel: it is nowhere. */
+/* There is no tunnel: it is attached nowhere. */
 SEC("tc/to_tunnel")
 int to_tunnel(struct __sk_buff *skb)
 {
 	return NEXT;
 }
 
-/* The packet comes from the machine that is the way to its sender. */
+/* The packet comes from the next hop towards its sender. */
 static __always_inline int from_peer(void *data, const void *header, const struct parsed *p, int learning)
 {
 	const __u16 *eth = data, *them = header;
@@ -65,17 +65,17 @@ int from_wire(struct __sk_buff *skb)
 	struct carried c;
 	int why;
 
-	unstamp(skb);
+	clear_stamp(skb);
 	if (data + ETH_HLEN + IP_LEN + UDP_LEN > end || skb->protocol != bpf_htons(ETH_P_IP) ||
-	    skb->vlan_present || skb->pkt_type != PACKET_FOR_US || !maybe_home(ip->daddr))
-		return NEXT; /* what is for the machine itself goes by at once */
-	why = alive() ? find_in(skb, data, end, ETH_HLEN, 0, &c) : SLOW_NO_DAEMON;
+	    skb->vlan_present || skb->pkt_type != PACKET_FOR_US || !maybe_local_pod(ip->daddr))
+		return NEXT; /* not for a pod */
+	why = lease_valid() ? lookup_in(skb, data, end, ETH_HLEN, 0, &c) : SLOW_NO_DAEMON;
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;
 	if (why)
 		return slow_in(skb, data, MAC_LEN, ip->daddr, 0, &c, why);
-	deliver(data, c.to->macs);
-	hop(data + ETH_HLEN, &c.p);
+	write_eth(data, c.to->macs);
+	decrement_ttl(data + ETH_HLEN, &c.p);
 	skb->priority = priority_of(c.p.tos);
 	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
 }

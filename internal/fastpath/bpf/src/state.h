@@ -1,22 +1,22 @@
-/* What the programs of a fast path and its daemon share. The daemon writes pods,
- * peers and the globals; the programs write flows and counts. Go reads the same
- * layouts from the object's BTF: see ../fast.go. */
+/* Tables and globals that the programs of a fast path and its daemon share. The daemon writes
+ * pods, peers and the globals; the programs write flows and counts. Go gets the layouts from
+ * the object's BTF: see ../objects.go. */
 #pragma once
 #include <linux/bpf.h>
 #include <linux/types.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#define NEXT -1    /* TCX_NEXT, TC_ACT_UNSPEC: the network and other programs go on */
+#define NEXT -1    /* TCX_NEXT, TC_ACT_UNSPEC: continue with other programs and the network */
 #define PACKET_FOR_US 0 /* PACKET_HOST */
 #define TC_SHOT 2  /* TC_ACT_SHOT */
 #define MAC_LEN 6
-#define MAX_PODS 65536  /* indices of devices up to this can be pods' */
+#define MAX_PODS 65536  /* limit of the ifindex of a pod */
 #define MAX_PEERS 4096
 #define MAX_FLOWS (1 << 20)
-#define HEADER_LEN 64 /* room for what is put in front of a packet's IP header */
+#define HEADER_LEN 64 /* room for the headers in front of the inner IP header */
 
-/* A flow as its pod sees it: the same key whichever way a packet goes. */
+/* A flow as its pod sees it: the same key for both directions. */
 struct flow_key {
 	__u32 tenant_proto; /* tenant << 8 | IP protocol; the tenant is a VNI, or 0 */
 	__be32 local, remote;
@@ -24,34 +24,34 @@ struct flow_key {
 };
 
 struct flow {
-	__u32 epoch; /* of policy, in which it may be carried, at least one way; 0: in none */
-	__u32 seen_out, seen_in; /* policy epochs in which the network last forwarded it: so it is
-	                          * carried that way in the epoch above, and no other */
+	__u32 epoch; /* policy epoch in which it is carried, in at least one direction; 0: none */
+	__u32 seen_out, seen_in; /* policy epochs in which the network last forwarded it; it is
+	                          * carried in a direction if that is the epoch above */
 	__u32 pod, pod_epoch; /* index of the pod's device on the machine */
 	__u32 peer, peer_epoch;
 	__u32 used;  /* tick in which it was last carried */
-	__u32 pinned; /* the entry of conntrack that the daemon has made fit for it */
-	__u32 asked;  /* tick in which it was asked to */
+	__u32 ct_entry; /* the conntrack entry that the daemon has prepared */
+	__u32 requested;  /* tick of the last request to */
 	__be16 port;  /* outer source, UDP */
-	__u16 unreplied; /* it was learned while connection tracking had seen no reply */
+	__u16 unreplied; /* learned while connection tracking had seen no reply */
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC); /* memory follows the flows there are */
+	__uint(map_flags, BPF_F_NO_PREALLOC); /* memory grows with the flows */
 	__uint(max_entries, MAX_FLOWS);
 	__type(key, struct flow_key);
 	__type(value, struct flow);
 } flows SEC(".maps");
 
 struct pod {
-	__u32 epoch; /* 0: the device is no pod's */
+	__u32 epoch; /* 0: no pod */
 	__u32 tenant;
-	__u16 header[7]; /* of Ethernet, in front of what it is sent */
-	__u16 size;      /* greatest IP packet that it is sent whole, bytes */
+	__u16 header[7]; /* Ethernet header of packets to it */
+	__u16 size;      /* largest IP packet that it accepts, bytes */
 	__be32 addr;
-	__u32 receiver; /* index of the device by which the machine's network gets what it sends */
-	__u32 heard; /* its epoch, once it has sent something by its MAC; 0: it goes by another */
+	__u32 ingress_ifindex; /* device through which the host's network receives from it */
+	__u32 mac_epoch; /* its epoch, once it has sent from its known MAC; 0: it uses another */
 };
 
 struct {
@@ -73,26 +73,26 @@ struct {
 	__type(value, __u32); /* index of the device on the machine */
 } pod_at SEC(".maps");
 
-/* Addresses in pod_at by a hash of each, a bit for it: told without a call. Bits of
- * pods that are gone may stay. */
+/* A bitmap of the hashes of addresses in pod_at, which is read without a call. Bits of pods
+ * that are gone may stay set. */
 #define HOME_BITS 15
 volatile __u32 home[1 << (HOME_BITS - 5)] = {1};
 
-/* The address may be that of a pod of this machine, whatever its tenant. */
-static __always_inline int maybe_home(__be32 addr)
+/* The address may be that of a pod of this host, of whatever tenant. */
+static __always_inline int maybe_local_pod(__be32 addr)
 {
 	__u32 bit = addr * 0x9e3779b1 >> (32 - HOME_BITS);
 
 	return home[bit >> 5] >> (bit & 31) & 1;
 }
 
-/* What is behind a next hop, and the headers that lead there. */
+/* A next hop, with the headers that lead there. */
 struct peer {
-	__u32 epoch;   /* 0: there is none */
+	__u32 epoch;   /* 0: none */
 	__u32 ifindex; /* of the device on the wire */
-	__u32 size;    /* greatest IP packet that goes there whole, bytes, to 65535 */
-	__u32 sum;     /* of the outer IP header without what differs by packet, 16 bits */
-	__u32 receiver; /* index of the device by which the machine's network gets what it sends */
+	__u32 size;    /* largest IP packet that fits, bytes, up to 65535 */
+	__u32 sum;     /* of the outer IP header without the fields that differ by packet, 16 bits */
+	__u32 ingress_ifindex; /* device through which the host's network receives from it */
 	__u32 pad;
 	__u64 header[HEADER_LEN / 8];
 };
@@ -104,8 +104,8 @@ struct {
 	__type(value, struct peer);
 } peers SEC(".maps");
 
-/* How the network itself leads to a peer: out of which device on the wire, to which
- * MAC; in a tunnel, to that within. */
+/* How the network addresses a peer: the device on the wire and the MAC, which is the inner one
+ * in a tunnel. */
 struct hop_key {
 	__u32 ifindex;
 	__u8 mac[MAC_LEN];
@@ -124,22 +124,22 @@ struct {
 	__type(value, struct hop);
 } hops SEC(".maps");
 
-/* Set by the daemon, without a call. */
-volatile __u32 epoch = 1;   /* of policy, never 0 */
-volatile __u32 tick = 1;        /* about once a second */
-volatile __u32 version = 1;     /* of pods and peers: raised when any has changed */
-volatile __u32 unreplied = 2;   /* UDP of which no reply was seen: 1: it may be carried; 2: it may not */
+/* Written by the daemon without a system call. */
+volatile __u32 epoch = 1;   /* the policy epoch, never 0 */
+volatile __u32 tick = 1;        /* advances about once a second */
+volatile __u32 version = 1;     /* of pods and peers: incremented when any has changed */
+volatile __u32 unreplied = 2;   /* UDP without a reply: 1: may be carried; 2: may not */
 volatile __u32 tenant = 1;      /* of all pods */
-volatile __u64 deadline = 1;    /* jiffies until which the daemon's word holds */
+volatile __u64 deadline = 1;    /* end of the lease, jiffies */
 volatile __u64 jiffies = 1;     /* set by clock */
 
 /* Set before the programs are loaded. */
-const volatile __u32 learn_after = 8; /* packets that a flow sends the slow way first */
+const volatile __u32 learn_after = 8; /* slow packets of a flow before it is learned */
 
-/* Which of two ends of a packet is the pod of this machine. */
-enum way { OUT, IN };
+/* The direction of a packet: out of or into a pod of this host. */
+enum direction { OUT, IN };
 
-/* What became of a packet, and why: the order is that of ../counts.go. */
+/* Outcomes of packets. The order is that of ../counts.go. */
 enum count {
 	CARRIED,
 	SLOW_NO_DAEMON,
@@ -158,7 +158,7 @@ enum count {
 	SLOW_ECN,
 	SLOW_SOURCE,
 	SLOW_UNPROVEN,
-	EACH_WAY, /* how many there are: OUT comes first, then IN */
+	PER_DIRECTION, /* the number of outcomes; those of OUT come first, then those of IN */
 };
 
 struct counter {
@@ -167,14 +167,14 @@ struct counter {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2 * EACH_WAY);
+	__uint(max_entries, 2 * PER_DIRECTION);
 	__type(key, __u32);
 	__type(value, struct counter);
 } counts SEC(".maps");
 
-static __always_inline void count(struct __sk_buff *skb, enum way way, enum count what)
+static __always_inline void count(struct __sk_buff *skb, enum direction dir, enum count what)
 {
-	__u32 which = way * EACH_WAY + what;
+	__u32 which = dir * PER_DIRECTION + what;
 	struct counter *c = bpf_map_lookup_elem(&counts, &which);
 
 	if (c) {
@@ -183,20 +183,20 @@ static __always_inline void count(struct __sk_buff *skb, enum way way, enum coun
 	}
 }
 
-/* Leave a packet to the network, and to programs behind us. */
-static __always_inline int slow(struct __sk_buff *skb, enum way way, enum count why)
+/* Leaves a packet to the slow path, and to later programs. */
+static __always_inline int slow(struct __sk_buff *skb, enum direction dir, enum count why)
 {
-	count(skb, way, why);
+	count(skb, dir, why);
 	return NEXT;
 }
 
-/* The daemon is there, or has been a moment ago. */
-static __always_inline int alive(void)
+/* The lease has not expired. */
+static __always_inline int lease_valid(void)
 {
 	return (__s64)(deadline - bpf_jiffies64()) > 0;
 }
 
-/* Run by the daemon, never by a packet: reads the clock of the deadline. */
+/* Run by the daemon only: reads the clock of the deadline. */
 SEC("tc/clock")
 int clock(struct __sk_buff *skb)
 {

@@ -1,7 +1,7 @@
 //go:build ignore
 
-/* The fast path of a VXLAN overlay whose machines route between pods and tunnel,
- * as Flannel wires it: four programs.
+/* The fast path of a VXLAN overlay whose hosts route between pods and tunnel, as Flannel wires
+ * it. Where the programs are:
  *
  *   pod -> from_pod  ............ carried: headers around it, out of the wire
  *              \-> bridge, rules, routes, vxlan device, rules -> to_peer (learns) -> wire
@@ -19,7 +19,7 @@
 
 #define OVERHEAD (INNER_IP - ETH_HLEN)
 #define VNI_VALID 0x08000000
-#define VNI_NOT 0xff /* of the word that the VNI is in */
+#define VNI_NOT 0xff /* the reserved bits of the word with the VNI */
 
 #define GROW (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 | BPF_F_ADJ_ROOM_ENCAP_L4_UDP | \
 	      BPF_F_ADJ_ROOM_ENCAP_L2(ETH_HLEN) | BPF_F_ADJ_ROOM_ENCAP_L2_ETH)
@@ -35,7 +35,7 @@ int from_pod(struct __sk_buff *skb)
 	struct udphdr *udp;
 	__u64 *header;
 	void *data;
-	int why = find_out(skb, &c), i;
+	int why = lookup_out(skb, &c), i;
 
 	if (why)
 		return slow(skb, OUT, why);
@@ -43,7 +43,7 @@ int from_pod(struct __sk_buff *skb)
 		return slow(skb, OUT, SLOW_ENCAPSULATED); /* nothing was changed */
 	data = (void *)(long)skb->data;
 	if (data + INNER_IP + IP_LEN > (void *)(long)skb->data_end)
-		return TC_SHOT; /* cannot be: these bytes were read above */
+		return TC_SHOT; /* impossible: these bytes were read above */
 	header = data;
 #pragma unroll
 	for (i = 0; i < HEADER_LEN / 8; i++)
@@ -56,13 +56,13 @@ int from_pod(struct __sk_buff *skb)
 	ip->check = fold(c.to->sum + bpf_htons(c.p.tos & ECN_MASK) + ip->tot_len + c.p.id);
 	udp->source = c.to->port;
 	udp->len = bpf_htons(c.p.ip_len + OVERHEAD - IP_LEN);
-	hop(data + INNER_IP, &c.p);
+	decrement_ttl(data + INNER_IP, &c.p);
 	skb->priority = priority_of(c.p.tos);
 	return carry(skb, OUT, bpf_redirect(c.to->wire, 0));
 }
 
-/* A packet is for the port of this overlay, and long enough for all of its headers. */
-static __always_inline int of_overlay(struct __sk_buff *skb, void *data, void *end)
+/* A packet is for this overlay's port, and long enough for all headers. */
+static __always_inline int is_overlay(struct __sk_buff *skb, void *data, void *end)
 {
 	struct iphdr *ip = data + OUTER_IP;
 	struct udphdr *udp = data + OUTER_UDP;
@@ -78,8 +78,8 @@ static __always_inline int outer_fragment(void *data)
 	return ip->frag_off & bpf_htons((__u16)~DONT_FRAGMENT);
 }
 
-/* Within is IPv4, and nothing else is said but the VNI. */
-static __always_inline int plain(void *data)
+/* The inner packet is IPv4, and the VXLAN header has nothing but the VNI. */
+static __always_inline int is_plain_vxlan(void *data)
 {
 	__be32 *vxlan = data + VXLAN_HEADER;
 
@@ -94,9 +94,9 @@ static __always_inline __u32 vni(void *data)
 	return bpf_ntohl(vxlan[1]) >> 8;
 }
 
-/* What the machine's rules have made of the headers around a packet is what is put
- * there without them, but for what differs by packet. */
-static __always_inline int as_carried(const void *data, const struct peer *to)
+/* The outer headers of a slow packet are those that a carried one gets, except for the fields
+ * that differ by packet. */
+static __always_inline int same_headers(const void *data, const struct peer *to)
 {
 	const struct iphdr *is = data + OUTER_IP, *ours = (const void *)to->header + OUTER_IP;
 	const __u16 *eth = data, *inner = data + INNER_ETH, *header = (const void *)to->header;
@@ -110,8 +110,7 @@ static __always_inline int as_carried(const void *data, const struct peer *to)
 	       is->frag_off == ours->frag_off && !((is->tos ^ ours->tos) & ~ECN_MASK);
 }
 
-/* In front of the tunnel's device, a packet still says by which device the machine's
- * network got it, and what connection tracking knows of it. */
+/* In front of the tunnel device, a packet still has its ingress device and conntrack entry. */
 SEC("tc/to_tunnel")
 int to_tunnel(struct __sk_buff *skb)
 {
@@ -126,16 +125,16 @@ int to_tunnel(struct __sk_buff *skb)
 	if (skb->protocol != bpf_htons(ETH_P_IP) || data + ETH_HLEN > end || parse(data + ETH_HLEN, end, OUT, &p) || p.flags)
 		return NEXT;
 	pod = pod_of(p.key.local, of, &device);
-	if (!pod || pod->receiver != skb->ingress_ifindex)
+	if (!pod || pod->ingress_ifindex != skb->ingress_ifindex)
 		return NEXT;
 	p.key.tenant_proto |= of << 8;
-	if (learned(skb, &p))
-		cross(skb, now);
+	if (get_flow(skb, &p))
+		stamp_tunnel(skb, now);
 	return NEXT;
 }
 
-/* It learns behind the tunnel's device, where rules for what the machine itself
- * sends have let pass what is around the packet, too. */
+/* Learns behind the tunnel device, where the rules for the outer packet have let it pass,
+ * too. */
 SEC("tc/to_peer")
 int to_peer(struct __sk_buff *skb)
 {
@@ -143,16 +142,16 @@ int to_peer(struct __sk_buff *skb)
 	struct udphdr *udp = data + OUTER_UDP;
 	__u32 now = epoch;
 
-	if (!crossed(skb, now))
+	if (!tunnel_stamped(skb, now))
 		return NEXT;
 	skb->tc_index = 0;
-	if (!of_overlay(skb, data, end) || outer_fragment(data) || !plain(data))
+	if (!is_overlay(skb, data, end) || outer_fragment(data) || !is_plain_vxlan(data))
 		return NEXT;
 	return learn_out(skb, INNER_IP, INNER_ETH, vni(data), udp->source, now, 1);
 }
 
-/* The headers around a packet are those that the peer's machine puts there, and as the
- * network takes them: a tunnel's device drops what comes from its own MAC. */
+/* The outer headers are those that the peer's host sends, and the network accepts: a tunnel
+ * device drops frames from its own MAC. */
 static __always_inline int from_peer(void *data, const void *ours, const struct parsed *p, int learning)
 {
 	const void *us = ours + INNER_ETH + MAC_LEN, *to = data + INNER_ETH;
@@ -163,7 +162,7 @@ static __always_inline int from_peer(void *data, const void *ours, const struct 
 		return SLOW_SOURCE;
 	if (ip->tot_len != bpf_htons(p->ip_len + OVERHEAD) || udp->len != bpf_htons(p->ip_len + OVERHEAD - IP_LEN))
 		return SLOW_SIZE;
-	if ((udp->check && !learning) || !sums_up(ip))
+	if ((udp->check && !learning) || !ip_csum_ok(ip))
 		return SLOW_CHECKSUM;
 	if ((ip->tos ^ p->tos) & ECN_MASK)
 		return SLOW_ECN;
@@ -176,9 +175,9 @@ struct sk_buff___sum {
 
 extern void *bpf_cast_to_kern_ctx(void *obj) __ksym __weak; /* from 6.2 on */
 
-/* The card says that checksums are right: CHECKSUM_UNNECESSARY. Where this cannot be
- * read without a call, the one that it saves asks the same. */
-static __always_inline int looked_at(struct __sk_buff *ctx)
+/* The device has verified checksums: CHECKSUM_UNNECESSARY. If this cannot be read without a
+ * call, the answer is yes: the call that it would save checks the same. */
+static __always_inline int csum_unnecessary(struct __sk_buff *ctx)
 {
 	struct sk_buff___sum *skb;
 
@@ -195,34 +194,34 @@ int from_wire(struct __sk_buff *skb)
 	struct carried c;
 	int why;
 
-	unstamp(skb);
-	if (!of_overlay(skb, data, end))
-		return NEXT; /* not of this overlay: it is not counted either */
-	if (!alive())
+	clear_stamp(skb);
+	if (!is_overlay(skb, data, end))
+		return NEXT; /* not of this overlay: not counted */
+	if (!lease_valid())
 		return slow(skb, IN, SLOW_NO_DAEMON);
 	if (outer_fragment(data))
 		return slow(skb, IN, SLOW_FRAGMENT);
-	if (skb->pkt_type != PACKET_FOR_US || skb->vlan_present || !plain(data))
+	if (skb->pkt_type != PACKET_FOR_US || skb->vlan_present || !is_plain_vxlan(data))
 		return slow(skb, IN, SLOW_NOT_IPV4);
-	why = find_in(skb, data, end, INNER_IP, vni(data), &c);
+	why = lookup_in(skb, data, end, INNER_IP, vni(data), &c);
 	if (!why)
 		why = skb->ifindex == c.to->wire ? from_peer(data, c.to->header, &c.p, 0) : SLOW_SOURCE;
 	if (why)
 		return slow_in(skb, data, INNER_ETH + MAC_LEN, ((struct iphdr *)(data + INNER_IP))->daddr, vni(data), &c, why);
-	/* Who cuts them asks whether they are in a tunnel, and nothing here can say no. */
+	/* Segmentation asks whether they are in a tunnel, and a program cannot clear that. */
 	if (skb->gso_size && (c.p.key.tenant_proto & 0xff) == IPPROTO_UDP)
 		return slow(skb, IN, SLOW_ENCAPSULATED);
 	if (bpf_skb_adjust_room(skb, -OVERHEAD, BPF_ADJ_ROOM_MAC, SHRINK))
 		return slow(skb, IN, SLOW_ENCAPSULATED);
-	/* As the network does when it takes headers off: of the checksums that the
-	 * card has looked at, the outermost is gone. */
-	if (looked_at(skb))
+	/* As the network does when it decapsulates: the outermost of the verified checksums is
+	 * gone. */
+	if (csum_unnecessary(skb))
 		bpf_csum_level(skb, BPF_CSUM_LEVEL_DEC);
 	data = (void *)(long)skb->data;
 	if (data + ETH_HLEN + IP_LEN > (void *)(long)skb->data_end)
-		return TC_SHOT; /* cannot be, as above */
-	deliver(data, c.to->macs);
-	hop(data + ETH_HLEN, &c.p);
+		return TC_SHOT; /* impossible, as above */
+	write_eth(data, c.to->macs);
+	decrement_ttl(data + ETH_HLEN, &c.p);
 	skb->priority = priority_of(c.p.tos);
 	return carry(skb, IN, bpf_redirect_peer(c.to->pod, 0));
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-func epochNow(t *testing.T, fast *bpf.Fast) (epoch uint32) {
+func epochNow(t *testing.T, fast *bpf.Objects) (epoch uint32) {
 	t.Helper()
 	must(t, fast.Epoch.Get(&epoch))
 	return epoch
@@ -30,14 +30,14 @@ func epochNow(t *testing.T, fast *bpf.Fast) (epoch uint32) {
 // neighbours, if packets are carried to them, which may be found out later.
 func TestInbox(t *testing.T) {
 	fast := newFast(t)
-	box, err := fastpath.NewInbox(fast)
+	box, err := fastpath.NewEventQueue(fast)
 	must(t, err)
 	const rules, ways = topology.RulesChanged, topology.TopologyChanged
 	hop := topology.Neighbour{Device: 7, Addr: netip.MustParseAddr("10.0.0.1")}
 	pod := topology.Neighbour{Device: 8, Addr: netip.MustParseAddr("10.0.0.2")}
 	known := topology.Topology{Pods: []topology.LocalPod{{NeighDevice: pod.Device, Addr: pod.Addr}}, NextHops: []topology.NextHop{{Device: 9, WireDevice: hop.Device, Addr: hop.Addr}}}
 	put := func(c topology.Changes, n topology.Neighbour) func() {
-		return func() { box.Put(topology.Event{Changes: c, Neighbour: n}) }
+		return func() { box.Push(topology.Event{Changes: c, Neighbour: n}) }
 	}
 	for _, step := range []struct {
 		what   string
@@ -53,15 +53,15 @@ func TestInbox(t *testing.T) {
 			put(ways, topology.Neighbour{})()
 		}, 2, rules | ways},
 		{"a neighbour that nobody goes to", put(rules|ways, hop), 0, ways},
-		{"the ways, which lead to it", func() { box.Know(known) }, 0, 0},
+		{"the ways, which lead to it", func() { box.SetTopology(known) }, 0, 0},
 		{"the hop to a peer", put(rules|ways, hop), 1, rules | ways},
 		{"a neighbour of a tunnel's device", put(rules|ways, topology.Neighbour{Device: 9, Addr: pod.Addr}), 1, rules | ways},
 		{"a pod", put(rules|ways, pod), 1, rules | ways},
 		{"another neighbour", put(rules|ways, topology.Neighbour{Device: 8, Addr: hop.Addr}), 0, ways},
 		{"a pod that was found while the ways were read", func() {
-			box.Know(topology.Topology{})
+			box.SetTopology(topology.Topology{})
 			put(rules|ways, pod)()
-			box.Know(known)
+			box.SetTopology(known)
 		}, 1, rules | ways},
 	} {
 		before := epochNow(t, fast)
@@ -69,7 +69,7 @@ func TestInbox(t *testing.T) {
 		if raised := epochNow(t, fast) - before; raised != step.raised {
 			t.Errorf("%s: the epoch was raised by %d, want %d", step.what, raised, step.raised)
 		}
-		if found, err := box.Take(); found != step.found || err != nil {
+		if found, err := box.Drain(); found != step.found || err != nil {
 			t.Errorf("%s: changed is %b, want %b (%v)", step.what, found, step.found, err)
 		}
 	}
@@ -77,11 +77,11 @@ func TestInbox(t *testing.T) {
 
 // follow runs a daemon in a namespace of its own that reads ways as it is told to. It
 // gives the daemon's inbox and state, and what to end it by, which gives its error.
-func follow(t *testing.T, fast *bpf.Fast, n *netcfg.Namespace, read func() (topology.Topology, error)) (box *fastpath.Inbox, off func() string, end func() error) {
+func follow(t *testing.T, fast *bpf.Objects, n *netcfg.Namespace, read func() (topology.Topology, error)) (box *fastpath.EventQueue, off func() string, end func() error) {
 	t.Helper()
 	c := &fastpath.Config{Kind: fastpath.Routed, Port: 4789, Pins: t.TempDir(), State: filepath.Join(t.TempDir(), "state")}
 	ctx, cancel := context.WithCancel(t.Context())
-	given, done := make(chan *fastpath.Inbox, 1), make(chan error, 1)
+	given, done := make(chan *fastpath.EventQueue, 1), make(chan error, 1)
 	go func() {
 		done <- host.Do(n.Path(), func() error { return fastpath.Follow(ctx, c, n, fast, given, read) })
 	}()
@@ -120,14 +120,14 @@ func TestNewsWhileBusy(t *testing.T) {
 	for range 2 {
 		before := epochNow(t, fast)
 		allow := testenv.Forbid(t, n.Path())
-		until(t, "the epoch is raised", func() bool { return epochNow(t, fast) > before })
+		eventually(t, "the epoch is raised", func() bool { return epochNow(t, fast) > before })
 		before = epochNow(t, fast)
 		allow()
-		until(t, "it is raised once more", func() bool { return epochNow(t, fast) > before })
+		eventually(t, "it is raised once more", func() bool { return epochNow(t, fast) > before })
 	}
 	testenv.Lose(t, n.Path(), 2)
 	goOn()
-	until(t, "the last rule is read", func() bool { return strings.Contains(off(), "differently") })
+	eventually(t, "the last rule is read", func() bool { return strings.Contains(off(), "may differ between packets") })
 	must(t, end())
 }
 
@@ -146,7 +146,7 @@ func TestInterrupted(t *testing.T) {
 	})
 	carries := func(want bool) {
 		t.Helper()
-		until(t, fmt.Sprintf("something is carried: %v", want), func() bool {
+		eventually(t, fmt.Sprintf("something is carried: %v", want), func() bool {
 			var deadline uint64
 			must(t, fast.Deadline.Get(&deadline))
 			return (off() == "") == want && (deadline > 0) == want
@@ -156,13 +156,13 @@ func TestInterrupted(t *testing.T) {
 	for range 2 {
 		before, torn := epochNow(t, fast), fmt.Errorf("list devices: %w", nlmsg.ErrInterrupted)
 		fails.Store(&torn)
-		box.Put(topology.Event{Changes: topology.TopologyChanged})
+		box.Push(topology.Event{Changes: topology.TopologyChanged})
 		carries(false)
 		if epochNow(t, fast) == before {
 			t.Error("what was learned holds")
 		}
 		tried := reads.Load()
-		until(t, "it has tried again, twice", func() bool { return reads.Load() >= tried+2 })
+		eventually(t, "it has tried again, twice", func() bool { return reads.Load() >= tried+2 })
 		carries(false)
 		fails.Store(nil)
 		carries(true)
@@ -170,8 +170,8 @@ func TestInterrupted(t *testing.T) {
 	other := errors.New("no memory")
 	tried := reads.Load()
 	fails.Store(&other)
-	box.Put(topology.Event{Changes: topology.TopologyChanged})
-	until(t, "it has tried", func() bool { return reads.Load() > tried })
+	box.Push(topology.Event{Changes: topology.TopologyChanged})
+	eventually(t, "it has tried", func() bool { return reads.Load() > tried })
 	if err := end(); !errors.Is(err, other) {
 		t.Errorf("it ended with %v", err)
 	}

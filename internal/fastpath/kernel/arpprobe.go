@@ -11,18 +11,18 @@ import (
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
-// AskNeighbours asks neighbours of the namespace's bridges whether they are there, by
-// ARP and in nobody's name (as RFC 5227 probes): their answers tell the bridges where
-// they are, and nobody learns anything else. It waits for none, and leaves out those
-// whose bridge is gone or has no room.
-func AskNeighbours(n *netcfg.Namespace, all []topology.BridgeNeighbour) error {
+// SendARPProbes sends ARP probes (RFC 5227, without a sender address) to neighbours of the
+// namespace's bridges. From the replies the bridges learn their ports, and no host learns
+// anything else. It does not wait for replies, and skips neighbours whose bridge is gone or
+// has no buffer space.
+func SendARPProbes(n *netcfg.Namespace, all []topology.BridgeNeighbour) error {
 	if len(all) == 0 {
 		return nil
 	}
 	err := n.Do(func() (err error) {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if errors.Is(err, unix.EAFNOSUPPORT) {
-			return nil // on this kernel they have to speak by themselves
+			return nil // without AF_PACKET the pods must send by themselves
 		}
 		if err != nil {
 			return err
@@ -31,23 +31,23 @@ func AskNeighbours(n *netcfg.Namespace, all []topology.BridgeNeighbour) error {
 		for _, one := range all {
 			to := &unix.SockaddrLinklayer{Ifindex: one.Device, Protocol: bigEndian(unix.ETH_P_ARP), Halen: macBytes}
 			copy(to.Addr[:], one.MAC)
-			err := unix.Sendto(fd, probe(one), 0, to)
-			if err != nil && !slices.ContainsFunc(passing, func(e error) bool { return errors.Is(err, e) }) {
+			err := unix.Sendto(fd, arpProbe(one), 0, to)
+			if err != nil && !slices.ContainsFunc(transientErrors, func(e error) bool { return errors.Is(err, e) }) {
 				return err
 			}
 		}
 		return nil
 	})
-	return n.Wrap("ask neighbours", err)
+	return n.Wrap("send ARP probes", err)
 }
 
-// passing is what becomes of devices, and of room to send.
-var passing = []error{unix.ENODEV, unix.ENXIO, unix.ENETDOWN, unix.EAGAIN, unix.ENOBUFS}
+// transientErrors are those of devices that go away, and of full buffers.
+var transientErrors = []error{unix.ENODEV, unix.ENXIO, unix.ENETDOWN, unix.EAGAIN, unix.ENOBUFS}
 
 const macBytes = 6
 
-// probe is a frame that asks a neighbour.
-func probe(n topology.BridgeNeighbour) []byte {
+// arpProbe is the frame of a probe.
+func arpProbe(n topology.BridgeNeighbour) []byte {
 	frame := append(slices.Clone([]byte(n.MAC)), n.BridgeMAC...)
 	for _, word := range []uint16{unix.ETH_P_ARP, unix.ARPHRD_ETHER, unix.ETH_P_IP, macBytes<<8 | 4, 1} { // a request
 		frame = binary.BigEndian.AppendUint16(frame, word)

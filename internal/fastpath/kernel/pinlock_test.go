@@ -10,28 +10,28 @@ import (
 )
 
 // One has a seat, until another asks for it and it leaves.
-func TestSeat(t *testing.T) {
+func TestPinLock(t *testing.T) {
 	folder := t.TempDir()
-	first, err := kernel.TakeSeat(t.Context(), folder, false)
+	first, err := kernel.AcquirePinLock(t.Context(), folder, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wanted, err := first.Look(); wanted || err != nil {
+	if wanted, err := first.TakeoverRequested(); wanted || err != nil {
 		t.Fatalf("nobody asks for the seat, but: %v, %v", wanted, err)
 	}
-	if _, err := kernel.TakeSeat(t.Context(), folder, false); !errors.Is(err, kernel.ErrTaken) {
+	if _, err := kernel.AcquirePinLock(t.Context(), folder, false); !errors.Is(err, kernel.ErrLocked) {
 		t.Fatalf("a second one was let in: %v", err)
 	}
 	got := make(chan error)
 	go func() {
-		second, err := kernel.TakeSeat(t.Context(), folder, true)
+		second, err := kernel.AcquirePinLock(t.Context(), folder, true)
 		if err == nil {
 			second.Close()
 		}
 		got <- err
 	}()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		wanted, err := first.Look()
+		wanted, err := first.TakeoverRequested()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,12 +64,12 @@ func TestSeatOfNoFolder(t *testing.T) {
 		}
 	}
 	must(os.Mkdir(folder, 0o700))
-	s, err := kernel.TakeSeat(t.Context(), folder, false)
+	s, err := kernel.AcquirePinLock(t.Context(), folder, false)
 	must(err)
 	defer s.Close()
 	must(os.Rename(folder, folder+".old"))
 	for range 2 {
-		if _, err := s.Look(); !errors.Is(err, kernel.ErrNoFolder) {
+		if _, err := s.TakeoverRequested(); !errors.Is(err, kernel.ErrPinsRemoved) {
 			t.Fatalf("nobody says that the folder is gone: %v", err)
 		}
 		_ = os.Mkdir(folder, 0o700)

@@ -12,35 +12,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Endings tells which connections conntrack forgets, from when it was opened.
-type Endings struct {
+// DestroyEvents receives conntrack's destroy events from when it was opened.
+type DestroyEvents struct {
 	n    *netcfg.Namespace
 	file *os.File // the socket
 }
 
-// endedRoom is for what conntrack forgets in a burst: 10,000 connections and more.
-const endedRoom = 16 << 20 // bytes of the kernel's memory
+// destroyBuffer holds a burst of more than 10,000 events.
+const destroyBuffer = 16 << 20 // of the socket, bytes
 
-// OpenEndings begins to listen.
-func OpenEndings(n *netcfg.Namespace) (*Endings, error) {
-	fd, err := netfilter(n, endedRoom)
+// OpenDestroyEvents starts to listen.
+func OpenDestroyEvents(n *netcfg.Namespace) (*DestroyEvents, error) {
+	fd, err := netfilterSocket(n, destroyBuffer)
 	if err != nil {
 		return nil, n.Wrap("open connection tracking", err)
 	}
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, unix.NFNLGRP_CONNTRACK_DESTROY); err != nil {
 		return nil, n.Wrap("listen to connection tracking", errors.Join(err, unix.Close(fd)))
 	}
-	return &Endings{n, os.NewFile(uintptr(fd), "conntrack")}, nil
+	return &DestroyEvents{n, os.NewFile(uintptr(fd), "conntrack")}, nil
 }
 
-// Close ends it.
-func (e *Endings) Close() error { return e.file.Close() }
+// Close closes the socket.
+func (e *DestroyEvents) Close() error { return e.file.Close() }
 
-// Follow tells, until ctx ends, of all connections of TCP and UDP over IPv4 that
-// conntrack forgets, as many at once as there are; the list is used again after
-// tell has returned. lost says that the kernel had to leave some out: it does so
-// until it has no more to hand out, and that is said until then.
-func (e *Endings) Follow(ctx context.Context, tell func(ended []Connection, lost bool) error) error {
+// Follow reports, until ctx ends, all TCP and UDP connections over IPv4 that conntrack
+// destroys, in batches; the slice is reused after tell has returned. lost says that the
+// kernel had to drop events. It stays true until the socket was read empty.
+func (e *DestroyEvents) Follow(ctx context.Context, tell func(ended []Connection, lost bool) error) error {
 	stop := context.AfterFunc(ctx, func() { _ = e.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	raw, err := e.file.SyscallConn()
@@ -55,7 +54,7 @@ func (e *Endings) Follow(ctx context.Context, tell func(ended []Connection, lost
 		var failed error
 		ended = ended[:0]
 		err := raw.Read(func(fd uintptr) bool {
-			for len(ended) < atOnce {
+			for len(ended) < batchSize {
 				n, err := unix.Read(int(fd), buf)
 				switch {
 				case errors.Is(err, unix.EINTR):
@@ -71,7 +70,7 @@ func (e *Endings) Follow(ctx context.Context, tell func(ended []Connection, lost
 					return true
 				}
 				eachMessage(buf[:n], func(m message) {
-					if c, ok := m.connection(); ok && m.kind == trackMessage(trackDelete) {
+					if c, ok := m.connection(); ok && m.kind == ctMessageType(ctDelete) {
 						ended = append(ended, c)
 					}
 				})

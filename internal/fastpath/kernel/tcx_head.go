@@ -12,11 +12,10 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 )
 
-// AttachAhead attaches a program to a device of a namespace, given by its file, in
-// front of all programs that are there: it sees every packet that they see. It
-// stays until it is closed, or this process ends. The error wraps [host.ErrGone] if
-// there is no such device.
-func AttachAhead(namespace string, p *ebpf.Program, device int, at Attach) (attached io.Closer, err error) {
+// AttachTCXHead attaches a program to a device of a network namespace, ahead of all programs
+// that are there: it sees every packet that they see. It stays until it is closed, or this
+// process ends. The error wraps [host.ErrGone] if there is no such device.
+func AttachTCXHead(namespace string, p *ebpf.Program, device int, at AttachPoint) (attached io.Closer, err error) {
 	err = host.Do(namespace, func() (err error) {
 		attached, err = link.AttachTCX(link.TCXOptions{
 			Interface: device, Program: p, Attach: ebpf.AttachType(at), Anchor: link.Head(),

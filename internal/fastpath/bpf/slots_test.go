@@ -32,38 +32,38 @@ func TestKnownEnds(t *testing.T) {
 		counted bpf.Count
 	}{
 		{"nothing", func(*testing.T, *rig) {}, bpf.Counts},
-		{"rules", func(t *testing.T, r *rig) { check(t, r.fast.Epoch.Set(r.epoch+1)) }, bpf.SlowStale},
+		{"rules", func(t *testing.T, r *rig) { check(t, r.objs.Epoch.Set(r.epoch+1)) }, bpf.SlowStale},
 		{"pod", func(t *testing.T, r *rig) {
 			r.podEntry.Epoch++
-			check(t, r.fast.PutPod(uint32(r.pod), r.podEntry))
+			check(t, r.objs.PutPod(uint32(r.pod), r.podEntry))
 		}, bpf.SlowStale},
 		{"peer", func(t *testing.T, r *rig) {
 			r.peer.Epoch++
-			check(t, r.fast.PutPeer(peerNumber, r.peer))
+			check(t, r.objs.PutPeer(peerNumber, r.peer))
 		}, bpf.SlowStale},
-		{"daemon", func(t *testing.T, r *rig) { check(t, r.fast.Deadline.Set(uint64(1))) }, bpf.SlowNoDaemon},
+		{"daemon", func(t *testing.T, r *rig) { check(t, r.objs.Deadline.Set(uint64(1))) }, bpf.SlowNoDaemon},
 		{"flow deleted", func(t *testing.T, r *rig) {
-			check(t, r.fast.Flows.Delete(r.key))
-			check(t, r.fast.Ended(r.key))
+			check(t, r.objs.Flows.Delete(r.key))
+			check(t, r.objs.InvalidateSlots(r.key))
 		}, bpf.SlowUnknown},
 		{"flow deleted, and a second gone by", func(t *testing.T, r *rig) {
-			check(t, r.fast.Flows.Delete(r.key))
-			check(t, r.fast.Tick.Set(uint32(2)))
+			check(t, r.objs.Flows.Delete(r.key))
+			check(t, r.objs.Tick.Set(uint32(2)))
 		}, bpf.SlowUnknown},
 		{"flow deleted, and another in its place", func(t *testing.T, r *rig) {
-			check(t, r.fast.Flows.Delete(r.key))
-			check(t, r.fast.Ended(r.key))
+			check(t, r.objs.Flows.Delete(r.key))
+			check(t, r.objs.InvalidateSlots(r.key))
 			r.flow.Epoch = 0
-			check(t, r.fast.Flows.Put(r.key, r.flow))
+			check(t, r.objs.Flows.Put(r.key, r.flow))
 		}, bpf.SlowUnproven},
 		{"connection ended on another core", func(t *testing.T, r *rig) {
 			if runtime.NumCPU() < 2 {
 				t.Skip("there is no other core")
 			}
-			fin := r.sent()
+			fin := r.podPacket()
 			fin.tcp.FIN = true
 			onCore(t, 1)
-			r.run(t, r.fast.FromPod, r.pod, fin.bytes(t))
+			r.run(t, r.objs.FromPod, r.pod, fin.bytes(t))
 			onCore(t, 0)
 		}, bpf.SlowUnknown},
 	} {
@@ -72,16 +72,16 @@ func TestKnownEnds(t *testing.T) {
 				onCore(t, 0)
 				r := newRig(t, kind, layers.IPProtocolTCP)
 				r.put(t)
-				r.both(t, kind, bpf.Counts)
+				r.sendEachWay(t, kind, bpf.Counts)
 				c.change(t, r)
-				r.both(t, kind, c.counted)
+				r.sendEachWay(t, kind, c.counted)
 			})
 		}
 	}
 }
 
-// both sends a packet each way, and wants it carried, or slow for a reason.
-func (r *rig) both(t *testing.T, kind string, slow bpf.Count) {
+// sendEachWay sends a packet each way, and wants it carried, or slow for a reason.
+func (r *rig) sendEachWay(t *testing.T, kind string, slow bpf.Count) {
 	t.Helper()
 	r.way(t, "out", kind, slow)
 	r.way(t, "in", kind, slow)
@@ -89,9 +89,9 @@ func (r *rig) both(t *testing.T, kind string, slow bpf.Count) {
 
 func (r *rig) way(t *testing.T, way, kind string, slow bpf.Count) {
 	t.Helper()
-	packet, program, device, carried := r.sent(), r.fast.FromPod, r.pod, bpf.CarriedOut
+	packet, program, device, carried := r.podPacket(), r.objs.FromPod, r.pod, bpf.CarriedOut
 	if way == "in" {
-		packet, program, device, carried = r.received(kind == "vxlan"), r.fast.FromWire, r.wire, bpf.CarriedIn
+		packet, program, device, carried = r.received(kind == "vxlan"), r.objs.FromWire, r.wire, bpf.CarriedIn
 	}
 	before := r.counted(t)
 	verdict, _ := r.run(t, program, device, packet.bytes(t))
@@ -103,7 +103,7 @@ func (r *rig) way(t *testing.T, way, kind string, slow bpf.Count) {
 		return
 	}
 	if way == "in" {
-		slow += bpf.In
+		slow += bpf.PerDirection
 	}
 	if verdict != next || after[slow] != before[slow]+1 {
 		t.Errorf("%s: verdict %d, counted %v, before %v; want one that is %s", way, int32(verdict), after, before, slow)
@@ -117,10 +117,10 @@ func TestKnownIsUsed(t *testing.T) {
 	r := newRig(t, "vxlan", layers.IPProtocolUDP)
 	r.put(t)
 	for _, now := range []uint32{2, 3} {
-		check(t, r.fast.Tick.Set(now))
-		r.both(t, "vxlan", bpf.Counts)
+		check(t, r.objs.Tick.Set(now))
+		r.sendEachWay(t, "vxlan", bpf.Counts)
 		var f bpf.Flow
-		check(t, r.fast.Flows.Lookup(r.key, &f))
+		check(t, r.objs.Flows.Lookup(r.key, &f))
 		if f.Used != now {
 			t.Errorf("used in tick %d, want %d", f.Used, now)
 		}
@@ -141,13 +141,13 @@ func TestKnownApart(t *testing.T) {
 	}
 	second := r.flow
 	second.Port++
-	check(t, r.fast.Flows.Put(other, second))
+	check(t, r.objs.Flows.Put(other, second))
 	const outerPort = 14 + 20 // offset of the source port
 	for range 2 {
 		for from, want := range map[uint16]uint16{4000: r.flow.Port, port: second.Port} {
-			p := r.sent()
+			p := r.podPacket()
 			p.udp.SrcPort = layers.UDPPort(from)
-			verdict, out := r.run(t, r.fast.FromPod, r.pod, p.bytes(t))
+			verdict, out := r.run(t, r.objs.FromPod, r.pod, p.bytes(t))
 			if verdict != redirect {
 				t.Fatalf("verdict %d, counted %v", int32(verdict), r.counted(t))
 			}
@@ -156,14 +156,14 @@ func TestKnownApart(t *testing.T) {
 			}
 		}
 	}
-	r.both(t, "vxlan", bpf.Counts)
-	if verdict, _ := r.run(t, r.fast.FromPod, r.wire, r.sent().bytes(t)); verdict != next {
+	r.sendEachWay(t, "vxlan", bpf.Counts)
+	if verdict, _ := r.run(t, r.objs.FromPod, r.wire, r.podPacket().bytes(t)); verdict != next {
 		t.Errorf("another pod's packet: verdict %d", int32(verdict))
 	}
-	r.both(t, "vxlan", bpf.Counts)
+	r.sendEachWay(t, "vxlan", bpf.Counts)
 	p := r.received(true)
 	p.vxlan.VNI++
-	if verdict, _ := r.run(t, r.fast.FromWire, r.wire, p.bytes(t)); verdict != next {
+	if verdict, _ := r.run(t, r.objs.FromWire, r.wire, p.bytes(t)); verdict != next {
 		t.Errorf("another tenant's packet: verdict %d", int32(verdict))
 	}
 }

@@ -36,7 +36,7 @@ func TestFilterLinks(t *testing.T) {
 		})
 		return l
 	}
-	before, after := &fastpath.FilterLinks{}, &fastpath.FilterLinks{}
+	before, after := &fastpath.NetfilterLinks{}, &fastpath.NetfilterLinks{}
 	for _, c := range []struct {
 		family         link.NetfilterProtocolFamily
 		hook           link.NetfilterInetHook
@@ -48,7 +48,7 @@ func TestFilterLinks(t *testing.T) {
 		{link.NetfilterProtoIPv4, link.NetfilterInetLocalOut, "", "output"},
 		{link.NetfilterProtoIPv6, link.NetfilterInetForward, "", ""},
 	} {
-		look := func(f *fastpath.FilterLinks, wantPlain, wantTunnels string) {
+		look := func(f *fastpath.NetfilterLinks, wantPlain, wantTunnels string) {
 			t.Helper()
 			plain, err := f.Look(false)
 			must(t, err)
@@ -65,6 +65,6 @@ func TestFilterLinks(t *testing.T) {
 		must(t, l.Close())
 		look(before, "", "")
 		look(after, "", "")
-		after = &fastpath.FilterLinks{}
+		after = &fastpath.NetfilterLinks{}
 	}
 }

@@ -11,23 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TryTCX tries whether the kernel has such points to attach to.
-func TryTCX(n *netcfg.Namespace) error { return tryAttach(n, Ingress) }
+// ProbeTCX probes whether the kernel has tcx.
+func ProbeTCX(n *netcfg.Namespace) error { return probeAttach(n, Ingress) }
 
-// TryPrograms tries whether a program can put the headers of a tunnel around a packet,
-// and see those of a device: as a tc filter where there is no tcx.
-func TryPrograms(n *netcfg.Namespace) error {
-	if err := tryHeaders(); err != nil {
+// ProbePrograms probes whether a program can encapsulate packets, and can be attached to a
+// device, as a tc filter where there is no tcx.
+func ProbePrograms(n *netcfg.Namespace) error {
+	if err := probeEncap(); err != nil {
 		return fmt.Errorf("put headers around a packet: %w", err)
 	}
 	if HasTCX() {
-		return tryAttach(n, Ingress)
+		return probeAttach(n, Ingress)
 	}
-	return tryAttach(n, FilterIngress)
+	return probeAttach(n, FilterIngress)
 }
 
-// tryAttach attaches a program that leaves every packet to others.
-func tryAttach(n *netcfg.Namespace, at Attach) error {
+// probeAttach attaches a program that does nothing.
+func probeAttach(n *netcfg.Namespace, at AttachPoint) error {
 	p, err := filter(asm.Mov.Imm(asm.R0, -1), asm.Return())
 	if err != nil {
 		return err
@@ -35,14 +35,14 @@ func tryAttach(n *netcfg.Namespace, at Attach) error {
 	defer p.Close()
 	const loopback = 1
 	return n.Wrap("attach a program to a device", n.Do(func() error {
-		if at.ofFilter() {
+		if at.isFilter() {
 			return errors.Join(n.Handle().QdiscAdd(clsact(loopback)), addFilter(n, p, loopback, at, "probe"))
 		}
 		l, err := at.attach(p, loopback)
 		switch {
 		case err == nil:
 			err = l.Close()
-		case errors.Is(err, ebpf.ErrNotSupported): // the library found that out, not the kernel
+		case errors.Is(err, ebpf.ErrNotSupported): // from the library, not the kernel
 			err = fmt.Errorf("%w: %w", err, unix.EOPNOTSUPP)
 		}
 		return err
@@ -53,7 +53,7 @@ func filter(code ...asm.Instruction) (*ebpf.Program, error) {
 	return ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: code})
 }
 
-// Of linux/bpf.h: room behind the Ethernet header, and what it is for.
+// Arguments of bpf_skb_adjust_room, from linux/bpf.h.
 const (
 	roomMAC    = 1
 	roomVXLAN  = 1<<0 | 1<<1 | 1<<4 | 1<<6 | ethLen<<56 // FIXED_GSO, ENCAP_L3_IPV4, ENCAP_L4_UDP, ENCAP_L2_ETH, ENCAP_L2
@@ -61,9 +61,9 @@ const (
 	ethLen     = 14
 )
 
-// tryHeaders runs a program on a packet, which reads a number and adds to it in one step,
-// as since Linux 5.12, and makes room for headers around an Ethernet frame, as since 5.13.
-func tryHeaders() error {
+// probeEncap runs a program on a packet that uses atomic fetch-and-add, which needs Linux
+// 5.12, and makes room for headers around an Ethernet frame, which needs 5.13.
+func probeEncap() error {
 	p, err := filter(
 		asm.Mov.Imm(asm.R2, 1),
 		asm.StoreMem(asm.RFP, -8, asm.R2, asm.DWord),
@@ -74,7 +74,7 @@ func tryHeaders() error {
 		asm.FnSkbAdjustRoom.Call(),
 		asm.Return(),
 	)
-	if errors.Is(err, unix.EINVAL) { // a verifier that does not know the instruction
+	if errors.Is(err, unix.EINVAL) { // the verifier does not know the instruction
 		return fmt.Errorf("%w: %w", err, unix.EOPNOTSUPP)
 	}
 	if err != nil {

@@ -56,7 +56,7 @@ func TestAsk(t *testing.T) {
 				t.Fatalf("%s: the bridge goes on to know the pod", name)
 			}
 		}
-		must(t, fastpath.Ask(m, ways))
+		must(t, fastpath.SendProbes(m, ways))
 		for !knows(t, m, mac) {
 			if time.Now().After(end) {
 				t.Fatalf("%s: the bridge does not know the pod that was asked", name)

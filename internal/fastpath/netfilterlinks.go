@@ -9,25 +9,24 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// filterLinks follows the programs of BPF at netfilter's hooks for IPv4, where the
-// kernel does not list those hooks. Of a program it says at which hook it is, and not
-// in whose namespace: any counts.
-type filterLinks struct {
-	last link.ID // of all that were looked at: their numbers go up
-	at   map[link.ID]*link.NetfilterInfo
+// netfilterLinks tracks BPF programs at netfilter's IPv4 hooks, on kernels that do not list
+// those hooks. The kernel tells the hook of a link and not its namespace, so all count.
+type netfilterLinks struct {
+	last     link.ID // the last one that was read; IDs increase
+	programs map[link.ID]*link.NetfilterInfo
 }
 
-// hookNames are netfilter's, by their numbers there.
+// hookNames are the names of netfilter's hooks.
 var hookNames = map[link.NetfilterInetHook]string{
 	link.NetfilterInetPreRouting: "prerouting", link.NetfilterInetLocalIn: "input", link.NetfilterInetForward: "forward",
 	link.NetfilterInetLocalOut: "output", link.NetfilterInetPostRouting: "postrouting",
 }
 
-// look names a hook for packets that are forwarded which has a program, or with tunnels
-// any; "": there is none.
-func (f *filterLinks) look(tunnels bool) (hook string, err error) {
-	if f.at == nil {
-		f.at = map[link.ID]*link.NetfilterInfo{}
+// look names a hook with a program: one for forwarded packets, or with tunnels any; "":
+// there is none.
+func (f *netfilterLinks) look(tunnels bool) (hook string, err error) {
+	if f.programs == nil {
+		f.programs = map[link.ID]*link.NetfilterInfo{}
 	}
 	it := link.Iterator{ID: f.last}
 	defer it.Close()
@@ -35,19 +34,19 @@ func (f *filterLinks) look(tunnels bool) (hook string, err error) {
 		f.last = it.ID
 		info, err := it.Link.Info()
 		if err != nil {
-			return "", fmt.Errorf("read link %d of BPF: %w", it.ID, err)
+			return "", fmt.Errorf("read BPF link %d: %w", it.ID, err)
 		}
 		if n := info.Netfilter(); n != nil && n.ProtocolFamily == link.NetfilterProtoIPv4 {
-			f.at[it.ID] = n
+			f.programs[it.ID] = n
 		}
 	}
-	if err := it.Err(); err != nil && !errors.Is(err, syscall.EAGAIN) { // the next look finds one that is just coming
+	if err := it.Err(); err != nil && !errors.Is(err, syscall.EAGAIN) { // a link that is being made: the next poll finds it
 		return "", err
 	}
-	for id, n := range f.at {
+	for id, n := range f.programs {
 		l, err := link.NewFromID(id)
 		if errors.Is(err, fs.ErrNotExist) {
-			delete(f.at, id)
+			delete(f.programs, id)
 			continue
 		}
 		if err != nil {

@@ -1,0 +1,184 @@
+package fastpath
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/fastpath/topology"
+	"github.com/venturi-net/venturi/internal/nft"
+	"github.com/venturi-net/venturi/internal/nlmsg"
+)
+
+// auditState is what the audit of the host's rules has found.
+type auditState struct {
+	off         string  // why nothing is carried: the first of the reasons below, or that of the routes
+	unwatched   string  // rules or hooks whose changes the kernel does not announce
+	perPacket   string  // a rule whose verdict depends on the packet
+	interrupted string  // a dump of the network's tables was interrupted
+	replies     *string // why flows must have a reply first; nil: unknown, and they must
+	rules       audit.RulesetAudit
+	links       netfilterLinks // where the kernel does not list its hooks
+	sysctls     []string       // that rules and headers depend on, as last read
+}
+
+// needsReply says why flows must have a reply before they are carried; "": they need none,
+// or that is not known yet.
+func (a *auditState) needsReply() string {
+	if a.replies == nil {
+		return ""
+	}
+	return *a.replies
+}
+
+// notAuditedYet is why nothing is carried at first.
+const notAuditedYet = "the packet filter has not been looked at yet"
+
+// auditRetry is the delay after rules could not be read.
+const auditRetry = time.Second
+
+// maxAuditRest limits the pause between audits, so that a per-packet rule is found soon.
+const maxAuditRest = 50 * time.Millisecond
+
+// auditRules reads the rules, and finds out whether their verdict on a packet holds for the
+// next packet of its flow. Where rules are many this takes time: rest is how long to wait
+// before the next audit if they change all the time. If again is not nil, the rules could
+// not be read, and the next audit is due when it fires.
+func (d *daemon) auditRules() (again <-chan time.Time, rest time.Duration, err error) {
+	begin := time.Now()
+	rules, err := audit.Ruleset(d.Port)
+	rest = min(10*time.Since(begin), maxAuditRest)
+	if err != nil {
+		// Most likely they changed during the dump.
+		d.audit.perPacket = fmt.Sprintf("the packet filter cannot be read: %v", err)
+		return time.After(auditRetry), 0, d.updateGate()
+	}
+	ipsec, err := audit.IPsec()
+	switch {
+	case errors.Is(err, nlmsg.ErrInterrupted):
+		d.audit.perPacket = fmt.Sprintf("the IPsec policies cannot be read: %v", err)
+		return time.After(auditRetry), 0, d.updateGate()
+	case err != nil:
+		return nil, 0, err
+	case ipsec:
+		d.audit.perPacket = "there are IPsec policies, which carried packets would bypass"
+	case rules.PerPacket != "":
+		d.audit.perPacket = fmt.Sprintf("the verdict of a rule may differ between packets of a flow (%s)", rules.PerPacket)
+	default:
+		d.audit.perPacket = ""
+	}
+	if err := d.setNeedsReply(rules.PerPacketUnreplied); err != nil {
+		return nil, 0, err
+	}
+	changed := !maps.Equal(rules.DeviceChains, d.audit.rules.DeviceChains) || rules.MarkChain != d.audit.rules.MarkChain
+	if d.audit.rules = rules; changed {
+		return nil, rest, d.resync() // which opens the gate afterwards
+	}
+	return nil, rest, d.updateGate()
+}
+
+// setNeedsReply sets why flows must have a reply before they are carried; "": they need
+// none.
+func (d *daemon) setNeedsReply(why string) error {
+	if d.audit.replies != nil && *d.audit.replies == why {
+		return nil
+	}
+	d.audit.replies = &why
+	if err := d.objs.SetUnreplied(why == ""); err != nil {
+		return err
+	}
+	return d.epoch.bump()
+}
+
+// poll looks for changes that the kernel does not announce.
+func (d *daemon) poll() error {
+	var err error
+	if d.audit.unwatched, err = d.findUnwatched(); err != nil {
+		return err
+	}
+	if err := d.updateGate(); err != nil {
+		return err
+	}
+	if len(d.attach.missing) > 0 {
+		if err := d.writeState(); err != nil { // how many pods still wait
+			return err
+		}
+	}
+	if settings := d.poller.Sysctls(); !slices.Equal(settings, d.audit.sysctls) {
+		d.audit.sysctls = settings
+		return errors.Join(d.epoch.bump(), d.resync())
+	}
+	changed, err := d.programs.changed()
+	if err == nil && changed {
+		err = d.reattach(slices.Collect(maps.Keys(d.attach.attached))) // one of ours may be detached
+	}
+	if err == nil && (changed || d.mtusChanged()) {
+		err = d.resync()
+	}
+	return err
+}
+
+// findUnwatched names rules or hooks whose changes the kernel does not announce; "": there
+// are none.
+func (d *daemon) findUnwatched() (string, error) {
+	tables, err := d.poller.LegacyTables()
+	if err != nil {
+		return "", err
+	}
+	if len(tables) > 0 {
+		return fmt.Sprintf("iptables-legacy has rules (%s), whose changes are not announced", strings.Join(tables, ", ")), nil
+	}
+	bridges := d.hasBridgedPods()
+	function, listed, err := d.poller.Hooks.UnknownFunction(d.Port != 0, bridges)
+	if err != nil {
+		return "", err
+	}
+	if function != "" {
+		return fmt.Sprintf("unknown netfilter hook %s: its effect cannot be checked", function), nil
+	}
+	if listed {
+		return "", nil
+	}
+	if bridges {
+		if tables := nft.LegacyBridgeTables("/sys"); len(tables) > 0 {
+			return fmt.Sprintf("ebtables-legacy is loaded (%s), and changes of its rules are not announced", strings.Join(tables, ", ")), nil
+		}
+	}
+	hook, err := d.audit.links.look(d.Port != 0)
+	switch {
+	case err != nil: // of any kind: the next poll reads them again
+		return fmt.Sprintf("BPF links cannot be read: %v", err), nil
+	case hook != "":
+		return fmt.Sprintf("a BPF program is attached to the netfilter hook %s, in this network namespace or another", hook), nil
+	}
+	return "", nil
+}
+
+// hasBridgedPods tells whether there are pods behind bridges.
+func (d *daemon) hasBridgedPods() bool {
+	return slices.ContainsFunc(d.topo.Pods, func(p topology.LocalPod) bool { return p.NeighDevice != p.Device })
+}
+
+// interruptedReason is why nothing is carried until the topology was read completely.
+const interruptedReason = "the network's tables changed while they were read"
+
+// updateGate revokes the lease if there is a reason to, and renews it when there is none.
+func (d *daemon) updateGate() error {
+	off := cmp.Or(d.audit.unwatched, d.audit.perPacket, d.audit.interrupted)
+	if off == "" && d.topo.PerPacket != "" {
+		off = fmt.Sprintf("packets of one flow may take different routes (%s)", d.topo.PerPacket)
+	}
+	if off == d.audit.off {
+		return nil
+	}
+	d.audit.off = off
+	if err := d.epoch.bump(); err != nil {
+		return err
+	}
+	return d.renewLease()
+}

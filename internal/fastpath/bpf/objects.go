@@ -1,0 +1,167 @@
+package bpf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/cilium/ebpf"
+)
+
+// Layouts that programs and daemon share, from src/state.h. Addresses and ports are in
+// network byte order.
+type (
+	// FlowKey identifies a flow as its pod sees it.
+	FlowKey = vxlanFlowKey
+	// Flow is the entry of a flow.
+	Flow = vxlanFlow
+	// Pod is the entry of a pod, by the ifindex of its device on the host.
+	Pod = vxlanPod
+	// PodKey is the key of a pod's address.
+	PodKey = vxlanPodKey
+	// Peer is a next hop, with the headers of packets that go there.
+	Peer = vxlanPeer
+	// HopKey is a next hop as the network addresses it: a device and a MAC.
+	HopKey = vxlanHopKey
+	// Hop maps it to the number of the peer.
+	Hop = vxlanHop
+	// Counter counts the packets with one outcome on one core.
+	Counter = vxlanCounter
+	// CtRequest asks the daemon to prepare the conntrack entry of a flow.
+	CtRequest = vxlanCtRequest
+)
+
+// Objects are the programs of a fast path, not yet attached, and its tables.
+type Objects struct {
+	FromPod  *ebpf.Program `ebpf:"from_pod"`  // on a pod's device: what the pod sends
+	ToPod    *ebpf.Program `ebpf:"to_pod"`    // there: what the network forwards to the pod
+	FromWire *ebpf.Program `ebpf:"from_wire"` // on the wire: what peers send
+	ToPeer   *ebpf.Program `ebpf:"to_peer"`   // where the network itself sends to peers
+	ToTunnel *ebpf.Program `ebpf:"to_tunnel"` // on the tunnels' devices: what the network sends into them
+
+	Flows    *ebpf.Map `ebpf:"flows"`       // FlowKey: Flow
+	Pods     *ebpf.Map `ebpf:"pods"`        // ifindex: Pod
+	PodAt    *ebpf.Map `ebpf:"pod_at"`      // PodKey: ifindex
+	Peers    *ebpf.Map `ebpf:"peers"`       // number: Peer
+	Hops     *ebpf.Map `ebpf:"hops"`        // HopKey: Hop
+	Counts   *ebpf.Map `ebpf:"counts"`      // Count: Counter, by core
+	Requests *ebpf.Map `ebpf:"ct_requests"` // ring of CtRequest
+	Data     *ebpf.Map `ebpf:".data"`       // globals that the daemon writes without a system call
+
+	Epoch     *ebpf.Variable `ebpf:"epoch"`     // uint32, the policy epoch
+	Tick      *ebpf.Variable `ebpf:"tick"`      // uint32, advances about once a second
+	Version   *ebpf.Variable `ebpf:"version"`   // uint32, of pods and peers; see [Objects.PutPod] and [Objects.PutPeer]
+	Unreplied *ebpf.Variable `ebpf:"unreplied"` // see [Objects.SetUnreplied]
+	Tenant    *ebpf.Variable `ebpf:"tenant"`    // uint32, of all pods
+	Deadline  *ebpf.Variable `ebpf:"deadline"`  // uint64, jiffies: when the lease expires
+
+	Clock   *ebpf.Program  `ebpf:"clock"`
+	Jiffies *ebpf.Variable `ebpf:"jiffies"`
+
+	deadlineAt uint32 // offset of the deadline in Data
+
+	groupsAt    int64 // offset in Data of the versions of groups of flows
+	localPodsAt int64 // offset in Data of the bitmap of pods' addresses
+}
+
+// Options of a fast path.
+type Options struct {
+	// Pins is a folder in which tables are pinned, and from which those of an earlier
+	// daemon are adopted; "": none.
+	Pins string
+	// Detach detaches the program of a pin, and removes the pin.
+	Detach func(file string) error
+	// Stamp distinguishes fast paths of one host: 0 to 15.
+	Stamp uint8
+}
+
+// NewVXLAN loads the fast path of an overlay whose tunnels have a UDP port.
+func NewVXLAN(o Options, port uint16) (*Objects, error) {
+	spec, err := loadVxlan()
+	if err != nil {
+		return nil, err
+	}
+	if err := spec.Variables["port"].Set(swap(port)); err != nil {
+		return nil, err
+	}
+	return load(spec, o)
+}
+
+// NewRouted loads the fast path of a network without tunnels.
+func NewRouted(o Options) (*Objects, error) {
+	spec, err := loadRouted()
+	if err != nil {
+		return nil, err
+	}
+	return load(spec, o)
+}
+
+// load loads programs and tables.
+func load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
+	if err := spec.Variables["stamp_id"].Set(uint32(o.Stamp)); err != nil {
+		return nil, err
+	}
+	if err := sizeSlots(spec); err != nil {
+		return nil, err
+	}
+	kept, err := adopt(spec, o)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(kept) // the programs hold them now
+	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: kept})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if err := pinTables(c.Maps, kept, spec, o.Pins); err != nil {
+		return nil, err
+	}
+	f := &Objects{deadlineAt: spec.Variables["deadline"].Offset, groupsAt: int64(spec.Variables["ended"].Offset), localPodsAt: int64(spec.Variables["home"].Offset)}
+	return f, c.Assign(f)
+}
+
+// SetUnreplied sets whether UDP may be carried for which connection tracking has seen no
+// reply. The caller must bump the policy epoch afterwards.
+func (f *Objects) SetUnreplied(may bool) error {
+	if may {
+		return f.Unreplied.Set(uint32(1))
+	}
+	return f.Unreplied.Set(uint32(2))
+}
+
+const tablePrefix = "table_"
+
+// TableFile is the pin of a table in a folder. The kernel accepts no dot in its name.
+func TableFile(folder, table string) string {
+	return filepath.Join(folder, tablePrefix+strings.TrimPrefix(table, "."))
+}
+
+// Now reads the kernel's clock for deadlines, in jiffies.
+func (f *Objects) Now() (now uint64, err error) {
+	if _, err := f.Clock.Run(&ebpf.RunOptions{Data: make([]byte, ethLen)}); err != nil {
+		return 0, fmt.Errorf("read the kernel's clock: %w", err)
+	}
+	return now, f.Jiffies.Get(&now)
+}
+
+// Close releases programs and tables. What is attached or pinned stays.
+func (f *Objects) Close() {
+	for _, c := range []interface{ Close() error }{f.FromPod, f.ToPod, f.FromWire, f.ToPeer, f.ToTunnel,
+		f.Flows, f.Pods, f.PodAt, f.Peers, f.Hops, f.Counts, f.Requests, f.Data, f.Clock} {
+		_ = c.Close() // closing a descriptor cannot fail in a way that matters
+	}
+}
+
+// swap converts a number to network byte order.
+func swap(n uint16) uint16 { return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, n)) }
+
+// Both kinds have the same layouts; otherwise this does not compile.
+var (
+	_ = vxlanFlow(routedFlow{})
+	_ = vxlanFlowKey(routedFlowKey{})
+	_ = vxlanPod(routedPod{})
+	_ = vxlanPeer(routedPeer{})
+	_ = vxlanHop(routedHop{})
+)

@@ -1,0 +1,146 @@
+/* What connection tracking knows of a packet that it accepted. The packet refers to its
+ * conntrack entry; a packet without one is not tracked. */
+#pragma once
+#include <bpf/bpf_core_read.h>
+#include "state.h"
+
+/* The fields of the kernel's structures that are read, relocated by BTF. */
+struct sk_buff___here {
+	unsigned long _nfct;
+} __attribute__((preserve_access_index));
+
+struct ip_ct_tcp_state___here {
+	__u8 flags;
+} __attribute__((preserve_access_index));
+
+struct ip_ct_tcp___here {
+	struct ip_ct_tcp_state___here seen[2];
+	__u8 state;
+} __attribute__((preserve_access_index));
+
+/* Offsets of the extensions of an entry, in bytes; 0: absent. */
+struct nf_ct_ext {
+	__u8 offset[1];
+} __attribute__((preserve_access_index));
+
+enum nf_ct_ext_id { NF_CT_EXT_TIMEOUT = 6 };
+
+struct nf_conn {
+	struct {
+		__u16 id;
+	} __attribute__((preserve_access_index)) zone;
+	unsigned long status;
+	struct nf_ct_ext *ext;
+	struct {
+		struct ip_ct_tcp___here tcp;
+	} __attribute__((preserve_access_index)) proto;
+} __attribute__((preserve_access_index));
+
+#define NFCT_INFO 7 /* the lower bits tell the direction of the packet */
+
+/* enum ip_conntrack_status */
+#define SEEN_REPLY (1 << 1)
+#define CONFIRMED (1 << 3)
+#define SRC_NAT (1 << 4)
+#define DST_NAT (1 << 5)
+#define SEQ_ADJUST (1 << 6)
+#define DYING (1 << 9)
+#define HELPER (1 << 13) /* a helper reads its payload: FTP, SIP */
+#define UNSUITABLE (SRC_NAT | DST_NAT | SEQ_ADJUST | DYING | HELPER)
+
+#define LIBERAL 8 /* IP_CT_TCP_FLAG_BE_LIBERAL */
+
+#define TCP_ESTABLISHED_STATE 3 /* enum tcp_conntrack */
+
+/* A request: the daemon is to prepare the conntrack entry of a flow, so that it can be carried. */
+struct ct_request {
+	struct flow_key key;
+	__u32 entry;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 18);
+} ct_requests SEC(".maps");
+
+const struct ct_request *ct_request_layout __attribute__((unused)); /* puts it into BTF */
+
+/* Sends a request, at most once in a tick: what failed would fail again a moment later. */
+static __always_inline void request_conntrack(const struct flow_key *k, struct flow *f, __u32 entry)
+{
+	__u32 now = tick;
+	struct ct_request *r;
+
+	if (f->requested == now)
+		return;
+	r = bpf_ringbuf_reserve(&ct_requests, sizeof(*r), 0);
+	if (!r)
+		return; /* the next packet sends it again */
+	r->key = *k;
+	r->entry = entry;
+	bpf_ringbuf_submit(r, 0);
+	f->requested = now;
+}
+
+/* A rule has given the entry timeouts of its own, which the daemon does not know. */
+static __always_inline int has_timeout_policy(struct nf_conn *ct)
+{
+	struct nf_ct_ext *ext = BPF_CORE_READ(ct, ext);
+	__u8 at = 0;
+
+	if (!ext || !bpf_core_enum_value_exists(enum nf_ct_ext_id, NF_CT_EXT_TIMEOUT))
+		return 0;
+	bpf_probe_read_kernel(&at, sizeof(at), (void *)ext + bpf_core_field_offset(ext->offset) +
+						       bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_TIMEOUT));
+	return at;
+}
+
+/* The conntrack state of a packet's flow. */
+struct ct_state {
+	__u32 entry;     /* identifies the entry; 0: not tracked */
+	__u16 unreplied; /* no reply was seen */
+	__u16 liberal;   /* TCP: no window checks */
+};
+
+/* Connection tracking allows the flow to be carried: it is established, and its addresses are
+ * not translated. UDP without a reply is allowed where no rule asks for replies. */
+static __always_inline int conntrack_allows(struct __sk_buff *ctx, const struct flow_key *k, struct ct_state *t)
+{
+	struct sk_buff___here *skb = (void *)ctx; /* the context is the sk_buff itself */
+	unsigned long nfct = BPF_CORE_READ(skb, _nfct);
+	struct nf_conn *ct = (void *)(nfct & ~(unsigned long)NFCT_INFO);
+	int tcp = (k->tenant_proto & 0xff) == IPPROTO_TCP;
+	unsigned long status;
+
+	t->entry = 0;
+	t->unreplied = 0;
+	t->liberal = 0;
+	if (!ct)
+		return 1;
+	status = BPF_CORE_READ(ct, status);
+	if (!(status & CONFIRMED) || status & UNSUITABLE || has_timeout_policy(ct))
+		return 0;
+	if (!(status & SEEN_REPLY)) {
+		if (tcp || unreplied != 1)
+			return 0;
+		t->unreplied = 1;
+	}
+	if (bpf_core_field_exists(ct->zone) && BPF_CORE_READ(ct, zone.id) != 0)
+		return 0;
+	if (tcp && BPF_CORE_READ(ct, proto.tcp.state) != TCP_ESTABLISHED_STATE)
+		return 0;
+	t->entry = (__u32)(nfct >> 6) | 1;
+	if (tcp)
+		t->liberal = BPF_CORE_READ(ct, proto.tcp.seen[0].flags) & BPF_CORE_READ(ct, proto.tcp.seen[1].flags) & LIBERAL;
+	return 1;
+}
+
+/* The daemon has prepared the conntrack entry; otherwise requests it. Another entry may be at
+ * the same address in memory: for TCP, the liberal flag tells. */
+static __always_inline int conntrack_ready(const struct flow_key *k, struct flow *f, const struct ct_state *t)
+{
+	if (!t->entry || (f->ct_entry == t->entry && ((k->tenant_proto & 0xff) != IPPROTO_TCP || t->liberal)))
+		return 1;
+	request_conntrack(k, f, t->entry);
+	return 0;
+}

@@ -1,0 +1,178 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Conntrack's netlink messages, as far as they are used here: see the kernel's
+// nfnetlink_conntrack.h. They are encoded by hand for speed: thousands are sent in a second
+// when flows come and go.
+
+const (
+	ctNew, ctDelete = 0, 2 // IPCTNL_MSG_CT_
+
+	ctaTupleOrig, ctaTupleReply, ctaStatus, ctaProtoInfo, ctaTimeout = 1, 2, 3, 4, 7
+	ctaTupleIP, ctaTupleProto                                        = 1, 2
+	ctaIPv4Src, ctaIPv4Dst                                           = 1, 2
+	ctaProtoNum, ctaProtoSrcPort, ctaProtoDstPort                    = 1, 2, 3
+	ctaTCP                                                           = 1
+	ctaTCPState, ctaTCPFlagsOrig, ctaTCPFlagsReply                   = 1, 4, 5
+
+	// liberalFlags is flags and mask of struct nf_ct_tcp_flags. It sets
+	// IP_CT_TCP_FLAG_BE_LIBERAL, and clears IP_CT_TCP_FLAG_DATA_UNACKNOWLEDGED.
+	liberalFlags = 0x0818
+	// assuredStatus is that of a flow with traffic both ways: seen reply, assured,
+	// confirmed.
+	assuredStatus = 1<<1 | 1<<2 | 1<<3
+
+	tcpEstablished = 3 // enum tcp_conntrack
+
+	nfgenmsgLen = 4 // struct nfgenmsg
+)
+
+// ctMessageType is the type of a conntrack message.
+func ctMessageType(what uint16) uint16 { return unix.NFNL_SUBSYS_CTNETLINK<<8 | what }
+
+// request appends a request about a connection.
+func request(b []byte, what, flags uint16, sequence uint32, of Connection, more func([]byte) []byte) []byte {
+	start := len(b)
+	b = append(b, make([]byte, unix.NLMSG_HDRLEN)...)
+	b = append(b, unix.AF_INET, 0, 0, 0)
+	b = more(putTuple(b, ctaTupleOrig, of.Protocol, of.A, of.B))
+	h := b[start:]
+	binary.NativeEndian.PutUint32(h, uint32(len(h)))
+	binary.NativeEndian.PutUint16(h[4:], ctMessageType(what))
+	binary.NativeEndian.PutUint16(h[6:], unix.NLM_F_REQUEST|unix.NLM_F_ACK|flags)
+	binary.NativeEndian.PutUint32(h[8:], sequence)
+	return b
+}
+
+func putTuple(b []byte, kind uint16, protocol uint8, from, to netip.AddrPort) []byte {
+	return putNested(b, kind, func(b []byte) []byte {
+		b = putNested(b, ctaTupleIP, func(b []byte) []byte {
+			b = putAttr(b, ctaIPv4Src, from.Addr().AsSlice())
+			return putAttr(b, ctaIPv4Dst, to.Addr().AsSlice())
+		})
+		return putNested(b, ctaTupleProto, func(b []byte) []byte {
+			b = putAttr(b, ctaProtoNum, []byte{protocol})
+			b = putAttr(b, ctaProtoSrcPort, binary.BigEndian.AppendUint16(nil, from.Port()))
+			return putAttr(b, ctaProtoDstPort, binary.BigEndian.AppendUint16(nil, to.Port()))
+		})
+	})
+}
+
+// putTimeout appends the timeout of a connection.
+func putTimeout(b []byte, alive time.Duration) []byte {
+	return putAttr(b, ctaTimeout, binary.BigEndian.AppendUint32(nil, uint32(alive/time.Second)))
+}
+
+// putAssured appends the assured status.
+func putAssured(b []byte) []byte {
+	return putAttr(b, ctaStatus, binary.BigEndian.AppendUint32(nil, assuredStatus))
+}
+
+// append appends the request of an update.
+func (u Update) append(b []byte, sequence uint32) []byte {
+	return request(b, ctNew, unix.NLM_F_ECHO, sequence, u.Conn, func(b []byte) []byte {
+		if u.Liberal {
+			b = putNested(b, ctaProtoInfo, func(b []byte) []byte {
+				return putNested(b, ctaTCP, func(b []byte) []byte {
+					// Not the state, which may have changed since it was read.
+					flags := binary.BigEndian.AppendUint16(nil, liberalFlags)
+					return putAttr(putAttr(b, ctaTCPFlagsOrig, flags), ctaTCPFlagsReply, flags)
+				})
+			})
+		}
+		if u.Timeout > 0 {
+			b = putTimeout(b, u.Timeout)
+			if u.Conn.Protocol == unix.IPPROTO_UDP && !u.Unreplied {
+				b = putAssured(b)
+			}
+		}
+		return b
+	})
+}
+
+func putAttr(b []byte, kind uint16, value []byte) []byte {
+	b = binary.NativeEndian.AppendUint16(b, uint16(unix.SizeofNlAttr+len(value)))
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	b = append(b, value...)
+	return append(b, make([]byte, align(len(value))-len(value))...)
+}
+
+func putNested(b []byte, kind uint16, inside func([]byte) []byte) []byte {
+	start := len(b)
+	b = inside(putAttr(b, kind|unix.NLA_F_NESTED, nil))
+	binary.NativeEndian.PutUint16(b[start:], uint16(len(b)-start))
+	return b
+}
+
+func align(n int) int { return (n + unix.NLMSG_ALIGNTO - 1) &^ (unix.NLMSG_ALIGNTO - 1) }
+
+// message is a netlink message.
+type message struct {
+	kind     uint16
+	sequence uint32
+	body     []byte
+}
+
+// eachMessage calls do for each message of a datagram.
+func eachMessage(b []byte, do func(message)) {
+	for len(b) >= unix.NLMSG_HDRLEN {
+		n := int(binary.NativeEndian.Uint32(b))
+		if n < unix.NLMSG_HDRLEN || n > len(b) {
+			return
+		}
+		do(message{binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint32(b[8:]), b[unix.NLMSG_HDRLEN:n]})
+		b = b[min(align(n), len(b)):]
+	}
+}
+
+// findAttr finds an attribute; nil: there is none.
+func findAttr(b []byte, kind uint16) []byte {
+	for len(b) >= unix.SizeofNlAttr {
+		n := int(binary.NativeEndian.Uint16(b))
+		if n < unix.SizeofNlAttr || n > len(b) {
+			return nil
+		}
+		if binary.NativeEndian.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER) == kind {
+			return b[unix.SizeofNlAttr:n]
+		}
+		b = b[min(align(n), len(b)):]
+	}
+	return nil
+}
+
+// attributes are those of a conntrack message.
+func (m message) attributes() []byte { return m.body[min(nfgenmsgLen, len(m.body)):] }
+
+// state is that of the connection of a message.
+func (m message) state() ConnState {
+	state := findAttr(findAttr(findAttr(m.attributes(), ctaProtoInfo), ctaTCP), ctaTCPState)
+	if len(state) == 1 && state[0] != tcpEstablished {
+		return ConnClosing
+	}
+	return ConnEstablished
+}
+
+// connection is that of a message; false: it is not TCP or UDP over IPv4.
+func (m message) connection() (Connection, bool) {
+	orig := findAttr(m.attributes(), ctaTupleOrig)
+	ip, proto := findAttr(orig, ctaTupleIP), findAttr(orig, ctaTupleProto)
+	number, from, to := findAttr(proto, ctaProtoNum), findAttr(proto, ctaProtoSrcPort), findAttr(proto, ctaProtoDstPort)
+	src, okSrc := netip.AddrFromSlice(findAttr(ip, ctaIPv4Src))
+	dst, okDst := netip.AddrFromSlice(findAttr(ip, ctaIPv4Dst))
+	if !okSrc || !okDst || !src.Is4() || !dst.Is4() || len(number) != 1 || len(from) != 2 || len(to) != 2 ||
+		number[0] != unix.IPPROTO_TCP && number[0] != unix.IPPROTO_UDP {
+		return Connection{}, false
+	}
+	return Connection{
+		Protocol: number[0],
+		A:        netip.AddrPortFrom(src, binary.BigEndian.Uint16(from)),
+		B:        netip.AddrPortFrom(dst, binary.BigEndian.Uint16(to)),
+	}, true
+}

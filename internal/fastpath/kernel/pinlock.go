@@ -1,0 +1,118 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/host"
+)
+
+// PinLock is an exclusive lock of a folder of pins, see [MountPins]. The kernel releases it
+// when the process exits.
+type PinLock struct {
+	path   string
+	folder *os.File // locked
+	next   *os.File // locked by a process that asks to take over
+}
+
+// Errors of locks.
+var (
+	// ErrLocked means that another process holds the lock.
+	ErrLocked = errors.New("another process holds the lock")
+	// ErrPinsRemoved means that the folder was removed or replaced.
+	ErrPinsRemoved = errors.New("it was removed or replaced")
+)
+
+const (
+	lockPoll = 10 * time.Millisecond
+	// exitTimeout is how long a killed process may still hold the lock.
+	exitTimeout = time.Second
+)
+
+// takeoverTimeout is how long a process may that was asked to hand over.
+var takeoverTimeout = host.ScaleTimeout(10 * time.Second)
+
+// AcquirePinLock locks a folder. With replace, it asks the process that holds the lock to
+// hand over, and waits; see [PinLock.TakeoverRequested].
+func AcquirePinLock(ctx context.Context, folder string, replace bool) (s *PinLock, err error) {
+	s = &PinLock{path: folder}
+	defer func() {
+		if err != nil {
+			s.Close()
+			err = fmt.Errorf("take over %s: %w", folder, err)
+		}
+	}()
+	next := filepath.Join(folder, "next")
+	if err := os.Mkdir(next, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	if s.folder, err = os.Open(folder); err != nil {
+		return nil, err
+	}
+	if s.next, err = os.Open(next); err != nil {
+		return nil, err
+	}
+	limit := exitTimeout
+	if replace {
+		limit = takeoverTimeout
+		if err := lock(ctx, s.next, limit); err != nil {
+			return nil, err
+		}
+		defer func() { _ = unix.Flock(int(s.next.Fd()), unix.LOCK_UN) }() // a lock that is held can be released
+	}
+	return s, lock(ctx, s.folder, limit)
+}
+
+// lock tries until a time limit.
+func lock(ctx context.Context, f *os.File, limit time.Duration) error {
+	for end := time.Now().Add(limit); ; {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil || !errors.Is(err, unix.EWOULDBLOCK):
+			return err
+		case time.Now().After(end):
+			return ErrLocked
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(lockPoll):
+		}
+	}
+}
+
+// TakeoverRequested tells whether another process asks to take over. The error wraps
+// [ErrPinsRemoved] if the folder was removed or replaced: then what is at its path belongs
+// to another process.
+func (s *PinLock) TakeoverRequested() (wanted bool, err error) {
+	ours, err := s.folder.Stat()
+	if err != nil {
+		return false, err
+	}
+	if there, err := os.Stat(s.path); err != nil || !os.SameFile(ours, there) {
+		return false, fmt.Errorf("look at %s: %w", s.path, ErrPinsRemoved)
+	}
+	err = unix.Flock(int(s.next.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return false, unix.Flock(int(s.next.Fd()), unix.LOCK_UN)
+}
+
+// Close releases the lock.
+func (s *PinLock) Close() {
+	for _, f := range []*os.File{s.folder, s.next} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
