@@ -176,16 +176,16 @@ func (p *Plan) checkCells() error {
 		}
 		names[c.Name] = true
 		switch c.Metric {
-		case OneWay, Transactions, Connections, Bandwidth, Messages:
+		case OneWay, RoundTrip, Transactions, Connections, Bandwidth, Messages:
 		default:
 			return fmt.Errorf("cell %q has unknown metric %q", c.Name, c.Metric)
 		}
-		if c.Transport != "tcp" && c.Transport != "udp" {
+		if c.Transport != "tcp" && c.Transport != "udp" && c.Transport != "icmp" {
 			return fmt.Errorf("cell %q has unknown transport %q", c.Name, c.Transport)
 		}
 		if !inRange(int64(c.Size), 0, 1<<40) || !inRange(int64(c.Flows), 0, 1<<20) ||
-			!inRange(int64(c.Batch), 0, 1<<20) || c.Slice < 0 || c.Head < 0 {
-			return fmt.Errorf("cell %q has a size, flows, batch, slice or head out of range", c.Name)
+			!inRange(int64(c.Batch), 0, 1<<20) || c.Rate != 0 && !inOpenRange(c.Rate, 0, 1e15) || c.Slice < 0 || c.Head < 0 {
+			return fmt.Errorf("cell %q has a size, flows, batch, rate, slice or head out of range", c.Name)
 		}
 	}
 	return nil
@@ -228,7 +228,7 @@ func (c *checker) takeSlice(s *Slice) error {
 	}
 	if l := s.Latency; l != nil {
 		n++
-		if anyNegative(l.Requests, l.Replies, l.Lost, l.Late, l.RTTSum, l.RTTMedian, l.HeadReplies, l.Timeout) || len(l.RTT) > maxRTT {
+		if anyNegative(l.Requests, l.Replies, l.Lost, l.Late, l.RTTSum, l.RTTMedian, l.HeadReplies, l.Timeout, l.Missed) || len(l.RTT) > maxRTT || len(l.Lateness) > maxRTT {
 			return fmt.Errorf("slice: negative count or oversized histogram in a latency slice")
 		}
 	}

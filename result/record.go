@@ -94,6 +94,7 @@ type Metric string
 // The metrics, with the unit of [Slice.Value].
 const (
 	OneWay       Metric = "one-way"      // ns, median RTT/2; lower is better
+	RoundTrip    Metric = "round-trip"   // ns, median RTT from when each request was due; lower is better
 	Transactions Metric = "transactions" // per second; higher is better
 	Bandwidth    Metric = "bandwidth"    // bit/s at the receiver; higher is better
 	Messages     Metric = "messages"     // messages/s at the receiver; higher is better
@@ -101,19 +102,22 @@ const (
 )
 
 // LowerIsBetter tells which way a metric points.
-func (m Metric) LowerIsBetter() bool { return m == OneWay }
+func (m Metric) LowerIsBetter() bool { return m == OneWay || m == RoundTrip }
 
 // Cell is one load at one size with one number of flows: one block of rows.
 type Cell struct {
-	Name      string        `json:"name"` // unique: "tcp_lat/1", "udp_bw/1/batch=32", "tcp_bw/65536/flows=4"
-	Load      string        `json:"load"`
-	Transport string        `json:"transport"` // tcp or udp
-	Size      int           `json:"size"`      // bytes of a message
-	Flows     int           `json:"flows"`
-	Batch     int           `json:"batch,omitempty"` // messages a system call; 0: one
-	Metric    Metric        `json:"metric"`
-	Slice     time.Duration `json:"slice"` // timed part of a slice
-	Head      time.Duration `json:"head"`  // run and thrown away before it
+	Name      string `json:"name"` // unique: "tcp_lat/1", "udp_bw/1/batch=32", "tcp_bw/65536/flows=4"
+	Load      string `json:"load"`
+	Transport string `json:"transport"` // tcp, udp or icmp
+	Size      int    `json:"size"`      // bytes of a message
+	Flows     int    `json:"flows"`
+	Batch     int    `json:"batch,omitempty"` // messages a system call; 0: one
+	// Rate is what was to be offered per second: requests of a load on a schedule.
+	// 0: as fast as it goes.
+	Rate   float64       `json:"rate,omitempty"`
+	Metric Metric        `json:"metric"`
+	Slice  time.Duration `json:"slice"` // timed part of a slice
+	Head   time.Duration `json:"head"`  // run and thrown away before it
 }
 
 // Slice is what one arm did in one slice.
@@ -132,7 +136,8 @@ type Slice struct {
 }
 
 // Latency is a slice of a load of requests: F outstanding, one a flow. Where each has
-// a connection of its own, to open and close that is part of its time.
+// a connection of its own, to open and close that is part of its time. Requests on a
+// schedule are timed from when they were due, and any number is outstanding.
 type Latency struct {
 	Requests int64 `json:"requests"`
 	Replies  int64 `json:"replies"` // in time; only these are in RTTSum and RTT
@@ -143,9 +148,13 @@ type Latency struct {
 	RTTSum    int64 `json:"rtt_sum"`              // ns, over Replies
 	// HeadReplies came in the head: no figure counts them, but the meters'
 	// time covers them.
-	HeadReplies int64  `json:"head_replies,omitempty"`
-	Timeout     int64  `json:"timeout,omitempty"` // ns, of a request
-	RTT         []byte `json:"rtt"`               // HDR histogram of the RTT in ns, V2 compressed encoding; see DecodeRTT
+	HeadReplies int64 `json:"head_replies,omitempty"`
+	Timeout     int64 `json:"timeout,omitempty"` // ns, of a request
+	// Of requests on a schedule: Missed went out only when the next one was due, and
+	// Lateness is by how much each went out after it was due, as RTT is.
+	Missed   int64  `json:"missed,omitempty"`
+	Lateness []byte `json:"lateness,omitempty"`
+	RTT      []byte `json:"rtt"` // HDR histogram of the RTT in ns, V2 compressed encoding; see DecodeRTT
 }
 
 // Stream is a slice of a one-way load.

@@ -3,7 +3,7 @@ package result
 import "math"
 
 // Value gives the figure of a slice in base units of the metric: ns for
-// [OneWay] (median RTT/2), per second for [Transactions], [Connections] and
+// [OneWay] (median RTT/2) and [RoundTrip] (median RTT), per second for [Transactions], [Connections] and
 // [Messages], bit/s for [Bandwidth]. It is false when the slice has none: it failed, nothing
 // arrived, or the slice is of another kind. A figure is always finite and
 // above zero, so its logarithm exists.
@@ -18,6 +18,11 @@ func (s *Slice) Value(m Metric) (float64, bool) {
 			return s.Mean()
 		}
 		v = float64(s.Latency.RTTMedian) / 2
+	case RoundTrip:
+		if s.Latency == nil || s.Latency.Replies <= 0 {
+			return 0, false
+		}
+		v = float64(s.Latency.RTTMedian)
 	case Transactions, Connections:
 		if s.Latency == nil || s.Elapsed <= 0 {
 			return 0, false

@@ -207,7 +207,7 @@ func (c *Client) Run(ctx context.Context, plan load.Plan, meters []string) ([]lo
 	defer abandon()
 	unhook := context.AfterFunc(ctx, func() { c.wind(call, abandon, plan) })
 	defer unhook()
-	defer c.liveness.begin(plan.Token, plan.Slice+plan.Head+time.Second+forEnds(endsOf(plan)))()
+	defer c.liveness.begin(plan.Token, plan.LongestSlice()+time.Second+forEnds(endsOf(plan)))()
 	reply, err := c.api.Run(call, &agentpb.SeriesRequest{Plan: p, Meters: meters})
 	if err != nil {
 		if why := c.lost.Load(); why != nil {
@@ -240,7 +240,7 @@ func (c *Client) Run(ctx context.Context, plan load.Plan, meters []string) ([]lo
 // call when the agent does not return from it. Until the call is over it asks
 // again when the agent knows of no such series: Stop can overtake Run.
 func (c *Client) wind(call context.Context, abandon context.CancelFunc, plan load.Plan) {
-	time.AfterFunc(2*(plan.Slice+plan.Head)+stopGrace, abandon)
+	time.AfterFunc(2*plan.LongestSlice()+stopGrace, abandon)
 	for call.Err() == nil {
 		reply, err := c.api.Stop(call, &agentpb.StopRequest{Token: plan.Token})
 		if err != nil {

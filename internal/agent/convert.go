@@ -20,7 +20,7 @@ func planToPB(p load.Plan) (*agentpb.Plan, error) {
 	out := &agentpb.Plan{
 		Token: p.Token, Load: p.Load, Size: int64(p.Size), Flows: int64(p.Flows), Batch: int64(p.Batch),
 		Slice: int64(p.Slice), Head: int64(p.Head), ClientCpu: int64(p.ClientCPU), ServerCpu: int64(p.ServerCPU),
-		Congestion: p.Congestion,
+		Congestion: p.Congestion, Rate: p.Rate,
 	}
 	for _, a := range p.Arms {
 		arm := &agentpb.Arm{
@@ -51,7 +51,7 @@ func planFromPB(p *agentpb.Plan) (load.Plan, error) {
 		Token: p.GetToken(), Load: p.GetLoad(), Size: int(p.GetSize()), Flows: int(p.GetFlows()), Batch: int(p.GetBatch()),
 		Slice: time.Duration(p.GetSlice()), Head: time.Duration(p.GetHead()),
 		ClientCPU: int(p.GetClientCpu()), ServerCPU: int(p.GetServerCpu()),
-		Congestion: p.GetCongestion(),
+		Congestion: p.GetCongestion(), Rate: p.GetRate(),
 	}
 	for _, a := range p.GetArms() {
 		arm := load.Arm{
@@ -134,6 +134,7 @@ func sliceToPB(s load.SliceResult) *agentpb.Slice {
 		out.Latency = &agentpb.Latency{
 			Requests: l.Requests, Replies: l.Replies, Lost: l.Lost, Late: l.Late,
 			RttSum: l.RTTSum, HeadReplies: l.HeadReplies, RttMedian: l.RTTMedian, Timeout: l.Timeout, Rtt: l.RTT,
+			Missed: l.Missed, Lateness: l.Lateness,
 		}
 	}
 	if t := s.Stream; t != nil {
@@ -156,6 +157,7 @@ func sliceFromPB(s *agentpb.Slice) load.SliceResult {
 		out.Latency = &result.Latency{
 			Requests: l.GetRequests(), Replies: l.GetReplies(), Lost: l.GetLost(), Late: l.GetLate(),
 			RTTSum: l.GetRttSum(), HeadReplies: l.GetHeadReplies(), RTTMedian: l.GetRttMedian(), Timeout: l.GetTimeout(), RTT: l.GetRtt(),
+			Missed: l.GetMissed(), Lateness: l.GetLateness(),
 		}
 	}
 	if t := s.GetStream(); t != nil {

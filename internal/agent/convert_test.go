@@ -56,6 +56,8 @@ func fill(v reflect.Value, n *int) {
 		v.SetString(fmt.Sprint("text ", *n))
 	case reflect.Int, reflect.Int64:
 		v.SetInt(int64(*n) + 1<<40) // more than 32 bits
+	case reflect.Float64:
+		v.SetFloat(float64(*n) + 0.5)
 	case reflect.Uint64:
 		v.SetUint(uint64(*n) + 1<<63)
 	case reflect.Uint8:

@@ -139,7 +139,7 @@ func (g *Guests) Open(ctx context.Context, socket string, plan load.Plan) (load.
 		return nil, inVM(err)
 	}
 	// In a slice all flows of an arm are told to begin and to end.
-	s := &steps{guests: g, client: c, limit: plan.Head + plan.Slice + stepPatience + forEnds(plan.Flows)}
+	s := &steps{guests: g, client: c, limit: plan.LongestSlice() + stepPatience + forEnds(plan.Flows)}
 	// The stream outlives ctx, which ends the series between two slices.
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel

@@ -94,8 +94,12 @@ type Latency struct {
 	Replies     int64              `json:"replies"`
 	Lost        int64              `json:"lost"`
 	Late        int64              `json:"late"`
+	Missed      int64              `json:"missed,omitempty"`      // on a schedule: sent only when the next was due
 	Rate        float64            `json:"rate"`                  // replies per second, all flows
 	Percentiles []stats.Percentile `json:"percentiles,omitempty"` // of the RTT, ns
+	// LatenessP99 is the 99th percentile of how late requests on a schedule were sent, ns; 0:
+	// they were on none.
+	LatenessP99 float64 `json:"lateness_p99,omitempty"`
 }
 
 // Stream sums the slices of a one-way load.
@@ -127,6 +131,13 @@ func (s *Stream) LossShare() float64 {
 	}
 	return float64(s.Lost) / float64(s.SentMessages)
 }
+
+// LatenessKept is up to what lateness at the 99th percentile a schedule counts as kept, ns.
+const LatenessKept = 20_000
+
+// ScheduleKept tells whether requests went out when they were due. Where they did not, the
+// latency holds that.
+func (l *Latency) ScheduleKept() bool { return l.LatenessP99 <= LatenessKept }
 
 // What a CPU figure is per.
 const (

@@ -1,7 +1,9 @@
 package analysis
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/result"
@@ -18,7 +20,7 @@ const defaultResamples = 300
 func fragments(c result.Cell, arm result.Arm) int {
 	const ipHeader, udpHeader = 20, 8
 	room := arm.MTU - ipHeader
-	if c.Transport != "udp" || room < 8 || c.Size+udpHeader <= room {
+	if c.Transport == "tcp" || room < 8 || c.Size+udpHeader <= room {
 		return 1
 	}
 	room &^= 7
@@ -29,7 +31,7 @@ func fragments(c result.Cell, arm result.Arm) int {
 func (a *analyzer) latency(r *Row, d *armData) {
 	var out Latency
 	var sum, elapsed float64
-	var hs []stats.Histogram
+	var hs, lateness []stats.Histogram
 	found := false
 	for _, s := range d.slices {
 		l := s.Latency
@@ -41,6 +43,7 @@ func (a *analyzer) latency(r *Row, d *armData) {
 		out.Replies += l.Replies
 		out.Lost += l.Lost
 		out.Late += l.Late
+		out.Missed += l.Missed
 		sum += float64(l.RTTSum)
 		elapsed += float64(s.Elapsed)
 		if a.opt.Live || len(l.RTT) == 0 {
@@ -52,6 +55,14 @@ func (a *analyzer) latency(r *Row, d *armData) {
 			continue
 		}
 		hs = append(hs, h)
+		if len(l.Lateness) == 0 {
+			continue
+		}
+		if h, err = histogram(l.Lateness); err != nil {
+			r.Unreadable++
+			continue
+		}
+		lateness = append(lateness, h)
 	}
 	if !found {
 		return
@@ -68,7 +79,28 @@ func (a *analyzer) latency(r *Row, d *armData) {
 	}
 	out.Percentiles = stats.Percentiles(hs, quantiles,
 		stats.Bootstrap{Resamples: resamples, Seed: a.plan.Seed, Level: a.plan.Confidence})
+	if len(lateness) > 0 {
+		out.LatenessP99 = quantile(lateness, 0.99)
+	}
 	r.Latency = &out
+}
+
+// quantile is that of some histograms together, however few values they hold.
+func quantile(hs []stats.Histogram, q float64) float64 {
+	counts, total := map[int64]int64{}, int64(0)
+	for _, h := range hs {
+		for _, b := range h {
+			counts[b.Value] += b.Count
+			total += b.Count
+		}
+	}
+	left := int64(math.Ceil(q * float64(total)))
+	for _, v := range slices.Sorted(maps.Keys(counts)) {
+		if left -= counts[v]; left <= 0 {
+			return float64(v)
+		}
+	}
+	return 0
 }
 
 // histogram decodes one slice's RTTs to its occupied buckets.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/load"
 )
 
 // runFlags are the flags of all commands that leave records.
@@ -68,6 +69,27 @@ func (s *share) Set(text string) error {
 }
 
 func (s *share) Type() string { return "share" }
+
+// rateFlag is something per second on the command line.
+type rateFlag float64
+
+func (r *rateFlag) String() string {
+	if *r == 0 {
+		return ""
+	}
+	return load.FormatRate(float64(*r))
+}
+
+func (r *rateFlag) Set(text string) error {
+	v, err := load.ParseRate(text)
+	if err != nil {
+		return err
+	}
+	*r = rateFlag(v)
+	return nil
+}
+
+func (r *rateFlag) Type() string { return "rate" }
 
 // effect is the size of an effect: a share that is more than nothing.
 type effect struct{ share *share }

@@ -1,16 +1,21 @@
 package compare
 
 import (
+	"cmp"
+	"fmt"
+
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/tool"
+	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
 
 // CellSpec is one load with the sizes and numbers of flows that it runs at.
 type CellSpec struct {
 	Load  string
-	Sizes string // see ParseSizes; empty: the load's own
-	Flows []int  // connections at a time; none: one
+	Sizes string  // see ParseSizes; empty: the load's own
+	Flows []int   // connections at a time; none: one
+	Rate  float64 // see load.CheckRate; 0: the load's own
 }
 
 // cells are the blocks of rows: every load at each of its sizes with each of
@@ -26,6 +31,9 @@ func (q Request) cells() ([]result.Cell, error) {
 		if err := l.CheckBatch(q.Batch); err != nil {
 			return nil, err
 		}
+		if err := l.CheckRate(spec.Rate); err != nil {
+			return nil, err
+		}
 		sizes, err := spec.sizes(l)
 		if err != nil {
 			return nil, err
@@ -38,7 +46,14 @@ func (q Request) cells() ([]result.Cell, error) {
 				continue
 			}
 			for _, flows := range spec.flows() {
-				if c := q.cell(l, size, flows); !taken[c.Name] {
+				if err := l.CheckFlows(flows); err != nil {
+					return nil, err
+				}
+				c := q.cell(l, size, flows, spec.Rate)
+				if err := q.checkSlice(l, c); err != nil {
+					return nil, err
+				}
+				if !taken[c.Name] {
 					taken[c.Name] = true
 					cells = append(cells, c)
 				}
@@ -62,6 +77,17 @@ func (s CellSpec) flows() []int {
 	return s.Flows
 }
 
+// checkSlice refuses a slice without a request.
+func (q Request) checkSlice(l load.Load, c result.Cell) error {
+	least := l.LeastSlice(c.Rate)
+	if c.Slice >= least {
+		return nil
+	}
+	return verr.New(verr.Usage, fmt.Sprintf("cannot compare with --slice %s", c.Slice),
+		fmt.Sprintf("%s has one request in %s", l.Name, least),
+		fmt.Sprintf("choose a slice of %s or more, or a higher --rate", l.SliceAt(c.Rate)))
+}
+
 // toolsCarry tells whether all tools of the request have a load at a size.
 func (q Request) toolsCarry(name string, size int) bool {
 	for _, with := range q.Tools {
@@ -72,14 +98,16 @@ func (q Request) toolsCarry(name string, size int) bool {
 	return true
 }
 
-func (q Request) cell(l load.Load, size, flows int) result.Cell {
+func (q Request) cell(l load.Load, size, flows int, rate float64) result.Cell {
 	c := result.Cell{
-		Name: load.CellName(l.Name, size, flows, q.Batch), Load: l.Name, Transport: l.Transport,
-		Size: size, Flows: flows, Metric: l.Metric, Slice: l.Slice, Head: l.Head,
+		Load: l.Name, Transport: l.Transport, Rate: cmp.Or(rate, l.Rate),
+		Size: size, Flows: flows, Metric: l.Metric, Head: l.Head,
 	}
+	c.Slice = l.SliceAt(c.Rate)
 	if q.Batch > 1 {
 		c.Batch = q.Batch
 	}
+	c.Name = load.CellName(c)
 	if l.Kind == load.Stream {
 		c.Metric = load.StreamMetric(size)
 	}

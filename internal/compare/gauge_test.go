@@ -9,6 +9,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/result"
 )
 
 // A gauge measures a path again and again, on fresh sockets, in one lab; and says
@@ -40,7 +41,7 @@ func TestGauge(t *testing.T) {
 				cells[slice.Cell]++
 			}
 		}
-		if len(cells) != 2 || cells[load.CellName("tcp_lat", 1, 1, 0)] != 2 || len(rec.Meters) == 0 || len(rec.Warnings) != 0 {
+		if len(cells) != 2 || cells[load.CellName(result.Cell{Load: "tcp_lat", Size: 1, Flows: 1})] != 2 || len(rec.Meters) == 0 || len(rec.Warnings) != 0 {
 			t.Errorf("slices %v, %d meters, warnings %v", cells, len(rec.Meters), rec.Warnings)
 		}
 	}

@@ -27,7 +27,8 @@ type Request struct {
 	Loads  []string
 	Sizes  string     // of all Loads; see ParseSizes; empty: each load's own
 	Flows  []int      // of all Loads; none: one
-	Cells  []CellSpec // in place of Loads, Sizes and Flows, where loads differ in these
+	Cells  []CellSpec // in place of Loads, Sizes, Flows and Rate, where loads differ in these
+	Rate   float64    // of all Loads, per second; 0: each load's own
 	Batch  int
 	Wire   string   // see lab.ParseWire
 	Tools  []string // real tools to run beside the first path
@@ -74,7 +75,7 @@ func (q Request) withDefaults() Request {
 	}
 	if len(q.Cells) == 0 {
 		for _, l := range q.Loads {
-			q.Cells = append(q.Cells, CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows})
+			q.Cells = append(q.Cells, CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows, Rate: q.Rate})
 		}
 	}
 	if len(q.Remote.Machines) > 0 {

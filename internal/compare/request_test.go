@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
 )
 
 func TestParseSizes(t *testing.T) {
@@ -100,6 +102,32 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// A load on a schedule has its own rate, or the one that is asked for; its slices hold
+// some requests.
+func TestRateOfCells(t *testing.T) {
+	for _, c := range []struct {
+		rate  float64
+		names string
+		slice time.Duration
+	}{{0, "probe/64 ping/56", 100 * time.Millisecond}, {1000, "probe/64 ping/56", 100 * time.Millisecond},
+		{2, "probe/64/rate=2 ping/56/rate=2", 2500 * time.Millisecond}, {2500, "probe/64/rate=2.5k ping/56/rate=2.5k", 100 * time.Millisecond}} {
+		p, err := Request{Loads: []string{"probe", "ping"}, Rate: c.rate}.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, cell := range p.Cells {
+			names = append(names, cell.Name)
+			if cell.Slice != c.slice || cell.Rate != cmp.Or(c.rate, 1000) || cell.Metric != result.RoundTrip {
+				t.Errorf("at %v: %+v", c.rate, cell)
+			}
+		}
+		if strings.Join(names, " ") != c.names {
+			t.Errorf("at %v: cells %v, want %s", c.rate, names, c.names)
+		}
+	}
+}
+
 // TestRefused wants what makes no sense refused before root is asked for, with
 // the flag or the value in the text.
 func TestRefused(t *testing.T) {
@@ -122,6 +150,11 @@ func TestRefused(t *testing.T) {
 		"budget":    {Request{Budget: time.Second}, "--budget"},
 		"cells":     {Request{Cells: []CellSpec{{Load: "udp_lat", Sizes: "64K"}}}, "65507"},
 		"its flows": {Request{Cells: []CellSpec{{Load: "udp_lat", Flows: []int{9999}}}}, "--flows"},
+		"rate":      {Request{Loads: []string{"ping"}, Rate: 20_000}, "--rate"},
+		"no rate":   {Request{Loads: []string{"ping", "tcp_lat"}, Rate: 100}, "tcp_lat cannot run with --rate 100"},
+		"no slot":   {Request{Loads: []string{"ping"}, Rate: 2, Slice: 100 * time.Millisecond}, "--slice"},
+		"schedules": {Request{Loads: []string{"probe"}, Flows: []int{1, 2}}, "probe cannot run with 2 flows"},
+		"no number": {Request{Loads: []string{"ping"}, Sizes: "8"}, "at least 16 bytes"},
 		"names":     {Request{Paths: []string{"routed", "vxlan"}, Names: []string{"a", "a"}}, `"a"`},
 		"tool":      {Request{Tools: []string{"ttcp"}}, "ttcp"},
 		"tool in VM": {Request{Paths: []string{"vm-vlan", "host"}, NoHost: true, Tools: []string{"qperf"}},

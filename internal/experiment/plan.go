@@ -149,7 +149,7 @@ func serverKey(p load.Pair) string { return p.To.Namespace + " " + p.To.Addr.Str
 // seriesPlan lays one series of one cell out for the agents.
 func (r *Run) seriesPlan(cell result.Cell, arms []int) load.Plan {
 	plan := load.Plan{
-		Token: r.rng.Uint64(), Load: cell.Load, Size: cell.Size, Flows: cell.Flows, Batch: cell.Batch,
+		Token: r.rng.Uint64(), Load: cell.Load, Size: cell.Size, Flows: cell.Flows, Batch: cell.Batch, Rate: cell.Rate,
 		Slice: cell.Slice, Head: cell.Head,
 		ClientCPU: r.Plan.ClientCPU, ServerCPU: r.Plan.ServerCPU, Congestion: r.Congestion,
 	}

@@ -44,22 +44,26 @@ type active struct {
 	// trip makes one request and waits for its reply; false: it is lost.
 	trip      func(a *active, message []byte) (bool, error)
 	calls     *calls // of an engine that connects for each request
+	prober    prober // of an engine that sends on a schedule
 	namespace string // namespace that its thread works in; empty: any
 
 	clock   clock
 	number  uint64 // of the last request
+	base    uint64 // of the slice's first request, on a schedule
+	open    int    // requests that have no answer yet, on a schedule
 	since   int64  // ns, when it was sent, where many flows share a thread; 0: it is answered
 	timeout time.Duration
 	// answerTimeout is how long the other end may take to answer a control frame. Where
 	// hundreds of flows have filled their buffers, all of that comes before it.
 	answerTimeout time.Duration
 
-	rtt   *hdrhistogram.Histogram
-	ping  pingCounts
-	sent  sendCounts
-	done  frame // the server's account of the last slice
-	tasks chan func(*active) error
-	errs  chan error
+	rtt      *hdrhistogram.Histogram
+	lateness *hdrhistogram.Histogram // of requests on a schedule when they were sent
+	ping     pingCounts
+	sent     sendCounts
+	done     frame // the server's account of the last slice
+	tasks    chan func(*active) error
+	errs     chan error
 }
 
 // startActive connects one flow of an arm on a thread of its own.
@@ -77,6 +81,9 @@ func startActive(l Load, plan *Plan, arm, flow int) (*active, error) {
 	}
 	if l.Kind.timed() {
 		a.rtt, a.trip = result.NewRTT(), (*active).roundTrip
+	}
+	if l.Kind == Scheduled {
+		a.lateness, a.timeout = result.NewRTT(), scheduleTimeout
 	}
 	if plan.Batch > 1 {
 		a.out = newBatch(plan.Batch, plan.Size, a.buf)
@@ -104,13 +111,27 @@ func (a *active) connect(flow int) (err error) {
 	a.conn, err = dialIn(ends.From.Namespace, a.load.Transport, a.plan.Congestion,
 		netip.AddrPortFrom(ends.From.Addr, uint16(arm.ClientPort+flow)),
 		netip.AddrPortFrom(ends.To.Addr, uint16(arm.ServerPort+flow)))
+	if err != nil || a.load.Kind != Scheduled {
+		return err
+	}
+	if a.load.Transport == "udp" {
+		a.prober = newUDPProber(a.conn, a.clock, a.plan.Size)
+		return nil
+	}
+	if a.prober, err = newICMPProber(ends, arm.ClientPort+flow, a.clock, a.plan.Token, a.plan.Size); err != nil {
+		a.conn.close()
+	}
 	return err
 }
 
 // work runs tasks on one thread, which ends with it.
 func (a *active) work() {
 	err := host.Do(a.namespace, func() error {
-		a.serve(pin(a.plan.ClientCPU))
+		err := pin(a.plan.ClientCPU)
+		if err == nil && a.load.Kind == Scheduled {
+			err = exactTimers()
+		}
+		a.serve(err)
 		return nil
 	})
 	a.serve(err) // no task is left, unless the namespace could not be entered
@@ -142,6 +163,9 @@ func (a *active) stop() {
 	<-a.errs
 	if a.load.Kind == Connect {
 		return
+	}
+	if a.prober != nil {
+		a.prober.close()
 	}
 	// Reset a TCP connection instead of leaving its ports to wait for a minute:
 	// with many flows a run would come round to them.

@@ -33,6 +33,7 @@ func TestEnds(t *testing.T) {
 	for _, l := range Table {
 		for _, c := range []struct{ flows, pairs, used int }{{5, 5, 5}, {1, 5, 1}, {7, 5, 5}, {3, 1, 1}} {
 			t.Run(fmt.Sprintf("%s/flows=%d/pairs=%d", l.Name, c.flows, c.pairs), func(t *testing.T) {
+				skipUnlessOpens(t, l)
 				var seen map[string]int
 				patiently(t, func(slice time.Duration) error {
 					port += 16

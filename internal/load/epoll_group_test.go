@@ -7,6 +7,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/venturi-net/venturi/result"
 )
 
 // TestCrowd wants every flow of many served alike by one thread at either end, with
@@ -16,7 +18,7 @@ func TestCrowd(t *testing.T) {
 	port := 27000
 	for _, name := range []string{"udp_rr", "tcp_rr"} {
 		for _, size := range []int{1, sharedThreadSize, sharedThreadSize + 1} {
-			t.Run(CellName(name, size, flows, 0), func(t *testing.T) {
+			t.Run(CellName(result.Cell{Load: name, Size: size, Flows: flows}), func(t *testing.T) {
 				patiently(t, func(slice time.Duration) error {
 					port += 2 * flows
 					p := loopback(t, name, 1, flows, size, port)

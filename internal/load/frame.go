@@ -89,6 +89,9 @@ func putNumber(b []byte, n uint64) {
 	}
 }
 
+// getNumber reads the number of a message that is large enough for all of it.
+func getNumber(b []byte) uint64 { return binary.LittleEndian.Uint64(b[1:]) }
+
 func hasNumber(b []byte, n uint64) bool {
 	if len(b) >= numbered {
 		return binary.LittleEndian.Uint64(b[1:]) == n && b[0] == byte(n&0x7f)

@@ -1,5 +1,5 @@
-// Package load offers traffic and times it: one file a load, and the three
-// engines that they share, ping-pong, stream and connect.
+// Package load offers traffic and times it: one file a load, and the four
+// engines that they share, ping-pong, stream, connect and schedule.
 //
 // A load has an active end (the client: it decides when a slice starts and
 // ends) and a passive end (the server: it echoes or counts). Both ends get the
@@ -9,6 +9,7 @@
 package load
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -21,10 +22,12 @@ import (
 type Load struct {
 	Name      string
 	Summary   string // one line for --help
-	Transport string // tcp or udp
+	Transport string // tcp, udp or icmp
 	Kind      Kind
 	Metric    result.Metric
 	Size      int           // default message size, bytes
+	Least     int           // smallest message size, bytes; 0: 1
+	Rate      float64       // default rate, requests per second, of a load on a schedule
 	Slice     time.Duration // default length of a slice
 	Head      time.Duration // run and thrown away before each slice
 }
@@ -34,9 +37,10 @@ type Kind int
 
 // The engines.
 const (
-	PingPong Kind = iota // one request outstanding per flow, same size both ways
-	Stream               // as fast as it goes, client to server
-	Connect              // a connection for each request, one at a time per flow
+	PingPong  Kind = iota // one request outstanding per flow, same size both ways
+	Stream                // as fast as it goes, client to server
+	Connect               // a connection for each request, one at a time per flow
+	Scheduled             // requests on a schedule, however many are outstanding
 )
 
 // timed tells an engine that times requests from one that counts what arrives.
@@ -44,11 +48,14 @@ func (k Kind) timed() bool { return k != Stream }
 
 // Plan is one series of one cell: everything that both ends need.
 type Plan struct {
-	Token    uint64 // names the series on the wire; a stray datagram does not have it
-	Load     string
-	Size     int // bytes of a message
-	Flows    int
-	Batch    int // messages a system call, for loads that can; 0 or 1: one
+	Token uint64 // names the series on the wire; a stray datagram does not have it
+	Load  string
+	Size  int // bytes of a message
+	Flows int
+	Batch int // messages a system call, for loads that can; 0 or 1: one
+	// Rate is what each flow offers per second: requests of a load on a schedule.
+	// 0: the load's default.
+	Rate     float64
 	Slice    time.Duration
 	Head     time.Duration
 	Arms     []Arm
@@ -89,6 +96,19 @@ func (p Plan) schedules(arm int) bool {
 // Pair is two ends of traffic.
 type Pair struct {
 	From, To host.Endpoint // the client's, the server's
+}
+
+// rate is what a flow of a load on a schedule offers per second.
+func (p Plan) rate(l Load) float64 { return cmp.Or(p.Rate, l.Rate) }
+
+// LongestSlice is how long a slice of the plan can take on a path that answers in time:
+// head and timed part, and where nothing else waits for them, the last answers.
+func (p Plan) LongestSlice() time.Duration {
+	d := p.Head + p.Slice
+	if l, err := Find(p.Load); err == nil && l.Kind == Scheduled {
+		d += scheduleTimeout
+	}
+	return d
 }
 
 // pair gives the ends of a flow.

@@ -59,7 +59,7 @@ func (h *localClient) open(arm int) error {
 	h.slice |= warmSlice
 	err := h.runSlice(arm, 0, warm, nil)
 	h.slice &^= warmSlice
-	if err != nil || !h.load.Kind.timed() {
+	if err != nil || !h.load.Kind.timed() || h.load.Kind == Scheduled {
 		return err
 	}
 	for _, a := range h.arms[arm] {
@@ -161,6 +161,8 @@ func (h *localClient) runFlows(arm int, head, timed time.Duration) (failed error
 // run is one slice of a flow that has a thread of its own.
 func (a *active) run(head, timed time.Duration) error {
 	switch {
+	case a.load.Kind == Scheduled:
+		return a.runSchedule(head, timed)
 	case a.load.Kind == Connect:
 		a.calls.hot = true
 		defer func() { a.calls.hot = false }()

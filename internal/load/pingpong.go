@@ -14,6 +14,7 @@ import (
 type pingCounts struct {
 	requests, replies, lost, late int64
 	headReplies                   int64
+	missed                        int64 // requests that went out when the next was due
 	rttSum                        int64 // ns
 	elapsed                       int64 // ns, less the time that lost requests were waited for
 }
@@ -97,7 +98,7 @@ func (a *active) await(message []byte) (bool, error) {
 // sumPings adds the flows of an arm up to one slice.
 func sumPings(flows []*active) (*result.Latency, time.Duration, error) {
 	l := &result.Latency{Timeout: flows[0].timeout.Nanoseconds()}
-	all := flows[0].rtt
+	all, lateness := flows[0].rtt, flows[0].lateness
 	var elapsed int64
 	for i, a := range flows {
 		c := a.ping
@@ -106,10 +107,21 @@ func sumPings(flows []*active) (*result.Latency, time.Duration, error) {
 		l.HeadReplies += c.headReplies
 		l.Lost += c.lost
 		l.Late += c.late
+		l.Missed += c.missed
 		l.RTTSum += c.rttSum
 		elapsed += c.elapsed
-		if i > 0 {
-			all.Merge(a.rtt)
+		if i == 0 {
+			continue
+		}
+		all.Merge(a.rtt)
+		if lateness != nil {
+			lateness.Merge(a.lateness)
+		}
+	}
+	if lateness != nil {
+		var err error
+		if l.Lateness, err = result.EncodeRTT(lateness); err != nil {
+			return nil, 0, fmt.Errorf("encode histogram: %w", err)
 		}
 	}
 	encoded, err := result.EncodeRTT(all)

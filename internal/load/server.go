@@ -162,10 +162,10 @@ func (p *passive) run() error {
 	if err := p.awaitClient(); err != nil {
 		return err
 	}
-	if p.server.load.Kind == PingPong {
+	switch {
+	case p.server.load.Kind != Stream:
 		return p.echo()
-	}
-	if p.server.plan.Batch > 1 {
+	case p.server.plan.Batch > 1:
 		return p.sinkBatches(p.server.plan.Batch)
 	}
 	return p.sink()

@@ -166,9 +166,9 @@ func openIn(namespace, transport, congestion string, at netip.AddrPort, use func
 // withSocket makes a socket in a namespace. It is use's to close.
 func withSocket(namespace, transport string, use func(socket) error) error {
 	return host.Do(namespace, func() error {
-		kind := unix.SOCK_STREAM
-		if transport == "udp" {
-			kind = unix.SOCK_DGRAM
+		kind := unix.SOCK_DGRAM // of icmp too: for its control frames
+		if transport == "tcp" {
+			kind = unix.SOCK_STREAM
 		}
 		fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/result"
 )
 
 // measures: every path can be measured by the loads that a comparison runs,
@@ -30,7 +31,7 @@ func measures(t *testing.T, l *lab.Lab, list []variant) {
 	port := 20000
 	for flows, arms := range byFlows {
 		for _, name := range append(load.Default[:len(load.Default):len(load.Default)], "tcp_crr") {
-			t.Run(load.CellName(name, 64, flows, 0), func(t *testing.T) {
+			t.Run(load.CellName(result.Cell{Load: name, Size: 64, Flows: flows}), func(t *testing.T) {
 				left, slice := arms, 20*time.Millisecond
 				var failed error
 				// On a busy machine a slice can pass without its receiver having run.

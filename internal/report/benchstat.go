@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -19,6 +20,7 @@ import (
 // unless a unit line says otherwise.
 var benchUnits = map[result.Metric]string{
 	result.OneWay:       "ns/op",
+	result.RoundTrip:    "ns/op",
 	result.Transactions: "req/s",
 	result.Connections:  "conn/s",
 	result.Bandwidth:    "bit/s",
@@ -93,6 +95,9 @@ func benchLines(out io.Writer, rec *result.Record, c result.Cell, arm string) {
 	}
 	if c.Batch > 1 {
 		name += fmt.Sprintf("/batch=%d", c.Batch)
+	}
+	if c.Rate > 0 {
+		name += "/rate=" + strconv.FormatFloat(c.Rate, 'f', -1, 64)
 	}
 	for _, series := range order {
 		sanitize.Fprintf(out, "%s %d %s %s\n", name, max(1, work[series]), plain(stats.Median(values[series])), benchUnits[c.Metric])

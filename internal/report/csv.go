@@ -96,6 +96,21 @@ var csvFields = []csvField{
 		}
 		return plain(r.FastPath.Carried)
 	}},
+	// Of what was offered at a rate: that rate, a second. Of requests on a schedule, how
+	// many were sent only when the next one was due, and how late they were sent.
+	{"rate_asked", func(c *analysis.Cell, _ *analysis.Row) string { return number(c.Cell.Rate) }},
+	{"missed_slots", func(c *analysis.Cell, r *analysis.Row) string {
+		if c.Cell.Metric != result.RoundTrip || r.Latency == nil {
+			return ""
+		}
+		return strconv.FormatInt(r.Latency.Missed, 10)
+	}},
+	{"lateness_p99_ns", func(_ *analysis.Cell, r *analysis.Row) string {
+		if r.Latency == nil {
+			return ""
+		}
+		return number(r.Latency.LatenessP99)
+	}},
 }
 
 // writeCSV prints a line for each path in each cell, the baseline's copy
@@ -132,7 +147,7 @@ func writeCSV(w io.Writer, _ *result.Record, s *analysis.Summary, _ Options) err
 // unitOf is the base unit of a metric.
 func unitOf(m result.Metric) string {
 	switch m {
-	case result.OneWay:
+	case result.OneWay, result.RoundTrip:
 		return "ns"
 	case result.Bandwidth:
 		return "bit/s"

@@ -33,7 +33,7 @@ func Units(m result.Metric) []string {
 
 func unitsOf(m result.Metric) []fixedUnit {
 	switch m {
-	case result.OneWay:
+	case result.OneWay, result.RoundTrip:
 		return timeUnits
 	case result.Transactions:
 		return []fixedUnit{requestUnit}

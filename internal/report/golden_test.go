@@ -55,6 +55,11 @@ var samples = []sample{
 	{"loss.table", loss, Options{}},
 	{"loss.qperf", loss, Options{Style: "qperf"}},
 	{"fragments.table", fragments, Options{}},
+	{"schedule.table", schedule, Options{}},
+	{"schedule.md", schedule, Options{Format: "md"}},
+	{"schedule.csv", schedule, Options{Format: "csv"}},
+	{"schedule.benchstat", schedule, Options{Format: "benchstat"}},
+	{"schedule.qperf", schedule, Options{Style: "qperf"}},
 	{"interrupted.table", interrupted, Options{}},
 	{"one-series.table", oneSeries, Options{}},
 	{"noisy.table", noisy, Options{}},
@@ -92,6 +97,19 @@ func loss() *result.Record {
 }
 
 func fragments() *result.Record { return recordtest.Make(small(recordtest.UDPBw)) }
+
+// schedule has a client that could not send to one path when it should.
+func schedule() *result.Record {
+	t := small(recordtest.Probe, recordtest.Ping)
+	t.Arms[3].Late = 400
+	rec := recordtest.Make(t)
+	for i := range rec.Slices {
+		if s := &rec.Slices[i]; s.Arm == "vxlan" && s.Round == 0 {
+			s.Latency.Missed = 2
+		}
+	}
+	return rec
+}
 
 func interrupted() *result.Record {
 	rec := recordtest.Make(small(recordtest.TCPLat))

@@ -61,7 +61,7 @@ func value(m result.Metric, v float64) string {
 	switch {
 	case v == 0:
 		return noFigure
-	case m == result.OneWay:
+	case m == result.OneWay || m == result.RoundTrip:
 		return duration(v)
 	case m == result.Bandwidth:
 		return bits(v)
@@ -129,6 +129,17 @@ func change(ratio float64) string {
 		return "+" + percent(v)
 	}
 	return percent(v)
+}
+
+// offered prints a rate that was asked for, with the digits that it has.
+func offered(v float64) string {
+	units := []string{"", "k", "M", "G"}
+	i := 0
+	for i < len(units)-1 && v >= 1000 {
+		v /= 1000
+		i++
+	}
+	return strconv.FormatFloat(v, 'g', 6, 64) + units[i]
 }
 
 // bytesSize prints a message size the way qperf's size arguments read it.

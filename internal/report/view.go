@@ -76,6 +76,9 @@ func cellName(c result.Cell) string {
 	if c.Batch > 1 {
 		name += fmt.Sprintf(", %d messages a call", c.Batch)
 	}
+	if c.Rate > 0 {
+		name += ", " + offered(c.Rate) + "/s"
+	}
 	return name
 }
 
@@ -87,6 +90,8 @@ func metricCaption(c result.Cell) string {
 			return "median RTT/2, one request at a time on each flow; lower is better"
 		}
 		return "median RTT/2, one request at a time; lower is better"
+	case result.RoundTrip:
+		return "median round trip from when each request was due; lower is better"
 	case result.Transactions:
 		return "requests answered; higher is better"
 	case result.Connections:
@@ -151,6 +156,8 @@ func figureHead(m result.Metric) string {
 	switch m {
 	case result.OneWay:
 		return "RTT/2"
+	case result.RoundTrip:
+		return "RTT"
 	case result.Transactions, result.Connections:
 		return "rate"
 	}
@@ -164,8 +171,8 @@ func trafficColumns(c *analysis.Cell) []field {
 		what = "time" // from connect to close
 	}
 	switch c.Cell.Metric {
-	case result.OneWay, result.Transactions, result.Connections:
-		return []field{
+	case result.OneWay, result.RoundTrip, result.Transactions, result.Connections:
+		out := []field{
 			{column{what + " mean", false, 4}, func(r *analysis.Row) string {
 				if r.Latency == nil || r.Latency.MeanRTT == 0 {
 					return noFigure
@@ -183,6 +190,15 @@ func trafficColumns(c *analysis.Cell) []field {
 				return count(r.Latency.Lost)
 			}},
 		}
+		if c.Cell.Metric == result.RoundTrip {
+			out = append(out, field{column{"missed", false, 5}, func(r *analysis.Row) string {
+				if r.Latency == nil {
+					return noFigure
+				}
+				return count(r.Latency.Missed)
+			}})
+		}
+		return out
 	}
 	stream := func(f func(*analysis.Stream) string) func(*analysis.Row) string {
 		return func(r *analysis.Row) string {

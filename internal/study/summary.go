@@ -47,9 +47,10 @@ type SummaryPath struct {
 // SummaryLoad is a load with its sizes and numbers of flows; absent ones are
 // the load's own size, and one flow.
 type SummaryLoad struct {
-	Load  string `json:"load"`
-	Sizes string `json:"sizes,omitempty"`
-	Flows []int  `json:"flows,omitempty"`
+	Load  string  `json:"load"`
+	Sizes string  `json:"sizes,omitempty"`
+	Flows []int   `json:"flows,omitempty"`
+	Rate  float64 `json:"rate,omitempty"` // per second; 0: the load's own
 }
 
 // measures is how long measuring takes, over all wires.

@@ -1203,6 +1203,7 @@ type Plan struct {
 	ClientCpu     int64                  `protobuf:"varint,10,opt,name=client_cpu,json=clientCpu,proto3" json:"client_cpu,omitempty"`
 	ServerCpu     int64                  `protobuf:"varint,11,opt,name=server_cpu,json=serverCpu,proto3" json:"server_cpu,omitempty"`
 	Congestion    string                 `protobuf:"bytes,12,opt,name=congestion,proto3" json:"congestion,omitempty"`
+	Rate          float64                `protobuf:"fixed64,13,opt,name=rate,proto3" json:"rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1319,6 +1320,13 @@ func (x *Plan) GetCongestion() string {
 		return x.Congestion
 	}
 	return ""
+}
+
+func (x *Plan) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
 }
 
 type Round struct {
@@ -1714,6 +1722,8 @@ type Latency struct {
 	Rtt           []byte                 `protobuf:"bytes,7,opt,name=rtt,proto3" json:"rtt,omitempty"`
 	HeadReplies   int64                  `protobuf:"varint,8,opt,name=head_replies,json=headReplies,proto3" json:"head_replies,omitempty"`
 	RttMedian     int64                  `protobuf:"varint,9,opt,name=rtt_median,json=rttMedian,proto3" json:"rtt_median,omitempty"`
+	Missed        int64                  `protobuf:"varint,10,opt,name=missed,proto3" json:"missed,omitempty"`
+	Lateness      []byte                 `protobuf:"bytes,11,opt,name=lateness,proto3" json:"lateness,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1809,6 +1819,20 @@ func (x *Latency) GetRttMedian() int64 {
 		return x.RttMedian
 	}
 	return 0
+}
+
+func (x *Latency) GetMissed() int64 {
+	if x != nil {
+		return x.Missed
+	}
+	return 0
+}
+
+func (x *Latency) GetLateness() []byte {
+	if x != nil {
+		return x.Lateness
+	}
+	return nil
 }
 
 // Stream mirrors result.Stream.
@@ -2111,7 +2135,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04what\x18\x02 \x01(\tR\x04what\x12\x10\n" +
 	"\x03why\x18\x03 \x01(\tR\x03why\x12\x0e\n" +
 	"\x02do\x18\x04 \x01(\tR\x02do\x12\x12\n" +
-	"\x04code\x18\x05 \x01(\x03R\x04code\"\xd8\x02\n" +
+	"\x04code\x18\x05 \x01(\x03R\x04code\"\xec\x02\n" +
 	"\x04Plan\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x12\n" +
 	"\x04load\x18\x02 \x01(\tR\x04load\x12\x12\n" +
@@ -2129,7 +2153,8 @@ const file_agent_proto_rawDesc = "" +
 	"server_cpu\x18\v \x01(\x03R\tserverCpu\x12\x1e\n" +
 	"\n" +
 	"congestion\x18\f \x01(\tR\n" +
-	"congestion\"\x1b\n" +
+	"congestion\x12\x12\n" +
+	"\x04rate\x18\r \x01(\x01R\x04rate\"\x1b\n" +
 	"\x05Round\x12\x12\n" +
 	"\x04arms\x18\x01 \x03(\x03R\x04arms\"\x9f\x02\n" +
 	"\x03Arm\x12\x12\n" +
@@ -2164,7 +2189,7 @@ const file_agent_proto_rawDesc = "" +
 	"\aelapsed\x18\x04 \x01(\x03R\aelapsed\x123\n" +
 	"\alatency\x18\x05 \x01(\v2\x19.venturi.agent.v1.LatencyR\alatency\x120\n" +
 	"\x06stream\x18\x06 \x01(\v2\x18.venturi.agent.v1.StreamR\x06stream\x123\n" +
-	"\afailure\x18\a \x01(\v2\x19.venturi.agent.v1.FailureR\afailure\"\xee\x01\n" +
+	"\afailure\x18\a \x01(\v2\x19.venturi.agent.v1.FailureR\afailure\"\xa2\x02\n" +
 	"\aLatency\x12\x1a\n" +
 	"\brequests\x18\x01 \x01(\x03R\brequests\x12\x18\n" +
 	"\areplies\x18\x02 \x01(\x03R\areplies\x12\x12\n" +
@@ -2175,7 +2200,10 @@ const file_agent_proto_rawDesc = "" +
 	"\x03rtt\x18\a \x01(\fR\x03rtt\x12!\n" +
 	"\fhead_replies\x18\b \x01(\x03R\vheadReplies\x12\x1d\n" +
 	"\n" +
-	"rtt_median\x18\t \x01(\x03R\trttMedian\"\xc2\x02\n" +
+	"rtt_median\x18\t \x01(\x03R\trttMedian\x12\x16\n" +
+	"\x06missed\x18\n" +
+	" \x01(\x03R\x06missed\x12\x1a\n" +
+	"\blateness\x18\v \x01(\fR\blateness\"\xc2\x02\n" +
 	"\x06Stream\x12#\n" +
 	"\rsent_messages\x18\x01 \x01(\x03R\fsentMessages\x12\x1d\n" +
 	"\n" +

@@ -32,6 +32,7 @@ type Arm struct {
 	Factor    float64 // time that one operation takes, against the baseline; 0: 1
 	CPUFactor float64 // 0: Factor
 	Loss      float64 // share of requests or datagrams
+	Late      float64 // us that requests on a schedule are late; 0: 1
 	Fails     string  // every slice fails with this
 }
 
@@ -60,6 +61,8 @@ var (
 	UDPMsg = cell("udp_bw/1", "udp_bw", "udp", 1, result.Messages)
 	UDPBw  = cell("udp_bw/8192", "udp_bw", "udp", 8192, result.Bandwidth)
 	TCPRR  = cell("tcp_rr/1", "tcp_rr", "tcp", 1, result.Transactions)
+	Probe  = scheduled("probe/64", "probe", "udp", 64)
+	Ping   = scheduled("ping/56", "ping", "icmp", 56)
 	TCPCRR = cell("tcp_crr/1", "tcp_crr", "tcp", 1, result.Connections)
 )
 
@@ -70,6 +73,13 @@ func cell(name, load, transport string, size int, m result.Metric) result.Cell {
 	}
 	return result.Cell{Name: name, Load: load, Transport: transport, Size: size, Flows: 1, Metric: m,
 		Slice: slice, Head: 3 * time.Millisecond}
+}
+
+// scheduled is a cell of 1000 requests a second.
+func scheduled(name, load, transport string, size int) result.Cell {
+	c := cell(name, load, transport, size, result.RoundTrip)
+	c.Slice, c.Rate = 100*time.Millisecond, 1000
+	return c
 }
 
 // Host, Copy and Path are arms of the usual kind.
@@ -188,9 +198,12 @@ func (w *work) add(o work) { w.units += o.units; w.wall += o.wall }
 func (m *generator) fill(s *result.Slice, c result.Cell, a Arm, factor float64) work {
 	wall := float64(c.Slice + c.Head)
 	whole := wall / float64(c.Slice)
-	if c.Metric == result.OneWay || c.Metric == result.Transactions || c.Metric == result.Connections {
+	if c.Metric == result.OneWay || c.Metric == result.Transactions || c.Metric == result.Connections || c.Rate > 0 {
 		rtt := 16_000 * factor
 		n := int64(float64(s.Elapsed) / rtt)
+		if c.Rate > 0 {
+			n = int64(float64(s.Elapsed) * c.Rate / 1e9)
+		}
 		lost := int64(0)
 		if a.Loss > 0 && m.rng.Float64() < a.Loss*float64(n) {
 			lost = 1
@@ -199,6 +212,9 @@ func (m *generator) fill(s *result.Slice, c result.Cell, a Arm, factor float64) 
 			HeadReplies: int64(float64(c.Head) / rtt), Timeout: int64(20 * time.Millisecond)}
 		if m.t.Histograms {
 			s.Latency.RTT = m.histogram(rtt, n)
+			if c.Rate > 0 {
+				s.Latency.Lateness = m.histogram(orOne(a.Late)*1000, n)
+			}
 		}
 		units := float64(n + s.Latency.HeadReplies)
 		if c.Metric != result.Connections {
