@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -70,7 +71,7 @@ func FindFault(name string, lastCPU int) (Fault, error) {
 // wishes are those of one value of the fault's knob, on all that it is planted on. A
 // device that has no such thing is left out.
 func (f Fault) wishes(m knob.Machine, t tune.Targets, value string) ([]tune.Assignment, error) {
-	entry, err := knob.Find(f.Knob)
+	entry, err := table.Find(f.Knob)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +119,7 @@ func placeboWishes(m knob.Machine, t tune.Targets) ([]tune.Candidate, error) {
 		entry := knob.Entry{Facts: knob.Facts{Name: p.name, Scope: knob.ScopeNetns}, Knob: plain(p.name)}
 		if p.knob != "" {
 			var err error
-			if entry, err = knob.Find(p.knob); err != nil {
+			if entry, err = table.Find(p.knob); err != nil {
 				return nil, err
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -117,7 +118,7 @@ from the one that was set. --all omits knobs that the target does not have.`,
 
 // readAll reads the whole table.
 func readAll(t knob.Target) (list []reading) {
-	for _, s := range knob.Sections() {
+	for _, s := range table.Sections() {
 		for _, e := range s.Entries {
 			list = append(list, readKnob(e, s.Name, t))
 		}
@@ -185,7 +186,7 @@ func ofKnob(name string, err error) error {
 }
 
 func sectionOf(name string) string {
-	for _, s := range knob.Sections() {
+	for _, s := range table.Sections() {
 		for _, e := range s.Entries {
 			if e.Name == name {
 				return s.Name

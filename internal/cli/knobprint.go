@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -57,7 +58,7 @@ source, and how it is undone. The grade of evidence:
 	}
 	t.flags(cmd.Flags())
 	var names []string
-	for _, s := range knob.Sections() {
+	for _, s := range table.Sections() {
 		names = append(names, s.Name)
 	}
 	cmd.Flags().StringVar(&section, "section", "", "only one section: "+strings.Join(names, ", "))
@@ -70,7 +71,7 @@ source, and how it is undone. The grade of evidence:
 // listed are the knobs to show: one, those of a section, or all.
 func listed(names []string, section string, t knob.Target) ([]reading, error) {
 	list := []reading{}
-	for _, s := range knob.Sections() {
+	for _, s := range table.Sections() {
 		for _, e := range s.Entries {
 			if section != "" && s.Name != section || len(names) == 1 && e.Name != names[0] {
 				continue
@@ -179,7 +180,7 @@ func markdownKnobs(out io.Writer) error {
 		"| grade | evidence |\n|---|---|\n| A | repeated runs with their spread |\n| B | a number by a weak method |\n" +
 		"| C | a recommendation without a number |\n| D | sources that contradict each other |\n")
 	cell := func(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
-	for _, s := range knob.Sections() {
+	for _, s := range table.Sections() {
 		if len(s.Entries) == 0 {
 			continue
 		}

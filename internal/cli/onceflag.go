@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/k8s"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -75,7 +76,7 @@ func checkTarget(t knob.Target) error {
 		}
 	}
 	if t.File != "" {
-		if err := knob.CheckManifest(thisMachine(), t.File); err != nil {
+		if err := k8s.CheckManifest(thisMachine(), t.File); err != nil {
 			return permissionError(what, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -49,9 +50,9 @@ func nearestName(typed string, names []string) string {
 
 // findKnob is [knob.Find], and knows what was probably meant.
 func findKnob(name string) (knob.Entry, error) {
-	e, err := knob.Find(name)
+	e, err := table.Find(name)
 	var names []string
-	for _, k := range knob.Table() {
+	for _, k := range table.All() {
 		names = append(names, k.Name)
 	}
 	return e, didYouMean(err, nearestName(name, names))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -152,7 +153,7 @@ func refuseUnusedTargets(t knob.Target, targets []knob.Target) error {
 func unreadableKnobs(profile tune.Profile, targets tune.Targets, skipped []tune.Skipped) error {
 	var names []string
 	for _, s := range skipped {
-		e, err := knob.Find(s.Step.Knob)
+		e, err := table.Find(s.Step.Knob)
 		whole := s.Step.On == tune.Host && targets.Host || s.Step.On == tune.Machines && slices.Contains(targets.Machines, "")
 		proof := s.Step.Value == "" && s.Step.Ladder == nil // whatever it reads, a plan has no value for it
 		if err != nil || e.ManualOnly != "" || s.Step.State == tune.NeverAutomatic || proof || s.Target == (knob.Target{}) && !whole {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
@@ -96,7 +97,7 @@ func (r Rule) complete(f Finding) Finding {
 func fixCommand(f Finding) string {
 	words := []string{"venturi", "knob", "set", f.Knob, f.Value}
 	scope := knob.ScopeDevice
-	if e, err := knob.Find(f.Knob); err == nil {
+	if e, err := table.Find(f.Knob); err == nil {
 		scope = e.Scope
 	}
 	if f.Device != "" && scope == knob.ScopeDevice {

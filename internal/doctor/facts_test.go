@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 )
 
 var (
@@ -45,7 +45,7 @@ func TestFacts(t *testing.T) {
 // Every knob that a rule names can be turned, those in its words too.
 func TestKnobsExist(t *testing.T) {
 	there := map[string]bool{}
-	for _, e := range knob.Table() {
+	for _, e := range table.All() {
 		there[e.Name] = e.Instead == ""
 	}
 	named := map[string]bool{}

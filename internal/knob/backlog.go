@@ -14,5 +14,5 @@ var backlog = Entry{
 		Evidence: "ended the loss in a Kubernetes network over VXLAN where a larger budget had not (bpftune issue 178)",
 		Undo:     "the old value is written back",
 	},
-	Knob: sysctl{name: "net.core.netdev_max_backlog", global: true, check: number(1, 1<<30), steps: otherThan("1000", "2000", "4000", "8000")},
+	Knob: sysctl{name: "net.core.netdev_max_backlog", global: true, check: Number(1, 1<<30), steps: otherThan("1000", "2000", "4000", "8000")},
 }

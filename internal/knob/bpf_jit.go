@@ -17,8 +17,8 @@ var bpfJIT = Entry{
 	},
 	Knob: sysctlGroup{
 		parts: []groupMember{
-			{"enable", sysctl{name: "net.core.bpf_jit_enable", global: true, check: number(0, 2)}},
-			{"harden", sysctl{name: "net.core.bpf_jit_harden", global: true, check: number(0, 2)}},
+			{"enable", sysctl{name: "net.core.bpf_jit_enable", global: true, check: Number(0, 2)}},
+			{"harden", sysctl{name: "net.core.bpf_jit_harden", global: true, check: Number(0, 2)}},
 		},
 		trials: []string{"enable=1,harden=0"},
 	},

@@ -81,7 +81,7 @@ var cpuEPB = powerHint(Facts{
 	Needs:  "an Intel processor that has it",
 	Undo:   "the old hint of each core is written back",
 }, cpuFiles{
-	pattern: "cpu[0-9]*/power/energy_perf_bias", check: number(0, 15),
+	pattern: "cpu[0-9]*/power/energy_perf_bias", check: Number(0, 15),
 	trials: []string{"0"}, needs: "it takes an Intel processor that has it",
 })
 
@@ -94,7 +94,7 @@ var cpuMinPerf = powerHint(Facts{
 	Needs:  "driver intel_pstate in active mode",
 	Undo:   "the old percentage is written back",
 }, cpuFiles{
-	pattern: "intel_pstate/min_perf_pct", check: number(0, 100),
+	pattern: "intel_pstate/min_perf_pct", check: Number(0, 100),
 	trials: []string{"100"}, needs: "it takes the driver intel_pstate",
 })
 

@@ -53,7 +53,7 @@ func microseconds(value string) error {
 	if value == "n/a" {
 		return nil
 	}
-	return number(0, 1<<30)(value)
+	return Number(0, 1<<30)(value)
 }
 
 // resumeLatency calls the kernel's 0 off: it means that there is no limit.

@@ -24,8 +24,8 @@ var ctSize = Entry{
 	},
 	Knob: tracking{sysctlGroup{
 		parts: []groupMember{
-			{"max", sysctl{name: "net.netfilter.nf_conntrack_max", global: true, check: number(1, 1<<30)}},
-			{bucketsWord, sysctl{name: "net.netfilter.nf_conntrack_buckets", global: true, check: number(1, 1<<26)}},
+			{"max", sysctl{name: "net.netfilter.nf_conntrack_max", global: true, check: Number(1, 1<<30)}},
+			{bucketsWord, sysctl{name: "net.netfilter.nf_conntrack_buckets", global: true, check: Number(1, 1<<26)}},
 		},
 		trials: []string{"max=262144", "max=1048576"},
 		note:   "the maximum holds for each namespace by itself, and the table is the machine's",

@@ -1,7 +1,7 @@
 package knob
 
 // deviceKnobs are those of network devices, physical and virtual.
-func deviceKnobs() []Entry {
+func DeviceKnobs() []Entry {
 	return []Entry{
 		ring,
 		channels,

@@ -1,7 +1,7 @@
 package knob
 
 // hostKnobs are those of the machine's processors and interrupts.
-func hostKnobs() []Entry {
+func HostKnobs() []Entry {
 	return []Entry{
 		cpuGovernor,
 		cpuEPP,

@@ -1,7 +1,7 @@
 package knob
 
 // kernelKnobs are those of the kernel's network stack.
-func kernelKnobs() []Entry {
+func KernelKnobs() []Entry {
 	return []Entry{
 		busyPoll, budget, backlog, flowLimit, rfsTable,
 		tcpMem, sockMem, udpMem, tcpNotsent, tcpIdle, tcpFastopen, tcpCC, listen,

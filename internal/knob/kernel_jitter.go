@@ -16,10 +16,10 @@ var jitter = Entry{
 	},
 	Knob: sysctlGroup{
 		parts: []groupMember{
-			{"numa_balancing", sysctl{name: "kernel.numa_balancing", global: true, check: number(0, 3)}},
-			{"timer_migration", sysctl{name: "kernel.timer_migration", global: true, check: number(0, 1)}},
-			{"nmi_watchdog", sysctl{name: "kernel.nmi_watchdog", global: true, check: number(0, 1)}},
-			{"stat_interval", sysctl{name: "vm.stat_interval", global: true, check: number(1, 3600)}},
+			{"numa_balancing", sysctl{name: "kernel.numa_balancing", global: true, check: Number(0, 3)}},
+			{"timer_migration", sysctl{name: "kernel.timer_migration", global: true, check: Number(0, 1)}},
+			{"nmi_watchdog", sysctl{name: "kernel.nmi_watchdog", global: true, check: Number(0, 1)}},
+			{"stat_interval", sysctl{name: "vm.stat_interval", global: true, check: Number(1, 3600)}},
 		},
 		trials: []string{"numa_balancing=0,timer_migration=0,nmi_watchdog=0,stat_interval=10"},
 	},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -50,7 +51,7 @@ func benchOn(t *testing.T, root string) bench {
 
 func entry(t *testing.T, name string) knob.Entry {
 	t.Helper()
-	e, err := knob.Find(name)
+	e, err := table.Find(name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,32 +132,17 @@ type Entry struct {
 	Knob
 }
 
-// seeValues is what to do about a value that makes no sense: [Entry.Plan] says the
+// SeeValues is what to do about a value that makes no sense: [Entry.Plan] says the
 // rest, the knob's name and its values.
-const seeValues = "see what it takes with: venturi knob ls"
+const SeeValues = "see what it takes with: venturi knob ls"
 
 // Plan is of [Knob]. A value that makes no sense is an error that names the knob,
 // and the values that it has.
 func (e Entry) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 	writes, err := e.Knob.Plan(m, t, value)
-	if v := new(verr.Error); errors.As(err, &v) && v.Hint == seeValues {
+	if v := new(verr.Error); errors.As(err, &v) && v.Hint == SeeValues {
 		what := fmt.Sprintf("cannot set %s to %q", e.Name, value)
 		return nil, &verr.Error{Code: v.Code, Summary: what, Reason: v.Reason, Hint: fmt.Sprintf("it takes %s; see: venturi knob ls %s", e.Values, e.Name), Err: err}
 	}
 	return writes, err
-}
-
-// Find gives a knob by its name. Error: there is none of that name (exit code 2),
-// or it is obsolete (exit code 4), with what to do instead.
-func Find(name string) (Entry, error) {
-	for _, e := range Table() {
-		if e.Name != name {
-			continue
-		}
-		if e.Instead != "" {
-			return e, verr.New(verr.Missing, "cannot use knob "+name, "it is obsolete: "+e.Title, e.Instead)
-		}
-		return e, nil
-	}
-	return Entry{}, verr.New(verr.Usage, fmt.Sprintf("cannot use knob %q", name), "there is none of that name", "list them with: venturi knob ls")
 }

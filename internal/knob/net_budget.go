@@ -16,9 +16,9 @@ var budget = Entry{
 	},
 	Knob: sysctlGroup{
 		parts: []groupMember{
-			{"packets", sysctl{name: "net.core.netdev_budget", global: true, check: number(1, 1<<20)}},
-			{"usecs", sysctl{name: "net.core.netdev_budget_usecs", global: true, check: number(1, mostBudget)}},
-			{"weight", sysctl{name: "net.core.dev_weight", global: true, check: number(1, 1<<16)}},
+			{"packets", sysctl{name: "net.core.netdev_budget", global: true, check: Number(1, 1<<20)}},
+			{"usecs", sysctl{name: "net.core.netdev_budget_usecs", global: true, check: Number(1, mostBudget)}},
+			{"weight", sysctl{name: "net.core.dev_weight", global: true, check: Number(1, 1<<16)}},
 		},
 		trials: []string{"packets=600,usecs=4000", "packets=600,usecs=8000", "packets=1200,usecs=16000"},
 	},

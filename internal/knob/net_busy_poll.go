@@ -16,8 +16,8 @@ var busyPoll = Entry{
 	},
 	Knob: sysctlGroup{
 		parts: []groupMember{
-			{"read", sysctl{name: "net.core.busy_read", global: true, check: number(0, 100000)}},
-			{"poll", sysctl{name: "net.core.busy_poll", global: true, check: number(0, 100000)}},
+			{"read", sysctl{name: "net.core.busy_read", global: true, check: Number(0, 100000)}},
+			{"poll", sysctl{name: "net.core.busy_poll", global: true, check: Number(0, 100000)}},
 		},
 		all:    true,
 		trials: []string{"50", "70"},

@@ -16,8 +16,8 @@ var listen = Entry{
 	},
 	Knob: sysctlGroup{
 		parts: []groupMember{
-			{"accept", sysctl{name: "net.core.somaxconn", check: number(1, 1<<20)}},
-			{"syn", sysctl{name: "net.ipv4.tcp_max_syn_backlog", check: number(1, 1<<20)}},
+			{"accept", sysctl{name: "net.core.somaxconn", check: Number(1, 1<<20)}},
+			{"syn", sysctl{name: "net.ipv4.tcp_max_syn_backlog", check: Number(1, 1<<20)}},
 		},
 		all:    true,
 		trials: []string{"4096", "16384"},

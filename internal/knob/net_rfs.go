@@ -40,7 +40,7 @@ var rfsTable = Entry{
 		Evidence: "Red Hat's guide recommends 32768, without a number for the gain",
 		Undo:     "the old value is written back",
 	},
-	Knob: sysctl{name: flowTable, global: true, check: number(0, mostTable)},
+	Knob: sysctl{name: flowTable, global: true, check: Number(0, mostTable)},
 }
 
 type rfs struct{}

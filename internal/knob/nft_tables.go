@@ -55,7 +55,7 @@ func notrackText(ports []string) string {
 	return setting.Notrack(numbers)
 }
 
-func isPort(word string) error { return number(1, 65535)(word) }
+func isPort(word string) error { return Number(1, 65535)(word) }
 
 func isDevice(word string) error {
 	const longest = 15 // the kernel's IFNAMSIZ without its end
@@ -144,7 +144,7 @@ func (o ownTable) Plan(m Machine, t Target, value string) ([]setting.Write, erro
 	}
 	for i, w := range words {
 		if words[i] = strings.TrimSpace(w); o.check(words[i]) != nil || slices.Contains(words[:i], words[i]) {
-			return nil, verr.New(verr.Usage, what, fmt.Sprintf("%q makes no sense in it, or comes twice", w), seeValues)
+			return nil, verr.New(verr.Usage, what, fmt.Sprintf("%q makes no sense in it, or comes twice", w), SeeValues)
 		}
 	}
 	return []setting.Write{{Setting: cell, Value: setting.Text(o.text(words))}}, nil

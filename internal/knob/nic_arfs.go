@@ -129,7 +129,7 @@ func (k arfs) Plan(m Machine, t Target, value string) ([]setting.Write, error) {
 			value = flowsAQueue
 		}
 	}
-	if err := number(1, 1<<20)(value); err != nil {
+	if err := Number(1, 1<<20)(value); err != nil {
 		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set nic.arfs to %q", value), "it is neither on nor off, and no number of flows: "+err.Error(), "write it like on, off, or "+flowsAQueue)
 	}
 	var writes []setting.Write

@@ -157,7 +157,7 @@ func (h fieldsReading) check(name, word string) error {
 	if _, limited := h.max[name]; limited {
 		most = h.max.number(name)
 	}
-	return number(0, most)(word)
+	return Number(0, most)(word)
 }
 
 // Range is of [Ranger].

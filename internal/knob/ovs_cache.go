@@ -22,10 +22,10 @@ var ovsCache = Entry{
 	},
 	Knob: ovsSettings{
 		parts: []ovsSetting{
-			{"flow-limit", ovs.OtherConfig, "flow-limit", false, number(0, 1<<31-1)},
-			{"max-idle", ovs.OtherConfig, "max-idle", false, number(500, 1<<31-1)},
-			{"max-revalidator", ovs.OtherConfig, "max-revalidator", false, number(100, 1<<31-1)},
-			{"min-revalidate-pps", ovs.OtherConfig, "min-revalidate-pps", false, number(0, 1<<31-1)},
+			{"flow-limit", ovs.OtherConfig, "flow-limit", false, Number(0, 1<<31-1)},
+			{"max-idle", ovs.OtherConfig, "max-idle", false, Number(500, 1<<31-1)},
+			{"max-revalidator", ovs.OtherConfig, "max-revalidator", false, Number(100, 1<<31-1)},
+			{"min-revalidate-pps", ovs.OtherConfig, "min-revalidate-pps", false, Number(0, 1<<31-1)},
 		},
 		trials: []string{"flow-limit=400000", "max-idle=30000"},
 	},
@@ -47,7 +47,7 @@ var ovsUserspace = Entry{
 	},
 	Knob: ovsSettings{
 		parts: []ovsSetting{
-			{"emc", ovs.OtherConfig, "emc-insert-inv-prob", false, number(0, 1<<31-1)},
+			{"emc", ovs.OtherConfig, "emc-insert-inv-prob", false, Number(0, 1<<31-1)},
 			{"smc", ovs.OtherConfig, "smc-enable", true, oneOf("true", "false")},
 		},
 		trials: []string{"emc=20", "emc=0", "smc=on"},

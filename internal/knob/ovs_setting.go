@@ -151,14 +151,14 @@ func (s ovsSettings) Plan(m Machine, t Target, value string) ([]setting.Write, e
 		w := setting.Write{Setting: p.cell(t.Switch, p.key)}
 		if v != byDefault {
 			if err := p.check(v); err != nil {
-				return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %s to %q", p.key, v), err.Error(), seeValues)
+				return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %s to %q", p.key, v), err.Error(), SeeValues)
 			}
 			w.Value = setting.Text(v)
 		}
 		writes = append(writes, w)
 	}
 	for word := range named {
-		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q", value), fmt.Sprintf("there is no %q in it", word), seeValues)
+		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q", value), fmt.Sprintf("there is no %q in it", word), SeeValues)
 	}
 	return writes, nil
 }

@@ -24,8 +24,8 @@ var ovsThreads = Entry{
 	},
 	Knob: ovsSettings{
 		parts: []ovsSetting{
-			{"handlers", ovs.OtherConfig, "n-handler-threads", false, number(1, 512)},
-			{"revalidators", ovs.OtherConfig, "n-revalidator-threads", false, number(1, 512)},
+			{"handlers", ovs.OtherConfig, "n-handler-threads", false, Number(1, 512)},
+			{"revalidators", ovs.OtherConfig, "n-revalidator-threads", false, Number(1, 512)},
 		},
 		trials: []string{"revalidators=2", "revalidators=4"},
 		effect: threadsInEffect,

@@ -190,5 +190,5 @@ func coresThere(m Machine) int {
 
 // noSense is the error of a value that makes none.
 func noSense(knob, value string, err error) error {
-	return verr.Wrap(verr.Usage, fmt.Sprintf("cannot set %s to %q", knob, value), err, seeValues)
+	return verr.Wrap(verr.Usage, fmt.Sprintf("cannot set %s to %q", knob, value), err, SeeValues)
 }

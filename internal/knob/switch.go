@@ -1,7 +1,7 @@
 package knob
 
 // switchKnobs are those of Open vSwitch and OVN.
-func switchKnobs() []Entry {
+func SwitchKnobs() []Entry {
 	return append([]Entry{
 		ovsThreads, ovsCache, ovsUserspace, ovsOffload, encapCsum, ovnLB,
 	}, obsoleteSwitching()...)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/ovs"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -98,7 +99,7 @@ func TestThreadsWithoutEffect(t *testing.T) {
 // Obsolete advice is answered with what to do instead.
 func TestObsolete(t *testing.T) {
 	for _, name := range []string{"ovs.kmod_simd", "ovs.stt", "kubeovn.fastpath"} {
-		e, err := knob.Find(name)
+		e, err := table.Find(name)
 		if verr.Code(err) != verr.Missing || e.Knob != nil || !strings.Contains(err.Error(), "obsolete") {
 			t.Errorf("%s: %v", name, err)
 		}

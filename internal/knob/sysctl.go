@@ -80,7 +80,7 @@ func (s sysctl) Plan(m Machine, t Target, value string) ([]setting.Write, error)
 	}
 	if s.check != nil {
 		if err := s.check(value); err != nil {
-			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %s to %q", s.name, value), err.Error(), seeValues)
+			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %s to %q", s.name, value), err.Error(), SeeValues)
 		}
 	}
 	if s.field > 0 {
@@ -104,7 +104,7 @@ func (s sysctl) Range(m Machine, t Target) ([]string, error) {
 }
 
 // number checks that a value is a number of a range.
-func number(least, most int) func(string) error {
+func Number(least, most int) func(string) error {
 	return func(value string) error {
 		n, err := strconv.Atoi(value)
 		if err != nil || n < least || n > most {

@@ -115,7 +115,7 @@ func (s sysctlGroup) parse(value string, found []groupValue) ([]groupValue, erro
 		}
 	}
 	for word := range named {
-		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q", value), fmt.Sprintf("there is no %q in it here, only %s", word, strings.Join(s.words(), ", ")), seeValues)
+		return nil, verr.New(verr.Usage, fmt.Sprintf("cannot set %q", value), fmt.Sprintf("there is no %q in it here, only %s", word, strings.Join(s.words(), ", ")), SeeValues)
 	}
 	return wanted, nil
 }
@@ -134,7 +134,7 @@ func assignments(value string) (map[string]string, error) {
 		word, v, ok := strings.Cut(part, "=")
 		word, v = strings.TrimSpace(word), strings.TrimSpace(v)
 		if _, twice := named[word]; !ok || twice || word == "" || v == "" {
-			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot understand %q", value), fmt.Sprintf("%q is none of its values, and not word=value with each word once", part), seeValues)
+			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot understand %q", value), fmt.Sprintf("%q is none of its values, and not word=value with each word once", part), SeeValues)
 		}
 		named[word] = v
 	}

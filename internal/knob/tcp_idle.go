@@ -17,7 +17,7 @@ var tcpNotsent = Entry{
 		Evidence: "tuned sets 131072 on the machine, where pods do not get it; no number",
 		Undo:     "the old value is written back",
 	},
-	Knob: sysctl{name: "net.ipv4.tcp_notsent_lowat", check: number(1, 1<<32-1), steps: otherThan("131072"), note: notInherited},
+	Knob: sysctl{name: "net.ipv4.tcp_notsent_lowat", check: Number(1, 1<<32-1), steps: otherThan("131072"), note: notInherited},
 }
 
 // tcpIdle is whether a connection forgets its speed when it pauses.
@@ -51,5 +51,5 @@ var tcpFastopen = Entry{
 		Evidence: "tuned sets 3 on the machine, where pods do not get it; no number",
 		Undo:     "the old value is written back",
 	},
-	Knob: sysctl{name: "net.ipv4.tcp_fastopen", check: number(0, 0x7fff), steps: otherThan("3"), note: notInherited},
+	Knob: sysctl{name: "net.ipv4.tcp_fastopen", check: Number(0, 0x7fff), steps: otherThan("3"), note: notInherited},
 }

@@ -21,8 +21,8 @@ var tcpMem = Entry{
 	},
 	Knob: sysctlGroup{
 		parts: []groupMember{
-			{"rmem", sysctl{name: "net.ipv4.tcp_rmem", field: 3, check: number(4096, maxBuffer)}},
-			{"wmem", sysctl{name: "net.ipv4.tcp_wmem", field: 3, check: number(4096, maxBuffer)}},
+			{"rmem", sysctl{name: "net.ipv4.tcp_rmem", field: 3, check: Number(4096, maxBuffer)}},
+			{"wmem", sysctl{name: "net.ipv4.tcp_wmem", field: 3, check: Number(4096, maxBuffer)}},
 		},
 		all:    true,
 		trials: []string{"16777216", "67108864"},
@@ -46,10 +46,10 @@ var sockMem = Entry{
 	},
 	Knob: sysctlGroup{
 		parts: []groupMember{
-			{"rmem_max", sysctl{name: "net.core.rmem_max", global: true, check: number(2304, maxBuffer)}},
-			{"wmem_max", sysctl{name: "net.core.wmem_max", global: true, check: number(4608, maxBuffer)}},
-			{"rmem_default", sysctl{name: "net.core.rmem_default", global: true, check: number(2304, maxBuffer)}},
-			{"wmem_default", sysctl{name: "net.core.wmem_default", global: true, check: number(4608, maxBuffer)}},
+			{"rmem_max", sysctl{name: "net.core.rmem_max", global: true, check: Number(2304, maxBuffer)}},
+			{"wmem_max", sysctl{name: "net.core.wmem_max", global: true, check: Number(4608, maxBuffer)}},
+			{"rmem_default", sysctl{name: "net.core.rmem_default", global: true, check: Number(2304, maxBuffer)}},
+			{"wmem_default", sysctl{name: "net.core.wmem_default", global: true, check: Number(4608, maxBuffer)}},
 		},
 		trials: []string{"rmem_max=16777216,wmem_max=16777216", "rmem_default=1048576,wmem_default=1048576"},
 		note:   "it holds for pods too: the machine has one value for all namespaces",
@@ -70,7 +70,7 @@ var udpMem = Entry{
 		Evidence: "bpftune raises it when UDP comes near it, without a number",
 		Undo:     "the old value is written back",
 	},
-	Knob: sysctl{name: "net.ipv4.udp_mem", global: true, field: 3, check: number(1, maxBuffer), steps: doubled, note: "it holds for pods too: the machine has one value for all namespaces"},
+	Knob: sysctl{name: "net.ipv4.udp_mem", global: true, field: 3, check: Number(1, maxBuffer), steps: doubled, note: "it holds for pods too: the machine has one value for all namespaces"},
 }
 
 // doubled is the one value worth a trial that is double the present one.

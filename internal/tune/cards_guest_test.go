@@ -15,6 +15,7 @@ import (
 	"github.com/venturi-net/venturi/internal/doctor"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
@@ -202,7 +203,7 @@ func tinyBacklog(t *testing.T) {
 	}
 	mend := named()
 	name, value, _ := strings.Cut(mend, "=")
-	e, err := knob.Find(name)
+	e, err := table.Find(name)
 	must(t, err)
 	c := cardOf(t, "virtio_net")
 	c.on = knob.Target{}
@@ -219,7 +220,7 @@ func tinyBacklog(t *testing.T) {
 
 // flowTable turns the knob of a namespace that many kernels cannot.
 func flowTable(t *testing.T, c card) {
-	e, err := knob.Find("nft.flowtable")
+	e, err := table.Find("nft.flowtable")
 	must(t, err)
 	shows := func(want string) {
 		t.Helper()
@@ -316,7 +317,7 @@ func tableUnderRings(t *testing.T, c card) {
 		t.Skip("its driver has no table of a hash: that is so before Linux 5.18")
 	}
 	set := func(name, value string) error {
-		e, err := knob.Find(name)
+		e, err := table.Find(name)
 		must(t, err)
 		return c.set(t, e, value)
 	}

@@ -11,12 +11,13 @@ import (
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 )
 
 // interruptsRenamed has a driver register its interrupts under another name of the
 // device; an undo finds them.
 func interruptsRenamed(t *testing.T, c card) {
-	e, err := knob.Find("irq.affinity")
+	e, err := table.Find("irq.affinity")
 	must(t, err)
 	link, err := netlink.LinkByName(c.on.Device)
 	must(t, err)
@@ -63,7 +64,7 @@ func interruptsAnew(t *testing.T, c card, name string) {
 	for _, irq := range irqs {
 		must(t, os.WriteFile(fmt.Sprintf("/proc/irq/%d/smp_affinity_list", irq.Number), []byte("1"), 0o644))
 	}
-	e, err := knob.Find(name)
+	e, err := table.Find(name)
 	must(t, err)
 	values, err := e.Knob.(knob.Ranger).Range(c.m, c.on)
 	must(t, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -15,7 +16,7 @@ import (
 // movedToNetns undoes what was set on a card that went to another namespace since, and
 // on one that came home when its namespace ended.
 func movedToNetns(t *testing.T, c card) {
-	e, err := knob.Find("nic.txqueuelen")
+	e, err := table.Find("nic.txqueuelen")
 	must(t, err)
 	w, err := netcfg.Owned(testenv.Claim(t))
 	must(t, err)

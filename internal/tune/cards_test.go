@@ -12,6 +12,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/kernel"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
 	"github.com/venturi-net/venturi/internal/vm"
@@ -98,5 +99,5 @@ func matrix(t *testing.T, k kernel.Kernel, said string) string {
 
 // deviceKnobs are the knobs that are turned on devices.
 func deviceKnobs() []knob.Entry {
-	return slices.DeleteFunc(knob.Table(), func(e knob.Entry) bool { return e.Scope != knob.ScopeDevice || e.Knob == nil })
+	return slices.DeleteFunc(table.All(), func(e knob.Entry) bool { return e.Scope != knob.ScopeDevice || e.Knob == nil })
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -164,7 +165,7 @@ func (p Profile) Assignments(m knob.Machine, targets Targets) (wishes []Assignme
 			skip(LeftToPerson, why)
 			continue
 		}
-		entry, err := knob.Find(step.Knob)
+		entry, err := table.Find(step.Knob)
 		if err != nil {
 			skip(Unable, reason(err))
 			continue
@@ -281,7 +282,7 @@ func unmet(m knob.Machine, t knob.Target, needs []Need, wishes []Assignment) str
 		if slices.ContainsFunc(wishes, func(w Assignment) bool { return w.Knob.Name == n.Knob && w.Value == n.Value && w.Target == t }) {
 			continue
 		}
-		e, err := knob.Find(n.Knob)
+		e, err := table.Find(n.Knob)
 		if err != nil {
 			return reason(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/search"
 )
 
@@ -62,7 +63,7 @@ func (g Group) absent() string {
 func (p Profile) Tries(named Targets) (n int) {
 	ofPath := []Group{NICs, Tunnels, Veths, Machines, Pods}
 	for _, s := range p.Steps {
-		entry, err := knob.Find(s.Knob)
+		entry, err := table.Find(s.Knob)
 		if err != nil || s.barred() != "" || entry.ManualOnly != "" || entry.Scope == knob.ScopeManifest {
 			continue
 		}

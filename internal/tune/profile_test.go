@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -18,7 +19,7 @@ import (
 // wished for or says why not, and what must not be automatic is not.
 func TestProfiles(t *testing.T) {
 	entries := map[string]knob.Entry{}
-	for _, e := range knob.Table() {
+	for _, e := range table.All() {
 		entries[e.Name] = e
 	}
 	scopes := map[Group]knob.ScopeKind{
@@ -212,7 +213,7 @@ func TestWishesByCounters(t *testing.T) {
 func TestCouples(t *testing.T) {
 	for _, c := range couple {
 		for _, name := range c {
-			if _, err := knob.Find(name); err != nil {
+			if _, err := table.Find(name); err != nil {
 				t.Error(err)
 			}
 		}

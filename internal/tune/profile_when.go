@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/setting"
 )
 
@@ -73,7 +74,7 @@ var encapsulated = Condition{Text: "the pool's packets go into a tunnel", Holds:
 
 // valueOf is what a knob of the table is now.
 func valueOf(name string, m knob.Machine, t knob.Target) (string, error) {
-	e, err := knob.Find(name)
+	e, err := table.Find(name)
 	if err != nil {
 		return "", err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/setting"
 )
 
@@ -240,7 +241,7 @@ func (a *actor) set(r *rand.Rand, tx *journal.Tx) []*journal.Entry {
 
 // setKnob turns a knob.
 func (a *actor) setKnob(tx *journal.Tx, d knobCase, value string) []*journal.Entry {
-	e, err := knob.Find(d.Knob)
+	e, err := table.Find(d.Knob)
 	if err != nil {
 		a.note("%v", err)
 		return nil

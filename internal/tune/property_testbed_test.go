@@ -10,6 +10,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
@@ -116,7 +117,7 @@ func (w *testbed) fixture(t testing.TB) {
 	for name, text := range machineFiles {
 		put(name, text)
 	}
-	manifests, err := filepath.Glob("../knob/testdata/manifests/*")
+	manifests, err := filepath.Glob("../knob/k8s/testdata/manifests/*")
 	if err != nil || len(manifests) == 0 {
 		t.Fatalf("no manifests: %v", err)
 	}
@@ -198,7 +199,7 @@ func (w *testbed) targets(scope knob.ScopeKind) (all []knob.Target) {
 func (w *testbed) prepare(t testing.TB) {
 	t.Helper()
 	m := w.machine(func(s setting.Backend) setting.Backend { return s })
-	for _, e := range knob.Table() {
+	for _, e := range table.All() {
 		if e.Knob == nil {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
@@ -74,7 +75,7 @@ func TestEveryKnob(t *testing.T) {
 	for _, d := range p.place.Menu {
 		dishes[d.Knob] = append(dishes[d.Knob], d)
 	}
-	for _, e := range knob.Table() {
+	for _, e := range table.All() {
 		if e.Knob == nil {
 			continue
 		}

@@ -1,4 +1,4 @@
-package knob
+package yamledit
 
 import (
 	"bytes"
@@ -83,11 +83,11 @@ func editMapping(m any, keys []string, value any, drop bool) (any, bool) {
 	return now, true
 }
 
-// FuzzManifest edits any file: either it says that it cannot, or what others
+// FuzzEdit edits any file: either it says that it cannot, or what others
 // read from the file differs in the one value, and no byte before or behind the
 // changed lines does.
-func FuzzManifest(f *testing.F) {
-	files, err := filepath.Glob("testdata/manifests/*")
+func FuzzEdit(f *testing.F) {
+	files, err := filepath.Glob("../knob/k8s/testdata/manifests/*")
 	if err != nil || len(files) == 0 {
 		f.Fatal("no fixtures", err)
 	}
@@ -99,7 +99,7 @@ func FuzzManifest(f *testing.F) {
 		f.Add(text, "data.enable-hubble", "false", uint8(0))
 		f.Add(bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")), "spec.ipipMode", "Never", uint8(2))
 	}
-	for _, text := range append(merging(), []string{
+	for _, text := range append(selfMerging(), []string{
 		"a: b", "a: b\n", "a:\n", "a: # c\nb: 1\n", "{a: b}", "{}", "a: {b: 'c', d: \"e\"}\n", "a: &x b\nc: *x\n", "a: &x {b: c}\nd: {<<: *x}\n",
 		"\ufeffa: b\n", "a: |\n  b\nc: d\n", "? a\n: b\n", "a: !!str 1\n", "ä: ö\na: b\n", "a: 'it''s'\n", "- a: b\n", "---\na: b\n...\n---\nc: d\n",
 		"a: b\n  c\nd: e\n", "a:\n- b: c\n  d: e\n", "a: {\n  b: c # d\n}\n", "a:\n  b: c\n", "a: \"b\\\n  c\"\nd: e\n", "a:\tb\n", "\"a\": b\n", "a: [b]\n", "#\na: b",
@@ -116,18 +116,18 @@ func FuzzManifest(f *testing.F) {
 // taking the value away, and one for a value that is no string.
 func tryEdit(t *testing.T, text []byte, key, value string, how uint8) bool {
 	before, err := decoded(text)
-	m, parsed := parseManifest(text)
+	m, parsed := Parse(text)
 	if parsed == nil {
-		for _, o := range m.objects() {
-			scalarAt(o.node, strings.Split(key, ".")...) // whatever it is, it ends
+		for _, doc := range m.Docs {
+			ScalarAt(doc.Content[0], strings.Split(key, ".")...) // whatever it is, it ends
 		}
 	}
-	if parsed != nil || err != nil || len(m.docs) == 0 || len(before) != len(m.docs) || m.docs[0].Content[0].Kind != yaml.MappingNode || !harmless.MatchString(value) {
+	if parsed != nil || err != nil || len(m.Docs) == 0 || len(before) != len(m.Docs) || m.Docs[0].Content[0].Kind != yaml.MappingNode || !IsPlain(value) {
 		return false
 	}
 	keys := strings.Split(key, ".")
 	for _, k := range keys {
-		if k == "" || k == "<<" || !harmless.MatchString(k) {
+		if k == "" || k == "<<" || !IsPlain(k) {
 			return false
 		}
 	}
@@ -144,39 +144,39 @@ func tryEdit(t *testing.T, text []byte, key, value string, how uint8) bool {
 		}
 	}
 	if drop {
-		err = m.drop(nodePath{0, 0}, keys)
+		err = m.Drop(NodePath{0, 0}, keys)
 	} else {
-		err = m.set(nodePath{0, 0}, keys, scalar{text: value, bare: bare})
+		err = m.Set(NodePath{0, 0}, keys, Scalar{Text: value, Bare: bare})
 	}
 	if err != nil {
-		if !bytes.Equal(m.text, text) {
+		if !bytes.Equal(m.Text, text) {
 			t.Errorf("it says %v, and has changed the text", err)
 		}
 		return false
 	}
-	after, err := decoded(m.text)
+	after, err := decoded(m.Text)
 	if err != nil {
-		t.Fatalf("nobody can read it any more: %v\n%q\n%q", err, text, m.text)
+		t.Fatalf("nobody can read it any more: %v\n%q\n%q", err, text, m.Text)
 	}
 	changed, ok := editMapping(before[0], keys, want, drop)
 	if !ok {
-		t.Fatalf("set below what is no mapping:\n%q\n%q", text, m.text)
+		t.Fatalf("set below what is no mapping:\n%q\n%q", text, m.Text)
 	}
 	before[0] = changed
 	if !reflect.DeepEqual(before, after) {
-		t.Errorf("%s=%s drop=%v:\n%q\n%q\nwant %v\ngot  %v", key, value, drop, text, m.text, before, after)
+		t.Errorf("%s=%s drop=%v:\n%q\n%q\nwant %v\ngot  %v", key, value, drop, text, m.Text, before, after)
 	}
-	if !drop && bytes.Count(m.text, []byte("\n")) < bytes.Count(text, []byte("\n")) {
-		t.Errorf("setting a value took lines away:\n%q\n%q", text, m.text)
+	if !drop && bytes.Count(m.Text, []byte("\n")) < bytes.Count(text, []byte("\n")) {
+		t.Errorf("setting a value took lines away:\n%q\n%q", text, m.Text)
 	}
 	return true
 }
 
 // Files that somebody has spoilt, or written in another way, are fuzzed by every
 // run of the tests too.
-func TestManifestMutations(t *testing.T) {
+func TestMutations(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	files, err := filepath.Glob("testdata/manifests/*")
+	files, err := filepath.Glob("../knob/k8s/testdata/manifests/*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,5 +202,35 @@ func TestManifestMutations(t *testing.T) {
 	}
 	if made < 500 {
 		t.Errorf("only %d edits were made: this tests nothing", made)
+	}
+}
+
+// selfMerging are files whose mappings are merged into themselves or, each twice, into
+// one another, so that a search by paths would not end.
+func selfMerging() []string {
+	bomb := "m0: &m0 {z: 1}\n"
+	for i := 1; i <= 60; i++ {
+		bomb += fmt.Sprintf("m%d: &m%[1]d {<<: [*m%d, *m%[2]d]}\n", i, i-1)
+	}
+	return []string{
+		"data: &d {<<: *d}\n",
+		"data: &d {<<: [*d, *d], a: b}\n",
+		"kind: ConfigMap\ndata: &d\n  e: {<<: *d}\n  <<: *d\n",
+		"data: &a {<<: &b {<<: *a}}\n",
+		bomb + "data: {<<: *m60}\n",
+	}
+}
+
+// A mapping that is merged into itself has no key for that, and a search in it ends.
+func TestMergesItself(t *testing.T) {
+	for _, text := range selfMerging() {
+		f, err := Parse([]byte(text))
+		if err != nil {
+			t.Fatalf("%.60q: %v", text, err)
+		}
+		root := f.Docs[0].Content[0]
+		if data := Lookup(root, "data"); data == nil || Lookup(data, "x") != nil {
+			t.Errorf("%.60q: data is %v, or has x", text, data)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package knob
+package yamledit
 
 import (
 	"bytes"
@@ -12,19 +12,20 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// manifest is the text of a YAML file with what a parser finds in it, so that
+// File is the text of a YAML file with what a parser finds in it, so that
 // single values can be changed and every other byte stays.
-type manifest struct {
-	text  []byte
-	docs  []*yaml.Node // each of kind DocumentNode
+type File struct {
+	Text  []byte
+	Docs  []*yaml.Node // each of kind DocumentNode
 	lines []int        // where each line of the text begins
 }
 
-// errTemplate is wrapped by the error of a file that is to become YAML only.
-var errTemplate = errors.New("it is a template")
+// ErrTemplate is wrapped by the error of a file that is to become YAML only.
+var ErrTemplate = errors.New("it is a template")
 
-func parseManifest(text []byte) (*manifest, error) {
-	f := &manifest{text: text, lines: []int{0}}
+// Parse reads a file. Error: it is not YAML in UTF-8, or nobody can tell what it means.
+func Parse(text []byte) (*File, error) {
+	f := &File{Text: text, lines: []int{0}}
 	if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
 		return nil, errors.New("it is not text in UTF-8")
 	}
@@ -49,33 +50,33 @@ func parseManifest(text []byte) (*manifest, error) {
 			break
 		}
 		if err != nil && bytes.Contains(text, []byte("{{")) {
-			return nil, fmt.Errorf("%w: %w", errTemplate, err)
+			return nil, fmt.Errorf("%w: %w", ErrTemplate, err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("it is not YAML: %w", err)
 		}
 		if doc.Kind == yaml.DocumentNode {
-			f.docs = append(f.docs, &doc)
+			f.Docs = append(f.Docs, &doc)
 		}
 	}
-	for _, doc := range f.docs {
-		if err := sensible(doc); err != nil {
+	for _, doc := range f.Docs {
+		if err := checkKeys(doc); err != nil {
 			return nil, err
 		}
 	}
 	return f, nil
 }
 
-// sensible refuses what the parser lets pass and no program reads as it is meant:
+// checkKeys refuses what the parser lets pass and no program reads as it is meant:
 // "{{ .Values.x }}" without quotes, which is a mapping that is the key of another
 // one, and a key that stands twice.
-func sensible(n *yaml.Node) error {
+func checkKeys(n *yaml.Node) error {
 	if n.Kind == yaml.MappingNode {
 		seen := map[string]bool{}
 		for i := 0; i < len(n.Content); i += 2 {
 			key := n.Content[i]
 			if key.Kind == yaml.MappingNode {
-				return errTemplate
+				return ErrTemplate
 			}
 			if seen[key.Value] && key.Kind == yaml.ScalarNode {
 				return fmt.Errorf("line %d: key %q is there twice", key.Line, key.Value)
@@ -84,62 +85,29 @@ func sensible(n *yaml.Node) error {
 		}
 	}
 	for _, c := range n.Content {
-		if err := sensible(c); err != nil {
+		if err := checkKeys(c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// nodePath is where a node is: indexes into Content, from the list of documents on.
-type nodePath []int
+// NodePath is where a node is: indexes into Content, from the list of documents on.
+type NodePath []int
 
-func (p nodePath) child(i ...int) nodePath { return append(slices.Clone(p), i...) }
+func (p NodePath) Child(i ...int) NodePath { return append(slices.Clone(p), i...) }
 
-// node gives the node of a place.
-func (f *manifest) node(p nodePath) *yaml.Node {
-	n := f.docs[p[0]]
+// Node gives the node of a place.
+func (f *File) Node(p NodePath) *yaml.Node {
+	n := f.Docs[p[0]]
 	for _, i := range p[1:] {
 		n = n.Content[i]
 	}
 	return n
 }
 
-// object is one thing of a cluster in a file, or a file of settings that is none.
-type object struct {
-	pos  nodePath // of its mapping
-	kind string
-	name string
-	node *yaml.Node
-}
-
-// objects lists what the file holds; what is in a List is taken out of it.
-func (f *manifest) objects() (found []object) {
-	var add func(at nodePath)
-	add = func(at nodePath) {
-		n := f.node(at)
-		if n.Kind != yaml.MappingNode {
-			return
-		}
-		o := object{pos: at, node: n, kind: scalarAt(n, "kind"), name: scalarAt(n, "metadata", "name")}
-		if i := indexOf(n, "items"); i >= 0 && strings.HasSuffix(o.kind, "List") {
-			for k := range n.Content[i+1].Content {
-				add(at.child(i+1, k))
-			}
-			return
-		}
-		found = append(found, o)
-	}
-	for i, doc := range f.docs {
-		if len(doc.Content) == 1 {
-			add(nodePath{i, 0})
-		}
-	}
-	return found
-}
-
-// indexOf gives the index of a key in a mapping, -1 if it is not there.
-func indexOf(n *yaml.Node, key string) int {
+// IndexOf gives the index of a key in a mapping, -1 if it is not there.
+func IndexOf(n *yaml.Node, key string) int {
 	if n.Kind != yaml.MappingNode {
 		return -1
 	}
@@ -151,27 +119,27 @@ func indexOf(n *yaml.Node, key string) int {
 	return -1
 }
 
-// lookupKey gives the value of a key, its own or one that it is merged from.
-func lookupKey(n *yaml.Node, key string) *yaml.Node {
+// Lookup gives the value of a key, its own or one that it is merged from.
+func Lookup(n *yaml.Node, key string) *yaml.Node {
 	return lookupMerged(n, key, map[*yaml.Node]bool{})
 }
 
-// lookupMerged is [lookupKey] with the mappings that were searched before: a
+// lookupMerged is [Lookup] with the mappings that were searched before: a
 // mapping may be merged into itself, and one into many that are merged in turn.
 func lookupMerged(n *yaml.Node, key string, searched map[*yaml.Node]bool) *yaml.Node {
-	n = resolved(n)
+	n = Resolve(n)
 	if searched[n] {
 		return nil
 	}
 	searched[n] = true
-	if i := indexOf(n, key); i >= 0 {
-		return resolved(n.Content[i+1])
+	if i := IndexOf(n, key); i >= 0 {
+		return Resolve(n.Content[i+1])
 	}
-	i := indexOf(n, "<<")
+	i := IndexOf(n, "<<")
 	if i < 0 || n.Content[i].ShortTag() != "!!merge" {
 		return nil
 	}
-	from := []*yaml.Node{resolved(n.Content[i+1])}
+	from := []*yaml.Node{Resolve(n.Content[i+1])}
 	if from[0].Kind == yaml.SequenceNode {
 		from = from[0].Content
 	}
@@ -183,18 +151,18 @@ func lookupMerged(n *yaml.Node, key string, searched map[*yaml.Node]bool) *yaml.
 	return nil
 }
 
-// resolved is the node that an alias stands for; any other stands for itself.
-func resolved(n *yaml.Node) *yaml.Node {
+// Resolve is the node that an alias stands for; any other stands for itself.
+func Resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		return n.Alias
 	}
 	return n
 }
 
-// scalarAt is the text at a path of keys, "" if there is none.
-func scalarAt(n *yaml.Node, keys ...string) string {
+// ScalarAt is the text at a path of keys, "" if there is none.
+func ScalarAt(n *yaml.Node, keys ...string) string {
 	for _, k := range keys {
-		if n = lookupKey(n, k); n == nil {
+		if n = Lookup(n, k); n == nil {
 			return ""
 		}
 	}
@@ -205,16 +173,16 @@ func scalarAt(n *yaml.Node, keys ...string) string {
 }
 
 // offset is where in the text a node begins. The parser counts characters.
-func (f *manifest) offset(n *yaml.Node) (int, error) {
+func (f *File) offset(n *yaml.Node) (int, error) {
 	if n.Line < 1 || n.Line > len(f.lines) {
 		return 0, fmt.Errorf("line %d is not in the file", n.Line)
 	}
 	at := f.lines[n.Line-1]
 	for range n.Column - 1 {
-		if at >= len(f.text) {
+		if at >= len(f.Text) {
 			return 0, fmt.Errorf("line %d is shorter than the parser says", n.Line)
 		}
-		_, size := utf8.DecodeRune(f.text[at:])
+		_, size := utf8.DecodeRune(f.Text[at:])
 		at += size
 	}
 	return at, nil
@@ -222,25 +190,25 @@ func (f *manifest) offset(n *yaml.Node) (int, error) {
 
 // span is where the text of a scalar begins and ends, with its quotes, without
 // an anchor or a tag before it.
-func (f *manifest) span(n *yaml.Node) (from, to int, err error) {
+func (f *File) span(n *yaml.Node) (from, to int, err error) {
 	if from, err = f.offset(n); err != nil {
 		return 0, 0, err
 	}
 	strange := fmt.Errorf("line %d: %q is written in a way that only a person should edit", n.Line, n.Value)
 	if n.Kind == yaml.AliasNode {
 		to = from + len("*"+n.Value)
-		if to > len(f.text) || string(f.text[from:to]) != "*"+n.Value {
+		if to > len(f.Text) || string(f.Text[from:to]) != "*"+n.Value {
 			return 0, 0, strange
 		}
 		return from, to, nil
 	}
-	for from < len(f.text) && (n.Anchor != "" && f.text[from] == '&' || n.Style&yaml.TaggedStyle != 0 && f.text[from] == '!') {
-		blank := bytes.IndexByte(f.text[from:], ' ')
+	for from < len(f.Text) && (n.Anchor != "" && f.Text[from] == '&' || n.Style&yaml.TaggedStyle != 0 && f.Text[from] == '!') {
+		blank := bytes.IndexByte(f.Text[from:], ' ')
 		if blank < 0 {
 			return 0, 0, strange
 		}
 		from += blank
-		for from < len(f.text) && f.text[from] == ' ' {
+		for from < len(f.Text) && f.Text[from] == ' ' {
 			from++
 		}
 	}
@@ -248,16 +216,16 @@ func (f *manifest) span(n *yaml.Node) (from, to int, err error) {
 	case n.Kind != yaml.ScalarNode || n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
 		return 0, 0, strange
 	case n.Style&yaml.DoubleQuotedStyle != 0:
-		to = quotedEnd(f.text, from, '"', '\\')
+		to = quotedEnd(f.Text, from, '"', '\\')
 	case n.Style&yaml.SingleQuotedStyle != 0:
-		to = quotedEnd(f.text, from, '\'', '\'')
+		to = quotedEnd(f.Text, from, '\'', '\'')
 	default:
 		to = from + len(n.Value)
-		if to > len(f.text) || string(f.text[from:to]) != n.Value {
+		if to > len(f.Text) || string(f.Text[from:to]) != n.Value {
 			to = -1
 		}
 	}
-	if to < 0 || bytes.IndexByte(f.text[from:to], '\n') >= 0 {
+	if to < 0 || bytes.IndexByte(f.Text[from:to], '\n') >= 0 {
 		return 0, 0, strange
 	}
 	return from, to, nil

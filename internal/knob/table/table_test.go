@@ -1,9 +1,11 @@
-package knob
+package table
 
 import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"github.com/venturi-net/venturi/internal/knob"
 )
 
 // What a person reads of a knob is there, once.
@@ -29,10 +31,10 @@ func TestTableIsComplete(t *testing.T) {
 					t.Errorf("%s: the %s is missing", e.Name, what)
 				}
 			}
-			if !slices.Contains([]Grade{GradeA, GradeB, GradeC, GradeD}, e.Grade) {
+			if !slices.Contains([]knob.Grade{knob.GradeA, knob.GradeB, knob.GradeC, knob.GradeD}, e.Grade) {
 				t.Errorf("%s: there is no grade %s", e.Name, e.Grade)
 			}
-			if !slices.Contains([]ScopeKind{ScopeMachine, ScopeNetns, ScopeDevice, ScopeSwitch, ScopeManifest}, e.Scope) {
+			if !slices.Contains([]knob.ScopeKind{knob.ScopeMachine, knob.ScopeNetns, knob.ScopeDevice, knob.ScopeSwitch, knob.ScopeManifest}, e.Scope) {
 				t.Errorf("%s: there is no scope %s", e.Name, e.Scope)
 			}
 			if (e.Knob == nil) != (e.Instead != "") {
@@ -43,7 +45,7 @@ func TestTableIsComplete(t *testing.T) {
 			}
 		}
 	}
-	if all := len(Table()); all != count || all < 5 {
+	if all := len(All()); all != count || all < 5 {
 		t.Errorf("the table has %d knobs, its sections have %d", all, count)
 	}
 }

@@ -1,20 +1,21 @@
-package knob
+package k8s
 
 import (
 	"errors"
 
 	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/internal/yamledit"
 )
 
 // variableSetting is a setting that is a variable in a container's environment.
 type variableSetting struct {
-	f   *manifest
-	pos nodePath // of the mapping with its name and value
+	f   manifest
+	pos yamledit.NodePath // of the mapping with its name and value
 }
 
 // variableOf finds a variable of a container of a workload.
-func (f *manifest) variableOf(kind, name, container, variable string) (variableSetting, error) {
-	o, err := f.the(kind, name)
+func (f manifest) variableOf(kind, name, container, variable string) (variableSetting, error) {
+	o, err := f.findOne(kind, name)
 	if err != nil {
 		return variableSetting{}, err
 	}
@@ -22,10 +23,10 @@ func (f *manifest) variableOf(kind, name, container, variable string) (variableS
 	if err != nil {
 		return variableSetting{}, err
 	}
-	if i := indexOf(f.node(at), "env"); i >= 0 {
-		for k, v := range f.node(at).Content[i+1].Content {
-			if scalarAt(v, "name") == variable {
-				return variableSetting{f, at.child(i+1, k)}, nil
+	if i := yamledit.IndexOf(f.Node(at), "env"); i >= 0 {
+		for k, v := range f.Node(at).Content[i+1].Content {
+			if yamledit.ScalarAt(v, "name") == variable {
+				return variableSetting{f, at.Child(i+1, k)}, nil
 			}
 		}
 	}
@@ -33,7 +34,7 @@ func (f *manifest) variableOf(kind, name, container, variable string) (variableS
 }
 
 func (s variableSetting) get(string) (string, bool) {
-	n := lookupKey(s.f.node(s.pos), "value")
+	n := yamledit.Lookup(s.f.Node(s.pos), "value")
 	if n == nil {
 		return "", false
 	}
@@ -41,8 +42,8 @@ func (s variableSetting) get(string) (string, bool) {
 }
 
 func (s variableSetting) set(_, text string) error {
-	if lookupKey(s.f.node(s.pos), "valueFrom") != nil {
+	if yamledit.Lookup(s.f.Node(s.pos), "valueFrom") != nil {
 		return errors.New("its value is taken from elsewhere (valueFrom)")
 	}
-	return s.f.set(s.pos, []string{"value"}, scalar{text: text})
+	return s.f.Set(s.pos, []string{"value"}, yamledit.Scalar{Text: text})
 }

@@ -1,7 +1,8 @@
-package knob
+package k8s
 
 import (
 	"errors"
+	"github.com/venturi-net/venturi/internal/knob"
 	"strings"
 )
 
@@ -11,57 +12,57 @@ const (
 )
 
 // calicoPool finds an IPPool: what its addresses are sent by.
-func calicoPool(f *manifest) (fileSettings, error) { return calicoObject(f, "IPPool") }
+func calicoPool(f manifest) (settings, error) { return calicoObject(f, "IPPool") }
 
-func calicoObject(f *manifest, kind string) (fileSettings, error) {
-	o, err := f.the(kind, "")
+func calicoObject(f manifest, kind string) (settings, error) {
+	o, err := f.findOne(kind, "")
 	if err != nil {
 		return nil, err
 	}
-	return mappingSettings{f: f, pos: o.pos, keys: belowKeys("spec")}, nil
+	return mappingSettings{f: f, pos: o.pos, keys: nestedKey("spec")}, nil
 }
 
 // calicoPoolKnobs are those of addresses of pods.
-func calicoPoolKnobs() []Entry {
-	return []Entry{
+func calicoPoolKnobs() []knob.Entry {
+	return []knob.Entry{
 		{
-			Facts: Facts{
+			Facts: knob.Facts{
 				Name:     "cal.encap",
 				Title:    "Which packets of pods Calico encapsulates",
 				Values:   "ipip-always, ipip-crosssubnet, vxlan-always, vxlan-crosssubnet, never; or always, crosssubnet with the present tunnel",
-				Scope:    ScopeManifest,
-				Helps:    []Effect{Latency, Throughput, CPU},
+				Scope:    knob.ScopeManifest,
+				Helps:    []knob.Effect{knob.Latency, knob.Throughput, knob.CPU},
 				Risk:     "nodes whose network does not know the pods' addresses do not reach each other; clouds drop IPIP and unknown addresses",
 				Needs:    "crosssubnet: nodes of one subnet on one layer 2 segment; never: BGP sessions with all nodes or with the network's routers",
-				Grade:    GradeB,
+				Grade:    knob.GradeB,
 				Evidence: "IPIP to none took latency from 21.4 to 19.3 microseconds, TCP of 1 KiB from 1.45 to 3.76 Gb/s and of 4 KiB from 2.94 to 6.56 (25G, once in Kube-OVN's documentation)",
 				Undo:     undoCalico + "; old routes drain",
 			},
-			Knob: inManifest{
+			Knob: manifestKnob{
 				open: calicoPool, keys: []string{"ipipMode", "vxlanMode"}, read: readEncap, pairs: pairsEncap, trials: []string{"crosssubnet", "never"},
 			},
 		},
 		{
-			Facts: Facts{
+			Facts: knob.Facts{
 				Name:       "cal.nat",
 				Title:      "Calico masquerades what pods send outside the cluster",
 				Values:     "on, off",
-				Scope:      ScopeManifest,
-				Helps:      []Effect{CPU, Packets},
+				Scope:      knob.ScopeManifest,
+				Helps:      []knob.Effect{knob.CPU, knob.Packets},
 				Risk:       "off, pods reach nothing outside a network that does not route their addresses",
 				Needs:      "a network that routes the pods' addresses",
-				Grade:      GradeC,
+				Grade:      knob.GradeC,
 				Evidence:   "Calico's documentation, without a number",
 				Undo:       undoCalico,
 				ManualOnly: "off, pods reach nothing outside unless the whole network routes their addresses: only a person can know that",
 			},
-			Knob: toggleIn(calicoPool, "natOutgoing").noted(ownCalico),
+			Knob: toggleKnob(calicoPool, "natOutgoing").withNote(ownCalico),
 		},
 	}
 }
 
 // poolMode is what a pool says of one kind of tunnel.
-func poolMode(s fileSettings, key string) string {
+func poolMode(s settings, key string) string {
 	text, there := s.get(key)
 	if !there {
 		return "Never"
@@ -69,8 +70,8 @@ func poolMode(s fileSettings, key string) string {
 	return text
 }
 
-func readEncap(s fileSettings) Reading {
-	r := Reading{Value: asDefault, Note: ownCalico}
+func readEncap(s settings) knob.Reading {
+	r := knob.Reading{Value: defaultValue, Note: ownCalico}
 	_, four := s.get("ipipMode")
 	_, five := s.get("vxlanMode")
 	ipip, vxlan := poolMode(s, "ipipMode"), poolMode(s, "vxlanMode")
@@ -90,7 +91,7 @@ func readEncap(s fileSettings) Reading {
 	return r
 }
 
-func pairsEncap(s fileSettings, value string) ([]filePair, error) {
+func pairsEncap(s settings, value string) ([]settingChange, error) {
 	kind, when, both := strings.Cut(value, "-")
 	if !both {
 		when = kind
@@ -101,16 +102,16 @@ func pairsEncap(s fileSettings, value string) ([]filePair, error) {
 	}
 	text, known := map[string]string{"always": "Always", "crosssubnet": "CrossSubnet", "never": "Never"}[when]
 	if !known || kind != "ipip" && kind != "vxlan" || both && when == "never" {
-		return nil, errors.New("want ipip-always, ipip-crosssubnet, vxlan-always, vxlan-crosssubnet, always, crosssubnet, never, or " + asDefault)
+		return nil, errors.New("want ipip-always, ipip-crosssubnet, vxlan-always, vxlan-crosssubnet, always, crosssubnet, never, or " + defaultValue)
 	}
-	var pairs []filePair
+	var pairs []settingChange
 	for _, k := range []string{"ipip", "vxlan"} {
 		_, there := s.get(k + "Mode")
 		switch {
 		case k == kind:
-			pairs = append(pairs, filePair{key: k + "Mode", text: text})
+			pairs = append(pairs, settingChange{key: k + "Mode", text: text})
 		case there:
-			pairs = append(pairs, filePair{key: k + "Mode", text: "Never"})
+			pairs = append(pairs, settingChange{key: k + "Mode", text: "Never"})
 		}
 	}
 	return pairs, nil

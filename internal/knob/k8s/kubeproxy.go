@@ -1,31 +1,33 @@
-package knob
+package k8s
 
 import (
 	"fmt"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/internal/yamledit"
 )
 
 // kubeProxyKnobs are those of kube-proxy.
-func kubeProxyKnobs() []Entry {
-	return []Entry{{
-		Facts: Facts{
+func kubeProxyKnobs() []knob.Entry {
+	return []knob.Entry{{
+		Facts: knob.Facts{
 			Name:     "kp.mode",
 			Title:    "How kube-proxy implements Services",
 			Values:   "iptables, ipvs, nftables",
-			Scope:    ScopeManifest,
-			Helps:    []Effect{Latency},
+			Scope:    knob.ScopeManifest,
+			Helps:    []knob.Effect{knob.Latency},
 			Risk:     "node ports on localhost and pods that reach themselves through a Service behave differently; rules of the old mode stay until kube-proxy cleans up",
 			Needs:    "nftables: kernel 5.13, and Kubernetes 1.31 (1.33: no longer beta); useful with more than about 1000 Services",
-			Grade:    GradeD,
+			Grade:    knob.GradeD,
 			Evidence: "a first packet walks all iptables rules and a few nftables rules (Kubernetes' documentation, EKS); with few Services a benchmark on TKE found no gain",
 			Undo:     "the file gets its old bytes back; apply it, clean up with kube-proxy --cleanup on each node, and restart the DaemonSet",
 		},
-		Knob: choiceIn(kubeProxy, "mode", []string{"iptables", "iptables"}, []string{"ipvs", "ipvs"}, []string{"nftables", "nftables"}).judged(func(_ fileSettings, r Reading) Reading {
+		Knob: choiceKnob(kubeProxy, "mode", []string{"iptables", "iptables"}, []string{"ipvs", "ipvs"}, []string{"nftables", "nftables"}).annotated(func(_ settings, r knob.Reading) knob.Reading {
 			if r.Value == "" {
-				r.Value = asDefault // what kubeadm writes
+				r.Value = defaultValue // what kubeadm writes
 			}
 			r.Note = "in effect when kube-proxy has restarted: kubectl -n kube-system rollout restart ds/kube-proxy; rules of the old mode stay until kube-proxy --cleanup"
 			return r
@@ -35,27 +37,27 @@ func kubeProxyKnobs() []Entry {
 
 // kubeProxy finds kube-proxy's configuration: an object of its own, or a text in
 // its ConfigMap.
-func kubeProxy(f *manifest) (fileSettings, error) {
-	own, err := f.the("KubeProxyConfiguration", "")
+func kubeProxy(f manifest) (settings, error) {
+	own, err := f.findOne("KubeProxyConfiguration", "")
 	if err == nil {
-		return mappingSettings{f: f, pos: own.pos, keys: belowKeys()}, nil
+		return mappingSettings{f: f, pos: own.pos, keys: nestedKey()}, nil
 	}
 	if verr.Code(err) != verr.Missing {
 		return nil, err
 	}
-	o, err := f.the("ConfigMap", "kube-proxy")
+	o, err := f.findOne("ConfigMap", "kube-proxy")
 	if err != nil {
 		return nil, err
 	}
 	s := textSettings{f: f, pos: o.pos}
 	for _, key := range []string{"data", "config.conf"} {
-		i := indexOf(f.node(s.pos), key)
+		i := yamledit.IndexOf(f.Node(s.pos), key)
 		if i < 0 {
 			return nil, verr.New(verr.Missing, "cannot find kube-proxy's configuration", "ConfigMap kube-proxy has no "+key, "name the file with the one that kubeadm made")
 		}
-		s.pos = s.pos.child(i + 1)
+		s.pos = s.pos.Child(i + 1)
 	}
-	if n := f.node(s.pos); n.Kind != yaml.ScalarNode {
+	if n := f.Node(s.pos); n.Kind != yaml.ScalarNode {
 		return nil, verr.New(verr.Usage, "cannot read kube-proxy's configuration", fmt.Sprintf("line %d: config.conf is no text of its own", n.Line), "write it out")
 	}
 	if _, _, err := s.parse(); err != nil {
@@ -66,20 +68,20 @@ func kubeProxy(f *manifest) (fileSettings, error) {
 
 // textSettings are settings of an object that is the text of a value of another one.
 type textSettings struct {
-	f   *manifest
-	pos nodePath // of the value
+	f   manifest
+	pos yamledit.NodePath // of the value
 }
 
-func (s textSettings) parse() (*manifest, mappingSettings, error) {
-	f, err := parseManifest([]byte(s.f.node(s.pos).Value))
+func (s textSettings) parse() (manifest, mappingSettings, error) {
+	f, err := parseManifest([]byte(s.f.Node(s.pos).Value))
 	if err != nil {
-		return nil, mappingSettings{}, err
+		return manifest{}, mappingSettings{}, err
 	}
 	all := f.objects()
 	if len(all) != 1 {
-		return nil, mappingSettings{}, fmt.Errorf("it has %d objects, want one", len(all))
+		return manifest{}, mappingSettings{}, fmt.Errorf("it has %d objects, want one", len(all))
 	}
-	return f, mappingSettings{f: f, pos: all[0].pos, keys: belowKeys()}, nil
+	return f, mappingSettings{f: f, pos: all[0].pos, keys: nestedKey()}, nil
 }
 
 func (s textSettings) get(key string) (string, bool) {
@@ -106,7 +108,7 @@ func (s textSettings) change(by func(mappingSettings) error) error {
 	if err != nil {
 		return err
 	}
-	return s.f.setText(s.pos, string(f.text))
+	return s.f.SetText(s.pos, string(f.Text))
 }
 
 func (s textSettings) partial() bool { return false }

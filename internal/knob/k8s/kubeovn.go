@@ -1,4 +1,4 @@
-package knob
+package k8s
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -18,7 +19,7 @@ const (
 )
 
 // kubeOVNController finds the arguments of Kube-OVN's controller.
-func kubeOVNController(f *manifest) (fileSettings, error) {
+func kubeOVNController(f manifest) (settings, error) {
 	s, err := f.argumentsOf("Deployment", "kube-ovn-controller", "kube-ovn-controller")
 	if err != nil {
 		return nil, err
@@ -27,7 +28,7 @@ func kubeOVNController(f *manifest) (fileSettings, error) {
 }
 
 // kubeOVNAgent finds the arguments of Kube-OVN's agent on the nodes.
-func kubeOVNAgent(f *manifest) (fileSettings, error) {
+func kubeOVNAgent(f manifest) (settings, error) {
 	s, err := f.argumentsOf("DaemonSet", "kube-ovn-cni", "cni-server")
 	if err != nil {
 		return nil, err
@@ -36,52 +37,52 @@ func kubeOVNAgent(f *manifest) (fileSettings, error) {
 }
 
 // kubeOVNKnobs are arguments of Kube-OVN's programs.
-func kubeOVNKnobs() []Entry {
-	return []Entry{
+func kubeOVNKnobs() []knob.Entry {
+	return []knob.Entry{
 		{
-			Facts: Facts{
+			Facts: knob.Facts{
 				Name:     "kubeovn.lb",
 				Title:    "OVN balances the load of Services; off, kube-proxy does it",
 				Values:   "on, off",
-				Scope:    ScopeManifest,
-				Helps:    []Effect{CPU, Latency, Packets},
+				Scope:    knob.ScopeManifest,
+				Helps:    []knob.Effect{knob.CPU, knob.Latency, knob.Packets},
 				Risk:     "off, Services stop in underlay subnets and in custom VPCs",
 				Needs:    "kube-proxy (or another that serves Services) on every node; overlay subnets of the default VPC only",
-				Grade:    GradeB,
+				Grade:    knob.GradeB,
 				Evidence: "about 20 % of the CPU that traffic costs (Kube-OVN's documentation): it sends every packet through connection tracking and the pipeline again",
 				Undo:     undoController + "; the rows of load_balancer must be as many as before",
 			},
-			Knob: toggleIn(kubeOVNController, "enable-lb").noted(rollController + "; off, kube-proxy must serve the Services, and underlay subnets and VPCs of one's own have none"),
+			Knob: toggleKnob(kubeOVNController, "enable-lb").withNote(rollController + "; off, kube-proxy must serve the Services, and underlay subnets and VPCs of one's own have none"),
 		},
 		{
-			Facts: Facts{
+			Facts: knob.Facts{
 				Name:     "kubeovn.ct_skip",
 				Title:    "Destinations to which OVN does not track connections",
 				Values:   "networks, separated by commas: 10.16.0.0/16,fd00:10:16::/112",
-				Scope:    ScopeManifest,
-				Helps:    []Effect{CPU, Packets},
+				Scope:    knob.ScopeManifest,
+				Helps:    []knob.Effect{knob.CPU, knob.Packets},
 				Risk:     "network policies and Services have no effect for them",
 				Needs:    "a Kube-OVN of late 2025 or newer: older controllers do not start with an unknown argument",
-				Grade:    GradeC,
+				Grade:    knob.GradeC,
 				Evidence: "Kube-OVN's documentation, without a number",
 				Undo:     undoController,
 			},
-			Knob: textIn(kubeOVNControllerText, "skip-conntrack-dst-cidrs", networkList).noted(rollController + "; policies and Services do not hold for these networks"),
+			Knob: textKnob(kubeOVNControllerText, "skip-conntrack-dst-cidrs", networkList).withNote(rollController + "; policies and Services do not hold for these networks"),
 		},
 		{
-			Facts: Facts{
+			Facts: knob.Facts{
 				Name:     "kubeovn.lb_local",
 				Title:    "OVN's load balancer prefers backends on the same node",
 				Values:   "on, off",
-				Scope:    ScopeManifest,
-				Helps:    []Effect{Latency},
+				Scope:    knob.ScopeManifest,
+				Helps:    []knob.Effect{knob.Latency},
 				Risk:     "nodes with many clients load their own backends more than others",
 				Needs:    "OVN's load balancer (kubeovn.lb on)",
-				Grade:    GradeC,
+				Grade:    knob.GradeC,
 				Evidence: "Kube-OVN's documentation, without a number",
 				Undo:     undoController,
 			},
-			Knob: toggleIn(kubeOVNController, "enable-ovn-lb-prefer-local").judged(func(s fileSettings, r Reading) Reading {
+			Knob: toggleKnob(kubeOVNController, "enable-ovn-lb-prefer-local").annotated(func(s settings, r knob.Reading) knob.Reading {
 				r.Note = rollController
 				if lb, there := s.get("enable-lb"); r.Value == "on" && there && lb == "false" {
 					r.Effective = "off"
@@ -91,66 +92,66 @@ func kubeOVNKnobs() []Entry {
 			}),
 		},
 		{
-			Facts: Facts{
+			Facts: knob.Facts{
 				Name:     "kubeovn.mirror",
 				Title:    "A copy of all traffic of pods goes to a mirror device",
 				Values:   "on, off",
-				Scope:    ScopeManifest,
-				Helps:    []Effect{CPU, Throughput},
+				Scope:    knob.ScopeManifest,
+				Helps:    []knob.Effect{knob.CPU, knob.Throughput},
 				Risk:     "off, captures on the mirror device see nothing; an annotation can mirror single pods",
 				Needs:    "turn it off where it is on",
-				Grade:    GradeB,
+				Grade:    knob.GradeB,
 				Evidence: "2.96 against 3.44 Gb/s in messages of 1 KiB on one node, and 5 to 10 % of CPU (Kube-OVN's documentation)",
 				Undo:     undoAgent,
 			},
-			Knob: toggleIn(kubeOVNAgent, "enable-mirror").noted(rollAgent),
+			Knob: toggleKnob(kubeOVNAgent, "enable-mirror").withNote(rollAgent),
 		},
 		{
-			Facts: Facts{
+			Facts: knob.Facts{
 				Name:       "kubeovn.np",
 				Title:      "Kube-OVN enforces network policies",
 				Values:     "on, off",
-				Scope:      ScopeManifest,
-				Helps:      []Effect{Packets},
+				Scope:      knob.ScopeManifest,
+				Helps:      []knob.Effect{knob.Packets},
 				Risk:       "off, no network policy has an effect: every pod reaches every other",
 				Needs:      "a cluster that needs no policies",
-				Grade:      GradeB,
+				Grade:      knob.GradeB,
 				Evidence:   "a lock of connection tracking for each UDP packet was found with policies, without a figure",
 				Undo:       undoController,
 				ManualOnly: "it removes protection: only a person can know that nobody needs it",
 			},
-			Knob: toggleIn(kubeOVNController, "enable-np").noted(rollController),
+			Knob: toggleKnob(kubeOVNController, "enable-np").withNote(rollController),
 		},
 		{
-			Facts: Facts{
+			Facts: knob.Facts{
 				Name:     "kubeovn.encap_csum",
 				Title:    "Outer checksums of Kube-OVN's tunnels",
 				Values:   "on, off",
-				Scope:    ScopeManifest,
-				Helps:    []Effect{Throughput, CPU},
+				Scope:    knob.ScopeManifest,
+				Helps:    []knob.Effect{knob.Throughput, knob.CPU},
 				Risk:     "off, corruption of the outer header goes unnoticed",
 				Needs:    "turn it off with NICs that do not compute tunnels' checksums",
-				Grade:    GradeC,
+				Grade:    knob.GradeC,
 				Evidence: "OVN's and Kube-OVN's documentation, without a number",
 				Undo:     undoAgent,
 			},
-			Knob: toggleIn(kubeOVNAgent, "encap-checksum").noted(rollAgent + "; the agent writes it to the node's database at each start, whatever knob ovn.encap_csum has set there"),
+			Knob: toggleKnob(kubeOVNAgent, "encap-checksum").withNote(rollAgent + "; the agent writes it to the node's database at each start, whatever knob ovn.encap_csum has set there"),
 		},
 		{
-			Facts: Facts{
+			Facts: knob.Facts{
 				Name:       "kubeovn.encap",
 				Title:      "The tunnel that Kube-OVN uses between nodes",
 				Values:     "geneve, vxlan",
-				Scope:      ScopeManifest,
-				Helps:      []Effect{Latency, Throughput},
+				Scope:      knob.ScopeManifest,
+				Helps:      []knob.Effect{knob.Latency, knob.Throughput},
 				Risk:       "all nodes must change together: until then nodes with different tunnels do not reach each other; with vxlan some network policies have no effect",
 				Needs:      "the DaemonSets ovs-ovn and kube-ovn-cni in one file, or one file after the other",
-				Grade:      GradeB,
+				Grade:      knob.GradeB,
 				Evidence:   "overlay to underlay took latency from 15.2 to 14.3 microseconds and UDP of 1 KiB from 2.77 to 3.22 Gb/s, but TCP of 4 KiB from 16.0 to 15.1 (Kube-OVN's documentation); nothing on vxlan",
 				Undo:       "the files get their old bytes back; all nodes change together again, with another outage",
 				ManualOnly: "it interrupts the network of the whole cluster during the change",
 			},
-			Knob: choiceIn(kubeOVNTunnel, "tunnel", []string{"geneve", "geneve"}, []string{"vxlan", "vxlan"}).judged(func(s fileSettings, r Reading) Reading {
+			Knob: choiceKnob(kubeOVNTunnel, "tunnel", []string{"geneve", "geneve"}, []string{"vxlan", "vxlan"}).annotated(func(s settings, r knob.Reading) knob.Reading {
 				r.Note = "in effect when ovs-ovn and kube-ovn-cni have restarted on all nodes"
 				if r.Value == "stt" {
 					r.Note = "stt is gone: Open vSwitch 3.6 has removed it, and before it needed a module that is not built any more; take geneve and a NIC that offloads it"
@@ -163,7 +164,7 @@ func kubeOVNKnobs() []Entry {
 
 // kubeOVNControllerText is kubeOVNController for an argument that is no bool: its
 // value may be the next item.
-func kubeOVNControllerText(f *manifest) (fileSettings, error) {
+func kubeOVNControllerText(f manifest) (settings, error) {
 	s, err := f.argumentsOf("Deployment", "kube-ovn-controller", "kube-ovn-controller")
 	s.separate = true
 	if err != nil {
@@ -181,14 +182,14 @@ func networkList(value string) error {
 	return nil
 }
 
-// tunnelOf is the one setting of Kube-OVN that two programs must have alike.
-type tunnelOf struct {
+// tunnelSettings is the one setting of Kube-OVN that two programs must have alike.
+type tunnelSettings struct {
 	switches *variableSetting  // of ovs-ovn; nil: it is not in the file
 	agent    *argumentSettings // of kube-ovn-cni
 }
 
-func kubeOVNTunnel(f *manifest) (fileSettings, error) {
-	var s tunnelOf
+func kubeOVNTunnel(f manifest) (settings, error) {
+	var s tunnelSettings
 	agent, agentErr := f.argumentsOf("DaemonSet", "kube-ovn-cni", "cni-server")
 	if agentErr == nil {
 		agent.separate = true
@@ -208,7 +209,7 @@ func kubeOVNTunnel(f *manifest) (fileSettings, error) {
 	return s, nil
 }
 
-func (s tunnelOf) get(string) (string, bool) {
+func (s tunnelSettings) get(string) (string, bool) {
 	if s.switches != nil {
 		if text, there := s.switches.get(""); there {
 			return text, true
@@ -220,7 +221,7 @@ func (s tunnelOf) get(string) (string, bool) {
 	return "", false
 }
 
-func (s tunnelOf) set(_, text string) error {
+func (s tunnelSettings) set(_, text string) error {
 	if s.switches != nil {
 		if err := s.switches.set("", text); err != nil {
 			return err
@@ -232,11 +233,11 @@ func (s tunnelOf) set(_, text string) error {
 	return nil
 }
 
-func (s tunnelOf) drop(string) error {
+func (s tunnelSettings) drop(string) error {
 	if s.switches != nil {
 		return errors.New("the switches read it from a variable that is always there: set it to geneve, which is Kube-OVN's own")
 	}
 	return s.agent.drop("network-type")
 }
 
-func (s tunnelOf) partial() bool { return s.switches == nil || s.agent == nil }
+func (s tunnelSettings) partial() bool { return s.switches == nil || s.agent == nil }

@@ -1,72 +1,73 @@
-package knob
+package k8s
 
 import (
 	"errors"
+	"github.com/venturi-net/venturi/internal/knob"
 	"slices"
 	"strconv"
 	"strings"
 )
 
 // calicoFelix finds the FelixConfiguration: how Calico's agent works on all nodes.
-func calicoFelix(f *manifest) (fileSettings, error) { return calicoObject(f, "FelixConfiguration") }
+func calicoFelix(f manifest) (settings, error) { return calicoObject(f, "FelixConfiguration") }
 
 // calicoFelixKnobs are those of Calico's agent.
-func calicoFelixKnobs() []Entry {
-	return []Entry{
+func calicoFelixKnobs() []knob.Entry {
+	return []knob.Entry{
 		{
-			Facts: Facts{
+			Facts: knob.Facts{
 				Name:     "cal.bpf",
 				Title:    "Calico's datapath is eBPF instead of iptables",
 				Values:   "on, off",
-				Scope:    ScopeManifest,
-				Helps:    []Effect{Latency, CPU},
+				Scope:    knob.ScopeManifest,
+				Helps:    []knob.Effect{knob.Latency, knob.CPU},
 				Risk:     "open connections are reset; other iptables rules do not see pods' packets",
 				Needs:    "kernel 5.3 or newer; Felix knows the API server's address itself, and kube-proxy is off",
-				Grade:    GradeC,
+				Grade:    knob.GradeC,
 				Evidence: "Calico's documentation, without a number",
 				Undo:     undoCalico + ", and open connections are reset; kube-proxy must be back before",
 			},
-			Knob: toggleIn(calicoFelix, "bpfEnabled").noted("kube-proxy must go when it is on, and be back before it is off; " + ownCalico),
+			Knob: toggleKnob(calicoFelix, "bpfEnabled").withNote("kube-proxy must go when it is on, and be back before it is off; " + ownCalico),
 		},
 		{
 			Facts: felix("cal.bpf_dsr", "How replies of Services return to clients outside the cluster", "dsr (straight to the client), tunnel (by the node that received the request)",
-				"networks that check source addresses drop the packets", []Effect{Latency, Throughput}),
-			Knob: inBPF(choiceIn(calicoFelix, "bpfExternalServiceMode", []string{"dsr", "DSR"}, []string{"tunnel", "Tunnel"})),
+				"networks that check source addresses drop the packets", []knob.Effect{knob.Latency, knob.Throughput}),
+			Knob: onlyInBPF(choiceKnob(calicoFelix, "bpfExternalServiceMode", []string{"dsr", "DSR"}, []string{"tunnel", "Tunnel"})),
 		},
 		{
 			Facts: felix("cal.bpf_ctlb", "Addresses of Services are translated when a socket connects instead of in each packet", "tcp, all, off",
-				"programs with long-lived connections do not notice that a backend is gone (all: UDP too)", []Effect{Latency, CPU}),
-			Knob: inBPF(choiceIn(calicoFelix, "bpfConnectTimeLoadBalancing", []string{"tcp", "TCP"}, []string{"all", "Enabled"}, []string{"off", "Disabled"})),
+				"programs with long-lived connections do not notice that a backend is gone (all: UDP too)", []knob.Effect{knob.Latency, knob.CPU}),
+			Knob: onlyInBPF(choiceKnob(calicoFelix, "bpfConnectTimeLoadBalancing", []string{"tcp", "TCP"}, []string{"all", "Enabled"}, []string{"off", "Disabled"})),
 		},
 		{
 			Facts: felix("cal.bpf_peer", "Packets enter a pod without passing the host's end of its device", "on, l2 (for such devices only), off",
-				"captures on the host's end do not see them", []Effect{Latency, CPU}),
-			Knob: inBPF(choiceIn(calicoFelix, "bpfRedirectToPeer", []string{"on", "Enabled"}, []string{"l2", "L2Only"}, []string{"off", "Disabled"})),
+				"captures on the host's end do not see them", []knob.Effect{knob.Latency, knob.CPU}),
+			Knob: onlyInBPF(choiceKnob(calicoFelix, "bpfRedirectToPeer", []string{"on", "Enabled"}, []string{"l2", "L2Only"}, []string{"off", "Disabled"})),
 		},
 		{
 			Facts: felix("cal.bpf_attach", "How Calico attaches its programs to devices", "tcx, tc",
-				"tcx needs kernel 6.6", []Effect{CPU}),
-			Knob: inBPF(choiceIn(calicoFelix, "bpfAttachType", []string{"tcx", "TCX"}, []string{"tc", "TC"})),
+				"tcx needs kernel 6.6", []knob.Effect{knob.CPU}),
+			Knob: onlyInBPF(choiceKnob(calicoFelix, "bpfAttachType", []string{"tcx", "TCX"}, []string{"tc", "TC"})),
 		},
 		{
 			Facts: felix("cal.hostct", "The host's own traffic is not tracked where Calico's programs know it", "on, off",
-				"host rules that match the connection state do not match", []Effect{CPU, Packets}),
-			Knob: inBPF(toggleIn(calicoFelix, "bpfHostConntrackBypass")),
+				"host rules that match the connection state do not match", []knob.Effect{knob.CPU, knob.Packets}),
+			Knob: onlyInBPF(toggleKnob(calicoFelix, "bpfHostConntrackBypass")),
 		},
 		{
-			Facts: Facts{
+			Facts: knob.Facts{
 				Name:     "cal.flowtable",
 				Title:    "Packets of known connections skip most of netfilter (nftables' flow table)",
 				Values:   "on, off",
-				Scope:    ScopeManifest,
-				Helps:    []Effect{Throughput, CPU},
+				Scope:    knob.ScopeManifest,
+				Helps:    []knob.Effect{knob.Throughput, knob.CPU},
 				Risk:     "packet and connection limits and DSCP marks have no effect for them (calico issue 13495)",
 				Needs:    "a Calico that knows nftablesFlowTableOffload, in nftables mode; nodes that forward",
-				Grade:    GradeC,
+				Grade:    knob.GradeC,
 				Evidence: "Calico's source, without a number",
 				Undo:     undoCalico,
 			},
-			Knob: choiceIn(calicoFelix, "nftablesFlowTableOffload", []string{"on", "All"}, []string{"off", "Disabled"}).judged(func(s fileSettings, r Reading) Reading {
+			Knob: choiceKnob(calicoFelix, "nftablesFlowTableOffload", []string{"on", "All"}, []string{"off", "Disabled"}).annotated(func(s settings, r knob.Reading) knob.Reading {
 				r.Note = ownCalico
 				if mode, _ := s.get("nftablesMode"); r.Value == "on" && mode != "Enabled" {
 					r.Note = "only where Felix is in nftables mode, and the file does not set nftablesMode to Enabled; " + r.Note
@@ -78,56 +79,56 @@ func calicoFelixKnobs() []Entry {
 			}),
 		},
 		{
-			Facts: Facts{
+			Facts: knob.Facts{
 				Name:     "cal.tnl_csum",
 				Title:    "Felix offloads the checksums of its VXLAN device",
 				Values:   "off (offloading is broken), on (it works)",
-				Scope:    ScopeManifest,
-				Helps:    []Effect{Throughput, Drops},
+				Scope:    knob.ScopeManifest,
+				Helps:    []knob.Effect{knob.Throughput, knob.Drops},
 				Risk:     "off, checksums cost CPU where the NIC would compute them correctly",
 				Needs:    "bad checksums or retransmits on the VXLAN device; try virt.tx_csum on one node first; this makes it permanent",
-				Grade:    GradeB,
+				Grade:    knob.GradeB,
 				Evidence: "200 Mb/s to more than 9 Gb/s on kernel 6.12 (calico issue 11435)",
 				Undo:     undoCalico + "; the device's feature stays as it is until Felix restarts",
 			},
-			Knob: inManifest{open: calicoFelix, keys: []string{detectKey}, read: readTunnelChecksum, pairs: pairsTunnelChecksum, trials: []string{"off", "on"}},
+			Knob: manifestKnob{open: calicoFelix, keys: []string{detectKey}, read: readTunnelChecksum, pairs: pairsTunnelChecksum, trials: []string{"off", "on"}},
 		},
 		{
-			Facts: Facts{
+			Facts: knob.Facts{
 				Name:       "cal.mtu",
 				Title:      "MTU of Calico's VXLAN devices",
 				Values:     "bytes, such as 8950",
-				Scope:      ScopeManifest,
-				Helps:      []Effect{Throughput, CPU},
+				Scope:      knob.ScopeManifest,
+				Helps:      []knob.Effect{knob.Throughput, knob.CPU},
 				Risk:       "packets that a part of the path cannot carry are lost",
 				Needs:      "a probed path to every node; pods keep their MTU until they are recreated",
-				Grade:      GradeC,
+				Grade:      knob.GradeC,
 				Evidence:   "Calico's documentation, without a number",
 				Undo:       undoCalico + "; pods created meanwhile keep their MTU",
 				ManualOnly: "a node that cannot carry it is cut off: probe the path to all of them first",
 			},
-			Knob: textIn(calicoFelix, "vxlanMTU", number(576, 65535)).noted("pods keep their MTU until they are made anew; " + ownCalico),
+			Knob: textKnob(calicoFelix, "vxlanMTU", knob.Number(576, 65535)).withNote("pods keep their MTU until they are made anew; " + ownCalico),
 		},
 	}
 }
 
 // felix are the facts of what belongs to Calico's eBPF datapath.
-func felix(name, title, values, risk string, helps []Effect) Facts {
-	return Facts{
+func felix(name, title, values, risk string, helps []knob.Effect) knob.Facts {
+	return knob.Facts{
 		Name: name, Title: title, Values: values,
-		Scope:    ScopeManifest,
+		Scope:    knob.ScopeManifest,
 		Helps:    helps,
 		Risk:     risk,
 		Needs:    "Calico's eBPF datapath (cal.bpf)",
-		Grade:    GradeC,
+		Grade:    knob.GradeC,
 		Evidence: "Calico's documentation, without a number",
 		Undo:     undoCalico,
 	}
 }
 
-// inBPF is for what does nothing while Calico's eBPF datapath is off.
-func inBPF(k inManifest) inManifest {
-	return k.judged(func(s fileSettings, r Reading) Reading {
+// onlyInBPF is for what does nothing while Calico's eBPF datapath is off.
+func onlyInBPF(k manifestKnob) manifestKnob {
+	return k.annotated(func(s settings, r knob.Reading) knob.Reading {
 		r.Note = ownCalico
 		if !isOn(s, "bpfEnabled") {
 			r.Note = "it does nothing while the eBPF datapath is off, as it is by this file (knob cal.bpf); " + r.Note
@@ -143,7 +144,7 @@ const (
 )
 
 // override gives the parts of it, without the one that is ours, and that one's text.
-func override(s fileSettings) (others []string, ours string) {
+func override(s settings) (others []string, ours string) {
 	text, _ := s.get(detectKey)
 	for part := range strings.SplitSeq(text, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
@@ -157,8 +158,8 @@ func override(s fileSettings) (others []string, ours string) {
 	return others, ours
 }
 
-func readTunnelChecksum(s fileSettings) Reading {
-	r := Reading{Value: asDefault, Note: ownCalico}
+func readTunnelChecksum(s settings) knob.Reading {
+	r := knob.Reading{Value: defaultValue, Note: ownCalico}
 	_, ours := override(s)
 	if isBroken, err := strconv.ParseBool(ours); err == nil {
 		r.Value = map[bool]string{true: "off", false: "on"}[isBroken]
@@ -166,11 +167,11 @@ func readTunnelChecksum(s fileSettings) Reading {
 	return r
 }
 
-func pairsTunnelChecksum(s fileSettings, value string) ([]filePair, error) {
+func pairsTunnelChecksum(s settings, value string) ([]settingChange, error) {
 	others, _ := override(s)
 	text, known := map[string]string{"off": "true", "on": "false"}[value]
 	if !known {
-		return nil, errors.New("want off, on, or " + asDefault)
+		return nil, errors.New("want off, on, or " + defaultValue)
 	}
-	return []filePair{{key: detectKey, text: strings.Join(slices.Concat(others, []string{checksumBroken + "=" + text}), ",")}}, nil
+	return []settingChange{{key: detectKey, text: strings.Join(slices.Concat(others, []string{checksumBroken + "=" + text}), ",")}}, nil
 }

@@ -1,4 +1,4 @@
-package knob
+package k8s
 
 import (
 	"bytes"
@@ -9,18 +9,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
 // manifestAt puts a text into a file of its own.
-func manifestAt(t *testing.T, text string) (Machine, Target) {
+func manifestAt(t *testing.T, text string) (knob.Machine, knob.Target) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "manifest.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Machine{Settings: setting.NewSettings(setting.Backends("")...)}, Target{File: file}
+	return knob.Machine{Settings: setting.NewSettings(setting.Backends("")...)}, knob.Target{File: file}
 }
 
 func fixture(t *testing.T, name string) string {
@@ -32,13 +33,10 @@ func fixture(t *testing.T, name string) string {
 	return string(text)
 }
 
-// turn sets a knob in a file, and gives what the file was and is.
-func turn(t *testing.T, m Machine, target Target, name, value string) (old, now string) {
+// turnKnob sets a knob in a file, and gives what the file was and is.
+func turnKnob(t *testing.T, m knob.Machine, target knob.Target, name, value string) (old, now string) {
 	t.Helper()
-	e, err := Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := findKnob(t, name)
 	writes, err := e.Plan(m, target, value)
 	if err != nil {
 		t.Fatalf("%s=%s: %v", name, value, err)
@@ -54,6 +52,17 @@ func turn(t *testing.T, m Machine, target Target, name, value string) (old, now 
 		t.Fatal(err)
 	}
 	return was.String(), writes[0].Value.String()
+}
+
+func findKnob(t *testing.T, name string) knob.Entry {
+	t.Helper()
+	for _, e := range Knobs() {
+		if e.Name == name {
+			return e
+		}
+	}
+	t.Fatalf("no knob %s", name)
+	return knob.Entry{}
 }
 
 // changedLines shows the lines that two texts differ in.
@@ -138,14 +147,11 @@ func TestManifestKnobs(t *testing.T) {
 			t.Run(tt.file+" "+tt.knob+"="+tt.value, func(t *testing.T) {
 				text := strings.ReplaceAll(fixture(t, tt.file), "\n", end)
 				m, target := manifestAt(t, text)
-				e, err := Find(tt.knob)
-				if err != nil {
-					t.Fatal(err)
-				}
+				e := findKnob(t, tt.knob)
 				if r, err := e.Get(m, target); err != nil || r.Value != tt.before {
 					t.Errorf("reads %q, %v; want %q", r.Value, err, tt.before)
 				}
-				old, now := turn(t, m, target, tt.knob, tt.value)
+				old, now := turnKnob(t, m, target, tt.knob, tt.value)
 				if diff := changedLines(old, now); diff != strings.ReplaceAll(tt.diff, "\n", end) {
 					t.Errorf("changed:\n%s\nwant:\n%s", diff, tt.diff)
 				}
@@ -192,25 +198,19 @@ func TestManifestErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			m, target := manifestAt(t, tt.text)
-			e, err := Find(tt.knob)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = e.Plan(m, target, tt.value)
+			e := findKnob(t, tt.knob)
+			_, err := e.Plan(m, target, tt.value)
 			if err == nil || verr.Code(err) != tt.code || !strings.Contains(err.Error(), tt.why) {
 				t.Errorf("error %v, code %d; want code %d and %q", err, verr.Code(err), tt.code, tt.why)
 			}
 		})
 	}
-	e, err := Find("cil.hubble")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := findKnob(t, "cil.hubble")
 	m, target := manifestAt(t, "")
-	if _, err := e.Get(m, Target{}); verr.Code(err) != verr.Usage {
+	if _, err := e.Get(m, knob.Target{}); verr.Code(err) != verr.Usage {
 		t.Errorf("no file is named: %v", err)
 	}
-	if _, err := e.Get(m, Target{File: target.File + "x"}); verr.Code(err) != verr.Usage {
+	if _, err := e.Get(m, knob.Target{File: target.File + "x"}); verr.Code(err) != verr.Usage {
 		t.Errorf("no such file: %v", err)
 	}
 }
@@ -246,10 +246,7 @@ func TestManifestEffects(t *testing.T) {
 	}
 	for _, tt := range tests {
 		m, target := manifestAt(t, tt.text)
-		e, err := Find(tt.knob)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := findKnob(t, tt.knob)
 		r, err := e.Get(m, target)
 		note := strings.ReplaceAll(tt.note, "takes?", "take")
 		if err != nil || r.Value != tt.value || r.Effective != tt.effective || !strings.Contains(r.Note, note) {
@@ -261,7 +258,7 @@ func TestManifestEffects(t *testing.T) {
 // Whatever was set, the old bytes bring the file back, and every value on the
 // way is one that the file can be read with.
 func TestManifestSetAndUndo(t *testing.T) {
-	for _, e := range manifestKnobs() {
+	for _, e := range Knobs() {
 		if e.Instead != "" {
 			continue
 		}
@@ -269,7 +266,7 @@ func TestManifestSetAndUndo(t *testing.T) {
 		for _, name := range []string{"cilium.yaml", "cilium-1.12.yaml", "cilium-values.yaml", "cilium-node.yaml", "kube-ovn.yaml", "calico.yaml", "kube-proxy.yaml", "list.json"} {
 			text := fixture(t, name)
 			m, target := manifestAt(t, text)
-			values, err := e.Knob.(Ranger).Range(m, target)
+			values, err := e.Knob.(knob.Ranger).Range(m, target)
 			if verr.Code(err) == verr.Missing {
 				continue
 			}
@@ -285,7 +282,7 @@ func TestManifestSetAndUndo(t *testing.T) {
 				if _, err := e.Plan(m, target, value); err != nil && strings.Contains(err.Error(), "ipv4-native-routing-cidr") {
 					continue // has a test of its own
 				}
-				turn(t, m, target, e.Name, value)
+				turnKnob(t, m, target, e.Name, value)
 				turned++
 			}
 			if err := m.Settings.Write(cell, before); err != nil {
@@ -305,11 +302,8 @@ func TestManifestSetAndUndo(t *testing.T) {
 func TestValuesNameTheirKnob(t *testing.T) {
 	m, on := manifestAt(t, "kind: ConfigMap\nmetadata:\n  name: cilium-config\ndata:\n  enable-hubble: \"true\"\n")
 	for name, text := range map[string]string{"cil.hubble": "venturi knob ls cil.hubble", "cil.bbr": "it takes on, off"} {
-		e, err := Find(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = e.Plan(m, on, "perhaps")
+		e := findKnob(t, name)
+		_, err := e.Plan(m, on, "perhaps")
 		if v := new(verr.Error); !errors.As(err, &v) || v.Code != verr.Usage || v.Summary != `cannot set `+name+` to "perhaps"` || !strings.Contains(v.Hint, text) {
 			t.Errorf("error is %v, want %q in what to do", err, text)
 		}

@@ -1,4 +1,4 @@
-package knob
+package yamledit
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 type textEdit struct {
 	from, to int      // these bytes
 	text     string   // become these
-	pos      nodePath // where the meaning changes
+	pos      NodePath // where the meaning changes
 	change   textChange
 	value    []*meaning // what is there then
 }
@@ -28,9 +28,9 @@ const (
 
 // apply carries out an edit. Error: the text would then mean anything but the
 // same with this one change; nothing is changed then.
-func (f *manifest) apply(e textEdit) error {
-	text := slices.Concat(f.text[:e.from], []byte(e.text), f.text[e.to:])
-	after, err := parseManifest(text)
+func (f *File) apply(e textEdit) error {
+	text := slices.Concat(f.Text[:e.from], []byte(e.text), f.Text[e.to:])
+	after, err := Parse(text)
 	if err != nil {
 		return fmt.Errorf("the file would not be readable any more: %w", err)
 	}
@@ -70,16 +70,16 @@ type meaning struct {
 	parts []*meaning
 }
 
-// mostNodes is how many nodes a file may have when all its aliases are resolved: they
+// maxNodes is how many nodes a file may have when all its aliases are resolved: they
 // can be nested so that none would fit into memory.
-const mostNodes = 1 << 20
+const maxNodes = 1 << 20
 
 // meaning is that of the whole file.
-func (f *manifest) meaning() (*meaning, error) {
-	left := mostNodes
+func (f *File) meaning() (*meaning, error) {
+	left := maxNodes
 	var of func(n *yaml.Node, depth int) *meaning
 	of = func(n *yaml.Node, depth int) *meaning {
-		n = resolved(n)
+		n = Resolve(n)
 		m := &meaning{kind: n.Kind}
 		if left--; left < 0 || depth > 1000 {
 			left = -1
@@ -94,7 +94,7 @@ func (f *manifest) meaning() (*meaning, error) {
 		return m
 	}
 	all := &meaning{}
-	for _, doc := range f.docs {
+	for _, doc := range f.Docs {
 		all.parts = append(all.parts, of(doc, 0))
 	}
 	if left < 0 {
@@ -107,25 +107,25 @@ func (m *meaning) equal(o *meaning) bool {
 	return m.kind == o.kind && m.tag == o.tag && m.text == o.text && slices.EqualFunc(m.parts, o.parts, (*meaning).equal)
 }
 
-// scalar is a value to be written.
-type scalar struct {
-	text string
-	bare bool // a number or true or false of YAML itself; else a string, whatever it looks like
+// Scalar is a value to be written.
+type Scalar struct {
+	Text string
+	Bare bool // a number or true or false of YAML itself; else a string, whatever it looks like
 }
 
-func (s scalar) meaning() *meaning {
-	m := &meaning{kind: yaml.ScalarNode, tag: "!!str", text: s.text}
-	if s.bare {
-		m.tag = (&yaml.Node{Kind: yaml.ScalarNode, Value: s.text}).ShortTag()
+func (s Scalar) meaning() *meaning {
+	m := &meaning{kind: yaml.ScalarNode, tag: "!!str", text: s.Text}
+	if s.Bare {
+		m.tag = (&yaml.Node{Kind: yaml.ScalarNode, Value: s.Text}).ShortTag()
 	}
 	return m
 }
 
-// mapped is the meaning of a value below keys: {a: {b: value}} for "a", "b".
-func mapped(keys []string, s scalar) []*meaning {
-	key := scalar{text: keys[0]}.meaning()
+// nestedMeaning is the meaning of a value below keys: {a: {b: value}} for "a", "b".
+func nestedMeaning(keys []string, s Scalar) []*meaning {
+	key := Scalar{Text: keys[0]}.meaning()
 	if len(keys) == 1 {
 		return []*meaning{key, s.meaning()}
 	}
-	return []*meaning{key, {kind: yaml.MappingNode, parts: mapped(keys[1:], s)}}
+	return []*meaning{key, {kind: yaml.MappingNode, parts: nestedMeaning(keys[1:], s)}}
 }

@@ -1,10 +1,12 @@
-package knob
+package k8s
 
 import (
 	"slices"
 	"strings"
 
+	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/internal/yamledit"
 )
 
 // ciliumValues gives where the chart of Cilium takes what the agent calls
@@ -38,27 +40,27 @@ var ciliumValues = map[string]string{
 var ciliumRoots = []string{"routingMode", "tunnel", "tunnelProtocol", "autoDirectNodeRoutes", "ipv4NativeRoutingCIDR", "kubeProxyReplacement",
 	"bpf", "bandwidthManager", "hubble", "loadBalancer", "k8sServiceHost", "ipam", "operator", "cni", "encryption", "endpointRoutes", "enableIPv4Masquerade"}
 
-// ciliumIn finds Cilium's settings in a file: its ConfigMap, what a
+// ciliumSettings finds Cilium's settings in a file: its ConfigMap, what a
 // CiliumNodeConfig lays over that on some nodes, or the values of its chart.
-func ciliumIn(f *manifest) (fileSettings, error) {
-	o, err := f.the("ConfigMap", "cilium-config")
+func ciliumSettings(f manifest) (settings, error) {
+	o, err := f.findOne("ConfigMap", "cilium-config")
 	if err == nil {
-		return mappingSettings{f: f, pos: o.pos, keys: inData("data"), strings: true}, nil
+		return mappingSettings{f: f, pos: o.pos, keys: dottedKey("data"), strings: true}, nil
 	}
 	if verr.Code(err) != verr.Missing {
 		return nil, err
 	}
 	if o, found := renamedConfig(f); found {
-		return mappingSettings{f: f, pos: o.pos, keys: inData("data"), strings: true}, nil
+		return mappingSettings{f: f, pos: o.pos, keys: dottedKey("data"), strings: true}, nil
 	}
-	node, nodeErr := f.the("CiliumNodeConfig", "")
+	node, nodeErr := f.findOne("CiliumNodeConfig", "")
 	if nodeErr == nil {
-		return mappingSettings{f: f, pos: node.pos, keys: inData("spec", "defaults"), strings: true, fragment: true}, nil
+		return mappingSettings{f: f, pos: node.pos, keys: dottedKey("spec", "defaults"), strings: true, fragment: true}, nil
 	}
 	if verr.Code(nodeErr) != verr.Missing {
 		return nil, nodeErr
 	}
-	if all := f.objects(); len(all) == 1 && all[0].kind == "" && slices.ContainsFunc(ciliumRoots, func(k string) bool { return indexOf(all[0].node, k) >= 0 }) {
+	if all := f.objects(); len(all) == 1 && all[0].kind == "" && slices.ContainsFunc(ciliumRoots, func(k string) bool { return yamledit.IndexOf(all[0].node, k) >= 0 }) {
 		return mappingSettings{f: f, pos: all[0].pos, keys: func(key string) []string { return strings.Split(ciliumValues[key], ".") }}, nil
 	}
 	return nil, err
@@ -66,11 +68,11 @@ func ciliumIn(f *manifest) (fileSettings, error) {
 
 // renamedConfig finds the one ConfigMap of another name that has what only
 // Cilium's has.
-func renamedConfig(f *manifest) (object, bool) {
+func renamedConfig(f manifest) (object, bool) {
 	var found []object
 	for _, o := range f.objects() {
-		data := lookupKey(o.node, "data")
-		if o.kind == "ConfigMap" && data != nil && (lookupKey(data, "identity-allocation-mode") != nil || lookupKey(data, "kube-proxy-replacement") != nil) {
+		data := yamledit.Lookup(o.node, "data")
+		if o.kind == "ConfigMap" && data != nil && (yamledit.Lookup(data, "identity-allocation-mode") != nil || yamledit.Lookup(data, "kube-proxy-replacement") != nil) {
 			found = append(found, o)
 		}
 	}
@@ -88,33 +90,33 @@ const (
 )
 
 // ciliumNeeds says in a note what else must be so for a setting to do anything.
-func ciliumNeeds(r Reading, what ...string) Reading {
+func ciliumNeeds(r knob.Reading, what ...string) knob.Reading {
 	r.Note = strings.Join(append(what, restartCilium), "; ")
 	return r
 }
 
 // replacesKubeProxy tells whether Cilium replaces kube-proxy, in the old
 // words or the new ones.
-func replacesKubeProxy(s fileSettings) bool {
+func replacesKubeProxy(s settings) bool {
 	text, _ := s.get("kube-proxy-replacement")
 	return text == "true" || text == "strict"
 }
 
 // isNative tells whether packets go without a tunnel.
-func isNative(s fileSettings) bool {
+func isNative(s settings) bool {
 	mode, _ := s.get("routing-mode")
 	old, _ := s.get("tunnel")
 	return mode == "native" || mode == "" && old == "disabled"
 }
 
 // masqueradesInBPF tells whether nothing is left to iptables that leaves the node.
-func masqueradesInBPF(s fileSettings) bool {
+func masqueradesInBPF(s settings) bool {
 	all, there := s.get("enable-ipv4-masquerade")
 	return isOn(s, "enable-bpf-masquerade") || there && all == "false"
 }
 
 // routesInBPF tells whether packets pass by the host's own stack, as far as
 // the file says it.
-func routesInBPF(s fileSettings) bool {
+func routesInBPF(s settings) bool {
 	return !isOn(s, "enable-host-legacy-routing") && replacesKubeProxy(s) && masqueradesInBPF(s)
 }

@@ -1,4 +1,4 @@
-package knob
+package yamledit
 
 import (
 	"regexp"
@@ -10,8 +10,8 @@ import (
 // quoteStyles are the styles of text in quotes.
 const quoteStyles = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle
 
-// usualStyles gives the quotes that most keys of a mapping are in, and most values.
-func usualStyles(n *yaml.Node) (keys, values yaml.Style) {
+// commonStyles gives the quotes that most keys of a mapping are in, and most values.
+func commonStyles(n *yaml.Node) (keys, values yaml.Style) {
 	var keyed, valued []*yaml.Node
 	for i, c := range n.Content {
 		if i%2 == 0 {
@@ -20,10 +20,10 @@ func usualStyles(n *yaml.Node) (keys, values yaml.Style) {
 			valued = append(valued, c)
 		}
 	}
-	return usualStyle(keyed), usualStyle(valued)
+	return commonStyle(keyed), commonStyle(valued)
 }
 
-func usualStyle(nodes []*yaml.Node) (style yaml.Style) {
+func commonStyle(nodes []*yaml.Node) (style yaml.Style) {
 	count := map[yaml.Style]int{}
 	for _, n := range nodes {
 		if n.Kind == yaml.ScalarNode && n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
@@ -39,11 +39,11 @@ func usualStyle(nodes []*yaml.Node) (style yaml.Style) {
 }
 
 // render writes a scalar in a style.
-func (s scalar) render(style yaml.Style, flow bool) string {
-	if s.bare {
-		return s.text
+func (s Scalar) render(style yaml.Style, flow bool) string {
+	if s.Bare {
+		return s.Text
 	}
-	return renderText(s.text, style, flow)
+	return renderText(s.Text, style, flow)
 }
 
 // renderText writes a string in quotes of a style; without any where it would be
@@ -58,8 +58,11 @@ func renderText(text string, style yaml.Style, flow bool) string {
 	return `"` + text + `"`
 }
 
-// harmless is what may be in a value of ours: nothing that a quote could be ended by.
-var harmless = regexp.MustCompile(`^[-A-Za-z0-9_.,:/=+]*$`)
+// plain is what may be in a value of ours: nothing that a quote could be ended by.
+var plain = regexp.MustCompile(`^[-A-Za-z0-9_.,:/=+]*$`)
+
+// IsPlain reports whether a text needs no escapes, whatever quotes it stands in.
+func IsPlain(text string) bool { return plain.MatchString(text) }
 
 // booleanWords are words that some parsers of YAML take for true and false.
 var booleanWords = regexp.MustCompile(`^(?i:y|yes|n|no|on|off|true|false|null)$`)

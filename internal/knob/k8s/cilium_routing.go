@@ -1,47 +1,48 @@
-package knob
+package k8s
 
 import (
 	"errors"
 	"fmt"
+	"github.com/venturi-net/venturi/internal/knob"
 	"net/netip"
 	"strings"
 )
 
 // ciliumRouting are how packets get from node to node, and from pod to node.
-func ciliumRouting() []Entry {
-	return []Entry{
+func ciliumRouting() []knob.Entry {
+	return []knob.Entry{
 		{
-			Facts: Facts{
+			Facts: knob.Facts{
 				Name:     "cil.native",
 				Title:    "Cilium sends packets of pods as they are, without a tunnel",
 				Values:   "native, native,cidr=10.244.0.0/16 (which destinations are pods), native,direct=off (something else provides the routes), tunnel",
-				Scope:    ScopeManifest,
-				Helps:    []Effect{Latency, Throughput, CPU},
+				Scope:    knob.ScopeManifest,
+				Helps:    []knob.Effect{knob.Latency, knob.Throughput, knob.CPU},
 				Risk:     "where the network between the nodes does not know the pods' addresses, their packets are lost",
 				Needs:    "nodes on one layer 2 segment, or a network that routes the pods' addresses",
-				Grade:    GradeC,
+				Grade:    knob.GradeC,
 				Evidence: "Cilium's tuning guide, without a number; saves the 50 bytes of VXLAN",
 				Undo:     undoPods,
 			},
-			Knob: inManifest{
-				open: ciliumIn, keys: []string{"routing-mode", "tunnel", "auto-direct-node-routes"},
+			Knob: manifestKnob{
+				open: ciliumSettings, keys: []string{"routing-mode", "tunnel", "auto-direct-node-routes"},
 				read: readNative, pairs: pairsNative, trials: []string{"native", "tunnel"},
 			},
 		},
 		{
-			Facts: Facts{
+			Facts: knob.Facts{
 				Name:     "cil.masq",
 				Title:    "Cilium masquerades in eBPF instead of iptables",
 				Values:   "on, off",
-				Scope:    ScopeManifest,
-				Helps:    []Effect{Latency, CPU},
+				Scope:    knob.ScopeManifest,
+				Helps:    []knob.Effect{knob.Latency, knob.CPU},
 				Risk:     "masquerading differs in details: only devices that Cilium manages do it",
 				Needs:    "kube-proxy replacement; eBPF host routing needs it",
-				Grade:    GradeC,
+				Grade:    knob.GradeC,
 				Evidence: "Cilium's tuning guide, without a number",
 				Undo:     undoCilium,
 			},
-			Knob: toggleIn(ciliumIn, "enable-bpf-masquerade").judged(func(s fileSettings, r Reading) Reading {
+			Knob: toggleKnob(ciliumSettings, "enable-bpf-masquerade").annotated(func(s settings, r knob.Reading) knob.Reading {
 				if r.Value == "on" && !replacesKubeProxy(s) && !s.partial() {
 					return ciliumNeeds(r, "it needs kube-proxy-replacement, which is not on in this file (knob cil.kpr)")
 				}
@@ -49,34 +50,34 @@ func ciliumRouting() []Entry {
 			}),
 		},
 		{
-			Facts: Facts{
+			Facts: knob.Facts{
 				Name:     "cil.hostroute",
 				Title:    "Cilium lets packets bypass the host's network stack (eBPF host routing)",
 				Values:   "on, off; the inverse of enable-host-legacy-routing",
-				Scope:    ScopeManifest,
-				Helps:    []Effect{Latency, Throughput, CPU},
+				Scope:    knob.ScopeManifest,
+				Helps:    []knob.Effect{knob.Latency, knob.Throughput, knob.CPU},
 				Risk:     "iptables rules of the host and of service meshes have no effect",
 				Needs:    "kernel 5.10; kube-proxy replacement (cil.kpr) and masquerading in eBPF (cil.masq), otherwise it stays off whatever is set",
-				Grade:    GradeB,
+				Grade:    knob.GradeB,
 				Evidence: "Cilium's benchmark (100G, Cilium 1.9.6): pods reach node-to-node throughput with it; the figures are in graphs only",
 				Undo:     undoCilium,
 			},
-			Knob: choiceIn(ciliumIn, "enable-host-legacy-routing", []string{"on", "false"}, []string{"off", "true"}).judged(judgeHostRouting),
+			Knob: choiceKnob(ciliumSettings, "enable-host-legacy-routing", []string{"on", "false"}, []string{"off", "true"}).annotated(judgeHostRouting),
 		},
 		{
-			Facts: Facts{
+			Facts: knob.Facts{
 				Name:     "cil.netkit",
 				Title:    "What kind of device Cilium gives to pods",
 				Values:   "netkit, veth",
-				Scope:    ScopeManifest,
-				Helps:    []Effect{Latency, Throughput},
+				Scope:    knob.ScopeManifest,
+				Helps:    []knob.Effect{knob.Latency, knob.Throughput},
 				Risk:     "beta; the cluster's DNS failed with it in one report (cilium issue 34543)",
 				Needs:    "kernel 6.8, eBPF host routing, no transparent proxy; only pods created afterwards have such devices",
-				Grade:    GradeB,
+				Grade:    knob.GradeB,
 				Evidence: "12 % more connections a second (ByteDance, reported by Isovalent)",
 				Undo:     undoPods,
 			},
-			Knob: choiceIn(ciliumIn, "datapath-mode", []string{"netkit", "netkit"}, []string{"veth", "veth"}).judged(func(s fileSettings, r Reading) Reading {
+			Knob: choiceKnob(ciliumSettings, "datapath-mode", []string{"netkit", "netkit"}, []string{"veth", "veth"}).annotated(func(s settings, r knob.Reading) knob.Reading {
 				if r.Value == "netkit" && !routesInBPF(s) && !s.partial() {
 					return ciliumNeeds(r, "it needs eBPF host routing, which is not on by this file (knob cil.hostroute)", "only pods made afterwards have it")
 				}
@@ -86,10 +87,10 @@ func ciliumRouting() []Entry {
 	}
 }
 
-func readNative(s fileSettings) Reading {
+func readNative(s settings) knob.Reading {
 	mode, there := s.get("routing-mode")
 	old, older := s.get("tunnel")
-	var r Reading
+	var r knob.Reading
 	switch {
 	case there:
 		r.Value = mode
@@ -98,7 +99,7 @@ func readNative(s fileSettings) Reading {
 	case older:
 		r.Value = "tunnel"
 	default:
-		r.Value = asDefault
+		r.Value = defaultValue
 	}
 	var notes []string
 	if there && older {
@@ -110,7 +111,7 @@ func readNative(s fileSettings) Reading {
 	return ciliumNeeds(r, notes...)
 }
 
-func pairsNative(s fileSettings, value string) ([]filePair, error) {
+func pairsNative(s settings, value string) ([]settingChange, error) {
 	mode, options, _ := strings.Cut(value, ",")
 	_, newer := s.get("routing-mode")
 	_, older := s.get("tunnel")
@@ -121,14 +122,14 @@ func pairsNative(s fileSettings, value string) ([]filePair, error) {
 			text = now // geneve stays geneve
 		}
 	}
-	var more []filePair
+	var more []settingChange
 	for option := range strings.SplitSeq(options, ",") {
 		name, with, _ := strings.Cut(option, "=")
 		_, err := netip.ParsePrefix(with)
 		switch {
 		case option == "":
 		case mode == "native" && name == "cidr" && err == nil:
-			more = append(more, filePair{key: "ipv4-native-routing-cidr", text: with})
+			more = append(more, settingChange{key: "ipv4-native-routing-cidr", text: with})
 		case mode == "native" && name == "direct" && (with == "on" || with == "off"):
 			direct = map[string]string{"on": "true", "off": "false"}[with]
 		default:
@@ -145,17 +146,17 @@ func pairsNative(s fileSettings, value string) ([]filePair, error) {
 	case "tunnel":
 		direct = "false" // such routes and a tunnel exclude each other
 		if _, there := s.get("auto-direct-node-routes"); !there {
-			return []filePair{{key: key, text: text}}, nil
+			return []settingChange{{key: key, text: text}}, nil
 		}
 	default:
-		return nil, errors.New("want native, tunnel, or " + asDefault)
+		return nil, errors.New("want native, tunnel, or " + defaultValue)
 	}
-	return append(more, filePair{key: key, text: text}, filePair{key: "auto-direct-node-routes", text: direct}), nil
+	return append(more, settingChange{key: key, text: text}, settingChange{key: "auto-direct-node-routes", text: direct}), nil
 }
 
 // judgeHostRouting says what the setting comes to: it is named the other way
 // round, and does nothing by itself.
-func judgeHostRouting(s fileSettings, r Reading) Reading {
+func judgeHostRouting(s settings, r knob.Reading) knob.Reading {
 	if r.Value == "off" {
 		return ciliumNeeds(r, `enable-host-legacy-routing is "true": packets take the host's stack`)
 	}

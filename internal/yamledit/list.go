@@ -1,30 +1,29 @@
-package knob
+package yamledit
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// setItem writes another text where the item of a list is.
-func (f *manifest) setItem(at nodePath, i int, text string) error {
-	return f.replace(at.child(i), inFlow(f.node(at)), scalar{text: text})
+// SetItem writes another text where the item of a list is.
+func (f *File) SetItem(at NodePath, i int, text string) error {
+	return f.replace(at.Child(i), isFlow(f.Node(at)), Scalar{Text: text})
 }
 
-// addItem adds a text to the end of a list, in the style of those that are there.
-func (f *manifest) addItem(at nodePath, text string) error {
-	n := f.node(at)
+// AddItem adds a text to the end of a list, in the style of those that are there.
+func (f *File) AddItem(at NodePath, text string) error {
+	n := f.Node(at)
 	last := len(n.Content) - 1
 	if n.Kind != yaml.SequenceNode || last < 0 {
 		return fmt.Errorf("line %d: there is no list to add to", n.Line)
 	}
-	s := scalar{text: text}
-	e := textEdit{pos: at.child(last + 1), change: addNodes, value: []*meaning{s.meaning()}}
-	if inFlow(n) {
+	s := Scalar{Text: text}
+	e := textEdit{pos: at.Child(last + 1), change: addNodes, value: []*meaning{s.meaning()}}
+	if isFlow(n) {
 		_, to, err := f.span(n.Content[last])
 		if err != nil {
 			return err
@@ -35,10 +34,10 @@ func (f *manifest) addItem(at nodePath, text string) error {
 			if err != nil {
 				return err
 			}
-			before := strings.TrimRight(string(f.text[:from]), " \t\r\n")
-			blank = string(f.text[len(before):from])
+			before := strings.TrimRight(string(f.Text[:from]), " \t\r\n")
+			blank = string(f.Text[len(before):from])
 		}
-		e.from, e.to, e.text = to, to, ","+blank+s.render(usualStyle(n.Content), true)
+		e.from, e.to, e.text = to, to, ","+blank+s.render(commonStyle(n.Content), true)
 		return f.apply(e)
 	}
 	from, to, err := f.line(nil, n.Content[last])
@@ -49,8 +48,8 @@ func (f *manifest) addItem(at nodePath, text string) error {
 	if err != nil {
 		return err
 	}
-	e.text = string(f.text[from:start]) + s.render(usualStyle(n.Content), false)
-	if f.text[to-1] == '\n' {
+	e.text = string(f.Text[from:start]) + s.render(commonStyle(n.Content), false)
+	if f.Text[to-1] == '\n' {
 		e.text += f.lineEnd()
 	} else {
 		e.text = f.lineEnd() + e.text
@@ -59,16 +58,16 @@ func (f *manifest) addItem(at nodePath, text string) error {
 	return f.apply(e)
 }
 
-// dropItem removes an item of a list that has others.
-func (f *manifest) dropItem(at nodePath, i int) error {
-	n := f.node(at)
+// DropItem removes an item of a list that has others.
+func (f *File) DropItem(at NodePath, i int) error {
+	n := f.Node(at)
 	if len(n.Content) < 2 {
 		return fmt.Errorf("line %d: it is the only item of its list", n.Line)
 	}
-	e := textEdit{pos: at.child(i), change: removeNodes, value: []*meaning{{}}}
+	e := textEdit{pos: at.Child(i), change: removeNodes, value: []*meaning{{}}}
 	var err error
-	if inFlow(n) {
-		e.from, e.to, err = f.inRow(n, i, 1)
+	if isFlow(n) {
+		e.from, e.to, err = f.flowSpan(n, i, 1)
 	} else {
 		e.from, e.to, err = f.line(nil, n.Content[i])
 	}
@@ -78,20 +77,20 @@ func (f *manifest) dropItem(at nodePath, i int) error {
 	return f.apply(e)
 }
 
-// setText writes another text where one of several lines is, so that its lines
+// SetText writes another text where one of several lines is, so that its lines
 // that stay are not touched.
-func (f *manifest) setText(at nodePath, text string) error {
-	n := f.node(at)
-	e := textEdit{pos: at, change: replaceNode, value: []*meaning{scalar{text: text}.meaning()}}
+func (f *File) SetText(at NodePath, text string) error {
+	n := f.Node(at)
+	e := textEdit{pos: at, change: replaceNode, value: []*meaning{Scalar{Text: text}.meaning()}}
 	var err error
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Style&yaml.LiteralStyle != 0:
 		err = f.block(n, text, &e)
 	case n.Kind == yaml.ScalarNode && n.Style&yaml.DoubleQuotedStyle != 0:
-		if e.from, e.to, err = f.span(n); err == nil && string(f.text[e.from:e.to]) != inQuotes(n.Value) {
+		if e.from, e.to, err = f.span(n); err == nil && string(f.Text[e.from:e.to]) != renderQuoted(n.Value) {
 			err = fmt.Errorf("line %d: it is written in a way that only a person should edit", n.Line)
 		}
-		e.text = inQuotes(text)
+		e.text = renderQuoted(text)
 	default:
 		err = fmt.Errorf("line %d: it is written in a way that only a person should edit", n.Line)
 	}
@@ -101,8 +100,8 @@ func (f *manifest) setText(at nodePath, text string) error {
 	return f.apply(e)
 }
 
-// inQuotes writes any text in double quotes.
-func inQuotes(text string) string {
+// renderQuoted writes any text in double quotes.
+func renderQuoted(text string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -113,7 +112,7 @@ func inQuotes(text string) string {
 }
 
 // block finds the lines of a block ("|") that another text of it changes.
-func (f *manifest) block(n *yaml.Node, text string, e *textEdit) error {
+func (f *File) block(n *yaml.Node, text string, e *textEdit) error {
 	old, now := strings.SplitAfter(n.Value, "\n"), strings.SplitAfter(text, "\n")
 	same := 0
 	for same < min(len(old), len(now)) && old[same] == now[same] {
@@ -150,7 +149,7 @@ func (f *manifest) block(n *yaml.Node, text string, e *textEdit) error {
 
 // indentOf gives what stands before the lines of a block. Error: the file does
 // not show the lines as they are.
-func (f *manifest) indentOf(first int, lines []string) (string, error) {
+func (f *File) indentOf(first int, lines []string) (string, error) {
 	indent := ""
 	for i, line := range lines {
 		line = strings.TrimSuffix(line, "\n")
@@ -160,11 +159,11 @@ func (f *manifest) indentOf(first int, lines []string) (string, error) {
 		if first+i >= len(f.lines) {
 			return "", errors.New("the block is shorter than the parser says")
 		}
-		end := len(f.text)
+		end := len(f.Text)
 		if first+i+1 < len(f.lines) {
 			end = f.lines[first+i+1]
 		}
-		shown := strings.TrimRight(string(f.text[f.lines[first+i]:end]), "\r\n")
+		shown := strings.TrimRight(string(f.Text[f.lines[first+i]:end]), "\r\n")
 		before, found := strings.CutSuffix(shown, line)
 		if !found || strings.Trim(before, " ") != "" || indent != "" && before != indent {
 			return "", fmt.Errorf("line %d: it is written in a way that only a person should edit", first+i+1)
@@ -172,36 +171,4 @@ func (f *manifest) indentOf(first int, lines []string) (string, error) {
 		indent = before
 	}
 	return indent, nil
-}
-
-// argument finds an argument of a program in a list: "--name=value", "--name",
-// or "--name" and the value as the next item where separate allows it.
-func argument(list []*yaml.Node, name string, separate bool) (i int, value string, two bool) {
-	for i, n := range list {
-		n = resolved(n)
-		text, found := strings.CutPrefix(n.Value, "--"+name)
-		switch {
-		case !found || n.Kind != yaml.ScalarNode:
-		case strings.HasPrefix(text, "="):
-			return i, text[1:], false
-		case text == "" && separate && i+1 < len(list):
-			return i, resolved(list[i+1]).Value, true
-		case text == "":
-			return i, "true", false
-		}
-	}
-	return -1, "", false
-}
-
-// arguments tells how often one is given: the last would count.
-func arguments(list []*yaml.Node, name string) (count int) {
-	for len(list) > 0 {
-		i, _, _ := argument(list, name, false)
-		if i < 0 {
-			break
-		}
-		count++
-		list = slices.Clone(list[i+1:])
-	}
-	return count
 }
