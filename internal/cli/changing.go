@@ -151,26 +151,10 @@ func warnJournal(w io.Writer, h journal.History, folder string) error {
 	trials, err := tune.OpenLeases(h, folder)
 	for _, t := range trials {
 		if why := overdue(t); why != "" {
-			verr.Print(w, verr.New(verr.Failed, fmt.Sprintf("transaction %d is still %s, and nothing undoes it", t.Txn, leaseKind(t)), why, endLeaseHint(t)))
+			verr.Print(w, verr.New(verr.Failed, fmt.Sprintf("transaction %d is still %s, and nothing undoes it", t.Txn, t.Kind()), why, t.HowToEnd()))
 		}
 	}
 	return err
-}
-
-// leaseKind names the kind of a transaction with a lease.
-func leaseKind(t tune.Lease) string {
-	if t.Proof {
-		return "what a proof tried"
-	}
-	return "a trial"
-}
-
-// endLeaseHint says how to end a lease early.
-func endLeaseHint(t tune.Lease) string {
-	if t.Proof {
-		return fmt.Sprintf("undo it: venturi undo %d", t.Txn)
-	}
-	return fmt.Sprintf("undo it: venturi undo %d; or keep it: venturi confirm %[1]d", t.Txn)
 }
 
 // warnProofs prints that a proof was killed, to a command that has the journal open for

@@ -52,7 +52,11 @@ func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more 
 	}
 	q := verify.ProveRequest(p.path, p.wire)
 	q.Seed, q.Command = p.seed, ownCommand(env)
-	if err := p.enough(q, profile, more); err != nil {
+	pair, err := verify.PairTime(q)
+	if err == nil {
+		err = profile.CheckBudget(p.budget, pair, more)
+	}
+	if err != nil {
 		return err
 	}
 	program, err := program()
@@ -65,7 +69,7 @@ func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more 
 	}
 	h, err := journal.ReadHistory(folder)
 	if err == nil {
-		err = noTrial(h, folder)
+		err = tune.CheckNoLease(h, folder)
 	}
 	if err != nil {
 		return permissionError(what, err)
@@ -80,7 +84,6 @@ func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more 
 	err = errors.Join(err, s.Close())
 	show.Done()
 	if proved != nil && len(proved.Noise)+len(proved.Rows) > 0 {
-		proved.Rows = append(proved.Rows, tune.Pruned(skipped)...)
 		if perr := p.print(env.Stdout, profile, proved, skipped, asJSON, all); err == nil {
 			err = perr
 		}
@@ -89,21 +92,6 @@ func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more 
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-// enough refuses a budget in which what the profile may come to cannot be tried.
-func (p *proving) enough(q compare.Request, profile tune.Profile, more tune.Targets) error {
-	each, err := verify.PairTime(q)
-	if err != nil {
-		return err
-	}
-	tries := profile.Tries(more)
-	pairs := search.Least(tries)
-	if least := time.Duration(pairs) * each; p.budget < least {
-		return verr.New(verr.Usage, fmt.Sprintf("cannot prove profile %s with --budget %s", profile.Name, p.budget),
-			fmt.Sprintf("up to %d changes want %d pairs of measurements, of about %s each", tries, pairs, each.Round(10*time.Millisecond)), tune.LeastBudget(least))
-	}
-	return nil
 }
 
 // mayTouch refuses a path that ends in the machine's own network, where that was not
@@ -122,26 +110,12 @@ func (p *proving) mayTouch(onHost bool) error {
 	return nil
 }
 
-// noTrial refuses while something has a lease: a proof has the journal for so long
-// that a trial could not be undone at its end.
-func noTrial(h journal.History, folder string) error {
-	trials, err := tune.OpenLeases(h, folder)
-	if err != nil || len(trials) == 0 {
-		return err
-	}
-	return verr.New(verr.Busy, "cannot prove anything now", fmt.Sprintf("transaction %d is %s, and could not be undone meanwhile", trials[0].Txn, leaseKind(trials[0])), endLeaseHint(trials[0]))
-}
-
-// leaseMargin is how much longer than its budget a proof may take until what it
-// left is undone: preparing and taking back are not part of it.
-const leaseMargin = 5 * time.Minute
-
 // lease is that of a proof; none where all that it changes goes with the lab.
 func (p *proving) lease(env *Env, more tune.Targets) tune.TrialOptions {
 	if !p.attached() && reflect.DeepEqual(more, tune.Targets{}) {
 		return tune.TrialOptions{}
 	}
-	return tune.TrialOptions{Lease: p.budget + leaseMargin, Hold: holder(env)}
+	return tune.ProofLease(p.budget, holder(env))
 }
 
 // attached tells whether the path is one that somebody else built.
@@ -153,33 +127,16 @@ func (p *proving) search(ctx context.Context, env *Env, s *verify.Prove, show *p
 	if err != nil {
 		return nil, nil, err
 	}
-	wishes, skipped, err := profile.Assignments(thisMachine(), targets)
-	if err != nil {
-		return nil, skipped, err
-	}
-	wishes, files := tune.Measurable(wishes)
-	skipped = append(skipped, files...)
-	if len(wishes) == 0 {
-		return nil, skipped, verr.New(verr.Failed, "cannot prove profile "+profile.Name, "nothing of it would change anything on this path", "see why with: venturi tune --profile "+profile.Name+" --plan, and what is to be touched")
-	}
-	j, err := openToChange(env, journalWait)
-	if err != nil {
-		return nil, skipped, err
-	}
-	defer j.Close()
 	folder, err := journalFolder(env)
-	if err == nil {
-		err = noTrial(j.History(), folder) // one may have begun since
-	}
 	if err != nil {
-		return nil, skipped, err
+		return nil, nil, err
 	}
 	stage := search.Stage("")
-	proof := tune.Proof{
-		Journal: j, Machine: thisMachine(), Gauge: s.Gauge,
-		Metrics: tune.Metrics(profile.Name), Candidates: tune.Candidates(wishes),
+	proof := tune.ProfileProof{
+		Profile: profile, Targets: targets, Machine: thisMachine(), Gauge: s.Gauge,
 		Options: search.Options{Seed: s.Seed, Budget: p.budget, Now: time.Now, PairTime: s.Pair, MDE: p.effect},
 		Lease:   p.lease(env, more),
+		Folder:  folder, Open: func() (*journal.Journal, error) { return openToChange(env, journalWait) },
 	}
 	proof.Options.Watch = func(at search.Progress) {
 		if at.Stage != stage {
@@ -187,8 +144,7 @@ func (p *proving) search(ctx context.Context, env *Env, s *verify.Prove, show *p
 			show.Say("%s: %d pairs measured, about %s left", stageWords[stage], at.Pairs, at.Remaining.Round(time.Second))
 		}
 	}
-	proved, err := proof.Do(ctx)
-	return proved, skipped, err
+	return proof.Do(ctx)
 }
 
 // stageWords tell what a stage of a search does.

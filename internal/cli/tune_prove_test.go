@@ -54,11 +54,11 @@ func TestProofLease(t *testing.T) {
 // A proof has the journal for long: it does not begin while something is on trial.
 func TestNoProofBesideTrial(t *testing.T) {
 	h := journal.History{Txns: []*journal.Txn{{ID: 3, Lease: &journal.Lease{Until: 1 << 60}, Entries: []*journal.Entry{{State: journal.Applied}}}}}
-	if err := noTrial(h, t.TempDir()); verr.Code(err) != verr.Busy {
+	if err := tune.CheckNoLease(h, t.TempDir()); verr.Code(err) != verr.Busy {
 		t.Errorf("%v", err)
 	}
 	h.Txns[0].Entries[0].State = journal.Undone
-	if err := noTrial(h, t.TempDir()); err != nil {
+	if err := tune.CheckNoLease(h, t.TempDir()); err != nil {
 		t.Errorf("%v", err)
 	}
 }
@@ -70,8 +70,11 @@ func TestProofBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	for budget, want := range map[time.Duration]int{time.Minute: verr.Usage, 6 * time.Minute: verr.OK} {
-		p := proving{path: "vxlan", budget: budget}
-		err := p.enough(verify.ProveRequest(p.path, ""), profile, tune.Targets{})
+		pair, err := verify.PairTime(verify.ProveRequest("vxlan", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = profile.CheckBudget(budget, pair, tune.Targets{})
 		if verr.Code(err) != want || want == verr.Usage && !strings.Contains(err.Error(), "give at least --budget 4m") {
 			t.Errorf("%s: %v", budget, err)
 		}

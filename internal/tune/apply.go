@@ -23,7 +23,7 @@ type TrialOptions struct {
 
 // Apply carries assignments out in one transaction: all of them, or none. It gives
 // the transaction's number and the writes that were needed; without any there is
-// no transaction, and the number is 0. When a assignment fails, or ctx ends, what was
+// no transaction, and the number is 0. When an assignment fails, or ctx ends, what was
 // written is undone, the last first.
 func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, stores []setting.Backend, wishes []Assignment, trial TrialOptions) (txn int, entries []*journal.Entry, err error) {
 	planned, err := DryRun(m, stores, wishes)

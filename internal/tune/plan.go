@@ -12,7 +12,7 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Planned is what a assignment would come to.
+// Planned is what an assignment would come to.
 type Planned struct {
 	Assignment Assignment
 	Now        knob.Reading

@@ -297,7 +297,7 @@ func unmet(m knob.Machine, t knob.Target, needs []Need, wishes []Assignment) str
 	return ""
 }
 
-// isApplied tells whether all that a assignment would write stands there.
+// isApplied tells whether all that an assignment would write stands there.
 func isApplied(m knob.Machine, w Assignment) (bool, error) {
 	writes, err := w.Knob.Plan(m, w.Target, w.Value)
 	if err != nil {
