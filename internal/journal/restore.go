@@ -52,7 +52,7 @@ func (j *Journal) restoreEntered(e *Entry, on, tried bool) error {
 	return nil
 }
 
-// restore turns an entry that stays open.
+// restore restores an entry that stays open.
 func (j *Journal) restore(e *Entry, on bool) error {
 	if err := j.restoreTo(e, on, false); err != nil {
 		return err
@@ -63,10 +63,10 @@ func (j *Journal) restore(e *Entry, on bool) error {
 	return j.add(record{Restored: &restoredRecord{e.ID}})
 }
 
-// beginRestore makes durable what the settings around hold. If a process was killed in
-// the same turn and has written the setting already, what it recorded holds.
+// beginRestore makes durable what the side effects hold. If a process was killed in
+// the same restore and has written the setting already, what it recorded holds.
 func (j *Journal) beginRestore(e *Entry, current setting.Value, on, tried bool) error {
-	halfway := e.restore != nil && current.Equal(e.valueFor(e.restore.On)) // it may have reset the settings around
+	halfway := e.restore != nil && current.Equal(e.valueFor(e.restore.On)) // it may have reset the side effects
 	if halfway && e.restore.On == on {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (j *Journal) beginRestore(e *Entry, current setting.Value, on, tried bool) 
 	return j.add(record{Restore: t})
 }
 
-// recordedValue is what a setting around held before the turn that was begun last.
+// recordedValue is what a side effect held before the restore that was begun last.
 func (j *Journal) recordedValue(e *Entry, k *sideEffect) setting.Value {
 	for _, had := range e.restore.SideEffects {
 		if had.Setting.ID() == k.id {
@@ -96,28 +96,56 @@ func (j *Journal) recordedValue(e *Entry, k *sideEffect) setting.Value {
 	return k.result()
 }
 
-// targetValue is what a setting around shall hold after a turn that was begun. What the
-// write changed is turned with it; what somebody did since, or a later write,
-// stays.
-func (j *Journal) targetValue(e *Entry, k *sideEffect, on bool) setting.Value {
-	last, from, there := j.recordedValue(e, k), k.result(), k.old
-	if on {
-		from, there = there, from
-	}
-	above := j.h.nextChange(e, k.id)
+// sideEffectState is what is known of a side effect whose entry is restored.
+type sideEffectState int
+
+const (
+	absent         sideEffectState = iota // it does not exist at the value to be restored, or ended with an earlier boot
+	lostByRestore                         // a later write changed it, and the restore before removed it
+	changedByLater                        // a later write changed it: its value stays
+	unrecorded                            // the write was tried, and what it changed is not known
+	asLeft                                // it holds what the write left
+	changedByOther                        // somebody else changed it since: that value stays
+)
+
+// stateOf says which state a side effect is in. From is what the write, or the one that
+// takes it back, left of it, to what it is to become.
+func (j *Journal) stateOf(e *Entry, k *sideEffect, on bool, from, to setting.Value) sideEffectState {
+	recorded, later := j.recordedValue(e, k), j.h.nextChange(e, k.id) != nil
 	switch {
-	case j.otherBoot(e) && !j.settings.Persistent(k.setting), !there.Present:
-		return setting.Value{} // there is no such setting then
-	case above != nil && !last.Present && !from.Present:
-		return above.resultOf(k.id) // it went away with the turn before
-	case above != nil:
-		return last
+	case j.otherBoot(e) && !j.settings.Persistent(k.setting), !to.Present:
+		return absent
+	case later && !recorded.Present && !from.Present:
+		return lostByRestore
+	case later:
+		return changedByLater
 	case !on && e.State == InDoubt && e.restore.Attempted:
-		return k.old // what the write changed is not known: all that is other now
-	case last.Equal(from):
-		return there
+		return unrecorded
+	case recorded.Equal(from):
+		return asLeft
 	}
-	return last
+	return changedByOther
+}
+
+// targetValue is what a side effect shall hold after a restore that was begun. What the
+// write changed is restored with it; what somebody did since, or a later write, stays.
+func (j *Journal) targetValue(e *Entry, k *sideEffect, on bool) setting.Value {
+	from, to := k.result(), k.old
+	if on {
+		from, to = to, from
+	}
+	switch j.stateOf(e, k, on, from, to) {
+	case absent:
+		return setting.Value{}
+	case lostByRestore:
+		return j.h.nextChange(e, k.id).resultOf(k.id)
+	case unrecorded:
+		return k.old
+	case asLeft:
+		return to
+	case changedByLater, changedByOther:
+	}
+	return j.recordedValue(e, k)
 }
 
 // settle makes settings hold values, byte for byte, in their order, and again where
@@ -131,7 +159,7 @@ func (j *Journal) settle(wants []Snapshot) error {
 		for i, w := range wants {
 			wrote, err := j.writeExact(w.Setting, w.Value)
 			if i > 0 && err != nil && isMissing(err) {
-				continue // a setting around that is not there with this value, or that went away
+				continue // a side effect that is not there with this value, or that went away
 			}
 			failed = errors.Join(failed, err)
 			calm = calm && !wrote

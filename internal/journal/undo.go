@@ -206,38 +206,80 @@ func (j *Journal) undoRun(run []*Entry, how UndoOptions, state EntryState, why s
 	if above := j.h.nextChange(top, top.id); above != nil {
 		return j.supersede(top, above, how)
 	}
-	err := j.settings.Sweep(top.Setting)
-	if err != nil && !errors.Is(err, host.ErrGone) {
+	if err := j.settings.Sweep(top.Setting); err != nil && !errors.Is(err, host.ErrGone) {
 		return err
 	}
-	current, err := j.settings.Read(top.Setting)
-	if errors.Is(err, host.ErrGone) {
-		return j.closeAll(run, Vanished, err.Error())
-	}
-	if errors.Is(err, os.ErrNotExist) && !j.settings.Persistent(top.Setting) {
+	d := j.decide(run, how)
+	switch d.action {
+	case failUndo, reportConflict:
+		return d.err
+	case closeGone:
+		return j.closeAll(run, Vanished, d.reason)
+	case closeMissing:
 		for _, e := range slices.Backward(run) {
-			if err := j.close(e, Vanished, "there is no such value any more"); err != nil {
+			if err := j.close(e, Vanished, d.reason); err != nil {
 				return err
 			}
 		}
 		return nil
+	case abandon:
+		return j.closeAll(run, Abandoned, d.reason)
 	}
-	if err != nil {
-		return err
+	return j.restoreRun(run, how, state, why)
+}
+
+// undoAction is what undo does about a run of writes of one setting.
+type undoAction int
+
+const (
+	restoreOld     undoAction = iota // write the old value
+	closeGone                        // its device or namespace is gone, and all that was known of it
+	closeMissing                     // the value is gone, and what lies around it may be there
+	abandon                          // let somebody else's value stand, by the user's wish
+	reportConflict                   // somebody else's value stands
+	failUndo                         // the value cannot be read
+)
+
+// undoDecision is an action, with why: a reason for the journal, or an error.
+type undoDecision struct {
+	action undoAction
+	reason string
+	err    error
+}
+
+// decide reads the setting of a run and says what to do. It changes nothing.
+func (j *Journal) decide(run []*Entry, how UndoOptions) undoDecision {
+	top := run[len(run)-1]
+	current, err := j.settings.Read(top.Setting)
+	switch {
+	case errors.Is(err, host.ErrGone):
+		return undoDecision{action: closeGone, reason: err.Error()}
+	case errors.Is(err, os.ErrNotExist) && !j.settings.Persistent(top.Setting):
+		return undoDecision{action: closeMissing, reason: "there is no such value any more"}
+	case err != nil:
+		return undoDecision{action: failUndo, err: err}
+	case how.Force:
+		return undoDecision{action: restoreOld}
 	}
-	old := run[0].Old
-	if !current.Equal(old) && !j.explains(top, current) && !how.Force {
-		if how.Leave {
-			return j.closeAll(run, Abandoned, fmt.Sprintf("somebody else's %q stands", current))
-		}
-		return &ConflictError{Entry: top, Now: current}
+	conflict, reason := &ConflictError{Entry: top, Now: current}, ""
+	if !current.Equal(run[0].Old) && !j.explains(top, current) {
+		reason = fmt.Sprintf("somebody else's %q stands", current)
+	} else if k := j.unexplained(top, current); k != nil {
+		conflict.SideEffect = k
+		reason = fmt.Sprintf("%s stays %q", k.Setting, k.Value)
 	}
-	if k := j.unexplained(top, current); k != nil && !how.Force {
-		if how.Leave {
-			return j.closeAll(run, Abandoned, fmt.Sprintf("%s stays %q", k.Setting, k.Value))
-		}
-		return &ConflictError{Entry: top, Now: current, SideEffect: k}
+	switch {
+	case reason == "":
+		return undoDecision{action: restoreOld}
+	case how.Leave:
+		return undoDecision{action: abandon, reason: reason}
 	}
+	return undoDecision{action: reportConflict, err: conflict}
+}
+
+// restoreRun writes the value from before a run of writes, and closes them.
+func (j *Journal) restoreRun(run []*Entry, how UndoOptions, state EntryState, why string) error {
+	top := run[len(run)-1]
 	// Those beneath hand their old values on first: should the process end in
 	// between, the top alone stands for all of them.
 	for i, e := range run[:len(run)-1] {

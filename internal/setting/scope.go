@@ -1,6 +1,7 @@
 package setting
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -217,36 +218,45 @@ func (n *NetnsID) isFile(path string) (bool, error) {
 	return now.Cookie == n.Cookie, nil
 }
 
-// Enter runs fn inside the namespace of the place, or where the process is if
-// the place is in none. The device's name of today is handed to it.
-// Error: [host.ErrGone].
+// Enter runs fn inside the scope's namespace, or where the process is if it has none,
+// with the name that the scope's device has now. A card that moved to another
+// namespace is followed. Error: [host.ErrGone].
 func (p Scope) Enter(fn func(device string) error) error {
-	if p.Netns == nil {
+	switch {
+	case p.Netns == nil:
 		return fn("")
-	}
-	if p.entered != nil {
+	case p.entered != nil:
 		return fn(p.entered.device)
-	}
-	path, err := p.Netns.find()
-	if err == nil && p.Device == nil {
-		return host.Do(path, func() error { return fn("") })
-	}
-	var gone error
-	if err == nil {
-		if gone, err = p.Device.enter(path, fn); gone == nil {
+	case p.Device == nil:
+		path, err := p.Netns.find()
+		if err != nil {
 			return err
 		}
-	} else if gone = err; !errors.Is(err, host.ErrGone) || p.Device == nil || !p.Device.identifiable() {
-		return err // other devices end with their namespace
+		return host.Do(path, func() error { return fn("") })
+	}
+	gone, err := p.enterRecorded(fn)
+	if gone == nil {
+		return err
 	}
 	path, now, err := p.relocate(gone)
 	if err != nil {
 		return err
 	}
-	if gone, err = now.enter(path, fn); gone != nil {
-		return gone
+	gone, err = now.enter(path, fn)
+	return cmp.Or(gone, err)
+}
+
+// enterRecorded runs fn where the device was recorded. Gone: it is not there any more,
+// and may be elsewhere. Of a namespace that ended only cards remain.
+func (p Scope) enterRecorded(fn func(device string) error) (gone, err error) {
+	path, err := p.Netns.find()
+	if errors.Is(err, host.ErrGone) && p.Device.identifiable() {
+		return err, nil
 	}
-	return err
+	if err != nil {
+		return nil, err
+	}
+	return p.Device.enter(path, fn)
 }
 
 // enter runs fn in a namespace with the name that the device has there; gone: it is
