@@ -56,7 +56,7 @@ func hostilePlan() []tune.Planned {
 	entry := knob.Entry{Facts: knob.Facts{Name: "knob"}}
 	return []tune.Planned{tainted(tune.Planned{
 		Assignment: tune.Assignment{Knob: entry, Target: knob.Target{Device: "eth0", Netns: "/run/netns/a", File: "/f", Switch: "s"}, Value: "1", Ladder: []string{"1", "2"}, Step: &tune.Step{Name: "step", Reason: "why", Note: "note"}},
-		Now:        knob.Reading{Value: "1", Effective: "2", Note: "note"}, Changes: []tune.Change{{Cell: setting.Setting{Backend: "file", Key: "/f"}, Old: old, New: now}},
+		Now:        knob.Reading{Value: "1", Effective: "2", Note: "note"}, Changes: []tune.Change{{Setting: setting.Setting{Backend: "file", Key: "/f"}, Old: old, New: now}},
 	}, "Entry")}
 }
 

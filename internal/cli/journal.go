@@ -133,7 +133,7 @@ func printTxn(out io.Writer, t *journal.Txn, trials []tune.Lease, conflicts conf
 		}
 		sanitize.Fprintf(out, "\n%s: %s\n", e.Knob, e.Setting)
 		if isLong(e.Old, found) {
-			sanitize.Fprint(out, sanitize.Safe(tune.Change{Cell: e.Setting, Old: e.Old, New: found}.Diff()))
+			sanitize.Fprint(out, sanitize.Safe(tune.Change{Setting: e.Setting, Old: e.Old, New: found}.Diff()))
 		} else {
 			sanitize.Fprintf(out, "  %s -> %s\n", brief(e.Old), brief(found))
 		}
@@ -159,7 +159,7 @@ func stands(c *journal.ConflictError) sanitize.Safe {
 	case c.SideEffect != nil:
 		return sanitize.Sprintf("  %s: %s\n", conflictWord, shortened(c.Error(), whyWidth))
 	case isLong(c.Entry.New, c.Now):
-		return sanitize.Sprintf("  %s: somebody else has changed it since:\n", conflictWord) + sanitize.Safe(tune.Change{Cell: c.Entry.Setting, Old: c.Entry.New, New: c.Now}.Diff())
+		return sanitize.Sprintf("  %s: somebody else has changed it since:\n", conflictWord) + sanitize.Safe(tune.Change{Setting: c.Entry.Setting, Old: c.Entry.New, New: c.Now}.Diff())
 	}
 	return sanitize.Sprintf("  %s: somebody else has changed it since, to %s\n", conflictWord, brief(c.Now))
 }

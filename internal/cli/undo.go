@@ -148,7 +148,7 @@ func printUndone(out io.Writer, outcomes []journal.Outcome) error {
 		told[line] = true
 		sanitize.Fprintln(out, line)
 		if long {
-			sanitize.Fprint(out, sanitize.Safe(tune.Change{Cell: e.Setting, Old: conflict.Entry.New, New: conflict.Now}.Diff()))
+			sanitize.Fprint(out, sanitize.Safe(tune.Change{Setting: e.Setting, Old: conflict.Entry.New, New: conflict.Now}.Diff()))
 		}
 		if conflict.Entry != nil {
 			conflicts++

@@ -157,7 +157,7 @@ func printUndoneJSON(out io.Writer, h journal.History, txns []int, outcomes []jo
 func plannedWrites(p tune.Planned) []jsonWrite {
 	writes := []jsonWrite{}
 	for _, c := range p.Changes {
-		writes = append(writes, jsonWrite{Knob: p.Assignment.Knob.Name, Cell: c.Cell, Old: c.Old, New: c.New})
+		writes = append(writes, jsonWrite{Knob: p.Assignment.Knob.Name, Cell: c.Setting, Old: c.Old, New: c.New})
 	}
 	return writes
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/venturi-net/venturi/internal/setting"
 )
 
-// sideEffect gives what is known of a setting around the entry's own. One that is not
+// sideEffect gives what is known of a side effect the entry's own. One that is not
 // known yet did not exist before the write.
 func (e *Entry) addSideEffect(cell setting.Setting) *sideEffect {
 	id := cell.ID()
@@ -32,7 +32,7 @@ func (e *Entry) touches(is func(id string) bool) bool {
 	return is(e.id) || slices.ContainsFunc(e.sideEffects, func(k *sideEffect) bool { return is(k.id) })
 }
 
-// result is what the write left of the setting around, as far as is known.
+// result is what the write left of the side effect, as far as is known.
 func (k *sideEffect) result() setting.Value {
 	if k.new != nil {
 		return *k.new
@@ -155,15 +155,15 @@ func (h *history) interleaved(e, above *Entry) bool {
 // it. Foreign: what one of them found does not fit, so somebody else changed it
 // before.
 func (h *history) handovers(e *Entry, cell setting.Setting, id string, fits func(setting.Value) bool, old setting.Value) (tell []handover, foreign *Entry) {
-	var swung []setting.Value // what writes made of it that were toggled back since
-	doubt := false            // there is one that may have changed it
+	var toggled []setting.Value // what writes made of it that were toggled back since
+	doubt := false              // there is one that may have changed it
 	for _, l := range h.laterOpen(e) {
 		v, known := l.oldOf(id)
 		if !known {
 			continue
 		}
 		if !fits(v) {
-			if doubt || slices.ContainsFunc(swung, v.Equal) {
+			if doubt || slices.ContainsFunc(toggled, v.Equal) {
 				return tell, nil
 			}
 			return tell, l
@@ -178,7 +178,7 @@ func (h *history) handovers(e *Entry, cell setting.Setting, id string, fits func
 		}
 		doubt = doubt || l.State == InDoubt
 		if k := l.sideEffect(id); k != nil && k.new != nil {
-			swung = append(swung, *k.new)
+			toggled = append(toggled, *k.new)
 		}
 	}
 	return tell, nil

@@ -54,7 +54,7 @@ func (j *Journal) resolveDoubt(e *Entry) error {
 	return j.closeAll([]*Entry{e}, Failed, "whoever was to write it was killed before that")
 }
 
-// unexplained is a setting around a write in doubt that is not as it was, although
+// unexplained is a side effect a write in doubt that is not as it was, although
 // the write's own setting is: somebody else changed it since, or a driver that
 // refused the write reset it all the same. Nil: there is none.
 func (j *Journal) unexplained(e *Entry, current setting.Value) *Snapshot {

@@ -12,7 +12,7 @@ type record struct {
 	Intent   *intentRecord   `json:"intent,omitempty"`  // a write is about to happen
 	Done     *doneRecord     `json:"done,omitempty"`    // it happened, and what was found after it
 	Restore  *restoreRecord  `json:"turn,omitempty"`    // its setting is about to be given back its old value, or the new one again
-	Restored *restoredRecord `json:"turned,omitempty"`  // that is done, and the settings around are in order
+	Restored *restoredRecord `json:"turned,omitempty"`  // that is done, and the side effects are in order
 	Closed   *closedRecord   `json:"closed,omitempty"`  // there is nothing left to undo of it
 	End      *endRecord      `json:"end,omitempty"`     // a transaction has written all that it wanted
 	Confirm  *confirmRecord  `json:"confirm,omitempty"` // a trial was found good
@@ -45,7 +45,7 @@ type doneRecord struct {
 	SideEffects []Snapshot    `json:"around,omitempty"` // what else it changed, and its value after
 }
 
-// restoreRecord and turned are recorded only where there are settings around: what they hold is lost
+// restoreRecord and restoredRecord are written only where there are side effects: what they hold is lost
 // when the driver resets them.
 type restoreRecord struct {
 	Entry       int        `json:"entry"`
@@ -78,7 +78,7 @@ type handover struct {
 	Entry   int              `json:"entry"`          // the later one
 	Setting *setting.Setting `json:"cell,omitempty"` // one around it; nil: its own
 	Old     setting.Value    `json:"old"`
-	All     bool             `json:"all,omitempty"` // of a setting around: the later one stands for what the earlier one made of it too
+	All     bool             `json:"all,omitempty"` // of a side effect: the later one stands for what the earlier one made of it too
 	Result  setting.Value    `json:"left,omitzero"` // with All: that
 }
 
@@ -147,10 +147,10 @@ type Entry struct {
 	earlierOld  []setting.Value // old values that it had before it was handed others
 	sideEffects []*sideEffect
 	restore     *restoreRecord // the last one that was begun and not finished
-	toggledOff  bool           // it was toggled back, and the settings around with it
+	toggledOff  bool           // it was toggled back, and the side effects with it
 }
 
-// sideEffect is a setting around that of a write.
+// sideEffect is a side effect of that of a write.
 type sideEffect struct {
 	setting setting.Setting
 	id      string

@@ -11,7 +11,7 @@ import (
 
 // restoreTo makes an entry's setting hold its old value, or with on its new one,
 // exactly, and puts right what that write, and the one that it takes back,
-// changed in the settings around. Tried: a write in doubt is known to have been
+// changed in the side effects. Tried: a write in doubt is known to have been
 // tried, whatever its setting shows. Should the process end in the midst of it,
 // another one can begin again.
 func (j *Journal) restoreTo(e *Entry, on, tried bool) error {
@@ -198,7 +198,7 @@ func isMissing(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, host.ErrGone) || errors.Is(err, errors.ErrUnsupported)
 }
 
-// readOptional reads a setting around another one. What does not exist is absent.
+// readOptional reads a side effect of another one. What does not exist is absent.
 func (j *Journal) readOptional(cell setting.Setting) (setting.Value, error) {
 	v, err := j.settings.Read(cell)
 	if err != nil && isMissing(err) {

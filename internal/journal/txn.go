@@ -167,7 +167,7 @@ func (t *Tx) Revert(entries []*Entry, why string) error {
 }
 
 // Toggle makes an entry's setting hold the old value, or with on true the new one
-// again, with what belongs to that in the settings around. The entry stays as it
+// again, with what belongs to that in the side effects. The entry stays as it
 // is: whichever value stands when the process ends, it is known to be ours.
 // Errors: a *[ConflictError]; the machine did not take the value.
 func (t *Tx) Toggle(e *Entry, on bool) error {

@@ -23,7 +23,7 @@ type UndoOptions struct {
 type ConflictError struct {
 	Entry      *Entry
 	Now        setting.Value
-	SideEffect *Snapshot // a setting around that is another one now, where it is not known whether the write did that; nil: it is about the entry's own
+	SideEffect *Snapshot // a side effect of that is another one now, where it is not known whether the write did that; nil: it is about the entry's own
 }
 
 func (e *ConflictError) Error() string {
@@ -81,8 +81,8 @@ func (j *Journal) Undo(txns []int, how UndoOptions) ([]Outcome, error) {
 	return append(outcomes, j.undo(free, how, Undone, "")...), nil
 }
 
-// finishRestores brings to their ends the turns that were begun and not finished, of the
-// entries that touch one of some settings, by their ids: what the settings around hold
+// finishRestores brings to their ends the restores that were begun and not finished, of the
+// entries that touch one of some settings, by their ids: what the side effects hold
 // is known then. Those of the entries that are to be undone end with the old
 // value. It gives the entries for which that went wrong.
 func (j *Journal) finishRestores(touched map[string]bool, undo []*Entry) map[*Entry]error {
@@ -102,7 +102,7 @@ func (j *Journal) finishRestores(touched map[string]bool, undo []*Entry) map[*En
 	return stuck
 }
 
-// unfinishedRestores are the entries whose turn was begun and not finished: a process was
+// unfinishedRestores are the entries whose restore was begun and not finished: a process was
 // killed in it, or the machine refused it.
 func (j *Journal) unfinishedRestores() []*Entry {
 	var begun []*Entry
@@ -134,7 +134,7 @@ func (j *Journal) finishRestoresFor(cell setting.Setting) error {
 	return nil
 }
 
-// blockedBy is why an entry cannot be undone yet: its turn, or that of one which
+// blockedBy is why an entry cannot be undone yet: its restore, or that of one which
 // touches the same settings, could not be finished. Nil: it can.
 func blockedBy(e *Entry, stuck map[*Entry]error) error {
 	for s, err := range stuck {
@@ -348,7 +348,7 @@ func (j *Journal) supersedeSideEffect(e *Entry, k *sideEffect, above *Entry) []h
 	return append(upTo, handover{Entry: above.ID, Setting: &k.setting, Old: k.old, All: true, Result: *left})
 }
 
-// sideEffectResult is what a write made of a setting around its own; nil: it left it alone, or
+// sideEffectResult is what a write made of a side effect; nil: it left it alone, or
 // nobody knows. Happened: that a write in doubt did. What it changed was not
 // recorded then, but the next that came by has seen it.
 func (j *Journal) sideEffectResult(e *Entry, k *sideEffect, happened bool) *setting.Value {

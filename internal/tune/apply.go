@@ -25,8 +25,8 @@ type TrialOptions struct {
 // the transaction's number and the writes that were needed; without any there is
 // no transaction, and the number is 0. When an assignment fails, or ctx ends, what was
 // written is undone, the last first.
-func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, stores []setting.Backend, wishes []Assignment, trial TrialOptions) (txn int, entries []*journal.Entry, err error) {
-	planned, err := DryRun(m, stores, wishes)
+func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, backends []setting.Backend, assignments []Assignment, trial TrialOptions) (txn int, entries []*journal.Entry, err error) {
+	planned, err := DryRun(m, backends, assignments)
 	if err != nil || len(Total(planned)) == 0 {
 		return 0, nil, err
 	}
@@ -37,12 +37,12 @@ func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, stores []set
 	if trial.Lease > 0 {
 		err = trial.Hold(tx.ID())
 	}
-	for i := 0; i < len(wishes) && err == nil; i++ {
+	for i := 0; i < len(assignments) && err == nil; i++ {
 		if err = context.Cause(ctx); err != nil {
 			break
 		}
 		var written []*journal.Entry
-		written, err = Set(tx, m, wishes[i])
+		written, err = Set(tx, m, assignments[i])
 		entries = append(entries, written...)
 	}
 	if err == nil {

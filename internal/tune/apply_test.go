@@ -105,11 +105,11 @@ func TestApplyAllOrNothing(t *testing.T) {
 	ineffective := assign("b", "two")
 	ineffective.Knob.Knob = word{key: "b", effective: "2"}
 	cases := []struct {
-		name   string
-		wishes []Assignment
-		upset  func(s *fakeHost, stop context.CancelFunc) // before it begins
-		txns   int
-		why    string
+		name        string
+		assignments []Assignment
+		upset       func(s *fakeHost, stop context.CancelFunc) // before it begins
+		txns        int
+		why         string
 	}{
 		{"the plan is refused", []Assignment{assign("a", "one"), assign("b", "")}, nil, 0, "wants letters"},
 		{"a write fails", []Assignment{assign("a", "one"), assign("b", "two")}, func(s *fakeHost, _ context.CancelFunc) {
@@ -142,7 +142,7 @@ func TestApplyAllOrNothing(t *testing.T) {
 				c.upset(s, stop)
 			}
 			j := s.open(t)
-			_, _, err := Apply(ctx, j, s.m, s.backends, c.wishes, TrialOptions{})
+			_, _, err := Apply(ctx, j, s.m, s.backends, c.assignments, TrialOptions{})
 			if err == nil || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("error %v, want one with %q", err, c.why)
 			}

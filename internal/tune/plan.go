@@ -21,19 +21,19 @@ type Planned struct {
 
 // Change is one write that would change what a setting holds.
 type Change struct {
-	Cell setting.Setting `json:"cell"`
-	Old  setting.Value   `json:"old"`
-	New  setting.Value   `json:"new"`
+	Setting setting.Setting `json:"cell"`
+	Old     setting.Value   `json:"old"`
+	New     setting.Value   `json:"new"`
 }
 
 // DryRun carries assignments out, one after the other, on settings that only remember
 // what is written to them: two settings of one file are two changes of it, and
-// what a knob refuses is known before anything is changed. Stores are those of
+// what a knob refuses is known before anything is changed. Backends are those of
 // m.Settings. Error: the first assignment that cannot be.
-func DryRun(m knob.Machine, stores []setting.Backend, wishes []Assignment) ([]Planned, error) {
-	m.Settings = overlay(stores)
+func DryRun(m knob.Machine, backends []setting.Backend, assignments []Assignment) ([]Planned, error) {
+	m.Settings = overlay(backends)
 	var all []Planned
-	for _, w := range wishes {
+	for _, w := range assignments {
 		p, err := dryRun(m, w)
 		if err != nil {
 			return nil, verr.Wrap(verr.Failed, fmt.Sprintf("cannot set %s to %s", w.Knob.Name, w.Value), err, "nothing was changed")
@@ -71,10 +71,10 @@ func dryRun(m knob.Machine, w Assignment) (Planned, error) {
 
 // overlay makes settings that show what was written to them, while the machine
 // keeps what it has.
-func overlay(stores []setting.Backend) *setting.Settings {
+func overlay(real []setting.Backend) *setting.Settings {
 	written := map[string]setting.Value{}
-	var pretend []setting.Backend
-	for _, s := range stores {
+	var backends []setting.Backend
+	for _, s := range real {
 		read := s.Read
 		s.Read = func(c setting.Setting) (setting.Value, error) {
 			if v, ok := written[c.ID()]; ok {
@@ -87,9 +87,9 @@ func overlay(stores []setting.Backend) *setting.Settings {
 			return nil
 		}
 		s.SideEffects, s.Sweep = nil, nil
-		pretend = append(pretend, s)
+		backends = append(backends, s)
 	}
-	return setting.NewSettings(pretend...)
+	return setting.NewSettings(backends...)
 }
 
 // Total puts changes of one setting together: from what it holds now to what it
@@ -99,7 +99,7 @@ func Total(planned []Planned) []Change {
 	at := map[string]int{}
 	for _, p := range planned {
 		for _, c := range p.Changes {
-			id := c.Cell.ID()
+			id := c.Setting.ID()
 			if i, known := at[id]; known {
 				total[i].New = c.New
 				continue
@@ -116,12 +116,12 @@ func Total(planned []Planned) []Change {
 func (c Change) Diff() string {
 	whole := func(v setting.Value) []byte {
 		text := string(v.Data)
-		if v.Present && c.Cell.Backend != "file" && !strings.HasSuffix(text, "\n") {
+		if v.Present && c.Setting.Backend != "file" && !strings.HasSuffix(text, "\n") {
 			text += "\n" // else each of them would be told to lack its line end
 		}
 		return []byte(text)
 	}
-	name := sanitize.Text(c.Cell.String())
+	name := sanitize.Text(c.Setting.String())
 	text := string(diff.Diff(name, whole(c.Old), name, whole(c.New)))
 	_, text, _ = strings.Cut(text, "\n") // the first line is a command
 	return sanitize.Lines(text)

@@ -151,9 +151,9 @@ func FindProfile(name string) (Profile, error) {
 // rest. Steps that are obsolete or never automatic are never among the assignments.
 // What one target does not have is no error: it is skipped there. Error: m has
 // no settings to read.
-func (p Profile) Assignments(m knob.Machine, targets Targets) (wishes []Assignment, skipped []Skipped, err error) {
+func (p Profile) Assignments(m knob.Machine, targets Targets) (assignments []Assignment, skipped []Skipped, err error) {
 	if m.Settings == nil {
-		return nil, nil, errors.New("list wishes: there are no cells to read")
+		return nil, nil, errors.New("list assignments: there are no settings to read")
 	}
 	owners := findOwners(m)
 	for i := range p.Steps {
@@ -174,7 +174,7 @@ func (p Profile) Assignments(m knob.Machine, targets Targets) (wishes []Assignme
 			skip(LeftToPerson, string(NeverAutomatic)+": "+entry.ManualOnly)
 			continue
 		}
-		if why := owners.ownerOf(step.Knob, wishes); why != "" {
+		if why := owners.ownerOf(step.Knob, assignments); why != "" {
 			skip(OwnedByOther, why)
 			continue
 		}
@@ -189,7 +189,7 @@ func (p Profile) Assignments(m knob.Machine, targets Targets) (wishes []Assignme
 				continue // it is of another file
 			}
 			found = true
-			left := Skipped{Step: *step, Target: t, Kind: Unmet, Reason: unmet(m, t, step.Needs, wishes)}
+			left := Skipped{Step: *step, Target: t, Kind: Unmet, Reason: unmet(m, t, step.Needs, assignments)}
 			if left.Reason == "" && err == nil {
 				left.Kind = Unfounded
 				left.Reason, left.Observed = step.unmetCondition(m, t)
@@ -202,14 +202,14 @@ func (p Profile) Assignments(m knob.Machine, targets Targets) (wishes []Assignme
 				skipped = append(skipped, left)
 				continue
 			}
-			wishes = append(wishes, w)
+			assignments = append(assignments, w)
 		}
 		if len(on) > 0 && !found {
 			skip(NotNamed, "none of the files has what it is about")
 		}
 	}
-	wishes, left := dropUnowned(wishes, skipped)
-	return wishes, append(skipped, left...), nil
+	assignments, left := dropUnowned(assignments, skipped)
+	return assignments, append(skipped, left...), nil
 }
 
 // barred says why a step is none for a program to take; empty: it is one.
@@ -277,9 +277,9 @@ func (s *Step) assignment(m knob.Machine, entry knob.Entry, t knob.Target) (Assi
 }
 
 // unmet says which need of a step is neither met nor wished for before; "": none.
-func unmet(m knob.Machine, t knob.Target, needs []Need, wishes []Assignment) string {
+func unmet(m knob.Machine, t knob.Target, needs []Need, assignments []Assignment) string {
 	for _, n := range needs {
-		if slices.ContainsFunc(wishes, func(w Assignment) bool { return w.Knob.Name == n.Knob && w.Value == n.Value && w.Target == t }) {
+		if slices.ContainsFunc(assignments, func(w Assignment) bool { return w.Knob.Name == n.Knob && w.Value == n.Value && w.Target == t }) {
 			continue
 		}
 		e, err := table.Find(n.Knob)

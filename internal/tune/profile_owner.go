@@ -37,10 +37,10 @@ var owners = []owner{
 
 // dropUnowned takes out of the assignments what would end an owner while nothing sets in its
 // place what it looks after.
-func dropUnowned(wishes []Assignment, skipped []Skipped) (kept []Assignment, left []Skipped) {
-	for _, w := range wishes {
+func dropUnowned(assignments []Assignment, skipped []Skipped) (kept []Assignment, left []Skipped) {
+	for _, w := range assignments {
 		i := slices.IndexFunc(owners, func(o owner) bool { return o.disabledBy == w.Knob.Name })
-		if i >= 0 && !owners[i].replaced(wishes, skipped) {
+		if i >= 0 && !owners[i].replaced(assignments, skipped) {
 			left = append(left, Skipped{Step: *w.Step, Target: w.Target, Kind: Unmet,
 				Reason: fmt.Sprintf("nothing else would set %s then: name the card with --dev", strings.Join(owners[i].knobs, ", "))})
 			continue
@@ -51,17 +51,17 @@ func dropUnowned(wishes []Assignment, skipped []Skipped) (kept []Assignment, lef
 }
 
 // replaced tells whether what this owner looks after is set without it.
-func (o owner) replaced(wishes []Assignment, skipped []Skipped) bool {
-	return slices.ContainsFunc(wishes, func(w Assignment) bool { return slices.Contains(o.knobs, w.Knob.Name) }) ||
+func (o owner) replaced(assignments []Assignment, skipped []Skipped) bool {
+	return slices.ContainsFunc(assignments, func(w Assignment) bool { return slices.Contains(o.knobs, w.Knob.Name) }) ||
 		slices.ContainsFunc(skipped, func(s Skipped) bool { return s.Kind == AlreadySet && slices.Contains(o.knobs, s.Step.Knob) })
 }
 
 // tooSlow says why a proof, which turns its changes on and off many times a second,
 // cannot try a knob: it ends a program that takes longer to act, or that program
 // would move meanwhile what the proof sets. "" for all others.
-func tooSlow(name string, wishes []Assignment) string {
+func tooSlow(name string, assignments []Assignment) string {
 	for _, o := range owners {
-		ends := o.disabledBy != "" && slices.ContainsFunc(wishes, func(w Assignment) bool { return w.Knob.Name == o.disabledBy })
+		ends := o.disabledBy != "" && slices.ContainsFunc(assignments, func(w Assignment) bool { return w.Knob.Name == o.disabledBy })
 		switch {
 		case ends && name == o.disabledBy:
 			return fmt.Sprintf("%s takes seconds to act, and a proof changes faster than that: compare before and after, with --apply --trial", o.processes[0])
@@ -84,7 +84,7 @@ func findOwners(m knob.Machine) runningOwners {
 }
 
 // ownerOf says who else owns a knob, "" if nobody does.
-func (r runningOwners) ownerOf(name string, wishes []Assignment) string {
+func (r runningOwners) ownerOf(name string, assignments []Assignment) string {
 	for _, o := range owners {
 		if !slices.ContainsFunc(o.knobs, func(k string) bool {
 			begin, all := strings.CutSuffix(k, "*")
@@ -92,7 +92,7 @@ func (r runningOwners) ownerOf(name string, wishes []Assignment) string {
 		}) {
 			continue
 		}
-		if slices.ContainsFunc(wishes, func(w Assignment) bool { return w.Knob.Name == o.disabledBy }) {
+		if slices.ContainsFunc(assignments, func(w Assignment) bool { return w.Knob.Name == o.disabledBy }) {
 			continue
 		}
 		for _, process := range o.processes {

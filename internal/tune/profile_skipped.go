@@ -78,13 +78,13 @@ func (p Profile) Tries(named Targets) (n int) {
 // cannot: of a file nothing comes until somebody applies it, and what ends another
 // program, or is its own until then, would have to be so for longer than the moment
 // that a proof gives it.
-func Measurable(all []Assignment) (wishes []Assignment, skipped []Skipped) {
+func Measurable(all []Assignment) (assignments []Assignment, skipped []Skipped) {
 	for _, w := range all {
 		s := Skipped{Target: w.Target, Kind: Unmeasurable}
 		if w.Knob.Scope == knob.ScopeManifest {
 			s.Reason = "a file changes nothing that could be measured here: apply it to a pair of nodes, and compare those"
 		} else if s.Reason = tooSlow(w.Knob.Name, all); s.Reason == "" {
-			wishes = append(wishes, w)
+			assignments = append(assignments, w)
 			continue
 		}
 		if w.Step != nil {
@@ -92,5 +92,5 @@ func Measurable(all []Assignment) (wishes []Assignment, skipped []Skipped) {
 		}
 		skipped = append(skipped, s)
 	}
-	return wishes, skipped
+	return assignments, skipped
 }

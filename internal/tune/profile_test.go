@@ -87,8 +87,8 @@ func named(skipped []Skipped, knob string) []Skipped {
 	return slices.DeleteFunc(slices.Clone(skipped), func(s Skipped) bool { return s.Step.Knob != knob })
 }
 
-func wished(wishes []Assignment, knob string) []Assignment {
-	return slices.DeleteFunc(slices.Clone(wishes), func(w Assignment) bool { return w.Knob.Name != knob })
+func wished(assignments []Assignment, knob string) []Assignment {
+	return slices.DeleteFunc(slices.Clone(assignments), func(w Assignment) bool { return w.Knob.Name != knob })
 }
 
 func TestWishesOfCilium(t *testing.T) {
@@ -99,16 +99,16 @@ func TestWishesOfCilium(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wishes, skipped, err := p.Assignments(m, Targets{Manifests: []string{"/cm.yaml"}})
+	assignments, skipped, err := p.Assignments(m, Targets{Manifests: []string{"/cm.yaml"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, value := range map[string]string{"cil.masq": "on", "cil.hostroute": "on", "cil.bwm": "on", "cil.hubble": "off"} {
-		if w := wished(wishes, name); len(w) != 1 || w[0].Value != value || w[0].Target.File != "/cm.yaml" || w[0].Step == nil {
+		if w := wished(assignments, name); len(w) != 1 || w[0].Value != value || w[0].Target.File != "/cm.yaml" || w[0].Step == nil {
 			t.Errorf("%s: %+v, want %s", name, w, value)
 		}
 	}
-	if w := wished(wishes, "cil.hostroute"); len(w) == 1 && w[0].Step.State != WrongWayRound {
+	if w := wished(assignments, "cil.hostroute"); len(w) == 1 && w[0].Step.State != WrongWayRound {
 		t.Errorf("host routing is %s", w[0].Step.State)
 	}
 	for name, why := range map[string]string{
@@ -120,11 +120,11 @@ func TestWishesOfCilium(t *testing.T) {
 		}
 	}
 	for _, s := range p.Steps {
-		if len(named(skipped, s.Knob)) == 0 && len(wished(wishes, s.Knob)) == 0 {
+		if len(named(skipped, s.Knob)) == 0 && len(wished(assignments, s.Knob)) == 0 {
 			t.Errorf("nothing is said of %s", s.Name)
 		}
 	}
-	if left, files := Measurable(wishes); len(left) > 0 || len(files) != len(wishes) {
+	if left, files := Measurable(assignments); len(left) > 0 || len(files) != len(assignments) {
 		t.Errorf("what is in a file can be measured: %+v", left)
 	}
 	// A step before may meet the need; a file that is of others is passed over.
@@ -141,7 +141,7 @@ func TestWishesOfCilium(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	// What is planned one after the other is in effect in the end.
-	planned, err := DryRun(m, Backends(m.Root), wishes)
+	planned, err := DryRun(m, Backends(m.Root), assignments)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,9 +158,9 @@ func TestWishesOfKubeOVN(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wishes, skipped, err := p.Assignments(m, Targets{Manifests: []string{"/ovn.yaml"}})
-	if err != nil || len(wishes) != 1 || wishes[0].Knob.Name != "kubeovn.lb" || wishes[0].Value != "off" {
-		t.Errorf("%+v, %v", wishes, err)
+	assignments, skipped, err := p.Assignments(m, Targets{Manifests: []string{"/ovn.yaml"}})
+	if err != nil || len(assignments) != 1 || assignments[0].Knob.Name != "kubeovn.lb" || assignments[0].Value != "off" {
+		t.Errorf("%+v, %v", assignments, err)
 	}
 	for _, name := range []string{"kubeovn.fastpath", "ovs.kmod_simd", "ovs.stt"} {
 		if s := named(skipped, name); len(s) != 1 || !strings.HasPrefix(s[0].Reason, "obsolete: ") {
@@ -193,12 +193,12 @@ func TestWishesByCounters(t *testing.T) {
 		if err != nil || holds != c.wanted || !strings.Contains(seen, "netdev_max_backlog "+strings.TrimSpace(c.backlog)) {
 			t.Errorf("%+v: %v, %q, %v", c, holds, seen, err)
 		}
-		wishes, skipped, err := p.Assignments(m, Targets{Host: true})
+		assignments, skipped, err := p.Assignments(m, Targets{Host: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.wanted != (len(wished(wishes, "net.backlog")) == 1) {
-			t.Errorf("%+v: wishes %+v, skipped %+v", c, wished(wishes, "net.backlog"), named(skipped, "net.backlog"))
+		if c.wanted != (len(wished(assignments, "net.backlog")) == 1) {
+			t.Errorf("%+v: assignments %+v, skipped %+v", c, wished(assignments, "net.backlog"), named(skipped, "net.backlog"))
 		}
 		pruned := Pruned(named(skipped, "net.backlog"))
 		if c.wanted != (len(pruned) == 0) {
@@ -224,9 +224,9 @@ func TestOtherOwners(t *testing.T) {
 	m := fixtureMachine(t, map[string]string{"proc/12/comm": "tuned\n", "proc/13/comm": "irqbalance\n"})
 	r := findOwners(m)
 	for _, c := range []struct {
-		knob   string
-		wishes []Assignment
-		why    string
+		knob        string
+		assignments []Assignment
+		why         string
 	}{
 		{"cpu.governor", nil, "tuned (pid 12) owns it"},
 		{"irq.affinity", nil, "irqbalance (pid 13) owns it"},
@@ -234,7 +234,7 @@ func TestOtherOwners(t *testing.T) {
 		{"nic.ring", nil, ""},
 		{"net.backlog", nil, ""},
 	} {
-		if why := r.ownerOf(c.knob, c.wishes); c.why == "" && why != "" || !strings.HasPrefix(why, c.why) {
+		if why := r.ownerOf(c.knob, c.assignments); c.why == "" && why != "" || !strings.HasPrefix(why, c.why) {
 			t.Errorf("%s: %q, want %q", c.knob, why, c.why)
 		}
 	}
@@ -257,22 +257,22 @@ func TestOtherOwners(t *testing.T) {
 	ends := Assignment{Knob: knob.Entry{Facts: knob.Facts{Name: "irq.balance"}}, Step: &Step{}}
 	placed := Skipped{Step: Step{Knob: "irq.affinity"}, Kind: AlreadySet}
 	for i, c := range []struct {
-		wishes  []Assignment
-		skipped []Skipped
-		kept    int
+		assignments []Assignment
+		skipped     []Skipped
+		kept        int
 	}{
 		{[]Assignment{ends, pins}, nil, 2},
 		{[]Assignment{ends}, []Skipped{placed}, 1},
 		{[]Assignment{ends}, nil, 0},
 		{[]Assignment{pins}, nil, 1},
 	} {
-		if kept, left := dropUnowned(c.wishes, c.skipped); len(kept) != c.kept || len(left) != len(c.wishes)-c.kept {
+		if kept, left := dropUnowned(c.assignments, c.skipped); len(kept) != c.kept || len(left) != len(c.assignments)-c.kept {
 			t.Errorf("%d: kept %+v, left %+v", i, kept, left)
 		}
 	}
 	p := Profile{Name: "x", Steps: []Step{{Name: "budget", Knob: "net.busy_poll", On: Host, Value: "0", State: NotShown}}}
-	wishes, skipped, err := p.Assignments(m, Targets{Host: true})
-	if err != nil || len(wishes) > 0 || len(skipped) != 1 || !strings.Contains(skipped[0].Reason, "tuned") {
-		t.Errorf("%+v, %+v, %v", wishes, skipped, err)
+	assignments, skipped, err := p.Assignments(m, Targets{Host: true})
+	if err != nil || len(assignments) > 0 || len(skipped) != 1 || !strings.Contains(skipped[0].Reason, "tuned") {
+		t.Errorf("%+v, %+v, %v", assignments, skipped, err)
 	}
 }

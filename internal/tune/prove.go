@@ -224,10 +224,10 @@ func couples(all []Candidate) (pairs [][]int) {
 
 // Candidates puts the assignments of a profile together: all targets of a step are one
 // candidate, and each value of its ladder is.
-func Candidates(wishes []Assignment) []Candidate {
+func Candidates(assignments []Assignment) []Candidate {
 	var all []Candidate
 	at := map[string]int{}
-	for _, w := range wishes {
+	for _, w := range assignments {
 		values, group := []string{w.Value}, ""
 		if len(w.Ladder) > 0 {
 			values, group = w.Ladder, w.Knob.Name+stepOf(w)

@@ -25,10 +25,10 @@ type toggles struct {
 
 // toggledSetting is one setting that candidates write.
 type toggledSetting struct {
-	cell   setting.Setting
-	knob   string
-	base   setting.Value
-	values map[int]setting.Value // by candidate
+	setting setting.Setting
+	knob    string
+	base    setting.Value
+	values  map[int]setting.Value // by candidate
 	// entry of a setting that a single candidate writes, which is swung: both values
 	// are on disk. A setting that several write is written by the journal each time,
 	// for it must know which of them stands.
@@ -133,12 +133,12 @@ func sharedCells(m knob.Machine, all []Candidate) map[string]bool {
 // record notes what a candidate wrote.
 func (s *toggles) record(candidate int, e *journal.Entry, shared bool) {
 	for _, c := range s.cells {
-		if c.cell.ID() == e.Setting.ID() {
+		if c.setting.ID() == e.Setting.ID() {
 			c.values[candidate], c.entry = *e.Readback, nil
 			return
 		}
 	}
-	c := &toggledSetting{cell: e.Setting, knob: e.Knob, base: e.Old, values: map[int]setting.Value{candidate: *e.Readback}}
+	c := &toggledSetting{setting: e.Setting, knob: e.Knob, base: e.Old, values: map[int]setting.Value{candidate: *e.Readback}}
 	if !shared {
 		c.entry = e
 	}
@@ -166,7 +166,7 @@ func (s *toggles) switchTo(to search.Subset) error {
 		if want.Equal(c.valueIn(s.now)) {
 			continue
 		}
-		settle = max(settle, minSettle, settleTime[c.cell.Backend])
+		settle = max(settle, minSettle, settleTime[c.setting.Backend])
 		if want.Equal(c.base) {
 			back = append(back, c)
 		} else {
@@ -188,6 +188,6 @@ func (s *toggles) write(c *toggledSetting, v setting.Value) error {
 	if c.entry != nil {
 		return s.tx.Toggle(c.entry, !v.Equal(c.base))
 	}
-	_, err := s.tx.Set(c.knob, setting.Write{Setting: c.cell, Value: v})
+	_, err := s.tx.Set(c.knob, setting.Write{Setting: c.setting, Value: v})
 	return err
 }
