@@ -78,7 +78,7 @@ func (f Fault) wishes(m knob.Machine, t tune.Targets, value string) ([]tune.Assi
 	var wishes []tune.Assignment
 	var why error
 	for _, g := range f.On {
-		for _, on := range t.Of(g) {
+		for _, on := range t.InGroup(g) {
 			if _, err := entry.Get(m, on); err != nil {
 				why = err
 				continue
@@ -124,9 +124,9 @@ func placeboWishes(m knob.Machine, t tune.Targets) ([]tune.Candidate, error) {
 			}
 		}
 		c := tune.Candidate{Name: "placebo " + entry.Name}
-		targets := t.Of(p.on)
+		targets := t.InGroup(p.on)
 		if len(targets) == 0 { // the host's own network has no pods
-			targets = t.Of(map[tune.Group]tune.Group{tune.Pods: tune.Machines, tune.Veths: tune.NICs}[p.on])
+			targets = t.InGroup(map[tune.Group]tune.Group{tune.Pods: tune.Machines, tune.Veths: tune.NICs}[p.on])
 		}
 		for _, on := range targets {
 			c.Assignments = append(c.Assignments, tune.Assignment{Knob: entry, Target: on, Value: p.value})

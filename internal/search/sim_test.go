@@ -175,12 +175,12 @@ var truths = []truth{
 
 // tally counts decisions.
 type tally struct {
-	needs, found, placebos, placebosKept, refused, pairs, searches int
+	needs, detected, placebos, placebosKept, refused, pairs, searches int
 }
 
 func (t *tally) add(o tally) {
 	t.needs += o.needs
-	t.found += o.found
+	t.detected += o.detected
 	t.placebos += o.placebos
 	t.placebosKept += o.placebosKept
 	t.refused += o.refused
@@ -190,7 +190,7 @@ func (t *tally) add(o tally) {
 
 func (t tally) String() string {
 	return fmt.Sprintf("%d of %d effects kept, %d of %d placebos kept, %d of %d searches refused, %d pairs each",
-		t.found, t.needs, t.placebosKept, t.placebos, t.refused, t.searches, t.pairs/max(1, t.searches))
+		t.detected, t.needs, t.placebosKept, t.placebos, t.refused, t.searches, t.pairs/max(1, t.searches))
 }
 
 // trial is one simulated search.
@@ -233,7 +233,7 @@ func trial(t *testing.T, k kind, truth truth, seed uint64, size float64) tally {
 			}
 		}
 		if kept == 1 {
-			out.found++
+			out.detected++
 		}
 	}
 	for i := range at {
@@ -267,8 +267,8 @@ func TestSearchKeepsEffectsAndNoPlacebos(t *testing.T) {
 		}
 	}
 	t.Logf("all: %v", all)
-	if float64(all.found) < 0.95*float64(all.needs) {
-		t.Errorf("%d of %d effects kept, want 95 %%", all.found, all.needs)
+	if float64(all.detected) < 0.95*float64(all.needs) {
+		t.Errorf("%d of %d effects kept, want 95 %%", all.detected, all.needs)
 	}
 	if float64(all.placebosKept) > 0.02*float64(all.placebos) {
 		t.Errorf("%d of %d placebos kept, want 2 %% at most", all.placebosKept, all.placebos)

@@ -87,8 +87,8 @@ type Targets struct {
 	Centrals  []string
 }
 
-// Of lists the targets of a group.
-func (t Targets) Of(g Group) []knob.Target {
+// InGroup lists the targets of a group.
+func (t Targets) InGroup(g Group) []knob.Target {
 	list := func(words []string, to func(string) knob.Target) (targets []knob.Target) {
 		for _, w := range words {
 			targets = append(targets, to(w))
@@ -178,7 +178,7 @@ func (p Profile) Assignments(m knob.Machine, targets Targets) (assignments []Ass
 			skip(OwnedByOther, why)
 			continue
 		}
-		on := targets.Of(step.On)
+		on := targets.InGroup(step.On)
 		if len(on) == 0 {
 			skip(NotNamed, step.On.absent())
 		}

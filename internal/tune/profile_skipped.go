@@ -67,7 +67,7 @@ func (p Profile) Tries(named Targets) (n int) {
 		if err != nil || s.barred() != "" || entry.ManualOnly != "" || entry.Scope == knob.ScopeManifest {
 			continue
 		}
-		if slices.Contains(ofPath, s.On) || len(named.Of(s.On)) > 0 {
+		if slices.Contains(ofPath, s.On) || len(named.InGroup(s.On)) > 0 {
 			n += max(1, len(s.Ladder))
 		}
 	}
