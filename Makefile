@@ -79,7 +79,7 @@ bin/venturi bin/venturi-bench: $(SOURCES)
 dist: setup ## build one static binary, dist/venturi
 	$(BUILD) -o dist/venturi ./cmd/venturi
 
-lint: setup ## run gofmt, go vet and staticcheck
+lint: setup ## run gofmt, go vet, staticcheck and deadcode
 	GO=$(GO) scripts/lint
 
 generate: setup ## regenerate code (needs protoc, clang 14 and libbpf's headers)

@@ -14,15 +14,6 @@ type Bucket struct{ Value, Count int64 }
 // Histogram is buckets in ascending order of value, empty ones left out.
 type Histogram []Bucket
 
-// Total counts the values.
-func (h Histogram) Total() int64 {
-	n := int64(0)
-	for _, b := range h {
-		n += b.Count
-	}
-	return n
-}
-
 // Percentile is a percentile of merged histograms with its interval. Units are
 // the histogram's.
 type Percentile struct {
