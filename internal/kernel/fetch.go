@@ -44,7 +44,7 @@ func Fetch(ctx context.Context, w Wanted, say Progress) (k Kernel, fresh bool, e
 	if known && !w.Newer {
 		return kept, false, nil
 	}
-	f, err := prepare(what, w)
+	f, err := prepare(ctx, what, w)
 	if err != nil {
 		return k, false, err
 	}
@@ -75,7 +75,7 @@ type fetcher struct {
 }
 
 // prepare refuses whatever can be refused before the network is asked.
-func prepare(what string, w Wanted) (f fetcher, err error) {
+func prepare(ctx context.Context, what string, w Wanted) (f fetcher, err error) {
 	f.Wanted = w
 	if runtime.GOARCH != "amd64" {
 		return f, verr.New(verr.Missing, what, "this machine is "+runtime.GOARCH+"; kernels are fetched and run for amd64 only",
@@ -100,7 +100,7 @@ func prepare(what string, w Wanted) (f fetcher, err error) {
 	if w.Mirror != "" {
 		f.archives, err = fromMirror(w.Mirror)
 	} else {
-		f.archives, err = fromMachine("/")
+		f.archives, err = fromMachine(ctx, f.programs.get)
 	}
 	if err != nil {
 		return f, err

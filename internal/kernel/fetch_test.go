@@ -12,6 +12,11 @@ import (
 )
 
 func TestSourcesOfTheMachine(t *testing.T) {
+	get, err := exec.LookPath("apt-get")
+	if err != nil {
+		t.Skip(err)
+	}
+	const pkg = "Package: a\nVersion: 1\nArchitecture: amd64\n"
 	for name, test := range map[string]struct {
 		file, text     string
 		main, security string
@@ -32,7 +37,7 @@ Components: main
 		"lines": {"sources.list", `# deb http://old.test/debian bookworm main
 deb-src http://source.test/debian bookworm main
 deb [arch=amd64 signed-by=/usr/share/keyrings/x.gpg] https://mirror.test/debian/ trixie main # and a word
-`, "https://mirror.test/debian/", "https://mirror.test/debian-security"},
+`, "https://mirror.test/debian", "https://mirror.test/debian-security"},
 		"a list of mirrors": {"sources.list", `deb mirror+file:/etc/apt/mirrors/debian.list bookworm main
 deb mirror+file:/etc/apt/mirrors/debian-security.list bookworm-security main
 `, "mirror+file:/etc/apt/mirrors/debian.list", "mirror+file:/etc/apt/mirrors/debian-security.list"},
@@ -40,15 +45,24 @@ deb mirror+file:/etc/apt/mirrors/debian-security.list bookworm-security main
 deb https://boxes.test/linux/debian bookworm stable
 deb cdrom:[Debian]/debian bookworm main
 `, "", ""},
-		"switched off": {"sources.list.d/debian.sources", "Types: deb\nURIs: http://mirror.test/debian\nSuites: bookworm\nComponents: main\nEnabled: no\n", "", ""},
-		"a name of its own": {"sources.list", "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://cache.test/d12 bookworm main\n",
-			"http://cache.test/d12", ""},
-		"none": {"sources.list", "deb http://archive.test/ubuntu noble main\n", "", ""},
+		"a suite of security": {"sources.list", "deb http://mirror.test/debian bullseye main\ndeb http://elsewhere.test/debian-security bullseye/updates main\n",
+			"http://mirror.test/debian", "http://elsewhere.test/debian-security"},
+		"switched off":        {"sources.list.d/debian.sources", "Types: deb\nURIs: http://mirror.test/debian\nSuites: bookworm\nComponents: main\nEnabled: no\n", "", ""},
+		"a name of its own":   {"sources.list", "deb http://cache.test/d12 bookworm main\n", "http://cache.test/d12", ""},
+		"others of that name": {"sources.list", "deb http://cache.test/d11 bookworm main\n", "", ""},
+		"none":                {"sources.list", "deb http://archive.test/ubuntu noble main\n", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			put(t, root, map[string]string{"etc/apt/" + test.file: test.text})
-			a, err := fromMachine(root)
+			put(t, root, map[string]string{
+				"etc/apt/" + test.file: test.text, "etc/apt/sources.list.d/empty.list": "",
+				"var/lib/apt/lists/cache.test_d12_dists_bookworm_Release":                    "Origin: Debian\nCodename: bookworm\n",
+				"var/lib/apt/lists/cache.test_d12_dists_bookworm_main_binary-amd64_Packages": pkg,
+				"var/lib/apt/lists/cache.test_d11_dists_bookworm_Release":                    "Origin: Others\nCodename: bookworm\n",
+				"var/lib/apt/lists/cache.test_d11_dists_bookworm_main_binary-amd64_Packages": pkg,
+				"status": "",
+			})
+			a, err := fromMachine(t.Context(), get, "-o", "Dir="+root, "-o", "Dir::State::status="+root+"/status", "-o", "APT::Architecture=amd64")
 			if test.main == "" {
 				if verr.Code(err) != verr.Missing || !strings.Contains(err.Error(), "--mirror") {
 					t.Errorf("found %+v, %v", a, err)

@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -8,10 +10,8 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -51,21 +51,36 @@ func securityBeside(mirror string) string {
 	return ""
 }
 
-// fromMachine finds the archives in the sources of the machine's own package
-// manager, below root ("/").
-func fromMachine(root string) (archives, error) {
+// fromMachine asks the machine's own package manager which archives it gets packages
+// from. Tests have options that lead it to another folder.
+func fromMachine(ctx context.Context, program string, options ...string) (archives, error) {
+	const what = "cannot fetch a kernel"
 	var a archives
-	for _, e := range readSources(filepath.Join(root, "etc/apt")) {
-		kind := e.kind()
-		switch {
-		case kind == "main" && a.main == "":
-			a.main = e.uri
-		case kind == "security" && a.security == "":
-			a.security = e.uri
+	// Release information has the origin of an archive, but leaves out archives whose lists
+	// nobody has fetched yet. Most are known by their address, so that comes first.
+	for _, origins := range []bool{false, true} {
+		args := append([]string{"-q", "-q", "-o", fmt.Sprintf("APT::Get::IndexTargets::ReleaseInfo=%v", origins)}, options...)
+		shown, err := run(ctx, "/", program, append(args, "indextargets", "Created-By: Packages")...)
+		if ctx.Err() != nil {
+			return a, err
+		}
+		if err != nil {
+			return a, verr.Wrap(verr.Failed, what, err, "correct the package manager's sources (/etc/apt/sources.list and sources.list.d), or name an archive with --mirror http://HOST/debian")
+		}
+		for _, t := range stanzas(shown) {
+			switch uri := strings.TrimSuffix(t["repo-uri"], "/"); archiveOf(t) {
+			case "main":
+				a.main = cmp.Or(a.main, uri)
+			case "security":
+				a.security = cmp.Or(a.security, uri)
+			}
+		}
+		if a.main != "" {
+			break
 		}
 	}
 	if a.main == "" {
-		return a, verr.New(verr.Missing, "cannot fetch a kernel",
+		return a, verr.New(verr.Missing, what,
 			"the package manager's sources (/etc/apt/sources.list and sources.list.d) name no archive of Debian",
 			"name one with --mirror http://HOST/debian, or give --kernel the file of a bzImage that lies beside its modules")
 	}
@@ -75,91 +90,23 @@ func fromMachine(root string) (archives, error) {
 	return a, nil
 }
 
-// entry is one suite of a source.
-type entry struct {
-	uri, suite string
-	components []string
-	signedBy   string
-}
-
-// suite names of Debian; others bring packages for Debian and call their
-// suites alike, which is why entries are also judged by their address.
+// Suites of Debian. Others who package for Debian call their suites alike, so a source is
+// also known by its address or its origin.
 var debianSuite = regexp.MustCompile(`^(bullseye|bookworm|trixie|forky|oldoldstable|oldstable|stable|testing|unstable|sid)(-updates|-backports|-security|/updates)?$`)
 
-// kind says which archive of Debian an entry is of: main, security, or none.
-func (e entry) kind() string {
-	last := strings.TrimSuffix(path.Base(strings.TrimSuffix(e.uri, "/")), ".list") // mirror+file:/etc/apt/mirrors/debian.list
-	ours := last == "debian" || last == "debian-security" || strings.Contains(e.signedBy, "debian-archive")
-	scheme, _, _ := strings.Cut(e.uri, ":")
+// archiveOf tells which archive of Debian a target of "apt-get indextargets" is from:
+// main, security, or none.
+func archiveOf(target map[string]string) string {
+	uri, suite := target["repo-uri"], target["release"]
+	last := strings.TrimSuffix(path.Base(strings.TrimSuffix(uri, "/")), ".list") // mirror+file:/etc/apt/mirrors/debian.list
+	debian := last == "debian" || last == "debian-security" || target["origin"] == "Debian"
 	switch {
-	case !ours || scheme == "cdrom" || !debianSuite.MatchString(e.suite) || !slices.Contains(e.components, "main"):
+	case !debian || strings.HasPrefix(uri, "cdrom:") || !debianSuite.MatchString(suite) || target["component"] != "main":
 		return ""
-	case strings.HasSuffix(e.suite, "-security") || strings.HasSuffix(e.suite, "/updates"):
+	case strings.HasSuffix(suite, "-security") || strings.HasSuffix(suite, "/updates"):
 		return "security"
 	}
 	return "main"
-}
-
-// readSources reads all sources of a machine. What cannot be read is left out:
-// the package manager's own programs tell of that.
-func readSources(folder string) []entry {
-	var all []entry
-	files, _ := sanitize.Files(filepath.Join(folder, "sources.list.d"), "*") // errs only on a bad pattern
-	for _, file := range append([]string{filepath.Join(folder, "sources.list")}, files...) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		switch filepath.Ext(file) {
-		case ".list":
-			all = append(all, readLines(string(text))...)
-		case ".sources":
-			all = append(all, readStanzas(string(text))...)
-		}
-	}
-	return all
-}
-
-// readLines reads the one-line format: "deb [signed-by=FILE] URI SUITE COMPONENT...".
-func readLines(text string) []entry {
-	var all []entry
-	for line := range strings.Lines(text) {
-		line, _, _ = strings.Cut(line, "#")
-		rest, ok := strings.CutPrefix(strings.TrimSpace(line), "deb ")
-		if !ok {
-			continue
-		}
-		e := entry{}
-		if options, after, found := strings.Cut(rest, "]"); found && strings.HasPrefix(strings.TrimSpace(rest), "[") {
-			for _, o := range strings.Fields(strings.Trim(options, " [")) {
-				if file, ok := strings.CutPrefix(o, "signed-by="); ok {
-					e.signedBy = file
-				}
-			}
-			rest = after
-		}
-		if words := strings.Fields(rest); len(words) >= 3 {
-			e.uri, e.suite, e.components = words[0], words[1], words[2:]
-			all = append(all, e)
-		}
-	}
-	return all
-}
-
-// readStanzas reads the format of *.sources files.
-func readStanzas(text string) []entry {
-	var all []entry
-	for _, s := range stanzas(text) {
-		if !slices.Contains(strings.Fields(s["types"]), "deb") || s["enabled"] == "no" {
-			continue
-		}
-		for _, uri := range strings.Fields(s["uris"]) {
-			for _, suite := range strings.Fields(s["suites"]) {
-				all = append(all, entry{uri, suite, strings.Fields(s["components"]), s["signed-by"]})
-			}
-		}
-	}
-	return all
 }
 
 // stanzas reads blocks of "Key: value" lines between empty ones. Keys are in
