@@ -21,6 +21,9 @@ TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2 nft:nftables iptables-nft:ip
 # The race detector is linked with C.
 RACE_TOOLS := gcc:gcc /usr/include/stdlib.h:libc6-dev
 
+# A browser shows whether the figures of a page can be read.
+LONG_TOOLS := chromium:chromium
+
 # Kernels for tests in virtual machines: one that most of them run under, and one
 # that has everything that any path needs. A PART of the tests runs under each of
 # TEST_KERNELS.
@@ -28,7 +31,7 @@ KERNELS      := 6.1 6.12
 TEST_KERNELS ?= 5.10 6.1 6.12
 PART         ?= suite
 
-.PHONY: help compare test test-long test-kernels agree bench-stats bench-tune bench-fast bench-undo bench-replay bench-up build dist lint generate fuzz clean setup setup-test setup-race
+.PHONY: help compare test test-long test-kernels agree bench-stats bench-tune bench-fast bench-undo bench-replay bench-up build dist lint generate fuzz clean setup setup-test setup-long
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  %-12s %s\n' "$$t" "$$d"; done
@@ -40,7 +43,7 @@ test: setup-test bin/venturi ## lint, and run the tests, the privileged ones inc
 	$(SUDO) bin/venturi kernel fetch $(KERNELS)
 	GO=$(GO) exec scripts/test
 
-test-long: setup-race bin/venturi ## run the long tests in full size, and concurrent code with the race detector (25 minutes)
+test-long: setup-long bin/venturi ## run the long tests in full size, and concurrent code with the race detector (25 minutes)
 	$(SUDO) bin/venturi kernel fetch $(KERNELS)
 	GO=$(GO) exec scripts/test long
 
@@ -97,5 +100,5 @@ setup:
 	@GO=$(GO) scripts/setup
 setup-test:
 	@GO=$(GO) scripts/setup $(TEST_TOOLS)
-setup-race:
-	@GO=$(GO) scripts/setup $(TEST_TOOLS) $(RACE_TOOLS)
+setup-long:
+	@GO=$(GO) scripts/setup $(TEST_TOOLS) $(RACE_TOOLS) $(LONG_TOOLS)

@@ -100,6 +100,8 @@ type Latency struct {
 	// LatenessP99 is the 99th percentile of how late requests on a schedule were sent, ns; 0:
 	// they were on none.
 	LatenessP99 float64 `json:"lateness_p99,omitempty"`
+	// Histogram holds the RTT of every reply, ns, to draw it; empty with Options.Live.
+	Histogram stats.Histogram `json:"-"`
 }
 
 // Stream sums the slices of a one-way load.

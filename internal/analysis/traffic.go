@@ -73,6 +73,7 @@ func (a *analyzer) latency(r *Row, d *armData) {
 	if elapsed > 0 {
 		out.Rate = float64(out.Replies) / elapsed * 1e9
 	}
+	out.Histogram = stats.Merge(hs)
 	resamples := a.opt.Resamples
 	if resamples == 0 {
 		resamples = defaultResamples

@@ -27,6 +27,7 @@ const runsFolder = compare.RunsFolder
 func newReport(env *Env) *cobra.Command {
 	var (
 		opt     report.Options
+		open    bool
 		tables  string
 		partial bool
 	)
@@ -39,10 +40,16 @@ made from the record, which keeps every slice.
 RUN is the folder of a run, or the record in it (` + result.FileName + `). The default is the
 newest run below ` + runsFolder + `/. No root is needed.
 
+--format html is a page with figures: one file, without scripts, that needs no network.
+--open writes it beside the record and shows it in the browser. --format svg draws one
+of its figures, for a document.
+
 With --study, only the tables of that study are printed: of a run of the study, or of
 any other run with the same paths and loads.`,
 		Example: `  venturi report                              the newest run
   venturi report ` + runsFolder + `/20260102-150405 --format md
+  venturi report --open                       a page with figures, in the browser
+  venturi report --format svg --figure latency/tcp_lat/1 > latency.svg
   venturi report --format benchstat > new.txt  for golang.org/x/perf/cmd/benchstat
   venturi report --style qperf                as qperf prints its results
   venturi report --study calico-bgp-vs-ovs    the study's tables`,
@@ -50,6 +57,12 @@ any other run with the same paths and loads.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if tables != "" {
 				return reportStudy(env, tables, args, partial, opt)
+			}
+			if open {
+				if opt.Format != report.Formats()[0] && opt.Format != "html" {
+					return verr.New(verr.Usage, "cannot open a report as "+opt.Format, "a browser shows the page of --format html only", "leave one of --open and --format out")
+				}
+				opt.Format = "html"
 			}
 			if err := checkReport(opt); err != nil {
 				return err
@@ -62,6 +75,9 @@ any other run with the same paths and loads.`,
 			if err != nil {
 				return err
 			}
+			if open {
+				return openPage(env, path, rec, opt)
+			}
 			return printReport(env, path, rec, opt)
 		},
 	}
@@ -69,6 +85,8 @@ any other run with the same paths and loads.`,
 	f.StringVar(&opt.Format, "format", report.Formats()[0], "one of "+strings.Join(report.Formats(), ", "))
 	f.StringVar(&opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
 	accelStatsFlag(f, &opt)
+	f.StringVar(&opt.Figure, "figure", "", "figure of --format svg: "+strings.Join(report.Figures(), ", ")+"; of one load with a slash, such as latency/tcp_lat/1")
+	f.BoolVar(&open, "open", false, "show the page of --format html in the browser")
 	f.StringVar(&tables, "study", "", "print the tables of a study: its name, or a study file")
 	f.BoolVar(&partial, "partial", false, "report what a truncated record holds")
 	return cmd
@@ -81,8 +99,14 @@ func accelStatsFlag(f *pflag.FlagSet, opt *report.Options) {
 
 // checkReport refuses an unknown format or style before any file is opened.
 func checkReport(opt report.Options) error {
-	if err := checkFormat("cannot report", opt.Format, report.Formats()); err != nil || opt.Style == "" {
+	if err := checkFormat("cannot report", opt.Format, report.Formats()); err != nil {
 		return err
+	}
+	if opt.Figure != "" && opt.Format != "svg" {
+		return verr.New(verr.Usage, "cannot draw the figure "+opt.Figure, "only --format svg draws one figure", "add --format svg")
+	}
+	if opt.Style == "" {
+		return nil
 	}
 	if !slices.Contains(report.Styles(), opt.Style) {
 		return verr.New(verr.Usage, "cannot report in the style of "+opt.Style,
@@ -162,6 +186,8 @@ func printed(what string, err error) error {
 	switch {
 	case errors.Is(err, analysis.ErrNoPlan):
 		return verr.Wrap(verr.BadRecord, what, err, "measure again: nothing had been measured yet")
+	case errors.Is(err, report.ErrNoFigure):
+		return verr.Wrap(verr.Usage, what, err, "name one that it has with --figure")
 	case errors.Is(err, report.ErrOtherRecord):
 		return verr.Wrap(verr.Usage, what, err, "name the folder of a run of this study")
 	case errors.Is(err, report.ErrMixed):

@@ -3,6 +3,7 @@ package compare
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -136,4 +137,27 @@ func recordError(err error) error {
 		return err
 	}
 	return verr.Wrap(verr.Failed, "cannot write the record", err, "make room on the disk, or name another folder with --out")
+}
+
+// WriteBeside makes a file in the folder of a run, which is named by itself or by
+// its record. What was there of this name before stays until the new one is whole.
+func WriteBeside(run, name string, write func(io.Writer) error) (file string, err error) {
+	folder := run
+	if info, err := os.Stat(run); err == nil && !info.IsDir() {
+		folder = filepath.Dir(run)
+	}
+	file = filepath.Join(folder, name)
+	f, err := os.CreateTemp(folder, name)
+	if err != nil {
+		return "", fmt.Errorf("write %s: %w", file, err)
+	}
+	defer os.Remove(f.Name()) // when it has its name, there is nothing to remove
+	err = errors.Join(write(f), f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return "", fmt.Errorf("write %s: %w", file, err)
+	}
+	return file, nil
 }

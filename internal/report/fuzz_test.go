@@ -32,7 +32,7 @@ func FuzzReport(f *testing.F) {
 		if !json.Valid(out.Bytes()) {
 			t.Fatal("the JSON report is not JSON")
 		}
-		for _, opt := range []Options{{Width: 60}, {Format: "md"}, {Format: "csv"}, {Format: "benchstat"}, {Style: "qperf"}} {
+		for _, opt := range []Options{{Width: 60}, {Format: "md"}, {Format: "html"}, {Format: "csv"}, {Format: "benchstat"}, {Style: "qperf"}} {
 			if err := Write(io.Discard, rec, opt); err != nil {
 				t.Fatal(err)
 			}

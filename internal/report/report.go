@@ -23,6 +23,9 @@ type Options struct {
 	// AccelStats shows what became of the packets of paths with a fast path. For
 	// programs it always does.
 	AccelStats bool
+	// Figure is the one that the format svg draws: a name of [Figures], and of a
+	// load behind a slash where there are several. "": the first.
+	Figure string
 }
 
 // renderer prints a record with its summary.
@@ -39,6 +42,8 @@ type format struct {
 var formats = []format{
 	{"table", "for a terminal", writeTable},
 	{"md", "Markdown, the same content", writeMarkdown},
+	{"html", "a page with figures that needs no network and no script", writeHTML},
+	{"svg", "one figure: see --figure", writeSVG},
 	{"csv", "one line for each path and load, base units", writeCSV},
 	{"json", "everything, versioned, base units", writeJSON},
 	{"benchstat", "one line for each series, for golang.org/x/perf/cmd/benchstat", writeBenchstat},

@@ -170,7 +170,11 @@ func TestPartialRecords(t *testing.T) {
 		rec := *whole
 		rec.Slices, rec.Meters, rec.End = whole.Slices[:n], nil, nil
 		for _, f := range append(Formats(), "") {
-			if err := Write(io.Discard, &rec, Options{Format: f}); err != nil {
+			err := Write(io.Discard, &rec, Options{Format: f})
+			if f == "svg" && errors.Is(err, ErrNoFigure) {
+				continue // so early there is none
+			}
+			if err != nil {
 				t.Fatalf("%d slices, format %s: %v", n, f, err)
 			}
 		}

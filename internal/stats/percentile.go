@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -13,6 +14,43 @@ type Bucket struct{ Value, Count int64 }
 
 // Histogram is buckets in ascending order of value, empty ones left out.
 type Histogram []Bucket
+
+// Total counts the values.
+func (h Histogram) Total() int64 {
+	n := int64(0)
+	for _, b := range h {
+		n += b.Count
+	}
+	return n
+}
+
+// Quantile is the value that a share of all values is at most; 0 of an empty one.
+func (h Histogram) Quantile(q float64) float64 {
+	rank, seen := max(1, int64(math.Ceil(q*float64(h.Total())-1e-9))), int64(0)
+	for _, b := range h {
+		if seen += b.Count; seen >= rank {
+			return float64(b.Value)
+		}
+	}
+	return 0
+}
+
+// Merge adds histograms up.
+func Merge(hs []Histogram) Histogram {
+	counts := map[int64]int64{}
+	for _, h := range hs {
+		for _, b := range h {
+			counts[b.Value] += b.Count
+		}
+	}
+	out := make(Histogram, 0, len(counts))
+	for _, v := range slices.Sorted(maps.Keys(counts)) {
+		if counts[v] > 0 {
+			out = append(out, Bucket{v, counts[v]})
+		}
+	}
+	return out
+}
 
 // Percentile is a percentile of merged histograms with its interval. Units are
 // the histogram's.

@@ -1,0 +1,141 @@
+package report
+
+import (
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/report/chart"
+	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/result"
+)
+
+// isSweep: the cells are one load at many sizes.
+func isSweep(cells []*analysis.Cell) bool { return len(cells) >= sweepFrom && sameWay(cells) }
+
+// sizeFigures draw the figures of each sweep.
+func sizeFigures(_ *result.Record, s *analysis.Summary) []drawing {
+	return eachSweep(s, figuresBySize)
+}
+
+// sizeRatioFigures draw their ratios to the baseline.
+func sizeRatioFigures(_ *result.Record, s *analysis.Summary) []drawing {
+	return eachSweep(s, func(cells []*analysis.Cell) drawing { return ratiosBySize(cells, s.Level) })
+}
+
+func eachSweep(s *analysis.Summary, draw func([]*analysis.Cell) drawing) []drawing {
+	var out []drawing
+	for _, cells := range byLoad(s) {
+		if isSweep(cells) {
+			out = append(out, draw(cells))
+		}
+	}
+	return out
+}
+
+func figuresBySize(cells []*analysis.Cell) drawing {
+	first := cells[0]
+	text := func(v float64) string { return value(first.Cell.Metric, v) }
+	c := chart.Curves{Dots: true, X: sizeAxis(),
+		Y:     chart.Axis{Label: figureHead(first.Cell.Metric) + ", " + direction(first.Cell.Metric), Log: true, Format: text},
+		Texts: chart.Texts{Title: sweepName(first) + " by message size", Desc: metricCaption(first.Cell)}}
+	table := sizeTable(cells, func(c *analysis.Cell, r *analysis.Row) string { return text(r.Value) })
+	for _, arm := range first.Rows {
+		curve := chart.Curve{Name: sanitize.Text(arm.Arm.Name)}
+		for _, c := range cells {
+			if r := rowOf(c, arm.Arm.Name); r != nil && finite(r.Value) > 0 {
+				curve.Points = append(curve.Points, chart.Point{X: float64(c.Cell.Size), Y: r.Value,
+					Title: curve.Name + ", " + bytesSize(c.Cell.Size) + ": " + text(r.Value)})
+			}
+		}
+		c.Curves = append(c.Curves, curve)
+	}
+	return drawing{name: "sizes/" + sanitize.Text(first.Cell.Load), texts: c.Texts, chart: c, table: table}
+}
+
+func ratiosBySize(cells []*analysis.Cell, level float64) drawing {
+	first := cells[0]
+	base := sanitize.Text(first.Baseline)
+	c := chart.Curves{Dots: true, X: sizeAxis(), Y: chart.Axis{Label: "ratio to " + base + ", " + direction(first.Cell.Metric), Log: true, Format: plainRatio},
+		Texts: chart.Texts{Title: sweepName(first) + ", ratio to " + base, Desc: "The upright lines are " + setting(level) + " intervals. An interval that holds 1 shows no difference."}}
+	table := sizeTable(cells, func(c *analysis.Cell, r *analysis.Row) string {
+		if r.Ratio == nil {
+			return noFigure
+		}
+		return ratioText(r) + " " + interval(r.Ratio)
+	})
+	for _, arm := range first.Rows {
+		curve := chart.Curve{Name: sanitize.Text(arm.Arm.Name)}
+		for _, c := range cells {
+			r := rowOf(c, arm.Arm.Name)
+			if r == nil {
+				continue
+			}
+			if r.Arm.Name == c.Baseline {
+				curve.Points = append(curve.Points, chart.Point{X: float64(c.Cell.Size), Y: 1, Title: curve.Name})
+			} else if p, ok := ratioPoint(c, r); ok {
+				curve.Points = append(curve.Points, p)
+			}
+		}
+		c.Curves = append(c.Curves, curve)
+	}
+	table.dropEmpty()
+	return drawing{name: "size-ratios/" + sanitize.Text(first.Cell.Load), texts: c.Texts, chart: c, table: table}
+}
+
+// sweepName is what a sweep is called: its load, without a size.
+func sweepName(c *analysis.Cell) string {
+	return strings.Replace(cellName(c.Cell), " "+bytesSize(c.Cell.Size), "", 1)
+}
+
+// sizeTable has a row a size and a column a path.
+func sizeTable(cells []*analysis.Cell, text func(*analysis.Cell, *analysis.Row) string) block {
+	b := block{columns: []column{{"size", false, 0}}}
+	for _, r := range cells[0].Rows {
+		b.columns = append(b.columns, column{sanitize.Text(r.Arm.Name), false, 0})
+	}
+	for _, c := range cells {
+		line := []string{bytesSize(c.Cell.Size)}
+		for _, arm := range cells[0].Rows {
+			if r := rowOf(c, arm.Arm.Name); r != nil {
+				line = append(line, text(c, r))
+			} else {
+				line = append(line, noFigure)
+			}
+		}
+		b.rows = append(b.rows, line)
+	}
+	return b
+}
+
+func ratioPoint(c *analysis.Cell, r *analysis.Row) (chart.Point, bool) {
+	if r.Ratio == nil || finite(r.Ratio.Value) == 0 {
+		return chart.Point{}, false
+	}
+	p := chart.Point{X: float64(c.Cell.Size), Y: r.Ratio.Value,
+		Title: sanitize.Text(r.Arm.Name) + ", " + bytesSize(c.Cell.Size) + ": " + ratioText(r) + " " + interval(r.Ratio) + ", " + verdict(r)}
+	if !r.Ratio.Open {
+		p.Low, p.High = finite(r.Ratio.Lo), finite(r.Ratio.Hi)
+	}
+	return p, true
+}
+
+func sizeAxis() chart.Axis {
+	return chart.Axis{Label: "size of a message", Log: true, Format: func(v float64) string { return bytesSize(int(v)) }, Ticks: sizeTicks}
+}
+
+// sizeTicks are powers of two, which is what message sizes are.
+var sizeTicks = func() (ts []chart.Tick) {
+	for n := 1; n <= 1<<30; n *= 4 {
+		ts = append(ts, chart.Tick{At: float64(n), Text: bytesSize(n)})
+	}
+	return ts
+}()
+
+func rowOf(c *analysis.Cell, arm string) *analysis.Row {
+	for i := range c.Rows {
+		if c.Rows[i].Arm.Name == arm {
+			return &c.Rows[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package report
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/analysis/recordtest"
+	"github.com/venturi-net/venturi/result"
+)
+
+// mostPage is the size of the page of a default run, bytes.
+const mostPage = 300_000
+
+// figureSamples show each kind of figure once.
+var figureSamples = []sample{
+	{"ratios.svg", usualRecord, Options{Format: "svg"}},
+	{"noisy-ratios.svg", noisy, Options{Format: "svg", Figure: "ratios"}},
+	{"sizes.svg", sweep, Options{Format: "svg", Figure: "sizes"}},
+	{"size-ratios.svg", sweep, Options{Format: "svg", Figure: "size-ratios/udp_lat"}},
+	{"latency.svg", usualRecord, Options{Format: "svg", Figure: "latency/udp_lat/1"}},
+	{"cpu.svg", usualRecord, Options{Format: "svg", Figure: "cpu"}},
+	{"time.svg", noisy, Options{Format: "svg", Figure: "time"}},
+}
+
+func TestFigures(t *testing.T) {
+	shown := map[string]bool{}
+	for _, s := range figureSamples {
+		var out bytes.Buffer
+		if err := Write(&out, s.make(), s.opt); err != nil {
+			t.Fatalf("%s: %v", s.name, err)
+		}
+		wellFormed(t, out.String())
+		golden(t, s.name, out.Bytes())
+		kind, _, _ := strings.Cut(s.opt.Figure, "/")
+		shown[kind] = true
+	}
+	for _, name := range Figures() {
+		if !shown[name] {
+			t.Errorf("no sample shows %s", name)
+		}
+	}
+}
+
+func TestFigureUnknown(t *testing.T) {
+	for _, name := range []string{"pie", "latency"} { // the latter: there are several
+		err := Write(io.Discard, usualRecord(), Options{Format: "svg", Figure: name})
+		if !errors.Is(err, ErrNoFigure) || !strings.Contains(err.Error(), "latency/udp_lat/1") {
+			t.Errorf("figure %s: %v", name, err)
+		}
+	}
+	if err := Write(io.Discard, recordtest.Make(small(recordtest.TCPLat)), Options{Format: "svg", Figure: "latency"}); err != nil {
+		t.Errorf("there is only one: %v", err)
+	}
+}
+
+// A page is one file: nothing of it is fetched, and nothing runs.
+func TestPage(t *testing.T) {
+	for name, rec := range pages() {
+		var out bytes.Buffer
+		if err := Write(&out, rec, Options{Format: "html"}); err != nil {
+			t.Fatal(err)
+		}
+		text := out.String()
+		if name == "usual" && len(text) > mostPage {
+			t.Errorf("%s: %d bytes, at most %d", name, len(text), mostPage)
+		}
+		fetched := regexp.MustCompile(`(?i)<script|\son\w+=|src=|url\(|@import|href="[^d]|https?://`)
+		if found := fetched.FindString(strings.ReplaceAll(text, `xmlns="http://www.w3.org/2000/svg"`, "")); found != "" {
+			t.Errorf("%s: a page holds %q", name, found)
+		}
+		svgs := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(text, -1)
+		if len(svgs) < 2 || len(svgs)%2 != 0 {
+			t.Errorf("%s: %d figures, each should be there in two widths", name, len(svgs))
+		}
+		for _, svg := range svgs {
+			wellFormed(t, svg)
+		}
+	}
+}
+
+// pages are records whose pages differ in kind.
+func pages() map[string]*result.Record {
+	return map[string]*result.Record{
+		"usual": usualRecord(), "sweep": sweep(), "noisy": noisy(), "failed": failedArm(), "truncated": truncated(), "emulated": emulatedArm(), "hostile": hostile(),
+	}
+}
+
+func wellFormed(t *testing.T, svg string) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(svg))
+	for {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("not well-formed: %v", err)
+		}
+	}
+}
