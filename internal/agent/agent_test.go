@@ -326,6 +326,7 @@ type stuck chan struct{}
 
 func (s stuck) Close() error            { <-s; return nil }
 func (stuck) FailedArms() map[int]error { return nil }
+func (stuck) Refused() int64            { return 0 }
 
 // TestStuckSeriesDoesNotKeepTheAgent: whatever hangs, the agent ends when it
 // is told to, finished series or not.

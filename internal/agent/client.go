@@ -48,6 +48,7 @@ type Client struct {
 	lost        atomic.Pointer[verr.Error] // why nothing more is to be had of it; nil: it is there
 	clockOffset time.Duration              // by which its clock is ahead of ours
 	serves      atomic.Int64               // how many ends the last series that it serves has
+	refused     atomic.Int64               // see Refused
 }
 
 // Dial waits until the agent on the socket answers, and checks that it speaks
@@ -187,8 +188,13 @@ func (c *Client) finish(ctx context.Context, token uint64, limit time.Duration) 
 	if err != nil {
 		return nil, fromStatus(c.machine, err)
 	}
+	c.refused.Add(reply.GetRefused())
 	return convert(reply.GetMeters(), meterFromPB), failureFromPB(reply.GetFailure())
 }
+
+// Refused is how many connections and datagrams came to the data ports of the series that
+// were finished, and were not theirs.
+func (c *Client) Refused() int64 { return c.refused.Load() }
 
 // Run runs the active ends of a series and waits for its end; the meters are
 // as those of Finish. When ctx ends, or the agent does, it returns what was

@@ -20,7 +20,7 @@ func planToPB(p load.Plan) (*agentpb.Plan, error) {
 	out := &agentpb.Plan{
 		Token: p.Token, Load: p.Load, Size: int64(p.Size), Flows: int64(p.Flows), Batch: int64(p.Batch),
 		Slice: int64(p.Slice), Head: int64(p.Head), ClientCpu: int64(p.ClientCPU), ServerCpu: int64(p.ServerCPU),
-		Congestion: p.Congestion, Rate: p.Rate,
+		Congestion: p.Congestion, Rate: p.Rate, Nonce: p.Nonce[:],
 	}
 	for _, a := range p.Arms {
 		arm := &agentpb.Arm{
@@ -52,6 +52,9 @@ func planFromPB(p *agentpb.Plan) (load.Plan, error) {
 		Slice: time.Duration(p.GetSlice()), Head: time.Duration(p.GetHead()),
 		ClientCPU: int(p.GetClientCpu()), ServerCPU: int(p.GetServerCpu()),
 		Congestion: p.GetCongestion(), Rate: p.GetRate(),
+	}
+	if n := copy(out.Nonce[:], p.GetNonce()); n != len(out.Nonce) || n != len(p.GetNonce()) {
+		return load.Plan{}, fmt.Errorf("the nonce has %d bytes, not %d", len(p.GetNonce()), len(out.Nonce))
 	}
 	for _, a := range p.GetArms() {
 		arm := load.Arm{

@@ -121,6 +121,9 @@ type servedGuest struct {
 // FailedArms is of [load.GuestServer].
 func (s *servedGuest) FailedArms() map[int]error { return s.shut }
 
+// Refused is of [load.GuestServer].
+func (s *servedGuest) Refused() int64 { return s.client.Refused() }
+
 // Close is of [load.GuestServer].
 func (s *servedGuest) Close() error {
 	defer s.client.Close()

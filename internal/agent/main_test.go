@@ -77,6 +77,7 @@ type nopCloser struct {
 
 func (c *nopCloser) Close() error              { c.closed++; return nil }
 func (c *nopCloser) FailedArms() map[int]error { return c.shut }
+func (c *nopCloser) Refused() int64            { return 0 }
 
 // endless is an engine whose Run makes one slice, then waits to be stopped.
 func endless() agent.Engine {

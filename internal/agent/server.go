@@ -144,13 +144,14 @@ func (s *server) Finish(_ context.Context, req *agentpb.FinishRequest) (*agentpb
 			fmt.Sprintf("the agent does not serve series %#x", req.GetToken()), "run the command again")
 	}
 	sums, err := p.close()
+	refused := p.ends.Refused()
 	s.mu.Lock()
 	s.passive = nil
 	s.mu.Unlock()
 	if err != nil {
 		err = fmt.Errorf("close passive ends on %s: %w", s.machine, err)
 	}
-	return &agentpb.FinishReply{Meters: convert(sums, meterToPB), Failure: failureToPB(err)}, nil
+	return &agentpb.FinishReply{Meters: convert(sums, meterToPB), Failure: failureToPB(err), Refused: refused}, nil
 }
 
 // take gives the series that is served to the one caller who will close it,

@@ -33,6 +33,7 @@ type unclosing struct{ letGo chan struct{} }
 
 func (s unclosing) Close() error              { <-s.letGo; return nil }
 func (s unclosing) FailedArms() map[int]error { return nil }
+func (s unclosing) Refused() int64            { return 0 }
 
 // TestGuestsHang: virtual machines that do not answer cost their own arms, with
 // the reason, whenever they begin to; the other arms' meters come home.

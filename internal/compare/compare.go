@@ -111,7 +111,7 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 		Plan: &rec.Plan, Ends: ends, Client: s.machines[0].agent, Server: s.machines[1].agent,
 		Write: write, Watch: s.host.Watch, Tools: tools(r.tools),
 		DaemonExit:    func(arm int) error { return s.testbed.daemonExit(strings.TrimSuffix(plan.Arms[arm].Name, copySuffix)) },
-		FinalWarnings: s.testbed.warnings,
+		FinalWarnings: func() []result.Warning { return append(s.testbed.warnings(), s.strangers()...) },
 		ClientMeters:  meter.Names(), ServerMeters: serverMeters, Congestion: own.Congestion,
 	}
 	if plan.Precision > 0 {
@@ -121,6 +121,17 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 		}
 	}
 	return rec, recordError(run.Do(ctx, rec))
+}
+
+// strangers warns of what reached the data ports and was not of this run.
+func (s *Session) strangers() (out []result.Warning) {
+	for _, m := range s.machines {
+		if n := m.agent.Refused(); n > 0 {
+			out = append(out, result.Warning{Code: "refused", Text: fmt.Sprintf(
+				"%s refused %d connections and datagrams at its data ports that were not of this run", m.name, n)})
+		}
+	}
+	return out
 }
 
 // plan completes the plan of a request by what the testbed tells, and pairs its

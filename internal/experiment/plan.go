@@ -4,6 +4,7 @@
 package experiment
 
 import (
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -146,10 +147,16 @@ func (p *portAllocator) take(n int) int {
 // serverKey names the address that a pair is served at.
 func serverKey(p load.Pair) string { return p.To.Namespace + " " + p.To.Addr.String() }
 
+// newNonce makes a secret for one series. Unlike the order of the slices, nobody may foresee it.
+func newNonce() (n load.Nonce) {
+	_, _ = rand.Read(n[:]) // it never fails
+	return n
+}
+
 // seriesPlan lays one series of one cell out for the agents.
 func (r *Run) seriesPlan(cell result.Cell, arms []int) load.Plan {
 	plan := load.Plan{
-		Token: r.rng.Uint64(), Load: cell.Load, Size: cell.Size, Flows: cell.Flows, Batch: cell.Batch, Rate: cell.Rate,
+		Token: r.rng.Uint64(), Nonce: newNonce(), Load: cell.Load, Size: cell.Size, Flows: cell.Flows, Batch: cell.Batch, Rate: cell.Rate,
 		Slice: cell.Slice, Head: cell.Head,
 		ClientCPU: r.Plan.ClientCPU, ServerCPU: r.Plan.ServerCPU, Congestion: r.Congestion,
 	}

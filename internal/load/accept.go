@@ -13,8 +13,9 @@ func (p *passive) takeCalls() error {
 	if err := listener.heat(false, ioTimeout); err != nil {
 		return err
 	}
+	var from unix.RawSockaddrInet4
 	for {
-		fd, err := listener.call(unix.SYS_ACCEPT4, nil, 0, unix.SOCK_CLOEXEC)
+		conn, err := listener.acceptFrom(&from)
 		hot := listener.hot
 		switch {
 		case errors.Is(err, unix.EAGAIN):
@@ -22,8 +23,10 @@ func (p *passive) takeCalls() error {
 		case errors.Is(err, unix.ECONNABORTED):
 		case err != nil:
 			return err
+		case !p.callers.include(&from):
+			p.server.refuse(conn)
 		default:
-			hot = p.takeCall(socket{fd: fd, hot: hot})
+			hot = p.takeCall(conn)
 		}
 		if hot == listener.hot {
 			continue

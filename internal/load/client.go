@@ -184,7 +184,7 @@ func (a *active) sendHello() error {
 			return fmt.Errorf("set receive timeout: %w", err)
 		}
 	}
-	_, err := a.ask(frame{kind: frameHello}, frameReady)
+	_, err := a.ask(frame{kind: frameHello}.withNonce(a.plan.Nonce), frameReady)
 	return err
 }
 

@@ -24,9 +24,6 @@ const (
 	// is used again, leastCallPorts of any flow.
 	callPorts      = 512
 	leastCallPorts = 32
-	// callBacklog is how many connections may wait to be accepted: one a flow, but
-	// for those that a client gave up.
-	callBacklog = 128
 	// askTimeout is for one try of a control frame: TCP has sent it again by then.
 	askTimeout = 1500 * time.Millisecond
 )

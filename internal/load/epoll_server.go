@@ -20,12 +20,14 @@ func (s *Server) echoAll(ends []*passive) error {
 		return err
 	}
 	defer c.close()
-	// The thread's own copies of the sockets; Close looks at the others. No messages
-	// come before a client was met.
-	conns, met := make([]socket, len(ends)), make([]bool, len(ends))
+	// The thread's own copies of the sockets; Close looks at the others.
+	conns := make([]socket, len(ends))
 	for i, p := range ends {
-		conns[i] = p.entry
-		if err := c.add(p.entry, i); err != nil {
+		if !p.awaitClient() {
+			return nil
+		}
+		conns[i] = p.conn
+		if err := c.add(p.conn, i); err != nil {
 			return err
 		}
 	}
@@ -49,11 +51,9 @@ func (s *Server) echoAll(ends []*passive) error {
 			switch {
 			case e.Events&unix.EPOLLHUP != 0: // of a datagram socket nothing else tells it
 				err = errPeerGone
-			case met[e.Fd]:
+			default:
 				err = p.answerReady(conn)
 				c.hot = conn.hot
-			default:
-				met[e.Fd], err = p.acceptReady(c, conn, int(e.Fd))
 			}
 			if err != nil {
 				s.recordError(err)
@@ -74,23 +74,6 @@ func coolAll(conns []socket) error {
 		}
 	}
 	return nil
-}
-
-// acceptReady is awaitClient for one flow of many; false: it was no client.
-func (p *passive) acceptReady(c *epollGroup, conn *socket, number int) (bool, error) {
-	if !p.tcp {
-		met, err := p.recvHello(unix.MSG_DONTWAIT)
-		if errors.Is(err, unix.EAGAIN) {
-			err = nil
-		}
-		return met, err
-	}
-	if err := p.acceptConn(); err != nil {
-		return false, err
-	}
-	c.remove(p.entry)
-	*conn = p.conn
-	return true, c.add(*conn, number)
 }
 
 // answerReady echoes the message that is there, or answers a control frame.

@@ -1,6 +1,10 @@
 package load
 
-import "encoding/binary"
+import (
+	"crypto/subtle"
+	"encoding/binary"
+	"fmt"
+)
 
 // The in-band protocol. Both ends talk over the sockets that carry the
 // traffic, so a slice starts and ends in order with its messages and nothing
@@ -14,7 +18,7 @@ import "encoding/binary"
 // the magic and the token of its series.
 //
 //	client                          server
-//	hello  ----------------------->          once a flow
+//	hello (nonce) ---------------->          once a flow; see admission
 //	       <-----------------------  ready
 //	begin  ----------------------->          each slice: counters to zero
 //	       <-----------------------  ready
@@ -48,7 +52,7 @@ type frame struct {
 	kind   frameKind
 	token  uint64
 	slice  uint64
-	values [5]uint64 // of done: see account
+	values [5]uint64 // of done: see account; of hello: the nonce
 }
 
 func (f frame) put(b []byte) {
@@ -75,6 +79,29 @@ func parseFrame(b []byte, token uint64) (f frame, ok bool) {
 		f.values[i] = binary.LittleEndian.Uint64(b[24+8*i:])
 	}
 	return f, f.kind >= frameHello && f.kind <= frameDone
+}
+
+// Nonce is a secret of the two ends of a series. Who does not know it gets no answer.
+type Nonce [32]byte
+
+// Format is of [fmt.Formatter]: no text holds a nonce.
+func (Nonce) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("...")) }
+
+// withNonce puts a nonce into a hello.
+func (f frame) withNonce(n Nonce) frame {
+	for i := range len(n) / 8 {
+		f.values[i] = binary.LittleEndian.Uint64(n[8*i:])
+	}
+	return f
+}
+
+// hasNonce takes the same time however much of it is right.
+func (f frame) hasNonce(n Nonce) bool {
+	var got Nonce
+	for i := range len(got) / 8 {
+		binary.LittleEndian.PutUint64(got[8*i:], f.values[i])
+	}
+	return subtle.ConstantTimeCompare(got[:], n[:]) == 1
 }
 
 // numbered is how much of a message holds its number: 9 bytes carry 63 bits, a

@@ -31,6 +31,8 @@ type GuestServer interface {
 	io.Closer
 	// FailedArms gives the arms whose ends could not be opened, and why.
 	FailedArms() map[int]error
+	// Refused is how many connections and datagrams were not of the series, until Close.
+	Refused() int64
 }
 
 var errNoDialer = errors.New("the end is in a virtual machine, and nothing reaches the agent in it")

@@ -49,6 +49,7 @@ func (k Kind) timed() bool { return k != Stream }
 // Plan is one series of one cell: everything that both ends need.
 type Plan struct {
 	Token uint64 // names the series on the wire; a stray datagram does not have it
+	Nonce Nonce  // lets the client's flows in; the record does not have it
 	Load  string
 	Size  int // bytes of a message
 	Flows int

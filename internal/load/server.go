@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +22,8 @@ type Server struct {
 	failedArms map[int]error // arms that could not be opened
 	clock      clock         // one for all: see account
 	wait       sync.WaitGroup
+	done       chan struct{} // closed by Close
+	refused    atomic.Int64
 
 	mu     sync.Mutex
 	closed bool
@@ -36,7 +39,7 @@ func Serve(plan Plan, observer SliceObserver, guests GuestDialer) (*Server, erro
 		return nil, err
 	}
 	l.reserve(plan.threads(l))
-	s := &Server{load: l, plan: plan, observer: observer, failedArms: map[int]error{}, clock: newClock()}
+	s := &Server{load: l, plan: plan, observer: observer, failedArms: map[int]error{}, clock: newClock(), done: make(chan struct{})}
 	var elsewhere []agentArms
 	for _, g := range plan.groupByAgent(serverEnd) {
 		if g.agent != "" {
@@ -49,6 +52,11 @@ func Serve(plan Plan, observer SliceObserver, guests GuestDialer) (*Server, erro
 			}
 		}
 	}
+	a, err := newAdmission(s)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.wait.Go(func() { s.recordError(a.run()) })
 	s.serveGuests(elsewhere, guests)
 	return s, nil
 }
@@ -87,6 +95,7 @@ func (s *Server) FailedArms() map[int]error { return s.failedArms }
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
+	close(s.done)
 	for _, end := range s.ends {
 		end.entry.shutdown()
 		if end.conn != end.entry {
@@ -102,6 +111,15 @@ func (s *Server) Close() error {
 		}
 	}
 	return errors.Join(s.failed, s.closeGuests())
+}
+
+func (s *Server) isClosed() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // recordError keeps the first error that is not just the end of the series.
@@ -124,21 +142,22 @@ type passive struct {
 	conn   socket // carries the messages; the entry itself for UDP
 	buf    []byte
 	tcp    bool
-	clock  clock
-	counts sinkCounts
-	last   frame // last control frame that was answered, and
-	answer frame // its answer, for when it comes again
+	// client is closed when the end has its client, which hasClient says to the thread of
+	// admission; callers are its connections, where it makes many.
+	client    chan struct{}
+	hasClient bool
+	callers   callers
+	clock     clock
+	counts    sinkCounts
+	last      frame // last control frame that was answered, and
+	answer    frame // its answer, for when it comes again
 }
 
 func (s *Server) open(arm, flow int) (*passive, error) {
 	a := s.plan.Arms[arm]
 	to := a.pair(flow).To
 	at := netip.AddrPortFrom(to.Addr, uint16(a.ServerPort+flow))
-	backlog := 1
-	if s.load.Kind == Connect {
-		backlog = callBacklog
-	}
-	entry, err := listenIn(to.Namespace, s.load.Transport, s.plan.Congestion, at, backlog)
+	entry, err := listenIn(to.Namespace, s.load.Transport, s.plan.Congestion, at, listenBacklog)
 	if err != nil {
 		return nil, err
 	}
@@ -147,6 +166,7 @@ func (s *Server) open(arm, flow int) (*passive, error) {
 		entry: entry, conn: entry,
 		buf:    make([]byte, max(s.plan.Size, frameSize)),
 		tcp:    s.load.Transport == "tcp",
+		client: make(chan struct{}),
 		clock:  s.clock,
 		counts: newSinkCounts(s.plan.Size, s.plan.Head.Nanoseconds()),
 	}, nil
@@ -156,11 +176,11 @@ func (p *passive) run() error {
 	if err := pin(p.server.plan.ServerCPU); err != nil {
 		return err
 	}
+	if !p.awaitClient() {
+		return nil
+	}
 	if p.server.load.Kind == Connect {
 		return p.takeCalls()
-	}
-	if err := p.awaitClient(); err != nil {
-		return err
 	}
 	switch {
 	case p.server.load.Kind != Stream:
@@ -169,55 +189,6 @@ func (p *passive) run() error {
 		return p.sinkBatches(p.server.plan.Batch)
 	}
 	return p.sink()
-}
-
-// awaitClient waits for the client's hello and ties the socket to that client.
-func (p *passive) awaitClient() error {
-	if p.tcp {
-		return p.acceptConn()
-	}
-	for {
-		if met, err := p.recvHello(0); met || err != nil {
-			return err
-		}
-	}
-}
-
-// recvHello takes one datagram, and ties the socket to who sent it if it is the client's
-// hello.
-func (p *passive) recvHello(flags int) (met bool, err error) {
-	n, from, err := unix.Recvfrom(p.conn.fd, p.buf, flags)
-	switch {
-	case err == unix.EINTR:
-		return false, nil
-	case err != nil:
-		return false, err
-	case n == 0:
-		return false, errPeerGone
-	}
-	hello, ok := parseFrame(p.buf[:n], p.server.plan.Token)
-	if !ok || hello.kind != frameHello {
-		return false, nil // not of this series
-	}
-	if err := unix.Connect(p.conn.fd, from); err != nil {
-		return false, fmt.Errorf("connect to client: %w", err)
-	}
-	return true, p.control(&p.conn, p.buf[:n])
-}
-
-// acceptConn takes the client's connection.
-func (p *passive) acceptConn() error {
-	conn, err := p.entry.accept()
-	if err != nil {
-		return err
-	}
-	p.server.mu.Lock()
-	p.conn = conn
-	if p.server.closed {
-		conn.shutdown()
-	}
-	p.server.mu.Unlock()
-	return conn.noDelay()
 }
 
 // echo sends every message back.

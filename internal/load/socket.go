@@ -192,15 +192,35 @@ func sockaddr(a netip.AddrPort) *unix.SockaddrInet4 {
 	return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
 }
 
-// accept waits for the one connection that a listener gets.
+// accept takes the next connection of a listener.
 func (s socket) accept() (socket, error) {
+	var from unix.RawSockaddrInet4
+	return s.acceptFrom(&from)
+}
+
+// acceptFrom tells besides who made it.
+func (s socket) acceptFrom(from *unix.RawSockaddrInet4) (socket, error) {
 	for {
-		fd, _, err := unix.Accept4(s.fd, unix.SOCK_CLOEXEC)
-		if err == unix.EINTR {
-			continue
+		var fd uintptr
+		var errno syscall.Errno
+		size := uint32(unix.SizeofSockaddrInet4)
+		if s.hot {
+			fd, _, errno = syscall.RawSyscall6(unix.SYS_ACCEPT4, uintptr(s.fd), uintptr(unsafe.Pointer(from)), uintptr(unsafe.Pointer(&size)), unix.SOCK_CLOEXEC, 0, 0)
+		} else {
+			fd, _, errno = syscall.Syscall6(unix.SYS_ACCEPT4, uintptr(s.fd), uintptr(unsafe.Pointer(from)), uintptr(unsafe.Pointer(&size)), unix.SOCK_CLOEXEC, 0, 0)
 		}
-		return socket{fd: fd}, err
+		if errno == 0 {
+			return socket{fd: int(fd), hot: s.hot}, nil
+		}
+		if errno != unix.EINTR {
+			return socket{}, errno
+		}
 	}
+}
+
+// setLowWater makes a wait for the socket end at so many bytes, not before.
+func (s socket) setLowWater(bytes int) error {
+	return unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, bytes)
 }
 
 func (s socket) noDelay() error { return s.nagle(false) }

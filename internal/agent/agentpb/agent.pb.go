@@ -750,7 +750,8 @@ func (x *FinishRequest) GetToken() uint64 {
 type FinishReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meters        []*Meter               `protobuf:"bytes,1,rep,name=meters,proto3" json:"meters,omitempty"`
-	Failure       *Failure               `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"` // an end did not close as it should
+	Failure       *Failure               `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`  // an end did not close as it should
+	Refused       int64                  `protobuf:"varint,3,opt,name=refused,proto3" json:"refused,omitempty"` // connections and datagrams that were not of the series
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -797,6 +798,13 @@ func (x *FinishReply) GetFailure() *Failure {
 		return x.Failure
 	}
 	return nil
+}
+
+func (x *FinishReply) GetRefused() int64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
 }
 
 type RunReply struct {
@@ -1204,6 +1212,7 @@ type Plan struct {
 	ServerCpu     int64                  `protobuf:"varint,11,opt,name=server_cpu,json=serverCpu,proto3" json:"server_cpu,omitempty"`
 	Congestion    string                 `protobuf:"bytes,12,opt,name=congestion,proto3" json:"congestion,omitempty"`
 	Rate          float64                `protobuf:"fixed64,13,opt,name=rate,proto3" json:"rate,omitempty"`
+	Nonce         []byte                 `protobuf:"bytes,14,opt,name=nonce,proto3" json:"nonce,omitempty"` // 32 bytes; lets the client in at the data ports
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1327,6 +1336,13 @@ func (x *Plan) GetRate() float64 {
 		return x.Rate
 	}
 	return 0
+}
+
+func (x *Plan) GetNonce() []byte {
+	if x != nil {
+		return x.Nonce
+	}
+	return nil
 }
 
 type Round struct {
@@ -2107,10 +2123,11 @@ const file_agent_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\x03R\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.venturi.agent.v1.FailureR\x05value:\x028\x01\"%\n" +
 	"\rFinishRequest\x12\x14\n" +
-	"\x05token\x18\x01 \x01(\x04R\x05token\"s\n" +
+	"\x05token\x18\x01 \x01(\x04R\x05token\"\x8d\x01\n" +
 	"\vFinishReply\x12/\n" +
 	"\x06meters\x18\x01 \x03(\v2\x17.venturi.agent.v1.MeterR\x06meters\x123\n" +
-	"\afailure\x18\x02 \x01(\v2\x19.venturi.agent.v1.FailureR\afailure\"\xbb\x01\n" +
+	"\afailure\x18\x02 \x01(\v2\x19.venturi.agent.v1.FailureR\afailure\x12\x18\n" +
+	"\arefused\x18\x03 \x01(\x03R\arefused\"\xbb\x01\n" +
 	"\bRunReply\x12/\n" +
 	"\x06slices\x18\x01 \x03(\v2\x17.venturi.agent.v1.SliceR\x06slices\x12/\n" +
 	"\x06meters\x18\x02 \x03(\v2\x17.venturi.agent.v1.MeterR\x06meters\x123\n" +
@@ -2135,7 +2152,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04what\x18\x02 \x01(\tR\x04what\x12\x10\n" +
 	"\x03why\x18\x03 \x01(\tR\x03why\x12\x0e\n" +
 	"\x02do\x18\x04 \x01(\tR\x02do\x12\x12\n" +
-	"\x04code\x18\x05 \x01(\x03R\x04code\"\xec\x02\n" +
+	"\x04code\x18\x05 \x01(\x03R\x04code\"\x82\x03\n" +
 	"\x04Plan\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x12\n" +
 	"\x04load\x18\x02 \x01(\tR\x04load\x12\x12\n" +
@@ -2154,7 +2171,8 @@ const file_agent_proto_rawDesc = "" +
 	"\n" +
 	"congestion\x18\f \x01(\tR\n" +
 	"congestion\x12\x12\n" +
-	"\x04rate\x18\r \x01(\x01R\x04rate\"\x1b\n" +
+	"\x04rate\x18\r \x01(\x01R\x04rate\x12\x14\n" +
+	"\x05nonce\x18\x0e \x01(\fR\x05nonce\"\x1b\n" +
 	"\x05Round\x12\x12\n" +
 	"\x04arms\x18\x01 \x03(\x03R\x04arms\"\x9f\x02\n" +
 	"\x03Arm\x12\x12\n" +
