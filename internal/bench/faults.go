@@ -12,7 +12,7 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Fault is something that is put wrong on a path, for a proof to find what mends it.
+// Fault is a wrong setting on a path, which a proof must find.
 type Fault struct {
 	Name  string
 	Title string
@@ -21,14 +21,14 @@ type Fault struct {
 	// Profile that a proof is made for; none: balanced.
 	Profile string
 	Knob    string // that is turned the wrong way
-	On      []tune.Group
+	Groups  []tune.Group
 	Bad     string
 	Good    string
-	// OfMachine: it is put wrong for the whole machine, which must be a virtual one
-	// of ours. It is none of those that are planted unless named.
-	OfMachine bool
-	// Mixed: what mends it costs as much as it brings on a machine of two cores, where a
-	// proof is right to leave it. It is not planted unless named, either.
+	// WholeMachine: the fault affects the whole machine, which must be a virtual one of
+	// ours. It is planted only if it is named.
+	WholeMachine bool
+	// Mixed: on two cores, correcting it costs as much as it brings, and a proof is right
+	// to leave it. It, too, is planted only if it is named.
 	Mixed bool
 }
 
@@ -36,23 +36,23 @@ type Fault struct {
 func Faults(lastCPU int) []Fault {
 	return []Fault{
 		{Name: "csum", Title: "checksum offload off on the tunnel device", Path: "vxlan",
-			Knob: "virt.tx_csum", On: []tune.Group{tune.Tunnels}, Bad: "off", Good: "on"},
+			Knob: "virt.tx_csum", Groups: []tune.Group{tune.Tunnels}, Bad: "off", Good: "on"},
 		// Not on the wire: a veth that merges hands packets on in another way, which small
 		// ones pay for.
 		{Name: "gro", Title: "GRO off on a tunnel device that does not get whole segments", Path: "vxlan", Wire: "tso=off", Profile: "throughput",
-			Knob: "nic.gro", On: []tune.Group{tune.Tunnels}, Bad: "off", Good: "on"},
+			Knob: "nic.gro", Groups: []tune.Group{tune.Tunnels}, Bad: "off", Good: "on"},
 		{Name: "seg", Title: "segmentation offload off on the pods' devices", Path: "vxlan",
-			Knob: "nic.seg", On: []tune.Group{tune.Veths}, Bad: "off", Good: "on"},
+			Knob: "nic.seg", Groups: []tune.Group{tune.Veths}, Bad: "off", Good: "on"},
 		// Its pacing is what costs, a timer for each piece that is sent: with small ones much,
 		// beside a tunnel's work nothing that shows.
 		{Name: "bbr", Title: "bbr in place of reno, on cards that take 16,000 B at once", Path: "host", Wire: "gso-max-size=16000", Profile: "throughput",
-			Knob: "tcp.cc", On: []tune.Group{tune.Machines}, Bad: "bbr", Good: "reno"},
+			Knob: "tcp.cc", Groups: []tune.Group{tune.Machines}, Bad: "bbr", Good: "reno"},
 		// Datagrams starve their receiver, whose core it is; a stream's work is spread
 		// better than before.
 		{Name: "rps", Title: "RPS sends all packets to one core", Path: "vxlan", Mixed: true,
-			Knob: "net.rps", On: []tune.Group{tune.NICs, tune.Veths, tune.Tunnels}, Bad: strconv.Itoa(lastCPU), Good: "off"},
-		{Name: "backlog", Title: "a queue of one packet for each core", Path: "vxlan", OfMachine: true,
-			Knob: "net.backlog", On: []tune.Group{tune.Host}, Bad: "1", Good: "1000"},
+			Knob: "net.rps", Groups: []tune.Group{tune.NICs, tune.Veths, tune.Tunnels}, Bad: strconv.Itoa(lastCPU), Good: "off"},
+		{Name: "backlog", Title: "a queue of one packet for each core", Path: "vxlan", WholeMachine: true,
+			Knob: "net.backlog", Groups: []tune.Group{tune.Host}, Bad: "1", Good: "1000"},
 	}
 }
 
@@ -68,16 +68,16 @@ func FindFault(name string, lastCPU int) (Fault, error) {
 	return Fault{}, verr.New(verr.Usage, fmt.Sprintf("unknown fault %q", name), "there is none of that name", "choose from: "+strings.Join(names, ", "))
 }
 
-// wishes are those of one value of the fault's knob, on all that it is planted on. A
-// device that has no such thing is left out.
-func (f Fault) wishes(m knob.Machine, t tune.Targets, value string) ([]tune.Assignment, error) {
+// assignments set one value of the fault's knob on everything that the fault is planted
+// on. Devices without the knob are skipped.
+func (f Fault) assignments(m knob.Machine, t tune.Targets, value string) ([]tune.Assignment, error) {
 	entry, err := table.Find(f.Knob)
 	if err != nil {
 		return nil, err
 	}
 	var wishes []tune.Assignment
 	var why error
-	for _, g := range f.On {
+	for _, g := range f.Groups {
 		for _, on := range t.InGroup(g) {
 			if _, err := entry.Get(m, on); err != nil {
 				why = err
@@ -112,11 +112,11 @@ var placebos = []struct {
 	{name: "net.ipv4.tcp_retries2", on: tune.Pods, value: "8"},
 }
 
-// placeboWishes are all of them, one candidate each.
-func placeboWishes(m knob.Machine, t tune.Targets) ([]tune.Candidate, error) {
+// placeboCandidates are all placebos, one candidate each.
+func placeboCandidates(m knob.Machine, t tune.Targets) ([]tune.Candidate, error) {
 	var all []tune.Candidate
 	for _, p := range placebos {
-		entry := knob.Entry{Facts: knob.Facts{Name: p.name, Scope: knob.ScopeNetns}, Knob: plain(p.name)}
+		entry := knob.Entry{Facts: knob.Facts{Name: p.name, Scope: knob.ScopeNetns}, Knob: sysctlKnob(p.name)}
 		if p.knob != "" {
 			var err error
 			if entry, err = table.Find(p.knob); err != nil {
@@ -138,17 +138,17 @@ func placeboWishes(m knob.Machine, t tune.Targets) ([]tune.Candidate, error) {
 	return all, nil
 }
 
-// plain is a sysctl as a knob of its own.
-type plain string
+// sysctlKnob is a sysctl as a knob.
+type sysctlKnob string
 
-func (s plain) cell(t knob.Target) (setting.Setting, error) {
+func (s sysctlKnob) setting(t knob.Target) (setting.Setting, error) {
 	place, err := t.Place()
 	return setting.Sysctl(place, string(s)), err
 }
 
 // Get is of [knob.Knob].
-func (s plain) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
-	c, err := s.cell(t)
+func (s sysctlKnob) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
+	c, err := s.setting(t)
 	if err != nil {
 		return knob.Reading{}, err
 	}
@@ -157,7 +157,7 @@ func (s plain) Get(m knob.Machine, t knob.Target) (knob.Reading, error) {
 }
 
 // Plan is of [knob.Knob].
-func (s plain) Plan(_ knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
-	c, err := s.cell(t)
+func (s sysctlKnob) Plan(_ knob.Machine, t knob.Target, value string) ([]setting.Write, error) {
+	c, err := s.setting(t)
 	return []setting.Write{{Setting: c, Value: setting.Text(value)}}, err
 }

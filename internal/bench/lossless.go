@@ -18,34 +18,34 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Lossless is the check that nothing is lost when the fast path's daemon comes, goes,
-// is replaced or killed.
+// Lossless checks that nothing is lost when the fast path's daemon starts, stops, is
+// replaced or is killed.
 type Lossless struct {
-	Paths     []string
-	Services  int           // whose rules the machines have
-	Cycles    int           // of each kind
-	Alone     int           // cycles in which a killed daemon has no successor for 5 s
-	Datagrams int           // a second, both ways together
-	Streams   int           // of TCP
-	Rate      int           // bytes a second, of each stream, each way
-	Still     time.Duration // without cycles, with the slow path alone and with the fast one
+	Paths      []string
+	Services   int           // whose rules the machines have
+	Cycles     int           // of each kind
+	Unattended int           // cycles in which a killed daemon has no successor for 5 s
+	Datagrams  int           // a second, both ways together
+	Streams    int           // of TCP
+	Rate       int           // bytes a second, of each stream, each way
+	Baseline   time.Duration // without cycles, with the slow path alone and with the fast one
 }
 
 // DefaultLossless is what a claim that nothing is lost rests on.
 func DefaultLossless() Lossless {
 	return Lossless{
 		Paths: []string{"vxlan+fast", "routed+fast"}, Services: fastServices,
-		Cycles: 20, Alone: 20, Datagrams: 20000, Streams: 8, Rate: 10 << 20, Still: 30 * time.Second,
+		Cycles: 20, Unattended: 20, Datagrams: 20000, Streams: 8, Rate: 10 << 20, Baseline: 30 * time.Second,
 	}
 }
 
-// stepsAside is for how long a fast path may carry packets that has no daemon.
-const stepsAside = 5 * time.Second
+// noDaemonDelay is how long a fast path without a daemon may carry packets at most.
+const noDaemonDelay = 5 * time.Second
 
-// rest is how long things stay as they are between two steps of a cycle.
-const respite = 100 * time.Millisecond
+// settleTime is the pause between two steps of a cycle.
+const settleTime = 100 * time.Millisecond
 
-// cycle is a way to come and go.
+// cycle is a way to stop and start the daemon.
 type cycle struct {
 	name string
 	do   func(context.Context, *fastDaemon) error
@@ -56,70 +56,71 @@ var cycles = []cycle{
 		if err := d.end(ctx, syscall.SIGTERM); err != nil {
 			return err
 		}
-		wait(ctx, respite)
+		wait(ctx, settleTime)
 		return d.start(false)
 	}},
 	{"replaced", func(ctx context.Context, d *fastDaemon) error {
 		old := d.pid
-		return keepsCounting(d, func() error { return errors.Join(d.start(true), gone(ctx, old), d.carries(ctx)) })
+		return checkCountsKept(d, func() error { return errors.Join(d.start(true), awaitExit(ctx, old), d.awaitCarrying(ctx)) })
 	}},
 	{"killed, started", func(ctx context.Context, d *fastDaemon) error {
 		if err := d.end(ctx, syscall.SIGKILL); err != nil {
 			return err
 		}
-		return keepsCounting(d, func() error { return errors.Join(d.start(false), d.carries(ctx)) })
+		return checkCountsKept(d, func() error { return errors.Join(d.start(false), d.awaitCarrying(ctx)) })
 	}},
 	{"killed at some moment", func(ctx context.Context, d *fastDaemon) error {
 		return errors.Join(d.send(syscall.SIGTERM), d.killSoon(ctx, 10*time.Millisecond),
-			d.start(false), d.killSoon(ctx, respite), d.start(false))
+			d.start(false), d.killSoon(ctx, settleTime), d.start(false))
 	}},
-	{killedAlone, func(ctx context.Context, d *fastDaemon) error {
+	{killedUnattended, func(ctx context.Context, d *fastDaemon) error {
 		killed := time.Now()
 		if err := d.end(ctx, syscall.SIGKILL); err != nil {
 			return err
 		}
-		wait(ctx, time.Until(killed.Add(stepsAside)))
-		return keepsCounting(d, func() error { return errors.Join(d.asideNow(ctx), d.start(false), d.carries(ctx)) })
+		wait(ctx, time.Until(killed.Add(noDaemonDelay)))
+		return checkCountsKept(d, func() error { return errors.Join(d.checkSlow(ctx), d.start(false), d.awaitCarrying(ctx)) })
 	}},
 }
 
-// killedAlone is the kind of cycle that takes its time.
-const killedAlone = "killed, 5 s alone, started"
+// killedUnattended is the kind of cycle in which a killed daemon has no successor for 5
+// s.
+const killedUnattended = "killed, 5 s alone, started"
 
-// keepsCounting wants the next daemon to go on with what was counted.
-func keepsCounting(d *fastDaemon, what func() error) error {
-	before, err := d.counted()
+// checkCountsKept expects that the next daemon continues the counters of the one before.
+func checkCountsKept(d *fastDaemon, what func() error) error {
+	before, err := d.readCounts()
 	if err != nil {
 		return err
 	}
 	if err := what(); err != nil {
 		return err
 	}
-	now, err := d.counted()
+	now, err := d.readCounts()
 	if err == nil && now[bpf.CarriedOut] < before[bpf.CarriedOut] {
-		return fmt.Errorf("the next daemon began anew: %d packets carried, and %d before", now[bpf.CarriedOut], before[bpf.CarriedOut])
+		return fmt.Errorf("the next daemon reset the counters: %d packets carried, %d before", now[bpf.CarriedOut], before[bpf.CarriedOut])
 	}
 	return err
 }
 
-// asideNow wants the programs to leave packets to the slow path, because there is no
-// daemon, and to carry none.
-func (d *fastDaemon) asideNow(ctx context.Context) error {
-	before, err := d.counted()
+// checkSlow expects that programs without a daemon carry nothing, and leave packets to
+// the slow path.
+func (d *fastDaemon) checkSlow(ctx context.Context) error {
+	before, err := d.readCounts()
 	if err != nil {
 		return err
 	}
-	err = until(ctx, "packets go slow", func() (bool, error) {
+	err = poll(ctx, "packets go slow", func() (bool, error) {
 		const some = 100
-		now, err := d.counted()
+		now, err := d.readCounts()
 		return now[bpf.SlowNoDaemon]+now[bpf.PerDirection+bpf.SlowNoDaemon] >= before[bpf.SlowNoDaemon]+before[bpf.PerDirection+bpf.SlowNoDaemon]+some, err
 	})
 	if err != nil {
 		return err
 	}
-	now, err := d.counted()
+	now, err := d.readCounts()
 	if err == nil && (now[bpf.CarriedOut] != before[bpf.CarriedOut] || now[bpf.CarriedIn] != before[bpf.CarriedIn]) {
-		return fmt.Errorf("%v after its daemon was killed, a fast path carries packets: %v, before %v", stepsAside, now, before)
+		return fmt.Errorf("%v after its daemon was killed, a fast path carries packets: %v, before %v", noDaemonDelay, now, before)
 	}
 	return err
 }
@@ -128,13 +129,14 @@ func (d *fastDaemon) asideNow(ctx context.Context) error {
 type Outcome struct {
 	Path, Kind string
 	Cycles     int
-	// Again is how many cycles more were played because this machine had thrown
-	// packets away in them: Excused datagrams were lost there, and are not in Lost.
-	Again                        int
-	Excused                      uint64
-	Took                         time.Duration
-	Sent, Lost, Twice, Overtaken uint64 // datagrams
-	Opened, Bytes                uint64 // connections; of streams
+	// Repeated counts the cycles that were run again because this machine itself had
+	// dropped packets in them. LostByMachine are the datagrams lost there; Lost does not
+	// count them.
+	Repeated                          int
+	LostByMachine                     uint64
+	Took                              time.Duration
+	Sent, Lost, Duplicates, Reordered uint64 // datagrams
+	Opened, Bytes                     uint64 // connections; of streams
 	// Retransmitted are segments of TCP; Needless those of them of which the other
 	// end said that it had them already. The others were lost.
 	Retransmitted, Needless uint64
@@ -142,8 +144,7 @@ type Outcome struct {
 	Backlog, Receiver       uint64 // packets that this machine threw away: queues of its cores, of sockets
 }
 
-// check plays all cycles, and prints what became of the traffic on w: nothing is to
-// be lost.
+// check runs all cycles, prints what became of the traffic, and expects no loss.
 func (c Lossless) check(ctx context.Context, w io.Writer, h compare.Host) ([]verify.Bar, error) {
 	all, err := c.Run(ctx, h)
 	if err != nil {
@@ -157,13 +158,13 @@ func (c Lossless) check(ctx context.Context, w io.Writer, h compare.Host) ([]ver
 		}
 		what := fmt.Sprintf("%s, %s, %d cycles: ", o.Path, o.Kind, o.Cycles)
 		bars = append(bars,
-			verify.Bar{Text: what + fmt.Sprintf("%d of %d datagrams lost, none is to be", o.Lost, o.Sent), Holds: o.Lost == 0 && o.Sent > 0},
-			verify.Bar{Text: what + fmt.Sprintf("%d connections lost, none is to be", len(o.Broken)), Holds: len(o.Broken) == 0 && o.Opened > 0})
+			verify.Bar{Text: what + fmt.Sprintf("%d of %d datagrams lost, none allowed", o.Lost, o.Sent), Holds: o.Lost == 0 && o.Sent > 0},
+			verify.Bar{Text: what + fmt.Sprintf("%d connections lost, none allowed", len(o.Broken)), Holds: len(o.Broken) == 0 && o.Opened > 0})
 	}
 	return bars, nil
 }
 
-// Run plays all cycles, each path for itself.
+// Run runs all cycles, on one path after another.
 func (c Lossless) Run(ctx context.Context, h compare.Host) ([]Outcome, error) {
 	var all []Outcome
 	for _, p := range c.Paths {
@@ -176,7 +177,7 @@ func (c Lossless) Run(ctx context.Context, h compare.Host) ([]Outcome, error) {
 	return all, nil
 }
 
-// path plays the cycles on one path.
+// path runs the cycles on one path.
 func (c Lossless) path(ctx context.Context, h compare.Host, name string) (all []Outcome, err error) {
 	l, err := lab.Up(ctx, lab.Options{Name: h.LabName, Paths: []string{name}, Services: c.Services, Program: h.Program})
 	if err != nil {
@@ -197,8 +198,8 @@ func (c Lossless) path(ctx context.Context, h compare.Host, name string) (all []
 		return nil, err
 	}
 	defer r.traffic.close()
-	for _, step := range []func(context.Context) (Outcome, error){r.slow, r.fast} {
-		if c.Still == 0 {
+	for _, step := range []func(context.Context) (Outcome, error){r.slowBaseline, r.fastBaseline} {
+		if c.Baseline == 0 {
 			break
 		}
 		o, err := step(ctx)
@@ -208,7 +209,7 @@ func (c Lossless) path(ctx context.Context, h compare.Host, name string) (all []
 		all = append(all, o)
 	}
 	for _, d := range r.daemons {
-		if err := d.carries(ctx); err != nil {
+		if err := d.awaitCarrying(ctx); err != nil {
 			return all, err
 		}
 		if d.attached, err = bpf.Attached(d.pins); err != nil {
@@ -217,8 +218,8 @@ func (c Lossless) path(ctx context.Context, h compare.Host, name string) (all []
 	}
 	for _, kind := range cycles {
 		n := c.Cycles
-		if kind.name == killedAlone {
-			n = c.Alone
+		if kind.name == killedUnattended {
+			n = c.Unattended
 		}
 		if n == 0 {
 			continue
@@ -232,7 +233,7 @@ func (c Lossless) path(ctx context.Context, h compare.Host, name string) (all []
 	return all, nil
 }
 
-// run is what goes on on one path.
+// run is the state of the check on one path.
 type run struct {
 	Lossless
 	arm     lab.Arm
@@ -240,14 +241,14 @@ type run struct {
 	traffic *traffic
 }
 
-// slow is the path without its fast path.
-func (r *run) slow(ctx context.Context) (o Outcome, err error) {
+// slowBaseline measures the path without its fast path.
+func (r *run) slowBaseline(ctx context.Context) (o Outcome, err error) {
 	for _, d := range r.daemons {
 		if err := d.end(ctx, syscall.SIGTERM); err != nil {
 			return o, err
 		}
 	}
-	if o, err = r.still(ctx, "slow path, no cycles"); err != nil {
+	if o, err = r.baseline(ctx, "slow path, no cycles"); err != nil {
 		return o, err
 	}
 	for _, d := range r.daemons {
@@ -256,53 +257,53 @@ func (r *run) slow(ctx context.Context) (o Outcome, err error) {
 	// What a slow machine sends is not carried by the other one: it has a checksum
 	// around it.
 	for _, d := range r.daemons {
-		err = errors.Join(err, d.carries(ctx))
+		err = errors.Join(err, d.awaitCarrying(ctx))
 	}
 	return o, err
 }
 
-func (r *run) fast(ctx context.Context) (Outcome, error) {
-	return r.still(ctx, "fast path, no cycles")
+func (r *run) fastBaseline(ctx context.Context) (Outcome, error) {
+	return r.baseline(ctx, "fast path, no cycles")
 }
 
-func (r *run) still(ctx context.Context, kind string) (Outcome, error) {
+func (r *run) baseline(ctx context.Context, kind string) (Outcome, error) {
 	o := Outcome{Path: r.arm.Name, Kind: kind}
-	before, err := r.look()
+	before, err := r.snapshot()
 	if err != nil {
 		return o, err
 	}
-	wait(ctx, r.Still)
-	after, err := r.look()
+	wait(ctx, r.Baseline)
+	after, err := r.snapshot()
 	o.add(before, after)
 	return o, err
 }
 
-// tooOften is how many cycles more are played, for each one that counts, at most.
-const tooOften = 2
+// maxRepeats is how often a cycle that counts may be repeated, on average.
+const maxRepeats = 2
 
-// play plays cycles of a kind, on each machine in turn.
+// play runs cycles of one kind, on each machine in turn.
 func (r *run) play(ctx context.Context, kind cycle, n int) (Outcome, error) {
 	o := Outcome{Path: r.arm.Name, Kind: kind.name}
 	for o.Cycles < n {
 		d := r.daemons[o.Cycles%len(r.daemons)]
-		before, err := r.look()
+		before, err := r.snapshot()
 		if err != nil {
 			return o, err
 		}
 		if err := kind.do(ctx, d); err != nil {
 			return o, err
 		}
-		if err := errors.Join(d.carries(ctx), d.whole()); err != nil {
+		if err := errors.Join(d.awaitCarrying(ctx), d.checkAttached(ctx)); err != nil {
 			return o, err
 		}
-		wait(ctx, respite)
-		after, err := r.look()
+		wait(ctx, settleTime)
+		after, err := r.snapshot()
 		if err != nil {
 			return o, err
 		}
-		if lost := after.lost - before.lost; lost > 0 && excused(before, after) && o.Again < tooOften*n {
-			o.Again++
-			o.Excused += lost
+		if lost := after.lost - before.lost; lost > 0 && lostByMachine(before, after) && o.Repeated < maxRepeats*n {
+			o.Repeated++
+			o.LostByMachine += lost
 			continue
 		}
 		o.Cycles++
@@ -311,27 +312,27 @@ func (r *run) play(ctx context.Context, kind cycle, n int) (Outcome, error) {
 	return o, nil
 }
 
-// seen is what has become of the traffic so far, and what the machine has done to
-// it that no path is to blame for.
-type seen struct {
+// snapshot is what has become of the traffic so far, and the machine's own drop counters,
+// for which no path is to blame.
+type snapshot struct {
 	tally
-	at                                       time.Time
+	time                                     time.Time
 	backlog, receiver, retransmits, needless uint64
 }
 
-// excused: of what was lost between the two, this machine itself has thrown as much
-// away, by its own count. What is lost beyond that is the path's.
-func excused(before, after seen) bool {
+// lostByMachine tells whether this machine itself dropped, by its own counters, at least
+// as many packets as were lost between two snapshots. Any further loss is the path's.
+func lostByMachine(before, after snapshot) bool {
 	machines := after.backlog - before.backlog + after.receiver - before.receiver
 	return after.lost-before.lost <= machines && len(after.broken) == len(before.broken)
 }
 
-// look counts while nothing is under way: a datagram that is lost and the count of
-// the queue that had no room for it are in the same look.
-func (r *run) look() (s seen, err error) {
+// snapshot reads the counters while nothing is sent: a datagram that is lost and the drop
+// counter of the queue that dropped it are in the same snapshot.
+func (r *run) snapshot() (s snapshot, err error) {
 	r.traffic.gate.Lock()
 	defer r.traffic.gate.Unlock()
-	s.tally, s.at = r.traffic.take(), time.Now()
+	s.tally, s.time = r.traffic.awaitQuiet(), time.Now()
 	for _, cpu := range (host.Reader{}).CPUCounters() {
 		s.backlog += cpu.Dropped
 	}
@@ -350,12 +351,12 @@ func (r *run) look() (s seen, err error) {
 	return s, nil
 }
 
-func (o *Outcome) add(before, after seen) {
-	o.Took += after.at.Sub(before.at)
+func (o *Outcome) add(before, after snapshot) {
+	o.Took += after.time.Sub(before.time)
 	o.Sent += after.sent - before.sent
 	o.Lost += after.lost - before.lost
-	o.Twice += after.twice - before.twice
-	o.Overtaken += after.overtaken - before.overtaken
+	o.Duplicates += after.duplicates - before.duplicates
+	o.Reordered += after.reordered - before.reordered
 	o.Opened += after.opened - before.opened
 	o.Bytes += after.bytes - before.bytes
 	o.Retransmitted += after.retransmits - before.retransmits
@@ -367,11 +368,11 @@ func (o *Outcome) add(before, after seen) {
 
 func printOutcomes(w io.Writer, all []Outcome) {
 	const line = "%-12s %-28s %6v %10v %6v %6v %10v %8v %8v %8v %7v %8v %8v\n"
-	fmt.Fprintf(w, line, "path", "what goes on", "cycles", "datagrams", "lost", "twice", "overtaken", "opened", "broken", "MB", "retrans", "needless", "dropped")
+	fmt.Fprintf(w, line, "path", "cycle", "cycles", "datagrams", "lost", "dup", "reordered", "opened", "broken", "MB", "retrans", "needless", "dropped")
 	for _, o := range all {
-		fmt.Fprintf(w, line, o.Path, o.Kind, o.Cycles, o.Sent, o.Lost, o.Twice, o.Overtaken, o.Opened, len(o.Broken), o.Bytes>>20, o.Retransmitted, o.Needless, o.Backlog+o.Receiver)
-		if o.Again > 0 {
-			fmt.Fprintf(w, "%-12s   %d cycles more were played: this machine itself threw packets away in them, and %d datagrams were lost\n", "", o.Again, o.Excused)
+		fmt.Fprintf(w, line, o.Path, o.Kind, o.Cycles, o.Sent, o.Lost, o.Duplicates, o.Reordered, o.Opened, len(o.Broken), o.Bytes>>20, o.Retransmitted, o.Needless, o.Backlog+o.Receiver)
+		if o.Repeated > 0 {
+			fmt.Fprintf(w, "%-12s   %d cycles were repeated: this machine itself dropped packets in them, and %d datagrams were lost\n", "", o.Repeated, o.LostByMachine)
 		}
 		if len(o.Broken) > 0 {
 			fmt.Fprintf(w, "%-12s   broken: %s\n", "", strings.Join(o.Broken[:min(3, len(o.Broken))], "; "))

@@ -16,7 +16,7 @@ func TestLosslessShort(t *testing.T) {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}
 	c := DefaultLossless()
-	c.Services, c.Cycles, c.Alone, c.Datagrams, c.Streams, c.Rate, c.Still = 10, 4, 1, 2000, 2, 1<<20, 0
+	c.Services, c.Cycles, c.Unattended, c.Datagrams, c.Streams, c.Rate, c.Baseline = 10, 4, 1, 2000, 2, 1<<20, 0
 	var out bytes.Buffer
 	bars, err := c.check(t.Context(), &out, h)
 	if err == nil {
@@ -46,9 +46,9 @@ func TestExcused(t *testing.T) {
 		"a connection broke":               {lost: 3, backlog: 3, broken: []string{"stream: reset"}},
 	} {
 		// What was there before counts for nothing.
-		before := seen{tally: tally{lost: 7}, backlog: 900, receiver: 900}
-		after := seen{tally: tally{lost: 7 + c.lost, broken: c.broken}, backlog: 900 + c.backlog, receiver: 900 + c.receiver}
-		if got := excused(before, after); got != c.want {
+		before := snapshot{tally: tally{lost: 7}, backlog: 900, receiver: 900}
+		after := snapshot{tally: tally{lost: 7 + c.lost, broken: c.broken}, backlog: 900 + c.backlog, receiver: 900 + c.receiver}
+		if got := lostByMachine(before, after); got != c.want {
 			t.Errorf("%s: excused %v, want %v", name, got, c.want)
 		}
 	}

@@ -20,17 +20,17 @@ const (
 	step         = time.Millisecond
 )
 
-// numbered is one end of a flow of datagrams that have numbers, from 1.
+// numbered is one end of a flow of numbered datagrams, from 1.
 type numbered struct {
 	conn    *net.UDPConn
 	peer    *numbered
 	sent    atomic.Uint64
 	refused atomic.Uint64 // by this end's own kernel
 
-	mu              sync.Mutex
-	came            []bool // by number
-	got, twice, odd uint64 // different ones; those that had come already; those that others overtook
-	last            uint64
+	mu                              sync.Mutex
+	received                        []bool // by number
+	distinct, duplicates, reordered uint64 // different ones; those that had come already; those that others overtook
+	last                            uint64
 }
 
 func listenNumbered(at host.Endpoint) (conn *net.UDPConn, err error) {
@@ -90,25 +90,25 @@ func (n *numbered) receive() {
 			return
 		}
 		if size == datagramSize {
-			n.take(binary.BigEndian.Uint64(buf))
+			n.record(binary.BigEndian.Uint64(buf))
 		}
 	}
 }
 
-func (n *numbered) take(number uint64) {
+func (n *numbered) record(number uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for uint64(len(n.came)) <= number {
-		n.came = append(n.came, make([]bool, 1<<16)...)
+	for uint64(len(n.received)) <= number {
+		n.received = append(n.received, make([]bool, 1<<16)...)
 	}
 	switch {
-	case n.came[number]:
-		n.twice++
+	case n.received[number]:
+		n.duplicates++
 		return
 	case number < n.last:
-		n.odd++
+		n.reordered++
 	}
-	n.came[number] = true
-	n.got++
+	n.received[number] = true
+	n.distinct++
 	n.last = max(n.last, number)
 }

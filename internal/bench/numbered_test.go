@@ -6,9 +6,9 @@ import "testing"
 func TestNumbered(t *testing.T) {
 	n := new(numbered)
 	for _, number := range []uint64{1, 3, 2, 2, 1 << 17, 4} {
-		n.take(number)
+		n.record(number)
 	}
-	if n.got != 5 || n.twice != 1 || n.odd != 2 {
-		t.Errorf("%d came, %d twice, %d overtaken, want 5, 1, 2", n.got, n.twice, n.odd)
+	if n.distinct != 5 || n.duplicates != 1 || n.reordered != 2 {
+		t.Errorf("%d came, %d twice, %d overtaken, want 5, 1, 2", n.distinct, n.duplicates, n.reordered)
 	}
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 )
 
-// traffic is what nothing may be lost of: numbered datagrams both ways, streams both
-// ways whose content is known, and connections that come and go.
+// traffic is what must not be lost: numbered datagrams and streams of known content in
+// both directions, and short connections.
 type traffic struct {
-	udp    [2]*numbered
-	stop   context.CancelFunc
-	ended  sync.WaitGroup
-	gate   sync.RWMutex // closed while nothing new is to be sent
-	bytes  atomic.Uint64
-	opened atomic.Uint64
-	mu     sync.Mutex
-	broken []string // what became of connections that did not do what they should
+	udp     [2]*numbered
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	gate    sync.RWMutex // closed while nothing new is to be sent
+	bytes   atomic.Uint64
+	opened  atomic.Uint64
+	mu      sync.Mutex
+	broken  []string // what became of connections that did not do what they should
 }
 
 // trafficRate says how much traffic there is.
@@ -37,8 +37,8 @@ const (
 	pause = 20 * time.Millisecond // between short connections
 )
 
-// trafficPatience bounds every wait for the other end.
-var trafficPatience = host.ScaleTimeout(20 * time.Second)
+// trafficTimeout bounds every wait for the other end.
+var trafficTimeout = host.ScaleTimeout(20 * time.Second)
 
 // startTraffic starts it between two ends. It goes on until it is stopped.
 func startTraffic(ctx context.Context, from, to host.Endpoint, r trafficRate) (*traffic, error) {
@@ -58,8 +58,8 @@ func startTraffic(ctx context.Context, from, to host.Endpoint, r trafficRate) (*
 		if i == 1 {
 			rate = r.datagrams - rate
 		}
-		t.do(func() { n.receive() })
-		t.do(func() { n.send(ctx, &t.gate, rate) })
+		t.start(func() { n.receive() })
+		t.start(func() { n.send(ctx, &t.gate, rate) })
 	}
 	var listener *net.TCPListener
 	err := host.Do(to.Namespace, func() (err error) {
@@ -71,7 +71,7 @@ func startTraffic(ctx context.Context, from, to host.Endpoint, r trafficRate) (*
 		return nil, err
 	}
 	context.AfterFunc(ctx, func() { listener.Close() })
-	t.do(func() { t.serve(ctx, listener, r) })
+	t.start(func() { t.serve(ctx, listener, r) })
 	at := listener.Addr().(*net.TCPAddr).AddrPort()
 	for range r.streams {
 		conn, err := dialFrom(from, at)
@@ -79,16 +79,16 @@ func startTraffic(ctx context.Context, from, to host.Endpoint, r trafficRate) (*
 			t.close()
 			return nil, err
 		}
-		t.do(func() { t.stream(ctx, conn, r.bytes) })
+		t.start(func() { t.stream(ctx, conn, r.bytes) })
 	}
-	t.do(func() { t.comeAndGo(ctx, from, at) })
+	t.start(func() { t.openShortConns(ctx, from, at) })
 	return t, nil
 }
 
-func (t *traffic) do(what func()) {
-	t.ended.Add(1)
+func (t *traffic) start(what func()) {
+	t.running.Add(1)
 	go func() {
-		defer t.ended.Done()
+		defer t.running.Done()
 		what()
 	}()
 }
@@ -101,10 +101,10 @@ func (t *traffic) close() {
 			n.conn.Close()
 		}
 	}
-	t.ended.Wait()
+	t.running.Wait()
 }
 
-func (t *traffic) lost(what string, err error) {
+func (t *traffic) fail(what string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.broken = append(t.broken, fmt.Sprintf("%s: %v", what, err))
@@ -122,19 +122,19 @@ func (t *traffic) serve(ctx context.Context, l *net.TCPListener, r trafficRate) 
 		conn, err := l.AcceptTCP()
 		if err != nil {
 			if ctx.Err() == nil {
-				t.lost("accept", err)
+				t.fail("accept", err)
 			}
 			return
 		}
-		t.do(func() {
+		t.start(func() {
 			kind := make([]byte, 1)
-			_ = conn.SetDeadline(time.Now().Add(trafficPatience))
+			_ = conn.SetDeadline(time.Now().Add(trafficTimeout))
 			if _, err := conn.Read(kind); err != nil {
 				conn.Close() // its other end tells
 				return
 			}
 			if kind[0] == isStream {
-				t.both(ctx, conn, r.bytes)
+				t.exchange(ctx, conn, r.bytes)
 				return
 			}
 			defer conn.Close()
@@ -145,7 +145,7 @@ func (t *traffic) serve(ctx context.Context, l *net.TCPListener, r trafficRate) 
 }
 
 func dialFrom(from host.Endpoint, to netip.AddrPort) (conn *net.TCPConn, err error) {
-	d := net.Dialer{Timeout: trafficPatience, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.Addr, 0))}
+	d := net.Dialer{Timeout: trafficTimeout, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.Addr, 0))}
 	err = host.Do(from.Namespace, func() error {
 		c, err := d.Dial("tcp4", to.String())
 		if err == nil {
@@ -156,28 +156,28 @@ func dialFrom(from host.Endpoint, to netip.AddrPort) (conn *net.TCPConn, err err
 	return conn, err
 }
 
-// comeAndGo opens connections, says a byte, hears it, and closes them.
-func (t *traffic) comeAndGo(ctx context.Context, from host.Endpoint, to netip.AddrPort) {
+// openShortConns opens connections, exchanges a byte on each, and closes them.
+func (t *traffic) openShortConns(ctx context.Context, from host.Endpoint, to netip.AddrPort) {
 	for ctx.Err() == nil {
-		err := t.short(from, to)
+		err := t.shortConn(from, to)
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
-			t.lost("short connection", err)
+			t.fail("short connection", err)
 		}
 		t.opened.Add(1)
 		wait(ctx, pause)
 	}
 }
 
-func (t *traffic) short(from host.Endpoint, to netip.AddrPort) error {
+func (t *traffic) shortConn(from host.Endpoint, to netip.AddrPort) error {
 	conn, err := dialFrom(from, to)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(trafficPatience))
+	_ = conn.SetDeadline(time.Now().Add(trafficTimeout))
 	if _, err := conn.Write([]byte{isShort}); err != nil {
 		return err
 	}
@@ -188,32 +188,32 @@ func (t *traffic) short(from host.Endpoint, to netip.AddrPort) error {
 // stream is a connection that stays, from the end that dialed.
 func (t *traffic) stream(ctx context.Context, conn *net.TCPConn, rate int) {
 	if _, err := conn.Write([]byte{isStream}); err != nil {
-		t.lost("stream", err)
+		t.fail("stream", err)
 		conn.Close()
 		return
 	}
 	t.opened.Add(1)
-	t.both(ctx, conn, rate)
+	t.exchange(ctx, conn, rate)
 }
 
-// both sends and reads known bytes, until ctx ends.
-func (t *traffic) both(ctx context.Context, conn *net.TCPConn, rate int) {
+// exchange sends and reads the pattern, until ctx ends.
+func (t *traffic) exchange(ctx context.Context, conn *net.TCPConn, rate int) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	defer conn.Close()
 	sent := make(chan error, 1)
-	go func() { sent <- sendKnown(ctx, conn, rate) }()
-	err := t.readKnown(conn)
+	go func() { sent <- sendPattern(ctx, conn, rate) }()
+	err := t.readPattern(conn)
 	if ctx.Err() == nil {
-		t.lost("stream", err)
+		t.fail("stream", err)
 	}
 	conn.Close()
 	<-sent
 }
 
-// known is what streams carry, over and over. Its length is odd, so that no chunk
-// is like the one before.
-var known = func() []byte {
+// pattern is what streams carry, over and over. Its length is odd, so that no two
+// successive chunks are alike.
+var pattern = func() []byte {
 	b := make([]byte, 1<<18+3)
 	x := uint32(1)
 	for i := range b {
@@ -225,12 +225,12 @@ var known = func() []byte {
 	return b
 }()
 
-func sendKnown(ctx context.Context, conn *net.TCPConn, rate int) error {
+func sendPattern(ctx context.Context, conn *net.TCPConn, rate int) error {
 	every := time.Duration(float64(chunk) / float64(rate) * float64(time.Second))
 	for at := 0; ctx.Err() == nil; {
-		part := known[at:min(at+chunk, len(known))]
-		at = (at + len(part)) % len(known)
-		_ = conn.SetWriteDeadline(time.Now().Add(trafficPatience))
+		part := pattern[at:min(at+chunk, len(pattern))]
+		at = (at + len(part)) % len(pattern)
+		_ = conn.SetWriteDeadline(time.Now().Add(trafficTimeout))
 		if _, err := conn.Write(part); err != nil {
 			return err
 		}
@@ -239,18 +239,18 @@ func sendKnown(ctx context.Context, conn *net.TCPConn, rate int) error {
 	return nil
 }
 
-func (t *traffic) readKnown(conn *net.TCPConn) error {
+func (t *traffic) readPattern(conn *net.TCPConn) error {
 	buf := make([]byte, chunk)
 	for at := 0; ; {
-		_ = conn.SetReadDeadline(time.Now().Add(trafficPatience))
-		n, err := conn.Read(buf[:min(chunk, len(known)-at)])
+		_ = conn.SetReadDeadline(time.Now().Add(trafficTimeout))
+		n, err := conn.Read(buf[:min(chunk, len(pattern)-at)])
 		if err != nil {
 			return err
 		}
-		if string(buf[:n]) != string(known[at:at+n]) {
-			return fmt.Errorf("what came is not what was sent, at byte %d of %d", at, len(known))
+		if string(buf[:n]) != string(pattern[at:at+n]) {
+			return fmt.Errorf("what came is not what was sent, at byte %d of %d", at, len(pattern))
 		}
-		at = (at + n) % len(known)
+		at = (at + n) % len(pattern)
 		t.bytes.Add(uint64(n))
 	}
 }
@@ -265,13 +265,13 @@ func wait(ctx context.Context, d time.Duration) {
 
 // tally is what has become of the traffic so far.
 type tally struct {
-	sent, lost, twice, overtaken, refused uint64 // datagrams
-	opened, bytes                         uint64
-	broken                                []string
+	sent, lost, duplicates, reordered, refused uint64 // datagrams
+	opened, bytes                              uint64
+	broken                                     []string
 }
 
-// take waits until nothing more comes, and counts. The gate is closed.
-func (t *traffic) take() (now tally) {
+// awaitQuiet waits until no more datagrams arrive, and counts. The gate is closed.
+func (t *traffic) awaitQuiet() (now tally) {
 	const poll = 5 * time.Millisecond
 	for still, got := time.Now(), uint64(0); ; time.Sleep(poll) {
 		now = t.tally()
@@ -281,15 +281,15 @@ func (t *traffic) take() (now tally) {
 		if came := now.sent - now.lost; came != got {
 			still, got = time.Now(), came
 		}
-		if time.Since(still) > quiet {
+		if time.Since(still) > quietTime {
 			break
 		}
 	}
 	return now
 }
 
-// quiet is how long nothing must have come until what has not is lost.
-var quiet = host.ScaleTimeout(time.Second)
+// quietTime is how long nothing must arrive before missing datagrams count as lost.
+var quietTime = host.ScaleTimeout(time.Second)
 
 func (t *traffic) tally() tally {
 	now := tally{opened: t.opened.Load(), bytes: t.bytes.Load()}
@@ -297,9 +297,9 @@ func (t *traffic) tally() tally {
 		n.mu.Lock()
 		sent := n.peer.sent.Load()
 		now.sent += sent
-		now.lost += sent - n.got
-		now.twice += n.twice
-		now.overtaken += n.odd
+		now.lost += sent - n.distinct
+		now.duplicates += n.duplicates
+		now.reordered += n.reordered
 		now.refused += n.refused.Load()
 		n.mu.Unlock()
 	}

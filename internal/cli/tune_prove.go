@@ -18,10 +18,10 @@ import (
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/progress"
+	"github.com/venturi-net/venturi/internal/prooflab"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/tune"
-	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -50,9 +50,9 @@ func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more 
 	if err := p.mayTouch(more.Host); err != nil {
 		return err
 	}
-	q := verify.ProveRequest(p.path, p.wire)
+	q := prooflab.Request(p.path, p.wire)
 	q.Seed, q.Command = p.seed, ownCommand(env)
-	pair, err := verify.PairTime(q)
+	pair, err := prooflab.PairTime(q)
 	if err == nil {
 		err = profile.CheckBudget(p.budget, pair, more)
 	}
@@ -76,7 +76,7 @@ func (p *proving) run(ctx context.Context, env *Env, profile tune.Profile, more 
 	}
 	show := progress.New(env.Stderr)
 	defer show.Done()
-	s, err := verify.OpenProve(ctx, q, compare.Host{Version: Version(), Program: program, LabName: "tune", Watch: show})
+	s, err := prooflab.Open(ctx, q, compare.Host{Version: Version(), Program: program, LabName: "tune", Watch: show})
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (p *proving) lease(env *Env, more tune.Targets) tune.TrialOptions {
 func (p *proving) attached() bool { return strings.HasPrefix(p.path, "attach") }
 
 // search proves in a path that is up.
-func (p *proving) search(ctx context.Context, env *Env, s *verify.Prove, show *progress.Progress, profile tune.Profile, more tune.Targets) (*tune.ProofResult, []tune.Skipped, error) {
+func (p *proving) search(ctx context.Context, env *Env, s *prooflab.ProofLab, show *progress.Progress, profile tune.Profile, more tune.Targets) (*tune.ProofResult, []tune.Skipped, error) {
 	targets, err := s.Targets(more)
 	if err != nil {
 		return nil, nil, err
@@ -134,7 +134,7 @@ func (p *proving) search(ctx context.Context, env *Env, s *verify.Prove, show *p
 	stage := search.Stage("")
 	proof := tune.ProfileProof{
 		Profile: profile, Targets: targets, Machine: thisMachine(), Gauge: s.Gauge,
-		Options: search.Options{Seed: s.Seed, Budget: p.budget, Now: time.Now, PairTime: s.Pair, MDE: p.effect},
+		Options: search.Options{Seed: s.Seed, Budget: p.budget, Now: time.Now, PairTime: s.PairTime, MDE: p.effect},
 		Lease:   p.lease(env, more),
 		Folder:  folder, Open: func() (*journal.Journal, error) { return openToChange(env, journalWait) },
 	}

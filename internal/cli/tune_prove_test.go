@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/journal"
+	"github.com/venturi-net/venturi/internal/prooflab"
 	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/tune"
-	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -70,7 +70,7 @@ func TestProofBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	for budget, want := range map[time.Duration]int{time.Minute: verr.Usage, 6 * time.Minute: verr.OK} {
-		pair, err := verify.PairTime(verify.ProveRequest("vxlan", ""))
+		pair, err := prooflab.PairTime(prooflab.Request("vxlan", ""))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -89,7 +89,7 @@ end in faster or slower; at least 90 % of the others must end in slower.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return RunCheck(cmd.Context(), env, "verify", c) },
 	}
 	f := cmd.Flags()
-	f.IntVar(&c.Same, "same", c.Same, "comparisons of identical paths")
+	f.IntVar(&c.Identical, "same", c.Identical, "comparisons of identical paths")
 	f.IntVar(&c.Slower, "slower", c.Slower, "comparisons with a slower path")
 	f.Var((*share)(&c.Effect), "effect", "how much slower the slower path is")
 	f.Var((*share)(&c.Margin), "margin", "differences within this are \"same\"")

@@ -15,9 +15,9 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// Agree is the check against the real tools: on the host path of the lab, on
-// the same cores, with the same socket buffers and one message a system call,
-// run by run in random order.
+// Agree compares our loads with the real tools: on the host path of the lab, on the same
+// cores, with the same socket buffers and one message per system call, run by run in
+// random order.
 type Agree struct {
 	Pairs int           // runs of each, a load
 	Slice time.Duration // length of a run, whole seconds
@@ -35,9 +35,9 @@ const (
 	reachCPU            = 1.05
 )
 
-// with is what is run beside each tool. iperf3's datagrams hold a header of 16
-// bytes, so it cannot send one of 1 byte.
-var with = []struct {
+// agreeTools are the loads that run in turn with each tool. A datagram of iperf3 has a
+// header of 16 bytes, so iperf3 cannot send 1 byte.
+var agreeTools = []struct {
 	tool  string
 	loads []string
 	sizes string
@@ -66,7 +66,7 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 	fmt.Fprintf(w, "%d pairs of runs of %s each; ratio of ours to the tool's, median with its interval\n\n", c.Pairs, c.Slice)
 	fmt.Fprintf(w, "%-14s %-7s %12s %12s  %-26s %s\n", "load", "tool", "ours", "tool's", "ratio", "CPU per unit")
 	var bars []Bar
-	for i, run := range with {
+	for i, run := range agreeTools {
 		q := base
 		q.Tools, q.Loads, q.Sizes = []string{run.tool}, run.loads, run.sizes
 		q.Series, q.Slice, q.Seed = c.Pairs, c.Slice, c.Seed+uint64(i)
@@ -77,7 +77,7 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 		for _, cell := range s.Cells {
 			for _, a := range cell.Agreement {
 				print(w, cell.Cell, a)
-				bars = append(bars, judge(cell.Cell, a)...)
+				bars = append(bars, agreementBars(cell.Cell, a)...)
 			}
 		}
 	}
@@ -85,7 +85,7 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 		return err
 	}
 	fmt.Fprintln(w)
-	return CheckBars(w, "our figures are not those of the real tools", bars)
+	return CheckBars(w, "our figures do not agree with those of the real tools", bars)
 }
 
 // batched prints what many datagrams a system call give, which neither tool can.
@@ -120,8 +120,8 @@ func FormatFigure(c result.Cell, v float64) string {
 	return fmt.Sprintf("%.1f k/s", v/1e3)
 }
 
-// judge makes the bars of one load beside one tool.
-func judge(c result.Cell, a analysis.Agreement) []Bar {
+// agreementBars makes the bars of one load and one tool.
+func agreementBars(c result.Cell, a analysis.Agreement) []Bar {
 	name := c.Name + " beside " + a.Tool
 	var bars []Bar
 	// iperf3 is held to for the TCP rate alone: it spends more on a datagram.

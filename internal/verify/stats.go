@@ -14,35 +14,34 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Stats is the check of the verdicts: many comparisons of two identical arms,
-// and many in which one arm's responder is busy for a known share of the round
-// trip. They come in random order, so that no drift of the machine falls on
-// one kind alone.
+// Stats checks the verdicts: it makes many comparisons of two identical arms, and many in
+// which the responder of one arm is busy for a known share of the round trip. They come
+// in random order, so that drift of the machine affects both kinds.
 type Stats struct {
-	Same   int           // comparisons of identical arms
-	Slower int           // comparisons with a slower arm
-	Effect float64       // how much slower: 0.03
-	Margin float64       // of the verdicts
-	Budget time.Duration // of one comparison
-	Slice  time.Duration // shorter ones make better use of a budget
-	Seed   uint64
+	Identical int           // comparisons of identical arms
+	Slower    int           // comparisons with a slower arm
+	Effect    float64       // how much slower: 0.03
+	Margin    float64       // of the verdicts
+	Budget    time.Duration // of one comparison
+	Slice     time.Duration // shorter ones make better use of a budget
+	Seed      uint64
 }
 
 // DefaultStats is what a claim about the verdicts rests on.
 func DefaultStats() Stats {
-	return Stats{Same: 100, Slower: 40, Effect: 0.03, Margin: 0.01,
+	return Stats{Identical: 100, Slower: 40, Effect: 0.03, Margin: 0.01,
 		Budget: 10 * time.Second, Slice: 10 * time.Millisecond, Seed: 1}
 }
 
 // Bars of the check, as shares: false alarms at most, and slower arms seen at least.
 const (
-	maxFalse = 0.08
-	minSeen  = 0.90
+	maxFalseAlarms = 0.08
+	minDetected    = 0.90
 )
 
-// arm is the one under test: the host path for the third time, after the
-// baseline and its copy.
-const arm = "host.2"
+// testedArm is the arm under test: the host path for the third time, after the baseline
+// and its copy.
+const testedArm = "host.2"
 
 // Tally counts verdicts.
 type Tally map[stats.Verdict]int
@@ -55,9 +54,9 @@ func (t Tally) String() string {
 // Run makes the comparisons, printing each on w, and returns the verdicts on
 // the identical and on the slower arms.
 func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (same, slower Tally, err error) {
-	if c.Same < 0 || c.Slower < 0 || c.Same+c.Slower == 0 || c.Effect <= 0 || c.Effect > 10 {
+	if c.Identical < 0 || c.Slower < 0 || c.Identical+c.Slower == 0 || c.Effect <= 0 || c.Effect > 10 {
 		return nil, nil, verr.New(verr.Usage, "cannot check the verdicts with these numbers",
-			fmt.Sprintf("--same %d --slower %d --effect %g%% leave nothing to count", c.Same, c.Slower, 100*c.Effect),
+			fmt.Sprintf("--same %d --slower %d --effect %g%% leave nothing to count", c.Identical, c.Slower, 100*c.Effect),
 			"ask for at least one comparison, and for an effect above 0")
 	}
 	base := compare.Request{Paths: []string{"host", "host"}, Loads: load.Default[:1], Margin: c.Margin, Budget: c.Budget, Slice: c.Slice,
@@ -74,11 +73,11 @@ func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (same, slow
 	same, slower = Tally{}, Tally{}
 	rng := rand.New(rand.NewPCG(c.Seed, 1))
 	rtt := map[string]float64{} // of the baseline when it was last measured, ns
-	for i, nth := range rng.Perm(c.Same + c.Slower) {
+	for i, nth := range rng.Perm(c.Identical + c.Slower) {
 		q := base
 		q.Loads = load.Default[i%2 : i%2+1] // tcp_lat and udp_lat in turn
 		q.Seed = rng.Uint64()
-		busy := nth >= c.Same
+		busy := nth >= c.Identical
 		if busy {
 			if err := b.calibrate(ctx, &q, rtt, c.Effect); err != nil {
 				return same, slower, err
@@ -88,7 +87,7 @@ func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (same, slow
 		if err != nil {
 			return same, slower, err
 		}
-		row, floor := find(s)
+		row, floor := rowUnderTest(s)
 		rtt[q.Loads[0]] = 2 * s.Cells[0].Rows[0].Value
 		tally, kind := same, "identical"
 		if busy {
@@ -99,7 +98,7 @@ func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (same, slow
 		if row.Judged.Verdict == stats.NotJudged {
 			verdict = "too noisy for a verdict"
 		}
-		fmt.Fprintf(w, "%3d/%d  %s  %-12s  %.4f [%.4f, %.4f]  floor ±%.2f %%  %s\n", i+1, c.Same+c.Slower, q.Loads[0], kind,
+		fmt.Fprintf(w, "%3d/%d  %s  %-12s  %.4f [%.4f, %.4f]  floor ±%.2f %%  %s\n", i+1, c.Identical+c.Slower, q.Loads[0], kind,
 			row.Ratio.Value, row.Ratio.Lo, row.Ratio.Hi, 100*floor, verdict)
 	}
 	return same, slower, nil
@@ -122,9 +121,9 @@ func (b *Comparer) calibrate(ctx context.Context, q *compare.Request, rtt map[st
 	return nil
 }
 
-func find(s *analysis.Summary) (row analysis.Row, floor float64) {
+func rowUnderTest(s *analysis.Summary) (row analysis.Row, floor float64) {
 	for _, r := range s.Cells[0].Rows {
-		if r.Arm.Name == arm {
+		if r.Arm.Name == testedArm {
 			row = r
 		}
 	}
@@ -143,12 +142,12 @@ func (c Stats) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	}
 	alarms := same[stats.Faster] + same[stats.Slower]
 	fmt.Fprintf(w, "\n%d comparisons in %s, each at most %s in slices of %s, margin %.2g %%\n",
-		c.Same+c.Slower, time.Since(start).Round(time.Second), c.Budget, c.Slice, 100*c.Margin)
+		c.Identical+c.Slower, time.Since(start).Round(time.Second), c.Budget, c.Slice, 100*c.Margin)
 	fmt.Fprintf(w, "identical arms: %v\n%.2g %% slower: %v\n", same, 100*c.Effect, slower)
-	return CheckBars(w, "the verdicts do not hold what they promise", []Bar{
-		{Text: fmt.Sprintf("false alarms: %d of %d, at most %.0f %%", alarms, c.Same, 100*maxFalse),
-			Holds: float64(alarms) <= maxFalse*float64(c.Same)},
-		{Text: fmt.Sprintf("slower arms seen: %d of %d, at least %.0f %%", slower[stats.Slower], c.Slower, 100*minSeen),
-			Holds: float64(slower[stats.Slower]) >= minSeen*float64(c.Slower)},
+	return CheckBars(w, "the verdicts are not as reliable as they should be", []Bar{
+		{Text: fmt.Sprintf("false alarms: %d of %d, at most %.0f %%", alarms, c.Identical, 100*maxFalseAlarms),
+			Holds: float64(alarms) <= maxFalseAlarms*float64(c.Identical)},
+		{Text: fmt.Sprintf("slower arms seen: %d of %d, at least %.0f %%", slower[stats.Slower], c.Slower, 100*minDetected),
+			Holds: float64(slower[stats.Slower]) >= minDetected*float64(c.Slower)},
 	})
 }

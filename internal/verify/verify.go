@@ -1,9 +1,9 @@
-// Package verify checks the instrument itself, with the instrument's own code
-// from end to end: that it agrees with the tools that people know, that it
-// calls identical paths the same, and that it sees a small difference.
+// Package verify checks the instrument itself, with the instrument's own code from end to
+// end: its figures agree with those of well-known tools, it calls identical paths the
+// same, and it sees a small difference.
 //
-// These are benchmarks with a bar, run by hand on a quiet machine. Tests run
-// short forms of them that no slow machine can fail.
+// These are benchmarks with a bar, run by hand on a quiet machine. Tests run short forms
+// of them that no slow machine can fail.
 package verify
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// bench runs comparisons one after the other in one lab, and keeps no records.
+// Comparer runs comparisons one after another in one lab, and keeps no records.
 type Comparer struct {
 	Session *compare.Session
 }
@@ -39,7 +39,7 @@ func OpenComparer(ctx context.Context, q compare.Request, h compare.Host) (*Comp
 
 func (b *Comparer) Close() error { return b.Session.Close() }
 
-// compare makes one comparison and analyses it.
+// Compare makes one comparison and analyses it.
 func (b *Comparer) Compare(ctx context.Context, q compare.Request) (*analysis.Summary, error) {
 	rec, err := b.Record(ctx, q)
 	if err != nil {
@@ -48,7 +48,7 @@ func (b *Comparer) Compare(ctx context.Context, q compare.Request) (*analysis.Su
 	return analysis.Analyze(rec, analysis.Options{Live: true})
 }
 
-// record makes one comparison.
+// Record makes one comparison.
 func (b *Comparer) Record(ctx context.Context, q compare.Request) (*result.Record, error) {
 	r, err := q.Resolve()
 	if err != nil {
@@ -69,13 +69,13 @@ func (b *Comparer) Record(ctx context.Context, q compare.Request) (*result.Recor
 	return rec, nil
 }
 
-// bar is one thing that must hold.
+// Bar is a condition that must hold.
 type Bar struct {
 	Text  string
 	Holds bool
 }
 
-// conclude prints the bars and gives an error if one does not hold.
+// CheckBars prints the bars, and fails if one does not hold.
 func CheckBars(w io.Writer, what string, bars []Bar) error {
 	missed := 0
 	for _, b := range bars {

@@ -38,7 +38,7 @@ func testHost(t *testing.T) compare.Host {
 // wide a bar that a busy machine passes it too: the full one is a benchmark. On such a
 // machine many a verdict is that it cannot tell, but none is the wrong one.
 func TestStatsShort(t *testing.T) {
-	c := Stats{Same: 6, Slower: 4, Effect: 0.6, Margin: 0.03, Budget: 3 * time.Second, Seed: 1}
+	c := Stats{Identical: 6, Slower: 4, Effect: 0.6, Margin: 0.03, Budget: 3 * time.Second, Seed: 1}
 	var out bytes.Buffer
 	same, slower, err := c.Run(t.Context(), &out, testHost(t))
 	t.Logf("\n%s", out.String())
@@ -118,7 +118,7 @@ func TestJudge(t *testing.T) {
 		{bw, analysis.Agreement{Tool: "qperf", Ratio: ratio(1, 0.99, 1.01)}, []bool{true, true, false}},
 	} {
 		var got []bool
-		for _, b := range judge(c.cell, c.a) {
+		for _, b := range agreementBars(c.cell, c.a) {
 			got = append(got, b.Holds)
 		}
 		if !slices.Equal(got, c.want) {

@@ -10,7 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/cli"
 )
 
-const about = `Run benchmarks of Venturi itself, with bars that must hold: how near the fast path
+const longHelp = `Run benchmarks of Venturi itself, with bars that must hold: how near the fast path
 comes to the host network, and which planted faults "tune --prove" finds. Each prints
 what it measured and whether its bars hold; exit code 1 means that one does not.
 Let the machine do nothing else meanwhile.`
@@ -20,9 +20,9 @@ func Run(ctx context.Context, env *cli.Env) int {
 	return cli.Program{
 		Name:  "venturi-bench",
 		Short: "Benchmarks of Venturi itself",
-		Long:  about,
+		Long:  longHelp,
 		Example: `  venturi-bench fast       how near the fast path comes to the host network, about an hour
-  venturi-bench proofs     faults that tune --prove must find, up to 5 hours`,
+  venturi-bench proofs     faults that tune --prove must fix, up to 5 hours`,
 		// A lab starts this very program as its agents and daemons.
 		Commands: append([]func(*cli.Env) *cobra.Command{newFast, newProofs}, cli.HiddenCommands()...),
 	}.Run(ctx, env)

@@ -17,17 +17,16 @@ func newProofs(env *cli.Env) *cobra.Command {
 	c := bench.DefaultProofs()
 	cmd := &cobra.Command{
 		Use:   "proofs",
-		Short: "Plant faults, and count which of them a proof mends",
-		Long: `Put something wrong on a path of a lab, and let "tune --prove" search among what
-mends it and ten changes that cannot matter. At least 95 % of the faults must be
-mended, and at most 2 % of the ten be kept. Faults: csum (checksum offload off on the
-tunnel device), gro, seg (segmentation), bbr (for reno). By name only: rps (all on one
-core, which is a gain for streams where there are two), and, in a virtual machine of
-venturi, backlog (a tiny one).
+		Short: "Plant faults, and count how many of them a proof fixes",
+		Long: `Plant a fault on a path of a lab, and let "tune --prove" search among the setting that
+fixes it and ten placebos, which cannot matter. At least 95 % of the faults must be
+fixed, and at most 2 % of the placebos kept. Faults: csum (checksum offload off on the
+tunnel device), gro, seg (segmentation), bbr (instead of reno). By name only: rps (all
+packets to one core, which helps streams if there are two cores), and, in a virtual
+machine of venturi, backlog (a tiny one).
 
-With --record many proofs can be made in several sittings: it can be interrupted
-after any of them, and the same command goes on with those that are missing.
-Proofs of another build, budget, effect or seed do not count together.`,
+With --record you can interrupt after any proof: the same command later goes on with the
+missing ones. Proofs of another build, budget, effect or seed do not count together.`,
 		Example: `  venturi-bench proofs
   venturi-bench proofs --record proofs.jsonl --repeat 10
   venturi-bench proofs --fault csum --repeat 1`,
@@ -38,7 +37,7 @@ Proofs of another build, budget, effect or seed do not count together.`,
 				return err
 			}
 			if len(cpus) < 2 {
-				return verr.New(verr.Missing, "cannot check proofs", "this machine has one core, and some of the faults are none there", "run it on a machine with two cores or more")
+				return verr.New(verr.Missing, "cannot check proofs", "this machine has one core, where some of the faults do no harm", "use a machine with at least two cores")
 			}
 			c.Build = cli.Build()
 			c.LastCPU, c.Machine = cpus[len(cpus)-1], knob.Machine{Settings: setting.NewSettings(tune.Backends("")...)}
@@ -55,7 +54,7 @@ Proofs of another build, budget, effect or seed do not count together.`,
 	f.StringSliceVar(&c.Faults, "fault", nil, "faults to plant (default all)")
 	f.IntVar(&c.Repeat, "repeat", c.Repeat, "proofs of each fault")
 	f.DurationVar(&c.Budget, "budget", c.Budget, "time for one proof")
-	cli.OnceVar(f, &c.Record, "record", "file that each finished proof is added to; those that it holds count towards\n--repeat, and are not made again")
+	cli.OnceVar(f, &c.Record, "record", "file to append finished proofs to; the proofs in it count towards --repeat")
 	cli.EffectVar(f, &c.MDE, "effect", "refuse if nothing as small as this could be shown")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the random order")
 	return cmd

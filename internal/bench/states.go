@@ -13,26 +13,24 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// leastStates is how often states are measured that are to be compared: fewer
-// values have no interval.
-const leastStates = 6
+// minStates is how many samples of each state are taken at least: fewer have no interval.
+const minStates = 6
 
-// states compares one path with itself in several states that cannot be there at
-// the same time: each is measured for a moment, in turn, over and over, beside the
-// host network. The order changes direction each time, and the machine's drift with
-// it.
+// states compares one path with itself in several states that exclude each other. Each
+// state is sampled in turn, over and over, beside the host network. The order is reversed
+// each time, so that drift of the machine cancels out.
 type states struct {
 	names   []string
 	enter   func(ctx context.Context, state int) error // returns when the path is in it
-	measure func(ctx context.Context, rng *rand.Rand) (moment, error)
+	measure func(ctx context.Context, rng *rand.Rand) (sample, error)
 }
 
-// moment is what was seen at once, by load: logarithms of figures.
-type moment map[string]struct{ path, ratio float64 }
+// sample holds what was measured at one time, by load: logarithms of figures.
+type sample map[string]struct{ path, ratio float64 }
 
 // run measures all states until the budget is used up.
-func (s *states) run(ctx context.Context, budget time.Duration, seed uint64) (seen [][]moment, err error) {
-	seen = make([][]moment, len(s.names))
+func (s *states) run(ctx context.Context, budget time.Duration, seed uint64) (seen [][]sample, err error) {
+	seen = make([][]sample, len(s.names))
 	rng, start := rand.New(rand.NewPCG(seed, 5)), time.Now()
 	for turn := 0; ; turn++ {
 		began := time.Now()
@@ -41,7 +39,7 @@ func (s *states) run(ctx context.Context, budget time.Duration, seed uint64) (se
 				i = len(s.names) - 1 - i
 			}
 			if err := s.enter(ctx, i); err != nil {
-				return nil, fmt.Errorf("make it so: %s: %w", s.names[i], err)
+				return nil, fmt.Errorf("enter the state %s: %w", s.names[i], err)
 			}
 			m, err := s.measure(ctx, rng)
 			if err != nil {
@@ -49,18 +47,18 @@ func (s *states) run(ctx context.Context, budget time.Duration, seed uint64) (se
 			}
 			seen[i] = append(seen[i], m)
 		}
-		if turn+1 >= leastStates && time.Since(start)+time.Since(began) > budget {
+		if turn+1 >= minStates && time.Since(start)+time.Since(began) > budget {
 			return seen, nil
 		}
 	}
 }
 
-// byRecord measures a moment as a short comparison.
-type byRecord struct {
-	bench   *verify.Comparer
-	request compare.Request
-	path    string
-	figure  figureOf
+// comparisonSampler takes a sample by a short comparison.
+type comparisonSampler struct {
+	comparer *verify.Comparer
+	request  compare.Request
+	path     string
+	figure   figureOf
 }
 
 // figureOf is what a moment is to tell of the slices of a load.
@@ -69,8 +67,9 @@ type figureOf struct {
 	rounds func(mine, host []float64) (path, ratio float64) // logarithms, of as many figures
 }
 
-// typical is what most rounds were like: what disturbs one is in none of it.
-var typical = figureOf{(*result.Slice).Value, func(mine, host []float64) (path, ratio float64) {
+// medianFigure is the median of all rounds: a disturbance of one round does not affect
+// it.
+var medianFigure = figureOf{(*result.Slice).Value, func(mine, host []float64) (path, ratio float64) {
 	ratios := make([]float64, len(mine))
 	for i := range mine {
 		ratios[i] = math.Log(mine[i] / host[i])
@@ -78,9 +77,9 @@ var typical = figureOf{(*result.Slice).Value, func(mine, host []float64) (path, 
 	return math.Log(stats.Median(mine)), stats.Median(ratios)
 }}
 
-func (r *byRecord) measure(ctx context.Context, rng *rand.Rand) (moment, error) {
+func (r *comparisonSampler) measure(ctx context.Context, rng *rand.Rand) (sample, error) {
 	r.request.Seed = rng.Uint64()
-	rec, err := r.bench.Record(ctx, r.request)
+	rec, err := r.comparer.Record(ctx, r.request)
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +87,8 @@ func (r *byRecord) measure(ctx context.Context, rng *rand.Rand) (moment, error) 
 }
 
 // read takes the rounds in which both the path and the host network have a figure.
-func (r *byRecord) read(rec *result.Record) (moment, error) {
-	m := moment{}
+func (r *comparisonSampler) read(rec *result.Record) (sample, error) {
+	m := sample{}
 	for _, cell := range rec.Plan.Cells {
 		by := map[int]map[string]float64{} // round, path
 		for i := range rec.Slices {
@@ -118,8 +117,8 @@ func (r *byRecord) read(rec *result.Record) (moment, error) {
 	return m, nil
 }
 
-// overHost is the ratio to the host network in one state.
-func overHost(seen []moment, load string) *stats.Ratio {
+// ratioToHost is the ratio to the host network in one state.
+func ratioToHost(seen []sample, load string) *stats.Ratio {
 	var logs []float64
 	for _, m := range seen {
 		logs = append(logs, m[load].ratio)
@@ -127,9 +126,9 @@ func overHost(seen []moment, load string) *stats.Ratio {
 	return ratioOf(logs)
 }
 
-// between is the ratio of the path in one state to itself in another, in the same
-// turns. With host, what became of the host network meanwhile is taken out.
-func between(a, b []moment, load string, host bool) *stats.Ratio {
+// ratioBetween is the ratio of the path in one state to the path in another, in the same
+// rounds. With host, the change of the host network in between is taken out.
+func ratioBetween(a, b []sample, load string, host bool) *stats.Ratio {
 	var logs []float64
 	for i := range min(len(a), len(b)) {
 		if host {

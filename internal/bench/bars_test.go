@@ -28,11 +28,11 @@ func TestBarsAskForNarrowIntervals(t *testing.T) {
 			}
 			return bars
 		},
-		"rewrites": func(r *stats.Ratio) []verify.Bar { return judgeRewrites("vxlan+fast", momentsOf(r)) },
+		"rewrites": func(r *stats.Ratio) []verify.Bar { return judgeRewrites("vxlan+fast", samplesOf(r)) },
 		"flows":    func(r *stats.Ratio) []verify.Bar { return judgeSame("flows", "that with 1", r) },
-		"in turn":  func(r *stats.Ratio) []verify.Bar { return judgeInTurn("flows in turn", r) },
+		"in turn":  func(r *stats.Ratio) []verify.Bar { return judgeRoundRobin("flows in turn", r) },
 		"programs": func(r *stats.Ratio) []verify.Bar {
-			return timed{program: "from_wire", load: "udp_bw", flows: 1, ratio: r}.judge("vxlan+fast")
+			return programTime{program: "from_wire", load: "udp_bw", flows: 1, ratio: r}.judge("vxlan+fast")
 		},
 	}
 	for name, judge := range sections {
@@ -59,9 +59,9 @@ func TestBarsAskForNarrowIntervals(t *testing.T) {
 	}
 }
 
-// momentsOf are moments that a ratio to the host network comes from.
-func momentsOf(r *stats.Ratio) (all []moment) {
-	times := 2 * leastStates
+// samplesOf are samples that give this ratio to the host network.
+func samplesOf(r *stats.Ratio) (all []sample) {
+	times := 2 * minStates
 	switch {
 	case r == nil:
 		return nil
@@ -73,7 +73,7 @@ func momentsOf(r *stats.Ratio) (all []moment) {
 		if r.Open {
 			at = r.Value
 		}
-		m := moment{}
+		m := sample{}
 		for _, b := range rewriteBars {
 			m[b.load] = struct{ path, ratio float64 }{0, math.Log(at)}
 		}
@@ -93,7 +93,7 @@ func TestIsNarrow(t *testing.T) {
 		{stats.Ratio{Value: 0.5, Lo: 0.47, Hi: 0.53}, false},
 		{stats.Ratio{Value: 1, Open: true}, false},
 	} {
-		if got := isNarrow("it", &c.ratio); got.Holds != c.want {
+		if got := narrowBar("it", &c.ratio); got.Holds != c.want {
 			t.Errorf("%+v: %v, want %v", c.ratio, got.Holds, c.want)
 		}
 	}

@@ -15,14 +15,15 @@ import (
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/prooflab"
 	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Proofs is the check of tune --prove: faults are planted on paths of a lab, and
-// what a proof keeps is counted. Beside what mends the fault it is offered ten
+// Proofs checks tune --prove: it plants faults on paths of a lab, and counts what a proof
+// keeps. Beside the setting that corrects the fault, the proof is offered ten placebos:
 // changes that cannot matter.
 type Proofs struct {
 	Faults  []string // names; none: all
@@ -53,9 +54,9 @@ func DefaultProofs() Proofs {
 // Bars of the check, as shares: faults whose mending was kept at least, and
 // placebos kept at most.
 const (
-	minKept  = 0.95
-	maxKept  = 0.02
-	mendName = "mend"
+	minMended       = 0.95
+	maxPlacebosKept = 0.02
+	fixName         = "mend"
 )
 
 // Counts are what came out of proofs.
@@ -82,7 +83,7 @@ func (c Proofs) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	if c.Repeat < 1 {
 		return verr.New(verr.Usage, fmt.Sprintf("cannot repeat proofs %d times", c.Repeat), "there is nothing to count", "ask for at least one")
 	}
-	r, err := c.openRecord()
+	r, err := c.openLog()
 	if err != nil {
 		return err
 	}
@@ -101,11 +102,11 @@ func (c Proofs) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	all, n, took := r.sum(faults)
 	fmt.Fprintf(w, "\n%d proofs in %s, each at most %s\nhits: %d, misses: %d (%d of them refused as too noisy), false alarms: %d of %d placebos that were judged; %d were not tried\n",
 		n, took.Round(time.Second), c.Budget, all.Hits, all.Misses, all.Refused, all.Alarms, all.Placebos, all.Untried)
-	return verify.CheckBars(w, "proofs do not hold what they promise", []verify.Bar{
-		{Text: fmt.Sprintf("faults mended: %d of %d, at least %.0f %%", all.Hits, all.Hits+all.Misses, 100*minKept),
-			Holds: float64(all.Hits) >= minKept*float64(all.Hits+all.Misses)},
-		{Text: fmt.Sprintf("placebos kept: %d of %d, at most %.0f %%", all.Alarms, all.Placebos, 100*maxKept),
-			Holds: float64(all.Alarms) <= maxKept*float64(all.Placebos)},
+	return verify.CheckBars(w, "proofs miss their bars", []verify.Bar{
+		{Text: fmt.Sprintf("faults mended: %d of %d, at least %.0f %%", all.Hits, all.Hits+all.Misses, 100*minMended),
+			Holds: float64(all.Hits) >= minMended*float64(all.Hits+all.Misses)},
+		{Text: fmt.Sprintf("placebos kept: %d of %d, at most %.0f %%", all.Alarms, all.Placebos, 100*maxPlacebosKept),
+			Holds: float64(all.Alarms) <= maxPlacebosKept*float64(all.Placebos)},
 	})
 }
 
@@ -113,14 +114,14 @@ func (c Proofs) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 // nothing but faults.
 func (c Proofs) faults() (faults []Fault, err error) {
 	if len(c.Faults) == 0 {
-		return slices.DeleteFunc(Faults(c.LastCPU), func(f Fault) bool { return f.OfMachine || f.Mixed }), nil
+		return slices.DeleteFunc(Faults(c.LastCPU), func(f Fault) bool { return f.WholeMachine || f.Mixed }), nil
 	}
 	for _, name := range c.Faults {
 		f, err := FindFault(name, c.LastCPU)
 		if err != nil {
 			return nil, err
 		}
-		if f.OfMachine && !c.Guest {
+		if f.WholeMachine && !c.Guest {
 			return nil, verr.New(verr.Usage, "cannot plant fault "+name, "it would be one of this whole machine",
 				"plant it in a virtual one: venturi kernel exec 6.1 -- venturi-bench proofs --fault "+name)
 		}
@@ -130,15 +131,15 @@ func (c Proofs) faults() (faults []Fault, err error) {
 }
 
 // fault makes those proofs of one fault that are missing, in one lab.
-func (c Proofs) fault(ctx context.Context, w io.Writer, h compare.Host, f Fault, r *record) (err error) {
-	q := verify.ProveRequest(f.Path, f.Wire)
+func (c Proofs) fault(ctx context.Context, w io.Writer, h compare.Host, f Fault, r *proofLog) (err error) {
+	q := prooflab.Request(f.Path, f.Wire)
 	q.Seed, q.Command = c.Seed, []string{"venturi-bench", "proofs"}
-	p, err := verify.OpenProve(ctx, q, h)
+	p, err := prooflab.Open(ctx, q, h)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	targets, err := p.Targets(tune.Targets{Host: f.OfMachine})
+	targets, err := p.Targets(tune.Targets{Host: f.WholeMachine})
 	if err != nil {
 		return err
 	}
@@ -153,7 +154,7 @@ func (c Proofs) fault(ctx context.Context, w io.Writer, h compare.Host, f Fault,
 		var void *search.VoidError
 		for try := 1; try < mostTries && errors.As(err, &void); try++ {
 			fmt.Fprintf(w, "%s %3d/%d  made again: %v\n", f.Name, i+1, c.Repeat, void)
-			if err := rest(ctx); err != nil {
+			if err := pauseBetweenTries(ctx); err != nil {
 				return err
 			}
 			start = time.Now()
@@ -163,8 +164,8 @@ func (c Proofs) fault(ctx context.Context, w io.Writer, h compare.Host, f Fault,
 		if err != nil && !errors.As(err, &noisy) {
 			return err
 		}
-		one := Finished{Build: c.Build, Fault: f.Name, Budget: c.Budget, MDE: c.MDE, Seed: c.Seed, Nth: i, At: start.UTC(), Took: time.Since(start),
-			Counts: countOf(proved, noisy != nil), Told: tell(proved, noisy)}
+		one := ProofRecord{Build: c.Build, Fault: f.Name, Budget: c.Budget, MDE: c.MDE, Seed: c.Seed, Nth: i, Time: start.UTC(), Took: time.Since(start),
+			Counts: countOf(proved, noisy != nil), Summary: summarizeProof(proved, noisy)}
 		fmt.Fprintln(w, one.line(c.Repeat))
 		if err := r.add(one); err != nil {
 			return err
@@ -176,8 +177,8 @@ func (c Proofs) fault(ctx context.Context, w io.Writer, h compare.Host, f Fault,
 // mostTries is how often a proof is made at which the machine is taken away from us.
 const mostTries = 10
 
-// rest waits until whoever takes the machine away may be done.
-func rest(ctx context.Context) error {
+// pauseBetweenTries waits for whoever takes CPU time from this machine.
+func pauseBetweenTries(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -187,9 +188,9 @@ func rest(ctx context.Context) error {
 }
 
 // proof plants the fault, proves, and takes the fault back.
-func (c Proofs) proof(ctx context.Context, p *verify.Prove, f Fault, targets tune.Targets, seed uint64) (proved *tune.ProofResult, err error) {
+func (c Proofs) proof(ctx context.Context, p *prooflab.ProofLab, f Fault, targets tune.Targets, seed uint64) (proved *tune.ProofResult, err error) {
 	start := time.Now()
-	bad, err := f.wishes(c.Machine, targets, f.Bad)
+	bad, err := f.assignments(c.Machine, targets, f.Bad)
 	if err != nil {
 		return nil, err
 	}
@@ -212,18 +213,18 @@ func (c Proofs) proof(ctx context.Context, p *verify.Prove, f Fault, targets tun
 	if err := tx.End(); err != nil {
 		return nil, err
 	}
-	good, err := f.wishes(c.Machine, targets, f.Good)
+	good, err := f.assignments(c.Machine, targets, f.Good)
 	if err != nil {
 		return nil, err
 	}
-	candidates, err := placeboWishes(c.Machine, targets)
+	candidates, err := placeboCandidates(c.Machine, targets)
 	if err != nil {
 		return nil, err
 	}
-	candidates = append(candidates, tune.Candidate{Name: mendName, Assignments: good})
+	candidates = append(candidates, tune.Candidate{Name: fixName, Assignments: good})
 	return tune.Proof{
 		Journal: c.Journal, Machine: c.Machine, Gauge: p.Gauge, Metrics: tune.Metrics(cmp.Or(f.Profile, "balanced")), Candidates: candidates,
-		Options: search.Options{Seed: seed, Budget: max(1, c.Budget-2*time.Since(start)), Now: time.Now, PairTime: p.Pair, MDE: c.MDE},
+		Options: search.Options{Seed: seed, Budget: max(1, c.Budget-2*time.Since(start)), Now: time.Now, PairTime: p.PairTime, MDE: c.MDE},
 	}.Do(ctx)
 }
 
@@ -232,13 +233,13 @@ func countOf(p *tune.ProofResult, refused bool) (c Counts) {
 	if refused {
 		return Counts{Misses: 1, Refused: 1}
 	}
-	if slices.Contains(p.Set, mendName) {
+	if slices.Contains(p.Set, fixName) {
 		c.Hits++
 	} else {
 		c.Misses++
 	}
 	for _, row := range p.Rows {
-		if row.Knob == mendName {
+		if row.Knob == fixName {
 			continue
 		}
 		if row.Verdict == search.VerdictNotTried {
@@ -253,8 +254,8 @@ func countOf(p *tune.ProofResult, refused bool) (c Counts) {
 	return c
 }
 
-// tell is one proof in a line.
-func tell(p *tune.ProofResult, noisy *search.NoisyError) string {
+// summarizeProof describes a proof in one line.
+func summarizeProof(p *tune.ProofResult, noisy *search.NoisyError) string {
 	if noisy != nil {
 		return "refused: " + noisy.Error()
 	}
@@ -263,7 +264,7 @@ func tell(p *tune.ProofResult, noisy *search.NoisyError) string {
 		switch {
 		case row.Verdict == search.VerdictNotTried:
 			parts = append(parts, row.Knob+" not tried: "+row.Reason)
-		case row.Knob == mendName:
+		case row.Knob == fixName:
 			parts = append(parts, strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", row.Verdict, row.Metric, row.Reason)), " "))
 			parts = append(parts, effectsOf(row.Effects, "")...)
 		case row.Verdict == search.VerdictProven:

@@ -91,7 +91,7 @@ func carriedOf(before, after [bpf.Counts]uint64) float64 {
 type udpTurns struct{ *load.RoundRobin }
 
 func openUDPTurns(arm lab.Arm, flows int) (turns, error) {
-	r, err := load.OpenRoundRobin(load.Pair{From: arm.Client(), To: arm.Server()}, liveNear, flows/liveNear, liveClientPort, liveServerPort, 0, 1)
+	r, err := load.OpenRoundRobin(load.Pair{From: arm.Client(), To: arm.Server()}, liveClients, flows/liveClients, liveClientPort, liveServerPort, 0, 1)
 	return udpTurns{r}, err
 }
 
@@ -154,7 +154,7 @@ func (t *tcpTurns) serve() {
 func (t *tcpTurns) tour() error {
 	b := make([]byte, 1)
 	for _, c := range t.conns {
-		if err := c.SetDeadline(time.Now().Add(trafficPatience)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(trafficTimeout)); err != nil {
 			return err
 		}
 		if _, err := c.Write(b); err != nil {

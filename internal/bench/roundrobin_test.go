@@ -21,7 +21,7 @@ func TestLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ends [2]*live
+	var ends [2]*flowSet
 	defer func() {
 		for _, end := range ends {
 			if end != nil {
@@ -33,7 +33,7 @@ func TestLive(t *testing.T) {
 		}
 	}()
 	for i, arm := range l.Arms {
-		if ends[i], err = openLive(arm); err != nil {
+		if ends[i], err = openFlowSet(arm); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -45,11 +45,11 @@ func TestLive(t *testing.T) {
 			t.Errorf("%s: %d flows in the table, %v; want nearly %d", pins, table.Flows, err, liveFlows)
 		}
 	}
-	m, err := measureLive(ends, rand.New(rand.NewPCG(1, 1)))
+	m, err := measureFlowSets(ends, rand.New(rand.NewPCG(1, 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := m[inTurn]; math.IsNaN(got.ratio) || math.IsInf(got.ratio, 0) || got.path < math.Log(1000) {
+	if got := m[roundRobinLoad]; math.IsNaN(got.ratio) || math.IsInf(got.ratio, 0) || got.path < math.Log(1000) {
 		t.Errorf("a round trip of %v ns, %v times that of the host network", math.Exp(got.path), math.Exp(got.ratio))
 	}
 }

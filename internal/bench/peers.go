@@ -85,7 +85,7 @@ func peersOf(ctx context.Context, w io.Writer, h compare.Host, paths []string, l
 	}
 	t := peerTable{arms: b.Session.Lab().Arms, rng: rand.New(rand.NewPCG(seed, 6))}
 	t.client, t.server = compare.ChooseCPUs(cpus)
-	rounds := max(leastStates, int(budget/(time.Duration(len(loads)*len(t.arms))*tool.MinDuration)))
+	rounds := max(minStates, int(budget/(time.Duration(len(loads)*len(t.arms))*tool.MinDuration)))
 	fmt.Fprintf(w, "\n%s beside the host network, 0 Services, %d runs of %v each in random order\n\n",
 		strings.Join(paths, " and "), rounds, tool.MinDuration)
 	fmt.Fprintf(w, "%-30s %-12s %14s  %-22s %s\n", "load", "path", "median", "ratio to host", "carried")

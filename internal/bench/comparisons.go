@@ -78,8 +78,8 @@ var fastBars = []struct {
 	{"connections, 1000 Services", "vxlan+fast", "tcp_crr", 16, false, false, 0.95, 0},
 }
 
-// comparing is a section that is made of comparisons.
-func comparing(names ...string) func(context.Context, io.Writer, compare.Host, time.Duration, uint64) ([]verify.Bar, error) {
+// comparisonSection makes a section of comparisons.
+func comparisonSection(names ...string) func(context.Context, io.Writer, compare.Host, time.Duration, uint64) ([]verify.Bar, error) {
 	return func(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
 		for _, name := range names {
 			for _, c := range fastCompares {
@@ -137,7 +137,7 @@ func lostOf(row analysis.Row) string {
 	return fmt.Sprintf("%d of %d", row.Latency.Lost, row.Latency.Requests)
 }
 
-// judge holds the ratios against the bars of the comparison.
+// judge compares the ratios with the bars of the comparison.
 func (c fastCompare) judge(s *analysis.Summary) (bars []verify.Bar) {
 	for _, b := range fastBars {
 		if b.compare != c.name {
@@ -152,11 +152,11 @@ func (c fastCompare) judge(s *analysis.Summary) (bars []verify.Bar) {
 		if b.cpu {
 			what, r = what+", CPU", cpuRatio(row)
 		}
-		text := fmt.Sprintf("%s: %s of %s, %s", what, interval(r), c.base(), limits(b.below, b.bar))
+		text := fmt.Sprintf("%s: %s of %s, %s", what, interval(r), c.base(), boundText(b.below, b.bar))
 		if b.prototype > 0 {
 			text += fmt.Sprintf(" (prototype: %.2f)", b.prototype)
 		}
-		bars = append(bars, judged(what, text, r, found && reaches(r, b.bar, b.below))...)
+		bars = append(bars, ratioBars(what, text, r, found && meetsBar(r, b.bar, b.below))...)
 	}
 	return bars
 }

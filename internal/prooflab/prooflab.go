@@ -1,4 +1,6 @@
-package verify
+// Package prooflab raises a lab with one path, and measures the path in many states, for
+// proofs of tuning.
+package prooflab
 
 import (
 	"context"
@@ -11,30 +13,30 @@ import (
 	"github.com/venturi-net/venturi/internal/tune"
 )
 
-// Prove is a path that is up, ready to be measured in many states.
-type Prove struct {
-	Gauge   *compare.Gauge
-	Seed    uint64
-	Pair    time.Duration // that measuring two states takes, about
-	session *compare.Session
+// ProofLab is a path that is up, ready to be measured in many states.
+type ProofLab struct {
+	Gauge    *compare.Gauge
+	Seed     uint64
+	PairTime time.Duration // about how long it takes to measure two states
+	session  *compare.Session
 }
 
-// What one measurement of a state is: slices of each load. It takes half a second,
-// so that two states are compared before the machine has changed.
+// One measurement of a state is some slices of each load. It takes half a second, so that
+// two states are compared before the machine has changed.
 const (
-	proveRounds = 4
-	proveSlice  = 20e6 // ns
+	rounds = 4
+	slice  = 20e6 // ns
 )
 
-// ProveRequest asks for the lab of one path, with the loads that a proof wants.
-func ProveRequest(path, wire string) compare.Request {
+// Request asks for the lab of one path, with the loads of a proof.
+func Request(path, wire string) compare.Request {
 	return compare.Request{
 		Paths: []string{path}, NoHost: true, NoCopy: true, Wire: wire,
-		Loads: tune.ProveLoads(), Slice: proveSlice, Rounds: proveRounds, Series: 1, Wait: true,
+		Loads: tune.ProveLoads(), Slice: slice, Rounds: rounds, Series: 1, Wait: true,
 	}
 }
 
-// PairTime is how long the measurements of two states will take, about.
+// PairTime is about how long it will take to measure two states.
 func PairTime(q compare.Request) (time.Duration, error) {
 	plan, err := q.Plan()
 	if err != nil {
@@ -43,8 +45,8 @@ func PairTime(q compare.Request) (time.Duration, error) {
 	return tune.PairOnces * experiment.Duration(plan, compare.Slow()), nil
 }
 
-// OpenProve raises the lab.
-func OpenProve(ctx context.Context, q compare.Request, h compare.Host) (*Prove, error) {
+// Open raises the lab.
+func Open(ctx context.Context, q compare.Request, h compare.Host) (*ProofLab, error) {
 	r, err := q.Resolve()
 	if err == nil {
 		err = r.Check()
@@ -60,14 +62,14 @@ func OpenProve(ctx context.Context, q compare.Request, h compare.Host) (*Prove, 
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	return &Prove{Gauge: g, Seed: r.Plan().Seed, Pair: tune.PairOnces * g.EstimatedDuration(), session: s}, nil
+	return &ProofLab{Gauge: g, Seed: r.Plan().Seed, PairTime: tune.PairOnces * g.EstimatedDuration(), session: s}, nil
 }
 
 // Close takes the lab down.
-func (p *Prove) Close() error { return p.session.Close() }
+func (p *ProofLab) Close() error { return p.session.Close() }
 
 // Targets adds to some targets all that the path is made of.
-func (p *Prove) Targets(t tune.Targets) (tune.Targets, error) {
+func (p *ProofLab) Targets(t tune.Targets) (tune.Targets, error) {
 	spaces, err := p.session.Namespaces()
 	if err != nil {
 		return t, err

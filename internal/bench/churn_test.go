@@ -15,7 +15,7 @@ func TestFastChurnShort(t *testing.T) {
 	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}
-	c := defaultChurning()
+	c := defaultChurn()
 	c.phase = 200 * time.Millisecond
 	var out strings.Builder
 	bars, err := c.check(t.Context(), &out, h)

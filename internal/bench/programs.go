@@ -25,26 +25,29 @@ import (
 	"github.com/venturi-net/venturi/internal/verify"
 )
 
-// fastPrograms is how long the programs that carry take, beside an empty one.
+// programBench measures how long the programs that carry packets take, beside an empty
+// program.
 //
-// Nanoseconds say little: the same program takes twice as long in a slow phase of
-// a virtual CPU, and the kernel's own clock around it is a good part of it. So an
-// empty program is attached in front of the real one, at the same hook: both see
-// the same packets, on the same core, a moment apart, timed by the kernel in the
-// same way. What is compared are the kernel's sums over one short slice of traffic,
-// and the ratio is over many slices. Packets are real ones: where a program is run
-// over one packet again and again, that packet grows and shrinks, its memory is
-// warm, and no card or socket has a part in it. Packets of one flow are found by the
-// copy that the core has of it; those of many in turn are looked up in the table.
-type fastPrograms struct {
+// Nanoseconds say little: the same program takes twice as long in a slow phase of a
+// virtual CPU, and the kernel's own clock around it is a good part of it. So an empty
+// program is attached in front of the real one, at the same hook: both see the same
+// packets, on the same core, a moment apart, timed by the kernel in the same way. The
+// result is the ratio of the kernel's sums over one short slice of traffic, over many
+// slices.
+//
+// The packets are real ones. If a program is run over one packet again and again, that
+// packet grows and shrinks, its memory is warm, and no network card or socket takes part.
+// The programs find packets of one flow by the core's copy of the flow; those of many
+// flows in turn are looked up in the table.
+type programBench struct {
 	series, rounds int
 	slice          time.Duration
 	seed           uint64
 }
 
 // defaultPrograms is what the bars of programs are held against.
-func defaultPrograms(seed uint64) fastPrograms {
-	return fastPrograms{series: 12, rounds: 10, slice: 50 * time.Millisecond, seed: seed}
+func defaultPrograms(seed uint64) programBench {
+	return programBench{series: 12, rounds: 10, slice: 50 * time.Millisecond, seed: seed}
 }
 
 // programBars are how many times as long as an empty one a program may take, for
@@ -68,7 +71,7 @@ var programLoads = []struct {
 }{{"udp_bw", 1, 1}, {"tcp_bw", 65536, 1}, {"udp_bw", 1, liveFlows}}
 
 // check times the programs, prints the ratios on w, and gives the bars.
-func (c fastPrograms) check(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Bar, err error) {
+func (c programBench) check(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Bar, err error) {
 	unlock, err := lab.LockMeasure(ctx, true, "venturi-bench fast", nil)
 	if err != nil {
 		return nil, err
@@ -76,7 +79,7 @@ func (c fastPrograms) check(ctx context.Context, w io.Writer, h compare.Host) (b
 	defer unlock()
 	counting, err := ebpf.EnableStats(0) // BPF_STATS_RUN_TIME
 	if err != nil {
-		return nil, fmt.Errorf("have the kernel time programs: %w", err)
+		return nil, fmt.Errorf("enable the kernel's statistics of programs: %w", err)
 	}
 	defer func() { err = errors.Join(err, counting.Close()) }()
 	fmt.Fprintf(w, "programs; time of a run as a ratio to that of an empty program on the same packets\n\n")
@@ -95,28 +98,28 @@ func (c fastPrograms) check(ctx context.Context, w io.Writer, h compare.Host) (b
 	return bars, nil
 }
 
-// timed is how long a program takes, beside an empty one.
-type timed struct {
+// programTime is the run time of a program, beside that of an empty one.
+type programTime struct {
 	program, load string
 	flows         int
 	ratio         *stats.Ratio
 	ns, empty     float64 // medians over slices
 }
 
-// judge holds it against its bar, if it has one.
-func (t timed) judge(path string) (bars []verify.Bar) {
+// judge compares the time with its bar, if there is one.
+func (t programTime) judge(path string) (bars []verify.Bar) {
 	for _, b := range programBars {
 		if b.program == t.program && b.load == t.load && t.flows == 1 {
 			what := path + ": " + t.program
 			text := fmt.Sprintf("%s takes %s of an empty program, at most %.1f", what, interval(t.ratio), b.bar)
-			bars = append(bars, judged(what, text, t.ratio, reaches(t.ratio, b.bar, true))...)
+			bars = append(bars, ratioBars(what, text, t.ratio, meetsBar(t.ratio, b.bar, true))...)
 		}
 	}
 	return bars
 }
 
 // path times the programs of one path.
-func (c fastPrograms) path(ctx context.Context, h compare.Host, path string) (all []timed, err error) {
+func (c programBench) path(ctx context.Context, h compare.Host, path string) (all []programTime, err error) {
 	name := h.LabName
 	if name == "" {
 		name = "programs"
@@ -126,7 +129,7 @@ func (c fastPrograms) path(ctx context.Context, h compare.Host, path string) (al
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.Down()) }()
-	var both []*beside
+	var both []*programPair
 	defer func() {
 		for _, b := range both {
 			err = errors.Join(err, b.close())
@@ -141,7 +144,7 @@ func (c fastPrograms) path(ctx context.Context, h compare.Host, path string) (al
 	}
 	// A pod is known, and has programs, when it has sent something.
 	plan.Load, plan.Size, plan.Flows = "udp_lat", 1, 1
-	if err := once(ctx, plan, nil); err != nil {
+	if err := runSeries(ctx, plan, nil); err != nil {
 		return nil, err
 	}
 	// Traffic goes from the first machine to the second.
@@ -149,7 +152,7 @@ func (c fastPrograms) path(ctx context.Context, h compare.Host, path string) (al
 		program string
 		carried bpf.Count
 	}{{"from_pod", bpf.CarriedOut}, {"from_wire", bpf.CarriedIn}} {
-		b, err := newBeside(l.Arms[0].Pins[i], of.program, l.Machines[i].Namespace, of.carried)
+		b, err := newProgramPair(l.Arms[0].Pins[i], of.program, l.Machines[i].Namespace, of.carried)
 		if err != nil {
 			return nil, err
 		}
@@ -161,38 +164,38 @@ func (c fastPrograms) path(ctx context.Context, h compare.Host, path string) (al
 			b.series = nil
 		}
 		if of.flows > 1 {
-			err = c.inTurn(ctx, l.Arms[0], both)
+			err = c.roundRobin(ctx, l.Arms[0], both)
 		} else {
 			plan.Load, plan.Size = of.load, of.size
-			err = c.alone(ctx, plan, rng, both)
+			err = c.singleFlow(ctx, plan, rng, both)
 		}
 		if err != nil {
 			return nil, err
 		}
 		for _, b := range both {
-			all = append(all, b.timed(of.load, of.flows))
+			all = append(all, b.summarize(of.load, of.flows))
 		}
 	}
 	return all, nil
 }
 
-// alone runs all series of one flow, each on sockets and ports of its own.
-func (c fastPrograms) alone(ctx context.Context, plan load.Plan, rng *rand.Rand, both []*beside) error {
+// singleFlow runs all series of one flow, each on its own sockets and ports.
+func (c programBench) singleFlow(ctx context.Context, plan load.Plan, rng *rand.Rand, both []*programPair) error {
 	for range c.series {
 		plan.Token = rng.Uint64()
 		plan.Arms[0].ServerPort++
 		plan.Arms[0].ClientPort++
-		if err := once(ctx, plan, both); err != nil {
+		if err := runSeries(ctx, plan, both); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// inTurn runs all series of live flows, on the same sockets: to learn all of them
-// takes longer than a series.
-func (c fastPrograms) inTurn(ctx context.Context, arm lab.Arm, both []*beside) (err error) {
-	l, err := openLive(arm)
+// roundRobin runs all series of round-robin flows, on the same sockets: learning all of
+// them takes longer than a series.
+func (c programBench) roundRobin(ctx context.Context, arm lab.Arm, both []*programPair) (err error) {
+	l, err := openFlowSet(arm)
 	if err != nil {
 		return err
 	}
@@ -208,18 +211,18 @@ func (c fastPrograms) inTurn(ctx context.Context, arm lab.Arm, both []*beside) (
 			if err := errors.Join(ctx.Err(), l.Send(programHead)); err != nil {
 				return err
 			}
-			watchers(both).Begin(0)
+			pairObserver(both).Begin(0)
 			if err := l.Send(c.slice); err != nil {
 				return err
 			}
-			watchers(both).End(0)
+			pairObserver(both).End(0)
 		}
 	}
 	return nil
 }
 
-// once runs one series of slices.
-func once(ctx context.Context, plan load.Plan, both []*beside) (err error) {
+// runSeries runs one series of slices.
+func runSeries(ctx context.Context, plan load.Plan, both []*programPair) (err error) {
 	server, err := load.Serve(plan, nil, nil)
 	if err != nil {
 		return err
@@ -228,26 +231,27 @@ func once(ctx context.Context, plan load.Plan, both []*beside) (err error) {
 	for _, b := range both {
 		b.series = append(b.series, nil)
 	}
-	results, err := load.Run(ctx, plan, watchers(both), nil)
+	results, err := load.Run(ctx, plan, pairObserver(both), nil)
 	for _, r := range results {
 		err = errors.Join(err, r.Err)
 	}
 	return err
 }
 
-// beside is a program of a fast path, and an empty one that sees the same packets.
-type beside struct {
+// programPair is a program of a fast path, and an empty program that sees the same
+// packets.
+type programPair struct {
 	name        string
 	pins        string
 	counts      bpf.Count
 	real, empty *ebpf.Program
 	attached    io.Closer
-	from        sums
+	from        runtimeSums
 	series      [][]slice
 }
 
-// sums are what the kernel has summed up.
-type sums struct {
+// runtimeSums are the kernel's statistics of both programs.
+type runtimeSums struct {
 	real, empty *ebpf.ProgramStats
 	carried     uint64
 	err         error
@@ -256,7 +260,7 @@ type sums struct {
 // slice is the time of one run on average, ns.
 type slice struct{ real, empty float64 }
 
-func newBeside(pins, name, namespace string, counts bpf.Count) (b *beside, err error) {
+func newProgramPair(pins, name, namespace string, counts bpf.Count) (b *programPair, err error) {
 	var links []string
 	for end := time.Now().Add(host.ScaleTimeout(10 * time.Second)); len(links) != 1; {
 		if time.Now().After(end) {
@@ -274,7 +278,7 @@ func newBeside(pins, name, namespace string, counts bpf.Count) (b *beside, err e
 	if err != nil {
 		return nil, err
 	}
-	b = &beside{name: name, pins: pins, counts: counts}
+	b = &programPair{name: name, pins: pins, counts: counts}
 	if b.real, err = ebpf.NewProgramFromID(info.Program); err != nil {
 		return nil, err
 	}
@@ -290,14 +294,14 @@ func newBeside(pins, name, namespace string, counts bpf.Count) (b *beside, err e
 	return b, nil
 }
 
-func (b *beside) close() (err error) {
+func (b *programPair) close() (err error) {
 	if b.attached != nil {
 		err = b.attached.Close()
 	}
 	return errors.Join(err, b.empty.Close(), b.real.Close())
 }
 
-func (b *beside) read() (s sums) {
+func (b *programPair) read() (s runtimeSums) {
 	var err error
 	s.real, err = b.real.Stats()
 	s.err = errors.Join(s.err, err)
@@ -310,9 +314,9 @@ func (b *beside) read() (s sums) {
 	return s
 }
 
-// ended adds what was summed up since the slice began. Slices in which some of the
-// packets went slow, and such in which hardly any came, tell nothing.
-func (b *beside) ended(to sums) {
+// addSlice adds what was counted since the slice began. It skips slices in which some
+// packets took the slow path, and those with hardly any packets.
+func (b *programPair) addSlice(to runtimeSums) {
 	if b.from.err != nil || to.err != nil {
 		return
 	}
@@ -326,8 +330,8 @@ func (b *beside) ended(to sums) {
 	})
 }
 
-func (b *beside) timed(load string, flows int) timed {
-	t := timed{program: b.name, load: load, flows: flows}
+func (b *programPair) summarize(load string, flows int) programTime {
+	t := programTime{program: b.name, load: load, flows: flows}
 	var logs [][]float64
 	var real, empty []float64
 	for _, s := range b.series {
@@ -345,17 +349,17 @@ func (b *beside) timed(load string, flows int) timed {
 	return t
 }
 
-// watchers read the sums when a slice begins and ends.
-type watchers []*beside
+// pairObserver reads the counters when a slice begins and ends.
+type pairObserver []*programPair
 
-func (w watchers) Begin(int) {
+func (w pairObserver) Begin(int) {
 	for _, b := range w {
 		b.from = b.read()
 	}
 }
 
-func (w watchers) End(int) {
+func (w pairObserver) End(int) {
 	for _, b := range w {
-		b.ended(b.read())
+		b.addSlice(b.read())
 	}
 }

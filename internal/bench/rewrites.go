@@ -35,9 +35,9 @@ var rewriteBars = []struct {
 	bar   float64
 }{{"tcp_lat", true, 0.95}, {"udp_lat", true, 0.93}, {"udp_bw", false, 1.15}, {"tcp_bw", false, 1.02}}
 
-// mean is all that happened: most round trips, and most slices, would not show those
-// that a rewrite delayed.
-var mean = figureOf{
+// meanFigure is the mean of all slices: the medians of round trips and of slices would
+// not show those that a rewrite delayed.
+var meanFigure = figureOf{
 	func(s *result.Slice, m result.Metric) (float64, bool) {
 		if m == result.OneWay {
 			return s.Mean()
@@ -71,7 +71,7 @@ func rewrites(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	by := &byRecord{bench: b, request: q, path: path, figure: mean}
+	by := &comparisonSampler{comparer: b, request: q, path: path, figure: meanFigure}
 	s := &states{names: []string{"quiet", "rewriting"}, measure: by.measure,
 		enter: func(ctx context.Context, state int) error {
 			if state == 0 {
@@ -87,18 +87,18 @@ func rewrites(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 		fastServices, path, r.times, rewriteEvery, len(seen[0]), rewriteRounds)
 	fmt.Fprintf(w, "%-10s %-26s %-26s %s\n", "load", "quiet, to host", "rewriting, to host", "rewriting, to quiet")
 	for _, load := range fastLoads {
-		fmt.Fprintf(w, "%-10s %-26s %-26s %s\n", load, interval(overHost(seen[0], load)), interval(overHost(seen[1], load)), interval(between(seen[1], seen[0], load, false)))
+		fmt.Fprintf(w, "%-10s %-26s %-26s %s\n", load, interval(ratioToHost(seen[0], load)), interval(ratioToHost(seen[1], load)), interval(ratioBetween(seen[1], seen[0], load, false)))
 	}
 	fmt.Fprintln(w, "\nmeans, where other sections have medians: what a rewrite costs is in a few slices")
 	return judgeRewrites(path, seen[1]), nil
 }
 
 // judgeRewrites holds a path, while rules were rewritten, against the bars.
-func judgeRewrites(path string, seen []moment) (bars []verify.Bar) {
+func judgeRewrites(path string, seen []sample) (bars []verify.Bar) {
 	for _, of := range rewriteBars {
-		ratio, what := overHost(seen, of.load), fmt.Sprintf("rewrites: %s %s", path, of.load)
-		text := fmt.Sprintf("%s: %s of the host network, %s", what, interval(ratio), limits(of.below, of.bar))
-		bars = append(bars, judged(what, text, ratio, reaches(ratio, of.bar, of.below))...)
+		ratio, what := ratioToHost(seen, of.load), fmt.Sprintf("rewrites: %s %s", path, of.load)
+		text := fmt.Sprintf("%s: %s of the host network, %s", what, interval(ratio), boundText(of.below, of.bar))
+		bars = append(bars, ratioBars(what, text, ratio, meetsBar(ratio, of.bar, of.below))...)
 	}
 	return bars
 }
@@ -123,7 +123,7 @@ func newRewriter(l *lab.Lab) (r *rewriter, err error) {
 	return r, nil
 }
 
-// begin begins to rewrite, until rest.
+// begin starts to rewrite the table every second, until rest is called.
 func (r *rewriter) begin(ctx context.Context) error {
 	if r.stop != nil {
 		return nil
@@ -152,7 +152,7 @@ func (r *rewriter) begin(ctx context.Context) error {
 	return nil
 }
 
-// rest ends it, and gives the error that it came to.
+// rest stops rewriting, and returns its error.
 func (r *rewriter) rest() error {
 	if r.stop == nil {
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
-// fastDaemon is the fast path's daemon of one machine, which comes and goes.
+// fastDaemon is the fast path's daemon on one machine, which the cycles stop and start.
 type fastDaemon struct {
 	space    *netcfg.Namespace
 	program  []string
@@ -29,8 +29,8 @@ type fastDaemon struct {
 	attached []string // pins of the programs that belong there
 }
 
-// daemonPatience bounds every wait for a daemon, and for what it is to bring about.
-var daemonPatience = host.ScaleTimeout(30 * time.Second)
+// daemonTimeout bounds every wait for a daemon, and for its effect.
+var daemonTimeout = host.ScaleTimeout(30 * time.Second)
 
 const daemonPoll = 5 * time.Millisecond
 
@@ -83,20 +83,20 @@ func (d *fastDaemon) send(s syscall.Signal) error {
 	return p.Signal(s)
 }
 
-// gone waits until a process has ended.
-func gone(ctx context.Context, pid int) error {
-	return until(ctx, fmt.Sprintf("process %d ends", pid), func() (bool, error) {
+// awaitExit waits until a process has exited.
+func awaitExit(ctx context.Context, pid int) error {
+	return poll(ctx, fmt.Sprintf("process %d ends", pid), func() (bool, error) {
 		return len(host.Reader{}.Command(pid)) == 0, nil
 	})
 }
 
-// end ends the daemon by a signal, and waits for that. A daemon that is killed leaves
-// everything in place, one that is asked nothing.
+// end stops the daemon with a signal, and waits until it has exited. A daemon that is
+// killed leaves all programs attached; one that is asked to stop leaves none.
 func (d *fastDaemon) end(ctx context.Context, s syscall.Signal) error {
 	if err := d.send(s); err != nil {
 		return err
 	}
-	if err := gone(ctx, d.pid); err != nil {
+	if err := awaitExit(ctx, d.pid); err != nil {
 		return err
 	}
 	attached, err := bpf.Attached(d.pins)
@@ -109,26 +109,31 @@ func (d *fastDaemon) end(ctx context.Context, s syscall.Signal) error {
 	return nil
 }
 
-// killSoon kills the daemon some time before a limit, whatever it is at then.
+// killSoon kills the daemon at a random time within a limit, whatever it is doing.
 func (d *fastDaemon) killSoon(ctx context.Context, limit time.Duration) error {
 	wait(ctx, rand.N(limit))
 	if err := d.send(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	return gone(ctx, d.pid)
+	return awaitExit(ctx, d.pid)
 }
 
-// whole wants attached what was before the cycles, no more and no less.
-func (d *fastDaemon) whole() error {
-	now, err := bpf.Attached(d.pins)
-	if err == nil && !slices.Equal(now, d.attached) {
-		return fmt.Errorf("attached is %v, and was %v", now, d.attached)
+// checkAttached waits until exactly those programs are attached that were before the
+// cycles: a daemon that has just started may still be replacing some.
+func (d *fastDaemon) checkAttached(ctx context.Context) error {
+	var now []string
+	err := poll(ctx, "the programs of before are attached", func() (same bool, err error) {
+		now, err = bpf.Attached(d.pins)
+		return slices.Equal(now, d.attached), err
+	})
+	if err != nil {
+		return fmt.Errorf("%w (attached is %v, and was %v)", err, now, d.attached)
 	}
-	return err
+	return nil
 }
 
-// counted reads what the fast path has counted: nothing, if there is none.
-func (d *fastDaemon) counted() (of [bpf.Counts]uint64, err error) {
+// readCounts reads the fast path's counters; they are zero if there is no fast path.
+func (d *fastDaemon) readCounts() (of [bpf.Counts]uint64, err error) {
 	stats, err := fastpath.ReadStats(d.pins)
 	if errors.Is(err, os.ErrNotExist) {
 		return of, nil
@@ -139,18 +144,17 @@ func (d *fastDaemon) counted() (of [bpf.Counts]uint64, err error) {
 	return of, err
 }
 
-// carries waits until the fast path carries packets, both ways, that it has not when
-// it is called.
-func (d *fastDaemon) carries(ctx context.Context) error {
+// awaitCarrying waits until the fast path has carried further packets, both ways.
+func (d *fastDaemon) awaitCarrying(ctx context.Context) error {
 	const some = 20
-	before, err := d.counted()
+	before, err := d.readCounts()
 	if err != nil {
 		return err
 	}
 	first := before
 	var now [bpf.Counts]uint64
-	err = until(ctx, "packets are carried again", func() (ok bool, err error) {
-		now, err = d.counted()
+	err = poll(ctx, "packets are carried again", func() (ok bool, err error) {
+		now, err = d.readCounts()
 		if now[bpf.CarriedOut] < before[bpf.CarriedOut] {
 			before = now // it was taken away, and begun anew
 		}
@@ -162,9 +166,9 @@ func (d *fastDaemon) carries(ctx context.Context) error {
 	return nil
 }
 
-// until waits for something.
-func until(ctx context.Context, what string, is func() (bool, error)) error {
-	for end := time.Now().Add(daemonPatience); ; {
+// poll waits until a condition holds.
+func poll(ctx context.Context, what string, is func() (bool, error)) error {
+	for end := time.Now().Add(daemonTimeout); ; {
 		ok, err := is()
 		switch {
 		case err != nil:
@@ -174,7 +178,7 @@ func until(ctx context.Context, what string, is func() (bool, error)) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case time.Now().After(end):
-			return fmt.Errorf("waited %v in vain until %s", daemonPatience, what)
+			return fmt.Errorf("timed out after %v: %s", daemonTimeout, what)
 		}
 		time.Sleep(daemonPoll)
 	}
@@ -183,7 +187,7 @@ func until(ctx context.Context, what string, is func() (bool, error)) error {
 // close ends the daemons that were started here.
 func (d *fastDaemon) close() {
 	for _, c := range d.started {
-		c.Stop(daemonPatience)
+		c.Stop(daemonTimeout)
 	}
 	d.space.Close()
 }

@@ -30,7 +30,7 @@ func TestFastSections(t *testing.T) {
 		{nil, "plain services peers parallel connections rewrites flows churn lossless programs"},
 		{[]string{"flows", "plain"}, "plain flows"},
 	} {
-		all, err := Fast{Only: c.only}.sections()
+		all, err := FastPath{Sections: c.only}.sections()
 		var names []string
 		for _, s := range all {
 			names = append(names, s.Name)
@@ -39,7 +39,7 @@ func TestFastSections(t *testing.T) {
 			t.Errorf("only %v: %s, %v", c.only, got, err)
 		}
 	}
-	for name, c := range map[string]Fast{"unknown": {Only: []string{"flows", "nope"}}, "short": {Budget: time.Second}} {
+	for name, c := range map[string]FastPath{"unknown": {Sections: []string{"flows", "nope"}}, "short": {Budget: time.Second}} {
 		if err := c.Check(t.Context(), new(bytes.Buffer), compare.Host{}); verr.Code(err) != verr.Usage {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -69,7 +69,7 @@ func TestFastBars(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if section, _, _ := strings.Cut(c.name, ","); !slices.ContainsFunc(FastSections, func(s Section) bool { return s.Name == section }) {
+		if section, _, _ := strings.Cut(c.name, ","); !slices.ContainsFunc(Sections, func(s Section) bool { return s.Name == section }) {
 			t.Errorf("comparison %q is of no section", c.name)
 		}
 	}
@@ -100,8 +100,8 @@ func TestMoments(t *testing.T) {
 	for name, c := range map[string]struct {
 		figure figureOf
 		path   float64 // of round trips of 3000 times 1, 7, 1, 3, and 1, there and back
-	}{"typical": {typical, 1500}, "mean": {mean, 3000 * 13. / 5}} {
-		by := byRecord{path: "p", figure: c.figure}
+	}{"typical": {medianFigure, 1500}, "mean": {meanFigure, 3000 * 13. / 5}} {
+		by := comparisonSampler{path: "p", figure: c.figure}
 		m, err := by.read(rec)
 		if err != nil {
 			t.Fatal(err)
@@ -110,22 +110,22 @@ func TestMoments(t *testing.T) {
 			t.Errorf("%s: ratio %v, figure %v; want 1.5 and %v", name, math.Exp(got.ratio), math.Exp(got.path), c.path)
 		}
 	}
-	if _, err := (&byRecord{path: "q", figure: mean}).read(rec); err == nil {
+	if _, err := (&comparisonSampler{path: "q", figure: meanFigure}).read(rec); err == nil {
 		t.Error("a path that was not measured has a figure")
 	}
-	is := func(path, ratio float64) moment {
-		return moment{"l": {math.Log(path), math.Log(ratio)}}
+	is := func(path, ratio float64) sample {
+		return sample{"l": {math.Log(path), math.Log(ratio)}}
 	}
-	a, b := []moment{is(4, 3), is(8, 3)}, []moment{is(2, 2), is(4, 2)}
+	a, b := []sample{is(4, 3), is(8, 3)}, []sample{is(2, 2), is(4, 2)}
 	for name, c := range map[string]struct {
 		got  *stats.Ratio
 		want float64
-	}{"path": {between(a, b, "l", false), 2}, "with the host's": {between(a, b, "l", true), 1.5}, "to host": {overHost(a, "l"), 3}} {
+	}{"path": {ratioBetween(a, b, "l", false), 2}, "with the host's": {ratioBetween(a, b, "l", true), 1.5}, "to host": {ratioToHost(a, "l"), 3}} {
 		if math.Abs(c.got.Value-c.want) > 1e-9 {
 			t.Errorf("%s: %v, want %v", name, c.got.Value, c.want)
 		}
 	}
-	if r := overHost(nil, "l"); r != nil || reaches(r, 1, true) {
+	if r := ratioToHost(nil, "l"); r != nil || meetsBar(r, 1, true) {
 		t.Error("nothing reaches a bar")
 	}
 }
@@ -151,7 +151,7 @@ func TestBallast(t *testing.T) {
 		var k bpf.FlowKey
 		var v bpf.Flow
 		for all := table.Iterate(); all.Next(&k, &v); found++ {
-			if v.Epoch == 0 || v.Used != forlong {
+			if v.Epoch == 0 || v.Used != farTick {
 				t.Fatalf("flow %+v looks dead", v)
 			}
 		}
@@ -165,7 +165,7 @@ func TestBallast(t *testing.T) {
 	if err := table.Delete(ballastKeys(42, 1)[0]); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.hold(0); err == nil || !strings.Contains(err.Error(), "number 42 ") {
+	if err := b.hold(0); err == nil || !strings.Contains(err.Error(), "flow 42 ") {
 		t.Errorf("a flow that went missing: %v", err)
 	}
 }
@@ -177,9 +177,9 @@ func TestFastShort(t *testing.T) {
 	if only == "" {
 		t.Skip("it takes minutes: set VENTURI_BENCH_FAST=all")
 	}
-	c := Fast{Budget: leastFast, Seed: 1}
+	c := FastPath{Budget: minBudget, Seed: 1}
 	if only != "all" {
-		c.Only = strings.Split(only, ",")
+		c.Sections = strings.Split(only, ",")
 	}
 	var out bytes.Buffer
 	err := c.Check(t.Context(), &out, testHost(t))

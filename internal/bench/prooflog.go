@@ -12,31 +12,30 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Finished is one proof that was made, as it stands on a line of a record.
-type Finished struct {
-	Build  string        `json:"build"` // of the program
-	Fault  string        `json:"fault"`
-	Budget time.Duration `json:"budget"` // ns, as all times here
-	MDE    float64       `json:"mde"`
-	Seed   uint64        `json:"seed"` // of all proofs
-	Nth    int           `json:"nth"`  // of this fault, from 0
-	At     time.Time     `json:"at"`
-	Took   time.Duration `json:"took"`
-	Counts Counts        `json:"counts"`
-	Told   string        `json:"told"`
+// ProofRecord is a finished proof, as a line of the log holds it.
+type ProofRecord struct {
+	Build   string        `json:"build"` // of the program
+	Fault   string        `json:"fault"`
+	Budget  time.Duration `json:"budget"` // ns, as all times here
+	MDE     float64       `json:"mde"`
+	Seed    uint64        `json:"seed"` // of all proofs
+	Nth     int           `json:"nth"`  // of this fault, from 0
+	Time    time.Time     `json:"at"`
+	Took    time.Duration `json:"took"`
+	Counts  Counts        `json:"counts"`
+	Summary string        `json:"told"`
 }
 
-// record is where finished proofs are kept, so that many can be made in several
-// sittings. Without a file it forgets them at the end.
-type record struct {
+// proofLog keeps finished proofs, so that many can be made in several sittings. Without a
+// file it is gone at the end.
+type proofLog struct {
 	file string
-	done map[string][]Finished // by fault
+	done map[string][]ProofRecord // by fault
 }
 
-// openRecord reads the proofs that a file holds; of one that is not there, none.
-// Error: it holds proofs that cannot be counted together with those of c.
-func (c Proofs) openRecord() (*record, error) {
-	r := &record{file: c.Record, done: map[string][]Finished{}}
+// openLog reads the proofs that a file holds; a file that does not exist holds none.
+func (c Proofs) openLog() (*proofLog, error) {
+	r := &proofLog{file: c.Record, done: map[string][]ProofRecord{}}
 	if r.file == "" {
 		return r, nil
 	}
@@ -48,12 +47,12 @@ func (c Proofs) openRecord() (*record, error) {
 	n := 0
 	for line := range bytes.Lines(text) {
 		n++
-		var f Finished
+		var f ProofRecord
 		if err := json.Unmarshal(line, &f); err != nil {
 			return nil, verr.Wrap(verr.Failed, what+r.file, fmt.Errorf("line %d: %w", n, err), "take that line out, or name another file")
 		}
-		want := Finished{Build: c.Build, Budget: c.Budget, MDE: c.MDE, Seed: c.Seed}
-		if got := (Finished{Build: f.Build, Budget: f.Budget, MDE: f.MDE, Seed: f.Seed}); got != want {
+		want := ProofRecord{Build: c.Build, Budget: c.Budget, MDE: c.MDE, Seed: c.Seed}
+		if got := (ProofRecord{Build: f.Build, Budget: f.Budget, MDE: f.MDE, Seed: f.Seed}); got != want {
 			return nil, verr.New(verr.Usage, what+r.file,
 				fmt.Sprintf("line %d is of %s, and this is %s: they do not count together", n, got.conditions(), want.conditions()), "name another file, or do as then")
 		}
@@ -63,12 +62,12 @@ func (c Proofs) openRecord() (*record, error) {
 }
 
 // conditions are what proofs must have in common to be counted together.
-func (f Finished) conditions() string {
+func (f ProofRecord) conditions() string {
 	return fmt.Sprintf("%s, budget %s, effect %g, seed %d", f.Build, f.Budget, f.MDE, f.Seed)
 }
 
 // add keeps a proof. It is on disk when this returns.
-func (r *record) add(f Finished) error {
+func (r *proofLog) add(f ProofRecord) error {
 	r.done[f.Fault] = append(r.done[f.Fault], f)
 	if r.file == "" {
 		return nil
@@ -89,7 +88,7 @@ func (r *record) add(f Finished) error {
 }
 
 // sum adds up what there is of some faults.
-func (r *record) sum(faults []Fault) (all Counts, proofs int, took time.Duration) {
+func (r *proofLog) sum(faults []Fault) (all Counts, proofs int, took time.Duration) {
 	for _, f := range faults {
 		for _, one := range r.done[f.Name] {
 			all.add(one.Counts)
@@ -101,6 +100,6 @@ func (r *record) sum(faults []Fault) (all Counts, proofs int, took time.Duration
 }
 
 // line is a proof in the report.
-func (f Finished) line(of int) string {
-	return fmt.Sprintf("%s %3d/%d  %s  %s", f.Fault, f.Nth+1, of, f.Took.Round(time.Second), strings.TrimSpace(f.Told))
+func (f ProofRecord) line(of int) string {
+	return fmt.Sprintf("%s %3d/%d  %s  %s", f.Fault, f.Nth+1, of, f.Took.Round(time.Second), strings.TrimSpace(f.Summary))
 }

@@ -17,12 +17,12 @@ func recorded(t *testing.T, n int) Proofs {
 	t.Helper()
 	c := DefaultProofs()
 	c.Faults, c.Build, c.Record = []string{"csum"}, "v1", t.TempDir()+"/proofs"
-	r, err := c.openRecord()
+	r, err := c.openLog()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range n {
-		f := Finished{Build: c.Build, Fault: "csum", Budget: c.Budget, MDE: c.MDE, Seed: c.Seed, Nth: i, Counts: Counts{Hits: 1, Placebos: 9, Untried: 1}, Told: "kept: mend"}
+		f := ProofRecord{Build: c.Build, Fault: "csum", Budget: c.Budget, MDE: c.MDE, Seed: c.Seed, Nth: i, Counts: Counts{Hits: 1, Placebos: 9, Untried: 1}, Summary: "kept: mend"}
 		if err := r.add(f); err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestRecordOfAnotherBuild(t *testing.T) {
 	} {
 		c := recorded(t, 1)
 		change(&c)
-		if _, err := c.openRecord(); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "line 1") {
+		if _, err := c.openLog(); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "line 1") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestRecordOfAnotherBuild(t *testing.T) {
 	if err := os.WriteFile(c.Record, []byte("{\"build\":\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.openRecord(); verr.Code(err) != verr.Failed || !strings.Contains(err.Error(), "line 1") {
+	if _, err := c.openLog(); verr.Code(err) != verr.Failed || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("cut: %v", err)
 	}
 }
@@ -73,9 +73,9 @@ func TestTellFalseAlarm(t *testing.T) {
 	p := &tune.ProofResult{Result: &search.Result{Set: []string{"placebo x"}, Rows: []search.Row{
 		{Knob: "placebo x", Verdict: search.VerdictProven, Metric: "latency", Effects: effects},
 		{Knob: "placebo y", Verdict: search.VerdictNotTried, Reason: "time was up"},
-		{Knob: mendName, Verdict: search.VerdictNotShown, Effects: effects},
+		{Knob: fixName, Verdict: search.VerdictNotShown, Effects: effects},
 	}}}
-	got := tell(p, nil)
+	got := summarizeProof(p, nil)
 	for _, want := range []string{"FALSE ALARM placebo x: latency 0.900 [0.850, 0.950];", "placebo y not tried: time was up", "not shown; latency 0.900 [0.850, 0.950]; packets 1.000"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %s", want, got)

@@ -20,20 +20,20 @@ import (
 	"github.com/venturi-net/venturi/internal/verify"
 )
 
-// churning is the check that one flow does not feel others that come and go.
-type churning struct {
+// churnBench checks that new and ending flows do not delay another flow.
+type churnBench struct {
 	services int
-	rate     int           // connections a second, at most, and played flows
+	rate     int           // connections a second, at most, and made-up flows
 	phase    time.Duration // of each measurement
 }
 
-func defaultChurning() churning {
-	return churning{services: 30, rate: 10_000, phase: 30 * time.Second}
+func defaultChurn() churnBench {
+	return churnBench{services: 30, rate: 10_000, phase: 30 * time.Second}
 }
 
 const (
-	// stall is what nobody may wait for an answer, unless the slow path has them wait
-	// as long.
+	// stall is the longest acceptable wait for an answer, unless the slow path's is
+	// longer.
 	stall = 100 * time.Millisecond
 	// pingEvery is how often the flow that is watched sends something.
 	pingEvery = time.Millisecond
@@ -42,9 +42,9 @@ const (
 	churnBurst   = 10
 	churnToFro   = 5
 	churnWorkers = 16
-	// leastTurned is the share of the rate that played flows must reach: the first of
-	// them wait for the watched one to be learned.
-	leastTurned = 0.9
+	// minTurnover is the share of the rate that made-up flows must reach: the first of
+	// them wait until the watched flow is learned.
+	minTurnover = 0.9
 )
 
 // pings is what became of the flow that is watched.
@@ -54,13 +54,13 @@ type pings struct {
 }
 
 func (p pings) String() string {
-	return fmt.Sprintf("median %6.1f us, 99.9 %% within %8.1f us, longest %8.1f us, lost %d", us(p.median), us(p.tail), us(p.longest), p.lost)
+	return fmt.Sprintf("median %6.1f us, 99.9 %% within %8.1f us, longest %8.1f us, lost %d", micros(p.median), micros(p.tail), micros(p.longest), p.lost)
 }
 
-func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // check measures, prints what it saw on w, and wants no stall.
-func (c churning) check(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Bar, err error) {
+func (c churnBench) check(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Bar, err error) {
 	// Whoever answers or waits must not wait for those that make the noise.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4 * runtime.NumCPU()))
 	l, err := lab.Up(ctx, lab.Options{Name: h.LabName, Paths: []string{"vxlan", "vxlan+fast"}, Services: c.services, Program: h.Program})
@@ -91,18 +91,18 @@ func (c churning) check(ctx context.Context, w io.Writer, h compare.Host) (bars 
 		return nil, err
 	}
 	turned := float64(came) / c.phase.Seconds()
-	fmt.Fprintf(w, "%-12s beside %6.0f played flows/s %v\n", fast.Name, turned, full)
+	fmt.Fprintf(w, "%-12s beside %6.0f made-up flows/s %v\n", fast.Name, turned, full)
 	return []verify.Bar{
 		{Text: fmt.Sprintf("churn: longest wait %v, that of the slow path %v, and %v at most", busy[1].longest, busy[0].longest, stall),
 			Holds: busy[1].longest <= max(stall, busy[0].longest)},
 		{Text: "churn: nothing is lost that the slow path does not lose", Holds: max(busy[1].lost, full.lost) <= busy[0].lost},
-		{Text: fmt.Sprintf("churn: longest wait beside %.0f played flows a second, of %d, %v, and %v at most", turned, c.rate, full.longest, stall),
-			Holds: turned >= leastTurned*float64(c.rate) && full.longest <= max(stall, busy[0].longest)},
+		{Text: fmt.Sprintf("churn: longest wait beside %.0f made-up flows a second, of %d, %v, and %v at most", turned, c.rate, full.longest, stall),
+			Holds: turned >= minTurnover*float64(c.rate) && full.longest <= max(stall, busy[0].longest)},
 	}, nil
 }
 
 // watch watches a flow while something else goes on.
-func (c churning) watch(ctx context.Context, arm lab.Arm, beside func(context.Context) error) (p pings, err error) {
+func (c churnBench) watch(ctx context.Context, arm lab.Arm, beside func(context.Context) error) (p pings, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.phase)
 	defer cancel()
 	work, ctx := errgroup.WithContext(ctx)
@@ -172,7 +172,7 @@ func ping(ctx context.Context, arm lab.Arm) (p pings, err error) {
 
 // connect opens connections until ctx ends, has what it sends on each echoed, and
 // resets it.
-func (c churning) connect(ctx context.Context, arm lab.Arm, opened *atomic.Int64) error {
+func (c churnBench) connect(ctx context.Context, arm lab.Arm, opened *atomic.Int64) error {
 	var listener *net.TCPListener
 	err := host.Do(arm.Server().Namespace, func() (err error) {
 		listener, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(arm.Server().Addr, 0)))
@@ -202,7 +202,7 @@ func (c churning) connect(ctx context.Context, arm lab.Arm, opened *atomic.Int64
 				for ctx.Err() == nil {
 					n := opened.Add(1)
 					time.Sleep(time.Until(began.Add(time.Duration(n) * time.Second / time.Duration(c.rate))))
-					if err := chat(listener.Addr().String()); err != nil {
+					if err := echoConn(listener.Addr().String()); err != nil {
 						return err
 					}
 				}
@@ -213,16 +213,16 @@ func (c churning) connect(ctx context.Context, arm lab.Arm, opened *atomic.Int64
 	return work.Wait()
 }
 
-// chat is one connection.
-func chat(to string) (err error) {
-	conn, err := net.DialTimeout("tcp4", to, trafficPatience)
+// echoConn opens one connection, and has what it sends echoed.
+func echoConn(to string) (err error) {
+	conn, err := net.DialTimeout("tcp4", to, trafficTimeout)
 	if err != nil {
 		return err
 	}
 	c := conn.(*net.TCPConn)
 	defer func() { err = errors.Join(err, c.Close()) }()
 	// Reset, it leaves its port free at once.
-	if err := errors.Join(c.SetLinger(0), c.SetDeadline(time.Now().Add(trafficPatience))); err != nil {
+	if err := errors.Join(c.SetLinger(0), c.SetDeadline(time.Now().Add(trafficTimeout))); err != nil {
 		return err
 	}
 	var buf [churnBurst]byte

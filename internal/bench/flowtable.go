@@ -25,10 +25,10 @@ var tableFlows = []int{0, 999, 999_999}
 // sameLatency is how near latencies with many flows are to come to those with few.
 const sameLatency = 0.03
 
-// tableful measures latency with more and more flows in the tables of both machines:
-// that of one flow, of which the cores keep a copy, and then that of many in turn,
-// each of which is looked up.
-func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
+// tableSizes measures latency with more and more flows in the tables of both machines:
+// first of one flow, of which the cores keep a copy, then of many in turn, each of which
+// is looked up.
+func tableSizes(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
 	const path = "vxlan+fast"
 	q := fastRequest([]string{path}, 0, seed)
 	q.Loads, q.NoCopy, q.Series, q.Rounds = fastLatencies, true, 1, 16
@@ -42,7 +42,7 @@ func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 		return nil, err
 	}
 	defer tables.close()
-	by := &byRecord{bench: b, request: q, path: path, figure: typical}
+	by := &comparisonSampler{comparer: b, request: q, path: path, figure: medianFigure}
 	bars, err = oneFlow(ctx, w, by, tables, budget/2, seed)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func tableful(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 }
 
 // oneFlow measures the latency of one flow.
-func oneFlow(ctx context.Context, w io.Writer, by *byRecord, tables ballasts, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
+func oneFlow(ctx context.Context, w io.Writer, by *comparisonSampler, tables ballasts, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
 	var memory []uint64 // of the first machine's table, by state
 	s := &states{measure: by.measure, enter: func(_ context.Context, state int) error {
 		if err := tables.hold(tableFlows[state]); err != nil {
@@ -83,8 +83,8 @@ func oneFlow(ctx context.Context, w io.Writer, by *byRecord, tables ballasts, bu
 	fmt.Fprintf(w, "%-10s %-14s %-26s %s\n", "load", "in the table", "to host", "to 1 flow")
 	for _, load := range fastLatencies {
 		for i, name := range s.names {
-			ratio := between(seen[i], seen[0], load, true)
-			fmt.Fprintf(w, "%-10s %-14s %-26s %s\n", load, name, interval(overHost(seen[i], load)), interval(ratio))
+			ratio := ratioBetween(seen[i], seen[0], load, true)
+			fmt.Fprintf(w, "%-10s %-14s %-26s %s\n", load, name, interval(ratioToHost(seen[i], load)), interval(ratio))
 			if i > 0 {
 				bars = append(bars, judgeSame("flows: "+load+" with "+name, "that with 1", ratio)...)
 			}
@@ -99,17 +99,16 @@ func oneFlow(ctx context.Context, w io.Writer, by *byRecord, tables ballasts, bu
 
 // judgeSame holds the ratio of two latencies that are to be the same.
 func judgeSame(what, base string, r *stats.Ratio) []verify.Bar {
-	return judged(what, fmt.Sprintf("%s: %s of %s, within %.0f %%", what, interval(r), base, 100*sameLatency),
-		r, reaches(r, 1+sameLatency, true) && reaches(r, 1-sameLatency, false))
+	return ratioBars(what, fmt.Sprintf("%s: %s of %s, within %.0f %%", what, interval(r), base, 100*sameLatency),
+		r, meetsBar(r, 1+sameLatency, true) && meetsBar(r, 1-sameLatency, false))
 }
 
 const ipUDP = 17 // protocol number
 
-// ballast are flows in a table that nobody asks for, and that the daemon takes for
-// live ones.
+// ballast are flows in a table that nobody uses, and that the daemon takes for live ones.
 type ballast struct {
 	table *ebpf.Map
-	held  int
+	size  int
 }
 
 // ballasts are those of the machines of some arms' fast paths.
@@ -129,7 +128,7 @@ func newBallasts(arms []lab.Arm) (all ballasts, err error) {
 	return all, nil
 }
 
-// hold does it on all machines at once: it takes seconds for a million.
+// hold works on all machines at once: a million flows take seconds.
 func (b ballasts) hold(flows int) error {
 	var work errgroup.Group
 	for _, one := range b {
@@ -144,36 +143,37 @@ func (b ballasts) close() {
 	}
 }
 
-// atOnce is how many flows go to the kernel in a call.
-const atOnce = 4096
+// flowBatch is how many flows one system call adds.
+const flowBatch = 4096
 
-// forlong is a tick that is long to come: what was last carried then is not idle.
-const forlong = 1 << 30
+// farTick is a tick far in the future: a flow that was carried then is not idle.
+const farTick = 1 << 30
 
-// hold makes it so many flows, and looks whether all of those before were there.
+// hold adds or deletes flows until there are so many, and checks that all of the earlier
+// ones were there.
 func (b *ballast) hold(flows int) error {
-	for b.held < flows {
-		keys := ballastKeys(b.held, min(atOnce, flows-b.held))
+	for b.size < flows {
+		keys := ballastKeys(b.size, min(flowBatch, flows-b.size))
 		values := make([]bpf.Flow, len(keys))
 		for i := range values {
-			values[i] = bpf.Flow{Epoch: 1, Used: forlong, Requested: forlong}
+			values[i] = bpf.Flow{Epoch: 1, Used: farTick, Requested: farTick}
 		}
 		n, err := b.table.BatchUpdate(keys, values, nil)
-		if b.held += n; err != nil {
-			return fmt.Errorf("add flows to a table with %d: %w", b.held, err)
+		if b.size += n; err != nil {
+			return fmt.Errorf("add flows to a table with %d: %w", b.size, err)
 		}
 	}
-	for b.held > flows {
-		first := max(flows, b.held-atOnce)
-		keys := ballastKeys(first, b.held-first)
+	for b.size > flows {
+		first := max(flows, b.size-flowBatch)
+		keys := ballastKeys(first, b.size-first)
 		n, err := b.table.BatchDelete(keys, nil)
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("of the flows that were added, number %d was forgotten", first+n)
+			return fmt.Errorf("flow %d of those added is missing", first+n)
 		}
 		if err != nil {
-			return fmt.Errorf("take flows out of a table with %d: %w", b.held, err)
+			return fmt.Errorf("take flows out of a table with %d: %w", b.size, err)
 		}
-		b.held = first
+		b.size = first
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func (b *ballast) memory() (uint64, error) {
 	}
 	taken, ok := info.Memlock()
 	if !ok {
-		return 0, errors.New("this kernel does not tell what memory a table takes")
+		return 0, errors.New("the kernel does not report the memory of a table")
 	}
 	return taken, nil
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/prooflab"
 	"github.com/venturi-net/venturi/internal/search"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/tune"
-	"github.com/venturi-net/venturi/internal/verify"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -38,11 +38,11 @@ func proofs(t *testing.T) Proofs {
 func TestFaultsCanBePlanted(t *testing.T) {
 	c := proofs(t)
 	for _, f := range Faults(c.LastCPU) {
-		if f.OfMachine {
+		if f.WholeMachine {
 			continue // of a virtual machine
 		}
 		t.Run(f.Name, func(t *testing.T) {
-			p, err := verify.OpenProve(t.Context(), verify.ProveRequest(f.Path, f.Wire), testHost(t))
+			p, err := prooflab.Open(t.Context(), prooflab.Request(f.Path, f.Wire), testHost(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +60,7 @@ func TestFaultsCanBePlanted(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, value := range []string{f.Bad, f.Good} {
-				wishes, err := f.wishes(c.Machine, targets, value)
+				wishes, err := f.assignments(c.Machine, targets, value)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -79,7 +79,7 @@ func TestFaultsCanBePlanted(t *testing.T) {
 					t.Errorf("%s %s on %d targets changes nothing", f.Knob, value, len(wishes))
 				}
 			}
-			all, err := placeboWishes(c.Machine, targets)
+			all, err := placeboCandidates(c.Machine, targets)
 			if err != nil || len(all) != len(placebos) {
 				t.Fatalf("%d placebos, %v", len(all), err)
 			}
@@ -134,8 +134,8 @@ func TestProofsRefuse(t *testing.T) {
 }
 
 func TestCountOfProofs(t *testing.T) {
-	rows := []search.Row{{Knob: mendName, Verdict: search.VerdictProven}, {Knob: "a", Verdict: search.VerdictProven}, {Knob: "b", Verdict: search.VerdictNotShown}, {Knob: "c", Verdict: search.VerdictNotTried}}
-	got := countOf(&tune.ProofResult{Result: &search.Result{Rows: rows, Set: []string{"a", mendName}}}, false)
+	rows := []search.Row{{Knob: fixName, Verdict: search.VerdictProven}, {Knob: "a", Verdict: search.VerdictProven}, {Knob: "b", Verdict: search.VerdictNotShown}, {Knob: "c", Verdict: search.VerdictNotTried}}
+	got := countOf(&tune.ProofResult{Result: &search.Result{Rows: rows, Set: []string{"a", fixName}}}, false)
 	if want := (Counts{Hits: 1, Alarms: 1, Placebos: 2, Untried: 1}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

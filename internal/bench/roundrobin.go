@@ -18,13 +18,13 @@ import (
 	"github.com/venturi-net/venturi/internal/verify"
 )
 
-// Live flows send in turn, each a datagram at a time. A core keeps copies of 2,048
-// flows at most: when the turn of one comes again, its copy has made room for those
-// of others, and it is looked up in the table.
+// Round-robin flows send one datagram each in turn. A core keeps copies of 2,048 flows at
+// most: when it is the turn of a flow again, its copy is gone, and the flow is looked up
+// in the table.
 const (
-	liveNear  = 1000 // sockets of the client
-	liveFar   = 10   // and of the server; each pair is a flow
-	liveFlows = liveNear * liveFar
+	liveClients = 1000 // sockets of the client
+	liveServers = 10   // and of the server; each pair is a flow
+	liveFlows   = liveClients * liveServers
 
 	liveClientPort = 24000
 	liveServerPort = 23000
@@ -37,33 +37,33 @@ const (
 	liveSlice  = 100 * time.Millisecond
 )
 
-// livePatience bounds the wait until all are learned, which takes half a minute
-// where nothing else goes on.
-var livePatience = host.ScaleTimeout(2 * time.Minute)
+// learnTimeout bounds the wait until all flows are learned, which takes half a minute on
+// an idle machine.
+var learnTimeout = host.ScaleTimeout(2 * time.Minute)
 
-// live are those of a path.
-type live struct {
+// flowSet is the flows on one path.
+type flowSet struct {
 	*load.RoundRobin
 	arm lab.Arm
 }
 
-func openLive(arm lab.Arm) (*live, error) {
-	r, err := load.OpenRoundRobin(load.Pair{From: arm.Client(), To: arm.Server()}, liveNear, liveFar, liveClientPort, liveServerPort, 0, 1)
+func openFlowSet(arm lab.Arm) (*flowSet, error) {
+	r, err := load.OpenRoundRobin(load.Pair{From: arm.Client(), To: arm.Server()}, liveClients, liveServers, liveClientPort, liveServerPort, 0, 1)
 	if err != nil {
 		return nil, fmt.Errorf("open %d flows on %s: %w", liveFlows, arm.Name, err)
 	}
-	return &live{r, arm}, nil
+	return &flowSet{r, arm}, nil
 }
 
 // learn sends one request on each flow in turn, tour after tour, until the fast path
 // carries nearly all of them: it learns from ordinary traffic and nothing else.
-func (l *live) learn(ctx context.Context) error {
+func (l *flowSet) learn(ctx context.Context) error {
 	before, err := countsOf(l.arm)
 	if err != nil {
 		return err
 	}
 	share := 0.0
-	for end := time.Now().Add(livePatience); err == nil && share < carriedShare && time.Now().Before(end); {
+	for end := time.Now().Add(learnTimeout); err == nil && share < carriedShare && time.Now().Before(end); {
 		if err = ctx.Err(); err == nil {
 			share, err = l.tour()
 		}
@@ -76,17 +76,17 @@ func (l *live) learn(ctx context.Context) error {
 		return err
 	}
 	return fmt.Errorf("of %d flows in turn, %s carries %.0f %% of the packets after %v; since they began: %s",
-		l.Flows(), l.arm.Name, 100*share, livePatience, became(before, after))
+		l.Flows(), l.arm.Name, 100*share, learnTimeout, countsText(before, after))
 }
 
 // tour tells which share of a tour the fast path carried.
-func (l *live) tour() (share float64, err error) {
-	_, share, err = l.carried(func() (load.Trips, error) { return l.Tour(0, l.Flows(), 1) })
+func (l *flowSet) tour() (share float64, err error) {
+	_, share, err = l.measureCarried(func() (load.Trips, error) { return l.Tour(0, l.Flows(), 1) })
 	return share, err
 }
 
-// became says what became of packets from one moment to another.
-func became(before, after [bpf.Counts]uint64) string {
+// countsText lists how many packets each counter gained between two readings.
+func countsText(before, after [bpf.Counts]uint64) string {
 	var all []string
 	for c := range bpf.Counts {
 		if n := after[c] - before[c]; n > 0 {
@@ -96,22 +96,22 @@ func became(before, after [bpf.Counts]uint64) string {
 	return strings.Join(all, ", ")
 }
 
-// carried tells which share of the packets the fast path carried: of a request and its
-// reply, both machines see each.
-func (l *live) carried(what func() (load.Trips, error)) (trips load.Trips, share float64, err error) {
-	before, err := l.count()
+// measureCarried tells which share of the packets the fast path carried. Both machines
+// see each request and its reply.
+func (l *flowSet) measureCarried(what func() (load.Trips, error)) (trips load.Trips, share float64, err error) {
+	before, err := l.carriedPackets()
 	if err != nil {
 		return trips, 0, err
 	}
 	if trips, err = what(); err != nil {
 		return trips, 0, err
 	}
-	after, err := l.count()
+	after, err := l.carriedPackets()
 	return trips, float64(after-before) / float64(4*max(1, trips.Requests)), err
 }
 
-// count is how many packets the fast path has carried.
-func (l *live) count() (packets uint64, err error) {
+// carriedPackets counts the packets that the fast path has carried.
+func (l *flowSet) carriedPackets() (packets uint64, err error) {
 	stats, err := countsOf(l.arm)
 	return stats[bpf.CarriedOut] + stats[bpf.CarriedIn], err
 }
@@ -119,9 +119,9 @@ func (l *live) count() (packets uint64, err error) {
 // manyFlows measures the latency of live flows in turn, while the table holds no
 // others, and while it holds as many as make a million of them.
 func manyFlows(ctx context.Context, w io.Writer, arms []lab.Arm, tables ballasts, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
-	var ends [2]*live // of the host network, and of the path
+	var ends [2]*flowSet // of the host network, and of the path
 	for i, arm := range arms[:2] {
-		if ends[i], err = openLive(arm); err != nil {
+		if ends[i], err = openFlowSet(arm); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, ends[i].Close()) }()
@@ -134,7 +134,7 @@ func manyFlows(ctx context.Context, w io.Writer, arms []lab.Arm, tables ballasts
 			}
 			return ends[1].learn(ctx)
 		},
-		measure: func(_ context.Context, rng *rand.Rand) (moment, error) { return measureLive(ends, rng) },
+		measure: func(_ context.Context, rng *rand.Rand) (sample, error) { return measureFlowSets(ends, rng) },
 	}
 	for _, n := range totals {
 		s.names = append(s.names, fmt.Sprintf("%d flows", n))
@@ -146,36 +146,36 @@ func manyFlows(ctx context.Context, w io.Writer, arms []lab.Arm, tables ballasts
 	fmt.Fprintf(w, "%s, 0 Services, %d flows that send in turn, each looked up in the table; %d times each in turn\n\n", arms[1].Name, liveFlows, len(seen[0]))
 	fmt.Fprintf(w, "%-10s %-14s %-26s %s\n", "load", "in the table", "to host", "to "+s.names[0])
 	for i, name := range s.names {
-		ratio, host := between(seen[i], seen[0], inTurn, true), overHost(seen[i], inTurn)
-		fmt.Fprintf(w, "%-10s %-14s %-26s %s\n", inTurn, name, interval(host), interval(ratio))
-		bars = append(bars, judgeInTurn(fmt.Sprintf("flows: %s of %d in turn with %s", inTurn, liveFlows, name), host)...)
+		ratio, host := ratioBetween(seen[i], seen[0], roundRobinLoad, true), ratioToHost(seen[i], roundRobinLoad)
+		fmt.Fprintf(w, "%-10s %-14s %-26s %s\n", roundRobinLoad, name, interval(host), interval(ratio))
+		bars = append(bars, judgeRoundRobin(fmt.Sprintf("flows: %s of %d in turn with %s", roundRobinLoad, liveFlows, name), host)...)
 		if i > 0 {
-			bars = append(bars, judgeSame(fmt.Sprintf("flows: %s of %d in turn with %s", inTurn, liveFlows, name), "that with no others", ratio)...)
+			bars = append(bars, judgeSame(fmt.Sprintf("flows: %s of %d in turn with %s", roundRobinLoad, liveFlows, name), "that with no others", ratio)...)
 		}
 	}
 	return bars, nil
 }
 
-// inTurn is the load of live flows.
-const inTurn = "udp_lat"
+// roundRobinLoad is the load of round-robin flows.
+const roundRobinLoad = "udp_lat"
 
-// judgeInTurn holds their latency against what that of one flow alone may be.
-func judgeInTurn(what string, r *stats.Ratio) []verify.Bar {
-	return judged(what, fmt.Sprintf("%s: %s of the host network, %s", what, interval(r), limits(true, udpLatencyBar)), r, reaches(r, udpLatencyBar, true))
+// judgeRoundRobin compares their latency with the bar for one flow alone.
+func judgeRoundRobin(what string, r *stats.Ratio) []verify.Bar {
+	return ratioBars(what, fmt.Sprintf("%s: %s of the host network, %s", what, interval(r), boundText(true, udpLatencyBar)), r, meetsBar(r, udpLatencyBar, true))
 }
 
-// measureLive measures them for a moment, on the host network and on the path in turn.
-func measureLive(ends [2]*live, rng *rand.Rand) (moment, error) {
+// measureFlowSets takes a sample of the host network and of the path, in turn.
+func measureFlowSets(ends [2]*flowSet, rng *rand.Rand) (sample, error) {
 	var path, ratio []float64
 	for range liveRounds {
 		var logs [2]float64
 		ok := true
 		for _, i := range rng.Perm(len(ends)) {
-			trips, carried, err := ends[i].carried(func() (load.Trips, error) { return ends[i].Ping(liveSlice) })
+			trips, carried, err := ends[i].measureCarried(func() (load.Trips, error) { return ends[i].Ping(liveSlice) })
 			if err != nil {
 				return nil, err
 			}
-			// A slice in which packets went slow tells nothing of the fast path.
+			// A slice in which packets took the slow path says nothing about the fast path.
 			ok = ok && trips.Median > 0 && (ends[i].arm.Pins == nil || carried >= carriedShare)
 			logs[i] = math.Log(float64(trips.Median))
 		}
@@ -186,5 +186,5 @@ func measureLive(ends [2]*live, rng *rand.Rand) (moment, error) {
 	if len(path) == 0 {
 		return nil, fmt.Errorf("measure %d flows in turn on %s: no round of it has a figure", liveFlows, ends[1].arm.Name)
 	}
-	return moment{inTurn: {stats.Median(path), stats.Median(ratio)}}, nil
+	return sample{roundRobinLoad: {stats.Median(path), stats.Median(ratio)}}, nil
 }

@@ -11,13 +11,13 @@ import (
 )
 
 func newFast(env *cli.Env) *cobra.Command {
-	c := bench.DefaultFast()
+	c := bench.DefaultFastPath()
 	cmd := &cobra.Command{
 		Use:   "fast",
-		Short: "Hold the fast path against the host network",
+		Short: "Compare the fast path with the host network",
 		Long: `Measure pods with and without the fast path, against the host network and against
 each other, section by section. The better end of each interval must reach its bar;
-that of rewritten rules is beside what the same path does while they are left alone.
+rewritten rules are compared with the same path while nobody rewrites them.
 
 ` + fastSections(),
 		Example: `  venturi-bench fast
@@ -27,7 +27,7 @@ that of rewritten rules is beside what the same path does while they are left al
 		RunE: func(cmd *cobra.Command, _ []string) error { return cli.RunCheck(cmd.Context(), env, "bench", c) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&c.Only, "only", nil, "sections to run (default all)")
+	f.StringSliceVar(&c.Sections, "only", nil, "sections to run (default all)")
 	f.DurationVar(&c.Budget, "budget", 0, "time for each comparison, in place of what is listed")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the random order")
 	return cmd
@@ -37,7 +37,7 @@ that of rewritten rules is beside what the same path does while they are left al
 func fastSections() string {
 	var b strings.Builder
 	b.WriteString("Sections, with the time for each of their comparisons:\n")
-	for _, s := range bench.FastSections {
+	for _, s := range bench.Sections {
 		budget := "-"
 		if s.Budget > 0 {
 			budget = strings.TrimSuffix(s.Budget.String(), "0s")
