@@ -116,6 +116,7 @@ a killed run left.`,
 	far.flags(f)
 	runFlags(f, &q)
 	f.StringVar(&opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
+	verboseFlag(f, &opt)
 	accelStatsFlag(f, &opt)
 	f.BoolVar(&json, "json", false, "print the report as JSON")
 	return cmd

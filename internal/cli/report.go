@@ -84,12 +84,18 @@ any other run with the same paths and loads.`,
 	f := cmd.Flags()
 	f.StringVar(&opt.Format, "format", report.Formats()[0], "one of "+strings.Join(report.Formats(), ", "))
 	f.StringVar(&opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
+	verboseFlag(f, &opt)
 	accelStatsFlag(f, &opt)
 	f.StringVar(&opt.Figure, "figure", "", "figure of --format svg: "+strings.Join(report.Figures(), ", ")+"; of one load with a slash, such as latency/tcp_lat/1")
 	f.BoolVar(&open, "open", false, "show the page of --format html in the browser")
 	f.StringVar(&tables, "study", "", "print the tables of a study: its name, or a study file")
 	f.BoolVar(&partial, "partial", false, "report what a truncated record holds")
 	return cmd
+}
+
+// verboseFlag is the flag by which a table shows all that it can.
+func verboseFlag(f *pflag.FlagSet, opt *report.Options) {
+	f.BoolVarP(&opt.Verbose, "verbose", "v", false, "show CPU time by class and core, and what the meters counted")
 }
 
 // accelStatsFlag is the flag by which what fast paths carried is printed.

@@ -127,8 +127,9 @@ func byCoreNumber(a, b string) int {
 	return cmp.Or(cmp.Compare(ma, mb), cmp.Compare(na, nb), cmp.Compare(a, b))
 }
 
-// cpuRemarks state once how finely CPU time was read.
-func cpuRemarks(rec *result.Record) []string {
+// cpuRemarks state once how finely CPU time was read; briefly only where that
+// limits the figures.
+func cpuRemarks(rec *result.Record, verbose bool) []string {
 	var out []string
 	unread := map[string]string{}
 	for _, m := range rec.Meters {
@@ -140,7 +141,11 @@ func cpuRemarks(rec *result.Record) []string {
 			continue
 		}
 		text := "CPU time is split by class (shares of it) and by core (how busy each was during the slices). Its resolution: " + sanitize.Text(m.Resolution) + "."
-		if strings.Contains(m.Resolution, coarseCPU) {
+		coarse := strings.Contains(m.Resolution, coarseCPU)
+		if !coarse && !verbose {
+			continue
+		}
+		if coarse {
 			text += " A slice is only a few of these units: only large differences in CPU cost can be relied on."
 		}
 		if !slices.Contains(out, text) {

@@ -47,6 +47,8 @@ type sample struct {
 var samples = []sample{
 	{"usual.table", usualRecord, Options{}},
 	{"usual-80.table", usualRecord, Options{Width: 80}},
+	{"usual-verbose.table", usualRecord, Options{Verbose: true}},
+	{"many-80.table", many, Options{Width: 80}},
 	{"usual.md", usualRecord, Options{Format: "md"}},
 	{"usual.csv", usualRecord, Options{Format: "csv"}},
 	{"usual.benchstat", usualRecord, Options{Format: "benchstat"}},
@@ -88,6 +90,16 @@ var samples = []sample{
 	{"emulated-arm.qperf", emulatedArm, Options{Style: "qperf"}},
 	{"emulated-sweep.table", emulatedSweep, Options{}},
 	{"hostile.md", hostile, Options{Format: "md"}},
+}
+
+// many has more paths and loads than a screen has room for.
+func many() *result.Record {
+	t := small(recordtest.TCPLat, recordtest.UDPLat, recordtest.TCPBw, recordtest.UDPBw, recordtest.TCPRR, recordtest.TCPMsg)
+	t.Histograms, t.Meters = false, false
+	for i, name := range []string{"macvlan", "ipvlan", "geneve", "ovs-vxlan.2", "vxlan+fast", "a-name-of-twenty-six-signs"} {
+		t.Arms = append(t.Arms, recordtest.Path(name, 0.9+0.05*float64(i)))
+	}
+	return recordtest.Make(t)
 }
 
 func loss() *result.Record {

@@ -76,9 +76,13 @@ const lineLength = 28
 
 // writeHTML prints one page that needs no other file, no script and no network.
 func writeHTML(w io.Writer, rec *result.Record, s *analysis.Summary, opt Options) error {
+	opt.Verbose = true
 	v := newView(rec, s, opt)
-	p := page{Title: v.title, Style: chart.Style() + template.CSS(pageStyle), Answers: v.closing, Banners: v.banners, Facts: v.facts,
+	p := page{Title: v.title, Style: chart.Style() + template.CSS(pageStyle), Banners: v.banners, Facts: v.facts,
 		Command: sanitize.Command(rec.Header.Command...), Notes: v.notes, Comments: v.remarks}
+	for _, a := range v.answers {
+		p.Answers = append(p.Answers, strings.TrimRight(a.path, " ")+" "+a.text)
+	}
 	for _, d := range drawings(rec, s) {
 		f := pageFigure{Title: d.texts.Title, Desc: d.texts.Desc, Table: newPageTable(d.table), Below: len(d.table.columns) > mostBeside}
 		var err error

@@ -125,7 +125,7 @@ func WriteLayout(w io.Writer, recs []Wired, l Layout, opt Options) error {
 	case "md":
 		err = markdownView(w, layoutView(all, l, grids, opt))
 	default:
-		err = tableView(w, layoutView(all, l, grids, opt), opt.Width)
+		err = writeLayoutTable(w, layoutView(all, l, grids, opt), opt.Width)
 	}
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)

@@ -13,6 +13,7 @@ import (
 // writeMarkdown prints the view as Markdown: what the table prints, with no
 // column left out.
 func writeMarkdown(w io.Writer, rec *result.Record, s *analysis.Summary, opt Options) error {
+	opt.Verbose = true
 	return markdownView(w, newView(rec, s, opt))
 }
 

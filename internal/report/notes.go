@@ -204,12 +204,12 @@ func failedArms(s *analysis.Summary) []string {
 }
 
 // remarks are about the whole report.
-func remarks(rec *result.Record, s *analysis.Summary) []string {
+func remarks(rec *result.Record, s *analysis.Summary, verbose bool) []string {
 	var out []string
 	if rec.Plan.SharedCores {
 		out = append(out, "Both machines of this lab share the same cores: a CPU figure holds both ends, and is good for comparing paths only.")
 	}
-	out = append(out, cpuRemarks(rec)...)
+	out = append(out, cpuRemarks(rec, verbose)...)
 	steal, blind := 0.0, []string(nil)
 	for i := range s.Cells {
 		c := &s.Cells[i]

@@ -20,6 +20,9 @@ type Options struct {
 	Format string // a name of [Formats]; "": table
 	Style  string // "": ours; "qperf": as qperf prints its results
 	Width  int    // of the terminal, columns; 0: 120
+	// Verbose shows CPU time by class and by core, and what the meters counted,
+	// below the figures of a table. The other formats always hold these.
+	Verbose bool
 	// AccelStats shows what became of the packets of paths with a fast path. For
 	// programs it always does.
 	AccelStats bool

@@ -25,21 +25,55 @@ const (
 	noBreak = "\u00a0"
 )
 
-// writeTable prints for a terminal of opt.Width columns.
+// writeTable prints for a terminal of opt.Width columns: first the answers, then
+// the figures, then on what and how they were measured.
 func writeTable(w io.Writer, rec *result.Record, s *analysis.Summary, opt Options) error {
-	return tableView(w, newView(rec, s, opt), opt.Width)
+	v, out := newView(rec, s, opt), bufio.NewWriter(w)
+	if !opt.Verbose {
+		for i := range v.blocks {
+			v.blocks[i].cpu, v.blocks[i].footer = nil, ""
+		}
+	}
+	sanitize.Fprintln(out, v.title)
+	writeBanners(out, v, opt.Width)
+	if len(v.answers) > 0 {
+		sanitize.Fprintln(out)
+	}
+	for _, a := range v.answers {
+		writeHanging(out, opt.Width, a.path, a.text)
+	}
+	writeBlocks(out, v, opt.Width)
+	sanitize.Fprintln(out)
+	writeFacts(out, v, opt.Width)
+	writeNotes(out, v, opt.Width)
+	return out.Flush()
 }
 
-func tableView(w io.Writer, v *view, width int) error {
+// writeLayoutTable prints tables that somebody chose.
+func writeLayoutTable(w io.Writer, v *view, width int) error {
 	out := bufio.NewWriter(w)
 	sanitize.Fprintln(out, v.title)
+	writeFacts(out, v, width)
+	writeBanners(out, v, width)
+	writeBlocks(out, v, width)
+	writeNotes(out, v, width)
+	return out.Flush()
+}
+
+func writeFacts(out io.Writer, v *view, width int) {
 	for _, f := range v.facts {
 		writeHanging(out, width, indent+pad(f[0], 10, true), f[1])
 	}
+}
+
+func writeBanners(out io.Writer, v *view, width int) {
 	for _, b := range v.banners {
 		sanitize.Fprintln(out)
 		writeHanging(out, width, "! ", b)
 	}
+}
+
+func writeBlocks(out io.Writer, v *view, width int) {
 	for _, b := range v.blocks {
 		sanitize.Fprintln(out)
 		for i, band := range b.bands(width) {
@@ -49,12 +83,9 @@ func tableView(w io.Writer, v *view, width int) error {
 			writeBlock(out, band, width)
 		}
 	}
-	if len(v.closing) > 0 {
-		sanitize.Fprintln(out)
-	}
-	for _, line := range v.closing {
-		writeHanging(out, width, "", line)
-	}
+}
+
+func writeNotes(out io.Writer, v *view, width int) {
 	if len(v.notes)+len(v.remarks) > 0 {
 		sanitize.Fprintln(out)
 	}
@@ -64,7 +95,6 @@ func tableView(w io.Writer, v *view, width int) error {
 	for _, r := range v.remarks {
 		writeHanging(out, width, "  *  ", r)
 	}
-	return out.Flush()
 }
 
 func writeBlock(out io.Writer, b block, width int) {

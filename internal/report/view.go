@@ -17,7 +17,8 @@ type view struct {
 	facts   [][2]string // label and text
 	banners []string    // what a reader must know before any figure
 	blocks  []block
-	closing []string // the answer in plain words
+	answers []answer // one line a path, before the figures
+	closing []string // the same over all loads, after them
 	notes   notes    // numbered, referred to from cells
 	remarks []string // on the whole report
 }
@@ -54,8 +55,8 @@ func newView(rec *result.Record, s *analysis.Summary, opt Options) *view {
 	if b, ok := agreementBlock(s); ok {
 		v.blocks = append(v.blocks, b)
 	}
-	v.closing = closing(s)
-	v.remarks = remarks(rec, s)
+	v.answers, v.closing = answers(s, opt.Width), closing(s)
+	v.remarks = remarks(rec, s, opt.Verbose)
 	if !opt.AccelStats {
 		return v
 	}
