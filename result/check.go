@@ -176,7 +176,7 @@ func (p *Plan) checkCells() error {
 		}
 		names[c.Name] = true
 		switch c.Metric {
-		case OneWay, RoundTrip, Transactions, Connections, Bandwidth, Messages:
+		case OneWay, RoundTrip, Transactions, Connections, Bandwidth, Messages, CPUPerPacket, CPUPerMessage, CPUPerGB:
 		default:
 			return fmt.Errorf("cell %q has unknown metric %q", c.Name, c.Metric)
 		}
@@ -235,7 +235,7 @@ func (c *checker) takeSlice(s *Slice) error {
 	if t := s.Stream; t != nil {
 		n++
 		if anyNegative(t.SentMessages, t.SentBytes, t.SendNs, t.RecvMessages, t.RecvBytes,
-			t.RateMessages, t.RateBytes, t.RateNs, t.Packets, t.Retransmits) {
+			t.RateMessages, t.RateBytes, t.RateNs, t.Packets, t.Retransmits, t.AskedMessages) {
 			return fmt.Errorf("slice: negative count in a stream slice")
 		}
 	}

@@ -101,8 +101,19 @@ const (
 	Connections  Metric = "connections"  // per second, each opened, used for one request and closed; higher is better
 )
 
+// The metrics of a stream with a rate: busy ns of all cores; lower is better. No slice has
+// them: the meters sum CPU time over a series.
+const (
+	CPUPerPacket  Metric = "cpu-per-packet"
+	CPUPerMessage Metric = "cpu-per-message"
+	CPUPerGB      Metric = "cpu-per-gb" // 1e9 bytes received
+)
+
+// IsCPU tells whether a metric is CPU time.
+func (m Metric) IsCPU() bool { return m == CPUPerPacket || m == CPUPerMessage || m == CPUPerGB }
+
 // LowerIsBetter tells which way a metric points.
-func (m Metric) LowerIsBetter() bool { return m == OneWay || m == RoundTrip }
+func (m Metric) LowerIsBetter() bool { return m == OneWay || m == RoundTrip || m.IsCPU() }
 
 // Cell is one load at one size with one number of flows: one block of rows.
 type Cell struct {
@@ -112,8 +123,8 @@ type Cell struct {
 	Size      int    `json:"size"`      // bytes of a message
 	Flows     int    `json:"flows"`
 	Batch     int    `json:"batch,omitempty"` // messages a system call; 0: one
-	// Rate is what was to be offered per second: requests of a load on a schedule.
-	// 0: as fast as it goes.
+	// Rate is what was to be offered per second, by all flows together: requests of a load
+	// on a schedule, datagrams, or bits of a TCP stream. 0: as fast as it goes.
 	Rate   float64       `json:"rate,omitempty"`
 	Metric Metric        `json:"metric"`
 	Slice  time.Duration `json:"slice"` // timed part of a slice
@@ -159,11 +170,13 @@ type Latency struct {
 
 // Stream is a slice of a one-way load.
 type Stream struct {
-	SentMessages int64 `json:"sent_messages"` // whole slice, head included
-	SentBytes    int64 `json:"sent_bytes"`
-	SendNs       int64 `json:"send_ns"`
-	RecvMessages int64 `json:"recv_messages"` // whole slice, head included: Sent-Recv is the loss
-	RecvBytes    int64 `json:"recv_bytes"`
+	// AskedMessages were due in the slice, at the rate that was asked for.
+	AskedMessages int64 `json:"asked_messages,omitempty"`
+	SentMessages  int64 `json:"sent_messages"` // whole slice, head included
+	SentBytes     int64 `json:"sent_bytes"`
+	SendNs        int64 `json:"send_ns"`
+	RecvMessages  int64 `json:"recv_messages"` // whole slice, head included: Sent-Recv is the loss
+	RecvBytes     int64 `json:"recv_bytes"`
 	// RateMessages and RateBytes arrived in RateNs by the receiver's clock,
 	// head cut off: the figure is their quotient.
 	RateMessages int64 `json:"rate_messages"`

@@ -145,7 +145,7 @@ func sliceToPB(s load.SliceResult) *agentpb.Slice {
 			SentMessages: t.SentMessages, SentBytes: t.SentBytes, SendNs: t.SendNs,
 			RecvMessages: t.RecvMessages, RecvBytes: t.RecvBytes,
 			RateMessages: t.RateMessages, RateBytes: t.RateBytes, RateNs: t.RateNs,
-			Packets: t.Packets, Retransmits: t.Retransmits,
+			Packets: t.Packets, Retransmits: t.Retransmits, AskedMessages: t.AskedMessages,
 		}
 	}
 	return out
@@ -168,7 +168,7 @@ func sliceFromPB(s *agentpb.Slice) load.SliceResult {
 			SentMessages: t.GetSentMessages(), SentBytes: t.GetSentBytes(), SendNs: t.GetSendNs(),
 			RecvMessages: t.GetRecvMessages(), RecvBytes: t.GetRecvBytes(),
 			RateMessages: t.GetRateMessages(), RateBytes: t.GetRateBytes(), RateNs: t.GetRateNs(),
-			Packets: t.GetPackets(), Retransmits: t.GetRetransmits(),
+			Packets: t.GetPackets(), Retransmits: t.GetRetransmits(), AskedMessages: t.GetAskedMessages(),
 		}
 	}
 	return out

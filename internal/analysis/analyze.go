@@ -108,7 +108,7 @@ func (a *analyzer) cell(c result.Cell) (Cell, bool) {
 			row := a.row(c, arm, d, host)
 			out.Copy = &row
 			if host != nil {
-				if f, ok := stats.NewFloor(pair(d, host, valueOf(c.Metric)), a.design, a.plan.Margin); ok {
+				if f, ok := stats.NewFloor(a.pair(c, d, host), a.design, a.plan.Margin); ok {
 					out.Floor = &f
 				}
 			}
@@ -119,7 +119,7 @@ func (a *analyzer) cell(c result.Cell) (Cell, bool) {
 		}
 	}
 	if base != nil {
-		values := base.values(c.Metric)
+		values := a.values(c, base)
 		out.Lag1, out.series = stats.Lag1(values), len(values)
 	}
 	return out, found
@@ -134,26 +134,35 @@ func (a *analyzer) row(c result.Cell, arm result.Arm, d, base *armData) Row {
 		r.Emulated = EmulatedMachine
 	}
 	for _, s := range d.slices {
-		if _, ok := s.Value(c.Metric); !ok {
+		if _, ok := s.Value(c.Metric); !ok && (s.Failed != "" || !c.Metric.IsCPU()) {
 			if r.NoFigure == 0 {
 				r.Failed = s.Failed
 			}
 			r.NoFigure++
 		}
 	}
+	a.latency(&r, d)
+	a.stream(&r, c, d)
+	a.cpu(&r, c, d, base)
+	if c.Metric.IsCPU() {
+		a.paced(&r, c, d, base)
+	} else {
+		a.figure(&r, c, d, base)
+	}
+	r.Counters, r.FastPath = d.counters(a.plan.SharedCores), d.fastPath()
+	return r
+}
+
+// figure fills in the row's figure, and its ratio to the baseline.
+func (a *analyzer) figure(r *Row, c result.Cell, d, base *armData) {
 	if v := medianOfMedians(d.values(c.Metric)); !math.IsNaN(v) {
 		r.Value = v
 	}
-	if arm.Name != a.baseline.Name && base != nil {
+	if r.Arm.Name != a.baseline.Name && base != nil {
 		if ratio, ok := stats.FromRounds(pair(d, base, valueOf(c.Metric)), a.design); ok {
 			r.Ratio = &ratio
 		}
 	}
-	a.latency(&r, d)
-	a.stream(&r, c, d)
-	a.cpu(&r, c, d, base)
-	r.Counters, r.FastPath = d.counters(a.plan.SharedCores), d.fastPath()
-	return r
 }
 
 // MostBlank is the share of slices without a figure up to which an arm is

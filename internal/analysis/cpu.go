@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -23,6 +24,12 @@ const (
 // perUnit says what the CPU time of a cell is divided by.
 func perUnit(c result.Cell) string {
 	switch {
+	case c.Metric == result.CPUPerPacket:
+		return PerPacket
+	case c.Metric == result.CPUPerMessage:
+		return PerMessage
+	case c.Metric == result.CPUPerGB:
+		return PerGB
 	case c.Metric == result.Connections:
 		return PerConnection
 	case (c.Metric == result.OneWay || c.Metric == result.Transactions) && c.Size > onePacket:
@@ -65,11 +72,10 @@ func (a *analyzer) cpu(r *Row, c result.Cell, d, base *armData) {
 		return
 	}
 	out := &CPU{Unit: per, Classes: map[string]float64{}, ByCore: map[string]float64{}}
-	var all []float64
-	for _, v := range cost {
-		all = append(all, v)
+	for _, series := range slices.Sorted(maps.Keys(cost)) {
+		out.BySeries = append(out.BySeries, cost[series])
 	}
-	out.Cost = stats.Median(all)
+	out.Cost = stats.Median(out.BySeries)
 	d.classes(out, per, r.Fragments, a.plan.SharedCores)
 	if r.Arm.Name != a.baseline.Name && base != nil {
 		// Per message: a path that cuts messages into more packets does not get

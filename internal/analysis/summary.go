@@ -61,6 +61,8 @@ type Row struct {
 	Latency  *Latency         `json:"latency,omitempty"`
 	Stream   *Stream          `json:"stream,omitempty"`
 	CPU      *CPU             `json:"cpu,omitempty"`
+	// Offered is what became of the rate of a stream that has one.
+	Offered *Offered `json:"offered,omitempty"`
 	// Counters are sums over all series, from the meters other than cpu and accel.
 	Counters map[string]int64 `json:"counters,omitempty"`
 	// FastPath is nil for an arm that has none.
@@ -155,6 +157,8 @@ type CPU struct {
 	Cost float64 `json:"cost"` // ns of busy time per Per: the median over series
 	// Cores is how many cores were busy on average.
 	Cores float64 `json:"cores"`
+	// BySeries is Cost of each series, in order.
+	BySeries []float64 `json:"-"`
 	// Classes splits Cost (user, system, softirq, ...), ByCore the busy share
 	// of each core (0 to 1), ByMachine Cost when machines do not share cores;
 	// the cores are then named with their machine ("a/cpu0").

@@ -101,7 +101,7 @@ a killed run left.`,
 	f.StringVar(&q.Sizes, "sizes", "", "message sizes: 64, or 1,1K,64K, or 8:256K:*2 (inclusive; K=1024, k=1000); default: each load's own")
 	f.IntSliceVar(&q.Flows, "flows", []int{1}, "connections at a time; 1,8 measures both")
 	f.IntVar(&q.Batch, "batch", 0, "datagrams per system call, for udp_bw; 0: one")
-	f.Var((*rateFlag)(&q.Rate), "rate", "requests per second of probe and ping, 1 to 10k (default 1000)")
+	f.Var((*rateFlag)(&q.Rate), "rate", "offer so much per second: bits of tcp_bw (20G), datagrams of udp_bw (100k), requests of probe and ping (default 1000)")
 	f.DurationVar(&q.Budget, "budget", 0, "time to measure; rounds and series are chosen to fit")
 	f.Var((*share)(&q.Precision), "precision", "stop early once every interval is within this, e.g. 2%")
 	f.Var((*share)(&q.Margin), "margin", "differences within this are \"same\" (default 3%)")

@@ -28,10 +28,7 @@ func (q Request) cells() ([]result.Cell, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := l.CheckBatch(q.Batch); err != nil {
-			return nil, err
-		}
-		if err := l.CheckRate(spec.Rate); err != nil {
+		if err := l.CheckBatch(q.Batch, spec.Rate); err != nil {
 			return nil, err
 		}
 		sizes, err := spec.sizes(l)
@@ -47,6 +44,9 @@ func (q Request) cells() ([]result.Cell, error) {
 			}
 			for _, flows := range spec.flows() {
 				if err := l.CheckFlows(flows); err != nil {
+					return nil, err
+				}
+				if err := l.CheckRate(spec.Rate, size, flows); err != nil {
 					return nil, err
 				}
 				c := q.cell(l, size, flows, spec.Rate)
@@ -79,13 +79,13 @@ func (s CellSpec) flows() []int {
 
 // checkSlice refuses a slice without a request.
 func (q Request) checkSlice(l load.Load, c result.Cell) error {
-	least := l.LeastSlice(c.Rate)
+	least := l.LeastSlice(c.Rate, c.Size, c.Flows)
 	if c.Slice >= least {
 		return nil
 	}
 	return verr.New(verr.Usage, fmt.Sprintf("cannot compare with --slice %s", c.Slice),
-		fmt.Sprintf("%s has one request in %s", l.Name, least),
-		fmt.Sprintf("choose a slice of %s or more, or a higher --rate", l.SliceAt(c.Rate)))
+		fmt.Sprintf("at this rate %s sends once in %s", l.Name, least),
+		fmt.Sprintf("choose a slice of %s or more, or a higher --rate", l.SliceAt(c.Rate, c.Size, c.Flows)))
 }
 
 // toolsCarry tells whether all tools of the request have a load at a size.
@@ -101,16 +101,13 @@ func (q Request) toolsCarry(name string, size int) bool {
 func (q Request) cell(l load.Load, size, flows int, rate float64) result.Cell {
 	c := result.Cell{
 		Load: l.Name, Transport: l.Transport, Rate: cmp.Or(rate, l.Rate),
-		Size: size, Flows: flows, Metric: l.Metric, Head: l.Head,
+		Size: size, Flows: flows, Metric: l.MetricAt(rate, size), Head: l.Head,
 	}
-	c.Slice = l.SliceAt(c.Rate)
+	c.Slice = l.SliceAt(c.Rate, size, flows)
 	if q.Batch > 1 {
 		c.Batch = q.Batch
 	}
 	c.Name = load.CellName(c)
-	if l.Kind == load.Stream {
-		c.Metric = load.StreamMetric(size)
-	}
 	if len(q.Tools) > 0 {
 		c.Slice = toolSlice
 	}

@@ -225,6 +225,10 @@ func (q Request) checkTools() error {
 			if err := t.Carries(c.Load, c.Size); err != nil {
 				return err
 			}
+			if c.Rate > 0 {
+				return verr.New(verr.Usage, "cannot run "+name+" with a rate",
+					"it is run as fast as it goes, to compare like with like", "leave --rate out beside --with")
+			}
 			if c.Flows > 1 {
 				return verr.New(verr.Usage, "cannot run "+name+" with several flows",
 					"it is run with one, to compare like with like", "leave --flows out beside --with")

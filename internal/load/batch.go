@@ -40,15 +40,20 @@ func newBatch(n, size int, shared []byte) *batch {
 	return b
 }
 
-func (b *batch) call(s socket, trap, flags uintptr) (int, error) {
-	return s.call(trap, unsafe.Pointer(unsafe.SliceData(b.headers)), len(b.headers), flags)
+func (b *batch) call(s socket, n int, trap, flags uintptr) (int, error) {
+	return s.call(trap, unsafe.Pointer(unsafe.SliceData(b.headers)), min(n, len(b.headers)), flags)
 }
 
-func (b *batch) send(s socket) (int, error) { return b.call(s, unix.SYS_SENDMMSG, unix.MSG_NOSIGNAL) }
+func (b *batch) send(s socket) (int, error) { return b.sendSome(s, len(b.headers)) }
+
+// sendSome sends n datagrams, or as many as there is room for.
+func (b *batch) sendSome(s socket, n int) (int, error) {
+	return b.call(s, n, unix.SYS_SENDMMSG, unix.MSG_NOSIGNAL)
+}
 
 // recv waits for one datagram and takes with it what else is there.
 func (b *batch) recv(s socket) (int, error) {
-	return b.call(s, unix.SYS_RECVMMSG, unix.MSG_WAITFORONE)
+	return b.call(s, len(b.headers), unix.SYS_RECVMMSG, unix.MSG_WAITFORONE)
 }
 
 // sinkBatches counts messages as sink does, many a system call.

@@ -128,7 +128,7 @@ func (a *active) connect(flow int) (err error) {
 func (a *active) work() {
 	err := host.Do(a.namespace, func() error {
 		err := pin(a.plan.ClientCPU)
-		if err == nil && a.load.Kind == Scheduled {
+		if err == nil && (a.load.Kind == Scheduled || a.plan.Rate > 0) {
 			err = exactTimers()
 		}
 		a.serve(err)

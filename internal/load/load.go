@@ -54,8 +54,9 @@ type Plan struct {
 	Size  int // bytes of a message
 	Flows int
 	Batch int // messages a system call, for loads that can; 0 or 1: one
-	// Rate is what each flow offers per second: requests of a load on a schedule.
-	// 0: the load's default.
+	// Rate is what all flows of an arm together offer per second: requests of a load on a
+	// schedule, datagrams, or bits of a TCP stream. 0: the load's default, which is no limit
+	// for a stream.
 	Rate     float64
 	Slice    time.Duration
 	Head     time.Duration
@@ -99,8 +100,11 @@ type Pair struct {
 	From, To host.Endpoint // the client's, the server's
 }
 
-// rate is what a flow of a load on a schedule offers per second.
-func (p Plan) rate(l Load) float64 { return cmp.Or(p.Rate, l.Rate) }
+// messageRate is how many messages or requests each flow offers per second; 0: as many as
+// go.
+func (p Plan) messageRate(l Load) float64 {
+	return l.messageRate(cmp.Or(p.Rate, l.Rate), p.Size, p.Flows)
+}
 
 // LongestSlice is how long a slice of the plan can take on a path that answers in time:
 // head and timed part, and where nothing else waits for them, the last answers.

@@ -27,19 +27,6 @@ const (
 	leastSlots = 5
 )
 
-// LeastSlice is the shortest slice in which a load can be offered at a rate; 0: any.
-func (l Load) LeastSlice(rate float64) time.Duration {
-	if l.Kind != Scheduled {
-		return 0
-	}
-	return time.Duration(1e9 / rate)
-}
-
-// SliceAt is the default length of the load's slices at a rate.
-func (l Load) SliceAt(rate float64) time.Duration {
-	return max(l.Slice, leastSlots*l.LeastSlice(rate))
-}
-
 // timetable says when each request of a slice is due. A request that is due in the head is
 // sent and not counted.
 type timetable struct {
@@ -47,7 +34,7 @@ type timetable struct {
 	interval float64
 	head     int // requests
 	total    int
-	answered []uint64 // bits
+	answered []uint64 // bits; see trackAnswers
 }
 
 func newTimetable(rate float64, head, timed time.Duration) timetable {
@@ -60,9 +47,11 @@ func newTimetable(rate float64, head, timed time.Duration) timetable {
 		return n
 	}
 	t.head, t.total = count(head), count(head+timed)
-	t.answered = make([]uint64, (t.total+63)/64)
 	return t
 }
+
+// trackAnswers makes room to note which requests have an answer.
+func (t *timetable) trackAnswers() { t.answered = make([]uint64, (t.total+63)/64) }
 
 // due is when the nth request is to be sent, by the client's clock.
 func (t *timetable) due(n int) int64 { return t.start + int64(float64(n)*t.interval) }
@@ -90,7 +79,8 @@ type prober interface {
 // runSchedule sends the requests of a slice when each is due, and takes the answers until
 // all are there or the last is lost.
 func (a *active) runSchedule(head, timed time.Duration) error {
-	t := newTimetable(a.plan.rate(a.load), head, timed)
+	t := newTimetable(a.plan.messageRate(a.load), head, timed)
+	t.trackAnswers()
 	a.ping, a.sent = pingCounts{elapsed: timed.Nanoseconds()}, sendCounts{}
 	a.rtt.Reset()
 	a.lateness.Reset()

@@ -161,6 +161,7 @@ func TestScheduleAnswers(t *testing.T) {
 	// The answer to a request of the slice before is late, too.
 	late := a.ping.late
 	table := newTimetable(1000, 0, time.Millisecond)
+	table.trackAnswers()
 	a.prober.(*fakeProber).answers = []fakeAnswer{{a.base - 1, 0}}
 	if err := a.takeReady(&table); err != nil || a.ping.late != late+1 {
 		t.Errorf("%d late, %d before: %v", a.ping.late, late, err)
@@ -204,16 +205,17 @@ func TestCheckRate(t *testing.T) {
 		load Load
 		rate float64
 		ok   bool
-	}{{probe, 0, true}, {ping, 1, true}, {probe, 10000, true}, {probe, 10001, false}, {ping, 0.5, false}, {probe, -1, false},
+	}{{tcpBW, 2e10, true}, {tcpBW, 1e14, false}, {tcpBW, 0.1, false}, {udpBW, 1e5, true}, {udpBW, 1e10, false}, {udpBW, 0.01, false}, {tcpCRR, 100, false},
+		{probe, 0, true}, {ping, 1, true}, {probe, 10000, true}, {probe, 10001, false}, {ping, 0.5, false}, {probe, -1, false},
 		{tcpLat, 0, true}, {tcpLat, 100, false}, {probe, math.NaN(), false}} {
-		if err := c.load.CheckRate(c.rate); (err == nil) != c.ok {
+		if err := c.load.CheckRate(c.rate, 64, 1); (err == nil) != c.ok {
 			t.Errorf("%s at %v: %v", c.load.Name, c.rate, err)
 		}
 	}
-	if d := ping.SliceAt(1); d != 5*time.Second {
+	if d := ping.SliceAt(1, 56, 1); d != 5*time.Second {
 		t.Errorf("a slice of one ping a second takes %v", d)
 	}
-	if d := ping.SliceAt(1000); d != ping.Slice {
+	if d := ping.SliceAt(1000, 56, 1); d != ping.Slice {
 		t.Errorf("a slice of 1000 pings a second takes %v", d)
 	}
 }

@@ -14,6 +14,7 @@ import (
 type sendCounts struct {
 	messages             int64
 	ns                   int64
+	asked                int64 // messages that were due, of a stream with a rate
 	segments, retransmit int64 // TCP: the socket's counters; see settle
 }
 
@@ -30,6 +31,9 @@ func (a *active) stream(d time.Duration) error {
 			return err
 		}
 		a.sent.segments, a.sent.retransmit = a.conn.segments()
+	}
+	if a.plan.Rate > 0 {
+		return a.pace(d)
 	}
 	message := a.buf[:a.plan.Size]
 	start := a.clock.now()
@@ -98,6 +102,7 @@ func sumStreams(flows []*active) (*result.Stream, time.Duration) {
 	for _, a := range flows {
 		got := a.done.account()
 		s.SentMessages += a.sent.messages
+		s.AskedMessages += a.sent.asked
 		s.SendNs += a.sent.ns
 		s.RecvMessages += got.messages
 		s.RateMessages += got.window

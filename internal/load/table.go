@@ -2,8 +2,6 @@ package load
 
 import (
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/verr"
@@ -58,38 +56,20 @@ func (l Load) CheckSize(size int) error {
 		"leave this size out of --sizes, or name the loads that can: --load tcp_lat,tcp_bw")
 }
 
-// CheckBatch tells whether the load can move batch messages in one system call.
-func (l Load) CheckBatch(batch int) error {
+// CheckBatch tells whether the load can move batch messages in one system call at a rate.
+func (l Load) CheckBatch(batch int, rate float64) error {
 	switch {
 	case batch <= 1:
 		return nil
 	case l.Transport != "udp" || l.Kind != Stream:
 		return verr.New(verr.Usage, fmt.Sprintf("%s cannot run with --batch %d", l.Name, batch),
 			"only one-way datagrams can be sent many at a time", "use --batch with udp_bw alone")
+	case rate > 0 && batch > mostBurst:
+		return verr.New(verr.Usage, fmt.Sprintf("cannot send %d datagrams a system call at a rate", batch),
+			fmt.Sprintf("a sender with a rate sends at most %d at once", mostBurst), "choose a smaller --batch")
 	case batch > maxBatch:
 		return verr.New(verr.Usage, fmt.Sprintf("cannot send %d datagrams a system call", batch),
 			fmt.Sprintf("the kernel takes at most %d", maxBatch), "choose a smaller --batch")
-	}
-	return nil
-}
-
-// Bounds of the rate of a load on a schedule, requests per second.
-const (
-	leastRate = 1
-	mostRate  = 10_000
-)
-
-// CheckRate tells whether the load can be offered at a rate; 0 is the load's own.
-func (l Load) CheckRate(rate float64) error {
-	what := fmt.Sprintf("%s cannot run with --rate %g", l.Name, rate)
-	switch {
-	case rate == 0:
-		return nil
-	case l.Kind != Scheduled:
-		return verr.New(verr.Usage, what, "only requests on a schedule have a rate", "use --rate with probe or ping alone")
-	case !(rate >= leastRate && rate <= mostRate):
-		return verr.New(verr.Usage, what, fmt.Sprintf("a schedule has %d to %d requests a second", leastRate, mostRate),
-			"choose a rate in that range, such as 1000")
 	}
 	return nil
 }
@@ -118,42 +98,6 @@ func CellName(c result.Cell) string {
 	}
 	return name
 }
-
-// rateUnits are the suffixes of a rate; base 10, as networks count.
-var rateUnits = []struct {
-	suffix string
-	value  float64
-}{{"G", 1e9}, {"M", 1e6}, {"k", 1e3}}
-
-// FormatRate writes a rate as [ParseRate] reads it.
-func FormatRate(rate float64) string {
-	for _, u := range rateUnits {
-		if rate >= u.value && math.Mod(rate, u.value/1000) == 0 {
-			return strconv.FormatFloat(rate/u.value, 'f', -1, 64) + u.suffix
-		}
-	}
-	return strconv.FormatFloat(rate, 'f', -1, 64)
-}
-
-// ParseRate reads something per second: 500, 100k, 2.5M, 20G. K is as good as k. Error: a
-// usage error.
-func ParseRate(text string) (float64, error) {
-	digits, unit := text, 1.0
-	for _, u := range rateUnits {
-		if rest, ok := strings.CutSuffix(strings.Replace(text, "K", "k", 1), u.suffix); ok {
-			digits, unit = rest, u.value
-		}
-	}
-	rate, err := strconv.ParseFloat(digits, 64)
-	if err != nil || !(rate > 0) || rate*unit > mostParsedRate || strings.ContainsAny(digits, "+_xXpPeE") {
-		return 0, verr.New(verr.Usage, fmt.Sprintf("cannot read the rate %q", text), "it is not a number above 0 per second",
-			"write it as 500, 100k, 2.5M or 20G")
-	}
-	return rate * unit, nil
-}
-
-// mostParsedRate is beyond any link, and leaves room for sums.
-const mostParsedRate = 1e14
 
 // StreamMetric tells what the figure of a one-way load is: below 64 bytes a
 // stream is a test of calls and packets, and bits per second would mislead.

@@ -19,8 +19,10 @@ import (
 // benchUnits are the units in benchstat's format. It takes lower as better
 // unless a unit line says otherwise.
 var benchUnits = map[result.Metric]string{
-	result.OneWay:       "ns/op",
-	result.RoundTrip:    "ns/op",
+	result.OneWay:    "ns/op",
+	result.RoundTrip: "ns/op",
+
+	result.CPUPerPacket: "cpu-ns/pkt", result.CPUPerMessage: "cpu-ns/msg", result.CPUPerGB: "cpu-ns/GB",
 	result.Transactions: "req/s",
 	result.Connections:  "conn/s",
 	result.Bandwidth:    "bit/s",
@@ -56,10 +58,10 @@ func writeBenchstat(w io.Writer, rec *result.Record, s *analysis.Summary, _ Opti
 			rows = append(rows, *c.Copy)
 		}
 		for _, r := range rows {
-			benchLines(out, rec, c.Cell, r.Arm.Name)
+			benchLines(out, rec, c.Cell, &r)
 		}
 		for _, r := range apart {
-			benchLines(&foreign, rec, c.Cell, r.Arm.Name)
+			benchLines(&foreign, rec, c.Cell, &r)
 		}
 	}
 	if foreign.Len() > 0 { // what differs in a key benchstat puts into tables of their own
@@ -69,7 +71,8 @@ func writeBenchstat(w io.Writer, rec *result.Record, s *analysis.Summary, _ Opti
 }
 
 // benchLines prints the series of one path in one cell.
-func benchLines(out io.Writer, rec *result.Record, c result.Cell, arm string) {
+func benchLines(out io.Writer, rec *result.Record, c result.Cell, r *analysis.Row) {
+	arm := r.Arm.Name
 	values, work := map[int][]float64{}, map[int]int64{}
 	var order []int
 	for i := range rec.Slices {
@@ -98,6 +101,11 @@ func benchLines(out io.Writer, rec *result.Record, c result.Cell, arm string) {
 	}
 	if c.Rate > 0 {
 		name += "/rate=" + strconv.FormatFloat(c.Rate, 'f', -1, 64)
+	}
+	if c.Metric.IsCPU() && r.CPU != nil {
+		for _, v := range r.CPU.BySeries {
+			sanitize.Fprintf(out, "%s 1 %s %s\n", name, plain(v), benchUnits[c.Metric])
+		}
 	}
 	for _, series := range order {
 		sanitize.Fprintf(out, "%s %d %s %s\n", name, max(1, work[series]), plain(stats.Median(values[series])), benchUnits[c.Metric])

@@ -111,6 +111,9 @@ var csvFields = []csvField{
 		}
 		return number(r.Latency.LatenessP99)
 	}},
+	// Of a stream with a rate: which shares of it were sent and received, 0 to 1.
+	{"rate_sent_share", ofOffered(func(o *analysis.Offered) float64 { return o.Sent })},
+	{"rate_received_share", ofOffered(func(o *analysis.Offered) float64 { return o.Received })},
 }
 
 // writeCSV prints a line for each path in each cell, the baseline's copy
@@ -147,7 +150,7 @@ func writeCSV(w io.Writer, _ *result.Record, s *analysis.Summary, _ Options) err
 // unitOf is the base unit of a metric.
 func unitOf(m result.Metric) string {
 	switch m {
-	case result.OneWay, result.RoundTrip:
+	case result.OneWay, result.RoundTrip, result.CPUPerPacket, result.CPUPerMessage, result.CPUPerGB:
 		return "ns"
 	case result.Bandwidth:
 		return "bit/s"
@@ -211,6 +214,15 @@ func ofStream(f func(*analysis.Stream) string) func(*analysis.Cell, *analysis.Ro
 			return ""
 		}
 		return f(r.Stream)
+	}
+}
+
+func ofOffered(f func(*analysis.Offered) float64) func(*analysis.Cell, *analysis.Row) string {
+	return func(_ *analysis.Cell, r *analysis.Row) string {
+		if r.Offered == nil {
+			return ""
+		}
+		return plain(f(r.Offered))
 	}
 }
 

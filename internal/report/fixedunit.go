@@ -35,6 +35,10 @@ func unitsOf(m result.Metric) []fixedUnit {
 	switch m {
 	case result.OneWay, result.RoundTrip:
 		return timeUnits
+	case result.CPUPerPacket, result.CPUPerMessage:
+		return []fixedUnit{{"ns", 1}, {"us", 1e3}}
+	case result.CPUPerGB:
+		return []fixedUnit{{"s/GB", 1e9}}
 	case result.Transactions:
 		return []fixedUnit{requestUnit}
 	case result.Connections:

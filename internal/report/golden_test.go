@@ -61,6 +61,12 @@ var samples = []sample{
 	{"schedule.md", schedule, Options{Format: "md"}},
 	{"schedule.csv", schedule, Options{Format: "csv"}},
 	{"schedule.benchstat", schedule, Options{Format: "benchstat"}},
+	{"paced.table", paced, Options{}},
+	{"paced.md", paced, Options{Format: "md"}},
+	{"paced.csv", paced, Options{Format: "csv"}},
+	{"paced.json", paced, Options{Format: "json"}},
+	{"paced.benchstat", paced, Options{Format: "benchstat"}},
+	{"paced.qperf", paced, Options{Style: "qperf"}},
 	{"schedule.qperf", schedule, Options{Style: "qperf"}},
 	{"interrupted.table", interrupted, Options{}},
 	{"one-series.table", oneSeries, Options{}},
@@ -118,6 +124,19 @@ func schedule() *result.Record {
 	for i := range rec.Slices {
 		if s := &rec.Slices[i]; s.Arm == "vxlan" && s.Round == 0 {
 			s.Latency.Missed = 2
+		}
+	}
+	return rec
+}
+
+// paced has a path that loses a part of the datagrams, and so does not hold the rate.
+func paced() *result.Record {
+	t := small(recordtest.UDPAt, recordtest.TCPAt)
+	t.Arms[2].CPUFactor, t.Arms[3].CPUFactor, t.Arms[3].Loss = 1.002, 1.4, 0.02
+	rec := recordtest.Make(t)
+	for i := range rec.Slices {
+		if s := &rec.Slices[i]; s.Cell == recordtest.TCPAt.Name {
+			s.Stream.RecvMessages, s.Stream.RecvBytes = s.Stream.SentMessages, s.Stream.SentBytes
 		}
 	}
 	return rec

@@ -247,12 +247,16 @@ func loadText(cells []*analysis.Cell, arm string) string {
 
 func plainVerdict(r *analysis.Row) string {
 	switch {
+	case notHeld(r):
+		return "rate not held"
 	case r.Value == 0:
 		return "failed"
 	case r.Judged == nil:
 		return "not compared"
 	case r.Judged.Verdict == stats.NotJudged:
 		return "not judged"
+	case r.Judged.Verdict == stats.Faster || r.Judged.Verdict == stats.Slower:
+		return differs(r)
 	}
 	return string(r.Judged.Verdict)
 }

@@ -53,6 +53,9 @@ func judgedNotes(r *analysis.Row, c *analysis.Cell, s *analysis.Summary) []strin
 	note := func(f string, args ...any) { out = append(out, fmt.Sprintf(f, args...)) }
 	name := sanitize.Text(r.Arm.Name)
 	switch {
+	case notHeld(r):
+		note("%s, %s: the rate was not held: of %s/s that were asked for, %s were sent and %s arrived. The CPU time of other traffic says nothing, so there is no figure",
+			cellName(c.Cell), name, offered(c.Cell.Rate), percent(r.Offered.Sent), percent(r.Offered.Received))
 	case r.Value == 0 && r.Failed != "":
 		note("%s failed: %s", name, sanitize.Text(r.Failed))
 	case r.Value == 0:
@@ -195,7 +198,7 @@ func failedArms(s *analysis.Summary) []string {
 	var out []string
 	for _, c := range s.Cells {
 		for _, r := range c.Rows {
-			if name := sanitize.Text(r.Arm.Name); r.Value == 0 && !slices.Contains(out, name) {
+			if name := sanitize.Text(r.Arm.Name); r.Value == 0 && !notHeld(&r) && !slices.Contains(out, name) {
 				out = append(out, name)
 			}
 		}

@@ -43,6 +43,10 @@ func writeQperf(w io.Writer, rec *result.Record, s *analysis.Summary, _ Options)
 
 // qperfTest prints one test of one path.
 func qperfTest(out io.Writer, c result.Cell, r *analysis.Row) {
+	if c.Metric.IsCPU() {
+		sanitize.Fprintf(out, "# %s: qperf has no rate; %s of CPU time for each %s\n", sanitize.Text(c.Load), value(c.Metric, r.Value), perWhat(c.Metric))
+		return
+	}
 	if r.Value == 0 {
 		sanitize.Fprintf(out, "# %s: no figure\n", sanitize.Text(c.Load))
 		return

@@ -111,7 +111,7 @@ func shortFloor(c *analysis.Cell) string {
 // shortVerdict leaves the size of the difference to the column before it.
 func shortVerdict(r *analysis.Row) string {
 	if r.Judged != nil && (r.Judged.Verdict == stats.Faster || r.Judged.Verdict == stats.Slower) {
-		return string(r.Judged.Verdict)
+		return differs(r)
 	}
 	return verdict(r)
 }

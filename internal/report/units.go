@@ -65,12 +65,27 @@ func value(m result.Metric, v float64) string {
 		return duration(v)
 	case m == result.Bandwidth:
 		return bits(v)
+	case m == result.CPUPerGB:
+		return sig3(v/1e9) + " s"
+	case m.IsCPU():
+		return duration(v)
 	case m == result.Messages:
 		return rate(v, "msg")
 	case m == result.Connections:
 		return rate(v, "conn")
 	}
 	return rate(v, "req")
+}
+
+// perWhat is what the CPU time of a metric is for.
+func perWhat(m result.Metric) string {
+	switch m {
+	case result.CPUPerPacket:
+		return analysis.PerPacket
+	case result.CPUPerGB:
+		return analysis.PerGB
+	}
+	return analysis.PerMessage
 }
 
 // cost prints CPU time per unit of work.

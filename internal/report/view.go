@@ -93,6 +93,8 @@ func metricCaption(c result.Cell) string {
 		return "median RTT/2, one request at a time; lower is better"
 	case result.RoundTrip:
 		return "median round trip from when each request was due; lower is better"
+	case result.CPUPerPacket, result.CPUPerMessage, result.CPUPerGB:
+		return fmt.Sprintf("CPU time of all cores for each %s at this rate; lower is better", perWhat(c.Metric))
 	case result.Transactions:
 		return "requests answered; higher is better"
 	case result.Connections:
@@ -159,6 +161,8 @@ func figureHead(m result.Metric) string {
 		return "RTT/2"
 	case result.RoundTrip:
 		return "RTT"
+	case result.CPUPerPacket, result.CPUPerMessage, result.CPUPerGB:
+		return "CPU/" + perWhat(m)
 	case result.Transactions, result.Connections:
 		return "rate"
 	}
@@ -210,6 +214,22 @@ func trafficColumns(c *analysis.Cell) []field {
 		}
 	}
 	var out []field
+	if c.Cell.Metric.IsCPU() {
+		out = []field{
+			{column{"cores", false, 1}, func(r *analysis.Row) string {
+				if r.CPU == nil {
+					return noFigure
+				}
+				return sig3(r.CPU.Cores)
+			}},
+			{column{"received", false, 2}, stream(func(t *analysis.Stream) string {
+				if c.Cell.Metric == result.CPUPerPacket {
+					return rate(t.RecvRate, "msg")
+				}
+				return bits(t.RecvBits)
+			})},
+		}
+	}
 	if c.Cell.Metric == result.Messages {
 		out = append(out, field{column{"packets", false, 3}, stream(func(t *analysis.Stream) string { return rate(t.PacketRate, "pkt") })})
 	}
@@ -217,7 +237,7 @@ func trafficColumns(c *analysis.Cell) []field {
 		return append(out, field{column{"retransmitted", false, 5}, stream(func(t *analysis.Stream) string { return count(t.Retransmits) })})
 	}
 	sent := func(t *analysis.Stream) string { return bits(t.SentBits) }
-	if c.Cell.Metric == result.Messages {
+	if c.Cell.Metric == result.Messages || c.Cell.Metric == result.CPUPerPacket {
 		sent = func(t *analysis.Stream) string { return rate(t.SentRate, "msg") }
 	}
 	return append(out,
@@ -228,7 +248,7 @@ func trafficColumns(c *analysis.Cell) []field {
 // cpuColumns appear when the CPU meter ran.
 func cpuColumns(c *analysis.Cell, base string) []field {
 	i := slices.IndexFunc(c.Rows, func(r analysis.Row) bool { return r.CPU != nil })
-	if i < 0 {
+	if i < 0 || c.Cell.Metric.IsCPU() { // it is the figure
 		return nil
 	}
 	return []field{
@@ -279,9 +299,27 @@ func plusMinus(r stats.Ratio) string {
 	return ratio(r.Value) + " ±" + percent(half)
 }
 
+// differs is the word for a proven difference.
+func differs(r *analysis.Row) string {
+	switch {
+	case r.Offered == nil:
+		return string(r.Judged.Verdict)
+	case r.Judged.Verdict == stats.Faster:
+		return "cheaper"
+	}
+	return "costlier"
+}
+
+// notHeld tells of a rate that the path, or the sender, did not hold.
+func notHeld(r *analysis.Row) bool {
+	return r.Offered != nil && !r.Offered.Held && r.Failed == "" && r.Slices > 0
+}
+
 // verdict is the answer of a row in words.
 func verdict(r *analysis.Row) string {
 	switch {
+	case notHeld(r):
+		return "NOT HELD"
 	case r.Value == 0:
 		return "FAILED"
 	case r.Judged == nil && r.Arm.Role == result.RoleBaseline:
@@ -291,7 +329,7 @@ func verdict(r *analysis.Row) string {
 	}
 	switch r.Judged.Verdict {
 	case stats.Faster, stats.Slower:
-		return string(r.Judged.Verdict) + " " + change(r.Ratio.Value)
+		return differs(r) + " " + change(r.Ratio.Value)
 	case stats.CannotTell:
 		if r.Judged.Detectable > 0 {
 			return "cannot tell < " + percent(r.Judged.Detectable)

@@ -1864,6 +1864,7 @@ type Stream struct {
 	RateNs        int64                  `protobuf:"varint,8,opt,name=rate_ns,json=rateNs,proto3" json:"rate_ns,omitempty"`
 	Packets       int64                  `protobuf:"varint,9,opt,name=packets,proto3" json:"packets,omitempty"`
 	Retransmits   int64                  `protobuf:"varint,10,opt,name=retransmits,proto3" json:"retransmits,omitempty"`
+	AskedMessages int64                  `protobuf:"varint,11,opt,name=asked_messages,json=askedMessages,proto3" json:"asked_messages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1964,6 +1965,13 @@ func (x *Stream) GetPackets() int64 {
 func (x *Stream) GetRetransmits() int64 {
 	if x != nil {
 		return x.Retransmits
+	}
+	return 0
+}
+
+func (x *Stream) GetAskedMessages() int64 {
+	if x != nil {
+		return x.AskedMessages
 	}
 	return 0
 }
@@ -2221,7 +2229,7 @@ const file_agent_proto_rawDesc = "" +
 	"rtt_median\x18\t \x01(\x03R\trttMedian\x12\x16\n" +
 	"\x06missed\x18\n" +
 	" \x01(\x03R\x06missed\x12\x1a\n" +
-	"\blateness\x18\v \x01(\fR\blateness\"\xc2\x02\n" +
+	"\blateness\x18\v \x01(\fR\blateness\"\xe9\x02\n" +
 	"\x06Stream\x12#\n" +
 	"\rsent_messages\x18\x01 \x01(\x03R\fsentMessages\x12\x1d\n" +
 	"\n" +
@@ -2236,7 +2244,8 @@ const file_agent_proto_rawDesc = "" +
 	"\arate_ns\x18\b \x01(\x03R\x06rateNs\x12\x18\n" +
 	"\apackets\x18\t \x01(\x03R\apackets\x12 \n" +
 	"\vretransmits\x18\n" +
-	" \x01(\x03R\vretransmits\"\xa4\x02\n" +
+	" \x01(\x03R\vretransmits\x12%\n" +
+	"\x0easked_messages\x18\v \x01(\x03R\raskedMessages\"\xa4\x02\n" +
 	"\x05Meter\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x10\n" +
 	"\x03arm\x18\x02 \x01(\tR\x03arm\x12\x16\n" +

@@ -63,6 +63,8 @@ var (
 	TCPRR  = cell("tcp_rr/1", "tcp_rr", "tcp", 1, result.Transactions)
 	Probe  = scheduled("probe/64", "probe", "udp", 64)
 	Ping   = scheduled("ping/56", "ping", "icmp", 56)
+	UDPAt  = paced("udp_bw/1/rate=100k", "udp_bw", "udp", 1, 100_000, result.CPUPerPacket)
+	TCPAt  = paced("tcp_bw/65536/rate=2G", "tcp_bw", "tcp", 65536, 2e9, result.CPUPerGB)
 	TCPCRR = cell("tcp_crr/1", "tcp_crr", "tcp", 1, result.Connections)
 )
 
@@ -79,6 +81,13 @@ func cell(name, load, transport string, size int, m result.Metric) result.Cell {
 func scheduled(name, load, transport string, size int) result.Cell {
 	c := cell(name, load, transport, size, result.RoundTrip)
 	c.Slice, c.Rate = 100*time.Millisecond, 1000
+	return c
+}
+
+// paced is a cell of a stream with a rate.
+func paced(name, load, transport string, size int, rate float64, m result.Metric) result.Cell {
+	c := cell(name, load, transport, size, m)
+	c.Slice, c.Rate = 50*time.Millisecond, rate
 	return c
 }
 
@@ -198,7 +207,7 @@ func (w *work) add(o work) { w.units += o.units; w.wall += o.wall }
 func (m *generator) fill(s *result.Slice, c result.Cell, a Arm, factor float64) work {
 	wall := float64(c.Slice + c.Head)
 	whole := wall / float64(c.Slice)
-	if c.Metric == result.OneWay || c.Metric == result.Transactions || c.Metric == result.Connections || c.Rate > 0 {
+	if c.Metric == result.OneWay || c.Metric == result.Transactions || c.Metric == result.Connections || c.Metric == result.RoundTrip {
 		rtt := 16_000 * factor
 		n := int64(float64(s.Elapsed) / rtt)
 		if c.Rate > 0 {
@@ -226,12 +235,21 @@ func (m *generator) fill(s *result.Slice, c result.Cell, a Arm, factor float64) 
 	if c.Size >= 1024 {
 		perNs = 5 / factor / float64(c.Size)
 	}
+	if c.Rate > 0 {
+		perNs = c.Rate / 1e9
+		if c.Transport == "tcp" {
+			perNs /= 8 * float64(c.Size)
+		}
+	}
 	sent := perNs * wall
 	arrived := sent * (1 - a.Loss)
 	size := int64(c.Size)
 	s.Stream = &result.Stream{SentMessages: int64(sent), SentBytes: int64(sent) * size, SendNs: int64(wall),
 		RecvMessages: int64(arrived), RecvBytes: int64(arrived) * size, RateMessages: int64(arrived / whole),
 		RateBytes: int64(arrived/whole) * size, RateNs: int64(c.Slice)}
+	if c.Rate > 0 {
+		s.Stream.AskedMessages = int64(sent)
+	}
 	if c.Transport == "tcp" {
 		s.Stream.Packets = max(1, int64(sent)*size/1448)
 	}
@@ -263,9 +281,9 @@ func (m *generator) histogram(rtt float64, n int64) []byte {
 func (m *generator) meters(series int, c result.Cell, done []work) {
 	perUnit := 4000.0
 	switch { // so that two cores are enough
-	case c.Metric == result.Bandwidth:
+	case c.Metric == result.Bandwidth, c.Metric == result.CPUPerGB:
 		perUnit = 3e8
-	case c.Metric == result.Messages:
+	case c.Metric == result.Messages, c.Metric == result.CPUPerPacket:
 		perUnit = 2500
 	}
 	for i, a := range m.t.Arms {

@@ -1,0 +1,82 @@
+package analysis
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/venturi-net/venturi/result"
+)
+
+// LeastHeld is the share of what was asked for that must be sent, and must arrive, for a
+// rate to count as held.
+const LeastHeld = 0.99
+
+// Offered tells what became of a rate that was asked for.
+type Offered struct {
+	// Sent and Received are shares of what was asked for, 0 to 1.
+	Sent     float64 `json:"sent_share"`
+	Received float64 `json:"received_share"`
+	Held     bool    `json:"held"`
+}
+
+// offered tells whether an arm held the rate of its cell.
+func (d *armData) offered() Offered {
+	var asked, sent, received int64
+	for _, s := range d.slices {
+		if s.Stream != nil {
+			asked += s.Stream.AskedMessages
+			sent += s.Stream.SentMessages
+			received += s.Stream.RecvMessages
+		}
+	}
+	if asked == 0 {
+		return Offered{}
+	}
+	o := Offered{Sent: float64(sent) / float64(asked), Received: float64(received) / float64(asked)}
+	o.Held = o.Sent >= LeastHeld && o.Received >= LeastHeld
+	return o
+}
+
+// paced makes the CPU time of a stream with a rate the row's figure. Without the rate there
+// is none: the CPU time of less traffic is not that of the path.
+func (a *analyzer) paced(r *Row, c result.Cell, d, base *armData) {
+	o := d.offered()
+	r.Offered = &o
+	switch {
+	case !o.Held:
+		r.CPU = nil
+	case r.CPU != nil:
+		r.Value = r.CPU.Cost
+		if base != nil && base.offered().Held {
+			r.Ratio = r.CPU.Ratio
+		}
+	}
+}
+
+// values gives the figures of an arm by series.
+func (a *analyzer) values(c result.Cell, d *armData) [][]float64 {
+	if !c.Metric.IsCPU() {
+		return d.values(c.Metric)
+	}
+	costs := d.costs(perUnit(c), 1, a.plan.SharedCores)
+	var out [][]float64
+	for _, series := range slices.Sorted(maps.Keys(costs)) {
+		out = append(out, []float64{costs[series]})
+	}
+	return out
+}
+
+// pair gives the log-ratios of d to base, by series.
+func (a *analyzer) pair(c result.Cell, d, base *armData) [][]float64 {
+	if !c.Metric.IsCPU() {
+		return pair(d, base, valueOf(c.Metric))
+	}
+	if !d.offered().Held || !base.offered().Held {
+		return nil
+	}
+	var out [][]float64
+	for _, log := range logRatios(d.costs(perUnit(c), 1, a.plan.SharedCores), base.costs(perUnit(c), 1, a.plan.SharedCores)) {
+		out = append(out, []float64{log})
+	}
+	return out
+}
