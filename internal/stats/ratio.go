@@ -18,6 +18,8 @@ const power = 0.8
 type Design struct {
 	Confidence float64 // of the run: 0.95
 	Looks      int     // how many times the run may stop; 0 or 1: only at its end
+	// Anytime: it may stop after any series, whenever what was seen suggests it.
+	Anytime bool
 }
 
 // Level is the confidence of one interval at one look.
@@ -87,7 +89,7 @@ func FromRounds(series [][]float64, d Design) (Ratio, bool) {
 		r.WithinSeries, r.Series = true, len(medians)
 		return r, true
 	}
-	r := student(medians, d)
+	r := d.overSeries(medians)
 	r.Rounds = len(all)
 	return r, true
 }
@@ -103,7 +105,15 @@ func FromSeries(logs []float64, d Design) (Ratio, bool) {
 		v := exp(Median(logs))
 		return Ratio{Value: v, Open: true, Level: d.Level(), P: 1, Series: len(logs)}, true
 	}
-	return student(logs, d), true
+	return d.overSeries(logs), true
+}
+
+// overSeries estimates a ratio from one log-ratio a series.
+func (d Design) overSeries(logs []float64) Ratio {
+	if d.Anytime {
+		return anytime(logs, d)
+	}
+	return student(logs, d)
 }
 
 // FromPairs estimates a ratio from the log-ratios of pairs, each pair a unit

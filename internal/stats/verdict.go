@@ -64,7 +64,7 @@ func NewFloor(series [][]float64, d Design, margin float64) (Floor, bool) {
 	}
 	half, _ := r.HalfWidth()
 	f.Size = max(half, expm1(math.Abs(math.Log(r.Value))))
-	strict, _ := FromRounds(series, Design{Confidence: max(FloorLevel, d.Confidence), Looks: d.Looks})
+	strict, _ := FromRounds(series, Design{Confidence: max(FloorLevel, d.Confidence), Looks: d.Looks, Anytime: d.Anytime})
 	f.Invalid = strict.Excludes1() && !insideMargin(r, margin)
 	return f, true
 }

@@ -1,0 +1,140 @@
+package stats
+
+import (
+	"math"
+	"slices"
+)
+
+// stakes are the shares of its capital that a bettor risks on a series. The
+// capitals of all are averaged, so that no one of them must be right.
+var stakes = []float64{0.5, 0.95}
+
+// anytime is an interval that holds however often it is looked at, and whatever is
+// concluded from a look: a confidence sequence.
+//
+// It is the set of ratios that a game of bets has not refuted. Against a ratio
+// stands one who bets, before each series, that it comes out higher, and one who
+// bets that it comes out lower. Under the ratio, a series is as likely above as
+// below by the same amount, since the order of the arms is drawn and both have
+// sockets of their own; so no bettor gains in the mean, and by Ville's
+// inequality the chance that their capital ever grows by 1/alpha is alpha. It is
+// the e-test that rests on nothing but a random order (arXiv 2512.04366), with a
+// series as the unit: within one, the sockets alone make a difference that no
+// number of rounds averages out. It takes seven series to refute anything at 95 %.
+func anytime(logs []float64, d Design) Ratio {
+	mean := 0.0
+	for _, x := range logs {
+		mean += x / float64(len(logs))
+	}
+	r := Ratio{Value: exp(mean), Level: d.Confidence, Series: len(logs), P: min(1, 1/capital(logs, 0))}
+	lo, hi, ok := unrefuted(logs, 1/d.Alpha())
+	if !ok {
+		r.Open = true
+		return r
+	}
+	r.Lo, r.Hi = min(exp(lo), r.Value), max(exp(hi), r.Value)
+	// The interval is what could be told apart from 1, were it around 1.
+	r.Detectable = expm1((hi - lo) / 2)
+	return r
+}
+
+// capital is what the bettors own of one coin, on average, after all series. Each
+// risks the more, the further a series is from the ratio, measured by how far
+// the ones before were: what is hardly off says little.
+func capital(logs []float64, ratio float64) float64 {
+	up, down := make([]float64, len(stakes)), make([]float64, len(stakes))
+	for i := range stakes {
+		up[i], down[i] = 1, 1
+	}
+	before := make([]float64, 0, len(logs)) // how far they were off, ascending
+	for _, x := range logs {
+		off := x - ratio
+		weight := 1.0
+		if len(before) > 0 && medianSorted(before) > 0 {
+			weight = min(1, 2*math.Abs(off)/medianSorted(before))
+		}
+		switch {
+		case off == 0:
+			weight = 0
+		case off < 0:
+			weight = -weight
+		}
+		for i, s := range stakes {
+			up[i] *= 1 + s*weight
+			down[i] *= 1 - s*weight
+		}
+		at, _ := slices.BinarySearch(before, math.Abs(off))
+		before = slices.Insert(before, at, math.Abs(off))
+	}
+	sum := 0.0
+	for i := range stakes {
+		sum += up[i] + down[i]
+	}
+	return sum / float64(2*len(stakes))
+}
+
+// grid is how finely the ends of an interval are searched for at first, and halvings
+// how often a step is halved then.
+const (
+	grid     = 64
+	halvings = 12
+)
+
+// unrefuted is the least and the greatest logarithm of a ratio against which the
+// capital has not grown so much; false: it has not against any.
+func unrefuted(logs []float64, growth float64) (lo, hi float64, ok bool) {
+	least, greatest := slices.Min(logs), slices.Max(logs)
+	far := max(greatest-least, 1e-9) * 2
+	center := Median(logs)
+	search := func(from float64) (float64, bool) {
+		if capital(logs, from) < growth {
+			return 0, false
+		}
+		refuted, step := from, (center-from)/grid
+		for i := range grid {
+			next := from + float64(i+1)*step
+			if capital(logs, next) < growth {
+				break
+			}
+			refuted = next
+		}
+		for range halvings {
+			step /= 2
+			if capital(logs, refuted+step) >= growth {
+				refuted += step
+			}
+		}
+		return refuted, true
+	}
+	lo, okLo := search(least - far)
+	hi, okHi := search(greatest + far)
+	return lo, hi, okLo && okHi
+}
+
+// EBH turns e-values, 1/e each, into values to be held against alpha: those
+// below it are true but for a share of alpha, whatever depends on what
+// (Wang and Ramdas, 2022, the e-value form of Benjamini and Hochberg). The
+// order is kept.
+func EBH(inverse []float64) []float64 {
+	order := make([]int, len(inverse))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case inverse[a] < inverse[b]:
+			return -1
+		case inverse[a] > inverse[b]:
+			return 1
+		}
+		return 0
+	})
+	out := make([]float64, len(inverse))
+	best := 1.0
+	for rank := len(order) - 1; rank >= 0; rank-- {
+		i := order[rank]
+		best = min(best, inverse[i]*float64(len(order))/float64(rank+1))
+		out[i] = best
+	}
+	return out
+}
