@@ -42,18 +42,21 @@ type Header struct {
 
 // Plan says what was to be measured, before it was.
 type Plan struct {
-	Arms       []Arm         `json:"arms"`
-	Cells      []Cell        `json:"cells"`
-	Series     int           `json:"series"`          // how many at most
-	Rounds     int           `json:"rounds"`          // per series
-	Looks      []int         `json:"looks,omitempty"` // series counts at which it may stop early, ascending
-	Seed       uint64        `json:"seed"`
-	Margin     float64       `json:"margin"`              // 0.03: a difference within 3 % is "same"
-	Precision  float64       `json:"precision,omitempty"` // stop when every half-width is below; 0: never early
-	Confidence float64       `json:"confidence"`          // 0.95
-	Budget     time.Duration `json:"budget,omitempty"`
-	Wire       string        `json:"wire,omitempty"` // as given to --wire, defaults filled in
-	Services   int           `json:"services,omitempty"`
+	Arms       []Arm   `json:"arms"`
+	Cells      []Cell  `json:"cells"`
+	Series     int     `json:"series"`          // how many at most
+	Rounds     int     `json:"rounds"`          // per series
+	Looks      []int   `json:"looks,omitempty"` // series counts at which it may stop early, ascending
+	Seed       uint64  `json:"seed"`
+	Margin     float64 `json:"margin"`              // 0.03: a difference within 3 % is "same"
+	Precision  float64 `json:"precision,omitempty"` // stop when every half-width is below; 0: never early
+	Confidence float64 `json:"confidence"`          // 0.95
+	// UntilDecided: the run looks after every series, and goes on with the cells
+	// that have a comparison without a verdict. Its intervals hold at every look.
+	UntilDecided bool          `json:"until_decided,omitempty"`
+	Budget       time.Duration `json:"budget,omitempty"`
+	Wire         string        `json:"wire,omitempty"` // as given to --wire, defaults filled in
+	Services     int           `json:"services,omitempty"`
 	// SharedCores: the two machines are namespaces of one machine, so a CPU
 	// figure holds both ends and is good only for comparing arms.
 	SharedCores bool `json:"shared_cores,omitempty"`
@@ -213,6 +216,7 @@ type Warning struct {
 const (
 	Complete    = "complete"
 	Precise     = "precise"     // stopped at a look: every interval was narrow enough
+	Decided     = "decided"     // every comparison had a verdict
 	Interrupted = "interrupted" // Ctrl-C
 	OutOfBudget = "budget"
 	Failed      = "failed"

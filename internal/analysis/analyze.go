@@ -48,7 +48,7 @@ func Analyze(rec *result.Record, opt Options) (*Summary, error) {
 		return nil, fmt.Errorf("compare with arm %q: it is no path of its own", opt.Baseline)
 	}
 	a := &analyzer{plan: p, opt: opt, base: p.Arms[base], baseline: p.Arms[against], data: index(rec)}
-	a.design = stats.Design{Confidence: p.Confidence, Looks: looks(p)}
+	a.design = stats.Design{Confidence: p.Confidence, Looks: looks(p), Anytime: p.UntilDecided}
 	a.emulated = slices.ContainsFunc(rec.Facts, func(f result.Facts) bool { return f.Emulated })
 	s := &Summary{Level: a.design.Level(), Looks: a.design.Looks, Emulated: a.emulated}
 	for _, c := range p.Cells {
@@ -183,8 +183,8 @@ func (c *Cell) blank(r *Row) bool { return r.Blank() || c.Rows[0].Blank() }
 // a machine of its own, and how busy the real one was decides between them.
 func (c *Cell) foreign(r *Row) bool { return r.Arm.Emulated || c.Rows[0].Arm.Emulated }
 
-// judge gives the verdicts: Holm's correction is over every row of the record
-// that is tested at all.
+// judge gives the verdicts: the correction for many comparisons is over every
+// row of the record that is tested at all.
 func judge(s *Summary, p *result.Plan, d stats.Design) {
 	var rows []*Row
 	var ps []float64
@@ -201,7 +201,11 @@ func judge(s *Summary, p *result.Plan, d stats.Design) {
 		}
 	}
 	s.Tests = len(ps)
-	for i, p := range stats.Holm(ps) {
+	correct := stats.Holm
+	if p.UntilDecided {
+		correct = stats.EBH
+	}
+	for i, p := range correct(ps) {
 		rows[i].Adjusted = p
 	}
 	for i := range s.Cells {
@@ -248,6 +252,7 @@ func progress(s *Summary, p *result.Plan) {
 		if s.Series < 0 || most < s.Series {
 			s.Series = most
 		}
+		s.MostSeries = max(s.MostSeries, most)
 	}
 	s.Series = max(0, s.Series)
 	s.Precise = s.Precise && p.Precision > 0

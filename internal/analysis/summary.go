@@ -14,6 +14,9 @@ type Summary struct {
 	Cells []Cell `json:"cells"` // in the order of the plan, those with data
 	// Series is how many are complete enough to count, in every cell.
 	Series int `json:"series"`
+	// MostSeries is how many the cell has that has most: where a run goes on with
+	// some cells only, they have more than others.
+	MostSeries int `json:"-"`
 	// Level is the confidence of each interval: that of the plan, or more when
 	// the run could stop early.
 	Level float64 `json:"level"`

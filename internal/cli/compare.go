@@ -104,6 +104,7 @@ a killed run left.`,
 	f.Var((*rateFlag)(&q.Rate), "rate", "offer so much per second: bits of tcp_bw (20G), datagrams of udp_bw (100k), requests of probe and ping (default 1000)")
 	f.DurationVar(&q.Budget, "budget", 0, "time to measure; rounds and series are chosen to fit")
 	f.Var((*share)(&q.Precision), "precision", "stop early once every interval is within this, e.g. 2%")
+	f.BoolVar(&q.UntilDecided, "until-decided", false, fmt.Sprintf("stop as soon as every comparison has its verdict, after --budget at the latest (default %s)", experiment.DefaultBudget))
 	f.Var((*share)(&q.Margin), "margin", "differences within this are \"same\" (default 3%)")
 	f.Var(number{&q.Series, 1, compare.MaxSeries}, "series", fmt.Sprintf("sets of fresh connections (default %d)", experiment.DefaultSeries))
 	f.Var(number{&q.Rounds, 1, compare.MaxRounds}, "rounds", fmt.Sprintf("times that each path is measured in a series (default %d)", experiment.DefaultRounds))

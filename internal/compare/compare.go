@@ -114,11 +114,8 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 		FinalWarnings: func() []result.Warning { return append(s.testbed.warnings(), s.strangers()...) },
 		ClientMeters:  meter.Names(), ServerMeters: serverMeters, Congestion: own.Congestion,
 	}
-	if plan.Precision > 0 {
-		run.StopRule = func(rec *result.Record) (bool, error) {
-			sum, err := analysis.Analyze(rec, analysis.Options{Live: true})
-			return err == nil && sum.Stop, err
-		}
+	if plan.Precision > 0 || plan.UntilDecided {
+		run.StopRule = openCells
 	}
 	return rec, recordError(run.Do(ctx, rec))
 }
@@ -132,6 +129,24 @@ func (s *Session) strangers() (out []result.Warning) {
 		}
 	}
 	return out
+}
+
+// openCells are the cells that are to be measured on.
+func openCells(rec *result.Record) ([]string, error) {
+	sum, err := analysis.Analyze(rec, analysis.Options{Live: true})
+	switch {
+	case err != nil:
+		return nil, err
+	case rec.Plan.UntilDecided:
+		return sum.Undecided(), nil
+	case sum.Stop:
+		return nil, nil
+	}
+	var all []string
+	for _, c := range rec.Plan.Cells {
+		all = append(all, c.Name)
+	}
+	return all, nil
 }
 
 // plan completes the plan of a request by what the testbed tells, and pairs its

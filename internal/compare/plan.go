@@ -41,15 +41,19 @@ func (q Request) plan(paths []path.Arm) (p result.Plan, of []int, err error) {
 	arms, of := q.withRoles(paths)
 	p = result.Plan{
 		Arms: arms, Cells: cells, Seed: q.Seed, Margin: q.Margin, Precision: q.Precision,
-		Confidence: experiment.DefaultConfidence, Budget: q.Budget, Services: q.Services,
+		Confidence: experiment.DefaultConfidence, Budget: q.Budget, UntilDecided: q.UntilDecided, Services: q.Services,
 		Series: q.Series, Rounds: q.Rounds, SharedCores: len(q.Remote.Machines) == 0,
 	}
 	if len(q.Tools) > 0 {
 		orElse(&p.Series, toolSeries)
 		p.Rounds = 1
 	}
-	orElse(&p.Series, experiment.DefaultSeries)
-	orElse(&p.Rounds, experiment.DefaultRounds)
+	if q.UntilDecided {
+		orElse(&p.Budget, experiment.DefaultBudget)
+	} else {
+		orElse(&p.Series, experiment.DefaultSeries)
+		orElse(&p.Rounds, experiment.DefaultRounds)
+	}
 	if err := experiment.Fit(&p, Slow(), q.Series > 0, q.Rounds > 0 || len(q.Tools) > 0); err != nil {
 		return p, nil, err
 	}

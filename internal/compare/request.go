@@ -38,12 +38,14 @@ type Request struct {
 	Budget time.Duration
 
 	Precision float64 // stop early when every interval is narrower; 0: never
-	Margin    float64
-	Seed      uint64
-	Services  int
-	Spin      map[int]time.Duration // by index into Paths; see load.Arm
-	NoCopy    bool                  // leave the noise floor out
-	NoHost    bool                  // compare with the first path instead of the host network
+	// UntilDecided goes on until every comparison has a verdict, Budget at most.
+	UntilDecided bool
+	Margin       float64
+	Seed         uint64
+	Services     int
+	Spin         map[int]time.Duration // by index into Paths; see load.Arm
+	NoCopy       bool                  // leave the noise floor out
+	NoHost       bool                  // compare with the first path instead of the host network
 
 	assumed bool // Loads are the defaults: those that do not fit are left out
 
@@ -181,6 +183,12 @@ func (q Request) check() error {
 		return bad("budget", q.Budget, "a run takes at most 24h", "60s to 300s are usual")
 	case q.Margin <= 0 || q.Margin >= 0.5:
 		return bad("margin", FormatShare(q.Margin), "the margin is a share between 0 and 50 %", "3% is the default")
+	case q.UntilDecided && (q.Precision > 0 || q.Series > 0 || q.Rounds > 0):
+		return verr.New(verr.Usage, "cannot measure until all is decided and with a fixed plan",
+			"--series, --rounds and --precision say by themselves when a run ends", "leave these out, or give --until-decided=false")
+	case q.UntilDecided && len(q.Tools) > 0:
+		return verr.New(verr.Usage, "cannot measure until all is decided beside a real tool",
+			"tools are held against ours, and no path is judged", "leave out --with or --until-decided")
 	case q.Precision < 0 || q.Precision >= 0.5:
 		return bad("precision", FormatShare(q.Precision), "the half-width of an interval is a share between 0 and 50 %", "1% is narrow, 3% is usual")
 	case q.Services < 0 || q.Services > lab.MaxServices:

@@ -21,6 +21,14 @@ const (
 	DefaultMargin     = 0.03
 	DefaultConfidence = 0.95
 
+	// DefaultBudget is the upper end of a run that goes on until all is decided.
+	DefaultBudget = 80 * time.Second
+	// decidingRounds are those of a series of such a run. It takes a number of
+	// series to decide anything, so they are short.
+	decidingRounds = 6
+	// decidingSeries is how many it takes to decide that every path differs.
+	decidingSeries = 7
+
 	leastSeries = 3 // an interval from fewer means nothing
 	leastRounds = 4
 	slowRounds  = 2 // instead, where setting a series up takes longer than all of its rounds
@@ -81,6 +89,9 @@ func Fit(p *result.Plan, slow int, fixedSeries, fixedRounds bool) error {
 	if p.Budget == 0 {
 		return nil
 	}
+	if p.UntilDecided {
+		return fitUntilDecided(p, slow)
+	}
 	fits := func() bool { return Duration(p, slow) <= p.Budget }
 	least := leastRounds
 	if slow > 1 {
@@ -99,6 +110,30 @@ func Fit(p *result.Plan, slow int, fixedSeries, fixedRounds bool) error {
 	if fixedSeries && fixedRounds {
 		return nil
 	}
+	return errBudget(p, slow)
+}
+
+// fitUntilDecided sets the rounds, and as many series as the budget could hold if
+// all but one cell were decided at once.
+func fitUntilDecided(p *result.Plan, slow int) error {
+	p.Series, p.Rounds = decidingSeries, decidingRounds
+	shrink(&p.Rounds, true, leastRounds, func() bool { return Duration(p, slow) <= p.Budget })
+	if Duration(p, slow) > p.Budget {
+		return errBudget(p, slow)
+	}
+	one := *p
+	one.Series, one.Cells = 1, p.Cells[:1]
+	for _, c := range p.Cells {
+		shorter := one
+		if shorter.Cells = []result.Cell{c}; Duration(&shorter, slow) < Duration(&one, slow) {
+			one = shorter
+		}
+	}
+	p.Series = max(decidingSeries, int(p.Budget/Duration(&one, slow)))
+	return nil
+}
+
+func errBudget(p *result.Plan, slow int) error {
 	return verr.New(verr.Usage,
 		fmt.Sprintf("cannot compare %d arms over %d loads and sizes with --budget %s", len(p.Arms), len(p.Cells), p.Budget),
 		fmt.Sprintf("%d series of %d rounds need %s, and fewer tell nothing", p.Series, p.Rounds, Duration(p, slow).Round(time.Second)),

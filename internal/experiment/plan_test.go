@@ -45,6 +45,25 @@ func TestFit(t *testing.T) {
 	}
 }
 
+// A run that goes on until all is decided has series enough to decide everything,
+// and may have more of one load than there is time for of all.
+func TestFitUntilDecided(t *testing.T) {
+	p := plan(4, 4, DefaultBudget)
+	p.UntilDecided = true
+	if err := Fit(p, 1, false, false); err != nil {
+		t.Fatal(err)
+	}
+	few := *p
+	if few.Series = decidingSeries; Duration(&few, 1) > 25*time.Second || Duration(p, 1) < p.Budget || p.Rounds != decidingRounds {
+		t.Errorf("%d series of %d rounds; to decide all takes %v", p.Series, p.Rounds, Duration(&few, 1))
+	}
+	p = plan(4, 4, 5*time.Second)
+	p.UntilDecided = true
+	if err := Fit(p, 1, false, false); verr.Code(err) != verr.Usage {
+		t.Errorf("five seconds for four loads: %v", err)
+	}
+}
+
 // TestFitEmulated wants what a slow machine can do within the budget: enough
 // series for an interval before anything else.
 func TestFitEmulated(t *testing.T) {

@@ -42,8 +42,10 @@ type Event struct {
 	CellDone     bool // a cell has new slices since the last event
 }
 
-// StopRule decides, at the plan's looks, whether the run is precise enough to stop.
-type StopRule func(rec *result.Record) (enough bool, err error)
+// StopRule says which cells are to be measured on: none, and the run stops. It is
+// asked at the plan's looks, or after every series of a plan that goes on until
+// all is decided.
+type StopRule func(rec *result.Record) (cells []string, err error)
 
 // Run is one comparison.
 type Run struct {
@@ -70,6 +72,7 @@ type Run struct {
 	ports    portAllocator
 	disabled map[armCell]bool // where an arm failed, and is left out from there
 	start    time.Time
+	began    time.Time // when the last series began
 	deadline time.Time // zero: none
 }
 
@@ -114,31 +117,49 @@ func (r *Run) Do(ctx context.Context, rec *result.Record) error {
 // series runs one series after the other until the plan is done, precise
 // enough, or out of time.
 func (r *Run) series(ctx context.Context, end *result.End) error {
+	stopped := result.Precise
+	if r.Plan.UntilDecided {
+		stopped = result.Decided
+	}
+	var open []string // cells that are to be measured on; nil: all
 	for s := range r.Plan.Series {
 		if r.outOfTime(s) {
 			end.Reason = result.OutOfBudget
 			return nil
 		}
+		r.began = time.Now()
 		for i, cell := range r.rng.Perm(len(r.Plan.Cells)) {
+			if open != nil && !slices.Contains(open, r.Plan.Cells[cell].Name) {
+				continue
+			}
 			r.reportProgress(s, cell, i)
 			if err := r.cell(ctx, s, r.Plan.Cells[cell]); err != nil {
 				return err
 			}
 		}
 		end.Series = s + 1
-		if r.StopRule != nil && slices.Contains(r.Plan.Looks, s+1) && s+1 < r.Plan.Series {
-			enough, err := r.StopRule(r.rec)
-			if err != nil {
-				return err
-			}
-			if enough {
-				end.Reason = result.Precise
-				return nil
-			}
+		if !r.looks(s + 1) {
+			continue
+		}
+		var err error
+		if open, err = r.StopRule(r.rec); err != nil {
+			return err
+		}
+		if len(open) == 0 {
+			end.Reason = stopped
+			return nil
 		}
 	}
 	r.reportProgress(r.Plan.Series, 0, 0)
 	return nil
+}
+
+// looks tells whether the run may stop after so many series.
+func (r *Run) looks(done int) bool {
+	if r.StopRule == nil || done >= r.Plan.Series {
+		return false
+	}
+	return r.Plan.UntilDecided && done >= leastSeries || slices.Contains(r.Plan.Looks, done)
 }
 
 // outOfTime tells whether one more series would end after the deadline.
@@ -147,6 +168,9 @@ func (r *Run) outOfTime(done int) bool {
 		return false
 	}
 	each := time.Since(r.start) / time.Duration(done)
+	if r.Plan.UntilDecided {
+		each = time.Since(r.began) // the next has as many cells at most
+	}
 	return time.Now().Add(each * 9 / 10).After(r.deadline)
 }
 

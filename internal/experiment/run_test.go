@@ -271,15 +271,48 @@ func TestLook(t *testing.T) {
 	r, rec := newRun(a, 9)
 	r.Plan.Looks = []int{3, 6, 9}
 	var looked []int
-	r.StopRule = func(*result.Record) (bool, error) {
+	r.StopRule = func(*result.Record) ([]string, error) {
 		looked = append(looked, len(a.plans))
-		return len(looked) == 2, nil
+		if len(looked) == 2 {
+			return nil, nil
+		}
+		return []string{r.Plan.Cells[0].Name}, nil
 	}
 	if err := r.Do(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(looked, []int{3, 6}) || rec.End.Reason != result.Precise || rec.End.Series != 6 {
 		t.Errorf("looked after %v, end %+v", looked, rec.End)
+	}
+}
+
+// What is decided is measured no more; the run goes on with the others.
+func TestUntilDecided(t *testing.T) {
+	a := &agents{t: t, served: map[uint64]bool{}}
+	r, rec := newRun(a, 20)
+	second := r.Plan.Cells[0]
+	second.Name = "second"
+	r.Plan.Cells = append(r.Plan.Cells, second)
+	r.Plan.UntilDecided = true
+	r.StopRule = func(rec *result.Record) ([]string, error) {
+		series := rec.Slices[len(rec.Slices)-1].Series + 1
+		switch {
+		case series < 5:
+			return []string{r.Plan.Cells[0].Name, "second"}, nil
+		case series < 8:
+			return []string{"second"}, nil
+		}
+		return nil, nil
+	}
+	if err := r.Do(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	last := map[string]int{}
+	for _, s := range rec.Slices {
+		last[s.Cell] = max(last[s.Cell], s.Series+1)
+	}
+	if last[r.Plan.Cells[0].Name] != 5 || last["second"] != 8 || rec.End.Reason != result.Decided || rec.End.Series != 8 {
+		t.Errorf("series of each cell %v, end %+v", last, rec.End)
 	}
 }
 

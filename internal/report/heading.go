@@ -49,11 +49,18 @@ func facts(rec *result.Record, s *analysis.Summary) [][2]string {
 	if text := paths(p); text != "" {
 		out = append(out, [2]string{"paths", text})
 	}
-	run := fmt.Sprintf("%d series x %d rounds, seed %d", s.Series, p.Rounds, p.Seed)
+	series := fmt.Sprint(s.Series)
+	if s.MostSeries > s.Series && p.UntilDecided {
+		series += fmt.Sprintf(" to %d", s.MostSeries)
+	}
+	run := fmt.Sprintf("%s series x %d rounds, seed %d", series, p.Rounds, p.Seed)
 	if rec.End != nil {
 		run += ", took " + took(rec.End.Took)
 		if rec.End.Reason == result.Precise {
 			run += ", stopped early: every interval is within ±" + setting(p.Precision)
+		}
+		if rec.End.Reason == result.Decided {
+			run += ", stopped when every comparison had its verdict"
 		}
 	}
 	if !rec.Header.Started.IsZero() {
@@ -108,7 +115,12 @@ func reading(p *result.Plan, s *analysis.Summary) string {
 	if s.Looks > 1 {
 		text += fmt.Sprintf("; the intervals are wider than %s because the run could stop early", setting(p.Confidence))
 	}
-	if s.Tests > 1 && s.Series >= stats.MinSeries {
+	if p.UntilDecided {
+		text += "; the intervals hold whenever the run stops, and are wider for it"
+		if s.Tests > 1 {
+			text += fmt.Sprintf("; of all faster and slower of these %d comparisons, %s at most are false in the mean (e-BH)", s.Tests, setting(1-p.Confidence))
+		}
+	} else if s.Tests > 1 && s.Series >= stats.MinSeries {
 		text += fmt.Sprintf("; faster and slower hold for all %d comparisons together (Holm)", s.Tests)
 	}
 	return text

@@ -30,7 +30,7 @@ func (n *notes) marks(texts []string) string {
 
 // rowNotes are what limits the figures of a row.
 func rowNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record, s *analysis.Summary) []string {
-	out := judgedNotes(r, c, s)
+	out := judgedNotes(r, c, rec, s)
 	if r.Fragments > 1 {
 		out = append(out, fmt.Sprintf("a datagram of %s does not fit the path's MTU of %d: it travels as %d fragments, and one lost loses all",
 			bytesSize(c.Cell.Size), r.Arm.MTU, r.Fragments))
@@ -40,7 +40,7 @@ func rowNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record, s *analysis
 
 // sweepNotes are the same for a line of a sweep, where many sizes share a note.
 func sweepNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record, s *analysis.Summary) []string {
-	out := judgedNotes(r, c, s)
+	out := judgedNotes(r, c, rec, s)
 	if r.Fragments > 1 {
 		out = append(out, fmt.Sprintf("a datagram of this size does not fit the path's MTU of %d: it travels in fragments, and one lost loses all", r.Arm.MTU))
 	}
@@ -48,7 +48,7 @@ func sweepNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record, s *analys
 }
 
 // judgedNotes are about the figure and the verdict.
-func judgedNotes(r *analysis.Row, c *analysis.Cell, s *analysis.Summary) []string {
+func judgedNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record, s *analysis.Summary) []string {
 	var out []string
 	note := func(f string, args ...any) { out = append(out, fmt.Sprintf(f, args...)) }
 	name := sanitize.Text(r.Arm.Name)
@@ -68,6 +68,10 @@ func judgedNotes(r *analysis.Row, c *analysis.Cell, s *analysis.Summary) []strin
 		case stats.TooWide:
 			note("cannot tell < x %%: the interval holds 1, and a difference below x %% could not have been seen here. A longer run (--budget) narrows it")
 		case stats.TooFew:
+			if rec.Plan.UntilDecided {
+				note("%s: too few series for a verdict; a longer run (--budget) has more", cellName(c.Cell))
+				break
+			}
 			if r.Ratio != nil && !r.Ratio.Open {
 				note("an interval within %s does not hold what differs between sets of sockets; a verdict takes %d whole series or more (--series)",
 					plural(r.Ratio.Series, "series", "series"), stats.MinSeries)
@@ -75,7 +79,11 @@ func judgedNotes(r *analysis.Row, c *analysis.Cell, s *analysis.Summary) []strin
 			}
 			note("too few rounds for an interval")
 		case stats.BelowHolm:
-			note("alone this would count as a difference, but among %d comparisons chance makes such ones (Holm's correction)", s.Tests)
+			how := "Holm's"
+			if rec.Plan.UntilDecided {
+				how = "the e-BH"
+			}
+			note("alone this would count as a difference, but among %d comparisons chance makes such ones (%s correction)", s.Tests, how)
 		case stats.BelowNoise:
 			note("%s: the difference is smaller than the noise floor, what two identical paths may show here", cellName(c.Cell))
 		case stats.Blank:
