@@ -22,7 +22,8 @@ type outcome struct {
 // verdictOrder is the order in which an answer counts the verdicts; the worst
 // outcome is one of the first that there is.
 var verdictOrder = []string{
-	string(stats.Slower), string(stats.CannotTell), "not judged", "not compared", string(stats.Equivalent), string(stats.Faster), "failed",
+	string(stats.Slower), costlier, string(stats.CannotTell), "not judged", "not compared", string(stats.Equivalent),
+	string(stats.Faster), cheaper, rateNotHeld, "failed",
 }
 
 // answer is the answer for one path, in one sentence: its name, and what is so.
@@ -200,6 +201,10 @@ func measurement(c result.Cell) string {
 	switch c.Metric {
 	case result.OneWay:
 		name = "latency"
+	case result.RoundTrip:
+		name = "round trip"
+	case result.CPUPerPacket, result.CPUPerMessage, result.CPUPerGB:
+		name = "CPU time"
 	case result.Transactions:
 		name = "request rate"
 	case result.Connections:

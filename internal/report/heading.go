@@ -260,7 +260,7 @@ func loadText(cells []*analysis.Cell, arm string) string {
 func plainVerdict(r *analysis.Row) string {
 	switch {
 	case notHeld(r):
-		return "rate not held"
+		return rateNotHeld
 	case r.Value == 0:
 		return "failed"
 	case r.Judged == nil:

@@ -299,15 +299,22 @@ func plusMinus(r stats.Ratio) string {
 	return ratio(r.Value) + " ±" + percent(half)
 }
 
+// The words of a stream with a rate, whose figure is CPU time.
+const (
+	cheaper     = "cheaper"
+	costlier    = "costlier"
+	rateNotHeld = "rate not held"
+)
+
 // differs is the word for a proven difference.
 func differs(r *analysis.Row) string {
 	switch {
 	case r.Offered == nil:
 		return string(r.Judged.Verdict)
 	case r.Judged.Verdict == stats.Faster:
-		return "cheaper"
+		return cheaper
 	}
-	return "costlier"
+	return costlier
 }
 
 // notHeld tells of a rate that the path, or the sender, did not hold.
