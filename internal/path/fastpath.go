@@ -69,7 +69,7 @@ func withFastPath(over Driver, devices func(s *Site, i int) fastpath.Config) Dri
 		_, err = s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
 			c := devices(s, i)
 			if c.Kind == fastpath.VXLAN {
-				if err := s.Machines[i].In.AddHeadroom(s.headroomDevice(), s.bridge()); err != nil {
+				if err := s.Machines[i].In.AddHeadroom(s.headroomDevice(), s.podBridge()); err != nil {
 					return nil, err
 				}
 			}

@@ -3,6 +3,7 @@ package path
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/host"
@@ -55,15 +56,12 @@ func (s *Site) geneveMachine(i int) ([]host.Endpoint, error) {
 	if err := in.AddAddr(device, hostPrefix(s.block(i).Addr())); err != nil {
 		return nil, err
 	}
-	if err := forward(in); err != nil {
-		return nil, err
-	}
 	var ends []host.Endpoint
 	for n := range s.Options.Int("tunnels") {
 		if err := s.geneveTunnel(i, n, device); err != nil {
 			return nil, err
 		}
-		end, err := s.bridgedPod(i, n)
+		end, err := s.bridgedPod(i, n, netcfg.AddVeth)
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +74,8 @@ func (s *Site) geneveMachine(i int) ([]host.Endpoint, error) {
 // the n-th tunnel.
 func (s *Site) geneveTunnel(i, n int, device string) error {
 	m := s.Machines[i]
-	if err := s.outerAddrs(i, n); err != nil {
+	outer := func(machine int) netip.Addr { return s.tunnelAddr(machine, n, s.Options.Int("tunnels")) }
+	if err := s.addOuterAddr(i, outer); err != nil {
 		return err
 	}
 	for j := range s.otherMachines(i) {
@@ -88,7 +87,7 @@ func (s *Site) geneveTunnel(i, n int, device string) error {
 			return err
 		}
 		err := m.In.AddRoute(netcfg.Route{Dst: behind, Via: hop, Device: device, OnLink: true, Encap: &netcfg.Encap{
-			ID: s.Options.Int("vni") + n, Src: s.tunnelAddr(i, n), Dst: s.tunnelAddr(j, n),
+			ID: s.Options.Int("vni") + n, Src: outer(i), Dst: outer(j),
 			TTL: outerTTL, Csum: s.Options.Enabled("csum"),
 		}})
 		if err != nil {

@@ -76,17 +76,13 @@ func ipipCheckHosts(a Arm, hosts int) error {
 }
 
 // ipipNode is the address of a machine that the arm's outer headers have, in
-// its subnet. The first arm on one subnet takes that which the machine has on
-// the wire.
+// its subnet.
 func (s *Site) ipipNode(i int) netip.Prefix {
 	if subnets := s.Options.Int("subnets"); subnets > 1 {
 		subnet := s.blockIn(outerNet, i%subnets)
 		return netip.PrefixFrom(nthAddr(subnet, 1+i/subnets), blockBits)
 	}
-	if s.Nth == 0 {
-		return hostPrefix(s.Machines[i].Addr)
-	}
-	return netip.PrefixFrom(s.outer(i, 0), outerNet.Bits())
+	return netip.PrefixFrom(s.nodeAddr(i), outerNet.Bits())
 }
 
 // ipipInOneSubnet tells whether two machines are.
@@ -114,7 +110,7 @@ func (s *Site) ipipUnderlay(i int) error {
 			}
 			known[subnet] = true
 		}
-		// As the lab does for the addresses on the wire: see outerAddrs.
+		// As the lab does for the addresses on the wire: see addOuterAddr.
 		if err := m.In.AddNeighbour(m.Wire, there.Addr(), other.MAC); err != nil {
 			return err
 		}

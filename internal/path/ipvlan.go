@@ -54,7 +54,7 @@ func (s *Site) ipvlanPod(i int) (host.Endpoint, error) {
 		return end, err
 	}
 	if mode == "l2" {
-		return end, s.joinSubnetVia(i, 0, pod, func(j int) net.HardwareAddr { return s.mac(j, roleCard) })
+		return end, s.joinSubnetVia(i, 0, pod, podDevice, func(j int) net.HardwareAddr { return s.mac(j, roleCard) })
 	}
 	if err := pod.AddAddr(podDevice, hostPrefix(end.Addr)); err != nil {
 		return end, err

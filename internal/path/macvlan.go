@@ -43,5 +43,5 @@ func (s *Site) macvlanPod(i int) (host.Endpoint, error) {
 	if err != nil {
 		return end, err
 	}
-	return end, s.joinSubnet(i, 0, pod)
+	return end, s.joinSubnet(i, 0, pod, podDevice)
 }

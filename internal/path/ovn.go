@@ -56,7 +56,7 @@ type ovnWay struct {
 	// join makes ready what the bridges need when they are there.
 	join func(ctx context.Context, h *ovsHost) error
 	// pod tells a pod what it needs to know beside its peers; nil: nothing.
-	pod func(pod *netcfg.Namespace) error
+	pod func(pod *netcfg.Namespace, device string) error
 	// chassis completes what OVN is told of a machine.
 	chassis func(h *ovsHost, c *ovn.Chassis)
 }
@@ -160,7 +160,7 @@ func (w ovnWay) host(ctx context.Context, h *ovsHost) ([]host.Endpoint, error) {
 		return nil, err
 	}
 	if w.pod != nil {
-		if err := w.pod(pod); err != nil {
+		if err := w.pod(pod, end.Device); err != nil {
 			return nil, err
 		}
 	}

@@ -27,11 +27,11 @@ var ovnOverlay = Driver{
 			network: ovn.Network{Router: &ovn.Router{MAC: gatewayMAC, Addr: netip.PrefixFrom(gateway, Pods.Bits())}},
 			bridges: (*ovsHost).underlay,
 			join:    func(ctx context.Context, h *ovsHost) error { return h.tunnelAddrs(ctx, 1) },
-			pod: func(pod *netcfg.Namespace) error {
-				if err := pod.AddNeighbour(s.device(0), gateway, gatewayMAC); err != nil {
+			pod: func(pod *netcfg.Namespace, device string) error {
+				if err := pod.AddNeighbour(device, gateway, gatewayMAC); err != nil {
 					return err
 				}
-				return pod.AddRoute(netcfg.Route{Dst: defaultDst, Via: gateway, Device: s.device(0)})
+				return pod.AddRoute(netcfg.Route{Dst: defaultDst, Via: gateway, Device: device})
 			},
 			chassis: func(_ *ovsHost, c *ovn.Chassis) { c.Csum = s.Options.Enabled("csum") },
 		}.up(ctx, s)

@@ -106,7 +106,7 @@ type ovsWay struct {
 // ovsHost is one machine's part of a path.
 type ovsHost struct {
 	*Site
-	machine int // of the machine
+	machine int // its index
 	in      *netcfg.Namespace
 	runtime ovs.Runtime // of the daemons, in there
 	sw      *ovs.Switch
@@ -126,10 +126,10 @@ func ovsHosts(s *Site) ([]*ovsHost, error) {
 		if err != nil {
 			return nil, err
 		}
-		place := ovs.Runtime{In: in, Folder: folder, Start: func(c netcfg.Command) (*netcfg.Child, error) {
+		runtime := ovs.Runtime{In: in, Folder: folder, Start: func(c netcfg.Command) (*netcfg.Child, error) {
 			return s.Start(i, in, c)
 		}}
-		hosts[i] = &ovsHost{Site: s, machine: i, in: in, runtime: place, daemon: s.Options["datapath"] == ovsDaemon}
+		hosts[i] = &ovsHost{Site: s, machine: i, in: in, runtime: runtime, daemon: s.Options["datapath"] == ovsDaemon}
 		cards[i] = netcfg.VethEnd{In: in, Name: ovsCard, MAC: s.mac(i, roleCard)}
 	}
 	return hosts, s.Cards(cards)
@@ -222,9 +222,7 @@ func (h *ovsHost) wholeFrames(device string) error {
 }
 
 // podDeviceOf is the switch's end of a pod's link.
-func (h *ovsHost) podDeviceOf(n int) string { return ovsPodDevice(n) }
-
-func ovsPodDevice(n int) string { return fmt.Sprintf("pod%d", n) }
+func (h *ovsHost) podDeviceOf(n int) string { return fmt.Sprintf("pod%d", n) }
 
 // podPort makes the link of a pod, unless the switch is to, and gives the port
 // for it.
@@ -252,16 +250,21 @@ func (h *ovsHost) podPort(n int, pod *netcfg.Namespace) (ovs.Port, error) {
 func (h *ovsHost) podEnd(n int, pod *netcfg.Namespace) (host.Endpoint, error) {
 	end := h.podEndpoint(h.machine, n, pod)
 	if h.Options["port"] == ovsInternal {
-		if err := h.in.Move(h.podDeviceOf(n), pod, h.device(n)); err != nil {
+		if !h.daemon {
+			// The kernel's datapath knows its ports by name, wherever they are: one that
+			// is renamed is gone for it, and it makes another.
+			end.Device = h.podDeviceOf(n)
+		}
+		if err := h.in.Move(h.podDeviceOf(n), pod, end.Device); err != nil {
 			return end, err
 		}
 		// The switch has been asked for it, but may not have come to it before the
 		// port moved, and does not reach it there.
-		if err := pod.SetMTU(h.device(n), h.MTU); err != nil {
+		if err := pod.SetMTU(end.Device, h.MTU); err != nil {
 			return end, err
 		}
 	}
-	return end, h.joinSubnet(h.machine, n, pod)
+	return end, h.joinSubnet(h.machine, n, pod, end.Device)
 }
 
 // ovsCardPort is the network card as a port.

@@ -11,19 +11,9 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// podDevice is the name of the network device inside of a pod, usually; see
-// [Site.device].
+// podDevice is the name of the network device inside a pod, unless the driver says
+// otherwise in the pod's endpoint.
 const podDevice = "eth0"
-
-// device is the name of the network device inside of the n-th pod. A switch on
-// the kernel's datapath knows its ports by name, wherever they are: one that is
-// called otherwise is gone for it, and it makes another.
-func (s *Site) device(n int) string {
-	if s.Options["port"] == ovsInternal && s.Options["datapath"] == ovsKernel {
-		return ovsPodDevice(n)
-	}
-	return podDevice
-}
 
 // Address ranges. No two arms share a block, so every arm's routes stand
 // beside those of the others, as a cluster gives each node blocks of its own.
@@ -81,37 +71,6 @@ func (s *Site) podAddr(machine, n int) netip.Addr { return nthAddr(s.block(machi
 // gateway is the address of the pods' next hop, where it is one of the block's.
 func (s *Site) gateway(machine int) netip.Addr { return nthAddr(s.block(machine), 1) }
 
-// tunnelAddr is the address outside of the n-th of the kernel's tunnels on a
-// machine. A single tunnel has that of the machine on the wire, as Flannel's
-// does; several have addresses of their own.
-func (s *Site) tunnelAddr(i, n int) netip.Addr {
-	if s.Options.Int("tunnels") == 1 {
-		return s.Machines[i].Addr
-	}
-	return s.outer(i, n)
-}
-
-// outerAddrs gives a machine the outer address of the n-th tunnel, unless that
-// is the one that it has on the wire, and tells it where the same tunnel's are
-// on the others.
-func (s *Site) outerAddrs(i, n int) error {
-	m, local := s.Machines[i], s.tunnelAddr(i, n)
-	if local == m.Addr {
-		return nil
-	}
-	if err := m.In.AddAddr(m.Wire, netip.PrefixFrom(local, outerNet.Bits())); err != nil {
-		return err
-	}
-	// As the lab does for the addresses on the wire: to ask for one would take
-	// time out of the first measurement, and now and then of another.
-	for j, other := range s.otherMachines(i) {
-		if err := m.In.AddNeighbour(m.Wire, s.outer(j, n), other.MAC); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // What a device is for, in the last byte of its MAC.
 const (
 	roleGateway = 1    // the machine's side of a pod's link
@@ -154,23 +113,23 @@ func (s *Site) ownCards() error {
 // podEndpoint is the n-th pod of a machine as an end of traffic.
 func (s *Site) podEndpoint(i, n int, in *netcfg.Namespace) host.Endpoint {
 	return host.Endpoint{
-		Machine: s.Machines[i].Name, Namespace: in.Path(), Device: s.device(n), Addr: s.podAddr(i, n), MTU: s.MTU,
+		Machine: s.Machines[i].Name, Namespace: in.Path(), Device: podDevice, Addr: s.podAddr(i, n), MTU: s.MTU,
 	}
 }
 
-// joinSubnet gives the n-th pod of a machine its address and tells it where its
-// peers are, where all pods are in one subnet.
-func (s *Site) joinSubnet(i, n int, pod *netcfg.Namespace) error {
-	return s.joinSubnetVia(i, n, pod, func(j int) net.HardwareAddr { return s.podMAC(j, n) })
+// joinSubnet gives the n-th pod of a machine its address on a device and tells it where
+// its peers are, where all pods are in one subnet.
+func (s *Site) joinSubnet(i, n int, pod *netcfg.Namespace, device string) error {
+	return s.joinSubnetVia(i, n, pod, device, func(j int) net.HardwareAddr { return s.podMAC(j, n) })
 }
 
 // joinSubnetVia does the same where macOf gives the MAC that a machine's pod has.
-func (s *Site) joinSubnetVia(i, n int, pod *netcfg.Namespace, macOf func(j int) net.HardwareAddr) error {
-	if err := pod.AddAddr(s.device(n), netip.PrefixFrom(s.podAddr(i, n), Pods.Bits())); err != nil {
+func (s *Site) joinSubnetVia(i, n int, pod *netcfg.Namespace, device string, macOf func(j int) net.HardwareAddr) error {
+	if err := pod.AddAddr(device, netip.PrefixFrom(s.podAddr(i, n), Pods.Bits())); err != nil {
 		return err
 	}
 	for j := range s.otherMachines(i) {
-		if err := pod.AddNeighbour(s.device(n), s.podAddr(j, n), macOf(j)); err != nil {
+		if err := pod.AddNeighbour(device, s.podAddr(j, n), macOf(j)); err != nil {
 			return err
 		}
 	}

@@ -46,7 +46,7 @@ func (s *Site) vlanPods(ctx context.Context, uplink func(i, n int) (string, erro
 			if err != nil {
 				return nil, err
 			}
-			end, err := s.vlanPod(i, n, device)
+			end, err := s.switchedPod(i, n, device)
 			if err != nil {
 				return nil, err
 			}
@@ -54,27 +54,4 @@ func (s *Site) vlanPods(ctx context.Context, uplink func(i, n int) (string, erro
 		}
 		return ends, nil
 	})
-}
-
-// vlanPod joins the n-th pod of a machine to an uplink.
-func (s *Site) vlanPod(i, n int, uplink string) (host.Endpoint, error) {
-	in := s.Machines[i].In
-	pod, err := s.Pod(i, n)
-	if err != nil {
-		return host.Endpoint{}, err
-	}
-	end := s.podEndpoint(i, n, pod)
-	bridge, port := fmt.Sprintf("br%d.%d", s.Index, n+1), fmt.Sprintf("veth%d.%d", s.Index, n)
-	if err := in.AddBridge(bridge, nil, s.MTU); err != nil {
-		return end, err
-	}
-	if err := s.addPodVeth(i, n, pod, netcfg.VethEnd{In: in, Name: port}); err != nil {
-		return end, err
-	}
-	for _, device := range []string{uplink, port} {
-		if err := in.Enslave(device, bridge, false); err != nil {
-			return end, err
-		}
-	}
-	return end, s.joinSubnet(i, n, pod)
 }

@@ -47,7 +47,7 @@ var vxlan = Driver{
 				if err := s.vxlanTunnel(i, n); err != nil {
 					return nil, err
 				}
-				end, err := s.bridgedPod(i, n)
+				end, err := s.bridgedPod(i, n, vxlanPodLinks[s.Options["pods"]])
 				if err != nil {
 					return nil, err
 				}
@@ -58,11 +58,18 @@ var vxlan = Driver{
 	},
 }
 
-// Kinds of pods' links.
+// Values of the option pods.
 const (
 	podsVeth   = "veth"
 	podsNetkit = "netkit"
 )
+
+var vxlanPodLinks = map[string]podLink{podsVeth: netcfg.AddVeth, podsNetkit: addNetkitL2}
+
+// addNetkitL2 makes a pair of netkit devices that carry Ethernet frames.
+func addNetkitL2(outside, inside netcfg.VethEnd, mtu int) error {
+	return netcfg.AddNetkit(outside, inside, true, mtu)
+}
 
 const (
 	vxlanOverhead = 50 // outer IPv4 20, UDP 8, VXLAN 8, inner Ethernet 14
@@ -98,23 +105,26 @@ func tunnelIndex(nth, n int) int { return 1 + nth*maxPods + n }
 // machine's address on the wire; several have outer addresses of their own.
 func (s *Site) vxlanDevice(i, n int, name string) error {
 	m := s.Machines[i]
-	if err := s.outerAddrs(i, n); err != nil {
+	if err := s.addOuterAddr(i, func(j int) netip.Addr { return s.vxlanAddr(j, n) }); err != nil {
 		return err
 	}
 	err := m.In.AddVXLAN(netcfg.VXLAN{
 		Name: name, MAC: s.tunnelMAC(i, n), MTU: s.MTU, VNI: s.VNI + n, Port: s.Options.Int("port"),
-		Local: s.tunnelAddr(i, n), Device: m.Wire, NoCsum: !s.Options.Enabled("csum"),
+		Local: s.vxlanAddr(i, n), Device: m.Wire, NoCsum: !s.Options.Enabled("csum"),
 	})
 	if err != nil {
 		return err
 	}
 	for j := range s.otherMachines(i) {
-		if err := m.In.AddFDB(name, s.tunnelMAC(j, n), s.tunnelAddr(j, n)); err != nil {
+		if err := m.In.AddFDB(name, s.tunnelMAC(j, n), s.vxlanAddr(j, n)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// vxlanAddr is the outer address of the n-th tunnel on a machine.
+func (s *Site) vxlanAddr(i, n int) netip.Addr { return s.tunnelAddr(i, n, s.Options.Int("tunnels")) }
 
 // vxlanTunnel builds the n-th vxlan device of one machine and the ways to the
 // pods of the others that are behind it.
@@ -132,14 +142,11 @@ func (s *Site) vxlanTunnel(i, n int) error {
 		if s.Options.Int("tunnels") > 1 {
 			behind = hostPrefix(s.podAddr(j, n))
 		}
-		if err := in.AddNeighbour(device, hop, s.tunnelMAC(j, n)); err != nil {
-			return err
-		}
-		if err := in.AddRoute(netcfg.Route{Dst: behind, Via: hop, Device: device, OnLink: true}); err != nil {
+		if err := s.routeBehind(i, behind, device, hop, s.tunnelMAC(j, n)); err != nil {
 			return err
 		}
 	}
-	return forward(in)
+	return nil
 }
 
 // vxlanHop is the address of a tunnel's device, the next hop to the pods
@@ -151,54 +158,7 @@ func (s *Site) vxlanHop(i, n int) netip.Addr {
 	return nthAddr(s.block(i), 2+maxPods+n)
 }
 
-// addPodBridge builds the bridge of one machine.
-func (s *Site) addPodBridge(i int) error {
-	in := s.Machines[i].In
-	if err := in.AddBridge(s.bridge(), s.mac(i, roleGateway), s.MTU); err != nil {
-		return err
-	}
-	return in.AddAddr(s.bridge(), netip.PrefixFrom(s.gateway(i), blockBits))
-}
-
-func (s *Site) bridge() string { return fmt.Sprintf("cni%d", s.Index) }
-
 // vxlanTunnelDevice is the device of the n-th tunnel.
 func (s *Site) vxlanTunnelDevice(n int) string {
 	return fmt.Sprintf("flannel.%d", tunnelIndex(s.Nth, n))
-}
-
-// bridgePort is the machine's end of the n-th pod's link.
-func (s *Site) bridgePort(n int) string { return fmt.Sprintf("veth%d.%d", s.Index, n) }
-
-// bridgedPod builds the n-th pod on the bridge of one machine.
-func (s *Site) bridgedPod(i, n int) (host.Endpoint, error) {
-	in := s.Machines[i].In
-	pod, err := s.Pod(i, n)
-	if err != nil {
-		return host.Endpoint{}, err
-	}
-	end := s.podEndpoint(i, n, pod)
-	port := s.bridgePort(n)
-	outside, inside := netcfg.VethEnd{In: in, Name: port}, netcfg.VethEnd{In: pod, Name: podDevice, MAC: s.podMAC(i, n)}
-	if s.Options["pods"] == podsNetkit {
-		err = netcfg.AddNetkit(outside, inside, true, s.MTU)
-	} else {
-		err = netcfg.AddVeth(outside, inside, s.MTU)
-	}
-	if err != nil {
-		return end, err
-	}
-	if err := in.Enslave(port, s.bridge(), true); err != nil {
-		return end, err
-	}
-	if err := in.AddNeighbour(s.bridge(), end.Addr, s.podMAC(i, n)); err != nil {
-		return end, err
-	}
-	if err := pod.AddAddr(podDevice, netip.PrefixFrom(end.Addr, blockBits)); err != nil {
-		return end, err
-	}
-	if err := pod.AddRoute(netcfg.Route{Dst: defaultDst, Via: s.gateway(i), Device: podDevice}); err != nil {
-		return end, err
-	}
-	return end, pod.AddNeighbour(podDevice, s.gateway(i), s.mac(i, roleGateway))
 }
