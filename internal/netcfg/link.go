@@ -96,6 +96,16 @@ func (n *Namespace) Enslave(device, bridge string, hairpin bool) error {
 	return n.Wrap("set hairpin of "+device, n.h.LinkSetHairpin(port, true))
 }
 
+// Isolate keeps frames that came in by a bridge's port from leaving by another one that
+// is isolated too.
+func (n *Namespace) Isolate(port string) error {
+	link, err := n.link(port)
+	if err != nil {
+		return err
+	}
+	return n.Wrap("isolate "+port, n.h.LinkSetIsolated(link, true))
+}
+
 // AddAddr gives a device an address.
 func (n *Namespace) AddAddr(device string, prefix netip.Prefix) error {
 	link, err := n.link(device)

@@ -23,40 +23,25 @@ type VXLAN struct {
 	NoCsum bool       // leave the checksum of the outer UDP header out
 }
 
-// AddVXLAN makes a vxlan device that learns nothing, and brings it up. The
-// message is put together here because the library cannot say that the outer
-// checksum is to be left out: it says yes, or nothing, which the kernel takes
-// for a yes.
+// AddVXLAN makes a vxlan device that learns nothing, and brings it up. The library's
+// type for it cannot say that the outer checksum is to be left out: it says yes, or
+// nothing, which the kernel takes for a yes.
 func (n *Namespace) AddVXLAN(v VXLAN) error {
 	under, err := n.link(v.Device)
 	if err != nil {
 		return err
 	}
-	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
-	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
-	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(v.Name)))
-	req.AddData(nl.NewRtAttr(unix.IFLA_ADDRESS, v.MAC))
-	req.AddData(nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(v.MTU))))
-	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
-	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("vxlan"))
-	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
-	data.AddRtAttr(nl.IFLA_VXLAN_ID, nl.Uint32Attr(uint32(v.VNI)))
-	data.AddRtAttr(nl.IFLA_VXLAN_LINK, nl.Uint32Attr(uint32(under.Attrs().Index)))
-	data.AddRtAttr(nl.IFLA_VXLAN_LOCAL, v.Local.AsSlice())
-	data.AddRtAttr(nl.IFLA_VXLAN_PORT, binary.BigEndian.AppendUint16(nil, uint16(v.Port)))
-	data.AddRtAttr(nl.IFLA_VXLAN_LEARNING, nl.Uint8Attr(0))
+	attrs := []Attr{
+		{nl.IFLA_VXLAN_ID, nl.Uint32Attr(uint32(v.VNI))},
+		{nl.IFLA_VXLAN_LINK, nl.Uint32Attr(uint32(under.Attrs().Index))},
+		{nl.IFLA_VXLAN_LOCAL, v.Local.AsSlice()},
+		{nl.IFLA_VXLAN_PORT, binary.BigEndian.AppendUint16(nil, uint16(v.Port))},
+		{nl.IFLA_VXLAN_LEARNING, nl.Uint8Attr(0)},
+	}
 	if v.NoCsum {
-		data.AddRtAttr(nl.IFLA_VXLAN_UDP_CSUM, nl.Uint8Attr(0))
+		attrs = append(attrs, Attr{nl.IFLA_VXLAN_UDP_CSUM, nl.Uint8Attr(0)})
 	}
-	req.AddData(info)
-	err = n.Do(func() error {
-		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
-		return err
-	})
-	if err != nil {
-		return n.Wrap("add vxlan "+v.Name, err)
-	}
-	return n.Up(v.Name)
+	return n.AddDevice(Device{Kind: "vxlan", Name: v.Name, MAC: v.MAC, MTU: v.MTU, Attrs: attrs})
 }
 
 // AddFDB tells a vxlan device, for good, behind which outer address a MAC is.

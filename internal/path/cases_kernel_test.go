@@ -7,7 +7,7 @@ import "fmt"
 // variants:
 //   - ipip's outer header has the inner one's df and ttl, as on the kernel's own
 //     tunl0. Without one the packet is as routed leaves it.
-//   - geneve's outer header has no df, as vxlan's.
+//   - geneve's outer header has no df, as vxlan's; gre's has it.
 //   - A packet that is bridged, or on an ipvlan in any mode, is not routed by the
 //     machine as far as its ttl tells.
 var deviceVariants = map[string][]variant{
@@ -27,6 +27,16 @@ var deviceVariants = map[string][]variant{
 		spec: "geneve:tunnels=5,vni=700,port=6090,csum=on", pods: 5, less: 50, frame: func(k int) string {
 			return fmt.Sprintf("eth ip(m1.t%d>m2.t%[1]d ttl64) udp(6090 sum) geneve(%d) eth ip(m1.pod%[1]d>m2.pod%[1]d df ttl63) udp(sum)", k, 699+k)
 		},
+	}},
+	"gre": {{
+		spec: "gre", pods: 1, less: 38, pairable: true,
+		frame: onePod("eth ip(m1>m2 df ttl64) gre eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
+	}, {
+		spec: "gre:key=4294967295,csum=on", pods: 1, less: 46,
+		frame: onePod("eth ip(m1>m2 df ttl64) gre(4294967295 sum) eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
+	}, {
+		spec: "gre:csum=on,mtu=1400", pods: 1, less: 100,
+		frame: onePod("eth ip(m1>m2 df ttl64) gre(sum) eth ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),
 	}},
 	"vlan": {{
 		spec: "vlan", pods: 1, pairable: true, card: onCard, frame: onePod("eth 8100(100) ip(m1.pod1>m2.pod1 df ttl64) udp(sum)"),

@@ -94,6 +94,10 @@ func (r reader) read(frame []byte) (text string, payload []byte) {
 			var l layers.Geneve
 			err = l.DecodeFromBytes(left, gopacket.NilDecodeFeedback)
 			word, next, left = geneve(&l), layers.LayerTypeEthernet, l.Payload
+		case layers.LayerTypeGRE:
+			var l layers.GRE
+			err = l.DecodeFromBytes(left, gopacket.NilDecodeFeedback)
+			word, next, left = gre(&l), l.NextLayerType(), l.Payload
 		default:
 			word, next = next.String(), gopacket.LayerTypeZero
 		}
@@ -165,6 +169,25 @@ func geneve(l *layers.Geneve) string {
 		text += fmt.Sprintf(" %04x:%02x:%d", o.Class, o.Type, len(o.Data))
 	}
 	return "geneve(" + text + ")"
+}
+
+// gre gives the key, if there is one, and of the checksum what it is.
+func gre(l *layers.GRE) string {
+	var said []string
+	if l.KeyPresent {
+		said = append(said, fmt.Sprint(l.Key))
+	}
+	switch _, sum := l.VerifyChecksum(); {
+	case !l.ChecksumPresent:
+	case sum.Valid:
+		said = append(said, "sum")
+	default:
+		said = append(said, "badsum")
+	}
+	if said == nil {
+		return "gre"
+	}
+	return "gre(" + strings.Join(said, " ") + ")"
 }
 
 // mirror turns the text of a frame around: what goes from m1 to m2 becomes what

@@ -128,16 +128,18 @@ func othersLab(name string) bool {
 	return ok && owner != os.Getpid()
 }
 
-// links leaves out the device that the kernel itself makes in each namespace,
-// the machine's own too, when its module for IPIP is loaded; nobody can take
-// that away again.
+// moduleDevices are those that the kernel makes in each namespace, the machine's own too,
+// when it loads a module for tunnels; nobody can delete them.
+var moduleDevices = []string{"tunl0", "gre0", "gretap0", "erspan0"}
+
+// links leaves out the kernel's own.
 func links(s hostState) error {
 	list, err := host.Links()
 	if err != nil {
 		return err
 	}
 	for _, l := range list {
-		if l.Attrs().Name == "tunl0" {
+		if slices.Contains(moduleDevices, l.Attrs().Name) {
 			continue
 		}
 		s["link "+l.Attrs().Name+" of the machine itself"] = true
