@@ -36,9 +36,10 @@ type vxlanCounter struct {
 }
 
 type vxlanCtRequest struct {
-	_     structs.HostLayout
-	Key   vxlanFlowKey
-	Entry uint32
+	_      structs.HostLayout
+	Key    vxlanFlowKey
+	Entry  uint32
+	Action uint32
 }
 
 type vxlanFlow struct {
@@ -124,6 +125,13 @@ type vxlanSlot struct {
 	Header  [8]uint64
 }
 
+type vxlanTail struct {
+	_    structs.HostLayout
+	Hash uint64
+	End  uint32
+	Kept uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -137,6 +145,7 @@ const (
 	vxlanMapPodAt           = "pod_at"
 	vxlanMapPods            = "pods"
 	vxlanMapSlots           = "slots"
+	vxlanMapTails           = "tails"
 	vxlanProgClock          = "clock"
 	vxlanProgFromPod        = "from_pod"
 	vxlanProgFromWire       = "from_wire"
@@ -221,6 +230,7 @@ type vxlanMapSpecs struct {
 	PodAt      *ebpf.MapSpec `ebpf:"pod_at"`
 	Pods       *ebpf.MapSpec `ebpf:"pods"`
 	Slots      *ebpf.MapSpec `ebpf:"slots"`
+	Tails      *ebpf.MapSpec `ebpf:"tails"`
 }
 
 // vxlanVariableSpecs contains global variables before they are loaded into the kernel.
@@ -271,6 +281,7 @@ type vxlanMaps struct {
 	PodAt      *ebpf.Map `ebpf:"pod_at"`
 	Pods       *ebpf.Map `ebpf:"pods"`
 	Slots      *ebpf.Map `ebpf:"slots"`
+	Tails      *ebpf.Map `ebpf:"tails"`
 }
 
 func (m *vxlanMaps) Close() error {
@@ -284,6 +295,7 @@ func (m *vxlanMaps) Close() error {
 		m.PodAt,
 		m.Pods,
 		m.Slots,
+		m.Tails,
 	)
 }
 
