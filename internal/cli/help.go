@@ -23,7 +23,7 @@ var exitCodes = []struct {
 	{verr.Busy, "another run holds the lock, or another command is changing the host"},
 	{verr.BadRecord, "a record is truncated, newer than this program, or not a record"},
 	{verr.Partial, "some arms of the run failed, and the others are reported; or undo left some values\n       alone, because somebody else has changed them since"},
-	{verr.Findings, "doctor found errors or warnings, not only notes"},
+	{verr.Findings, "doctor found errors or warnings, not only notes; or a report has what --fail-if names"},
 	{verr.Interrupted, "interrupted (Ctrl-C); what was measured until then is reported"},
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,15 +31,24 @@ func newReport(env *Env) *cobra.Command {
 		open    bool
 		tables  string
 		partial bool
+		fail    []string
 	)
 	cmd := &cobra.Command{
-		Use:   "report [RUN]",
+		Use:   "report [RUN [LATER...]]",
 		Short: "Print the report of a run, from its record",
 		Long: `Print the report of a run again, at any later time and in any format. Every report is
 made from the record, which keeps every slice.
 
 RUN is the folder of a run, or the record in it (` + result.FileName + `). The default is the
 newest run below ` + runsFolder + `/. No root is needed.
+
+With more than one run, each later run is set against the first: every path's ratio to
+the host network after, to that before, with an interval and a verdict. It does not
+matter how fast the machine was on either day. Use it before and after a kernel, a
+release of a CNI, or a tuning.
+
+--fail-if 'PATH LOAD VERDICT' makes the exit code ` + strconv.Itoa(verr.Findings) + ` when the report has that verdict. * is every path
+or load; VERDICT is ` + strings.Join(failVerdicts, ", ") + `.
 
 --format html is a page with figures: one file, without scripts, that needs no network.
 --open writes it beside the record and shows it in the browser. --format svg draws one
@@ -51,10 +61,21 @@ any other run with the same paths and loads.`,
   venturi report --open                       a page with figures, in the browser
   venturi report --format svg --figure latency/tcp_lat/1 > latency.svg
   venturi report --format benchstat > new.txt  for golang.org/x/perf/cmd/benchstat
+  venturi report before after --format md     for a pull request
+  venturi report before after --fail-if '* * slower'
   venturi report --style qperf                as qperf prints its results
   venturi report --study calico-bgp-vs-ovs    the study's tables`,
-		Args: atMost(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			conditions, err := parseFailIf(fail)
+			if err != nil {
+				return err
+			}
+			if len(args) > 1 {
+				if tables != "" || open {
+					return verr.New(verr.Usage, "cannot compare runs", "--study and --open are for one run", "leave them out, or name one run")
+				}
+				return reportChanges(env, args, partial, opt, conditions)
+			}
 			if tables != "" {
 				return reportStudy(env, tables, args, partial, opt)
 			}
@@ -76,9 +97,18 @@ any other run with the same paths and loads.`,
 				return err
 			}
 			if open {
-				return openPage(env, path, rec, opt)
+				err = openPage(env, path, rec, opt)
+			} else {
+				err = printReport(env, path, rec, opt)
 			}
-			return printReport(env, path, rec, opt)
+			if err != nil || len(conditions) == 0 {
+				return err
+			}
+			s, err := analysis.Analyze(rec, analysis.Options{Live: true})
+			if err != nil {
+				return printed("cannot check --fail-if", err)
+			}
+			return failing(conditions, summaryVerdicts(s))
 		},
 	}
 	f := cmd.Flags()
@@ -89,8 +119,33 @@ any other run with the same paths and loads.`,
 	f.StringVar(&opt.Figure, "figure", "", "figure of --format svg: "+strings.Join(report.Figures(), ", ")+"; of one load with a slash, such as latency/tcp_lat/1")
 	f.BoolVar(&open, "open", false, "show the page of --format html in the browser")
 	f.StringVar(&tables, "study", "", "print the tables of a study: its name, or a study file")
+	f.StringArrayVar(&fail, "fail-if", nil, "end with exit code "+strconv.Itoa(verr.Findings)+" when the report has this verdict, such as 'vxlan tcp_lat slower'")
 	f.BoolVar(&partial, "partial", false, "report what a truncated record holds")
 	return cmd
+}
+
+// reportChanges prints how the paths of later runs changed from the first.
+func reportChanges(env *Env, runs []string, partial bool, opt report.Options, conditions []failIf) error {
+	if opt.Style != "" || opt.Figure != "" {
+		return verr.New(verr.Usage, "cannot compare runs in a style or as a figure", "a comparison of runs is a table", "leave out --style and --figure")
+	}
+	if err := checkFormat("cannot compare runs", opt.Format, report.ChangeFormats()); err != nil {
+		return err
+	}
+	var recs []report.Named
+	for _, run := range runs {
+		rec, err := openRecord(env, run, partial)
+		if err != nil {
+			return err
+		}
+		recs = append(recs, report.Named{Name: run, Record: rec})
+	}
+	opt.Width = terminalWidth(env)
+	changes, err := report.WriteChanges(env.Stdout, recs, opt)
+	if err != nil {
+		return printed("cannot compare "+strings.Join(runs, " and "), err)
+	}
+	return failing(conditions, changeVerdicts(changes))
 }
 
 // verboseFlag is the flag by which a table shows all that it can.
@@ -192,6 +247,10 @@ func printed(what string, err error) error {
 	switch {
 	case errors.Is(err, analysis.ErrNoPlan):
 		return verr.Wrap(verr.BadRecord, what, err, "measure again: nothing had been measured yet")
+	case errors.Is(err, analysis.ErrMixedEmulation):
+		return verr.Wrap(verr.BadRecord, what, err, "measure both on a real machine, or both under one kernel in a virtual machine")
+	case errors.Is(err, analysis.ErrNothingInCommon):
+		return verr.Wrap(verr.Usage, what, err, "name two runs of the same paths and loads")
 	case errors.Is(err, report.ErrNoFigure):
 		return verr.Wrap(verr.Usage, what, err, "name one that it has with --figure")
 	case errors.Is(err, report.ErrOtherRecord):

@@ -27,7 +27,10 @@ func markdownView(w io.Writer, v *view) error {
 		sanitize.Fprintf(out, "\n> **%s**\n", escape(b))
 	}
 	for _, b := range v.blocks {
-		sanitize.Fprintf(out, "\n## %s\n\n", escape(b.name))
+		sanitize.Fprintln(out)
+		if b.name != "" {
+			sanitize.Fprintf(out, "## %s\n\n", escape(b.name))
+		}
 		if b.caption != "" {
 			sanitize.Fprint(out, escape(b.caption))
 			if b.floor != "" {

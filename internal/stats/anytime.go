@@ -22,11 +22,7 @@ var stakes = []float64{0.5, 0.95}
 // series as the unit: within one, the sockets alone make a difference that no
 // number of rounds averages out. It takes seven series to refute anything at 95 %.
 func anytime(logs []float64, d Design) Ratio {
-	mean := 0.0
-	for _, x := range logs {
-		mean += x / float64(len(logs))
-	}
-	r := Ratio{Value: exp(mean), Level: d.Confidence, Series: len(logs), P: min(1, 1/capital(logs, 0))}
+	r := Ratio{Value: exp(mean(logs)), Level: d.Confidence, Series: len(logs), P: min(1, 1/capital(logs, 0))}
 	lo, hi, ok := unrefuted(logs, 1/d.Alpha())
 	if !ok {
 		r.Open = true
@@ -116,19 +112,7 @@ func unrefuted(logs []float64, growth float64) (lo, hi float64, ok bool) {
 // (Wang and Ramdas, 2022, the e-value form of Benjamini and Hochberg). The
 // order is kept.
 func EBH(inverse []float64) []float64 {
-	order := make([]int, len(inverse))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case inverse[a] < inverse[b]:
-			return -1
-		case inverse[a] > inverse[b]:
-			return 1
-		}
-		return 0
-	})
+	order := ascending(inverse)
 	out := make([]float64, len(inverse))
 	best := 1.0
 	for rank := len(order) - 1; rank >= 0; rank-- {

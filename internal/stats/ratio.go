@@ -2,6 +2,7 @@ package stats
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -73,24 +74,17 @@ func (r Ratio) Excludes1() bool { return !r.Open && (r.Lo > 1 || r.Hi < 1) }
 // FromRounds estimates a ratio from the log-ratios of the rounds of each
 // series. Empty series are left out; it is false when nothing is left.
 func FromRounds(series [][]float64, d Design) (Ratio, bool) {
-	var medians, all []float64
-	for _, s := range series {
-		if len(s) == 0 {
-			continue
-		}
-		medians = append(medians, Median(s))
-		all = append(all, s...)
-	}
+	estimates := medians(series)
 	switch {
-	case len(medians) == 0:
+	case len(estimates) == 0:
 		return Ratio{}, false
-	case len(medians) < MinSeries:
-		r := fromPairs(all, d)
-		r.WithinSeries, r.Series = true, len(medians)
+	case len(estimates) < MinSeries:
+		r := fromPairs(slices.Concat(series...), d)
+		r.WithinSeries, r.Series = true, len(estimates)
 		return r, true
 	}
-	r := d.overSeries(medians)
-	r.Rounds = len(all)
+	r := d.overSeries(estimates)
+	r.Rounds = rounds(series)
 	return r, true
 }
 
@@ -148,15 +142,7 @@ func fromPairs(logs []float64, d Design) Ratio {
 
 // student is the t interval over the estimates of the series.
 func student(medians []float64, d Design) Ratio {
-	n := float64(len(medians))
-	mean, ss := 0.0, 0.0
-	for _, m := range medians {
-		mean += m / n
-	}
-	for _, m := range medians {
-		ss += (m - mean) * (m - mean)
-	}
-	se := math.Sqrt(ss / (n - 1) / n)
+	n, mean, se := float64(len(medians)), mean(medians), math.Sqrt(squaredError(medians))
 	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}
 	level := d.Level()
 	factor := t.Quantile(1 - (1-level)/2)

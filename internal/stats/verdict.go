@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -121,19 +122,7 @@ func insideMargin(r Ratio, margin float64) bool {
 // of even one false alarm among them is what a single test would have. The
 // order is kept.
 func Holm(p []float64) []float64 {
-	order := make([]int, len(p))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case p[a] < p[b]:
-			return -1
-		case p[a] > p[b]:
-			return 1
-		}
-		return 0
-	})
+	order := ascending(p)
 	out := make([]float64, len(p))
 	worst := 0.0
 	for rank, i := range order {
@@ -141,6 +130,16 @@ func Holm(p []float64) []float64 {
 		out[i] = worst
 	}
 	return out
+}
+
+// ascending lists the indices of values, that of the least first.
+func ascending(values []float64) []int {
+	order := make([]int, len(values))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
+	return order
 }
 
 // Looks gives the numbers of series after which a run of at most maxSeries may

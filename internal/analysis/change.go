@@ -1,0 +1,188 @@
+package analysis
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/result"
+)
+
+// Change is how paths changed from one record to another: before and after a
+// kernel, a release of a CNI, a tuning. A path's ratio to the baseline in the one
+// is set against that in the other, so it does not matter how fast the machine
+// was on either day.
+type Change struct {
+	Level float64      `json:"level"` // confidence of each interval
+	Tests int          `json:"tests"` // how many comparisons Holm's correction covers
+	Cells []ChangeCell `json:"cells"` // in the order of the first record, those with rows
+	// Differences are what of machines, plans and paths differs beside.
+	Differences []Difference `json:"differences,omitempty"`
+	// Missing are loads, and paths in loads, that only the first record has.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// ChangeCell is one load at one size.
+type ChangeCell struct {
+	Cell result.Cell `json:"cell"`
+	Rows []ChangeRow `json:"rows"`
+}
+
+// ChangeRow is one path.
+type ChangeRow struct {
+	Path     string          `json:"path"`
+	Before   *stats.Ratio    `json:"before,omitempty"` // to the baseline; nil: without data
+	After    *stats.Ratio    `json:"after,omitempty"`
+	Ratio    stats.Ratio     `json:"ratio"`      // of these: after to before
+	Adjusted float64         `json:"p_adjusted"` // p-value after Holm
+	Judged   stats.Judgement `json:"judged"`
+}
+
+// Errors of [Compare].
+var (
+	// ErrMixedEmulation is records of which one was measured on an emulated CPU and
+	// one on a real one.
+	ErrMixedEmulation = errors.New("one record was measured on an emulated CPU, and the other on a real one")
+	// ErrNothingInCommon is records without a path and load that both have.
+	ErrNothingInCommon = errors.New("the records have no path and load in common")
+)
+
+// side is one of two records that are compared.
+type side struct {
+	rec  *result.Record
+	sum  *Summary
+	data map[key]*armData
+}
+
+// Compare sets the paths of two records against each other. Errors: [ErrNoPlan],
+// [ErrMixedEmulation], [ErrNothingInCommon].
+func Compare(before, after *result.Record) (*Change, error) {
+	var sides [2]side
+	for i, rec := range []*result.Record{before, after} {
+		sum, err := Analyze(rec, Options{Live: true})
+		if err != nil {
+			return nil, err
+		}
+		sides[i] = side{rec, sum, index(rec)}
+	}
+	a, b := &sides[0], &sides[1]
+	if a.sum.Emulated != b.sum.Emulated {
+		return nil, ErrMixedEmulation
+	}
+	design := stats.Design{
+		Confidence: min(before.Plan.Confidence, after.Plan.Confidence),
+		Looks:      max(a.sum.Looks, b.sum.Looks),
+		Anytime:    before.Plan.UntilDecided || after.Plan.UntilDecided,
+	}
+	c := &Change{Level: design.Level(), Differences: differences(before, after)}
+	var floors []*stats.Floor // one a cell
+	for i := range a.sum.Cells {
+		ca := &a.sum.Cells[i]
+		cb := b.cell(ca.Cell)
+		if cb == nil {
+			c.Missing = append(c.Missing, ca.Cell.Name)
+			continue
+		}
+		cell := ChangeCell{Cell: ca.Cell}
+		for j := range ca.Rows[1:] {
+			row, ok := changeRow(a, b, ca, cb, &ca.Rows[1+j], design)
+			switch {
+			case cb.row(ca.Rows[1+j].Arm.Name) == nil:
+				c.Missing = append(c.Missing, ca.Rows[1+j].Arm.Name+" in "+ca.Cell.Name)
+			case ok:
+				cell.Rows = append(cell.Rows, row)
+			}
+		}
+		if len(cell.Rows) > 0 {
+			c.Cells, floors = append(c.Cells, cell), append(floors, higherFloor(ca.Floor, cb.Floor))
+		}
+	}
+	if len(c.Cells) == 0 {
+		return nil, ErrNothingInCommon
+	}
+	c.judge(floors, max(before.Plan.Margin, after.Plan.Margin), design)
+	return c, nil
+}
+
+// cell finds the same load at the same size.
+func (s *side) cell(like result.Cell) *Cell {
+	i := slices.IndexFunc(s.sum.Cells, func(c Cell) bool { return c.Cell.Name == like.Name && c.Cell.Metric == like.Metric })
+	if i < 0 {
+		return nil
+	}
+	return &s.sum.Cells[i]
+}
+
+// row finds a path; nil: there is none of that name.
+func (c *Cell) row(path string) *Row {
+	i := slices.IndexFunc(c.Rows, func(r Row) bool { return r.Arm.Name == path })
+	if i < 0 {
+		return nil
+	}
+	return &c.Rows[i]
+}
+
+// logs are a path's log-ratios to the baseline, by series.
+func (s *side) logs(c *Cell, path string) [][]float64 {
+	d, base := s.data[key{c.Cell.Name, path}], s.data[key{c.Cell.Name, c.Baseline}]
+	if d == nil || base == nil {
+		return nil
+	}
+	return pair(d, base, valueOf(c.Cell.Metric))
+}
+
+// changeRow is false where one of the two has no figure, or is not to be compared.
+func changeRow(a, b *side, ca, cb *Cell, ra *Row, d stats.Design) (ChangeRow, bool) {
+	rb := cb.row(ra.Arm.Name)
+	if rb == nil || ca.foreign(ra) || cb.foreign(rb) {
+		return ChangeRow{}, false
+	}
+	r, ok := stats.Quotient(a.logs(ca, ra.Arm.Name), b.logs(cb, rb.Arm.Name), d)
+	row := ChangeRow{Path: ra.Arm.Name, Before: ra.Ratio, After: rb.Ratio, Ratio: r, Adjusted: 1}
+	if ca.blank(ra) || cb.blank(rb) {
+		row.Judged = stats.Judgement{Verdict: stats.CannotTell, Reason: stats.Blank}
+	}
+	return row, ok
+}
+
+// higherFloor is the floor of a comparison of two cells: what either machine could
+// not tell apart is not told apart.
+func higherFloor(a, b *stats.Floor) *stats.Floor {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
+	}
+	out := *a
+	if b.Size > a.Size {
+		out = *b
+	}
+	out.Invalid = a.Invalid || b.Invalid
+	return &out
+}
+
+// judge gives the verdicts; floors has one for each cell.
+func (c *Change) judge(floors []*stats.Floor, margin float64, d stats.Design) {
+	var rows []*ChangeRow
+	var ps []float64
+	for i := range c.Cells {
+		for j := range c.Cells[i].Rows {
+			r := &c.Cells[i].Rows[j]
+			if r.Judged.Reason != stats.Blank && !r.Ratio.Open && (floors[i] == nil || !floors[i].Invalid) {
+				rows, ps = append(rows, r), append(ps, r.Ratio.P)
+			}
+		}
+	}
+	c.Tests = len(ps)
+	for i, p := range stats.Holm(ps) {
+		rows[i].Adjusted = p
+	}
+	for i := range c.Cells {
+		cell := &c.Cells[i]
+		rule := stats.Rule{Margin: margin, LowerIsBetter: cell.Cell.Metric.LowerIsBetter(), Alpha: d.Alpha(), Floor: floors[i]}
+		for j := range cell.Rows {
+			if r := &cell.Rows[j]; r.Judged.Reason != stats.Blank {
+				r.Judged = stats.Judge(r.Ratio, r.Adjusted, rule)
+			}
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package analysis_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/analysis/recordtest"
+	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/result"
+)
+
+// later is a record of the same machine on another day: everything takes slower
+// times as long, and vxlan a share more than that.
+func later(seed uint64, slower, more float64) *result.Record {
+	tr := truth(recordtest.TCPLat, recordtest.TCPBw)
+	tr.Seed, tr.Meters, tr.Series = seed, false, 8
+	for i := range tr.Arms {
+		if tr.Arms[i].Factor == 0 {
+			tr.Arms[i].Factor = 1
+		}
+		tr.Arms[i].Factor *= slower
+	}
+	tr.Arms[3].Factor *= more
+	return recordtest.Make(tr)
+}
+
+// A machine that got slower changes nothing; a path that did is found.
+func TestCompare(t *testing.T) {
+	same, found := 0, 0
+	const pairs = 20
+	for seed := range uint64(pairs) {
+		before := later(2*seed, 1, 1)
+		for _, more := range []float64{1, 1.05} {
+			c, err := analysis.Compare(before, later(2*seed+1, 1.3, more))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(c.Cells) != 2 || len(c.Cells[0].Rows) != 2 || c.Tests != 4 || len(c.Differences) > 0 || len(c.Missing) > 0 {
+				t.Fatalf("%+v", c)
+			}
+			vxlan := c.Cells[0].Rows[1]
+			switch {
+			case more == 1 && vxlan.Judged.Verdict == stats.Equivalent:
+				same++
+			case more > 1 && vxlan.Judged.Verdict == stats.Slower:
+				found++
+			}
+			if routed := c.Cells[1].Rows[0]; routed.Judged.Verdict == stats.Slower || routed.Judged.Verdict == stats.Faster {
+				t.Errorf("seed %d: routed is %q by %v", seed, routed.Judged.Verdict, routed.Ratio)
+			}
+		}
+	}
+	if same < 19 || found < 18 {
+		t.Errorf("of %d pairs, %d equal ones are the same, and %d with 5 %% more are slower", pairs, same, found)
+	}
+}
+
+func TestCompareTells(t *testing.T) {
+	before, after := later(1, 1, 1), later(2, 1, 1)
+	for i := range after.Facts {
+		after.Facts[i].Kernel, after.Facts[i].CPUModel = "6.12.0", "Another CPU"
+	}
+	after.Plan.Arms[3].Options = "csum=off"
+	after.Plan.Cells = after.Plan.Cells[:1]
+	c, err := analysis.Compare(before, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []analysis.Difference{
+		{What: "CPU of a", Before: "Example CPU @ 2.50GHz", After: "Another CPU", Machine: true},
+		{What: "kernel of a", Before: "6.1.0-18-amd64", After: "6.12.0"},
+		{What: "options of vxlan", Before: "none", After: "csum=off"},
+	}
+	if !slices.Equal(c.Differences, want) {
+		t.Errorf("differences %+v", c.Differences)
+	}
+	if !slices.Equal(c.Missing, []string{"tcp_bw/65536"}) {
+		t.Errorf("missing %q", c.Missing)
+	}
+}
+
+func TestCompareRefuses(t *testing.T) {
+	before, emulated, other := later(1, 1, 1), later(2, 1, 1), later(3, 1, 1)
+	emulated.Facts[0].Emulated = true
+	for i := range other.Plan.Cells {
+		other.Plan.Cells[i].Name += "/other"
+	}
+	for rec, want := range map[*result.Record]error{
+		emulated: analysis.ErrMixedEmulation, other: analysis.ErrNothingInCommon, {}: analysis.ErrNoPlan,
+	} {
+		if _, err := analysis.Compare(before, rec); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+}
+
+// What either machine could not tell apart, or what was too noisy, gets no verdict.
+func TestCompareOfNoise(t *testing.T) {
+	before := later(1, 1, 1)
+	tr := truth(recordtest.TCPLat, recordtest.TCPBw)
+	tr.Meters, tr.Arms[1].Factor = false, 1.2
+	c, err := analysis.Compare(before, recordtest.Make(tr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cell := range c.Cells {
+		for _, r := range cell.Rows {
+			if r.Judged.Reason != stats.BadFloor {
+				t.Errorf("%s, %s: %+v", cell.Cell.Name, r.Path, r.Judged)
+			}
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+func TestFailIf(t *testing.T) {
+	all := []judgedPath{
+		{"vxlan", "tcp_lat", "tcp_lat/1", stats.Slower},
+		{"vxlan", "tcp_bw", "tcp_bw/65536", stats.CannotTell},
+		{"routed", "tcp_lat", "tcp_lat/1", stats.Equivalent},
+	}
+	for text, want := range map[string]int{
+		"vxlan tcp_lat slower":         verr.Findings,
+		"vxlan tcp_lat/1 slower":       verr.Findings,
+		"vxlan * slower":               verr.Findings,
+		"* * undecided":                verr.Findings,
+		"vxlan tcp_lat faster":         verr.OK,
+		"routed * slower":              verr.OK,
+		"vxlna tcp_lat slower":         verr.Usage,
+		"routed tcp_bw slower":         verr.Usage, // it was not measured there
+		"vxlan slower":                 verr.Usage,
+		"vxlan tcp_lat slow":           verr.Usage,
+		"vxlan tcp_lat slower by 10 %": verr.Usage,
+	} {
+		conditions, err := parseFailIf([]string{text})
+		if err == nil {
+			err = failing(conditions, all)
+		}
+		if got := verr.Code(err); got != want {
+			t.Errorf("%q: code %d, want %d (%v)", text, got, want, err)
+		}
+	}
+}

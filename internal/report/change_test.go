@@ -1,0 +1,47 @@
+package report
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/analysis/recordtest"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/result"
+)
+
+// kernels are records of a path before and after a kernel that made it slower.
+func kernels() []Named {
+	before := small(recordtest.TCPLat, recordtest.TCPBw)
+	before.Histograms, before.Meters, before.Series = false, false, 8
+	after := before
+	after.Seed, after.Arms = 43, append([]recordtest.Arm(nil), before.Arms...)
+	after.Arms[3].Factor *= 1.08
+	a, b := recordtest.Make(before), recordtest.Make(after)
+	for i := range b.Facts {
+		b.Facts[i].Kernel, b.Facts[i].CPUs = "6.12.9-amd64", 4
+	}
+	b.Plan.Arms = append([]result.Arm(nil), b.Plan.Arms...)
+	return []Named{{"before", a}, {"after", b}}
+}
+
+func TestChanges(t *testing.T) {
+	for _, format := range ChangeFormats() {
+		var out bytes.Buffer
+		changes, err := WriteChanges(&out, kernels(), Options{Format: format})
+		if err != nil || len(changes) != 1 {
+			t.Fatalf("%d changes, %v", len(changes), err)
+		}
+		golden(t, "change."+format, out.Bytes())
+	}
+}
+
+func TestChangesAreClean(t *testing.T) {
+	rec := tainted(t)
+	for _, format := range ChangeFormats() {
+		var out bytes.Buffer
+		if _, err := WriteChanges(&out, []Named{{testenv.Hostile, rec}, {testenv.Hostile, rec}, {"c", rec}}, Options{Format: format}); err != nil {
+			t.Fatal(err)
+		}
+		clean(t, Options{Format: format}, out.String())
+	}
+}
