@@ -98,7 +98,13 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := newServer(o.Machine, o.Version, o.Engine.orLoad())
-	s.abandon, s.lock = cancel, o.Lock
+	s.lock = o.Lock
+	s.abandon = func() {
+		s.mu.Lock()
+		s.abandoned = true
+		s.mu.Unlock()
+		cancel()
+	}
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.UnaryInterceptor(withDetails), grpc.StreamInterceptor(streamWithDetails))
 	agentpb.RegisterAgentServer(g, s)

@@ -16,14 +16,34 @@ import (
 // its power. Each end then finds out by itself.
 var (
 	beatEvery = time.Second                                // between two calls, and at most so often a pause
-	answerBy  = host.ScaleTimeout(2500 * time.Millisecond) // after a call; a line may stall for two seconds
+	answerBy  = host.ScaleTimeout(2300 * time.Millisecond) // after a call; a line may stall for two seconds
 	deadAfter = host.ScaleTimeout(4 * time.Second)         // an agent that hears nothing ends
+	// sliceSlack is how much longer than planned a slice may take before the client's agent
+	// is called: with that the call does not fall into a slice of a path that works.
+	sliceSlack = host.ScaleTimeout(300 * time.Millisecond)
 )
+
+// perArm is how long an arm may take to be opened and warmed up, beside [perEnd].
+const perArm = 200 * time.Millisecond
+
+// openingTime bounds how long a series is silent before its first slice.
+func openingTime(p load.Plan) time.Duration {
+	return forEnds(endsOf(p)) + host.ScaleTimeout(time.Duration(len(p.Arms))*perArm)
+}
+
+// sliceTime bounds how long it is silent between two slices.
+func sliceTime(p load.Plan) time.Duration {
+	return p.LongestSlice() + sliceSlack + host.ScaleTimeout(time.Duration(p.Flows)*perFlow)
+}
+
+// perFlow is how long a flow may take to begin and end a slice.
+const perFlow = 2 * time.Millisecond
 
 // pulse is the agent's side of [agentpb.Agent.Beats].
 type pulse struct {
 	mu     sync.Mutex
-	last   time.Time // when the controller was heard; zero: there are no beats
+	last   time.Time     // when the controller was heard; zero: there are no beats
+	busy   time.Duration // how much longer than deadAfter the controller may be silent: slices run
 	send   func(agentpb.Beat_Kind) error
 	resume chan struct{}
 }
@@ -44,6 +64,20 @@ func (s *server) Beats(stream agentpb.Agent_BeatsServer) error {
 		}
 		p.hear(beat.GetKind())
 	}
+}
+
+// allow lets the controller be silent for the slices of a series, until the function that
+// it returns is called.
+func (p *pulse) allow(plan load.Plan) (end func()) {
+	set := func(d time.Duration) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.busy += d
+		p.last = time.Now() // that somebody asked for it was a word
+	}
+	busy := openingTime(plan) + plan.LongestSlice()
+	set(busy)
+	return sync.OnceFunc(func() { set(-busy) })
 }
 
 func (p *pulse) hear(kind agentpb.Beat_Kind) {
@@ -71,13 +105,17 @@ func (p *pulse) watch(ctx context.Context, abandon func()) {
 			return
 		case <-tick.C:
 		}
-		p.mu.Lock()
-		silent := time.Since(p.last) > deadAfter
-		p.mu.Unlock()
-		if silent {
+		if p.isSilent(time.Now()) {
 			abandon()
 		}
 	}
+}
+
+// isSilent tells whether the controller should have been heard by now.
+func (p *pulse) isSilent(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return now.Sub(p.last) > deadAfter+p.busy
 }
 
 // pause lets the controller speak between two slices, if it is time. It returns when the
@@ -117,6 +155,7 @@ type Liveness struct {
 	running bool      // a series runs: the client's agent says when to speak
 	calling bool
 	limit   time.Duration // of the client's agent's silence while it runs
+	between time.Duration // the limit from its first slice on
 	token   uint64        // of the series
 	ends    [2]*agentBeats
 	cancel  context.CancelFunc
@@ -165,8 +204,8 @@ func Watch(ctx context.Context, client, server *Client) (*Liveness, error) {
 func (l *Liveness) Close() { l.cancel() }
 
 // begin keeps the channel silent but for pauses, until the function that it returns is
-// called: a series runs, whose slices and whose opening take no longer than busy.
-func (l *Liveness) begin(token uint64, busy time.Duration) (end func()) {
+// called: a series runs.
+func (l *Liveness) begin(plan load.Plan) (end func()) {
 	if l == nil {
 		return func() {}
 	}
@@ -175,7 +214,9 @@ func (l *Liveness) begin(token uint64, busy time.Duration) (end func()) {
 	for l.calling {
 		l.idle.Wait()
 	}
-	l.running, l.token, l.limit = true, token, beatEvery+busy
+	l.running, l.token = true, plan.Token
+	l.between = beatEvery + sliceTime(plan)
+	l.limit = l.between + openingTime(plan)
 	l.ends[0].markHeard()
 	return func() {
 		l.mu.Lock()
@@ -187,23 +228,27 @@ func (l *Liveness) begin(token uint64, busy time.Duration) (end func()) {
 // callEvery calls both agents while no series runs, and watches over the silence of one
 // that does.
 func (l *Liveness) callEvery(ctx context.Context) {
-	tick := time.NewTicker(beatEvery)
+	const looks = 5 // at a series, while no more than one call is made
+	tick := time.NewTicker(beatEvery / looks)
 	defer tick.Stop()
-	for {
+	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 		l.mu.Lock()
-		running := l.running
-		l.calling = !running
-		limit := l.limit
+		running, limit := l.running, l.limit
+		call := !running && n%looks == 0
+		l.calling = call
 		l.mu.Unlock()
 		if running {
 			if l.ends[0].silence() > limit { // a slice takes longer than any should: who is it?
 				l.callBoth(ctx)
 			}
+			continue
+		}
+		if !call {
 			continue
 		}
 		l.callBoth(ctx)
@@ -241,6 +286,9 @@ func (l *Liveness) listen(b *agentBeats) {
 			default:
 			}
 		case agentpb.Beat_PAUSE:
+			l.mu.Lock()
+			l.limit = l.between
+			l.mu.Unlock()
 			if !l.ends[1].answers(b.stream.Context()) {
 				l.stop()
 			}
@@ -265,7 +313,7 @@ func (l *Liveness) stop() {
 		client.lose(why)
 	}
 	go func() {
-		_, _ = client.api.Stop(l.ends[0].stream.Context(), &agentpb.StopRequest{Token: token}) // one that is over is no error
+		_, _ = client.api.Stop(l.ends[0].stream.Context(), &agentpb.StopRequest{Token: token, Abort: true}) // one that is over is no error
 	}()
 }
 
@@ -302,6 +350,7 @@ func (b *agentBeats) silence() time.Duration {
 func (b *agentBeats) hangUp() {
 	c := b.client
 	c.lose(lostError(c.machine, fmt.Sprintf("it did not answer within %v", answerBy)))
+	c.kill()
 	_ = c.conn.Close()
 }
 

@@ -46,6 +46,7 @@ type Client struct {
 	cpus        []int
 	liveness    *Liveness                  // of the client's machine; nil: a dead agent shows at once
 	lost        atomic.Pointer[verr.Error] // why nothing more is to be had of it; nil: it is there
+	kill        func()                     // ends what carries the channel at once
 	clockOffset time.Duration              // by which its clock is ahead of ours
 	serves      atomic.Int64               // how many ends the last series that it serves has
 	refused     atomic.Int64               // see Refused
@@ -76,7 +77,7 @@ func dial(ctx context.Context, socket, target string, options ...grpc.DialOption
 	if err != nil {
 		return nil, fmt.Errorf("dial agent on %s: %w", socket, err)
 	}
-	c := &Client{conn: conn, api: agentpb.NewAgentClient(conn), machine: socket}
+	c := &Client{conn: conn, api: agentpb.NewAgentClient(conn), machine: socket, kill: func() {}}
 	asked := time.Now()
 	v, err := c.api.Version(ctx, &agentpb.VersionRequest{}, grpc.WaitForReady(true))
 	if err != nil {
@@ -213,7 +214,7 @@ func (c *Client) Run(ctx context.Context, plan load.Plan, meters []string) ([]lo
 	defer abandon()
 	unhook := context.AfterFunc(ctx, func() { c.wind(call, abandon, plan) })
 	defer unhook()
-	defer c.liveness.begin(plan.Token, plan.LongestSlice()+time.Second+forEnds(endsOf(plan)))()
+	defer c.liveness.begin(plan)()
 	reply, err := c.api.Run(call, &agentpb.SeriesRequest{Plan: p, Meters: meters})
 	if err != nil {
 		if why := c.lost.Load(); why != nil {

@@ -22,8 +22,8 @@ type server struct {
 	machine, version string
 	engine           Engine
 
-	mu      sync.Mutex
-	closing bool
+	mu                 sync.Mutex
+	closing, abandoned bool
 	// namespaces are held open, by the files that they were found at.
 	namespaces map[string]*host.NetnsHandle
 	pulse      pulse
@@ -40,14 +40,14 @@ type passive struct {
 	ends   load.GuestServer
 	meter  *meter.Recorder
 	guests *Guests
-	quiet  func()
-	ending bool // somebody closes it
+	quiet  func() // undoes what was done for its slices
+	ending bool   // somebody closes it
 }
 
 // active is a series that runs from here.
 type active struct {
 	token   uint64
-	stop    context.CancelFunc
+	stop    context.CancelCauseFunc
 	stopped bool // by Stop, not by the death of the caller
 }
 
@@ -94,6 +94,12 @@ func (s *server) Lock(ctx context.Context, req *agentpb.LockRequest) (*agentpb.L
 	return &agentpb.LockReply{}, nil
 }
 
+// slicesRun makes the agent quiet for a series, until the function that it returns is called.
+func (s *server) slicesRun(plan load.Plan) (end func()) {
+	loud, impatient := hush(), s.pulse.allow(plan)
+	return func() { loud(); impatient() }
+}
+
 // Serve opens the passive ends. The same series twice is refused too: its
 // ports are taken, and the caller has lost count.
 //
@@ -115,7 +121,7 @@ func (s *server) Serve(ctx context.Context, req *agentpb.SeriesRequest) (*agentp
 	if err != nil {
 		return nil, err
 	}
-	quiet := hush()
+	quiet := s.slicesRun(plan)
 	guests := NewGuests(req.GetMeters())
 	ends, err := s.engine.Serve(plan, rec, guests)
 	if err != nil {
@@ -181,8 +187,8 @@ func (s *server) Run(ctx context.Context, req *agentpb.SeriesRequest) (*agentpb.
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	a := &active{token: plan.Token, stop: cancel}
 	if err := s.begin(a); err != nil {
 		return nil, err
@@ -192,7 +198,7 @@ func (s *server) Run(ctx context.Context, req *agentpb.SeriesRequest) (*agentpb.
 	if err != nil {
 		return nil, err
 	}
-	quiet := hush()
+	quiet := s.slicesRun(plan)
 	guests := NewGuests(req.GetMeters())
 	slices, err := s.engine.Run(ctx, plan, pauseObserver{rec, ctx, &s.pulse}, guests)
 	quiet()
@@ -217,7 +223,10 @@ func (s *server) Stop(_ context.Context, req *agentpb.StopRequest) (*agentpb.Sto
 		return &agentpb.StopReply{}, nil
 	}
 	s.active.stopped = true
-	s.active.stop()
+	if req.GetAbort() {
+		s.active.stop(load.ErrAborted)
+	}
+	s.active.stop(nil)
 	return &agentpb.StopReply{Running: true}, nil
 }
 
@@ -262,7 +271,10 @@ func (s *server) stopAll() {
 	s.closing = true
 	if s.active != nil {
 		s.active.stopped = true
-		s.active.stop()
+		if s.abandoned {
+			s.active.stop(load.ErrAborted)
+		}
+		s.active.stop(nil)
 	}
 }
 

@@ -27,7 +27,7 @@ func Stdio(ctx context.Context, in io.Reader, out io.Writer, folder string, o Op
 func DialStream(ctx context.Context, stream net.Conn, machine string) (*Client, error) {
 	once := make(chan net.Conn, 1)
 	once <- stream
-	return dial(ctx, machine, "passthrough:///"+machine,
+	c, err := dial(ctx, machine, "passthrough:///"+machine,
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			select {
 			case conn := <-once:
@@ -36,4 +36,8 @@ func DialStream(ctx context.Context, stream net.Conn, machine string) (*Client, 
 				return nil, net.ErrClosed // a stream that broke is not made again
 			}
 		}))
+	if s, ok := stream.(interface{ Kill() }); ok && err == nil {
+		c.kill = s.Kill
+	}
+	return c, err
 }

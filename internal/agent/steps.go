@@ -21,8 +21,8 @@ func (s *server) Steps(stream agentpb.Agent_StepsServer) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(stream.Context())
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
 	if err := s.begin(&active{token: plan.Token, stop: cancel}); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -61,7 +62,8 @@ type active struct {
 	lateness *hdrhistogram.Histogram // of requests on a schedule when they were sent
 	ping     pingCounts
 	sent     sendCounts
-	done     frame // the server's account of the last slice
+	done     frame       // the server's account of the last slice
+	aborted  atomic.Bool // the other end is lost
 	tasks    chan func(*active) error
 	errs     chan error
 }

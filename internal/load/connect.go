@@ -204,7 +204,7 @@ func fatalConnectError(err error) error {
 func (a *active) askAnew(f frame, want frameKind) (frame, error) {
 	var err error
 	wait := firstAnswer
-	for end := a.clock.now() + a.answerTimeout.Nanoseconds(); a.clock.now() < end; wait = min(2*wait, lastAnswer) {
+	for end := a.clock.now() + a.answerTimeout.Nanoseconds(); a.clock.now() < end && !a.aborted.Load(); wait = min(2*wait, lastAnswer) {
 		var answer frame
 		answer, err = a.askOnce(f)
 		if err == nil && answer.kind == want && answer.slice == f.slice {

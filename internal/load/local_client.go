@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // localClient is the active end of the arms whose clients are in this process.
@@ -17,6 +20,8 @@ type localClient struct {
 	epolls   []*epollGroup // of those that share a thread; nil of the others
 	openErrs []error       // why an arm could not be opened
 	slice    uint64
+
+	mu sync.Mutex // of arms, which abort reads
 }
 
 // openLocalClient opens all flows of some arms, and warms each arm up: neighbours,
@@ -47,7 +52,9 @@ func (h *localClient) open(arm int) error {
 		if err != nil {
 			return err
 		}
+		h.mu.Lock()
 		h.arms[arm] = append(h.arms[arm], a)
+		h.mu.Unlock()
 	}
 	if h.plan.sharesThread(h.load) {
 		var err error
@@ -76,7 +83,23 @@ func (h *localClient) Close() {
 	}
 }
 
+// abort is of [aborter].
+func (h *localClient) abort() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, flows := range h.arms {
+		for _, a := range flows {
+			a.aborted.Store(true)
+			if a.load.Kind != Connect { // whose connections are short
+				_ = unix.Shutdown(a.conn.fd, unix.SHUT_RDWR) // only the number is read: the rest is its thread's
+			}
+		}
+	}
+}
+
 func (h *localClient) closeArm(arm int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, a := range h.arms[arm] {
 		a.stop()
 	}

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -20,6 +21,13 @@ type Client interface {
 // begins until it returns.
 type Pauser interface{ Pause() }
 
+// ErrAborted is the cause to cancel the context of [Run] with when the other end is lost: the
+// slice that runs ends at once, and is left out.
+var ErrAborted = errors.New("the other end is lost")
+
+// aborter is a [Client] whose slice can be ended by somebody else, as by [ErrAborted].
+type aborter interface{ abort() }
+
 // Run drives the active ends through the schedule of the plan. Arms that are
 // not in it are left alone. observer may be nil, and so may guests if no end is in a
 // virtual machine. When ctx ends it stops before the next slice and returns
@@ -31,6 +39,11 @@ func Run(ctx context.Context, plan Plan, observer SliceObserver, guests GuestDia
 		return nil, err
 	}
 	defer c.Close()
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), ErrAborted) {
+			c.(aborter).abort()
+		}
+	})()
 	var results []SliceResult
 	failed := map[int]bool{}
 	pauser, pauses := observer.(Pauser)
@@ -46,6 +59,9 @@ func Run(ctx context.Context, plan Plan, observer SliceObserver, guests GuestDia
 				pauser.Pause()
 			}
 			s := c.Measure(arm, round)
+			if s.Err != nil && errors.Is(context.Cause(ctx), ErrAborted) {
+				return results, ctx.Err()
+			}
 			failed[arm] = s.Err != nil
 			results = append(results, s)
 		}
@@ -87,6 +103,15 @@ func (c *clients) Measure(arm, round int) SliceResult { return c.byArm[arm].Meas
 func (c *clients) Close() {
 	for _, client := range c.all {
 		client.Close()
+	}
+}
+
+// abort is of [aborter]. Slices in virtual machines are bounded by who asks for them.
+func (c *clients) abort() {
+	for _, client := range c.all {
+		if a, ok := client.(aborter); ok {
+			a.abort()
+		}
 	}
 }
 

@@ -266,6 +266,9 @@ func readWord(in *bufio.Reader, word string) (string, error) {
 	return "", fmt.Errorf("it prints without end, and no %s", word)
 }
 
+// Kill ends ssh at once: nothing answers any more.
+func (s *Stream) Kill() { _ = s.cmd.Process.Kill() }
+
 // Close ends the program on the other side, and ssh. The error is that of the way
 // ssh ended, if it did by itself.
 func (s *Stream) Close() error {

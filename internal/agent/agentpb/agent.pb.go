@@ -1034,6 +1034,7 @@ func (x *StepsReply) GetMeters() []*Meter {
 type StopRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Token         uint64                 `protobuf:"varint,1,opt,name=token,proto3" json:"token,omitempty"`
+	Abort         bool                   `protobuf:"varint,2,opt,name=abort,proto3" json:"abort,omitempty"` // do not wait for the slice: the other end is lost
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1073,6 +1074,13 @@ func (x *StopRequest) GetToken() uint64 {
 		return x.Token
 	}
 	return 0
+}
+
+func (x *StopRequest) GetAbort() bool {
+	if x != nil {
+		return x.Abort
+	}
+	return false
 }
 
 type StopReply struct {
@@ -2150,9 +2158,10 @@ const file_agent_proto_rawDesc = "" +
 	"\n" +
 	"StepsReply\x12-\n" +
 	"\x05slice\x18\x01 \x01(\v2\x17.venturi.agent.v1.SliceR\x05slice\x12/\n" +
-	"\x06meters\x18\x02 \x03(\v2\x17.venturi.agent.v1.MeterR\x06meters\"#\n" +
+	"\x06meters\x18\x02 \x03(\v2\x17.venturi.agent.v1.MeterR\x06meters\"9\n" +
 	"\vStopRequest\x12\x14\n" +
-	"\x05token\x18\x01 \x01(\x04R\x05token\"%\n" +
+	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x14\n" +
+	"\x05abort\x18\x02 \x01(\bR\x05abort\"%\n" +
 	"\tStopReply\x12\x18\n" +
 	"\arunning\x18\x01 \x01(\bR\arunning\"g\n" +
 	"\aFailure\x12\x12\n" +
