@@ -17,7 +17,7 @@ type machinesFlag struct {
 }
 
 func (m *machinesFlag) flags(f *pflag.FlagSet) {
-	f.StringVar(&m.machines, "machines", "", "measure between these machines, reached by ssh, in place of a lab's:\na=ssh://[USER@]HOST[:PORT][?addr=ADDRESS][&dev=DEVICE],b=...")
+	f.StringVar(&m.machines, "machines", "", "measure between these machines, reached by ssh, in place of a lab's:\na=ssh://[USER@]HOST[:PORT][?addr=ADDRESS][&dev=DEVICE],b=..., or those of a file")
 	f.StringVar(&m.ssh, "ssh", "ssh", "the ssh command for --machines, with its options")
 	f.BoolVar(&m.noCopy, "no-copy", false, "run the venturi that is on the machines' PATH: copy nothing there")
 }
@@ -27,7 +27,11 @@ func (m *machinesFlag) remote() (r compare.Remote, err error) {
 	if m.machines == "" {
 		return r, nil
 	}
-	if r.Machines, err = remote.ParseMachines(m.machines); err != nil {
+	read := remote.ParseMachines
+	if !strings.Contains(m.machines, "=") {
+		read = remote.ReadMachines
+	}
+	if r.Machines, err = read(m.machines); err != nil {
 		return r, err
 	}
 	program, err := program()

@@ -154,7 +154,11 @@ func openMachines(ctx context.Context, r *Resolved, h Host) (s *Session, err err
 	}
 	s = &Session{host: h, testbed: b}
 	for i, m := range r.machines {
-		s.machines[i] = testMachine{name: m.Name, agent: b.agents[i], cpu: trafficCPU(b.agents[i].CPUs())}
+		cpu, err := trafficCPU(m, b.agents[i].CPUs())
+		if err != nil {
+			return nil, err
+		}
+		s.machines[i] = testMachine{name: m.Name, agent: b.agents[i], cpu: cpu}
 	}
 	for i, arm := range r.arms {
 		ends, err := b.locate(ctx, r.locations[i])
@@ -211,9 +215,18 @@ func (b *remoteTestbed) locate(ctx context.Context, ends [2]agent.Location) (fou
 	return found, nil
 }
 
-// trafficCPU chooses the core of an end that has a machine of its own: not the
-// first, which takes most interrupts, where there is another.
-func trafficCPU(allowed []int) int {
-	_, cpu := ChooseCPUs(allowed)
-	return cpu
+// trafficCPU chooses the core of an end that has a machine of its own: the first that the
+// user named, or else not the first, which takes most interrupts, where there is another.
+func trafficCPU(m remote.Machine, allowed []int) (int, error) {
+	if len(m.Cores) == 0 {
+		_, cpu := ChooseCPUs(allowed)
+		return cpu, nil
+	}
+	for _, core := range m.Cores {
+		if slices.Contains(allowed, core) {
+			return core, nil
+		}
+	}
+	return 0, verr.New(verr.Usage, fmt.Sprintf("cannot use the cores %v of machine %s", m.Cores, m.Name),
+		fmt.Sprintf("a process there may run on %v", allowed), "name one of these, or leave the cores out")
 }

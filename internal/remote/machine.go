@@ -21,6 +21,8 @@ type Machine struct {
 	// address it is. The zero values: the only address that there is.
 	Addr   netip.Addr
 	Device string
+	Cores  []int // that traffic may be pinned to, the best first; none: any
+	NoSudo bool  // who logs in must be root
 }
 
 // machineName keeps names usable in files, labels and namespaces.
@@ -89,14 +91,22 @@ func parseMachine(item string) (m Machine, err error) {
 	return m, m.query(u.Query())
 }
 
+func parseTrafficAddr(text string) (netip.Addr, error) {
+	addr, err := netip.ParseAddr(text)
+	if err != nil || !addr.Is4() {
+		return netip.Addr{}, fmt.Errorf("%q, not an IPv4 address", text)
+	}
+	return addr, nil
+}
+
 // query reads what follows a question mark: addr=ADDRESS and dev=DEVICE.
 func (m *Machine) query(q url.Values) (err error) {
 	for key, values := range q {
 		value := values[len(values)-1]
 		switch key {
 		case "addr":
-			if m.Addr, err = netip.ParseAddr(value); err != nil || !m.Addr.Is4() {
-				return fmt.Errorf("addr is %q, not an IPv4 address", value)
+			if m.Addr, err = parseTrafficAddr(value); err != nil {
+				return fmt.Errorf("addr is %w", err)
 			}
 		case "dev":
 			m.Device = value

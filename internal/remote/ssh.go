@@ -163,6 +163,9 @@ func (s *Stream) greet(ctx context.Context, o Options, limit time.Duration) erro
 	if err := checkPlatform(s.Machine, h); err != nil {
 		return err
 	}
+	if err := checkRoot(s.Machine, h); err != nil {
+		return err
+	}
 	if err := s.provideProgram(ctx, o, h); err != nil {
 		return err
 	}
@@ -182,6 +185,19 @@ func checkPlatform(m Machine, h greeting) error {
 			"install the same version of venturi there, built for its processor, and give --no-copy")
 	}
 	return nil
+}
+
+// checkRoot refuses a machine on which nothing can be measured, before anything is copied.
+func checkRoot(m Machine, h greeting) error {
+	if h.runsAs == "root" || h.runsAs == "sudo" && !m.NoSudo {
+		return nil
+	}
+	why := "who logs in is not root, and `sudo -n` asks for a password or is not there"
+	if m.NoSudo {
+		why = "who logs in is not root, and sudo is not allowed for it"
+	}
+	return verr.New(verr.Permission, "cannot use machine "+m.Name, why+"; the lock on measuring, namespaces and counters need root",
+		"log in as root, or let the user run sudo without a password (NOPASSWD)")
 }
 
 // provideProgram has the script run the program: the one that is there, if it is the same or

@@ -11,6 +11,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/verr"
 )
 
 func open(t *testing.T, m *testenv.SSHMachine, change func(*remote.Options)) (*remote.Stream, error) {
@@ -97,6 +98,45 @@ func TestCopy(t *testing.T) {
 	if s.Copied == 0 || s.RunsAs != "root" {
 		t.Errorf("copied %d bytes, as %s", s.Copied, s.RunsAs)
 	}
+	_ = s.Close()
+	nothingLeft(t, m)
+}
+
+// Who is not root becomes it by sudo, or is told so before anything is copied.
+func TestUser(t *testing.T) {
+	m, closed := testenv.NewSSHMachine(t, "sudo"), testenv.NewSSHMachine(t, "nosudo")
+	closed.AddUser(t, "deploy", false)
+	refuse := func(m *testenv.SSHMachine, machine remote.Machine, why string) {
+		t.Helper()
+		program, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		machine.Name, machine.Host, machine.User = "a", m.Name, "deploy"
+		s, err := remote.Open(t.Context(), machine, remote.Options{Program: program, SSH: m.SSH})
+		if err == nil {
+			_ = s.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), why) || verr.Code(err) != verr.Permission {
+			t.Errorf("error %v, want one with %q", err, why)
+		}
+		nothingLeft(t, m)
+	}
+	refuse(closed, remote.Machine{}, "NOPASSWD")
+	m.AddUser(t, "deploy", true)
+	refuse(m, remote.Machine{NoSudo: true}, "sudo is not allowed")
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := remote.Open(t.Context(), remote.Machine{Name: "a", Host: m.Name, User: "deploy"}, remote.Options{Program: program, SSH: m.SSH})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files := leftovers(t, m); s.RunsAs != "sudo" || len(files) > 0 {
+		t.Errorf("it runs as %s, files %q", s.RunsAs, files)
+	}
+	says(t, s, "hello\n")
 	_ = s.Close()
 	nothingLeft(t, m)
 }

@@ -82,6 +82,7 @@ mkdir -p /run/sshd /run/ssh; ip link set lo up; echo ready; exec sleep infinity`
 	}
 	put("config", fmt.Appendf(nil, "HostKey /run/ssh/host\nAuthorizedKeysFile /run/ssh/keys\nUsePAM no\nPermitRootLogin yes\n"+
 		"StrictModes no\nPidFile none\nPasswordAuthentication no\nSetEnv %s=1\n", roleEnv))
+	must("open the keys to users", os.Chmod(m.Root()+"/run/ssh/keys", 0o644))
 	hostKey, err := os.ReadFile(filepath.Join(dir, "host.pub"))
 	must("read a key", err)
 	must("write", os.WriteFile(filepath.Join(dir, "known"), fmt.Appendf(nil, "%s %s", name, hostKey), 0o600))
@@ -142,6 +143,31 @@ func Join(t testing.TB, a, b *SSHMachine) {
 	for i, m := range []*SSHMachine{a, b} {
 		m.Do(t, "ip", "address", "add", fmt.Sprintf("192.0.2.%d/24", i+1), "dev", "eth0")
 		m.Do(t, "ip", "link", "set", "eth0", "up")
+	}
+}
+
+// AddUser makes a user that may log in. It may become root if sudo is true, and as it is
+// installed here.
+func (m *SSHMachine) AddUser(t testing.TB, name string, sudo bool) {
+	t.Helper()
+	files := map[string]string{"/etc/passwd": name + ":x:4711:4711::/tmp:/bin/sh\n", "/etc/shadow": name + ":*:19000:0:99999:7:::\n"}
+	if sudo {
+		if _, err := exec.LookPath("sudo"); err != nil {
+			t.Skip("sudo is not installed")
+		}
+		// Without its environment the program would not know the role that it plays.
+		files["/etc/sudoers"] = "Defaults !env_reset\n" + name + " ALL=(ALL) NOPASSWD: ALL\n"
+	}
+	for file, more := range files {
+		text, err := os.ReadFile(file)
+		if err != nil && sudo {
+			t.Fatalf("ssh machine %s: %v", m.Name, err)
+		}
+		over := "/run/ssh/" + filepath.Base(file)
+		if err := os.WriteFile(m.Root()+over, append(text, more...), 0o644); err != nil {
+			t.Fatalf("ssh machine %s: %v", m.Name, err)
+		}
+		m.Do(t, "mount", "--bind", over, file)
 	}
 }
 
