@@ -15,6 +15,7 @@ type Facts struct {
 	// it on this one may be compared with it.
 	Emulated       bool              `json:"emulated,omitempty"`
 	ClockSource    string            `json:"clock_source"`
+	ClockAhead     int64             `json:"clock_ahead,omitempty"` // ns, of the clock of who runs the comparison; real machines only
 	Governor       string            `json:"governor,omitempty"`
 	Congestion     string            `json:"congestion_control"` // of new sockets in the machine's namespace
 	Memory         int64             `json:"memory"`             // bytes

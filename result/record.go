@@ -80,6 +80,9 @@ type Arm struct {
 	Overhead int    `json:"overhead"` // bytes that the path adds to each packet on the wire
 	From     string `json:"from"`     // address of the client end
 	To       string `json:"to"`       // address of the server end
+	// FromDevice and ToDevice have these addresses, on real machines.
+	FromDevice string `json:"from_device,omitempty"`
+	ToDevice   string `json:"to_device,omitempty"`
 	// Pairs of ends that flows are dealt out to, such as one a tunnel; 0: one.
 	// From and To are the first's.
 	Pairs int `json:"pairs,omitempty"`

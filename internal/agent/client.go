@@ -120,6 +120,10 @@ func (c *Client) Lock(ctx context.Context, wait bool, command string) error {
 	return fromStatus(c.machine, err)
 }
 
+// ClockOffset is how far the agent's clock is ahead of ours, give or take the time that a
+// call takes.
+func (c *Client) ClockOffset() time.Duration { return c.clockOffset }
+
 // CPUs are those that the agent may run on.
 func (c *Client) CPUs() []int { return c.cpus }
 

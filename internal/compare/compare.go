@@ -186,6 +186,9 @@ func (s *Session) preamble(ctx context.Context, r *Resolved, plan *result.Plan, 
 			return err
 		}
 		facts.Machine = m.name
+		if !s.sharedCores {
+			facts.ClockAhead = m.agent.ClockOffset().Nanoseconds()
+		}
 		if facts.Versions == nil {
 			facts.Versions = map[string]string{}
 		}

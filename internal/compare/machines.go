@@ -166,7 +166,8 @@ func openMachines(ctx context.Context, r *Resolved, h Host) (s *Session, err err
 			return nil, err
 		}
 		_, options, _ := strings.Cut(r.Paths[i], ":") // with the machines' names
-		s.paths = append(s.paths, newTestPath(result.Arm{Name: arm.Name, Path: arm.Driver.Name, Options: options}, ends))
+		s.paths = append(s.paths, newTestPath(result.Arm{Name: arm.Name, Path: arm.Driver.Name, Options: options,
+			FromDevice: ends[0][0].Device, ToDevice: ends[1][0].Device}, ends))
 	}
 	return s, nil
 }

@@ -63,6 +63,9 @@ func TestMachines(t *testing.T) {
 			t.Errorf("facts %d are of %s, meters: %v", i, rec.Facts[i].Machine, meters)
 		}
 	}
+	if arm := rec.Plan.Arms[0]; arm.FromDevice != "eth0" || arm.ToDevice != "eth0" {
+		t.Errorf("the devices of %s are %s and %s", arm.Name, arm.FromDevice, arm.ToDevice)
+	}
 	if rec.Plan.SharedCores {
 		t.Error("two machines are said to share their cores")
 	}

@@ -30,13 +30,7 @@ func title(rec *result.Record) string {
 // facts head the report: on what and how it was measured.
 func facts(rec *result.Record, s *analysis.Summary) [][2]string {
 	p := &rec.Plan
-	var out [][2]string
-	for i, f := range rec.Facts {
-		if i > 0 && sameMachine(f, rec.Facts[0]) {
-			continue
-		}
-		out = append(out, [2]string{"machine", machineText(f)})
-	}
+	out := machineRows(rec)
 	congestion := noFigure
 	if len(rec.Facts) > 0 {
 		congestion = sanitize.Text(rec.Facts[0].Congestion)

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -251,8 +252,11 @@ func cpuColumns(c *analysis.Cell, base string) []field {
 	if i < 0 || c.Cell.Metric.IsCPU() { // it is the figure
 		return nil
 	}
-	return []field{
-		{column{"CPU/" + c.Rows[i].CPU.Unit, false, 2}, func(r *analysis.Row) string { return cost(r.CPU) }},
+	fields := []field{{column{"CPU/" + c.Rows[i].CPU.Unit, false, 2}, func(r *analysis.Row) string { return cost(r.CPU) }}}
+	for _, machine := range slices.Sorted(maps.Keys(c.Rows[i].CPU.ByMachine)) {
+		fields = append(fields, field{column{"of " + sanitize.Text(machine), false, 3}, func(r *analysis.Row) string { return machineCost(r.CPU, machine) }})
+	}
+	return append(fields, []field{
 		{column{"vs " + base, false, 3}, func(r *analysis.Row) string {
 			if r.CPU == nil || r.CPU.Ratio == nil {
 				return ""
@@ -262,7 +266,17 @@ func cpuColumns(c *analysis.Cell, base string) []field {
 			}
 			return plusMinus(*r.CPU.Ratio)
 		}},
+	}...)
+}
+
+// machineCost is what a path costs one of two machines, each the end of it.
+func machineCost(c *analysis.CPU, machine string) string {
+	if c == nil {
+		return noFigure
 	}
+	of := *c
+	of.Cost = c.ByMachine[machine]
+	return cost(&of)
 }
 
 func percentile(r *analysis.Row, q float64) string {
