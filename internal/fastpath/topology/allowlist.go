@@ -6,6 +6,8 @@ import "github.com/venturi-net/venturi/internal/fastpath/allowlist"
 func Allowlist() []allowlist.Row {
 	rows := []allowlist.Row{
 		{Kind: "selector of a policy rule", Names: allowlist.Names(flowInvariantSelectors), Test: "TestFickleRoutes"},
+		{Kind: "action of a policy rule", Names: allowlist.Names(provenRuleActions), Test: "TestUnprovenRuleActions"},
+		{Kind: "action of a filter of the wire", Names: allowlist.Keys(provenActions), Test: "TestFilterActions"},
 		{Kind: "queueing discipline of a pod", Names: allowlist.Keys(plainQdiscs), Test: "TestFastPathRefuses"},
 		{Kind: "queueing discipline of the wire", Names: allowlist.Keys(provenQueues), Test: "TestReadersOfWire"},
 		{Kind: "filter of the wire, where it sends", Names: allowlist.Keys(provenFilters), Test: "TestReadersOfWire"},
@@ -27,7 +29,7 @@ var (
 	provenVXLAN     = allowlist.Attrs{Object: "a vxlan device", Names: allowlist.NamesFrom(1, "id", "group", "device", "local", "ttl", "tos", "learning", "ageing", "limit", "ports", "proxy", "rsc", "l2miss", "l3miss", "port",
 		"group6", "local6", "udpcsum", "udp6zerocsumtx", "udp6zerocsumrx", "remcsumtx", "remcsumrx", "gbp", "remcsum_nopartial", "external", "label", "gpe", "ttl inherit", "df",
 		"vnifilter", "localbypass", "label policy", "reserved bits", "mcroute"), Test: "TestUnprovenTunnels"}
-	topologyAttributes = []*allowlist.Attrs{&provenRoutes, &provenMetrics, &provenNexthop, &provenNeighbour, &provenPort, &provenTunnel, &provenVXLAN}
+	topologyAttributes = []*allowlist.Attrs{&provenRoutes, &provenMetrics, &provenNexthop, &provenNeighbour, &provenPort, &provenTunnel, &provenVXLAN, &provenBridge, &provenBridgePort, &provenNetkit, &provenVeth}
 )
 
 // provenQueues are the queueing disciplines of the wire that look at nothing but what
@@ -40,3 +42,8 @@ var provenQueues = map[string]bool{
 // provenFilters are the kinds of tc filters where the wire sends that look at nothing but
 // what carried packets have, too, and at marks.
 var provenFilters = allowlist.NameSet("u32", "flower", "matchall", "fw", "bpf")
+
+// provenActions are the actions of those filters that treat carried packets as others. Not
+// among them are ct, connmark and ctinfo, which read the conntrack entry of a packet, which
+// carried packets lack.
+var provenActions = allowlist.NameSet("gact", "police", "mirred", "vlan", "pedit", "csum", "nat", "skbedit", "sample", "tunnel_key", "mpls", "gate", "simple", "bpf")

@@ -25,3 +25,15 @@ func OuterOf(attributes []byte) (why string, err error) {
 	_, why, err = parseVXLANHeader(attributes)
 	return why, err
 }
+
+// LinkOf gives what is not proven in the message of a device.
+func LinkOf(message []byte) (reason string, err error) {
+	_, reason, err = auditLink(message)
+	return reason, err
+}
+
+// FilterOf gives the kind of a filter, and an action of it that is not proven.
+func FilterOf(message []byte) (kind, action string) {
+	f := readFilter(message)
+	return f.kind, f.action
+}

@@ -25,9 +25,19 @@ const (
 	fraDSCP     = 25 // FRA_DSCP
 	fraPortMask = 28 // FRA_SPORT_MASK; FRA_DPORT_MASK follows
 
-	sizeofRule = 12 // struct fib_rule_hdr
-	ruleTOS    = 3  // where in it the TOS is
+	// struct fib_rule_hdr: its size, and offsets in it.
+	sizeofRule = 12
+	ruleTOS    = 3
+	ruleAction = 7
+	ruleFlags  = 8
+
+	// FIB_RULE_PERMANENT, INVERT, UNRESOLVED, IIF_DETACHED, OIF_DETACHED and FIND_SADDR.
+	provenRuleFlags = 1 | 2 | 4 | 8 | 0x10 | 0x10000
 )
+
+// provenRuleActions are the actions of policy rules, FR_ACT_*, that treat all packets of a
+// flow alike.
+var provenRuleActions = map[byte]string{1: "table", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
 
 // auditPolicyRules looks at the policy rules of the namespace: a packet may meet any.
 func (r *reader) auditPolicyRules() error {
@@ -63,6 +73,12 @@ func perPacketSelector(message []byte) (by string, number uint32, err error) {
 	attrs, err := nl.ParseRouteAttr(message[sizeofRule:])
 	if err != nil {
 		return "", 0, err
+	}
+	if action := message[ruleAction]; provenRuleActions[action] == "" {
+		by = fmt.Sprintf("action %d", action)
+	}
+	if unknown := binary.NativeEndian.Uint32(message[ruleFlags:]) &^ provenRuleFlags; unknown != 0 {
+		by = fmt.Sprintf("flags %#x", unknown)
 	}
 	if message[ruleTOS] != 0 {
 		by = "the TOS"

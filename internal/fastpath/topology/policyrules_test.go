@@ -53,7 +53,7 @@ func TestFickleSelectors(t *testing.T) {
 		{0, []uint16{26, unix.FRA_PRIORITY}, "attribute 26"},
 		{0, []uint16{unix.FRA_PRIORITY, 31}, "attribute 31"},
 	} {
-		message := append([]byte{unix.AF_INET, 0, 0, c.tos}, make([]byte, 8)...)
+		message := []byte{unix.AF_INET, 0, 0, c.tos, 0, 0, 0, 1, 0, 0, 0, 0}
 		for _, kind := range c.attrs {
 			message = append(message, nl.NewRtAttr(int(kind), nl.Uint32Attr(77)).Serialize()...)
 		}
@@ -63,6 +63,20 @@ func TestFickleSelectors(t *testing.T) {
 		}
 		if _, _, err := topology.FickleSelector(message[:8]); err == nil {
 			t.Error("half a rule was read")
+		}
+	}
+}
+
+// An action or a flag of a policy rule that is not known is refused with its number.
+func TestUnprovenRuleActions(t *testing.T) {
+	for _, c := range []struct {
+		action byte
+		flags  byte
+		by     string
+	}{{1, 0, ""}, {2, 0x1f, ""}, {8, 2, ""}, {4, 0, "action 4"}, {9, 0, "action 9"}, {0, 0, "action 0"}, {1, 0x80, "flags 0x80"}} {
+		message := []byte{unix.AF_INET, 0, 0, 0, 0, 0, 0, c.action, c.flags, 0, 0, 0}
+		if by, _, err := topology.FickleSelector(message); by != c.by || err != nil {
+			t.Errorf("a rule of action %d and flags %#x goes by %q (%v), want %q", c.action, c.flags, by, err, c.by)
 		}
 	}
 }

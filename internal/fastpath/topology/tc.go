@@ -112,10 +112,12 @@ func (r *reader) packetReaders(wire string, queues []netlink.Qdisc) (byMarks, un
 			if err != nil {
 				return "", "", err
 			}
-			for _, kind := range kinds {
+			for _, f := range kinds {
 				byMarks = of + " with filters"
-				if !provenFilters[kind] {
-					unproven = of + " with filters of kind " + kind
+				if !provenFilters[f.kind] {
+					unproven = of + " with filters of kind " + f.kind
+				} else if f.action != "" {
+					unproven = of + " with filters of action " + f.action
 				}
 			}
 		}
@@ -124,19 +126,56 @@ func (r *reader) packetReaders(wire string, queues []netlink.Qdisc) (byMarks, un
 }
 
 // filterKinds gives the kinds of filters at a place of a device that are no fast path's.
-func filterKinds(device int, parent uint32) (kinds []string, err error) {
+func filterKinds(device int, parent uint32) (kinds []filterKind, err error) {
 	found, err := dumpFilters(device, parent)
 	for _, answer := range found {
 		if !foreignFilter(answer) {
 			continue
 		}
-		kind := "that cannot be read"
-		if attrs, err := nl.ParseRouteAttrAsMap(answer[nl.SizeofTcMsg:]); err == nil {
-			kind = nl.BytesToString(attrs[nl.TCA_KIND].Value)
-		}
-		kinds = append(kinds, kind)
+		kinds = append(kinds, readFilter(answer))
 	}
 	return kinds, err
+}
+
+// filterKind is the kind of a filter, and an action of it that is not proven; "": none.
+type filterKind struct{ kind, action string }
+
+// actionAttrs are the attributes that hold the actions of the kinds of filters.
+var actionAttrs = map[string]uint16{"u32": 7, "flower": 3, "matchall": 2, "fw": 4, "bpf": 1}
+
+// readFilter reads a filter, or the head of some.
+func readFilter(answer []byte) filterKind {
+	const unreadable = "that cannot be read"
+	attrs, err := nl.ParseRouteAttrAsMap(answer[nl.SizeofTcMsg:])
+	if err != nil {
+		return filterKind{kind: unreadable}
+	}
+	f := filterKind{kind: nl.BytesToString(attrs[nl.TCA_KIND].Value)}
+	options, err := nl.ParseRouteAttr(attrs[nl.TCA_OPTIONS].Value)
+	if err != nil {
+		return filterKind{f.kind, unreadable}
+	}
+	actions, err := nl.ParseRouteAttr(nlmsg.ByNumber(options)[actionAttrs[f.kind]])
+	if err != nil {
+		return filterKind{f.kind, unreadable}
+	}
+	for _, a := range actions {
+		if kind := actionKind(a.Value); !provenActions[kind] {
+			f.action = kind
+		}
+	}
+	return f
+}
+
+// actionKind reads the kind of an action.
+func actionKind(action []byte) (kind string) {
+	const actKind = 1 // TCA_ACT_KIND
+	nlmsg.EachAttr(action, func(number uint16, value []byte) {
+		if number == actKind {
+			kind = nl.BytesToString(value)
+		}
+	})
+	return kind
 }
 
 // dumpFilters lists filters at a place of a device, and heads of such. If that has gone

@@ -132,6 +132,7 @@ type reader struct {
 	refused          []Refusal
 	withXDP          []LocalPod     // as of [Ways]
 	perPacket        string         // as of [Ways]
+	linkReasons      map[int]string // what is not proven of a device, by its index
 	uncertainDevices map[int]string // why packets by a device, of its index, may go otherwise than those before
 }
 
@@ -146,6 +147,9 @@ func (r *reader) read() error {
 	}
 	for _, l := range links {
 		r.byIndex[l.Attrs().Index], r.byName[l.Attrs().Name] = l, l
+	}
+	if err := r.auditLinks(); err != nil {
+		return err
 	}
 	if r.arp, err = dumpNeighbours(unix.AF_INET); err != nil {
 		return fmt.Errorf("list neighbours: %w", err)
@@ -177,6 +181,10 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 		}
 		return LocalPod{}, false
 	}
+	if why := r.linkReasons[a.Index]; why != "" {
+		r.refuse(l, "has "+why)
+		return LocalPod{}, false
+	}
 	if isL3(l) {
 		return r.podBehindL3(l)
 	}
@@ -187,6 +195,10 @@ func (r *reader) pod(name string) (LocalPod, bool) {
 		on, gateway = b.Index, b.HardwareAddr
 		if why := unsupportedBridgeReason(bridge); why != "" {
 			r.refuse(l, why)
+			return LocalPod{}, false
+		}
+		if why := r.linkReasons[b.Index]; why != "" {
+			r.refuse(l, b.Name+" has "+why)
 			return LocalPod{}, false
 		}
 		there = func(mac net.HardwareAddr, _ netip.Addr) bool { return r.hasFDBEntry(mac, a.Index) }
