@@ -84,7 +84,8 @@ func newVerifyStats(env *Env) *cobra.Command {
 busy for a known share of the round trip, in random order. At most 8 % of the first may
 end in faster or slower; at least 90 % of the others must end in slower.`,
 		Example: `  venturi verify stats
-  venturi verify stats --same 20 --slower 10 --effect 5% --budget 10s`,
+  venturi verify stats --same 20 --slower 10 --effect 5% --budget 10s
+  venturi verify stats --until-decided --effect 10% --budget 30s`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return RunCheck(cmd.Context(), env, "verify", c) },
 	}
@@ -94,6 +95,7 @@ end in faster or slower; at least 90 % of the others must end in slower.`,
 	f.Var((*share)(&c.Effect), "effect", "how much slower the slower path is")
 	f.Var((*share)(&c.Margin), "margin", "differences within this are \"same\"")
 	f.DurationVar(&c.Budget, "budget", c.Budget, "time for one comparison")
+	f.BoolVar(&c.UntilDecided, "until-decided", false, "check runs that stop when they have a verdict, and how long they take")
 	f.DurationVar(&c.Slice, "slice", c.Slice, "time that a path is measured at a stretch")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the random order")
 	return cmd

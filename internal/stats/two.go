@@ -18,8 +18,12 @@ func Quotient(a, b [][]float64, d Design) (Ratio, bool) {
 	if len(before) == 0 || len(after) == 0 {
 		return Ratio{}, false
 	}
+	center := mean
+	if d.Anytime {
+		center = Median
+	}
 	r := Ratio{
-		Value: exp(mean(after) - mean(before)), Level: d.Level(), P: 1,
+		Value: exp(center(after) - center(before)), Level: d.Level(), P: 1,
 		Series: min(len(before), len(after)), Rounds: rounds(a) + rounds(b),
 	}
 	if r.Series < MinSeries {

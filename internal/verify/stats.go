@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/analysis"
@@ -25,7 +26,13 @@ type Stats struct {
 	Budget    time.Duration // of one comparison
 	Slice     time.Duration // shorter ones make better use of a budget
 	Seed      uint64
+	// UntilDecided checks runs that stop as soon as they have a verdict, after Budget
+	// at the latest.
+	UntilDecided bool
 }
+
+// decideWithin is how long the median run may take to see a difference, by its size.
+var decideWithin = map[float64]time.Duration{0.10: 3 * time.Second, 0.05: 8 * time.Second, 0.03: 20 * time.Second}
 
 // DefaultStats is what a claim about the verdicts rests on.
 func DefaultStats() Stats {
@@ -51,26 +58,31 @@ func (t Tally) String() string {
 		t[stats.Equivalent], t[stats.Faster], t[stats.Slower], t[stats.CannotTell], t[stats.NotJudged])
 }
 
-// Run makes the comparisons, printing each on w, and returns the verdicts on
-// the identical and on the slower arms.
-func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (same, slower Tally, err error) {
+// Outcome is what the comparisons came to.
+type Outcome struct {
+	Same, Slower Tally           // verdicts on identical and on slower arms
+	Took         []time.Duration // by the comparisons that found the slower arm slower
+}
+
+// Run makes the comparisons, printing each on w.
+func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (out Outcome, err error) {
+	out = Outcome{Same: Tally{}, Slower: Tally{}}
 	if c.Identical < 0 || c.Slower < 0 || c.Identical+c.Slower == 0 || c.Effect <= 0 || c.Effect > 10 {
-		return nil, nil, verr.New(verr.Usage, "cannot check the verdicts with these numbers",
+		return out, verr.New(verr.Usage, "cannot check the verdicts with these numbers",
 			fmt.Sprintf("--same %d --slower %d --effect %g%% leave nothing to count", c.Identical, c.Slower, 100*c.Effect),
 			"ask for at least one comparison, and for an effect above 0")
 	}
-	base := compare.Request{Paths: []string{"host", "host"}, Loads: load.Default[:1], Margin: c.Margin, Budget: c.Budget, Slice: c.Slice,
+	base := compare.Request{Paths: []string{"host", "host"}, Loads: load.Default[:1], Margin: c.Margin, Budget: c.Budget, Slice: c.Slice, UntilDecided: c.UntilDecided,
 		Command: []string{"venturi", "verify", "stats"}, Wait: true}
 	b, err := OpenComparer(ctx, base, h)
 	if err != nil {
-		return nil, nil, err
+		return out, err
 	}
 	defer func() {
 		if cerr := b.Close(); err == nil {
 			err = cerr
 		}
 	}()
-	same, slower = Tally{}, Tally{}
 	rng := rand.New(rand.NewPCG(c.Seed, 1))
 	rtt := map[string]float64{} // of the baseline when it was last measured, ns
 	for i, nth := range rng.Perm(c.Identical + c.Slower) {
@@ -80,28 +92,33 @@ func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (same, slow
 		busy := nth >= c.Identical
 		if busy {
 			if err := b.calibrate(ctx, &q, rtt, c.Effect); err != nil {
-				return same, slower, err
+				return out, err
 			}
 		}
+		began := time.Now()
 		s, err := b.Compare(ctx, q)
 		if err != nil {
-			return same, slower, err
+			return out, err
 		}
+		took := time.Since(began)
 		row, floor := rowUnderTest(s)
 		rtt[q.Loads[0]] = 2 * s.Cells[0].Rows[0].Value
-		tally, kind := same, "identical"
+		tally, kind := out.Same, "identical"
 		if busy {
-			tally, kind = slower, fmt.Sprintf("%.2g %% slower", 100*c.Effect)
+			tally, kind = out.Slower, fmt.Sprintf("%.2g %% slower", 100*c.Effect)
 		}
 		tally[row.Judged.Verdict]++
 		verdict := string(row.Judged.Verdict)
 		if row.Judged.Verdict == stats.NotJudged {
 			verdict = "too noisy for a verdict"
 		}
-		fmt.Fprintf(w, "%3d/%d  %s  %-12s  %.4f [%.4f, %.4f]  floor ±%.2f %%  %s\n", i+1, c.Identical+c.Slower, q.Loads[0], kind,
-			row.Ratio.Value, row.Ratio.Lo, row.Ratio.Hi, 100*floor, verdict)
+		if busy && row.Judged.Verdict == stats.Slower {
+			out.Took = append(out.Took, took)
+		}
+		fmt.Fprintf(w, "%3d/%d  %s  %-12s  %.4f [%.4f, %.4f]  floor ±%.2f %%  %4.1f s  %s\n", i+1, c.Identical+c.Slower, q.Loads[0], kind,
+			row.Ratio.Value, row.Ratio.Lo, row.Ratio.Hi, 100*floor, took.Seconds(), verdict)
 	}
-	return same, slower, nil
+	return out, nil
 }
 
 // calibrate sets the spin of the second path to the wanted share of the round
@@ -110,7 +127,7 @@ func (b *Comparer) calibrate(ctx context.Context, q *compare.Request, rtt map[st
 	name := q.Loads[0]
 	if rtt[name] == 0 {
 		short := *q
-		short.Budget, short.Series, short.Rounds = 0, 3, 4
+		short.Budget, short.Series, short.Rounds, short.UntilDecided = 0, 3, 4, false
 		s, err := b.Compare(ctx, short)
 		if err != nil {
 			return err
@@ -136,18 +153,25 @@ func rowUnderTest(s *analysis.Summary) (row analysis.Row, floor float64) {
 // Check runs the comparisons and holds the rates against the bars.
 func (c Stats) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	start := time.Now()
-	same, slower, err := c.Run(ctx, w, h)
+	out, err := c.Run(ctx, w, h)
 	if err != nil {
 		return err
 	}
+	same, slower := out.Same, out.Slower
 	alarms := same[stats.Faster] + same[stats.Slower]
 	fmt.Fprintf(w, "\n%d comparisons in %s, each at most %s in slices of %s, margin %.2g %%\n",
 		c.Identical+c.Slower, time.Since(start).Round(time.Second), c.Budget, c.Slice, 100*c.Margin)
 	fmt.Fprintf(w, "identical arms: %v\n%.2g %% slower: %v\n", same, 100*c.Effect, slower)
-	return CheckBars(w, "the verdicts are not as reliable as they should be", []Bar{
+	bars := []Bar{
 		{Text: fmt.Sprintf("false alarms: %d of %d, at most %.0f %%", alarms, c.Identical, 100*maxFalseAlarms),
 			Holds: float64(alarms) <= maxFalseAlarms*float64(c.Identical)},
 		{Text: fmt.Sprintf("slower arms seen: %d of %d, at least %.0f %%", slower[stats.Slower], c.Slower, 100*minDetected),
 			Holds: float64(slower[stats.Slower]) >= minDetected*float64(c.Slower)},
-	})
+	}
+	if limit := decideWithin[c.Effect]; c.UntilDecided && limit > 0 && len(out.Took) > 0 {
+		slices.Sort(out.Took)
+		median := out.Took[len(out.Took)/2]
+		bars = append(bars, Bar{Text: fmt.Sprintf("median time to see that an arm is slower: %.1f s, at most %s", median.Seconds(), limit), Holds: median <= limit})
+	}
+	return CheckBars(w, "the verdicts are not as reliable as they should be", bars)
 }

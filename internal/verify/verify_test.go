@@ -40,7 +40,8 @@ func testHost(t *testing.T) compare.Host {
 func TestStatsShort(t *testing.T) {
 	c := Stats{Identical: 6, Slower: 4, Effect: 0.6, Margin: 0.03, Budget: 3 * time.Second, Seed: 1}
 	var out bytes.Buffer
-	same, slower, err := c.Run(t.Context(), &out, testHost(t))
+	found, err := c.Run(t.Context(), &out, testHost(t))
+	same, slower := found.Same, found.Slower
 	t.Logf("\n%s", out.String())
 	if err != nil {
 		t.Fatal(err)
