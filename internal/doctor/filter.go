@@ -26,7 +26,7 @@ var filterLongChain = Rule{
 		for _, s := range v.Netns {
 			var found []Evidence
 			for _, c := range s.Chains {
-				if !onTheWay(c) || c.Type == "nat" {
+				if !seesIP(c) || c.Type == "nat" {
 					continue
 				}
 				if n := s.walked(c); n >= manyRules {
@@ -59,7 +59,7 @@ var filterLongNAT = Rule{
 		for _, s := range v.Netns {
 			var found []Evidence
 			for _, c := range s.Chains {
-				if !onTheWay(c) || c.Type != "nat" {
+				if !seesIP(c) || c.Type != "nat" {
 					continue
 				}
 				if n := s.walked(c); n >= manyNATRules {
@@ -79,15 +79,15 @@ var filterLongNAT = Rule{
 	},
 }
 
-// onTheWay tells whether packets of IP enter at a chain.
-func onTheWay(c nft.ChainSummary) bool {
+// seesIP tells whether packets of IP enter at a chain.
+func seesIP(c nft.ChainSummary) bool {
 	return c.Hook != "" && c.Hook != "other" && slices.Contains([]string{"ip", "ip6", "inet", "bridge"}, c.Family)
 }
 
 // walked is how many rules an average packet is compared with in a chain and
 // those that it is always sent on to.
 func (s *Netns) walked(c nft.ChainSummary) int {
-	w := walk{space: s, family: c.Family, table: c.Table, nat: c.Type == "nat"}
+	w := walk{netns: s, family: c.Family, table: c.Table, nat: c.Type == "nat"}
 	n, _ := w.chain(c.Rules, 0)
 	return n
 }
@@ -95,7 +95,7 @@ func (s *Netns) walked(c nft.ChainSummary) int {
 // walk follows a packet through chains. What a rule with conditions does is
 // taken as not done, but for those that let known connections pass.
 type walk struct {
-	space         *Netns
+	netns         *Netns
 	family, table string
 	nat           bool // the packet is the first of its connection
 }
@@ -132,7 +132,7 @@ func (w walk) jump(name string, depth int) (n int, ended bool) {
 	if depth >= deepest {
 		return 0, false
 	}
-	for _, c := range w.space.Chains {
+	for _, c := range w.netns.Chains {
 		if c.Family == w.family && c.Table == w.table && c.Name == name {
 			return w.chain(c.Rules, depth+1)
 		}
@@ -158,7 +158,7 @@ var bridgeNFLongChain = Rule{
 			}
 			most := 0
 			for _, c := range s.Chains {
-				if onTheWay(c) && c.Family != "ip6" && c.Family != "bridge" && c.Type != "nat" && (c.Hook == "forward" || c.Hook == "prerouting" || c.Hook == "postrouting") {
+				if seesIP(c) && c.Family != "ip6" && c.Family != "bridge" && c.Type != "nat" && (c.Hook == "forward" || c.Hook == "prerouting" || c.Hook == "postrouting") {
 					most = max(most, s.walked(c))
 				}
 			}

@@ -84,11 +84,11 @@ var mtuPeer = Rule{
 		Do:       "if the path should carry more, find the device with the smaller MTU on it: ping -M do -s SIZE",
 	},
 	Check: func(v *View) (all []Finding) {
-		for _, w := range v.Ways {
+		for _, w := range v.Routes {
 			if w.MTU >= w.DeviceMTU {
 				continue
 			}
-			all = append(all, finding(w.Space, nil,
+			all = append(all, finding(w.Netns, nil,
 				Evidence{"route to " + w.Peer, fmt.Sprintf("MTU %d by %s", w.MTU, w.Device)},
 				Evidence{"MTU of " + w.Device, fmt.Sprint(w.DeviceMTU)}))
 		}

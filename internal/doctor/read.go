@@ -237,11 +237,11 @@ func (s *Netns) carriers() map[int]int {
 // says, or else its own address, or else the default route; empty: none tells.
 func egressDevice(t *host.Tunnel) string {
 	if t.Remote.Is4() && !t.Remote.IsUnspecified() && !t.Remote.IsMulticast() {
-		way, err := host.RouteTo(t.Remote, netip.Addr{})
-		if err != nil || way.Local {
+		route, err := host.RouteTo(t.Remote, netip.Addr{})
+		if err != nil || route.Local {
 			return ""
 		}
-		return way.Device
+		return route.Device
 	}
 	if t.Local.Is4() && !t.Local.IsUnspecified() {
 		all, err := host.Addresses()
@@ -251,11 +251,11 @@ func egressDevice(t *host.Tunnel) string {
 			}
 		}
 	}
-	way, err := host.RouteTo(defaultProbe, netip.Addr{})
+	route, err := host.RouteTo(defaultProbe, netip.Addr{})
 	if err != nil {
 		return ""
 	}
-	return way.Device
+	return route.Device
 }
 
 // check refuses names of namespaces and devices that are not there.
@@ -324,16 +324,16 @@ func (v *View) readLinks(o Options) {
 
 func (v *View) addRoutes(s *Netns, peers []netip.Addr) {
 	for _, peer := range peers {
-		way, err := host.RouteTo(peer, netip.Addr{})
+		route, err := host.RouteTo(peer, netip.Addr{})
 		if err != nil {
-			v.addUnread(fmt.Sprintf("the way from %s to %s", s.name(), peer), err.Error())
+			v.addUnread(fmt.Sprintf("the route from %s to %s", s.name(), peer), err.Error())
 			continue
 		}
-		w := Way{Space: s, Peer: peer.String(), ResolvedRoute: way}
-		if d := s.deviceByName(way.Device); d != nil {
+		w := PeerRoute{Netns: s, Peer: peer.String(), ResolvedRoute: route}
+		if d := s.deviceByName(route.Device); d != nil {
 			w.DeviceMTU = d.MTU
 		}
-		v.Ways = append(v.Ways, w)
+		v.Routes = append(v.Routes, w)
 	}
 }
 

@@ -24,15 +24,15 @@ var rssIgnoresPorts = Rule{
 				if !d.Card || d.Queues < 2 || tunnel.Tunnel.Port == 0 {
 					continue
 				}
-				way := Evidence{"way of " + tunnel.Name, fmt.Sprintf("UDP port %d, received by %s with %d queues", tunnel.Tunnel.Port, d.Name, d.Queues)}
+				path := Evidence{"path of " + tunnel.Name, fmt.Sprintf("UDP port %d, received by %s with %d queues", tunnel.Tunnel.Port, d.Name, d.Queues)}
 				read := "ethtool receive hash of " + d.Name + " for udp4"
 				switch {
 				case d.UDPHash == nil:
-					f := finding(s, d, Evidence{read, "could not tell: the driver does not say"}, way)
+					f := finding(s, d, Evidence{read, "could not tell: the driver does not say"}, path)
 					f.Severity = Note
 					all = append(all, f)
 				case !slices.Contains(d.UDPHash, "sport"):
-					all = append(all, finding(s, d, Evidence{read, strings.Join(d.UDPHash, ", ")}, way))
+					all = append(all, finding(s, d, Evidence{read, strings.Join(d.UDPHash, ", ")}, path))
 				}
 			}
 		}

@@ -135,7 +135,7 @@ var faults = []struct {
 	{"mtu-pod-above-tunnel", Note, "eth0 shop", "venturi knob set nic.mtu 1400 --dev eth0 --netns shop", func(r rig) { r.ipip.MTU, r.card.Gateways = 1400, 2 }},
 	{"mtu-pod-below-tunnel", Warning, "eth0 shop", "venturi knob set nic.mtu 8950 --dev eth0 --netns shop", func(r rig) { r.ipip.MTU, r.wire.MTU, r.peer.MTU = 8950, 9000, 9000 }},
 	{"mtu-peer", Note, " ", "", func(r rig) {
-		r.Ways = append(r.Ways, Way{Space: r.home, Peer: "10.0.0.7", ResolvedRoute: host.ResolvedRoute{Device: "eth0", MTU: 1400}, DeviceMTU: 1500})
+		r.Routes = append(r.Routes, PeerRoute{Netns: r.home, Peer: "10.0.0.7", ResolvedRoute: host.ResolvedRoute{Device: "eth0", MTU: 1400}, DeviceMTU: 1500})
 	}},
 	{"lro-forwarding", Error, "eth0 ", "venturi knob set nic.lro off --dev eth0", func(r rig) { r.card.Features[lroFeature] = host.Feature{Settable: true, Wanted: true, On: true} }},
 	{"conntrack-full", Warning, " shop", "venturi knob set ct.size max=524288", func(r rig) { r.pod.Sysctls[conntrackCount] = "220000" }},
@@ -305,7 +305,7 @@ var healthyVariants = map[string]func(rig){
 	"reno where cubic is not allowed": func(r rig) { r.pod.Sysctls[congestion], r.pod.Sysctls[allowed] = "reno", "reno bbr" },
 	"a virtual machine's governor":    func(r rig) { r.Hypervisor, r.Governors = "KVM", map[string]int{"powersave": 4} },
 	"the way to a peer": func(r rig) {
-		r.Ways = []Way{{Space: r.home, Peer: "10.0.0.7", ResolvedRoute: host.ResolvedRoute{Device: "eth0", MTU: 1500}, DeviceMTU: 1500}}
+		r.Routes = []PeerRoute{{Netns: r.home, Peer: "10.0.0.7", ResolvedRoute: host.ResolvedRoute{Device: "eth0", MTU: 1500}, DeviceMTU: 1500}}
 	},
 	"a table of connections that cannot be read": func(r rig) { delete(r.home.Sysctls, conntrackMax); delete(r.home.Sysctls, conntrackCount) },
 }

@@ -70,7 +70,7 @@ var tunnelSegmentationOff = Rule{
 				if tunnel.Tunnel.Port == 0 || len(off) == 0 {
 					continue
 				}
-				f := finding(s, d, features(d, off...), Evidence{"way of " + tunnel.Name, "it sends by " + d.Name})
+				f := finding(s, d, features(d, off...), Evidence{"path of " + tunnel.Name, "it sends by " + d.Name})
 				f.Value = wordsOf(off, map[string]string{tunnelFeature: "seg", tunnelCsumFeature: "csum"})
 				all = append(all, f)
 			}

@@ -21,7 +21,7 @@ type View struct {
 	Sysctls    map[string]string
 	Netns      []*Netns              // the first is that of the process
 	IRQs       map[string][]host.IRQ // by the device, of the first namespace
-	Ways       []Way
+	Routes     []PeerRoute
 	First      Counters
 	Second     Counters // later than Before, unless only one reading was asked for
 	Unread     []Unread
@@ -41,9 +41,9 @@ type Netns struct {
 	unread  []Unread
 }
 
-// Way is how packets leave a namespace for a peer that the user named.
-type Way struct {
-	Space *Netns
+// PeerRoute is how packets leave a namespace for a peer that the user named.
+type PeerRoute struct {
+	Netns *Netns
 	Peer  string
 	host.ResolvedRoute
 	DeviceMTU int

@@ -48,8 +48,8 @@ func ovnNeeds(v Values, kernel ...feature.Need) []feature.Need {
 	return slices.Concat(ovsNeeds(v, kernel...), ovn.Needs())
 }
 
-// ovnWay is what tells the paths of OVN apart.
-type ovnWay struct {
+// ovnVariant is what tells the paths of OVN apart.
+type ovnVariant struct {
 	network ovn.Network // beside the pods' ports and the Services
 	// bridges are those that the switch needs besides the one of the pods.
 	bridges func(h *ovsHost) []ovs.Bridge
@@ -61,7 +61,7 @@ type ovnWay struct {
 	chassis func(h *ovsHost, c *ovn.Chassis)
 }
 
-func (w ovnWay) up(ctx context.Context, s *Site) (Ends, error) {
+func (w ovnVariant) up(ctx context.Context, s *Site) (Ends, error) {
 	hosts, err := ovsHosts(s)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (w ovnWay) up(ctx context.Context, s *Site) (Ends, error) {
 	ends := make(Ends, len(hosts))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		if central, err = ovn.StartCentral(groupCtx, hosts[0].runtime, w.whole(s)); err == nil {
+		if central, err = ovn.StartCentral(groupCtx, hosts[0].runtime, w.topology(s)); err == nil {
 			s.Report("ovn", central.Version)
 		}
 		return err
@@ -110,8 +110,8 @@ func (w ovnWay) up(ctx context.Context, s *Site) (Ends, error) {
 	return ends, central.Wait(ctx, controllers...)
 }
 
-// whole is the network with the pods and Services of all machines.
-func (w ovnWay) whole(s *Site) ovn.Network {
+// topology is the network with the pods and Services of all machines.
+func (w ovnVariant) topology(s *Site) ovn.Network {
 	n := w.network
 	var endpoints []netip.AddrPort
 	for i := range s.Machines {
@@ -138,7 +138,7 @@ const servicePort = 80
 func ovnPort(s *Site, i int) string { return "pod." + s.Machines[i].Name }
 
 // host builds one machine's switch and pod.
-func (w ovnWay) host(ctx context.Context, h *ovsHost) ([]host.Endpoint, error) {
+func (w ovnVariant) host(ctx context.Context, h *ovsHost) ([]host.Endpoint, error) {
 	if err := h.start(ctx); err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ var ovnOverlay = Driver{
 	Needs:    func(v Values) []feature.Need { return ovnNeeds(v, feature.Geneve) },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
 		gateway, gatewayMAC := s.gateway(0), s.mac(0, roleGateway)
-		return ovnWay{
+		return ovnVariant{
 			network: ovn.Network{Router: &ovn.Router{MAC: gatewayMAC, Addr: netip.PrefixFrom(gateway, Pods.Bits())}},
 			bridges: (*ovsHost).underlay,
 			join:    func(ctx context.Context, h *ovsHost) error { return h.tunnelAddrs(ctx, 1) },

@@ -24,7 +24,7 @@ var ovnUnderlay = Driver{
 	MinMTU: ovnLeast,
 	Needs:  func(v Values) []feature.Need { return ovnNeeds(v) },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return ovnWay{
+		return ovnVariant{
 			network: ovn.Network{Localnet: &ovn.Localnet{Name: ovnProvider, VLAN: s.Options.Int("vlan")}},
 			bridges: func(h *ovsHost) []ovs.Bridge {
 				return []ovs.Bridge{{Name: ovsUnderlay, Datapath: h.Options["datapath"], Ports: []ovs.Port{ovsCardPort()}}}

@@ -92,8 +92,8 @@ const (
 	ovsFirstPod = 2
 )
 
-// ovsWay is what tells the paths of Open vSwitch apart.
-type ovsWay struct {
+// ovsVariant is what tells the paths of Open vSwitch apart.
+type ovsVariant struct {
 	pods   int               // a machine
 	config map[string]string // the switch's other_config
 	// uplink gives port 1 of the bridge, and the bridges that it needs besides.
@@ -135,7 +135,7 @@ func ovsHosts(s *Site) ([]*ovsHost, error) {
 	return hosts, s.Cards(cards)
 }
 
-func (w ovsWay) up(ctx context.Context, s *Site) (Ends, error) {
+func (w ovsVariant) up(ctx context.Context, s *Site) (Ends, error) {
 	return onOVSHosts(ctx, s, w.host)
 }
 
@@ -157,7 +157,7 @@ func onOVSHosts(ctx context.Context, s *Site, build func(context.Context, *ovsHo
 }
 
 // host builds one machine's part.
-func (w ovsWay) host(ctx context.Context, h *ovsHost) (ends []host.Endpoint, err error) {
+func (w ovsVariant) host(ctx context.Context, h *ovsHost) (ends []host.Endpoint, err error) {
 	if err := h.start(ctx); err != nil {
 		return nil, err
 	}

@@ -22,11 +22,11 @@ func ovsTunnelOptions(port string) []Option {
 
 // ovsTunnel is a path over tunnels of one kind, as the switch calls it.
 func ovsTunnel(kind string) func(context.Context, *Site) (Ends, error) {
-	return func(ctx context.Context, s *Site) (Ends, error) { return ovsTunnelWay(s, kind).up(ctx, s) }
+	return func(ctx context.Context, s *Site) (Ends, error) { return ovsTunnelVariant(s, kind).up(ctx, s) }
 }
 
-func ovsTunnelWay(s *Site, kind string) ovsWay {
-	return ovsWay{
+func ovsTunnelVariant(s *Site, kind string) ovsVariant {
+	return ovsVariant{
 		pods:   s.Options.Int("tunnels"),
 		uplink: func(h *ovsHost) (ovs.Port, []ovs.Bridge) { return h.tunnelPort(kind), h.underlay() },
 		join:   func(ctx context.Context, h *ovsHost) error { return h.tunnelAddrs(ctx, s.Options.Int("tunnels")) },

@@ -59,8 +59,8 @@ func lastVLAN(v Values) error {
 }
 
 // ovsTagged is a path on which tags tell the pods apart: port 1 is the card.
-func ovsTagged(s *Site, flows func(*ovsHost) []string) ovsWay {
-	return ovsWay{
+func ovsTagged(s *Site, flows func(*ovsHost) []string) ovsVariant {
+	return ovsVariant{
 		pods:   s.Options.Int("ids"),
 		uplink: func(*ovsHost) (ovs.Port, []ovs.Bridge) { return ovsCardPort(), nil },
 		flows:  flows,

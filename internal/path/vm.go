@@ -165,16 +165,16 @@ func (k keptKernel) Lack() (lacks, get string) {
 	return "there is no kernel " + string(k) + " for the virtual machines", get
 }
 
-// vmUp builds the path on all machines at once; way says what their switches are
+// vmUp builds the path on all machines at once; variant says what their switches are
 // to do with what comes from the virtual machines.
-func vmUp(ctx context.Context, s *Site, way ovsWay) (Ends, error) {
+func vmUp(ctx context.Context, s *Site, variant ovsVariant) (Ends, error) {
 	k, err := kernel.Find(s.Options["kernel"])
 	if err != nil {
 		return nil, err
 	}
 	return onOVSHosts(ctx, s, func(ctx context.Context, h *ovsHost) ([]host.Endpoint, error) {
 		v := vmHost{ovsHost: h, kernel: k}
-		return v.build(ctx, way)
+		return v.build(ctx, variant)
 	})
 }
 
@@ -188,14 +188,14 @@ type vmHost struct {
 }
 
 // build starts the virtual machine first: it boots while its switch is made.
-func (h *vmHost) build(ctx context.Context, way ovsWay) ([]host.Endpoint, error) {
+func (h *vmHost) build(ctx context.Context, variant ovsVariant) ([]host.Endpoint, error) {
 	if err := h.plugIn(); err != nil {
 		return nil, err
 	}
 	if err := h.boot(); err != nil {
 		return nil, err
 	}
-	if err := h.connect(ctx, way); err != nil {
+	if err := h.connect(ctx, variant); err != nil {
 		return nil, err
 	}
 	if err := h.holder.Await(ctx, vmPatience, h.reach); err != nil {
@@ -302,21 +302,21 @@ func (h *vmHost) reach(ctx context.Context) error {
 }
 
 // connect makes the switch, whose one pod is the virtual machine.
-func (h *vmHost) connect(ctx context.Context, way ovsWay) error {
+func (h *vmHost) connect(ctx context.Context, variant ovsVariant) error {
 	if err := h.start(ctx); err != nil {
 		return err
 	}
 	defer h.sw.Close()
-	uplink, bridges := way.uplink(h.ovsHost)
+	uplink, bridges := variant.uplink(h.ovsHost)
 	ports := []ovs.Port{uplink, {Name: h.podDeviceOf(0), Number: ovsFirstPod}}
 	bridges = append(bridges, ovs.Bridge{Name: ovsBridge, Datapath: h.Options["datapath"], Ports: ports})
 	if err := h.sw.AddBridges(ctx, bridges...); err != nil {
 		return err
 	}
-	if way.join != nil {
-		if err := way.join(ctx, h.ovsHost); err != nil {
+	if variant.join != nil {
+		if err := variant.join(ctx, h.ovsHost); err != nil {
 			return err
 		}
 	}
-	return h.sw.AddFlows(ctx, ovsBridge, way.flows(h.ovsHost)...)
+	return h.sw.AddFlows(ctx, ovsBridge, variant.flows(h.ovsHost)...)
 }

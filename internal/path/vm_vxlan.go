@@ -19,6 +19,6 @@ var vmVXLAN = Driver{
 	MTU:        ovsMTU(vxlanOverhead),
 	Needs:      func(v Values) []feature.Need { return vmNeeds(v, ovsNeeds(v, feature.VXLAN)) },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		return vmUp(ctx, s, ovsTunnelWay(s, "vxlan"))
+		return vmUp(ctx, s, ovsTunnelVariant(s, "vxlan"))
 	},
 }
