@@ -253,7 +253,7 @@ func (c *commitFlags) commit(ctx context.Context, env *Env, planned []tune.Plann
 	for _, p := range planned {
 		wishes = append(wishes, p.Assignment)
 	}
-	txn, _, err := tune.Apply(ctx, j, thisMachine(), tune.Backends(""), wishes, trial)
+	txn, _, err := tune.Apply(ctx, j, thisMachine(), wishes, trial)
 	if err != nil {
 		return err
 	}

@@ -251,7 +251,7 @@ A knob that is never used automatically can be set here, by its name.`,
 					return err
 				}
 			}
-			planned, err := tune.DryRun(thisMachine(), tune.Backends(""), wishes)
+			planned, err := tune.DryRun(thisMachine(), wishes)
 			if err != nil {
 				return permissionError("cannot read the knobs", err)
 			}

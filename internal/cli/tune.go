@@ -128,7 +128,7 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 			return err
 		}
 	}
-	planned, err := tune.DryRun(thisMachine(), tune.Backends(""), wishes)
+	planned, err := tune.DryRun(thisMachine(), wishes)
 	if err != nil {
 		return permissionError(what, err)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
-	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -25,8 +24,8 @@ type TrialOptions struct {
 // the transaction's number and the writes that were needed; without any there is
 // no transaction, and the number is 0. When an assignment fails, or ctx ends, what was
 // written is undone, the last first.
-func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, backends []setting.Backend, assignments []Assignment, trial TrialOptions) (txn int, entries []*journal.Entry, err error) {
-	planned, err := DryRun(m, backends, assignments)
+func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, assignments []Assignment, trial TrialOptions) (txn int, entries []*journal.Entry, err error) {
+	planned, err := DryRun(m, assignments)
 	if err != nil || len(Total(planned)) == 0 {
 		return 0, nil, err
 	}

@@ -83,7 +83,7 @@ func assign(key, value string) Assignment {
 func TestApply(t *testing.T) {
 	s := newFakeHost(t, map[string]string{"a": "1", "b": "2", "c": "3"})
 	j := s.open(t)
-	txn, entries, err := Apply(t.Context(), j, s.m, s.backends, []Assignment{assign("a", "one"), assign("b", "2"), assign("c", "three")}, TrialOptions{})
+	txn, entries, err := Apply(t.Context(), j, s.m, []Assignment{assign("a", "one"), assign("b", "2"), assign("c", "three")}, TrialOptions{})
 	if err != nil || txn != 1 || len(entries) != 2 {
 		t.Fatalf("transaction %d with %d writes, %v", txn, len(entries), err)
 	}
@@ -94,7 +94,7 @@ func TestApply(t *testing.T) {
 		t.Errorf("%+v", h.Txns)
 	}
 	// What has its value already is no transaction.
-	txn, entries, err = Apply(t.Context(), j, s.m, s.backends, []Assignment{assign("a", "one")}, TrialOptions{})
+	txn, entries, err = Apply(t.Context(), j, s.m, []Assignment{assign("a", "one")}, TrialOptions{})
 	if err != nil || txn != 0 || len(entries) != 0 || len(j.History().Txns) != 1 {
 		t.Errorf("transaction %d with %d writes, %v", txn, len(entries), err)
 	}
@@ -142,7 +142,7 @@ func TestApplyAllOrNothing(t *testing.T) {
 				c.upset(s, stop)
 			}
 			j := s.open(t)
-			_, _, err := Apply(ctx, j, s.m, s.backends, c.assignments, TrialOptions{})
+			_, _, err := Apply(ctx, j, s.m, c.assignments, TrialOptions{})
 			if err == nil || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("error %v, want one with %q", err, c.why)
 			}
@@ -172,7 +172,7 @@ func TestApplyCannotTakeBack(t *testing.T) {
 		return nil
 	}
 	j := s.open(t)
-	_, _, err := Apply(t.Context(), j, s.m, s.backends, []Assignment{assign("a", "one"), assign("b", "two")}, TrialOptions{})
+	_, _, err := Apply(t.Context(), j, s.m, []Assignment{assign("a", "one"), assign("b", "two")}, TrialOptions{})
 	if err == nil || !strings.Contains(err.Error(), "venturi undo 1") || verr.Code(err) != verr.Failed {
 		t.Errorf("%v", err)
 	}
@@ -186,7 +186,7 @@ func TestApplyCannotTakeBack(t *testing.T) {
 func TestApplyWithoutHolder(t *testing.T) {
 	s := newFakeHost(t, map[string]string{"a": "1"})
 	j := s.open(t)
-	_, _, err := Apply(t.Context(), j, s.m, s.backends, []Assignment{assign("a", "one")}, TrialOptions{Lease: time.Hour, Hold: func(int) error { return errors.New("no process") }})
+	_, _, err := Apply(t.Context(), j, s.m, []Assignment{assign("a", "one")}, TrialOptions{Lease: time.Hour, Hold: func(int) error { return errors.New("no process") }})
 	if err == nil || !strings.Contains(err.Error(), "no process") || s.values["a"] != "1" || len(j.History().Txns[0].Entries) != 0 {
 		t.Errorf("%v, %v", err, s.values)
 	}
@@ -200,7 +200,7 @@ func TestRehearse(t *testing.T) {
 	}
 	stores := setting.Backends(root)
 	m := knob.Machine{Settings: setting.NewSettings(stores...)}
-	planned, err := DryRun(m, stores, []Assignment{
+	planned, err := DryRun(m, []Assignment{
 		{Knob: knob.Entry{Facts: knob.Facts{Name: "first"}, Knob: line{"a", "A"}}, Value: "x"},
 		{Knob: knob.Entry{Facts: knob.Facts{Name: "second"}, Knob: line{"c", "C"}}, Value: "x"},
 	})

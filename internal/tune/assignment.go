@@ -33,6 +33,9 @@ type Assignment struct {
 // Set turns one knob inside of a transaction, and sees that the value is in
 // effect. The entries are the writes that were needed; none if the knob had the
 // value already. On an error what it wrote is undone.
+//
+// It plans anew what [DryRun] has planned: a write before it may have changed more of the
+// host than itself, such as the number of queues, and no dry run can know that.
 func Set(tx *journal.Tx, m knob.Machine, w Assignment) ([]*journal.Entry, error) {
 	writes, err := w.Knob.Plan(m, w.Target, w.Value)
 	if err != nil {

@@ -28,7 +28,7 @@ func trial(t *testing.T, s *fakeHost, lease time.Duration) (open func() (*journa
 	}
 	defer j.Close()
 	held := false
-	txn, _, err := Apply(t.Context(), j, s.m, s.backends, []Assignment{assign("a", "one")}, TrialOptions{Lease: lease, Hold: func(int) error {
+	txn, _, err := Apply(t.Context(), j, s.m, []Assignment{assign("a", "one")}, TrialOptions{Lease: lease, Hold: func(int) error {
 		held = s.values["a"] == "1" // before anything is written
 		return nil
 	}})
@@ -89,7 +89,7 @@ func TestEndExpired(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := []Assignment{assign("a", "one"), assign("b", "two")}[i]
-		if _, _, err := Apply(t.Context(), j, s.m, s.backends, []Assignment{w}, TrialOptions{Lease: time.Millisecond, Hold: func(int) error { return nil }}); err != nil {
+		if _, _, err := Apply(t.Context(), j, s.m, []Assignment{w}, TrialOptions{Lease: time.Millisecond, Hold: func(int) error { return nil }}); err != nil {
 			t.Fatal(err)
 		}
 		j.Close()

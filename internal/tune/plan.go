@@ -28,13 +28,17 @@ type Change struct {
 
 // DryRun carries assignments out, one after the other, on settings that only remember
 // what is written to them: two settings of one file are two changes of it, and
-// what a knob refuses is known before anything is changed. Backends are those of
-// m.Settings. Error: the first assignment that cannot be.
-func DryRun(m knob.Machine, backends []setting.Backend, assignments []Assignment) ([]Planned, error) {
-	m.Settings = overlay(backends)
+// what a knob refuses is known before anything is changed. Error: the first assignment
+// that cannot be.
+func DryRun(m knob.Machine, assignments []Assignment) ([]Planned, error) {
+	m.Settings = m.Settings.Overlay()
 	var all []Planned
 	for _, w := range assignments {
-		p, err := dryRun(m, w)
+		p := Planned{Assignment: w}
+		var err error
+		if p.Now, err = w.Knob.Get(m, w.Target); err == nil {
+			p.Changes, err = dryRun(m, w)
+		}
 		if err != nil {
 			return nil, verr.Wrap(verr.Failed, fmt.Sprintf("cannot set %s to %s", w.Knob.Name, w.Value), err, "nothing was changed")
 		}
@@ -43,53 +47,34 @@ func DryRun(m knob.Machine, backends []setting.Backend, assignments []Assignment
 	return all, nil
 }
 
-func dryRun(m knob.Machine, w Assignment) (Planned, error) {
-	p := Planned{Assignment: w}
-	var err error
-	if p.Now, err = w.Knob.Get(m, w.Target); err != nil {
-		return p, err
-	}
+// dryRun carries one assignment out on settings that are an overlay, and gives the writes
+// that change something.
+func dryRun(m knob.Machine, w Assignment) (changes []Change, err error) {
 	writes, err := w.Knob.Plan(m, w.Target, w.Value)
 	if err != nil {
-		return p, err
+		return nil, err
 	}
 	for _, write := range writes {
 		old, err := m.Settings.Read(write.Setting)
 		if err != nil {
-			return p, err
+			return nil, err
 		}
 		if m.Settings.Equivalent(write.Setting, write.Value, old) {
 			continue
 		}
 		if err := m.Settings.Write(write.Setting, write.Value); err != nil {
-			return p, err
+			return nil, err
 		}
-		p.Changes = append(p.Changes, Change{write.Setting, old, write.Value})
+		changes = append(changes, Change{write.Setting, old, write.Value})
 	}
-	return p, nil
+	return changes, nil
 }
 
-// overlay makes settings that show what was written to them, while the machine
-// keeps what it has.
-func overlay(real []setting.Backend) *setting.Settings {
-	written := map[string]setting.Value{}
-	var backends []setting.Backend
-	for _, s := range real {
-		read := s.Read
-		s.Read = func(c setting.Setting) (setting.Value, error) {
-			if v, ok := written[c.ID()]; ok {
-				return v, nil
-			}
-			return read(c)
-		}
-		s.Write = func(c setting.Setting, v setting.Value) error {
-			written[c.ID()] = v
-			return nil
-		}
-		s.SideEffects, s.Sweep = nil, nil
-		backends = append(backends, s)
-	}
-	return setting.NewSettings(backends...)
+// isApplied tells whether all that an assignment would write stands there.
+func isApplied(m knob.Machine, w Assignment) (bool, error) {
+	m.Settings = m.Settings.Overlay()
+	changes, err := dryRun(m, w)
+	return err == nil && len(changes) == 0, err
 }
 
 // Total puts changes of one setting together: from what it holds now to what it

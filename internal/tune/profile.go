@@ -297,24 +297,6 @@ func unmet(m knob.Machine, t knob.Target, needs []Need, assignments []Assignment
 	return ""
 }
 
-// isApplied tells whether all that an assignment would write stands there.
-func isApplied(m knob.Machine, w Assignment) (bool, error) {
-	writes, err := w.Knob.Plan(m, w.Target, w.Value)
-	if err != nil {
-		return false, err
-	}
-	for _, write := range writes {
-		now, err := m.Settings.Read(write.Setting)
-		if err != nil {
-			return false, err
-		}
-		if !m.Settings.Equivalent(write.Setting, write.Value, now) {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
 // reason is why something cannot be, in one line.
 func reason(err error) string {
 	var v *verr.Error

@@ -141,7 +141,7 @@ func TestWishesOfCilium(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	// What is planned one after the other is in effect in the end.
-	planned, err := DryRun(m, Backends(m.Root), assignments)
+	planned, err := DryRun(m, assignments)
 	if err != nil {
 		t.Fatal(err)
 	}
