@@ -163,20 +163,12 @@ func (s *Netns) argument() string {
 	return s.Name
 }
 
-// onOff writes whether something is on, as ethtool does.
-func onOff(yes bool) string {
-	if yes {
-		return "on"
-	}
-	return "off"
-}
-
 // features is evidence of offloads.
 func features(d *host.NetDevice, names ...string) Evidence {
 	var values []string
 	for _, n := range names {
 		if f, known := d.Features[n]; known {
-			values = append(values, n+": "+onOff(f.On))
+			values = append(values, n+": "+host.OnOff(f.On))
 		}
 	}
 	return Evidence{"ethtool features of " + d.Name, strings.Join(values, ", ")}

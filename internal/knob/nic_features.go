@@ -77,11 +77,11 @@ func (h featureReading) text(is func(name string) bool) string {
 			on, off = on && is(name) != p.clash, off && !is(name)
 		}
 		if !mixed {
-			words = append(words, p.word+"="+onOff(first))
+			words = append(words, p.word+"="+host.OnOff(first))
 			continue
 		}
 		for _, name := range p.names {
-			words = append(words, name+"="+onOff(is(name)))
+			words = append(words, name+"="+host.OnOff(is(name)))
 		}
 	}
 	switch {
@@ -91,13 +91,6 @@ func (h featureReading) text(is func(name string) bool) string {
 		return "off"
 	}
 	return strings.Join(words, ",")
-}
-
-func onOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
 }
 
 // inEffect tells whether a feature is, or is not because of another assignment: that
@@ -152,7 +145,7 @@ func (k features) Plan(_ Machine, t Target, value string) ([]setting.Write, erro
 		for _, name := range p.names {
 			if on, asked := want[name]; asked {
 				cell := setting.Setting{Backend: "feature", Scope: h.place, Key: name}
-				writes = append(writes, setting.Write{Setting: cell, Value: setting.Text(onOff(on))})
+				writes = append(writes, setting.Write{Setting: cell, Value: setting.Text(host.OnOff(on))})
 			}
 		}
 	}

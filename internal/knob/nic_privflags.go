@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -50,7 +51,7 @@ func (k privFlags) Get(_ Machine, t Target) (Reading, error) {
 	}
 	var items []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		items = append(items, name+"="+onOff(all[name]))
+		items = append(items, name+"="+host.OnOff(all[name]))
 	}
 	return Reading{Value: strings.Join(items, ",")}, nil
 }

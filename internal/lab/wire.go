@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -56,18 +57,11 @@ const WireHelp = "what the wire's network cards can do, as `KEY=VALUE,...`; the 
 // what few have only where it is said.
 func (w Wire) String() string {
 	text := fmt.Sprintf("tso=%s,tunnel-tso=%s,gro=%s,csum=%s,mtu=%d",
-		onOff(w.TSO), onOff(w.TunnelTSO), onOff(w.GRO), onOff(w.Csum), w.MTU)
+		host.OnOff(w.TSO), host.OnOff(w.TunnelTSO), host.OnOff(w.GRO), host.OnOff(w.Csum), w.MTU)
 	if w.GSOMax != maxGSO {
 		text += fmt.Sprintf(",gso-max-size=%d", w.GSOMax)
 	}
 	return text
-}
-
-func onOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
 }
 
 // ParseWire reads "key=value,..."; what is not named keeps its default. Errors

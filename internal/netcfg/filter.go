@@ -8,6 +8,8 @@ import (
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/nft/match"
 )
 
 // Table is an IPv4 table of the packet filter. Its clauses are written in
@@ -56,19 +58,17 @@ type Clause struct {
 	wrapped []expr.Any // nil where iptables-nft writes the same
 }
 
-// The one register that matches need.
-const register = 1
+// register is the one that matches and actions use.
+const register = match.Register
 
 // TCP matches the protocol.
 func TCP() Clause {
-	return match(&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register}, equal([]byte{unix.IPPROTO_TCP}))
+	return newMatch(match.TCP()...)
 }
 
 // Dport matches the destination port; the rule must match the protocol before.
 func Dport(port uint16) Clause {
-	return match(
-		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-		equal(binary.BigEndian.AppendUint16(nil, port)))
+	return newMatch(match.Dport(port)...)
 }
 
 // Src matches packets from a prefix of whole bytes, NotSrc all others.
@@ -80,7 +80,7 @@ func Dst(p netip.Prefix) Clause { return address(16, p, expr.CmpOpEq) }
 
 func address(offset uint32, p netip.Prefix, op expr.CmpOp) Clause {
 	n := p.Bits() / 8
-	return match(
+	return newMatch(
 		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: uint32(n)},
 		&expr.Cmp{Register: register, Op: op, Data: p.Addr().AsSlice()[:n]})
 }
@@ -115,7 +115,7 @@ func conntrack(key expr.CtKey, bits uint32, states uint16, none bool) Clause {
 	if none {
 		compareWithZero = expr.CmpOpEq
 	}
-	return match(&expr.Ct{Key: key, Register: register}, and(bits, 0),
+	return newMatch(&expr.Ct{Key: key, Register: register}, and(bits, 0),
 		&expr.Cmp{Register: register, Op: compareWithZero, Data: make([]byte, 4)}).iptablesForm(wrappedState(states, none))
 }
 
@@ -124,14 +124,14 @@ func Marked(mark uint32) Clause    { return marked(mark, expr.CmpOpEq) }
 func NotMarked(mark uint32) Clause { return marked(mark, expr.CmpOpNeq) }
 
 func marked(mark uint32, op expr.CmpOp) Clause {
-	return match(&expr.Meta{Key: expr.MetaKeyMARK, Register: register}, and(mark, 0),
+	return newMatch(&expr.Meta{Key: expr.MetaKeyMARK, Register: register}, and(mark, 0),
 		&expr.Cmp{Register: register, Op: op, Data: binaryutil.NativeEndian.PutUint32(mark)})
 }
 
 // ToLocal matches packets whose destination is an address of the machine.
 func ToLocal() Clause {
-	return match(&expr.Fib{Register: register, ResultADDRTYPE: true, FlagDADDR: true},
-		equal(binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)))
+	return newMatch(&expr.Fib{Register: register, ResultADDRTYPE: true, FlagDADDR: true},
+		match.Equal(binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)))
 }
 
 // Jump goes on in another chain and comes back.
@@ -166,12 +166,8 @@ func DNAT(to netip.AddrPort) Clause {
 // Masquerade gives the connection the machine's address and a random port.
 func Masquerade() Clause { return act(&expr.Masq{FullyRandom: true}) }
 
-func match(exprs ...expr.Any) Clause { return Clause{exprs: exprs} }
-func act(exprs ...expr.Any) Clause   { return Clause{action: true, exprs: exprs} }
-
-func equal(data []byte) expr.Any {
-	return &expr.Cmp{Register: register, Op: expr.CmpOpEq, Data: data}
-}
+func newMatch(exprs ...expr.Any) Clause { return Clause{exprs: exprs} }
+func act(exprs ...expr.Any) Clause      { return Clause{action: true, exprs: exprs} }
 
 // and makes the register (register & mask) ^ xor.
 func and(mask, xor uint32) *expr.Bitwise {

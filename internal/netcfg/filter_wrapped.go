@@ -13,7 +13,7 @@ const wrappedDNAT = 1 << 7
 // where iptables-nft would call an extension for it.
 func Comment(text string) Clause {
 	comment := xt.Comment(text)
-	return match().iptablesForm(&expr.Match{Name: "comment", Info: &comment})
+	return newMatch().iptablesForm(&expr.Match{Name: "comment", Info: &comment})
 }
 
 // iptablesForm gives a clause the form that iptables-nft writes.

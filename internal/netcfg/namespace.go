@@ -178,7 +178,7 @@ func (n *Namespace) Features(device string, want map[string]bool) error {
 		var wrong []string
 		for name, on := range want {
 			if got[name] != on {
-				wrong = append(wrong, fmt.Sprintf("%s stays %s", name, onOff(got[name])))
+				wrong = append(wrong, fmt.Sprintf("%s stays %s", name, host.OnOff(got[name])))
 			}
 		}
 		sort.Strings(wrong)
@@ -187,11 +187,4 @@ func (n *Namespace) Features(device string, want map[string]bool) error {
 		}
 		return nil
 	})
-}
-
-func onOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/mdlayher/netlink"
 	vlink "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // Feature is one offload of a device.
@@ -68,7 +70,7 @@ func featureBackend() Backend {
 			case !f.Settable:
 				return Value{}, fmt.Errorf("it is fixed: %w", errors.ErrUnsupported)
 			}
-			return Text(onOrOff(f.Wanted)), nil
+			return Text(host.OnOff(f.Wanted)), nil
 		},
 		Write: func(c Setting, v Value) error {
 			on, err := isOn(v)
@@ -147,12 +149,4 @@ func lowerScopes(p Scope) (places []Scope, err error) {
 		return nil
 	})
 	return places, err
-}
-
-// onOrOff is how ethtool(8) writes a flag.
-func onOrOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
 }

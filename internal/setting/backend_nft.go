@@ -1,7 +1,6 @@
 package setting
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +10,8 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/nft/match"
 )
 
 // Tables of the packet filter that are ours: what is in them, nobody else
@@ -137,24 +138,13 @@ func ruleOf(words []string) ([]expr.Any, error) {
 	switch {
 	case len(words) == 4 && words[0] == "udp" && words[1] == "dport" && words[3] == "notrack":
 		port, err := strconv.ParseUint(words[2], 10, 16)
-		return []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: nftRegister}, comparePayload([]byte{unix.IPPROTO_UDP}),
-			&expr.Payload{DestRegister: nftRegister, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-			comparePayload(binary.BigEndian.AppendUint16(nil, uint16(port))), &expr.Notrack{},
-		}, err
+		return slices.Concat(match.UDP(), match.Dport(uint16(port)), []expr.Any{&expr.Notrack{}}), err
 	case len(words) == 6 && words[0] == "meta" && words[1] == "l4proto" && words[3] == "flow" && words[4] == "add":
 		number, known := map[string]byte{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP}[words[2]]
 		if !known {
 			return nil, fmt.Errorf("protocol %q", words[2])
 		}
-		return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: nftRegister}, comparePayload([]byte{number}), &expr.FlowOffload{Name: words[5]}}, nil
+		return append(match.Protocol(number), &expr.FlowOffload{Name: words[5]}), nil
 	}
 	return nil, errors.New("no rule of ours")
-}
-
-// nftRegister is the register that a rule compares by.
-const nftRegister = 1
-
-func comparePayload(data []byte) expr.Any {
-	return &expr.Cmp{Register: nftRegister, Op: expr.CmpOpEq, Data: data}
 }

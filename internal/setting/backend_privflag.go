@@ -7,6 +7,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/host"
 )
 
 // privateFlagBackend is what drivers have of their own, one flag a setting. A key is
@@ -23,7 +25,7 @@ func privateFlagBackend() Backend {
 			if !known {
 				return Value{}, fmt.Errorf("its driver knows no such flag: %w", os.ErrNotExist)
 			}
-			return Text(onOrOff(on)), nil
+			return Text(host.OnOff(on)), nil
 		},
 		Write: func(c Setting, v Value) error {
 			on, err := isOn(v)
