@@ -123,6 +123,8 @@ var reserved = []struct {
 	{"github.com/spf13/pflag", []string{"internal/cli"}, true, "as cobra"},
 	{ours("internal/cli"), []string{"cmd/venturi", "cmd/venturi-bench", "internal/bench/benchcli", "internal/cli"}, true,
 		"the command line is the outermost layer"},
+	{ours("internal/display"), []string{"internal/cli"}, true,
+		"what a command shows is no business of what it shows"},
 	{ours("internal/bench/..."), []string{"cmd/venturi-bench", "internal/bench/benchcli"}, true,
 		"benchmarks of Venturi itself are no part of the product"},
 	{"go.yaml.in/yaml/v3", []string{"internal/study", "internal/yamledit", "internal/knob/k8s", "internal/remote"}, false,

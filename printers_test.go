@@ -9,7 +9,7 @@ import (
 // printers are the packages that write for people. Names from outside reach a
 // terminal through package sanitize alone, so they print with its functions: a
 // printer that is added is clean without a thought of it.
-var printers = []string{"internal/cli", "internal/doctor", "internal/progress", "internal/report", "internal/study", "internal/verr"}
+var printers = []string{"internal/cli", "internal/display", "internal/doctor", "internal/progress", "internal/report", "internal/study", "internal/verr"}
 
 // raw are the functions that write text as it is.
 var raw = map[string][]string{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -57,8 +58,8 @@ func openAfter(env *Env, wait time.Duration, first func(*journal.Journal) error)
 		return nil, permissionError("cannot open the journal of changes", err)
 	}
 	if err = first(j); err == nil {
-		warnProofs(env.Stderr, j.History())
-		err = warnJournal(env.Stderr, j.History(), folder)
+		display.WarnProofs(env.Stderr, j.History())
+		err = display.WarnJournal(env.Stderr, j.History(), folder)
 	}
 	if err != nil {
 		j.Close()
@@ -78,7 +79,7 @@ func openToChange(env *Env, wait time.Duration) (*journal.Journal, error) {
 		for _, txn := range ended {
 			sanitize.Fprintf(env.Stderr, "venturi: the lease of transaction %d ended when the machine was started anew; it is undone now:\n", txn)
 		}
-		if left := printUndone(env.Stderr, outcomes); left != nil {
+		if left := display.PrintUndone(env.Stderr, outcomes); left != nil {
 			verr.Print(env.Stderr, left) // no reason to change nothing else
 		}
 		return nil
@@ -134,60 +135,6 @@ func holder(env *Env) func(txn int) error {
 		}
 		return netcfg.StartDetached(append(command, tune.HolderArgs(folder, txn)...), env.Environ())
 	}
-}
-
-// warnJournal prints what is wrong with a journal: that it is damaged, and
-// that trials were not undone when they ended.
-func warnJournal(w io.Writer, h journal.History, folder string) error {
-	for _, d := range h.Damaged {
-		if d.Acknowledged {
-			continue
-		}
-		sanitize.Fprintf(w, "venturi: the journal of changes is damaged: %s; all other records hold\n", d)
-	}
-	for _, s := range h.Inconsistent {
-		sanitize.Fprintf(w, "venturi: the journal of changes has %s\n", s)
-	}
-	trials, err := tune.OpenLeases(h, folder)
-	for _, t := range trials {
-		if why := overdue(t); why != "" {
-			verr.Print(w, verr.New(verr.Failed, fmt.Sprintf("transaction %d is still %s, and nothing undoes it", t.Txn, t.Kind()), why, t.HowToEnd()))
-		}
-	}
-	return err
-}
-
-// warnProofs prints that a proof was killed, to a command that has the journal open for
-// changing, so that none runs: what it tried still stands; or, until somebody
-// changes something else, that it was undone.
-func warnProofs(w io.Writer, h journal.History) {
-	for i, t := range h.Txns {
-		switch {
-		case !t.OfProof():
-		case t.Open():
-			sanitize.Fprintf(w, "venturi: a proof was killed, and what it tried stands until its lease ends (transaction %d); undo it at once with: venturi undo %[1]d\n", t.ID)
-		case !t.Ended && i == len(h.Txns)-1 && len(t.Entries) > 0:
-			sanitize.Fprintf(w, "venturi: a proof was killed, and what it tried was undone (transaction %d); see it with: venturi journal %[1]d\n", t.ID)
-		}
-	}
-}
-
-// holderGrace is how long after its end a trial counts as overdue.
-const holderGrace = 10 * time.Second
-
-// overdue is why a trial is not going to end by itself; empty: it is.
-func overdue(t tune.Lease) string {
-	switch {
-	case t.Rebooted:
-		return "the machine was started anew before it was confirmed"
-	case t.HasHolder && t.Remaining > -holderGrace:
-		return ""
-	case t.HasHolder:
-		return fmt.Sprintf("it ended %v ago; the process that undoes it could not until now, and goes on trying", (-t.Remaining).Round(time.Second))
-	case t.Remaining > 0:
-		return fmt.Sprintf("it has %v left, and the process that was to undo it then is gone", t.Remaining.Round(time.Second))
-	}
-	return fmt.Sprintf("it ended %v ago; the process that was to undo it is gone, or could not", (-t.Remaining).Round(time.Second))
 }
 
 // changedBy names the user who changes the machine.
@@ -260,28 +207,12 @@ func (c *commitFlags) commit(ctx context.Context, env *Env, planned []tune.Plann
 	return c.print(env.Stdout, j.History(), txn, planned)
 }
 
-// commitResult is the JSON form of what was changed.
-type commitResult struct {
-	jsonTxns              // none: nothing had to be changed
-	Knobs    []knobChange `json:"knobs"`
-	Undo     string       `json:"undo,omitempty"`    // the command for it
-	Confirm  string       `json:"confirm,omitempty"` // of a trial
-}
-
-// knobChange is the value of a knob before and after.
-type knobChange struct {
-	Knob   string       `json:"knob"`
-	Target knob.Target  `json:"target,omitzero"`
-	Old    knob.Reading `json:"old"`
-	New    knob.Reading `json:"new"`
-}
-
 func (c *commitFlags) print(out io.Writer, h journal.History, txn int, planned []tune.Planned) error {
-	told, err := toJSONTxns(numbered(h, txn), nil)
+	told, err := display.NewTransactions(display.SelectTxns(h, txn), nil)
 	if err != nil {
 		return err
 	}
-	done := commitResult{jsonTxns: told, Knobs: []knobChange{}}
+	done := display.CommitResult{Transactions: told, Knobs: []display.KnobChange{}}
 	for _, p := range planned {
 		now, err := p.Assignment.Knob.Get(thisMachine(), p.Assignment.Target)
 		if err != nil && txn > 0 {
@@ -290,7 +221,7 @@ func (c *commitFlags) print(out io.Writer, h journal.History, txn int, planned [
 		if err != nil {
 			return err
 		}
-		done.Knobs = append(done.Knobs, knobChange{p.Assignment.Knob.Name, p.Assignment.Target, p.Now, now})
+		done.Knobs = append(done.Knobs, display.KnobChange{Knob: p.Assignment.Knob.Name, Target: p.Assignment.Target, Old: p.Now, New: now})
 	}
 	if txn > 0 {
 		done.Undo = fmt.Sprintf("venturi undo %d", txn)
@@ -299,37 +230,7 @@ func (c *commitFlags) print(out io.Writer, h journal.History, txn int, planned [
 		}
 	}
 	if c.asJSON {
-		return printJSON(out, done)
+		return display.PrintJSON(out, done)
 	}
-	return done.print(out, c.trial)
-}
-
-func (d commitResult) print(out io.Writer, trial time.Duration) error {
-	w := columns(out)
-	for _, k := range d.Knobs {
-		change := fmt.Sprintf("%s -> %s", k.Old.Value, k.New.Value)
-		if k.Old.Value == k.New.Value {
-			change = k.New.Value + " already"
-		}
-		sanitize.Fprintf(w, "%s\t%s\t%s\n", k.Knob, change, k.Target)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	told := map[string]bool{}
-	for _, k := range d.Knobs {
-		if note := k.New.Note; note != "" && !told[note] {
-			told[note] = true
-			sanitize.Fprintf(out, "  %s: %s\n", k.Knob, indentWrapped(note, "    "))
-		}
-	}
-	switch {
-	case len(d.Txns) == 0:
-		sanitize.Fprintf(out, "nothing had to be changed\n")
-	case d.Confirm != "":
-		sanitize.Fprintf(out, "on trial for %s; keep it with: %s; undo it before with: %s\n", trial, d.Confirm, d.Undo)
-	default:
-		sanitize.Fprintf(out, "undo with: %s\n", d.Undo)
-	}
-	return nil
+	return done.Print(out, c.trial)
 }

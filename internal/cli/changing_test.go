@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/setting"
 	"github.com/venturi-net/venturi/internal/tune"
@@ -28,7 +29,7 @@ func TestOverdue(t *testing.T) {
 		{tune.Lease{Remaining: -time.Hour}, "ended 1h0m0s ago"},
 		{tune.Lease{Remaining: time.Minute, Rebooted: true}, "started anew"},
 	} {
-		if why := overdue(c.trial); (why == "") != (c.want == "") || !strings.Contains(why, c.want) {
+		if why := display.Overdue(c.trial); (why == "") != (c.want == "") || !strings.Contains(why, c.want) {
 			t.Errorf("%+v: %q, want %q", c.trial, why, c.want)
 		}
 	}
@@ -38,7 +39,7 @@ func TestOverdue(t *testing.T) {
 func TestTellTroubleAfterReboot(t *testing.T) {
 	var out bytes.Buffer
 	h := journal.History{Txns: []*journal.Txn{{ID: 5, Boot: "another", Lease: &journal.Lease{Until: 1 << 60}, Entries: []*journal.Entry{{State: journal.Applied}}}}}
-	if err := warnJournal(&out, h, t.TempDir()); err != nil {
+	if err := display.WarnJournal(&out, h, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"transaction 5", "started anew", "venturi undo 5", "venturi confirm 5"} {
@@ -181,7 +182,7 @@ func TestBrief(t *testing.T) {
 		{setting.Text("rx=1\ntx=2\n"), "rx=1; tx=2"},
 		{setting.Text(strings.Repeat("x", 100)), `100 bytes, "` + strings.Repeat("x", 30) + `"...`},
 	} {
-		if got := brief(c.v); got != c.want {
+		if got := display.Brief(c.v); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/load"
@@ -46,7 +47,7 @@ another path: how far its ratio may stray from 1 is the noise floor, and no smal
 difference is claimed. Where the copy itself differs, the result is TOO NOISY, and
 nothing is judged.
 
-` + compareTables() + `
+` + display.PathAndLoadHelp() + `
 
 It needs root. It changes only its own network namespaces, and removes those that
 a killed run left.`,
@@ -193,14 +194,4 @@ func spec(rec *result.Record, arm string) string {
 		}
 	}
 	return arm
-}
-
-// compareTables lists paths and loads for --help.
-func compareTables() string {
-	var b strings.Builder
-	b.WriteString("Paths:\n" + pathHelp() + "\n\nLoads:\n")
-	for _, l := range load.Table {
-		sanitize.Fprintf(&b, "  %-8s %s; %d B, %s\n", l.Name, l.Summary, l.Size, l.Slice.Round(time.Millisecond))
-	}
-	return strings.TrimRight(b.String(), "\n")
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -35,7 +36,7 @@ is on trial.`,
 				return err
 			}
 			if asJSON {
-				return printTxnJSON(env.Stdout, j.History(), txn)
+				return display.PrintTxnJSON(env.Stdout, j.History(), txn)
 			}
 			_, err = sanitize.Fprintf(env.Stdout, "transaction %d stays; undo with: venturi undo %[1]d\n", txn)
 			return err
@@ -66,7 +67,7 @@ func toConfirm(h journal.History, args []string) (int, error) {
 		return 0, err
 	}
 	if t.Lease != nil && !t.OfProof() && !t.Open() {
-		return 0, verr.New(verr.Failed, "cannot confirm transaction "+args[0], "nothing of it is left: "+stateOf(t, nil, nil), "see what became of it with: venturi journal "+args[0])
+		return 0, verr.New(verr.Failed, "cannot confirm transaction "+args[0], "nothing of it is left: "+display.StateOf(t, nil, nil), "see what became of it with: venturi journal "+args[0])
 	}
 	return t.ID, nil
 }

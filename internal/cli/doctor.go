@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/doctor"
 	"github.com/venturi-net/venturi/internal/progress"
 	"github.com/venturi-net/venturi/internal/sanitize"
@@ -63,7 +64,7 @@ The exit code is 0 if there are only notes, and 8 if there are warnings or error
 				if err := doctor.Page(&page); err != nil {
 					return err
 				}
-				_, err := sanitize.Fprint(env.Stdout, sanitize.Safe(wrapPage(page.String())))
+				_, err := sanitize.Fprint(env.Stdout, sanitize.Safe(display.WrapPage(page.String())))
 				return err
 			}
 			return d.run(cmd.Context(), env)
@@ -96,7 +97,7 @@ func (d *diagnosis) run(ctx context.Context, env *Env) error {
 	}
 	show.Done()
 	if d.asJSON {
-		err = printJSON(env.Stdout, report)
+		err = display.PrintJSON(env.Stdout, report)
 	} else {
 		err = doctor.Print(env.Stdout, report)
 	}

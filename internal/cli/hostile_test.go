@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/doctor"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/fastpath/topology"
@@ -60,14 +61,14 @@ func hostilePlan() []tune.Planned {
 	}, "Entry")}
 }
 
-func hostileReadings() []reading {
-	return []reading{tainted(reading{Facts: knob.Facts{Name: "knob", Title: "title"}, Target: &knob.Target{Device: "d"}, Now: &knob.Reading{Value: "1", Effective: "2", Note: "note"}, Lacks: "lacks"})}
+func hostileReadings() []display.KnobReading {
+	return []display.KnobReading{tainted(display.KnobReading{Facts: knob.Facts{Name: "knob", Title: "title"}, Target: &knob.Target{Device: "d"}, Now: &knob.Reading{Value: "1", Effective: "2", Note: "note"}, Lacks: "lacks"})}
 }
 
-func hostileProof() provedReport {
+func hostileProof() display.ProvedReport {
 	r := &search.Result{Set: []string{"knob"}, Reason: "why", Rows: []search.Row{{Knob: "knob", Reason: "why", Metric: "for", Effects: []search.Effect{{Metric: "rtt"}}}, {Knob: "knob", Reason: "why", Verdict: search.VerdictNotTried}}}
 	skipped := []tune.Skipped{{Step: tune.Step{Name: "step"}, Target: knob.Target{Device: "d"}, Reason: "why"}}
-	out := tainted(provedReport{Profile: "profile", Path: "path", ProofResult: &tune.ProofResult{Result: r}, Skipped: skipped}, "Verdict", "Reason")
+	out := tainted(display.ProvedReport{Profile: "profile", Path: "path", ProofResult: &tune.ProofResult{Result: r}, Skipped: skipped}, "Verdict", "Reason")
 	wish := hostilePlan()[0].Assignment
 	wish.Step = nil
 	out.Commands = tune.Candidate{Assignments: []tune.Assignment{wish}}.Commands(true)
@@ -79,57 +80,57 @@ func clearly(print func(io.Writer)) func(io.Writer) error {
 	return func(w io.Writer) error { print(w); return nil }
 }
 
-// hostilePrinters are all printers of this package, each given hostile names.
+// hostilePrinters are the printers of all commands, each given hostile names.
 func hostilePrinters() map[string]func(io.Writer) error {
 	txn, conflict := hostileTxn()
 	h := tainted(journal.History{Damaged: []journal.Damage{{Reason: "why"}}, Inconsistent: []string{"strange"}})
 	h.Txns = []*journal.Txn{txn}
-	at, info, evil := conflicts{1: conflict}, hostileLab(), testenv.Hostile
+	at, info, evil := display.Conflicts{1: conflict}, hostileLab(), testenv.Hostile
 	outcomes := []journal.Outcome{{Entry: txn.Entries[0], Err: conflict}, {Entry: txn.Entries[1]}, {Entry: txn.Entries[2]}, {Entry: txn.Entries[3], Err: errors.New(evil)}}
-	laid := []fastPathStatus{tainted(fastPathStatus{Lab: "lab", Path: "path", Machine: "m1", Packets: map[string]int64{"carried": 1}, SlowIngress: map[string]int64{"carried": 1}, State: &fastpath.State{Off: "off", Refused: []topology.Refusal{{}}}})}
-	kernels := []storedKernel{tainted(storedKernel{Release: "6.1", Use: []string{"6.1"}, Source: "source"})}
-	paths := []pathInfo{tainted(pathInfo{Name: "vxlan", Summary: "summary", Analogue: "like", OptionText: "with", Supported: "yes", Options: []pathOption{{Name: "n", Value: "v", Default: "d", Help: "h"}}})}
-	paths[0].lacks = errors.New(evil)
-	done := commitResult{Knobs: []knobChange{tainted(knobChange{Knob: "knob", Target: knob.Target{Device: "d"}, Old: knob.Reading{Value: "1"}, New: knob.Reading{Value: "2", Note: "note"}})}}
+	laid := []display.FastPathStatus{tainted(display.FastPathStatus{Lab: "lab", Path: "path", Machine: "m1", Packets: map[string]int64{"carried": 1}, SlowIngress: map[string]int64{"carried": 1}, State: &fastpath.State{Off: "off", Refused: []topology.Refusal{{}}}})}
+	kernels := []display.StoredKernel{tainted(display.StoredKernel{Release: "6.1", Use: []string{"6.1"}, Source: "source"})}
+	paths := []display.PathInfo{tainted(display.PathInfo{Name: "vxlan", Summary: "summary", Analogue: "like", OptionText: "with", Supported: "yes", Options: []display.PathOption{{Name: "n", Value: "v", Default: "d", Help: "h"}}})}
+	paths[0].Lacks = errors.New(evil)
+	done := display.CommitResult{Knobs: []display.KnobChange{tainted(display.KnobChange{Knob: "knob", Target: knob.Target{Device: "d"}, Old: knob.Reading{Value: "1"}, New: knob.Reading{Value: "2", Note: "note"}})}}
 	skipped := []tune.Skipped{tainted(tune.Skipped{Step: tune.Step{Name: "step"}, Target: knob.Target{Device: "d"}, Reason: "why"})}
 	profile := tune.Profile{Name: evil, Title: evil}
 	return map[string]func(io.Writer) error{
 		"error in three parts": clearly(func(w io.Writer) { verr.Print(w, verr.New(verr.Usage, evil, evil, evil)) }),
 		"any error":            clearly(func(w io.Writer) { verr.Print(w, errors.New(evil)) }),
-		"journal":              func(w io.Writer) error { return printTxns(w, h.Txns, nil, at) },
-		"journal TXN":          func(w io.Writer) error { return printTxn(w, txn, nil, at) },
-		"journal --json":       func(w io.Writer) error { return printHistoryJSON(w, h.Txns, h, at) },
-		"journal's trouble":    func(w io.Writer) error { return warnJournal(w, h, "/none") },
+		"journal":              func(w io.Writer) error { return display.PrintTxns(w, h.Txns, nil, at) },
+		"journal TXN":          func(w io.Writer) error { return display.PrintTxn(w, txn, nil, at) },
+		"journal --json":       func(w io.Writer) error { return display.PrintHistoryJSON(w, h.Txns, h, at) },
+		"journal's trouble":    func(w io.Writer) error { return display.WarnJournal(w, h, "/none") },
 		"undo": func(w io.Writer) error {
-			verr.Print(w, printUndone(w, outcomes)) // that some could not be undone
+			verr.Print(w, display.PrintUndone(w, outcomes)) // that some could not be undone
 			return nil
 		},
-		"lab up":               func(w io.Writer) error { return printLab(w, info.Lab) },
-		"lab ls":               func(w io.Writer) error { return printList(w, []lab.Info{info}) },
-		"lab ls --json":        func(w io.Writer) error { return printJSON(w, info) },
-		"lab ls --accel-stats": func(w io.Writer) error { return printFastPaths(w, laid) },
-		"kernel ls":            func(w io.Writer) error { return printKernels(w, kernels) },
-		"kernel fetch":         clearly(func(w io.Writer) { (&fetchProgress{out: w}).step(evil, 1, 2) }),
-		"path ls":              func(w io.Writer) error { return printPaths(w, paths) },
-		"path show":            func(w io.Writer) error { return printPath(w, paths[0]) },
-		"knob ls":              func(w io.Writer) error { return printKnobs(w, hostileReadings()) },
-		"knob ls NAME":         func(w io.Writer) error { return printKnob(w, hostileReadings()[0]) },
-		"knob ls --json":       func(w io.Writer) error { return printKnobsJSON(w, hostileReadings()) },
-		"knob get":             func(w io.Writer) error { return printReadings(w, hostileReadings(), true) },
-		"knob set":             func(w io.Writer) error { return done.print(w, time.Minute) },
-		"knob set --plan":      func(w io.Writer) error { return printPlan(w, hostilePlan(), false) },
+		"lab up":               func(w io.Writer) error { return display.PrintLab(w, info.Lab) },
+		"lab ls":               func(w io.Writer) error { return display.PrintLabs(w, []lab.Info{info}) },
+		"lab ls --json":        func(w io.Writer) error { return display.PrintJSON(w, info) },
+		"lab ls --accel-stats": func(w io.Writer) error { return display.PrintFastPaths(w, laid) },
+		"kernel ls":            func(w io.Writer) error { return display.PrintKernels(w, kernels) },
+		"kernel fetch":         clearly(func(w io.Writer) { (&display.FetchProgress{Out: w}).Step(evil, 1, 2) }),
+		"path ls":              func(w io.Writer) error { return display.PrintPaths(w, paths) },
+		"path show":            func(w io.Writer) error { return display.PrintPath(w, paths[0]) },
+		"knob ls":              func(w io.Writer) error { return display.PrintKnobs(w, hostileReadings()) },
+		"knob ls NAME":         func(w io.Writer) error { return display.PrintKnob(w, hostileReadings()[0]) },
+		"knob ls --json":       func(w io.Writer) error { return display.PrintKnobsJSON(w, hostileReadings()) },
+		"knob get":             func(w io.Writer) error { return display.PrintReadings(w, hostileReadings(), true) },
+		"knob set":             func(w io.Writer) error { return done.Print(w, time.Minute) },
+		"knob set --plan":      func(w io.Writer) error { return display.PrintPlan(w, hostilePlan(), false) },
 		"knob set --plan --json": func(w io.Writer) error {
-			return printPlan(w, hostilePlan(), true)
+			return display.PrintPlan(w, hostilePlan(), true)
 		},
-		"tune --plan":       func(w io.Writer) error { return printTuning(w, profile, hostilePlan(), skipped, false, false) },
-		"tune --plan --all": func(w io.Writer) error { return printTuning(w, profile, hostilePlan(), skipped, false, true) },
-		"tune --json":       func(w io.Writer) error { return printTuning(w, profile, hostilePlan(), skipped, true, true) },
-		"tune --prove":      func(w io.Writer) error { return hostileProof().print(w, true) },
+		"tune --plan":       func(w io.Writer) error { return display.PrintTuning(w, profile, hostilePlan(), skipped, false, false) },
+		"tune --plan --all": func(w io.Writer) error { return display.PrintTuning(w, profile, hostilePlan(), skipped, false, true) },
+		"tune --json":       func(w io.Writer) error { return display.PrintTuning(w, profile, hostilePlan(), skipped, true, true) },
+		"tune --prove":      func(w io.Writer) error { return hostileProof().Print(w, true) },
 		"progress":          clearly(func(w io.Writer) { progress.New(w).Say("step of %s", evil) }),
 		"doctor": func(w io.Writer) error {
 			return doctor.Print(w, &doctor.Report{Findings: []doctor.Finding{tainted(doctor.Finding{Severity: doctor.Error, Evidence: []doctor.Evidence{{Read: "r", Value: "v"}}}, "Severity")}})
 		},
-		"doctor --json": func(w io.Writer) error { return printJSON(w, tainted(doctor.Finding{Device: "d"})) },
+		"doctor --json": func(w io.Writer) error { return display.PrintJSON(w, tainted(doctor.Finding{Device: "d"})) },
 	}
 }
 

@@ -3,14 +3,12 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/kernel"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -50,10 +48,10 @@ or in the folder that %s names.`, strings.Join(kernel.FetchableSeries(), ", "), 
 			if len(args) == 0 {
 				args = []string{kernel.Default}
 			}
-			show := &fetchProgress{out: env.Stderr, terminal: isTerminal(env.Stderr)}
+			show := &display.FetchProgress{Out: env.Stderr, Terminal: display.IsTerminal(env.Stderr)}
 			for _, series := range args {
-				k, fresh, err := kernel.Fetch(cmd.Context(), kernel.Wanted{Series: series, Mirror: mirror, Newer: newer}, show.step)
-				show.end()
+				k, fresh, err := kernel.Fetch(cmd.Context(), kernel.Wanted{Series: series, Mirror: mirror, Newer: newer}, show.Step)
+				show.End()
 				switch {
 				case err != nil:
 					return err
@@ -73,57 +71,6 @@ or in the folder that %s names.`, strings.Join(kernel.FetchableSeries(), ", "), 
 	return cmd
 }
 
-// fetchProgress shows the progress of a fetch: on a terminal in one line, else a line
-// for each step.
-type fetchProgress struct {
-	out      io.Writer
-	terminal bool
-	lineStep string // the step of the line that stands unfinished
-}
-
-func (f *fetchProgress) step(step string, have, total int64) {
-	if step != f.lineStep {
-		f.end()
-		f.lineStep = step
-		if !f.terminal {
-			sanitize.Fprintf(f.out, "venturi: %s%s\n", step, size(total))
-		}
-	}
-	if !f.terminal {
-		return
-	}
-	sanitize.Fprintf(f.out, "\rventuri: %s", step)
-	if total > 0 {
-		sanitize.Fprintf(f.out, ": %d of %d MB", have/1e6, total/1e6)
-	}
-}
-
-func size(bytes int64) string {
-	if bytes == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (%d MB)", bytes/1e6)
-}
-
-func (f *fetchProgress) end() {
-	if f.terminal && f.lineStep != "" {
-		sanitize.Fprintln(f.out)
-	}
-	f.lineStep = ""
-}
-
-// storedKernel is a line of the list of kernels.
-type storedKernel struct {
-	Release string    `json:"release"`
-	Series  string    `json:"series"`
-	Use     []string  `json:"names"` // what to give --kernel for it
-	Bytes   int64     `json:"bytes"`
-	Modules bool      `json:"modules"`
-	Source  string    `json:"source,omitempty"`
-	Image   string    `json:"image"`
-	Fetched time.Time `json:"fetched"`
-}
-
 func kernelList(env *Env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -137,43 +84,26 @@ func kernelList(env *Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list := []storedKernel{}
+			list := []display.StoredKernel{}
 			for _, k := range kept {
-				line := storedKernel{Release: k.Release, Series: k.Series(), Use: []string{k.Release},
+				line := display.StoredKernel{Release: k.Release, Series: k.Series(), Use: []string{k.Release},
 					Modules: k.Modules != "", Source: k.Source, Image: k.Image}
 				if line.Bytes, line.Fetched, err = k.StoredSize(); err != nil {
 					return err
 				}
-				if !slices.ContainsFunc(list, func(newer storedKernel) bool { return newer.Series == line.Series }) {
+				if !slices.ContainsFunc(list, func(newer display.StoredKernel) bool { return newer.Series == line.Series }) {
 					line.Use = append(line.Use, line.Series)
 				}
 				list = append(list, line)
 			}
 			if asJSON {
-				return printJSON(env.Stdout, list)
+				return display.PrintJSON(env.Stdout, list)
 			}
-			return printKernels(env.Stdout, list)
+			return display.PrintKernels(env.Stdout, list)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
 	return cmd
-}
-
-func printKernels(out io.Writer, list []storedKernel) error {
-	if len(list) == 0 {
-		_, err := sanitize.Fprintf(out, "no kernel is kept; fetch one: venturi kernel fetch %s\n", kernel.Default)
-		return err
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	sanitize.Fprintf(w, "--kernel\tRELEASE\tSIZE\tMODULES\tFROM\n")
-	for _, k := range list {
-		modules, called := "yes", k.Use[len(k.Use)-1]
-		if !k.Modules {
-			modules = "no"
-		}
-		sanitize.Fprintf(w, "%s\t%s\t%d MB\t%s\t%s\n", called, k.Release, k.Bytes/1e6, modules, k.Source)
-	}
-	return w.Flush()
 }
 
 func kernelRemove(env *Env) *cobra.Command {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/kernel"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/internal/vm"
@@ -95,12 +96,12 @@ func (*cards) Type() string { return "MODEL" }
 // typed hands the keys of a terminal to a command that has one of its own, as
 // they are typed, until leave is called. Without a terminal to type on it has none.
 func typed(env *Env, c *vm.Command) (leave func()) {
-	if c.TTY == nil || !isTerminal(env.Stdin) {
+	if c.TTY == nil || !display.IsTerminal(env.Stdin) {
 		c.TTY = nil
 		return func() {}
 	}
 	var stop func()
-	c.Resize, stop = resized(env.Stdout)
+	c.Resize, stop = display.Resized(env.Stdout)
 	keyboard := int(env.Stdin.(*os.File).Fd())
 	before, err := term.MakeRaw(keyboard)
 	if err != nil {

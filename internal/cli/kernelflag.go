@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/kernel"
 	"github.com/venturi-net/venturi/internal/lab"
@@ -205,42 +204,10 @@ func commandInside(env *Env, args []string, u kernelFlag, k kernel.Kernel) vm.Co
 func commandThere(env *Env, command []string) vm.Command {
 	c := vm.Command{Args: command, Env: env.Environ(), Stdout: env.Stdout, Stderr: env.Stderr}
 	c.Dir, _ = os.Getwd() // without one, it starts in /
-	if isTerminal(env.Stdout) && isTerminal(env.Stderr) {
-		c.TTY = terminalSize(env.Stdout)
+	if display.IsTerminal(env.Stdout) && display.IsTerminal(env.Stderr) {
+		c.TTY = display.TerminalSize(env.Stdout)
 	}
 	return c
-}
-
-// terminalSize gives the size of a terminal; nil: it does not tell.
-func terminalSize(stream any) *vm.Size {
-	width, height, err := term.GetSize(int(stream.(*os.File).Fd()))
-	if err != nil {
-		return nil
-	}
-	return &vm.Size{Rows: uint16(height), Columns: uint16(width)}
-}
-
-// resized tells of new sizes of a terminal until stop is called.
-func resized(stream any) (sizes <-chan vm.Size, stop func()) {
-	changed, told, done := make(chan os.Signal, 1), make(chan vm.Size), make(chan struct{})
-	signal.Notify(changed, syscall.SIGWINCH)
-	go func() {
-		for {
-			select {
-			case <-done:
-				return
-			case <-changed:
-			}
-			if size := terminalSize(stream); size != nil {
-				select {
-				case told <- *size:
-				case <-done:
-					return
-				}
-			}
-		}
-	}()
-	return told, func() { signal.Stop(changed); close(done) }
 }
 
 // tellCut says where the records are that a virtual machine left when it died.

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/sanitize"
@@ -35,21 +35,10 @@ is touched, and "venturi undo" restores every byte.`,
 	return cmd
 }
 
-// reading is a knob with its value on what was named.
-type reading struct {
-	knob.Facts
-	Section string        `json:"section"`
-	Target  *knob.Target  `json:"target,omitempty"` // nil: it was not read
-	Now     *knob.Reading `json:"now,omitempty"`
-	Lacks   string        `json:"lacks,omitempty"` // why it could not be read there
-
-	denied bool // only root could
-}
-
 // readKnob reads a knob on what fits to it of the named. A value that cannot be
 // read says why.
-func readKnob(e knob.Entry, section string, t knob.Target) reading {
-	r := reading{Facts: e.Facts, Section: section}
+func readKnob(e knob.Entry, section string, t knob.Target) display.KnobReading {
+	r := display.KnobReading{Facts: e.Facts, Section: section}
 	if e.Knob == nil || !inScope(e, t) {
 		return r
 	}
@@ -61,7 +50,7 @@ func readKnob(e knob.Entry, section string, t knob.Target) reading {
 			return r
 		}
 	}
-	r.denied = errors.Is(err, fs.ErrPermission)
+	r.Denied = errors.Is(err, fs.ErrPermission)
 	known := new(verr.Error)
 	if err = permissionError("cannot read "+e.Name, err); errors.As(err, &known) {
 		r.Lacks = known.Reason
@@ -93,11 +82,11 @@ from the one that was set. --all omits knobs that the target does not have.`,
 			if err != nil {
 				return err
 			}
-			var list []reading
+			var list []display.KnobReading
 			if all {
 				read := readAll(to)
-				tellDenied(say, read)
-				list = slices.DeleteFunc(read, func(r reading) bool { return r.Now == nil })
+				display.TellDenied(say, read)
+				list = slices.DeleteFunc(read, func(r display.KnobReading) bool { return r.Now == nil })
 			} else {
 				list, err = readNamed(args, to)
 			}
@@ -105,9 +94,9 @@ from the one that was set. --all omits knobs that the target does not have.`,
 			case err != nil && len(list) == 0:
 				return err
 			case asJSON:
-				return errors.Join(printKnobsJSON(out, list), err)
+				return errors.Join(display.PrintKnobsJSON(out, list), err)
 			}
-			return errors.Join(printReadings(out, list, !all), err)
+			return errors.Join(display.PrintReadings(out, list, !all), err)
 		},
 	}
 	t.flags(cmd.Flags())
@@ -117,7 +106,7 @@ from the one that was set. --all omits knobs that the target does not have.`,
 }
 
 // readAll reads the whole table.
-func readAll(t knob.Target) (list []reading) {
+func readAll(t knob.Target) (list []display.KnobReading) {
 	for _, s := range table.Sections() {
 		for _, e := range s.Entries {
 			list = append(list, readKnob(e, s.Name, t))
@@ -126,26 +115,9 @@ func readAll(t knob.Target) (list []reading) {
 	return list
 }
 
-func printKnobsJSON(out io.Writer, list []reading) error {
-	return printJSON(out, map[string]any{"version": jsonVersion, "knobs": list})
-}
-
-// tellDenied says which knobs only root can read.
-func tellDenied(w io.Writer, list []reading) {
-	var names []string
-	for _, r := range list {
-		if r.denied {
-			names = append(names, r.Name)
-		}
-	}
-	if len(names) > 0 && os.Geteuid() != 0 {
-		sanitize.Fprintf(w, "venturi: only root can read %s\n", strings.Join(names, ", "))
-	}
-}
-
 // readNamed reads knobs that a user asks for. Error: those that cannot be read are
 // not in the list.
-func readNamed(names []string, t knob.Target) (list []reading, err error) {
+func readNamed(names []string, t knob.Target) (list []display.KnobReading, err error) {
 	var (
 		targets []knob.Target
 		failed  []error
@@ -165,7 +137,7 @@ func readNamed(names []string, t knob.Target) (list []reading, err error) {
 			failed = append(failed, ofKnob(name, permissionError("cannot read "+name, err)))
 			continue
 		}
-		list = append(list, reading{Facts: e.Facts, Section: sectionOf(name), Target: &to, Now: &now})
+		list = append(list, display.KnobReading{Facts: e.Facts, Section: sectionOf(name), Target: &to, Now: &now})
 	}
 	if err := refuseUnusedTargets(t, targets); err != nil {
 		return nil, err
@@ -194,30 +166,6 @@ func sectionOf(name string) string {
 		}
 	}
 	return ""
-}
-
-func printReadings(out io.Writer, list []reading, notes bool) error {
-	w := columns(out)
-	for _, r := range list {
-		sanitize.Fprintf(w, "%s\t%s\n", r.Name, inEffect(*r.Now))
-	}
-	if err := w.Flush(); err != nil || !notes {
-		return err
-	}
-	for _, r := range list {
-		if r.Now.Note != "" {
-			sanitize.Fprintf(out, "  %s: %s\n", r.Name, indentWrapped(r.Now.Note, "    "))
-		}
-	}
-	return nil
-}
-
-// inEffect is a value, and what is in effect if that is another one.
-func inEffect(r knob.Reading) string {
-	if r.Effective != "" && r.Effective != r.Value {
-		return r.Value + ", in effect " + r.Effective
-	}
-	return r.Value
 }
 
 func knobSet(env *Env, t *target) *cobra.Command {
@@ -261,7 +209,7 @@ A knob that is never used automatically can be set here, by its name.`,
 				}
 			}
 			if plan {
-				return printPlan(env.Stdout, planned, c.asJSON)
+				return display.PrintPlan(env.Stdout, planned, c.asJSON)
 			}
 			return c.commit(cmd.Context(), env, planned)
 		},
@@ -296,39 +244,4 @@ func wishesOf(args []string, t knob.Target) (wishes []tune.Assignment, err error
 		wishes = append(wishes, tune.Assignment{Knob: e, Target: to, Value: args[i+1]})
 	}
 	return wishes, refuseUnusedTargets(t, targets)
-}
-
-// plannedKnob is what would be written for one knob, for machines.
-type plannedKnob struct {
-	Knob   string       `json:"knob"`
-	Target knob.Target  `json:"target,omitzero"`
-	Now    knob.Reading `json:"now"`
-	Value  string       `json:"value"`
-	Writes []jsonWrite  `json:"writes"`
-}
-
-func plannedKnobs(planned []tune.Planned) []plannedKnob {
-	list := []plannedKnob{}
-	for _, p := range planned {
-		list = append(list, plannedKnob{p.Assignment.Knob.Name, p.Assignment.Target, p.Now, p.Assignment.Value, plannedWrites(p)})
-	}
-	return list
-}
-
-// printPlan prints what would be written, cell by cell.
-func printPlan(out io.Writer, planned []tune.Planned, asJSON bool) error {
-	if asJSON {
-		return printJSON(out, map[string]any{"version": jsonVersion, "knobs": plannedKnobs(planned)})
-	}
-	total := tune.Total(planned)
-	for _, c := range total {
-		if _, err := sanitize.Fprint(out, sanitize.Safe(c.Diff())); err != nil {
-			return err
-		}
-	}
-	if len(total) == 0 {
-		_, err := sanitize.Fprintf(out, "nothing would be changed\n")
-		return err
-	}
-	return nil
 }

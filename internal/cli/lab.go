@@ -7,12 +7,11 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -61,7 +60,7 @@ named twice is built twice, the second as PATH.2. Options follow its name after 
 colon; "venturi path show PATH" lists them.
 
 Paths:
-` + pathHelp(),
+` + display.PathHelp(),
 		Example: `  venturi lab up                              host, routed and vxlan
   venturi lab up vxlan vxlan:port=4789        two overlays side by side
   venturi lab up --hosts 5 bgp:reflector=1    five machines, one reflects routes
@@ -92,9 +91,9 @@ Paths:
 				return notRaised(o.Name, err)
 			}
 			if asJSON {
-				return printJSON(env.Stdout, l)
+				return display.PrintJSON(env.Stdout, l)
 			}
-			return printLab(env.Stdout, l)
+			return display.PrintLab(env.Stdout, l)
 		},
 	}
 	f := cmd.Flags()
@@ -120,14 +119,6 @@ func notRaised(name string, err error) error {
 		failed[1+i] = verr.Wrap(verr.Failed, "cannot remove all of a lab", err, removeRest)
 	}
 	return errors.Join(failed...)
-}
-
-func pathHelp() string {
-	var b strings.Builder
-	for _, d := range path.Table {
-		sanitize.Fprintf(&b, "  %-12s %s\n               (like %s)\n", d.Name, d.Summary, d.Example)
-	}
-	return strings.TrimRight(b.String(), "\n")
 }
 
 func labList(out io.Writer) *cobra.Command {
@@ -159,19 +150,19 @@ were raised, what went slow, and why; docs/fast-path.md explains each reason.`,
 				return err
 			}
 			if !stats && asJSON {
-				return printJSON(out, append([]lab.Info{}, list...))
+				return display.PrintJSON(out, append([]lab.Info{}, list...))
 			}
 			if !stats {
-				return printList(out, list)
+				return display.PrintLabs(out, list)
 			}
-			laid, err := laidFastPaths(list)
+			laid, err := display.ReadFastPaths(list)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(out, laid)
+				return display.PrintJSON(out, laid)
 			}
-			return printFastPaths(out, laid)
+			return display.PrintFastPaths(out, laid)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
@@ -289,8 +280,4 @@ func downTargets(cmd *cobra.Command, name string, all bool) ([]string, error) {
 		}
 	}
 	return targets, nil
-}
-
-func printJSON(w io.Writer, v any) error {
-	return sanitize.JSON(w, v)
 }

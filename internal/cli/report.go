@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/report"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -238,7 +238,7 @@ func openRecord(env *Env, path string, partial bool) (*result.Record, error) {
 }
 
 func printReport(env *Env, path string, rec *result.Record, opt report.Options) error {
-	opt.Width = terminalWidth(env)
+	opt.Width = display.TerminalWidth(env.Stdout)
 	return printed("cannot report "+path, report.Write(env.Stdout, rec, opt))
 }
 
@@ -259,17 +259,4 @@ func printed(what string, err error) error {
 		return verr.Wrap(verr.BadRecord, what, err, "measure all wires of the study on one machine, or all under one kernel in a virtual machine")
 	}
 	return verr.Wrap(verr.Failed, what, err, "see that the output can be written (is a disk full?)")
-}
-
-// terminalWidth is the width of the terminal that standard output is, or 0.
-func terminalWidth(env *Env) int {
-	f, ok := env.Stdout.(interface{ Fd() uintptr })
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return 0
-	}
-	width, _, err := term.GetSize(int(f.Fd()))
-	if err != nil {
-		return 0
-	}
-	return width
 }

@@ -142,20 +142,6 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
-func TestDistance(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"abc", "abc", 0}, {"formt", "format", 1}, {"sereis", "series", 2}, {"", "xy", 2}, {"kitten", "sitting", 3}} {
-		if got := distance(c.a, c.b); got != c.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
-		}
-		if got := distance(c.b, c.a); got != c.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", c.b, c.a, got, c.want)
-		}
-	}
-}
-
 // Every command can be used without a manual: it says what it does and shows how.
 func TestHelpIsThere(t *testing.T) {
 	started := false

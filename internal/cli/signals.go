@@ -9,8 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/term"
-
+	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -94,14 +93,8 @@ func (g brokenPipeWriter) Write(b []byte) (int, error) {
 // guard watches over an output, but for a terminal, which stays what it is:
 // others ask it for its width.
 func guard(w io.Writer, gone func()) io.Writer {
-	if isTerminal(w) {
+	if display.IsTerminal(w) {
 		return w
 	}
 	return brokenPipeWriter{w, gone}
-}
-
-// isTerminal tells whether a stream of the process is a terminal.
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/report"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/study"
@@ -93,7 +94,7 @@ func studyList(env *Env) *cobra.Command {
 				all, plans = append(all, s), append(plans, plan)
 			}
 			if asJSON {
-				return printJSON(env.Stdout, plans)
+				return display.PrintJSON(env.Stdout, plans)
 			}
 			return study.List(env.Stdout, all)
 		},
@@ -124,7 +125,7 @@ Nothing is raised or measured. As root, more can be asked of the kernel.`,
 			if err != nil {
 				return err
 			}
-			return printJSON(env.Stdout, plan)
+			return display.PrintJSON(env.Stdout, plan)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
@@ -282,6 +283,6 @@ func printTables(env *Env, l report.Layout, file string, recs []report.Wired, op
 	if len(l.Tables) == 0 || len(recs) == 0 {
 		return nil
 	}
-	opt.Width = terminalWidth(env)
+	opt.Width = display.TerminalWidth(env.Stdout)
 	return printed("cannot print the tables of "+l.Name+" from "+file, report.WriteLayout(env.Stdout, recs, l, opt))
 }

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,7 +24,7 @@ func nearestFlag(cmd *cobra.Command, text string) string {
 		if f.Hidden {
 			return
 		}
-		d := distance(typed, f.Name)
+		d := verr.Distance(typed, f.Name)
 		if strings.HasPrefix(f.Name, typed) && len(typed) > 1 {
 			d = 1
 		}
@@ -37,17 +35,6 @@ func nearestFlag(cmd *cobra.Command, text string) string {
 	return best
 }
 
-// nearestName finds the name that was probably meant; empty if none is near.
-func nearestName(typed string, names []string) string {
-	best, bestDistance := "", 3 // two typing errors at most
-	for _, name := range names {
-		if d := distance(typed, name); d < bestDistance {
-			best, bestDistance = name, d
-		}
-	}
-	return best
-}
-
 // findKnob is [knob.Find], and knows what was probably meant.
 func findKnob(name string) (knob.Entry, error) {
 	e, err := table.Find(name)
@@ -55,7 +42,7 @@ func findKnob(name string) (knob.Entry, error) {
 	for _, k := range table.All() {
 		names = append(names, k.Name)
 	}
-	return e, didYouMean(err, nearestName(name, names))
+	return e, verr.Suggest(err, verr.Nearest(name, names))
 }
 
 // findProfile is [tune.FindProfile], and knows what was probably meant.
@@ -68,35 +55,5 @@ func findProfile(name string) (tune.Profile, error) {
 		return tune.Profile{}, verr.New(verr.Usage, "cannot tune", "no profile is named", "name one with --profile: "+strings.Join(names, ", "))
 	}
 	p, err := tune.FindProfile(name)
-	return p, didYouMean(err, nearestName(name, names))
-}
-
-// didYouMean adds a name that is near to an error about one that is not there.
-func didYouMean(err error, near string) error {
-	v := new(verr.Error)
-	if near == "" || !errors.As(err, &v) || v.Code != verr.Usage {
-		return err
-	}
-	return verr.New(v.Code, v.Summary, v.Reason, fmt.Sprintf("did you mean %s? If not, %s", near, v.Hint))
-}
-
-// distance is the number of letters to insert, delete or replace to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := diagonal
-			if a[i] != b[j] {
-				replace++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return p, verr.Suggest(err, verr.Nearest(name, names))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/tune"
@@ -134,7 +135,7 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 	}
 	skipped = append(skipped, open...)
 	if !t.apply {
-		err := printTuning(env.Stdout, profile, planned, skipped, t.asJSON, t.all)
+		err := display.PrintTuning(env.Stdout, profile, planned, skipped, t.asJSON, t.all)
 		return errors.Join(err, unreadableKnobs(profile, targets, skipped))
 	}
 	if len(skipped) > 0 {

@@ -1,17 +1,15 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/sanitize"
-	"github.com/venturi-net/venturi/internal/tune"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -51,7 +49,7 @@ twice does no harm.`,
 				return err
 			}
 			if txns == nil && asJSON {
-				return printUndoneJSON(env.Stdout, journal.History{}, nil, nil)
+				return display.PrintUndoneJSON(env.Stdout, journal.History{}, nil, nil)
 			}
 			if txns == nil {
 				_, err := sanitize.Fprintf(env.Stdout, "nothing to undo\n")
@@ -62,9 +60,9 @@ twice does no harm.`,
 				return err
 			}
 			if asJSON {
-				return printUndoneJSON(env.Stdout, j.History(), txns, outcomes)
+				return display.PrintUndoneJSON(env.Stdout, j.History(), txns, outcomes)
 			}
-			return printUndone(env.Stdout, outcomes)
+			return display.PrintUndone(env.Stdout, outcomes)
 		},
 	}
 	f := cmd.Flags()
@@ -120,52 +118,4 @@ func txnNamed(h journal.History, text, verb string) (*journal.Txn, error) {
 		}
 	}
 	return nil, verr.New(verr.Usage, what, "there is none of that number", "see which there are with: venturi journal")
-}
-
-// printUndone tells what became of each cell; several writes of one are undone at
-// once. Errors: some could not be undone (exit code 1); somebody else's values
-// stand (exit code 7).
-func printUndone(out io.Writer, outcomes []journal.Outcome) error {
-	told := map[string]bool{}
-	conflicts, failed := 0, []error{}
-	for _, o := range outcomes {
-		e, conflict, long := o.Entry, new(journal.ConflictError), false
-		line := fmt.Sprintf("%-10s %s: %s", e.State, e.Setting, shortened(e.Reason, whyWidth))
-		switch {
-		case errors.As(o.Err, &conflict):
-			line = fmt.Sprintf("conflict   %s: was %s, we wrote %s, is %s", e.Setting, brief(conflict.Entry.Old), brief(conflict.Entry.New), brief(conflict.Now))
-			if long = conflict.SideEffect == nil && isLong(conflict.Entry.New, conflict.Now); long {
-				line = fmt.Sprintf("conflict   %s: somebody else has changed what we wrote:", e.Setting)
-			}
-		case o.Err != nil:
-			line = fmt.Sprintf("not undone %s: %v", e.Setting, o.Err)
-		case e.State == journal.Undone:
-			line = fmt.Sprintf("restored   %s: %s", e.Setting, brief(e.Old))
-		}
-		if told[line] {
-			continue
-		}
-		told[line] = true
-		sanitize.Fprintln(out, line)
-		if long {
-			sanitize.Fprint(out, sanitize.Safe(tune.Change{Setting: e.Setting, Old: conflict.Entry.New, New: conflict.Now}.Diff()))
-		}
-		if conflict.Entry != nil {
-			conflicts++
-		} else if o.Err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", e.Setting, o.Err))
-		}
-	}
-	if len(told) == 0 {
-		sanitize.Fprintf(out, "nothing to undo\n")
-	}
-	switch {
-	case len(failed) > 0:
-		return verr.Wrap(verr.Failed, fmt.Sprintf("cannot undo %d of %d values", len(failed), len(told)), failed[0],
-			"mend that, and undo once more: what is undone already stays so")
-	case conflicts > 0:
-		return verr.New(verr.Partial, fmt.Sprintf("%d of %d values were not undone", conflicts, len(told)), "somebody else has changed them since",
-			"overwrite these with the old ones (--force), or let them stand and forget our change (--leave)")
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package cli
+package display
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
-func printLab(out io.Writer, l *lab.Lab) error {
+func PrintLab(out io.Writer, l *lab.Lab) error {
 	where := ""
 	if l.Guest != nil {
 		where = " in a virtual machine, under Linux " + l.Guest.Kernel
@@ -70,7 +70,7 @@ func command(verb, name string) string {
 	return "venturi lab " + verb + " --name " + sanitize.Shell(name)
 }
 
-func printList(out io.Writer, list []lab.Info) error {
+func PrintLabs(out io.Writer, list []lab.Info) error {
 	if len(list) == 0 {
 		_, err := sanitize.Fprintf(out, "no lab is up\n")
 		return err

@@ -1,4 +1,4 @@
-package cli
+package display
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// pathInfo is what there is to know of a path, for people and for machines.
-type pathInfo struct {
+// PathInfo is what there is to know of a path, for people and for machines.
+type PathInfo struct {
 	Name       string       `json:"name"`
 	Summary    string       `json:"summary"`
 	Analogue   string       `json:"like"`
@@ -20,13 +20,13 @@ type pathInfo struct {
 	Overhead   int          `json:"overhead"`       // bytes a packet
 	Needs      []string     `json:"needs"`
 	Supported  string       `json:"here"` // can it be built on this machine: yes, no, ?, or "with OPTION=VALUE"
-	Options    []pathOption `json:"options"`
+	Options    []PathOption `json:"options"`
 
 	needs requirements
-	lacks error // for a user, where it cannot be built
+	Lacks error `json:"-"` // for a user, where it cannot be built
 }
 
-type pathOption struct {
+type PathOption struct {
 	Name     string `json:"name"`
 	Value    string `json:"value"`
 	Default  string `json:"default"`
@@ -34,26 +34,26 @@ type pathOption struct {
 	Help     string `json:"help"`
 }
 
-// readPath tells of a path as a user gives it. Its name alone will do, even
+// ReadPath tells of a path as a user gives it. Its name alone will do, even
 // where some options are required.
-func readPath(text string) (pathInfo, error) {
+func ReadPath(text string) (PathInfo, error) {
 	if !strings.Contains(text, ":") {
 		d, err := path.Lookup(text)
 		if err != nil {
-			return pathInfo{}, err
+			return PathInfo{}, err
 		}
-		return describe(d, nil), nil
+		return DescribePath(d, nil), nil
 	}
 	d, given, err := path.ParseSpec(text)
 	if err != nil {
-		return pathInfo{}, err
+		return PathInfo{}, err
 	}
-	return describe(d, given), nil
+	return DescribePath(d, given), nil
 }
 
-// describe tells of a path with the options that were given; nil: with its
+// DescribePath tells of a path with the options that were given; nil: with its
 // defaults, and of its needs also where they differ with other options.
-func describe(d *path.Driver, given path.Values) pathInfo {
+func DescribePath(d *path.Driver, given path.Values) PathInfo {
 	options := given
 	if given == nil {
 		options = path.Values{}
@@ -62,13 +62,13 @@ func describe(d *path.Driver, given path.Values) pathInfo {
 		}
 	}
 	arm := path.Arm{Name: d.Name, Driver: d, Options: options}
-	info := pathInfo{
+	info := PathInfo{
 		Name: d.Name, Summary: d.Summary, Analogue: d.Example, Overhead: arm.Overhead(),
-		Needs: []string{}, Options: []pathOption{},
+		Needs: []string{}, Options: []PathOption{},
 		needs: requirements{common: arm.Needs()},
 	}
 	for _, o := range d.Options {
-		info.Options = append(info.Options, pathOption{o.Name, o.Value, o.Default, o.Required, o.Help})
+		info.Options = append(info.Options, PathOption{o.Name, o.Value, o.Default, o.Required, o.Help})
 	}
 	for _, n := range info.needs.common {
 		info.Needs = append(info.Needs, n.String())
@@ -79,7 +79,7 @@ func describe(d *path.Driver, given path.Values) pathInfo {
 		info.Supported = supported(d, options)
 		info.needs.split(d, options)
 	}
-	info.lacks = missingNeeds(arm)
+	info.Lacks = missingNeeds(arm)
 	return info
 }
 

@@ -1,16 +1,19 @@
-package cli
+package display
 
 import (
+	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // pageColumns is how wide prose is on the pages in docs.
 const pageColumns = 120
 
-// wrapPage wraps the paragraphs and list items of a page, each of which is one line
+// WrapPage wraps the paragraphs and list items of a page, each of which is one line
 // of text. Headings and tables stay as they are.
-func wrapPage(text string) string {
+func WrapPage(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "|") || strings.HasPrefix(line, "#") {
@@ -49,3 +52,7 @@ func wrapLine(line, indent string) string {
 
 // startsList tells whether a word at the start of a line would begin a list.
 func startsList(word string) bool { return word == "-" || word == "+" || word == "*" }
+
+func PrintJSON(w io.Writer, v any) error {
+	return sanitize.JSON(w, v)
+}

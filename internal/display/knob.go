@@ -1,95 +1,18 @@
-package cli
+package display
 
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
-
-	"github.com/spf13/cobra"
 
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/knob/table"
 	"github.com/venturi-net/venturi/internal/sanitize"
-	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/internal/tune"
 )
 
-func knobList(out, say io.Writer) *cobra.Command {
-	var (
-		t                target
-		section          string
-		asJSON, markdown bool
-	)
-	cmd := &cobra.Command{
-		Use:   "ls [NAME]",
-		Short: "List the knobs, or describe one",
-		Long: `List what can be tuned, on what target, with the present value there, and what it may help.
-With a NAME, describe one: its values, risk, prerequisites, evidence with its
-source, and how it is undone. The grade of evidence:
-
-  A  repeated runs with their spread
-  B  a number, by a weak method
-  C  a recommendation without a number
-  D  sources contradict each other`,
-		Example: `  venturi knob ls
-  venturi knob ls --section device --dev eth0
-  venturi knob ls net.backlog`,
-		Args: atMost(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			to, err := t.read()
-			if err != nil {
-				return err
-			}
-			list, err := listed(args, section, to)
-			switch {
-			case err != nil:
-				return err
-			case markdown:
-				return markdownKnobs(out)
-			case asJSON:
-				err = printKnobsJSON(out, list)
-			case len(args) == 1:
-				return printKnob(out, list[0]) // which says so itself
-			default:
-				err = printKnobs(out, list)
-			}
-			tellDenied(say, list)
-			return err
-		},
-	}
-	t.flags(cmd.Flags())
-	var names []string
-	for _, s := range table.Sections() {
-		names = append(names, s.Name)
-	}
-	cmd.Flags().StringVar(&section, "section", "", "only one section: "+strings.Join(names, ", "))
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON, with all that is known of each")
-	cmd.Flags().BoolVar(&markdown, "md", false, "print the whole table as Markdown")
-	cmd.MarkFlagsMutuallyExclusive("json", "md")
-	return cmd
-}
-
-// listed are the knobs to show: one, those of a section, or all.
-func listed(names []string, section string, t knob.Target) ([]reading, error) {
-	list := []reading{}
-	for _, s := range table.Sections() {
-		for _, e := range s.Entries {
-			if section != "" && s.Name != section || len(names) == 1 && e.Name != names[0] {
-				continue
-			}
-			list = append(list, readKnob(e, s.Name, t))
-		}
-	}
-	if len(list) == 0 && len(names) == 1 {
-		_, err := findKnob(names[0])
-		return nil, err
-	}
-	if len(list) == 0 {
-		return nil, verr.New(verr.Usage, "cannot list section "+section, "there is none of that name, or it is empty", "see which there are with: venturi knob ls --help")
-	}
-	return list, nil
-}
-
-func printKnobs(out io.Writer, list []reading) error {
+func PrintKnobs(out io.Writer, list []KnobReading) error {
 	w := columns(out)
 	sanitize.Fprintf(w, "KNOB\tSCOPE\tNOW\tHELPS\tWHAT IT IS\n")
 	for _, r := range list {
@@ -125,8 +48,8 @@ func helps(f knob.Facts) string {
 	return strings.Join(words, ", ")
 }
 
-// printKnob tells all of one knob.
-func printKnob(out io.Writer, r reading) error {
+// PrintKnob tells all of one knob.
+func PrintKnob(out io.Writer, r KnobReading) error {
 	w := columns(out)
 	for _, row := range cardOf(r.Facts) {
 		for i, line := range strings.Split(string(wrapCell(row.text)), "\n") {
@@ -170,8 +93,8 @@ func cardOf(f knob.Facts) (rows []row) {
 	return rows
 }
 
-// markdownKnobs prints docs/knobs.md.
-func markdownKnobs(out io.Writer) error {
+// MarkdownKnobs prints docs/knobs.md.
+func MarkdownKnobs(out io.Writer) error {
 	var b strings.Builder
 	b.WriteString("# Knobs\n\n" +
 		"Look up what a knob changes, what it may help, its risk and how it is undone. [Tuning](tuning.md) explains how to set and undo knobs. " +
@@ -195,9 +118,96 @@ func markdownKnobs(out io.Writer) error {
 			}
 		}
 	}
-	_, err := sanitize.Fprint(out, sanitize.Safe(wrapPage(b.String())))
+	_, err := sanitize.Fprint(out, sanitize.Safe(WrapPage(b.String())))
 	return err
 }
 
 // anchor is what a heading with a name is linked by.
 func anchor(name string) string { return strings.NewReplacer(".", "", "+", "").Replace(name) }
+
+// KnobReading is a knob with its value on what was named.
+type KnobReading struct {
+	knob.Facts
+	Section string        `json:"section"`
+	Target  *knob.Target  `json:"target,omitempty"` // nil: it was not read
+	Now     *knob.Reading `json:"now,omitempty"`
+	Lacks   string        `json:"lacks,omitempty"` // why it could not be read there
+
+	Denied bool `json:"-"` // only root could
+}
+
+func PrintKnobsJSON(out io.Writer, list []KnobReading) error {
+	return PrintJSON(out, map[string]any{"version": JSONVersion, "knobs": list})
+}
+
+// TellDenied says which knobs only root can read.
+func TellDenied(w io.Writer, list []KnobReading) {
+	var names []string
+	for _, r := range list {
+		if r.Denied {
+			names = append(names, r.Name)
+		}
+	}
+	if len(names) > 0 && os.Geteuid() != 0 {
+		sanitize.Fprintf(w, "venturi: only root can read %s\n", strings.Join(names, ", "))
+	}
+}
+
+func PrintReadings(out io.Writer, list []KnobReading, notes bool) error {
+	w := columns(out)
+	for _, r := range list {
+		sanitize.Fprintf(w, "%s\t%s\n", r.Name, inEffect(*r.Now))
+	}
+	if err := w.Flush(); err != nil || !notes {
+		return err
+	}
+	for _, r := range list {
+		if r.Now.Note != "" {
+			sanitize.Fprintf(out, "  %s: %s\n", r.Name, indentWrapped(r.Now.Note, "    "))
+		}
+	}
+	return nil
+}
+
+// inEffect is a value, and what is in effect if that is another one.
+func inEffect(r knob.Reading) string {
+	if r.Effective != "" && r.Effective != r.Value {
+		return r.Value + ", in effect " + r.Effective
+	}
+	return r.Value
+}
+
+// plannedKnob is what would be written for one knob, for machines.
+type plannedKnob struct {
+	Knob   string       `json:"knob"`
+	Target knob.Target  `json:"target,omitzero"`
+	Now    knob.Reading `json:"now"`
+	Value  string       `json:"value"`
+	Writes []jsonWrite  `json:"writes"`
+}
+
+func plannedKnobs(planned []tune.Planned) []plannedKnob {
+	list := []plannedKnob{}
+	for _, p := range planned {
+		list = append(list, plannedKnob{p.Assignment.Knob.Name, p.Assignment.Target, p.Now, p.Assignment.Value, plannedWrites(p)})
+	}
+	return list
+}
+
+// PrintPlan prints what would be written, cell by cell.
+func PrintPlan(out io.Writer, planned []tune.Planned, asJSON bool) error {
+	if asJSON {
+		return PrintJSON(out, map[string]any{"version": JSONVersion, "knobs": plannedKnobs(planned)})
+	}
+	total := tune.Total(planned)
+	for _, c := range total {
+		if _, err := sanitize.Fprint(out, sanitize.Safe(c.Diff())); err != nil {
+			return err
+		}
+	}
+	if len(total) == 0 {
+		_, err := sanitize.Fprintf(out, "nothing would be changed\n")
+		return err
+	}
+	return nil
+}

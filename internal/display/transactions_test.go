@@ -1,4 +1,4 @@
-package cli
+package display
 
 import (
 	"encoding/json"
@@ -70,16 +70,16 @@ func TestTellTxns(t *testing.T) {
 	trial := &journal.Txn{ID: 1, Boot: boot, Lease: lease, Entries: []*journal.Entry{e}}
 	for _, c := range []struct {
 		txn       *journal.Txn
-		conflicts conflicts
+		conflicts Conflicts
 		want      string
 	}{
 		{&journal.Txn{}, nil, "empty"},
 		{&journal.Txn{Entries: []*journal.Entry{e, {State: journal.Undone}}}, nil, "open"},
 		{trial, nil, "on trial"},
-		{trial, conflicts{9: {Entry: e, Now: setting.Text("3")}}, "conflict"},
+		{trial, Conflicts{9: {Entry: e, Now: setting.Text("3")}}, "conflict"},
 		{&journal.Txn{Entries: []*journal.Entry{{State: journal.Vanished}, {State: journal.Undone}}}, nil, "undone"},
 	} {
-		told, err := toJSONTxns([]*journal.Txn{c.txn}, c.conflicts)
+		told, err := NewTransactions([]*journal.Txn{c.txn}, c.conflicts)
 		if err != nil {
 			t.Fatal(err)
 		}

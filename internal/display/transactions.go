@@ -1,4 +1,4 @@
-package cli
+package display
 
 import (
 	"errors"
@@ -13,17 +13,17 @@ import (
 )
 
 // jsonVersion is that of the form in which commands about tuning print JSON.
-const jsonVersion = 1
+const JSONVersion = 1
 
-// jsonTxns is the JSON form of transactions.
-type jsonTxns struct {
-	Version int       `json:"version"`
-	Txns    []jsonTxn `json:"transactions"`
+// Transactions are the JSON form of transactions.
+type Transactions struct {
+	Version int           `json:"version"`
+	Txns    []Transaction `json:"transactions"`
 }
 
-// jsonTxn is the JSON form of a transaction. Its state is that of its most important write; of
+// Transaction is the JSON form of a transaction. Its state is that of its most important write; of
 // one without writes, "empty".
-type jsonTxn struct {
+type Transaction struct {
 	ID        int         `json:"id"`
 	Time      time.Time   `json:"time"`
 	User      string      `json:"who"`
@@ -52,9 +52,9 @@ type jsonWrite struct {
 	Reason   string          `json:"why,omitempty"` // of the state, or why it is still open
 }
 
-// toJSONTxns converts transactions to their JSON form.
-func toJSONTxns(txns []*journal.Txn, conflicts conflicts) (jsonTxns, error) {
-	all := jsonTxns{Version: jsonVersion, Txns: []jsonTxn{}}
+// NewTransactions converts transactions to their JSON form.
+func NewTransactions(txns []*journal.Txn, conflicts Conflicts) (Transactions, error) {
+	all := Transactions{Version: JSONVersion, Txns: []Transaction{}}
 	now, err := host.SinceBootAsleep()
 	if err != nil {
 		return all, err
@@ -64,7 +64,7 @@ func toJSONTxns(txns []*journal.Txn, conflicts conflicts) (jsonTxns, error) {
 		return all, err
 	}
 	for _, t := range txns {
-		told := jsonTxn{ID: t.ID, Time: t.Time, User: t.User, Command: t.Command, Confirmed: t.Confirmed, State: txnState(t, conflicts), Writes: []jsonWrite{}}
+		told := Transaction{ID: t.ID, Time: t.Time, User: t.User, Command: t.Command, Confirmed: t.Confirmed, State: txnState(t, conflicts), Writes: []jsonWrite{}}
 		if t.Lease != nil {
 			until := t.Time.Add(t.Lease.Length)
 			if t.Boot == boot {
@@ -89,7 +89,7 @@ func toJSONWrite(e *journal.Entry, conflict *journal.ConflictError) jsonWrite {
 }
 
 // txnState is the state of a transaction in one of the words of journal's help.
-func txnState(t *journal.Txn, conflicts conflicts) string {
+func txnState(t *journal.Txn, conflicts Conflicts) string {
 	has := map[string]bool{}
 	for _, e := range t.Entries {
 		has[toJSONWrite(e, conflicts[e.ID]).State] = true
@@ -106,8 +106,8 @@ func txnState(t *journal.Txn, conflicts conflicts) string {
 }
 
 // undoneTxns are the transactions of an undo, for machines.
-func undoneTxns(h journal.History, txns []int, outcomes []journal.Outcome) (jsonTxns, error) {
-	found, why := conflicts{}, map[int]string{}
+func undoneTxns(h journal.History, txns []int, outcomes []journal.Outcome) (Transactions, error) {
+	found, why := Conflicts{}, map[int]string{}
 	for _, o := range outcomes {
 		if conflict := new(journal.ConflictError); errors.As(o.Err, &conflict) {
 			found[o.Entry.ID] = conflict
@@ -115,8 +115,8 @@ func undoneTxns(h journal.History, txns []int, outcomes []journal.Outcome) (json
 			why[o.Entry.ID] = o.Err.Error()
 		}
 	}
-	chosen := numbered(h, txns...)
-	all, err := toJSONTxns(chosen, found)
+	chosen := SelectTxns(h, txns...)
+	all, err := NewTransactions(chosen, found)
 	for i, t := range chosen {
 		for k, e := range t.Entries {
 			if text := why[e.ID]; text != "" && err == nil {
@@ -127,30 +127,30 @@ func undoneTxns(h journal.History, txns []int, outcomes []journal.Outcome) (json
 	return all, err
 }
 
-// numbered are the transactions with these numbers.
-func numbered(h journal.History, txns ...int) []*journal.Txn {
+// SelectTxns gives the transactions with these numbers.
+func SelectTxns(h journal.History, txns ...int) []*journal.Txn {
 	return slices.DeleteFunc(slices.Clone(h.Txns), func(t *journal.Txn) bool { return !slices.Contains(txns, t.ID) })
 }
 
-// printTxnJSON prints one transaction, for machines.
-func printTxnJSON(out io.Writer, h journal.History, txn int) error {
-	told, err := toJSONTxns(numbered(h, txn), nil)
+// PrintTxnJSON prints one transaction, for machines.
+func PrintTxnJSON(out io.Writer, h journal.History, txn int) error {
+	told, err := NewTransactions(SelectTxns(h, txn), nil)
 	if err != nil {
 		return err
 	}
-	return printJSON(out, told)
+	return PrintJSON(out, told)
 }
 
-// printUndoneJSON is [printUndone] for machines, with the same errors.
-func printUndoneJSON(out io.Writer, h journal.History, txns []int, outcomes []journal.Outcome) error {
+// PrintUndoneJSON is [printUndone] for machines, with the same errors.
+func PrintUndoneJSON(out io.Writer, h journal.History, txns []int, outcomes []journal.Outcome) error {
 	all, err := undoneTxns(h, txns, outcomes)
 	if err == nil {
-		err = printJSON(out, all)
+		err = PrintJSON(out, all)
 	}
 	if err != nil {
 		return err
 	}
-	return printUndone(io.Discard, outcomes)
+	return PrintUndone(io.Discard, outcomes)
 }
 
 // plannedWrites are changes that a plan comes to, for machines.

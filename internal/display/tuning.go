@@ -1,4 +1,4 @@
-package cli
+package display
 
 import (
 	"io"
@@ -20,8 +20,8 @@ type plannedStep struct {
 	Next   []string       `json:"next,omitempty"` // values that a proof tries after this one
 }
 
-// printTuning prints what a profile would change, what it would not, and why.
-func printTuning(out io.Writer, profile tune.Profile, planned []tune.Planned, skipped []tune.Skipped, asJSON, all bool) error {
+// PrintTuning prints what a profile would change, what it would not, and why.
+func PrintTuning(out io.Writer, profile tune.Profile, planned []tune.Planned, skipped []tune.Skipped, asJSON, all bool) error {
 	steps := []plannedStep{}
 	for i, k := range plannedKnobs(planned) {
 		w := planned[i].Assignment
@@ -32,7 +32,7 @@ func printTuning(out io.Writer, profile tune.Profile, planned []tune.Planned, sk
 		steps = append(steps, s)
 	}
 	if asJSON {
-		return printJSON(out, map[string]any{"version": jsonVersion, "profile": profile.Name, "title": profile.Title, "steps": steps, "skipped": append([]tune.Skipped{}, skipped...)})
+		return PrintJSON(out, map[string]any{"version": JSONVersion, "profile": profile.Name, "title": profile.Title, "steps": steps, "skipped": append([]tune.Skipped{}, skipped...)})
 	}
 	sanitize.Fprintf(out, "%s: %s\n", profile.Name, profile.Title)
 	if len(steps) > 0 {
@@ -52,7 +52,7 @@ func printTuning(out io.Writer, profile tune.Profile, planned []tune.Planned, sk
 		return err
 	}
 	sanitize.Fprintf(out, "\nwhat would be written:\n")
-	if err := printPlan(out, planned, false); err != nil {
+	if err := PrintPlan(out, planned, false); err != nil {
 		return err
 	}
 	_, err := sanitize.Fprintf(out, "\nNothing was changed: --apply makes these changes, all or none.\n")

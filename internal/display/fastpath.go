@@ -1,4 +1,4 @@
-package cli
+package display
 
 import (
 	"errors"
@@ -15,9 +15,9 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// fastPathStatus is the state and the counters of a fast path on one machine of a lab
+// FastPathStatus is the state and the counters of a fast path on one machine of a lab
 // since it was laid.
-type fastPathStatus struct {
+type FastPathStatus struct {
 	Lab         string           `json:"lab"`
 	Path        string           `json:"path"`
 	Machine     string           `json:"machine"`
@@ -26,10 +26,10 @@ type fastPathStatus struct {
 	SlowIngress map[string]int64 `json:"into"`            // of those that were slow, on their way into a pod
 }
 
-// laidFastPaths reads them of all labs, but of those in virtual machines, which are
+// ReadFastPaths reads them of all labs, but of those in virtual machines, which are
 // not to be seen from outside.
-func laidFastPaths(list []lab.Info) ([]fastPathStatus, error) {
-	all := []fastPathStatus{}
+func ReadFastPaths(list []lab.Info) ([]FastPathStatus, error) {
+	all := []FastPathStatus{}
 	for _, info := range list {
 		if info.Lab == nil || info.Lab.Guest != nil {
 			continue
@@ -49,7 +49,7 @@ func laidFastPaths(list []lab.Info) ([]fastPathStatus, error) {
 	return all, nil
 }
 
-func readFastPath(pins string) (f fastPathStatus, err error) {
+func readFastPath(pins string) (f FastPathStatus, err error) {
 	stats, err := fastpath.ReadStats(pins)
 	if err != nil {
 		return f, err
@@ -65,7 +65,7 @@ func readFastPath(pins string) (f fastPathStatus, err error) {
 	return f, err
 }
 
-func printFastPaths(out io.Writer, all []fastPathStatus) error {
+func PrintFastPaths(out io.Writer, all []FastPathStatus) error {
 	if len(all) == 0 {
 		_, err := sanitize.Fprintf(out, "no lab has a fast path that can be seen from here\n")
 		return err

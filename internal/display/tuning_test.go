@@ -1,4 +1,4 @@
-package cli
+package display
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ func TestPlanFoldsWhatIsLeftOut(t *testing.T) {
 		true:  {"rings; channels", "governor", "it is on already", "it is max already", "which value helps here"},
 	} {
 		var out bytes.Buffer
-		if err := printTuning(&out, tune.Profile{Name: "x"}, nil, skipped, false, all); err != nil {
+		if err := PrintTuning(&out, tune.Profile{Name: "x"}, nil, skipped, false, all); err != nil {
 			t.Fatal(err)
 		}
 		for _, text := range want {
@@ -36,7 +36,7 @@ func TestPlanFoldsWhatIsLeftOut(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := printTuning(&out, tune.Profile{Name: "x"}, nil, skipped, true, false); err != nil || strings.Count(out.String(), `"reason"`) != len(skipped) {
+	if err := PrintTuning(&out, tune.Profile{Name: "x"}, nil, skipped, true, false); err != nil || strings.Count(out.String(), `"reason"`) != len(skipped) {
 		t.Errorf("%v\n%s", err, &out)
 	}
 }
