@@ -22,6 +22,7 @@ var only = []struct {
 	{"internal/stats", nil, "it is mathematics, and must be judged without the rest"},
 	{"internal/search", []string{"internal/stats"}, "it is an algorithm over an interface, and is judged by simulation"},
 	{"internal/analysis", []string{"result", "internal/stats"}, "any old record can be judged offline"},
+	{"internal/gate", []string{"internal/stats", "internal/analysis", "internal/verr"}, "it knows verdicts, and no way to print them"},
 	{"internal/report/chart", nil, "it draws marks and axes, whatever they stand for"},
 	{"internal/report", []string{"result", "internal/stats", "internal/analysis", "internal/report/chart"}, "a report is made from a record and nothing else"},
 	{"internal/nlmsg", nil, "it is what all readers of netlink share, and knows no table of the kernel's"},

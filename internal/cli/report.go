@@ -2,13 +2,9 @@ package cli
 
 import (
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,8 +12,8 @@ import (
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/display"
+	"github.com/venturi-net/venturi/internal/gate"
 	"github.com/venturi-net/venturi/internal/report"
-	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -48,7 +44,7 @@ matter how fast the machine was on either day. Use it before and after a kernel,
 release of a CNI, or a tuning.
 
 --fail-if 'PATH LOAD VERDICT' makes the exit code ` + strconv.Itoa(verr.Findings) + ` when the report has that verdict. * is every path
-or load; VERDICT is ` + strings.Join(failVerdicts, ", ") + `.
+or load; VERDICT is ` + strings.Join(gate.FailVerdicts, ", ") + `.
 
 --format html is a page with figures: one file, without scripts, that needs no network.
 --open writes it beside the record and shows it in the browser. --format svg draws one
@@ -66,7 +62,7 @@ any other run with the same paths and loads.`,
   venturi report --style qperf                as qperf prints its results
   venturi report --study calico-bgp-vs-ovs    the study's tables`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			conditions, err := parseFailIf(fail)
+			conditions, err := gate.ParseConditions(fail)
 			if err != nil {
 				return err
 			}
@@ -88,11 +84,11 @@ any other run with the same paths and loads.`,
 			if err := checkReport(opt); err != nil {
 				return err
 			}
-			path, err := runPath(args)
+			path, err := compare.FindRun(args)
 			if err != nil {
 				return err
 			}
-			rec, err := openRecord(env, path, partial)
+			rec, err := compare.OpenRecord(env.Stderr, path, partial)
 			if err != nil {
 				return err
 			}
@@ -108,7 +104,7 @@ any other run with the same paths and loads.`,
 			if err != nil {
 				return printed("cannot check --fail-if", err)
 			}
-			return failing(conditions, summaryVerdicts(s))
+			return gate.CheckConditions(conditions, gate.SummaryVerdicts(s))
 		},
 	}
 	f := cmd.Flags()
@@ -125,7 +121,7 @@ any other run with the same paths and loads.`,
 }
 
 // reportChanges prints how the paths of later runs changed from the first.
-func reportChanges(env *Env, runs []string, partial bool, opt report.Options, conditions []failIf) error {
+func reportChanges(env *Env, runs []string, partial bool, opt report.Options, conditions []gate.Condition) error {
 	if opt.Style != "" || opt.Figure != "" {
 		return verr.New(verr.Usage, "cannot compare runs in a style or as a figure", "a comparison of runs is a table", "leave out --style and --figure")
 	}
@@ -134,18 +130,18 @@ func reportChanges(env *Env, runs []string, partial bool, opt report.Options, co
 	}
 	var recs []report.Named
 	for _, run := range runs {
-		rec, err := openRecord(env, run, partial)
+		rec, err := compare.OpenRecord(env.Stderr, run, partial)
 		if err != nil {
 			return err
 		}
 		recs = append(recs, report.Named{Name: run, Record: rec})
 	}
-	opt.Width = terminalWidth(env)
+	opt.Width = display.TerminalWidth(env.Stdout)
 	changes, err := report.WriteChanges(env.Stdout, recs, opt)
 	if err != nil {
 		return printed("cannot compare "+strings.Join(runs, " and "), err)
 	}
-	return failing(conditions, changeVerdicts(changes))
+	return gate.CheckConditions(conditions, gate.ChangeVerdicts(changes))
 }
 
 // verboseFlag is the flag by which a table shows all that it can.
@@ -187,54 +183,6 @@ func checkFormat(what, format string, known []string) error {
 		return nil
 	}
 	return verr.New(verr.Usage, what+" in the format "+format, "there is no such format", "choose one of: "+strings.Join(known, ", "))
-}
-
-// runPath is the run that was named, or the newest there is.
-func runPath(args []string) (string, error) {
-	if len(args) > 0 {
-		return args[0], nil
-	}
-	records, _ := sanitize.Files(runsFolder, "*/"+result.FileName) // the patterns are sound
-	below, _ := sanitize.Files(runsFolder, "*/*/"+result.FileName)
-	newest, when := "", time.Time{}
-	for _, r := range append(records, below...) {
-		if info, err := os.Stat(r); err == nil && !info.ModTime().Before(when) {
-			newest, when = filepath.Dir(r), info.ModTime()
-		}
-	}
-	if newest == "" {
-		return "", verr.New(verr.Usage, "cannot report the newest run",
-			"there is no run below "+runsFolder+"/ here", `make one with "venturi compare", or name the folder of a run`)
-	}
-	return newest, nil
-}
-
-// openRecord reads a record, or says in a person's words why it cannot. With
-// partial, one that was cut off is taken as far as it goes.
-func openRecord(env *Env, path string, partial bool) (*result.Record, error) {
-	rec, err := result.Open(path)
-	what := "cannot read the record of " + path
-	syntax := new(result.SyntaxError)
-	switch {
-	case err == nil:
-		return rec, nil
-	case errors.Is(err, result.ErrTruncated) && partial:
-		sanitize.Fprintf(env.Stderr, "venturi: the record of %s was cut off; this is the report of what there is\n", path)
-		return rec, nil
-	case errors.Is(err, result.ErrTruncated):
-		return nil, &verr.Error{Code: verr.BadRecord, Summary: what, Err: err,
-			Reason: "it is truncated: the run was killed, or is still going on",
-			Hint:   "add --partial to report what there is"}
-	case errors.Is(err, result.ErrNewer):
-		return nil, verr.Wrap(verr.BadRecord, what, err, "use the version of venturi that wrote it, or a later one")
-	case errors.Is(err, result.ErrNotRecord):
-		return nil, verr.Wrap(verr.BadRecord, what, err, "name the folder of a run, or the "+result.FileName+" in it")
-	case errors.As(err, &syntax):
-		return nil, verr.Wrap(verr.BadRecord, what, err, "it was changed or damaged; use a copy that was not")
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, verr.Wrap(verr.Usage, what, err, "name the folder of a run, as under "+runsFolder+"/")
-	}
-	return nil, verr.Wrap(verr.Failed, what, err, "make the file readable for this user")
 }
 
 func printReport(env *Env, path string, rec *result.Record, opt report.Options) error {

@@ -239,7 +239,7 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt report.
 	if err != nil {
 		return err
 	}
-	run, err := runPath(args)
+	run, err := compare.FindRun(args)
 	if err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt report.
 			sanitize.Fprintf(env.Stderr, "venturi: wire %s is left out: there is no record in %s\n", s.Wires[i].Name, folder)
 			continue
 		}
-		rec, err := openRecord(env, folder, partial)
+		rec, err := compare.OpenRecord(env.Stderr, folder, partial)
 		if err != nil {
 			return err
 		}

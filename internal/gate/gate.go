@@ -1,4 +1,6 @@
-package cli
+// Package gate holds the verdicts of a report against conditions, so that a
+// script or a CI job ends by them.
+package gate
 
 import (
 	"fmt"
@@ -13,70 +15,70 @@ import (
 // anyName stands for every path or load in a condition.
 const anyName = "*"
 
-// failVerdicts are the verdicts of a condition.
-var failVerdicts = []string{string(stats.Slower), string(stats.Faster), string(stats.Equivalent), "undecided"}
+// Verdicts are the verdicts of a condition.
+var FailVerdicts = []string{string(stats.Slower), string(stats.Faster), string(stats.Equivalent), "undecided"}
 
-// failIf is a condition under which a report ends with an exit code of its own, as
+// Condition is a condition under which a report ends with an exit code of its own, as
 // "vxlan tcp_lat slower".
-type failIf struct{ path, load, verdict string }
+type Condition struct{ path, load, verdict string }
 
-// parseFailIf reads the conditions of the command line.
-func parseFailIf(texts []string) ([]failIf, error) {
-	var out []failIf
+// Parse reads the conditions of the command line.
+func ParseConditions(texts []string) ([]Condition, error) {
+	var out []Condition
 	for _, t := range texts {
 		words := strings.Fields(t)
-		if len(words) != 3 || !slices.Contains(failVerdicts, words[2]) {
+		if len(words) != 3 || !slices.Contains(FailVerdicts, words[2]) {
 			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot check --fail-if %q", t), "a condition is a path, a load and a verdict",
-				`write it as "vxlan tcp_lat slower"; `+anyName+" is every path or load, and the verdicts are "+strings.Join(failVerdicts, ", "))
+				`write it as "vxlan tcp_lat slower"; `+anyName+" is every path or load, and the verdicts are "+strings.Join(FailVerdicts, ", "))
 		}
-		out = append(out, failIf{words[0], words[1], words[2]})
+		out = append(out, Condition{words[0], words[1], words[2]})
 	}
 	return out, nil
 }
 
-// judgedPath is one verdict of a report.
-type judgedPath struct {
+// Verdict is one verdict of a report.
+type Verdict struct {
 	path, load, cell string
 	verdict          stats.Verdict
 }
 
-func (j judgedPath) String() string { return j.path + " " + j.cell + " " + j.word() }
+func (j Verdict) String() string { return j.path + " " + j.cell + " " + j.word() }
 
-func (j judgedPath) word() string {
+func (j Verdict) word() string {
 	if j.verdict == stats.CannotTell || j.verdict == stats.NotJudged {
 		return "undecided"
 	}
 	return string(j.verdict)
 }
 
-// summaryVerdicts are those of paths to the baseline.
-func summaryVerdicts(s *analysis.Summary) (out []judgedPath) {
+// SummaryVerdicts are those of paths to the baseline.
+func SummaryVerdicts(s *analysis.Summary) (out []Verdict) {
 	for _, c := range s.Cells {
 		for _, r := range c.Rows {
 			if r.Judged != nil {
-				out = append(out, judgedPath{r.Arm.Name, c.Cell.Load, c.Cell.Name, r.Judged.Verdict})
+				out = append(out, Verdict{r.Arm.Name, c.Cell.Load, c.Cell.Name, r.Judged.Verdict})
 			}
 		}
 	}
 	return out
 }
 
-// changeVerdicts are those of paths to themselves, before.
-func changeVerdicts(changes []*analysis.Change) (out []judgedPath) {
+// ChangeVerdicts are those of paths to themselves, before.
+func ChangeVerdicts(changes []*analysis.Change) (out []Verdict) {
 	for _, change := range changes {
 		for _, c := range change.Cells {
 			for _, r := range c.Rows {
-				out = append(out, judgedPath{r.Path, c.Cell.Load, c.Cell.Name, r.Judged.Verdict})
+				out = append(out, Verdict{r.Path, c.Cell.Load, c.Cell.Name, r.Judged.Verdict})
 			}
 		}
 	}
 	return out
 }
 
-// failing holds the verdicts against the conditions. The error says which of them is
+// Check holds the verdicts against the conditions. The error says which of them is
 // met, or names a path or load that nobody has measured: a condition with a
 // typing error must not pass for ever.
-func failing(conditions []failIf, all []judgedPath) error {
+func CheckConditions(conditions []Condition, all []Verdict) error {
 	var met []string
 	for _, c := range conditions {
 		known := false

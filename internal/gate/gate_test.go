@@ -1,4 +1,4 @@
-package cli
+package gate
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 )
 
 func TestFailIf(t *testing.T) {
-	all := []judgedPath{
+	all := []Verdict{
 		{"vxlan", "tcp_lat", "tcp_lat/1", stats.Slower},
 		{"vxlan", "tcp_bw", "tcp_bw/65536", stats.CannotTell},
 		{"routed", "tcp_lat", "tcp_lat/1", stats.Equivalent},
@@ -26,9 +26,9 @@ func TestFailIf(t *testing.T) {
 		"vxlan tcp_lat slow":           verr.Usage,
 		"vxlan tcp_lat slower by 10 %": verr.Usage,
 	} {
-		conditions, err := parseFailIf([]string{text})
+		conditions, err := ParseConditions([]string{text})
 		if err == nil {
-			err = failing(conditions, all)
+			err = CheckConditions(conditions, all)
 		}
 		if got := verr.Code(err); got != want {
 			t.Errorf("%q: code %d, want %d (%v)", text, got, want, err)
