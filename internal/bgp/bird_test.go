@@ -87,7 +87,7 @@ func TestSilentDeath(t *testing.T) {
 
 	cut(t, r.fabric, "port1")
 	silent := time.Now()
-	must(t, unix.Kill(victim.Pid, unix.SIGKILL))
+	testenv.Must(t, unix.Kill(victim.Pid, unix.SIGKILL))
 	ended(t, victim)
 	r.awaitRoutes(0, protoBGP, routeVia(2, 0), routeVia(2, 1))
 	// The last keepalive came up to a second before the link went.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/venturi-net/venturi/internal/bgp"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // fullConfig is a config in which every field says something.
@@ -38,9 +39,9 @@ var equal = cmp.Options{
 
 func TestConfigRoundTrip(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.json")
-	must(t, fullConfig().Write(file))
+	testenv.Must(t, fullConfig().Write(file))
 	got, err := bgp.Load(file)
-	must(t, err)
+	testenv.Must(t, err)
 	if diff := cmp.Diff(fullConfig(), got, equal); diff != "" {
 		t.Errorf("written and read again (-want +got):\n%s", diff)
 	}
@@ -50,9 +51,9 @@ func TestConfigDefaults(t *testing.T) {
 	c := fullConfig()
 	c.Hold, c.Keepalive, c.ConnectRetry, c.Scan, c.Neighbours[0].Port = 0, 0, 0, 0, 0
 	file := filepath.Join(t.TempDir(), "config.json")
-	must(t, c.Write(file))
+	testenv.Must(t, c.Write(file))
 	got, err := bgp.Load(file)
-	must(t, err)
+	testenv.Must(t, err)
 	c.Hold, c.Keepalive, c.ConnectRetry, c.Scan, c.Neighbours[0].Port = 90, 30, 2, 10, 179
 	if diff := cmp.Diff(c, got, equal); diff != "" {
 		t.Errorf("what is filled in (-want +got):\n%s", diff)
@@ -62,7 +63,7 @@ func TestConfigDefaults(t *testing.T) {
 // An error names the field that is wrong.
 func TestConfigErrors(t *testing.T) {
 	good, err := json.Marshal(fullConfig())
-	must(t, err)
+	testenv.Must(t, err)
 	for _, c := range []struct{ name, old, by, want string }{
 		{"no JSON", "{", "", "invalid character"},
 		{"unknown field", `"asn":64512,"router_id"`, `"asn":64512,"colour":1,"router_id"`, "colour:"},
@@ -97,7 +98,7 @@ func TestConfigErrors(t *testing.T) {
 				t.Fatalf("nothing to replace in %s", good)
 			}
 			file := filepath.Join(t.TempDir(), "config.json")
-			must(t, os.WriteFile(file, []byte(bad), 0o600))
+			testenv.Must(t, os.WriteFile(file, []byte(bad), 0o600))
 			_, err := bgp.Load(file)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got error %v, want one that says %q", err, c.want)

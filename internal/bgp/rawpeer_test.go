@@ -75,7 +75,7 @@ func (p *rawPeer) send(kind byte, body []byte) {
 	}
 	msg = binary.BigEndian.AppendUint16(msg, uint16(19+len(body)))
 	_, err := p.conn.Write(append(append(msg, kind), body...))
-	must(p.t, err)
+	testenv.Must(p.t, err)
 }
 
 func (p *rawPeer) read() (kind byte, body []byte, err error) {

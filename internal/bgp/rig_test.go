@@ -37,22 +37,22 @@ type rig struct {
 func newRig(t *testing.T, machines int) *rig {
 	t.Helper()
 	w, err := netcfg.Owned(testenv.Claim(t))
-	must(t, err)
+	testenv.Must(t, err)
 	open := func(rest string) *netcfg.Namespace {
 		n, err := w.Create(w.Name(rest))
-		must(t, err)
+		testenv.Must(t, err)
 		t.Cleanup(n.Close)
 		return n
 	}
 	r := &rig{t: t, fabric: open("fabric"), folder: t.TempDir()}
-	must(t, r.fabric.AddBridge("br0", nil, 1500))
+	testenv.Must(t, r.fabric.AddBridge("br0", nil, 1500))
 	for i := range machines {
 		m := open(fmt.Sprintf("m%d", i+1))
 		port := fmt.Sprintf("port%d", i)
-		must(t, netcfg.AddVeth(
+		testenv.Must(t, netcfg.AddVeth(
 			netcfg.VethEnd{In: m, Name: "wire0"}, netcfg.VethEnd{In: r.fabric, Name: port}, 1500))
-		must(t, r.fabric.Enslave(port, "br0", false))
-		must(t, m.AddAddr("wire0", netip.PrefixFrom(addr(i), 24)))
+		testenv.Must(t, r.fabric.Enslave(port, "br0", false))
+		testenv.Must(t, m.AddAddr("wire0", netip.PrefixFrom(addr(i), 24)))
 		r.hosts = append(r.hosts, m)
 	}
 	return r
@@ -83,7 +83,7 @@ func (r *rig) config(i int, others ...int) *bgp.Config {
 func (r *rig) speak(i int, c *bgp.Config) *netcfg.Child {
 	r.t.Helper()
 	name := strings.TrimSuffix(c.State, ".json")
-	must(r.t, c.Write(name+".config"))
+	testenv.Must(r.t, c.Write(name+".config"))
 	_ = os.Remove(c.State) // that of the one before it
 	return r.start(i, filepath.Base(name)+".log", append(testenv.RoleCommand(r.t, "speaker"), "--config", name+".config")...)
 }
@@ -94,7 +94,7 @@ func (r *rig) start(i int, log string, args ...string) *netcfg.Child {
 	r.t.Helper()
 	log = filepath.Join(r.folder, log)
 	child, err := r.hosts[i].Start(netcfg.Command{Args: args, Log: log})
-	must(r.t, err)
+	testenv.Must(r.t, err)
 	r.t.Cleanup(func() {
 		child.Stop(2 * time.Second)
 		if text, _ := os.ReadFile(log); r.t.Failed() {
@@ -114,7 +114,7 @@ func (r *rig) bird(i int, protocols string) *netcfg.Child {
 		statics += fmt.Sprintf("\troute %s blackhole;\n", block(i, n))
 	}
 	conf := r.birdConf(i)
-	must(r.t, os.WriteFile(conf, fmt.Appendf(nil, `router id %s;
+	testenv.Must(r.t, os.WriteFile(conf, fmt.Appendf(nil, `router id %s;
 log stderr all;
 protocol device { scan time 1; }
 protocol kernel { ipv4 { export where source != RTS_STATIC; import none; }; }
@@ -142,8 +142,8 @@ func (r *rig) birdConf(i int) string { return filepath.Join(r.folder, fmt.Sprint
 func (r *rig) editBIRD(i int, old, by string) {
 	r.t.Helper()
 	conf, err := os.ReadFile(r.birdConf(i))
-	must(r.t, err)
-	must(r.t, os.WriteFile(r.birdConf(i), []byte(strings.Replace(string(conf), old, by, 1)), 0o600))
+	testenv.Must(r.t, err)
+	testenv.Must(r.t, os.WriteFile(r.birdConf(i), []byte(strings.Replace(string(conf), old, by, 1)), 0o600))
 	r.birdc(i, "configure")
 }
 
@@ -230,11 +230,4 @@ func await(t *testing.T, what string, look func() (ok bool, seen any)) {
 		}
 	}
 	t.Fatalf("waited %v for %s; at last: %v", long, what, seen)
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

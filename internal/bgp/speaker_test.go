@@ -57,11 +57,11 @@ func TestTwoReflectors(t *testing.T) {
 	r.awaitRoutes(2, protoBGP, routeVia(0, 0), routeVia(1, 0), routeVia(3, 0))
 	r.awaitRoutes(3, protoBGP, routeVia(0, 0), routeVia(1, 0), routeVia(2, 0))
 
-	must(t, unix.Kill(all[0].Pid, unix.SIGKILL))
+	testenv.Must(t, unix.Kill(all[0].Pid, unix.SIGKILL))
 	r.awaitRoutes(2, protoBGP, routeVia(1, 0), routeVia(3, 0))
 	r.awaitRoutes(3, protoBGP, routeVia(1, 0), routeVia(2, 0))
 
-	must(t, unix.Kill(all[3].Pid, unix.SIGKILL))
+	testenv.Must(t, unix.Kill(all[3].Pid, unix.SIGKILL))
 	r.awaitRoutes(1, protoBGP, routeVia(2, 0))
 	r.awaitRoutes(2, protoBGP, routeVia(1, 0))
 }
@@ -97,7 +97,7 @@ func TestKilledAndEnded(t *testing.T) {
 	r.awaitRoutes(1, protoBGP, routeVia(0, 0))
 	r.awaitRoutes(0, protoBGP, routeVia(1, 0))
 
-	must(t, unix.Kill(near.Pid, unix.SIGKILL))
+	testenv.Must(t, unix.Kill(near.Pid, unix.SIGKILL))
 	ended(t, near)
 	if got := r.routes(1, protoBGP); len(got) != 1 {
 		t.Fatalf("routes of a killed speaker: %v, want the one that it had", got)
@@ -105,9 +105,9 @@ func TestKilledAndEnded(t *testing.T) {
 	// Its peer notices the connection's end, not the hold time.
 	r.awaitRoutes(0, protoBGP)
 	stale := block(7, 0)
-	must(t, r.hosts[1].AddDynamicRoute(netcfg.DynamicRoute{Dst: stale, Via: addr(0), Protocol: protoBGP}))
+	testenv.Must(t, r.hosts[1].AddDynamicRoute(netcfg.DynamicRoute{Dst: stale, Via: addr(0), Protocol: protoBGP}))
 	foreign := netcfg.DynamicRoute{Dst: block(8, 0), Via: addr(0), Protocol: protoBIRD}
-	must(t, r.hosts[1].AddDynamicRoute(foreign))
+	testenv.Must(t, r.hosts[1].AddDynamicRoute(foreign))
 
 	near = r.speak(1, c)
 	r.awaitRoutes(1, protoBGP) // both of before are gone before the session is up
@@ -126,7 +126,7 @@ func TestKilledAndEnded(t *testing.T) {
 	}
 	r.awaitRoutes(0, protoBGP)
 
-	must(t, unix.Kill(far.Pid, unix.SIGTERM))
+	testenv.Must(t, unix.Kill(far.Pid, unix.SIGTERM))
 	ended(t, far)
 	if err := far.Err(); err != nil {
 		t.Errorf("told to end, it ended with %v, want success", err)
@@ -139,7 +139,7 @@ func TestRepair(t *testing.T) {
 	testenv.Root(t)
 	r := newRig(t, 2)
 	taken := netcfg.Route{Dst: block(0, 1), Blackhole: true}
-	must(t, r.hosts[1].AddRoute(taken))
+	testenv.Must(t, r.hosts[1].AddRoute(taken))
 	far := r.config(0, 1)
 	far.Announce = append(far.Announce, taken.Dst)
 	r.speak(0, far)
@@ -149,7 +149,7 @@ func TestRepair(t *testing.T) {
 	awaitState(t, "one route, and a problem with the other", c, func(s *bgp.State) bool {
 		return len(s.Routes) == 1 && len(s.Problems) == 1
 	})
-	must(t, r.hosts[1].DeleteDynamicRoute(netcfg.DynamicRoute{Dst: block(0, 0), Protocol: protoBGP}))
+	testenv.Must(t, r.hosts[1].DeleteDynamicRoute(netcfg.DynamicRoute{Dst: block(0, 0), Protocol: protoBGP}))
 	r.awaitRoutes(1, protoBGP, routeVia(0, 0))
 }
 

@@ -16,13 +16,6 @@ import (
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // overlay is two machines with a pod each, joined by a wire and a vxlan device
 // that is a port of each machine's bridge.
 type overlay struct{ m1, m2, p1, p2 *netcfg.Namespace }
@@ -31,27 +24,27 @@ func raise(t *testing.T) overlay {
 	t.Helper()
 	testenv.Root(t)
 	w, err := netcfg.Owned(testenv.Claim(t))
-	must(t, err)
+	testenv.Must(t, err)
 	var made []*netcfg.Namespace
 	for _, name := range []string{"m1", "m2", "p1", "p2"} {
 		n, err := w.Create(w.Name(name))
-		must(t, err)
+		testenv.Must(t, err)
 		t.Cleanup(n.Close)
 		made = append(made, n)
 		// Whatever the machine has, all namespaces have the same.
-		must(t, n.Sysctl(netcfg.Setting{Name: "net.ipv4.tcp_congestion_control", Value: "reno"}, netcfg.Setting{Name: "net.ipv4.ip_forward", Value: "1"}))
+		testenv.Must(t, n.Sysctl(netcfg.Setting{Name: "net.ipv4.tcp_congestion_control", Value: "reno"}, netcfg.Setting{Name: "net.ipv4.ip_forward", Value: "1"}))
 	}
 	o := overlay{made[0], made[1], made[2], made[3]}
-	must(t, netcfg.AddVeth(netcfg.VethEnd{In: o.m1, Name: "wire"}, netcfg.VethEnd{In: o.m2, Name: "wire"}, 1500))
+	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: o.m1, Name: "wire"}, netcfg.VethEnd{In: o.m2, Name: "wire"}, 1500))
 	for i, m := range []*netcfg.Namespace{o.m1, o.m2} {
 		outer := netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})
-		must(t, m.AddAddr("wire", netip.PrefixFrom(outer, 24)))
-		must(t, m.AddVXLAN(netcfg.VXLAN{Name: "vx", MAC: []byte{2, 0, 0, 0, 1, byte(i)}, MTU: 1450, VNI: 7, Port: 4789, Local: outer, Device: "wire"}))
-		must(t, m.AddBridge("cni0", []byte{2, 0, 0, 0, 2, byte(i)}, 1450))
+		testenv.Must(t, m.AddAddr("wire", netip.PrefixFrom(outer, 24)))
+		testenv.Must(t, m.AddVXLAN(netcfg.VXLAN{Name: "vx", MAC: []byte{2, 0, 0, 0, 1, byte(i)}, MTU: 1450, VNI: 7, Port: 4789, Local: outer, Device: "wire"}))
+		testenv.Must(t, m.AddBridge("cni0", []byte{2, 0, 0, 0, 2, byte(i)}, 1450))
 		pod := []*netcfg.Namespace{o.p1, o.p2}[i]
-		must(t, netcfg.AddVeth(netcfg.VethEnd{In: m, Name: "pod"}, netcfg.VethEnd{In: pod, Name: "eth0"}, 1450))
-		must(t, m.Enslave("vx", "cni0", false))
-		must(t, m.Enslave("pod", "cni0", false))
+		testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: m, Name: "pod"}, netcfg.VethEnd{In: pod, Name: "eth0"}, 1450))
+		testenv.Must(t, m.Enslave("vx", "cni0", false))
+		testenv.Must(t, m.Enslave("pod", "cni0", false))
 	}
 	return o
 }
@@ -68,7 +61,7 @@ func (o overlay) examine(t *testing.T, more doctor.Options) []doctor.Finding {
 		}
 	}
 	r, err := doctor.Examine(t.Context(), more)
-	must(t, err)
+	testenv.Must(t, err)
 	return slices.DeleteFunc(r.Findings, func(f doctor.Finding) bool { return f.Netns == "" })
 }
 
@@ -142,7 +135,7 @@ func TestPlantedFaults(t *testing.T) {
 			if strings.Contains(name, "bbr") && !allowedIn(t, o.p1, "bbr") {
 				t.Skip("namespaces may not use bbr on this kernel")
 			}
-			must(t, c.plant(o))
+			testenv.Must(t, c.plant(o))
 			var got []string
 			for _, f := range o.examine(t, doctor.Options{}) {
 				if f.Severity != doctor.Note {
@@ -191,8 +184,8 @@ func bridgeFilter(t *testing.T, n *netcfg.Namespace) (on bool) {
 // With a device named, only what is of that device is told, and the peer's way.
 func TestScope(t *testing.T) {
 	o := raise(t)
-	must(t, o.m1.Features("vx", map[string]bool{"rx-gro": false}))
-	must(t, o.p1.SetMTU("eth0", 1500))
+	testenv.Must(t, o.m1.Features("vx", map[string]bool{"rx-gro": false}))
+	testenv.Must(t, o.p1.SetMTU("eth0", 1500))
 	for _, c := range []struct {
 		options doctor.Options
 		want    []string
@@ -227,7 +220,7 @@ func TestScope(t *testing.T) {
 func TestPeer(t *testing.T) {
 	o := raise(t)
 	_, err := o.m1.Run(t.Context(), netcfg.Command{Args: []string{"ip", "route", "add", "198.51.100.0/24", "via", "192.0.2.2", "mtu", "1400"}, Env: os.Environ()}, "")
-	must(t, err)
+	testenv.Must(t, err)
 	for peer, want := range map[string]bool{"198.51.100.7": true, "192.0.2.2": false} {
 		found := o.examine(t, doctor.Options{Netns: []string{o.m1.Path()}, Peers: []netip.Addr{netip.MustParseAddr(peer)}})
 		if got := slices.ContainsFunc(found, func(f doctor.Finding) bool { return f.Code == "mtu-peer" }); got != want {

@@ -190,9 +190,9 @@ func bundle(t *testing.T, propagation string) (folder string) {
 		"mounts":     mounts,
 		"linux":      map[string]any{"namespaces": []any{map[string]string{"type": "mount"}, map[string]string{"type": "pid"}, map[string]string{"type": "network"}}},
 	})
-	must(t, err)
-	must(t, os.Mkdir(filepath.Join(folder, "rootfs"), 0o755))
-	must(t, os.WriteFile(filepath.Join(folder, "config.json"), text, 0o600))
+	testenv.Must(t, err)
+	testenv.Must(t, os.Mkdir(filepath.Join(folder, "rootfs"), 0o755))
+	testenv.Must(t, os.WriteFile(filepath.Join(folder, "config.json"), text, 0o600))
 	return folder
 }
 

@@ -26,7 +26,7 @@ func TestSweepSparesForeign(t *testing.T) {
 	} {
 		o.Name, o.Paths = testenv.LabName(), []string{"routed"}
 		l, err := lab.Up(t.Context(), o)
-		must(t, err)
+		testenv.Must(t, err)
 		out, err := testenv.RunIsolated(t, lab.Folder, "stranger", l.Name)
 		if err != nil {
 			t.Errorf("%s: %v: %s", what, err, out)
@@ -36,13 +36,13 @@ func TestSweepSparesForeign(t *testing.T) {
 		}
 		for _, m := range l.Machines {
 			if o.AgentCommand != nil {
-				must(t, agentAlive(m.AgentPid))
+				testenv.Must(t, agentAlive(m.AgentPid))
 			}
 		}
 		if o.Keep {
-			must(t, lab.Remove(t.Context(), l.Name))
+			testenv.Must(t, lab.Remove(t.Context(), l.Name))
 		} else {
-			must(t, l.Down())
+			testenv.Must(t, l.Down())
 		}
 	}
 }

@@ -138,11 +138,11 @@ func TestNameInUse(t *testing.T) {
 	if err := lab.Remove(t.Context(), l.Name); verr.Code(err) != verr.Busy {
 		t.Errorf("removing a lab in use: %v, want an error with code %d", err, verr.Busy)
 	}
-	must(t, l.Down())
-	must(t, l.Down()) // once more does nothing
+	testenv.Must(t, l.Down())
+	testenv.Must(t, l.Down()) // once more does nothing
 	again, err := lab.Up(t.Context(), lab.Options{Name: l.Name})
-	must(t, err)
-	must(t, again.Down())
+	testenv.Must(t, err)
+	testenv.Must(t, again.Down())
 	if err := lab.Remove(t.Context(), l.Name); verr.Code(err) != verr.Usage {
 		t.Errorf("removing a lab that is not there: %v, want a usage error", err)
 	}
@@ -165,7 +165,7 @@ func TestCancelled(t *testing.T) {
 		l, err := lab.Up(ctx, lab.Options{Name: testenv.LabName(), Paths: []string{"vxlan", "routed"}})
 		switch {
 		case err == nil:
-			must(t, l.Down())
+			testenv.Must(t, l.Down())
 		case !errors.Is(err, context.DeadlineExceeded):
 			t.Errorf("Up = %v, want %v", err, context.DeadlineExceeded)
 		}
@@ -177,10 +177,10 @@ func TestAgents(t *testing.T) {
 	l := testenv.Lab(t, lab.Options{Paths: []string{"host"}, AgentCommand: testenv.AgentCommand(t)})
 	for _, m := range l.Machines {
 		conn, err := net.Dial("unix", m.Socket)
-		must(t, err)
+		testenv.Must(t, err)
 		conn.Close()
 		id, err := host.ID(m.Namespace)
-		must(t, err)
+		testenv.Must(t, err)
 		if pids, err := (host.Reader{}).ProcessesIn(id); err != nil || !slices.Equal(pids, []int{m.AgentPid}) {
 			t.Errorf("in %s: processes %v (%v), want the agent %d", m.Name, pids, err, m.AgentPid)
 		}
@@ -196,8 +196,8 @@ func TestAgentDies(t *testing.T) {
 	told := make(chan error, 1)
 	go func() { told <- l.Wait(t.Context()) }()
 	p, err := os.FindProcess(l.Machines[1].AgentPid)
-	must(t, err)
-	must(t, p.Kill())
+	testenv.Must(t, err)
+	testenv.Must(t, p.Kill())
 	select {
 	case err := <-told:
 		if err == nil || !strings.Contains(err.Error(), "m2") {
@@ -232,9 +232,9 @@ func TestMachineUntouched(t *testing.T) {
 	testenv.Root(t)
 	before := testenv.Snapshot(t)
 	l, err := lab.Up(t.Context(), lab.Options{Name: testenv.LabName(), Paths: []string{"host", "routed", "vxlan"}, Services: 20})
-	must(t, err)
+	testenv.Must(t, err)
 	during := testenv.Snapshot(t)
-	must(t, l.Down())
+	testenv.Must(t, l.Down())
 	for when, now := range map[string]string{"during": during, "after": testenv.Snapshot(t)} {
 		if now != before {
 			t.Errorf("%s the lab the machine differs: %s", when, difference(before, now))

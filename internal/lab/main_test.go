@@ -25,13 +25,6 @@ func TestMain(m *testing.M) {
 // long is a wait that only a hang exceeds.
 const long = 20 * time.Second
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // agent is all that the lab wants of an agent: it listens until its standard
 // input ends, or for ever when detached.
 func agent(args []string) int {

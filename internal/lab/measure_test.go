@@ -23,10 +23,10 @@ func hold(t *testing.T) (pid int, release func()) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	must(t, err)
+	testenv.Must(t, err)
 	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	testenv.Must(t, err)
+	testenv.Must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if line != "held\n" {
@@ -62,7 +62,7 @@ func TestMeasureLock(t *testing.T) {
 	release()
 	select {
 	case err := <-got:
-		must(t, err)
+		testenv.Must(t, err)
 	case <-time.After(long):
 		t.Fatal("waits for a lock that is free")
 	}

@@ -76,7 +76,7 @@ func TestPathRefused(t *testing.T) {
 	} {
 		t.Run(strings.TrimSpace(fmt.Sprintf("%s %s %d", c.paths, c.wire, c.hosts)), func(t *testing.T) {
 			wire, err := lab.ParseWire(c.wire)
-			must(t, err)
+			testenv.Must(t, err)
 			refused(t, lab.Options{Paths: strings.Fields(c.paths), Wire: wire, Hosts: c.hosts}, verr.Usage, c.why)
 		})
 	}
@@ -162,8 +162,8 @@ func raiseBare(t *testing.T, name, spec string) (told verr.Error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
-	must(t, err)
-	must(t, json.Unmarshal(out, &told))
+	testenv.Must(t, err)
+	testenv.Must(t, json.Unmarshal(out, &told))
 	return told
 }
 

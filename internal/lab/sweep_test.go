@@ -26,7 +26,7 @@ import (
 func hasTraces(t *testing.T, name string) bool {
 	t.Helper()
 	all, err := netcfg.Namespaces()
-	must(t, err)
+	testenv.Must(t, err)
 	_, err = os.Stat(folder(name))
 	return err == nil || slices.ContainsFunc(all, func(n string) bool { return strings.HasPrefix(n, netcfg.Mark+name+".") })
 }
@@ -37,21 +37,21 @@ func remains(t *testing.T, folders, namespaces, state bool) string {
 	testenv.Root(t)
 	name := testenv.LabName()
 	if folders {
-		must(t, os.MkdirAll(folder(name), 0o700))
+		testenv.Must(t, os.MkdirAll(folder(name), 0o700))
 	}
 	if state {
-		must(t, os.WriteFile(filepath.Join(folder(name), "state.json"), []byte(`{"owner": 1, "cut off`), 0o600))
+		testenv.Must(t, os.WriteFile(filepath.Join(folder(name), "state.json"), []byte(`{"owner": 1, "cut off`), 0o600))
 	}
 	if namespaces {
 		w, err := netcfg.Owned(name)
-		must(t, err)
+		testenv.Must(t, err)
 		for _, rest := range []string{"m1", "m1.vxlan"} {
 			n, err := w.Create(w.Name(rest))
-			must(t, err)
+			testenv.Must(t, err)
 			n.Close()
 		}
 		// One that was killed while it was being made.
-		must(t, os.WriteFile(host.NamespacePath(w.Name("m2")), nil, 0o444))
+		testenv.Must(t, os.WriteFile(host.NamespacePath(w.Name("m2")), nil, 0o444))
 	}
 	return name
 }
@@ -93,23 +93,23 @@ func TestSweepSparesTheKept(t *testing.T) {
 	testenv.Root(t)
 	name := testenv.LabName()
 	l, err := lab.Up(t.Context(), lab.Options{Name: name, Paths: []string{"routed"}, Keep: true, AgentCommand: testenv.AgentCommand(t)})
-	must(t, err)
+	testenv.Must(t, err)
 	removed, err := lab.Sweep(t.Context())
 	if err != nil || slices.Contains(removed, name) {
 		t.Errorf("sweep removed %v (%v)", removed, err)
 	}
 	infos, err := lab.List(t.Context())
-	must(t, err)
+	testenv.Must(t, err)
 	i := slices.IndexFunc(infos, func(i lab.Info) bool { return i.Name == name })
 	if i < 0 || infos[i].Status != lab.StatusKept || infos[i].Lab == nil {
 		t.Fatalf("List = %+v, want %s as kept", infos, name)
 	}
 	loaded, err := lab.Load(name)
-	must(t, err)
+	testenv.Must(t, err)
 	if loaded.Arms[0].Client() != l.Arms[0].Client() || loaded.Machines[0].AgentPid != l.Machines[0].AgentPid {
 		t.Errorf("loaded %+v, want %+v", loaded, l)
 	}
-	must(t, lab.Remove(t.Context(), name))
+	testenv.Must(t, lab.Remove(t.Context(), name))
 	if hasTraces(t, name) {
 		t.Error("it is still there after it was removed")
 	}
@@ -146,14 +146,14 @@ func TestOwnerKilled(t *testing.T) {
 		cmd := exec.Command(command[0], append(command[1:], name)...)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
-		must(t, err)
-		must(t, cmd.Start())
+		testenv.Must(t, err)
+		testenv.Must(t, cmd.Start())
 		if line, err := bufio.NewReader(out).ReadString('\n'); line != "up\n" {
 			t.Fatalf("owner said %q (%v)", line, err)
 		}
 		l, err := lab.Load(name)
-		must(t, err)
-		must(t, cmd.Process.Kill())
+		testenv.Must(t, err)
+		testenv.Must(t, cmd.Process.Kill())
 		if agentsToo {
 			for _, m := range l.Machines {
 				if p, err := os.FindProcess(m.AgentPid); err == nil {
@@ -163,7 +163,7 @@ func TestOwnerKilled(t *testing.T) {
 		}
 		_ = cmd.Wait()
 		_, err = lab.Sweep(t.Context())
-		must(t, err)
+		testenv.Must(t, err)
 		if hasTraces(t, name) {
 			t.Errorf("something of the lab is left (agents killed: %v)", agentsToo)
 		}
@@ -180,20 +180,20 @@ func TestOwnerKilled(t *testing.T) {
 func TestDeadLabThatStays(t *testing.T) {
 	name := remains(t, true, true, false)
 	const nobody = 1<<22 + 1 // greater than any pid
-	must(t, os.WriteFile(filepath.Join(folder(name), "state.json"), fmt.Appendf(nil, `{"owner": %d}`, nobody), 0o600))
+	testenv.Must(t, os.WriteFile(filepath.Join(folder(name), "state.json"), fmt.Appendf(nil, `{"owner": %d}`, nobody), 0o600))
 	busy := filepath.Join(folder(name), "busy")
-	must(t, os.Mkdir(busy, 0o700))
-	must(t, unix.Mount("tmpfs", busy, "tmpfs", 0, ""))
+	testenv.Must(t, os.Mkdir(busy, 0o700))
+	testenv.Must(t, unix.Mount("tmpfs", busy, "tmpfs", 0, ""))
 	_, err := lab.NewClaim(t.Context(), name)
 	var told *verr.Error
 	if !errors.As(err, &told) || told.Code != verr.Busy || !strings.Contains(told.Reason, busy) || strings.Contains(told.Reason, fmt.Sprint(nobody)) {
 		t.Errorf("NewClaim = %v, want that %s stays", err, busy)
 	}
-	must(t, unix.Unmount(busy, unix.MNT_DETACH))
+	testenv.Must(t, unix.Unmount(busy, unix.MNT_DETACH))
 	c, err := lab.NewClaim(t.Context(), name)
-	must(t, err)
+	testenv.Must(t, err)
 	c.Release()
-	must(t, lab.Remove(t.Context(), name))
+	testenv.Must(t, lab.Remove(t.Context(), name))
 }
 
 // A process that the killed owner had only half started still holds the lock,
@@ -201,10 +201,10 @@ func TestDeadLabThatStays(t *testing.T) {
 func TestSweepWaitsForTheHalfStarted(t *testing.T) {
 	name := remains(t, true, true, false)
 	const nobody = 1<<22 + 1 // greater than any pid
-	must(t, os.WriteFile(filepath.Join(folder(name), "state.json"), fmt.Appendf(nil, `{"owner": %d}`, nobody), 0o600))
+	testenv.Must(t, os.WriteFile(filepath.Join(folder(name), "state.json"), fmt.Appendf(nil, `{"owner": %d}`, nobody), 0o600))
 	lock, err := os.Create(filepath.Join(folder(name), "lock"))
-	must(t, err)
-	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	testenv.Must(t, err)
+	testenv.Must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 	time.AfterFunc(200*time.Millisecond, func() { lock.Close() })
 	removed, err := lab.Sweep(t.Context())
 	if err != nil || !slices.Contains(removed, name) || hasTraces(t, name) {

@@ -74,7 +74,7 @@ func TestWireTakes(t *testing.T) {
 	testenv.Root(t)
 	for _, text := range []string{"", "tso=off", "tunnel-tso=off", "tso=off,tunnel-tso=off,gro=on", "csum=off,mtu=9000", "mtu=65535", "gso-max-size=16000"} {
 		w, err := lab.ParseWire(text)
-		must(t, err)
+		testenv.Must(t, err)
 		l := testenv.Lab(t, lab.Options{Wire: w, Paths: []string{"vxlan"}})
 		for _, m := range l.Machines {
 			facts, problems := host.Reader{}.Facts(m.Name, m.Namespaces()...)
@@ -82,7 +82,7 @@ func TestWireTakes(t *testing.T) {
 				t.Errorf("facts of %s: %v", m.Name, problems)
 			}
 			var wire netlink.Link
-			must(t, host.Do(m.Namespace, func() (err error) { wire, err = netlink.LinkByName("wire0"); return err }))
+			testenv.Must(t, host.Do(m.Namespace, func() (err error) { wire, err = netlink.LinkByName("wire0"); return err }))
 			for _, d := range facts.Devices {
 				if d.Name != "wire0" {
 					continue

@@ -35,9 +35,9 @@ func TestDevicesUnderKernel(t *testing.T) {
 func TestDevices(t *testing.T) {
 	w, n := testenv.Namespace(t)
 	pod, err := w.Create(w.Name("pod"))
-	must(t, err)
+	testenv.Must(t, err)
 	defer pod.Close()
-	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a"}, netcfg.VethEnd{In: n, Name: "b"}, 1500))
+	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a"}, netcfg.VethEnd{In: n, Name: "b"}, 1500))
 	kinds := 0
 	for kind, c := range map[string]struct {
 		in     *netcfg.Namespace

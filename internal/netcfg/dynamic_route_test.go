@@ -17,8 +17,8 @@ import (
 func TestDynamicRoute(t *testing.T) {
 	const protocol, other = 186, 12
 	_, n := testenv.Namespace(t)
-	must(t, n.AddBridge("br0", nil, 1500))
-	must(t, n.AddAddr("br0", netip.MustParsePrefix("10.0.0.1/24")))
+	testenv.Must(t, n.AddBridge("br0", nil, 1500))
+	testenv.Must(t, n.AddAddr("br0", netip.MustParsePrefix("10.0.0.1/24")))
 	dst := netip.MustParsePrefix("10.245.0.0/26")
 	first := netcfg.DynamicRoute{Dst: dst, Via: netip.MustParseAddr("10.0.0.2"), Protocol: protocol}
 	second := first
@@ -34,20 +34,20 @@ func TestDynamicRoute(t *testing.T) {
 		})
 	}
 
-	must(t, n.AddDynamicRoute(first))
+	testenv.Must(t, n.AddDynamicRoute(first))
 	has(protocol, host.Route{Dst: dst, Via: first.Via})
 	if err := n.AddDynamicRoute(second); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("a second route to the same destination: %v, want EEXIST", err)
 	}
-	must(t, n.ReplaceDynamicRoute(second))
+	testenv.Must(t, n.ReplaceDynamicRoute(second))
 	has(protocol, host.Route{Dst: dst, Via: second.Via})
 
-	must(t, n.DeleteDynamicRoute(netcfg.DynamicRoute{Dst: dst, Protocol: other}))
+	testenv.Must(t, n.DeleteDynamicRoute(netcfg.DynamicRoute{Dst: dst, Protocol: other}))
 	has(protocol, host.Route{Dst: dst, Via: second.Via})
 	has(other)
-	must(t, n.DeleteDynamicRoute(first))
+	testenv.Must(t, n.DeleteDynamicRoute(first))
 	has(protocol)
-	must(t, n.DeleteDynamicRoute(first)) // it is gone already
+	testenv.Must(t, n.DeleteDynamicRoute(first)) // it is gone already
 
 	lost := netcfg.DynamicRoute{Dst: dst, Via: netip.MustParseAddr("192.0.2.1"), Protocol: protocol}
 	if err := n.AddDynamicRoute(lost); err == nil {

@@ -17,7 +17,7 @@ import (
 func TestEncap(t *testing.T) {
 	e := netcfg.Encap{ID: 700, Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"), TTL: 64, Csum: true}
 	got, err := e.Encode()
-	must(t, err)
+	testenv.Must(t, err)
 	const want = "0c000100" + "00000000000002bc" + // id
 		"08000200" + "c0000202" + // dst
 		"08000300" + "c0000201" + // src
@@ -31,7 +31,7 @@ func TestEncap(t *testing.T) {
 // The kernel takes such a route; one without a use for it says so.
 func TestEncapRoute(t *testing.T) {
 	_, n := testenv.Namespace(t)
-	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a"}, netcfg.VethEnd{In: n, Name: "b"}, 1500))
+	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a"}, netcfg.VethEnd{In: n, Name: "b"}, 1500))
 	local, remote := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	err := n.AddRoute(netcfg.Route{
 		Dst: netip.PrefixFrom(remote, 32), Device: "a", Encap: &netcfg.Encap{ID: 1, Src: local, Dst: remote, TTL: 64},

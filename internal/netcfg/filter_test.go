@@ -23,7 +23,7 @@ func TestAddTables(t *testing.T) {
 		table.Chains[1].Rules = append(table.Chains[1].Rules,
 			netcfg.Rule{netcfg.TCP(), netcfg.Dst(dst), netcfg.Dport(80), netcfg.Drop()})
 	}
-	must(t, n.AddTables(table))
+	testenv.Must(t, n.AddTables(table))
 	facts, problems := host.Reader{}.Facts("m1", host.Named{Name: "m1", Path: n.Path()})
 	if len(problems) > 0 {
 		t.Errorf("facts: %v", problems)
@@ -68,7 +68,7 @@ func TestClauses(t *testing.T) {
 		for i := range tables {
 			tables[i].Wrapped = wrapped > 0
 		}
-		must(t, n.AddTables(tables...))
+		testenv.Must(t, n.AddTables(tables...))
 		facts, problems := host.Reader{}.Facts("m1", host.Named{Name: "m1", Path: n.Path()})
 		if len(problems) > 0 || facts.NetfilterRules != 9 || facts.WrappedRules != wrapped || !facts.Conntrack {
 			t.Errorf("%d rules, %d of them wrapped, tracking %v, %v; want 9, %d, and tracking",

@@ -17,19 +17,19 @@ import (
 // what the device itself could bring.
 func TestAddHeadroom(t *testing.T) {
 	_, n := testenv.Namespace(t)
-	must(t, n.AddBridge("br0", nil, 1400))
-	must(t, n.Up("br0"))
+	testenv.Must(t, n.AddBridge("br0", nil, 1400))
+	testenv.Must(t, n.Up("br0"))
 	pods := []string{"pod0", "pod1"}
 	for i, pod := range pods {
 		port := []string{"port0", "port1"}[i]
-		must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: port}, netcfg.VethEnd{In: n, Name: pod}, 1400))
-		must(t, n.Up(port))
-		must(t, n.Up(pod))
+		testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: port}, netcfg.VethEnd{In: n, Name: pod}, 1400))
+		testenv.Must(t, n.Up(port))
+		testenv.Must(t, n.Up(pod))
 	}
-	must(t, n.Enslave("port0", "br0", true))
+	testenv.Must(t, n.Enslave("port0", "br0", true))
 	before := attrOf(t, n, "br0", unix.IFLA_ADDRESS)
-	must(t, n.AddHeadroom("room0", "br0"))
-	must(t, n.Enslave("port1", "br0", true))
+	testenv.Must(t, n.AddHeadroom("room0", "br0"))
+	testenv.Must(t, n.Enslave("port1", "br0", true))
 	const tunnel = 50 // outer IPv4, UDP, VXLAN and Ethernet
 	for _, pod := range pods {
 		if room, told := headroom(t, n, pod); told && room < tunnel {
@@ -62,7 +62,7 @@ func headroom(t *testing.T, n *netcfg.Namespace, device string) (room uint16, to
 // attrOf is what the kernel says of a device; attribute 0: the header of it all.
 func attrOf(t *testing.T, n *netcfg.Namespace, device string, attr uint16) (value []byte) {
 	t.Helper()
-	must(t, host.Do(n.Path(), func() error {
+	testenv.Must(t, host.Do(n.Path(), func() error {
 		req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
 		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
 		req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(device)))

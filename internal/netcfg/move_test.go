@@ -11,11 +11,11 @@ import (
 func TestMove(t *testing.T) {
 	w, from := testenv.Namespace(t)
 	to, err := w.Create(w.Name("m2"))
-	must(t, err)
+	testenv.Must(t, err)
 	defer to.Close()
-	must(t, netcfg.AddVeth(netcfg.VethEnd{In: from, Name: "port", MAC: []byte{2, 0, 0, 0, 0, 5}},
+	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: from, Name: "port", MAC: []byte{2, 0, 0, 0, 0, 5}},
 		netcfg.VethEnd{In: from, Name: "peer"}, 1400))
-	must(t, from.Move("port", to, "eth0"))
+	testenv.Must(t, from.Move("port", to, "eth0"))
 	testenv.InNetns(t, to.Path(), func() error {
 		links, err := host.Links()
 		for _, l := range links {
@@ -32,7 +32,7 @@ func TestMove(t *testing.T) {
 	if err := from.Move("port", to, "eth1"); err == nil {
 		t.Error("moved what is not there any more")
 	}
-	must(t, netcfg.AddVeth(netcfg.VethEnd{In: from, Name: "port"}, netcfg.VethEnd{In: from, Name: "peer2"}, 1400))
+	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: from, Name: "port"}, netcfg.VethEnd{In: from, Name: "peer2"}, 1400))
 	if err := from.Move("port", to, "eth0"); err == nil {
 		t.Error("two devices have one name")
 	}

@@ -30,16 +30,16 @@ func awaitExit(t *testing.T, c *netcfg.Child) {
 func processesIn(t *testing.T, n *netcfg.Namespace) []int {
 	t.Helper()
 	id, err := host.ID(n.Path())
-	must(t, err)
+	testenv.Must(t, err)
 	pids, err := host.Reader{}.ProcessesIn(id)
-	must(t, err)
+	testenv.Must(t, err)
 	return pids
 }
 
 func TestStartInside(t *testing.T) {
 	_, n := testenv.Namespace(t)
 	c, err := n.Start(netcfg.Command{Args: testenv.RoleCommand(t, "reader")})
-	must(t, err)
+	testenv.Must(t, err)
 	if pids := processesIn(t, n); len(pids) != 1 || pids[0] != c.Pid {
 		t.Errorf("processes inside: %v, want %d", pids, c.Pid)
 	}
@@ -66,7 +66,7 @@ func TestStopDeaf(t *testing.T) {
 	_, n := testenv.Namespace(t)
 	log := filepath.Join(t.TempDir(), "log")
 	c, err := n.Start(netcfg.Command{Args: testenv.RoleCommand(t, "deaf"), Log: log})
-	must(t, err)
+	testenv.Must(t, err)
 	awaitText(t, log, "deaf")
 	c.Stop(50 * time.Millisecond)
 	awaitExit(t, c)
@@ -79,13 +79,13 @@ func TestKillFindsWhoIsInside(t *testing.T) {
 	w, n := testenv.Namespace(t)
 	log := filepath.Join(t.TempDir(), "log")
 	detached, err := n.Start(netcfg.Command{Args: testenv.RoleCommand(t, "deaf"), Log: log, Detach: true})
-	must(t, err)
+	testenv.Must(t, err)
 	awaitText(t, log, "deaf")
 	attached, err := n.Start(netcfg.Command{Args: testenv.RoleCommand(t, "reader")})
-	must(t, err)
+	testenv.Must(t, err)
 	bystander := exec.Command("sleep", "60")
-	must(t, bystander.Start())
-	must(t, w.Kill([]string{n.Name()}, 50*time.Millisecond))
+	testenv.Must(t, bystander.Start())
+	testenv.Must(t, w.Kill([]string{n.Name()}, 50*time.Millisecond))
 	if pids := processesIn(t, n); len(pids) != 0 {
 		t.Errorf("still inside: %v", pids)
 	}
@@ -113,7 +113,7 @@ func awaitText(t *testing.T, file, want string) {
 func TestAwaitStuck(t *testing.T) {
 	_, n := testenv.Namespace(t)
 	c, err := n.Start(netcfg.Command{Args: testenv.RoleCommand(t, "reader")})
-	must(t, err)
+	testenv.Must(t, err)
 	defer c.Stop(long)
 	err = c.Await(t.Context(), 50*time.Millisecond, func(ctx context.Context) error {
 		<-ctx.Done()

@@ -25,18 +25,18 @@ func TestRewriteTable(t *testing.T) {
 		}
 		return netcfg.Table{Name: name, Chains: []netcfg.Chain{c}}
 	}
-	must(t, n.AddTables(rules("other", 3)))
+	testenv.Must(t, n.AddTables(rules("other", 3)))
 	var news atomic.Int32
 	ctx, cancel := context.WithCancel(t.Context())
 	watching := make(chan (<-chan error), 1)
-	must(t, host.Do(n.Path(), func() error {
+	testenv.Must(t, host.Do(n.Path(), func() error {
 		ended, err := topology.Watch(ctx, func(topology.Event) { news.Add(1) })
 		watching <- ended
 		return err
 	}))
 	defer func() { cancel(); <-<-watching }()
 	for i, count := range []int{5, 2, 0, 4} {
-		must(t, n.RewriteTable(rules("mine", count)))
+		testenv.Must(t, n.RewriteTable(rules("mine", count)))
 		facts, problems := host.Reader{}.Facts("m1", host.Named{Name: "m1", Path: n.Path()})
 		if len(problems) > 0 || facts.NetfilterRules != 3+count {
 			t.Errorf("%d rules, want 3 and %d: %v", facts.NetfilterRules, count, problems)

@@ -18,7 +18,7 @@ import (
 func TestTap(t *testing.T) {
 	_, n := testenv.Namespace(t)
 	for name, queues := range map[string]int{"one": 1, "four": 4} {
-		must(t, n.AddTap(netcfg.Tap{Name: name, MAC: []byte{2, 0, 0, 0, 0, 7}, MTU: 1450, Queues: queues}))
+		testenv.Must(t, n.AddTap(netcfg.Tap{Name: name, MAC: []byte{2, 0, 0, 0, 0, 7}, MTU: 1450, Queues: queues}))
 		if err := n.AddTap(netcfg.Tap{Name: name, MTU: 1450}); err == nil {
 			t.Errorf("made %s twice", name)
 		}
@@ -44,7 +44,7 @@ func TestTap(t *testing.T) {
 			}
 			for range queues {
 				queue, err := openTap(name, unix.IFF_TAP|unix.IFF_NO_PI|unix.IFF_VNET_HDR|multi)
-				must(t, err)
+				testenv.Must(t, err)
 				defer queue.Close()
 			}
 			if queue, err := openTap(name, unix.IFF_TAP|unix.IFF_NO_PI|unix.IFF_VNET_HDR); err == nil {
@@ -80,10 +80,10 @@ func openTap(name string, flags uint16) (*os.File, error) {
 func TestNewAnonymous(t *testing.T) {
 	testenv.Root(t)
 	n, err := netcfg.NewAnonymous()
-	must(t, err)
+	testenv.Must(t, err)
 	defer n.Close()
-	must(t, n.AddTap(netcfg.Tap{Name: "tap0", MTU: 1450}))
-	must(t, host.Do(n.Path(), func() error {
+	testenv.Must(t, n.AddTap(netcfg.Tap{Name: "tap0", MTU: 1450}))
+	testenv.Must(t, host.Do(n.Path(), func() error {
 		links, err := host.Links()
 		if err == nil && !slices.ContainsFunc(links, func(l netlink.Link) bool { return l.Attrs().Name == "tap0" }) {
 			t.Error("its tap is not found in it")

@@ -20,15 +20,8 @@ import (
 func owned(t *testing.T) *netcfg.Writer {
 	t.Helper()
 	w, err := netcfg.Owned(testenv.Claim(t))
-	must(t, err)
+	testenv.Must(t, err)
 	return w
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestLabNames(t *testing.T) {
@@ -63,7 +56,7 @@ var foreign = []string{
 // Refusing needs no root: it comes before anything else.
 func TestRefusesWhatIsNotOurs(t *testing.T) {
 	w, err := netcfg.Owned("mine")
-	must(t, err)
+	testenv.Must(t, err)
 	for _, name := range foreign {
 		_, create := w.Create(name)
 		_, open := w.Open(name)
@@ -83,27 +76,27 @@ func TestRefusesTheMachinesOwnNamespace(t *testing.T) {
 	w := owned(t)
 	name := w.Name("m1")
 	n, err := w.Create(name)
-	must(t, err)
+	testenv.Must(t, err)
 	n.Close()
 	// The lab's namespaces are files, so a link can stand for another one.
-	must(t, w.Delete(name))
-	must(t, os.Symlink("/proc/self/ns/net", host.NamespacePath(name)))
+	testenv.Must(t, w.Delete(name))
+	testenv.Must(t, os.Symlink("/proc/self/ns/net", host.NamespacePath(name)))
 	if _, err := w.Open(name); !errors.Is(err, netcfg.ErrNotOwned) {
 		t.Errorf("Open = %v, want %v", err, netcfg.ErrNotOwned)
 	}
 	if err := w.Kill([]string{name}, 0); !errors.Is(err, netcfg.ErrNotOwned) {
 		t.Errorf("Kill = %v, want %v", err, netcfg.ErrNotOwned)
 	}
-	must(t, w.Delete(name))
+	testenv.Must(t, w.Delete(name))
 }
 
 func TestCreateAndDelete(t *testing.T) {
 	w := owned(t)
 	name := w.Name("m1")
 	n, err := w.Create(name)
-	must(t, err)
+	testenv.Must(t, err)
 	id, err := host.ID(n.Path())
-	must(t, err)
+	testenv.Must(t, err)
 	if own, err := host.ID("/proc/self/ns/net"); err != nil || own == id {
 		t.Fatalf("the new namespace is that of the process (%v)", err)
 	}
@@ -114,8 +107,8 @@ func TestCreateAndDelete(t *testing.T) {
 		t.Errorf("Namespaces = %v, %v, want %s", list, err, name)
 	}
 	n.Close()
-	must(t, w.Delete(name))
-	must(t, w.Delete(name)) // what is not there is no error
+	testenv.Must(t, w.Delete(name))
+	testenv.Must(t, w.Delete(name)) // what is not there is no error
 	if list, err := w.Namespaces(); err != nil || len(list) != 0 {
 		t.Errorf("Namespaces = %v, %v, want none", list, err)
 	}
@@ -126,12 +119,12 @@ func TestCreateAndDelete(t *testing.T) {
 func TestDeleteHalfMade(t *testing.T) {
 	w := owned(t)
 	name := w.Name("m1")
-	must(t, os.WriteFile(host.NamespacePath(name), nil, 0o444))
+	testenv.Must(t, os.WriteFile(host.NamespacePath(name), nil, 0o444))
 	if _, err := w.Open(name); err == nil {
 		t.Error("Open of a half-made namespace succeeded")
 	}
-	must(t, w.Kill([]string{name}, 0))
-	must(t, w.Delete(name))
+	testenv.Must(t, w.Kill([]string{name}, 0))
+	testenv.Must(t, w.Delete(name))
 	if _, err := os.Lstat(filepath.Join(host.NamespaceFolder, name)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file is still there: %v", err)
 	}
@@ -140,13 +133,13 @@ func TestDeleteHalfMade(t *testing.T) {
 func TestSysctl(t *testing.T) {
 	w := owned(t)
 	n, err := w.Create(w.Name("m1"))
-	must(t, err)
+	testenv.Must(t, err)
 	defer n.Close()
 	const name = "net.ipv4.ip_forward"
 	outside, err := host.Reader{}.Sysctl(name)
-	must(t, err)
+	testenv.Must(t, err)
 	for _, value := range []string{"1", "0"} {
-		must(t, n.Sysctl(netcfg.Setting{Name: name, Value: value}))
+		testenv.Must(t, n.Sysctl(netcfg.Setting{Name: name, Value: value}))
 		testenv.InNetns(t, n.Path(), func() error {
 			if got, err := (host.Reader{}).Sysctl(name); got != value {
 				t.Errorf("%s inside is %q (%v), want %q", name, got, err, value)
@@ -160,9 +153,9 @@ func TestSysctl(t *testing.T) {
 	if err := n.Sysctl(netcfg.Setting{Name: "net.ipv4.no_such_thing", Value: "1"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("unknown setting: %v, want %v", err, os.ErrNotExist)
 	}
-	must(t, n.Sysctl(netcfg.Setting{Name: "net.ipv4.no_such_thing", Value: "1", Optional: true}))
+	testenv.Must(t, n.Sysctl(netcfg.Setting{Name: "net.ipv4.no_such_thing", Value: "1", Optional: true}))
 	// tcp_mem takes any three numbers; the kernel writes them back with tabs.
-	must(t, n.Sysctl(netcfg.Setting{Name: "net.ipv4.tcp_rmem", Value: "4096 131072 7340032"}))
+	testenv.Must(t, n.Sysctl(netcfg.Setting{Name: "net.ipv4.tcp_rmem", Value: "4096 131072 7340032"}))
 }
 
 // Paths that are built at once write the same switches of their machine. The kernel
@@ -173,7 +166,7 @@ func TestSysctlOfManyAtOnce(t *testing.T) {
 	w := owned(t)
 	for range 100 {
 		n, err := w.Create(w.Name("m1"))
-		must(t, err)
+		testenv.Must(t, err)
 		var all errgroup.Group
 		for i := range 8 {
 			all.Go(func() error {
@@ -189,13 +182,13 @@ func TestSysctlOfManyAtOnce(t *testing.T) {
 		for i := range 8 {
 			device := fmt.Sprintf("net/ipv4/conf/a%d/forwarding", i)
 			var got string
-			must(t, host.Do(n.Path(), func() (err error) { got, err = host.Reader{}.Sysctl(device); return err }))
+			testenv.Must(t, host.Do(n.Path(), func() (err error) { got, err = host.Reader{}.Sysctl(device); return err }))
 			if got != "1" {
 				t.Errorf("%s is %q, want 1", device, got)
 			}
 		}
 		n.Close()
-		must(t, w.Delete(w.Name("m1")))
+		testenv.Must(t, w.Delete(w.Name("m1")))
 	}
 }
 
@@ -203,10 +196,10 @@ func TestSysctlOfManyAtOnce(t *testing.T) {
 func TestFeaturesAreReadBack(t *testing.T) {
 	w := owned(t)
 	n, err := w.Create(w.Name("m1"))
-	must(t, err)
+	testenv.Must(t, err)
 	defer n.Close()
-	must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a"}, netcfg.VethEnd{In: n, Name: "b"}, 1500))
-	must(t, n.Features("a", map[string]bool{"tx-tcp-segmentation": false, "rx-gro": true}))
+	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: n, Name: "a"}, netcfg.VethEnd{In: n, Name: "b"}, 1500))
+	testenv.Must(t, n.Features("a", map[string]bool{"tx-tcp-segmentation": false, "rx-gro": true}))
 	testenv.InNetns(t, n.Path(), func() error {
 		got, err := host.Features("a")
 		if got["tx-tcp-segmentation"] || !got["rx-gro"] {
@@ -230,5 +223,5 @@ func TestWithScratch(t *testing.T) {
 	err := netcfg.WithScratch(func(n *netcfg.Namespace) error {
 		return n.AddBridge("scratch0", nil, 1500)
 	})
-	must(t, err)
+	testenv.Must(t, err)
 }

@@ -29,16 +29,9 @@ func place(t *testing.T) (ovs.Runtime, *[]*netcfg.Child) {
 func central(t *testing.T, p ovs.Runtime, n ovn.Network) *ovn.Central {
 	t.Helper()
 	c, err := ovn.StartCentral(t.Context(), p, n)
-	must(t, err)
+	testenv.Must(t, err)
 	t.Cleanup(c.Close)
 	return c
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func run(t *testing.T, args ...string) string {
@@ -151,8 +144,8 @@ func TestWaitForNobody(t *testing.T) {
 func TestWaitForNorthd(t *testing.T) {
 	p, _ := place(t)
 	c := central(t, p, ovn.Network{})
-	must(t, c.Wait(t.Context()))
-	must(t, c.Wait(t.Context())) // it counts on
+	testenv.Must(t, c.Wait(t.Context()))
+	testenv.Must(t, c.Wait(t.Context())) // it counts on
 }
 
 // Whichever daemon of the central dies, who waits learns of it at once.

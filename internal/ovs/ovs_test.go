@@ -24,16 +24,9 @@ func place(t *testing.T) (ovs.Runtime, *[]*netcfg.Child) {
 func start(t *testing.T, p ovs.Runtime) *ovs.Switch {
 	t.Helper()
 	s, err := ovs.Start(t.Context(), p)
-	must(t, err)
+	testenv.Must(t, err)
 	t.Cleanup(s.Close)
 	return s
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func wantError(t *testing.T, err error, says string) {
@@ -49,15 +42,15 @@ func TestSwitch(t *testing.T) {
 	if !strings.Contains(s.Version, ".") {
 		t.Errorf("version is %q", s.Version)
 	}
-	must(t, s.Configure(t.Context(), map[string]string{"vlan-limit": "2"}))
-	must(t, s.AddBridges(t.Context(),
+	testenv.Must(t, s.Configure(t.Context(), map[string]string{"vlan-limit": "2"}))
+	testenv.Must(t, s.AddBridges(t.Context(),
 		ovs.Bridge{Name: "br-phy", Datapath: "netdev", MAC: []byte{2, 0, 0, 0, 0, 7}},
 		ovs.Bridge{Name: "br-int", Datapath: "netdev", Ports: []ovs.Port{
 			{Name: "tun", Type: "vxlan", Number: 1, Options: map[string]string{"remote_ip": "flow", "key": "77"}},
 			{Name: "pod", Type: "internal", Number: 2, MAC: []byte{2, 0, 0, 0, 0, 8}, MTU: 1450},
 		}}))
-	must(t, s.AddPorts(t.Context(), "br-int", ovs.Port{Name: "later", Type: "internal", Number: 9}))
-	must(t, s.AddFlows(t.Context(), "br-int",
+	testenv.Must(t, s.AddPorts(t.Context(), "br-int", ovs.Port{Name: "later", Type: "internal", Number: 9}))
+	testenv.Must(t, s.AddFlows(t.Context(), "br-int",
 		"in_port=1,tun_dst=10.222.0.1,actions=output:2", "in_port=2,actions=set_field:10.222.0.2->tun_dst,output:1"))
 
 	devices := map[string]*machineLink{}
@@ -73,7 +66,7 @@ func TestSwitch(t *testing.T) {
 		}
 	}
 	shown, err := s.Ask(t.Context(), "dpif/show")
-	must(t, err)
+	testenv.Must(t, err)
 	for _, want := range []string{"tun 1/", "pod 2/", "later 9/", "key=77"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("the switch does not show %q:\n%s", want, shown)
@@ -102,10 +95,10 @@ func links(t *testing.T, namespace string) (found []machineLink) {
 func TestExternalIDs(t *testing.T) {
 	p, _ := place(t)
 	s := start(t, p)
-	must(t, s.SetExternalIDs(t.Context(), map[string]string{"system-id": "m1", "ovn-encap-type": "geneve"}))
-	must(t, s.SetExternalIDs(t.Context(), map[string]string{"system-id": "m2"}))
+	testenv.Must(t, s.SetExternalIDs(t.Context(), map[string]string{"system-id": "m1", "ovn-encap-type": "geneve"}))
+	testenv.Must(t, s.SetExternalIDs(t.Context(), map[string]string{"system-id": "m2"}))
 	text, err := os.ReadFile(filepath.Join(p.Folder, "conf.db"))
-	must(t, err)
+	testenv.Must(t, err)
 	// The file is a list of changes.
 	if !strings.Contains(string(text), `"m1"`) || !strings.Contains(string(text), `"m2"`) {
 		t.Errorf("the database has not seen both values:\n%s", text)
@@ -115,7 +108,7 @@ func TestExternalIDs(t *testing.T) {
 func TestRefused(t *testing.T) {
 	p, _ := place(t)
 	s := start(t, p)
-	must(t, s.AddBridges(t.Context(), ovs.Bridge{Name: "br0", Datapath: "netdev"}))
+	testenv.Must(t, s.AddBridges(t.Context(), ovs.Bridge{Name: "br0", Datapath: "netdev"}))
 	wantError(t, s.AddPorts(t.Context(), "br0", ovs.Port{Name: "nothere"}), "nothere")
 	wantError(t, s.AddPorts(t.Context(), "br0", ovs.Port{Name: "tun", Type: "vxlan"}), "tun")
 	wantError(t, s.AddPorts(t.Context(), "br0", ovs.Port{Name: "odd", Type: "nosuchtype"}), "odd")
@@ -127,7 +120,7 @@ func TestRefused(t *testing.T) {
 	_, err := s.Ask(t.Context(), "nonsense")
 	wantError(t, err, "nonsense")
 	// After all that it still works.
-	must(t, s.AddPorts(t.Context(), "br0", ovs.Port{Name: "p", Type: "internal"}))
+	testenv.Must(t, s.AddPorts(t.Context(), "br0", ovs.Port{Name: "p", Type: "internal"}))
 }
 
 func TestNoPlace(t *testing.T) {
@@ -140,7 +133,7 @@ func TestNoPlace(t *testing.T) {
 // A database that is no database: the daemon's own words are in the error.
 func TestBadDatabase(t *testing.T) {
 	p, _ := place(t)
-	must(t, os.WriteFile(filepath.Join(p.Folder, "schema"), []byte("{}"), 0o600))
+	testenv.Must(t, os.WriteFile(filepath.Join(p.Folder, "schema"), []byte("{}"), 0o600))
 	_, err := ovs.StartDatabase(t.Context(), p, "own", filepath.Join(p.Folder, "schema"))
 	wantError(t, err, "name")
 }
@@ -151,17 +144,17 @@ func TestDaemonDies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, children := place(t)
 			s := start(t, p)
-			must(t, s.AddBridges(t.Context(), ovs.Bridge{Name: "br0", Datapath: "netdev"}))
+			testenv.Must(t, s.AddBridges(t.Context(), ovs.Bridge{Name: "br0", Datapath: "netdev"}))
 			child := (*children)[i]
 			// Stopped, it cannot answer; the change is under way when it is killed.
-			must(t, unix.Kill(child.Pid, unix.SIGSTOP))
+			testenv.Must(t, unix.Kill(child.Pid, unix.SIGSTOP))
 			failed := make(chan error, 1)
 			begin := time.Now()
 			go func() {
 				failed <- s.AddPorts(t.Context(), "br0", ovs.Port{Name: "p", Type: "internal"})
 			}()
 			time.Sleep(50 * time.Millisecond)
-			must(t, unix.Kill(child.Pid, unix.SIGKILL))
+			testenv.Must(t, unix.Kill(child.Pid, unix.SIGKILL))
 			wantError(t, <-failed, name+" ended (signal: killed)")
 			if time.Since(begin) > 20*time.Second {
 				t.Error("nobody noticed that it died")

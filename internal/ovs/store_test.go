@@ -11,6 +11,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/ovs"
 	"github.com/venturi-net/venturi/internal/setting"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // socket is that of the database of the switch in a place.
@@ -26,24 +27,24 @@ func TestStore(t *testing.T) {
 			t.Fatalf("%s holds %q, %v; want %q", c, v, err, want)
 		}
 	}
-	must(t, s.Configure(t.Context(), map[string]string{"vlan-limit": "2"}))
+	testenv.Must(t, s.Configure(t.Context(), map[string]string{"vlan-limit": "2"}))
 	limit, idle := ovs.OtherConfig(socket(p), "flow-limit"), ovs.OtherConfig("unix:"+socket(p), "max-idle")
 	csum := ovs.ExternalID(socket(p), "ovn-encap-csum")
 	other := ovs.OtherConfig(socket(p), "vlan-limit")
 	for _, c := range []setting.Setting{limit, idle, csum} {
 		holds(c, setting.Value{})
 		for _, v := range []setting.Value{setting.Text("1000"), setting.Text("a \"b\""), setting.Text(""), {}, {}, setting.Text("7")} {
-			must(t, cells.Write(c, v))
+			testenv.Must(t, cells.Write(c, v))
 			holds(c, v)
 		}
-		must(t, cells.Write(c, setting.Value{}))
+		testenv.Must(t, cells.Write(c, setting.Value{}))
 	}
 	holds(other, setting.Text("2")) // nobody else's key is touched
 
 	// What the daemon does not follow stands all the same.
-	must(t, unix.Kill((*children)[1].Pid, unix.SIGSTOP))
-	must(t, cells.Write(limit, setting.Text("5")))
-	must(t, unix.Kill((*children)[1].Pid, unix.SIGCONT))
+	testenv.Must(t, unix.Kill((*children)[1].Pid, unix.SIGSTOP))
+	testenv.Must(t, cells.Write(limit, setting.Text("5")))
+	testenv.Must(t, unix.Kill((*children)[1].Pid, unix.SIGCONT))
 	holds(limit, setting.Text("5"))
 
 	for _, key := range []string{"", "flow-limit", socket(p) + " Open_vSwitch/Open_vSwitch/./other_config"} {
@@ -66,12 +67,12 @@ func TestRunning(t *testing.T) {
 	if _, _, err := ovs.Threads(p.Folder + "/nothere/db.sock"); err == nil {
 		t.Error("counted threads of no daemon")
 	}
-	must(t, s.AddBridges(t.Context(), ovs.Bridge{Name: "br0", Datapath: ovs.Daemon, Ports: []ovs.Port{
+	testenv.Must(t, s.AddBridges(t.Context(), ovs.Bridge{Name: "br0", Datapath: ovs.Daemon, Ports: []ovs.Port{
 		{Name: "tun", Type: "vxlan", Number: 1, Options: map[string]string{"remote_ip": "flow", "csum": "true"}},
 		{Name: "pod", Type: "internal", Number: 2},
 	}}))
 	r, err := ovs.LookAt(socket(p))
-	must(t, err)
+	testenv.Must(t, err)
 	if len(r.Datapaths) != 1 || r.Datapaths[0] != ovs.Daemon {
 		t.Errorf("datapaths are %q", r.Datapaths)
 	}
@@ -79,7 +80,7 @@ func TestRunning(t *testing.T) {
 		t.Errorf("types of ports are %q", r.Types)
 	}
 	tunnels, err := ovs.Tunnels(socket(p))
-	must(t, err)
+	testenv.Must(t, err)
 	if len(tunnels) != 1 || tunnels["tun"] != "true" {
 		t.Errorf("tunnels are %q", tunnels)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/ovs"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // errEnough is why these tests do not wait for longer.
@@ -30,7 +31,7 @@ func TestStuckAtStart(t *testing.T) {
 	p.Start = func(c netcfg.Command) (*netcfg.Child, error) {
 		child, err := start(c)
 		if err == nil {
-			must(t, unix.Kill(child.Pid, unix.SIGSTOP))
+			testenv.Must(t, unix.Kill(child.Pid, unix.SIGSTOP))
 		}
 		return child, err
 	}
@@ -45,8 +46,8 @@ func TestStuck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, children := place(t)
 			s := start(t, p)
-			must(t, s.AddBridges(t.Context(), ovs.Bridge{Name: "br0", Datapath: "netdev"}))
-			must(t, unix.Kill((*children)[i].Pid, unix.SIGSTOP))
+			testenv.Must(t, s.AddBridges(t.Context(), ovs.Bridge{Name: "br0", Datapath: "netdev"}))
+			testenv.Must(t, unix.Kill((*children)[i].Pid, unix.SIGSTOP))
 			asks := map[string]func(context.Context) error{
 				"AddPorts": func(ctx context.Context) error {
 					return s.AddPorts(ctx, "br0", ovs.Port{Name: "p", Type: "internal"})

@@ -23,13 +23,6 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // card is a network card of this machine, and a journal of what is done to it.
 type card struct {
 	driver  string
@@ -43,17 +36,17 @@ type card struct {
 func cardOf(t *testing.T, driver string) card {
 	t.Helper()
 	links, err := filepath.Glob("/sys/class/net/*/device/driver")
-	must(t, err)
+	testenv.Must(t, err)
 	for _, link := range links {
 		to, err := os.Readlink(link)
-		must(t, err)
+		testenv.Must(t, err)
 		if filepath.Base(to) != driver {
 			continue
 		}
 		c := card{driver: driver}
 		c.on.Device = filepath.Base(filepath.Dir(filepath.Dir(link)))
 		c.place, err = c.on.Place()
-		must(t, err)
+		testenv.Must(t, err)
 		c.m.Settings = setting.NewSettings(tune.Backends("")...)
 		c.options = journal.Options{Folder: t.TempDir(), Settings: c.m.Settings, User: "a test"}
 		return c
@@ -66,9 +59,9 @@ func cardOf(t *testing.T, driver string) card {
 func (c card) snapshot(t *testing.T) map[string]string {
 	t.Helper()
 	cells, err := setting.DeviceSettings(c.place)
-	must(t, err)
+	testenv.Must(t, err)
 	all := map[string]string{}
-	must(t, c.m.Settings.WithEntered(c.place, func(near *setting.Settings) error {
+	testenv.Must(t, c.m.Settings.WithEntered(c.place, func(near *setting.Settings) error {
 		for _, cell := range cells {
 			if cell.Backend == "feature" {
 				continue // all at once, below
@@ -82,7 +75,7 @@ func (c card) snapshot(t *testing.T) map[string]string {
 		return nil
 	}))
 	features, err := setting.DeviceFeatures(c.place)
-	must(t, err)
+	testenv.Must(t, err)
 	for name, f := range features {
 		all["feature "+name] = fmt.Sprintf("%+v", f)
 	}
@@ -106,10 +99,10 @@ func (c card) checkSame(t *testing.T, what string, before map[string]string) {
 func (c card) set(t *testing.T, e knob.Entry, value string) error {
 	t.Helper()
 	j, err := journal.Open(c.options)
-	must(t, err)
+	testenv.Must(t, err)
 	defer j.Close()
 	tx, err := j.Begin(0)
-	must(t, err)
+	testenv.Must(t, err)
 	_, err = tune.Set(tx, c.m, tune.Assignment{Knob: e, Target: c.on, Value: value})
 	if err != nil {
 		return err
@@ -121,10 +114,10 @@ func (c card) set(t *testing.T, e knob.Entry, value string) error {
 func (c card) undo(t *testing.T) {
 	t.Helper()
 	j, err := journal.Open(c.options)
-	must(t, err)
+	testenv.Must(t, err)
 	defer j.Close()
 	outcomes, err := j.Undo(nil, journal.UndoOptions{})
-	must(t, err)
+	testenv.Must(t, err)
 	for _, o := range outcomes {
 		if o.Err != nil {
 			t.Errorf("%s: undo %s: %v", c.driver, o.Entry.Setting, o.Err)
@@ -136,9 +129,9 @@ func (c card) undo(t *testing.T) {
 func (c card) downUp(t *testing.T) {
 	t.Helper()
 	link, err := netlink.LinkByName(c.on.Device)
-	must(t, err)
-	must(t, netlink.LinkSetDown(link))
-	must(t, netlink.LinkSetUp(link))
+	testenv.Must(t, err)
+	testenv.Must(t, netlink.LinkSetDown(link))
+	testenv.Must(t, netlink.LinkSetUp(link))
 }
 
 // samples are values of knobs beside those that are worth a trial.
@@ -159,7 +152,7 @@ func TestCardsHere(t *testing.T) {
 		t.Skip("is not in a machine with the cards")
 	}
 	// Or else there is nothing that net.rfs could set.
-	must(t, os.WriteFile("/proc/sys/net/core/rps_sock_flow_entries", []byte("32768"), 0o644))
+	testenv.Must(t, os.WriteFile("/proc/sys/net/core/rps_sock_flow_entries", []byte("32768"), 0o644))
 	for _, driver := range drivers {
 		for _, e := range deviceKnobs() {
 			t.Run(driver+" "+e.Name, func(t *testing.T) { setAndUndo(t, cardOf(t, driver), e) })
@@ -188,12 +181,12 @@ func TestCardsHere(t *testing.T) {
 func tinyBacklog(t *testing.T) {
 	const file = "/proc/sys/net/core/netdev_max_backlog"
 	usual, err := os.ReadFile(file)
-	must(t, err)
-	must(t, os.WriteFile(file, []byte("4"), 0o644))
+	testenv.Must(t, err)
+	testenv.Must(t, os.WriteFile(file, []byte("4"), 0o644))
 	named := func() (mend string) {
 		t.Helper()
 		r, err := doctor.Examine(t.Context(), doctor.Options{})
-		must(t, err)
+		testenv.Must(t, err)
 		for _, f := range r.Findings {
 			if f.Code == "backlog-small" {
 				mend = f.Knob + "=" + f.Value
@@ -204,10 +197,10 @@ func tinyBacklog(t *testing.T) {
 	mend := named()
 	name, value, _ := strings.Cut(mend, "=")
 	e, err := table.Find(name)
-	must(t, err)
+	testenv.Must(t, err)
 	c := cardOf(t, "virtio_net")
 	c.on = knob.Target{}
-	must(t, c.set(t, e, value))
+	testenv.Must(t, c.set(t, e, value))
 	if still := named(); still != "" {
 		t.Errorf("with %s it is named still: %s", mend, still)
 	}
@@ -215,13 +208,13 @@ func tinyBacklog(t *testing.T) {
 	if named() != mend {
 		t.Error("undone, it is not named again")
 	}
-	must(t, os.WriteFile(file, usual, 0o644))
+	testenv.Must(t, os.WriteFile(file, usual, 0o644))
 }
 
 // flowTable turns the knob of a namespace that many kernels cannot.
 func flowTable(t *testing.T, c card) {
 	e, err := table.Find("nft.flowtable")
-	must(t, err)
+	testenv.Must(t, err)
 	shows := func(want string) {
 		t.Helper()
 		if now, err := e.Get(c.m, knob.Target{}); err != nil || now.Value != want {
@@ -231,7 +224,7 @@ func flowTable(t *testing.T, c card) {
 	device := c.on.Device
 	c.on = knob.Target{}
 	shows("off")
-	must(t, c.set(t, e, device))
+	testenv.Must(t, c.set(t, e, device))
 	shows(device)
 	c.undo(t)
 	shows("off")
@@ -250,7 +243,7 @@ func setAndUndo(t *testing.T, c card, e knob.Entry) {
 	values := samples[e.Name]
 	if r, ok := e.Knob.(knob.Ranger); ok {
 		more, err := r.Range(c.m, c.on)
-		must(t, err)
+		testenv.Must(t, err)
 		values = append(more, values...)
 	}
 	ran, refused := 0, 0
@@ -295,7 +288,7 @@ func (c card) setAndCheck(t *testing.T, e knob.Entry, value string, before map[s
 	}
 	for _, w := range writes {
 		now, err := c.m.Settings.Read(w.Setting)
-		must(t, err)
+		testenv.Must(t, err)
 		if !c.m.Settings.Matches(w.Setting, w.Value, now) {
 			t.Errorf("%s: %s shows %s", what, w.Setting, now)
 		}
@@ -318,14 +311,14 @@ func tableUnderRings(t *testing.T, c card) {
 	}
 	set := func(name, value string) error {
 		e, err := table.Find(name)
-		must(t, err)
+		testenv.Must(t, err)
 		return c.set(t, e, value)
 	}
-	must(t, set("nic.channels", "combined=4"))
-	must(t, set("nic.rss_table", "0:0:3"))
+	testenv.Must(t, set("nic.channels", "combined=4"))
+	testenv.Must(t, set("nic.rss_table", "0:0:3"))
 	table := c.snapshot(t)["rss "]
 	for _, step := range []struct{ knob, value string }{{"nic.ring", "rx=128"}, {"nic.ring", "tx=128"}} {
-		must(t, set(step.knob, step.value))
+		testenv.Must(t, set(step.knob, step.value))
 		if now := c.snapshot(t)["rss "]; now != table {
 			t.Errorf("after %s=%s the hash is %s, was %s", step.knob, step.value, now, table)
 		}

@@ -12,25 +12,26 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/knob/table"
+	"github.com/venturi-net/venturi/internal/testenv"
 )
 
 // interruptsRenamed has a driver register its interrupts under another name of the
 // device; an undo finds them.
 func interruptsRenamed(t *testing.T, c card) {
 	e, err := table.Find("irq.affinity")
-	must(t, err)
+	testenv.Must(t, err)
 	link, err := netlink.LinkByName(c.on.Device)
-	must(t, err)
+	testenv.Must(t, err)
 	rename := func(name string) {
 		t.Helper()
-		must(t, netlink.LinkSetDown(link))
-		must(t, netlink.LinkSetName(link, name))
-		must(t, netlink.LinkSetUp(link))
+		testenv.Must(t, netlink.LinkSetDown(link))
+		testenv.Must(t, netlink.LinkSetName(link, name))
+		testenv.Must(t, netlink.LinkSetUp(link))
 		c.on.Device = name
 	}
 	was, name := c.on.Device, "other9"
 	before := c.interrupts(t)
-	must(t, c.set(t, e, "1"))
+	testenv.Must(t, c.set(t, e, "1"))
 	if c.interrupts(t) == before {
 		t.Fatalf("all were there already: %s", before)
 	}
@@ -49,7 +50,7 @@ func interruptsRenamed(t *testing.T, c card) {
 func (c card) interrupts(t *testing.T) (text string) {
 	t.Helper()
 	irqs, err := host.Reader{}.IRQs("", c.on.Device)
-	must(t, err)
+	testenv.Must(t, err)
 	for _, irq := range irqs {
 		text += irq.Name + " on " + irq.CPUs + "\n"
 	}
@@ -60,14 +61,14 @@ func (c card) interrupts(t *testing.T) (text string) {
 // somebody sent their interrupts; an undo sends them there again.
 func interruptsAnew(t *testing.T, c card, name string) {
 	irqs, err := host.Reader{}.IRQs("", c.on.Device)
-	must(t, err)
+	testenv.Must(t, err)
 	for _, irq := range irqs {
-		must(t, os.WriteFile(fmt.Sprintf("/proc/irq/%d/smp_affinity_list", irq.Number), []byte("1"), 0o644))
+		testenv.Must(t, os.WriteFile(fmt.Sprintf("/proc/irq/%d/smp_affinity_list", irq.Number), []byte("1"), 0o644))
 	}
 	e, err := table.Find(name)
-	must(t, err)
+	testenv.Must(t, err)
 	values, err := e.Knob.(knob.Ranger).Range(c.m, c.on)
-	must(t, err)
+	testenv.Must(t, err)
 	before, ran, lacks := c.interrupts(t), 0, true
 	for _, value := range values {
 		if err := c.set(t, e, value); err != nil {

@@ -17,39 +17,39 @@ import (
 // on one that came home when its namespace ended.
 func movedToNetns(t *testing.T, c card) {
 	e, err := table.Find("nic.txqueuelen")
-	must(t, err)
+	testenv.Must(t, err)
 	w, err := netcfg.Owned(testenv.Claim(t))
-	must(t, err)
+	testenv.Must(t, err)
 	n, err := w.Create(w.Name("away"))
-	must(t, err)
+	testenv.Must(t, err)
 	holds := func(netns, what string, want string) {
 		t.Helper()
 		on := knob.Target{Netns: netns, Device: c.on.Device}
 		now, err := e.Knob.Get(c.m, on)
-		must(t, err)
+		testenv.Must(t, err)
 		if now.Value != want {
 			t.Errorf("%s: it is %s, want %s", what, now.Value, want)
 		}
 	}
 	first, err := e.Knob.Get(c.m, c.on)
-	must(t, err)
-	must(t, c.set(t, e, "777"))
+	testenv.Must(t, err)
+	testenv.Must(t, c.set(t, e, "777"))
 	link, err := netlink.LinkByName(c.on.Device)
-	must(t, err)
+	testenv.Must(t, err)
 	f, err := os.Open(n.Path())
-	must(t, err)
+	testenv.Must(t, err)
 	defer f.Close()
-	must(t, netlink.LinkSetNsFd(link, int(f.Fd())))
+	testenv.Must(t, netlink.LinkSetNsFd(link, int(f.Fd())))
 	holds(n.Path(), "moved", "777")
 	c.undo(t)
 	holds(n.Path(), "moved, and undone", first.Value)
 
 	away := c
 	away.on.Netns = n.Path()
-	must(t, away.set(t, e, "778"))
-	must(t, f.Close())
+	testenv.Must(t, away.set(t, e, "778"))
+	testenv.Must(t, f.Close())
 	n.Close()
-	must(t, w.Delete(w.Name("away")))
+	testenv.Must(t, w.Delete(w.Name("away")))
 	for range 500 { // the kernel takes its time to end a namespace
 		if _, err := netlink.LinkByName(c.on.Device); err == nil {
 			break

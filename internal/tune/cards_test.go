@@ -43,7 +43,7 @@ func TestCards(t *testing.T) {
 
 func cardsUnder(t *testing.T, k kernel.Kernel) {
 	nics, in, err := vm.Cards(vm.Models)
-	must(t, err)
+	testenv.Must(t, err)
 	t.Cleanup(in.Close)
 	c := vm.Config{Kernel: k, Memory: 1 << 10, NICs: nics, In: in, StartLimit: cardsLimit, SilenceLimit: cardsLimit}
 	said, code := agenttest.RunInGuest(t, c, []string{"-test.v", "-test.run=^TestCardsHere$"})
@@ -54,9 +54,9 @@ func cardsUnder(t *testing.T, k kernel.Kernel) {
 	t.Log("\n" + text)
 	if file := os.Getenv(cardsFileEnv); file != "" {
 		f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-		must(t, err)
+		testenv.Must(t, err)
 		_, err = f.WriteString(text)
-		must(t, errors.Join(err, f.Close()))
+		testenv.Must(t, errors.Join(err, f.Close()))
 	}
 }
 

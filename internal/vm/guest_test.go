@@ -15,16 +15,10 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/internal/vm"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func asError(err error, e **verr.Error) bool { return errors.As(err, e) }
 
@@ -62,9 +56,9 @@ func start(t *testing.T, c vm.Config) *vm.Guest {
 	t.Helper()
 	begin := time.Now()
 	g, err := vm.Start(t.Context(), c)
-	must(t, err)
+	testenv.Must(t, err)
 	t.Logf("started after %v", time.Since(begin).Round(100*time.Millisecond))
-	t.Cleanup(func() { must(t, g.Close()) })
+	t.Cleanup(func() { testenv.Must(t, g.Close()) })
 	return g
 }
 
@@ -75,7 +69,7 @@ func TestMachineOnThisMachinesFiles(t *testing.T) {
 	// A folder whose name qemu and the kernel could misread.
 	writable := filepath.Join(t.TempDir(), "a,b c=d:e")
 	beside := t.TempDir()
-	must(t, os.Mkdir(writable, 0o755))
+	testenv.Must(t, os.Mkdir(writable, 0o755))
 	c.Name, c.Root, c.Writable, c.Modules, c.Memory = "inside", true, []string{writable}, []string{"dummy"}, 2048
 	c.Settings, c.Console = settings("net.ipv4.ip_forward", "1"), filepath.Join(t.TempDir(), "console")
 	g := start(t, c)
@@ -112,7 +106,7 @@ func TestMachineOnThisMachinesFiles(t *testing.T) {
 	sh(t, g, fmt.Sprintf("echo kept > '%s/file'; chown 1234:2345 '%[1]s/file'; chmod 640 '%[1]s/file'; echo gone > '%s/file'", writable, beside))
 	content, err := os.ReadFile(filepath.Join(writable, "file"))
 	info, statErr := os.Stat(filepath.Join(writable, "file"))
-	must(t, errors.Join(err, statErr))
+	testenv.Must(t, errors.Join(err, statErr))
 	owner := info.Sys().(*syscall.Stat_t)
 	if string(content) != "kept\n" || owner.Uid != 1234 || owner.Gid != 2345 || info.Mode().Perm() != 0o640 {
 		t.Errorf("wrote %q, owner %d:%d, mode %v", content, owner.Uid, owner.Gid, info.Mode())
@@ -137,7 +131,7 @@ func TestMachineOnThisMachinesFiles(t *testing.T) {
 func lines(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	must(t, err)
+	testenv.Must(t, err)
 	return fmt.Sprint(bytes.Count(text, []byte("\n")))
 }
 
@@ -145,13 +139,13 @@ func lines(t *testing.T, file string) string {
 func pidOf(t *testing.T, name string) int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	must(t, err)
+	testenv.Must(t, err)
 	for _, f := range files {
 		text, _ := os.ReadFile(f) // it may have ended
 		if strings.Contains(string(text), "\x00-name\x00venturi-"+name+"\x00") {
 			var pid int
 			_, err := fmt.Sscanf(f, "/proc/%d/", &pid)
-			must(t, err)
+			testenv.Must(t, err)
 			return pid
 		}
 	}
@@ -166,7 +160,7 @@ func TestMachineThatHangs(t *testing.T) {
 	c := config(t)
 	c.Name, c.SilenceLimit = unique(t), 10*time.Second
 	g := start(t, c)
-	must(t, syscall.Kill(pidOf(t, c.Name), syscall.SIGSTOP))
+	testenv.Must(t, syscall.Kill(pidOf(t, c.Name), syscall.SIGSTOP))
 	_, err := g.Run(t.Context(), vm.Command{Args: []string{"/init"}})
 	refused(t, err, verr.Failed, "hangs", "10s")
 	refused(t, ended(t, g), verr.Failed, "hangs", "10s")
@@ -178,16 +172,16 @@ func TestMachineHeldByAnother(t *testing.T) {
 	c := config(t)
 	c.Name, c.Root = unique(t), true
 	folder := t.TempDir()
-	must(t, os.Chmod(folder, 0o700))
+	testenv.Must(t, os.Chmod(folder, 0o700))
 	file, socket := filepath.Join(folder, "config"), filepath.Join(folder, "socket")
-	must(t, c.Write(file))
+	testenv.Must(t, c.Write(file))
 	var said bytes.Buffer
 	holder := exec.Command(c.Program[0], "hold", file, socket)
 	holder.Stderr = &said
 	lifeline, err := holder.StdinPipe()
-	must(t, err)
+	testenv.Must(t, err)
 	defer lifeline.Close()
-	must(t, holder.Start())
+	testenv.Must(t, holder.Start())
 	done := make(chan error, 1)
 	go func() { done <- holder.Wait() }()
 	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
@@ -208,7 +202,7 @@ func TestMachineHeldByAnother(t *testing.T) {
 		t.Errorf("runs %s", got)
 	}
 	pid := pidOf(t, c.Name)
-	must(t, holder.Process.Kill())
+	testenv.Must(t, holder.Process.Kill())
 	<-done
 	for end := time.Now().Add(10 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {

@@ -65,7 +65,7 @@ func TestMachineThatCannotStart(t *testing.T) {
 	usual := config(t)
 	noModules := t.TempDir()
 	for _, file := range []string{"modules.dep", "modules.builtin", "modules.softdep", "modules.alias"} {
-		must(t, os.WriteFile(filepath.Join(noModules, file), nil, 0o600))
+		testenv.Must(t, os.WriteFile(filepath.Join(noModules, file), nil, 0o600))
 	}
 	for _, c := range []struct {
 		name   string
