@@ -8,11 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/meter"
 	"github.com/venturi-net/venturi/internal/tool"
+	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -117,7 +119,25 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 	if plan.Precision > 0 || plan.UntilDecided {
 		run.StopRule = openCells
 	}
-	return rec, recordError(run.Do(ctx, rec))
+	err = run.Do(ctx, rec)
+	if !s.sharedCores && len(rec.Slices) > 0 {
+		err = lostMachine(err)
+	}
+	return rec, recordError(err)
+}
+
+// lostMachine makes the error of a machine that was lost on the way one of a run that is
+// partly there; any other it gives back.
+func lostMachine(err error) error {
+	var lost *verr.Error
+	if !agent.IsGone(err) || !errors.As(err, &lost) {
+		return err
+	}
+	partly := *lost
+	partly.Code = verr.Partial
+	partly.Hint = "what was measured until then is reported; see whether the machine is up, and run the command again. " +
+		"Venturi ends there by itself when it has heard nothing for four seconds"
+	return &partly
 }
 
 // strangers warns of what reached the data ports and was not of this run.

@@ -3,7 +3,9 @@ package compare
 import (
 	"fmt"
 	"os"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -122,11 +125,54 @@ func TestMachineFallsSilent(t *testing.T) {
 			if took > givenUpAfter {
 				t.Errorf("it took %v", took)
 			}
-			if err == nil || stopped.IsZero() {
-				t.Fatalf("no error, the machine stopped at %v", stopped)
+			if verr.Code(err) != verr.Partial || stopped.IsZero() {
+				t.Fatalf("error %v, the machine stopped at %v", err, stopped)
+			}
+			noAgent(t, m[1-i])
+			if rec == nil || len(rec.Slices) == 0 {
+				t.Error("what was measured is lost")
+			}
+		})
+	}
+}
+
+// noAgent waits until a machine runs nothing of ours.
+func noAgent(t *testing.T, m *testenv.SSHMachine) {
+	t.Helper()
+	left := m.Processes()
+	for end := time.Now().Add(givenUpAfter); len(left) > 0 && time.Now().Before(end); left = m.Processes() {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if len(left) > 0 {
+		t.Errorf("machine %s still runs %v", m.Name, left)
+	}
+}
+
+// An agent that is killed ends the run, and leaves nothing on either machine.
+func TestAgentKilled(t *testing.T) {
+	for i, name := range []string{"client", "server"} {
+		t.Run(name, func(t *testing.T) {
+			m := []*testenv.SSHMachine{testenv.NewSSHMachine(t, "client"), testenv.NewSSHMachine(t, "server")}
+			testenv.Join(t, m[0], m[1])
+			var killed time.Time
+			rec, err := startOnMachines(t, m[0], m[1], func() {
+				killed = time.Now()
+				for pid, command := range m[i].Processes() {
+					if strings.Contains(command, "agent --stdio") {
+						_ = syscall.Kill(pid, syscall.SIGKILL)
+					}
+				}
+			})
+			took := time.Since(killed)
+			t.Logf("%v after the agent was killed: %v", took.Round(time.Millisecond), err)
+			if verr.Code(err) != verr.Partial || killed.IsZero() || took > givenUpAfter {
+				t.Errorf("error %v after %v", err, took)
 			}
 			if rec == nil || len(rec.Slices) == 0 {
 				t.Error("what was measured is lost")
+			}
+			for _, m := range m {
+				noAgent(t, m)
 			}
 		})
 	}

@@ -55,29 +55,16 @@ func leftovers(t *testing.T, m *testenv.SSHMachine) (files []string) {
 	return files
 }
 
-// processes lists the commands that run on a machine, but for its first.
-func processes(t *testing.T, m *testenv.SSHMachine) (commands []string) {
-	t.Helper()
-	entries, _ := filepath.Glob(m.Root() + "/proc/[0-9]*/cmdline")
-	for _, file := range entries {
-		text, _ := os.ReadFile(file)
-		if command := strings.ReplaceAll(string(text), "\x00", " "); command != "" && !strings.HasPrefix(command, "sleep infinity") {
-			commands = append(commands, command)
-		}
-	}
-	return commands
-}
-
 // nothingLeft waits until no process of ours is on the machine.
 func nothingLeft(t *testing.T, m *testenv.SSHMachine) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		left := processes(t, m)
+		left := m.Processes()
 		if len(left) == 0 {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("still running after 20 s: %q", left)
+			t.Fatalf("still running after 20 s: %v", left)
 		}
 	}
 	if files := leftovers(t, m); len(files) > 0 {

@@ -122,6 +122,31 @@ func (m *SSHMachine) Do(t testing.TB, command ...string) {
 	}
 }
 
+// Processes lists the commands that run in the machine, but for its first, by the numbers
+// that they have here.
+func (m *SSHMachine) Processes() map[int]string {
+	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", m.Pid))
+	if err != nil {
+		return nil // the machine has ended
+	}
+	found := map[int]string{}
+	files, _ := filepath.Glob("/proc/[0-9]*/ns/pid")
+	for _, file := range files {
+		var pid int
+		if is, _ := os.Readlink(file); is != own {
+			continue
+		}
+		if n, _ := fmt.Sscanf(file, "/proc/%d/", &pid); n != 1 || pid == m.Pid {
+			continue
+		}
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if command := strings.ReplaceAll(string(text), "\x00", " "); command != "" {
+			found[pid] = command
+		}
+	}
+	return found
+}
+
 // Remount mounts folders of the machine again, with an option.
 func (m *SSHMachine) Remount(t testing.TB, option string, folders ...string) {
 	t.Helper()
@@ -180,18 +205,8 @@ func (m *SSHMachine) Stop(t testing.TB) {
 
 // signal reaches all processes in the machine's PID namespace.
 func (m *SSHMachine) signal(signal syscall.Signal) {
-	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", m.Pid))
-	if err != nil {
-		return // the machine has ended
+	for pid := range m.Processes() {
+		_ = syscall.Kill(pid, signal)
 	}
-	files, _ := filepath.Glob("/proc/[0-9]*/ns/pid")
-	for _, file := range files {
-		var pid int
-		if is, _ := os.Readlink(file); is != own {
-			continue
-		}
-		if n, _ := fmt.Sscanf(file, "/proc/%d/", &pid); n == 1 {
-			_ = syscall.Kill(pid, signal)
-		}
-	}
+	_ = syscall.Kill(m.Pid, signal)
 }
