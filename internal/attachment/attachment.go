@@ -55,8 +55,8 @@ func Join(from, to *End) error {
 // open makes sure that the end's namespace is one that the user can mean.
 func (e *End) open(hold func(string) (string, error)) error {
 	file, err := host.NamespaceFile(e.Text)
-	if err != nil {
-		return err // refused when it was read
+	if err != nil { // a container's: all others were refused when they were read
+		return e.refuse(err.Error(), "give its id, or a process in it: pid:N, such as `docker inspect -f '{{.State.Pid}}' NAME` or `crictl inspect` prints")
 	}
 	if e.Path, err = hold(file); err == nil {
 		e.ID, err = host.ID(e.Path)

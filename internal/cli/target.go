@@ -57,7 +57,7 @@ func netnsFile(text string) (string, error) {
 	file := host.NamespacePath(text)
 	_, number := strconv.Atoi(text)
 	switch {
-	case strings.HasPrefix(text, "ns:"), strings.HasPrefix(text, "pid:"):
+	case strings.HasPrefix(text, "ns:"), strings.HasPrefix(text, "pid:"), strings.HasPrefix(text, "container:"):
 		var err error
 		if file, err = host.NamespaceFile(text); err != nil {
 			return "", verr.Wrap(verr.Usage, "cannot find network namespace "+text, err, "see which there are with: ip netns ls")

@@ -31,8 +31,12 @@ func TestMachines(t *testing.T) {
 		m.Do(t, "ip", "-n", "red", "address", "add", fmt.Sprintf("198.51.100.%d/24", i+1), "dev", "pod0")
 		m.Do(t, "ip", "-n", "red", "link", "set", "pod0", "up")
 	}
+	// What runc keeps of a container whose network is the namespace of the client's machine.
+	a.Do(t, "sh", "-c", `mkdir -p /run/runc/c0ffee; ip netns exec red sleep 1000 >/dev/null 2>&1 &
+until ip netns pids red | grep -q .; do sleep 0.01; done
+echo "{\"id\":\"c0ffee\",\"init_process_pid\":$(ip netns pids red | head -n 1)}" >/run/runc/c0ffee/state.json`)
 	q := Request{
-		Paths: []string{"host", "attach:from=a/ns:red,to=b/ns:red"}, Loads: []string{"tcp_lat", "udp_lat", "tcp_bw"}, Series: 2, Rounds: 3, Slice: 20 * time.Millisecond, Out: t.TempDir(),
+		Paths: []string{"host", "attach:from=a/container:c0ffee,to=b/ns:red"}, Loads: []string{"tcp_lat", "udp_lat", "tcp_bw"}, Series: 2, Rounds: 3, Slice: 20 * time.Millisecond, Out: t.TempDir(),
 		Remote: Remote{
 			Machines: []remote.Machine{{Name: "a", Host: "client"}, {Name: "b", Host: "server"}},
 			Options:  remote.Options{Program: program, SSH: testenv.SSHCommand(t, a, b)},

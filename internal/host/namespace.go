@@ -48,10 +48,25 @@ const OwnNetwork = "self"
 // maxPid is the greatest that the kernel gives.
 const maxPid = 1 << 22
 
+// CheckNamespaceName refuses what [NamespaceFile] cannot read, wherever it is.
+func CheckNamespaceName(text string) error {
+	if name, ok := strings.CutPrefix(text, containerPrefix); ok && name != "" {
+		return nil
+	}
+	_, err := NamespaceFile(text)
+	return err
+}
+
+// containerPrefix begins a container's name, and that of its pod.
+const containerPrefix = "container:"
+
 // NamespaceFile gives the file of a network namespace that a user names: by
-// ns:NAME, ns:/PATH/OF/FILE, pid:NUMBER of a process in it, or [OwnNetwork].
-// Whether it is there is not looked at.
+// ns:NAME, ns:/PATH/OF/FILE, pid:NUMBER of a process in it, container:NAME (see
+// [ContainerNamespace]), or [OwnNetwork]. Whether it is there is looked at only for a container.
 func NamespaceFile(text string) (string, error) {
+	if name, ok := strings.CutPrefix(text, containerPrefix); ok && name != "" {
+		return ContainerNamespace(name)
+	}
 	kind, name, _ := strings.Cut(text, ":")
 	switch {
 	case text == OwnNetwork:
@@ -65,7 +80,7 @@ func NamespaceFile(text string) (string, error) {
 			return fmt.Sprintf("/proc/%d/ns/net", n), nil
 		}
 	}
-	return "", errors.New("want ns:NAME, ns:/PATH/OF/FILE, pid:NUMBER or " + OwnNetwork)
+	return "", errors.New("want ns:NAME, ns:/PATH/OF/FILE, pid:NUMBER, container:NAME or " + OwnNetwork)
 }
 
 // NamespaceID identifies a network namespace on this kernel.

@@ -61,11 +61,11 @@ var attach = Driver{
 // namespace is an option that takes a network namespace.
 func namespace(name, help string) Option {
 	return Option{
-		Name: name, Value: "ns:NAME|pid:N|" + host.OwnNetwork, Required: true,
-		Help: help + ": a namespace's name in " + host.NamespaceFolder + " or the path of its file; or a process in it; or " +
+		Name: name, Value: "ns:NAME|pid:N|container:NAME|" + host.OwnNetwork, Required: true,
+		Help: help + ": a namespace's name in " + host.NamespaceFolder + " or the path of its file; or a process in it; or a running container, by its name, its id or its pod; or " +
 			host.OwnNetwork + ", the machine's own network",
 		read: func(text string) (string, error) {
-			if _, err := host.NamespaceFile(text); err != nil {
+			if err := host.CheckNamespaceName(text); err != nil {
 				return "", fmt.Errorf("%s is %q: %w", name, text, err)
 			}
 			return text, nil
