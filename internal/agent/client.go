@@ -73,6 +73,7 @@ func dial(ctx context.Context, socket, target string, options ...grpc.DialOption
 	conn, err := grpc.NewClient(target, append(options,
 		// The socket's permissions and the peer check are the credentials, or those of ssh.
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))...)
 	if err != nil {
 		return nil, fmt.Errorf("dial agent on %s: %w", socket, err)
@@ -91,11 +92,16 @@ func dial(ctx context.Context, socket, target string, options ...grpc.DialOption
 			"end it with lab down, and run the command again")
 	}
 	c.machine = v.GetMachine()
-	if dialed := time.Now(); v.GetNow() != 0 {
-		c.clockOffset = time.Unix(0, v.GetNow()).Sub(asked.Add(dialed.Sub(asked) / 2))
-	}
+	c.setClock(asked, v)
 	c.cpus = convert(v.GetCpus(), func(cpu int64) int { return int(cpu) })
 	return c, nil
+}
+
+// setClock takes the agent's clock to be read in the middle of a call.
+func (c *Client) setClock(asked time.Time, v *agentpb.VersionReply) {
+	if v.GetNow() != 0 {
+		c.clockOffset = time.Unix(0, v.GetNow()).Sub(asked.Add(time.Since(asked) / 2))
+	}
 }
 
 func dialError(ctx context.Context, socket string, err error) error {

@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, testenv.Roles{"agent": playAgent, "endless": playEndless, "stranger": playStranger})
+	testenv.Main(m, testenv.Roles{"agent": playAgent, "endless": playEndless, "stranger": playStranger, "stdio": playStdio})
 }
 
 // playAgent is an agent in a process of its own, on the socket of its last argument.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"io"
 	"net"
+	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/venturi-net/venturi/internal/agent/agentpb"
 	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -36,8 +38,15 @@ func DialStream(ctx context.Context, stream net.Conn, machine string) (*Client, 
 				return nil, net.ErrClosed // a stream that broke is not made again
 			}
 		}))
-	if s, ok := stream.(interface{ Kill() }); ok && err == nil {
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := stream.(interface{ Kill() }); ok {
 		c.kill = s.Kill
 	}
-	return c, err
+	asked := time.Now() // the first call was also that of greeting: it says less of the clock
+	if v, err := c.api.Version(ctx, &agentpb.VersionRequest{}); err == nil {
+		c.setClock(asked, v)
+	}
+	return c, nil
 }

@@ -1,0 +1,208 @@
+package agent_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/testenv"
+)
+
+// playStdio is an agent on its standard input and output, as ssh starts one.
+func playStdio(args []string) int {
+	if err := agent.Stdio(context.Background(), os.Stdin, os.Stdout, "", agent.Options{Machine: args[len(args)-1]}); err != nil {
+		os.Stderr.WriteString(err.Error())
+		return 1
+	}
+	return 0
+}
+
+// line is a connection to an agent that delays what it carries each way, stops when it is
+// told to, and notes when bytes passed at the agent's end.
+type line struct {
+	net.Conn // nil: deadlines are not asked for
+	delay    time.Duration
+	out      chan timed
+	in       chan timed
+	rest     []byte
+	close    func()
+
+	mu     sync.Mutex
+	passed []time.Time
+	stall  time.Time // until when nothing passes
+}
+
+type timed struct {
+	text []byte
+	due  time.Time
+}
+
+func (l *line) carry(text []byte) timed {
+	return timed{append([]byte(nil), text...), time.Now().Add(l.delay)}
+}
+
+// note waits for the stall to be over, and takes the time.
+func (l *line) note() {
+	l.mu.Lock()
+	wait := time.Until(l.stall)
+	l.mu.Unlock()
+	time.Sleep(wait)
+	l.mu.Lock()
+	l.passed = append(l.passed, time.Now())
+	l.mu.Unlock()
+}
+
+func (l *line) stop(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stall = time.Now().Add(d)
+}
+
+func (l *line) Read(p []byte) (int, error) {
+	if len(l.rest) == 0 {
+		next, ok := <-l.in
+		if !ok {
+			return 0, io.EOF
+		}
+		time.Sleep(time.Until(next.due))
+		l.rest = next.text
+	}
+	n := copy(p, l.rest)
+	l.rest = l.rest[n:]
+	return n, nil
+}
+
+func (l *line) Write(p []byte) (int, error) {
+	l.out <- l.carry(p)
+	return len(p), nil
+}
+
+func (l *line) Close() error                     { l.close(); return nil }
+func (l *line) LocalAddr() net.Addr              { return &net.UnixAddr{} }
+func (l *line) RemoteAddr() net.Addr             { return &net.UnixAddr{} }
+func (l *line) SetDeadline(time.Time) error      { return nil }
+func (l *line) SetReadDeadline(time.Time) error  { return nil }
+func (l *line) SetWriteDeadline(time.Time) error { return nil }
+
+// spawnOnLine starts an agent behind a line.
+func spawnOnLine(t *testing.T, machine string, delay time.Duration) (*agent.Client, *line) {
+	t.Helper()
+	args := append(testenv.RoleCommand(t, "stdio"), machine)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	hello := make([]byte, len("venturi-agent 1\n"))
+	if _, err := io.ReadFull(out, hello); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	l := &line{delay: delay, out: make(chan timed, 10000), in: make(chan timed, 10000), close: sync.OnceFunc(func() { in.Close(); close(ended) })}
+	go func() {
+		for {
+			var next timed
+			select {
+			case next = <-l.out:
+			case <-ended:
+				return
+			}
+			time.Sleep(time.Until(next.due))
+			l.note()
+			if _, err := in.Write(next.text); err != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		defer close(l.in)
+		for {
+			b := make([]byte, 32<<10)
+			n, err := out.Read(b)
+			if n > 0 {
+				l.note()
+				l.in <- l.carry(b[:n])
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	c, err := agent.DialStream(t.Context(), l, machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); l.Close(); _ = cmd.Wait() })
+	return c, l
+}
+
+// TestLine: nothing passes to an agent or from it while a slice runs, however slow the line
+// is; and a line that stalls for two seconds ends nothing.
+func TestLine(t *testing.T) {
+	for name, c := range map[string]struct{ delay, stall time.Duration }{
+		"direct": {}, "200 ms": {delay: 100 * time.Millisecond}, "stalls": {stall: 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := space(t)
+			near, nearLine := spawnOnLine(t, "a", c.delay)
+			far, farLine := spawnOnLine(t, "b", c.delay)
+			live, err := agent.Watch(t.Context(), near, far)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer live.Close()
+			end := func(addr string) host.Endpoint {
+				return host.Endpoint{Machine: "m", Namespace: ns, Device: "lo", Addr: netip.MustParseAddr(addr), MTU: 65536}
+			}
+			p := load.Plan{
+				Token: 4711, Nonce: load.Nonce{1}, Load: "tcp_lat", Size: 64, Flows: 1, Slice: 300 * time.Millisecond, Head: time.Millisecond,
+				Arms:     []load.Arm{{Name: "a", Ends: []load.Pair{{From: end("127.0.0.1"), To: end("127.0.0.2")}}, ServerPort: 7000, ClientPort: 8000}},
+				Schedule: [][]int{{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}}, ClientCPU: -1, ServerCPU: -1,
+			}
+			if shut, err := far.Serve(t.Context(), p, nil); err != nil || len(shut) > 0 {
+				t.Fatal(err, shut)
+			}
+			time.AfterFunc(1500*time.Millisecond, func() { nearLine.stop(c.stall); farLine.stop(c.stall) })
+			if off := near.ClockOffset().Abs(); off > time.Second {
+				t.Errorf("two clocks that are one are %v apart", off)
+			}
+			slices, _, err := near.Run(t.Context(), p, nil)
+			if err != nil || len(slices) != len(p.Schedule) {
+				t.Fatalf("%d slices, %v", len(slices), err)
+			}
+			if _, err := far.Finish(t.Context(), p.Token); err != nil {
+				t.Error(err)
+			}
+			for i, s := range slices {
+				from := s.Start.Add(near.ClockOffset()) // by the clock that all processes here share
+				to := from.Add(p.Slice)
+				for name, l := range map[string]*line{"client": nearLine, "server": farLine} {
+					l.mu.Lock()
+					for _, at := range l.passed {
+						if at.After(from) && at.Before(to) && c.stall == 0 {
+							t.Errorf("at the %s's machine bytes passed %v after the begin of slice %d", name, at.Sub(from), i)
+						}
+					}
+					l.mu.Unlock()
+				}
+			}
+		})
+	}
+}
