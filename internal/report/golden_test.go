@@ -51,6 +51,7 @@ var samples = []sample{
 	{"many-80.table", many, Options{Width: 80}},
 	{"usual.md", usualRecord, Options{Format: "md"}},
 	{"usual.csv", usualRecord, Options{Format: "csv"}},
+	{"usual.prom", usualRecord, Options{Format: "prom"}},
 	{"usual.benchstat", usualRecord, Options{Format: "benchstat"}},
 	{"usual.qperf", usualRecord, Options{Style: "qperf"}},
 	{"small.json", func() *result.Record { return recordtest.Make(small(recordtest.TCPLat)) }, Options{Format: "json"}},

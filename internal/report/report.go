@@ -49,6 +49,7 @@ var formats = []format{
 	{"svg", "one figure: see --figure", writeSVG},
 	{"csv", "one line for each path and load, base units", writeCSV},
 	{"json", "everything, versioned, base units", writeJSON},
+	{"prom", "OpenMetrics, for Prometheus", writeOpenMetrics},
 	{"benchstat", "one line for each series, for golang.org/x/perf/cmd/benchstat", writeBenchstat},
 }
 
