@@ -67,7 +67,7 @@ type rig struct {
 
 const peerNumber = 3
 
-func newRig(t *testing.T, kind string, protocol layers.IPProtocol) *rig {
+func newRig(t testing.TB, kind string, protocol layers.IPProtocol) *rig {
 	t.Helper()
 	r := &rig{netns: testenv.Devices(t), protocol: protocol, epoch: 1, deadline: 1 << 62}
 	testenv.InNetns(t, r.netns, func() error {
@@ -107,7 +107,7 @@ func newRig(t *testing.T, kind string, protocol layers.IPProtocol) *rig {
 }
 
 // put writes the tables.
-func (r *rig) put(t *testing.T) {
+func (r *rig) put(t testing.TB) {
 	t.Helper()
 	if !r.unnoted {
 		check(t, r.objs.PutPodAt(bpf.PodKey{Tenant: r.key.TenantProto >> 8, Addr: r.key.Local}, uint32(r.pod)))
@@ -134,7 +134,7 @@ type skb struct {
 }
 
 // run runs a program over a packet that comes by a device.
-func (r *rig) run(t *testing.T, p *ebpf.Program, device int, packet []byte) (verdict uint32, out []byte) {
+func (r *rig) run(t testing.TB, p *ebpf.Program, device int, packet []byte) (verdict uint32, out []byte) {
 	t.Helper()
 	o := ebpf.RunOptions{Data: packet, DataOut: make([]byte, len(packet)+256), Context: skb{Ifindex: uint32(device)}}
 	testenv.InNetns(t, r.netns, func() (err error) {
@@ -179,7 +179,7 @@ type packet struct {
 }
 
 // bytes writes the packet.
-func (p *packet) bytes(t *testing.T) []byte {
+func (p *packet) bytes(t testing.TB) []byte {
 	t.Helper()
 	inner := []gopacket.SerializableLayer{&p.eth, &p.ip}
 	if p.ip.Protocol == layers.IPProtocolTCP {
@@ -212,7 +212,7 @@ func (p *packet) bytes(t *testing.T) []byte {
 	return frame
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
