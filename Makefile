@@ -16,7 +16,7 @@ TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2 nft:nftables iptables-nft:ip
 	/usr/sbin/sysctl:procps /usr/sbin/ovs-vswitchd:openvswitch-switch \
 	/usr/bin/ovn-northd:ovn-central /usr/bin/ovn-controller:ovn-host /usr/sbin/bird:bird2 \
 	/usr/sbin/runc:runc ssh:openssh-client /usr/sbin/sshd:openssh-server nsenter:util-linux qemu-system-x86_64:qemu-system-x86 /usr/sbin/modprobe:kmod \
-	clang:clang llvm-strip:llvm /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev
+	clang:clang llvm-strip:llvm protoc:protobuf-compiler /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev
 
 # The race detector is linked with C.
 RACE_TOOLS := gcc:gcc /usr/include/stdlib.h:libc6-dev

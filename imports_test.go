@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// ours is a package of this module, as the rules below write it.
-func ours(p string) string { return module + "/" + p }
+// inModule is a package of this module, as the rules below write it.
+func inModule(p string) string { return module + "/" + p }
 
-// only says what a package may import of this module. A package that is not
+// allowedImports says what a package may import of this module. A package that is not
 // here may import what no other rule forbids.
-var only = []struct {
+var allowedImports = []struct {
 	dir     string
 	imports []string
 	why     string
@@ -66,7 +66,7 @@ const everywhere = "internal/sanitize"
 
 func TestOwnImports(t *testing.T) {
 	for _, s := range allSources(t) {
-		for _, rule := range only {
+		for _, rule := range allowedImports {
 			if s.dir != rule.dir || s.test {
 				continue
 			}
@@ -81,7 +81,7 @@ func TestOwnImports(t *testing.T) {
 			}
 		}
 	}
-	for _, rule := range only {
+	for _, rule := range allowedImports {
 		found := false
 		for _, s := range allSources(t) {
 			found = found || s.dir == rule.dir
@@ -122,18 +122,18 @@ var reserved = []struct {
 	{"github.com/spf13/cobra", []string{"internal/cli", "internal/bench/benchcli"}, true,
 		"flags end where the work begins"},
 	{"github.com/spf13/pflag", []string{"internal/cli"}, true, "as cobra"},
-	{ours("internal/cli"), []string{"cmd/venturi", "cmd/venturi-bench", "internal/bench/benchcli", "internal/cli"}, true,
+	{inModule("internal/cli"), []string{"cmd/venturi", "cmd/venturi-bench", "internal/bench/benchcli", "internal/cli"}, true,
 		"the command line is the outermost layer"},
-	{ours("internal/display"), []string{"internal/cli"}, true,
+	{inModule("internal/display"), []string{"internal/cli"}, true,
 		"what a command shows is no business of what it shows"},
-	{ours("internal/bench/..."), []string{"cmd/venturi-bench", "internal/bench/benchcli"}, true,
+	{inModule("internal/bench/..."), []string{"cmd/venturi-bench", "internal/bench/benchcli"}, true,
 		"benchmarks of Venturi itself are no part of the product"},
 	{"go.yaml.in/yaml/v3", []string{"internal/study", "internal/yamledit", "internal/knob/k8s", "internal/remote"}, false,
 		"only study files, files of machines and the manifests whose single values knobs change are YAML; who carries a study out or prints it knows nothing of that"},
-	{ours("studies"), []string{"internal/study"}, true, "a study file is read and checked in one place"},
-	{ours("internal/study"), []string{"internal/cli"}, true,
+	{inModule("studies"), []string{"internal/study"}, true, "a study file is read and checked in one place"},
+	{inModule("internal/study"), []string{"internal/cli"}, true,
 		"a study asks for comparisons and tables; neither compare nor report depends on what asks"},
-	{ours("internal/testenv"), []string{"internal/testenv/agenttest", "internal/testenv/traffic", "internal/testenv/fastpathtest"}, false,
+	{inModule("internal/testenv"), []string{"internal/testenv/agenttest", "internal/testenv/traffic", "internal/testenv/fastpathtest"}, false,
 		"it makes and breaks namespaces for tests, and is no part of the product"},
 	{"github.com/hashicorp/yamux", []string{"internal/guest", "internal/vm"}, true, "the two ends of a channel know what it is made of, and nobody else"},
 	{"github.com/cavaliergopher/cpio", []string{"internal/vm"}, false, "the first file system of a guest is made in one place"},
@@ -149,7 +149,7 @@ func TestReservedImports(t *testing.T) {
 			if s.generated || s.test && !rule.tests || slices.Contains(rule.by, s.dir) {
 				continue
 			}
-			if s.dir == "internal/testenv" && rule.what == ours("internal/testenv") {
+			if s.dir == "internal/testenv" && rule.what == inModule("internal/testenv") {
 				continue
 			}
 			prefix, below := strings.CutSuffix(rule.what, "/...")

@@ -25,7 +25,7 @@ func TestPrintersSanitize(t *testing.T) {
 			continue
 		}
 		s.calls(func(importPath, function string, at tokenPosition) {
-			if importPath == ours("internal/sanitize") {
+			if importPath == inModule("internal/sanitize") {
 				found[s.dir]++
 			}
 			if slices.Contains(raw[importPath], function) {

@@ -63,7 +63,7 @@ var writers = []struct {
 		"namespaces and processes are made and ended by netcfg alone",
 	},
 	{
-		ours("internal/netcfg"), regexp.MustCompile(`^Owned$`),
+		inModule("internal/netcfg"), regexp.MustCompile(`^Owned$`),
 		map[string]string{
 			"internal/lab":     "hands it on to the drivers of paths",
 			"internal/testenv": "what tests need",
@@ -71,7 +71,7 @@ var writers = []struct {
 		"only the lab owns namespaces",
 	},
 	{
-		ours("internal/netcfg"), regexp.MustCompile(`^(Scratch|Nameless)$`),
+		inModule("internal/netcfg"), regexp.MustCompile(`^(Scratch|Nameless)$`),
 		map[string]string{
 			"internal/feature": "nothing that lasts: a probe tries things in a nameless namespace",
 			"internal/vm":      "the taps of cards that are joined to nothing, gone with the virtual machine",
@@ -79,12 +79,12 @@ var writers = []struct {
 		"what is tried is tried by feature, and on cards of a virtual machine",
 	},
 	{
-		ours("internal/netcfg"), regexp.MustCompile(`^Guest$`),
+		inModule("internal/netcfg"), regexp.MustCompile(`^Guest$`),
 		map[string]string{"internal/guest": "the virtual machine whose first process it is"},
 		"a machine of our own is set up by its first process",
 	},
 	{
-		ours("internal/netcfg"), regexp.MustCompile(`^Here$`),
+		inModule("internal/netcfg"), regexp.MustCompile(`^Here$`),
 		map[string]string{
 			"internal/bgp":      "the routes that a speaker learns, in the machine that it is on",
 			"internal/fastpath": "the programs of a fast path, on the machine that it is on",

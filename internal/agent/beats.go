@@ -150,15 +150,15 @@ func (p pauseObserver) Pause() { p.pulse.pause(p.ctx) }
 
 // Liveness keeps two agents and their controller sure of each other.
 type Liveness struct {
-	mu      sync.Mutex
-	idle    sync.Cond // no call is under way
-	running bool      // a series runs: the client's agent says when to speak
-	calling bool
-	limit   time.Duration // of the client's agent's silence while it runs
-	between time.Duration // the limit from its first slice on
-	token   uint64        // of the series
-	ends    [2]*agentBeats
-	cancel  context.CancelFunc
+	mu         sync.Mutex
+	idle       sync.Cond // no call is under way
+	running    bool      // a series runs: the client's agent says when to speak
+	calling    bool
+	limit      time.Duration // of the client's agent's silence while it runs
+	sliceLimit time.Duration // the limit from its first slice on
+	token      uint64        // of the series
+	ends       [2]*agentBeats
+	cancel     context.CancelFunc
 }
 
 // agentBeats is the controller's side of one agent's beats.
@@ -215,8 +215,8 @@ func (l *Liveness) begin(plan load.Plan) (end func()) {
 		l.idle.Wait()
 	}
 	l.running, l.token = true, plan.Token
-	l.between = beatEvery + sliceTime(plan)
-	l.limit = l.between + openingTime(plan)
+	l.sliceLimit = beatEvery + sliceTime(plan)
+	l.limit = l.sliceLimit + openingTime(plan)
 	l.ends[0].markHeard()
 	return func() {
 		l.mu.Lock()
@@ -287,7 +287,7 @@ func (l *Liveness) listen(b *agentBeats) {
 			}
 		case agentpb.Beat_PAUSE:
 			l.mu.Lock()
-			l.limit = l.between
+			l.limit = l.sliceLimit
 			l.mu.Unlock()
 			if !l.ends[1].answers(b.stream.Context()) {
 				l.stop()

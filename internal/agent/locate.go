@@ -52,7 +52,7 @@ func (s *server) Locate(_ context.Context, req *agentpb.LocateRequest) (*agentpb
 	if err := toward.UnmarshalBinary(req.GetToward()); err != nil {
 		return nil, fmt.Errorf("decode the other end's address: %w", err)
 	}
-	want := attachment.Wanted{Device: req.GetDevice()}
+	want := attachment.Selector{Device: req.GetDevice()}
 	if wanted.IsValid() {
 		want.Addr = wanted.String()
 	}

@@ -210,7 +210,7 @@ func judge(s *Summary, p *result.Plan, d stats.Design) {
 	}
 	for i := range s.Cells {
 		c := &s.Cells[i]
-		rule := stats.Rule{
+		rule := stats.Criterion{
 			Margin: p.Margin, LowerIsBetter: c.Cell.Metric.LowerIsBetter(), Alpha: d.Alpha(), Floor: c.Floor,
 		}
 		for j := range c.Rows {

@@ -178,7 +178,7 @@ func (c *Change) judge(floors []*stats.Floor, margin float64, d stats.Design) {
 	}
 	for i := range c.Cells {
 		cell := &c.Cells[i]
-		rule := stats.Rule{Margin: margin, LowerIsBetter: cell.Cell.Metric.LowerIsBetter(), Alpha: d.Alpha(), Floor: floors[i]}
+		rule := stats.Criterion{Margin: margin, LowerIsBetter: cell.Cell.Metric.LowerIsBetter(), Alpha: d.Alpha(), Floor: floors[i]}
 		for j := range cell.Rows {
 			if r := &cell.Rows[j]; r.Judged.Reason != stats.Blank {
 				r.Judged = stats.Judge(r.Ratio, r.Adjusted, rule)

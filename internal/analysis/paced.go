@@ -16,7 +16,7 @@ type Offered struct {
 	// Sent and Received are shares of what was asked for, 0 to 1.
 	Sent     float64 `json:"sent_share"`
 	Received float64 `json:"received_share"`
-	Held     bool    `json:"held"`
+	Reached  bool    `json:"held"`
 }
 
 // offered tells whether an arm held the rate of its cell.
@@ -33,7 +33,7 @@ func (d *armData) offered() Offered {
 		return Offered{}
 	}
 	o := Offered{Sent: float64(sent) / float64(asked), Received: float64(received) / float64(asked)}
-	o.Held = o.Sent >= LeastHeld && o.Received >= LeastHeld
+	o.Reached = o.Sent >= LeastHeld && o.Received >= LeastHeld
 	return o
 }
 
@@ -43,11 +43,11 @@ func (a *analyzer) paced(r *Row, c result.Cell, d, base *armData) {
 	o := d.offered()
 	r.Offered = &o
 	switch {
-	case !o.Held:
+	case !o.Reached:
 		r.CPU = nil
 	case r.CPU != nil:
 		r.Value = r.CPU.Cost
-		if base != nil && base.offered().Held {
+		if base != nil && base.offered().Reached {
 			r.Ratio = r.CPU.Ratio
 		}
 	}
@@ -71,7 +71,7 @@ func (a *analyzer) pair(c result.Cell, d, base *armData) [][]float64 {
 	if !c.Metric.IsCPU() {
 		return pair(d, base, valueOf(c.Metric))
 	}
-	if !d.offered().Held || !base.offered().Held {
+	if !d.offered().Reached || !base.offered().Reached {
 		return nil
 	}
 	var out [][]float64

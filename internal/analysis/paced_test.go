@@ -17,7 +17,7 @@ func TestPacedTruth(t *testing.T) {
 	for _, c := range s.Cells {
 		want := map[string]float64{recordtest.UDPAt.Name: 2500, recordtest.TCPAt.Name: 3e8}[c.Cell.Name]
 		base := c.Rows[0]
-		if math.Abs(base.Value/want-1) > 0.05 || base.Offered == nil || !base.Offered.Held || base.NoFigure != 0 {
+		if math.Abs(base.Value/want-1) > 0.05 || base.Offered == nil || !base.Offered.Reached || base.NoFigure != 0 {
 			t.Errorf("%s: %v, want %v; %+v", c.Cell.Name, base.Value, want, base.Offered)
 		}
 		if c.Floor == nil || c.Floor.Ratio.Series != 6 || c.Floor.Invalid {
@@ -43,7 +43,7 @@ func TestRateNotHeld(t *testing.T) {
 	tr.Arms[3].Loss = 0.02
 	s := analyze(t, recordtest.Make(tr), analysis.Options{})
 	lossy := row(t, s, recordtest.UDPAt.Name, "vxlan")
-	if lossy.Value != 0 || lossy.CPU != nil || lossy.Ratio != nil || lossy.Judged != nil || lossy.Offered.Held || math.Abs(lossy.Offered.Received-0.98) > 0.005 {
+	if lossy.Value != 0 || lossy.CPU != nil || lossy.Ratio != nil || lossy.Judged != nil || lossy.Offered.Reached || math.Abs(lossy.Offered.Received-0.98) > 0.005 {
 		t.Errorf("%+v, %+v", lossy, lossy.Offered)
 	}
 	if other := row(t, s, recordtest.UDPAt.Name, "routed"); other.Value == 0 || other.Judged == nil {

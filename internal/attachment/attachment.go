@@ -14,8 +14,8 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// End is one end of what somebody else built.
-type End struct {
+// Attachment is one end of what somebody else built.
+type Attachment struct {
 	Option string // the option that names it: from or to
 	Text   string // the namespace, as the user named it; see [host.NamespaceFile]
 	Path   string // file of the namespace
@@ -24,16 +24,16 @@ type End struct {
 	Route host.ResolvedRoute // to the other end, once [End.Reach] found it
 }
 
-// Wanted says which of several addresses is meant. The zero value: the only one.
-type Wanted struct {
+// Selector says which of several addresses is meant. The zero value: the only one.
+type Selector struct {
 	Addr   string
 	Device string // that has the address
 }
 
 // Find opens the namespace of an end, and chooses its address. hold is told of the
 // namespace's file and gives the path to use from there. Errors are for a user.
-func Find(option, text string, wanted Wanted, hold func(path string) (string, error)) (e End, err error) {
-	e = End{Option: option, Text: text}
+func Find(option, text string, wanted Selector, hold func(path string) (string, error)) (e Attachment, err error) {
+	e = Attachment{Option: option, Text: text}
 	if err := e.open(hold); err != nil {
 		return e, err
 	}
@@ -41,7 +41,7 @@ func Find(option, text string, wanted Wanted, hold func(path string) (string, er
 }
 
 // Join finds how two ends reach each other. Errors are for a user.
-func Join(from, to *End) error {
+func Join(from, to *Attachment) error {
 	if from.ID == to.ID {
 		return from.refuse(fmt.Sprintf("%s is the same namespace, and traffic in it would cross no network", to.Text),
 			"name two that differ")
@@ -53,7 +53,7 @@ func Join(from, to *End) error {
 }
 
 // open makes sure that the end's namespace is one that the user can mean.
-func (e *End) open(hold func(string) (string, error)) error {
+func (e *Attachment) open(hold func(string) (string, error)) error {
 	file, err := host.NamespaceFile(e.Text)
 	if err != nil { // a container's: all others were refused when they were read
 		return e.refuse(err.Error(), "give its id, or a process in it: pid:N, such as `docker inspect -f '{{.State.Pid}}' NAME` or `crictl inspect` prints")
@@ -78,7 +78,7 @@ func (e *End) open(hold func(string) (string, error)) error {
 }
 
 // choose finds the end's address: the only one, or the one that was asked for.
-func (e *End) choose(wanted Wanted) error {
+func (e *Attachment) choose(wanted Selector) error {
 	var all []host.Address
 	err := host.Do(e.Path, func() (err error) {
 		all, err = host.Addresses()
@@ -115,7 +115,7 @@ func (e *End) choose(wanted Wanted) error {
 
 // Reach finds the route from the end to the address of another, which the user named
 // by text, as the value of an option.
-func (e *End) Reach(addr netip.Addr, text, option string) error {
+func (e *Attachment) Reach(addr netip.Addr, text, option string) error {
 	err := host.Do(e.Path, func() (err error) {
 		e.Route, err = host.RouteTo(addr, e.Addr)
 		return err
@@ -132,6 +132,6 @@ func (e *End) Reach(addr netip.Addr, text, option string) error {
 }
 
 // refuse is the error for a user whose end cannot be attached to.
-func (e *End) refuse(why, do string) error {
+func (e *Attachment) refuse(why, do string) error {
 	return verr.New(verr.Usage, fmt.Sprintf("cannot attach to %s=%s", e.Option, e.Text), why, do)
 }

@@ -14,8 +14,8 @@ import (
 // In every section that holds a ratio against a bar, the bar asks for an interval that
 // is narrow enough to mean something.
 func TestBarsAskForNarrowIntervals(t *testing.T) {
-	sections := map[string]func(r *stats.Ratio) []verify.Bar{
-		"comparisons": func(r *stats.Ratio) (bars []verify.Bar) {
+	sections := map[string]func(r *stats.Ratio) []verify.Requirement{
+		"comparisons": func(r *stats.Ratio) (bars []verify.Requirement) {
 			for _, c := range fastCompares {
 				s := &analysis.Summary{}
 				for _, b := range fastBars {
@@ -28,10 +28,10 @@ func TestBarsAskForNarrowIntervals(t *testing.T) {
 			}
 			return bars
 		},
-		"rewrites": func(r *stats.Ratio) []verify.Bar { return judgeRewrites("vxlan+fast", samplesOf(r)) },
-		"flows":    func(r *stats.Ratio) []verify.Bar { return judgeSame("flows", "that with 1", r) },
-		"in turn":  func(r *stats.Ratio) []verify.Bar { return judgeRoundRobin("flows in turn", r) },
-		"programs": func(r *stats.Ratio) []verify.Bar {
+		"rewrites": func(r *stats.Ratio) []verify.Requirement { return judgeRewrites("vxlan+fast", samplesOf(r)) },
+		"flows":    func(r *stats.Ratio) []verify.Requirement { return judgeSame("flows", "that with 1", r) },
+		"in turn":  func(r *stats.Ratio) []verify.Requirement { return judgeRoundRobin("flows in turn", r) },
+		"programs": func(r *stats.Ratio) []verify.Requirement {
 			return programTime{program: "from_wire", load: "udp_bw", flows: 1, ratio: r}.judge("vxlan+fast")
 		},
 	}

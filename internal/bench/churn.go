@@ -60,7 +60,7 @@ func (p pings) String() string {
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // check measures, prints what it saw on w, and wants no stall.
-func (c churnBench) check(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Bar, err error) {
+func (c churnBench) check(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Requirement, err error) {
 	// Whoever answers or waits must not wait for those that make the noise.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4 * runtime.NumCPU()))
 	l, err := lab.Up(ctx, lab.Options{Name: h.LabName, Paths: []string{"vxlan", "vxlan+fast"}, Services: c.services, Program: h.Program})
@@ -92,7 +92,7 @@ func (c churnBench) check(ctx context.Context, w io.Writer, h compare.Host) (bar
 	}
 	turned := float64(came) / c.phase.Seconds()
 	fmt.Fprintf(w, "%-12s beside %6.0f made-up flows/s %v\n", fast.Name, turned, full)
-	return []verify.Bar{
+	return []verify.Requirement{
 		{Text: fmt.Sprintf("churn: longest wait %v, that of the slow path %v, and %v at most", busy[1].longest, busy[0].longest, stall),
 			Holds: busy[1].longest <= max(stall, busy[0].longest)},
 		{Text: "churn: nothing is lost that the slow path does not lose", Holds: max(busy[1].lost, full.lost) <= busy[0].lost},

@@ -79,8 +79,8 @@ var fastBars = []struct {
 }
 
 // comparisonSection makes a section of comparisons.
-func comparisonSection(names ...string) func(context.Context, io.Writer, compare.Host, time.Duration, uint64) ([]verify.Bar, error) {
-	return func(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
+func comparisonSection(names ...string) func(context.Context, io.Writer, compare.Host, time.Duration, uint64) ([]verify.Requirement, error) {
+	return func(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Requirement, err error) {
 		for _, name := range names {
 			for _, c := range fastCompares {
 				if c.name != name {
@@ -138,7 +138,7 @@ func lostOf(row analysis.Row) string {
 }
 
 // judge compares the ratios with the bars of the comparison.
-func (c fastCompare) judge(s *analysis.Summary) (bars []verify.Bar) {
+func (c fastCompare) judge(s *analysis.Summary) (bars []verify.Requirement) {
 	for _, b := range fastBars {
 		if b.compare != c.name {
 			continue

@@ -14,16 +14,16 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// FastPath measures how near the fast path comes to the host network, and what it costs
+// FastPathBench measures how near the fast path comes to the host network, and what it costs
 // elsewhere.
-type FastPath struct {
+type FastPathBench struct {
 	Sections []string      // names of sections; none: all
 	Budget   time.Duration // of each comparison; 0: as each section has it
 	Seed     uint64
 }
 
 // DefaultFastPath is what a claim about the fast path's speed rests on.
-func DefaultFastPath() FastPath { return FastPath{Seed: 1} }
+func DefaultFastPath() FastPathBench { return FastPathBench{Seed: 1} }
 
 // minBudget is the smallest budget of a comparison. It shows only that the comparison
 // works.
@@ -34,7 +34,7 @@ type Section struct {
 	Name    string
 	Summary string
 	Budget  time.Duration // of each of its comparisons, if none was given; 0: it takes its time
-	run     func(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) ([]verify.Bar, error)
+	run     func(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) ([]verify.Requirement, error)
 }
 
 // Sections are all parts of the benchmark, in the order in which they run.
@@ -47,15 +47,15 @@ var Sections = []Section{
 	{"rewrites", "what it costs to have rules rewritten once a second, with 1000 Services", 8 * time.Minute, rewrites},
 	{"flows", "latency of one flow with 1, 1000 and a million in the table, of 10,000 in turn with a million, and what each takes of memory", 6 * time.Minute, tableSizes},
 	{"churn", "a flow beside thousands that come and go in a second, with the fast path and without", 0,
-		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, _ uint64) ([]verify.Bar, error) {
+		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, _ uint64) ([]verify.Requirement, error) {
 			return defaultChurn().check(ctx, w, h)
 		}},
 	{"lossless", "what is lost when the fast path's daemon is stopped, replaced and killed, 20 times each", 0,
-		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, _ uint64) ([]verify.Bar, error) {
+		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, _ uint64) ([]verify.Requirement, error) {
 			return DefaultLossless().check(ctx, w, h)
 		}},
 	{"programs", "each program that carries, beside an empty one", 0,
-		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, seed uint64) ([]verify.Bar, error) {
+		func(ctx context.Context, w io.Writer, h compare.Host, _ time.Duration, seed uint64) ([]verify.Requirement, error) {
 			return defaultPrograms(seed).check(ctx, w, h)
 		}},
 }
@@ -67,7 +67,7 @@ const fastServices = 1000
 const narrow = 0.04
 
 // Check measures, prints the ratios on w, and holds them against the bars.
-func (c FastPath) Check(ctx context.Context, w io.Writer, h compare.Host) error {
+func (c FastPathBench) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	sections, err := c.sections()
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (c FastPath) Check(ctx context.Context, w io.Writer, h compare.Host) error 
 		return verr.New(verr.Usage, fmt.Sprintf("cannot check the fast path with --budget %s", c.Budget),
 			"nothing would come of so short a comparison", "give a minute or more; sections have three to eight by default")
 	}
-	var bars []verify.Bar
+	var bars []verify.Requirement
 	for _, s := range sections {
 		budget := s.Budget
 		if c.Budget != 0 {
@@ -90,10 +90,10 @@ func (c FastPath) Check(ctx context.Context, w io.Writer, h compare.Host) error 
 		bars = append(bars, held...)
 		fmt.Fprintln(w)
 	}
-	return verify.CheckBars(w, "the fast path misses its bars", bars)
+	return verify.CheckRequirements(w, "the fast path misses its bars", bars)
 }
 
-func (c FastPath) sections() (all []Section, err error) {
+func (c FastPathBench) sections() (all []Section, err error) {
 	var names []string
 	for _, s := range Sections {
 		names = append(names, s.Name)
@@ -117,12 +117,12 @@ func fastRequest(paths []string, services int, seed uint64) compare.Request {
 // ratioBars are two bars for a ratio: that it reaches its bound, and that its interval is
 // narrow enough to mean something. The better end of the interval decides on the bound,
 // so a wide interval would reach every bound.
-func ratioBars(what, text string, r *stats.Ratio, reached bool) []verify.Bar {
-	return []verify.Bar{{Text: text, Holds: reached}, narrowBar(what, r)}
+func ratioBars(what, text string, r *stats.Ratio, reached bool) []verify.Requirement {
+	return []verify.Requirement{{Text: text, Holds: reached}, narrowBar(what, r)}
 }
 
-func narrowBar(what string, r *stats.Ratio) verify.Bar {
-	return verify.Bar{Text: what + ": the interval is within 4 % to each side", Holds: r != nil && !r.Open && (r.Hi-r.Lo)/2 <= narrow*r.Value}
+func narrowBar(what string, r *stats.Ratio) verify.Requirement {
+	return verify.Requirement{Text: what + ": the interval is within 4 % to each side", Holds: r != nil && !r.Open && (r.Hi-r.Lo)/2 <= narrow*r.Value}
 }
 
 // meetsBar tells whether the better end of the interval meets the bar.

@@ -30,7 +30,7 @@ func TestFastSections(t *testing.T) {
 		{nil, "plain services peers parallel connections rewrites flows churn lossless programs"},
 		{[]string{"flows", "plain"}, "plain flows"},
 	} {
-		all, err := FastPath{Sections: c.only}.sections()
+		all, err := FastPathBench{Sections: c.only}.sections()
 		var names []string
 		for _, s := range all {
 			names = append(names, s.Name)
@@ -39,7 +39,7 @@ func TestFastSections(t *testing.T) {
 			t.Errorf("only %v: %s, %v", c.only, got, err)
 		}
 	}
-	for name, c := range map[string]FastPath{"unknown": {Sections: []string{"flows", "nope"}}, "short": {Budget: time.Second}} {
+	for name, c := range map[string]FastPathBench{"unknown": {Sections: []string{"flows", "nope"}}, "short": {Budget: time.Second}} {
 		if err := c.Check(t.Context(), new(bytes.Buffer), compare.Host{}); verr.Code(err) != verr.Usage {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -177,7 +177,7 @@ func TestFastShort(t *testing.T) {
 	if only == "" {
 		t.Skip("it takes minutes: set VENTURI_BENCH_FAST=all")
 	}
-	c := FastPath{Budget: minBudget, Seed: 1}
+	c := FastPathBench{Budget: minBudget, Seed: 1}
 	if only != "all" {
 		c.Sections = strings.Split(only, ",")
 	}

@@ -28,7 +28,7 @@ const sameLatency = 0.03
 // tableSizes measures latency with more and more flows in the tables of both machines:
 // first of one flow, of which the cores keep a copy, then of many in turn, each of which
 // is looked up.
-func tableSizes(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
+func tableSizes(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Requirement, err error) {
 	const path = "vxlan+fast"
 	q := fastRequest([]string{path}, 0, seed)
 	q.Loads, q.NoCopy, q.Series, q.Rounds = fastLatencies, true, 1, 16
@@ -57,7 +57,7 @@ func tableSizes(ctx context.Context, w io.Writer, h compare.Host, budget time.Du
 }
 
 // oneFlow measures the latency of one flow.
-func oneFlow(ctx context.Context, w io.Writer, by *comparisonSampler, tables ballasts, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
+func oneFlow(ctx context.Context, w io.Writer, by *comparisonSampler, tables ballasts, budget time.Duration, seed uint64) (bars []verify.Requirement, err error) {
 	var memory []uint64 // of the first machine's table, by state
 	s := &states{measure: by.measure, enter: func(_ context.Context, state int) error {
 		if err := tables.hold(tableFlows[state]); err != nil {
@@ -98,7 +98,7 @@ func oneFlow(ctx context.Context, w io.Writer, by *comparisonSampler, tables bal
 }
 
 // judgeSame holds the ratio of two latencies that are to be the same.
-func judgeSame(what, base string, r *stats.Ratio) []verify.Bar {
+func judgeSame(what, base string, r *stats.Ratio) []verify.Requirement {
 	return ratioBars(what, fmt.Sprintf("%s: %s of %s, within %.0f %%", what, interval(r), base, 100*sameLatency),
 		r, meetsBar(r, 1+sameLatency, true) && meetsBar(r, 1-sameLatency, false))
 }

@@ -125,8 +125,8 @@ func (d *fastDaemon) checkSlow(ctx context.Context) error {
 	return err
 }
 
-// Outcome is what became of the traffic during one kind of cycle, or without any.
-type Outcome struct {
+// CycleOutcome is what became of the traffic during one kind of cycle, or without any.
+type CycleOutcome struct {
 	Path, Kind string
 	Cycles     int
 	// Repeated counts the cycles that were run again because this machine itself had
@@ -145,28 +145,28 @@ type Outcome struct {
 }
 
 // check runs all cycles, prints what became of the traffic, and expects no loss.
-func (c Lossless) check(ctx context.Context, w io.Writer, h compare.Host) ([]verify.Bar, error) {
+func (c Lossless) check(ctx context.Context, w io.Writer, h compare.Host) ([]verify.Requirement, error) {
 	all, err := c.Run(ctx, h)
 	if err != nil {
 		return nil, err
 	}
 	printOutcomes(w, all)
-	var bars []verify.Bar
+	var bars []verify.Requirement
 	for _, o := range all {
 		if o.Cycles == 0 {
 			continue
 		}
 		what := fmt.Sprintf("%s, %s, %d cycles: ", o.Path, o.Kind, o.Cycles)
 		bars = append(bars,
-			verify.Bar{Text: what + fmt.Sprintf("%d of %d datagrams lost, none allowed", o.Lost, o.Sent), Holds: o.Lost == 0 && o.Sent > 0},
-			verify.Bar{Text: what + fmt.Sprintf("%d connections lost, none allowed", len(o.Broken)), Holds: len(o.Broken) == 0 && o.Opened > 0})
+			verify.Requirement{Text: what + fmt.Sprintf("%d of %d datagrams lost, none allowed", o.Lost, o.Sent), Holds: o.Lost == 0 && o.Sent > 0},
+			verify.Requirement{Text: what + fmt.Sprintf("%d connections lost, none allowed", len(o.Broken)), Holds: len(o.Broken) == 0 && o.Opened > 0})
 	}
 	return bars, nil
 }
 
 // Run runs all cycles, on one path after another.
-func (c Lossless) Run(ctx context.Context, h compare.Host) ([]Outcome, error) {
-	var all []Outcome
+func (c Lossless) Run(ctx context.Context, h compare.Host) ([]CycleOutcome, error) {
+	var all []CycleOutcome
 	for _, p := range c.Paths {
 		one, err := c.path(ctx, h, p)
 		all = append(all, one...)
@@ -178,7 +178,7 @@ func (c Lossless) Run(ctx context.Context, h compare.Host) ([]Outcome, error) {
 }
 
 // path runs the cycles on one path.
-func (c Lossless) path(ctx context.Context, h compare.Host, name string) (all []Outcome, err error) {
+func (c Lossless) path(ctx context.Context, h compare.Host, name string) (all []CycleOutcome, err error) {
 	l, err := lab.Up(ctx, lab.Options{Name: h.LabName, Paths: []string{name}, Services: c.Services, Program: h.Program})
 	if err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (c Lossless) path(ctx context.Context, h compare.Host, name string) (all []
 		return nil, err
 	}
 	defer r.traffic.close()
-	for _, step := range []func(context.Context) (Outcome, error){r.slowBaseline, r.fastBaseline} {
+	for _, step := range []func(context.Context) (CycleOutcome, error){r.slowBaseline, r.fastBaseline} {
 		if c.Baseline == 0 {
 			break
 		}
@@ -242,7 +242,7 @@ type run struct {
 }
 
 // slowBaseline measures the path without its fast path.
-func (r *run) slowBaseline(ctx context.Context) (o Outcome, err error) {
+func (r *run) slowBaseline(ctx context.Context) (o CycleOutcome, err error) {
 	for _, d := range r.daemons {
 		if err := d.end(ctx, syscall.SIGTERM); err != nil {
 			return o, err
@@ -262,12 +262,12 @@ func (r *run) slowBaseline(ctx context.Context) (o Outcome, err error) {
 	return o, err
 }
 
-func (r *run) fastBaseline(ctx context.Context) (Outcome, error) {
+func (r *run) fastBaseline(ctx context.Context) (CycleOutcome, error) {
 	return r.baseline(ctx, "fast path, no cycles")
 }
 
-func (r *run) baseline(ctx context.Context, kind string) (Outcome, error) {
-	o := Outcome{Path: r.arm.Name, Kind: kind}
+func (r *run) baseline(ctx context.Context, kind string) (CycleOutcome, error) {
+	o := CycleOutcome{Path: r.arm.Name, Kind: kind}
 	before, err := r.snapshot()
 	if err != nil {
 		return o, err
@@ -282,8 +282,8 @@ func (r *run) baseline(ctx context.Context, kind string) (Outcome, error) {
 const maxRepeats = 2
 
 // play runs cycles of one kind, on each machine in turn.
-func (r *run) play(ctx context.Context, kind cycle, n int) (Outcome, error) {
-	o := Outcome{Path: r.arm.Name, Kind: kind.name}
+func (r *run) play(ctx context.Context, kind cycle, n int) (CycleOutcome, error) {
+	o := CycleOutcome{Path: r.arm.Name, Kind: kind.name}
 	for o.Cycles < n {
 		d := r.daemons[o.Cycles%len(r.daemons)]
 		before, err := r.snapshot()
@@ -351,7 +351,7 @@ func (r *run) snapshot() (s snapshot, err error) {
 	return s, nil
 }
 
-func (o *Outcome) add(before, after snapshot) {
+func (o *CycleOutcome) add(before, after snapshot) {
 	o.Took += after.time.Sub(before.time)
 	o.Sent += after.sent - before.sent
 	o.Lost += after.lost - before.lost
@@ -366,7 +366,7 @@ func (o *Outcome) add(before, after snapshot) {
 	o.Receiver += after.receiver - before.receiver
 }
 
-func printOutcomes(w io.Writer, all []Outcome) {
+func printOutcomes(w io.Writer, all []CycleOutcome) {
 	const line = "%-12s %-28s %6v %10v %6v %6v %10v %8v %8v %8v %7v %8v %8v\n"
 	fmt.Fprintf(w, line, "path", "cycle", "cycles", "datagrams", "lost", "dup", "reordered", "opened", "broken", "MB", "retrans", "needless", "dropped")
 	for _, o := range all {

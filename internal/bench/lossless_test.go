@@ -20,7 +20,7 @@ func TestLosslessShort(t *testing.T) {
 	var out bytes.Buffer
 	bars, err := c.check(t.Context(), &out, h)
 	if err == nil {
-		err = verify.CheckBars(&out, "something is lost", bars)
+		err = verify.CheckRequirements(&out, "something is lost", bars)
 	}
 	t.Logf("\n%s", out.String())
 	if err != nil {

@@ -71,7 +71,7 @@ var programLoads = []struct {
 }{{"udp_bw", 1, 1}, {"tcp_bw", 65536, 1}, {"udp_bw", 1, liveFlows}}
 
 // check times the programs, prints the ratios on w, and gives the bars.
-func (c programBench) check(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Bar, err error) {
+func (c programBench) check(ctx context.Context, w io.Writer, h compare.Host) (bars []verify.Requirement, err error) {
 	unlock, err := lab.LockMeasure(ctx, true, "venturi-bench fast", nil)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ type programTime struct {
 }
 
 // judge compares the time with its bar, if there is one.
-func (t programTime) judge(path string) (bars []verify.Bar) {
+func (t programTime) judge(path string) (bars []verify.Requirement) {
 	for _, b := range programBars {
 		if b.program == t.program && b.load == t.load && t.flows == 1 {
 			what := path + ": " + t.program

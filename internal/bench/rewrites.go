@@ -57,7 +57,7 @@ var meanFigure = figureOf{
 
 // rewrites measures the fast path while rules of the machines are rewritten once a
 // second, and while they are left alone, in turn.
-func rewrites(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
+func rewrites(ctx context.Context, w io.Writer, h compare.Host, budget time.Duration, seed uint64) (bars []verify.Requirement, err error) {
 	const path = "vxlan+fast"
 	q := fastRequest([]string{path}, fastServices, seed)
 	q.Loads, q.NoCopy, q.Series, q.Rounds = fastLoads, true, 1, rewriteRounds
@@ -94,7 +94,7 @@ func rewrites(ctx context.Context, w io.Writer, h compare.Host, budget time.Dura
 }
 
 // judgeRewrites holds a path, while rules were rewritten, against the bars.
-func judgeRewrites(path string, seen []sample) (bars []verify.Bar) {
+func judgeRewrites(path string, seen []sample) (bars []verify.Requirement) {
 	for _, of := range rewriteBars {
 		ratio, what := ratioToHost(seen, of.load), fmt.Sprintf("rewrites: %s %s", path, of.load)
 		text := fmt.Sprintf("%s: %s of the host network, %s", what, interval(ratio), boundText(of.below, of.bar))

@@ -118,7 +118,7 @@ func (l *flowSet) carriedPackets() (packets uint64, err error) {
 
 // manyFlows measures the latency of live flows in turn, while the table holds no
 // others, and while it holds as many as make a million of them.
-func manyFlows(ctx context.Context, w io.Writer, arms []lab.Arm, tables ballasts, budget time.Duration, seed uint64) (bars []verify.Bar, err error) {
+func manyFlows(ctx context.Context, w io.Writer, arms []lab.Arm, tables ballasts, budget time.Duration, seed uint64) (bars []verify.Requirement, err error) {
 	var ends [2]*flowSet // of the host network, and of the path
 	for i, arm := range arms[:2] {
 		if ends[i], err = openFlowSet(arm); err != nil {
@@ -160,7 +160,7 @@ func manyFlows(ctx context.Context, w io.Writer, arms []lab.Arm, tables ballasts
 const roundRobinLoad = "udp_lat"
 
 // judgeRoundRobin compares their latency with the bar for one flow alone.
-func judgeRoundRobin(what string, r *stats.Ratio) []verify.Bar {
+func judgeRoundRobin(what string, r *stats.Ratio) []verify.Requirement {
 	return ratioBars(what, fmt.Sprintf("%s: %s of the host network, %s", what, interval(r), boundText(true, udpLatencyBar)), r, meetsBar(r, udpLatencyBar, true))
 }
 

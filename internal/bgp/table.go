@@ -57,7 +57,7 @@ func (t *table) onBestPath(paths []*apiutil.Path, _ time.Time) {
 		block, hop := nlri.Prefix.Masked(), nextHop(p)
 		switch {
 		case !t.accepts(block):
-		case p.Withdrawal || !hop.IsValid() || own(p):
+		case p.Withdrawal || !hop.IsValid() || isOwnPath(p):
 			delete(t.best, block)
 		default:
 			t.best[block] = hop
@@ -66,8 +66,8 @@ func (t *table) onBestPath(paths []*apiutil.Path, _ time.Time) {
 	signal(t.changed)
 }
 
-// own tells whether this speaker itself announced the path.
-func own(p *apiutil.Path) bool { return !p.PeerAddress.IsValid() }
+// isOwnPath tells whether this speaker itself announced the path.
+func isOwnPath(p *apiutil.Path) bool { return !p.PeerAddress.IsValid() }
 
 func nextHop(p *apiutil.Path) netip.Addr {
 	for _, a := range p.Attrs {

@@ -77,7 +77,7 @@ a killed run left.`,
 				return verr.New(verr.Usage, "cannot compare with --margin 0",
 					"no two measurements are the same to the last digit", "name the smallest difference that matters, such as 1%")
 			}
-			elsewhere, err := u.elsewhere(env)
+			elsewhere, err := u.runsInGuest(env)
 			if err != nil {
 				return err
 			}

@@ -50,7 +50,7 @@ or in the folder that %s names.`, strings.Join(kernel.FetchableSeries(), ", "), 
 			}
 			show := &display.FetchProgress{Out: env.Stderr, Terminal: display.IsTerminal(env.Stderr)}
 			for _, series := range args {
-				k, fresh, err := kernel.Fetch(cmd.Context(), kernel.Wanted{Series: series, Mirror: mirror, Newer: newer}, show.Step)
+				k, fresh, err := kernel.Fetch(cmd.Context(), kernel.FetchRequest{Series: series, Mirror: mirror, Newer: newer}, show.Step)
 				show.End()
 				switch {
 				case err != nil:

@@ -41,9 +41,9 @@ func (u *kernelFlag) flags(f *pflag.FlagSet) {
 	f.Var(&u.accel, "accel", "what runs the virtual machine: auto, kvm, or tcg (emulation)")
 }
 
-// elsewhere tells whether the command is to be run under another kernel, and is
+// runsInGuest tells whether the command is to be run under another kernel, and is
 // not the one that runs there.
-func (u *kernelFlag) elsewhere(env *Env) (bool, error) {
+func (u *kernelFlag) runsInGuest(env *Env) (bool, error) {
 	if u.spec == "" && u.accel != accel(vm.Auto) {
 		return false, verr.New(verr.Usage, "cannot choose --accel "+u.accel.String(), "there is no virtual machine without --kernel", "name a kernel with --kernel, or leave --accel out")
 	}

@@ -78,7 +78,7 @@ Paths:
 				return err
 			}
 			o.AgentCommand = append(slices.Clone(o.Program), "agent")
-			elsewhere, err := u.elsewhere(env)
+			elsewhere, err := u.runsInGuest(env)
 			if err != nil {
 				return err
 			}

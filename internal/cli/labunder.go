@@ -48,7 +48,7 @@ func raiseUnder(ctx context.Context, env *Env, u kernelFlag, o lab.Options) (*la
 		var said bytes.Buffer
 		c := commandInside(env, withFlag(env.Args, "--json"), u, k)
 		c.Stdout, c.TTY = &said, nil
-		code, err := vm.Remote{Socket: g.Socket}.Run(ctx, c)
+		code, err := vm.RemoteGuest{Socket: g.Socket}.Run(ctx, c)
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +73,7 @@ func execUnder(ctx context.Context, env *Env, l *lab.Lab, where string, command 
 	c.Stdin = env.Stdin
 	leave := typed(env, &c)
 	defer leave()
-	code, err := vm.Remote{Socket: l.Guest.Socket}.Run(ctx, c)
+	code, err := vm.RemoteGuest{Socket: l.Guest.Socket}.Run(ctx, c)
 	if err != nil {
 		return err
 	}

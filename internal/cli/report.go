@@ -128,13 +128,13 @@ func reportChanges(env *Env, runs []string, partial bool, opt report.Options, co
 	if err := checkFormat("cannot compare runs", opt.Format, report.ChangeFormats()); err != nil {
 		return err
 	}
-	var recs []report.Named
+	var recs []report.NamedRecord
 	for _, run := range runs {
 		rec, err := compare.OpenRecord(env.Stderr, run, partial)
 		if err != nil {
 			return err
 		}
-		recs = append(recs, report.Named{Name: run, Record: rec})
+		recs = append(recs, report.NamedRecord{Name: run, Record: rec})
 	}
 	opt.Width = display.TerminalWidth(env.Stdout)
 	changes, err := report.WriteChanges(env.Stdout, recs, opt)

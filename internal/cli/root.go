@@ -51,8 +51,8 @@ Venturi makes and removes. Only "venturi knob set" and "venturi tune" write to
 this machine's own interfaces and settings, and only to those that you name.`
 
 // product is the program of users.
-func product() Program {
-	return Program{
+func product() CommandLine {
+	return CommandLine{
 		Name:  "venturi",
 		Short: "Measure virtual networks against the host network",
 		Long:  longHelp,
@@ -66,12 +66,12 @@ func product() Program {
 	}
 }
 
-// Run runs one command line of venturi, as [Program.Run] does.
+// Run runs one command line of venturi, as [CommandLine.Run] does.
 func Run(ctx context.Context, env *Env) int { return product().Run(ctx, env) }
 
 // Run runs one command line and returns the exit code of the process. Results
 // go to env.Stdout; errors and progress go to env.Stderr.
-func (p Program) Run(ctx context.Context, env *Env) int {
+func (p CommandLine) Run(ctx context.Context, env *Env) int {
 	ctx, stop := withSignals(ctx, env)
 	defer stop()
 	failed := p.execute(ctx, env)
@@ -94,7 +94,7 @@ func (p Program) Run(ctx context.Context, env *Env) int {
 
 // execute runs the command and gives what failed: first what it was asked for,
 // then what else did, such as taking down what had been built.
-func (p Program) execute(ctx context.Context, env *Env) []error {
+func (p CommandLine) execute(ctx context.Context, env *Env) []error {
 	started := false
 	root := p.commandTree(env, &started)
 	// cobra takes the process's own arguments when it is given nil.
@@ -161,7 +161,7 @@ const removeRest = "remove what is left behind with `venturi lab down`"
 
 // commandTree builds the command with all that is below it. A command sets
 // *started when its own code begins.
-func (p Program) commandTree(env *Env, started *bool) *cobra.Command {
+func (p CommandLine) commandTree(env *Env, started *bool) *cobra.Command {
 	root := &cobra.Command{
 		Use:           p.Name,
 		Short:         p.Short,

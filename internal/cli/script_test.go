@@ -66,7 +66,7 @@ func params(dir string) testscript.Params {
 		RequireUniqueNames:  true,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"code":        func(ts *testscript.TestScript, _ bool, args []string) { code(ts, args[0], args[1:]) },
-			"nobody":      nobody,
+			"nobody":      runAsNobody,
 			"sshmachines": sshMachines,
 			"errors":      threeParts,
 		},
@@ -139,7 +139,7 @@ func code(ts *testscript.TestScript, want string, command []string) {
 	}
 }
 
-func nobody(ts *testscript.TestScript, _ bool, args []string) {
+func runAsNobody(ts *testscript.TestScript, _ bool, args []string) {
 	command := args[1:]
 	if os.Geteuid() == 0 {
 		command = append([]string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}, command...)

@@ -195,7 +195,7 @@ func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Reques
 		}
 		requests = append(requests, r)
 	}
-	if elsewhere, err := u.elsewhere(env); err != nil {
+	if elsewhere, err := u.runsInGuest(env); err != nil {
 		return err
 	} else if elsewhere {
 		return measureUnder(cmd.Context(), env, u, requests, flags.Out, cmd.Flags().Changed("out"))

@@ -118,7 +118,7 @@ func (q Request) pathArms() ([]path.Arm, error) {
 // taken down.
 type remoteTestbed struct {
 	agents  agents
-	streams [2]*remote.Stream
+	streams [2]*remote.Process
 	live    *agent.Liveness
 }
 

@@ -12,7 +12,7 @@ var tunnelChecksumErrors = Rule{
 		Title:    "TCP loses packets where a tunnel leaves checksums to the device below it",
 		Severity: Warning,
 		Looks:    "two readings: a tunnel has " + txChecksum + " on, and a namespace receives wrong checksums, or sends at least 2 % of TCP's segments (and 20) again",
-		Effect:   Effect{"200 Mbit/s with it, more than 9 Gbit/s without, on vxlan.calico and kernel 6.12; 63 s stalls", "Calico issues 11435 and 3145", "B"},
+		Effect:   Impact{"200 Mbit/s with it, more than 9 Gbit/s without, on vxlan.calico and kernel 6.12; 63 s stalls", "Calico issues 11435 and 3145", "B"},
 		Knob:     "virt.tx_csum", Value: "off",
 		Do: "retransmissions have other causes too: try it, and keep it only if they end (venturi tune --prove does so)",
 	},

@@ -22,8 +22,8 @@ const (
 // Severities lists them, the worst first.
 var Severities = []Severity{Error, Warning, Note}
 
-// Effect is what others saw of the size of a fault, or of mending it.
-type Effect struct {
+// Impact is what others saw of the size of a fault, or of mending it.
+type Impact struct {
 	Size   string `json:"size"`
 	Source string `json:"source"`
 	Grade  string `json:"grade"` // A repeated runs with spread, B a number by a weak method, C no number, D sources contradict
@@ -35,7 +35,7 @@ type Facts struct {
 	Title    string
 	Severity Severity // the worst that a finding of it has
 	Looks    string   // what it looks at, and when it finds something
-	Effect   Effect
+	Effect   Impact
 	Knob     string // that would mend it; empty: none does
 	Value    string // that it would be turned to
 	Do       string // what to do where no knob does it, or what to think of before
@@ -61,7 +61,7 @@ type Finding struct {
 	Netns    string     `json:"netns,omitempty"`  // as --netns names it; empty: the one that the command ran in, or the machine as a whole
 	Device   string     `json:"device,omitempty"` // empty: the namespace, or the machine as a whole
 	Evidence []Evidence `json:"evidence"`
-	Effect   Effect     `json:"effect"`
+	Effect   Impact     `json:"effect"`
 	Knob     string     `json:"knob,omitempty"`
 	Value    string     `json:"value,omitempty"`
 	Fix      string     `json:"mend,omitempty"` // the command that fixes it

@@ -15,7 +15,7 @@ var groOff = Rule{
 		Title:    "Received packets are not merged",
 		Severity: Warning,
 		Looks:    "GRO of cards and tunnels, and of a veth that carries tunnels and receives segmented packets: off. A veth is created without it, and needs none where packets arrive whole",
-		Effect:   Effect{"each packet of 1,500 bytes goes up the stack alone: several times more CPU per received byte; through a TUN device 2.9 became 12.5 Gbit/s with merging for UDP", "wireguard-go, as an analogy; kernel documentation of segmentation offloads", "B"},
+		Effect:   Impact{"each packet of 1,500 bytes goes up the stack alone: several times more CPU per received byte; through a TUN device 2.9 became 12.5 Gbit/s with merging for UDP", "wireguard-go, as an analogy; kernel documentation of segmentation offloads", "B"},
 		Knob:     "nic.gro", Value: "on",
 		Do: "some eBPF programs want small packets (Calico's bpfDisableGROForIfaces)",
 	},
@@ -59,7 +59,7 @@ var lroForwarding = Rule{
 		Title:    "A card merges packets in a way that forwarding cannot undo",
 		Severity: Error,
 		Looks:    "LRO on a card that is a port of a bridge or switch, or in a namespace that forwards",
-		Effect:   Effect{"merged packets are larger than the MTU of the next device, and are dropped", "kernel documentation: LRO must be off where packets are forwarded or bridged; the kernel switches it off, so somebody switched it on again", "C"},
+		Effect:   Impact{"merged packets are larger than the MTU of the next device, and are dropped", "kernel documentation: LRO must be off where packets are forwarded or bridged; the kernel switches it off, so somebody switched it on again", "C"},
 		Knob:     "nic.lro", Value: "off",
 	},
 	Check: func(v *View) []Finding {

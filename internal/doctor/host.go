@@ -11,7 +11,7 @@ var governor = Rule{
 		Title:    "CPUs save power rather than run at full speed",
 		Severity: Note,
 		Looks:    "the governors of the CPUs' frequency, on bare metal: other than performance",
-		Effect:   Effect{"called most important by ESnet, recommended by Kube-OVN and Cilium; no isolated number was found", "Kube-OVN, Cilium, ESnet", "C"},
+		Effect:   Impact{"called most important by ESnet, recommended by Kube-OVN and Cilium; no isolated number was found", "Kube-OVN, Cilium, ESnet", "C"},
 		Knob:     "cpu.governor", Value: "performance",
 		Do: "it costs power and heat, and some of the turbo",
 	},
@@ -40,7 +40,7 @@ var steal = Rule{
 		Title:    "The hypervisor takes CPU time away from this virtual machine",
 		Severity: Warning,
 		Looks:    "two readings of /proc/stat in a virtual machine: steal time is 1 % of all (a note), or 5 %",
-		Effect:   Effect{"latency in waves of milliseconds, which nothing inside can fix; figures measured meanwhile mean little", "no number was found", "C"},
+		Effect:   Impact{"latency in waves of milliseconds, which nothing inside can fix; figures measured meanwhile mean little", "no number was found", "C"},
 		Do:       "give the virtual machine dedicated CPUs, or move it",
 	},
 	Check: func(v *View) []Finding {
@@ -68,7 +68,7 @@ var bpfJIT = Rule{
 		Title:    "eBPF programs are interpreted",
 		Severity: Warning,
 		Looks:    "sysctl net.core.bpf_jit_enable: 0",
-		Effect:   Effect{"every packet of a network made with eBPF costs more CPU; no isolated number was found", "kernel documentation, sysctl/net", "C"},
+		Effect:   Impact{"every packet of a network made with eBPF costs more CPU; no isolated number was found", "kernel documentation, sysctl/net", "C"},
 		Knob:     "bpf.jit", Value: "enable=1",
 	},
 	Check: func(v *View) []Finding {

@@ -17,7 +17,7 @@ var irqbalancePinned = Rule{
 		Title:    "irqbalance moves interrupts that somebody has pinned",
 		Severity: Warning,
 		Looks:    "the interrupts of cards: four or more, each on one CPU, in the order of the CPUs; and irqbalance, which is not configured to leave any alone (--banirq, --policyscript)",
-		Effect:   Effect{"it moves them again within ten seconds. Off (Kube-OVN, Cilium, ESnet) against on (AWS): sources contradict; wrong socket up to 2x slower (ESnet)", "Kube-OVN, Cilium, ESnet, AWS ENA guide", "D"},
+		Effect:   Impact{"it moves them again within ten seconds. Off (Kube-OVN, Cilium, ESnet) against on (AWS): sources contradict; wrong socket up to 2x slower (ESnet)", "Kube-OVN, Cilium, ESnet, AWS ENA guide", "D"},
 		Knob:     "irq.balance",
 		Do:       "either tell it to leave these interrupts alone, or undo the pinning",
 	},

@@ -32,7 +32,7 @@ func raise(t *testing.T) overlay {
 		t.Cleanup(n.Close)
 		made = append(made, n)
 		// Whatever the machine has, all namespaces have the same.
-		testenv.Must(t, n.Sysctl(netcfg.Setting{Name: "net.ipv4.tcp_congestion_control", Value: "reno"}, netcfg.Setting{Name: "net.ipv4.ip_forward", Value: "1"}))
+		testenv.Must(t, n.Sysctl(netcfg.Sysctl{Name: "net.ipv4.tcp_congestion_control", Value: "reno"}, netcfg.Sysctl{Name: "net.ipv4.ip_forward", Value: "1"}))
 	}
 	o := overlay{made[0], made[1], made[2], made[3]}
 	testenv.Must(t, netcfg.AddVeth(netcfg.VethEnd{In: o.m1, Name: "wire"}, netcfg.VethEnd{In: o.m2, Name: "wire"}, 1500))
@@ -116,7 +116,7 @@ func TestPlantedFaults(t *testing.T) {
 			return o.m1.Features("wire", off("tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation"))
 		}, []string{"tunnel-segmentation-off m1 wire"}},
 		"bbr in a pod": {func(o overlay) error {
-			return o.p1.Sysctl(netcfg.Setting{Name: "net.ipv4.tcp_congestion_control", Value: "bbr"})
+			return o.p1.Sysctl(netcfg.Sysctl{Name: "net.ipv4.tcp_congestion_control", Value: "bbr"})
 		}, []string{"bbr-without-fq p1 "}},
 		"all of RPS on one CPU":     {func(o overlay) error { return steer(o.m2, "wire", "1") }, []string{"rps-one-cpu m2 wire"}},
 		"a larger MTU in a pod":     {func(o overlay) error { return o.p1.SetMTU("eth0", 1500) }, []string{"mtu-pair p1 eth0"}},

@@ -13,7 +13,7 @@ var mtuPodAbove = Rule{
 		Title:    "A pod's MTU is larger than that of the tunnel it is routed into",
 		Severity: Warning,
 		Looks:    "the devices of pods in a namespace that forwards, against its tunnels that routes with a next hop lead to; a note if such routes also bypass the tunnels",
-		Effect:   Effect{"each new connection first loses a full packet, and then learns the MTU; UDP is fragmented; where the ICMP message is filtered, connections hang", "Calico issue 5575", "B"},
+		Effect:   Impact{"each new connection first loses a full packet, and then learns the MTU; UDP is fragmented; where the ICMP message is filtered, connections hang", "Calico issue 5575", "B"},
 		Knob:     "nic.mtu",
 	},
 	Check: func(v *View) []Finding {
@@ -30,7 +30,7 @@ var mtuPodBelow = Rule{
 		Title:    "A pod's MTU is far below what its tunnel can carry",
 		Severity: Warning,
 		Looks:    "the devices of pods in a namespace that forwards, below 60 % of the MTU of its tunnels that routes with a next hop lead to; a note if such routes also bypass the tunnels",
-		Effect:   Effect{"10 to 30 % of throughput, like other gains from jumbo frames", "pods with MTU 1500 below 8950 in Calico issue 8868; the size from recipes without a method", "C"},
+		Effect:   Impact{"10 to 30 % of throughput, like other gains from jumbo frames", "pods with MTU 1500 below 8950 in Calico issue 8868; the size from recipes without a method", "C"},
 		Knob:     "nic.mtu",
 		Do:       "pods keep the MTU that they were created with: change what creates them",
 	},
@@ -80,7 +80,7 @@ var mtuPeer = Rule{
 		Title:    "The path to a peer has a smaller MTU than its device",
 		Severity: Note,
 		Looks:    "the route to each --peer: its MTU is below that of the device, because a router reported it or the route has one",
-		Effect:   Effect{"smaller packets than the device could send; losses until the path MTU is known", "kernel: path MTU discovery", "C"},
+		Effect:   Impact{"smaller packets than the device could send; losses until the path MTU is known", "kernel: path MTU discovery", "C"},
 		Do:       "if the path should carry more, find the device with the smaller MTU on it: ping -M do -s SIZE",
 	},
 	Check: func(v *View) (all []Finding) {

@@ -12,7 +12,7 @@ var obsoleteFastPath = Rule{
 		Title:    "Kube-OVN's FastPath module is loaded",
 		Severity: Warning,
 		Looks:    "/proc/modules: kube_ovn_fastpath",
-		Effect:   Effect{"it saves about 20 % of latency and CPU, but iptables and ipvs rules, and service mesh redirects in pods, have no effect", "Kube-OVN documentation", "B"},
+		Effect:   Impact{"it saves about 20 % of latency and CPU, but iptables and ipvs rules, and service mesh redirects in pods, have no effect", "Kube-OVN documentation", "B"},
 		Do:       "Kube-OVN dropped it from its documentation in September 2025: unload it, and switch OVN's load balancer off where kube-proxy runs (knob kubeovn.lb)",
 	},
 	Check: func(v *View) []Finding {
@@ -28,7 +28,7 @@ var obsoleteOVSModule = Rule{
 		Title:    "Open vSwitch uses an out-of-tree kernel module",
 		Severity: Warning,
 		Looks:    "/sys/module/openvswitch/taint: the module was not built with the kernel",
-		Effect:   Effect{"built for SSE 4.2 it took the CPU for flows from 10 to 5 %; Open vSwitch 3.0 removed it, and it gets no fixes", "Open vSwitch NEWS, Kube-OVN documentation", "B"},
+		Effect:   Impact{"built for SSE 4.2 it took the CPU for flows from 10 to 5 %; Open vSwitch 3.0 removed it, and it gets no fixes", "Open vSwitch NEWS, Kube-OVN documentation", "B"},
 		Do:       "use the kernel's own module",
 	},
 	Check: func(v *View) []Finding {
@@ -42,7 +42,7 @@ var obsoleteSTT = Rule{
 		Title:    "Tunnels use STT",
 		Severity: Warning,
 		Looks:    "modules and devices of STT",
-		Effect:   Effect{"several times Geneve's throughput on cards without tunnel offload; it needs a module that is no longer maintained, and Open vSwitch 3.6 removed it", "Kube-OVN documentation, Open vSwitch NEWS", "B"},
+		Effect:   Impact{"several times Geneve's throughput on cards without tunnel offload; it needs a module that is no longer maintained, and Open vSwitch 3.6 removed it", "Kube-OVN documentation, Open vSwitch NEWS", "B"},
 		Do:       "move to Geneve or VXLAN, on cards that offload them (knob nic.tnl_seg)",
 	},
 	Check: func(v *View) []Finding {

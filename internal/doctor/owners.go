@@ -8,7 +8,7 @@ var otherOwner = Rule{
 		Title:    "Another program tunes this host too",
 		Severity: Note,
 		Looks:    "processes of irqbalance, tuned, bpftune and their like",
-		Effect:   Effect{"it may write the same values again: tuned overwrites sysctls of a CNI when its profile changes, bpftune gives up those that somebody else writes", "tuned issue 816, bpftune", "C"},
+		Effect:   Impact{"it may write the same values again: tuned overwrites sysctls of a CNI when its profile changes, bpftune gives up those that somebody else writes", "tuned issue 816, bpftune", "C"},
 		Do:       "let one program own each value; Venturi's undo leaves alone and reports what others have changed",
 	},
 	Check: func(v *View) (all []Finding) {
@@ -25,7 +25,7 @@ var notSeen = Rule{
 		Title:    "Something could not be read",
 		Severity: Note,
 		Looks:    "what the kernel did not let this user read, or does not tell",
-		Effect:   Effect{"problems there, if any, are not found", "this command", "C"},
+		Effect:   Impact{"problems there, if any, are not found", "this command", "C"},
 		Do:       "run it as root, on the host itself rather than in a container",
 	},
 	Check: func(v *View) []Finding {

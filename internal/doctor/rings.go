@@ -13,7 +13,7 @@ var ringDrops = Rule{
 		Title:    "A card drops packets because its receive ring is full",
 		Severity: Warning,
 		Looks:    "two readings of the card's counters of missed packets, fifo errors and missing buffers. Those that do not grow, but are above 0.01 % of all packets while the ring could be larger, are a note",
-		Effect:   Effect{"igc with 256 entries: 425,000 overruns ended with 4096. A larger ring adds latency; not needed from kernel 6.11 on, says ESnet", "xunholy issue 4196, ESnet", "D"},
+		Effect:   Impact{"igc with 256 entries: 425,000 overruns ended with 4096. A larger ring adds latency; not needed from kernel 6.11 on, says ESnet", "xunholy issue 4196, ESnet", "D"},
 		Knob:     "nic.ring", Value: "rx=max",
 		Do: "the link may go down for some seconds. If the ring is at its largest, spread the load over more queues",
 	},

@@ -15,7 +15,7 @@ var rpsOneCPU = Rule{
 		Title:    "Software sends all received packets of a device to one CPU",
 		Severity: Warning,
 		Looks:    "the RPS masks of all receive queues of a device: all name the same single CPU, on a host with several",
-		Effect:   Effect{"one CPU limits everything that the device receives", "kernel documentation, networking/scaling", "C"},
+		Effect:   Impact{"one CPU limits everything that the device receives", "kernel documentation, networking/scaling", "C"},
 		Knob:     "net.rps", Value: "off",
 		Do: "or spread it over CPUs near the card: venturi knob set net.rps 0-3",
 	},

@@ -12,7 +12,7 @@ var rssIgnoresPorts = Rule{
 		Title:    "All packets of a tunnel arrive on one queue of the card",
 		Severity: Warning,
 		Looks:    "the receive hash of a card with several queues that a tunnel over UDP uses: addresses only. Tunnels put the flow into the source port",
-		Effect:   Effect{"VXLAN reached 2 to 3 of 10 Gbit/s with hashes of addresses only (ixgbe)", "Cumulus knowledge base", "B"},
+		Effect:   Impact{"VXLAN reached 2 to 3 of 10 Gbit/s with hashes of addresses only (ixgbe)", "Cumulus knowledge base", "B"},
 		Knob:     "nic.rss_udp", Value: "sdfn",
 		Do: "fragments of UDP packets may then be reordered",
 	},

@@ -18,7 +18,7 @@ import (
 // programTracker finds changes of the BPF programs on the path of packets. The kernel
 // sends no notification of them.
 type programTracker struct {
-	own       []string // names of the fast path's programs
+	ownNames  []string // names of the fast path's programs
 	ownIDs    []ebpf.ProgramID
 	names     map[ebpf.ProgramID]string // a cache
 	revisions map[attachPoint]uint64    // of the programs at each attach point, as last read
@@ -30,7 +30,7 @@ type programTracker struct {
 
 // isOwn tells whether a name is that of a fast path's program. A host may have several
 // fast paths.
-func (t *programTracker) isOwn(name string) bool { return slices.Contains(t.own, name) }
+func (t *programTracker) isOwn(name string) bool { return slices.Contains(t.ownNames, name) }
 
 // loadOwn reads the names and IDs of this fast path's programs.
 func (t *programTracker) loadOwn(objs *bpf.Objects) error {
@@ -40,7 +40,7 @@ func (t *programTracker) loadOwn(objs *bpf.Objects) error {
 			return err
 		}
 		id, _ := info.ID() // kernels with tcx have IDs
-		t.own, t.ownIDs = append(t.own, info.Name), append(t.ownIDs, id)
+		t.ownNames, t.ownIDs = append(t.ownNames, info.Name), append(t.ownIDs, id)
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func TestLifetimes(t *testing.T) {
 		{"3600", "300", "200", "200"}, {"3600", "200", "300", "200"}, {"200", "300", "300", "200"},
 	} {
 		for name, value := range map[string]string{"established": c.established, "unacknowledged": c.unacknowledged, "max_retrans": c.retrans} {
-			must(t, n.Sysctl(netcfg.Setting{Name: "net.netfilter.nf_conntrack_tcp_timeout_" + name, Value: value}))
+			must(t, n.Sysctl(netcfg.Sysctl{Name: "net.netfilter.nf_conntrack_tcp_timeout_" + name, Value: value}))
 		}
 		testenv.InNetns(t, n.Path(), func() error {
 			silent, least, err := fastpath.ReadTimeouts(tcp)

@@ -40,7 +40,7 @@ type Config struct {
 	HasKmod  bool     // so is the folder of the kernel's modules, by ModulesTag
 	Writable []string // folders, by WritableTag
 	NICs     []NIC
-	Settings []netcfg.Setting
+	Settings []netcfg.Sysctl
 	Agent    string // be the agent of this machine; empty: run commands
 }
 

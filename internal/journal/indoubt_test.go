@@ -12,7 +12,7 @@ import (
 func TestDoubtIsSettled(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		at     Point             // where the process is killed
+		at     CrashPoint        // where the process is killed
 		before map[string]string // what somebody else does before the journal is opened
 		after  map[string]string // and after that
 		state  EntryState        // then
@@ -28,7 +28,7 @@ func TestDoubtIsSettled(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, shm(t))
 			w.dev.cells["coal"] = "4"
-			w.o.OnPoint = func(p Point) {
+			w.o.OnPoint = func(p CrashPoint) {
 				if p == c.at {
 					panic(killed{})
 				}

@@ -44,22 +44,22 @@ type Options struct {
 	Wait time.Duration
 
 	// OnPoint is told of each point of the protocol as it is passed; nil: nobody is.
-	OnPoint func(Point)
+	OnPoint func(CrashPoint)
 }
 
-// Point is a point between two steps of the protocol, at which a process may
+// CrashPoint is a point between two steps of the protocol, at which a process may
 // end.
-type Point string
+type CrashPoint string
 
 // The points, in the order in which a write and its undo pass them.
 const (
-	PointRead     Point = "read"     // the old value is known, nothing is recorded
-	PointRecorded Point = "recorded" // the intent is on disk, nothing is written
-	PointWritten  Point = "written"  // the setting was written, that is not on disk
-	PointMarked   Point = "marked"   // that it was written is on disk
-	PointUndoing  Point = "undoing"  // the intent to undo is on disk
-	PointRestored Point = "restored" // the old value stands, that is not on disk
-	PointClosed   Point = "closed"   // that the old value stands is on disk
+	PointRead     CrashPoint = "read"     // the old value is known, nothing is recorded
+	PointRecorded CrashPoint = "recorded" // the intent is on disk, nothing is written
+	PointWritten  CrashPoint = "written"  // the setting was written, that is not on disk
+	PointMarked   CrashPoint = "marked"   // that it was written is on disk
+	PointUndoing  CrashPoint = "undoing"  // the intent to undo is on disk
+	PointRestored CrashPoint = "restored" // the old value stands, that is not on disk
+	PointClosed   CrashPoint = "closed"   // that the old value stands is on disk
 )
 
 // Journal is the journal of this machine, open for changing it. While it is
@@ -87,7 +87,7 @@ func Open(o Options) (*Journal, error) {
 		}
 	}
 	if o.OnPoint == nil {
-		o.OnPoint = func(Point) {}
+		o.OnPoint = func(CrashPoint) {}
 	}
 	const poll = 20 * time.Millisecond
 	l, text, err := openLog(o.Folder)

@@ -311,7 +311,7 @@ func TestDiskFailsAtTheMark(t *testing.T) {
 	root, o := fixture(t, map[string]string{"/a": "one"})
 	o.Folder = full(t, "4m")
 	var j *Journal
-	o.OnPoint = func(p Point) {
+	o.OnPoint = func(p CrashPoint) {
 		if p == PointWritten {
 			j.log.file.Close()
 		}

@@ -145,7 +145,7 @@ type world struct {
 func newWorld(t testing.TB, folder string) *world {
 	w := &world{t: t, dev: newDevice()}
 	w.o = Options{Folder: folder, Settings: setting.NewSettings(w.dev.store()), Boot: "this"}
-	w.o.OnPoint = func(Point) { w.dev.step() }
+	w.o.OnPoint = func(CrashPoint) { w.dev.step() }
 	if err := os.RemoveAll(filepath.Join(folder, logName)); err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func TestRoundedIsNotTheSame(t *testing.T) {
 func TestGiveBackLeavesOthers(t *testing.T) {
 	w := newWorld(t, shm(t))
 	store, after := w.dev.store(), 0
-	w.o.OnPoint = func(p Point) {
+	w.o.OnPoint = func(p CrashPoint) {
 		if p == PointWritten {
 			after = 1
 		}

@@ -21,7 +21,7 @@ Acquire::AllowDowngradeToInsecureRepositories "true";
 // what fetches from it.
 func unsigned(t *testing.T) fetcher {
 	t.Helper()
-	f := fetcher{Wanted: Wanted{Series: "6.1"}}
+	f := fetcher{FetchRequest: FetchRequest{Series: "6.1"}}
 	for name, to := range map[string]*string{"apt-get": &f.programs.get, "apt-cache": &f.programs.cache, "dpkg-deb": &f.programs.deb} {
 		found, err := exec.LookPath(name)
 		if err != nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-// Wanted says which kernel to fetch.
-type Wanted struct {
+// FetchRequest says which kernel to fetch.
+type FetchRequest struct {
 	Series string // one of Known
 	Mirror string // address of a mirror of Debian; empty: where the machine's packages come from
 	Newer  bool   // look for a newer one although one of the series is kept
 }
 
-// Progress is told what goes on. Of a step that moves bytes, it is told several
+// ProgressFunc is told what goes on. Of a step that moves bytes, it is told several
 // times with the same text; of others total is 0.
-type Progress func(step string, have, total int64)
+type ProgressFunc func(step string, have, total int64)
 
 // tools are the programs of the package manager.
 type tools struct{ get, cache, deb, depmod string }
@@ -33,7 +33,7 @@ type tools struct{ get, cache, deb, depmod string }
 // checked. fresh tells whether it was not there before. When ctx ends before
 // that, or the process is killed, the store is as it was: what is half done does
 // not count, and the next Fetch removes it. Errors are for users.
-func Fetch(ctx context.Context, w Wanted, say Progress) (k Kernel, fresh bool, err error) {
+func Fetch(ctx context.Context, w FetchRequest, say ProgressFunc) (k Kernel, fresh bool, err error) {
 	what := "cannot fetch kernel " + w.Series
 	if _, ok := suites[w.Series]; !ok {
 		return k, false, verr.New(verr.Usage, what, "it is not one of the series that can be fetched",
@@ -68,15 +68,15 @@ func (s store) newest(series string) (newest Kernel, ok bool) {
 
 // fetcher knows all that fetching takes.
 type fetcher struct {
-	Wanted
+	FetchRequest
 	archives archives
 	keys     string
 	programs tools
 }
 
 // prepare refuses whatever can be refused before the network is asked.
-func prepare(ctx context.Context, what string, w Wanted) (f fetcher, err error) {
-	f.Wanted = w
+func prepare(ctx context.Context, what string, w FetchRequest) (f fetcher, err error) {
+	f.FetchRequest = w
 	if runtime.GOARCH != "amd64" {
 		return f, verr.New(verr.Missing, what, "this machine is "+runtime.GOARCH+"; kernels are fetched and run for amd64 only",
 			"run it on an amd64 machine")
@@ -115,7 +115,7 @@ const (
 )
 
 // fetch does the work: lists, package, image and modules, and at last the name.
-func (f fetcher) fetch(ctx context.Context, s store, say Progress) (k Kernel, fresh bool, err error) {
+func (f fetcher) fetch(ctx context.Context, s store, say ProgressFunc) (k Kernel, fresh bool, err error) {
 	unlock, err := s.lock()
 	if err != nil {
 		return k, false, err

@@ -124,11 +124,11 @@ func TestComplaints(t *testing.T) {
 
 func TestFetchRefuses(t *testing.T) {
 	keep(t, "6.1.0-9-amd64")
-	k, fresh, err := Fetch(t.Context(), Wanted{Series: "6.1"}, nil)
+	k, fresh, err := Fetch(t.Context(), FetchRequest{Series: "6.1"}, nil)
 	if err != nil || fresh || k.Release != "6.1.0-9-amd64" {
 		t.Errorf("what is kept is not enough: %+v, %v, %v", k, fresh, err)
 	}
-	if _, _, err := Fetch(t.Context(), Wanted{Series: "7.77"}, nil); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "5.10, 6.1, 6.12") {
+	if _, _, err := Fetch(t.Context(), FetchRequest{Series: "7.77"}, nil); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "5.10, 6.1, 6.12") {
 		t.Errorf("an unknown series: %v", err)
 	}
 }

@@ -7,7 +7,7 @@ var backlog = Entry{
 		Title:    "Packets that may wait for a core after a virtual device or RPS (backlog)",
 		Values:   "packets, such as 2000",
 		Scope:    ScopeMachine,
-		Helps:    []Effect{Drops, Throughput},
+		Helps:    []Benefit{Drops, Throughput},
 		Risk:     "memory, and latency when the queue is long",
 		Needs:    "helps only when the second column of /proc/net/softnet_stat (drops) grows; all veth pairs of a core share the queue",
 		Grade:    GradeB,

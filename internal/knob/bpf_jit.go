@@ -7,7 +7,7 @@ var bpfJIT = Entry{
 		Title:      "Whether eBPF is JIT-compiled, and hardened",
 		Values:     "enable=1,harden=0 (enable: 0 to 2; harden: 0, 1 for programs of users, 2 for all), or some of it",
 		Scope:      ScopeMachine,
-		Helps:      []Effect{CPU},
+		Helps:      []Benefit{CPU},
 		Risk:       "harden=0 removes a defence against JIT spraying",
 		Needs:      "a network made with eBPF. A kernel that always compiles refuses enable=0; loaded programs stay as they are",
 		Grade:      GradeC,

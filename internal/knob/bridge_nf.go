@@ -7,7 +7,7 @@ var bridgeNF = Entry{
 		Title:      "Whether packets between ports of a Linux bridge go through iptables, ip6tables and arptables (bridge-nf)",
 		Values:     "iptables=off,ip6tables=off,arptables=off, or some of it; on or off alone is for all",
 		Scope:      ScopeNetns,
-		Helps:      []Effect{CPU, Latency},
+		Helps:      []Benefit{CPU, Latency},
 		Risk:       "off: Services and policies have no effect between pods on one bridge; kube-proxy and most clusters need it on",
 		Needs:      "a bridge whose traffic needs no rules, such as that of virtual machines. The module br_netfilter; before kernel 5.3 all namespaces share it",
 		Grade:      GradeC,

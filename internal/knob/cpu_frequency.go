@@ -17,7 +17,7 @@ var cpuGovernor = Entry{
 		Title:    "Which governor chooses the cores' clock (cpufreq)",
 		Values:   `performance, powersave, schedutil or another that is available, for all; or for each group of cores "policy0=performance policy1=powersave"`,
 		Scope:    ScopeMachine,
-		Helps:    []Effect{Latency, Throughput},
+		Helps:    []Benefit{Latency, Throughput},
 		Risk:     "power and heat, and less headroom for the highest clock",
 		Needs:    "bare metal with a cpufreq driver",
 		Grade:    GradeC,
@@ -41,7 +41,7 @@ const noCpufreq = "the firmware may keep it to itself: look for a setting such a
 
 // powerHint is a knob that weighs speed against power, as the profiles of tuned do.
 func powerHint(f Facts, k cpuFiles) Entry {
-	f.Scope, f.Helps, f.Grade = ScopeMachine, []Effect{Latency}, GradeC
+	f.Scope, f.Helps, f.Grade = ScopeMachine, []Benefit{Latency}, GradeC
 	f.Evidence = "set by the profiles of tuned, without a number"
 	k.name = f.Name
 	return Entry{Facts: f, Knob: k}
@@ -105,7 +105,7 @@ var cpuBoost = Entry{
 		Title:    "Whether cores may exceed their base clock (turbo)",
 		Values:   "on, off",
 		Scope:    ScopeMachine,
-		Helps:    []Effect{Latency, Throughput},
+		Helps:    []Benefit{Latency, Throughput},
 		Risk:     "on: the clock varies with heat and with the load of other cores; off: everything is slower",
 		Needs:    "bare metal",
 		Grade:    GradeC,

@@ -15,7 +15,7 @@ var ctSize = Entry{
 		Title:    "The most connections that conntrack tracks, and the buckets of its table",
 		Values:   "max=262144,buckets=65536, or some of it; a number alone is max. Buckets are rounded up to whole pages",
 		Scope:    ScopeMachine,
-		Helps:    []Effect{Drops},
+		Helps:    []Benefit{Drops},
 		Risk:     "memory: about 300 bytes per connection",
 		Needs:    "net.netfilter.nf_conntrack_count near the maximum, or \"table full\" in the kernel's log. The module nf_conntrack",
 		Grade:    GradeC,

@@ -22,7 +22,7 @@ var irqAffinity = Entry{
 		Title:    "Which cores take the interrupts of a card's queues",
 		Values:   `cores to spread the queues over, such as 2-5; near: those of the card's NUMA node, without the first core if there are enough others; or one for each interrupt, such as "eth0-TxRx-0=2 eth0-TxRx-1=3"`,
 		Scope:    ScopeDevice,
-		Helps:    []Effect{Latency, Throughput, Packets},
+		Helps:    []Benefit{Latency, Throughput, Packets},
 		Risk:     "a core that gets more than it can handle; some drivers forget it when the device comes up again",
 		Needs:    "a card whose driver does not spread interrupts itself; no irqbalance that moves them again (irq.balance)",
 		Grade:    GradeD,

@@ -17,7 +17,7 @@ var irqBalance = Entry{
 		Title:    "Which cores irqbalance keeps interrupts away from, and whether it runs",
 		Values:   "ban=2-3: it runs, and moves none to these cores; on: it runs, and may move all; off: it is stopped and disabled",
 		Scope:    ScopeMachine,
-		Helps:    []Effect{Latency, Drops},
+		Helps:    []Benefit{Latency, Drops},
 		Risk:     "off: interrupts pile up on one core, unless irq.affinity spreads them; a ban restarts it, and it moves interrupts then",
 		Needs:    "irqbalance 1.8 as a service of systemd",
 		Grade:    GradeD,

@@ -7,7 +7,7 @@ var jitter = Entry{
 		Title:    "Periodic kernel work on any core: NUMA balancing, timer migration, lockup detection, statistics",
 		Values:   "numa_balancing=0,timer_migration=0,nmi_watchdog=0,stat_interval=10 (seconds), or some of it",
 		Scope:    ScopeMachine,
-		Helps:    []Effect{Latency},
+		Helps:    []Benefit{Latency},
 		Risk:     "nmi_watchdog=0: a core that hangs is no longer noticed; numa_balancing=0: memory stays on a far node",
 		Needs:    "long tails of latency that nothing else explains",
 		Grade:    GradeC,

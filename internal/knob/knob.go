@@ -87,16 +87,16 @@ const (
 	ScopeManifest ScopeKind = "manifest" // a file that somebody will apply to a cluster
 )
 
-// Effect is what a knob may help.
-type Effect string
+// Benefit is what a knob may help.
+type Benefit string
 
 // Effects.
 const (
-	Latency    Effect = "latency"
-	Throughput Effect = "throughput"
-	Packets    Effect = "packets" // a second
-	CPU        Effect = "cpu"     // what traffic costs
-	Drops      Effect = "drops"   // and other trouble
+	Latency    Benefit = "latency"
+	Throughput Benefit = "throughput"
+	Packets    Benefit = "packets" // a second
+	CPU        Benefit = "cpu"     // what traffic costs
+	Drops      Benefit = "drops"   // and other trouble
 )
 
 // Grade is how good the evidence for a knob is that others give.
@@ -116,7 +116,7 @@ type Facts struct {
 	Title      string    `json:"title"`
 	Values     string    `json:"values"` // what can be set: "packets, such as 2000"
 	Scope      ScopeKind `json:"scope"`
-	Helps      []Effect  `json:"helps"`
+	Helps      []Benefit `json:"helps"`
 	Risk       string    `json:"risk"`
 	Needs      string    `json:"needs"` // when it can be set, and when it is worth it
 	Grade      Grade     `json:"grade"`

@@ -7,7 +7,7 @@ var budget = Entry{
 		Title:    "How much a core receives in one softirq: packets, time, and packets of one device",
 		Values:   "packets=600,usecs=8000,weight=64, or some of it; a number alone is packets",
 		Scope:    ScopeMachine,
-		Helps:    []Effect{Packets, Drops},
+		Helps:    []Benefit{Packets, Drops},
 		Risk:     "programs on that core wait longer; 300 ms of it made a cluster worse (bpftune issue 178)",
 		Needs:    "helps only when the third column of /proc/net/softnet_stat (time_squeeze) grows",
 		Grade:    GradeB,

@@ -7,7 +7,7 @@ var busyPoll = Entry{
 		Title:    "How long a program that waits for a packet polls the device before it sleeps (busy polling)",
 		Values:   "microseconds: read=50,poll=50 (blocking reads, and poll or select), or one number for both; 0: never",
 		Scope:    ScopeMachine,
-		Helps:    []Effect{Latency},
+		Helps:    []Benefit{Latency},
 		Risk:     "burns CPU time and power while it waits",
 		Needs:    "a device with NAPI, and spare cores; no effect on packets whose last hop is a veth without NAPI",
 		Grade:    GradeB,

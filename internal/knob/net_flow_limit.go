@@ -17,7 +17,7 @@ var flowLimit = Entry{
 		Title:    "On which cores a large flow may not fill the backlog at the expense of small ones",
 		Values:   "cores, such as 0-3,8; none",
 		Scope:    ScopeMachine,
-		Helps:    []Effect{Latency, Drops},
+		Helps:    []Benefit{Latency, Drops},
 		Risk:     "packets of large flows are dropped once the backlog is half full",
 		Needs:    "RPS, and cores whose backlog fills: those that take the interrupts. CONFIG_NET_FLOW_LIMIT",
 		Grade:    GradeC,

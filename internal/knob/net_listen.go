@@ -7,7 +7,7 @@ var listen = Entry{
 		Title:    "Connections that may wait at a listening socket: established, and half-open",
 		Values:   "accept=4096,syn=4096, or one number for both",
 		Scope:    ScopeNetns,
-		Helps:    []Effect{Drops},
+		Helps:    []Benefit{Drops},
 		Risk:     "memory; a server that cannot keep up answers later instead of refusing",
 		Needs:    "bursts of new connections: TcpExtListenDrops or TcpExtListenOverflows of /proc/net/netstat grow. The program must ask for as many in listen()",
 		Grade:    GradeC,

@@ -14,7 +14,7 @@ var netRPS = Entry{
 		Title:    "Which cores handle the packets of a receive queue (RPS)",
 		Values:   `cores for all queues, such as 0-3,8; for each its own, such as "rx-0=0-1 rx-1=2-3"; off`,
 		Scope:    ScopeDevice,
-		Helps:    []Effect{Packets, Throughput},
+		Helps:    []Benefit{Packets, Throughput},
 		Risk:     "an inter-processor interrupt for each batch, which adds latency; redundant where the card has as many queues as there are cores",
 		Needs:    "fewer queues than cores, and one core whose softirq is saturated; cores near the card, but not the siblings of those that take its interrupts",
 		Grade:    GradeC,

@@ -15,7 +15,7 @@ var netXPS = Entry{
 		Title:    "Which cores use which transmit queue (XPS)",
 		Values:   `cores to spread the queues over, such as 0-3; or for each queue, such as "tx-0=0 tx-1=1"; rxqs: each queue sends what the receive queue of the same number received; off`,
 		Scope:    ScopeDevice,
-		Helps:    []Effect{Packets, CPU},
+		Helps:    []Benefit{Packets, CPU},
 		Risk:     "packets of a flow can be reordered when its process moves to another core",
 		Needs:    "a device with several transmit queues; drivers of network cards mostly set it themselves",
 		Grade:    GradeC,

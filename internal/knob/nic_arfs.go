@@ -18,7 +18,7 @@ var steering = Entry{
 		Title:    "Receive flow steering by the card: packets arrive at the core that reads them (aRFS)",
 		Values:   "off, on, or flows per queue, such as 4096",
 		Scope:    ScopeDevice,
-		Helps:    []Effect{Latency, CPU},
+		Helps:    []Benefit{Latency, CPU},
 		Risk:     "many short flows cause many filter updates",
 		Needs:    "a card that filters (ntuple) and steers, few long flows, and net.rfs on",
 		Grade:    GradeC,

@@ -16,7 +16,7 @@ var nicBigTCP = Entry{
 		Title:    "The largest packet before segmentation and after merging (BIG TCP)",
 		Values:   "bytes for all, such as 196608; or gso=65536,gro=65536,gso_ipv4=65536,gro_ipv4=65536; off is 65536",
 		Scope:    ScopeDevice,
-		Helps:    []Effect{Throughput, CPU},
+		Helps:    []Benefit{Throughput, CPU},
 		Risk:     "tunnels on older kernels cannot be set up over it (Cilium issue 46337), or it has no effect (32942); programs that inspect packets may not accept such long ones",
 		Needs:    "Linux 5.19 for IPv6 and 6.3 for IPv4; a tso_max_size of the device that is at least as large; both ends of a veth pair",
 		Grade:    GradeC,

@@ -7,7 +7,7 @@ var channels = Entry{
 		Title:    "Queues of a device",
 		Values:   "queues of each kind, such as combined=4, or rx=4,tx=4, or max",
 		Scope:    ScopeDevice,
-		Helps:    []Effect{Latency, Packets, CPU},
+		Helps:    []Benefit{Latency, Packets, CPU},
 		Risk:     "packets are dropped while the queues are recreated; fewer than the receive hash table uses cannot be set",
 		Needs:    "a device with several queues; for latency, one per core near the card; for CPU cost, the fewest that do not overflow",
 		Grade:    GradeC,

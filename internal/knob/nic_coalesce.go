@@ -7,7 +7,7 @@ var coalesce = Entry{
 		Title:    "How long a card waits for more packets before it interrupts",
 		Values:   "settings of the driver, such as adaptive-rx=off,rx-usecs=8,tx-usecs=64, with the names of `ethtool -c`",
 		Scope:    ScopeDevice,
-		Helps:    []Effect{Latency, CPU, Throughput},
+		Helps:    []Benefit{Latency, CPU, Throughput},
 		Risk:     "short waits cost CPU time, and interrupts may starve other work",
 		Needs:    "a driver that supports it; reading the knob lists its settings. Refused where single queues have other settings (ethtool -Q), as are nic.channels and nic.ring: those would be lost",
 		Grade:    GradeC,

@@ -18,7 +18,7 @@ var nicMTU = Entry{
 		Title:      "The largest packet that a device sends (MTU)",
 		Values:     "bytes, such as 9000",
 		Scope:      ScopeDevice,
-		Helps:      []Effect{Throughput, CPU},
+		Helps:      []Benefit{Throughput, CPU},
 		Risk:       "packets that a device on the path does not accept are silently lost; pods keep the MTU that they were created with; some drivers take the link down",
 		Needs:      "each device of the path, including switches, accepts packets of this size: begin with the lowest, and probe the path with packets that may not be fragmented",
 		Grade:      GradeB,

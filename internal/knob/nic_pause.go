@@ -7,7 +7,7 @@ var pause = Entry{
 		Title:    "Ethernet pause frames (flow control)",
 		Values:   "autoneg, rx and tx, each on or off, such as autoneg=off,rx=on,tx=on",
 		Scope:    ScopeDevice,
-		Helps:    []Effect{Drops},
+		Helps:    []Benefit{Drops},
 		Risk:     "one slow receiver blocks others behind the same switch; the link may go down for a moment",
 		Needs:    "a card, and a link partner with the same setting",
 		Grade:    GradeC,

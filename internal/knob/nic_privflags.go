@@ -18,7 +18,7 @@ var privateFlags = Entry{
 		Title:      "Private flags of a card's driver",
 		Values:     "those of the driver, each on or off, such as rx_striding_rq=on",
 		Scope:      ScopeDevice,
-		Helps:      []Effect{Packets},
+		Helps:      []Benefit{Packets},
 		Risk:       "depends on the driver; many flags reset the card",
 		Needs:      "a driver that has some, such as mlx5 and ice; its guide explains them",
 		Grade:      GradeC,

@@ -18,7 +18,7 @@ var nicQdisc = Entry{
 		Title:    "The queueing discipline of a device",
 		Values:   strings.Join(setting.QdiscKinds(), ", ") + "; on a device with mq, it is set below each queue",
 		Scope:    ScopeDevice,
-		Helps:    []Effect{Throughput, Drops},
+		Helps:    []Benefit{Throughput, Drops},
 		Risk:     "waiting packets are lost; flows get other shares, and without fq TCP paces with its own timers",
 		Needs:    "a device that is up; fq for pacing, as bbr needs it; noqueue for virtual devices that forward at once",
 		Grade:    GradeC,

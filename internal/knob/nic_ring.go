@@ -7,7 +7,7 @@ var ring = Entry{
 		Title:    "Entries of a card's receive and transmit rings",
 		Values:   "entries of each, such as rx=4096,tx=1024, or max for the largest of both",
 		Scope:    ScopeDevice,
-		Helps:    []Effect{Drops, Throughput},
+		Helps:    []Benefit{Drops, Throughput},
 		Risk:     "the link goes down for a moment, for seconds on some cards; large rings do not fit the cache, and add latency",
 		Needs:    "larger rings help only where counters of missed packets grow (rx_missed_errors, rx_fifo_errors, rx_no_buffer)",
 		Grade:    GradeD,

@@ -18,7 +18,7 @@ var nicIRQSuspend = Entry{
 		Title:    "How long a queue's interrupts stay suspended while its program polls",
 		Values:   "ns, such as 20000000; off",
 		Scope:    ScopeDevice,
-		Helps:    []Effect{Latency, CPU},
+		Helps:    []Benefit{Latency, CPU},
 		Risk:     "packets of a program that stops polling wait that long",
 		Needs:    "Linux 6.13; a program that polls through epoll and prefers that (EPIOCSPARAMS), and nic.defer_irq. No use alone",
 		Grade:    GradeC,

@@ -7,7 +7,7 @@ var nicTxQueueLen = Entry{
 		Title:    "The queue length of a device, for queueing disciplines that use it",
 		Values:   "packets, such as 1000",
 		Scope:    ScopeDevice,
-		Helps:    []Effect{Drops},
+		Helps:    []Benefit{Drops},
 		Risk:     "packets in a long queue arrive late",
 		Needs:    "a queue that takes its length from the device: pfifo_fast, pfifo, bfifo; noqueue and fq do not",
 		Grade:    GradeC,

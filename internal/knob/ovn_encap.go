@@ -15,7 +15,7 @@ var encapCsum = Entry{
 		Title:    "Whether OVN's tunnels to this host carry a UDP checksum in the outer header",
 		Values:   "on, off, or default (the setting is removed: on)",
 		Scope:    ScopeSwitch,
-		Helps:    []Effect{Throughput, CPU},
+		Helps:    []Benefit{Throughput, CPU},
 		Risk:     "off: corruption of the outer header goes unnoticed",
 		Needs:    "cards that do not compute it for tunnels (tx-udp_tnl-csum-segmentation). A host sets it for what others send to it: set it on all. Kube-OVN writes it again from --encap-checksum",
 		Grade:    GradeC,

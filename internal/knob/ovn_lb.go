@@ -15,7 +15,7 @@ var ovnLB = Entry{
 		Title:      "Whether OVN's logical switches have load balancers, for which every packet is tracked",
 		Values:     "off; undo turns it on again",
 		Scope:      ScopeSwitch,
-		Helps:      []Effect{CPU, Latency, Packets},
+		Helps:      []Benefit{CPU, Latency, Packets},
 		Risk:       "Services stop where nothing else (kube-proxy) implements them: always in underlays and custom VPCs",
 		Needs:      "the socket of the northbound database, and kube-proxy. Kube-OVN's controller adds the balancers again: there, use its argument --enable-lb, see kubeovn.lb",
 		Grade:      GradeB,
@@ -41,7 +41,7 @@ func (balancing) Get(_ Machine, t Target) (Reading, error) {
 	r := Reading{Value: off}
 	with := 0
 	for _, s := range switches {
-		if s.Own > 0 {
+		if s.Count > 0 {
 			with++
 			r.Value = "on"
 		}
@@ -62,7 +62,7 @@ func (k balancing) Plan(m Machine, t Target, value string) ([]setting.Write, err
 	_, switches, err := ovs.Balancers(t.Switch)
 	var writes []setting.Write
 	for _, s := range switches {
-		if s.Own > 0 {
+		if s.Count > 0 {
 			writes = append(writes, setting.Write{Setting: s.Cell, Value: setting.Text("")})
 		}
 	}

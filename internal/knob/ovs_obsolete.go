@@ -52,7 +52,7 @@ func obsoleteSwitching() []Entry {
 	}
 	var table []Entry
 	for _, f := range entries {
-		f.Scope, f.Helps = ScopeSwitch, []Effect{CPU}
+		f.Scope, f.Helps = ScopeSwitch, []Benefit{CPU}
 		f.Values, f.Undo = "none: it is not set by Venturi", "nothing is changed"
 		table = append(table, Entry{Facts: f})
 	}

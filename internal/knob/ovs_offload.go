@@ -9,7 +9,7 @@ var ovsOffload = Entry{
 		Title:      "Whether Open vSwitch offloads flows to the network card (TC flower)",
 		Values:     "offload=on,tc-policy=skip_sw (none, skip_sw or skip_hw), or one of them; default removes the setting",
 		Scope:      ScopeSwitch,
-		Helps:      []Effect{Throughput, Packets, CPU},
+		Helps:      []Benefit{Throughput, Packets, CPU},
 		Risk:       "the daemon must restart, which interrupts traffic; flows that a card handles wrongly",
 		Needs:      "a card in switchdev mode, and no bond (Kube-OVN's page on Mellanox). Kube-OVN's start script sets it again from HW_OFFLOAD",
 		Grade:      GradeC,

@@ -15,7 +15,7 @@ var ovsThreads = Entry{
 		Title:    "Threads of Open vSwitch that handle packets without a flow, and that revalidate flows",
 		Values:   "handlers=4,revalidators=2, or one of them; a number alone is handlers; default removes the setting",
 		Scope:    ScopeSwitch,
-		Helps:    []Effect{Drops, Latency},
+		Helps:    []Benefit{Drops, Latency},
 		Risk:     "memory: a switch went from 10 to 96 handlers and ran out of it (ovn-kubernetes issue 3842)",
 		Needs:    "handlers matter only where the kernel sends upcalls per port: since 2.16 it does so per core, with one handler per core whatever is set. Kube-OVN's start script sets both again",
 		Grade:    GradeB,

@@ -15,7 +15,7 @@ var tcpCC = Entry{
 		Title:    "TCP's congestion control",
 		Values:   "the name of one, such as cubic, reno, bbr or dctcp",
 		Scope:    ScopeNetns,
-		Helps:    []Effect{Throughput, Latency},
+		Helps:    []Benefit{Throughput, Latency},
 		Risk:     "unfair to others on the same link; more retransmits",
 		Needs:    "one that is available in the namespace (net.ipv4.tcp_available_congestion_control). bbr and its like need qdisc fq on the device; dctcp needs switches that mark ECN",
 		Grade:    GradeB,

@@ -17,7 +17,7 @@ var tunedProfile = Entry{
 		Title:      "The profile of tuned",
 		Values:     "the name of one, such as network-latency, or several with blanks between; none",
 		Scope:      ScopeMachine,
-		Helps:      []Effect{Latency, Throughput},
+		Helps:      []Benefit{Latency, Throughput},
 		Risk:       "changes much at once. network-latency and other profiles also write the boot line, which the next boot takes; power; and none of tuned's network profiles touches rings, coalescing, interrupts, RPS, offloads or a virtual device",
 		Needs:      "tuned, running (systemctl start tuned)",
 		Grade:      GradeC,

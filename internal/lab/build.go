@@ -32,7 +32,7 @@ func (b *builder) close() {
 
 // baseSettings is how every namespace of a lab begins. A new one takes some of its
 // settings from the machine's own, and a measurement must not depend on those.
-var baseSettings = []netcfg.Setting{
+var baseSettings = []netcfg.Sysctl{
 	// A machine whose default is bbr would measure that algorithm's timers;
 	// reno is the one that every kernel has and every namespace may use.
 	{Name: "net.ipv4.tcp_congestion_control", Value: "reno"},

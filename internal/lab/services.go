@@ -48,7 +48,7 @@ func (b *builder) services(ctx context.Context, o Options) error {
 		// Where br_netfilter is not loaded the rules see what is routed, which is
 		// all that the lab's paths carry from one machine to the other. To load
 		// it would switch it on for the machine's own bridges as well.
-		if err := n.Sysctl(netcfg.Setting{Name: "net.bridge.bridge-nf-call-iptables", Value: "1", Optional: true}); err != nil {
+		if err := n.Sysctl(netcfg.Sysctl{Name: "net.bridge.bridge-nf-call-iptables", Value: "1", Optional: true}); err != nil {
 			return err
 		}
 		if err := n.AddTables(nat, filter); err != nil {

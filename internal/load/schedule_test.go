@@ -24,7 +24,7 @@ type fakeProber struct {
 
 type fakeAnswer struct {
 	number uint64
-	at     int64
+	due    int64
 }
 
 func newFakeProber(t *testing.T, clock clock) *fakeProber {
@@ -59,7 +59,7 @@ func (f *fakeProber) send(number uint64) error {
 func (f *fakeProber) receive() (uint64, int64, bool, error) {
 	now := f.clock.now()
 	for i, a := range f.answers {
-		if a.at <= now {
+		if a.due <= now {
 			f.answers = append(f.answers[:i], f.answers[i+1:]...)
 			return a.number, now, true, nil
 		}

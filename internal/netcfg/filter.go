@@ -85,21 +85,21 @@ func address(offset uint32, p netip.Prefix, op expr.CmpOp) Clause {
 		&expr.Cmp{Register: register, Op: op, Data: p.Addr().AsSlice()[:n]})
 }
 
-// State is a set of states of a connection.
-type State uint32
+// ConnStates is a set of states of a connection.
+type ConnStates uint32
 
 // The states.
 const (
-	Invalid     = State(expr.CtStateBitINVALID)
-	Established = State(expr.CtStateBitESTABLISHED)
-	Related     = State(expr.CtStateBitRELATED)
-	New         = State(expr.CtStateBitNEW)
+	Invalid     = ConnStates(expr.CtStateBitINVALID)
+	Established = ConnStates(expr.CtStateBitESTABLISHED)
+	Related     = ConnStates(expr.CtStateBitRELATED)
+	New         = ConnStates(expr.CtStateBitNEW)
 )
 
 // InState matches packets of connections in one of the states, NotInState
 // those of others.
-func InState(s State) Clause    { return conntrack(expr.CtKeySTATE, uint32(s), uint16(s), false) }
-func NotInState(s State) Clause { return conntrack(expr.CtKeySTATE, uint32(s), uint16(s), true) }
+func InState(s ConnStates) Clause    { return conntrack(expr.CtKeySTATE, uint32(s), uint16(s), false) }
+func NotInState(s ConnStates) Clause { return conntrack(expr.CtKeySTATE, uint32(s), uint16(s), true) }
 
 // statusDNAT is IPS_DST_NAT: the connection's destination is translated.
 const statusDNAT = 1 << 5

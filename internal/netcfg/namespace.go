@@ -116,16 +116,16 @@ func (n *Namespace) Wrap(what string, err error) error {
 	return fmt.Errorf("%s in %s: %w", what, n.name, err)
 }
 
-// Setting is one sysctl to write. A name is dotted, or has slashes when it
+// Sysctl is one sysctl to write. A name is dotted, or has slashes when it
 // holds a device name. An optional one is passed over where the kernel does
 // not have it.
-type Setting struct {
+type Sysctl struct {
 	Name, Value string
 	Optional    bool
 }
 
 // Sysctl writes settings in order, and reads each back.
-func (n *Namespace) Sysctl(settings ...Setting) error {
+func (n *Namespace) Sysctl(settings ...Sysctl) error {
 	return n.Do(func() error {
 		for _, s := range settings {
 			if err := s.write(); err != nil && (!s.Optional || !errors.Is(err, os.ErrNotExist)) {
@@ -145,7 +145,7 @@ func (n *Namespace) Sysctl(settings ...Setting) error {
 var sysctlWrites sync.Mutex
 
 // write writes the setting in the namespace of this thread, and reads it back.
-func (s Setting) write() error {
+func (s Sysctl) write() error {
 	sysctlWrites.Lock()
 	defer sysctlWrites.Unlock()
 	if err := os.WriteFile(filepath.Join("/proc/sys", host.SysctlFile(s.Name)), []byte(s.Value), 0o644); err != nil {

@@ -139,7 +139,7 @@ func TestSysctl(t *testing.T) {
 	outside, err := host.Reader{}.Sysctl(name)
 	testenv.Must(t, err)
 	for _, value := range []string{"1", "0"} {
-		testenv.Must(t, n.Sysctl(netcfg.Setting{Name: name, Value: value}))
+		testenv.Must(t, n.Sysctl(netcfg.Sysctl{Name: name, Value: value}))
 		testenv.InNetns(t, n.Path(), func() error {
 			if got, err := (host.Reader{}).Sysctl(name); got != value {
 				t.Errorf("%s inside is %q (%v), want %q", name, got, err, value)
@@ -150,12 +150,12 @@ func TestSysctl(t *testing.T) {
 	if now, err := (host.Reader{}).Sysctl(name); now != outside {
 		t.Errorf("%s of the machine went from %q to %q (%v)", name, outside, now, err)
 	}
-	if err := n.Sysctl(netcfg.Setting{Name: "net.ipv4.no_such_thing", Value: "1"}); !errors.Is(err, os.ErrNotExist) {
+	if err := n.Sysctl(netcfg.Sysctl{Name: "net.ipv4.no_such_thing", Value: "1"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("unknown setting: %v, want %v", err, os.ErrNotExist)
 	}
-	testenv.Must(t, n.Sysctl(netcfg.Setting{Name: "net.ipv4.no_such_thing", Value: "1", Optional: true}))
+	testenv.Must(t, n.Sysctl(netcfg.Sysctl{Name: "net.ipv4.no_such_thing", Value: "1", Optional: true}))
 	// tcp_mem takes any three numbers; the kernel writes them back with tabs.
-	testenv.Must(t, n.Sysctl(netcfg.Setting{Name: "net.ipv4.tcp_rmem", Value: "4096 131072 7340032"}))
+	testenv.Must(t, n.Sysctl(netcfg.Sysctl{Name: "net.ipv4.tcp_rmem", Value: "4096 131072 7340032"}))
 }
 
 // Paths that are built at once write the same switches of their machine. The kernel
@@ -173,7 +173,7 @@ func TestSysctlOfManyAtOnce(t *testing.T) {
 				return netcfg.AddVeth(netcfg.VethEnd{In: n, Name: fmt.Sprintf("a%d", i)}, netcfg.VethEnd{In: n, Name: fmt.Sprintf("b%d", i)}, 1500)
 			})
 			all.Go(func() error {
-				return n.Sysctl(netcfg.Setting{Name: "net.ipv4.ip_forward", Value: "1"})
+				return n.Sysctl(netcfg.Sysctl{Name: "net.ipv4.ip_forward", Value: "1"})
 			})
 		}
 		if err := all.Wait(); err != nil {

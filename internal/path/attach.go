@@ -90,9 +90,9 @@ func address(name, help string) Option {
 // attachTo finds both ends, in the order of from and to, and how they reach
 // each other. hold is told of each namespace and gives the path to use from
 // there. Errors are for a user.
-func attachTo(v Values, hold func(end int, path string) (string, error)) (ends [2]attachment.End, err error) {
+func attachTo(v Values, hold func(end int, path string) (string, error)) (ends [2]attachment.Attachment, err error) {
 	for i, option := range []string{"from", "to"} {
-		ends[i], err = attachment.Find(option, v[option], attachment.Wanted{Addr: v[option+"-addr"]}, func(path string) (string, error) { return hold(i, path) })
+		ends[i], err = attachment.Find(option, v[option], attachment.Selector{Addr: v[option+"-addr"]}, func(path string) (string, error) { return hold(i, path) })
 		if err != nil {
 			return ends, err
 		}

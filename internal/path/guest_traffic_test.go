@@ -166,7 +166,7 @@ func mtuInside(from netip.Addr, to netip.AddrPort, mtu int) error {
 // command runs this program in the virtual machine of an end.
 func command(ctx context.Context, end host.Endpoint, stdin io.Reader, stdout io.Writer, args ...string) error {
 	var said bytes.Buffer
-	code, err := vm.Remote{Socket: end.Agent}.Run(ctx, vm.Command{
+	code, err := vm.RemoteGuest{Socket: end.Agent}.Run(ctx, vm.Command{
 		Args: append([]string{insideFile, "inside"}, args...), Env: os.Environ(), Stdin: stdin, Stdout: stdout, Stderr: &said,
 	})
 	if err == nil && code != 0 {

@@ -72,7 +72,7 @@ func (h *ovsHost) tunnelAddrs(ctx context.Context, tunnels int) error {
 		}
 		// The card is the switch's: the kernel does not answer there for addresses
 		// that are behind the switch.
-		err = h.in.Sysctl(netcfg.Setting{Name: "net/ipv4/conf/" + ovsCard + "/arp_ignore", Value: "8"})
+		err = h.in.Sysctl(netcfg.Sysctl{Name: "net/ipv4/conf/" + ovsCard + "/arp_ignore", Value: "8"})
 		if err != nil {
 			return err
 		}

@@ -172,7 +172,7 @@ type Env struct {
 	Program []string
 	// Settings are those that every namespace of the lab begins with, and that a
 	// virtual machine needs to have too.
-	Settings []netcfg.Setting
+	Settings []netcfg.Sysctl
 	// Keep: the lab stays when the process that raises it ends.
 	Keep bool
 }

@@ -26,7 +26,7 @@ func pick(t *testing.T, count func(v variant, nth int) int) []variant {
 		}
 		nth := 0
 		for _, v := range variants[d.Name] {
-			if v.inVM || v.elsewhere() {
+			if v.inVM || v.testedElsewhere() {
 				continue
 			}
 			if what := v.missingFeature(t); what != "" {
@@ -66,11 +66,11 @@ func first(_ variant, nth int) int {
 	return 1
 }
 
-// elsewhere tells whether the variant is left to the kernel that the tests run
+// testedElsewhere tells whether the variant is left to the kernel that the tests run
 // on, where the suite is in a guest: no machine is started in a machine, and
 // what forwards in its own process does so alike under any kernel. So many
 // switches take long to come up on an emulated CPU.
-func (v variant) elsewhere() bool {
+func (v variant) testedElsewhere() bool {
 	if !agenttest.InGuest() {
 		return false
 	}

@@ -160,5 +160,5 @@ func hostPrefix(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, ad
 
 // forward lets a machine pass packets on between its devices.
 func forward(n *netcfg.Namespace) error {
-	return n.Sysctl(netcfg.Setting{Name: "net.ipv4.ip_forward", Value: "1"})
+	return n.Sysctl(netcfg.Sysctl{Name: "net.ipv4.ip_forward", Value: "1"})
 }

@@ -91,9 +91,9 @@ func (s *Site) routedOutside(i int, device string, addr netip.Addr) error {
 	// The machine answers for the gateway's address on this link, and takes
 	// from it only packets that it would send there.
 	err := in.Sysctl(
-		netcfg.Setting{Name: "net.ipv4.ip_forward", Value: "1"},
-		netcfg.Setting{Name: "net/ipv4/conf/" + device + "/proxy_arp", Value: "1"},
-		netcfg.Setting{Name: "net/ipv4/conf/" + device + "/rp_filter", Value: "1"})
+		netcfg.Sysctl{Name: "net.ipv4.ip_forward", Value: "1"},
+		netcfg.Sysctl{Name: "net/ipv4/conf/" + device + "/proxy_arp", Value: "1"},
+		netcfg.Sysctl{Name: "net/ipv4/conf/" + device + "/rp_filter", Value: "1"})
 	if err != nil {
 		return err
 	}

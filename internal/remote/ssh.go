@@ -33,8 +33,8 @@ type Options struct {
 	Limit time.Duration
 }
 
-// Stream is this program on another machine, and its input and output.
-type Stream struct {
+// Process is this program on another machine, and its input and output.
+type Process struct {
 	net.Conn
 	Machine Machine
 	RunsAs  string // how it runs there: root, sudo or user
@@ -48,7 +48,7 @@ type Stream struct {
 
 // Open starts the agent on a machine, and returns when it is ready to be spoken
 // to. It ends when the stream is closed. Errors are for people.
-func Open(ctx context.Context, m Machine, o Options) (*Stream, error) {
+func Open(ctx context.Context, m Machine, o Options) (*Process, error) {
 	s, err := start(m, o)
 	if err != nil {
 		return nil, failure(m, err, "install an ssh client, or name one with --ssh")
@@ -109,7 +109,7 @@ func destination(m Machine) (args []string) {
 
 // start runs ssh on one end of a socket pair, whose other end is the stream: so it
 // has deadlines, as pipes of a process do not.
-func start(m Machine, o Options) (*Stream, error) {
+func start(m Machine, o Options) (*Process, error) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a socket pair: %w", err)
@@ -124,7 +124,7 @@ func start(m Machine, o Options) (*Stream, error) {
 	}
 	quiet := []string{"-T", "-o", "BatchMode=yes", "-o", "ClearAllForwardings=yes", "-o", "ForwardX11=no"}
 	args := slices.Concat(sshCommand(o), quiet, destination(m), []string{command()})
-	s := &Stream{Conn: conn, Machine: m, cmd: exec.Command(args[0], args[1:]...), stderr: &tail{}}
+	s := &Process{Conn: conn, Machine: m, cmd: exec.Command(args[0], args[1:]...), stderr: &tail{}}
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirs, theirs, s.stderr
 	// A Ctrl-C at the terminal is ours to act on; and ssh must not outlive us.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -137,10 +137,10 @@ func start(m Machine, o Options) (*Stream, error) {
 }
 
 // expire ends every read and write that waits: ctx alone cannot.
-func (s *Stream) expire() { _ = s.SetDeadline(time.Unix(1, 0)) }
+func (s *Process) expire() { _ = s.SetDeadline(time.Unix(1, 0)) }
 
 // allow gives what follows so long, unless ctx has ended.
-func (s *Stream) allow(ctx context.Context, limit time.Duration) {
+func (s *Process) allow(ctx context.Context, limit time.Duration) {
 	_ = s.SetDeadline(time.Now().Add(limit))
 	if ctx.Err() != nil {
 		s.expire()
@@ -148,7 +148,7 @@ func (s *Stream) allow(ctx context.Context, limit time.Duration) {
 }
 
 // greet brings the program to the other side, and waits until it runs.
-func (s *Stream) greet(ctx context.Context, o Options, limit time.Duration) error {
+func (s *Process) greet(ctx context.Context, o Options, limit time.Duration) error {
 	s.allow(ctx, limit)
 	in := bufio.NewReaderSize(s.Conn, 1) // no byte behind a line is ours
 	line, err := readWord(in, helloWord)
@@ -202,7 +202,7 @@ func checkRoot(m Machine, h greeting) error {
 
 // provideProgram has the script run the program: the one that is there, if it is the same or
 // nothing may be copied; else a copy of ours.
-func (s *Stream) provideProgram(ctx context.Context, o Options, h greeting) error {
+func (s *Process) provideProgram(ctx context.Context, o Options, h greeting) error {
 	program, err := os.ReadFile(o.Program)
 	if err != nil {
 		return fmt.Errorf("read this program: %w", err)
@@ -233,7 +233,7 @@ func (s *Stream) provideProgram(ctx context.Context, o Options, h greeting) erro
 // chunk is what is sent within one deadline: a slow line is no broken one.
 const chunk = 1 << 20
 
-func (s *Stream) send(ctx context.Context, body []byte) error {
+func (s *Process) send(ctx context.Context, body []byte) error {
 	for part := range slices.Chunk(body, chunk) {
 		s.allow(ctx, time.Minute)
 		if _, err := s.Write(part); err != nil {
@@ -283,11 +283,11 @@ func readWord(in *bufio.Reader, word string) (string, error) {
 }
 
 // Kill ends ssh at once: nothing answers any more.
-func (s *Stream) Kill() { _ = s.cmd.Process.Kill() }
+func (s *Process) Kill() { _ = s.cmd.Process.Kill() }
 
 // Close ends the program on the other side, and ssh. The error is that of the way
 // ssh ended, if it did by itself.
-func (s *Stream) Close() error {
+func (s *Process) Close() error {
 	s.closeOnce.Do(func() {
 		_ = s.Conn.Close()
 		ended := make(chan error, 1)
@@ -303,7 +303,7 @@ func (s *Stream) Close() error {
 }
 
 // lastWords ends the stream, and gives what ssh, or the program there, said last.
-func (s *Stream) lastWords() string {
+func (s *Process) lastWords() string {
 	_ = s.Close()
 	return s.stderr.String()
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
-func open(t *testing.T, m *testenv.SSHMachine, change func(*remote.Options)) (*remote.Stream, error) {
+func open(t *testing.T, m *testenv.SSHMachine, change func(*remote.Options)) (*remote.Process, error) {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -30,7 +30,7 @@ func open(t *testing.T, m *testenv.SSHMachine, change func(*remote.Options)) (*r
 }
 
 // says sends a text through the stream, and wants it back.
-func says(t *testing.T, s *remote.Stream, text string) {
+func says(t *testing.T, s *remote.Process, text string) {
 	t.Helper()
 	if _, err := io.WriteString(s, text); err != nil {
 		t.Fatalf("write: %v", err)

@@ -13,8 +13,8 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// Named is a record, and what the user calls it.
-type Named struct {
+// NamedRecord is a record, and what the user calls it.
+type NamedRecord struct {
 	Name   string
 	Record *result.Record
 }
@@ -35,7 +35,7 @@ func ChangeFormats() []string { return slices.Clone(changeFormats) }
 // WriteChanges prints how the paths of each later record changed from the first,
 // and returns these changes. Errors: an unknown format, those of
 // [analysis.Compare], or what w returned.
-func WriteChanges(w io.Writer, recs []Named, opt Options) ([]*analysis.Change, error) {
+func WriteChanges(w io.Writer, recs []NamedRecord, opt Options) ([]*analysis.Change, error) {
 	if opt.Format == "" {
 		opt.Format = changeFormats[0]
 	}
@@ -85,7 +85,7 @@ func changeTable(w io.Writer, v *view, width int, apart bool) error {
 	return out.Flush()
 }
 
-func writeChangesJSON(w io.Writer, recs []Named, changes []*analysis.Change) error {
+func writeChangesJSON(w io.Writer, recs []NamedRecord, changes []*analysis.Change) error {
 	type change struct {
 		Before string `json:"before"`
 		After  string `json:"after"`
@@ -105,7 +105,7 @@ func writeChangesJSON(w io.Writer, recs []Named, changes []*analysis.Change) err
 	return nil
 }
 
-func changeView(before, after Named, c *analysis.Change) *view {
+func changeView(before, after NamedRecord, c *analysis.Change) *view {
 	base := baseline(&before.Record.Plan)
 	a, b := sanitize.Text(before.Name), sanitize.Text(after.Name)
 	v := &view{title: "Venturi: " + b + " against " + a, facts: changeFacts(before, after, c)}
@@ -138,9 +138,9 @@ func changeView(before, after Named, c *analysis.Change) *view {
 }
 
 // changeFacts say how to repeat it, and how to read it.
-func changeFacts(before, after Named, c *analysis.Change) [][2]string {
+func changeFacts(before, after NamedRecord, c *analysis.Change) [][2]string {
 	var out [][2]string
-	for _, n := range []Named{before, after} {
+	for _, n := range []NamedRecord{before, after} {
 		text := fmt.Sprintf("%s, seed %d", n.Record.Header.Started.UTC().Format("2006-01-02 15:04 UTC"), n.Record.Plan.Seed)
 		if len(n.Record.Header.Command) > 0 {
 			text += "; " + sanitize.Command(n.Record.Header.Command...)

@@ -10,7 +10,7 @@ import (
 )
 
 // kernels are records of a path before and after a kernel that made it slower.
-func kernels() []Named {
+func kernels() []NamedRecord {
 	before := small(recordtest.TCPLat, recordtest.TCPBw)
 	before.Histograms, before.Meters, before.Series = false, false, 8
 	after := before
@@ -21,7 +21,7 @@ func kernels() []Named {
 		b.Facts[i].Kernel, b.Facts[i].CPUs = "6.12.9-amd64", 4
 	}
 	b.Plan.Arms = append([]result.Arm(nil), b.Plan.Arms...)
-	return []Named{{"before", a}, {"after", b}}
+	return []NamedRecord{{"before", a}, {"after", b}}
 }
 
 func TestChanges(t *testing.T) {
@@ -39,7 +39,7 @@ func TestChangesAreClean(t *testing.T) {
 	rec := tainted(t)
 	for _, format := range ChangeFormats() {
 		var out bytes.Buffer
-		if _, err := WriteChanges(&out, []Named{{testenv.Hostile, rec}, {testenv.Hostile, rec}, {"c", rec}}, Options{Format: format}); err != nil {
+		if _, err := WriteChanges(&out, []NamedRecord{{testenv.Hostile, rec}, {testenv.Hostile, rec}, {"c", rec}}, Options{Format: format}); err != nil {
 			t.Fatal(err)
 		}
 		clean(t, Options{Format: format}, out.String())

@@ -333,7 +333,7 @@ func differs(r *analysis.Row) string {
 
 // notHeld tells of a rate that the path, or the sender, did not hold.
 func notHeld(r *analysis.Row) bool {
-	return r.Offered != nil && !r.Offered.Held && r.Failed == "" && r.Slices > 0
+	return r.Offered != nil && !r.Offered.Reached && r.Failed == "" && r.Slices > 0
 }
 
 // verdict is the answer of a row in words.

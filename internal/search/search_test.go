@@ -28,7 +28,7 @@ func quiet(truth func(on func(int) bool, metric int) float64) *lines {
 	return &lines{world: world{rng: rand.New(rand.NewPCG(7, 7)), cv: 0.01, truth: truth}}
 }
 
-func nothing(func(int) bool, int) float64 { return 0 }
+func noEffect(func(int) bool, int) float64 { return 0 }
 
 // helps is a truth in which knob 1 makes throughput better by a fifth.
 func helps(on func(int) bool, m int) float64 {
@@ -116,7 +116,7 @@ func TestSeedDecidesOrder(t *testing.T) {
 
 func TestGateRefusesNoise(t *testing.T) {
 	quieter := func(cv float64) *lines {
-		b := quiet(nothing)
+		b := quiet(noEffect)
 		b.cv = cv
 		return b
 	}
@@ -169,7 +169,7 @@ func TestGateTakesOneNoisyGoal(t *testing.T) {
 }
 
 func TestNoisyGoalShowsLargeEffect(t *testing.T) {
-	b := quiet(nothing)
+	b := quiet(noEffect)
 	b.spoil = func(first, second Subset, x, y *Sample) error {
 		for _, of := range []struct {
 			state Subset
@@ -355,7 +355,7 @@ func TestConfirmationKnowsWhatWasMeasured(t *testing.T) {
 		"others":          {Subset{1}, "together they were not shown to leave latency as good as it was"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, i := quiet(nothing), 0
+			b, i := quiet(noEffect), 0
 			b.spoil = func(first, second Subset, x, y *Sample) error {
 				for m := range goals {
 					x.Values[m], y.Values[m] = 100, 100

@@ -121,7 +121,7 @@ func TestFalseAlarms(t *testing.T) {
 func judgeOne(arm, copy [][]float64, margin float64) Judgement {
 	est, _ := FromRounds(arm, design)
 	floor, _ := NewFloor(copy, design, margin)
-	return Judge(est, est.P, Rule{Margin: margin, LowerIsBetter: true, Alpha: 0.05, Floor: &floor})
+	return Judge(est, est.P, Criterion{Margin: margin, LowerIsBetter: true, Alpha: 0.05, Floor: &floor})
 }
 
 // A difference of 3 % must be seen with a margin of 1 % where the machine

@@ -183,7 +183,7 @@ func TestJudge(t *testing.T) {
 		{"bad floor", Ratio{Value: 2, Lo: 1.9, Hi: 2.1}, 0, true, floor(.2, true), NotJudged, BadFloor},
 		{"open", Ratio{Value: 2, Open: true}, 1, true, nil, CannotTell, TooFew},
 	} {
-		j := Judge(tc.r, tc.p, Rule{Margin: 0.03, LowerIsBetter: tc.lower, Alpha: 0.05, Floor: tc.floor})
+		j := Judge(tc.r, tc.p, Criterion{Margin: 0.03, LowerIsBetter: tc.lower, Alpha: 0.05, Floor: tc.floor})
 		if j.Verdict != tc.want || j.Reason != tc.reason {
 			t.Errorf("%s: %q (%q), want %q (%q)", tc.name, j.Verdict, j.Reason, tc.want, tc.reason)
 		}

@@ -41,7 +41,7 @@ func Quotient(a, b [][]float64, d Design) (Ratio, bool) {
 // unionBound has an interval that holds if those of both ratios do, each at half
 // of the chance to miss.
 func unionBound(r *Ratio, before, after []float64, d Design) {
-	lo, hi, ok := apart(before, after, d.Alpha())
+	lo, hi, ok := unionInterval(before, after, d.Alpha())
 	if r.Open = !ok; r.Open {
 		return
 	}
@@ -49,7 +49,7 @@ func unionBound(r *Ratio, before, after []float64, d Design) {
 	r.Detectable = math.Sqrt(r.Hi/r.Lo) - 1
 	// The p-value is the least chance to miss at which 1 is still left out.
 	for alpha := d.Alpha(); alpha > leastP; alpha /= 2 {
-		if lo, hi, ok := apart(before, after, alpha); !ok || lo <= 1 && hi >= 1 {
+		if lo, hi, ok := unionInterval(before, after, alpha); !ok || lo <= 1 && hi >= 1 {
 			break
 		}
 		r.P = alpha * (1 - 1e-9) // it is left out, so the p-value is below
@@ -59,7 +59,7 @@ func unionBound(r *Ratio, before, after []float64, d Design) {
 // leastP is how small a p-value of a union bound is searched for.
 const leastP = 1e-4
 
-func apart(before, after []float64, alpha float64) (lo, hi float64, ok bool) {
+func unionInterval(before, after []float64, alpha float64) (lo, hi float64, ok bool) {
 	half := Design{Confidence: 1 - alpha/2, Anytime: true}
 	a, b := anytime(before, half), anytime(after, half)
 	if a.Open || b.Open {

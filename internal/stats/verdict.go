@@ -70,8 +70,8 @@ func NewFloor(series [][]float64, d Design, margin float64) (Floor, bool) {
 	return f, true
 }
 
-// Rule is what a row is judged by.
-type Rule struct {
+// Criterion is what a row is judged by.
+type Criterion struct {
 	Margin        float64 // relative
 	LowerIsBetter bool
 	Alpha         float64
@@ -88,7 +88,7 @@ type Judgement struct {
 }
 
 // Judge gives the verdict for r; adjusted is its p-value after [Holm].
-func Judge(r Ratio, adjusted float64, rule Rule) Judgement {
+func Judge(r Ratio, adjusted float64, rule Criterion) Judgement {
 	j := Judgement{Verdict: CannotTell, Detectable: r.Detectable}
 	if rule.Floor != nil {
 		j.Detectable = max(j.Detectable, rule.Floor.Size)

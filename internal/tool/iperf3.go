@@ -80,8 +80,8 @@ func iperf3Parse(j Job, out []byte) (Result, error) {
 		return Result{}, fmt.Errorf("it ran with messages of %v bytes, not %d", size, j.Size)
 	}
 	r := Result{
-		Sent:     Count{Messages: int64(sent.Bytes / size), Bytes: int64(sent.Bytes)},
-		Received: Count{Messages: int64(received.Bytes / size), Bytes: int64(received.Bytes)},
+		Sent:     Totals{Messages: int64(sent.Bytes / size), Bytes: int64(sent.Bytes)},
+		Received: Totals{Messages: int64(received.Bytes / size), Bytes: int64(received.Bytes)},
 		Elapsed:  time.Duration(received.Seconds * float64(time.Second)),
 		Value:    8 * received.Bytes / received.Seconds,
 	}

@@ -81,8 +81,8 @@ func netperfParse(j Job, out []byte) (Result, error) {
 	}
 	elapsed, bytes := values[netperfElapsed], values[arrivedBytes]
 	r := Result{
-		Sent:     Count{Messages: int64(values[netperfSent]), Bytes: int64(values[netperfSentBytes])},
-		Received: Count{Messages: int64(values[arrived]), Bytes: int64(bytes)},
+		Sent:     Totals{Messages: int64(values[netperfSent]), Bytes: int64(values[netperfSentBytes])},
+		Received: Totals{Messages: int64(values[arrived]), Bytes: int64(bytes)},
 		Elapsed:  time.Duration(elapsed * float64(time.Second)),
 	}
 	if j.Load == "tcp_bw" {

@@ -23,27 +23,27 @@ var outputs = []struct {
 	want   Result
 }{
 	{"qperf-tcp_lat-1.txt", &qperf, "tcp_lat", 1, result.OneWay,
-		Result{Value: 6288.31945, Sent: Count{159026, 159026}, Received: Count{159025, 159025}, Elapsed: 2 * time.Second}},
+		Result{Value: 6288.31945, Sent: Totals{159026, 159026}, Received: Totals{159025, 159025}, Elapsed: 2 * time.Second}},
 	{"qperf-udp_lat-1.txt", &qperf, "udp_lat", 1, result.OneWay,
-		Result{Value: 5592.48147, Sent: Count{178812, 178812}, Received: Count{178811, 178811}, Elapsed: 2 * time.Second}},
+		Result{Value: 5592.48147, Sent: Totals{178812, 178812}, Received: Totals{178811, 178811}, Elapsed: 2 * time.Second}},
 	{"qperf-tcp_bw-65536.txt", &qperf, "tcp_bw", 65536, result.Bandwidth,
-		Result{Value: 29100343296, Sent: Count{111008, 7275020288}, Received: Count{111009, 7275085824}, Elapsed: 2 * time.Second}},
+		Result{Value: 29100343296, Sent: Totals{111008, 7275020288}, Received: Totals{111009, 7275085824}, Elapsed: 2 * time.Second}},
 	{"qperf-udp_bw-1.txt", &qperf, "udp_bw", 1, result.Messages,
-		Result{Value: 366535.5, Sent: Count{753943, 753943}, Received: Count{733071, 733071}, Elapsed: 2 * time.Second}},
+		Result{Value: 366535.5, Sent: Totals{753943, 753943}, Received: Totals{733071, 733071}, Elapsed: 2 * time.Second}},
 	{"qperf-udp_bw-65507.txt", &qperf, "udp_bw", 65507, result.Bandwidth,
-		Result{Value: 7746595792, Sent: Count{29578, 1937566046}, Received: Count{29564, 1936648948}, Elapsed: 2 * time.Second}},
+		Result{Value: 7746595792, Sent: Totals{29578, 1937566046}, Received: Totals{29564, 1936648948}, Elapsed: 2 * time.Second}},
 	{"netperf-tcp_lat-1.txt", Netperf, "tcp_lat", 1, result.OneWay,
-		Result{Value: 1e9 / 2 / 29203.408, Sent: Count{58443, 58443}, Received: Count{58443, 58443}, Elapsed: 2 * time.Second}},
+		Result{Value: 1e9 / 2 / 29203.408, Sent: Totals{58443, 58443}, Received: Totals{58443, 58443}, Elapsed: 2 * time.Second}},
 	{"netperf-udp_lat-1.txt", Netperf, "udp_lat", 1, result.OneWay,
-		Result{Value: 1e9 / 2 / 18220.372, Sent: Count{36442, 36442}, Received: Count{36442, 36442}, Elapsed: 2 * time.Second}},
+		Result{Value: 1e9 / 2 / 18220.372, Sent: Totals{36442, 36442}, Received: Totals{36442, 36442}, Elapsed: 2 * time.Second}},
 	{"netperf-tcp_bw-65536.txt", Netperf, "tcp_bw", 65536, result.Bandwidth,
-		Result{Value: 8 * 1059472229 / 2.01, Sent: Count{16166, 1059454976}, Received: Count{16166, 1059472229}, Elapsed: 2010 * time.Millisecond}},
+		Result{Value: 8 * 1059472229 / 2.01, Sent: Totals{16166, 1059454976}, Received: Totals{16166, 1059472229}, Elapsed: 2010 * time.Millisecond}},
 	{"netperf-udp_bw-1.txt", Netperf, "udp_bw", 1, result.Messages,
-		Result{Value: 16834 / 2.5, Sent: Count{21847, 21847}, Received: Count{16834, 16834}, Elapsed: 2500 * time.Millisecond}},
+		Result{Value: 16834 / 2.5, Sent: Totals{21847, 21847}, Received: Totals{16834, 16834}, Elapsed: 2500 * time.Millisecond}},
 	{"iperf3-tcp_bw-65536.json", Iperf3, "tcp_bw", 65536, result.Bandwidth,
-		Result{Value: 8 * 5990645760 / 2.002798, Sent: Count{91430, 5991956480}, Received: Count{91410, 5990645760}, Elapsed: 2002798 * time.Microsecond}},
+		Result{Value: 8 * 5990645760 / 2.002798, Sent: Totals{91430, 5991956480}, Received: Totals{91410, 5990645760}, Elapsed: 2002798 * time.Microsecond}},
 	{"iperf3-udp_bw-16.json", Iperf3, "udp_bw", 16, result.Messages,
-		Result{Value: 5047792 / 16 / 2.002505, Sent: Count{780780, 12492480}, Received: Count{315487, 5047792}, Elapsed: 2002505 * time.Microsecond}},
+		Result{Value: 5047792 / 16 / 2.002505, Sent: Totals{780780, 12492480}, Received: Totals{315487, 5047792}, Elapsed: 2002505 * time.Microsecond}},
 }
 
 func TestParse(t *testing.T) {
@@ -97,7 +97,7 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func TestLost(t *testing.T) {
-	r := Result{Sent: Count{Messages: 10}, Received: Count{Messages: 9}}
+	r := Result{Sent: Totals{Messages: 10}, Received: Totals{Messages: 9}}
 	if got := r.LostMessages(result.Messages); got != 1 {
 		t.Errorf("stream: %d lost, want 1", got)
 	}

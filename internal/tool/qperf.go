@@ -62,8 +62,8 @@ func qperfParse(j Job, out []byte) (Result, error) {
 		}
 		return v
 	}
-	count := func(side string) Count {
-		return Count{Messages: int64(get(side + "_msgs [/]")), Bytes: int64(get(side + "_bytes [bytes]"))}
+	count := func(side string) Totals {
+		return Totals{Messages: int64(get(side + "_msgs [/]")), Bytes: int64(get(side + "_bytes [bytes]"))}
 	}
 	r := Result{Sent: count("loc_send"), Elapsed: j.Duration}
 	switch {

@@ -57,8 +57,8 @@ type Job struct {
 	ServerCPU int
 }
 
-// Count is what one side handled.
-type Count struct{ Messages, Bytes int64 }
+// Totals are what one side handled.
+type Totals struct{ Messages, Bytes int64 }
 
 // Result is what a tool reported, in base units.
 type Result struct {
@@ -67,7 +67,7 @@ type Result struct {
 	Value float64
 	// Sent and Received are, for a stream, what the sender wrote and what the
 	// receiver read; for a ping-pong, the client's requests and replies.
-	Sent, Received Count
+	Sent, Received Totals
 	Elapsed        time.Duration // of the side that the figure is from
 }
 

@@ -32,16 +32,16 @@ const (
 
 // Step is one entry of a profile.
 type Step struct {
-	Name      string    `json:"name"`             // what the published list calls it
-	Knob      string    `json:"knob,omitempty"`   // which knob; empty: none can do it
-	On        Group     `json:"on,omitempty"`     // which targets
-	Value     string    `json:"value,omitempty"`  // what it shall be set to
-	Ladder    []string  `json:"ladder,omitempty"` // or the values to try, in this order. Neither: those that the knob finds worth a trial
-	Condition Condition `json:"when,omitzero"`    // only where this holds
-	Needs     []Need    `json:"needs,omitempty"`  // only where these are so, or a step before makes them so
-	Reason    string    `json:"why"`
-	State     StepState `json:"state"`
-	Note      string    `json:"note,omitempty"`
+	Name      string         `json:"name"`             // what the published list calls it
+	Knob      string         `json:"knob,omitempty"`   // which knob; empty: none can do it
+	On        Group          `json:"on,omitempty"`     // which targets
+	Value     string         `json:"value,omitempty"`  // what it shall be set to
+	Ladder    []string       `json:"ladder,omitempty"` // or the values to try, in this order. Neither: those that the knob finds worth a trial
+	Condition Condition      `json:"when,omitzero"`    // only where this holds
+	Needs     []Prerequisite `json:"needs,omitempty"`  // only where these are so, or a step before makes them so
+	Reason    string         `json:"why"`
+	State     StepState      `json:"state"`
+	Note      string         `json:"note,omitempty"`
 }
 
 // Condition is when a step is worth a trial.
@@ -52,8 +52,8 @@ type Condition struct {
 	Holds func(knob.Machine, knob.Target) (holds bool, seen string, err error) `json:"-"`
 }
 
-// Need is the value that another knob must have on the same target.
-type Need struct {
+// Prerequisite is the value that another knob must have on the same target.
+type Prerequisite struct {
 	Knob  string `json:"knob"`
 	Value string `json:"value"`
 }
@@ -277,7 +277,7 @@ func (s *Step) assignment(m knob.Machine, entry knob.Entry, t knob.Target) (Assi
 }
 
 // unmet says which need of a step is neither met nor wished for before; "": none.
-func unmet(m knob.Machine, t knob.Target, needs []Need, assignments []Assignment) string {
+func unmet(m knob.Machine, t knob.Target, needs []Prerequisite, assignments []Assignment) string {
 	for _, n := range needs {
 		if slices.ContainsFunc(assignments, func(w Assignment) bool { return w.Knob.Name == n.Knob && w.Value == n.Value && w.Target == t }) {
 			continue

@@ -92,7 +92,7 @@ func cilium() Profile {
 			Reason: "packets bypass the host's stack", Note: `the script's comment says "false" and its code writes "true", which turns eBPF host routing off; the value here is what the comment says`,
 		},
 		{
-			Name: "install-no-conntrack-iptables-rules=true", Knob: "cil.noct", On: Manifests, Value: "on", Needs: []Need{{"cil.native", "native"}, {"cil.kpr", "on"}},
+			Name: "install-no-conntrack-iptables-rules=true", Knob: "cil.noct", On: Manifests, Value: "on", Needs: []Prerequisite{{"cil.native", "native"}, {"cil.kpr", "on"}},
 			Reason: "pods' packets skip connection tracking", Note: "useful only while host routing is off, as the script leaves it",
 		},
 		{

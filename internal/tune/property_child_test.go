@@ -149,7 +149,7 @@ func (a *actor) act() error {
 	}
 	defer a.log.Close()
 	a.m = a.w.machine(a.wrap)
-	a.j, err = journal.Open(journal.Options{Folder: a.w.Journal, Settings: a.m.Settings, User: "a test", OnPoint: func(p journal.Point) { a.passPoint(string(p)) }})
+	a.j, err = journal.Open(journal.Options{Folder: a.w.Journal, Settings: a.m.Settings, User: "a test", OnPoint: func(p journal.CrashPoint) { a.passPoint(string(p)) }})
 	if err != nil {
 		return err
 	}

@@ -30,8 +30,8 @@ var refused = map[string]string{
 	"nft.flowtable": "this kernel may have no flow tables: it is tested beside the cards of virtual machines",
 }
 
-// elsewhere are the knobs that nothing here can be turned by, and why.
-var elsewhere = map[string]string{
+// untestable are the knobs that nothing here can be turned by, and why.
+var untestable = map[string]string{
 	"cpu.smt":         onlyRead,
 	"numa.place":      onlyRead,
 	"boot.cmdline":    onlyRead,
@@ -80,7 +80,7 @@ func TestEveryKnob(t *testing.T) {
 			continue
 		}
 		t.Run(e.Name, func(t *testing.T) {
-			why, known := elsewhere[e.Name]
+			why, known := untestable[e.Name]
 			switch {
 			case known && dishes[e.Name] != nil:
 				t.Errorf("it can be turned here, and the list says that it cannot: %s", why)
@@ -118,7 +118,7 @@ func (p *runner) everyValue(t *testing.T, e knob.Entry, d knobCase) (turned int)
 		if turned++; turned > 1 {
 			continue
 		}
-		for _, point := range []journal.Point{journal.PointRecorded, journal.PointWritten} {
+		for _, point := range []journal.CrashPoint{journal.PointRecorded, journal.PointWritten} {
 			o := childOrder{Case: &knobCase{e.Name, d.Target, []string{value}}, Point: string(point)}
 			if _, killed, err := p.send(o); err != nil || !killed {
 				t.Errorf("%s of %s: it was not killed at %q: %v", value, d.Target, point, err)

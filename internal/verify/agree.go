@@ -65,7 +65,7 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 	}()
 	fmt.Fprintf(w, "%d pairs of runs of %s each; ratio of ours to the tool's, median with its interval\n\n", c.Pairs, c.Slice)
 	fmt.Fprintf(w, "%-14s %-7s %12s %12s  %-26s %s\n", "load", "tool", "ours", "tool's", "ratio", "CPU per unit")
-	var bars []Bar
+	var bars []Requirement
 	for i, run := range agreeTools {
 		q := base
 		q.Tools, q.Loads, q.Sizes = []string{run.tool}, run.loads, run.sizes
@@ -85,7 +85,7 @@ func (c Agree) Check(ctx context.Context, w io.Writer, h compare.Host) (err erro
 		return err
 	}
 	fmt.Fprintln(w)
-	return CheckBars(w, "our figures do not agree with those of the real tools", bars)
+	return CheckRequirements(w, "our figures do not agree with those of the real tools", bars)
 }
 
 // batched prints what many datagrams a system call give, which neither tool can.
@@ -121,21 +121,21 @@ func FormatFigure(c result.Cell, v float64) string {
 }
 
 // agreementBars makes the bars of one load and one tool.
-func agreementBars(c result.Cell, a analysis.Agreement) []Bar {
+func agreementBars(c result.Cell, a analysis.Agreement) []Requirement {
 	name := c.Name + " beside " + a.Tool
-	var bars []Bar
+	var bars []Requirement
 	// iperf3 is held to for the TCP rate alone: it spends more on a datagram.
 	if a.Tool == "qperf" || c.Transport == "tcp" {
-		bars = append(bars, Bar{Text: fmt.Sprintf("%s: ratio %.3f is within %.2f..%.2f", name, a.Ratio.Value, agreeLow, agreeHigh),
+		bars = append(bars, Requirement{Text: fmt.Sprintf("%s: ratio %.3f is within %.2f..%.2f", name, a.Ratio.Value, agreeLow, agreeHigh),
 			Holds: a.Ratio.Value >= agreeLow && a.Ratio.Value <= agreeHigh})
 	}
 	if !slices.Contains([]result.Metric{result.Bandwidth, result.Messages}, c.Metric) {
 		return bars
 	}
-	bars = append(bars, Bar{Text: fmt.Sprintf("%s: rate reaches %.2f (interval to %.3f)", name, reachRate, a.Ratio.Hi), Holds: a.Ratio.Hi >= reachRate})
+	bars = append(bars, Requirement{Text: fmt.Sprintf("%s: rate reaches %.2f (interval to %.3f)", name, reachRate, a.Ratio.Hi), Holds: a.Ratio.Hi >= reachRate})
 	cpu := math.Inf(1)
 	if a.CPU != nil {
 		cpu = a.CPU.Lo
 	}
-	return append(bars, Bar{Text: fmt.Sprintf("%s: CPU per unit reaches %.2f (interval from %.3f)", name, reachCPU, cpu), Holds: cpu <= reachCPU})
+	return append(bars, Requirement{Text: fmt.Sprintf("%s: CPU per unit reaches %.2f (interval from %.3f)", name, reachCPU, cpu), Holds: cpu <= reachCPU})
 }

@@ -59,14 +59,14 @@ func (t Tally) String() string {
 }
 
 // Outcome is what the comparisons came to.
-type Outcome struct {
-	Same, Slower Tally           // verdicts on identical and on slower arms
-	Took         []time.Duration // by the comparisons that found the slower arm slower
+type VerdictTallies struct {
+	Identical, Slower Tally           // verdicts on identical and on slower arms
+	Took              []time.Duration // by the comparisons that found the slower arm slower
 }
 
 // Run makes the comparisons, printing each on w.
-func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (out Outcome, err error) {
-	out = Outcome{Same: Tally{}, Slower: Tally{}}
+func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (out VerdictTallies, err error) {
+	out = VerdictTallies{Identical: Tally{}, Slower: Tally{}}
 	if c.Identical < 0 || c.Slower < 0 || c.Identical+c.Slower == 0 || c.Effect <= 0 || c.Effect > 10 {
 		return out, verr.New(verr.Usage, "cannot check the verdicts with these numbers",
 			fmt.Sprintf("--same %d --slower %d --effect %g%% leave nothing to count", c.Identical, c.Slower, 100*c.Effect),
@@ -103,7 +103,7 @@ func (c Stats) Run(ctx context.Context, w io.Writer, h compare.Host) (out Outcom
 		took := time.Since(began)
 		row, floor := rowUnderTest(s)
 		rtt[q.Loads[0]] = 2 * s.Cells[0].Rows[0].Value
-		tally, kind := out.Same, "identical"
+		tally, kind := out.Identical, "identical"
 		if busy {
 			tally, kind = out.Slower, fmt.Sprintf("%.2g %% slower", 100*c.Effect)
 		}
@@ -157,12 +157,12 @@ func (c Stats) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	if err != nil {
 		return err
 	}
-	same, slower := out.Same, out.Slower
+	same, slower := out.Identical, out.Slower
 	alarms := same[stats.Faster] + same[stats.Slower]
 	fmt.Fprintf(w, "\n%d comparisons in %s, each at most %s in slices of %s, margin %.2g %%\n",
 		c.Identical+c.Slower, time.Since(start).Round(time.Second), c.Budget, c.Slice, 100*c.Margin)
 	fmt.Fprintf(w, "identical arms: %v\n%.2g %% slower: %v\n", same, 100*c.Effect, slower)
-	bars := []Bar{
+	bars := []Requirement{
 		{Text: fmt.Sprintf("false alarms: %d of %d, at most %.0f %%", alarms, c.Identical, 100*maxFalseAlarms),
 			Holds: float64(alarms) <= maxFalseAlarms*float64(c.Identical)},
 		{Text: fmt.Sprintf("slower arms seen: %d of %d, at least %.0f %%", slower[stats.Slower], c.Slower, 100*minDetected),
@@ -171,7 +171,7 @@ func (c Stats) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	if limit := decideWithin[c.Effect]; c.UntilDecided && limit > 0 && len(out.Took) > 0 {
 		slices.Sort(out.Took)
 		median := out.Took[len(out.Took)/2]
-		bars = append(bars, Bar{Text: fmt.Sprintf("median time to see that an arm is slower: %.1f s, at most %s", median.Seconds(), limit), Holds: median <= limit})
+		bars = append(bars, Requirement{Text: fmt.Sprintf("median time to see that an arm is slower: %.1f s, at most %s", median.Seconds(), limit), Holds: median <= limit})
 	}
-	return CheckBars(w, "the verdicts are not as reliable as they should be", bars)
+	return CheckRequirements(w, "the verdicts are not as reliable as they should be", bars)
 }

@@ -69,14 +69,14 @@ func (b *Comparer) Record(ctx context.Context, q compare.Request) (*result.Recor
 	return rec, nil
 }
 
-// Bar is a condition that must hold.
-type Bar struct {
+// Requirement is a condition that must hold.
+type Requirement struct {
 	Text  string
 	Holds bool
 }
 
-// CheckBars prints the bars, and fails if one does not hold.
-func CheckBars(w io.Writer, what string, bars []Bar) error {
+// CheckRequirements prints the requirements, and fails if one does not hold.
+func CheckRequirements(w io.Writer, what string, bars []Requirement) error {
 	missed := 0
 	for _, b := range bars {
 		mark := "holds "

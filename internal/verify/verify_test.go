@@ -41,7 +41,7 @@ func TestStatsShort(t *testing.T) {
 	c := Stats{Identical: 6, Slower: 4, Effect: 0.6, Margin: 0.03, Budget: 3 * time.Second, Seed: 1}
 	var out bytes.Buffer
 	found, err := c.Run(t.Context(), &out, testHost(t))
-	same, slower := found.Same, found.Slower
+	same, slower := found.Identical, found.Slower
 	t.Logf("\n%s", out.String())
 	if err != nil {
 		t.Fatal(err)
@@ -130,10 +130,10 @@ func TestJudge(t *testing.T) {
 
 func TestConclude(t *testing.T) {
 	var out bytes.Buffer
-	if err := CheckBars(&out, "bad", []Bar{{Text: "one", Holds: true}, {Text: "two", Holds: true}}); err != nil {
+	if err := CheckRequirements(&out, "bad", []Requirement{{Text: "one", Holds: true}, {Text: "two", Holds: true}}); err != nil {
 		t.Error(err)
 	}
-	if err := CheckBars(&out, "bad", []Bar{{Text: "one", Holds: true}, {Text: "two", Holds: false}}); verr.Code(err) != verr.Failed {
+	if err := CheckRequirements(&out, "bad", []Requirement{{Text: "one", Holds: true}, {Text: "two", Holds: false}}); verr.Code(err) != verr.Failed {
 		t.Errorf("error %v", err)
 	}
 }

@@ -22,8 +22,8 @@ import (
 
 func asError(err error, e **verr.Error) bool { return errors.As(err, e) }
 
-func settings(name, value string) []netcfg.Setting {
-	return []netcfg.Setting{{Name: name, Value: value}}
+func settings(name, value string) []netcfg.Sysctl {
+	return []netcfg.Sysctl{{Name: name, Value: value}}
 }
 
 // runner is a guest, near or behind a socket.
@@ -197,7 +197,7 @@ func TestMachineHeldByAnother(t *testing.T) {
 			t.Fatal("the machine does not come up")
 		}
 	}
-	g := vm.Remote{Socket: socket}
+	g := vm.RemoteGuest{Socket: socket}
 	if got := sh(t, g, "uname -r"); got != c.Kernel.Release {
 		t.Errorf("runs %s", got)
 	}

@@ -93,12 +93,12 @@ func join(ctx context.Context, outer, inner net.Conn) {
 	outer.Close()
 }
 
-// Remote is a guest that another process holds, behind the socket of its
+// RemoteGuest is a guest that another process holds, behind the socket of its
 // [Guest.Serve].
-type Remote struct{ Socket string }
+type RemoteGuest struct{ Socket string }
 
 // Dial is as that of [Guest].
-func (r Remote) Dial(ctx context.Context) (net.Conn, error) {
+func (r RemoteGuest) Dial(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", r.Socket)
 	if err != nil {
@@ -108,7 +108,7 @@ func (r Remote) Dial(ctx context.Context) (net.Conn, error) {
 }
 
 // Run is as that of [Guest].
-func (r Remote) Run(ctx context.Context, c Command) (exit int, err error) {
+func (r RemoteGuest) Run(ctx context.Context, c Command) (exit int, err error) {
 	exit, err = guest.Run(ctx, r.Dial, c)
 	return exit, runError(c, err)
 }

@@ -48,7 +48,7 @@ type Config struct {
 	Modules []string
 	NICs    []NIC // they are eth0, eth1, ... in the guest
 	// Settings are sysctls of the guest, set before anything else runs there.
-	Settings []netcfg.Setting
+	Settings []netcfg.Sysctl
 	// Agent makes the guest serve package agent, as the machine of this name, to
 	// those who speak to one; to all others it runs commands. Empty: it runs
 	// commands only.

@@ -8,16 +8,22 @@ import (
 	"testing"
 )
 
-// TestGeneratedIsCurrent generates anew and compares, where the tools are.
+// TestGeneratedIsCurrent generates the code anew and compares. The plugins of protoc are
+// built from the versions that scripts/tools.mod pins.
 func TestGeneratedIsCurrent(t *testing.T) {
-	args := []string{"--go_opt=paths=source_relative", "--go-grpc_opt=paths=source_relative"}
-	for _, tool := range []string{"protoc", "protoc-gen-go", "protoc-gen-go-grpc"} {
+	for _, tool := range []string{"protoc", "go"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("cannot generate: %v", err)
 		}
 	}
 	dir := t.TempDir()
-	out, err := exec.Command("protoc", append(args, "--go_out="+dir, "--go-grpc_out="+dir, "agent.proto")...).CombinedOutput()
+	build := exec.Command("go", "build", "-modfile=../../../scripts/tools.mod", "-o", dir,
+		"google.golang.org/protobuf/cmd/protoc-gen-go", "google.golang.org/grpc/cmd/protoc-gen-go-grpc")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the plugins of protoc: %v: %s", err, out)
+	}
+	out, err := exec.Command("protoc", "--plugin="+filepath.Join(dir, "protoc-gen-go"), "--plugin="+filepath.Join(dir, "protoc-gen-go-grpc"),
+		"--go_opt=paths=source_relative", "--go-grpc_opt=paths=source_relative", "--go_out="+dir, "--go-grpc_out="+dir, "agent.proto").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -15,9 +15,9 @@ comes to the host network, and which planted faults "tune --prove" finds. Each p
 what it measured and whether its bars hold; exit code 1 means that one does not.
 Let the machine do nothing else meanwhile.`
 
-// Run runs one command line, as [cli.Program.Run] does.
+// Run runs one command line, as [cli.CommandLine.Run] does.
 func Run(ctx context.Context, env *cli.Env) int {
-	return cli.Program{
+	return cli.CommandLine{
 		Name:  "venturi-bench",
 		Short: "Benchmarks of Venturi itself",
 		Long:  longHelp,

@@ -138,7 +138,7 @@ func (g *grammar) changes(c generated) production {
 		was := choose(g, c.setup...)
 		return production{name: "no more " + was.name, path: was.path, do: was.undo}
 	}
-	return g.pick([]weighted{{6, g.part}, {4, g.deny}, {4, g.knock}, {1, g.forget}, {1, g.nothing}, {2, g.setting}, {1, g.xdp}, {1, g.ipsec}, {1, g.linkRules}, {1, g.queue}})
+	return g.pick([]weighted{{6, g.part}, {4, g.deny}, {4, g.knock}, {1, g.forget}, {1, g.noProduction}, {2, g.setting}, {1, g.xdp}, {1, g.ipsec}, {1, g.linkRules}, {1, g.queue}})
 }
 
 func (g *grammar) flows() []flow {

@@ -65,4 +65,4 @@ func (g *grammar) forget() production {
 	return production{name: "connections are forgotten", forgets: true}
 }
 
-func (g *grammar) nothing() production { return production{name: "nothing"} }
+func (g *grammar) noProduction() production { return production{name: "nothing"} }

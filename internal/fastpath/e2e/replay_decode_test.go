@@ -104,7 +104,7 @@ func (v view) packet(f frame, b []byte, say func(string), end func([]string)) {
 	if head > ipLen {
 		say(" options" + options(b[ipLen:head]))
 	}
-	if ones(0, b[:head]) != 0xffff {
+	if onesComplementSum(0, b[:head]) != 0xffff {
 		say(" bad-ip-sum")
 	}
 	switch {
@@ -225,7 +225,7 @@ func (v view) sum(f frame, p packet, offset int) string {
 		return " sum" // its receiver takes it as it is
 	case offset == udpSum && binary.BigEndian.Uint16(p.body[offset:]) == 0:
 		return " no-sum"
-	case ones(pseudo(p.head[12:16], p.head[16:20], p.head[9], len(p.body)), p.body) == 0xffff:
+	case onesComplementSum(pseudo(p.head[12:16], p.head[16:20], p.head[9], len(p.body)), p.body) == 0xffff:
 		return " sum"
 	case f.Flags&sumLooked != 0:
 		return " trusted-sum" // and it is wrong
@@ -238,7 +238,7 @@ func (v view) sum(f frame, p packet, offset int) string {
 func (v view) icmp(p packet) string {
 	b := p.body
 	text := fmt.Sprintf(" icmp %d/%d", b[0], b[1])
-	if ones(0, b) != 0xffff {
+	if onesComplementSum(0, b) != 0xffff {
 		text += " bad-sum"
 	}
 	switch b[0] {

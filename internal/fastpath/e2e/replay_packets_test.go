@@ -88,7 +88,7 @@ func (p ip4) bytes() []byte {
 	binary.BigEndian.PutUint16(b[6:], p.frag)
 	copy(b[12:], p.src.AsSlice())
 	copy(b[16:], p.dst.AsSlice())
-	check := ^ones(0, b[:head])
+	check := ^onesComplementSum(0, b[:head])
 	if p.badSum {
 		check ^= 0x0101
 	}
@@ -96,8 +96,8 @@ func (p ip4) bytes() []byte {
 	return b
 }
 
-// ones is the sum of words in ones' complement.
-func ones(start uint32, b []byte) uint16 {
+// onesComplementSum is the sum of words in ones' complement.
+func onesComplementSum(start uint32, b []byte) uint16 {
 	s := start
 	for ; len(b) > 1; b = b[2:] {
 		s += uint32(b[0])<<8 | uint32(b[1])
@@ -113,7 +113,7 @@ func ones(start uint32, b []byte) uint16 {
 
 // pseudo is the sum of the pseudo header of TCP and UDP.
 func pseudo(src, dst []byte, proto uint8, length int) uint32 {
-	return uint32(ones(uint32(proto)+uint32(length), append(append([]byte{}, src...), dst...)))
+	return uint32(onesComplementSum(uint32(proto)+uint32(length), append(append([]byte{}, src...), dst...)))
 }
 
 // seal writes the checksum of a segment, at an offset in it.
@@ -125,14 +125,14 @@ func seal(segment []byte, offset int, src, dst netip.Addr, proto uint8, state su
 	check := uint16(0)
 	switch state {
 	case right, wrongSum:
-		if check = ^ones(start, segment); check == 0 {
+		if check = ^onesComplementSum(start, segment); check == 0 {
 			check = 0xffff
 		}
 		if state == wrongSum {
 			check ^= 0x1010
 		}
 	case partial:
-		check = ones(start, nil)
+		check = onesComplementSum(start, nil)
 	case noSum:
 	}
 	binary.BigEndian.PutUint16(segment[offset:], check)
@@ -209,7 +209,7 @@ func (s tcp4) packetIn(p ip4) ip4 {
 func icmp4(p ip4, kind, code uint8, rest uint32, body []byte) ip4 {
 	b := append([]byte{kind, code, 0, 0, 0, 0, 0, 0}, body...)
 	binary.BigEndian.PutUint32(b[4:], rest)
-	binary.BigEndian.PutUint16(b[2:], ^ones(0, b))
+	binary.BigEndian.PutUint16(b[2:], ^onesComplementSum(0, b))
 	p.proto, p.payload = unix.IPPROTO_ICMP, b
 	return p
 }

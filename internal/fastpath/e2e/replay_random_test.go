@@ -120,7 +120,7 @@ func (s *scene) changed(r *rand.Rand, i int, wire bool) frame {
 // fixSums makes the checksums of a packet right, as far as it still is one.
 func fixSums(b []byte, check int) {
 	binary.BigEndian.PutUint16(b[10:], 0)
-	binary.BigEndian.PutUint16(b[10:], ^ones(0, b[:min(max(ipLen, int(b[0]&15)*4), len(b))]))
+	binary.BigEndian.PutUint16(b[10:], ^onesComplementSum(0, b[:min(max(ipLen, int(b[0]&15)*4), len(b))]))
 	binary.BigEndian.PutUint16(b[l4At+check:], 0)
-	binary.BigEndian.PutUint16(b[l4At+check:], ^ones(pseudo(b[12:16], b[16:20], b[9], len(b)-l4At), b[l4At:]))
+	binary.BigEndian.PutUint16(b[l4At+check:], ^onesComplementSum(pseudo(b[12:16], b[16:20], b[9], len(b)-l4At), b[l4At:]))
 }

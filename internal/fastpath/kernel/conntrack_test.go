@@ -95,7 +95,7 @@ func update(t *testing.T, c *kernel.Conntrack, all ...kernel.Update) (is []kerne
 // events says for which connections that begin from now on events are told.
 func events(t *testing.T, n *netcfg.Namespace, value string) {
 	t.Helper()
-	testenv.Must(t, n.Sysctl(netcfg.Setting{Name: "net.netfilter.nf_conntrack_events", Value: value}))
+	testenv.Must(t, n.Sysctl(netcfg.Sysctl{Name: "net.netfilter.nf_conntrack_events", Value: value}))
 }
 
 // What conntrack says of connections: of those that it tells the end of, of those

@@ -136,11 +136,11 @@ func TestFilter(t *testing.T) {
 
 	// A clsact of somebody else stays, and so does one in which he has put a filter.
 	testenv.Must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
-	testenv.Must(t, host.Do(n.Path(), func() error { return theirs(second, netlink.FilterAdd) }))
+	testenv.Must(t, host.Do(n.Path(), func() error { return withForeignFilter(second, netlink.FilterAdd) }))
 	testenv.Must(t, kernel.DetachProgram(n, in))
 	testenv.Must(t, kernel.RemoveClsacts(n, pins))
 	want("beside another filter", clsact, "second")
-	testenv.Must(t, host.Do(n.Path(), func() error { return theirs(second, netlink.FilterDel) }))
+	testenv.Must(t, host.Do(n.Path(), func() error { return withForeignFilter(second, netlink.FilterDel) }))
 	testenv.Must(t, kernel.AttachProgram(n, first, device1, kernel.FilterIngress, in))
 	testenv.Must(t, kernel.DetachProgram(n, in))
 	testenv.Must(t, kernel.RemoveClsacts(n, pins))
@@ -220,8 +220,8 @@ func TestProgramOfTCX(t *testing.T) {
 	}
 }
 
-// theirs does something with a filter of somebody else.
-func theirs(p *ebpf.Program, do func(netlink.Filter) error) error {
+// withForeignFilter does something with a filter of somebody else.
+func withForeignFilter(p *ebpf.Program, do func(netlink.Filter) error) error {
 	return do(&netlink.BpfFilter{
 		FilterAttrs:  netlink.FilterAttrs{LinkIndex: device1, Parent: netlink.HANDLE_MIN_EGRESS, Protocol: 3, Priority: 7, Handle: 1},
 		Fd:           p.FD(),

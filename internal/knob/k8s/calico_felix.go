@@ -20,7 +20,7 @@ func calicoFelixKnobs() []knob.Entry {
 				Title:    "Calico's datapath is eBPF instead of iptables",
 				Values:   "on, off",
 				Scope:    knob.ScopeManifest,
-				Helps:    []knob.Effect{knob.Latency, knob.CPU},
+				Helps:    []knob.Benefit{knob.Latency, knob.CPU},
 				Risk:     "open connections are reset; other iptables rules do not see pods' packets",
 				Needs:    "kernel 5.3 or newer; Felix knows the API server's address itself, and kube-proxy is off",
 				Grade:    knob.GradeC,
@@ -31,27 +31,27 @@ func calicoFelixKnobs() []knob.Entry {
 		},
 		{
 			Facts: felix("cal.bpf_dsr", "How replies of Services return to clients outside the cluster", "dsr (straight to the client), tunnel (by the node that received the request)",
-				"networks that check source addresses drop the packets", []knob.Effect{knob.Latency, knob.Throughput}),
+				"networks that check source addresses drop the packets", []knob.Benefit{knob.Latency, knob.Throughput}),
 			Knob: onlyInBPF(choiceKnob(calicoFelix, "bpfExternalServiceMode", []string{"dsr", "DSR"}, []string{"tunnel", "Tunnel"})),
 		},
 		{
 			Facts: felix("cal.bpf_ctlb", "Addresses of Services are translated when a socket connects instead of in each packet", "tcp, all, off",
-				"programs with long-lived connections do not notice that a backend is gone (all: UDP too)", []knob.Effect{knob.Latency, knob.CPU}),
+				"programs with long-lived connections do not notice that a backend is gone (all: UDP too)", []knob.Benefit{knob.Latency, knob.CPU}),
 			Knob: onlyInBPF(choiceKnob(calicoFelix, "bpfConnectTimeLoadBalancing", []string{"tcp", "TCP"}, []string{"all", "Enabled"}, []string{"off", "Disabled"})),
 		},
 		{
 			Facts: felix("cal.bpf_peer", "Packets enter a pod without passing the host's end of its device", "on, l2 (for such devices only), off",
-				"captures on the host's end do not see them", []knob.Effect{knob.Latency, knob.CPU}),
+				"captures on the host's end do not see them", []knob.Benefit{knob.Latency, knob.CPU}),
 			Knob: onlyInBPF(choiceKnob(calicoFelix, "bpfRedirectToPeer", []string{"on", "Enabled"}, []string{"l2", "L2Only"}, []string{"off", "Disabled"})),
 		},
 		{
 			Facts: felix("cal.bpf_attach", "How Calico attaches its programs to devices", "tcx, tc",
-				"tcx needs kernel 6.6", []knob.Effect{knob.CPU}),
+				"tcx needs kernel 6.6", []knob.Benefit{knob.CPU}),
 			Knob: onlyInBPF(choiceKnob(calicoFelix, "bpfAttachType", []string{"tcx", "TCX"}, []string{"tc", "TC"})),
 		},
 		{
 			Facts: felix("cal.hostct", "The host's own traffic is not tracked where Calico's programs know it", "on, off",
-				"host rules that match the connection state do not match", []knob.Effect{knob.CPU, knob.Packets}),
+				"host rules that match the connection state do not match", []knob.Benefit{knob.CPU, knob.Packets}),
 			Knob: onlyInBPF(toggleKnob(calicoFelix, "bpfHostConntrackBypass")),
 		},
 		{
@@ -60,7 +60,7 @@ func calicoFelixKnobs() []knob.Entry {
 				Title:    "Packets of known connections skip most of netfilter (nftables' flow table)",
 				Values:   "on, off",
 				Scope:    knob.ScopeManifest,
-				Helps:    []knob.Effect{knob.Throughput, knob.CPU},
+				Helps:    []knob.Benefit{knob.Throughput, knob.CPU},
 				Risk:     "packet and connection limits and DSCP marks have no effect for them (calico issue 13495)",
 				Needs:    "a Calico that knows nftablesFlowTableOffload, in nftables mode; nodes that forward",
 				Grade:    knob.GradeC,
@@ -84,7 +84,7 @@ func calicoFelixKnobs() []knob.Entry {
 				Title:    "Felix offloads the checksums of its VXLAN device",
 				Values:   "off (offloading is broken), on (it works)",
 				Scope:    knob.ScopeManifest,
-				Helps:    []knob.Effect{knob.Throughput, knob.Drops},
+				Helps:    []knob.Benefit{knob.Throughput, knob.Drops},
 				Risk:     "off, checksums cost CPU where the NIC would compute them correctly",
 				Needs:    "bad checksums or retransmits on the VXLAN device; try virt.tx_csum on one node first; this makes it permanent",
 				Grade:    knob.GradeB,
@@ -99,7 +99,7 @@ func calicoFelixKnobs() []knob.Entry {
 				Title:      "MTU of Calico's VXLAN devices",
 				Values:     "bytes, such as 8950",
 				Scope:      knob.ScopeManifest,
-				Helps:      []knob.Effect{knob.Throughput, knob.CPU},
+				Helps:      []knob.Benefit{knob.Throughput, knob.CPU},
 				Risk:       "packets that a part of the path cannot carry are lost",
 				Needs:      "a probed path to every node; pods keep their MTU until they are recreated",
 				Grade:      knob.GradeC,
@@ -113,7 +113,7 @@ func calicoFelixKnobs() []knob.Entry {
 }
 
 // felix are the facts of what belongs to Calico's eBPF datapath.
-func felix(name, title, values, risk string, helps []knob.Effect) knob.Facts {
+func felix(name, title, values, risk string, helps []knob.Benefit) knob.Facts {
 	return knob.Facts{
 		Name: name, Title: title, Values: values,
 		Scope:    knob.ScopeManifest,

@@ -18,7 +18,7 @@ func kubeProxyKnobs() []knob.Entry {
 			Title:    "How kube-proxy implements Services",
 			Values:   "iptables, ipvs, nftables",
 			Scope:    knob.ScopeManifest,
-			Helps:    []knob.Effect{knob.Latency},
+			Helps:    []knob.Benefit{knob.Latency},
 			Risk:     "node ports on localhost and pods that reach themselves through a Service behave differently; rules of the old mode stay until kube-proxy cleans up",
 			Needs:    "nftables: kernel 5.13, and Kubernetes 1.31 (1.33: no longer beta); useful with more than about 1000 Services",
 			Grade:    knob.GradeD,

@@ -7,9 +7,9 @@ import (
 	"github.com/venturi-net/venturi/internal/journal"
 )
 
-// Program is a program with a command line: ours, or another one that is built from
+// CommandLine is a program with a command line: ours, or another one that is built from
 // the same commands.
-type Program struct {
+type CommandLine struct {
 	Name, Short, Long, Example string
 	Commands                   []func(*Env) *cobra.Command
 }
