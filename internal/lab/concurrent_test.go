@@ -35,6 +35,7 @@ var otherTools = []struct{ name, up, down string }{
 	{"ip, many at once", "for i in 1 2 3 4 5 6 7 8; do ip netns add x$i & done; wait", "for i in 1 2 3 4 5 6 7 8; do ip netns del x$i; done"},
 	{"the folder bound over itself", "mount --rbind /run/netns /run/netns", "umount -l /run/netns"},
 	{"the same twice, and shared", "for i in 1 2; do mount --rbind /run/netns /run/netns; mount --make-rshared /run/netns; done", "umount -l /run/netns"},
+	{"the folder bound over itself without its mounts", "mount --bind /run/netns /run/netns", "umount -l /run/netns"},
 	{"/run bound over itself", "mount --rbind /run /run", "umount -l /run"},
 	{"/run bound elsewhere", "mkdir -p /run/x; mount --rbind /run /run/x", "umount -l /run/x"},
 	{"a program with mounts of its own", "unshare -m --propagation unchanged sleep 300 >/dev/null 2>&1 & echo $! >/run/pid", "kill $(cat /run/pid)"},

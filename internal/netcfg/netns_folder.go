@@ -97,6 +97,22 @@ func removeHidden(path string) error {
 	})
 }
 
+// hiddenID gives the namespace that is mounted on a name, where another mount lies over it.
+func hiddenID(path string) (id host.NamespaceID, err error) {
+	err = inCopyOfMounts(func() error {
+		for {
+			var err error
+			if id, err = host.ID(path); err == nil {
+				return nil
+			}
+			if !unmountFirst([]string{filepath.Dir(path), filepath.Dir(filepath.Dir(path))}) {
+				return err
+			}
+		}
+	})
+	return id, err
+}
+
 // unmountFirst takes away the first of some mounts that can be.
 func unmountFirst(mounts []string) bool {
 	return slices.ContainsFunc(mounts, func(path string) bool {

@@ -182,7 +182,7 @@ var killLimit = host.ScaleTimeout(10 * time.Second)
 func (w *Writer) Kill(names []string, grace time.Duration) error {
 	var ids []host.NamespaceID
 	for _, name := range names {
-		id, err := w.ownID(name)
+		id, err := w.ownIDAnywhere(name)
 		if errors.Is(err, ErrNotOwned) {
 			return err
 		}

@@ -103,7 +103,18 @@ func (w *Writer) owns(name string) error {
 
 // ownID reads which namespace a name stands for and refuses the one that the
 // machine itself lives in, which somebody may have given such a name.
-func (w *Writer) ownID(name string) (host.NamespaceID, error) {
+func (w *Writer) ownID(name string) (host.NamespaceID, error) { return w.readID(name, host.ID) }
+
+// ownIDAnywhere does the same, also where another mount lies over the namespace.
+func (w *Writer) ownIDAnywhere(name string) (host.NamespaceID, error) {
+	id, err := w.ownID(name)
+	if err == nil || errors.Is(err, ErrNotOwned) {
+		return id, err
+	}
+	return w.readID(name, hiddenID)
+}
+
+func (w *Writer) readID(name string, read func(path string) (host.NamespaceID, error)) (host.NamespaceID, error) {
 	if err := w.owns(name); err != nil {
 		return host.NamespaceID{}, err
 	}
@@ -112,7 +123,7 @@ func (w *Writer) ownID(name string) (host.NamespaceID, error) {
 	if info, err := os.Lstat(host.NamespacePath(name)); err == nil && info.Mode()&os.ModeSymlink != 0 {
 		return host.NamespaceID{}, fmt.Errorf("touch namespace %q: %w: it is a symbolic link", name, ErrNotOwned)
 	}
-	id, err := host.ID(host.NamespacePath(name))
+	id, err := read(host.NamespacePath(name))
 	if err != nil {
 		return id, err
 	}
