@@ -3,6 +3,8 @@ package load
 import (
 	"context"
 	"errors"
+	"net"
+	"strings"
 	"testing"
 	"time"
 )
@@ -51,5 +53,20 @@ func TestAborted(t *testing.T) {
 			close(hang.released)
 			_ = s.Close()
 		})
+	}
+}
+
+// TestUnanswered: where nothing answers, the error names the ports and the direction.
+func TestUnanswered(t *testing.T) {
+	p := loopback(t, "udp_lat", 1, 1, 1, 27900)
+	silent, err := net.ListenPacket("udp", "127.0.0.1:27900")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	began := time.Now()
+	_, err = startActive(udpLat, &p, 0, 0)
+	if err == nil || !errors.Is(err, errNoAnswer) || !strings.Contains(err.Error(), "by udp from 127.0.0.1, port 28900, to 127.0.0.1, port 27900") {
+		t.Errorf("after %v: %v", time.Since(began), err)
 	}
 }

@@ -96,9 +96,23 @@ func startActive(l Load, plan *Plan, arm, flow int) (*active, error) {
 	go a.work()
 	if err := a.do((*active).sendHello); err != nil {
 		a.stop()
-		return nil, err
+		return nil, plan.Arms[arm].unanswered(l, flow, err)
 	}
 	return a, nil
+}
+
+// unanswered names the two ends in an error of a first message without an answer: a firewall
+// may be between them.
+func (a Arm) unanswered(l Load, flow int, err error) error {
+	if !errors.Is(err, errNoAnswer) {
+		return err
+	}
+	ends, transport := a.pair(flow), "udp"
+	if l.Transport == "tcp" {
+		transport = l.Transport
+	}
+	return fmt.Errorf("no answer to the first message by %s from %s, port %d, to %s, port %d: does a firewall let it and its answer pass? (%w)",
+		transport, ends.From.Addr, a.ClientPort+flow, ends.To.Addr, a.ServerPort+flow, err)
 }
 
 // connect connects the flow, or prepares to connect time and again.
