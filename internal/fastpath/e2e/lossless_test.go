@@ -175,7 +175,7 @@ func TestFastPathWithoutPins(t *testing.T) {
 		})
 		log, err := os.ReadFile(filepath.Join(filepath.Dir(arm.Pins[0]), "fast.log"))
 		testenv.Must(t, err)
-		if !strings.Contains(string(log), "it was taken away") {
+		if !strings.Contains(string(log), "it was removed or replaced") {
 			t.Errorf("the daemon said: %s", log)
 		}
 		next, said := startDaemon(t, l, arm)
