@@ -34,9 +34,9 @@ func newCompare(env *Env) *cobra.Command {
 		Short: "Measure data paths against the host network, interleaved",
 		Long: `Compare data paths with the host network. Venturi raises two machines (--hosts for
 more) with a wire between them, builds every PATH on them, and measures the paths
-between the first two in turn: in random order, a few hundredths of a second each,
-over connections that stay open. The result is the ratio of each path to the host
-network in the same rounds, with a 95 % interval and a verdict:
+between the first two in turn: in random order, 25 to 100 ms each, over connections
+that stay open. The result is the ratio of each path to the host network in the same
+rounds, with a 95 % interval and a verdict:
 
   same          the whole interval is within the margin around 1
   faster/slower the interval excludes 1
@@ -147,7 +147,7 @@ func runCompare(ctx context.Context, env *Env, r *compare.Resolved, write func(f
 	if err != nil {
 		return err
 	}
-	return runResult(ctx, rec)
+	return compare.EndError(ctx, rec)
 }
 
 // sudoCaller is the user who called sudo, to whom a record belongs; nil: nobody.
@@ -158,40 +158,4 @@ func sudoCaller(env *Env) *compare.Owner {
 		return nil
 	}
 	return &compare.Owner{UID: uid, GID: gid}
-}
-
-// runResult returns the error for how a run ended.
-func runResult(ctx context.Context, rec *result.Record) error {
-	if rec.End != nil && rec.End.Reason == result.Interrupted {
-		return context.Cause(ctx)
-	}
-	for _, w := range rec.Warnings {
-		if w.Code == "arm-failed" || w.Code == "tool-failed" {
-			return verr.New(verr.Partial, "path "+w.Arm+" was not measured to the end", warningReason(w.Text),
-				"the other paths are reported above; see whether this one is up with: venturi lab up "+sanitize.Shell(spec(rec, w.Arm)))
-		}
-	}
-	return nil
-}
-
-// warningReason strips from a warning the words that say what became of the arm.
-func warningReason(warning string) string {
-	for _, before := range []string{"left out from here: ", "left out of this cell from here: "} {
-		warning = strings.TrimPrefix(warning, before)
-	}
-	return warning
-}
-
-// spec is how a user gives the path of an arm: with its options.
-func spec(rec *result.Record, arm string) string {
-	for _, a := range rec.Plan.Arms {
-		switch {
-		case a.Name != arm:
-		case a.Options == "":
-			return a.Path
-		default:
-			return a.Path + ":" + a.Options
-		}
-	}
-	return arm
 }

@@ -22,7 +22,7 @@ var exitCodes = []struct {
 	{verr.Missing, "the kernel or the host lacks something that was asked for"},
 	{verr.Busy, "another run holds the lock, or another command is changing the host"},
 	{verr.BadRecord, "a record is truncated, newer than this program, or not a record"},
-	{verr.Partial, "some arms of the run failed, or a machine was lost, and the rest is reported; or undo\n       left some values alone, because somebody else has changed them since"},
+	{verr.Partial, "some paths of the run failed, or a machine was lost, and the rest is reported; or undo\n       left some values alone, because somebody else has changed them since"},
 	{verr.Findings, "doctor found errors or warnings, not only notes; or a report has what --fail-if names"},
 	{verr.Interrupted, "interrupted (Ctrl-C); what was measured until then is reported"},
 }

@@ -38,7 +38,8 @@ func kernelFetch(env *Env) *cobra.Command {
 		Short: "Fetch Debian's kernel of a version",
 		Long: fmt.Sprintf(`Fetch Debian's newest kernel of each VERSION, which is one of %s
 (default: %s). This machine's own package manager fetches them from where its packages
-come from, and checks their signatures; 60 to 110 MB each. They are kept in /var/lib/venturi/kernels, for a user other than root in ~/.local/share/venturi/kernels,
+come from, and checks their signatures; 60 to 110 MB each. They are kept in
+/var/lib/venturi/kernels, for a user other than root in ~/.local/share/venturi/kernels,
 or in the folder that %s names.`, strings.Join(kernel.FetchableSeries(), ", "), kernel.Default, kernel.StoreVariable),
 		Example: `  venturi kernel fetch
   venturi kernel fetch 5.10 6.1 6.12
@@ -115,7 +116,7 @@ func kernelRemove(env *Env) *cobra.Command {
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return verr.New(verr.Usage, "cannot remove a kernel", "none is named", "see which there are with: venturi kernel ls")
+				return verr.New(verr.Usage, "cannot remove a kernel", "none is named", "list them with: venturi kernel ls")
 			}
 			var failed []error
 			for _, release := range args {

@@ -79,7 +79,12 @@ func runUnder(ctx context.Context, env *Env, u kernelFlag, config vm.Config, nic
 // cards are models of network cards, on the command line.
 type cards []vm.Model
 
-func (c *cards) String() string { return fmt.Sprint([]vm.Model(*c)) }
+func (c *cards) String() string {
+	if len(*c) == 0 {
+		return ""
+	}
+	return fmt.Sprint([]vm.Model(*c))
+}
 
 func (c *cards) Set(text string) error {
 	for _, m := range vm.Models {

@@ -76,7 +76,7 @@ from the one that was set. --all omits knobs that the target does not have.`,
   venturi knob get --all --dev eth0 --json`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
-				return verr.New(verr.Usage, "cannot choose which knobs to read", "it is either names or --all", "see which there are with: venturi knob ls")
+				return verr.New(verr.Usage, "cannot choose which knobs to read", "it is either names or --all", "list them with: venturi knob ls")
 			}
 			to, err := t.read()
 			if err != nil {
@@ -225,7 +225,7 @@ A knob that is never used automatically can be set here, by its name.`,
 // wishesOf reads names and values in turn.
 func wishesOf(args []string, t knob.Target) (wishes []tune.Assignment, err error) {
 	if len(args) == 0 || len(args)%2 != 0 {
-		return nil, verr.New(verr.Usage, "cannot set "+strings.Join(append([]string{"knobs"}, args...), " "), "each knob wants a value", "give NAME VALUE, as often as you like")
+		return nil, verr.New(verr.Usage, "cannot set "+strings.Join(append([]string{"knobs"}, args...), " "), "each knob wants a value", "give pairs of NAME VALUE")
 	}
 	var targets []knob.Target
 	for i := 0; i < len(args); i += 2 {

@@ -83,7 +83,7 @@ func selectKnobs(names []string, section string, t knob.Target) ([]display.KnobR
 		return nil, err
 	}
 	if len(list) == 0 {
-		return nil, verr.New(verr.Usage, "cannot list section "+section, "there is none of that name, or it is empty", "see which there are with: venturi knob ls --help")
+		return nil, verr.New(verr.Usage, "cannot list section "+section, "there is none of that name, or it is empty", "list them with: venturi knob ls --help")
 	}
 	return list, nil
 }

@@ -43,8 +43,8 @@ the host network after, to that before, with an interval and a verdict. It does 
 matter how fast the machine was on either day. Use it before and after a kernel, a
 release of a CNI, or a tuning.
 
---fail-if 'PATH LOAD VERDICT' makes the exit code ` + strconv.Itoa(verr.Findings) + ` when the report has that verdict. * is every path
-or load; VERDICT is ` + strings.Join(gate.FailVerdicts, ", ") + `.
+--fail-if 'PATH LOAD VERDICT' makes the exit code ` + strconv.Itoa(verr.Findings) + ` when the report has that
+verdict. * is every path or load; VERDICT is ` + strings.Join(gate.Verdicts, ", ") + `.
 
 --format html is a page with figures: one file, without scripts, that needs no network.
 --open writes it beside the record and shows it in the browser. --format svg draws one
@@ -62,7 +62,7 @@ any other run with the same paths and loads.`,
   venturi report --style qperf                as qperf prints its results
   venturi report --study calico-bgp-vs-ovs    the study's tables`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			conditions, err := gate.ParseConditions(fail)
+			conditions, err := gate.Parse(fail)
 			if err != nil {
 				return err
 			}
@@ -104,7 +104,7 @@ any other run with the same paths and loads.`,
 			if err != nil {
 				return printed("cannot check --fail-if", err)
 			}
-			return gate.CheckConditions(conditions, gate.SummaryVerdicts(s))
+			return gate.Check(conditions, gate.SummaryVerdicts(s))
 		},
 	}
 	f := cmd.Flags()
@@ -112,7 +112,7 @@ any other run with the same paths and loads.`,
 	f.StringVar(&opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
 	verboseFlag(f, &opt)
 	accelStatsFlag(f, &opt)
-	f.StringVar(&opt.Figure, "figure", "", "figure of --format svg: "+strings.Join(report.Figures(), ", ")+"; of one load with a slash, such as latency/tcp_lat/1")
+	f.StringVar(&opt.Figure, "figure", "", "figure of --format svg: "+strings.Join(report.Figures(), ", ")+";\nof one load with a slash, such as latency/tcp_lat/1")
 	f.BoolVar(&open, "open", false, "show the page of --format html in the browser")
 	f.StringVar(&tables, "study", "", "print the tables of a study: its name, or a study file")
 	f.StringArrayVar(&fail, "fail-if", nil, "end with exit code "+strconv.Itoa(verr.Findings)+" when the report has this verdict, such as 'vxlan tcp_lat slower'")
@@ -141,7 +141,7 @@ func reportChanges(env *Env, runs []string, partial bool, opt report.Options, co
 	if err != nil {
 		return printed("cannot compare "+strings.Join(runs, " and "), err)
 	}
-	return gate.CheckConditions(conditions, gate.ChangeVerdicts(changes))
+	return gate.Check(conditions, gate.ChangeVerdicts(changes))
 }
 
 // verboseFlag is the flag by which a table shows all that it can.
@@ -206,5 +206,5 @@ func printed(what string, err error) error {
 	case errors.Is(err, report.ErrMixed):
 		return verr.Wrap(verr.BadRecord, what, err, "measure all wires of the study on one machine, or all under one kernel in a virtual machine")
 	}
-	return verr.Wrap(verr.Failed, what, err, "see that the output can be written (is a disk full?)")
+	return verr.Wrap(verr.Failed, what, err, "check that the output can be written: the disk may be full")
 }

@@ -57,11 +57,11 @@ func product() CommandLine {
 		Short: "Measure virtual networks against the host network",
 		Long:  longHelp,
 		Example: `  venturi compare                      host, routed and vxlan, the default loads, about 90 s
-  venturi compare vxlan --load tcp_lat one path, one load
-  venturi report                       the newest record once more
-  venturi knob get --all               what could be tuned here, as it is now
-  venturi undo                         bring back what was changed
-  venturi lab down                     remove what a killed run left behind`,
+  venturi compare vxlan --load tcp_lat  one path, one load
+  venturi report                        the newest record once more
+  venturi knob get --all                what could be tuned here, as it is now
+  venturi undo                          bring back what was changed
+  venturi lab down                      remove what a killed run left behind`,
 		Commands: commands,
 	}
 }

@@ -60,7 +60,7 @@ func netnsFile(text string) (string, error) {
 	case strings.HasPrefix(text, "ns:"), strings.HasPrefix(text, "pid:"), strings.HasPrefix(text, "container:"):
 		var err error
 		if file, err = host.NamespaceFile(text); err != nil {
-			return "", verr.Wrap(verr.Usage, "cannot find network namespace "+text, err, "see which there are with: ip netns ls")
+			return "", verr.Wrap(verr.Usage, "cannot find network namespace "+text, err, "list them with: ip netns ls")
 		}
 	case strings.Contains(text, "/"):
 		var err error
@@ -75,7 +75,7 @@ func netnsFile(text string) (string, error) {
 	case errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
 		return "", permissionError("cannot look into network namespace "+text, err)
 	case errors.Is(err, fs.ErrNotExist):
-		return "", verr.New(verr.Usage, "cannot find network namespace "+text, "there is no "+file, "see which there are with: ip netns ls")
+		return "", verr.New(verr.Usage, "cannot find network namespace "+text, "there is no "+file, "list them with: ip netns ls")
 	case err != nil:
 		return "", verr.Wrap(verr.Usage, "cannot find network namespace "+text, err, "name it as ip does, by its file, or by a process in it")
 	}
@@ -113,14 +113,14 @@ func restrictTarget(e knob.Entry, t knob.Target) (knob.Target, error) {
 	switch e.Scope {
 	case knob.ScopeMachine:
 		if t.Netns != "" {
-			return t, verr.New(verr.Usage, what, "it is of the machine as a whole, and a network namespace is named", "leave --netns out if the whole machine is meant")
+			return t, verr.New(verr.Usage, what, "it applies to the whole machine, and a network namespace is named", "leave --netns out if the whole machine is meant")
 		}
 		return knob.Target{}, nil
 	case knob.ScopeNetns:
 		return knob.Target{Netns: t.Netns}, nil
 	case knob.ScopeDevice:
 		if t.Device == "" {
-			return t, verr.New(verr.Usage, what, "it is of a network device, and none is named", "name one with --dev")
+			return t, verr.New(verr.Usage, what, "it applies to a network device, and none is named", "name one with --dev")
 		}
 		return knob.Target{Netns: t.Netns, Device: t.Device}, nil
 	case knob.ScopeManifest:
@@ -142,7 +142,7 @@ func refuseUnusedTargets(t knob.Target, targets []knob.Target) error {
 		{"--netns", t.Netns, all.Netns}, {"--dev", t.Device, all.Device}, {"--manifest", t.File, all.File}, {"--db", t.Switch, all.Switch},
 	} {
 		if f.named != "" && f.used == "" {
-			return verr.New(verr.Usage, "cannot use "+f.flag+" here", "none of the knobs is of such a thing", "leave it out, or see the scopes of knobs with: venturi knob ls")
+			return verr.New(verr.Usage, "cannot use "+f.flag+" here", "none of the knobs applies to it", "leave it out, or see the scopes of knobs with: venturi knob ls")
 		}
 	}
 	return nil

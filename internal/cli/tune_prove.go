@@ -37,7 +37,7 @@ func (p *proving) flags(f *pflag.FlagSet) {
 	f.StringVar(&p.path, "path", "vxlan", "with --prove, the path to measure: one of a lab, or attach:from=NS,to=NS")
 	f.StringVar(&p.wire, "wire", "", "with --prove, what the network cards of the lab can do; see \"venturi compare --help\"")
 	f.DurationVar(&p.budget, "budget", 6*time.Minute, "with --prove, time to measure in")
-	f.Var(effect{(*share)(&p.effect)}, "effect", "with --prove, refuse if nothing as small as this could be shown (default 10%)")
+	f.Var(effect{(*share)(&p.effect)}, "effect", "with --prove, refuse to run if an effect this small could not be shown (default 10%)")
 	f.Uint64Var(&p.seed, "seed", 0, "with --prove, of the random order (default: another one each time)")
 }
 

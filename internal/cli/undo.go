@@ -91,7 +91,7 @@ func chosenTxns(h journal.History, args []string, all bool) (txns []int, err err
 		return txns, nil
 	case len(args) == 0 && len(open) > 1:
 		return nil, verr.New(verr.Usage, "cannot choose what to undo", fmt.Sprintf("%d transactions are open: %s", len(open), strings.Join(open, ", ")),
-			"name those that are meant, or give --all; see them with: venturi journal --open")
+			"name the ones that you mean, or give --all; list them with: venturi journal --open")
 	case len(args) == 0:
 		args = open
 	}
@@ -110,12 +110,12 @@ func txnNamed(h journal.History, text, verb string) (*journal.Txn, error) {
 	what := "cannot " + verb + " transaction " + text
 	id, err := strconv.Atoi(text)
 	if err != nil {
-		return nil, verr.New(verr.Usage, what, "it is not a number", "see which there are with: venturi journal")
+		return nil, verr.New(verr.Usage, what, "it is not a number", "list them with: venturi journal")
 	}
 	for _, t := range h.Txns {
 		if t.ID == id {
 			return t, nil
 		}
 	}
-	return nil, verr.New(verr.Usage, what, "there is none of that number", "see which there are with: venturi journal")
+	return nil, verr.New(verr.Usage, what, "there is none of that number", "list them with: venturi journal")
 }

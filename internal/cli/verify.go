@@ -20,7 +20,7 @@ func newVerify(env *Env) *cobra.Command {
 		Long: `Check the instrument itself, on this machine: that its figures agree with those of
 well-known tools, and that its verdicts are right as often as they promise. Each check
 prints what it measured and whether its bars hold; exit code 1 means that one does not.
-Let the machine do nothing else meanwhile.`,
+Run nothing else on the machine meanwhile.`,
 		Example: `  venturi verify agree      against qperf and iperf3, about 15 minutes
   venturi verify stats      false alarms and missed differences, about 25 minutes`,
 	}

@@ -16,20 +16,20 @@ import (
 const anyName = "*"
 
 // Verdicts are the verdicts of a condition.
-var FailVerdicts = []string{string(stats.Slower), string(stats.Faster), string(stats.Equivalent), "undecided"}
+var Verdicts = []string{string(stats.Slower), string(stats.Faster), string(stats.Equivalent), "undecided"}
 
 // Condition is a condition under which a report ends with an exit code of its own, as
 // "vxlan tcp_lat slower".
 type Condition struct{ path, load, verdict string }
 
 // Parse reads the conditions of the command line.
-func ParseConditions(texts []string) ([]Condition, error) {
+func Parse(texts []string) ([]Condition, error) {
 	var out []Condition
 	for _, t := range texts {
 		words := strings.Fields(t)
-		if len(words) != 3 || !slices.Contains(FailVerdicts, words[2]) {
+		if len(words) != 3 || !slices.Contains(Verdicts, words[2]) {
 			return nil, verr.New(verr.Usage, fmt.Sprintf("cannot check --fail-if %q", t), "a condition is a path, a load and a verdict",
-				`write it as "vxlan tcp_lat slower"; `+anyName+" is every path or load, and the verdicts are "+strings.Join(FailVerdicts, ", "))
+				`write it as "vxlan tcp_lat slower"; `+anyName+" is every path or load, and the verdicts are "+strings.Join(Verdicts, ", "))
 		}
 		out = append(out, Condition{words[0], words[1], words[2]})
 	}
@@ -78,7 +78,7 @@ func ChangeVerdicts(changes []*analysis.Change) (out []Verdict) {
 // Check holds the verdicts against the conditions. The error says which of them is
 // met, or names a path or load that nobody has measured: a condition with a
 // typing error must not pass for ever.
-func CheckConditions(conditions []Condition, all []Verdict) error {
+func Check(conditions []Condition, all []Verdict) error {
 	var met []string
 	for _, c := range conditions {
 		known := false

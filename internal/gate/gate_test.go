@@ -26,9 +26,9 @@ func TestFailIf(t *testing.T) {
 		"vxlan tcp_lat slow":           verr.Usage,
 		"vxlan tcp_lat slower by 10 %": verr.Usage,
 	} {
-		conditions, err := ParseConditions([]string{text})
+		conditions, err := Parse([]string{text})
 		if err == nil {
-			err = CheckConditions(conditions, all)
+			err = Check(conditions, all)
 		}
 		if got := verr.Code(err); got != want {
 			t.Errorf("%q: code %d, want %d (%v)", text, got, want, err)
