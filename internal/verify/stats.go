@@ -58,7 +58,7 @@ func (t Tally) String() string {
 		t[stats.Equivalent], t[stats.Faster], t[stats.Slower], t[stats.CannotTell], t[stats.NotJudged])
 }
 
-// Outcome is what the comparisons came to.
+// VerdictTallies are what the comparisons came to.
 type VerdictTallies struct {
 	Identical, Slower Tally           // verdicts on identical and on slower arms
 	Took              []time.Duration // by the comparisons that found the slower arm slower

@@ -11,6 +11,9 @@ import (
 // TestGeneratedIsCurrent generates the code anew and compares. The plugins of protoc are
 // built from the versions that scripts/tools.mod pins.
 func TestGeneratedIsCurrent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("building the plugins of protoc may take a minute")
+	}
 	for _, tool := range []string{"protoc", "go"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("cannot generate: %v", err)

@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -86,6 +87,9 @@ func TestUnprovenRules(t *testing.T) {
 		}
 		for _, name := range p.Names {
 			got, err := audit.RuleOf(filterMessage(nestedAttr(unix.NFTA_RULE_EXPRESSIONS, expression(name, number(unseen, 1)))))
+			if errors.Is(err, unix.EPERM) {
+				continue // its set is looked up in the kernel, which only root may
+			}
 			if err != nil || got == "" {
 				t.Errorf("%s with an attribute that nobody knows: fickle %q, %v", name, got, err)
 			}
