@@ -187,6 +187,9 @@ func (p *Plan) checkCells() error {
 			!inRange(int64(c.Batch), 0, 1<<20) || c.Rate != 0 && !inOpenRange(c.Rate, 0, 1e15) || c.Slice < 0 || c.Head < 0 {
 			return fmt.Errorf("cell %q has a size, flows, batch, rate, slice or head out of range", c.Name)
 		}
+		if b := c.Beside; b != nil && (!inRange(int64(b.Size), 0, 1<<40) || !inRange(int64(b.Flows), 0, 1<<20) || b.Rate != 0 && !inOpenRange(b.Rate, 0, 1e15)) {
+			return fmt.Errorf("cell %q has a load beside it whose size, flows or rate is out of range", c.Name)
+		}
 	}
 	return nil
 }
@@ -234,10 +237,12 @@ func (c *checker) takeSlice(s *Slice) error {
 	}
 	if t := s.Stream; t != nil {
 		n++
-		if anyNegative(t.SentMessages, t.SentBytes, t.SendNs, t.RecvMessages, t.RecvBytes,
-			t.RateMessages, t.RateBytes, t.RateNs, t.Packets, t.Retransmits, t.AskedMessages) {
+		if t.negative() {
 			return fmt.Errorf("slice: negative count in a stream slice")
 		}
+	}
+	if t := s.Beside; t != nil && t.negative() {
+		return fmt.Errorf("slice: negative count in a stream beside a slice")
 	}
 	if n != 1 {
 		return fmt.Errorf("slice: must have exactly one of latency, stream, failed; this one has %d", n)
@@ -270,6 +275,12 @@ func (c *checker) takeEnd(e *End) error {
 	}
 	c.ended = true
 	return nil
+}
+
+// negative tells whether a count is.
+func (t *Stream) negative() bool {
+	return anyNegative(t.SentMessages, t.SentBytes, t.SendNs, t.RecvMessages, t.RecvBytes,
+		t.RateMessages, t.RateBytes, t.RateNs, t.Packets, t.Retransmits, t.AskedMessages)
 }
 
 func anyNegative(v ...int64) bool {

@@ -132,9 +132,20 @@ type Cell struct {
 	// Rate is what was to be offered per second, by all flows together: requests of a load
 	// on a schedule, datagrams, or bits of a TCP stream. 0: as fast as it goes.
 	Rate   float64       `json:"rate,omitempty"`
+	Beside *Beside       `json:"beside,omitempty"` // what ran beside the load; nil: nothing
 	Metric Metric        `json:"metric"`
 	Slice  time.Duration `json:"slice"` // timed part of a slice
 	Head   time.Duration `json:"head"`  // run and thrown away before it
+}
+
+// Beside is a stream that each arm carried beside its load, on flows of its own.
+type Beside struct {
+	Load  string  `json:"load"`
+	Size  int     `json:"size"` // bytes of a message
+	Flows int     `json:"flows"`
+	Rate  float64 `json:"rate,omitempty"` // see [Cell.Rate]; 0: as fast as it went
+	// Cores says whether it shared the load's cores: "same" or "other".
+	Cores string `json:"cores"`
 }
 
 // Slice is what one arm did in one slice.
@@ -149,6 +160,7 @@ type Slice struct {
 
 	Latency *Latency `json:"latency,omitempty"` // loads of requests: ping-pong, connections
 	Stream  *Stream  `json:"stream,omitempty"`  // one-way loads
+	Beside  *Stream  `json:"beside,omitempty"`  // what the stream beside the load carried
 	Failed  string   `json:"failed,omitempty"`  // why there is no figure
 }
 

@@ -22,6 +22,10 @@ func planToPB(p load.Plan) (*agentpb.Plan, error) {
 		Slice: int64(p.Slice), Head: int64(p.Head), ClientCpu: int64(p.ClientCPU), ServerCpu: int64(p.ServerCPU),
 		Congestion: p.Congestion, Rate: p.Rate, Nonce: p.Nonce[:],
 	}
+	if b := p.Beside; b != nil {
+		out.Beside = &agentpb.Background{Load: b.Load, Size: int64(b.Size), Flows: int64(b.Flows), Rate: b.Rate,
+			ClientCpu: int64(b.ClientCPU), ServerCpu: int64(b.ServerCPU)}
+	}
 	for _, a := range p.Arms {
 		arm := &agentpb.Arm{
 			Name: a.Name, Spin: int64(a.Spin), ServerPort: int64(a.ServerPort), ClientPort: int64(a.ClientPort),
@@ -55,6 +59,10 @@ func planFromPB(p *agentpb.Plan) (load.Plan, error) {
 	}
 	if n := copy(out.Nonce[:], p.GetNonce()); n != len(out.Nonce) || n != len(p.GetNonce()) {
 		return load.Plan{}, fmt.Errorf("the nonce has %d bytes, not %d", len(p.GetNonce()), len(out.Nonce))
+	}
+	if b := p.GetBeside(); b != nil {
+		out.Beside = &load.Background{Load: b.GetLoad(), Size: int(b.GetSize()), Flows: int(b.GetFlows()), Rate: b.GetRate(),
+			ClientCPU: int(b.GetClientCpu()), ServerCPU: int(b.GetServerCpu())}
 	}
 	for _, a := range p.GetArms() {
 		arm := load.Arm{
@@ -140,14 +148,7 @@ func sliceToPB(s load.SliceResult) *agentpb.Slice {
 			Missed: l.Missed, Lateness: l.Lateness,
 		}
 	}
-	if t := s.Stream; t != nil {
-		out.Stream = &agentpb.Stream{
-			SentMessages: t.SentMessages, SentBytes: t.SentBytes, SendNs: t.SendNs,
-			RecvMessages: t.RecvMessages, RecvBytes: t.RecvBytes,
-			RateMessages: t.RateMessages, RateBytes: t.RateBytes, RateNs: t.RateNs,
-			Packets: t.Packets, Retransmits: t.Retransmits, AskedMessages: t.AskedMessages,
-		}
-	}
+	out.Stream, out.Beside = streamToPB(s.Stream), streamToPB(s.Beside)
 	return out
 }
 
@@ -163,15 +164,32 @@ func sliceFromPB(s *agentpb.Slice) load.SliceResult {
 			Missed: l.GetMissed(), Lateness: l.GetLateness(),
 		}
 	}
-	if t := s.GetStream(); t != nil {
-		out.Stream = &result.Stream{
-			SentMessages: t.GetSentMessages(), SentBytes: t.GetSentBytes(), SendNs: t.GetSendNs(),
-			RecvMessages: t.GetRecvMessages(), RecvBytes: t.GetRecvBytes(),
-			RateMessages: t.GetRateMessages(), RateBytes: t.GetRateBytes(), RateNs: t.GetRateNs(),
-			Packets: t.GetPackets(), Retransmits: t.GetRetransmits(), AskedMessages: t.GetAskedMessages(),
-		}
-	}
+	out.Stream, out.Beside = streamFromPB(s.GetStream()), streamFromPB(s.GetBeside())
 	return out
+}
+
+func streamToPB(t *result.Stream) *agentpb.Stream {
+	if t == nil {
+		return nil
+	}
+	return &agentpb.Stream{
+		SentMessages: t.SentMessages, SentBytes: t.SentBytes, SendNs: t.SendNs,
+		RecvMessages: t.RecvMessages, RecvBytes: t.RecvBytes,
+		RateMessages: t.RateMessages, RateBytes: t.RateBytes, RateNs: t.RateNs,
+		Packets: t.Packets, Retransmits: t.Retransmits, AskedMessages: t.AskedMessages,
+	}
+}
+
+func streamFromPB(t *agentpb.Stream) *result.Stream {
+	if t == nil {
+		return nil
+	}
+	return &result.Stream{
+		SentMessages: t.GetSentMessages(), SentBytes: t.GetSentBytes(), SendNs: t.GetSendNs(),
+		RecvMessages: t.GetRecvMessages(), RecvBytes: t.GetRecvBytes(),
+		RateMessages: t.GetRateMessages(), RateBytes: t.GetRateBytes(), RateNs: t.GetRateNs(),
+		Packets: t.GetPackets(), Retransmits: t.GetRetransmits(), AskedMessages: t.GetAskedMessages(),
+	}
 }
 
 func meterToPB(m result.Meter) *agentpb.Meter {

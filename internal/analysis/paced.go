@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/venturi-net/venturi/result"
@@ -21,12 +22,56 @@ type Offered struct {
 
 // offered tells whether an arm held the rate of its cell.
 func (d *armData) offered() Offered {
+	return d.offeredBy(func(s *result.Slice) *result.Stream { return s.Stream })
+}
+
+// beside sums the stream that ran beside a load.
+func (d *armData) beside(c result.Cell) *Beside {
+	of := func(s *result.Slice) *result.Stream { return s.Beside }
+	if c.Beside == nil {
+		return nil
+	}
+	var out Beside
+	var sent, received int64
+	for _, s := range d.slices {
+		if t := of(s); t != nil {
+			sent += t.SentMessages
+			received += t.RecvMessages
+		}
+	}
+	if sent == 0 {
+		return nil
+	}
+	out.LossShare = max(0, 1-float64(received)/float64(sent))
+	if c.Beside.Rate > 0 {
+		o := d.offeredBy(of)
+		out.Offered = &o
+	}
+	unit := 1.0
+	if c.Beside.Load == "tcp_bw" || c.Beside.Size >= LeastBytesSize {
+		unit = 8 * float64(c.Beside.Size) // bits of a message
+	}
+	rate := medianOfMedians(d.rates(func(s *result.Slice) (float64, bool) {
+		t := of(s)
+		if t == nil || t.RateNs <= 0 {
+			return 0, false
+		}
+		return float64(t.RateMessages) * unit / float64(t.RateNs) * 1e9, true
+	}))
+	if !math.IsNaN(rate) {
+		out.Rate = rate
+	}
+	return &out
+}
+
+// offeredBy tells whether the streams that of selects held the rate that was asked for.
+func (d *armData) offeredBy(of func(*result.Slice) *result.Stream) Offered {
 	var asked, sent, received int64
 	for _, s := range d.slices {
-		if s.Stream != nil {
-			asked += s.Stream.AskedMessages
-			sent += s.Stream.SentMessages
-			received += s.Stream.RecvMessages
+		if t := of(s); t != nil {
+			asked += t.AskedMessages
+			sent += t.SentMessages
+			received += t.RecvMessages
 		}
 	}
 	if asked == 0 {

@@ -64,6 +64,8 @@ type Row struct {
 	Latency  *Latency         `json:"latency,omitempty"`
 	Stream   *Stream          `json:"stream,omitempty"`
 	CPU      *CPU             `json:"cpu,omitempty"`
+	// Beside is what the stream beside the load carried; nil: there was none.
+	Beside *Beside `json:"beside,omitempty"`
 	// Offered is what became of the rate of a stream that has one.
 	Offered *Offered `json:"offered,omitempty"`
 	// Counters are sums over all series, from the meters other than cpu and accel.
@@ -137,6 +139,17 @@ func (s *Stream) LossShare() float64 {
 		return 0
 	}
 	return float64(s.Lost) / float64(s.SentMessages)
+}
+
+// Beside sums the slices of a stream beside a load.
+type Beside struct {
+	// Rate is what arrived, median over series as Value is: bit/s of TCP, messages/s of
+	// datagrams.
+	Rate float64 `json:"rate"`
+	// Offered is what became of the rate that was asked for; nil: none was.
+	Offered *Offered `json:"offered,omitempty"`
+	// LossShare is the part of the datagrams sent that did not arrive, 0 to 1.
+	LossShare float64 `json:"loss_share"`
 }
 
 // LatenessKept is up to what lateness at the 99th percentile a schedule counts as kept, ns.

@@ -16,6 +16,8 @@ type CellSpec struct {
 	Sizes string  // see ParseSizes; empty: the load's own
 	Flows []int   // connections at a time; none: one
 	Rate  float64 // see load.CheckRate; 0: the load's own
+
+	Beside *result.Beside // what runs beside the load; nil: nothing
 }
 
 // cells are the blocks of rows: every load at each of its sizes with each of
@@ -49,7 +51,10 @@ func (q Request) cells() ([]result.Cell, error) {
 				if err := l.CheckRate(spec.Rate, size, flows); err != nil {
 					return nil, err
 				}
-				c := q.cell(l, size, flows, spec.Rate)
+				if err := q.checkBeside(l, spec.Beside); err != nil {
+					return nil, err
+				}
+				c := q.cell(l, size, flows, spec)
 				if err := q.checkSlice(l, c); err != nil {
 					return nil, err
 				}
@@ -98,10 +103,11 @@ func (q Request) toolsCarry(name string, size int) bool {
 	return true
 }
 
-func (q Request) cell(l load.Load, size, flows int, rate float64) result.Cell {
+func (q Request) cell(l load.Load, size, flows int, spec CellSpec) result.Cell {
+	rate := spec.Rate
 	c := result.Cell{
 		Load: l.Name, Transport: l.Transport, Rate: cmp.Or(rate, l.Rate),
-		Size: size, Flows: flows, Metric: l.MetricAt(rate, size), Head: l.Head,
+		Size: size, Flows: flows, Metric: l.MetricAt(rate, size), Head: l.Head, Beside: spec.Beside,
 	}
 	c.Slice = l.SliceAt(c.Rate, size, flows)
 	if q.Batch > 1 {

@@ -115,6 +115,7 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 		DaemonExit:    func(arm int) error { return s.testbed.daemonExit(strings.TrimSuffix(plan.Arms[arm].Name, copySuffix)) },
 		FinalWarnings: func() []result.Warning { return append(s.testbed.warnings(), s.strangers()...) },
 		ClientMeters:  meter.Names(), ServerMeters: serverMeters, Congestion: own.Congestion,
+		OtherCPUs: s.otherCPUs(),
 	}
 	if plan.Precision > 0 || plan.UntilDecided {
 		run.StopRule = openCells

@@ -16,6 +16,7 @@ import (
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/tool"
 	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
 )
 
 // Request is what a user asks for. The zero value of a field asks for its
@@ -25,10 +26,11 @@ type Request struct {
 	Names  []string // of the arms, one a path; none, or an empty one: as its driver
 	Hosts  int      // machines in the lab; 0: two
 	Loads  []string
-	Sizes  string     // of all Loads; see ParseSizes; empty: each load's own
-	Flows  []int      // of all Loads; none: one
-	Cells  []CellSpec // in place of Loads, Sizes, Flows and Rate, where loads differ in these
-	Rate   float64    // of all Loads, per second; 0: each load's own
+	Sizes  string         // of all Loads; see ParseSizes; empty: each load's own
+	Flows  []int          // of all Loads; none: one
+	Cells  []CellSpec     // in place of Loads, Sizes, Flows and Rate, where loads differ in these
+	Rate   float64        // of all Loads, per second; 0: each load's own
+	Beside *result.Beside // what runs beside all Loads; nil: nothing
 	Batch  int
 	Wire   string   // see lab.ParseWire
 	Tools  []string // real tools to run beside the first path
@@ -77,7 +79,7 @@ func (q Request) withDefaults() Request {
 	}
 	if len(q.Cells) == 0 {
 		for _, l := range q.Loads {
-			q.Cells = append(q.Cells, CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows, Rate: q.Rate})
+			q.Cells = append(q.Cells, CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows, Rate: q.Rate, Beside: q.Beside})
 		}
 	}
 	if len(q.Remote.Machines) > 0 {

@@ -73,7 +73,11 @@ func seriesDuration(p *result.Plan, slow time.Duration) time.Duration {
 	arms := time.Duration(len(p.Arms))
 	total := time.Duration(0)
 	for _, c := range p.Cells {
-		round := arms * (c.Head + c.Slice + slow*sliceCost)
+		slice := c.Head + c.Slice + slow*sliceCost
+		if c.Beside != nil {
+			slice += load.BackgroundLead + slow*sliceCost
+		}
+		round := arms * slice
 		setUp := slow * (seriesCost + arms*(warmUp+time.Duration(c.Flows)*flowCost))
 		total += setUp + time.Duration(p.Rounds)*round
 	}
@@ -188,6 +192,21 @@ func newNonce() (n load.Nonce) {
 	return n
 }
 
+// besideCPUs gives the cores of a stream beside a load: those of the load, or the next ones.
+func (r *Run) besideCPUs(b *result.Beside) (client, server int) {
+	client, server = r.Plan.ClientCPU, r.Plan.ServerCPU
+	if b.Cores == OtherCores && client >= 0 {
+		return r.OtherCPUs[0], r.OtherCPUs[1]
+	}
+	return client, server
+}
+
+// Where a stream beside a load runs.
+const (
+	SameCores  = "same"  // on the cores of the load
+	OtherCores = "other" // on cores of its own
+)
+
 // seriesPlan lays one series of one cell out for the agents.
 func (r *Run) seriesPlan(cell result.Cell, arms []int) load.Plan {
 	plan := load.Plan{
@@ -211,6 +230,11 @@ func (r *Run) seriesPlan(cell result.Cell, arms []int) load.Plan {
 	width := cell.Flows
 	if l, err := load.Find(cell.Load); err == nil {
 		width = max(width, l.ClientPorts(cell.Flows))
+	}
+	if b := cell.Beside; b != nil {
+		width += b.Flows
+		plan.Beside = &load.Background{Load: b.Load, Size: b.Size, Flows: b.Flows, Rate: b.Rate}
+		plan.Beside.ClientCPU, plan.Beside.ServerCPU = r.besideCPUs(b)
 	}
 	base := r.ports.take(blocks * width)
 	for i, arm := range arms {

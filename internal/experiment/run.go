@@ -61,6 +61,7 @@ type Run struct {
 	Write      func(result.Line) error
 	Watch      Watch
 	StopRule   StopRule // nil: never stop early
+	OtherCPUs  [2]int   // of a stream beside a load that runs on cores of its own
 	// DaemonExit tells which process that an arm needs has exited; nil: none. The
 	// function may be nil.
 	DaemonExit func(arm int) error
@@ -312,7 +313,7 @@ func (r *Run) recordSlice(series int, cell result.Cell, arms []int, s load.Slice
 	slice := result.Slice{
 		Cell: cell.Name, Arm: name, Series: series, Round: s.Round,
 		Start: s.Start.Sub(r.start).Nanoseconds(), Elapsed: s.Elapsed.Nanoseconds(),
-		Latency: s.Latency, Stream: s.Stream,
+		Latency: s.Latency, Stream: s.Stream, Beside: s.Beside,
 	}
 	if s.Err != nil {
 		slice.Failed = s.Err.Error()

@@ -64,6 +64,7 @@ type active struct {
 	sent     sendCounts
 	done     frame       // the server's account of the last slice
 	aborted  atomic.Bool // the other end is lost
+	quit     atomic.Bool // ends a stream before its time; see background
 	tasks    chan func(*active) error
 	errs     chan error
 }

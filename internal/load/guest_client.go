@@ -67,6 +67,11 @@ func (p Plan) forGuest(arms []int) Plan {
 	all := p
 	p.Arms, p.Schedule = nil, nil
 	p.ClientCPU, p.ServerCPU = -1, -1
+	if p.Beside != nil {
+		beside := *p.Beside
+		beside.ClientCPU, beside.ServerCPU = -1, -1
+		p.Beside = &beside
+	}
 	for _, arm := range arms {
 		a := all.Arms[arm]
 		a.ClientNetns, a.ServerNetns = nil, nil

@@ -68,6 +68,7 @@ type Plan struct {
 	Congestion string
 	// ClientCPU and ServerCPU pin the loops; -1: not pinned.
 	ClientCPU, ServerCPU int
+	Beside               *Background // nil: nothing runs beside the load
 }
 
 // Arm is one path in a Plan.
@@ -113,6 +114,9 @@ func (p Plan) LongestSlice() time.Duration {
 	if l, err := Find(p.Load); err == nil && l.Kind == Scheduled {
 		d += scheduleTimeout
 	}
+	if p.Beside != nil {
+		d += BackgroundLead
+	}
 	return d
 }
 
@@ -129,6 +133,15 @@ func (p Plan) check() (Load, error) {
 			if p.From.Agent != a.Ends[0].From.Agent || p.To.Agent != a.Ends[0].To.Agent {
 				return Load{}, fmt.Errorf("arm %s has ends in several virtual machines of one side", a.Name)
 			}
+		}
+	}
+	if b := p.Beside; b != nil {
+		l, err := Find(b.Load)
+		if err == nil {
+			err = l.CheckBackground()
+		}
+		if err != nil {
+			return Load{}, err
 		}
 	}
 	return Find(p.Load)
@@ -150,5 +163,6 @@ type SliceResult struct {
 	Elapsed    time.Duration
 	Latency    *result.Latency
 	Stream     *result.Stream
-	Err        error // the arm could not be measured, and is left out from here
+	Beside     *result.Stream // what the background carried, if there is one
+	Err        error          // the arm could not be measured, and is left out from here
 }

@@ -21,7 +21,8 @@ type localClient struct {
 	openErrs []error       // why an arm could not be opened
 	slice    uint64
 
-	mu sync.Mutex // of arms, which abort reads
+	mu         sync.Mutex   // of arms, which abort reads
+	background *localClient // runs beside; nil: nothing does
 }
 
 // openLocalClient opens all flows of some arms, and warms each arm up: neighbours,
@@ -32,11 +33,20 @@ func openLocalClient(ctx context.Context, l Load, plan *Plan, arms []int, observ
 		load: l, plan: plan, observer: observer,
 		arms: make([][]*active, len(plan.Arms)), openErrs: make([]error, len(plan.Arms)), epolls: make([]*epollGroup, len(plan.Arms)),
 	}
+	if bg := plan.background(); bg != nil {
+		bl, _ := Find(bg.Load) // the plan was checked
+		bl.reserve(plan.threads(l) + bg.threads(bl))
+		h.background = openLocalClient(ctx, bl, bg, arms, nil)
+	}
 	for _, arm := range arms {
 		if ctx.Err() != nil {
 			break
 		}
 		if !plan.schedules(arm) {
+			continue
+		}
+		if b := h.background; b != nil && b.openErrs[arm] != nil {
+			h.openErrs[arm] = fmt.Errorf("open background: %w", b.openErrs[arm])
 			continue
 		}
 		if h.openErrs[arm] = h.open(arm); h.openErrs[arm] != nil {
@@ -81,10 +91,16 @@ func (h *localClient) Close() {
 	for arm := range h.arms {
 		h.closeArm(arm)
 	}
+	if h.background != nil {
+		h.background.Close()
+	}
 }
 
 // abort is of [aborter].
 func (h *localClient) abort() {
+	if h.background != nil {
+		h.background.abort()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, flows := range h.arms {
@@ -121,7 +137,12 @@ func (h *localClient) Measure(arm, round int) SliceResult {
 		return failedSlice(arm, round, err)
 	}
 	s := SliceResult{Arm: arm, Round: round, Start: time.Now()}
-	s.Err = h.runSlice(arm, h.plan.Head, h.plan.Slice, h.observer)
+	measure := func() error { return h.runSlice(arm, h.plan.Head, h.plan.Slice, h.observer) }
+	if h.background != nil {
+		s.Beside, s.Err = h.runBeside(arm, measure)
+	} else {
+		s.Err = measure()
+	}
 	switch {
 	case s.Err != nil:
 	case h.load.Kind.timed():
@@ -131,6 +152,9 @@ func (h *localClient) Measure(arm, round int) SliceResult {
 	}
 	if s.Err != nil {
 		h.closeArm(arm)
+		if h.background != nil {
+			h.background.closeArm(arm)
+		}
 	}
 	return s
 }

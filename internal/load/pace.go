@@ -41,6 +41,10 @@ func (a *active) pace(d time.Duration) error {
 	end := t.start + int64(float64(d)*(1+paceGrace))
 	now := t.start
 	for next := 0; next < t.total && now < end; now = a.clock.now() {
+		if a.quit.Load() {
+			a.sent.asked = int64(t.dueBy(now))
+			break
+		}
 		due := min(t.dueBy(now)-next, mostBurst)
 		if due <= 0 {
 			a.sleepUntil(t.due(min(next+burst, t.total) - 1))

@@ -93,6 +93,9 @@ func (a *active) runSchedule(head, timed time.Duration) error {
 		if next, err = a.sendDue(&t, next); err != nil {
 			return err
 		}
+		if a.aborted.Load() {
+			return errPeerGone
+		}
 		until := t.due(next)
 		if next == t.total {
 			until = t.due(next-1) + a.timeout.Nanoseconds()

@@ -25,6 +25,8 @@ type Server struct {
 	done       chan struct{} // closed by Close
 	refused    atomic.Int64
 
+	background *Server // of the stream beside the load; nil: there is none
+
 	mu     sync.Mutex
 	closed bool
 	failed error
@@ -38,8 +40,16 @@ func Serve(plan Plan, observer SliceObserver, guests GuestDialer) (*Server, erro
 	if err != nil {
 		return nil, err
 	}
-	l.reserve(plan.threads(l))
-	s := &Server{load: l, plan: plan, observer: observer, failedArms: map[int]error{}, clock: newClock(), done: make(chan struct{})}
+	bg := plan.background()
+	s := newServer(l, plan, observer)
+	if bg != nil {
+		bl, err := bg.check()
+		if err != nil {
+			return nil, err
+		}
+		s.background = newServer(bl, *bg, nil)
+		bl.reserve(plan.threads(l) + bg.threads(bl))
+	}
 	var elsewhere []agentArms
 	for _, g := range plan.groupByAgent(serverEnd) {
 		if g.agent != "" {
@@ -49,16 +59,35 @@ func Serve(plan Plan, observer SliceObserver, guests GuestDialer) (*Server, erro
 		for _, arm := range g.arms {
 			if err := s.serve(arm); err != nil {
 				s.failedArms[arm] = fmt.Errorf("open server end: %w", err)
+			} else if s.background == nil {
+			} else if err := s.background.serve(arm); err != nil {
+				s.failedArms[arm] = fmt.Errorf("open server end of background: %w", err)
 			}
 		}
 	}
-	a, err := newAdmission(s)
-	if err != nil {
+	if err := s.admit(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	s.wait.Go(func() { s.recordError(a.run()) })
 	s.serveGuests(elsewhere, guests)
 	return s, nil
+}
+
+func newServer(l Load, plan Plan, observer SliceObserver) *Server {
+	l.reserve(plan.threads(l))
+	return &Server{load: l, plan: plan, observer: observer, failedArms: map[int]error{}, clock: newClock(), done: make(chan struct{})}
+}
+
+// admit lets clients in from now on.
+func (s *Server) admit() error {
+	a, err := newAdmission(s)
+	if err != nil {
+		return err
+	}
+	s.wait.Go(func() { s.recordError(a.run()) })
+	if s.background != nil {
+		return s.background.admit()
+	}
+	return nil
 }
 
 // serve opens all flows of an arm or none.
@@ -109,6 +138,9 @@ func (s *Server) Close() error {
 		if end.conn != end.entry {
 			end.conn.close()
 		}
+	}
+	if s.background != nil {
+		s.failed = errors.Join(s.failed, s.background.Close())
 	}
 	return errors.Join(s.failed, s.closeGuests())
 }

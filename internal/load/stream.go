@@ -39,7 +39,7 @@ func (a *active) stream(d time.Duration) error {
 	start := a.clock.now()
 	end := start + d.Nanoseconds()
 	now, calls, messages := start, int64(0), int64(0)
-	for now < end {
+	for now < end && !a.quit.Load() {
 		n, err := a.emit(message)
 		if err != nil && !lossy(err) {
 			return a.sendError(err)

@@ -96,6 +96,16 @@ func CellName(c result.Cell) string {
 	if l, err := Find(c.Load); err == nil && c.Rate != l.Rate {
 		name += fmt.Sprintf("/rate=%s", FormatRate(c.Rate))
 	}
+	if b := c.Beside; b != nil {
+		name += fmt.Sprintf("/beside=%s/%d", b.Load, b.Size)
+		if b.Flows > 1 {
+			name += fmt.Sprintf("x%d", b.Flows)
+		}
+		if b.Rate > 0 {
+			name += "@" + FormatRate(b.Rate)
+		}
+		name += "/cores=" + b.Cores
+	}
 	return name
 }
 

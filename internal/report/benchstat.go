@@ -99,6 +99,12 @@ func benchLines(out io.Writer, rec *result.Record, c result.Cell, r *analysis.Ro
 	if c.Batch > 1 {
 		name += fmt.Sprintf("/batch=%d", c.Batch)
 	}
+	if b := c.Beside; b != nil {
+		name += "/beside=" + benchKey(b.Load)
+		if b.Rate > 0 {
+			name += "@" + strconv.FormatFloat(b.Rate, 'f', -1, 64)
+		}
+	}
 	if c.Rate > 0 {
 		name += "/rate=" + strconv.FormatFloat(c.Rate, 'f', -1, 64)
 	}

@@ -114,6 +114,26 @@ var csvFields = []csvField{
 	// Of a stream with a rate: which shares of it were sent and received, 0 to 1.
 	{"rate_sent_share", ofOffered(func(o *analysis.Offered) float64 { return o.Sent })},
 	{"rate_received_share", ofOffered(func(o *analysis.Offered) float64 { return o.Received })},
+	// What ran beside the load, and the rate of it that arrived: bit/s of TCP and of large
+	// datagrams, else messages a second.
+	{"beside", func(c *analysis.Cell, _ *analysis.Row) string {
+		if c.Cell.Beside == nil {
+			return ""
+		}
+		return c.Cell.Beside.Load
+	}},
+	{"beside_rate_asked", func(c *analysis.Cell, _ *analysis.Row) string {
+		if c.Cell.Beside == nil {
+			return ""
+		}
+		return number(c.Cell.Beside.Rate)
+	}},
+	{"beside_rate", func(_ *analysis.Cell, r *analysis.Row) string {
+		if r.Beside == nil {
+			return ""
+		}
+		return number(r.Beside.Rate)
+	}},
 }
 
 // writeCSV prints a line for each path in each cell, the baseline's copy

@@ -7,6 +7,7 @@ import (
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/result"
 )
 
 // Summary is what a study does and takes, for programs. Times are in seconds.
@@ -51,6 +52,8 @@ type SummaryLoad struct {
 	Sizes string  `json:"sizes,omitempty"`
 	Flows []int   `json:"flows,omitempty"`
 	Rate  float64 `json:"rate,omitempty"` // per second; 0: the load's own
+
+	Beside *result.Beside `json:"beside,omitempty"` // what runs beside it; nil: nothing
 }
 
 // measures is how long measuring takes, over all wires.

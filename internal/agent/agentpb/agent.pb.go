@@ -1220,6 +1220,7 @@ type Plan struct {
 	ServerCpu     int64                  `protobuf:"varint,11,opt,name=server_cpu,json=serverCpu,proto3" json:"server_cpu,omitempty"`
 	Congestion    string                 `protobuf:"bytes,12,opt,name=congestion,proto3" json:"congestion,omitempty"`
 	Rate          float64                `protobuf:"fixed64,13,opt,name=rate,proto3" json:"rate,omitempty"`
+	Beside        *Background            `protobuf:"bytes,15,opt,name=beside,proto3" json:"beside,omitempty"`
 	Nonce         []byte                 `protobuf:"bytes,14,opt,name=nonce,proto3" json:"nonce,omitempty"` // 32 bytes; lets the client in at the data ports
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1346,11 +1347,103 @@ func (x *Plan) GetRate() float64 {
 	return 0
 }
 
+func (x *Plan) GetBeside() *Background {
+	if x != nil {
+		return x.Beside
+	}
+	return nil
+}
+
 func (x *Plan) GetNonce() []byte {
 	if x != nil {
 		return x.Nonce
 	}
 	return nil
+}
+
+// Background mirrors load.Background.
+type Background struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Load          string                 `protobuf:"bytes,1,opt,name=load,proto3" json:"load,omitempty"`
+	Size          int64                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	Flows         int64                  `protobuf:"varint,3,opt,name=flows,proto3" json:"flows,omitempty"`
+	Rate          float64                `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`
+	ClientCpu     int64                  `protobuf:"varint,5,opt,name=client_cpu,json=clientCpu,proto3" json:"client_cpu,omitempty"`
+	ServerCpu     int64                  `protobuf:"varint,6,opt,name=server_cpu,json=serverCpu,proto3" json:"server_cpu,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Background) Reset() {
+	*x = Background{}
+	mi := &file_agent_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Background) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Background) ProtoMessage() {}
+
+func (x *Background) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Background.ProtoReflect.Descriptor instead.
+func (*Background) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Background) GetLoad() string {
+	if x != nil {
+		return x.Load
+	}
+	return ""
+}
+
+func (x *Background) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Background) GetFlows() int64 {
+	if x != nil {
+		return x.Flows
+	}
+	return 0
+}
+
+func (x *Background) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *Background) GetClientCpu() int64 {
+	if x != nil {
+		return x.ClientCpu
+	}
+	return 0
+}
+
+func (x *Background) GetServerCpu() int64 {
+	if x != nil {
+		return x.ServerCpu
+	}
+	return 0
 }
 
 type Round struct {
@@ -1362,7 +1455,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1467,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1480,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{22}
+	return file_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Round) GetArms() []int64 {
@@ -1414,7 +1507,7 @@ type Arm struct {
 
 func (x *Arm) Reset() {
 	*x = Arm{}
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1519,7 @@ func (x *Arm) String() string {
 func (*Arm) ProtoMessage() {}
 
 func (x *Arm) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1532,7 @@ func (x *Arm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arm.ProtoReflect.Descriptor instead.
 func (*Arm) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{23}
+	return file_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Arm) GetName() string {
@@ -1515,7 +1608,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1620,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1633,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{24}
+	return file_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Pair) GetFrom() *Endpoint {
@@ -1571,7 +1664,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1676,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1689,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{25}
+	return file_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Endpoint) GetMachine() string {
@@ -1651,13 +1744,14 @@ type Slice struct {
 	Latency       *Latency               `protobuf:"bytes,5,opt,name=latency,proto3" json:"latency,omitempty"`
 	Stream        *Stream                `protobuf:"bytes,6,opt,name=stream,proto3" json:"stream,omitempty"`
 	Failure       *Failure               `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"`
+	Beside        *Stream                `protobuf:"bytes,8,opt,name=beside,proto3" json:"beside,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1669,7 +1763,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1682,7 +1776,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{26}
+	return file_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Slice) GetArm() int64 {
@@ -1734,6 +1828,13 @@ func (x *Slice) GetFailure() *Failure {
 	return nil
 }
 
+func (x *Slice) GetBeside() *Stream {
+	if x != nil {
+		return x.Beside
+	}
+	return nil
+}
+
 // Latency mirrors result.Latency.
 type Latency struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1754,7 +1855,7 @@ type Latency struct {
 
 func (x *Latency) Reset() {
 	*x = Latency{}
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1766,7 +1867,7 @@ func (x *Latency) String() string {
 func (*Latency) ProtoMessage() {}
 
 func (x *Latency) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1779,7 +1880,7 @@ func (x *Latency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Latency.ProtoReflect.Descriptor instead.
 func (*Latency) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{27}
+	return file_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Latency) GetRequests() int64 {
@@ -1879,7 +1980,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +1992,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +2005,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{28}
+	return file_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Stream) GetSentMessages() int64 {
@@ -2002,7 +2103,7 @@ type Meter struct {
 
 func (x *Meter) Reset() {
 	*x = Meter{}
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2115,7 @@ func (x *Meter) String() string {
 func (*Meter) ProtoMessage() {}
 
 func (x *Meter) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +2128,7 @@ func (x *Meter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meter.ProtoReflect.Descriptor instead.
 func (*Meter) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{29}
+	return file_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Meter) GetCell() string {
@@ -2169,7 +2270,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04what\x18\x02 \x01(\tR\x04what\x12\x10\n" +
 	"\x03why\x18\x03 \x01(\tR\x03why\x12\x0e\n" +
 	"\x02do\x18\x04 \x01(\tR\x02do\x12\x12\n" +
-	"\x04code\x18\x05 \x01(\x03R\x04code\"\x82\x03\n" +
+	"\x04code\x18\x05 \x01(\x03R\x04code\"\xb8\x03\n" +
 	"\x04Plan\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x12\n" +
 	"\x04load\x18\x02 \x01(\tR\x04load\x12\x12\n" +
@@ -2188,8 +2289,19 @@ const file_agent_proto_rawDesc = "" +
 	"\n" +
 	"congestion\x18\f \x01(\tR\n" +
 	"congestion\x12\x12\n" +
-	"\x04rate\x18\r \x01(\x01R\x04rate\x12\x14\n" +
-	"\x05nonce\x18\x0e \x01(\fR\x05nonce\"\x1b\n" +
+	"\x04rate\x18\r \x01(\x01R\x04rate\x124\n" +
+	"\x06beside\x18\x0f \x01(\v2\x1c.venturi.agent.v1.BackgroundR\x06beside\x12\x14\n" +
+	"\x05nonce\x18\x0e \x01(\fR\x05nonce\"\x9c\x01\n" +
+	"\n" +
+	"Background\x12\x12\n" +
+	"\x04load\x18\x01 \x01(\tR\x04load\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x14\n" +
+	"\x05flows\x18\x03 \x01(\x03R\x05flows\x12\x12\n" +
+	"\x04rate\x18\x04 \x01(\x01R\x04rate\x12\x1d\n" +
+	"\n" +
+	"client_cpu\x18\x05 \x01(\x03R\tclientCpu\x12\x1d\n" +
+	"\n" +
+	"server_cpu\x18\x06 \x01(\x03R\tserverCpu\"\x1b\n" +
 	"\x05Round\x12\x12\n" +
 	"\x04arms\x18\x01 \x03(\x03R\x04arms\"\x9f\x02\n" +
 	"\x03Arm\x12\x12\n" +
@@ -2216,7 +2328,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x06device\x18\x03 \x01(\tR\x06device\x12\x12\n" +
 	"\x04addr\x18\x04 \x01(\fR\x04addr\x12\x10\n" +
 	"\x03mtu\x18\x05 \x01(\x03R\x03mtu\x12\x14\n" +
-	"\x05agent\x18\x06 \x01(\tR\x05agent\"\xfb\x01\n" +
+	"\x05agent\x18\x06 \x01(\tR\x05agent\"\xad\x02\n" +
 	"\x05Slice\x12\x10\n" +
 	"\x03arm\x18\x01 \x01(\x03R\x03arm\x12\x14\n" +
 	"\x05round\x18\x02 \x01(\x03R\x05round\x12\x14\n" +
@@ -2224,7 +2336,8 @@ const file_agent_proto_rawDesc = "" +
 	"\aelapsed\x18\x04 \x01(\x03R\aelapsed\x123\n" +
 	"\alatency\x18\x05 \x01(\v2\x19.venturi.agent.v1.LatencyR\alatency\x120\n" +
 	"\x06stream\x18\x06 \x01(\v2\x18.venturi.agent.v1.StreamR\x06stream\x123\n" +
-	"\afailure\x18\a \x01(\v2\x19.venturi.agent.v1.FailureR\afailure\"\xa2\x02\n" +
+	"\afailure\x18\a \x01(\v2\x19.venturi.agent.v1.FailureR\afailure\x120\n" +
+	"\x06beside\x18\b \x01(\v2\x18.venturi.agent.v1.StreamR\x06beside\"\xa2\x02\n" +
 	"\aLatency\x12\x1a\n" +
 	"\brequests\x18\x01 \x01(\x03R\brequests\x12\x18\n" +
 	"\areplies\x18\x02 \x01(\x03R\areplies\x12\x12\n" +
@@ -2294,7 +2407,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_agent_proto_goTypes = []any{
 	(Beat_Kind)(0),         // 0: venturi.agent.v1.Beat.Kind
 	(*VersionRequest)(nil), // 1: venturi.agent.v1.VersionRequest
@@ -2319,67 +2432,70 @@ var file_agent_proto_goTypes = []any{
 	(*StopReply)(nil),      // 20: venturi.agent.v1.StopReply
 	(*Failure)(nil),        // 21: venturi.agent.v1.Failure
 	(*Plan)(nil),           // 22: venturi.agent.v1.Plan
-	(*Round)(nil),          // 23: venturi.agent.v1.Round
-	(*Arm)(nil),            // 24: venturi.agent.v1.Arm
-	(*Pair)(nil),           // 25: venturi.agent.v1.Pair
-	(*Endpoint)(nil),       // 26: venturi.agent.v1.Endpoint
-	(*Slice)(nil),          // 27: venturi.agent.v1.Slice
-	(*Latency)(nil),        // 28: venturi.agent.v1.Latency
-	(*Stream)(nil),         // 29: venturi.agent.v1.Stream
-	(*Meter)(nil),          // 30: venturi.agent.v1.Meter
-	nil,                    // 31: venturi.agent.v1.ServeReply.ShutEntry
-	nil,                    // 32: venturi.agent.v1.Meter.ValuesEntry
+	(*Background)(nil),     // 23: venturi.agent.v1.Background
+	(*Round)(nil),          // 24: venturi.agent.v1.Round
+	(*Arm)(nil),            // 25: venturi.agent.v1.Arm
+	(*Pair)(nil),           // 26: venturi.agent.v1.Pair
+	(*Endpoint)(nil),       // 27: venturi.agent.v1.Endpoint
+	(*Slice)(nil),          // 28: venturi.agent.v1.Slice
+	(*Latency)(nil),        // 29: venturi.agent.v1.Latency
+	(*Stream)(nil),         // 30: venturi.agent.v1.Stream
+	(*Meter)(nil),          // 31: venturi.agent.v1.Meter
+	nil,                    // 32: venturi.agent.v1.ServeReply.ShutEntry
+	nil,                    // 33: venturi.agent.v1.Meter.ValuesEntry
 }
 var file_agent_proto_depIdxs = []int32{
 	0,  // 0: venturi.agent.v1.Beat.kind:type_name -> venturi.agent.v1.Beat.Kind
-	26, // 1: venturi.agent.v1.LocateReply.end:type_name -> venturi.agent.v1.Endpoint
+	27, // 1: venturi.agent.v1.LocateReply.end:type_name -> venturi.agent.v1.Endpoint
 	9,  // 2: venturi.agent.v1.FactsRequest.spaces:type_name -> venturi.agent.v1.Space
 	22, // 3: venturi.agent.v1.SeriesRequest.plan:type_name -> venturi.agent.v1.Plan
-	31, // 4: venturi.agent.v1.ServeReply.shut:type_name -> venturi.agent.v1.ServeReply.ShutEntry
-	30, // 5: venturi.agent.v1.FinishReply.meters:type_name -> venturi.agent.v1.Meter
+	32, // 4: venturi.agent.v1.ServeReply.shut:type_name -> venturi.agent.v1.ServeReply.ShutEntry
+	31, // 5: venturi.agent.v1.FinishReply.meters:type_name -> venturi.agent.v1.Meter
 	21, // 6: venturi.agent.v1.FinishReply.failure:type_name -> venturi.agent.v1.Failure
-	27, // 7: venturi.agent.v1.RunReply.slices:type_name -> venturi.agent.v1.Slice
-	30, // 8: venturi.agent.v1.RunReply.meters:type_name -> venturi.agent.v1.Meter
+	28, // 7: venturi.agent.v1.RunReply.slices:type_name -> venturi.agent.v1.Slice
+	31, // 8: venturi.agent.v1.RunReply.meters:type_name -> venturi.agent.v1.Meter
 	21, // 9: venturi.agent.v1.RunReply.failure:type_name -> venturi.agent.v1.Failure
 	11, // 10: venturi.agent.v1.StepsRequest.series:type_name -> venturi.agent.v1.SeriesRequest
 	17, // 11: venturi.agent.v1.StepsRequest.step:type_name -> venturi.agent.v1.Step
-	27, // 12: venturi.agent.v1.StepsReply.slice:type_name -> venturi.agent.v1.Slice
-	30, // 13: venturi.agent.v1.StepsReply.meters:type_name -> venturi.agent.v1.Meter
-	24, // 14: venturi.agent.v1.Plan.arms:type_name -> venturi.agent.v1.Arm
-	23, // 15: venturi.agent.v1.Plan.schedule:type_name -> venturi.agent.v1.Round
-	25, // 16: venturi.agent.v1.Arm.ends:type_name -> venturi.agent.v1.Pair
-	26, // 17: venturi.agent.v1.Pair.from:type_name -> venturi.agent.v1.Endpoint
-	26, // 18: venturi.agent.v1.Pair.to:type_name -> venturi.agent.v1.Endpoint
-	28, // 19: venturi.agent.v1.Slice.latency:type_name -> venturi.agent.v1.Latency
-	29, // 20: venturi.agent.v1.Slice.stream:type_name -> venturi.agent.v1.Stream
-	21, // 21: venturi.agent.v1.Slice.failure:type_name -> venturi.agent.v1.Failure
-	32, // 22: venturi.agent.v1.Meter.values:type_name -> venturi.agent.v1.Meter.ValuesEntry
-	21, // 23: venturi.agent.v1.ServeReply.ShutEntry.value:type_name -> venturi.agent.v1.Failure
-	1,  // 24: venturi.agent.v1.Agent.Version:input_type -> venturi.agent.v1.VersionRequest
-	6,  // 25: venturi.agent.v1.Agent.Locate:input_type -> venturi.agent.v1.LocateRequest
-	3,  // 26: venturi.agent.v1.Agent.Lock:input_type -> venturi.agent.v1.LockRequest
-	5,  // 27: venturi.agent.v1.Agent.Beats:input_type -> venturi.agent.v1.Beat
-	8,  // 28: venturi.agent.v1.Agent.Facts:input_type -> venturi.agent.v1.FactsRequest
-	11, // 29: venturi.agent.v1.Agent.Serve:input_type -> venturi.agent.v1.SeriesRequest
-	13, // 30: venturi.agent.v1.Agent.Finish:input_type -> venturi.agent.v1.FinishRequest
-	11, // 31: venturi.agent.v1.Agent.Run:input_type -> venturi.agent.v1.SeriesRequest
-	16, // 32: venturi.agent.v1.Agent.Steps:input_type -> venturi.agent.v1.StepsRequest
-	19, // 33: venturi.agent.v1.Agent.Stop:input_type -> venturi.agent.v1.StopRequest
-	2,  // 34: venturi.agent.v1.Agent.Version:output_type -> venturi.agent.v1.VersionReply
-	7,  // 35: venturi.agent.v1.Agent.Locate:output_type -> venturi.agent.v1.LocateReply
-	4,  // 36: venturi.agent.v1.Agent.Lock:output_type -> venturi.agent.v1.LockReply
-	5,  // 37: venturi.agent.v1.Agent.Beats:output_type -> venturi.agent.v1.Beat
-	10, // 38: venturi.agent.v1.Agent.Facts:output_type -> venturi.agent.v1.FactsReply
-	12, // 39: venturi.agent.v1.Agent.Serve:output_type -> venturi.agent.v1.ServeReply
-	14, // 40: venturi.agent.v1.Agent.Finish:output_type -> venturi.agent.v1.FinishReply
-	15, // 41: venturi.agent.v1.Agent.Run:output_type -> venturi.agent.v1.RunReply
-	18, // 42: venturi.agent.v1.Agent.Steps:output_type -> venturi.agent.v1.StepsReply
-	20, // 43: venturi.agent.v1.Agent.Stop:output_type -> venturi.agent.v1.StopReply
-	34, // [34:44] is the sub-list for method output_type
-	24, // [24:34] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	28, // 12: venturi.agent.v1.StepsReply.slice:type_name -> venturi.agent.v1.Slice
+	31, // 13: venturi.agent.v1.StepsReply.meters:type_name -> venturi.agent.v1.Meter
+	25, // 14: venturi.agent.v1.Plan.arms:type_name -> venturi.agent.v1.Arm
+	24, // 15: venturi.agent.v1.Plan.schedule:type_name -> venturi.agent.v1.Round
+	23, // 16: venturi.agent.v1.Plan.beside:type_name -> venturi.agent.v1.Background
+	26, // 17: venturi.agent.v1.Arm.ends:type_name -> venturi.agent.v1.Pair
+	27, // 18: venturi.agent.v1.Pair.from:type_name -> venturi.agent.v1.Endpoint
+	27, // 19: venturi.agent.v1.Pair.to:type_name -> venturi.agent.v1.Endpoint
+	29, // 20: venturi.agent.v1.Slice.latency:type_name -> venturi.agent.v1.Latency
+	30, // 21: venturi.agent.v1.Slice.stream:type_name -> venturi.agent.v1.Stream
+	21, // 22: venturi.agent.v1.Slice.failure:type_name -> venturi.agent.v1.Failure
+	30, // 23: venturi.agent.v1.Slice.beside:type_name -> venturi.agent.v1.Stream
+	33, // 24: venturi.agent.v1.Meter.values:type_name -> venturi.agent.v1.Meter.ValuesEntry
+	21, // 25: venturi.agent.v1.ServeReply.ShutEntry.value:type_name -> venturi.agent.v1.Failure
+	1,  // 26: venturi.agent.v1.Agent.Version:input_type -> venturi.agent.v1.VersionRequest
+	6,  // 27: venturi.agent.v1.Agent.Locate:input_type -> venturi.agent.v1.LocateRequest
+	3,  // 28: venturi.agent.v1.Agent.Lock:input_type -> venturi.agent.v1.LockRequest
+	5,  // 29: venturi.agent.v1.Agent.Beats:input_type -> venturi.agent.v1.Beat
+	8,  // 30: venturi.agent.v1.Agent.Facts:input_type -> venturi.agent.v1.FactsRequest
+	11, // 31: venturi.agent.v1.Agent.Serve:input_type -> venturi.agent.v1.SeriesRequest
+	13, // 32: venturi.agent.v1.Agent.Finish:input_type -> venturi.agent.v1.FinishRequest
+	11, // 33: venturi.agent.v1.Agent.Run:input_type -> venturi.agent.v1.SeriesRequest
+	16, // 34: venturi.agent.v1.Agent.Steps:input_type -> venturi.agent.v1.StepsRequest
+	19, // 35: venturi.agent.v1.Agent.Stop:input_type -> venturi.agent.v1.StopRequest
+	2,  // 36: venturi.agent.v1.Agent.Version:output_type -> venturi.agent.v1.VersionReply
+	7,  // 37: venturi.agent.v1.Agent.Locate:output_type -> venturi.agent.v1.LocateReply
+	4,  // 38: venturi.agent.v1.Agent.Lock:output_type -> venturi.agent.v1.LockReply
+	5,  // 39: venturi.agent.v1.Agent.Beats:output_type -> venturi.agent.v1.Beat
+	10, // 40: venturi.agent.v1.Agent.Facts:output_type -> venturi.agent.v1.FactsReply
+	12, // 41: venturi.agent.v1.Agent.Serve:output_type -> venturi.agent.v1.ServeReply
+	14, // 42: venturi.agent.v1.Agent.Finish:output_type -> venturi.agent.v1.FinishReply
+	15, // 43: venturi.agent.v1.Agent.Run:output_type -> venturi.agent.v1.RunReply
+	18, // 44: venturi.agent.v1.Agent.Steps:output_type -> venturi.agent.v1.StepsReply
+	20, // 45: venturi.agent.v1.Agent.Stop:output_type -> venturi.agent.v1.StopReply
+	36, // [36:46] is the sub-list for method output_type
+	26, // [26:36] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_agent_proto_init() }
@@ -2393,7 +2509,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   32,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

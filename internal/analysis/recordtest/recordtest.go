@@ -65,6 +65,7 @@ var (
 	Ping   = scheduled("ping/56", "ping", "icmp", 56)
 	UDPAt  = paced("udp_bw/1/rate=100k", "udp_bw", "udp", 1, 100_000, result.CPUPerPacket)
 	TCPAt  = paced("tcp_bw/65536/rate=2G", "tcp_bw", "tcp", 65536, 2e9, result.CPUPerGB)
+	Beside = beside(Ping, result.Beside{Load: "udp_bw", Size: 1, Flows: 1, Rate: 50_000, Cores: "same"})
 	TCPCRR = cell("tcp_crr/1", "tcp_crr", "tcp", 1, result.Connections)
 )
 
@@ -88,6 +89,12 @@ func scheduled(name, load, transport string, size int) result.Cell {
 func paced(name, load, transport string, size int, rate float64, m result.Metric) result.Cell {
 	c := cell(name, load, transport, size, m)
 	c.Slice, c.Rate = 50*time.Millisecond, rate
+	return c
+}
+
+// beside is a cell with a stream beside it.
+func beside(c result.Cell, b result.Beside) result.Cell {
+	c.Name, c.Beside = c.Name+"/beside", &b
 	return c
 }
 
@@ -224,6 +231,12 @@ func (m *generator) fill(s *result.Slice, c result.Cell, a Arm, factor float64) 
 			if c.Rate > 0 {
 				s.Latency.Lateness = m.histogram(orOne(a.Late)*1000, n)
 			}
+		}
+		if b := c.Beside; b != nil {
+			n := int64(b.Rate * wall / 1e9)
+			got := int64(float64(n) * (1 - a.Loss))
+			s.Beside = &result.Stream{AskedMessages: n, SentMessages: n, SentBytes: n * int64(b.Size), SendNs: int64(wall),
+				RecvMessages: got, RecvBytes: got * int64(b.Size), RateMessages: got, RateBytes: got * int64(b.Size), RateNs: int64(wall)}
 		}
 		units := float64(n + s.Latency.HeadReplies)
 		if c.Metric != result.Connections {

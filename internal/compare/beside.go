@@ -1,0 +1,89 @@
+package compare
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// ParseBeside reads what is to run beside a load: LOAD, or LOAD@RATE, with the load's own
+// size of messages. Errors are for a user.
+func ParseBeside(text string) (*result.Beside, error) {
+	name, rate, limited := strings.Cut(text, "@")
+	l, err := load.Find(name)
+	if err == nil {
+		err = l.CheckBackground()
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := &result.Beside{Load: l.Name, Size: l.Size, Flows: 1, Cores: experiment.SameCores}
+	if !limited {
+		return b, nil
+	}
+	if b.Rate, err = load.ParseRate(rate); err != nil {
+		return nil, err
+	}
+	return b, l.CheckRate(b.Rate, b.Size, b.Flows)
+}
+
+// checkBeside refuses loads that nothing can run beside, and cores that are not there.
+func (q Request) checkBeside(l load.Load, b *result.Beside) error {
+	if b == nil {
+		return nil
+	}
+	if err := l.CheckBeside(); err != nil {
+		return err
+	}
+	if len(q.Tools) > 0 {
+		return verr.New(verr.Usage, "cannot run --beside together with --with", "a real tool runs alone, to compare like with like",
+			"leave one of them out")
+	}
+	switch b.Cores {
+	case experiment.SameCores:
+		return nil
+	case experiment.OtherCores:
+	default:
+		return verr.New(verr.Usage, fmt.Sprintf("cannot compare with --probe-core %s", b.Cores), "a load shares the cores of what runs beside it or does not",
+			"choose same or other")
+	}
+	if len(q.Remote.Machines) > 0 {
+		return nil // their agents know
+	}
+	cpus, err := host.AllowedCPUs()
+	if err != nil {
+		return err
+	}
+	if len(cpus) < 4 {
+		return verr.New(verr.Usage, "cannot compare with --probe-core other",
+			fmt.Sprintf("two ends of a load and two of what runs beside it take 4 cores, and this run has %d", len(cpus)),
+			"choose --probe-core same, or use a machine with more cores")
+	}
+	return nil
+}
+
+// otherCPUs are cores of both machines that no end of a load is pinned to; those of the load
+// where there are none.
+func (s *Session) otherCPUs() [2]int {
+	other := [2]int{s.machines[0].cpu, s.machines[1].cpu}
+	if s.sharedCores {
+		if allowed, err := host.AllowedCPUs(); err == nil && len(allowed) >= 4 {
+			return [2]int{allowed[2], allowed[3]}
+		}
+		return other
+	}
+	for i, m := range s.machines {
+		for _, cpu := range m.agent.CPUs() {
+			if cpu != m.cpu {
+				other[i] = cpu
+				break
+			}
+		}
+	}
+	return other
+}

@@ -1,0 +1,72 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/result"
+)
+
+// besideName names what ran beside a load: "udp_bw 1 B at 100k/s".
+func besideName(b *result.Beside) string {
+	name := sanitize.Text(b.Load) + " " + bytesSize(b.Size)
+	if b.Flows > 1 {
+		name += fmt.Sprintf(" x %d flows", b.Flows)
+	}
+	if b.Rate > 0 {
+		name += " at " + offered(b.Rate) + "/s"
+	}
+	if b.Cores == "other" {
+		name += " on other cores"
+	}
+	return name
+}
+
+// besideRate is what of it arrived.
+func besideRate(b *result.Beside, r *analysis.Row) string {
+	switch {
+	case r.Beside == nil || r.Beside.Rate == 0:
+		return noFigure
+	case b.Load == "tcp_bw" || b.Size >= analysis.LeastBytesSize:
+		return bits(r.Beside.Rate)
+	}
+	return rate(r.Beside.Rate, "msg")
+}
+
+// fullCore is the busy share from which a core counts as full.
+const fullCore = 0.98
+
+// besideNotes say what of a stream beside a load limits the figures, and which cores were
+// full.
+func besideNotes(r *analysis.Row, c *analysis.Cell) []string {
+	if c.Cell.Beside == nil || r.Beside == nil {
+		return nil
+	}
+	var out []string
+	name := sanitize.Text(r.Arm.Name)
+	if o := r.Beside.Offered; o != nil && !o.Held {
+		out = append(out, fmt.Sprintf("%s, %s: what ran beside did not hold its rate: %s of it were sent and %s arrived, so this is the latency beside less traffic",
+			cellName(c.Cell), name, percent(o.Sent), percent(o.Received)))
+	}
+	if r.CPU == nil {
+		return out
+	}
+	var full []string
+	for core, share := range r.CPU.ByCore {
+		if share >= fullCore {
+			full = append(full, coreName(core))
+		}
+	}
+	slices.Sort(full)
+	switch len(full) {
+	case 0:
+	case 1:
+		out = append(out, fmt.Sprintf("%s, %s: core %s was full: what waited for it is in the latency", cellName(c.Cell), name, full[0]))
+	default:
+		out = append(out, fmt.Sprintf("%s, %s: cores %s were full: what waited for them is in the latency", cellName(c.Cell), name, strings.Join(full, ", ")))
+	}
+	return out
+}
