@@ -66,14 +66,8 @@ a killed run left.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Paths, q.Command = args, ownCommand(env)
 			var err error
-			if beside != "" {
-				if q.Beside, err = compare.ParseBeside(beside); err != nil {
-					return err
-				}
-				q.Beside.Cores = cores
-			} else if cmd.Flags().Changed("probe-core") {
-				return verr.New(verr.Usage, "cannot compare with --probe-core alone", "nothing runs beside the load",
-					"name it: --beside udp_bw@100k")
+			if q.Beside, err = compare.ParseBeside(beside, cores); err != nil {
+				return err
 			}
 			if q.Remote, err = far.remote(); err != nil {
 				return err
@@ -113,9 +107,9 @@ a killed run left.`,
 	f.StringVar(&q.Sizes, "sizes", "", "message sizes: 64, or 1,1K,64K, or 8:256K:*2 (inclusive; K=1024, k=1000); default: each load's own")
 	f.IntSliceVar(&q.Flows, "flows", []int{1}, "connections at a time; 1,8 measures both")
 	f.IntVar(&q.Batch, "batch", 0, "datagrams per system call, for udp_bw; 0: one")
-	f.Var((*rateFlag)(&q.Rate), "rate", "offer so much per second: bits of tcp_bw (20G), datagrams of udp_bw (100k), requests of probe and ping (default 1000)")
+	f.Func("rate", "offer so `much` per second: bits of tcp_bw (20G), datagrams of udp_bw (100k), requests of probe and ping (default 1000)", rateFlag(&q.Rate))
 	f.StringVar(&beside, "beside", "", "measure latency while this stream runs on the same path: LOAD or LOAD@RATE, such as udp_bw@100k")
-	f.StringVar(&cores, "probe-core", experiment.SameCores, "what runs beside shares the cores of the load, or has others: same, other")
+	f.StringVar(&cores, "probe-core", "", "what runs beside shares the cores of the load, or has others: same (default), other")
 	f.DurationVar(&q.Budget, "budget", 0, "time to measure; rounds and series are chosen to fit")
 	f.Var((*share)(&q.Precision), "precision", "stop early once every interval is within this, e.g. 2%")
 	f.BoolVar(&q.UntilDecided, "until-decided", false, fmt.Sprintf("stop as soon as every comparison has its verdict, after --budget at the latest (default %s)", experiment.DefaultBudget))

@@ -70,26 +70,13 @@ func (s *share) Set(text string) error {
 
 func (s *share) Type() string { return "share" }
 
-// rateFlag is something per second on the command line.
-type rateFlag float64
-
-func (r *rateFlag) String() string {
-	if *r == 0 {
-		return ""
-	}
-	return load.FormatRate(float64(*r))
-}
-
-func (r *rateFlag) Set(text string) error {
-	v, err := load.ParseRate(text)
-	if err != nil {
+// rateFlag reads something per second.
+func rateFlag(to *float64) func(string) error {
+	return func(text string) (err error) {
+		*to, err = load.ParseRate(text)
 		return err
 	}
-	*r = rateFlag(v)
-	return nil
 }
-
-func (r *rateFlag) Type() string { return "rate" }
 
 // effect is the size of an effect: a share that is more than nothing.
 type effect struct{ share *share }

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -11,9 +12,17 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// ParseBeside reads what is to run beside a load: LOAD, or LOAD@RATE, with the load's own
-// size of messages. Errors are for a user.
-func ParseBeside(text string) (*result.Beside, error) {
+// ParseBeside reads what is to run beside a load, LOAD or LOAD@RATE, with the load's own
+// size of messages, and on which cores; empty texts: nothing, on the same. Errors are for
+// a user.
+func ParseBeside(text, cores string) (*result.Beside, error) {
+	switch {
+	case text == "" && cores == "":
+		return nil, nil
+	case text == "":
+		return nil, verr.New(verr.Usage, "cannot compare with --probe-core alone", "nothing runs beside the load",
+			"name it: --beside udp_bw@100k")
+	}
 	name, rate, limited := strings.Cut(text, "@")
 	l, err := load.Find(name)
 	if err == nil {
@@ -22,7 +31,7 @@ func ParseBeside(text string) (*result.Beside, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &result.Beside{Load: l.Name, Size: l.Size, Flows: 1, Cores: experiment.SameCores}
+	b := &result.Beside{Load: l.Name, Size: l.Size, Flows: 1, Cores: cmp.Or(cores, experiment.SameCores)}
 	if !limited {
 		return b, nil
 	}

@@ -14,14 +14,26 @@ func TestParseBeside(t *testing.T) {
 		"udp_bw@100k": {Load: "udp_bw", Size: 1, Flows: 1, Rate: 1e5, Cores: "same"},
 		"tcp_bw@5G":   {Load: "tcp_bw", Size: 64 << 10, Flows: 1, Rate: 5e9, Cores: "same"},
 	} {
-		if got, err := ParseBeside(text); err != nil || *got != want {
+		if got, err := ParseBeside(text, ""); err != nil || *got != want {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "tcp_sing", "tcp_lat", "ping@100", "udp_bw@", "udp_bw@many", "udp_bw@0", "tcp_bw@1000000G"} {
-		if got, err := ParseBeside(text); verr.Code(err) != verr.Usage {
+	for _, text := range []string{"tcp_sing", "tcp_lat", "ping@100", "udp_bw@", "udp_bw@many", "udp_bw@0", "tcp_bw@1000000G"} {
+		if got, err := ParseBeside(text, "same"); verr.Code(err) != verr.Usage {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
+	}
+}
+
+func TestParseBesideAlone(t *testing.T) {
+	if b, err := ParseBeside("", ""); b != nil || err != nil {
+		t.Errorf("nothing: %+v, %v", b, err)
+	}
+	if _, err := ParseBeside("", "other"); verr.Code(err) != verr.Usage {
+		t.Errorf("cores alone: %v", err)
+	}
+	if b, err := ParseBeside("udp_bw", "other"); err != nil || b.Cores != "other" {
+		t.Errorf("%+v, %v", b, err)
 	}
 }
 
