@@ -187,7 +187,7 @@ func (p *Plan) checkCells() error {
 			!inRange(int64(c.Batch), 0, 1<<20) || c.Rate != 0 && !inOpenRange(c.Rate, 0, 1e15) || c.Slice < 0 || c.Head < 0 {
 			return fmt.Errorf("cell %q has a size, flows, batch, rate, slice or head out of range", c.Name)
 		}
-		if b := c.Beside; b != nil && (!inRange(int64(b.Size), 0, 1<<40) || !inRange(int64(b.Flows), 0, 1<<20) || b.Rate != 0 && !inOpenRange(b.Rate, 0, 1e15)) {
+		if b := c.Background; b != nil && (!inRange(int64(b.Size), 0, 1<<40) || !inRange(int64(b.Flows), 0, 1<<20) || b.Rate != 0 && !inOpenRange(b.Rate, 0, 1e15)) {
 			return fmt.Errorf("cell %q has a load beside it whose size, flows or rate is out of range", c.Name)
 		}
 	}
@@ -241,7 +241,7 @@ func (c *checker) takeSlice(s *Slice) error {
 			return fmt.Errorf("slice: negative count in a stream slice")
 		}
 	}
-	if t := s.Beside; t != nil && t.negative() {
+	if t := s.Background; t != nil && t.negative() {
 		return fmt.Errorf("slice: negative count in a stream beside a slice")
 	}
 	if n != 1 {

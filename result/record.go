@@ -131,15 +131,15 @@ type Cell struct {
 	Batch     int    `json:"batch,omitempty"` // messages a system call; 0: one
 	// Rate is what was to be offered per second, by all flows together: requests of a load
 	// on a schedule, datagrams, or bits of a TCP stream. 0: as fast as it goes.
-	Rate   float64       `json:"rate,omitempty"`
-	Beside *Beside       `json:"beside,omitempty"` // what ran beside the load; nil: nothing
-	Metric Metric        `json:"metric"`
-	Slice  time.Duration `json:"slice"` // timed part of a slice
-	Head   time.Duration `json:"head"`  // run and thrown away before it
+	Rate       float64         `json:"rate,omitempty"`
+	Background *BackgroundLoad `json:"beside,omitempty"` // what ran beside the load; nil: nothing
+	Metric     Metric          `json:"metric"`
+	Slice      time.Duration   `json:"slice"` // timed part of a slice
+	Head       time.Duration   `json:"head"`  // run and thrown away before it
 }
 
-// Beside is a stream that each arm carried beside its load, on flows of its own.
-type Beside struct {
+// BackgroundLoad is a stream that each arm carried beside its load, on flows of its own.
+type BackgroundLoad struct {
 	Load  string  `json:"load"`
 	Size  int     `json:"size"` // bytes of a message
 	Flows int     `json:"flows"`
@@ -158,10 +158,10 @@ type Slice struct {
 	// Elapsed is the timed part at the client, ns.
 	Elapsed int64 `json:"elapsed"`
 
-	Latency *Latency `json:"latency,omitempty"` // loads of requests: ping-pong, connections
-	Stream  *Stream  `json:"stream,omitempty"`  // one-way loads
-	Beside  *Stream  `json:"beside,omitempty"`  // what the stream beside the load carried
-	Failed  string   `json:"failed,omitempty"`  // why there is no figure
+	Latency    *Latency `json:"latency,omitempty"` // loads of requests: ping-pong, connections
+	Stream     *Stream  `json:"stream,omitempty"`  // one-way loads
+	Background *Stream  `json:"beside,omitempty"`  // what the stream beside the load carried
+	Failed     string   `json:"failed,omitempty"`  // why there is no figure
 }
 
 // Latency is a slice of a load of requests: F outstanding, one a flow. Where each has

@@ -22,7 +22,7 @@ func planToPB(p load.Plan) (*agentpb.Plan, error) {
 		Slice: int64(p.Slice), Head: int64(p.Head), ClientCpu: int64(p.ClientCPU), ServerCpu: int64(p.ServerCPU),
 		Congestion: p.Congestion, Rate: p.Rate, Nonce: p.Nonce[:],
 	}
-	if b := p.Beside; b != nil {
+	if b := p.Background; b != nil {
 		out.Beside = &agentpb.Background{Load: b.Load, Size: int64(b.Size), Flows: int64(b.Flows), Rate: b.Rate,
 			ClientCpu: int64(b.ClientCPU), ServerCpu: int64(b.ServerCPU)}
 	}
@@ -61,7 +61,7 @@ func planFromPB(p *agentpb.Plan) (load.Plan, error) {
 		return load.Plan{}, fmt.Errorf("the nonce has %d bytes, not %d", len(p.GetNonce()), len(out.Nonce))
 	}
 	if b := p.GetBeside(); b != nil {
-		out.Beside = &load.Background{Load: b.GetLoad(), Size: int(b.GetSize()), Flows: int(b.GetFlows()), Rate: b.GetRate(),
+		out.Background = &load.Background{Load: b.GetLoad(), Size: int(b.GetSize()), Flows: int(b.GetFlows()), Rate: b.GetRate(),
 			ClientCPU: int(b.GetClientCpu()), ServerCPU: int(b.GetServerCpu())}
 	}
 	for _, a := range p.GetArms() {
@@ -148,7 +148,7 @@ func sliceToPB(s load.SliceResult) *agentpb.Slice {
 			Missed: l.Missed, Lateness: l.Lateness,
 		}
 	}
-	out.Stream, out.Beside = streamToPB(s.Stream), streamToPB(s.Beside)
+	out.Stream, out.Beside = streamToPB(s.Stream), streamToPB(s.Background)
 	return out
 }
 
@@ -164,7 +164,7 @@ func sliceFromPB(s *agentpb.Slice) load.SliceResult {
 			Missed: l.GetMissed(), Lateness: l.GetLateness(),
 		}
 	}
-	out.Stream, out.Beside = streamFromPB(s.GetStream()), streamFromPB(s.GetBeside())
+	out.Stream, out.Background = streamFromPB(s.GetStream()), streamFromPB(s.GetBeside())
 	return out
 }
 

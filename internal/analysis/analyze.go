@@ -144,7 +144,7 @@ func (a *analyzer) row(c result.Cell, arm result.Arm, d, base *armData) Row {
 	a.latency(&r, d)
 	a.stream(&r, c, d)
 	a.cpu(&r, c, d, base)
-	r.Beside = d.beside(c)
+	r.Background = d.background(c)
 	if c.Metric.IsCPU() {
 		a.paced(&r, c, d, base)
 	} else {

@@ -63,7 +63,7 @@ func work(per string, s *result.Slice, fragments int) float64 {
 
 // cpu fills in what the row's traffic cost, and its ratio to the baseline.
 func (a *analyzer) cpu(r *Row, c result.Cell, d, base *armData) {
-	if c.Metric == result.RoundTrip && c.Beside == nil {
+	if c.Metric == result.RoundTrip && c.Background == nil {
 		return // most of it is the wait for the next request to be due
 	}
 	per := perUnit(c)

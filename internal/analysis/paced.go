@@ -25,13 +25,13 @@ func (d *armData) offered() Offered {
 	return d.offeredBy(func(s *result.Slice) *result.Stream { return s.Stream })
 }
 
-// beside sums the stream that ran beside a load.
-func (d *armData) beside(c result.Cell) *Beside {
-	of := func(s *result.Slice) *result.Stream { return s.Beside }
-	if c.Beside == nil {
+// background sums the stream that ran beside a load.
+func (d *armData) background(c result.Cell) *BackgroundTraffic {
+	of := func(s *result.Slice) *result.Stream { return s.Background }
+	if c.Background == nil {
 		return nil
 	}
-	var out Beside
+	var out BackgroundTraffic
 	var sent, received int64
 	for _, s := range d.slices {
 		if t := of(s); t != nil {
@@ -43,13 +43,13 @@ func (d *armData) beside(c result.Cell) *Beside {
 		return nil
 	}
 	out.LossShare = max(0, 1-float64(received)/float64(sent))
-	if c.Beside.Rate > 0 {
+	if c.Background.Rate > 0 {
 		o := d.offeredBy(of)
 		out.Offered = &o
 	}
 	unit := 1.0
-	if c.Beside.Load == "tcp_bw" || c.Beside.Size >= LeastBytesSize {
-		unit = 8 * float64(c.Beside.Size) // bits of a message
+	if c.Background.Load == "tcp_bw" || c.Background.Size >= LeastBytesSize {
+		unit = 8 * float64(c.Background.Size) // bits of a message
 	}
 	rate := medianOfMedians(d.rates(func(s *result.Slice) (float64, bool) {
 		t := of(s)

@@ -64,8 +64,8 @@ type Row struct {
 	Latency  *Latency         `json:"latency,omitempty"`
 	Stream   *Stream          `json:"stream,omitempty"`
 	CPU      *CPU             `json:"cpu,omitempty"`
-	// Beside is what the stream beside the load carried; nil: there was none.
-	Beside *Beside `json:"beside,omitempty"`
+	// Background is what the stream beside the load carried; nil: there was none.
+	Background *BackgroundTraffic `json:"beside,omitempty"`
 	// Offered is what became of the rate of a stream that has one.
 	Offered *Offered `json:"offered,omitempty"`
 	// Counters are sums over all series, from the meters other than cpu and accel.
@@ -141,8 +141,8 @@ func (s *Stream) LossShare() float64 {
 	return float64(s.Lost) / float64(s.SentMessages)
 }
 
-// Beside sums the slices of a stream beside a load.
-type Beside struct {
+// BackgroundTraffic sums the slices of a stream beside a load.
+type BackgroundTraffic struct {
 	// Rate is what arrived, median over series as Value is: bit/s of TCP, messages/s of
 	// datagrams.
 	Rate float64 `json:"rate"`

@@ -66,7 +66,7 @@ a killed run left.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Paths, q.Command = args, ownCommand(env)
 			var err error
-			if q.Beside, err = compare.ParseBeside(beside, cores); err != nil {
+			if q.Background, err = compare.ParseBeside(beside, cores); err != nil {
 				return err
 			}
 			if q.Remote, err = far.remote(); err != nil {

@@ -17,7 +17,7 @@ type CellSpec struct {
 	Flows []int   // connections at a time; none: one
 	Rate  float64 // see load.CheckRate; 0: the load's own
 
-	Beside *result.Beside // what runs beside the load; nil: nothing
+	Background *result.BackgroundLoad // what runs beside the load; nil: nothing
 }
 
 // cells are the blocks of rows: every load at each of its sizes with each of
@@ -51,7 +51,7 @@ func (q Request) cells() ([]result.Cell, error) {
 				if err := l.CheckRate(spec.Rate, size, flows); err != nil {
 					return nil, err
 				}
-				if err := q.checkBeside(l, spec.Beside); err != nil {
+				if err := q.checkBeside(l, spec.Background); err != nil {
 					return nil, err
 				}
 				c := q.cell(l, size, flows, spec)
@@ -107,7 +107,7 @@ func (q Request) cell(l load.Load, size, flows int, spec CellSpec) result.Cell {
 	rate := spec.Rate
 	c := result.Cell{
 		Load: l.Name, Transport: l.Transport, Rate: cmp.Or(rate, l.Rate),
-		Size: size, Flows: flows, Metric: l.MetricAt(rate, size), Head: l.Head, Beside: spec.Beside,
+		Size: size, Flows: flows, Metric: l.MetricAt(rate, size), Head: l.Head, Background: spec.Background,
 	}
 	c.Slice = l.SliceAt(c.Rate, size, flows)
 	if q.Batch > 1 {

@@ -22,22 +22,22 @@ import (
 // Request is what a user asks for. The zero value of a field asks for its
 // default; [Request.Resolve] makes of it what can be carried out.
 type Request struct {
-	Paths  []string // as path.Arms takes them; the host network comes first, named or not
-	Names  []string // of the arms, one a path; none, or an empty one: as its driver
-	Hosts  int      // machines in the lab; 0: two
-	Loads  []string
-	Sizes  string         // of all Loads; see ParseSizes; empty: each load's own
-	Flows  []int          // of all Loads; none: one
-	Cells  []CellSpec     // in place of Loads, Sizes, Flows and Rate, where loads differ in these
-	Rate   float64        // of all Loads, per second; 0: each load's own
-	Beside *result.Beside // what runs beside all Loads; nil: nothing
-	Batch  int
-	Wire   string   // see lab.ParseWire
-	Tools  []string // real tools to run beside the first path
-	Series int
-	Rounds int
-	Slice  time.Duration
-	Budget time.Duration
+	Paths      []string // as path.Arms takes them; the host network comes first, named or not
+	Names      []string // of the arms, one a path; none, or an empty one: as its driver
+	Hosts      int      // machines in the lab; 0: two
+	Loads      []string
+	Sizes      string                 // of all Loads; see ParseSizes; empty: each load's own
+	Flows      []int                  // of all Loads; none: one
+	Cells      []CellSpec             // in place of Loads, Sizes, Flows and Rate, where loads differ in these
+	Rate       float64                // of all Loads, per second; 0: each load's own
+	Background *result.BackgroundLoad // what runs beside all Loads; nil: nothing
+	Batch      int
+	Wire       string   // see lab.ParseWire
+	Tools      []string // real tools to run beside the first path
+	Series     int
+	Rounds     int
+	Slice      time.Duration
+	Budget     time.Duration
 
 	Precision float64 // stop early when every interval is narrower; 0: never
 	// UntilDecided goes on until every comparison has a verdict, Budget at most.
@@ -79,7 +79,7 @@ func (q Request) withDefaults() Request {
 	}
 	if len(q.Cells) == 0 {
 		for _, l := range q.Loads {
-			q.Cells = append(q.Cells, CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows, Rate: q.Rate, Beside: q.Beside})
+			q.Cells = append(q.Cells, CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows, Rate: q.Rate, Background: q.Background})
 		}
 	}
 	if len(q.Remote.Machines) > 0 {

@@ -74,7 +74,7 @@ func seriesDuration(p *result.Plan, slow time.Duration) time.Duration {
 	total := time.Duration(0)
 	for _, c := range p.Cells {
 		slice := c.Head + c.Slice + slow*sliceCost
-		if c.Beside != nil {
+		if c.Background != nil {
 			slice += load.BackgroundLead + slow*sliceCost
 		}
 		round := arms * slice
@@ -193,7 +193,7 @@ func newNonce() (n load.Nonce) {
 }
 
 // besideCPUs gives the cores of a stream beside a load: those of the load, or the next ones.
-func (r *Run) besideCPUs(b *result.Beside) (client, server int) {
+func (r *Run) besideCPUs(b *result.BackgroundLoad) (client, server int) {
 	client, server = r.Plan.ClientCPU, r.Plan.ServerCPU
 	if b.Cores == OtherCores && client >= 0 {
 		return r.OtherCPUs[0], r.OtherCPUs[1]
@@ -231,10 +231,10 @@ func (r *Run) seriesPlan(cell result.Cell, arms []int) load.Plan {
 	if l, err := load.Find(cell.Load); err == nil {
 		width = max(width, l.ClientPorts(cell.Flows))
 	}
-	if b := cell.Beside; b != nil {
+	if b := cell.Background; b != nil {
 		width += b.Flows
-		plan.Beside = &load.Background{Load: b.Load, Size: b.Size, Flows: b.Flows, Rate: b.Rate}
-		plan.Beside.ClientCPU, plan.Beside.ServerCPU = r.besideCPUs(b)
+		plan.Background = &load.Background{Load: b.Load, Size: b.Size, Flows: b.Flows, Rate: b.Rate}
+		plan.Background.ClientCPU, plan.Background.ServerCPU = r.besideCPUs(b)
 	}
 	base := r.ports.take(blocks * width)
 	for i, arm := range arms {

@@ -313,7 +313,7 @@ func (r *Run) recordSlice(series int, cell result.Cell, arms []int, s load.Slice
 	slice := result.Slice{
 		Cell: cell.Name, Arm: name, Series: series, Round: s.Round,
 		Start: s.Start.Sub(r.start).Nanoseconds(), Elapsed: s.Elapsed.Nanoseconds(),
-		Latency: s.Latency, Stream: s.Stream, Beside: s.Beside,
+		Latency: s.Latency, Stream: s.Stream, Background: s.Background,
 	}
 	if s.Err != nil {
 		slice.Failed = s.Err.Error()

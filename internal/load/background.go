@@ -47,7 +47,7 @@ func (l Load) CheckBeside() error {
 
 // background is the plan of the stream beside a plan's load; nil: there is none.
 func (p Plan) background() *Plan {
-	b := p.Beside
+	b := p.Background
 	if b == nil {
 		return nil
 	}
@@ -56,7 +56,7 @@ func (p Plan) background() *Plan {
 		width = max(width, l.ClientPorts(p.Flows))
 	}
 	bg := p
-	bg.Beside, bg.Token = nil, p.Token+1
+	bg.Background, bg.Token = nil, p.Token+1
 	bg.Load, bg.Size, bg.Flows, bg.Rate, bg.Batch = b.Load, b.Size, b.Flows, b.Rate, 0
 	bg.ClientCPU, bg.ServerCPU = b.ClientCPU, b.ServerCPU
 	bg.Head = BackgroundLead

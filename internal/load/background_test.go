@@ -28,13 +28,13 @@ func TestBackground(t *testing.T) {
 				port += 20
 				p := loopback(t, c.load.Name, 2, 1, 64, port)
 				p.Arms[1].ServerPort, p.Arms[1].ClientPort = port+5, port+1005
-				p.Slice, p.Beside = slice, &c.beside
+				p.Slice, p.Background = slice, &c.beside
 				for _, r := range run(t, p) {
 					failed = errors.Join(failed, problems(c.load, p, r))
 					if r.Err != nil {
 						continue
 					}
-					b := r.Beside
+					b := r.Background
 					if b == nil || b.SentMessages == 0 || b.RecvMessages > b.SentMessages {
 						return errors.Join(failed, fmt.Errorf("beside: %+v", b))
 					}
@@ -54,7 +54,7 @@ func TestBackground(t *testing.T) {
 // An arm whose background cannot be opened is not measured without it.
 func TestBackgroundFails(t *testing.T) {
 	p := loopback(t, "udp_lat", 1, 1, 64, 30800)
-	p.Beside = &Background{Load: "tcp_bw", Size: 1000, Flows: 1, ClientCPU: -1, ServerCPU: -1}
+	p.Background = &Background{Load: "tcp_bw", Size: 1000, Flows: 1, ClientCPU: -1, ServerCPU: -1}
 	taken, err := net.Listen("tcp4", "127.0.0.1:30801") // where the background would listen
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestBackgroundFails(t *testing.T) {
 	if why := s.FailedArms()[0]; why == nil {
 		t.Error("the arm is served")
 	}
-	p.Beside.Load = "tcp_lat"
+	p.Background.Load = "tcp_lat"
 	if _, err := Open(context.Background(), p, nil, nil); err == nil {
 		t.Error("a ping-pong runs beside")
 	}

@@ -67,10 +67,10 @@ func (p Plan) forGuest(arms []int) Plan {
 	all := p
 	p.Arms, p.Schedule = nil, nil
 	p.ClientCPU, p.ServerCPU = -1, -1
-	if p.Beside != nil {
-		beside := *p.Beside
+	if p.Background != nil {
+		beside := *p.Background
 		beside.ClientCPU, beside.ServerCPU = -1, -1
-		p.Beside = &beside
+		p.Background = &beside
 	}
 	for _, arm := range arms {
 		a := all.Arms[arm]

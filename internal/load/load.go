@@ -68,7 +68,7 @@ type Plan struct {
 	Congestion string
 	// ClientCPU and ServerCPU pin the loops; -1: not pinned.
 	ClientCPU, ServerCPU int
-	Beside               *Background // nil: nothing runs beside the load
+	Background           *Background // nil: nothing runs beside the load
 }
 
 // Arm is one path in a Plan.
@@ -114,7 +114,7 @@ func (p Plan) LongestSlice() time.Duration {
 	if l, err := Find(p.Load); err == nil && l.Kind == Scheduled {
 		d += scheduleTimeout
 	}
-	if p.Beside != nil {
+	if p.Background != nil {
 		d += BackgroundLead
 	}
 	return d
@@ -135,7 +135,7 @@ func (p Plan) check() (Load, error) {
 			}
 		}
 	}
-	if b := p.Beside; b != nil {
+	if b := p.Background; b != nil {
 		l, err := Find(b.Load)
 		if err == nil {
 			err = l.CheckBackground()
@@ -163,6 +163,6 @@ type SliceResult struct {
 	Elapsed    time.Duration
 	Latency    *result.Latency
 	Stream     *result.Stream
-	Beside     *result.Stream // what the background carried, if there is one
+	Background *result.Stream // what the background carried, if there is one
 	Err        error          // the arm could not be measured, and is left out from here
 }

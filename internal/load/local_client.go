@@ -139,7 +139,7 @@ func (h *localClient) Measure(arm, round int) SliceResult {
 	s := SliceResult{Arm: arm, Round: round, Start: time.Now()}
 	measure := func() error { return h.runSlice(arm, h.plan.Head, h.plan.Slice, h.observer) }
 	if h.background != nil {
-		s.Beside, s.Err = h.runBeside(arm, measure)
+		s.Background, s.Err = h.runBeside(arm, measure)
 	} else {
 		s.Err = measure()
 	}

@@ -96,7 +96,7 @@ func CellName(c result.Cell) string {
 	if l, err := Find(c.Load); err == nil && c.Rate != l.Rate {
 		name += fmt.Sprintf("/rate=%s", FormatRate(c.Rate))
 	}
-	if b := c.Beside; b != nil {
+	if b := c.Background; b != nil {
 		name += fmt.Sprintf("/beside=%s/%d", b.Load, b.Size)
 		if b.Flows > 1 {
 			name += fmt.Sprintf("x%d", b.Flows)

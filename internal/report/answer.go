@@ -212,7 +212,7 @@ func measurement(c result.Cell) string {
 	case result.Bandwidth:
 		name = "throughput"
 	}
-	if b := c.Beside; b != nil {
+	if b := c.Background; b != nil {
 		name += " beside " + sanitize.Text(b.Load)
 	}
 	return strings.ToUpper(sanitize.Text(c.Transport)) + " " + name

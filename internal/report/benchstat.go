@@ -99,7 +99,7 @@ func benchLines(out io.Writer, rec *result.Record, c result.Cell, r *analysis.Ro
 	if c.Batch > 1 {
 		name += fmt.Sprintf("/batch=%d", c.Batch)
 	}
-	if b := c.Beside; b != nil {
+	if b := c.Background; b != nil {
 		name += "/beside=" + benchKey(b.Load)
 		if b.Rate > 0 {
 			name += "@" + strconv.FormatFloat(b.Rate, 'f', -1, 64)

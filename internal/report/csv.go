@@ -117,22 +117,22 @@ var csvFields = []csvField{
 	// What ran beside the load, and the rate of it that arrived: bit/s of TCP and of large
 	// datagrams, else messages a second.
 	{"beside", func(c *analysis.Cell, _ *analysis.Row) string {
-		if c.Cell.Beside == nil {
+		if c.Cell.Background == nil {
 			return ""
 		}
-		return c.Cell.Beside.Load
+		return c.Cell.Background.Load
 	}},
 	{"beside_rate_asked", func(c *analysis.Cell, _ *analysis.Row) string {
-		if c.Cell.Beside == nil {
+		if c.Cell.Background == nil {
 			return ""
 		}
-		return number(c.Cell.Beside.Rate)
+		return number(c.Cell.Background.Rate)
 	}},
 	{"beside_rate", func(_ *analysis.Cell, r *analysis.Row) string {
-		if r.Beside == nil {
+		if r.Background == nil {
 			return ""
 		}
-		return number(r.Beside.Rate)
+		return number(r.Background.Rate)
 	}},
 }
 

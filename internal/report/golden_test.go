@@ -148,7 +148,7 @@ func paced() *result.Record {
 
 // beside has a path whose background loses a part of its datagrams.
 func beside() *result.Record {
-	t := small(recordtest.Ping, recordtest.Beside)
+	t := small(recordtest.Ping, recordtest.Background)
 	t.Arms[3].Loss = 0.02
 	return recordtest.Make(t)
 }

@@ -32,7 +32,7 @@ func blocks(rec *result.Record, s *analysis.Summary, n *notes) []block {
 // sameWay: the cells differ in size only, so one line each can tell them apart.
 func sameWay(cells []*analysis.Cell) bool {
 	for _, c := range cells {
-		if c.Cell.Flows != cells[0].Cell.Flows || c.Cell.Batch != cells[0].Cell.Batch || c.Cell.Rate != cells[0].Cell.Rate || c.Cell.Beside != nil {
+		if c.Cell.Flows != cells[0].Cell.Flows || c.Cell.Batch != cells[0].Cell.Batch || c.Cell.Rate != cells[0].Cell.Rate || c.Cell.Background != nil {
 			return false
 		}
 	}

@@ -81,7 +81,7 @@ func cellName(c result.Cell) string {
 	if c.Rate > 0 {
 		name += ", " + offered(c.Rate) + "/s"
 	}
-	if b := c.Beside; b != nil {
+	if b := c.Background; b != nil {
 		name += " beside " + besideName(b)
 	}
 	return name
@@ -207,7 +207,7 @@ func trafficColumns(c *analysis.Cell) []field {
 				return count(r.Latency.Missed)
 			}})
 		}
-		if b := c.Cell.Beside; b != nil {
+		if b := c.Cell.Background; b != nil {
 			out = append(out, field{column{"beside", false, 3}, func(r *analysis.Row) string { return besideRate(b, r) }})
 		}
 		return out
@@ -255,7 +255,7 @@ func trafficColumns(c *analysis.Cell) []field {
 // cpuColumns appear when the CPU meter ran.
 func cpuColumns(c *analysis.Cell, base string) []field {
 	i := slices.IndexFunc(c.Rows, func(r analysis.Row) bool { return r.CPU != nil })
-	if i < 0 || c.Cell.Metric.IsCPU() || c.Cell.Beside != nil { // it is the figure, or mostly of other traffic
+	if i < 0 || c.Cell.Metric.IsCPU() || c.Cell.Background != nil { // it is the figure, or mostly of other traffic
 		return nil
 	}
 	fields := []field{{column{"CPU/" + c.Rows[i].CPU.Unit, false, 2}, func(r *analysis.Row) string { return cost(r.CPU) }}}

@@ -53,7 +53,7 @@ type SummaryLoad struct {
 	Flows []int   `json:"flows,omitempty"`
 	Rate  float64 `json:"rate,omitempty"` // per second; 0: the load's own
 
-	Beside *result.Beside `json:"beside,omitempty"` // what runs beside it; nil: nothing
+	Background *result.BackgroundLoad `json:"beside,omitempty"` // what runs beside it; nil: nothing
 }
 
 // measures is how long measuring takes, over all wires.

@@ -54,19 +54,19 @@ var (
 
 // The cells of a default run.
 var (
-	TCPLat = cell("tcp_lat/1", "tcp_lat", "tcp", 1, result.OneWay)
-	UDPLat = cell("udp_lat/1", "udp_lat", "udp", 1, result.OneWay)
-	TCPBw  = cell("tcp_bw/65536", "tcp_bw", "tcp", 65536, result.Bandwidth)
-	TCPMsg = cell("tcp_bw/1", "tcp_bw", "tcp", 1, result.Messages)
-	UDPMsg = cell("udp_bw/1", "udp_bw", "udp", 1, result.Messages)
-	UDPBw  = cell("udp_bw/8192", "udp_bw", "udp", 8192, result.Bandwidth)
-	TCPRR  = cell("tcp_rr/1", "tcp_rr", "tcp", 1, result.Transactions)
-	Probe  = scheduled("probe/64", "probe", "udp", 64)
-	Ping   = scheduled("ping/56", "ping", "icmp", 56)
-	UDPAt  = paced("udp_bw/1/rate=100k", "udp_bw", "udp", 1, 100_000, result.CPUPerPacket)
-	TCPAt  = paced("tcp_bw/65536/rate=2G", "tcp_bw", "tcp", 65536, 2e9, result.CPUPerGB)
-	Beside = beside(Ping, result.Beside{Load: "udp_bw", Size: 1, Flows: 1, Rate: 50_000, Cores: "same"})
-	TCPCRR = cell("tcp_crr/1", "tcp_crr", "tcp", 1, result.Connections)
+	TCPLat     = cell("tcp_lat/1", "tcp_lat", "tcp", 1, result.OneWay)
+	UDPLat     = cell("udp_lat/1", "udp_lat", "udp", 1, result.OneWay)
+	TCPBw      = cell("tcp_bw/65536", "tcp_bw", "tcp", 65536, result.Bandwidth)
+	TCPMsg     = cell("tcp_bw/1", "tcp_bw", "tcp", 1, result.Messages)
+	UDPMsg     = cell("udp_bw/1", "udp_bw", "udp", 1, result.Messages)
+	UDPBw      = cell("udp_bw/8192", "udp_bw", "udp", 8192, result.Bandwidth)
+	TCPRR      = cell("tcp_rr/1", "tcp_rr", "tcp", 1, result.Transactions)
+	Probe      = scheduled("probe/64", "probe", "udp", 64)
+	Ping       = scheduled("ping/56", "ping", "icmp", 56)
+	UDPAt      = paced("udp_bw/1/rate=100k", "udp_bw", "udp", 1, 100_000, result.CPUPerPacket)
+	TCPAt      = paced("tcp_bw/65536/rate=2G", "tcp_bw", "tcp", 65536, 2e9, result.CPUPerGB)
+	Background = withBackground(Ping, result.BackgroundLoad{Load: "udp_bw", Size: 1, Flows: 1, Rate: 50_000, Cores: "same"})
+	TCPCRR     = cell("tcp_crr/1", "tcp_crr", "tcp", 1, result.Connections)
 )
 
 func cell(name, load, transport string, size int, m result.Metric) result.Cell {
@@ -92,9 +92,9 @@ func paced(name, load, transport string, size int, rate float64, m result.Metric
 	return c
 }
 
-// beside is a cell with a stream beside it.
-func beside(c result.Cell, b result.Beside) result.Cell {
-	c.Name, c.Beside = c.Name+"/beside", &b
+// withBackground is a cell with a stream beside it.
+func withBackground(c result.Cell, b result.BackgroundLoad) result.Cell {
+	c.Name, c.Background = c.Name+"/beside", &b
 	return c
 }
 
@@ -232,10 +232,10 @@ func (m *generator) fill(s *result.Slice, c result.Cell, a Arm, factor float64) 
 				s.Latency.Lateness = m.histogram(orOne(a.Late)*1000, n)
 			}
 		}
-		if b := c.Beside; b != nil {
+		if b := c.Background; b != nil {
 			n := int64(b.Rate * wall / 1e9)
 			got := int64(float64(n) * (1 - a.Loss))
-			s.Beside = &result.Stream{AskedMessages: n, SentMessages: n, SentBytes: n * int64(b.Size), SendNs: int64(wall),
+			s.Background = &result.Stream{AskedMessages: n, SentMessages: n, SentBytes: n * int64(b.Size), SendNs: int64(wall),
 				RecvMessages: got, RecvBytes: got * int64(b.Size), RateMessages: got, RateBytes: got * int64(b.Size), RateNs: int64(wall)}
 		}
 		units := float64(n + s.Latency.HeadReplies)

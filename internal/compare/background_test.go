@@ -9,7 +9,7 @@ import (
 )
 
 func TestParseBeside(t *testing.T) {
-	for text, want := range map[string]result.Beside{
+	for text, want := range map[string]result.BackgroundLoad{
 		"tcp_bw":      {Load: "tcp_bw", Size: 64 << 10, Flows: 1, Cores: "same"},
 		"udp_bw@100k": {Load: "udp_bw", Size: 1, Flows: 1, Rate: 1e5, Cores: "same"},
 		"tcp_bw@5G":   {Load: "tcp_bw", Size: 64 << 10, Flows: 1, Rate: 5e9, Cores: "same"},
@@ -44,16 +44,16 @@ func TestBesideRefused(t *testing.T) {
 	}{
 		"no latency": {Request{Loads: []string{"tcp_bw"}}, "tcp_bw beside another load"},
 		"tool":       {Request{Loads: []string{"tcp_lat"}, Tools: []string{"qperf"}}, "--with"},
-		"cores":      {Request{Loads: []string{"ping"}, Beside: &result.Beside{Load: "udp_bw", Size: 1, Flows: 1, Cores: "some"}}, "--probe-core some"},
+		"cores":      {Request{Loads: []string{"ping"}, Background: &result.BackgroundLoad{Load: "udp_bw", Size: 1, Flows: 1, Cores: "some"}}, "--probe-core some"},
 	} {
-		if c.q.Beside == nil {
-			c.q.Beside = &result.Beside{Load: "udp_bw", Size: 1, Flows: 1, Cores: "same"}
+		if c.q.Background == nil {
+			c.q.Background = &result.BackgroundLoad{Load: "udp_bw", Size: 1, Flows: 1, Cores: "same"}
 		}
 		if _, err := c.q.Resolve(); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	p, err := Request{Loads: []string{"ping"}, Beside: &result.Beside{Load: "udp_bw", Size: 1, Flows: 1, Rate: 1e5, Cores: "same"}}.Plan()
+	p, err := Request{Loads: []string{"ping"}, Background: &result.BackgroundLoad{Load: "udp_bw", Size: 1, Flows: 1, Rate: 1e5, Cores: "same"}}.Plan()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // ParseBeside reads what is to run beside a load, LOAD or LOAD@RATE, with the load's own
 // size of messages, and on which cores; empty texts: nothing, on the same. Errors are for
 // a user.
-func ParseBeside(text, cores string) (*result.Beside, error) {
+func ParseBeside(text, cores string) (*result.BackgroundLoad, error) {
 	switch {
 	case text == "" && cores == "":
 		return nil, nil
@@ -31,7 +31,7 @@ func ParseBeside(text, cores string) (*result.Beside, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &result.Beside{Load: l.Name, Size: l.Size, Flows: 1, Cores: cmp.Or(cores, experiment.SameCores)}
+	b := &result.BackgroundLoad{Load: l.Name, Size: l.Size, Flows: 1, Cores: cmp.Or(cores, experiment.SameCores)}
 	if !limited {
 		return b, nil
 	}
@@ -42,7 +42,7 @@ func ParseBeside(text, cores string) (*result.Beside, error) {
 }
 
 // checkBeside refuses loads that nothing can run beside, and cores that are not there.
-func (q Request) checkBeside(l load.Load, b *result.Beside) error {
+func (q Request) checkBeside(l load.Load, b *result.BackgroundLoad) error {
 	if b == nil {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // besideName names what ran beside a load: "udp_bw 1 B at 100k/s".
-func besideName(b *result.Beside) string {
+func besideName(b *result.BackgroundLoad) string {
 	name := sanitize.Text(b.Load) + " " + bytesSize(b.Size)
 	if b.Flows > 1 {
 		name += fmt.Sprintf(" x %d flows", b.Flows)
@@ -26,14 +26,14 @@ func besideName(b *result.Beside) string {
 }
 
 // besideRate is what of it arrived.
-func besideRate(b *result.Beside, r *analysis.Row) string {
+func besideRate(b *result.BackgroundLoad, r *analysis.Row) string {
 	switch {
-	case r.Beside == nil || r.Beside.Rate == 0:
+	case r.Background == nil || r.Background.Rate == 0:
 		return noFigure
 	case b.Load == "tcp_bw" || b.Size >= analysis.LeastBytesSize:
-		return bits(r.Beside.Rate)
+		return bits(r.Background.Rate)
 	}
-	return rate(r.Beside.Rate, "msg")
+	return rate(r.Background.Rate, "msg")
 }
 
 // fullCore is the busy share from which a core counts as full.
@@ -42,12 +42,12 @@ const fullCore = 0.98
 // besideNotes say what of a stream beside a load limits the figures, and which cores were
 // full.
 func besideNotes(r *analysis.Row, c *analysis.Cell) []string {
-	if c.Cell.Beside == nil || r.Beside == nil {
+	if c.Cell.Background == nil || r.Background == nil {
 		return nil
 	}
 	var out []string
 	name := sanitize.Text(r.Arm.Name)
-	if o := r.Beside.Offered; o != nil && !o.Held {
+	if o := r.Background.Offered; o != nil && !o.Reached {
 		out = append(out, fmt.Sprintf("%s, %s: what ran beside did not hold its rate: %s of it were sent and %s arrived, so this is the latency beside less traffic",
 			cellName(c.Cell), name, percent(o.Sent), percent(o.Received)))
 	}
