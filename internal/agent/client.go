@@ -171,6 +171,9 @@ func (c *Client) Serve(ctx context.Context, plan load.Plan, meters []string) (sh
 	ctx, cancel := context.WithTimeout(ctx, shortCall+forEnds(endsOf(plan)))
 	defer cancel()
 	reply, err := c.api.Serve(ctx, &agentpb.SeriesRequest{Plan: p, Meters: meters})
+	if why := c.lost.Load(); err != nil && why != nil {
+		return nil, why
+	}
 	if err != nil {
 		return nil, fromStatus(c.machine, err)
 	}
