@@ -104,14 +104,6 @@ func writeHTML(w io.Writer, rec *result.Record, s *analysis.Summary, opt Options
 	return out.Flush()
 }
 
-func answerLines(v *view) []string {
-	var out []string
-	for _, a := range v.answers {
-		out = append(out, a.path+strings.TrimLeft(a.text, " "))
-	}
-	return out
-}
-
 // svg draws a figure for a page. The template has escaped what is in it.
 func svg(c chart.Chart, width int) (template.HTML, error) {
 	var out bytes.Buffer
