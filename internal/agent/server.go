@@ -200,7 +200,15 @@ func (s *server) Run(ctx context.Context, req *agentpb.SeriesRequest) (*agentpb.
 	}
 	quiet := s.slicesRun(plan)
 	guests := NewGuests(req.GetMeters())
-	slices, err := s.engine.Run(ctx, plan, pauseObserver{rec, ctx, &s.pulse}, guests)
+	var slices []load.SliceResult
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		slices, err = s.engine.Run(ctx, plan, pauseObserver{rec, ctx, &s.pulse}, guests)
+	}()
+	if !endsInTime(ctx, ended) {
+		return &agentpb.RunReply{Stopped: true, Failure: failureToPB(context.Canceled)}, nil
+	}
 	quiet()
 	sums := append(withoutGuests(rec.Meters(), plan), guests.sums...)
 	reply := &agentpb.RunReply{Slices: convert(slices, sliceToPB), Meters: convert(sums, meterToPB)}
@@ -212,6 +220,30 @@ func (s *server) Run(ctx context.Context, req *agentpb.SeriesRequest) (*agentpb.
 		reply.Failure = failureToPB(err)
 	}
 	return reply, nil
+}
+
+// abortGrace is how long a series may take to end whose other end is lost. A slice ends at
+// once; flows that are being opened wait for answers that do not come.
+const abortGrace = 500 * time.Millisecond
+
+// endsInTime waits for the end of a series; false: it was aborted, and still opens its flows.
+// There are no slices of it then, and the agent is about to end.
+func endsInTime(ctx context.Context, ended <-chan struct{}) bool {
+	select {
+	case <-ended:
+		return true
+	case <-ctx.Done():
+	}
+	if !errors.Is(context.Cause(ctx), load.ErrAborted) {
+		<-ended
+		return true
+	}
+	select {
+	case <-ended:
+		return true
+	case <-time.After(abortGrace):
+		return false
+	}
 }
 
 // Stop ends the series that runs. To stop one that is over is no error: the
