@@ -90,7 +90,6 @@ func (f *flows) serveRequests(ctx context.Context, track *kernel.Conntrack) erro
 	defer stop()
 	var record ringbuf.Record
 	var requests []bpf.CtRequest
-	var resets []reset
 	for {
 		err := ring.ReadInto(&record)
 		if errors.Is(err, ringbuf.ErrClosed) {
@@ -103,21 +102,14 @@ func (f *flows) serveRequests(ctx context.Context, track *kernel.Conntrack) erro
 		if _, err := binary.Decode(record.RawSample, binary.NativeEndian, &r); err != nil {
 			continue // not one of ours
 		}
-		if r.Action == bpf.CtPrepare {
-			requests = append(requests, r)
-		} else {
-			resets = append(resets, reset{connection(r.Key), r.Action == bpf.CtClose})
-		}
-		if len(requests)+len(resets) < requestBatch && ring.AvailableBytes() > 0 {
+		requests = append(requests, r)
+		if len(requests) < requestBatch && ring.AvailableBytes() > 0 {
 			continue
 		}
 		if err := f.prepare(requests, track); err != nil {
 			return err
 		}
-		if err := settleResets(resets, track); err != nil {
-			return err
-		}
-		requests, resets = requests[:0], resets[:0]
+		requests = requests[:0]
 	}
 }
 

@@ -265,28 +265,22 @@ func readTimeouts(timeouts map[uint8][]string) (all [256]ctTimeouts, err error) 
 	for protocol, names := range timeouts {
 		var seconds []uint32
 		for _, name := range names {
-			timeout, err := readSeconds(name)
+			text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_" + name)
 			if errors.Is(err, os.ErrNotExist) {
 				continue // this kernel tracks nothing
 			}
 			if err != nil {
 				return all, err
 			}
-			seconds = append(seconds, uint32(timeout/time.Second))
+			n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 31)
+			if err != nil {
+				return all, err
+			}
+			seconds = append(seconds, uint32(n))
 		}
 		if len(seconds) > 0 {
 			all[protocol] = ctTimeouts{seconds[0], slices.Min(seconds)}
 		}
 	}
 	return all, nil
-}
-
-// readSeconds reads a conntrack timeout in the calling thread's network namespace.
-func readSeconds(name string) (time.Duration, error) {
-	text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_" + name)
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 31)
-	return time.Duration(n) * time.Second, err
 }

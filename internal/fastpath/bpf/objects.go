@@ -32,13 +32,6 @@ type (
 	CtRequest = vxlanCtRequest
 )
 
-// Actions of a [CtRequest], enum ct_action of src/conntrack.h.
-const (
-	CtPrepare uint32 = iota // prepare the conntrack entry, so that the flow can be carried
-	CtClose                 // an RST has ended the connection
-	CtKeep                  // an RST was too old to do so
-)
-
 // Objects are the programs of a fast path, not yet attached, and its tables.
 type Objects struct {
 	FromPod  *ebpf.Program `ebpf:"from_pod"`  // on a pod's device: what the pod sends

@@ -36,10 +36,9 @@ type routedCounter struct {
 }
 
 type routedCtRequest struct {
-	_      structs.HostLayout
-	Key    routedFlowKey
-	Entry  uint32
-	Action uint32
+	_     structs.HostLayout
+	Key   routedFlowKey
+	Entry uint32
 }
 
 type routedFlow struct {
@@ -125,13 +124,6 @@ type routedSlot struct {
 	Header  [8]uint64
 }
 
-type routedTail struct {
-	_    structs.HostLayout
-	Hash uint64
-	End  uint32
-	Kept uint32
-}
-
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -145,7 +137,6 @@ const (
 	routedMapPodAt           = "pod_at"
 	routedMapPods            = "pods"
 	routedMapSlots           = "slots"
-	routedMapTails           = "tails"
 	routedProgClock          = "clock"
 	routedProgFromPod        = "from_pod"
 	routedProgFromWire       = "from_wire"
@@ -229,7 +220,6 @@ type routedMapSpecs struct {
 	PodAt      *ebpf.MapSpec `ebpf:"pod_at"`
 	Pods       *ebpf.MapSpec `ebpf:"pods"`
 	Slots      *ebpf.MapSpec `ebpf:"slots"`
-	Tails      *ebpf.MapSpec `ebpf:"tails"`
 }
 
 // routedVariableSpecs contains global variables before they are loaded into the kernel.
@@ -279,7 +269,6 @@ type routedMaps struct {
 	PodAt      *ebpf.Map `ebpf:"pod_at"`
 	Pods       *ebpf.Map `ebpf:"pods"`
 	Slots      *ebpf.Map `ebpf:"slots"`
-	Tails      *ebpf.Map `ebpf:"tails"`
 }
 
 func (m *routedMaps) Close() error {
@@ -293,7 +282,6 @@ func (m *routedMaps) Close() error {
 		m.PodAt,
 		m.Pods,
 		m.Slots,
-		m.Tails,
 	)
 }
 

@@ -36,10 +36,9 @@ type vxlanCounter struct {
 }
 
 type vxlanCtRequest struct {
-	_      structs.HostLayout
-	Key    vxlanFlowKey
-	Entry  uint32
-	Action uint32
+	_     structs.HostLayout
+	Key   vxlanFlowKey
+	Entry uint32
 }
 
 type vxlanFlow struct {
@@ -125,13 +124,6 @@ type vxlanSlot struct {
 	Header  [8]uint64
 }
 
-type vxlanTail struct {
-	_    structs.HostLayout
-	Hash uint64
-	End  uint32
-	Kept uint32
-}
-
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -145,7 +137,6 @@ const (
 	vxlanMapPodAt           = "pod_at"
 	vxlanMapPods            = "pods"
 	vxlanMapSlots           = "slots"
-	vxlanMapTails           = "tails"
 	vxlanProgClock          = "clock"
 	vxlanProgFromPod        = "from_pod"
 	vxlanProgFromWire       = "from_wire"
@@ -230,7 +221,6 @@ type vxlanMapSpecs struct {
 	PodAt      *ebpf.MapSpec `ebpf:"pod_at"`
 	Pods       *ebpf.MapSpec `ebpf:"pods"`
 	Slots      *ebpf.MapSpec `ebpf:"slots"`
-	Tails      *ebpf.MapSpec `ebpf:"tails"`
 }
 
 // vxlanVariableSpecs contains global variables before they are loaded into the kernel.
@@ -281,7 +271,6 @@ type vxlanMaps struct {
 	PodAt      *ebpf.Map `ebpf:"pod_at"`
 	Pods       *ebpf.Map `ebpf:"pods"`
 	Slots      *ebpf.Map `ebpf:"slots"`
-	Tails      *ebpf.Map `ebpf:"tails"`
 }
 
 func (m *vxlanMaps) Close() error {
@@ -295,7 +284,6 @@ func (m *vxlanMaps) Close() error {
 		m.PodAt,
 		m.Pods,
 		m.Slots,
-		m.Tails,
 	)
 }
 

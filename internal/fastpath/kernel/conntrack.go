@@ -39,8 +39,6 @@ type Update struct {
 	Timeout time.Duration
 	// Unreplied leaves a UDP connection without a reply as it is.
 	Unreplied bool
-	// Closed sets a TCP connection's state to closed, as a valid RST does.
-	Closed bool
 }
 
 // ConnState is the state of a connection at its update.
@@ -81,29 +79,6 @@ func (c *Conntrack) Update(all []Update, tell func(i int, is ConnState)) error {
 		some := all[at:min(at+batchSize, len(all))]
 		if err := c.update(some, func(i int, is ConnState) { tell(at+i, is) }); err != nil {
 			return c.n.Wrap("update connections", err)
-		}
-	}
-	return nil
-}
-
-// Remaining reads the states of connections, and the time until they expire.
-func (c *Conntrack) Remaining(all []Connection, tell func(i int, is ConnState, remaining time.Duration)) error {
-	for at := 0; at < len(all); at += batchSize {
-		some := all[at:min(at+batchSize, len(all))]
-		is, remaining := ConnUnknown, time.Duration(0)
-		err := c.roundTrip(len(some), func(b []byte, i int, sequence uint32) []byte {
-			return request(b, ctGet, 0, sequence, some[i], func(b []byte) []byte { return b })
-		}, func(m message) { is, remaining = m.state(), m.timeout() }, func(i int, result unix.Errno) {
-			if errors.Is(result, unix.ENOENT) {
-				is = ConnMissing
-			}
-			if i >= 0 {
-				tell(at+i, is, remaining)
-			}
-			is = ConnUnknown
-		})
-		if err != nil {
-			return c.n.Wrap("read connections", err)
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 // when flows come and go.
 
 const (
-	ctNew, ctGet, ctDelete = 0, 1, 2 // IPCTNL_MSG_CT_
+	ctNew, ctDelete = 0, 2 // IPCTNL_MSG_CT_
 
 	ctaTupleOrig, ctaTupleReply, ctaStatus, ctaProtoInfo, ctaTimeout = 1, 2, 3, 4, 7
 	ctaTupleIP, ctaTupleProto                                        = 1, 2
@@ -29,7 +29,7 @@ const (
 	// confirmed.
 	assuredStatus = 1<<1 | 1<<2 | 1<<3
 
-	tcpEstablished, tcpClose = 3, 8 // enum tcp_conntrack
+	tcpEstablished = 3 // enum tcp_conntrack
 
 	nfgenmsgLen = 4 // struct nfgenmsg
 )
@@ -78,11 +78,6 @@ func putAssured(b []byte) []byte {
 // append appends the request of an update.
 func (u Update) append(b []byte, sequence uint32) []byte {
 	return request(b, ctNew, unix.NLM_F_ECHO, sequence, u.Conn, func(b []byte) []byte {
-		if u.Closed {
-			b = putNested(b, ctaProtoInfo, func(b []byte) []byte {
-				return putNested(b, ctaTCP, func(b []byte) []byte { return putAttr(b, ctaTCPState, []byte{tcpClose}) })
-			})
-		}
 		if u.Liberal {
 			b = putNested(b, ctaProtoInfo, func(b []byte) []byte {
 				return putNested(b, ctaTCP, func(b []byte) []byte {
@@ -162,15 +157,6 @@ func (m message) state() ConnState {
 		return ConnClosing
 	}
 	return ConnEstablished
-}
-
-// timeout is the time until the connection of a message expires.
-func (m message) timeout() time.Duration {
-	seconds := findAttr(m.attributes(), ctaTimeout)
-	if len(seconds) != 4 {
-		return 0
-	}
-	return time.Duration(binary.BigEndian.Uint32(seconds)) * time.Second
 }
 
 // connection is that of a message; false: it is not TCP or UDP over IPv4.

@@ -2,7 +2,6 @@
 #pragma once
 #include "slots.h"
 #include "learn.h"
-#include "reset.h"
 
 struct carried {
 	struct parsed p;
@@ -20,14 +19,6 @@ static __always_inline int drop_flow(const struct parsed *p)
 	if (bpf_map_lookup_elem(&flows, &p->key) && !bpf_map_delete_elem(&flows, &p->key))
 		bump_group(&p->key);
 	return SLOW_FLAGS;
-}
-
-/* A packet with SYN, FIN or RST, or without ACK. */
-static __always_inline int on_flags(const struct parsed *p, enum direction dir, __u64 hash)
-{
-	if (p->flags & TCP_RST)
-		on_reset(p, dir, hash);
-	return drop_flow(p);
 }
 
 /* A packet of a flow that is slow in this direction. It may be the first reply to a flow that
@@ -74,7 +65,7 @@ static __always_inline int lookup_flow_out(struct __sk_buff *skb, const void *et
 		pod->mac_epoch = pod->epoch;
 	c->p.a |= pod->tenant << 8;
 	if (c->p.flags)
-		return on_flags(&c->p, OUT, hash);
+		return drop_flow(&c->p);
 	why = fill_slot(c->to, &c->p, hash);
 	if (!why)
 		return c->to->pod == device ? 0 : SLOW_SOURCE;
@@ -142,7 +133,7 @@ static __always_inline int lookup_in(struct __sk_buff *skb, void *data, void *en
 	hash = hash_key(c->p.a, c->p.b);
 	c->p.a |= tenant << 8;
 	if (c->p.flags)
-		return on_flags(&c->p, IN, hash);
+		return drop_flow(&c->p);
 	c->to = slot_of(hash);
 	if (!c->to)
 		return SLOW_UNKNOWN; /* impossible */
@@ -156,8 +147,6 @@ static __always_inline int lookup_in(struct __sk_buff *skb, void *data, void *en
 	/* Short frames are padded; the pod removes the padding, as the host would. */
 	if (size > c->to->size[IN] || (segment ? len != skb->len : len > skb->len))
 		return c->to->size[IN] ? SLOW_SIZE : not_forwarded(&c->p.key);
-	if ((c->p.key.tenant_proto & 0xff) == IPPROTO_TCP)
-		note_segment(&c->p, hash);
 	return 0;
 }
 

@@ -52,17 +52,10 @@ struct nf_conn {
 
 #define TCP_ESTABLISHED_STATE 3 /* enum tcp_conntrack */
 
-/* What the daemon is to do with the conntrack entry of a flow. */
-enum ct_action {
-	CT_PREPARE, /* so that the flow can be carried */
-	CT_CLOSE,   /* an RST has ended the connection */
-	CT_KEEP,    /* an RST was too old to do so */
-};
-
+/* A request: the daemon is to prepare the conntrack entry of a flow, so that it can be carried. */
 struct ct_request {
 	struct flow_key key;
-	__u32 entry;  /* of CT_PREPARE */
-	__u32 action; /* enum ct_action */
+	__u32 entry;
 };
 
 struct {
@@ -85,7 +78,6 @@ static __always_inline void request_conntrack(const struct flow_key *k, struct f
 		return; /* the next packet sends it again */
 	r->key = *k;
 	r->entry = entry;
-	r->action = CT_PREPARE;
 	bpf_ringbuf_submit(r, 0);
 	f->requested = now;
 }

@@ -16,8 +16,7 @@
 #define TCP_SYN 0x02
 #define TCP_RST 0x04
 #define TCP_ACK 0x10
-#define TCP_SEQ 4      /* offset in the header */
-#define TCP_FLAGS 13
+#define TCP_FLAGS 13   /* offset in the header */
 #define TCP_OFFSET 12  /* offset of the header's length, in the upper half of the byte */
 #define TCP_LEN 20     /* without options */
 
@@ -30,7 +29,6 @@ struct parsed {
 	};
 	__u32 headers;       /* IP and transport, bytes */
 	__u32 flags;         /* TCP: SYN, FIN, RST, or ACK missing */
-	__be32 seq;          /* TCP */
 	__u32 ip_len;        /* from the IP header */
 	__be16 id;
 	__u16 check;         /* of the IP header */
@@ -60,7 +58,6 @@ static __always_inline int parse(struct iphdr *ip, void *end, enum direction dir
 	if (ip->protocol == IPPROTO_TCP) {
 		if ((void *)transport + TCP_LEN > end)
 			return SLOW_NOT_IPV4;
-		p->seq = *(__be32 *)(transport + TCP_SEQ);
 		p->flags = (transport[TCP_FLAGS] ^ TCP_ACK) & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK);
 		p->headers = IP_LEN + (transport[TCP_OFFSET] >> 4) * 4;
 		if (p->headers < IP_LEN + TCP_LEN)
