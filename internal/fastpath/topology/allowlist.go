@@ -45,5 +45,5 @@ var provenFilters = allowlist.NameSet("u32", "flower", "matchall", "fw", "bpf")
 
 // provenActions are the actions of those filters that treat carried packets as others. Not
 // among them are ct, connmark and ctinfo, which read the conntrack entry of a packet, which
-// carried packets lack.
-var provenActions = allowlist.NameSet("gact", "police", "mirred", "vlan", "pedit", "csum", "nat", "skbedit", "sample", "tunnel_key", "mpls", "gate", "simple", "bpf")
+// carried packets lack, and mirred: nobody has read what is where it sends packets.
+var provenActions = allowlist.NameSet("gact", "police", "vlan", "pedit", "csum", "nat", "skbedit", "sample", "tunnel_key", "mpls", "gate", "simple", "bpf")

@@ -72,7 +72,7 @@ func TestFilterActions(t *testing.T) {
 		actions   string
 		want      string
 	}{
-		{"u32", 7, "gact", ""}, {"flower", 3, "pedit csum", ""}, {"matchall", 2, "police", ""}, {"fw", 4, "mirred", ""}, {"bpf", 1, "skbedit", ""},
+		{"u32", 7, "gact", ""}, {"flower", 3, "pedit csum", ""}, {"matchall", 2, "police", ""}, {"fw", 4, "mirred", "mirred"}, {"bpf", 1, "skbedit", ""},
 		{"u32", 7, "ct", "ct"}, {"flower", 3, "gact connmark", "connmark"}, {"matchall", 2, "ctinfo gact", "ctinfo"}, {"matchall", 2, "unheard", "unheard"},
 	} {
 		kind, action := topology.FilterOf(filter(c.kind, c.attribute, strings.Fields(c.actions)...))

@@ -1,17 +1,19 @@
 package topology
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/fastpath/audit"
-	"github.com/venturi-net/venturi/internal/host"
-	"github.com/venturi-net/venturi/internal/nlmsg"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/internal/fastpath/audit"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/nlmsg"
 )
 
 // TCState is what traffic control does to the packets of a device.
@@ -161,7 +163,7 @@ func readFilter(answer []byte) filterKind {
 	}
 	for _, a := range actions {
 		if kind := actionKind(a.Value); !provenActions[kind] {
-			f.action = kind
+			f.action = cmp.Or(kind, unreadable)
 		}
 	}
 	return f
