@@ -116,7 +116,7 @@ a killed run left.`,
 	f.Var((*share)(&q.Margin), "margin", "differences within this are \"same\" (default 3%)")
 	f.Var(number{&q.Series, 1, compare.MaxSeries}, "series", fmt.Sprintf("sets of fresh connections (default %d)", experiment.DefaultSeries))
 	f.Var(number{&q.Rounds, 1, compare.MaxRounds}, "rounds", fmt.Sprintf("times that each path is measured in a series (default %d)", experiment.DefaultRounds))
-	f.DurationVar(&q.Slice, "slice", 0, "time that a path is measured at a stretch (default 25ms for latency, 50ms for streams)")
+	f.DurationVar(&q.Slice, "slice", 0, "how long a path is measured at a time (default 25ms for ping-pongs, 50ms for streams, 100ms or more for probe and ping)")
 	f.StringVar(&q.Wire, "wire", "", lab.WireHelp)
 	f.Var(hostsFlag(&q.Hosts), "hosts", lab.HostsHelp)
 	f.Var(servicesFlag(&q.Services), "services", "give the machines kube-proxy's rules for this many Services")

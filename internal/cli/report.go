@@ -38,8 +38,8 @@ made from the record, which keeps every slice.
 RUN is the folder of a run, or the record in it (` + result.FileName + `). The default is the
 newest run below ` + runsFolder + `/. No root is needed.
 
-With more than one run, each later run is set against the first: every path's ratio to
-the host network after, to that before, with an interval and a verdict. It does not
+With more than one run, each later run is set against the first: each path's ratio to
+the host network after is divided by the one before. It does not
 matter how fast the machine was on either day. Use it before and after a kernel, a
 release of a CNI, or a tuning.
 
@@ -77,7 +77,7 @@ any other run with the same paths and loads.`,
 			}
 			if open {
 				if opt.Format != report.Formats()[0] && opt.Format != "html" {
-					return verr.New(verr.Usage, "cannot open a report as "+opt.Format, "a browser shows the page of --format html only", "leave one of --open and --format out")
+					return verr.New(verr.Usage, "cannot open a report as "+opt.Format, "--open shows HTML only", "leave out --open or --format")
 				}
 				opt.Format = "html"
 			}

@@ -20,8 +20,8 @@ func ParseBeside(text, cores string) (*result.BackgroundLoad, error) {
 	case text == "" && cores == "":
 		return nil, nil
 	case text == "":
-		return nil, verr.New(verr.Usage, "cannot compare with --probe-core alone", "nothing runs beside the load",
-			"name it: --beside udp_bw@100k")
+		return nil, verr.New(verr.Usage, "cannot compare with --probe-core alone", "it needs --beside",
+			"add a background stream, such as --beside udp_bw@100k")
 	}
 	name, rate, limited := strings.Cut(text, "@")
 	l, err := load.Find(name)
@@ -58,7 +58,7 @@ func (q Request) checkBeside(l load.Load, b *result.BackgroundLoad) error {
 		return nil
 	case experiment.OtherCores:
 	default:
-		return verr.New(verr.Usage, fmt.Sprintf("cannot compare with --probe-core %s", b.Cores), "a load shares the cores of what runs beside it or does not",
+		return verr.New(verr.Usage, fmt.Sprintf("cannot compare with --probe-core %s", b.Cores), "--probe-core takes same or other",
 			"choose same or other")
 	}
 	if len(q.Remote.Machines) > 0 {
@@ -70,7 +70,7 @@ func (q Request) checkBeside(l load.Load, b *result.BackgroundLoad) error {
 	}
 	if len(cpus) < 4 {
 		return verr.New(verr.Usage, "cannot compare with --probe-core other",
-			fmt.Sprintf("two ends of a load and two of what runs beside it take 4 cores, and this run has %d", len(cpus)),
+			fmt.Sprintf("the load and the background stream need two cores each, and this run has %d", len(cpus)),
 			"choose --probe-core same, or use a machine with more cores")
 	}
 	return nil

@@ -186,11 +186,11 @@ func (q Request) check() error {
 	case q.Margin <= 0 || q.Margin >= 0.5:
 		return bad("margin", FormatShare(q.Margin), "the margin is a share between 0 and 50 %", "3% is the default")
 	case q.UntilDecided && (q.Precision > 0 || q.Series > 0 || q.Rounds > 0):
-		return verr.New(verr.Usage, "cannot measure until all is decided and with a fixed plan",
+		return verr.New(verr.Usage, "cannot combine --until-decided with a fixed plan",
 			"--series, --rounds and --precision say by themselves when a run ends", "leave these out, or give --until-decided=false")
 	case q.UntilDecided && len(q.Tools) > 0:
-		return verr.New(verr.Usage, "cannot measure until all is decided beside a real tool",
-			"tools are held against ours, and no path is judged", "leave out --with or --until-decided")
+		return verr.New(verr.Usage, "cannot combine --until-decided with --with",
+			"runs with a real tool give no verdict on a path", "leave out --with or --until-decided")
 	case q.Precision < 0 || q.Precision >= 0.5:
 		return bad("precision", FormatShare(q.Precision), "the half-width of an interval is a share between 0 and 50 %", "1% is narrow, 3% is usual")
 	case q.Services < 0 || q.Services > lab.MaxServices:

@@ -48,7 +48,7 @@ func besideNotes(r *analysis.Row, c *analysis.Cell) []string {
 	var out []string
 	name := sanitize.Text(r.Arm.Name)
 	if o := r.Background.Offered; o != nil && !o.Reached {
-		out = append(out, fmt.Sprintf("%s, %s: what ran beside did not hold its rate: %s of it were sent and %s arrived, so this is the latency beside less traffic",
+		out = append(out, fmt.Sprintf("%s, %s: the background stream did not hold its rate: %s was sent and %s arrived, so this latency is under a lighter load than requested",
 			cellName(c.Cell), name, percent(o.Sent), percent(o.Received)))
 	}
 	if r.CPU == nil {

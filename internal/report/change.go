@@ -40,7 +40,7 @@ func WriteChanges(w io.Writer, recs []NamedRecord, opt Options) ([]*analysis.Cha
 		opt.Format = changeFormats[0]
 	}
 	if !slices.Contains(changeFormats, opt.Format) {
-		return nil, fmt.Errorf("choose report: a change has no format %q", opt.Format)
+		return nil, fmt.Errorf("a comparison of runs cannot be printed as %q", opt.Format)
 	}
 	if opt.Width <= 0 {
 		opt.Width = defaultWidth
@@ -119,7 +119,7 @@ func changeView(before, after NamedRecord, c *analysis.Change) *view {
 		}
 	}
 	if len(other) > 0 {
-		v.banners = append(v.banners, "NOT THE SAME MACHINE: "+strings.Join(other, "; ")+". Ratios to the host network of another machine need not be those of this one.")
+		v.banners = append(v.banners, "NOT THE SAME MACHINE: "+strings.Join(other, "; ")+". Ratios to the host network can differ from machine to machine.")
 	}
 	t := block{columns: []column{{"load", true, 0}, {"path", true, 0}, {"before, vs " + base, false, 1}, {"after, vs " + base, false, 1},
 		{"after/before", false, 0}, {setting(c.Level) + " interval", false, 0}, {"verdict", true, 0}}}
@@ -147,8 +147,8 @@ func changeFacts(before, after NamedRecord, c *analysis.Change) [][2]string {
 		}
 		out = append(out, [2]string{[]string{"before", "after"}[len(out)], sanitize.Text(n.Name) + ", " + text})
 	}
-	reading := fmt.Sprintf("\"after/before\" is the quotient of the ratios to %s, with its %s interval over the series; same: the whole interval is within ±%s of 1; "+
-		"faster and slower are those of the path after", baseline(&before.Record.Plan), setting(c.Level), setting(max(before.Record.Plan.Margin, after.Record.Plan.Margin)))
+	reading := fmt.Sprintf("\"after/before\" is the ratio to %s after, divided by the one before, with its %s interval over the series; same: the whole interval is within ±%s of 1; "+
+		"faster and slower describe the path after", baseline(&before.Record.Plan), setting(c.Level), setting(max(before.Record.Plan.Margin, after.Record.Plan.Margin)))
 	if c.Tests > 1 {
 		reading += fmt.Sprintf(", and hold for all %d comparisons together (Holm)", c.Tests)
 	}
@@ -185,7 +185,7 @@ func changeNotes(r *analysis.ChangeRow, cell result.Cell, c *analysis.Change) []
 	case stats.TooFew:
 		return []string{fmt.Sprintf("a verdict takes %d whole series or more in both records", stats.MinSeries)}
 	case stats.BelowHolm:
-		return []string{fmt.Sprintf("alone this would count as a difference, but among %d comparisons chance makes such ones (Holm's correction)", c.Tests)}
+		return []string{fmt.Sprintf("on its own this would be a difference, but one this large is expected by chance among %d comparisons (Holm's correction)", c.Tests)}
 	case stats.BelowNoise:
 		return []string{cellName(cell) + ": the difference is smaller than the noise floor of one of the records"}
 	case stats.Blank:

@@ -46,7 +46,7 @@ func latencyFigure(c *analysis.Cell) (drawing, bool) {
 	fig := chart.Curves{
 		X:     chart.Axis{Label: "percentile of the replies"},
 		Y:     chart.Axis{Label: what, Log: true, Format: duration},
-		Texts: chart.Texts{Title: cellName(c.Cell) + ": " + what, Desc: "The further right, the rarer: p99 is what one reply in a hundred exceeds. Lower is better."},
+		Texts: chart.Texts{Title: cellName(c.Cell) + ": " + what, Desc: "Rarer replies are further right: one reply in a hundred takes longer than p99. Lower is better."},
 	}
 	for _, q := range shares {
 		fig.X.Ticks = append(fig.X.Ticks, chart.Tick{At: nines(q), Text: percentileName(q)})

@@ -62,7 +62,7 @@ func ratioFigure(rec *result.Record, s *analysis.Summary) []drawing {
 		}
 	}
 	c.Texts = chart.Texts{Title: "Every path to " + base,
-		Desc: "Each line is the " + setting(s.Level) + " interval of a ratio. An interval that holds 1 shows no difference; the grey band is the noise floor, what two identical paths may seem to differ by."}
+		Desc: "Each line is the " + setting(s.Level) + " interval of a ratio. If the interval contains 1, no difference was found. The grey band is the noise floor: how far apart two identical paths can appear."}
 	return []drawing{{name: "ratios", texts: c.Texts, chart: c, table: table}}
 }
 

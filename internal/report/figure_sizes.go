@@ -56,7 +56,7 @@ func ratiosBySize(cells []*analysis.Cell, level float64) drawing {
 	first := cells[0]
 	base := sanitize.Text(first.Baseline)
 	c := chart.Curves{Dots: true, X: sizeAxis(), Y: chart.Axis{Label: "ratio to " + base + ", " + direction(first.Cell.Metric), Log: true, Format: plainRatio},
-		Texts: chart.Texts{Title: sweepName(first) + ", ratio to " + base, Desc: "The upright lines are " + setting(level) + " intervals. An interval that holds 1 shows no difference."}}
+		Texts: chart.Texts{Title: sweepName(first) + ", ratio to " + base, Desc: "The vertical bars are " + setting(level) + " intervals. If a bar crosses 1, no difference was found."}}
 	table := sizeTable(cells, func(c *analysis.Cell, r *analysis.Row) string {
 		if r.Ratio == nil {
 			return noFigure

@@ -42,7 +42,7 @@ func timeFigure(rec *result.Record, s *analysis.Summary) []drawing {
 		return nil
 	}
 	c := chart.Heat{Steps: timeSteps, Keys: [2]string{"faster", "slower"}, X: chart.Axis{Label: "time since the start", Format: clock}}
-	c.Texts = chart.Texts{Title: "What ran over time", Desc: "Each path against its own median: a stretch that is dark in all rows was disturbed by something else on the machine."}
+	c.Texts = chart.Texts{Title: "Deviation over the run", Desc: "Each path against its own median. A stretch that is dark in every row was probably disturbed by something else on the machine."}
 	table := block{columns: []column{{"path", true, 0}, {"slices", false, 0}, {"beyond ±10 %", false, 0}, {"slowest stretch", true, 0}}}
 	for _, r := range rows {
 		name := sanitize.Text(r.arm)

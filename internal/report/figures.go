@@ -49,7 +49,7 @@ func Figures() []string {
 }
 
 // ErrNoFigure is a record that holds nothing of what a figure shows.
-var ErrNoFigure = errors.New("the record holds no such figure")
+var ErrNoFigure = errors.New("the record has no such figure, or more than one")
 
 // svgWidth is the width of a figure that is a file of its own, pixels.
 const svgWidth = 760
@@ -90,7 +90,7 @@ func writeSVG(w io.Writer, rec *result.Record, s *analysis.Summary, opt Options)
 	if len(names) == 0 {
 		return ErrNoFigure
 	}
-	return fmt.Errorf("%w %q, or more than one: it has %s", ErrNoFigure, sanitize.Text(name), strings.Join(names, ", "))
+	return fmt.Errorf("%w: no single one matches %q, there are %s", ErrNoFigure, sanitize.Text(name), strings.Join(names, ", "))
 }
 
 // dropEmpty leaves out the columns in which no row has a figure.

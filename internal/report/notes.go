@@ -54,7 +54,7 @@ func judgedNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record, s *analy
 	name := sanitize.Text(r.Arm.Name)
 	switch {
 	case notHeld(r):
-		note("%s, %s: the rate was not held: of %s/s that were asked for, %s were sent and %s arrived. The CPU time of other traffic says nothing, so there is no figure",
+		note("%s, %s: the rate was not held: of %s/s requested, %s was sent and %s arrived. CPU time at a lower rate is not comparable, so there is no figure",
 			cellName(c.Cell), name, offered(c.Cell.Rate), percent(r.Offered.Sent), percent(r.Offered.Received))
 	case r.Value == 0 && r.Failed != "":
 		note("%s failed: %s", name, sanitize.Text(r.Failed))
@@ -83,7 +83,7 @@ func judgedNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record, s *analy
 			if rec.Plan.UntilDecided {
 				how = "the e-BH"
 			}
-			note("alone this would count as a difference, but among %d comparisons chance makes such ones (%s correction)", s.Tests, how)
+			note("on its own this would be a difference, but one this large is expected by chance among %d comparisons (%s correction)", s.Tests, how)
 		case stats.BelowNoise:
 			note("%s: the difference is smaller than the noise floor, what two identical paths may show here", cellName(c.Cell))
 		case stats.Blank:
@@ -91,7 +91,7 @@ func judgedNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record, s *analy
 			if base := &c.Rows[0]; base.Blank() {
 				who = sanitize.Text(base.Arm.Name)
 			}
-			note("%s: too little arrived for a figure in more than %s of the slices of %s; those that have one are the better ones, so nothing is concluded from them",
+			note("%s: too little arrived for a figure in more than %s of the slices of %s; the slices that do have one are biased towards good results, so no verdict is given",
 				cellName(c.Cell), setting(analysis.MostBlank), who)
 		case stats.Emulated:
 			note("%s: the CPU of its machine is emulated, while the baseline's is real: no verdict, and no conclusion", name)
@@ -131,7 +131,7 @@ func trafficNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record) []strin
 			cellName(c.Cell), name)
 	}
 	if l := r.Latency; l != nil && !l.ScheduleKept() {
-		note("%s, %s: the schedule was not kept within %s: at the 99th percentile a request left %s late, %d of %s missed their slot. The round trips hold that: the client's machine was busy",
+		note("%s, %s: the schedule was not kept within %s: at the 99th percentile a request left %s late, %d of %s missed their slot. The client's machine was busy, and the round trips include the delay",
 			cellName(c.Cell), name, duration(analysis.LatenessKept), duration(l.LatenessP99), l.Missed, count(l.Requests))
 	}
 	out = append(out, besideNotes(r, c)...)

@@ -161,17 +161,17 @@ func (c Stats) Check(ctx context.Context, w io.Writer, h compare.Host) error {
 	alarms := same[stats.Faster] + same[stats.Slower]
 	fmt.Fprintf(w, "\n%d comparisons in %s, each at most %s in slices of %s, margin %.2g %%\n",
 		c.Identical+c.Slower, time.Since(start).Round(time.Second), c.Budget, c.Slice, 100*c.Margin)
-	fmt.Fprintf(w, "identical arms: %v\n%.2g %% slower: %v\n", same, 100*c.Effect, slower)
+	fmt.Fprintf(w, "identical paths: %v\n%.2g %% slower: %v\n", same, 100*c.Effect, slower)
 	bars := []Requirement{
 		{Text: fmt.Sprintf("false alarms: %d of %d, at most %.0f %%", alarms, c.Identical, 100*maxFalseAlarms),
 			Holds: float64(alarms) <= maxFalseAlarms*float64(c.Identical)},
-		{Text: fmt.Sprintf("slower arms seen: %d of %d, at least %.0f %%", slower[stats.Slower], c.Slower, 100*minDetected),
+		{Text: fmt.Sprintf("slower paths detected: %d of %d, at least %.0f %%", slower[stats.Slower], c.Slower, 100*minDetected),
 			Holds: float64(slower[stats.Slower]) >= minDetected*float64(c.Slower)},
 	}
 	if limit := decideWithin[c.Effect]; c.UntilDecided && limit > 0 && len(out.Took) > 0 {
 		slices.Sort(out.Took)
 		median := out.Took[len(out.Took)/2]
-		bars = append(bars, Requirement{Text: fmt.Sprintf("median time to see that an arm is slower: %.1f s, at most %s", median.Seconds(), limit), Holds: median <= limit})
+		bars = append(bars, Requirement{Text: fmt.Sprintf("median time to detect a slower path: %.1f s, at most %s", median.Seconds(), limit), Holds: median <= limit})
 	}
 	return CheckRequirements(w, "the verdicts are not as reliable as they should be", bars)
 }
