@@ -3,6 +3,7 @@ package compare
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/experiment"
@@ -76,23 +77,31 @@ func (q Request) checkBeside(l load.Load, b *result.BackgroundLoad) error {
 	return nil
 }
 
-// otherCPUs are cores of both machines that no end of a load is pinned to; those of the load
-// where there are none.
-func (s *Session) otherCPUs() [2]int {
-	other := [2]int{s.machines[0].cpu, s.machines[1].cpu}
-	if s.sharedCores {
-		if allowed, err := host.AllowedCPUs(); err == nil && len(allowed) >= 4 {
-			return [2]int{allowed[2], allowed[3]}
+// otherCPUs are cores of both machines that no end of a load is pinned to. Those of the
+// load stand in where no stream of the plan asks for others. Error: one does, and a machine
+// has no other.
+func (s *Session) otherCPUs(p *result.Plan) (other [2]int, err error) {
+	other = [2]int{s.machines[0].cpu, s.machines[1].cpu}
+	asked := slices.ContainsFunc(p.Cells, func(c result.Cell) bool {
+		return c.Background != nil && c.Background.Cores == experiment.OtherCores
+	})
+	if !asked {
+		return other, nil
+	}
+	if s.sharedCores { // checkBeside has seen that there are four
+		allowed, err := host.AllowedCPUs()
+		if err == nil && len(allowed) >= 4 {
+			other = [2]int{allowed[2], allowed[3]}
 		}
-		return other
+		return other, err
 	}
 	for i, m := range s.machines {
-		for _, cpu := range m.agent.CPUs() {
-			if cpu != m.cpu {
-				other[i] = cpu
-				break
-			}
+		at := slices.IndexFunc(m.agent.CPUs(), func(cpu int) bool { return cpu != m.cpu })
+		if at < 0 {
+			return other, verr.New(verr.Usage, "cannot compare with --probe-core other",
+				"machine "+m.name+" has one core for the load, and none for the background stream", "choose --probe-core same")
 		}
+		other[i] = m.agent.CPUs()[at]
 	}
-	return other
+	return other, nil
 }

@@ -86,6 +86,10 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 	if err != nil {
 		return nil, err
 	}
+	other, err := s.otherCPUs(plan)
+	if err != nil {
+		return nil, err
+	}
 	serverMeters := meter.Names()
 	if s.sharedCores {
 		serverMeters = []string{"tcp", "udp", "links", "accel"} // both agents see the same cores: one counts them
@@ -115,7 +119,7 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 		DaemonExit:    func(arm int) error { return s.testbed.daemonExit(strings.TrimSuffix(plan.Arms[arm].Name, copySuffix)) },
 		FinalWarnings: func() []result.Warning { return append(s.testbed.warnings(), s.strangers()...) },
 		ClientMeters:  meter.Names(), ServerMeters: serverMeters, Congestion: own.Congestion,
-		OtherCPUs: s.otherCPUs(),
+		OtherCPUs: other,
 	}
 	if plan.Precision > 0 || plan.UntilDecided {
 		run.StopRule = openCells

@@ -28,6 +28,8 @@ const (
 	decidingRounds = 6
 	// decidingSeries is how many it takes to decide that every path differs.
 	decidingSeries = 7
+	// mostDecidingSeries is how many it has at most, however large its budget is.
+	mostDecidingSeries = 10_000
 
 	leastSeries = 3 // an interval from fewer means nothing
 	leastRounds = 4
@@ -133,7 +135,7 @@ func fitUntilDecided(p *result.Plan, slow int) error {
 			one = shorter
 		}
 	}
-	p.Series = max(decidingSeries, int(p.Budget/Duration(&one, slow)))
+	p.Series = min(max(decidingSeries, int(p.Budget/Duration(&one, slow))), mostDecidingSeries)
 	return nil
 }
 

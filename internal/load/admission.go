@@ -328,5 +328,8 @@ func (s *Server) Refused() int64 {
 	for _, guest := range s.guests {
 		n += guest.Refused()
 	}
+	if s.background != nil {
+		n += s.background.Refused()
+	}
 	return n
 }

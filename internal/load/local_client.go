@@ -82,6 +82,10 @@ func (h *localClient) open(arm int) error {
 	for _, a := range h.arms[arm] {
 		p99 := time.Duration(a.rtt.ValueAtQuantile(99))
 		a.timeout = min(max(10*p99, minTimeout), maxTimeout)
+		if h.background != nil {
+			// Beside a stream, requests wait in its queue, and here they had none.
+			a.timeout = maxTimeout
+		}
 	}
 	return nil
 }
