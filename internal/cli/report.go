@@ -73,6 +73,9 @@ any other run with the same paths and loads.`,
 				return reportChanges(env, args, partial, opt, conditions)
 			}
 			if tables != "" {
+				if len(conditions) > 0 {
+					return verr.New(verr.Usage, "cannot check --fail-if on a study", "its tables compare with more than one path", "leave out --study: the run has the verdicts")
+				}
 				return reportStudy(env, tables, args, partial, opt)
 			}
 			if open {
