@@ -133,7 +133,7 @@ var reserved = []struct {
 	{inModule("studies"), []string{"internal/study"}, true, "a study file is read and checked in one place"},
 	{inModule("internal/study"), []string{"internal/cli"}, true,
 		"a study asks for comparisons and tables; neither compare nor report depends on what asks"},
-	{inModule("internal/testenv"), []string{"internal/testenv/agenttest", "internal/testenv/traffic", "internal/testenv/fastpathtest"}, false,
+	{inModule("internal/testenv"), []string{"internal/testenv/agenttest", "internal/testenv/traffic", "internal/testenv/fastpathtest", "internal/testenv/comparetest"}, false,
 		"it makes and breaks namespaces for tests, and is no part of the product"},
 	{"github.com/hashicorp/yamux", []string{"internal/guest", "internal/vm"}, true, "the two ends of a channel know what it is made of, and nobody else"},
 	{"github.com/cavaliergopher/cpio", []string{"internal/vm"}, false, "the first file system of a guest is made in one place"},

@@ -28,6 +28,11 @@ type Facts struct {
 	Conntrack      bool              `json:"conntrack"`                         // connection tracking active in the machine's namespace
 }
 
+// SameMachine tells whether both are of one real machine, as two machines of a lab are.
+func (f *Facts) SameMachine(o *Facts) bool {
+	return f.BootID == o.BootID && f.Kernel == o.Kernel && f.CPUModel == o.CPUModel
+}
+
 // Device is a network device as the run found it.
 type Device struct {
 	Namespace string          `json:"namespace"`

@@ -107,6 +107,10 @@ const (
 	Connections  Metric = "connections"  // per second, each opened, used for one request and closed; higher is better
 )
 
+// LeastBytesSize is the size of a message, bytes, from which a stream is about bytes, not
+// packets: the kernel merges smaller ones on a TCP stream.
+const LeastBytesSize = 1024
+
 // The metrics of a stream with a rate: busy ns of all cores; lower is better. No slice has
 // them: the meters sum CPU time over a series.
 const (
@@ -147,6 +151,9 @@ type BackgroundLoad struct {
 	// Cores says whether it shared the load's cores: "same" or "other".
 	Cores string `json:"cores"`
 }
+
+// InBits tells whether the stream is about bytes, and not about messages.
+func (b *BackgroundLoad) InBits() bool { return b.Load == "tcp_bw" || b.Size >= LeastBytesSize }
 
 // Slice is what one arm did in one slice.
 type Slice struct {

@@ -32,6 +32,14 @@ var ErrNoPlan = errors.New("record has no plan")
 // Analyze makes a summary of a record that may still grow: any number of
 // series, the last one incomplete. It does not change the record.
 func Analyze(rec *result.Record, opt Options) (*Summary, error) {
+	a, err := newAnalyzer(rec, opt)
+	if err != nil {
+		return nil, err
+	}
+	return a.summary(), nil
+}
+
+func newAnalyzer(rec *result.Record, opt Options) (*analyzer, error) {
 	p := &rec.Plan
 	base := slices.IndexFunc(p.Arms, func(a result.Arm) bool { return a.Role == result.RoleBaseline })
 	if base < 0 || len(p.Cells) == 0 {
@@ -50,15 +58,19 @@ func Analyze(rec *result.Record, opt Options) (*Summary, error) {
 	a := &analyzer{plan: p, opt: opt, base: p.Arms[base], baseline: p.Arms[against], data: index(rec)}
 	a.design = stats.Design{Confidence: p.Confidence, Looks: looks(p), Anytime: p.UntilDecided}
 	a.emulated = slices.ContainsFunc(rec.Facts, func(f result.Facts) bool { return f.Emulated })
+	return a, nil
+}
+
+func (a *analyzer) summary() *Summary {
 	s := &Summary{Level: a.design.Level(), Looks: a.design.Looks, Emulated: a.emulated}
-	for _, c := range p.Cells {
+	for _, c := range a.plan.Cells {
 		if cell, ok := a.cell(c); ok {
 			s.Cells = append(s.Cells, cell)
 		}
 	}
-	judge(s, p, a.design)
-	progress(s, p)
-	return s, nil
+	judge(s, a.plan, a.design)
+	progress(s, a.plan)
+	return s
 }
 
 // looks counts the moments at which the run could end by what it measured.

@@ -50,9 +50,8 @@ var (
 
 // side is one of two records that are compared.
 type side struct {
-	rec  *result.Record
-	sum  *Summary
-	data map[key]*armData
+	*analyzer
+	sum *Summary
 }
 
 // Compare sets the paths of two records against each other. Errors: [ErrNoPlan],
@@ -60,11 +59,11 @@ type side struct {
 func Compare(before, after *result.Record) (*Change, error) {
 	var sides [2]side
 	for i, rec := range []*result.Record{before, after} {
-		sum, err := Analyze(rec, Options{Live: true})
+		a, err := newAnalyzer(rec, Options{Live: true})
 		if err != nil {
 			return nil, err
 		}
-		sides[i] = side{rec, sum, index(rec)}
+		sides[i] = side{a, a.summary()}
 	}
 	a, b := &sides[0], &sides[1]
 	if a.sum.Emulated != b.sum.Emulated {
@@ -79,18 +78,20 @@ func Compare(before, after *result.Record) (*Change, error) {
 	var floors []*stats.Floor // one a cell
 	for i := range a.sum.Cells {
 		ca := &a.sum.Cells[i]
-		cb := b.cell(ca.Cell)
+		cb := b.matchingCell(ca.Cell)
 		if cb == nil {
 			c.Missing = append(c.Missing, ca.Cell.Name)
 			continue
 		}
 		cell := ChangeCell{Cell: ca.Cell}
 		for j := range ca.Rows[1:] {
-			row, ok := changeRow(a, b, ca, cb, &ca.Rows[1+j], design)
-			switch {
-			case cb.row(ca.Rows[1+j].Arm.Name) == nil:
-				c.Missing = append(c.Missing, ca.Rows[1+j].Arm.Name+" in "+ca.Cell.Name)
-			case ok:
+			ra := &ca.Rows[1+j]
+			rb := cb.Row(ra.Arm.Name)
+			if rb == nil {
+				c.Missing = append(c.Missing, ra.Arm.Name+" in "+ca.Cell.Name)
+				continue
+			}
+			if row, ok := changeRow(a, b, ca, cb, ra, rb, design); ok {
 				cell.Rows = append(cell.Rows, row)
 			}
 		}
@@ -101,21 +102,21 @@ func Compare(before, after *result.Record) (*Change, error) {
 	if len(c.Cells) == 0 {
 		return nil, ErrNothingInCommon
 	}
-	c.judge(floors, max(before.Plan.Margin, after.Plan.Margin), design)
+	c.assignVerdicts(floors, max(before.Plan.Margin, after.Plan.Margin), design)
 	return c, nil
 }
 
-// cell finds the same load at the same size.
-func (s *side) cell(like result.Cell) *Cell {
-	i := slices.IndexFunc(s.sum.Cells, func(c Cell) bool { return c.Cell.Name == like.Name && c.Cell.Metric == like.Metric })
+// matchingCell finds the same load at the same size.
+func (s *side) matchingCell(c result.Cell) *Cell {
+	i := slices.IndexFunc(s.sum.Cells, func(o Cell) bool { return o.Cell.Name == c.Name && o.Cell.Metric == c.Metric })
 	if i < 0 {
 		return nil
 	}
 	return &s.sum.Cells[i]
 }
 
-// row finds a path; nil: there is none of that name.
-func (c *Cell) row(path string) *Row {
+// Row finds a path; nil: there is none of that name.
+func (c *Cell) Row(path string) *Row {
 	i := slices.IndexFunc(c.Rows, func(r Row) bool { return r.Arm.Name == path })
 	if i < 0 {
 		return nil
@@ -129,13 +130,12 @@ func (s *side) logs(c *Cell, path string) [][]float64 {
 	if d == nil || base == nil {
 		return nil
 	}
-	return pair(d, base, valueOf(c.Cell.Metric))
+	return s.pair(c.Cell, d, base)
 }
 
 // changeRow is false where one of the two has no figure, or is not to be compared.
-func changeRow(a, b *side, ca, cb *Cell, ra *Row, d stats.Design) (ChangeRow, bool) {
-	rb := cb.row(ra.Arm.Name)
-	if rb == nil || ca.foreign(ra) || cb.foreign(rb) {
+func changeRow(a, b *side, ca, cb *Cell, ra, rb *Row, d stats.Design) (ChangeRow, bool) {
+	if ca.foreign(ra) || cb.foreign(rb) {
 		return ChangeRow{}, false
 	}
 	r, ok := stats.Quotient(a.logs(ca, ra.Arm.Name), b.logs(cb, rb.Arm.Name), d)
@@ -160,8 +160,8 @@ func higherFloor(a, b *stats.Floor) *stats.Floor {
 	return &out
 }
 
-// judge gives the verdicts; floors has one for each cell.
-func (c *Change) judge(floors []*stats.Floor, margin float64, d stats.Design) {
+// assignVerdicts gives the verdicts; floors has one for each cell.
+func (c *Change) assignVerdicts(floors []*stats.Floor, margin float64, d stats.Design) {
 	var rows []*ChangeRow
 	var ps []float64
 	for i := range c.Cells {

@@ -113,3 +113,20 @@ func TestCompareOfNoise(t *testing.T) {
 		}
 	}
 }
+
+// The CPU time of a stream with a rate is compared over series, as in a report.
+func TestCompareAtRate(t *testing.T) {
+	records := map[float64]*result.Record{}
+	for i, factor := range []float64{1.2, 1.5} {
+		tr := truth(recordtest.UDPAt)
+		tr.Seed, tr.Arms[2].CPUFactor, tr.Arms[3].CPUFactor = uint64(i+1), 1, factor
+		records[factor] = recordtest.Make(tr)
+	}
+	c, err := analysis.Compare(records[1.2], records[1.5])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows := c.Cells[0].Rows; len(rows) != 2 || rows[0].Judged.Verdict != stats.Equivalent || rows[1].Judged.Verdict != stats.Slower {
+		t.Errorf("%+v", rows)
+	}
+}

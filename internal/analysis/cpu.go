@@ -13,9 +13,6 @@ import (
 const (
 	cpuMeter     = "cpu"
 	softnetMeter = "softnet"
-	// LeastBytesSize is the size, bytes, from which a stream is about bytes, not
-	// packets.
-	LeastBytesSize = 1024
 	// onePacket is the size up to which a message of a ping-pong is a packet on
 	// any path of a usual MTU.
 	onePacket = 1400
@@ -36,7 +33,7 @@ func perUnit(c result.Cell) string {
 		return PerMessage
 	case c.Metric == result.OneWay || c.Metric == result.Transactions:
 		return PerPacket
-	case c.Size >= LeastBytesSize:
+	case c.Size >= result.LeastBytesSize:
 		return PerGB
 	case c.Transport == "udp":
 		return PerPacket

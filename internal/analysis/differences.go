@@ -33,7 +33,8 @@ func differences(before, after *result.Record) []Difference {
 		if name == "" {
 			name = b.Machine
 		}
-		if i > 0 && sameHost(a, factsAt(before, 0)) && sameHost(b, factsAt(after, 0)) {
+		firstA, firstB := factsAt(before, 0), factsAt(after, 0)
+		if i > 0 && a.SameMachine(&firstA) && b.SameMachine(&firstB) {
 			continue // a machine of a lab, which is the first once more
 		}
 		at := func(what string) string { return strings.TrimSpace(what + " of " + name) }
@@ -77,9 +78,6 @@ func factsAt(rec *result.Record, i int) result.Facts {
 	}
 	return result.Facts{}
 }
-
-// sameHost: two machines of a lab are one real machine.
-func sameHost(a, b result.Facts) bool { return a.BootID == b.BootID && a.CPUModel == b.CPUModel }
 
 func versions(a result.Arm) string {
 	var out []string

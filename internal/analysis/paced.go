@@ -48,7 +48,7 @@ func (d *armData) background(c result.Cell) *BackgroundTraffic {
 		out.Offered = &o
 	}
 	unit := 1.0
-	if c.Background.Load == "tcp_bw" || c.Background.Size >= LeastBytesSize {
+	if c.Background.InBits() {
 		unit = 8 * float64(c.Background.Size) // bits of a message
 	}
 	rate := medianOfMedians(d.rates(func(s *result.Slice) (float64, bool) {

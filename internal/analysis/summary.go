@@ -107,9 +107,12 @@ type Latency struct {
 	// LatenessP99 is the 99th percentile of how late requests on a schedule were sent, ns; 0:
 	// they were on none.
 	LatenessP99 float64 `json:"lateness_p99,omitempty"`
-	// Histogram holds the RTT of every reply, ns, to draw it; empty with Options.Live.
-	Histogram stats.Histogram `json:"-"`
+
+	rtts []stats.Histogram // a slice each; none with Options.Live
 }
+
+// Histogram holds the RTT of every reply, ns; it is empty with Options.Live.
+func (l *Latency) Histogram() stats.Histogram { return stats.Merge(l.rtts) }
 
 // Stream sums the slices of a one-way load.
 type Stream struct {

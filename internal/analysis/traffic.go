@@ -1,9 +1,7 @@
 package analysis
 
 import (
-	"maps"
 	"math"
-	"slices"
 
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/result"
@@ -73,7 +71,7 @@ func (a *analyzer) latency(r *Row, d *armData) {
 	if elapsed > 0 {
 		out.Rate = float64(out.Replies) / elapsed * 1e9
 	}
-	out.Histogram = stats.Merge(hs)
+	out.rtts = hs
 	resamples := a.opt.Resamples
 	if resamples == 0 {
 		resamples = defaultResamples
@@ -81,27 +79,9 @@ func (a *analyzer) latency(r *Row, d *armData) {
 	out.Percentiles = stats.Percentiles(hs, quantiles,
 		stats.Bootstrap{Resamples: resamples, Seed: a.plan.Seed, Level: a.plan.Confidence})
 	if len(lateness) > 0 {
-		out.LatenessP99 = quantile(lateness, 0.99)
+		out.LatenessP99 = stats.Merge(lateness).Quantile(0.99)
 	}
 	r.Latency = &out
-}
-
-// quantile is that of some histograms together, however few values they hold.
-func quantile(hs []stats.Histogram, q float64) float64 {
-	counts, total := map[int64]int64{}, int64(0)
-	for _, h := range hs {
-		for _, b := range h {
-			counts[b.Value] += b.Count
-			total += b.Count
-		}
-	}
-	left := int64(math.Ceil(q * float64(total)))
-	for _, v := range slices.Sorted(maps.Keys(counts)) {
-		if left -= counts[v]; left <= 0 {
-			return float64(v)
-		}
-	}
-	return 0
 }
 
 // histogram decodes one slice's RTTs to its occupied buckets.

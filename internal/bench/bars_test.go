@@ -24,7 +24,7 @@ func TestBarsAskForNarrowIntervals(t *testing.T) {
 						Rows: []analysis.Row{{Arm: result.Arm{Name: b.arm}, Ratio: r, CPU: &analysis.CPU{Ratio: r}}},
 					})
 				}
-				bars = append(bars, c.judge(s)...)
+				bars = append(bars, c.requirements(s)...)
 			}
 			return bars
 		},
@@ -32,7 +32,7 @@ func TestBarsAskForNarrowIntervals(t *testing.T) {
 		"flows":    func(r *stats.Ratio) []verify.Requirement { return judgeSame("flows", "that with 1", r) },
 		"in turn":  func(r *stats.Ratio) []verify.Requirement { return judgeRoundRobin("flows in turn", r) },
 		"programs": func(r *stats.Ratio) []verify.Requirement {
-			return programTime{program: "from_wire", load: "udp_bw", flows: 1, ratio: r}.judge("vxlan+fast")
+			return programTime{program: "from_wire", load: "udp_bw", flows: 1, ratio: r}.requirements("vxlan+fast")
 		},
 	}
 	for name, judge := range sections {

@@ -5,13 +5,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/testenv/comparetest"
+
 	"github.com/venturi-net/venturi/internal/feature"
 )
 
 // The check runs to its end; whether this machine is quiet enough for its bars is not
 // asked here.
 func TestFastChurnShort(t *testing.T) {
-	h := testHost(t)
+	h := comparetest.Host(t)
 	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}

@@ -91,7 +91,7 @@ func comparisonSection(names ...string) func(context.Context, io.Writer, compare
 					return nil, err
 				}
 				c.print(w, s)
-				bars = append(bars, c.judge(s)...)
+				bars = append(bars, c.requirements(s)...)
 			}
 		}
 		return bars, nil
@@ -137,8 +137,8 @@ func lostOf(row analysis.Row) string {
 	return fmt.Sprintf("%d of %d", row.Latency.Lost, row.Latency.Requests)
 }
 
-// judge compares the ratios with the bars of the comparison.
-func (c fastCompare) judge(s *analysis.Summary) (bars []verify.Requirement) {
+// requirements compares the ratios with the bars of the comparison.
+func (c fastCompare) requirements(s *analysis.Summary) (bars []verify.Requirement) {
 	for _, b := range fastBars {
 		if b.compare != c.name {
 			continue

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/testenv/comparetest"
+
 	"github.com/cilium/ebpf"
 
 	"github.com/venturi-net/venturi/internal/compare"
@@ -182,7 +184,7 @@ func TestFastShort(t *testing.T) {
 		c.Sections = strings.Split(only, ",")
 	}
 	var out bytes.Buffer
-	err := c.Check(t.Context(), &out, testHost(t))
+	err := c.Check(t.Context(), &out, comparetest.Host(t))
 	t.Logf("\n%s", out.String())
 	// That bars are missed on this machine is no error; that they were not measured is.
 	if missed := new(verr.Error); err != nil && (!errors.As(err, &missed) || missed.Code != verr.Failed) {

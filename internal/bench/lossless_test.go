@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/venturi-net/venturi/internal/testenv/comparetest"
+
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/verify"
 )
@@ -11,7 +13,7 @@ import (
 // TestLosslessShort is the check of the daemon's comings and goings with so little
 // traffic that a busy machine carries it: nothing may be lost.
 func TestLosslessShort(t *testing.T) {
-	h := testHost(t)
+	h := comparetest.Host(t)
 	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}

@@ -91,7 +91,7 @@ func (c programBench) check(ctx context.Context, w io.Writer, h compare.Host) (b
 		}
 		for _, t := range timed {
 			fmt.Fprintf(w, "%-12s %-10s %-8d %-10s %-24s %8.0f %8.0f\n", path, t.load, t.flows, t.program, interval(t.ratio), t.ns, t.empty)
-			bars = append(bars, t.judge(path)...)
+			bars = append(bars, t.requirements(path)...)
 		}
 	}
 	fmt.Fprintln(w)
@@ -106,8 +106,8 @@ type programTime struct {
 	ns, empty     float64 // medians over slices
 }
 
-// judge compares the time with its bar, if there is one.
-func (t programTime) judge(path string) (bars []verify.Requirement) {
+// requirements compares the time with its bar, if there is one.
+func (t programTime) requirements(path string) (bars []verify.Requirement) {
 	for _, b := range programBars {
 		if b.program == t.program && b.load == t.load && t.flows == 1 {
 			what := path + ": " + t.program

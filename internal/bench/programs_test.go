@@ -7,13 +7,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/testenv/comparetest"
+
 	"github.com/venturi-net/venturi/internal/feature"
 )
 
 // Every program of both paths is timed, with one flow and with many in turn, and no
 // program takes less time than none.
 func TestFastProgramsShort(t *testing.T) {
-	h := testHost(t)
+	h := comparetest.Host(t)
 	if answer, err := feature.TCX.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}

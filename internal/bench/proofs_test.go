@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/testenv/comparetest"
+
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
@@ -42,7 +44,7 @@ func TestFaultsCanBePlanted(t *testing.T) {
 			continue // of a virtual machine
 		}
 		t.Run(f.Name, func(t *testing.T) {
-			p, err := prooflab.Open(t.Context(), prooflab.Request(f.Path, f.Wire), testHost(t))
+			p, err := prooflab.Open(t.Context(), prooflab.Request(f.Path, f.Wire), comparetest.Host(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +112,7 @@ func TestShortProof(t *testing.T) {
 	c := proofs(t)
 	c.Faults, c.Repeat, c.Budget, c.MDE = []string{"csum"}, 1, 4*time.Second, 100
 	var out bytes.Buffer
-	err := c.Check(t.Context(), &out, testHost(t))
+	err := c.Check(t.Context(), &out, comparetest.Host(t))
 	if err == nil || !strings.Contains(err.Error(), "budget") && !strings.Contains(err.Error(), "bars were missed") {
 		t.Errorf("%v\n%s", err, &out)
 	}

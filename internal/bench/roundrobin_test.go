@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/venturi-net/venturi/internal/testenv/comparetest"
+
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/lab"
@@ -13,7 +15,7 @@ import (
 
 // Flows that send in turn are all learned, and then all carried.
 func TestLive(t *testing.T) {
-	h := testHost(t)
+	h := comparetest.Host(t)
 	if answer, err := feature.Programs.Ask(); answer != feature.Yes {
 		t.Skipf("this kernel has no fast path: %v", err)
 	}

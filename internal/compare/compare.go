@@ -76,6 +76,20 @@ func Open(ctx context.Context, r *Resolved, h Host) (*Session, error) {
 	return openLab(ctx, r, h)
 }
 
+// OpenRequest resolves a request, refuses what cannot be carried out here, and opens what
+// it is to be measured on.
+func OpenRequest(ctx context.Context, q Request, h Host) (*Session, *Resolved, error) {
+	r, err := q.Resolve()
+	if err == nil {
+		err = r.Check()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := Open(ctx, r, h)
+	return s, r, err
+}
+
 // Close takes down what was raised, and releases the lock.
 func (s *Session) Close() error { return s.testbed.close() }
 

@@ -105,7 +105,7 @@ func (a *admission) patience() time.Duration {
 // handle takes one event: of an end, or of a pending connection.
 func (a *admission) handle(number int) error {
 	if number >= len(a.server.ends) {
-		a.judge(number)
+		a.checkHello(number)
 		return nil
 	}
 	end := a.server.ends[number]
@@ -140,9 +140,9 @@ func (a *admission) accept(end *passive) error {
 	return nil
 }
 
-// judge looks at what a pending connection begins with, and takes nothing of it before it
+// checkHello looks at what a pending connection begins with, and takes nothing of it before it
 // is the client's hello.
-func (a *admission) judge(slot int) {
+func (a *admission) checkHello(slot int) {
 	i := slices.IndexFunc(a.pending, func(c pendingConn) bool { return c.slot == slot })
 	if i < 0 {
 		return // it was refused in this round of events

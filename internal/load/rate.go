@@ -86,15 +86,11 @@ func (l Load) MetricAt(rate float64, size int) result.Metric {
 		return StreamMetric(size)
 	case l.Transport == "udp":
 		return result.CPUPerPacket
-	case size < leastBytesSize:
+	case size < result.LeastBytesSize:
 		return result.CPUPerMessage
 	}
 	return result.CPUPerGB
 }
-
-// leastBytesSize is from what size of messages on a TCP stream is about bytes: the kernel
-// merges smaller ones.
-const leastBytesSize = 1024
 
 // RateUnit is what the load's rate counts.
 func (l Load) RateUnit() string {

@@ -47,14 +47,7 @@ func PairTime(q compare.Request) (time.Duration, error) {
 
 // Open raises the lab.
 func Open(ctx context.Context, q compare.Request, h compare.Host) (*ProofLab, error) {
-	r, err := q.Resolve()
-	if err == nil {
-		err = r.Check()
-	}
-	if err != nil {
-		return nil, err
-	}
-	s, err := compare.Open(ctx, r, h)
+	s, r, err := compare.OpenRequest(ctx, q, h)
 	if err != nil {
 		return nil, err
 	}

@@ -78,10 +78,8 @@ func comparedPaths(s *analysis.Summary) (paths []string) {
 func outcomes(s *analysis.Summary, path string) (all []outcome) {
 	for i := range s.Cells {
 		c := &s.Cells[i]
-		for j := range c.Rows {
-			if r := &c.Rows[j]; r.Arm.Name == path {
-				all = append(all, outcome{c, r, plainVerdict(r)})
-			}
+		if r := c.Row(path); r != nil {
+			all = append(all, outcome{c, r, plainVerdict(r)})
 		}
 	}
 	return all

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,8 +11,8 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// besideName names what ran beside a load: "udp_bw 1 B at 100k/s".
-func besideName(b *result.BackgroundLoad) string {
+// backgroundName names what ran beside a load: "udp_bw 1 B at 100k/s".
+func backgroundName(b *result.BackgroundLoad) string {
 	name := sanitize.Text(b.Load) + " " + bytesSize(b.Size)
 	if b.Flows > 1 {
 		name += fmt.Sprintf(" x %d flows", b.Flows)
@@ -25,12 +26,12 @@ func besideName(b *result.BackgroundLoad) string {
 	return name
 }
 
-// besideRate is what of it arrived.
-func besideRate(b *result.BackgroundLoad, r *analysis.Row) string {
+// backgroundRate is what of it arrived.
+func backgroundRate(b *result.BackgroundLoad, r *analysis.Row) string {
 	switch {
 	case r.Background == nil || r.Background.Rate == 0:
 		return noFigure
-	case b.Load == "tcp_bw" || b.Size >= analysis.LeastBytesSize:
+	case b.InBits():
 		return bits(r.Background.Rate)
 	}
 	return rate(r.Background.Rate, "msg")
@@ -39,9 +40,9 @@ func besideRate(b *result.BackgroundLoad, r *analysis.Row) string {
 // fullCore is the busy share from which a core counts as full.
 const fullCore = 0.98
 
-// besideNotes say what of a stream beside a load limits the figures, and which cores were
+// backgroundNotes say what of a stream beside a load limits the figures, and which cores were
 // full.
-func besideNotes(r *analysis.Row, c *analysis.Cell) []string {
+func backgroundNotes(r *analysis.Row, c *analysis.Cell) []string {
 	if c.Cell.Background == nil || r.Background == nil {
 		return nil
 	}
@@ -55,12 +56,11 @@ func besideNotes(r *analysis.Row, c *analysis.Cell) []string {
 		return out
 	}
 	var full []string
-	for core, share := range r.CPU.ByCore {
-		if share >= fullCore {
+	for _, core := range slices.SortedFunc(maps.Keys(r.CPU.ByCore), byCoreNumber) {
+		if r.CPU.ByCore[core] >= fullCore {
 			full = append(full, coreName(core))
 		}
 	}
-	slices.Sort(full)
 	switch len(full) {
 	case 0:
 	case 1:

@@ -127,7 +127,7 @@ func changeView(before, after NamedRecord, c *analysis.Change) *view {
 		for i := range cell.Rows {
 			r := &cell.Rows[i]
 			t.rows = append(t.rows, []string{cellName(cell.Cell), sanitize.Text(r.Path), ratioOrNone(r.Before), ratioOrNone(r.After),
-				ratio(r.Ratio.Value), interval(&r.Ratio), changeVerdict(r) + v.notes.marks(changeNotes(r, cell.Cell, c))})
+				ratio(r.Ratio.Value), interval(&r.Ratio), changeVerdict(cell.Cell, r) + v.notes.marks(changeNotes(r, cell.Cell, c))})
 		}
 	}
 	v.blocks = []block{t}
@@ -162,19 +162,11 @@ func ratioOrNone(r *stats.Ratio) string {
 	return ratio(r.Value)
 }
 
-func changeVerdict(r *analysis.ChangeRow) string {
-	switch r.Judged.Verdict {
-	case stats.Faster, stats.Slower:
-		return string(r.Judged.Verdict) + " " + change(r.Ratio.Value)
-	case stats.CannotTell:
-		if r.Judged.Detectable > 0 {
-			return "cannot tell < " + percent(r.Judged.Detectable)
-		}
-		return "cannot tell"
-	case stats.NotJudged:
-		return "not judged"
+func changeVerdict(c result.Cell, r *analysis.ChangeRow) string {
+	if v := r.Judged.Verdict; v == stats.Faster || v == stats.Slower {
+		return differenceWord(v, c.Metric.IsCPU()) + " " + change(r.Ratio.Value)
 	}
-	return string(r.Judged.Verdict)
+	return undecidedText(&r.Judged)
 }
 
 // changeNotes say why there is no verdict.

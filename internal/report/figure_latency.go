@@ -56,10 +56,13 @@ func latencyFigure(c *analysis.Cell) (drawing, bool) {
 		table.columns = append(table.columns, column{percentileName(q), false, 0})
 	}
 	for _, r := range c.Rows {
-		if r.Latency == nil || len(r.Latency.Histogram) == 0 {
+		if r.Latency == nil {
 			continue
 		}
-		h, name := r.Latency.Histogram, sanitize.Text(r.Arm.Name)
+		h, name := r.Latency.Histogram(), sanitize.Text(r.Arm.Name)
+		if len(h) == 0 {
+			continue
+		}
 		line := []string{name, count(h.Total())}
 		for _, q := range shares[1:] {
 			if h.Total() < stats.MinSamples(q) {

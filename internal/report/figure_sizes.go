@@ -42,7 +42,7 @@ func figuresBySize(cells []*analysis.Cell) drawing {
 	for _, arm := range first.Rows {
 		curve := chart.Curve{Name: sanitize.Text(arm.Arm.Name)}
 		for _, c := range cells {
-			if r := rowOf(c, arm.Arm.Name); r != nil && finite(r.Value) > 0 {
+			if r := c.Row(arm.Arm.Name); r != nil && finite(r.Value) > 0 {
 				curve.Points = append(curve.Points, chart.Point{X: float64(c.Cell.Size), Y: r.Value,
 					Title: curve.Name + ", " + bytesSize(c.Cell.Size) + ": " + text(r.Value)})
 			}
@@ -66,7 +66,7 @@ func ratiosBySize(cells []*analysis.Cell, level float64) drawing {
 	for _, arm := range first.Rows {
 		curve := chart.Curve{Name: sanitize.Text(arm.Arm.Name)}
 		for _, c := range cells {
-			r := rowOf(c, arm.Arm.Name)
+			r := c.Row(arm.Arm.Name)
 			if r == nil {
 				continue
 			}
@@ -96,7 +96,7 @@ func sizeTable(cells []*analysis.Cell, text func(*analysis.Cell, *analysis.Row) 
 	for _, c := range cells {
 		line := []string{bytesSize(c.Cell.Size)}
 		for _, arm := range cells[0].Rows {
-			if r := rowOf(c, arm.Arm.Name); r != nil {
+			if r := c.Row(arm.Arm.Name); r != nil {
 				line = append(line, text(c, r))
 			} else {
 				line = append(line, noFigure)
@@ -130,12 +130,3 @@ var sizeTicks = func() (ts []chart.Tick) {
 	}
 	return ts
 }()
-
-func rowOf(c *analysis.Cell, arm string) *analysis.Row {
-	for i := range c.Rows {
-		if c.Rows[i].Arm.Name == arm {
-			return &c.Rows[i]
-		}
-	}
-	return nil
-}

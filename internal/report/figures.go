@@ -2,6 +2,7 @@ package report
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -54,23 +55,22 @@ var ErrNoFigure = errors.New("the record has no such figure, or more than one")
 // svgWidth is the width of a figure that is a file of its own, pixels.
 const svgWidth = 760
 
-// drawings are all figures of a record.
-func drawings(rec *result.Record, s *analysis.Summary) []drawing {
+// drawings are the figures of a record, or those of one kind.
+func drawings(rec *result.Record, s *analysis.Summary, kind string) []drawing {
 	var out []drawing
 	for _, f := range figures {
-		out = append(out, f.draw(rec, s)...)
+		if kind == "" || f.name == kind {
+			out = append(out, f.draw(rec, s)...)
+		}
 	}
 	return out
 }
 
 // writeSVG writes one figure as a file of its own.
 func writeSVG(w io.Writer, rec *result.Record, s *analysis.Summary, opt Options) error {
-	name := opt.Figure
-	if name == "" {
-		name = figures[0].name
-	}
-	all := drawings(rec, s)
-	found := slices.DeleteFunc(slices.Clone(all), func(d drawing) bool {
+	name := cmp.Or(opt.Figure, figures[0].name)
+	kind, _, _ := strings.Cut(name, "/")
+	found := slices.DeleteFunc(drawings(rec, s, kind), func(d drawing) bool {
 		return d.name != name && !strings.HasPrefix(d.name, name+"/")
 	})
 	if len(found) == 1 {
@@ -80,11 +80,11 @@ func writeSVG(w io.Writer, rec *result.Record, s *analysis.Summary, opt Options)
 		}
 		return out.Flush()
 	}
-	if len(found) > 1 {
-		all = found
+	if len(found) == 0 {
+		found = drawings(rec, s, "")
 	}
 	var names []string
-	for _, d := range all {
+	for _, d := range found {
 		names = append(names, sanitize.Text(d.name))
 	}
 	if len(names) == 0 {

@@ -68,9 +68,9 @@ var samples = []sample{
 	{"paced.json", paced, Options{Format: "json"}},
 	{"paced.benchstat", paced, Options{Format: "benchstat"}},
 	{"paced.qperf", paced, Options{Style: "qperf"}},
-	{"beside.table", beside, Options{}},
-	{"beside.csv", beside, Options{Format: "csv"}},
-	{"beside.json", beside, Options{Format: "json"}},
+	{"beside.table", backgroundStream, Options{}},
+	{"beside.csv", backgroundStream, Options{Format: "csv"}},
+	{"beside.json", backgroundStream, Options{Format: "json"}},
 	{"schedule.qperf", schedule, Options{Style: "qperf"}},
 	{"interrupted.table", interrupted, Options{}},
 	{"one-series.table", oneSeries, Options{}},
@@ -146,8 +146,8 @@ func paced() *result.Record {
 	return rec
 }
 
-// beside has a path whose background loses a part of its datagrams.
-func beside() *result.Record {
+// backgroundStream has a path whose background loses a part of its datagrams.
+func backgroundStream() *result.Record {
 	t := small(recordtest.Ping, recordtest.Background)
 	t.Arms[3].Loss = 0.02
 	return recordtest.Make(t)

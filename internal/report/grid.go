@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/result"
 )
 
 // grid is a table with its entries in their places.
@@ -159,7 +159,7 @@ const cpuUnit = "s/GB"
 
 // LeastCPUSize is the message size, bytes, from which a stream's CPU time is
 // counted for its bytes, and not for its messages.
-const LeastCPUSize = analysis.LeastBytesSize
+const LeastCPUSize = result.LeastBytesSize
 
 // wires are those of the table; one without a name if it does not go by them.
 func (t Table) wires() []string {

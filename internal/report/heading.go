@@ -148,11 +148,6 @@ func machineText(f result.Facts) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 }
 
-// sameMachine: two lab machines are one real machine, and need one line.
-func sameMachine(a, b result.Facts) bool {
-	return a.BootID == b.BootID && a.Kernel == b.Kernel && a.CPUModel == b.CPUModel
-}
-
 // services says how many there are, and where their rules are not those that
 // kube-proxy would have written.
 func services(rec *result.Record) string {

@@ -28,7 +28,7 @@ var pageSource string
 var pageStyle string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"spaces": func(s string) string { return strings.ReplaceAll(s, noBreak, " ") },
+	"spaces": plainSpaces,
 }).Parse(pageSource))
 
 // page is what the template prints.
@@ -83,7 +83,7 @@ func writeHTML(w io.Writer, rec *result.Record, s *analysis.Summary, opt Options
 	for _, a := range v.answers {
 		p.Answers = append(p.Answers, strings.TrimRight(a.path, " ")+" "+a.text)
 	}
-	for _, d := range drawings(rec, s) {
+	for _, d := range drawings(rec, s, "") {
 		f := pageFigure{Title: d.texts.Title, Desc: d.texts.Desc, Table: newPageTable(d.table), Below: len(d.table.columns) > mostBeside}
 		var err error
 		if f.Wide, err = svg(d.chart, wideFigure); err != nil {

@@ -2,7 +2,6 @@ package report
 
 import (
 	"io"
-	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/sanitize"
@@ -41,7 +40,7 @@ func writeJSON(w io.Writer, rec *result.Record, s *analysis.Summary, _ Options) 
 
 func plainText(lines []string) []string {
 	for i := range lines {
-		lines[i] = strings.ReplaceAll(lines[i], noBreak, " ")
+		lines[i] = plainSpaces(lines[i])
 	}
 	return lines
 }

@@ -194,10 +194,8 @@ func (s *source) row(against, arm, load string, size, flows int) (*analysis.Cell
 		if c.Cell.Load != load || c.Cell.Size != size || c.Cell.Flows != flows || c.Cell.Batch > 1 {
 			continue
 		}
-		for j := range c.Rows {
-			if c.Rows[j].Arm.Name == arm {
-				return c, &c.Rows[j]
-			}
+		if r := c.Row(arm); r != nil {
+			return c, r
 		}
 	}
 	return nil, nil

@@ -22,7 +22,7 @@ func machineRows(rec *result.Record) (rows [][2]string) {
 		switch {
 		case apart:
 			rows = append(rows, [2]string{"machine", sanitize.Text(f.Machine) + ": " + machineText(f)})
-		case i == 0 || !sameMachine(f, rec.Facts[0]):
+		case i == 0 || !f.SameMachine(&rec.Facts[0]):
 			rows = append(rows, [2]string{"machine", machineText(f)})
 		}
 	}

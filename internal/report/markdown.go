@@ -82,4 +82,4 @@ func markdownRow(out io.Writer, row []string) {
 }
 
 // escape makes a text of a view Markdown that shows it.
-func escape(s string) string { return sanitize.Markdown(strings.ReplaceAll(s, noBreak, " ")) }
+func escape(s string) string { return sanitize.Markdown(plainSpaces(s)) }

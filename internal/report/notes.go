@@ -134,7 +134,7 @@ func trafficNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record) []strin
 		note("%s, %s: the schedule was not kept within %s: at the 99th percentile a request left %s late, %d of %s missed their slot. The client's machine was busy, and the round trips include the delay",
 			cellName(c.Cell), name, duration(analysis.LatenessKept), duration(l.LatenessP99), l.Missed, count(l.Requests))
 	}
-	out = append(out, besideNotes(r, c)...)
+	out = append(out, backgroundNotes(r, c)...)
 	if r.Unreadable > 0 {
 		note("%s, %s: %d histograms cannot be read, percentiles are without them", cellName(c.Cell), name, r.Unreadable)
 	}

@@ -25,6 +25,9 @@ const (
 	noBreak = "\u00a0"
 )
 
+// plainSpaces makes spaces of those that join words.
+func plainSpaces(s string) string { return strings.ReplaceAll(s, noBreak, " ") }
+
 // writeTable prints for a terminal of opt.Width columns: first the answers, then
 // the figures, then on what and how they were measured.
 func writeTable(w io.Writer, rec *result.Record, s *analysis.Summary, opt Options) error {
@@ -196,7 +199,7 @@ func writeHanging(out io.Writer, width int, first, text string) {
 	room := max(20, width-at)
 	line := ""
 	flush := func() {
-		sanitize.Fprintln(out, strings.TrimRight(strings.ReplaceAll(first+line, noBreak, " "), " "))
+		sanitize.Fprintln(out, strings.TrimRight(plainSpaces(first+line), " "))
 		first, line = strings.Repeat(" ", at), ""
 	}
 	for _, word := range strings.Split(text, " ") {

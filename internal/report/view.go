@@ -82,7 +82,7 @@ func cellName(c result.Cell) string {
 		name += ", " + offered(c.Rate) + "/s"
 	}
 	if b := c.Background; b != nil {
-		name += " beside " + besideName(b)
+		name += " beside " + backgroundName(b)
 	}
 	return name
 }
@@ -208,7 +208,7 @@ func trafficColumns(c *analysis.Cell) []field {
 			}})
 		}
 		if b := c.Cell.Background; b != nil {
-			out = append(out, field{column{"beside", false, 3}, func(r *analysis.Row) string { return besideRate(b, r) }})
+			out = append(out, field{column{"beside", false, 3}, func(r *analysis.Row) string { return backgroundRate(b, r) }})
 		}
 		return out
 	}
@@ -327,11 +327,14 @@ const (
 )
 
 // differs is the word for a proven difference.
-func differs(r *analysis.Row) string {
+func differs(r *analysis.Row) string { return differenceWord(r.Judged.Verdict, r.Offered != nil) }
+
+// differenceWord is what faster and slower are called, of CPU time or of anything else.
+func differenceWord(v stats.Verdict, cpu bool) string {
 	switch {
-	case r.Offered == nil:
-		return string(r.Judged.Verdict)
-	case r.Judged.Verdict == stats.Faster:
+	case !cpu:
+		return string(v)
+	case v == stats.Faster:
 		return cheaper
 	}
 	return costlier
@@ -354,21 +357,24 @@ func verdict(r *analysis.Row) string {
 	case r.Judged == nil:
 		return "not compared"
 	}
-	switch r.Judged.Verdict {
-	case stats.Faster, stats.Slower:
+	switch {
+	case r.Foreign():
+		return string(r.Judged.Reason)
+	case r.Judged.Verdict == stats.Faster || r.Judged.Verdict == stats.Slower:
 		return differs(r) + " " + change(r.Ratio.Value)
-	case stats.CannotTell:
-		if r.Judged.Detectable > 0 {
-			return "cannot tell < " + percent(r.Judged.Detectable)
-		}
-		return "cannot tell"
-	case stats.NotJudged:
-		if r.Foreign() {
-			return string(r.Judged.Reason)
-		}
+	}
+	return undecidedText(r.Judged)
+}
+
+// undecidedText is a judgement that names no difference, in words.
+func undecidedText(j *stats.Judgement) string {
+	switch {
+	case j.Verdict == stats.CannotTell && j.Detectable > 0:
+		return "cannot tell < " + percent(j.Detectable)
+	case j.Verdict == stats.NotJudged:
 		return "not judged"
 	}
-	return string(r.Judged.Verdict)
+	return string(j.Verdict)
 }
 
 // agreementBlock shows the other tools that ran beside ours.

@@ -139,10 +139,8 @@ func (b *Comparer) calibrate(ctx context.Context, q *compare.Request, rtt map[st
 }
 
 func rowUnderTest(s *analysis.Summary) (row analysis.Row, floor float64) {
-	for _, r := range s.Cells[0].Rows {
-		if r.Arm.Name == testedArm {
-			row = r
-		}
+	if r := s.Cells[0].Row(testedArm); r != nil {
+		row = *r
 	}
 	if f := s.Cells[0].Floor; f != nil {
 		floor = f.Size

@@ -23,14 +23,7 @@ type Comparer struct {
 }
 
 func OpenComparer(ctx context.Context, q compare.Request, h compare.Host) (*Comparer, error) {
-	r, err := q.Resolve()
-	if err == nil {
-		err = r.Check()
-	}
-	if err != nil {
-		return nil, err
-	}
-	s, err := compare.Open(ctx, r, h)
+	s, _, err := compare.OpenRequest(ctx, q, h)
 	if err != nil {
 		return nil, err
 	}

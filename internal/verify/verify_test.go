@@ -9,11 +9,10 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/analysis"
-	"github.com/venturi-net/venturi/internal/compare"
-	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/stats"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/internal/testenv/agenttest"
+	"github.com/venturi-net/venturi/internal/testenv/comparetest"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -22,25 +21,13 @@ func TestMain(m *testing.M) {
 	testenv.Main(m, testenv.Roles{"agent": agenttest.RunAgent, "fastpath": agenttest.RunFastPath})
 }
 
-// silent shows no progress.
-type silent struct{}
-
-func (silent) Event(experiment.Event) {}
-func (silent) Say(string, ...any)     {}
-
-func testHost(t *testing.T) compare.Host {
-	t.Helper()
-	testenv.Root(t)
-	return compare.Host{Version: "test", LabName: testenv.LabName(), Program: testenv.Program(t), Watch: silent{}}
-}
-
 // TestStatsShort is the check of the verdicts with so large a difference and so
 // wide a bar that a busy machine passes it too: the full one is a benchmark. On such a
 // machine many a verdict is that it cannot tell, but none is the wrong one.
 func TestStatsShort(t *testing.T) {
 	c := Stats{Identical: 6, Slower: 4, Effect: 0.6, Margin: 0.03, Budget: 3 * time.Second, Seed: 1}
 	var out bytes.Buffer
-	found, err := c.Run(t.Context(), &out, testHost(t))
+	found, err := c.Run(t.Context(), &out, comparetest.Host(t))
 	same, slower := found.Identical, found.Slower
 	t.Logf("\n%s", out.String())
 	if err != nil {
@@ -74,7 +61,7 @@ func TestAgreeShort(t *testing.T) {
 func agreeOnce(t *testing.T, seed uint64) (wrong []string) {
 	t.Helper()
 	c := Agree{Pairs: 1, Slice: 2 * time.Second, Seed: seed}
-	h := testHost(t)
+	h := comparetest.Host(t)
 	var out bytes.Buffer
 	err := c.Check(t.Context(), &out, h)
 	t.Logf("\n%s", out.String())

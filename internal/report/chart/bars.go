@@ -47,9 +47,7 @@ func (c Bars) Draw(w io.Writer, sheet Sheet) error {
 		}
 	}
 	places, y := legend(parts, margin, margin, whole-margin)
-	for i, p := range places {
-		d.Keys = append(d.Keys, barKey{p.X, p.Y - 6, partClass(i), label{p.X + 16, p.Y + 4, p.Text}})
-	}
+	d.Keys = barKeys(places, partClass)
 	y += margin + 6
 	nameWidth, textWidth := widest(whole*0.3, names...), widest(whole*0.3, texts...)
 	left := margin + nameWidth + 10
@@ -110,6 +108,15 @@ type barKey struct {
 	X, Y  px
 	Class string
 	Name  label
+}
+
+// barKeys are the squares of a legend with their names.
+func barKeys(places []label, class func(i int) string) []barKey {
+	var out []barKey
+	for i, p := range places {
+		out = append(out, barKey{p.X, p.Y - 6, class(i), label{p.X + 16, p.Y + 4, p.Text}})
+	}
+	return out
 }
 
 type barRow struct {

@@ -113,7 +113,7 @@ func wrap(text string, width float64) (lines []string) {
 	return lines
 }
 
-// Line is a straight line of an axis, or one of its labels' places.
+// tick is a place on an axis, and what is written there.
 type tick struct {
 	At   px
 	Text string

@@ -83,9 +83,7 @@ func (c Heat) legend(d *heatDrawing, whole, y float64) float64 {
 		names, classes = append(names, "less"), append(classes, c.class(0))
 	}
 	places, height := legend(names, margin, y, whole-margin)
-	for i, p := range places {
-		d.Keys = append(d.Keys, barKey{p.X, p.Y - 6, classes[i], label{p.X + 16, p.Y + 4, p.Text}})
-	}
+	d.Keys = barKeys(places, func(i int) string { return classes[i] })
 	return y + height + margin
 }
 
