@@ -130,6 +130,8 @@ func (p *Plan) check() error {
 		return fmt.Errorf("plan with confidence %v, must be between 0.5 and 0.999999", p.Confidence)
 	case p.Precision != 0 && !inOpenRange(p.Precision, 0, 10):
 		return fmt.Errorf("plan with precision %v, must be between 0 and 10", p.Precision)
+	case len(p.Cores) > maxArms:
+		return fmt.Errorf("plan with the cores of %d machines, at most %d", len(p.Cores), maxArms)
 	case p.Budget < 0 || p.Services < 0 || len(p.Looks) > 1000:
 		return fmt.Errorf("plan with a negative budget, negative services, or too many looks")
 	}
@@ -187,8 +189,17 @@ func (p *Plan) checkCells() error {
 			!inRange(int64(c.Batch), 0, 1<<20) || c.Rate != 0 && !inOpenRange(c.Rate, 0, 1e15) || c.Slice < 0 || c.Head < 0 {
 			return fmt.Errorf("cell %q has a size, flows, batch, rate, slice or head out of range", c.Name)
 		}
-		if b := c.Background; b != nil && (!inRange(int64(b.Size), 0, 1<<40) || !inRange(int64(b.Flows), 0, 1<<20) || b.Rate != 0 && !inOpenRange(b.Rate, 0, 1e15)) {
-			return fmt.Errorf("cell %q has a load beside it whose size, flows or rate is out of range", c.Name)
+		if !inRange(int64(c.Response), 0, 1<<40) || !inRange(int64(c.Threads), 0, 1<<20) {
+			return fmt.Errorf("cell %q has a response or threads out of range", c.Name)
+		}
+		if b := c.Background; b != nil && (!inRange(int64(b.Size), 0, 1<<40) || !inRange(int64(b.Flows), 0, 1<<20) ||
+			b.Rate != 0 && !inOpenRange(b.Rate, 0, 1e15) || b.Share != 0 && !inOpenRange(b.Share, 0, 10)) {
+			return fmt.Errorf("cell %q has a load beside it whose size, flows, rate or share is out of range", c.Name)
+		}
+	}
+	for _, c := range p.Cells {
+		if b := c.Background; b != nil && b.Maximum != "" && !names[b.Maximum] {
+			return fmt.Errorf("cell %q has its maximum in cell %q, which is not in the plan", c.Name, b.Maximum)
 		}
 	}
 	return nil
@@ -231,7 +242,7 @@ func (c *checker) takeSlice(s *Slice) error {
 	}
 	if l := s.Latency; l != nil {
 		n++
-		if anyNegative(l.Requests, l.Replies, l.Lost, l.Late, l.RTTSum, l.RTTMedian, l.HeadReplies, l.Timeout, l.Missed) || len(l.RTT) > maxRTT || len(l.Lateness) > maxRTT {
+		if anyNegative(l.Requests, l.Replies, l.Lost, l.Late, l.RTTSum, l.RTTMedian, l.HeadReplies, l.Timeout, l.Missed) || anyNegative(l.PerFlow...) || len(l.PerFlow) > maxKeys || len(l.RTT) > maxRTT || len(l.Lateness) > maxRTT {
 			return fmt.Errorf("slice: negative count or oversized histogram in a latency slice")
 		}
 	}
@@ -277,9 +288,9 @@ func (c *checker) takeEnd(e *End) error {
 	return nil
 }
 
-// negative tells whether a count is.
+// negative tells whether a count is, or there are too many flows.
 func (t *Stream) negative() bool {
-	return anyNegative(t.SentMessages, t.SentBytes, t.SendNs, t.RecvMessages, t.RecvBytes,
+	return len(t.PerFlow) > maxKeys || anyNegative(t.PerFlow...) || anyNegative(t.SentMessages, t.SentBytes, t.SendNs, t.RecvMessages, t.RecvBytes,
 		t.RateMessages, t.RateBytes, t.RateNs, t.Packets, t.Retransmits, t.AskedMessages)
 }
 

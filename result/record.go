@@ -60,8 +60,11 @@ type Plan struct {
 	// SharedCores: the two machines are namespaces of one machine, so a CPU
 	// figure holds both ends and is good only for comparing arms.
 	SharedCores bool `json:"shared_cores,omitempty"`
-	ClientCPU   int  `json:"client_cpu"` // -1: not pinned
-	ServerCPU   int  `json:"server_cpu"`
+	// Cores are those that each machine of a lab was confined to, by its name. Its CPU
+	// figures are of these alone.
+	Cores     map[string][]int `json:"cores,omitempty"`
+	ClientCPU int              `json:"client_cpu"` // -1: not pinned
+	ServerCPU int              `json:"server_cpu"`
 }
 
 // Roles of an arm.
@@ -131,15 +134,23 @@ type Cell struct {
 	Load      string `json:"load"`
 	Transport string `json:"transport"` // tcp, udp or icmp
 	Size      int    `json:"size"`      // bytes of a message
-	Flows     int    `json:"flows"`
-	Batch     int    `json:"batch,omitempty"` // messages a system call; 0: one
+	// Response is how many bytes the answer to a request has; 0: as many as the request.
+	Response int `json:"response,omitempty"`
+	Flows    int `json:"flows"`
+	// Threads is how many threads of each end the flows were dealt out to in turn; 0: as
+	// the load does by itself.
+	Threads int `json:"threads,omitempty"`
+	Batch   int `json:"batch,omitempty"` // messages a system call; 0: one
 	// Rate is what was to be offered per second, by all flows together: requests of a load
 	// on a schedule, datagrams, or bits of a TCP stream. 0: as fast as it goes.
 	Rate       float64         `json:"rate,omitempty"`
 	Background *BackgroundLoad `json:"beside,omitempty"` // what ran beside the load; nil: nothing
-	Metric     Metric          `json:"metric"`
-	Slice      time.Duration   `json:"slice"` // timed part of a slice
-	Head       time.Duration   `json:"head"`  // run and thrown away before it
+	// Curve names the curve of latency against load that the cell is a point of; empty:
+	// none. The share of its background, 0 where it has none, is the point's abscissa.
+	Curve  string        `json:"curve,omitempty"`
+	Metric Metric        `json:"metric"`
+	Slice  time.Duration `json:"slice"` // timed part of a slice
+	Head   time.Duration `json:"head"`  // run and thrown away before it
 }
 
 // BackgroundLoad is a stream that each arm carried beside its load, on flows of its own.
@@ -147,7 +158,11 @@ type BackgroundLoad struct {
 	Load  string  `json:"load"`
 	Size  int     `json:"size"` // bytes of a message
 	Flows int     `json:"flows"`
-	Rate  float64 `json:"rate,omitempty"` // see [Cell.Rate]; 0: as fast as it went
+	Rate  float64 `json:"rate,omitempty"` // see [Cell.Rate]; 0 without a Share: as fast as it went
+	// Share, above 0, is the part of each arm's own maximum that it was to carry. The
+	// maximum is what arrived in the slices of the cell Maximum in the same series, before.
+	Share   float64 `json:"share,omitempty"`
+	Maximum string  `json:"maximum,omitempty"`
 	// Cores says whether it shared the load's cores: "same" or "other".
 	Cores string `json:"cores"`
 }
@@ -190,7 +205,9 @@ type Latency struct {
 	// Lateness is by how much each went out after it was due, as RTT is.
 	Missed   int64  `json:"missed,omitempty"`
 	Lateness []byte `json:"lateness,omitempty"`
-	RTT      []byte `json:"rtt"` // HDR histogram of the RTT in ns, V2 compressed encoding; see DecodeRTT
+	// PerFlow is Replies of each flow, in their order, where there are several.
+	PerFlow []int64 `json:"per_flow,omitempty"`
+	RTT     []byte  `json:"rtt"` // HDR histogram of the RTT in ns, V2 compressed encoding; see DecodeRTT
 }
 
 // Stream is a slice of a one-way load.
@@ -209,6 +226,8 @@ type Stream struct {
 	RateNs       int64 `json:"rate_ns"`
 	Packets      int64 `json:"packets,omitempty"`     // TCP: data segments that the sender made, before segmentation offload, whole slice
 	Retransmits  int64 `json:"retransmits,omitempty"` // TCP, whole slice
+	// PerFlow is RateMessages of each flow, in their order, where there are several.
+	PerFlow []int64 `json:"per_flow,omitempty"`
 }
 
 // Meter is what a meter saw beside the slices of one arm in one series.
@@ -217,11 +236,12 @@ type Meter struct {
 	Arm     string `json:"arm"`
 	Series  int    `json:"series"`
 	Machine string `json:"machine"`
-	Name    string `json:"name"`    // cpu, softnet, tcp, udp, links, accel
+	Name    string `json:"name"`    // cpu, softnet, tcp, udp, links, accel, threads
 	WallNs  int64  `json:"wall_ns"` // time covered: the slices of this arm, heads included
 	// Values are sums over the slices; keys as the meter documents them, such
 	// as "cpu0/busy" (ns) or "softnet/squeezed" (count). "accel/flows" is the most
-	// that there were at the end of a slice.
+	// that there were at the end of a slice. "threads" has the CPU time of each thread
+	// that used some, ns, by name and number: "ksoftirqd/0#13", "ovs-vswitchd/handler1#812".
 	Values     map[string]int64 `json:"values"`
 	Resolution string           `json:"resolution"` // "1 ns busy; classes sampled every 4 ms"
 }

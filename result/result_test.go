@@ -158,6 +158,32 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
+// The points of a curve are read back as they were, and name a maximum that is there.
+func TestCurve(t *testing.T) {
+	truth := recordtest.Truth{Seed: 1, Series: 1, Rounds: 2, Noise: recordtest.Quiet, Cells: recordtest.Curve(0, 0.5, 0.9),
+		Arms: []recordtest.Arm{recordtest.Host(), recordtest.Path("vxlan", 1.3)}}
+	want := recordtest.Make(truth)
+	for i := range want.Slices {
+		if s := want.Slices[i].Stream; s != nil {
+			s.PerFlow = []int64{s.RateMessages}
+		}
+	}
+	want.Plan.Cores = map[string][]int{"m1": {0}, "m2": {1}}
+	got, err := result.Read(bytes.NewReader(encode(t, want)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
+	}
+	truth.Cells = truth.Cells[1:]
+	w := result.NewWriter(io.Discard)
+	bad := recordtest.Make(truth)
+	if err := errors.Join(w.Write(result.Line{Header: &bad.Header}), w.Write(result.Line{Plan: &bad.Plan})); err == nil {
+		t.Error("a maximum that is not in the plan was written")
+	}
+}
+
 // A file without end of line must not be read into memory whole.
 func TestLineLength(t *testing.T) {
 	endless := io.MultiReader(strings.NewReader(`{"header":{"format":"`), io.LimitReader(letters{}, 1<<30))

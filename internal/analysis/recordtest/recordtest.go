@@ -98,6 +98,22 @@ func withBackground(c result.Cell, b result.BackgroundLoad) result.Cell {
 	return c
 }
 
+// Curve are the cells of a curve of latency against load: the stream's maximum, and Ping
+// beside each share of it. A share of 0 is Ping alone.
+func Curve(shares ...float64) []result.Cell {
+	cells := []result.Cell{UDPMsg}
+	for _, share := range shares {
+		c := Ping
+		c.Curve = "ping/56 beside udp_bw/1"
+		if share > 0 {
+			c.Name = fmt.Sprintf("ping/56/beside=udp_bw/1@%g%%/cores=same", 100*share)
+			c.Background = &result.BackgroundLoad{Load: "udp_bw", Size: 1, Flows: 1, Share: share, Maximum: UDPMsg.Name, Cores: "same"}
+		}
+		cells = append(cells, c)
+	}
+	return cells
+}
+
 // Host, Copy and Path are arms of the usual kind.
 func Host() Arm { return Arm{Arm: arm("host", "host", result.RoleBaseline, 1500, 0)} }
 
@@ -216,6 +232,9 @@ func (m *generator) fill(s *result.Slice, c result.Cell, a Arm, factor float64) 
 	whole := wall / float64(c.Slice)
 	if c.Metric == result.OneWay || c.Metric == result.Transactions || c.Metric == result.Connections || c.Metric == result.RoundTrip {
 		rtt := 16_000 * factor
+		if b := c.Background; b != nil {
+			rtt /= 1 - min(b.Share, 0.99) // as requests wait in a queue
+		}
 		n := int64(float64(s.Elapsed) / rtt)
 		if c.Rate > 0 {
 			n = int64(float64(s.Elapsed) * c.Rate / 1e9)
@@ -233,7 +252,7 @@ func (m *generator) fill(s *result.Slice, c result.Cell, a Arm, factor float64) 
 			}
 		}
 		if b := c.Background; b != nil {
-			n := int64(b.Rate * wall / 1e9)
+			n := int64((b.Rate + b.Share*6e5/factor) * wall / 1e9)
 			got := int64(float64(n) * (1 - a.Loss))
 			s.Background = &result.Stream{AskedMessages: n, SentMessages: n, SentBytes: n * int64(b.Size), SendNs: int64(wall),
 				RecvMessages: got, RecvBytes: got * int64(b.Size), RateMessages: got, RateBytes: got * int64(b.Size), RateNs: int64(wall)}
