@@ -16,6 +16,7 @@ import (
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/progress"
 	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/report/view"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
@@ -24,7 +25,7 @@ import (
 func newCompare(env *Env) *cobra.Command {
 	var (
 		q    = compare.Request{}
-		opt  = report.Options{Format: report.Formats()[0]}
+		opt  = view.Options{Format: report.Formats()[0]}
 		json bool
 
 		beside, cores string

@@ -14,6 +14,10 @@ import (
 	"github.com/venturi-net/venturi/internal/display"
 	"github.com/venturi-net/venturi/internal/gate"
 	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/report/change"
+	"github.com/venturi-net/venturi/internal/report/figure"
+	"github.com/venturi-net/venturi/internal/report/layout"
+	"github.com/venturi-net/venturi/internal/report/view"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -23,7 +27,7 @@ const runsFolder = compare.RunsFolder
 
 func newReport(env *Env) *cobra.Command {
 	var (
-		opt     report.Options
+		opt     view.Options
 		open    bool
 		tables  string
 		partial bool
@@ -115,7 +119,7 @@ any other run with the same paths and loads.`,
 	f.StringVar(&opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
 	verboseFlag(f, &opt)
 	accelStatsFlag(f, &opt)
-	f.StringVar(&opt.Figure, "figure", "", "figure of --format svg: "+strings.Join(report.Figures(), ", ")+";\nof one load with a slash, such as latency/tcp_lat/1")
+	f.StringVar(&opt.Figure, "figure", "", "figure of --format svg: "+strings.Join(figure.Kinds(), ", ")+";\nof one load with a slash, such as latency/tcp_lat/1")
 	f.BoolVar(&open, "open", false, "show the page of --format html in the browser")
 	f.StringVar(&tables, "study", "", "print the tables of a study: its name, or a study file")
 	f.StringArrayVar(&fail, "fail-if", nil, "end with exit code "+strconv.Itoa(verr.Findings)+" when the report has this verdict, such as 'vxlan tcp_lat slower'")
@@ -124,23 +128,23 @@ any other run with the same paths and loads.`,
 }
 
 // reportChanges prints how the paths of later runs changed from the first.
-func reportChanges(env *Env, runs []string, partial bool, opt report.Options, conditions []gate.Condition) error {
+func reportChanges(env *Env, runs []string, partial bool, opt view.Options, conditions []gate.Condition) error {
 	if opt.Style != "" || opt.Figure != "" {
 		return verr.New(verr.Usage, "cannot compare runs in a style or as a figure", "a comparison of runs is a table", "leave out --style and --figure")
 	}
-	if err := checkFormat("cannot compare runs", opt.Format, report.ChangeFormats()); err != nil {
+	if err := checkFormat("cannot compare runs", opt.Format, change.Formats()); err != nil {
 		return err
 	}
-	var recs []report.NamedRecord
+	var recs []change.NamedRecord
 	for _, run := range runs {
 		rec, err := compare.OpenRecord(env.Stderr, run, partial)
 		if err != nil {
 			return err
 		}
-		recs = append(recs, report.NamedRecord{Name: run, Record: rec})
+		recs = append(recs, change.NamedRecord{Name: run, Record: rec})
 	}
 	opt.Width = display.TerminalWidth(env.Stdout)
-	changes, err := report.WriteChanges(env.Stdout, recs, opt)
+	changes, err := change.Write(env.Stdout, recs, opt)
 	if err != nil {
 		return printed("cannot compare "+strings.Join(runs, " and "), err)
 	}
@@ -148,17 +152,17 @@ func reportChanges(env *Env, runs []string, partial bool, opt report.Options, co
 }
 
 // verboseFlag is the flag by which a table shows all that it can.
-func verboseFlag(f *pflag.FlagSet, opt *report.Options) {
+func verboseFlag(f *pflag.FlagSet, opt *view.Options) {
 	f.BoolVarP(&opt.Verbose, "verbose", "v", false, "show CPU time by class and core, and what the meters counted")
 }
 
 // accelStatsFlag is the flag by which what fast paths carried is printed.
-func accelStatsFlag(f *pflag.FlagSet, opt *report.Options) {
+func accelStatsFlag(f *pflag.FlagSet, opt *view.Options) {
 	f.BoolVar(&opt.AccelStats, "accel-stats", false, "show what fast paths carried, what went slow, and why")
 }
 
 // checkReport refuses an unknown format or style before any file is opened.
-func checkReport(opt report.Options) error {
+func checkReport(opt view.Options) error {
 	if err := checkFormat("cannot report", opt.Format, report.Formats()); err != nil {
 		return err
 	}
@@ -188,7 +192,7 @@ func checkFormat(what, format string, known []string) error {
 	return verr.New(verr.Usage, what+" in the format "+format, "there is no such format", "choose one of: "+strings.Join(known, ", "))
 }
 
-func printReport(env *Env, path string, rec *result.Record, opt report.Options) error {
+func printReport(env *Env, path string, rec *result.Record, opt view.Options) error {
 	opt.Width = display.TerminalWidth(env.Stdout)
 	return printed("cannot report "+path, report.Write(env.Stdout, rec, opt))
 }
@@ -202,11 +206,11 @@ func printed(what string, err error) error {
 		return verr.Wrap(verr.BadRecord, what, err, "measure both on a real machine, or both under one kernel in a virtual machine")
 	case errors.Is(err, analysis.ErrNothingInCommon):
 		return verr.Wrap(verr.Usage, what, err, "name two runs of the same paths and loads")
-	case errors.Is(err, report.ErrNoFigure):
+	case errors.Is(err, figure.ErrNoFigure):
 		return verr.Wrap(verr.Usage, what, err, "name one that it has with --figure")
-	case errors.Is(err, report.ErrOtherRecord):
+	case errors.Is(err, layout.ErrOtherRecord):
 		return verr.Wrap(verr.Usage, what, err, "name the folder of a run of this study")
-	case errors.Is(err, report.ErrMixed):
+	case errors.Is(err, layout.ErrMixed):
 		return verr.Wrap(verr.BadRecord, what, err, "measure all wires of the study on one machine, or all under one kernel in a virtual machine")
 	}
 	return verr.Wrap(verr.Failed, what, err, "check that the output can be written: the disk may be full")

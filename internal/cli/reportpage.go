@@ -7,6 +7,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/report/view"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
@@ -17,7 +18,7 @@ const pageName = "report.html"
 
 // openPage writes the page of a run beside its record, and shows it in the
 // user's browser.
-func openPage(env *Env, path string, rec *result.Record, opt report.Options) error {
+func openPage(env *Env, path string, rec *result.Record, opt view.Options) error {
 	what := "cannot show the page of " + path
 	file, err := compare.WriteBeside(path, pageName, func(w io.Writer) error { return report.Write(w, rec, opt) })
 	if err != nil {

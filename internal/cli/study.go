@@ -12,7 +12,8 @@ import (
 
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/display"
-	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/report/layout"
+	"github.com/venturi-net/venturi/internal/report/view"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/study"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -135,7 +136,7 @@ Nothing is raised or measured. As root, more can be asked of the kernel.`,
 func studyRun(env *Env) *cobra.Command {
 	var (
 		q    compare.Request // what the flags say of each comparison
-		opt  = report.Options{Format: report.LayoutFormats()[0]}
+		opt  = view.Options{Format: layout.Formats()[0]}
 		json bool
 		u    kernelFlag
 	)
@@ -184,7 +185,7 @@ killed run left.`,
 
 // runStudy makes one comparison after the other. What cannot be carried out is
 // refused before the first; a path that fails in one does not end the others.
-func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Request, opt report.Options, u kernelFlag) error {
+func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Request, opt view.Options, u kernelFlag) error {
 	folders := s.Folders(flags.Out)
 	var requests []*compare.Resolved
 	for i, q := range s.Requests() {
@@ -206,11 +207,11 @@ func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Reques
 		}
 	}
 	var failed []error
-	var recs []report.Wired
+	var recs []layout.Wired
 	for i, r := range requests {
 		err := runCompare(cmd.Context(), env, r, func(file string, rec *result.Record) error {
-			recs = append(recs, report.Wired{Wire: s.Wires[i].Name, Record: rec})
-			return printTables(env, s.Layout(s.Wires[i]), file, []report.Wired{{Record: rec}}, opt)
+			recs = append(recs, layout.Wired{Wire: s.Wires[i].Name, Record: rec})
+			return printTables(env, s.Layout(s.Wires[i]), file, []layout.Wired{{Record: rec}}, opt)
 		})
 		if err != nil {
 			failed = append(failed, err)
@@ -227,12 +228,12 @@ func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Reques
 }
 
 // reportStudy prints the tables of a study from the records of a run.
-func reportStudy(env *Env, name string, args []string, partial bool, opt report.Options) error {
+func reportStudy(env *Env, name string, args []string, partial bool, opt view.Options) error {
 	if opt.Style != "" {
 		return verr.New(verr.Usage, "cannot print the tables of a study in the style of "+opt.Style,
 			"that style has no such tables", "leave one of --style and --study out")
 	}
-	if err := checkFormat("cannot print the tables of a study", opt.Format, report.LayoutFormats()); err != nil {
+	if err := checkFormat("cannot print the tables of a study", opt.Format, layout.Formats()); err != nil {
 		return err
 	}
 	s, err := study.Open(name)
@@ -250,7 +251,7 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt report.
 	if recordIn(run) || strings.HasSuffix(run, result.FileName) {
 		folders = []string{run} // it is one record, of whatever wire
 	}
-	var recs []report.Wired
+	var recs []layout.Wired
 	for i, folder := range folders {
 		if len(folders) > 1 && !recordIn(folder) && slices.ContainsFunc(folders, recordIn) {
 			sanitize.Fprintf(env.Stderr, "venturi: wire %s is left out: there is no record in %s\n", s.Wires[i].Name, folder)
@@ -264,8 +265,8 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt report.
 		if known, ok := s.WireOf(rec.Plan); ok {
 			wire = known
 		}
-		recs = append(recs, report.Wired{Wire: wire.Name, Record: rec})
-		if err := printTables(env, s.Layout(wire), folder, []report.Wired{{Record: rec}}, opt); err != nil {
+		recs = append(recs, layout.Wired{Wire: wire.Name, Record: rec})
+		if err := printTables(env, s.Layout(wire), folder, []layout.Wired{{Record: rec}}, opt); err != nil {
 			return err
 		}
 	}
@@ -279,10 +280,10 @@ func recordIn(folder string) bool {
 }
 
 // printTables prints what a layout shows of records, if it shows anything.
-func printTables(env *Env, l report.Layout, file string, recs []report.Wired, opt report.Options) error {
+func printTables(env *Env, l layout.Layout, file string, recs []layout.Wired, opt view.Options) error {
 	if len(l.Tables) == 0 || len(recs) == 0 {
 		return nil
 	}
 	opt.Width = display.TerminalWidth(env.Stdout)
-	return printed("cannot print the tables of "+l.Name+" from "+file, report.WriteLayout(env.Stdout, recs, l, opt))
+	return printed("cannot print the tables of "+l.Name+" from "+file, layout.Write(env.Stdout, recs, l, opt))
 }

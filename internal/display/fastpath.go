@@ -10,7 +10,7 @@ import (
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/fastpath"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/report/view"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -78,12 +78,12 @@ func PrintFastPaths(out io.Writer, all []FastPathStatus) error {
 			sanitize.Fprintf(w, "%s\t%s\t%v\n", where, what, n)
 			where = blank
 		}
-		for _, key := range report.ByFate(&analysis.FastPath{Packets: f.Packets}) {
+		for _, key := range view.ByFate(&analysis.FastPath{Packets: f.Packets}) {
 			n := sanitize.Sprintf("%d", f.Packets[key])
 			if into, told := f.SlowIngress[key]; told {
 				n = sanitize.Sprintf("%d\t%d\t%d", f.Packets[key], f.Packets[key]-into, into)
 			}
-			say(report.Fate(key), n)
+			say(view.Fate(key), n)
 		}
 		switch {
 		case f.State == nil:

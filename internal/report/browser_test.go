@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/report/view"
 	"github.com/venturi-net/venturi/internal/testenv"
 )
 
@@ -36,7 +37,7 @@ func TestBrowser(t *testing.T) {
 	}
 	for name, rec := range pages() {
 		var page bytes.Buffer
-		if err := Write(&page, rec, Options{Format: "html"}); err != nil {
+		if err := Write(&page, rec, view.Options{Format: "html"}); err != nil {
 			t.Fatal(err)
 		}
 		folder := t.TempDir()

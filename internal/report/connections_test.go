@@ -5,23 +5,25 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
+	"github.com/venturi-net/venturi/internal/report/reporttest"
+	"github.com/venturi-net/venturi/internal/report/view"
 )
 
 // Every format shows a load of connections as what it is.
 func TestConnections(t *testing.T) {
-	truth := small(recordtest.TCPCRR)
+	truth := reporttest.Small(recordtest.TCPCRR)
 	truth.Histograms = true
 	rec := recordtest.Make(truth)
 	for _, c := range []struct {
-		format Options
+		format view.Options
 		wants  []string
 	}{
-		{Options{Format: "table", Width: 250}, []string{"tcp_crr 1 B   connections opened", "conn/s", "time p99", "CPU/connection", "lost"}},
-		{Options{Format: "md"}, []string{"conn/s", "time p99", "CPU/connection"}},
-		{Options{Style: "qperf"}, []string{"# tcp_crr: qperf has no such test", "conn/s"}},
-		{Options{Format: "benchstat", Width: 250}, []string{"Unit conn/s better=higher", " conn/s\n"}},
-		{Options{Format: "csv", Width: 250}, []string{",connections,1/s,", ",connection,"}},
-		{Options{Format: "json", Width: 250}, []string{`"connections"`, `"per": "connection"`}},
+		{view.Options{Format: "table", Width: 250}, []string{"tcp_crr 1 B   connections opened", "conn/s", "time p99", "CPU/connection", "lost"}},
+		{view.Options{Format: "md"}, []string{"conn/s", "time p99", "CPU/connection"}},
+		{view.Options{Style: "qperf"}, []string{"# tcp_crr: qperf has no such test", "conn/s"}},
+		{view.Options{Format: "benchstat", Width: 250}, []string{"Unit conn/s better=higher", " conn/s\n"}},
+		{view.Options{Format: "csv", Width: 250}, []string{",connections,1/s,", ",connection,"}},
+		{view.Options{Format: "json", Width: 250}, []string{`"connections"`, `"per": "connection"`}},
 	} {
 		var out strings.Builder
 		if err := Write(&out, rec, c.format); err != nil {

@@ -10,13 +10,16 @@ import (
 	"github.com/venturi-net/venturi/internal/analysis"
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
 	"github.com/venturi-net/venturi/internal/fastpath/bpf"
+	"github.com/venturi-net/venturi/internal/report/layout"
+	"github.com/venturi-net/venturi/internal/report/reporttest"
+	"github.com/venturi-net/venturi/internal/report/view"
 	"github.com/venturi-net/venturi/result"
 )
 
 // carried has two paths with a fast path: one that carries, but not where
 // connections are opened all the time, and one that nobody has switched on.
 func carried() *result.Record {
-	t := small(recordtest.UDPLat, recordtest.TCPMsg)
+	t := reporttest.Small(recordtest.UDPLat, recordtest.TCPMsg)
 	t.Histograms, t.Meters = false, false
 	t.Arms[2].Name, t.Arms[3].Name = "vxlan+fast", "routed+fast"
 	t.Arms[2].Path, t.Arms[3].Path = "vxlan+fast", "routed+fast"
@@ -42,15 +45,15 @@ func carried() *result.Record {
 }
 
 // carriedLayout is a table of the same.
-func carriedLayout() Layout {
-	return Layout{Name: "tuning", Title: "Tunings", Tables: []Table{{
-		Title: "Messages of one byte", Rows: []Axis{ByPath}, Columns: []Axis{ByLoad}, Paths: []string{"host", "vxlan+fast", "routed+fast"},
-		Figures: []Figure{{Load: "udp_lat", Sizes: []int{1}, Flows: []int{1}, Unit: "us"}},
+func carriedLayout() layout.Layout {
+	return layout.Layout{Name: "tuning", Title: "Tunings", Tables: []layout.Table{{
+		Title: "Messages of one byte", Rows: []layout.Axis{layout.ByPath}, Columns: []layout.Axis{layout.ByLoad}, Paths: []string{"host", "vxlan+fast", "routed+fast"},
+		Figures: []layout.Figure{{Load: "udp_lat", Sizes: []int{1}, Flows: []int{1}, Unit: "us"}},
 	}}}
 }
 
 func TestFastPathGolden(t *testing.T) {
-	for name, opt := range map[string]Options{
+	for name, opt := range map[string]view.Options{
 		"fast.table":       {},
 		"fast-stats.table": {AccelStats: true},
 		"fast-stats.md":    {AccelStats: true, Format: "md"},
@@ -60,15 +63,15 @@ func TestFastPathGolden(t *testing.T) {
 		if err := Write(&got, carried(), opt); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, name, got.Bytes())
+		reporttest.Golden(t, name, got.Bytes())
 		if opt.Format == "csv" {
 			continue // tables of studies have no such format
 		}
 		got.Reset()
-		if err := WriteLayout(&got, []Wired{{Record: carried()}}, carriedLayout(), opt); err != nil {
+		if err := layout.Write(&got, []layout.Wired{{Record: carried()}}, carriedLayout(), opt); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, "layout-"+name, got.Bytes())
+		reporttest.Golden(t, "layout-"+name, got.Bytes())
 	}
 }
 
@@ -94,7 +97,7 @@ func TestFastPathJSON(t *testing.T) {
 		} `json:"fast_paths"`
 	}
 	var out bytes.Buffer
-	if err := Write(&out, carried(), Options{Format: "json"}); err != nil {
+	if err := Write(&out, carried(), view.Options{Format: "json"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal(out.Bytes(), &doc); err != nil {
@@ -106,7 +109,7 @@ func TestFastPathJSON(t *testing.T) {
 		t.Errorf("%+v", rows)
 	}
 	out.Reset()
-	if err := WriteLayout(&out, []Wired{{Record: carried()}}, carriedLayout(), Options{Format: "json"}); err != nil {
+	if err := layout.Write(&out, []layout.Wired{{Record: carried()}}, carriedLayout(), view.Options{Format: "json"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal(out.Bytes(), &doc); err != nil {
@@ -120,12 +123,12 @@ func TestFastPathJSON(t *testing.T) {
 // Who asks for what a record does not have is told so.
 func TestNoFastPath(t *testing.T) {
 	var out bytes.Buffer
-	truth := small(recordtest.TCPLat)
+	truth := reporttest.Small(recordtest.TCPLat)
 	truth.Histograms = false
-	if err := Write(&out, recordtest.Make(truth), Options{AccelStats: true}); err != nil {
+	if err := Write(&out, recordtest.Make(truth), view.Options{AccelStats: true}); err != nil {
 		t.Fatal(err)
 	}
-	if text := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(text, noFastPath) {
+	if text := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(text, view.NoFastPath) {
 		t.Errorf("nothing says so:\n%s", text)
 	}
 }
@@ -137,10 +140,10 @@ func TestFates(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := map[string]bool{}
-	for _, f := range fates {
-		known[f.key] = true
-		if !strings.Contains(string(docs), "| "+f.text+" |") {
-			t.Errorf("docs/fast-path.md has no line for %q", f.text)
+	for _, f := range view.Fates {
+		known[f.Key] = true
+		if !strings.Contains(string(docs), "| "+f.Text+" |") {
+			t.Errorf("docs/fast-path.md has no line for %q", f.Text)
 		}
 	}
 	var all analysis.FastPath

@@ -9,13 +9,16 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
+	"github.com/venturi-net/venturi/internal/report/layout"
+	"github.com/venturi-net/venturi/internal/report/reporttest"
+	"github.com/venturi-net/venturi/internal/report/view"
 	"github.com/venturi-net/venturi/result"
 )
 
 // FuzzReport: whatever can be read, whole or cut, makes a report in every
 // format without a panic, and its JSON is JSON.
 func FuzzReport(f *testing.F) {
-	truth := small(recordtest.UDPLat, recordtest.TCPBw)
+	truth := reporttest.Small(recordtest.UDPLat, recordtest.TCPBw)
 	truth.Rounds, truth.Series, truth.Histograms = 2, 3, false
 	truth.Arms = append(truth.Arms, recordtest.Arm{Arm: result.Arm{Name: "qperf:host", Path: "qperf"}})
 	f.Add(encode(f, recordtest.Make(truth)))
@@ -26,28 +29,28 @@ func FuzzReport(f *testing.F) {
 			return
 		}
 		var out bytes.Buffer
-		if err := Write(&out, rec, Options{Format: "json"}); err != nil {
+		if err := Write(&out, rec, view.Options{Format: "json"}); err != nil {
 			t.Fatal(err)
 		}
 		if !json.Valid(out.Bytes()) {
 			t.Fatal("the JSON report is not JSON")
 		}
-		for _, opt := range []Options{{Width: 60}, {Format: "md"}, {Format: "html"}, {Format: "csv"}, {Format: "benchstat"}, {Style: "qperf"}} {
+		for _, opt := range []view.Options{{Width: 60}, {Format: "md"}, {Format: "html"}, {Format: "csv"}, {Format: "benchstat"}, {Style: "qperf"}} {
 			if err := Write(io.Discard, rec, opt); err != nil {
 				t.Fatal(err)
 			}
 		}
-		tables := Layout{Tables: []Table{{Rows: []Axis{ByPath, BySize}, Columns: []Axis{ByLoad}, Baseline: "vxlan", Paths: []string{"host", "routed", "vxlan"}}}}
+		tables := layout.Layout{Tables: []layout.Table{{Rows: []layout.Axis{layout.ByPath, layout.BySize}, Columns: []layout.Axis{layout.ByLoad}, Baseline: "vxlan", Paths: []string{"host", "routed", "vxlan"}}}}
 		for _, c := range rec.Plan.Cells {
-			f := Figure{Load: c.Load, Sizes: []int{c.Size}, Flows: []int{c.Flows}, Unit: Units(c.Metric)[0]}
+			f := layout.Figure{Load: c.Load, Sizes: []int{c.Size}, Flows: []int{c.Flows}, Unit: layout.Units(c.Metric)[0]}
 			tables.Tables[0].Figures = append(tables.Tables[0].Figures, f)
 		}
 		out.Reset()
-		if err := WriteLayout(&out, []Wired{{Record: rec}}, tables, Options{Format: "json"}); err == nil && !json.Valid(out.Bytes()) {
+		if err := layout.Write(&out, []layout.Wired{{Record: rec}}, tables, view.Options{Format: "json"}); err == nil && !json.Valid(out.Bytes()) {
 			t.Fatal("the JSON of the tables is not JSON")
 		}
 		for _, format := range []string{"table", "md"} {
-			if err := WriteLayout(io.Discard, []Wired{{Record: rec}}, tables, Options{Format: format}); err != nil && !errors.Is(err, ErrOtherRecord) {
+			if err := layout.Write(io.Discard, []layout.Wired{{Record: rec}}, tables, view.Options{Format: format}); err != nil && !errors.Is(err, layout.ErrOtherRecord) {
 				t.Fatal(err)
 			}
 		}

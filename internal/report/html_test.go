@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
+	"github.com/venturi-net/venturi/internal/report/figure"
+	"github.com/venturi-net/venturi/internal/report/reporttest"
+	"github.com/venturi-net/venturi/internal/report/view"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -18,13 +21,13 @@ const mostPage = 300_000
 
 // figureSamples show each kind of figure once.
 var figureSamples = []sample{
-	{"ratios.svg", usualRecord, Options{Format: "svg"}},
-	{"noisy-ratios.svg", noisy, Options{Format: "svg", Figure: "ratios"}},
-	{"sizes.svg", sweep, Options{Format: "svg", Figure: "sizes"}},
-	{"size-ratios.svg", sweep, Options{Format: "svg", Figure: "size-ratios/udp_lat"}},
-	{"latency.svg", usualRecord, Options{Format: "svg", Figure: "latency/udp_lat/1"}},
-	{"cpu.svg", usualRecord, Options{Format: "svg", Figure: "cpu"}},
-	{"time.svg", noisy, Options{Format: "svg", Figure: "time"}},
+	{"ratios.svg", reporttest.UsualRecord, view.Options{Format: "svg"}},
+	{"noisy-ratios.svg", noisy, view.Options{Format: "svg", Figure: "ratios"}},
+	{"sizes.svg", sweep, view.Options{Format: "svg", Figure: "sizes"}},
+	{"size-ratios.svg", sweep, view.Options{Format: "svg", Figure: "size-ratios/udp_lat"}},
+	{"latency.svg", reporttest.UsualRecord, view.Options{Format: "svg", Figure: "latency/udp_lat/1"}},
+	{"cpu.svg", reporttest.UsualRecord, view.Options{Format: "svg", Figure: "cpu"}},
+	{"time.svg", noisy, view.Options{Format: "svg", Figure: "time"}},
 }
 
 func TestFigures(t *testing.T) {
@@ -35,11 +38,11 @@ func TestFigures(t *testing.T) {
 			t.Fatalf("%s: %v", s.name, err)
 		}
 		wellFormed(t, out.String())
-		golden(t, s.name, out.Bytes())
+		reporttest.Golden(t, s.name, out.Bytes())
 		kind, _, _ := strings.Cut(s.opt.Figure, "/")
 		shown[kind] = true
 	}
-	for _, name := range Figures() {
+	for _, name := range figure.Kinds() {
 		if !shown[name] {
 			t.Errorf("no sample shows %s", name)
 		}
@@ -48,12 +51,12 @@ func TestFigures(t *testing.T) {
 
 func TestFigureUnknown(t *testing.T) {
 	for _, name := range []string{"pie", "latency"} { // the latter: there are several
-		err := Write(io.Discard, usualRecord(), Options{Format: "svg", Figure: name})
-		if !errors.Is(err, ErrNoFigure) || !strings.Contains(err.Error(), "latency/udp_lat/1") {
+		err := Write(io.Discard, reporttest.UsualRecord(), view.Options{Format: "svg", Figure: name})
+		if !errors.Is(err, figure.ErrNoFigure) || !strings.Contains(err.Error(), "latency/udp_lat/1") {
 			t.Errorf("figure %s: %v", name, err)
 		}
 	}
-	if err := Write(io.Discard, recordtest.Make(small(recordtest.TCPLat)), Options{Format: "svg", Figure: "latency"}); err != nil {
+	if err := Write(io.Discard, recordtest.Make(reporttest.Small(recordtest.TCPLat)), view.Options{Format: "svg", Figure: "latency"}); err != nil {
 		t.Errorf("there is only one: %v", err)
 	}
 }
@@ -62,7 +65,7 @@ func TestFigureUnknown(t *testing.T) {
 func TestPage(t *testing.T) {
 	for name, rec := range pages() {
 		var out bytes.Buffer
-		if err := Write(&out, rec, Options{Format: "html"}); err != nil {
+		if err := Write(&out, rec, view.Options{Format: "html"}); err != nil {
 			t.Fatal(err)
 		}
 		text := out.String()
@@ -86,7 +89,7 @@ func TestPage(t *testing.T) {
 // pages are records whose pages differ in kind.
 func pages() map[string]*result.Record {
 	return map[string]*result.Record{
-		"usual": usualRecord(), "sweep": sweep(), "noisy": noisy(), "failed": failedArm(), "truncated": truncated(), "emulated": emulatedArm(), "hostile": hostile(),
+		"usual": reporttest.UsualRecord(), "sweep": sweep(), "noisy": noisy(), "failed": failedArm(), "truncated": truncated(), "emulated": emulatedArm(), "hostile": hostile(),
 	}
 }
 

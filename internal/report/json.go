@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/report/view"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/result"
 )
@@ -30,17 +31,10 @@ type document struct {
 }
 
 // writeJSON prints the whole summary in base units: ns, bytes, bit/s, ratios.
-func writeJSON(w io.Writer, rec *result.Record, s *analysis.Summary, _ Options) error {
+func writeJSON(w io.Writer, rec *result.Record, s *analysis.Summary, _ view.Options) error {
 	return sanitize.JSON(w, document{
 		Format: JSONFormat, Version: JSONVersion,
 		Header: rec.Header, Plan: rec.Plan, Facts: rec.Facts, Warnings: rec.Warnings,
-		Banners: banners(rec, s), Summary: s, Closing: plainText(closing(s)), End: rec.End,
+		Banners: view.Banners(rec, s), Summary: s, Closing: view.PlainText(view.Closing(s)), End: rec.End,
 	})
-}
-
-func plainText(lines []string) []string {
-	for i := range lines {
-		lines[i] = plainSpaces(lines[i])
-	}
-	return lines
 }

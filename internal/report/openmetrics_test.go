@@ -7,14 +7,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
+	"github.com/venturi-net/venturi/internal/report/reporttest"
+	"github.com/venturi-net/venturi/internal/report/view"
 )
 
 // The names and units are those that Prometheus' own linter asks for.
 func TestOpenMetricsLint(t *testing.T) {
-	truth := small(recordtest.TCPLat, recordtest.UDPMsg, recordtest.UDPBw, recordtest.TCPRR, recordtest.TCPCRR)
+	truth := reporttest.Small(recordtest.TCPLat, recordtest.UDPMsg, recordtest.UDPBw, recordtest.TCPRR, recordtest.TCPCRR)
 	truth.Histograms = true
 	var out bytes.Buffer
-	if err := Write(&out, recordtest.Make(truth), Options{Format: "prom"}); err != nil {
+	if err := Write(&out, recordtest.Make(truth), view.Options{Format: "prom"}); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.HasSuffix(out.Bytes(), []byte("# EOF\n")) {

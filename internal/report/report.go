@@ -1,9 +1,5 @@
-// Package report prints a record: one renderer a file, one line in [formats].
+// Package report prints a record: a format is a package below, and one line in [formats].
 // A report needs nothing but the record, so it can be made at any later time.
-//
-// The terminal table is the product's face. It is written for someone who has
-// read no manual: every figure has its unit, every verdict its words, and what
-// limits a figure stands in a note below it.
 package report
 
 import (
@@ -12,27 +8,20 @@ import (
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/report/benchstat"
+	"github.com/venturi-net/venturi/internal/report/csv"
+	"github.com/venturi-net/venturi/internal/report/figure"
+	"github.com/venturi-net/venturi/internal/report/html"
+	"github.com/venturi-net/venturi/internal/report/markdown"
+	"github.com/venturi-net/venturi/internal/report/openmetrics"
+	"github.com/venturi-net/venturi/internal/report/qperf"
+	"github.com/venturi-net/venturi/internal/report/table"
+	"github.com/venturi-net/venturi/internal/report/view"
 	"github.com/venturi-net/venturi/result"
 )
 
-// Options of [Write].
-type Options struct {
-	Format string // a name of [Formats]; "": table
-	Style  string // "": ours; "qperf": as qperf prints its results
-	Width  int    // of the terminal, columns; 0: 120
-	// Verbose shows CPU time by class and by core, and what the meters counted,
-	// below the figures of a table. The other formats always hold these.
-	Verbose bool
-	// AccelStats shows what became of the packets of paths with a fast path. For
-	// programs it always does.
-	AccelStats bool
-	// Figure is the one that the format svg draws: a name of [Figures], and of a
-	// load behind a slash where there are several. "": the first.
-	Figure string
-}
-
 // renderer prints a record with its summary.
-type renderer func(w io.Writer, rec *result.Record, s *analysis.Summary, opt Options) error
+type renderer func(w io.Writer, rec *result.Record, s *analysis.Summary, opt view.Options) error
 
 // format is one way to print.
 type format struct {
@@ -43,23 +32,20 @@ type format struct {
 
 // formats are all renderers, in the order of --help.
 var formats = []format{
-	{"table", "for a terminal", writeTable},
-	{"md", "Markdown, the same content", writeMarkdown},
-	{"html", "a page with figures that needs no network and no script", writeHTML},
-	{"svg", "one figure: see --figure", writeSVG},
-	{"csv", "one line for each path and load, base units", writeCSV},
+	{"table", "for a terminal", table.Write},
+	{"md", "Markdown, the same content", markdown.Write},
+	{"html", "a page with figures that needs no network and no script", html.Write},
+	{"svg", "one figure: see --figure", figure.Write},
+	{"csv", "one line for each path and load, base units", csv.Write},
 	{"json", "everything, versioned, base units", writeJSON},
-	{"prom", "OpenMetrics, for Prometheus", writeOpenMetrics},
-	{"benchstat", "one line for each series, for golang.org/x/perf/cmd/benchstat", writeBenchstat},
+	{"prom", "OpenMetrics, for Prometheus", openmetrics.Write},
+	{"benchstat", "one line for each series, for golang.org/x/perf/cmd/benchstat", benchstat.Write},
 }
 
 // styles print in the manner of another tool, for scripts that read it.
 var styles = []format{
-	{"qperf", "as `qperf -vu -ub` prints", writeQperf},
+	{"qperf", "as `qperf -vu -ub` prints", qperf.Write},
 }
-
-// defaultWidth is how wide a table may get where nothing is known.
-const defaultWidth = 120
 
 // Formats names the formats, the default first.
 func Formats() []string { return names(formats) }
@@ -77,7 +63,7 @@ func names(table []format) []string {
 
 // Write prints the report of rec. Errors: an unknown format or style, a record
 // without a plan ([analysis.ErrNoPlan]), or what w returned.
-func Write(w io.Writer, rec *result.Record, opt Options) error {
+func Write(w io.Writer, rec *result.Record, opt view.Options) error {
 	render, err := choose(opt)
 	if err != nil {
 		return err
@@ -87,7 +73,7 @@ func Write(w io.Writer, rec *result.Record, opt Options) error {
 		return fmt.Errorf("analyse record: %w", err)
 	}
 	if opt.Width <= 0 {
-		opt.Width = defaultWidth
+		opt.Width = view.DefaultWidth
 	}
 	if err := render(w, rec, s, opt); err != nil {
 		return fmt.Errorf("write report: %w", err)
@@ -95,7 +81,7 @@ func Write(w io.Writer, rec *result.Record, opt Options) error {
 	return nil
 }
 
-func choose(opt Options) (renderer, error) {
+func choose(opt view.Options) (renderer, error) {
 	table, name := formats, opt.Format
 	if opt.Style != "" {
 		if name != "" && name != formats[0].name {

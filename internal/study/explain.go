@@ -12,7 +12,7 @@ import (
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
-	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/report/layout"
 	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -157,7 +157,7 @@ func eachWire(n int) string {
 
 // sides tells what changes along the rows or columns of a table: without
 // anything that does, each figure has one.
-func sides(side string, by []report.Axis) string {
+func sides(side string, by []layout.Axis) string {
 	if len(by) == 0 {
 		return "one " + side + " a figure"
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/report/layout"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -62,7 +62,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("wires %v, want %v", s.Wires, want)
 	}
 	table := s.Tables[0]
-	if !slices.Equal(table.Rows, []report.Axis{"load", "path", "flows"}) || !slices.Equal(table.Columns, []report.Axis{"size"}) || table.Baseline != "routed" {
+	if !slices.Equal(table.Rows, []layout.Axis{"load", "path", "flows"}) || !slices.Equal(table.Columns, []layout.Axis{"size"}) || table.Baseline != "routed" {
 		t.Errorf("table %+v", table)
 	}
 	bw, again, lat := table.Figures[0], table.Figures[1], s.Tables[1].Figures[0]

@@ -20,7 +20,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/lab"
-	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/report/layout"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 	"github.com/venturi-net/venturi/studies"
@@ -41,7 +41,7 @@ type Study struct {
 	Loads   []compare.CellSpec
 	Budget  time.Duration // over all wires; 0: as long as a comparison takes by default
 	Margin  float64       // 0: the default
-	Tables  []report.Table
+	Tables  []layout.Table
 }
 
 // Wire is one way to join the machines. A study is one comparison a wire.
@@ -147,24 +147,24 @@ func (s *Study) pathsOn(w Wire) []Path {
 }
 
 // Layout is what to print of the record of one wire.
-func (s *Study) Layout(w Wire) report.Layout {
+func (s *Study) Layout(w Wire) layout.Layout {
 	var names []string
 	for _, p := range s.pathsOn(w) {
 		names = append(names, p.Name)
 	}
-	return s.layout(func(t *report.Table) bool {
+	return s.layout(func(t *layout.Table) bool {
 		t.Paths = slices.DeleteFunc(slices.Clone(t.Paths), func(p string) bool { return !slices.Contains(names, p) })
 		return len(t.Wires) == 0
 	})
 }
 
 // CrossWireLayout is the layout of the tables that cover all wires.
-func (s *Study) CrossWireLayout() report.Layout {
-	return s.layout(func(t *report.Table) bool { return len(t.Wires) > 0 })
+func (s *Study) CrossWireLayout() layout.Layout {
+	return s.layout(func(t *layout.Table) bool { return len(t.Wires) > 0 })
 }
 
-func (s *Study) layout(keep func(*report.Table) bool) report.Layout {
-	l := report.Layout{Name: s.Name, Title: s.Title, Question: s.Question}
+func (s *Study) layout(keep func(*layout.Table) bool) layout.Layout {
+	l := layout.Layout{Name: s.Name, Title: s.Title, Question: s.Question}
 	for _, t := range s.Tables {
 		if keep(&t) {
 			l.Tables = append(l.Tables, t)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/load"
-	"github.com/venturi-net/venturi/internal/report"
+	"github.com/venturi-net/venturi/internal/report/layout"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -31,7 +31,7 @@ func (c *checker) tables() error {
 		if t.Title.s == "" {
 			return wrong(line, "the table has no title")
 		}
-		out := report.Table{Title: oneLine(t.Title), Baseline: t.Baseline.s}
+		out := layout.Table{Title: oneLine(t.Title), Baseline: t.Baseline.s}
 		if err := c.sides(&out, t); err != nil {
 			return err
 		}
@@ -57,16 +57,16 @@ func (c *checker) tables() error {
 }
 
 // sides reads what changes along the rows and the columns.
-func (c *checker) sides(out *report.Table, t fileTable) error {
-	axes := fmt.Sprint(report.Axes())
-	seen := map[report.Axis]bool{}
+func (c *checker) sides(out *layout.Table, t fileTable) error {
+	axes := fmt.Sprint(layout.Axes())
+	seen := map[layout.Axis]bool{}
 	for _, side := range []struct {
 		from list
-		to   *[]report.Axis
+		to   *[]layout.Axis
 	}{{t.Rows, &out.Rows}, {t.Columns, &out.Columns}} {
 		for _, item := range side.from.items {
-			axis := report.Axis(item)
-			if !slices.Contains(report.Axes(), axis) {
+			axis := layout.Axis(item)
+			if !slices.Contains(layout.Axes(), axis) {
 				return wrong(side.from.line, "a table cannot go by %q, only by %s", item, strings.Trim(axes, "[]"))
 			}
 			if seen[axis] {
@@ -74,7 +74,7 @@ func (c *checker) sides(out *report.Table, t fileTable) error {
 			}
 			seen[axis] = true
 			*side.to = append(*side.to, axis)
-			if axis == report.ByWire {
+			if axis == layout.ByWire {
 				if err := c.byWire(out, side.from.line); err != nil {
 					return err
 				}
@@ -85,7 +85,7 @@ func (c *checker) sides(out *report.Table, t fileTable) error {
 }
 
 // byWire makes a table one of all wires.
-func (c *checker) byWire(out *report.Table, line int) error {
+func (c *checker) byWire(out *layout.Table, line int) error {
 	if len(c.study.Wires) == 1 {
 		return wrong(line, "the table goes by wire, and the study has only one")
 	}
@@ -96,7 +96,7 @@ func (c *checker) byWire(out *report.Table, line int) error {
 	return nil
 }
 
-func (c *checker) tablePaths(out *report.Table, t fileTable) error {
+func (c *checker) tablePaths(out *layout.Table, t fileTable) error {
 	var known []string
 	for _, p := range c.study.Paths {
 		known = append(known, p.Name)
@@ -120,8 +120,8 @@ func (c *checker) tablePaths(out *report.Table, t fileTable) error {
 }
 
 // figure reads a figure, which must be of what is measured.
-func (c *checker) figure(f fileFigure, line int, measured []result.Cell) (report.Figure, error) {
-	out := report.Figure{Name: oneLine(f.Name), Load: f.Load.s, Unit: f.Unit.s}
+func (c *checker) figure(f fileFigure, line int, measured []result.Cell) (layout.Figure, error) {
+	out := layout.Figure{Name: oneLine(f.Name), Load: f.Load.s, Unit: f.Unit.s}
 	cell, err := cellSpec(f.Load, f.Sizes, f.Flows, line)
 	if err != nil {
 		return out, err
@@ -144,7 +144,7 @@ func (c *checker) figure(f fileFigure, line int, measured []result.Cell) (report
 	if out.Runs = f.Show.s == runs; f.Show.s != "" && !out.Runs {
 		return out, auxiliaryFigure(&out, f, l)
 	}
-	units := report.Units(l.Metric)
+	units := layout.Units(l.Metric)
 	if out.Unit == "" {
 		out.Unit = units[0]
 	}
@@ -155,7 +155,7 @@ func (c *checker) figure(f fileFigure, line int, measured []result.Cell) (report
 }
 
 // auxiliaryFigure reads a figure that is not the load's own.
-func auxiliaryFigure(out *report.Figure, f fileFigure, l load.Load) error {
+func auxiliaryFigure(out *layout.Figure, f fileFigure, l load.Load) error {
 	stream := l.Kind == load.Stream
 	switch f.Show.s {
 	case retransmits:
@@ -168,8 +168,8 @@ func auxiliaryFigure(out *report.Figure, f fileFigure, l load.Load) error {
 		}
 	case cpu:
 		out.CPU = true
-		if !stream || slices.Min(out.Sizes) < report.LeastCPUSize {
-			return wrong(f.Show.line, "%s has no CPU time for its bytes: only a stream of messages of %d bytes or more has", l.Name, report.LeastCPUSize)
+		if !stream || slices.Min(out.Sizes) < layout.LeastCPUSize {
+			return wrong(f.Show.line, "%s has no CPU time for its bytes: only a stream of messages of %d bytes or more has", l.Name, layout.LeastCPUSize)
 		}
 		if f.Unit.s != "" {
 			return wrong(f.Unit.line, "cpu has no other unit than seconds for 1 GB")

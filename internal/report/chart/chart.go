@@ -26,10 +26,10 @@ type Chart interface {
 // Sheet is what a figure is drawn on.
 type Sheet struct {
 	Width int // pixels
-	// Alone makes the element a file of its own, with its style sheet and
+	// Standalone makes the element a file of its own, with its style sheet and
 	// these notes below.
-	Alone bool
-	Notes []string
+	Standalone bool
+	Notes      []string
 }
 
 // Texts say what a figure shows; people who cannot see it have these.
@@ -82,7 +82,7 @@ type canvas struct {
 
 func newCanvas(t Texts, s Sheet) canvas {
 	c := canvas{Texts: t, Width: px(s.Width)}
-	if s.Alone {
+	if s.Standalone {
 		c.Style = Style()
 	}
 	return c
@@ -90,7 +90,7 @@ func newCanvas(t Texts, s Sheet) canvas {
 
 // end sets the height, with room for the notes of a figure that is alone.
 func (c *canvas) end(height float64, s Sheet) {
-	if s.Alone {
+	if s.Standalone {
 		for _, n := range s.Notes {
 			for _, line := range wrap(n, float64(s.Width)-2*margin) {
 				height += lineHeight
@@ -115,8 +115,8 @@ func wrap(text string, width float64) (lines []string) {
 
 // tick is a place on an axis, and what is written there.
 type tick struct {
-	At   px
-	Text string
+	Position px
+	Text     string
 }
 
 // label is a text at a place.

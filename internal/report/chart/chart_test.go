@@ -36,7 +36,7 @@ func TestDraw(t *testing.T) {
 	} {
 		for _, width := range []int{300, 1000} {
 			var out bytes.Buffer
-			if err := c.Draw(&out, Sheet{Width: width, Alone: true, Notes: []string{hostile, "a note of some words that go on and on until they need one more line"}}); err != nil {
+			if err := c.Draw(&out, Sheet{Width: width, Standalone: true, Notes: []string{hostile, "a note of some words that go on and on until they need one more line"}}); err != nil {
 				t.Fatalf("%T: %v", c, err)
 			}
 			check(t, c, out.String())

@@ -50,9 +50,9 @@ func (c Curves) Draw(w io.Writer, sheet Sheet) error {
 	top := title + 12
 	bottom := top + min(max(whole*0.45, 160), 320)
 	xs, ys := c.ranges()
-	y := newScale(ys[0], ys[1], c.Y.Log, bottom, top).grown(0.04)
+	y := newScale(ys[0], ys[1], c.Y.Log, bottom, top).widen(0.04)
 	for _, t := range y.ticks(c.Y, int((bottom-top)/(2*lineHeight))) {
-		d.Side = append(d.Side, label{Y: t.At, Text: t.Text})
+		d.Side = append(d.Side, label{Y: t.Position, Text: t.Text})
 	}
 	var texts []string
 	for _, l := range d.Side {
@@ -112,10 +112,10 @@ func drawCurve(c Curve, i int, x, y scale, dots bool) curveLine {
 		if n == 0 {
 			command = "M"
 		}
-		at := curvePoint{X: x.at(p.X), Y: y.at(p.Y), Title: p.Title}
+		at := curvePoint{X: x.position(p.X), Y: y.position(p.Y), Title: p.Title}
 		out.Path += command + at.X.String() + "," + at.Y.String()
 		if p.High > p.Low {
-			at.Low, at.High = y.at(p.Low), y.at(p.High)
+			at.Low, at.High = y.position(p.Low), y.position(p.High)
 		}
 		if dots {
 			out.Points = append(out.Points, at)

@@ -58,8 +58,8 @@ func (c Heat) Draw(w io.Writer, sheet Sheet) error {
 	for _, r := range c.Rows {
 		d.Names = append(d.Names, label{margin, px(y + 15), shorten(r.Name, nameWidth+charWidth)})
 		for _, cell := range r.Cells {
-			at := x.at(cell.From)
-			d.Cells = append(d.Cells, heatCell{at, px(y + 1), max(0, x.at(cell.To)-at), c.class(cell.Value), cell.Title})
+			at := x.position(cell.From)
+			d.Cells = append(d.Cells, heatCell{at, px(y + 1), max(0, x.position(cell.To)-at), c.class(cell.Value), cell.Title})
 		}
 		y += rowHeight
 	}

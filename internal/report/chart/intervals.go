@@ -42,7 +42,7 @@ type Mark string
 const (
 	Better Mark = "better" // triangle up
 	Worse  Mark = "worse"  // triangle down
-	Same   Mark = "same"   // dot
+	Equal  Mark = "same"   // dot
 	Open   Mark = "open"   // ring
 )
 
@@ -83,8 +83,8 @@ func (c Intervals) Draw(w io.Writer, sheet Sheet) error {
 		y += lineHeight + 8
 		band.Y, band.Height, band.Title = px(y), px(float64(len(g.Rows)*rowHeight)), g.Band
 		if g.Low > 0 && g.High > g.Low {
-			band.Left = s.at(g.Low)
-			band.Width = s.at(g.High) - band.Left
+			band.Left = s.position(g.Low)
+			band.Width = s.position(g.High) - band.Left
 		}
 		for _, r := range g.Rows {
 			d.Rows = append(d.Rows, c.row(r, s, y+rowHeight/2, right, nameWidth, textWidth))
@@ -96,9 +96,9 @@ func (c Intervals) Draw(w io.Writer, sheet Sheet) error {
 	d.TickY, d.Ticks = px(y+lineHeight), s.ticks(c.Axis, int((right-left)/36))
 	for _, b := range d.Bands {
 		for _, t := range d.Ticks {
-			d.Lines = append(d.Lines, upright{"grid", t.At, b.Y, b.Y + b.Height})
+			d.Lines = append(d.Lines, upright{"grid", t.Position, b.Y, b.Y + b.Height})
 		}
-		d.Lines = append(d.Lines, upright{"one", s.at(1), b.Y, b.Y + b.Height})
+		d.Lines = append(d.Lines, upright{"one", s.position(1), b.Y, b.Y + b.Height})
 	}
 	d.Axis = label{px((left + right) / 2), px(y + 2*lineHeight + 2), shorten(c.Axis.Label, whole-2*margin)}
 	half := min(widest(whole, d.Axis.Text)/2, whole/2-margin)
@@ -133,7 +133,7 @@ func (c Intervals) scale(left, right float64) scale {
 			lo, hi = min(lo, max(g.Low, least)), max(hi, min(g.High, most))
 		}
 	}
-	return newScale(lo, hi, true, left, right).grown(0.05)
+	return newScale(lo, hi, true, left, right).widen(0.05)
 }
 
 func (c Intervals) row(r Row, s scale, y, right, nameWidth, textWidth float64) intervalRow {
@@ -143,11 +143,11 @@ func (c Intervals) row(r Row, s scale, y, right, nameWidth, textWidth float64) i
 		Text: label{px(right + 10), px(y + 4), shorten(r.Text, textWidth+charWidth)},
 	}
 	if r.Value > 0 {
-		out.Drawn, out.X = true, s.at(r.Value)
+		out.HasValue, out.X = true, s.position(r.Value)
 	}
 	if r.Value > 0 && r.Low > 0 {
-		out.Line, out.Left, out.Right = true, s.at(r.Low), s.at(r.High)
-		out.CutLeft, out.CutRight = s.beyond(r.Low), s.beyond(r.High)
+		out.Line, out.Left, out.Right = true, s.position(r.Low), s.position(r.High)
+		out.CutLeft, out.CutRight = s.excludes(r.Low), s.excludes(r.High)
 	}
 	return out
 }
@@ -188,7 +188,7 @@ type intervalBand struct {
 
 type intervalRow struct {
 	markPlace
-	Drawn, Line       bool // there is a value; there is an interval
+	HasValue, Line    bool // there is a value; there is an interval
 	Left, Right       px
 	CutLeft, CutRight bool // the interval goes on beyond the axis
 	Title             string

@@ -15,8 +15,8 @@ type Axis struct {
 
 // Tick is a place on an axis that has a name.
 type Tick struct {
-	At   float64
-	Text string
+	Value float64
+	Text  string
 }
 
 func (a Axis) format(v float64) string {
@@ -50,15 +50,15 @@ func newScale(lo, hi float64, log bool, from, to float64) scale {
 	return scale{lo, hi, from, to, log}
 }
 
-// grown leaves some of the range free on both sides.
-func (s scale) grown(share float64) scale {
+// widen leaves some of the range free on both sides.
+func (s scale) widen(share float64) scale {
 	more := (s.hi - s.lo) * share
 	s.lo, s.hi = s.lo-more, s.hi+more
 	return s
 }
 
-// at is where a value stands; what is beyond the axis stands at its end.
-func (s scale) at(v float64) px {
+// position is where a value stands; what is beyond the axis stands at its end.
+func (s scale) position(v float64) px {
 	if s.log {
 		v = math.Log(max(v, math.SmallestNonzeroFloat64))
 	}
@@ -66,8 +66,8 @@ func (s scale) at(v float64) px {
 	return px(s.from + share*(s.to-s.from))
 }
 
-// beyond tells that a value is off the axis.
-func (s scale) beyond(v float64) bool {
+// excludes tells that a value is off the axis.
+func (s scale) excludes(v float64) bool {
 	if s.log {
 		v = math.Log(max(v, math.SmallestNonzeroFloat64))
 	}
@@ -92,15 +92,15 @@ func (s scale) ticks(a Axis, most int) []tick {
 	var out []tick
 	if a.Ticks != nil {
 		for _, t := range a.Ticks {
-			if !s.beyond(t.At) {
-				out = append(out, tick{s.at(t.At), t.Text})
+			if !s.excludes(t.Value) {
+				out = append(out, tick{s.position(t.Value), t.Text})
 			}
 		}
 		return thinned(out, most)
 	}
 	lo, hi := s.ends()
 	for _, v := range round(lo, hi, s.log, most) {
-		out = append(out, tick{s.at(v), a.format(v)})
+		out = append(out, tick{s.position(v), a.format(v)})
 	}
 	return out
 }

@@ -55,11 +55,11 @@ func TestScaleEnds(t *testing.T) {
 		want px
 		off  bool
 	}{{1, 50, false}, {10, 150, false}, {100, 250, false}, {0, 50, true}, {-3, 50, true}, {1e9, 250, true}, {math.Inf(1), 250, true}} {
-		if got := s.at(c.v); math.Abs(float64(got-c.want)) > 1e-6 || s.beyond(c.v) != c.off {
-			t.Errorf("%g is at %v (off: %v), want %v (%v)", c.v, got, s.beyond(c.v), c.want, c.off)
+		if got := s.position(c.v); math.Abs(float64(got-c.want)) > 1e-6 || s.excludes(c.v) != c.off {
+			t.Errorf("%g is at %v (off: %v), want %v (%v)", c.v, got, s.excludes(c.v), c.want, c.off)
 		}
 	}
-	if one := newScale(7, 7, false, 0, 100); one.at(7) != 50 {
-		t.Errorf("a single value is at %v, want the middle", one.at(7))
+	if one := newScale(7, 7, false, 0, 100); one.position(7) != 50 {
+		t.Errorf("a single value is at %v, want the middle", one.position(7))
 	}
 }

@@ -1,0 +1,138 @@
+// Package html prints a page with figures and tables. It is one file, which needs no
+// network and no script.
+package html
+
+import (
+	"bufio"
+	"bytes"
+	_ "embed"
+	"html/template"
+	"io"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/report/chart"
+	"github.com/venturi-net/venturi/internal/report/figure"
+	"github.com/venturi-net/venturi/internal/report/view"
+	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/result"
+)
+
+// A page has each figure twice, and shows the one that fits the screen: text in
+// a figure that is scaled cannot be read.
+const (
+	wideFigure   = 660
+	narrowFigure = 340
+)
+
+//go:embed page.html.tmpl
+var pageSource string
+
+//go:embed page.css
+var pageStyle string
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"spaces": view.PlainSpaces,
+}).Parse(pageSource))
+
+// page is what the template prints.
+type page struct {
+	Title    string
+	Style    template.CSS
+	Answers  []string
+	Banners  []string
+	Facts    [][2]string
+	Command  string
+	Figures  []pageFigure
+	Tables   []pageTable
+	Notes    []string
+	Comments []string
+}
+
+type pageFigure struct {
+	Title, Desc  string
+	Wide, Narrow template.HTML
+	Table        pageTable
+	Stacked      bool // the table stands below the figure: it is too wide to be beside it
+}
+
+// mostBeside is how many columns a table beside a figure has.
+const mostBeside = 8
+
+type pageTable struct {
+	Name, Caption, Floor, Footer string
+	Columns                      []pageColumn
+	Rows                         [][]pageCell
+}
+
+type pageColumn struct {
+	Head string
+	Text bool // aligned as text, not as figures
+}
+
+type pageCell struct {
+	Value string
+	Class string // text, or wrap for a text of more than one line
+}
+
+// lineLength is from how many characters on a text may be wrapped.
+const lineLength = 28
+
+// Write prints one page that needs no other file, no script and no network.
+func Write(w io.Writer, rec *result.Record, s *analysis.Summary, opt view.Options) error {
+	opt.Verbose = true
+	v := view.New(rec, s, opt)
+	p := page{Title: v.Title, Style: chart.Style() + template.CSS(pageStyle), Banners: v.Banners, Facts: v.Facts,
+		Command: sanitize.Command(rec.Header.Command...), Notes: v.Notes, Comments: v.Remarks}
+	for _, a := range v.Answers {
+		p.Answers = append(p.Answers, strings.TrimRight(a.Path, " ")+" "+a.Text)
+	}
+	for _, d := range figure.Drawings(rec, s, "") {
+		f := pageFigure{Title: d.Texts.Title, Desc: d.Texts.Desc, Table: newPageTable(d.Table), Stacked: len(d.Table.Columns) > mostBeside}
+		var err error
+		if f.Wide, err = svg(d.Chart, wideFigure); err != nil {
+			return err
+		}
+		if f.Narrow, err = svg(d.Chart, narrowFigure); err != nil {
+			return err
+		}
+		p.Figures = append(p.Figures, f)
+	}
+	for _, b := range v.Blocks {
+		p.Tables = append(p.Tables, newPageTable(b))
+	}
+	out := bufio.NewWriter(w)
+	if err := pageTemplate.Execute(out, p); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// svg draws a figure for a page. The template has escaped what is in it.
+func svg(c chart.Chart, width int) (template.HTML, error) {
+	var out bytes.Buffer
+	err := c.Draw(&out, chart.Sheet{Width: width})
+	return template.HTML(out.String()), err
+}
+
+func newPageTable(b view.Block) pageTable {
+	t := pageTable{Name: b.Name, Caption: b.Caption, Floor: b.Floor, Footer: b.Footer}
+	for _, c := range b.Columns {
+		t.Columns = append(t.Columns, pageColumn{c.Head, c.LeftAlign})
+	}
+	for _, row := range b.Rows {
+		var cells []pageCell
+		for i, text := range row {
+			c := pageCell{Value: text}
+			switch {
+			case b.Columns[i].LeftAlign && len(text) > lineLength:
+				c.Class = "text wrap"
+			case b.Columns[i].LeftAlign:
+				c.Class = "text"
+			}
+			cells = append(cells, c)
+		}
+		t.Rows = append(t.Rows, cells)
+	}
+	return t
+}

@@ -1,0 +1,73 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/report/unit"
+	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/result"
+)
+
+// backgroundName names what ran beside a load: "udp_bw 1 B at 100k/s".
+func backgroundName(b *result.BackgroundLoad) string {
+	name := sanitize.Text(b.Load) + " " + unit.MessageSize(b.Size)
+	if b.Flows > 1 {
+		name += fmt.Sprintf(" x %d flows", b.Flows)
+	}
+	if b.Rate > 0 {
+		name += " at " + unit.ExactCount(b.Rate) + "/s"
+	}
+	if b.Cores == "other" {
+		name += " on other cores"
+	}
+	return name
+}
+
+// backgroundRate is what of it arrived.
+func backgroundRate(b *result.BackgroundLoad, r *analysis.Row) string {
+	switch {
+	case r.Background == nil || r.Background.Rate == 0:
+		return unit.NoFigure
+	case b.InBits():
+		return unit.Bits(r.Background.Rate)
+	}
+	return unit.Rate(r.Background.Rate, "msg")
+}
+
+// fullCore is the busy share from which a core counts as full.
+const fullCore = 0.98
+
+// backgroundNotes say what of a stream beside a load limits the figures, and which cores were
+// full.
+func backgroundNotes(r *analysis.Row, c *analysis.Cell) []string {
+	if c.Cell.Background == nil || r.Background == nil {
+		return nil
+	}
+	var out []string
+	name := sanitize.Text(r.Arm.Name)
+	if o := r.Background.Offered; o != nil && !o.Reached {
+		out = append(out, fmt.Sprintf("%s, %s: the background stream did not hold its rate: %s was sent and %s arrived, so this latency is under a lighter load than requested",
+			CellName(c.Cell), name, unit.Percent(o.Sent), unit.Percent(o.Received)))
+	}
+	if r.CPU == nil {
+		return out
+	}
+	var full []string
+	for _, core := range slices.SortedFunc(maps.Keys(r.CPU.ByCore), ByCoreNumber) {
+		if r.CPU.ByCore[core] >= fullCore {
+			full = append(full, coreName(core))
+		}
+	}
+	switch len(full) {
+	case 0:
+	case 1:
+		out = append(out, fmt.Sprintf("%s, %s: core %s was full: what waited for it is in the latency", CellName(c.Cell), name, full[0]))
+	default:
+		out = append(out, fmt.Sprintf("%s, %s: cores %s were full: what waited for them is in the latency", CellName(c.Cell), name, strings.Join(full, ", ")))
+	}
+	return out
+}

@@ -1,0 +1,124 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/result"
+)
+
+// clocksApart is from what distance two clocks are worth a word: the way to ask for the time
+// takes its own.
+const clocksApart = 100 * time.Millisecond
+
+// machineRows say on what was measured: on one machine, or on two and in what they differ.
+func machineRows(rec *result.Record) (rows [][2]string) {
+	apart := !rec.Plan.SharedCores && len(rec.Facts) == 2
+	for i, f := range rec.Facts {
+		switch {
+		case apart:
+			rows = append(rows, [2]string{"machine", sanitize.Text(f.Machine) + ": " + machineText(f)})
+		case i == 0 || !f.SameMachine(&rec.Facts[0]):
+			rows = append(rows, [2]string{"machine", machineText(f)})
+		}
+	}
+	if !apart {
+		return rows
+	}
+	text := strings.Join(differences(rec), "; ")
+	if text == "" {
+		text = "nothing of what was looked at: kernel, CPU, clock, settings, and the devices that traffic uses"
+	}
+	return append(rows, [2]string{"differ", text})
+}
+
+// differences lists in what two machines differ, the client's value first.
+func differences(rec *result.Record) (out []string) {
+	a, b := rec.Facts[0], rec.Facts[1]
+	differ := func(what string, a, b any) {
+		if a != b {
+			out = append(out, sanitize.Text(fmt.Sprintf("%s %s and %s", what, orNone(a), orNone(b))))
+		}
+	}
+	differ("kernel", a.Kernel, b.Kernel)
+	differ("architecture", a.Arch, b.Arch)
+	differ("OS", a.OS, b.OS)
+	differ("CPU", a.CPUModel, b.CPUModel)
+	differ("CPUs", a.CPUs, b.CPUs)
+	differ("hypervisor", a.Hypervisor, b.Hypervisor)
+	differ("clock source", a.ClockSource, b.ClockSource)
+	differ("governor", a.Governor, b.Governor)
+	differ("congestion control", a.Congestion, b.Congestion)
+	differ("connection tracking", a.Conntrack, b.Conntrack)
+	differ("netfilter rules", a.NetfilterRules, b.NetfilterRules)
+	if apart := time.Duration(a.ClockAhead - b.ClockAhead).Abs(); apart >= clocksApart {
+		out = append(out, fmt.Sprintf("clocks %s apart, which changes no figure", apart.Round(10*time.Millisecond)))
+	}
+	out = append(out, deviceDifferences(rec)...)
+	for _, name := range slices.Sorted(maps.Keys(a.Sysctls)) {
+		if value, ok := b.Sysctls[name]; ok {
+			differ(name, a.Sysctls[name], value)
+		}
+	}
+	return out
+}
+
+// deviceDifferences compares the devices that the ends of paths are at.
+func deviceDifferences(rec *result.Record) (out []string) {
+	seen := map[[2]string]bool{}
+	for _, arm := range rec.Plan.Arms {
+		pair := [2]string{arm.FromDevice, arm.ToDevice}
+		a, b := deviceOf(rec.Facts[0], arm.FromDevice), deviceOf(rec.Facts[1], arm.ToDevice)
+		if seen[pair] || a == nil || b == nil {
+			continue
+		}
+		seen[pair] = true
+		name := a.Name
+		if b.Name != name {
+			name += " and " + b.Name
+		}
+		differ := func(what string, a, b any) {
+			if a != b {
+				out = append(out, sanitize.Text(fmt.Sprintf("%s's %s %s and %s", name, what, orNone(a), orNone(b))))
+			}
+		}
+		differ("kind", a.Kind, b.Kind)
+		differ("MTU", a.MTU, b.MTU)
+		differ("qdisc", a.Qdisc, b.Qdisc)
+		for _, feature := range slices.Sorted(maps.Keys(a.Features)) {
+			if on, ok := b.Features[feature]; ok {
+				differ(feature, a.Features[feature], on)
+			}
+		}
+	}
+	return out
+}
+
+// deviceOf finds a device of the machine's own namespace; nil: it has none of that name.
+func deviceOf(f result.Facts, name string) *result.Device {
+	i := slices.IndexFunc(f.Devices, func(d result.Device) bool { return d.Name == name && d.Namespace == f.Machine })
+	if i < 0 {
+		return nil
+	}
+	return &f.Devices[i]
+}
+
+func orNone(value any) string {
+	switch v := value.(type) {
+	case bool:
+		if v {
+			return "on"
+		}
+		return "off"
+	case string:
+		if v == "" {
+			return "none"
+		}
+		return strings.Join(strings.Fields(v), " ")
+	}
+	return fmt.Sprint(value)
+}

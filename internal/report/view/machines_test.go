@@ -1,0 +1,46 @@
+package view
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/result"
+)
+
+// twoFacts is a record of two machines that are alike.
+func twoFacts() *result.Record {
+	facts := func(name string) result.Facts {
+		return result.Facts{Machine: name, Kernel: "6.12", CPUModel: "X", CPUs: 8, Devices: []result.Device{
+			{Namespace: name, Name: "eth0", MTU: 1500, Features: map[string]bool{"gro": true}},
+			{Namespace: "red", Name: "eth0", MTU: 900},
+		}, Sysctls: map[string]string{"net.core.rmem_max": "1\t2"}}
+	}
+	return &result.Record{Facts: []result.Facts{facts("a"), facts("b")}, Plan: result.Plan{Arms: []result.Arm{{Name: "host", FromDevice: "eth0", ToDevice: "eth0"}}}}
+}
+
+// TestDifferences: what two machines differ in is named, and nothing else.
+func TestDifferences(t *testing.T) {
+	rec := twoFacts()
+	if got := differences(rec); len(got) > 0 {
+		t.Errorf("two that are alike differ in %q", got)
+	}
+	rows := machineRows(rec)
+	if len(rows) != 3 || !strings.HasPrefix(rows[1][1], "b: X") || !strings.HasPrefix(rows[2][1], "nothing of what") {
+		t.Errorf("%q", rows)
+	}
+	b := &rec.Facts[1]
+	b.Kernel, b.CPUs, b.Governor = "6.1", 4, "powersave"
+	b.ClockAhead = int64(24 * time.Hour)
+	b.Devices[0].MTU, b.Devices[0].Features["gro"] = 9000, false
+	b.Sysctls["net.core.rmem_max"] = "1 3"
+	want := "kernel 6.12 and 6.1; CPUs 8 and 4; governor none and powersave; clocks 24h0m0s apart, which changes no figure; " +
+		"eth0's MTU 1500 and 9000; eth0's gro on and off; net.core.rmem_max 1 2 and 1 3"
+	if got := strings.Join(differences(rec), "; "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	rec.Plan.SharedCores = true
+	if rows := machineRows(rec); len(rows) != 2 {
+		t.Errorf("a lab: %q", rows)
+	}
+}
