@@ -54,6 +54,8 @@ type Options struct {
 	// Lock makes sure that nobody else measures on the machine; nil: whoever started the
 	// agent has.
 	Lock func(ctx context.Context, wait bool, command string) (unlock func(), err error)
+	// Run runs a command line of this program; nil: the agent runs none.
+	Run func(context.Context, Invocation) (code int)
 	// Engine replaces the load engine in tests.
 	Engine Engine
 }
@@ -102,7 +104,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := newServer(o.Machine, o.Version, o.Engine.orLoad())
-	s.lock = o.Lock
+	s.lock, s.run = o.Lock, o.Run
 	s.abandon = func() {
 		s.mu.Lock()
 		s.abandoned = true
@@ -122,6 +124,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	err := g.Serve(l)
 	cancel()
 	serving.Wait()
+	s.commands.Wait() // what they have begun they take back
 	s.close()
 	s.release()
 	if err = ignoreStopped(err); err != nil {

@@ -157,7 +157,8 @@ type Liveness struct {
 	limit      time.Duration // of the client's agent's silence while it runs
 	sliceLimit time.Duration // the limit from its first slice on
 	token      uint64        // of the series
-	ends       [2]*agentBeats
+	pair       bool          // the two ends are of one measurement
+	ends       []*agentBeats // the client's agent first, the server's behind it
 	cancel     context.CancelFunc
 }
 
@@ -181,22 +182,33 @@ func (b *agentBeats) send(kind agentpb.Beat_Kind) error {
 // Watch begins to call both agents, the client's and the server's, about once a second. One
 // that does not answer is hung up on, so that calls to it fail. End it with Close.
 func Watch(ctx context.Context, client, server *Client) (*Liveness, error) {
+	l, err := WatchEach(ctx, client, server)
+	if err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.pair, client.liveness = true, l
+	}
+	return l, err
+}
+
+// WatchEach is Watch for agents between which nothing is measured: the loss of one is no
+// concern of the others.
+func WatchEach(ctx context.Context, agents ...*Client) (*Liveness, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &Liveness{cancel: cancel}
 	l.idle.L = &l.mu
-	for i, c := range []*Client{client, server} {
+	for _, c := range agents {
 		stream, err := c.api.Beats(ctx)
 		if err != nil {
 			cancel()
 			return nil, fromStatus(c.machine, err)
 		}
-		l.ends[i] = &agentBeats{client: c, stream: stream, last: time.Now(), answer: make(chan struct{}, 1)}
+		l.ends = append(l.ends, &agentBeats{client: c, stream: stream, last: time.Now(), answer: make(chan struct{}, 1)})
 	}
 	for _, b := range l.ends {
 		go l.listen(b)
 	}
 	go l.callEvery(ctx)
-	client.liveness = l
 	return l, nil
 }
 
@@ -225,7 +237,7 @@ func (l *Liveness) begin(plan load.Plan) (end func()) {
 	}
 }
 
-// callEvery calls both agents while no series runs, and watches over the silence of one
+// callEvery calls the agents while no series runs, and watches over the silence of one
 // that does.
 func (l *Liveness) callEvery(ctx context.Context) {
 	const looks = 5 // at a series, while no more than one call is made
@@ -244,14 +256,14 @@ func (l *Liveness) callEvery(ctx context.Context) {
 		l.mu.Unlock()
 		if running {
 			if l.ends[0].silence() > limit { // a slice takes longer than any should: who is it?
-				l.callBoth(ctx)
+				l.callAll(ctx)
 			}
 			continue
 		}
 		if !call {
 			continue
 		}
-		l.callBoth(ctx)
+		l.callAll(ctx)
 		l.mu.Lock()
 		l.calling = false
 		l.idle.Broadcast()
@@ -259,14 +271,17 @@ func (l *Liveness) callEvery(ctx context.Context) {
 	}
 }
 
-// callBoth calls both agents, and ends the series that one of them is lost to.
-func (l *Liveness) callBoth(ctx context.Context) {
+// callAll calls the agents, and ends the series that the server's is lost to.
+func (l *Liveness) callAll(ctx context.Context) {
 	var wait sync.WaitGroup
 	for _, b := range l.ends {
 		wait.Go(func() { b.answers(ctx) })
 	}
 	wait.Wait()
-	if l.ends[1].client.lost.Load() != nil {
+	l.mu.Lock()
+	pair := l.pair
+	l.mu.Unlock()
+	if pair && l.ends[1].client.lost.Load() != nil {
 		l.stop()
 	}
 }

@@ -25,13 +25,17 @@ type server struct {
 	mu                 sync.Mutex
 	closing, abandoned bool
 	// namespaces are held open, by the files that they were found at.
-	namespaces map[string]*host.NetnsHandle
-	pulse      pulse
-	abandon    func() // ends the agent: nobody speaks to it any more
-	lock       func(ctx context.Context, wait bool, command string) (unlock func(), err error)
-	unlock     func()
-	passive    *passive
-	active     *active
+	namespaces   map[string]*host.NetnsHandle
+	pulse        pulse
+	abandon      func() // ends the agent: nobody speaks to it any more
+	lock         func(ctx context.Context, wait bool, command string) (unlock func(), err error)
+	unlock       func()
+	run          func(context.Context, Invocation) int
+	commands     sync.WaitGroup
+	interrupts   map[int]context.CancelFunc // of the commands that run, by the order in which they began
+	commandCount int                        // since it began
+	passive      *passive
+	active       *active
 }
 
 // passive is a series whose passive ends are here.
@@ -52,7 +56,7 @@ type active struct {
 }
 
 func newServer(machine, version string, e Engine) *server {
-	return &server{abandon: func() {}, machine: machine, version: version, engine: e, namespaces: map[string]*host.NetnsHandle{}}
+	return &server{abandon: func() {}, machine: machine, version: version, engine: e, namespaces: map[string]*host.NetnsHandle{}, interrupts: map[int]context.CancelFunc{}}
 }
 
 func (s *server) Version(context.Context, *agentpb.VersionRequest) (*agentpb.VersionReply, error) {
@@ -301,6 +305,9 @@ func (s *server) stopAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closing = true
+	for _, interrupt := range s.interrupts {
+		interrupt()
+	}
 	if s.active != nil {
 		s.active.stopped = true
 		if s.abandoned {

@@ -27,6 +27,7 @@ func newAgent(env *Env) *cobra.Command {
 				o.Lock = func(ctx context.Context, wait bool, command string) (func(), error) {
 					return lab.LockMeasure(ctx, wait, command, nil)
 				}
+				o.Run = runForAgent(env)
 				return agent.Stdio(cmd.Context(), env.Stdin, env.Stdout, folder, o)
 			}
 			if o.Machine == "" || o.Socket == "" {

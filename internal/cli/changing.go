@@ -1,17 +1,22 @@
 package cli
 
 import (
+	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/venturi-net/venturi/internal/display"
+	"github.com/venturi-net/venturi/internal/fleet"
 	"github.com/venturi-net/venturi/internal/journal"
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/netcfg"
@@ -52,7 +57,7 @@ func openAfter(env *Env, wait time.Duration, first func(*journal.Journal) error)
 	}
 	j, err := journal.Open(journal.Options{
 		Folder: folder, Settings: thisMachine().Settings, Wait: wait,
-		User: changedBy(env), Command: sanitize.Command(ownCommand(env)...), Version: Version(),
+		User: changedBy(env), Command: sanitize.Command(slices.DeleteFunc(ownCommand(env), func(word string) bool { return word == "--hold" })...), Version: Version(),
 	})
 	if err != nil {
 		return nil, permissionError("cannot open the journal of changes", err)
@@ -161,11 +166,18 @@ func named(uid string) string {
 type commitFlags struct {
 	trial  time.Duration
 	asJSON bool
+	hold   bool // one of several machines: see [commitFlags.settle]
 }
+
+// holdLease bounds how long the changes of one of several machines stay when nobody says
+// what becomes of them.
+const holdLease = time.Minute
 
 func (c *commitFlags) flags(f *pflag.FlagSet) {
 	f.DurationVar(&c.trial, "trial", 0, "undo it after this time, such as 120s, unless \"venturi confirm\" comes before")
 	f.BoolVar(&c.asJSON, "json", false, "print it as JSON")
+	f.BoolVar(&c.hold, "hold", false, "undo it unless standard input says that it stays")
+	_ = f.MarkHidden("hold") // another venturi says it
 }
 
 // check refuses what makes no sense, or may not be, before anything is read.
@@ -187,7 +199,7 @@ func (c *commitFlags) commit(ctx context.Context, env *Env, planned []tune.Plann
 		return c.print(env.Stdout, journal.History{}, 0, planned)
 	}
 	wait := journalWait
-	if c.trial > 0 {
+	if c.trial > 0 || c.hold {
 		wait = trialWait
 	}
 	j, err := openToChange(env, wait)
@@ -196,15 +208,55 @@ func (c *commitFlags) commit(ctx context.Context, env *Env, planned []tune.Plann
 	}
 	defer j.Close()
 	trial := tune.TrialOptions{Lease: c.trial, Hold: holder(env)}
+	if c.hold {
+		trial.Lease = cmp.Or(c.trial, holdLease)
+	}
 	var wishes []tune.Assignment
 	for _, p := range planned {
 		wishes = append(wishes, p.Assignment)
 	}
 	txn, _, err := tune.Apply(ctx, j, thisMachine(), wishes, trial)
+	if err == nil && c.hold && txn > 0 {
+		err = c.settle(ctx, env, j, txn)
+	}
 	if err != nil {
 		return err
 	}
 	return c.print(env.Stdout, j.History(), txn, planned)
+}
+
+// settle says that the changes of this machine are made, and waits for the word on what
+// becomes of them: standard input says that they stay, or ends. Where nobody is left to wait,
+// the lease ends, and its holder undoes them.
+func (c *commitFlags) settle(ctx context.Context, env *Env, j *journal.Journal, txn int) error {
+	if _, err := sanitize.Fprint(env.Stdout, sanitize.Safe(fleet.ReadyLine)); err != nil {
+		return err
+	}
+	word := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(env.Stdin).ReadString('\n') // an error: not that word
+		word <- line
+	}()
+	said := ""
+	select {
+	case said = <-word:
+	case <-ctx.Done():
+	}
+	late, err := j.Expired()
+	if err == nil && said == fleet.KeepLine && !slices.Contains(late, txn) {
+		if c.trial > 0 {
+			return nil
+		}
+		return j.Confirm(txn)
+	}
+	outcomes, undoErr := j.Undo([]int{txn}, journal.UndoOptions{})
+	if err := errors.Join(err, undoErr, display.PrintUndone(io.Discard, outcomes)); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return verr.New(verr.Failed, "cannot keep the changes", "not every machine made its own", "nothing is left changed here")
 }
 
 func (c *commitFlags) print(out io.Writer, h journal.History, txn int, planned []tune.Planned) error {

@@ -2,7 +2,10 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"strings"
 	"time"
@@ -78,7 +81,39 @@ The exit code is 0 if there are only notes, and 8 if there are warnings or error
 	f.BoolVar(&d.asJSON, "json", false, "print the findings as JSON")
 	f.BoolVar(&d.markdown, "md", false, "print all rules as Markdown, and read nothing")
 	cmd.MarkFlagsMutuallyExclusive("json", "md")
-	return cmd
+	return onMachines(env, cmd, d.onMachines)
+}
+
+// doctorOnMachines examines several machines, and prints their findings in one list.
+func (d *diagnosis) onMachines(ctx context.Context, r *fleetRun) error {
+	if err := r.open(ctx, true); err != nil {
+		return err
+	}
+	if d.interval > defaultInterval {
+		r.say("reading counters twice, %s apart", d.interval)
+	}
+	replies := r.Run(ctx, withFlags(r.args, "--json"))
+	r.tell(replies)
+	var reports []doctor.MachineReport
+	for _, a := range replies {
+		found := &doctor.Report{}
+		if a.Err != nil {
+			continue
+		}
+		if err := json.Unmarshal(a.Stdout, found); err != nil {
+			return fmt.Errorf("read what doctor found on %s: %w", a.Machine.Name, err)
+		}
+		reports = append(reports, doctor.MachineReport{Machine: a.Machine.Name, Report: found})
+	}
+	if len(reports) == 0 {
+		return joined(replies)
+	}
+	all := doctor.Merge(reports, func(command string, machines []string) string { return r.suggest(command, machines...) })
+	print := doctor.Print
+	if r.asJSON {
+		print = func(w io.Writer, report *doctor.Report) error { return display.PrintJSON(w, report) }
+	}
+	return errors.Join(print(r.env.Stdout, all), joined(replies))
 }
 
 func (d *diagnosis) run(ctx context.Context, env *Env) error {

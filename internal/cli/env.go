@@ -17,6 +17,9 @@ type Env struct {
 	// Ctrl-C. Everything else returns through [Run].
 	Exit func(code int)
 
+	// self is the program whose command line is run: an agent runs others of it.
+	self CommandLine
+
 	// beforeExit puts back what must not stay when Exit is called; nil: nothing.
 	beforeExit atomic.Pointer[func()]
 }

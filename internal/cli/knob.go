@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +32,7 @@ is touched, and "venturi undo" restores every byte.`,
   venturi knob get --all --dev eth0
   venturi knob set net.listen 4096 -n shop`,
 	}
-	cmd.AddCommand(knobList(env.Stdout, env.Stderr), knobGet(env.Stdout, env.Stderr), knobSet(env, new(target)))
+	cmd.AddCommand(onMachines(env, knobList(env.Stdout, env.Stderr), runEach), onMachines(env, knobGet(env.Stdout, env.Stderr), runEach), knobSet(env, new(target)))
 	return cmd
 }
 
@@ -219,7 +220,12 @@ A knob that is never used automatically can be set here, by its name.`,
 	c.flags(f)
 	f.BoolVar(&plan, "plan", false, "change nothing; print what would be written, as a diff")
 	cmd.MarkFlagsMutuallyExclusive("plan", "trial")
-	return cmd
+	return onMachines(env, cmd, func(ctx context.Context, r *fleetRun) error {
+		if plan {
+			return runEach(ctx, r)
+		}
+		return r.commit(ctx, r.trimFlags("--trial"), c.trial)
+	})
 }
 
 // wishesOf reads names and values in turn.

@@ -72,6 +72,7 @@ func Run(ctx context.Context, env *Env) int { return product().Run(ctx, env) }
 // Run runs one command line and returns the exit code of the process. Results
 // go to env.Stdout; errors and progress go to env.Stderr.
 func (p CommandLine) Run(ctx context.Context, env *Env) int {
+	env.self = p
 	ctx, stop := withSignals(ctx, env)
 	defer stop()
 	failed := p.execute(ctx, env)

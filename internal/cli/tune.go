@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -76,7 +77,18 @@ Profiles:
 	cmd.MarkFlagsMutuallyExclusive("plan", "apply", "prove")
 	cmd.MarkFlagsMutuallyExclusive("prove", "trial")
 	cmd.MarkFlagsMutuallyExclusive("all", "apply")
-	return cmd
+	return onMachines(env, cmd, t.onMachines)
+}
+
+// onMachines is tune on other machines.
+func (t *tuning) onMachines(ctx context.Context, r *fleetRun) error {
+	switch {
+	case t.config != "":
+		return verr.New(verr.Usage, "cannot use --config with --machines", "the file is on this machine", "name what it names with --dev and --manifest")
+	case t.apply:
+		return r.commit(ctx, r.trimFlags("--apply", "--trial"), t.trial)
+	}
+	return runEach(ctx, r)
 }
 
 // proofOnly are the flags that mean nothing without --prove.

@@ -58,8 +58,10 @@ type Finding struct {
 	Code     string     `json:"code"`
 	Severity Severity   `json:"severity"`
 	Title    string     `json:"title"`
-	Netns    string     `json:"netns,omitempty"`  // as --netns names it; empty: the one that the command ran in, or the machine as a whole
-	Device   string     `json:"device,omitempty"` // empty: the namespace, or the machine as a whole
+	Netns    string     `json:"netns,omitempty"`    // as --netns names it; empty: the one that the command ran in, or the machine as a whole
+	Device   string     `json:"device,omitempty"`   // empty: the namespace, or the machine as a whole
+	Place    string     `json:"place"`              // where that is, in a sentence
+	Machines []string   `json:"machines,omitempty"` // where it was found, if several were examined
 	Evidence []Evidence `json:"evidence"`
 	Effect   Impact     `json:"effect"`
 	Knob     string     `json:"knob,omitempty"`

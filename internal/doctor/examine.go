@@ -11,7 +11,8 @@ import (
 
 // Report is what was found.
 type Report struct {
-	Version  int       `json:"version"` // of this form: 1
+	Version  int       `json:"version"`            // of this form: 1
+	Machines []string  `json:"machines,omitempty"` // that were examined, if there are several
 	Findings []Finding `json:"findings"`
 	Coverage Coverage  `json:"looked"`
 }
@@ -54,10 +55,15 @@ func Judge(v *View, o Options) *Report {
 			}
 		}
 	}
+	r.sort()
+	return r
+}
+
+// sort puts the worst findings first.
+func (r *Report) sort() {
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return slices.Index(Severities, a.Severity) - slices.Index(Severities, b.Severity)
 	})
-	return r
 }
 
 // Worst is the worst severity of the findings; empty: there are none.
@@ -87,6 +93,7 @@ func (r Rule) complete(f Finding) Finding {
 	if f.location.device != nil {
 		f.Device = f.location.device.Name
 	}
+	f.Place = f.place()
 	if f.Knob != "" && f.Value != "" {
 		f.Fix = fixCommand(f)
 	}

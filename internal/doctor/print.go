@@ -29,6 +29,7 @@ func Print(w io.Writer, r *Report) error {
 	if len(r.Findings) == 0 {
 		b.WriteString("Nothing is off.\n\n")
 	}
+	printDifferences(&b, r)
 	sanitize.Fprintf(&b, "%s. Looked at %s of %s by %s", summary(r), many(r.Coverage.Devices, "device"), many(r.Coverage.Namespaces, "network namespace"), many(r.Coverage.Rules, "rule"))
 	if r.Coverage.Seconds > 0 {
 		sanitize.Fprintf(&b, ", at counters twice within %.1f s", r.Coverage.Seconds)
@@ -64,7 +65,11 @@ func printGroup(b *strings.Builder, g []Finding) {
 			sanitize.Fprintf(b, "    and at %s more (see all with --json)\n", many(len(g)-i, "place"))
 			break
 		}
-		sanitize.Fprintf(b, "    at      %s\n", f.place())
+		at := f.Place
+		if len(f.Machines) > 0 {
+			at += " on " + strings.Join(f.Machines, ", ")
+		}
+		sanitize.Fprintf(b, "    at      %s\n", at)
 		for _, e := range f.Evidence {
 			sanitize.Fprintf(b, "    read    %s: %s\n", e.Read, e.Value)
 		}

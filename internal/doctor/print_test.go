@@ -62,7 +62,7 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-const asJSON = `{"code":"mtu-pair","severity":"error","title":"The two ends of a veth pair have different MTUs","device":"pod1",` +
+const asJSON = `{"code":"mtu-pair","severity":"error","title":"The two ends of a veth pair have different MTUs","device":"pod1","place":"pod1 in the machine's own namespace",` +
 	`"evidence":[{"read":"MTU of pod1 in the machine's own namespace","value":"1450"},{"read":"MTU of eth0 in shop","value":"1440"}],` +
 	`"effect":{"size":"what the larger end sends beyond the smaller MTU is silently dropped","source":"kernel: a veth drops what its other end would not accept; mismatches of pods in Calico issues 8868 and 5575","grade":"B"},` +
 	`"knob":"nic.mtu","value":"1440","mend":"venturi knob set nic.mtu 1440 --dev pod1"}`

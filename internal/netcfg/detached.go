@@ -12,6 +12,7 @@ import (
 // so that it holds up no unmounting. Env nil means the process's own.
 func StartDetached(args, env []string) error {
 	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Path = "/proc/self/exe" // its file may be gone: a copy on another machine is
 	cmd.Env, cmd.Dir = env, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

@@ -15,7 +15,8 @@ const (
 
 // script runs on the other machine under /bin/sh, before there is a program of ours. It
 // says what the machine is, and reads one line: "NAME run" for the program that is
-// there, or "NAME copy SIZE SHA256 ENCODING", behind which the program's bytes follow.
+// there, or "NAME copy SIZE SHA256 ENCODING", behind which the program's bytes follow. Either
+// verb may have [userPrefix] before it.
 //
 // It is one argument of a login shell that may be any: so it has neither single
 // quotes nor exclamation marks nor line ends.
@@ -32,6 +33,7 @@ var script = strings.Join([]string{
 	`gz=plain; if command -v gzip >/dev/null 2>&1; then gz=gzip; fi`,
 	`echo "` + helloWord + ` 1 $(uname -s) $(uname -m) $as $gz ${have:-none} $(sum "$have" || true)"`,
 	`read -r name verb size want encoding || exit 0`,
+	`case "$verb" in ` + userPrefix + `*) as=user; verb=${verb#` + userPrefix + `};; esac`,
 	`fail() { echo "` + errorWord + ` $*"; exit 1; }`,
 	`run() { p=$1; shift; if [ "$as" = sudo ]; then exec sudo -n "$p" "$@"; else exec "$p" "$@"; fi; }`,
 	`if [ "$verb" = run ]; then run "$have" agent --stdio --machine "$name"; fi`,
@@ -49,6 +51,9 @@ var script = strings.Join([]string{
 	`chmod 700 "$dir/venturi"`,
 	`run "$dir/venturi" agent --stdio --machine "$name" --remove "$dir"`,
 }, "; ")
+
+// userPrefix begins the script's verbs where sudo is there and must not be used.
+const userPrefix = "user-"
 
 // folderPrefix begins the name of the folder that a copy is put in.
 const folderPrefix = "venturi-copy."

@@ -27,6 +27,7 @@ import (
 type Options struct {
 	Program string   // this program's file: what is copied
 	NoCopy  bool     // use the program that is there, or fail
+	AnyUser bool     // who logs in need not be root: some commands only read
 	SSH     []string // the ssh command; empty: ssh
 	// Limit bounds the time until the other side is ready, without that of the
 	// copy; 0 means 30 seconds. A copy may take as long as it goes on.
@@ -163,8 +164,10 @@ func (s *Process) greet(ctx context.Context, o Options, limit time.Duration) err
 	if err := checkPlatform(s.Machine, h); err != nil {
 		return err
 	}
-	if err := checkRoot(s.Machine, h); err != nil {
-		return err
+	if !o.AnyUser {
+		if err := checkRoot(s.Machine, h); err != nil {
+			return err
+		}
 	}
 	if err := s.provideProgram(ctx, o, h); err != nil {
 		return err
@@ -196,7 +199,7 @@ func checkRoot(m Machine, h greeting) error {
 	if m.NoSudo {
 		why = "who logs in is not root, and sudo is not allowed for it"
 	}
-	return verr.New(verr.Permission, "cannot use machine "+m.Name, why+"; the lock on measuring, namespaces and counters need root",
+	return verr.New(verr.Permission, "cannot use machine "+m.Name, why+"; measuring and changing settings need root",
 		"log in as root, or let the user run sudo without a password (NOPASSWD)")
 }
 
@@ -212,8 +215,12 @@ func (s *Process) provideProgram(ctx context.Context, o Options, h greeting) err
 		return verr.New(verr.Missing, "cannot use machine "+s.Machine.Name, "venturi is not on its PATH, and --no-copy forbids to bring it",
 			"install venturi there, or leave --no-copy out")
 	}
+	verb := ""
+	if s.RunsAs == "sudo" && s.Machine.NoSudo {
+		s.RunsAs, verb = "user", userPrefix
+	}
 	if o.NoCopy || h.sum == sum {
-		_, err := fmt.Fprintf(s, "%s run\n", s.Machine.Name)
+		_, err := fmt.Fprintf(s, "%s %srun\n", s.Machine.Name, verb)
 		return err
 	}
 	body, encoding := program, "plain"
@@ -223,7 +230,7 @@ func (s *Process) provideProgram(ctx context.Context, o Options, h greeting) err
 		}
 		encoding = "gzip"
 	}
-	if _, err := fmt.Fprintf(s, "%s copy %d %s %s\n", s.Machine.Name, len(body), sum, encoding); err != nil {
+	if _, err := fmt.Fprintf(s, "%s %scopy %d %s %s\n", s.Machine.Name, verb, len(body), sum, encoding); err != nil {
 		return err
 	}
 	s.Copied = int64(len(body))

@@ -15,3 +15,11 @@ func TestDistance(t *testing.T) {
 		}
 	}
 }
+
+// What is told of a file of ours is not where a message begins.
+func TestParseFindsTheMessage(t *testing.T) {
+	err := Parse(Failed, "venturi: waiting\nventuri: cannot open it\n  why: mkdir /var/lib/venturi: no\n  do:  nothing\n")
+	if err == nil || err.Error() != "cannot open it: mkdir /var/lib/venturi: no (nothing)" {
+		t.Errorf("read %v", err)
+	}
+}

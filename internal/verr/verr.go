@@ -74,14 +74,20 @@ func Code(err error) int {
 	return Failed
 }
 
+// Split parts what another process of ours said before its last message from that.
+func Split(text string) (before, last string) {
+	at := strings.LastIndex("\n"+text, "\nventuri: ")
+	if at < 0 {
+		return text, ""
+	}
+	return text[:at], text[at:]
+}
+
 // Parse reads an Error from what [Print] wrote last in a text, such as the log of
 // another process of ours; nil: there is none. Its code is code.
 func Parse(code int, text string) error {
-	at := strings.LastIndex(text, "venturi: ")
-	if at < 0 {
-		return nil
-	}
-	lines := strings.Split(text[at+len("venturi: "):], "\n")
+	_, last := Split(text)
+	lines := strings.Split(strings.TrimPrefix(last, "venturi: "), "\n")
 	if len(lines) < 3 || !strings.HasPrefix(lines[1], "  why: ") || !strings.HasPrefix(lines[2], "  do:  ") {
 		return nil
 	}

@@ -75,7 +75,135 @@ func (x Beat_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Beat_Kind.Descriptor instead.
 func (Beat_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{4, 0}
+	return file_agent_proto_rawDescGZIP(), []int{6, 0}
+}
+
+type CommandRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Args          []string               `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"` // without the program's name
+	Stdin         []byte                 `protobuf:"bytes,2,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	Interrupt     bool                   `protobuf:"varint,3,opt,name=interrupt,proto3" json:"interrupt,omitempty"` // end the command, as Ctrl-C does
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommandRequest) Reset() {
+	*x = CommandRequest{}
+	mi := &file_agent_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommandRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommandRequest) ProtoMessage() {}
+
+func (x *CommandRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommandRequest.ProtoReflect.Descriptor instead.
+func (*CommandRequest) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *CommandRequest) GetArgs() []string {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+func (x *CommandRequest) GetStdin() []byte {
+	if x != nil {
+		return x.Stdin
+	}
+	return nil
+}
+
+func (x *CommandRequest) GetInterrupt() bool {
+	if x != nil {
+		return x.Interrupt
+	}
+	return false
+}
+
+type CommandReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stdout        []byte                 `protobuf:"bytes,1,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	Stderr        []byte                 `protobuf:"bytes,2,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	Ended         bool                   `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`
+	Code          int64                  `protobuf:"varint,4,opt,name=code,proto3" json:"code,omitempty"` // of the exit
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommandReply) Reset() {
+	*x = CommandReply{}
+	mi := &file_agent_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommandReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommandReply) ProtoMessage() {}
+
+func (x *CommandReply) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommandReply.ProtoReflect.Descriptor instead.
+func (*CommandReply) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *CommandReply) GetStdout() []byte {
+	if x != nil {
+		return x.Stdout
+	}
+	return nil
+}
+
+func (x *CommandReply) GetStderr() []byte {
+	if x != nil {
+		return x.Stderr
+	}
+	return nil
+}
+
+func (x *CommandReply) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+func (x *CommandReply) GetCode() int64 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
 }
 
 type VersionRequest struct {
@@ -86,7 +214,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_agent_proto_msgTypes[0]
+	mi := &file_agent_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -98,7 +226,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[0]
+	mi := &file_agent_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -111,7 +239,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{0}
+	return file_agent_proto_rawDescGZIP(), []int{2}
 }
 
 type VersionReply struct {
@@ -127,7 +255,7 @@ type VersionReply struct {
 
 func (x *VersionReply) Reset() {
 	*x = VersionReply{}
-	mi := &file_agent_proto_msgTypes[1]
+	mi := &file_agent_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -139,7 +267,7 @@ func (x *VersionReply) String() string {
 func (*VersionReply) ProtoMessage() {}
 
 func (x *VersionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[1]
+	mi := &file_agent_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -152,7 +280,7 @@ func (x *VersionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionReply.ProtoReflect.Descriptor instead.
 func (*VersionReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{1}
+	return file_agent_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *VersionReply) GetProtocol() int64 {
@@ -200,7 +328,7 @@ type LockRequest struct {
 
 func (x *LockRequest) Reset() {
 	*x = LockRequest{}
-	mi := &file_agent_proto_msgTypes[2]
+	mi := &file_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -212,7 +340,7 @@ func (x *LockRequest) String() string {
 func (*LockRequest) ProtoMessage() {}
 
 func (x *LockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[2]
+	mi := &file_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -225,7 +353,7 @@ func (x *LockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockRequest.ProtoReflect.Descriptor instead.
 func (*LockRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{2}
+	return file_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *LockRequest) GetWait() bool {
@@ -250,7 +378,7 @@ type LockReply struct {
 
 func (x *LockReply) Reset() {
 	*x = LockReply{}
-	mi := &file_agent_proto_msgTypes[3]
+	mi := &file_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -262,7 +390,7 @@ func (x *LockReply) String() string {
 func (*LockReply) ProtoMessage() {}
 
 func (x *LockReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[3]
+	mi := &file_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -275,7 +403,7 @@ func (x *LockReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockReply.ProtoReflect.Descriptor instead.
 func (*LockReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{3}
+	return file_agent_proto_rawDescGZIP(), []int{5}
 }
 
 type Beat struct {
@@ -287,7 +415,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_agent_proto_msgTypes[4]
+	mi := &file_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -299,7 +427,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[4]
+	mi := &file_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -312,7 +440,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{4}
+	return file_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Beat) GetKind() Beat_Kind {
@@ -337,7 +465,7 @@ type LocateRequest struct {
 
 func (x *LocateRequest) Reset() {
 	*x = LocateRequest{}
-	mi := &file_agent_proto_msgTypes[5]
+	mi := &file_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -349,7 +477,7 @@ func (x *LocateRequest) String() string {
 func (*LocateRequest) ProtoMessage() {}
 
 func (x *LocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[5]
+	mi := &file_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -362,7 +490,7 @@ func (x *LocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateRequest.ProtoReflect.Descriptor instead.
 func (*LocateRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{5}
+	return file_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LocateRequest) GetOption() string {
@@ -423,7 +551,7 @@ type LocateReply struct {
 
 func (x *LocateReply) Reset() {
 	*x = LocateReply{}
-	mi := &file_agent_proto_msgTypes[6]
+	mi := &file_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -435,7 +563,7 @@ func (x *LocateReply) String() string {
 func (*LocateReply) ProtoMessage() {}
 
 func (x *LocateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[6]
+	mi := &file_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -448,7 +576,7 @@ func (x *LocateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateReply.ProtoReflect.Descriptor instead.
 func (*LocateReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{6}
+	return file_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LocateReply) GetEnd() *Endpoint {
@@ -467,7 +595,7 @@ type FactsRequest struct {
 
 func (x *FactsRequest) Reset() {
 	*x = FactsRequest{}
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -479,7 +607,7 @@ func (x *FactsRequest) String() string {
 func (*FactsRequest) ProtoMessage() {}
 
 func (x *FactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -492,7 +620,7 @@ func (x *FactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsRequest.ProtoReflect.Descriptor instead.
 func (*FactsRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{7}
+	return file_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FactsRequest) GetSpaces() []*Space {
@@ -512,7 +640,7 @@ type Space struct {
 
 func (x *Space) Reset() {
 	*x = Space{}
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -524,7 +652,7 @@ func (x *Space) String() string {
 func (*Space) ProtoMessage() {}
 
 func (x *Space) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -537,7 +665,7 @@ func (x *Space) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Space.ProtoReflect.Descriptor instead.
 func (*Space) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{8}
+	return file_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Space) GetName() string {
@@ -565,7 +693,7 @@ type FactsReply struct {
 
 func (x *FactsReply) Reset() {
 	*x = FactsReply{}
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +705,7 @@ func (x *FactsReply) String() string {
 func (*FactsReply) ProtoMessage() {}
 
 func (x *FactsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -590,7 +718,7 @@ func (x *FactsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsReply.ProtoReflect.Descriptor instead.
 func (*FactsReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{9}
+	return file_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FactsReply) GetFacts() []byte {
@@ -617,7 +745,7 @@ type SeriesRequest struct {
 
 func (x *SeriesRequest) Reset() {
 	*x = SeriesRequest{}
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -629,7 +757,7 @@ func (x *SeriesRequest) String() string {
 func (*SeriesRequest) ProtoMessage() {}
 
 func (x *SeriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -642,7 +770,7 @@ func (x *SeriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeriesRequest.ProtoReflect.Descriptor instead.
 func (*SeriesRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{10}
+	return file_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SeriesRequest) GetPlan() *Plan {
@@ -668,7 +796,7 @@ type ServeReply struct {
 
 func (x *ServeReply) Reset() {
 	*x = ServeReply{}
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +808,7 @@ func (x *ServeReply) String() string {
 func (*ServeReply) ProtoMessage() {}
 
 func (x *ServeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +821,7 @@ func (x *ServeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeReply.ProtoReflect.Descriptor instead.
 func (*ServeReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{11}
+	return file_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ServeReply) GetShut() map[int64]*Failure {
@@ -712,7 +840,7 @@ type FinishRequest struct {
 
 func (x *FinishRequest) Reset() {
 	*x = FinishRequest{}
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +852,7 @@ func (x *FinishRequest) String() string {
 func (*FinishRequest) ProtoMessage() {}
 
 func (x *FinishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +865,7 @@ func (x *FinishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishRequest.ProtoReflect.Descriptor instead.
 func (*FinishRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{12}
+	return file_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FinishRequest) GetToken() uint64 {
@@ -758,7 +886,7 @@ type FinishReply struct {
 
 func (x *FinishReply) Reset() {
 	*x = FinishReply{}
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -770,7 +898,7 @@ func (x *FinishReply) String() string {
 func (*FinishReply) ProtoMessage() {}
 
 func (x *FinishReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -783,7 +911,7 @@ func (x *FinishReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishReply.ProtoReflect.Descriptor instead.
 func (*FinishReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{13}
+	return file_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FinishReply) GetMeters() []*Meter {
@@ -819,7 +947,7 @@ type RunReply struct {
 
 func (x *RunReply) Reset() {
 	*x = RunReply{}
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -831,7 +959,7 @@ func (x *RunReply) String() string {
 func (*RunReply) ProtoMessage() {}
 
 func (x *RunReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -844,7 +972,7 @@ func (x *RunReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunReply.ProtoReflect.Descriptor instead.
 func (*RunReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{14}
+	return file_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RunReply) GetSlices() []*Slice {
@@ -885,7 +1013,7 @@ type StepsRequest struct {
 
 func (x *StepsRequest) Reset() {
 	*x = StepsRequest{}
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +1025,7 @@ func (x *StepsRequest) String() string {
 func (*StepsRequest) ProtoMessage() {}
 
 func (x *StepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +1038,7 @@ func (x *StepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepsRequest.ProtoReflect.Descriptor instead.
 func (*StepsRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{15}
+	return file_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StepsRequest) GetSeries() *SeriesRequest {
@@ -937,7 +1065,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -949,7 +1077,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -962,7 +1090,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{16}
+	return file_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Step) GetArm() int64 {
@@ -989,7 +1117,7 @@ type StepsReply struct {
 
 func (x *StepsReply) Reset() {
 	*x = StepsReply{}
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1129,7 @@ func (x *StepsReply) String() string {
 func (*StepsReply) ProtoMessage() {}
 
 func (x *StepsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1142,7 @@ func (x *StepsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepsReply.ProtoReflect.Descriptor instead.
 func (*StepsReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{17}
+	return file_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StepsReply) GetSlice() *Slice {
@@ -1041,7 +1169,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +1181,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1194,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{18}
+	return file_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StopRequest) GetToken() uint64 {
@@ -1092,7 +1220,7 @@ type StopReply struct {
 
 func (x *StopReply) Reset() {
 	*x = StopReply{}
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1232,7 @@ func (x *StopReply) String() string {
 func (*StopReply) ProtoMessage() {}
 
 func (x *StopReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1245,7 @@ func (x *StopReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopReply.ProtoReflect.Descriptor instead.
 func (*StopReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{19}
+	return file_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StopReply) GetRunning() bool {
@@ -1141,7 +1269,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1281,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1294,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{20}
+	return file_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Failure) GetText() string {
@@ -1228,7 +1356,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1368,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1381,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{21}
+	return file_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Plan) GetToken() uint64 {
@@ -1376,7 +1504,7 @@ type Background struct {
 
 func (x *Background) Reset() {
 	*x = Background{}
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1516,7 @@ func (x *Background) String() string {
 func (*Background) ProtoMessage() {}
 
 func (x *Background) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1529,7 @@ func (x *Background) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Background.ProtoReflect.Descriptor instead.
 func (*Background) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{22}
+	return file_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Background) GetLoad() string {
@@ -1455,7 +1583,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1595,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1608,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{23}
+	return file_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Round) GetArms() []int64 {
@@ -1507,7 +1635,7 @@ type Arm struct {
 
 func (x *Arm) Reset() {
 	*x = Arm{}
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1519,7 +1647,7 @@ func (x *Arm) String() string {
 func (*Arm) ProtoMessage() {}
 
 func (x *Arm) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +1660,7 @@ func (x *Arm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arm.ProtoReflect.Descriptor instead.
 func (*Arm) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{24}
+	return file_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Arm) GetName() string {
@@ -1608,7 +1736,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +1748,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +1761,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{25}
+	return file_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Pair) GetFrom() *Endpoint {
@@ -1664,7 +1792,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1804,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1817,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{26}
+	return file_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Endpoint) GetMachine() string {
@@ -1751,7 +1879,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +1891,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +1904,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{27}
+	return file_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Slice) GetArm() int64 {
@@ -1855,7 +1983,7 @@ type Latency struct {
 
 func (x *Latency) Reset() {
 	*x = Latency{}
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1867,7 +1995,7 @@ func (x *Latency) String() string {
 func (*Latency) ProtoMessage() {}
 
 func (x *Latency) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1880,7 +2008,7 @@ func (x *Latency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Latency.ProtoReflect.Descriptor instead.
 func (*Latency) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{28}
+	return file_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Latency) GetRequests() int64 {
@@ -1980,7 +2108,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2120,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2133,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{29}
+	return file_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Stream) GetSentMessages() int64 {
@@ -2103,7 +2231,7 @@ type Meter struct {
 
 func (x *Meter) Reset() {
 	*x = Meter{}
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2115,7 +2243,7 @@ func (x *Meter) String() string {
 func (*Meter) ProtoMessage() {}
 
 func (x *Meter) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2128,7 +2256,7 @@ func (x *Meter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meter.ProtoReflect.Descriptor instead.
 func (*Meter) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{30}
+	return file_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Meter) GetCell() string {
@@ -2191,7 +2319,16 @@ var File_agent_proto protoreflect.FileDescriptor
 
 const file_agent_proto_rawDesc = "" +
 	"\n" +
-	"\vagent.proto\x12\x10venturi.agent.v1\"\x10\n" +
+	"\vagent.proto\x12\x10venturi.agent.v1\"X\n" +
+	"\x0eCommandRequest\x12\x12\n" +
+	"\x04args\x18\x01 \x03(\tR\x04args\x12\x14\n" +
+	"\x05stdin\x18\x02 \x01(\fR\x05stdin\x12\x1c\n" +
+	"\tinterrupt\x18\x03 \x01(\bR\tinterrupt\"h\n" +
+	"\fCommandReply\x12\x16\n" +
+	"\x06stdout\x18\x01 \x01(\fR\x06stdout\x12\x16\n" +
+	"\x06stderr\x18\x02 \x01(\fR\x06stderr\x12\x14\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended\x12\x12\n" +
+	"\x04code\x18\x04 \x01(\x03R\x04code\"\x10\n" +
 	"\x0eVersionRequest\"\x84\x01\n" +
 	"\fVersionReply\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x03R\bprotocol\x12\x18\n" +
@@ -2381,7 +2518,7 @@ const file_agent_proto_rawDesc = "" +
 	"resolution\x1a9\n" +
 	"\vValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\xcb\x05\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\x9c\x06\n" +
 	"\x05Agent\x12K\n" +
 	"\aVersion\x12 .venturi.agent.v1.VersionRequest\x1a\x1e.venturi.agent.v1.VersionReply\x12H\n" +
 	"\x06Locate\x12\x1f.venturi.agent.v1.LocateRequest\x1a\x1d.venturi.agent.v1.LocateReply\x12B\n" +
@@ -2392,7 +2529,8 @@ const file_agent_proto_rawDesc = "" +
 	"\x06Finish\x12\x1f.venturi.agent.v1.FinishRequest\x1a\x1d.venturi.agent.v1.FinishReply\x12B\n" +
 	"\x03Run\x12\x1f.venturi.agent.v1.SeriesRequest\x1a\x1a.venturi.agent.v1.RunReply\x12I\n" +
 	"\x05Steps\x12\x1e.venturi.agent.v1.StepsRequest\x1a\x1c.venturi.agent.v1.StepsReply(\x010\x01\x12B\n" +
-	"\x04Stop\x12\x1d.venturi.agent.v1.StopRequest\x1a\x1b.venturi.agent.v1.StopReplyB7Z5github.com/venturi-net/venturi/internal/agent/agentpbb\x06proto3"
+	"\x04Stop\x12\x1d.venturi.agent.v1.StopRequest\x1a\x1b.venturi.agent.v1.StopReply\x12O\n" +
+	"\aCommand\x12 .venturi.agent.v1.CommandRequest\x1a\x1e.venturi.agent.v1.CommandReply(\x010\x01B7Z5github.com/venturi-net/venturi/internal/agent/agentpbb\x06proto3"
 
 var (
 	file_agent_proto_rawDescOnce sync.Once
@@ -2407,92 +2545,96 @@ func file_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_agent_proto_goTypes = []any{
 	(Beat_Kind)(0),         // 0: venturi.agent.v1.Beat.Kind
-	(*VersionRequest)(nil), // 1: venturi.agent.v1.VersionRequest
-	(*VersionReply)(nil),   // 2: venturi.agent.v1.VersionReply
-	(*LockRequest)(nil),    // 3: venturi.agent.v1.LockRequest
-	(*LockReply)(nil),      // 4: venturi.agent.v1.LockReply
-	(*Beat)(nil),           // 5: venturi.agent.v1.Beat
-	(*LocateRequest)(nil),  // 6: venturi.agent.v1.LocateRequest
-	(*LocateReply)(nil),    // 7: venturi.agent.v1.LocateReply
-	(*FactsRequest)(nil),   // 8: venturi.agent.v1.FactsRequest
-	(*Space)(nil),          // 9: venturi.agent.v1.Space
-	(*FactsReply)(nil),     // 10: venturi.agent.v1.FactsReply
-	(*SeriesRequest)(nil),  // 11: venturi.agent.v1.SeriesRequest
-	(*ServeReply)(nil),     // 12: venturi.agent.v1.ServeReply
-	(*FinishRequest)(nil),  // 13: venturi.agent.v1.FinishRequest
-	(*FinishReply)(nil),    // 14: venturi.agent.v1.FinishReply
-	(*RunReply)(nil),       // 15: venturi.agent.v1.RunReply
-	(*StepsRequest)(nil),   // 16: venturi.agent.v1.StepsRequest
-	(*Step)(nil),           // 17: venturi.agent.v1.Step
-	(*StepsReply)(nil),     // 18: venturi.agent.v1.StepsReply
-	(*StopRequest)(nil),    // 19: venturi.agent.v1.StopRequest
-	(*StopReply)(nil),      // 20: venturi.agent.v1.StopReply
-	(*Failure)(nil),        // 21: venturi.agent.v1.Failure
-	(*Plan)(nil),           // 22: venturi.agent.v1.Plan
-	(*Background)(nil),     // 23: venturi.agent.v1.Background
-	(*Round)(nil),          // 24: venturi.agent.v1.Round
-	(*Arm)(nil),            // 25: venturi.agent.v1.Arm
-	(*Pair)(nil),           // 26: venturi.agent.v1.Pair
-	(*Endpoint)(nil),       // 27: venturi.agent.v1.Endpoint
-	(*Slice)(nil),          // 28: venturi.agent.v1.Slice
-	(*Latency)(nil),        // 29: venturi.agent.v1.Latency
-	(*Stream)(nil),         // 30: venturi.agent.v1.Stream
-	(*Meter)(nil),          // 31: venturi.agent.v1.Meter
-	nil,                    // 32: venturi.agent.v1.ServeReply.ShutEntry
-	nil,                    // 33: venturi.agent.v1.Meter.ValuesEntry
+	(*CommandRequest)(nil), // 1: venturi.agent.v1.CommandRequest
+	(*CommandReply)(nil),   // 2: venturi.agent.v1.CommandReply
+	(*VersionRequest)(nil), // 3: venturi.agent.v1.VersionRequest
+	(*VersionReply)(nil),   // 4: venturi.agent.v1.VersionReply
+	(*LockRequest)(nil),    // 5: venturi.agent.v1.LockRequest
+	(*LockReply)(nil),      // 6: venturi.agent.v1.LockReply
+	(*Beat)(nil),           // 7: venturi.agent.v1.Beat
+	(*LocateRequest)(nil),  // 8: venturi.agent.v1.LocateRequest
+	(*LocateReply)(nil),    // 9: venturi.agent.v1.LocateReply
+	(*FactsRequest)(nil),   // 10: venturi.agent.v1.FactsRequest
+	(*Space)(nil),          // 11: venturi.agent.v1.Space
+	(*FactsReply)(nil),     // 12: venturi.agent.v1.FactsReply
+	(*SeriesRequest)(nil),  // 13: venturi.agent.v1.SeriesRequest
+	(*ServeReply)(nil),     // 14: venturi.agent.v1.ServeReply
+	(*FinishRequest)(nil),  // 15: venturi.agent.v1.FinishRequest
+	(*FinishReply)(nil),    // 16: venturi.agent.v1.FinishReply
+	(*RunReply)(nil),       // 17: venturi.agent.v1.RunReply
+	(*StepsRequest)(nil),   // 18: venturi.agent.v1.StepsRequest
+	(*Step)(nil),           // 19: venturi.agent.v1.Step
+	(*StepsReply)(nil),     // 20: venturi.agent.v1.StepsReply
+	(*StopRequest)(nil),    // 21: venturi.agent.v1.StopRequest
+	(*StopReply)(nil),      // 22: venturi.agent.v1.StopReply
+	(*Failure)(nil),        // 23: venturi.agent.v1.Failure
+	(*Plan)(nil),           // 24: venturi.agent.v1.Plan
+	(*Background)(nil),     // 25: venturi.agent.v1.Background
+	(*Round)(nil),          // 26: venturi.agent.v1.Round
+	(*Arm)(nil),            // 27: venturi.agent.v1.Arm
+	(*Pair)(nil),           // 28: venturi.agent.v1.Pair
+	(*Endpoint)(nil),       // 29: venturi.agent.v1.Endpoint
+	(*Slice)(nil),          // 30: venturi.agent.v1.Slice
+	(*Latency)(nil),        // 31: venturi.agent.v1.Latency
+	(*Stream)(nil),         // 32: venturi.agent.v1.Stream
+	(*Meter)(nil),          // 33: venturi.agent.v1.Meter
+	nil,                    // 34: venturi.agent.v1.ServeReply.ShutEntry
+	nil,                    // 35: venturi.agent.v1.Meter.ValuesEntry
 }
 var file_agent_proto_depIdxs = []int32{
 	0,  // 0: venturi.agent.v1.Beat.kind:type_name -> venturi.agent.v1.Beat.Kind
-	27, // 1: venturi.agent.v1.LocateReply.end:type_name -> venturi.agent.v1.Endpoint
-	9,  // 2: venturi.agent.v1.FactsRequest.spaces:type_name -> venturi.agent.v1.Space
-	22, // 3: venturi.agent.v1.SeriesRequest.plan:type_name -> venturi.agent.v1.Plan
-	32, // 4: venturi.agent.v1.ServeReply.shut:type_name -> venturi.agent.v1.ServeReply.ShutEntry
-	31, // 5: venturi.agent.v1.FinishReply.meters:type_name -> venturi.agent.v1.Meter
-	21, // 6: venturi.agent.v1.FinishReply.failure:type_name -> venturi.agent.v1.Failure
-	28, // 7: venturi.agent.v1.RunReply.slices:type_name -> venturi.agent.v1.Slice
-	31, // 8: venturi.agent.v1.RunReply.meters:type_name -> venturi.agent.v1.Meter
-	21, // 9: venturi.agent.v1.RunReply.failure:type_name -> venturi.agent.v1.Failure
-	11, // 10: venturi.agent.v1.StepsRequest.series:type_name -> venturi.agent.v1.SeriesRequest
-	17, // 11: venturi.agent.v1.StepsRequest.step:type_name -> venturi.agent.v1.Step
-	28, // 12: venturi.agent.v1.StepsReply.slice:type_name -> venturi.agent.v1.Slice
-	31, // 13: venturi.agent.v1.StepsReply.meters:type_name -> venturi.agent.v1.Meter
-	25, // 14: venturi.agent.v1.Plan.arms:type_name -> venturi.agent.v1.Arm
-	24, // 15: venturi.agent.v1.Plan.schedule:type_name -> venturi.agent.v1.Round
-	23, // 16: venturi.agent.v1.Plan.beside:type_name -> venturi.agent.v1.Background
-	26, // 17: venturi.agent.v1.Arm.ends:type_name -> venturi.agent.v1.Pair
-	27, // 18: venturi.agent.v1.Pair.from:type_name -> venturi.agent.v1.Endpoint
-	27, // 19: venturi.agent.v1.Pair.to:type_name -> venturi.agent.v1.Endpoint
-	29, // 20: venturi.agent.v1.Slice.latency:type_name -> venturi.agent.v1.Latency
-	30, // 21: venturi.agent.v1.Slice.stream:type_name -> venturi.agent.v1.Stream
-	21, // 22: venturi.agent.v1.Slice.failure:type_name -> venturi.agent.v1.Failure
-	30, // 23: venturi.agent.v1.Slice.beside:type_name -> venturi.agent.v1.Stream
-	33, // 24: venturi.agent.v1.Meter.values:type_name -> venturi.agent.v1.Meter.ValuesEntry
-	21, // 25: venturi.agent.v1.ServeReply.ShutEntry.value:type_name -> venturi.agent.v1.Failure
-	1,  // 26: venturi.agent.v1.Agent.Version:input_type -> venturi.agent.v1.VersionRequest
-	6,  // 27: venturi.agent.v1.Agent.Locate:input_type -> venturi.agent.v1.LocateRequest
-	3,  // 28: venturi.agent.v1.Agent.Lock:input_type -> venturi.agent.v1.LockRequest
-	5,  // 29: venturi.agent.v1.Agent.Beats:input_type -> venturi.agent.v1.Beat
-	8,  // 30: venturi.agent.v1.Agent.Facts:input_type -> venturi.agent.v1.FactsRequest
-	11, // 31: venturi.agent.v1.Agent.Serve:input_type -> venturi.agent.v1.SeriesRequest
-	13, // 32: venturi.agent.v1.Agent.Finish:input_type -> venturi.agent.v1.FinishRequest
-	11, // 33: venturi.agent.v1.Agent.Run:input_type -> venturi.agent.v1.SeriesRequest
-	16, // 34: venturi.agent.v1.Agent.Steps:input_type -> venturi.agent.v1.StepsRequest
-	19, // 35: venturi.agent.v1.Agent.Stop:input_type -> venturi.agent.v1.StopRequest
-	2,  // 36: venturi.agent.v1.Agent.Version:output_type -> venturi.agent.v1.VersionReply
-	7,  // 37: venturi.agent.v1.Agent.Locate:output_type -> venturi.agent.v1.LocateReply
-	4,  // 38: venturi.agent.v1.Agent.Lock:output_type -> venturi.agent.v1.LockReply
-	5,  // 39: venturi.agent.v1.Agent.Beats:output_type -> venturi.agent.v1.Beat
-	10, // 40: venturi.agent.v1.Agent.Facts:output_type -> venturi.agent.v1.FactsReply
-	12, // 41: venturi.agent.v1.Agent.Serve:output_type -> venturi.agent.v1.ServeReply
-	14, // 42: venturi.agent.v1.Agent.Finish:output_type -> venturi.agent.v1.FinishReply
-	15, // 43: venturi.agent.v1.Agent.Run:output_type -> venturi.agent.v1.RunReply
-	18, // 44: venturi.agent.v1.Agent.Steps:output_type -> venturi.agent.v1.StepsReply
-	20, // 45: venturi.agent.v1.Agent.Stop:output_type -> venturi.agent.v1.StopReply
-	36, // [36:46] is the sub-list for method output_type
-	26, // [26:36] is the sub-list for method input_type
+	29, // 1: venturi.agent.v1.LocateReply.end:type_name -> venturi.agent.v1.Endpoint
+	11, // 2: venturi.agent.v1.FactsRequest.spaces:type_name -> venturi.agent.v1.Space
+	24, // 3: venturi.agent.v1.SeriesRequest.plan:type_name -> venturi.agent.v1.Plan
+	34, // 4: venturi.agent.v1.ServeReply.shut:type_name -> venturi.agent.v1.ServeReply.ShutEntry
+	33, // 5: venturi.agent.v1.FinishReply.meters:type_name -> venturi.agent.v1.Meter
+	23, // 6: venturi.agent.v1.FinishReply.failure:type_name -> venturi.agent.v1.Failure
+	30, // 7: venturi.agent.v1.RunReply.slices:type_name -> venturi.agent.v1.Slice
+	33, // 8: venturi.agent.v1.RunReply.meters:type_name -> venturi.agent.v1.Meter
+	23, // 9: venturi.agent.v1.RunReply.failure:type_name -> venturi.agent.v1.Failure
+	13, // 10: venturi.agent.v1.StepsRequest.series:type_name -> venturi.agent.v1.SeriesRequest
+	19, // 11: venturi.agent.v1.StepsRequest.step:type_name -> venturi.agent.v1.Step
+	30, // 12: venturi.agent.v1.StepsReply.slice:type_name -> venturi.agent.v1.Slice
+	33, // 13: venturi.agent.v1.StepsReply.meters:type_name -> venturi.agent.v1.Meter
+	27, // 14: venturi.agent.v1.Plan.arms:type_name -> venturi.agent.v1.Arm
+	26, // 15: venturi.agent.v1.Plan.schedule:type_name -> venturi.agent.v1.Round
+	25, // 16: venturi.agent.v1.Plan.beside:type_name -> venturi.agent.v1.Background
+	28, // 17: venturi.agent.v1.Arm.ends:type_name -> venturi.agent.v1.Pair
+	29, // 18: venturi.agent.v1.Pair.from:type_name -> venturi.agent.v1.Endpoint
+	29, // 19: venturi.agent.v1.Pair.to:type_name -> venturi.agent.v1.Endpoint
+	31, // 20: venturi.agent.v1.Slice.latency:type_name -> venturi.agent.v1.Latency
+	32, // 21: venturi.agent.v1.Slice.stream:type_name -> venturi.agent.v1.Stream
+	23, // 22: venturi.agent.v1.Slice.failure:type_name -> venturi.agent.v1.Failure
+	32, // 23: venturi.agent.v1.Slice.beside:type_name -> venturi.agent.v1.Stream
+	35, // 24: venturi.agent.v1.Meter.values:type_name -> venturi.agent.v1.Meter.ValuesEntry
+	23, // 25: venturi.agent.v1.ServeReply.ShutEntry.value:type_name -> venturi.agent.v1.Failure
+	3,  // 26: venturi.agent.v1.Agent.Version:input_type -> venturi.agent.v1.VersionRequest
+	8,  // 27: venturi.agent.v1.Agent.Locate:input_type -> venturi.agent.v1.LocateRequest
+	5,  // 28: venturi.agent.v1.Agent.Lock:input_type -> venturi.agent.v1.LockRequest
+	7,  // 29: venturi.agent.v1.Agent.Beats:input_type -> venturi.agent.v1.Beat
+	10, // 30: venturi.agent.v1.Agent.Facts:input_type -> venturi.agent.v1.FactsRequest
+	13, // 31: venturi.agent.v1.Agent.Serve:input_type -> venturi.agent.v1.SeriesRequest
+	15, // 32: venturi.agent.v1.Agent.Finish:input_type -> venturi.agent.v1.FinishRequest
+	13, // 33: venturi.agent.v1.Agent.Run:input_type -> venturi.agent.v1.SeriesRequest
+	18, // 34: venturi.agent.v1.Agent.Steps:input_type -> venturi.agent.v1.StepsRequest
+	21, // 35: venturi.agent.v1.Agent.Stop:input_type -> venturi.agent.v1.StopRequest
+	1,  // 36: venturi.agent.v1.Agent.Command:input_type -> venturi.agent.v1.CommandRequest
+	4,  // 37: venturi.agent.v1.Agent.Version:output_type -> venturi.agent.v1.VersionReply
+	9,  // 38: venturi.agent.v1.Agent.Locate:output_type -> venturi.agent.v1.LocateReply
+	6,  // 39: venturi.agent.v1.Agent.Lock:output_type -> venturi.agent.v1.LockReply
+	7,  // 40: venturi.agent.v1.Agent.Beats:output_type -> venturi.agent.v1.Beat
+	12, // 41: venturi.agent.v1.Agent.Facts:output_type -> venturi.agent.v1.FactsReply
+	14, // 42: venturi.agent.v1.Agent.Serve:output_type -> venturi.agent.v1.ServeReply
+	16, // 43: venturi.agent.v1.Agent.Finish:output_type -> venturi.agent.v1.FinishReply
+	17, // 44: venturi.agent.v1.Agent.Run:output_type -> venturi.agent.v1.RunReply
+	20, // 45: venturi.agent.v1.Agent.Steps:output_type -> venturi.agent.v1.StepsReply
+	22, // 46: venturi.agent.v1.Agent.Stop:output_type -> venturi.agent.v1.StopReply
+	2,  // 47: venturi.agent.v1.Agent.Command:output_type -> venturi.agent.v1.CommandReply
+	37, // [37:48] is the sub-list for method output_type
+	26, // [26:37] is the sub-list for method input_type
 	26, // [26:26] is the sub-list for extension type_name
 	26, // [26:26] is the sub-list for extension extendee
 	0,  // [0:26] is the sub-list for field type_name
@@ -2509,7 +2651,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   33,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -34,6 +34,7 @@ const (
 	Agent_Run_FullMethodName     = "/venturi.agent.v1.Agent/Run"
 	Agent_Steps_FullMethodName   = "/venturi.agent.v1.Agent/Steps"
 	Agent_Stop_FullMethodName    = "/venturi.agent.v1.Agent/Stop"
+	Agent_Command_FullMethodName = "/venturi.agent.v1.Agent/Command"
 )
 
 // AgentClient is the client API for Agent service.
@@ -71,6 +72,11 @@ type AgentClient interface {
 	// Stop ends a running series at the next slice boundary; its Run then
 	// returns what was measured.
 	Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (*StopReply, error)
+	// Command runs a command line of this program on the machine. The first request has the
+	// command line, each further one a part of its standard input, and the end of the requests
+	// is the end of that. The last reply has the exit code. A command whose caller goes away is
+	// interrupted, as by Ctrl-C: it takes back what it has not finished.
+	Command(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CommandRequest, CommandReply], error)
 }
 
 type agentClient struct {
@@ -187,6 +193,19 @@ func (c *agentClient) Stop(ctx context.Context, in *StopRequest, opts ...grpc.Ca
 	return out, nil
 }
 
+func (c *agentClient) Command(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CommandRequest, CommandReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Agent_ServiceDesc.Streams[2], Agent_Command_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[CommandRequest, CommandReply]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Agent_CommandClient = grpc.BidiStreamingClient[CommandRequest, CommandReply]
+
 // AgentServer is the server API for Agent service.
 // All implementations must embed UnimplementedAgentServer
 // for forward compatibility.
@@ -222,6 +241,11 @@ type AgentServer interface {
 	// Stop ends a running series at the next slice boundary; its Run then
 	// returns what was measured.
 	Stop(context.Context, *StopRequest) (*StopReply, error)
+	// Command runs a command line of this program on the machine. The first request has the
+	// command line, each further one a part of its standard input, and the end of the requests
+	// is the end of that. The last reply has the exit code. A command whose caller goes away is
+	// interrupted, as by Ctrl-C: it takes back what it has not finished.
+	Command(grpc.BidiStreamingServer[CommandRequest, CommandReply]) error
 	mustEmbedUnimplementedAgentServer()
 }
 
@@ -261,6 +285,9 @@ func (UnimplementedAgentServer) Steps(grpc.BidiStreamingServer[StepsRequest, Ste
 }
 func (UnimplementedAgentServer) Stop(context.Context, *StopRequest) (*StopReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Stop not implemented")
+}
+func (UnimplementedAgentServer) Command(grpc.BidiStreamingServer[CommandRequest, CommandReply]) error {
+	return status.Error(codes.Unimplemented, "method Command not implemented")
 }
 func (UnimplementedAgentServer) mustEmbedUnimplementedAgentServer() {}
 func (UnimplementedAgentServer) testEmbeddedByValue()               {}
@@ -441,6 +468,13 @@ func _Agent_Stop_Handler(srv interface{}, ctx context.Context, dec func(interfac
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Agent_Command_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(AgentServer).Command(&grpc.GenericServerStream[CommandRequest, CommandReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Agent_CommandServer = grpc.BidiStreamingServer[CommandRequest, CommandReply]
+
 // Agent_ServiceDesc is the grpc.ServiceDesc for Agent service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -491,6 +525,12 @@ var Agent_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Steps",
 			Handler:       _Agent_Steps_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Command",
+			Handler:       _Agent_Command_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},

@@ -1,0 +1,328 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/display"
+	"github.com/venturi-net/venturi/internal/fleet"
+	"github.com/venturi-net/venturi/internal/progress"
+	"github.com/venturi-net/venturi/internal/remote"
+	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// fleetFlags let a command run on other machines in place of this one.
+type fleetFlags struct {
+	machinesFlag
+	on []string
+}
+
+// machinesFile is where the machines are looked for that --on names.
+const machinesFile = "machines.yaml"
+
+// fleetRun is a command line that runs on other machines.
+type fleetRun struct {
+	*fleet.Fleet
+	env      *Env
+	machines []remote.Machine
+	words    []string // its arguments, without flags
+	args     []string // of the command, without what is about the machines and the form of the output
+	asJSON   bool
+	flags    string // those that name the machines, for commands to suggest
+	named    int    // machines in these flags
+	reach    remote.Options
+	say      func(format string, args ...any)
+}
+
+// onMachines lets a command run on other machines: with --machines or --on, do carries it
+// out there.
+func onMachines(env *Env, cmd *cobra.Command, do func(ctx context.Context, r *fleetRun) error) *cobra.Command {
+	var ff fleetFlags
+	f := cmd.Flags()
+	f.StringVar(&ff.machines, "machines", "", "do it on these machines, reached by ssh: a=ssh://[USER@]HOST[:PORT],b=..., or those of a file;\nnames of devices, namespaces and files are those of the machines")
+	f.StringSliceVar(&ff.on, "on", nil, "only on these of the machines (without --machines: of "+machinesFile+" here)")
+	f.StringVar(&ff.ssh, "ssh", "ssh", "the ssh command for --machines, with its options")
+	f.BoolVar(&ff.noCopy, "no-copy", false, "run the venturi that is on the machines' PATH: copy nothing there")
+	local := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if ff.machines == "" && len(ff.on) == 0 {
+			return local(cmd, args)
+		}
+		return ff.run(cmd.Context(), env, args, do)
+	}
+	return cmd
+}
+
+// run reaches the machines, and carries the command out on them.
+func (ff *fleetFlags) run(ctx context.Context, env *Env, words []string, do func(context.Context, *fleetRun) error) error {
+	if ff.machines == "" {
+		ff.machines = machinesFile
+	}
+	q, err := ff.remote()
+	if err != nil {
+		return err
+	}
+	show := progress.New(env.Stderr)
+	defer show.Done()
+	r := &fleetRun{env: env, words: words, machines: q.Machines, named: len(q.Machines), say: show.Say}
+	r.args, r.asJSON = withoutFleetFlags(env.Args)
+	r.flags = sanitize.Command("--machines", ff.machines)
+	if ff.ssh != "ssh" {
+		r.flags += " " + sanitize.Command("--ssh", ff.ssh)
+	}
+	if len(ff.on) > 0 {
+		if r.machines, err = chosenMachines(q.Machines, ff.on); err != nil {
+			return err
+		}
+	}
+	r.reach = q.Options
+	err = do(ctx, r)
+	if r.Fleet != nil {
+		r.Close()
+	}
+	show.Done()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// open reaches the machines. With anyUser, who logs in there need not be root.
+func (r *fleetRun) open(ctx context.Context, anyUser bool) (err error) {
+	r.reach.AnyUser = anyUser
+	r.Fleet, err = fleet.Open(ctx, r.machines, r.reach, r.say)
+	return err
+}
+
+// suggest completes a command of some machine for being run from here.
+func (r *fleetRun) suggest(command string, machines ...string) string {
+	command += " " + r.flags
+	if len(machines) < r.named {
+		command += " --on " + strings.Join(machines, ",")
+	}
+	return command
+}
+
+// chosenMachines are those of these names.
+func chosenMachines(all []remote.Machine, names []string) (chosen []remote.Machine, err error) {
+	var known []string
+	for _, m := range all {
+		known = append(known, m.Name)
+		if slices.Contains(names, m.Name) {
+			chosen = append(chosen, m)
+		}
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, verr.New(verr.Usage, "cannot do anything on machine "+name, "the machines are "+strings.Join(known, ", "), "name some of these with --on")
+		}
+	}
+	return chosen, nil
+}
+
+// withoutFleetFlags takes out of a command line what is for this machine only.
+func withoutFleetFlags(args []string) (rest []string, asJSON bool) {
+	for i := 0; i < len(args); i++ {
+		name, _, valued := strings.Cut(args[i], "=")
+		switch name {
+		case "--":
+			return append(rest, args[i:]...), asJSON
+		case "--machines", "--on", "--ssh":
+			if !valued {
+				i++
+			}
+		case "--no-copy":
+		case "--json":
+			asJSON = args[i] != "--json=false"
+		default:
+			rest = append(rest, args[i])
+		}
+	}
+	return rest, asJSON
+}
+
+// trimFlags gives the arguments of the command without some flags, and their values.
+func (r *fleetRun) trimFlags(flags ...string) (rest []string) {
+	for i := 0; i < len(r.args); i++ {
+		name, _, valued := strings.Cut(r.args[i], "=")
+		if !slices.Contains(flags, name) {
+			rest = append(rest, r.args[i])
+			continue
+		}
+		if name == "--trial" && !valued {
+			i++
+		}
+	}
+	return rest
+}
+
+// withFlags adds flags to a command line.
+func withFlags(args []string, flags ...string) []string {
+	end := len(args)
+	if i := slices.Index(args, "--"); i >= 0 {
+		end = i
+	}
+	return slices.Insert(slices.Clone(args), end, flags...)
+}
+
+// runByNumber is runEach for a command that names transactions.
+func runByNumber(ctx context.Context, r *fleetRun) error {
+	if len(r.words) > 0 && len(r.machines) > 1 {
+		return verr.New(verr.Usage, "cannot choose transaction "+strings.Join(r.words, ", "), "each machine has a journal of its own, with its own numbers", "name the machine with --on")
+	}
+	return runEach(ctx, r)
+}
+
+// runEach runs the command on all machines, and prints what it says on each.
+func runEach(ctx context.Context, r *fleetRun) error {
+	if err := r.open(ctx, true); err != nil {
+		return err
+	}
+	args := r.args
+	if r.asJSON {
+		args = withFlags(args, "--json")
+	}
+	replies := r.Run(ctx, args)
+	r.tell(replies)
+	if err := r.print(replies); err != nil {
+		return err
+	}
+	return joined(replies)
+}
+
+// tell passes on what else the machines said.
+func (r *fleetRun) tell(replies []fleet.Reply) {
+	for _, a := range replies {
+		for line := range strings.Lines(a.Stderr) {
+			sanitize.Fprintf(r.env.Stderr, "%s: %s\n", a.Machine.Name, strings.TrimRight(line, "\n"))
+		}
+	}
+}
+
+// fleetReplies are the JSON form of replies.
+type fleetReplies struct {
+	Version  int            `json:"version"`
+	Machines []machineReply `json:"machines"`
+}
+
+type machineReply struct {
+	Name   string          `json:"name"`
+	Exit   int             `json:"exit"`
+	Result json.RawMessage `json:"result"`          // what the command prints there with --json; null: nothing
+	Error  string          `json:"error,omitempty"` // that it ended with
+}
+
+// print prints the replies of all machines.
+func (r *fleetRun) print(replies []fleet.Reply) error {
+	if r.asJSON {
+		all := fleetReplies{Version: display.JSONVersion}
+		for _, a := range replies {
+			m := machineReply{Name: a.Machine.Name, Exit: a.Code, Result: json.RawMessage("null")}
+			if json.Valid(a.Stdout) {
+				m.Result = a.Stdout
+			}
+			if a.Err != nil {
+				m.Exit, m.Error = verr.Code(a.Err), a.Err.Error()
+			}
+			all.Machines = append(all.Machines, m)
+		}
+		return display.PrintJSON(r.env.Stdout, all)
+	}
+	for _, a := range replies {
+		if len(a.Stdout) == 0 {
+			continue
+		}
+		r.head(a)
+		if _, err := sanitize.Fprint(r.env.Stdout, sanitize.Safe(sanitize.Lines(string(a.Stdout)))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// head begins what one machine says.
+func (r *fleetRun) head(a fleet.Reply) {
+	sanitize.Fprintf(r.env.Stdout, "machine %s (%s):\n", a.Machine.Name, a.Machine.Host)
+}
+
+// commit makes the changes of the command on all machines, or on none of them. plan are the
+// arguments with which it only says what it would do.
+func (r *fleetRun) commit(ctx context.Context, plan []string, trial time.Duration) error {
+	if err := r.open(ctx, false); err != nil {
+		return err
+	}
+	r.say("planning the changes")
+	if err := joined(r.Run(ctx, withFlags(plan, "--plan", "--json"))); err != nil {
+		return err
+	}
+	r.say("making the changes, on all machines or on none")
+	replies := r.Commit(ctx, withFlags(r.args, "--json", "--hold"))
+	r.tell(replies)
+	if err := joined(replies); err != nil {
+		return err
+	}
+	for i, a := range replies {
+		var done display.CommitResult
+		if err := json.Unmarshal(a.Stdout, &done); err != nil {
+			return fmt.Errorf("read what was changed on %s: %w", a.Machine.Name, err)
+		}
+		if done.Undo == "" {
+			continue
+		}
+		done.Undo = r.suggest(done.Undo, a.Machine.Name)
+		if done.Confirm != "" {
+			done.Confirm = r.suggest(done.Confirm, a.Machine.Name)
+		}
+		text, err := json.Marshal(done)
+		if err != nil {
+			return err
+		}
+		replies[i].Stdout = text
+	}
+	if r.asJSON {
+		return r.print(replies)
+	}
+	for _, a := range replies {
+		var done display.CommitResult
+		r.head(a)
+		if err := errors.Join(json.Unmarshal(a.Stdout, &done), done.Print(r.env.Stdout, trial)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// joined is what went wrong on the machines; else the exit code that one of them has a
+// finding with.
+func joined(replies []fleet.Reply) error {
+	code := verr.OK
+	for _, a := range replies {
+		code = max(code, a.Code)
+	}
+	if err := fleet.Failed(replies); err != nil || code == verr.OK {
+		return err
+	}
+	return exitCode(code)
+}
+
+// runForAgent runs a command line that came over an agent's stream.
+func runForAgent(env *Env) func(context.Context, agent.Invocation) int {
+	return func(ctx context.Context, c agent.Invocation) int {
+		run, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+		unhook := context.AfterFunc(ctx, func() { cancel(errSignal) })
+		defer unhook()
+		return env.self.Run(run, &Env{
+			Args: c.Args, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr,
+			Getenv: env.Getenv, Environ: env.Environ, Exit: env.Exit,
+		})
+	}
+}
