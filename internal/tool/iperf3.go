@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/sanitize"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -15,8 +16,11 @@ var Iperf3 = &Tool{
 	Name:    "iperf3",
 	Package: "iperf3",
 	Loads: []Load{
-		{Name: "tcp_bw", Min: 1, Max: 1 << 20},
-		{Name: "udp_bw", Min: 16, Max: maxUDP}, // its own header has 16 bytes
+		{Name: "tcp_bw", Min: 1, Max: 1 << 20, Size: 128 << 10, Parallel: true, Paced: true,
+			Meaning: "what the receiver read, by its own clock, from the first byte on"},
+		// Its own header has 16 bytes. Its default is what the path's MTU leaves.
+		{Name: "udp_bw", Min: 16, Max: maxUDP, Size: 1400, Parallel: true, Paced: true,
+			Meaning: "what the receiver read, by its own clock; without --rate as fast as it goes, where iperf3 itself sends 1 Mb/s"},
 	},
 	port: iperf3Port,
 	server: func(Job) []string {
@@ -36,10 +40,15 @@ func iperf3Client(j Job) []string {
 		"--interval", "0", // no reports on the way
 		"--json",
 	}
-	if j.Load == "udp_bw" {
-		args = append(args, "--udp", "--bitrate", "0") // its default is 1 Mbit/s
+	if j.Flows > 1 {
+		args = append(args, "--parallel", strconv.Itoa(j.Flows))
 	}
-	return args
+	// Its default for UDP is 1 Mbit/s. It takes bits, and of each flow.
+	bits := j.Rate / float64(max(1, j.Flows))
+	if j.Load == "udp_bw" {
+		args, bits = append(args, "--udp"), bits*8*float64(j.Size)
+	}
+	return append(args, "--bitrate", strconv.FormatFloat(bits, 'f', 0, 64))
 }
 
 // iperf3Report is what we read of its JSON. UDP: end.sum mixes the sender's
@@ -60,8 +69,9 @@ type iperf3Report struct {
 }
 
 type iperf3Sum struct {
-	Seconds float64 `json:"seconds"`
-	Bytes   float64 `json:"bytes"`
+	Seconds     float64 `json:"seconds"`
+	Bytes       float64 `json:"bytes"`
+	Retransmits float64 `json:"retransmits"`
 }
 
 func iperf3Parse(j Job, out []byte) (Result, error) {
@@ -70,7 +80,7 @@ func iperf3Parse(j Job, out []byte) (Result, error) {
 		return Result{}, err
 	}
 	if report.Error != "" {
-		return Result{}, errors.New(report.Error)
+		return Result{}, errors.New(sanitize.Text(report.Error))
 	}
 	sent, received, size := report.End.Sent, report.End.Received, report.Start.Test.BlockSize
 	if sent == nil || received == nil || !(received.Seconds > 0) || !(size >= 1) {
@@ -80,10 +90,14 @@ func iperf3Parse(j Job, out []byte) (Result, error) {
 		return Result{}, fmt.Errorf("it ran with messages of %v bytes, not %d", size, j.Size)
 	}
 	r := Result{
-		Sent:     Totals{Messages: int64(sent.Bytes / size), Bytes: int64(sent.Bytes)},
-		Received: Totals{Messages: int64(received.Bytes / size), Bytes: int64(received.Bytes)},
-		Elapsed:  time.Duration(received.Seconds * float64(time.Second)),
+		Sent:     Totals{Messages: count(sent.Bytes / size), Bytes: count(sent.Bytes)},
+		Received: Totals{Messages: count(received.Bytes / size), Bytes: count(received.Bytes)},
+		Elapsed:  secondsToDuration(received.Seconds),
 		Value:    8 * received.Bytes / received.Seconds,
+	}
+	// A sender without such a count says nothing, or -1, which old versions print as 2^64.
+	if n := count(sent.Retransmits); n > 0 && j.Load == "tcp_bw" {
+		r.Retransmits = n
 	}
 	if j.Metric == result.Messages {
 		r.Value /= 8 * size

@@ -13,7 +13,7 @@ import (
 	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
-// awaitListen returns when the process itself listens on a TCP port. Asking
+// awaitListen returns when the process itself listens on a port. Asking
 // by connecting would not do: it would count as a client.
 func (p *process) awaitListen(ctx context.Context, port int) error {
 	const patience = 5 * time.Second
@@ -52,7 +52,7 @@ func (p *process) listens(port int) bool {
 			own[strings.TrimSuffix(inode, "]")] = true
 		}
 	}
-	for _, table := range []string{"tcp6", "tcp"} {
+	for _, table := range []string{"tcp6", "tcp", "udp6", "udp"} {
 		text, err := os.ReadFile(filepath.Join(proc, "net", table))
 		if err != nil {
 			continue
@@ -67,17 +67,18 @@ func (p *process) listens(port int) bool {
 }
 
 // listeners gives the inodes of the sockets that listen on port, from the text
-// of /proc/net/tcp or tcp6.
+// of /proc/net/tcp, udp and the like. A datagram socket listens when it is not
+// connected.
 func listeners(table string, port int) []string {
 	const (
 		local, state, inode = 1, 3, 9 // columns
-		listen              = "0A"
+		listen, unconnected = "0A", "07"
 	)
 	var found []string
 	want := fmt.Sprintf(":%04X", port)
 	for line := range strings.Lines(table) {
 		f := strings.Fields(line)
-		if len(f) > inode && strings.HasSuffix(f[local], want) && f[state] == listen {
+		if len(f) > inode && strings.HasSuffix(f[local], want) && (f[state] == listen || f[state] == unconnected) {
 			found = append(found, f[inode])
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
@@ -41,7 +42,13 @@ var outputs = []struct {
 	{"netperf-udp_bw-1.txt", Netperf, "udp_bw", 1, result.Messages,
 		Result{Value: 16834 / 2.5, Sent: Totals{21847, 21847}, Received: Totals{16834, 16834}, Elapsed: 2500 * time.Millisecond}},
 	{"iperf3-tcp_bw-65536.json", Iperf3, "tcp_bw", 65536, result.Bandwidth,
-		Result{Value: 8 * 5990645760 / 2.002798, Sent: Totals{91430, 5991956480}, Received: Totals{91410, 5990645760}, Elapsed: 2002798 * time.Microsecond}},
+		Result{Value: 8 * 5990645760 / 2.002798, Sent: Totals{91430, 5991956480}, Received: Totals{91410, 5990645760}, Elapsed: 2002798 * time.Microsecond, Retransmits: 91}},
+	{"netperf-tcp_rr-1.txt", Netperf, "tcp_rr", 1, result.RoundTrip,
+		Result{Value: 55180, Sent: Totals{36212, 36212}, Received: Totals{36212, 36212}, Elapsed: 2 * time.Second}},
+	{"ping-56.txt", Ping, "ping", 56, result.RoundTrip,
+		Result{Value: 25550, Sent: Totals{20, 1120}, Received: Totals{20, 1120}, Elapsed: 2 * time.Second}},
+	{"sockperf-udp_lat-14.txt", &sockperf, "udp_lat", 14, result.OneWay,
+		Result{Value: 24134.0, Sent: Totals{32107, 449498}, Received: Totals{32107, 449498}, Elapsed: 1550 * time.Millisecond}},
 	{"iperf3-udp_bw-16.json", Iperf3, "udp_bw", 16, result.Messages,
 		Result{Value: 5047792 / 16 / 2.002505, Sent: Totals{780780, 12492480}, Received: Totals{315487, 5047792}, Elapsed: 2002505 * time.Microsecond}},
 }
@@ -80,10 +87,17 @@ func TestParseRefuses(t *testing.T) {
 		{"qperf without output", &qperf, Job{Load: "tcp_lat", Size: 1, Metric: result.OneWay}, "", "no result"},
 		{"qperf cut off", &qperf, Job{Load: "tcp_lat", Size: 1, Metric: result.OneWay}, "tcp_lat:\n    latency   =\n", "no value"},
 		{"netperf without output", Netperf, Job{Load: "udp_bw", Size: 1, Metric: result.Messages}, "", "no ELAPSED_TIME"},
-		{"netperf of another test", Netperf, Job{Load: "tcp_lat", Size: 1, Metric: result.OneWay}, "ELAPSED_TIME=2.00\nLOCAL_SEND_CALLS=1\nLOCAL_BYTES_SENT=1\n", "no LOCAL_RECV_CALLS"},
+		{"netperf of another test", Netperf, Job{Load: "tcp_lat", Size: 1, Metric: result.OneWay}, "ELAPSED_TIME=2.00\nLOCAL_SEND_CALLS=1\nLOCAL_BYTES_SENT=1\n", "no TRANSACTION_RATE"},
 		{"iperf3 refused", Iperf3, Job{Load: "tcp_bw", Size: 65536}, string(fixture(t, "iperf3-refused.json")), "unable to connect to server"},
 		{"iperf3 at another size", Iperf3, Job{Load: "tcp_bw", Size: 100}, string(fixture(t, "iperf3-tcp_bw-65536.json")), "65536 bytes, not 100"},
 		{"iperf3 cut off", Iperf3, Job{Load: "tcp_bw", Size: 65536}, string(fixture(t, "iperf3-tcp_bw-65536.json"))[:700], "JSON"},
+		{"ping without replies", Ping, Job{Load: "ping", Size: 56}, string(fixture(t, "ping-lost.txt")), "0 replies to 3 requests"},
+		{"ping without output", Ping, Job{Load: "ping", Size: 56}, "", "no line of packets"},
+		{"ping without its summary", Ping, Job{Load: "ping", Size: 56}, "64 bytes from 1.1.1.1: icmp_seq=1 ttl=64 time=0.024 ms\n", "no line of packets"},
+		{"ping of duplicates", Ping, Job{Load: "ping", Size: 56}, "64 bytes from 1.1.1.1: icmp_seq=1 ttl=64 time=0.024 ms (DUP!)\n1 packets transmitted, 1 received", "times 0"},
+		{"sockperf without output", &sockperf, Job{Load: "udp_lat", Size: 14, Metric: result.OneWay}, "", "no line"},
+		{"sockperf cut off", &sockperf, Job{Load: "udp_lat", Size: 14, Metric: result.OneWay}, string(fixture(t, "sockperf-udp_lat-14.txt"))[:500], "no line"},
+		{"netperf without a mean", Netperf, Job{Load: "tcp_rr", Size: 1, Metric: result.RoundTrip}, string(fixture(t, "netperf-tcp_lat-1.txt")), "no MEAN_LATENCY"},
 		{"iperf3 without figures", Iperf3, Job{Load: "tcp_bw", Size: 65536}, "{}", "no figures"},
 	}
 	for _, c := range cases {
@@ -93,6 +107,62 @@ func TestParseRefuses(t *testing.T) {
 				t.Errorf("got %+v, %v; want an error with %q", r, err, c.want)
 			}
 		})
+	}
+}
+
+// A number that cannot be of a run is no figure, whatever the tool calls it.
+func TestImplausible(t *testing.T) {
+	for name, c := range map[string]struct {
+		tool *Tool
+		j    Job
+		out  string
+	}{
+		"netperf's NaN":         {Netperf, Job{Load: "tcp_bw", Size: 1, Metric: result.Bandwidth}, "ELAPSED_TIME=NaN\nLOCAL_SEND_CALLS=1\nLOCAL_BYTES_SENT=1\nREMOTE_RECV_CALLS=1\nREMOTE_BYTES_RECVD=1\n"},
+		"netperf's 1e300 bytes": {Netperf, Job{Load: "tcp_bw", Size: 1, Metric: result.Bandwidth}, "ELAPSED_TIME=2\nLOCAL_SEND_CALLS=1\nLOCAL_BYTES_SENT=1\nREMOTE_RECV_CALLS=1\nREMOTE_BYTES_RECVD=1e300\n"},
+		"netperf's no time":     {Netperf, Job{Load: "tcp_bw", Size: 1, Metric: result.Bandwidth}, "ELAPSED_TIME=0\nLOCAL_SEND_CALLS=1\nLOCAL_BYTES_SENT=1\nREMOTE_RECV_CALLS=1\nREMOTE_BYTES_RECVD=1\n"},
+		"sockperf's negative":   {&sockperf, Job{Load: "udp_lat", Size: 14, Metric: result.OneWay}, "[Valid Duration] RunTime=1.5 sec; SentMessages=-1; ReceivedMessages=-1\nSummary: Latency is 5 usec\n"},
+		"sockperf's infinity":   {&sockperf, Job{Load: "udp_lat", Size: 14, Metric: result.OneWay}, "[Valid Duration] RunTime=1.5 sec; SentMessages=2; ReceivedMessages=2\nSummary: Latency is +Inf usec\n"},
+		"ping's hour":           {Ping, Job{Load: "ping", Size: 56, Duration: time.Second}, "x time=9e99 ms\n1 packets transmitted, 1 received"},
+		"iperf3's huge count":   {Iperf3, Job{Load: "tcp_bw", Size: 1}, `{"start":{"test_start":{"blksize":1}},"end":{"sum_sent":{"seconds":1,"bytes":1e30},"sum_received":{"seconds":1,"bytes":1e30}}}`},
+		"iperf3's huge time":    {Iperf3, Job{Load: "tcp_bw", Size: 1}, `{"start":{"test_start":{"blksize":1}},"end":{"sum_sent":{"seconds":1e30,"bytes":1},"sum_received":{"seconds":1e30,"bytes":1}}}`},
+	} {
+		if r, err := c.tool.read(c.j, []byte(c.out)); err == nil {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// What a tool says in its own words may be meant for a terminal.
+func TestNoEscapes(t *testing.T) {
+	const evil = "\x1b]0;owned\a\x1b[2J\u202e"
+	for _, tool := range Table {
+		for _, l := range tool.Loads {
+			for _, out := range []string{evil, l.Name + ":\n" + evil + "=\n", `{"error":"\u001b[2J"}`, "x time=" + evil + " ms\n"} {
+				_, err := tool.read(Job{Load: l.Name, Size: l.Size, Duration: time.Second}, []byte(out))
+				if err == nil || strings.ContainsAny(err.Error(), "\x1b\a\u202e") {
+					t.Errorf("%s %s: %q", tool.Name, l.Name, err)
+				}
+			}
+		}
+	}
+	p := &process{err: errors.New("exit status 1")}
+	p.errs.Write([]byte(evil))
+	if got := p.failure().Error(); strings.ContainsAny(got, "\x1b\a") {
+		t.Errorf("a failure says %q", got)
+	}
+}
+
+// A tool that writes without end is not kept in memory.
+func TestOutputBounded(t *testing.T) {
+	var o output
+	chunk := make([]byte, 1<<20)
+	for range 40 {
+		if n, err := o.Write(chunk); n != len(chunk) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if o.Len() != mostOutput || !o.truncated {
+		t.Errorf("%d bytes are kept, cut %v", o.Len(), o.truncated)
 	}
 }
 
@@ -141,7 +211,7 @@ func TestJobRefused(t *testing.T) {
 func TestMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	for _, tool := range Table {
-		_, err := tool.Run(t.Context(), Job{Load: "tcp_bw", Size: 65536, Duration: 2 * time.Second})
+		_, err := tool.Run(t.Context(), Job{Load: tool.Loads[0].Name, Size: tool.Loads[0].Size, Duration: 2 * time.Second})
 		var e *verr.Error
 		if !errors.As(err, &e) || e.Code != verr.Missing || !strings.Contains(e.Hint, "apt-get install "+tool.Package) {
 			t.Errorf("%s: %v", tool.Name, err)
@@ -174,8 +244,12 @@ func FuzzParse(f *testing.F) {
 		}
 		o := outputs[i]
 		j := Job{Load: o.load, Size: o.size, Metric: o.metric, Duration: time.Second}
-		if r, err := o.tool.read(j, out); err == nil && !(r.Value > 0 && r.Value <= math.MaxFloat64) {
-			t.Errorf("the figure %v from %q", r.Value, out)
+		if r, err := o.tool.read(j, out); err == nil {
+			if why := r.implausible(); why != "" {
+				t.Errorf("%s: %+v from %q", why, r, out)
+			}
+		} else if strings.ContainsFunc(err.Error(), unicode.IsControl) {
+			t.Errorf("the error is %q", err)
 		}
 	})
 }

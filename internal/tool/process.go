@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // process is a program that runs in a namespace and cannot outlive us.
@@ -21,10 +22,31 @@ import (
 // of this program takes it along.
 type process struct {
 	cmd  *exec.Cmd
-	out  bytes.Buffer
-	errs bytes.Buffer
+	out  output
+	errs output
 	done chan struct{} // closed when it has ended and was reaped
 	err  error         // of Wait; valid after done
+}
+
+// mostOutput is more than any tool writes in a run: a ping of a minute at 1,000 a second
+// writes 4 MB.
+const mostOutput = 16 << 20
+
+// output keeps what a process writes, as far as any tool would go.
+type output struct {
+	bytes.Buffer
+	truncated bool
+}
+
+// Write never fails: a process whose output is too long is not to die of it.
+func (o *output) Write(p []byte) (int, error) {
+	room := mostOutput - o.Len()
+	if len(p) > room {
+		o.truncated = true
+		_, _ = o.Buffer.Write(p[:room]) // it never fails
+		return len(p), nil
+	}
+	return o.Buffer.Write(p)
 }
 
 // start runs argv in a network namespace (empty: ours) on one CPU (-1: any).
@@ -108,9 +130,10 @@ func (p *process) failure() error {
 	if len(said) > enough {
 		said = said[:enough] + "..."
 	}
+	said = sanitize.Text(strings.Join(strings.Fields(said), " "))
 	exit := new(exec.ExitError)
 	if errors.As(p.err, &exit) {
-		return fmt.Errorf("%s (%w)", strings.Join(strings.Fields(said), " "), exit)
+		return fmt.Errorf("%s (%w)", said, exit)
 	}
 	return fmt.Errorf("%s: %w", said, p.err)
 }

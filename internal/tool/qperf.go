@@ -17,10 +17,11 @@ var qperf = Tool{
 	Name:    "qperf",
 	Package: "qperf",
 	Loads: []Load{
-		{Name: "tcp_lat", Min: 1, Max: 1 << 30},
-		{Name: "udp_lat", Min: 1, Max: maxUDP},
-		{Name: "tcp_bw", Min: 1, Max: 1 << 30},
-		{Name: "udp_bw", Min: 1, Max: maxUDP},
+		{Name: "tcp_lat", Min: 1, Max: 1 << 30, Size: 1, Meaning: "mean RTT/2, one message at a time"},
+		{Name: "udp_lat", Min: 1, Max: maxUDP, Size: 1,
+			Meaning: "mean RTT/2, one message at a time; a lost one is waited for to the end, and that wait is in the mean"},
+		{Name: "tcp_bw", Min: 1, Max: 1 << 30, Size: 64 << 10, Meaning: "whole messages at the receiver, by its clock of 10 ms"},
+		{Name: "udp_bw", Min: 1, Max: maxUDP, Size: 32 << 10, Meaning: "datagrams at the receiver, by its clock of 10 ms"},
 	},
 	port:   qperfPort,
 	server: func(Job) []string { return []string{"--listen_port", strconv.Itoa(qperfPort)} },
@@ -62,22 +63,22 @@ func qperfParse(j Job, out []byte) (Result, error) {
 		}
 		return v
 	}
-	count := func(side string) Totals {
-		return Totals{Messages: int64(get(side + "_msgs [/]")), Bytes: int64(get(side + "_bytes [bytes]"))}
+	totals := func(side string) Totals {
+		return Totals{Messages: count(get(side + "_msgs [/]")), Bytes: count(get(side + "_bytes [bytes]"))}
 	}
-	r := Result{Sent: count("loc_send"), Elapsed: j.Duration}
+	r := Result{Sent: totals("loc_send"), Elapsed: j.Duration}
 	switch {
 	case j.Metric == result.OneWay:
-		r.Received = count("loc_recv")
+		r.Received = totals("loc_recv")
 		r.Value = get("latency [ns]")
 	case j.Metric == result.Messages:
-		r.Received = count("rem_recv")
+		r.Received = totals("rem_recv")
 		r.Value = get("msg_rate [/sec]")
 	case j.Load == "udp_bw":
-		r.Received = count("rem_recv")
+		r.Received = totals("rem_recv")
 		r.Value = get("recv_bw [bits/sec]")
 	default:
-		r.Received = count("rem_recv")
+		r.Received = totals("rem_recv")
 		r.Value = get("bw [bits/sec]")
 	}
 	return r, missing
@@ -99,7 +100,7 @@ func qperfValues(test, out string) (map[string]float64, error) {
 		}
 		fields := strings.Fields(rest)
 		if len(fields) == 0 {
-			return nil, fmt.Errorf("no value in %q", line)
+			return nil, fmt.Errorf("no value in %.200q", line)
 		}
 		v, err := strconv.ParseFloat(fields[0], 64)
 		if err != nil {
@@ -112,7 +113,7 @@ func qperfValues(test, out string) (map[string]float64, error) {
 		values[strings.TrimSpace(key)+" ["+unit+"]"] = v
 	}
 	if len(values) == 0 {
-		return nil, fmt.Errorf("no result of %s in %q", test, out)
+		return nil, fmt.Errorf("no result of %s in %.200q", test, out)
 	}
 	return values, nil
 }

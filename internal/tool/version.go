@@ -1,11 +1,14 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/venturi-net/venturi/internal/sanitize"
 )
 
 // Version asks the program what it is, for the facts of a record: "qperf
@@ -14,7 +17,7 @@ func (t *Tool) Version(ctx context.Context) (string, error) {
 	if err := t.Installed(); err != nil {
 		return "", err
 	}
-	p, err := start("", -1, []string{t.Name, "--version"})
+	p, err := start("", -1, []string{t.Name, cmp.Or(t.versionArg, "--version")})
 	if err != nil {
 		return "", fmt.Errorf("ask %s for its version: %w", t.Name, err)
 	}
@@ -30,5 +33,5 @@ func (t *Tool) Version(ctx context.Context) (string, error) {
 	if line == "" {
 		return "", fmt.Errorf("ask %s for its version: %w", t.Name, errors.Join(errors.New("it does not tell"), p.failure()))
 	}
-	return line, nil
+	return sanitize.Text(line), nil
 }
