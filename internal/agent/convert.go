@@ -30,6 +30,7 @@ func planToPB(p load.Plan) (*agentpb.Plan, error) {
 		arm := &agentpb.Arm{
 			Name: a.Name, Spin: int64(a.Spin), ServerPort: int64(a.ServerPort), ClientPort: int64(a.ClientPort),
 			NearSpaces: a.ClientNetns, FarSpaces: a.ServerNetns, NearPins: a.ClientPins, FarPins: a.ServerPins,
+			Rate: a.Rate, BackgroundRate: a.BackgroundRate,
 		}
 		for _, ends := range a.Ends {
 			pair, err := pairToPB(ends)
@@ -69,6 +70,7 @@ func planFromPB(p *agentpb.Plan) (load.Plan, error) {
 			Name: a.GetName(), Spin: time.Duration(a.GetSpin()),
 			ServerPort: int(a.GetServerPort()), ClientPort: int(a.GetClientPort()),
 			ClientNetns: a.GetNearSpaces(), ServerNetns: a.GetFarSpaces(), ClientPins: a.GetNearPins(), ServerPins: a.GetFarPins(),
+			Rate: a.GetRate(), BackgroundRate: a.GetBackgroundRate(),
 		}
 		for _, ends := range a.GetEnds() {
 			pair, err := pairFromPB(ends)
@@ -145,7 +147,7 @@ func sliceToPB(s load.SliceResult) *agentpb.Slice {
 		out.Latency = &agentpb.Latency{
 			Requests: l.Requests, Replies: l.Replies, Lost: l.Lost, Late: l.Late,
 			RttSum: l.RTTSum, HeadReplies: l.HeadReplies, RttMedian: l.RTTMedian, Timeout: l.Timeout, Rtt: l.RTT,
-			Missed: l.Missed, Lateness: l.Lateness,
+			Missed: l.Missed, Lateness: l.Lateness, PerFlow: l.PerFlow,
 		}
 	}
 	out.Stream, out.Beside = streamToPB(s.Stream), streamToPB(s.Background)
@@ -161,7 +163,7 @@ func sliceFromPB(s *agentpb.Slice) load.SliceResult {
 		out.Latency = &result.Latency{
 			Requests: l.GetRequests(), Replies: l.GetReplies(), Lost: l.GetLost(), Late: l.GetLate(),
 			RTTSum: l.GetRttSum(), HeadReplies: l.GetHeadReplies(), RTTMedian: l.GetRttMedian(), Timeout: l.GetTimeout(), RTT: l.GetRtt(),
-			Missed: l.GetMissed(), Lateness: l.GetLateness(),
+			Missed: l.GetMissed(), Lateness: l.GetLateness(), PerFlow: l.GetPerFlow(),
 		}
 	}
 	out.Stream, out.Background = streamFromPB(s.GetStream()), streamFromPB(s.GetBeside())
@@ -176,7 +178,7 @@ func streamToPB(t *result.Stream) *agentpb.Stream {
 		SentMessages: t.SentMessages, SentBytes: t.SentBytes, SendNs: t.SendNs,
 		RecvMessages: t.RecvMessages, RecvBytes: t.RecvBytes,
 		RateMessages: t.RateMessages, RateBytes: t.RateBytes, RateNs: t.RateNs,
-		Packets: t.Packets, Retransmits: t.Retransmits, AskedMessages: t.AskedMessages,
+		Packets: t.Packets, Retransmits: t.Retransmits, AskedMessages: t.AskedMessages, PerFlow: t.PerFlow,
 	}
 }
 
@@ -188,7 +190,7 @@ func streamFromPB(t *agentpb.Stream) *result.Stream {
 		SentMessages: t.GetSentMessages(), SentBytes: t.GetSentBytes(), SendNs: t.GetSendNs(),
 		RecvMessages: t.GetRecvMessages(), RecvBytes: t.GetRecvBytes(),
 		RateMessages: t.GetRateMessages(), RateBytes: t.GetRateBytes(), RateNs: t.GetRateNs(),
-		Packets: t.GetPackets(), Retransmits: t.GetRetransmits(), AskedMessages: t.GetAskedMessages(),
+		Packets: t.GetPackets(), Retransmits: t.GetRetransmits(), AskedMessages: t.GetAskedMessages(), PerFlow: t.GetPerFlow(),
 	}
 }
 

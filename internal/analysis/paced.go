@@ -43,7 +43,7 @@ func (d *armData) background(c result.Cell) *BackgroundTraffic {
 		return nil
 	}
 	out.LossShare = max(0, 1-float64(received)/float64(sent))
-	if c.Background.Rate > 0 {
+	if c.Background.Rate > 0 || c.Background.Share > 0 {
 		o := d.offeredBy(of)
 		out.Offered = &o
 	}

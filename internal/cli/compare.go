@@ -29,6 +29,7 @@ func newCompare(env *Env) *cobra.Command {
 		json bool
 
 		beside, cores string
+		curve         []string
 		u             kernelFlag
 		far           machinesFlag
 	)
@@ -70,6 +71,9 @@ a killed run left.`,
 			if q.Background, err = compare.ParseBeside(beside, cores); err != nil {
 				return err
 			}
+			if q.Curve, err = compare.ParseCurve(curve); err != nil {
+				return err
+			}
 			if q.Remote, err = far.remote(); err != nil {
 				return err
 			}
@@ -109,7 +113,8 @@ a killed run left.`,
 	f.IntSliceVar(&q.Flows, "flows", []int{1}, "connections at a time; 1,8 measures both")
 	f.IntVar(&q.Batch, "batch", 0, "datagrams per system call, for udp_bw; 0: one")
 	f.Func("rate", "offer so `much` per second: bits of tcp_bw (20G), datagrams of udp_bw (100k), requests of probe and ping (default 1000)", rateFlag(&q.Rate))
-	f.StringVar(&beside, "beside", "", "measure latency while this stream runs on the same path: LOAD or LOAD@RATE, such as udp_bw@100k")
+	f.StringVar(&beside, "beside", "", "measure latency while this stream runs on the same path: LOAD, LOAD@RATE or a share of each path's own maximum, such as udp_bw@100k, udp_bw@50%")
+	f.StringSliceVar(&curve, "curve", nil, "measure latency at these `percents` of the background's maximum, such as 0,25,50,75,90 (default: probe beside udp_bw)")
 	f.StringVar(&cores, "probe-core", "", "what runs beside shares the cores of the load, or has others: same (default), other")
 	f.DurationVar(&q.Budget, "budget", 0, "time to measure; rounds and series are chosen to fit")
 	f.Var((*share)(&q.Precision), "precision", "stop early once every interval is within this, e.g. 2%")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/experiment"
@@ -13,9 +14,9 @@ import (
 	"github.com/venturi-net/venturi/result"
 )
 
-// ParseBeside reads what is to run beside a load, LOAD or LOAD@RATE, with the load's own
-// size of messages, and on which cores; empty texts: nothing, on the same. Errors are for
-// a user.
+// ParseBeside reads what is to run beside a load, LOAD, LOAD@RATE or LOAD@SHARE%, with the
+// load's own size of messages, and on which cores; empty texts: nothing, on the same. Errors
+// are for a user.
 func ParseBeside(text, cores string) (*result.BackgroundLoad, error) {
 	switch {
 	case text == "" && cores == "":
@@ -36,10 +37,104 @@ func ParseBeside(text, cores string) (*result.BackgroundLoad, error) {
 	if !limited {
 		return b, nil
 	}
+	if strings.HasSuffix(rate, "%") {
+		b.Share, err = parseLoadShare(rate)
+		b.Maximum = maximumOf(b)
+		return b, err
+	}
 	if b.Rate, err = load.ParseRate(rate); err != nil {
 		return nil, err
 	}
 	return b, l.CheckRate(b.Rate, b.Size, b.Flows)
+}
+
+// parseLoadShare reads a share of what a path carries: 50%, or 50.
+func parseLoadShare(text string) (float64, error) {
+	percent, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "%")), 64)
+	if err != nil || !(percent > 0 && percent <= 100) {
+		return 0, verr.New(verr.Usage, fmt.Sprintf("cannot run a stream at %q of its maximum", text),
+			"a share is above 0 and at most 100 %", "write it as udp_bw@50%")
+	}
+	return percent / 100, nil
+}
+
+// maximumOf names the cell that measures what each path carries of the stream.
+func maximumOf(b *result.BackgroundLoad) string {
+	return load.CellName(result.Cell{Load: b.Load, Size: b.Size, Flows: b.Flows})
+}
+
+// maximumSpec asks for that cell.
+func maximumSpec(b *result.BackgroundLoad) CellSpec {
+	return CellSpec{Load: b.Load, Sizes: strconv.Itoa(b.Size), Flows: []int{b.Flows}}
+}
+
+// ParseCurve reads the points of a curve of latency against load, in percent of the
+// background's maximum: 0,25,50,75,90. Errors are for a user.
+func ParseCurve(points []string) ([]float64, error) {
+	var shares []float64
+	for _, text := range points {
+		share := 0.0
+		if zero := strings.TrimSuffix(strings.TrimSpace(text), "%"); zero != "0" {
+			var err error
+			if share, err = parseLoadShare(text); err != nil {
+				return nil, verr.New(verr.Usage, fmt.Sprintf("cannot draw a curve through %q", text),
+					"a point is a share of the maximum, from 0 to 100 %", "write the points as --curve 0,25,50,75,90")
+			}
+		}
+		shares = append(shares, share)
+	}
+	slices.Sort(shares)
+	shares = slices.Compact(shares)
+	if len(points) > 0 && len(shares) < 2 {
+		return nil, verr.New(verr.Usage, "cannot draw a curve through one point", "a curve has two points or more",
+			"write the points as --curve 0,25,50,75,90, or give --beside a share: udp_bw@50%")
+	}
+	return shares, nil
+}
+
+// withCurve makes of each cell those of its curve, and fills in what a curve is drawn of
+// where the user has not said: probe beside udp_bw.
+func (q Request) withCurve() Request {
+	if len(q.Loads) == 0 {
+		q.Loads = []string{"probe"}
+	}
+	if q.Background == nil {
+		q.Background, _ = ParseBeside("udp_bw", experiment.SameCores) // it has no error
+	}
+	return q
+}
+
+// points are the specs of a curve's cells; the spec itself where there is none.
+func (s CellSpec) points(shares []float64) []CellSpec {
+	if len(shares) == 0 {
+		return []CellSpec{s}
+	}
+	var out []CellSpec
+	for _, share := range shares {
+		point := s
+		point.Curve = maximumOf(s.Background)
+		if s.Background.Cores == experiment.OtherCores {
+			point.Curve += " on other cores"
+		}
+		point.Background = nil
+		if share > 0 {
+			b := *s.Background
+			b.Share, b.Maximum = share, maximumOf(&b)
+			point.Background = &b
+		}
+		out = append(out, point)
+	}
+	return out
+}
+
+// checkCurve refuses a curve whose stream has a rate of its own.
+func (q Request) checkCurve() error {
+	b := q.Background
+	if len(q.Curve) == 0 || b == nil || b.Rate == 0 && b.Share == 0 {
+		return nil
+	}
+	return verr.New(verr.Usage, "cannot draw a curve beside a stream with a rate", "the points of --curve are its rates",
+		"leave the rate out: --beside "+b.Load)
 }
 
 // checkBeside refuses loads that nothing can run beside, and cores that are not there.

@@ -3,6 +3,7 @@ package compare
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/tool"
@@ -18,6 +19,7 @@ type CellSpec struct {
 	Rate  float64 // see load.CheckRate; 0: the load's own
 
 	Background *result.BackgroundLoad // what runs beside the load; nil: nothing
+	Curve      string                 // names the background that the curve is drawn beside, of which this is a point; empty: none
 }
 
 // cells are the blocks of rows: every load at each of its sizes with each of
@@ -25,7 +27,13 @@ type CellSpec struct {
 func (q Request) cells() ([]result.Cell, error) {
 	var cells []result.Cell
 	taken := map[string]bool{}
-	for _, spec := range q.Cells {
+	specs := q.Cells
+	for _, spec := range slices.Backward(specs) { // what a background has a share of is measured before
+		if b := spec.Background; b != nil && b.Share > 0 {
+			specs = slices.Insert(slices.Clone(specs), 0, maximumSpec(b))
+		}
+	}
+	for _, spec := range specs {
 		l, err := load.Find(spec.Load)
 		if err != nil {
 			return nil, err
@@ -114,6 +122,11 @@ func (q Request) cell(l load.Load, size, flows int, spec CellSpec) result.Cell {
 		c.Batch = q.Batch
 	}
 	c.Name = load.CellName(c)
+	if spec.Curve != "" {
+		alone := c
+		alone.Background = nil
+		c.Curve = load.CellName(alone) + " beside " + spec.Curve
+	}
 	if len(q.Tools) > 0 {
 		c.Slice = toolSlice
 	}

@@ -31,6 +31,7 @@ type Request struct {
 	Cells      []CellSpec             // in place of Loads, Sizes, Flows and Rate, where loads differ in these
 	Rate       float64                // of all Loads, per second; 0: each load's own
 	Background *result.BackgroundLoad // what runs beside all Loads; nil: nothing
+	Curve      []float64              // shares of Background's maximum at which all Loads are measured; see ParseCurve
 	Batch      int
 	Wire       string   // see lab.ParseWire
 	Tools      []string // real tools to run beside the first path
@@ -74,12 +75,16 @@ const (
 
 // withDefaults fills in what the user left open.
 func (q Request) withDefaults() Request {
+	if len(q.Curve) > 0 {
+		q = q.withCurve()
+	}
 	if len(q.Loads) == 0 && len(q.Cells) == 0 {
 		q.Loads, q.assumed = load.Default, true
 	}
 	if len(q.Cells) == 0 {
 		for _, l := range q.Loads {
-			q.Cells = append(q.Cells, CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows, Rate: q.Rate, Background: q.Background})
+			spec := CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows, Rate: q.Rate, Background: q.Background}
+			q.Cells = append(q.Cells, spec.points(q.Curve)...)
 		}
 	}
 	if len(q.Remote.Machines) > 0 {
@@ -197,6 +202,9 @@ func (q Request) check() error {
 		return bad("services", q.Services, fmt.Sprintf("a lab carries 0 to %d Services", lab.MaxServices), "1000 is a usual cluster")
 	case len(q.Tools) > 0 && q.Slice%time.Second != 0:
 		return bad("slice", q.Slice, "a real tool runs for whole seconds", "use --slice 2s or more beside --with")
+	}
+	if err := q.checkCurve(); err != nil {
+		return err
 	}
 	return q.checkTools()
 }

@@ -129,7 +129,8 @@ func (r *Run) series(ctx context.Context, end *result.End) error {
 			return nil
 		}
 		r.began = time.Now()
-		for i, cell := range r.rng.Perm(len(r.Plan.Cells)) {
+		open = r.withMaximums(open)
+		for i, cell := range r.cellOrder() {
 			if open != nil && !slices.Contains(open, r.Plan.Cells[cell].Name) {
 				continue
 			}
@@ -230,14 +231,15 @@ func (r *Run) cell(ctx context.Context, series int, cell result.Cell) error {
 // interleave runs one series of a cell over some arms, slice by slice.
 func (r *Run) interleave(ctx context.Context, series int, cell result.Cell, arms []int) error {
 	plan := r.seriesPlan(cell, arms)
+	if err := r.setShares(&plan, series, cell, arms); err != nil {
+		return err
+	}
 	shut, err := r.Server.Serve(ctx, plan, r.ServerMeters)
 	if err != nil {
 		return fmt.Errorf("open servers for %s: %w", cell.Name, err)
 	}
 	for arm, why := range shut {
-		for i, round := range plan.Schedule {
-			plan.Schedule[i] = slices.DeleteFunc(round, func(a int) bool { return a == arm })
-		}
+		dropArm(&plan, arm)
 		if err := r.recordSlice(series, cell, arms, load.SliceResult{Arm: arm, Start: time.Now(), Err: why}); err != nil {
 			return err
 		}

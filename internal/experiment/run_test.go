@@ -23,6 +23,7 @@ type agents struct {
 	blank  string // name of an arm through which nothing comes
 	shut   string // name of an arm that cannot be served
 	onRun  func()
+	slice  func(p load.Plan, arm int, s *load.SliceResult) // may be nil: changes a slice
 }
 
 func (a *agents) Serve(_ context.Context, p load.Plan, _ []string) (map[int]error, error) {
@@ -59,6 +60,9 @@ func (a *agents) Run(ctx context.Context, p load.Plan, _ []string) ([]load.Slice
 			}
 			if p.Arms[arm].Name == a.blank {
 				s.Latency = &result.Latency{Requests: 2, Lost: 2}
+			}
+			if a.slice != nil {
+				a.slice(p, arm, &s)
 			}
 			out = append(out, s)
 		}

@@ -65,6 +65,7 @@ func (p Plan) background() *Plan {
 	bg.Arms = nil
 	for _, a := range p.Arms {
 		a.ClientPort, a.ServerPort, a.Spin = a.ClientPort+width, a.ServerPort+width, 0
+		a.Rate, a.BackgroundRate = a.BackgroundRate, 0
 		bg.Arms = append(bg.Arms, a)
 	}
 	return &bg

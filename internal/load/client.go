@@ -145,7 +145,7 @@ func (a *active) connect(flow int) (err error) {
 func (a *active) work() {
 	err := host.Do(a.namespace, func() error {
 		err := pin(a.plan.ClientCPU)
-		if err == nil && (a.load.Kind == Scheduled || a.plan.Rate > 0) {
+		if err == nil && (a.load.Kind == Scheduled || a.messageRate() > 0) {
 			err = exactTimers()
 		}
 		a.serve(err)
@@ -165,6 +165,9 @@ func (a *active) serve(err error) {
 		a.errs <- task(a)
 	}
 }
+
+// messageRate is what the flow offers per second; 0: as much as goes.
+func (a *active) messageRate() float64 { return a.plan.messageRate(a.load, a.arm) }
 
 // start begins a task; finish waits for it.
 func (a *active) start(task func(*active) error) { a.tasks <- task }

@@ -86,6 +86,9 @@ type Arm struct {
 	ClientPins, ServerPins string
 	ServerPort             int // first of Flows consecutive ports, one a flow, whatever its pair
 	ClientPort             int // first of [Load.ClientPorts], at the client's ends
+	// Rate is in place of the plan's on this arm, and BackgroundRate in place of its
+	// background's; 0: they are the plan's.
+	Rate, BackgroundRate float64
 	// Spin makes the server busy for this long before each echo. It is how the
 	// instrument is tested: a difference of known size.
 	Spin time.Duration
@@ -101,10 +104,10 @@ type Pair struct {
 	From, To host.Endpoint // the client's, the server's
 }
 
-// messageRate is how many messages or requests each flow offers per second; 0: as many as
-// go.
-func (p Plan) messageRate(l Load) float64 {
-	return l.messageRate(cmp.Or(p.Rate, l.Rate), p.Size, p.Flows)
+// messageRate is how many messages or requests each flow of an arm offers per second; 0: as
+// many as go.
+func (p *Plan) messageRate(l Load, arm int) float64 {
+	return l.messageRate(cmp.Or(p.Arms[arm].Rate, p.Rate, l.Rate), p.Size, p.Flows)
 }
 
 // LongestSlice is how long a slice of the plan can take on a path that answers in time:

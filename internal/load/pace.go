@@ -27,7 +27,7 @@ const (
 
 // pace sends the messages of d when they are due. What cannot be sent by then is not.
 func (a *active) pace(d time.Duration) error {
-	rate := a.plan.messageRate(a.load)
+	rate := a.messageRate()
 	t := newTimetable(rate, 0, d)
 	a.sent.asked = int64(t.total)
 	burst := max(1, min(wakeBurst, int(rate*paceInterval.Seconds())))

@@ -79,7 +79,7 @@ type prober interface {
 // runSchedule sends the requests of a slice when each is due, and takes the answers until
 // all are there or the last is lost.
 func (a *active) runSchedule(head, timed time.Duration) error {
-	t := newTimetable(a.plan.messageRate(a.load), head, timed)
+	t := newTimetable(a.messageRate(), head, timed)
 	t.trackAnswers()
 	a.ping, a.sent = pingCounts{elapsed: timed.Nanoseconds()}, sendCounts{}
 	a.rtt.Reset()

@@ -32,7 +32,7 @@ func (a *active) stream(d time.Duration) error {
 		}
 		a.sent.segments, a.sent.retransmit = a.conn.segments()
 	}
-	if a.plan.Rate > 0 {
+	if a.messageRate() > 0 {
 		return a.pace(d)
 	}
 	message := a.buf[:a.plan.Size]

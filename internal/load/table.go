@@ -2,6 +2,7 @@ package load
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/verr"
@@ -101,8 +102,11 @@ func CellName(c result.Cell) string {
 		if b.Flows > 1 {
 			name += fmt.Sprintf("x%d", b.Flows)
 		}
-		if b.Rate > 0 {
+		switch {
+		case b.Rate > 0:
 			name += "@" + FormatRate(b.Rate)
+		case b.Share > 0:
+			name += "@" + strconv.FormatFloat(100*b.Share, 'g', 4, 64) + "%"
 		}
 		name += "/cores=" + b.Cores
 	}

@@ -54,6 +54,7 @@ type SummaryLoad struct {
 	Rate  float64 `json:"rate,omitempty"` // per second; 0: the load's own
 
 	Background *result.BackgroundLoad `json:"beside,omitempty"` // what runs beside it; nil: nothing
+	Curve      string                 `json:"curve,omitempty"`  // see compare.CellSpec
 }
 
 // measures is how long measuring takes, over all wires.

@@ -1619,18 +1619,20 @@ func (x *Round) GetArms() []int64 {
 }
 
 type Arm struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	ServerPort    int64                  `protobuf:"varint,4,opt,name=server_port,json=serverPort,proto3" json:"server_port,omitempty"`
-	ClientPort    int64                  `protobuf:"varint,5,opt,name=client_port,json=clientPort,proto3" json:"client_port,omitempty"`
-	Spin          int64                  `protobuf:"varint,6,opt,name=spin,proto3" json:"spin,omitempty"`
-	Ends          []*Pair                `protobuf:"bytes,7,rep,name=ends,proto3" json:"ends,omitempty"`
-	NearSpaces    []string               `protobuf:"bytes,8,rep,name=near_spaces,json=nearSpaces,proto3" json:"near_spaces,omitempty"`
-	FarSpaces     []string               `protobuf:"bytes,9,rep,name=far_spaces,json=farSpaces,proto3" json:"far_spaces,omitempty"`
-	NearPins      string                 `protobuf:"bytes,10,opt,name=near_pins,json=nearPins,proto3" json:"near_pins,omitempty"`
-	FarPins       string                 `protobuf:"bytes,11,opt,name=far_pins,json=farPins,proto3" json:"far_pins,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	ServerPort     int64                  `protobuf:"varint,4,opt,name=server_port,json=serverPort,proto3" json:"server_port,omitempty"`
+	ClientPort     int64                  `protobuf:"varint,5,opt,name=client_port,json=clientPort,proto3" json:"client_port,omitempty"`
+	Spin           int64                  `protobuf:"varint,6,opt,name=spin,proto3" json:"spin,omitempty"`
+	Ends           []*Pair                `protobuf:"bytes,7,rep,name=ends,proto3" json:"ends,omitempty"`
+	NearSpaces     []string               `protobuf:"bytes,8,rep,name=near_spaces,json=nearSpaces,proto3" json:"near_spaces,omitempty"`
+	FarSpaces      []string               `protobuf:"bytes,9,rep,name=far_spaces,json=farSpaces,proto3" json:"far_spaces,omitempty"`
+	NearPins       string                 `protobuf:"bytes,10,opt,name=near_pins,json=nearPins,proto3" json:"near_pins,omitempty"`
+	FarPins        string                 `protobuf:"bytes,11,opt,name=far_pins,json=farPins,proto3" json:"far_pins,omitempty"`
+	Rate           float64                `protobuf:"fixed64,12,opt,name=rate,proto3" json:"rate,omitempty"`
+	BackgroundRate float64                `protobuf:"fixed64,13,opt,name=background_rate,json=backgroundRate,proto3" json:"background_rate,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Arm) Reset() {
@@ -1724,6 +1726,20 @@ func (x *Arm) GetFarPins() string {
 		return x.FarPins
 	}
 	return ""
+}
+
+func (x *Arm) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *Arm) GetBackgroundRate() float64 {
+	if x != nil {
+		return x.BackgroundRate
+	}
+	return 0
 }
 
 type Pair struct {
@@ -1977,6 +1993,7 @@ type Latency struct {
 	RttMedian     int64                  `protobuf:"varint,9,opt,name=rtt_median,json=rttMedian,proto3" json:"rtt_median,omitempty"`
 	Missed        int64                  `protobuf:"varint,10,opt,name=missed,proto3" json:"missed,omitempty"`
 	Lateness      []byte                 `protobuf:"bytes,11,opt,name=lateness,proto3" json:"lateness,omitempty"`
+	PerFlow       []int64                `protobuf:"varint,12,rep,packed,name=per_flow,json=perFlow,proto3" json:"per_flow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2088,6 +2105,13 @@ func (x *Latency) GetLateness() []byte {
 	return nil
 }
 
+func (x *Latency) GetPerFlow() []int64 {
+	if x != nil {
+		return x.PerFlow
+	}
+	return nil
+}
+
 // Stream mirrors result.Stream.
 type Stream struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2102,6 +2126,7 @@ type Stream struct {
 	Packets       int64                  `protobuf:"varint,9,opt,name=packets,proto3" json:"packets,omitempty"`
 	Retransmits   int64                  `protobuf:"varint,10,opt,name=retransmits,proto3" json:"retransmits,omitempty"`
 	AskedMessages int64                  `protobuf:"varint,11,opt,name=asked_messages,json=askedMessages,proto3" json:"asked_messages,omitempty"`
+	PerFlow       []int64                `protobuf:"varint,12,rep,packed,name=per_flow,json=perFlow,proto3" json:"per_flow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2211,6 +2236,13 @@ func (x *Stream) GetAskedMessages() int64 {
 		return x.AskedMessages
 	}
 	return 0
+}
+
+func (x *Stream) GetPerFlow() []int64 {
+	if x != nil {
+		return x.PerFlow
+	}
+	return nil
 }
 
 // Meter mirrors result.Meter. An agent leaves cell and series empty: they are
@@ -2440,7 +2472,7 @@ const file_agent_proto_rawDesc = "" +
 	"\n" +
 	"server_cpu\x18\x06 \x01(\x03R\tserverCpu\"\x1b\n" +
 	"\x05Round\x12\x12\n" +
-	"\x04arms\x18\x01 \x03(\x03R\x04arms\"\x9f\x02\n" +
+	"\x04arms\x18\x01 \x03(\x03R\x04arms\"\xdc\x02\n" +
 	"\x03Arm\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vserver_port\x18\x04 \x01(\x03R\n" +
@@ -2455,7 +2487,9 @@ const file_agent_proto_rawDesc = "" +
 	"far_spaces\x18\t \x03(\tR\tfarSpaces\x12\x1b\n" +
 	"\tnear_pins\x18\n" +
 	" \x01(\tR\bnearPins\x12\x19\n" +
-	"\bfar_pins\x18\v \x01(\tR\afarPinsJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"b\n" +
+	"\bfar_pins\x18\v \x01(\tR\afarPins\x12\x12\n" +
+	"\x04rate\x18\f \x01(\x01R\x04rate\x12'\n" +
+	"\x0fbackground_rate\x18\r \x01(\x01R\x0ebackgroundRateJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"b\n" +
 	"\x04Pair\x12.\n" +
 	"\x04from\x18\x01 \x01(\v2\x1a.venturi.agent.v1.EndpointR\x04from\x12*\n" +
 	"\x02to\x18\x02 \x01(\v2\x1a.venturi.agent.v1.EndpointR\x02to\"\x96\x01\n" +
@@ -2474,7 +2508,7 @@ const file_agent_proto_rawDesc = "" +
 	"\alatency\x18\x05 \x01(\v2\x19.venturi.agent.v1.LatencyR\alatency\x120\n" +
 	"\x06stream\x18\x06 \x01(\v2\x18.venturi.agent.v1.StreamR\x06stream\x123\n" +
 	"\afailure\x18\a \x01(\v2\x19.venturi.agent.v1.FailureR\afailure\x120\n" +
-	"\x06beside\x18\b \x01(\v2\x18.venturi.agent.v1.StreamR\x06beside\"\xa2\x02\n" +
+	"\x06beside\x18\b \x01(\v2\x18.venturi.agent.v1.StreamR\x06beside\"\xbd\x02\n" +
 	"\aLatency\x12\x1a\n" +
 	"\brequests\x18\x01 \x01(\x03R\brequests\x12\x18\n" +
 	"\areplies\x18\x02 \x01(\x03R\areplies\x12\x12\n" +
@@ -2488,7 +2522,8 @@ const file_agent_proto_rawDesc = "" +
 	"rtt_median\x18\t \x01(\x03R\trttMedian\x12\x16\n" +
 	"\x06missed\x18\n" +
 	" \x01(\x03R\x06missed\x12\x1a\n" +
-	"\blateness\x18\v \x01(\fR\blateness\"\xe9\x02\n" +
+	"\blateness\x18\v \x01(\fR\blateness\x12\x19\n" +
+	"\bper_flow\x18\f \x03(\x03R\aperFlow\"\x84\x03\n" +
 	"\x06Stream\x12#\n" +
 	"\rsent_messages\x18\x01 \x01(\x03R\fsentMessages\x12\x1d\n" +
 	"\n" +
@@ -2504,7 +2539,8 @@ const file_agent_proto_rawDesc = "" +
 	"\apackets\x18\t \x01(\x03R\apackets\x12 \n" +
 	"\vretransmits\x18\n" +
 	" \x01(\x03R\vretransmits\x12%\n" +
-	"\x0easked_messages\x18\v \x01(\x03R\raskedMessages\"\xa4\x02\n" +
+	"\x0easked_messages\x18\v \x01(\x03R\raskedMessages\x12\x19\n" +
+	"\bper_flow\x18\f \x03(\x03R\aperFlow\"\xa4\x02\n" +
 	"\x05Meter\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x10\n" +
 	"\x03arm\x18\x02 \x01(\tR\x03arm\x12\x16\n" +

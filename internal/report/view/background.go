@@ -21,6 +21,9 @@ func backgroundName(b *result.BackgroundLoad) string {
 	if b.Rate > 0 {
 		name += " at " + unit.ExactCount(b.Rate) + "/s"
 	}
+	if b.Share > 0 {
+		name += " at " + unit.ExactPercent(b.Share) + " of each path's maximum"
+	}
 	if b.Cores == "other" {
 		name += " on other cores"
 	}
