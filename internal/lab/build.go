@@ -3,19 +3,24 @@ package lab
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"sync"
 
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/path"
 )
 
 // builder holds the namespaces of a lab open while it is being built.
 type builder struct {
-	lab     *Lab
-	keep    bool
-	machine []*netcfg.Namespace
-	wired   Wire
+	lab       *Lab
+	keep      bool
+	machine   []*netcfg.Namespace // by index; nil: another host's
+	peers     []path.Machine      // as drivers see them
+	oui       [2]byte             // of all MACs
+	joinCards func(name string, ends []netcfg.VethEnd, senders func(machine int) []net.HardwareAddr) error
+	wired     Wire
 
 	mu           sync.Mutex // paths are built at once, and all they ask for is noted here
 	toClose      []*netcfg.Namespace
@@ -79,7 +84,7 @@ func (b *builder) machines(ctx context.Context, o Options) error {
 			}
 		}
 		b.machine = append(b.machine, n)
-		b.lab.Machines = append(b.lab.Machines, Machine{Name: machineName(i), Namespace: n.Path(), Addr: wireAddr(i)})
+		b.lab.Machines = append(b.lab.Machines, Machine{Name: machineName(i), Namespace: n.Path(), Addr: wireAddr(wireNet, i)})
 	}
 	return nil
 }
@@ -87,25 +92,40 @@ func (b *builder) machines(ctx context.Context, o Options) error {
 // wire joins the machines, and tells each where the others are.
 func (b *builder) wire(ctx context.Context, o Options) error {
 	b.wired = o.Wire
+	b.oui, b.joinCards = labOUI, func(name string, ends []netcfg.VethEnd, _ func(int) []net.HardwareAddr) error {
+		return b.join(name, ends)
+	}
 	ends := make([]netcfg.VethEnd, len(b.machine))
 	for i, n := range b.machine {
-		ends[i] = netcfg.VethEnd{In: n, Name: wireDevice, MAC: wireMAC(i)}
+		ends[i] = netcfg.VethEnd{In: n, Name: wireDevice, MAC: wireMAC(labOUI, i)}
+		b.peers = append(b.peers, path.Machine{
+			Name: machineName(i), In: n, Wire: wireDevice, MAC: ends[i].MAC, Addr: wireAddr(wireNet, i), MTU: o.Wire.MTU,
+		})
 	}
 	if err := b.join(wireDevice, ends); err != nil {
 		return err
 	}
-	for i, n := range b.machine {
+	return b.addressWire(ctx, wireNet)
+}
+
+// addressWire gives the machines that are here their addresses on the wire, and tells
+// each where the others are.
+func (b *builder) addressWire(ctx context.Context, network netip.Prefix) error {
+	for i, m := range b.peers {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := n.AddAddr(wireDevice, netip.PrefixFrom(wireAddr(i), wireNet.Bits())); err != nil {
+		if m.In == nil {
+			continue
+		}
+		if err := m.In.AddAddr(wireDevice, netip.PrefixFrom(m.Addr, network.Bits())); err != nil {
 			return err
 		}
-		for j := range b.machine {
+		for j, other := range b.peers {
 			if j == i {
 				continue
 			}
-			if err := n.AddNeighbour(wireDevice, wireAddr(j), wireMAC(j)); err != nil {
+			if err := m.In.AddNeighbour(wireDevice, other.Addr, other.MAC); err != nil {
 				return err
 			}
 		}

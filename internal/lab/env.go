@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,18 +69,15 @@ func (b *builder) path(ctx context.Context, o Options, arm path.Arm, made *Arm) 
 
 // site is where one arm is built; what is noted of it goes into made.
 func (b *builder) site(arm path.Arm, mtu int, o Options, made *Arm) *path.Site {
-	s := &path.Site{Arm: arm.Name, Index: arm.Index, Nth: arm.Nth, Options: arm.Options, VNI: arm.VNI, Port: arm.Port, MTU: mtu}
-	for i, n := range b.machine {
-		s.Machines = append(s.Machines, path.Machine{
-			Name: machineName(i), In: n, Wire: wireDevice, MAC: wireMAC(i), Addr: wireAddr(i), MTU: o.Wire.MTU,
-		})
-	}
+	s := &path.Site{Arm: arm.Name, Index: arm.Index, Nth: arm.Nth, Options: arm.Options, VNI: arm.VNI, Port: arm.Port, MTU: mtu, Machines: b.peers, OUI: b.oui}
 	s.Env = path.Env{
 		Pod:         func(i, n int) (*netcfg.Namespace, error) { return b.pod(i, n, arm.Name) },
 		SwitchNetns: func(i int, name string) (*netcfg.Namespace, error) { return b.switchNetns(i, arm.Name+"."+name) },
-		Cards:       func(ends []netcfg.VethEnd) error { return b.join(fmt.Sprintf("card%d", arm.Index), ends) },
-		HoldNetns:   func(i int, path string) (string, error) { return b.hold(i, arm.Name, path) },
-		Folder:      func(i int) (string, error) { return b.folder(i, arm.Name) },
+		Cards: func(ends []netcfg.VethEnd, senders func(int) []net.HardwareAddr) error {
+			return b.joinCards(fmt.Sprintf("card%d", arm.Index), ends, senders)
+		},
+		HoldNetns: func(i int, path string) (string, error) { return b.hold(i, arm.Name, path) },
+		Folder:    func(i int) (string, error) { return b.folder(i, arm.Name) },
 		Start: func(i int, in *netcfg.Namespace, c netcfg.Command) (*netcfg.Child, error) {
 			return b.start(i, arm.Name, in, c)
 		},
@@ -131,11 +129,12 @@ func (b *builder) switchNetns(i int, name string) (*netcfg.Namespace, error) {
 
 // createFor makes a namespace that belongs to a machine.
 func (b *builder) createFor(i int, name string) (*netcfg.Namespace, host.Named, error) {
-	n, err := b.create(machineName(i) + "." + name)
+	machine := b.lab.Machines[i].Name
+	n, err := b.create(machine + "." + name)
 	if err != nil {
 		return nil, host.Named{}, err
 	}
-	return n, host.Named{Name: machineName(i) + "/" + name, Path: n.Path()}, nil
+	return n, host.Named{Name: machine + "/" + name, Path: n.Path()}, nil
 }
 
 // hold opens a namespace that an arm does not own. There is nobody to hold it
@@ -186,7 +185,7 @@ func (l *Lab) closeForeign() {
 // folder makes an arm's folder on a machine. It is in one of the machine's, so
 // that an arm may have any name: what the lab itself keeps is beside that.
 func (b *builder) folder(i int, arm string) (string, error) {
-	path := filepath.Join(folder(b.lab.Name), machineName(i), arm)
+	path := filepath.Join(folder(b.lab.Name), b.lab.Machines[i].Name, arm)
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return "", fmt.Errorf("make folder for daemons: %w", err)
 	}
@@ -199,7 +198,7 @@ func (b *builder) start(i int, arm string, in *netcfg.Namespace, c netcfg.Comman
 	if err == nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.lab.daemons = append(b.lab.daemons, daemon{arm, machineName(i), child})
+		b.lab.daemons = append(b.lab.daemons, daemon{arm, b.lab.Machines[i].Name, child})
 	}
 	return child, err
 }

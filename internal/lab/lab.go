@@ -122,9 +122,23 @@ func IsCard(device string) bool { return device == wireDevice }
 
 var wireNet = netip.MustParsePrefix("10.200.0.0/24")
 
-func machineName(i int) string       { return fmt.Sprintf("m%d", i+1) }
-func wireAddr(i int) netip.Addr      { return netip.AddrFrom4([4]byte{10, 200, 0, byte(i + 1)}) }
-func wireMAC(i int) net.HardwareAddr { return net.HardwareAddr{0x0a, 0x76, 1, 0, 0, byte(i + 1)} }
+func machineName(i int) string { return fmt.Sprintf("m%d", i+1) }
+
+// wireAddr is the address of a machine in the wire's network.
+func wireAddr(network netip.Prefix, i int) netip.Addr {
+	addr := network.Masked().Addr()
+	for range i + 1 {
+		addr = addr.Next()
+	}
+	return addr
+}
+
+// labOUI begins the MACs of a lab whose wire nobody shares.
+var labOUI = [2]byte{0x0a, 0x76}
+
+func wireMAC(oui [2]byte, i int) net.HardwareAddr {
+	return net.HardwareAddr{oui[0], oui[1], 1, 0, 0, byte(i + 1)}
+}
 
 // Up raises a lab. When it fails or ctx ends in the middle, what was built is
 // taken down again. Errors that the user can do something about are for a user.

@@ -42,6 +42,9 @@ func (b *builder) services(ctx context.Context, o Options) error {
 		filter.Wrapped = true
 	}
 	for _, n := range slices.Concat(b.machine, b.spaces) {
+		if n == nil {
+			continue // another host's
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}

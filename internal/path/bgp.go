@@ -72,6 +72,9 @@ func bgpUp(ctx context.Context, s *Site) (Ends, error) {
 		return nil, err
 	}
 	for i, speaker := range speakers {
+		if speaker == nil {
+			continue // another host's
+		}
 		err := speaker.Await(ctx, bgpReady, func(context.Context) error { return s.bgpLearned(i, states[i]) })
 		if err != nil {
 			return nil, fmt.Errorf("learn routes on %s: %w", s.Machines[i].Name, err)

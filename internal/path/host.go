@@ -12,13 +12,10 @@ var hostDriver = Driver{
 	Name:    "host",
 	Summary: "the machines' own network, no pods: what the others are compared with",
 	Example: "a pod with hostNetwork, or a process outside of any container",
-	Up: func(_ context.Context, s *Site) (Ends, error) {
-		var ends Ends
-		for _, m := range s.Machines {
-			ends = append(ends, []host.Endpoint{{
-				Machine: m.Name, Namespace: m.In.Path(), Device: m.Wire, Addr: m.Addr, MTU: m.MTU,
-			}})
-		}
-		return ends, nil
+	Up: func(ctx context.Context, s *Site) (Ends, error) {
+		return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {
+			m := s.Machines[i]
+			return []host.Endpoint{{Machine: m.Name, Namespace: m.In.Path(), Device: m.Wire, Addr: m.Addr, MTU: m.MTU}}, nil
+		})
 	},
 }

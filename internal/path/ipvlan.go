@@ -31,7 +31,7 @@ var ipvlan = Driver{
 		return needs
 	},
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		if err := s.ownCards(); err != nil {
+		if err := s.ownCards(nil); err != nil {
 			return nil, err
 		}
 		return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {

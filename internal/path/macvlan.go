@@ -23,7 +23,7 @@ var macvlan = Driver{
 	Options: []Option{mtu},
 	Needs:   func(Values) []feature.Need { return []feature.Need{feature.MACVLAN} },
 	Up: func(ctx context.Context, s *Site) (Ends, error) {
-		if err := s.ownCards(); err != nil {
+		if err := s.ownCards(nil); err != nil {
 			return nil, err
 		}
 		return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {

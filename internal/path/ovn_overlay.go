@@ -15,6 +15,7 @@ var ovnOverlay = Driver{
 	Name:     "ovn-overlay",
 	Summary:  "pods on a logical switch of OVN, Geneve between the machines",
 	Example:  "Kube-OVN's overlay",
+	OneHost:  true,
 	Options:  ovnOptions("on", onOff("csum", "on", "compute the checksum of the outer UDP header")),
 	Resolve:  ovsSettle,
 	Overhead: func(Values) int { return geneveOverhead + ovnOption },

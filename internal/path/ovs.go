@@ -117,7 +117,10 @@ type ovsHost struct {
 func ovsHosts(s *Site) ([]*ovsHost, error) {
 	hosts := make([]*ovsHost, len(s.Machines))
 	cards := make([]netcfg.VethEnd, len(s.Machines))
-	for i := range hosts {
+	for i, m := range s.Machines {
+		if m.In == nil {
+			continue
+		}
 		in, err := s.SwitchNetns(i, "ovs")
 		if err != nil {
 			return nil, err
@@ -132,7 +135,7 @@ func ovsHosts(s *Site) ([]*ovsHost, error) {
 		hosts[i] = &ovsHost{Site: s, machine: i, in: in, runtime: runtime, daemon: s.Options["datapath"] == ovsDaemon}
 		cards[i] = netcfg.VethEnd{In: in, Name: ovsCard, MAC: s.mac(i, roleCard)}
 	}
-	return hosts, s.Cards(cards)
+	return hosts, s.Cards(cards, s.allMACs)
 }
 
 func (w ovsVariant) up(ctx context.Context, s *Site) (Ends, error) {
@@ -148,6 +151,9 @@ func onOVSHosts(ctx context.Context, s *Site, build func(context.Context, *ovsHo
 	ends := make(Ends, len(hosts))
 	group, ctx := errgroup.WithContext(ctx)
 	for i, h := range hosts {
+		if h == nil {
+			continue
+		}
 		group.Go(func() (err error) {
 			ends[i], err = build(ctx, h)
 			return err

@@ -38,6 +38,9 @@ type Driver struct {
 	// OwnPort is the UDP port that its devices in the machines' own namespaces
 	// have, which is then nobody else's; option port says another one. 0: none.
 	OwnPort int
+	// OneHost: it is built by one process for all machines, so that they must be
+	// namespaces of one host.
+	OneHost bool
 	// InVMs: the ends are in virtual machines, where programs of this machine
 	// cannot run.
 	InVMs bool
@@ -117,17 +120,18 @@ type Site struct {
 	Port     int // UDP, of drivers with OwnPort
 	MTU      int // of the pods, bytes
 	Machines []Machine
+	OUI      [2]byte // the first bytes of all MACs that the driver gives
 	Env
 }
 
 // Machine is one of the machines, as a driver sees it.
 type Machine struct {
 	Name string
-	In   *netcfg.Namespace
-	Wire string           // name of the device that leads to the other machines
-	MAC  net.HardwareAddr // of that device
-	Addr netip.Addr       // on the wire
-	MTU  int              // of the wire, bytes
+	In   *netcfg.Namespace // nil: it is another host, which builds its part itself
+	Wire string            // name of the device that leads to the other machines
+	MAC  net.HardwareAddr  // of that device
+	Addr netip.Addr        // on the wire
+	MTU  int               // of the wire, bytes
 }
 
 // otherMachines goes through the machines but the i-th, with their indices.
@@ -151,8 +155,9 @@ type Env struct {
 	SwitchNetns func(machine int, name string) (*netcfg.Namespace, error)
 	// Cards gives every machine one more network card, with the wire's offloads
 	// and MTU, and joins them as the wire joins the machines. There is one end
-	// for each machine, in order.
-	Cards func(ends []netcfg.VethEnd) error
+	// for each machine, in order; that of another host has no namespace. senders
+	// are the MACs that a machine sends from by its card; nil: the card's alone.
+	Cards func(ends []netcfg.VethEnd, senders func(machine int) []net.HardwareAddr) error
 	// Folder makes the arm's private folder on a machine, for sockets and files
 	// of its daemons, and gives its path.
 	Folder func(machine int) (string, error)

@@ -83,7 +83,7 @@ const (
 // rather than drawn, so all ends can be told of each other before any exists,
 // and two runs look the same. The first byte marks it as given by software.
 func (s *Site) mac(machine int, role byte) net.HardwareAddr {
-	return net.HardwareAddr{0x0a, 0x76, byte(s.Index >> 8), byte(s.Index), byte(machine), role}
+	return net.HardwareAddr{s.OUI[0], s.OUI[1], byte(s.Index >> 8), byte(s.Index), byte(machine), role}
 }
 
 // podMAC is the address of the n-th pod's device.
@@ -101,13 +101,23 @@ func (s *Site) addPodVeth(i, n int, pod *netcfg.Namespace, outside netcfg.VethEn
 // card is the name of the arm's card on each machine.
 func (s *Site) card() string { return fmt.Sprintf("card%d", s.Index) }
 
-// ownCards gives every machine a card for this arm alone.
-func (s *Site) ownCards() error {
+// ownCards gives every machine a card for this arm alone. senders is as for [Env.Cards].
+func (s *Site) ownCards(senders func(machine int) []net.HardwareAddr) error {
 	cards := make([]netcfg.VethEnd, len(s.Machines))
 	for i, m := range s.Machines {
 		cards[i] = netcfg.VethEnd{In: m.In, Name: s.card(), MAC: s.mac(i, roleCard)}
 	}
-	return s.Cards(cards)
+	return s.Cards(cards, senders)
+}
+
+// allMACs are those that a machine may send from when its pods are behind a bridge or a
+// switch on its card.
+func (s *Site) allMACs(machine int) []net.HardwareAddr {
+	macs := []net.HardwareAddr{s.mac(machine, roleCard), s.mac(machine, roleGateway)}
+	for n := range maxPods {
+		macs = append(macs, s.podMAC(machine, n), s.tunnelMAC(machine, n))
+	}
+	return macs
 }
 
 // podEndpoint is the n-th pod of a machine as an end of traffic.
@@ -137,12 +147,15 @@ func (s *Site) joinSubnetVia(i, n int, pod *netcfg.Namespace, device string, mac
 }
 
 // buildMachines builds the ends machine by machine, for paths that need not have
-// built one machine before the next.
+// built one machine before the next. Those of other hosts are left out.
 func (s *Site) buildMachines(ctx context.Context, build func(i int) ([]host.Endpoint, error)) (Ends, error) {
 	ends := make(Ends, len(s.Machines))
-	for i := range s.Machines {
+	for i, m := range s.Machines {
 		if err := ctx.Err(); err != nil {
 			return nil, err
+		}
+		if m.In == nil {
+			continue
 		}
 		var err error
 		if ends[i], err = build(i); err != nil {

@@ -36,7 +36,7 @@ var vlan = Driver{
 // vlanPods builds pods on bridges, one for each id, whose other port is what
 // uplink makes on the arm's card for the n-th id.
 func (s *Site) vlanPods(ctx context.Context, uplink func(i, n int) (string, error)) (Ends, error) {
-	if err := s.ownCards(); err != nil {
+	if err := s.ownCards(s.allMACs); err != nil {
 		return nil, err
 	}
 	return s.buildMachines(ctx, func(i int) ([]host.Endpoint, error) {

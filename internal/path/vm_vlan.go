@@ -11,6 +11,7 @@ var vmVLAN = Driver{
 	Name:       "vm-vlan",
 	Summary:    "virtual machines behind a bridge and Open vSwitch, one VLAN tag on the wire",
 	Example:    "OpenStack provider networks, with virtual machines",
+	OneHost:    true,
 	Options:    vmOptions(ovsOptions(vmVLANOptions()...)),
 	Resolve:    vmSettle,
 	InVMs:      true,

@@ -11,6 +11,7 @@ var vmVXLAN = Driver{
 	Name:       "vm-vxlan",
 	Summary:    "virtual machines behind a bridge and Open vSwitch, VXLAN between the machines",
 	Example:    "OpenStack with Open vSwitch and VXLAN, with virtual machines",
+	OneHost:    true,
 	Options:    vmOptions(ovsTunnelOptions("4789")),
 	Resolve:    vmSettle,
 	InVMs:      true,

@@ -1,0 +1,66 @@
+package netcfg
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Card is a device that shares a network card of this host with it: a macvlan, or an
+// ipvlan in mode l2 where the network allows a card one MAC. It is deleted with its
+// namespace, and with it what it asked of the card.
+type Card struct {
+	Name   string
+	IPVLAN bool
+	MAC    net.HardwareAddr // of a macvlan
+	MTU    int              // bytes; at most the card's
+	// Senders are the MACs that it takes frames from, whatever MAC they are for: for a
+	// bridge behind a macvlan. The card is promiscuous meanwhile. None: it takes frames
+	// for its own MAC.
+	Senders []net.HardwareAddr
+}
+
+// AddCard makes a device on a network card of the caller's own network namespace, in this
+// one, and brings it up.
+func (n *Namespace) AddCard(device string, c Card) error {
+	what := "share card " + device
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("open netlink: %w", err)
+	}
+	defer h.Close()
+	under, err := h.LinkByName(device)
+	if err != nil {
+		return n.Wrap(what, err)
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU, attrs.ParentIndex = c.Name, c.MTU, under.Attrs().Index
+	attrs.Namespace = netlink.NsFd(int(n.file.Fd()))
+	var link netlink.Link = &netlink.IPVlan{LinkAttrs: attrs, Mode: netlink.IPVLAN_MODE_L2}
+	if !c.IPVLAN {
+		attrs.HardwareAddr = c.MAC
+		macvlan := &netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_BRIDGE}
+		if c.Senders != nil {
+			macvlan.Mode = netlink.MACVLAN_MODE_SOURCE
+		}
+		link = macvlan
+	}
+	if err := h.LinkAdd(link); err != nil {
+		return n.Wrap(what, err)
+	}
+	if c.Senders == nil {
+		return n.Up(c.Name)
+	}
+	if link, err = n.link(c.Name); err != nil {
+		return err
+	}
+	if err := n.h.MacvlanMACAddrSet(link, c.Senders); err != nil {
+		return n.Wrap(what+": name the senders", err)
+	}
+	if err := n.h.SetPromiscOn(link); err != nil {
+		return n.Wrap(what+": make it promiscuous", err)
+	}
+	return n.Up(c.Name)
+}

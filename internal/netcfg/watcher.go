@@ -1,0 +1,35 @@
+package netcfg
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// StartWatcher starts a process that outlives this one, however this one ends, and sees its
+// end as the end of its standard input. It is in a session of its own, so that no signal
+// that is sent to this one's reaches it.
+func StartWatcher(args []string) (*Child, error) {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Dir = "/"
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("open lifeline: %w", err)
+	}
+	defer read.Close()
+	cmd.Stdin = read
+	done := make(chan struct{})
+	child := &Child{cmd: cmd, Done: done, lifeline: write}
+	if err := cmd.Start(); err != nil {
+		write.Close()
+		return nil, fmt.Errorf("start %s: %w", args[0], err)
+	}
+	child.Pid = cmd.Process.Pid
+	go func() {
+		child.err = cmd.Wait()
+		close(done)
+	}()
+	return child, nil
+}
