@@ -56,6 +56,11 @@ type Options struct {
 	Lock func(ctx context.Context, wait bool, command string) (unlock func(), err error)
 	// Run runs a command line of this program; nil: the agent runs none.
 	Run func(context.Context, Invocation) (code int)
+	// Calls are those that the program adds to the agent's own, by their names. Bodies are
+	// JSON, and errors are for a user.
+	Calls map[string]func(ctx context.Context, body []byte) ([]byte, error)
+	// Close ends what the calls began; nil: nothing.
+	Close func() error
 	// Engine replaces the load engine in tests.
 	Engine Engine
 }
@@ -104,7 +109,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := newServer(o.Machine, o.Version, o.Engine.orLoad())
-	s.lock, s.run = o.Lock, o.Run
+	s.lock, s.run, s.calls = o.Lock, o.Run, o.Calls
 	s.abandon = func() {
 		s.mu.Lock()
 		s.abandoned = true
@@ -126,8 +131,12 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	serving.Wait()
 	s.commands.Wait() // what they have begun they take back
 	s.close()
+	err = ignoreStopped(err)
+	if o.Close != nil {
+		err = errors.Join(err, o.Close())
+	}
 	s.release()
-	if err = ignoreStopped(err); err != nil {
+	if err != nil {
 		return verr.Wrap(verr.Failed, "the agent of "+o.Machine+" ended badly", err, "run the command again")
 	}
 	return nil

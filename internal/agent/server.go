@@ -31,6 +31,7 @@ type server struct {
 	lock         func(ctx context.Context, wait bool, command string) (unlock func(), err error)
 	unlock       func()
 	run          func(context.Context, Invocation) int
+	calls        map[string]func(ctx context.Context, body []byte) ([]byte, error)
 	commands     sync.WaitGroup
 	interrupts   map[int]context.CancelFunc // of the commands that run, by the order in which they began
 	commandCount int                        // since it began

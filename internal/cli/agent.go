@@ -7,6 +7,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -15,7 +16,7 @@ import (
 func newAgent(env *Env) *cobra.Command {
 	o := agent.Options{Version: Version()}
 	var stdio bool
-	var folder string
+	var folder, watch string
 	cmd := &cobra.Command{
 		Use:    "agent --machine NAME --socket PATH",
 		Short:  "Be the agent of a machine",
@@ -23,11 +24,16 @@ func newAgent(env *Env) *cobra.Command {
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if watch != "" {
+				return lab.WatchPart(env.Stdin, watch)
+			}
 			if stdio && o.Machine != "" {
 				o.Lock = func(ctx context.Context, wait bool, command string) (func(), error) {
 					return lab.LockMeasure(ctx, wait, command, nil)
 				}
 				o.Run = runForAgent(env)
+				parts := &lab.Parts{Program: netcfg.OwnProgram()}
+				o.Calls, o.Close = parts.Calls(), parts.Close
 				return agent.Stdio(cmd.Context(), env.Stdin, env.Stdout, folder, o)
 			}
 			if o.Machine == "" || o.Socket == "" {
@@ -42,6 +48,7 @@ func newAgent(env *Env) *cobra.Command {
 	cmd.Flags().StringVar(&o.Socket, "socket", "", "path of the unix socket to listen on; its folder must have mode 0700")
 	cmd.Flags().BoolVar(&o.Detach, "detach", false, "go on when standard input ends")
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve on standard input and output, until either ends")
+	cmd.Flags().StringVar(&watch, "watch", "", "when standard input ends, remove what is left of this lab")
 	cmd.Flags().StringVar(&folder, "remove", "", "folder of this program, which is removed as soon as it runs")
 	return cmd
 }

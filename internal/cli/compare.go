@@ -63,7 +63,8 @@ a killed run left.`,
   venturi compare bgp ovs-vxlan:datapath=netdev,tunnels=5 --flows 1,5
   venturi compare host --with qperf --load tcp_lat
   venturi compare vxlan vxlan+fast --accel-stats
-  venturi compare --kernel 6.1 host geneve`,
+  venturi compare --kernel 6.1 host geneve
+  venturi compare --machines a=ssh://root@192.0.2.1,b=ssh://root@192.0.2.2 --dev eth1 vxlan bgp`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Paths, q.Command = args, ownCommand(env)

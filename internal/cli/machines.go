@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -13,11 +14,14 @@ import (
 // machinesFlag says between which machines is measured, in place of a lab's.
 type machinesFlag struct {
 	machines, ssh string
+	dev, network  string
 	noCopy        bool
 }
 
 func (m *machinesFlag) flags(f *pflag.FlagSet) {
 	f.StringVar(&m.machines, "machines", "", "measure between these machines, reached by ssh, in place of a lab's:\na=ssh://[USER@]HOST[:PORT][?addr=ADDRESS][&dev=DEVICE],b=..., or those of a file")
+	f.StringVar(&m.dev, "dev", "", "build paths on these network cards of the --machines, in namespaces of our own that share the\ncard by macvlan: eth1; or a=eth1,b=ens5; add ,ipvlan where the network allows a card one MAC")
+	f.StringVar(&m.network, "net", "", "network of the machines' addresses on the cards of --dev (default "+lab.WireNet().String()+")")
 	f.StringVar(&m.ssh, "ssh", "ssh", "the ssh command for --machines, with its options")
 	f.BoolVar(&m.noCopy, "no-copy", false, "run the venturi that is on the machines' PATH: copy nothing there")
 }
@@ -25,8 +29,13 @@ func (m *machinesFlag) flags(f *pflag.FlagSet) {
 // remote is what the flags ask for. Errors are for people.
 func (m *machinesFlag) remote() (r compare.Remote, err error) {
 	if m.machines == "" {
+		if m.dev != "" || m.network != "" {
+			return r, verr.New(verr.Usage, "cannot build on network cards without --machines",
+				"--dev and --net say how paths are built between real machines", "name these with --machines, or leave --dev and --net out")
+		}
 		return r, nil
 	}
+	r.Dev, r.Net = m.dev, m.network
 	read := remote.ParseMachines
 	if !strings.Contains(m.machines, "=") {
 		read = remote.ReadMachines

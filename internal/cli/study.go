@@ -139,6 +139,7 @@ func studyRun(env *Env) *cobra.Command {
 		opt  = view.Options{Format: layout.Formats()[0]}
 		json bool
 		u    kernelFlag
+		far  machinesFlag
 	)
 	cmd := &cobra.Command{
 		Use:   "run NAME|FILE",
@@ -148,13 +149,15 @@ print its tables. The record keeps more than these: "venturi report" shows all o
 and "venturi report --study" prints the tables again.
 
 With several wires there is a record for each, in a folder named after the wire.
-Tables that go by wires are printed after the last one.
+Tables that go by wires are printed after the last one. Between real machines (--machines)
+there is one comparison, with all of the paths, on the wire that there is.
 
 It needs root. It changes only its own network namespaces, and removes those that a
 killed run left.`,
 		Example: `  venturi study run calico-bgp-vs-ovs
   venturi study run ./my-overlay.yaml --budget 5m --out mine
-  venturi study run calico-bgp-vs-ovs --kernel 6.1`,
+  venturi study run calico-bgp-vs-ovs --kernel 6.1
+  venturi study run qinq --machines a=ssh://root@192.0.2.1,b=ssh://root@192.0.2.2 --dev eth1`,
 		Args: oneStudy,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := study.Open(args[0])
@@ -163,6 +166,12 @@ killed run left.`,
 			}
 			if cmd.Flags().Changed("budget") {
 				s.Budget = q.Budget
+			}
+			if q.Remote, err = far.remote(); err != nil {
+				return err
+			}
+			if far.machines != "" {
+				s = s.OnMachines()
 			}
 			if json {
 				opt.Format = "json"
@@ -177,6 +186,7 @@ killed run left.`,
 	f := cmd.Flags()
 	f.DurationVar(&q.Budget, "budget", 0, "time to measure, over all wires, in place of the study's own")
 	u.flags(f)
+	far.flags(f)
 	runFlags(f, &q)
 	accelStatsFlag(f, &opt)
 	f.BoolVar(&json, "json", false, "print the tables as JSON")
@@ -189,7 +199,7 @@ func runStudy(cmd *cobra.Command, env *Env, s *study.Study, flags compare.Reques
 	folders := s.Folders(flags.Out)
 	var requests []*compare.Resolved
 	for i, q := range s.Requests() {
-		q.Out, q.Seed, q.Wait, q.Command = folders[i], flags.Seed, flags.Wait, flags.Command
+		q.Out, q.Seed, q.Wait, q.Command, q.Remote = folders[i], flags.Seed, flags.Wait, flags.Command, flags.Remote
 		r, err := q.Resolve()
 		if err != nil {
 			return err
@@ -260,6 +270,9 @@ func reportStudy(env *Env, name string, args []string, partial bool, opt view.Op
 		rec, err := compare.OpenRecord(env.Stderr, folder, partial)
 		if err != nil {
 			return err
+		}
+		if !rec.Plan.SharedCores {
+			s = s.OnMachines()
 		}
 		wire := s.Wires[0]
 		if known, ok := s.WireOf(rec.Plan); ok {

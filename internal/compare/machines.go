@@ -13,6 +13,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/remote"
 	"github.com/venturi-net/venturi/internal/verr"
@@ -22,7 +23,11 @@ import (
 // Remote says which machines are measured in place of a lab's, and how they are reached.
 type Remote struct {
 	Machines []remote.Machine // the client's and the server's; none: a lab
-	Options  remote.Options
+	// Dev names the network cards that paths are built on, as ParseCards takes it; empty:
+	// nothing is built there.
+	Dev     string
+	Net     string // of the machines' addresses on the wire; see lab.ParseNet
+	Options remote.Options
 }
 
 // resolveMachines gives where the ends of every path are on the two machines, and
@@ -34,12 +39,20 @@ func (q Request) resolveMachines(arms []path.Arm) (all [][2]agent.Location, err 
 	switch {
 	case len(q.Remote.Machines) != 2:
 		return refuse(fmt.Sprintf("%d machines are named", len(q.Remote.Machines)), "name two: the client's and the server's")
-	case q.Wire != "" || q.Hosts != 0 || q.Services != 0:
-		return refuse("--wire, --hosts and --services describe a lab", "leave them out: the network between the machines is taken as it is")
+	case q.Wire != "" || q.Hosts != 0:
+		return refuse("--wire and --hosts describe a lab", "leave them out: the network between the machines is taken as it is")
+	case q.Services != 0 && q.Remote.Dev == "":
+		return refuse("--services writes rules into namespaces that Venturi makes", "name the network cards to make these on with --dev, or leave --services out")
+	case q.Remote.Dev == "" && q.Remote.Net != "":
+		return refuse("--net is for the addresses of machines on a network card, and none is named", "name the card with --dev, or leave --net out")
 	case len(q.Tools) > 0:
 		return refuse("real tools run beside a lab only", "leave --with out")
 	}
 	for i, arm := range arms {
+		if q.Remote.Dev != "" && arm.Driver.Name != "attach" {
+			all = append(all, [2]agent.Location{}) // it is built
+			continue
+		}
 		ends, err := q.endsOf(q.Paths[i], arm)
 		if err != nil {
 			return nil, err
@@ -66,8 +79,8 @@ func (q Request) endsOf(spec string, arm path.Arm) (ends [2]agent.Location, err 
 		}
 	default:
 		return ends, verr.New(verr.Usage, "cannot raise path "+spec+" between machines",
-			"only networks that are there already are measured between real machines: host and attach",
-			"build the network yourself and name its ends with attach:from=ns:NAME,to=pid:N; or leave --machines out to raise it in a lab")
+			"without --dev only networks that are there already are measured: host and attach",
+			"name the network card to build it on with --dev; or give the ends of your own network with attach:from=ns:NAME,to=pid:N; or leave --machines out")
 	}
 	return ends, nil
 }
@@ -114,19 +127,22 @@ func (q Request) pathArms() ([]path.Arm, error) {
 	return path.Arms(specs, q.Names)
 }
 
-// remoteTestbed is two machines that ssh reaches: they are not raised, and not
-// taken down.
+// remoteTestbed is two machines that ssh reaches, with what was raised on their network
+// cards.
 type remoteTestbed struct {
 	agents  agents
 	streams [2]*remote.Process
 	live    *agent.Liveness
+	parts   [2]*lab.Lab // what was raised on each; nil: nothing
 }
 
-func (*remoteTestbed) daemonExit(string) error { return nil }
+// daemonExit is of [testbed].
+func (b *remoteTestbed) daemonExit(path string) error { return b.partExit(path) }
 
 func (*remoteTestbed) warnings() []result.Warning { return nil }
 
 func (b *remoteTestbed) close() error {
+	down := b.takeDown()
 	if b.live != nil {
 		b.live.Close()
 	}
@@ -138,7 +154,7 @@ func (b *remoteTestbed) close() error {
 		}
 	}
 	closing.Wait()
-	return err
+	return errors.Join(down, err)
 }
 
 // openMachines starts an agent on each of the machines, and finds the ends of every path.
@@ -160,7 +176,18 @@ func openMachines(ctx context.Context, r *Resolved, h Host) (s *Session, err err
 		}
 		s.machines[i] = testMachine{name: m.Name, agent: b.agents[i], cpu: cpu}
 	}
+	if r.spread != nil {
+		if err := b.raise(ctx, r, s); err != nil {
+			return nil, err
+		}
+	}
+	built := 0
 	for i, arm := range r.arms {
+		if r.spread != nil && r.spread.builds(arm) {
+			s.paths = append(s.paths, b.builtPath(r.spread, built))
+			built++
+			continue
+		}
 		ends, err := b.locate(ctx, r.locations[i])
 		if err != nil {
 			return nil, err

@@ -31,6 +31,7 @@ type Resolved struct {
 	reach    remote.Options
 	// locations are where the ends of each path are on real machines.
 	locations [][2]agent.Location
+	spread    *spread // what is built on their network cards; nil: nothing
 }
 
 // Resolve fills in what the request leaves open, and refuses what makes no
@@ -58,7 +59,9 @@ func (q Request) Resolve() (*Resolved, error) {
 		return nil, err
 	}
 	if r.onMachines() {
-		r.locations, err = q.resolveMachines(r.arms)
+		if r.locations, err = q.resolveMachines(r.arms); err == nil && q.Remote.Dev != "" {
+			r.spread, err = q.resolveSpread(r.arms)
+		}
 	}
 	return r, err
 }

@@ -148,13 +148,29 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
+	return raise(ctx, o, func(b *builder) []step {
+		return []step{
+			b.machines,
+			b.wire,
+			func(ctx context.Context, _ Options) error { return b.paths(ctx, o, arms) },
+			b.services,
+			b.agents,
+		}
+	})
+}
+
+// step is one of those in which a lab is built.
+type step = func(context.Context, Options) error
+
+// raise claims the lab's name, and builds it in steps.
+func raise(ctx context.Context, o Options, steps func(*builder) []step) (*Lab, error) {
 	claim, err := NewClaim(ctx, o.Name)
 	if err != nil {
 		return nil, err
 	}
 	l := &Lab{Name: o.Name, Wire: o.Wire.String(), Services: o.Services, claim: claim}
 	if l.writer, err = netcfg.Owned(o.Name); err == nil {
-		err = l.build(ctx, o, arms)
+		err = l.build(ctx, o, steps)
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Down())
@@ -239,17 +255,10 @@ func (o *Options) check() ([]path.Arm, error) {
 	return arms, nil
 }
 
-func (l *Lab) build(ctx context.Context, o Options, arms []path.Arm) error {
+func (l *Lab) build(ctx context.Context, o Options, steps func(*builder) []step) error {
 	b := builder{lab: l, keep: o.Keep, foreignPaths: map[host.NamespaceID]string{}}
 	defer b.close() // an open handle would keep a namespace beyond its deletion
-	steps := []func(context.Context, Options) error{
-		b.machines,
-		b.wire,
-		func(ctx context.Context, _ Options) error { return b.paths(ctx, o, arms) },
-		b.services,
-		b.agents,
-	}
-	for _, step := range steps {
+	for _, step := range steps(&b) {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("raise lab %s: %w", l.Name, err)
 		}

@@ -17,7 +17,7 @@ type Card struct {
 	MAC    net.HardwareAddr // of a macvlan
 	MTU    int              // bytes; at most the card's
 	// Senders are the MACs that it takes frames from, whatever MAC they are for: for a
-	// bridge behind a macvlan. The card is promiscuous meanwhile. None: it takes frames
+	// bridge or a switch behind a macvlan, which makes the card promiscuous. None: it takes frames
 	// for its own MAC.
 	Senders []net.HardwareAddr
 }
@@ -58,9 +58,6 @@ func (n *Namespace) AddCard(device string, c Card) error {
 	}
 	if err := n.h.MacvlanMACAddrSet(link, c.Senders); err != nil {
 		return n.Wrap(what+": name the senders", err)
-	}
-	if err := n.h.SetPromiscOn(link); err != nil {
-		return n.Wrap(what+": make it promiscuous", err)
 	}
 	return n.Up(c.Name)
 }

@@ -79,10 +79,10 @@ func ipipCheckHosts(a Arm, hosts int) error {
 // its subnet.
 func (s *Site) ipipNode(i int) netip.Prefix {
 	if subnets := s.Options.Int("subnets"); subnets > 1 {
-		subnet := s.blockIn(outerNet, i%subnets)
+		subnet := s.blockIn(Tunnels, i%subnets)
 		return netip.PrefixFrom(nthAddr(subnet, 1+i/subnets), blockBits)
 	}
-	return netip.PrefixFrom(s.nodeAddr(i), outerNet.Bits())
+	return netip.PrefixFrom(s.nodeAddr(i), Tunnels.Bits())
 }
 
 // ipipInOneSubnet tells whether two machines are.

@@ -78,7 +78,7 @@ func (h *ovsHost) tunnelAddrs(ctx context.Context, tunnels int) error {
 		}
 	}
 	for n := range tunnels {
-		if err := h.in.AddAddr(device, netip.PrefixFrom(h.outer(h.machine, n), outerNet.Bits())); err != nil {
+		if err := h.in.AddAddr(device, netip.PrefixFrom(h.outer(h.machine, n), Tunnels.Bits())); err != nil {
 			return err
 		}
 	}

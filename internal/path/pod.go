@@ -20,8 +20,8 @@ const podDevice = "eth0"
 var (
 	// Pods is the range of all pods.
 	Pods = netip.MustParsePrefix("10.244.0.0/16")
-	// outerNet is the range of the addresses that tunnels have outside.
-	outerNet = netip.MustParsePrefix("10.222.0.0/16")
+	// Tunnels is the range of the addresses that tunnels have outside.
+	Tunnels = netip.MustParsePrefix("10.222.0.0/16")
 )
 
 const (
@@ -48,7 +48,7 @@ func (s *Site) block(machine int) netip.Prefix { return s.blockIn(Pods, machine)
 
 // outer is the address outside of the n-th tunnel of this arm on a machine.
 func (s *Site) outer(machine, n int) netip.Addr {
-	return nthAddr(s.blockIn(outerNet, machine), 1+n)
+	return nthAddr(s.blockIn(Tunnels, machine), 1+n)
 }
 
 func (s *Site) blockIn(all netip.Prefix, machine int) netip.Prefix {

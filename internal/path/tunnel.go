@@ -36,7 +36,7 @@ func (s *Site) addOuterAddr(i int, addrOf func(machine int) netip.Addr) error {
 	if local == m.Addr {
 		return nil
 	}
-	if err := m.In.AddAddr(m.Wire, netip.PrefixFrom(local, outerNet.Bits())); err != nil {
+	if err := m.In.AddAddr(m.Wire, netip.PrefixFrom(local, Tunnels.Bits())); err != nil {
 		return err
 	}
 	// As the lab does for the addresses on the wire: to ask for one would take

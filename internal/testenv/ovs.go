@@ -9,10 +9,8 @@ import (
 	"github.com/venturi-net/venturi/internal/ovs"
 )
 
-// OVSRuntime gives a place for daemons of Open vSwitch and OVN, which end with the
-// test, and the list of them as they are started. Without what the machine
-// needs for them the test is skipped.
-func OVSRuntime(t testing.TB, needs ...feature.Need) (ovs.Runtime, *[]*netcfg.Child) {
+// Needs skips a test that does not run as root, or on a machine that lacks something.
+func Needs(t testing.TB, needs ...feature.Need) {
 	t.Helper()
 	Root(t)
 	for _, n := range needs {
@@ -21,6 +19,14 @@ func OVSRuntime(t testing.TB, needs ...feature.Need) (ovs.Runtime, *[]*netcfg.Ch
 			t.Skipf("%s: %s", lacks, get)
 		}
 	}
+}
+
+// OVSRuntime gives a place for daemons of Open vSwitch and OVN, which end with the
+// test, and the list of them as they are started. Without what the machine
+// needs for them the test is skipped.
+func OVSRuntime(t testing.TB, needs ...feature.Need) (ovs.Runtime, *[]*netcfg.Child) {
+	t.Helper()
+	Needs(t, needs...)
 	w, err := netcfg.Owned(Claim(t))
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -116,10 +117,7 @@ func (m *SSHMachine) enter() []string {
 // Do runs a command in the machine, and fails the test with what it said.
 func (m *SSHMachine) Do(t testing.TB, command ...string) {
 	t.Helper()
-	args := append(m.enter(), command...)
-	if text, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-		t.Fatalf("ssh machine %s: %s: %v: %s", m.Name, strings.Join(command, " "), err, text)
-	}
+	m.output(t, command...)
 }
 
 // Processes lists the commands that run in the machine, but for its first, by the numbers
@@ -209,4 +207,34 @@ func (m *SSHMachine) signal(signal syscall.Signal) {
 		_ = syscall.Kill(pid, signal)
 	}
 	_ = syscall.Kill(m.Pid, signal)
+}
+
+// Devices lists the network devices of the machine, but for those that are named.
+func (m *SSHMachine) Devices(t testing.TB, but ...string) (names []string) {
+	t.Helper()
+	for _, line := range strings.Split(strings.TrimSpace(m.output(t, "ip", "-br", "link")), "\n") {
+		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		name, _, _ = strings.Cut(name, "@")
+		if !slices.Contains(but, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Flags is what the machine says of a device.
+func (m *SSHMachine) Flags(t testing.TB, device string) string {
+	t.Helper()
+	return m.output(t, "ip", "link", "show", "dev", device)
+}
+
+// output is what a command in the machine says.
+func (m *SSHMachine) output(t testing.TB, command ...string) string {
+	t.Helper()
+	args := append(m.enter(), command...)
+	text, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("ssh machine %s: %s: %v: %s", m.Name, strings.Join(command, " "), err, text)
+	}
+	return string(text)
 }

@@ -75,7 +75,7 @@ func (x Beat_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Beat_Kind.Descriptor instead.
 func (Beat_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{6, 0}
+	return file_agent_proto_rawDescGZIP(), []int{8, 0}
 }
 
 type CommandRequest struct {
@@ -318,6 +318,102 @@ func (x *VersionReply) GetNow() int64 {
 	return 0
 }
 
+type CallRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Body          []byte                 `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"` // JSON
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallRequest) Reset() {
+	*x = CallRequest{}
+	mi := &file_agent_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallRequest) ProtoMessage() {}
+
+func (x *CallRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallRequest.ProtoReflect.Descriptor instead.
+func (*CallRequest) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *CallRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CallRequest) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+type CallReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Body          []byte                 `protobuf:"bytes,1,opt,name=body,proto3" json:"body,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallReply) Reset() {
+	*x = CallReply{}
+	mi := &file_agent_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallReply) ProtoMessage() {}
+
+func (x *CallReply) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallReply.ProtoReflect.Descriptor instead.
+func (*CallReply) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CallReply) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
 type LockRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Wait          bool                   `protobuf:"varint,1,opt,name=wait,proto3" json:"wait,omitempty"`      // for another run that measures
@@ -328,7 +424,7 @@ type LockRequest struct {
 
 func (x *LockRequest) Reset() {
 	*x = LockRequest{}
-	mi := &file_agent_proto_msgTypes[4]
+	mi := &file_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -340,7 +436,7 @@ func (x *LockRequest) String() string {
 func (*LockRequest) ProtoMessage() {}
 
 func (x *LockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[4]
+	mi := &file_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -353,7 +449,7 @@ func (x *LockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockRequest.ProtoReflect.Descriptor instead.
 func (*LockRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{4}
+	return file_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LockRequest) GetWait() bool {
@@ -378,7 +474,7 @@ type LockReply struct {
 
 func (x *LockReply) Reset() {
 	*x = LockReply{}
-	mi := &file_agent_proto_msgTypes[5]
+	mi := &file_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -390,7 +486,7 @@ func (x *LockReply) String() string {
 func (*LockReply) ProtoMessage() {}
 
 func (x *LockReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[5]
+	mi := &file_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -403,7 +499,7 @@ func (x *LockReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockReply.ProtoReflect.Descriptor instead.
 func (*LockReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{5}
+	return file_agent_proto_rawDescGZIP(), []int{7}
 }
 
 type Beat struct {
@@ -415,7 +511,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_agent_proto_msgTypes[6]
+	mi := &file_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -427,7 +523,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[6]
+	mi := &file_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -440,7 +536,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{6}
+	return file_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Beat) GetKind() Beat_Kind {
@@ -465,7 +561,7 @@ type LocateRequest struct {
 
 func (x *LocateRequest) Reset() {
 	*x = LocateRequest{}
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +573,7 @@ func (x *LocateRequest) String() string {
 func (*LocateRequest) ProtoMessage() {}
 
 func (x *LocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +586,7 @@ func (x *LocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateRequest.ProtoReflect.Descriptor instead.
 func (*LocateRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{7}
+	return file_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LocateRequest) GetOption() string {
@@ -551,7 +647,7 @@ type LocateReply struct {
 
 func (x *LocateReply) Reset() {
 	*x = LocateReply{}
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -563,7 +659,7 @@ func (x *LocateReply) String() string {
 func (*LocateReply) ProtoMessage() {}
 
 func (x *LocateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -576,7 +672,7 @@ func (x *LocateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateReply.ProtoReflect.Descriptor instead.
 func (*LocateReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{8}
+	return file_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LocateReply) GetEnd() *Endpoint {
@@ -595,7 +691,7 @@ type FactsRequest struct {
 
 func (x *FactsRequest) Reset() {
 	*x = FactsRequest{}
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -607,7 +703,7 @@ func (x *FactsRequest) String() string {
 func (*FactsRequest) ProtoMessage() {}
 
 func (x *FactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -620,7 +716,7 @@ func (x *FactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsRequest.ProtoReflect.Descriptor instead.
 func (*FactsRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{9}
+	return file_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FactsRequest) GetSpaces() []*Space {
@@ -640,7 +736,7 @@ type Space struct {
 
 func (x *Space) Reset() {
 	*x = Space{}
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -652,7 +748,7 @@ func (x *Space) String() string {
 func (*Space) ProtoMessage() {}
 
 func (x *Space) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -665,7 +761,7 @@ func (x *Space) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Space.ProtoReflect.Descriptor instead.
 func (*Space) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{10}
+	return file_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Space) GetName() string {
@@ -693,7 +789,7 @@ type FactsReply struct {
 
 func (x *FactsReply) Reset() {
 	*x = FactsReply{}
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -705,7 +801,7 @@ func (x *FactsReply) String() string {
 func (*FactsReply) ProtoMessage() {}
 
 func (x *FactsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -718,7 +814,7 @@ func (x *FactsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsReply.ProtoReflect.Descriptor instead.
 func (*FactsReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{11}
+	return file_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FactsReply) GetFacts() []byte {
@@ -745,7 +841,7 @@ type SeriesRequest struct {
 
 func (x *SeriesRequest) Reset() {
 	*x = SeriesRequest{}
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +853,7 @@ func (x *SeriesRequest) String() string {
 func (*SeriesRequest) ProtoMessage() {}
 
 func (x *SeriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +866,7 @@ func (x *SeriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeriesRequest.ProtoReflect.Descriptor instead.
 func (*SeriesRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{12}
+	return file_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SeriesRequest) GetPlan() *Plan {
@@ -796,7 +892,7 @@ type ServeReply struct {
 
 func (x *ServeReply) Reset() {
 	*x = ServeReply{}
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +904,7 @@ func (x *ServeReply) String() string {
 func (*ServeReply) ProtoMessage() {}
 
 func (x *ServeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +917,7 @@ func (x *ServeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeReply.ProtoReflect.Descriptor instead.
 func (*ServeReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{13}
+	return file_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ServeReply) GetShut() map[int64]*Failure {
@@ -840,7 +936,7 @@ type FinishRequest struct {
 
 func (x *FinishRequest) Reset() {
 	*x = FinishRequest{}
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -852,7 +948,7 @@ func (x *FinishRequest) String() string {
 func (*FinishRequest) ProtoMessage() {}
 
 func (x *FinishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -865,7 +961,7 @@ func (x *FinishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishRequest.ProtoReflect.Descriptor instead.
 func (*FinishRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{14}
+	return file_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FinishRequest) GetToken() uint64 {
@@ -886,7 +982,7 @@ type FinishReply struct {
 
 func (x *FinishReply) Reset() {
 	*x = FinishReply{}
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -898,7 +994,7 @@ func (x *FinishReply) String() string {
 func (*FinishReply) ProtoMessage() {}
 
 func (x *FinishReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -911,7 +1007,7 @@ func (x *FinishReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishReply.ProtoReflect.Descriptor instead.
 func (*FinishReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{15}
+	return file_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FinishReply) GetMeters() []*Meter {
@@ -947,7 +1043,7 @@ type RunReply struct {
 
 func (x *RunReply) Reset() {
 	*x = RunReply{}
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1055,7 @@ func (x *RunReply) String() string {
 func (*RunReply) ProtoMessage() {}
 
 func (x *RunReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1068,7 @@ func (x *RunReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunReply.ProtoReflect.Descriptor instead.
 func (*RunReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{16}
+	return file_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RunReply) GetSlices() []*Slice {
@@ -1013,7 +1109,7 @@ type StepsRequest struct {
 
 func (x *StepsRequest) Reset() {
 	*x = StepsRequest{}
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1121,7 @@ func (x *StepsRequest) String() string {
 func (*StepsRequest) ProtoMessage() {}
 
 func (x *StepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,7 +1134,7 @@ func (x *StepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepsRequest.ProtoReflect.Descriptor instead.
 func (*StepsRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{17}
+	return file_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StepsRequest) GetSeries() *SeriesRequest {
@@ -1065,7 +1161,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1173,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1186,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{18}
+	return file_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Step) GetArm() int64 {
@@ -1117,7 +1213,7 @@ type StepsReply struct {
 
 func (x *StepsReply) Reset() {
 	*x = StepsReply{}
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1225,7 @@ func (x *StepsReply) String() string {
 func (*StepsReply) ProtoMessage() {}
 
 func (x *StepsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1238,7 @@ func (x *StepsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepsReply.ProtoReflect.Descriptor instead.
 func (*StepsReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{19}
+	return file_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StepsReply) GetSlice() *Slice {
@@ -1169,7 +1265,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1181,7 +1277,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1194,7 +1290,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{20}
+	return file_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StopRequest) GetToken() uint64 {
@@ -1220,7 +1316,7 @@ type StopReply struct {
 
 func (x *StopReply) Reset() {
 	*x = StopReply{}
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1328,7 @@ func (x *StopReply) String() string {
 func (*StopReply) ProtoMessage() {}
 
 func (x *StopReply) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1341,7 @@ func (x *StopReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopReply.ProtoReflect.Descriptor instead.
 func (*StopReply) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{21}
+	return file_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StopReply) GetRunning() bool {
@@ -1269,7 +1365,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1281,7 +1377,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1294,7 +1390,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{22}
+	return file_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Failure) GetText() string {
@@ -1356,7 +1452,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1464,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1477,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{23}
+	return file_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Plan) GetToken() uint64 {
@@ -1504,7 +1600,7 @@ type Background struct {
 
 func (x *Background) Reset() {
 	*x = Background{}
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1612,7 @@ func (x *Background) String() string {
 func (*Background) ProtoMessage() {}
 
 func (x *Background) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1625,7 @@ func (x *Background) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Background.ProtoReflect.Descriptor instead.
 func (*Background) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{24}
+	return file_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Background) GetLoad() string {
@@ -1583,7 +1679,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1595,7 +1691,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1608,7 +1704,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{25}
+	return file_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Round) GetArms() []int64 {
@@ -1637,7 +1733,7 @@ type Arm struct {
 
 func (x *Arm) Reset() {
 	*x = Arm{}
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1745,7 @@ func (x *Arm) String() string {
 func (*Arm) ProtoMessage() {}
 
 func (x *Arm) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1758,7 @@ func (x *Arm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arm.ProtoReflect.Descriptor instead.
 func (*Arm) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{26}
+	return file_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Arm) GetName() string {
@@ -1752,7 +1848,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1764,7 +1860,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1777,7 +1873,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{27}
+	return file_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Pair) GetFrom() *Endpoint {
@@ -1808,7 +1904,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1820,7 +1916,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1833,7 +1929,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{28}
+	return file_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Endpoint) GetMachine() string {
@@ -1895,7 +1991,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +2003,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2016,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{29}
+	return file_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Slice) GetArm() int64 {
@@ -2000,7 +2096,7 @@ type Latency struct {
 
 func (x *Latency) Reset() {
 	*x = Latency{}
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2108,7 @@ func (x *Latency) String() string {
 func (*Latency) ProtoMessage() {}
 
 func (x *Latency) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2121,7 @@ func (x *Latency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Latency.ProtoReflect.Descriptor instead.
 func (*Latency) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{30}
+	return file_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Latency) GetRequests() int64 {
@@ -2133,7 +2229,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2241,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2254,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{31}
+	return file_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Stream) GetSentMessages() int64 {
@@ -2263,7 +2359,7 @@ type Meter struct {
 
 func (x *Meter) Reset() {
 	*x = Meter{}
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2371,7 @@ func (x *Meter) String() string {
 func (*Meter) ProtoMessage() {}
 
 func (x *Meter) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2384,7 @@ func (x *Meter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meter.ProtoReflect.Descriptor instead.
 func (*Meter) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{32}
+	return file_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Meter) GetCell() string {
@@ -2367,7 +2463,12 @@ const file_agent_proto_rawDesc = "" +
 	"\aventuri\x18\x02 \x01(\tR\aventuri\x12\x18\n" +
 	"\amachine\x18\x03 \x01(\tR\amachine\x12\x12\n" +
 	"\x04cpus\x18\x04 \x03(\x03R\x04cpus\x12\x10\n" +
-	"\x03now\x18\x05 \x01(\x03R\x03now\";\n" +
+	"\x03now\x18\x05 \x01(\x03R\x03now\"5\n" +
+	"\vCallRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04body\x18\x02 \x01(\fR\x04body\"\x1f\n" +
+	"\tCallReply\x12\x12\n" +
+	"\x04body\x18\x01 \x01(\fR\x04body\";\n" +
 	"\vLockRequest\x12\x12\n" +
 	"\x04wait\x18\x01 \x01(\bR\x04wait\x12\x18\n" +
 	"\acommand\x18\x02 \x01(\tR\acommand\"\v\n" +
@@ -2554,10 +2655,11 @@ const file_agent_proto_rawDesc = "" +
 	"resolution\x1a9\n" +
 	"\vValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\x9c\x06\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\xe0\x06\n" +
 	"\x05Agent\x12K\n" +
 	"\aVersion\x12 .venturi.agent.v1.VersionRequest\x1a\x1e.venturi.agent.v1.VersionReply\x12H\n" +
 	"\x06Locate\x12\x1f.venturi.agent.v1.LocateRequest\x1a\x1d.venturi.agent.v1.LocateReply\x12B\n" +
+	"\x04Call\x12\x1d.venturi.agent.v1.CallRequest\x1a\x1b.venturi.agent.v1.CallReply\x12B\n" +
 	"\x04Lock\x12\x1d.venturi.agent.v1.LockRequest\x1a\x1b.venturi.agent.v1.LockReply\x12;\n" +
 	"\x05Beats\x12\x16.venturi.agent.v1.Beat\x1a\x16.venturi.agent.v1.Beat(\x010\x01\x12E\n" +
 	"\x05Facts\x12\x1e.venturi.agent.v1.FactsRequest\x1a\x1c.venturi.agent.v1.FactsReply\x12F\n" +
@@ -2581,96 +2683,100 @@ func file_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_agent_proto_goTypes = []any{
 	(Beat_Kind)(0),         // 0: venturi.agent.v1.Beat.Kind
 	(*CommandRequest)(nil), // 1: venturi.agent.v1.CommandRequest
 	(*CommandReply)(nil),   // 2: venturi.agent.v1.CommandReply
 	(*VersionRequest)(nil), // 3: venturi.agent.v1.VersionRequest
 	(*VersionReply)(nil),   // 4: venturi.agent.v1.VersionReply
-	(*LockRequest)(nil),    // 5: venturi.agent.v1.LockRequest
-	(*LockReply)(nil),      // 6: venturi.agent.v1.LockReply
-	(*Beat)(nil),           // 7: venturi.agent.v1.Beat
-	(*LocateRequest)(nil),  // 8: venturi.agent.v1.LocateRequest
-	(*LocateReply)(nil),    // 9: venturi.agent.v1.LocateReply
-	(*FactsRequest)(nil),   // 10: venturi.agent.v1.FactsRequest
-	(*Space)(nil),          // 11: venturi.agent.v1.Space
-	(*FactsReply)(nil),     // 12: venturi.agent.v1.FactsReply
-	(*SeriesRequest)(nil),  // 13: venturi.agent.v1.SeriesRequest
-	(*ServeReply)(nil),     // 14: venturi.agent.v1.ServeReply
-	(*FinishRequest)(nil),  // 15: venturi.agent.v1.FinishRequest
-	(*FinishReply)(nil),    // 16: venturi.agent.v1.FinishReply
-	(*RunReply)(nil),       // 17: venturi.agent.v1.RunReply
-	(*StepsRequest)(nil),   // 18: venturi.agent.v1.StepsRequest
-	(*Step)(nil),           // 19: venturi.agent.v1.Step
-	(*StepsReply)(nil),     // 20: venturi.agent.v1.StepsReply
-	(*StopRequest)(nil),    // 21: venturi.agent.v1.StopRequest
-	(*StopReply)(nil),      // 22: venturi.agent.v1.StopReply
-	(*Failure)(nil),        // 23: venturi.agent.v1.Failure
-	(*Plan)(nil),           // 24: venturi.agent.v1.Plan
-	(*Background)(nil),     // 25: venturi.agent.v1.Background
-	(*Round)(nil),          // 26: venturi.agent.v1.Round
-	(*Arm)(nil),            // 27: venturi.agent.v1.Arm
-	(*Pair)(nil),           // 28: venturi.agent.v1.Pair
-	(*Endpoint)(nil),       // 29: venturi.agent.v1.Endpoint
-	(*Slice)(nil),          // 30: venturi.agent.v1.Slice
-	(*Latency)(nil),        // 31: venturi.agent.v1.Latency
-	(*Stream)(nil),         // 32: venturi.agent.v1.Stream
-	(*Meter)(nil),          // 33: venturi.agent.v1.Meter
-	nil,                    // 34: venturi.agent.v1.ServeReply.ShutEntry
-	nil,                    // 35: venturi.agent.v1.Meter.ValuesEntry
+	(*CallRequest)(nil),    // 5: venturi.agent.v1.CallRequest
+	(*CallReply)(nil),      // 6: venturi.agent.v1.CallReply
+	(*LockRequest)(nil),    // 7: venturi.agent.v1.LockRequest
+	(*LockReply)(nil),      // 8: venturi.agent.v1.LockReply
+	(*Beat)(nil),           // 9: venturi.agent.v1.Beat
+	(*LocateRequest)(nil),  // 10: venturi.agent.v1.LocateRequest
+	(*LocateReply)(nil),    // 11: venturi.agent.v1.LocateReply
+	(*FactsRequest)(nil),   // 12: venturi.agent.v1.FactsRequest
+	(*Space)(nil),          // 13: venturi.agent.v1.Space
+	(*FactsReply)(nil),     // 14: venturi.agent.v1.FactsReply
+	(*SeriesRequest)(nil),  // 15: venturi.agent.v1.SeriesRequest
+	(*ServeReply)(nil),     // 16: venturi.agent.v1.ServeReply
+	(*FinishRequest)(nil),  // 17: venturi.agent.v1.FinishRequest
+	(*FinishReply)(nil),    // 18: venturi.agent.v1.FinishReply
+	(*RunReply)(nil),       // 19: venturi.agent.v1.RunReply
+	(*StepsRequest)(nil),   // 20: venturi.agent.v1.StepsRequest
+	(*Step)(nil),           // 21: venturi.agent.v1.Step
+	(*StepsReply)(nil),     // 22: venturi.agent.v1.StepsReply
+	(*StopRequest)(nil),    // 23: venturi.agent.v1.StopRequest
+	(*StopReply)(nil),      // 24: venturi.agent.v1.StopReply
+	(*Failure)(nil),        // 25: venturi.agent.v1.Failure
+	(*Plan)(nil),           // 26: venturi.agent.v1.Plan
+	(*Background)(nil),     // 27: venturi.agent.v1.Background
+	(*Round)(nil),          // 28: venturi.agent.v1.Round
+	(*Arm)(nil),            // 29: venturi.agent.v1.Arm
+	(*Pair)(nil),           // 30: venturi.agent.v1.Pair
+	(*Endpoint)(nil),       // 31: venturi.agent.v1.Endpoint
+	(*Slice)(nil),          // 32: venturi.agent.v1.Slice
+	(*Latency)(nil),        // 33: venturi.agent.v1.Latency
+	(*Stream)(nil),         // 34: venturi.agent.v1.Stream
+	(*Meter)(nil),          // 35: venturi.agent.v1.Meter
+	nil,                    // 36: venturi.agent.v1.ServeReply.ShutEntry
+	nil,                    // 37: venturi.agent.v1.Meter.ValuesEntry
 }
 var file_agent_proto_depIdxs = []int32{
 	0,  // 0: venturi.agent.v1.Beat.kind:type_name -> venturi.agent.v1.Beat.Kind
-	29, // 1: venturi.agent.v1.LocateReply.end:type_name -> venturi.agent.v1.Endpoint
-	11, // 2: venturi.agent.v1.FactsRequest.spaces:type_name -> venturi.agent.v1.Space
-	24, // 3: venturi.agent.v1.SeriesRequest.plan:type_name -> venturi.agent.v1.Plan
-	34, // 4: venturi.agent.v1.ServeReply.shut:type_name -> venturi.agent.v1.ServeReply.ShutEntry
-	33, // 5: venturi.agent.v1.FinishReply.meters:type_name -> venturi.agent.v1.Meter
-	23, // 6: venturi.agent.v1.FinishReply.failure:type_name -> venturi.agent.v1.Failure
-	30, // 7: venturi.agent.v1.RunReply.slices:type_name -> venturi.agent.v1.Slice
-	33, // 8: venturi.agent.v1.RunReply.meters:type_name -> venturi.agent.v1.Meter
-	23, // 9: venturi.agent.v1.RunReply.failure:type_name -> venturi.agent.v1.Failure
-	13, // 10: venturi.agent.v1.StepsRequest.series:type_name -> venturi.agent.v1.SeriesRequest
-	19, // 11: venturi.agent.v1.StepsRequest.step:type_name -> venturi.agent.v1.Step
-	30, // 12: venturi.agent.v1.StepsReply.slice:type_name -> venturi.agent.v1.Slice
-	33, // 13: venturi.agent.v1.StepsReply.meters:type_name -> venturi.agent.v1.Meter
-	27, // 14: venturi.agent.v1.Plan.arms:type_name -> venturi.agent.v1.Arm
-	26, // 15: venturi.agent.v1.Plan.schedule:type_name -> venturi.agent.v1.Round
-	25, // 16: venturi.agent.v1.Plan.beside:type_name -> venturi.agent.v1.Background
-	28, // 17: venturi.agent.v1.Arm.ends:type_name -> venturi.agent.v1.Pair
-	29, // 18: venturi.agent.v1.Pair.from:type_name -> venturi.agent.v1.Endpoint
-	29, // 19: venturi.agent.v1.Pair.to:type_name -> venturi.agent.v1.Endpoint
-	31, // 20: venturi.agent.v1.Slice.latency:type_name -> venturi.agent.v1.Latency
-	32, // 21: venturi.agent.v1.Slice.stream:type_name -> venturi.agent.v1.Stream
-	23, // 22: venturi.agent.v1.Slice.failure:type_name -> venturi.agent.v1.Failure
-	32, // 23: venturi.agent.v1.Slice.beside:type_name -> venturi.agent.v1.Stream
-	35, // 24: venturi.agent.v1.Meter.values:type_name -> venturi.agent.v1.Meter.ValuesEntry
-	23, // 25: venturi.agent.v1.ServeReply.ShutEntry.value:type_name -> venturi.agent.v1.Failure
+	31, // 1: venturi.agent.v1.LocateReply.end:type_name -> venturi.agent.v1.Endpoint
+	13, // 2: venturi.agent.v1.FactsRequest.spaces:type_name -> venturi.agent.v1.Space
+	26, // 3: venturi.agent.v1.SeriesRequest.plan:type_name -> venturi.agent.v1.Plan
+	36, // 4: venturi.agent.v1.ServeReply.shut:type_name -> venturi.agent.v1.ServeReply.ShutEntry
+	35, // 5: venturi.agent.v1.FinishReply.meters:type_name -> venturi.agent.v1.Meter
+	25, // 6: venturi.agent.v1.FinishReply.failure:type_name -> venturi.agent.v1.Failure
+	32, // 7: venturi.agent.v1.RunReply.slices:type_name -> venturi.agent.v1.Slice
+	35, // 8: venturi.agent.v1.RunReply.meters:type_name -> venturi.agent.v1.Meter
+	25, // 9: venturi.agent.v1.RunReply.failure:type_name -> venturi.agent.v1.Failure
+	15, // 10: venturi.agent.v1.StepsRequest.series:type_name -> venturi.agent.v1.SeriesRequest
+	21, // 11: venturi.agent.v1.StepsRequest.step:type_name -> venturi.agent.v1.Step
+	32, // 12: venturi.agent.v1.StepsReply.slice:type_name -> venturi.agent.v1.Slice
+	35, // 13: venturi.agent.v1.StepsReply.meters:type_name -> venturi.agent.v1.Meter
+	29, // 14: venturi.agent.v1.Plan.arms:type_name -> venturi.agent.v1.Arm
+	28, // 15: venturi.agent.v1.Plan.schedule:type_name -> venturi.agent.v1.Round
+	27, // 16: venturi.agent.v1.Plan.beside:type_name -> venturi.agent.v1.Background
+	30, // 17: venturi.agent.v1.Arm.ends:type_name -> venturi.agent.v1.Pair
+	31, // 18: venturi.agent.v1.Pair.from:type_name -> venturi.agent.v1.Endpoint
+	31, // 19: venturi.agent.v1.Pair.to:type_name -> venturi.agent.v1.Endpoint
+	33, // 20: venturi.agent.v1.Slice.latency:type_name -> venturi.agent.v1.Latency
+	34, // 21: venturi.agent.v1.Slice.stream:type_name -> venturi.agent.v1.Stream
+	25, // 22: venturi.agent.v1.Slice.failure:type_name -> venturi.agent.v1.Failure
+	34, // 23: venturi.agent.v1.Slice.beside:type_name -> venturi.agent.v1.Stream
+	37, // 24: venturi.agent.v1.Meter.values:type_name -> venturi.agent.v1.Meter.ValuesEntry
+	25, // 25: venturi.agent.v1.ServeReply.ShutEntry.value:type_name -> venturi.agent.v1.Failure
 	3,  // 26: venturi.agent.v1.Agent.Version:input_type -> venturi.agent.v1.VersionRequest
-	8,  // 27: venturi.agent.v1.Agent.Locate:input_type -> venturi.agent.v1.LocateRequest
-	5,  // 28: venturi.agent.v1.Agent.Lock:input_type -> venturi.agent.v1.LockRequest
-	7,  // 29: venturi.agent.v1.Agent.Beats:input_type -> venturi.agent.v1.Beat
-	10, // 30: venturi.agent.v1.Agent.Facts:input_type -> venturi.agent.v1.FactsRequest
-	13, // 31: venturi.agent.v1.Agent.Serve:input_type -> venturi.agent.v1.SeriesRequest
-	15, // 32: venturi.agent.v1.Agent.Finish:input_type -> venturi.agent.v1.FinishRequest
-	13, // 33: venturi.agent.v1.Agent.Run:input_type -> venturi.agent.v1.SeriesRequest
-	18, // 34: venturi.agent.v1.Agent.Steps:input_type -> venturi.agent.v1.StepsRequest
-	21, // 35: venturi.agent.v1.Agent.Stop:input_type -> venturi.agent.v1.StopRequest
-	1,  // 36: venturi.agent.v1.Agent.Command:input_type -> venturi.agent.v1.CommandRequest
-	4,  // 37: venturi.agent.v1.Agent.Version:output_type -> venturi.agent.v1.VersionReply
-	9,  // 38: venturi.agent.v1.Agent.Locate:output_type -> venturi.agent.v1.LocateReply
-	6,  // 39: venturi.agent.v1.Agent.Lock:output_type -> venturi.agent.v1.LockReply
-	7,  // 40: venturi.agent.v1.Agent.Beats:output_type -> venturi.agent.v1.Beat
-	12, // 41: venturi.agent.v1.Agent.Facts:output_type -> venturi.agent.v1.FactsReply
-	14, // 42: venturi.agent.v1.Agent.Serve:output_type -> venturi.agent.v1.ServeReply
-	16, // 43: venturi.agent.v1.Agent.Finish:output_type -> venturi.agent.v1.FinishReply
-	17, // 44: venturi.agent.v1.Agent.Run:output_type -> venturi.agent.v1.RunReply
-	20, // 45: venturi.agent.v1.Agent.Steps:output_type -> venturi.agent.v1.StepsReply
-	22, // 46: venturi.agent.v1.Agent.Stop:output_type -> venturi.agent.v1.StopReply
-	2,  // 47: venturi.agent.v1.Agent.Command:output_type -> venturi.agent.v1.CommandReply
-	37, // [37:48] is the sub-list for method output_type
-	26, // [26:37] is the sub-list for method input_type
+	10, // 27: venturi.agent.v1.Agent.Locate:input_type -> venturi.agent.v1.LocateRequest
+	5,  // 28: venturi.agent.v1.Agent.Call:input_type -> venturi.agent.v1.CallRequest
+	7,  // 29: venturi.agent.v1.Agent.Lock:input_type -> venturi.agent.v1.LockRequest
+	9,  // 30: venturi.agent.v1.Agent.Beats:input_type -> venturi.agent.v1.Beat
+	12, // 31: venturi.agent.v1.Agent.Facts:input_type -> venturi.agent.v1.FactsRequest
+	15, // 32: venturi.agent.v1.Agent.Serve:input_type -> venturi.agent.v1.SeriesRequest
+	17, // 33: venturi.agent.v1.Agent.Finish:input_type -> venturi.agent.v1.FinishRequest
+	15, // 34: venturi.agent.v1.Agent.Run:input_type -> venturi.agent.v1.SeriesRequest
+	20, // 35: venturi.agent.v1.Agent.Steps:input_type -> venturi.agent.v1.StepsRequest
+	23, // 36: venturi.agent.v1.Agent.Stop:input_type -> venturi.agent.v1.StopRequest
+	1,  // 37: venturi.agent.v1.Agent.Command:input_type -> venturi.agent.v1.CommandRequest
+	4,  // 38: venturi.agent.v1.Agent.Version:output_type -> venturi.agent.v1.VersionReply
+	11, // 39: venturi.agent.v1.Agent.Locate:output_type -> venturi.agent.v1.LocateReply
+	6,  // 40: venturi.agent.v1.Agent.Call:output_type -> venturi.agent.v1.CallReply
+	8,  // 41: venturi.agent.v1.Agent.Lock:output_type -> venturi.agent.v1.LockReply
+	9,  // 42: venturi.agent.v1.Agent.Beats:output_type -> venturi.agent.v1.Beat
+	14, // 43: venturi.agent.v1.Agent.Facts:output_type -> venturi.agent.v1.FactsReply
+	16, // 44: venturi.agent.v1.Agent.Serve:output_type -> venturi.agent.v1.ServeReply
+	18, // 45: venturi.agent.v1.Agent.Finish:output_type -> venturi.agent.v1.FinishReply
+	19, // 46: venturi.agent.v1.Agent.Run:output_type -> venturi.agent.v1.RunReply
+	22, // 47: venturi.agent.v1.Agent.Steps:output_type -> venturi.agent.v1.StepsReply
+	24, // 48: venturi.agent.v1.Agent.Stop:output_type -> venturi.agent.v1.StopReply
+	2,  // 49: venturi.agent.v1.Agent.Command:output_type -> venturi.agent.v1.CommandReply
+	38, // [38:50] is the sub-list for method output_type
+	26, // [26:38] is the sub-list for method input_type
 	26, // [26:26] is the sub-list for extension type_name
 	26, // [26:26] is the sub-list for extension extendee
 	0,  // [0:26] is the sub-list for field type_name
@@ -2687,7 +2793,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   35,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Agent_Version_FullMethodName = "/venturi.agent.v1.Agent/Version"
 	Agent_Locate_FullMethodName  = "/venturi.agent.v1.Agent/Locate"
+	Agent_Call_FullMethodName    = "/venturi.agent.v1.Agent/Call"
 	Agent_Lock_FullMethodName    = "/venturi.agent.v1.Agent/Lock"
 	Agent_Beats_FullMethodName   = "/venturi.agent.v1.Agent/Beats"
 	Agent_Facts_FullMethodName   = "/venturi.agent.v1.Agent/Facts"
@@ -46,6 +47,8 @@ type AgentClient interface {
 	// Locate finds an end of traffic on the machine: a namespace, its address, and the
 	// route from there to another end.
 	Locate(ctx context.Context, in *LocateRequest, opts ...grpc.CallOption) (*LocateReply, error)
+	// Call makes one of the calls that the agent's program adds, such as to raise a part of a lab.
+	Call(ctx context.Context, in *CallRequest, opts ...grpc.CallOption) (*CallReply, error)
 	// Lock makes sure that nobody else measures on the machine, until the channel ends.
 	Lock(ctx context.Context, in *LockRequest, opts ...grpc.CallOption) (*LockReply, error)
 	// Beats tell either end that the other is alive, where a dead one would not show:
@@ -101,6 +104,16 @@ func (c *agentClient) Locate(ctx context.Context, in *LocateRequest, opts ...grp
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(LocateReply)
 	err := c.cc.Invoke(ctx, Agent_Locate_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentClient) Call(ctx context.Context, in *CallRequest, opts ...grpc.CallOption) (*CallReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CallReply)
+	err := c.cc.Invoke(ctx, Agent_Call_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -215,6 +228,8 @@ type AgentServer interface {
 	// Locate finds an end of traffic on the machine: a namespace, its address, and the
 	// route from there to another end.
 	Locate(context.Context, *LocateRequest) (*LocateReply, error)
+	// Call makes one of the calls that the agent's program adds, such as to raise a part of a lab.
+	Call(context.Context, *CallRequest) (*CallReply, error)
 	// Lock makes sure that nobody else measures on the machine, until the channel ends.
 	Lock(context.Context, *LockRequest) (*LockReply, error)
 	// Beats tell either end that the other is alive, where a dead one would not show:
@@ -261,6 +276,9 @@ func (UnimplementedAgentServer) Version(context.Context, *VersionRequest) (*Vers
 }
 func (UnimplementedAgentServer) Locate(context.Context, *LocateRequest) (*LocateReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Locate not implemented")
+}
+func (UnimplementedAgentServer) Call(context.Context, *CallRequest) (*CallReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Call not implemented")
 }
 func (UnimplementedAgentServer) Lock(context.Context, *LockRequest) (*LockReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Lock not implemented")
@@ -342,6 +360,24 @@ func _Agent_Locate_Handler(srv interface{}, ctx context.Context, dec func(interf
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AgentServer).Locate(ctx, req.(*LocateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Agent_Call_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CallRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServer).Call(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Agent_Call_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServer).Call(ctx, req.(*CallRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -489,6 +525,10 @@ var Agent_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Locate",
 			Handler:    _Agent_Locate_Handler,
+		},
+		{
+			MethodName: "Call",
+			Handler:    _Agent_Call_Handler,
 		},
 		{
 			MethodName: "Lock",

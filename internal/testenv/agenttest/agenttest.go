@@ -9,14 +9,25 @@ import (
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/netcfg"
 )
 
 // RunAgent is the role of an agent for testenv.Main: args are those that a lab
 // starts one with. It returns the exit code.
 func RunAgent(args []string) int {
+	if name := valueOf(args, "--watch"); name != "" {
+		if err := lab.WatchPart(os.Stdin, name); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
 	o := agent.Options{Machine: valueOf(args, "--machine"), Socket: valueOf(args, "--socket"), Stdin: os.Stdin}
 	start := func() error { return agent.Main(context.Background(), o) }
 	if slices.Contains(args, "--stdio") {
+		parts := &lab.Parts{Program: netcfg.OwnProgram()}
+		o.Calls, o.Close = parts.Calls(), parts.Close
 		start = func() error {
 			return agent.Stdio(context.Background(), os.Stdin, os.Stdout, valueOf(args, "--remove"), o)
 		}

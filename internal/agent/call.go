@@ -1,0 +1,43 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/venturi-net/venturi/internal/agent/agentpb"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Call is of [agentpb.AgentServer].
+func (s *server) Call(ctx context.Context, req *agentpb.CallRequest) (*agentpb.CallReply, error) {
+	call := s.calls[req.GetName()]
+	if call == nil {
+		return nil, verr.New(verr.Failed, "cannot call "+req.GetName()+" on "+s.machine, "this agent has no such call", "use the same version of venturi there")
+	}
+	body, err := call(ctx, req.GetBody())
+	if err != nil {
+		return nil, err
+	}
+	return &agentpb.CallReply{Body: body}, nil
+}
+
+// Call makes one of the calls that the program of the agent adds to its own: in is what it
+// gets, and out what it gives. Errors are those of the call.
+func (c *Client) Call(ctx context.Context, name string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("encode call %s: %w", name, err)
+	}
+	reply, err := c.api.Call(ctx, &agentpb.CallRequest{Name: name, Body: body})
+	if why := c.lost.Load(); err != nil && why != nil {
+		return why
+	}
+	if err != nil {
+		return fromStatus(c.machine, err)
+	}
+	if err := json.Unmarshal(reply.GetBody(), out); err != nil {
+		return fmt.Errorf("decode answer to %s: %w", name, err)
+	}
+	return nil
+}

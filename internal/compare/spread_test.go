@@ -1,0 +1,217 @@
+package compare
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/ovs"
+	"github.com/venturi-net/venturi/internal/remote"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// joined are two machines that share nothing but the kernel, joined by a cable.
+func joined(t *testing.T) [2]*testenv.SSHMachine {
+	t.Helper()
+	m := [2]*testenv.SSHMachine{testenv.NewSSHMachine(t, "client"), testenv.NewSSHMachine(t, "server")}
+	testenv.Join(t, m[0], m[1])
+	return m
+}
+
+// onCards asks for paths on the network cards of two machines.
+func onCards(t *testing.T, m [2]*testenv.SSHMachine, paths ...string) Request {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Request{
+		Paths: paths, Loads: []string{"tcp_lat", "udp_lat"}, Series: 2, Rounds: 3, Slice: 20 * time.Millisecond, Out: t.TempDir(),
+		Remote: Remote{
+			Machines: []remote.Machine{{Name: "a", Host: "client"}, {Name: "b", Host: "server"}},
+			Options:  remote.Options{Program: program, SSH: testenv.SSHCommand(t, m[0], m[1])},
+			Dev:      "eth0",
+		},
+	}
+}
+
+// measured wants slices of every arm that carried something, and no warning.
+func measured(t *testing.T, rec *result.Record) {
+	t.Helper()
+	carried := map[string]int{}
+	for _, s := range rec.Slices {
+		if s.Failed == "" && (s.Latency != nil && s.Latency.Replies > 0 || s.Stream != nil && s.Stream.RecvBytes > 0) {
+			carried[s.Arm]++
+		}
+	}
+	all := len(rec.Slices) / len(rec.Plan.Arms)
+	for _, arm := range rec.Plan.Arms {
+		// On a busy machine, all of 20 ms may pass without a packet.
+		if carried[arm.Name] < all-all/3 || all == 0 {
+			t.Errorf("%d of %d slices of %s carried something", carried[arm.Name], all, arm.Name)
+		}
+	}
+	for _, w := range rec.Warnings {
+		t.Errorf("warning: %s %s", w.Code, w.Text)
+	}
+}
+
+// nothingLeft waits until a machine has no process, namespace, device or file of ours.
+func nothingLeft(t *testing.T, m *testenv.SSHMachine) {
+	t.Helper()
+	noAgent(t, m)
+	look := func() (left []string) {
+		for _, folder := range []string{"/run/netns", "/run/venturi"} {
+			entries, _ := os.ReadDir(m.Root() + folder)
+			for _, e := range entries {
+				if e.IsDir() || strings.HasPrefix(e.Name(), "venturi.") {
+					left = append(left, folder+"/"+e.Name())
+				}
+			}
+		}
+		return append(left, m.Devices(t, "lo", "eth0")...)
+	}
+	left := look()
+	for end := time.Now().Add(givenUpAfter); len(left) > 0 && time.Now().Before(end); left = look() {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if len(left) > 0 {
+		t.Errorf("machine %s still has %v", m.Name, left)
+	}
+	if flags := m.Flags(t, "eth0"); strings.Contains(flags, "PROMISC") {
+		t.Errorf("eth0 of machine %s is %s", m.Name, flags)
+	}
+}
+
+// Every machine builds its half of the paths on its network card, and takes it down.
+func TestPathsOnCards(t *testing.T) {
+	m := joined(t)
+	q := onCards(t, m, "host", "routed", "vxlan", "bgp", "macvlan", "vxlan+fast", "vxlan:tunnels=2")
+	q.Services = 3
+	rec, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured(t, rec)
+	if !strings.Contains(rec.Plan.Wire, "eth0 by macvlan") || rec.Plan.SharedCores {
+		t.Errorf("the wire is %q; shared cores: %v", rec.Plan.Wire, rec.Plan.SharedCores)
+	}
+	for i, name := range []string{"a", "b"} {
+		f := rec.Facts[i]
+		if !slices.ContainsFunc(f.Devices, func(d result.Device) bool { return d.Namespace == name+"/vxlan" && d.Name == "eth0" }) {
+			t.Errorf("the facts of %s lack the pod of vxlan: %+v", name, f.Devices)
+		}
+		if !slices.ContainsFunc(f.Devices, func(d result.Device) bool { return d.Namespace == name && d.Name == "eth0" && d.Kind == "veth" }) {
+			t.Errorf("the facts of %s lack its network card", name)
+		}
+	}
+	for _, m := range m {
+		nothingLeft(t, m)
+	}
+}
+
+// Bridges and switches behind a card get frames that are not for the card's MAC.
+func TestSwitchesOnCards(t *testing.T) {
+	testenv.Needs(t, ovs.Needs()...)
+	m := joined(t)
+	rec, _, err := Do(t.Context(), resolve(t, onCards(t, m, "host", "ovs-vlan:datapath=netdev,ids=2", "ovs-qinq:datapath=netdev", "ovs-vxlan:datapath=netdev")), Host{Watch: deaf{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured(t, rec)
+	for _, m := range m {
+		nothingLeft(t, m)
+	}
+}
+
+// However the agent or the channel ends, the machines take down what they built.
+func TestCardsAfterKill(t *testing.T) {
+	for name, kill := range map[string]func(m *testenv.SSHMachine, t *testing.T){
+		"agent": func(m *testenv.SSHMachine, t *testing.T) { killAll(m, "agent --stdio") },
+		"ssh":   func(m *testenv.SSHMachine, t *testing.T) { killAll(m, "sshd") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := joined(t)
+			q := onCards(t, m, "host", "bgp")
+			q.Series, q.Rounds, q.Loads = 100, 10, []string{"tcp_lat"}
+			var killed time.Time
+			rec, _, err := Do(t.Context(), resolve(t, q), Host{Watch: &firstSeries{callback: func() {
+				killed = time.Now()
+				kill(m[1], t)
+			}}})
+			if verr.Code(err) != verr.Partial || killed.IsZero() || rec == nil || len(rec.Slices) == 0 {
+				t.Errorf("error %v, killed at %v", err, killed)
+			}
+			for _, m := range m {
+				nothingLeft(t, m)
+			}
+		})
+	}
+}
+
+// killAll kills the processes of a machine whose command holds a text.
+func killAll(m *testenv.SSHMachine, text string) {
+	for pid, command := range m.Processes() {
+		if strings.Contains(command, text) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// What cannot be built is refused, with the machine's name, before anything is made.
+func TestCardsRefused(t *testing.T) {
+	m := joined(t)
+	m[1].Do(t, "ip", "link", "set", "eth0", "down")
+	for text, change := range map[string]func(*Request){
+		"b":                       func(q *Request) {},
+		"there is no such device": func(q *Request) { q.Remote.Dev = "eth7" },
+		"give another network":    func(q *Request) { q.Remote.Net = "192.0.2.0/24" },
+	} {
+		q := onCards(t, m, "vxlan")
+		change(&q)
+		_, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}})
+		if verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, m := range m {
+		noAgent(t, m)
+	}
+}
+
+func TestParseCards(t *testing.T) {
+	machines := []remote.Machine{{Name: "a"}, {Name: "b"}}
+	for text, want := range map[string][2]lab.SharedCard{
+		"eth1":             {{Device: "eth1"}, {Device: "eth1"}},
+		"eth1,ipvlan":      {{Device: "eth1", IPVLAN: true}, {Device: "eth1", IPVLAN: true}},
+		"a=eth1,b=ens5":    {{Device: "eth1"}, {Device: "ens5"}},
+		"b=ens5,eth1":      {{Device: "eth1"}, {Device: "ens5"}},
+		"a=eth1.7,b=bond0": {{Device: "eth1.7"}, {Device: "bond0"}},
+	} {
+		if got, err := ParseCards(text, machines); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "a=eth1", "c=eth1", "eth 1", "a=../x,b=y", "ipvlan", "eth1,"} {
+		if got, err := ParseCards(text, machines); verr.Code(err) != verr.Usage {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+	for _, q := range []Request{
+		{Paths: []string{"ovn-overlay"}, Remote: Remote{Dev: "eth0"}},
+		{Paths: []string{"vxlan"}, Remote: Remote{Dev: "eth0", Net: "10.244.0.0/24"}},
+		{Paths: []string{"host"}, Remote: Remote{Net: "10.9.0.0/24"}},
+		{Paths: []string{"host"}, Services: 10},
+	} {
+		q.Remote.Machines = machines
+		if _, err := q.Resolve(); verr.Code(err) != verr.Usage {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+}

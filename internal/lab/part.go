@@ -1,0 +1,224 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/feature"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/path"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// A lab may be spread over real hosts: each builds its own machine, and the wire is the
+// network that joins one card of each. All that a host needs to know of the others is
+// computed or told: names, addresses and MACs.
+
+// Part is what a host needs to know to raise its machine of such a lab.
+type Part struct {
+	Name     string        `json:"name"`
+	Paths    []string      `json:"paths"`
+	Names    []string      `json:"names"`
+	Services int           `json:"services,omitempty"`
+	Machines []PartMachine `json:"machines"`
+	Self     int           `json:"own"` // which of the machines is on this host
+	Card     SharedCard    `json:"card"`
+	Net      netip.Prefix  `json:"net"` // of the machines' addresses on the wire
+	MTU      int           `json:"mtu"` // of the wire, bytes
+	OUI      [2]byte       `json:"oui"` // of all MACs, so that two labs in one network differ
+
+	Program []string `json:"-"` // starts this very program
+}
+
+// PartMachine is a machine of a lab that is spread over hosts.
+type PartMachine struct {
+	Name string           `json:"name"`
+	MAC  net.HardwareAddr `json:"mac,omitempty"` // of its device on the wire; nil: it is computed
+}
+
+// SharedCard is a network card of a host, which lends the lab a macvlan or an ipvlan.
+type SharedCard struct {
+	Device string `json:"device"`
+	IPVLAN bool   `json:"ipvlan,omitempty"` // the network allows the card one MAC
+}
+
+// CardState is what the others need to know of a host's card.
+type CardState struct {
+	MAC net.HardwareAddr `json:"mac"`
+	MTU int              `json:"mtu"` // bytes
+}
+
+// String names the kind of device.
+func (c SharedCard) String() string {
+	if c.IPVLAN {
+		return c.Device + " by ipvlan"
+	}
+	return c.Device + " by macvlan"
+}
+
+// WireNet is the network of the machines' addresses when the user names none.
+func WireNet() netip.Prefix { return wireNet }
+
+// ParseNet reads the network of the machines' addresses on the wire. Errors are for a user.
+func ParseNet(text string) (netip.Prefix, error) {
+	if text == "" {
+		return wireNet, nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err == nil && (!p.Addr().Is4() || p.Bits() > 29 || p.Bits() < 8) {
+		err = errors.New("it is not an IPv4 network of /8 to /29")
+	}
+	if err == nil && (p.Overlaps(path.Pods) || p.Overlaps(path.Tunnels)) {
+		err = fmt.Errorf("it overlaps %s of the pods or %s of the tunnels", path.Pods, path.Tunnels)
+	}
+	if err != nil {
+		return p, verr.Wrap(verr.Usage, fmt.Sprintf("cannot use --net %q", text), err, "name a network that nobody uses there, such as "+wireNet.String())
+	}
+	return p.Masked(), nil
+}
+
+// Inspect tells what others need to know of the card, and refuses one that cannot be
+// shared. It changes nothing. Errors are for a user.
+func (c SharedCard) Inspect(network netip.Prefix) (s CardState, err error) {
+	refuse := func(why, do string) (CardState, error) {
+		return s, verr.New(verr.Usage, "cannot build on network card "+c.Device, why, do)
+	}
+	links, err := host.Links()
+	if err != nil {
+		return s, err
+	}
+	var names []string
+	for _, l := range links {
+		a := l.Attrs()
+		if a.Flags&net.FlagLoopback == 0 && len(a.HardwareAddr) == 6 {
+			names = append(names, a.Name)
+		}
+		if a.Name != c.Device {
+			continue
+		}
+		switch {
+		case a.Flags&net.FlagLoopback != 0 || len(a.HardwareAddr) != 6:
+			return refuse("it is no Ethernet device", "name a network card")
+		case a.Flags&net.FlagUp == 0:
+			return refuse("it is down", "bring it up there: ip link set dev "+c.Device+" up")
+		case a.MasterIndex != 0:
+			return refuse("it is a port of a bridge, a bond or a switch", "name that device, or a card that belongs to none")
+		}
+		s = CardState{MAC: a.HardwareAddr, MTU: a.MTU}
+	}
+	if s.MAC == nil {
+		return refuse("there is no such device", "name one of "+strings.Join(names, ", "))
+	}
+	addrs, err := host.Addresses()
+	if err != nil {
+		return s, err
+	}
+	for _, a := range addrs {
+		if network.Contains(a.Addr) {
+			return refuse(fmt.Sprintf("the network %s of the machines' addresses holds %s of this host", network, a), "give another network with --net")
+		}
+	}
+	return s, nil
+}
+
+// options are those of an ordinary lab.
+func (p Part) options() Options {
+	return Options{Name: p.Name, Paths: p.Paths, Names: p.Names, Hosts: len(p.Machines),
+		Wire: Wire{MTU: p.MTU}, Services: p.Services, Program: p.Program}
+}
+
+// UpPart raises this host's machine of a lab that is spread over hosts. When it fails or ctx
+// ends in the middle, what was built is taken down again.
+func UpPart(ctx context.Context, p Part) (*Lab, error) {
+	o := p.options()
+	arms, err := o.check()
+	if err != nil {
+		return nil, err
+	}
+	need := feature.MACVLAN
+	if p.Card.IPVLAN {
+		need = feature.IPVLAN
+	}
+	if err := feature.Require("cannot build on network card "+p.Card.Device, need); err != nil {
+		return nil, err
+	}
+	return raise(ctx, o, func(b *builder) []step {
+		return []step{
+			func(context.Context, Options) error { return b.ownMachine(p) },
+			func(ctx context.Context, _ Options) error { return b.realWire(ctx, p) },
+			func(ctx context.Context, _ Options) error { return b.paths(ctx, o, arms) },
+			b.services,
+		}
+	})
+}
+
+// ownMachine makes the machine that is on this host.
+func (b *builder) ownMachine(p Part) error {
+	b.machine = make([]*netcfg.Namespace, len(p.Machines))
+	for i, m := range p.Machines {
+		b.lab.Machines = append(b.lab.Machines, Machine{Name: m.Name, Addr: wireAddr(p.Net, i)})
+	}
+	n, err := b.create(p.Machines[p.Self].Name)
+	if err != nil {
+		return err
+	}
+	b.machine[p.Self], b.lab.Machines[p.Self].Namespace = n, n.Path()
+	return b.lab.claim.guard(n)
+}
+
+// realWire makes the machine's device on the wire.
+func (b *builder) realWire(ctx context.Context, p Part) error {
+	b.lab.Wire = fmt.Sprintf("%s, mtu=%d", p.Card, p.MTU)
+	b.oui = p.OUI
+	for i, m := range p.Machines {
+		peer := path.Machine{Name: m.Name, In: b.machine[i], Wire: wireDevice, MAC: m.MAC, Addr: wireAddr(p.Net, i), MTU: p.MTU}
+		if peer.MAC == nil {
+			peer.MAC = wireMAC(p.OUI, i)
+		}
+		b.peers = append(b.peers, peer)
+	}
+	b.joinCards = func(name string, ends []netcfg.VethEnd, senders func(int) []net.HardwareAddr) error {
+		return p.addCard(ends, senders)
+	}
+	own := b.peers[p.Self]
+	err := own.In.AddCard(p.Card.Device, netcfg.Card{Name: wireDevice, IPVLAN: p.Card.IPVLAN, MAC: own.MAC, MTU: p.MTU})
+	if err != nil {
+		return err
+	}
+	return b.addressWire(ctx, p.Net)
+}
+
+// addCard gives this host's machine one more device on its card.
+func (p Part) addCard(ends []netcfg.VethEnd, senders func(machine int) []net.HardwareAddr) error {
+	if p.Card.IPVLAN {
+		return verr.New(verr.Usage, "cannot build a path on an ipvlan of "+p.Card.Device,
+			"its pods are in the wire's own network, with MACs of their own, and an ipvlan has the card's",
+			"share the card by macvlan, where the network allows several MACs, or leave the path out")
+	}
+	own := ends[p.Self]
+	c := netcfg.Card{Name: own.Name, MAC: own.MAC, MTU: p.MTU}
+	if senders != nil {
+		for i := range p.Machines {
+			if i != p.Self {
+				c.Senders = append(c.Senders, senders(i)...)
+			}
+		}
+	}
+	return own.In.AddCard(p.Card.Device, c)
+}
+
+// CheckSpread refuses paths that cannot be spread over hosts. Errors are for a user.
+func CheckSpread(arms []path.Arm) error {
+	i := slices.IndexFunc(arms, func(a path.Arm) bool { return a.Driver.OneHost })
+	if i < 0 {
+		return nil
+	}
+	return verr.New(verr.Usage, "cannot raise path "+arms[i].Name+" between real machines",
+		"all of its machines must be namespaces of one host", "leave it out, or measure it in a lab, without --machines")
+}

@@ -1,0 +1,144 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/netcfg"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Names of the calls by which a controller elsewhere has this host's part of a lab raised.
+// Bodies are JSON.
+const (
+	CallInspectCard = "lab.card"   // InspectCard -> CardState
+	CallRaise       = "lab.raise"  // Part -> Lab
+	CallDaemonExit  = "lab.daemon" // string, an arm -> string, which daemon has exited; empty: none
+	CallTakeDown    = "lab.down"   // nothing -> nothing
+)
+
+// InspectCard asks for the state of a card.
+type InspectCard struct {
+	Card SharedCard   `json:"card"`
+	Net  netip.Prefix `json:"net"`
+}
+
+// Parts raises parts of labs for a controller that is elsewhere, one at a time. A process
+// that watches this one takes down what it leaves when it is killed.
+type Parts struct {
+	Program []string // starts this very program
+
+	mu      sync.Mutex
+	lab     *Lab
+	watcher *netcfg.Child
+}
+
+// Calls are those that a controller can make, by their names.
+func (p *Parts) Calls() map[string]func(context.Context, []byte) ([]byte, error) {
+	return map[string]func(context.Context, []byte) ([]byte, error){
+		CallInspectCard: call(func(_ context.Context, c InspectCard) (CardState, error) { return c.Card.Inspect(c.Net) }),
+		CallRaise:       call(p.raise),
+		CallDaemonExit:  call(p.daemonExit),
+		CallTakeDown:    call(func(context.Context, struct{}) (struct{}, error) { return struct{}{}, p.Close() }),
+	}
+}
+
+// call reads and writes the bodies of a call.
+func call[In, Out any](fn func(context.Context, In) (Out, error)) func(context.Context, []byte) ([]byte, error) {
+	return func(ctx context.Context, body []byte) ([]byte, error) {
+		var in In
+		if err := json.Unmarshal(body, &in); err != nil {
+			return nil, fmt.Errorf("decode call: %w", err)
+		}
+		out, err := fn(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(out)
+	}
+}
+
+func (p *Parts) raise(ctx context.Context, part Part) (*Lab, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lab != nil {
+		return nil, verr.New(verr.Busy, "cannot raise lab "+part.Name, "this agent has raised one", "take that down first")
+	}
+	if part.Self < 0 || part.Self >= len(part.Machines) {
+		return nil, fmt.Errorf("raise machine %d of %d", part.Self, len(part.Machines))
+	}
+	part.Program = p.Program
+	var err error
+	if p.watcher, err = netcfg.StartWatcher(append(slices.Clone(p.Program), "agent", "--watch", part.Name)); err != nil {
+		return nil, err
+	}
+	if p.lab, err = UpPart(ctx, part); err != nil {
+		p.stopWatcher()
+	}
+	return p.lab, err
+}
+
+func (p *Parts) daemonExit(_ context.Context, arm string) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lab == nil {
+		return "", nil
+	}
+	if err := p.lab.DaemonExit(arm); err != nil {
+		return err.Error(), nil
+	}
+	return "", nil
+}
+
+// Close takes down what was raised. Doing it again does nothing.
+func (p *Parts) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lab == nil {
+		return nil
+	}
+	err := p.lab.Down()
+	p.lab = nil
+	p.stopWatcher()
+	return err
+}
+
+func (p *Parts) stopWatcher() {
+	if p.watcher != nil {
+		p.watcher.Stop(agentStop)
+	}
+	p.watcher = nil
+}
+
+// watchTries is how often the part of a host whose agent has died is tried to be removed.
+const watchTries = 20
+
+// WatchPart waits until the process on the other side of in has ended, and removes the lab
+// that it left, if it left one.
+func WatchPart(in io.Reader, name string) (err error) {
+	_, _ = io.Copy(io.Discard, in)
+	for range watchTries {
+		err = withTable(context.Background(), func() error {
+			info, err := inspect(name)
+			if err != nil {
+				return err
+			}
+			if info.Status == StatusDead {
+				return demolish(name)
+			}
+			return errors.New("its owner still lives")
+		})
+		if err == nil {
+			return nil
+		}
+		time.Sleep(time.Second / 4)
+	}
+	return fmt.Errorf("remove what is left of lab %s: %w", name, err)
+}

@@ -1,0 +1,23 @@
+package study
+
+import "slices"
+
+// RealWire is the name of the only wire of a study on real machines.
+const RealWire = "real"
+
+// OnMachines gives the study as it is measured between real machines: once, with all of its
+// paths, on the wire that there is.
+func (s *Study) OnMachines() *Study {
+	real := *s
+	real.Wires, real.WiresOf = []Wire{{Name: RealWire}}, nil
+	real.Tables = slices.Clone(s.Tables)
+	for i := range real.Tables {
+		if t := &real.Tables[i]; len(t.Wires) > 0 {
+			t.Wires = []string{RealWire}
+		}
+	}
+	if real.Hosts == 2 {
+		real.Hosts = 0 // as many as there are
+	}
+	return &real
+}
