@@ -26,7 +26,7 @@ var allowedImports = []struct {
 	{"internal/report/chart", nil, "it draws marks and axes, whatever they stand for"},
 	{"internal/report/unit", []string{"result", "internal/analysis"}, "it prints quantities, for whatever shows them"},
 	{"internal/report/view", append(slices.Clone(reportsMay), "internal/report/unit"), whyReports},
-	{"internal/report/table", append(slices.Clone(reportsMay), "internal/report/view"), whyReports},
+	{"internal/report/table", append(slices.Clone(reportsMay), "internal/report/view", "internal/report/unit"), whyReports},
 	{"internal/report/markdown", append(slices.Clone(reportsMay), "internal/report/view"), whyReports},
 	{"internal/report/figure", append(slices.Clone(reportsMay), "internal/report/view", "internal/report/unit", "internal/report/chart"), whyReports},
 	{"internal/report/html", append(slices.Clone(reportsMay), "internal/report/view", "internal/report/figure", "internal/report/chart"), whyReports},

@@ -143,7 +143,7 @@ func reportChanges(env *Env, runs []string, partial bool, opt view.Options, cond
 		}
 		recs = append(recs, change.NamedRecord{Name: run, Record: rec})
 	}
-	opt.Width = display.TerminalWidth(env.Stdout)
+	opt.Width, opt.Bars = display.TerminalWidth(env.Stdout), display.DrawsUnicode(env.Stdout, env.Getenv)
 	changes, err := change.Write(env.Stdout, recs, opt)
 	if err != nil {
 		return printed("cannot compare "+strings.Join(runs, " and "), err)
@@ -193,7 +193,7 @@ func checkFormat(what, format string, known []string) error {
 }
 
 func printReport(env *Env, path string, rec *result.Record, opt view.Options) error {
-	opt.Width = display.TerminalWidth(env.Stdout)
+	opt.Width, opt.Bars = display.TerminalWidth(env.Stdout), display.DrawsUnicode(env.Stdout, env.Getenv)
 	return printed("cannot report "+path, report.Write(env.Stdout, rec, opt))
 }
 

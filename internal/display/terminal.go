@@ -1,8 +1,11 @@
 package display
 
 import (
+	"cmp"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/term"
@@ -46,6 +49,22 @@ func Resized(stream any) (sizes <-chan vm.Size, stop func()) {
 func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// DrawsUnicode tells whether standard output is a terminal that shows every mark of a
+// table one column wide: with UTF-8, and with a locale in which box-drawing marks are not
+// wide. environment looks a variable up.
+func DrawsUnicode(stdout any, environment func(string) string) bool {
+	return TerminalWidth(stdout) > 0 && environment("TERM") != "dumb" && narrowUTF8(environment)
+}
+
+// narrowUTF8 judges the locale, of which the first variable that is set counts.
+func narrowUTF8(environment func(string) string) bool {
+	locale := strings.ToLower(cmp.Or(environment("LC_ALL"), environment("LC_CTYPE"), environment("LANG")))
+	if wide := []string{"zh", "ja", "ko"}; slices.Contains(wide, locale[:min(2, len(locale))]) {
+		return false
+	}
+	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
 }
 
 // TerminalWidth is the width of the terminal that standard output is, or 0.

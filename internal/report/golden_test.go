@@ -21,6 +21,10 @@ type sample struct {
 var samples = []sample{
 	{"usual.table", reporttest.UsualRecord, view.Options{}},
 	{"usual-80.table", reporttest.UsualRecord, view.Options{Width: 80}},
+	{"usual-bars.table", reporttest.UsualRecord, view.Options{Bars: true}},
+	{"usual-bars-80.table", reporttest.UsualRecord, view.Options{Bars: true, Width: 80}},
+	{"noisy-bars-160.table", noisy, view.Options{Bars: true, Width: 160}},
+	{"interrupted-bars-160.table", interrupted, view.Options{Bars: true, Width: 160}},
 	{"usual-verbose.table", reporttest.UsualRecord, view.Options{Verbose: true}},
 	{"many-80.table", many, view.Options{Width: 80}},
 	{"usual.md", reporttest.UsualRecord, view.Options{Format: "md"}},

@@ -66,7 +66,7 @@ func Write(w io.Writer, recs []NamedRecord, opt view.Options) ([]*analysis.Chang
 		if opt.Format == "md" {
 			err = markdown.WriteView(w, v)
 		} else {
-			err = table.WriteChange(w, v, opt.Width, i > 0)
+			err = table.WriteChange(w, v, opt, i > 0)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("write report: %w", err)
@@ -118,8 +118,10 @@ func changeView(before, after NamedRecord, c *analysis.Change) *view.Content {
 			r := &cell.Rows[i]
 			t.Rows = append(t.Rows, []string{view.CellName(cell.Cell), sanitize.Text(r.Path), ratioOrNone(r.Before), ratioOrNone(r.After),
 				unit.Ratio(r.Ratio.Value), view.Interval(&r.Ratio), changeVerdict(cell.Cell, r) + v.Notes.Marks(changeNotes(r, cell.Cell, c))})
+			t.Ratios = append(t.Ratios, &r.Ratio)
 		}
 	}
+	t.BarsAt = len(t.Columns) - 1
 	v.Blocks = []view.Block{t}
 	for _, m := range c.Missing {
 		v.Remarks = append(v.Remarks, "Only "+a+" has "+sanitize.Text(m)+".")

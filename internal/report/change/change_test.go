@@ -37,6 +37,14 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+func TestChangeBars(t *testing.T) {
+	var out bytes.Buffer
+	if _, err := Write(&out, kernels(), view.Options{Bars: true, Width: 140}); err != nil {
+		t.Fatal(err)
+	}
+	reporttest.Golden(t, "change-bars-140.table", out.Bytes())
+}
+
 func TestChangesAreClean(t *testing.T) {
 	rec := reporttest.Tainted(t)
 	for _, format := range Formats() {

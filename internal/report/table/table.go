@@ -31,6 +31,9 @@ func Write(w io.Writer, rec *result.Record, s *analysis.Summary, opt view.Option
 			v.Blocks[i].Cpu, v.Blocks[i].Footer = nil, ""
 		}
 	}
+	if opt.Bars {
+		addBars(v)
+	}
 	sanitize.Fprintln(out, v.Title)
 	writeBanners(out, v, opt.Width)
 	if len(v.Answers) > 0 {
@@ -201,8 +204,11 @@ func writeHanging(out io.Writer, width int, first, text string) {
 }
 
 // WriteChange prints what changed from one record to another, below a blank line where apart.
-func WriteChange(w io.Writer, v *view.Content, width int, apart bool) error {
-	out := bufio.NewWriter(w)
+func WriteChange(w io.Writer, v *view.Content, opt view.Options, apart bool) error {
+	out, width := bufio.NewWriter(w), opt.Width
+	if opt.Bars {
+		addBars(v)
+	}
 	if apart {
 		sanitize.Fprintln(out)
 	}

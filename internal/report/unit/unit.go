@@ -183,3 +183,16 @@ func Elapsed(d time.Duration) string {
 
 // Plain prints any number as programs read it, with seven digits.
 func Plain(v float64) string { return strconv.FormatFloat(v, 'g', 7, 64) }
+
+// ShortRatio prints a quotient for a sentence: two digits behind the point.
+func ShortRatio(v float64) string {
+	switch {
+	case v >= 99.5:
+		return Sig3(v)
+	case v >= 9.995:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case v > 0 && v < 0.0995:
+		return Sig2(v)
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64)
+}

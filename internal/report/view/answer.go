@@ -3,7 +3,6 @@ package view
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/analysis"
@@ -97,9 +96,9 @@ func (o outcome) sentence(s *analysis.Summary, brief bool) string {
 
 // times is the ratio as a multiple: "1.18x [1.15, 1.21] the host network's TCP latency".
 func (o outcome) times(s *analysis.Summary, brief bool) string {
-	text := shortRatio(o.row.Ratio.Value) + "x "
+	text := unit.ShortRatio(o.row.Ratio.Value) + "x "
 	if r := o.row.Ratio; !r.Open {
-		text += strings.ReplaceAll(fmt.Sprintf("[%s, %s] ", shortRatio(r.Lo), shortRatio(r.Hi)), ", ", ","+NoBreak)
+		text += strings.ReplaceAll(fmt.Sprintf("[%s, %s] ", unit.ShortRatio(r.Lo), unit.ShortRatio(r.Hi)), ", ", ","+NoBreak)
 	}
 	owner := sanitize.Text(o.cell.Baseline) + "'s"
 	if o.cell.Baseline == "host" && !brief {
@@ -215,17 +214,4 @@ func measurement(c result.Cell) string {
 		name += " beside " + sanitize.Text(b.Load)
 	}
 	return strings.ToUpper(sanitize.Text(c.Transport)) + " " + name
-}
-
-// shortRatio prints a quotient for a sentence: two digits behind the point.
-func shortRatio(v float64) string {
-	switch {
-	case v >= 99.5:
-		return unit.Sig3(v)
-	case v >= 9.995:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	case v > 0 && v < 0.0995:
-		return unit.Sig2(v)
-	}
-	return strconv.FormatFloat(v, 'f', 2, 64)
 }

@@ -5,6 +5,7 @@ type Options struct {
 	Format string // a name of report.Formats; "": table
 	Style  string // "": ours; "qperf": as qperf prints its results
 	Width  int    // of the terminal, columns; 0: 120
+	Bars   bool   // draw intervals as bars of Unicode marks in a table for a terminal
 	// Verbose shows CPU time by class and by core, and what the meters counted,
 	// below the figures of a table. The other formats always hold these.
 	Verbose bool

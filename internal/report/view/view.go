@@ -35,7 +35,13 @@ type Block struct {
 	Rows    [][]string
 	Cpu     []CPULine // below the rows on a terminal; elsewhere it has columns
 	Footer  string    // what the meters counted, below that
-	// labels is how many columns say what a row is. Where it is set, the others
+	// Ratios are those of the rows, nil where a row has none, and FloorSize is the noise
+	// floor as a share, 0 where it is unknown. A terminal draws them as bars, in a column
+	// before BarsAt.
+	Ratios    []*stats.Ratio
+	FloorSize float64
+	BarsAt    int
+	// Labels is how many columns say what a row is. Where it is set, the others
 	// that are too many for a line go on below, each band behind these; no
 	// column is left out.
 	Labels int
@@ -134,7 +140,7 @@ func cellBlock(c *analysis.Cell, rec *result.Record, s *analysis.Summary, n *not
 		{Column{FigureHead(c.Cell.Metric), false, 0}, func(r *analysis.Row) string { return unit.Value(c.Cell.Metric, r.Value) }},
 		{Column{"vs " + base, false, 0}, func(r *analysis.Row) string { return RatioText(r) }},
 		{Column{unit.ExactPercent(s.Level) + " interval", false, 1}, func(r *analysis.Row) string { return Interval(r.Ratio) }},
-		{Column{"verdict", true, 0}, func(r *analysis.Row) string {
+		{Column{verdictHead, true, 0}, func(r *analysis.Row) string {
 			return strings.TrimSpace(Verdict(r) + n.Marks(rowNotes(r, c, rec, s)))
 		}},
 	}
@@ -149,11 +155,18 @@ func cellBlock(c *analysis.Cell, rec *result.Record, s *analysis.Summary, n *not
 		for _, f := range cols {
 			row = append(row, f.text(&c.Rows[i]))
 		}
-		b.Rows = append(b.Rows, row)
+		b.Rows, b.Ratios = append(b.Rows, row), append(b.Ratios, c.Rows[i].Ratio)
+	}
+	b.BarsAt = slices.IndexFunc(cols, func(f field) bool { return f.Head == verdictHead })
+	if f := c.Floor; f != nil && !f.Invalid && !f.Ratio.Open {
+		b.FloorSize = f.Size
 	}
 	b.Cpu, b.Footer = cpuLines(c), trouble(c)
 	return b
 }
+
+// verdictHead heads the column behind the bars.
+const verdictHead = "verdict"
 
 func FigureHead(m result.Metric) string {
 	switch m {
