@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,8 +16,9 @@ import (
 // people have no use for it.
 func newAgent(env *Env) *cobra.Command {
 	o := agent.Options{Version: Version()}
-	var stdio bool
+	var stdio, unlocked bool
 	var folder, watch string
+	var linger time.Duration
 	cmd := &cobra.Command{
 		Use:    "agent --machine NAME --socket PATH",
 		Short:  "Be the agent of a machine",
@@ -27,6 +29,9 @@ func newAgent(env *Env) *cobra.Command {
 			if watch != "" {
 				return lab.WatchPart(env.Stdin, watch)
 			}
+			if linger > 0 {
+				return agent.Linger(cmd.Context(), linger)
+			}
 			if stdio && o.Machine != "" {
 				o.Lock = func(ctx context.Context, wait bool, command string) (func(), error) {
 					return lab.LockMeasure(ctx, wait, command, nil)
@@ -34,6 +39,9 @@ func newAgent(env *Env) *cobra.Command {
 				o.Run = runForAgent(env)
 				parts := &lab.Parts{Program: netcfg.OwnProgram()}
 				o.Calls, o.Close = parts.Calls(), parts.Close
+				if unlocked {
+					o.Lock, o.Run, o.Calls, o.Close = nil, nil, nil, nil
+				}
 				return agent.Stdio(cmd.Context(), env.Stdin, env.Stdout, folder, o)
 			}
 			if o.Machine == "" || o.Socket == "" {
@@ -49,6 +57,8 @@ func newAgent(env *Env) *cobra.Command {
 	cmd.Flags().BoolVar(&o.Detach, "detach", false, "go on when standard input ends")
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve on standard input and output, until either ends")
 	cmd.Flags().StringVar(&watch, "watch", "", "when standard input ends, remove what is left of this lab")
+	cmd.Flags().BoolVar(&unlocked, "unlocked", false, "measure only, and take no lock on that: who starts the agent sees to it")
+	cmd.Flags().DurationVar(&linger, "linger", 0, "be the first process of a container, and end when no other has run in it for so long")
 	cmd.Flags().StringVar(&folder, "remove", "", "folder of this program, which is removed as soon as it runs")
 	return cmd
 }

@@ -62,10 +62,14 @@ const containerPrefix = "container:"
 
 // NamespaceFile gives the file of a network namespace that a user names: by
 // ns:NAME, ns:/PATH/OF/FILE, pid:NUMBER of a process in it, container:NAME (see
-// [ContainerNamespace]), or [OwnNetwork]. Whether it is there is looked at only for a container.
+// [ContainerNamespace]), pod:UID of a Kubernetes pod, or [OwnNetwork]. Whether it is there is
+// looked at only for containers and pods.
 func NamespaceFile(text string) (string, error) {
 	if name, ok := strings.CutPrefix(text, containerPrefix); ok && name != "" {
 		return ContainerNamespace(name)
+	}
+	if uid, ok := strings.CutPrefix(text, podPrefix); ok && podUID.MatchString(uid) {
+		return podNamespace("/", uid)
 	}
 	kind, name, _ := strings.Cut(text, ":")
 	switch {

@@ -42,7 +42,7 @@ type Process struct {
 	Copied  int64  // bytes that were sent to bring the program there; 0: it was there
 
 	cmd       *exec.Cmd
-	stderr    *tail
+	stderr    *Tail
 	closeOnce sync.Once
 	err       error // of ssh, once it has ended
 }
@@ -125,7 +125,7 @@ func start(m Machine, o Options) (*Process, error) {
 	}
 	quiet := []string{"-T", "-o", "BatchMode=yes", "-o", "ClearAllForwardings=yes", "-o", "ForwardX11=no"}
 	args := slices.Concat(sshCommand(o), quiet, destination(m), []string{command()})
-	s := &Process{Conn: conn, Machine: m, cmd: exec.Command(args[0], args[1:]...), stderr: &tail{}}
+	s := &Process{Conn: conn, Machine: m, cmd: exec.Command(args[0], args[1:]...), stderr: &Tail{}}
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirs, theirs, s.stderr
 	// A Ctrl-C at the terminal is ours to act on; and ssh must not outlive us.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -313,27 +313,4 @@ func (s *Process) Close() error {
 func (s *Process) lastWords() string {
 	_ = s.Close()
 	return s.stderr.String()
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	if over := len(t.text) - 2000; over > 0 {
-		t.text = t.text[over:]
-	}
-	return len(p), nil
-}
-
-// String is one line, fit for a terminal.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return sanitize.Text(strings.Join(strings.Fields(string(t.text)), " "))
 }

@@ -1,0 +1,178 @@
+// Package kube puts agents on the nodes of a Kubernetes cluster. The API server is the
+// only way in: it creates what runs the agents, and carries the streams to them. What is
+// created belongs to one Job, which ends and removes all of it by itself when nobody
+// speaks to its pod any more.
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/go-logr/logr"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Access says which cluster is meant, and who asks. The zero value: as kubectl would.
+type Access struct {
+	Kubeconfig string
+	Context    string
+}
+
+// Client speaks to one API server. It knows the few kinds that are needed here: the
+// client of all kinds would make the program half as large again.
+type Client struct {
+	config *rest.Config
+	rest   map[string]*rest.RESTClient // by API group
+	params runtime.ParameterCodec
+}
+
+// callLimit bounds one request.
+const callLimit = 20 * time.Second
+
+// Open reads the kubeconfig. Nothing is asked of the cluster yet. Errors are for people.
+func Open(a Access) (*Client, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = a.Kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.Context})
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, verr.Wrap(verr.Usage, "cannot use the kubeconfig", err, "name one with --kubeconfig, and a context of it with --context; `kubectl config get-contexts` lists them")
+	}
+	c, err := newClient(config)
+	return c, verr.Wrap(verr.Usage, "cannot use the kubeconfig", err, "see that `kubectl version` works with it")
+}
+
+func newClient(config *rest.Config) (*Client, error) {
+	klog.SetLogger(logr.Discard()) // what the library logs, its errors say too
+	kinds := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, batchv1.AddToScheme, authorizationv1.AddToScheme} {
+		if err := add(kinds); err != nil {
+			return nil, err
+		}
+	}
+	metav1.AddToGroupVersion(kinds, schema.GroupVersion{Version: "v1"})
+	c := &Client{config: rest.CopyConfig(config), rest: map[string]*rest.RESTClient{}, params: runtime.NewParameterCodec(kinds)}
+	c.config.QPS, c.config.Burst = 50, 100
+	c.config.WarningHandler = rest.NoWarnings{}
+	rest.AddUserAgent(c.config, "venturi")
+	for _, group := range []schema.GroupVersion{corev1.SchemeGroupVersion, batchv1.SchemeGroupVersion, authorizationv1.SchemeGroupVersion} {
+		config := rest.CopyConfig(c.config)
+		config.GroupVersion, config.APIPath = &group, "/apis"
+		if group.Group == "" {
+			config.APIPath = "/api"
+		}
+		config.NegotiatedSerializer = serializer.NewCodecFactory(kinds).WithoutConversion()
+		client, err := rest.RESTClientFor(config)
+		if err != nil {
+			return nil, err
+		}
+		c.rest[group.Group] = client
+	}
+	return c, nil
+}
+
+// Server is the API server's address.
+func (c *Client) Server() string { return c.config.Host }
+
+// resourceType is one kind of the API, as its paths name it.
+type resourceType struct{ group, name string }
+
+var (
+	namespaces  = resourceType{"", "namespaces"}
+	pods        = resourceType{"", "pods"}
+	podsExec    = resourceType{"", "pods/exec"}
+	services    = resourceType{"", "services"}
+	jobs        = resourceType{"batch", "jobs"}
+	selfReviews = resourceType{"authorization.k8s.io", "selfsubjectaccessreviews"}
+)
+
+// request names a kind, in a namespace unless it is one of the whole cluster.
+func (c *Client) request(r *rest.Request, of resourceType, namespace string) *rest.Request {
+	return r.NamespaceIfScoped(namespace, namespace != "").Resource(of.name)
+}
+
+// create makes an object, or with dryRun has the server judge it.
+func (c *Client) create(ctx context.Context, of resourceType, namespace string, object, into runtime.Object, dryRun bool) error {
+	options := &metav1.CreateOptions{FieldManager: manager}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	err := c.request(c.rest[of.group].Post(), of, namespace).VersionedParams(options, c.params).Body(object).Do(ctx).Into(into)
+	return c.failure("create", of, namespace, err)
+}
+
+// get reads an object by its name.
+func (c *Client) get(ctx context.Context, of resourceType, namespace, name string, into runtime.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	err := c.request(c.rest[of.group].Get(), of, namespace).Name(name).Do(ctx).Into(into)
+	return c.failure("get", of, namespace, err)
+}
+
+// list reads all objects with a label.
+func (c *Client) list(ctx context.Context, of resourceType, namespace, selector string, into runtime.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	err := c.request(c.rest[of.group].Get(), of, namespace).
+		VersionedParams(&metav1.ListOptions{LabelSelector: selector}, c.params).Do(ctx).Into(into)
+	return c.failure("list", of, namespace, err)
+}
+
+// remove deletes an object, and with it what it owns. One that is not there is no error.
+func (c *Client) remove(ctx context.Context, of resourceType, namespace, name string) error {
+	propagation := metav1.DeletePropagationBackground
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	err := c.request(c.rest[of.group].Delete(), of, namespace).Name(name).
+		Body(&metav1.DeleteOptions{PropagationPolicy: &propagation}).Do(ctx).Error()
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return c.failure("delete", of, namespace, err)
+}
+
+// failure tells a person what the server refused, or that it cannot be reached.
+func (c *Client) failure(verb string, of resourceType, namespace string, err error) error {
+	what := fmt.Sprintf("cannot %s %s", verb, of.name)
+	if namespace != "" {
+		what += " in namespace " + namespace
+	}
+	var said apierrors.APIStatus
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled):
+		return err
+	case apierrors.IsUnauthorized(err):
+		return verr.Wrap(verr.Permission, what, err, "log in anew: the cluster does not know the credentials of the kubeconfig")
+	case apierrors.IsForbidden(err):
+		return verr.Wrap(verr.Permission, what, err, "`kubectl venturi rbac` prints the rights that are needed; ask for those, or name a namespace where you have them with -n")
+	case errors.As(err, &said):
+		return verr.Wrap(verr.Failed, what, err, "the API server said so: see `kubectl get events -n "+orAll(namespace)+"`")
+	}
+	return verr.Wrap(verr.Failed, what, err, "see that `kubectl version` reaches "+c.Server())
+}
+
+func orAll(namespace string) string {
+	if namespace == "" {
+		return "default"
+	}
+	return namespace
+}

@@ -1,0 +1,60 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// Close ends the agents, and removes all that was made. It works after the context of the run
+// ended, and waits for an API server that is away for a while.
+func (p *Placement) Close() error {
+	var closing sync.WaitGroup
+	for _, a := range p.Agents {
+		closing.Go(func() { _ = a.Close() }) // it is over, however it ends
+	}
+	closing.Wait()
+	if !p.created {
+		return nil
+	}
+	deadline := time.Now().Add(removalLimit)
+	for {
+		err := p.remove()
+		if err == nil || verr.Code(err) == verr.Permission || time.Now().After(deadline) {
+			return p.removalError(err)
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+func (p *Placement) remove() error {
+	ctx := context.Background()
+	r, c := p.run, p.client
+	if err := c.remove(ctx, jobs, r.namespace, r.name("run")); err != nil {
+		return err
+	}
+	if r.Options.Namespace == "" {
+		if err := c.remove(ctx, namespaces, "", r.namespace); err != nil {
+			return err
+		}
+		return c.waitGone(ctx, "", r.selector())
+	}
+	return c.waitGone(ctx, r.namespace, r.selector())
+}
+
+// removalError tells what is there still.
+func (p *Placement) removalError(err error) error {
+	if err == nil {
+		return nil
+	}
+	why := err
+	var known *verr.Error
+	if errors.As(err, &known) {
+		why = errors.New(known.Reason)
+	}
+	return &verr.Error{Code: verr.Failed, Summary: "cannot remove what was made in namespace " + p.run.namespace, Reason: why.Error(), Err: err,
+		Hint: "its pods end by themselves in half a minute; `kubectl venturi cleanup` removes the rest"}
+}

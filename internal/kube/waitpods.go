@@ -1,0 +1,146 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"errors"
+
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// How long a pod may take.
+const (
+	startPatience    = 3 * time.Minute // from its creation until it runs: an image has to come
+	schedulePatience = 30 * time.Second
+	pollEvery        = 250 * time.Millisecond
+)
+
+// podPoll reads the pods of a run, once for all who wait for one.
+type podPoll struct {
+	placement *Placement
+	mu        sync.Mutex
+	asked     time.Time
+	list      corev1.PodList
+}
+
+func (p *Placement) watchPods(context.Context) *podPoll { return &podPoll{placement: p} }
+
+// read gives the pods as they were a moment ago.
+func (w *podPoll) read(ctx context.Context) ([]corev1.Pod, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(w.asked) >= pollEvery {
+		var list corev1.PodList
+		p := w.placement
+		if err := p.client.list(ctx, pods, p.run.namespace, p.run.selector(), &list); err != nil {
+			return nil, err
+		}
+		w.list, w.asked = list, time.Now()
+	}
+	return w.list.Items, nil
+}
+
+// running waits until the pod of a role runs.
+func (w *podPoll) running(ctx context.Context, role string) (*corev1.Pod, error) {
+	began := time.Now()
+	for {
+		all, err := w.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var pod *corev1.Pod
+		for i := range all {
+			if all[i].Labels[roleLabel] == role {
+				pod = &all[i]
+			}
+		}
+		if pod != nil {
+			if ready(pod) {
+				w.placement.note(pod)
+				return pod, nil
+			}
+			if err := stuck(pod, time.Since(began)); err != nil {
+				return nil, err
+			}
+		}
+		if took := time.Since(began); took > startPatience {
+			return nil, verr.New(verr.Failed, "cannot start the pod of role "+role, fmt.Sprintf("it does not run after %v", took.Round(time.Second)),
+				"see `kubectl describe pods -n "+w.placement.run.namespace+"` while the command runs")
+		}
+		if err := pause(ctx, pollEvery); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func ready(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodRunning && pod.Status.PodIP != "" &&
+		len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].State.Running != nil
+}
+
+// hopeless are reasons for which a container does not start later either.
+var hopeless = map[string]string{
+	"ErrImagePull": "image", "ImagePullBackOff": "image", "ErrImageNeverPull": "image", "InvalidImageName": "image",
+	"CreateContainerConfigError": "", "CreateContainerError": "", "RunContainerError": "",
+}
+
+// stuck tells why a pod will not run; nil: it may still.
+func stuck(pod *corev1.Pod, waited time.Duration) error {
+	fail := func(why, do string) error {
+		return verr.New(verr.Failed, "cannot start pod "+pod.Namespace+"/"+pod.Name, why, do)
+	}
+	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		why := strings.TrimSpace(pod.Status.Reason + " " + pod.Status.Message)
+		for _, s := range pod.Status.ContainerStatuses {
+			if t := s.State.Terminated; t != nil {
+				why = strings.TrimSpace(fmt.Sprintf("%s: its container ended with code %d %s %s", why, t.ExitCode, t.Reason, t.Message))
+			}
+		}
+		return fail(strings.TrimLeft(why, ": "), "see that the image holds this version of venturi for the nodes' processors")
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		if w := s.State.Waiting; w != nil {
+			kind, known := hopeless[w.Reason]
+			switch {
+			case known && kind == "image":
+				return fail(w.Reason+": "+w.Message, "name an image that the nodes can fetch with --image, and a secret for its registry with --image-pull-secret")
+			case known:
+				return fail(w.Reason+": "+w.Message, "see `kubectl describe pod` for it")
+			}
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && waited > schedulePatience {
+			return fail("no node takes it: "+c.Message, "name two nodes with --nodes, or allow their taints with --toleration")
+		}
+	}
+	return nil
+}
+
+// note keeps the address of a pod's node.
+func (p *Placement) note(pod *corev1.Pod) {
+	if addr, err := netip.ParseAddr(pod.Status.HostIP); err == nil {
+		p.hosts.Store(pod.Spec.NodeName, addr)
+	}
+}
+
+// nodeAddr is the InternalIP of an end's node.
+func (p *Placement) nodeAddr(e TrafficEnd) netip.Addr {
+	addr, _ := p.hosts.Load(e.node)
+	a, _ := addr.(netip.Addr)
+	return a
+}
+
+// noServiceAccount tells of the moment in which a namespace is too young for pods.
+func noServiceAccount(err error) bool {
+	var said apierrors.APIStatus
+	return errors.As(err, &said) && strings.Contains(said.Status().Message, "serviceaccount")
+}
