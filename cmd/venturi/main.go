@@ -23,5 +23,5 @@ func main() {
 		Environ: os.Environ,
 		Exit:    os.Exit,
 	}
-	os.Exit(cli.Run(context.Background(), env))
+	os.Exit(cli.RunAs(context.Background(), os.Args[0], env))
 }

@@ -32,6 +32,13 @@ func planToPB(p load.Plan) (*agentpb.Plan, error) {
 			NearSpaces: a.ClientNetns, FarSpaces: a.ServerNetns, NearPins: a.ClientPins, FarPins: a.ServerPins,
 			Rate: a.Rate, BackgroundRate: a.BackgroundRate,
 		}
+		for _, dial := range a.Dial {
+			b, err := dial.MarshalBinary()
+			if err != nil {
+				return nil, fmt.Errorf("arm %s: %w", a.Name, err)
+			}
+			arm.Dial = append(arm.Dial, b)
+		}
 		for _, ends := range a.Ends {
 			pair, err := pairToPB(ends)
 			if err != nil {
@@ -71,6 +78,13 @@ func planFromPB(p *agentpb.Plan) (load.Plan, error) {
 			ServerPort: int(a.GetServerPort()), ClientPort: int(a.GetClientPort()),
 			ClientNetns: a.GetNearSpaces(), ServerNetns: a.GetFarSpaces(), ClientPins: a.GetNearPins(), ServerPins: a.GetFarPins(),
 			Rate: a.GetRate(), BackgroundRate: a.GetBackgroundRate(),
+		}
+		for _, b := range a.GetDial() {
+			var dial netip.AddrPort
+			if err := dial.UnmarshalBinary(b); err != nil {
+				return load.Plan{}, fmt.Errorf("arm %s: %w", a.GetName(), err)
+			}
+			arm.Dial = append(arm.Dial, dial)
 		}
 		for _, ends := range a.GetEnds() {
 			pair, err := pairFromPB(ends)

@@ -29,6 +29,9 @@ func fill(v reflect.Value, n *int) {
 	case reflect.TypeFor[netip.Addr]():
 		v.Set(reflect.ValueOf(netip.MustParseAddr(fmt.Sprintf("fe80::%x%%eth%d", *n, *n))))
 		return
+	case reflect.TypeFor[netip.AddrPort]():
+		v.Set(reflect.ValueOf(netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(*n)}), uint16(*n))))
+		return
 	case reflect.TypeFor[error]():
 		v.Set(reflect.ValueOf(errors.New(fmt.Sprint("error ", *n))))
 		return
@@ -93,6 +96,7 @@ func wire[M proto.Message](t *testing.T, in, out M) M {
 
 var protoEqual = cmp.Options{
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
 	cmp.Comparer(func(a, b error) bool {
 		return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
 	}),

@@ -23,6 +23,15 @@ import (
 )
 
 func newCompare(env *Env) *cobra.Command {
+	var inCluster bool
+	cmd := newCompareOf(env, &inCluster)
+	cmd.Flags().BoolVar(&inCluster, "kube", false, "measure in a Kubernetes cluster, in place of a lab: see `venturi kube compare --help`")
+	return cmd
+}
+
+// newCompareOf is the command for a lab and for machines, or where inCluster says so, for
+// a cluster.
+func newCompareOf(env *Env, inCluster *bool) *cobra.Command {
 	var (
 		q    = compare.Request{}
 		opt  = view.Options{Format: report.Formats()[0]}
@@ -32,6 +41,7 @@ func newCompare(env *Env) *cobra.Command {
 		curve         []string
 		u             kernelFlag
 		far           machinesFlag
+		k             kubeFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "compare [PATH...]",
@@ -76,6 +86,12 @@ a killed run left.`,
 				return err
 			}
 			if q.Remote, err = far.remote(); err != nil {
+				return err
+			}
+			if *inCluster {
+				q.Cluster = k.cluster(env)
+				sayRights(env, q.Cluster)
+			} else if err := k.refuseAlone(); err != nil {
 				return err
 			}
 			if json {
@@ -130,6 +146,7 @@ a killed run left.`,
 	f.StringSliceVar(&q.Tools, "with", nil, "run a real tool beside our loads on the host network: qperf, iperf3")
 	u.flags(f)
 	far.flags(f)
+	k.runFlags(f)
 	runFlags(f, &q)
 	f.StringVar(&opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
 	verboseFlag(f, &opt)

@@ -37,6 +37,7 @@ var commands = []func(*Env) *cobra.Command{
 	newLab,
 	newPath,
 	newKernel,
+	newKube,
 	newVersion,
 	newExitCodes,
 }
@@ -165,6 +166,7 @@ const removeRest = "remove what is left behind with `venturi lab down`"
 func (p CommandLine) commandTree(env *Env, started *bool) *cobra.Command {
 	root := &cobra.Command{
 		Use:           p.Name,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: strings.Replace(p.Name, "kubectl-", "kubectl ", 1)},
 		Short:         p.Short,
 		Long:          p.Long,
 		Example:       p.Example,

@@ -41,7 +41,9 @@ type Session struct {
 	lab      *lab.Lab // nil: real machines
 	wire     string   // that of a lab
 	machines [2]testMachine
-	paths    []testPath // as the request orders them
+	paths    []testPath   // as the request orders them
+	servers  *serverGroup // nil: the second machine's agent has all of them
+	meters   []string     // that may be read; nil: all
 	// sharedCores tells that both machines are namespaces of this host.
 	sharedCores bool
 }
@@ -70,6 +72,9 @@ func Do(ctx context.Context, r *Resolved, h Host) (rec *result.Record, file stri
 // raises a lab with the request's paths or reaches the machines, and connects to
 // the agents.
 func Open(ctx context.Context, r *Resolved, h Host) (*Session, error) {
+	if r.cluster != nil {
+		return openCluster(ctx, r, h)
+	}
 	if r.onMachines() {
 		return openMachines(ctx, r, h)
 	}
@@ -104,8 +109,10 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 	if err != nil {
 		return nil, err
 	}
-	serverMeters := meter.Names()
-	if s.sharedCores {
+	clientMeters, serverMeters := meter.Names(), meter.Names()
+	if s.meters != nil {
+		clientMeters, serverMeters = s.meters, s.meters
+	} else if s.sharedCores {
 		serverMeters = []string{"tcp", "udp", "links", "accel"} // both agents see the same cores: one counts them
 	}
 	rec := &result.Record{}
@@ -120,7 +127,7 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 		return rec, err
 	}
 	own := rec.Facts[0] // of the client's machine
-	if s.sharedCores {
+	if s.lab != nil {
 		for _, w := range congestionWarnings(plan, ends, r.tools, own.Sysctls) {
 			if err := add(result.Line{Warning: &w}); err != nil {
 				return rec, recordError(err)
@@ -128,18 +135,18 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 		}
 	}
 	run := experiment.Run{
-		Plan: &rec.Plan, Ends: ends, Client: s.machines[0].agent, Server: s.machines[1].agent,
+		Plan: &rec.Plan, Ends: ends, Client: s.machines[0].agent, Server: s.server(serverMeters),
 		Write: write, Watch: s.host.Watch, Tools: tools(r.tools),
 		DaemonExit:    func(arm int) error { return s.testbed.daemonExit(strings.TrimSuffix(plan.Arms[arm].Name, copySuffix)) },
 		FinalWarnings: func() []result.Warning { return append(s.testbed.warnings(), s.strangers()...) },
-		ClientMeters:  meter.Names(), ServerMeters: serverMeters, Congestion: own.Congestion,
+		ClientMeters:  clientMeters, ServerMeters: serverMeters, Congestion: own.Congestion,
 		OtherCPUs: other,
 	}
 	if plan.Precision > 0 || plan.UntilDecided {
 		run.StopRule = openCells
 	}
 	err = run.Do(ctx, rec)
-	if !s.sharedCores && len(rec.Slices) > 0 {
+	if s.lab == nil && len(rec.Slices) > 0 {
 		err = lostMachine(err)
 	}
 	return rec, recordError(err)
@@ -225,7 +232,7 @@ func (s *Session) preamble(ctx context.Context, r *Resolved, plan *result.Plan, 
 			return err
 		}
 		facts.Machine = m.name
-		if !s.sharedCores {
+		if s.lab == nil {
 			facts.ClockAhead = m.agent.ClockOffset().Nanoseconds()
 		}
 		if facts.Versions == nil {

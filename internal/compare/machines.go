@@ -115,6 +115,9 @@ func (q Request) withoutMachines(spec string) (string, error) {
 
 // pathArms reads the paths.
 func (q Request) pathArms() ([]path.Arm, error) {
+	if q.Cluster != nil {
+		return q.clusterArms()
+	}
 	specs := slices.Clone(q.Paths)
 	if len(q.Remote.Machines) == 2 {
 		for i, spec := range specs {

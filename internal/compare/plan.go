@@ -42,7 +42,7 @@ func (q Request) plan(paths []path.Arm) (p result.Plan, of []int, err error) {
 	p = result.Plan{
 		Arms: arms, Cells: cells, Seed: q.Seed, Margin: q.Margin, Precision: q.Precision,
 		Confidence: experiment.DefaultConfidence, Budget: q.Budget, UntilDecided: q.UntilDecided, Services: q.Services,
-		Series: q.Series, Rounds: q.Rounds, SharedCores: len(q.Remote.Machines) == 0,
+		Series: q.Series, Rounds: q.Rounds, SharedCores: !q.onOtherMachines(),
 	}
 	if len(q.Tools) > 0 {
 		orElse(&p.Series, toolSeries)
@@ -64,10 +64,13 @@ func (q Request) plan(paths []path.Arm) (p result.Plan, of []int, err error) {
 	return p, of, err
 }
 
+// onOtherMachines tells that the ends are on other machines than this one.
+func (q Request) onOtherMachines() bool { return len(q.Remote.Machines) > 0 || q.Cluster != nil }
+
 // pinning chooses the cores of client and server. Those of real machines are
 // chosen when they are reached.
 func (q Request) pinning() (client, server int, err error) {
-	if len(q.Remote.Machines) > 0 {
+	if q.onOtherMachines() {
 		return -1, -1, nil
 	}
 	cpus, err := host.AllowedCPUs()

@@ -52,7 +52,8 @@ type Request struct {
 
 	assumed bool // Loads are the defaults: those that do not fit are left out
 
-	Remote Remote
+	Remote  Remote
+	Cluster *Cluster // nil: none
 
 	Out     string // folder for the record
 	Wait    bool   // for another run that measures
@@ -91,7 +92,7 @@ func (q Request) withDefaults() Request {
 		set(&q.Paths, []string{baseline})
 	}
 	set(&q.Paths, []string{baseline, "routed", "vxlan"})
-	if !q.NoHost {
+	if !q.NoHost && q.Cluster == nil {
 		q.Paths, q.Names = hostFirst(q.Paths, q.Names)
 	}
 	orElse(&q.Margin, experiment.DefaultMargin)

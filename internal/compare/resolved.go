@@ -27,6 +27,7 @@ type Resolved struct {
 	tools  []string
 
 	lab      lab.Options // of a lab; its name and programs are the caller's
+	cluster  *Cluster
 	machines []remote.Machine
 	reach    remote.Options
 	// locations are where the ends of each path are on real machines.
@@ -39,14 +40,25 @@ type Resolved struct {
 // and what a path leaves for it to choose (datapath=auto); whether it can carry
 // the comparison out, [Resolved.Check] tells.
 func (q Request) Resolve() (*Resolved, error) {
+	if q.Cluster != nil {
+		var err error
+		if q.Paths, err = q.Cluster.Options.Paths(q.Paths); err != nil {
+			return nil, err
+		}
+	}
 	q = q.withDefaults()
 	if err := q.check(); err != nil {
 		return nil, err
 	}
+	if q.Cluster != nil {
+		if err := q.Cluster.Options.Check(); err != nil {
+			return nil, err
+		}
+	}
 	r := &Resolved{
 		Paths: q.Paths, Out: q.Out, Wait: q.Wait, Command: q.Command, spin: q.Spin, tools: q.Tools,
-		lab:      lab.Options{Paths: q.Paths, Names: q.Names, Hosts: q.Hosts, Services: q.Services},
-		machines: q.Remote.Machines, reach: q.Remote.Options,
+		lab:     lab.Options{Paths: q.Paths, Names: q.Names, Hosts: q.Hosts, Services: q.Services},
+		cluster: q.Cluster, machines: q.Remote.Machines, reach: q.Remote.Options,
 	}
 	var err error
 	if r.arms, err = q.pathArms(); err != nil {
@@ -58,7 +70,9 @@ func (q Request) Resolve() (*Resolved, error) {
 	if r.lab.Wire, err = lab.ParseWire(q.Wire); err != nil {
 		return nil, err
 	}
-	if r.onMachines() {
+	if r.cluster != nil {
+		_, err = servicePorts(r.plan, r.Paths)
+	} else if r.onMachines() {
 		if r.locations, err = q.resolveMachines(r.arms); err == nil && q.Remote.Dev != "" {
 			r.spread, err = q.resolveSpread(r.arms)
 		}
@@ -67,7 +81,7 @@ func (q Request) Resolve() (*Resolved, error) {
 }
 
 // onMachines tells that real machines are measured, and not a lab.
-func (r *Resolved) onMachines() bool { return len(r.machines) > 0 }
+func (r *Resolved) onMachines() bool { return len(r.machines) > 0 || r.cluster != nil }
 
 // Plan lays the run out as it would be carried out, but for what only a testbed
 // can tell: the arms have names and paths, and no addresses.

@@ -6,6 +6,7 @@ package experiment
 import (
 	"crypto/rand"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/load"
@@ -63,6 +64,10 @@ type Ends struct {
 	ClientNetns, ServerNetns []string
 	// ClientPins and ServerPins are folders of those machines; see load.Arm.
 	ClientPins, ServerPins string
+	// Dial is where clients reach the servers, if not at their own addresses: one a flow, and
+	// for each a port of the servers, from ServerPort on.
+	Dial       []netip.AddrPort
+	ServerPort int
 }
 
 // Duration foretells how long the plan takes: series times what one series of
@@ -241,10 +246,14 @@ func (r *Run) seriesPlan(cell result.Cell, arms []int) load.Plan {
 	base := r.ports.take(blocks * width)
 	for i, arm := range arms {
 		e, at := r.Ends[arm], base+nth[i]*width
+		serverPort := serverPorts + at
+		if len(e.Dial) > 0 { // the client's ports alone keep series apart
+			serverPort = e.ServerPort
+		}
 		plan.Arms = append(plan.Arms, load.Arm{
 			Name: r.Plan.Arms[arm].Name, Ends: e.Pairs, Spin: e.Spin,
 			ClientNetns: e.ClientNetns, ServerNetns: e.ServerNetns, ClientPins: e.ClientPins, ServerPins: e.ServerPins,
-			ClientPort: clientPorts + at, ServerPort: serverPorts + at,
+			ClientPort: clientPorts + at, ServerPort: serverPort, Dial: e.Dial,
 		})
 	}
 	for range r.Plan.Rounds {

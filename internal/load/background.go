@@ -66,6 +66,7 @@ func (p Plan) background() *Plan {
 	for _, a := range p.Arms {
 		a.ClientPort, a.ServerPort, a.Spin = a.ClientPort+width, a.ServerPort+width, 0
 		a.Rate, a.BackgroundRate = a.BackgroundRate, 0
+		a.Dial = a.Dial[min(width, len(a.Dial)):]
 		bg.Arms = append(bg.Arms, a)
 	}
 	return &bg

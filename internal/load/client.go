@@ -112,8 +112,9 @@ func (a Arm) unanswered(l Load, flow int, err error) error {
 	if l.Transport == "tcp" {
 		transport = l.Transport
 	}
+	target := a.target(flow)
 	return fmt.Errorf("no answer to the first message by %s from %s, port %d, to %s, port %d: does a firewall let it and its answer pass? (%w)",
-		transport, ends.From.Addr, a.ClientPort+flow, ends.To.Addr, a.ServerPort+flow, err)
+		transport, ends.From.Addr, a.ClientPort+flow, target.Addr(), target.Port(), err)
 }
 
 // connect connects the flow, or prepares to connect time and again.
@@ -127,7 +128,7 @@ func (a *active) connect(flow int) (err error) {
 	}
 	a.conn, err = dialIn(ends.From.Namespace, a.load.Transport, a.plan.Congestion,
 		netip.AddrPortFrom(ends.From.Addr, uint16(arm.ClientPort+flow)),
-		netip.AddrPortFrom(ends.To.Addr, uint16(arm.ServerPort+flow)))
+		arm.target(flow))
 	if err != nil || a.load.Kind != Scheduled {
 		return err
 	}

@@ -49,10 +49,10 @@ type calls struct {
 }
 
 func newCalls(l Load, plan *Plan, arm Arm, flow int) (*calls, error) {
-	ends := arm.pair(flow)
+	ends, target := arm.pair(flow), arm.target(flow)
 	c := &calls{
 		from: unix.SockaddrInet4{Addr: ends.From.Addr.As4()}, first: arm.ClientPort, ports: l.ClientPorts(plan.Flows),
-		to: unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: ends.To.Addr.As4(), Port: networkOrder(arm.ServerPort + flow)},
+		to: unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: target.Addr().As4(), Port: networkOrder(int(target.Port()))},
 	}
 	err := withSocket(ends.From.Namespace, l.Transport, func(s socket) error {
 		defer s.close()

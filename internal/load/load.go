@@ -11,6 +11,7 @@ package load
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -89,6 +90,9 @@ type Arm struct {
 	// Rate is in place of the plan's on this arm, and BackgroundRate in place of its
 	// background's; 0: they are the plan's.
 	Rate, BackgroundRate float64
+	// Dial is where the client of each flow reaches the server, if not at its own address
+	// and port: behind a Service.
+	Dial []netip.AddrPort
 	// Spin makes the server busy for this long before each echo. It is how the
 	// instrument is tested: a difference of known size.
 	Spin time.Duration
@@ -121,6 +125,14 @@ func (p Plan) LongestSlice() time.Duration {
 		d += BackgroundLead
 	}
 	return d
+}
+
+// target is where the client of a flow reaches the server.
+func (a Arm) target(flow int) netip.AddrPort {
+	if flow < len(a.Dial) {
+		return a.Dial[flow]
+	}
+	return netip.AddrPortFrom(a.pair(flow).To.Addr, uint16(a.ServerPort+flow))
 }
 
 // pair gives the ends of a flow.

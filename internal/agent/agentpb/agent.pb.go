@@ -1727,6 +1727,7 @@ type Arm struct {
 	FarPins        string                 `protobuf:"bytes,11,opt,name=far_pins,json=farPins,proto3" json:"far_pins,omitempty"`
 	Rate           float64                `protobuf:"fixed64,12,opt,name=rate,proto3" json:"rate,omitempty"`
 	BackgroundRate float64                `protobuf:"fixed64,13,opt,name=background_rate,json=backgroundRate,proto3" json:"background_rate,omitempty"`
+	Dial           [][]byte               `protobuf:"bytes,14,rep,name=dial,proto3" json:"dial,omitempty"` // where clients reach the servers, as netip.AddrPort marshals itself
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1836,6 +1837,13 @@ func (x *Arm) GetBackgroundRate() float64 {
 		return x.BackgroundRate
 	}
 	return 0
+}
+
+func (x *Arm) GetDial() [][]byte {
+	if x != nil {
+		return x.Dial
+	}
+	return nil
 }
 
 type Pair struct {
@@ -2573,7 +2581,7 @@ const file_agent_proto_rawDesc = "" +
 	"\n" +
 	"server_cpu\x18\x06 \x01(\x03R\tserverCpu\"\x1b\n" +
 	"\x05Round\x12\x12\n" +
-	"\x04arms\x18\x01 \x03(\x03R\x04arms\"\xdc\x02\n" +
+	"\x04arms\x18\x01 \x03(\x03R\x04arms\"\xf0\x02\n" +
 	"\x03Arm\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vserver_port\x18\x04 \x01(\x03R\n" +
@@ -2590,7 +2598,8 @@ const file_agent_proto_rawDesc = "" +
 	" \x01(\tR\bnearPins\x12\x19\n" +
 	"\bfar_pins\x18\v \x01(\tR\afarPins\x12\x12\n" +
 	"\x04rate\x18\f \x01(\x01R\x04rate\x12'\n" +
-	"\x0fbackground_rate\x18\r \x01(\x01R\x0ebackgroundRateJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"b\n" +
+	"\x0fbackground_rate\x18\r \x01(\x01R\x0ebackgroundRate\x12\x12\n" +
+	"\x04dial\x18\x0e \x03(\fR\x04dialJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"b\n" +
 	"\x04Pair\x12.\n" +
 	"\x04from\x18\x01 \x01(\v2\x1a.venturi.agent.v1.EndpointR\x04from\x12*\n" +
 	"\x02to\x18\x02 \x01(\v2\x1a.venturi.agent.v1.EndpointR\x02to\"\x96\x01\n" +

@@ -1,0 +1,297 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/venturi-net/venturi/internal/agent"
+	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/host"
+	"github.com/venturi-net/venturi/internal/kube"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/path"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// Cluster says that paths of a Kubernetes cluster are measured, and with what rights.
+type Cluster struct {
+	Access  kube.Access
+	Options kube.Options
+}
+
+// clusterArms reads the paths of a cluster; the baseline comes first.
+func (q Request) clusterArms() (arms []path.Arm, err error) {
+	refuse := func(why, do string) ([]path.Arm, error) {
+		return nil, verr.New(verr.Usage, "cannot compare in a cluster", why, do)
+	}
+	switch {
+	case q.Wire != "" || q.Hosts != 0 || q.Services != 0:
+		return refuse("--wire, --hosts and --services describe a lab", "leave them out: the network of the cluster is taken as it is")
+	case len(q.Tools) > 0:
+		return refuse("real tools run beside a lab only", "leave --with out")
+	case len(q.Remote.Machines) > 0:
+		return refuse("--machines names machines that ssh reaches", "leave --machines out, and choose nodes with --nodes")
+	}
+	for i, name := range q.Paths {
+		arms = append(arms, path.Arm{Name: name, Index: i, Driver: &path.Driver{Name: name}})
+	}
+	return arms, nil
+}
+
+// servicePorts is how many ports the Services of a plan need. Errors are for people.
+func servicePorts(p result.Plan, paths []string) (ports int, err error) {
+	if !slices.Contains(paths, "service") && !slices.Contains(paths, "nodeport") {
+		return 0, nil
+	}
+	for _, c := range p.Cells {
+		ports = max(ports, c.Flows)
+		l, err := load.Find(c.Load)
+		switch {
+		case err != nil:
+			return 0, err
+		case c.Background != nil:
+			return 0, verr.New(verr.Usage, "cannot measure a Service with --beside", "its ports are those of one load", "leave --beside out, or name the paths host and pod")
+		case l.Transport != "tcp" && l.Transport != "udp":
+			return 0, verr.New(verr.Usage, "cannot measure a Service with "+c.Load, "a Service has ports, and nothing else answers at its address", "name the paths host and pod, or other loads")
+		}
+	}
+	if ports > kube.MaxPorts {
+		return 0, verr.New(verr.Usage, fmt.Sprintf("cannot measure a Service with %d flows", ports), fmt.Sprintf("it has at most %d ports", kube.MaxPorts), "choose fewer flows, or name the paths host and pod")
+	}
+	return ports, nil
+}
+
+// clusterTestbed is pods, or agents on nodes, of a cluster.
+type clusterTestbed struct {
+	placement *kube.Placement
+	agents    []*agent.Client
+	live      *agent.Liveness
+	plain     bool
+}
+
+func (*clusterTestbed) daemonExit(string) error { return nil }
+
+// warnings says what a level cannot have.
+func (b *clusterTestbed) warnings() []result.Warning {
+	if !b.plain {
+		return nil
+	}
+	return []result.Warning{{Code: "plain-pods", Text: "unprivileged pods measured this: there is no host network to compare with, no CPU cost, " +
+		"and no end is pinned to a core; --node-agents has all three"}}
+}
+
+func (b *clusterTestbed) close() (err error) {
+	if b.live != nil {
+		b.live.Close()
+	}
+	for _, c := range b.agents {
+		if c != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}
+	if b.placement != nil {
+		err = errors.Join(err, b.placement.Close())
+	}
+	return err
+}
+
+// plainMeters are those of what a pod sees of itself.
+var plainMeters = []string{"tcp", "udp", "links"}
+
+// deadline is when the pods of a run end, whoever is there to end them: far later than it
+// takes.
+func (r *Resolved) deadline() time.Duration {
+	return 10*time.Minute + 2*max(experiment.Duration(&r.plan, 1), r.plan.Budget)
+}
+
+// openCluster puts agents into the cluster, and finds the ends of every path.
+func openCluster(ctx context.Context, r *Resolved, h Host) (s *Session, err error) {
+	b := &clusterTestbed{plain: r.cluster.Options.Level == kube.Plain}
+	defer func() {
+		if err != nil {
+			s, err = nil, errors.Join(err, b.close())
+		}
+	}()
+	ports, err := servicePorts(r.plan, r.Paths)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kube.Open(r.cluster.Access)
+	if err != nil {
+		return nil, err
+	}
+	b.placement, err = client.Place(ctx, kube.RunRequest{Options: r.cluster.Options, Paths: r.Paths, Ports: ports, Deadline: r.deadline(),
+		Command: strings.Join(r.Command, " "), Wait: r.Wait, Say: h.Watch.Say})
+	if err != nil {
+		return nil, err
+	}
+	if err := b.connect(ctx); err != nil {
+		return nil, err
+	}
+	s = &Session{host: h, testbed: b, servers: &serverGroup{agentOf: map[string]int{}}}
+	for i := range s.machines {
+		s.machines[i] = testMachine{name: b.placement.Agents[i].Node, agent: b.agents[i], cpu: -1}
+	}
+	if b.plain {
+		s.meters = plainMeters
+	} else if err := s.pinNodes(ctx); err != nil {
+		return nil, err
+	}
+	for i, p := range b.placement.Paths {
+		ends, err := b.locate(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		found := newTestPath(result.Arm{Name: r.arms[i].Name, Path: p.Name, Options: pathOptions(p),
+			FromDevice: ends[0][0].Device, ToDevice: ends[1][0].Device}, ends)
+		found.ends.Dial, found.ends.ServerPort = p.Dial, p.Port
+		s.paths = append(s.paths, found)
+		s.servers.add(r, i, p.To.Agent)
+	}
+	for i, c := range b.agents {
+		var meters []string
+		if i == 0 || b.placement.Agents[i].Node == b.placement.Agents[0].Node { // the client's agent counts the cores
+			meters = plainMeters
+		}
+		s.servers.members = append(s.servers.members, agentMember(c, meters))
+	}
+	return s, s.awaitServices(ctx, r)
+}
+
+// pathOptions says which pods or nodes a path is between.
+func pathOptions(p kube.ClusterPath) string { return "from=" + p.From.Name + ",to=" + p.To.Name }
+
+// add notes which agent serves the arms of a path.
+func (g *serverGroup) add(r *Resolved, path, agent int) {
+	for i, arm := range r.plan.Arms {
+		if r.pathOf[i] == path {
+			g.agentOf[arm.Name] = agent
+		}
+	}
+}
+
+// connect begins to speak to all agents.
+func (b *clusterTestbed) connect(ctx context.Context) error {
+	b.agents = make([]*agent.Client, len(b.placement.Agents))
+	var g errgroup.Group
+	for i, a := range b.placement.Agents {
+		g.Go(func() (err error) {
+			b.agents[i], err = agent.DialStream(ctx, a.Stream, a.Node)
+			return err
+		})
+	}
+	err := g.Wait()
+	if err == nil {
+		b.live, err = agent.Watch(ctx, b.agents[0], b.agents[1])
+	}
+	return err
+}
+
+// pinNodes chooses the cores of two nodes. Nodes of one machine, as those of a test cluster
+// are, get different ones.
+func (s *Session) pinNodes(ctx context.Context) error {
+	boots := [2]string{}
+	for i, m := range s.machines {
+		facts, _, err := m.agent.Facts(ctx, nil)
+		if err != nil {
+			return err
+		}
+		boots[i] = facts.BootID
+	}
+	client, server := s.machines[0].agent.CPUs(), s.machines[1].agent.CPUs()
+	if s.sharedCores = boots[0] != "" && boots[0] == boots[1]; s.sharedCores {
+		s.machines[0].cpu, s.machines[1].cpu = ChooseCPUs(client)
+		return nil
+	}
+	_, s.machines[0].cpu = ChooseCPUs(client)
+	_, s.machines[1].cpu = ChooseCPUs(server)
+	return nil
+}
+
+// locate finds both ends of a path: the devices of their addresses, then the routes between them.
+func (b *clusterTestbed) locate(ctx context.Context, p kube.ClusterPath) (found path.Ends, err error) {
+	ends := [2]kube.TrafficEnd{p.From, p.To}
+	for i, option := range []string{"from", "to"} {
+		other := ends[1-i]
+		e, err := b.agents[ends[i].Agent].Locate(ctx, agent.Location{Option: option, Namespace: ends[i].Netns, Addr: ends[i].Addr,
+			PeerAddr: other.Addr, PeerNamespace: other.Name})
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, []host.Endpoint{e})
+	}
+	return found, nil
+}
+
+// serviceLimit is how long the nodes may take to learn of a Service.
+const serviceLimit = 20 * time.Second
+
+// awaitServices waits until the paths by Services carry traffic: the nodes learn of a new
+// one after its pod is ready.
+func (s *Session) awaitServices(ctx context.Context, r *Resolved) error {
+	var waiting []int
+	for i := range s.paths {
+		if len(s.paths[i].ends.Dial) > 0 {
+			waiting = append(waiting, i)
+		}
+	}
+	if len(waiting) == 0 {
+		return nil
+	}
+	s.host.Watch.Say("waiting for the nodes to learn of %d Services", len(waiting))
+	for deadline := time.Now().Add(serviceLimit); ; {
+		err := s.tryPaths(ctx, waiting)
+		if err == nil || ctx.Err() != nil || agent.IsGone(err) {
+			return errors.Join(err, ctx.Err())
+		}
+		if time.Now().After(deadline) {
+			return verr.Wrap(verr.Failed, "cannot reach the Service of path "+s.paths[waiting[0]].arm.Path, err,
+				"see that kube-proxy, or what stands in for it, runs on both nodes, and that no NetworkPolicy forbids it; or leave the path out")
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
+}
+
+// tryPaths sends a few packets by each of some paths.
+func (s *Session) tryPaths(ctx context.Context, paths []int) error {
+	plan := &result.Plan{Series: 1, Rounds: 1, ClientCPU: -1, ServerCPU: -1, Seed: uint64(time.Now().UnixNano())}
+	ends := make([]experiment.Ends, len(paths))
+	for i, p := range paths {
+		arm := s.paths[p].arm
+		if i == 0 {
+			arm.Role = result.RoleBaseline
+		}
+		plan.Arms, ends[i] = append(plan.Arms, arm), s.paths[p].ends
+	}
+	for _, name := range []string{"tcp_lat", "udp_lat"} {
+		l, err := load.Find(name)
+		if err != nil {
+			return err
+		}
+		plan.Cells = append(plan.Cells, result.Cell{Name: name, Load: name, Transport: l.Transport, Size: l.Size, Flows: 1, Slice: 5 * time.Millisecond, Head: l.Head})
+	}
+	run := experiment.Run{Plan: plan, Ends: ends, Client: s.machines[0].agent, Server: s.server(nil)}
+	rec, err := run.MeasureOnce(ctx)
+	if err != nil {
+		return err
+	}
+	for _, slice := range rec.Slices {
+		if slice.Failed != "" {
+			return errors.New(slice.Failed)
+		}
+	}
+	if len(rec.Slices) < len(plan.Cells)*len(paths) {
+		return errors.New("no traffic comes through")
+	}
+	return nil
+}
