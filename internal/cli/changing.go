@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -166,7 +165,7 @@ func named(uid string) string {
 type commitFlags struct {
 	trial  time.Duration
 	asJSON bool
-	hold   bool // one of several machines: see [commitFlags.settle]
+	hold   bool // one of several machines: see settle
 }
 
 // holdLease bounds how long the changes of one of several machines stay when nobody says
@@ -210,14 +209,15 @@ func (c *commitFlags) commit(ctx context.Context, env *Env, planned []tune.Plann
 	trial := tune.TrialOptions{Lease: c.trial, Hold: holder(env)}
 	if c.hold {
 		trial.Lease = cmp.Or(c.trial, holdLease)
+		trial.Settle = func(ctx context.Context, txn int) error { return settle(ctx, env, j, txn) }
 	}
 	var wishes []tune.Assignment
 	for _, p := range planned {
 		wishes = append(wishes, p.Assignment)
 	}
 	txn, _, err := tune.Apply(ctx, j, thisMachine(), wishes, trial)
-	if err == nil && c.hold && txn > 0 {
-		err = c.settle(ctx, env, j, txn)
+	if err == nil && c.hold && c.trial == 0 && txn > 0 {
+		err = j.Confirm(txn)
 	}
 	if err != nil {
 		return err
@@ -227,8 +227,8 @@ func (c *commitFlags) commit(ctx context.Context, env *Env, planned []tune.Plann
 
 // settle says that the changes of this machine are made, and waits for the word on what
 // becomes of them: standard input says that they stay, or ends. Where nobody is left to wait,
-// the lease ends, and its holder undoes them.
-func (c *commitFlags) settle(ctx context.Context, env *Env, j *journal.Journal, txn int) error {
+// the holder of the lease undoes them.
+func settle(ctx context.Context, env *Env, j *journal.Journal, txn int) error {
 	if _, err := sanitize.Fprint(env.Stdout, sanitize.Safe(fleet.ReadyLine)); err != nil {
 		return err
 	}
@@ -241,22 +241,13 @@ func (c *commitFlags) settle(ctx context.Context, env *Env, j *journal.Journal, 
 	select {
 	case said = <-word:
 	case <-ctx.Done():
-	}
-	late, err := j.Expired()
-	if err == nil && said == fleet.KeepLine && !slices.Contains(late, txn) {
-		if c.trial > 0 {
-			return nil
-		}
-		return j.Confirm(txn)
-	}
-	outcomes, undoErr := j.Undo([]int{txn}, journal.UndoOptions{})
-	if err := errors.Join(err, undoErr, display.PrintUndone(io.Discard, outcomes)); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return verr.New(verr.Failed, "cannot keep the changes", "not every machine made its own", "nothing is left changed here")
+	late, err := j.Expired()
+	if err == nil && (said != fleet.KeepLine || slices.Contains(late, txn)) {
+		err = verr.New(verr.Failed, "cannot keep the changes", "not every machine made its own", "nothing is left changed here")
+	}
+	return err
 }
 
 func (c *commitFlags) print(out io.Writer, h journal.History, txn int, planned []tune.Planned) error {

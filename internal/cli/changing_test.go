@@ -119,7 +119,7 @@ func TestTellProofs(t *testing.T) {
 		_, err = tx.Set("test", setting.Write{Setting: setting.Setting{Backend: "file", Key: file}, Value: setting.Text("tried")})
 		return err
 	})
-	told("stands until its lease ends (transaction 1)", "confirm", func(j *journal.Journal) error {
+	told("still stands (transaction 1)", "confirm", func(j *journal.Journal) error {
 		for _, args := range [][]string{nil, {"1"}} {
 			txn, err := toConfirm(j.History(), args)
 			if err == nil {

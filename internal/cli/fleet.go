@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/display"
@@ -35,6 +36,7 @@ type fleetRun struct {
 	env      *Env
 	machines []remote.Machine
 	words    []string // its arguments, without flags
+	flagSet  *pflag.FlagSet
 	args     []string // of the command, without what is about the machines and the form of the output
 	asJSON   bool
 	flags    string // those that name the machines, for commands to suggest
@@ -57,13 +59,14 @@ func onMachines(env *Env, cmd *cobra.Command, do func(ctx context.Context, r *fl
 		if ff.machines == "" && len(ff.on) == 0 {
 			return local(cmd, args)
 		}
-		return ff.run(cmd.Context(), env, args, do)
+		return ff.run(cmd, env, args, do)
 	}
 	return cmd
 }
 
 // run reaches the machines, and carries the command out on them.
-func (ff *fleetFlags) run(ctx context.Context, env *Env, words []string, do func(context.Context, *fleetRun) error) error {
+func (ff *fleetFlags) run(cmd *cobra.Command, env *Env, words []string, do func(context.Context, *fleetRun) error) error {
+	ctx := cmd.Context()
 	if ff.machines == "" {
 		ff.machines = machinesFile
 	}
@@ -73,7 +76,7 @@ func (ff *fleetFlags) run(ctx context.Context, env *Env, words []string, do func
 	}
 	show := progress.New(env.Stderr)
 	defer show.Done()
-	r := &fleetRun{env: env, words: words, machines: q.Machines, named: len(q.Machines), say: show.Say}
+	r := &fleetRun{env: env, words: words, flagSet: cmd.Flags(), machines: q.Machines, named: len(q.Machines), say: show.Say}
 	r.args, r.asJSON = withoutFleetFlags(env.Args)
 	r.flags = sanitize.Command("--machines", ff.machines)
 	if ff.ssh != "ssh" {
@@ -158,7 +161,7 @@ func (r *fleetRun) trimFlags(flags ...string) (rest []string) {
 			rest = append(rest, r.args[i])
 			continue
 		}
-		if name == "--trial" && !valued {
+		if f := r.flagSet.Lookup(strings.TrimPrefix(name, "--")); f != nil && f.NoOptDefVal == "" && !valued {
 			i++
 		}
 	}

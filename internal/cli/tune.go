@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -26,6 +27,7 @@ type tuning struct {
 	all         bool
 	targets     targetFlags
 	prove       proving
+	toggle      time.Duration // the lease with which another venturi turns the steps on and off
 }
 
 func newTune(env *Env) *cobra.Command {
@@ -49,7 +51,8 @@ changes on that path and on what you name, in turn and in random order. The host
 whole is touched with --host only. First the path is compared with itself, to find what
 is too noisy to be judged. A change is kept if removing it from the set was a loss in
 fresh measurements; the set is kept if it harms no other figure. Everything is undone
-in the end.
+in the end. With --machines it measures between two real machines, and turns the steps
+on both.
 
 In a plan each step has a mark: not shown (nobody has shown here that it helps),
 obsolete, wrong way round (the published list sets the opposite of what it says),
@@ -61,7 +64,8 @@ Profiles:
 		Example: `  venturi tune --profile latency --host --dev eth0
   venturi tune --profile cilium --manifest cilium-config.yaml
   venturi tune --profile balanced --prove --path vxlan
-  venturi tune --profile throughput -n shop --apply --trial 120s`,
+  venturi tune --profile throughput -n shop --apply --trial 120s
+  venturi tune --profile latency --host --prove --machines machines.yaml`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd, env) },
 	}
@@ -74,6 +78,8 @@ Profiles:
 	t.targets.flags(f)
 	t.commitFlags.flags(f)
 	t.prove.flags(f)
+	f.DurationVar(&t.toggle, "toggle", 0, "turn the steps on and off as standard input says, with this lease")
+	_ = f.MarkHidden("toggle") // another venturi says it
 	cmd.MarkFlagsMutuallyExclusive("plan", "apply", "prove")
 	cmd.MarkFlagsMutuallyExclusive("prove", "trial")
 	cmd.MarkFlagsMutuallyExclusive("all", "apply")
@@ -85,6 +91,8 @@ func (t *tuning) onMachines(ctx context.Context, r *fleetRun) error {
 	switch {
 	case t.config != "":
 		return verr.New(verr.Usage, "cannot use --config with --machines", "the file is on this machine", "name what it names with --dev and --manifest")
+	case t.prove.on:
+		return t.prove.onMachines(ctx, r, t.profile)
 	case t.apply:
 		return r.commit(ctx, r.trimFlags("--apply", "--trial"), t.trial)
 	}
@@ -124,6 +132,9 @@ func (t *tuning) run(cmd *cobra.Command, env *Env) error {
 	}
 	if err != nil {
 		return permissionError(what, err)
+	}
+	if t.toggle > 0 {
+		return t.serveToggles(cmd.Context(), env, profile, targets)
 	}
 	if t.prove.on {
 		return t.prove.run(cmd.Context(), env, profile, targets, t.asJSON, t.all)

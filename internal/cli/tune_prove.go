@@ -128,20 +128,26 @@ func (p *proving) search(ctx context.Context, env *Env, s *prooflab.ProofLab, sh
 	if err != nil {
 		return nil, nil, err
 	}
-	stage := search.Stage("")
 	proof := tune.ProfileProof{
 		Profile: profile, Targets: targets, Machine: thisMachine(), Gauge: s.Gauge,
-		Options: search.Options{Seed: s.Seed, Budget: p.budget, Now: time.Now, PairTime: s.PairTime, MDE: p.effect},
+		Options: p.searchOptions(s, show),
 		Lease:   p.lease(env, more),
 		Folder:  folder, Open: func() (*journal.Journal, error) { return openToChange(env, journalWait) },
 	}
-	proof.Options.Watch = func(at search.Progress) {
+	return proof.Do(ctx)
+}
+
+// searchOptions are those of a search in a path that is up; show tells how far it is.
+func (p *proving) searchOptions(s *prooflab.ProofLab, show *progress.Progress) search.Options {
+	o := search.Options{Seed: s.Seed, Budget: p.budget, Now: time.Now, PairTime: s.PairTime, MDE: p.effect}
+	stage := search.Stage("")
+	o.Watch = func(at search.Progress) {
 		if at.Stage != stage {
 			stage = at.Stage
 			show.Say("%s: %d pairs measured, about %s left", stageWords[stage], at.Pairs, at.Remaining.Round(time.Second))
 		}
 	}
-	return proof.Do(ctx)
+	return o
 }
 
 // stageWords tell what a stage of a search does.
@@ -154,10 +160,16 @@ var stageWords = map[search.Stage]string{
 }
 
 func (p *proving) print(out io.Writer, profile tune.Profile, proved *tune.ProofResult, skipped []tune.Skipped, asJSON, all bool) error {
-	r := display.ProvedReport{Version: display.JSONVersion, Profile: profile.Name, Path: p.path, ProofResult: proved, Commands: []string{}, Skipped: append([]tune.Skipped{}, skipped...)}
+	var commands []string
 	for _, c := range proved.Keep {
-		r.Commands = append(r.Commands, c.Commands(p.attached())...)
+		commands = append(commands, c.Commands(p.attached())...)
 	}
+	return printProved(out, profile, p.path, proved, commands, skipped, asJSON, all)
+}
+
+func printProved(out io.Writer, profile tune.Profile, path string, proved *tune.ProofResult, commands []string, skipped []tune.Skipped, asJSON, all bool) error {
+	r := display.ProvedReport{Version: display.JSONVersion, Profile: profile.Name, Path: path, ProofResult: proved,
+		Commands: append([]string{}, commands...), Skipped: append([]tune.Skipped{}, skipped...)}
 	if asJSON {
 		return display.PrintJSON(out, r)
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/host"
 	"github.com/venturi-net/venturi/internal/lab"
@@ -30,11 +31,20 @@ func (s *Session) Gauge(r *Resolved) (*Gauge, error) {
 		}
 	}
 	plan.Arms, plan.Series = plan.Arms[:1], 1
+	server := []string{"tcp", "udp", "links"}
+	if !s.sharedCores { // else the client's meters see the cores of both
+		server = append(server, "cpu", "softnet")
+	}
 	return &Gauge{experiment.Run{
 		Plan: plan, Ends: ends[:1], Client: s.machines[0].agent, Server: s.machines[1].agent,
 		DaemonExit:   func(int) error { return s.testbed.daemonExit(path) },
-		ClientMeters: []string{"cpu", "softnet", "tcp", "udp", "links"}, ServerMeters: []string{"tcp", "udp", "links"},
+		ClientMeters: []string{"cpu", "softnet", "tcp", "udp", "links"}, ServerMeters: server,
 	}}, nil
+}
+
+// Agents are those of the client's and of the server's machine.
+func (s *Session) Agents() []*agent.Client {
+	return []*agent.Client{s.machines[0].agent, s.machines[1].agent}
 }
 
 // Measure measures every cell once, on fresh sockets. See [experiment.Run.MeasureOnce].

@@ -39,7 +39,7 @@ func WarnProofs(w io.Writer, h journal.History) {
 		switch {
 		case !t.OfProof():
 		case t.Open():
-			sanitize.Fprintf(w, "venturi: a proof was killed, and what it tried stands until its lease ends (transaction %d); undo it at once with: venturi undo %[1]d\n", t.ID)
+			sanitize.Fprintf(w, "venturi: a proof was killed, and what it tried still stands (transaction %d); undo it with: venturi undo %[1]d\n", t.ID)
 		case !t.Ended && i == len(h.Txns)-1 && len(t.Entries) > 0:
 			sanitize.Fprintf(w, "venturi: a proof was killed, and what it tried was undone (transaction %d); see it with: venturi journal %[1]d\n", t.ID)
 		}

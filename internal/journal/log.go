@@ -139,6 +139,20 @@ func openLog(folder string) (*log, []byte, error) {
 	return l, text, nil
 }
 
+// InUse tells whether a process has the journal of a folder open for changing. One that
+// cannot be looked at is taken to be.
+func InUse(folder string) bool {
+	if folder == "" {
+		folder = Folder
+	}
+	file, err := openIn(folder, os.O_RDONLY)
+	if err != nil {
+		return true
+	}
+	defer file.Close()
+	return unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil
+}
+
 // syncParents makes the names on the way to a folder durable, from that of the file in it
 // up: any of the folders may have just been made, also by a process that was killed
 // before it came to this. Those above that may not be read, or that are on a file

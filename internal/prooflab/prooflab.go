@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/knob"
@@ -60,6 +61,9 @@ func Open(ctx context.Context, q compare.Request, h compare.Host) (*ProofLab, er
 
 // Close takes the lab down.
 func (p *ProofLab) Close() error { return p.session.Close() }
+
+// Agents are those of the two machines.
+func (p *ProofLab) Agents() []*agent.Client { return p.session.Agents() }
 
 // Targets adds to some targets all that the path is made of.
 func (p *ProofLab) Targets(t tune.Targets) (tune.Targets, error) {

@@ -201,6 +201,20 @@ func (m *SSHMachine) Stop(t testing.TB) {
 	t.Cleanup(func() { m.signal(syscall.SIGCONT) })
 }
 
+// Continue ends that.
+func (m *SSHMachine) Continue() { m.signal(syscall.SIGCONT) }
+
+// Output runs a command in the machine and gives what it printed.
+func (m *SSHMachine) Output(t testing.TB, command ...string) string {
+	t.Helper()
+	args := append(m.enter(), command...)
+	text, err := exec.Command(args[0], args[1:]...).Output()
+	if err != nil {
+		t.Fatalf("ssh machine %s: %s: %v", m.Name, strings.Join(command, " "), err)
+	}
+	return string(text)
+}
+
 // signal reaches all processes in the machine's PID namespace.
 func (m *SSHMachine) signal(signal syscall.Signal) {
 	for pid := range m.Processes() {

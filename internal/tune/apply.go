@@ -18,6 +18,9 @@ type TrialOptions struct {
 	// Hold sees to it that the transaction is undone when its lease ends, whatever
 	// becomes of this process. It is called before anything is written.
 	Hold func(txn int) error
+
+	// Settle says whether what was written stays: an error undoes it. nil: it stays.
+	Settle func(ctx context.Context, txn int) error
 }
 
 // Apply carries assignments out in one transaction: all of them, or none. It gives
@@ -46,6 +49,9 @@ func Apply(ctx context.Context, j *journal.Journal, m knob.Machine, assignments 
 	}
 	if err == nil {
 		err = checkUndisturbed(m, entries)
+	}
+	if err == nil && trial.Settle != nil {
+		err = trial.Settle(ctx, tx.ID())
 	}
 	if err != nil {
 		err = rollback(ctx, tx, entries, err)

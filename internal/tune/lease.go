@@ -31,7 +31,8 @@ func HolderArgs(folder string, txn int) []string {
 // again what went wrong.
 const maxPause = time.Minute
 
-// Hold waits for the end of a transaction's lease and undoes it then. It returns
+// Hold waits for the end of a transaction's lease and undoes it then. The lease of one that
+// was not written to its end is over as soon as its writer is gone. Hold returns
 // when there is nothing to wait for any more: the transaction was confirmed or
 // undone, or its journal is gone; or all that is left of it somebody else has
 // changed. What else goes wrong it tries again and again, for nobody else undoes
@@ -68,7 +69,7 @@ func hold(ctx context.Context, folder string, txn int, open func() (*journal.Jou
 		if err != nil {
 			return false, err
 		}
-		if now >= t.Lease.Until {
+		if now >= t.Lease.Until || !t.Ended && !journal.InUse(folder) {
 			break
 		}
 		select {
@@ -82,8 +83,12 @@ func hold(ctx context.Context, folder string, txn int, open func() (*journal.Jou
 		return false, err
 	}
 	defer j.Close()
-	if pendingLease(j.History(), txn) == nil {
+	t := pendingLease(j.History(), txn)
+	if t == nil {
 		return true, nil // confirmed while the journal was waited for
+	}
+	if now, err := host.SinceBootAsleep(); err != nil || t.Ended && now < t.Lease.Until {
+		return false, err // its writer was about to end it
 	}
 	outcomes, err := j.Undo([]int{txn}, journal.UndoOptions{})
 	over, failed := err == nil, []error{err}

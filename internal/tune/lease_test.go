@@ -235,3 +235,31 @@ func pretend(t *testing.T, folder string, uid uint32) (stop func()) {
 		_ = cmd.Wait() // read fails at the end of its input
 	}
 }
+
+// What a writer that was killed has not finished is undone at once, long before its lease
+// ends; while the writer is there, and what it has finished, is left alone.
+func TestHoldUndoesTheUnfinished(t *testing.T) {
+	s := newFakeHost(t, map[string]string{"a": "1"})
+	j := s.open(t)
+	tx, err := j.BeginProof(time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Set(tx, s.m, assign("a", "one")); err != nil {
+		t.Fatal(err)
+	}
+	open := func() (*journal.Journal, error) {
+		return journal.Open(journal.Options{Folder: s.folder, Settings: s.m.Settings})
+	}
+	short, cancel := context.WithTimeout(t.Context(), 2*leasePoll)
+	defer cancel()
+	if err := Hold(short, s.folder, tx.ID(), open); !errors.Is(err, context.DeadlineExceeded) || s.values["a"] != "one" {
+		t.Fatalf("beside the writer: %v, %v", err, s.values)
+	}
+	if err := j.Close(); err != nil { // as the end of its process does
+		t.Fatal(err)
+	}
+	if err := Hold(t.Context(), s.folder, tx.ID(), open); err != nil || s.values["a"] != "1" {
+		t.Errorf("without it: %v, %v", err, s.values)
+	}
+}

@@ -33,6 +33,9 @@ type Proof struct {
 	Candidates []Candidate
 	Options    search.Options
 
+	// Toggles turn the candidates on and off elsewhere; nil: this machine's are, through the journal.
+	Toggles Toggles
+
 	// Lease is for a proof that changes what no lab takes down: of a process that
 	// is killed its holder undoes what it left, at the end of that time.
 	Lease TrialOptions
@@ -52,17 +55,12 @@ type ProofResult struct {
 func (p Proof) Do(ctx context.Context) (found *ProofResult, err error) {
 	found = &ProofResult{Result: &search.Result{Set: []string{}}}
 	spent := p.clock()
-	tx, err := p.Journal.BeginProof(p.Lease.Lease)
-	if err != nil {
-		return found, err
+	states := p.Toggles
+	if states == nil {
+		states = &LocalToggles{Journal: p.Journal, Machine: p.Machine, Candidates: p.Candidates, Lease: p.Lease}
 	}
-	defer func() { err = errors.Join(err, p.takeBack(tx)) }()
-	if p.Lease.Lease > 0 {
-		if err := p.Lease.Hold(tx.ID()); err != nil {
-			return found, err
-		}
-	}
-	states, fit, unfit, err := prepare(ctx, p.Journal, tx, p.Machine, p.Candidates)
+	defer func() { err = errors.Join(err, states.Close()) }()
+	fit, unfit, err := states.Prepare(ctx)
 	found.Rows = unfit
 	if err != nil || len(fit) == 0 {
 		return found, err
@@ -130,23 +128,9 @@ func LeastBudget(least time.Duration) string {
 	return fmt.Sprintf("give at least --budget %s, rather twice that; or name less", least)
 }
 
-// takeBack undoes all that the proof wrote. It does not end with a context: when a
-// search is interrupted, this still has to be done.
-func (p Proof) takeBack(tx *journal.Tx) error {
-	failed := []error{tx.End()}
-	outcomes, err := p.Journal.Undo([]int{tx.ID()}, journal.UndoOptions{})
-	failed = append(failed, err)
-	for _, o := range outcomes {
-		if o.Err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", o.Entry.Setting, o.Err))
-		}
-	}
-	return verr.Wrap(verr.Failed, "cannot take back all that was tried", errors.Join(failed...), fmt.Sprintf("try again with: venturi undo %d", tx.ID()))
-}
-
 // bench measures states by switching to them.
 type bench struct {
-	states  *toggles
+	states  Toggles
 	gauge   Gauge
 	metrics []search.Metric // those that are read off, in the order of figures
 }
@@ -181,7 +165,7 @@ func mean(a, b search.Sample) search.Sample {
 }
 
 func (b bench) measure(ctx context.Context, s search.Subset) (search.Sample, error) {
-	if err := b.states.switchTo(s); err != nil {
+	if err := b.states.Switch(s); err != nil {
 		return search.Sample{}, err
 	}
 	rec, err := b.gauge.Measure(ctx)

@@ -3,6 +3,7 @@ package tune
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/venturi-net/venturi/internal/journal"
@@ -27,33 +28,67 @@ type ProfileProof struct {
 // Do finds the steps of the profile that can be tried, and searches them. What cannot be
 // is among the skipped, also with an error.
 func (p ProfileProof) Do(ctx context.Context) (result *ProofResult, skipped []Skipped, err error) {
-	assignments, skipped, err := p.Profile.Assignments(p.Machine, p.Targets)
+	candidates, skipped, err := p.candidates()
 	if err != nil {
 		return nil, skipped, err
 	}
-	assignments, unmeasurable := Measurable(assignments)
-	skipped = append(skipped, unmeasurable...)
-	if len(assignments) == 0 {
+	if len(candidates) == 0 {
 		return nil, skipped, verr.New(verr.Failed, "cannot prove profile "+p.Profile.Name, "nothing of it would change anything on this path",
 			"see why with: venturi tune --profile "+p.Profile.Name+" --plan, and what is to be touched")
 	}
-	j, err := p.Open()
+	j, err := p.openJournal()
 	if err != nil {
 		return nil, skipped, err
 	}
 	defer j.Close()
-	if err := CheckNoLease(j.History(), p.Folder); err != nil { // one may have begun since
-		return nil, skipped, err
-	}
 	proof := Proof{
 		Journal: j, Machine: p.Machine, Gauge: p.Gauge, Metrics: Metrics(p.Profile.Name),
-		Candidates: Candidates(assignments), Options: p.Options, Lease: p.Lease,
+		Candidates: candidates, Options: p.Options, Lease: p.Lease,
 	}
 	result, err = proof.Do(ctx)
 	if result != nil && len(result.Noise)+len(result.Rows) > 0 {
 		result.Rows = append(result.Rows, Pruned(skipped)...)
 	}
 	return result, skipped, err
+}
+
+// Serve lets whoever is on the other end of a stream turn the steps of the profile on and
+// off, and takes all of it back when the stream ends.
+func (p ProfileProof) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	candidates, skipped, err := p.candidates()
+	if err != nil {
+		return err
+	}
+	j, err := p.openJournal()
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	toggles := &LocalToggles{Journal: j, Machine: p.Machine, Candidates: candidates, Lease: p.Lease}
+	return serveToggles(ctx, in, out, toggles, Pruned(skipped))
+}
+
+// candidates are the steps of the profile that a proof can try.
+func (p ProfileProof) candidates() ([]Candidate, []Skipped, error) {
+	assignments, skipped, err := p.Profile.Assignments(p.Machine, p.Targets)
+	if err != nil {
+		return nil, skipped, err
+	}
+	assignments, unmeasurable := Measurable(assignments)
+	return Candidates(assignments), append(skipped, unmeasurable...), nil
+}
+
+// openJournal opens the journal, in which nothing may be on trial.
+func (p ProfileProof) openJournal() (*journal.Journal, error) {
+	j, err := p.Open()
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckNoLease(j.History(), p.Folder); err != nil { // one may have begun since
+		j.Close()
+		return nil, err
+	}
+	return j, nil
 }
 
 // leaseMargin is how much longer than its budget a proof may take until what it
