@@ -151,9 +151,9 @@ func (p pauseObserver) Pause() { p.pulse.pause(p.ctx) }
 // Liveness keeps two agents and their controller sure of each other.
 type Liveness struct {
 	mu         sync.Mutex
-	idle       sync.Cond // no call is under way
-	running    bool      // a series runs: the client's agent says when to speak
-	calling    bool
+	idle       sync.Cond     // no call is under way
+	running    bool          // a series runs, or is about to: the client's agent says when to speak
+	calls      int           // that are under way
 	limit      time.Duration // of the client's agent's silence while it runs
 	sliceLimit time.Duration // the limit from its first slice on
 	token      uint64        // of the series
@@ -165,6 +165,7 @@ type Liveness struct {
 // agentBeats is the controller's side of one agent's beats.
 type agentBeats struct {
 	client  *Client
+	called  bool // in [Liveness.callIdle]
 	stream  agentpb.Agent_BeatsClient
 	answer  chan struct{}
 	calling sync.Mutex // an answer is of one call
@@ -223,12 +224,13 @@ func (l *Liveness) begin(plan load.Plan) (end func()) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.calling {
+	l.running, l.token = true, plan.Token
+	patience := max(l.ends[0].client.patience, l.ends[1].client.patience)
+	l.sliceLimit = beatEvery + patience*sliceTime(plan)
+	l.limit = l.sliceLimit + patience*openingTime(plan)
+	for l.calls > 0 {
 		l.idle.Wait()
 	}
-	l.running, l.token = true, plan.Token
-	l.sliceLimit = beatEvery + sliceTime(plan)
-	l.limit = l.sliceLimit + openingTime(plan)
 	l.ends[0].markHeard()
 	return func() {
 		l.mu.Lock()
@@ -250,34 +252,50 @@ func (l *Liveness) callEvery(ctx context.Context) {
 		case <-tick.C:
 		}
 		l.mu.Lock()
-		running, limit := l.running, l.limit
-		call := !running && n%looks == 0
-		l.calling = call
-		l.mu.Unlock()
-		if running {
-			if l.ends[0].silence() > limit { // a slice takes longer than any should: who is it?
-				l.callAll(ctx)
-			}
-			continue
+		running, limit := l.running && l.calls == 0, l.limit
+		if !l.running && n%looks == 0 {
+			l.callIdle(ctx)
 		}
-		if !call {
-			continue
-		}
-		l.callAll(ctx)
-		l.mu.Lock()
-		l.calling = false
-		l.idle.Broadcast()
 		l.mu.Unlock()
+		if running && l.ends[0].silence() > limit { // a slice takes longer than any should: who is it?
+			l.callAll(ctx)
+		}
 	}
 }
 
-// callAll calls the agents, and ends the series that the server's is lost to.
+// callIdle begins to call each agent that is not being called: a slow one must not keep
+// the other waiting.
+func (l *Liveness) callIdle(ctx context.Context) {
+	for _, b := range l.ends {
+		if b.called {
+			continue
+		}
+		b.called = true
+		l.calls++
+		go func() {
+			b.answers(ctx)
+			l.endIfLost()
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			b.called = false
+			l.calls--
+			l.idle.Broadcast()
+		}()
+	}
+}
+
+// callAll calls the agents, and waits for their answers.
 func (l *Liveness) callAll(ctx context.Context) {
 	var wait sync.WaitGroup
 	for _, b := range l.ends {
 		wait.Go(func() { b.answers(ctx) })
 	}
 	wait.Wait()
+	l.endIfLost()
+}
+
+// endIfLost ends the series whose server's agent is lost.
+func (l *Liveness) endIfLost() {
 	l.mu.Lock()
 	pair := l.pair
 	l.mu.Unlock()
@@ -349,7 +367,7 @@ func (b *agentBeats) answers(ctx context.Context) bool {
 		return true
 	case <-ctx.Done():
 		return true
-	case <-time.After(answerBy):
+	case <-time.After(b.client.patience * answerBy):
 		b.hangUp()
 		return false
 	}
@@ -364,7 +382,7 @@ func (b *agentBeats) silence() time.Duration {
 // hangUp makes all calls to the agent fail, with silence as the reason.
 func (b *agentBeats) hangUp() {
 	c := b.client
-	c.lose(lostError(c.machine, fmt.Sprintf("it did not answer within %v", answerBy)))
+	c.lose(lostError(c.machine, fmt.Sprintf("it did not answer within %v", c.patience*answerBy)))
 	c.kill()
 	_ = c.conn.Close()
 }

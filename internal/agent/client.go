@@ -50,6 +50,7 @@ type Client struct {
 	clockOffset time.Duration              // by which its clock is ahead of ours
 	serves      atomic.Int64               // how many ends the last series that it serves has
 	refused     atomic.Int64               // see Refused
+	patience    time.Duration              // by which limits of time are multiplied: its CPU may be emulated
 }
 
 // Dial waits until the agent on the socket answers, and checks that it speaks
@@ -93,6 +94,7 @@ func dial(ctx context.Context, socket, target string, options ...grpc.DialOption
 	}
 	c.machine = v.GetMachine()
 	c.setClock(asked, v)
+	c.patience = max(time.Duration(v.GetPatience()), host.ScaleTimeout(1)) / host.ScaleTimeout(1)
 	c.cpus = convert(v.GetCpus(), func(cpu int64) int { return int(cpu) })
 	return c, nil
 }
@@ -144,7 +146,7 @@ func (c *Client) Close() error {
 // Facts reads the machine, with the devices of some namespaces beside its own.
 // What could not be read is told in the warnings.
 func (c *Client) Facts(ctx context.Context, spaces []host.Named) (result.Facts, []result.Warning, error) {
-	ctx, cancel := context.WithTimeout(ctx, shortCall)
+	ctx, cancel := context.WithTimeout(ctx, c.patience*shortCall)
 	defer cancel()
 	reply, err := c.api.Facts(ctx, &agentpb.FactsRequest{Spaces: convert(spaces, spaceToPB)})
 	if err != nil {
@@ -168,7 +170,7 @@ func (c *Client) Serve(ctx context.Context, plan load.Plan, meters []string) (sh
 		return nil, err
 	}
 	c.serves.Store(int64(endsOf(plan)))
-	ctx, cancel := context.WithTimeout(ctx, shortCall+forEnds(endsOf(plan)))
+	ctx, cancel := context.WithTimeout(ctx, c.patience*(shortCall+forEnds(endsOf(plan))))
 	defer cancel()
 	reply, err := c.api.Serve(ctx, &agentpb.SeriesRequest{Plan: p, Meters: meters})
 	if why := c.lost.Load(); err != nil && why != nil {
@@ -193,7 +195,7 @@ func (c *Client) Finish(ctx context.Context, token uint64) ([]result.Meter, erro
 
 // finish is Finish with a limit of its own, beside that for the ends.
 func (c *Client) finish(ctx context.Context, token uint64, limit time.Duration) ([]result.Meter, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit+forEnds(int(c.serves.Load())))
+	ctx, cancel := context.WithTimeout(ctx, c.patience*(limit+forEnds(int(c.serves.Load()))))
 	defer cancel()
 	reply, err := c.api.Finish(ctx, &agentpb.FinishRequest{Token: token})
 	if why := c.lost.Load(); err != nil && why != nil {

@@ -25,7 +25,7 @@ type Location struct {
 // there. With [Location.PeerAddr] the endpoint has the MTU of the route. Errors are for
 // a user.
 func (c *Client) Locate(ctx context.Context, l Location) (host.Endpoint, error) {
-	ctx, cancel := context.WithTimeout(ctx, shortCall)
+	ctx, cancel := context.WithTimeout(ctx, c.patience*shortCall)
 	defer cancel()
 	req := &agentpb.LocateRequest{Option: l.Option, Namespace: l.Namespace, Device: l.Device,
 		TowardNamespace: l.PeerNamespace, TowardOption: l.PeerOption}

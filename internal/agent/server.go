@@ -66,7 +66,7 @@ func (s *server) Version(context.Context, *agentpb.VersionRequest) (*agentpb.Ver
 		return nil, err
 	}
 	return &agentpb.VersionReply{Protocol: Protocol, Venturi: s.version, Machine: s.machine,
-		Now: time.Now().UnixNano(), Cpus: convert(cpus, func(cpu int) int64 { return int64(cpu) })}, nil
+		Now: time.Now().UnixNano(), Patience: int64(host.ScaleTimeout(1)), Cpus: convert(cpus, func(cpu int) int64 { return int64(cpu) })}, nil
 }
 
 func (s *server) Facts(_ context.Context, req *agentpb.FactsRequest) (*agentpb.FactsReply, error) {
