@@ -48,9 +48,13 @@ var allowedImports = []struct {
 	{"internal/kube", []string{"internal/remote", "internal/sanitize", "internal/verr"}, "it carries streams to the agents of a cluster, and knows nothing of what is said"},
 	{"internal/attachment", []string{"internal/host", "internal/verr"}, "it looks at what somebody else built: it has no writer in reach"},
 	{"internal/journal", []string{"internal/setting", "internal/host", "internal/verr"}, "it undoes what any version of any knob wrote: it knows cells, not purposes"},
-	{"internal/knob", []string{"internal/host", "internal/setting", "internal/feature", "internal/verr", "internal/ovs"}, "a knob says what is to be written; tune writes it, by the journal"},
+	{"internal/knob", []string{"internal/host", "internal/setting", "internal/verr"}, whyKnobs},
+	{"internal/knob/cpu", knobsMay, whyKnobs},
+	{"internal/knob/nic", append(slices.Clone(knobsMay), "internal/knob/stack"), whyKnobs},
+	{"internal/knob/stack", knobsMay, whyKnobs},
+	{"internal/knob/vswitch", append(slices.Clone(knobsMay), "internal/ovs"), whyKnobs},
 	{"internal/knob/k8s", []string{"internal/knob", "internal/setting", "internal/yamledit", "internal/verr"}, "a manifest is a file: nothing is asked of a cluster"},
-	{"internal/knob/table", []string{"internal/knob", "internal/knob/k8s", "internal/verr"}, "it lists all knobs, and is above those who have them"},
+	{"internal/knob/table", []string{"internal/knob", "internal/knob/cpu", "internal/knob/nic", "internal/knob/stack", "internal/knob/vswitch", "internal/knob/k8s", "internal/verr"}, "it lists all knobs, and is above those who have them"},
 	{"internal/yamledit", nil, "text goes in, and text comes out"},
 	{"internal/doctor", []string{"internal/host", "internal/nft", "internal/knob", "internal/knob/table", "internal/verr"}, "it changes nothing: it has no writer in reach, and of knobs takes names and scopes"},
 	{"internal/kernel", []string{"internal/verr", "internal/feature"}, "it is files in a folder, known before anything is started"},
@@ -75,6 +79,11 @@ var siblingsMay = []string{"internal/host", "internal/netcfg", "internal/feature
 var reportsMay = []string{"result", "internal/stats", "internal/analysis"}
 
 const whyReports = "a report is made from a record and nothing else, and no format knows another"
+
+// knobsMay is what the knobs of a host may import.
+var knobsMay = []string{"internal/knob", "internal/host", "internal/setting", "internal/feature", "internal/verr"}
+
+const whyKnobs = "a knob says what is to be written; tune writes it, by the journal"
 
 const whySiblings = "path, load, meter and tool are siblings: each can be understood, tested and replaced alone"
 

@@ -1,7 +1,8 @@
-// Package knob holds what can be tuned: one file a knob, or a few of a kind, and
-// a line in the table. A knob knows how to read its value and which settings must
-// be written for another one. It writes nothing itself: package tune does, by
-// the journal.
+// Package knob says what a thing is that can be tuned, and has what knobs share: values,
+// lists of cores, and queues. The knobs are in the packages below it, by what they turn,
+// one file a knob or a few of a kind. A knob knows how to read its value and which settings
+// must be written for another one. It writes nothing itself: package tune does, by the
+// journal.
 package knob
 
 import (

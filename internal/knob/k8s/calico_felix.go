@@ -2,10 +2,11 @@ package k8s
 
 import (
 	"errors"
-	"github.com/venturi-net/venturi/internal/knob"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/venturi-net/venturi/internal/knob"
 )
 
 // calicoFelix finds the FelixConfiguration: how Calico's agent works on all nodes.

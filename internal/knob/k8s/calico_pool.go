@@ -2,8 +2,9 @@ package k8s
 
 import (
 	"errors"
-	"github.com/venturi-net/venturi/internal/knob"
 	"strings"
+
+	"github.com/venturi-net/venturi/internal/knob"
 )
 
 const (

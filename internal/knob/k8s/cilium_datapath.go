@@ -3,9 +3,10 @@ package k8s
 import (
 	"errors"
 	"fmt"
-	"github.com/venturi-net/venturi/internal/knob"
 	"strconv"
 	"time"
+
+	"github.com/venturi-net/venturi/internal/knob"
 )
 
 // ciliumDatapath are sizes and extras of Cilium's datapath.

@@ -3,9 +3,10 @@ package k8s
 import (
 	"errors"
 	"fmt"
-	"github.com/venturi-net/venturi/internal/knob"
 	"net/netip"
 	"strings"
+
+	"github.com/venturi-net/venturi/internal/knob"
 )
 
 // ciliumRouting are how packets get from node to node, and from pod to node.

@@ -2,6 +2,7 @@ package k8s
 
 import (
 	"errors"
+
 	"github.com/venturi-net/venturi/internal/knob"
 )
 

@@ -1,12 +1,15 @@
-// Package table lists all knobs: those of a host and its devices, which package
-// knob has, and those of a cluster's manifests, which package k8s has.
+// Package table lists all knobs, section by section.
 package table
 
 import (
 	"fmt"
 
 	"github.com/venturi-net/venturi/internal/knob"
+	"github.com/venturi-net/venturi/internal/knob/cpu"
 	"github.com/venturi-net/venturi/internal/knob/k8s"
+	"github.com/venturi-net/venturi/internal/knob/nic"
+	"github.com/venturi-net/venturi/internal/knob/stack"
+	"github.com/venturi-net/venturi/internal/knob/vswitch"
 	"github.com/venturi-net/venturi/internal/verr"
 )
 
@@ -20,10 +23,10 @@ type Section struct {
 // Sections lists the parts of the table, in its order.
 func Sections() []Section {
 	return []Section{
-		{"host", "The host's processors and interrupts", knob.HostKnobs()},
-		{"device", "Network devices, physical and virtual", knob.DeviceKnobs()},
-		{"kernel", "The kernel's network stack", knob.KernelKnobs()},
-		{"switch", "Open vSwitch and OVN", knob.SwitchKnobs()},
+		{"host", "The host's processors and interrupts", cpu.Knobs()},
+		{"device", "Network devices, physical and virtual", nic.Knobs()},
+		{"kernel", "The kernel's network stack", stack.Knobs()},
+		{"switch", "Open vSwitch and OVN", vswitch.Knobs()},
 		{"manifest", "Manifests of a cluster's network", k8s.Knobs()},
 	}
 }

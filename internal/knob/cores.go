@@ -1,0 +1,123 @@
+package knob
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/venturi-net/venturi/internal/setting"
+)
+
+// maskWord is how many cores a word of a mask is for, and mostCores how many
+// any machine has.
+const (
+	maskWord  = 32
+	mostCores = 8192
+)
+
+// ParseMask reads the kernel's "3,00000001" as "0,32-33".
+func ParseMask(mask string) (string, error) {
+	words := strings.Split(strings.TrimSpace(mask), ",")
+	var on []int
+	for i := range words {
+		word, err := strconv.ParseUint(words[len(words)-1-i], 16, maskWord)
+		if err != nil {
+			return "", fmt.Errorf("read mask of cores %q: %w", mask, err)
+		}
+		for bit := range maskWord {
+			if word>>bit&1 == 1 {
+				on = append(on, i*maskWord+bit)
+			}
+		}
+	}
+	if len(on) == 0 {
+		return "none", nil
+	}
+	return FormatNumbers(on), nil
+}
+
+// FormatMask is the other way round.
+func FormatMask(list string) (string, error) {
+	numbers, err := ParseNumbers(list)
+	if err != nil {
+		return "", err
+	}
+	words := []uint32{0}
+	for _, core := range numbers {
+		for len(words) <= core/maskWord {
+			words = append(words, 0)
+		}
+		words[core/maskWord] |= 1 << (core % maskWord)
+	}
+	text := strconv.FormatUint(uint64(words[len(words)-1]), 16)
+	for i := len(words) - 2; i >= 0; i-- {
+		text += fmt.Sprintf(",%08x", words[i])
+	}
+	return text, nil
+}
+
+// ParseNumbers reads a list of numbers and spans, in ascending order.
+func ParseNumbers(list string) ([]int, error) {
+	if list == "none" {
+		return nil, nil
+	}
+	var numbers []int
+	for span := range strings.SplitSeq(list, ",") {
+		from, to, ranged := strings.Cut(strings.TrimSpace(span), "-")
+		if !ranged {
+			to = from
+		}
+		first, err1 := strconv.Atoi(from)
+		last, err2 := strconv.Atoi(to)
+		if err1 != nil || err2 != nil || first < 0 || last < first || last >= mostCores {
+			return nil, fmt.Errorf("%q is no number and no span of numbers", span)
+		}
+		for n := first; n <= last; n++ {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers), nil
+}
+
+// OnlineCores lists the cores that are on; none if that cannot be read.
+func OnlineCores(m Machine) []int {
+	v, err := m.Settings.Read(setting.Setting{Backend: "kernel", Key: "/sys/devices/system/cpu/online"})
+	if err != nil {
+		return nil
+	}
+	on, err := ParseNumbers(strings.TrimSpace(v.String()))
+	if err != nil {
+		return nil
+	}
+	return on
+}
+
+// CoreCount is how many cores the machine can have, by their highest number; 0
+// if that cannot be read.
+func CoreCount(m Machine) int {
+	on := OnlineCores(m)
+	if len(on) == 0 {
+		return 0
+	}
+	return on[len(on)-1] + 1
+}
+
+// FormatNumbers writes numbers in ascending order as the kernel does: "0-3,8".
+func FormatNumbers(numbers []int) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		part := strconv.Itoa(numbers[i])
+		if j > i {
+			part += "-" + strconv.Itoa(numbers[j])
+		}
+		parts = append(parts, part)
+		i = j + 1
+	}
+	return strings.Join(parts, ",")
+}
