@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/host"
@@ -21,10 +22,12 @@ type Attachment struct {
 	Path   string // file of the namespace
 	ID     host.NamespaceID
 	host.Address
-	Route host.ResolvedRoute // to the other end, once [End.Reach] found it
+	Candidates []host.Address     // one of these is its address; [Attachment.Reach] chooses
+	Route      host.ResolvedRoute // to the other end, once [Attachment.Reach] found it
 }
 
-// Selector says which of several addresses is meant. The zero value: the only one.
+// Selector says which of several addresses is meant. The zero value: the one that the
+// route towards the other end leaves from.
 type Selector struct {
 	Addr   string
 	Device string // that has the address
@@ -46,10 +49,13 @@ func Join(from, to *Attachment) error {
 		return from.refuse(fmt.Sprintf("%s is the same namespace, and traffic in it would cross no network", to.Text),
 			"name two that differ")
 	}
-	if err := from.Reach(to.Addr, to.Text, to.Option); err != nil {
+	peer, err := from.Reach(to.Addrs(), to.Text, to.Option)
+	if err != nil {
 		return err
 	}
-	return to.Reach(from.Addr, from.Text, from.Option)
+	to.keep(peer)
+	_, err = to.Reach([]netip.Addr{from.Addr}, from.Text, from.Option)
+	return err
 }
 
 // open makes sure that the end's namespace is one that the user can mean.
@@ -77,7 +83,7 @@ func (e *Attachment) open(hold func(string) (string, error)) error {
 	return nil
 }
 
-// choose finds the end's address: the only one, or the one that was asked for.
+// choose finds the addresses that the end may have: all, or the one that was asked for.
 func (e *Attachment) choose(wanted Selector) error {
 	var all []host.Address
 	err := host.Do(e.Path, func() (err error) {
@@ -95,8 +101,8 @@ func (e *Attachment) choose(wanted Selector) error {
 		}
 		names = append(names, a.String())
 	}
-	if len(fit) == 1 {
-		e.Address = fit[0]
+	if len(fit) > 0 {
+		e.Candidates, e.Address = fit, fit[0]
 		return nil
 	}
 	list := strings.Join(names, ", ")
@@ -106,29 +112,77 @@ func (e *Attachment) choose(wanted Selector) error {
 	case wanted.Addr != "":
 		return e.refuse(fmt.Sprintf("it does not have the address %s on a device that is up", wanted.Addr),
 			fmt.Sprintf("give %s-addr= one of %s", e.Option, list))
-	case wanted.Device != "" && len(fit) == 0:
+	case wanted.Device != "":
 		return e.refuse(fmt.Sprintf("it has no device %s that is up and has an IPv4 address", wanted.Device),
 			"name one of the devices of "+list)
 	}
-	return e.refuse("it has several addresses", fmt.Sprintf("give %s-addr= one of %s", e.Option, list))
+	return nil
 }
 
-// Reach finds the route from the end to the address of another, which the user named
-// by text, as the value of an option.
-func (e *Attachment) Reach(addr netip.Addr, text, option string) error {
-	err := host.Do(e.Path, func() (err error) {
-		e.Route, err = host.RouteTo(addr, e.Addr)
-		return err
+// Addrs are the addresses that the end may have.
+func (e *Attachment) Addrs() (addrs []netip.Addr) {
+	for _, a := range e.Candidates {
+		addrs = append(addrs, a.Addr)
+	}
+	return addrs
+}
+
+// keep leaves the end one of its addresses.
+func (e *Attachment) keep(addr netip.Addr) {
+	i := slices.IndexFunc(e.Candidates, func(a host.Address) bool { return a.Addr == addr })
+	e.Candidates = e.Candidates[i : i+1]
+	e.Address = e.Candidates[0]
+}
+
+// Reach finds the route from the end to another, which has one of some addresses, and which
+// the user named by text, as the value of an option. It chooses the address of either end:
+// the first pair that no gateway lies between, or else the first that there is a route for.
+func (e *Attachment) Reach(peers []netip.Addr, text, option string) (peer netip.Addr, err error) {
+	var chosen *host.ResolvedRoute
+	var own *netip.Addr // an address of the other end that is also this one's
+	err = host.Do(e.Path, func() (last error) {
+		for _, p := range peers {
+			r, err := e.routeTo(p)
+			switch {
+			case err != nil:
+				last = err
+			case r.Local:
+				own = &p
+			case chosen == nil || r.OnLink && !chosen.OnLink:
+				chosen, peer = &r, p
+			}
+		}
+		return last
 	})
 	switch {
-	case err != nil:
-		return e.refuse(fmt.Sprintf("it has no route from %s to %s, the address of %s: %v", e.Addr, addr, text, err),
-			"join the two with a network, or choose other addresses with from-addr= and to-addr=")
-	case e.Route.Local:
-		return e.refuse(fmt.Sprintf("it has the address %s of %s itself", addr, text),
+	case chosen != nil:
+		e.keep(chosen.Src)
+		e.Route = *chosen
+		return peer, nil
+	case own != nil && len(peers) == 1:
+		return peer, e.refuse(fmt.Sprintf("it has the address %s of %s itself", own, text),
 			"choose another address with "+option+"-addr=")
+	case len(peers) == 1:
+		return peer, e.refuse(fmt.Sprintf("it has no route from %s to %s, the address of %s: %v", e.Addr, peers[0], text, err),
+			"join the two with a network, or choose other addresses with from-addr= and to-addr=")
 	}
-	return nil
+	return peer, e.refuse(fmt.Sprintf("it has no route to any of the addresses %v of %s: %v", peers, text, err),
+		"join the two with a network")
+}
+
+// routeTo finds the route to an address, from one of the end's own.
+func (e *Attachment) routeTo(to netip.Addr) (r host.ResolvedRoute, err error) {
+	if len(e.Candidates) > 1 {
+		if r, err = host.RouteTo(to, netip.Addr{}); err == nil && (r.Local || slices.Contains(e.Addrs(), r.Src)) {
+			return r, nil
+		}
+	}
+	for _, from := range e.Addrs() {
+		if r, err = host.RouteTo(to, from); err == nil {
+			return r, nil
+		}
+	}
+	return r, err
 }
 
 // refuse is the error for a user whose end cannot be attached to.

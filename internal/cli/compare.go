@@ -56,7 +56,8 @@ rounds, with a 95 % interval and a verdict:
   faster/slower the interval excludes 1
   cannot tell   neither; with the smallest difference that would have shown
 
-The host network is always measured. A second copy of it is measured as if it were
+The host network is always measured, unless --baseline names another path, or all of
+several paths are there already (attach). A second copy of it is measured as if it were
 another path: how far its ratio may stray from 1 is the noise floor, and no smaller
 difference is claimed. Where the copy itself differs, the result is TOO NOISY, and
 nothing is judged.
@@ -140,6 +141,7 @@ a killed run left.`,
 	f.Var(number{&q.Series, 1, compare.MaxSeries}, "series", fmt.Sprintf("sets of fresh connections (default %d)", experiment.DefaultSeries))
 	f.Var(number{&q.Rounds, 1, compare.MaxRounds}, "rounds", fmt.Sprintf("times that each path is measured in a series (default %d)", experiment.DefaultRounds))
 	f.DurationVar(&q.Slice, "slice", 0, "how long a path is measured at a time (default 25ms for ping-pongs, 50ms for streams, 100ms or more for probe and ping)")
+	f.StringVar(&q.Baseline, "baseline", "", "compare with this `PATH`: one of those that are named, or one more (default: the host network;\nthe first path where all are attach or host)")
 	f.StringVar(&q.Wire, "wire", "", lab.WireHelp)
 	f.Var(hostsFlag(&q.Hosts), "hosts", lab.HostsHelp)
 	f.Var(servicesFlag(&q.Services), "services", "give the machines kube-proxy's rules for this many Services")

@@ -2,9 +2,12 @@ package compare
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/experiment"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/netcfg"
 	"github.com/venturi-net/venturi/internal/testenv"
 	"github.com/venturi-net/venturi/result"
 )
@@ -78,6 +81,59 @@ func TestAttachShared(t *testing.T) {
 		if s.Failed != "" {
 			t.Fatalf("%s failed: %s", s.Arm, s.Failed)
 		}
+	}
+}
+
+// Where all paths are there already, the first is the baseline and no lab is raised. The
+// counters of a fast path that carries one are in the record.
+func TestAttachAlone(t *testing.T) {
+	l := testenv.Lab(t, lab.Options{Paths: []string{"vxlan", "vxlan+fast"}})
+	spec := func(name string, a lab.Arm) string {
+		return "attach:" + name + ",from=ns:" + a.Client().Namespace + ",to=ns:" + a.Server().Namespace
+	}
+	before, err := netcfg.Namespaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &namespaceWatch{t: t}
+	q := short(t, "tcp_lat")
+	q.Paths = []string{spec("plain", l.Arms[0]), spec("fast", l.Arms[1])}
+	rec, _, err := Do(t.Context(), resolve(t, q), testHost(t, w))
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured(t, rec)
+	if !slices.Equal(w.namespaces, before) {
+		t.Errorf("while it measured there were the namespaces %v, before it %v", w.namespaces, before)
+	}
+	var names []string
+	for _, a := range rec.Plan.Arms {
+		names = append(names, a.Name)
+	}
+	if strings.Join(names, " ") != "plain plain.copy fast" || rec.Plan.Arms[0].Role != result.RoleBaseline || rec.Plan.Wire != "" || !rec.Plan.SharedCores {
+		t.Errorf("arms %v, wire %q", names, rec.Plan.Wire)
+	}
+	for _, arm := range names {
+		counts := slices.ContainsFunc(rec.Meters, func(m result.Meter) bool { return m.Name == "accel" && m.Arm == arm && len(m.Values) > 0 })
+		if counts != (arm == "fast") {
+			t.Errorf("there are counters of a fast path of %s: %v", arm, counts)
+		}
+	}
+	if !slices.ContainsFunc(rec.Facts[0].Devices, func(d result.Device) bool { return d.Namespace == "m1/plain" && d.Name == "eth0" }) {
+		t.Errorf("the facts lack the pod's device: %+v", rec.Facts[0].Devices)
+	}
+}
+
+// namespaceWatch notes the namespaces of labs that there are while a run goes on.
+type namespaceWatch struct {
+	deaf
+	t          *testing.T
+	namespaces []string
+}
+
+func (w *namespaceWatch) Event(e experiment.Event) {
+	if e.Series == 1 {
+		w.namespaces, _ = netcfg.Namespaces()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -221,11 +222,11 @@ func (b *clusterTestbed) locate(ctx context.Context, p kube.ClusterPath) (found 
 	for i, option := range []string{"from", "to"} {
 		other := ends[1-i]
 		e, err := b.agents[ends[i].Agent].Locate(ctx, agent.Location{Option: option, Namespace: ends[i].Netns, Addr: ends[i].Addr,
-			PeerAddr: other.Addr, PeerNamespace: other.Name})
+			PeerAddrs: []netip.Addr{other.Addr}, PeerNamespace: other.Name})
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, []host.Endpoint{e})
+		found = append(found, []host.Endpoint{e.Endpoint})
 	}
 	return found, nil
 }

@@ -70,13 +70,16 @@ func Do(ctx context.Context, r *Resolved, h Host) (rec *result.Record, file stri
 
 // Open makes ready what the request is to be measured on: it takes the lock,
 // raises a lab with the request's paths or reaches the machines, and connects to
-// the agents.
+// the agents. Where all paths are there already no lab is raised.
 func Open(ctx context.Context, r *Resolved, h Host) (*Session, error) {
 	if r.cluster != nil {
 		return openCluster(ctx, r, h)
 	}
 	if r.onMachines() {
 		return openMachines(ctx, r, h)
+	}
+	if r.withoutLab {
+		return openFound(ctx, r, h)
 	}
 	return openLab(ctx, r, h)
 }

@@ -48,6 +48,11 @@ func (q Request) resolveMachines(arms []path.Arm) (all [][2]agent.Location, err 
 	case len(q.Tools) > 0:
 		return refuse("real tools run beside a lab only", "leave --with out")
 	}
+	return q.locations(arms)
+}
+
+// locations gives where the ends of the paths are that are there already.
+func (q Request) locations(arms []path.Arm) (all [][2]agent.Location, err error) {
 	for i, arm := range arms {
 		if q.Remote.Dev != "" && arm.Driver.Name != "attach" {
 			all = append(all, [2]agent.Location{}) // it is built
@@ -135,8 +140,9 @@ func (q Request) pathArms() ([]path.Arm, error) {
 type remoteTestbed struct {
 	agents  agents
 	streams [2]*remote.Process
-	live    *agent.Liveness
-	parts   [2]*lab.Lab // what was raised on each; nil: nothing
+	live    *agent.Liveness // nil: the agents are processes of this host
+	unlock  func()          // nil: the agents hold the lock on measuring
+	parts   [2]*lab.Lab     // what was raised on each; nil: nothing
 }
 
 // daemonExit is of [testbed].
@@ -157,6 +163,9 @@ func (b *remoteTestbed) close() error {
 		}
 	}
 	closing.Wait()
+	if b.unlock != nil {
+		b.unlock()
+	}
 	return errors.Join(down, err)
 }
 
@@ -179,9 +188,14 @@ func openMachines(ctx context.Context, r *Resolved, h Host) (s *Session, err err
 		}
 		s.machines[i] = testMachine{name: m.Name, agent: b.agents[i], cpu: cpu}
 	}
+	return s, b.addPaths(ctx, r, s)
+}
+
+// addPaths raises the paths that are to be built, and finds the ends of the others.
+func (b *remoteTestbed) addPaths(ctx context.Context, r *Resolved, s *Session) error {
 	if r.spread != nil {
 		if err := b.raise(ctx, r, s); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	built := 0
@@ -193,13 +207,22 @@ func openMachines(ctx context.Context, r *Resolved, h Host) (s *Session, err err
 		}
 		ends, err := b.locate(ctx, r.locations[i])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		_, options, _ := strings.Cut(r.Paths[i], ":") // with the machines' names
 		s.paths = append(s.paths, newTestPath(result.Arm{Name: arm.Name, Path: arm.Driver.Name, Options: options,
 			FromDevice: ends[0][0].Device, ToDevice: ends[1][0].Device}, ends))
+		p := &s.paths[len(s.paths)-1]
+		for k, pins := range []*string{&p.ends.ClientPins, &p.ends.ServerPins} {
+			if err := b.agents[k].Call(ctx, lab.CallPins, ends[k][0].Namespace, pins); err != nil {
+				return err
+			}
+			if m, where := &s.machines[k], r.locations[i][k]; where.Namespace != host.OwnNetwork {
+				m.namespaces = append(m.namespaces, host.Named{Name: m.name + "/" + arm.Name, Path: ends[k][0].Namespace})
+			}
+		}
 	}
-	return s, nil
+	return nil
 }
 
 // connect reaches both machines at once, and takes the lock on measuring on each.
@@ -226,24 +249,29 @@ func (b *remoteTestbed) connect(ctx context.Context, r *Resolved, watch Watch) e
 	return err
 }
 
-// locate finds both ends: first their addresses, then the routes between them.
-func (b *remoteTestbed) locate(ctx context.Context, ends [2]agent.Location) (found path.Ends, err error) {
+// locate finds both ends: the addresses that they may have, and then the routes between them,
+// which choose one for each.
+func (b *remoteTestbed) locate(ctx context.Context, ends [2]agent.Location) (path.Ends, error) {
+	var found [2]agent.Located
+	find := func(i int, peers []netip.Addr) (err error) {
+		other := ends[1-i]
+		ends[i].PeerAddrs, ends[i].PeerNamespace, ends[i].PeerOption = peers, other.Namespace, other.Option
+		found[i], err = b.agents[i].Locate(ctx, ends[i])
+		return err
+	}
 	for i := range ends {
-		e, err := b.agents[i].Locate(ctx, ends[i])
-		if err != nil {
+		if err := find(i, nil); err != nil {
 			return nil, err
 		}
-		ends[i].Addr = e.Addr
 	}
-	for i, other := range []int{1, 0} {
-		ends[i].PeerAddr, ends[i].PeerNamespace, ends[i].PeerOption = ends[other].Addr, ends[other].Namespace, ends[other].Option
-		e, err := b.agents[i].Locate(ctx, ends[i])
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, []host.Endpoint{e})
+	if err := find(0, found[1].Addrs); err != nil {
+		return nil, err
 	}
-	return found, nil
+	ends[1].Addr = found[0].PeerAddr
+	if err := find(1, []netip.Addr{found[0].Addr}); err != nil {
+		return nil, err
+	}
+	return path.Ends{{found[0].Endpoint}, {found[1].Endpoint}}, nil
 }
 
 // trafficCPU chooses the core of an end that has a machine of its own: the first that the

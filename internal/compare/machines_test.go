@@ -27,6 +27,7 @@ func TestMachines(t *testing.T) {
 	}
 	for i, m := range []*testenv.SSHMachine{a, b} {
 		m.Do(t, "ip", "netns", "add", "red")
+		m.Do(t, "ip", "address", "add", "172.17.0.1/16", "dev", "lo") // as docker0 has on every host
 		m.Do(t, "ip", "link", "add", "pod0", "link", "eth0", "netns", "red", "type", "macvlan", "mode", "bridge")
 		m.Do(t, "ip", "-n", "red", "address", "add", fmt.Sprintf("198.51.100.%d/24", i+1), "dev", "pod0")
 		m.Do(t, "ip", "-n", "red", "link", "set", "pod0", "up")

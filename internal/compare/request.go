@@ -49,6 +49,10 @@ type Request struct {
 	Spin         map[int]time.Duration // by index into Paths; see load.Arm
 	NoCopy       bool                  // leave the noise floor out
 	NoHost       bool                  // compare with the first path instead of the host network
+	// Baseline is the path that all others are compared with: one of Paths, or its name or
+	// driver, or one more path. Empty: the host network, or the first path where all are
+	// there already and there are several.
+	Baseline string
 
 	assumed bool // Loads are the defaults: those that do not fit are left out
 
@@ -92,8 +96,12 @@ func (q Request) withDefaults() Request {
 		set(&q.Paths, []string{baseline})
 	}
 	set(&q.Paths, []string{baseline, "routed", "vxlan"})
-	if !q.NoHost && q.Cluster == nil {
-		q.Paths, q.Names = hostFirst(q.Paths, q.Names)
+	switch {
+	case q.NoHost || q.Cluster != nil:
+	case q.Baseline != "":
+		q.Paths, q.Names = pathFirst(q.Paths, q.Names, q.Baseline)
+	case !q.allFound():
+		q.Paths, q.Names = pathFirst(q.Paths, q.Names, baseline)
 	}
 	orElse(&q.Margin, experiment.DefaultMargin)
 	q.Tools = dedup(q.Tools)
@@ -133,23 +141,47 @@ const (
 	copySuffix = ".copy"
 )
 
-// hostFirst makes the host network the first path. Names stay with their paths.
-func hostFirst(paths, names []string) (p, n []string) {
-	i := slices.IndexFunc(paths, func(spec string) bool {
-		driver, _, _ := strings.Cut(spec, ":")
-		return driver == baseline
+// allFound tells whether there are several paths, and all of them are there already.
+func (q Request) allFound() bool {
+	return len(q.Paths) > 1 && q.Remote.Dev == "" && !slices.ContainsFunc(q.Paths, func(spec string) bool {
+		driver := driverOf(spec)
+		return driver != "attach" && (driver != baseline || len(q.Remote.Machines) == 0)
 	})
-	if i == 0 {
-		return paths, names
-	}
+}
+
+// foundHere tells whether all paths are there already on this host, the baseline too.
+func (q Request) foundHere() bool {
+	return !q.NoHost && len(q.Paths) > 1 && len(q.Remote.Machines) == 0 && len(q.Tools) == 0 &&
+		!slices.ContainsFunc(q.Paths, func(spec string) bool { return driverOf(spec) != "attach" })
+}
+
+func driverOf(spec string) string {
+	driver, _, _ := strings.Cut(spec, ":")
+	return driver
+}
+
+// pathFirst makes a path the first one: the one that is so called, or has that driver, or a
+// further one. Names stay with their paths.
+func pathFirst(paths, names []string, wanted string) (p, n []string) {
 	p, n = slices.Clone(paths), make([]string, len(paths))
 	copy(n, names)
-	host, name := baseline, ""
-	if i > 0 {
-		host, name = p[i], n[i]
-		p, n = slices.Delete(p, i, i+1), slices.Delete(n, i, i+1)
+	at := slices.IndexFunc(p, func(spec string) bool { return spec == wanted })
+	for i, spec := range p {
+		called := n[i] == wanted || slices.Contains(strings.Split(strings.TrimPrefix(spec, "attach:"), ","), "name="+wanted) ||
+			strings.HasPrefix(spec, "attach:"+wanted+",")
+		if at < 0 && called {
+			at = i
+		}
 	}
-	return slices.Insert(p, 0, host), slices.Insert(n, 0, name)
+	if at < 0 {
+		at = slices.IndexFunc(p, func(spec string) bool { return driverOf(spec) == wanted })
+	}
+	first, name := wanted, ""
+	if at >= 0 {
+		first, name = p[at], n[at]
+		p, n = slices.Delete(p, at, at+1), slices.Delete(n, at, at+1)
+	}
+	return slices.Insert(p, 0, first), slices.Insert(n, 0, name)
 }
 
 func set[T any](field *[]T, value []T) {

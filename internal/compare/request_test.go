@@ -60,6 +60,32 @@ func FuzzParseSizes(f *testing.F) {
 	})
 }
 
+func TestBaseline(t *testing.T) {
+	const a, b = "attach:from=ns:x,to=ns:y", "attach:two,from=ns:y,to=ns:x"
+	for _, c := range []struct {
+		baseline    string
+		paths, want []string
+	}{
+		{"", []string{a, b}, []string{a, b}},
+		{"", []string{a}, []string{"host", a}},
+		{"", []string{a, b, "host"}, []string{"host", a, b}}, // that is a lab's wire
+		{"two", []string{a, b}, []string{b, a}},
+		{b, []string{a, b}, []string{b, a}},
+		{"host", []string{a, b}, []string{"host", a, b}},
+		{"routed", []string{"vxlan", "routed:mtu=1400"}, []string{"routed:mtu=1400", "vxlan"}},
+		{"routed", []string{"vxlan"}, []string{"routed", "vxlan"}},
+	} {
+		r := resolve(t, Request{Paths: c.paths, Baseline: c.baseline})
+		if !slices.Equal(r.Paths, c.want) || r.withoutLab != (!slices.Contains(r.Paths, "host") && strings.HasPrefix(r.Paths[0], "attach")) {
+			t.Errorf("%q of %v: %v, found %v; want %v", c.baseline, c.paths, r.Paths, r.withoutLab, c.want)
+		}
+	}
+	r := resolve(t, Request{Paths: []string{a, b}})
+	if arms := r.Plan().Arms; len(arms) != 3 || arms[0].Name != "attach" || arms[1].Name != "attach.copy" || arms[2].Name != "two" {
+		t.Errorf("arms %+v", arms)
+	}
+}
+
 func TestHostFirst(t *testing.T) {
 	for _, c := range []struct{ paths, want []string }{
 		{nil, []string{"host", "routed", "vxlan"}},

@@ -32,7 +32,9 @@ type Resolved struct {
 	reach    remote.Options
 	// locations are where the ends of each path are on real machines.
 	locations [][2]agent.Location
-	spread    *spread // what is built on their network cards; nil: nothing
+	// withoutLab tells that all paths are there already, on this host: no lab is raised.
+	withoutLab bool
+	spread     *spread // what is built on their network cards; nil: nothing
 }
 
 // Resolve fills in what the request leaves open, and refuses what makes no
@@ -69,6 +71,9 @@ func (q Request) Resolve() (*Resolved, error) {
 	}
 	if r.lab.Wire, err = lab.ParseWire(q.Wire); err != nil {
 		return nil, err
+	}
+	if r.withoutLab = r.cluster == nil && q.foundHere(); r.withoutLab {
+		r.locations, err = q.locations(r.arms)
 	}
 	if r.cluster != nil {
 		_, err = servicePorts(r.plan, r.Paths)

@@ -70,6 +70,9 @@ func openLab(ctx context.Context, r *Resolved, h Host) (s *Session, err error) {
 		if len(a.Pins) > 1 {
 			p.ends.ClientPins, p.ends.ServerPins = a.Pins[0], a.Pins[1]
 		}
+		if a.Path == "attach" { // the ends may be of a lab's path
+			p.ends.ClientPins, p.ends.ServerPins = lab.PinsOf(a.Client().Namespace), lab.PinsOf(a.Server().Namespace)
+		}
 		s.paths = append(s.paths, p)
 	}
 	return s, nil

@@ -103,8 +103,8 @@ func MarkdownPaths(out io.Writer, all []PathInfo) error {
 		"The same path can be given several times with other options. `venturi path show NAME` says what this host lacks for one. " +
 		"`venturi path ls --md` writes this page; a test keeps it so.\n\n" +
 		"Overhead is what a path adds to each packet on the wire, with its default options.\n\n" +
-		"All paths are compared with `host`, the lab's own wire. That holds for `attach` too: its ratio is not to the network that lies " +
-		"under the containers. To compare two such networks with each other, attach to both in a [study](studies/README.md) with a baseline.\n\n" +
+		"Paths are compared with `host`, the lab's own wire, or with the path that `--baseline` names. Where several paths are given and all " +
+		"are `attach`, the first is the baseline, and no lab is raised.\n\n" +
 		"| path | what it is | who wires it so | overhead | needs |\n|---|---|---|---|---|\n")
 	for _, p := range all {
 		sanitize.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %d B | %s |\n", p.Name, anchor(p.Name), p.Summary, p.Analogue, p.Overhead, p.needs.text(feature.Need.String))

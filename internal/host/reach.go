@@ -72,12 +72,15 @@ func Addresses() ([]Address, error) {
 // ResolvedRoute is how packets leave a namespace for an address.
 type ResolvedRoute struct {
 	Device string
-	MTU    int  // bytes, of the device, or of the route where that is less
-	Local  bool // they do not leave: the address is the namespace's own
+	MTU    int        // bytes, of the device, or of the route where that is less
+	Local  bool       // they do not leave: the address is the namespace's own
+	Src    netip.Addr // that they leave with
+	OnLink bool       // no gateway is on the way
 }
 
 // RouteTo asks the kernel how packets would go from one of the addresses of the
-// calling thread's namespace to another address. Error: they would not.
+// calling thread's namespace, or from the one that it chooses, to another address.
+// Error: they would not.
 func RouteTo(to, from netip.Addr) (ResolvedRoute, error) {
 	h, err := netlink.NewHandle(netlinkRoute)
 	if err != nil {
@@ -93,7 +96,10 @@ func RouteTo(to, from netip.Addr) (ResolvedRoute, error) {
 	if err != nil {
 		return ResolvedRoute{}, fmt.Errorf("get device of route: %w", err)
 	}
-	w := ResolvedRoute{Device: link.Attrs().Name, MTU: link.Attrs().MTU, Local: r.Type == unix.RTN_LOCAL}
+	w := ResolvedRoute{Device: link.Attrs().Name, MTU: link.Attrs().MTU, Local: r.Type == unix.RTN_LOCAL, Src: from, OnLink: r.Gw == nil && r.Via == nil}
+	if !from.IsValid() {
+		w.Src = nlmsg.ToAddr(r.Src)
+	}
 	if r.MTU > 0 {
 		w.MTU = min(w.MTU, r.MTU)
 	}

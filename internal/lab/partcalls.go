@@ -21,6 +21,7 @@ const (
 	CallInspectCard = "lab.card"   // InspectCard -> CardState
 	CallRaise       = "lab.raise"  // Part -> Lab
 	CallDaemonExit  = "lab.daemon" // string, an arm -> string, which daemon has exited; empty: none
+	CallPins        = "lab.pins"   // string, a namespace's file -> string; see PinsOf
 	CallTakeDown    = "lab.down"   // nothing -> nothing
 )
 
@@ -46,6 +47,7 @@ func (p *Parts) Calls() map[string]func(context.Context, []byte) ([]byte, error)
 		CallInspectCard: call(func(_ context.Context, c InspectCard) (CardState, error) { return c.Card.Inspect(c.Net) }),
 		CallRaise:       call(p.raise),
 		CallDaemonExit:  call(p.daemonExit),
+		CallPins:        call(func(_ context.Context, namespace string) (string, error) { return PinsOf(namespace), nil }),
 		CallTakeDown:    call(func(context.Context, struct{}) (struct{}, error) { return struct{}{}, p.Close() }),
 	}
 }

@@ -30,8 +30,14 @@ var attach = Driver{
 	Options: []Option{
 		namespace("from", "where the client is"),
 		namespace("to", "where the server is"),
-		address("from-addr", "the client's address, where from has several"),
-		address("to-addr", "the server's, where to has several"),
+		address("from-addr", "the client's address; that of the route to the server when not given"),
+		address("to-addr", "the server's address; one that the client has a route to when not given"),
+		{Name: nameOption, Value: "NAME", Help: "what to call the path; name= may be left out", read: func(text string) (string, error) {
+			if !validName(text) {
+				return "", fmt.Errorf("name is %q, not up to %d of a-z, 0-9 and -", text, maxName)
+			}
+			return text, nil
+		}},
 	},
 	Resolve: func(v Values) error {
 		if v["from"] == "" || v["to"] == "" {
@@ -57,6 +63,9 @@ var attach = Driver{
 		return ends, nil
 	},
 }
+
+// nameOption is the option that names a path of its driver; it may be given without a key.
+const nameOption = "name"
 
 // namespace is an option that takes a network namespace.
 func namespace(name, help string) Option {

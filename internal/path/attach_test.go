@@ -62,6 +62,18 @@ func TestAttachMTUOfRoute(t *testing.T) {
 	}
 }
 
+// Of several addresses of an end, the one is taken to which there is a route.
+func TestAttachChoosesAddress(t *testing.T) {
+	made := testenv.Containers(t, 1500)
+	for i, more := range []string{"10.9.0.1/16", "10.7.0.1/24"} { // which the other one has no route to
+		testenv.Must(t, made[i].In.AddAddr("lo", netip.MustParsePrefix(more)))
+	}
+	l := testenv.Lab(t, lab.Options{Paths: []string{"attach:pair,from=ns:" + made[0].In.Name() + ",to=ns:" + made[1].In.Name()}})
+	if arm := l.Arms[0]; arm.Name != "pair" || arm.Client().Addr != made[0].Addr || arm.Server().Addr != made[1].Addr {
+		t.Errorf("%+v", arm)
+	}
+}
+
 // What makes no sense is refused as it is read.
 func TestAttachBadSpec(t *testing.T) {
 	for options, why := range map[string]string{
@@ -110,7 +122,7 @@ func TestAttachRefuses(t *testing.T) {
 		"its file":        {"ns:" + a.In.Name(), "ns:/proc/self/ns/net", "the machine's own network", "to=self"},
 		"one namespace":   {"ns:" + a.In.Name(), "ns:" + a.In.Path(), "the same namespace", "two that differ"},
 		"no address":      {"ns:" + a.In.Name(), "ns:" + bare.Name(), "no IPv4 address", "connect it"},
-		"many addresses":  {"ns:" + a.In.Name(), "ns:" + other[0].In.Name(), "several addresses", "to-addr= one of 172.17.0.2 (eth0), 10.9.0.1 (eth0)"},
+		"many addresses":  {"ns:" + a.In.Name(), "ns:" + other[0].In.Name(), "no route to any of the addresses [172.17.0.2 10.9.0.1]", "join the two"},
 		"another address": {"ns:" + a.In.Name() + ",from-addr=10.1.1.1", "ns:" + b.In.Name(), "does not have the address 10.1.1.1", "one of 172.17.0.2 (eth0)"},
 		"no route":        {"ns:" + a.In.Name(), "ns:" + other[0].In.Name() + ",to-addr=10.9.0.1", "no route from 172.17.0.2 to 10.9.0.1", "join the two"},
 		"no way back":     {"ns:" + other[0].In.Name() + ",from-addr=10.9.0.1", "ns:" + other[1].In.Name() + ",to-addr=172.17.0.3", "no route from 172.17.0.3 to 10.9.0.1", "join the two"},

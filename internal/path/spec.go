@@ -38,6 +38,9 @@ func Arms(paths, names []string) ([]Arm, error) {
 		if named[d.Name]++; named[d.Name] > 1 {
 			arm.Name = fmt.Sprintf("%s.%d", d.Name, named[d.Name])
 		}
+		if named := options[nameOption]; named != "" {
+			arm.Name = named
+		}
 		given := i < len(names) && names[i] != ""
 		if given {
 			arm.Name = names[i]
@@ -101,6 +104,8 @@ func (d *Driver) take(part string, given Values) error {
 	switch {
 	case !ok && key == "":
 		return errors.New("there is no option where one is expected")
+	case !ok && len(given) == 0 && d.hasOption(nameOption):
+		key, value = nameOption, key
 	case !ok:
 		return fmt.Errorf("%q has no value", key)
 	}
@@ -114,6 +119,10 @@ func (d *Driver) take(part string, given Values) error {
 	value, err := d.Options[i].read(value)
 	given[key] = value
 	return err
+}
+
+func (d *Driver) hasOption(name string) bool {
+	return slices.ContainsFunc(d.Options, func(o Option) bool { return o.Name == name })
 }
 
 // refuse is the error for a user who asked for options that cannot be.

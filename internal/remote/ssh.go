@@ -111,6 +111,11 @@ func destination(m Machine) (args []string) {
 // start runs ssh on one end of a socket pair, whose other end is the stream: so it
 // has deadlines, as pipes of a process do not.
 func start(m Machine, o Options) (*Process, error) {
+	quiet := []string{"-T", "-o", "BatchMode=yes", "-o", "ClearAllForwardings=yes", "-o", "ForwardX11=no"}
+	return startCommand(m, slices.Concat(sshCommand(o), quiet, destination(m), []string{command()}))
+}
+
+func startCommand(m Machine, args []string) (*Process, error) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a socket pair: %w", err)
@@ -123,8 +128,6 @@ func start(m Machine, o Options) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a socket pair: %w", err)
 	}
-	quiet := []string{"-T", "-o", "BatchMode=yes", "-o", "ClearAllForwardings=yes", "-o", "ForwardX11=no"}
-	args := slices.Concat(sshCommand(o), quiet, destination(m), []string{command()})
 	s := &Process{Conn: conn, Machine: m, cmd: exec.Command(args[0], args[1:]...), stderr: &Tail{}}
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirs, theirs, s.stderr
 	// A Ctrl-C at the terminal is ours to act on; and ssh must not outlive us.
@@ -135,6 +138,20 @@ func start(m Machine, o Options) (*Process, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// OpenHere starts an agent on this host, under a machine's name. program starts this very
+// program. It ends when the stream is closed.
+func OpenHere(ctx context.Context, machine string, program []string, limit time.Duration) (*Process, error) {
+	s, err := startCommand(Machine{Name: machine}, append(slices.Clone(program), "agent", "--stdio", "--machine", machine))
+	if err != nil {
+		return nil, fmt.Errorf("start an agent: %w", err)
+	}
+	s.allow(ctx, limit)
+	if _, err := readWord(bufio.NewReaderSize(s.Conn, 1), agentWord); err != nil {
+		return nil, fmt.Errorf("start an agent: %w; it said: %s", err, s.lastWords())
+	}
+	return s, s.SetDeadline(time.Time{})
 }
 
 // expire ends every read and write that waits: ctx alone cannot.

@@ -560,7 +560,7 @@ type LocateRequest struct {
 	Namespace       string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"` // as the user named it
 	Addr            []byte                 `protobuf:"bytes,3,opt,name=addr,proto3" json:"addr,omitempty"`           // the address that is wanted, as netip.Addr marshals itself; empty: the only one
 	Device          string                 `protobuf:"bytes,4,opt,name=device,proto3" json:"device,omitempty"`       // or the device whose address is wanted
-	Toward          []byte                 `protobuf:"bytes,5,opt,name=toward,proto3" json:"toward,omitempty"`       // the address of the other end; empty: no route is asked for
+	Toward          [][]byte               `protobuf:"bytes,5,rep,name=toward,proto3" json:"toward,omitempty"`       // addresses that the other end may have; none: no route is asked for
 	TowardNamespace string                 `protobuf:"bytes,6,opt,name=toward_namespace,json=towardNamespace,proto3" json:"toward_namespace,omitempty"`
 	TowardOption    string                 `protobuf:"bytes,7,opt,name=toward_option,json=towardOption,proto3" json:"toward_option,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -625,7 +625,7 @@ func (x *LocateRequest) GetDevice() string {
 	return ""
 }
 
-func (x *LocateRequest) GetToward() []byte {
+func (x *LocateRequest) GetToward() [][]byte {
 	if x != nil {
 		return x.Toward
 	}
@@ -648,7 +648,9 @@ func (x *LocateRequest) GetTowardOption() string {
 
 type LocateReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	End           *Endpoint              `protobuf:"bytes,1,opt,name=end,proto3" json:"end,omitempty"` // with the MTU of the route
+	End           *Endpoint              `protobuf:"bytes,1,opt,name=end,proto3" json:"end,omitempty"`       // with the MTU of the route
+	Addrs         [][]byte               `protobuf:"bytes,2,rep,name=addrs,proto3" json:"addrs,omitempty"`   // that it may have
+	Toward        []byte                 `protobuf:"bytes,3,opt,name=toward,proto3" json:"toward,omitempty"` // the address of the other end that the route is to
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -686,6 +688,20 @@ func (*LocateReply) Descriptor() ([]byte, []int) {
 func (x *LocateReply) GetEnd() *Endpoint {
 	if x != nil {
 		return x.End
+	}
+	return nil
+}
+
+func (x *LocateReply) GetAddrs() [][]byte {
+	if x != nil {
+		return x.Addrs
+	}
+	return nil
+}
+
+func (x *LocateReply) GetToward() []byte {
+	if x != nil {
+		return x.Toward
 	}
 	return nil
 }
@@ -2503,11 +2519,13 @@ const file_agent_proto_rawDesc = "" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04addr\x18\x03 \x01(\fR\x04addr\x12\x16\n" +
 	"\x06device\x18\x04 \x01(\tR\x06device\x12\x16\n" +
-	"\x06toward\x18\x05 \x01(\fR\x06toward\x12)\n" +
+	"\x06toward\x18\x05 \x03(\fR\x06toward\x12)\n" +
 	"\x10toward_namespace\x18\x06 \x01(\tR\x0ftowardNamespace\x12#\n" +
-	"\rtoward_option\x18\a \x01(\tR\ftowardOption\";\n" +
+	"\rtoward_option\x18\a \x01(\tR\ftowardOption\"i\n" +
 	"\vLocateReply\x12,\n" +
-	"\x03end\x18\x01 \x01(\v2\x1a.venturi.agent.v1.EndpointR\x03end\"E\n" +
+	"\x03end\x18\x01 \x01(\v2\x1a.venturi.agent.v1.EndpointR\x03end\x12\x14\n" +
+	"\x05addrs\x18\x02 \x03(\fR\x05addrs\x12\x16\n" +
+	"\x06toward\x18\x03 \x01(\fR\x06toward\"E\n" +
 	"\fFactsRequest\x12/\n" +
 	"\x06spaces\x18\x02 \x03(\v2\x17.venturi.agent.v1.SpaceR\x06spacesJ\x04\b\x01\x10\x02\"/\n" +
 	"\x05Space\x12\x12\n" +

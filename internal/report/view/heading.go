@@ -149,9 +149,27 @@ func machineText(f result.Facts) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 }
 
+// rulesFound describes the packet filter of machines that no lab made.
+func rulesFound(rec *result.Record) string {
+	words := []string{"the network as it was found"}
+	for _, f := range rec.Facts {
+		text := Plural(f.NetfilterRules, "netfilter rule", "netfilter rules")
+		if !rec.Plan.SharedCores {
+			text += " on " + sanitize.Text(f.Machine)
+		}
+		if !slices.Contains(words, text) {
+			words = append(words, text)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
 // services says how many there are, and where their rules are not those that
 // kube-proxy would have written.
 func services(rec *result.Record) string {
+	if rec.Plan.Wire == "" {
+		return rulesFound(rec)
+	}
 	text := Plural(rec.Plan.Services, "Service", "Services")
 	for _, f := range rec.Facts {
 		if f.NetfilterRules > 0 && f.WrappedRules == 0 && rec.Plan.Services > 0 {

@@ -1,0 +1,19 @@
+package view
+
+import (
+	"testing"
+
+	"github.com/venturi-net/venturi/result"
+)
+
+// Of a network that no lab made, the heading says what was found.
+func TestRulesFound(t *testing.T) {
+	rec := &result.Record{Facts: []result.Facts{{Machine: "a", NetfilterRules: 7}, {Machine: "b", NetfilterRules: 1}}}
+	if got, want := services(rec), "the network as it was found, 7 netfilter rules on a, 1 netfilter rule on b"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	rec.Plan.SharedCores, rec.Facts[1].NetfilterRules = true, 7
+	if got, want := services(rec), "the network as it was found, 7 netfilter rules"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
