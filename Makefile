@@ -12,7 +12,7 @@ BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(if $(VERSION),auto,fa
 SOURCES := go.mod go.sum $(shell find cmd internal result studies -name '*.go' -not -name '*_test.go') $(wildcard studies/*.yaml)
 
 # Programs that the tests run: PROGRAM:PACKAGE.
-TEST_TOOLS := qperf:qperf iperf3:iperf3 ip:iproute2 nft:nftables iptables-nft:iptables /usr/sbin/ethtool:ethtool \
+TEST_TOOLS := qperf:qperf iperf3:iperf3 ping:iputils-ping ip:iproute2 nft:nftables iptables-nft:iptables /usr/sbin/ethtool:ethtool \
 	/usr/sbin/sysctl:procps /usr/sbin/ovs-vswitchd:openvswitch-switch \
 	/usr/bin/ovn-northd:ovn-central /usr/bin/ovn-controller:ovn-host /usr/sbin/bird:bird2 \
 	/usr/sbin/runc:runc ssh:openssh-client /usr/sbin/sshd:openssh-server nsenter:util-linux qemu-system-x86_64:qemu-system-x86 /usr/sbin/modprobe:kmod \

@@ -11,7 +11,10 @@
 // counts. Pretty units are the reports' business.
 package result
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Format and Version identify a record. Version grows when a reader of the old
 // version would misread the new one.
@@ -130,8 +133,8 @@ func (m Metric) LowerIsBetter() bool { return m == OneWay || m == RoundTrip || m
 
 // Cell is one load at one size with one number of flows: one block of rows.
 type Cell struct {
-	Name      string `json:"name"` // unique: "tcp_lat/1", "udp_bw/1/batch=32", "tcp_bw/65536/flows=4"
-	Load      string `json:"load"`
+	Name      string `json:"name"`      // unique: "tcp_lat/1", "udp_bw/1/batch=32", "tcp_bw/65536/flows=4"
+	Load      string `json:"load"`      // or TOOL:LOAD, see [Cell.Tool]
 	Transport string `json:"transport"` // tcp, udp or icmp
 	Size      int    `json:"size"`      // bytes of a message
 	// Response is how many bytes the answer to a request has; 0: as many as the request.
@@ -147,10 +150,28 @@ type Cell struct {
 	Background *BackgroundLoad `json:"beside,omitempty"` // what ran beside the load; nil: nothing
 	// Curve names the curve of latency against load that the cell is a point of; empty:
 	// none. The share of its background, 0 where it has none, is the point's abscissa.
-	Curve  string        `json:"curve,omitempty"`
-	Metric Metric        `json:"metric"`
-	Slice  time.Duration `json:"slice"` // timed part of a slice
-	Head   time.Duration `json:"head"`  // run and thrown away before it
+	Curve string `json:"curve,omitempty"`
+	// Meaning is what the figure of a real tool is, in the tool's own terms.
+	Meaning string        `json:"meaning,omitempty"`
+	Metric  Metric        `json:"metric"`
+	Slice   time.Duration `json:"slice"` // timed part of a slice
+	Head    time.Duration `json:"head"`  // run and thrown away before it
+}
+
+// Tool names the real program that ran the cell's load, as iperf3 of "iperf3:tcp_bw", once
+// for each arm in a series; empty: Venturi itself ran it.
+func (c *Cell) Tool() string {
+	tool, _, ok := strings.Cut(c.Load, ":")
+	if !ok {
+		return ""
+	}
+	return tool
+}
+
+// ToolLoad is the load that the cell's tool ran, in Venturi's name for it.
+func (c *Cell) ToolLoad() string {
+	_, load, _ := strings.Cut(c.Load, ":")
+	return load
 }
 
 // BackgroundLoad is a stream that each arm carried beside its load, on flows of its own.

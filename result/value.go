@@ -23,6 +23,9 @@ func (s *Slice) Value(m Metric) (float64, bool) {
 			return 0, false
 		}
 		v = float64(s.Latency.RTTMedian)
+		if mean, ok := s.Mean(); v <= 0 && ok { // a tool tells the mean
+			v = 2 * mean
+		}
 	case Transactions, Connections:
 		if s.Latency == nil || s.Elapsed <= 0 {
 			return 0, false

@@ -18,6 +18,7 @@ import (
 	"github.com/venturi-net/venturi/internal/report"
 	"github.com/venturi-net/venturi/internal/report/view"
 	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/tool"
 	"github.com/venturi-net/venturi/internal/verr"
 	"github.com/venturi-net/venturi/result"
 )
@@ -73,6 +74,7 @@ a killed run left.`,
   venturi compare vxlan --services 1000
   venturi compare bgp ovs-vxlan:datapath=netdev,tunnels=5 --flows 1,5
   venturi compare host --with qperf --load tcp_lat
+  venturi compare vxlan --tool iperf3 --load tcp_bw
   venturi compare vxlan vxlan+fast --accel-stats
   venturi compare --kernel 6.1 host geneve
   venturi compare --machines a=ssh://root@192.0.2.1,b=ssh://root@192.0.2.2 --dev eth1 vxlan bgp`,
@@ -145,7 +147,8 @@ a killed run left.`,
 	f.StringVar(&q.Wire, "wire", "", lab.WireHelp)
 	f.Var(hostsFlag(&q.Hosts), "hosts", lab.HostsHelp)
 	f.Var(servicesFlag(&q.Services), "services", "give the machines kube-proxy's rules for this many Services")
-	f.StringSliceVar(&q.Tools, "with", nil, "run a real tool beside our loads on the host network: qperf, iperf3")
+	f.StringSliceVar(&q.Tools, "with", nil, "run a real tool in turn with our loads on the host network, and print how far they agree: "+strings.Join(tool.Names(), ", "))
+	f.StringSliceVar(&q.Tool, "tool", nil, "run the loads once more with a real tool, on every path: "+strings.Join(tool.Names(), ", "))
 	u.flags(f)
 	far.flags(f)
 	k.runFlags(f)

@@ -17,6 +17,7 @@ type CellSpec struct {
 	Sizes string  // see ParseSizes; empty: the load's own
 	Flows []int   // connections at a time; none: one
 	Rate  float64 // see load.CheckRate; 0: the load's own
+	Tool  string  // the real program that runs it in our place; empty: none does
 
 	Background *result.BackgroundLoad // what runs beside the load; nil: nothing
 	Curve      string                 // names the background that the curve is drawn beside, of which this is a point; empty: none
@@ -37,6 +38,19 @@ func (q Request) cells() ([]result.Cell, error) {
 		l, err := load.Find(spec.Load)
 		if err != nil {
 			return nil, err
+		}
+		if spec.Tool != "" {
+			of, err := q.toolCells(l, spec)
+			if err != nil {
+				return nil, err
+			}
+			for _, c := range of {
+				if !taken[c.Name] {
+					taken[c.Name] = true
+					cells = append(cells, c)
+				}
+			}
+			continue
 		}
 		if err := l.CheckBatch(q.Batch, spec.Rate); err != nil {
 			return nil, err

@@ -35,6 +35,7 @@ type Request struct {
 	Batch      int
 	Wire       string   // see lab.ParseWire
 	Tools      []string // real tools to run beside the first path
+	Tool       []string // real tools that run every load once more, on every path
 	Series     int
 	Rounds     int
 	Slice      time.Duration
@@ -105,6 +106,7 @@ func (q Request) withDefaults() Request {
 	}
 	orElse(&q.Margin, experiment.DefaultMargin)
 	q.Tools = dedup(q.Tools)
+	q = q.withTool()
 	if q.Seed == 0 {
 		q.Seed = uint64(time.Now().UnixNano())
 	}

@@ -58,7 +58,7 @@ func (q Request) Resolve() (*Resolved, error) {
 		}
 	}
 	r := &Resolved{
-		Paths: q.Paths, Out: q.Out, Wait: q.Wait, Command: q.Command, spin: q.Spin, tools: q.Tools,
+		Paths: q.Paths, Out: q.Out, Wait: q.Wait, Command: q.Command, spin: q.Spin, tools: q.toolNames(),
 		lab:     lab.Options{Paths: q.Paths, Names: q.Names, Hosts: q.Hosts, Services: q.Services},
 		cluster: q.Cluster, machines: q.Remote.Machines, reach: q.Remote.Options,
 	}

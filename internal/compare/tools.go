@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -37,7 +38,8 @@ func (b toolRunner) Measure(ctx context.Context, cell result.Cell, ends experime
 	defer func() { err = errors.Join(err, rec.Close()) }()
 	rec.Begin(0)
 	r, err := b.tool.Run(ctx, tool.Job{
-		Load: cell.Load, Size: cell.Size, Metric: cell.Metric, Duration: cell.Slice,
+		Load: cmp.Or(cell.ToolLoad(), cell.Load), Size: cell.Size, Metric: cell.Metric, Duration: cell.Slice,
+		Flows: cell.Flows, Rate: cell.Rate,
 		From: pair.From, To: pair.To, ClientCPU: clientCPU, ServerCPU: serverCPU,
 	})
 	rec.End(0)
@@ -52,17 +54,21 @@ func (b toolRunner) Measure(ctx context.Context, cell result.Cell, ends experime
 func asSlice(cell result.Cell, r tool.Result) result.Slice {
 	ns := r.Elapsed.Nanoseconds()
 	s := result.Slice{Elapsed: ns}
-	if cell.Metric == result.OneWay {
+	if cell.Metric == result.OneWay || cell.Metric == result.RoundTrip {
+		rtt := r.Value
+		if cell.Metric == result.OneWay {
+			rtt *= 2
+		}
 		s.Latency = &result.Latency{
 			Requests: r.Sent.Messages, Replies: r.Received.Messages, Lost: r.LostMessages(cell.Metric),
-			RTTSum: int64(2 * r.Value * float64(r.Received.Messages)),
+			RTTSum: int64(rtt * float64(r.Received.Messages)),
 		}
 		return s
 	}
 	st := &result.Stream{
 		SentMessages: r.Sent.Messages, SentBytes: r.Sent.Bytes, SendNs: ns,
 		RecvMessages: r.Received.Messages, RecvBytes: r.Received.Bytes,
-		RateMessages: r.Received.Messages, RateBytes: r.Received.Bytes, RateNs: ns,
+		RateMessages: r.Received.Messages, RateBytes: r.Received.Bytes, RateNs: ns, Retransmits: r.Retransmits,
 	}
 	// What the tool calls its rate counts, not our quotient of rounded sums.
 	switch {

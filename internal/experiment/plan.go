@@ -53,6 +53,7 @@ const (
 	seriesCost = 40 * time.Millisecond
 	flowCost   = 500 * time.Microsecond
 	warmUp     = 8 * time.Millisecond
+	toolCost   = 200 * time.Millisecond // to start a tool's two ends
 )
 
 // Ends are where the traffic of an arm runs.
@@ -86,6 +87,10 @@ func seriesDuration(p *result.Plan, slow time.Duration) time.Duration {
 		}
 		round := arms * slice
 		setUp := slow * (seriesCost + arms*(warmUp+time.Duration(c.Flows)*flowCost))
+		if c.Tool() != "" {
+			total += arms * (slice + slow*toolCost)
+			continue
+		}
 		total += setUp + time.Duration(p.Rounds)*round
 	}
 	return total

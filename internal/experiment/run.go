@@ -222,7 +222,9 @@ func (r *Run) cell(ctx context.Context, series int, cell result.Cell) error {
 		return r.noBaseline()
 	case r.disabled[armCell{cell.Name, r.baseline()}]:
 		return nil // nothing to compare with
-	case len(r.Tools) > 0:
+	case cell.Tool() != "":
+		return r.runTool(ctx, series, cell, arms)
+	case r.hasToolArm():
 		return r.alternate(ctx, series, cell, arms)
 	}
 	return r.interleave(ctx, series, cell, arms)

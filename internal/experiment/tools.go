@@ -2,6 +2,8 @@ package experiment
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/venturi-net/venturi/result"
@@ -12,6 +14,35 @@ type Tool interface {
 	// Measure runs the program once over the first pair of ends for the length of the
 	// cell's slice, and gives its figure as a slice, with the meters' sums.
 	Measure(ctx context.Context, cell result.Cell, ends Ends, clientCPU, serverCPU int) (result.Slice, []result.Meter, error)
+}
+
+// runTool runs one series of a cell whose load is a tool's: once over each arm, in random
+// order.
+func (r *Run) runTool(ctx context.Context, series int, cell result.Cell, arms []int) error {
+	t := r.Tools[cell.Tool()]
+	for _, i := range r.rng.Perm(len(arms)) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		arm := arms[i]
+		if pair := r.Ends[arm].Pairs[0]; pair.From.Agent != "" || pair.To.Agent != "" {
+			if err := r.disableArm(cell, arm, errToolInVM); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := r.tool(ctx, series, cell, arm, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errToolInVM = errors.New("tools run on the machines, and this path's ends are in virtual ones")
+
+// hasToolArm tells whether a tool is an arm, and so runs in turn with our loads.
+func (r *Run) hasToolArm() bool {
+	return slices.ContainsFunc(r.Plan.Arms, func(a result.Arm) bool { return r.Tools[a.Path] != nil })
 }
 
 // alternate runs one pair: every arm once, in random order, each for one slice

@@ -94,7 +94,7 @@ func CellName(c result.Cell) string {
 	if c.Batch > 1 {
 		name += fmt.Sprintf("/batch=%d", c.Batch)
 	}
-	if l, err := Find(c.Load); err == nil && c.Rate != l.Rate {
+	if l, _ := Find(c.Load); c.Rate != l.Rate { // a tool has no rate of its own
 		name += fmt.Sprintf("/rate=%s", FormatRate(c.Rate))
 	}
 	if b := c.Background; b != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/verr"
 )
@@ -255,8 +256,20 @@ func (c *checker) wire(options string, line int) error {
 }
 
 // cellSpec reads a load with its sizes and flows, as loads and figures have them.
-func cellSpec(name text, sizes, flows list, line int) (compare.CellSpec, error) {
-	c := compare.CellSpec{Load: name.s, Sizes: strings.Join(sizes.items, ",")}
+func cellSpec(name text, sizes, flows list, more fileTraffic, line int) (compare.CellSpec, error) {
+	c := compare.CellSpec{Load: name.s, Sizes: strings.Join(sizes.items, ","), Tool: more.Tool.s}
+	if more.Rate.s != "" {
+		rate, err := load.ParseRate(more.Rate.s)
+		if err != nil {
+			return c, because(more.Rate.line, err)
+		}
+		c.Rate = rate
+	}
+	beside, err := compare.ParseBeside(more.Background.s, more.Cores.s)
+	if err != nil {
+		return c, because(max(more.Background.line, more.Cores.line), err)
+	}
+	c.Background = beside
 	if name.s == "" {
 		return c, wrong(line, "there is no load")
 	}
@@ -285,7 +298,7 @@ func (c *checker) loads() error {
 	q := c.study.Requests()[0]
 	for i, l := range c.file.Loads {
 		line := lineOf(c.root, "loads", i)
-		cell, err := cellSpec(l.Load, l.Sizes, l.Flows, line)
+		cell, err := cellSpec(l.Load, l.Sizes, l.Flows, l.fileTraffic, line)
 		if err != nil {
 			return err
 		}

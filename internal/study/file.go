@@ -47,9 +47,18 @@ type filePath struct {
 }
 
 type fileLoad struct {
-	Load  text `yaml:"load"`
-	Sizes list `yaml:"sizes"`
-	Flows list `yaml:"flows"`
+	Load        text `yaml:"load"`
+	Sizes       list `yaml:"sizes"`
+	Flows       list `yaml:"flows"`
+	fileTraffic `yaml:",inline"`
+}
+
+// fileTraffic is what else a load can have, under the names of the flags of compare.
+type fileTraffic struct {
+	Rate       text `yaml:"rate"`
+	Background text `yaml:"beside"`
+	Cores      text `yaml:"probe-core"`
+	Tool       text `yaml:"tool"`
 }
 
 type fileTable struct {
@@ -62,12 +71,13 @@ type fileTable struct {
 }
 
 type fileFigure struct {
-	Name  text `yaml:"name"`
-	Load  text `yaml:"load"`
-	Sizes list `yaml:"sizes"`
-	Flows list `yaml:"flows"`
-	Show  text `yaml:"show"`
-	Unit  text `yaml:"unit"`
+	Name        text `yaml:"name"`
+	Load        text `yaml:"load"`
+	Sizes       list `yaml:"sizes"`
+	Flows       list `yaml:"flows"`
+	fileTraffic `yaml:",inline"`
+	Show        text `yaml:"show"`
+	Unit        text `yaml:"unit"`
 }
 
 // mistake is what is wrong with a study file, and where. A line of 0 is the
@@ -222,12 +232,24 @@ func keys(typeName string) []string {
 		}
 		for i := range t.NumField() {
 			if t.Name() == typeName {
-				found = append(found, t.Field(i).Tag.Get("yaml"))
+				found = append(found, tags(t.Field(i))...)
 			}
 			visit(t.Field(i).Type)
 		}
 	}
 	visit(reflect.TypeFor[file]())
+	return found
+}
+
+// tags are the keys of a field, or of the fields of one that is set among its neighbours.
+func tags(f reflect.StructField) []string {
+	if !f.Anonymous {
+		return []string{f.Tag.Get("yaml")}
+	}
+	var found []string
+	for i := range f.Type.NumField() {
+		found = append(found, f.Type.Field(i).Tag.Get("yaml"))
+	}
 	return found
 }
 

@@ -52,6 +52,7 @@ type SummaryLoad struct {
 	Sizes string  `json:"sizes,omitempty"`
 	Flows []int   `json:"flows,omitempty"`
 	Rate  float64 `json:"rate,omitempty"` // per second; 0: the load's own
+	Tool  string  `json:"tool,omitempty"` // the real program that runs it; empty: none does
 
 	Background *result.BackgroundLoad `json:"beside,omitempty"` // what runs beside it; nil: nothing
 	Curve      string                 `json:"curve,omitempty"`  // see compare.CellSpec

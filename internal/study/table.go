@@ -8,6 +8,7 @@ import (
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/report/layout"
+	"github.com/venturi-net/venturi/internal/tool"
 	"github.com/venturi-net/venturi/result"
 )
 
@@ -122,7 +123,7 @@ func (c *checker) tablePaths(out *layout.Table, t fileTable) error {
 // figure reads a figure, which must be of what is measured.
 func (c *checker) figure(f fileFigure, line int, measured []result.Cell) (layout.Figure, error) {
 	out := layout.Figure{Name: oneLine(f.Name), Load: f.Load.s, Unit: f.Unit.s}
-	cell, err := cellSpec(f.Load, f.Sizes, f.Flows, line)
+	cell, err := cellSpec(f.Load, f.Sizes, f.Flows, f.fileTraffic, line)
 	if err != nil {
 		return out, err
 	}
@@ -136,6 +137,7 @@ func (c *checker) figure(f fileFigure, line int, measured []result.Cell) (layout
 			return out, &mistake{line: line, reason: shown.Name + " is shown and not measured", do: "add it to the loads of the study"}
 		}
 		out.Sizes, out.Flows = insertMissing(out.Sizes, shown.Size), insertMissing(out.Flows, shown.Flows)
+		out.Load, out.Rate, out.Background = shown.Load, shown.Rate, shown.Background
 	}
 	l, err := load.Find(cell.Load)
 	if err != nil {
@@ -144,7 +146,7 @@ func (c *checker) figure(f fileFigure, line int, measured []result.Cell) (layout
 	if out.Runs = f.Show.s == runs; f.Show.s != "" && !out.Runs {
 		return out, auxiliaryFigure(&out, f, l)
 	}
-	units := layout.Units(l.Metric)
+	units := layout.Units(plan.Cells[0].Metric)
 	if out.Unit == "" {
 		out.Unit = units[0]
 	}
@@ -162,6 +164,9 @@ func auxiliaryFigure(out *layout.Figure, f fileFigure, l load.Load) error {
 		out.Retransmits = true
 		if l.Transport != "tcp" || !stream {
 			return wrong(f.Show.line, "%s has no retransmits: only a TCP stream has", l.Name)
+		}
+		if t, err := tool.Find(f.Tool.s); err == nil && t != tool.Iperf3 {
+			return wrong(f.Show.line, "%s does not tell its retransmits", t.Name)
 		}
 		if f.Unit.s != "" {
 			return wrong(f.Unit.line, "retransmits have no unit: they are counted for 10 s of sending")

@@ -22,22 +22,24 @@ type grid struct {
 // entry is what stands in one place of a table: a figure, or the ratio of one
 // path to another.
 type entry struct {
-	Path        string        `json:"path,omitempty"`
-	Baseline    string        `json:"against,omitempty"` // the path below the line of the ratio
-	Wire        string        `json:"wire,omitempty"`
-	Load        string        `json:"load,omitempty"`
-	Size        int           `json:"size,omitempty"` // bytes
-	Flows       int           `json:"flows,omitempty"`
-	Retransmits bool          `json:"retransmits,omitempty"`
-	CPU         bool          `json:"cpu,omitempty"` // Value is CPU time
-	Unit        string        `json:"unit,omitempty"`
-	Runs        *Runs         `json:"runs,omitempty"`
-	Value       *float64      `json:"value,omitempty"` // in Unit; retransmits for 10 s of sending
-	Ratio       *stats.Ratio  `json:"ratio,omitempty"`
-	Verdict     stats.Verdict `json:"verdict,omitempty"`
-	Reason      stats.Reason  `json:"reason,omitempty"`
-	NoFigure    int           `json:"no_figure,omitempty"` // slices that Value is without
-	Emulated    string        `json:"emulated,omitempty"`  // as that of the row that it is from
+	Path        string                 `json:"path,omitempty"`
+	Baseline    string                 `json:"against,omitempty"` // the path below the line of the ratio
+	Wire        string                 `json:"wire,omitempty"`
+	Load        string                 `json:"load,omitempty"`
+	Rate        float64                `json:"rate,omitempty"`
+	Background  *result.BackgroundLoad `json:"beside,omitempty"`
+	Size        int                    `json:"size,omitempty"` // bytes
+	Flows       int                    `json:"flows,omitempty"`
+	Retransmits bool                   `json:"retransmits,omitempty"`
+	CPU         bool                   `json:"cpu,omitempty"` // Value is CPU time
+	Unit        string                 `json:"unit,omitempty"`
+	Runs        *Runs                  `json:"runs,omitempty"`
+	Value       *float64               `json:"value,omitempty"` // in Unit; retransmits for 10 s of sending
+	Ratio       *stats.Ratio           `json:"ratio,omitempty"`
+	Verdict     stats.Verdict          `json:"verdict,omitempty"`
+	Reason      stats.Reason           `json:"reason,omitempty"`
+	NoFigure    int                    `json:"no_figure,omitempty"` // slices that Value is without
+	Emulated    string                 `json:"emulated,omitempty"`  // as that of the row that it is from
 
 	inTable  bool // the table has this combination
 	measured bool // and the record
@@ -123,7 +125,7 @@ func (t Table) entries(host string) (places []coord, entries []entry) {
 							continue
 						}
 						e := entry{
-							Path: r.arm, Baseline: r.baseline, Wire: wire, Load: fig.Load, Size: size, Flows: n,
+							Path: r.arm, Baseline: r.baseline, Wire: wire, Load: fig.Load, Size: size, Flows: n, Rate: fig.Rate, Background: fig.Background,
 							Retransmits: fig.Retransmits, CPU: fig.CPU, inTable: true,
 						}
 						if r.baseline == "" {

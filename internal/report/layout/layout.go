@@ -62,14 +62,17 @@ func Axes() []Axis { return []Axis{ByPath, ByWire, ByLoad, BySize, ByFlows} }
 
 // Figure is what a table shows of one load.
 type Figure struct {
-	Name        string // what the table calls it; empty: as the load
-	Load        string
-	Sizes       []int // bytes
-	Flows       []int
-	Unit        string // one of [Units]; none for Retransmits and CPU
-	Retransmits bool   // show these, in place of the load's own figure
-	CPU         bool   // show CPU time for 1e9 bytes received, seconds, in place of it
-	Runs        bool   // show the first three series and their average, in place of it, and quotients of averages
+	Name  string // what the table calls it; empty: as the load
+	Load  string
+	Sizes []int // bytes
+	Flows []int
+	Unit  string // one of [Units]; none for Retransmits and CPU
+	// Rate and Background are those of the cells, which differ in nothing but size and flows.
+	Rate        float64
+	Background  *result.BackgroundLoad
+	Retransmits bool // show these, in place of the load's own figure
+	CPU         bool // show CPU time for 1e9 bytes received, seconds, in place of it
+	Runs        bool // show the first three series and their average, in place of it, and quotients of averages
 }
 
 // nsPerSecond makes seconds of CPU time.
@@ -188,15 +191,15 @@ func newSource(r Wired, l Layout) (*source, error) {
 
 func (s *source) emulated() bool { return s.sums[s.host].Emulated }
 
-// row finds an arm in a cell, compared with against; nil where there is none.
-func (s *source) row(against, arm, load string, size, flows int) (*analysis.Cell, *analysis.Row) {
+// row finds an arm in the cell of an entry, compared with against; nil where there is none.
+func (s *source) row(against, arm string, e *entry) (*analysis.Cell, *analysis.Row) {
 	sum := s.sums[against]
 	if sum == nil {
 		return nil, nil
 	}
 	for i := range sum.Cells {
 		c := &sum.Cells[i]
-		if c.Cell.Load != load || c.Cell.Size != size || c.Cell.Flows != flows || c.Cell.Batch > 1 {
+		if !e.shows(c.Cell) {
 			continue
 		}
 		if r := c.Row(arm); r != nil {
@@ -204,6 +207,17 @@ func (s *source) row(against, arm, load string, size, flows int) (*analysis.Cell
 		}
 	}
 	return nil, nil
+}
+
+// shows tells whether the entry has a figure of a cell.
+func (e *entry) shows(c result.Cell) bool {
+	if c.Load != e.Load || c.Size != e.Size || c.Flows != e.Flows || c.Rate != e.Rate || c.Batch > 1 {
+		return false
+	}
+	if c.Background == nil || e.Background == nil {
+		return c.Background == e.Background
+	}
+	return *c.Background == *e.Background
 }
 
 // fill looks up every entry of a table.
@@ -226,7 +240,7 @@ func (s *source) entry(e *entry) {
 		return
 	}
 	if e.Baseline != "" {
-		_, r := s.row(e.Baseline, e.Path, e.Load, e.Size, e.Flows)
+		_, r := s.row(e.Baseline, e.Path, e)
 		if r == nil || r.Ratio == nil {
 			return
 		}
@@ -236,7 +250,7 @@ func (s *source) entry(e *entry) {
 		}
 		return
 	}
-	c, r := s.row(s.host, e.Path, e.Load, e.Size, e.Flows)
+	c, r := s.row(s.host, e.Path, e)
 	v := 0.0
 	switch {
 	case r == nil:

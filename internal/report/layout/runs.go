@@ -38,7 +38,7 @@ func (s *source) runs(e *entry) {
 
 // runsOf gives the figures of an arm's first series, as far as each has one.
 func (s *source) runsOf(arm string, e *entry) (each []float64) {
-	c, _ := s.row(s.host, arm, e.Load, e.Size, e.Flows)
+	c, _ := s.row(s.host, arm, e)
 	if c == nil {
 		return nil
 	}

@@ -136,18 +136,29 @@ func (e entry) text() string {
 	return unit.Sig3(e.Ratio.Value) + " " + mark
 }
 
+// limits says what held an entry's figure back where a stream ran beside it: which cores
+// were full, and whether the stream held its rate.
+func (s *source) limits(e *entry) []string {
+	c, r := s.row(s.host, e.Path, e)
+	if r == nil || e.Background == nil || e.Baseline != "" {
+		return nil
+	}
+	return view.BackgroundNotes(r, c)
+}
+
 // legend explains what stands in the tables, and what limits it.
 func legend(all sources, grids []grid) []string {
 	var ratios []entry
 	var paths []string // with places that hold no figure
 	missing, again, cpu, average := map[string]int{}, false, false, false
 	var partly []*partialData
-	var unused []string
+	var unused, limits []string
 	for _, g := range grids {
 		for _, e := range slices.Concat(g.cells...) {
 			again, cpu, average = again || e.Retransmits, cpu || e.CPU && e.measured, average || e.Runs != nil
 			if s := all.find(e.Wire); s != nil {
 				unused = view.Union(unused, s.unused(e))
+				limits = view.Union(limits, s.limits(&e))
 			}
 			switch {
 			case e.Baseline == "" && e.inTable && !e.measured:
@@ -192,7 +203,7 @@ func legend(all sources, grids []grid) []string {
 	if len(paths) > 0 {
 		say("%s: the record has no figure there (%s).", unit.NoFigure, strings.Join(paths, ", "))
 	}
-	for _, text := range unused {
+	for _, text := range append(unused, limits...) {
 		say("%s.", text)
 	}
 	for _, p := range partly {

@@ -44,9 +44,9 @@ func backgroundRate(b *result.BackgroundLoad, r *analysis.Row) string {
 // fullCore is the busy share from which a core counts as full.
 const fullCore = 0.98
 
-// backgroundNotes say what of a stream beside a load limits the figures, and which cores were
+// BackgroundNotes say what of a stream beside a load limits the figures, and which cores were
 // full.
-func backgroundNotes(r *analysis.Row, c *analysis.Cell) []string {
+func BackgroundNotes(r *analysis.Row, c *analysis.Cell) []string {
 	if c.Cell.Background == nil || r.Background == nil {
 		return nil
 	}

@@ -97,6 +97,13 @@ func CellName(c result.Cell) string {
 
 // MetricCaption names the figure and says which direction is better.
 func MetricCaption(c result.Cell) string {
+	if c.Meaning != "" {
+		better := "higher"
+		if c.Metric.LowerIsBetter() {
+			better = "lower"
+		}
+		return sanitize.Text(c.Meaning) + "; " + better + " is better"
+	}
 	switch c.Metric {
 	case result.OneWay:
 		if c.Flows > 1 {

@@ -1,0 +1,123 @@
+package compare
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// fakeNetperf puts a netperf on PATH that prints what the real one does.
+func fakeNetperf(t *testing.T, out string) {
+	t.Helper()
+	dir := t.TempDir()
+	server := "#!/usr/bin/env python3\nimport socket,time\ns=socket.socket()\ns.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEADDR,1)\ns.bind(('',12865))\ns.listen()\ntime.sleep(600)\n"
+	for name, text := range map[string]string{
+		"netperf":   "#!/bin/sh\ncat <<'EOF'\n" + out + "EOF\n",
+		"netserver": server,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+const netperfMean = "ELAPSED_TIME=2.00\nTRANSACTION_RATE=18104.189\nLOCAL_SEND_CALLS=36212\nLOCAL_BYTES_SENT=36212\n" +
+	"LOCAL_RECV_CALLS=36212\nLOCAL_BYTES_RECVD=36212\nREMOTE_RECV_CALLS=36212\nREMOTE_BYTES_RECVD=36212\nMEAN_LATENCY=55.18\n"
+
+// A tool runs the loads that it has once more, with its own sizes, figure and words.
+func TestToolCells(t *testing.T) {
+	fakeNetperf(t, netperfMean)
+	for name, c := range map[string]struct {
+		q    Request
+		want []string // names of cells
+	}{
+		"beside ours":     {Request{Tool: []string{"iperf3"}, Loads: []string{"tcp_bw"}}, []string{"tcp_bw/65536", "iperf3:tcp_bw/131072"}},
+		"its own loads":   {Request{Tool: []string{"ping"}}, []string{"ping/56", "ping:ping/56"}},
+		"loads of others": {Request{Tool: []string{"ping", "iperf3"}, Loads: []string{"ping", "tcp_bw"}}, []string{"ping/56", "tcp_bw/65536", "ping:ping/56", "iperf3:tcp_bw/131072"}},
+		"sizes":           {Request{Tool: []string{"qperf"}, Loads: []string{"tcp_lat"}, Sizes: "1,4K"}, []string{"tcp_lat/1", "tcp_lat/4096", "qperf:tcp_lat/1", "qperf:tcp_lat/4096"}},
+		"flows":           {Request{Tool: []string{"iperf3"}, Loads: []string{"tcp_bw"}, Flows: []int{4}}, []string{"tcp_bw/65536/flows=4", "iperf3:tcp_bw/131072/flows=4"}},
+		"in place":        {Request{Cells: []CellSpec{{Load: "tcp_rr", Tool: "netperf"}}}, []string{"netperf:tcp_rr/1"}},
+	} {
+		p, err := c.q.Plan()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var got []string
+		for _, cell := range p.Cells {
+			got = append(got, cell.Name)
+			if isTool := cell.Tool() != ""; isTool != (cell.Meaning != "") || isTool && cell.Slice != toolSlice {
+				t.Errorf("%s: %+v", name, cell)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func TestToolCellsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		q    Request
+		want string
+	}{
+		"unknown":   {Request{Tool: []string{"ttcp"}}, `no tool "ttcp"`},
+		"load":      {Request{Tool: []string{"ping"}, Loads: []string{"tcp_bw"}}, "choose one of: ping"},
+		"flows":     {Request{Tool: []string{"qperf"}, Loads: []string{"tcp_bw"}, Flows: []int{2}}, "one flow"},
+		"many":      {Request{Tool: []string{"iperf3"}, Loads: []string{"tcp_bw"}, Flows: []int{129}}, "128"},
+		"rate":      {Request{Tool: []string{"qperf"}, Loads: []string{"tcp_bw"}, Rate: 1e9}, "rate"},
+		"size":      {Request{Tool: []string{"iperf3"}, Loads: []string{"udp_bw"}, Sizes: "1"}, "16 to"},
+		"with":      {Request{Tool: []string{"qperf"}, Tools: []string{"qperf"}, Loads: []string{"tcp_lat"}}, "--with"},
+		"beside":    {Request{Tool: []string{"ping"}, Background: &result.BackgroundLoad{Load: "tcp_bw", Size: 1, Flows: 1, Cores: "same"}}, "--beside"},
+		"undecided": {Request{Tool: []string{"qperf"}, Loads: []string{"tcp_lat"}, Batch: 2}, "--batch"},
+	} {
+		if _, err := c.q.Plan(); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	t.Setenv("PATH", t.TempDir())
+	if _, err := (Request{Tool: []string{"netperf"}, Loads: []string{"tcp_lat"}}).Plan(); verr.Code(err) != verr.Missing {
+		t.Errorf("a missing tool: %v", err)
+	}
+}
+
+// TestTools runs real tools over paths in turn with our loads, and one that is not there.
+func TestTools(t *testing.T) {
+	testenv.Root(t)
+	fakeNetperf(t, netperfMean)
+	q := short(t, "tcp_bw", "tcp_rr", "ping")
+	q.Paths, q.Series, q.Rounds, q.Tool = []string{"vxlan"}, 3, 2, []string{"iperf3", "ping", "netperf"}
+	rec, _, err := Do(t.Context(), resolve(t, q), testHost(t, deaf{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	figures := map[string]int{}
+	for _, s := range rec.Slices {
+		for _, c := range rec.Plan.Cells {
+			if v, ok := s.Value(c.Metric); c.Name == s.Cell && ok && v > 0 {
+				figures[s.Cell+" "+s.Arm]++
+			}
+		}
+		if s.Cell == "netperf:tcp_rr/1" && (s.Latency == nil || s.Latency.RTTSum < 36212*55180-1e6 || s.Latency.RTTSum > 36212*55180+1e6) {
+			t.Errorf("netperf's mean is read as %+v, %s", s.Latency, s.Failed)
+		}
+	}
+	for _, c := range rec.Plan.Cells {
+		for _, arm := range rec.Plan.Arms {
+			rounds := 2
+			if c.Tool() != "" {
+				rounds = 1
+			}
+			if n := figures[c.Name+" "+arm.Name]; n != 3*rounds {
+				t.Errorf("%s of %s has %d figures, want %d; warnings %v", c.Name, arm.Name, n, 3*rounds, rec.Warnings)
+			}
+		}
+	}
+}
