@@ -26,6 +26,7 @@ var commands = []func(*Env) *cobra.Command{
 	newAgent,
 	newSpeaker, newFastpath,
 	newGuest,
+	newIperf3, newIperf3Server,
 	newReport,
 	newDoctor,
 	newKnob,

@@ -83,7 +83,7 @@ func (q Request) toolCells(l load.Load, spec CellSpec) (cells []result.Cell, err
 		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --batch", "it has one message a system call", "leave one of them out")
 	case len(q.Tools) > 0:
 		return nil, verr.New(verr.Usage, "cannot combine --tool with --with", "one runs a tool on every path, the other beside the first", "leave one of them out")
-	case len(q.Remote.Machines) > 0:
+	case len(q.Remote.Machines) > 0 || q.Cluster != nil:
 		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" on machines", "real tools run in a lab only", "leave --tool out")
 	}
 	sizes := []int{own.Size}

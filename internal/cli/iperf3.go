@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/display"
+	"github.com/venturi-net/venturi/internal/iperf3"
+	"github.com/venturi-net/venturi/internal/report/unit"
+	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/verr"
+)
+
+// newIperf3Server serves people who have an iperf3 and want to check us, or a host.
+func newIperf3Server(env *Env) *cobra.Command {
+	var (
+		bind   string
+		port   = iperf3.Port
+		oneOff bool
+	)
+	cmd := &cobra.Command{
+		Use:   "iperf3-server",
+		Short: "Serve iperf3 clients: TCP and UDP, several streams, either direction",
+		Long: `Speak iperf3's protocol, so that any iperf3 can measure against this host. Tests run one
+at a time, as with "iperf3 --server"; a further client is told that the server is busy.
+TCP, UDP, -P, -R, -b, -l, -t, -O and -J work. --bidir, SCTP and authentication are refused.
+
+Whoever can reach the port can load this host's network, as with iperf3 itself: name an
+address with --bind where that matters. The server ends with Ctrl-C.`,
+		Example: `  venturi iperf3-server
+  venturi iperf3-server --bind 10.0.0.1 -p 5202 --one-off
+  iperf3 -c HOST -P 4 -R                   on the other host`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at := net.JoinHostPort(bind, strconv.Itoa(port))
+			addr, err := net.ResolveTCPAddr("tcp", at)
+			if err != nil {
+				return verr.Wrap(verr.Usage, "cannot serve iperf3 clients at "+at, err, "name an address of this host with --bind, and a port with -p")
+			}
+			ln, err := net.ListenTCP("tcp", addr)
+			if err != nil {
+				return verr.Wrap(verr.Failed, "cannot serve iperf3 clients at "+at, err, "name another port with -p, or an address of this host with --bind")
+			}
+			sanitize.Fprintf(env.Stderr, "venturi: iperf3 clients are served on %s\n", ln.Addr().String())
+			s := iperf3.Responder{Event: func(t iperf3.Test) {
+				if t.Err != nil {
+					sanitize.Fprintf(env.Stderr, "venturi: %s: %s\n", t.Client, t.Err.Error())
+					return
+				}
+				sanitize.Fprintf(env.Stdout, "%s: %s\n", t.Client, iperf3Line(t.Result))
+			}}
+			err = s.Serve(cmd.Context(), ln, oneOff)
+			if cmd.Context().Err() != nil {
+				return nil // Ctrl-C is how a server ends
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&bind, "bind", "", "listen at this address only (default: all)")
+	f.VarP(number{&port, 1, 65535}, "port", "p", "listen on this TCP port, and for datagrams on the same UDP port")
+	f.BoolVar(&oneOff, "one-off", false, "end after one test")
+	return cmd
+}
+
+// iperf3Line is a report in one line.
+func iperf3Line(r iperf3.TestResult) string {
+	text := fmt.Sprintf("%s received in %.2f s over %d streams", unit.Bits(r.BitsPerSec), r.Seconds, r.Streams)
+	if r.Retransmits >= 0 {
+		text += fmt.Sprintf(", %.0f segments sent again", r.Retransmits)
+	}
+	if r.Packets > 0 {
+		text += fmt.Sprintf(", %.0f of %.0f datagrams lost, jitter %.3f ms", r.Lost, r.Packets, 1e3*r.Jitter)
+	}
+	return text
+}
+
+// newIperf3 is a client of iperf3 servers.
+func newIperf3(env *Env) *cobra.Command {
+	var (
+		c      = iperf3.Client{Time: 10 * time.Second}
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "iperf3 HOST[:PORT]",
+		Short: "Measure against an iperf3 server that is already there",
+		Long: `Speak iperf3's protocol to a server of it: "iperf3 --server", or "venturi iperf3-server".
+It is for a host where nothing of Venturi's may be installed. A comparison of paths is
+"venturi compare", whose figures have intervals.`,
+		Example: `  venturi iperf3 10.0.0.2
+  venturi iperf3 10.0.0.2:5202 --flows 4 --reverse
+  venturi iperf3 10.0.0.2 --udp --rate 100M --json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("no server is named")
+			}
+			return atMost(1)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Server = args[0]
+			if _, _, err := net.SplitHostPort(c.Server); err != nil {
+				c.Server = net.JoinHostPort(c.Server, strconv.Itoa(iperf3.Port))
+			}
+			what := "cannot measure against the iperf3 server " + c.Server
+			if c.Time < time.Second || c.Time > 24*time.Hour || c.Time%time.Second != 0 {
+				return verr.New(verr.Usage, what+" for "+c.Time.String(), "iperf3 measures for whole seconds, a day at most", "choose such a --time")
+			}
+			if err := c.Check(); err != nil {
+				return verr.Wrap(verr.Usage, what, err, "choose a --size of 1 byte to 1 MiB, or for datagrams of 16 to 65507 bytes")
+			}
+			sanitize.Fprintf(env.Stderr, "venturi: measuring against %s for %s\n", c.Server, c.Time)
+			r, err := c.Run(cmd.Context())
+			switch {
+			case errors.Is(err, context.Canceled):
+				return err
+			case err != nil:
+				return verr.Wrap(verr.Failed, what, err, "see whether an iperf3 server listens there and is free, and whether a firewall lets TCP and UDP through")
+			case asJSON:
+				return display.PrintJSON(env.Stdout, r)
+			}
+			sanitize.Fprintln(env.Stdout, iperf3Line(r))
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&c.UDP, "udp", false, "send datagrams; without --rate as fast as it goes")
+	f.BoolVar(&c.Reverse, "reverse", false, "the server sends")
+	f.Var(number{&c.Streams, 1, iperf3.MaxStreams}, "flows", "streams at a time (default 1)")
+	f.IntVar(&c.Length, "size", 0, "bytes of a message (default 128 KiB, or a datagram of 1448 bytes)")
+	f.Func("rate", "offer so many bits per second in all: 100M, 1G (default: as fast as it goes)", rateFlag(&c.Rate))
+	f.DurationVar(&c.Time, "time", c.Time, "how long, in whole seconds")
+	f.BoolVar(&asJSON, "json", false, "print the report as JSON")
+	return cmd
+}

@@ -1,0 +1,338 @@
+package iperf3
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Responder runs the tests of iperf3 clients, one at a time, as iperf3 itself does. A further
+// client is told that the server is busy.
+type Responder struct {
+	// Timeout is how long a client may take for a step; 0: ten seconds.
+	Timeout time.Duration
+	// Event is told of each test that has ended; nil: nobody is.
+	Event func(Test)
+
+	mutex sync.Mutex
+	test  *session // that runs; nil: none
+}
+
+// Test is what became of one client.
+type Test struct {
+	Client string // its address
+	Result TestResult
+	Err    error
+}
+
+// mostGreeting is how many connections may be about to say what they are.
+const mostGreeting = 64
+
+// errOneTest ends a server that was to run one test only.
+var errOneTest = errors.New("one test was run")
+
+// Serve runs tests until ctx ends, or one if oneOff. It closes the listener. A client that
+// misbehaves ends its own test, and nothing else.
+func (s *Responder) Serve(ctx context.Context, ln *net.TCPListener, oneOff bool) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	context.AfterFunc(ctx, func() { ln.Close() })
+	greeting := make(chan struct{}, mostGreeting)
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	for {
+		conn, err := ln.AcceptTCP()
+		if err != nil {
+			switch {
+			case errors.Is(context.Cause(ctx), errOneTest):
+				return nil
+			case ctx.Err() != nil:
+				return context.Cause(ctx)
+			case errors.Is(err, net.ErrClosed):
+				return err
+			}
+			time.Sleep(10 * time.Millisecond) // no descriptors are left, say
+			continue
+		}
+		select {
+		case greeting <- struct{}{}:
+		default:
+			conn.Close() // too many that say nothing
+			continue
+		}
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			ran := s.greet(ctx, conn, func() { <-greeting })
+			if ran && oneOff {
+				cancel(errOneTest)
+			}
+		}()
+	}
+}
+
+func (s *Responder) timeout() time.Duration {
+	if s.Timeout > 0 {
+		return s.Timeout
+	}
+	return 10 * time.Second
+}
+
+// greet reads what a connection is: the next stream of the test that runs, or a new client.
+func (s *Responder) greet(ctx context.Context, conn *net.TCPConn, greeted func()) (ran bool) {
+	var cookie [cookieSize]byte
+	_ = conn.SetDeadline(time.Now().Add(s.timeout()))
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })
+	_, err := io.ReadFull(conn, cookie[:])
+	stop()
+	if err != nil {
+		greeted()
+		conn.Close()
+		return false
+	}
+	s.mutex.Lock()
+	t := s.test
+	if t == nil {
+		s.test = &session{server: s, control: conn, cookie: cookie, conns: make(chan *net.TCPConn)}
+	}
+	mine := s.test
+	s.mutex.Unlock()
+	greeted()
+	switch {
+	case t != nil && t.cookie == cookie:
+		t.offer(ctx, conn, s.timeout())
+		return false
+	case t != nil:
+		_ = writeState(conn, accessDenied)
+		conn.Close()
+		return false
+	}
+	defer conn.Close()
+	report, err := mine.run(ctx)
+	s.mutex.Lock()
+	s.test = nil
+	s.mutex.Unlock()
+	if s.Event != nil {
+		s.Event(Test{Client: conn.RemoteAddr().String(), Result: report, Err: err})
+	}
+	return true
+}
+
+// session is one test of a client.
+type session struct {
+	server  *Responder
+	control *net.TCPConn
+	cookie  [cookieSize]byte
+	conns   chan *net.TCPConn // streams of TCP, as they come
+	streams streams
+}
+
+// offer hands a stream over, if the test waits for one.
+func (t *session) offer(ctx context.Context, conn *net.TCPConn, patience time.Duration) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case t.conns <- conn:
+		return
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	conn.Close()
+}
+
+// run takes a client through a test.
+func (t *session) run(ctx context.Context) (TestResult, error) {
+	stop := context.AfterFunc(ctx, func() {
+		_ = t.control.SetWriteDeadline(time.Now().Add(time.Second))
+		_ = writeState(t.control, serverTerminate)
+		_ = t.control.SetReadDeadline(time.Now())
+	})
+	defer stop()
+	defer t.streams.close()
+	own, peer, err := t.steps(ctx)
+	if ctx.Err() != nil {
+		return TestResult{}, context.Cause(ctx)
+	}
+	if refused := new(refusal); errors.As(err, &refused) {
+		_ = t.control.SetDeadline(time.Now().Add(t.server.timeout()))
+		text := binary.BigEndian.AppendUint32([]byte{0xfe}, uint32(refused.number)) // serverError
+		_, _ = t.control.Write(binary.BigEndian.AppendUint32(text, 0))
+	}
+	if err != nil {
+		return TestResult{}, err
+	}
+	return newTestResult(&t.streams.params, own, peer, t.streams.params.Reverse), nil
+}
+
+// extendDeadline gives the client a time for its next step.
+func (t *session) extendDeadline() { _ = t.control.SetDeadline(time.Now().Add(t.server.timeout())) }
+
+func (t *session) steps(ctx context.Context) (own, peer results, err error) {
+	p := &t.streams.params
+	t.extendDeadline()
+	if err := writeState(t.control, paramExchange); err != nil {
+		return own, peer, err
+	}
+	if err := readJSON(t.control, mostParams, p); err != nil {
+		return own, peer, fmt.Errorf("read parameters: %w", err)
+	}
+	if err := p.check(); err != nil {
+		return own, peer, err
+	}
+	_ = t.control.SetNoDelay(true)
+	open := t.acceptTCP
+	if p.UDP {
+		open = t.acceptUDP
+	}
+	if err := open(ctx); err != nil {
+		return own, peer, fmt.Errorf("open streams: %w", err)
+	}
+	t.extendDeadline()
+	for _, s := range []state{testStart, testRunning} {
+		if err := writeState(t.control, s); err != nil {
+			return own, peer, err
+		}
+	}
+	t.streams.begin()
+	if err := t.awaitEnd(); err != nil {
+		return own, peer, err
+	}
+	t.streams.end()
+	t.extendDeadline()
+	if err := writeState(t.control, exchangeResults); err != nil {
+		return own, peer, err
+	}
+	if err := readJSON(t.control, mostResults, &peer); err != nil {
+		return own, peer, fmt.Errorf("read results: %w", err)
+	}
+	if err := peer.check(len(t.streams.all)); err != nil {
+		return own, peer, err
+	}
+	own = t.streams.results()
+	if err := writeJSON(t.control, own); err != nil {
+		return own, peer, err
+	}
+	if err := writeState(t.control, displayResults); err != nil {
+		return own, peer, err
+	}
+	_, _ = readState(t.control) // a client that is done says so, or goes
+	return own, peer, nil
+}
+
+// awaitEnd waits until the client ends the test.
+func (t *session) awaitEnd() error {
+	p := &t.streams.params
+	limit := time.Duration(p.Time+p.Omit)*time.Second + 3*t.server.timeout()
+	if p.Time == 0 {
+		limit = time.Hour // it sends a number of bytes
+	}
+	_ = t.control.SetDeadline(time.Now().Add(limit))
+	s, err := readState(t.control)
+	switch {
+	case err != nil:
+		return fmt.Errorf("await the end of the test: %w", err)
+	case s == clientTerminate:
+		return errors.New("the client broke the test off")
+	case s != testEnd:
+		return fmt.Errorf("the client is in state %d where the test should end", s)
+	}
+	return nil
+}
+
+// acceptTCP waits for the client's connections.
+func (t *session) acceptTCP(ctx context.Context) error {
+	t.extendDeadline()
+	if err := writeState(t.control, createStreams); err != nil {
+		return err
+	}
+	patience := time.NewTimer(t.server.timeout())
+	defer patience.Stop()
+	for len(t.streams.all) < int(t.streams.params.Parallel) {
+		select {
+		case conn := <-t.conns:
+			_ = conn.SetDeadline(time.Time{})
+			_ = conn.SetNoDelay(t.streams.params.NoDelay)
+			t.streams.add(conn, t.streams.params.Reverse)
+		case <-patience.C:
+			return fmt.Errorf("%d of %d came", len(t.streams.all), int(t.streams.params.Parallel))
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// The words with which a UDP stream is opened, as the bytes that a little-endian iperf3
+// sends.
+var (
+	udpHello = []byte{0x39, 0x38, 0x37, 0x36}
+	udpReply = []byte{0x36, 0x37, 0x38, 0x39}
+	// udpLegacyReply is that of servers before 3.13 or so: 987654321.
+	udpLegacyReply = []byte{0xb1, 0x68, 0xde, 0x3a}
+)
+
+// acceptUDP opens a socket for each stream. The client opens them one after the other, each
+// by a datagram, and only its own address is listened to.
+func (t *session) acceptUDP(ctx context.Context) error {
+	local, peer := t.control.LocalAddr().(*net.TCPAddr), t.control.RemoteAddr().(*net.TCPAddr)
+	at := &net.UDPAddr{IP: local.IP, Port: local.Port, Zone: local.Zone}
+	config := net.ListenConfig{Control: reuse}
+	ln, err := config.ListenPacket(ctx, "udp", at.String())
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+	defer context.AfterFunc(ctx, func() { ln.SetDeadline(time.Now()) })()
+	t.extendDeadline()
+	if err := writeState(t.control, createStreams); err != nil {
+		return err
+	}
+	buf := make([]byte, 64)
+	_ = ln.SetReadDeadline(time.Now().Add(t.server.timeout()))
+	for len(t.streams.all) < int(t.streams.params.Parallel) {
+		_, from, err := ln.ReadFrom(buf)
+		if err != nil {
+			return fmt.Errorf("%d of %d came: %w", len(t.streams.all), int(t.streams.params.Parallel), err)
+		}
+		if a, ok := from.(*net.UDPAddr); !ok || !a.IP.Equal(peer.IP) || t.hasPeer(from) {
+			continue
+		}
+		dialer := net.Dialer{LocalAddr: at, Control: reuse}
+		conn, err := dialer.DialContext(ctx, "udp", from.String())
+		if err != nil {
+			return err
+		}
+		t.streams.add(conn, t.streams.params.Reverse)
+		if _, err := conn.Write(udpReply); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hasPeer tells a further datagram of a stream that is open.
+func (t *session) hasPeer(from net.Addr) bool {
+	for _, s := range t.streams.all {
+		if s.conn.RemoteAddr().String() == from.String() {
+			return true
+		}
+	}
+	return false
+}
+
+// reuse lets several sockets have one port.
+func reuse(_, _ string, c syscall.RawConn) (err error) {
+	cerr := c.Control(func(fd uintptr) {
+		err = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
+	})
+	return errors.Join(cerr, err)
+}
