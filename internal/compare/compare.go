@@ -150,20 +150,24 @@ func (s *Session) Compare(ctx context.Context, r *Resolved, write func(result.Li
 	}
 	err = run.Do(ctx, rec)
 	if s.lab == nil && len(rec.Slices) > 0 {
-		err = lostMachine(err)
+		err = s.lostMachine(err)
 	}
 	return rec, recordError(err)
 }
 
 // lostMachine makes the error of a machine that was lost on the way one of a run that is
 // partly there; any other it gives back.
-func lostMachine(err error) error {
+func (s *Session) lostMachine(err error) error {
 	var lost *verr.Error
 	if !agent.IsGone(err) || !errors.As(err, &lost) {
 		return err
 	}
 	partly := *lost
 	partly.Code = verr.Partial
+	if s.servers != nil {
+		partly.Hint = "what was measured until then is reported; see whether the API server, through which the channel passes, and the node are up, and run the command again"
+		return &partly
+	}
 	partly.Hint = "what was measured until then is reported; see whether the machine is up, and run the command again. " +
 		"Venturi ends there by itself when it has heard nothing for four seconds"
 	return &partly

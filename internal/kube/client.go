@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -162,6 +163,10 @@ func (c *Client) failure(verb string, of resourceType, namespace string, err err
 		return err
 	case apierrors.IsUnauthorized(err):
 		return verr.Wrap(verr.Permission, what, err, "log in anew: the cluster does not know the credentials of the kubeconfig")
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "violates PodSecurity"):
+		return verr.Wrap(verr.Permission, what, err, "label the namespace "+securityLabel+"="+Node.PodSecurity()+", or leave --node-agents out")
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+		return verr.Wrap(verr.Permission, what, err, "raise the quota, or name another namespace with -n")
 	case apierrors.IsForbidden(err):
 		return verr.Wrap(verr.Permission, what, err, "`kubectl venturi rbac` prints the rights that are needed; ask for those, or name a namespace where you have them with -n")
 	case errors.As(err, &said):

@@ -33,7 +33,7 @@ func (p *Placement) Close() error {
 func (p *Placement) remove() error {
 	ctx := context.Background()
 	r, c := p.run, p.client
-	if err := c.remove(ctx, jobs, r.namespace, r.name("run")); err != nil {
+	if err := c.remove(ctx, jobs, r.namespace, r.name(r.firstRole())); err != nil {
 		return err
 	}
 	if r.Options.Namespace == "" {

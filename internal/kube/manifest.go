@@ -87,7 +87,7 @@ func (r *run) namespaceObject() *corev1.Namespace {
 func (r *run) job(role string) *batchv1.Job {
 	template := r.pod(role)
 	template.Name, template.Namespace = "", ""
-	return &batchv1.Job{ObjectMeta: r.meta("run"), Spec: batchv1.JobSpec{
+	return &batchv1.Job{ObjectMeta: r.meta(role), Spec: batchv1.JobSpec{
 		ActiveDeadlineSeconds: seconds(r.deadline), TTLSecondsAfterFinished: new(int32(ttl.Seconds())), BackoffLimit: new(int32(0)),
 		Template: corev1.PodTemplateSpec{ObjectMeta: template.ObjectMeta, Spec: template.Spec},
 	}}
@@ -111,7 +111,7 @@ func (r *run) pod(role string) *corev1.Pod {
 			Name: "agent", Image: r.Image, ImagePullPolicy: corev1.PullIfNotPresent,
 			Command:         []string{program, "agent", "--linger", idleLimit.String()},
 			SecurityContext: security,
-			Resources:       resources(),
+			Resources:       resources(privileged),
 		}},
 	}}
 	if !privileged {
@@ -127,9 +127,13 @@ func (r *run) pod(role string) *corev1.Pod {
 // latencies useless. The limit of memory is above what an agent keeps while its collector
 // rests; that of cores is there for quotas that ask for one, and above what its loops take,
 // because a throttled loop measures its throttle.
-func resources() corev1.ResourceRequirements {
+func resources(pinned bool) corev1.ResourceRequirements {
+	cores := "250m"
+	if pinned { // a node agent has both ends of a path, and no other core to go to
+		cores = "500m"
+	}
 	return corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cores), corev1.ResourceMemory: resource.MustParse("64Mi")},
 		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("1280Mi")},
 	}
 }

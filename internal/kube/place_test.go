@@ -252,7 +252,7 @@ func TestPodSecurity(t *testing.T) {
 	server, client := newAPIServer(t)
 	server.addNamespace("lab")
 	server.namespaces["lab"].Labels = map[string]string{securityLabel: "restricted"}
-	if _, err := client.Place(t.Context(), testRequest(Node, "lab")); err == nil || !strings.Contains(err.Error(), "violates PodSecurity") {
+	if _, err := client.Place(t.Context(), testRequest(Node, "lab")); err == nil || !strings.Contains(err.Error(), "violates PodSecurity") || !strings.Contains(err.Error(), "enforce=privileged") {
 		t.Error(err)
 	}
 	p, err := client.Place(t.Context(), testRequest(Plain, "lab"))

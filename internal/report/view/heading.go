@@ -40,7 +40,11 @@ func Facts(rec *result.Record, s *analysis.Summary) [][2]string {
 	if p.Wire != "" {
 		wire = append(wire, sanitize.Text(p.Wire))
 	}
-	out = append(out, [2]string{"wire", strings.Join(append(wire, "congestion control "+congestion, services(rec)), "; ")})
+	wire = append(wire, "congestion control "+congestion)
+	if p.Wire != "" { // of a lab; what real machines have, nobody counted
+		wire = append(wire, services(rec))
+	}
+	out = append(out, [2]string{"wire", strings.Join(wire, "; ")})
 	if text := paths(p); text != "" {
 		out = append(out, [2]string{"paths", text})
 	}
