@@ -48,7 +48,7 @@ func Open(ctx context.Context, machines []remote.Machine, o remote.Options, say 
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, err
+		return f, err // it is closed above
 	}
 	f.live, err = agent.WatchEach(ctx, f.agents...)
 	return f, err

@@ -20,6 +20,7 @@ type SSHMachine struct {
 	SSH  []string // the ssh command that knows how to reach it, by its name
 
 	config string // of ssh
+	users  int    // that were made
 }
 
 // SSHCommand is the ssh command that knows how to reach several machines.
@@ -169,11 +170,16 @@ func Join(t testing.TB, a, b *SSHMachine) {
 	}
 }
 
+// firstUser is the number of the first user that is made; the next ones follow.
+const firstUser = 4711
+
 // AddUser makes a user that may log in. It may become root if sudo is true, and as it is
 // installed here.
 func (m *SSHMachine) AddUser(t testing.TB, name string, sudo bool) {
 	t.Helper()
-	files := map[string]string{"/etc/passwd": name + ":x:4711:4711::/tmp:/bin/sh\n", "/etc/shadow": name + ":*:19000:0:99999:7:::\n"}
+	uid := firstUser + m.users
+	m.users++
+	files := map[string]string{"/etc/passwd": fmt.Sprintf("%s:x:%d:%[2]d::/tmp:/bin/sh\n", name, uid), "/etc/shadow": name + ":*:19000:0:99999:7:::\n"}
 	if sudo {
 		if _, err := exec.LookPath("sudo"); err != nil {
 			t.Skip("sudo is not installed")
@@ -182,7 +188,7 @@ func (m *SSHMachine) AddUser(t testing.TB, name string, sudo bool) {
 		files["/etc/sudoers"] = "Defaults !env_reset\n" + name + " ALL=(ALL) NOPASSWD: ALL\n"
 	}
 	for file, more := range files {
-		text, err := os.ReadFile(file)
+		text, err := os.ReadFile(m.Root() + file) // with those that were made before
 		if err != nil && sudo {
 			t.Fatalf("ssh machine %s: %v", m.Name, err)
 		}

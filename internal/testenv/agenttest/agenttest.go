@@ -15,7 +15,10 @@ import (
 
 // RunAgent is the role of an agent for testenv.Main: args are those that a lab
 // starts one with. It returns the exit code.
-func RunAgent(args []string) int {
+func RunAgent(args []string) int { return RunAgentWith(agent.Engine{}, args) }
+
+// RunAgentWith is RunAgent with another engine.
+func RunAgentWith(engine agent.Engine, args []string) int {
 	if name := valueOf(args, "--watch"); name != "" {
 		if err := lab.WatchPart(os.Stdin, name); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -23,7 +26,7 @@ func RunAgent(args []string) int {
 		}
 		return 0
 	}
-	o := agent.Options{Machine: valueOf(args, "--machine"), Socket: valueOf(args, "--socket"), Stdin: os.Stdin}
+	o := agent.Options{Machine: valueOf(args, "--machine"), Socket: valueOf(args, "--socket"), Stdin: os.Stdin, Engine: engine}
 	start := func() error { return agent.Main(context.Background(), o) }
 	if slices.Contains(args, "--stdio") {
 		parts := &lab.Parts{Program: netcfg.OwnProgram()}
