@@ -2,10 +2,12 @@ package remote_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -126,6 +128,35 @@ func TestUser(t *testing.T) {
 	says(t, s, "hello\n")
 	_ = s.Close()
 	nothingLeft(t, m)
+}
+
+// Who need not be root is let in, and does not become root where that is not allowed.
+func TestAnyUser(t *testing.T) {
+	m := testenv.NewSSHMachine(t, "any")
+	m.AddUser(t, "deploy", true)
+	for as, machine := range map[string]remote.Machine{"sudo": {}, "user": {NoSudo: true}} {
+		machine.Name, machine.Host, machine.User = "a", m.Name, "deploy"
+		s, err := remote.Open(t.Context(), machine, remote.Options{Program: testenv.Program(t)[0], SSH: m.SSH, AnyUser: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		says(t, s, "hello\n")
+		if s.RunsAs != as {
+			t.Errorf("it runs as %s, want %s", s.RunsAs, as)
+		}
+		root := false
+		for pid, command := range m.Processes() {
+			info, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+			if err == nil && strings.Contains(command, "venturi agent --stdio") && !strings.HasPrefix(command, "sudo") {
+				root = root || info.Sys().(*syscall.Stat_t).Uid == 0
+			}
+		}
+		if root != (as == "sudo") {
+			t.Errorf("as %s: an agent of root's: %v", as, root)
+		}
+		_ = s.Close()
+		nothingLeft(t, m)
+	}
 }
 
 // A killed controller closes nothing: its end of the stream just goes away.
