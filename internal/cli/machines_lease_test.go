@@ -21,7 +21,7 @@ type machinePair struct {
 	t        *testing.T
 	machines []*testenv.SSHMachine
 	flags    []string // that name them
-	before   []string // their settings
+	initial  []string // their settings
 }
 
 func newMachinePair(t *testing.T) *machinePair {
@@ -30,7 +30,7 @@ func newMachinePair(t *testing.T) *machinePair {
 	p.flags = []string{"--machines", "a=ssh://alpha,b=ssh://beta", "--ssh", strings.Join(testenv.SSHCommand(t, p.machines...), " ")}
 	for _, m := range p.machines {
 		m.Do(t, "ethtool", "-K", "eth0", "tso", "off", "gso", "off", "gro", "off")
-		p.before = append(p.before, p.settings(m))
+		p.initial = append(p.initial, p.settings(m))
 	}
 	return p
 }
@@ -101,8 +101,8 @@ func (p *machinePair) asBefore(which ...int) {
 			left, _ := filepath.Glob(m.Root() + "/dev/shm/venturi*")
 			return len(m.Processes()) == 0 && len(left) == 0
 		})
-		if after := p.settings(m); after != p.before[i] {
-			p.t.Errorf("%s was\n%s\nand is\n%s", m.Name, p.before[i], after)
+		if after := p.settings(m); after != p.initial[i] {
+			p.t.Errorf("%s was\n%s\nand is\n%s", m.Name, p.initial[i], after)
 		}
 		h, err := journal.ReadHistory(m.Root() + journal.Folder)
 		if err != nil || len(h.Txns) == 0 {
@@ -201,8 +201,8 @@ func TestChangeOfMachinesIsCut(t *testing.T) {
 			kill(b, "sleep 1000")
 			_ = c.Wait()
 			p.await(restoredWithin, "nothing left", func() bool { return len(b.Processes()) == 0 })
-			if after := p.settings(b); after != p.before[1] {
-				t.Errorf("%s was\n%s\nand is\n%s", b.Name, p.before[1], after)
+			if after := p.settings(b); after != p.initial[1] {
+				t.Errorf("%s was\n%s\nand is\n%s", b.Name, p.initial[1], after)
 			}
 		})
 	}

@@ -122,15 +122,15 @@ func (h *heldCommand) reply() Reply {
 
 // heldOutput is the output of a command, and knows when it is held.
 type heldOutput struct {
-	once  sync.Once
-	ready chan struct{}
-	text  bytes.Buffer
+	readyOnce sync.Once
+	ready     chan struct{}
+	text      bytes.Buffer
 }
 
 func (o *heldOutput) Write(b []byte) (int, error) {
 	n, err := o.text.Write(b)
 	if bytes.HasPrefix(o.text.Bytes(), []byte(ReadyLine)) {
-		o.once.Do(func() { close(o.ready) })
+		o.readyOnce.Do(func() { close(o.ready) })
 	}
 	return n, err
 }
