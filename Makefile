@@ -93,6 +93,12 @@ FUZZTIME ?= 100000x
 fuzz: setup ## run every fuzz test for a short time (FUZZTIME=20s)
 	GO=$(GO) scripts/fuzz $(FUZZTIME)
 
+# The name that the image has where it is loaded.
+IMAGE ?= venturi:$(or $(VERSION),latest)
+.PHONY: image
+image: dist ## write dist/venturi-image.tar, an OCI image of the static binary alone (IMAGE=registry/name:tag)
+	$(GO) run ./cmd/venturi-image -name $(IMAGE) -arch $$($(GO) env GOARCH)
+
 clean: ## remove what was built (not venturi-runs/)
 	rm -rf bin dist
 

@@ -20,6 +20,8 @@ require (
 	github.com/mattn/go-runewidth v0.0.31
 	github.com/mdlayher/genetlink v1.3.2
 	github.com/mdlayher/netlink v1.7.3-0.20250113171957-fbb4dce95f42
+	github.com/opencontainers/go-digest v1.0.0
+	github.com/opencontainers/image-spec v1.1.1
 	github.com/osrg/gobgp/v4 v4.8.0
 	github.com/ovn-org/libovsdb v0.7.0
 	github.com/pkg/browser v0.0.0-20240102092130-5ac0b6a4141c

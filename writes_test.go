@@ -36,6 +36,7 @@ var writers = []struct {
 			"internal/vm":                "the console's log, a config for `venturi guest`, and below /run what KVM was found to be",
 			"internal/testenv":           "what tests need",
 			"internal/report/reporttest": "golden files",
+			"cmd/venturi-image":          "the file that the image is asked for in",
 		},
 		"files of a machine are written by setting and netcfg alone",
 	},
@@ -112,11 +113,11 @@ func TestWritesOnlyInWriters(t *testing.T) {
 // Nobody reads the environment or ends the process behind the back of main.
 func TestProcessStateOnlyInMain(t *testing.T) {
 	allowed := map[string][]string{
-		"Exit":   {"cmd/venturi", "cmd/venturi-bench"},
-		"Args":   {"cmd/venturi", "cmd/venturi-bench", "internal/lab"}, // the lock names who holds it
+		"Exit":   {"cmd/venturi", "cmd/venturi-bench", "cmd/venturi-image"},
+		"Args":   {"cmd/venturi", "cmd/venturi-bench", "cmd/venturi-image", "internal/lab"}, // the lock names who holds it
 		"Stdin":  {"cmd/venturi", "cmd/venturi-bench"},
 		"Stdout": {"cmd/venturi", "cmd/venturi-bench"},
-		"Stderr": {"cmd/venturi", "cmd/venturi-bench"},
+		"Stderr": {"cmd/venturi", "cmd/venturi-bench", "cmd/venturi-image"},
 		"Getenv": {"cmd/venturi", "cmd/venturi-bench", "internal/tool", "internal/netcfg", "internal/setting", "internal/feature", // PATH, to find a program or for a child
 			"internal/kernel"}, // where kernels are kept
 		"Chdir":  nil,
