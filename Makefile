@@ -47,6 +47,11 @@ test-long: setup-long bin/venturi ## run the long tests in full size, and concur
 	$(SUDO) bin/venturi kernel fetch $(KERNELS)
 	GO=$(GO) exec scripts/test long
 
+.PHONY: test-cluster
+test-cluster: setup-test ## raise a Kubernetes cluster of two nodes, and run the tests on it (less than 15 minutes; the first time, ten minutes and more to build Kubernetes)
+	$(MAKE) image IMAGE=venturi.test/venturi:1
+	$(if $(SUDO),sudo --preserve-env=PATH) env GO=$(GO) scripts/test-cluster
+
 test-kernels: setup-test bin/venturi ## run the tests of paths and of devices' knobs under several kernels (less than 30 minutes; PART=all: the fast path too, half an hour a kernel)
 	$(SUDO) bin/venturi kernel fetch $(sort $(KERNELS) $(TEST_KERNELS))
 	GO=$(GO) scripts/test-kernels $(PART) $(TEST_KERNELS)

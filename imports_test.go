@@ -155,7 +155,7 @@ var reserved = []struct {
 		"what a command shows is no business of what it shows"},
 	{inModule("internal/bench/..."), []string{"cmd/venturi-bench", "internal/bench/benchcli"}, true,
 		"benchmarks of Venturi itself are no part of the product"},
-	{"k8s.io/...", []string{"internal/kube"}, true,
+	{"k8s.io/...", []string{"internal/kube", "internal/testenv/cluster/bin"}, true,
 		"what a cluster is made of is the kube package's secret"},
 	{"go.yaml.in/yaml/v3", []string{"internal/study", "internal/yamledit", "internal/knob/k8s", "internal/remote"}, false,
 		"only study files, files of machines and the manifests whose single values knobs change are YAML; who carries a study out or prints it knows nothing of that"},
@@ -164,6 +164,7 @@ var reserved = []struct {
 		"a study asks for comparisons and tables; neither compare nor report depends on what asks"},
 	{inModule("internal/testenv"), []string{"internal/report/reporttest", "internal/testenv/agenttest", "internal/testenv/traffic", "internal/testenv/fastpathtest", "internal/testenv/comparetest"}, false,
 		"it makes and breaks namespaces for tests, and is no part of the product"},
+	{inModule("internal/testenv/cluster/..."), nil, false, "it raises a Kubernetes cluster for tests, and is no part of the product"},
 	{"github.com/hashicorp/yamux", []string{"internal/guest", "internal/vm"}, true, "the two ends of a channel know what it is made of, and nobody else"},
 	{"github.com/cavaliergopher/cpio", []string{"internal/vm"}, false, "the first file system of a guest is made in one place"},
 	{"unsafe", []string{"internal/load", "internal/host", "internal/nft", "internal/fastpath/topology", "internal/netcfg", "internal/setting", "internal/meter", "internal/tool"}, true,
@@ -172,10 +173,14 @@ var reserved = []struct {
 	{"al.essio.dev/pkg/shellescape", []string{"internal/sanitize"}, false, "words of commands are quoted in one place"},
 }
 
+// testCluster is how the folders of what raises a cluster begin: all of it is for tests.
+const testCluster = "internal/testenv/cluster"
+
 func TestReservedImports(t *testing.T) {
 	for _, s := range allSources(t) {
 		for _, rule := range reserved {
-			if s.generated || s.test && !rule.tests || slices.Contains(rule.by, s.dir) {
+			forTests := s.test || strings.HasPrefix(s.dir, testCluster)
+			if s.generated || forTests && !rule.tests || slices.Contains(rule.by, s.dir) {
 				continue
 			}
 			if s.dir == "internal/testenv" && rule.what == inModule("internal/testenv") {

@@ -35,6 +35,7 @@ var writers = []struct {
 			"internal/guest":             "the virtual machine whose first process it is",
 			"internal/vm":                "the console's log, a config for `venturi guest`, and below /run what KVM was found to be",
 			"internal/testenv":           "what tests need",
+			"internal/testenv/cluster":   "state, keys and cgroups of a cluster for tests",
 			"internal/report/reporttest": "golden files",
 			"cmd/venturi-image":          "the file that the image is asked for in",
 		},
@@ -55,13 +56,14 @@ var writers = []struct {
 			"internal/fastpath/kernel": "the bpffs that the programs of a fast path are pinned in",
 			"internal/guest":           "the virtual machine whose first process it is",
 			"internal/testenv":         "what tests need",
+			"internal/testenv/cluster": "mounts of the nodes of a cluster for tests",
 		},
 		"namespaces and processes are made and ended by netcfg alone",
 	},
 	{
 		"syscall",
 		regexp.MustCompile(`^(Mount|Unmount|Unshare|Kill|Exec|ForkExec|StartProcess)$`),
-		map[string]string{"internal/testenv": "what tests need", "internal/netcfg": "processes of the lab"},
+		map[string]string{"internal/testenv": "what tests need", "internal/testenv/cluster": "processes of a cluster for tests", "internal/netcfg": "processes of the lab"},
 		"namespaces and processes are made and ended by netcfg alone",
 	},
 	{
