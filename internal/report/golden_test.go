@@ -49,6 +49,7 @@ var samples = []sample{
 	{"beside.table", backgroundStream, view.Options{}},
 	{"beside.csv", backgroundStream, view.Options{Format: "csv"}},
 	{"beside.json", backgroundStream, view.Options{Format: "json"}},
+	{"curve.table", curve, view.Options{}},
 	{"schedule.qperf", schedule, view.Options{Style: "qperf"}},
 	{"interrupted.table", interrupted, view.Options{}},
 	{"one-series.table", oneSeries, view.Options{}},
@@ -130,6 +131,9 @@ func backgroundStream() *result.Record {
 	t.Arms[3].Loss = 0.02
 	return recordtest.Make(t)
 }
+
+// curve has the latency beside shares of what each path carries.
+func curve() *result.Record { return recordtest.Make(reporttest.Small(recordtest.Curve(0, 0.5, 0.9)...)) }
 
 func interrupted() *result.Record {
 	rec := recordtest.Make(reporttest.Small(recordtest.TCPLat))

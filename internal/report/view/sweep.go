@@ -23,8 +23,12 @@ func blocks(rec *result.Record, s *analysis.Summary, n *notes) []Block {
 			out = append(out, sweepBlock(group, rec, s, n))
 			continue
 		}
-		for _, c := range group {
-			out = append(out, cellBlock(c, rec, s, n))
+		for _, cells := range byCurve(group) {
+			if len(cells) > 1 {
+				out = append(out, curveBlock(cells, rec, s, n))
+				continue
+			}
+			out = append(out, cellBlock(cells[0], rec, s, n))
 		}
 	}
 	return out
