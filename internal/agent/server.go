@@ -212,6 +212,11 @@ func (s *server) Run(ctx context.Context, req *agentpb.SeriesRequest) (*agentpb.
 		slices, err = s.engine.Run(ctx, plan, pauseObserver{rec, ctx, &s.pulse}, guests)
 	}()
 	if !endsInTime(ctx, ended) {
+		go func() { // an agent that lives on must not stay quiet, nor keep what the meters opened
+			<-ended
+			quiet()
+			_ = rec.Close() // nobody waits for what it says
+		}()
 		return &agentpb.RunReply{Stopped: true, Failure: failureToPB(context.Canceled)}, nil
 	}
 	quiet()

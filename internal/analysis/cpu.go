@@ -250,7 +250,7 @@ func (d *armData) counters(shared bool) map[string]int64 {
 		add(m)
 	}
 	for _, m := range d.meters {
-		if m.Name != cpuMeter && m.Name != softnetMeter && m.Name != accelMeter {
+		if isSum(m) {
 			add(m)
 		}
 	}

@@ -64,6 +64,8 @@ type Row struct {
 	Latency  *Latency         `json:"latency,omitempty"`
 	Stream   *Stream          `json:"stream,omitempty"`
 	CPU      *CPU             `json:"cpu,omitempty"`
+	// Threads used CPU time during the slices, the busiest first.
+	Threads []Thread `json:"threads,omitempty"`
 	// Background is what the stream beside the load carried; nil: there was none.
 	Background *BackgroundTraffic `json:"beside,omitempty"`
 	// Offered is what became of the rate of a stream that has one.
@@ -188,6 +190,24 @@ type CPU struct {
 	Ratio      *stats.Ratio       `json:"ratio,omitempty"`
 	Resolution string             `json:"resolution,omitempty"`
 }
+
+// Thread is what a thread used of a core.
+type Thread struct {
+	// Name is its own, behind that of its process where they differ: ksoftirqd/0,
+	// ovs-vswitchd/handler1.
+	Name    string  `json:"name"`
+	Machine string  `json:"machine,omitempty"` // where machines do not share cores
+	Share   float64 `json:"share"`             // of the time of the slices, 0 to 1
+	// Load: it is an end of the load, or of the stream beside it.
+	Load bool `json:"load,omitempty"`
+}
+
+// FullThread is the share from which a thread counts as full: its time is booked at ticks, and
+// the ends of a slice are in it.
+const FullThread = 0.9
+
+// Full tells whether the thread had no time left.
+func (t *Thread) Full() bool { return t.Share >= FullThread }
 
 // Agreement compares our figure with that of another tool on the same path.
 type Agreement struct {

@@ -2,6 +2,7 @@ package load
 
 import (
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,9 +21,9 @@ func (p *passive) takeCalls() error {
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 			hot = false // nobody has called for long: the slice is over, its end seen or not
-		case errors.Is(err, unix.ECONNABORTED):
-		case err != nil:
+		case err != nil && acceptFailed(err) != nil:
 			return err
+		case err != nil:
 		case !p.callers.include(&from):
 			p.server.refuse(conn)
 		default:
@@ -61,4 +62,20 @@ func (p *passive) takeCall(conn socket) (hot bool) {
 		conn.close()
 	}
 	return conn.hot
+}
+
+// acceptPause is how long a thread waits that has no room for a connection.
+const acceptPause = 10 * time.Millisecond
+
+// acceptFailed tells whether an error of accept ends the listener; nil: it is of one connection,
+// or passes. As Linux gives a new connection's own errors to accept, those are many.
+func acceptFailed(err error) error {
+	switch {
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM):
+		time.Sleep(acceptPause) // the connection still waits
+		return nil
+	case errors.Is(err, unix.EBADF), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOTSOCK), errors.Is(err, unix.EFAULT):
+		return err
+	}
+	return nil
 }

@@ -119,10 +119,10 @@ func (a *admission) handle(number int) error {
 func (a *admission) accept(end *passive) error {
 	conn, err := end.entry.accept()
 	switch {
-	case errors.Is(err, unix.ECONNABORTED):
-		return nil
-	case err != nil:
+	case err != nil && acceptFailed(err) != nil:
 		return fmt.Errorf("accept: %w", err)
+	case err != nil:
+		return nil
 	case end.hasClient:
 		a.server.refuse(conn)
 		return nil

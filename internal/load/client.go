@@ -145,7 +145,7 @@ func (a *active) connect(flow int) (err error) {
 // work runs tasks on one thread, which ends with it.
 func (a *active) work() {
 	err := host.Do(a.namespace, func() error {
-		err := pin(a.plan.ClientCPU)
+		err := pinAs(a.load.Name+" client", a.plan.ClientCPU)
 		if err == nil && (a.load.Kind == Scheduled || a.messageRate() > 0) {
 			err = exactTimers()
 		}

@@ -12,7 +12,7 @@ const forever = time.Duration(-1)
 
 // echoAll is the passive end of all flows of an arm, on one thread.
 func (s *Server) echoAll(ends []*passive) error {
-	if err := pin(s.plan.ServerCPU); err != nil {
+	if err := pinAs(s.load.Name+" server", s.plan.ServerCPU); err != nil {
 		return err
 	}
 	c, err := newEpollGroup(len(ends))

@@ -52,6 +52,10 @@ type icmpProber struct {
 	out   []byte
 	in    []byte
 
+	// offset is by how much the clock of the day was ahead of the client's when an answer was
+	// last taken, ns: it changes when that clock is set.
+	offset int64
+
 	header  unix.Msghdr
 	vector  unix.Iovec
 	control [64]byte // for the time of arrival
@@ -84,6 +88,7 @@ func newICMPProber(ends Pair, id int, clock clock, token uint64, size int) (*icm
 	if err != nil {
 		return nil, err
 	}
+	p.offset = p.wallAhead(time.Now())
 	p.out[0] = icmpEchoRequest
 	binary.BigEndian.PutUint16(p.out[4:], uint16(id))
 	binary.BigEndian.PutUint64(p.out[icmpHeader:], token)
@@ -152,11 +157,26 @@ func (p *icmpProber) receive() (number uint64, at int64, ok bool, err error) {
 	return binary.BigEndian.Uint64(b[icmpHeader+8:]), at, true, nil
 }
 
+// wallAhead is by how much the clock of the day is ahead of the client's.
+func (p *icmpProber) wallAhead(now time.Time) int64 {
+	return now.UnixNano() - int64(now.Sub(p.clock.base))
+}
+
+// steppedClock is how far the two clocks drift apart between two answers at most, where none of
+// them is set.
+const steppedClock = time.Millisecond
+
 // arrival says by the client's clock when the packet that was just received came in. The
-// kernel's stamp is of the clock of the day, which may be set: it only tells how long ago.
+// kernel's stamp is of the clock of the day: it only tells how long ago, and nothing where that
+// clock was set since the answer before.
 func (p *icmpProber) arrival() int64 {
 	now := time.Now()
 	at := int64(now.Sub(p.clock.base))
+	moved := p.wallAhead(now) - p.offset
+	p.offset += moved
+	if time.Duration(moved).Abs() > steppedClock {
+		return at
+	}
 	const headerLen = unix.SizeofCmsghdr
 	if int(p.header.Controllen) < headerLen+int(unsafe.Sizeof(unix.Timespec{})) {
 		return at
@@ -168,7 +188,7 @@ func (p *icmpProber) arrival() int64 {
 	stamp := (*unix.Timespec)(unsafe.Pointer(&p.control[headerLen]))
 	ago := now.UnixNano() - syscall.TimespecToNsec(syscall.Timespec(*stamp))
 	if ago < 0 || ago > scheduleTimeout.Nanoseconds() {
-		return at // the clock was set meanwhile
+		return at // no time that makes sense
 	}
 	return at - ago
 }

@@ -205,7 +205,7 @@ func (s *Server) open(arm, flow int) (*passive, error) {
 }
 
 func (p *passive) run() error {
-	if err := pin(p.server.plan.ServerCPU); err != nil {
+	if err := pinAs(p.server.load.Name+" server", p.server.plan.ServerCPU); err != nil {
 		return err
 	}
 	if !p.awaitClient() {

@@ -340,6 +340,18 @@ func (s socket) segments() (sent, again int64) {
 	return int64(info.Data_segs_out), int64(info.Total_retrans)
 }
 
+// pinAs is pin, and names the thread, for whoever looks at what uses the CPU.
+func pinAs(name string, cpu int) error {
+	if err := pin(cpu); err != nil {
+		return err
+	}
+	b, err := unix.BytePtrFromString(name) // the kernel cuts it to 15 bytes
+	if err != nil {
+		return err
+	}
+	return os.NewSyscallError("name thread", unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(b)), 0, 0, 0))
+}
+
 // pin locks the goroutine to its thread and the thread to cpu. The goroutine
 // must end without unlocking: the thread then dies with it.
 //

@@ -313,6 +313,11 @@ func BenchmarkSample(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer s.Close()
+			if some, ok := s.(growing); ok {
+				if err := some.Refresh(); err != nil {
+					b.Fatal(err)
+				}
+			}
 			b.Log(s.Resolution())
 			dst := make([]int64, len(s.Keys()))
 			b.ReportAllocs()

@@ -34,6 +34,7 @@ var Table = []Entry{
 	{"udp", "datagrams, and those lost to errors and full buffers, of an arm's namespaces", openUDP},
 	{"links", "drops and errors of the devices in an arm's namespaces", openLinks},
 	{"accel", "packets that an arm's fast path carried, and why others went slow", openAccel},
+	{"threads", "CPU time of each thread of the machine, the kernel's included", openThreads},
 }
 
 // Arm is what a meter needs to know of an arm on this machine.
@@ -78,6 +79,18 @@ type partial interface {
 // is. Of these the most that was there at the end of a slice is kept.
 type leveled interface {
 	Level(key int) bool
+}
+
+// growing is a [Sampler] whose keys get more. Keys that are there stay where they are.
+type growing interface {
+	// Refresh finds what has come up. It is called before the first slice of each arm.
+	Refresh() error
+}
+
+// sparse is a [Sampler] most of whose keys say nothing: values below a part of the time are left
+// out.
+type sparse interface {
+	Least() float64
 }
 
 // Names lists the meters of [Table].

@@ -92,7 +92,7 @@ func TestEveryMeterHasAFixture(t *testing.T) {
 	names := Names()
 	slices.Sort(names)
 	// That of accel is made in its own test: it is no file.
-	if want := []string{"accel", "cpu", "links", "softnet", "tcp", "udp"}; !slices.Equal(names, want) {
+	if want := []string{"accel", "cpu", "links", "softnet", "tcp", "threads", "udp"}; !slices.Equal(names, want) {
 		t.Errorf("the table has %v, the tests know %v", names, want)
 	}
 	for _, e := range Table {

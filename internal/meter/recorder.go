@@ -92,6 +92,9 @@ func (r *Recorder) Begin(arm int) {
 	for i := len(r.runs) - 1; i >= 0; i-- {
 		run := &r.runs[i]
 		a := &run.arms[arm]
+		if some, ok := run.sampler.(growing); ok && a.slices == 0 {
+			run.grow(some, arm)
+		}
 		a.open = true
 		a.started = time.Now()
 		if err := run.sampler.Sample(arm, a.begin); err != nil {
@@ -133,6 +136,28 @@ func (r *Recorder) End(arm int) {
 	}
 }
 
+// grow makes room for what has come up. In a slice of another arm that runs, it counts from now.
+func (run *openMeter) grow(some growing, arm int) {
+	if err := some.Refresh(); err != nil {
+		run.arms[arm].fail(err)
+	}
+	more := len(run.sampler.Keys()) - len(run.keys)
+	if more == 0 {
+		return
+	}
+	run.keys = run.sampler.Keys()
+	run.level = append(run.level, make([]bool, more)...)
+	run.now = append(run.now, make([]int64, more)...)
+	if err := run.sampler.Sample(arm, run.now); err != nil {
+		run.arms[arm].fail(err)
+	}
+	for i := range run.arms {
+		a := &run.arms[i]
+		a.begin = append(a.begin, run.now[len(run.now)-more:]...)
+		a.sum = append(a.sum, make([]int64, more)...)
+	}
+}
+
 func (a *account) fail(err error) {
 	a.failed++
 	a.err = err
@@ -171,8 +196,15 @@ func (run *openMeter) values(a *account) map[string]int64 {
 	if a.slices == 0 || a.failed > 0 {
 		return nil
 	}
-	values := make(map[string]int64, len(run.keys))
+	values, least := map[string]int64{}, int64(0)
+	some, isSparse := run.sampler.(sparse)
+	if isSparse {
+		least = max(1, int64(some.Least()*float64(a.wall.Nanoseconds())))
+	}
 	for k, key := range run.keys {
+		if isSparse && a.sum[k] < least {
+			continue
+		}
 		values[key] = a.sum[k]
 	}
 	return values

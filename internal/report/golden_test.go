@@ -49,6 +49,8 @@ var samples = []sample{
 	{"beside.table", backgroundStream, view.Options{}},
 	{"beside.csv", backgroundStream, view.Options{Format: "csv"}},
 	{"beside.json", backgroundStream, view.Options{Format: "json"}},
+	{"threads.table", fullThread, view.Options{Verbose: true}},
+	{"threads.md", fullThread, view.Options{Format: "md"}},
 	{"curve.table", curve, view.Options{}},
 	{"schedule.qperf", schedule, view.Options{Style: "qperf"}},
 	{"interrupted.table", interrupted, view.Options{}},
@@ -132,8 +134,28 @@ func backgroundStream() *result.Record {
 	return recordtest.Make(t)
 }
 
+// fullThread has a path whose packets are all in the hands of one thread.
+func fullThread() *result.Record {
+	rec := recordtest.Make(reporttest.Small(recordtest.UDPMsg, recordtest.Background))
+	for series := range rec.Plan.Series {
+		for _, c := range rec.Plan.Cells {
+			for _, arm := range []string{"host", "vxlan"} {
+				m := result.Meter{Cell: c.Name, Arm: arm, Series: series, Machine: "a", Name: "threads", WallNs: 1e9, Values: map[string]int64{
+					"venturi/" + c.Load + " client#4" + arm: 95e7, "ksoftirqd/1#21": 2e7, "kworker/0:1#77": 4e7, "idle#5": 1e6}}
+				if arm == "vxlan" {
+					m.Values["ksoftirqd/1#21"] = 97e7
+				}
+				rec.Meters = append(rec.Meters, m)
+			}
+		}
+	}
+	return rec
+}
+
 // curve has the latency beside shares of what each path carries.
-func curve() *result.Record { return recordtest.Make(reporttest.Small(recordtest.Curve(0, 0.5, 0.9)...)) }
+func curve() *result.Record {
+	return recordtest.Make(reporttest.Small(recordtest.Curve(0, 0.5, 0.9)...))
+}
 
 func interrupted() *result.Record {
 	rec := recordtest.Make(reporttest.Small(recordtest.TCPLat))

@@ -144,6 +144,11 @@ func writeCPU(out io.Writer, lines []view.CPULine, width int) {
 		}
 		writeHanging(out, width, first, strings.ReplaceAll(text, gap, view.NoBreak+view.NoBreak))
 	}
+	for _, l := range lines {
+		if l.Threads != "" {
+			writeHanging(out, width, indent+"threads, "+view.Pad(l.Path+":", name+1, true)+gap, l.Threads)
+		}
+	}
 }
 
 // fit drops the columns that matter least until the block fits.

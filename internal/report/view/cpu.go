@@ -42,13 +42,17 @@ func cpuLines(c *analysis.Cell) []CPULine {
 	var out []CPULine
 	for i := range c.Rows {
 		if r := &c.Rows[i]; r.CPU != nil {
-			out = append(out, CPULine{sanitize.Text(r.Arm.Name), ClassText(r.CPU), "cores " + CoreText(r.CPU)})
+			out = append(out, CPULine{sanitize.Text(r.Arm.Name), ClassText(r.CPU), "cores " + CoreText(r.CPU), ""})
+			if len(r.Threads) > 0 {
+				out[len(out)-1].Threads = threadText(r)
+			}
 		}
 	}
 	return out
 }
 
-type CPULine struct{ Path, Classes, Cores string }
+// CPULine is what a path's CPU time was spent in, and by which threads; no Threads: not known.
+type CPULine struct{ Path, Classes, Cores, Threads string }
 
 // ClassText splits the CPU time by class, the largest first: shares of the
 // time that the kernel accounted for. Guest time is within user's.

@@ -135,7 +135,7 @@ func trafficNotes(r *analysis.Row, c *analysis.Cell, rec *result.Record) []strin
 		note("%s, %s: the schedule was not kept within %s: at the 99th percentile a request left %s late, %d of %s missed their slot. The client's machine was busy, and the round trips include the delay",
 			CellName(c.Cell), name, unit.Duration(analysis.LatenessKept), unit.Duration(l.LatenessP99), l.Missed, unit.Count(l.Requests))
 	}
-	out = append(out, BackgroundNotes(r, c)...)
+	out = append(append(out, BackgroundNotes(r, c)...), threadNotes(r, c)...)
 	if r.Unreadable > 0 {
 		note("%s, %s: %d histograms cannot be read, percentiles are without them", CellName(c.Cell), name, r.Unreadable)
 	}

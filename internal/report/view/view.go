@@ -153,7 +153,7 @@ func cellBlock(c *analysis.Cell, rec *result.Record, s *analysis.Summary, n *not
 	}
 	cols = append(cols, trafficColumns(c)...)
 	cols = append(cols, cpuColumns(c, base)...)
-	cols = append(cols, cpuFields(c)...)
+	cols = append(append(cols, cpuFields(c)...), threadFields(c)...)
 	for _, f := range cols {
 		b.Columns = append(b.Columns, f.Column)
 	}

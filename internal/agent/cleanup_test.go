@@ -1,0 +1,53 @@
+package agent
+
+import (
+	"context"
+	"runtime/debug"
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/agent/agentpb"
+	"github.com/venturi-net/venturi/internal/load"
+)
+
+// A series that is given up before it ends is cleaned up after when it does.
+func TestRunGivenUp(t *testing.T) {
+	before := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(before)
+	runs, letGo := make(chan bool), make(chan bool)
+	s := newServer("m1", "test", Engine{Run: func(context.Context, load.Plan, load.SliceObserver, load.GuestDialer) ([]load.SliceResult, error) {
+		runs <- true
+		<-letGo
+		return nil, context.Canceled
+	}})
+	plan, err := planToPB(load.Plan{Token: 7, Load: "udp_lat"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	replied := make(chan *agentpb.RunReply)
+	go func() {
+		reply, err := s.Run(t.Context(), &agentpb.SeriesRequest{Plan: plan})
+		if err != nil {
+			t.Error(err)
+		}
+		replied <- reply
+	}()
+	<-runs
+	if _, err := s.Stop(t.Context(), &agentpb.StopRequest{Token: 7, Abort: true}); err != nil {
+		t.Fatal(err)
+	}
+	if reply := <-replied; !reply.GetStopped() {
+		t.Errorf("reply %v, want one of a series that was stopped", reply)
+	}
+	close(letGo)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		now := debug.SetGCPercent(100)
+		if now == 100 {
+			return
+		}
+		debug.SetGCPercent(now)
+		if time.Now().After(end) {
+			t.Fatal("the garbage collector is still off")
+		}
+	}
+}

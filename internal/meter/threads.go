@@ -1,0 +1,188 @@
+package meter
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// The threads meter tells which threads of the machine used CPU time: those of the kernel
+// (ksoftirqd, vhost, kworker), of a switch or a virtual machine, and of the loads. A packet
+// that is carried in an interrupt is in the time of the thread that was interrupted, which the
+// cpu meter's classes show.
+type threads struct {
+	root string
+	tids map[int]bool // by number
+	list []thread
+	keys []string
+	// surveys is in how many more samples all threads are read. After them only those are
+	// that have run: a machine has hundreds of others.
+	surveys int
+}
+
+type thread struct {
+	f    *file // nil: it has ended, or not run so far, and is not read any more
+	last int64 // what it had used when it was last seen
+	runs bool  // it has used something since it was first seen
+}
+
+const (
+	// mostThreads bounds the files that are held open, and the time that a sample takes.
+	mostThreads = 2048
+	// leastThread is the part of the time from which a thread is worth its name.
+	leastThread = 0.001
+	// surveySamples is how many samples of each arm look at all threads: those of two slices.
+	surveySamples = 4
+)
+
+// openThreads finds no thread yet: those of the loads start after it.
+func openThreads(s Setup) (Sampler, error) {
+	if _, err := os.Stat(filepath.Join(s.Root, "proc")); err != nil {
+		return nil, err
+	}
+	return &threads{root: s.Root, tids: map[int]bool{}, surveys: surveySamples * len(s.Arms)}, nil
+}
+
+func (m *threads) Keys() []string { return m.keys }
+
+func (m *threads) Resolution() string {
+	text := "CPU time of threads that ran in the first two rounds: as the scheduler books it, for a thread that runs up to a tick late"
+	if len(m.list) == mostThreads {
+		text += fmt.Sprintf("; only %d threads are read", mostThreads)
+	}
+	return text
+}
+
+// Least is of [sparse].
+func (m *threads) Least() float64 { return leastThread }
+
+// Refresh is of [growing]. Threads that end meanwhile are left out.
+func (m *threads) Refresh() error {
+	processes, err := numbers(filepath.Join(m.root, "proc"))
+	if err != nil {
+		return err
+	}
+	for _, process := range processes {
+		ids, err := numbers(filepath.Join(m.root, "proc", strconv.Itoa(process), "task"))
+		if err != nil {
+			continue
+		}
+		for _, id := range ids {
+			if !m.tids[id] && len(m.list) < mostThreads {
+				m.tids[id] = m.add(process, id)
+			}
+		}
+	}
+	return nil
+}
+
+// numbers lists what of a folder has a number for a name.
+func numbers(folder string) ([]int, error) {
+	d, err := os.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}
+
+// add opens a thread; false: it is gone, or the kernel does not tell its time.
+func (m *threads) add(process, id int) bool {
+	of := filepath.Join("proc", strconv.Itoa(process))
+	task := filepath.Join(of, "task", strconv.Itoa(id))
+	name, err := os.ReadFile(filepath.Join(m.root, task, "comm"))
+	if err != nil {
+		return false
+	}
+	owner, err := os.ReadFile(filepath.Join(m.root, of, "comm"))
+	if err != nil {
+		return false
+	}
+	f, err := openFile(m.root, filepath.Join(task, "schedstat"))
+	if err != nil {
+		return false
+	}
+	f.buf = f.buf[:64] // three numbers
+	t := thread{f: f}
+	t.sample()
+	t.runs = false
+	m.list = append(m.list, t)
+	m.keys = append(m.keys, threadName(string(owner), string(name))+"#"+strconv.Itoa(id))
+	return true
+}
+
+// threadName is the thread's name behind that of its process, where they differ. Of a worker of
+// the kernel the work is left out, which is another all the time.
+func threadName(process, thread string) string {
+	process, thread = strings.TrimSpace(process), strings.TrimSpace(thread)
+	if strings.HasPrefix(thread, "kworker/") {
+		thread, _, _ = strings.Cut(thread, "-")
+		return thread
+	}
+	if process == thread {
+		return thread
+	}
+	return process + "/" + thread
+}
+
+func (m *threads) Sample(_ int, dst []int64) error {
+	for i := range m.list {
+		t := &m.list[i]
+		t.sample()
+		dst[i] = t.last
+	}
+	if m.surveys--; m.surveys == 0 {
+		for i := range m.list {
+			if t := &m.list[i]; !t.runs {
+				_ = t.close() // it was only read
+			}
+		}
+	}
+	return nil
+}
+
+// sample reads what the thread has used, unless it has ended: then it uses no more.
+func (t *thread) sample() {
+	if t.f == nil {
+		return
+	}
+	b, err := t.f.read()
+	n, _, ok := number(bytes.TrimSpace(b))
+	if err != nil || !ok {
+		_ = t.close()
+		return
+	}
+	t.runs = t.runs || n != t.last
+	t.last = n
+}
+
+func (t *thread) close() error {
+	if t.f == nil {
+		return nil
+	}
+	err := t.f.close()
+	t.f = nil
+	return err
+}
+
+func (m *threads) Close() error {
+	var errs []error
+	for i := range m.list {
+		errs = append(errs, m.list[i].close())
+	}
+	return errors.Join(errs...)
+}

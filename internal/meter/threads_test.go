@@ -1,0 +1,113 @@
+package meter
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fakeThread makes a thread of a process in a fixture, which has used some ns.
+func fakeThread(t *testing.T, root string, process, id int, owner, name string, ns int) {
+	t.Helper()
+	of := filepath.Join(root, "proc", strconv.Itoa(process))
+	task := filepath.Join(of, "task", strconv.Itoa(id))
+	if err := os.MkdirAll(task, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for file, text := range map[string]string{
+		filepath.Join(of, "comm"):        owner + "\n",
+		filepath.Join(task, "comm"):      name + "\n",
+		filepath.Join(task, "schedstat"): strconv.Itoa(ns) + " 5 7\n",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Threads are named, those that come up before an arm's first slice are found, and each counts
+// from the slice in which it was found.
+func TestThreadsFixture(t *testing.T) {
+	root := t.TempDir()
+	fakeThread(t, root, 17, 17, "ksoftirqd/1", "ksoftirqd/1", 1000)
+	fakeThread(t, root, 30, 30, "kworker/0:1-events", "kworker/0:1-events", 500)
+	fakeThread(t, root, 800, 801, "ovs-vswitchd", "handler1", 100)
+	r, err := NewRecorder("m1", []string{"threads"}, Setup{Root: root, Arms: []Arm{{Name: "a"}, {Name: "b"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	second := int(time.Second)
+	r.Begin(0)
+	fakeThread(t, root, 17, 17, "ksoftirqd/1", "ksoftirqd/1", 1000+second)
+	fakeThread(t, root, 900, 900, "qemu", "qemu", 5*second)
+	r.Begin(1) // finds it, and so a slice of the other arm that runs counts it from here
+	fakeThread(t, root, 900, 900, "qemu", "qemu", 6*second)
+	if err := os.RemoveAll(filepath.Join(root, "proc", "800")); err != nil {
+		t.Fatal(err)
+	}
+	r.End(1)
+	r.End(0)
+	got := map[string]map[string]int64{}
+	for _, m := range r.Meters() {
+		if m.Resolution == "" || strings.Contains(m.Resolution, "not read") {
+			t.Errorf("%s: %q", m.Arm, m.Resolution)
+		}
+		got[m.Arm] = m.Values
+	}
+	if want := map[string]int64{"ksoftirqd/1#17": int64(second), "qemu#900": int64(second)}; !maps.Equal(got["a"], want) {
+		t.Errorf("a: %v, want %v", got["a"], want)
+	}
+	if want := map[string]int64{"qemu#900": int64(second)}; !maps.Equal(got["b"], want) {
+		t.Errorf("b: %v, want %v", got["b"], want)
+	}
+	for names, want := range map[[2]string]string{
+		{"ovs-vswitchd\n", "pmd-c01/id:3\n"}:         "ovs-vswitchd/pmd-c01/id:3",
+		{"kworker/u8:2-flush", "kworker/u8:2-flush"}: "kworker/u8:2",
+		{"vhost-812", "vhost-812"}:                   "vhost-812",
+	} {
+		if got := threadName(names[0], names[1]); got != want {
+			t.Errorf("%q: %q, want %q", names, got, want)
+		}
+	}
+}
+
+// A thread that spins during a slice is found by its name, and has most of that time.
+func TestThreadThatSpins(t *testing.T) {
+	if _, err := os.Stat("/proc/self/schedstat"); err != nil {
+		t.Skip("this kernel does not tell the time of threads")
+	}
+	r, err := NewRecorder("m1", []string{"threads"}, Setup{Arms: []Arm{{Name: "a"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	begin, began, done := make(chan bool), make(chan string), make(chan bool)
+	go func() {
+		runtime.LockOSThread()
+		id, _ := os.Readlink("/proc/thread-self")
+		began <- filepath.Base(id)
+		<-begin
+		for start := threadTime(t); threadTime(t)-start < 30*time.Millisecond; {
+		}
+		done <- true
+		<-begin // of one that has ended nothing is to be read
+	}()
+	defer close(begin)
+	id := <-began
+	r.Begin(0)
+	begin <- true
+	<-done
+	r.End(0)
+	for key, ns := range r.Meters()[0].Values {
+		if strings.HasSuffix(key, "#"+id) && ns > int64(20*time.Millisecond) { // a tick may be missing
+			return
+		}
+	}
+	t.Errorf("thread %s is not among %v", id, r.Meters()[0].Values)
+}
