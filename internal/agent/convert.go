@@ -20,7 +20,7 @@ func planToPB(p load.Plan) (*agentpb.Plan, error) {
 	out := &agentpb.Plan{
 		Token: p.Token, Load: p.Load, Size: int64(p.Size), Flows: int64(p.Flows), Batch: int64(p.Batch),
 		Slice: int64(p.Slice), Head: int64(p.Head), ClientCpu: int64(p.ClientCPU), ServerCpu: int64(p.ServerCPU),
-		Congestion: p.Congestion, Rate: p.Rate, Nonce: p.Nonce[:],
+		Congestion: p.Congestion, Rate: p.Rate, Response: int64(p.Response), Nonce: p.Nonce[:],
 	}
 	if b := p.Background; b != nil {
 		out.Beside = &agentpb.Background{Load: b.Load, Size: int64(b.Size), Flows: int64(b.Flows), Rate: b.Rate,
@@ -63,7 +63,7 @@ func planFromPB(p *agentpb.Plan) (load.Plan, error) {
 		Token: p.GetToken(), Load: p.GetLoad(), Size: int(p.GetSize()), Flows: int(p.GetFlows()), Batch: int(p.GetBatch()),
 		Slice: time.Duration(p.GetSlice()), Head: time.Duration(p.GetHead()),
 		ClientCPU: int(p.GetClientCpu()), ServerCPU: int(p.GetServerCpu()),
-		Congestion: p.GetCongestion(), Rate: p.GetRate(),
+		Congestion: p.GetCongestion(), Rate: p.GetRate(), Response: int(p.GetResponse()),
 	}
 	if n := copy(out.Nonce[:], p.GetNonce()); n != len(out.Nonce) || n != len(p.GetNonce()) {
 		return load.Plan{}, fmt.Errorf("the nonce has %d bytes, not %d", len(p.GetNonce()), len(out.Nonce))

@@ -162,6 +162,7 @@ func (a *analyzer) row(c result.Cell, arm result.Arm, d, base *armData) Row {
 	} else {
 		a.figure(&r, c, d, base)
 	}
+	r.Spread = d.spread()
 	r.Threads = d.threads(a.plan.SharedCores)
 	r.Counters, r.FastPath = d.counters(a.plan.SharedCores), d.fastPath()
 	return r

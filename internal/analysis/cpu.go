@@ -29,7 +29,7 @@ func perUnit(c result.Cell) string {
 		return PerGB
 	case c.Metric == result.Connections:
 		return PerConnection
-	case (c.Metric == result.OneWay || c.Metric == result.Transactions) && c.Size > onePacket:
+	case (c.Metric == result.OneWay || c.Metric == result.Transactions) && max(c.Size, c.Response) > onePacket:
 		return PerMessage
 	case c.Metric == result.OneWay || c.Metric == result.Transactions:
 		return PerPacket

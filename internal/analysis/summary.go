@@ -64,6 +64,8 @@ type Row struct {
 	Latency  *Latency         `json:"latency,omitempty"`
 	Stream   *Stream          `json:"stream,omitempty"`
 	CPU      *CPU             `json:"cpu,omitempty"`
+	// Spread is nil where there is one flow.
+	Spread *Spread `json:"flows,omitempty"`
 	// Threads used CPU time during the slices, the busiest first.
 	Threads []Thread `json:"threads,omitempty"`
 	// Background is what the stream beside the load carried; nil: there was none.

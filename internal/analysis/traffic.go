@@ -17,12 +17,12 @@ const defaultResamples = 300
 // fragments, and an arm without an MTU is not judged.
 func fragments(c result.Cell, arm result.Arm) int {
 	const ipHeader, udpHeader = 20, 8
-	room := arm.MTU - ipHeader
-	if c.Transport == "tcp" || room < 8 || c.Size+udpHeader <= room {
+	room, size := arm.MTU-ipHeader, max(c.Size, c.Response)
+	if c.Transport == "tcp" || room < 8 || size+udpHeader <= room {
 		return 1
 	}
 	room &^= 7
-	return (c.Size + udpHeader + room - 1) / room
+	return (size + udpHeader + room - 1) / room
 }
 
 // latency fills in the sums and percentiles of a ping-pong load.

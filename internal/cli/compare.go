@@ -132,6 +132,16 @@ a killed run left.`,
 	f.StringVar(&q.Sizes, "sizes", "", "message sizes: 64, or 1,1K,64K, or 8:256K:*2 (inclusive; K=1024, k=1000); default: each load's own")
 	f.IntSliceVar(&q.Flows, "flows", []int{1}, "connections at a time; 1,8 measures both")
 	f.IntVar(&q.Batch, "batch", 0, "datagrams per system call, for udp_bw; 0: one")
+	f.Func("response", "`size` of the answers to requests, such as 16K, where it is not that of the requests (tcp_lat, udp_lat, tcp_rr, udp_rr, tcp_crr)", func(text string) error {
+		sizes, err := compare.ParseSizes(text)
+		if err == nil && len(sizes) > 1 {
+			err = verr.New(verr.Usage, "cannot compare with --response "+text, "answers have one size", "give one, such as 16K")
+		}
+		if err == nil {
+			q.Response = sizes[0]
+		}
+		return err
+	})
 	f.Func("rate", "offer so `much` per second: bits of tcp_bw (20G), datagrams of udp_bw (100k), requests of probe and ping (default 1000)", rateFlag(&q.Rate))
 	f.StringVar(&beside, "beside", "", "measure latency while this stream runs on the same path: LOAD, LOAD@RATE or a share of each path's own maximum, such as udp_bw@100k, udp_bw@50%")
 	f.StringSliceVar(&curve, "curve", nil, "measure latency at these `percents` of the background's maximum, such as 0,25,50,75,90 (default: probe beside udp_bw)")

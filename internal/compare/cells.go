@@ -18,6 +18,8 @@ type CellSpec struct {
 	Flows []int   // connections at a time; none: one
 	Rate  float64 // see load.CheckRate; 0: the load's own
 	Tool  string  // the real program that runs it in our place; empty: none does
+	// Response is how many bytes the answers to requests have; 0: as many.
+	Response int
 
 	Background *result.BackgroundLoad // what runs beside the load; nil: nothing
 	Curve      string                 // names the background that the curve is drawn beside, of which this is a point; empty: none
@@ -53,6 +55,9 @@ func (q Request) cells() ([]result.Cell, error) {
 			continue
 		}
 		if err := l.CheckBatch(q.Batch, spec.Rate); err != nil {
+			return nil, err
+		}
+		if err := l.CheckResponse(spec.Response); err != nil {
 			return nil, err
 		}
 		sizes, err := spec.sizes(l)
@@ -128,7 +133,7 @@ func (q Request) toolsCarry(name string, size int) bool {
 func (q Request) cell(l load.Load, size, flows int, spec CellSpec) result.Cell {
 	rate := spec.Rate
 	c := result.Cell{
-		Load: l.Name, Transport: l.Transport, Rate: cmp.Or(rate, l.Rate),
+		Load: l.Name, Transport: l.Transport, Rate: cmp.Or(rate, l.Rate), Response: spec.Response,
 		Size: size, Flows: flows, Metric: l.MetricAt(rate, size), Head: l.Head, Background: spec.Background,
 	}
 	c.Slice = l.SliceAt(c.Rate, size, flows)

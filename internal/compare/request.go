@@ -32,6 +32,7 @@ type Request struct {
 	Rate       float64                // of all Loads, per second; 0: each load's own
 	Background *result.BackgroundLoad // what runs beside all Loads; nil: nothing
 	Curve      []float64              // shares of Background's maximum at which all Loads are measured; see ParseCurve
+	Response   int                    // bytes of the answers to requests, of all Loads; 0: as many as the requests
 	Batch      int
 	Wire       string   // see lab.ParseWire
 	Tools      []string // real tools to run beside the first path
@@ -89,7 +90,7 @@ func (q Request) withDefaults() Request {
 	}
 	if len(q.Cells) == 0 {
 		for _, l := range q.Loads {
-			spec := CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows, Rate: q.Rate, Background: q.Background}
+			spec := CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows, Rate: q.Rate, Response: q.Response, Background: q.Background}
 			q.Cells = append(q.Cells, spec.points(q.Curve)...)
 		}
 	}
@@ -277,6 +278,10 @@ func (q Request) checkTools() error {
 		for _, c := range cells {
 			if err := t.Carries(c.Load, c.Size); err != nil {
 				return err
+			}
+			if c.Response > 0 {
+				return verr.New(verr.Usage, "cannot run "+name+" with responses of another size",
+					"it is run with as many bytes both ways, to compare like with like", "leave --response out beside --with")
 			}
 			if c.Rate > 0 {
 				return verr.New(verr.Usage, "cannot run "+name+" with a rate",

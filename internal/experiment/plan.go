@@ -222,7 +222,7 @@ const (
 // seriesPlan lays one series of one cell out for the agents.
 func (r *Run) seriesPlan(cell result.Cell, arms []int) load.Plan {
 	plan := load.Plan{
-		Token: r.rng.Uint64(), Nonce: newNonce(), Load: cell.Load, Size: cell.Size, Flows: cell.Flows, Batch: cell.Batch, Rate: cell.Rate,
+		Token: r.rng.Uint64(), Nonce: newNonce(), Load: cell.Load, Size: cell.Size, Flows: cell.Flows, Batch: cell.Batch, Rate: cell.Rate, Response: cell.Response,
 		Slice: cell.Slice, Head: cell.Head,
 		ClientCPU: r.Plan.ClientCPU, ServerCPU: r.Plan.ServerCPU, Congestion: r.Congestion,
 	}

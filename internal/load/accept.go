@@ -54,7 +54,7 @@ func (p *passive) takeCall(conn socket) (hot bool) {
 		if spin := p.server.plan.Arms[p.arm].Spin; spin > 0 {
 			p.clock.spin(spin.Nanoseconds())
 		}
-		err = conn.sendAll(p.buf[:n])
+		err = conn.sendAll(p.reply(n))
 	}
 	if err != nil {
 		conn.abort()

@@ -57,7 +57,7 @@ func (p Plan) background() *Plan {
 	}
 	bg := p
 	bg.Background, bg.Token = nil, p.Token+1
-	bg.Load, bg.Size, bg.Flows, bg.Rate, bg.Batch = b.Load, b.Size, b.Flows, b.Rate, 0
+	bg.Load, bg.Size, bg.Flows, bg.Rate, bg.Batch, bg.Response = b.Load, b.Size, b.Flows, b.Rate, 0, 0
 	bg.ClientCPU, bg.ServerCPU = b.ClientCPU, b.ServerCPU
 	bg.Head = BackgroundLead
 	// It is stopped when the slice ends, which may wait for lost answers.

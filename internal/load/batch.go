@@ -9,6 +9,13 @@ import (
 // maxBatch is the kernel's UIO_MAXIOV: it moves no more datagrams in a call.
 const maxBatch = 1024
 
+// manySender sends datagrams many a call.
+type manySender interface {
+	send(s socket) (int, error)
+	// sendSome sends n, or as many as go, and tells how many went.
+	sendSome(s socket, n int) (int, error)
+}
+
 // mmsghdr is struct mmsghdr of recvmmsg(2), which x/sys does not have.
 type mmsghdr struct {
 	header unix.Msghdr

@@ -40,7 +40,7 @@ type active struct {
 	conn socket
 	tcp  bool
 	buf  []byte
-	out  *batch // for Batch > 1
+	out  manySender // of datagrams that are sent many a call; nil: one
 
 	// trip makes one request and waits for its reply; false: it is lost.
 	trip      func(a *active, message []byte) (bool, error)
@@ -74,7 +74,7 @@ func startActive(l Load, plan *Plan, arm, flow int) (*active, error) {
 	a := &active{
 		load: l, plan: plan, arm: arm,
 		tcp:     l.Transport == "tcp",
-		buf:     make([]byte, max(plan.Size, frameSize)),
+		buf:     make([]byte, plan.room()),
 		clock:   newClock(),
 		timeout: maxTimeout, // until the warm-up has shown what the arm takes
 
@@ -129,6 +129,11 @@ func (a *active) connect(flow int) (err error) {
 	a.conn, err = dialIn(ends.From.Namespace, a.load.Transport, a.plan.Congestion,
 		netip.AddrPortFrom(ends.From.Addr, uint16(arm.ClientPort+flow)),
 		arm.target(flow))
+	if err == nil && a.load.Segments {
+		if a.out, err = newSegmenter(a.conn, a.plan.Size); err != nil {
+			a.conn.close()
+		}
+	}
 	if err != nil || a.load.Kind != Scheduled {
 		return err
 	}
@@ -251,7 +256,7 @@ func (a *active) ask(f frame, want frameKind) (frame, error) {
 
 func (a *active) answer(slice uint64, want frameKind) (frame, error) {
 	for {
-		n, err := a.conn.recvAny(a.tcp, a.buf, a.plan.Size)
+		n, err := a.conn.recvAny(a.tcp, a.buf, a.plan.replySize())
 		if err != nil {
 			if a.tcp && errors.Is(err, unix.EAGAIN) {
 				err = errNoAnswer

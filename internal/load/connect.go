@@ -179,8 +179,9 @@ func (a *active) transact(message []byte) (bool, error) {
 	if err != nil {
 		return false, fatalConnectError(err)
 	}
-	err = s.exchangeOn(message, message)
-	if err == nil && !hasNumber(message, a.number) {
+	reply := a.buf[:a.plan.replySize()]
+	err = s.exchangeOn(message, reply)
+	if err == nil && !a.isReply(reply) {
 		err = errNotSent
 	}
 	if errors.Is(err, errNotSent) {

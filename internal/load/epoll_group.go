@@ -18,7 +18,7 @@ const sharedThreadSize = 16 << 10
 // sharesThread tells whether all flows of an arm share one thread at each end. They
 // share a core in any case, and switching threads there costs as much as the packets.
 func (p *Plan) sharesThread(l Load) bool {
-	return l.Kind == PingPong && p.Flows > 1 && p.Size <= sharedThreadSize
+	return l.Kind == PingPong && p.Flows > 1 && max(p.Size, p.Response) <= sharedThreadSize
 }
 
 // threads is how many an end has while a slice runs.
@@ -208,13 +208,13 @@ func (a *active) request() error {
 
 // reply takes what has come; false: it is not the reply to the last request.
 func (a *active) reply() (bool, error) {
-	n, err := a.conn.recvReady(a.tcp, a.buf, a.plan.Size)
+	n, err := a.conn.recvReady(a.tcp, a.buf, a.plan.replySize())
 	switch {
 	case errors.Is(err, unix.EAGAIN) && !a.tcp:
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("receive reply: %w", err)
-	case n == a.plan.Size && hasNumber(a.buf[:n], a.number):
+	case n == a.plan.replySize() && a.isReply(a.buf[:n]):
 		return true, nil
 	case a.tcp:
 		return false, errNotSent

@@ -92,7 +92,7 @@ func (p *passive) answerReady(conn *socket) error {
 	if spin := p.server.plan.Arms[p.arm].Spin; spin > 0 {
 		p.clock.spin(spin.Nanoseconds())
 	}
-	if err := conn.sendAll(p.buf[:n]); err != nil && !lossy(err) {
+	if err := conn.sendAll(p.reply(n)); err != nil && !lossy(err) {
 		return err
 	}
 	return nil

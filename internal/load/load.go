@@ -31,6 +31,7 @@ type Load struct {
 	Rate      float64       // default rate, requests per second, of a load on a schedule
 	Slice     time.Duration // default length of a slice
 	Head      time.Duration // run and thrown away before each slice
+	Segments  bool          // datagrams are sent and taken with segmentation offload
 }
 
 // Kind is the engine that runs a load.
@@ -53,8 +54,10 @@ type Plan struct {
 	Nonce Nonce  // lets the client's flows in; the record does not have it
 	Load  string
 	Size  int // bytes of a message
-	Flows int
-	Batch int // messages a system call, for loads that can; 0 or 1: one
+	// Response is how many bytes the answer to a request has; 0: as many.
+	Response int
+	Flows    int
+	Batch    int // messages a system call, for loads that can; 0 or 1: one
 	// Rate is what all flows of an arm together offer per second: requests of a load on a
 	// schedule, datagrams, or bits of a TCP stream. 0: the load's default, which is no limit
 	// for a stream.
@@ -107,6 +110,12 @@ func (p Plan) schedules(arm int) bool {
 type Pair struct {
 	From, To host.Endpoint // the client's, the server's
 }
+
+// replySize is how many bytes the answer to a request has.
+func (p *Plan) replySize() int { return cmp.Or(p.Response, p.Size) }
+
+// room is how many bytes a buffer for any message has.
+func (p *Plan) room() int { return max(p.Size, p.Response, frameSize) }
 
 // messageRate is how many messages or requests each flow of an arm offers per second; 0: as
 // many as go.

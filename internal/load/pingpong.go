@@ -66,15 +66,19 @@ func (a *active) roundTrip(message []byte) (bool, error) {
 	if err := a.conn.sendAll(message); err != nil && !lossy(err) {
 		return false, fmt.Errorf("send request: %w", err)
 	}
-	return a.await(message)
+	return a.await()
 }
 
 var errNotSent = errors.New("receive reply: not the message that was sent")
 
+// isReply tells whether a message has the number of the last request, as far as that and the
+// reply have room for it.
+func (a *active) isReply(b []byte) bool { return hasNumber(b[:min(len(b), a.plan.Size)], a.number) }
+
 // await waits for the reply to the last request; false means that it is lost.
-func (a *active) await(message []byte) (bool, error) {
+func (a *active) await() (bool, error) {
 	for tries := 0; ; tries++ {
-		n, err := a.conn.recvAny(a.tcp, a.buf, len(message))
+		n, err := a.conn.recvAny(a.tcp, a.buf, a.plan.replySize())
 		switch {
 		case errors.Is(err, unix.EAGAIN) && !a.tcp:
 			return false, nil
@@ -84,7 +88,7 @@ func (a *active) await(message []byte) (bool, error) {
 			return false, errNoAnswer
 		case err != nil:
 			return false, fmt.Errorf("receive reply: %w", err)
-		case n == len(message) && hasNumber(message, a.number):
+		case n == a.plan.replySize() && a.isReply(a.buf[:n]):
 			return true, nil
 		case a.tcp:
 			return false, errNotSent
@@ -110,6 +114,9 @@ func sumPings(flows []*active) (*result.Latency, time.Duration, error) {
 		l.Missed += c.missed
 		l.RTTSum += c.rttSum
 		elapsed += c.elapsed
+		if len(flows) > 1 {
+			l.PerFlow = append(l.PerFlow, c.replies)
+		}
 		if i == 0 {
 			continue
 		}

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -196,7 +197,7 @@ func (s *Server) open(arm, flow int) (*passive, error) {
 	return &passive{
 		server: s, arm: arm, flow: flow,
 		entry: entry, conn: entry,
-		buf:    make([]byte, max(s.plan.Size, frameSize)),
+		buf:    make([]byte, s.plan.room()),
 		tcp:    s.load.Transport == "tcp",
 		client: make(chan struct{}),
 		clock:  s.clock,
@@ -217,6 +218,8 @@ func (p *passive) run() error {
 	switch {
 	case p.server.load.Kind != Stream:
 		return p.echo()
+	case p.server.load.Segments:
+		return p.sinkMerged()
 	case p.server.plan.Batch > 1:
 		return p.sinkBatches(p.server.plan.Batch)
 	}
@@ -234,11 +237,14 @@ func (p *passive) echo() error {
 		if spin > 0 {
 			p.clock.spin(spin)
 		}
-		if err := conn.sendAll(p.buf[:n]); err != nil && !lossy(err) {
+		if err := conn.sendAll(p.reply(n)); err != nil && !lossy(err) {
 			return err
 		}
 	}
 }
+
+// reply is the answer to the request of n bytes in the buffer: its number is at the same place.
+func (p *passive) reply(n int) []byte { return p.buf[:cmp.Or(p.server.plan.Response, n)] }
 
 // sink counts every message.
 func (p *passive) sink() error {

@@ -108,6 +108,9 @@ func sumStreams(flows []*active) (*result.Stream, time.Duration) {
 		s.RateMessages += got.window
 		s.Packets += a.sent.segments
 		s.Retransmits += a.sent.retransmit
+		if len(flows) > 1 {
+			s.PerFlow = append(s.PerFlow, got.window)
+		}
 		if got.to > 0 {
 			if from == 0 || got.from < from {
 				from = got.from

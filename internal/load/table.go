@@ -10,7 +10,7 @@ import (
 )
 
 // Table is every load that Venturi knows, in the order in which help lists them.
-var Table = []Load{tcpLat, udpLat, tcpBW, udpBW, tcpRR, udpRR, tcpCRR, probe, ping}
+var Table = []Load{tcpLat, udpLat, tcpBW, udpBW, tcpRR, udpRR, tcpCRR, probe, ping, quic}
 
 // Default is what a comparison runs when the user names no load.
 var Default = []string{"tcp_lat", "udp_lat", "tcp_bw", "udp_bw"}
@@ -49,6 +49,8 @@ func (l Load) CheckSize(size int) error {
 	switch {
 	case size < 1:
 		why = "a message has at least 1 byte"
+	case size < least && l.Segments:
+		why = fmt.Sprintf("what begins and ends a slice has %d bytes, and must not be cut", least)
 	case size < least:
 		why = fmt.Sprintf("a request holds its number, so it has at least %d bytes", least)
 	}
@@ -62,6 +64,9 @@ func (l Load) CheckBatch(batch int, rate float64) error {
 	switch {
 	case batch <= 1:
 		return nil
+	case l.Segments:
+		return verr.New(verr.Usage, fmt.Sprintf("%s cannot run with --batch %d", l.Name, batch),
+			fmt.Sprintf("it sends up to %d datagrams in a call by itself", mostSegments), "use --batch with udp_bw alone")
 	case l.Transport != "udp" || l.Kind != Stream:
 		return verr.New(verr.Usage, fmt.Sprintf("%s cannot run with --batch %d", l.Name, batch),
 			"only one-way datagrams can be sent many at a time", "use --batch with udp_bw alone")
@@ -73,6 +78,19 @@ func (l Load) CheckBatch(batch int, rate float64) error {
 			fmt.Sprintf("the kernel takes at most %d", maxBatch), "choose a smaller --batch")
 	}
 	return nil
+}
+
+// CheckResponse tells whether the load can have answers of so many bytes; 0: as many as its
+// requests.
+func (l Load) CheckResponse(size int) error {
+	if size == 0 {
+		return nil
+	}
+	if l.Kind != PingPong && l.Kind != Connect {
+		return verr.New(verr.Usage, fmt.Sprintf("%s cannot run with --response %d", l.Name, size),
+			"only a request that is waited for has a response of another size", "use --response with tcp_lat, udp_lat, tcp_rr, udp_rr or tcp_crr")
+	}
+	return l.CheckSize(size)
 }
 
 // CheckFlows tells whether the load can run with so many flows.
@@ -88,6 +106,9 @@ func (l Load) CheckFlows(flows int) error {
 // CellName names a cell: what is measured, apart from the path.
 func CellName(c result.Cell) string {
 	name := fmt.Sprintf("%s/%d", c.Load, c.Size)
+	if c.Response > 0 {
+		name += fmt.Sprintf("/response=%d", c.Response)
+	}
 	if c.Flows > 1 {
 		name += fmt.Sprintf("/flows=%d", c.Flows)
 	}

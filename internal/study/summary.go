@@ -54,6 +54,8 @@ type SummaryLoad struct {
 	Rate  float64 `json:"rate,omitempty"` // per second; 0: the load's own
 	Tool  string  `json:"tool,omitempty"` // the real program that runs it; empty: none does
 
+	Response int `json:"response,omitempty"` // bytes of the answers; 0: as many as the requests
+
 	Background *result.BackgroundLoad `json:"beside,omitempty"` // what runs beside it; nil: nothing
 	Curve      string                 `json:"curve,omitempty"`  // see compare.CellSpec
 }

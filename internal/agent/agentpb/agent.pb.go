@@ -1469,6 +1469,7 @@ type Plan struct {
 	Congestion    string                 `protobuf:"bytes,12,opt,name=congestion,proto3" json:"congestion,omitempty"`
 	Rate          float64                `protobuf:"fixed64,13,opt,name=rate,proto3" json:"rate,omitempty"`
 	Beside        *Background            `protobuf:"bytes,15,opt,name=beside,proto3" json:"beside,omitempty"`
+	Response      int64                  `protobuf:"varint,16,opt,name=response,proto3" json:"response,omitempty"`
 	Nonce         []byte                 `protobuf:"bytes,14,opt,name=nonce,proto3" json:"nonce,omitempty"` // 32 bytes; lets the client in at the data ports
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1600,6 +1601,13 @@ func (x *Plan) GetBeside() *Background {
 		return x.Beside
 	}
 	return nil
+}
+
+func (x *Plan) GetResponse() int64 {
+	if x != nil {
+		return x.Response
+	}
+	return 0
 }
 
 func (x *Plan) GetNonce() []byte {
@@ -2575,7 +2583,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04what\x18\x02 \x01(\tR\x04what\x12\x10\n" +
 	"\x03why\x18\x03 \x01(\tR\x03why\x12\x0e\n" +
 	"\x02do\x18\x04 \x01(\tR\x02do\x12\x12\n" +
-	"\x04code\x18\x05 \x01(\x03R\x04code\"\xb8\x03\n" +
+	"\x04code\x18\x05 \x01(\x03R\x04code\"\xd4\x03\n" +
 	"\x04Plan\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x12\n" +
 	"\x04load\x18\x02 \x01(\tR\x04load\x12\x12\n" +
@@ -2595,7 +2603,8 @@ const file_agent_proto_rawDesc = "" +
 	"congestion\x18\f \x01(\tR\n" +
 	"congestion\x12\x12\n" +
 	"\x04rate\x18\r \x01(\x01R\x04rate\x124\n" +
-	"\x06beside\x18\x0f \x01(\v2\x1c.venturi.agent.v1.BackgroundR\x06beside\x12\x14\n" +
+	"\x06beside\x18\x0f \x01(\v2\x1c.venturi.agent.v1.BackgroundR\x06beside\x12\x1a\n" +
+	"\bresponse\x18\x10 \x01(\x03R\bresponse\x12\x14\n" +
 	"\x05nonce\x18\x0e \x01(\fR\x05nonce\"\x9c\x01\n" +
 	"\n" +
 	"Background\x12\x12\n" +

@@ -95,6 +95,26 @@ func trafficColumns(c *analysis.Cell) []field {
 		field{Column{"lost", false, 2}, stream(func(t *analysis.Stream) string { return unit.Percent(t.LossShare()) })})
 }
 
+// spreadColumns appear where the record tells what each flow carried.
+func spreadColumns(c *analysis.Cell) []field {
+	if !slices.ContainsFunc(c.Rows, func(r analysis.Row) bool { return r.Spread != nil }) {
+		return nil
+	}
+	of := func(f func(*analysis.Spread) string) func(*analysis.Row) string {
+		return func(r *analysis.Row) string {
+			if r.Spread == nil {
+				return unit.NoFigure
+			}
+			return f(r.Spread)
+		}
+	}
+	return []field{
+		{Column{"Jain", false, 2}, of(func(s *analysis.Spread) string { return unit.Ratio(s.Jain) })},
+		{Column{"lowest flow", false, 5}, of(func(s *analysis.Spread) string { return unit.Percent(s.Lowest) })},
+		{Column{"highest", false, 5}, of(func(s *analysis.Spread) string { return unit.Percent(s.Highest) })},
+	}
+}
+
 // cpuColumns appear when the CPU meter ran.
 func cpuColumns(c *analysis.Cell, base string) []field {
 	i := slices.IndexFunc(c.Rows, func(r analysis.Row) bool { return r.CPU != nil })

@@ -80,6 +80,9 @@ func New(rec *result.Record, s *analysis.Summary, opt Options) *Content {
 // CellName is how a cell is headed: load, size, and what is unusual about it.
 func CellName(c result.Cell) string {
 	name := sanitize.Text(c.Load) + " " + unit.MessageSize(c.Size)
+	if c.Response > 0 {
+		name += ", " + unit.MessageSize(c.Response) + " back"
+	}
 	if c.Flows > 1 {
 		name += fmt.Sprintf(" x %d flows", c.Flows)
 	}
@@ -151,7 +154,7 @@ func cellBlock(c *analysis.Cell, rec *result.Record, s *analysis.Summary, n *not
 			return strings.TrimSpace(Verdict(r) + n.Marks(rowNotes(r, c, rec, s)))
 		}},
 	}
-	cols = append(cols, trafficColumns(c)...)
+	cols = append(append(cols, trafficColumns(c)...), spreadColumns(c)...)
 	cols = append(cols, cpuColumns(c, base)...)
 	cols = append(append(cols, cpuFields(c)...), threadFields(c)...)
 	for _, f := range cols {

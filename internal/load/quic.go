@@ -1,0 +1,134 @@
+package load
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/venturi-net/venturi/result"
+)
+
+// quic sends datagrams as servers of HTTP/3 do: many in one system call, which the kernel or the
+// card cuts apart (UDP_SEGMENT), and takes them merged again (UDP_GRO). There is no encryption,
+// no acknowledgement and no congestion control: it shows what a path does to such packets.
+var quic = Load{
+	Name:      "quic",
+	Summary:   "UDP datagrams with segmentation offload, as HTTP/3 sends them, rate at the receiver",
+	Transport: "udp",
+	Kind:      Stream,
+	Metric:    result.Bandwidth,
+	Size:      1200,      // what every path of QUIC carries (RFC 9000)
+	Least:     frameSize, // a frame of control must not be cut
+	Slice:     50 * time.Millisecond,
+	Head:      5 * time.Millisecond,
+	Segments:  true,
+}
+
+const (
+	// mostSegments is how many datagrams all kernels take in a call.
+	mostSegments = 64
+	// mostMerged is the room for datagrams that arrive as one.
+	mostMerged = 64 << 10
+)
+
+// segmenter sends many datagrams in one call.
+type segmenter struct {
+	buf  []byte
+	size int
+}
+
+// newSegmenter lets the socket cut what it sends.
+func newSegmenter(s socket, size int) (*segmenter, error) {
+	if err := unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_SEGMENT, size); err != nil {
+		return nil, fmt.Errorf("set UDP_SEGMENT: %w", err)
+	}
+	return &segmenter{make([]byte, size*min(mostSegments, max(1, MaxDatagram/size))), size}, nil
+}
+
+func (g *segmenter) send(s socket) (int, error) { return g.sendSome(s, len(g.buf)/g.size) }
+
+// sendSome sends n datagrams, or as many as go in a call.
+func (g *segmenter) sendSome(s socket, n int) (int, error) {
+	n = min(n, len(g.buf)/g.size)
+	err := s.sendAll(g.buf[:n*g.size])
+	switch {
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EMSGSIZE):
+		return 0, fmt.Errorf("cut what is sent into datagrams of %d bytes: they do not fit the path's MTU (%w)", g.size, err)
+	case errors.Is(err, unix.EIO):
+		return 0, fmt.Errorf("cut what is sent into datagrams: the device does not compute their checksums (%w)", err)
+	}
+	return n, err
+}
+
+// merged receives datagrams that the kernel has merged.
+type merged struct {
+	buf     []byte
+	header  unix.Msghdr
+	vector  unix.Iovec
+	control [32]byte
+}
+
+// newMerged lets the socket take merged datagrams.
+func newMerged(s socket) (*merged, error) {
+	if err := unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_GRO, 1); err != nil {
+		return nil, fmt.Errorf("set UDP_GRO: %w", err)
+	}
+	m := &merged{buf: make([]byte, mostMerged)}
+	m.vector.Base = unsafe.SliceData(m.buf)
+	m.vector.SetLen(len(m.buf))
+	m.header.Iov = &m.vector
+	m.header.SetIovlen(1)
+	m.header.Control = &m.control[0]
+	return m, nil
+}
+
+// recv waits for datagrams. All have size bytes but the last, which may be shorter.
+func (m *merged) recv(s socket) (b []byte, size int, err error) {
+	m.header.SetControllen(len(m.control))
+	n, err := s.call(unix.SYS_RECVMSG, unsafe.Pointer(&m.header), 0, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	if n == 0 {
+		return nil, 0, errPeerGone
+	}
+	size = n
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&m.control[0]))
+	if int(m.header.Controllen) >= unix.SizeofCmsghdr+4 && h.Level == unix.SOL_UDP && h.Type == unix.UDP_GRO {
+		if cut := int(binary.NativeEndian.Uint32(m.control[unix.SizeofCmsghdr:])); cut > 0 {
+			size = cut
+		}
+	}
+	return m.buf[:n], size, nil
+}
+
+// sinkMerged counts messages as sink does, as many at a time as the kernel merged.
+func (p *passive) sinkMerged() error {
+	conn := p.conn
+	in, err := newMerged(conn)
+	if err != nil {
+		return err
+	}
+	for {
+		b, size, err := in.recv(conn)
+		if err != nil {
+			if err := conn.cool(err); err != nil {
+				return err
+			}
+			continue
+		}
+		for len(b) > 0 {
+			one := b[:min(size, len(b))]
+			b = b[len(one):]
+			if one[0] != frameMark {
+				p.counts.add(p.clock)
+			} else if err := p.control(&conn, one); err != nil {
+				return err
+			}
+		}
+	}
+}
