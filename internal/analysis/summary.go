@@ -208,6 +208,9 @@ type Thread struct {
 // the ends of a slice are in it.
 const FullThread = 0.9
 
+// FullCore is the busy share from which a core counts as full.
+const FullCore = 0.98
+
 // Full tells whether the thread had no time left.
 func (t *Thread) Full() bool { return t.Share >= FullThread }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -83,15 +82,6 @@ func longChain(n int, before ...netcfg.Rule) netcfg.Table {
 	return netcfg.Table{Name: "planted", Chains: []netcfg.Chain{c}}
 }
 
-// steer plays echo MASK > rps_cpus.
-func steer(n *netcfg.Namespace, device, mask string) error {
-	return host.Do(n.Path(), func() error {
-		return host.Sysfs(func(root string) error {
-			return os.WriteFile(filepath.Join(root, "class/net", device, "queues/rx-0/rps_cpus"), []byte(mask), 0)
-		})
-	})
-}
-
 // Each fault is planted in a lab of its own, and named at its place; nothing
 // else above a note is.
 func TestPlantedFaults(t *testing.T) {
@@ -118,7 +108,7 @@ func TestPlantedFaults(t *testing.T) {
 		"bbr in a pod": {func(o overlay) error {
 			return o.p1.Sysctl(netcfg.Sysctl{Name: "net.ipv4.tcp_congestion_control", Value: "bbr"})
 		}, []string{"bbr-without-fq p1 "}},
-		"all of RPS on one CPU":     {func(o overlay) error { return steer(o.m2, "wire", "1") }, []string{"rps-one-cpu m2 wire"}},
+		"all of RPS on one CPU":     {func(o overlay) error { return o.m2.SteerReceive("wire", []int{0}) }, []string{"rps-one-cpu m2 wire"}},
 		"a larger MTU in a pod":     {func(o overlay) error { return o.p1.SetMTU("eth0", 1500) }, []string{"mtu-pair p1 eth0"}},
 		"a larger MTU of both ends": {func(o overlay) error { return anyError(o.p1.SetMTU("eth0", 1500), o.m1.SetMTU("pod", 1500)) }, []string{"mtu-bridge m1 pod"}},
 		"a smaller MTU of the wire": {func(o overlay) error { return anyError(o.m1.SetMTU("wire", 1480), o.m2.SetMTU("wire", 1480)) }, []string{"mtu-tunnel m1 vx", "mtu-tunnel m2 vx"}},

@@ -174,6 +174,13 @@ func (b *builder) setOffloads(ends ...netcfg.VethEnd) error {
 		if err == nil && b.wired.GSOMax != maxGSO {
 			err = end.In.SetGSOMaxSize(end.Name, b.wired.GSOMax)
 		}
+		var cpus []int
+		if err == nil {
+			cpus, err = b.wired.receiveCPUs()
+		}
+		if err == nil && len(cpus) > 0 {
+			err = end.In.SteerReceive(end.Name, cpus)
+		}
 		if err != nil {
 			return fmt.Errorf("make wire %s: %w", b.wired, err)
 		}

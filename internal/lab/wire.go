@@ -25,6 +25,27 @@ type Wire struct {
 	Csum      bool // computes checksums for the sender
 	MTU       int  // bytes
 	GSOMax    int  // bytes of a stream that it takes at once, to cut them; `ip link`'s gso_max_size
+	// RSS is how the card deals what it receives out to cores: see the constants.
+	RSS string
+}
+
+// A veth has one queue, so RPS plays receive side scaling.
+const (
+	RSSNone  = ""   // what a packet is received on, the sender's core, carries it on
+	RSSHosts = "l3" // a card that hashes addresses alone: one pair of hosts has one core, the last
+	RSSPorts = "l4" // a card that hashes ports, too: flows are spread over all cores
+)
+
+// receiveCPUs are the cores that carry what the card receives; none: nothing is steered.
+func (w Wire) receiveCPUs() ([]int, error) {
+	cpus, err := host.AllowedCPUs()
+	if err != nil || w.RSS == RSSNone || len(cpus) == 0 {
+		return nil, err
+	}
+	if w.RSS == RSSHosts {
+		return cpus[len(cpus)-1:], nil
+	}
+	return cpus, nil
 }
 
 // Bounds of a wire's MTU, bytes: what every IPv4 host must take whole, and
@@ -51,7 +72,8 @@ func DefaultWire() Wire {
 const WireHelp = "what the wire's network cards can do, as `KEY=VALUE,...`; the defaults are\n" +
 	"tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500. csum=off turns both TSO off;\n" +
 	"gro=on merges packets only when tso is off; gso-max-size=BYTES (default 65536) is how\n" +
-	"much of a stream the cards take at once"
+	"much of a stream the cards take at once; rss=l3 has one core receive all that comes from\n" +
+	"a machine, as a card that hashes addresses alone, rss=l4 spreads flows over all cores"
 
 // String gives the normal form, as ParseWire takes it: all that cards differ in, and
 // what few have only where it is said.
@@ -60,6 +82,9 @@ func (w Wire) String() string {
 		host.OnOff(w.TSO), host.OnOff(w.TunnelTSO), host.OnOff(w.GRO), host.OnOff(w.Csum), w.MTU)
 	if w.GSOMax != maxGSO {
 		text += fmt.Sprintf(",gso-max-size=%d", w.GSOMax)
+	}
+	if w.RSS != RSSNone {
+		text += ",rss=" + w.RSS
 	}
 	return text
 }
@@ -95,6 +120,12 @@ func (w *Wire) set(key, value string) error {
 		return number(&w.MTU, key, value, MinMTU, MaxMTU)
 	case "gso-max-size":
 		return number(&w.GSOMax, key, value, minGSO, maxGSO)
+	case "rss":
+		if value != RSSHosts && value != RSSPorts {
+			return fmt.Errorf("rss is %q, not %s or %s", value, RSSHosts, RSSPorts)
+		}
+		w.RSS = value
+		return nil
 	}
 	flag, ok := map[string]*bool{"tso": &w.TSO, "tunnel-tso": &w.TunnelTSO, "gro": &w.GRO, "csum": &w.Csum}[key]
 	if !ok {
@@ -133,7 +164,7 @@ func (w *Wire) settle(text string, said map[string]bool) error {
 
 func badWire(text, why string) error {
 	return verr.New(verr.Usage, fmt.Sprintf("cannot read --wire %q", text), why,
-		"give any of tso=on|off,tunnel-tso=on|off,gro=on|off,csum=on|off,mtu=576..65535,gso-max-size=2048..65536")
+		"give any of tso=on|off,tunnel-tso=on|off,gro=on|off,csum=on|off,mtu=576..65535,gso-max-size=2048..65536,rss=l3|l4")
 }
 
 // features says which offloads of a veth, by ethtool's names, play the wire.

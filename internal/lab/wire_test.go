@@ -1,6 +1,10 @@
 package lab_test
 
 import (
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,6 +25,7 @@ func TestParseWire(t *testing.T) {
 		"csum=off,tso=off":              "tso=off,tunnel-tso=off,gro=off,csum=off,mtu=1500",
 		"gso-max-size=65536":            "tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500",
 		"gso-max-size=2048":             "tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500,gso-max-size=2048",
+		"rss=l3":                        "tso=on,tunnel-tso=on,gro=off,csum=on,mtu=1500,rss=l3",
 		"mtu=576":                       "tso=on,tunnel-tso=on,gro=off,csum=on,mtu=576",
 		"mtu=65535":                     "tso=on,tunnel-tso=on,gro=off,csum=on,mtu=65535",
 		"tunnel-tso=off,tso=on,csum=on": "tso=on,tunnel-tso=off,gro=off,csum=on,mtu=1500",
@@ -44,6 +49,7 @@ func TestBadWire(t *testing.T) {
 		"mtu=575":         "576",
 		"mtu=65536":       "65535",
 		"mtu=big":         "big",
+		"rss=l5":          "l5",
 		"gso-max-size=1":  "2048",
 		"tso=on,tso=off":  "twice",
 		"csum=off,tso=on": "csum=on",
@@ -67,6 +73,38 @@ func FuzzParseWire(f *testing.F) {
 			t.Errorf("%q reads as %v, which reads as %v (%v)", text, w, again, err)
 		}
 	})
+}
+
+// A card that hashes addresses alone has all that it receives carried by one core, one that
+// hashes ports by all.
+func TestWireSteers(t *testing.T) {
+	testenv.Root(t)
+	cpus, err := host.AllowedCPUs()
+	testenv.Must(t, err)
+	for text, want := range map[string]int{"": 0, "rss=l3": 1, "rss=l4": len(cpus)} {
+		w, err := lab.ParseWire(text)
+		testenv.Must(t, err)
+		l := testenv.Lab(t, lab.Options{Wire: w, Paths: []string{"host"}})
+		for _, m := range l.Machines {
+			testenv.Must(t, host.Do(m.Namespace, func() error {
+				return host.Sysfs(func(root string) error {
+					b, err := os.ReadFile(filepath.Join(root, "class/net/wire0/queues/rx-0/rps_cpus"))
+					mask, ok := new(big.Int).SetString(strings.ReplaceAll(strings.TrimSpace(string(b)), ",", ""), 16)
+					if err != nil || !ok {
+						return fmt.Errorf("%q: %w", b, err)
+					}
+					set := 0
+					for i := range mask.BitLen() {
+						set += int(mask.Bit(i))
+					}
+					if set != want {
+						t.Errorf("%q on %s: %d cores, want %d", text, m.Name, set, want)
+					}
+					return nil
+				})
+			}))
+		}
+	}
 }
 
 // What was asked for is what both ends of the wire have.

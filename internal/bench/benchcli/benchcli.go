@@ -11,7 +11,8 @@ import (
 )
 
 const longHelp = `Run benchmarks of Venturi itself, with bars that must hold: how near the fast path
-comes to the host network, and which planted faults "tune --prove" finds. Each prints
+comes to the host network, which planted faults "tune --prove" finds, and whether
+schedules and rates are kept. Each prints
 what it measured and whether its bars hold; exit code 1 means that one does not.
 Let the machine do nothing else meanwhile.`
 
@@ -22,8 +23,9 @@ func Run(ctx context.Context, env *cli.Env) int {
 		Short: "Benchmarks of Venturi itself",
 		Long:  longHelp,
 		Example: `  venturi-bench fast       how near the fast path comes to the host network, about an hour
-  venturi-bench proofs     faults that tune --prove must fix, up to 5 hours`,
+  venturi-bench proofs     faults that tune --prove must fix, up to 5 hours
+  venturi-bench rates      schedules and rates, and a core that carries too much, about 10 minutes`,
 		// A lab starts this very program as its agents and daemons.
-		Commands: append([]func(*cli.Env) *cobra.Command{newFast, newProofs}, cli.HiddenCommands()...),
+		Commands: append([]func(*cli.Env) *cobra.Command{newFast, newProofs, newRates}, cli.HiddenCommands()...),
 	}.Run(ctx, env)
 }

@@ -41,9 +41,6 @@ func backgroundRate(b *result.BackgroundLoad, r *analysis.Row) string {
 	return unit.Rate(r.Background.Rate, "msg")
 }
 
-// fullCore is the busy share from which a core counts as full.
-const fullCore = 0.98
-
 // BackgroundNotes say what of a stream beside a load limits the figures, and which cores were
 // full.
 func BackgroundNotes(r *analysis.Row, c *analysis.Cell) []string {
@@ -61,7 +58,7 @@ func BackgroundNotes(r *analysis.Row, c *analysis.Cell) []string {
 	}
 	var full []string
 	for _, core := range slices.SortedFunc(maps.Keys(r.CPU.ByCore), ByCoreNumber) {
-		if r.CPU.ByCore[core] >= fullCore {
+		if r.CPU.ByCore[core] >= analysis.FullCore {
 			full = append(full, coreName(core))
 		}
 	}
