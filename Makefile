@@ -31,7 +31,7 @@ KERNELS      := 6.1 6.12
 TEST_KERNELS ?= 5.10 6.1 6.12
 PART         ?= suite
 
-.PHONY: help compare test test-long test-kernels agree bench-stats bench-tune bench-fast bench-undo bench-replay bench-up build dist lint generate fuzz clean setup setup-test setup-long
+.PHONY: help compare test test-long test-kernels agree bench-stats bench-tune bench-rates bench-fast bench-undo bench-replay bench-up build dist lint generate fuzz clean setup setup-test setup-long
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  %-12s %s\n' "$$t" "$$d"; done
@@ -64,6 +64,9 @@ bench-stats: setup bin/venturi ## count false alarms and missed differences of v
 
 bench-tune: setup bin/venturi-bench ## plant faults, and count which of them tune --prove fixes (up to 4 hours)
 	$(SUDO) bin/venturi-bench proofs $(ARGS)
+
+bench-rates: setup bin/venturi-bench ## check that schedules and rates are kept (about 10 minutes; ARGS='--only schedule')
+	$(SUDO) bin/venturi-bench rates $(ARGS)
 
 bench-fast: setup bin/venturi-bench ## compare the fast path with the host network (about an hour; ARGS='--only connections')
 	$(SUDO) bin/venturi-bench fast $(ARGS)
