@@ -3,6 +3,7 @@ package compare
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -180,5 +181,22 @@ func TestAgentKilled(t *testing.T) {
 				noAgent(t, m)
 			}
 		})
+	}
+}
+
+// A firewall between the measuring addresses is named with the port and the direction.
+func TestFirewallBetweenMachines(t *testing.T) {
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip("nft is not installed")
+	}
+	m := joined(t)
+	m[1].Do(t, "nft", "add table ip wall; add chain ip wall in { type filter hook input priority 0; }; add rule ip wall in iifname eth0 udp dport 1-65535 drop; add rule ip wall in iifname eth0 tcp dport 1-65535 drop")
+	q := onCards(t, m, "host")
+	q.Remote.Dev, q.Loads = "", []string{"udp_lat"}
+	start := time.Now()
+	_, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}})
+	t.Logf("after %v: %v", time.Since(start).Round(time.Millisecond), err)
+	if took := time.Since(start); err == nil || !strings.Contains(err.Error(), "from 192.0.2.1, port ") || !strings.Contains(err.Error(), "to 192.0.2.2, port ") || took > 2*givenUpAfter {
+		t.Errorf("after %v: %v", took, err)
 	}
 }

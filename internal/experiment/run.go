@@ -287,7 +287,13 @@ func (r *Run) baselineFailed() bool {
 var errNoBaseline = errors.New("the path that all others are compared with has failed in every load and size")
 
 func (r *Run) noBaseline() error {
-	return verr.Wrap(verr.Failed, "cannot go on without "+r.Plan.Arms[r.baseline()].Name, errNoBaseline, "see the warnings above; is the path up?")
+	name, err := r.Plan.Arms[r.baseline()].Name, errNoBaseline
+	for _, w := range r.rec.Warnings {
+		if w.Arm == name {
+			err = fmt.Errorf("%w: %s", errNoBaseline, w.Text)
+		}
+	}
+	return verr.Wrap(verr.Failed, "cannot go on without "+name, err, "see the warnings above; is the path up?")
 }
 
 // checkArms disables the arms that lack what they need. A path may well forward

@@ -49,11 +49,25 @@ func openLocalClient(ctx context.Context, l Load, plan *Plan, arms []int, observ
 			h.openErrs[arm] = fmt.Errorf("open background: %w", b.openErrs[arm])
 			continue
 		}
+		if h.openErrs[arm] = h.unanswered(arm); h.openErrs[arm] != nil {
+			continue
+		}
 		if h.openErrs[arm] = h.open(arm); h.openErrs[arm] != nil {
 			h.closeArm(arm)
 		}
 	}
 	return h
+}
+
+// unanswered is the error of an arm before with the same ends that nothing answered to: to
+// wait once more would tell nothing new.
+func (h *localClient) unanswered(arm int) error {
+	for before := range arm {
+		if err := h.openErrs[before]; errors.Is(err, errNoAnswer) && slices.Equal(h.plan.Arms[before].Ends, h.plan.Arms[arm].Ends) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (h *localClient) open(arm int) error {

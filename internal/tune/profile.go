@@ -180,7 +180,7 @@ func (p Profile) Assignments(m knob.Machine, targets Targets) (assignments []Ass
 		}
 		on := targets.InGroup(step.On)
 		if len(on) == 0 {
-			skip(NotNamed, step.On.absent())
+			skip(NotNamed, step.On.absent(targets))
 		}
 		found := len(on) == 1
 		for _, t := range on {

@@ -1,7 +1,9 @@
 package tune
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/knob/table"
@@ -50,10 +52,22 @@ func Pruned(skipped []Skipped) (rows []search.Row) {
 	return rows
 }
 
-// absent says that nothing of a group is named.
-func (g Group) absent() string {
-	if g == Host {
+// absent says that nothing of a group is named, and of network cards why what is named is none.
+func (g Group) absent(named Targets) string {
+	switch g {
+	case Host:
 		return "the machine as a whole is not named"
+	case NICs:
+		var others []string
+		for kind, targets := range map[string][]knob.Target{"a tunnel": named.Tunnels, "a veth or netkit": named.Veths} {
+			for _, t := range targets {
+				others = append(others, fmt.Sprintf("%s is %s", t.Device, kind))
+			}
+		}
+		if len(others) > 0 {
+			slices.Sort(others)
+			return "no nics are named: " + strings.Join(others, ", ")
+		}
 	}
 	return "no " + string(g) + " are named"
 }

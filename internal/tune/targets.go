@@ -2,6 +2,7 @@ package tune
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/venturi-net/venturi/internal/knob"
 	"github.com/venturi-net/venturi/internal/setting"
@@ -17,12 +18,15 @@ var tunnelKinds = map[string]bool{
 // vethKinds are those of pods' devices.
 var vethKinds = map[string]bool{"veth": true, "netkit": true}
 
-// AddDevice adds a device to the group that its kind belongs to. Error: there is
-// no such device (exit code 2).
+// AddDevice adds a device to the group that its kind belongs to, unless it is there. Error:
+// there is no such device (exit code 2).
 func (t *Targets) AddDevice(on knob.Target) error {
 	place, err := setting.DeviceScope(on.Netns, on.Device)
 	if err != nil {
 		return verr.Wrap(verr.Usage, fmt.Sprintf("cannot tune %s", on), err, "see which devices there are with: ip link")
+	}
+	if slices.Contains(slices.Concat(t.NICs, t.Tunnels, t.Veths), on) {
+		return nil // each write is listed once
 	}
 	switch kind := place.Device.Kind; {
 	case tunnelKinds[kind]:
