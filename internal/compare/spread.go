@@ -99,7 +99,7 @@ func (q Request) resolveSpread(arms []path.Arm) (s *spread, err error) {
 		}
 		built, s.paths, s.names = append(built, arm), append(s.paths, arm.Spec()), append(s.names, name)
 	}
-	return s, lab.CheckSpread(built)
+	return s, lab.CheckSpread(built, s.cards[0].IPVLAN)
 }
 
 // builds tells whether an arm is built, and not there already.

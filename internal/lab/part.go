@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/venturi-net/venturi/internal/feature"
@@ -213,12 +212,18 @@ func (p Part) addCard(ends []netcfg.VethEnd, senders func(machine int) []net.Har
 	return own.In.AddCard(p.Card.Device, c)
 }
 
-// CheckSpread refuses paths that cannot be spread over hosts. Errors are for a user.
-func CheckSpread(arms []path.Arm) error {
-	i := slices.IndexFunc(arms, func(a path.Arm) bool { return a.Driver.OneHost })
-	if i < 0 {
-		return nil
+// CheckSpread refuses paths that cannot be spread over hosts, or not by ipvlans. Errors are
+// for a user.
+func CheckSpread(arms []path.Arm, ipvlan bool) error {
+	for _, a := range arms {
+		what := "cannot raise path " + a.Name + " between real machines"
+		switch d := a.Driver; {
+		case d.OneHost:
+			return verr.New(verr.Usage, what, "all of its machines must be namespaces of one host", "leave it out, or measure it in a lab, without --machines")
+		case ipvlan && d.Overhead == nil && d.Name != "host":
+			return verr.New(verr.Usage, what+" by ipvlan", "an ipvlan takes packets for its own addresses only, and this path's pods have others that nothing wraps",
+				"choose a tunnel, such as vxlan or geneve, or share the card by macvlan, where the network allows several MACs")
+		}
 	}
-	return verr.New(verr.Usage, "cannot raise path "+arms[i].Name+" between real machines",
-		"all of its machines must be namespaces of one host", "leave it out, or measure it in a lab, without --machines")
+	return nil
 }

@@ -1,0 +1,77 @@
+package compare
+
+import (
+	"testing"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/kernel"
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/agenttest"
+	"github.com/venturi-net/venturi/internal/vm"
+)
+
+// What this machine's kernel lacks is built on cards under another one.
+func TestCardsUnderKernel(t *testing.T) {
+	testenv.Root(t)
+	testenv.NeedsLong(t)
+	agenttest.UnderKernels(t, agenttest.DefaultKernel, func(t *testing.T, k kernel.Kernel) {
+		said, code := agenttest.RunInGuest(t, vm.Config{Kernel: k, Memory: 2 << 10}, agenttest.RunArgs("TestTagsOnCards|TestIPVLANCards"))
+		if code != 0 {
+			t.Errorf("it ended with code %d:\n%s", code, said)
+		}
+	})
+}
+
+func inGuest(t *testing.T) {
+	t.Helper()
+	if !agenttest.InGuest() {
+		t.Skip("is run under another kernel by TestCardsUnderKernel")
+	}
+}
+
+// giveTime gives a CPU that is emulated time: to copy the program there, and in a slice.
+func giveTime(q *Request) {
+	q.Slice, q.Remote.Options.Limit = 50*time.Millisecond, 5*time.Minute
+}
+
+// Tags pass a card, and so do tunnels that only some kernels have.
+func TestTagsOnCards(t *testing.T) {
+	inGuest(t)
+	m := joined(t)
+	q := onCards(t, m, "host", "qinq:ids=2", "vlan", "ipvlan", "geneve", "gre", "ipip", "ovs-qinq:ids=2", "ovs-geneve")
+	giveTime(&q)
+	rec, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured(t, rec)
+	for _, m := range m {
+		nothingLeft(t, m)
+	}
+}
+
+// Where a card may have one MAC, ipvlans carry what is in tunnels, and
+// what has pods in the card's network is refused.
+func TestIPVLANCards(t *testing.T) {
+	inGuest(t)
+	m := joined(t)
+	q := onCards(t, m, "host", "vxlan", "geneve")
+	q.Remote.Dev = "eth0,ipvlan"
+	giveTime(&q)
+	rec, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured(t, rec)
+	q = onCards(t, m, "host", "vlan")
+	q.Remote.Dev = "eth0,ipvlan"
+	giveTime(&q)
+	if _, _, err := Do(t.Context(), resolve(t, q), Host{Watch: deaf{}}); err == nil {
+		t.Error("vlan was built on an ipvlan")
+	} else {
+		t.Log(err)
+	}
+	for _, m := range m {
+		nothingLeft(t, m)
+	}
+}
