@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -96,7 +97,15 @@ func PrintLabs(out io.Writer, list []lab.Info) error {
 		}
 		sanitize.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", i.Name, i.Status, since, owner, kernel, paths)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(list, func(i lab.Info) bool { return i.Partial }) {
+		return nil
+	}
+	_, err := sanitize.Fprintf(out, "\nThis process is in a PID namespace of its own, such as a container's: it cannot see the processes outside of it.\n"+
+		"A lab that is not running here may be in use there. Before you remove it, look from the machine itself.\n")
+	return err
 }
 
 func armNames(l *lab.Lab) []string {

@@ -1,6 +1,7 @@
 package display
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/host"
@@ -27,6 +28,19 @@ func TestInside(t *testing.T) {
 			Attached: []host.Named{{Name: "m1/attach", Path: "/proc/7/ns/net"}}}}}
 		if got := enterNamespace(l); got != c.want {
 			t.Errorf("look into %s, want %s", got, c.want)
+		}
+	}
+}
+
+// What a list cannot know, it says: nobody outside of a container is seen from inside of it.
+func TestLabsOutOfSight(t *testing.T) {
+	for _, partial := range []bool{false, true} {
+		var out strings.Builder
+		if err := PrintLabs(&out, []lab.Info{{Name: "lab", Status: lab.StatusDead, Partial: partial}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(out.String(), "cannot see the processes outside"); got != partial {
+			t.Errorf("partial %v:\n%s", partial, &out)
 		}
 	}
 }

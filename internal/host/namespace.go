@@ -182,6 +182,17 @@ func InThread(fn func() error) error {
 	return <-done
 }
 
+// firstPIDNamespace is the one that the kernel begins with, as it is called below /proc:
+// PROC_PID_INIT_INO of its proc_ns.h.
+const firstPIDNamespace = "pid:[4026531836]"
+
+// SeesAllProcesses tells whether /proc shows all processes of the machine: it shows those of
+// the own PID namespace, and of the ones below it.
+func (r Reader) SeesAllProcesses() bool {
+	name, err := os.Readlink(r.path("proc/self/ns/pid"))
+	return err == nil && name == firstPIDNamespace
+}
+
 // ProcessesIn lists the processes whose network namespace is one of ids, in
 // ascending order of pid. Processes that end meanwhile, or that may not be
 // looked at, are left out. Threads that are elsewhere than their process do

@@ -107,3 +107,17 @@ func TestNamedFile(t *testing.T) {
 		}
 	}
 }
+
+// Processes of the machine are out of sight in any PID namespace but the first.
+func TestSeesAllProcesses(t *testing.T) {
+	for name, want := range map[string]bool{"pid:[4026531836]": true, "pid:[4026532201]": false, "": false} {
+		root := t.TempDir()
+		testenv.Must(t, os.MkdirAll(root+"/proc/self/ns", 0o755))
+		if name != "" {
+			testenv.Must(t, os.Symlink(name, root+"/proc/self/ns/pid"))
+		}
+		if got := (host.Reader{Root: root}).SeesAllProcesses(); got != want {
+			t.Errorf("in %q: %v, want %v", name, got, want)
+		}
+	}
+}

@@ -35,6 +35,9 @@ type Info struct {
 	Command []string  `json:"command,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 	Lab     *Lab      `json:"lab,omitempty"` // what is in it; nil when half-built
+	// Partial says that whoever uses the lab may be out of sight: this process is in a PID
+	// namespace of its own, such as a container's.
+	Partial bool `json:"partial,omitempty"`
 }
 
 // List tells of all labs on the machine.
@@ -53,6 +56,7 @@ func List(ctx context.Context) ([]Info, error) {
 			if err != nil {
 				return err
 			}
+			info.Partial = info.Status == StatusDead && !(host.Reader{}).SeesAllProcesses()
 			list = append(list, info)
 		}
 		return nil

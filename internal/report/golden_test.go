@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"sync"
 	"testing"
 
 	"github.com/venturi-net/venturi/internal/analysis/recordtest"
@@ -102,7 +103,7 @@ func loss() *result.Record {
 func fragments() *result.Record { return recordtest.Make(reporttest.Small(recordtest.UDPBw)) }
 
 // schedule has a client that could not send to one path when it should.
-func schedule() *result.Record {
+var schedule = sync.OnceValue(func() *result.Record {
 	t := reporttest.Small(recordtest.Probe, recordtest.Ping)
 	t.Arms[3].Late = 400
 	rec := recordtest.Make(t)
@@ -112,10 +113,10 @@ func schedule() *result.Record {
 		}
 	}
 	return rec
-}
+})
 
 // paced has a path that loses a part of the datagrams, and so does not hold the rate.
-func paced() *result.Record {
+var paced = sync.OnceValue(func() *result.Record {
 	t := reporttest.Small(recordtest.UDPAt, recordtest.TCPAt)
 	t.Arms[2].CPUFactor, t.Arms[3].CPUFactor, t.Arms[3].Loss = 1.002, 1.4, 0.02
 	rec := recordtest.Make(t)
@@ -125,14 +126,14 @@ func paced() *result.Record {
 		}
 	}
 	return rec
-}
+})
 
 // backgroundStream has a path whose background loses a part of its datagrams.
-func backgroundStream() *result.Record {
+var backgroundStream = sync.OnceValue(func() *result.Record {
 	t := reporttest.Small(recordtest.Ping, recordtest.Background)
 	t.Arms[3].Loss = 0.02
 	return recordtest.Make(t)
-}
+})
 
 // fullThread has a path whose packets are all in the hands of one thread.
 func fullThread() *result.Record {
@@ -189,13 +190,13 @@ func invalid() *result.Record {
 	return recordtest.Make(t)
 }
 
-func failedArm() *result.Record {
+var failedArm = sync.OnceValue(func() *result.Record {
 	t := reporttest.Small(recordtest.TCPLat, recordtest.TCPBw)
 	t.Arms[3].Fails = "connect 10.0.2.2:20000: connection refused"
 	rec := recordtest.Make(t)
 	rec.Warnings = append(rec.Warnings, result.Warning{Code: "arm-failed", Arm: "vxlan", Text: "left out after 3 failures"})
 	return rec
-}
+})
 
 // blank has a path through which too little comes in every fourth slice, and
 // one with which that happened once.
@@ -216,7 +217,7 @@ func truncated() *result.Record {
 	return rec
 }
 
-func sweep() *result.Record { return recordtest.Make(sweepTruth()) }
+var sweep = sync.OnceValue(func() *result.Record { return recordtest.Make(sweepTruth()) })
 
 func sweepTruth() recordtest.Truth {
 	t := reporttest.Small()
@@ -277,18 +278,18 @@ func realPaths() *result.Record {
 }
 
 // emulated is the record of a machine whose CPU software plays.
-func emulated() *result.Record {
+var emulated = sync.OnceValue(func() *result.Record {
 	t := reporttest.Small(recordtest.TCPLat)
 	t.Histograms = false
 	return reporttest.Emulate(recordtest.Make(t))
-}
+})
 
 // emulatedArm has a path through such a machine, on one that is none.
-func emulatedArm() *result.Record {
+var emulatedArm = sync.OnceValue(func() *result.Record {
 	t := reporttest.Small(recordtest.TCPLat, recordtest.UDPMsg)
 	t.Histograms, t.Arms[3] = false, vmVXLAN()
 	return recordtest.Make(t)
-}
+})
 
 func vmVXLAN() recordtest.Arm {
 	vm := recordtest.Path("vm-vxlan", 40)

@@ -3,6 +3,7 @@ package audit_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/vishvananda/netlink/nl"
@@ -87,7 +88,7 @@ func TestUnprovenRules(t *testing.T) {
 		}
 		for _, name := range p.Names {
 			got, err := audit.RuleOf(filterMessage(nestedAttr(unix.NFTA_RULE_EXPRESSIONS, expression(name, number(unseen, 1)))))
-			if errors.Is(err, unix.EPERM) {
+			if errors.Is(err, unix.EPERM) && os.Geteuid() != 0 {
 				continue // its set is looked up in the kernel, which only root may
 			}
 			if err != nil || got == "" {

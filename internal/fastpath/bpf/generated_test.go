@@ -16,6 +16,9 @@ const compiler = "clang version 14."
 
 // The committed objects are what the C files make, to the byte.
 func TestGenerated(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds bpf2go and compiles every program: a minute")
+	}
 	version, err := exec.Command("clang", "--version").Output()
 	if err != nil || !bytes.Contains(version, []byte(compiler)) {
 		if testenv.Required() {
