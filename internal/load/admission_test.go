@@ -62,6 +62,7 @@ func TestStrangers(t *testing.T) {
 	for _, l := range Table {
 		for _, flows := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s/%d", l.Name, flows), func(t *testing.T) {
+				skipUnlessOpens(t, l)
 				port += 16
 				p := loopback(t, l.Name, 1, flows, 64, port)
 				p.Slice = 100 * time.Millisecond

@@ -70,7 +70,7 @@ func (f *fakeProber) receive() (uint64, int64, bool, error) {
 // runFake runs one slice of 200 ms with 1000 requests a second.
 func runFake(t *testing.T, timeout time.Duration, set func(*fakeProber)) *active {
 	t.Helper()
-	p := Plan{Load: "probe", Rate: 1000, Flows: 1}
+	p := Plan{Load: "probe", Rate: 1000, Flows: 1, Arms: make([]Arm, 1)}
 	a := &active{load: probe, plan: &p, clock: newClock(), timeout: timeout, rtt: result.NewRTT(), lateness: result.NewRTT()}
 	f := newFakeProber(t, a.clock)
 	set(f)
