@@ -143,6 +143,15 @@ func (c *Client) Close() error {
 	return nil // it was hung up on before
 }
 
+// callError is the error of a call: why the agent is lost, where it is, which the channel that
+// was hung up on does not say.
+func (c *Client) callError(err error) error {
+	if why := c.lost.Load(); err != nil && why != nil {
+		return why
+	}
+	return fromStatus(c.machine, err)
+}
+
 // Facts reads the machine, with the devices of some namespaces beside its own.
 // What could not be read is told in the warnings.
 func (c *Client) Facts(ctx context.Context, spaces []host.Named) (result.Facts, []result.Warning, error) {
@@ -150,7 +159,7 @@ func (c *Client) Facts(ctx context.Context, spaces []host.Named) (result.Facts, 
 	defer cancel()
 	reply, err := c.api.Facts(ctx, &agentpb.FactsRequest{Spaces: convert(spaces, spaceToPB)})
 	if err != nil {
-		return result.Facts{}, nil, fromStatus(c.machine, err)
+		return result.Facts{}, nil, c.callError(err)
 	}
 	var facts result.Facts
 	if err := json.Unmarshal(reply.GetFacts(), &facts); err != nil {

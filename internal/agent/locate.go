@@ -44,7 +44,7 @@ func (c *Client) Locate(ctx context.Context, l Location) (found Located, err err
 	}
 	reply, err := c.api.Locate(ctx, req)
 	if err != nil {
-		return found, fromStatus(c.machine, err)
+		return found, c.callError(err)
 	}
 	if found.Addrs, err = addrsFromPB(reply.GetAddrs()); err != nil {
 		return found, err
