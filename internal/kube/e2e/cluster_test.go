@@ -1,0 +1,376 @@
+// Package e2e_test measures a real cluster as a user would. `make test-cluster` runs it.
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/venturi-net/venturi/internal/testenv"
+	"github.com/venturi-net/venturi/internal/testenv/cluster"
+	"github.com/venturi-net/venturi/internal/testenv/clustertest"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+func TestMain(m *testing.M) {
+	testenv.Main(m, nil)
+}
+
+// label finds what runs have made.
+const label = "?labelSelector=app.kubernetes.io/managed-by%3Dventuri"
+
+// plugin is the program as kubectl finds it, for one cluster.
+type plugin struct {
+	*cluster.Raised
+	file, folder string
+}
+
+func newPlugin(t *testing.T) *plugin {
+	t.Helper()
+	p := &plugin{Raised: clustertest.Shared(t), folder: t.TempDir()}
+	p.file = program(t)
+	t.Cleanup(func() { p.nothingLeft(t, time.Minute, "pods", "jobs") })
+	return p
+}
+
+var (
+	buildOnce sync.Once
+	binary    string
+)
+
+// program builds it, once for all tests.
+func program(t *testing.T) string {
+	t.Helper()
+	buildOnce.Do(func() {
+		folder, err := os.MkdirTemp("", "venturi-e2e")
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(folder, "kubectl-venturi")
+		build := exec.Command("go", "build", "-buildvcs=false", "-o", file, "github.com/venturi-net/venturi/cmd/venturi")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+			return
+		}
+		binary = file
+	})
+	if binary == "" {
+		t.Fatal("the program was not built")
+	}
+	return binary
+}
+
+// command is one of the plugin; short keeps what it measures small.
+func (p *plugin) command(args ...string) (*exec.Cmd, *bytes.Buffer) {
+	cmd := exec.Command(p.file, args...)
+	var said bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = p.folder, &said, &said
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.Kubeconfig, "VENTURI_IMAGE="+clustertest.VenturiImage)
+	return cmd, &said
+}
+
+var short = []string{"--load", "tcp_lat,udp_lat,tcp_bw", "--series", "2", "--rounds", "6", "--slice", "20ms"}
+
+// run runs a command to its end, and gives its exit code.
+func (p *plugin) run(args ...string) (code int, said string) {
+	cmd, out := p.command(args...)
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode(), out.String()
+	}
+	if err != nil {
+		return -1, err.Error()
+	}
+	return 0, out.String()
+}
+
+// compare runs a short comparison that must work, and gives its record.
+func (p *plugin) compare(t *testing.T, args ...string) *result.Record {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "run")
+	began := time.Now()
+	code, said := p.run(append(append([]string{"compare", "--out", folder}, args...), short...)...)
+	t.Logf("%v took %v", args, time.Since(began).Round(100*time.Millisecond))
+	if code != 0 {
+		t.Fatalf("exit code %d:\n%s", code, said)
+	}
+	rec, err := result.Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rec
+}
+
+// arms wants every arm of a record to have carried most of its slices.
+func arms(t *testing.T, rec *result.Record, want ...string) {
+	t.Helper()
+	good := map[string]int{}
+	for _, s := range rec.Slices {
+		if s.Failed == "" && (s.Latency != nil && s.Latency.Replies > 0 || s.Stream != nil && s.Stream.RecvBytes > 0) {
+			good[s.Arm]++
+		}
+	}
+	const all = 2 * 6 * 3
+	for _, arm := range want {
+		if good[arm] < all-all/3 { // on a busy machine, all of 20 ms may pass without a packet
+			t.Errorf("%d of %d slices of %s carried something; warnings: %+v", good[arm], all, arm, rec.Warnings)
+		}
+	}
+	if len(good) != len(want) {
+		t.Errorf("arms %v, want %v", good, want)
+	}
+}
+
+// count counts the objects that runs have made, and gives their kinds.
+func (p *plugin) count(t *testing.T, kinds ...string) (n int) {
+	t.Helper()
+	paths := map[string]string{"pods": "/api/v1/pods", "services": "/api/v1/services", "namespaces": "/api/v1/namespaces", "jobs": "/apis/batch/v1/jobs"}
+	for _, kind := range kinds {
+		var list struct{ Items []any }
+		if err := p.Request(context.Background(), http.MethodGet, paths[kind]+label, nil, &list); err != nil {
+			t.Error(err)
+		}
+		n += len(list.Items)
+	}
+	return n
+}
+
+func (p *plugin) nothingLeft(t *testing.T, limit time.Duration, kinds ...string) {
+	t.Helper()
+	began := time.Now()
+	for p.count(t, kinds...) > 0 {
+		if time.Since(began) > limit {
+			t.Errorf("%d %v are left after %v", p.count(t, kinds...), kinds, limit)
+			return
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+var everything = []string{"pods", "services", "namespaces", "jobs"}
+
+// namespace makes one with a standard of PodSecurity.
+func (p *plugin) namespace(t *testing.T, standard string) string {
+	t.Helper()
+	name := strings.ToLower(testenv.LabName())
+	testenv.Must(t, p.Request(t.Context(), http.MethodPost, "/api/v1/namespaces", map[string]any{
+		"metadata": map[string]any{"name": name, "labels": map[string]any{"pod-security.kubernetes.io/enforce": standard}}}, nil))
+	t.Cleanup(func() {
+		if err := p.Request(context.Background(), http.MethodDelete, "/api/v1/namespaces/"+name, nil, nil); err != nil {
+			t.Error(err)
+		}
+	})
+	return name
+}
+
+// asUser gives a kubeconfig of somebody who may do what the text of a Role says, and nothing else.
+func (p *plugin) asUser(t *testing.T, user, roles string) string {
+	t.Helper()
+	for decoder := yaml.NewDecoder(strings.NewReader(roles)); ; {
+		var object map[string]any
+		if decoder.Decode(&object) != nil {
+			break
+		}
+		meta, _ := object["metadata"].(map[string]any)
+		kind, _ := object["kind"].(string)
+		path := "/apis/rbac.authorization.k8s.io/v1/"
+		if in, ok := meta["namespace"].(string); ok {
+			path += "namespaces/" + in + "/"
+		}
+		path += strings.ToLower(kind) + "s"
+		testenv.Must(t, p.Request(t.Context(), http.MethodPost, path, object, nil))
+		name, _ := meta["name"].(string)
+		t.Cleanup(func() { _ = p.Request(context.Background(), http.MethodDelete, path+"/"+name, nil, nil) }) // its namespace may be gone
+	}
+	text, err := os.ReadFile(p.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config map[string]any
+	testenv.Must(t, yaml.Unmarshal(text, &config))
+	for _, u := range config["users"].([]any) {
+		u.(map[string]any)["user"].(map[string]any)["as"] = user
+	}
+	text, err = yaml.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	testenv.Must(t, os.WriteFile(file, text, 0o600))
+	return file
+}
+
+// With the printed Role and nothing else, unprivileged pods are measured in a namespace that
+// is restricted; without it the error names what is missing.
+func TestClusterPlain(t *testing.T) {
+	p := newPlugin(t)
+	in := p.namespace(t, "restricted")
+	nobody := p.asUser(t, "nobody", "")
+	if code, said := p.run("compare", "-n", in, "--kubeconfig", nobody); code != verr.Permission || !strings.Contains(said, "create pods/exec in namespace "+in) {
+		t.Errorf("without rights: exit code %d:\n%s", code, said)
+	}
+	code, roles := p.run("rbac", "-n", in, "--user", "jane")
+	if code != 0 {
+		t.Fatal(roles)
+	}
+	jane := p.asUser(t, "jane", roles)
+	if code, said := p.run("compare", "-n", in, "--kubeconfig", jane, "--node-agents"); code != verr.Permission || !strings.Contains(said, "violates PodSecurity") {
+		t.Errorf("agents on nodes: exit code %d:\n%s", code, said)
+	}
+	rec := p.compare(t, "-n", in, "--kubeconfig", jane)
+	arms(t, rec, "pod", "pod.copy", "pod-local", "service", "nodeport")
+	p.nothingLeft(t, 0, "pods", "services", "jobs")
+}
+
+// With its ClusterRole and nothing else, agents on two nodes measure all paths against the
+// host network, in a namespace of their own.
+func TestClusterNodeAgents(t *testing.T) {
+	p := newPlugin(t)
+	_, roles := p.run("rbac", "--node-agents", "--user", "joe")
+	rec := p.compare(t, "--node-agents", "--nodes", "n2,n1", "--kubeconfig", p.asUser(t, "joe", roles))
+	arms(t, rec, "host", "host.copy", "pod", "pod-local", "service", "nodeport")
+	if len(rec.Facts) != 2 || rec.Facts[0].Machine != "n2" || rec.Facts[1].Machine != "n1" {
+		t.Errorf("facts: %+v", rec.Facts)
+	}
+	if host := rec.Plan.Arms[0]; host.From != p.Nodes[1].IP || host.To != p.Nodes[0].IP || host.Options != "from=n2,to=n1" {
+		t.Errorf("host: %+v", host)
+	}
+	metered := false
+	for _, m := range rec.Meters {
+		metered = metered || m.Name == "cpu" && m.Arm == "pod"
+	}
+	if !metered {
+		t.Error("no agent counted CPU time")
+	}
+	p.nothingLeft(t, 0, everything...)
+}
+
+// Between pods that are there, whose images have nothing of ours.
+func TestClusterNamedPods(t *testing.T) {
+	p := newPlugin(t)
+	in := p.namespace(t, "restricted")
+	for i, name := range []string{"cart", "db"} {
+		testenv.Must(t, p.Request(t.Context(), http.MethodPost, "/api/v1/namespaces/"+in+"/pods", map[string]any{"metadata": map[string]any{"name": name},
+			"spec": map[string]any{"nodeName": p.Nodes[i].Name, "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
+				"securityContext": map[string]any{"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"}},
+				"containers": []any{map[string]any{"name": "c", "image": cluster.ToolImage, "imagePullPolicy": "Never",
+					"securityContext": map[string]any{"allowPrivilegeEscalation": false, "capabilities": map[string]any{"drop": []string{"ALL"}}}}}}}, nil))
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		var list struct {
+			Items []struct{ Status struct{ Phase string } }
+		}
+		testenv.Must(t, p.Request(t.Context(), http.MethodGet, "/api/v1/namespaces/"+in+"/pods?fieldSelector=status.phase%3DRunning", nil, &list))
+		if len(list.Items) == 2 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the pods do not run: %+v", list)
+		}
+	}
+	rec := p.compare(t, "--node-agents", "--from", in+"/cart", "--to", in+"/db")
+	arms(t, rec, "host", "host.copy", "pod")
+	if pod := rec.Plan.Arms[2]; pod.Options != "from="+in+"/cart,to="+in+"/db" {
+		t.Errorf("pod: %+v", pod)
+	}
+	p.nothingLeft(t, 0, everything...)
+}
+
+// start begins a long run, and returns when it measures.
+func (p *plugin) start(t *testing.T) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	cmd, said := p.command("compare", "pod", "--load", "tcp_lat", "--series", "200", "--rounds", "12")
+	testenv.Must(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	for end := time.Now().Add(time.Minute); p.measured() == 0; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it does not begin to measure")
+		}
+	}
+	return cmd, said
+}
+
+// measured is the length of the newest record.
+func (p *plugin) measured() (size int64) {
+	files, _ := filepath.Glob(filepath.Join(p.folder, "venturi-runs", "*", result.FileName))
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		if bytes.Contains(text, []byte("\n{\"slice\":")) {
+			size = int64(len(text))
+		}
+	}
+	return size
+}
+
+// However the client ends, nothing is left after a minute but an empty namespace, which the
+// next run removes.
+func TestClusterClientEnds(t *testing.T) {
+	t.Run("Ctrl-C", func(t *testing.T) {
+		p := newPlugin(t)
+		cmd, said := p.start(t)
+		testenv.Must(t, cmd.Process.Signal(os.Interrupt))
+		_ = cmd.Wait()
+		if cmd.ProcessState.ExitCode() != verr.Interrupted || !strings.Contains(said.String(), "tcp_lat") {
+			t.Errorf("exit code %d:\n%s", cmd.ProcessState.ExitCode(), said)
+		}
+		p.nothingLeft(t, 0, everything...)
+	})
+	t.Run("kill -9", func(t *testing.T) {
+		p := newPlugin(t)
+		cmd, _ := p.start(t)
+		testenv.Must(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		if code, said := p.run("compare", "pod", "--load", "tcp_lat"); code != verr.Busy {
+			t.Errorf("at once: exit code %d:\n%s", code, said)
+		}
+		p.nothingLeft(t, time.Minute, "pods", "services", "jobs")
+		if code, said := p.run("compare", "pod", "--load", "tcp_lat", "--series", "1", "--rounds", "2"); code != 0 {
+			t.Errorf("the next run: exit code %d:\n%s", code, said)
+		}
+		p.nothingLeft(t, 10*time.Second, everything...)
+	})
+	t.Run("cleanup", func(t *testing.T) {
+		p := newPlugin(t)
+		cmd, _ := p.start(t)
+		testenv.Must(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		if code, said := p.run("cleanup"); code != 0 || !strings.Contains(said, "removed namespace venturi-") {
+			t.Errorf("exit code %d:\n%s", code, said)
+		}
+		p.nothingLeft(t, 0, everything...)
+	})
+}
+
+// When the API server does not answer for 30 s in the middle of a run, what was measured is
+// reported, and nothing is left.
+func TestClusterAPIServerAway(t *testing.T) {
+	p := newPlugin(t)
+	pids, err := p.PIDs("", "kube-apiserver")
+	if err != nil || len(pids) != 1 {
+		t.Fatalf("API servers: %v, %v", pids, err)
+	}
+	cmd, said := p.start(t)
+	resume := func() { _ = syscall.Kill(pids[0], syscall.SIGCONT) }
+	t.Cleanup(resume)
+	testenv.Must(t, syscall.Kill(pids[0], syscall.SIGSTOP))
+	time.AfterFunc(30*time.Second, resume)
+	_ = cmd.Wait()
+	if cmd.ProcessState.ExitCode() != verr.Partial || !strings.Contains(said.String(), "tcp_lat") {
+		t.Errorf("exit code %d:\n%s", cmd.ProcessState.ExitCode(), said)
+	}
+	p.nothingLeft(t, 10*time.Second, everything...)
+}
