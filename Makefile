@@ -31,7 +31,7 @@ KERNELS      := 6.1 6.12
 TEST_KERNELS ?= 5.10 6.1 6.12
 PART         ?= suite
 
-.PHONY: help compare test test-long test-kernels agree bench-stats bench-tune bench-rates bench-fast bench-undo bench-replay bench-up build dist lint generate fuzz clean setup setup-test setup-long
+.PHONY: help compare test test-long test-kernels agree studies bench-stats bench-tune bench-rates bench-fast bench-undo bench-replay bench-up build dist lint generate fuzz clean setup setup-test setup-long
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  %-12s %s\n' "$$t" "$$d"; done
@@ -56,8 +56,11 @@ test-kernels: setup-test bin/venturi ## run the tests of paths and of devices' k
 	$(SUDO) bin/venturi kernel fetch $(sort $(KERNELS) $(TEST_KERNELS))
 	GO=$(GO) scripts/test-kernels $(PART) $(TEST_KERNELS)
 
-agree: setup-test bin/venturi ## compare our figures with those of qperf and iperf3 (about 15 minutes)
+agree: setup-test bin/venturi ## compare our figures with those of qperf, iperf3, ping, and netperf and sockperf where they are (about 20 minutes)
 	$(SUDO) bin/venturi verify agree $(ARGS)
+
+studies: setup bin/venturi ## run all five studies, and write their tables into docs/studies (about 45 minutes; NAMES='qinq'; STUDY_ARGS='--kernel 6.12')
+	$(SUDO) STUDY_ARGS='$(STUDY_ARGS)' scripts/studies $(NAMES)
 
 bench-stats: setup bin/venturi ## count false alarms and missed differences of verdicts (about 25 minutes)
 	$(SUDO) bin/venturi verify stats $(ARGS)

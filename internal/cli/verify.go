@@ -21,7 +21,7 @@ func newVerify(env *Env) *cobra.Command {
 well-known tools, and that its verdicts are right as often as they promise. Each check
 prints what it measured and whether its bars hold; exit code 1 means that one does not.
 Run nothing else on the machine meanwhile.`,
-		Example: `  venturi verify agree      against qperf and iperf3, about 15 minutes
+		Example: `  venturi verify agree      against qperf, iperf3, ping and others, about 20 minutes
   venturi verify stats      false alarms and missed differences, about 25 minutes`,
 	}
 	cmd.AddCommand(newVerifyAgree(env), newVerifyStats(env), movedToBench("proofs"), movedToBench("fast"))
@@ -58,8 +58,9 @@ func newVerifyAgree(env *Env) *cobra.Command {
 	c := verify.DefaultAgree()
 	cmd := &cobra.Command{
 		Use:   "agree",
-		Short: "Compare our figures with those of qperf and iperf3",
-		Long: `Run the real qperf and iperf3 on the host path of a lab, in turn with our own loads:
+		Short: "Compare our figures with those of qperf, iperf3, ping, netperf and sockperf",
+		Long: `Run the real qperf, iperf3 and ping, and netperf and sockperf where they are
+installed, on the host path of a lab, in turn with our own loads:
 same link, same cores, same socket buffers, one message per system call.
 The median of the paired ratios must be within 0.95 and 1.05, and our loads must
 not cost more CPU time per byte or packet than theirs.`,

@@ -283,7 +283,7 @@ func (q Request) checkTools() error {
 				return verr.New(verr.Usage, "cannot run "+name+" with responses of another size",
 					"it is run with as many bytes both ways, to compare like with like", "leave --response out beside --with")
 			}
-			if c.Rate > 0 {
+			if l, err := load.Find(c.Load); err == nil && c.Rate != l.Rate {
 				return verr.New(verr.Usage, "cannot run "+name+" with a rate",
 					"it is run as fast as it goes, to compare like with like", "leave --rate out beside --with")
 			}

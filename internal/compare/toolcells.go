@@ -79,6 +79,10 @@ func (q Request) toolCells(l load.Load, spec CellSpec) (cells []result.Cell, err
 	switch {
 	case spec.Background != nil:
 		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --beside", "a real tool runs alone", "leave one of them out")
+	case spec.Curve != "":
+		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --curve", "a real tool runs alone", "leave one of them out")
+	case spec.Response > 0:
+		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --response", "its answers are as long as its requests", "leave one of them out")
 	case q.Batch > 1:
 		return nil, verr.New(verr.Usage, "cannot run "+t.Name+" with --batch", "it has one message a system call", "leave one of them out")
 	case len(q.Tools) > 0:

@@ -61,7 +61,7 @@ func asSlice(cell result.Cell, r tool.Result) result.Slice {
 		}
 		s.Latency = &result.Latency{
 			Requests: r.Sent.Messages, Replies: r.Received.Messages, Lost: r.LostMessages(cell.Metric),
-			RTTSum: int64(rtt * float64(r.Received.Messages)),
+			RTTSum: int64(rtt * float64(r.Received.Messages)), RTTMedian: int64(r.Median),
 		}
 		return s
 	}

@@ -9,8 +9,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/feature"
 	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/internal/path"
 	"github.com/venturi-net/venturi/internal/report/layout"
 	"github.com/venturi-net/venturi/internal/sanitize"
@@ -87,7 +89,7 @@ func (s *Study) Explain(w io.Writer) error {
 	}
 	line("\nLoads")
 	for _, l := range s.Loads {
-		line("  %s\tsizes %s\tflows %s", l.Load, orDefault(l.Sizes, "the load's own"), orDefault(strings.Trim(fmt.Sprint(l.Flows), "[]"), "1"))
+		line("  %s\tsizes %s\tflows %s%s", l.Load, orDefault(l.Sizes, "the load's own"), orDefault(strings.Trim(fmt.Sprint(l.Flows), "[]"), "1"), variant(l))
 	}
 	line("\nTables")
 	for _, t := range s.Tables {
@@ -144,6 +146,25 @@ func onlyOn(wires []string) string {
 func orDefault(text, preset string) string {
 	if text == "" {
 		return preset
+	}
+	return text
+}
+
+// variant says what else a load has: a rate, a stream beside it, a program that runs it.
+func variant(l compare.CellSpec) string {
+	text := ""
+	if l.Rate > 0 {
+		text += "  at " + load.FormatRate(l.Rate) + " a second"
+	}
+	if b := l.Background; b != nil {
+		text += "  beside " + b.Load
+		if b.Rate > 0 {
+			text += "@" + load.FormatRate(b.Rate)
+		}
+		text += ", on the " + b.Cores + " cores"
+	}
+	if l.Tool != "" {
+		text += "  run by " + l.Tool
 	}
 	return text
 }

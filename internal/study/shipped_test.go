@@ -53,6 +53,32 @@ func TestFirstStudy(t *testing.T) {
 	}
 }
 
+// TestFifthStudy holds the study of latency to the paths of its write-up, and to ping on an
+// idle path, beside packets and beside bytes, which differ in nothing else.
+func TestFifthStudy(t *testing.T) {
+	s, err := Open("ovs-vxlan-latency")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Paths) != 5 || s.Paths[0].Name != "host" {
+		t.Errorf("its paths: %+v", s.Paths)
+	}
+	var beside []string
+	for _, f := range s.Tables[0].Figures[:3] {
+		name := ""
+		if f.Background != nil {
+			name = f.Background.Load
+		}
+		if f.Load != "ping" {
+			t.Errorf("%+v", f)
+		}
+		beside = append(beside, name)
+	}
+	if want := []string{"", "udp_bw", "tcp_bw"}; !slices.Equal(beside, want) {
+		t.Errorf("ping beside %q, want %q", beside, want)
+	}
+}
+
 // TestKubeOVN holds the study of Kube-OVN's tuning to its time, to the sizes of the
 // write-up, and to the order of its columns.
 func TestKubeOVN(t *testing.T) {

@@ -46,7 +46,7 @@ var outputs = []struct {
 	{"netperf-tcp_rr-1.txt", Netperf, "tcp_rr", 1, result.RoundTrip,
 		Result{Value: 55180, Sent: Totals{36212, 36212}, Received: Totals{36212, 36212}, Elapsed: 2 * time.Second}},
 	{"ping-56.txt", Ping, "ping", 56, result.RoundTrip,
-		Result{Value: 25550, Sent: Totals{20, 1120}, Received: Totals{20, 1120}, Elapsed: 2 * time.Second}},
+		Result{Value: 25550, Median: 23500.0, Sent: Totals{20, 1120}, Received: Totals{20, 1120}, Elapsed: 2 * time.Second}},
 	{"sockperf-udp_lat-14.txt", &sockperf, "udp_lat", 14, result.OneWay,
 		Result{Value: 24134.0, Sent: Totals{32107, 449498}, Received: Totals{32107, 449498}, Elapsed: 1550 * time.Millisecond}},
 	{"iperf3-udp_bw-16.json", Iperf3, "udp_bw", 16, result.Messages,
@@ -64,6 +64,9 @@ func TestParse(t *testing.T) {
 			got.Elapsed = got.Elapsed.Round(time.Microsecond)
 			if math.Abs(got.Value-o.want.Value) < 1e-6*o.want.Value {
 				got.Value = o.want.Value
+			}
+			if math.Abs(got.Median-o.want.Median) < 1e-3 {
+				got.Median = o.want.Median
 			}
 			if got != o.want {
 				t.Errorf("got  %+v\nwant %+v", got, o.want)
@@ -107,6 +110,23 @@ func TestParseRefuses(t *testing.T) {
 				t.Errorf("got %+v, %v; want an error with %q", r, err, c.want)
 			}
 		})
+	}
+}
+
+// Where values are cut to steps, the median is between two.
+func TestSteppedMedian(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{
+		{[]float64{10, 10, 10, 10}, 10},
+		{[]float64{10, 10, 11, 11}, 10.5},
+		{[]float64{9, 10, 10, 10, 10, 11, 11, 11}, 10.25},
+		{[]float64{5}, 5},
+	} {
+		if got := steppedMedian(c.values, 1); got != c.want {
+			t.Errorf("%v: %v, want %v", c.values, got, c.want)
+		}
 	}
 }
 

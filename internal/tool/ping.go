@@ -3,6 +3,7 @@ package tool
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ var Ping = &Tool{
 	Loads: []Load{
 		// Its reply shows a time only where the request has room for one.
 		{Name: "ping", Min: 16, Max: maxUDP, Size: 56, Metric: result.RoundTrip, Paced: true,
-			Meaning: "mean round trip from when each request was sent, in steps of 1 us"},
+			Meaning: "median round trip from when each request was sent, in steps of 1 us"},
 	},
 	client:     pingClient,
 	parse:      pingParse,
@@ -45,10 +46,12 @@ func pingClient(j Job) []string {
 func pingParse(j Job, out []byte) (Result, error) {
 	r := Result{Elapsed: j.Duration}
 	var sum float64
+	var all []float64
 	counted, summary := int64(0), false
 	for line := range strings.Lines(string(out)) {
 		if ms, ok := pingTime(line); ok {
 			sum += ms * 1e6
+			all = append(all, ms*1e6)
 			counted++
 			continue
 		}
@@ -64,8 +67,28 @@ func pingParse(j Job, out []byte) (Result, error) {
 	case counted == 0 || r.Received.Messages < counted || r.Sent.Messages < r.Received.Messages:
 		return Result{}, fmt.Errorf("it tells of %d replies to %d requests, and times %d of them", r.Received.Messages, r.Sent.Messages, counted)
 	}
-	r.Value = sum / float64(counted)
+	r.Value, r.Median = sum/float64(counted), steppedMedian(all, pingStep)
 	return r, nil
+}
+
+// pingStep is what ping counts round trips below 1 ms in, ns.
+const pingStep = 1000
+
+// steppedMedian is the median of values that were cut to steps: where between two steps it is
+// follows from how many values lie on either side of its own.
+func steppedMedian(values []float64, step float64) float64 {
+	slices.Sort(values)
+	at := values[len(values)/2]
+	below, equal := 0, 0
+	for _, v := range values {
+		switch {
+		case v < at-step/2:
+			below++
+		case v <= at+step/2:
+			equal++
+		}
+	}
+	return max(0, at-step/2+step*(float64(len(values))/2-float64(below))/float64(equal))
 }
 
 // pingTime reads "64 bytes from 10.0.0.2: icmp_seq=1 ttl=64 time=0.024 ms". A duplicate,

@@ -72,6 +72,8 @@ type Result struct {
 	// Value is the figure in the unit of the job's metric: ns (mean RTT/2, or mean
 	// RTT), bit/s or messages/s at the receiver.
 	Value float64
+	// Median is that of the round trips, ns, of a tool that tells each; 0: only the mean is known.
+	Median float64
 	// Sent and Received are, for a stream, what the sender wrote and what the
 	// receiver read; for a ping-pong, the client's requests and replies.
 	Sent, Received Totals

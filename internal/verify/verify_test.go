@@ -74,7 +74,7 @@ func agreeOnce(t *testing.T, seed uint64) (wrong []string) {
 	if err != nil && verr.Code(err) != verr.Failed {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"tcp_lat/1 ", "udp_lat/1 ", "tcp_bw/65536 ", "udp_bw/1 ", "udp_bw/16 ", "udp_bw/1/batch=32 "} {
+	for _, want := range []string{"tcp_lat/1 ", "udp_lat/1 ", "tcp_bw/65536 ", "udp_bw/1 ", "udp_bw/16 ", "ping/56 ", "udp_bw/1/batch=32 "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no line for %s", want)
 		}
