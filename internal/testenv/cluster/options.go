@@ -99,7 +99,6 @@ func (f folder) log(program string) string {
 
 // data is in memory, and goes with the keeper.
 func (f folder) data(elem ...string) string { return f.file(append([]string{"data"}, elem...)...) }
-func (f folder) bin(program string) string  { return f.data("bin", program) }
 func (f folder) key(file string) string     { return f.data("pki", file) }
 func (f folder) userConfig(user string) string {
 	return f.data("kubeconfig", user)
