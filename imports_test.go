@@ -169,7 +169,7 @@ var reserved = []struct {
 	{"github.com/cavaliergopher/cpio", []string{"internal/vm"}, false, "the first file system of a guest is made in one place"},
 	{"unsafe", []string{"internal/load", "internal/host", "internal/nft", "internal/fastpath/topology", "internal/netcfg", "internal/setting", "internal/meter", "internal/tool"}, true,
 		"only where a system call wants a pointer"},
-	{"net/http", nil, false, "nothing here serves or fetches pages"},
+	{"net/http", []string{"internal/watch"}, false, "nothing here fetches pages, and only watch serves one, of metrics"},
 	{"al.essio.dev/pkg/shellescape", []string{"internal/sanitize"}, false, "words of commands are quoted in one place"},
 }
 

@@ -28,6 +28,7 @@ var commands = []func(*Env) *cobra.Command{
 	newGuest,
 	newIperf3, newIperf3Server,
 	newReport,
+	newWatch,
 	newDoctor,
 	newKnob,
 	newTune,

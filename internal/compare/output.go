@@ -50,6 +50,9 @@ func createRecord(folder string, owner *Owner) (*output, error) {
 	return o, nil
 }
 
+// MakeFolder makes a folder for runs.
+func MakeFolder(folder string) error { return os.MkdirAll(folder, 0o755) }
+
 // Prepare makes the folder of a record that another process will write, and makes
 // sure that it can. tidy removes what was made if there is still nothing in it.
 func Prepare(folder string, owner *Owner) (tidy func(), err error) {
@@ -61,10 +64,16 @@ func Prepare(folder string, owner *Owner) (tidy func(), err error) {
 	return o.removeFolders, recordError(err)
 }
 
+// folderTime is how a folder is named after a time.
+const folderTime = "20060102-150405"
+
 // FreshFolder names the folder of a run by when it started; two of one second
 // do not share it.
-func FreshFolder(now time.Time) string {
-	name := filepath.Join(RunsFolder, now.Format("20060102-150405"))
+func FreshFolder(now time.Time) string { return FreshFolderIn(RunsFolder, now) }
+
+// FreshFolderIn is [FreshFolder] below another folder.
+func FreshFolderIn(parent string, now time.Time) string {
+	name := filepath.Join(parent, now.Format(folderTime))
 	for n, folder := 2, name; ; n++ {
 		if _, err := os.Lstat(folder); err != nil {
 			return folder

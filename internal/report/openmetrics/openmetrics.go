@@ -86,7 +86,7 @@ const namespace = "venturi_"
 // labels path, load, size and flows.
 func Write(w io.Writer, rec *result.Record, s *analysis.Summary, _ view.Options) error {
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(runMetrics{rec, s}); err != nil {
+	if err := registry.Register(Collector(rec, s)); err != nil {
 		return err
 	}
 	families, err := registry.Gather()
@@ -103,6 +103,11 @@ func Write(w io.Writer, rec *result.Record, s *analysis.Summary, _ view.Options)
 		return end.Close() // which writes the mark of the end
 	}
 	return nil
+}
+
+// Collector gives the metrics of a record to a registry.
+func Collector(rec *result.Record, s *analysis.Summary) prometheus.Collector {
+	return runMetrics{rec, s}
 }
 
 // runMetrics is a record as Prometheus collects it.

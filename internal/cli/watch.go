@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/lab"
+	"github.com/venturi-net/venturi/internal/load"
+	"github.com/venturi-net/venturi/internal/progress"
+	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/internal/watch"
+	"github.com/venturi-net/venturi/result"
+)
+
+// defaultWatchFolder is where `venturi watch` keeps its records unless told otherwise.
+const defaultWatchFolder = "venturi-watch"
+
+// leastInterval leaves a run time to raise its lab.
+const leastInterval = 5 * time.Second
+
+func newWatch(env *Env) *cobra.Command {
+	var (
+		q      = compare.Request{Budget: watch.DefaultBudget}
+		far    machinesFlag
+		listen = watch.DefaultListen
+		folder = defaultWatchFolder
+		keep   = watch.DefaultKeep
+		opt    = watch.Options{Interval: watch.DefaultInterval, FalseAlarm: watch.DefaultFalseAlarm, Log: env.Stderr}
+	)
+	cmd := &cobra.Command{
+		Use:   "watch [PATH...]",
+		Short: "Measure again and again, serve metrics, and tell when a ratio has moved",
+		Long: `Repeat a small comparison, one every --interval, until Ctrl-C or SIGTERM. Each run is
+as "venturi compare" makes it, and leaves nothing behind but its record.
+
+The last run is served as OpenMetrics at ` + watch.MetricsPath + ` of --listen, for Prometheus, with what
+the runs came to. A Grafana dashboard and a systemd unit are in the source, below
+contrib/.
+
+A ratio to the host network has moved when bets that it has would have paid off. It takes
+some 10 runs to know what is normal; a difference that is plain to see is then found after
+4 to 7 runs. There is one false alarm in --false-alarm-runs runs in the mean, however the
+figures scatter. A change is logged, and counted in venturi_watch_changes_total; from then
+on, the new ratio is what is normal.
+
+The ratios of all runs are kept in ` + watch.HistoryFile + ` of the folder, so that a service that is
+started again goes on. The last --keep records are kept too, for "venturi report".
+
+It needs root, as "venturi compare" does.`,
+		Example: `  venturi watch vxlan
+  venturi watch vxlan geneve --load tcp_lat,tcp_bw --interval 30m
+  venturi watch vxlan --listen 127.0.0.1:9137 --out /var/lib/venturi`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q.Paths, q.Command, q.Wait = args, ownCommand(env), true
+			var err error
+			if q.Remote, err = far.remote(); err != nil {
+				return err
+			}
+			if opt.Interval < leastInterval {
+				return verr.New(verr.Usage, "cannot measure every "+opt.Interval.String(), "a run takes longer", "give an --interval of "+leastInterval.String()+" or more")
+			}
+			r, err := q.Resolve()
+			if err != nil {
+				return err
+			}
+			if err := r.Check(); err != nil {
+				return err
+			}
+			program, err := program()
+			if err != nil {
+				return err
+			}
+			host := compare.Host{Version: Version(), Program: program, Watch: progress.Silent(io.Discard), Owner: sudoCaller(env)}
+			if err := resume(folder, &opt); err != nil {
+				return err
+			}
+			listener, err := net.Listen("tcp", listen)
+			if err != nil {
+				return verr.Wrap(verr.Failed, "cannot serve metrics at "+listen, err, "name another address with --listen")
+			}
+			measure := func(ctx context.Context) (*result.Record, error) {
+				q.Out = compare.FreshFolderIn(folder, time.Now())
+				r, err := q.Resolve()
+				if err != nil {
+					return nil, err
+				}
+				rec, _, err := compare.Do(ctx, r, host)
+				if err == nil {
+					err = compare.EndError(ctx, rec)
+				}
+				return rec, errors.Join(err, compare.RemoveOldest(folder, keep))
+			}
+			sanitize.Fprintf(env.Stderr, "venturi: serving metrics at http://%s%s; measuring every %s; records in %s; Ctrl-C ends\n",
+				listener.Addr(), watch.MetricsPath, opt.Interval, folder)
+			return serveRuns(cmd.Context(), watch.New(measure, opt), listener)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&q.Loads, "load", nil, "loads to measure (default "+strings.Join(load.Default, ",")+")")
+	f.DurationVar(&q.Budget, "budget", q.Budget, "time to measure in each run")
+	f.DurationVar(&opt.Interval, "interval", opt.Interval, "time from the start of one run to that of the next")
+	f.StringVar(&listen, "listen", listen, "address to serve metrics at")
+	f.StringVar(&folder, "out", folder, "folder for the records and "+watch.HistoryFile)
+	f.Var(number{&keep, 1, 1_000_000}, "keep", fmt.Sprintf("records to keep (default %d)", keep))
+	f.Var(number{&opt.FalseAlarm, 10, 1_000_000}, "false-alarm-runs", fmt.Sprintf("runs between false alarms, in the mean (default %d)", opt.FalseAlarm))
+	f.StringVar(&q.Wire, "wire", "", lab.WireHelp)
+	far.flags(f)
+	return cmd
+}
+
+// serveRuns measures and serves until ctx ends or one of the two fails.
+func serveRuns(ctx context.Context, s *watch.Service, listener net.Listener) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	served := make(chan error, 1)
+	go func() {
+		defer stop()
+		served <- s.Serve(ctx, listener)
+	}()
+	err := s.Run(ctx)
+	stop()
+	return errors.Join(err, <-served)
+}
+
+// resume reads the history of an earlier service in a folder, and makes sure that it
+// can be kept there.
+func resume(folder string, opt *watch.Options) error {
+	what := "cannot keep the history in " + folder
+	if err := compare.MakeFolder(folder); err != nil {
+		return verr.Wrap(verr.Failed, what, err, "name a folder that can be written with --out")
+	}
+	opt.Save = func(h watch.RatioHistory) error {
+		_, err := compare.WriteBeside(folder, watch.HistoryFile, h.Write)
+		return err
+	}
+	f, err := os.Open(filepath.Join(folder, watch.HistoryFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return verr.Wrap(verr.Failed, what, err, "make the file readable for this user")
+	default:
+		defer f.Close()
+		if opt.History, err = watch.ReadRatios(io.LimitReader(f, watch.MostHistory)); err != nil {
+			return verr.Wrap(verr.BadRecord, what, err, "remove "+watch.HistoryFile+" there to begin anew, or name another folder with --out")
+		}
+	}
+	if err := opt.Save(opt.History); err != nil {
+		return verr.Wrap(verr.Failed, what, err, "name a folder that can be written with --out")
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package compare
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/venturi-net/venturi/result"
+)
+
+// The oldest records go, and nothing that is not one.
+func TestRemoveOldest(t *testing.T) {
+	parent := t.TempDir()
+	for _, file := range []string{
+		"20260101-000000/" + result.FileName, "20260102-000000/" + result.FileName, "20260102-000000.1/" + result.FileName,
+		"20260103-000000/" + result.FileName, "20260104-000000/" + result.FileName,
+		"20260102-000000/notes.txt", "mine/" + result.FileName, "history.json",
+	} {
+		if err := os.MkdirAll(filepath.Join(parent, filepath.Dir(file)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(parent, file), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // the second time there is nothing to do
+		if err := RemoveOldest(parent, 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var left []string
+	if err := filepath.WalkDir(parent, func(p string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			name, _ := filepath.Rel(parent, p)
+			left = append(left, name)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(left)
+	want := []string{"20260102-000000/notes.txt", "20260103-000000/" + result.FileName, "20260104-000000/" + result.FileName, "history.json", "mine/" + result.FileName}
+	if !slices.Equal(left, want) {
+		t.Errorf("left: %q, wanted %q", left, want)
+	}
+	if _, err := os.Stat(filepath.Join(parent, "20260101-000000")); err == nil {
+		t.Error("an empty folder was left")
+	}
+}

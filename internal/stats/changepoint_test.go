@@ -1,0 +1,136 @@
+package stats
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// levels are ways in which the log ratio of a path differs from run to run.
+var levels = map[string]func(*rand.Rand) float64{
+	"normal":        normal,
+	"heavy tails":   heavy,
+	"tenth spoiled": spoiled,
+	"skewed":        func(r *rand.Rand) float64 { return 0.02 * r.ExpFloat64() },
+}
+
+// runLength is how many values it takes to an alarm, at most so many.
+func runLength(r *rand.Rand, threshold float64, most int, value func(n int) float64) int {
+	d := ChangeDetector{Threshold: threshold}
+	for n := range most {
+		if _, found := d.Add(value(n)); found {
+			return n + 1
+		}
+	}
+	return most
+}
+
+// The mean number of values to a false alarm is at least the threshold, whatever the
+// distribution is.
+func TestChangeFalseAlarms(t *testing.T) {
+	const threshold, runs = 100, 300
+	for name, level := range levels {
+		r := rand.New(rand.NewPCG(1, 7))
+		sum := 0
+		for range runs {
+			// A run without an alarm counts as its length: less than it would have lasted.
+			sum += runLength(r, threshold, 10*threshold, func(int) float64 { return level(r) })
+		}
+		mean := float64(sum) / runs
+		t.Logf("%s: a false alarm after %.0f values in the mean", name, mean)
+		if mean < threshold {
+			t.Errorf("%s: a false alarm after %.0f values in the mean, at least %d were promised", name, mean, threshold)
+		}
+	}
+}
+
+// A change is found soon, and its time and size are told.
+func TestChangeFound(t *testing.T) {
+	const threshold, runs = 8000, 100 // a false alarm in a thousand runs, of eight ratios
+	for _, c := range []struct {
+		before, most int // runs before the change, and how many may pass in the median
+		effect       float64
+	}{
+		{20, 7, 0.10},
+		{50, 5, 0.10},
+		{50, 5, -0.10},
+		{100, 12, 0.03},
+	} {
+		for name, level := range levels {
+			r := rand.New(rand.NewPCG(2, 7))
+			var delays []float64
+			early := 0
+			for range runs {
+				d := ChangeDetector{Threshold: threshold}
+				for n := range 500 {
+					value := level(r)
+					if n >= c.before {
+						value += c.effect
+					}
+					_, found := d.Add(value)
+					if !found {
+						continue
+					}
+					if n < c.before {
+						early++
+						break
+					}
+					delays = append(delays, float64(n-c.before+1))
+					break
+				}
+			}
+			if early > runs/20 || len(delays) < runs*9/10 {
+				t.Errorf("%s: %d alarms before the change of %v, %d after it", name, early, c.effect, len(delays))
+				continue
+			}
+			median := Median(delays)
+			t.Logf("%s: %v after %d values is found after %v", name, c.effect, c.before, median)
+			if median > float64(c.most) && name == "normal" {
+				t.Errorf("%s: a change of %v after %d values is found after %v, at most %d were wanted", name, c.effect, c.before, median, c.most)
+			}
+		}
+	}
+}
+
+// The detector tells when the change came, begins anew after it, and takes nothing that
+// is no number.
+func TestChangeBeginsAnew(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 7))
+	d := ChangeDetector{Threshold: 1000}
+	for range 30 {
+		d.Add(0.01 * r.NormFloat64())
+	}
+	d.Add(math.NaN())
+	d.Add(math.Inf(1))
+	if d.Values() != 30 || math.Abs(d.Level()) > 0.01 {
+		t.Errorf("%d values at %v", d.Values(), d.Level())
+	}
+	for n := 1; ; n++ {
+		s, found := d.Add(0.3 + 0.01*r.NormFloat64())
+		if !found && n < 20 {
+			continue
+		}
+		if !found || s.Since != n || math.Abs(s.Before) > 0.02 || math.Abs(s.After-0.3) > 0.02 {
+			t.Errorf("after %d values: %+v, %v", n, s, found)
+		}
+		break
+	}
+	if d.Values() != 0 || d.Evidence() != 0 || d.Level() != 0 {
+		t.Errorf("it has not begun anew: %d values, evidence %v", d.Values(), d.Evidence())
+	}
+}
+
+// No bettor gains in the mean: all places of a value are as likely.
+func TestBetsAreFair(t *testing.T) {
+	for n := 1; n < 40; n++ {
+		for expected := 1; expected <= n; expected++ {
+			sum := 0.0
+			for at := range n {
+				sum += payoff(at < expected, expected, n)
+			}
+			if mean := sum / float64(n); math.Abs(mean-1) > 1e-9 {
+				t.Errorf("%d of %d places pay %v in the mean", expected, n, mean)
+			}
+		}
+	}
+}

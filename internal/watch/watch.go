@@ -1,0 +1,173 @@
+// Package watch repeats a comparison, keeps the ratios of all runs, tells when one of
+// them has moved, and serves them as metrics.
+package watch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"time"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/internal/stats"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// Defaults of a service.
+const (
+	DefaultInterval   = time.Hour
+	DefaultBudget     = 30 * time.Second
+	DefaultListen     = ":9137"
+	DefaultKeep       = 200
+	DefaultFalseAlarm = 1000
+)
+
+// Options of a service.
+type Options struct {
+	Interval   time.Duration // from the start of one run to that of the next
+	Runs       int           // the service ends after so many; 0: it does not
+	FalseAlarm int           // runs between false alarms, in the mean, over all ratios
+	Log        io.Writer
+	// History are the ratios of earlier runs. Save keeps those of all, after each run.
+	History RatioHistory
+	Save    func(RatioHistory) error
+}
+
+// Service measures again and again.
+type Service struct {
+	measure func(context.Context) (*result.Record, error)
+	opt     Options
+	history RatioHistory
+	ratios  map[RatioID]*watchedRatio
+	state   state // what is served
+}
+
+// RatioID names a ratio.
+type RatioID struct{ Path, Cell string }
+
+// watchedRatio is a ratio from run to run.
+type watchedRatio struct {
+	detector stats.ChangeDetector
+	changes  int
+	last     Change // zero: none yet
+}
+
+// Change is a ratio that has moved.
+type Change struct {
+	Since         time.Time // the first run after it
+	Before, After float64   // medians of the ratio
+}
+
+// New makes a service that measures by a function, which returns a record or an error.
+func New(measure func(context.Context) (*result.Record, error), opt Options) *Service {
+	s := &Service{measure: measure, opt: opt, ratios: map[RatioID]*watchedRatio{}}
+	s.state.interval = opt.Interval
+	for _, run := range opt.History.Runs {
+		s.take(run, false)
+	}
+	return s
+}
+
+// Run measures until ctx ends, which is no error. Error: the first run could not be made.
+func (s *Service) Run(ctx context.Context) error {
+	for n := 1; ; n++ {
+		next := time.Now().Add(s.opt.Interval)
+		rec, err := s.measure(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && n == 1:
+			return err
+		case err != nil:
+			s.failed(err)
+		default:
+			if err := s.measured(rec); err != nil {
+				s.failed(err)
+			}
+		}
+		if n == s.opt.Runs {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Until(next)):
+		}
+	}
+}
+
+func (s *Service) failed(err error) {
+	s.state.update(func() { s.state.failed++ })
+	reason := err.Error()
+	if known := new(verr.Error); errors.As(err, &known) {
+		reason = known.Summary + ": " + known.Reason
+	}
+	s.log("the run failed: %s", reason)
+}
+
+func (s *Service) log(format string, args ...any) {
+	sanitize.Fprintf(s.opt.Log, "venturi: "+format+"\n", args...)
+}
+
+// measured takes the record of a run.
+func (s *Service) measured(rec *result.Record) error {
+	sum, err := analysis.Analyze(rec, analysis.Options{})
+	if err != nil {
+		return err
+	}
+	run := RunRatios{Started: rec.Header.Started, Ratios: map[string]map[string]float64{}}
+	for i := range sum.Cells {
+		c := &sum.Cells[i]
+		if c.Floor != nil && c.Floor.Invalid {
+			s.log("%s is too noisy in this run, and is left out", c.Cell.Name)
+			continue
+		}
+		for _, r := range c.Rows {
+			if r.Ratio == nil || r.Foreign() || !(r.Ratio.Value > 0) || math.IsInf(r.Ratio.Value, 0) {
+				continue
+			}
+			if run.Ratios[c.Cell.Name] == nil {
+				run.Ratios[c.Cell.Name] = map[string]float64{}
+			}
+			run.Ratios[c.Cell.Name][r.Arm.Name] = r.Ratio.Value
+		}
+	}
+	s.state.update(func() {
+		s.state.rec, s.state.sum = rec, sum
+		s.state.measured++
+		s.take(run, true)
+	})
+	s.log("measured %d ratios in %s", run.size(), time.Since(run.Started).Round(time.Second))
+	if s.opt.Save == nil {
+		return nil
+	}
+	return s.opt.Save(s.history)
+}
+
+// take adds a run to the history, and looks for changes; aloud says so in the log.
+func (s *Service) take(run RunRatios, aloud bool) {
+	s.history.add(run)
+	threshold := float64(max(s.opt.FalseAlarm, 2) * max(run.size(), len(s.ratios), 1))
+	for key, value := range run.all() {
+		w := s.ratios[key]
+		if w == nil {
+			w = &watchedRatio{}
+			s.ratios[key] = w
+		}
+		w.detector.Threshold = threshold
+		shift, found := w.detector.Add(math.Log(value))
+		if !found {
+			continue
+		}
+		w.changes++
+		w.last = Change{Since: s.history.startOf(key, shift.Since), Before: math.Exp(shift.Before), After: math.Exp(shift.After)}
+		if aloud {
+			s.log("CHANGED: %s in %s: its ratio moved from %.3f to %.3f (%+.1f %%), first seen in the run of %s",
+				key.Path, key.Cell, w.last.Before, w.last.After, 100*(w.last.After/w.last.Before-1), w.last.Since.UTC().Format("2006-01-02 15:04:05 UTC"))
+		}
+	}
+	s.state.threshold, s.state.ratios = threshold, s.ratios
+}

@@ -1,0 +1,244 @@
+package watch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/venturi-net/venturi/internal/analysis/recordtest"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/result"
+)
+
+// madeUp measures a path that is slower from some run on.
+type madeUp struct {
+	changeAt int
+	cells    []result.Cell
+	runs     int
+}
+
+func (m *madeUp) measure(context.Context) (*result.Record, error) {
+	m.runs++
+	vxlan := recordtest.Path("vxlan", 1.30)
+	if m.changeAt > 0 && m.runs >= m.changeAt {
+		vxlan.Factor = 1.43
+	}
+	rec := recordtest.Make(recordtest.Truth{Seed: uint64(m.runs), Series: 3, Rounds: 4, Noise: recordtest.Quiet, Meters: true, Histograms: m.runs == 1,
+		Arms: []recordtest.Arm{recordtest.Host(), recordtest.Copy(), vxlan}, Cells: m.cells})
+	rec.Header.Started = time.Date(2026, 1, 2, m.runs, 0, 0, 0, time.UTC)
+	return rec, nil
+}
+
+var key = RatioID{"vxlan", recordtest.TCPLat.Name}
+
+// A ratio that moves is found soon, told in the log, and counted; one that does not is
+// let be.
+func TestPlantedChange(t *testing.T) {
+	const changeAt, runs = 25, 33
+	var log bytes.Buffer
+	m := &madeUp{changeAt: changeAt, cells: []result.Cell{recordtest.TCPLat}}
+	s := New(m.measure, Options{Runs: runs, FalseAlarm: 1000, Log: &log})
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w := s.ratios[key]
+	if w == nil || w.changes != 1 {
+		t.Fatalf("%+v after:\n%s", w, log.String())
+	}
+	if got := w.last.After / w.last.Before; got < 1.08 || got > 1.12 {
+		t.Errorf("it moved by a factor of %.3f, planted were 1.1", got)
+	}
+	if got := w.last.Since.Sub(time.Date(2026, 1, 2, changeAt, 0, 0, 0, time.UTC)).Abs(); got > time.Hour {
+		t.Errorf("it moved %s away from where it was planted", got)
+	}
+	if !strings.Contains(log.String(), "CHANGED: vxlan in "+key.Cell+": its ratio moved from 1.3") {
+		t.Errorf("the log has no change:\n%s", log.String())
+	}
+	log.Reset()
+	m = &madeUp{cells: m.cells}
+	s = New(m.measure, Options{Runs: runs, FalseAlarm: 1000, Log: &log})
+	if err := s.Run(t.Context()); err != nil || s.ratios[key].changes != 0 {
+		t.Errorf("%v; without a change:\n%s", err, log.String())
+	}
+}
+
+// A service that is started again goes on from the history.
+func TestGoesOn(t *testing.T) {
+	var file bytes.Buffer
+	save := func(h RatioHistory) error {
+		file.Reset()
+		return h.Write(&file)
+	}
+	m := &madeUp{changeAt: 16, cells: []result.Cell{recordtest.TCPLat}}
+	for range 11 { // two runs each, and the change in the middle
+		var h RatioHistory
+		if file.Len() > 0 {
+			var err error
+			if h, err = ReadRatios(bytes.NewReader(file.Bytes())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := New(m.measure, Options{Runs: 2, FalseAlarm: 100, Log: io.Discard, History: h, Save: save})
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if m.runs == 22 && s.ratios[key].changes != 1 {
+			t.Errorf("%+v", s.ratios[key])
+		}
+	}
+	if _, err := ReadRatios(strings.NewReader(`{"version":2}`)); err == nil {
+		t.Error("a newer history was read")
+	}
+	if _, err := ReadRatios(strings.NewReader(`{"version":1,"runs":[{"ratios":{"a":{"b":-1,"c":0}}}]}{`)); err != nil {
+		t.Error(err)
+	}
+}
+
+// The first run that cannot be made ends the service; a later one is counted.
+func TestFailedRuns(t *testing.T) {
+	m, n := &madeUp{cells: []result.Cell{recordtest.TCPLat}}, 0
+	failsFrom := func(at int) func(context.Context) (*result.Record, error) {
+		n = 0
+		return func(ctx context.Context) (*result.Record, error) {
+			if n++; n >= at {
+				return nil, verr.New(verr.Failed, "cannot measure", "planted\x1b[2J", "do nothing")
+			}
+			return m.measure(ctx)
+		}
+	}
+	var log bytes.Buffer
+	if err := New(failsFrom(1), Options{Log: &log}).Run(t.Context()); verr.Code(err) != verr.Failed {
+		t.Errorf("the first run: %v", err)
+	}
+	s := New(failsFrom(2), Options{Log: &log, Runs: 4})
+	if err := s.Run(t.Context()); err != nil || s.state.failed != 3 || s.state.measured != 1 {
+		t.Errorf("%v, %d failed, %d measured", err, s.state.failed, s.state.measured)
+	}
+	if !strings.Contains(log.String(), "the run failed: cannot measure: planted") || strings.Contains(log.String(), "\x1b") {
+		t.Errorf("the log: %q", log.String())
+	}
+}
+
+// lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// Metrics are served while runs go on, in both forms, and as Prometheus' own linter
+// asks for. The end of the context ends it all.
+func TestServe(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	m, blocked := served(8), make(chan struct{}, 1)
+	s := New(func(ctx context.Context) (*result.Record, error) {
+		if m.runs < 22 {
+			return m.measure(ctx)
+		}
+		blocked <- struct{}{} // a run goes on
+		<-ctx.Done()
+		return nil, errors.New("interrupted")
+	}, Options{FalseAlarm: 10, Log: &lockedBuffer{}})
+	ended := make(chan error, 2)
+	go func() { ended <- s.Run(ctx) }()
+	go func() { ended <- s.Serve(ctx, listener) }()
+	scrape(t, listener, "") // at any time
+	<-blocked
+	text := scrape(t, listener, "")
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	for _, want := range []string{
+		`venturi_watch_runs_total{outcome="measured"} 22`, `venturi_watch_changes_total{cell="tcp_lat/1",path="vxlan"} 1`,
+		`venturi_watch_last_change_ratio{cell="tcp_lat/1",path="vxlan"} 1.`, `venturi_path_ratio{cell="tcp_lat/1"`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in:\n%s", want, text)
+		}
+	}
+	if text := scrape(t, listener, "application/openmetrics-text"); !strings.HasSuffix(text, "# EOF\n") {
+		t.Error("OpenMetrics were asked for, and have no end")
+	}
+	stop()
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := net.Dial("tcp", listener.Addr().String()); err == nil {
+		t.Error("it still listens")
+	}
+}
+
+func served(changeAt int) *madeUp {
+	return &madeUp{changeAt: changeAt, cells: []result.Cell{recordtest.TCPLat, recordtest.TCPBw, recordtest.UDPMsg}}
+}
+
+func scrape(t *testing.T, l net.Listener, accept string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+l.Addr().String()+MetricsPath, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", accept)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s, %v: %s", answer.Status, err, text)
+	}
+	return string(text)
+}
+
+// gathered is the labels of all metrics of a service that has found a change.
+func gathered(t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	s := New(served(8).measure, Options{Runs: 20, FalseAlarm: 10, Log: io.Discard})
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(s)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]map[string]bool{}
+	for _, f := range families {
+		labels[f.GetName()] = map[string]bool{}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				labels[f.GetName()][l.GetName()] = true
+			}
+		}
+	}
+	return labels
+}
