@@ -81,6 +81,7 @@ a killed run left.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Paths, q.Command = args, ownCommand(env)
+			q.StopWhenDecided = !cmd.Flags().Changed("until-decided") && display.IsTerminal(env.Stdout)
 			var err error
 			if q.Background, err = compare.ParseBeside(beside, cores); err != nil {
 				return err
@@ -148,7 +149,7 @@ a killed run left.`,
 	f.StringVar(&cores, "probe-core", "", "what runs beside shares the cores of the load, or has others: same (default), other")
 	f.DurationVar(&q.Budget, "budget", 0, "time to measure; rounds and series are chosen to fit")
 	f.Var((*share)(&q.Precision), "precision", "stop early once every interval is within this, e.g. 2%")
-	f.BoolVar(&q.UntilDecided, "until-decided", false, fmt.Sprintf("stop as soon as every comparison has its verdict, after --budget at the latest (default %s)", experiment.DefaultBudget))
+	f.BoolVar(&q.UntilDecided, "until-decided", false, fmt.Sprintf("stop as soon as every comparison has its verdict, after --budget at the latest (default %s);\nthe default with a terminal, where --series, --rounds, --precision and --with are not given", experiment.DefaultBudget))
 	f.Var((*share)(&q.Margin), "margin", "differences within this are \"same\" (default 3%)")
 	f.Var(number{&q.Series, 1, compare.MaxSeries}, "series", fmt.Sprintf("sets of fresh connections (default %d)", experiment.DefaultSeries))
 	f.Var(number{&q.Rounds, 1, compare.MaxRounds}, "rounds", fmt.Sprintf("times that each path is measured in a series (default %d)", experiment.DefaultRounds))

@@ -34,6 +34,25 @@ func (q Request) withRoles(paths []path.Arm) (arms []result.Arm, of []int) {
 // plan lays the run out, but for what the testbed tells. of says of which path
 // each arm is.
 func (q Request) plan(paths []path.Arm) (p result.Plan, of []int, err error) {
+	p, of, err = q.planAsAsked(paths)
+	if err != nil || !q.StopWhenDecided || q.hasFixedPlan() {
+		return p, of, err
+	}
+	sooner := q
+	sooner.UntilDecided = true
+	orElse(&sooner.Budget, experiment.Duration(&p, Slow()))
+	if decided, _, err := sooner.planAsAsked(paths); err == nil {
+		p = decided // else the budget is too small for it
+	}
+	return p, of, nil
+}
+
+// hasFixedPlan tells whether the request says by itself when the run ends.
+func (q Request) hasFixedPlan() bool {
+	return q.UntilDecided || q.Series > 0 || q.Rounds > 0 || q.Precision > 0 || len(q.Tools) > 0
+}
+
+func (q Request) planAsAsked(paths []path.Arm) (p result.Plan, of []int, err error) {
 	cells, err := q.cells()
 	if err != nil {
 		return p, nil, err

@@ -45,12 +45,15 @@ type Request struct {
 	Precision float64 // stop early when every interval is narrower; 0: never
 	// UntilDecided goes on until every comparison has a verdict, Budget at most.
 	UntilDecided bool
-	Margin       float64
-	Seed         uint64
-	Services     int
-	Spin         map[int]time.Duration // by index into Paths; see load.Arm
-	NoCopy       bool                  // leave the noise floor out
-	NoHost       bool                  // compare with the first path instead of the host network
+	// StopWhenDecided is UntilDecided where the rest of the request allows it. The run then
+	// takes no longer than it would without.
+	StopWhenDecided bool
+	Margin          float64
+	Seed            uint64
+	Services        int
+	Spin            map[int]time.Duration // by index into Paths; see load.Arm
+	NoCopy          bool                  // leave the noise floor out
+	NoHost          bool                  // compare with the first path instead of the host network
 	// Baseline is the path that all others are compared with: one of Paths, or its name or
 	// driver, or one more path. Empty: the host network, or the first path where all are
 	// there already and there are several.
