@@ -31,7 +31,7 @@ KERNELS      := 6.1 6.12
 TEST_KERNELS ?= 5.10 6.1 6.12
 PART         ?= suite
 
-.PHONY: help compare test test-long test-kernels agree studies bench-stats bench-tune bench-rates bench-fast bench-undo bench-replay bench-up build dist lint generate fuzz clean setup setup-test setup-long
+.PHONY: help compare test test-long test-kernels agree studies bench-stats bench-tune bench-rates bench-fast bench-undo bench-replay bench-up build dist lint figures generate fuzz clean setup setup-test setup-long
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  %-12s %s\n' "$$t" "$$d"; done
@@ -95,6 +95,12 @@ dist: setup ## build one static binary, dist/venturi
 
 lint: setup ## run gofmt, go vet, staticcheck and deadcode
 	GO=$(GO) scripts/lint
+
+# Each figure is named after its kind, and lies beside the record that it is drawn from.
+figures: setup bin/venturi ## draw the figures of the docs anew, from the records beside them
+	for f in docs/figures/*/*.svg; do \
+		bin/venturi report "$$(dirname "$$f")" --format svg --figure "$$(basename "$$f" .svg)" > "$$f.new" && mv "$$f.new" "$$f" || exit 1; \
+	done
 
 generate: setup ## regenerate code (needs protoc, clang 14 and libbpf's headers)
 	$(GO) generate ./...

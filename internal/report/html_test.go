@@ -27,6 +27,7 @@ var figureSamples = []sample{
 	{"size-ratios.svg", sweep, view.Options{Format: "svg", Figure: "size-ratios/udp_lat"}},
 	{"latency.svg", reporttest.UsualRecord, view.Options{Format: "svg", Figure: "latency/udp_lat/1"}},
 	{"cpu.svg", reporttest.UsualRecord, view.Options{Format: "svg", Figure: "cpu"}},
+	{"load-latency.svg", loadCurve, view.Options{Format: "svg", Figure: "load-latency/ping/56 beside udp_bw/1/p99"}},
 	{"time.svg", noisy, view.Options{Format: "svg", Figure: "time"}},
 }
 
@@ -105,4 +106,11 @@ func wellFormed(t *testing.T, svg string) {
 			t.Fatalf("not well-formed: %v", err)
 		}
 	}
+}
+
+// loadCurve has the latency of two paths at several loads.
+func loadCurve() *result.Record {
+	t := reporttest.Small(recordtest.Curve(0, 0.25, 0.5, 0.75, 0.9)...)
+	t.Series, t.Rounds = 3, 4
+	return recordtest.Make(t)
 }

@@ -38,6 +38,7 @@ var kinds = []kind{
 	{"ratios", "every path to the baseline, with intervals and noise floors", ratioFigure},
 	{"sizes", "figures by message size", sizeFigures},
 	{"size-ratios", "ratios to the baseline by message size", sizeRatioFigures},
+	{"load-latency", "round trips by how much of its maximum each path carries", loadLatencyFigures},
 	{"latency", "how round-trip times are distributed", latencyFigures},
 	{"cpu", "CPU time per unit of work, by class", cpuFigure},
 	{"time", "how far each path was from its own median, over the run", timeFigure},

@@ -1,0 +1,101 @@
+package figure
+
+import (
+	"slices"
+
+	"github.com/venturi-net/venturi/internal/analysis"
+	"github.com/venturi-net/venturi/internal/report/chart"
+	"github.com/venturi-net/venturi/internal/report/unit"
+	"github.com/venturi-net/venturi/internal/report/view"
+	"github.com/venturi-net/venturi/internal/sanitize"
+	"github.com/venturi-net/venturi/result"
+)
+
+// loadLatencyFigures draw round trips by how much of its own maximum each path carries
+// beside them: the median, and the percentile that users notice.
+func loadLatencyFigures(_ *result.Record, s *analysis.Summary) []Drawing {
+	var out []Drawing
+	for _, name := range curveNames(s) {
+		points := curveCells(s, name)
+		out = append(out,
+			loadLatency(points, name, "p50", "median round trip", 0.5),
+			loadLatency(points, name, "p99", "99th percentile of the round trip", 0.99))
+	}
+	return out
+}
+
+// curveNames are the curves of a record that have two points or more, in order.
+func curveNames(s *analysis.Summary) (names []string) {
+	for _, c := range s.Cells {
+		if name := c.Cell.Curve; name != "" && !slices.Contains(names, name) && len(curveCells(s, name)) > 1 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// curveCells are the points of a curve by their load.
+func curveCells(s *analysis.Summary, name string) (cells []*analysis.Cell) {
+	for i := range s.Cells {
+		if s.Cells[i].Cell.Curve == name {
+			cells = append(cells, &s.Cells[i])
+		}
+	}
+	slices.SortStableFunc(cells, func(a, b *analysis.Cell) int {
+		switch x, y := shareBeside(a), shareBeside(b); {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+	return cells
+}
+
+// shareBeside is what part of its maximum each path carries beside the load.
+func shareBeside(c *analysis.Cell) float64 {
+	if b := c.Cell.Background; b != nil {
+		return b.Share
+	}
+	return 0
+}
+
+func loadLatency(points []*analysis.Cell, curve, short, what string, q float64) Drawing {
+	first := points[0]
+	c := chart.Curves{Dots: true,
+		X:     chart.Axis{Label: "load, share of the path's own maximum", Format: unit.ExactPercent},
+		Y:     chart.Axis{Label: what + ", lower is better", Log: true, Format: unit.Duration},
+		Texts: chart.Texts{Title: "Latency under load: " + sanitize.Text(curve), Desc: "The " + what + " beside a stream that carries so much of what the path can carry at most."}}
+	table := view.Block{Columns: []view.Column{view.Number("load", 0)}}
+	for _, r := range first.Rows {
+		table.Columns = append(table.Columns, view.Number(sanitize.Text(r.Arm.Name), 0))
+		c.Curves = append(c.Curves, chart.Curve{Name: sanitize.Text(r.Arm.Name)})
+	}
+	for _, cell := range points {
+		line := []string{unit.ExactPercent(shareBeside(cell))}
+		for i, arm := range first.Rows {
+			text, drawn := unit.NoFigure, &c.Curves[i]
+			if v := percentileOf(cell.Row(arm.Arm.Name), q); v > 0 {
+				text = unit.Duration(v)
+				drawn.Points = append(drawn.Points, chart.Point{X: shareBeside(cell), Y: v, Title: drawn.Name + ", " + line[0] + ": " + text})
+			}
+			line = append(line, text)
+		}
+		table.Rows = append(table.Rows, line)
+	}
+	return Drawing{name: "load-latency/" + sanitize.Text(curve) + "/" + short, Texts: c.Texts, Chart: c, Table: table}
+}
+
+// percentileOf is a percentile of a row's round trips, ns; 0: there is none.
+func percentileOf(r *analysis.Row, q float64) float64 {
+	if r == nil || r.Latency == nil {
+		return 0
+	}
+	for _, p := range r.Latency.Percentiles {
+		if p.Q == q {
+			return finite(p.Value)
+		}
+	}
+	return 0
+}
