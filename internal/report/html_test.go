@@ -91,6 +91,7 @@ func TestPage(t *testing.T) {
 func pages() map[string]*result.Record {
 	return map[string]*result.Record{
 		"usual": reporttest.UsualRecord(), "sweep": sweep(), "noisy": noisy(), "failed": failedArm(), "truncated": truncated(), "emulated": emulatedArm(), "hostile": hostile(),
+		"curve": loadCurve(),
 	}
 }
 

@@ -24,6 +24,9 @@ func cpuFigure(rec *result.Record, s *analysis.Summary) []Drawing {
 			continue
 		}
 		for _, cell := range cells {
+			if isCurvePoint(cell) {
+				continue
+			}
 			g := chart.BarGroup{}
 			for _, r := range cell.Rows {
 				if r.CPU == nil {

@@ -1,6 +1,7 @@
 package figure
 
 import (
+	"math"
 	"slices"
 
 	"github.com/venturi-net/venturi/internal/analysis"
@@ -61,10 +62,13 @@ func shareBeside(c *analysis.Cell) float64 {
 	return 0
 }
 
+// isCurvePoint tells whether the cell is a point of a curve under load.
+func isCurvePoint(c *analysis.Cell) bool { return c.Cell.Curve != "" && shareBeside(c) > 0 }
+
 func loadLatency(points []*analysis.Cell, curve, short, what string, q float64) Drawing {
 	first := points[0]
 	c := chart.Curves{Dots: true,
-		X:     chart.Axis{Label: "load, share of the path's own maximum", Format: unit.ExactPercent},
+		X:     chart.Axis{Label: "load, share of the path's own maximum", Format: func(v float64) string { return unit.ExactPercent(math.Abs(v)) }},
 		Y:     chart.Axis{Label: what + ", lower is better", Log: true, Format: unit.Duration},
 		Texts: chart.Texts{Title: "Latency under load: " + sanitize.Text(curve), Desc: "The " + what + " beside a stream that carries so much of what the path can carry at most."}}
 	table := view.Block{Columns: []view.Column{view.Number("load", 0)}}

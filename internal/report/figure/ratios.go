@@ -22,7 +22,7 @@ var ratioMarks = []chart.Key{
 }
 
 // ratioFigure is the interval plot of all ratios. Sweeps are left to
-// [sizeFigures]: a row a size would hide the rest.
+// [sizeFigures] and points of a curve to [loadLatencyFigures]: a row a size would hide the rest.
 func ratioFigure(rec *result.Record, s *analysis.Summary) []Drawing {
 	base := view.Baseline(&rec.Plan)
 	c := chart.Intervals{Axis: chart.Axis{Label: "ratio to " + base + " in the same rounds", Format: plainRatio}}
@@ -34,6 +34,9 @@ func ratioFigure(rec *result.Record, s *analysis.Summary) []Drawing {
 			continue
 		}
 		for _, cell := range cells {
+			if isCurvePoint(cell) {
+				continue
+			}
 			g := chart.Group{Name: view.CellName(cell.Cell) + ": " + direction(cell.Cell.Metric)}
 			if f := cell.Floor; f != nil && !f.Invalid && !f.Ratio.Open {
 				g.Low, g.High = 1/(1+f.Size), 1+f.Size
