@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/venturi-net/venturi/internal/compare"
 	"github.com/venturi-net/venturi/internal/display"
@@ -26,7 +27,7 @@ import (
 func newCompare(env *Env) *cobra.Command {
 	var inCluster bool
 	cmd := newCompareOf(env, &inCluster)
-	cmd.Flags().BoolVar(&inCluster, "kube", false, "measure in a Kubernetes cluster, in place of a lab: see `venturi kube compare --help`")
+	cmd.Flags().BoolVar(&inCluster, "kube", false, "measure in a Kubernetes cluster, in place of a lab: see \"venturi kube compare --help\"")
 	return cmd
 }
 
@@ -143,7 +144,7 @@ a killed run left.`,
 		}
 		return err
 	})
-	f.Func("rate", "offer so `much` per second: bits of tcp_bw (20G), datagrams of udp_bw (100k), requests of probe and ping (default 1000)", rateFlag(&q.Rate))
+	f.Func("rate", "offer this `RATE` per second: bits of tcp_bw (20G), datagrams of udp_bw (100k), requests of probe and ping (default 1000)", rateFlag(&q.Rate))
 	f.StringVar(&beside, "beside", "", "measure latency while this stream runs on the same path: LOAD, LOAD@RATE or a share of each path's own maximum, such as udp_bw@100k, udp_bw@50%")
 	f.StringSliceVar(&curve, "curve", nil, "measure latency at these `percents` of the background's maximum, such as 0,25,50,75,90 (default: probe beside udp_bw)")
 	f.StringVar(&cores, "probe-core", "", "what runs beside shares the cores of the load, or has others: same (default), other")
@@ -163,6 +164,7 @@ a killed run left.`,
 	u.flags(f)
 	far.flags(f)
 	k.runFlags(f)
+	k.set.VisitAll(func(f *pflag.Flag) { f.Hidden = !*inCluster })
 	runFlags(f, &q)
 	f.StringVar(&opt.Style, "style", "", "print as another tool does: "+strings.Join(report.Styles(), ", "))
 	verboseFlag(f, &opt)

@@ -44,7 +44,15 @@ func RunAs(ctx context.Context, name string, env *Env) int {
 
 // newKube holds what concerns clusters.
 func newKube(env *Env) *cobra.Command {
-	cmd := &cobra.Command{Use: "kube", Short: "Measure a Kubernetes cluster: rights, cleaning up", Long: "What concerns Kubernetes clusters. The program is also a plugin of kubectl, where it\nis called kubectl-venturi: then these are `kubectl venturi compare`, `rbac` and `cleanup`."}
+	cmd := &cobra.Command{
+		Use:   "kube",
+		Short: "Measure a Kubernetes cluster: rights, cleaning up",
+		Long: `Measure a Kubernetes cluster. The program is also a plugin of kubectl: called
+kubectl-venturi, it has these commands as "kubectl venturi compare", "rbac" and "cleanup".`,
+		Example: `  venturi kube compare --image IMAGE
+  venturi kube rbac --node-agents
+  venturi kube cleanup`,
+	}
 	for _, construct := range []func(*Env) *cobra.Command{newKubeCompare, newRBAC, newCleanup} {
 		cmd.AddCommand(construct(env))
 	}

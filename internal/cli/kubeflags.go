@@ -42,7 +42,7 @@ func (k *kubeFlags) runFlags(f *pflag.FlagSet) {
 	k.accessFlags(f)
 	k.levelFlags(f)
 	k.set.StringSliceVar(&k.o.Nodes, "nodes", nil, "measure between these two nodes, A,B (default: two that the scheduler chooses)")
-	k.set.StringVar(&k.o.Image, "image", "", "the image that has this version of venturi, as `make image` builds it")
+	k.set.StringVar(&k.o.Image, "image", "", "the image that has this version of venturi, as \"make image\" builds it")
 	k.set.StringVar(&k.o.PullSecret, "image-pull-secret", "", "the Secret to fetch the image with, in the namespace of the run")
 	k.set.StringToStringVar(&k.o.NodeSelector, "node-selector", nil, "only nodes with these labels: KEY=VALUE,...")
 	k.set.Func("toleration", "tolerate a taint: KEY[=VALUE][:EFFECT]; may be given again", func(text string) error {
