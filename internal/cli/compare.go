@@ -66,8 +66,8 @@ nothing is judged.
 
 ` + display.PathAndLoadHelp() + `
 
-It needs root. It changes only its own network namespaces, and removes those that
-a killed run left.`,
+It needs root here, except with --machines and --kube. In a lab, it changes only its
+own network namespaces, and removes those that a killed run left.`,
 		Example: `  venturi compare
   venturi compare vxlan --load tcp_lat,udp_lat --budget 30s
   venturi compare --wire tso=on,tunnel-tso=off --load tcp_bw
@@ -146,11 +146,11 @@ a killed run left.`,
 	})
 	f.Func("rate", "offer this `RATE` per second: bits of tcp_bw (20G), datagrams of udp_bw (100k), requests of probe and ping (default 1000)", rateFlag(&q.Rate))
 	f.StringVar(&beside, "beside", "", "measure latency while this stream runs on the same path: LOAD, LOAD@RATE or a share of each path's own maximum, such as udp_bw@100k, udp_bw@50%")
-	f.StringSliceVar(&curve, "curve", nil, "measure latency at these `percents` of the background's maximum, such as 0,25,50,75,90 (default: probe beside udp_bw)")
-	f.StringVar(&cores, "probe-core", "", "what runs beside shares the cores of the load, or has others: same (default), other")
+	f.StringSliceVar(&curve, "curve", nil, "measure latency at these `percents` of the background stream's maximum, such as 0,25,50,75,90 (without --load and --beside: probe beside udp_bw)")
+	f.StringVar(&cores, "probe-core", "", "cores of the background stream: same as the load's (default), or other")
 	f.DurationVar(&q.Budget, "budget", 0, "time to measure; rounds and series are chosen to fit")
 	f.Var((*share)(&q.Precision), "precision", "stop early once every interval is within this, e.g. 2%")
-	f.BoolVar(&q.UntilDecided, "until-decided", false, fmt.Sprintf("stop as soon as every comparison has its verdict, after --budget at the latest (default %s);\nthe default with a terminal, where --series, --rounds, --precision and --with are not given", experiment.DefaultBudget))
+	f.BoolVar(&q.UntilDecided, "until-decided", false, fmt.Sprintf("stop when every comparison has its verdict, or when --budget is used up (without --budget: %s);\non by default in a terminal, unless --series, --rounds, --precision or --with is given", experiment.DefaultBudget))
 	f.Var((*share)(&q.Margin), "margin", "differences within this are \"same\" (default 3%)")
 	f.Var(number{&q.Series, 1, compare.MaxSeries}, "series", fmt.Sprintf("sets of fresh connections (default %d)", experiment.DefaultSeries))
 	f.Var(number{&q.Rounds, 1, compare.MaxRounds}, "rounds", fmt.Sprintf("times that each path is measured in a series (default %d)", experiment.DefaultRounds))

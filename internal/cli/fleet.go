@@ -50,8 +50,8 @@ type fleetRun struct {
 func onMachines(env *Env, cmd *cobra.Command, do func(ctx context.Context, r *fleetRun) error) *cobra.Command {
 	var ff fleetFlags
 	f := cmd.Flags()
-	f.StringVar(&ff.machines, "machines", "", "do it on these machines, reached by ssh: a=ssh://[USER@]HOST[:PORT],b=..., or those of a file;\nnames of devices, namespaces and files are those of the machines")
-	f.StringSliceVar(&ff.on, "on", nil, "only on these of the machines (without --machines: of "+machinesFile+" here)")
+	f.StringVar(&ff.machines, "machines", "", "run on these machines over ssh: a=ssh://[USER@]HOST[:PORT],b=..., or a file such as "+machinesFile+";\ndevices, namespaces and files are those of each machine")
+	f.StringSliceVar(&ff.on, "on", nil, "run only on these machines, by name (without --machines, "+machinesFile+" in the current folder is read)")
 	f.StringVar(&ff.ssh, "ssh", "ssh", "the ssh command for --machines, with its options")
 	f.BoolVar(&ff.noCopy, "no-copy", false, "run the venturi that is on the machines' PATH: copy nothing there")
 	local := cmd.RunE

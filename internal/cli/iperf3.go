@@ -133,7 +133,7 @@ It is for a host where nothing of Venturi's may be installed. A comparison of pa
 	f.BoolVar(&c.Reverse, "reverse", false, "the server sends")
 	f.Var(number{&c.Streams, 1, iperf3.MaxStreams}, "flows", "streams at a time (default 1)")
 	f.IntVar(&c.Length, "size", 0, "bytes of a message (default 128 KiB, or a datagram of 1448 bytes)")
-	f.Func("rate", "offer so many bits per second in all: 100M, 1G (default: as fast as it goes)", rateFlag(&c.Rate))
+	f.Func("rate", "offer this `RATE` in bits per second, over all streams: 100M, 1G (default: as fast as it goes)", rateFlag(&c.Rate))
 	f.DurationVar(&c.Time, "time", c.Time, "how long, in whole seconds")
 	f.BoolVar(&asJSON, "json", false, "print the report as JSON")
 	return cmd

@@ -46,7 +46,7 @@ func RunAs(ctx context.Context, name string, env *Env) int {
 func newKube(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kube",
-		Short: "Measure a Kubernetes cluster: rights, cleaning up",
+		Short: "Measure the network of a Kubernetes cluster",
 		Long: `Measure a Kubernetes cluster. The program is also a plugin of kubectl: called
 kubectl-venturi, it has these commands as "kubectl venturi compare", "rbac" and "cleanup".`,
 		Example: `  venturi kube compare --image IMAGE
@@ -70,24 +70,25 @@ each to the first one in the same rounds, with a 95 % interval and a verdict.
 
 Paths, all of them unless some are named:
 ` + kube.PathHelp() + `
-By default each end is an unprivileged pod, which PodSecurity "restricted" admits. Then
-path pod is what the others are compared with. With --node-agents the host network is:
-one agent on each of the two nodes opens every end by its network namespace. What that
-needs is printed first.
+By default each end is an unprivileged pod, as PodSecurity "restricted" admits, and paths
+are compared with pod. With --node-agents, one agent on each of the two nodes enters the
+network namespace of every end, and paths are compared with the host network. The rights
+that this needs are printed first.
 
-Control streams pass through the API server (pods/exec). Nothing listens but the data
-ports of the run: 19000 to 29999, TCP and UDP. All that is made has the label
-` + kube.Label + ` and belongs to one Job, which removes it
-when this command is gone for half a minute.`
+Control streams go through the API server (pods/exec). Only the data ports of the run are
+open: 19000 to 29999, TCP and UDP. Everything has the label
+` + kube.Label + ` and belongs to one Job. If this command
+dies, the pods end within half a minute, and the Job removes the rest.`
 	cmd.Example = `  kubectl venturi compare --image IMAGE
   kubectl venturi compare --image IMAGE --node-agents --nodes a,b
   kubectl venturi compare host pod --image IMAGE --node-agents --load tcp_lat --budget 60s
   kubectl venturi compare --image IMAGE --node-agents --from shop/cart-0 --to shop/db-0`
-	for _, name := range []string{"wire", "hosts", "services", "with", "machines", "ssh", "no-copy", "kernel", "accel-stats", "beside", "probe-core"} {
+	for _, name := range []string{"wire", "hosts", "services", "with", "tool", "machines", "ssh", "no-copy", "dev", "net", "kernel", "accel", "accel-stats"} {
 		if cmd.Flags().Lookup(name) != nil {
 			_ = cmd.Flags().MarkHidden(name)
 		}
 	}
+	cmd.Flags().Lookup("baseline").Usage = "compare with this `PATH`: one of those that are named, or one more (default: host with --node-agents, else pod)"
 	return cmd
 }
 
@@ -96,14 +97,14 @@ func newRBAC(env *Env) *cobra.Command {
 	user := "NAME"
 	cmd := &cobra.Command{
 		Use:   "rbac",
-		Short: "Print the smallest Role that a level needs",
+		Short: "Print the rights that a run needs, as a Role",
 		Long: `Print the rights that a run needs, ready for kubectl apply. Unprivileged pods and agents
 on nodes (--node-agents) take the same rights of the API; they differ in what the
 namespace's PodSecurity has to allow. No right to read Secrets is among them.
 
 Without -n each run makes a namespace of its own, which takes a ClusterRole.`,
 		Example: `  kubectl venturi rbac -n lab --user jane | kubectl apply -f -
-  kubectl venturi rbac --node-agents`,
+  kubectl venturi rbac --node-agents --user jane | kubectl apply -f -`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			printLines(env.Stdout, k.options().RBAC(user))
@@ -120,9 +121,11 @@ func newCleanup(env *Env) *cobra.Command {
 	var k kubeFlags
 	cmd := &cobra.Command{
 		Use:   "cleanup",
-		Short: "Remove all that runs have made in the cluster",
-		Long: `Remove all that runs have made: their Jobs with pods and Services, and their namespaces.
-A run that goes on is ended. It finds them by their label, ` + kube.Label + `.`,
+		Short: "Remove everything that runs have made in the cluster",
+		Long: `Remove everything that runs have made, in the whole cluster or with -n in one namespace:
+Jobs, pods, Services, and namespaces that Venturi made. Runs in progress are ended too,
+other people's included. It finds them by their label,
+` + kube.Label + `.`,
 		Example: `  kubectl venturi cleanup
   kubectl venturi cleanup -n lab`,
 		Args: noArgs,
@@ -142,5 +145,6 @@ A run that goes on is ended. It finds them by their label, ` + kube.Label + `.`,
 		},
 	}
 	k.accessFlags(cmd.Flags())
+	cmd.Flags().Lookup("namespace").Usage = "only in this namespace (default: the whole cluster)"
 	return cmd
 }

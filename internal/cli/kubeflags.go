@@ -44,8 +44,9 @@ func (k *kubeFlags) runFlags(f *pflag.FlagSet) {
 	k.set.StringSliceVar(&k.o.Nodes, "nodes", nil, "measure between these two nodes, A,B (default: two that the scheduler chooses)")
 	k.set.StringVar(&k.o.Image, "image", "", "the image that has this version of venturi, as \"make image\" builds it")
 	k.set.StringVar(&k.o.PullSecret, "image-pull-secret", "", "the Secret to fetch the image with, in the namespace of the run")
-	k.set.StringToStringVar(&k.o.NodeSelector, "node-selector", nil, "only nodes with these labels: KEY=VALUE,...")
-	k.set.Func("toleration", "tolerate a taint: KEY[=VALUE][:EFFECT]; may be given again", func(text string) error {
+	k.set.StringToStringVar(&k.o.NodeSelector, "node-selector", nil, "use only nodes with these labels: `KEY=VALUE,...`")
+	k.set.Lookup("node-selector").DefValue = "" // a map's own is []
+	k.set.Func("toleration", "tolerate a `TAINT`: KEY[=VALUE][:EFFECT]; may be given several times", func(text string) error {
 		t, err := kube.ParseToleration(text)
 		k.o.Tolerations = append(k.o.Tolerations, t)
 		return err

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -41,7 +40,7 @@ func newWatch(env *Env) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "watch [PATH...]",
-		Short: "Measure again and again, serve metrics, and tell when a ratio has moved",
+		Short: "Measure again and again, serve metrics, and report when a ratio has changed",
 		Long: `Repeat a small comparison, one every --interval, until Ctrl-C or SIGTERM. Each run is
 as "venturi compare" makes it, and leaves nothing behind but its record.
 
@@ -49,14 +48,15 @@ The last run is served as OpenMetrics at ` + watch.MetricsPath + ` of --listen, 
 the runs came to. A Grafana dashboard and a systemd unit are in the source, below
 contrib/.
 
-A ratio to the host network has moved when bets that it has would have paid off. It takes
-some 10 runs to know what is normal; a difference that is plain to see is then found after
-4 to 7 runs. There is one false alarm in --false-alarm-runs runs in the mean, however the
-figures scatter. A change is logged, and counted in venturi_watch_changes_total; from then
-on, the new ratio is what is normal.
+Watch reports when a ratio to the host network has changed. It needs some 10 runs to learn
+what is normal, and then finds a plain change after 4 to 7 runs. While nothing changes, it
+raises on average at most one false alarm in --false-alarm-runs runs, provided that runs do
+not depend on each other; a daily cycle can raise more. A change is logged and counted in
+venturi_watch_changes_total. From then on, the new ratio counts as normal.
 
-The ratios of all runs are kept in ` + watch.HistoryFile + ` of the folder, so that a service that is
-started again goes on. The last --keep records are kept too, for "venturi report".
+The ratios of the last 9,000 runs are kept in ` + watch.HistoryFile + ` of the folder, so that a
+service that is started again goes on. The last --keep records are kept too, for
+"venturi report".
 
 It needs root, as "venturi compare" does.`,
 		Example: `  venturi watch vxlan
@@ -114,8 +114,8 @@ It needs root, as "venturi compare" does.`,
 	f.DurationVar(&opt.Interval, "interval", opt.Interval, "time from the start of one run to that of the next")
 	f.StringVar(&listen, "listen", listen, "address to serve metrics at")
 	f.StringVar(&folder, "out", folder, "folder for the records and "+watch.HistoryFile)
-	f.Var(number{&keep, 1, 1_000_000}, "keep", fmt.Sprintf("records to keep (default %d)", keep))
-	f.Var(number{&opt.FalseAlarm, 10, 1_000_000}, "false-alarm-runs", fmt.Sprintf("runs between false alarms, in the mean (default %d)", opt.FalseAlarm))
+	f.Var(number{&keep, 1, 1_000_000}, "keep", "records to keep")
+	f.Var(number{&opt.FalseAlarm, 10, 1_000_000}, "false-alarm-runs", "average number of runs between false alarms")
 	f.StringVar(&q.Wire, "wire", "", lab.WireHelp)
 	far.flags(f)
 	return cmd

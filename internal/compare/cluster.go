@@ -58,7 +58,7 @@ func servicePorts(p result.Plan, paths []string) (ports int, err error) {
 		case err != nil:
 			return 0, err
 		case c.Background != nil:
-			return 0, verr.New(verr.Usage, "cannot measure a Service with --beside", "its ports are those of one load", "leave --beside out, or name the paths host and pod")
+			return 0, verr.New(verr.Usage, "cannot measure a Service with --beside or --curve", "its ports are those of one load", "leave it out, or name the paths host and pod")
 		case l.Transport != "tcp" && l.Transport != "udp":
 			return 0, verr.New(verr.Usage, "cannot measure a Service with "+c.Load, "a Service has ports, and nothing else answers at its address", "name the paths host and pod, or other loads")
 		}

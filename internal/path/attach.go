@@ -32,7 +32,7 @@ var attach = Driver{
 		namespace("to", "where the server is"),
 		address("from-addr", "the client's address; that of the route to the server when not given"),
 		address("to-addr", "the server's address; one that the client has a route to when not given"),
-		{Name: nameOption, Value: "NAME", Help: "what to call the path; name= may be left out", read: func(text string) (string, error) {
+		{Name: nameOption, Value: "NAME", Help: "name of the path; attach:NAME,from=... is short for it", read: func(text string) (string, error) {
 			if !validName(text) {
 				return "", fmt.Errorf("name is %q, not up to %d of a-z, 0-9 and -", text, maxName)
 			}
