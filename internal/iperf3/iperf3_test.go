@@ -93,9 +93,9 @@ var interop = []struct {
 // A stock client measures against our server.
 func TestStockClient(t *testing.T) {
 	program := stock(t)
-	port, ended := serve(t, 0)
 	for _, c := range interop {
 		t.Run(c.name, func(t *testing.T) {
+			port, ended := serve(t, 0)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			args := append([]string{"-c", "127.0.0.1", "-p", strconv.Itoa(port), "-t", "1", "-J"}, c.args...)

@@ -206,6 +206,8 @@ func (t *session) steps(ctx context.Context) (own, peer results, err error) {
 		return own, peer, err
 	}
 	t.streams.end()
+	own = t.streams.results()
+	t.streams.close() // a client may wait for the rest of a block: this says that there is none
 	t.extendDeadline()
 	if err := writeState(t.control, exchangeResults); err != nil {
 		return own, peer, err
@@ -216,7 +218,6 @@ func (t *session) steps(ctx context.Context) (own, peer results, err error) {
 	if err := peer.check(len(t.streams.all)); err != nil {
 		return own, peer, err
 	}
-	own = t.streams.results()
 	if err := writeJSON(t.control, own); err != nil {
 		return own, peer, err
 	}

@@ -79,6 +79,9 @@ func (s *streams) forget() {
 	s.start = time.Now()
 }
 
+// lastBlock is how long a client may take to finish the block that it is sending.
+const lastBlock = time.Second
+
 // end stops every stream and waits for it; the connections stay open.
 func (s *streams) end() {
 	s.mutex.Lock()
@@ -91,7 +94,11 @@ func (s *streams) end() {
 		s.omit.Stop()
 	}
 	for _, one := range s.all {
-		_ = one.conn.SetDeadline(time.Now())
+		until := time.Now()
+		if one.sender && !s.params.UDP && !s.params.Reverse {
+			until = until.Add(lastBlock) // a server may wait for all of a block that it has a part of
+		}
+		_ = one.conn.SetDeadline(until)
 	}
 	s.wait.Wait()
 }

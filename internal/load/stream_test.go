@@ -37,7 +37,7 @@ func TestStreamHoldsNothingBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	a := &active{plan: &Plan{Size: 8}, tcp: true, conn: socket{fd: int(file.Fd())}, buf: make([]byte, 64)}
+	a := &active{plan: &Plan{Size: 8, Arms: make([]Arm, 1)}, tcp: true, conn: socket{fd: int(file.Fd())}, buf: make([]byte, 64)}
 	for range 2 {
 		if err := a.stream(2 * time.Millisecond); err != nil {
 			t.Fatal(err)
