@@ -3,11 +3,13 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +57,8 @@ not depend on each other; a daily cycle can raise more. A change is logged and c
 venturi_watch_changes_total. From then on, the new ratio counts as normal.
 
 The ratios of the last 9,000 runs are kept in ` + watch.HistoryFile + ` of the folder, so that a
-service that is started again goes on. The last --keep records are kept too, for
+service that is started again goes on. A history of other paths, machines or another wire
+is set aside as ` + watch.HistoryFile + `.old. The last --keep records are kept too, for
 "venturi report".
 
 It needs root, as "venturi compare" does.`,
@@ -84,7 +87,7 @@ It needs root, as "venturi compare" does.`,
 				return err
 			}
 			host := compare.Host{Version: Version(), Program: program, Watch: progress.Silent(io.Discard), Owner: sudoCaller(env)}
-			if err := resume(folder, &opt); err != nil {
+			if err := resume(folder, requestText(&q), &opt); err != nil {
 				return err
 			}
 			listener, err := net.Listen("tcp", listen)
@@ -99,9 +102,12 @@ It needs root, as "venturi compare" does.`,
 				}
 				rec, _, err := compare.Do(ctx, r, host)
 				if err == nil {
-					err = compare.EndError(ctx, rec)
+					err = logPartial(env.Stderr, compare.EndError(ctx, rec))
 				}
-				return rec, errors.Join(err, compare.RemoveOldest(folder, keep))
+				if err := compare.RemoveOldest(folder, keep); err != nil {
+					sanitize.Fprintf(env.Stderr, "venturi: cannot remove old records: %v\n", err)
+				}
+				return rec, err
 			}
 			sanitize.Fprintf(env.Stderr, "venturi: serving metrics at http://%s%s; measuring every %s; records in %s; Ctrl-C ends\n",
 				listener.Addr(), watch.MetricsPath, opt.Interval, folder)
@@ -135,9 +141,43 @@ func serveRuns(ctx context.Context, s *watch.Service, listener net.Listener) err
 	return errors.Join(err, <-served)
 }
 
+// logPartial prints the error of a run of which a part is missing, whose other ratios count,
+// and returns any other.
+func logPartial(out io.Writer, err error) error {
+	if verr.Code(err) != verr.Partial {
+		return err
+	}
+	sanitize.Fprintf(out, "venturi: %v\n", err)
+	return nil
+}
+
+// requestText says between what a request measures: ratios of another do not compare with it.
+func requestText(q *compare.Request) string {
+	words := slices.Clone(q.Paths)
+	for _, m := range q.Remote.Machines {
+		word := m.Name + "=" + m.Host
+		if m.Port > 0 {
+			word += fmt.Sprintf(":%d", m.Port)
+		}
+		if m.Addr.IsValid() {
+			word += ",addr=" + m.Addr.String()
+		}
+		if m.Device != "" {
+			word += ",dev=" + m.Device
+		}
+		words = append(words, word)
+	}
+	for _, flag := range [][2]string{{"--wire", q.Wire}, {"--dev", q.Remote.Dev}, {"--net", q.Remote.Net}} {
+		if flag[1] != "" {
+			words = append(words, flag[0]+" "+flag[1])
+		}
+	}
+	return strings.Join(words, " ")
+}
+
 // resume reads the history of an earlier service in a folder, and makes sure that it
-// can be kept there.
-func resume(folder string, opt *watch.Options) error {
+// can be kept there. One of something else is set aside.
+func resume(folder, request string, opt *watch.Options) error {
 	what := "cannot keep the history in " + folder
 	if err := compare.MakeFolder(folder); err != nil {
 		return verr.Wrap(verr.Failed, what, err, "name a folder that can be written with --out")
@@ -157,6 +197,15 @@ func resume(folder string, opt *watch.Options) error {
 			return verr.Wrap(verr.BadRecord, what, err, "remove "+watch.HistoryFile+" there to begin anew, or name another folder with --out")
 		}
 	}
+	if old := opt.History; old.Request != "" && old.Request != request {
+		aside, err := compare.WriteBeside(folder, watch.HistoryFile+".old", old.Write)
+		if err != nil {
+			return verr.Wrap(verr.Failed, what, err, "name another folder with --out")
+		}
+		sanitize.Fprintf(opt.Log, "venturi: the history in %s is of %q and is now in %s; a new one begins\n", folder, old.Request, aside)
+		opt.History = watch.RatioHistory{}
+	}
+	opt.History.Request = request
 	if err := opt.Save(opt.History); err != nil {
 		return verr.Wrap(verr.Failed, what, err, "name a folder that can be written with --out")
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"os/exec"
@@ -8,7 +9,57 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/venturi-net/venturi/internal/compare"
+	"github.com/venturi-net/venturi/internal/verr"
+	"github.com/venturi-net/venturi/internal/watch"
 )
+
+// The history of a service goes on, unless it is of something else: then it is set aside.
+func TestWatchHistory(t *testing.T) {
+	folder := t.TempDir()
+	begin := func(q compare.Request) (opt watch.Options, log string) {
+		t.Helper()
+		var out bytes.Buffer
+		opt.Log = &out
+		if err := resume(folder, requestText(&q), &opt); err != nil {
+			t.Fatal(err)
+		}
+		return opt, out.String()
+	}
+	q := compare.Request{Paths: []string{"vxlan"}, Wire: "rss=l3"}
+	opt, _ := begin(q)
+	opt.History.Runs = []watch.RunRatios{{Ratios: map[string]map[string]float64{"tcp_lat/1": {"vxlan": 1.3}}}}
+	if err := opt.Save(opt.History); err != nil {
+		t.Fatal(err)
+	}
+	if opt, log := begin(q); len(opt.History.Runs) != 1 || log != "" {
+		t.Errorf("of the same: %+v; %s", opt.History, log)
+	}
+	q.Wire = "rss=l4"
+	if opt, log := begin(q); len(opt.History.Runs) != 0 || !strings.Contains(log, `of "vxlan --wire rss=l3"`) {
+		t.Errorf("of another wire: %+v; %s", opt.History, log)
+	}
+	old, err := os.ReadFile(filepath.Join(folder, watch.HistoryFile+".old"))
+	if err != nil || !strings.Contains(string(old), "tcp_lat/1") {
+		t.Errorf("%v; set aside: %s", err, old)
+	}
+	if opt, log := begin(q); opt.History.Request != "vxlan --wire rss=l4" || log != "" {
+		t.Errorf("after that: %+v; %s", opt.History, log)
+	}
+}
+
+// A run of which a part is missing counts, and its error is told; any other error stays one.
+func TestWatchPartial(t *testing.T) {
+	var out bytes.Buffer
+	failed := verr.New(verr.Failed, "cannot measure", "planted", "do nothing")
+	if err := logPartial(&out, failed); err != failed || out.Len() > 0 || logPartial(&out, nil) != nil {
+		t.Errorf("%v; %s", err, out.String())
+	}
+	if err := logPartial(&out, verr.New(verr.Partial, "path vxlan was not measured to the end", "planted", "look")); err != nil || !strings.Contains(out.String(), "path vxlan was not") {
+		t.Errorf("%v; %s", err, out.String())
+	}
+}
 
 // The systemd unit starts the command with flags that it has, and keeps its records where
 // the unit lets it write.

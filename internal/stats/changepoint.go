@@ -2,6 +2,7 @@ package stats
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"gonum.org/v1/gonum/stat"
@@ -16,16 +17,21 @@ import (
 // adds these capitals up, as Shiryaev and Roberts did. The bets are on ranks. As long as
 // nothing changes, each rank of a new value among all before it is as likely as any
 // other, so no bettor gains in the mean, whatever the distribution of the values is
-// (Vovk's conformal test martingales). Neither a level, nor a spread, nor a shape has to
-// be known.
+// (Vovk's conformal test martingales). Equal values get their places by lot, so that this
+// holds of them too. Neither a level, nor a spread, nor a shape has to be known.
 type ChangeDetector struct {
 	// Threshold is the least mean number of values between false alarms, above 1.
 	Threshold float64
 
 	values []float64   // since the last change, in their order
 	sorted []float64   // the same, ascending
-	starts []*betStart // one a value: the bets that it was the first after a change
+	starts []*betStart // one for each of the last values: the bets that it was the first after a change
 }
+
+// mostStarts is how many bets a detector keeps. Without an older one it owns less, so no
+// false alarm comes sooner. The values are all kept: among some of them, a rank would
+// depend on the ranks before it.
+const mostStarts = 2000
 
 // Shift is a change that was found.
 type Shift struct {
@@ -61,22 +67,41 @@ func (d *ChangeDetector) Add(value float64) (Shift, bool) {
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return Shift{}, false
 	}
-	at, _ := slices.BinarySearch(d.sorted, value)
+	at := d.place(value)
 	d.values, d.sorted = append(d.values, value), slices.Insert(d.sorted, at, value)
 	begin := &betStart{}
 	for i := range begin.up {
 		begin.up[i], begin.down[i] = 1, 1
 	}
 	d.starts = append(d.starts, begin)
+	d.starts = slices.Delete(d.starts, 0, max(0, len(d.starts)-mostStarts))
 	n := len(d.values)
-	for j, b := range d.starts {
-		b.bet(at, j, n)
+	for i, b := range d.starts {
+		b.bet(at, d.first(i), n)
 	}
 	if d.Evidence() < d.Threshold {
 		return Shift{}, false
 	}
 	return d.shift(), true
 }
+
+// place is where a value belongs among those before it. Among equal ones, it is drawn: the
+// same for the same values.
+func (d *ChangeDetector) place(value float64) int {
+	at, tied := slices.BinarySearch(d.sorted, value)
+	if !tied {
+		return at
+	}
+	equal := 1
+	for at+equal < len(d.sorted) && d.sorted[at+equal] == value {
+		equal++
+	}
+	lot := rand.New(rand.NewPCG(math.Float64bits(value), uint64(len(d.values))))
+	return at + lot.IntN(equal+1)
+}
+
+// first is the index of the value that the i-th start bets from.
+func (d *ChangeDetector) first(i int) int { return len(d.values) - len(d.starts) + i }
 
 // bet settles the bets that the values from index j on are others, on a value that
 // is at place at of n.
@@ -110,17 +135,6 @@ func (d *ChangeDetector) Evidence() float64 {
 	return sum
 }
 
-// Values is how many values there are since the last change.
-func (d *ChangeDetector) Values() int { return len(d.values) }
-
-// Level is their median; 0 where there are none.
-func (d *ChangeDetector) Level() float64 {
-	if len(d.sorted) == 0 {
-		return 0
-	}
-	return medianSorted(d.sorted)
-}
-
 // plausible is the share of the greatest capital that a start must have to be the change.
 const plausible = 0.05
 
@@ -132,8 +146,8 @@ func (d *ChangeDetector) shift() Shift {
 		most = max(most, b.capital())
 	}
 	best, widest := 0, -1.0
-	for j, b := range d.starts {
-		if j > 0 && b.capital() >= plausible*most {
+	for i, b := range d.starts {
+		if j := d.first(i); j > 0 && b.capital() >= plausible*most {
 			if apart := separation(d.values, j); apart > widest {
 				best, widest = j, apart
 			}

@@ -29,12 +29,26 @@ func runLength(r *rand.Rand, threshold float64, most int, value func(n int) floa
 // distribution is.
 func TestChangeFalseAlarms(t *testing.T) {
 	const threshold, runs = 100, 300
+	series := map[string]func(*rand.Rand) func() float64{ // another in each run
+		"constant": func(r *rand.Rand) func() float64 {
+			value := normal(r) // equal values are drawn lots by their value
+			return func() float64 { return value }
+		},
+		"three levels": func(r *rand.Rand) func() float64 {
+			step := normal(r)
+			return func() float64 { return step * float64(r.IntN(3)) }
+		},
+	}
 	for name, level := range levels {
+		series[name] = func(r *rand.Rand) func() float64 { return func() float64 { return level(r) } }
+	}
+	for name, begin := range series {
 		r := rand.New(rand.NewPCG(1, 7))
 		sum := 0
 		for range runs {
 			// A run without an alarm counts as its length: less than it would have lasted.
-			sum += runLength(r, threshold, 10*threshold, func(int) float64 { return level(r) })
+			next := begin(r)
+			sum += runLength(r, threshold, 10*threshold, func(int) float64 { return next() })
 		}
 		mean := float64(sum) / runs
 		t.Logf("%s: a false alarm after %.0f values in the mean", name, mean)
@@ -102,8 +116,8 @@ func TestChangeBeginsAnew(t *testing.T) {
 	}
 	d.Add(math.NaN())
 	d.Add(math.Inf(1))
-	if d.Values() != 30 || math.Abs(d.Level()) > 0.01 {
-		t.Errorf("%d values at %v", d.Values(), d.Level())
+	if len(d.values) != 30 {
+		t.Errorf("it has taken %d values, want 30", len(d.values))
 	}
 	for n := 1; ; n++ {
 		s, found := d.Add(0.3 + 0.01*r.NormFloat64())
@@ -115,9 +129,35 @@ func TestChangeBeginsAnew(t *testing.T) {
 		}
 		break
 	}
-	if d.Values() != 0 || d.Evidence() != 0 || d.Level() != 0 {
-		t.Errorf("it has not begun anew: %d values, evidence %v", d.Values(), d.Evidence())
+	if len(d.values) != 0 || d.Evidence() != 0 {
+		t.Errorf("it has not begun anew: %d values, evidence %v", len(d.values), d.Evidence())
 	}
+}
+
+// A detector that has run for long keeps no more bets, and still finds a change and its time.
+func TestChangeAfterLong(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 7))
+	d := ChangeDetector{Threshold: 1e7}
+	const calm = mostStarts + 500
+	for range calm {
+		if _, found := d.Add(0.01 * r.NormFloat64()); found {
+			t.Fatal("a false alarm")
+		}
+	}
+	if len(d.starts) != mostStarts || len(d.values) != calm {
+		t.Fatalf("%d bets on %d values", len(d.starts), len(d.values))
+	}
+	for n := 1; n <= 20; n++ {
+		s, found := d.Add(0.3 + 0.01*r.NormFloat64())
+		if !found {
+			continue
+		}
+		if s.Since != n || math.Abs(s.Before) > 0.02 || math.Abs(s.After-0.3) > 0.02 {
+			t.Errorf("after %d values: %+v", n, s)
+		}
+		return
+	}
+	t.Error("a change was not found")
 }
 
 // No bettor gains in the mean: all places of a value are as likely.

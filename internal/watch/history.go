@@ -20,6 +20,7 @@ const mostRuns = 9000
 // goes on from it.
 type RatioHistory struct {
 	Version int         `json:"version"`
+	Request string      `json:"of,omitempty"` // what was measured, as it was asked for; empty: not known
 	Runs    []RunRatios `json:"runs"`
 }
 

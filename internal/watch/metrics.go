@@ -21,6 +21,7 @@ type state struct {
 	interval         time.Duration
 	threshold        float64
 	ratios           map[RatioID]*watchedRatio
+	last             RunRatios // of the last run: the ratios that are served
 }
 
 func (s *state) update(change func()) {
@@ -58,7 +59,8 @@ func (s *Service) Collect(out chan<- prometheus.Metric) {
 	if st.threshold > 0 {
 		send(thresholdDesc, prometheus.GaugeValue, st.threshold)
 	}
-	for key, w := range st.ratios {
+	for key := range st.last.all() {
+		w := st.ratios[key]
 		labels := []string{sanitize.Text(key.Path), sanitize.Text(key.Cell)}
 		send(evidenceDesc, prometheus.GaugeValue, w.detector.Evidence(), labels...)
 		send(changesDesc, prometheus.CounterValue, float64(w.changes), labels...)

@@ -65,6 +65,7 @@ type Change struct {
 func New(measure func(context.Context) (*result.Record, error), opt Options) *Service {
 	s := &Service{measure: measure, opt: opt, ratios: map[RatioID]*watchedRatio{}}
 	s.state.interval = opt.Interval
+	s.history.Request = opt.History.Request
 	for _, run := range opt.History.Runs {
 		s.take(run, false)
 	}
@@ -141,10 +142,12 @@ func (s *Service) measured(rec *result.Record) error {
 		s.take(run, true)
 	})
 	s.log("measured %d ratios in %s", run.size(), time.Since(run.Started).Round(time.Second))
-	if s.opt.Save == nil {
-		return nil
+	if s.opt.Save != nil {
+		if err := s.opt.Save(s.history); err != nil {
+			s.log("cannot keep the history: %v", err)
+		}
 	}
-	return s.opt.Save(s.history)
+	return nil
 }
 
 // take adds a run to the history, and looks for changes; aloud says so in the log.
@@ -169,5 +172,5 @@ func (s *Service) take(run RunRatios, aloud bool) {
 				key.Path, key.Cell, w.last.Before, w.last.After, 100*(w.last.After/w.last.Before-1), w.last.Since.UTC().Format("2006-01-02 15:04:05 UTC"))
 		}
 	}
-	s.state.threshold, s.state.ratios = threshold, s.ratios
+	s.state.threshold, s.state.ratios, s.state.last = threshold, s.ratios, run
 }

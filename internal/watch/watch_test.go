@@ -129,6 +129,51 @@ func TestFailedRuns(t *testing.T) {
 	}
 }
 
+// A history that cannot be kept is told, and the run counts.
+func TestHistoryNotSaved(t *testing.T) {
+	m := &madeUp{cells: []result.Cell{recordtest.TCPLat}}
+	var log bytes.Buffer
+	s := New(m.measure, Options{Runs: 2, Log: &log, Save: func(RatioHistory) error { return errors.New("planted") }})
+	if err := s.Run(t.Context()); err != nil || s.state.failed != 0 || s.state.measured != 2 {
+		t.Errorf("%v, %d failed, %d measured", err, s.state.failed, s.state.measured)
+	}
+	if strings.Count(log.String(), "cannot keep the history: planted") != 2 {
+		t.Errorf("the log: %q", log.String())
+	}
+}
+
+// Only what the last run has measured is served, and it has no label that each run changes.
+func TestLastRunServed(t *testing.T) {
+	m := &madeUp{cells: []result.Cell{recordtest.TCPLat}}
+	old := RatioHistory{Runs: []RunRatios{{Ratios: map[string]map[string]float64{"tcp_lat/1": {"gone": 2}}}}}
+	s := New(m.measure, Options{Runs: 1, Log: io.Discard, History: old})
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(s)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := map[string]bool{}
+	for _, f := range families {
+		for _, metric := range f.GetMetric() {
+			for _, l := range metric.GetLabel() {
+				switch {
+				case l.GetName() == "seed":
+					t.Errorf("%s has the seed", f.GetName())
+				case l.GetName() == "path" && f.GetName() == "venturi_watch_changes_total":
+					paths[l.GetValue()] = true
+				}
+			}
+		}
+	}
+	if paths["gone"] || !paths["vxlan"] {
+		t.Errorf("paths %v", paths)
+	}
+}
+
 // lockedBuffer is a buffer for several goroutines.
 type lockedBuffer struct {
 	mu sync.Mutex

@@ -86,7 +86,7 @@ const namespace = "venturi_"
 // labels path, load, size and flows.
 func Write(w io.Writer, rec *result.Record, s *analysis.Summary, _ view.Options) error {
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(Collector(rec, s)); err != nil {
+	if err := registry.Register(runMetrics{rec, s, []string{"seed", strconv.FormatUint(rec.Plan.Seed, 10)}}); err != nil {
 		return err
 	}
 	families, err := registry.Gather()
@@ -105,15 +105,17 @@ func Write(w io.Writer, rec *result.Record, s *analysis.Summary, _ view.Options)
 	return nil
 }
 
-// Collector gives the metrics of a record to a registry.
+// Collector gives the metrics of a record to a registry. A service that measures again and
+// again serves them, so they have no label that is another in each run, such as the seed.
 func Collector(rec *result.Record, s *analysis.Summary) prometheus.Collector {
-	return runMetrics{rec, s}
+	return runMetrics{rec: rec, sum: s}
 }
 
 // runMetrics is a record as Prometheus collects it.
 type runMetrics struct {
-	rec *result.Record
-	sum *analysis.Summary
+	rec   *result.Record
+	sum   *analysis.Summary
+	extra []string // labels of the run_info metric, each a name and a value
 }
 
 // Describe sends nothing: what there is depends on the record.
@@ -125,7 +127,7 @@ func (m runMetrics) Collect(out chan<- prometheus.Metric) {
 		desc, values := describe(name, help, labels)
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, values...)
 	}
-	send("run_info", "The run, by its labels.", 1, "version", m.rec.Header.Venturi, "seed", strconv.FormatUint(m.rec.Plan.Seed, 10))
+	send("run_info", "The run, by its labels.", 1, append([]string{"version", m.rec.Header.Venturi}, m.extra...)...)
 	if start := m.rec.Header.Started; !start.IsZero() {
 		send("run_start_timestamp_seconds", "When the run began.", float64(start.UnixMilli())/1e3)
 	}
