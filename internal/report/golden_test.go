@@ -53,6 +53,7 @@ var samples = []sample{
 	{"threads.table", fullThread, view.Options{Verbose: true}},
 	{"threads.md", fullThread, view.Options{Format: "md"}},
 	{"curve.table", curve, view.Options{}},
+	{"curve.benchstat", curve, view.Options{Format: "benchstat"}},
 	{"schedule.qperf", schedule, view.Options{Style: "qperf"}},
 	{"interrupted.table", interrupted, view.Options{}},
 	{"one-series.table", oneSeries, view.Options{}},

@@ -102,10 +102,16 @@ func benchLines(out io.Writer, rec *result.Record, c result.Cell, r *analysis.Ro
 	if c.Batch > 1 {
 		name += fmt.Sprintf("/batch=%d", c.Batch)
 	}
+	if c.Response > 0 {
+		name += fmt.Sprintf("/response=%d", c.Response)
+	}
 	if b := c.Background; b != nil {
 		name += "/beside=" + benchKey(b.Load)
 		if b.Rate > 0 {
 			name += "@" + strconv.FormatFloat(b.Rate, 'f', -1, 64)
+		}
+		if b.Share > 0 {
+			name += "@" + strings.TrimSuffix(unit.ExactPercent(b.Share), " %") + "pct"
 		}
 	}
 	if c.Rate > 0 {

@@ -140,6 +140,20 @@ var csvFields = []csvField{
 		}
 		return number(r.Background.Rate)
 	}},
+	// Of requests, how many bytes an answer has where that is another size.
+	{"response_bytes", func(c *analysis.Cell, _ *analysis.Row) string {
+		if c.Cell.Response == 0 {
+			return ""
+		}
+		return strconv.Itoa(c.Cell.Response)
+	}},
+	// Of a point of a curve, the part of each path's own maximum beside it, 0 to 1.
+	{"beside_share", func(c *analysis.Cell, _ *analysis.Row) string {
+		if c.Cell.Background == nil || c.Cell.Background.Share == 0 {
+			return ""
+		}
+		return number(c.Cell.Background.Share)
+	}},
 }
 
 // Write prints a line for each path in each cell, the baseline's copy

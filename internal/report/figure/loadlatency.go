@@ -42,28 +42,12 @@ func curveCells(s *analysis.Summary, name string) (cells []*analysis.Cell) {
 			cells = append(cells, &s.Cells[i])
 		}
 	}
-	slices.SortStableFunc(cells, func(a, b *analysis.Cell) int {
-		switch x, y := shareBeside(a), shareBeside(b); {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
-	})
+	view.SortByLoadShare(cells)
 	return cells
 }
 
-// shareBeside is what part of its maximum each path carries beside the load.
-func shareBeside(c *analysis.Cell) float64 {
-	if b := c.Cell.Background; b != nil {
-		return b.Share
-	}
-	return 0
-}
-
 // isCurvePoint tells whether the cell is a point of a curve under load.
-func isCurvePoint(c *analysis.Cell) bool { return c.Cell.Curve != "" && shareBeside(c) > 0 }
+func isCurvePoint(c *analysis.Cell) bool { return c.Cell.Curve != "" && view.LoadShare(c) > 0 }
 
 func loadLatency(points []*analysis.Cell, curve, short, what string, q float64) Drawing {
 	first := points[0]
@@ -77,12 +61,12 @@ func loadLatency(points []*analysis.Cell, curve, short, what string, q float64) 
 		c.Curves = append(c.Curves, chart.Curve{Name: sanitize.Text(r.Arm.Name)})
 	}
 	for _, cell := range points {
-		line := []string{unit.ExactPercent(shareBeside(cell))}
+		line := []string{unit.ExactPercent(view.LoadShare(cell))}
 		for i, arm := range first.Rows {
 			text, drawn := unit.NoFigure, &c.Curves[i]
 			if v := percentileOf(cell.Row(arm.Arm.Name), q); v > 0 {
 				text = unit.Duration(v)
-				drawn.Points = append(drawn.Points, chart.Point{X: shareBeside(cell), Y: v, Title: drawn.Name + ", " + line[0] + ": " + text})
+				drawn.Points = append(drawn.Points, chart.Point{X: view.LoadShare(cell), Y: v, Title: drawn.Name + ", " + line[0] + ": " + text})
 			}
 			line = append(line, text)
 		}

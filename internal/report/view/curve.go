@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -26,25 +27,23 @@ func byCurve(cells []*analysis.Cell) [][]*analysis.Cell {
 		out[at] = append(out[at], c)
 	}
 	for _, curve := range out {
-		slices.SortStableFunc(curve, func(a, b *analysis.Cell) int {
-			switch x, y := loadShare(a.Cell), loadShare(b.Cell); {
-			case x < y:
-				return -1
-			case x > y:
-				return 1
-			}
-			return 0
-		})
+		SortByLoadShare(curve)
 	}
 	return out
 }
 
-// loadShare is where on its curve a cell is.
-func loadShare(c result.Cell) float64 {
-	if c.Background == nil {
-		return 0
+// SortByLoadShare brings the points of a curve into their order.
+func SortByLoadShare(points []*analysis.Cell) {
+	slices.SortStableFunc(points, func(a, b *analysis.Cell) int { return cmp.Compare(LoadShare(a), LoadShare(b)) })
+}
+
+// LoadShare is where on its curve a cell is: what part of its maximum each path carries
+// beside the load.
+func LoadShare(c *analysis.Cell) float64 {
+	if b := c.Cell.Background; b != nil {
+		return b.Share
 	}
-	return c.Background.Share
+	return 0
 }
 
 // curveBlock shows latency against load: path by path a line for each point.
@@ -71,7 +70,7 @@ func curveBlock(points []*analysis.Cell, rec *result.Record, s *analysis.Summary
 			if c.Cell.Background != nil {
 				carried = backgroundRate(c.Cell.Background, r)
 			}
-			b.Rows = append(b.Rows, []string{sanitize.Text(arm), unit.ExactPercent(loadShare(c.Cell)), carried,
+			b.Rows = append(b.Rows, []string{sanitize.Text(arm), unit.ExactPercent(LoadShare(c)), carried,
 				percentile(r, 0.5), percentile(r, 0.99), percentile(r, 0.999), RatioText(r),
 				strings.TrimSpace(Verdict(r) + n.Marks(rowNotes(r, c, rec, s)))})
 		}

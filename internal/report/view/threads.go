@@ -51,7 +51,7 @@ func threadNotes(r *analysis.Row, c *analysis.Cell) []string {
 	case 0:
 		return nil
 	case 1:
-		return []string{fmt.Sprintf("%s, %s: thread %s was full: it limits this path", CellName(c.Cell), sanitize.Text(r.Arm.Name), full[0])}
+		return []string{fmt.Sprintf("%s, %s: thread %s was full, and may limit this path", CellName(c.Cell), sanitize.Text(r.Arm.Name), full[0])}
 	}
-	return []string{fmt.Sprintf("%s, %s: threads %s were full: they limit this path", CellName(c.Cell), sanitize.Text(r.Arm.Name), strings.Join(full, ", "))}
+	return []string{fmt.Sprintf("%s, %s: threads %s were full, and may limit this path", CellName(c.Cell), sanitize.Text(r.Arm.Name), strings.Join(full, ", "))}
 }
