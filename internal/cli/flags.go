@@ -56,7 +56,7 @@ func (s *share) String() string {
 	if *s == 0 {
 		return ""
 	}
-	return compare.FormatShare(float64(*s))
+	return load.FormatShare(float64(*s))
 }
 
 func (s *share) Set(text string) error {

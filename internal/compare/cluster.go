@@ -253,7 +253,7 @@ func (s *Session) awaitServices(ctx context.Context, r *Resolved) error {
 			return errors.Join(err, ctx.Err())
 		}
 		if time.Now().After(deadline) {
-			return verr.Wrap(verr.Failed, "cannot reach the Service of path "+s.paths[waiting[0]].arm.Path, err,
+			return verr.Wrap(verr.Failed, "cannot reach the Services of the cluster", err,
 				"see that kube-proxy, or what stands in for it, runs on both nodes, and that no NetworkPolicy forbids it; or leave the path out")
 		}
 		select {
@@ -288,7 +288,7 @@ func (s *Session) tryPaths(ctx context.Context, paths []int) error {
 	}
 	for _, slice := range rec.Slices {
 		if slice.Failed != "" {
-			return errors.New(slice.Failed)
+			return fmt.Errorf("path %s: %s", slice.Arm, slice.Failed)
 		}
 	}
 	if len(rec.Slices) < len(plan.Cells)*len(paths) {

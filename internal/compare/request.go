@@ -228,7 +228,7 @@ func (q Request) check() error {
 	case q.Budget < 0 || q.Budget > 24*time.Hour:
 		return bad("budget", q.Budget, "a run takes at most 24h", "60s to 300s are usual")
 	case q.Margin <= 0 || q.Margin >= 0.5:
-		return bad("margin", FormatShare(q.Margin), "the margin is a share between 0 and 50 %", "3% is the default")
+		return bad("margin", load.FormatShare(q.Margin), "the margin is a share between 0 and 50 %", "3% is the default")
 	case q.UntilDecided && (q.Precision > 0 || q.Series > 0 || q.Rounds > 0):
 		return verr.New(verr.Usage, "cannot combine --until-decided with a fixed plan",
 			"--series, --rounds and --precision say by themselves when a run ends", "leave these out, or give --until-decided=false")
@@ -236,7 +236,7 @@ func (q Request) check() error {
 		return verr.New(verr.Usage, "cannot combine --until-decided with --with",
 			"runs with a real tool give no verdict on a path", "leave out --with or --until-decided")
 	case q.Precision < 0 || q.Precision >= 0.5:
-		return bad("precision", FormatShare(q.Precision), "the half-width of an interval is a share between 0 and 50 %", "1% is narrow, 3% is usual")
+		return bad("precision", load.FormatShare(q.Precision), "the half-width of an interval is a share between 0 and 50 %", "1% is narrow, 3% is usual")
 	case q.Services < 0 || q.Services > lab.MaxServices:
 		return bad("services", q.Services, fmt.Sprintf("a lab carries 0 to %d Services", lab.MaxServices), "1000 is a usual cluster")
 	case len(q.Tools) > 0 && q.Slice%time.Second != 0:

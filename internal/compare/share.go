@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ParseShare reads a part of a whole: 3%, or 0.03.
+// ParseShare reads a part of a whole: 3%, as load.FormatShare writes it, or 0.03.
 func ParseShare(text string) (float64, error) {
 	digits, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
 	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
@@ -19,6 +19,3 @@ func ParseShare(text string) (float64, error) {
 	}
 	return v, nil
 }
-
-// FormatShare writes a part of a whole as ParseShare reads it: 3%.
-func FormatShare(v float64) string { return strconv.FormatFloat(100*v, 'g', 4, 64) + "%" }

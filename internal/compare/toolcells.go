@@ -31,7 +31,7 @@ func (q Request) withTool() Request {
 			q.Cells = nil
 		}
 		for _, l := range dedup(loads) {
-			q.Cells = append(q.Cells, CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows, Rate: q.Rate, Background: q.Background})
+			q.Cells = append(q.Cells, CellSpec{Load: l, Sizes: q.Sizes, Flows: q.Flows, Rate: q.Rate, Response: q.Response, Background: q.Background})
 		}
 	}
 	ours := q.Cells

@@ -76,6 +76,7 @@ func TestToolCellsRefused(t *testing.T) {
 		"size":      {Request{Tool: []string{"iperf3"}, Loads: []string{"udp_bw"}, Sizes: "1"}, "16 to"},
 		"with":      {Request{Tool: []string{"qperf"}, Tools: []string{"qperf"}, Loads: []string{"tcp_lat"}}, "--with"},
 		"beside":    {Request{Tool: []string{"ping"}, Background: &result.BackgroundLoad{Load: "tcp_bw", Size: 1, Flows: 1, Cores: "same"}}, "--beside"},
+		"response":  {Request{Tool: []string{"netperf"}, Response: 100}, "--response"},
 		"undecided": {Request{Tool: []string{"qperf"}, Loads: []string{"tcp_lat"}, Batch: 2}, "--batch"},
 	} {
 		if _, err := c.q.Plan(); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), c.want) {

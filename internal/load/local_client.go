@@ -59,11 +59,12 @@ func openLocalClient(ctx context.Context, l Load, plan *Plan, arms []int, observ
 	return h
 }
 
-// unanswered is the error of an arm before with the same ends that nothing answered to: to
-// wait once more would tell nothing new.
+// unanswered is the error of an arm before, with the same ends dialed the same way,
+// that nothing answered to: to wait once more would tell nothing new.
 func (h *localClient) unanswered(arm int) error {
 	for before := range arm {
-		if err := h.openErrs[before]; errors.Is(err, errNoAnswer) && slices.Equal(h.plan.Arms[before].Ends, h.plan.Arms[arm].Ends) {
+		a, b := &h.plan.Arms[before], &h.plan.Arms[arm]
+		if err := h.openErrs[before]; errors.Is(err, errNoAnswer) && slices.Equal(a.Ends, b.Ends) && slices.Equal(a.Dial, b.Dial) {
 			return err
 		}
 	}

@@ -103,6 +103,9 @@ func (l Load) CheckFlows(flows int) error {
 		"leave --flows out, or run it in a comparison of its own")
 }
 
+// FormatShare writes a part of a whole: 3%.
+func FormatShare(v float64) string { return strconv.FormatFloat(100*v, 'g', 4, 64) + "%" }
+
 // CellName names a cell: what is measured, apart from the path.
 func CellName(c result.Cell) string {
 	name := fmt.Sprintf("%s/%d", c.Load, c.Size)
@@ -127,7 +130,7 @@ func CellName(c result.Cell) string {
 		case b.Rate > 0:
 			name += "@" + FormatRate(b.Rate)
 		case b.Share > 0:
-			name += "@" + strconv.FormatFloat(100*b.Share, 'g', 4, 64) + "%"
+			name += "@" + FormatShare(b.Share)
 		}
 		name += "/cores=" + b.Cores
 	}

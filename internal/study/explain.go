@@ -161,6 +161,9 @@ func variant(l compare.CellSpec) string {
 		if b.Rate > 0 {
 			text += "@" + load.FormatRate(b.Rate)
 		}
+		if b.Share > 0 {
+			text += "@" + load.FormatShare(b.Share)
+		}
 		text += ", on the " + b.Cores + " cores"
 	}
 	if l.Tool != "" {
