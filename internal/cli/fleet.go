@@ -93,10 +93,15 @@ func (ff *fleetFlags) run(cmd *cobra.Command, env *Env, words []string, do func(
 		r.Close()
 	}
 	show.Done()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	// What was done in spite of an interruption was done, and what went wrong beside it is told.
+	switch cause := context.Cause(ctx); {
+	case cause == nil || err == nil:
+		return err
+	case stopped(err) || verr.Code(err) == verr.Interrupted:
+		return cause
+	default:
+		return errors.Join(cause, err)
 	}
-	return err
 }
 
 // open reaches the machines. With anyUser, who logs in there need not be root.

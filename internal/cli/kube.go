@@ -83,12 +83,11 @@ dies, the pods end within half a minute, and the Job removes the rest.`
   kubectl venturi compare --image IMAGE --node-agents --nodes a,b
   kubectl venturi compare host pod --image IMAGE --node-agents --load tcp_lat --budget 60s
   kubectl venturi compare --image IMAGE --node-agents --from shop/cart-0 --to shop/db-0`
-	for _, name := range []string{"wire", "hosts", "services", "with", "tool", "machines", "ssh", "no-copy", "dev", "net", "kernel", "accel", "accel-stats"} {
+	for _, name := range []string{"baseline", "wire", "hosts", "services", "with", "tool", "machines", "ssh", "no-copy", "dev", "net", "kernel", "accel", "accel-stats"} {
 		if cmd.Flags().Lookup(name) != nil {
 			_ = cmd.Flags().MarkHidden(name)
 		}
 	}
-	cmd.Flags().Lookup("baseline").Usage = "compare with this `PATH`: one of those that are named, or one more (default: host with --node-agents, else pod)"
 	return cmd
 }
 

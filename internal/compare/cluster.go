@@ -39,6 +39,8 @@ func (q Request) clusterArms() (arms []path.Arm, err error) {
 		return refuse("real tools run beside a lab only", "leave --with out")
 	case len(q.Remote.Machines) > 0:
 		return refuse("--machines names machines that ssh reaches", "leave --machines out, and choose nodes with --nodes")
+	case q.Baseline != "":
+		return refuse("the other paths are compared with host where agents run on the nodes, else with pod", "leave --baseline out")
 	}
 	for i, name := range q.Paths {
 		arms = append(arms, path.Arm{Name: name, Index: i, Driver: &path.Driver{Name: name}})

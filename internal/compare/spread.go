@@ -55,15 +55,22 @@ func ParseCards(text string, machines []remote.Machine) (cards [2]lab.SharedCard
 		case part == byMACVLAN || part == byIPVLAN:
 			ipvlan = part == byIPVLAN
 		case !named && deviceName.MatchString(name):
+			meant := false
 			for i := range cards {
 				if cards[i].Device == "" {
-					cards[i].Device = name
+					cards[i].Device, meant = name, true
 				}
+			}
+			if !meant {
+				return refuse(fmt.Sprintf("no machine is left that %s would be for", name))
 			}
 		case named && deviceName.MatchString(device):
 			at := slices.IndexFunc(machines, func(m remote.Machine) bool { return m.Name == name })
 			if at < 0 || at >= len(cards) {
 				return refuse(fmt.Sprintf("there is no machine %q", name))
+			}
+			if cards[at].Device != "" {
+				return refuse(fmt.Sprintf("machine %s has two devices", name))
 			}
 			cards[at].Device = device
 		default:

@@ -199,7 +199,7 @@ func TestParseCards(t *testing.T) {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "a=eth1", "c=eth1", "eth 1", "a=../x,b=y", "ipvlan", "eth1,"} {
+	for _, text := range []string{"", "a=eth1", "c=eth1", "eth 1", "a=../x,b=y", "ipvlan", "eth1,", "eth1,ens5", "a=eth1,a=ens5"} {
 		if got, err := ParseCards(text, machines); verr.Code(err) != verr.Usage {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
@@ -215,5 +215,13 @@ func TestParseCards(t *testing.T) {
 		if _, err := q.Resolve(); verr.Code(err) != verr.Usage {
 			t.Errorf("%+v: %v", q, err)
 		}
+	}
+}
+
+// A cluster has its baseline: another one is refused, and not ignored.
+func TestClusterHasItsBaseline(t *testing.T) {
+	q := Request{Paths: []string{"pod", "service"}, Cluster: &Cluster{}, Baseline: "service"}
+	if _, err := q.Resolve(); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "--baseline") && !strings.Contains(err.Error(), "compared with host") {
+		t.Errorf("%v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/venturi-net/venturi/internal/verr"
@@ -162,8 +163,9 @@ func (c *Client) namedPods(ctx context.Context, o *Options) (map[string]TrafficE
 func (p *Placement) create(ctx context.Context, roles []string) error {
 	r, c := p.run, p.client
 	if r.Options.Namespace == "" {
-		p.created = true
-		if err := c.create(ctx, namespaces, "", r.namespaceObject(), &corev1.Namespace{}, false); err != nil {
+		err := c.create(ctx, namespaces, "", r.namespaceObject(), &corev1.Namespace{}, false)
+		p.created = !apierrors.IsAlreadyExists(err) // the answer may be lost, but a namesake is another run's
+		if err != nil {
 			return err
 		}
 	}
@@ -171,9 +173,10 @@ func (p *Placement) create(ctx context.Context, roles []string) error {
 	if err := c.admitted(ctx, r.namespace, r.pod(roles[0])); err != nil {
 		return err
 	}
-	p.created = true
 	var job batchv1.Job
-	if err := c.create(ctx, jobs, r.namespace, r.job(roles[0]), &job, false); err != nil {
+	err := c.create(ctx, jobs, r.namespace, r.job(roles[0]), &job, false)
+	p.created = p.created || !apierrors.IsAlreadyExists(err)
+	if err != nil {
 		return err
 	}
 	r.owner = &metav1.OwnerReference{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Name: job.Name, UID: job.UID}
