@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/venturi-net/venturi/internal/kube"
 	"github.com/venturi-net/venturi/internal/lab"
 	"github.com/venturi-net/venturi/internal/ovs"
 	"github.com/venturi-net/venturi/internal/remote"
@@ -220,7 +221,7 @@ func TestParseCards(t *testing.T) {
 
 // A cluster has its baseline: another one is refused, and not ignored.
 func TestClusterHasItsBaseline(t *testing.T) {
-	q := Request{Paths: []string{"pod", "service"}, Cluster: &Cluster{}, Baseline: "service"}
+	q := Request{Paths: []string{"pod", "service"}, Cluster: &Cluster{Options: kube.Options{Image: "registry.example/venturi:1"}}, Baseline: "service"}
 	if _, err := q.Resolve(); verr.Code(err) != verr.Usage || !strings.Contains(err.Error(), "--baseline") && !strings.Contains(err.Error(), "compared with host") {
 		t.Errorf("%v", err)
 	}
