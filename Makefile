@@ -39,11 +39,11 @@ help: ## list the targets
 compare: setup bin/venturi ## measure host, routed and vxlan in a lab (about 90 seconds; ARGS='...' is passed on)
 	$(SUDO) bin/venturi compare $(ARGS)
 
-test: setup-test bin/venturi ## lint, and run the tests, the privileged ones included (13 minutes on two cores)
+test: setup-test bin/venturi ## lint, and run the tests, the privileged ones included (20 minutes on two cores)
 	$(SUDO) bin/venturi kernel fetch $(KERNELS)
 	GO=$(GO) exec scripts/test
 
-test-long: setup-long bin/venturi ## run the long tests in full size, and concurrent code with the race detector (25 minutes)
+test-long: setup-long bin/venturi ## run the long tests in full size, and concurrent code with the race detector (half an hour)
 	$(SUDO) bin/venturi kernel fetch $(KERNELS)
 	GO=$(GO) exec scripts/test long
 
