@@ -30,11 +30,8 @@ func (c *Client) Call(ctx context.Context, name string, in, out any) error {
 		return fmt.Errorf("encode call %s: %w", name, err)
 	}
 	reply, err := c.api.Call(ctx, &agentpb.CallRequest{Name: name, Body: body})
-	if why := c.lost.Load(); err != nil && why != nil {
-		return why
-	}
 	if err != nil {
-		return fromStatus(c.machine, err)
+		return c.callError(err)
 	}
 	if err := json.Unmarshal(reply.GetBody(), out); err != nil {
 		return fmt.Errorf("decode answer to %s: %w", name, err)

@@ -182,11 +182,8 @@ func (c *Client) Serve(ctx context.Context, plan load.Plan, meters []string) (sh
 	ctx, cancel := context.WithTimeout(ctx, c.patience*(shortCall+forEnds(endsOf(plan))))
 	defer cancel()
 	reply, err := c.api.Serve(ctx, &agentpb.SeriesRequest{Plan: p, Meters: meters})
-	if why := c.lost.Load(); err != nil && why != nil {
-		return nil, why
-	}
 	if err != nil {
-		return nil, fromStatus(c.machine, err)
+		return nil, c.callError(err)
 	}
 	shut = map[int]error{}
 	for arm, why := range reply.GetShut() {
@@ -207,11 +204,8 @@ func (c *Client) finish(ctx context.Context, token uint64, limit time.Duration) 
 	ctx, cancel := context.WithTimeout(ctx, c.patience*(limit+forEnds(int(c.serves.Load()))))
 	defer cancel()
 	reply, err := c.api.Finish(ctx, &agentpb.FinishRequest{Token: token})
-	if why := c.lost.Load(); err != nil && why != nil {
-		return nil, why
-	}
 	if err != nil {
-		return nil, fromStatus(c.machine, err)
+		return nil, c.callError(err)
 	}
 	c.refused.Add(reply.GetRefused())
 	return convert(reply.GetMeters(), meterFromPB), failureFromPB(reply.GetFailure())

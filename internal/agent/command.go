@@ -32,7 +32,7 @@ func (c *Client) RunCommand(ctx context.Context, cmd Invocation) (code int, err 
 	defer hangUp()
 	stream, err := c.api.Command(call)
 	if err != nil {
-		return 0, c.failure(err)
+		return 0, c.callError(err)
 	}
 	var sending sync.Mutex
 	send := func(r *agentpb.CommandRequest) error {
@@ -41,7 +41,7 @@ func (c *Client) RunCommand(ctx context.Context, cmd Invocation) (code int, err 
 		return stream.Send(r)
 	}
 	if err := send(&agentpb.CommandRequest{Args: cmd.Args}); err != nil {
-		return 0, c.failure(err)
+		return 0, c.callError(err)
 	}
 	unhook := context.AfterFunc(ctx, func() {
 		_ = send(&agentpb.CommandRequest{Interrupt: true}) // an error shows as the end of the replies
@@ -61,7 +61,7 @@ func (c *Client) RunCommand(ctx context.Context, cmd Invocation) (code int, err 
 	for {
 		reply, err := stream.Recv()
 		if err != nil {
-			return 0, c.failure(err)
+			return 0, c.callError(err)
 		}
 		if reply.GetEnded() {
 			return int(reply.GetCode()), nil
@@ -72,14 +72,6 @@ func (c *Client) RunCommand(ctx context.Context, cmd Invocation) (code int, err 
 			return 0, fmt.Errorf("pass on what a command on %s says: %w", c.machine, err)
 		}
 	}
-}
-
-// failure is what a broken call means.
-func (c *Client) failure(err error) error {
-	if why := c.lost.Load(); why != nil {
-		return why
-	}
-	return fromStatus(c.machine, err)
 }
 
 // writerFunc is a writer that hands on a copy of each part.

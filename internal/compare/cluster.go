@@ -163,7 +163,7 @@ func openCluster(ctx context.Context, r *Resolved, h Host) (s *Session, err erro
 		if i == 0 || b.placement.Agents[i].Node == b.placement.Agents[0].Node { // the client's agent counts the cores
 			meters = plainMeters
 		}
-		s.servers.members = append(s.servers.members, agentMember(c, meters))
+		s.servers.members = append(s.servers.members, groupMember{c, meters})
 	}
 	return s, s.awaitServices(ctx, r)
 }

@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/venturi-net/venturi/internal/agent"
 	"github.com/venturi-net/venturi/internal/experiment"
 	"github.com/venturi-net/venturi/internal/load"
 	"github.com/venturi-net/venturi/result"
@@ -110,6 +109,3 @@ func (s *Session) server(meters []string) experiment.ServerAgent {
 	}
 	return &g
 }
-
-// agentMember is an agent as a member of a group.
-func agentMember(c *agent.Client, meters []string) groupMember { return groupMember{c, meters} }

@@ -223,7 +223,7 @@ func (p *Placement) createServices(ctx context.Context, paths []string) (map[str
 // start waits for the pods, and starts an agent in each, so that it is not idle.
 func (p *Placement) start(ctx context.Context, roles []string) (map[string]TrafficEnd, error) {
 	ends, streams := make([]TrafficEnd, len(roles)), make([]*Stream, len(roles))
-	pods := p.watchPods(ctx)
+	pods := p.watchPods()
 	g, ctx := errgroup.WithContext(ctx)
 	for i, role := range roles {
 		g.Go(func() error {

@@ -31,7 +31,7 @@ type podPoll struct {
 	list      corev1.PodList
 }
 
-func (p *Placement) watchPods(context.Context) *podPoll { return &podPoll{placement: p} }
+func (p *Placement) watchPods() *podPoll { return &podPoll{placement: p} }
 
 // read gives the pods as they were a moment ago.
 func (w *podPoll) read(ctx context.Context) ([]corev1.Pod, error) {
