@@ -1,7 +1,9 @@
 package vm
 
 import (
+	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -11,6 +13,7 @@ import (
 const (
 	consoleTail = 16 << 10 // bytes of the console that are kept
 	tailLines   = 12       // of them, lines that an error shows
+	faultLines  = 40       // of them, lines that the error of a panic shows, from its fault on
 	tailWidth   = 160      // bytes of a line
 )
 
@@ -87,6 +90,10 @@ func lineWith(lines []string, mark string) string {
 	return found
 }
 
+// errPanicked marks the end of a machine whose kernel panicked. It adds nothing to the
+// text, which gives the kernel's own reason.
+var errPanicked = errors.New("")
+
 // panicked tells why a kernel panicked, from its last lines.
 func panicked(lines []string) string { return lineWith(lines, "Kernel panic - not syncing") }
 
@@ -102,4 +109,22 @@ func saidLast(why string, lines []string) string {
 		lines = lines[len(lines)-tailLines:]
 	}
 	return why + "; its console ends with:\n    " + strings.Join(lines, "\n    ")
+}
+
+// faults begin what a kernel prints of a fault of its own; the line after names the
+// instruction.
+var faults = []string{"BUG:", "Oops:", "general protection fault", "invalid opcode", "stack segment", "double fault"}
+
+// saidSince puts the end of the console behind a reason, from the first fault that it
+// tells of, if it tells of one.
+func saidSince(why string, lines []string) string {
+	first := slices.IndexFunc(lines, func(l string) bool {
+		return slices.ContainsFunc(faults, func(f string) bool { return strings.Contains(l, f) })
+	})
+	if first < 0 || first >= len(lines)-tailLines {
+		return saidLast(why, lines)
+	}
+	lines = lines[first:]
+	lines = lines[:min(len(lines), faultLines)]
+	return why + "; its console tells of it with:\n    " + strings.Join(lines, "\n    ")
 }

@@ -69,7 +69,9 @@ func (g *Guest) post() error {
 	case g.disconnected.Load():
 		why = "its channel broke"
 	case panicked(lines) != "":
-		why, do = "its kernel panicked: "+panicked(lines), "try another kernel, or report it to who made this one"
+		why = "its kernel panicked: " + panicked(lines)
+		return verr.Wrap(verr.Failed, g.config.describe()+" ended", fmt.Errorf("%s%w", saidSince(why, lines), errPanicked),
+			"try another kernel, or report it to its maker")
 	case mute(g.config, lines):
 		return noModules(g.config)
 	case gaveUp(lines) != "":

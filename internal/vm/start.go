@@ -47,6 +47,11 @@ func Start(ctx context.Context, c Config) (*Guest, error) {
 		return nil, err
 	}
 	g, err := c.start(ctx, program, accel)
+	if accel == TCG && errors.Is(err, errPanicked) {
+		// A sound kernel was seen to panic while it booted emulated, once in
+		// hundreds of boots. One that is at fault panics again.
+		g, err = c.start(ctx, program, accel)
+	}
 	if err == nil {
 		g.notKVM = notKVM
 	}

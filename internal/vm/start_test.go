@@ -3,7 +3,9 @@ package vm_test
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -122,4 +124,44 @@ func TestFirstProcessGivesUp(t *testing.T) {
 	c.Settings = settings("no.such.setting", "1")
 	_, err := vm.Start(t.Context(), c)
 	refused(t, err, verr.Failed, "cannot start", "no.such.setting", "no such file")
+}
+
+// An emulated kernel that panics while it boots is started once more, and no oftener.
+// What panics is a program in qemu's place.
+func TestPanicWhileBooting(t *testing.T) {
+	usual := config(t)
+	real, err := exec.LookPath("qemu-system-x86_64")
+	testenv.Must(t, err)
+	for _, c := range []struct {
+		name   string
+		panics string // how many starts in a row
+		starts int
+	}{
+		{"once", "1", 2},
+		{"always", "9", 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			folder := t.TempDir()
+			starts := filepath.Join(folder, "starts")
+			testenv.Must(t, os.WriteFile(filepath.Join(folder, "qemu-system-x86_64"), []byte(`#!/bin/sh
+echo start >> `+starts+`
+[ "$(grep -c . `+starts+`)" -gt `+c.panics+` ] && exec `+real+` "$@"
+echo "[    1.1] BUG: unable to handle page fault for address: fffffbcd"
+echo "[    1.1] RIP: 0010:hrtimer_interrupt+0x1/0x2"
+seq 20
+echo "[    1.4] Kernel panic - not syncing: Fatal exception in interrupt"
+`), 0o700))
+			t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+			g, err := vm.Start(t.Context(), usual)
+			if got := lines(t, starts); got != strconv.Itoa(c.starts) {
+				t.Errorf("qemu was started %s times, want %d", got, c.starts)
+			}
+			if c.name == "always" {
+				refused(t, err, verr.Failed, "cannot start", usual.Kernel.Release, "panicked: Fatal exception in interrupt", "BUG: unable", "RIP: 0010:hrtimer_interrupt")
+				return
+			}
+			testenv.Must(t, err)
+			testenv.Must(t, g.Close())
+		})
+	}
 }
